@@ -1,0 +1,3 @@
+module clrsnap
+
+go 1.26

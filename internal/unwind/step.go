@@ -1,0 +1,94 @@
+// Package unwind holds the compiled form of one step up the stack, which both
+// unwinders produce: amd64 (the runtime's Windows-style unwind information of
+// managed code) and cfi (the call frame information of native code). Compiling
+// an address once and applying the result many times is what makes a warm walk
+// cost a few memory reads for each frame.
+package unwind
+
+import (
+	"errors"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+)
+
+// Why a step could not be taken.
+var (
+	// ErrStack: a saved register or the return address lies in memory that the
+	// Stack cannot read; its Miss field says where.
+	ErrStack = errors.New("stack memory is not readable")
+	// ErrRegister: the step starts at a register whose value is not known.
+	ErrRegister = errors.New("needed register is not known")
+	// ErrProgress: the step does not move the stack pointer up.
+	ErrProgress = errors.New("stack pointer does not move up")
+	// ErrNoInfo: there is no unwind information for the address.
+	ErrNoInfo = errors.New("no unwind information")
+	// ErrBadInfo: the unwind information is malformed.
+	ErrBadInfo = errors.New("malformed unwind information")
+)
+
+// Saved says where a register of the caller lies: at CFA+Off.
+type Saved struct {
+	Reg uint8
+	Off int32
+}
+
+// Step turns the registers of a frame into those of its caller. The canonical
+// frame address (CFA) is the value of the stack pointer in the caller just
+// before the call, as DWARF defines it; with AMD64's push of the return address
+// the return address lies at CFA-8.
+type Step struct {
+	CFAReg uint8 // the CFA is this register's value …
+	SP     uint8 // number of the stack pointer register
+	End    bool  // outermost frame: there is no caller
+	Signal bool  // the caller was interrupted, not called: its ip is exact
+	// InFlight: the address lies in a prolog or an epilog (for tests and statistics).
+	InFlight bool
+
+	CFAOff int32 // … plus this
+	IPOff  int32 // the return address lies at CFA+IPOff
+	Keep   arch.RegMask
+	Saved  []Saved
+
+	// Slow, when set, takes the step instead of the fields above: forms of
+	// call frame information that need an interpreter.
+	Slow Stepper
+}
+
+// Stepper is a step that is not of the common form.
+type Stepper interface {
+	// Step changes c to the caller's registers, or leaves it unspecified and
+	// returns an error.
+	Step(c *arch.Context, s *target.Stack) error
+}
+
+// Apply changes c to the caller's context. On error c is unspecified. It does
+// not require the stack pointer to move: that is the walker's rule, because
+// only the walker knows of signal stacks.
+func (t *Step) Apply(c *arch.Context, s *target.Stack) error {
+	if t.Slow != nil {
+		return t.Slow.Step(c, s)
+	}
+	if !c.Valid.Has(t.CFAReg) {
+		return ErrRegister
+	}
+	cfa := arch.Addr(c.Regs[t.CFAReg&(arch.MaxRegs-1)] + uint64(int64(t.CFAOff)))
+	ip, ok := s.Uint64(cfa + arch.Addr(int64(t.IPOff)))
+	if !ok {
+		return ErrStack
+	}
+	valid := c.Valid & t.Keep
+	for i := range t.Saved {
+		r := &t.Saved[i]
+		v, ok := s.Uint64(cfa + arch.Addr(int64(r.Off)))
+		if !ok {
+			return ErrStack
+		}
+		c.Regs[r.Reg&(arch.MaxRegs-1)] = v
+		valid |= 1 << r.Reg
+	}
+	c.Regs[t.SP&(arch.MaxRegs-1)] = uint64(cfa)
+	c.Valid = valid | 1<<t.SP
+	c.IP = arch.Addr(ip)
+	return nil
+}
