@@ -1,0 +1,46 @@
+// Package clrsnap takes stack snapshots of .NET (CoreCLR) programs on Linux from
+// outside the process. It implements ICorProfilerInfo2::DoStackSnapshot of the
+// .NET profiling API, with its words and its semantics, for any thread at any
+// instant: what CoreCLR itself does not offer on Linux.
+//
+//	p, err := clrsnap.Open(pid)
+//	if err != nil {
+//		return err // says what to do
+//	}
+//	defer p.Close()
+//	threads, err := p.Threads()
+//	for _, t := range threads {
+//		err := p.DoStackSnapshot(t.ID, func(id clrsnap.FunctionID, ip uint64, _ *clrsnap.FrameInfo, _ *clrsnap.Context, _ any) error {
+//			name, err := p.FunctionName(id)
+//			...
+//			return err
+//		}, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil, nil)
+//	}
+//
+// # The vocabulary
+//
+// A ThreadID is the address of the runtime's Thread object, a FunctionID the
+// address of a MethodDesc: the same numbers that the profiling API hands out
+// inside the process. A seed is the register context that a walk starts from. A
+// thread is in cooperative mode while it runs managed code or touches the
+// managed heap, and in preemptive mode otherwise. A funclet is an exception
+// handler's body, which is compiled as a function of its own.
+//
+// # What happens to the target
+//
+// One thread at a time is stopped, with ptrace, for microseconds: its registers,
+// the head of its Thread object and the live part of its stack are copied, and it
+// goes on. Everything else works on the copy. No code runs in the target, none of
+// its locks is taken, and whatever happens to the walker, the target goes on.
+//
+// The guidelines of the profiling API for asynchronous walks warn of deadlocks.
+// None of them can happen here:
+//
+//   - Suspending a thread that owns a lock which the walker needs: the walker
+//     takes no lock of the target.
+//   - Walking before the thread has done per-thread initialisation of its own
+//     walker: nothing of the walker is in the thread.
+//   - Holding a lock across a call that triggers a garbage collection: no call
+//     reaches the runtime, and a callback may do what it likes.
+//   - A thread being destroyed under the walk: the walk is of a copy.
+package clrsnap

@@ -1,0 +1,297 @@
+package clrsnap
+
+import (
+	"errors"
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/walk"
+)
+
+// DoStackSnapshot walks the stack of a thread and calls callback once for each
+// managed frame and once for each run of unmanaged frames, leaf first, before it
+// returns.
+//
+// A thread in preemptive mode needs no seed, and one that is given is ignored. A
+// thread in cooperative mode is walked from the seed, which must be one of the
+// managed frames that it has at this moment; without one the walk starts at the
+// thread's chain of Frames, and returns S_FALSE because managed frames may be
+// missing at the top. Seed finds the seed; Suspend holds the moment.
+//
+// The result is nil (S_OK), or an *Error that errors.Is finds by its HRESULT:
+//
+//   - E_INVALIDARG: unknown flags, a nil callback, a malformed seed.
+//   - CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD: no such live thread.
+//   - CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX: the seed is not in managed code.
+//   - CORPROF_E_STACKSNAPSHOT_ABORTED: the callback returned an error, which
+//     errors.Is finds too.
+//   - CORPROF_E_STACKSNAPSHOT_UNSAFE: the thread's state contradicts itself, or
+//     the seed is not on its stack, or this is called from a callback: try again.
+//   - E_FAIL: the walk cannot go on; the text has the address and the reason.
+//   - S_FALSE: see above.
+//
+// Methods without metadata and the runtime's own exception machinery are passed
+// over, as CoreCLR does. The run of unmanaged frames above the first managed
+// frame is not reported either: it belongs to whoever made the seed.
+func (p *Process) DoStackSnapshot(thread ThreadID, callback StackSnapshotCallback, infoFlags SnapshotInfo, clientData any, context *Context) error {
+	if err := p.checkArguments(thread, callback, infoFlags, context); err != nil {
+		return err
+	}
+	if p.walking {
+		return errNested(thread)
+	}
+	s, err := p.Suspend(thread)
+	if err != nil {
+		return err
+	}
+	defer s.Resume()
+	return s.DoStackSnapshot(callback, infoFlags, clientData, context)
+}
+
+func errNested(id ThreadID) error {
+	return &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNSAFE, Thread: id, Text: "a walk was asked for inside the callback of a walk"}
+}
+
+func (p *Process) checkArguments(id ThreadID, callback StackSnapshotCallback, flags SnapshotInfo, context *Context) error {
+	bad := func(format string, args ...any) error {
+		return &Error{HRESULT: E_INVALIDARG, Thread: id, Text: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case callback == nil:
+		return bad("the callback is nil")
+	case flags&^COR_PRF_SNAPSHOT_REGISTER_CONTEXT != 0:
+		return bad("infoFlags %#x are not for a 64-bit target", uint32(flags))
+	case context == nil:
+		return nil
+	case context.Machine != p.arch.Machine:
+		return bad("the seed is not a context of %s", p.arch.Name)
+	}
+	if sp, ok := context.Reg(p.arch.SP); !ok || sp%8 != 0 || context.IP == 0 {
+		return bad("the seed lacks an instruction pointer or an aligned stack pointer")
+	}
+	return nil
+}
+
+// DoStackSnapshot is Process.DoStackSnapshot of the moment that the suspension
+// holds.
+func (s *Suspension) DoStackSnapshot(callback StackSnapshotCallback, infoFlags SnapshotInfo, clientData any, context *Context) error {
+	p, id := s.p, s.thread.ID
+	if err := p.checkArguments(id, callback, infoFlags, context); err != nil {
+		return err
+	}
+	if err := s.usable(); err != nil {
+		return err
+	}
+	for attempt := 0; ; attempt++ {
+		start, incomplete, none, err := s.start(context)
+		if err != nil {
+			return err
+		}
+		if none {
+			return nil // a thread without managed frames: no callback, S_OK
+		}
+		called := false
+		err = s.run(start, func(r walk.Run) error {
+			called = true
+			return s.call(r, callback, infoFlags, clientData)
+		})
+		// A piece of stack that is missing is fetched, as long as nobody has seen
+		// the moment that would then be another one.
+		if extra, ok := s.missing(err); ok && !called && context == nil && attempt < maxAttempts {
+			if s.stopAgain(extra) == nil {
+				continue
+			}
+		}
+		if err == nil && incomplete {
+			return &Error{HRESULT: S_FALSE, Thread: id, Text: "walked without a seed in cooperative mode: managed frames may be missing at the top"}
+		}
+		return s.result(err)
+	}
+}
+
+const maxAttempts = 4
+
+func (s *Suspension) usable() error {
+	switch {
+	case s.p.walking:
+		return errNested(s.thread.ID)
+	case s.gone:
+		return &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, Thread: s.thread.ID, Text: "the thread has been resumed"}
+	}
+	return nil
+}
+
+// start finds where the walk begins.
+func (s *Suspension) start(seed *Context) (start arch.Context, incomplete, none bool, err error) {
+	if !s.walk.Info.Cooperative {
+		return s.startPreemptive()
+	}
+	if seed == nil {
+		start, ok, err := s.p.walker.FrameSeed(&s.walk)
+		if err != nil {
+			return start, false, false, s.result(err)
+		}
+		return start, true, !ok, nil
+	}
+	managed, err := s.p.GetFunctionFromIP(uint64(seed.IP))
+	if err != nil {
+		return start, false, false, s.result(err)
+	}
+	if managed == 0 {
+		return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX, Thread: s.thread.ID, Text: fmt.Sprintf("the seed's instruction pointer %v is not in managed code", seed.IP)}
+	}
+	on, err := s.p.walker.OnStack(&s.walk, seed)
+	if err != nil {
+		return start, false, false, s.result(err)
+	}
+	if !on {
+		return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNSAFE, Thread: s.thread.ID, Text: "the seed is not one of the frames that the thread has now: it has run since"}
+	}
+	return *seed, false, false, nil
+}
+
+// startPreemptive begins at the managed frame that called native code. Its true
+// return address is found by walking there; CoreCLR takes what its Frame holds.
+func (s *Suspension) startPreemptive() (start arch.Context, incomplete, none bool, err error) {
+	w := s.p.walker
+	if s.p.opts.Mode == AsDocumented {
+		seed, ok, err := w.Seed(&s.walk)
+		if err == nil {
+			return seed, false, !ok, nil
+		}
+	}
+	start, ok, err := w.FrameSeed(&s.walk)
+	if err != nil {
+		return start, false, false, s.result(err)
+	}
+	return start, false, !ok, nil
+}
+
+// run walks from start. The error of the visitor comes back as it is, that of
+// the walk as the walk's.
+func (s *Suspension) run(start arch.Context, visit func(walk.Run) error) error {
+	mode := walk.AsDocumented
+	if s.p.opts.Mode == AsCoreCLR {
+		mode = walk.AsCoreCLR
+	}
+	s.p.walking = true
+	defer func() { s.p.walking = false }()
+	var aborted error
+	r := s.p.walker.DoStackSnapshot(&s.walk, &start, mode, func(r walk.Run) bool {
+		aborted = visit(r)
+		return aborted == nil
+	})
+	if aborted != nil {
+		return &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_ABORTED, Thread: s.thread.ID, Text: "the callback stopped the walk", Err: aborted}
+	}
+	return r.Err
+}
+
+func (s *Suspension) call(r walk.Run, callback StackSnapshotCallback, flags SnapshotInfo, clientData any) error {
+	info := FrameInfo{p: s.p, code: r.Frame.Code}
+	defer func() { info.p = nil }()
+	var id FunctionID
+	if r.Managed {
+		id = FunctionID(r.Frame.Code.MethodDesc)
+	}
+	var ctx *Context
+	if flags&COR_PRF_SNAPSHOT_REGISTER_CONTEXT != 0 {
+		c := *r.Frame.Context // the callback may keep or change its own
+		c.Valid &= s.p.arch.NonVolatile
+		ctx = &c
+	}
+	return callback(id, uint64(r.Frame.IP()), &info, ctx, clientData)
+}
+
+// result turns a walk's error into an HRESULT.
+func (s *Suspension) result(err error) error {
+	var e *Error
+	if err == nil || errors.As(err, &e) {
+		return err
+	}
+	hr, text := E_FAIL, "the walk cannot go on"
+	if errors.Is(err, walk.ErrUnsafe) || errors.Is(err, walk.ErrMissing) {
+		hr, text = CORPROF_E_STACKSNAPSHOT_UNSAFE, "the thread's state is inconsistent right now, try again"
+	}
+	return &Error{HRESULT: hr, Thread: s.thread.ID, Text: text, Err: err}
+}
+
+// Seed returns the registers of the thread's leaf-most managed frame: the seed
+// for DoStackSnapshot. nil means that the thread has no managed frames.
+func (p *Process) Seed(thread ThreadID) (*Context, error) {
+	s, err := p.Suspend(thread)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Resume()
+	return s.Seed()
+}
+
+// Seed is Process.Seed of the moment that the suspension holds.
+func (s *Suspension) Seed() (*Context, error) {
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
+	seed, ok, err := s.p.walker.Seed(&s.walk)
+	if err != nil {
+		return nil, s.result(err)
+	}
+	if !ok {
+		return nil, nil
+	}
+	return &seed, nil
+}
+
+// GetFunctionFromIP returns the method whose code ip lies in, or 0 for an
+// address that is not in jitted or ReadyToRun code.
+func (p *Process) GetFunctionFromIP(ip uint64) (FunctionID, error) {
+	if p.rt == nil {
+		return 0, nil
+	}
+	c, ok, err := p.walker.Managed(arch.Addr(ip))
+	if err != nil || !ok {
+		return 0, err
+	}
+	return FunctionID(c.MethodDesc), nil
+}
+
+// NativeFrame is one unmanaged frame.
+type NativeFrame struct {
+	IP, SP uint64
+	Module string // path, as the target sees it; empty for code outside any module
+	Symbol string // demangled; empty where there is none
+	Offset uint64 // of IP from the symbol, else from the module
+}
+
+// UnmanagedWalk yields the unmanaged frames of a run, from the context that a
+// callback was given for it, or that Context returned, and hands back the context
+// of the managed frame below them; nil where the run reaches the base of the
+// thread's stack. The suspension must still hold the moment of that context.
+func (s *Suspension) UnmanagedWalk(context *Context, yield func(NativeFrame) error) (*Context, error) {
+	if s.gone {
+		return nil, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, Thread: s.thread.ID, Text: "the thread has been resumed"}
+	}
+	if context == nil || yield == nil {
+		return nil, &Error{HRESULT: E_INVALIDARG, Thread: s.thread.ID, Text: "UnmanagedWalk needs a context and a function"}
+	}
+	ctx := *context
+	exact := ctx == s.walk.Context
+	var next *Context
+	var aborted error
+	r := s.p.walker.UnwindFrom(&s.walk, &ctx, exact, func(f *walk.Frame) bool {
+		if f.Kind == walk.Managed {
+			c := *f.Context
+			next = &c
+			return false
+		}
+		aborted = yield(s.p.nativeFrame(f))
+		return aborted == nil
+	})
+	switch {
+	case aborted != nil:
+		return nil, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_ABORTED, Thread: s.thread.ID, Text: "the function stopped the walk", Err: aborted}
+	case next != nil || r.Complete:
+		return next, nil
+	}
+	return nil, s.result(r.Err)
+}

@@ -1,0 +1,77 @@
+package clrsnap
+
+import "fmt"
+
+// HRESULT is a result of the profiling API. The values are those of the
+// runtime's corerror.h. As an error it works with errors.Is:
+//
+//	if errors.Is(err, clrsnap.CORPROF_E_STACKSNAPSHOT_UNSAFE) { /* try again */ }
+type HRESULT uint32
+
+// The results of this package. S_OK is never returned as an error: it is nil.
+const (
+	S_OK HRESULT = 0
+
+	// S_FALSE: the walk reached the base of the stack, but managed frames may
+	// be missing at its top, because a thread in cooperative mode was walked
+	// without a seed.
+	S_FALSE HRESULT = 1
+
+	E_NOTIMPL    HRESULT = 0x80004001
+	E_FAIL       HRESULT = 0x80004005
+	E_INVALIDARG HRESULT = 0x80070057
+
+	CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD HRESULT = 0x8013135e
+	CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX      HRESULT = 0x8013135f
+	CORPROF_E_STACKSNAPSHOT_UNSAFE             HRESULT = 0x80131360
+	CORPROF_E_STACKSNAPSHOT_ABORTED            HRESULT = 0x80131361
+	CORPROF_E_RUNTIME_UNINITIALIZED            HRESULT = 0x80131371
+	CORPROF_E_INCONSISTENT_WITH_FLAGS          HRESULT = 0x80131374
+)
+
+var hresultNames = map[HRESULT]string{
+	S_OK: "S_OK", S_FALSE: "S_FALSE", E_NOTIMPL: "E_NOTIMPL", E_FAIL: "E_FAIL", E_INVALIDARG: "E_INVALIDARG",
+	CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD: "CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD",
+	CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX:      "CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX",
+	CORPROF_E_STACKSNAPSHOT_UNSAFE:             "CORPROF_E_STACKSNAPSHOT_UNSAFE",
+	CORPROF_E_STACKSNAPSHOT_ABORTED:            "CORPROF_E_STACKSNAPSHOT_ABORTED",
+	CORPROF_E_RUNTIME_UNINITIALIZED:            "CORPROF_E_RUNTIME_UNINITIALIZED",
+	CORPROF_E_INCONSISTENT_WITH_FLAGS:          "CORPROF_E_INCONSISTENT_WITH_FLAGS",
+}
+
+// Succeeded reports whether h is a success code.
+func (h HRESULT) Succeeded() bool { return h < 0x80000000 }
+
+func (h HRESULT) Error() string {
+	if s, ok := hresultNames[h]; ok {
+		return s
+	}
+	return fmt.Sprintf("HRESULT 0x%08x", uint32(h))
+}
+
+// Error is an HRESULT with the words: what happened, and to which thread.
+type Error struct {
+	HRESULT HRESULT
+	Thread  ThreadID // 0: it was not about a thread
+	Text    string
+	Err     error // the cause, where there is one
+}
+
+func (e *Error) Error() string {
+	s := e.Text
+	if e.Thread != 0 {
+		s = fmt.Sprintf("thread %v: %s", e.Thread, s)
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s + " (" + e.HRESULT.Error() + ")"
+}
+
+// Unwrap makes errors.Is find both the HRESULT and the cause.
+func (e *Error) Unwrap() []error {
+	if e.Err == nil {
+		return []error{e.HRESULT}
+	}
+	return []error{e.HRESULT, e.Err}
+}

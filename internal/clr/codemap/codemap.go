@@ -1,0 +1,175 @@
+// Package codemap answers one question: which code does an instruction pointer
+// belong to? It reads the runtime's own index of code, from the outside.
+//
+// Sources (dotnet/runtime): docs/design/datacontracts/ExecutionManager.md,
+// src/coreclr/vm/codeman.h (RangeSectionMap, RangeSection, HeapList,
+// RealCodeHeader), nibblemapmacros.h, readytoruninfo.h and hash.h (HashMap).
+//
+// The index has three levels. The range section map, a radix tree over
+// addresses, yields the RangeSection of an address. A section is either a
+// ReadyToRun image, whose functions are found by binary search in its function
+// table; or a code heap of the JIT, where a nibble map leads from any address
+// to the start of the code and from there to the code header; or a list of
+// stubs, about which no more is known than that they are stubs.
+//
+// Everything read is hostile: lists are bounded, arithmetic is checked, and a
+// read that fails is an error, never a zero.
+package codemap
+
+import (
+	"errors"
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/target"
+)
+
+// Kind tells what sort of code an address lies in.
+type Kind uint8
+
+// The kinds of code. None is code that the runtime's map does not know: native
+// code, or helpers that the runtime copied to memory of its own.
+const (
+	None Kind = iota
+	JIT
+	ReadyToRun
+	Stub
+)
+
+func (k Kind) String() string {
+	return [...]string{"none", "JIT", "ReadyToRun", "stub"}[k&3]
+}
+
+// Managed reports whether the code is a method body (or a funclet of one).
+func (k Kind) Managed() bool { return k == JIT || k == ReadyToRun }
+
+// Code describes the code that an address lies in.
+type Code struct {
+	Kind        Kind
+	Funclet     bool // not the method's main body: a catch, finally, fault or filter body
+	Collectible bool // can be unloaded: check with Verify before every use
+	StubKind    uint8
+
+	// Of the entry in the function table that covers the address: a method
+	// body, a funclet, or a part of one. Zero for stubs.
+	Start, End arch.Addr
+	Base       arch.Addr // what the unwind information's RVAs are relative to
+	UnwindInfo arch.Addr
+
+	MethodStart arch.Addr // entry point of the method's body; the stub's start where it is known
+	MethodDesc  arch.Addr // the FunctionID; zero for stubs
+	header      arch.Addr // RealCodeHeader of JIT code
+	image       *image    // of ReadyToRun code
+}
+
+// ErrCorrupt is what the runtime's structures give when they contradict
+// themselves: overwritten, half written, or not what they were taken for.
+var ErrCorrupt = errors.New("the runtime's code map is inconsistent")
+
+func corrupt(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
+}
+
+// Map is the code map of one runtime. It is not safe for concurrent use.
+type Map struct {
+	mem    *target.Reader
+	l      layout
+	images map[arch.Addr]*image
+}
+
+type layout struct {
+	TopMap arch.Addr `global:"ExecutionManagerCodeRangeMapAddress"`
+
+	FragBegin   uint32 `clr:"RangeSectionFragment.RangeBegin"`
+	FragEnd     uint32 `clr:"RangeSectionFragment.RangeEndOpen"`
+	FragSection uint32 `clr:"RangeSectionFragment.RangeSection"`
+	FragNext    uint32 `clr:"RangeSectionFragment.Next"`
+
+	SecBegin  uint32 `clr:"RangeSection.RangeBegin"`
+	SecEnd    uint32 `clr:"RangeSection.RangeEndOpen"`
+	SecDelete uint32 `clr:"RangeSection.NextForDelete"`
+	SecFlags  uint32 `clr:"RangeSection.Flags"`
+	SecHeap   uint32 `clr:"RangeSection.HeapList"`
+	SecR2R    uint32 `clr:"RangeSection.R2RModule"`
+
+	HeapStart  uint32 `clr:"CodeHeapListNode.StartAddress"`
+	HeapEnd    uint32 `clr:"CodeHeapListNode.EndAddress"`
+	HeapBase   uint32 `clr:"CodeHeapListNode.MapBase"`
+	HeapNibble uint32 `clr:"CodeHeapListNode.HeaderMap"`
+
+	HdrMethod  uint32 `clr:"RealCodeHeader.MethodDesc"`
+	HdrGCInfo  uint32 `clr:"RealCodeHeader.GCInfo"`
+	HdrUnwinds uint32 `clr:"RealCodeHeader.NumUnwindInfos"`
+	HdrUnwind  uint32 `clr:"RealCodeHeader.UnwindInfos"`
+
+	FuncSize   uint32 `clr:"RuntimeFunction.!"`
+	FuncBegin  uint32 `clr:"RuntimeFunction.BeginAddress"`
+	FuncEnd    uint32 `clr:"RuntimeFunction.EndAddress"`
+	FuncUnwind uint32 `clr:"RuntimeFunction.UnwindData"`
+
+	ModR2R      uint32 `clr:"Module.ReadyToRunInfo"`
+	R2RHeader   uint32 `clr:"ReadyToRunInfo.ReadyToRunHeader"`
+	R2RComp     uint32 `clr:"ReadyToRunInfo.CompositeInfo"`
+	R2RCount    uint32 `clr:"ReadyToRunInfo.NumRuntimeFunctions"`
+	R2RFuncs    uint32 `clr:"ReadyToRunInfo.RuntimeFunctions"`
+	R2RHotN     uint32 `clr:"ReadyToRunInfo.NumHotColdMap"`
+	R2RHot      uint32 `clr:"ReadyToRunInfo.HotColdMap"`
+	R2RThunks   uint32 `clr:"ReadyToRunInfo.DelayLoadMethodCallThunks"`
+	R2RMethods  uint32 `clr:"ReadyToRunInfo.EntryPointToMethodDescMap"`
+	DirRVA      uint32 `clr:"ImageDataDirectory.VirtualAddress"`
+	DirSize     uint32 `clr:"ImageDataDirectory.Size"`
+	MapBuckets  uint32 `clr:"HashMap.Buckets"`
+	BucketSize  uint32 `clr:"Bucket.!"`
+	BucketKeys  uint32 `clr:"Bucket.Keys"`
+	BucketVals  uint32 `clr:"Bucket.Values"`
+	BucketSlots uint64 `global:"HashMapSlotsPerBucket"`
+	BucketMask  uint64 `global:"HashMapValueMask"`
+	StubLast    uint64 `global:"StubCodeBlockLast"`
+}
+
+// New binds a code map to the runtime that d describes.
+func New(mem target.Memory, d *contract.Descriptor) (*Map, error) {
+	m := &Map{mem: target.NewReader(mem), images: map[arch.Addr]*image{}}
+	if err := d.Bind(&m.l); err != nil {
+		return nil, err
+	}
+	if m.l.FuncSize < 12 || m.l.FuncSize > 64 || m.l.BucketSlots == 0 || m.l.BucketSlots > 64 || m.l.BucketSize > 4096 {
+		return nil, corrupt("a RuntimeFunction of %d bytes, a hash bucket of %d slots in %d bytes", m.l.FuncSize, m.l.BucketSlots, m.l.BucketSize)
+	}
+	return m, nil
+}
+
+// Lookup finds the code that ip lies in. Code of Kind None means that the
+// runtime does not know the address, which is no error.
+func (m *Map) Lookup(ip arch.Addr) (Code, error) {
+	s, ok, err := m.section(ip)
+	if err != nil || !ok {
+		return Code{}, err
+	}
+	var c Code
+	switch {
+	case s.r2rModule != 0:
+		c, err = m.lookupR2R(&s, ip)
+	case s.flags&sectionRangeList != 0:
+		c = Code{Kind: Stub}
+	case s.flags&sectionCodeHeap != 0:
+		c, err = m.lookupJIT(&s, ip)
+	}
+	c.Collectible = s.flags&sectionCollectible != 0
+	return c, err
+}
+
+// Verify reports whether c, found earlier, still is what it was: code that can
+// be unloaded may be gone, and other code may lie at its address.
+func (m *Map) Verify(c *Code) bool {
+	if c.Kind != JIT || !c.Collectible {
+		return true
+	}
+	header, err := m.mem.Pointer(c.MethodStart - headerSlot)
+	if err != nil || header != c.header {
+		return false
+	}
+	md, err := m.mem.Pointer(header + arch.Addr(m.l.HdrMethod))
+	return err == nil && md == c.MethodDesc
+}

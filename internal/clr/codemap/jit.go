@@ -1,0 +1,179 @@
+package codemap
+
+import "clrsnap/internal/arch"
+
+// headerSlot is how far before the code the pointer to its header lies
+// (codeman.h, struct CodeHeader).
+const headerSlot = 8
+
+// maxFunclets bounds the function table of one method: the body and one entry
+// for each exception handler.
+const maxFunclets = 1 << 14
+
+func (m *Map) lookupJIT(s *section, ip arch.Addr) (Code, error) {
+	start, ok, err := m.codeStart(s.heap, ip)
+	if err != nil || !ok {
+		return Code{}, err
+	}
+	header, err := m.mem.Pointer(start - headerSlot)
+	if err != nil {
+		return Code{}, err
+	}
+	// Small values in place of the pointer mark a block of stubs of that kind
+	// (codeman.h, enum StubCodeBlockKind).
+	if uint64(header) <= m.l.StubLast {
+		return Code{Kind: Stub, StubKind: uint8(header), MethodStart: start}, nil
+	}
+	md, err := m.mem.Pointer(header + arch.Addr(m.l.HdrMethod))
+	if err != nil {
+		return Code{}, err
+	}
+	n, err := m.mem.Uint32(header + arch.Addr(m.l.HdrUnwinds))
+	if err != nil {
+		return Code{}, err
+	}
+	if n > maxFunclets {
+		return Code{}, corrupt("%d function table entries for the code at %v", n, start)
+	}
+	c := Code{Kind: JIT, MethodStart: start, MethodDesc: md, Base: s.begin, header: header}
+	// The entries ascend; the last that begins at or below ip is the one.
+	rva := uint64(ip - s.begin)
+	for i := int(n) - 1; i >= 0; i-- {
+		f, err := m.function(header + arch.Addr(m.l.HdrUnwind) + arch.Addr(i)*arch.Addr(m.l.FuncSize))
+		if err != nil {
+			return Code{}, err
+		}
+		if rva < uint64(f.begin) {
+			continue
+		}
+		if rva >= uint64(f.end) {
+			return Code{}, nil // behind the code: padding or data
+		}
+		c.Start, c.End = s.begin+arch.Addr(f.begin), s.begin+arch.Addr(f.end)
+		c.UnwindInfo = s.begin + arch.Addr(f.unwind)
+		c.Funclet = i != 0
+		return c, nil
+	}
+	return Code{}, nil
+}
+
+// runtimeFunction is an entry of a function table; RVAs in bytes.
+type runtimeFunction struct{ begin, end, unwind uint32 }
+
+func (m *Map) function(at arch.Addr) (f runtimeFunction, err error) {
+	if f.begin, err = m.mem.Uint32(at + arch.Addr(m.l.FuncBegin)); err != nil {
+		return f, err
+	}
+	if f.end, err = m.mem.Uint32(at + arch.Addr(m.l.FuncEnd)); err != nil {
+		return f, err
+	}
+	f.unwind, err = m.mem.Uint32(at + arch.Addr(m.l.FuncUnwind))
+	return f, err
+}
+
+// codeStart finds the start of the code block that ip lies in.
+func (m *Map) codeStart(heap, ip arch.Addr) (arch.Addr, bool, error) {
+	var v [4]arch.Addr
+	for i, off := range [4]uint32{m.l.HeapStart, m.l.HeapEnd, m.l.HeapBase, m.l.HeapNibble} {
+		p, err := m.mem.Pointer(heap + arch.Addr(off))
+		if err != nil {
+			return 0, false, err
+		}
+		v[i] = p
+	}
+	start, end, base, nibbles := v[0], v[1], v[2], v[3]
+	if ip < start || ip > end || ip < base {
+		return 0, false, nil
+	}
+	rel, ok, err := m.nibble(nibbles, uint64(ip-base))
+	if err != nil || !ok {
+		return 0, false, err
+	}
+	code := base + arch.Addr(rel)
+	if code > ip || code < start || code < headerSlot {
+		return 0, false, corrupt("the nibble map leads from %v to %v", ip, code)
+	}
+	return code, true, nil
+}
+
+// Shape of the nibble map (nibblemapmacros.h): the heap is divided into buckets
+// of 32 bytes; each has a nibble which says at which 4-byte step in the bucket
+// the last code block begins, 1 based, or 0 for none. Eight nibbles make a
+// 32-bit word, the first in the highest bits. In contract version 2 of the
+// execution manager a word without code starts of its own that is covered by a
+// longer block holds the distance of that block's start from the map's base in
+// place of nibbles: a multiple of 4, shifted so that the low nibble, 9 or more,
+// marks it.
+const (
+	bucketBytes   = 32
+	nibblesInWord = 8
+	wordBytes     = bucketBytes * nibblesInWord
+	nibbleMask    = 0xf
+	nibblePointer = 9 // the smallest low nibble of a word that is a distance
+)
+
+// nibble returns the distance from the map's base to the start of the code
+// block that covers the address rel bytes after the base.
+func (m *Map) nibble(nibbles arch.Addr, rel uint64) (uint64, bool, error) {
+	word, err := m.nibbleWord(nibbles, rel)
+	if err != nil {
+		return 0, false, err
+	}
+	if d, ok := nibbleDistance(word); ok {
+		return d, true, nil
+	}
+	// The start lies in ip's own bucket at or before ip, …
+	slot := rel / bucketBytes % nibblesInWord
+	if n := nibbleAt(word, slot); n != 0 && uint64(n) <= rel%bucketBytes/4+1 {
+		return rel/wordBytes*wordBytes + slot*bucketBytes + uint64(n-1)*4, true, nil
+	}
+	// … or in an earlier bucket of the same word, …
+	if d, ok := lastStart(word, slot); ok {
+		return rel/wordBytes*wordBytes + d, true, nil
+	}
+	// … or the word before holds it, or says where it is.
+	if rel < wordBytes {
+		return 0, false, nil
+	}
+	rel = rel - wordBytes
+	if word, err = m.nibbleWord(nibbles, rel); err != nil {
+		return 0, false, err
+	}
+	if d, ok := nibbleDistance(word); ok {
+		return d, true, nil
+	}
+	d, ok := lastStart(word, nibblesInWord)
+	return rel/wordBytes*wordBytes + d, ok, nil
+}
+
+func (m *Map) nibbleWord(nibbles arch.Addr, rel uint64) (uint32, error) {
+	at, ok := nibbles.Add(rel / wordBytes * 4)
+	if !ok {
+		return 0, corrupt("nibble map at %v", nibbles)
+	}
+	return m.mem.Uint32(at)
+}
+
+func nibbleDistance(word uint32) (uint64, bool) {
+	low := word & nibbleMask
+	if low < nibblePointer {
+		return 0, false
+	}
+	return uint64(word&^nibbleMask) + uint64(low-nibblePointer)*4, true
+}
+
+// nibbleAt returns nibble slot of a word; slot 0 is in the highest bits.
+func nibbleAt(word uint32, slot uint64) uint32 {
+	return word >> (28 - 4*slot) & nibbleMask
+}
+
+// lastStart returns the distance from the word's first bucket to the last code
+// start in the buckets before slot.
+func lastStart(word uint32, slot uint64) (uint64, bool) {
+	for i := int(slot) - 1; i >= 0; i-- {
+		if n := nibbleAt(word, uint64(i)); n != 0 {
+			return uint64(i)*bucketBytes + uint64(n-1)*4, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,224 @@
+package codemap
+
+import (
+	"clrsnap/internal/arch"
+)
+
+// image is what is kept of a ReadyToRun image. The tables themselves stay in
+// the target and are read through its page cache.
+type image struct {
+	info              arch.Addr // ReadyToRunInfo
+	functions         arch.Addr
+	count             uint32
+	thunkLo, thunkEnd uint64 // RVAs of the delay-load thunks
+	hotCold           arch.Addr
+	hotColdPairs      uint32
+	header            arch.Addr // READYTORUN_HEADER
+}
+
+const (
+	maxFunctions = 1 << 24
+	// maxFragmentsR2R bounds the search for the entry of the method that a
+	// funclet or a part belongs to.
+	maxFragmentsR2R = 1 << 14
+)
+
+func (m *Map) image(module arch.Addr) (*image, error) {
+	info, err := m.mem.Pointer(module + arch.Addr(m.l.ModR2R))
+	if err != nil {
+		return nil, err
+	}
+	if info == 0 {
+		return nil, corrupt("the module at %v has a ReadyToRun section but no ReadyToRun information", module)
+	}
+	if comp, err := m.mem.Pointer(info + arch.Addr(m.l.R2RComp)); err != nil {
+		return nil, err
+	} else if comp != 0 {
+		info = comp
+	}
+	if im := m.images[info]; im != nil {
+		// Same address, same table: an image is loaded once and never changes.
+		if f, err := m.mem.Pointer(info + arch.Addr(m.l.R2RFuncs)); err == nil && f == im.functions {
+			return im, nil
+		}
+	}
+	im := &image{info: info}
+	if im.functions, err = m.mem.Pointer(info + arch.Addr(m.l.R2RFuncs)); err != nil {
+		return nil, err
+	}
+	if im.count, err = m.mem.Uint32(info + arch.Addr(m.l.R2RCount)); err != nil {
+		return nil, err
+	}
+	if im.count > maxFunctions {
+		return nil, corrupt("%d functions in the ReadyToRun image of module %v", im.count, module)
+	}
+	if im.hotCold, err = m.mem.Pointer(info + arch.Addr(m.l.R2RHot)); err != nil {
+		return nil, err
+	}
+	if im.hotColdPairs, err = m.mem.Uint32(info + arch.Addr(m.l.R2RHotN)); err != nil {
+		return nil, err
+	}
+	if im.hotColdPairs /= 2; im.hotColdPairs > im.count {
+		return nil, corrupt("%d cold parts of %d functions in module %v", im.hotColdPairs, im.count, module)
+	}
+	if im.header, err = m.mem.Pointer(info + arch.Addr(m.l.R2RHeader)); err != nil {
+		return nil, err
+	}
+	if err := m.readThunks(im); err != nil {
+		return nil, err
+	}
+	m.images[info] = im
+	return im, nil
+}
+
+func (m *Map) readThunks(im *image) error {
+	dir, err := m.mem.Pointer(im.info + arch.Addr(m.l.R2RThunks))
+	if err != nil || dir == 0 {
+		return err
+	}
+	rva, err := m.mem.Uint32(dir + arch.Addr(m.l.DirRVA))
+	if err != nil {
+		return err
+	}
+	size, err := m.mem.Uint32(dir + arch.Addr(m.l.DirSize))
+	im.thunkLo, im.thunkEnd = uint64(rva), uint64(rva)+uint64(size)
+	return err
+}
+
+func (m *Map) lookupR2R(s *section, ip arch.Addr) (Code, error) {
+	im, err := m.image(s.r2rModule)
+	if err != nil {
+		return Code{}, err
+	}
+	rva := uint64(ip - s.begin)
+	if rva >= im.thunkLo && rva < im.thunkEnd {
+		return Code{Kind: Stub}, nil
+	}
+	i, f, ok, err := m.searchR2R(im, rva)
+	if err != nil || !ok {
+		return Code{}, err
+	}
+	c := Code{
+		Kind: ReadyToRun, Start: s.begin + arch.Addr(f.begin), End: s.begin + arch.Addr(f.end),
+		Base: s.begin, UnwindInfo: s.begin + arch.Addr(f.unwind), image: im,
+	}
+	hot, err := m.hotIndex(im, i)
+	if err != nil {
+		return Code{}, err
+	}
+	// Only method entries are in the map: going back from a funclet or a part
+	// leads to the method that it belongs to.
+	for k := 0; k < maxFragmentsR2R && hot-k >= 0; k++ {
+		e, err := m.function(im.functions + arch.Addr(hot-k)*arch.Addr(m.l.FuncSize))
+		if err != nil {
+			return Code{}, err
+		}
+		entry := s.begin + arch.Addr(e.begin)
+		md, ok, err := m.hashLookup(im.info+arch.Addr(m.l.R2RMethods), uint64(entry))
+		if err != nil {
+			return Code{}, err
+		}
+		if ok {
+			c.MethodDesc, c.MethodStart, c.Funclet = arch.Addr(md), entry, k != 0
+			return c, nil
+		}
+	}
+	return Code{}, corrupt("no method for the ReadyToRun code at %v", ip)
+}
+
+// searchR2R finds the last function that begins at or before rva.
+func (m *Map) searchR2R(im *image, rva uint64) (int, runtimeFunction, bool, error) {
+	lo, hi := 0, int(im.count)
+	for lo < hi {
+		mid := int(uint(lo+hi) / 2)
+		begin, err := m.mem.Uint32(im.functions + arch.Addr(mid)*arch.Addr(m.l.FuncSize) + arch.Addr(m.l.FuncBegin))
+		if err != nil {
+			return 0, runtimeFunction{}, false, err
+		}
+		if uint64(begin) > rva {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	if lo == 0 {
+		return 0, runtimeFunction{}, false, nil
+	}
+	f, err := m.function(im.functions + arch.Addr(lo-1)*arch.Addr(m.l.FuncSize))
+	return lo - 1, f, err == nil && rva < uint64(f.end), err
+}
+
+// hotIndex leads from a cold part to its method's hot part. The map is a sorted
+// array of pairs: index of the first cold function, index of the hot one
+// (readytoruninfo.cpp, ReadyToRun_MethodIsGenericMap's neighbour HotColdMap).
+func (m *Map) hotIndex(im *image, i int) (int, error) {
+	lo, hi := uint32(0), im.hotColdPairs
+	for lo < hi {
+		mid := (lo + hi) / 2
+		cold, err := m.mem.Uint32(im.hotCold + arch.Addr(mid)*8)
+		if err != nil {
+			return 0, err
+		}
+		if int64(cold) > int64(i) {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	if lo == 0 {
+		return i, nil
+	}
+	hot, err := m.mem.Uint32(im.hotCold + arch.Addr(lo-1)*8 + 4)
+	if err != nil {
+		return 0, err
+	}
+	if hot >= im.count {
+		return 0, corrupt("cold part %d belongs to function %d of %d", i, hot, im.count)
+	}
+	return int(hot), nil
+}
+
+// maxBuckets bounds the runtime's hash tables.
+const maxBuckets = 1 << 26
+
+// hashLookup finds a value in the runtime's HashMap (hash.h, hash.cpp): open
+// hashing over buckets of four slots. The first bucket's space holds the number
+// of buckets. Values are pointers shifted right by one; the top bit of a
+// bucket's first value says that the search goes on in another bucket.
+func (m *Map) hashLookup(at arch.Addr, key uint64) (uint64, bool, error) {
+	buckets, err := m.mem.Pointer(at + arch.Addr(m.l.MapBuckets))
+	if err != nil || buckets == 0 {
+		return 0, false, err
+	}
+	size, err := m.mem.Uint32(buckets)
+	if err != nil {
+		return 0, false, err
+	}
+	if size < 2 || size > maxBuckets {
+		return 0, false, corrupt("a hash map of %d buckets at %v", size, at)
+	}
+	seed := uint32(key >> 2)
+	step := 1 + (uint32(key>>5)+1)%(size-1)
+	for range size {
+		b := buckets + arch.Addr(m.l.BucketSize)*arch.Addr(1+uint64(seed%size))
+		for slot := arch.Addr(0); slot < arch.Addr(m.l.BucketSlots); slot++ {
+			k, err := m.mem.Uint64(b + arch.Addr(m.l.BucketKeys) + 8*slot)
+			if err != nil {
+				return 0, false, err
+			}
+			if k == key {
+				v, err := m.mem.Uint64(b + arch.Addr(m.l.BucketVals) + 8*slot)
+				return v & m.l.BucketMask << 1, true, err
+			}
+		}
+		first, err := m.mem.Uint64(b + arch.Addr(m.l.BucketVals))
+		if err != nil {
+			return 0, false, err
+		}
+		if first&^m.l.BucketMask == 0 {
+			return 0, false, nil
+		}
+		seed += step
+	}
+	return 0, false, nil
+}

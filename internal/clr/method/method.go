@@ -1,0 +1,215 @@
+// Package method reads MethodDescs, the runtime's own descriptions of methods:
+// which metadata row, which instantiation, which code version.
+//
+// Sources (dotnet/runtime): docs/design/datacontracts/RuntimeTypeSystem.md and
+// CodeVersions.md, src/coreclr/vm/method.hpp, codeversion.h.
+package method
+
+import (
+	"errors"
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/types"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/target"
+)
+
+// Class is a MethodDesc's classification (method.hpp, enum MethodClassification).
+type Class uint8
+
+// The classifications.
+const (
+	IL Class = iota
+	FCall
+	PInvoke
+	EEImpl
+	ArrayMethod
+	Instantiated
+	COMInterop
+	Dynamic
+)
+
+// Method is a decoded MethodDesc.
+type Method struct {
+	Desc        arch.Addr // the FunctionID
+	Class       Class
+	MethodTable arch.Addr
+	Module      arch.Addr   // that defines the type, and thereby the method; 0 for arrays
+	RID         uint32      // row in the MethodDef table; 0 without metadata
+	Args        []arch.Addr // type arguments of a generic method
+	flags3      uint16
+}
+
+// HasMetadata reports whether the method is described by metadata. Without are
+// DynamicMethods and the runtime's own IL stubs; DoStackSnapshot skips both, as
+// CoreCLR does (method.hpp, MethodDesc::IsNoMetadata).
+func (m *Method) HasMetadata() bool { return m.Class != Dynamic }
+
+// ErrCorrupt is what memory gives that cannot be a MethodDesc.
+var ErrCorrupt = errors.New("not a MethodDesc")
+
+// Bits of a MethodDesc (method.hpp).
+const (
+	classMask      = 0x7
+	tokenMask      = 0xfff  // of Flags3AndTokenRemainder and of FlagsAndTokenRange
+	flagTiered     = 0x8000 // enum_flag3_IsEligibleForTieredCompilation
+	instKindMask   = 0x7    // of InstantiatedMethodDesc.Flags2
+	instDefinition = 0      // GenericMethodDefinition
+
+	flagLCG    = 0x4000 // DynamicMethodDesc::FlagIsLCGMethod, in ExtendedFlags
+	flagILStub = 0x8000 // DynamicMethodDesc::FlagIsILStub
+)
+
+type layout struct {
+	Flags      uint32 `clr:"MethodDesc.Flags"`
+	Flags3     uint32 `clr:"MethodDesc.Flags3AndTokenRemainder"`
+	ChunkIndex uint32 `clr:"MethodDesc.ChunkIndex"`
+	CodeData   uint32 `clr:"MethodDesc.CodeData"`
+	Alignment  uint64 `global:"MethodDescAlignment"`
+	TokenBits  uint64 `global:"MethodDescTokenRemainderBitCount"`
+
+	ChunkSize  uint32 `clr:"MethodDescChunk.!"`
+	ChunkTable uint32 `clr:"MethodDescChunk.MethodTable"`
+	ChunkToken uint32 `clr:"MethodDescChunk.FlagsAndTokenRange"`
+
+	InstArgs  uint32 `clr:"InstantiatedMethodDesc.PerInstInfo"`
+	InstFlags uint32 `clr:"InstantiatedMethodDesc.Flags2"`
+	InstCount uint32 `clr:"InstantiatedMethodDesc.NumGenericArgs"`
+
+	DynName  uint32 `clr:"DynamicMethodDesc.MethodName"`
+	DynSig   uint32 `clr:"StoredSigMethodDesc.Sig"`
+	DynSigN  uint32 `clr:"StoredSigMethodDesc.cSig"`
+	DynFlags uint32 `clr:"StoredSigMethodDesc.ExtendedFlags"`
+
+	Versioning  uint32 `clr:"MethodDescCodeData.VersioningState"`
+	FirstNode   uint32 `clr:"MethodDescVersioningState.NativeCodeVersionNode"`
+	NodeNext    uint32 `clr:"NativeCodeVersionNode.Next"`
+	NodeCode    uint32 `clr:"NativeCodeVersionNode.NativeCode"`
+	NodeFlags   uint32 `clr:"NativeCodeVersionNode.Flags"`
+	NodeILVer   uint32 `clr:"NativeCodeVersionNode.ILVersionId"`
+	TableModule uint32 `clr:"MethodTable.Module"`
+}
+
+// Reader reads MethodDescs of one runtime. It is not safe for concurrent use.
+type Reader struct {
+	mem   *target.Reader
+	types *types.System
+	l     layout
+}
+
+// New binds the methods of the runtime that d describes.
+func New(mem target.Memory, d *contract.Descriptor, ts *types.System) (*Reader, error) {
+	r := &Reader{mem: target.NewReader(mem), types: ts}
+	return r, d.Bind(&r.l)
+}
+
+// Read decodes the MethodDesc at address desc.
+func (r *Reader) Read(desc arch.Addr) (Method, error) {
+	m := Method{Desc: desc}
+	flags, err := r.mem.Uint16(desc + arch.Addr(r.l.Flags))
+	if err != nil {
+		return m, err
+	}
+	m.Class = Class(flags & classMask)
+	chunk, err := r.chunk(desc)
+	if err != nil {
+		return m, err
+	}
+	if m.MethodTable, err = r.mem.Pointer(chunk + arch.Addr(r.l.ChunkTable)); err != nil {
+		return m, err
+	}
+	if err := r.types.Check(m.MethodTable); err != nil {
+		return m, fmt.Errorf("%w at %v: %w", ErrCorrupt, desc, err)
+	}
+	if m.Module, err = r.mem.Pointer(m.MethodTable + arch.Addr(r.l.TableModule)); err != nil {
+		return m, err
+	}
+	if m.flags3, err = r.mem.Uint16(desc + arch.Addr(r.l.Flags3)); err != nil {
+		return m, err
+	}
+	if m.Class == Dynamic {
+		return m, nil
+	}
+	high, err := r.mem.Uint16(chunk + arch.Addr(r.l.ChunkToken))
+	if err != nil {
+		return m, err
+	}
+	// The token is split: its low bits are in the method, the rest in the chunk.
+	low := uint32(1)<<r.l.TokenBits - 1
+	m.RID = uint32(high)&tokenMask<<r.l.TokenBits | uint32(m.flags3)&low
+	if m.Class == Instantiated {
+		m.Args, err = r.methodArgs(desc)
+	}
+	return m, err
+}
+
+// chunk returns the MethodDescChunk that a MethodDesc lies in.
+func (r *Reader) chunk(desc arch.Addr) (arch.Addr, error) {
+	i, err := r.mem.Uint8(desc + arch.Addr(r.l.ChunkIndex))
+	if err != nil {
+		return 0, err
+	}
+	chunk, ok := desc.Offset(-int64(r.l.ChunkSize) - int64(i)*int64(r.l.Alignment&0xff))
+	if !ok {
+		return 0, fmt.Errorf("%w: %v", ErrCorrupt, desc)
+	}
+	return chunk, nil
+}
+
+func (r *Reader) methodArgs(desc arch.Addr) ([]arch.Addr, error) {
+	kind, err := r.mem.Uint16(desc + arch.Addr(r.l.InstFlags))
+	if err != nil || kind&instKindMask == instDefinition {
+		return nil, err
+	}
+	n, err := r.mem.Uint16(desc + arch.Addr(r.l.InstCount))
+	if err != nil {
+		return nil, err
+	}
+	args, err := r.mem.Pointer(desc + arch.Addr(r.l.InstArgs))
+	if err != nil || args == 0 || n == 0 {
+		return nil, err
+	}
+	return r.types.Handles(args, int(n))
+}
+
+// DynamicInfo describes a method without metadata.
+type DynamicInfo struct {
+	Name      string
+	ILStub    bool   // made by the runtime itself, not by the program
+	Signature []byte // with type handles in place of tokens
+}
+
+const (
+	maxDynamicName = 1024
+	maxDynamicSig  = 4096
+)
+
+// Dynamic describes a method of class Dynamic.
+func (r *Reader) Dynamic(m *Method) (DynamicInfo, error) {
+	var d DynamicInfo
+	ext, err := r.mem.Uint32(m.Desc + arch.Addr(r.l.DynFlags))
+	if err != nil {
+		return d, err
+	}
+	d.ILStub = ext&flagLCG == 0
+	name, err := r.mem.Pointer(m.Desc + arch.Addr(r.l.DynName))
+	if err != nil {
+		return d, err
+	}
+	if name != 0 {
+		if d.Name, err = r.mem.CString(name, maxDynamicName); err != nil {
+			return d, err
+		}
+	}
+	sig, err := r.mem.Pointer(m.Desc + arch.Addr(r.l.DynSig))
+	if err != nil {
+		return d, err
+	}
+	n, err := r.mem.Uint32(m.Desc + arch.Addr(r.l.DynSigN))
+	if err != nil || sig == 0 || n > maxDynamicSig {
+		return d, err // a name without a signature is a name still
+	}
+	d.Signature, err = r.mem.Bytes(sig, int(n))
+	return d, err
+}

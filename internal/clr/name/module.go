@@ -1,0 +1,101 @@
+package name
+
+import (
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/ecma335"
+	"clrsnap/internal/pe"
+)
+
+// assembly is the metadata of one module. The bytes are a copy: a mapped file
+// may be overwritten while the program runs, and the runtime's memory may be
+// freed.
+type assembly struct {
+	md   *ecma335.Metadata
+	name string
+	id   moduleID
+}
+
+// moduleID recognises a module when its address is seen again.
+type moduleID struct {
+	base, dynamic arch.Addr
+	size          uint32 // of dynamic metadata, which grows
+}
+
+// assembly returns the metadata of the runtime's Module at address module.
+func (n *Namer) assembly(module arch.Addr) (*assembly, error) {
+	var id moduleID
+	var err error
+	if id.dynamic, err = n.mem.Pointer(module + arch.Addr(n.l.ModDynamic)); err != nil {
+		return nil, err
+	}
+	if id.dynamic != 0 {
+		id.size, err = n.mem.Uint32(id.dynamic + arch.Addr(n.l.DynSize))
+	} else {
+		id.base, err = n.mem.Pointer(module + arch.Addr(n.l.ModBase))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if a := n.assemblies[module]; a != nil && a.id == id {
+		return a, nil
+	}
+	a, err := n.load(id)
+	if err != nil {
+		return nil, fmt.Errorf("module at %v: %w", module, err)
+	}
+	collectible, err := n.isCollectible(module)
+	if err != nil {
+		return nil, err
+	}
+	if collectible {
+		n.passing = append(n.passing, module)
+	}
+	n.assemblies[module] = a
+	return a, nil
+}
+
+// load reads metadata: of a program that emits code, from the runtime's copy
+// (ceeload.h, DynamicMetadata: size, then bytes), else from the PE image.
+func (n *Namer) load(id moduleID) (*assembly, error) {
+	at, size := id.dynamic+arch.Addr(n.l.DynData), int(id.size)
+	if id.dynamic == 0 {
+		if id.base == 0 {
+			return nil, fmt.Errorf("%w: it has no image", pe.ErrNoMetadata)
+		}
+		var err error
+		if at, size, err = pe.Metadata(n.mem, id.base); err != nil {
+			return nil, err
+		}
+	}
+	if size > pe.MaxMetadata {
+		return nil, fmt.Errorf("%d bytes of metadata", size)
+	}
+	b, err := n.mem.Bytes(at, size)
+	if err != nil {
+		return nil, err
+	}
+	md, err := ecma335.Parse(b)
+	if err != nil {
+		return nil, err
+	}
+	a := &assembly{md: md, id: id}
+	if s, ok := md.AssemblyName(); ok {
+		a.name = s
+	} else if s, ok := md.ModuleName(); ok {
+		a.name = s
+	}
+	return a, nil
+}
+
+// isCollectible reports whether a module can be unloaded, so that its address
+// may come to mean another one.
+func (n *Namer) isCollectible(module arch.Addr) (bool, error) {
+	assembly, err := n.mem.Pointer(module + arch.Addr(n.l.ModAssembly))
+	if err != nil {
+		return false, err
+	}
+	c, err := n.mem.Uint8(assembly + arch.Addr(n.l.AsmCollectible))
+	return c != 0, err
+}

@@ -1,0 +1,260 @@
+package name
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/method"
+	"clrsnap/internal/clr/types"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/ecma335"
+	"clrsnap/internal/target"
+)
+
+// Method is everything that a method is called.
+type Method struct {
+	Exact     string // metadata names of type and method, as the runtime's StackTrace has them
+	Display   string // with namespaces and generic arguments, from the source's point of view
+	Short     string // Display without namespaces
+	Signature string // parameter types in parentheses; empty where they are not known
+	Assembly  string // simple name; empty for dynamic methods
+}
+
+// Namer names the methods and types of one runtime. It is not safe for
+// concurrent use.
+type Namer struct {
+	mem     *target.Reader
+	types   *types.System
+	methods *method.Reader
+	l       layout
+
+	assemblies map[arch.Addr]*assembly // by Module
+	passing    []arch.Addr             // modules that can be unloaded
+	names      map[arch.Addr]Method    // by MethodDesc, of code that stays
+	hidden     map[arch.Addr]bool      // by MethodTable: the exception machinery
+}
+
+type layout struct {
+	ModBase        uint32 `clr:"Module.Base"`
+	ModDynamic     uint32 `clr:"Module.DynamicMetadata"`
+	ModAssembly    uint32 `clr:"Module.Assembly"`
+	AsmCollectible uint32 `clr:"Assembly.IsCollectible"`
+	DynSize        uint32 `clr:"DynamicMetadata.Size"`
+	DynData        uint32 `clr:"DynamicMetadata.Data"`
+}
+
+// New binds the names of the runtime that d describes.
+func New(mem target.Memory, d *contract.Descriptor, ts *types.System, ms *method.Reader) (*Namer, error) {
+	n := &Namer{
+		mem: target.NewReader(mem), types: ts, methods: ms,
+		assemblies: map[arch.Addr]*assembly{}, names: map[arch.Addr]Method{}, hidden: map[arch.Addr]bool{},
+	}
+	return n, d.Bind(&n.l)
+}
+
+// Begin starts a new moment: modules that can be unloaded are looked at afresh.
+func (n *Namer) Begin() {
+	for _, m := range n.passing {
+		delete(n.assemblies, m)
+	}
+	n.passing = n.passing[:0]
+}
+
+// exceptionMachinery is the class whose methods dispatch exceptions
+// (src/coreclr/nativeaot/Runtime.Base/src/System/Runtime/ExceptionHandling.cs,
+// shared with CoreCLR). The runtime's own stack walks pass over it.
+const exceptionMachinery = "System.Runtime.EH"
+
+// Hidden reports whether DoStackSnapshot passes over a method: it has no
+// metadata, or belongs to the runtime's exception machinery.
+func (n *Namer) Hidden(desc arch.Addr) (bool, error) {
+	m, err := n.methods.Read(desc)
+	if err != nil {
+		return false, err
+	}
+	if !m.HasMetadata() {
+		return true, nil
+	}
+	if h, ok := n.hidden[m.MethodTable]; ok {
+		return h, nil
+	}
+	a, err := n.assembly(m.Module)
+	if err != nil {
+		return false, err
+	}
+	t, err := n.types.Read(m.MethodTable)
+	if err != nil || t.Kind != types.Class {
+		return false, err
+	}
+	s, err := a.md.TypeName(t.RID)
+	if err != nil {
+		return false, err
+	}
+	h := a.name == "System.Private.CoreLib" && s == exceptionMachinery
+	if h {
+		n.hidden[m.MethodTable] = true // CoreLib stays; other answers may not
+	}
+	return h, nil
+}
+
+// Method names the method of a MethodDesc. volatile says that its code can be
+// unloaded; such names are worked out each time.
+func (n *Namer) Method(m *method.Method, volatile bool) (Method, error) {
+	if !volatile && m.HasMetadata() {
+		if name, ok := n.names[m.Desc]; ok {
+			return name, nil
+		}
+	}
+	name, err := n.method(m)
+	if err == nil && !volatile && m.HasMetadata() {
+		n.names[m.Desc] = name
+	}
+	return name, err
+}
+
+func (n *Namer) method(m *method.Method) (Method, error) {
+	if !m.HasMetadata() {
+		return n.dynamic(m)
+	}
+	t, err := n.types.Read(m.MethodTable)
+	if err != nil {
+		return Method{}, err
+	}
+	if t.Kind != types.Class {
+		return Method{}, fmt.Errorf("%w: a method of an array type", types.ErrCorrupt)
+	}
+	a, err := n.assembly(m.Module)
+	if err != nil {
+		return Method{}, err
+	}
+	typeName, err := a.md.TypeName(t.RID)
+	if err != nil {
+		return Method{}, err
+	}
+	def, err := a.md.MethodDef(m.RID)
+	if err != nil {
+		return Method{}, err
+	}
+	typeArgs, err := n.args(t.Args)
+	if err != nil {
+		return Method{}, err
+	}
+	methodArgs, err := n.args(m.Args)
+	if err != nil {
+		return Method{}, err
+	}
+	d := naming{n: n, a: a, def: def, typeRID: t.RID, methodRID: m.RID, typeArgs: typeArgs, methodArgs: methodArgs}
+	out := Method{Exact: typeName + "." + def.Name, Assembly: a.name}
+	f := FriendlyName(typeName, def.Name, d.hint(typeName))
+	out.Display, out.Short = d.display(f, ecma335.Full), d.display(f, ecma335.Short)
+	out.Signature = d.signature(f)
+	return out, nil
+}
+
+// typeText is a type in both styles.
+type typeText [2]string
+
+func (n *Namer) args(handles []arch.Addr) ([]typeText, error) {
+	out := make([]typeText, len(handles))
+	for i, h := range handles {
+		b := budget{nodes: maxTypeNodes}
+		for style := range out[i] {
+			s, err := n.typeName(h, ecma335.Style(style), &b, 0)
+			if err != nil {
+				return nil, err
+			}
+			out[i][style] = s
+		}
+	}
+	return out, nil
+}
+
+// Type names the type of a type handle as C# would.
+func (n *Namer) Type(h arch.Addr, style ecma335.Style) (string, error) {
+	b := budget{nodes: maxTypeNodes}
+	return n.typeName(h, style, &b, 0)
+}
+
+const (
+	maxTypeDepth = 32
+	maxTypeNodes = 1024
+)
+
+// budget bounds the work for one name: types nest, and a corrupt one may
+// contain itself.
+type budget struct{ nodes int }
+
+var errTooDeep = errors.New("a type is too large to be named")
+
+func (n *Namer) typeName(h arch.Addr, style ecma335.Style, b *budget, depth int) (string, error) {
+	if b.nodes--; b.nodes < 0 || depth > maxTypeDepth {
+		return "", errTooDeep
+	}
+	t, err := n.types.Read(h)
+	if err != nil {
+		return "", err
+	}
+	switch t.Kind {
+	case types.Class:
+		return n.className(t, style, b, depth)
+	case types.TypeParam, types.MethodParam:
+		return n.paramName(t)
+	case types.FnPtr:
+		var list []string
+		for _, a := range append(t.Args[1:len(t.Args):len(t.Args)], t.Args[0]) {
+			s, err := n.typeName(a, style, b, depth+1)
+			if err != nil {
+				return "", err
+			}
+			list = append(list, s)
+		}
+		return "delegate*<" + strings.Join(list, ", ") + ">", nil
+	}
+	elem, err := n.typeName(t.Elem, style, b, depth+1)
+	if err != nil {
+		return "", err
+	}
+	switch t.Kind {
+	case types.Pointer:
+		return elem + "*", nil
+	case types.ByRef:
+		return "ref " + elem, nil
+	}
+	return elem + "[" + strings.Repeat(",", t.Rank-1) + "]", nil
+}
+
+func (n *Namer) className(t types.Type, style ecma335.Style, b *budget, depth int) (string, error) {
+	a, err := n.assembly(t.Module)
+	if err != nil {
+		return "", err
+	}
+	q, err := a.md.TypeDefName(t.RID)
+	if err != nil {
+		return "", err
+	}
+	var args []string
+	for _, h := range t.Args {
+		s, err := n.typeName(h, style, b, depth+1)
+		if err != nil {
+			return "", err
+		}
+		args = append(args, s)
+	}
+	return q.Format(args, style), nil
+}
+
+// paramName: the GenericParam row names its owner's parameter.
+func (n *Namer) paramName(t types.Type) (string, error) {
+	a, err := n.assembly(t.Module)
+	if err != nil {
+		return "", err
+	}
+	const nameColumn = 3 // Number, Flags, Owner, Name (II.22.20)
+	i, err := a.md.Cell(ecma335.TableGenericParam, t.RID, nameColumn)
+	if err != nil {
+		return "", err
+	}
+	return a.md.String(i)
+}

@@ -1,0 +1,175 @@
+// Package thread reads what the runtime knows of its threads: the thread store,
+// the head of each Thread object, and the chain of explicit Frames on each
+// stack.
+//
+// Sources (dotnet/runtime): docs/design/datacontracts/Thread.md and
+// StackWalk.md, src/coreclr/vm/threads.h (Thread, ThreadStore) and frames.h.
+//
+// Two words are easily mixed up. A frame is one call on a stack. A Frame, with a
+// capital, is a record that the runtime puts on the stack where it leaves
+// managed code, to find its way back; Frames form a chain from the Thread
+// object to the base of the stack.
+package thread
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/target"
+)
+
+// HeadLen is how much of a Thread object a capture copies, in bytes: enough for
+// every field that is read from it, and for the two fields of a hijack that the
+// data descriptor does not name.
+const HeadLen = 1024
+
+// maxThreads bounds the thread store's list.
+const maxThreads = 1 << 17
+
+// Flags of Thread::m_State (threads.h, enum ThreadState).
+const (
+	StateDebugSuspend   = 0x00000008
+	StateGCOnTransition = 0x00000010
+	StateHijacked       = 0x00000080
+	StateBackground     = 0x00000200
+	StateUnstarted      = 0x00000400
+	StateDead           = 0x00000800
+	StateThreadPool     = 0x01000000
+	StateInteropBlocked = 0x02000000
+)
+
+// Thread is the head of one of the runtime's Thread objects.
+type Thread struct {
+	Address     arch.Addr // the ThreadID
+	OSID        int       // as the runtime knows it: inside its own PID namespace
+	ManagedID   int
+	State       uint32
+	Cooperative bool      // runs managed code, or touches the managed heap
+	Frame       arch.Addr // the newest Frame
+	Exception   arch.Addr // the newest ExInfo, 0 where no exception is in flight
+	Exposed     arch.Addr // handle of the managed Thread object
+}
+
+// Hijacked reports whether the runtime has replaced a return address on the
+// thread's stack, to be called when the current method returns.
+func (t *Thread) Hijacked() bool { return t.State&StateHijacked != 0 }
+
+// Alive reports whether the thread has started and not ended.
+func (t *Thread) Alive() bool { return t.State&(StateDead|StateUnstarted) == 0 && t.OSID != 0 }
+
+type layout struct {
+	Store      arch.Addr `global:"ThreadStore"`
+	Finalizer  arch.Addr `global:"FinalizerThread"`
+	StringType arch.Addr `global:"StringMethodTable"`
+
+	First     uint32 `clr:"ThreadStore.FirstThreadLink"`
+	ID        uint32 `clr:"Thread.Id"`
+	OSID      uint32 `clr:"Thread.OSId"`
+	State     uint32 `clr:"Thread.State"`
+	Mode      uint32 `clr:"Thread.PreemptiveGCDisabled"`
+	Frame     uint32 `clr:"Thread.Frame"`
+	Exception uint32 `clr:"Thread.ExceptionTracker"`
+	Exposed   uint32 `clr:"Thread.GCHandle"`
+	Link      uint32 `clr:"Thread.LinkNext"`
+
+	StringLength uint32 `clr:"String.m_StringLength"`
+	StringChars  uint32 `clr:"String.m_FirstChar"`
+	Untag        uint64 `global:"ObjectToMethodTableUnmask"`
+}
+
+// Store is the thread store of one runtime. It is not safe for concurrent use.
+type Store struct {
+	mem *target.Reader
+	l   layout
+}
+
+// NewStore binds the thread store of the runtime that d describes.
+func NewStore(mem target.Memory, d *contract.Descriptor) (*Store, error) {
+	s := &Store{mem: target.NewReader(mem)}
+	if err := d.Bind(&s.l); err != nil {
+		return nil, err
+	}
+	for _, off := range []uint32{s.l.ID, s.l.OSID, s.l.State, s.l.Mode, s.l.Frame, s.l.Exception, s.l.Exposed} {
+		if off > HeadLen-8 {
+			return nil, fmt.Errorf("a field of Thread lies at offset %d, beyond the %d bytes that are copied", off, HeadLen)
+		}
+	}
+	return s, nil
+}
+
+// List returns the runtime's threads in the order of the store.
+func (s *Store) List() ([]Thread, error) {
+	store, err := s.mem.Pointer(s.l.Store)
+	if err != nil {
+		return nil, err
+	}
+	if store == 0 {
+		return nil, nil // the runtime has not started yet
+	}
+	link, err := s.mem.Pointer(store + arch.Addr(s.l.First))
+	if err != nil {
+		return nil, err
+	}
+	var out []Thread
+	head := make([]byte, HeadLen)
+	for link != 0 {
+		if len(out) == maxThreads {
+			return out, fmt.Errorf("the runtime's thread list has more than %d entries or is cyclic", maxThreads)
+		}
+		at := link - arch.Addr(s.l.Link)
+		if err := s.readHead(head, at); err != nil {
+			return out, err
+		}
+		t := s.Parse(head, at)
+		out = append(out, t)
+		if link, err = s.mem.Pointer(at + arch.Addr(s.l.Link)); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// readHead fills head from a Thread object, which may be shorter than head and
+// lie at the end of readable memory.
+func (s *Store) readHead(head []byte, at arch.Addr) error {
+	clear(head)
+	need := s.Needed()
+	if err := s.mem.ReadMemory(head, at); err == nil {
+		return nil
+	}
+	return s.mem.ReadMemory(head[:need], at)
+}
+
+// Needed is the number of bytes of a Thread object that Parse looks at.
+func (s *Store) Needed() int {
+	l := &s.l
+	return int(max(l.ID, l.OSID, l.State, l.Mode, l.Frame, l.Exception, l.Exposed, l.Link)) + 8
+}
+
+// Parse decodes the head of a Thread object, HeadLen bytes that were read at
+// address at.
+func (s *Store) Parse(head []byte, at arch.Addr) Thread {
+	u32 := func(off uint32) uint32 { return binary.LittleEndian.Uint32(head[off:]) }
+	u64 := func(off uint32) uint64 { return binary.LittleEndian.Uint64(head[off:]) }
+	return Thread{
+		Address:     at,
+		OSID:        int(u32(s.l.OSID)),
+		ManagedID:   int(u32(s.l.ID)),
+		State:       u32(s.l.State),
+		Cooperative: u32(s.l.Mode) != 0,
+		Frame:       arch.Addr(u64(s.l.Frame)),
+		Exception:   arch.Addr(u64(s.l.Exception)),
+		Exposed:     arch.Addr(u64(s.l.Exposed)),
+	}
+}
+
+// Finalizer returns the address of the finalizer's Thread object.
+func (s *Store) Finalizer() arch.Addr {
+	p, err := s.mem.Pointer(s.l.Finalizer)
+	if err != nil {
+		return 0
+	}
+	return p
+}

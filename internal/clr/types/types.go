@@ -1,0 +1,279 @@
+// Package types reads the runtime's type handles: MethodTables and TypeDescs.
+//
+// Sources (dotnet/runtime): docs/design/datacontracts/RuntimeTypeSystem.md,
+// src/coreclr/vm/methodtable.h, class.h (EEClass), typedesc.h, typehandle.h.
+package types
+
+import (
+	"errors"
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/target"
+)
+
+// Kind is the kind of a type handle.
+type Kind uint8
+
+// The kinds of type handle. A Class is any type with a definition in metadata:
+// class, struct, interface, enum, delegate, primitive.
+const (
+	Class Kind = iota
+	SZArray
+	Array
+	Pointer
+	ByRef
+	TypeParam   // parameter of a generic type
+	MethodParam // parameter of a generic method
+	FnPtr
+)
+
+// Type is what a type handle leads to.
+type Type struct {
+	Kind    Kind
+	Generic bool // a Class with type arguments
+	Rank    int  // of an Array
+
+	Module arch.Addr   // of a Class and of generic parameters
+	RID    uint32      // row in the TypeDef table of a Class, in GenericParam of a parameter
+	Args   []arch.Addr // type arguments of a Class; return type and parameters of a FnPtr
+	Elem   arch.Addr   // element type of arrays, pointers and references
+}
+
+// ErrCorrupt is what structures give that cannot be type handles.
+var ErrCorrupt = errors.New("not a type handle")
+
+const (
+	// MaxArgs bounds type arguments; the runtime allows more than anybody uses.
+	MaxArgs = 256
+	maxRank = 32
+)
+
+// Bits of MethodTable.MTFlags (methodtable.h) and of handles (typehandle.h).
+const (
+	flagComponentSize = 0x80000000
+	genericsMask      = 0x30
+	genericsTypical   = 0x30
+	categoryMask      = 0x000C0000
+	categoryArray     = 0x00080000
+	flagSZArray       = 0x00020000
+	ridShift          = 8 // in MTFlags2
+
+	typeDescTag = 2
+	canonTag    = 1 // in EEClassOrCanonMT
+)
+
+// Element types that a TypeDesc can have (corhdr.h, CorElementType).
+const (
+	elementPtr   = 0x0f
+	elementByRef = 0x10
+	elementVar   = 0x13
+	elementFnPtr = 0x1b
+	elementMVar  = 0x1e
+)
+
+type layout struct {
+	Flags      uint32 `clr:"MethodTable.MTFlags"`
+	Flags2     uint32 `clr:"MethodTable.MTFlags2"`
+	Module     uint32 `clr:"MethodTable.Module"`
+	Class      uint32 `clr:"MethodTable.EEClassOrCanonMT"`
+	PerInst    uint32 `clr:"MethodTable.PerInstInfo"`
+	ClassMT    uint32 `clr:"EEClass.MethodTable"`
+	Rank       uint32 `clr:"ArrayClass.Rank"`
+	NumDicts   uint32 `clr:"GenericsDictInfo.NumDicts"`
+	NumArgs    uint32 `clr:"GenericsDictInfo.NumTypeArgs"`
+	DescFlags  uint32 `clr:"TypeDesc.TypeAndFlags"`
+	ParamArg   uint32 `clr:"ParamTypeDesc.TypeArg"`
+	VarModule  uint32 `clr:"TypeVarTypeDesc.Module"`
+	VarToken   uint32 `clr:"TypeVarTypeDesc.Token"`
+	FnArgCount uint32 `clr:"FnPtrTypeDesc.NumArgs"`
+	FnArgs     uint32 `clr:"FnPtrTypeDesc.RetAndArgTypes"`
+}
+
+// System reads types of one runtime. It is not safe for concurrent use.
+type System struct {
+	mem *target.Reader
+	l   layout
+}
+
+// New binds the type system of the runtime that d describes.
+func New(mem target.Memory, d *contract.Descriptor) (*System, error) {
+	s := &System{mem: target.NewReader(mem)}
+	return s, d.Bind(&s.l)
+}
+
+// Read decodes the type handle h.
+func (s *System) Read(h arch.Addr) (Type, error) {
+	if h == 0 {
+		return Type{}, fmt.Errorf("%w: null", ErrCorrupt)
+	}
+	if h&typeDescTag != 0 {
+		return s.desc(h &^ typeDescTag)
+	}
+	flags, err := s.mem.Uint32(h + arch.Addr(s.l.Flags))
+	if err != nil {
+		return Type{}, err
+	}
+	if flags&categoryMask == categoryArray {
+		return s.array(h, flags)
+	}
+	return s.class(h, flags)
+}
+
+// Check reports whether mt looks like a MethodTable: its EEClass must lead back
+// to it, or to the canonical MethodTable that it shares code with.
+func (s *System) Check(mt arch.Addr) error {
+	canon := mt
+	p, err := s.mem.Pointer(mt + arch.Addr(s.l.Class))
+	if err != nil {
+		return err
+	}
+	if p&canonTag != 0 {
+		canon = p &^ canonTag
+		if p, err = s.mem.Pointer(canon + arch.Addr(s.l.Class)); err != nil {
+			return err
+		}
+	}
+	back, err := s.mem.Pointer(p + arch.Addr(s.l.ClassMT))
+	if err != nil {
+		return err
+	}
+	if back != canon {
+		return fmt.Errorf("%w: the class of %v belongs to %v", ErrCorrupt, mt, back)
+	}
+	return nil
+}
+
+func (s *System) class(mt arch.Addr, flags uint32) (Type, error) {
+	t := Type{Kind: Class}
+	var err error
+	if t.Module, err = s.mem.Pointer(mt + arch.Addr(s.l.Module)); err != nil {
+		return t, err
+	}
+	flags2, err := s.mem.Uint32(mt + arch.Addr(s.l.Flags2))
+	if err != nil {
+		return t, err
+	}
+	t.RID = flags2 >> ridShift
+	// Strings have a component size and then no generics bits.
+	if flags&flagComponentSize != 0 || flags&genericsMask == 0 {
+		return t, nil
+	}
+	t.Generic = true
+	if flags&genericsMask == genericsTypical {
+		return t, nil // the definition itself: its arguments are its parameters
+	}
+	t.Args, err = s.typeArgs(mt)
+	return t, err
+}
+
+// typeArgs reads the type arguments of an instantiated type: they begin the
+// last of the dictionaries that PerInstInfo points at, and the counts lie just
+// before that array (methodtable.h, GenericsDictInfo).
+func (s *System) typeArgs(mt arch.Addr) ([]arch.Addr, error) {
+	per, err := s.mem.Pointer(mt + arch.Addr(s.l.PerInst))
+	if err != nil {
+		return nil, err
+	}
+	info := per - arch.Addr(s.l.NumArgs+2)
+	dicts, err := s.mem.Uint16(info + arch.Addr(s.l.NumDicts))
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.mem.Uint16(info + arch.Addr(s.l.NumArgs))
+	if err != nil {
+		return nil, err
+	}
+	if dicts == 0 || n == 0 || n > MaxArgs {
+		return nil, fmt.Errorf("%w: %d type arguments in %d dictionaries of %v", ErrCorrupt, n, dicts, mt)
+	}
+	dict, err := s.mem.Pointer(per + 8*arch.Addr(dicts-1))
+	if err != nil {
+		return nil, err
+	}
+	return s.Handles(dict, int(n))
+}
+
+// Handles reads n type handles at address at.
+func (s *System) Handles(at arch.Addr, n int) ([]arch.Addr, error) {
+	if n < 0 || n > MaxArgs {
+		return nil, fmt.Errorf("%w: %d type arguments", ErrCorrupt, n)
+	}
+	out := make([]arch.Addr, n)
+	for i := range out {
+		p, err := s.mem.Pointer(at + 8*arch.Addr(i))
+		if err != nil {
+			return nil, err
+		}
+		out[i] = p
+	}
+	return out, nil
+}
+
+// array: the element type takes the place of PerInstInfo (methodtable.h,
+// m_ElementTypeHnd); the rank is in the class.
+func (s *System) array(mt arch.Addr, flags uint32) (Type, error) {
+	elem, err := s.mem.Pointer(mt + arch.Addr(s.l.PerInst))
+	if err != nil {
+		return Type{}, err
+	}
+	t := Type{Kind: SZArray, Rank: 1, Elem: elem}
+	if flags&flagSZArray != 0 {
+		return t, nil
+	}
+	class, err := s.mem.Pointer(mt + arch.Addr(s.l.Class))
+	if err != nil {
+		return t, err
+	}
+	if class&canonTag != 0 {
+		if class, err = s.mem.Pointer(class&^canonTag + arch.Addr(s.l.Class)); err != nil {
+			return t, err
+		}
+	}
+	rank, err := s.mem.Uint8(class + arch.Addr(s.l.Rank))
+	if err != nil {
+		return t, err
+	}
+	if rank == 0 || rank > maxRank {
+		return t, fmt.Errorf("%w: array of rank %d", ErrCorrupt, rank)
+	}
+	t.Kind, t.Rank = Array, int(rank)
+	return t, nil
+}
+
+func (s *System) desc(d arch.Addr) (t Type, err error) {
+	flags, err := s.mem.Uint32(d + arch.Addr(s.l.DescFlags))
+	if err != nil {
+		return t, err
+	}
+	switch flags & 0xff {
+	case elementPtr, elementByRef:
+		t.Kind = Pointer
+		if flags&0xff == elementByRef {
+			t.Kind = ByRef
+		}
+		t.Elem, err = s.mem.Pointer(d + arch.Addr(s.l.ParamArg))
+	case elementVar, elementMVar:
+		t.Kind = TypeParam
+		if flags&0xff == elementMVar {
+			t.Kind = MethodParam
+		}
+		if t.Module, err = s.mem.Pointer(d + arch.Addr(s.l.VarModule)); err != nil {
+			return t, err
+		}
+		var token uint32
+		token, err = s.mem.Uint32(d + arch.Addr(s.l.VarToken))
+		t.RID = token & 0xffffff
+	case elementFnPtr:
+		t.Kind = FnPtr
+		var n uint32
+		if n, err = s.mem.Uint32(d + arch.Addr(s.l.FnArgCount)); err != nil {
+			return t, err
+		}
+		t.Args, err = s.Handles(d+arch.Addr(s.l.FnArgs), int(min(n, MaxArgs))+1)
+	default:
+		err = fmt.Errorf("%w: TypeDesc of element type %#x", ErrCorrupt, flags&0xff)
+	}
+	return t, err
+}

@@ -1,0 +1,35 @@
+// Package contract finds out what the structures of a CoreCLR look like. The
+// runtime describes itself: a data descriptor, exported as
+// DotNetRuntimeContractDescriptor, holds the offsets of fields, the sizes of
+// types, the values of globals, and the versions of the algorithmic contracts
+// that say how these are to be used.
+//
+// The layout of the descriptor's header is that of
+// docs/design/datacontracts/contract-descriptor.md in dotnet/runtime, the JSON
+// that it points to is the compact format of data_descriptor.md beside it.
+//
+// # Versions
+//
+// Version 0 of the JSON is what .NET 9 and 10 emit. .NET 11 emits 2: the same
+// format, with contract versions that are strings ("c2"); the number was raised
+// so that tools refuse previews whose contracts were still in flux
+// (dotnet/runtime pull requests 127020 and 131858). Both are read; other
+// versions are refused. "subDescriptors" (descriptors of parts of the runtime,
+// .NET 11) are kept as addresses in SubDescriptors and not followed.
+//
+// # Use
+//
+// A package that reads structures of the runtime declares what it needs and
+// binds it once:
+//
+//	type threadLayout struct {
+//		ID    uint32    `clr:"Thread.Id"`                  // offset in bytes
+//		Size  uint32    `clr:"size:MethodTable"`           // size in bytes; "MethodTable.!" is the same
+//		OSID  uint32    `clr:"Thread.OSId,optional"`       // Absent where the runtime has none
+//		Store arch.Addr `global:"ThreadStore"`
+//		Maps  uint64    `global:"CodeMaps,optional" has:"HasMaps"`
+//		HasMaps bool
+//	}
+//	var l threadLayout
+//	err := d.Bind(&l) // *MissingError names everything that is missing
+package contract

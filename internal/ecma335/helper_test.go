@@ -1,0 +1,162 @@
+package ecma335
+
+import (
+	"bytes"
+	"debug/pe"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// kit returns the folder that scripts/get-dotnet.sh fills.
+func kit(t testing.TB) string {
+	t.Helper()
+	dir := os.Getenv("CLRSNAP_DOTNET")
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir = filepath.Join(cache, "clrsnap-dotnet")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "net10", "System.Private.CoreLib.dll")); err != nil {
+		t.Skipf("SKIPPED, NOT TESTED AGAINST REAL METADATA: no .NET in %s: run scripts/get-dotnet.sh (%v)", dir, err)
+	}
+	return dir
+}
+
+// load returns the metadata in a managed PE file.
+func load(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := peMetadata(path)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return b
+}
+
+func peMetadata(path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	// ReadyToRun images for Linux carry the machine's number xored with one for
+	// the system, which debug/pe does not know.
+	if at := binary.LittleEndian.Uint32(b[0x3c:]); uint64(at)+6 <= uint64(len(b)) {
+		if m := binary.LittleEndian.Uint16(b[at+4:]); m^0x7b79 == pe.IMAGE_FILE_MACHINE_AMD64 || m^0x7b79 == pe.IMAGE_FILE_MACHINE_ARM64 {
+			binary.LittleEndian.PutUint16(b[at+4:], m^0x7b79)
+		}
+	}
+	f, err := pe.NewFile(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	var dir pe.DataDirectory
+	switch h := f.OptionalHeader.(type) {
+	case *pe.OptionalHeader32:
+		dir = h.DataDirectory[14] // CLI header, II.25.2.3.3
+	case *pe.OptionalHeader64:
+		dir = h.DataDirectory[14]
+	}
+	cli, err := rva(f, dir.VirtualAddress, 16)
+	if err != nil {
+		return nil, err
+	}
+	return rva(f, binary.LittleEndian.Uint32(cli[8:]), binary.LittleEndian.Uint32(cli[12:])) // II.25.3.3
+}
+
+func rva(f *pe.File, addr, size uint32) ([]byte, error) {
+	for _, s := range f.Sections {
+		if addr >= s.VirtualAddress && addr-s.VirtualAddress < s.Size {
+			b := make([]byte, size)
+			_, err := s.ReadAt(b, int64(addr-s.VirtualAddress))
+			return b, err
+		}
+	}
+	return nil, errors.New("address outside all sections")
+}
+
+// builder makes metadata by hand. All indices are 2 bytes wide.
+type builder struct {
+	strings, blobs []byte
+	rows           [64][]uint32 // cells, row after row
+	counts         [64]uint32
+	streamName     string
+	heapSizes      byte
+}
+
+func newBuilder() *builder {
+	return &builder{strings: []byte{0}, blobs: []byte{0}, streamName: "#~"}
+}
+
+func (b *builder) str(s string) uint32 {
+	i := len(b.strings)
+	b.strings = append(append(b.strings, s...), 0)
+	return uint32(i)
+}
+
+func (b *builder) blob(p ...byte) uint32 {
+	i := len(b.blobs)
+	b.blobs = append(append(b.blobs, byte(len(p))), p...)
+	return uint32(i)
+}
+
+func (b *builder) row(t Table, cells ...uint32) {
+	b.rows[t] = append(b.rows[t], cells...)
+	b.counts[t]++
+}
+
+func (b *builder) bytes() []byte {
+	le := binary.LittleEndian
+	tables := []byte{0, 0, 0, 0, 2, 0, b.heapSizes, 1}
+	var valid uint64
+	for t, n := range b.counts {
+		if n > 0 {
+			valid |= 1 << t
+		}
+	}
+	tables = le.AppendUint64(le.AppendUint64(tables, valid), 0)
+	for _, n := range b.counts {
+		if n > 0 {
+			tables = le.AppendUint32(tables, n)
+		}
+	}
+	if b.heapSizes&0x40 != 0 {
+		tables = append(tables, 0xaa, 0xbb, 0xcc, 0xdd)
+	}
+	for t, cells := range b.rows {
+		for i, c := range cells {
+			if schemas[t][i%len(schemas[t])] == u4 {
+				tables = le.AppendUint32(tables, c)
+			} else {
+				tables = le.AppendUint16(tables, uint16(c))
+			}
+		}
+	}
+	return container([]string{b.streamName, "#Strings", "#Blob"}, [][]byte{tables, b.strings, b.blobs})
+}
+
+// container puts streams into a metadata root.
+func container(names []string, streams [][]byte) []byte {
+	le := binary.LittleEndian
+	out := append([]byte("BSJB\x01\x00\x01\x00\x00\x00\x00\x00\x0c\x00\x00\x00"), "v4.0.30319\x00\x00"...)
+	out = append(out, 0, 0, byte(len(names)), 0)
+	size := len(out)
+	for _, n := range names {
+		size += 8 + (len(n)+4)&^3
+	}
+	for i, n := range names {
+		out = le.AppendUint32(out, uint32(size))
+		out = le.AppendUint32(out, uint32(len(streams[i])))
+		out = append(out, n...)
+		out = append(out, make([]byte, 4-len(n)%4)...)
+		size += (len(streams[i]) + 3) &^ 3
+	}
+	for _, s := range streams {
+		out = append(out, s...)
+		out = append(out, make([]byte, (4-len(s)%4)%4)...)
+	}
+	return out
+}

@@ -1,0 +1,84 @@
+package elfx
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"clrsnap/internal/arch"
+)
+
+// Frames is the call frame information of an image, and the link-time
+// addresses of its parts.
+type Frames struct {
+	Hdr       []byte // .eh_frame_hdr; empty if the image has none
+	HdrAddr   arch.Addr
+	Frame     []byte // .eh_frame, possibly with what follows it in its segment
+	FrameAddr arch.Addr
+}
+
+// Frames reads the image's call frame information. The program header
+// PT_GNU_EH_FRAME locates .eh_frame_hdr (LSB 10.7). The length of .eh_frame is
+// only in its section header; without one it is taken to reach to the end of
+// its segment, and its own terminator ends it.
+func (m *Image) Frames() (*Frames, error) {
+	var f Frames
+	for i := range m.Progs {
+		p := &m.Progs[i]
+		if p.Type != ptGNUEHFrame {
+			continue
+		}
+		if n := m.backed(p); n <= maxFrame {
+			if b, err := m.bytes(p.Vaddr, n); err == nil {
+				f.Hdr, f.HdrAddr = b, p.Vaddr
+			}
+		}
+		break
+	}
+	var size uint64
+	if s := m.section(".eh_frame"); s != nil && s.typ != shtNobits {
+		f.FrameAddr, size = s.addr, s.size
+	} else if a, ok := ehFramePointer(f.Hdr, f.HdrAddr); ok {
+		f.FrameAddr = a
+		if p := m.segment(a, 1); p != nil {
+			size = m.backed(p) - uint64(a-p.Vaddr)
+		}
+	}
+	if size == 0 || size > maxFrame {
+		return nil, fmt.Errorf(".eh_frame: %w", ErrNotFound)
+	}
+	var err error
+	f.Frame, err = m.bytes(f.FrameAddr, size)
+	if err != nil {
+		return nil, err
+	}
+	return &f, nil
+}
+
+// ehFramePointer decodes eh_frame_ptr: .eh_frame_hdr begins with a version and
+// three encodings, the first of which is the pointer's (LSB 10.6.2; encodings
+// in LSB 10.5.1). Linkers write it relative to itself in 4 bytes.
+func ehFramePointer(hdr []byte, addr arch.Addr) (arch.Addr, bool) {
+	if len(hdr) < 12 || hdr[0] != 1 {
+		return 0, false
+	}
+	var v int64
+	switch hdr[1] & 0xf {
+	case 0x3:
+		v = int64(binary.LittleEndian.Uint32(hdr[4:]))
+	case 0xb:
+		v = int64(int32(binary.LittleEndian.Uint32(hdr[4:])))
+	case 0x0, 0x4, 0xc:
+		v = int64(binary.LittleEndian.Uint64(hdr[4:]))
+	default:
+		return 0, false
+	}
+	switch hdr[1] & 0xf0 {
+	case 0x00:
+		return arch.Addr(v), true
+	case 0x10: // relative to the pointer itself
+		return addr + 4 + arch.Addr(v), true
+	case 0x30: // relative to .eh_frame_hdr
+		return addr + arch.Addr(v), true
+	}
+	return 0, false
+}

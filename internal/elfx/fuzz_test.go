@@ -1,0 +1,53 @@
+package elfx
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"clrsnap/internal/arch"
+)
+
+// FuzzELF reads everything there is to read, from a file and from memory.
+func FuzzELF(f *testing.F) {
+	exe := build(f, "int f(void){return 1;} int main(void){return f();}", "-rdynamic", "-s", "-nostdlib", "-Wl,-e,f,--build-id,--hash-style=both")
+	b, err := os.ReadFile(exe)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add(b[:0x400])
+	for i := 16; i < 64; i += 2 { // damage every field of the header
+		c := bytes.Clone(b)
+		c[i] ^= 0xff
+		f.Add(c)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if m, err := New(bytes.NewReader(b)); err == nil {
+			everything(m)
+		}
+		const base = 0x10000
+		if m, err := NewMemory(&loaded{base: base, data: b}, base); err == nil {
+			everything(m)
+		}
+	})
+}
+
+func everything(m *Image) {
+	_, _ = m.BuildID()
+	_, _ = m.Frames()
+	_, _ = m.Lookup("f")
+	_, _ = m.Bias(0x555555554000, 0x1000)
+	n := 0
+	_ = m.Functions(func(s *Symbol) bool {
+		_, _ = m.SymbolName(s)
+		m.CodeEnd(s.Value)
+		n++
+		return n < 1000
+	})
+	for i := range m.Progs {
+		m.InPLT(m.Progs[i].Vaddr)
+		var p [8]byte
+		_ = m.ReadMemory(p[:], m.Progs[i].Vaddr+arch.Addr(m.Progs[i].Filesz)-8)
+	}
+}

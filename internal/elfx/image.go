@@ -1,0 +1,265 @@
+// Package elfx reads ELF64 images where they lie: in a file, or in the memory
+// of a target (the vdso; files that are deleted or that live in another mount
+// namespace). It reads only what is asked for, so that opening the executable
+// of a single-file application costs two small reads whatever its size.
+//
+// Addresses are link-time addresses, as the file states them: an image is
+// parsed once and serves every process that maps it. Bias gives what to add
+// for one process.
+//
+// Everything in an image is hostile. Sizes are bounded before memory is
+// allocated, and no input makes this package panic. "gABI" in the comments is
+// the System V generic ABI, chapters 4 and 5, "LSB" the Linux Standard Base
+// Core Specification 5.0, chapter 10.
+package elfx
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+)
+
+var (
+	// ErrFormat: the image is not an ELF64 image that can be used.
+	ErrFormat = errors.New("not a usable ELF64 image")
+	// ErrNotFound: the image does not have what was asked for.
+	ErrNotFound = errors.New("not in the image")
+	// ErrUnbacked: the image's bytes do not cover the address; they exist, if
+	// at all, only in a process's memory.
+	ErrUnbacked = errors.New("not backed by the image")
+)
+
+// Sizes of the structures (gABI, figures 4-3, 4-8, 4-16, 5-1, 5-9).
+const (
+	ehdrSize = 64
+	shdrSize = 64
+	phdrSize = 56
+	symSize  = 24
+	dynSize  = 16
+)
+
+// Bounds on what an image may ask us to hold. The largest real ones (a browser
+// with its symbols) stay well below.
+const (
+	maxProgs    = 1 << 12
+	maxSections = 1 << 16
+	maxDynamic  = 1 << 12 // entries
+	maxSymbols  = 1 << 24
+	maxNotes    = 1 << 16 // bytes
+	maxName     = 1 << 12 // bytes of a symbol's name
+	maxFrame    = 1 << 27 // bytes of call frame information
+)
+
+// Types and flags of program headers (gABI, figures 5-2 and 5-3; LSB 10.7).
+const (
+	ptLoad       = 1
+	ptDynamic    = 2
+	ptNote       = 4
+	ptGNUEHFrame = 0x6474e550
+
+	// FlagExecute marks a segment that is mapped executable.
+	FlagExecute = 1
+)
+
+// Prog is a program header: a piece of the image and where it is mapped.
+type Prog struct {
+	Type   uint32
+	Flags  uint32
+	Offset uint64 // in the file
+	Vaddr  arch.Addr
+	Filesz uint64 // bytes in the file
+	Memsz  uint64 // bytes in memory; what exceeds Filesz is zero when mapped
+	Align  uint64
+}
+
+// end is the first address past the segment; parse made sure that it exists.
+func (p *Prog) end() arch.Addr { return p.Vaddr + arch.Addr(p.Memsz) }
+
+// Image is an ELF64 image. Its methods may be called concurrently if its file
+// or memory may be read concurrently.
+type Image struct {
+	Machine arch.Machine // zero for an architecture that arch does not know
+	Entry   arch.Addr
+	Progs   []Prog
+
+	file io.ReaderAt
+	mem  target.Memory // instead of file
+	bias arch.Addr     // of mem
+
+	shoff           uint64
+	shnum, shstrndx uint32
+
+	sectionsOnce sync.Once
+	sections     []section
+	plt          []addrRange
+
+	dynOnce sync.Once
+	dyn     dynamic
+	dynErr  error
+
+	tablesOnce sync.Once
+	tables     []symtab
+}
+
+// New returns the image that file holds. It keeps file, reads it when asked
+// for something, and never closes it.
+func New(file io.ReaderAt) (*Image, error) {
+	m := &Image{file: file}
+	if err := m.parse(func(p []byte, off uint64) error { return m.readFile(p, off) }); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// NewMemory returns the image whose ELF header is mapped at base. Section
+// headers are not part of what gets mapped, so such an image has no .symtab
+// and InPLT is always false.
+func NewMemory(mem target.Memory, base arch.Addr) (*Image, error) {
+	m := &Image{mem: mem}
+	err := m.parse(func(p []byte, off uint64) error {
+		a, ok := base.Add(off)
+		if !ok {
+			return fmt.Errorf("%w: header at the end of memory", ErrFormat)
+		}
+		return mem.ReadMemory(p, a)
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.shoff, m.shnum = 0, 0
+	for i := range m.Progs {
+		if p := &m.Progs[i]; p.Type == ptLoad && p.Offset == 0 {
+			m.bias = base - p.Vaddr
+			return m, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: no segment maps the ELF header", ErrFormat)
+}
+
+// parse reads the ELF header and the program headers (gABI, figures 4-3, 5-1).
+func (m *Image) parse(read func(p []byte, off uint64) error) error {
+	var h [ehdrSize]byte
+	if err := read(h[:], 0); err != nil {
+		return err
+	}
+	const class64, littleEndian = 2, 1
+	if string(h[:4]) != "\x7fELF" || h[4] != class64 || h[5] != littleEndian {
+		return fmt.Errorf("%w: header % x", ErrFormat, h[:6])
+	}
+	le := binary.LittleEndian
+	switch le.Uint16(h[18:]) { // e_machine
+	case 62:
+		m.Machine = arch.MachineAMD64
+	case 183:
+		m.Machine = arch.MachineARM64
+	}
+	m.Entry = arch.Addr(le.Uint64(h[24:]))
+	phoff, phentsize, phnum := le.Uint64(h[32:]), le.Uint16(h[54:]), le.Uint16(h[56:])
+	m.shoff, m.shnum, m.shstrndx = le.Uint64(h[40:]), uint32(le.Uint16(h[60:])), uint32(le.Uint16(h[62:]))
+	if le.Uint16(h[58:]) != shdrSize {
+		m.shoff = 0
+	}
+	if phnum == 0 || phnum > maxProgs || phentsize != phdrSize {
+		return fmt.Errorf("%w: %d program headers of %d bytes", ErrFormat, phnum, phentsize)
+	}
+	b := make([]byte, int(phnum)*phdrSize)
+	if err := read(b, phoff); err != nil {
+		return err
+	}
+	return m.parseProgs(b)
+}
+
+func (m *Image) parseProgs(b []byte) error {
+	le := binary.LittleEndian
+	m.Progs = make([]Prog, 0, len(b)/phdrSize)
+	for ; len(b) >= phdrSize; b = b[phdrSize:] {
+		p := Prog{
+			Type: le.Uint32(b), Flags: le.Uint32(b[4:]), Offset: le.Uint64(b[8:]), Vaddr: arch.Addr(le.Uint64(b[16:])),
+			Filesz: le.Uint64(b[32:]), Memsz: le.Uint64(b[40:]), Align: le.Uint64(b[48:]),
+		}
+		_, fits := p.Vaddr.Add(p.Memsz)
+		if !fits || p.Offset > math.MaxInt64 || p.Filesz > math.MaxInt64-p.Offset {
+			return fmt.Errorf("%w: a segment exceeds the address space", ErrFormat)
+		}
+		if p.Type == ptLoad && p.Filesz > p.Memsz {
+			return fmt.Errorf("%w: a segment is larger in the file than in memory", ErrFormat)
+		}
+		m.Progs = append(m.Progs, p)
+	}
+	return nil
+}
+
+// Bias returns what a process adds to the image's addresses, given one of its
+// executable mappings of the image: where it starts, and at which offset of
+// the file. It is the executable mappings that tell: a single-file application
+// maps its own file dozens of times, as data, at offsets of its own choice.
+func (m *Image) Bias(mapStart arch.Addr, mapOffset uint64) (arch.Addr, error) {
+	// The kernel maps from the page that holds the segment's first byte; its
+	// pages have 4 KB, or up to 64 KB on arm64. The smallest that fits is tried
+	// first, because segments can share a large page of the file.
+	for page := uint64(0x1000); page <= 0x10000; page *= 4 {
+		for i := range m.Progs {
+			p := &m.Progs[i]
+			if p.Type != ptLoad || p.Flags&FlagExecute == 0 {
+				continue
+			}
+			if mapOffset < p.Offset&^(page-1) || mapOffset >= p.Offset+p.Filesz {
+				continue
+			}
+			bias := mapStart - p.Vaddr - arch.Addr(mapOffset) + arch.Addr(p.Offset)
+			if bias&0xfff == 0 {
+				return bias, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("executable segment for offset 0x%x: %w", mapOffset, ErrNotFound)
+}
+
+// BuildID returns the image's build id, the linker's hash of its contents
+// (an NT_GNU_BUILD_ID note).
+func (m *Image) BuildID() ([]byte, error) {
+	for i := range m.Progs {
+		p := &m.Progs[i]
+		if p.Type != ptNote || p.Filesz > maxNotes {
+			continue
+		}
+		b, err := m.bytes(p.Vaddr, p.Filesz)
+		if err != nil {
+			continue
+		}
+		if id := buildID(b, p.Align); id != nil {
+			return id, nil
+		}
+	}
+	return nil, fmt.Errorf("build id: %w", ErrNotFound)
+}
+
+// buildID looks through a sequence of notes: three words (length of the name,
+// length of the description, type), name, description, each padded to 4 bytes,
+// or to 8 in segments aligned so (gABI, "Note Section").
+func buildID(b []byte, align uint64) []byte {
+	const ntGNUBuildID = 3
+	if align != 8 {
+		align = 4
+	}
+	pad := func(n uint32) uint64 { return (uint64(n) + align - 1) &^ (align - 1) }
+	for len(b) >= 12 {
+		namesz, descsz := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
+		typ := binary.LittleEndian.Uint32(b[8:])
+		descOff := (12 + uint64(namesz) + align - 1) &^ (align - 1)
+		if descOff+uint64(descsz) > uint64(len(b)) {
+			return nil
+		}
+		if typ == ntGNUBuildID && string(b[12:12+namesz]) == "GNU\x00" && descsz > 0 {
+			return b[descOff : descOff+uint64(descsz)]
+		}
+		b = b[min(descOff+pad(descsz), uint64(len(b))):]
+	}
+	return nil
+}

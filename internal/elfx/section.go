@@ -1,0 +1,172 @@
+package elfx
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"clrsnap/internal/arch"
+)
+
+// section is a section header (gABI, figure 4-8).
+type section struct {
+	name  string
+	typ   uint32
+	flags uint64
+	addr  arch.Addr
+	off   uint64
+	size  uint64
+	link  uint32
+}
+
+// addrRange is lo <= a < hi.
+type addrRange struct{ lo, hi arch.Addr }
+
+// Types and flags of sections (gABI, figures 4-9 and 4-11).
+const (
+	shtSymtab = 2
+	shtNobits = 8
+	shtDynsym = 11
+
+	shfAlloc   = 2
+	shfExecute = 4
+)
+
+// loadSections reads the section headers. An image may have none, and headers
+// that cannot be read count as none: nothing that a walk needs depends on them.
+func (m *Image) loadSections() {
+	m.sectionsOnce.Do(func() {
+		if m.file == nil || m.shoff == 0 {
+			return
+		}
+		var first [shdrSize]byte
+		if m.readFile(first[:], m.shoff) != nil {
+			return
+		}
+		// Numbers that do not fit the ELF header are in section 0 (gABI,
+		// "ELF Header", e_shnum and e_shstrndx).
+		num, strndx := uint64(m.shnum), m.shstrndx
+		if num == 0 {
+			num = binary.LittleEndian.Uint64(first[32:])
+		}
+		if strndx == 0xffff {
+			strndx = binary.LittleEndian.Uint32(first[40:])
+		}
+		if num > maxSections {
+			return
+		}
+		var last [1]byte
+		if m.readFile(last[:], m.shoff+num*shdrSize-1) != nil {
+			return
+		}
+		b := make([]byte, num*shdrSize)
+		if m.readFile(b, m.shoff) != nil {
+			return
+		}
+		m.sections = parseSections(b)
+		m.nameSections(b, strndx)
+		for i := range m.sections {
+			if s := &m.sections[i]; isPLT(s.name) && s.flags&shfExecute != 0 {
+				m.plt = append(m.plt, addrRange{s.addr, s.addr + arch.Addr(s.size)})
+			}
+		}
+	})
+}
+
+func parseSections(b []byte) []section {
+	le := binary.LittleEndian
+	out := make([]section, 0, len(b)/shdrSize)
+	for ; len(b) >= shdrSize; b = b[shdrSize:] {
+		s := section{
+			typ: le.Uint32(b[4:]), flags: le.Uint64(b[8:]), addr: arch.Addr(le.Uint64(b[16:])),
+			off: le.Uint64(b[24:]), size: le.Uint64(b[32:]), link: le.Uint32(b[40:]),
+		}
+		if _, ok := s.addr.Add(s.size); !ok {
+			s.size = 0
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// nameSections gives the sections their names; strndx is the section that
+// holds them.
+func (m *Image) nameSections(headers []byte, strndx uint32) {
+	const maxNames = 1 << 20
+	if int64(strndx) >= int64(len(m.sections)) {
+		return
+	}
+	s := &m.sections[strndx]
+	if s.typ == shtNobits || s.size > maxNames {
+		return
+	}
+	names := make([]byte, s.size)
+	if m.readFile(names, s.off) != nil {
+		return
+	}
+	for i := range m.sections {
+		o := binary.LittleEndian.Uint32(headers[i*shdrSize:])
+		if uint64(o) >= uint64(len(names)) {
+			continue
+		}
+		n := names[o:min(uint64(o)+maxName, uint64(len(names)))]
+		if e := bytes.IndexByte(n, 0); e >= 0 {
+			m.sections[i].name = string(n[:e])
+		}
+	}
+}
+
+// section returns the section of that name.
+func (m *Image) section(name string) *section {
+	m.loadSections()
+	for i := range m.sections {
+		if m.sections[i].name == name {
+			return &m.sections[i]
+		}
+	}
+	return nil
+}
+
+// isPLT reports whether a section holds only stubs that jump to other images.
+func isPLT(name string) bool {
+	switch name {
+	case ".plt", ".plt.got", ".plt.sec", ".iplt":
+		return true
+	}
+	return false
+}
+
+// InPLT reports whether vaddr lies in a procedure linkage table. lld writes no
+// call frame information for those: at every instruction of its stubs but the
+// lazy-binding ones the return address is still where the call left it.
+func (m *Image) InPLT(vaddr arch.Addr) bool {
+	m.loadSections()
+	for _, r := range m.plt {
+		if vaddr.In(r.lo, r.hi) {
+			return true
+		}
+	}
+	return false
+}
+
+// CodeEnd returns the end of the section, or without section headers of the
+// executable segment, that holds vaddr: as far as a function without a size
+// can reach.
+func (m *Image) CodeEnd(vaddr arch.Addr) (arch.Addr, bool) {
+	m.loadSections()
+	for i := range m.sections {
+		s := &m.sections[i]
+		if s.flags&(shfAlloc|shfExecute) == shfAlloc|shfExecute && vaddr.In(s.addr, s.addr+arch.Addr(s.size)) {
+			return s.addr + arch.Addr(s.size), true
+		}
+	}
+	if m.sections != nil {
+		return 0, false
+	}
+	for i := range m.Progs {
+		p := &m.Progs[i]
+		if p.Type == ptLoad && p.Flags&FlagExecute != 0 && vaddr.In(p.Vaddr, p.end()) {
+			return p.end(), true
+		}
+	}
+	return 0, false
+}

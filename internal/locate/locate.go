@@ -1,0 +1,178 @@
+// Package locate finds the .NET runtime in a process: which file it lives in,
+// of which version it is, and where its data descriptor lies.
+package locate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/elfx"
+	"clrsnap/internal/module"
+)
+
+// Shape says how a program brought its runtime along.
+type Shape string
+
+// The shapes.
+const (
+	Shared        Shape = "shared"         // libcoreclr.so of an installed framework
+	SelfContained Shape = "self-contained" // libcoreclr.so beside the program
+	SingleFile    Shape = "single-file"    // inside the executable
+	NativeAOT     Shape = "native AOT"     // no CoreCLR at all: compiled ahead of time
+)
+
+// Runtime is a runtime that was found.
+type Runtime struct {
+	Module     *module.Module
+	Version    string // such as "10.0.8"; empty where it cannot be told
+	Shape      Shape
+	Descriptor arch.Addr // of DotNetRuntimeContractDescriptor; 0: it has none
+}
+
+// ErrNotDotNet: there is no .NET runtime in the process.
+var ErrNotDotNet = errors.New("not a .NET process: it has neither libcoreclr.so nor a .NET single-file host mapped")
+
+// Exported symbols that tell a runtime's file (src/coreclr/hosts,
+// src/coreclr/debug/runtimeinfo, src/coreclr/nativeaot).
+const (
+	symDescriptor = "DotNetRuntimeContractDescriptor"
+	symDAC        = "g_dacTable"
+	symInfo       = "DotNetRuntimeInfo"
+	symAOT        = "DotNetRuntimeDebugHeader"
+
+	library = "libcoreclr.so"
+)
+
+// Find looks for the runtime among the modules of a process whose executable is
+// at path exe, as the process sees it.
+func Find(mods *module.Set, exe string) (*Runtime, error) {
+	var unreadable error
+	for _, m := range mods.All() {
+		if m.Name == library {
+			shape := SelfContained
+			if strings.Contains(m.Path, "/shared/Microsoft.NETCore.App/") {
+				shape = Shared
+			}
+			return describe(m, shape)
+		}
+	}
+	// A single-file application maps parts of its own file as code more than
+	// once; only one of these mappings is that of the executable itself.
+	for _, m := range mods.All() {
+		if m.Path != exe {
+			continue
+		}
+		r, err := host(m)
+		if r != nil {
+			return r, err
+		}
+		if err != nil && unreadable == nil {
+			unreadable = err
+		}
+	}
+	if unreadable != nil {
+		return nil, fmt.Errorf("cannot read the executable %s: %w", exe, unreadable)
+	}
+	return nil, ErrNotDotNet
+}
+
+// host looks for a runtime in the program's own executable.
+func host(m *module.Module) (*Runtime, error) {
+	for _, s := range []string{symDescriptor, symDAC, symInfo} {
+		_, err := m.Lookup(s)
+		if err == nil {
+			return describe(m, SingleFile)
+		}
+		if !errors.Is(err, elfx.ErrNotFound) {
+			return nil, err
+		}
+	}
+	if _, err := m.Lookup(symAOT); err == nil {
+		return &Runtime{Module: m, Shape: NativeAOT}, nil
+	}
+	return nil, nil
+}
+
+func describe(m *module.Module, shape Shape) (*Runtime, error) {
+	r := &Runtime{Module: m, Shape: shape}
+	addr, err := m.Lookup(symDescriptor)
+	switch {
+	case err == nil:
+		r.Descriptor = addr
+	case !errors.Is(err, elfx.ErrNotFound):
+		return nil, fmt.Errorf("cannot read the runtime's file %s: %w", m.Path, err)
+	}
+	r.Version = version(m)
+	return r, nil
+}
+
+// version reads the version that the build stamps into the runtime's data
+// ("@(#)Version 10.0.1226.56789 @Commit: …", eng/native/version): major, minor,
+// and a third number whose last two digits count builds. Where that is not
+// found, the folder of a shared framework has it in its name.
+func version(m *module.Module) string {
+	if img, err := m.Image(); err == nil {
+		if v, ok := stamped(img); ok {
+			return v
+		}
+	}
+	if dir := path.Base(path.Dir(m.Path)); strings.Contains(m.Path, "/shared/") && len(dir) > 0 && dir[0] >= '0' && dir[0] <= '9' {
+		return dir
+	}
+	return ""
+}
+
+const (
+	stamp    = "@(#)Version "
+	stampLen = 64
+	chunk    = 1 << 18
+	maxScan  = 64 << 20
+)
+
+// stamped searches the data segments, the writable ones first: the stamp is a
+// plain variable.
+func stamped(img *elfx.Image) (string, bool) {
+	const load, write, execute = 1, 2, 1
+	buf := make([]byte, chunk)
+	for _, writable := range []bool{true, false} {
+		for _, p := range img.Progs {
+			if p.Type != load || p.Flags&execute != 0 || (p.Flags&write != 0) != writable || p.Filesz > maxScan {
+				continue
+			}
+			for off := uint64(0); off < p.Filesz; off += chunk - stampLen {
+				b := buf[:min(chunk, p.Filesz-off)]
+				if img.ReadMemory(b, p.Vaddr+arch.Addr(off)) != nil {
+					break
+				}
+				if i := bytes.Index(b, []byte(stamp)); i >= 0 {
+					if v, ok := parseVersion(string(b[i+len(stamp) : min(len(b), i+stampLen)])); ok {
+						return v, true
+					}
+				}
+			}
+		}
+	}
+	return "", false
+}
+
+func parseVersion(s string) (string, bool) {
+	s, _, _ = strings.Cut(s, " ")
+	f := strings.Split(s, ".")
+	if len(f) < 3 {
+		return "", false
+	}
+	n := make([]int, 3)
+	for i := range n {
+		v, err := strconv.Atoi(f[i])
+		if err != nil || v < 0 {
+			return "", false
+		}
+		n[i] = v
+	}
+	return fmt.Sprintf("%d.%d.%d", n[0], n[1], n[2]/100), true
+}

@@ -1,0 +1,281 @@
+// Package module knows the native modules of a target: which executable or
+// library an address lies in, how to step up the stack from there, and what the
+// function is called.
+package module
+
+import (
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"sort"
+	"sync"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/elfx"
+	"clrsnap/internal/symbol"
+	"clrsnap/internal/target"
+	"clrsnap/internal/unwind"
+	"clrsnap/internal/unwind/cfi"
+)
+
+// Opener opens the file behind a mapping of the target.
+type Opener func(m *target.Mapping) (File, error)
+
+// File is an open image file.
+type File interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// Module is one ELF image in a target's address space.
+type Module struct {
+	Path  string // as the target sees it; "[vdso]" for the kernel's own
+	Name  string // without the folder
+	Start arch.Addr
+	End   arch.Addr
+
+	key    key
+	opener Opener
+	mem    target.Memory
+	arch   *arch.Arch
+	exec   target.Mapping // an executable mapping of the image
+
+	once sync.Once
+	err  error
+	file File
+	img  *elfx.Image
+	bias arch.Addr
+	cfi  *cfi.Table
+	syms *symbol.Table
+}
+
+// key tells two images apart, and recognises one when the mappings are read
+// again.
+type key struct {
+	path  string
+	dev   uint64
+	inode uint64
+	start arch.Addr
+}
+
+// Set is the modules of one target. It is not safe for concurrent use.
+type Set struct {
+	arch   *arch.Arch
+	mem    target.Memory
+	opener Opener
+	mods   []*Module // by the address of their executable mappings
+	spans  []span
+}
+
+// span is one executable mapping.
+type span struct {
+	start, end arch.Addr
+	mod        *Module
+}
+
+// NewSet returns an empty set.
+func NewSet(a *arch.Arch, mem target.Memory, opener Opener) *Set {
+	return &Set{arch: a, mem: mem, opener: opener}
+}
+
+// Update takes over the target's mappings. Modules that are still there keep
+// what they have loaded. It reports whether any module has gone.
+func (s *Set) Update(maps target.Mappings) (gone bool) {
+	old := map[key]*Module{}
+	for _, m := range s.mods {
+		old[m.key] = m
+	}
+	s.mods, s.spans = nil, nil
+	byKey := map[key]*Module{}
+	for i := range maps {
+		mp := &maps[i]
+		if mp.Perm&target.PermExec == 0 || !isImage(mp) {
+			continue
+		}
+		k := key{path: mp.Path, dev: mp.Dev, inode: mp.Inode, start: imageStart(maps, i)}
+		m := byKey[k]
+		if m == nil {
+			if m = old[k]; m == nil {
+				m = s.newModule(mp, k)
+			}
+			byKey[k] = m
+			s.mods = append(s.mods, m)
+		}
+		s.spans = append(s.spans, span{mp.Start, mp.End, m})
+	}
+	for k, m := range old {
+		if byKey[k] == nil {
+			gone = true
+			m.Close()
+		}
+	}
+	return gone
+}
+
+func (s *Set) newModule(mp *target.Mapping, k key) *Module {
+	return &Module{
+		Path: mp.Path, Name: path.Base(mp.Path), Start: k.start, End: mp.End,
+		key: k, opener: s.opener, mem: s.mem, arch: s.arch, exec: *mp,
+	}
+}
+
+// isImage: code of the runtime's own (anonymous memory, or a memfd where the
+// runtime maps code twice to keep it either writable or executable) is no image.
+func isImage(m *target.Mapping) bool {
+	if m.Path == "[vdso]" {
+		return true
+	}
+	return m.IsFile() && !isDoubleMapped(m.Path)
+}
+
+func isDoubleMapped(p string) bool {
+	ok, err := path.Match("/memfd:doublemapper*", p)
+	return err == nil && ok
+}
+
+// imageStart returns the lowest of the adjacent mappings of one file that end
+// in mapping i.
+func imageStart(maps target.Mappings, i int) arch.Addr {
+	start := maps[i].Start
+	for j := i - 1; j >= 0 && maps[j].End == start && maps[j].Path == maps[i].Path && maps[j].Offset <= maps[j+1].Offset; j-- {
+		start = maps[j].Start
+	}
+	return start
+}
+
+// Find returns the module whose code addr lies in, or nil.
+func (s *Set) Find(addr arch.Addr) *Module {
+	i := sort.Search(len(s.spans), func(i int) bool { return s.spans[i].end > addr })
+	if i < len(s.spans) && s.spans[i].start <= addr {
+		return s.spans[i].mod
+	}
+	return nil
+}
+
+// All returns the modules in ascending order.
+func (s *Set) All() []*Module { return slices.Clone(s.mods) }
+
+// Close releases the files of every module.
+func (s *Set) Close() {
+	for _, m := range s.mods {
+		m.Close()
+	}
+	s.mods, s.spans = nil, nil
+}
+
+// Close releases the module's file.
+func (m *Module) Close() {
+	m.once.Do(func() { m.err = fmt.Errorf("%s has been unloaded", m.Path) })
+	if m.file != nil {
+		m.file.Close()
+		m.file = nil
+	}
+}
+
+// load opens the image when it is first needed: from its file, else from the
+// target's memory, which has no symbols beyond the dynamic ones.
+func (m *Module) load() error {
+	m.once.Do(func() { m.err = m.open() })
+	return m.err
+}
+
+func (m *Module) open() error {
+	if m.Path == "[vdso]" {
+		return m.openMemory()
+	}
+	f, err := m.opener(&m.exec)
+	if err != nil {
+		if merr := m.openMemory(); merr == nil {
+			return nil
+		}
+		return err
+	}
+	img, err := elfx.New(f)
+	if err != nil {
+		f.Close()
+		return fmt.Errorf("%s: %w", m.Path, err)
+	}
+	bias, err := img.Bias(m.exec.Start, m.exec.Offset)
+	if err != nil {
+		f.Close()
+		return fmt.Errorf("%s: %w", m.Path, err)
+	}
+	m.file = f
+	m.use(img, bias)
+	return nil
+}
+
+func (m *Module) openMemory() error {
+	img, err := elfx.NewMemory(m.mem, m.Start)
+	if err != nil {
+		return fmt.Errorf("%s: %w", m.Path, err)
+	}
+	for i := range img.Progs {
+		const ptLoad = 1
+		if p := &img.Progs[i]; p.Type == ptLoad && p.Offset == 0 {
+			m.use(img, m.Start-p.Vaddr)
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: no segment maps the ELF header", m.Path)
+}
+
+func (m *Module) use(img *elfx.Image, bias arch.Addr) {
+	m.img, m.bias, m.syms = img, bias, symbol.New(img)
+	if f, err := img.Frames(); err == nil {
+		if t, err := cfi.New(f.Hdr, f.HdrAddr, f.Frame, f.FrameAddr, m.arch); err == nil {
+			m.cfi = t
+		}
+	}
+}
+
+// Step returns the step from code address pc, or an error that wraps
+// unwind.ErrNoInfo where the module has no unwind information for it.
+func (m *Module) Step(pc arch.Addr) (*unwind.Step, error) {
+	if err := m.load(); err != nil {
+		return nil, fmt.Errorf("%w: %w", unwind.ErrNoInfo, err)
+	}
+	if m.cfi == nil {
+		return nil, unwind.ErrNoInfo
+	}
+	return m.cfi.Step(pc - m.bias)
+}
+
+// Symbol returns the function at addr and the offset in it.
+func (m *Module) Symbol(addr arch.Addr) (f *symbol.Func, offset uint64, ok bool) {
+	if m.load() != nil {
+		return nil, 0, false
+	}
+	return m.syms.Lookup(addr - m.bias)
+}
+
+// Lookup returns the address in the target of one of the module's dynamic
+// symbols.
+func (m *Module) Lookup(name string) (arch.Addr, error) {
+	if err := m.load(); err != nil {
+		return 0, err
+	}
+	s, err := m.img.Lookup(name)
+	if err != nil {
+		return 0, err
+	}
+	return s.Value + m.bias, nil
+}
+
+// Offset returns how far into the module addr lies, as its own tools count:
+// relative to link-time address zero.
+func (m *Module) Offset(addr arch.Addr) uint64 {
+	if m.load() != nil {
+		return uint64(addr - m.Start)
+	}
+	return uint64(addr - m.bias)
+}
+
+// Image returns the module's ELF image.
+func (m *Module) Image() (*elfx.Image, error) {
+	if err := m.load(); err != nil {
+		return nil, err
+	}
+	return m.img, nil
+}

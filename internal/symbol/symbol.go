@@ -1,0 +1,204 @@
+// Package symbol names the functions of native code. A Table holds the
+// addresses of an image's function symbols, packed; names stay in the image
+// and are read and demangled when somebody asks for them, because of ten
+// thousand symbols a profile shows a hundred.
+package symbol
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/elfx"
+)
+
+// Func is a native function.
+type Func struct {
+	Name  string // demangled, with parameters: "ns::T<int>::f(char const*)"
+	Short string // without parameters of functions and templates: "ns::T::f"
+	Start arch.Addr
+	Size  uint64 // to the end of the symbol, or of what was taken for it
+}
+
+// Table finds native functions by link-time address. The first lookup builds
+// it. It may be used concurrently as far as its image may be; an image that
+// was closed makes lookups fail.
+type Table struct {
+	img  *elfx.Image
+	once sync.Once
+	err  error
+	syms []elfx.Symbol // sorted, the preferred one last at each address
+	// pieces are the intervals of code between the places where the answer
+	// changes; each ends where the next one starts.
+	pieces []piece
+
+	mu    sync.Mutex
+	names map[uint32]*Func // by index of syms; bounded by their number
+}
+
+// piece says which symbol the code from start on belongs to.
+type piece struct {
+	start arch.Addr
+	sym   uint32 // index of Table.syms, or none
+}
+
+const none = ^uint32(0)
+
+// New returns the table of an image's function symbols.
+func New(img *elfx.Image) *Table { return &Table{img: img, names: map[uint32]*Func{}} }
+
+// Lookup returns the function that vaddr lies in, and how far in. The result
+// is shared: it must not be changed.
+func (t *Table) Lookup(vaddr arch.Addr) (f *Func, offset uint64, ok bool) {
+	i, ok := t.find(vaddr)
+	if !ok {
+		return nil, 0, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f = t.names[i]
+	if f == nil {
+		raw, err := t.img.SymbolName(&t.syms[i])
+		if err != nil || raw == "" {
+			return nil, 0, false
+		}
+		f = &Func{Start: t.syms[i].Value, Size: t.syms[i].Size}
+		f.Name, f.Short = Demangle(raw)
+		t.names[i] = f
+	}
+	return f, uint64(vaddr - f.Start), true
+}
+
+// Err returns why the image's symbols could not be read, if so.
+func (t *Table) Err() error {
+	t.once.Do(t.build)
+	return t.err
+}
+
+// find returns the index of the symbol that vaddr belongs to.
+func (t *Table) find(vaddr arch.Addr) (uint32, bool) {
+	t.once.Do(t.build)
+	i, exact := slices.BinarySearchFunc(t.pieces, vaddr, func(p piece, a arch.Addr) int {
+		switch {
+		case p.start < a:
+			return -1
+		case p.start > a:
+			return 1
+		}
+		return 0
+	})
+	if !exact {
+		i--
+	}
+	if i < 0 || t.pieces[i].sym == none {
+		return 0, false
+	}
+	return t.pieces[i].sym, true
+}
+
+func (t *Table) build() {
+	t.err = t.img.Functions(func(s *elfx.Symbol) bool {
+		if _, ok := s.Value.Add(s.Size); ok {
+			t.syms = append(t.syms, *s)
+		}
+		return true
+	})
+	slices.SortFunc(t.syms, compare)
+	t.extend()
+	t.cut()
+}
+
+// compare orders symbols by address and those of one address by preference, in
+// the same way whenever an image is read.
+func compare(a, b elfx.Symbol) int {
+	if c := cmp.Compare(a.Value, b.Value); c != 0 {
+		return c
+	}
+	if c := rank(&a) - rank(&b); c != 0 {
+		return c
+	}
+	return elfx.CompareNames(&a, &b)
+}
+
+// rank orders the symbols of one address: a function before a mere label, a
+// size before none, and then global before local before weak, because the weak
+// name is usually the alias. Among equals the one wins whose name is stored later.
+func rank(s *elfx.Symbol) int {
+	r := 0
+	if s.Type() != elfx.TypeNone {
+		r += 8
+	}
+	if s.Size != 0 {
+		r += 4
+	}
+	switch s.Bind() {
+	case elfx.BindGlobal:
+		r += 2
+	case elfx.BindLocal:
+		r++
+	}
+	return r
+}
+
+// extend gives symbols without a size (hand-written assembly) the code up to
+// the next symbol, at most to the end of their section.
+func (t *Table) extend() {
+	next, hasNext := arch.Addr(0), false
+	for i := len(t.syms) - 1; i >= 0; i-- {
+		s := &t.syms[i]
+		if i+1 < len(t.syms) && t.syms[i+1].Value != s.Value {
+			next, hasNext = t.syms[i+1].Value, true
+		}
+		if s.Size != 0 {
+			continue
+		}
+		end, ok := t.img.CodeEnd(s.Value)
+		if !ok {
+			continue
+		}
+		if hasNext {
+			end = min(end, next)
+		}
+		s.Size = uint64(end - s.Value)
+	}
+}
+
+// cut turns the symbols, which can nest and overlap, into pieces: code belongs
+// to the symbol that starts last at or before it and has not ended.
+func (t *Table) cut() {
+	var open []uint32 // symbols that have started, the innermost last
+	end := func(i uint32) arch.Addr { return t.syms[i].Value + arch.Addr(t.syms[i].Size) }
+	// closeUpTo ends the open symbols that end at or before a.
+	closeUpTo := func(a arch.Addr) {
+		for len(open) > 0 && end(open[len(open)-1]) <= a {
+			at := end(open[len(open)-1])
+			for len(open) > 0 && end(open[len(open)-1]) <= at {
+				open = open[:len(open)-1]
+			}
+			outer := none
+			if len(open) > 0 {
+				outer = open[len(open)-1]
+			}
+			t.add(piece{at, outer})
+		}
+	}
+	for i := range t.syms {
+		if t.syms[i].Size == 0 {
+			continue
+		}
+		closeUpTo(t.syms[i].Value)
+		open = append(open, uint32(i))
+		t.add(piece{t.syms[i].Value, uint32(i)})
+	}
+	closeUpTo(^arch.Addr(0))
+}
+
+// add appends a piece; one that starts where the last one does replaces it.
+func (t *Table) add(p piece) {
+	if n := len(t.pieces); n > 0 && t.pieces[n-1].start == p.start {
+		t.pieces[n-1] = p
+		return
+	}
+	t.pieces = append(t.pieces, p)
+}

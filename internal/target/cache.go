@@ -1,0 +1,181 @@
+package target
+
+import (
+	"errors"
+
+	"clrsnap/internal/arch"
+)
+
+var errWrap = errors.New("the range leaves the address space")
+
+const (
+	pageSize = 4096
+
+	// DefaultCachePages bounds a Cache whose size nobody chose: 8 MB.
+	DefaultCachePages = 2048
+
+	// A read that lacks more pages than this goes past the cache: it is a copy
+	// of something large, which would only push out what is used again.
+	maxFill = 16
+)
+
+// Cache is a Memory that keeps pages of another one. What it returns is as old
+// as the last Invalidate: the owner of a live target calls that whenever the
+// target has run. A read that failed is never remembered, because memory that
+// is missing now can be there a moment later. Not safe for concurrent use.
+type Cache struct {
+	mem   Memory
+	index map[arch.Addr]int32 // page address → slot
+	pages []byte              // the slots
+	slots []slot
+	max   int
+	hand  int // of the clock that chooses a victim
+	last  slotHint
+
+	scratch []byte // what a fill reads before it is known to be good
+}
+
+type slot struct {
+	page arch.Addr
+	used bool // since the hand passed
+}
+
+// slotHint remembers the page of the last hit: most reads follow one another.
+type slotHint struct {
+	page arch.Addr
+	slot int32
+	ok   bool
+}
+
+// NewCache returns a Cache of at most maxPages pages of mem; 0 stands for
+// DefaultCachePages.
+func NewCache(mem Memory, maxPages int) *Cache {
+	if maxPages <= 0 {
+		maxPages = DefaultCachePages
+	}
+	return &Cache{mem: mem, index: make(map[arch.Addr]int32), max: max(maxPages, maxFill)}
+}
+
+// Invalidate forgets everything; the room is kept for the next pages.
+func (c *Cache) Invalidate() {
+	clear(c.index)
+	c.slots = c.slots[:0]
+	c.hand = 0
+	c.last = slotHint{}
+}
+
+// Len is the number of pages held.
+func (c *Cache) Len() int { return len(c.slots) }
+
+// ReadMemory implements Memory.
+func (c *Cache) ReadMemory(p []byte, addr arch.Addr) error {
+	off := int(addr % pageSize)
+	if off+len(p) <= pageSize && c.last.ok && c.last.page == addr-arch.Addr(off) {
+		copy(p, c.slot(c.last.slot)[off:])
+		return nil
+	}
+	return c.read(p, addr)
+}
+
+func (c *Cache) read(p []byte, addr arch.Addr) error {
+	if len(p) == 0 {
+		return nil
+	}
+	// The last byte, not the end: memory may reach up to the end of the
+	// address space, and an end there would be 0.
+	last, ok := addr.Add(uint64(len(p)) - 1)
+	if !ok {
+		return &ReadError{Addr: addr, Len: len(p), Err: errWrap}
+	}
+	first := addr &^ (pageSize - 1)
+	count := int((last-first)/pageSize) + 1
+	if count > maxFill || !c.fill(first, count) {
+		// Whole pages cannot be had (the end of a copied piece, say): then
+		// exactly what was asked for, and its error.
+		return c.mem.ReadMemory(p, addr)
+	}
+	for n, page := 0, first; n < len(p); page += pageSize {
+		s := c.index[page]
+		c.slots[s].used = true
+		c.last = slotHint{page, s, true}
+		n += copy(p[n:], c.slot(s)[int(addr)%pageSize:])
+		addr = page + pageSize
+	}
+	return nil
+}
+
+// fill makes sure that count pages from first on are held. The missing ones
+// between the first and the last missing are read with one call.
+func (c *Cache) fill(first arch.Addr, count int) bool {
+	lo, hi := count, 0
+	for i := range count {
+		page := first + arch.Addr(i)*pageSize
+		if s, ok := c.index[page]; ok {
+			c.slots[s].used = true // keeps it while room is made for the others
+		} else {
+			lo, hi = min(lo, i), i+1
+		}
+	}
+	if lo >= hi {
+		return true
+	}
+	n := (hi - lo) * pageSize
+	if len(c.scratch) < n {
+		c.scratch = make([]byte, n)
+	}
+	from := first + arch.Addr(lo)*pageSize
+	if c.mem.ReadMemory(c.scratch[:n], from) != nil {
+		return false
+	}
+	for i := range hi - lo {
+		c.put(from+arch.Addr(i)*pageSize, c.scratch[i*pageSize:(i+1)*pageSize])
+	}
+	return c.holds(first, count)
+}
+
+// holds reports whether making room has left all of the pages in place.
+func (c *Cache) holds(first arch.Addr, count int) bool {
+	for i := range count {
+		if _, ok := c.index[first+arch.Addr(i)*pageSize]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Cache) put(page arch.Addr, data []byte) {
+	s, ok := c.index[page]
+	if !ok {
+		s = c.victim()
+		c.index[page] = s
+	}
+	c.slots[s] = slot{page: page, used: true}
+	copy(c.slot(s), data)
+}
+
+// victim returns a free slot: a new one as long as the bound allows, else that
+// of a page not used since the clock's hand last came by.
+func (c *Cache) victim() int32 {
+	if n := len(c.slots); n < c.max {
+		c.slots = append(c.slots, slot{})
+		if len(c.pages) < len(c.slots)*pageSize {
+			c.pages = append(c.pages, make([]byte, pageSize)...)
+		}
+		return int32(n)
+	}
+	for c.slots[c.hand].used {
+		c.slots[c.hand].used = false
+		c.hand = (c.hand + 1) % len(c.slots)
+	}
+	s := c.hand
+	c.hand = (c.hand + 1) % len(c.slots)
+	delete(c.index, c.slots[s].page)
+	if c.last.slot == int32(s) {
+		c.last = slotHint{}
+	}
+	return int32(s)
+}
+
+func (c *Cache) slot(s int32) []byte {
+	return c.pages[int(s)*pageSize : (int(s)+1)*pageSize]
+}

@@ -1,0 +1,168 @@
+package live
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/arch"
+
+	"golang.org/x/sys/unix"
+)
+
+// floor is the least that stopping a thread takes, as plain as can be written.
+func floor(tid int, regs *unix.PtraceRegs) {
+	var ws unix.WaitStatus
+	_ = unix.PtraceSeize(tid)
+	_ = unix.PtraceInterrupt(tid)
+	for {
+		n, err := unix.Wait4(tid, &ws, unix.WALL|unix.WNOHANG, nil)
+		if n == tid || err != nil {
+			break
+		}
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // on a busy machine nothing else comes near
+	}
+	_ = unix.PtraceGetRegs(tid, regs)
+	_ = unix.PtraceDetach(tid)
+}
+
+// BenchmarkStop takes floor and capture in turns, so that both meet the same
+// machine, and reports medians of both.
+func BenchmarkStop(b *testing.B) {
+	for _, mode := range [][]string{{"sleepers", "1"}, {"spin"}, {"deep"}} {
+		b.Run(mode[0], func(b *testing.B) {
+			pr := start(b, nil, mode...)
+			p := open(b, pr)
+			req := &Request{TID: pr.arg, StackLimit: 8 << 10, Head: pr.ptr, HeadLen: 512}
+			if pr.ptr == 0 {
+				req.HeadLen = 0
+			}
+			if err := p.Trace(func(t *Tracer) error { return benchStop(b, t, req) }); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+func benchStop(b *testing.B, t *Tracer, req *Request) error {
+	var regs unix.PtraceRegs
+	var c Capture
+	var floors, whole, pauses []time.Duration
+	for i := 0; b.Loop(); i++ {
+		// Whoever comes second finds the thread freshly run: take turns.
+		for _, first := range []bool{i%2 == 0, i%2 != 0} {
+			time.Sleep(50 * time.Microsecond)
+			start := time.Now()
+			if first {
+				floor(req.TID, &regs)
+				floors = append(floors, time.Since(start))
+				continue
+			}
+			if err := t.Capture(req, &c); err != nil {
+				return err
+			}
+			whole, pauses = append(whole, time.Since(start)), append(pauses, c.Pause)
+		}
+	}
+	for _, d := range []struct {
+		name string
+		d    []time.Duration
+	}{{"floor", floors}, {"capture", whole}, {"pause", pauses}} {
+		slices.Sort(d.d)
+		b.ReportMetric(float64(d.d[len(d.d)/10]), "ns-"+d.name+"-p10")
+		b.ReportMetric(float64(d.d[len(d.d)/2]), "ns-"+d.name+"-p50")
+		b.ReportMetric(float64(d.d[len(d.d)*99/100]), "ns-"+d.name+"-p99")
+	}
+	b.ReportMetric(float64(whole[len(whole)/2])/float64(floors[len(floors)/2]), "capture/floor-p50")
+	b.ReportMetric(float64(whole[len(whole)/10])/float64(floors[len(floors)/10]), "capture/floor-p10")
+	b.ReportMetric(float64(len(c.Stack.Data)), "stack-bytes")
+	return nil
+}
+
+func BenchmarkStopAll100(b *testing.B) {
+	pr := start(b, nil, "sleepers", "100")
+	p := open(b, pr)
+	tids, _ := p.Threads()
+	reqs, out, errs := make([]Request, len(tids)), make([]Capture, len(tids)), make([]error, len(tids))
+	for i, tid := range tids {
+		reqs[i] = Request{TID: tid, StackLimit: 8 << 10}
+	}
+	var pause time.Duration
+	for b.Loop() {
+		if err := p.Trace(func(t *Tracer) error { return t.CaptureAll(reqs, out, errs) }); err != nil {
+			b.Fatal(err)
+		}
+		pause += out[0].Pause
+	}
+	b.ReportMetric(float64(pause)/float64(b.N), "ns-pause")
+}
+
+func BenchmarkTryBlocked(b *testing.B) {
+	pr := start(b, nil, "sleepers", "1")
+	p := open(b, pr)
+	var c Capture
+	req := &Request{TID: pr.arg, StackLimit: 8 << 10}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := p.TryBlocked(req, &c); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkParseMaps1000(b *testing.B) {
+	var s strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&s, "%x-%x r-xp 00001000 fd:01 131                        /usr/share/dotnet/shared/Microsoft.NETCore.App/%d.dll\n", 0x7f0000000000+i*8192, 0x7f0000000000+i*8192+4096, i%200)
+	}
+	text := []byte(s.String())
+	b.ReportAllocs()
+	for b.Loop() {
+		if ms, err := parseMaps(text); err != nil || len(ms) != 1000 {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkMappingsSelf(b *testing.B) {
+	p, err := Open(os.Getpid())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
+	for b.Loop() {
+		if _, err := p.Mappings(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkThreads500(b *testing.B) {
+	pr := start(b, nil, "sleepers", "500")
+	p := open(b, pr)
+	for b.Loop() {
+		tids, err := p.Threads()
+		if err != nil || len(tids) != 501 {
+			b.Fatal(len(tids), err)
+		}
+		for _, tid := range tids {
+			if _, err := p.Thread(tid); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+func BenchmarkReadMemory4K(b *testing.B) {
+	pr := start(b, nil, "spin")
+	p := open(b, pr)
+	buf := make([]byte, 4096)
+	for b.Loop() {
+		if err := p.ReadMemory(buf, pr.cnt&^arch.Addr(4095)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

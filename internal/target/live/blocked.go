@@ -1,0 +1,194 @@
+package live
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// TryBlocked captures a thread that is blocked, without stopping it and so
+// without any effect on it. Only IP and SP of the Context are known. The error
+// is ErrNotBlocked where the thread runs, or ran meanwhile.
+//
+// Why the copy is good. The kernel counts how often a thread was put on a
+// processor (pcount of struct sched_info, the third number of schedstat) and
+// raises the count in sched_info_arrive, before the thread executes anything.
+//
+//  1. Read schedstat.
+//  2. Read /proc/<pid>/task/<tid>/syscall. The kernel answers with a stack
+//     pointer only if wait_task_inactive found the thread off every processor,
+//     blocked, both before and after it collected the registers
+//     (task_current_syscall in lib/syscall.c). So there is an instant in this
+//     step at which the thread was not running.
+//  3. Copy the stack and the head.
+//  4. Read schedstat again.
+//
+// Had the thread executed one instruction between the instant in 2 and the end
+// of 3, it would have been put on a processor in between, and the count in 4
+// would be greater than in 1. The count is written before, and the switch to
+// the thread is a full memory barrier, so a copy that sees what the thread wrote
+// is followed by a read that sees the count. Equal lines therefore prove that
+// the thread has not run; comparing the whole lines, with both times in
+// nanoseconds, also rules out that two threads (an execve gives the id of the
+// main thread to another one) agree by accident. Only a thread itself changes
+// its stack; others may write to variables there that they were given pointers
+// to, which is no different while a thread is stopped.
+func (p *Process) TryBlocked(req *Request, out *Capture) error {
+	if p.closed.Load() {
+		return ErrClosed
+	}
+	p.blocked.mu.Lock()
+	defer p.blocked.mu.Unlock()
+	return p.blocked.capture(p, req, out)
+}
+
+// maxBlockedFiles bounds the threads whose files are kept open, two each.
+const maxBlockedFiles = 256
+
+// blockedReader keeps what TryBlocked uses again.
+type blockedReader struct {
+	mu    sync.Mutex
+	files map[int]blockedFiles
+	c     copier
+}
+
+type blockedFiles struct{ schedstat, syscall int }
+
+func (f blockedFiles) close() {
+	unix.Close(f.schedstat)
+	unix.Close(f.syscall)
+}
+
+func (r *blockedReader) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.files {
+		f.close()
+	}
+	r.files = nil
+}
+
+func (r *blockedReader) capture(p *Process, req *Request, out *Capture) error {
+	if err := r.c.prepare(p, req, out); err != nil {
+		return err
+	}
+	var sched, again [64]byte
+	f, s1, err := r.begin(p, req.TID, sched[:])
+	if err != nil {
+		return err
+	}
+	if len(s1) == 0 || bytes.HasPrefix(s1, []byte("0 0 0")) {
+		return ErrNoSchedstat
+	}
+	var buf [256]byte
+	b, err := preadAll(f.syscall, buf[:])
+	if err != nil {
+		return r.failed(p, req.TID, err)
+	}
+	l, blocked := parseSyscall(b)
+	if !blocked {
+		return &ThreadError{TID: req.TID, Err: ErrNotBlocked}
+	}
+	r.c.copy(uintptr(req.TID), l.sp)
+	s2, err := preadAll(f.schedstat, again[:])
+	if err != nil {
+		return r.failed(p, req.TID, err)
+	}
+	if !bytes.Equal(s1, s2) {
+		return &ThreadError{TID: req.TID, Err: ErrNotBlocked, Detail: "it ran meanwhile"}
+	}
+	contextSP(&out.Context, l.pc, l.sp)
+	out.SyscallNr, out.SyscallArgs = l.nr, l.args
+	out.Pause, out.Stopped = 0, false
+	return r.c.deliver(req, out)
+}
+
+// begin returns the files of a thread and the first reading of schedstat. Files
+// of a thread that has ended stay dead when its id is used again, so they are
+// opened anew once.
+func (r *blockedReader) begin(p *Process, tid int, buf []byte) (blockedFiles, []byte, error) {
+	if f, ok := r.files[tid]; ok {
+		if b, err := preadAll(f.schedstat, buf); err == nil {
+			return f, b, nil
+		}
+		r.forget(tid)
+	}
+	f, err := openBlocked(p, tid)
+	if err != nil {
+		return f, nil, r.failed(p, tid, err)
+	}
+	if r.files == nil {
+		r.files = make(map[int]blockedFiles)
+	}
+	if len(r.files) >= maxBlockedFiles {
+		for old := range r.files { // any one
+			r.forget(old)
+			break
+		}
+	}
+	r.files[tid] = f
+	b, err := preadAll(f.schedstat, buf)
+	if err != nil {
+		return f, nil, r.failed(p, tid, err)
+	}
+	return f, b, nil
+}
+
+// openBlocked opens both files through one directory, so that both belong to
+// the same thread.
+func openBlocked(p *Process, tid int) (f blockedFiles, err error) {
+	dir, err := unix.Openat(p.dir, "task/"+strconv.Itoa(tid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return f, err
+	}
+	defer unix.Close(dir)
+	if f.schedstat, err = unix.Openat(dir, "schedstat", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return f, noFile(dir, err)
+	}
+	if f.syscall, err = unix.Openat(dir, "syscall", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		unix.Close(f.schedstat)
+		return f, noFile(dir, err)
+	}
+	return f, nil
+}
+
+// noFile tells a kernel without the file from a thread that has gone.
+func noFile(dir int, err error) error {
+	if err == unix.ENOENT && unix.Faccessat(dir, "stat", unix.F_OK, 0) == nil {
+		return ErrNoSchedstat
+	}
+	return err
+}
+
+func (r *blockedReader) forget(tid int) {
+	if f, ok := r.files[tid]; ok {
+		f.close()
+		delete(r.files, tid)
+	}
+}
+
+func (r *blockedReader) failed(p *Process, tid int, err error) error {
+	r.forget(tid)
+	switch {
+	case errors.Is(err, ErrNoSchedstat):
+		return err
+	case err == unix.ESRCH || err == unix.ENOENT:
+		return p.threadGone(tid)
+	}
+	return &ThreadError{TID: tid, Err: err, Detail: "reading its state"}
+}
+
+// preadAll reads a short file of /proc from its start, which makes the kernel
+// write it anew.
+func preadAll(fd int, buf []byte) ([]byte, error) {
+	for {
+		n, err := unix.Pread(fd, buf, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		return buf[:max(n, 0)], err
+	}
+}

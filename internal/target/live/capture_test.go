@@ -1,0 +1,366 @@
+package live
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestCaptureCopiesRegistersStackAndHead(t *testing.T) {
+	pr := start(t, nil, "spin")
+	p := open(t, pr)
+	var c Capture
+	for range 200 {
+		if err := p.Capture(&Request{TID: pr.arg, Head: pr.ptr, HeadLen: 512}, &c); err != nil {
+			t.Fatal(err)
+		}
+		sp, ok := c.Context.Reg(arch.RSP)
+		if !ok || !c.Stopped || c.Pause <= 0 || c.SyscallNr != -1 || c.Strange || c.Cut {
+			t.Fatalf("%+v", c.Context)
+		}
+		ms, _ := p.Mappings()
+		if m := ms.Find(c.Context.IP); m == nil || m.Perm&target.PermExec == 0 {
+			t.Fatalf("ip %v is not in code", c.Context.IP)
+		}
+		if !c.Stack.Contains(arch.Addr(sp)) || !c.Stack.Contains(arch.Addr(sp)-redZone) {
+			t.Fatalf("stack copy [%v +%d] lacks sp %#x", c.Stack.Base, len(c.Stack.Data), sp)
+		}
+		if len(c.Head) != 512 || c.Head[5] != 5 || c.Head[300] != byte(300&0xff) {
+			t.Fatalf("head: % x", c.Head[:8])
+		}
+	}
+	advances(t, p, pr)
+	untraced(t, p, pr.arg)
+}
+
+func TestCaptureNoAllocation(t *testing.T) {
+	pr := start(t, nil, "spin")
+	p := open(t, pr)
+	req := &Request{TID: pr.arg, Head: pr.ptr, HeadLen: 64, Extra: []Range{{pr.ptr, 32}}}
+	err := p.Trace(func(tr *Tracer) error {
+		var c Capture
+		if n := testing.AllocsPerRun(50, func() {
+			if err := tr.Capture(req, &c); err != nil {
+				t.Error(err)
+			}
+		}); n != 0 {
+			t.Errorf("%v allocations per capture", n)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNoSignalIsLost(t *testing.T) {
+	n := 20000
+	if testing.Short() {
+		n = 2000
+	}
+	pr := start(t, nil, "storm")
+	p := open(t, pr)
+	met := 0
+	err := p.Trace(func(tr *Tracer) error {
+		var c Capture
+		for range n {
+			if err := tr.Capture(&Request{TID: pr.arg, StackLimit: 4096}, &c); err != nil {
+				return err
+			}
+			met += tr.one.signals
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	advances(t, p, pr) // the target waits for each of its signals
+	t.Logf("%d captures, %d signals handled, %d of them met on the way to a stop", n, counter(t, p, pr, 1)+counter(t, p, pr, 3), met)
+	if err := unix.Kill(pr.pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond)
+	sent, got, rtSent, rt := counter(t, p, pr, 0), counter(t, p, pr, 1), counter(t, p, pr, 2), counter(t, p, pr, 3)
+	// The program counts what it sent after sending, so it can be stopped with
+	// one handled that it has not counted, or one counted that is not handled.
+	if int64(sent-got) > 1 || int64(got-sent) > 1 || int64(rtSent-rt) > 1 || int64(rt-rtSent) > 1 {
+		t.Errorf("sent %d handled %d; queued %d handled %d", sent, got, rtSent, rt)
+	}
+}
+
+func TestThreadsThatDie(t *testing.T) {
+	pr := start(t, nil, "dying")
+	p := open(t, pr)
+	good, dead := 0, 0
+	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); {
+		tids, err := p.Threads()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.Trace(func(tr *Tracer) error {
+			var c Capture
+			for _, tid := range tids {
+				switch err := tr.Capture(&Request{TID: tid}, &c); {
+				case err == nil:
+					good++
+				case errors.Is(err, ErrThreadExited):
+					dead++
+				default:
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, ErrTracerLost) {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d captured, %d had died", good, dead)
+	advances(t, p, pr)
+	pr.kill()
+	var c Capture
+	if err := p.Capture(&Request{TID: pr.pid}, &c); !errors.Is(err, ErrExited) || !strings.Contains(err.Error(), strconv.Itoa(pr.pid)) {
+		t.Errorf("after the end: %v", err)
+	}
+	if err := p.ReadMemory(make([]byte, 8), pr.cnt); !errors.Is(err, ErrExited) {
+		t.Errorf("read after the end: %v", err)
+	}
+}
+
+func TestGroupStopStays(t *testing.T) {
+	pr := start(t, nil, "ticks")
+	p := open(t, pr)
+	state := func() byte { i, _ := p.Thread(pr.pid); return i.State }
+	for range 20 {
+		_ = unix.Kill(pr.pid, unix.SIGSTOP)
+		if !within(time.Second, func() bool { return state() == 'T' }) {
+			t.Fatalf("state %c", state())
+		}
+		n := counter(t, p, pr, 0)
+		var c Capture
+		for range 10 {
+			if err := p.Capture(&Request{TID: pr.pid}, &c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Millisecond)
+		if s := state(); s != 'T' || counter(t, p, pr, 0) != n {
+			t.Fatalf("state %c, counter moved by %d", s, counter(t, p, pr, 0)-n)
+		}
+		_ = unix.Kill(pr.pid, unix.SIGCONT)
+		advances(t, p, pr)
+	}
+}
+
+func TestThreadThatDoesNotStop(t *testing.T) {
+	pr := start(t, nil, "vfork", "600")
+	p := open(t, pr)
+	p.StopLimit, p.AllLimit = 50*time.Millisecond, 50*time.Millisecond
+	if !within(time.Second, func() bool { i, _ := p.Thread(pr.arg); return i.State == 'D' }) {
+		t.Fatal("no D state")
+	}
+	var c Capture
+	begin := time.Now()
+	err := p.Trace(func(tr *Tracer) error {
+		if err := tr.Capture(&Request{TID: pr.arg}, &c); !errors.Is(err, ErrNotStopping) {
+			t.Errorf("D state: %v", err)
+		} else {
+			t.Log(err)
+		}
+		return tr.Capture(&Request{TID: pr.pid}, &c)
+	})
+	if !errors.Is(err, ErrTracerLost) || time.Since(begin) > 300*time.Millisecond {
+		t.Fatalf("%v after %v", err, time.Since(begin))
+	}
+	untraced(t, p, pr.arg)
+	if err := p.Capture(&Request{TID: pr.pid}, &c); err != nil {
+		t.Fatalf("the next request: %v", err)
+	}
+	if err := p.TryBlocked(&Request{TID: pr.arg}, &c); err != nil || c.SyscallNr != unix.SYS_VFORK {
+		t.Errorf("without a stop: %v, system call %d", err, c.SyscallNr)
+	}
+	errs := make([]error, 2)
+	if err := p.Trace(func(tr *Tracer) error {
+		return tr.CaptureAll([]Request{{TID: pr.pid}, {TID: pr.arg}}, make([]Capture, 2), errs)
+	}); err != nil || errs[0] != nil || !errors.Is(errs[1], ErrNotStopping) {
+		t.Errorf("CaptureAll: %v %v", err, errs)
+	}
+	untraced(t, p, pr.arg)
+	advances(t, p, pr) // once its child has ended
+	if err := p.Capture(&Request{TID: pr.arg}, &c); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSignalStackAndExtra(t *testing.T) {
+	pr := start(t, nil, "altstack")
+	p := open(t, pr)
+	var c Capture
+	req := &Request{TID: pr.arg, Extra: []Range{{pr.ptr, 512}, {1, 16}, {pr.ptr + 8, 8}}}
+	if err := p.Capture(req, &c); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Stack.Extra) != 2 || c.Stack.Contains(pr.ptr+512+8) {
+		t.Fatalf("%d extra pieces, want 2", len(c.Stack.Extra))
+	}
+	for i := range 64 {
+		if v, ok := c.Stack.Uint64(pr.ptr + arch.Addr(8*i)); !ok || v != 0x1122334455660000+uint64(i) {
+			t.Fatalf("word %d of the ordinary stack: %#x %v", i, v, ok)
+		}
+	}
+	if v := binary.LittleEndian.Uint64(c.Stack.Extra[1].Data); v != 0x1122334455660001 {
+		t.Errorf("piece after an unreadable one: %#x", v)
+	}
+	var re *target.ReadError
+	if err := p.Capture(&Request{TID: pr.arg, Head: 16, HeadLen: 8}, &c); !errors.As(err, &re) || len(c.Stack.Data) == 0 {
+		t.Errorf("unreadable head: %v, %d bytes of stack", err, len(c.Stack.Data))
+	}
+}
+
+func TestStackBeyondLimit(t *testing.T) {
+	pr := start(t, nil, "deep")
+	p := open(t, pr)
+	var c Capture
+	for _, limit := range []int{1, 128, 4096, 100000, 1 << 20} {
+		if err := p.Capture(&Request{TID: pr.arg, StackLimit: limit}, &c); err != nil {
+			t.Fatal(err)
+		}
+		if want := limit < 300000; c.Cut != want || want && len(c.Stack.Data) != limit {
+			t.Errorf("limit %d: %d bytes, cut %v", limit, len(c.Stack.Data), c.Cut)
+		}
+	}
+	sp := c.Stack.Base + redZone
+	if err := p.Capture(&Request{TID: pr.arg, StackEnd: sp + 8000}, &c); err != nil || len(c.Stack.Data) != 8000+redZone {
+		t.Errorf("StackEnd: %v, %d bytes", err, len(c.Stack.Data))
+	}
+	none := []span{}
+	p.spans.Store(&none) // as if the thread were younger than what we know
+	if err := p.Capture(&Request{TID: pr.arg, StackLimit: 4 << 20}, &c); err != nil || !c.Strange || len(c.Stack.Data) < 300000 {
+		t.Errorf("unknown mapping: %v, strange %v, %d bytes", err, c.Strange, len(c.Stack.Data))
+	}
+	p.noVM.Store(true)
+	var m Capture
+	if err := p.Capture(&Request{TID: pr.arg, StackLimit: 4 << 20}, &m); err != nil || !bytes.Equal(m.Stack.Data[redZone:4096], c.Stack.Data[redZone:4096]) {
+		t.Errorf("through the mem file: %v, %d bytes", err, len(m.Stack.Data))
+	}
+}
+
+func TestExecDuringCapture(t *testing.T) {
+	pr := start(t, nil, "exec")
+	p := open(t, pr)
+	var c Capture
+	good, gone := 0, 0
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		tids, err := p.Threads()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = p.Mappings()
+		reqs := make([]Request, len(tids))
+		for i, tid := range tids {
+			reqs[i].TID = tid
+			if err := p.Capture(&Request{TID: tid}, &c); err == nil {
+				good++
+			} else {
+				gone++
+				if errors.Is(err, ErrNotStopping) {
+					t.Error(err)
+				}
+			}
+		}
+		errs := make([]error, len(tids))
+		if err := p.Trace(func(tr *Tracer) error { return tr.CaptureAll(reqs, make([]Capture, len(reqs)), errs) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d captured, %d gone", good, gone)
+	cmdline := func() string { return readProc(strconv.Itoa(pr.pid) + "/cmdline") }
+	was := cmdline()
+	if !within(2*time.Second, func() bool { return cmdline() != was }) {
+		t.Error("the target executes no more")
+	}
+}
+
+func TestCaptureAll(t *testing.T) {
+	pr := start(t, nil, "sleepers", "100")
+	p := open(t, pr)
+	tids, err := p.Threads()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reqs, out, errs := make([]Request, len(tids)+1), make([]Capture, len(tids)+1), make([]error, len(tids)+1)
+	for i, tid := range tids {
+		reqs[i] = Request{TID: tid, StackLimit: 8192}
+	}
+	reqs[len(tids)].TID = unix.Getpid() // not a thread of the target
+	for range 10 {
+		if err := p.Trace(func(tr *Tracer) error { return tr.CaptureAll(reqs, out, errs) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range tids {
+		if errs[i] != nil || out[i].SyscallNr < 0 || len(out[i].Stack.Data) < 1000 {
+			t.Fatalf("%d: %v %d", i, errs[i], len(out[i].Stack.Data))
+		}
+		untraced(t, p, tids[i])
+	}
+	if errs[len(tids)] == nil {
+		t.Error("captured a thread of another process")
+	}
+	t.Logf("%d threads stopped together for %v", len(tids), out[0].Pause)
+}
+
+func TestHold(t *testing.T) {
+	pr := start(t, nil, "spin")
+	p := open(t, pr)
+	var c Capture
+	hold := func(limit time.Duration, f func() error) error {
+		return p.Trace(func(tr *Tracer) error { return tr.Hold(&Request{TID: pr.arg}, &c, limit, f) })
+	}
+	mine := errors.New("mine")
+	err := hold(time.Second, func() error {
+		n := counter(t, p, pr, 0)
+		time.Sleep(20 * time.Millisecond)
+		if v, err := c.Stack.Live.Uint64(pr.cnt); err != nil || v != n {
+			t.Errorf("a held thread counts: %v", err)
+		}
+		return mine
+	})
+	if err != mine || c.Stack.Live != nil || c.Pause < 20*time.Millisecond {
+		t.Fatalf("%v, live %v, pause %v", err, c.Stack.Live, c.Pause)
+	}
+	advances(t, p, pr)
+	if err := hold(10*time.Millisecond, func() error { time.Sleep(50 * time.Millisecond); advances(t, p, pr); return nil }); !errors.Is(err, ErrHeldTooLong) {
+		t.Errorf("too long: %v", err)
+	}
+	if err := hold(time.Second, func() error { runtime.Goexit(); return nil }); err == nil {
+		t.Error("Goexit: no error")
+	}
+	for _, f := range []func(*Tracer) error{
+		func(tr *Tracer) error {
+			return tr.Hold(&Request{TID: pr.arg}, &c, time.Second, func() error { panic("ouch") })
+		},
+		func(tr *Tracer) error { panic("ouch") },
+	} {
+		func() {
+			defer func() {
+				if v, ok := recover().(*TracePanic); !ok || v.Value != "ouch" {
+					t.Errorf("recovered %v", v)
+				}
+			}()
+			_ = p.Trace(f)
+		}()
+		advances(t, p, pr)
+		untraced(t, p, pr.arg)
+	}
+}

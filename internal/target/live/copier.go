@@ -1,0 +1,304 @@
+package live
+
+import (
+	"errors"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultStackLimit bounds the bytes of stack that are copied when a request
+// names no bound.
+const DefaultStackLimit = 64 << 10
+
+const (
+	maxStackLimit = 64 << 20
+	maxHead       = 1 << 20
+	maxExtra      = 16 // pieces
+)
+
+// Range is a piece of the target's memory.
+type Range struct {
+	Addr arch.Addr
+	Len  int
+}
+
+// Request says what to copy of a thread.
+type Request struct {
+	TID int
+
+	// The runtime's Thread object, copied in the same breath as the stack;
+	// none where HeadLen is 0.
+	Head    arch.Addr
+	HeadLen int
+
+	// The stack is copied from just below the stack pointer up to the end of
+	// its mapping, or to StackEnd where that is set and nearer, but at most
+	// StackLimit bytes (0: DefaultStackLimit).
+	StackLimit int
+	StackEnd   arch.Addr
+
+	Extra []Range // further pieces, such as the ordinary stack below a signal stack
+}
+
+// Capture is what a thread was when it stood still. A Capture that is used
+// again reuses its memory: the slices are valid until then.
+type Capture struct {
+	TID     int
+	Context arch.Context // every integer register; only IP and SP where !Stopped
+	Stack   target.Stack // Extra has the pieces asked for, as far as they could be read
+	Head    []byte
+
+	// Pause is an upper bound on how long the thread was kept from running: the
+	// time from just before PTRACE_SEIZE to just after PTRACE_DETACH, which
+	// includes the calls before the stop and the way to it. 0 where !Stopped.
+	Pause   time.Duration
+	Stopped bool // false: nothing was stopped (TryBlocked)
+
+	SyscallNr   int64 // the system call that the thread is in; -1: none
+	SyscallArgs [6]uint64
+
+	Cut     bool // StackLimit left out the upper part of the stack
+	Strange bool // the stack pointer was in no known mapping; call Mappings
+
+	stackBuf, headBuf []byte
+	extraBuf          [][]byte
+}
+
+// copier copies the pieces of one request. Its arrays are filled before a
+// thread is stopped; while it is, only numbers change.
+type copier struct {
+	local  [2 + maxExtra]unix.Iovec
+	remote [2 + maxExtra]unix.RemoteIovec
+	got    [2 + maxExtra]int // bytes that arrived
+	count  int               // pieces: head, stack, extras
+	limit  uint64            // of the stack's copy
+	end    uint64            // of the stack, where the request tells
+	spans  []span
+	vm     bool    // use process_vm_readv
+	mem    uintptr // else this file
+	err    syscall.Errno
+
+	strange, cut bool
+}
+
+const (
+	pieceHead  = 0
+	pieceStack = 1
+	pieceExtra = 2
+)
+
+var errRequest = errors.New("request is too large")
+
+// prepare makes room for everything that req asks for.
+func (c *copier) prepare(p *Process, req *Request, out *Capture) error {
+	limit := req.StackLimit
+	if limit <= 0 {
+		limit = DefaultStackLimit
+	}
+	if limit > maxStackLimit || req.HeadLen < 0 || req.HeadLen > maxHead || len(req.Extra) > maxExtra {
+		return &ThreadError{TID: req.TID, Err: errRequest}
+	}
+	c.limit, c.end = uint64(limit), uint64(req.StackEnd)
+	c.count = pieceExtra + len(req.Extra)
+	c.strange, c.cut, c.err = false, false, 0
+	out.stackBuf = grow(out.stackBuf, limit)
+	out.headBuf = grow(out.headBuf, req.HeadLen)
+	c.set(pieceHead, out.headBuf, req.Head, req.HeadLen)
+	c.set(pieceStack, out.stackBuf, 0, 0)
+	for len(out.extraBuf) < len(req.Extra) {
+		out.extraBuf = append(out.extraBuf, nil)
+	}
+	for i, r := range req.Extra {
+		if r.Len < 0 || r.Len > maxStackLimit {
+			return &ThreadError{TID: req.TID, Err: errRequest}
+		}
+		out.extraBuf[i] = grow(out.extraBuf[i], r.Len)
+		c.set(pieceExtra+i, out.extraBuf[i], r.Addr, r.Len)
+	}
+	if cap(out.Stack.Extra) < len(req.Extra) {
+		out.Stack.Extra = make([]target.Region, 0, len(req.Extra))
+	}
+	if s := p.spans.Load(); s != nil {
+		c.spans = *s
+	}
+	if c.vm = !p.noVM.Load(); !c.vm {
+		fd, err := p.mem()
+		if err != nil {
+			return err
+		}
+		c.mem = uintptr(fd)
+	}
+	return nil
+}
+
+// grow returns a buffer of n bytes. A new one is written to, page by page:
+// memory that the kernel has never given us costs a page fault each, and those
+// would fall into the time that a thread is stopped.
+func grow(b []byte, n int) []byte {
+	if n <= cap(b) {
+		return b[:n]
+	}
+	b = make([]byte, n)
+	for i := 0; i < n; i += 4096 {
+		b[i] = 1
+	}
+	return b
+}
+
+func (c *copier) set(piece int, buf []byte, addr arch.Addr, n int) {
+	c.got[piece] = 0
+	c.local[piece] = unix.Iovec{Len: uint64(n)}
+	if len(buf) > 0 {
+		c.local[piece].Base = &buf[0]
+	}
+	c.remote[piece] = unix.RemoteIovec{Base: uintptr(addr), Len: n}
+}
+
+//go:norace
+//go:nosplit
+func (c *copier) length(piece int, addr, n uint64) {
+	c.local[piece].Len = n
+	c.remote[piece].Base, c.remote[piece].Len = uintptr(addr), int(n)
+}
+
+// find returns the known mapping that addr lies in.
+//
+//go:norace
+//go:nosplit
+func (c *copier) find(addr uint64) (span, bool) {
+	lo, hi := 0, len(c.spans)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if c.spans[mid].end > addr {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	if lo < len(c.spans) && c.spans[lo].start <= addr {
+		return c.spans[lo], true
+	}
+	return span{}, false
+}
+
+// copy copies all pieces of a thread that stands still with stack pointer sp.
+// tid is any thread with the address space.
+//
+//go:norace
+//go:nosplit
+func (c *copier) copy(tid uintptr, sp uint64) {
+	base, end := sp-redZone, sp-redZone+c.limit
+	s, known := c.find(sp)
+	if known {
+		base, end = max(base, s.start), s.end
+	}
+	if sp < redZone || end < base { // hostile: at either end of the address space
+		base, end, known = sp, sp, false
+	}
+	if c.end > sp && c.end < end {
+		end = c.end
+	}
+	c.strange = !known
+	c.cut = known && end-base > c.limit
+	c.length(pieceStack, uint64(base), min(end-base, c.limit))
+	for from := pieceHead; from < c.count; {
+		from = c.readFrom(tid, from)
+	}
+	if c.got[pieceStack] == 0 && c.err == 0 && base < sp {
+		// The mapping is not what it was, or the page just below the stack
+		// pointer has not been touched yet: what there is from sp on.
+		c.strange = true
+		c.length(pieceStack, sp, min(uint64(c.remote[pieceStack].Len), c.limit))
+		c.readPiece(tid, pieceStack)
+	}
+}
+
+// readFrom reads the pieces from one on with one call, notes how much of each
+// arrived, and returns the piece to go on with: the kernel stops at the first
+// byte that cannot be read, and the pieces after it are still wanted.
+//
+//go:norace
+//go:nosplit
+func (c *copier) readFrom(tid uintptr, from int) int {
+	if !c.vm {
+		c.readPiece(tid, from)
+		return from + 1
+	}
+	n := c.readv(tid, from, c.count-from)
+	for i := from; i < c.count; i++ {
+		want := c.remote[i].Len
+		if n < want {
+			c.got[i] = n
+			return i + 1
+		}
+		c.got[i] = want
+		n -= want
+	}
+	return c.count
+}
+
+//go:norace
+//go:nosplit
+func (c *copier) readPiece(tid uintptr, piece int) {
+	if c.vm {
+		c.got[piece] = c.readv(tid, piece, 1)
+		return
+	}
+	l := &c.local[piece]
+	n, _, e := syscall.RawSyscall6(unix.SYS_PREAD64, c.mem, uintptr(unsafe.Pointer(l.Base)), uintptr(l.Len), c.remote[piece].Base, 0, 0)
+	if e != 0 {
+		n = 0
+	}
+	c.got[piece] = int(n)
+}
+
+//go:norace
+//go:nosplit
+func (c *copier) readv(tid uintptr, from, count int) int {
+	n, _, e := syscall.RawSyscall6(unix.SYS_PROCESS_VM_READV, tid,
+		uintptr(unsafe.Pointer(&c.local[from])), uintptr(count), uintptr(unsafe.Pointer(&c.remote[from])), uintptr(count), 0)
+	if e != 0 {
+		if e != unix.EFAULT {
+			c.err = e
+		}
+		return 0
+	}
+	return int(n)
+}
+
+// deliver puts what was copied into out.
+func (c *copier) deliver(req *Request, out *Capture) error {
+	out.TID = req.TID
+	out.Strange, out.Cut = c.strange, c.cut
+	out.Head = out.headBuf[:c.got[pieceHead]]
+	out.Stack.Base = arch.Addr(c.remote[pieceStack].Base)
+	out.Stack.Data = out.stackBuf[:c.got[pieceStack]]
+	out.Stack.Miss, out.Stack.Live = 0, nil
+	out.Stack.Extra = out.Stack.Extra[:0]
+	for i, r := range req.Extra {
+		if n := c.got[pieceExtra+i]; n > 0 {
+			out.Stack.Extra = append(out.Stack.Extra, target.Region{Base: r.Addr, Data: out.extraBuf[i][:n]})
+		}
+	}
+	if c.got[pieceHead] != req.HeadLen {
+		err := error(unix.EFAULT)
+		if c.err != 0 {
+			err = c.err
+		}
+		return &ThreadError{TID: req.TID, Err: &target.ReadError{Addr: req.Head, Len: req.HeadLen, Err: err}, Detail: "the runtime's Thread object"}
+	}
+	if c.got[pieceStack] == 0 {
+		err := error(unix.EFAULT)
+		if c.err != 0 {
+			err = c.err
+		}
+		return &ThreadError{TID: req.TID, Err: &target.ReadError{Addr: out.Stack.Base, Len: c.remote[pieceStack].Len, Err: err}, Detail: "its stack"}
+	}
+	return nil
+}

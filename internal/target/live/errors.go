@@ -1,0 +1,85 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What can be wrong with a process that we want to attach to. They come
+// wrapped in an *AttachError, whose text says what to do.
+var (
+	ErrNoProcess    = errors.New("no such process")
+	ErrZombie       = errors.New("process has ended and waits to be collected by its parent")
+	ErrKernelThread = errors.New("a thread of the kernel")
+	ErrNotProcess   = errors.New("a thread, not a process")
+	ErrArch         = errors.New("unsupported processor architecture")
+	ErrPermission   = errors.New("operation not permitted")
+	ErrTraced       = errors.New("already traced")
+)
+
+// What can happen later.
+var (
+	// ErrExited: the process has ended. The text names it.
+	ErrExited = errors.New("process has exited")
+	// ErrThreadExited: the thread has ended, or belongs to another process now.
+	ErrThreadExited = errors.New("thread has exited")
+	// ErrNotStopping: the thread did not reach a stop within the bound.
+	ErrNotStopping = errors.New("thread does not stop")
+	// ErrTracerLost: an earlier request of the same Trace left a thread behind
+	// that only the end of this Trace lets go.
+	ErrTracerLost = errors.New("this Trace is over: call Trace again")
+	// ErrNotBlocked: the thread runs or has run, or whether it has cannot be
+	// told; TryBlocked is no use this time.
+	ErrNotBlocked = errors.New("thread is not blocked")
+	// ErrNoSchedstat: this kernel cannot prove that a thread has not run.
+	ErrNoSchedstat = errors.New("the kernel does not count the runs of threads: capture with a stop instead")
+	// ErrHeldTooLong: the function given to Hold outlived its limit. The thread
+	// was let go at the limit.
+	ErrHeldTooLong = errors.New("held for longer than the limit")
+	// ErrClosed: the Process has been closed.
+	ErrClosed = errors.New("process is closed")
+)
+
+// AttachError says why a process cannot be attached to and what helps.
+type AttachError struct {
+	PID    int
+	Err    error  // one of the sentinels above
+	Detail string // "" where Err says it all
+	Remedy string // what to do next
+}
+
+func (e *AttachError) Error() string {
+	s := fmt.Sprintf("cannot attach to %d: %v", e.PID, e.Err)
+	if e.Detail != "" {
+		s += " (" + e.Detail + ")"
+	}
+	if e.Remedy != "" {
+		s += ": " + e.Remedy
+	}
+	return s
+}
+
+func (e *AttachError) Unwrap() error { return e.Err }
+
+// ThreadError says what went wrong with one thread.
+type ThreadError struct {
+	TID    int
+	Err    error // one of the sentinels above, or a system call's error
+	Detail string
+}
+
+func (e *ThreadError) Error() string {
+	s := fmt.Sprintf("thread %d: %v", e.TID, e.Err)
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	return s
+}
+
+func (e *ThreadError) Unwrap() error { return e.Err }
+
+// exitedError reports the end of a process by its number.
+type exitedError int
+
+func (e exitedError) Error() string        { return fmt.Sprintf("process %d has exited", int(e)) }
+func (e exitedError) Is(target error) bool { return target == ErrExited }

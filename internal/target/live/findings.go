@@ -1,0 +1,199 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Finding is the outcome of one check of what attaching needs.
+type Finding struct {
+	Check  string // what was looked at
+	OK     bool   // it is not in the way
+	Detail string // what was found
+	Remedy string // what helps; "" where OK, or where another finding's remedy does
+}
+
+// CheckAccess looks at everything that attaching to pid needs, each by itself,
+// and at last tries it. A check that stands in nobody's way because we have
+// the capability to ignore it is OK.
+func CheckAccess(pid int) []Finding {
+	out := []Finding{{Check: "process", OK: true, Detail: fmt.Sprintf("%d (%s)", pid, commOf(pid))}}
+	dir, err := unix.Open("/proc/"+strconv.Itoa(pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if pid <= 0 || err != nil {
+		return []Finding{failed("process", missingError(pid))}
+	}
+	defer unix.Close(dir)
+	p := &Process{pid: pid, dir: dir, pidfd: -1, memFD: -1}
+	st, su, err := p.readSelf()
+	if err != nil {
+		return []Finding{failed("process", missingError(pid))}
+	}
+	if err := checkKind(pid, &st, &su); err != nil {
+		return []Finding{failed("process", err)}
+	}
+	out = append(out, accessFindings(pid)...)
+	if err := checkMachine(pid, dir); err != nil {
+		out = append(out, failed("architecture", err))
+	} else {
+		out = append(out, Finding{Check: "architecture", OK: true, Detail: hostArch.Name})
+	}
+	q, err := Open(pid)
+	if err != nil {
+		f := failed("memory", err)
+		f.Remedy = "" // the causes above have theirs
+		return append(out, f)
+	}
+	defer q.Close()
+	how := "process_vm_readv"
+	if q.noVM.Load() {
+		how = "/proc/<pid>/mem (process_vm_readv is denied, probably by a seccomp filter: captures are a little slower)"
+	}
+	out = append(out, Finding{Check: "memory", OK: true, Detail: "can be read with " + how})
+	return append(out, schedstatFinding(q))
+}
+
+func failed(check string, err error) Finding {
+	f := Finding{Check: check, Detail: err.Error()}
+	var ae *AttachError
+	if errors.As(err, &ae) {
+		f.Remedy, f.Detail = ae.Remedy, ae.Err.Error()
+		if ae.Detail != "" {
+			f.Detail += " (" + ae.Detail + ")"
+		}
+	}
+	return f
+}
+
+// accessFindings are the checks of rights.
+func accessFindings(pid int) []Finding {
+	me := whoAmI()
+	su := parseStatus([]byte(readProc(strconv.Itoa(pid) + "/status")))
+	userNS, nsErr := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", pid))
+	// The capability counts in the target's user namespace. Without a look at
+	// that namespace (which needs the same right) assume ours.
+	otherNS := nsErr == nil && userNS != me.userNS
+	mighty := me.caps && (nsErr == nil || os.Geteuid() != 0)
+	return []Finding{
+		userFinding(&me, &su, mighty),
+		namespaceFinding(&me, otherNS, nsErr),
+		capabilityFinding(&me, &su, mighty),
+		dumpableFinding(&me, &su, pid, mighty),
+		yamaFinding(&me, mighty),
+		tracerFinding(&su),
+		seccompFinding(&me),
+	}
+}
+
+func userFinding(me *self, su *status, mighty bool) Finding {
+	f := Finding{Check: "user", OK: true, Detail: fmt.Sprintf("runs as uid %d, as we do", su.uid[1])}
+	if sameIDs(su.uid, me.uid) && sameIDs(su.gid, me.gid) {
+		return f
+	}
+	f.OK = mighty
+	f.Detail = fmt.Sprintf("it runs as uid %d gid %d, we as uid %d gid %d", su.uid[1], su.gid[1], me.uid, me.gid)
+	if !f.OK {
+		f.Remedy = fmt.Sprintf("run as the same user (uid %d gid %d), or %s", su.uid[1], su.gid[1], me.rootAdvice())
+	}
+	return f
+}
+
+func namespaceFinding(me *self, other bool, err error) Finding {
+	f := Finding{Check: "user namespace", OK: true, Detail: "the same as ours"}
+	switch {
+	case err != nil && me.caps:
+		f.OK = false
+		f.Detail = "it belongs to a user namespace that we have no rights in"
+		f.Remedy = me.rootAdvice()
+	case err != nil:
+		f.Detail = "cannot be told"
+	case other:
+		f.Detail = "another one than ours"
+	}
+	return f
+}
+
+func capabilityFinding(me *self, su *status, mighty bool) Finding {
+	f := Finding{Check: "capabilities", OK: true, Detail: "CAP_SYS_PTRACE is not needed"}
+	switch extra := su.permitted &^ me.permitted; {
+	case me.caps:
+		f.Detail = "we have CAP_SYS_PTRACE"
+	case !sameIDs(su.uid, me.uid): // that is the cause, and it has its remedy
+	case extra != 0 && !mighty:
+		f.OK = false
+		f.Detail = fmt.Sprintf("it has capabilities that we lack (%#x)", extra)
+		f.Remedy = me.rootAdvice()
+	}
+	return f
+}
+
+func dumpableFinding(me *self, su *status, pid int, mighty bool) Finding {
+	f := Finding{Check: "dumpable", OK: true, Detail: "yes"}
+	if dumpable(pid, su) {
+		return f
+	}
+	f.OK = mighty
+	f.Detail = "it is not dumpable (a program with set-user-id or file capabilities, or one that its user cannot read, or prctl(PR_SET_DUMPABLE))"
+	if !f.OK {
+		f.Remedy = me.rootAdvice()
+	}
+	return f
+}
+
+func yamaFinding(me *self, mighty bool) Finding {
+	f := Finding{Check: "kernel.yama.ptrace_scope", OK: true, Detail: me.yama}
+	switch me.yama {
+	case "":
+		f.Detail = "not in this kernel"
+	case "0":
+	case "3":
+		f.OK = false
+		f.Detail = "kernel.yama.ptrace_scope is 3: nobody may attach, and this lasts until the next start of the machine"
+		f.Remedy = "set kernel.yama.ptrace_scope below 3 in /etc/sysctl.d and restart the machine"
+	case "2":
+		f.OK = mighty
+		f.Detail = "kernel.yama.ptrace_scope is 2: only root may attach"
+	default:
+		f.OK = mighty
+		f.Detail = "kernel.yama.ptrace_scope is " + me.yama + ": only a parent may attach"
+	}
+	if !f.OK && f.Remedy == "" {
+		f.Remedy = me.rootAdvice() + ", or set kernel.yama.ptrace_scope=0 (sysctl)"
+	}
+	return f
+}
+
+func tracerFinding(su *status) Finding {
+	f := Finding{Check: "tracer", OK: true, Detail: "none"}
+	if su.tracer != 0 {
+		f.OK = false
+		f.Detail = fmt.Sprintf("process %d (%s) traces it: threads cannot be stopped", su.tracer, commOf(su.tracer))
+		f.Remedy = "end that debugger or tracer"
+	}
+	return f
+}
+
+func seccompFinding(me *self) Finding {
+	f := Finding{Check: "seccomp", OK: true, Detail: "no filter on us"}
+	if me.seccomp == 0 {
+		return f
+	}
+	f.Detail = "a filter is set on us"
+	if _, _, e := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_INTERRUPT, 0, 0, 0, 0, 0); e != unix.ESRCH {
+		f.OK = false
+		f.Detail = "a filter denies ptrace to us"
+		f.Remedy = "add --cap-add=SYS_PTRACE to the container (container engines allow ptrace with it), or --security-opt seccomp=unconfined"
+	}
+	return f
+}
+
+func schedstatFinding(p *Process) Finding {
+	f := Finding{Check: "schedstat", OK: true, Detail: "blocked threads can be captured without stopping them"}
+	if w, err := p.ThreadWait(int(p.lead.Load())); err != nil || w.Runs == 0 {
+		f.Detail = "this kernel does not count the runs of threads: blocked threads are stopped like others"
+	}
+	return f
+}

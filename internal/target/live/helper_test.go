@@ -1,0 +1,213 @@
+package live
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"clrsnap/internal/arch"
+)
+
+// The test binary starts itself in other roles.
+func TestMain(m *testing.M) {
+	role, arg := os.Getenv("LIVE_TEST_ROLE"), os.Getenv("LIVE_TEST_ARG")
+	pid, _ := strconv.Atoi(arg)
+	switch role {
+	case "":
+		code := m.Run()
+		if binaryDir != "" {
+			os.RemoveAll(binaryDir)
+		}
+		os.Exit(code)
+	case "open":
+		_, err := Open(pid)
+		fmt.Println(err)
+		for _, f := range CheckAccess(pid) {
+			fmt.Printf("%v %s: %s | %s\n", f.OK, f.Check, f.Detail, f.Remedy)
+		}
+	case "stall":
+		stallAtSignal(pid)
+	case "tracer":
+		captureForever(pid)
+	}
+}
+
+// stallAtSignal looks at a signal-delivery-stop as poll does, and then waits to
+// be killed at the worst moment: before it gives the signal back.
+func stallAtSignal(tid int) {
+	runtime.LockOSThread()
+	te := tracee{tid: uintptr(tid)}
+	if te.seize(); te.errno != 0 {
+		fmt.Println(te.errno)
+		return
+	}
+	for te.info.signo == 0 {
+		te.look()
+	}
+	fmt.Println("signal", te.info.status)
+	time.Sleep(time.Minute)
+}
+
+func captureForever(pid int) {
+	p, err := Open(pid)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("tracing")
+	_ = p.Trace(func(t *Tracer) error {
+		var c Capture
+		for {
+			tids, _ := p.Threads()
+			for _, tid := range tids {
+				if err := t.Capture(&Request{TID: tid}, &c); errors.Is(err, ErrTracerLost) {
+					return err
+				}
+			}
+		}
+	})
+}
+
+var (
+	binaryOnce sync.Once
+	binaryDir  string
+	binaryErr  error
+)
+
+// testProgram compiles testdata/target.c.
+func testProgram(t testing.TB) string {
+	binaryOnce.Do(func() {
+		var gcc string
+		if gcc, binaryErr = exec.LookPath("gcc"); binaryErr != nil {
+			return
+		}
+		if binaryDir, binaryErr = os.MkdirTemp("", "live"); binaryErr != nil {
+			return
+		}
+		_ = os.Chmod(binaryDir, 0o755)
+		out, err := exec.Command(gcc, "-O1", "-pthread", "-o", filepath.Join(binaryDir, "target"), "testdata/target.c").CombinedOutput()
+		if err != nil {
+			binaryErr = fmt.Errorf("%w\n%s", err, out)
+		}
+	})
+	if errors.Is(binaryErr, exec.ErrNotFound) {
+		t.Skip("SKIPPED, NOTHING TESTED: there is no gcc to build the target programs with")
+	}
+	if binaryErr != nil {
+		t.Fatal(binaryErr)
+	}
+	return filepath.Join(binaryDir, "target")
+}
+
+// program is a running test program.
+type program struct {
+	cmd     *exec.Cmd
+	pid     int
+	tid     int       // its main thread, as it sees it
+	arg     int       // what its mode tells
+	cnt     arch.Addr // uint64[4]
+	ptr     arch.Addr
+	stopped bool
+}
+
+func start(t testing.TB, attr *syscall.SysProcAttr, mode ...string) *program {
+	t.Helper()
+	cmd := exec.Command(testProgram(t), mode...)
+	cmd.SysProcAttr = attr
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pr := &program{cmd: cmd, pid: cmd.Process.Pid}
+	t.Cleanup(func() { pr.kill() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("%v: %v", mode, err)
+	}
+	var cnt, ptr string
+	if _, err := fmt.Sscanf(line, "ready %d %d %s %s", &pr.tid, &pr.arg, &cnt, &ptr); err != nil {
+		t.Fatalf("%v: %q: %v", mode, line, err)
+	}
+	pr.cnt, pr.ptr = hexAddr(cnt), hexAddr(ptr)
+	return pr
+}
+
+func hexAddr(s string) arch.Addr {
+	v, _ := strconv.ParseUint(s, 0, 64)
+	return arch.Addr(v)
+}
+
+func (pr *program) kill() {
+	if !pr.stopped {
+		pr.stopped = true
+		_ = pr.cmd.Process.Kill()
+		_ = pr.cmd.Wait()
+	}
+}
+
+func open(t testing.TB, pr *program) *Process {
+	t.Helper()
+	p, err := Open(pr.pid)
+	if err != nil {
+		if errors.Is(err, ErrPermission) {
+			t.Skipf("SKIPPED, NOTHING TESTED: %v", err)
+		}
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+func counter(t testing.TB, p *Process, pr *program, i int) uint64 {
+	t.Helper()
+	var b [8]byte
+	if err := p.ReadMemory(b[:], pr.cnt+arch.Addr(8*i)); err != nil {
+		t.Fatal(err)
+	}
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// advances fails the test unless the program makes progress.
+func advances(t testing.TB, p *Process, pr *program) {
+	t.Helper()
+	c := counter(t, p, pr, 0)
+	if !within(5*time.Second, func() bool { return counter(t, p, pr, 0) > c+1 }) {
+		t.Fatalf("the target stands still: its counter stays at %d", c)
+	}
+}
+
+func within(d time.Duration, f func() bool) bool {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if f() {
+			return true
+		}
+	}
+	return false
+}
+
+// untraced fails the test if a thread of the target is still attached to us.
+func untraced(t testing.TB, p *Process, tid int) {
+	t.Helper()
+	var buf [2048]byte
+	b, err := p.readTask(tid, "status", buf[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tr := parseStatus(b).tracer; tr != 0 {
+		t.Fatalf("thread %d is still traced by %d", tid, tr)
+	}
+}

@@ -1,0 +1,92 @@
+package live
+
+import (
+	"errors"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+
+	"golang.org/x/sys/unix"
+)
+
+// isDenied reports whether a system call was refused, by rights or by a
+// seccomp filter, which also likes to pretend that a call does not exist.
+func isDenied(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS)
+}
+
+// ReadMemory implements target.Memory.
+func (p *Process) ReadMemory(b []byte, addr arch.Addr) error {
+	n, err := p.ReadPartial(b, addr)
+	if n == len(b) {
+		return nil
+	}
+	if err == nil {
+		err = unix.EFAULT
+	}
+	if err = p.explain(err); errors.Is(err, ErrExited) {
+		return err
+	}
+	return &target.ReadError{Addr: addr, Len: len(b), Err: err}
+}
+
+// ReadPartial fills b from addr up to the first byte that cannot be read and
+// returns how far it came. The error is nil where anything was read.
+func (p *Process) ReadPartial(b []byte, addr arch.Addr) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	n, err := p.readOnce(b, addr)
+	if err == unix.ESRCH && p.Alive() == nil && p.relead() {
+		n, err = p.readOnce(b, addr)
+	}
+	return n, err
+}
+
+func (p *Process) readOnce(b []byte, addr arch.Addr) (int, error) {
+	if p.noVM.Load() {
+		return p.readMemFile(b, addr)
+	}
+	local := [1]unix.Iovec{{Base: &b[0]}}
+	local[0].SetLen(len(b))
+	remote := [1]unix.RemoteIovec{{Base: uintptr(addr), Len: len(b)}}
+	n, err := unix.ProcessVMReadv(int(p.lead.Load()), local[:], remote[:], 0)
+	if err == unix.EPERM || err == unix.ENOSYS {
+		// A seccomp filter (older container defaults) can forbid the call
+		// where the file is allowed: both ask for the same rights.
+		if m, merr := p.readMemFile(b, addr); merr == nil || !isDenied(merr) {
+			p.noVM.Store(true)
+			return m, merr
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+func (p *Process) readMemFile(b []byte, addr arch.Addr) (int, error) {
+	fd, err := p.mem()
+	if err != nil {
+		return 0, err
+	}
+	// Addresses of the upper half would be negative offsets.
+	n, err := unix.Pread(fd, b, int64(addr))
+	switch {
+	case err == unix.EIO:
+		return 0, unix.EFAULT
+	case err == nil && n == 0:
+		// The file shows the address space that it was opened on. It is empty
+		// once the process has ended or executed another program.
+		return 0, unix.ESRCH
+	}
+	return max(n, 0), err
+}
+
+// mem opens /proc/<pid>/mem, once.
+func (p *Process) mem() (int, error) {
+	p.memOnce.Do(func() {
+		p.memFD, p.memErr = unix.Openat(p.dir, p.memPrefix()+"mem", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	})
+	return p.memFD, p.memErr
+}

@@ -1,0 +1,259 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bounds on how long a request waits for threads to stop.
+const (
+	DefaultStopLimit = time.Second            // one thread
+	DefaultAllLimit  = 100 * time.Millisecond // all threads of CaptureAll together
+)
+
+// Process is a live process. Its methods may be called from several
+// goroutines; requests to stop threads are served one after the other.
+type Process struct {
+	// Set before the first request; zero stands for the defaults.
+	StopLimit, AllLimit time.Duration
+
+	pid   int
+	start uint64 // clock ticks since boot: with the pid, the process's identity
+	dir   int    // /proc/<pid>: stays bound to this process, not to the number
+	pidfd int    // -1 where the kernel has none (before 5.3)
+	nests int    // how many PID namespaces the process is below ours
+
+	lead    atomic.Int32 // a thread that has the address space; the pid, mostly
+	noVM    atomic.Bool  // process_vm_readv is denied: /proc/<pid>/mem serves
+	memOnce sync.Once
+	memFD   int
+	memErr  error
+
+	mapsMu  sync.Mutex
+	mapsBuf []byte
+	spans   atomic.Pointer[[]span]
+
+	traceMu sync.Mutex
+	tracer  *tracerThread
+	blocked blockedReader
+	closed  atomic.Bool
+}
+
+// Open attaches to a process: it checks that the process can be read and
+// stopped, without stopping it. An error is an *AttachError that says what to
+// do.
+func Open(pid int) (*Process, error) {
+	p := &Process{pid: pid, dir: -1, pidfd: -1, memFD: -1}
+	p.lead.Store(int32(pid))
+	if err := p.open(); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Process) open() error {
+	if err := p.identify(); err != nil {
+		return err
+	}
+	ms, err := p.Mappings()
+	if err == nil {
+		err = p.probe(ms)
+	}
+	if err == nil {
+		err = checkMachine(p.pid, p.dir)
+	}
+	var ae *AttachError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &ae):
+		return err
+	case errors.Is(err, ErrExited):
+		return &AttachError{PID: p.pid, Err: ErrNoProcess, Detail: "it has just exited"}
+	case isDenied(err):
+		return deniedError(p.pid)
+	}
+	return fmt.Errorf("cannot attach to %d: %w", p.pid, err)
+}
+
+// identify takes hold of the process and makes sure that it is one.
+func (p *Process) identify() error {
+	dir, err := unix.Open("/proc/"+strconv.Itoa(p.pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil || p.pid <= 0 {
+		return missingError(p.pid)
+	}
+	p.dir = dir
+	st, su, err := p.readSelf()
+	if err != nil {
+		return missingError(p.pid)
+	}
+	if err := checkKind(p.pid, &st, &su); err != nil {
+		return err
+	}
+	p.start = st.start
+	p.nests = max(len(su.nspid)-1, 0)
+	if fd, err := unix.PidfdOpen(p.pid, 0); err == nil {
+		p.pidfd = fd
+	}
+	// The number may have gone to another process between the two opens.
+	if st, _, err = p.readSelf(); err != nil || st.start != p.start {
+		return missingError(p.pid)
+	}
+	if st.state == 'Z' {
+		p.relead()
+	}
+	return nil
+}
+
+func (p *Process) readSelf() (st stat, su status, err error) {
+	var buf [2048]byte
+	b, err := readAt(p.dir, "stat", buf[:])
+	if err != nil {
+		return st, su, err
+	}
+	if st, err = parseStat(b); err != nil {
+		return st, su, err
+	}
+	if b, err = readAt(p.dir, "status", buf[:]); err != nil {
+		return st, su, err
+	}
+	return st, parseStatus(b), nil
+}
+
+// probe reads a byte for real: only that tells whether reading is allowed.
+func (p *Process) probe(ms target.Mappings) error {
+	var b [1]byte
+	var err error
+	for i := range ms {
+		if ms[i].Perm&target.PermRead == 0 || ms[i].Path == "[vvar]" {
+			continue
+		}
+		if err = p.ReadMemory(b[:], ms[i].Start); err == nil {
+			return nil
+		}
+		if isDenied(err) {
+			return err
+		}
+	}
+	if err == nil {
+		err = errors.New("it has no readable memory")
+	}
+	return err
+}
+
+// PID is the process id, in our PID namespace.
+func (p *Process) PID() int { return p.pid }
+
+// StartTime is when the process started, in clock ticks since boot.
+func (p *Process) StartTime() uint64 { return p.start }
+
+// Arch is the target's architecture.
+func (p *Process) Arch() *arch.Arch { return hostArch }
+
+// Alive returns nil while the process that was opened lives, else an error
+// that is ErrExited.
+func (p *Process) Alive() error {
+	if p.closed.Load() {
+		return ErrClosed
+	}
+	if p.pidfd >= 0 {
+		fds := []unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}
+		if n, _ := unix.Poll(fds, 0); n > 0 {
+			return exitedError(p.pid)
+		}
+		return nil
+	}
+	var buf [1024]byte
+	b, err := readAt(p.dir, "stat", buf[:])
+	if err != nil {
+		return exitedError(p.pid)
+	}
+	if st, err := parseStat(b); err != nil || st.start != p.start || st.state == 'Z' && st.count <= 1 {
+		return exitedError(p.pid)
+	}
+	return nil
+}
+
+// WaitExit waits until the process has exited, for at most limit, and reports
+// whether it has. It does not collect the exit status.
+func (p *Process) WaitExit(limit time.Duration) bool {
+	for end := time.Now().Add(limit); ; {
+		if p.Alive() != nil {
+			return true
+		}
+		left := time.Until(end)
+		if left <= 0 {
+			return false
+		}
+		if p.pidfd < 0 {
+			time.Sleep(min(left, 10*time.Millisecond))
+			continue
+		}
+		fds := []unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}
+		_, _ = unix.Poll(fds, int(min(left, time.Second)/time.Millisecond)+1) // looked at above
+	}
+}
+
+// explain turns an error of a system call that concerned the whole process
+// into ErrExited where that is the cause.
+func (p *Process) explain(err error) error {
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) {
+		if gone := p.Alive(); gone != nil {
+			return gone
+		}
+	}
+	return err
+}
+
+// memPrefix is where below /proc/<pid> the files of the address space are.
+func (p *Process) memPrefix() string {
+	if lead := int(p.lead.Load()); lead != p.pid {
+		return "task/" + strconv.Itoa(lead) + "/"
+	}
+	return ""
+}
+
+// relead chooses another thread to reach the address space through. A main
+// thread that has ended, while others run on, has none any more.
+func (p *Process) relead() bool {
+	tids, err := p.Threads()
+	if err != nil {
+		return false
+	}
+	for _, tid := range tids {
+		if i, err := p.Thread(tid); err == nil && i.State != 'Z' && i.State != 'X' {
+			return p.lead.Swap(int32(tid)) != int32(tid)
+		}
+	}
+	return false
+}
+
+// Close lets go of the process. No request may be under way.
+func (p *Process) Close() error {
+	if p.closed.Swap(true) {
+		return nil
+	}
+	p.traceMu.Lock()
+	defer p.traceMu.Unlock()
+	if p.tracer != nil {
+		close(p.tracer.work)
+		p.tracer = nil
+	}
+	p.blocked.close()
+	for _, fd := range []int{p.dir, p.pidfd, p.memFD} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package live
+
+import (
+	"syscall"
+	"unsafe"
+
+	"clrsnap/internal/arch"
+
+	"golang.org/x/sys/unix"
+)
+
+var hostArch = arch.AMD64
+
+const (
+	hostELF = 62  // EM_X86_64
+	redZone = 128 // bytes below the stack pointer that a leaf function may use
+)
+
+// regs is what PTRACE_GETREGS fills.
+type regs struct{ unix.PtraceRegs }
+
+//go:nosplit
+func (r *regs) get(tid uintptr) syscall.Errno {
+	_, _, e := syscall.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_GETREGS, tid, 0, uintptr(unsafe.Pointer(&r.PtraceRegs)), 0, 0)
+	return e
+}
+
+//go:nosplit
+func (r *regs) sp() uint64 { return r.Rsp }
+
+// syscallNr is the system call that the thread is in, or -1.
+func (r *regs) syscallNr() int64 { return int64(r.Orig_rax) }
+
+func (r *regs) syscallArgs() [6]uint64 {
+	return [6]uint64{r.Rdi, r.Rsi, r.Rdx, r.R10, r.R8, r.R9}
+}
+
+// context gives all integer registers the numbers that instructions encode.
+func (r *regs) context(c *arch.Context) {
+	*c = arch.Context{Machine: arch.MachineAMD64, IP: arch.Addr(r.Rip), Valid: 1<<16 - 1}
+	copy(c.Regs[:], []uint64{r.Rax, r.Rcx, r.Rdx, r.Rbx, r.Rsp, r.Rbp, r.Rsi, r.Rdi,
+		r.R8, r.R9, r.R10, r.R11, r.R12, r.R13, r.R14, r.R15})
+}
+
+// contextSP is the context of a thread of which no more is known.
+func contextSP(c *arch.Context, ip, sp uint64) {
+	*c = arch.Context{Machine: arch.MachineAMD64, IP: arch.Addr(ip)}
+	c.Set(arch.RSP, sp)
+}

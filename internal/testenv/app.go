@@ -1,0 +1,255 @@
+package testenv
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	readyTimeout = 2 * time.Minute // a loaded machine with two cores is slow
+	endTimeout   = 2 * time.Minute // on top of the time that the program was asked to run for
+)
+
+// Options say how to run a program. The zero value is right for most tests.
+type Options struct {
+	Args    []string
+	Env     []string // NAME=value, on top of an environment without any .NET settings
+	PerfMap bool     // have the runtime write a perf map, for App.PerfMap
+	Runtime string   // "net10" (the default), "net9", "net10:dotnet-10.0.8"
+	NoReady bool     // do not wait for READY: for programs that end at once
+}
+
+// An App is a running .NET program. It is killed at the end of the test.
+type App struct {
+	PID    int
+	Stacks map[string]Stack // by scenario; complete when Start returns
+	Loads  map[string]int   // rounds by busy worker; complete when Wait returns
+
+	tb     testing.TB
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	stderr lockedBuffer
+
+	ready  chan struct{} // closed at READY
+	ended  chan struct{} // closed when the process has ended
+	result string        // valid after ended, like the following
+	err    error
+}
+
+// Start builds a program of testdata/apps, runs it, and waits until it is ready.
+func Start(tb testing.TB, app string, o Options) *App {
+	tb.Helper()
+	kit := Kit(tb)
+	if o.Runtime == "" {
+		o.Runtime = DefaultRuntime
+	}
+	dll := buildFor(tb, kit, app, o.Runtime)
+
+	a := &App{
+		Stacks: map[string]Stack{},
+		Loads:  map[string]int{},
+		tb:     tb,
+		cmd:    exec.Command(kit.Host(o.Runtime), append([]string{dll, "--stdin"}, o.Args...)...),
+		ready:  make(chan struct{}),
+		ended:  make(chan struct{}),
+	}
+	a.cmd.Env = environment(o)
+	a.cmd.Stderr = &a.stderr
+	if err := a.start(); err != nil {
+		tb.Fatalf("starting %s: %v", app, err)
+	}
+	tb.Cleanup(a.cleanup)
+	if !o.NoReady {
+		a.waitReady()
+	}
+	return a
+}
+
+func (a *App) start() error {
+	stdin, err := a.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	stdout, err := a.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := a.cmd.Start(); err != nil {
+		return err
+	}
+	a.stdin = stdin
+	a.PID = a.cmd.Process.Pid
+	go func() {
+		err := a.read(stdout)
+		if waitErr := a.cmd.Wait(); waitErr != nil {
+			if _, exited := waitErr.(*exec.ExitError); !exited && err == nil {
+				err = waitErr
+			}
+		}
+		a.err = err
+		close(a.ended)
+	}()
+	return nil
+}
+
+func (a *App) waitReady() {
+	a.tb.Helper()
+	select {
+	case <-a.ready:
+	case <-a.ended:
+		a.tb.Fatalf("%s ended before it was ready: %v: %v\n%s", a, a.cmd.ProcessState, a.err, a.Stderr())
+	case <-time.After(readyTimeout):
+		a.tb.Fatalf("%s is not ready after %v\n%s", a, readyTimeout, a.Stderr())
+	}
+}
+
+// environment is that of the test without settings that would change the runtime.
+func environment(o Options) []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if strings.HasPrefix(v, "DOTNET_") || strings.HasPrefix(v, "COMPlus_") || strings.HasPrefix(v, "CORECLR_") {
+			continue
+		}
+		env = append(env, v)
+	}
+	// ICU may be missing, and costs start-up time.
+	env = append(env, "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1")
+	if o.PerfMap {
+		const mapOnly = "3" // 1 would write a jitdump too
+		env = append(env, "DOTNET_PerfMapEnabled="+mapOnly, "DOTNET_PerfMapShowOptimizationTiers=1")
+	}
+	return append(env, o.Env...)
+}
+
+// read parses the program's stdout to its end.
+func (a *App) read(stdout io.Reader) error {
+	var stack *Stack
+	lines := bufio.NewScanner(stdout)
+	lines.Buffer(nil, 1<<20)
+	var bad error
+	for lines.Scan() {
+		if err := a.line(lines.Text(), &stack); err != nil && bad == nil {
+			bad = err // read on, so that the program does not block
+		}
+	}
+	if bad == nil {
+		bad = lines.Err()
+	}
+	return bad
+}
+
+// line parses one line of the protocol; *stack is the block that it is in.
+func (a *App) line(line string, stack **Stack) error {
+	if *stack != nil {
+		if line != "END" {
+			return (*stack).add(line)
+		}
+		a.Stacks[(*stack).Scenario] = **stack
+		*stack = nil
+		return nil
+	}
+	word, rest, _ := strings.Cut(line, " ")
+	switch word {
+	case "PID":
+		// The host runs the program in its own process: Start knows the PID already.
+		if rest != strconv.Itoa(a.PID) {
+			return fmt.Errorf("program says PID %s, we started %d", rest, a.PID)
+		}
+	case "STACK":
+		s := &Stack{}
+		if _, err := fmt.Sscanf(rest, "%s %d %d", &s.Scenario, &s.TID, &s.ManagedID); err != nil {
+			return fmt.Errorf("%q: %w", line, err)
+		}
+		*stack = s
+	case "LOAD":
+		name, rounds, _ := strings.Cut(rest, " ")
+		n, err := strconv.Atoi(rounds)
+		if err != nil {
+			return fmt.Errorf("%q: %w", line, err)
+		}
+		a.Loads[name] += n
+	case "READY":
+		close(a.ready)
+	case "RESULT":
+		a.result = rest
+	}
+	return nil
+}
+
+// Wait waits until the program ends by itself and returns what follows RESULT on
+// its last line, and its exit code.
+func (a *App) Wait() (result string, code int) {
+	a.tb.Helper()
+	select {
+	case <-a.ended:
+	case <-time.After(endTimeout):
+		a.tb.Fatalf("%s does not end\n%s", a, a.Stderr())
+	}
+	if a.err != nil {
+		a.tb.Fatalf("%s: %v\n%s", a, a.err, a.Stderr())
+	}
+	return a.result, a.cmd.ProcessState.ExitCode()
+}
+
+// Stop asks the program to end, and waits.
+func (a *App) Stop() (result string, code int) {
+	a.tb.Helper()
+	a.stdin.Close()
+	return a.Wait()
+}
+
+// Ended is closed when the process has ended.
+func (a *App) Ended() <-chan struct{} { return a.ended }
+
+// Stderr is what the program has written to stderr so far.
+func (a *App) Stderr() string { return a.stderr.String() }
+
+func (a *App) String() string {
+	return fmt.Sprintf("%s (PID %d)", strings.TrimSuffix(filepath.Base(a.cmd.Args[1]), ".dll"), a.PID)
+}
+
+// cleanup kills the program and removes what a killed runtime leaves behind.
+func (a *App) cleanup() {
+	a.stdin.Close()
+	a.cmd.Process.Kill() // fails if it has ended
+	<-a.ended
+	if a.tb.Failed() && a.Stderr() != "" {
+		a.tb.Logf("stderr of %s:\n%s", a, a.Stderr())
+	}
+	for _, pattern := range []string{
+		"perf-%d.map", "perfinfo-%d.map", "dotnet-diagnostic-%d-*-socket", "clr-debug-pipe-%d-*",
+	} {
+		files, _ := filepath.Glob(filepath.Join(os.TempDir(), fmt.Sprintf(pattern, a.PID)))
+		for _, file := range files {
+			os.Remove(file)
+		}
+	}
+}
+
+// lockedBuffer can be read while a process writes to it.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

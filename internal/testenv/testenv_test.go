@@ -1,0 +1,253 @@
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestScenarios(t *testing.T) {
+	for _, runtime := range []string{"net10", "net9"} {
+		t.Run(runtime, func(t *testing.T) {
+			if kit := Kit(t); runtime != DefaultRuntime && kit.check(runtime) != nil {
+				t.Skipf("the kit has no %s", runtime)
+			}
+			a := Start(t, "scenarios", Options{Runtime: runtime, Args: []string{"--finalizer"}})
+			if len(a.Stacks) < 60 {
+				t.Errorf("%d scenarios", len(a.Stacks))
+			}
+			for _, s := range a.Stacks {
+				checkStack(t, a, s)
+			}
+			checkContents(t, a)
+			if result, code := a.Stop(); result != "OK" || code != 0 {
+				t.Errorf("result %q, exit code %d\n%s", result, code, a.Stderr())
+			}
+		})
+	}
+}
+
+// checkStack checks what holds for the stack of every scenario.
+func checkStack(t *testing.T, a *App, s Stack) {
+	t.Helper()
+	if _, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", a.PID, s.TID)); err != nil || s.ManagedID == 0 {
+		t.Errorf("%s: thread %d, managed id %d: %v", s.Scenario, s.TID, s.ManagedID, err)
+	}
+	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/comm", a.PID, s.TID))
+	if got := strings.TrimSpace(string(comm)); got != s.Scenario {
+		t.Errorf("thread name %q, want %q (%v)", got, s.Scenario, err)
+	}
+	// State machines have other names in the two listings; their numbers are equal.
+	lines, frames := s.Methods(), s.Names(Shown, PInvoke, Dynamic)
+	if len(lines) != len(frames) || len(lines) == 0 {
+		t.Errorf("%s: StackTrace has %d methods, frames %d:\n%s\n--\n%s", s.Scenario,
+			len(lines), len(frames), strings.Join(lines, "\n"), strings.Join(frames, "\n"))
+		return
+	}
+	for i := range lines {
+		if lines[i] != frames[i] && !strings.HasSuffix(frames[i], ".MoveNext") {
+			t.Errorf("%s: frame %d is %s in StackTrace, %s in frames", s.Scenario, i, lines[i], frames[i])
+		}
+	}
+	for _, f := range s.Frames {
+		if (f.Token == 0) != (f.Kind == Dynamic) || (f.MethodDesc == 0) != (f.Kind == Dynamic) {
+			t.Errorf("%s: %+v", s.Scenario, f)
+		}
+	}
+}
+
+func checkContents(t *testing.T, a *App) {
+	t.Helper()
+	for scenario, want := range map[string][]string{
+		"deep-recursion": {"Scenarios.Here.Block", "Scenarios.Calls.Deep"},
+		"lambda":         {"Scenarios.Here.Block", "Scenarios.Calls.<>c.<Lambda>b__1_0", "Scenarios.Calls.Lambda"},
+		"gen-nested":     {"Scenarios.Here.Block", "Scenarios.Generics.Outer`1.Inner`1.Go", "Scenarios.Generics.Nested"},
+		"iterator":       {"Scenarios.Here.Block", "Scenarios.Calls.<Iterator>g__Inner|4_1+MoveNext"},
+		"dynamic-method": {"Scenarios.Here.Block", "EmittedBlock", "Scenarios.Dynamic.Method"},
+		"tail-explicit":  {"Scenarios.Here.Block", "Scenarios.Dynamic.TailTarget", "Scenarios.Dynamic.ExplicitTailCall"},
+		"cctor":          {"Scenarios.Here.Block", "Scenarios.Calls.Lazy..cctor", "Scenarios.Calls.StaticConstructor"},
+		"eh-catch":       {"Scenarios.Here.Block", "Scenarios.Exceptions.Catch"},
+		"pinvoke-sleep":  {"Scenarios.Native.Sleep"},
+		"finalizer":      {"Scenarios.Here.BlockAs", "Scenarios.Async.Finalized.Finalize"},
+	} {
+		got := a.Stacks[scenario].Methods()
+		if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", scenario, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	deep := 0
+	for _, name := range a.Stacks["deep-recursion"].Methods() {
+		if name == "Scenarios.Calls.Deep" {
+			deep++
+		}
+	}
+	if deep != 1000 {
+		t.Errorf("deep-recursion: %d frames of Deep", deep)
+	}
+}
+
+func TestBusy(t *testing.T) {
+	a := Start(t, "scenarios", Options{Args: []string{"--no-blocked", "--busy", "3"}})
+	result, code := a.Wait()
+	if result != "OK" || code != 0 {
+		t.Errorf("result %q, exit code %d\n%s", result, code, a.Stderr())
+	}
+	if len(a.Loads) < 20 {
+		t.Errorf("%d busy workers", len(a.Loads))
+	}
+	for name, rounds := range a.Loads {
+		if rounds == 0 {
+			t.Errorf("%s did nothing", name)
+		}
+	}
+}
+
+func TestPerfMap(t *testing.T) {
+	a := Start(t, "scenarios", Options{PerfMap: true, Args: []string{"--only", "lambda"}})
+	var block PerfEntry
+	m := a.PerfMap()
+	for _, e := range m.Entries {
+		if strings.Contains(e.Name, "Scenarios.Here::Block()") {
+			block = e
+		}
+	}
+	if !strings.HasSuffix(block.Name, "]") {
+		t.Fatalf("no entry with a tier for Here.Block among %d: %q", len(m.Entries), block.Name)
+	}
+	if got := m.Lookup(block.Start + 1); got != block.Name {
+		t.Errorf("Lookup: got %q, want %q", got, block.Name)
+	}
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("perf-%d.map", a.PID))
+	a.cleanup()
+	if exists(file) {
+		t.Errorf("%s is still there", file)
+	}
+}
+
+func TestOtherApps(t *testing.T) {
+	for _, app := range []string{"idle", "spin", "service"} {
+		t.Run(app, func(t *testing.T) {
+			a := Start(t, app, Options{})
+			time.Sleep(300 * time.Millisecond)
+			if result, code := a.Stop(); result != "OK" || code != 0 {
+				t.Errorf("result %q, exit code %d\n%s", result, code, a.Stderr())
+			}
+		})
+	}
+	t.Run("shortlived", func(t *testing.T) {
+		a := Start(t, "shortlived", Options{NoReady: true, Args: []string{"--code", "7"}})
+		if _, code := a.Wait(); code != 7 {
+			t.Errorf("exit code %d, want 7\n%s", code, a.Stderr())
+		}
+	})
+	t.Run("max-seconds", func(t *testing.T) {
+		a := Start(t, "idle", Options{Args: []string{"--max-seconds", "1"}})
+		if _, code := a.Wait(); code != 124 || !strings.Contains(a.Stderr(), "--max-seconds") {
+			t.Errorf("exit code %d, want 124; stderr %q", code, a.Stderr())
+		}
+	})
+}
+
+func TestBuildOnce(t *testing.T) {
+	kit := Kit(t)
+	dlls := make([]string, 4)
+	var wg sync.WaitGroup
+	for i := range dlls {
+		wg.Go(func() {
+			var err error
+			if dlls[i], err = kit.build("shortlived", DefaultRuntime); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, dll := range dlls {
+		if dll != dlls[0] || !exists(dll) {
+			t.Errorf("built %q and %q", dlls[0], dll)
+		}
+	}
+	if _, err := kit.build("nonesuch", DefaultRuntime); err == nil {
+		t.Error("built a program that is not there")
+	}
+}
+
+// recorder notes how a test ended.
+type recorder struct {
+	testing.TB
+	how string
+}
+
+func (r *recorder) Helper()       {}
+func (r *recorder) Fatal(...any)  { r.how = "failed"; panic(r) }
+func (r *recorder) Skip(a ...any) { r.how = "skipped: " + fmt.Sprint(a...); panic(r) }
+
+func TestMissingKit(t *testing.T) {
+	t.Setenv("CLRSNAP_DOTNET", t.TempDir())
+	for _, tt := range []struct{ ci, require, want string }{
+		{"", "", "skipped: "},
+		{"true", "", "failed"},
+		{"", "1", "failed"},
+	} {
+		t.Setenv("CI", tt.ci)
+		t.Setenv("CLRSNAP_REQUIRE_DOTNET", tt.require)
+		r := &recorder{TB: t}
+		func() {
+			defer func() { recover() }()
+			Kit(r)
+		}()
+		if !strings.HasPrefix(r.how, tt.want) || tt.want == "skipped: " && !strings.Contains(r.how, "scripts/get-dotnet.sh") {
+			t.Errorf("CI=%q CLRSNAP_REQUIRE_DOTNET=%q: %q, want %q", tt.ci, tt.require, r.how, tt.want)
+		}
+	}
+}
+
+func TestMethodName(t *testing.T) {
+	for _, tt := range []struct{ line, want string }{
+		{"   at System.Environment.get_StackTrace()", "System.Environment.get_StackTrace"},
+		{"   at Ns.Type.Method(String s, Int32 n) in /src/a (b).cs:line 7", "Ns.Type.Method"},
+		{"   at System.Collections.Generic.List`1.ConvertAll[TOutput](Converter`2 converter)", "System.Collections.Generic.List`1.ConvertAll"},
+		{"   at Ns.Outer`1.Inner`2.Go[A,B](A a)", "Ns.Outer`1.Inner`2.Go"},
+		{"   at Ns.Type..ctor(Int32 n)", "Ns.Type..ctor"},
+		{"   at Ns.Type..cctor()", "Ns.Type..cctor"},
+		{"   at Ns.Program.<>c.<Main>b__0_0()", "Ns.Program.<>c.<Main>b__0_0"},
+		{"   at Ns.Program.<Main>g__Local|0_1(Int32 x, <>c__DisplayClass3_0&)", "Ns.Program.<Main>g__Local|0_1"},
+		{"   at Ns.Type.Numbers()+MoveNext()", "Ns.Type.Numbers+MoveNext"},
+		{"   at Ns.Type.Numbers(Int32 n)+MoveNext() in /src/a.cs:line 3", "Ns.Type.Numbers+MoveNext"},
+		{"   at EmittedBlock()", "EmittedBlock"},
+		{"   at lambda_method1(Closure, Int32)", "lambda_method1"},
+		{"   at Ns.T.System.Collections.Generic.IEnumerable<System.Int32>.GetEnumerator()", "Ns.T.System.Collections.Generic.IEnumerable<System.Int32>.GetEnumerator"},
+		{"--- End of stack trace from previous location ---", ""},
+		{"   at ", ""},
+		{"", ""},
+	} {
+		got, ok := MethodName(tt.line)
+		if got != tt.want || ok != (tt.want != "") {
+			t.Errorf("MethodName(%q) = %q, %v; want %q", tt.line, got, ok, tt.want)
+		}
+	}
+}
+
+func TestParsePerfMap(t *testing.T) {
+	m, err := ParsePerfMap(strings.NewReader("100 20 old\n90 8 before\n110 8 new[Tier1]\n0x200 0x10 a name\n300 1 unfini"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ip, want := range map[uint64]string{
+		0x8f: "", 0x90: "before", 0x98: "", 0x100: "old", 0x110: "new[Tier1]", 0x117: "new[Tier1]",
+		0x118: "old", 0x11f: "old", 0x120: "", 0x205: "a name", 0x300: "",
+	} {
+		if got := m.Lookup(ip); got != want {
+			t.Errorf("Lookup(%#x) = %q, want %q", ip, got, want)
+		}
+	}
+	for _, bad := range []string{"\n", "zz 1 x\n", "1 zz x\n", "1 2\n"} {
+		if _, err := ParsePerfMap(strings.NewReader(bad)); err == nil {
+			t.Errorf("ParsePerfMap(%q): no error", bad)
+		}
+	}
+}

@@ -1,0 +1,37 @@
+// Package amd64 unwinds managed code on x86-64: the code that the JIT and
+// crossgen2 produce, whose unwind information has the Windows form
+// (UNWIND_INFO) on every operating system, Linux included.
+//
+// # Sources
+//
+// The layout of UNWIND_INFO and the numbers of the unwind codes, the extension
+// SET_FPREG_LARGE among them, are those of src/coreclr/inc/win64unwind.h; what
+// the codes mean is what src/coreclr/unwinder/amd64/unwinder.cpp makes of them;
+// what the JIT emits is in src/coreclr/jit/unwindamd64.cpp (codes) and
+// src/coreclr/jit/codegenxarch.cpp (genAllocLclFrame, genFnEpilog).
+//
+// # Where this unwinder is stricter or more exact than the runtime's
+//
+// The runtime needs its unwinder to be right at calls and at safe points; we
+// stop threads anywhere and must be right at every instruction:
+//
+//   - An epilog that ends in a jump may load the jump's target after the last
+//     pop (mov rax,imm64; jmp [rax]: genFnEpilog, when the target's cell is out
+//     of reach of a 32-bit displacement).
+//   - A jump out of the method counts as an epilog only when what stands before
+//     it undoes the first thing that the prolog did. The runtime takes any such
+//     jump for one; a jump that leaves with the frame in place (to a jump stub,
+//     to code that takes the frame over) then unwinds wrongly.
+//   - rsp may be adjusted more than once in an epilog (methods compiled by
+//     on-stack replacement before .NET 7).
+//
+// The first instruction of an epilog needs no care: until it has run the frame
+// is that of the body, and the unwind codes describe it.
+//
+// # Known gaps
+//
+// Epilogs with APX instructions (pop2, popp) are not recognised; the runtime
+// does not recognise them either, and emits none unless asked to. Unwind codes
+// for vector registers are skipped: no vector register survives a call in the
+// System V convention.
+package amd64

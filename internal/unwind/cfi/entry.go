@@ -1,0 +1,200 @@
+package cfi
+
+import (
+	"bytes"
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/unwind"
+)
+
+// record is the frame around a CIE or an FDE (LSB 10.6.1).
+type record struct {
+	off, end int // in .eh_frame
+	body     int // after the CIE id or the CIE pointer
+	isCIE    bool
+	cieOff   int // of an FDE
+}
+
+// cie is a Common Information Entry: what a group of FDEs share.
+type cie struct {
+	off        int
+	codeAlign  uint64
+	dataAlign  int64
+	ra         int // column of the return address
+	ptrEnc     uint8
+	augmented  bool // FDEs have augmentation data, with its length
+	signal     bool
+	start, end int // initial instructions, in .eh_frame
+}
+
+// fde is a Frame Description Entry: the call frame information of lo <= pc < hi.
+type fde struct {
+	cie        *cie
+	lo, hi     arch.Addr
+	start, end int // instructions, in .eh_frame
+}
+
+func bad(what string, off int) error {
+	return fmt.Errorf("%w: %s at offset 0x%x of .eh_frame", unwind.ErrBadInfo, what, off)
+}
+
+// parseRecord reads what CIEs and FDEs have in common. The CIE id and the CIE
+// pointer have 4 bytes even after an extended length (LSB 10.6.1.1); the pointer
+// is the distance from itself back to the CIE.
+func (t *Table) parseRecord(off int) (record, error) {
+	if off < 0 || off >= len(t.frame.data) {
+		return record{}, bad("no record", off)
+	}
+	r := reader{b: t.frame.data, pos: off}
+	length := r.fixed(4)
+	if length == 0xffffffff {
+		length = r.fixed(8)
+	}
+	if r.bad || length == 0 || length < 4 || length > uint64(r.left()) {
+		return record{}, bad("record length", off)
+	}
+	rec := record{off: off, end: r.pos + int(length)}
+	field := r.pos
+	id := r.fixed(4)
+	rec.body = r.pos
+	if id == 0 {
+		rec.isCIE = true
+		return rec, nil
+	}
+	if id > uint64(field) {
+		return record{}, bad("CIE pointer", off)
+	}
+	rec.cieOff = field - int(id)
+	return rec, nil
+}
+
+// parseCIE reads the CIE at off (DWARF 5, 6.4.1; LSB 10.6.1.1).
+func (t *Table) parseCIE(off int) (*cie, error) {
+	rec, err := t.parseRecord(off)
+	if err != nil {
+		return nil, err
+	}
+	if !rec.isCIE {
+		return nil, bad("an FDE that is used as a CIE", off)
+	}
+	r := reader{b: t.frame.data[:rec.end], pos: rec.body}
+	version := r.u8()
+	if version != 1 && version != 3 && version != 4 {
+		return nil, bad("CIE version", off)
+	}
+	const maxAugmentation = 16
+	z := bytes.IndexByte(r.b[r.pos:min(len(r.b), r.pos+maxAugmentation)], 0)
+	if z < 0 {
+		return nil, bad("augmentation string", off)
+	}
+	augmentation := r.take(uint64(z) + 1)[:z]
+	if version == 4 {
+		if addressSize, segmentSize := r.u8(), r.u8(); addressSize != 8 || segmentSize != 0 {
+			return nil, bad("address size", off)
+		}
+	}
+	c := &cie{off: off, ptrEnc: peAbsptr, end: rec.end}
+	c.codeAlign, c.dataAlign = r.uleb(), r.sleb()
+	ra := uint64(0)
+	if version == 1 {
+		ra = uint64(r.u8())
+	} else {
+		ra = r.uleb()
+	}
+	if r.bad || ra >= maxColumns {
+		return nil, bad("CIE", off)
+	}
+	c.ra = int(ra)
+	if err := t.augment(c, &r, augmentation); err != nil {
+		return nil, err
+	}
+	c.start = r.pos
+	return c, nil
+}
+
+// augment reads what a CIE's augmentation string announces (LSB 10.6.1.1.1;
+// 'S', the frame of a signal handler, and 'B' and 'G', arm64's signed return
+// addresses and tagged frames, are GCC's and LLVM's).
+func (t *Table) augment(c *cie, r *reader, letters []byte) error {
+	if len(letters) == 0 {
+		return nil
+	}
+	if letters[0] != 'z' {
+		return bad("unknown augmentation", c.off) // its data has no length to skip it by
+	}
+	c.augmented = true
+	size := r.uleb()
+	data := r.pos
+	rest := r.take(size)
+	if r.bad {
+		return bad("augmentation data", c.off)
+	}
+	d := reader{b: r.b[:data+len(rest)], pos: data}
+	for i, l := range letters[1:] {
+		switch l {
+		case 'R':
+			c.ptrEnc = d.u8()
+		case 'L':
+			d.u8()
+		case 'P':
+			// Only its length matters. A pointer relative to nothing known is
+			// skipped like any other.
+			if enc := d.u8(); enc&peBase == peAligned {
+				t.pointer(&d, &t.frame, enc)
+			} else if enc != peOmit {
+				d.value(enc)
+			}
+		case 'S':
+			c.signal = true
+		case 'B', 'G':
+		default:
+			// The length says where the data ends, but a letter after this one
+			// that matters could not be found.
+			if bytes.ContainsAny(letters[1+i:], "RS") {
+				return bad("unknown augmentation", c.off)
+			}
+			return nil
+		}
+	}
+	if d.bad {
+		return bad("augmentation data", c.off)
+	}
+	return nil
+}
+
+// parseFDE reads the FDE at off and its CIE.
+func (t *Table) parseFDE(off int) (*fde, error) {
+	rec, err := t.parseRecord(off)
+	if err != nil {
+		return nil, err
+	}
+	if rec.isCIE {
+		return nil, bad("a CIE that is used as an FDE", off)
+	}
+	c, err := t.parseCIE(rec.cieOff)
+	if err != nil {
+		return nil, err
+	}
+	return t.parseRange(&rec, c)
+}
+
+// parseRange reads the rest of an FDE: the range of code, whose length has the
+// form of the pointer's encoding but is relative to nothing, and augmentation
+// data, of which nothing is needed (LSB 10.6.1.2).
+func (t *Table) parseRange(rec *record, c *cie) (*fde, error) {
+	r := reader{b: t.frame.data[:rec.end], pos: rec.body}
+	f := &fde{cie: c, end: rec.end}
+	f.lo = t.pointer(&r, &t.frame, c.ptrEnc)
+	// A signed form has an unsigned length: no code is longer than that.
+	length := r.value(c.ptrEnc &^ peSigned & peForm)
+	if c.augmented {
+		r.take(r.uleb())
+	}
+	hi, ok := f.lo.Add(length)
+	if r.bad || !ok {
+		return nil, bad("FDE", rec.off)
+	}
+	f.hi, f.start = hi, r.pos
+	return f, nil
+}

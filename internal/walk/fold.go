@@ -1,0 +1,129 @@
+package walk
+
+import (
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
+)
+
+// Walk visits the frames that are there from the program's point of view.
+// Catch and finally bodies are compiled as functions of their own (funclets)
+// and run on top of everything that the exception is unwinding; what the stack
+// holds from such a funclet up to the frame of its method is therefore passed
+// over, and the method is visited once. Filters are frames of their own: when
+// one runs, nothing has been unwound yet.
+//
+// The frames of the runtime's exception machinery and of methods without
+// metadata are visited; Frame.Hidden tells them.
+func (w *Walker) Walk(t *Thread, ctx *arch.Context, route Route, visit func(*Frame) bool) Result {
+	f := folding{w: w, visit: visit}
+	r := w.Unwind(t, ctx, route, f.frame)
+	if f.err != nil {
+		return Result{Err: f.err}
+	}
+	if f.parentOf != nil && r.Err == nil {
+		return Result{Err: fmt.Errorf("%w: no frame of the method that the exception handler at %v belongs to", ErrUnsafe, f.parentOf.code.Start)}
+	}
+	return r
+}
+
+type folding struct {
+	w        *Walker
+	visit    func(*Frame) bool
+	parentOf *site // a funclet whose method's frame is looked for
+	fp       uint64
+	fpKnown  bool
+	err      error
+}
+
+func (f *folding) frame(fr *Frame) bool {
+	if fr.Kind != Managed {
+		return f.parentOf != nil || f.visit(fr)
+	}
+	if f.parentOf != nil {
+		if !f.isParent(fr) {
+			return true
+		}
+		f.parentOf = nil
+	}
+	if fr.Code.Funclet {
+		tr, err := f.w.trait(fr.site)
+		if err != nil {
+			f.err = fmt.Errorf("%w at %v: %w", ErrLost, fr.IP(), err)
+			return false
+		}
+		if !tr.filter {
+			f.parentOf = fr.site
+			f.fp, f.fpKnown = funcletFP(fr, f.w.arch)
+			return true
+		}
+	}
+	return f.visit(fr)
+}
+
+// funcletFP returns the frame pointer of the method that a funclet belongs to:
+// the runtime passes it to the funclet, which takes it over in its prolog.
+// While the prolog or an epilog runs, the register holds something else.
+func funcletFP(fr *Frame, a *arch.Arch) (uint64, bool) {
+	if fr.site.step.InFlight {
+		return 0, false
+	}
+	return fr.Context.Reg(a.FP)
+}
+
+// isParent reports whether fr is a frame of the method body that the funclet
+// belongs to: of the same method, and with the frame pointer that the funclet
+// works with. Without that, the nearest frame of the method is taken.
+func (f *folding) isParent(fr *Frame) bool {
+	if fr.Code.Funclet || fr.Code.MethodStart != f.parentOf.code.MethodStart {
+		return false
+	}
+	fp, ok := fr.Context.Reg(f.w.arch.FP)
+	return !f.fpKnown || !ok || fp == f.fp
+}
+
+// Hidden reports whether DoStackSnapshot passes over a managed frame: a method
+// without metadata, or one of the runtime's exception machinery.
+func (w *Walker) Hidden(fr *Frame) (bool, error) {
+	if fr.Kind != Managed {
+		return false, nil
+	}
+	tr, err := w.trait(fr.site)
+	return tr.hidden, err
+}
+
+// Filter reports whether a managed frame is an exception filter.
+func (w *Walker) Filter(fr *Frame) bool {
+	return fr.Kind == Managed && fr.Code.Funclet
+}
+
+// Seed returns the first managed context at or above ctx: what a profiler that
+// walks unmanaged frames itself would hand to DoStackSnapshot. It returns false
+// where the thread has no managed frames.
+func (w *Walker) Seed(t *Thread) (arch.Context, bool, error) {
+	ctx := t.Context
+	var seed arch.Context
+	found := false
+	r := w.Unwind(t, &ctx, ByUnwindInfo, func(fr *Frame) bool {
+		if fr.Kind == Managed {
+			seed, found = *fr.Context, true
+			return false
+		}
+		return true
+	})
+	if found || r.Complete {
+		return seed, found, nil
+	}
+	return seed, false, r.Err
+}
+
+// Managed returns the managed code at ip, as the profiling API's
+// GetFunctionFromIP does, and false for anything else.
+func (w *Walker) Managed(ip arch.Addr) (codemap.Code, bool, error) {
+	s, err := w.lookup(ip, true)
+	if err != nil || s == nil || s.kind != siteManaged {
+		return codemap.Code{}, false, err
+	}
+	return s.code, true, nil
+}

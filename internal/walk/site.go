@@ -1,0 +1,148 @@
+package walk
+
+import (
+	"errors"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/module"
+	"clrsnap/internal/unwind"
+)
+
+// site is all that is known about an instruction pointer: whose code it is and
+// how to step from there to the caller.
+type site struct {
+	kind  siteKind
+	step  *unwind.Step // of managed code, and of native code that has unwind information
+	code  codemap.Code
+	mod   *module.Module
+	epoch uint32 // when code that can be unloaded was last checked
+
+	traits  traits
+	trained bool // traits are known
+}
+
+// traits are what decides whether a managed frame is reported; they are looked
+// up when first asked for.
+type traits struct{ filter, hidden bool }
+
+type siteKind uint8
+
+const (
+	siteManaged siteKind = iota
+	siteNative           // a native module's code
+	siteStub             // known to the code map, without unwind information
+	siteHelper           // known to nobody: code that the runtime copied or made
+)
+
+func (s *site) frameKind() Kind {
+	switch s.kind {
+	case siteManaged:
+		return Managed
+	case siteNative:
+		return Native
+	}
+	return Stub
+}
+
+// lookup finds the site of an ip, or nil where there is no code. For native
+// code it matters whether the ip is exact: a return address may be the first
+// one behind its function.
+func (w *Walker) lookup(ip arch.Addr, exact bool) (*site, error) {
+	key := uint64(ip) << 1
+	if exact {
+		key |= 1
+	}
+	if s := w.sites[key]; s != nil && (!s.code.Collectible || s.epoch == w.epoch || w.recheck(s)) {
+		return s, nil
+	}
+	s, err := w.find(ip, exact)
+	if s == nil || err != nil {
+		return nil, err // never cached: code may appear at any time
+	}
+	if len(w.sites) >= maxSites {
+		clear(w.sites)
+	}
+	s.epoch = w.epoch
+	w.sites[key] = s
+	return s, nil
+}
+
+func (w *Walker) recheck(s *site) bool {
+	if s.kind != siteManaged || !w.code.Verify(&s.code) {
+		return false
+	}
+	s.epoch = w.epoch
+	return true
+}
+
+func (w *Walker) find(ip arch.Addr, exact bool) (*site, error) {
+	c, err := w.code.Lookup(ip)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case c.Kind.Managed():
+		step, err := w.compile(&c, ip)
+		if err != nil {
+			return nil, err
+		}
+		return &site{kind: siteManaged, code: c, step: step}, nil
+	case c.Kind == codemap.Stub:
+		return &site{kind: siteStub, code: c}, nil
+	}
+	mod := w.modules.Find(ip)
+	if mod == nil {
+		return nil, nil
+	}
+	pc := ip
+	if !exact {
+		pc--
+	}
+	step, err := mod.Step(pc)
+	if err != nil && !errors.Is(err, unwind.ErrNoInfo) {
+		return nil, err
+	}
+	return &site{kind: siteNative, mod: mod, step: step}, nil
+}
+
+// isCode reports whether there is code at ip.
+func (w *Walker) isCode(ip arch.Addr) bool {
+	s, err := w.lookup(ip, false)
+	return err == nil && s != nil
+}
+
+// isManaged reports whether ip lies in a method's code.
+func (w *Walker) isManaged(ip arch.Addr) bool {
+	s, err := w.lookup(ip, false)
+	return err == nil && s != nil && s.kind == siteManaged
+}
+
+// isReturn reports whether ip can be a return address: there is code there, and
+// a call before it.
+func (w *Walker) isReturn(ip arch.Addr) bool {
+	if !w.isCode(ip) {
+		return false
+	}
+	var code [7]byte
+	at, ok := ip.Offset(-int64(len(code)))
+	return ok && w.mem.ReadMemory(code[:], at) == nil && w.arch.EndsInCall(code[:])
+}
+
+// trait returns what decides whether a managed frame is reported.
+func (w *Walker) trait(s *site) (traits, error) {
+	if s.trained {
+		return s.traits, nil
+	}
+	filter, err := w.code.IsFilter(&s.code)
+	if err != nil {
+		return traits{}, err
+	}
+	hidden, err := w.methods.Hidden(s.code.MethodDesc)
+	if err != nil {
+		return traits{}, err
+	}
+	s.traits = traits{filter: filter, hidden: hidden}
+	s.trained = true
+	return s.traits, nil
+}

@@ -1,0 +1,258 @@
+package walk
+
+import (
+	"errors"
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/unwind"
+)
+
+// unwinding is the state of one walk.
+type unwinding struct {
+	w       *Walker
+	t       *Thread
+	ctx     *arch.Context
+	route   Route
+	exact   bool
+	leaf    bool      // no managed frame has been passed yet
+	runSP   arch.Addr // stack pointer where the present run of native frames begins
+	signals int
+	hijack  *hijack
+	gap     error // why frames may be missing in the middle
+	frame   Frame
+}
+
+// Route is the way across native code.
+type Route uint8
+
+// The routes. ByUnwindInfo sees every native frame. ByFrames, CoreCLR's own way,
+// sees the first of a run and goes on where the next explicit Frame leads to.
+const (
+	ByUnwindInfo Route = iota
+	ByFrames
+)
+
+// Unwind visits every frame from ctx, which it changes, to the base of the
+// stack. ctx is where execution goes on, not where a call returns to. The
+// visitor returns false to stop.
+func (w *Walker) Unwind(t *Thread, ctx *arch.Context, route Route, visit func(*Frame) bool) Result {
+	return w.unwind(t, ctx, route, true, visit)
+}
+
+// UnwindFrom is Unwind from the middle of a stack: unless exact, ctx's ip is
+// where a call returns to.
+func (w *Walker) UnwindFrom(t *Thread, ctx *arch.Context, exact bool, visit func(*Frame) bool) Result {
+	return w.unwind(t, ctx, ByUnwindInfo, exact, visit)
+}
+
+func (w *Walker) unwind(t *Thread, ctx *arch.Context, route Route, exact bool, visit func(*Frame) bool) Result {
+	u := unwinding{w: w, t: t, ctx: ctx, route: route, exact: exact, leaf: true, runSP: arch.Addr(ctx.Regs[w.arch.SP])}
+	u.frame.Context = ctx
+	for {
+		s, err := w.lookup(ctx.IP, u.exact)
+		if err != nil {
+			return u.lost(err)
+		}
+		if s == nil {
+			if !u.exact {
+				// No call returns here: the step that led here was wrong.
+				if err := u.recover(nil); err != nil {
+					return u.lost(err)
+				}
+				continue
+			}
+			s = &site{kind: siteHelper}
+		}
+		u.frame.Kind, u.frame.Code, u.frame.Module, u.frame.Exact, u.frame.site = s.frameKind(), &s.code, s.mod, u.exact, s
+		if !visit(&u.frame) {
+			return Result{Err: ErrStopped}
+		}
+		base, err := u.step(s)
+		if err != nil {
+			return u.lost(err)
+		}
+		if base {
+			return Result{Complete: u.gap == nil, Err: u.gap}
+		}
+	}
+}
+
+// lost makes the result of a walk that cannot go on.
+func (u *unwinding) lost(err error) Result {
+	if errors.Is(err, unwind.ErrStack) {
+		err = fmt.Errorf("%w at %v", ErrMissing, u.t.Stack.Miss)
+	}
+	return Result{Err: fmt.Errorf("%w at %v: %w", ErrLost, u.ctx.IP, err)}
+}
+
+// step goes from the frame at s to its caller, and reports whether there is
+// none because this is the base of the stack.
+func (u *unwinding) step(s *site) (base bool, err error) {
+	sp := arch.Addr(u.ctx.Regs[u.w.arch.SP])
+	switch s.kind {
+	case siteManaged:
+		if err := s.step.Apply(u.ctx, u.t.Stack); err != nil {
+			return false, err
+		}
+		if u.t.Info.Hijacked() {
+			u.unhijack(s.step)
+		}
+		u.exact, u.leaf = false, false
+		u.runSP = arch.Addr(u.ctx.Regs[u.w.arch.SP])
+	case siteNative:
+		if base, err = u.native(s); base || err != nil {
+			return base, err
+		}
+	default:
+		if !u.exact {
+			// Stubs make no calls, so nothing returns into one.
+			return false, u.recover(nil)
+		}
+		if err := u.leafStep(); err != nil {
+			return false, err
+		}
+	}
+	return false, u.progress(sp)
+}
+
+// progress requires each step to move up the stack. Only a signal handler may
+// be on another stack than the code that it interrupted.
+func (u *unwinding) progress(from arch.Addr) error {
+	sp := arch.Addr(u.ctx.Regs[u.w.arch.SP])
+	if sp > from {
+		return nil
+	}
+	if u.exact && u.signals < maxSignals {
+		u.signals++
+		return nil
+	}
+	return unwind.ErrProgress
+}
+
+func (u *unwinding) native(s *site) (base bool, err error) {
+	step := s.step
+	switch {
+	case u.route == ByFrames:
+		ok := u.follow(nil)
+		return !ok, nil
+	case step == nil:
+		return false, u.noInfo(s)
+	case step.End:
+		return true, nil
+	}
+	saved := *u.ctx
+	err = step.Apply(u.ctx, u.t.Stack)
+	if err == nil && u.ctx.IP == 0 {
+		return true, nil // a thread's first function returns to nowhere
+	}
+	if err != nil && !errors.Is(err, unwind.ErrStack) {
+		*u.ctx = saved
+		return false, u.recover(err)
+	}
+	u.exact = step.Signal
+	return false, err
+}
+
+// noInfo steps from native code that has no unwind information: a PLT entry or
+// another leaf, or code with a frame pointer. Either must be confirmed by a call
+// before the return address.
+func (u *unwinding) noInfo(s *site) error {
+	if u.exact {
+		if err := u.leafStep(); err == nil {
+			return nil
+		}
+	}
+	fp, known := u.ctx.Reg(u.w.arch.FP)
+	if known && arch.Addr(fp) > arch.Addr(u.ctx.Regs[u.w.arch.SP]) {
+		ip, ok1 := u.t.Stack.Uint64(arch.Addr(fp) + 8)
+		up, ok2 := u.t.Stack.Uint64(arch.Addr(fp))
+		if ok1 && ok2 && u.w.isReturn(arch.Addr(ip)) {
+			u.ctx.Valid &= u.w.arch.NonVolatile
+			u.ctx.Set(u.w.arch.FP, up)
+			u.ctx.Set(u.w.arch.SP, fp+16)
+			u.ctx.IP, u.exact = arch.Addr(ip), false
+			return nil
+		}
+	}
+	return u.recover(fmt.Errorf("%w in %s", unwind.ErrNoInfo, s.mod.Name))
+}
+
+// maxLeafPushes is how many registers a leaf without unwind information may have
+// pushed: the resolve stub of virtual dispatch pushes one, others none.
+const maxLeafPushes = 6
+
+// leafStep steps from a leaf without unwind information: its return address is
+// the first one on the stack.
+func (u *unwinding) leafStep() error {
+	sp := arch.Addr(u.ctx.Regs[u.w.arch.SP])
+	for k := range arch.Addr(maxLeafPushes + 1) {
+		v, ok := u.t.Stack.Uint64(sp + 8*k)
+		if !ok {
+			return unwind.ErrStack
+		}
+		if u.w.isReturn(arch.Addr(v)) {
+			u.ctx.Valid &= u.w.arch.NonVolatile
+			u.ctx.Set(u.w.arch.SP, uint64(sp+8*k+8))
+			u.ctx.IP, u.exact = arch.Addr(v), false
+			return nil
+		}
+	}
+	return fmt.Errorf("no return address on top of the stack at %v", sp)
+}
+
+// maxChain bounds the Frames looked at in one recovery.
+const maxChain = 1 << 12
+
+// recover goes on at the managed frame that the runtime's own Frames lead back
+// to. why is what made it necessary, nil where the unwind information led to a
+// place that is no code.
+func (u *unwinding) recover(why error) error {
+	if why == nil {
+		why = fmt.Errorf("no code at %v", u.ctx.IP)
+	}
+	if u.follow(why) {
+		return nil
+	}
+	return why
+}
+
+// follow goes to the managed frame that the first Frame of the present run of
+// native frames leads back to, if there is one. With a reason why, it notes what
+// may have been missed.
+func (u *unwinding) follow(why error) bool {
+	at := u.t.Info.Frame
+	for n := 0; u.t.Info.Address != 0 && at != thread.FrameTop && at != 0 && n < maxChain; n++ {
+		if at >= u.runSP {
+			var c arch.Context
+			c.Machine = u.ctx.Machine
+			kind, ok := u.w.chain.Context(u.t.Stack, at, &c)
+			sp := arch.Addr(c.Regs[u.w.arch.SP])
+			if ok && sp > u.runSP && u.w.isManaged(c.IP) {
+				u.note(kind, at, c.IP, why)
+				*u.ctx = c
+				u.exact = kind == thread.FaultingExceptionFrame || kind == thread.RedirectedThreadFrame || kind == thread.ResumableFrame
+				u.runSP = sp
+				return true
+			}
+		}
+		next, ok := u.w.chain.Next(u.t.Stack, at)
+		if !ok {
+			break
+		}
+		at = next
+	}
+	return false
+}
+
+// note records that frames may be missing. The hijack Frame is exactly where its
+// native run came from, and a thread in preemptive mode left managed code
+// through its newest Frame. Into any other run managed code may have called
+// without leaving a Frame.
+func (u *unwinding) note(kind thread.FrameKind, at, ip arch.Addr, why error) {
+	if why == nil || u.gap != nil || kind == thread.HijackFrame || u.leaf && !u.t.Info.Cooperative {
+		return
+	}
+	u.gap = fmt.Errorf("frames may be missing below %v, where the walk went on from the %v at %v: %w", ip, kind, at, why)
+}

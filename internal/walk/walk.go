@@ -1,0 +1,156 @@
+// Package walk walks stacks: from the registers of a thread, frame by frame, to
+// the base of its stack, through managed and native code alike.
+//
+// It works on a capture: registers, the head of the runtime's Thread object and
+// a copy of the live part of the stack, all taken at one moment. The thread
+// itself has long gone on. What else is needed (code, unwind information,
+// MethodDescs) does not change while code is alive and is read from the target
+// through small interfaces; code that can be unloaded is checked at each use.
+//
+// Three ways lead from a frame to its caller. Managed code has the runtime's
+// unwind information, native code has call frame information, and the few
+// pieces that have neither (stubs, copied helpers, PLT entries) are leaves whose
+// return address is on top of the stack or near it. Where all of them fail, the
+// runtime's explicit Frames lead back to managed code, and the walk says what it
+// may have missed. Nothing is reported that had to be guessed.
+package walk
+
+import (
+	"errors"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/module"
+	"clrsnap/internal/target"
+	"clrsnap/internal/unwind"
+)
+
+// Code finds the code that an address lies in: the runtime's code map.
+type Code interface {
+	Lookup(ip arch.Addr) (codemap.Code, error)
+	Verify(c *codemap.Code) bool
+	IsFilter(c *codemap.Code) (bool, error)
+}
+
+// Methods says which methods DoStackSnapshot passes over.
+type Methods interface {
+	// Hidden reports whether a method has no metadata, or is part of the
+	// runtime's managed exception machinery.
+	Hidden(methodDesc arch.Addr) (bool, error)
+}
+
+// Modules finds the native module that an address lies in; nil for none.
+type Modules interface {
+	Find(ip arch.Addr) *module.Module
+}
+
+// Compile compiles the step of a managed function at an address.
+type Compile func(c *codemap.Code, ip arch.Addr) (*unwind.Step, error)
+
+// Thread is a captured thread.
+type Thread struct {
+	Context arch.Context
+	Stack   *target.Stack
+	Info    thread.Thread // zero Address: not one of the runtime's threads
+	Head    []byte        // the head of the Thread object, as captured
+}
+
+// Kind is the kind of a frame's code.
+type Kind uint8
+
+// The kinds of frame. Stub covers the runtime's generated stubs and the helpers
+// that it copies to memory of its own.
+const (
+	Native Kind = iota
+	Managed
+	Stub
+)
+
+// Frame is one frame of a walk. It is valid during the visit only.
+type Frame struct {
+	Kind    Kind
+	Context *arch.Context // registers in this frame
+	Code    *codemap.Code // of managed frames, and of stubs that the code map knows
+	Module  *module.Module
+	Exact   bool // the ip is where execution goes on, not where a call returns to
+	site    *site
+}
+
+// IP returns the frame's instruction pointer.
+func (f *Frame) IP() arch.Addr { return f.Context.IP }
+
+// Errors of a walk. The text that wraps them has the address and the reason.
+var (
+	// ErrStopped: the visitor asked to stop.
+	ErrStopped = errors.New("stopped by the visitor")
+	// ErrLost: there is no way on from a frame.
+	ErrLost = errors.New("the walk cannot go on")
+	// ErrMissing: stack memory is needed that was not captured; Stack.Miss
+	// says which.
+	ErrMissing = errors.New("stack memory was not captured")
+	// ErrUnsafe: what was captured contradicts itself.
+	ErrUnsafe = errors.New("the thread's state is inconsistent")
+)
+
+const (
+	// maxSignals bounds the signal frames of one walk: across them the stack
+	// pointer need not move up.
+	maxSignals = 32
+	// maxSites bounds the cache of compiled steps.
+	maxSites = 1 << 18
+)
+
+// Walker walks the stacks of one target. It is not safe for concurrent use.
+type Walker struct {
+	arch    *arch.Arch
+	mem     *target.Reader
+	code    Code
+	compile Compile
+	modules Modules
+	methods Methods
+	chain   *thread.Chain
+	sites   map[uint64]*site
+	epoch   uint32
+}
+
+// Options is what a Walker is made of.
+type Options struct {
+	Arch    *arch.Arch
+	Memory  target.Memory // the target's code, for what precedes a return address
+	Code    Code
+	Compile Compile
+	Modules Modules
+	Methods Methods
+	Chain   *thread.Chain
+}
+
+// New returns a Walker.
+func New(o Options) *Walker {
+	return &Walker{
+		arch: o.Arch, mem: target.NewReader(o.Memory), code: o.Code, compile: o.Compile,
+		modules: o.Modules, methods: o.Methods, chain: o.Chain, sites: map[uint64]*site{},
+	}
+}
+
+// Begin starts a new moment: what was found out about code that can be unloaded
+// is checked again when it is next used.
+func (w *Walker) Begin() { w.epoch++ }
+
+// Forget drops everything that is cached about native code: modules have come or
+// gone.
+func (w *Walker) Forget() {
+	for k, s := range w.sites {
+		if s.mod != nil {
+			delete(w.sites, k)
+		}
+	}
+}
+
+// Result says how a walk ended.
+type Result struct {
+	// Complete: the base of the stack was reached and nothing was skipped.
+	Complete bool
+	// Err says why not; nil with Complete.
+	Err error
+}

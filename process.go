@@ -1,0 +1,214 @@
+package clrsnap
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/locate"
+	"clrsnap/internal/module"
+	"clrsnap/internal/target"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/unwind"
+	"clrsnap/internal/unwind/amd64"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// Options change how a process is looked at. The zero value is good.
+type Options struct {
+	// Mode is what DoStackSnapshot reports.
+	Mode Mode
+	// NativeOnly opens processes without a .NET runtime too, for their native
+	// stacks.
+	NativeOnly bool
+	// AlwaysStop captures threads that are provably blocked with a stop as well.
+	AlwaysStop bool
+	// MaxStack bounds the copy of one thread's stack, in bytes. 0 stands for
+	// 8 MB. Of a deeper stack the frames near the base are missing, which the
+	// result says.
+	MaxStack int
+}
+
+// Process is a running process whose stacks can be walked. It is not safe for
+// concurrent use.
+type Process struct {
+	opts  Options
+	live  *live.Process
+	arch  *arch.Arch
+	cache *target.Cache
+	maps  target.Mappings
+	mods  *module.Set
+	info  profile.Process
+
+	rt     *clr.Runtime // nil with NativeOnly and no runtime
+	walker *walk.Walker
+
+	threads  map[int]ThreadID // by the id in the target's namespace
+	inNS     bool             // the target is in another PID namespace than we are
+	capture  live.Capture
+	walking  bool
+	unsuited map[arch.Addr]bool // ips at which a walk without registers fails
+}
+
+// Open attaches to nothing: it finds the runtime in process pid, reads its data
+// descriptor and gets ready. The error says in one sentence what is in the way
+// and what to do about it.
+func Open(pid int) (*Process, error) { return OpenWith(pid, Options{}) }
+
+// OpenWith is Open with options.
+func OpenWith(pid int, o Options) (*Process, error) {
+	if o.MaxStack <= 0 {
+		o.MaxStack = 8 << 20
+	}
+	lp, err := live.Open(pid)
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{opts: o, live: lp, arch: lp.Arch(), cache: target.NewCache(lp, 4096), unsuited: map[arch.Addr]bool{}}
+	if err := p.open(); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Process) open() error {
+	p.mods = module.NewSet(p.arch, p.cache, func(m *target.Mapping) (module.File, error) { return p.live.OpenMapping(m) })
+	p.info = profile.Process{PID: p.live.PID(), Command: commandLine(p.live.PID())}
+	if err := p.updateModules(); err != nil {
+		return err
+	}
+	ns, err := p.live.NSTid(p.live.PID())
+	if err != nil {
+		return err
+	}
+	p.inNS = ns != p.live.PID()
+	wo := walk.Options{Arch: p.arch, Memory: p.cache, Modules: p.mods, Code: noCode{}, Methods: noCode{}}
+	if err := p.openRuntime(&wo); err != nil && !p.opts.NativeOnly {
+		return err
+	}
+	p.walker = walk.New(wo)
+	return nil
+}
+
+func (p *Process) openRuntime(wo *walk.Options) error {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.live.PID()))
+	if err != nil {
+		return fmt.Errorf("cannot read the executable of process %d: %w", p.live.PID(), err)
+	}
+	found, err := locate.Find(p.mods, strings.TrimSuffix(exe, " (deleted)"))
+	if err != nil {
+		return fmt.Errorf("process %d (%s): %w", p.live.PID(), shortCommand(p.info.Command), err)
+	}
+	p.info.Runtime = profile.Runtime{Version: found.Version, Path: found.Module.Path, Shape: string(found.Shape)}
+	if err := supported(p.live.PID(), found); err != nil {
+		return err
+	}
+	d, err := contract.Parse(p.cache, found.Descriptor)
+	if err != nil {
+		return fmt.Errorf("cannot read the data descriptor of the .NET runtime in process %d: %w", p.live.PID(), err)
+	}
+	d.Runtime = found.Version
+	if p.rt, err = clr.New(p.cache, d, p.arch); err != nil {
+		return fmt.Errorf("cannot read the .NET %s runtime in process %d: %w", found.Version, p.live.PID(), err)
+	}
+	wo.Code, wo.Methods, wo.Chain = p.rt.Code, p.rt.Names, p.rt.Chain
+	wo.Compile = p.compile
+	return nil
+}
+
+// ErrUnsupported: there is a .NET runtime, but not one that can be read yet.
+var ErrUnsupported = errors.New("this .NET runtime cannot be read")
+
+// ErrNotDotNet: there is no .NET runtime in the process.
+var ErrNotDotNet = locate.ErrNotDotNet
+
+func supported(pid int, r *locate.Runtime) error {
+	version := r.Version
+	if version == "" {
+		version = "(of unknown version)"
+	}
+	switch {
+	case r.Shape == locate.NativeAOT:
+		return fmt.Errorf("%w: process %d is a native AOT program without CoreCLR: use a native profiler such as perf", ErrUnsupported, pid)
+	case r.Descriptor == 0:
+		return fmt.Errorf("%w: .NET %s (%s) in process %d has no data descriptor: run the program on .NET 10.0.9 or newer", ErrUnsupported, version, r.Shape, pid)
+	}
+	return nil
+}
+
+func (p *Process) compile(c *codemap.Code, ip arch.Addr) (*unwind.Step, error) {
+	f := amd64.Function{Base: c.Base, Start: c.Start, End: c.End, UnwindInfo: c.UnwindInfo, MethodStart: c.MethodStart}
+	return amd64.Compile(p.cache, f, ip, func(at arch.Addr) bool {
+		o, err := p.rt.Code.Lookup(at)
+		return err == nil && o.Kind == c.Kind && o.MethodStart == c.MethodStart
+	})
+}
+
+// Close releases what the Process holds. The target is not affected.
+func (p *Process) Close() error {
+	if p.mods != nil {
+		p.mods.Close()
+	}
+	return p.live.Close()
+}
+
+// Info describes the process and its runtime.
+func (p *Process) Info() profile.Process { return p.info }
+
+// HasRuntime reports whether there is a .NET runtime; it is always true without
+// Options.NativeOnly.
+func (p *Process) HasRuntime() bool { return p.rt != nil }
+
+// begin starts a new moment: the target has run, so everything that can have
+// changed is looked at afresh.
+func (p *Process) begin() {
+	p.cache.Invalidate()
+	p.walker.Begin()
+	if p.rt != nil {
+		p.rt.Begin()
+	}
+}
+
+// updateModules takes notice of modules that have come or gone.
+func (p *Process) updateModules() error {
+	maps, err := p.live.Mappings()
+	if err != nil {
+		return err
+	}
+	p.maps = maps
+	if p.mods.Update(maps) && p.walker != nil {
+		p.walker.Forget()
+	}
+	return nil
+}
+
+func commandLine(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(strings.ReplaceAll(string(b), "\x00", " "))
+}
+
+func shortCommand(s string) string {
+	const most = 60
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}
+
+// noCode stands for the runtime of a process that has none.
+type noCode struct{}
+
+func (noCode) Lookup(arch.Addr) (codemap.Code, error)    { return codemap.Code{}, nil }
+func (noCode) Verify(*codemap.Code) bool                 { return false }
+func (noCode) IsFilter(*codemap.Code) (bool, error)      { return false, nil }
+func (noCode) Hidden(methodDesc arch.Addr) (bool, error) { return false, nil }

@@ -1,0 +1,323 @@
+#!/usr/bin/env bash
+# get-dotnet.sh: real .NET runtimes and a C# compiler for the tests, without
+# the .NET download site.
+#
+#   scripts/get-dotnet.sh [DIR] [MAJOR...]     majors: 8 9 10; default 9 10
+#
+# DIR defaults to $CLRSNAP_DOTNET, then ${XDG_CACHE_HOME:-$HOME/.cache}/clrsnap-dotnet.
+# The tests need only 10. What is in place is not made again, so a second run
+# takes no time; a changed script makes everything anew, out of the downloads in
+# DIR/.cache (elsewhere with DOTNET_KIT_CACHE). Runs at the same time wait for
+# each other.
+#
+# What it leaves in DIR:
+#
+#   net10/, net8/  netN/dotnet app.dll ARGS runs a program. These runtimes are
+#                  single-file hosts: `dotnet` holds the runtime and CoreLib, and
+#                  the other framework assemblies lie beside it.
+#                  net10/dotnet-10.0.8 is a second host, one without a data
+#                  contract descriptor.
+#   net9/          the same use, but an ordinary DOTNET_ROOT with a separate
+#                  libcoreclr.so and createdump
+#   bin/csc        the C# compiler: bin/csc net10 -o+ -out:app.dll --rtc app.cs
+#   bin/single     a single-file application: bin/single net10[:HOST] OUT app.dll...
+#   bin/apphost    a ./app beside app.dll: bin/apphost net9 app.dll
+#                  (run it with DOTNET_ROOT=DIR/net9)
+#   env.sh         CSC, NET8, NET9, NET10: the paths, to be sourced
+#
+# Where it comes from:
+#   - an SDK on PATH, for every major version that it has a runtime of
+#     (FORCE_NPM=1 ignores it);
+#   - otherwise npm packages that ship self-contained .NET programs, each pinned
+#     and checked. The runtime inside is Microsoft's own build, untouched; one of
+#     them also holds Roslyn. scripts/dotnet/kit.js takes them apart;
+#   - apt, for commands that are missing: node, npm, mcs (the old compiler builds
+#     the small program that has Roslyn build the rest), and gcc for .NET 9.
+set -euo pipefail
+
+die() { echo "get-dotnet: $*" >&2; exit 1; }
+note() { echo "get-dotnet: $*" >&2; }
+
+# ------------------------------------------------------------------ command line
+DIR=${CLRSNAP_DOTNET:-}
+MAJORS=()
+case ${1:-} in
+-h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+'' | 8 | 9 | 10) ;;
+*[!0-9]*) DIR=$1; shift ;;
+*) die "no .NET $1 here (8, 9, 10)" ;;
+esac
+if [ -z "$DIR" ]; then
+    cache_home=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
+    [ -n "$cache_home" ] || die "neither HOME nor XDG_CACHE_HOME is set: name a directory"
+    DIR=$cache_home/clrsnap-dotnet
+fi
+for major in "$@"; do
+    case $major in 8 | 9 | 10) MAJORS+=("$major") ;; *) die "no .NET $major here (8, 9, 10)" ;; esac
+done
+[ ${#MAJORS[@]} -gt 0 ] || MAJORS=(9 10)
+[ "$(uname -sm)" = 'Linux x86_64' ] || die "only for x86-64 Linux"
+
+# ------------------------------------------------------------------- directories
+SRC=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/dotnet
+mkdir -p "$DIR"
+DIR=$(cd "$DIR" && pwd)
+CACHE=${DOTNET_KIT_CACHE:-$DIR/.cache}
+TMP=$DIR/.tmp
+mkdir -p "$CACHE" "$DIR/bin"
+exec 9>"$DIR/.lock"
+flock 9
+trap 'rm -rf "$TMP"' EXIT
+fresh() { rm -rf "$TMP"; mkdir -p "$TMP"; }
+
+# done_already PART, mark PART: a part is made once for each state of the sources.
+SOURCES=$(cat "${BASH_SOURCE[0]}" "$SRC"/* | sha256sum | cut -c1-16)
+done_already() { [ "$(cat "$DIR/.done-$1" 2>/dev/null)" = "$SOURCES" ]; }
+mark() { echo "$SOURCES" >"$DIR/.done-$1"; }
+
+# Without ICU the runtime refuses to start unless it is told to do without.
+INVARIANT=''
+if ! PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep -q libicuuc; then
+    INVARIANT='export DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1'
+    export DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1
+fi
+
+# ------------------------------------------------------------------ the packages
+# name@version | archive as `npm pack` names it | SHA-256
+# 8.0.30, single file, with the whole base framework:
+NET8_PKG='@microsoft/sarif-multitool-linux@5.7.0|microsoft-sarif-multitool-linux-5.7.0.tgz|27d8e3e96dde578a23b7c45035b8d741fece5731e2700aa068015b8c44d1514e'
+# 9.0.5, many files:
+NET9_PKG='@azure/mcp-linux-x64@0.5.0|azure-mcp-linux-x64-0.5.0.tgz|93206de4023ab41c17b85bf7ec2283c08477c405e8d4227cb2627c50fa5eab81'
+# 10.0.8, single file, with the whole framework, ASP.NET Core and Roslyn 5.3:
+NET10_PKG='retypeapp-linux-x64@4.6.0|retypeapp-linux-x64-4.6.0.tgz|8ff1701d67b1738b3f45523fcfa8aeb138ea02a017da974f8c3ea3820d5fd7f9'
+# 10.0.12, single file, of which only the native host is used: single-file hosts
+# carry the runtime's data contract descriptor from 10.0.9 on.
+HOST10_PKG='devsense-php-ls-linux-x64@1.0.19329|devsense-php-ls-linux-x64-1.0.19329.tgz|c45e52396139ea4724f3bf403cafbe30f019e0357262404ad2613708bb309d4e'
+
+# fetch 'SPEC|FILE|SHA256': prints the path of the checked archive
+fetch() {
+    local spec file sum
+    IFS='|' read -r spec file sum <<<"$1"
+    if ! echo "$sum  $CACHE/$file" | sha256sum -c --status 2>/dev/null; then
+        note "npm pack $spec"
+        rm -rf "$CACHE/.part"
+        mkdir -p "$CACHE/.part"
+        (cd "$CACHE/.part" && npm pack --silent --ignore-scripts "$spec" >/dev/null) || die "npm could not fetch $spec"
+        echo "$sum  $CACHE/.part/$file" | sha256sum -c --status || die "$spec: wrong checksum"
+        mv "$CACHE/.part/$file" "$CACHE/$file"
+        rm -rf "$CACHE/.part"
+    fi
+    echo "$CACHE/$file"
+}
+
+# need COMMAND PACKAGE...: installs the Debian packages unless COMMAND is there
+need() {
+    command -v "$1" >/dev/null && return
+    local missing=$1
+    shift
+    command -v apt-get >/dev/null || die "$missing is missing, and there is no apt-get to install $*"
+    [ "$(id -u)" = 0 ] || die "$missing is missing: install it (Debian: apt-get install $*), or run this as root"
+    note "apt-get install $*"
+    {
+        apt_install "$@" || { apt-get update && apt_install "$@"; }
+    } >"$DIR/apt.log" 2>&1 || die "could not install $* (see $DIR/apt.log)"
+}
+apt_install() { DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; }
+
+kit() { node "$SRC/kit.js" "$@"; }
+need_npm() {
+    need node nodejs
+    need npm npm ca-certificates
+}
+
+# -------------------------------------------------------------- an installed SDK
+SDK='' SDK_ROOT=''
+find_sdk() {
+    local line
+    [ -z "${FORCE_NPM:-}" ] && command -v dotnet >/dev/null || return 0
+    # last line of --list-sdks: "9.0.100 [/usr/share/dotnet/sdk]"
+    line=$(dotnet --list-sdks 2>/dev/null | tail -n1) || return 0
+    [[ $line =~ ^([^ ]+)\ \[(.*)\]$ ]] || return 0
+    [ -d "${BASH_REMATCH[2]}/${BASH_REMATCH[1]}/Roslyn/bincore" ] || return 0
+    SDK=${BASH_REMATCH[2]}/${BASH_REMATCH[1]}
+    SDK_ROOT=$(dirname "${BASH_REMATCH[2]}")
+    note "using the installed SDK $SDK"
+}
+
+# newest PATTERN-PREFIX SUFFIX: the last, by version, of the paths PREFIX*SUFFIX
+newest() { printf '%s\n' "$1"*"$2" | sort -V | tail -n1; }
+
+# use_sdk_runtime MAJOR: net$MAJOR out of the SDK; fails if it has no such runtime
+# netN/.fw lists the directories to compile against, base framework first.
+use_sdk_runtime() {
+    [ -n "$SDK" ] || return 1
+    local base asp
+    base=$(newest "$SDK_ROOT/shared/Microsoft.NETCore.App/$1." '')
+    asp=$(newest "$SDK_ROOT/shared/Microsoft.AspNetCore.App/$1." '')
+    [ -d "$base" ] || return 1
+    mkdir -p "$DIR/net$1"
+    ln -sfn "$SDK_ROOT/dotnet" "$DIR/net$1/dotnet"
+    echo "$base" >"$DIR/net$1/.fw"
+    if [ -d "$asp" ]; then echo "$asp" >>"$DIR/net$1/.fw"; fi
+}
+
+# The SDK's Roslyn behind the same driver, built by the SDK's own compiler.
+make_sdk_csc() {
+    done_already csc && return
+    local base version dll refs=()
+    base=$(dirname "$(newest "$SDK_ROOT/shared/Microsoft.NETCore.App/" /System.Private.CoreLib.dll)")
+    version=$(basename "$base")
+    fresh
+    mkdir "$TMP/csc"
+    cp "$SDK"/Roslyn/bincore/Microsoft.CodeAnalysis{,.CSharp}.dll "$TMP/csc/"
+    for dll in "$base"/*.dll; do refs+=("-r:$dll"); done
+    dotnet exec "$SDK/Roslyn/bincore/csc.dll" -nologo -noconfig -nostdlib -nowarn:CS1701 "${refs[@]}" \
+        -r:"$TMP/csc/Microsoft.CodeAnalysis.dll" -r:"$TMP/csc/Microsoft.CodeAnalysis.CSharp.dll" \
+        -out:"$TMP/csc/csc.dll" "$SRC/csc.cs"
+    printf '{"runtimeOptions":{"tfm":"net%s","framework":{"name":"Microsoft.NETCore.App","version":"%s"}}}\n' \
+        "${version%.*}" "$version" >"$TMP/csc/csc.runtimeconfig.json"
+    csc_runner "$SDK_ROOT/dotnet exec" >"$TMP/csc/run"
+    chmod +x "$TMP/csc/run"
+    rm -rf "$DIR/csc"
+    mv "$TMP/csc" "$DIR/csc"
+    mark csc
+}
+
+# csc_runner HOST: the script that runs the compiler driver on HOST
+csc_runner() {
+    cat <<END
+#!/bin/sh
+export DOTNET_TieredPGO=0 DOTNET_gcConcurrent=0
+exec $1 "$DIR/csc/csc.dll" "\$@"
+END
+}
+
+# ------------------------------------------------ .NET 10: hosts, and the compiler
+# mcs builds stage0; stage0, bundled with the .NET 10 host, has Roslyn build run.dll
+# and csc.dll; run.dll becomes the `dotnet` of the single-file hosts.
+make_net10() {
+    done_already net10 && return
+    need_npm
+    need mcs mono-mcs
+    local full_pkg host_pkg
+    full_pkg=$(fetch "$NET10_PKG")
+    host_pkg=$(fetch "$HOST10_PKG")
+    fresh
+    mkdir "$TMP/full" "$TMP/host"
+    tar xzf "$full_pkg" -C "$TMP/full" package/bin/retype
+    tar xzf "$host_pkg" -C "$TMP/host" package/dist/devsense.php.ls
+    local full=$TMP/full/package/bin/retype host=$TMP/host/package/dist/devsense.php.ls
+    local net=$TMP/net10 csc=$TMP/csc
+    kit frame "$full" "$net" >&2
+    kit pick "$full" "$csc" Microsoft.CodeAnalysis.dll Microsoft.CodeAnalysis.CSharp.dll
+    mcs -langversion:6 -r:System.Core.dll -out:"$TMP/stage0.dll" "$SRC/stage0.cs"
+    kit launch "$full" "$net" "$net/.boot" "$TMP/stage0.dll"
+    "$net/.boot" "$csc" "$net" "$SRC/run.cs" "$TMP/run.dll"
+    "$net/.boot" "$csc" "$net" "$SRC/csc.cs" "$csc/csc.dll"
+    rm "$net/.boot"
+    kit launch "$full" "$net" "$net/dotnet-10.0.8" "$TMP/run.dll"
+    kit launch "$host" "$net" "$net/dotnet" "$TMP/run.dll"
+    echo "$DIR/net10" >"$net/.fw"
+    csc_runner "\"$DIR/net10/dotnet\"" >"$csc/run"
+    chmod +x "$csc/run"
+    rm -rf "$DIR/net10" "$DIR/csc"
+    mv "$net" "$DIR/net10"
+    mv "$csc" "$DIR/csc"
+    mark net10
+}
+
+# -------------------------------------------------------- .NET 9: a DOTNET_ROOT
+make_net9() {
+    done_already net9 && return
+    need_npm
+    need gcc gcc libc6-dev
+    local pkg
+    pkg=$(fetch "$NET9_PKG")
+    fresh
+    tar xzf "$pkg" -C "$TMP"
+    mkdir "$TMP/net9"
+    kit root "$TMP/package/dist" "$TMP/net9" >&2
+    # libm must be loaded before the runtime's own libraries, which use it without
+    # saying so: the real launcher brings it in with libstdc++.
+    gcc -O2 -o "$TMP/net9/dotnet" "$SRC/muxer.c" -Wl,--no-as-needed -lm -lpthread -ldl
+    install -m755 "$TMP/package/dist/azmcp" "$TMP/net9/.apphost"
+    printf '%s\n' "$DIR"/net9/shared/Microsoft.{NETCore,AspNetCore}.App/9.0.5 >"$TMP/net9/.fw"
+    rm -rf "$DIR/net9"
+    mv "$TMP/net9" "$DIR/net9"
+    mark net9
+}
+
+# ------------------------------------------------------ .NET 8: a single-file host
+make_net8() {
+    done_already net8 && return
+    need_npm
+    local pkg
+    pkg=$(fetch "$NET8_PKG")
+    fresh
+    tar xzf "$pkg" -C "$TMP" package/Sarif.Multitool
+    kit frame "$TMP/package/Sarif.Multitool" "$TMP/net8" >&2
+    "$DIR/csc/run" --fw:"$TMP/net8" -debug- -out:"$TMP/run.dll" "$SRC/run.cs"
+    kit launch "$TMP/package/Sarif.Multitool" "$TMP/net8" "$TMP/net8/dotnet" "$TMP/run.dll"
+    echo "$DIR/net8" >"$TMP/net8/.fw"
+    rm -rf "$DIR/net8"
+    mv "$TMP/net8" "$DIR/net8"
+    mark net8
+}
+
+# ------------------------------------------------------------ the small commands
+make_commands() {
+    mkdir -p "$DIR/src"
+    cp "$SRC/kit.js" "$DIR/src/"     # the commands outlive this checkout
+    cat >"$DIR/bin/csc" <<END
+#!/usr/bin/env bash
+# csc netN ARGS...: compiles for that framework; "--" begins the next program.
+D="$DIR"
+$INVARIANT
+[ -f "\$D/\${1:-}/.fw" ] || { echo "usage: csc net8|net9|net10 ARGS..." >&2; exit 2; }
+F=(); while read -r l; do F+=("--fw:\$l"); done <"\$D/\$1/.fw"; shift
+A=("\${F[@]}"); for x; do A+=("\$x"); [ "\$x" = -- ] && A+=("\${F[@]}"); done
+exec "\$D/csc/run" "\${A[@]}"
+END
+    cat >"$DIR/bin/single" <<END
+#!/usr/bin/env bash
+# single netN[:HOST] OUT app.dll [more.dll...]: a single-file application
+# (HOST: another executable in netN/, as in net10:dotnet-10.0.8)
+D="$DIR"; N=\${1%%:*}; H=dotnet; case \$1 in *:*) H=\${1#*:};; esac; shift
+[ -f "\$D/\$N/.framework.json" ] || { echo "single: \$N has no single-file host" >&2; exit 2; }
+exec node "\$D/src/kit.js" single "\$D/\$N/\$H" "\$D/\$N" "\$@"
+END
+    cat >"$DIR/bin/apphost" <<END
+#!/usr/bin/env bash
+# apphost net9 app.dll: makes ./app; run it with DOTNET_ROOT=$DIR/net9
+D="$DIR"
+[ -f "\$D/\$1/.apphost" ] || { echo "apphost: none for \$1" >&2; exit 2; }
+exec node "\$D/src/kit.js" apphost "\$D/\$1/.apphost" "\${2%.dll}" "\$2"
+END
+    chmod +x "$DIR"/bin/*
+    {
+        echo "export DOTNET_KIT='$DIR' CSC='$DIR/bin/csc' DOTNET_CLI_TELEMETRY_OPTOUT=1 DOTNET_NOLOGO=1"
+        echo "$INVARIANT"
+        for major in 8 9 10; do
+            if [ -x "$DIR/net$major/dotnet" ]; then echo "export NET$major='$DIR/net$major/dotnet'"; fi
+        done
+    } >"$DIR/env.sh"
+}
+
+# say_hello MAJOR: compiles and runs a program, which must name that version
+say_hello() {
+    done_already "hello$1" && return
+    local answer
+    mkdir -p "$DIR/.hello"
+    echo 'System.Console.WriteLine(System.Runtime.InteropServices.RuntimeInformation.FrameworkDescription);' >"$DIR/.hello/hello.cs"
+    "$DIR/bin/csc" "net$1" --rtc -debug- -out:"$DIR/.hello/hello$1.dll" "$DIR/.hello/hello.cs" || die ".NET $1: the compiler failed"
+    answer=$("$DIR/net$1/dotnet" "$DIR/.hello/hello$1.dll") || die ".NET $1: hello world failed"
+    case $answer in ".NET $1."*) note "net$1: $answer" ;; *) die "net$1: unexpected answer: $answer" ;; esac
+    mark "hello$1"
+}
+
+# -------------------------------------------------------------------------- build
+find_sdk
+if [ -n "$SDK" ]; then make_sdk_csc; else make_net10; fi     # the compiler first
+for major in "${MAJORS[@]}"; do use_sdk_runtime "$major" || "make_net$major"; done
+make_commands
+for major in "${MAJORS[@]}"; do say_hello "$major"; done

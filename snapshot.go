@@ -1,0 +1,194 @@
+package clrsnap
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// Snapshot suspends a thread, finds the seed, walks managed and native frames
+// and resumes the thread. Unlike DoStackSnapshot it reports methods without
+// metadata and the runtime's exception machinery as well, by name, and it never
+// is incomplete without saying so: Complete is true only if the walk reached the
+// base of the thread's stack and nothing was skipped, and Error says why not.
+func (p *Process) Snapshot(thread ThreadID) (*Stack, error) {
+	t, err := p.find(thread)
+	if err != nil {
+		return nil, err
+	}
+	// The listing has the thread's name and role.
+	list, err := p.Threads()
+	if err != nil {
+		return nil, p.failure(thread, err)
+	}
+	for i := range list {
+		if list[i].ID == thread {
+			t = list[i]
+		}
+	}
+	s := p.snapshot(&t)
+	return &s, nil
+}
+
+// Filter chooses threads by what the listing says of them.
+type Filter func(*Thread) bool
+
+// SnapshotAll takes a snapshot of every thread that filter accepts (nil: all),
+// one after the other. Each thread is stopped only while it is copied.
+func (p *Process) SnapshotAll(filter Filter) (*profile.Snapshot, error) {
+	list, err := p.Threads()
+	if err != nil {
+		return nil, err
+	}
+	out := &profile.Snapshot{Process: p.info, CapturedAt: time.Now()}
+	for i := range list {
+		if filter != nil && !filter(&list[i]) {
+			continue
+		}
+		s := p.snapshot(&list[i])
+		if s.Frames == nil && s.Error == errEnded {
+			continue
+		}
+		out.Threads = append(out.Threads, s)
+	}
+	if err := p.live.Alive(); err != nil {
+		return out, err
+	}
+	return out, nil
+}
+
+// SnapshotAtOnce stops all threads that filter accepts (nil: all), copies them
+// while all of them stand still, and lets them go: their stacks belong to one
+// instant.
+func (p *Process) SnapshotAtOnce(filter Filter) (*profile.Snapshot, error) {
+	list, err := p.Threads()
+	if err != nil {
+		return nil, err
+	}
+	chosen := list[:0]
+	for i := range list {
+		if filter == nil || filter(&list[i]) {
+			chosen = append(chosen, list[i])
+		}
+	}
+	out := &profile.Snapshot{Process: p.info}
+	reqs := make([]live.Request, len(chosen))
+	for i := range chosen {
+		reqs[i] = p.request(&chosen[i], nil)
+		reqs[i].StackLimit = min(p.opts.MaxStack, maxStackAtOnce)
+	}
+	captures, errs := make([]live.Capture, len(reqs)), make([]error, len(reqs))
+	err = p.live.Trace(func(t *live.Tracer) error { return t.CaptureAll(reqs, captures, errs) })
+	if err != nil {
+		return nil, err
+	}
+	out.CapturedAt = time.Now()
+	p.begin()
+	for i := range chosen {
+		s := Suspension{p: p, thread: chosen[i], capture: &captures[i]}
+		st := p.describe(&s.thread)
+		if err := p.taken(&s, errs[i]); err != nil {
+			if errors.Is(err, live.ErrThreadExited) {
+				continue
+			}
+			st.Error = err.Error()
+		} else {
+			s.fill(&st, s.frames(&st))
+		}
+		out.Threads = append(out.Threads, st)
+	}
+	return out, p.live.Alive()
+}
+
+// maxStackAtOnce bounds the memory that all threads' stacks together take.
+const maxStackAtOnce = 1 << 20
+
+// errEnded marks a thread that ended before it could be captured.
+const errEnded = "the thread has ended"
+
+// snapshot captures and walks one thread, until the result is complete or trying
+// again does not help.
+func (p *Process) snapshot(t *Thread) profile.Thread {
+	s := Suspension{p: p, thread: *t, capture: &p.capture}
+	st := p.describe(t)
+	if !p.opts.AlwaysStop && s.peek() == nil && !p.unsuited[s.walk.Context.IP] {
+		if r := s.frames(&st); r.Complete {
+			s.fill(&st, r)
+			return st
+		}
+		if len(p.unsuited) < maxUnsuited {
+			p.unsuited[s.walk.Context.IP] = true
+		}
+	}
+	var pause time.Duration
+	for attempt := 0; ; attempt++ {
+		if err := s.stop(s.extra); err != nil {
+			if errors.Is(err, live.ErrThreadExited) {
+				st.Error, st.Frames = errEnded, nil
+			} else {
+				st.Error = err.Error()
+			}
+			return st
+		}
+		pause = max(pause, s.capture.Pause)
+		r := s.frames(&st)
+		if r.Complete || attempt == maxAttempts {
+			s.fill(&st, r)
+			st.Pause = pause
+			return st
+		}
+		if extra, ok := s.missing(r.Err); ok {
+			s.extra = append(s.extra, extra)
+		}
+		p.begin() // what contradicted itself was perhaps half written
+	}
+}
+
+const maxUnsuited = 4096
+
+func (p *Process) describe(t *Thread) profile.Thread {
+	return profile.Thread{
+		OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedID, ThreadID: uint64(t.ID),
+		Name: t.Name, Role: t.Role,
+	}
+}
+
+// fill completes the description of a walked thread.
+func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
+	st.Complete = r.Complete
+	if r.Err != nil {
+		st.Error = r.Err.Error()
+	}
+	if s.capture.Cut && !r.Complete {
+		st.Error = fmt.Sprintf("the stack is deeper than the %d KB that were copied: %s", s.p.opts.MaxStack>>10, st.Error)
+	}
+	st.State = state(s.capture)
+	st.Pause = s.capture.Pause
+	if s.walk.Info.Address != 0 {
+		st.Mode = "preemptive"
+		if s.walk.Info.Cooperative {
+			st.Mode = "cooperative"
+		}
+	}
+}
+
+// frames walks the captured thread and names its frames.
+func (s *Suspension) frames(st *profile.Thread) walk.Result {
+	st.Frames = st.Frames[:0]
+	ctx := s.walk.Context
+	var failed error
+	r := s.p.walker.Walk(&s.walk, &ctx, walk.ByUnwindInfo, func(f *walk.Frame) bool {
+		var fr profile.Frame
+		fr, failed = s.p.frame(f)
+		st.Frames = append(st.Frames, fr)
+		return failed == nil
+	})
+	if failed != nil {
+		return walk.Result{Err: fmt.Errorf("%w: %w", walk.ErrUnsafe, failed)}
+	}
+	return r
+}

@@ -1,0 +1,119 @@
+package clrsnap
+
+import (
+	"errors"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/walk"
+)
+
+// Suspension is a thread as it was at one moment: its registers and its stack.
+// It stands for the suspended thread of the profiling API's steps (suspend, get
+// the context, seed, walk, resume), but the thread itself was stopped only for
+// the copy, and runs again. It is valid until the next use of its Process that
+// captures a thread.
+type Suspension struct {
+	p       *Process
+	thread  Thread
+	capture *live.Capture
+	walk    walk.Thread
+	extra   []live.Range // what further pieces of stack turned out to be needed
+	gone    bool
+}
+
+// Suspend captures a thread.
+func (p *Process) Suspend(id ThreadID) (*Suspension, error) {
+	t, err := p.find(id)
+	if err != nil {
+		return nil, err
+	}
+	p.begin()
+	s := &Suspension{p: p, thread: t, capture: &p.capture}
+	if err := s.stop(nil); err != nil {
+		return nil, p.failure(id, err)
+	}
+	if s.walk.Info.Address == 0 {
+		return nil, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, Thread: id, Text: "the thread has ended and its Thread object is in use for another one"}
+	}
+	return s, nil
+}
+
+// Context returns the registers that the thread had.
+func (s *Suspension) Context() Context { return s.walk.Context }
+
+// Thread returns the thread.
+func (s *Suspension) Thread() Thread { return s.thread }
+
+// Resume ends the suspension.
+func (s *Suspension) Resume() { s.gone = true }
+
+// request says what to copy of a thread.
+func (p *Process) request(t *Thread, extra []live.Range) live.Request {
+	r := live.Request{TID: t.OSThreadID, StackLimit: p.opts.MaxStack, Extra: extra}
+	if t.ID != 0 {
+		r.Head, r.HeadLen = arch.Addr(t.ID), thread.HeadLen
+	}
+	return r
+}
+
+// stop captures the thread with a stop.
+func (s *Suspension) stop(extra []live.Range) error {
+	req := s.p.request(&s.thread, extra)
+	return s.p.taken(s, s.p.live.Capture(&req, s.capture))
+}
+
+// stopAgain captures the thread anew, with one more piece of stack.
+func (s *Suspension) stopAgain(extra live.Range) error {
+	s.extra = append(s.extra, extra)
+	return s.stop(s.extra)
+}
+
+// peek captures the thread without a stop, if it is provably blocked.
+func (s *Suspension) peek() error {
+	req := s.p.request(&s.thread, nil)
+	return s.p.taken(s, s.p.live.TryBlocked(&req, s.capture))
+}
+
+// taken takes over what a capture brought.
+func (p *Process) taken(s *Suspension, err error) error {
+	if err != nil {
+		return err
+	}
+	c := s.capture
+	s.walk = walk.Thread{Context: c.Context, Stack: &c.Stack, Head: c.Head}
+	if s.thread.ID != 0 && p.rt != nil && len(c.Head) >= p.rt.Threads.Needed() {
+		head := c.Head
+		if len(head) < thread.HeadLen {
+			head = append(make([]byte, 0, thread.HeadLen), head...)[:thread.HeadLen]
+		}
+		info := p.rt.Threads.Parse(head, arch.Addr(s.thread.ID))
+		if info.OSID == s.thread.NSThreadID && info.Alive() {
+			s.walk.Info = info
+		}
+	}
+	return nil
+}
+
+// missing returns the piece of stack that a walk lacked: from there to the end of
+// its mapping.
+func (s *Suspension) missing(err error) (live.Range, bool) {
+	if !errors.Is(err, walk.ErrMissing) {
+		return live.Range{}, false
+	}
+	at := s.walk.Stack.Miss
+	m := s.p.maps.Find(at)
+	if m == nil {
+		if s.p.updateModules() != nil {
+			return live.Range{}, false
+		}
+		if m = s.p.maps.Find(at); m == nil {
+			return live.Range{}, false
+		}
+	}
+	const below = 4096 // what was in use may reach below the first read
+	start := max(m.Start, at&^(below-1)-below)
+	n := min(uint64(m.End-start), uint64(s.p.opts.MaxStack))
+	return live.Range{Addr: start, Len: int(n)}, true
+}

@@ -1,0 +1,100 @@
+// What all the test programs share: options, the line protocol on stdout, and
+// the promise that a program ends by itself.
+using System;
+using System.Collections.Generic;
+using System.IO;
+using System.Runtime.InteropServices;
+using System.Text;
+using System.Threading;
+
+namespace Common;
+
+/// <summary>Command line options, stdout, and the end of the process.</summary>
+static class App
+{
+    static readonly Dictionary<string, string> options = new();
+    static readonly Stream stdout = Console.OpenStandardOutput();
+    static readonly object stdoutLock = new();
+    static readonly ManualResetEventSlim end = new(false);
+
+    /// <summary>
+    /// Reads "--name value" and "--flag", prints the PID line and starts the
+    /// watchdogs: --stdin ends the program at end of file, and --max-seconds
+    /// (default 600) in any case.
+    /// </summary>
+    public static void Start(string[] args)
+    {
+        for (int i = 0; i < args.Length; i++)
+        {
+            if (!args[i].StartsWith("--")) Fail($"unexpected argument: {args[i]}");
+            bool hasValue = i + 1 < args.Length && !args[i + 1].StartsWith("--");
+            options[args[i][2..]] = hasValue ? args[++i] : "";
+        }
+        int maxSeconds = Int("max-seconds", 600);
+        Background("watchdog", () =>
+        {
+            Thread.Sleep(TimeSpan.FromSeconds(maxSeconds));
+            Console.Error.WriteLine($"ended after --max-seconds {maxSeconds}");
+            _exit(124);
+        });
+        if (Flag("stdin"))
+        {
+            Background("stdin", () =>
+            {
+                using Stream stdin = Console.OpenStandardInput();
+                var buffer = new byte[256];
+                while (stdin.Read(buffer) > 0) { }
+                end.Set();
+            });
+        }
+        Line($"PID {Environment.ProcessId}");
+    }
+
+    public static bool Flag(string name) => options.ContainsKey(name);
+
+    public static string Text(string name, string otherwise) => options.GetValueOrDefault(name, otherwise);
+
+    public static int Int(string name, int otherwise) =>
+        options.TryGetValue(name, out string text) ? int.Parse(text) : otherwise;
+
+    /// <summary>Writes whole lines to stdout at once.</summary>
+    public static void Line(string text)
+    {
+        byte[] bytes = Encoding.UTF8.GetBytes(text + "\n");
+        lock (stdoutLock)
+        {
+            stdout.Write(bytes);
+            stdout.Flush();
+        }
+    }
+
+    /// <summary>Set once the program should end.</summary>
+    public static bool Ending => end.IsSet;
+
+    /// <summary>Waits for the end: of stdin, or of the given time.</summary>
+    public static void WaitForEnd(TimeSpan? limit = null) => end.Wait(limit ?? Timeout.InfiniteTimeSpan);
+
+    public static void AskToEnd() => end.Set();
+
+    /// <summary>Ends the process, whatever its other threads are blocked in.</summary>
+    public static void Exit(int code)
+    {
+        Background("exit", () => { Thread.Sleep(1000); _exit(code); });
+        Environment.Exit(code);
+    }
+
+    public static void Fail(string why)
+    {
+        Console.Error.WriteLine(why);
+        Exit(2);
+    }
+
+    public static Thread Background(string name, ThreadStart body, int stackBytes = 0)
+    {
+        var thread = new Thread(body, stackBytes) { Name = name, IsBackground = true };
+        thread.Start();
+        return thread;
+    }
+
+    [DllImport("libc")] static extern void _exit(int code);
+}

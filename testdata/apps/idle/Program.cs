@@ -1,0 +1,54 @@
+// Blocked threads with stacks of ordinary depth, for benchmarks.
+//
+//   --threads N   default 16; their depths go from 20 to 60 frames
+//   --pool N      blocked thread-pool workers, default 4
+//   --stdin, --max-seconds as everywhere
+using System;
+using System.Collections.Generic;
+using System.Runtime.CompilerServices;
+using System.Threading;
+using Common;
+
+namespace Idle;
+
+static class Program
+{
+    static readonly ManualResetEvent never = new(false);
+    static int blocked;
+
+    static void Main(string[] args)
+    {
+        App.Start(args);
+        int threads = App.Int("threads", 16), pool = App.Int("pool", 4);
+        for (int i = 0; i < threads; i++)
+        {
+            int depth = 20 + i * 7 % 41;
+            App.Background($"idle-{i}", () => Descend(depth, ""), stackBytes: 1 << 20);
+        }
+        ThreadPool.SetMinThreads(pool, 1);
+        for (int i = 0; i < pool; i++) ThreadPool.UnsafeQueueUserWorkItem(static _ => Descend(10, 1), null);
+        while (Volatile.Read(ref blocked) < threads + pool) Thread.Sleep(1);
+        Thread.Sleep(50);
+        App.Line("READY");
+        App.WaitForEnd();
+        App.Line("RESULT OK");
+        App.Exit(0);
+    }
+
+    // Generic and plain methods in turn, as in real programs.
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Descend<T>(int depth, T value) =>
+        depth > 1 ? Step(depth - 1, value.ToString()) + EqualityComparer<T>.Default.GetHashCode(value) : Block() + 1;
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Step(int depth, string value) =>
+        depth > 1 ? Descend(depth - 1, value) + value.Length : Block() + 1;
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Block()
+    {
+        Interlocked.Increment(ref blocked);
+        never.WaitOne();
+        return 1;
+    }
+}

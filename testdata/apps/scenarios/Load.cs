@@ -1,0 +1,73 @@
+// The busy workers. Each computes the same thing again and again and compares:
+// whoever stops threads and reads memory from outside must not change a result.
+using System;
+using System.Collections.Generic;
+using System.Runtime.ExceptionServices;
+using System.Text;
+using System.Threading;
+using Common;
+
+namespace Scenarios;
+
+/// <summary>One busy worker: Round must return Expected, every time.</summary>
+sealed record Worker(string Name, Func<long> Round, long Expected, int Threads = 1);
+
+sealed class Load
+{
+    readonly List<Running> running = new();
+
+    sealed class Running
+    {
+        public Worker Worker;
+        public Thread Thread;
+        public long Rounds;
+        public string Bad;
+    }
+
+    public void Start(string[] only)
+    {
+        foreach (Worker w in Workers.All)
+        {
+            if (only.Length > 0 && Array.IndexOf(only, w.Name) < 0) continue;
+            for (int i = 0; i < w.Threads; i++)
+            {
+                var r = new Running { Worker = w };
+                running.Add(r);
+                r.Thread = App.Background(w.Name, () => Work(r));
+            }
+        }
+    }
+
+    static void Work(Running r)
+    {
+        try
+        {
+            do
+            {
+                long got = r.Worker.Round();
+                if (got != r.Worker.Expected) r.Bad = $"{r.Worker.Name}: {got} instead of {r.Worker.Expected}";
+                Interlocked.Increment(ref r.Rounds);
+            }
+            while (!App.Ending && r.Bad == null);
+        }
+        catch (Exception e)
+        {
+            r.Bad = $"{r.Worker.Name}: {e}".Replace('\n', ' ');
+        }
+    }
+
+    /// <summary>Ends all workers; returns what went wrong, or nothing.</summary>
+    public string Stop()
+    {
+        App.AskToEnd();
+        var bad = new StringBuilder();
+        foreach (Running r in running)
+        {
+            if (!r.Thread.Join(20_000)) bad.Append($"{r.Worker.Name}: does not end; ");
+            else if (r.Bad != null) bad.Append(r.Bad).Append("; ");
+            else if (r.Rounds == 0) bad.Append($"{r.Worker.Name}: no round; ");
+            App.Line($"LOAD {r.Worker.Name} {Interlocked.Read(ref r.Rounds)}");
+        }
+        return bad.ToString();
+    }
+}

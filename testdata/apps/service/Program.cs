@@ -1,0 +1,34 @@
+// A small order service, for demonstrations: an HTTP endpoint with a load of its
+// own making, worker threads that fight over one lock, a timer, and a hot loop.
+//
+//   --clients N   how many clients make requests, default 4
+//   --seconds N   ends after N seconds; --stdin, --max-seconds as everywhere
+using System;
+using System.Threading;
+using Common;
+
+namespace OrderService;
+
+static class Program
+{
+    static void Main(string[] args)
+    {
+        App.Start(args);
+        var inventory = new Inventory();
+        var orders = new OrderQueue(inventory);
+        for (int i = 1; i <= 3; i++) App.Background($"orders-{i}", orders.Work);
+        var pricing = new PricingEngine();
+        App.Background("pricing", pricing.Run);
+        using var restock = new Timer(_ => inventory.Restock(), null, 100, 100);
+
+        var server = new HttpServer(orders, pricing);
+        int port = server.Start();
+        Client.Start(port, App.Int("clients", 4));
+
+        App.Line("READY");
+        int seconds = App.Int("seconds", 0);
+        App.WaitForEnd(seconds > 0 ? TimeSpan.FromSeconds(seconds) : null);
+        App.Line($"RESULT {(server.Served > 0 ? "OK" : "BAD no request was served")}");
+        App.Exit(server.Served > 0 ? 0 : 1);
+    }
+}

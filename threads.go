@@ -1,0 +1,177 @@
+package clrsnap
+
+import (
+	"errors"
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/target/live"
+)
+
+// Threads lists the threads of the target: those of the runtime and native ones.
+func (p *Process) Threads() ([]Thread, error) {
+	p.begin()
+	return p.list()
+}
+
+func (p *Process) list() ([]Thread, error) {
+	tids, err := p.live.Threads()
+	if err != nil {
+		return nil, err
+	}
+	known, err := p.store()
+	if err != nil {
+		return nil, err
+	}
+	var finalizer arch.Addr
+	if p.rt != nil {
+		finalizer = p.rt.Threads.Finalizer()
+	}
+	out := make([]Thread, 0, len(tids))
+	for _, tid := range tids {
+		info, err := p.live.Thread(tid)
+		if err != nil {
+			continue // it has ended
+		}
+		t := Thread{OSThreadID: tid, NSThreadID: tid, Name: info.Name}
+		if p.inNS {
+			if t.NSThreadID, err = p.live.NSTid(tid); err != nil {
+				continue
+			}
+		}
+		k, managed := known[t.NSThreadID]
+		if managed {
+			t.ID, t.ManagedID, t.Cooperative = ThreadID(k.Address), k.ManagedID, k.Cooperative
+			if name, ok := p.rt.Threads.Name(&k); ok {
+				t.Name = name
+			}
+		}
+		t.Role = role(tid == p.live.PID(), managed && k.Address == finalizer, managed && k.State&thread.StateThreadPool != 0, info.Name)
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// store reads the runtime's own list, by the id that the runtime knows.
+func (p *Process) store() (map[int]thread.Thread, error) {
+	known := map[int]thread.Thread{}
+	p.threads = map[int]ThreadID{}
+	if p.rt == nil {
+		return known, nil
+	}
+	list, err := p.rt.Threads.List()
+	if err != nil {
+		// Threads come and go while the list is read: once more, afresh.
+		p.cache.Invalidate()
+		if list, err = p.rt.Threads.List(); err != nil {
+			return nil, fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.live.PID(), err)
+		}
+	}
+	for _, t := range list {
+		if t.Alive() {
+			known[t.OSID] = t
+			p.threads[t.OSID] = ThreadID(t.Address)
+		}
+	}
+	return known, nil
+}
+
+// roles are the names that the runtime gives to its own threads.
+var roles = map[string]string{
+	".NET Finalizer":  "Finalizer",
+	".NET TP Worker":  "ThreadPool worker",
+	".NET TP Gate":    "ThreadPool gate",
+	".NET TP Wait":    "ThreadPool waiter",
+	".NET Timer":      "Timer",
+	".NET Tiered Com": "Tiered compilation",
+	".NET Sockets":    "Socket events",
+	".NET SigHandler": "Signal handler",
+	".NET SynchManag": "Synchronisation manager",
+	".NET EventPipe":  "EventPipe",
+	".NET DebugPipe":  "Debugger transport",
+	".NET Debugger":   "Debugger",
+	".NET Server GC":  "GC",
+	".NET BGC":        "Background GC",
+	".NET SIGTERM":    "Signal handler",
+	".NET Long Runni": "Long-running task",
+}
+
+func role(isMain, isFinalizer, isPool bool, comm string) string {
+	switch {
+	case isMain:
+		return "Main"
+	case isFinalizer:
+		return "Finalizer"
+	}
+	if r, ok := roles[comm]; ok {
+		return r
+	}
+	if isPool {
+		return "ThreadPool worker"
+	}
+	return ""
+}
+
+// find returns the thread with a ThreadID.
+func (p *Process) find(id ThreadID) (Thread, error) {
+	if id == 0 {
+		return Thread{}, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, Text: "thread 0 is the current thread, and this process is another one: give the ThreadID of a thread of the target"}
+	}
+	if p.rt == nil {
+		return Thread{}, &Error{HRESULT: CORPROF_E_RUNTIME_UNINITIALIZED, Text: fmt.Sprintf("process %d has no .NET runtime", p.live.PID())}
+	}
+	if p.threads == nil {
+		if _, err := p.store(); err != nil {
+			return Thread{}, p.failure(id, err)
+		}
+	}
+	for retry := false; ; retry = true {
+		for ns, have := range p.threads {
+			if have != id {
+				continue
+			}
+			tid, ok := p.hostTID(ns)
+			if ok {
+				return Thread{ID: id, OSThreadID: tid, NSThreadID: ns}, nil
+			}
+		}
+		if retry {
+			return Thread{}, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, Thread: id, Text: "no such live thread"}
+		}
+		p.cache.Invalidate()
+		if _, err := p.store(); err != nil {
+			return Thread{}, p.failure(id, err)
+		}
+	}
+}
+
+// hostTID turns a thread id of the target's namespace into ours.
+func (p *Process) hostTID(ns int) (int, bool) {
+	if !p.inNS {
+		return ns, true
+	}
+	tids, err := p.live.Threads()
+	if err != nil {
+		return 0, false
+	}
+	for _, tid := range tids {
+		if got, err := p.live.NSTid(tid); err == nil && got == ns {
+			return tid, true
+		}
+	}
+	return 0, false
+}
+
+// failure turns an error of the target into an HRESULT.
+func (p *Process) failure(id ThreadID, err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		return err
+	}
+	hr := E_FAIL
+	if errors.Is(err, live.ErrThreadExited) || errors.Is(err, live.ErrExited) {
+		hr = CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD
+	}
+	return &Error{HRESULT: hr, Thread: id, Text: "the thread cannot be captured", Err: err}
+}

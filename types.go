@@ -1,0 +1,113 @@
+package clrsnap
+
+import (
+	"errors"
+	"strconv"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/profile"
+)
+
+// ThreadID is the address of the runtime's Thread object.
+type ThreadID uint64
+
+func (t ThreadID) String() string { return hex(uint64(t)) }
+
+// FunctionID is the address of a method's MethodDesc, exactly the FunctionID of
+// the profiling API. 0 stands for a run of unmanaged frames.
+type FunctionID uint64
+
+func (f FunctionID) String() string { return hex(uint64(f)) }
+
+func hex(v uint64) string { return "0x" + strconv.FormatUint(v, 16) }
+
+// SnapshotInfo is the infoFlags argument of DoStackSnapshot: the profiling API's
+// COR_PRF_SNAPSHOT_INFO.
+type SnapshotInfo uint32
+
+// The flags of DoStackSnapshot.
+const (
+	COR_PRF_SNAPSHOT_DEFAULT          SnapshotInfo = 0 // no register context is passed
+	COR_PRF_SNAPSHOT_REGISTER_CONTEXT SnapshotInfo = 1 // each callback gets one
+	COR_PRF_SNAPSHOT_X86_OPTIMIZED    SnapshotInfo = 2 // E_INVALIDARG on 64-bit targets
+)
+
+// Context is a register context: the instruction pointer and those integer
+// registers whose values are known. The mask Valid says which; a register that
+// is not in it holds noise. On AMD64 the numbers of the registers are those that
+// instructions encode: 0 rax, 1 rcx, 2 rdx, 3 rbx, 4 rsp, 5 rbp, 6 rsi, 7 rdi,
+// 8 to 15 r8 to r15.
+type Context = arch.Context
+
+// StackSnapshotCallback is called once for each managed frame and once for each
+// run of unmanaged frames, leaf first.
+//
+//   - id is the method, or 0 for a run of unmanaged frames.
+//   - ip is the instruction pointer in the frame; for a run, in its most recently
+//     pushed frame.
+//   - frame and context are valid during the call only. context is nil without
+//     COR_PRF_SNAPSHOT_REGISTER_CONTEXT. Only the instruction pointer, the stack
+//     pointer and the non-volatile registers in it can be meaningful, and Valid
+//     says which of them are.
+//   - clientData is what DoStackSnapshot was given.
+//
+// Returning anything but nil stops the walk. The target's locks are in another
+// process, so a callback may do whatever it likes, except walk again.
+type StackSnapshotCallback func(id FunctionID, ip uint64, frame *FrameInfo, context *Context, clientData any) error
+
+// ErrStale: a FrameInfo was used after its callback had returned.
+var ErrStale = errors.New("a FrameInfo is valid only during its callback")
+
+// FrameInfo is the frameInfo argument of the callback: what is needed to say more
+// of this very frame than its FunctionID does. It is valid during the callback.
+type FrameInfo struct {
+	p    *Process
+	code *codemap.Code
+}
+
+// Tier says how the frame's code was compiled: "tier-0", "tier-1", "ReadyToRun",
+// "OSR", ….
+func (f *FrameInfo) Tier() (string, error) {
+	if f == nil || f.p == nil {
+		return "", ErrStale
+	}
+	return f.p.tier(f.code)
+}
+
+// CodeStart is the address at which the code of the frame's method begins.
+func (f *FrameInfo) CodeStart() (uint64, error) {
+	if f == nil || f.p == nil {
+		return 0, ErrStale
+	}
+	return uint64(f.code.MethodStart), nil
+}
+
+// Mode changes what DoStackSnapshot reports.
+type Mode uint8
+
+// The modes.
+const (
+	// AsDocumented: what Microsoft documents. Every run of unmanaged frames
+	// below the leaf-most one, once; true return addresses.
+	AsDocumented Mode = iota
+	// AsCoreCLR: what CoreCLR does, to compare the two callback by callback. It
+	// leaves out runs that called into managed code through a stub without
+	// metadata (reverse P/Invokes), and gives the ip that an InlinedCallFrame
+	// holds for a method in a P/Invoke.
+	AsCoreCLR
+)
+
+// Thread is one thread of the target.
+type Thread struct {
+	ID          ThreadID // 0: the runtime does not know this thread
+	ManagedID   int      // Environment.CurrentManagedThreadId
+	OSThreadID  int      // as this process sees it
+	NSThreadID  int      // as the target sees it, inside its own PID namespace
+	Name        string
+	Role        string // "Main", "Finalizer", "ThreadPool worker", …
+	Cooperative bool   // at the time of the listing
+}
+
+// Stack is a thread with the frames that Snapshot found.
+type Stack = profile.Thread
