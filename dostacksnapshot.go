@@ -83,30 +83,38 @@ func (s *Suspension) DoStackSnapshot(callback StackSnapshotCallback, infoFlags S
 		return err
 	}
 	for attempt := 0; ; attempt++ {
-		start, incomplete, none, err := s.start(context)
-		if err != nil {
-			return err
-		}
-		if none {
-			return nil // a thread without managed frames: no callback, S_OK
-		}
 		called := false
-		err = s.run(start, func(r walk.Run) error {
+		incomplete, err := s.attempt(context, func(r walk.Run) error {
 			called = true
 			return s.call(r, callback, infoFlags, clientData)
 		})
-		// A piece of stack that is missing is fetched, as long as nobody has seen
-		// the moment that would then be another one.
-		if extra, ok := s.missing(err); ok && !called && context == nil && attempt < maxAttempts {
-			if s.stopAgain(extra) == nil {
-				continue
-			}
-		}
 		if err == nil && incomplete {
 			return &Error{HRESULT: S_FALSE, Thread: id, Text: "walked without a seed in cooperative mode: managed frames may be missing at the top"}
 		}
-		return s.result(err)
+		// As long as nobody has seen a frame, the walk can begin anew.
+		if err == nil || called || attempt == maxAttempts || !s.again(err, attempt, context) {
+			return s.result(err)
+		}
 	}
+}
+
+// attempt makes one walk.
+func (s *Suspension) attempt(seed *Context, visit func(walk.Run) error) (incomplete bool, err error) {
+	start, incomplete, none, err := s.start(seed)
+	if err != nil || none {
+		return false, err // without managed frames there is no callback
+	}
+	return incomplete, s.run(start, visit)
+}
+
+// again reports whether what made a walk fail has been mended: a library that
+// was not known, a piece of stack that was not copied. The latter is fetched in
+// a new capture, to which a seed of the old one means nothing.
+func (s *Suspension) again(err error, attempt int, seed *Context) bool {
+	if extra, ok := s.missing(err); ok {
+		return seed == nil && s.stopAgain(extra) == nil
+	}
+	return attempt == 0 && errors.Is(err, walk.ErrLost) && s.p.updateModules() == nil
 }
 
 const maxAttempts = 4
@@ -123,26 +131,33 @@ func (s *Suspension) usable() error {
 
 // start finds where the walk begins.
 func (s *Suspension) start(seed *Context) (start arch.Context, incomplete, none bool, err error) {
+	if seed == nil || !s.walk.Info.Cooperative {
+		// Without a seed the walk starts at the chain of Frames, which an unwind
+		// that is under way is just taking down.
+		if e := s.exception; e.Unwinding && !e.InHandler {
+			return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX, Thread: s.thread.ID, Text: "an exception is being unwound, and no handler has been entered yet: try again"}
+		}
+	}
 	if !s.walk.Info.Cooperative {
 		return s.startPreemptive()
 	}
 	if seed == nil {
 		start, ok, err := s.p.walker.FrameSeed(&s.walk)
 		if err != nil {
-			return start, false, false, s.result(err)
+			return start, false, false, err
 		}
 		return start, true, !ok, nil
 	}
 	managed, err := s.p.GetFunctionFromIP(uint64(seed.IP))
 	if err != nil {
-		return start, false, false, s.result(err)
+		return start, false, false, err
 	}
 	if managed == 0 {
 		return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX, Thread: s.thread.ID, Text: fmt.Sprintf("the seed's instruction pointer %v is not in managed code", seed.IP)}
 	}
 	on, err := s.p.walker.OnStack(&s.walk, seed)
 	if err != nil {
-		return start, false, false, s.result(err)
+		return start, false, false, err
 	}
 	if !on {
 		return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNSAFE, Thread: s.thread.ID, Text: "the seed is not one of the frames that the thread has now: it has run since"}
@@ -161,10 +176,7 @@ func (s *Suspension) startPreemptive() (start arch.Context, incomplete, none boo
 		}
 	}
 	start, ok, err := w.FrameSeed(&s.walk)
-	if err != nil {
-		return start, false, false, s.result(err)
-	}
-	return start, false, !ok, nil
+	return start, false, !ok, err
 }
 
 // run walks from start. The error of the visitor comes back as it is, that of
@@ -188,8 +200,7 @@ func (s *Suspension) run(start arch.Context, visit func(walk.Run) error) error {
 }
 
 func (s *Suspension) call(r walk.Run, callback StackSnapshotCallback, flags SnapshotInfo, clientData any) error {
-	info := FrameInfo{p: s.p, code: r.Frame.Code}
-	defer func() { info.p = nil }()
+	info := s.p.infos.next(s.p, r.Frame.Code)
 	var id FunctionID
 	if r.Managed {
 		id = FunctionID(r.Frame.Code.MethodDesc)
@@ -200,7 +211,9 @@ func (s *Suspension) call(r walk.Run, callback StackSnapshotCallback, flags Snap
 		c.Valid &= s.p.arch.NonVolatile
 		ctx = &c
 	}
-	return callback(id, uint64(r.Frame.IP()), &info, ctx, clientData)
+	err := callback(id, uint64(r.Frame.IP()), info, ctx, clientData)
+	info.p = nil
+	return err
 }
 
 // result turns a walk's error into an HRESULT.

@@ -2,7 +2,6 @@ package clrsnap
 
 import (
 	"fmt"
-	"strings"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
@@ -44,6 +43,9 @@ func (p *Process) FunctionName(id FunctionID) (FunctionName, error) {
 }
 
 func (p *Process) tier(c *codemap.Code) (string, error) {
+	if c == nil || c.MethodDesc == 0 {
+		return "", nil // an unmanaged frame
+	}
 	m, err := p.rt.Methods.Read(c.MethodDesc)
 	if err != nil {
 		return "", err
@@ -136,9 +138,4 @@ func (p *Process) nativeFrame(f *walk.Frame) NativeFrame {
 	}
 	out.Offset = f.Module.Offset(f.IP())
 	return out
-}
-
-// runtimeOf shortens a runtime's description for messages.
-func runtimeOf(i *profile.Process) string {
-	return strings.TrimSpace(".NET " + i.Runtime.Version + " (" + i.Runtime.Shape + ")")
 }

@@ -16,19 +16,20 @@ import (
 // is incomplete without saying so: Complete is true only if the walk reached the
 // base of the thread's stack and nothing was skipped, and Error says why not.
 func (p *Process) Snapshot(thread ThreadID) (*Stack, error) {
+	p.begin()
+	if _, err := p.find(thread); err != nil {
+		return nil, err
+	}
+	known, err := p.store()
+	if err != nil {
+		return nil, p.failure(thread, err)
+	}
 	t, err := p.find(thread)
 	if err != nil {
 		return nil, err
 	}
-	// The listing has the thread's name and role.
-	list, err := p.Threads()
-	if err != nil {
-		return nil, p.failure(thread, err)
-	}
-	for i := range list {
-		if list[i].ID == thread {
-			t = list[i]
-		}
+	if d, ok := p.thread(t.OSThreadID, known); ok {
+		t = d
 	}
 	s := p.snapshot(&t)
 	return &s, nil
@@ -127,21 +128,23 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 	var pause time.Duration
 	for attempt := 0; ; attempt++ {
 		if err := s.stop(s.extra); err != nil {
+			st.Error, st.Frames = err.Error(), nil
 			if errors.Is(err, live.ErrThreadExited) {
-				st.Error, st.Frames = errEnded, nil
-			} else {
-				st.Error = err.Error()
+				st.Error = errEnded
 			}
 			return st
 		}
 		pause = max(pause, s.capture.Pause)
 		r := s.frames(&st)
+		if !r.Complete && attempt == 0 && p.updateModules() == nil {
+			r = s.frames(&st) // perhaps a library has been loaded since
+		}
 		if r.Complete || attempt == maxAttempts {
 			s.fill(&st, r)
 			st.Pause = pause
 			return st
 		}
-		if extra, ok := s.missing(r.Err); ok {
+		if extra, ok := s.missing(r.Err); ok && len(s.extra) < maxAttempts {
 			s.extra = append(s.extra, extra)
 		}
 		p.begin() // what contradicted itself was perhaps half written

@@ -32,6 +32,8 @@ var waits = map[string]string{
 	"rt_sigtimedwait": "waiting for a signal", "rt_sigsuspend": "waiting for a signal", "semop": "waiting", "semtimedop": "waiting",
 	"io_getevents": "waiting for I/O", "io_uring_enter": "waiting for I/O", "open": "opening", "openat": "opening",
 	"sched_yield": "yielding",
+	// A wait that was interrupted, by a capture for example, and goes on.
+	"restart_syscall": "waiting",
 }
 
 // syscalls are the numbers of those system calls on x86-64 (arch/x86/entry/

@@ -15,12 +15,13 @@ import (
 // the copy, and runs again. It is valid until the next use of its Process that
 // captures a thread.
 type Suspension struct {
-	p       *Process
-	thread  Thread
-	capture *live.Capture
-	walk    walk.Thread
-	extra   []live.Range // what further pieces of stack turned out to be needed
-	gone    bool
+	p         *Process
+	thread    Thread
+	capture   *live.Capture
+	walk      walk.Thread
+	exception thread.Exception
+	extra     []live.Range // what further pieces of stack turned out to be needed
+	gone      bool
 }
 
 // Suspend captures a thread.
@@ -82,6 +83,7 @@ func (p *Process) taken(s *Suspension, err error) error {
 		return err
 	}
 	c := s.capture
+	s.exception = thread.Exception{}
 	s.walk = walk.Thread{Context: c.Context, Stack: &c.Stack, Head: c.Head}
 	if s.thread.ID != 0 && p.rt != nil && len(c.Head) >= p.rt.Threads.Needed() {
 		head := c.Head
@@ -91,6 +93,10 @@ func (p *Process) taken(s *Suspension, err error) error {
 		info := p.rt.Threads.Parse(head, arch.Addr(s.thread.ID))
 		if info.OSID == s.thread.NSThreadID && info.Alive() {
 			s.walk.Info = info
+			if e, ok := p.rt.Threads.Exception(&info, &c.Stack); ok {
+				s.exception = e
+				s.walk.UnwoundLow, s.walk.UnwoundHigh = e.Low, e.High
+			}
 		}
 	}
 	return nil

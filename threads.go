@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/target/live"
 )
@@ -24,33 +23,37 @@ func (p *Process) list() ([]Thread, error) {
 	if err != nil {
 		return nil, err
 	}
-	var finalizer arch.Addr
-	if p.rt != nil {
-		finalizer = p.rt.Threads.Finalizer()
-	}
 	out := make([]Thread, 0, len(tids))
 	for _, tid := range tids {
-		info, err := p.live.Thread(tid)
-		if err != nil {
-			continue // it has ended
+		if t, ok := p.thread(tid, known); ok {
+			out = append(out, t)
 		}
-		t := Thread{OSThreadID: tid, NSThreadID: tid, Name: info.Name}
-		if p.inNS {
-			if t.NSThreadID, err = p.live.NSTid(tid); err != nil {
-				continue
-			}
-		}
-		k, managed := known[t.NSThreadID]
-		if managed {
-			t.ID, t.ManagedID, t.Cooperative = ThreadID(k.Address), k.ManagedID, k.Cooperative
-			if name, ok := p.rt.Threads.Name(&k); ok {
-				t.Name = name
-			}
-		}
-		t.Role = role(tid == p.live.PID(), managed && k.Address == finalizer, managed && k.State&thread.StateThreadPool != 0, info.Name)
-		out = append(out, t)
 	}
 	return out, nil
+}
+
+// thread describes one thread, unless it has ended.
+func (p *Process) thread(tid int, known map[int]thread.Thread) (Thread, bool) {
+	info, err := p.live.Thread(tid)
+	if err != nil {
+		return Thread{}, false
+	}
+	t := Thread{OSThreadID: tid, NSThreadID: tid, Name: info.Name}
+	if p.inNS {
+		if t.NSThreadID, err = p.live.NSTid(tid); err != nil {
+			return Thread{}, false
+		}
+	}
+	k, managed := known[t.NSThreadID]
+	if managed {
+		t.ID, t.ManagedID, t.Cooperative = ThreadID(k.Address), k.ManagedID, k.Cooperative
+		if name, ok := p.rt.Threads.Name(&k); ok {
+			t.Name = name
+		}
+	}
+	finalizer := managed && k.Address == p.rt.Threads.Finalizer()
+	t.Role = role(tid == p.live.PID(), finalizer, managed && k.State&thread.StateThreadPool != 0, info.Name)
+	return t, true
 }
 
 // store reads the runtime's own list, by the id that the runtime knows.

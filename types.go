@@ -62,8 +62,23 @@ var ErrStale = errors.New("a FrameInfo is valid only during its callback")
 // FrameInfo is the frameInfo argument of the callback: what is needed to say more
 // of this very frame than its FunctionID does. It is valid during the callback.
 type FrameInfo struct {
-	p    *Process
+	p    *Process // nil outside the callback
 	code *codemap.Code
+}
+
+// frameInfos hands out FrameInfos. One is never used again, so that a stale one
+// is told from that of a later frame; they are made many at a time, because a
+// walk costs less than an allocation for each frame would.
+type frameInfos []FrameInfo
+
+func (f *frameInfos) next(p *Process, code *codemap.Code) *FrameInfo {
+	if len(*f) == 0 {
+		*f = make([]FrameInfo, 64)
+	}
+	i := &(*f)[0]
+	*f = (*f)[1:]
+	*i = FrameInfo{p: p, code: code}
+	return i
 }
 
 // Tier says how the frame's code was compiled: "tier-0", "tier-1", "ReadyToRun",

@@ -65,13 +65,13 @@ type Set struct {
 	mem    target.Memory
 	opener Opener
 	mods   []*Module // by the address of their executable mappings
-	spans  []span
+	spans  []span    // every executable mapping, also without a module
 }
 
 // span is one executable mapping.
 type span struct {
 	start, end arch.Addr
-	mod        *Module
+	mod        *Module // nil: the runtime's own memory
 }
 
 // NewSet returns an empty set.
@@ -90,7 +90,11 @@ func (s *Set) Update(maps target.Mappings) (gone bool) {
 	byKey := map[key]*Module{}
 	for i := range maps {
 		mp := &maps[i]
-		if mp.Perm&target.PermExec == 0 || !isImage(mp) {
+		if mp.Perm&target.PermExec == 0 {
+			continue
+		}
+		if !isImage(mp) {
+			s.spans = append(s.spans, span{mp.Start, mp.End, nil})
 			continue
 		}
 		k := key{path: mp.Path, dev: mp.Dev, inode: mp.Inode, start: imageStart(maps, i)}
@@ -146,9 +150,19 @@ func imageStart(maps target.Mappings, i int) arch.Addr {
 
 // Find returns the module whose code addr lies in, or nil.
 func (s *Set) Find(addr arch.Addr) *Module {
+	if sp := s.span(addr); sp != nil {
+		return sp.mod
+	}
+	return nil
+}
+
+// Executable reports whether addr lies in an executable mapping.
+func (s *Set) Executable(addr arch.Addr) bool { return s.span(addr) != nil }
+
+func (s *Set) span(addr arch.Addr) *span {
 	i := sort.Search(len(s.spans), func(i int) bool { return s.spans[i].end > addr })
 	if i < len(s.spans) && s.spans[i].start <= addr {
-		return s.spans[i].mod
+		return &s.spans[i]
 	}
 	return nil
 }
@@ -279,3 +293,7 @@ func (m *Module) Image() (*elfx.Image, error) {
 	}
 	return m.img, nil
 }
+
+// InPLT reports whether addr lies in the module's procedure linkage table, whose
+// entries jump on to functions of other modules.
+func (m *Module) InPLT(addr arch.Addr) bool { return m.load() == nil && m.img.InPLT(addr-m.bias) }

@@ -12,12 +12,13 @@ import (
 // and run on top of everything that the exception is unwinding; what the stack
 // holds from such a funclet up to the frame of its method is therefore passed
 // over, and the method is visited once. Filters are frames of their own: when
-// one runs, nothing has been unwound yet.
+// one runs, nothing has been unwound yet. What an exception has unwound between
+// two handlers is passed over too.
 //
 // The frames of the runtime's exception machinery and of methods without
 // metadata are visited; Frame.Hidden tells them.
 func (w *Walker) Walk(t *Thread, ctx *arch.Context, route Route, visit func(*Frame) bool) Result {
-	f := folding{w: w, visit: visit}
+	f := folding{w: w, t: t, visit: visit}
 	r := w.Unwind(t, ctx, route, f.frame)
 	if f.err != nil {
 		return Result{Err: f.err}
@@ -30,6 +31,7 @@ func (w *Walker) Walk(t *Thread, ctx *arch.Context, route Route, visit func(*Fra
 
 type folding struct {
 	w        *Walker
+	t        *Thread
 	visit    func(*Frame) bool
 	parentOf *site // a funclet whose method's frame is looked for
 	fp       uint64
@@ -38,6 +40,9 @@ type folding struct {
 }
 
 func (f *folding) frame(fr *Frame) bool {
+	if arch.Addr(fr.Context.Regs[f.w.arch.SP]).In(f.t.UnwoundLow, f.t.UnwoundHigh) {
+		return true
+	}
 	if fr.Kind != Managed {
 		return f.parentOf != nil || f.visit(fr)
 	}

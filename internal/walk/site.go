@@ -45,26 +45,18 @@ func (s *site) frameKind() Kind {
 	return Stub
 }
 
-// lookup finds the site of an ip, or nil where there is no code. For native
-// code it matters whether the ip is exact: a return address may be the first
-// one behind its function.
+// lookup finds the site of an ip, or nil where there is no code.
 func (w *Walker) lookup(ip arch.Addr, exact bool) (*site, error) {
-	key := uint64(ip) << 1
-	if exact {
-		key |= 1
-	}
-	if s := w.sites[key]; s != nil && (!s.code.Collectible || s.epoch == w.epoch || w.recheck(s)) {
+	key := siteKey(uint64(ip), exact)
+	if s := w.sites.get(key); s != nil && (!s.code.Collectible || s.epoch == w.epoch || w.recheck(s)) {
 		return s, nil
 	}
 	s, err := w.find(ip, exact)
 	if s == nil || err != nil {
 		return nil, err // never cached: code may appear at any time
 	}
-	if len(w.sites) >= maxSites {
-		clear(w.sites)
-	}
 	s.epoch = w.epoch
-	w.sites[key] = s
+	w.sites.put(key, s)
 	return s, nil
 }
 

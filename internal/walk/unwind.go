@@ -9,6 +9,8 @@ import (
 	"clrsnap/internal/unwind"
 )
 
+var errNoCode = errors.New("there is no code")
+
 // unwinding is the state of one walk.
 type unwinding struct {
 	w       *Walker
@@ -62,6 +64,9 @@ func (w *Walker) unwind(t *Thread, ctx *arch.Context, route Route, exact bool, v
 					return u.lost(err)
 				}
 				continue
+			}
+			if !w.modules.Executable(ctx.IP) {
+				return u.lost(errNoCode)
 			}
 			s = &site{kind: siteHelper}
 		}
@@ -155,14 +160,12 @@ func (u *unwinding) native(s *site) (base bool, err error) {
 	return false, err
 }
 
-// noInfo steps from native code that has no unwind information: a PLT entry or
-// another leaf, or code with a frame pointer. Either must be confirmed by a call
-// before the return address.
+// noInfo steps from native code that has no unwind information: a PLT entry,
+// which is a leaf, or code with a frame pointer. Either must be confirmed by a
+// call before the return address.
 func (u *unwinding) noInfo(s *site) error {
-	if u.exact {
-		if err := u.leafStep(); err == nil {
-			return nil
-		}
+	if u.exact && s.mod.InPLT(u.ctx.IP) {
+		return u.leafStep()
 	}
 	fp, known := u.ctx.Reg(u.w.arch.FP)
 	if known && arch.Addr(fp) > arch.Addr(u.ctx.Regs[u.w.arch.SP]) {
@@ -179,9 +182,11 @@ func (u *unwinding) noInfo(s *site) error {
 	return u.recover(fmt.Errorf("%w in %s", unwind.ErrNoInfo, s.mod.Name))
 }
 
-// maxLeafPushes is how many registers a leaf without unwind information may have
-// pushed: the resolve stub of virtual dispatch pushes one, others none.
-const maxLeafPushes = 6
+// maxLeafPushes is how many words a leaf without unwind information may have
+// pushed: the resolve stub of virtual dispatch pushes one register
+// (amd64/virtualcallstubcpu.hpp), the first entry of a PLT two words, all others
+// none.
+const maxLeafPushes = 2
 
 // leafStep steps from a leaf without unwind information: its return address is
 // the first one on the stack.

@@ -40,9 +40,12 @@ type Methods interface {
 	Hidden(methodDesc arch.Addr) (bool, error)
 }
 
-// Modules finds the native module that an address lies in; nil for none.
+// Modules knows the target's native code.
 type Modules interface {
+	// Find returns the module that an address lies in; nil for none.
 	Find(ip arch.Addr) *module.Module
+	// Executable reports whether there can be code at an address.
+	Executable(ip arch.Addr) bool
 }
 
 // Compile compiles the step of a managed function at an address.
@@ -54,6 +57,9 @@ type Thread struct {
 	Stack   *target.Stack
 	Info    thread.Thread // zero Address: not one of the runtime's threads
 	Head    []byte        // the head of the Thread object, as captured
+	// Unwound are the stack pointers of frames that an exception in flight has
+	// already unwound: [Low, High).
+	UnwoundLow, UnwoundHigh arch.Addr
 }
 
 // Kind is the kind of a frame's code.
@@ -110,7 +116,7 @@ type Walker struct {
 	modules Modules
 	methods Methods
 	chain   *thread.Chain
-	sites   map[uint64]*site
+	sites   siteCache
 	epoch   uint32
 }
 
@@ -129,7 +135,7 @@ type Options struct {
 func New(o Options) *Walker {
 	return &Walker{
 		arch: o.Arch, mem: target.NewReader(o.Memory), code: o.Code, compile: o.Compile,
-		modules: o.Modules, methods: o.Methods, chain: o.Chain, sites: map[uint64]*site{},
+		modules: o.Modules, methods: o.Methods, chain: o.Chain,
 	}
 }
 
@@ -140,11 +146,7 @@ func (w *Walker) Begin() { w.epoch++ }
 // Forget drops everything that is cached about native code: modules have come or
 // gone.
 func (w *Walker) Forget() {
-	for k, s := range w.sites {
-		if s.mod != nil {
-			delete(w.sites, k)
-		}
-	}
+	w.sites.reset(func(s *site) bool { return s.mod == nil })
 }
 
 // Result says how a walk ended.

@@ -89,6 +89,7 @@ type layout struct {
 	NodeFlags   uint32 `clr:"NativeCodeVersionNode.Flags"`
 	NodeILVer   uint32 `clr:"NativeCodeVersionNode.ILVersionId"`
 	TableModule uint32 `clr:"MethodTable.Module"`
+	ModFlags    uint32 `clr:"Module.Flags"`
 }
 
 // Reader reads MethodDescs of one runtime. It is not safe for concurrent use.

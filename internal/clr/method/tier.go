@@ -17,6 +17,7 @@ const (
 	Tier1Instr     Tier = "tier-1 instrumented"
 	TierOSR        Tier = "OSR"
 	TierOptimized  Tier = "optimized" // compiled once, with full optimisation
+	TierMinOpts    Tier = "minopts"   // compiled once, without any: a debug build
 	TierReadyToRun Tier = "ReadyToRun"
 	TierDynamic    Tier = "dynamic"
 	TierILStub     Tier = "IL stub"
@@ -69,13 +70,27 @@ func (r *Reader) Tier(m *Method, c *codemap.Code) (Tier, error) {
 			return TierUnknown, err
 		}
 	}
-	// No node: the default version, which starts at the lowest tier if the
-	// method takes part in tiering at all.
+	// No node: the default version. It starts at the lowest tier if the method
+	// takes part in tiering at all. (A few such methods the JIT optimises at once,
+	// those marked UnmanagedCallersOnly for example; nothing that the descriptor
+	// of .NET 10 names tells them.)
 	if m.flags3&flagTiered != 0 {
 		return Tier0, nil
 	}
+	flags, err := r.mem.Uint32(m.Module + arch.Addr(r.l.ModFlags))
+	if err != nil {
+		return TierUnknown, err
+	}
+	if flags&moduleOptimizes == 0 {
+		return TierMinOpts, nil
+	}
 	return TierOptimized, nil
 }
+
+// moduleOptimizes is set in Module.Flags unless the assembly asks for code
+// without optimisation (ceeload.h, DEBUGGER_INFO_SHIFT_PRIV; cordebuginfo.h,
+// DACF_ALLOW_JIT_OPTS).
+const moduleOptimizes = 0x800
 
 func (r *Reader) firstVersion(m *Method) (arch.Addr, error) {
 	data, err := r.mem.Pointer(m.Desc + arch.Addr(r.l.CodeData))

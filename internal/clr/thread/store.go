@@ -74,6 +74,7 @@ type layout struct {
 	Exposed   uint32 `clr:"Thread.GCHandle"`
 	Link      uint32 `clr:"Thread.LinkNext"`
 
+	ExPrevious   uint32 `clr:"ExceptionInfo.PreviousNestedInfo"`
 	StringLength uint32 `clr:"String.m_StringLength"`
 	StringChars  uint32 `clr:"String.m_FirstChar"`
 	Untag        uint64 `global:"ObjectToMethodTableUnmask"`
