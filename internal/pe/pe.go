@@ -35,7 +35,7 @@ const (
 	rootSignature = 0x424a5342 // BSJB
 
 	// MaxMetadata bounds the metadata of one assembly, in bytes.
-	MaxMetadata = 256 << 20
+	MaxMetadata = 64 << 20
 )
 
 // Metadata returns where the metadata of the image at base lies, and its size

@@ -251,13 +251,18 @@ func (u *unwinding) follow(why error) bool {
 	return false
 }
 
-// note records that frames may be missing. The hijack Frame is exactly where its
-// native run came from, and a thread in preemptive mode left managed code
-// through its newest Frame. Into any other run managed code may have called
-// without leaving a Frame.
+// note records that frames may be missing. Only the hijack Frame is exactly where
+// its native run came from. A thread in preemptive mode has left managed code
+// through its newest Frame, so that no managed frame is missing there, but
+// native ones are; into any other run managed code may have called without
+// leaving a Frame.
 func (u *unwinding) note(kind thread.FrameKind, at, ip arch.Addr, why error) {
-	if why == nil || u.gap != nil || kind == thread.HijackFrame || u.leaf && !u.t.Info.Cooperative {
+	if why == nil || u.gap != nil || kind == thread.HijackFrame {
 		return
 	}
-	u.gap = fmt.Errorf("frames may be missing below %v, where the walk went on from the %v at %v: %w", ip, kind, at, why)
+	what := "frames"
+	if u.leaf && !u.t.Info.Cooperative {
+		what = "native frames"
+	}
+	u.gap = fmt.Errorf("%s may be missing below %v, where the walk went on from the %v at %v: %w", what, ip, kind, at, why)
 }
