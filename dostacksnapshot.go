@@ -102,7 +102,7 @@ func (s *Suspension) DoStackSnapshot(callback StackSnapshotCallback, infoFlags S
 func (s *Suspension) attempt(seed *Context, visit func(walk.Run) error) (incomplete bool, err error) {
 	start, incomplete, none, err := s.start(seed)
 	if err != nil || none {
-		return false, err // without managed frames there is no callback
+		return incomplete, err // nowhere to start: no callback
 	}
 	return incomplete, s.run(start, visit)
 }
@@ -274,6 +274,15 @@ type NativeFrame struct {
 	Module string // path, as the target sees it; empty for code outside any module
 	Symbol string // demangled; empty where there is none
 	Offset uint64 // of IP from the symbol, else from the module
+}
+
+// UnmanagedWalk is Suspension.UnmanagedWalk of the suspension that was made last.
+// It is for callbacks: while DoStackSnapshot runs, that is the one it walks.
+func (p *Process) UnmanagedWalk(context *Context, yield func(NativeFrame) error) (*Context, error) {
+	if p.current == nil {
+		return nil, &Error{HRESULT: E_INVALIDARG, Text: "UnmanagedWalk needs a thread that has been suspended"}
+	}
+	return p.current.UnmanagedWalk(context, yield)
 }
 
 // UnmanagedWalk yields the unmanaged frames of a run, from the context that a

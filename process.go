@@ -53,6 +53,7 @@ type Process struct {
 	inNS     bool             // the target is in another PID namespace than we are
 	capture  live.Capture
 	walking  bool
+	current  *Suspension // the latest one
 	infos    frameInfos
 	unsuited map[arch.Addr]bool // ips at which a walk without registers fails
 }

@@ -32,6 +32,7 @@ func (p *Process) Suspend(id ThreadID) (*Suspension, error) {
 	}
 	p.begin()
 	s := &Suspension{p: p, thread: t, capture: &p.capture}
+	p.current = s
 	if err := s.stop(nil); err != nil {
 		return nil, p.failure(id, err)
 	}

@@ -109,7 +109,8 @@ const (
 	// AsCoreCLR: what CoreCLR does, to compare the two callback by callback. It
 	// leaves out runs that called into managed code through a stub without
 	// metadata (reverse P/Invokes), and gives the ip that an InlinedCallFrame
-	// holds for a method in a P/Invoke.
+	// holds for a method in a P/Invoke. (Whether it also drops those that called
+	// into the exception machinery has not been compared yet; here it does.)
 	AsCoreCLR
 )
 

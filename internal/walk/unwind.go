@@ -22,7 +22,8 @@ type unwinding struct {
 	runSP   arch.Addr // stack pointer where the present run of native frames begins
 	signals int
 	hijack  *hijack
-	gap     error // why frames may be missing in the middle
+	gap     error     // why frames may be missing in the middle
+	pos     arch.Addr // in the chain of Frames: none before it is of the present run
 	frame   Frame
 }
 
@@ -50,7 +51,7 @@ func (w *Walker) UnwindFrom(t *Thread, ctx *arch.Context, exact bool, visit func
 }
 
 func (w *Walker) unwind(t *Thread, ctx *arch.Context, route Route, exact bool, visit func(*Frame) bool) Result {
-	u := unwinding{w: w, t: t, ctx: ctx, route: route, exact: exact, leaf: true, runSP: arch.Addr(ctx.Regs[w.arch.SP])}
+	u := unwinding{w: w, t: t, ctx: ctx, route: route, exact: exact, leaf: true, runSP: arch.Addr(ctx.Regs[w.arch.SP]), pos: t.Info.Frame}
 	u.frame.Context = ctx
 	for {
 		s, err := w.lookup(ctx.IP, u.exact)
@@ -147,10 +148,15 @@ func (u *unwinding) native(s *site) (base bool, err error) {
 	case step.End:
 		return true, nil
 	}
+	if u.tripped() && u.follow(nil) {
+		return false, nil
+	}
 	saved := *u.ctx
 	err = step.Apply(u.ctx, u.t.Stack)
 	if err == nil && u.ctx.IP == 0 {
-		return true, nil // a thread's first function returns to nowhere
+		// A thread's first function returns to nowhere, and so do steps that went
+		// wrong. If a Frame leads back to managed code, this is not the base.
+		return !u.follow(errNoReturn), nil
 	}
 	if err != nil && !errors.Is(err, unwind.ErrStack) {
 		*u.ctx = saved
@@ -158,6 +164,39 @@ func (u *unwinding) native(s *site) (base bool, err error) {
 	}
 	u.exact = step.Signal
 	return false, err
+}
+
+var errNoReturn = errors.New("the return address is 0")
+
+// tripped reports whether the frame at hand is the helper that a hijacked return
+// address leads to. Nothing called it, so its call frame information cannot say
+// where it came from; the hijack Frame that its callee has made does
+// (amd64/asmhelpers.S, OnHijackTripThread; threads.cpp, OnHijackWorker).
+func (u *unwinding) tripped() bool {
+	at, ok := u.nextFrame()
+	if !ok || at >= arch.Addr(u.ctx.Regs[u.w.arch.SP]) {
+		return false
+	}
+	kind, ok := u.w.chain.Kind(u.t.Stack, at)
+	return ok && kind == thread.HijackFrame
+}
+
+// nextFrame returns the first Frame of the present run of native frames.
+func (u *unwinding) nextFrame() (arch.Addr, bool) {
+	if u.t.Info.Address == 0 {
+		return 0, false
+	}
+	for n := 0; n < maxChain && u.pos != 0 && u.pos != thread.FrameTop; n++ {
+		if u.pos >= u.runSP {
+			return u.pos, true
+		}
+		next, ok := u.w.chain.Next(u.t.Stack, u.pos)
+		if !ok {
+			break
+		}
+		u.pos = next
+	}
+	return 0, false
 }
 
 // noInfo steps from native code that has no unwind information: a PLT entry,
@@ -227,26 +266,20 @@ func (u *unwinding) recover(why error) error {
 // native frames leads back to, if there is one. With a reason why, it notes what
 // may have been missed.
 func (u *unwinding) follow(why error) bool {
-	at := u.t.Info.Frame
-	for n := 0; u.t.Info.Address != 0 && at != thread.FrameTop && at != 0 && n < maxChain; n++ {
-		if at >= u.runSP {
-			var c arch.Context
-			c.Machine = u.ctx.Machine
-			kind, ok := u.w.chain.Context(u.t.Stack, at, &c)
-			sp := arch.Addr(c.Regs[u.w.arch.SP])
-			if ok && sp > u.runSP && u.w.isManaged(c.IP) {
-				u.note(kind, at, c.IP, why)
-				*u.ctx = c
-				u.exact = kind == thread.FaultingExceptionFrame || kind == thread.RedirectedThreadFrame || kind == thread.ResumableFrame
-				u.runSP = sp
-				return true
-			}
+	at, ok := u.nextFrame()
+	for n := 0; ok && at != thread.FrameTop && n < maxChain; n++ {
+		var c arch.Context
+		c.Machine = u.ctx.Machine
+		kind, active := u.w.chain.Context(u.t.Stack, at, &c)
+		sp := arch.Addr(c.Regs[u.w.arch.SP])
+		if active && sp > u.runSP && u.w.isManaged(c.IP) {
+			u.note(kind, at, c.IP, why)
+			*u.ctx = c
+			u.exact = kind == thread.FaultingExceptionFrame || kind == thread.RedirectedThreadFrame || kind == thread.ResumableFrame
+			u.runSP = sp
+			return true
 		}
-		next, ok := u.w.chain.Next(u.t.Stack, at)
-		if !ok {
-			break
-		}
-		at = next
+		at, ok = u.w.chain.Next(u.t.Stack, at)
 	}
 	return false
 }
