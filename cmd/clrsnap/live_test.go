@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"clrsnap/internal/testenv"
+)
+
+// result is what a run of the command left.
+type result struct {
+	stdout, stderr string
+	status         int // -1: killed by a signal
+}
+
+func command(tb testing.TB, args ...string) result {
+	tb.Helper()
+	return finish(tb, exec.Command("clrsnap", args...))
+}
+
+func finish(tb testing.TB, c *exec.Cmd) result {
+	tb.Helper()
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); err != nil && c.ProcessState == nil {
+		tb.Fatal(err)
+	}
+	return result{out.String(), errs.String(), c.ProcessState.ExitCode()}
+}
+
+// good requires status 0.
+func good(tb testing.TB, args ...string) result {
+	tb.Helper()
+	r := command(tb, args...)
+	if r.status != 0 {
+		tb.Fatalf("clrsnap %v: status %d: %s", args, r.status, r.stderr)
+	}
+	return r
+}
+
+func (r result) want(tb testing.TB, patterns ...string) {
+	tb.Helper()
+	for _, p := range patterns {
+		if !regexp.MustCompile("(?m)" + p).MatchString(r.stdout) {
+			tb.Errorf("no match for %s in:\n%s", p, r.stdout)
+		}
+	}
+}
+
+func TestIdle(t *testing.T) {
+	app := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "8", "--pool", "6"}})
+	pid := fmt.Sprint(app.PID)
+
+	t.Run("text", func(t *testing.T) {
+		r := good(t, "stack", pid)
+		r.want(t,
+			`^Process `+pid+` · \.NET 10\.`,
+			`^Thread `+pid+` .*\(managed 1, 0x[0-9a-f]+\) Main · `,
+			`^Thread \d+ "idle-3" \(managed \d+, 0x[0-9a-f]+\) · waiting`,
+			`^    Idle\.Program\.Step\(int, string\)  idle$`,
+			`↻ the 2 frames above \d+ times more`,
+			`^6 threads with this stack · ThreadPool worker · waiting`,
+			`^\d+ threads, \d+ stopped`)
+		if strings.Contains(r.stdout, "\x1b") || r.stderr != "" {
+			t.Errorf("colours or warnings: %q", r.stderr)
+		}
+	})
+	t.Run("managed", func(t *testing.T) {
+		r := good(t, "stack", pid, "--managed", "--thread", "^idle-3$")
+		r.want(t, `Idle\.Program\.Block\(\)`, `^1 thread, `)
+		if strings.Contains(r.stdout, "libc.so") {
+			t.Errorf("native frames in:\n%s", r.stdout)
+		}
+	})
+	t.Run("never", func(t *testing.T) {
+		r := good(t, "stack", pid, "--group=never")
+		if n := strings.Count(r.stdout, "\nThread "); n < 14 || strings.Contains(r.stdout, "with this stack") {
+			t.Errorf("%d threads, want each by itself:\n%s", n, r.stdout)
+		}
+	})
+	t.Run("json", func(t *testing.T) { testJSON(t, app) })
+	t.Run("stop-all", func(t *testing.T) {
+		good(t, "stack", pid, "--stop-all").want(t, `\d+ stopped, longest pause `)
+	})
+	t.Run("ps", func(t *testing.T) {
+		good(t, "ps").want(t, `^ *`+pid+`  \S+ +10\.0\.\d+ +(shared|single-file) +.*idle\.dll`)
+	})
+	t.Run("doctor", func(t *testing.T) {
+		r := good(t, "doctor", pid)
+		r.want(t, `^ok +runtime +\.NET 10\.`, `^ok +contracts +.*Thread 1`, `^ok +modules`, `^ok +stacks +(\d+) of \d+ threads complete`)
+		if strings.Contains(r.stdout, "NOT OK") || r.stderr != "" {
+			t.Errorf("%s%s", r.stdout, r.stderr)
+		}
+	})
+	t.Run("another user", func(t *testing.T) { testNobody(t, pid) })
+	if result, code := app.Stop(); result != "OK" || code != 0 {
+		t.Errorf("the program ended with %q, %d", result, code)
+	}
+}
+
+func testJSON(t *testing.T, app *testenv.App) {
+	r := good(t, "stack", fmt.Sprint(app.PID), "--json")
+	var doc struct {
+		Process struct {
+			PID     int
+			Runtime struct{ Version, Path, Shape string }
+		}
+		CapturedAt time.Time
+		Threads    []struct {
+			OSThreadID int
+			ThreadID   string
+			Name       string
+			Complete   *bool
+			Frames     []struct{ Kind, FunctionID, IP, SP, Method, Display string }
+		}
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.Process.PID != app.PID || !strings.HasPrefix(doc.Process.Runtime.Version, "10.") || time.Since(doc.CapturedAt) > time.Minute {
+		t.Errorf("%+v at %v", doc.Process, doc.CapturedAt)
+	}
+	found := 0
+	for _, th := range doc.Threads {
+		if th.Complete == nil || th.Frames == nil {
+			t.Errorf("thread %d without complete or frames", th.OSThreadID)
+		}
+		for _, f := range th.Frames {
+			if f.Method == "Idle.Program.Block" && f.Kind == "managed" && strings.HasPrefix(f.FunctionID, "0x") && strings.HasPrefix(f.IP, "0x") {
+				found++
+			}
+		}
+	}
+	if found != 14 {
+		t.Errorf("%d threads in Idle.Program.Block, want 14", found)
+	}
+}
+
+// A process of another user is listed, with the reason why it cannot be opened.
+func testNobody(t *testing.T, pid string) {
+	if asNobody("true").Run() != nil {
+		t.Skip("SKIPPED: this needs root")
+	}
+	dir, c, err := nobodysCommand("ps", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	r := finish(t, c)
+	if r.status != 0 {
+		t.Errorf("status %d: %s", r.status, r.stderr)
+	}
+	r.want(t, `"pid":`+pid+`,"user":"root","command":"[^"]*idle\.dll[^"]*","error":"cannot attach to `+pid+`: operation not permitted`)
+}
+
+// The target ends in the middle of a snapshot: one sentence, and what was
+// collected.
+func TestExitWhileRead(t *testing.T) {
+	for i := range 6 {
+		app := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "30"}})
+		c := exec.Command("clrsnap", "stack", fmt.Sprint(app.PID))
+		go func() {
+			time.Sleep(time.Duration(3+4*i) * time.Millisecond)
+			_ = syscall.Kill(app.PID, syscall.SIGKILL)
+		}()
+		r := finish(t, c)
+		if r.status != 0 && (r.status != 1 || strings.Count(r.stderr, "\n") != 1 || !strings.HasPrefix(r.stderr, "clrsnap: ")) {
+			t.Errorf("status %d, stderr %q", r.status, r.stderr)
+		}
+		t.Logf("after %d ms: status %d, %d bytes, %s", 3+4*i, r.status, len(r.stdout), r.stderr)
+	}
+}
+
+// Ctrl-C at any moment: status 130, or 0 if it came too late; the target goes on.
+func TestInterrupt(t *testing.T) {
+	app := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "50"}})
+	interrupted := 0
+	for i := range 20 {
+		c := exec.Command("clrsnap", "stack", fmt.Sprint(app.PID))
+		var out, errs bytes.Buffer
+		c.Stdout, c.Stderr = &out, &errs
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(8+2*i) * time.Millisecond)
+		_ = c.Process.Signal(syscall.SIGINT) // fails if it has ended
+		_ = c.Wait()
+		switch status := c.ProcessState.ExitCode(); {
+		case status == 130:
+			interrupted++
+			if n := strings.Count(errs.String(), "\n"); n != 1 {
+				t.Errorf("stderr %q", errs.String())
+			}
+		case status == -1: // before the command could prepare for it: a shell makes 130 of that
+		case status != 0:
+			t.Errorf("status %d: %s", status, errs.String())
+		}
+	}
+	t.Logf("%d of 20 were interrupted", interrupted)
+	if result, code := app.Stop(); result != "OK" || code != 0 {
+		t.Errorf("the program ended with %q, %d", result, code)
+	}
+}
+
+// BenchmarkStack is the command from exec to its last byte, on a process with 50
+// threads. The floor is the same program without anything to do.
+func BenchmarkStack(b *testing.B) {
+	app := testenv.Start(b, "idle", testenv.Options{Args: []string{"--threads", "34", "--pool", "6"}})
+	for _, bench := range []struct {
+		name string
+		args []string
+	}{
+		{"floor", []string{"version"}},
+		{"text", []string{"stack", fmt.Sprint(app.PID)}},
+		{"json", []string{"stack", "--json", fmt.Sprint(app.PID)}},
+		{"ps", []string{"ps"}},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			for b.Loop() {
+				good(b, bench.args...)
+			}
+		})
+	}
+}

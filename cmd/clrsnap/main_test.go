@@ -1,0 +1,138 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "update the expectations in testdata/script")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"clrsnap": main})
+}
+
+// TestScripts runs the command as a user does; none of these needs .NET.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata/script",
+		UpdateScripts: *update,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"status": cmdStatus, "zombie": cmdZombie, "start": cmdStart, "nobody": cmdNobody,
+		},
+		Condition: func(cond string) (bool, error) {
+			switch cond {
+			case "root":
+				return os.Geteuid() == 0, nil
+			case "nobody":
+				return os.Geteuid() == 0 && asNobody("true").Run() == nil, nil
+			case "kernelthread":
+				comm, err := os.ReadFile("/proc/2/comm")
+				return err == nil && string(comm) == "kthreadd\n", nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+	})
+}
+
+// cmdStatus is "status N command…": the command must end with that very status.
+// Its output is for stdout and stderr, as after exec.
+func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status N command [args...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if ee, ok := err.(*exec.ExitError); ok {
+		got = ee.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("status %d, want %d", got, want)
+	}
+}
+
+// cmdZombie is "zombie VAR": puts the id of a process into VAR that has ended
+// and is not collected before the end of the script.
+func cmdZombie(ts *testscript.TestScript, _ bool, args []string) {
+	c := exec.Command("true")
+	ts.Check(c.Start())
+	ts.Defer(func() { _ = c.Wait() })
+	for range 1000 {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.Process.Pid))
+		ts.Check(err)
+		if strings.Contains(string(stat), ") Z ") {
+			ts.Setenv(args[0], strconv.Itoa(c.Process.Pid))
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	ts.Fatalf("it does not end")
+}
+
+// cmdStart is "start VAR command…": runs a program until the end of the script
+// and puts its id into VAR.
+func cmdStart(ts *testscript.TestScript, _ bool, args []string) {
+	c := exec.Command(args[1], args[2:]...)
+	ts.Check(c.Start())
+	ts.Defer(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	ts.Setenv(args[0], strconv.Itoa(c.Process.Pid))
+}
+
+// cmdNobody is "nobody STATUS args…": clrsnap as a user without rights.
+func cmdNobody(ts *testscript.TestScript, _ bool, args []string) {
+	dir, c, err := nobodysCommand(args[1:]...)
+	ts.Check(err)
+	ts.Defer(func() { os.RemoveAll(dir) })
+	c.Stdout, c.Stderr = ts.Stdout(), ts.Stderr()
+	if err := c.Run(); err != nil && c.ProcessState == nil {
+		ts.Fatalf("%v", err)
+	}
+	if got := strconv.Itoa(c.ProcessState.ExitCode()); got != args[0] {
+		ts.Fatalf("status %s, want %s", got, args[0])
+	}
+}
+
+// nobodysCommand copies the program to a folder that everybody may read, and
+// which is to be removed.
+func nobodysCommand(args ...string) (dir string, c *exec.Cmd, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", nil, err
+	}
+	if dir, err = os.MkdirTemp("", "clrsnap"); err != nil {
+		return "", nil, err
+	}
+	if err = os.Chmod(dir, 0o755); err == nil {
+		// Not written by this process: a fork for another test would inherit
+		// the open file, and a file that is open for writing cannot be run.
+		err = exec.Command("cp", self, dir+"/clrsnap").Run()
+	}
+	if err == nil {
+		err = os.Chmod(dir+"/clrsnap", 0o755)
+	}
+	return dir, asNobody(dir+"/clrsnap", args...), err
+}
+
+// asNobody runs a program as a user without any rights.
+func asNobody(name string, args ...string) *exec.Cmd {
+	const nobody = 65534
+	c := exec.Command(name, args...)
+	c.Dir = "/"
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	return c
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"clrsnap"
+
+	"github.com/spf13/cobra"
+)
+
+// onePID requires exactly one argument, a process id.
+func onePID(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return usagef("which process? give its process id, such as %s 4242; clrsnap ps lists .NET processes", cmd.CommandPath())
+	case len(args) > 1:
+		return usagef("one process id is enough, unexpected argument %q: see %s --help", args[1], cmd.CommandPath())
+	}
+	_, err := parsePID(args[0])
+	return err
+}
+
+func parsePID(s string) (int, error) {
+	pid, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || pid <= 0 {
+		return 0, usagef("%q is not a process id: clrsnap ps lists .NET processes", s)
+	}
+	return int(pid), nil
+}
+
+// completePID offers the .NET processes to the shell.
+func completePID(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	found, err := clrsnap.Discover()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []string
+	for i := range found {
+		out = append(out, fmt.Sprintf("%d\t%s", found[i].PID, oneLineText(found[i].Command)))
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// complete offers the values of a flag to the shell.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(err) // the flag does not exist
+	}
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"clrsnap"
+	"clrsnap/export"
+	"clrsnap/profile"
+
+	"github.com/spf13/cobra"
+)
+
+// stackFlags are the flags of the verb stack.
+type stackFlags struct {
+	threads []string
+	stopAll bool
+	json    bool
+	output  string
+	group   string
+	text    export.TextOptions
+}
+
+func newStack(a *app) *cobra.Command {
+	var f stackFlags
+	cmd := &cobra.Command{
+		Use:   "stack PID",
+		Short: "Show the stacks of a process's threads",
+		Long: `Show what every thread of a process is doing: its stack, leaf first, managed and
+native frames together, and whether it runs or what it waits for.
+
+Each thread is stopped for some microseconds while its stack is copied; a thread
+that is provably blocked is not stopped at all. With --stop-all they all stand
+still at the same time, for longer, so that their stacks belong to one instant.
+
+What is shown:
+  By default managed frames come with namespaces and parameters as far as the
+  terminal's width allows, native frames in a row that have no symbols share a
+  line, recursion is folded, and a stack that four or more threads have is shown
+  once. Nothing of this concerns --json, which always has every frame.
+
+  --managed         no native frames; threads without managed ones are listed only
+  --native          every native frame on a line of its own; this also opens
+                    processes without a .NET runtime
+  --group           equal stacks once, even of two threads, the largest group first
+  --group=never     each thread by itself
+  --short, --full   shorter names; nothing folded or left out
+
+Stacks are equal if they go through the same methods; where in a method a thread
+is does not matter.`,
+		Example: `  clrsnap stack 4242                        every thread
+  clrsnap stack 4242 --managed --group      the overview of a busy service
+  clrsnap stack 4242 --thread 4250          one thread, by its id
+  clrsnap stack 4242 --thread '^orders-'    threads by name, a regular expression
+  clrsnap stack 4242 --json | jq '.threads[] | select(.state == "running").name'
+  clrsnap stack $(pgrep -n dotnet) -o stacks.txt`,
+		Args:              onePID,
+		ValidArgsFunction: completePID,
+	}
+	f.register(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		pid, err := parsePID(args[0])
+		if err != nil {
+			return err
+		}
+		return a.stack(cmd.Context(), pid, &f)
+	}
+	return cmd
+}
+
+func (f *stackFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringArrayVarP(&f.threads, "thread", "t", nil, "only the thread with this `id`, or those whose names match a regular expression; can be given several times")
+	fs.BoolVar(&f.text.Managed, "managed", false, "only managed frames")
+	fs.BoolVar(&f.text.Native, "native", false, "every native frame; opens processes without .NET too")
+	fs.StringVarP(&f.group, "group", "g", "auto", "fold equal stacks: `auto` (those of four or more threads), always or never")
+	fs.Lookup("group").NoOptDefVal = "always"
+	fs.BoolVar(&f.text.Short, "short", false, "names without namespaces and parameters")
+	fs.BoolVar(&f.text.Full, "full", false, "leave nothing out: full native names, any width, no folded recursion")
+	fs.BoolVar(&f.text.Tier, "tier", false, "show how methods were compiled: tier-0, tier-1, ReadyToRun, …")
+	fs.BoolVar(&f.text.IP, "ip", false, "show instruction pointers and offsets, each thread by itself")
+	fs.BoolVar(&f.stopAll, "stop-all", false, "stop all threads at the same time")
+	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md)")
+	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`")
+	complete(cmd, "group", "auto", "always", "never")
+}
+
+// check refuses flags that make no sense.
+func (f *stackFlags) check() (*threadFilter, error) {
+	if err := oneOf("group", f.group, "auto", "always", "never"); err != nil {
+		return nil, err
+	}
+	if f.text.Managed && f.text.Native {
+		return nil, usagef("--managed and --native exclude each other: without either, both kinds of frames are shown")
+	}
+	if f.text.Short && f.text.Full {
+		return nil, usagef("--short and --full exclude each other: without either, names are as long as fits")
+	}
+	return parseThreads(f.threads)
+}
+
+// groupings are the values of --group.
+var groupings = map[string]export.Grouping{"auto": export.GroupAuto, "always": export.GroupAlways, "never": export.GroupNever}
+
+func (a *app) stack(ctx context.Context, pid int, f *stackFlags) error {
+	chosen, err := f.check()
+	if err != nil {
+		return err
+	}
+	p, err := clrsnap.OpenWith(pid, clrsnap.Options{NativeOnly: f.text.Native})
+	if err != nil {
+		return hint(err, pid)
+	}
+	defer p.Close()
+
+	watch := a.watch(ctx, chosen)
+	take := p.SnapshotAll
+	if f.stopAll {
+		take = p.SnapshotAtOnce
+	}
+	s, err := take(watch.filter)
+	watch.done()
+	if s == nil {
+		return err
+	}
+	if len(s.Threads) == 0 && err == nil && ctx.Err() == nil {
+		return fmt.Errorf("no thread of process %d matches %s: clrsnap stack %d shows all", pid, chosen, pid)
+	}
+	if len(s.Threads) > 0 || err == nil {
+		if werr := a.write(s, f); werr != nil {
+			return werr
+		}
+	}
+	if err != nil {
+		return partial(err, s)
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return partial(cause, s)
+	}
+	a.warn(s)
+	return nil
+}
+
+// hint adds what this command can do about an error.
+func hint(err error, pid int) error {
+	if errors.Is(err, clrsnap.ErrNotDotNet) {
+		return fmt.Errorf("%w: clrsnap ps lists .NET processes; clrsnap stack --native %d shows native stacks", err, pid)
+	}
+	return err
+}
+
+func partial(err error, s *profile.Snapshot) error {
+	if n := len(s.Threads); n > 0 {
+		return fmt.Errorf("%w: what was collected until then is above (threads: %d)", err, n)
+	}
+	return err
+}
+
+// warn tells of what is missing.
+func (a *app) warn(s *profile.Snapshot) {
+	n := 0
+	for i := range s.Threads {
+		if !s.Threads[i].Complete {
+			n++
+		}
+	}
+	if n > 0 {
+		fmt.Fprintf(a.stderr, "clrsnap: warning: the stacks of %d of %d threads are incomplete; each says why\n", n, len(s.Threads))
+	}
+}
+
+// write encodes a snapshot to standard output or a file.
+func (a *app) write(s *profile.Snapshot, f *stackFlags) error {
+	out, to := a.stdout, "standard output"
+	if f.output != "" {
+		file, err := os.Create(f.output)
+		if err != nil {
+			return fmt.Errorf("cannot write the output: %w: choose another file with -o", err)
+		}
+		out, to = file, f.output
+	}
+	err := a.encode(out, s, f)
+	if f.output != "" {
+		err = errors.Join(err, out.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write to %s: %w", to, unwrapPath(err))
+	}
+	return nil
+}
+
+func (a *app) encode(w *os.File, s *profile.Snapshot, f *stackFlags) error {
+	if f.json {
+		return export.JSON(io.Writer(w), s)
+	}
+	o := f.text
+	o.Color, o.Width, o.Group = a.colors(w), terminalWidth(w), groupings[f.group]
+	return export.Text(w, s, o)
+}
+
+// unwrapPath drops the operation and the path that an error repeats.
+func unwrapPath(err error) error {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"clrsnap"
+)
+
+// threadFilter is the values of --thread.
+type threadFilter struct {
+	text  []string
+	ids   map[int]bool
+	names []*regexp.Regexp
+}
+
+func parseThreads(values []string) (*threadFilter, error) {
+	f := &threadFilter{text: values, ids: map[int]bool{}}
+	for _, v := range values {
+		if id, err := strconv.Atoi(v); err == nil {
+			f.ids[id] = true
+			continue
+		}
+		re, err := regexp.Compile(v)
+		if err != nil || v == "" {
+			return nil, usagef("--thread %q is neither a thread id nor a regular expression for names: %w", v, err)
+		}
+		f.names = append(f.names, re)
+	}
+	return f, nil
+}
+
+// matches reports whether a thread is wanted. Its id may be the one that it has
+// inside its container.
+func (f *threadFilter) matches(t *clrsnap.Thread) bool {
+	if len(f.text) == 0 || f.ids[t.OSThreadID] || f.ids[t.NSThreadID] {
+		return true
+	}
+	for _, re := range f.names {
+		if re.MatchString(t.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *threadFilter) String() string {
+	if len(f.text) == 0 {
+		return "any"
+	}
+	return "--thread " + strings.Join(f.text, " --thread ")
+}
+
+// When a snapshot takes long, and how often to say so.
+const (
+	quietFor = 2 * time.Second
+	tick     = 500 * time.Millisecond
+)
+
+// watch chooses threads for a snapshot while it runs: none any more once ctx has
+// ended, so that what was collected can be printed. After a while it tells on a
+// terminal that there is progress.
+type watch struct {
+	ctx    context.Context
+	chosen *threadFilter
+	seen   atomic.Int64
+	stop   chan struct{}
+	ended  chan struct{}
+}
+
+func (a *app) watch(ctx context.Context, chosen *threadFilter) *watch {
+	w := &watch{ctx: ctx, chosen: chosen, stop: make(chan struct{}), ended: make(chan struct{})}
+	if !isTerminal(a.stderr) {
+		close(w.ended)
+		return w
+	}
+	go w.progress(a.stderr)
+	return w
+}
+
+func (w *watch) filter(t *clrsnap.Thread) bool {
+	if w.ctx.Err() != nil || !w.chosen.matches(t) {
+		return false
+	}
+	w.seen.Add(1)
+	return true
+}
+
+func (w *watch) progress(f *os.File) {
+	defer close(w.ended)
+	wait := time.NewTimer(quietFor)
+	defer wait.Stop()
+	shown := false
+	for {
+		select {
+		case <-w.stop:
+			if shown {
+				fmt.Fprint(f, "\r\x1b[K")
+			}
+			return
+		case <-wait.C:
+			fmt.Fprintf(f, "\r\x1b[Kclrsnap: thread %d …", w.seen.Load())
+			shown = true
+			wait.Reset(tick)
+		}
+	}
+}
+
+// done ends the progress line.
+func (w *watch) done() {
+	close(w.stop)
+	<-w.ended
+}

@@ -1,0 +1,218 @@
+package clrsnap
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"clrsnap/internal/clr"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/elfx"
+	"clrsnap/internal/locate"
+	"clrsnap/internal/target/live"
+)
+
+// Verdict says what a check means for us.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Fine     Verdict = iota
+	Degraded         // something will be missing
+	Blocking         // there will be no stacks
+)
+
+// Check is the outcome of one check of Diagnose.
+type Check struct {
+	Name    string // what was looked at
+	Verdict Verdict
+	Detail  string // what was found
+	Remedy  string // what helps; empty if nothing has to, or if another check says it
+}
+
+// Diagnose looks at everything that stacks of process pid need, each by itself,
+// and at last takes them. It stops where nothing more can be found out.
+func Diagnose(pid int) []Check {
+	var d diagnosis
+	blocked := false
+	for _, f := range live.CheckAccess(pid) {
+		c := Check{Name: f.Check, Detail: f.Detail, Remedy: f.Remedy}
+		if !f.OK {
+			c.Verdict, blocked = Blocking, true
+		}
+		d.checks = append(d.checks, c)
+	}
+	if blocked {
+		return d.checks
+	}
+	p, err := OpenWith(pid, Options{NativeOnly: true})
+	if err != nil {
+		d.add("process", Blocking, err.Error(), "")
+		return d.checks
+	}
+	defer p.Close()
+	d.p = p
+	d.namespace()
+	if d.runtime() && d.contracts() {
+		d.modules()
+		d.stacks()
+	}
+	return d.checks
+}
+
+// diagnosis collects the checks of a process that could be opened.
+type diagnosis struct {
+	p      *Process
+	found  *locate.Runtime
+	checks []Check
+}
+
+func (d *diagnosis) add(name string, v Verdict, detail, remedy string) {
+	d.checks = append(d.checks, Check{name, v, detail, remedy})
+}
+
+func (d *diagnosis) namespace() {
+	pid := d.p.live.PID()
+	ns, err := d.p.live.NSTid(pid)
+	switch {
+	case err != nil:
+		d.add("PID namespace", Blocking, err.Error(), "read /proc of the namespace that the process was started from")
+	case ns != pid:
+		d.add("PID namespace", Fine, fmt.Sprintf("it has its own (a container), where it is process %d", ns), "")
+	default:
+		d.add("PID namespace", Fine, "the same as ours", "")
+	}
+}
+
+func (d *diagnosis) runtime() bool {
+	p := d.p
+	var err error
+	if d.found, err = runtimeIn(p.live.PID()); err != nil {
+		remedy := ""
+		if errors.Is(err, ErrNotDotNet) {
+			remedy = "find the right process with clrsnap ps, or look at the native stacks with clrsnap stack --native"
+		}
+		d.add("runtime", Blocking, err.Error(), remedy)
+		return false
+	}
+	r := d.found
+	version := r.Version
+	if version == "" {
+		version = "of unknown version"
+	}
+	detail := fmt.Sprintf(".NET %s (%s) in %s", version, r.Shape, r.Module.Path)
+	if err := supported(p.live.PID(), r); err != nil {
+		text, remedy, _ := cutRemedy(strings.TrimPrefix(err.Error(), ErrUnsupported.Error()+": "))
+		d.add("runtime", Blocking, detail+": "+text, remedy)
+		return false
+	}
+	d.add("runtime", Fine, detail, "")
+	return true
+}
+
+// cutRemedy splits a message of ours into what is wrong and what to do.
+func cutRemedy(s string) (what, remedy string, ok bool) {
+	if i := strings.LastIndex(s, ": "); i >= 0 {
+		return s[:i], s[i+2:], true
+	}
+	return s, "", false
+}
+
+// contracts checks the data descriptor, and each contract by itself.
+func (d *diagnosis) contracts() bool {
+	desc, err := contract.Parse(d.p.cache, d.found.Descriptor)
+	if err != nil {
+		d.add("data descriptor", Blocking, err.Error(), "restart the program: its memory does not hold what its runtime promises")
+		return false
+	}
+	desc.Runtime = d.found.Version
+	d.add("data descriptor", Fine, fmt.Sprintf("%d types, %d globals, %d contracts", len(desc.Types), len(desc.Globals), len(desc.Contracts)), "")
+	var good []string
+	fine := true
+	for _, name := range slices.Sorted(maps.Keys(clr.Needs)) {
+		if err := desc.Require(map[string][]contract.Version{name: clr.Needs[name]}); err != nil {
+			d.add("contract "+name, Blocking, err.Error(), "update clrsnap, or run the program on .NET 10")
+			fine = false
+			continue
+		}
+		good = append(good, name+" "+string(desc.Contracts[name]))
+	}
+	if len(good) > 0 {
+		d.add("contracts", Fine, strings.Join(good, ", "), "")
+	}
+	if !fine {
+		return false
+	}
+	if _, err := clr.New(d.p.cache, desc, d.p.arch); err != nil {
+		d.add("layouts", Blocking, err.Error(), "update clrsnap, or run the program on .NET 10")
+		return false
+	}
+	return true
+}
+
+// modules checks that the native modules can be read: without its file a module
+// has neither names nor, often, a way up the stack.
+func (d *diagnosis) modules() {
+	var bad []string
+	var first error
+	n := 0
+	for _, m := range d.p.mods.All() {
+		// Assemblies are mapped like native code but are no ELF images, and a
+		// single-file program maps pieces of its own file as assemblies.
+		if strings.HasSuffix(m.Name, ".dll") || m.Path == d.found.Module.Path && m.Start != d.found.Module.Start {
+			continue
+		}
+		n++
+		if _, err := m.Image(); err != nil {
+			bad = append(bad, m.Name)
+			if first == nil {
+				first = err
+			}
+			continue
+		}
+		if _, err := m.Lookup("_"); err != nil && !errors.Is(err, elfx.ErrNotFound) {
+			bad = append(bad, m.Name)
+		}
+	}
+	if len(bad) == 0 {
+		d.add("modules", Fine, fmt.Sprintf("%d native modules can be read", n), "")
+		return
+	}
+	detail := fmt.Sprintf("%d of %d native modules cannot be read (%s)", len(bad), n, strings.Join(bad, ", "))
+	if first != nil {
+		detail += ": " + first.Error()
+	}
+	d.add("modules", Degraded, detail, "run as root, or restart the program if its files were replaced; stacks through these modules can be incomplete")
+}
+
+// stacks takes them, which is the proof.
+func (d *diagnosis) stacks() {
+	s, err := d.p.SnapshotAll(nil)
+	if err != nil {
+		d.add("stacks", Blocking, err.Error(), "")
+		return
+	}
+	var complete int
+	var longest time.Duration
+	why := ""
+	for i := range s.Threads {
+		longest = max(longest, s.Threads[i].Pause)
+		if s.Threads[i].Complete {
+			complete++
+		} else if why == "" {
+			why = fmt.Sprintf("thread %d: %s", s.Threads[i].OSThreadID, s.Threads[i].Error)
+		}
+	}
+	detail := fmt.Sprintf("%d of %d threads complete, longest pause %v", complete, len(s.Threads), longest.Round(100*time.Nanosecond))
+	switch {
+	case complete == len(s.Threads):
+		d.add("stacks", Fine, detail, "")
+	case complete > 0:
+		d.add("stacks", Degraded, detail+"; "+why, "try again: threads in the middle of something are better seen a moment later")
+	default:
+		d.add("stacks", Blocking, detail+"; "+why, "")
+	}
+}

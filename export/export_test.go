@@ -1,0 +1,243 @@
+package export
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/profile"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v: write it with -update", err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs (-update writes it):\n%s", file, got)
+	}
+}
+
+func native(module, name string, offset uint64) profile.Frame {
+	short, _, _ := strings.Cut(name, "(")
+	return profile.Frame{
+		Kind: profile.Native, IP: 0x7f0000000000 + offset, SP: 0x7ffc00001000, Method: name, Display: name, Short: short,
+		Module: module, Offset: offset,
+	}
+}
+
+func managed(module, exact, display, short, signature string) profile.Frame {
+	return profile.Frame{
+		Kind: profile.Managed, FunctionID: 0x7e00_0000_1000, IP: 0x7e0000400010, SP: 0x7ffc00002000, Method: exact, Display: display,
+		Short: short, Signature: signature, Module: module, Offset: 0x10, Tier: "tier-1",
+	}
+}
+
+const coreLib = "System.Private.CoreLib"
+
+// base is how every thread of the synthetic process begins.
+func base() []profile.Frame {
+	return []profile.Frame{
+		managed(coreLib, "System.Threading.Thread.StartCallback", "System.Threading.Thread.StartCallback", "Thread.StartCallback", "()"),
+		native("libcoreclr.so", "", 0x5eb1d1), native("libcoreclr.so", "", 0x5eb1d9), native("libc.so.6", "", 0x891f5),
+	}
+}
+
+func waiting() []profile.Frame {
+	return append([]profile.Frame{
+		native("libc.so.6", "__poll", 0x4f),
+		native("libcoreclr.so", "Thread::DoWait(int, void**, bool)", 0x210),
+		managed(coreLib, "System.Threading.Monitor.Wait", "System.Threading.Monitor.Wait", "Monitor.Wait", "(object, int)"),
+	}, base()...)
+}
+
+func running() []profile.Frame {
+	recurse := managed("Shop", "Shop.Tree.Visit", "Shop.Tree.Visit", "Tree.Visit", "(Shop.Node)")
+	frames := []profile.Frame{
+		managed("Shop", "Shop.Index+<>c__DisplayClass4_0`1.<Scan>b__0", "Shop.Index.Scan{lambda 4_0}",
+			"Index.Scan{lambda 4_0}", "(System.Collections.Generic.KeyValuePair<string, System.__Canon>, int)"),
+	}
+	for range 12 {
+		frames = append(frames, recurse)
+	}
+	for range 5 {
+		frames = append(frames, managed("Shop", "Shop.A.Ping", "Shop.A.Ping", "A.Ping", "(int)"), managed("Shop", "Shop.B.Pong", "Shop.B.Pong", "B.Pong", "(int)"))
+	}
+	return append(frames, base()...)
+}
+
+// synthetic is a process with one thread of every kind that matters.
+func synthetic() *profile.Snapshot {
+	s := &profile.Snapshot{
+		Process: profile.Process{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{
+			Version: "10.0.9", Path: "/usr/share/dotnet/shared/Microsoft.NETCore.App/10.0.9/libcoreclr.so", Shape: "shared",
+		}},
+		CapturedAt: time.Date(2026, 3, 4, 5, 6, 7, 123456789, time.FixedZone("", 3600)),
+		Threads: []profile.Thread{
+			{OSThreadID: 4243, Name: ".NET SynchManag", Role: "Synchronisation manager", State: "waiting for I/O (poll)", Pause: 9450, Complete: true,
+				Frames: []profile.Frame{native("libc.so.6", "__poll", 0x4f), native("libcoreclr.so", "", 0x10), native("libc.so.6", "", 0x891f5)}},
+			{OSThreadID: 4242, ManagedThreadID: 1, ThreadID: 0x55d0_1000, Name: "Shop", Role: "Main", State: "running", Mode: "cooperative",
+				Pause: 14200, Complete: true, Frames: running()},
+			{OSThreadID: 4250, ManagedThreadID: 5, ThreadID: 0x55d0_5000, Name: "evil\x1b[31m\u202e", State: "waiting (futex)", Mode: "preemptive",
+				Complete: false, Error: "no way up from 0x7f12: it is in no module", Frames: waiting()[:3]},
+			{OSThreadID: 4251, Name: "gone", Error: "thread 4251: thread does not stop"},
+		},
+	}
+	for i := range 30 {
+		f := waiting()
+		f[0].Offset += uint64(i) // elsewhere in the same function
+		s.Threads = append(s.Threads, profile.Thread{
+			OSThreadID: 4300 + i, ManagedThreadID: 10 + i, ThreadID: 0x55e0_0000 + uint64(i)<<12, Name: ".NET TP Worker", Role: "ThreadPool worker",
+			State: []string{"waiting (futex)", "running"}[min(i%10, 1)^1], Mode: "preemptive", Complete: true, Frames: f,
+		})
+	}
+	for i := range 2 {
+		s.Threads = append(s.Threads, profile.Thread{
+			OSThreadID: 4400 + i, ManagedThreadID: 50 + i, ThreadID: 0x55f0_0000 + uint64(i)<<12, Name: fmt.Sprintf("twin-%d", i),
+			State: "sleeping (nanosleep)", Mode: "preemptive", Complete: true, Frames: base(),
+		})
+	}
+	return s
+}
+
+func TestText(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		o    TextOptions
+	}{
+		{"default", TextOptions{}},
+		{"color", TextOptions{Color: true, Width: 100}},
+		{"narrow", TextOptions{Width: 60, Tier: true}},
+		{"managed-group", TextOptions{Managed: true, Group: GroupAlways}},
+		{"native-never", TextOptions{Native: true, Group: GroupNever, Short: true}},
+		{"full", TextOptions{Full: true, Group: GroupAlways, Width: 40}},
+		{"ip", TextOptions{IP: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := Text(&b, synthetic(), c.o); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, c.name+".txt", b.Bytes())
+			if i := strings.IndexAny(b.String(), "\x1b\u202e"); i >= 0 && !c.o.Color {
+				t.Errorf("a control character gets through: %q", b.String()[i:][:20])
+			}
+		})
+	}
+}
+
+func TestJSON(t *testing.T) {
+	s := synthetic()
+	s.Threads = s.Threads[:5]
+	s.Threads[1].Frames = s.Threads[1].Frames[:1]
+	var b, indented bytes.Buffer
+	if err := JSON(&b, s); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Indent(&indented, b.Bytes(), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "snapshot.json", indented.Bytes())
+}
+
+// What a program finds must be what the documentation says, whatever there is.
+func TestJSONOfNothing(t *testing.T) {
+	s := &profile.Snapshot{Process: profile.Process{PID: 1}, CapturedAt: time.Unix(0, 5), Threads: []profile.Thread{{OSThreadID: 1, Name: "a\xff<b>"}}}
+	var b bytes.Buffer
+	if err := JSON(&b, s); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"process":{"pid":1},"capturedAt":"1970-01-01T00:00:00.000000005Z","threads":[{"osThreadId":1,"name":"a\ufffd<b>","complete":false,"frames":[]}]}` + "\n"
+	if b.String() != want {
+		t.Errorf("got  %swant %s", b.String(), want)
+	}
+}
+
+func TestGroupThreads(t *testing.T) {
+	thread := func(frames ...profile.Frame) *profile.Thread {
+		return &profile.Thread{Complete: true, Frames: frames}
+	}
+	nameless := native("libc.so.6", "", 0x100)
+	elsewhere := native("libc.so.6", "", 0x200)
+	poll, later := native("libc.so.6", "poll", 0x4f), native("libc.so.6", "poll", 0x51)
+	ofInt := managed("A", "A.List`1.Add", "A.List<int>.Add", "List<int>.Add", "(int)")
+	ofLong := managed("A", "A.List`1.Add", "A.List<long>.Add", "List<long>.Add", "(long)")
+	broken := thread(poll)
+	broken.Complete = false
+	for _, c := range []struct {
+		name    string
+		threads []*profile.Thread
+		groups  int
+	}{
+		{"the same method at another offset", []*profile.Thread{thread(poll), thread(later)}, 1},
+		{"no name, another place", []*profile.Thread{thread(nameless), thread(elsewhere)}, 2},
+		{"no name, the same place", []*profile.Thread{thread(nameless), thread(nameless)}, 1},
+		{"another instantiation", []*profile.Thread{thread(ofInt), thread(ofLong)}, 2},
+		{"one frame more", []*profile.Thread{thread(poll), thread(poll, poll)}, 2},
+		{"incomplete", []*profile.Thread{broken, broken}, 2},
+		{"empty", []*profile.Thread{thread(), thread()}, 2},
+	} {
+		if got := GroupThreads(c.threads); len(got) != c.groups {
+			t.Errorf("%s: %d groups, want %d", c.name, len(got), c.groups)
+		}
+	}
+}
+
+type failing struct{}
+
+var errFull = errors.New("full")
+
+func (failing) Write([]byte) (int, error) { return 0, errFull }
+
+func TestWriteError(t *testing.T) {
+	if err := Text(failing{}, synthetic(), TextOptions{}); !errors.Is(err, errFull) {
+		t.Errorf("Text: %v", err)
+	}
+	if err := JSON(failing{}, synthetic()); !errors.Is(err, errFull) {
+		t.Errorf("JSON: %v", err)
+	}
+}
+
+func TestPause(t *testing.T) {
+	for d, want := range map[time.Duration]string{9450: "9.4 µs", 14200: "14 µs", 1_500_000: "1500 µs", 12_000_000: "12 ms"} {
+		if got := Pause(d); got != want {
+			t.Errorf("Pause(%d) = %q, want %q", d, got, want)
+		}
+	}
+}
+
+func BenchmarkText(b *testing.B) {
+	benchmark(b, func(w *bytes.Buffer, s *profile.Snapshot) error { return Text(w, s, TextOptions{}) })
+}
+
+func BenchmarkJSON(b *testing.B) {
+	benchmark(b, func(w *bytes.Buffer, s *profile.Snapshot) error { return JSON(w, s) })
+}
+
+func benchmark(b *testing.B, encode func(*bytes.Buffer, *profile.Snapshot) error) {
+	s := synthetic()
+	var w bytes.Buffer
+	b.ReportAllocs()
+	for b.Loop() {
+		w.Reset()
+		if err := encode(&w, s); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package export
+
+import (
+	"encoding/json"
+	"io"
+	"strconv"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// JSON writes a snapshot as one JSON document and a newline. The schema is
+// stable and described in docs/json.md.
+func JSON(w io.Writer, s *profile.Snapshot) error {
+	out := jsonSnapshot{
+		Process: jsonProcess{
+			PID: s.Process.PID, Command: s.Process.Command,
+			Runtime: jsonRuntimeOf(&s.Process.Runtime),
+		},
+		CapturedAt: s.CapturedAt.UTC().Format(time.RFC3339Nano),
+		Threads:    make([]jsonThread, len(s.Threads)),
+	}
+	for i := range s.Threads {
+		out.Threads[i] = jsonThreadOf(&s.Threads[i])
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false) // names are full of < and >
+	return enc.Encode(&out)
+}
+
+type jsonSnapshot struct {
+	Process    jsonProcess  `json:"process"`
+	CapturedAt string       `json:"capturedAt"`
+	Threads    []jsonThread `json:"threads"`
+}
+
+type jsonProcess struct {
+	PID     int          `json:"pid"`
+	Command string       `json:"command,omitempty"`
+	Runtime *jsonRuntime `json:"runtime,omitempty"`
+}
+
+type jsonRuntime struct {
+	Version string `json:"version,omitempty"`
+	Path    string `json:"path,omitempty"`
+	Shape   string `json:"shape,omitempty"`
+}
+
+type jsonThread struct {
+	OSThreadID      int         `json:"osThreadId"`
+	ManagedThreadID int         `json:"managedThreadId,omitempty"`
+	ThreadID        string      `json:"threadId,omitempty"`
+	Name            string      `json:"name,omitempty"`
+	Role            string      `json:"role,omitempty"`
+	State           string      `json:"state,omitempty"`
+	Mode            string      `json:"mode,omitempty"`
+	Pause           float64     `json:"pauseMicroseconds,omitempty"`
+	Complete        bool        `json:"complete"`
+	Error           string      `json:"error,omitempty"`
+	Frames          []jsonFrame `json:"frames"`
+}
+
+type jsonFrame struct {
+	Kind       profile.Kind `json:"kind"`
+	FunctionID string       `json:"functionId,omitempty"`
+	IP         string       `json:"ip"`
+	SP         string       `json:"sp"`
+	Method     string       `json:"method,omitempty"`
+	Display    string       `json:"display,omitempty"`
+	Signature  string       `json:"signature,omitempty"`
+	Module     string       `json:"module,omitempty"`
+	Offset     *uint64      `json:"offset,omitempty"`
+	Tier       string       `json:"tier,omitempty"`
+}
+
+func jsonRuntimeOf(r *profile.Runtime) *jsonRuntime {
+	if *r == (profile.Runtime{}) {
+		return nil
+	}
+	return &jsonRuntime{Version: r.Version, Path: r.Path, Shape: r.Shape}
+}
+
+func jsonThreadOf(t *profile.Thread) jsonThread {
+	out := jsonThread{
+		OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, ThreadID: address(t.ThreadID),
+		Name: t.Name, Role: t.Role, State: t.State, Mode: t.Mode,
+		Pause:    float64(t.Pause.Nanoseconds()) / 1e3,
+		Complete: t.Complete, Error: t.Error,
+		Frames: make([]jsonFrame, len(t.Frames)),
+	}
+	for i := range t.Frames {
+		f := &t.Frames[i]
+		j := &out.Frames[i]
+		*j = jsonFrame{
+			Kind: f.Kind, FunctionID: address(f.FunctionID), IP: hex(f.IP), SP: hex(f.SP),
+			Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module, Tier: f.Tier,
+		}
+		if f.Module != "" || f.Display != "" { // else there is nothing that it could count from
+			j.Offset = &f.Offset
+		}
+	}
+	return out
+}
+
+// address is hex, or nothing for what is not there.
+func address(v uint64) string {
+	if v == 0 {
+		return ""
+	}
+	return hex(v)
+}
+
+func hex(v uint64) string { return "0x" + strconv.FormatUint(v, 16) }

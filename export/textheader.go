@@ -1,0 +1,159 @@
+package export
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"clrsnap/profile"
+)
+
+// group prints one or more threads that share a stack.
+func (p *printer) group(g Group) {
+	if len(g) == 1 {
+		p.thread(g[0])
+	} else {
+		p.shared(g)
+	}
+	p.stack(g[0])
+	p.end()
+}
+
+// thread prints the header of one thread.
+func (p *printer) thread(t *profile.Thread) {
+	p.paint(bold, "Thread "+strconv.Itoa(t.OSThreadID))
+	if t.Name != "" {
+		p.paint(yellow, " "+quoted(t.Name))
+	}
+	if t.ManagedThreadID != 0 {
+		p.paint(dim, " (managed "+strconv.Itoa(t.ManagedThreadID)+", "+hex(t.ThreadID)+")")
+	}
+	if t.Role != "" {
+		p.text(" " + Clean(t.Role))
+	}
+	p.property(stateStyle(t.State), t.State)
+	p.property(plain, t.Mode)
+	if t.Pause > 0 {
+		p.property(dim, "paused "+Pause(t.Pause))
+	}
+	p.end()
+}
+
+func (p *printer) property(st style, s string) {
+	if s != "" {
+		p.paint(dim, " · ")
+		p.paint(st, Clean(s))
+	}
+}
+
+func stateStyle(state string) style {
+	if state == "running" {
+		return green
+	}
+	return plain
+}
+
+// shared prints the header of threads with equal stacks: how many, what they
+// are, what they do, and which.
+func (p *printer) shared(g Group) {
+	p.paint(bold, strconv.Itoa(len(g))+" threads")
+	p.text(" with this stack")
+	p.property(plain, tally(g, func(t *profile.Thread) string { return t.Role }))
+	p.property(plain, tally(g, func(t *profile.Thread) string { return t.State }))
+	p.property(plain, tally(g, func(t *profile.Thread) string { return t.Mode }))
+	p.end()
+	p.list("", g)
+}
+
+// tally counts the values that threads have: "10 waiting (futex), 2 running", or
+// just the value if all have the same.
+func tally(g Group, of func(*profile.Thread) string) string {
+	count := map[string]int{}
+	for _, t := range g {
+		count[of(t)]++
+	}
+	if len(count) == 1 {
+		return of(g[0])
+	}
+	delete(count, "")
+	values := make([]string, 0, len(count))
+	for v := range count {
+		values = append(values, v)
+	}
+	slices.SortFunc(values, func(a, b string) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
+	})
+	for i, v := range values {
+		values[i] = strconv.Itoa(count[v]) + " " + v
+	}
+	return strings.Join(values, ", ")
+}
+
+// Bounds of a list of threads.
+const (
+	listMost  = 24
+	listWidth = 100
+)
+
+// list prints which threads: ids by name, wrapped.
+func (p *printer) list(title string, threads []*profile.Thread) {
+	byName := map[string][]string{}
+	var names []string
+	left := len(threads)
+	for _, t := range threads {
+		if len(threads)-left == listMost && !p.o.Full && left > 1 {
+			break
+		}
+		if byName[t.Name] == nil {
+			names = append(names, t.Name)
+		}
+		byName[t.Name] = append(byName[t.Name], strconv.Itoa(t.OSThreadID))
+		left--
+	}
+	var words []string
+	for i, n := range names {
+		if n != "" {
+			words = append(words, quoted(n))
+		}
+		words = append(words, byName[n]...)
+		if i < len(names)-1 || left > 0 {
+			words[len(words)-1] += ","
+		}
+	}
+	if left > 0 {
+		words = append(words, fmt.Sprintf("and %d more (--full lists all)", left))
+	}
+	if title != "" {
+		p.text(title)
+		p.end()
+	}
+	p.wrap(words)
+}
+
+// wrap prints words, indented, on as many lines as they need.
+func (p *printer) wrap(words []string) {
+	most := listWidth
+	if p.o.Width > 0 {
+		most = min(most, p.o.Width)
+	}
+	at := 0
+	var b strings.Builder
+	for _, w := range words {
+		if n := width(w); at > 0 && at+1+n > most {
+			p.paint(dim, b.String())
+			p.end()
+			b.Reset()
+			at = 0
+		}
+		sep := " "
+		if at == 0 {
+			sep = "  "
+		}
+		b.WriteString(sep + w)
+		at += len(sep) + width(w)
+	}
+	p.paint(dim, b.String())
+	p.end()
+}
