@@ -116,15 +116,10 @@ const errEnded = "the thread has ended"
 func (p *Process) snapshot(t *Thread) profile.Thread {
 	s := Suspension{p: p, thread: *t, capture: &p.capture}
 	st := p.describe(t)
-	if !p.opts.AlwaysStop && s.peek() == nil && !p.unsuited[s.walk.Context.IP] {
-		if r := s.frames(&st); r.Complete {
-			s.fill(&st, r)
-			return st
-		}
-		if len(p.unsuited) < maxUnsuited {
-			p.unsuited[s.walk.Context.IP] = true
-		}
+	if !p.opts.AlwaysStop && s.blocked(&st) {
+		return st
 	}
+	s.extra = nil
 	var pause time.Duration
 	for attempt := 0; ; attempt++ {
 		if err := s.stop(s.extra); err != nil {
@@ -147,11 +142,36 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 			st.Pause = pause
 			return st
 		}
-		if extra, ok := s.missing(r.Err); ok && len(s.extra) < maxAttempts {
+		if extra, ok := s.missing(r.Err); ok {
 			s.extra = append(s.extra, extra)
 		}
 		p.begin() // what contradicted itself was perhaps half written
 	}
+}
+
+// blocked takes the snapshot without a stop, if the thread is provably blocked
+// and its few known registers lead to the base of its stack.
+func (s *Suspension) blocked(st *profile.Thread) bool {
+	p := s.p
+	for range maxAttempts {
+		if s.peek() != nil || p.unsuited[s.walk.Context.IP] {
+			return false
+		}
+		r := s.frames(st)
+		if r.Complete {
+			s.fill(st, r)
+			return true
+		}
+		extra, ok := s.missing(r.Err)
+		if !ok {
+			if len(p.unsuited) < maxUnsuited {
+				p.unsuited[s.walk.Context.IP] = true
+			}
+			return false
+		}
+		s.extra = append(s.extra, extra)
+	}
+	return false
 }
 
 const maxUnsuited = 4096
@@ -169,8 +189,8 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 	if r.Err != nil {
 		st.Error = r.Err.Error()
 	}
-	if s.capture.Cut && !r.Complete {
-		st.Error = fmt.Sprintf("the stack is deeper than the %d KB that were copied: %s", s.p.opts.MaxStack>>10, st.Error)
+	if errors.Is(r.Err, walk.ErrMissing) && s.capture.Cut {
+		st.Error = fmt.Sprintf("the stack is deeper than the %d KB that may be copied: %s", s.p.opts.MaxStack>>10, st.Error)
 	}
 	st.State = state(s.capture)
 	st.Pause = s.capture.Pause

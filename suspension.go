@@ -51,9 +51,13 @@ func (s *Suspension) Thread() Thread { return s.thread }
 // Resume ends the suspension.
 func (s *Suspension) Resume() { s.gone = true }
 
+// firstStack is how much of a stack is copied at first, in bytes. Few are deeper;
+// of those the rest is fetched in a second capture.
+const firstStack = 256 << 10
+
 // request says what to copy of a thread.
 func (p *Process) request(t *Thread, extra []live.Range) live.Request {
-	r := live.Request{TID: t.OSThreadID, StackLimit: p.opts.MaxStack, Extra: extra}
+	r := live.Request{TID: t.OSThreadID, StackLimit: min(p.opts.MaxStack, firstStack), Extra: extra}
 	if t.ID != 0 {
 		r.Head, r.HeadLen = arch.Addr(t.ID), thread.HeadLen
 	}
@@ -74,7 +78,7 @@ func (s *Suspension) stopAgain(extra live.Range) error {
 
 // peek captures the thread without a stop, if it is provably blocked.
 func (s *Suspension) peek() error {
-	req := s.p.request(&s.thread, nil)
+	req := s.p.request(&s.thread, s.extra)
 	return s.p.taken(s, s.p.live.TryBlocked(&req, s.capture))
 }
 
@@ -121,6 +125,10 @@ func (s *Suspension) missing(err error) (live.Range, bool) {
 	}
 	const below = 4096 // what was in use may reach below the first read
 	start := max(m.Start, at&^(below-1)-below)
-	n := min(uint64(m.End-start), uint64(s.p.opts.MaxStack))
-	return live.Range{Addr: start, Len: int(n)}, true
+	left := s.p.opts.MaxStack - firstStack
+	for _, r := range s.extra {
+		left -= r.Len
+	}
+	n := min(int64(m.End-start), int64(left))
+	return live.Range{Addr: start, Len: int(n)}, n > below
 }
