@@ -1,0 +1,166 @@
+package codemap
+
+import (
+	"errors"
+	"testing"
+
+	"clrsnap/internal/arch"
+)
+
+const (
+	imageBase = arch.Addr(0x7f10_0000_0000)
+	r2rModule = arch.Addr(0x210000)
+	r2rInfo   = arch.Addr(0x211000)
+	r2rFuncs  = arch.Addr(0x212000)
+	r2rTable  = arch.Addr(0x213000)
+	r2rHdr    = imageBase + 0x100
+)
+
+// insert adds a pair to a HashMap as the runtime does (hash.cpp, InsertValue).
+func insert(mem memory, l *layout, buckets arch.Addr, size uint32, key, value uint64) {
+	seed, step := uint32(key>>2), 1+(uint32(key>>5)+1)%(size-1)
+	for {
+		b := buckets + arch.Addr(l.BucketSize)*arch.Addr(1+uint64(seed%size))
+		r := newReader(mem)
+		for slot := arch.Addr(0); slot < arch.Addr(l.BucketSlots); slot++ {
+			if k, _ := r.Uint64(b + arch.Addr(l.BucketKeys) + 8*slot); k == 0 {
+				v, _ := r.Uint64(b + arch.Addr(l.BucketVals) + 8*slot)
+				mem.u64(b+arch.Addr(l.BucketKeys)+8*slot, key)
+				mem.u64(b+arch.Addr(l.BucketVals)+8*slot, v&^l.BucketMask|value>>1)
+				return
+			}
+		}
+		first, _ := r.Uint64(b + arch.Addr(l.BucketVals))
+		mem.u64(b+arch.Addr(l.BucketVals), first|^l.BucketMask)
+		seed += step
+	}
+}
+
+func emptyHash(mem memory, l *layout, at, buckets arch.Addr, size uint32) {
+	mem.fill(at, 64)
+	mem.ptr(at+arch.Addr(l.MapBuckets), buckets)
+	mem.fill(buckets, int(l.BucketSize*(size+1)))
+	mem.u32(buckets, size)
+}
+
+func TestHashLookup(t *testing.T) {
+	for _, size := range []uint32{2, 5, 11, 97} {
+		mem := memory{}
+		m := newMap(t, mem)
+		const at, buckets = 0x220000, 0x221000
+		emptyHash(mem, &m.l, at, buckets, size)
+		n := uint64(size*uint32(m.l.BucketSlots)) - 2 // nearly full: many collisions
+		for i := range n {
+			insert(mem, &m.l, buckets, size, 0x7f10_0000_1000+i*0x24, 0x5500_0000_0000+i*8)
+		}
+		for i := range n {
+			v, ok, err := m.hashLookup(at, 0x7f10_0000_1000+i*0x24)
+			if err != nil || !ok || v != 0x5500_0000_0000+i*8 {
+				t.Fatalf("%d buckets, key %d: %#x, %v, %v", size, i, v, ok, err)
+			}
+		}
+		for i := range 50 {
+			if v, ok, err := m.hashLookup(at, uint64(0x7f20_0000_0000+i*4)); ok || err != nil {
+				t.Fatalf("%d buckets: a key that is not there: %#x, %v", size, v, err)
+			}
+		}
+	}
+	mem := memory{}
+	m := newMap(t, mem)
+	for _, size := range []uint32{0, 1, 1 << 31} {
+		emptyHash(mem, &m.l, 0x220000, 0x221000, 3)
+		mem.u32(0x221000, size)
+		if _, _, err := m.hashLookup(0x220000, 8); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%d buckets: %v", size, err)
+		}
+	}
+}
+
+// r2rImage is an image with these functions: method A 0x1000–0x1100 with its
+// filter 0x1100–0x1140, method B 0x2000–0x2080, the cold part of A
+// 0x3000–0x3020. Delay-load thunks lie at 0x4000–0x4100.
+func r2rImage(t *testing.T) (memory, *Map) {
+	mem := memory{}
+	m := newMap(t, mem)
+	l := &m.l
+	mem.addSection(l, 0x300000, imageBase, imageBase+0x10000, section1, 0)
+	mem.ptr(section1+arch.Addr(l.SecR2R), r2rModule)
+	mem.fill(r2rModule, 4096)
+	mem.ptr(r2rModule+arch.Addr(l.ModR2R), r2rInfo)
+	mem.fill(r2rInfo, 4096)
+	mem.ptr(r2rInfo+arch.Addr(l.R2RHeader), r2rHdr)
+	mem.ptr(r2rInfo+arch.Addr(l.R2RFuncs), r2rFuncs)
+	mem.u32(r2rInfo+arch.Addr(l.R2RCount), 4)
+	for i, f := range []runtimeFunction{{0x1000, 0x1100, 0x800}, {0x1100, 0x1140, 0x810}, {0x2000, 0x2080, 0x820}, {0x3000, 0x3020, 0x830}} {
+		at := r2rFuncs + arch.Addr(uint32(i)*l.FuncSize)
+		mem.u32(at+arch.Addr(l.FuncBegin), f.begin)
+		mem.u32(at+arch.Addr(l.FuncEnd), f.end)
+		mem.u32(at+arch.Addr(l.FuncUnwind), f.unwind)
+	}
+	mem.ptr(r2rInfo+arch.Addr(l.R2RHot), 0x214000)
+	mem.u32(r2rInfo+arch.Addr(l.R2RHotN), 2)
+	mem.u32(0x214000, 3)
+	mem.u32(0x214004, 0)
+	mem.ptr(r2rInfo+arch.Addr(l.R2RThunks), 0x215000)
+	mem.u32(0x215000+arch.Addr(l.DirRVA), 0x4000)
+	mem.u32(0x215000+arch.Addr(l.DirSize), 0x100)
+	emptyHash(mem, l, r2rInfo+arch.Addr(l.R2RMethods), r2rTable, 5)
+	insert(mem, l, r2rTable, 5, uint64(imageBase)+0x1000, 0xaaa0)
+	insert(mem, l, r2rTable, 5, uint64(imageBase)+0x2000, 0xbbb0)
+
+	// One clause for A, a filter at +0x100; a catch for B.
+	mem.fill(imageBase, 0x1000)
+	mem.u32(r2rHdr, r2rSignature)
+	mem.u32(r2rHdr+r2rSectionCount, 2)
+	mem.u32(r2rHdr+r2rSections, 100)
+	mem.u32(r2rHdr+r2rSections+r2rSectionSize, r2rExceptionInfo)
+	mem.u32(r2rHdr+r2rSections+r2rSectionSize+4, 0x200)
+	mem.u32(r2rHdr+r2rSections+r2rSectionSize+8, 24)
+	for i, v := range []uint32{0x1000, 0x300, 0x2000, 0x300 + r2rClauseSize, 0xffffffff, 0x300 + 2*r2rClauseSize} {
+		mem.u32(imageBase+0x200+arch.Addr(4*i), v)
+	}
+	mem.u32(imageBase+0x300, ehFilterFlag)
+	mem.u32(imageBase+0x300+r2rClauseFilter, 0x100)
+	return mem, m
+}
+
+func TestLookupR2R(t *testing.T) {
+	mem, m := r2rImage(t)
+	for _, tt := range []struct {
+		rva     arch.Addr
+		kind    Kind
+		start   arch.Addr
+		method  arch.Addr
+		funclet bool
+		filter  bool
+	}{
+		{0xfff, None, 0, 0, false, false},
+		{0x1000, ReadyToRun, 0x1000, 0xaaa0, false, false},
+		{0x10ff, ReadyToRun, 0x1000, 0xaaa0, false, false},
+		{0x1100, ReadyToRun, 0x1100, 0xaaa0, true, true},
+		{0x1140, None, 0, 0, false, false},
+		{0x2000, ReadyToRun, 0x2000, 0xbbb0, false, false},
+		{0x207f, ReadyToRun, 0x2000, 0xbbb0, false, false},
+		{0x2080, None, 0, 0, false, false},
+		{0x3000, ReadyToRun, 0x3000, 0xaaa0, false, false},
+		{0x4000, Stub, 0, 0, false, false},
+		{0x4100, None, 0, 0, false, false},
+	} {
+		c, err := m.Lookup(imageBase + tt.rva)
+		if err != nil || c.Kind != tt.kind || c.MethodDesc != tt.method || c.Funclet != tt.funclet {
+			t.Errorf("RVA %v: %+v, %v", tt.rva, c, err)
+			continue
+		}
+		if c.Kind != ReadyToRun {
+			continue
+		}
+		filter, err := m.IsFilter(&c)
+		if c.Start != imageBase+tt.start || filter != tt.filter || err != nil {
+			t.Errorf("RVA %v: %+v, filter %v, %v", tt.rva, c, filter, err)
+		}
+	}
+	mem.u32(0x214004, 9)
+	if c, err := m.Lookup(imageBase + 0x3000); err == nil {
+		t.Errorf("a cold part of function 9 of 4: %+v", c)
+	}
+}

@@ -1,0 +1,132 @@
+package clr
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/ecma335"
+	"clrsnap/internal/target"
+)
+
+var styles = [2]ecma335.Style{ecma335.Full, ecma335.Short}
+
+var net10 = sync.OnceValues(func() (*contract.Descriptor, error) { return descriptor(func(s string) string { return s }) })
+
+func descriptor(change func(string) string) (*contract.Descriptor, error) {
+	text, err := os.ReadFile("../contract/testdata/net10.0.12.json")
+	if err != nil {
+		return nil, err
+	}
+	pointers := make([]uint64, 24)
+	for i := range pointers {
+		pointers[i] = 0x10000 + 0x1000*uint64(i)
+	}
+	d, err := contract.FromJSON([]byte(change(string(text))), pointers)
+	if err == nil {
+		d.Runtime = "10.0.12"
+	}
+	return d, err
+}
+
+// wrapped is memory of fuzz data: everything can be read, again and again the
+// same bytes, but for one page in eight and for long pieces.
+type wrapped []byte
+
+func (w wrapped) ReadMemory(p []byte, addr arch.Addr) error {
+	if len(p) > 1<<16 || addr>>12&7 == 7 {
+		return &target.ReadError{Addr: addr, Len: len(p)}
+	}
+	for n := 0; n < len(p); {
+		n += copy(p[n:], w[(uint64(addr)+uint64(n))%uint64(len(w)):])
+	}
+	return nil
+}
+
+// FuzzRuntime: every reader of the runtime's structures, on memory that holds
+// anything. There is an answer or an error, in bounded time.
+func FuzzRuntime(f *testing.F) {
+	f.Add(make([]byte, 16), uint64(0x1000))
+	f.Add([]byte("\x00\x10\x00\x00\x00\x00\x00\x00BSJB\x01\x00\x01\x00IL_STUB_PInvoke\x00\x07\x00\x00\x00\x00\x00\x00\x00"), uint64(8))
+	f.Fuzz(func(t *testing.T, data []byte, addr uint64) {
+		if len(data) == 0 || len(data) > 4096 {
+			return
+		}
+		d, err := net10()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := New(wrapped(data), d, arch.AMD64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := arch.Addr(addr)
+		r.Begin()
+		c, err := r.Code.Lookup(at)
+		if err == nil && c.Kind == codemap.None {
+			c = codemap.Code{Kind: codemap.JIT, MethodDesc: at, MethodStart: at}
+		}
+		r.Code.IsFilter(&c)
+		for _, desc := range []arch.Addr{at, c.MethodDesc} {
+			r.Names.Hidden(desc)
+			m, err := r.Methods.Read(desc)
+			if err != nil {
+				continue
+			}
+			for _, volatile := range []bool{false, true} {
+				n, err := r.Names.Method(&m, volatile)
+				if err == nil && n.Display == "" {
+					t.Fatalf("%+v has no name: %+v", m, n)
+				}
+			}
+			r.Methods.Tier(&m, &c)
+			r.Methods.Dynamic(&m)
+		}
+		r.Types.Read(at)
+		r.Types.Check(at)
+		for style := range 2 {
+			r.Names.Type(at, styles[style])
+		}
+		if list, err := r.Threads.List(); err == nil || len(list) > 0 {
+			th := list[:min(len(list), 3)]
+			for i := range th {
+				r.Threads.Name(&th[i])
+			}
+		}
+		r.Threads.Finalizer()
+	})
+}
+
+func TestNewUnknown(t *testing.T) {
+	for _, tt := range []struct {
+		name, old, new string
+		want           []string
+	}{
+		{"an unknown version of a contract", `"ExecutionManager":2`, `"ExecutionManager":"c9"`, []string{"ExecutionManager", "c9", "10.0.12"}},
+		{"a missing contract", `"ExecutionManager":2,`, ``, []string{"ExecutionManager", "10.0.12"}},
+		{"a missing field", `"OSId":296,`, ``, []string{"Thread", "OSId", "10.0.12"}},
+	} {
+		found := false
+		d, err := descriptor(func(s string) string {
+			found = strings.Contains(s, tt.old)
+			return strings.Replace(s, tt.old, tt.new, 1)
+		})
+		if err != nil || !found {
+			t.Fatalf("%s: %v, %v", tt.name, found, err)
+		}
+		_, err = New(wrapped{0}, d, arch.AMD64)
+		if err == nil {
+			err = errors.New("")
+		}
+		for _, w := range tt.want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %q does not mention %s", tt.name, err, w)
+			}
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package thread
+
+import (
+	"encoding/binary"
+	"os"
+	"sync"
+	"testing"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/target"
+)
+
+// net10 is the descriptor of .NET 10; its pointer data are small numbers.
+var net10 = sync.OnceValues(func() (*contract.Descriptor, error) {
+	text, err := os.ReadFile("../../contract/testdata/net10.0.12.json")
+	if err != nil {
+		return nil, err
+	}
+	pointers := make([]uint64, 24)
+	for i := range pointers {
+		pointers[i] = 0x100000 + 0x1000*uint64(i)
+	}
+	return contract.FromJSON(text, pointers)
+})
+
+func newChain(t testing.TB) (*Chain, *contract.Descriptor) {
+	t.Helper()
+	d, err := net10()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewChain(d, arch.AMD64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, d
+}
+
+const base = arch.Addr(0x7ffd_0000_0000)
+
+// stack is a stack of zeros that words are written to.
+type stack struct{ target.Stack }
+
+func newStack() *stack {
+	s := &stack{}
+	s.Base, s.Data = base, make([]byte, 8192)
+	return s
+}
+
+func (s *stack) set(at arch.Addr, v uint64) { binary.LittleEndian.PutUint64(s.Data[at-base:], v) }
+
+func (s *stack) frame(t *testing.T, d *contract.Descriptor, at arch.Addr, kind FrameKind, next arch.Addr) {
+	id, ok := d.Global(kind.String() + "Identifier")
+	if !ok {
+		t.Fatalf("the descriptor does not know %v", kind)
+	}
+	s.set(at, id)
+	s.set(at+8, uint64(next))
+}
+
+// saved writes callee-saved registers: r12 has 12, and so on.
+func (s *stack) saved(c *Chain, at arch.Addr) {
+	for _, r := range c.saved {
+		s.set(at+arch.Addr(r.off), uint64(r.reg))
+	}
+}
+
+func (s *stack) context(at arch.Addr, ip, sp uint64) {
+	for r, off := range arch.AMD64.ContextRegs {
+		s.set(at+arch.Addr(off), uint64(r))
+	}
+	s.set(at+arch.Addr(arch.AMD64.ContextRegs[arch.RSP]), sp)
+	s.set(at+arch.Addr(arch.AMD64.ContextIP), ip)
+}
+
+func TestChainContext(t *testing.T) {
+	const at, block, ip = base + 0x100, base + 0x400, 0x1234
+	for kind := FrameKind(1); kind < numFrameKinds; kind++ {
+		c, d := newChain(t)
+		if _, ok := d.Global(kind.String() + "Identifier"); !ok {
+			continue
+		}
+		s := newStack()
+		s.frame(t, d, at, kind, base+0x800)
+		l := &c.l
+		wantSP, wantFP, wantRBX := uint64(base+0x900), uint64(arch.RBP), true
+		active := true
+		switch kind {
+		case InlinedCallFrame:
+			s.set(at+arch.Addr(l.CallSP), wantSP)
+			s.set(at+arch.Addr(l.CallIP), ip)
+			s.set(at+arch.Addr(l.CallFP), wantFP)
+			wantRBX = false
+		case PInvokeCalliFrame, PrestubMethodFrame, CallCountingHelperFrame, StubDispatchFrame, ExternalMethodFrame, DynamicHelperFrame:
+			s.set(at+arch.Addr(l.Block), uint64(block))
+			s.set(block+arch.Addr(l.BlockIP), ip)
+			s.saved(c, block+arch.Addr(l.BlockSaved))
+			wantSP = uint64(block) + uint64(l.BlockSize)
+		case HijackFrame:
+			s.set(at+arch.Addr(l.HijackArgs), uint64(block))
+			s.set(at+arch.Addr(l.HijackIP), ip)
+			s.saved(c, block+arch.Addr(l.HijackSaved))
+			wantSP = uint64(block) + uint64(l.HijackSize)
+		case ResumableFrame, RedirectedThreadFrame:
+			s.set(at+arch.Addr(l.ResumeContext), uint64(block))
+			s.context(block, ip, wantSP)
+		case FuncEvalFrame:
+			s.set(at+arch.Addr(l.EvalPtr), uint64(block))
+			s.context(block+arch.Addr(l.EvalContext), ip, wantSP)
+		case FaultingExceptionFrame:
+			s.context(at+arch.Addr(l.FaultContext), ip, wantSP)
+		case SoftwareExceptionFrame:
+			s.context(at+arch.Addr(l.SoftwareContext), ip, wantSP)
+		default:
+			active = false // marks a place and leads nowhere
+		}
+		var ctx arch.Context
+		got, ok := c.Context(&s.Stack, at, &ctx)
+		if got != kind || ok != active {
+			t.Errorf("%v: %v, %v", kind, got, ok)
+			continue
+		}
+		if next, ok := c.Next(&s.Stack, at); next != base+0x800 || !ok {
+			t.Errorf("%v: next is %v, %v", kind, next, ok)
+		}
+		if !active {
+			continue
+		}
+		sp, ok1 := ctx.Reg(arch.RSP)
+		fp, ok2 := ctx.Reg(arch.RBP)
+		rbx, ok3 := ctx.Reg(arch.RBX)
+		if ctx.IP != ip || sp != wantSP || fp != wantFP || !ok1 || !ok2 || ok3 != wantRBX || ok3 && rbx != uint64(arch.RBX) {
+			t.Errorf("%v: %+v", kind, ctx)
+		}
+		s.Data = s.Data[:0x104] // the Frame is cut off
+		if _, ok := c.Context(&s.Stack, at, &ctx); ok {
+			t.Errorf("%v: a context from memory that is not there", kind)
+		}
+	}
+}
+
+// An InlinedCallFrame without a return address is on the chain, but not in a call.
+func TestInactiveInlinedCallFrame(t *testing.T) {
+	c, d := newChain(t)
+	s := newStack()
+	s.frame(t, d, base, InlinedCallFrame, FrameTop)
+	s.set(base+arch.Addr(c.l.CallSP), uint64(base+0x900))
+	var ctx arch.Context
+	if kind, ok := c.Context(&s.Stack, base, &ctx); kind != InlinedCallFrame || ok {
+		t.Errorf("%v, %v", kind, ok)
+	}
+}
+
+func TestChainNext(t *testing.T) {
+	c, d := newChain(t)
+	for _, tt := range []struct {
+		next arch.Addr
+		ok   bool
+	}{{base + 0x200, true}, {FrameTop, true}, {base + 0x100, false}, {base, false}, {0, false}} {
+		s := newStack()
+		s.frame(t, d, base+0x100, PrestubMethodFrame, tt.next)
+		if next, ok := c.Next(&s.Stack, base+0x100); next != tt.next || ok != tt.ok {
+			t.Errorf("%v: %v, %v", tt.next, next, ok)
+		}
+	}
+	if _, ok := c.Next(&newStack().Stack, base-64); ok {
+		t.Error("a Frame beside the stack has a next one")
+	}
+}
+
+// FuzzFrameChain: a stack of random words. The chain is walked to its end, which
+// comes because it must climb.
+func FuzzFrameChain(f *testing.F) {
+	c, d := newChain(f)
+	var ids []uint64
+	for k := FrameKind(1); k < numFrameKinds; k++ {
+		if id, ok := d.Global(k.String() + "Identifier"); ok {
+			ids = append(ids, id)
+		}
+	}
+	f.Add([]byte{1, 0x20, 2, 0x40, 9, 0x60}, uint16(0))
+	f.Fuzz(func(t *testing.T, data []byte, first uint16) {
+		if len(data) > 1024 {
+			return
+		}
+		var s target.Stack
+		s.Base = base
+		for i := 0; i+1 < len(data); i += 2 {
+			v := binary.LittleEndian.Uint16(data[i:])
+			w := uint64(base) + uint64(v)
+			if v&1 != 0 {
+				w = ids[int(v>>1)%len(ids)]
+			}
+			s.Data = binary.LittleEndian.AppendUint64(s.Data, w)
+		}
+		at, n := base+arch.Addr(first), 0
+		for ok := true; ok && at != FrameTop; n++ {
+			var ctx arch.Context
+			if _, active := c.Context(&s, at, &ctx); active && (ctx.IP == 0 || !ctx.Valid.Has(arch.RSP)) {
+				t.Fatalf("%v: %+v", at, ctx)
+			}
+			at, ok = c.Next(&s, at)
+		}
+		if n > len(s.Data)+1 {
+			t.Fatalf("%d Frames on %d bytes", n, len(s.Data))
+		}
+	})
+}
