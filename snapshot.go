@@ -137,7 +137,11 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 		if !r.Complete && attempt == 0 && p.updateModules() == nil {
 			r = s.frames(&st) // perhaps a library has been loaded since
 		}
-		if r.Complete || attempt == maxAttempts {
+		last := attempt == maxAttempts
+		if !last && s.metRuntime(&st, r) {
+			continue
+		}
+		if r.Complete || last {
 			s.fill(&st, r)
 			st.Pause = pause
 			return st
@@ -145,8 +149,32 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 		if extra, ok := s.missing(r.Err); ok {
 			s.extra = append(s.extra, extra)
 		}
-		p.begin() // what contradicted itself was perhaps half written
 	}
+}
+
+// metRuntime notices that a native thread has become one of the runtime's since
+// it was listed, and describes it anew.
+func (s *Suspension) metRuntime(st *profile.Thread, r walk.Result) bool {
+	if s.thread.ID != 0 || s.p.rt == nil {
+		return false
+	}
+	suspect := !r.Complete
+	for i := range st.Frames {
+		suspect = suspect || st.Frames[i].Kind == profile.Managed
+	}
+	if !suspect {
+		return false
+	}
+	known, err := s.p.store()
+	if err != nil {
+		return false
+	}
+	t, ok := s.p.thread(s.thread.OSThreadID, known)
+	if !ok || t.ID == 0 {
+		return false
+	}
+	s.thread, *st = t, s.p.describe(&t)
+	return true
 }
 
 // blocked takes the snapshot without a stop, if the thread is provably blocked

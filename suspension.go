@@ -30,7 +30,6 @@ func (p *Process) Suspend(id ThreadID) (*Suspension, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.begin()
 	s := &Suspension{p: p, thread: t, capture: &p.capture}
 	p.current = s
 	if err := s.stop(nil); err != nil {
@@ -67,7 +66,9 @@ func (p *Process) request(t *Thread, extra []live.Range) live.Request {
 // stop captures the thread with a stop.
 func (s *Suspension) stop(extra []live.Range) error {
 	req := s.p.request(&s.thread, extra)
-	return s.p.taken(s, s.p.live.Capture(&req, s.capture))
+	err := s.p.live.Capture(&req, s.capture)
+	s.p.begin()
+	return s.p.taken(s, err)
 }
 
 // stopAgain captures the thread anew, with one more piece of stack.
@@ -79,7 +80,9 @@ func (s *Suspension) stopAgain(extra live.Range) error {
 // peek captures the thread without a stop, if it is provably blocked.
 func (s *Suspension) peek() error {
 	req := s.p.request(&s.thread, s.extra)
-	return s.p.taken(s, s.p.live.TryBlocked(&req, s.capture))
+	err := s.p.live.TryBlocked(&req, s.capture)
+	s.p.begin()
+	return s.p.taken(s, err)
 }
 
 // taken takes over what a capture brought.

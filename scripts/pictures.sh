@@ -31,10 +31,11 @@ picture() {
     local rows; rows=$(wc -l <"$tmp/$name.ans")
     { echo '<!doctype html><meta charset="utf-8"><style>html{background:#14171c}body{margin:14px 18px;color:#d7dae0}'
       echo 'pre{font:14px/19px "DejaVu Sans Mono",monospace;margin:0;white-space:pre}</style><pre>'
-      cut -c1-400 "$tmp/$name.ans" | aha --no-header --black
+      cut -c1-400 "$tmp/$name.ans" | aha --no-header --black | sed 's/filter: contrast(70%) brightness(190%);color:dimgray;/color:#7d8590;/g'
       echo '</pre>'; } >"$tmp/$name.html"
+    # chromium leaves the bottom of a very low window unpainted
     chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --no-first-run --disable-background-networking \
-        --user-data-dir="$tmp/chromium" --window-size=1040,$((rows * 19 + 28)) \
+        --user-data-dir="$tmp/chromium" --window-size=1040,$((rows * 19 + 28 > 170 ? rows * 19 + 28 : 170)) \
         --screenshot="docs/img/$name.png" "file://$tmp/$name.html" >/dev/null 2>&1
     echo "docs/img/$name.png"
 }

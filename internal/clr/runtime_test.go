@@ -92,10 +92,10 @@ func FuzzRuntime(f *testing.F) {
 		for style := range 2 {
 			r.Names.Type(at, styles[style])
 		}
-		if list, err := r.Threads.List(); err == nil || len(list) > 0 {
-			th := list[:min(len(list), 3)]
-			for i := range th {
-				r.Threads.Name(&th[i])
+		if addr%32 == 0 { // a list that comes back to itself is read 131,072 entries far
+			list, _ := r.Threads.List()
+			for i := range list[:min(len(list), 3)] {
+				r.Threads.Name(&list[i])
 			}
 		}
 		r.Threads.Finalizer()

@@ -74,54 +74,64 @@ func (s *stack) context(at arch.Addr, ip, sp uint64) {
 	s.set(at+arch.Addr(arch.AMD64.ContextIP), ip)
 }
 
+const (
+	frameAt = base + 0x100
+	blockAt = base + 0x400
+	frameIP = 0x1234
+	frameSP = uint64(base + 0x900)
+)
+
+// fill gives a Frame the registers that it leads back to: r12 is 12, and so on.
+// It returns their stack pointer, and false for kinds that only mark a place.
+func (s *stack) fill(c *Chain, kind FrameKind) (sp uint64, active bool) {
+	l := &c.l
+	switch kind {
+	case InlinedCallFrame:
+		s.set(frameAt+arch.Addr(l.CallSP), frameSP)
+		s.set(frameAt+arch.Addr(l.CallIP), frameIP)
+		s.set(frameAt+arch.Addr(l.CallFP), uint64(arch.RBP))
+	case PInvokeCalliFrame, PrestubMethodFrame, CallCountingHelperFrame, StubDispatchFrame, ExternalMethodFrame, DynamicHelperFrame:
+		s.set(frameAt+arch.Addr(l.Block), uint64(blockAt))
+		s.set(blockAt+arch.Addr(l.BlockIP), frameIP)
+		s.saved(c, blockAt+arch.Addr(l.BlockSaved))
+		return uint64(blockAt) + uint64(l.BlockSize), true
+	case HijackFrame:
+		s.set(frameAt+arch.Addr(l.HijackArgs), uint64(blockAt))
+		s.set(frameAt+arch.Addr(l.HijackIP), frameIP)
+		s.saved(c, blockAt+arch.Addr(l.HijackSaved))
+		return uint64(blockAt) + uint64(l.HijackSize), true
+	case ResumableFrame, RedirectedThreadFrame:
+		s.set(frameAt+arch.Addr(l.ResumeContext), uint64(blockAt))
+		s.context(blockAt, frameIP, frameSP)
+	case FuncEvalFrame:
+		s.set(frameAt+arch.Addr(l.EvalPtr), uint64(blockAt))
+		s.context(blockAt+arch.Addr(l.EvalContext), frameIP, frameSP)
+	case FaultingExceptionFrame:
+		s.context(frameAt+arch.Addr(l.FaultContext), frameIP, frameSP)
+	case SoftwareExceptionFrame:
+		s.context(frameAt+arch.Addr(l.SoftwareContext), frameIP, frameSP)
+	default:
+		return 0, false
+	}
+	return frameSP, true
+}
+
 func TestChainContext(t *testing.T) {
-	const at, block, ip = base + 0x100, base + 0x400, 0x1234
 	for kind := FrameKind(1); kind < numFrameKinds; kind++ {
 		c, d := newChain(t)
 		if _, ok := d.Global(kind.String() + "Identifier"); !ok {
 			continue
 		}
 		s := newStack()
-		s.frame(t, d, at, kind, base+0x800)
-		l := &c.l
-		wantSP, wantFP, wantRBX := uint64(base+0x900), uint64(arch.RBP), true
-		active := true
-		switch kind {
-		case InlinedCallFrame:
-			s.set(at+arch.Addr(l.CallSP), wantSP)
-			s.set(at+arch.Addr(l.CallIP), ip)
-			s.set(at+arch.Addr(l.CallFP), wantFP)
-			wantRBX = false
-		case PInvokeCalliFrame, PrestubMethodFrame, CallCountingHelperFrame, StubDispatchFrame, ExternalMethodFrame, DynamicHelperFrame:
-			s.set(at+arch.Addr(l.Block), uint64(block))
-			s.set(block+arch.Addr(l.BlockIP), ip)
-			s.saved(c, block+arch.Addr(l.BlockSaved))
-			wantSP = uint64(block) + uint64(l.BlockSize)
-		case HijackFrame:
-			s.set(at+arch.Addr(l.HijackArgs), uint64(block))
-			s.set(at+arch.Addr(l.HijackIP), ip)
-			s.saved(c, block+arch.Addr(l.HijackSaved))
-			wantSP = uint64(block) + uint64(l.HijackSize)
-		case ResumableFrame, RedirectedThreadFrame:
-			s.set(at+arch.Addr(l.ResumeContext), uint64(block))
-			s.context(block, ip, wantSP)
-		case FuncEvalFrame:
-			s.set(at+arch.Addr(l.EvalPtr), uint64(block))
-			s.context(block+arch.Addr(l.EvalContext), ip, wantSP)
-		case FaultingExceptionFrame:
-			s.context(at+arch.Addr(l.FaultContext), ip, wantSP)
-		case SoftwareExceptionFrame:
-			s.context(at+arch.Addr(l.SoftwareContext), ip, wantSP)
-		default:
-			active = false // marks a place and leads nowhere
-		}
+		s.frame(t, d, frameAt, kind, base+0x800)
+		wantSP, active := s.fill(c, kind)
 		var ctx arch.Context
-		got, ok := c.Context(&s.Stack, at, &ctx)
+		got, ok := c.Context(&s.Stack, frameAt, &ctx)
 		if got != kind || ok != active {
 			t.Errorf("%v: %v, %v", kind, got, ok)
 			continue
 		}
-		if next, ok := c.Next(&s.Stack, at); next != base+0x800 || !ok {
+		if next, ok := c.Next(&s.Stack, frameAt); next != base+0x800 || !ok {
 			t.Errorf("%v: next is %v, %v", kind, next, ok)
 		}
 		if !active {
@@ -130,11 +140,11 @@ func TestChainContext(t *testing.T) {
 		sp, ok1 := ctx.Reg(arch.RSP)
 		fp, ok2 := ctx.Reg(arch.RBP)
 		rbx, ok3 := ctx.Reg(arch.RBX)
-		if ctx.IP != ip || sp != wantSP || fp != wantFP || !ok1 || !ok2 || ok3 != wantRBX || ok3 && rbx != uint64(arch.RBX) {
+		if ctx.IP != frameIP || sp != wantSP || fp != uint64(arch.RBP) || !ok1 || !ok2 || ok3 == (kind == InlinedCallFrame) || ok3 && rbx != uint64(arch.RBX) {
 			t.Errorf("%v: %+v", kind, ctx)
 		}
 		s.Data = s.Data[:0x104] // the Frame is cut off
-		if _, ok := c.Context(&s.Stack, at, &ctx); ok {
+		if _, ok := c.Context(&s.Stack, frameAt, &ctx); ok {
 			t.Errorf("%v: a context from memory that is not there", kind)
 		}
 	}

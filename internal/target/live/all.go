@@ -114,8 +114,7 @@ func startReaper(tes []*tracee, limit time.Duration) (stop func()) {
 	}
 	var over atomic.Bool
 	done := make(chan struct{})
-	var timer *time.Timer
-	timer = time.AfterFunc(limit, func() {
+	timer := time.AfterFunc(limit, func() {
 		defer close(done)
 		for !over.Load() {
 			for _, tid := range tids {

@@ -122,19 +122,26 @@ func (t *tracee) look() syscall.Errno {
 	return e
 }
 
-// spins bounds the time for which the wait keeps the processor, to about
-// 100 µs. A thread that runs needs 5 µs to stop.
-const spins = 200
+// A thread stops within microseconds if it has a processor: so long the wait keeps the
+// processor. Any other needs a processor itself, perhaps the very one that we
+// are on, so the wait then sleeps between two looks: raw, because the Go
+// scheduler would need longer to give us ours back than the thread needs to stop.
+const (
+	spins   = 80   // looks, of half a microsecond each
+	naps    = 40   // sleeps, before the wait counts as long
+	napTime = 5000 // ns of one
+)
 
 //go:norace
 //go:nosplit
 func (t *tracee) spin() {
 	for i := 0; i < spins && t.phase == phaseWaiting; i++ {
 		t.poll()
-		if t.phase == phaseWaiting {
-			// The thread may need the very processor that we are on.
-			syscall.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-		}
+	}
+	for i := 0; i < naps && t.phase == phaseWaiting; i++ {
+		ts := unix.Timespec{Nsec: napTime}
+		syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
+		t.poll()
 	}
 }
 

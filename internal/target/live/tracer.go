@@ -99,10 +99,7 @@ func (th *tracerThread) main(p *Process, ready chan struct{}) {
 		runtime.UnlockOSThread()
 		return
 	}
-	// A stopped thread waits for this one. On a machine whose processors are all
-	// busy that wait is most of the pause, so this thread goes first, if it may.
-	nice, nerr := unix.Getpriority(unix.PRIO_PROCESS, 0)
-	raised := nerr == nil && unix.Setpriority(unix.PRIO_PROCESS, 0, -20) == nil
+	restore := urgent()
 	close(ready)
 	t := &Tracer{p: p, one: &tracee{}}
 	for job := range th.work {
@@ -110,10 +107,28 @@ func (th *tracerThread) main(p *Process, ready chan struct{}) {
 			return // still locked: this ends the OS thread
 		}
 	}
-	if raised {
-		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, 20-nice) // the kernel's getpriority counts from 40 down
-	}
+	restore()
 	runtime.UnlockOSThread()
+}
+
+// urgent gives the calling OS thread precedence, as far as it may have it: a
+// stopped thread waits for this one, and on a machine whose processors are busy
+// that wait would be most of the pause. Real-time priority makes it run as soon
+// as it wakes up; it sleeps whenever it waits for longer than microseconds. Its
+// sleeps should not last longer than they have to, either.
+func urgent() (restore func()) {
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	old, err := unix.SchedGetAttr(0, 0)
+	if err == nil {
+		fifo := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+		err = unix.SchedSetAttr(0, &fifo, 0)
+	}
+	return func() {
+		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // the default
+		if err == nil {
+			_ = unix.SchedSetAttr(0, old, 0)
+		}
+	}
 }
 
 // run does one job and reports whether the OS thread has to go. Anything but

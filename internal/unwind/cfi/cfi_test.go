@@ -194,7 +194,7 @@ func TestStep(t *testing.T) {
 	}{
 		{"call", nil, false, nil, nonVolatile, 0x1008},
 		{"push rbp", []byte{cfaOffset | 6, 2}, false, map[uint8]uint64{arch.RBP: 0x1000}, nonVolatile, 0x1008},
-		{"saves a volatile register", []byte{cfaOffset | 0, 2}, false, map[uint8]uint64{arch.RAX: 0x1000}, nonVolatile | 1<<arch.RAX, 0x1008},
+		{"saves a volatile register", []byte{cfaOffset, 2}, false, map[uint8]uint64{arch.RAX: 0x1000}, nonVolatile | 1<<arch.RAX, 0x1008},
 		{"undefined rbx, same rcx", []byte{cfaUndefined, 3, cfaSameValue, 2}, false, nil, nonVolatile&^(1<<arch.RBX) | 1<<arch.RCX, 0x1008},
 		{"rbp in r9, return address in rdx", []byte{cfaRegister, 6, 9, cfaRegister, 16, 1}, true, map[uint8]uint64{arch.RBP: 0x109}, nonVolatile, 0x102},
 		{"rsp in r8", []byte{cfaRegister, 7, 8}, true, map[uint8]uint64{arch.RSP: 0x108}, nonVolatile, 0x1008},

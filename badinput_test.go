@@ -1,0 +1,212 @@
+package clrsnap_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/testenv"
+)
+
+// wantSentence requires an error of one line that mentions all of words.
+func wantSentence(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Error("no error")
+		return
+	}
+	text := err.Error()
+	if strings.Contains(text, "\n") || len(text) > 400 {
+		t.Errorf("not a sentence: %q", text)
+	}
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			t.Errorf("%q does not mention %q", text, w)
+		}
+	}
+}
+
+func startCommand(t *testing.T, attr *syscall.SysProcAttr, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.SysProcAttr = attr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd
+}
+
+func TestOpenBadProcess(t *testing.T) {
+	for _, pid := range []int{0, -1, 1 << 30} {
+		_, err := clrsnap.Open(pid)
+		wantSentence(t, err, strconv.Itoa(pid))
+	}
+	sleep := startCommand(t, nil, "sleep", "600")
+	_, err := clrsnap.Open(sleep.Process.Pid)
+	wantSentence(t, err, strconv.Itoa(sleep.Process.Pid), ".NET")
+	if !errors.Is(err, clrsnap.ErrNotDotNet) {
+		t.Errorf("%v is not ErrNotDotNet", err)
+	}
+	p, err := clrsnap.OpenWith(sleep.Process.Pid, clrsnap.Options{NativeOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	snap, err := p.SnapshotAll(nil)
+	if err != nil || len(snap.Threads) != 1 || !snap.Threads[0].Complete || len(snap.Threads[0].Frames) == 0 {
+		t.Errorf("native stack of sleep: %+v, %v", snap, err)
+	}
+	if _, err := p.Suspend(1); !errors.Is(err, clrsnap.CORPROF_E_RUNTIME_UNINITIALIZED) {
+		t.Errorf("suspending a managed thread of sleep: %v", err)
+	}
+
+	zombie := startCommand(t, nil, "true")
+	waitForState(t, zombie.Process.Pid, "Z")
+	_, err = clrsnap.Open(zombie.Process.Pid)
+	wantSentence(t, err, strconv.Itoa(zombie.Process.Pid))
+}
+
+// waitForState waits until the kernel shows a process in a state.
+func waitForState(t *testing.T, pid int, state string) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err == nil && strings.HasPrefix(string(b[bytes.LastIndexByte(b, ')')+1:]), " "+state) {
+			return
+		}
+	}
+	t.Fatalf("process %d is never in state %s", pid, state)
+}
+
+// A process of another user, looked at by a user who may not.
+func TestOpenOtherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		_, err := clrsnap.Open(1)
+		wantSentence(t, err)
+		if !errors.Is(err, live.ErrPermission) {
+			t.Errorf("%v is not a permission error", err)
+		}
+		return
+	}
+	a := testenv.Start(t, "idle", testenv.Options{})
+	exe, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "clrsnap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	os.Chmod(dir, 0o755)
+	if err := os.WriteFile(dir+"/test", exe, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(dir + "/test")
+	cmd.Env = append(os.Environ(), "CLRSNAP_TEST_ROLE=open", "CLRSNAP_TEST_PID="+strconv.Itoa(a.PID))
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("%v", err)
+	}
+	wantSentence(t, errors.New(strings.TrimSpace(string(out))), strconv.Itoa(a.PID), "permi", "root")
+	endsWell(t, a)
+}
+
+func init() {
+	roles["open"] = func(pid int) error {
+		_, err := clrsnap.Open(pid)
+		return err
+	}
+}
+
+// Runtimes that cannot be read yet: the error says which and why.
+func TestOpenOtherRuntimes(t *testing.T) {
+	kit := testenv.Kit(t)
+	for runtime, words := range map[string][]string{
+		"net9":                {"9.0", "ExecutionManager"},
+		"net10:dotnet-10.0.8": {"10.0.8", "data descriptor"},
+	} {
+		t.Run(runtime, func(t *testing.T) {
+			if _, err := os.Stat(kit.Host(runtime)); err != nil {
+				t.Skipf("SKIPPED, NOTHING WAS TESTED: the kit has no %s: %v", runtime, err)
+			}
+			a := testenv.Start(t, "idle", testenv.Options{Runtime: runtime})
+			p, err := clrsnap.Open(a.PID)
+			if err == nil {
+				p.Close()
+			}
+			wantSentence(t, err, append(words, strconv.Itoa(a.PID))...)
+			endsWell(t, a)
+		})
+	}
+}
+
+// TestExitWhileRead kills the target in the middle of a snapshot.
+func TestExitWhileRead(t *testing.T) {
+	times := 50
+	if testing.Short() {
+		times = 5
+	}
+	for i := range times {
+		a := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "8"}})
+		p := open(t, a, clrsnap.Options{AlwaysStop: i%2 == 0})
+		killed := make(chan error)
+		go func() {
+			time.Sleep(time.Duration(i) * 200 * time.Microsecond) // somewhere in the snapshots below
+			killed <- syscall.Kill(a.PID, syscall.SIGKILL)
+		}()
+		var err error
+		for err == nil {
+			_, err = p.SnapshotAll(nil)
+		}
+		if e := <-killed; e != nil {
+			t.Fatal(e)
+		}
+		wantSentence(t, err, strconv.Itoa(a.PID))
+		p.Close()
+		<-a.Ended()
+	}
+}
+
+// TestThreadChurn: threads that live for milliseconds. Each one either has a
+// stack or has ended.
+func TestThreadChurn(t *testing.T) {
+	a := testenv.Start(t, "scenarios", testenv.Options{Args: []string{"--no-blocked", "--busy", "600", "--workers", "thread-churn,ping-pong"}})
+	p := open(t, a, clrsnap.Options{})
+	met := map[uint64]bool{}
+	for range 200 {
+		snap, err := p.SnapshotAll(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, th := range snap.Threads {
+			if th.Name != "mayfly" {
+				continue
+			}
+			met[uint64(th.OSThreadID)] = true
+			if !th.Complete {
+				t.Logf("%d %q: %s", th.OSThreadID, th.State, th.Error)
+			}
+		}
+	}
+	t.Logf("met %d threads", len(met))
+	if len(met) == 0 {
+		t.Error("no short-lived thread was met")
+	}
+	endsWell(t, a)
+}

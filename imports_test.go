@@ -1,0 +1,114 @@
+package clrsnap_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mayImport is the drawing of docs/architecture.md: what each package may know
+// of the others. Data flows one way, and no arrow points back.
+var mayImport = map[string]string{
+	"profile":           "",
+	"export":            "profile",
+	"internal/arch":     "",
+	"internal/ecma335":  "",
+	"internal/target":   "internal/arch",
+	"internal/elfx":     "internal/arch internal/target",
+	"internal/pe":       "internal/arch internal/target",
+	"internal/symbol":   "internal/arch internal/elfx",
+	"internal/contract": "internal/arch internal/target",
+
+	"internal/target/live":   "internal/arch internal/target",
+	"internal/target/core":   "internal/arch internal/target internal/elfx",
+	"internal/target/perf":   "internal/arch internal/target",
+	"internal/target/self":   "internal/arch internal/target",
+	"internal/target/replay": "internal/arch internal/target",
+
+	"internal/unwind":       "internal/arch internal/target",
+	"internal/unwind/amd64": "internal/arch internal/target internal/unwind",
+	"internal/unwind/arm64": "internal/arch internal/target internal/unwind",
+	"internal/unwind/cfi":   "internal/arch internal/target internal/unwind",
+	"internal/module":       "internal/arch internal/target internal/elfx internal/symbol internal/unwind internal/unwind/cfi",
+	"internal/locate":       "internal/arch internal/elfx internal/module",
+
+	"internal/clr/types":   "internal/arch internal/target internal/contract",
+	"internal/clr/codemap": "internal/arch internal/target internal/contract",
+	"internal/clr/thread":  "internal/arch internal/target internal/contract",
+	"internal/clr/method":  "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap",
+	"internal/clr/name":    "internal/arch internal/target internal/contract internal/clr/types internal/clr/method internal/ecma335 internal/pe",
+	"internal/clr":         "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap internal/clr/thread internal/clr/method internal/clr/name",
+	"internal/walk":        "internal/arch internal/target internal/unwind internal/module internal/clr/codemap internal/clr/thread",
+
+	"internal/testenv": "",
+	"cmd/clrsnap":      ". profile export",
+
+	// The root package puts everything together; only commands and exports may
+	// not be below it.
+	".": "profile internal/*",
+}
+
+// outside are the modules of others that a package may import.
+var outside = map[string]string{
+	"internal/target/live": "golang.org/x/sys",
+	"internal/symbol":      "github.com/ianlancetaylor/demangle",
+	"cmd/clrsnap":          "golang.org/x github.com/spf13",
+}
+
+func TestImports(t *testing.T) {
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,Standard", "./...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const module = "clrsnap"
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		name := relative(p.ImportPath, module)
+		allowed, known := mayImport[name]
+		if !known {
+			t.Errorf("package %s is not in the drawing: say in mayImport what it may import", name)
+			continue
+		}
+		for _, imp := range p.Imports {
+			switch {
+			case imp == module || strings.HasPrefix(imp, module+"/"):
+				if !allows(allowed, relative(imp, module)) {
+					t.Errorf("%s imports %s: an arrow that points back", name, imp)
+				}
+			case strings.Contains(strings.SplitN(imp, "/", 2)[0], "."):
+				if !slices.ContainsFunc(strings.Fields(outside[name]), func(m string) bool { return strings.HasPrefix(imp, m+"/") || imp == m }) {
+					t.Errorf("%s imports %s: not one of its modules", name, imp)
+				}
+			}
+		}
+	}
+}
+
+func relative(path, module string) string {
+	if path == module {
+		return "."
+	}
+	return strings.TrimPrefix(path, module+"/")
+}
+
+func allows(list, name string) bool {
+	for _, a := range strings.Fields(list) {
+		if a == name || strings.HasSuffix(a, "/*") && strings.HasPrefix(name, strings.TrimSuffix(a, "*")) && name != "internal/testenv" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,113 @@
+package locate
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"testing"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/module"
+	"clrsnap/internal/target"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/testenv"
+)
+
+func TestParseVersion(t *testing.T) {
+	for _, tt := range []struct {
+		stamp, want string
+		ok          bool
+	}{
+		{"10.0.1226.56789 @Commit: 0123", "10.0.12", true},
+		{"10.0.926.27113", "10.0.9", true},
+		{"9.0.525.21509 @Commit", "9.0.5", true},
+		{"8.0.0.0", "8.0.0", true},
+		{"10.0", "", false},
+		{"10.0.x.1", "", false},
+		{"10.0.-1.1", "", false},
+		{"", "", false},
+	} {
+		if got, ok := parseVersion(tt.stamp); got != tt.want || ok != tt.ok {
+			t.Errorf("%q: %q, %v", tt.stamp, got, ok)
+		}
+	}
+}
+
+// find opens a process and looks for its runtime.
+func find(t *testing.T, pid int, exe string) (*Runtime, error) {
+	t.Helper()
+	p, err := live.Open(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	maps, err := p.Mappings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mods := module.NewSet(p.Arch(), p, func(m *target.Mapping) (module.File, error) { return p.OpenMapping(m) })
+	defer mods.Close()
+	mods.Update(maps)
+	return Find(mods, exe)
+}
+
+func TestFind(t *testing.T) {
+	kit := testenv.Kit(t)
+	for _, tt := range []struct {
+		runtime, version string
+		descriptor       bool
+	}{
+		{"net10", "", true},
+		{"net9", "", true},
+		{"net10:dotnet-10.0.8", "10.0.8", false},
+	} {
+		t.Run(tt.runtime, func(t *testing.T) {
+			if _, err := os.Stat(kit.Host(tt.runtime)); err != nil {
+				t.Skipf("SKIPPED, NOTHING WAS TESTED: %v", err)
+			}
+			a := testenv.Start(t, "idle", testenv.Options{Runtime: tt.runtime})
+			exe, err := os.Readlink("/proc/" + strconv.Itoa(a.PID) + "/exe")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := find(t, a.PID, exe)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%+v", r)
+			if r.Version == "" || tt.version != "" && r.Version != tt.version || (r.Descriptor != 0) != tt.descriptor {
+				t.Errorf("version %q, descriptor at %v", r.Version, r.Descriptor)
+			}
+		})
+	}
+}
+
+func TestFindNothing(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := find(t, os.Getpid(), exe); !errors.Is(err, ErrNotDotNet) {
+		t.Errorf("in this test: %+v, %v", r, err)
+	}
+	if r, err := Find(module.NewSet(arch.AMD64, nil, nil), "/x"); !errors.Is(err, ErrNotDotNet) {
+		t.Errorf("in nothing: %+v, %v", r, err)
+	}
+}
+
+// An executable that cannot be read is not said to be no .NET program.
+func TestFindUnreadable(t *testing.T) {
+	unreadable := errors.New("no permission")
+	mods := module.NewSet(arch.AMD64, noMemory{}, func(*target.Mapping) (module.File, error) { return nil, unreadable })
+	mods.Update(target.Mappings{{Start: 0x1000, End: 0x2000, Perm: target.PermRead | target.PermExec, Path: "/app/x", Inode: 1}})
+	if _, err := Find(mods, "/app/x"); !errors.Is(err, unreadable) {
+		t.Errorf("%v", err)
+	}
+}
+
+type noMemory struct{}
+
+func (noMemory) ReadMemory(p []byte, addr arch.Addr) error {
+	return &target.ReadError{Addr: addr, Len: len(p), Err: io.ErrUnexpectedEOF}
+}

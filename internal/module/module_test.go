@@ -1,0 +1,151 @@
+package module
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/unwind"
+)
+
+const (
+	r  = target.PermRead
+	rx = target.PermRead | target.PermExec
+)
+
+func mapping(start, end arch.Addr, perm target.Perm, path string, inode uint64, offset uint64) target.Mapping {
+	return target.Mapping{Start: start, End: end, Perm: perm, Path: path, Inode: inode, Offset: offset}
+}
+
+func TestSet(t *testing.T) {
+	s := NewSet(arch.AMD64, nil, nil)
+	maps := target.Mappings{
+		mapping(0x1000, 0x2000, r, "/lib/a.so", 1, 0),
+		mapping(0x2000, 0x4000, rx, "/lib/a.so", 1, 0x1000),
+		mapping(0x4000, 0x5000, r, "/lib/a.so", 1, 0x3000),
+		mapping(0x6000, 0x7000, rx, "", 0, 0),
+		mapping(0x8000, 0x9000, rx, "/memfd:doublemapper (deleted)", 9, 0),
+		mapping(0xa000, 0xb000, rx, "[vdso]", 0, 0),
+		mapping(0xc000, 0xd000, rx, "/lib/b.so", 2, 0),
+	}
+	if s.Update(maps) {
+		t.Error("something has gone from nothing")
+	}
+	for _, tt := range []struct {
+		addr arch.Addr
+		name string // of the module
+		code bool
+	}{
+		{0x0, "", false}, {0x1000, "", false}, {0x1fff, "", false}, {0x2000, "a.so", true}, {0x3fff, "a.so", true}, {0x4000, "", false},
+		{0x6000, "", true}, {0x6fff, "", true}, {0x7000, "", false}, {0x8000, "", true}, {0xa800, "[vdso]", true},
+		{0xc000, "b.so", true}, {0xd000, "", false}, {^arch.Addr(0), "", false},
+	} {
+		name := ""
+		if m := s.Find(tt.addr); m != nil {
+			name = m.Name
+		}
+		if name != tt.name || s.Executable(tt.addr) != tt.code {
+			t.Errorf("%v: module %q, executable %v", tt.addr, name, s.Executable(tt.addr))
+		}
+	}
+	if a := s.Find(0x2000); a.Start != 0x1000 || a.Path != "/lib/a.so" {
+		t.Errorf("%+v", a)
+	}
+	a, b := s.Find(0x2000), s.Find(0xc000)
+	if s.Update(maps) || s.Find(0x2000) != a {
+		t.Error("the same mappings made other modules")
+	}
+	maps[6].Inode = 3 // the file has been replaced
+	if !s.Update(maps) || s.Find(0x2000) != a || s.Find(0xc000) == b {
+		t.Error("a replaced file is taken for the old one")
+	}
+	if !s.Update(maps[3:]) || s.Find(0x2000) != nil || len(s.All()) != 2 {
+		t.Errorf("an unloaded module is still there: %v", s.All())
+	}
+	s.Close()
+	if len(s.All()) != 0 || s.Find(0xc000) != nil {
+		t.Error("there are modules after Close")
+	}
+}
+
+func TestUnreadableModule(t *testing.T) {
+	denied := errors.New("denied")
+	s := NewSet(arch.AMD64, nothing{}, func(*target.Mapping) (File, error) { return nil, denied })
+	s.Update(target.Mappings{mapping(0x2000, 0x4000, rx, "/lib/a.so", 1, 0)})
+	m := s.Find(0x2000)
+	if _, err := m.Step(0x2000); !errors.Is(err, unwind.ErrNoInfo) || !errors.Is(err, denied) {
+		t.Errorf("Step: %v", err)
+	}
+	if _, err := m.Lookup("x"); !errors.Is(err, denied) {
+		t.Errorf("Lookup: %v", err)
+	}
+	if _, _, ok := m.Symbol(0x2000); ok {
+		t.Error("a symbol of a file that cannot be read")
+	}
+	if m.InPLT(0x2000) {
+		t.Error("a PLT in a file that cannot be read")
+	}
+}
+
+type nothing struct{}
+
+func (nothing) ReadMemory(p []byte, addr arch.Addr) error {
+	return &target.ReadError{Addr: addr, Len: len(p)}
+}
+
+// This process's own modules: every one can be loaded, and each exported symbol
+// that is looked up is found again by its address.
+func TestLiveModules(t *testing.T) {
+	p, err := live.Open(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	maps, err := p.Mappings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewSet(p.Arch(), p, func(m *target.Mapping) (File, error) { return p.OpenMapping(m) })
+	defer s.Close()
+	s.Update(maps)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, m := range s.All() {
+		names[m.Name] = true
+		if _, err := m.Image(); err != nil {
+			t.Errorf("%s: %v", m.Path, err)
+		}
+		if m.Name == "[vdso]" {
+			checkVDSO(t, m)
+		}
+	}
+	if !names[filepath.Base(exe)] {
+		t.Errorf("%s is not among %v", exe, names)
+	}
+}
+
+func checkVDSO(t *testing.T, m *Module) {
+	t.Helper()
+	for _, name := range []string{"__vdso_clock_gettime", "__vdso_gettimeofday"} {
+		addr, err := m.Lookup(name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		sym, off, ok := m.Symbol(addr)
+		if !ok || off != 0 || !strings.Contains(sym.Name, strings.TrimPrefix(name, "__vdso_")) {
+			t.Errorf("%s at %v is %+v + %d, %v", name, addr, sym, off, ok)
+		}
+		if _, err := m.Step(addr); err != nil {
+			t.Errorf("%s: no step: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package clrsnap_test
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/testenv"
+)
+
+func init() { roles["snapshot"] = snapshotForever }
+
+// snapshotForever takes snapshots of all threads, in every way there is, until
+// it is killed.
+func snapshotForever(pid int) error {
+	p, err := clrsnap.OpenWith(pid, clrsnap.Options{AlwaysStop: true})
+	if err != nil {
+		return err
+	}
+	fmt.Println("snapshots")
+	for {
+		if _, err := p.SnapshotAll(nil); err != nil {
+			return err
+		}
+		if _, err := p.SnapshotAtOnce(nil); err != nil {
+			return err
+		}
+	}
+}
+
+// TestKillTracer kills a process that takes snapshots, again and again, at random
+// moments: with threads stopped, half attached, half detached. The target goes on.
+func TestKillTracer(t *testing.T) {
+	times := 200
+	if testing.Short() {
+		times = 50
+	}
+	a := testenv.Start(t, "scenarios", testenv.Options{Args: []string{"--busy", "900", "--max-seconds", "900", "--only", "block,pinvoke-poll,pinvoke-read,sleep,join,monitor-wait"}})
+	for range times {
+		killOnce(t, a.PID)
+		select {
+		case <-a.Ended():
+			t.Fatalf("the target has ended: %s", a.Stderr())
+		default:
+		}
+	}
+	// A thread that was left stopped would not get here.
+	p := open(t, a, clrsnap.Options{AlwaysStop: true})
+	snap, err := p.SnapshotAll(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, th := range snap.Threads {
+		if !th.Complete {
+			t.Errorf("afterwards, thread %d %q (%s): %s", th.OSThreadID, th.Name, th.State, th.Error)
+		}
+	}
+	p.Close()
+	untraced(t, a.PID)
+	endsWell(t, a)
+}
+
+func killOnce(t *testing.T, pid int) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "CLRSNAP_TEST_ROLE=snapshot", "CLRSNAP_TEST_PID="+strconv.Itoa(pid))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "snapshots\n" {
+		t.Fatalf("the tracer says %q, %v", line, err)
+	}
+	time.Sleep(rand.N(40 * time.Millisecond)) // the random moment
+}
+
+// untraced requires that nobody is attached to any thread, and none is stopped.
+func untraced(t *testing.T, pid int) {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		if s := string(b); !strings.Contains(s, "TracerPid:\t0\n") || strings.Contains(s, "State:\tt") || strings.Contains(s, "State:\tT") {
+			t.Errorf("%s:\n%s", file, s)
+		}
+	}
+}
