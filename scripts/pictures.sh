@@ -22,7 +22,7 @@ sleep 2
 # picture NAME LINES COMMAND...: a terminal of 118 columns that shows the first LINES lines
 picture() {
     local name=$1 lines=$2; shift 2
-    { printf '\033[1;32m$\033[0m \033[1mclrsnap %s\033[0m\n' "${*//$service/4242}"
+    { printf '\033[1;32m$\033[0m \033[1mclrsnap %s\033[0m\n' "${*//$service/4242}"  | sed "s/\([^ ]*|[^ \x1b]*\)/'\1'/"
       script -qec "stty cols 118; bin/clrsnap $(printf ' %q' "$@")" /dev/null | tr -d '\r' |
           sed "s/\b$service\b/4242/g; s#$kit/net10/##g; s/\x1b\[2m/\x1b[90m/g"; } >"$tmp/$name.ans" || true
     if [ "$(wc -l <"$tmp/$name.ans")" -gt "$lines" ]; then
