@@ -113,12 +113,12 @@ func (s *search) look(pid int) (Found, bool) {
 	f.Err = err
 	if r != nil {
 		f.Runtime = profile.Runtime{Version: r.Version, Path: r.Module.Path, Shape: string(r.Shape)}
-		f.Err = supported(pid, r)
 	}
 	return f, true
 }
 
-// runtimeIn looks for the runtime of a process, through its mappings.
+// runtimeIn looks for the runtime of a process, through its mappings. With a
+// runtime the error is why it cannot be read.
 func runtimeIn(pid int) (*locate.Runtime, error) {
 	p, err := live.Open(pid)
 	if err != nil {
@@ -136,7 +136,11 @@ func runtimeIn(pid int) (*locate.Runtime, error) {
 	mods := module.NewSet(p.Arch(), p, func(m *target.Mapping) (module.File, error) { return p.OpenMapping(m) })
 	defer mods.Close()
 	mods.Update(maps)
-	return locate.Find(mods, strings.TrimSuffix(exe, " (deleted)"))
+	r, err := locate.Find(mods, strings.TrimSuffix(exe, " (deleted)"))
+	if err == nil {
+		_, err = descriptor(p, pid, r)
+	}
+	return r, err
 }
 
 // openError is why a process cannot be opened.

@@ -109,14 +109,10 @@ func (p *Process) openRuntime(wo *walk.Options) error {
 		return fmt.Errorf("process %d (%s): %w", p.live.PID(), shortCommand(p.info.Command), err)
 	}
 	p.info.Runtime = profile.Runtime{Version: found.Version, Path: found.Module.Path, Shape: string(found.Shape)}
-	if err := supported(p.live.PID(), found); err != nil {
+	d, err := descriptor(p.cache, p.live.PID(), found)
+	if err != nil {
 		return err
 	}
-	d, err := contract.Parse(p.cache, found.Descriptor)
-	if err != nil {
-		return fmt.Errorf("cannot read the data descriptor of the .NET runtime in process %d: %w", p.live.PID(), err)
-	}
-	d.Runtime = found.Version
 	if p.rt, err = clr.New(p.cache, d, p.arch); err != nil {
 		return fmt.Errorf("cannot read the .NET %s runtime in process %d: %w", found.Version, p.live.PID(), err)
 	}
@@ -143,6 +139,23 @@ func supported(pid int, r *locate.Runtime) error {
 		return fmt.Errorf("%w: .NET %s (%s) in process %d has no data descriptor: run the program on .NET 10.0.9 or newer", ErrUnsupported, version, r.Shape, pid)
 	}
 	return nil
+}
+
+// descriptor reads the data descriptor of a runtime that was found, and says why
+// it cannot be used.
+func descriptor(mem target.Memory, pid int, r *locate.Runtime) (*contract.Descriptor, error) {
+	if err := supported(pid, r); err != nil {
+		return nil, err
+	}
+	d, err := contract.Parse(mem, r.Descriptor)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the data descriptor of the .NET runtime in process %d: %w", pid, err)
+	}
+	d.Runtime = r.Version
+	if err := d.Require(clr.Needs); err != nil {
+		return nil, fmt.Errorf("%w: process %d: %w: this version of clrsnap reads .NET 10", ErrUnsupported, pid, err)
+	}
+	return d, nil
 }
 
 func (p *Process) compile(c *codemap.Code, ip arch.Addr) (*unwind.Step, error) {
