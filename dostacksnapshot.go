@@ -148,6 +148,13 @@ func (s *Suspension) start(seed *Context) (start arch.Context, incomplete, none 
 		}
 		return start, true, !ok, nil
 	}
+	// A Frame is made before the calls above it: one below the stack pointer, on
+	// the same stack, belongs to a call that has returned.
+	const near = 1 << 20
+	sp := arch.Addr(s.walk.Context.Regs[s.p.arch.SP])
+	if f := s.walk.Info.Frame; f < sp && sp-f < near {
+		return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNSAFE, Thread: s.thread.ID, Text: fmt.Sprintf("the newest Frame, at %v, lies below the stack pointer %v", f, sp)}
+	}
 	managed, err := s.p.GetFunctionFromIP(uint64(seed.IP))
 	if err != nil {
 		return start, false, false, err

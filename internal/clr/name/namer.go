@@ -242,6 +242,16 @@ func (n *Namer) className(t types.Type, style ecma335.Style, b *budget, depth in
 		}
 		args = append(args, s)
 	}
+	// As an argument of the framework's builders, a state machine stands for the
+	// method that it was made from.
+	if f := FriendlyName(q.String(), "MoveNext", NoHint); f.Kind == StateMachine && f.MethodArity <= len(args) {
+		own := len(args) - f.MethodArity
+		s := ecma335.ParseTypeName(f.Type).Format(args[:own], style) + "." + f.Method
+		if own < len(args) {
+			s += "<" + strings.Join(args[own:], ", ") + ">"
+		}
+		return s + f.Suffix, nil
+	}
 	return q.Format(args, style), nil
 }
 
