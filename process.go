@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr"
 	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/contract"
 	"clrsnap/internal/locate"
 	"clrsnap/internal/module"
@@ -49,8 +50,8 @@ type Process struct {
 	rt     *clr.Runtime // nil with NativeOnly and no runtime
 	walker *walk.Walker
 
-	threads  map[int]ThreadID // by the id in the target's namespace
-	inNS     bool             // the target is in another PID namespace than we are
+	known    map[int]thread.Thread // the runtime's threads, by the id in the target's namespace
+	inNS     bool                  // the target is in another PID namespace than we are
 	capture  live.Capture
 	walking  bool
 	current  *Suspension // the latest one

@@ -17,18 +17,12 @@ import (
 // base of the thread's stack and nothing was skipped, and Error says why not.
 func (p *Process) Snapshot(thread ThreadID) (*Stack, error) {
 	p.begin()
-	if _, err := p.find(thread); err != nil {
-		return nil, err
-	}
-	known, err := p.store()
-	if err != nil {
-		return nil, p.failure(thread, err)
-	}
+	p.known = nil // as it is now
 	t, err := p.find(thread)
 	if err != nil {
 		return nil, err
 	}
-	if d, ok := p.thread(t.OSThreadID, known); ok {
+	if d, ok := p.thread(t.OSThreadID); ok {
 		t = d
 	}
 	s := p.snapshot(&t)
@@ -165,11 +159,10 @@ func (s *Suspension) metRuntime(st *profile.Thread, r walk.Result) bool {
 	if !suspect {
 		return false
 	}
-	known, err := s.p.store()
-	if err != nil {
+	if s.p.readStore() != nil {
 		return false
 	}
-	t, ok := s.p.thread(s.thread.OSThreadID, known)
+	t, ok := s.p.thread(s.thread.OSThreadID)
 	if !ok || t.ID == 0 {
 		return false
 	}

@@ -19,13 +19,12 @@ func (p *Process) list() ([]Thread, error) {
 	if err != nil {
 		return nil, err
 	}
-	known, err := p.store()
-	if err != nil {
+	if err := p.readStore(); err != nil {
 		return nil, err
 	}
 	out := make([]Thread, 0, len(tids))
 	for _, tid := range tids {
-		if t, ok := p.thread(tid, known); ok {
+		if t, ok := p.thread(tid); ok {
 			out = append(out, t)
 		}
 	}
@@ -33,7 +32,7 @@ func (p *Process) list() ([]Thread, error) {
 }
 
 // thread describes one thread, unless it has ended.
-func (p *Process) thread(tid int, known map[int]thread.Thread) (Thread, bool) {
+func (p *Process) thread(tid int) (Thread, bool) {
 	info, err := p.live.Thread(tid)
 	if err != nil {
 		return Thread{}, false
@@ -44,7 +43,7 @@ func (p *Process) thread(tid int, known map[int]thread.Thread) (Thread, bool) {
 			return Thread{}, false
 		}
 	}
-	k, managed := known[t.NSThreadID]
+	k, managed := p.known[t.NSThreadID]
 	if managed {
 		t.ID, t.ManagedID, t.Cooperative = ThreadID(k.Address), k.ManagedID, k.Cooperative
 		if name, ok := p.rt.Threads.Name(&k); ok {
@@ -56,28 +55,26 @@ func (p *Process) thread(tid int, known map[int]thread.Thread) (Thread, bool) {
 	return t, true
 }
 
-// store reads the runtime's own list, by the id that the runtime knows.
-func (p *Process) store() (map[int]thread.Thread, error) {
-	known := map[int]thread.Thread{}
-	p.threads = map[int]ThreadID{}
+// readStore reads the runtime's own list of threads.
+func (p *Process) readStore() error {
+	p.known = map[int]thread.Thread{}
 	if p.rt == nil {
-		return known, nil
+		return nil
 	}
 	list, err := p.rt.Threads.List()
 	if err != nil {
 		// Threads come and go while the list is read: once more, afresh.
 		p.cache.Invalidate()
 		if list, err = p.rt.Threads.List(); err != nil {
-			return nil, fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.live.PID(), err)
+			return fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.live.PID(), err)
 		}
 	}
 	for _, t := range list {
 		if t.Alive() {
-			known[t.OSID] = t
-			p.threads[t.OSID] = ThreadID(t.Address)
+			p.known[t.OSID] = t
 		}
 	}
-	return known, nil
+	return nil
 }
 
 // roles are the names that the runtime gives to its own threads.
@@ -124,14 +121,14 @@ func (p *Process) find(id ThreadID) (Thread, error) {
 	if p.rt == nil {
 		return Thread{}, &Error{HRESULT: CORPROF_E_RUNTIME_UNINITIALIZED, Text: fmt.Sprintf("process %d has no .NET runtime", p.live.PID())}
 	}
-	if p.threads == nil {
-		if _, err := p.store(); err != nil {
+	if p.known == nil {
+		if err := p.readStore(); err != nil {
 			return Thread{}, p.failure(id, err)
 		}
 	}
 	for retry := false; ; retry = true {
-		for ns, have := range p.threads {
-			if have != id {
+		for ns, k := range p.known {
+			if ThreadID(k.Address) != id {
 				continue
 			}
 			tid, ok := p.hostTID(ns)
@@ -143,7 +140,7 @@ func (p *Process) find(id ThreadID) (Thread, error) {
 			return Thread{}, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, Thread: id, Text: "no such live thread"}
 		}
 		p.cache.Invalidate()
-		if _, err := p.store(); err != nil {
+		if err := p.readStore(); err != nil {
 			return Thread{}, p.failure(id, err)
 		}
 	}
