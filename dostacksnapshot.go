@@ -82,51 +82,31 @@ func (s *Suspension) DoStackSnapshot(callback StackSnapshotCallback, infoFlags S
 	if err := s.usable(); err != nil {
 		return err
 	}
-	for attempt := 0; ; attempt++ {
-		called := false
-		incomplete, err := s.attempt(context, func(r walk.Run) error {
-			called = true
-			return s.call(r, callback, infoFlags, clientData)
-		})
-		if err == nil && incomplete {
-			return &Error{HRESULT: S_FALSE, Thread: id, Text: "walked without a seed in cooperative mode: managed frames may be missing at the top"}
-		}
-		// As long as nobody has seen a frame, the walk can begin anew.
-		if err == nil || called || attempt == maxAttempts || !s.again(err, attempt, context) {
-			return s.result(err)
-		}
+	start, incomplete, none, err := s.start(context)
+	if err == nil && !none {
+		err = s.run(start, func(r walk.Run) error { return s.call(r, callback, infoFlags, clientData) })
 	}
-}
-
-// attempt makes one walk.
-func (s *Suspension) attempt(seed *Context, visit func(walk.Run) error) (incomplete bool, err error) {
-	start, incomplete, none, err := s.start(seed)
-	if err != nil || none {
-		return incomplete, err // nowhere to start: no callback
+	if err == nil && incomplete {
+		return &Error{HRESULT: S_FALSE, Thread: id, Text: "walked without a seed in cooperative mode: managed frames may be missing at the top"}
 	}
-	return incomplete, s.run(start, visit)
+	return s.result(err)
 }
-
-// again reports whether what made a walk fail has been mended: a library that
-// was not known, a piece of stack that was not copied. The latter is fetched in
-// a new capture, to which a seed of the old one means nothing.
-func (s *Suspension) again(err error, attempt int, seed *Context) bool {
-	if extra, ok := s.missing(err); ok {
-		return seed == nil && s.stopAgain(extra) == nil
-	}
-	return attempt == 0 && errors.Is(err, walk.ErrLost) && s.p.updateModules() == nil
-}
-
-const maxAttempts = 4
 
 func (s *Suspension) usable() error {
 	switch {
 	case s.p.walking:
 		return errNested(s.thread.ID)
-	case s.gone:
-		return &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, Thread: s.thread.ID, Text: "the thread has been resumed"}
+	case !s.valid():
+		return errOver(s.thread.ID)
 	}
 	return nil
+}
+
+// valid reports whether the suspension still holds its moment.
+func (s *Suspension) valid() bool { return s.moment != 0 && s.moment == s.p.moment }
+
+func errOver(id ThreadID) error {
+	return &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, Thread: id, Text: "the suspension is over: the thread has been resumed, or another one captured"}
 }
 
 // start finds where the walk begins.
@@ -189,14 +169,10 @@ func (s *Suspension) startPreemptive() (start arch.Context, incomplete, none boo
 // run walks from start. The error of the visitor comes back as it is, that of
 // the walk as the walk's.
 func (s *Suspension) run(start arch.Context, visit func(walk.Run) error) error {
-	mode := walk.AsDocumented
-	if s.p.opts.Mode == AsCoreCLR {
-		mode = walk.AsCoreCLR
-	}
 	s.p.walking = true
 	defer func() { s.p.walking = false }()
 	var aborted error
-	r := s.p.walker.DoStackSnapshot(&s.walk, &start, mode, func(r walk.Run) bool {
+	r := s.p.walker.DoStackSnapshot(&s.walk, &start, s.p.opts.Mode, func(r walk.Run) bool {
 		aborted = visit(r)
 		return aborted == nil
 	})
@@ -297,8 +273,8 @@ func (p *Process) UnmanagedWalk(context *Context, yield func(NativeFrame) error)
 // of the managed frame below them; nil where the run reaches the base of the
 // thread's stack. The suspension must still hold the moment of that context.
 func (s *Suspension) UnmanagedWalk(context *Context, yield func(NativeFrame) error) (*Context, error) {
-	if s.gone {
-		return nil, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, Thread: s.thread.ID, Text: "the thread has been resumed"}
+	if !s.valid() {
+		return nil, errOver(s.thread.ID)
 	}
 	if context == nil || yield == nil {
 		return nil, &Error{HRESULT: E_INVALIDARG, Thread: s.thread.ID, Text: "UnmanagedWalk needs a context and a function"}
@@ -319,6 +295,8 @@ func (s *Suspension) UnmanagedWalk(context *Context, yield func(NativeFrame) err
 	switch {
 	case aborted != nil:
 		return nil, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_ABORTED, Thread: s.thread.ID, Text: "the function stopped the walk", Err: aborted}
+	case r.Gap != nil:
+		return nil, s.result(r.Gap)
 	case next != nil || r.Complete:
 		return next, nil
 	}

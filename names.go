@@ -75,6 +75,8 @@ func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
 	out := p.bare(f, profile.Managed)
 	out.FunctionID = uint64(f.Code.MethodDesc)
 	out.Offset = uint64(f.IP() - f.Code.MethodStart)
+	out.Display = fmt.Sprintf("[method %v]", FunctionID(out.FunctionID)) // until it has a name
+	out.Short = out.Display
 	m, err := p.rt.Methods.Read(f.Code.MethodDesc)
 	if err != nil {
 		return out, err

@@ -30,8 +30,8 @@ type Options struct {
 	NativeOnly bool
 	// AlwaysStop captures threads that are provably blocked with a stop as well.
 	AlwaysStop bool
-	// MaxStack bounds the copy of one thread's stack, in bytes. 0 stands for
-	// 8 MB. Of a deeper stack the frames near the base are missing, which the
+	// MaxStack bounds the copy of one thread's stack, in bytes: between 256 KB
+	// and 64 MB; 0 stands for 8 MB. Of a deeper stack the frames near the base are missing, which the
 	// result says.
 	MaxStack int
 }
@@ -51,8 +51,8 @@ type Process struct {
 	walker *walk.Walker
 
 	known    map[int]thread.Thread // the runtime's threads, by the id in the target's namespace
-	inNS     bool                  // the target is in another PID namespace than we are
 	capture  live.Capture
+	moment   uint64 // counts captures: what an earlier one brought is gone
 	walking  bool
 	current  *Suspension // the latest one
 	infos    frameInfos
@@ -69,6 +69,7 @@ func OpenWith(pid int, o Options) (*Process, error) {
 	if o.MaxStack <= 0 {
 		o.MaxStack = 8 << 20
 	}
+	o.MaxStack = max(firstStack, min(o.MaxStack, live.MaxStackLimit))
 	lp, err := live.Open(pid)
 	if err != nil {
 		return nil, err
@@ -87,11 +88,6 @@ func (p *Process) open() error {
 	if err := p.updateModules(); err != nil {
 		return err
 	}
-	ns, err := p.live.NSTid(p.live.PID())
-	if err != nil {
-		return err
-	}
-	p.inNS = ns != p.live.PID()
 	wo := walk.Options{Arch: p.arch, Memory: p.cache, Modules: p.mods, Code: noCode{}, Methods: noCode{}}
 	if err := p.openRuntime(&wo); err != nil && !p.opts.NativeOnly {
 		return err
@@ -225,6 +221,5 @@ func shortCommand(s string) string {
 type noCode struct{}
 
 func (noCode) Lookup(arch.Addr) (codemap.Code, error)    { return codemap.Code{}, nil }
-func (noCode) Verify(*codemap.Code) bool                 { return false }
 func (noCode) IsFilter(*codemap.Code) (bool, error)      { return false, nil }
 func (noCode) Hidden(methodDesc arch.Addr) (bool, error) { return false, nil }

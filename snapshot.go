@@ -60,6 +60,9 @@ func (p *Process) SnapshotAll(filter Filter) (*profile.Snapshot, error) {
 // while all of them stand still, and lets them go: their stacks belong to one
 // instant.
 func (p *Process) SnapshotAtOnce(filter Filter) (*profile.Snapshot, error) {
+	if p.walking {
+		return nil, errNested(0)
+	}
 	list, err := p.Threads()
 	if err != nil {
 		return nil, err
@@ -74,8 +77,9 @@ func (p *Process) SnapshotAtOnce(filter Filter) (*profile.Snapshot, error) {
 	reqs := make([]live.Request, len(chosen))
 	for i := range chosen {
 		reqs[i] = p.request(&chosen[i], nil)
-		reqs[i].StackLimit = min(p.opts.MaxStack, maxStackAtOnce)
+		reqs[i].StackLimit = max(minStackAtOnce, min(p.opts.MaxStack, allStacksAtOnce/len(chosen)))
 	}
+	p.moment++
 	captures, errs := make([]live.Capture, len(reqs)), make([]error, len(reqs))
 	err = p.live.Trace(func(t *live.Tracer) error { return t.CaptureAll(reqs, captures, errs) })
 	if err != nil {
@@ -99,8 +103,12 @@ func (p *Process) SnapshotAtOnce(filter Filter) (*profile.Snapshot, error) {
 	return out, p.live.Alive()
 }
 
-// maxStackAtOnce bounds the memory that all threads' stacks together take.
-const maxStackAtOnce = 1 << 20
+// allStacksAtOnce bounds the memory for all threads' stacks together, in bytes, as
+// far as each still gets the least.
+const (
+	allStacksAtOnce = 128 << 20
+	minStackAtOnce  = 64 << 10
+)
 
 // errEnded marks a thread that ended before it could be captured.
 const errEnded = "the thread has ended"
@@ -116,7 +124,7 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 	s.extra = nil
 	var pause time.Duration
 	for attempt := 0; ; attempt++ {
-		if err := s.stop(s.extra); err != nil {
+		if err := s.stop(); err != nil {
 			if errors.Is(err, live.ErrNotStopping) && attempt == 0 {
 				continue // a machine under load may not have let it run
 			}
@@ -127,10 +135,11 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 			return st
 		}
 		pause = max(pause, s.capture.Pause)
-		r := s.frames(&st)
-		if !r.Complete && attempt == 0 && p.updateModules() == nil {
-			r = s.frames(&st) // perhaps a library has been loaded since
+		if s.thread.ID != 0 && s.walk.Info.Address == 0 {
+			st.Error, st.Frames = errEnded, nil // its Thread object is another one's
+			return st
 		}
+		r := s.frames(&st)
 		last := attempt == maxAttempts
 		if !last && s.metRuntime(&st, r) {
 			continue
@@ -140,9 +149,7 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 			st.Pause = pause
 			return st
 		}
-		if extra, ok := s.missing(r.Err); ok {
-			s.extra = append(s.extra, extra)
-		}
+		s.mend(r.Err, attempt)
 	}
 }
 
@@ -211,7 +218,7 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 		st.Error = r.Err.Error()
 	}
 	if errors.Is(r.Err, walk.ErrMissing) && s.capture.Cut {
-		st.Error = fmt.Sprintf("the stack is deeper than the %d KB that may be copied: %s", s.p.opts.MaxStack>>10, st.Error)
+		st.Error = "the stack is deeper than what may be copied of it: " + st.Error
 	}
 	st.State = state(s.capture)
 	st.Pause = s.capture.Pause
@@ -227,15 +234,17 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 func (s *Suspension) frames(st *profile.Thread) walk.Result {
 	st.Frames = st.Frames[:0]
 	ctx := s.walk.Context
-	var failed error
+	var unnamed error
 	r := s.p.walker.Walk(&s.walk, &ctx, walk.ByUnwindInfo, func(f *walk.Frame) bool {
-		var fr profile.Frame
-		fr, failed = s.p.frame(f)
+		fr, err := s.p.frame(f)
+		if err != nil && unnamed == nil {
+			unnamed = fmt.Errorf("%w: the method at %v cannot be named: %w", walk.ErrUnsafe, f.IP(), err)
+		}
 		st.Frames = append(st.Frames, fr)
-		return failed == nil
+		return true
 	})
-	if failed != nil {
-		return walk.Result{Err: fmt.Errorf("%w: %w", walk.ErrUnsafe, failed)}
+	if r.Complete && unnamed != nil {
+		return walk.Result{Err: unnamed}
 	}
 	return r
 }

@@ -8,8 +8,11 @@ import (
 
 // state says in words what a captured thread was doing.
 func state(c *live.Capture) string {
-	if c.SyscallNr < 0 {
+	switch {
+	case c.SyscallNr < 0 && c.Stopped:
 		return "running"
+	case c.SyscallNr < 0:
+		return "blocked in the kernel" // by a page fault, for example
 	}
 	name, ok := syscalls[c.SyscallNr]
 	if !ok {

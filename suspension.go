@@ -20,25 +20,51 @@ type Suspension struct {
 	capture   *live.Capture
 	walk      walk.Thread
 	exception thread.Exception
-	extra     []live.Range // what further pieces of stack turned out to be needed
-	gone      bool
+	extra     []live.Range // further pieces of stack that turned out to be needed
+	moment    uint64       // Process.moment of the capture; 0: there is none
 }
 
-// Suspend captures a thread.
+const maxAttempts = 4
+
+// Suspend captures a thread, with everything that a walk of its stack needs. If
+// the first copy lacks something (the ordinary stack below a signal stack, the
+// base of a deep stack), the thread is captured again.
 func (p *Process) Suspend(id ThreadID) (*Suspension, error) {
 	t, err := p.find(id)
 	if err != nil {
 		return nil, err
 	}
 	s := &Suspension{p: p, thread: t, capture: &p.capture}
-	p.current = s
-	if err := s.stop(nil); err != nil {
-		return nil, p.failure(id, err)
+	for attempt := 0; ; attempt++ {
+		if err := s.stop(); err != nil {
+			return nil, p.failure(id, err)
+		}
+		if s.walk.Info.Address == 0 {
+			// The Thread object is dead, or another thread's by now.
+			p.known = nil
+			if s.thread, err = p.find(id); err != nil || attempt == maxAttempts {
+				return nil, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, Thread: id, Text: "the thread has ended", Err: err}
+			}
+			continue
+		}
+		ctx := s.walk.Context
+		r := p.walker.Unwind(&s.walk, &ctx, walk.ByUnwindInfo, func(*walk.Frame) bool { return true })
+		if r.Complete || attempt == maxAttempts {
+			p.current = s
+			return s, nil
+		}
+		s.mend(r.Err, attempt)
 	}
-	if s.walk.Info.Address == 0 {
-		return nil, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, Thread: id, Text: "the thread has ended and its Thread object is in use for another one"}
+}
+
+// mend removes what made a walk incomplete, if it can: a piece of stack that was
+// not copied is copied next time, and a library may have been loaded.
+func (s *Suspension) mend(err error, attempt int) {
+	if extra, ok := s.missing(err); ok {
+		s.extra = append(s.extra, extra)
+	} else if attempt == 0 {
+		_ = s.p.updateModules() // else the walk says what it lacks
 	}
-	return s, nil
 }
 
 // Context returns the registers that the thread had.
@@ -48,7 +74,7 @@ func (s *Suspension) Context() Context { return s.walk.Context }
 func (s *Suspension) Thread() Thread { return s.thread }
 
 // Resume ends the suspension.
-func (s *Suspension) Resume() { s.gone = true }
+func (s *Suspension) Resume() { s.moment = 0 }
 
 // firstStack is how much of a stack is copied at first, in bytes. Few are deeper;
 // of those the rest is fetched in a second capture.
@@ -64,41 +90,33 @@ func (p *Process) request(t *Thread, extra []live.Range) live.Request {
 }
 
 // stop captures the thread with a stop.
-func (s *Suspension) stop(extra []live.Range) error {
-	req := s.p.request(&s.thread, extra)
-	err := s.p.live.Capture(&req, s.capture)
-	s.p.begin()
-	return s.p.taken(s, err)
-}
-
-// stopAgain captures the thread anew, with one more piece of stack.
-func (s *Suspension) stopAgain(extra live.Range) error {
-	s.extra = append(s.extra, extra)
-	return s.stop(s.extra)
-}
+func (s *Suspension) stop() error { return s.take(s.p.live.Capture) }
 
 // peek captures the thread without a stop, if it is provably blocked.
-func (s *Suspension) peek() error {
+func (s *Suspension) peek() error { return s.take(s.p.live.TryBlocked) }
+
+func (s *Suspension) take(capture func(*live.Request, *live.Capture) error) error {
+	if s.p.walking {
+		return errNested(s.thread.ID)
+	}
 	req := s.p.request(&s.thread, s.extra)
-	err := s.p.live.TryBlocked(&req, s.capture)
+	s.p.moment++
+	err := capture(&req, s.capture)
 	s.p.begin()
 	return s.p.taken(s, err)
 }
 
 // taken takes over what a capture brought.
 func (p *Process) taken(s *Suspension, err error) error {
-	if err != nil {
+	if s.moment = 0; err != nil {
 		return err
 	}
+	s.moment = p.moment
 	c := s.capture
 	s.exception = thread.Exception{}
 	s.walk = walk.Thread{Context: c.Context, Stack: &c.Stack, Head: c.Head}
-	if s.thread.ID != 0 && p.rt != nil && len(c.Head) >= p.rt.Threads.Needed() {
-		head := c.Head
-		if len(head) < thread.HeadLen {
-			head = append(make([]byte, 0, thread.HeadLen), head...)[:thread.HeadLen]
-		}
-		info := p.rt.Threads.Parse(head, arch.Addr(s.thread.ID))
+	if s.thread.ID != 0 && p.rt != nil && len(c.Head) == thread.HeadLen {
+		info := p.rt.Threads.Parse(c.Head, arch.Addr(s.thread.ID))
 		if info.OSID == s.thread.NSThreadID && info.Alive() {
 			s.walk.Info = info
 			if e, ok := p.rt.Threads.Exception(&info, &c.Stack); ok {

@@ -37,11 +37,9 @@ func (p *Process) thread(tid int) (Thread, bool) {
 	if err != nil {
 		return Thread{}, false
 	}
-	t := Thread{OSThreadID: tid, NSThreadID: tid, Name: info.Name}
-	if p.inNS {
-		if t.NSThreadID, err = p.live.NSTid(tid); err != nil {
-			return Thread{}, false
-		}
+	t := Thread{OSThreadID: tid, Name: info.Name}
+	if t.NSThreadID, err = p.live.NSTid(tid); err != nil {
+		return Thread{}, false
 	}
 	k, managed := p.known[t.NSThreadID]
 	if managed {
@@ -148,8 +146,8 @@ func (p *Process) find(id ThreadID) (Thread, error) {
 
 // hostTID turns a thread id of the target's namespace into ours.
 func (p *Process) hostTID(ns int) (int, bool) {
-	if !p.inNS {
-		return ns, true
+	if got, err := p.live.NSTid(ns); err == nil && got == ns {
+		return ns, true // the usual case: one namespace
 	}
 	tids, err := p.live.Threads()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
 
@@ -99,19 +100,19 @@ func (f *FrameInfo) CodeStart() (uint64, error) {
 }
 
 // Mode changes what DoStackSnapshot reports.
-type Mode uint8
+type Mode = walk.Mode
 
 // The modes.
 const (
 	// AsDocumented: what Microsoft documents. Every run of unmanaged frames
 	// below the leaf-most one, once; true return addresses.
-	AsDocumented Mode = iota
+	AsDocumented = walk.AsDocumented
 	// AsCoreCLR: what CoreCLR does, to compare the two callback by callback. It
 	// leaves out runs that called into managed code through a stub without
 	// metadata (reverse P/Invokes), and gives the ip that an InlinedCallFrame
 	// holds for a method in a P/Invoke. (Whether it also drops those that called
 	// into the exception machinery has not been compared yet; here it does.)
-	AsCoreCLR
+	AsCoreCLR = walk.AsCoreCLR
 )
 
 // Thread is one thread of the target.

@@ -117,7 +117,10 @@ func (w *Walker) Seed(t *Thread) (arch.Context, bool, error) {
 		}
 		return true
 	})
-	if found || r.Complete {
+	switch {
+	case found && r.Gap != nil && t.Info.Cooperative:
+		return seed, false, r.Gap // managed frames may be missing above it
+	case found || r.Complete:
 		return seed, found, nil
 	}
 	return seed, false, r.Err

@@ -61,8 +61,6 @@ func (h *hostile) Lookup(ip arch.Addr) (codemap.Code, error) {
 	}, nil
 }
 
-func (h *hostile) Verify(c *codemap.Code) bool { return h.at(c.Start, 4)&1 == 0 }
-
 func (h *hostile) IsFilter(c *codemap.Code) (bool, error) {
 	b := h.at(c.Start, 5)
 	if b == 0xee {

@@ -45,10 +45,15 @@ func (s *site) frameKind() Kind {
 	return Stub
 }
 
-// lookup finds the site of an ip, or nil where there is no code.
+// lookup finds the site of an ip, or nil where there is no code. A site in code
+// that can be unloaded is good for one moment only: other code, even of the same
+// size and with the same addresses of header and MethodDesc, may take its place.
 func (w *Walker) lookup(ip arch.Addr, exact bool) (*site, error) {
+	if ip>>userBits != 0 {
+		return nil, nil
+	}
 	key := siteKey(uint64(ip), exact)
-	if s := w.sites.get(key); s != nil && (!s.code.Collectible || s.epoch == w.epoch || w.recheck(s)) {
+	if s := w.sites.get(key); s != nil && (!s.code.Collectible || s.epoch == w.epoch) {
 		return s, nil
 	}
 	s, err := w.find(ip, exact)
@@ -60,13 +65,9 @@ func (w *Walker) lookup(ip arch.Addr, exact bool) (*site, error) {
 	return s, nil
 }
 
-func (w *Walker) recheck(s *site) bool {
-	if s.kind != siteManaged || !w.code.Verify(&s.code) {
-		return false
-	}
-	s.epoch = w.epoch
-	return true
-}
+// userBits is how many bits an address of a user program has, at most (57 with
+// five-level page tables).
+const userBits = 57
 
 func (w *Walker) find(ip arch.Addr, exact bool) (*site, error) {
 	c, err := w.code.Lookup(ip)

@@ -1,7 +1,6 @@
 package walk
 
 import (
-	"errors"
 	"fmt"
 
 	"clrsnap/internal/arch"
@@ -102,11 +101,10 @@ func (w *Walker) OnStack(t *Thread, seed *arch.Context) (bool, error) {
 	ctx := t.Context
 	found := false
 	r := w.Unwind(t, &ctx, ByUnwindInfo, func(fr *Frame) bool {
-		at := fr.Context.Regs[w.arch.SP]
-		found = fr.Kind == Managed && at == sp && fr.IP() == seed.IP
-		return !found && at <= sp
+		found = fr.Kind == Managed && fr.Context.Regs[w.arch.SP] == sp && fr.IP() == seed.IP
+		return !found
 	})
-	if found || r.Complete || errors.Is(r.Err, ErrStopped) {
+	if found || r.Complete {
 		return found, nil
 	}
 	return false, r.Err

@@ -21,7 +21,6 @@ type unwinding struct {
 	leaf    bool      // no managed frame has been passed yet
 	runSP   arch.Addr // stack pointer where the present run of native frames begins
 	signals int
-	hijack  *hijack
 	gap     error     // why frames may be missing in the middle
 	pos     arch.Addr // in the chain of Frames: none before it is of the present run
 	frame   Frame
@@ -53,7 +52,10 @@ func (w *Walker) UnwindFrom(t *Thread, ctx *arch.Context, exact bool, visit func
 func (w *Walker) unwind(t *Thread, ctx *arch.Context, route Route, exact bool, visit func(*Frame) bool) Result {
 	u := unwinding{w: w, t: t, ctx: ctx, route: route, exact: exact, leaf: true, runSP: arch.Addr(ctx.Regs[w.arch.SP]), pos: t.Info.Frame}
 	u.frame.Context = ctx
-	for {
+	for n := 0; ; n++ {
+		if n == maxFrames {
+			return u.lost(fmt.Errorf("more than %d frames", maxFrames))
+		}
 		s, err := w.lookup(ctx.IP, u.exact)
 		if err != nil {
 			return u.lost(err)
@@ -73,14 +75,14 @@ func (w *Walker) unwind(t *Thread, ctx *arch.Context, route Route, exact bool, v
 		}
 		u.frame.Kind, u.frame.Code, u.frame.Module, u.frame.Exact, u.frame.site = s.frameKind(), &s.code, s.mod, u.exact, s
 		if !visit(&u.frame) {
-			return Result{Err: ErrStopped}
+			return Result{Err: ErrStopped, Gap: u.gap}
 		}
 		base, err := u.step(s)
 		if err != nil {
 			return u.lost(err)
 		}
 		if base {
-			return Result{Complete: u.gap == nil, Err: u.gap}
+			return Result{Complete: u.gap == nil, Err: u.gap, Gap: u.gap}
 		}
 	}
 }
@@ -90,7 +92,7 @@ func (u *unwinding) lost(err error) Result {
 	if errors.Is(err, unwind.ErrStack) {
 		err = fmt.Errorf("%w at %v", ErrMissing, u.t.Stack.Miss)
 	}
-	return Result{Err: fmt.Errorf("%w at %v: %w", ErrLost, u.ctx.IP, err)}
+	return Result{Err: fmt.Errorf("%w at %v: %w", ErrLost, u.ctx.IP, err), Gap: u.gap}
 }
 
 // step goes from the frame at s to its caller, and reports whether there is
@@ -116,7 +118,11 @@ func (u *unwinding) step(s *site) (base bool, err error) {
 			// Stubs make no calls, so nothing returns into one.
 			return false, u.recover(nil)
 		}
-		if err := u.leafStep(); err != nil {
+		pushes := arch.Addr(0)
+		if s.kind == siteStub {
+			pushes = stubPushes
+		}
+		if err := u.leafStep(pushes); err != nil {
 			return false, err
 		}
 	}
@@ -127,7 +133,7 @@ func (u *unwinding) step(s *site) (base bool, err error) {
 // be on another stack than the code that it interrupted.
 func (u *unwinding) progress(from arch.Addr) error {
 	sp := arch.Addr(u.ctx.Regs[u.w.arch.SP])
-	if sp > from {
+	if sp > from && sp%8 == 0 {
 		return nil
 	}
 	if u.exact && u.signals < maxSignals {
@@ -155,8 +161,15 @@ func (u *unwinding) native(s *site) (base bool, err error) {
 	err = step.Apply(u.ctx, u.t.Stack)
 	if err == nil && u.ctx.IP == 0 {
 		// A thread's first function returns to nowhere, and so do steps that went
-		// wrong. If a Frame leads back to managed code, this is not the base.
-		return !u.follow(errNoReturn), nil
+		// wrong. If a Frame leads back to managed code, this is not the base, and
+		// if much of the stack lies above it hardly is.
+		if u.follow(errNoReturn) {
+			return false, nil
+		}
+		if u.gap == nil && u.t.Stack.Contains(arch.Addr(u.ctx.Regs[u.w.arch.SP])+nearBase) {
+			u.gap = fmt.Errorf("%w at %v, which is not near the base of the stack", errNoReturn, saved.IP)
+		}
+		return true, nil
 	}
 	if err != nil && !errors.Is(err, unwind.ErrStack) {
 		*u.ctx = saved
@@ -167,6 +180,10 @@ func (u *unwinding) native(s *site) (base bool, err error) {
 }
 
 var errNoReturn = errors.New("the return address is 0")
+
+// nearBase is how far from the end of its mapping a thread's first frame may
+// lie: behind it come the C library's thread descriptor and thread-local storage.
+const nearBase = 64 << 10
 
 // tripped reports whether the frame at hand is the helper that a hijacked return
 // address leads to. Nothing called it, so its call frame information cannot say
@@ -204,7 +221,7 @@ func (u *unwinding) nextFrame() (arch.Addr, bool) {
 // call before the return address.
 func (u *unwinding) noInfo(s *site) error {
 	if u.exact && s.mod.InPLT(u.ctx.IP) {
-		return u.leafStep()
+		return u.leafStep(pltPushes)
 	}
 	fp, known := u.ctx.Reg(u.w.arch.FP)
 	if known && arch.Addr(fp) > arch.Addr(u.ctx.Regs[u.w.arch.SP]) {
@@ -214,6 +231,10 @@ func (u *unwinding) noInfo(s *site) error {
 			u.ctx.Valid &= u.w.arch.NonVolatile
 			u.ctx.Set(u.w.arch.FP, up)
 			u.ctx.Set(u.w.arch.SP, fp+16)
+			if u.exact && u.gap == nil {
+				// It may not have made its frame yet: then this is its caller's.
+				u.gap = fmt.Errorf("a frame may be missing below %v: %w in %s", u.ctx.IP, unwind.ErrNoInfo, s.mod.Name)
+			}
 			u.ctx.IP, u.exact = arch.Addr(ip), false
 			return nil
 		}
@@ -221,17 +242,19 @@ func (u *unwinding) noInfo(s *site) error {
 	return u.recover(fmt.Errorf("%w in %s", unwind.ErrNoInfo, s.mod.Name))
 }
 
-// maxLeafPushes is how many words a leaf without unwind information may have
-// pushed: the resolve stub of virtual dispatch pushes one register
-// (amd64/virtualcallstubcpu.hpp), the first entry of a PLT two words, all others
-// none.
-const maxLeafPushes = 2
+// How many words a leaf without unwind information may have pushed: the resolve
+// stub of virtual dispatch one register (amd64/virtualcallstubcpu.hpp), the first
+// entry of a PLT two words, the helpers that the runtime copies none.
+const (
+	stubPushes = 1
+	pltPushes  = 2
+)
 
-// leafStep steps from a leaf without unwind information: its return address is
-// the first one on the stack.
-func (u *unwinding) leafStep() error {
+// leafStep steps from a leaf without unwind information that has pushed at most
+// so many words: its return address is the first one on the stack.
+func (u *unwinding) leafStep(pushes arch.Addr) error {
 	sp := arch.Addr(u.ctx.Regs[u.w.arch.SP])
-	for k := range arch.Addr(maxLeafPushes + 1) {
+	for k := range pushes + 1 {
 		v, ok := u.t.Stack.Uint64(sp + 8*k)
 		if !ok {
 			return unwind.ErrStack
@@ -284,13 +307,12 @@ func (u *unwinding) follow(why error) bool {
 	return false
 }
 
-// note records that frames may be missing. Only the hijack Frame is exactly where
-// its native run came from. A thread in preemptive mode has left managed code
+// note records that frames may be missing. A thread in preemptive mode has left managed code
 // through its newest Frame, so that no managed frame is missing there, but
 // native ones are; into any other run managed code may have called without
 // leaving a Frame.
 func (u *unwinding) note(kind thread.FrameKind, at, ip arch.Addr, why error) {
-	if why == nil || u.gap != nil || kind == thread.HijackFrame {
+	if why == nil || u.gap != nil {
 		return
 	}
 	what := "frames"

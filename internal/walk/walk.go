@@ -29,7 +29,6 @@ import (
 // Code finds the code that an address lies in: the runtime's code map.
 type Code interface {
 	Lookup(ip arch.Addr) (codemap.Code, error)
-	Verify(c *codemap.Code) bool
 	IsFilter(c *codemap.Code) (bool, error)
 }
 
@@ -103,6 +102,8 @@ const (
 	// maxSignals bounds the signal frames of one walk: across them the stack
 	// pointer need not move up.
 	maxSignals = 32
+	// maxFrames bounds the frames of one walk.
+	maxFrames = 1 << 18
 	// maxSites bounds the cache of compiled steps.
 	maxSites = 1 << 18
 )
@@ -155,4 +156,6 @@ type Result struct {
 	Complete bool
 	// Err says why not; nil with Complete.
 	Err error
+	// Gap says what may have been skipped, also where the visitor stopped.
+	Gap error
 }

@@ -48,7 +48,7 @@ func (k Kind) Managed() bool { return k == JIT || k == ReadyToRun }
 type Code struct {
 	Kind        Kind
 	Funclet     bool // not the method's main body: a catch, finally, fault or filter body
-	Collectible bool // can be unloaded: check with Verify before every use
+	Collectible bool // can be unloaded: look it up again at every moment
 	StubKind    uint8
 
 	// Of the entry in the function table that covers the address: a method
@@ -158,18 +158,4 @@ func (m *Map) Lookup(ip arch.Addr) (Code, error) {
 	}
 	c.Collectible = s.flags&sectionCollectible != 0
 	return c, err
-}
-
-// Verify reports whether c, found earlier, still is what it was: code that can
-// be unloaded may be gone, and other code may lie at its address.
-func (m *Map) Verify(c *Code) bool {
-	if c.Kind != JIT || !c.Collectible {
-		return true
-	}
-	header, err := m.mem.Pointer(c.MethodStart - headerSlot)
-	if err != nil || header != c.header {
-		return false
-	}
-	md, err := m.mem.Pointer(header + arch.Addr(m.l.HdrMethod))
-	return err == nil && md == c.MethodDesc
 }

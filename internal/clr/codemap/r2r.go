@@ -108,13 +108,14 @@ func (m *Map) lookupR2R(s *section, ip arch.Addr) (Code, error) {
 	}
 	// Only method entries are in the map: going back from a funclet or a part
 	// leads to the method that it belongs to.
+	budget := maxProbes
 	for k := 0; k < maxFragmentsR2R && hot-k >= 0; k++ {
 		e, err := m.function(im.functions + arch.Addr(hot-k)*arch.Addr(m.l.FuncSize))
 		if err != nil {
 			return Code{}, err
 		}
 		entry := s.begin + arch.Addr(e.begin)
-		md, ok, err := m.hashLookup(im.info+arch.Addr(m.l.R2RMethods), uint64(entry))
+		md, ok, err := m.hashLookup(im.info+arch.Addr(m.l.R2RMethods), uint64(entry), &budget)
 		if err != nil {
 			return Code{}, err
 		}
@@ -178,14 +179,19 @@ func (m *Map) hotIndex(im *image, i int) (int, error) {
 	return int(hot), nil
 }
 
-// maxBuckets bounds the runtime's hash tables.
-const maxBuckets = 1 << 26
+const (
+	// maxBuckets bounds the runtime's hash tables.
+	maxBuckets = 1 << 26
+	// maxProbes bounds the buckets looked at for one instruction pointer; a
+	// sound table has the answer in the first few.
+	maxProbes = 1 << 14
+)
 
 // hashLookup finds a value in the runtime's HashMap (hash.h, hash.cpp): open
 // hashing over buckets of four slots. The first bucket's space holds the number
 // of buckets. Values are pointers shifted right by one; the top bit of a
 // bucket's first value says that the search goes on in another bucket.
-func (m *Map) hashLookup(at arch.Addr, key uint64) (uint64, bool, error) {
+func (m *Map) hashLookup(at arch.Addr, key uint64, budget *int) (uint64, bool, error) {
 	buckets, err := m.mem.Pointer(at + arch.Addr(m.l.MapBuckets))
 	if err != nil || buckets == 0 {
 		return 0, false, err
@@ -200,6 +206,9 @@ func (m *Map) hashLookup(at arch.Addr, key uint64) (uint64, bool, error) {
 	seed := uint32(key >> 2)
 	step := 1 + (uint32(key>>5)+1)%(size-1)
 	for range size {
+		if *budget--; *budget < 0 {
+			return 0, false, corrupt("the hash map at %v has chains of more than %d buckets", at, maxProbes)
+		}
 		b := buckets + arch.Addr(m.l.BucketSize)*arch.Addr(1+uint64(seed%size))
 		for slot := arch.Addr(0); slot < arch.Addr(m.l.BucketSlots); slot++ {
 			k, err := m.mem.Uint64(b + arch.Addr(m.l.BucketKeys) + 8*slot)

@@ -43,6 +43,12 @@ func emptyHash(mem memory, l *layout, at, buckets arch.Addr, size uint32) {
 	mem.u32(buckets, size)
 }
 
+// lookup has the whole budget for one key.
+func lookup(m *Map, at arch.Addr, key uint64) (uint64, bool, error) {
+	budget := maxProbes
+	return m.hashLookup(at, key, &budget)
+}
+
 func TestHashLookup(t *testing.T) {
 	for _, size := range []uint32{2, 5, 11, 97} {
 		mem := memory{}
@@ -54,13 +60,13 @@ func TestHashLookup(t *testing.T) {
 			insert(mem, &m.l, buckets, size, 0x7f10_0000_1000+i*0x24, 0x5500_0000_0000+i*8)
 		}
 		for i := range n {
-			v, ok, err := m.hashLookup(at, 0x7f10_0000_1000+i*0x24)
+			v, ok, err := lookup(m, at, 0x7f10_0000_1000+i*0x24)
 			if err != nil || !ok || v != 0x5500_0000_0000+i*8 {
 				t.Fatalf("%d buckets, key %d: %#x, %v, %v", size, i, v, ok, err)
 			}
 		}
 		for i := range 50 {
-			if v, ok, err := m.hashLookup(at, uint64(0x7f20_0000_0000+i*4)); ok || err != nil {
+			if v, ok, err := lookup(m, at, uint64(0x7f20_0000_0000+i*4)); ok || err != nil {
 				t.Fatalf("%d buckets: a key that is not there: %#x, %v", size, v, err)
 			}
 		}
@@ -70,9 +76,15 @@ func TestHashLookup(t *testing.T) {
 	for _, size := range []uint32{0, 1, 1 << 31} {
 		emptyHash(mem, &m.l, 0x220000, 0x221000, 3)
 		mem.u32(0x221000, size)
-		if _, _, err := m.hashLookup(0x220000, 8); !errors.Is(err, ErrCorrupt) {
+		if _, _, err := lookup(m, 0x220000, 8); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%d buckets: %v", size, err)
 		}
+	}
+	emptyHash(mem, &m.l, 0x220000, 0x221000, 5)
+	insert(mem, &m.l, 0x221000, 5, 8, 0x5500_0000_0000)
+	spent := 0
+	if _, _, err := m.hashLookup(0x220000, 8, &spent); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("without any budget: %v", err)
 	}
 }
 

@@ -57,8 +57,7 @@ const (
 	instKindMask   = 0x7    // of InstantiatedMethodDesc.Flags2
 	instDefinition = 0      // GenericMethodDefinition
 
-	flagLCG    = 0x4000 // DynamicMethodDesc::FlagIsLCGMethod, in ExtendedFlags
-	flagILStub = 0x8000 // DynamicMethodDesc::FlagIsILStub
+	flagLCG = 0x4000 // DynamicMethodDesc::FlagIsLCGMethod, in ExtendedFlags
 )
 
 type layout struct {

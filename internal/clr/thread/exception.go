@@ -55,7 +55,7 @@ func (s *Store) Exception(t *Thread, stack *target.Stack) (Exception, bool) {
 		return Exception{}, false
 	}
 	e := Exception{Unwinding: unwinding, InHandler: entered>>32 != 0}
-	if unwinding && low < high && stack.Contains(arch.Addr(low)) && stack.Contains(arch.Addr(high)) {
+	if unwinding && uint64(t.Exception) < low && low < high && stack.Contains(arch.Addr(low)) && stack.Contains(arch.Addr(high)) {
 		e.Low, e.High = arch.Addr(low), arch.Addr(high)
 	}
 	return e, true

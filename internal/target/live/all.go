@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -91,8 +92,9 @@ func awaitAll(tes []*tracee, deadline time.Time) {
 		switch {
 		case waiting == 0 || !time.Now().Before(deadline):
 			return
-		case round < spins:
-			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		case round < naps:
+			ts := unix.Timespec{Nsec: napTime} // whoever has not stopped yet may need this processor
+			_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
 		default:
 			ts := unix.NsecToTimespec(50_000)
 			_ = unix.Nanosleep(&ts, nil)

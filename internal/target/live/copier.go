@@ -16,10 +16,13 @@ import (
 // names no bound.
 const DefaultStackLimit = 64 << 10
 
+// MaxStackLimit is the largest bound that a request can name, and the largest
+// further piece, in bytes.
+const MaxStackLimit = 64 << 20
+
 const (
-	maxStackLimit = 64 << 20
-	maxHead       = 1 << 20
-	maxExtra      = 16 // pieces
+	maxHead  = 1 << 20
+	maxExtra = 16 // pieces
 )
 
 // Range is a piece of the target's memory.
@@ -101,7 +104,7 @@ func (c *copier) prepare(p *Process, req *Request, out *Capture) error {
 	if limit <= 0 {
 		limit = DefaultStackLimit
 	}
-	if limit > maxStackLimit || req.HeadLen < 0 || req.HeadLen > maxHead || len(req.Extra) > maxExtra {
+	if limit > MaxStackLimit || req.HeadLen < 0 || req.HeadLen > maxHead || len(req.Extra) > maxExtra {
 		return &ThreadError{TID: req.TID, Err: errRequest}
 	}
 	c.limit, c.end = uint64(limit), uint64(req.StackEnd)
@@ -115,7 +118,7 @@ func (c *copier) prepare(p *Process, req *Request, out *Capture) error {
 		out.extraBuf = append(out.extraBuf, nil)
 	}
 	for i, r := range req.Extra {
-		if r.Len < 0 || r.Len > maxStackLimit {
+		if r.Len < 0 || r.Len > MaxStackLimit {
 			return &ThreadError{TID: req.TID, Err: errRequest}
 		}
 		out.extraBuf[i] = grow(out.extraBuf[i], r.Len)

@@ -99,16 +99,16 @@ func (th *tracerThread) main(p *Process, ready chan struct{}) {
 		runtime.UnlockOSThread()
 		return
 	}
-	restore := urgent()
+	urgent()
 	close(ready)
 	t := &Tracer{p: p, one: &tracee{}}
 	for job := range th.work {
 		if t.run(job) {
-			return // still locked: this ends the OS thread
+			break
 		}
 	}
-	restore()
-	runtime.UnlockOSThread()
+	// Still locked, so that the OS thread ends: it has precedence, and may have
+	// tracees.
 }
 
 // urgent gives the calling OS thread precedence, as far as it may have it: a
@@ -116,19 +116,10 @@ func (th *tracerThread) main(p *Process, ready chan struct{}) {
 // that wait would be most of the pause. Real-time priority makes it run as soon
 // as it wakes up; it sleeps whenever it waits for longer than microseconds. Its
 // sleeps should not last longer than they have to, either.
-func urgent() (restore func()) {
+func urgent() {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	old, err := unix.SchedGetAttr(0, 0)
-	if err == nil {
-		fifo := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
-		err = unix.SchedSetAttr(0, &fifo, 0)
-	}
-	return func() {
-		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // the default
-		if err == nil {
-			_ = unix.SchedSetAttr(0, old, 0)
-		}
-	}
+	fifo := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	_ = unix.SchedSetAttr(0, &fifo, 0)
 }
 
 // run does one job and reports whether the OS thread has to go. Anything but
