@@ -28,9 +28,9 @@
 //
 // # What happens to the target
 //
-// One thread at a time is stopped, with ptrace, for microseconds: its registers,
-// the head of its Thread object and the live part of its stack are copied, and it
-// goes on. Everything else works on the copy. No code runs in the target, none of
+// One thread at a time is stopped, with ptrace, usually for tens of microseconds:
+// its registers, the head of its Thread object and the live part of its stack are
+// copied, and it goes on. Everything else works on the copy. No code runs in the target, none of
 // its locks is taken, and whatever happens to the walker, the target goes on.
 //
 // The guidelines of the profiling API for asynchronous walks warn of deadlocks.

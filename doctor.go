@@ -206,7 +206,7 @@ func (d *diagnosis) stacks() {
 			why = fmt.Sprintf("thread %d: %s", s.Threads[i].OSThreadID, s.Threads[i].Error)
 		}
 	}
-	detail := fmt.Sprintf("%d of %d threads complete, longest pause %v", complete, len(s.Threads), longest.Round(100*time.Nanosecond))
+	detail := fmt.Sprintf("%d of %d threads complete, longest pause %.0f µs", complete, len(s.Threads), float64(longest)/1e3)
 	switch {
 	case complete == len(s.Threads):
 		d.add("stacks", Fine, detail, "")

@@ -23,15 +23,10 @@ var mayImport = map[string]string{
 	"internal/symbol":   "internal/arch internal/elfx",
 	"internal/contract": "internal/arch internal/target",
 
-	"internal/target/live":   "internal/arch internal/target",
-	"internal/target/core":   "internal/arch internal/target internal/elfx",
-	"internal/target/perf":   "internal/arch internal/target",
-	"internal/target/self":   "internal/arch internal/target",
-	"internal/target/replay": "internal/arch internal/target",
+	"internal/target/live": "internal/arch internal/target",
 
 	"internal/unwind":       "internal/arch internal/target",
 	"internal/unwind/amd64": "internal/arch internal/target internal/unwind",
-	"internal/unwind/arm64": "internal/arch internal/target internal/unwind",
 	"internal/unwind/cfi":   "internal/arch internal/target internal/unwind",
 	"internal/module":       "internal/arch internal/target internal/elfx internal/symbol internal/unwind internal/unwind/cfi",
 	"internal/locate":       "internal/arch internal/elfx internal/module",

@@ -76,10 +76,19 @@ func OpenWith(pid int, o Options) (*Process, error) {
 	}
 	p := &Process{opts: o, live: lp, arch: lp.Arch(), cache: target.NewCache(lp, 4096), unsuited: map[arch.Addr]bool{}}
 	if err := p.open(); err != nil {
+		err = p.gone(err)
 		p.Close()
 		return nil, err
 	}
 	return p, nil
+}
+
+// gone returns the end of the process in place of an error that it led to.
+func (p *Process) gone(err error) error {
+	if end := p.live.Alive(); end != nil {
+		return end
+	}
+	return err
 }
 
 func (p *Process) open() error {

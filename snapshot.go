@@ -3,6 +3,7 @@ package clrsnap
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"clrsnap/internal/target/live"
@@ -51,6 +52,8 @@ func (p *Process) SnapshotAll(filter Filter) (*profile.Snapshot, error) {
 		out.Threads = append(out.Threads, s)
 	}
 	if err := p.live.Alive(); err != nil {
+		// What could not be captured for that reason is not worth a mention.
+		out.Threads = slices.DeleteFunc(out.Threads, func(t profile.Thread) bool { return len(t.Frames) == 0 })
 		return out, err
 	}
 	return out, nil
@@ -221,6 +224,9 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 		st.Error = "the stack is deeper than what may be copied of it: " + st.Error
 	}
 	st.State = state(s.capture)
+	if s.thread.halted {
+		st.State = "stopped by a signal"
+	}
 	st.Pause = s.capture.Pause
 	if s.walk.Info.Address != 0 {
 		st.Mode = "preemptive"

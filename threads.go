@@ -37,7 +37,7 @@ func (p *Process) thread(tid int) (Thread, bool) {
 	if err != nil {
 		return Thread{}, false
 	}
-	t := Thread{OSThreadID: tid, Name: info.Name}
+	t := Thread{OSThreadID: tid, Name: info.Name, halted: info.State == 'T'}
 	if t.NSThreadID, err = p.live.NSTid(tid); err != nil {
 		return Thread{}, false
 	}
@@ -64,7 +64,7 @@ func (p *Process) readStore() error {
 		// Threads come and go while the list is read: once more, afresh.
 		p.cache.Invalidate()
 		if list, err = p.rt.Threads.List(); err != nil {
-			return fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.live.PID(), err)
+			return p.gone(fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.live.PID(), err))
 		}
 	}
 	for _, t := range list {

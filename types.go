@@ -124,6 +124,8 @@ type Thread struct {
 	Name        string
 	Role        string // "Main", "Finalizer", "ThreadPool worker", …
 	Cooperative bool   // at the time of the listing
+
+	halted bool // stopped by a signal
 }
 
 // Stack is a thread with the frames that Snapshot found.

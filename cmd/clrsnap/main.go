@@ -132,7 +132,12 @@ func newRoot(a *app) *cobra.Command {
 		Short: "What the threads of a .NET program are doing right now",
 		Long: `Clrsnap shows the stacks of all threads of a running .NET program on Linux,
 managed and native frames together, from outside the process: nothing has to be
-prepared in the program, and each thread is stopped for microseconds at most.`,
+prepared in the program, and each thread is stopped only while its registers and
+its stack are copied: tens of microseconds, or as long as it waits for a processor
+on a busy machine.
+
+Exit status: 0 all right, 1 failure or a partial result, 2 wrong usage, 128+n
+ended by signal n.`,
 		Example: `  clrsnap ps                     which .NET processes are there?
   clrsnap stack 4242             what are the threads of process 4242 doing?
   clrsnap doctor 4242            why can process 4242 not be looked at?`,

@@ -32,9 +32,10 @@ func newStack(a *app) *cobra.Command {
 		Long: `Show what every thread of a process is doing: its stack, leaf first, managed and
 native frames together, and whether it runs or what it waits for.
 
-Each thread is stopped for some microseconds while its stack is copied; a thread
-that is provably blocked is not stopped at all. With --stop-all they all stand
-still at the same time, for longer, so that their stacks belong to one instant.
+Each thread is stopped while its stack is copied: tens of microseconds,
+milliseconds if all processors are busy. A thread that is provably blocked is not
+stopped at all. With --stop-all they all stand still at the same time, for longer,
+so that their stacks belong to one instant.
 
 What is shown:
   By default managed frames come with namespaces and parameters as far as the
@@ -77,12 +78,12 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.StringArrayVarP(&f.threads, "thread", "t", nil, "only the thread with this `id`, or those whose names match a regular expression; can be given several times")
 	fs.BoolVar(&f.text.Managed, "managed", false, "only managed frames")
 	fs.BoolVar(&f.text.Native, "native", false, "every native frame; opens processes without .NET too")
-	fs.StringVarP(&f.group, "group", "g", "auto", "fold equal stacks: `auto` (those of four or more threads), always or never")
+	fs.StringVarP(&f.group, "group", "g", "auto", "`when` to fold equal stacks: auto (those of four or more threads), always or never")
 	fs.Lookup("group").NoOptDefVal = "always"
 	fs.BoolVar(&f.text.Short, "short", false, "names without namespaces and parameters")
 	fs.BoolVar(&f.text.Full, "full", false, "leave nothing out: full native names, any width, no folded recursion")
 	fs.BoolVar(&f.text.Tier, "tier", false, "show how methods were compiled: tier-0, tier-1, ReadyToRun, …")
-	fs.BoolVar(&f.text.IP, "ip", false, "show instruction pointers and offsets, each thread by itself")
+	fs.BoolVar(&f.text.IP, "ip", false, "show instruction pointers and offsets, each thread by itself unless --group is given")
 	fs.BoolVar(&f.stopAll, "stop-all", false, "stop all threads at the same time")
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md)")
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`")
@@ -130,7 +131,7 @@ func (a *app) stack(ctx context.Context, pid int, f *stackFlags) error {
 	if len(s.Threads) == 0 && err == nil && ctx.Err() == nil {
 		return fmt.Errorf("no thread of process %d matches %s: clrsnap stack %d shows all", pid, chosen, pid)
 	}
-	if len(s.Threads) > 0 || err == nil {
+	if len(s.Threads) > 0 || err == nil && ctx.Err() == nil {
 		if werr := a.write(s, f); werr != nil {
 			return werr
 		}
@@ -157,7 +158,7 @@ func partial(err error, s *profile.Snapshot) error {
 	if n := len(s.Threads); n > 0 {
 		return fmt.Errorf("%w: what was collected until then is above (threads: %d)", err, n)
 	}
-	return err
+	return fmt.Errorf("%w before any stack could be taken", err)
 }
 
 // warn tells of what is missing.

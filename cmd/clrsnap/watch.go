@@ -27,8 +27,11 @@ func parseThreads(values []string) (*threadFilter, error) {
 			f.ids[id] = true
 			continue
 		}
+		if v == "" {
+			return nil, usagef("--thread is empty: give a thread id, or a regular expression for names")
+		}
 		re, err := regexp.Compile(v)
-		if err != nil || v == "" {
+		if err != nil {
 			return nil, usagef("--thread %q is neither a thread id nor a regular expression for names: %w", v, err)
 		}
 		f.names = append(f.names, re)
