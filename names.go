@@ -6,6 +6,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/method"
+	"clrsnap/internal/clr/name"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -75,14 +76,10 @@ func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
 	out := p.bare(f, profile.Managed)
 	out.FunctionID = uint64(f.Code.MethodDesc)
 	out.Offset = uint64(f.IP() - f.Code.MethodStart)
-	out.Display = fmt.Sprintf("[method %v]", FunctionID(out.FunctionID)) // until it has a name
-	out.Short = out.Display
-	m, err := p.rt.Methods.Read(f.Code.MethodDesc)
+	m, n, err := p.named(f.Code)
 	if err != nil {
-		return out, err
-	}
-	n, err := p.rt.Names.Method(&m, f.Code.Collectible)
-	if err != nil {
+		out.Display = fmt.Sprintf("[method %v]", FunctionID(out.FunctionID))
+		out.Short = out.Display
 		return out, err
 	}
 	out.Method, out.Display, out.Short, out.Signature, out.Module = n.Exact, n.Display, n.Short, n.Signature, n.Assembly
@@ -99,6 +96,15 @@ func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
 	}
 	out.Tier = string(t)
 	return out, nil
+}
+
+func (p *Process) named(c *codemap.Code) (method.Method, name.Method, error) {
+	m, err := p.rt.Methods.Read(c.MethodDesc)
+	if err != nil {
+		return m, name.Method{}, err
+	}
+	n, err := p.rt.Names.Method(&m, c.Collectible)
+	return m, n, err
 }
 
 // stubFrame: a stub is the runtime's own code, so it is native for whoever asks.

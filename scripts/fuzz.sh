@@ -13,8 +13,8 @@ for package in $(${GO:-go} list ./...); do
     targets=$(${GO:-go} test -list '^Fuzz' "$package")
     for target in $(grep '^Fuzz' <<<"$targets" || true); do
         echo "$package $target"
-        # The fuzzer itself now and then takes the end of its time for a failure
-        #: such a run has no failing input.
+        # The fuzzer itself now and then takes the end of its time for a failure:
+        # such a run has no failing input.
         fuzz "$package" "$target" ||
             { grep -q 'context deadline exceeded' "$out" && ! grep -q 'Failing input' "$out" && fuzz "$package" "$target"; } ||
             { cat "$out"; exit 1; }
