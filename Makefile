@@ -22,16 +22,21 @@ build: ## bin/clrsnap
 dotnet: ## the .NET runtime and compiler that tests and demo need
 	@scripts/get-dotnet.sh 10
 
+# .NET 9 is there to be refused.
+.PHONY: dotnets
+dotnets:
+	@scripts/get-dotnet.sh 9 10
+
 demo: build dotnet ## look at the threads of a small .NET service
 	@scripts/demo.sh
 
-test: dotnet ## all tests, none of them skipped for want of .NET
+test: dotnets ## all tests, none of them skipped for want of .NET
 	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_SOAK=$${CLRSNAP_SOAK:-30s} $(GO) test -timeout 20m $(TESTFLAGS) ./...
 
-test-race: dotnet ## the same under the race detector (needs gcc)
+test-race: dotnets ## the same under the race detector (needs gcc)
 	CGO_ENABLED=1 CLRSNAP_REQUIRE_DOTNET=1 $(GO) test -race -timeout 25m $(TESTFLAGS) ./...
 
-bench: dotnet ## all benchmarks, or those that match BENCH
+bench: dotnets ## all benchmarks, or those that match BENCH
 	CLRSNAP_REQUIRE_DOTNET=1 $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(TESTFLAGS) ./...
 
 fuzz: ## every fuzz target for FUZZTIME

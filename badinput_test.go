@@ -142,9 +142,7 @@ func TestOpenOtherRuntimes(t *testing.T) {
 		"net10:dotnet-10.0.8": {"10.0.8", "data descriptor"},
 	} {
 		t.Run(runtime, func(t *testing.T) {
-			if _, err := os.Stat(kit.Host(runtime)); err != nil {
-				t.Skipf("SKIPPED, NOTHING WAS TESTED: the kit has no %s: %v", runtime, err)
-			}
+			kit.Need(t, runtime)
 			a := testenv.Start(t, "idle", testenv.Options{Runtime: runtime})
 			p, err := clrsnap.Open(a.PID)
 			if err == nil {

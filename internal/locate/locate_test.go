@@ -63,9 +63,7 @@ func TestFind(t *testing.T) {
 		{"net10:dotnet-10.0.8", "10.0.8", false},
 	} {
 		t.Run(tt.runtime, func(t *testing.T) {
-			if _, err := os.Stat(kit.Host(tt.runtime)); err != nil {
-				t.Skipf("SKIPPED, NOTHING WAS TESTED: %v", err)
-			}
+			kit.Need(t, tt.runtime)
 			a := testenv.Start(t, "idle", testenv.Options{Runtime: tt.runtime})
 			exe, err := os.Readlink("/proc/" + strconv.Itoa(a.PID) + "/exe")
 			if err != nil {

@@ -42,6 +42,14 @@ func Kit(tb testing.TB) DotNet {
 	panic("unreachable")
 }
 
+// Need ends the test if the kit lacks a runtime, as Kit does without a kit.
+func (k DotNet) Need(tb testing.TB, runtime string) {
+	tb.Helper()
+	if err := k.check(runtime); err != nil {
+		missing(tb, err)
+	}
+}
+
 // missing ends the test for want of a part of the kit.
 func missing(tb testing.TB, err error) {
 	tb.Helper()
