@@ -3,6 +3,7 @@ package clrsnap_test
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"strconv"
@@ -131,6 +132,22 @@ func init() {
 	roles["open"] = func(pid int) error {
 		_, err := clrsnap.Open(pid)
 		return err
+	}
+}
+
+// TestDiagnoseOtherRuntime: what cannot be read is told contract by contract.
+func TestDiagnoseOtherRuntime(t *testing.T) {
+	testenv.Kit(t).Need(t, "net9")
+	a := testenv.Start(t, "idle", testenv.Options{Runtime: "net9"})
+	blocking := map[string]bool{}
+	for _, c := range clrsnap.Diagnose(a.PID) {
+		if c.Verdict == clrsnap.Blocking {
+			blocking[c.Name] = true
+		}
+	}
+	want := map[string]bool{"contract CodeVersions": true, "contract ExecutionManager": true, "contract StackWalk": true}
+	if !maps.Equal(blocking, want) {
+		t.Errorf("in the way of .NET 9: %v, want %v", blocking, want)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"os/user"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"clrsnap/internal/locate"
@@ -129,14 +128,10 @@ func runtimeIn(pid int) (*locate.Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
-		return nil, err
-	}
 	mods := module.NewSet(p.Arch(), p, func(m *target.Mapping) (module.File, error) { return p.OpenMapping(m) })
 	defer mods.Close()
 	mods.Update(maps)
-	r, err := locate.Find(mods, strings.TrimSuffix(exe, " (deleted)"))
+	r, err := findRuntime(pid, mods)
 	if err == nil {
 		_, err = descriptor(p, pid, r)
 	}

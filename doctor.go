@@ -90,7 +90,7 @@ func (d *diagnosis) namespace() {
 func (d *diagnosis) runtime() bool {
 	p := d.p
 	var err error
-	if d.found, err = runtimeIn(p.live.PID()); err != nil {
+	if d.found, err = findRuntime(p.live.PID(), p.mods); err != nil {
 		remedy := ""
 		if errors.Is(err, ErrNotDotNet) {
 			remedy = "find the right process with clrsnap ps, or look at the native stacks with clrsnap stack --native"

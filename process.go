@@ -106,11 +106,7 @@ func (p *Process) open() error {
 }
 
 func (p *Process) openRuntime(wo *walk.Options) error {
-	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.live.PID()))
-	if err != nil {
-		return fmt.Errorf("cannot read the executable of process %d: %w", p.live.PID(), err)
-	}
-	found, err := locate.Find(p.mods, strings.TrimSuffix(exe, " (deleted)"))
+	found, err := findRuntime(p.live.PID(), p.mods)
 	if err != nil {
 		return fmt.Errorf("process %d (%s): %w", p.live.PID(), shortCommand(p.info.Command), err)
 	}
@@ -125,6 +121,15 @@ func (p *Process) openRuntime(wo *walk.Options) error {
 	wo.Code, wo.Methods, wo.Chain = p.rt.Code, p.rt.Names, p.rt.Chain
 	wo.Compile = p.compile
 	return nil
+}
+
+// findRuntime looks for the runtime of process pid among its modules.
+func findRuntime(pid int, mods *module.Set) (*locate.Runtime, error) {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read its executable: %w", err)
+	}
+	return locate.Find(mods, strings.TrimSuffix(exe, " (deleted)"))
 }
 
 // ErrUnsupported: there is a .NET runtime, but not one that can be read yet.

@@ -82,7 +82,7 @@ const firstStack = 256 << 10
 
 // request says what to copy of a thread.
 func (p *Process) request(t *Thread, extra []live.Range) live.Request {
-	r := live.Request{TID: t.OSThreadID, StackLimit: min(p.opts.MaxStack, firstStack), Extra: extra}
+	r := live.Request{TID: t.OSThreadID, StackLimit: firstStack, Extra: extra}
 	if t.ID != 0 {
 		r.Head, r.HeadLen = arch.Addr(t.ID), thread.HeadLen
 	}

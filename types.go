@@ -2,7 +2,6 @@ package clrsnap
 
 import (
 	"errors"
-	"strconv"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
@@ -13,15 +12,13 @@ import (
 // ThreadID is the address of the runtime's Thread object.
 type ThreadID uint64
 
-func (t ThreadID) String() string { return hex(uint64(t)) }
+func (t ThreadID) String() string { return arch.Addr(t).String() }
 
 // FunctionID is the address of a method's MethodDesc, exactly the FunctionID of
 // the profiling API. 0 stands for a run of unmanaged frames.
 type FunctionID uint64
 
-func (f FunctionID) String() string { return hex(uint64(f)) }
-
-func hex(v uint64) string { return "0x" + strconv.FormatUint(v, 16) }
+func (f FunctionID) String() string { return arch.Addr(f).String() }
 
 // SnapshotInfo is the infoFlags argument of DoStackSnapshot: the profiling API's
 // COR_PRF_SNAPSHOT_INFO.

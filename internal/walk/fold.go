@@ -16,7 +16,7 @@ import (
 // two handlers is passed over too.
 //
 // The frames of the runtime's exception machinery and of methods without
-// metadata are visited; Frame.Hidden tells them.
+// metadata are visited; Hidden tells them.
 func (w *Walker) Walk(t *Thread, ctx *arch.Context, route Route, visit func(*Frame) bool) Result {
 	f := folding{w: w, t: t, visit: visit}
 	r := w.Unwind(t, ctx, route, f.frame)

@@ -307,10 +307,10 @@ func (u *unwinding) follow(why error) bool {
 	return false
 }
 
-// note records that frames may be missing. A thread in preemptive mode has left managed code
-// through its newest Frame, so that no managed frame is missing there, but
-// native ones are; into any other run managed code may have called without
-// leaving a Frame.
+// note records that frames may be missing. A thread in preemptive mode has left
+// managed code through its newest Frame, so that no managed frame is missing
+// there, but native ones are; into any other run managed code may have called
+// without leaving a Frame.
 func (u *unwinding) note(kind thread.FrameKind, at, ip arch.Addr, why error) {
 	if why == nil || u.gap != nil {
 		return
