@@ -10,9 +10,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
-	"clrsnap/internal/module"
-	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
@@ -111,7 +110,7 @@ func (s *search) look(pid int) (Found, bool) {
 	f := s.found(pid, dir)
 	f.Err = err
 	if r != nil {
-		f.Runtime = profile.Runtime{Version: r.Version, Path: r.Module.Path, Shape: string(r.Shape)}
+		f.Runtime = describeRuntime(r)
 	}
 	return f, true
 }
@@ -124,16 +123,14 @@ func runtimeIn(pid int) (*locate.Runtime, error) {
 		return nil, err
 	}
 	defer p.Close()
-	maps, err := p.Mappings()
+	e, err := engine.New(p)
 	if err != nil {
 		return nil, err
 	}
-	mods := module.NewSet(p.Arch(), p, func(m *target.Mapping) (module.File, error) { return p.OpenMapping(m) })
-	defer mods.Close()
-	mods.Update(maps)
-	r, err := findRuntime(pid, mods)
+	defer e.Close()
+	r, err := e.Locate()
 	if err == nil {
-		_, err = descriptor(p, pid, r)
+		_, err = descriptor(e.Cache, pid, r)
 	}
 	return r, err
 }

@@ -90,7 +90,7 @@ func (d *diagnosis) namespace() {
 func (d *diagnosis) runtime() bool {
 	p := d.p
 	var err error
-	if d.found, err = findRuntime(p.live.PID(), p.mods); err != nil {
+	if d.found, err = p.eng.Locate(); err != nil {
 		remedy := ""
 		if errors.Is(err, ErrNotDotNet) {
 			remedy = "find the right process with clrsnap ps, or look at the native stacks with clrsnap stack --native"
@@ -123,7 +123,7 @@ func cutRemedy(s string) (what, remedy string, ok bool) {
 
 // contracts checks the data descriptor, and each contract by itself.
 func (d *diagnosis) contracts() bool {
-	desc, err := contract.Parse(d.p.cache, d.found.Descriptor)
+	desc, err := contract.Parse(d.p.eng.Cache, d.found.Descriptor)
 	if err != nil {
 		d.add("data descriptor", Blocking, err.Error(), "restart the program: its memory does not hold what its runtime promises")
 		return false
@@ -146,7 +146,7 @@ func (d *diagnosis) contracts() bool {
 	if !fine {
 		return false
 	}
-	if _, err := clr.New(d.p.cache, desc, d.p.arch); err != nil {
+	if _, err := clr.New(d.p.eng.Cache, desc, d.p.arch); err != nil {
 		d.add("layouts", Blocking, err.Error(), "update clrsnap, or run the program on .NET 10")
 		return false
 	}
@@ -159,7 +159,7 @@ func (d *diagnosis) modules() {
 	var bad []string
 	var first error
 	n := 0
-	for _, m := range d.p.mods.All() {
+	for _, m := range d.p.eng.Modules.All() {
 		// Assemblies are mapped like native code but are no ELF images, and a
 		// single-file program maps pieces of its own file as assemblies.
 		if strings.HasSuffix(m.Name, ".dll") || m.Path == d.found.Module.Path && m.Start != d.found.Module.Start {

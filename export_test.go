@@ -38,7 +38,7 @@ func (p *Process) SetMode(m Mode) { p.opts.Mode = m }
 func (s *Suspension) Traced(f func(capture func() error) error) error {
 	req := s.p.request(&s.thread, nil)
 	return s.p.live.Trace(func(t *live.Tracer) error {
-		defer s.p.begin() // what is cached is older than the last capture
+		defer s.p.eng.Begin() // what is cached is older than the last capture
 		return f(func() error { return s.p.taken(s, t.Capture(&req, s.capture)) })
 	})
 }

@@ -39,6 +39,9 @@ var mayImport = map[string]string{
 	"internal/clr":         "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap internal/clr/thread internal/clr/method internal/clr/name",
 	"internal/walk":        "internal/arch internal/target internal/unwind internal/module internal/clr/codemap internal/clr/thread",
 
+	"internal/engine":    "internal/arch internal/target internal/unwind internal/unwind/amd64 internal/module internal/locate internal/contract internal/clr internal/clr/* internal/walk",
+	"internal/recording": "internal/arch internal/target internal/engine internal/clr/thread internal/walk",
+
 	"internal/testenv": "",
 	"cmd/clrsnap":      ". profile export",
 

@@ -8,15 +8,12 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr"
-	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/contract"
+	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
-	"clrsnap/internal/module"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
-	"clrsnap/internal/unwind"
-	"clrsnap/internal/unwind/amd64"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -39,13 +36,11 @@ type Options struct {
 // Process is a running process whose stacks can be walked. It is not safe for
 // concurrent use.
 type Process struct {
-	opts  Options
-	live  *live.Process
-	arch  *arch.Arch
-	cache *target.Cache
-	maps  target.Mappings
-	mods  *module.Set
-	info  profile.Process
+	opts Options
+	live *live.Process
+	eng  *engine.Engine
+	arch *arch.Arch
+	info profile.Process
 
 	rt     *clr.Runtime // nil with NativeOnly and no runtime
 	walker *walk.Walker
@@ -74,7 +69,7 @@ func OpenWith(pid int, o Options) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{opts: o, live: lp, arch: lp.Arch(), cache: target.NewCache(lp, 4096), unsuited: map[arch.Addr]bool{}}
+	p := &Process{opts: o, live: lp, arch: lp.Arch(), unsuited: map[arch.Addr]bool{}}
 	if err := p.open(); err != nil {
 		err = p.gone(err)
 		p.Close()
@@ -91,45 +86,36 @@ func (p *Process) gone(err error) error {
 	return err
 }
 
-func (p *Process) open() error {
-	p.mods = module.NewSet(p.arch, p.cache, func(m *target.Mapping) (module.File, error) { return p.live.OpenMapping(m) })
+func (p *Process) open() (err error) {
 	p.info = profile.Process{PID: p.live.PID(), Command: commandLine(p.live.PID())}
-	if err := p.updateModules(); err != nil {
+	if p.eng, err = engine.New(p.live); err != nil {
 		return err
 	}
-	wo := walk.Options{Arch: p.arch, Memory: p.cache, Modules: p.mods, Code: noCode{}, Methods: noCode{}}
-	if err := p.openRuntime(&wo); err != nil && !p.opts.NativeOnly {
+	if err := p.openRuntime(); err != nil && !p.opts.NativeOnly {
 		return err
 	}
-	p.walker = walk.New(wo)
+	p.rt, p.walker = p.eng.Runtime, p.eng.Walker
 	return nil
 }
 
-func (p *Process) openRuntime(wo *walk.Options) error {
-	found, err := findRuntime(p.live.PID(), p.mods)
+func (p *Process) openRuntime() error {
+	found, err := p.eng.Locate()
 	if err != nil {
 		return fmt.Errorf("process %d (%s): %w", p.live.PID(), shortCommand(p.info.Command), err)
 	}
-	p.info.Runtime = profile.Runtime{Version: found.Version, Path: found.Module.Path, Shape: string(found.Shape)}
-	d, err := descriptor(p.cache, p.live.PID(), found)
+	p.info.Runtime = describeRuntime(found)
+	d, err := descriptor(p.eng.Cache, p.live.PID(), found)
 	if err != nil {
 		return err
 	}
-	if p.rt, err = clr.New(p.cache, d, p.arch); err != nil {
+	if err := p.eng.Bind(d); err != nil {
 		return fmt.Errorf("cannot read the .NET %s runtime in process %d: %w", found.Version, p.live.PID(), err)
 	}
-	wo.Code, wo.Methods, wo.Chain = p.rt.Code, p.rt.Names, p.rt.Chain
-	wo.Compile = p.compile
 	return nil
 }
 
-// findRuntime looks for the runtime of process pid among its modules.
-func findRuntime(pid int, mods *module.Set) (*locate.Runtime, error) {
-	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read its executable: %w", err)
-	}
-	return locate.Find(mods, strings.TrimSuffix(exe, " (deleted)"))
+func describeRuntime(r *locate.Runtime) profile.Runtime {
+	return profile.Runtime{Version: r.Version, Path: r.Module.Path, Shape: string(r.Shape)}
 }
 
 // ErrUnsupported: there is a .NET runtime, but not one that can be read yet.
@@ -169,18 +155,10 @@ func descriptor(mem target.Memory, pid int, r *locate.Runtime) (*contract.Descri
 	return d, nil
 }
 
-func (p *Process) compile(c *codemap.Code, ip arch.Addr) (*unwind.Step, error) {
-	f := amd64.Function{Base: c.Base, Start: c.Start, End: c.End, UnwindInfo: c.UnwindInfo, MethodStart: c.MethodStart}
-	return amd64.Compile(p.cache, f, ip, func(at arch.Addr) bool {
-		o, err := p.rt.Code.Lookup(at)
-		return err == nil && o.Kind == c.Kind && o.MethodStart == c.MethodStart
-	})
-}
-
 // Close releases what the Process holds. The target is not affected.
 func (p *Process) Close() error {
-	if p.mods != nil {
-		p.mods.Close()
+	if p.eng != nil {
+		p.eng.Close()
 	}
 	return p.live.Close()
 }
@@ -191,29 +169,6 @@ func (p *Process) Info() profile.Process { return p.info }
 // HasRuntime reports whether there is a .NET runtime; it is always true without
 // Options.NativeOnly.
 func (p *Process) HasRuntime() bool { return p.rt != nil }
-
-// begin starts a new moment: the target has run, so everything that can have
-// changed is looked at afresh.
-func (p *Process) begin() {
-	p.cache.Invalidate()
-	p.walker.Begin()
-	if p.rt != nil {
-		p.rt.Begin()
-	}
-}
-
-// updateModules takes notice of modules that have come or gone.
-func (p *Process) updateModules() error {
-	maps, err := p.live.Mappings()
-	if err != nil {
-		return err
-	}
-	p.maps = maps
-	if p.mods.Update(maps) && p.walker != nil {
-		p.walker.Forget()
-	}
-	return nil
-}
 
 func commandLine(pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -230,10 +185,3 @@ func shortCommand(s string) string {
 	}
 	return s
 }
-
-// noCode stands for the runtime of a process that has none.
-type noCode struct{}
-
-func (noCode) Lookup(arch.Addr) (codemap.Code, error)    { return codemap.Code{}, nil }
-func (noCode) IsFilter(*codemap.Code) (bool, error)      { return false, nil }
-func (noCode) Hidden(methodDesc arch.Addr) (bool, error) { return false, nil }

@@ -17,7 +17,7 @@ import (
 // is incomplete without saying so: Complete is true only if the walk reached the
 // base of the thread's stack and nothing was skipped, and Error says why not.
 func (p *Process) Snapshot(thread ThreadID) (*Stack, error) {
-	p.begin()
+	p.eng.Begin()
 	p.known = nil // as it is now
 	t, err := p.find(thread)
 	if err != nil {
@@ -89,7 +89,7 @@ func (p *Process) SnapshotAtOnce(filter Filter) (*profile.Snapshot, error) {
 		return nil, err
 	}
 	out.CapturedAt = time.Now()
-	p.begin()
+	p.eng.Begin()
 	for i := range chosen {
 		s := Suspension{p: p, thread: chosen[i], capture: &captures[i]}
 		st := p.describe(&s.thread)

@@ -5,6 +5,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/engine"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 )
@@ -63,7 +64,7 @@ func (s *Suspension) mend(err error, attempt int) {
 	if extra, ok := s.missing(err); ok {
 		s.extra = append(s.extra, extra)
 	} else if attempt == 0 {
-		_ = s.p.updateModules() // else the walk says what it lacks
+		_ = s.p.eng.UpdateModules() // else the walk says what it lacks
 	}
 }
 
@@ -102,7 +103,7 @@ func (s *Suspension) take(capture func(*live.Request, *live.Capture) error) erro
 	req := s.p.request(&s.thread, s.extra)
 	s.p.moment++
 	err := capture(&req, s.capture)
-	s.p.begin()
+	s.p.eng.Begin()
 	return s.p.taken(s, err)
 }
 
@@ -113,18 +114,10 @@ func (p *Process) taken(s *Suspension, err error) error {
 	}
 	s.moment = p.moment
 	c := s.capture
-	s.exception = thread.Exception{}
-	s.walk = walk.Thread{Context: c.Context, Stack: &c.Stack, Head: c.Head}
-	if s.thread.ID != 0 && p.rt != nil && len(c.Head) == thread.HeadLen {
-		info := p.rt.Threads.Parse(c.Head, arch.Addr(s.thread.ID))
-		if info.OSID == s.thread.NSThreadID && info.Alive() {
-			s.walk.Info = info
-			if e, ok := p.rt.Threads.Exception(&info, &c.Stack); ok {
-				s.exception = e
-				s.walk.UnwoundLow, s.walk.UnwoundHigh = e.Low, e.High
-			}
-		}
-	}
+	s.walk, s.exception = p.eng.Thread(&engine.Captured{
+		Object: arch.Addr(s.thread.ID), OSID: s.thread.NSThreadID,
+		Context: c.Context, Head: c.Head, Stack: &c.Stack,
+	})
 	return nil
 }
 
@@ -135,12 +128,12 @@ func (s *Suspension) missing(err error) (live.Range, bool) {
 		return live.Range{}, false
 	}
 	at := s.walk.Stack.Miss
-	m := s.p.maps.Find(at)
+	m := s.p.eng.Maps.Find(at)
 	if m == nil {
-		if s.p.updateModules() != nil {
+		if s.p.eng.UpdateModules() != nil {
 			return live.Range{}, false
 		}
-		if m = s.p.maps.Find(at); m == nil {
+		if m = s.p.eng.Maps.Find(at); m == nil {
 			return live.Range{}, false
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 // Threads lists the threads of the target: those of the runtime and native ones.
 func (p *Process) Threads() ([]Thread, error) {
-	p.begin()
+	p.eng.Begin()
 	return p.list()
 }
 
@@ -62,7 +62,7 @@ func (p *Process) readStore() error {
 	list, err := p.rt.Threads.List()
 	if err != nil {
 		// Threads come and go while the list is read: once more, afresh.
-		p.cache.Invalidate()
+		p.eng.Cache.Invalidate()
 		if list, err = p.rt.Threads.List(); err != nil {
 			return p.gone(fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.live.PID(), err))
 		}
@@ -137,7 +137,7 @@ func (p *Process) find(id ThreadID) (Thread, error) {
 		if retry {
 			return Thread{}, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, Thread: id, Text: "no such live thread"}
 		}
-		p.cache.Invalidate()
+		p.eng.Cache.Invalidate()
 		if err := p.readStore(); err != nil {
 			return Thread{}, p.failure(id, err)
 		}

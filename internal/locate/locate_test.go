@@ -46,7 +46,7 @@ func find(t *testing.T, pid int, exe string) (*Runtime, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mods := module.NewSet(p.Arch(), p, func(m *target.Mapping) (module.File, error) { return p.OpenMapping(m) })
+	mods := module.NewSet(p.Arch(), p, p.OpenMapping)
 	defer mods.Close()
 	mods.Update(maps)
 	return Find(mods, exe)
@@ -97,7 +97,7 @@ func TestFindNothing(t *testing.T) {
 // An executable that cannot be read is not said to be no .NET program.
 func TestFindUnreadable(t *testing.T) {
 	unreadable := errors.New("no permission")
-	mods := module.NewSet(arch.AMD64, noMemory{}, func(*target.Mapping) (module.File, error) { return nil, unreadable })
+	mods := module.NewSet(arch.AMD64, noMemory{}, func(*target.Mapping) (target.File, error) { return nil, unreadable })
 	mods.Update(target.Mappings{{Start: 0x1000, End: 0x2000, Perm: target.PermRead | target.PermExec, Path: "/app/x", Inode: 1}})
 	if _, err := Find(mods, "/app/x"); !errors.Is(err, unreadable) {
 		t.Errorf("%v", err)

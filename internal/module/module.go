@@ -5,7 +5,6 @@ package module
 
 import (
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"sort"
@@ -20,13 +19,7 @@ import (
 )
 
 // Opener opens the file behind a mapping of the target.
-type Opener func(m *target.Mapping) (File, error)
-
-// File is an open image file.
-type File interface {
-	io.ReaderAt
-	io.Closer
-}
+type Opener func(m *target.Mapping) (target.File, error)
 
 // Module is one ELF image in a target's address space.
 type Module struct {
@@ -43,7 +36,7 @@ type Module struct {
 
 	once sync.Once
 	err  error
-	file File
+	file target.File
 	img  *elfx.Image
 	bias arch.Addr
 	cfi  *cfi.Table

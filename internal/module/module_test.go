@@ -75,7 +75,7 @@ func TestSet(t *testing.T) {
 
 func TestUnreadableModule(t *testing.T) {
 	denied := errors.New("denied")
-	s := NewSet(arch.AMD64, nothing{}, func(*target.Mapping) (File, error) { return nil, denied })
+	s := NewSet(arch.AMD64, nothing{}, func(*target.Mapping) (target.File, error) { return nil, denied })
 	s.Update(target.Mappings{mapping(0x2000, 0x4000, rx, "/lib/a.so", 1, 0)})
 	m := s.Find(0x2000)
 	if _, err := m.Step(0x2000); !errors.Is(err, unwind.ErrNoInfo) || !errors.Is(err, denied) {
@@ -110,7 +110,7 @@ func TestLiveModules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := NewSet(p.Arch(), p, func(m *target.Mapping) (File, error) { return p.OpenMapping(m) })
+	s := NewSet(p.Arch(), p, p.OpenMapping)
 	defer s.Close()
 	s.Update(maps)
 	exe, err := os.Executable()

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 
 	"clrsnap/internal/arch"
 )
@@ -16,6 +17,12 @@ import (
 type Memory interface {
 	// ReadMemory fills p from addr or returns a *ReadError; it never reads short.
 	ReadMemory(p []byte, addr arch.Addr) error
+}
+
+// File is an open file of a target.
+type File interface {
+	io.ReaderAt
+	io.Closer
 }
 
 // ReadError reports memory that could not be read.

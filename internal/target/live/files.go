@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"clrsnap/internal/target"
 
@@ -13,6 +14,16 @@ import (
 
 // ErrNotRegular: a path of the target names something other than a file.
 var ErrNotRegular = errors.New("not a regular file")
+
+// Executable is the path of the program that the process runs, as the process
+// sees it.
+func (p *Process) Executable() (string, error) {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.pid))
+	if err != nil {
+		return "", fmt.Errorf("cannot read its executable: %w", p.explain(err))
+	}
+	return strings.TrimSuffix(exe, " (deleted)"), nil
+}
 
 // OpenFile opens a regular file by the path that the target sees, which is
 // another one than ours when the target runs in a container.
@@ -56,7 +67,7 @@ func reopen(fd int, path string) (*os.File, error) {
 // OpenMapping opens the file behind a mapping: the very file, also where its
 // name has been removed or given to another one since (an update of a running
 // program). For those the kernel wants CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
-func (p *Process) OpenMapping(m *target.Mapping) (*os.File, error) {
+func (p *Process) OpenMapping(m *target.Mapping) (target.File, error) {
 	if !m.IsFile() {
 		return nil, fmt.Errorf("mapping at %v: %w", m.Start, ErrNotRegular)
 	}
@@ -70,7 +81,10 @@ func (p *Process) OpenMapping(m *target.Mapping) (*os.File, error) {
 		if f != nil {
 			f.Close()
 		}
-		return reopen(fd, m.Path)
+		if f, err = reopen(fd, m.Path); err != nil {
+			return nil, err
+		}
+		return f, nil
 	}
 	if err != nil && !m.Deleted {
 		return nil, err

@@ -1,0 +1,175 @@
+// Package engine puts together what walks the threads of one target: its pages,
+// its modules, its runtime and the walker. The target is a Source, of which
+// nobody here learns whether it is a live process, a core dump or a recording.
+package engine
+
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/locate"
+	"clrsnap/internal/module"
+	"clrsnap/internal/target"
+	"clrsnap/internal/unwind"
+	"clrsnap/internal/unwind/amd64"
+	"clrsnap/internal/walk"
+)
+
+// Source is a target.
+type Source interface {
+	target.Memory
+	Arch() *arch.Arch
+	// Executable is the path of the main program, as the target sees it.
+	Executable() (string, error)
+	Mappings() (target.Mappings, error)
+	// OpenMapping opens the file behind a mapping.
+	OpenMapping(*target.Mapping) (target.File, error)
+}
+
+// Engine walks the threads of one target. It is not safe for concurrent use.
+type Engine struct {
+	Arch    *arch.Arch
+	Cache   *target.Cache
+	Modules *module.Set
+	Maps    target.Mappings
+	Runtime *clr.Runtime // nil before Bind
+	Walker  *walk.Walker
+
+	src Source
+}
+
+// cachePages bounds the pages that are kept: 16 MB.
+const cachePages = 4096
+
+// New gets ready to walk native stacks; Bind adds the managed ones.
+func New(src Source) (*Engine, error) {
+	e := &Engine{Arch: src.Arch(), Cache: target.NewCache(src, cachePages), src: src}
+	e.Modules = module.NewSet(e.Arch, e.Cache, src.OpenMapping)
+	if err := e.UpdateModules(); err != nil {
+		e.Close()
+		return nil, err
+	}
+	e.Walker = walk.New(walk.Options{Arch: e.Arch, Memory: e.Cache, Modules: e.Modules, Code: noCode{}, Methods: noCode{}})
+	return e, nil
+}
+
+// Open is New, Locate and Bind.
+func Open(src Source) (*Engine, error) {
+	e, err := New(src)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.openRuntime(); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *Engine) openRuntime() error {
+	r, err := e.Locate()
+	if err != nil {
+		return err
+	}
+	d, err := contract.Parse(e.Cache, r.Descriptor)
+	if err != nil {
+		return err
+	}
+	d.Runtime = r.Version
+	return e.Bind(d)
+}
+
+// Locate looks for the runtime among the target's modules.
+func (e *Engine) Locate() (*locate.Runtime, error) {
+	exe, err := e.src.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return locate.Find(e.Modules, exe)
+}
+
+// Bind adds the runtime that d describes.
+func (e *Engine) Bind(d *contract.Descriptor) error {
+	r, err := clr.New(e.Cache, d, e.Arch)
+	if err != nil {
+		return err
+	}
+	e.Runtime = r
+	e.Walker = walk.New(walk.Options{
+		Arch: e.Arch, Memory: e.Cache, Modules: e.Modules,
+		Code: r.Code, Methods: r.Names, Chain: r.Chain, Compile: e.compile,
+	})
+	return nil
+}
+
+func (e *Engine) compile(c *codemap.Code, ip arch.Addr) (*unwind.Step, error) {
+	f := amd64.Function{Base: c.Base, Start: c.Start, End: c.End, UnwindInfo: c.UnwindInfo, MethodStart: c.MethodStart}
+	return amd64.Compile(e.Cache, f, ip, func(at arch.Addr) bool {
+		o, err := e.Runtime.Code.Lookup(at)
+		return err == nil && o.Kind == c.Kind && o.MethodStart == c.MethodStart
+	})
+}
+
+// Begin starts a new moment: the target has run, so everything that can have
+// changed is looked at afresh.
+func (e *Engine) Begin() {
+	e.Cache.Invalidate()
+	e.Walker.Begin()
+	if e.Runtime != nil {
+		e.Runtime.Begin()
+	}
+}
+
+// UpdateModules takes notice of modules that have come or gone.
+func (e *Engine) UpdateModules() error {
+	maps, err := e.src.Mappings()
+	if err != nil {
+		return err
+	}
+	e.Maps = maps
+	if e.Modules.Update(maps) && e.Walker != nil {
+		e.Walker.Forget()
+	}
+	return nil
+}
+
+// Close releases the files that were opened.
+func (e *Engine) Close() { e.Modules.Close() }
+
+// Captured is what was copied of a thread at one moment.
+type Captured struct {
+	Object  arch.Addr // of the runtime's Thread object; 0 for a native thread
+	OSID    int       // of the thread, in the target's own PID namespace
+	Context arch.Context
+	Head    []byte // of the Thread object: thread.HeadLen bytes
+	Stack   *target.Stack
+}
+
+// Thread makes sense of what was copied. Info of the result is empty for a thread
+// that is not one of the runtime's, or not any more.
+func (e *Engine) Thread(c *Captured) (walk.Thread, thread.Exception) {
+	t := walk.Thread{Context: c.Context, Stack: c.Stack, Head: c.Head}
+	var exception thread.Exception
+	if c.Object == 0 || e.Runtime == nil || len(c.Head) != thread.HeadLen {
+		return t, exception
+	}
+	info := e.Runtime.Threads.Parse(c.Head, c.Object)
+	if info.OSID != c.OSID || !info.Alive() {
+		return t, exception
+	}
+	t.Info = info
+	if x, ok := e.Runtime.Threads.Exception(&info, c.Stack); ok {
+		exception = x
+		t.UnwoundLow, t.UnwoundHigh = x.Low, x.High
+	}
+	return t, exception
+}
+
+// noCode stands for the runtime of a process that has none.
+type noCode struct{}
+
+func (noCode) Lookup(arch.Addr) (codemap.Code, error)    { return codemap.Code{}, nil }
+func (noCode) IsFilter(*codemap.Code) (bool, error)      { return false, nil }
+func (noCode) Hidden(methodDesc arch.Addr) (bool, error) { return false, nil }
