@@ -40,7 +40,7 @@ var mayImport = map[string]string{
 	"internal/walk":        "internal/arch internal/target internal/unwind internal/module internal/clr/codemap internal/clr/thread",
 
 	"internal/engine":    "internal/arch internal/target internal/unwind internal/unwind/amd64 internal/module internal/locate internal/contract internal/clr internal/clr/* internal/walk",
-	"internal/recording": "internal/arch internal/target internal/engine internal/clr/thread internal/walk",
+	"internal/recording": "internal/arch internal/target internal/target/live internal/engine internal/clr/thread internal/walk",
 
 	"internal/testenv": "",
 	"cmd/clrsnap":      ". profile export",

@@ -1,0 +1,81 @@
+package recording
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// magic begins a recording; the number is the version of what follows it: a
+// stored recording in the gob encoding, compressed.
+const magic = "clrsnap recording 1\n"
+
+// ErrFormat: not a recording, or a damaged one.
+var ErrFormat = errors.New("not a recording that this version reads")
+
+// maxFile bounds what a recording can grow to when it is read, in bytes.
+const maxFile = 256 << 20
+
+// Write writes the recording.
+func (r *Recording) Write(w io.Writer) error {
+	if _, err := io.WriteString(w, magic); err != nil {
+		return err
+	}
+	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	if err := gob.NewEncoder(z).Encode(r.store()); err != nil {
+		return err
+	}
+	return z.Close()
+}
+
+// Read reads a recording.
+func Read(in io.Reader) (*Recording, error) {
+	head := make([]byte, len(magic))
+	if _, err := io.ReadFull(in, head); err != nil || string(head) != magic {
+		return nil, ErrFormat
+	}
+	z, err := gzip.NewReader(in)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	var s stored
+	if err := gob.NewDecoder(io.LimitReader(z, maxFile)).Decode(&s); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	// The check sum comes behind the data.
+	if n, err := io.Copy(io.Discard, z); err != nil || n > 0 {
+		return nil, fmt.Errorf("%w: there is more than a recording in it (%v)", ErrFormat, err)
+	}
+	return s.recording()
+}
+
+// WriteFile writes the recording to a file.
+func (r *Recording) WriteFile(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(f)
+	return errors.Join(r.Write(w), w.Flush(), f.Close())
+}
+
+// ReadFile reads a recording from a file.
+func ReadFile(name string) (*Recording, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, err := Read(bufio.NewReader(f))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return r, nil
+}

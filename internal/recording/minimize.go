@@ -1,0 +1,105 @@
+package recording
+
+import (
+	"slices"
+
+	"clrsnap/internal/arch"
+)
+
+// Minimize blanks every page whose content no recorded walk depends on: most of
+// the metadata and unwind information of large modules, which is read as a
+// whole. Of the stacks it keeps what lies below the base of the walks; above the
+// first frame of a program are its environment variables, which are nobody's
+// business. It walks again and again with half of what is left, so it can take a
+// minute. What the walks give now is what they must go on giving, right or
+// wrong; the recorded results are left as they are.
+func (r *Recording) Minimize() error {
+	now, err := r.results()
+	if err != nil {
+		return err
+	}
+	same := func() bool {
+		got, err := r.results()
+		return err == nil && slices.EqualFunc(got, now, func(a, b Walk) bool { return a.Equal(&b) && a.Error == b.Error })
+	}
+	for _, m := range r.Moments {
+		for _, t := range m.Threads {
+			t.trim(same)
+		}
+	}
+	var all []*Pages
+	for _, m := range r.Moments {
+		all = append(all, &m.Memory)
+	}
+	for _, f := range r.Files {
+		all = append(all, &f.Pages)
+	}
+	for _, p := range all {
+		numbers := make([]uint64, 0, len(p.Data))
+		for n := range p.Data {
+			numbers = append(numbers, n)
+		}
+		slices.Sort(numbers)
+		p.reduce(numbers, same)
+	}
+	return nil
+}
+
+// trim cuts the stack behind the last frame, if that makes no difference.
+func (t *Thread) trim(same func() bool) {
+	var base arch.Addr
+	for _, f := range t.Walks[Unwind].Frames {
+		base = max(base, f.SP)
+	}
+	for i := range t.Stack {
+		s := &t.Stack[i]
+		whole := s.Data
+		if n := uint64(base-s.Base) + 16; base >= s.Base && n < uint64(len(whole)) {
+			if s.Data = slices.Clip(whole[:n]); !same() {
+				s.Data = whole
+			}
+		}
+	}
+}
+
+// reduce blanks as many of some pages as it can without a difference.
+func (p *Pages) reduce(numbers []uint64, same func() bool) {
+	if len(numbers) == 0 {
+		return
+	}
+	kept := make([][]byte, len(numbers))
+	for i, n := range numbers {
+		kept[i] = p.Data[n]
+		delete(p.Data, n)
+		p.Blank[n] = true
+	}
+	if same() {
+		return
+	}
+	for i, n := range numbers {
+		p.Data[n] = kept[i]
+		delete(p.Blank, n)
+	}
+	if half := len(numbers) / 2; half > 0 {
+		p.reduce(numbers[:half], same)
+		p.reduce(numbers[half:], same)
+	}
+}
+
+// results walks everything once.
+func (r *Recording) results() ([]Walk, error) {
+	var out []Walk
+	for _, m := range r.Moments {
+		e, err := r.Open(m)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range m.Threads {
+			for _, how := range Ways {
+				out = append(out, t.walk(e, how))
+			}
+		}
+		e.Close()
+	}
+	return out, nil
+}

@@ -1,0 +1,126 @@
+// Package recording keeps moments of a target in a file: the pages that walks
+// read, the registers and stacks of threads, and the frames that are right for
+// them. A recording is walked again anywhere, without the process, and must give
+// the same frames: so a disagreement that a live process shows once in a million
+// instructions becomes a test that fails until it is mended, and never comes
+// back.
+//
+// What is recorded is memory and files of the target, byte for byte. Do not hand
+// around recordings of programs that have secrets.
+package recording
+
+import (
+	"fmt"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+)
+
+// Recording is moments of one or more targets that have files in common.
+type Recording struct {
+	Machine arch.Machine
+	Files   []*File
+	Moments []*Moment
+}
+
+// Moment is one moment of a target.
+type Moment struct {
+	Note       string // what it shows
+	Executable string
+	Mappings   target.Mappings
+	Memory     Pages
+	Fragments  []target.Region // readable pieces of pages that are not readable as a whole
+	Threads    []*Thread
+}
+
+// File is what was read of one file of the target.
+type File struct {
+	Path  string
+	Dev   uint64
+	Inode uint64
+	Error string // why it could not be opened; empty where it could
+	Size  int64  // 0: nobody read as far as its end
+	Pages Pages
+}
+
+// Thread is a captured thread and what its walks must give.
+type Thread struct {
+	Name    string
+	Object  arch.Addr // the runtime's Thread object; 0 for a native thread
+	OSID    int       // in the target's own PID namespace
+	Context arch.Context
+	Head    []byte // of the Thread object
+	Stack   []target.Region
+	Walks   map[How]Walk
+}
+
+// How is a way to walk a thread.
+type How string
+
+// The ways: every frame there is, frames with funclets folded into their
+// methods, and DoStackSnapshot in its two modes.
+const (
+	Unwind     How = "unwind"
+	Fold       How = "fold"
+	Documented How = "as documented"
+	CoreCLR    How = "as CoreCLR"
+)
+
+// Ways are all of them.
+var Ways = []How{Unwind, Fold, Documented, CoreCLR}
+
+// Walk is the result of one walk.
+type Walk struct {
+	Frames   []Frame
+	Complete bool
+	Error    string // why it is not complete
+}
+
+// Frame is one frame of a result.
+type Frame struct {
+	Kind       Kind
+	IP, SP     arch.Addr
+	MethodDesc arch.Addr // of managed frames
+}
+
+// Kind is the kind of a frame, as walk.Kind.
+type Kind uint8
+
+func (k Kind) String() string {
+	if names := [...]string{"native", "managed", "stub"}; int(k) < len(names) {
+		return names[k]
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// Equal reports whether two walks reported the same frames and were as sure of
+// them.
+func (w *Walk) Equal(o *Walk) bool {
+	if w.Complete != o.Complete || len(w.Frames) != len(o.Frames) {
+		return false
+	}
+	for i := range w.Frames {
+		if w.Frames[i] != o.Frames[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *Walk) String() string {
+	var b strings.Builder
+	for _, f := range w.Frames {
+		fmt.Fprintf(&b, "  %v %-7v %v", f.SP, f.Kind, f.IP)
+		if f.MethodDesc != 0 {
+			fmt.Fprintf(&b, " MethodDesc %v", f.MethodDesc)
+		}
+		b.WriteByte('\n')
+	}
+	if w.Complete {
+		b.WriteString("  complete\n")
+	} else {
+		fmt.Fprintf(&b, "  incomplete: %s\n", w.Error)
+	}
+	return b.String()
+}
