@@ -6,6 +6,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/target"
 	"clrsnap/internal/unwind"
 )
 
@@ -23,6 +24,7 @@ type unwinding struct {
 	signals int
 	gap     error     // why frames may be missing in the middle
 	pos     arch.Addr // in the chain of Frames: none before it is of the present run
+	broken  error     // why the chain of Frames could not be followed to its end
 	frame   Frame
 }
 
@@ -147,8 +149,10 @@ func (u *unwinding) native(s *site) (base bool, err error) {
 	step := s.step
 	switch {
 	case u.route == ByFrames:
-		ok := u.follow(nil)
-		return !ok, nil
+		if u.follow(nil) {
+			return false, nil
+		}
+		return u.broken == nil, u.broken
 	case step == nil:
 		return false, u.noInfo(s)
 	case step.End:
@@ -207,13 +211,38 @@ func (u *unwinding) nextFrame() (arch.Addr, bool) {
 		if u.pos >= u.runSP {
 			return u.pos, true
 		}
-		next, ok := u.w.chain.Next(u.t.Stack, u.pos)
+		next, ok := u.next(u.pos)
 		if !ok {
 			break
 		}
 		u.pos = next
 	}
 	return 0, false
+}
+
+// managed reports whether ip lies in a method's code, and an error where that
+// cannot be told.
+func (u *unwinding) managed(ip arch.Addr) (bool, error) {
+	s, err := u.w.lookup(ip, false)
+	return s != nil && s.kind == siteManaged, err
+}
+
+// next returns the Frame after the one at an address, or notes why it cannot.
+func (u *unwinding) next(at arch.Addr) (arch.Addr, bool) {
+	next, ok := u.w.chain.Next(u.t.Stack, at)
+	if !ok {
+		u.broken = brokenChain(u.t.Stack, at)
+	}
+	return next, ok
+}
+
+// brokenChain says why the chain of Frames does not lead on from the one at an
+// address.
+func brokenChain(s *target.Stack, at arch.Addr) error {
+	if !s.Contains(at) {
+		return fmt.Errorf("%w at %v", ErrMissing, at)
+	}
+	return fmt.Errorf("%w: the chain of Frames does not climb at %v", ErrUnsafe, at)
 }
 
 // noInfo steps from native code that has no unwind information: a PLT entry,
@@ -295,14 +324,20 @@ func (u *unwinding) follow(why error) bool {
 		c.Machine = u.ctx.Machine
 		kind, active := u.w.chain.Context(u.t.Stack, at, &c)
 		sp := arch.Addr(c.Regs[u.w.arch.SP])
-		if active && sp > u.runSP && u.w.isManaged(c.IP) {
+		managed := false
+		if active && sp > u.runSP {
+			if managed, u.broken = u.managed(c.IP); u.broken != nil {
+				return false
+			}
+		}
+		if managed {
 			u.note(kind, at, c.IP, why)
 			*u.ctx = c
 			u.exact = kind == thread.FaultingExceptionFrame || kind == thread.RedirectedThreadFrame || kind == thread.ResumableFrame
 			u.runSP = sp
 			return true
 		}
-		at, ok = u.w.chain.Next(u.t.Stack, at)
+		at, ok = u.next(at)
 	}
 	return false
 }
