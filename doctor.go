@@ -196,17 +196,19 @@ func (d *diagnosis) stacks() {
 		return
 	}
 	var complete int
-	var longest time.Duration
 	why := ""
 	for i := range s.Threads {
-		longest = max(longest, s.Threads[i].Pause)
 		if s.Threads[i].Complete {
 			complete++
 		} else if why == "" {
 			why = fmt.Sprintf("thread %d: %s", s.Threads[i].OSThreadID, s.Threads[i].Error)
 		}
 	}
-	detail := fmt.Sprintf("%d of %d threads complete, longest pause %.0f µs", complete, len(s.Threads), float64(longest)/1e3)
+	detail := fmt.Sprintf("%d of %d threads complete", complete, len(s.Threads))
+	if p := s.Pauses(); p.Count > 0 {
+		us := func(d time.Duration) float64 { return float64(d) / 1e3 }
+		detail += fmt.Sprintf(", %d stops of p50 %.0f µs, p99 %.0f µs, max %.0f µs", p.Count, us(p.P50), us(p.P99), us(p.Max))
+	}
 	switch {
 	case complete == len(s.Threads):
 		d.add("stacks", Fine, detail, "")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr"
@@ -51,6 +52,7 @@ type Process struct {
 	walking  bool
 	current  *Suspension // the latest one
 	infos    frameInfos
+	stops    *[]time.Duration   // where to note how long stops last, if anywhere
 	unsuited map[arch.Addr]bool // ips at which a walk without registers fails
 }
 

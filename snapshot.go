@@ -41,6 +41,8 @@ func (p *Process) SnapshotAll(filter Filter) (*profile.Snapshot, error) {
 		return nil, err
 	}
 	out := &profile.Snapshot{Process: p.info, CapturedAt: time.Now()}
+	p.stops = &out.Stops
+	defer func() { p.stops = nil }()
 	for i := range list {
 		if filter != nil && !filter(&list[i]) {
 			continue
@@ -77,6 +79,8 @@ func (p *Process) SnapshotAtOnce(filter Filter) (*profile.Snapshot, error) {
 		}
 	}
 	out := &profile.Snapshot{Process: p.info}
+	p.stops = &out.Stops
+	defer func() { p.stops = nil }()
 	reqs := make([]live.Request, len(chosen))
 	for i := range chosen {
 		reqs[i] = p.request(&chosen[i], nil)

@@ -114,6 +114,9 @@ func (p *Process) taken(s *Suspension, err error) error {
 	}
 	s.moment = p.moment
 	c := s.capture
+	if p.stops != nil && c.Stopped {
+		*p.stops = append(*p.stops, c.Pause)
+	}
 	s.walk, s.exception = p.eng.Thread(&engine.Captured{
 		Object: arch.Addr(s.thread.ID), OSID: s.thread.NSThreadID,
 		Context: c.Context, Head: c.Head, Stack: &c.Stack,

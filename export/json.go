@@ -19,6 +19,7 @@ func JSON(w io.Writer, s *profile.Snapshot) error {
 		},
 		CapturedAt: s.CapturedAt.UTC().Format(time.RFC3339Nano),
 		Threads:    make([]jsonThread, len(s.Threads)),
+		Pauses:     jsonPausesOf(s.Pauses()),
 	}
 	for i := range s.Threads {
 		out.Threads[i] = jsonThreadOf(&s.Threads[i])
@@ -31,8 +32,25 @@ func JSON(w io.Writer, s *profile.Snapshot) error {
 type jsonSnapshot struct {
 	Process    jsonProcess  `json:"process"`
 	CapturedAt string       `json:"capturedAt"`
+	Pauses     *jsonPauses  `json:"pauses,omitempty"`
 	Threads    []jsonThread `json:"threads"`
 }
+
+type jsonPauses struct {
+	Count int     `json:"count"`
+	P50   float64 `json:"p50Microseconds"`
+	P99   float64 `json:"p99Microseconds"`
+	Max   float64 `json:"maxMicroseconds"`
+}
+
+func jsonPausesOf(p profile.Pauses) *jsonPauses {
+	if p.Count == 0 {
+		return nil
+	}
+	return &jsonPauses{Count: p.Count, P50: microseconds(p.P50), P99: microseconds(p.P99), Max: microseconds(p.Max)}
+}
+
+func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
 type jsonProcess struct {
 	PID     int          `json:"pid"`
@@ -84,7 +102,7 @@ func jsonThreadOf(t *profile.Thread) jsonThread {
 	out := jsonThread{
 		OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, ThreadID: address(t.ThreadID),
 		Name: t.Name, Role: t.Role, State: t.State, Mode: t.Mode,
-		Pause:    float64(t.Pause.Nanoseconds()) / 1e3,
+		Pause:    microseconds(t.Pause),
 		Complete: t.Complete, Error: t.Error,
 		Frames: make([]jsonFrame, len(t.Frames)),
 	}

@@ -161,20 +161,18 @@ func (p *printer) summary(s *profile.Snapshot) { p.paint(dim, Summary(s)); p.end
 // missing in it.
 func Summary(s *profile.Snapshot) string {
 	var stopped, incomplete int
-	var longest time.Duration
 	for i := range s.Threads {
 		t := &s.Threads[i]
 		if t.Pause > 0 {
 			stopped++
-			longest = max(longest, t.Pause)
 		}
 		if !t.Complete {
 			incomplete++
 		}
 	}
 	out := fmt.Sprintf("%d %s, %d stopped", len(s.Threads), plural(len(s.Threads), "thread", "threads"), stopped)
-	if stopped > 0 {
-		out += ", longest pause " + Pause(longest)
+	if p := s.Pauses(); p.Count > 0 {
+		out += fmt.Sprintf(" (pauses: p50 %s, p99 %s, max %s)", Pause(p.P50), Pause(p.P99), Pause(p.Max))
 	}
 	if incomplete > 0 {
 		out += fmt.Sprintf(", %d incomplete", incomplete)

@@ -10,6 +10,7 @@ type Snapshot struct {
 	Process    Process
 	CapturedAt time.Time
 	Threads    []Thread
+	Stops      []time.Duration // how long each stop of a thread lasted; some threads need several, most none
 }
 
 // Process describes the process that was looked at.
@@ -32,12 +33,12 @@ type Thread struct {
 	ManagedThreadID int    // Environment.CurrentManagedThreadId; 0: the runtime does not know this thread
 	ThreadID        uint64 // address of the runtime's Thread object; 0 like ManagedThreadID
 	Name            string
-	Role            string // "Main", "Finalizer", "ThreadPool worker", "GC", …; empty: an ordinary thread
-	State           string // such as "running", "waiting (futex)", "sleeping"
-	Mode            string // "cooperative" or "preemptive"; empty for a native thread
-	Pause           time.Duration
-	Complete        bool   // the walk reached the base of the stack
-	Error           string // why it did not, or why there is no stack
+	Role            string        // "Main", "Finalizer", "ThreadPool worker", "GC", …; empty: an ordinary thread
+	State           string        // such as "running", "waiting (futex)", "sleeping"
+	Mode            string        // "cooperative" or "preemptive"; empty for a native thread
+	Pause           time.Duration // the longest stop of this thread; 0: it was not stopped
+	Complete        bool          // the walk reached the base of the stack
+	Error           string        // why it did not, or why there is no stack
 	Frames          []Frame
 }
 

@@ -88,7 +88,7 @@ func TestIdle(t *testing.T) {
 	})
 	t.Run("json", func(t *testing.T) { testJSON(t, app) })
 	t.Run("stop-all", func(t *testing.T) {
-		good(t, "stack", pid, "--stop-all").want(t, `\d+ stopped, longest pause `)
+		good(t, "stack", pid, "--stop-all").want(t, `\d+ stopped \(pauses: p50 [\d.]+ .s, p99 [\d.]+ .s, max [\d.]+ .s\)`)
 	})
 	t.Run("ps", func(t *testing.T) {
 		good(t, "ps").want(t, `^ *`+pid+`  \S+ +10\.0\.\d+ +(shared|single-file) +.*idle\.dll`)
