@@ -132,9 +132,6 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 	var pause time.Duration
 	for attempt := 0; ; attempt++ {
 		if err := s.stop(); err != nil {
-			if errors.Is(err, live.ErrNotStopping) && attempt == 0 {
-				continue // a machine under load may not have let it run
-			}
 			st.Error, st.Frames = err.Error(), nil
 			if errors.Is(err, live.ErrThreadExited) {
 				st.Error = errEnded

@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 )
 
-var soakFlag = flag.Duration("soak", 0, "how long TestSoak takes snapshots; 0: $CLRSNAP_SOAK, or 10s")
+var soakFlag = flag.Duration("soak", 0, "how long TestSoak takes snapshots in all; 0: $CLRSNAP_SOAK, or 15s")
 
 func soakTime(t *testing.T) time.Duration {
 	if *soakFlag > 0 {
@@ -25,7 +26,7 @@ func soakTime(t *testing.T) time.Duration {
 	}
 	v := os.Getenv("CLRSNAP_SOAK")
 	if v == "" {
-		return 10 * time.Second
+		return 15 * time.Second
 	}
 	d, err := time.ParseDuration(v)
 	if err != nil {
@@ -34,62 +35,119 @@ func soakTime(t *testing.T) time.Duration {
 	return d
 }
 
+// A soakKind is one of the programs that TestSoak looks at, for its share of the
+// time.
+type soakKind struct {
+	name  string
+	share int // per cent
+	args  []string
+	env   []string
+	reuse bool // addresses of unloaded code are used again, and must be met
+}
+
+var soakKinds = []soakKind{
+	{name: "everything", share: 25, args: []string{"--storm"}},
+	{name: "server GC", share: 20, args: []string{"--storm"}, env: []string{"DOTNET_gcServer=1", "DOTNET_GCHeapCount=2"}},
+	// The framework jitted as well, and no background collections.
+	{name: "no ReadyToRun", share: 20, args: []string{"--storm", "--no-blocked"}, env: []string{"DOTNET_ReadyToRun=0", "DOTNET_gcConcurrent=0"}},
+	// Fewer threads get more looks each: what makes and unloads code, and what
+	// leaves managed code in unusual ways.
+	{name: "code", share: 25, reuse: true, args: []string{"--storm", "--no-blocked", "--workers",
+		"dynamic-churn,alc-churn,tier-up,gc-kinds,large-objects,gen-context,gen-emitted,gen-dynamic,gen-expression"}},
+	{name: "ways out", share: 10, args: []string{"--storm", "--no-blocked", "--workers",
+		"throw-catch,faults,qsort-storm,pinvoke-storm,dispatch,tail-calls,eh-storm,eh-filters,eh-faults,eh-native"}},
+}
+
 // TestSoak takes snapshots as fast as they go of a process that does everything
-// at once: collects garbage, throws, makes and unloads code, tiers up, starts and
-// ends threads. No frame may be wrong, hardly a walk may end early, and the
-// target must not notice.
+// at once: collects garbage in every way, throws, makes and unloads code, tiers
+// up, starts and ends threads. No frame may be wrong, hardly a walk may end early,
+// and the target must not notice.
 func TestSoak(t *testing.T) {
-	d := soakTime(t)
-	for _, tt := range []struct {
-		name string
-		time time.Duration
-		args []string
-	}{
-		{"everything", d, nil},
-		// Fewer threads get more looks each: what makes and unloads code, and
-		// what leaves managed code in unusual ways.
-		{"code", d / 3, []string{"--no-blocked", "--workers", "dynamic-churn,alc-churn,tier-up,gc-collect"}},
-		{"ways out", d / 3, []string{"--no-blocked", "--workers", "throw-catch,faults,qsort-storm,pinvoke-storm,dispatch,tail-calls"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			args := append([]string{"--busy", strconv.Itoa(int(tt.time.Seconds()) + 2)}, tt.args...)
-			a := testenv.Start(t, "scenarios", testenv.Options{PerfMap: true, Args: args})
-			s := newSoak(a, open(t, a, clrsnap.Options{}))
-			for end := time.Now().Add(tt.time); time.Now().Before(end); s.rounds++ {
-				if err := s.round(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if result, code := a.Wait(); result != "OK" || code != 0 {
-				t.Errorf("the target ended with result %q and exit code %d\n%s", result, code, a.Stderr())
-			}
-			s.report(t, newJudge(a.PerfMap()))
-		})
+	total := soakTime(t)
+	for _, k := range soakKinds {
+		t.Run(k.name, func(t *testing.T) { k.run(t, total*time.Duration(k.share)/100) })
 	}
+}
+
+func (k *soakKind) run(t *testing.T, d time.Duration) {
+	seconds := strconv.Itoa(int(d.Seconds()) + 300) // it is asked to end before
+	a := testenv.Start(t, "scenarios", testenv.Options{
+		JitDump: true, Reuse: k.reuse,
+		Args: append([]string{"--busy", seconds, "--max-seconds", seconds}, k.args...),
+		// As long as new methods come the runtime puts off what it wants to compile again.
+		Env: append([]string{"DOTNET_TC_CallCountingDelayMs=0"}, k.env...),
+	})
+	s := newSoak(a, open(t, a, clrsnap.Options{}))
+	if k.reuse {
+		s.wanted = 20
+	}
+	if err := s.run(t, d); err != nil {
+		t.Fatal(err)
+	}
+	endsWell(t, a)
+	s.report(t)
+	if s.wanted > 0 && (s.reused() < s.wanted || s.judge.replayed == 0) {
+		t.Errorf("%d frames of collectible assemblies at reused addresses, %d old frames to feed again: nothing stale could have been seen", s.reused(), s.judge.replayed)
+	}
+	t.Logf("the target counted: %s", figures(a.Counts))
+}
+
+// reused counts the frames of collectible assemblies whose place had been that of
+// other code.
+func (s *soak) reused() int {
+	return s.judge.reused["collectible context"] + s.judge.reused["collectible emitted assembly"]
+}
+
+// run takes snapshots for a time, and says every ten seconds how it goes. It goes
+// on for a while until enough reused places have been met.
+func (s *soak) run(t *testing.T, d time.Duration) error {
+	const often, longer = 10 * time.Second, time.Minute
+	start := time.Now()
+	more := func() bool {
+		spent := time.Since(start)
+		return spent < d || spent < d+longer && s.reused() < s.wanted
+	}
+	for next := start.Add(often); more(); s.rounds++ {
+		if err := s.round(); err != nil {
+			return err
+		}
+		if err := s.judge.settle(); err != nil {
+			return err
+		}
+		if time.Now().After(next) {
+			next = next.Add(often)
+			t.Logf("%v of %v: %d rounds; Snapshot: %v; single: %v; %d frames, %d kinds of fault",
+				time.Since(start).Round(time.Second), d, s.rounds, &s.snapshots, &s.single, s.judge.frames(), len(s.judge.faults))
+		}
+	}
+	return s.judge.finish()
 }
 
 type soak struct {
 	p       *clrsnap.Process
 	blocked map[int]bool // TIDs of blocked scenarios
 	rounds  int
+	wanted  int // frames in reused places
 
 	snapshots, single tally
-	frames            map[profile.Frame]int // without SP
+	judge             *judge
 	bases             map[string]int
 	mismatches        map[string]int
 	compared          int
 	coreCLRShorter    int
+	coreCLRUnsafe     int
 }
 
 // tally counts walks and why some of them are not complete.
 type tally struct {
 	walks, complete, ended int
+	starved                int // captures that were given up for want of a processor: no walk took place
 	reasons                map[string]int
 	examples               map[string]profile.Thread
 }
 
 func newSoak(a *testenv.App, p *clrsnap.Process) *soak {
-	s := &soak{p: p, blocked: map[int]bool{}, frames: map[profile.Frame]int{}, bases: map[string]int{}, mismatches: map[string]int{}}
+	s := &soak{p: p, blocked: map[int]bool{}, judge: newJudge(a.JitDump()), bases: map[string]int{}, mismatches: map[string]int{}}
 	for _, t := range []*tally{&s.snapshots, &s.single} {
 		t.reasons, t.examples = map[string]int{}, map[string]profile.Thread{}
 	}
@@ -105,13 +163,18 @@ func newSoak(a *testenv.App, p *clrsnap.Process) *soak {
 func (s *soak) round() error {
 	all := s.rounds%50 == 0
 	wanted := func(t *clrsnap.Thread) bool { return all || !s.blocked[t.OSThreadID] }
-	snap, err := s.p.SnapshotAll(wanted)
+	times := moments{begin: map[int]uint64{}, end: map[int]uint64{}}
+	snap, err := s.p.SnapshotAll(func(t *clrsnap.Thread) bool {
+		times.next(t.OSThreadID)
+		return wanted(t)
+	})
 	if err != nil {
 		return err
 	}
+	times.next(0)
 	for i := range snap.Threads {
 		th := &snap.Threads[i]
-		s.keep(th)
+		s.judge.saw(th, times.begin[th.OSThreadID], times.end[th.OSThreadID])
 		s.snapshots.add(th)
 		s.base(th)
 	}
@@ -129,10 +192,24 @@ func (s *soak) round() error {
 	return nil
 }
 
+// moments are the times between which SnapshotAll is about each thread: it asks
+// for one after the other right before it takes it.
+type moments struct {
+	begin, end map[int]uint64 // by TID
+	last       int
+}
+
+func (m *moments) next(tid int) {
+	now := monotonic()
+	m.end[m.last] = now
+	m.begin[tid] = now
+	m.last = tid
+}
+
 // suspend walks one suspension as Snapshot does and as DoStackSnapshot does in
 // both of its modes.
 func (s *soak) suspend(t *clrsnap.Thread) error {
-	held, err := s.p.Suspend(t.ID)
+	held, begin, err := s.stop(t.ID)
 	if errors.Is(err, clrsnap.CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD) {
 		s.single.ended++
 		return nil
@@ -140,17 +217,18 @@ func (s *soak) suspend(t *clrsnap.Thread) error {
 	if err != nil {
 		return fmt.Errorf("suspending %q: %w", t.Name, err)
 	}
+	end := monotonic() // it has been captured
 	defer held.Resume()
 	th := held.Walk()
 	th.Name = t.Name
-	s.keep(&th)
+	s.judge.saw(&th, begin, end)
 	s.single.add(&th)
 	if !th.Complete {
 		return nil
 	}
 	seed, err := held.Seed()
 	if err != nil {
-		s.mismatches["no seed in a complete walk: "+general(err.Error())]++
+		note(s.mismatches, "no seed in a complete walk: "+general(err.Error()))
 		return nil
 	}
 	want := reported(th.Frames)
@@ -169,6 +247,21 @@ func (s *soak) suspend(t *clrsnap.Thread) error {
 	return nil
 }
 
+// stop suspends a thread, and tries again if it or our tracer got no processor in
+// time, as the error tells to do: there are twenty threads that want one for each
+// that the machine has. begin is when the last attempt began.
+func (s *soak) stop(id clrsnap.ThreadID) (held *clrsnap.Suspension, begin uint64, err error) {
+	for range 5 {
+		begin = monotonic()
+		held, err = s.p.Suspend(id)
+		if !errors.Is(err, live.ErrNotStopping) && !errors.Is(err, live.ErrWatchdog) {
+			break
+		}
+		s.single.starved++
+	}
+	return held, begin, err
+}
+
 // compare requires of DoStackSnapshot as documented exactly the managed frames
 // that it does not pass over. As CoreCLR does it, it goes from Frame to Frame
 // and never sees what lies between two of them: a subsequence.
@@ -178,13 +271,17 @@ func (s *soak) compare(mode clrsnap.Mode, th *profile.Thread, got, want []clrsna
 		return // no managed frames, so there is no seed, without which it cannot know
 	}
 	switch {
+	case mode == clrsnap.AsCoreCLR && errors.Is(err, clrsnap.CORPROF_E_STACKSNAPSHOT_UNSAFE):
+		// An exception thrown in a handler is being dispatched, and the Frames that
+		// the handler stands on have been taken down: Frame to Frame there is no way.
+		s.coreCLRUnsafe++
 	case err != nil:
-		s.mismatches[fmt.Sprintf("mode %d of a complete walk of %q: %s", mode, th.Name, general(err.Error()))]++
+		note(s.mismatches, fmt.Sprintf("mode %d of a complete walk of %q: %v:\n%s", mode, th.Name, err, text(th.Frames)))
 	case slices.Equal(got, want):
 	case mode == clrsnap.AsCoreCLR && subsequence(got, want):
 		s.coreCLRShorter++
 	default:
-		s.mismatches[fmt.Sprintf("mode %d of %q: got %d frames, want %d:\n%s", mode, th.Name, len(got), len(want), text(th.Frames))]++
+		note(s.mismatches, fmt.Sprintf("mode %d of %q: got %d frames, want %d:\n%s", mode, th.Name, len(got), len(want), text(th.Frames)))
 	}
 }
 
@@ -208,16 +305,6 @@ func subsequence(short, long []clrsnap.FunctionID) bool {
 	return len(short) == 0
 }
 
-// keep notes frames for the comparison with the perf map.
-func (s *soak) keep(th *profile.Thread) {
-	for _, f := range th.Frames {
-		if f.Kind == profile.Managed {
-			f.SP = 0
-			s.frames[f]++
-		}
-	}
-}
-
 // base checks the managed end of complete walks: every thread of the program's
 // own began in Thread.StartCallback.
 func (s *soak) base(th *profile.Thread) {
@@ -226,7 +313,7 @@ func (s *soak) base(th *profile.Thread) {
 		return
 	}
 	if last := managed[len(managed)-1]; last.Method != "System.Threading.Thread.StartCallback" {
-		s.bases[fmt.Sprintf("%q ends with %s\n%s", th.Name, last.Method, text(th.Frames))]++
+		note(s.bases, fmt.Sprintf("%q ends with %s\n%s", th.Name, last.Method, text(th.Frames)))
 	}
 }
 
@@ -235,14 +322,27 @@ func (t *tally) add(th *profile.Thread) {
 		t.ended++
 		return
 	}
+	if strings.Contains(th.Error, live.ErrNotStopping.Error()) || strings.Contains(th.Error, live.ErrWatchdog.Error()) {
+		t.starved++
+		return
+	}
 	t.walks++
 	if th.Complete {
 		t.complete++
 		return
 	}
-	why := general(th.Error)
-	t.reasons[why]++
+	why := note(t.reasons, general(th.Error))
 	t.examples[why] = *th
+}
+
+// note counts what was found. A long run must not collect without end.
+func note(counts map[string]int, what string) string {
+	const most = 20
+	if _, ok := counts[what]; !ok && len(counts) >= most {
+		what = "further kinds"
+	}
+	counts[what]++
+	return what
 }
 
 var numbers = regexp.MustCompile(`0x[0-9a-f]+|\b[0-9]{2,}\b`)
@@ -251,7 +351,8 @@ var numbers = regexp.MustCompile(`0x[0-9a-f]+|\b[0-9]{2,}\b`)
 func general(s string) string { return numbers.ReplaceAllString(s, "…") }
 
 func (t *tally) String() string {
-	return fmt.Sprintf("%d walks, %d complete (%.3f %%), %d threads ended before", t.walks, t.complete, 100*float64(t.complete)/float64(max(1, t.walks)), t.ended)
+	return fmt.Sprintf("%d walks, %d complete (%.3f %%), %d threads ended before, %d captures given up",
+		t.walks, t.complete, 100*float64(t.complete)/float64(max(1, t.walks)), t.ended, t.starved)
 }
 
 func (t *tally) why() string {
@@ -263,27 +364,26 @@ func (t *tally) why() string {
 	return b.String()
 }
 
-func (s *soak) report(t *testing.T, j *judge) {
-	t.Logf("%d rounds; Snapshot: %v", s.rounds, &s.snapshots)
-	t.Logf("single suspensions: %v", &s.single)
-	t.Logf("%d DoStackSnapshots compared; as CoreCLR shorter %d times", s.compared, s.coreCLRShorter)
-	if s.snapshots.complete*1000 < s.snapshots.walks*999 {
-		t.Errorf("fewer than 99.9 %% of the snapshots are complete: %v\n%s", &s.snapshots, s.snapshots.why())
-	} else if len(s.snapshots.reasons) > 0 {
-		t.Logf("not complete:\n%s", s.snapshots.why())
-	}
-	if len(s.single.reasons) > 0 {
-		t.Logf("single suspensions that are not complete:\n%s", s.single.why())
-	}
-	for f, n := range s.frames {
-		if f.Tier != "ReadyToRun" {
-			before := j.compared
-			j.frame(&f)
-			j.compared = before + n
+// enough requires that 99.99 % of the walks are complete. In a short run one or
+// two must not decide.
+func (t *tally) enough() bool {
+	return t.walks-t.complete <= max(2, t.walks/10_000) && t.starved <= max(10, t.walks/100)
+}
+
+func (s *soak) report(t *testing.T) {
+	for what, of := range map[string]*tally{"Snapshot": &s.snapshots, "single suspensions": &s.single} {
+		t.Logf("%s: %v in %d rounds", what, of, s.rounds)
+		if !of.enough() {
+			t.Errorf("%s: too few walks are complete, or too many captures given up: %v\n%s", what, of, of.why())
+		} else if len(of.reasons) > 0 {
+			t.Logf("%s: not complete:\n%s", what, of.why())
 		}
 	}
-	t.Logf("%d frames of %d jitted methods compared with the perf map, %d at places that have been reused", j.compared, len(j.methods), j.reused)
-	j.report(t)
+	t.Logf("%d DoStackSnapshots compared; as CoreCLR shorter %d times, %d times to be tried again", s.compared, s.coreCLRShorter, s.coreCLRUnsafe)
+	if s.coreCLRUnsafe*1000 > s.compared+2000 {
+		t.Errorf("as CoreCLR, %d of %d walks say that the thread's state is inconsistent", s.coreCLRUnsafe, s.compared/2)
+	}
+	s.judge.report(t)
 	for what, n := range s.bases {
 		t.Errorf("wrong base, %d times: %s", n, what)
 	}

@@ -90,8 +90,18 @@ func (p *Process) request(t *Thread, extra []live.Range) live.Request {
 	return r
 }
 
-// stop captures the thread with a stop.
-func (s *Suspension) stop() error { return s.take(s.p.live.Capture) }
+// stop captures the thread with a stop. A machine under load may not let the
+// thread, or our tracer, run in time: then it is tried again.
+func (s *Suspension) stop() error {
+	for attempt := 1; ; attempt++ {
+		err := s.take(s.p.live.Capture)
+		late := errors.Is(err, live.ErrWatchdog) || errors.Is(err, live.ErrTracerLost)
+		if late && attempt < maxAttempts || errors.Is(err, live.ErrNotStopping) && attempt == 1 {
+			continue
+		}
+		return err
+	}
+}
 
 // peek captures the thread without a stop, if it is provably blocked.
 func (s *Suspension) peek() error { return s.take(s.p.live.TryBlocked) }

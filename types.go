@@ -105,10 +105,9 @@ const (
 	// below the leaf-most one, once; true return addresses.
 	AsDocumented = walk.AsDocumented
 	// AsCoreCLR: what CoreCLR does, to compare the two callback by callback. It
-	// leaves out runs that called into managed code through a stub without
-	// metadata (reverse P/Invokes), and gives the ip that an InlinedCallFrame
-	// holds for a method in a P/Invoke. (Whether it also drops those that called
-	// into the exception machinery has not been compared yet; here it does.)
+	// leaves out the runs that dispatch an exception, and gives the ip that an
+	// InlinedCallFrame holds for a method in a P/Invoke. docs/correctness.md has
+	// the comparison.
 	AsCoreCLR = walk.AsCoreCLR
 )
 

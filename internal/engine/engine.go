@@ -170,6 +170,8 @@ func (e *Engine) Thread(c *Captured) (walk.Thread, thread.Exception) {
 // noCode stands for the runtime of a process that has none.
 type noCode struct{}
 
-func (noCode) Lookup(arch.Addr) (codemap.Code, error)    { return codemap.Code{}, nil }
-func (noCode) IsFilter(*codemap.Code) (bool, error)      { return false, nil }
-func (noCode) Hidden(methodDesc arch.Addr) (bool, error) { return false, nil }
+func (noCode) Lookup(arch.Addr) (codemap.Code, error) { return codemap.Code{}, nil }
+func (noCode) IsFilter(*codemap.Code) (bool, error)   { return false, nil }
+func (noCode) Hidden(methodDesc arch.Addr) (hidden, machinery bool, err error) {
+	return false, false, nil
+}

@@ -249,6 +249,16 @@ func (m *Module) Step(pc arch.Addr) (*unwind.Step, error) {
 	return m.cfi.Step(pc - m.bias)
 }
 
+// Function returns the start of the function that pc lies in, as the unwind
+// information has it.
+func (m *Module) Function(pc arch.Addr) (start arch.Addr, ok bool) {
+	if m.load() != nil || m.cfi == nil {
+		return 0, false
+	}
+	lo, _, ok := m.cfi.Function(pc - m.bias)
+	return lo + m.bias, ok
+}
+
 // Symbol returns the function at addr and the offset in it.
 func (m *Module) Symbol(addr arch.Addr) (f *symbol.Func, offset uint64, ok bool) {
 	if m.load() != nil {

@@ -3,6 +3,7 @@ package testenv
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -25,8 +28,10 @@ type Options struct {
 	Args    []string
 	Env     []string // NAME=value, on top of an environment without any .NET settings
 	PerfMap bool     // have the runtime write a perf map, for App.PerfMap
+	JitDump bool     // or the same as a jitdump, for App.JitDump
 	Runtime string   // "net10" (the default), "net9", "net10:dotnet-10.0.8"
 	NoReady bool     // do not wait for READY: for programs that end at once
+	Reuse   bool     // have new code soon get the addresses of code that was unloaded
 }
 
 // An App is a running .NET program. It is killed at the end of the test.
@@ -34,6 +39,7 @@ type App struct {
 	PID    int
 	Stacks map[string]Stack // by scenario; complete when Start returns
 	Loads  map[string]int   // rounds by busy worker; complete when Wait returns
+	Counts map[string]int   // what happened how often, likewise
 
 	tb     testing.TB
 	cmd    *exec.Cmd
@@ -58,6 +64,7 @@ func Start(tb testing.TB, app string, o Options) *App {
 	a := &App{
 		Stacks: map[string]Stack{},
 		Loads:  map[string]int{},
+		Counts: map[string]int{},
 		tb:     tb,
 		cmd:    exec.Command(kit.Host(o.Runtime), append([]string{dll, "--stdin"}, o.Args...)...),
 		ready:  make(chan struct{}),
@@ -65,7 +72,7 @@ func Start(tb testing.TB, app string, o Options) *App {
 	}
 	a.cmd.Env = environment(o)
 	a.cmd.Stderr = &a.stderr
-	if err := a.start(); err != nil {
+	if err := startLimited(o, a.start); err != nil {
 		tb.Fatalf("starting %s: %v", app, err)
 	}
 	tb.Cleanup(a.cleanup)
@@ -128,7 +135,34 @@ func environment(o Options) []string {
 		const mapOnly = "3" // 1 would write a jitdump too
 		env = append(env, "DOTNET_PerfMapEnabled="+mapOnly, "DOTNET_PerfMapShowOptimizationTiers=1")
 	}
+	if o.JitDump {
+		env = append(env, jitDumpEnv()...)
+	}
+	if o.Reuse {
+		env = append(env, "DOTNET_InitialExecMemoryPercent=0")
+	}
 	return append(env, o.Env...)
+}
+
+// startLimited starts a program. With Options.Reuse its address space is limited,
+// to far more than there is memory. By itself the runtime reserves 2 GB for code at
+// its start, of which it gives no address twice; under a limit it is told to
+// reserve none of it, and takes each piece of memory for code from the kernel, which
+// gives away freed addresses at once (ExecutableMemoryAllocator in
+// src/coreclr/pal/src/map/virtual.cpp).
+func startLimited(o Options, start func() error) error {
+	if !o.Reuse {
+		return start()
+	}
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &old); err != nil {
+		return err
+	}
+	const most = 64 << 40
+	if err := unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: min(most, old.Max), Max: old.Max}); err != nil {
+		return err
+	}
+	return errors.Join(start(), unix.Setrlimit(unix.RLIMIT_AS, &old))
 }
 
 // read parses the program's stdout to its end.
@@ -171,13 +205,17 @@ func (a *App) line(line string, stack **Stack) error {
 			return fmt.Errorf("%q: %w", line, err)
 		}
 		*stack = s
-	case "LOAD":
-		name, rounds, _ := strings.Cut(rest, " ")
-		n, err := strconv.Atoi(rounds)
+	case "LOAD", "COUNT":
+		name, number, _ := strings.Cut(rest, " ")
+		n, err := strconv.Atoi(number)
 		if err != nil {
 			return fmt.Errorf("%q: %w", line, err)
 		}
-		a.Loads[name] += n
+		if word == "LOAD" {
+			a.Loads[name] += n
+		} else {
+			a.Counts[name] = n
+		}
 	case "READY":
 		close(a.ready)
 	case "RESULT":
@@ -227,7 +265,7 @@ func (a *App) cleanup() {
 		a.tb.Logf("stderr of %s:\n%s", a, a.Stderr())
 	}
 	for _, pattern := range []string{
-		"perf-%d.map", "perfinfo-%d.map", "dotnet-diagnostic-%d-*-socket", "clr-debug-pipe-%d-*",
+		"perf-%d.map", "perfinfo-%d.map", "jit-%d.dump", "dotnet-diagnostic-%d-*-socket", "clr-debug-pipe-%d-*",
 	} {
 		files, _ := filepath.Glob(filepath.Join(os.TempDir(), fmt.Sprintf(pattern, a.PID)))
 		for _, file := range files {

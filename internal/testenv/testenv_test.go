@@ -97,6 +97,9 @@ func TestBusy(t *testing.T) {
 	if result != "OK" || code != 0 {
 		t.Errorf("result %q, exit code %d\n%s", result, code, a.Stderr())
 	}
+	if a.Counts["gen-0"] == 0 {
+		t.Errorf("no garbage collections counted: %v", a.Counts)
+	}
 	if len(a.Loads) < 20 {
 		t.Errorf("%d busy workers", len(a.Loads))
 	}

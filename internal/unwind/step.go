@@ -42,9 +42,6 @@ type Step struct {
 	SP     uint8 // number of the stack pointer register
 	End    bool  // outermost frame: there is no caller
 	Signal bool  // the caller was interrupted, not called: its ip is exact
-	// InFlight: the address lies in a prolog or an epilog where
-	// the frame pointer is not yet, or no longer, that of the frame.
-	InFlight bool
 
 	CFAOff int32 // … plus this
 	IPOff  int32 // the return address lies at CFA+IPOff

@@ -34,12 +34,20 @@ type folding struct {
 	t        *Thread
 	visit    func(*Frame) bool
 	parentOf *site // a funclet whose method's frame is looked for
+	called   bool  // the frame that called the funclet has been seen
 	fp       uint64
 	fpKnown  bool
 	err      error
 }
 
 func (f *folding) frame(fr *Frame) bool {
+	if f.parentOf != nil && !f.called {
+		// The runtime calls a funclet with the frame pointer of its method, which is
+		// known here, whether or not the funclet's prolog has run
+		// (amd64/asmhelpers.S, CallEHFunclet).
+		f.called = true
+		f.fp, f.fpKnown = fr.Context.Reg(f.w.arch.FP)
+	}
 	if arch.Addr(fr.Context.Regs[f.w.arch.SP]).In(f.t.UnwoundLow, f.t.UnwoundHigh) {
 		return true
 	}
@@ -59,22 +67,11 @@ func (f *folding) frame(fr *Frame) bool {
 			return false
 		}
 		if !tr.filter {
-			f.parentOf = fr.site
-			f.fp, f.fpKnown = funcletFP(fr, f.w.arch)
+			f.parentOf, f.called, f.fpKnown = fr.site, false, false
 			return true
 		}
 	}
 	return f.visit(fr)
-}
-
-// funcletFP returns the frame pointer of the method that a funclet belongs to:
-// the runtime passes it to the funclet, which takes it over in its prolog.
-// While the prolog or an epilog runs, the register holds something else.
-func funcletFP(fr *Frame, a *arch.Arch) (uint64, bool) {
-	if fr.site.step.InFlight {
-		return 0, false
-	}
-	return fr.Context.Reg(a.FP)
 }
 
 // isParent reports whether fr is a frame of the method body that the funclet

@@ -69,12 +69,12 @@ func (h *hostile) IsFilter(c *codemap.Code) (bool, error) {
 	return b&1 != 0, nil
 }
 
-func (h *hostile) Hidden(desc arch.Addr) (bool, error) {
+func (h *hostile) Hidden(desc arch.Addr) (hidden, machinery bool, err error) {
 	b := h.at(desc, 6)
 	if b == 0xee {
-		return false, errors.New("no such method")
+		return false, false, errors.New("no such method")
 	}
-	return b&1 != 0, nil
+	return b&1 != 0, b&3 == 3, nil
 }
 
 func (h *hostile) Find(arch.Addr) *module.Module { return nil }
@@ -87,7 +87,7 @@ func (h *hostile) Compile(_ *codemap.Code, ip arch.Addr) (*unwind.Step, error) {
 	}
 	s := &unwind.Step{
 		CFAReg: arch.RSP, SP: arch.RSP, Keep: arch.AMD64.NonVolatile, IPOff: -8,
-		CFAOff: int32(int8(h.at(ip, 9))) * 8, End: b == 0xdd, Signal: b&0xf == 0xc, InFlight: b&0x10 != 0,
+		CFAOff: int32(int8(h.at(ip, 9))) * 8, End: b == 0xdd, Signal: b&0xf == 0xc,
 	}
 	if b&1 != 0 {
 		s.CFAReg = arch.RBP

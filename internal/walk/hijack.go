@@ -4,29 +4,51 @@ import (
 	"encoding/binary"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/unwind"
 )
 
-// unhijack puts the true return address in place of the one that step has just
-// read, if the runtime has replaced that by the address of its own code, so that
-// the thread comes to a stop when its method returns (threadsuspend.cpp,
-// Thread::HijackThread). The Thread object keeps the true address and, in the
-// word after it, the address of its slot. The data descriptor does not name these
-// fields, so the slot is looked for.
-func (u *unwinding) unhijack(step *unwind.Step) {
-	cfa, ok := u.ctx.Reg(u.w.arch.SP)
-	if !ok || u.w.isManaged(u.ctx.IP) {
-		return
-	}
-	slot := cfa + uint64(int64(step.IPOff))
+// hijacked returns the true return address of a slot where the runtime has put
+// the address of its own code, so that the thread comes to a stop when its method
+// returns (threadsuspend.cpp, Thread::HijackThread). The Thread object keeps the
+// true address and, in the word after it, the address of the slot. The data
+// descriptor does not name these fields, so the slot is looked for.
+//
+// They are set before the slot is overwritten, and stay when it is restored: the
+// caller must know that the slot does not hold the address that it had. The flag
+// in the thread's state is no guide: it is set after the slot has been
+// overwritten.
+func (u *unwinding) hijacked(slot uint64) (arch.Addr, bool) {
 	head := u.t.Head
 	for off := 8; off+8 <= len(head); off += 8 {
 		if binary.LittleEndian.Uint64(head[off:]) != slot {
 			continue
 		}
 		if ip := arch.Addr(binary.LittleEndian.Uint64(head[off-8:])); u.w.isManaged(ip) {
-			u.ctx.IP = ip
-			return
+			return ip, true
 		}
 	}
+	return 0, false
+}
+
+// unhijack puts the true return address in place of the one that was read at the
+// top of a managed frame, if nothing can return to that.
+func (u *unwinding) unhijack(s *site) bool {
+	if !u.fromManaged || u.t.Info.Address == 0 || s != nil && u.w.canReturn(s, u.ctx.IP) {
+		return false
+	}
+	ip, ok := u.hijacked(u.ctx.Regs[u.w.arch.SP] - 8)
+	if ok {
+		u.ctx.IP = ip
+	}
+	return ok
+}
+
+// canReturn is isReturn, worked out once for a site.
+func (w *Walker) canReturn(s *site, ip arch.Addr) bool {
+	if s.returns == unknown {
+		s.returns = no
+		if w.isReturn(ip) {
+			s.returns = yes
+		}
+	}
+	return s.returns == yes
 }

@@ -20,11 +20,23 @@ type site struct {
 
 	traits  traits
 	trained bool // traits are known
+
+	returns answer // a call lies before the ip
+	entry   bool   // of siteTrip: its first instruction
 }
+
+// answer is what is known of a question that costs something to answer.
+type answer uint8
+
+const (
+	unknown answer = iota
+	yes
+	no
+)
 
 // traits are what decides whether a managed frame is reported; they are looked
 // up when first asked for.
-type traits struct{ filter, hidden bool }
+type traits struct{ filter, hidden, machinery bool }
 
 type siteKind uint8
 
@@ -33,16 +45,18 @@ const (
 	siteNative           // a native module's code
 	siteStub             // known to the code map, without unwind information
 	siteHelper           // known to nobody: code that the runtime copied or made
+	siteTrip             // native code: the helper that hijacked returns lead to
+	siteJump             // native code: about to jump to a context that is restored
 )
 
 func (s *site) frameKind() Kind {
 	switch s.kind {
 	case siteManaged:
 		return Managed
-	case siteNative:
-		return Native
+	case siteStub, siteHelper:
+		return Stub
 	}
-	return Stub
+	return Native
 }
 
 // lookup finds the site of an ip, or nil where there is no code. A site in code
@@ -96,7 +110,9 @@ func (w *Walker) find(ip arch.Addr, exact bool) (*site, error) {
 	if err != nil && !errors.Is(err, unwind.ErrNoInfo) {
 		return nil, err
 	}
-	return &site{kind: siteNative, mod: mod, step: step}, nil
+	s := &site{kind: siteNative, mod: mod, step: step}
+	w.amend(s, pc, exact)
+	return s, nil
 }
 
 // isCode reports whether there is code at ip.
@@ -131,11 +147,11 @@ func (w *Walker) trait(s *site) (traits, error) {
 	if err != nil {
 		return traits{}, err
 	}
-	hidden, err := w.methods.Hidden(s.code.MethodDesc)
+	hidden, machinery, err := w.methods.Hidden(s.code.MethodDesc)
 	if err != nil {
 		return traits{}, err
 	}
-	s.traits = traits{filter: filter, hidden: hidden}
+	s.traits = traits{filter: filter, hidden: hidden, machinery: machinery}
 	s.trained = true
 	return s.traits, nil
 }

@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"errors"
 	"fmt"
 
 	"clrsnap/internal/arch"
@@ -17,11 +18,13 @@ const (
 	AsDocumented Mode = iota
 	// AsCoreCLR reports what CoreCLR itself reports. It finds its way across
 	// unmanaged frames by the chain of Frames alone, so that the ip of a method
-	// in a P/Invoke is the one that its InlinedCallFrame holds. And it drops a
-	// run of unmanaged frames that called into managed code through a method
-	// without metadata, such as the stub of a reverse P/Invoke, because its
-	// callback looks at the method that was left last
-	// (proftoeeinterfaceimpl.cpp, ProfilerStackWalkCallback).
+	// in a P/Invoke is the one that its InlinedCallFrame holds. And it drops the
+	// runs of unmanaged frames next to the managed exception machinery: those
+	// that called it, and those through which it called a filter or the handlers
+	// of AppDomain.FirstChanceException. That is what TestOracle, which holds this
+	// mode against the runtime itself, sees; CoreCLR marks the InlinedCallFrames of
+	// these calls (InlinedCallFrameMarker::ExceptionHandlingHelper), which is
+	// probably how it knows.
 	AsCoreCLR
 )
 
@@ -40,27 +43,65 @@ func (w *Walker) DoStackSnapshot(t *Thread, ctx *arch.Context, mode Mode, visit 
 	if mode == AsCoreCLR {
 		route = ByFrames
 	}
-	var failed error
-	inRun, hidden := true, false // of the managed frame visited last
-	r := w.Walk(t, ctx, route, func(fr *Frame) bool {
-		if fr.Kind != Managed {
-			if inRun || fr.Kind == Stub {
-				return true
-			}
-			inRun = true
-			return hidden && mode == AsCoreCLR || visit(Run{Frame: fr})
-		}
-		inRun = false
-		if hidden, failed = w.Hidden(fr); failed != nil {
-			failed = fmt.Errorf("%w at %v: %w", ErrLost, fr.IP(), failed)
-			return false
-		}
-		return hidden || visit(Run{Managed: true, Frame: fr})
-	})
-	if failed != nil {
-		return Result{Err: failed}
+	s := snapshot{w: w, mode: mode, visit: visit, inRun: true}
+	r := w.Walk(t, ctx, route, s.frame)
+	switch {
+	case s.err != nil:
+		return Result{Err: s.err}
+	case !errors.Is(r.Err, ErrStopped) && !s.flush(false):
+		return Result{Err: ErrStopped, Gap: r.Gap}
 	}
 	return r
+}
+
+// snapshot is the filter between a walk and what DoStackSnapshot reports of it.
+type snapshot struct {
+	w         *Walker
+	mode      Mode
+	visit     func(Run) bool
+	inRun     bool // its first frame has been seen
+	machinery bool // the managed frame seen last is of the exception machinery
+	held      bool // a run that is reported unless machinery called it
+	run       Frame
+	context   arch.Context // of run
+	err       error
+}
+
+func (s *snapshot) frame(fr *Frame) bool {
+	if fr.Kind != Managed {
+		return s.unmanaged(fr)
+	}
+	tr, err := s.w.trait(fr.site)
+	if err != nil {
+		s.err = fmt.Errorf("%w at %v: %w", ErrLost, fr.IP(), err)
+		return false
+	}
+	if !s.flush(tr.machinery) {
+		return false
+	}
+	s.inRun, s.machinery = false, tr.machinery
+	return tr.hidden || s.visit(Run{Managed: true, Frame: fr})
+}
+
+func (s *snapshot) unmanaged(fr *Frame) bool {
+	switch {
+	case s.inRun || fr.Kind == Stub:
+		return true
+	case s.mode == AsDocumented:
+		s.inRun = true
+		return s.visit(Run{Frame: fr})
+	}
+	s.inRun, s.held = true, !s.machinery
+	s.run, s.context = *fr, *fr.Context
+	s.run.Context = &s.context
+	return true
+}
+
+// flush reports the run that is held back, unless it is to be dropped.
+func (s *snapshot) flush(drop bool) bool {
+	held := s.held
+	s.held = false
+	return !held || drop || s.visit(Run{Frame: &s.run})
 }
 
 // FrameSeed returns the context of the newest managed frame that the thread's
@@ -78,10 +119,7 @@ func (w *Walker) FrameSeed(t *Thread) (arch.Context, bool, error) {
 		}
 		next, ok := w.chain.Next(t.Stack, at)
 		if !ok {
-			if !t.Stack.Contains(at) {
-				return c, false, fmt.Errorf("%w at %v", ErrMissing, at)
-			}
-			return c, false, fmt.Errorf("%w: the chain of Frames does not climb at %v", ErrUnsafe, at)
+			return c, false, brokenChain(t.Stack, at)
 		}
 		at = next
 	}

@@ -14,18 +14,19 @@ var errNoCode = errors.New("there is no code")
 
 // unwinding is the state of one walk.
 type unwinding struct {
-	w       *Walker
-	t       *Thread
-	ctx     *arch.Context
-	route   Route
-	exact   bool
-	leaf    bool      // no managed frame has been passed yet
-	runSP   arch.Addr // stack pointer where the present run of native frames begins
-	signals int
-	gap     error     // why frames may be missing in the middle
-	pos     arch.Addr // in the chain of Frames: none before it is of the present run
-	broken  error     // why the chain of Frames could not be followed to its end
-	frame   Frame
+	w           *Walker
+	t           *Thread
+	ctx         *arch.Context
+	route       Route
+	exact       bool
+	leaf        bool      // no managed frame has been passed yet
+	fromManaged bool      // the last step was from a managed frame
+	runSP       arch.Addr // stack pointer where the present run of native frames begins
+	signals     int
+	gap         error     // why frames may be missing in the middle
+	pos         arch.Addr // in the chain of Frames: none before it is of the present run
+	broken      error     // why the chain of Frames could not be followed to its end
+	frame       Frame
 }
 
 // Route is the way across native code.
@@ -61,6 +62,9 @@ func (w *Walker) unwind(t *Thread, ctx *arch.Context, route Route, exact bool, v
 		s, err := w.lookup(ctx.IP, u.exact)
 		if err != nil {
 			return u.lost(err)
+		}
+		if u.fromManaged && (s == nil || s.kind != siteManaged) && u.unhijack(s) {
+			continue
 		}
 		if s == nil {
 			if !u.exact {
@@ -101,19 +105,20 @@ func (u *unwinding) lost(err error) Result {
 // none because this is the base of the stack.
 func (u *unwinding) step(s *site) (base bool, err error) {
 	sp := arch.Addr(u.ctx.Regs[u.w.arch.SP])
+	u.fromManaged = false
 	switch s.kind {
 	case siteManaged:
 		if err := s.step.Apply(u.ctx, u.t.Stack); err != nil {
 			return false, err
 		}
-		if u.t.Info.Hijacked() {
-			u.unhijack(s.step)
-		}
-		u.exact, u.leaf = false, false
+		u.exact, u.leaf, u.fromManaged = false, false, true
 		u.runSP = arch.Addr(u.ctx.Regs[u.w.arch.SP])
-	case siteNative:
+	case siteNative, siteTrip, siteJump:
 		if base, err = u.native(s); base || err != nil {
 			return base, err
+		}
+		if s.entry && !u.exact {
+			return false, nil // the ret that led here has moved the stack pointer already
 		}
 	default:
 		if !u.exact {
@@ -154,9 +159,14 @@ func (u *unwinding) native(s *site) (base bool, err error) {
 		}
 		return u.broken == nil, u.broken
 	case step == nil:
+		if base, done := u.newThread(); done {
+			return base, nil
+		}
 		return false, u.noInfo(s)
 	case step.End:
 		return true, nil
+	case s.kind == siteTrip || s.kind == siteJump:
+		return false, u.special(s)
 	}
 	if u.tripped() && u.follow(nil) {
 		return false, nil
@@ -272,10 +282,12 @@ func (u *unwinding) noInfo(s *site) error {
 }
 
 // How many words a leaf without unwind information may have pushed: the resolve
-// stub of virtual dispatch one register (amd64/virtualcallstubcpu.hpp), the first
-// entry of a PLT two words, the helpers that the runtime copies none.
+// stub of virtual dispatch one register (amd64/virtualcallstubcpu.hpp), the thunk
+// of a ReadyToRun image's delay-loaded method the number and the address of its
+// import (crossgen2, ImportThunk), the first entry of a PLT two words, the helpers
+// that the runtime copies none.
 const (
-	stubPushes = 1
+	stubPushes = 2
 	pltPushes  = 2
 )
 

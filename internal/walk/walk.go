@@ -34,9 +34,9 @@ type Code interface {
 
 // Methods says which methods DoStackSnapshot passes over.
 type Methods interface {
-	// Hidden reports whether a method has no metadata, or is part of the
-	// runtime's managed exception machinery.
-	Hidden(methodDesc arch.Addr) (bool, error)
+	// Hidden reports whether a method has no metadata or is machinery: part of
+	// the managed code with which the runtime dispatches exceptions.
+	Hidden(methodDesc arch.Addr) (hidden, machinery bool, err error)
 }
 
 // Modules knows the target's native code.

@@ -69,14 +69,19 @@ const exceptionMachinery = "System.Runtime.EH"
 
 // Hidden reports whether DoStackSnapshot passes over a method: it has no
 // metadata, or belongs to the runtime's exception machinery.
-func (n *Namer) Hidden(desc arch.Addr) (bool, error) {
+func (n *Namer) Hidden(desc arch.Addr) (hidden, machinery bool, err error) {
 	m, err := n.methods.Read(desc)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	if !m.HasMetadata() {
-		return true, nil
+		return true, false, nil
 	}
+	machinery, err = n.machinery(&m)
+	return machinery, machinery, err
+}
+
+func (n *Namer) machinery(m *method.Method) (bool, error) {
 	if h, ok := n.hidden[m.MethodTable]; ok {
 		return h, nil
 	}

@@ -44,34 +44,34 @@ func compile(mem target.Memory, f Function, ip arch.Addr, sameMethod func(arch.A
 		return nil, fmt.Errorf("%w: %w", unwind.ErrNoInfo, err)
 	}
 	var room [24]op
-	ops, inProlog, err := prologOps(mem, f, uint64(ip-f.Start), room[:0])
+	ops, err := prologOps(mem, f, uint64(ip-f.Start), room[:0])
 	if err != nil {
 		return nil, err
 	}
 	e := epilog{code: &c, f: &f, sameMethod: sameMethod, ops: ops}
 	if fr, ok := e.recognise(); ok {
-		return fr.step(true)
+		return fr.step()
 	}
 	fr := frame{base: arch.RSP}
 	if err := fr.undo(ops); err != nil {
 		return nil, err
 	}
-	return fr.step(inProlog)
+	return fr.step()
 }
 
 // prologOps reads the unwind codes of f, those of the entries that it is
 // chained to included, and marks the ones that the prolog has done where it
-// reaches offset. inProlog says whether offset lies in the prolog.
-func prologOps(mem target.Memory, f Function, offset uint64, ops []op) (_ []op, inProlog bool, err error) {
+// reaches offset.
+func prologOps(mem target.Memory, f Function, offset uint64, ops []op) ([]op, error) {
 	info := f.UnwindInfo
 	for depth := 0; ; depth++ {
 		if depth > maxChain {
-			return nil, false, fmt.Errorf("%w: chained more than %d times", unwind.ErrBadInfo, maxChain)
+			return nil, fmt.Errorf("%w: chained more than %d times", unwind.ErrBadInfo, maxChain)
 		}
 		n := len(ops)
-		h, more, next, err := readInfo(mem, f.Base, info, ops)
+		_, more, next, err := readInfo(mem, f.Base, info, ops)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		ops = more
 		for i := n; i < len(ops); i++ {
@@ -79,11 +79,8 @@ func prologOps(mem target.Memory, f Function, offset uint64, ops []op) (_ []op, 
 			// A fragment runs after the whole prolog of what it is chained to.
 			o.done = depth > 0 || offset >= uint64(o.at)
 		}
-		if depth == 0 {
-			inProlog = offset < uint64(h.prolog)
-		}
 		if next == 0 {
-			return ops, inProlog, nil
+			return ops, nil
 		}
 		info = next
 	}
@@ -165,16 +162,16 @@ func (fr *frame) anchor(ops []op) (bottom int64) {
 
 // step is the frame in the form that all unwinders share: relative to the
 // canonical frame address, which is the stack pointer before the call.
-func (fr *frame) step(inFlight bool) (*unwind.Step, error) {
+func (fr *frame) step() (*unwind.Step, error) {
 	if fr.mach != nil {
-		return fr.machStep(inFlight), nil
+		return fr.machStep(), nil
 	}
 	cfa := fr.sp + 8 // the call pushed the return address
 	if !fits(cfa) {
 		return nil, fmt.Errorf("%w: a frame of %d bytes", unwind.ErrBadInfo, cfa)
 	}
 	s := &unwind.Step{
-		CFAReg: fr.base, SP: arch.RSP, InFlight: inFlight,
+		CFAReg: fr.base, SP: arch.RSP,
 		CFAOff: int32(cfa), IPOff: -8, Keep: arch.AMD64.NonVolatile,
 	}
 	if n := fr.mask.Len(); n > 0 {

@@ -19,10 +19,10 @@ type machFrame struct {
 // machRSP is the distance in bytes from rip to rsp in a machine frame.
 const machRSP = 3 * 8
 
-func (fr *frame) machStep(inFlight bool) *unwind.Step {
+func (fr *frame) machStep() *unwind.Step {
 	m := fr.mach
 	m.base, m.mask, m.where = fr.base, fr.mask, fr.where
-	return &unwind.Step{Slow: m, Signal: true, SP: arch.RSP, InFlight: inFlight}
+	return &unwind.Step{Slow: m, Signal: true, SP: arch.RSP}
 }
 
 // Step implements unwind.Stepper.

@@ -106,6 +106,15 @@ func (t *Table) Step(pc arch.Addr) (*unwind.Step, error) {
 	return t.compile(f.cie, &p.row)
 }
 
+// Function returns the code addresses that the FDE of pc covers: [lo, hi).
+func (t *Table) Function(pc arch.Addr) (lo, hi arch.Addr, ok bool) {
+	f, err := t.find(pc)
+	if err != nil {
+		return 0, 0, false
+	}
+	return f.lo, f.hi, true
+}
+
 // find returns the FDE that covers pc.
 func (t *Table) find(pc arch.Addr) (*fde, error) {
 	off, ok := t.offset(pc)

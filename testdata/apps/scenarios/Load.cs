@@ -2,6 +2,7 @@
 // whoever stops threads and reads memory from outside must not change a result.
 using System;
 using System.Collections.Generic;
+using System.Linq;
 using System.Runtime.ExceptionServices;
 using System.Text;
 using System.Threading;
@@ -24,11 +25,13 @@ sealed class Load
         public string Bad;
     }
 
-    public void Start(string[] only)
+    /// <summary>Starts the workers of these names; without any all, those of the storm only if it is wanted.</summary>
+    public void Start(string[] only, bool storm)
     {
-        foreach (Worker w in Workers.All)
+        foreach (Worker w in Workers.All.Concat(Storm.All))
         {
-            if (only.Length > 0 && Array.IndexOf(only, w.Name) < 0) continue;
+            bool wanted = only.Length > 0 ? only.Contains(w.Name) : storm || !Storm.All.Contains(w);
+            if (!wanted) continue;
             for (int i = 0; i < w.Threads; i++)
             {
                 var r = new Running { Worker = w };
@@ -68,6 +71,9 @@ sealed class Load
             else if (r.Rounds == 0) bad.Append($"{r.Worker.Name}: no round; ");
             App.Line($"LOAD {r.Worker.Name} {Interlocked.Read(ref r.Rounds)}");
         }
+        Counts.NoteUnloaded();
+        Counts.Print();
+        if (Counts.Damaged != null) bad.Append(Counts.Damaged);
         return bad.ToString();
     }
 }

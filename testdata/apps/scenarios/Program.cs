@@ -5,6 +5,7 @@
 //   --finalizer     also block the finalizer thread
 //   --busy N        run the busy workers for N seconds (--load is the same)
 //   --workers a,b   only these of them
+//   --storm         and those that make everything else happen (Storm.cs)
 //   --stdin, --max-seconds N
 //
 // Protocol on stdout:
@@ -16,6 +17,7 @@
 //   END
 //   READY                       all scenarios are blocked, all workers run
 //   LOAD <worker> <rounds>      at the end, for each busy worker
+//   COUNT <what> <how often>    likewise, what the storm made happen
 //   RESULT OK | RESULT BAD ...  exit code 0 or 1
 using System;
 using System.Collections.Generic;
@@ -43,7 +45,8 @@ static class Program
             Here.WaitUntilBlocked();
         }
         var load = new Load();
-        if (busy > 0) load.Start(workers);
+        if (App.Flag("storm")) Counts.Start();
+        if (busy > 0) load.Start(workers, App.Flag("storm"));
         App.Line("READY");
 
         App.WaitForEnd(busy > 0 ? TimeSpan.FromSeconds(busy) : null);

@@ -157,6 +157,7 @@ static class Workers
             threads[i].Start();
         }
         foreach (Thread t in threads) t.Join();
+        Interlocked.Add(ref Counts.Threads, threads.Length);
         Thread.Sleep(2);
         return sum;
     }
@@ -248,6 +249,7 @@ static class Workers
             il.Emit(OpCodes.Ret);
             sum += m.CreateDelegate<Func<int, int>>()(i);
         }
+        Interlocked.Add(ref Counts.DynamicMethods, 20);
         return sum;
     }
 
@@ -255,6 +257,7 @@ static class Workers
     static long CollectibleChurn()
     {
         int n = Dynamic.LoadPlugin(out AssemblyLoadContext context)(static () => 0);
+        Counts.WillUnload(context);
         context.Unload();
         Thread.Sleep(20);
         return n;

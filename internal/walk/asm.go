@@ -1,0 +1,314 @@
+package walk
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"iter"
+	"slices"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/unwind"
+)
+
+// The runtime has a handful of functions in assembly whose call frame information
+// is not the whole truth. They are known by their machine code, which is read from
+// the target, and by nothing else. All are AMD64 code; elsewhere nothing matches.
+//
+// Sources (dotnet/runtime, src/coreclr): vm/amd64/asmhelpers.S, OnHijackTripThread;
+// pal/inc/unixasmmacrosamd64.inc, the macro push_register, which pushes without
+// saying where (OnHijackTripThread, the allocation helpers); vm/amd64, the files
+// with ClrRestoreNonvolatileContextWorker, whose frame register is never set;
+// pal/src/arch/amd64/context2.S, RtlRestoreContext;
+// pal/src/arch/amd64/callsignalhandlerwrapper.S.
+var (
+	// push rax (room for the return address); push rbp, rbx, r15, r14, r13, r12,
+	// rcx, rdx, rax; mov rdi, rsp
+	hijackTrip = []byte{0x50, 0x55, 0x53, 0x41, 0x57, 0x41, 0x56, 0x41, 0x55, 0x41, 0x54, 0x51, 0x52, 0x50, 0x48, 0x89, 0xe7}
+	// push rbp; mov r10, rdi; mov r11, rsi; test byte [r10+30h], 2 (CONTEXT_INTEGER
+	// in ContextFlags)
+	restoreContext = []byte{0x55, 0x49, 0x89, 0xfa, 0x49, 0x89, 0xf3, 0x41, 0xf6, 0x42, 0x30, 0x02}
+	// mov rsp, [r10+98h] (CONTEXT.Rsp); jmp rax
+	restoreSP   = []byte{0x49, 0x8b, 0xa2, 0x98, 0, 0, 0}
+	restoreJump = []byte{0xff, 0xe0}
+	// pop rbp; ret
+	restoreBack = []byte{0x5d, 0xc3}
+)
+
+// maxAsm is how much code before an instruction is looked at: more than any of
+// these functions has between its start and there that matters.
+const maxAsm = 256
+
+// amend corrects the step of native code whose information is incomplete. It runs
+// once for each address; what it costs is not part of a warm walk.
+func (w *Walker) amend(s *site, pc arch.Addr, exact bool) {
+	st := s.step
+	if st == nil || st.End || st.Slow != nil || w.arch.ReturnSlot < 0 {
+		return
+	}
+	if st.IPOff != -int32(w.arch.PointerSize) {
+		// No call has put this return address there: the frame was built by hand, to
+		// lead to an instruction that was interrupted. What is not said to be saved
+		// has changed since.
+		st.Signal = true
+		st.Keep &= 1 << w.arch.SP
+		return
+	}
+	if st.CFAReg != w.arch.SP && !exact {
+		return // compiled code with a frame pointer
+	}
+	start, ok := s.mod.Function(pc)
+	if !ok || pc < start {
+		return
+	}
+	var buf [maxAsm]byte
+	from := max(start, pc-min(pc, maxAsm))
+	code := buf[:pc-from]
+	if len(code) > 0 && w.mem.ReadMemory(code, from) != nil {
+		return
+	}
+	var head [32]byte
+	if w.mem.ReadMemory(head[:], start) != nil {
+		return
+	}
+	switch {
+	case bytes.HasPrefix(head[:], hijackTrip):
+		s.kind, s.entry = siteTrip, pc == start
+	case bytes.HasPrefix(head[:], restoreContext) && exact && pc > start:
+		w.amendRestore(s, pc, code)
+	}
+	if exact {
+		w.overwritten(s, from, code)
+	}
+	if from == start {
+		w.afterReturn(s, start, pc, code)
+	}
+	w.freed(s, from, code)
+	w.pushed(s, start, pc, head[:])
+}
+
+// afterReturn: behind a ret in the middle of a function such information goes on
+// as if the frame were gone. The code there is jumped to from where it is still in
+// place: that is the state to go on from.
+func (w *Walker) afterReturn(s *site, start, pc arch.Addr, code []byte) {
+	for at := len(code) - 1; at > 0; at-- {
+		if !bytes.HasPrefix(code[at-1:], restoreBack) {
+			continue
+		}
+		after := start + arch.Addr(at) + 1
+		jump, ok := jumpTo(code[:at], at+1)
+		if !ok {
+			continue
+		}
+		body, err1 := s.mod.Step(start + arch.Addr(jump))
+		then, err2 := s.mod.Step(after)
+		first, err3 := s.mod.Step(start)
+		if err1 != nil || err2 != nil || err3 != nil || body.CFAReg != w.arch.SP || then.CFAReg != w.arch.SP {
+			return
+		}
+		w.pushed(&site{mod: s.mod, step: body}, start, start+arch.Addr(jump), code)
+		if sound := then.CFAOff == body.CFAOff; sound || body.IPOff != s.step.IPOff || s.step.CFAReg != w.arch.SP || first.CFAReg != w.arch.SP {
+			return
+		}
+		body.CFAOff += s.step.CFAOff - then.CFAOff
+		if body.CFAOff < int32(w.arch.PointerSize) {
+			return
+		}
+		// What lies below the stack pointer has been popped.
+		body.Saved = slices.DeleteFunc(body.Saved, func(r unwind.Saved) bool {
+			popped := -r.Off > body.CFAOff
+			if popped {
+				body.Keep |= 1 << r.Reg
+			}
+			return popped
+		})
+		s.step = body
+		return
+	}
+}
+
+// freed: an epilog that takes the argument registers off the stack before it pops
+// the others (EPILOG_WITH_TRANSITION_BLOCK_RETURN) does not say so: add rsp, 30h.
+func (w *Walker) freed(s *site, from arch.Addr, code []byte) {
+	if s.step.CFAReg != w.arch.SP {
+		return
+	}
+	const length = 4 // of the instruction
+	for at := bytes.LastIndex(code, addSP); at >= 0 && at+length <= len(code); at = -1 {
+		if !onlyPops(code[at+length:]) {
+			return
+		}
+		before, err1 := s.mod.Step(from + arch.Addr(at))
+		after, err2 := s.mod.Step(from + arch.Addr(at) + length)
+		size := int32(int8(code[at+3]))
+		if err1 == nil && err2 == nil && before.CFAReg == w.arch.SP && before.CFAOff == after.CFAOff && after.CFAReg == w.arch.SP && s.step.CFAOff > size {
+			s.step.CFAOff -= size
+		}
+	}
+}
+
+// addSP is add rsp with a constant of one byte, which follows.
+var addSP = []byte{0x48, 0x83, 0xc4}
+
+// onlyPops reports whether code is nothing but pops of registers.
+func onlyPops(code []byte) bool {
+	for len(code) > 0 {
+		if code[0] == 0x41 && len(code) > 1 {
+			code = code[1:]
+		}
+		if code[0]&0xf8 != 0x58 {
+			return false
+		}
+		code = code[1:]
+	}
+	return true
+}
+
+// testResult: test rax, rax, which in all these functions comes before the jump.
+var testResult = []byte{0x48, 0x85, 0xc0}
+
+// jumpTo finds a short conditional jump (je, jne) to offset target.
+func jumpTo(code []byte, target int) (int, bool) {
+	for at := len(testResult); at+1 < len(code); at++ {
+		if (code[at] == 0x74 || code[at] == 0x75) && bytes.HasSuffix(code[:at], testResult) && at+2+int(int8(code[at+1])) == target {
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// amendRestore: ClrRestoreNonvolatileContextWorker makes no frame of its own, but
+// says that rbp is its frame pointer.
+func (w *Walker) amendRestore(s *site, pc arch.Addr, code []byte) {
+	var next [2]byte
+	if w.mem.ReadMemory(next[:], pc) != nil {
+		return
+	}
+	st := s.step
+	st.CFAReg, st.CFAOff, st.IPOff = arch.RSP, 16, -8
+	st.Saved = []unwind.Saved{{Reg: arch.RBP, Off: -16}}
+	st.Keep &^= 1 << arch.RBP
+	switch {
+	case bytes.Equal(next[:], restoreJump) && bytes.HasSuffix(code, restoreSP):
+		s.kind = siteJump
+	case bytes.HasSuffix(code, restoreBack[:1]) && next[0] == restoreBack[1]:
+		st.CFAOff, st.Saved = 8, nil
+		st.Keep |= 1 << arch.RBP
+	}
+}
+
+// overwritten takes away the registers that the code before pc has loaded from a
+// CONTEXT without saying that they were lost, or where they are.
+func (w *Walker) overwritten(s *site, from arch.Addr, code []byte) {
+	for r, off := range w.arch.ContextRegs {
+		if !s.step.Keep.Has(uint8(r)) || uint8(r) == w.arch.SP {
+			continue
+		}
+		for at := range loads(code, uint8(r), off) {
+			if then, err := s.mod.Step(from + arch.Addr(at)); err == nil && then.Keep.Has(uint8(r)) {
+				s.step.Keep &^= 1 << r
+			}
+		}
+	}
+}
+
+// loads yields where code has mov reg, [rdi+off] or mov reg, [r10+off].
+func loads(code []byte, reg uint8, off uint16) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		var load [6]byte
+		load[0] = 0x8b
+		binary.LittleEndian.PutUint32(load[2:], uint32(off))
+		for _, base := range [2]byte{arch.RDI, arch.R10 & 7} {
+			load[1] = 0x80 | reg&7<<3 | base
+			for at := 1; at+len(load) <= len(code); at++ {
+				rex := code[at-1]
+				if rex&0xf8 == 0x48 && rex>>2&1 == reg>>3 && bytes.HasPrefix(code[at:], load[:]) && !yield(at-1) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// pushed adds the registers that a function pushes first of all without saying
+// where it has put them.
+func (w *Walker) pushed(s *site, start, pc arch.Addr, head []byte) {
+	st := s.step
+	if st.CFAReg != w.arch.SP {
+		return
+	}
+	first, err := s.mod.Step(start)
+	if err != nil || first.CFAReg != w.arch.SP || first.CFAOff != int32(w.arch.PointerSize) {
+		return // not called: something is on the stack already
+	}
+	depth := int32(w.arch.PointerSize)
+	known := arch.RegMask(0)
+	for i := range st.Saved {
+		known |= 1 << st.Saved[i].Reg
+	}
+	for at := 0; at < len(head); {
+		reg, n, ok := push(head[at:])
+		if at += n; !ok || start+arch.Addr(at) > pc {
+			return
+		}
+		depth += int32(w.arch.PointerSize)
+		if w.arch.NonVolatile.Has(reg) && !known.Has(reg) && st.CFAOff >= depth {
+			known |= 1 << reg
+			st.Saved = append(st.Saved, unwind.Saved{Reg: reg, Off: -depth})
+			st.Keep &^= 1 << reg
+		}
+	}
+}
+
+// push decodes a push of a register.
+func push(code []byte) (reg uint8, n int, ok bool) {
+	if len(code) > 1 && code[0] == 0x41 && code[1]&0xf8 == 0x50 {
+		return 8 + code[1]&7, 2, true
+	}
+	if len(code) > 0 && code[0]&0xf8 == 0x50 {
+		return code[0] & 7, 1, true
+	}
+	return 0, 0, false
+}
+
+// special steps from code whose call frame information leads nowhere.
+func (u *unwinding) special(s *site) error {
+	if s.kind == siteTrip && (u.trip(s) || u.tripped() && u.follow(nil)) || s.kind == siteJump && u.jump() {
+		return nil
+	}
+	return u.recover(errHidden)
+}
+
+var errHidden = errors.New("the runtime keeps the way on to itself")
+
+// trip steps from the helper that a hijacked return leads to. Nothing has called
+// it: it makes room for the return address where the ret took it from, above which
+// its call frame information is one word off. Which address belongs there the
+// Thread object tells (threadsuspend.cpp, Thread::HijackThread).
+func (u *unwinding) trip(s *site) bool {
+	saved := *u.ctx
+	if u.t.Info.Address != 0 && s.step.Apply(u.ctx, u.t.Stack) == nil {
+		slot := u.ctx.Regs[u.w.arch.SP] - 16
+		if s.entry {
+			slot = saved.Regs[u.w.arch.SP] - 8
+		}
+		if ip, ok := u.hijacked(slot); ok {
+			u.ctx.Set(u.w.arch.SP, slot+8)
+			u.ctx.IP, u.exact = ip, false
+			return true
+		}
+	}
+	*u.ctx = saved
+	return false
+}
+
+// jump steps from the end of the restoration of a context: everything is restored
+// but the instruction pointer, which is in rax.
+func (u *unwinding) jump() bool {
+	ip, ok := u.ctx.Reg(arch.RAX)
+	if !ok || !u.w.isCode(arch.Addr(ip)) {
+		return false
+	}
+	u.ctx.IP, u.exact = arch.Addr(ip), true
+	return true
+}
