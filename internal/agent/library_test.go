@@ -1,0 +1,50 @@
+package agent_test
+
+import (
+	"debug/elf"
+	"os"
+	"slices"
+	"testing"
+)
+
+// TestLibrary holds the library to what its place in other people's processes
+// demands: small, libc only, nothing thread-local, two names, never unloaded.
+func TestLibrary(t *testing.T) {
+	lib := library(t)
+	if info, err := os.Stat(lib); err != nil || info.Size() > 40<<10 {
+		t.Errorf("the library has %d bytes (%v)", info.Size(), err)
+	}
+	f, err := elf.Open(lib)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if libs, err := f.ImportedLibraries(); err != nil || len(libs) != 1 || libs[0] != "libc.so.6" {
+		t.Errorf("it needs %v (%v)", libs, err)
+	}
+	if flags, err := f.DynValue(elf.DT_FLAGS_1); err != nil || len(flags) != 1 || elf.DynFlag1(flags[0])&elf.DF_1_NODELETE == 0 {
+		t.Errorf("DT_FLAGS_1 %v (%v)", flags, err)
+	}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_TLS {
+			t.Error("it has thread-local storage")
+		}
+		if p.Type == elf.PT_LOAD && p.Flags&(elf.PF_W|elf.PF_X) == elf.PF_W|elf.PF_X {
+			t.Error("it has a segment that is writable and executable")
+		}
+	}
+	symbols, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var exported []string
+	for _, s := range symbols {
+		if s.Section != elf.SHN_UNDEF {
+			exported = append(exported, s.Name)
+		}
+	}
+	slices.Sort(exported)
+	if !slices.Equal(exported, []string{"DllCanUnloadNow", "DllGetClassObject"}) {
+		t.Errorf("it exports %v", exported)
+	}
+}

@@ -1,0 +1,102 @@
+package agent
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+)
+
+// message is the type of a message (agent/protocol.h, enum message).
+type message uint32
+
+const (
+	msgHello    message = 1
+	msgWalked   message = 2
+	msgResumed  message = 3
+	msgDetached message = 4
+	msgWalk     message = 0x101
+	msgResume   message = 0x102
+	msgDetach   message = 0x103
+)
+
+type header struct {
+	Type   message
+	Length uint32
+}
+
+// maxPayload bounds what is taken from an agent, in bytes.
+const maxPayload = 64 << 20
+
+// Hello is how an agent introduces itself.
+type Hello struct {
+	Version     uint32
+	PID         uint32 // as the target sees itself
+	Attached    uint32 // 1: attached; 0: loaded at the program's start
+	HoldLimitMS uint32 // longest suspension that may be asked for
+}
+
+// A Walk is what the CLR's DoStackSnapshot said of all threads at one moment.
+type Walk struct {
+	Result            uint32        // HRESULT of SuspendRuntime
+	Full              bool          // the agent's buffers were too small for all of it
+	Suspending, Taken time.Duration // Suspending is 0 if the runtime was suspended already
+	Threads           []Thread
+}
+
+// A Thread is one thread, and the calls of StackSnapshotCallback, leaf first.
+type Thread struct {
+	ID          uint64 // ThreadID
+	OSID        uint32 // as the target sees it
+	Result      uint32 // HRESULT of DoStackSnapshot
+	ContextSize uint32 // of the register contexts, in bytes
+	Frames      []Frame
+}
+
+// A Frame is one call of StackSnapshotCallback.
+type Frame struct {
+	Function                     uint64 // FunctionID; 0: a run of unmanaged frames
+	IP                           uint64
+	ContextIP, SP                uint64 // like the following, of the register context
+	RBP, RBX, R12, R13, R14, R15 uint64
+}
+
+type walkReply struct {
+	Result, Threads, Frames, Full uint32
+	SuspendNS, WalkNS             uint64
+}
+
+type threadRecord struct {
+	Thread              uint64
+	OSID, Result        uint32
+	Frames, ContextSize uint32
+}
+
+func parseWalk(p []byte) (*Walk, error) {
+	var r walkReply
+	n, err := binary.Decode(p, binary.LittleEndian, &r)
+	if err != nil {
+		return nil, fmt.Errorf("a walk of %d bytes: %w", len(p), err)
+	}
+	p = p[n:]
+	want := uint64(r.Threads)*uint64(binary.Size(threadRecord{})) + uint64(r.Frames)*uint64(binary.Size(Frame{}))
+	if uint64(len(p)) != want {
+		return nil, fmt.Errorf("a walk of %d threads and %d frames has %d bytes, expected %d", r.Threads, r.Frames, len(p), want)
+	}
+	threads, frames := make([]threadRecord, r.Threads), make([]Frame, r.Frames)
+	n, err = binary.Decode(p, binary.LittleEndian, threads)
+	if err == nil {
+		_, err = binary.Decode(p[n:], binary.LittleEndian, frames)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w := &Walk{Result: r.Result, Full: r.Full != 0, Suspending: time.Duration(r.SuspendNS), Taken: time.Duration(r.WalkNS)}
+	for _, t := range threads {
+		if uint64(t.Frames) > uint64(len(frames)) {
+			return nil, fmt.Errorf("thread %d has %d frames, of which %d are there", t.OSID, t.Frames, len(frames))
+		}
+		w.Threads = append(w.Threads, Thread{ID: t.Thread, OSID: t.OSID, Result: t.Result, ContextSize: t.ContextSize, Frames: frames[:t.Frames:t.Frames]})
+		frames = frames[t.Frames:]
+	}
+	return w, nil
+}

@@ -1,0 +1,144 @@
+// Package diagnostics asks a .NET runtime for things over its diagnostics socket.
+//
+// Every runtime listens on a Unix socket in its temporary directory, unless
+// DOTNET_EnableDiagnostics=0 forbids it. A command is one message, answered by
+// one message: a header of 20 bytes (magic, size, command set, command, two
+// reserved bytes) and a payload. Sources (dotnet/runtime):
+// src/native/eventpipe/ds-ipc.c and ds-protocol.h, ds-profiler-protocol.c;
+// dotnet/diagnostics: documentation/design-docs/ipc-protocol.md.
+package diagnostics
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+	"unicode/utf16"
+)
+
+var magic = [14]byte{'D', 'O', 'T', 'N', 'E', 'T', '_', 'I', 'P', 'C', '_', 'V', '1'}
+
+type header struct {
+	Magic    [14]byte
+	Size     uint16 // of header and payload, in bytes
+	Set      uint8
+	Command  uint8
+	Reserved uint16
+}
+
+const headerSize = 20
+
+// Command sets and commands.
+const (
+	setProfiler       = 0x03
+	commandAttach     = 0x01
+	setServer         = 0xff
+	serverOK          = 0x00
+	serverError       = 0xff
+	maxMessage        = 1<<16 - 1
+	connectionTimeout = 5 * time.Second
+)
+
+// A ServerError is the runtime's refusal of a command.
+type ServerError struct {
+	HRESULT uint32
+}
+
+func (e *ServerError) Error() string {
+	if s, ok := refusals[e.HRESULT]; ok {
+		return fmt.Sprintf("the runtime refused: %s (0x%08x)", s, e.HRESULT)
+	}
+	return fmt.Sprintf("the runtime refused: HRESULT 0x%08x", e.HRESULT)
+}
+
+// refusals are what attaching a profiler commonly fails with (corerror.h, and for
+// the last one winerror.h).
+var refusals = map[uint32]string{
+	0x80131384: "bad encoding of the request",
+	0x80131385: "unknown command",
+	0x8013136a: "another profiler is active in the process",
+	0x80131375: "the profiler did not want to stay",
+	0x80131388: "a suspension of the runtime is in progress",
+	0x8007007e: "the profiler's library cannot be loaded",
+}
+
+// A GUID in the order in which it is written.
+type GUID struct {
+	A    uint32
+	B, C uint16
+	D    [8]byte
+}
+
+func (g GUID) String() string {
+	return fmt.Sprintf("{%08X-%04X-%04X-%X-%X}", g.A, g.B, g.C, g.D[:2], g.D[2:])
+}
+
+// AttachProfiler has the runtime of process pid load the profiler of class clsid
+// from library, a path that the target sees, and initialise it with data. It
+// returns when the profiler is active, at the latest after timeout.
+func AttachProfiler(pid int, clsid GUID, library string, data []byte, timeout time.Duration) error {
+	var b bytes.Buffer
+	put := func(v any) { binary.Write(&b, binary.LittleEndian, v) } // a Buffer takes everything
+	put(uint32(timeout.Milliseconds()))
+	put(clsid)
+	name := append(utf16.Encode([]rune(library)), 0)
+	put(uint32(len(name)))
+	put(name)
+	put(uint32(len(data)))
+	put(data)
+	if _, err := command(pid, setProfiler, commandAttach, b.Bytes(), timeout); err != nil {
+		return fmt.Errorf("cannot attach a profiler to process %d: %w", pid, err)
+	}
+	return nil
+}
+
+// command sends one command and returns the payload of the answer.
+func command(pid int, set, cmd uint8, payload []byte, timeout time.Duration) ([]byte, error) {
+	if len(payload) > maxMessage-headerSize {
+		return nil, fmt.Errorf("the request has %d bytes, which is too long", len(payload))
+	}
+	path, err := Socket(pid)
+	if err != nil {
+		return nil, err
+	}
+	c, err := net.DialTimeout("unix", path, connectionTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(timeout + connectionTimeout))
+	var b bytes.Buffer
+	h := header{Magic: magic, Size: uint16(headerSize + len(payload)), Set: set, Command: cmd}
+	binary.Write(&b, binary.LittleEndian, h)
+	b.Write(payload)
+	if _, err := c.Write(b.Bytes()); err != nil {
+		return nil, err
+	}
+	return answer(c)
+}
+
+// answer reads the runtime's answer.
+func answer(r io.Reader) ([]byte, error) {
+	var h header
+	if err := binary.Read(r, binary.LittleEndian, &h); err != nil {
+		return nil, fmt.Errorf("no answer: %w", err)
+	}
+	if h.Magic != magic || h.Set != setServer || int(h.Size) < headerSize {
+		return nil, errors.New("the answer is not one of a .NET runtime")
+	}
+	payload := make([]byte, int(h.Size)-headerSize)
+	if _, err := io.ReadFull(r, payload); err != nil {
+		return nil, fmt.Errorf("the answer is cut: %w", err)
+	}
+	if len(payload) < 4 {
+		return nil, fmt.Errorf("the answer has %d bytes", len(payload))
+	}
+	// Both kinds of answer to these commands begin with an HRESULT.
+	if hr := binary.LittleEndian.Uint32(payload); h.Command != serverOK || int32(hr) < 0 {
+		return nil, &ServerError{HRESULT: hr}
+	}
+	return payload, nil
+}

@@ -1,0 +1,78 @@
+package diagnostics
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/testenv"
+)
+
+func message(t *testing.T, h header, payload ...byte) []byte {
+	t.Helper()
+	b, err := binary.Append(nil, binary.LittleEndian, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(b, payload...)
+}
+
+func TestAnswer(t *testing.T) {
+	ok := header{Magic: magic, Size: headerSize + 4, Set: setServer}
+	refusal, alien, short, foreign := ok, ok, ok, ok
+	refusal.Command = serverError
+	alien.Magic[0] = 'X'
+	short.Size = headerSize - 1
+	foreign.Set = setProfiler
+	if p, err := answer(bytes.NewReader(message(t, ok, 0, 0, 0, 0))); err != nil || len(p) != 4 {
+		t.Errorf("success: %v, %v", p, err)
+	}
+	for name, m := range map[string][]byte{
+		"refusal":            message(t, refusal, 0x6a, 0x13, 0x13, 0x80),
+		"failure that is OK": message(t, ok, 0x6a, 0x13, 0x13, 0x80),
+	} {
+		var refused *ServerError
+		if _, err := answer(bytes.NewReader(m)); !errors.As(err, &refused) || refused.HRESULT != 0x8013136a || !strings.Contains(err.Error(), "another profiler") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, m := range map[string][]byte{
+		"nothing": nil, "cut header": message(t, ok)[:10], "cut payload": message(t, ok, 0, 0),
+		"not .NET": message(t, alien, 0, 0, 0, 0), "impossible size": message(t, short), "a command": message(t, foreign, 0, 0, 0, 0),
+	} {
+		if p, err := answer(bytes.NewReader(m)); err == nil {
+			t.Errorf("%s: %v", name, p)
+		}
+	}
+}
+
+func TestGUID(t *testing.T) {
+	g := GUID{0x5d0c6a1e, 0x94b7, 0x4c0e, [8]byte{0x8b, 0x62, 0x7a, 0x53, 0xf1, 0xc9, 0xe2, 0xd4}}
+	if s := g.String(); s != "{5D0C6A1E-94B7-4C0E-8B62-7A53F1C9E2D4}" {
+		t.Error(s)
+	}
+}
+
+// TestAttachRefused: what cannot be attached is refused with a reason, by a process
+// that is not .NET and by one that is.
+func TestAttachRefused(t *testing.T) {
+	err := AttachProfiler(os.Getpid(), GUID{}, "/nowhere.so", nil, time.Second)
+	if err == nil || !strings.Contains(err.Error(), "no diagnostics socket") {
+		t.Errorf("a process without a runtime: %v", err)
+	}
+	a := testenv.Start(t, "idle", testenv.Options{})
+	var refused *ServerError
+	if err := AttachProfiler(a.PID, GUID{}, "/nowhere.so", nil, 10*time.Second); !errors.As(err, &refused) || !strings.Contains(err.Error(), "cannot be loaded") {
+		t.Errorf("a library that is not there: %v", err)
+	}
+	if err := AttachProfiler(a.PID, GUID{}, strings.Repeat("x", 1<<16), nil, time.Second); err == nil || errors.As(err, &refused) {
+		t.Errorf("a request that is too long: %v", err)
+	}
+	if result, code := a.Stop(); result != "OK" || code != 0 {
+		t.Errorf("the target ended with result %q and exit code %d\n%s", result, code, a.Stderr())
+	}
+}

@@ -1,0 +1,26 @@
+package clrsnap
+
+import (
+	"fmt"
+
+	"clrsnap/internal/clr/thread"
+)
+
+// Chain lists the runtime's Frames on the stack, newest first: their kinds, and in
+// state their addresses and the thread's mode.
+func (s *Suspension) Chain() (kinds []string, state string) {
+	chain := s.p.eng.Runtime.Chain
+	state = fmt.Sprintf("cooperative %v:", s.walk.Info.Cooperative)
+	for at := s.walk.Info.Frame; at != 0 && at != thread.FrameTop; {
+		kind, ok := chain.Kind(s.walk.Stack, at)
+		if !ok {
+			break
+		}
+		kinds = append(kinds, kind.String())
+		state += fmt.Sprintf(" %v at %v", kind, at)
+		if at, ok = chain.Next(s.walk.Stack, at); !ok {
+			break
+		}
+	}
+	return kinds, state
+}

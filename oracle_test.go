@@ -1,0 +1,314 @@
+package clrsnap_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/agent"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/testenv"
+)
+
+var oracleFlag = flag.Int("oracle.frames", 0, "how many frames TestOracle compares with the CLR's own walk; 0: $CLRSNAP_ORACLE_FRAMES, or 50000")
+
+func oracleFrames(t *testing.T) int {
+	if *oracleFlag > 0 {
+		return *oracleFlag
+	}
+	v := os.Getenv("CLRSNAP_ORACLE_FRAMES")
+	if v == "" {
+		return 50_000
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestOracle compares the walk from outside, callback by callback, with that of
+// the CLR's own DoStackSnapshot of the same threads at the same suspended moment.
+// The CLR is asked by the in-process agent, which suspends the runtime, walks,
+// and keeps it suspended until the walk from outside is done as well.
+func TestOracle(t *testing.T) {
+	lib := buildAgent(t)
+	frames := oracleFrames(t)
+	everything := []string{"--finalizer"}
+	storm := []string{"--no-blocked", "--storm"}
+	exceptions := append(storm, "--workers", "throw-catch,faults,eh-storm,eh-filters,eh-faults,eh-native,eh-async")
+	for _, tt := range []struct {
+		name    string
+		begin   func(*testing.T, string, testenv.Options) (*testenv.App, *agent.Conn)
+		args    []string
+		percent int // of the frames
+	}{
+		{"started", startWithAgent, everything, 30},
+		{"attached", attachAgent, everything, 30},
+		{"storm", attachAgent, storm, 20},
+		{"exceptions", attachAgent, exceptions, 20},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			args := append([]string{"--busy", "7200", "--max-seconds", "7200"}, tt.args...)
+			a, conn := tt.begin(t, lib, testenv.Options{Args: args})
+			o := newOracle(a, conn, open(t, a, clrsnap.Options{Mode: clrsnap.AsCoreCLR}))
+			for o.frames < frames/100*tt.percent && len(o.unknown) < maxUnknown {
+				if err := o.round(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := conn.Detach(); err != nil {
+				t.Error(err)
+			}
+			endsWell(t, a)
+			o.report(t)
+		})
+	}
+}
+
+// buildAgent compiles the in-process agent.
+func buildAgent(tb testing.TB) string {
+	tb.Helper()
+	cc := testenv.CC(tb)
+	lib := filepath.Join(tb.TempDir(), "libclrsnap-agent.so")
+	if err := agent.Build(cc, "agent", lib); err != nil {
+		tb.Fatal(err)
+	}
+	return lib
+}
+
+func listen(tb testing.TB) *agent.Listener {
+	tb.Helper()
+	l, err := agent.Listen(tb.TempDir())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { l.Close() })
+	return l
+}
+
+// startWithAgent starts a program that loads the agent as its profiler.
+func startWithAgent(t *testing.T, lib string, opts testenv.Options) (*testenv.App, *agent.Conn) {
+	t.Helper()
+	l := listen(t)
+	opts.Env = append(opts.Env, l.Environment(lib)...)
+	a := testenv.Start(t, "scenarios", opts)
+	conn, err := l.Accept(time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, introduced(t, a, conn, false)
+}
+
+// attachAgent starts a program and attaches the agent when it is running.
+func attachAgent(t *testing.T, lib string, opts testenv.Options) (*testenv.App, *agent.Conn) {
+	t.Helper()
+	l := listen(t)
+	a := testenv.Start(t, "scenarios", opts)
+	conn, err := l.Attach(a.PID, lib)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, introduced(t, a, conn, true)
+}
+
+func introduced(t *testing.T, a *testenv.App, conn *agent.Conn, attached bool) *agent.Conn {
+	t.Helper()
+	t.Cleanup(func() { conn.Close() })
+	if h := conn.Hello; int(h.PID) != a.PID || (h.Attached == 1) != attached || h.HoldLimitMS == 0 {
+		t.Fatalf("the agent in process %d says %+v", a.PID, h)
+	}
+	return conn
+}
+
+// oracle compares the two walks, and counts.
+type oracle struct {
+	conn    *agent.Conn
+	p       *clrsnap.Process
+	blocked map[uint32]string // scenarios by thread id
+
+	rounds, cut, postponed, late, threads int
+	since                                 time.Time // of the suspension
+	frames, runs, ofBlocked, deepest      int
+	registers, unknownRegisters           map[string]int
+	results, kinds, known, moved          map[string]int
+	methods                               map[clrsnap.FunctionID]bool
+	places                                map[uint64]bool
+	unknown                               []*difference
+	suspended, walked, longestHold        time.Duration
+}
+
+// maxUnknown ends the comparison early, when so many differences were found that
+// are in no table.
+const maxUnknown = 20
+
+func newOracle(a *testenv.App, conn *agent.Conn, p *clrsnap.Process) *oracle {
+	o := &oracle{
+		conn: conn, p: p, blocked: map[uint32]string{},
+		registers: map[string]int{}, unknownRegisters: map[string]int{},
+		moved: map[string]int{}, results: map[string]int{}, kinds: map[string]int{}, known: map[string]int{},
+		methods: map[clrsnap.FunctionID]bool{}, places: map[uint64]bool{},
+	}
+	for name, s := range a.Stacks {
+		o.blocked[uint32(s.TID)] = name
+	}
+	return o
+}
+
+const (
+	hold                = 10 * time.Second
+	suspensionProgress  = clrsnap.HRESULT(0x80131388) // CORPROF_E_SUSPENSION_IN_PROGRESS
+	blockedEvery        = 10                          // rounds
+	maxPostponedAtATime = 10000
+)
+
+// round compares all threads at one moment. Threads that are blocked for good
+// are looked at now and then: their stacks are always the same.
+func (o *oracle) round() error {
+	w, err := o.walk()
+	if err != nil {
+		return err
+	}
+	defer func() { o.longestHold = max(o.longestHold, time.Since(o.since)) }()
+	for i := range w.Threads {
+		if o.blocked[w.Threads[i].OSID] == "" || o.rounds%blockedEvery == 0 {
+			err := o.thread(&w.Threads[i])
+			if errors.Is(err, errLost) {
+				o.cut++
+				break
+			}
+			if err != nil {
+				return errors.Join(err, o.conn.Resume())
+			}
+		}
+	}
+	o.rounds++
+	o.suspended += w.Suspending
+	o.walked += w.Taken
+	if err := o.conn.Resume(); !errors.Is(err, agent.ErrExpired) {
+		return err
+	}
+	return nil // what was compared, was compared in time
+}
+
+// errLost: the suspension has run out of time on a very busy machine, so that what
+// is seen from here on is not of the CLR's moment.
+var errLost = errors.New("the suspension has ended before the comparison")
+
+// walk has the CLR walk, once no garbage collection is in the way.
+func (o *oracle) walk() (*agent.Walk, error) {
+	for range maxPostponedAtATime {
+		o.since = time.Now() // not later than the suspension begins
+		w, err := o.conn.Walk(hold)
+		switch {
+		case err != nil:
+			return nil, err
+		case w.Full:
+			return nil, errors.New("the agent's buffers are too small")
+		case w.Result == 0:
+			return w, nil
+		case clrsnap.HRESULT(w.Result) != suspensionProgress:
+			return nil, fmt.Errorf("the runtime cannot be suspended: %w", clrsnap.HRESULT(w.Result))
+		}
+		o.postponed++
+		time.Sleep(time.Millisecond)
+	}
+	return nil, errors.New("the runtime is always being suspended by somebody else")
+}
+
+// thread compares one thread. If its two walks differ, both are done again, until
+// they do not.
+//
+// A thread in native code goes on while the runtime is suspended, up to its return
+// to managed code, where it says that it is in cooperative mode before it looks
+// whether it may be (DisablePreemptiveGC in threads.h). So it may have moved
+// between the two walks, or be in a mode in which CoreCLR does not walk it. That is
+// accepted only if it can be seen: the last pair is equal, and since the first one
+// either the CLR's own answer has changed, or the thread's mode or Frames have.
+func (o *oracle) thread(t *agent.Thread) error {
+	first, err := o.pair(t)
+	if err != nil || first.what == "" {
+		return err
+	}
+	last := first
+	for n := 0; n < 20 && last.what != ""; n++ {
+		time.Sleep(time.Millisecond)
+		if last, err = o.pairAgain(t.ID); err != nil {
+			return err
+		}
+	}
+	if last.what == "" && (last.state != first.state || !reflect.DeepEqual(last.clr, first.clr)) {
+		o.moved[first.what]++
+	} else {
+		o.differs(first, last)
+	}
+	return nil
+}
+
+// suspend captures a thread. On a busy machine the stop may be called off, because
+// it would have become too long; the moment is the same when it is tried again.
+func (o *oracle) suspend(id clrsnap.ThreadID) (s *clrsnap.Suspension, err error) {
+	for range 100 {
+		s, err = o.p.Suspend(id)
+		if !errors.Is(err, live.ErrWatchdog) && !errors.Is(err, live.ErrNotStopping) {
+			return s, err
+		}
+		o.late++
+	}
+	return nil, err
+}
+
+// pairAgain has the CLR walk the threads of the suspended runtime once more.
+func (o *oracle) pairAgain(id uint64) (*difference, error) {
+	w, err := o.conn.Walk(hold)
+	if err != nil {
+		return nil, err
+	}
+	if w.Suspending != 0 {
+		return nil, errLost // that was another suspension
+	}
+	i := slices.IndexFunc(w.Threads, func(t agent.Thread) bool { return t.ID == id })
+	if w.Result != 0 || i < 0 {
+		return nil, fmt.Errorf("thread %#x is not there any more: %v", id, clrsnap.HRESULT(w.Result))
+	}
+	return o.pair(&w.Threads[i])
+}
+
+// pair compares one walk of the CLR with one of ours.
+func (o *oracle) pair(t *agent.Thread) (*difference, error) {
+	s, err := o.suspend(clrsnap.ThreadID(t.ID))
+	if err != nil {
+		return nil, fmt.Errorf("thread %d (%s), which the CLR has walked (HRESULT 0x%08x): %w", t.OSID, o.blocked[t.OSID], t.Result, err)
+	}
+	defer s.Resume()
+	d := &difference{name: s.Thread().Name, clr: t}
+	d.kinds, d.state = s.Chain()
+	if scenario := o.blocked[t.OSID]; scenario != "" {
+		d.name = scenario
+	}
+	d.err = s.DoStackSnapshot(func(id clrsnap.FunctionID, ip uint64, _ *clrsnap.FrameInfo, ctx *clrsnap.Context, _ any) error {
+		d.ours = append(d.ours, callback{id, ip, *ctx})
+		return nil
+	}, clrsnap.COR_PRF_SNAPSHOT_REGISTER_CONTEXT, nil, nil)
+	if time.Since(o.since) >= hold {
+		return nil, errLost
+	}
+	before := o.frames
+	o.compare(d)
+	if o.deepest = max(o.deepest, len(d.ours)); o.blocked[t.OSID] != "" {
+		o.ofBlocked += o.frames - before
+	}
+	if d.what != "" {
+		walk := s.Walk()
+		d.stack = text(walk.Frames)
+	}
+	return d, nil
+}
