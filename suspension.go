@@ -37,10 +37,11 @@ func (p *Process) Suspend(id ThreadID) (*Suspension, error) {
 	}
 	s := &Suspension{p: p, thread: t, capture: &p.capture}
 	for attempt := 0; ; attempt++ {
-		if err := s.stop(); err != nil {
+		err := s.stop()
+		if err != nil && !errors.Is(err, live.ErrThreadExited) {
 			return nil, p.failure(id, err)
 		}
-		if s.walk.Info.Address == 0 {
+		if err != nil || s.walk.Info.Address == 0 {
 			// The Thread object is dead, or another thread's by now.
 			p.known = nil
 			if s.thread, err = p.find(id); err != nil || attempt == maxAttempts {
