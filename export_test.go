@@ -1,6 +1,7 @@
 package clrsnap
 
 import (
+	"runtime"
 	"time"
 
 	"clrsnap/internal/target/live"
@@ -33,9 +34,11 @@ var stackCopy [8 << 20]byte
 // SetMode changes Options.Mode.
 func (p *Process) SetMode(m Mode) { p.opts.Mode = m }
 
-// Traced calls f on the OS thread that traces, with a function that captures the
-// thread anew.
+// Traced calls f on an OS thread that may trace by itself, with a function that
+// captures the thread anew.
 func (s *Suspension) Traced(f func(capture func() error) error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	req := s.p.request(&s.thread, nil)
 	return s.p.live.Trace(func(t *live.Tracer) error {
 		defer s.p.eng.Begin() // what is cached is older than the last capture

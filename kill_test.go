@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -70,6 +71,15 @@ func TestKillTracer(t *testing.T) {
 
 func killOnce(t *testing.T, pid int) {
 	t.Helper()
+	cmd := startSnapshots(t, pid)
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	time.Sleep(rand.N(40 * time.Millisecond)) // the random moment
+}
+
+// startSnapshots starts a process that takes snapshots until it is killed.
+func startSnapshots(t *testing.T, pid int) *exec.Cmd {
+	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), "CLRSNAP_TEST_ROLE=snapshot", "CLRSNAP_TEST_PID="+strconv.Itoa(pid))
 	out, err := cmd.StdoutPipe()
@@ -79,28 +89,77 @@ func killOnce(t *testing.T, pid int) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "snapshots\n" {
+		cmd.Process.Kill()
 		t.Fatalf("the tracer says %q, %v", line, err)
 	}
-	time.Sleep(rand.N(40 * time.Millisecond)) // the random moment
+	return cmd
+}
+
+// TestStopTracer stops a process that takes snapshots, as Ctrl-Z does, again and
+// again. The target does not stop with it.
+func TestStopTracer(t *testing.T) {
+	times := 100
+	if testing.Short() {
+		times = 25
+	}
+	a := testenv.Start(t, "scenarios", testenv.Options{Args: []string{"--busy", "900", "--max-seconds", "900", "--only", "block,pinvoke-poll,pinvoke-read,sleep,join,monitor-wait"}})
+	cmd := startSnapshots(t, a.PID)
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	for range times {
+		time.Sleep(rand.N(20 * time.Millisecond))
+		if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "our process is stopped", func() bool {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+			return err == nil && strings.Contains(string(b), "State:\tT")
+		})
+		await(t, "no thread is stopped", func() bool { return len(held(t, a.PID)) == 0 })
+		if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	await(t, "no thread is traced", func() bool { return len(held(t, a.PID)) == 0 })
+	endsWell(t, a)
+}
+
+func await(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); !f(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after five seconds it is not true that %s", what)
+		}
+	}
 }
 
 // untraced requires that nobody is attached to any thread, and none is stopped.
 func untraced(t *testing.T, pid int) {
 	t.Helper()
+	for _, s := range held(t, pid) {
+		t.Error(s)
+	}
+}
+
+// held describes the threads that are traced or stopped.
+func held(t *testing.T, pid int) []string {
+	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
+	var out []string
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			continue // the thread has ended
 		}
 		if s := string(b); !strings.Contains(s, "TracerPid:\t0\n") || strings.Contains(s, "State:\tt") || strings.Contains(s, "State:\tT") {
-			t.Errorf("%s:\n%s", file, s)
+			out = append(out, file+":\n"+s)
 		}
 	}
+	return out
 }

@@ -3,6 +3,7 @@ package live
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +49,8 @@ func BenchmarkStop(b *testing.B) {
 }
 
 func benchStop(b *testing.B, t *Tracer, req *Request) error {
+	runtime.LockOSThread() // floor traces by itself
+	defer runtime.UnlockOSThread()
 	var regs unix.PtraceRegs
 	var c Capture
 	var floors, whole, pauses []time.Duration

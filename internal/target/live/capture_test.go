@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -121,7 +120,7 @@ func TestThreadsThatDie(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil && !errors.Is(err, ErrTracerLost) {
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -178,12 +177,12 @@ func TestThreadThatDoesNotStop(t *testing.T) {
 		} else {
 			t.Log(err)
 		}
+		untraced(t, p, pr.arg)
 		return tr.Capture(&Request{TID: pr.pid}, &c)
 	})
-	if !errors.Is(err, ErrTracerLost) || time.Since(begin) > 300*time.Millisecond {
+	if err != nil || time.Since(begin) > 300*time.Millisecond {
 		t.Fatalf("%v after %v", err, time.Since(begin))
 	}
-	untraced(t, p, pr.arg)
 	if err := p.Capture(&Request{TID: pr.pid}, &c); err != nil {
 		t.Fatalf("the next request: %v", err)
 	}
@@ -319,49 +318,4 @@ func TestCaptureAll(t *testing.T) {
 		t.Error("captured a thread of another process")
 	}
 	t.Logf("%d threads stopped together for %v", len(tids), out[0].Pause)
-}
-
-func TestHold(t *testing.T) {
-	pr := start(t, nil, "spin")
-	p := open(t, pr)
-	var c Capture
-	hold := func(limit time.Duration, f func() error) error {
-		return p.Trace(func(tr *Tracer) error { return tr.Hold(&Request{TID: pr.arg}, &c, limit, f) })
-	}
-	mine := errors.New("mine")
-	err := hold(time.Second, func() error {
-		n := counter(t, p, pr, 0)
-		time.Sleep(20 * time.Millisecond)
-		if v, err := c.Stack.Live.Uint64(pr.cnt); err != nil || v != n {
-			t.Errorf("a held thread counts: %v", err)
-		}
-		return mine
-	})
-	if err != mine || c.Stack.Live != nil || c.Pause < 20*time.Millisecond {
-		t.Fatalf("%v, live %v, pause %v", err, c.Stack.Live, c.Pause)
-	}
-	advances(t, p, pr)
-	if err := hold(10*time.Millisecond, func() error { time.Sleep(50 * time.Millisecond); advances(t, p, pr); return nil }); !errors.Is(err, ErrHeldTooLong) {
-		t.Errorf("too long: %v", err)
-	}
-	if err := hold(time.Second, func() error { runtime.Goexit(); return nil }); err == nil {
-		t.Error("Goexit: no error")
-	}
-	for _, f := range []func(*Tracer) error{
-		func(tr *Tracer) error {
-			return tr.Hold(&Request{TID: pr.arg}, &c, time.Second, func() error { panic("ouch") })
-		},
-		func(tr *Tracer) error { panic("ouch") },
-	} {
-		func() {
-			defer func() {
-				if v, ok := recover().(*TracePanic); !ok || v.Value != "ouch" {
-					t.Errorf("recovered %v", v)
-				}
-			}()
-			_ = p.Trace(f)
-		}()
-		advances(t, p, pr)
-		untraced(t, p, pr.arg)
-	}
 }

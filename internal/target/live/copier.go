@@ -57,9 +57,11 @@ type Capture struct {
 	Stack   target.Stack // Extra has the pieces asked for, as far as they could be read
 	Head    []byte
 
-	// Pause is an upper bound on how long the thread was kept from running: the
-	// time from just before PTRACE_SEIZE to just after PTRACE_DETACH, which
-	// includes the calls before the stop and the way to it. 0 where !Stopped.
+	// Pause is an upper bound on how long the thread stood still for us: from
+	// just before PTRACE_INTERRUPT, or from the last look that found it not
+	// stopped yet if that took longer than a short sleep, until just after
+	// PTRACE_DETACH; stops in between for a signal that was passed on are added.
+	// With CaptureAll it is that of the whole batch. 0 where !Stopped.
 	Pause   time.Duration
 	Stopped bool // false: nothing was stopped (TryBlocked)
 

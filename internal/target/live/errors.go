@@ -25,17 +25,17 @@ var (
 	ErrThreadExited = errors.New("thread has exited")
 	// ErrNotStopping: the thread did not reach a stop within the bound.
 	ErrNotStopping = errors.New("thread does not stop")
-	// ErrTracerLost: an earlier request of the same Trace left a thread behind
-	// that only the end of this Trace lets go.
-	ErrTracerLost = errors.New("this Trace is over: call Trace again")
+	// ErrWatchdog: the tracer was late while the thread was, or could be, stopped,
+	// and the watchdog let the thread go.
+	ErrWatchdog = errors.New("let go by the watchdog")
+	// ErrTracerLost: somebody has killed our tracer. The threads went on; the next
+	// request gets another tracer.
+	ErrTracerLost = errors.New("the tracer was killed")
 	// ErrNotBlocked: the thread runs or has run, or whether it has cannot be
 	// told; TryBlocked is no use this time.
 	ErrNotBlocked = errors.New("thread is not blocked")
 	// ErrNoSchedstat: this kernel cannot prove that a thread has not run.
 	ErrNoSchedstat = errors.New("the kernel does not count the runs of threads: capture with a stop instead")
-	// ErrHeldTooLong: the function given to Hold outlived its limit. The thread
-	// was let go at the limit.
-	ErrHeldTooLong = errors.New("held for longer than the limit")
 	// ErrClosed: the Process has been closed.
 	ErrClosed = errors.New("process is closed")
 )

@@ -39,6 +39,8 @@ func TestMain(m *testing.M) {
 		stallAtSignal(pid)
 	case "tracer":
 		captureForever(pid)
+	case "disturbed":
+		disturbed(pid)
 	}
 }
 
@@ -47,7 +49,7 @@ func TestMain(m *testing.M) {
 func stallAtSignal(tid int) {
 	runtime.LockOSThread()
 	te := tracee{tid: uintptr(tid)}
-	if te.seize(); te.errno != 0 {
+	if te.seize(&shared{}); te.errno != 0 {
 		fmt.Println(te.errno)
 		return
 	}
@@ -84,8 +86,8 @@ var (
 	binaryErr  error
 )
 
-// testProgram compiles testdata/target.c.
-func testProgram(t testing.TB) string {
+// testProgram compiles testdata/<name>.c.
+func testProgram(t testing.TB, name string) string {
 	binaryOnce.Do(func() {
 		var gcc string
 		if gcc, binaryErr = exec.LookPath("gcc"); binaryErr != nil {
@@ -95,9 +97,11 @@ func testProgram(t testing.TB) string {
 			return
 		}
 		_ = os.Chmod(binaryDir, 0o755)
-		out, err := exec.Command(gcc, "-O1", "-pthread", "-o", filepath.Join(binaryDir, "target"), "testdata/target.c").CombinedOutput()
-		if err != nil {
-			binaryErr = fmt.Errorf("%w\n%s", err, out)
+		for _, name := range []string{"target", "faults"} {
+			out, err := exec.Command(gcc, "-O1", "-pthread", "-o", filepath.Join(binaryDir, name), "testdata/"+name+".c").CombinedOutput()
+			if err != nil {
+				binaryErr = fmt.Errorf("%w\n%s", err, out)
+			}
 		}
 	})
 	if errors.Is(binaryErr, exec.ErrNotFound) {
@@ -106,7 +110,7 @@ func testProgram(t testing.TB) string {
 	if binaryErr != nil {
 		t.Fatal(binaryErr)
 	}
-	return filepath.Join(binaryDir, "target")
+	return filepath.Join(binaryDir, name)
 }
 
 // program is a running test program.
@@ -122,7 +126,7 @@ type program struct {
 
 func start(t testing.TB, attr *syscall.SysProcAttr, mode ...string) *program {
 	t.Helper()
-	cmd := exec.Command(testProgram(t), mode...)
+	cmd := exec.Command(testProgram(t, "target"), mode...)
 	cmd.SysProcAttr = attr
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -169,8 +173,12 @@ func open(t testing.TB, pr *program) *Process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
+	p.inside = openInside
 	return p
 }
+
+// openInside has open choose the tracer that is a thread of ours.
+var openInside bool
 
 func counter(t testing.TB, p *Process, pr *program, i int) uint64 {
 	t.Helper()

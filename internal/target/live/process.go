@@ -25,6 +25,9 @@ const (
 type Process struct {
 	// Set before the first request; zero stands for the defaults.
 	StopLimit, AllLimit time.Duration
+	// Watchdog is how long a thread may be stopped, 2 ms at least; all threads of
+	// a CaptureAll may be for AllLimit longer. 0: DefaultWatchdog.
+	Watchdog time.Duration
 
 	pid   int
 	start uint64 // clock ticks since boot: with the pid, the process's identity
@@ -42,10 +45,13 @@ type Process struct {
 	mapsBuf []byte
 	spans   atomic.Pointer[[]span]
 
-	traceMu sync.Mutex
-	tracer  *tracerThread
-	blocked blockedReader
-	closed  atomic.Bool
+	traceMu   sync.Mutex
+	tracer    *Tracer
+	inside    bool   // do not even try a tracer of its own (test)
+	unwatched string // why not
+	let       atomic.Int64
+	blocked   blockedReader
+	closed    atomic.Bool
 }
 
 // Open attaches to a process: it checks that the process can be read and
@@ -246,7 +252,7 @@ func (p *Process) Close() error {
 	p.traceMu.Lock()
 	defer p.traceMu.Unlock()
 	if p.tracer != nil {
-		close(p.tracer.work)
+		p.tracer.close()
 		p.tracer = nil
 	}
 	p.blocked.close()

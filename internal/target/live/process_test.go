@@ -312,7 +312,7 @@ func TestMemory(t *testing.T) {
 func TestOpenMapping(t *testing.T) {
 	dir := t.TempDir()
 	exe := filepath.Join(dir, "with space (deleted)")
-	prog, err := os.ReadFile(testProgram(t))
+	prog, err := os.ReadFile(testProgram(t, "target"))
 	if err != nil {
 		t.Fatal(err)
 	}

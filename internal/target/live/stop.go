@@ -8,12 +8,12 @@ import (
 )
 
 // This file is what runs while a thread of the target stands still. Its
-// functions are nosplit, use raw system calls and allocate nothing, and the
-// tracing OS thread has blocked the signal that Go preempts with (Tracer.run):
-// with no stack check and
-// no such signal there is no point at which the scheduler, or a garbage
-// collection that stops our world, could take the processor from us. They are
-// norace because the race detector would call into the runtime.
+// functions are nosplit, use raw system calls and allocate nothing: they run in
+// the tracer, of which the Go runtime knows nothing (task.go), or in a thread of
+// ours that has blocked the signal that Go preempts with (fallback.go), where
+// there is then no point at which the scheduler, or a garbage collection that
+// stops our world, could take the processor from us. They are norace because the
+// race detector would call into the runtime.
 
 // phase is how far a stop has come.
 type phase uint8
@@ -31,14 +31,24 @@ const (
 // tracee is one thread on its way through a stop.
 type tracee struct {
 	tid, pid uintptr
+	wanted   bool // of those in a batch
 	phase    phase
 	errno    syscall.Errno
 	foreign  bool // the thread id belongs to another process by now
+	died     bool // while it was stopped
 	signals  int  // met and passed on while waiting
 	regs     regs
 	copier   copier
 	info     waitInfo
+
+	// CLOCK_MONOTONIC: the last moment at which the thread was known not to be
+	// stopped, and the first at which it was let go. Stops for a signal before
+	// that are added up in extra.
+	began, ended, extra int64
 }
+
+// pause is an upper bound on how long the thread stood still, in ns.
+func (t *tracee) pause() int64 { return t.ended - t.began + t.extra }
 
 // waitInfo is the part of siginfo_t that waitid fills.
 type waitInfo struct {
@@ -62,12 +72,22 @@ func ptrace(request, tid, data uintptr) syscall.Errno {
 }
 
 // seize attaches without stopping. It may sleep, while the target executes
-// another program, so it tells the Go scheduler that it might.
-func (t *tracee) seize() {
-	t.signals, t.foreign = 0, false
-	_, _, t.errno = syscall.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, t.tid, 0, 0, 0, 0)
-	t.phase = phaseFree
-	if t.errno == 0 {
+// another program.
+//
+//go:norace
+//go:nosplit
+func (t *tracee) seize(sh *shared) {
+	sh.at(stepSeize)
+	t.seized(ptrace(unix.PTRACE_SEIZE, t.tid, 0))
+	sh.at(stepSeized)
+}
+
+//go:norace
+//go:nosplit
+func (t *tracee) seized(errno syscall.Errno) {
+	t.signals, t.extra, t.foreign, t.died = 0, 0, false, false
+	t.errno, t.phase = errno, phaseFree
+	if errno == 0 {
 		t.phase = phaseWaiting
 	}
 }
@@ -79,10 +99,12 @@ func (t *tracee) seize() {
 //
 //go:norace
 //go:nosplit
-func (t *tracee) interrupt() {
+func (t *tracee) interrupt(sh *shared) {
 	ptrace(unix.PTRACE_INTERRUPT, t.tid, 0)
-	_, _, e := syscall.RawSyscall6(unix.SYS_TGKILL, t.pid, t.tid, 0, 0, 0, 0)
+	sh.at(stepInterrupt)
+	_, e := raw(unix.SYS_TGKILL, t.pid, t.tid, 0)
 	t.foreign = e == unix.ESRCH
+	sh.at(stepLook)
 }
 
 // poll looks once whether the thread has stopped.
@@ -93,11 +115,12 @@ func (t *tracee) interrupt() {
 //
 //go:norace
 //go:nosplit
-func (t *tracee) poll() {
+func (t *tracee) poll(sh *shared) {
 	switch e := t.look(); {
 	case e == unix.ECHILD:
 		t.phase = phaseGone
 	case e != 0 || t.info.signo == 0:
+		sh.at(stepMissed)
 	case t.info.code == cldExited || t.info.code == cldKilled || t.info.code == cldDumped:
 		t.phase = phaseExited
 	case t.info.status>>8 == unix.PTRACE_EVENT_STOP:
@@ -107,9 +130,25 @@ func (t *tracee) poll() {
 	case t.info.status>>8 == 0:
 		// About to get a signal: it gets it, and stops for us afterwards.
 		t.signals++
-		ptrace(unix.PTRACE_CONT, t.tid, uintptr(t.info.status&0xff))
+		sh.at(stepSignal)
+		t.pass(sh, uintptr(t.info.status&0xff))
 	default: // an event that nobody asked for
-		ptrace(unix.PTRACE_CONT, t.tid, 0)
+		t.pass(sh, 0)
+	}
+}
+
+// pass lets a thread go on that has not stopped for us.
+//
+//go:norace
+//go:nosplit
+func (t *tracee) pass(sh *shared, signal uintptr) {
+	ptrace(unix.PTRACE_CONT, t.tid, signal)
+	sh.at(stepContinue)
+	if len(sh.many) == 0 && !t.died {
+		now := clock()
+		t.extra += now - t.began
+		t.began = now
+		sh.expect(now, sh.limit)
 	}
 }
 
@@ -134,67 +173,103 @@ const (
 
 //go:norace
 //go:nosplit
-func (t *tracee) spin() {
+func (t *tracee) spin(sh *shared) {
 	for i := 0; i < spins && t.phase == phaseWaiting; i++ {
-		t.poll()
+		t.poll(sh)
 	}
 	for i := 0; i < naps && t.phase == phaseWaiting; i++ {
-		ts := unix.Timespec{Nsec: napTime}
-		syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
-		t.poll()
+		nap(napTime)
+		t.lookAgain(sh)
 	}
+}
+
+// Pauses between the looks of a long wait, ns. They are short at first because
+// what holds a thread up longest, commonly, is a disk.
+const firstPause, lastPause = 10_000, 1_000_000
+
+//go:norace
+//go:nosplit
+func (t *tracee) patient(sh *shared, deadline int64) {
+	for step := int64(firstPause); t.phase == phaseWaiting && clock() < deadline; step = min(2*step, lastPause) {
+		nap(step)
+		t.lookAgain(sh)
+	}
+}
+
+// lookAgain polls after a sleep, and notes when it found the thread not stopped.
+//
+//go:norace
+//go:nosplit
+func (t *tracee) lookAgain(sh *shared) {
+	now, signals := clock(), t.signals
+	if t.poll(sh); t.phase == phaseWaiting && t.signals == signals {
+		t.began = now
+		sh.expect(now, sh.limit)
+		if load(&sh.giveUp) != 0 {
+			t.phase = phaseGone
+		}
+	}
+}
+
+// finish copies a thread that has stopped, and lets it go.
+//
+//go:norace
+//go:nosplit
+func (t *tracee) finish(sh *shared) {
+	t.take(sh)
+	t.release(sh)
 }
 
 // take copies what was asked for from the stopped thread.
 //
 //go:norace
 //go:nosplit
-func (t *tracee) take() {
-	if t.foreign {
+func (t *tracee) take(sh *shared) {
+	if t.phase != phaseStopped || t.foreign {
 		return
 	}
+	sh.at(stepStopped)
 	if t.regs.get(t.tid) != 0 {
 		t.phase = phaseDying // only SIGKILL ends a stop that we have not ended
 		return
 	}
+	sh.at(stepRegs)
 	t.copier.copy(t.tid, t.regs.sp())
+	sh.at(stepCopied)
 }
 
 // release lets the stopped thread go on.
 //
 //go:norace
 //go:nosplit
-func (t *tracee) release() {
+func (t *tracee) release(sh *shared) {
+	if t.phase != phaseStopped {
+		return
+	}
 	t.phase = phaseDone
 	if ptrace(unix.PTRACE_DETACH, t.tid, 0) != 0 {
 		t.phase = phaseDying
 	}
+	t.ended = clock()
 }
 
-// quick is the usual case from end to end.
+// collect collects a zombie, a thread that died while we traced it or a child of
+// ours, and reports whether there is none any more. It looks once, or waits.
 //
 //go:norace
 //go:nosplit
-func (t *tracee) quick(hold bool) {
-	t.interrupt()
-	t.spin()
-	if t.phase == phaseStopped {
-		t.finish(hold)
+func collect(tid uintptr, wait bool) bool {
+	options := uintptr(unix.WEXITED | unix.WALL)
+	if !wait {
+		options |= unix.WNOHANG
 	}
-}
-
-//go:norace
-//go:nosplit
-func (t *tracee) finish(hold bool) {
-	t.take()
-	if t.phase == phaseStopped && !(hold && !t.foreign) {
-		t.release()
+	for {
+		var info waitInfo
+		_, _, e := syscall.RawSyscall6(unix.SYS_WAITID, unix.P_PID, tid, uintptr(unsafe.Pointer(&info)), options, 0, 0)
+		if e != unix.EINTR {
+			return e != 0 || info.signo != 0
+		}
 	}
-}
-
-// reap collects the zombie of a thread that died while we traced it.
-func (t *tracee) reap() {
-	_, _, _ = syscall.Syscall6(unix.SYS_WAITID, unix.P_PID, t.tid, 0, unix.WEXITED|unix.WNOHANG|unix.WALL, 0, 0)
 }
 
 // sigset is the kernel's set of signals.

@@ -2,52 +2,27 @@ package live
 
 import (
 	"fmt"
-	"os"
-	"runtime"
-	"runtime/debug"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Tracer stops threads. It exists during Process.Trace only.
 type Tracer struct {
-	p    *Process
-	one  *tracee
-	many []*tracee
-	lost bool // something stays attached until this OS thread ends
+	p     *Process
+	one   *tracee
+	many  []*tracee
+	batch []*tracee // many, as far as it is used
+
+	tasks  *tasks        // what performs requests,
+	thread *threadTracer // or this; nil before the first
+	inside bool          // only a thread may trace this target
+
+	waiting int         // the thread that is waited for; 0: many
+	stuck   func() bool // forsaken, allocated once
 }
 
-// tracerThread is the goroutine that makes all ptrace calls: the kernel binds a
-// tracee to one OS thread.
-type tracerThread struct {
-	work chan *traceJob
-	tid  int // of the OS thread
-}
-
-type traceJob struct {
-	f     func(*Tracer) error
-	done  chan struct{}
-	err   error
-	lost  bool
-	panic *TracePanic
-}
-
-// TracePanic is what Trace panics with when its function did, after every
-// thread has been let go.
-type TracePanic struct {
-	Value any
-	Stack []byte // of the function
-}
-
-func (p *TracePanic) Error() string {
-	return fmt.Sprintf("panic while tracing: %v\n%s", p.Value, p.Stack)
-}
-
-// Trace calls f on the OS thread that traces, so that a batch of captures pays
-// for the way there once. When a capture in f has failed with ErrNotStopping
-// the following ones fail with ErrTracerLost, and f should return: the thread
-// that did not stop is let go only then. f must not call Trace.
+// Trace calls f, which may capture several threads with the Tracer: other
+// requests have to wait. f must not call Trace.
 func (p *Process) Trace(f func(*Tracer) error) error {
 	p.traceMu.Lock()
 	defer p.traceMu.Unlock()
@@ -55,20 +30,11 @@ func (p *Process) Trace(f func(*Tracer) error) error {
 		return err
 	}
 	if p.tracer == nil {
-		p.tracer = newTracerThread(p)
+		t := &Tracer{p: p, one: &tracee{}, inside: p.inside}
+		t.stuck = t.forsaken
+		p.tracer = t
 	}
-	th := p.tracer
-	job := &traceJob{f: f, done: make(chan struct{})}
-	th.work <- job
-	<-job.done
-	if job.lost {
-		p.tracer = nil
-		awaitThreadEnd(th.tid)
-	}
-	if job.panic != nil {
-		panic(job.panic)
-	}
-	return job.err
+	return f(p.tracer)
 }
 
 // Capture captures one thread by itself.
@@ -76,85 +42,116 @@ func (p *Process) Capture(req *Request, out *Capture) error {
 	return p.Trace(func(t *Tracer) error { return t.Capture(req, out) })
 }
 
-func newTracerThread(p *Process) *tracerThread {
-	th := &tracerThread{work: make(chan *traceJob)}
-	ready := make(chan struct{})
-	go th.main(p, ready)
-	<-ready
-	return th
-}
-
-// main must not run on the process's first thread: the runtime parks that one
-// instead of ending it when a goroutine that is locked to it ends, and would
-// keep the tracees attached.
-func (th *tracerThread) main(p *Process, ready chan struct{}) {
-	runtime.LockOSThread()
-	th.tid = unix.Gettid()
-	if th.tid == os.Getpid() {
-		// This goroutine occupies the first thread, so the next gets another.
-		next := make(chan struct{})
-		go th.main(p, next)
-		<-next
-		close(ready)
-		runtime.UnlockOSThread()
-		return
+// perform has the tracees in one or batch stopped, copied and let go.
+func (t *Tracer) perform(one *tracee, batch []*tracee) (uint32, error) {
+	sh, err := t.ready()
+	if err != nil {
+		return 0, err
 	}
-	urgent()
-	close(ready)
-	t := &Tracer{p: p, one: &tracee{}}
-	for job := range th.work {
-		if t.run(job) {
-			break
-		}
+	sh.one, sh.many = one, batch
+	sh.stopLimit, sh.allLimit = int64(t.p.stopLimit()), 0
+	if t.waiting = 0; len(batch) == 0 {
+		t.waiting = int(one.tid)
+	} else {
+		sh.allLimit = int64(t.p.allLimit())
 	}
-	// Still locked, so that the OS thread ends: it has precedence, and may have
-	// tracees.
-}
-
-// urgent gives the calling OS thread precedence, as far as it may have it: a
-// stopped thread waits for this one, and on a machine whose processors are busy
-// that wait would be most of the pause. Real-time priority makes it run as soon
-// as it wakes up; it sleeps whenever it waits for longer than microseconds. Its
-// sleeps should not last longer than they have to, either.
-func urgent() {
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	fifo := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
-	_ = unix.SchedSetAttr(0, &fifo, 0)
-}
-
-// run does one job and reports whether the OS thread has to go. Anything but
-// an ordinary return of f throws it away, because that lets go of every thread
-// for certain.
-func (t *Tracer) run(job *traceJob) (lost bool) {
-	ended := false
-	// For the whole job, because two system calls less for each capture count.
-	// Go code in f can still be preempted wherever it calls a function.
-	mask := setMask(quiet)
-	defer func() {
-		setMask(mask)
-		if !ended {
-			if v := recover(); v != nil {
-				job.panic = &TracePanic{Value: v, Stack: debug.Stack()}
-			} else {
-				job.err = ErrTracerLost // runtime.Goexit in f
-			}
-			t.lost = true
+	if t.thread != nil {
+		outcome := t.thread.request(t.stuck)
+		if outcome != outcomeDone {
+			t.thread = nil
 		}
-		job.lost, lost = t.lost, t.lost
-		close(job.done)
-	}()
-	job.err = job.f(t)
-	ended = true
-	return
-}
-
-// awaitThreadEnd waits until the kernel has ended a tracer's thread, and so
-// has let go of its tracees.
-func awaitThreadEnd(tid int) {
-	for end := time.Now().Add(time.Second); time.Now().Before(end); {
-		if unix.Tgkill(os.Getpid(), tid, 0) == unix.ESRCH {
-			return
-		}
-		time.Sleep(20 * time.Microsecond)
+		return outcome, nil
 	}
+	outcome, err := t.tasks.request(t.stuck)
+	if err != nil {
+		t.tasks.kill()
+		t.abandon()
+		return 0, err
+	}
+	switch {
+	case outcome == outcomeLate:
+		t.p.let.Add(1)
+	case outcome == outcomeDied && atomic.LoadUint32(&t.tasks.sh.noTracer) != 0:
+		t.goInside("no second task can be made")
+		return t.perform(one, batch)
+	}
+	return outcome, nil
+}
+
+// ready returns the memory that the next request goes through.
+func (t *Tracer) ready() (*shared, error) {
+	if t.tasks != nil && (!t.tasks.alive() || t.inside) {
+		t.tasks.stop()
+		t.tasks = nil
+	}
+	if t.tasks == nil && t.thread == nil && !t.inside {
+		w, err := startTasks(t.p.watchLimit())
+		if err != nil {
+			// A sandbox may forbid it, or a limit on the number of processes.
+			t.goInside(fmt.Sprintf("no task can be made: %v", err))
+		}
+		t.tasks = w
+	}
+	if t.inside {
+		if t.thread == nil {
+			t.thread = newThreadTracer()
+		}
+		return t.thread.sh, nil
+	}
+	return t.tasks.sh, nil
+}
+
+// goInside goes on with a thread of ours for want of a task, and notes why.
+func (t *Tracer) goInside(why string) { t.inside, t.p.unwatched = true, why }
+
+// abandon leaves everything to a tracer that hangs: what it may still write to
+// must not be used again.
+func (t *Tracer) abandon() { t.tasks, t.one, t.many = nil, &tracee{}, nil }
+
+func (t *Tracer) close() {
+	if t.tasks != nil {
+		t.tasks.stop()
+	}
+	if t.thread != nil {
+		close(t.thread.work)
+	}
+}
+
+// DefaultWatchdog is how long a thread may be stopped before the watchdog lets
+// it go.
+const DefaultWatchdog = 10 * time.Millisecond
+
+func (p *Process) watchLimit() time.Duration {
+	if p.Watchdog > 0 {
+		return max(p.Watchdog, leastWatchdog)
+	}
+	return DefaultWatchdog
+}
+
+// leastWatchdog is longer than the tracer sleeps between two looks.
+const leastWatchdog = 2 * time.Millisecond
+
+// Released is how many times the watchdog has let threads go.
+func (p *Process) Released() int { return int(p.let.Load()) }
+
+// Unwatched says why no watchdog watches over the stops of this process's
+// threads, "" if one does or none was needed yet.
+func (p *Process) Unwatched() string {
+	p.traceMu.Lock()
+	defer p.traceMu.Unlock()
+	return p.unwatched
+}
+
+func (p *Process) stopLimit() time.Duration {
+	if p.StopLimit > 0 {
+		return p.StopLimit
+	}
+	return DefaultStopLimit
+}
+
+func (p *Process) allLimit() time.Duration {
+	if p.AllLimit > 0 {
+		return p.AllLimit
+	}
+	return DefaultAllLimit
 }

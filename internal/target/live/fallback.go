@@ -1,0 +1,195 @@
+package live
+
+import (
+	"os"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// threadTracer performs requests in a thread of ours, where the kernel does not
+// let a task of its own trace: under Yama's ptrace_scope 1 only an ancestor may,
+// and of a target that we have started that is this process, but no child of it.
+// The same functions run under the same rules, but there is no watchdog, because
+// a single thread of a process cannot be killed.
+type threadTracer struct {
+	sh   *shared
+	work chan struct{}
+	done chan bool
+	tid  int // of the OS thread
+}
+
+func newThreadTracer() *threadTracer {
+	th := &threadTracer{sh: &shared{inside: true}, work: make(chan struct{}), done: make(chan bool)}
+	ready := make(chan struct{})
+	go th.main(ready)
+	<-ready
+	return th
+}
+
+// main must not run on the process's first thread: the runtime parks that one
+// instead of ending it when a goroutine that is locked to it ends, and would
+// keep the tracees attached.
+func (th *threadTracer) main(ready chan struct{}) {
+	runtime.LockOSThread()
+	th.tid = unix.Gettid()
+	if th.tid == os.Getpid() {
+		// This goroutine occupies the first thread, so the next gets another.
+		next := make(chan struct{})
+		go th.main(next)
+		<-next
+		close(ready)
+		runtime.UnlockOSThread()
+		return
+	}
+	urgent()
+	close(ready)
+	for range th.work {
+		mask := setMask(quiet)
+		th.perform()
+		free := th.sh.end()
+		setMask(mask)
+		th.done <- free
+		if !free {
+			break
+		}
+	}
+	// Still locked, so that the OS thread ends: it has precedence, and may have
+	// tracees.
+}
+
+// perform is shared.perform, but tells the Go scheduler of what may take long.
+func (th *threadTracer) perform() {
+	sh := th.sh
+	if t := sh.one; len(sh.many) == 0 {
+		start := clock()
+		if t.seizeSlowly(); t.phase == phaseWaiting {
+			t.stop(sh)
+			t.waitSlowly(sh, start+sh.stopLimit)
+			t.finish(sh)
+			t.burySlowly(sh)
+		}
+		return
+	}
+	for _, t := range sh.many {
+		if t.wanted {
+			t.seizeSlowly()
+		}
+	}
+	deadline := sh.interruptAll()
+	for round := 0; sh.pollAll(false) && clock() < deadline; round++ {
+		if round < naps {
+			nap(napTime)
+		} else {
+			sleep(10 * napTime)
+		}
+	}
+	sh.finishAll()
+	for _, t := range sh.many {
+		t.burySlowly(sh)
+	}
+}
+
+func (t *tracee) seizeSlowly() {
+	_, _, e := syscall.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, t.tid, 0, 0, 0, 0)
+	t.seized(e)
+}
+
+func (t *tracee) waitSlowly(sh *shared, deadline int64) {
+	for step := int64(firstPause); t.phase == phaseWaiting && clock() < deadline; step = min(2*step, lastPause) {
+		sleep(step)
+		t.lookAgain(sh)
+	}
+}
+
+func (t *tracee) burySlowly(sh *shared) {
+	if t.phase == phaseDying {
+		t.phase, t.died = phaseWaiting, true
+		t.waitSlowly(sh, clock()+sh.stopLimit)
+	}
+}
+
+func sleep(ns int64) {
+	ts := unix.NsecToTimespec(ns)
+	_ = unix.Nanosleep(&ts, nil) // too short is as good
+}
+
+// urgent gives the calling OS thread precedence, as far as it may have it.
+func urgent() {
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	fifo := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priorityTracer, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	_ = unix.SchedSetAttr(0, &fifo, 0)
+}
+
+// request is that of tasks.
+func (th *threadTracer) request(stuck func() bool) (outcome uint32) {
+	atomic.StoreUint32(&th.sh.giveUp, 0)
+	stop := startReaper(th.sh.many, time.Duration(th.sh.allLimit))
+	defer stop()
+	th.work <- struct{}{}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case free := <-th.done:
+			if free {
+				return outcomeDone
+			}
+			awaitThreadEnd(th.tid)
+			return outcomeLeft
+		case <-tick.C:
+			if stuck() {
+				atomic.StoreUint32(&th.sh.giveUp, 1)
+			}
+		}
+	}
+}
+
+// awaitThreadEnd waits until the kernel has ended a tracer's thread, and so
+// has let go of its tracees.
+func awaitThreadEnd(tid int) {
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		if unix.Tgkill(os.Getpid(), tid, 0) == unix.ESRCH {
+			return
+		}
+		time.Sleep(20 * time.Microsecond)
+	}
+}
+
+// startReaper watches over seizing many threads. A thread of the target that
+// executes another program waits (de_thread in fs/exec.c) until the others are
+// dead and collected, which is up to us for those that we have seized, and holds
+// a lock that our next PTRACE_SEIZE sleeps on. So somebody else of our process
+// has to collect them: any thread of ours may. Of a tracer that is a task the
+// watchdog frees them by killing it.
+func startReaper(many []*tracee, limit time.Duration) (stop func()) {
+	if len(many) == 0 {
+		return func() {}
+	}
+	var tids []uintptr
+	for _, t := range many {
+		if t.tid != t.pid {
+			tids = append(tids, t.tid)
+		}
+	}
+	var over atomic.Bool
+	done := make(chan struct{})
+	timer := time.AfterFunc(limit, func() {
+		defer close(done)
+		for !over.Load() {
+			for _, tid := range tids {
+				collect(tid, false)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+	return func() {
+		over.Store(true)
+		if !timer.Stop() {
+			<-done
+		}
+	}
+}

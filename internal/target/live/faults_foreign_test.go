@@ -1,0 +1,151 @@
+package live
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// runForeign has another process capture, which kills or stops itself.
+func (x *injection) runForeign() (r result) {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "LIVE_TEST_ROLE=disturbed", "LIVE_TEST_ARG="+strconv.Itoa(x.pid),
+		fmt.Sprintf("LIVE_TEST_FAULT=%d %d %s", x.tid, x.step, x.f.name))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return result{err: err}
+	}
+	if err := cmd.Start(); err != nil {
+		return result{err: err}
+	}
+	lines := bufio.NewScanner(out)
+	var watchdog, tracer int
+	if !lines.Scan() {
+		return result{err: errors.New("the other process says nothing")}
+	}
+	if _, err := fmt.Sscanf(lines.Text(), "tasks %d %d", &watchdog, &tracer); err != nil {
+		return result{err: fmt.Errorf("the other process says %q", lines.Text())}
+	}
+	if x.f.name == "our process stopped" {
+		r = x.stopped(cmd, lines)
+	} else {
+		r.reached = !lines.Scan()
+		if !r.reached {
+			r.err = said(lines.Text())
+		}
+	}
+	err = x.awaitEnd(cmd)
+	if r.reached != (err != nil) && x.f.name == "our process killed" {
+		return result{err: fmt.Errorf("the other process ended: %w", err)}
+	}
+	// The zombies of orphans are collected by the first process of the machine or
+	// container, when it likes to.
+	left := func() []string {
+		return slices.DeleteFunc(leftTasks(watchdog, tracer), func(s string) bool { return strings.Contains(s, ") Z") })
+	}
+	if !within(2*time.Second, func() bool { return len(left()) == 0 }) {
+		r.err = fmt.Errorf("left behind: %q", left())
+	}
+	return r
+}
+
+// awaitEnd waits for the other process, which may have stopped itself too late.
+func (x *injection) awaitEnd(cmd *exec.Cmd) error {
+	over := make(chan error)
+	go func() { over <- cmd.Wait() }()
+	for end := time.Now().Add(20 * time.Second); ; {
+		select {
+		case err := <-over:
+			return err
+		case <-time.After(5 * time.Millisecond):
+			_ = cmd.Process.Signal(unix.SIGCONT)
+		}
+		if time.Now().After(end) {
+			_ = cmd.Process.Kill()
+		}
+	}
+}
+
+// stopped requires that the target goes on while the process that had it stopped
+// is stopped itself.
+func (x *injection) stopped(cmd *exec.Cmd, lines *bufio.Scanner) (r result) {
+	pid := cmd.Process.Pid
+	over := make(chan string, 1)
+	go func() { lines.Scan(); over <- lines.Text() }()
+	for r.reached = false; !r.reached; {
+		select {
+		case s := <-over:
+			r.err = said(s)
+			return r
+		default:
+		}
+		s, err := parseStat([]byte(readProc(strconv.Itoa(pid) + "/stat")))
+		r.reached = err == nil && s.state == 'T'
+	}
+	if err := notHeld(x.pid); err != nil {
+		r.err = fmt.Errorf("while we are stopped: %w", err)
+	}
+	_ = unix.Kill(pid, unix.SIGCONT)
+	if err := said(<-over); err != nil && r.err == nil {
+		r.err = err
+	}
+	return r
+}
+
+// said accepts a capture that succeeded, or of a thread that has ended, or that
+// got no processor for a second on a machine where twenty want one.
+func said(line string) error {
+	if line == "captured <nil>" || strings.HasPrefix(line, "captured thread") &&
+		(strings.Contains(line, ErrThreadExited.Error()) || strings.Contains(line, ErrNotStopping.Error())) {
+		return nil
+	}
+	return fmt.Errorf("the other process says %q", line)
+}
+
+// disturbed is the other process.
+func disturbed(pid int) {
+	var tid int
+	var step uint32
+	var how string
+	if _, err := fmt.Sscanf(os.Getenv("LIVE_TEST_FAULT"), "%d %d our process %s", &tid, &step, &how); err != nil {
+		fmt.Println(err)
+		return
+	}
+	p, err := Open(pid)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p.Watchdog = 20 * time.Second
+	var sh *shared
+	_ = p.Trace(func(t *Tracer) error { sh, err = t.ready(); return err })
+	within(time.Second, func() bool { return atomic.LoadInt32(&sh.tracer) != 0 })
+	fmt.Println("tasks", sh.watchdog, atomic.LoadInt32(&sh.tracer))
+	sh.linger = int64(5 * time.Millisecond)
+	atomic.StoreUint32(&sh.breaks, 1<<step)
+	go func() {
+		for atomic.LoadUint32(&sh.arrived) != step {
+			runtime.Gosched()
+		}
+		sig := unix.SIGKILL
+		if how == "stopped" {
+			sig = unix.SIGSTOP
+			atomic.StoreUint32(&sh.breaks, 0)
+		}
+		_ = unix.Kill(os.Getpid(), sig)
+	}()
+	var c Capture
+	err = p.Capture(&Request{TID: tid}, &c)
+	fmt.Println("captured", err)
+	p.Close()
+}

@@ -1,0 +1,191 @@
+package live
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The tracer and the watchdog are tasks of the kernel that share our memory and
+// our files but are neither threads of this process nor known to the Go runtime:
+//
+//	this process ── watchdog ── tracer ··(ptrace)·· threads of the target
+//
+// The tracer can therefore be killed by itself, which is the one way to let go
+// of its tracees without its help, and neither our scheduler, nor our garbage
+// collector, nor a stop of our process (SIGSTOP, Ctrl-Z) delays it while a
+// thread stands still. Each of the two dies with its parent.
+//
+// What they run is written in Go under the rules of stop.go. There is no
+// goroutine: a stack check, a write barrier, a panic or a call into the Go
+// runtime would read another thread's g. So: nosplit and norace functions only,
+// raw system calls, numbers stored but never pointers, and no sync/atomic, which
+// calls into the race detector where that is on.
+
+// shared is the memory through which the tasks work together. It is one
+// allocation that never moves; the tasks write numbers only.
+type shared struct {
+	// Set before the tasks start.
+	parent uintptr // our process id
+	stack  uintptr // top of the tracer's stack
+	begin  uintptr // code of beginTracer and serve
+	run    uintptr
+	limit  int64 // ns: how long a thread may be stopped
+	inside bool  // run by a thread of ours, see fallback.go
+
+	// The request that posted numbers; see perform.
+	one                 *tracee
+	many                []*tracee // instead of one, if there are any
+	stopLimit, allLimit int64     // ns
+
+	posted, taken, done uint32 // numbers of requests; futexes of tracer and client
+	outcome             uint32 // of request done
+	giveUp              uint32 // the client knows that waiting is in vain
+	leaving             uint32 // the tracer ends because it could not let go otherwise
+
+	deadline int64 // when the watchdog kills the tracer, CLOCK_MONOTONIC; 0: never
+	since    int64 // since when a thread may stand still
+	late     int64 // ns from since until the watchdog had let it go
+
+	watchdog, tracer int32  // process ids
+	prod             uint32 // futex of the watchdog
+	asleep           uint32 // the watchdog sleeps until it is prodded
+	quit             uint32
+	noTracer         uint32 // the kernel refused the watchdog one
+
+	step    uint32 // where the tracer is
+	breaks  uint32 // test: the steps at which it waits, as bits
+	arrived uint32 // test: the step at which it does
+	resume  uint32 // test: futex
+	linger  int64  // test: ns after which it goes on by itself
+}
+
+// Outcomes of a request.
+const (
+	outcomeDone uint32 = iota // phases of the tracees say what happened
+	outcomeLeft               // the same, and the tracer has ended
+	outcomeLate               // the watchdog killed the tracer
+	outcomeDied               // the tracer was killed by somebody else
+)
+
+// taskFlags share memory, files, and root and working directory, so that a task
+// keeps nothing open or busy that we let go. The lowest byte, the signal that
+// tells of the task's end, is 0: no wait that does not ask for __WALL or
+// __WCLONE sees the task, so programs that collect any child are not disturbed.
+const taskFlags = unix.CLONE_VM | unix.CLONE_FILES | unix.CLONE_FS
+
+func cloneTask(flags, stack, begin, run uintptr, sh *shared) (pid int)
+
+// entry is the address of a function's code.
+func entry(f func(*shared)) uintptr { return **(**uintptr)(unsafe.Pointer(&f)) }
+
+// load and swap are atomic; swap is a full barrier as well.
+//
+//go:noescape
+func load(p *uint32) uint32
+
+//go:noescape
+func load64(p *int64) int64
+
+//go:noescape
+func swap(p *uint32, v uint32) uint32
+
+//go:noescape
+func swap64(p *int64, v int64) int64
+
+// beginWatchdog and beginTracer are the first that a task does. All signals are
+// blocked, as they were in the thread that made the clone, so terminals and other
+// senders cannot stop or end a task but by SIGSTOP and SIGKILL; a session of
+// their own keeps both out of the reach of those that go to a process group.
+//
+//go:norace
+//go:nosplit
+func beginWatchdog(sh *shared) {
+	beginTask(sh.parent, priorityWatchdog)
+	raw(unix.SYS_SETSID, 0, 0, 0)
+	name := [16]byte{'c', 'l', 'r', 's', 'n', 'a', 'p', '-', 'w', 'a', 't', 'c', 'h'}
+	raw(unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name)), 0)
+}
+
+//go:norace
+//go:nosplit
+func beginTracer(sh *shared) {
+	beginTask(uintptr(sh.watchdog), priorityTracer)
+	name := [16]byte{'c', 'l', 'r', 's', 'n', 'a', 'p', '-', 't', 'r', 'a', 'c', 'e'}
+	raw(unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name)), 0)
+}
+
+//go:norace
+//go:nosplit
+func beginTask(parent uintptr, priority int32) {
+	raw(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0)
+	if now, _ := raw(unix.SYS_GETPPID, 0, 0, 0); now != parent {
+		raw(unix.SYS_EXIT_GROUP, 0, 0, 0) // it was quicker to die
+	}
+	// The timer slack is that of sleeps while a thread is on its way to a stop.
+	raw(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, 1, 0)
+	setPriority(0, priority)
+}
+
+// Real-time priorities, as far as we may have them: a stopped thread waits for
+// the tracer, and on a machine whose processors are busy that wait would be most
+// of the pause. Both tasks sleep whenever they wait for longer than microseconds.
+const (
+	priorityTracer   = 1
+	priorityWatchdog = 2
+)
+
+//go:norace
+//go:nosplit
+func setPriority(pid uintptr, priority int32) {
+	const fifo = 1 // SCHED_FIFO
+	raw(unix.SYS_SCHED_SETSCHEDULER, pid, fifo, uintptr(unsafe.Pointer(&priority)))
+}
+
+//go:norace
+//go:nosplit
+func raw(nr, a, b, c uintptr) (uintptr, syscall.Errno) {
+	r, _, e := syscall.RawSyscall6(nr, a, b, c, 0, 0, 0)
+	return r, e
+}
+
+// clock is CLOCK_MONOTONIC in ns.
+//
+//go:norace
+//go:nosplit
+func clock() int64 {
+	var ts unix.Timespec
+	raw(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&ts)), 0)
+	return ts.Sec*1e9 + ts.Nsec
+}
+
+const (
+	futexWaitPrivate = 0 | 128
+	futexWakePrivate = 1 | 128
+)
+
+// futexWait sleeps while *p is v, for at most ns (0: without end). It may return
+// at any time.
+//
+//go:norace
+//go:nosplit
+func futexWait(p *uint32, v uint32, ns int64) {
+	ts := unix.Timespec{Sec: ns / 1e9, Nsec: ns % 1e9}
+	limit := uintptr(unsafe.Pointer(&ts))
+	if ns == 0 {
+		limit = 0
+	}
+	syscall.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p)), futexWaitPrivate, uintptr(v), limit, 0, 0)
+}
+
+//go:norace
+//go:nosplit
+func futexWake(p *uint32) { raw(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p)), futexWakePrivate, 1) }
+
+//go:norace
+//go:nosplit
+func nap(ns int64) {
+	ts := unix.Timespec{Nsec: ns}
+	raw(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
+}

@@ -1,0 +1,176 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// tasks is our end of the tracer and the watchdog (task.go).
+type tasks struct {
+	sh     *shared
+	stacks []byte
+	gone   chan struct{} // closed when both have ended
+
+	mu  sync.Mutex
+	pid int // of the watchdog; 0 when its number may be another process's
+}
+
+const taskStack = 64 << 10 // bytes, of which the lowest page is not there
+
+// startTasks starts the watchdog, which starts the tracer.
+func startTasks(limit time.Duration) (*tasks, error) {
+	stacks, err := unix.Mmap(-1, 0, 2*taskStack, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; i < len(stacks); i += taskStack {
+		if err := unix.Mprotect(stacks[i:i+os.Getpagesize()], unix.PROT_NONE); err != nil {
+			return nil, errors.Join(err, unix.Munmap(stacks))
+		}
+	}
+	bottom := uintptr(unsafe.Pointer(&stacks[0]))
+	w := &tasks{stacks: stacks, gone: make(chan struct{})}
+	w.sh = &shared{parent: uintptr(os.Getpid()), stack: bottom + 2*taskStack, limit: int64(limit),
+		begin: entry(beginTracer), run: entry(serve)}
+	started := make(chan error)
+	go w.keep(bottom+taskStack, started)
+	if err := <-started; err != nil {
+		return nil, errors.Join(err, unix.Munmap(stacks))
+	}
+	return w, nil
+}
+
+// keep starts the watchdog and stays with it: the kernel kills the watchdog when
+// the OS thread that has made it ends, so this one is its own.
+func (w *tasks) keep(stack uintptr, started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	mask := setMask(^sigset(0))
+	pid := cloneTask(taskFlags, stack, entry(beginWatchdog), entry(watch), w.sh)
+	setMask(mask)
+	if pid < 0 {
+		started <- fmt.Errorf("clone: %w", syscall.Errno(-pid))
+		return
+	}
+	w.pid = pid
+	started <- nil
+	w.await(pid, unix.WNOWAIT)
+	w.mu.Lock()
+	w.pid = 0
+	w.mu.Unlock()
+	w.await(pid, 0)
+	awaitTask(int(atomic.LoadInt32(&w.sh.tracer)), pid)
+	close(w.gone)
+}
+
+func (w *tasks) await(pid, options int) {
+	var info unix.Siginfo
+	for unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WALL|options, nil) == unix.EINTR {
+	}
+}
+
+// awaitTask waits until the tracer has followed a watchdog that somebody killed:
+// until then it may have a thread stopped, and writes to our memory.
+func awaitTask(pid, parent int) {
+	for end := time.Now().Add(time.Second); pid != 0 && time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
+		s, err := parseStat([]byte(readProc(strconv.Itoa(pid) + "/stat")))
+		if err != nil || s.state == 'Z' || s.state == 'X' || s.comm != "clrsnap-trace" {
+			return
+		}
+	}
+}
+
+// request has the tracer perform what sh describes. stuck is asked every few
+// milliseconds whether waiting has become useless.
+func (w *tasks) request(stuck func() bool) (outcome uint32, err error) {
+	sh := w.sh
+	atomic.StoreUint32(&sh.giveUp, 0)
+	seq := atomic.AddUint32(&sh.posted, 1)
+	futexWake(&sh.posted)
+	if atomic.LoadUint32(&sh.asleep) != 0 {
+		w.rouse()
+	}
+	limit := time.Duration(sh.stopLimit+sh.allLimit) + tasksLimit
+	for begin, rounds := time.Now(), 0; ; rounds++ {
+		done := atomic.LoadUint32(&sh.done)
+		if done == seq {
+			return atomic.LoadUint32(&sh.outcome), nil
+		}
+		w.sleep(&sh.done, done, 5*time.Millisecond)
+		if rounds == 0 {
+			continue
+		}
+		select {
+		case <-w.gone:
+			if atomic.LoadUint32(&sh.done) != seq {
+				return outcomeDied, nil
+			}
+		default:
+		}
+		if stuck() {
+			atomic.StoreUint32(&sh.giveUp, 1)
+		}
+		if time.Since(begin) > limit {
+			return 0, errTasksStuck
+		}
+	}
+}
+
+// tasksLimit is how long we wait, in addition, for a tracer that does not die of
+// SIGKILL: the kernel lets nobody end a task that waits for some hardware.
+const tasksLimit = 5 * time.Second
+
+var errTasksStuck = errors.New("the tracer hangs in the kernel and cannot be ended")
+
+func (w *tasks) sleep(p *uint32, v uint32, d time.Duration) {
+	ts := unix.NsecToTimespec(int64(d))
+	_, _, _ = syscall.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p)), futexWaitPrivate, uintptr(v), uintptr(unsafe.Pointer(&ts)), 0, 0) // looked at by the caller
+}
+
+func (w *tasks) rouse() {
+	atomic.AddUint32(&w.sh.prod, 1)
+	futexWake(&w.sh.prod)
+}
+
+func (w *tasks) alive() bool {
+	select {
+	case <-w.gone:
+		return false
+	default:
+		return true
+	}
+}
+
+// stop ends both tasks and reports whether they have ended.
+func (w *tasks) stop() bool {
+	atomic.StoreUint32(&w.sh.quit, 1)
+	w.rouse()
+	for _, limit := range []time.Duration{time.Second, time.Second} {
+		select {
+		case <-w.gone:
+			_ = unix.Munmap(w.stacks) // cannot fail: it is a mapping
+			return true
+		case <-time.After(limit):
+			w.kill()
+		}
+	}
+	return false
+}
+
+func (w *tasks) kill() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pid != 0 {
+		_ = unix.Kill(w.pid, unix.SIGKILL) // or it has just ended
+	}
+}

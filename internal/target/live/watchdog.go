@@ -1,0 +1,177 @@
+package live
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file is what the watchdog runs; the rules of task.go apply.
+//
+// The tracer announces until when it will have shown up again (deadline): while
+// a thread is stopped, or may be, that is the limit after the last look that
+// found it running. The watchdog kills the tracer when that time has passed. The
+// kernel then lets all its tracees go on, with the signals that they were
+// stopped with, because the tracer looks at stops without consuming them.
+
+const (
+	// tick is the longest that the watchdog sleeps while there are requests, in
+	// ns: then it looks whether the tracer lives.
+	tick = 10_000_000
+	// idleRounds is for how many ticks it stays awake without a request: in a
+	// sequence of captures nobody pays for waking it.
+	idleRounds = 10
+)
+
+// watch keeps a tracer ready and watches it, until quit.
+//
+//go:norace
+//go:nosplit
+func watch(sh *shared) {
+	pid, _ := raw(unix.SYS_GETPID, 0, 0, 0)
+	sh.watchdog = int32(pid)
+	for idle := 0; load(&sh.quit) == 0; {
+		if sh.tracer == 0 && !sh.spawn() {
+			return // the client learns it from our end
+		}
+		prod := load(&sh.prod)
+		if sh.ended(load(&sh.leaving) != 0) {
+			continue
+		}
+		now, deadline := clock(), load64(&sh.deadline)
+		wait := min(sh.limit, tick)
+		switch {
+		case deadline != 0 && now >= deadline:
+			sh.shoot()
+			continue
+		case deadline != 0:
+			wait = min(wait, deadline-now)
+			idle = 0
+		case load(&sh.posted) != load(&sh.done):
+			idle = 0
+		default:
+			idle++
+		}
+		if idle >= idleRounds {
+			swap(&sh.asleep, 1)
+			if load(&sh.posted) == load(&sh.done) && load(&sh.quit) == 0 {
+				futexWait(&sh.prod, prod, 0)
+			}
+			swap(&sh.asleep, 0)
+			idle = 0
+			continue
+		}
+		// A deadline that is set right after our look is a limit away, or more.
+		futexWait(&sh.prod, prod, wait)
+	}
+	sh.kill()
+}
+
+// spawn starts a tracer.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) spawn() bool {
+	swap(&sh.leaving, 0)
+	swap64(&sh.deadline, 0)
+	pid := cloneTask(taskFlags, sh.stack, sh.begin, sh.run, sh)
+	if pid <= 0 {
+		swap(&sh.noTracer, 1)
+		return false
+	}
+	sh.tracer = int32(pid)
+	return true
+}
+
+// ended collects a tracer that has ended by itself or by somebody's hand, and
+// ends its request. With wait it waits for that.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) ended(wait bool) bool {
+	if !sh.reap(wait) {
+		return false
+	}
+	if load(&sh.leaving) != 0 {
+		sh.conclude(outcomeLeft)
+	} else {
+		sh.conclude(outcomeDied)
+	}
+	return true
+}
+
+// shoot ends a tracer that is late. What keeps it may be that it has no
+// processor: for its last microseconds it gets ours.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) shoot() {
+	since := load64(&sh.since)
+	sh.kill()
+	sh.late = clock() - since
+	sh.conclude(outcomeLate)
+}
+
+//go:norace
+//go:nosplit
+func (sh *shared) kill() {
+	if sh.tracer == 0 {
+		return
+	}
+	pid := uintptr(sh.tracer)
+	raw(unix.SYS_KILL, pid, uintptr(unix.SIGKILL), 0)
+	sh.lend(pid)
+	sh.reap(true)
+}
+
+// lend moves a task to the processor that we are on, with our priority. We sleep
+// next, and it runs.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) lend(pid uintptr) {
+	var cpu uint32
+	var mask [1024 / 64]uint64
+	if _, e := raw(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0); e == 0 && cpu < 1024 {
+		mask[cpu/64] = 1 << (cpu % 64)
+		raw(unix.SYS_SCHED_SETAFFINITY, pid, unsafe.Sizeof(mask), uintptr(unsafe.Pointer(&mask)))
+	}
+	setPriority(pid, priorityWatchdog)
+}
+
+// reap collects the tracer. When it returns true, the kernel has let go of
+// everything that the tracer had stopped.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) reap(wait bool) bool {
+	if collect(uintptr(sh.tracer), wait) {
+		sh.tracer = 0
+		return true
+	}
+	return false
+}
+
+// conclude ends the request that a tracer has left behind. One that it had not
+// begun stays for the next.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) conclude(outcome uint32) {
+	seq := load(&sh.taken)
+	if seq != load(&sh.posted) || seq == load(&sh.done) {
+		return
+	}
+	swap(&sh.outcome, outcome)
+	swap(&sh.done, seq)
+	futexWake(&sh.done)
+}
+
+// rouse makes the watchdog look at once.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) rouse() {
+	swap(&sh.prod, load(&sh.prod)+1)
+	futexWake(&sh.prod)
+}

@@ -1,0 +1,160 @@
+package live
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestWatchdogLetsGo has the tracer be late with a stopped thread.
+func TestWatchdogLetsGo(t *testing.T) {
+	pr := start(t, nil, "spin")
+	p := open(t, pr)
+	p.Watchdog = 5 * time.Millisecond
+	var c Capture
+	var lates []time.Duration
+	const n = 50
+	for i := range n {
+		_ = p.Trace(func(tr *Tracer) error {
+			sh, err := tr.ready()
+			if err != nil {
+				t.Fatal(err)
+			}
+			atomic.StoreInt64(&sh.linger, int64(time.Second))
+			atomic.StoreUint32(&sh.breaks, 1<<stepCopied)
+			if err = tr.Capture(&Request{TID: pr.arg}, &c); !errors.Is(err, ErrWatchdog) {
+				t.Fatalf("a tracer that sleeps: %v", err)
+			}
+			if i == 0 {
+				t.Log(err)
+			}
+			atomic.StoreUint32(&sh.breaks, 0)
+			late := time.Duration(atomic.LoadInt64(&sh.late))
+			if late < p.Watchdog {
+				t.Errorf("let go too early, after %v", late)
+			}
+			lates = append(lates, late)
+			return nil
+		})
+		untraced(t, p, pr.arg)
+		if err := p.Capture(&Request{TID: pr.arg}, &c); err != nil {
+			t.Fatalf("the next request: %v", err)
+		}
+	}
+	advances(t, p, pr)
+	if p.Released() != n {
+		t.Errorf("%d releases, want %d", p.Released(), n)
+	}
+	slices.Sort(lates)
+	t.Logf("limit %v; stopped for: p50 %v, max %v", p.Watchdog, lates[n/2], lates[n-1])
+}
+
+// TestWatchdogAwake has it be late at once after a time without requests.
+func TestWatchdogAwake(t *testing.T) {
+	pr := start(t, nil, "ticks")
+	p := open(t, pr)
+	var c Capture
+	if err := p.Capture(&Request{TID: pr.pid}, &c); err != nil {
+		t.Fatal(err)
+	}
+	sh := p.tracer.tasks.sh
+	if !within(5*time.Second, func() bool { return atomic.LoadUint32(&sh.asleep) == 1 }) {
+		t.Fatal("the watchdog never sleeps")
+	}
+	atomic.StoreInt64(&sh.linger, int64(10*time.Second))
+	atomic.StoreUint32(&sh.breaks, 1<<stepStopped)
+	if err := p.Capture(&Request{TID: pr.pid}, &c); !errors.Is(err, ErrWatchdog) {
+		t.Fatal(err)
+	}
+}
+
+// TestCloseLeavesNothing looks for tasks after Close, and while there are some.
+func TestCloseLeavesNothing(t *testing.T) {
+	pr := start(t, nil, "ticks")
+	before := leftTasks(unix.Getpid())
+	for range 20 {
+		p, err := Open(pr.pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var c Capture
+		if err := p.Capture(&Request{TID: pr.pid}, &c); err != nil {
+			t.Fatal(err)
+		}
+		sh := p.tracer.tasks.sh
+		watchdog, tracer := int(sh.watchdog), int(atomic.LoadInt32(&sh.tracer))
+		if len(leftTasks(watchdog)) != 2 { // and its child
+			t.Fatalf("tasks: %q", leftTasks(watchdog))
+		}
+		if sid, err := unix.Getsid(tracer); err != nil || sid != watchdog {
+			t.Errorf("the tracer's session is %d, %v, not the watchdog's, %d", sid, err, watchdog)
+		}
+		time.Sleep(rand.N(2 * time.Millisecond))
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if left := leftTasks(watchdog, tracer); len(left) != 0 {
+			t.Fatalf("after Close: %q", left)
+		}
+	}
+	if after := leftTasks(unix.Getpid()); len(after) > len(before) {
+		t.Errorf("left behind: %q", after)
+	}
+}
+
+// TestTracerInside runs the tests of captures with the tracer in a thread of ours,
+// as where Yama lets only ancestors trace.
+func TestTracerInside(t *testing.T) {
+	openInside = true
+	defer func() { openInside = false }()
+	for _, tt := range []struct {
+		name string
+		f    func(*testing.T)
+	}{
+		{"copies", TestCaptureCopiesRegistersStackAndHead}, {"signals", TestNoSignalIsLost},
+		{"dying", TestThreadsThatDie}, {"group stop", TestGroupStopStays}, {"not stopping", TestThreadThatDoesNotStop},
+		{"exec", TestExecDuringCapture}, {"all", TestCaptureAll}, {"traced", TestAlreadyTraced}, {"headless", TestMainThreadHasEnded},
+	} {
+		t.Run(tt.name, tt.f)
+	}
+}
+
+// TestTaskFunctions holds what the tasks run against the rule of task.go that can
+// be read off the source.
+func TestTaskFunctions(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(string(b), "\n")
+		for i, line := range lines {
+			if line != "//go:nosplit" {
+				continue
+			}
+			n++
+			if lines[i-1] != "//go:norace" {
+				t.Errorf("%s: %s is nosplit, but not norace", file, lines[i+1])
+			}
+		}
+		if slices.Contains([]string{"task.go", "serve.go", "watchdog.go"}, file) && strings.Contains(string(b), `"sync`) {
+			t.Errorf("%s imports sync", file)
+		}
+	}
+	if n < 30 {
+		t.Errorf("only %d nosplit functions", n)
+	}
+}
