@@ -42,6 +42,11 @@ var mayImport = map[string]string{
 	"internal/engine":    "internal/arch internal/target internal/unwind internal/unwind/amd64 internal/module internal/locate internal/contract internal/clr internal/clr/* internal/walk",
 	"internal/recording": "internal/arch internal/target internal/target/live internal/engine internal/clr/thread internal/walk",
 
+	"internal/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap internal/clr/thread internal/engine internal/recording internal/walk",
+
+	"internal/diagnostics": "",
+	"internal/agent":       "internal/diagnostics",
+
 	"internal/testenv": "",
 	"cmd/clrsnap":      ". profile export",
 
@@ -53,6 +58,8 @@ var mayImport = map[string]string{
 // outside are the modules of others that a package may import.
 var outside = map[string]string{
 	"internal/target/live": "golang.org/x/sys",
+	"internal/singlestep":  "golang.org/x/sys",
+	"internal/testenv":     "golang.org/x/sys",
 	"internal/symbol":      "github.com/ianlancetaylor/demangle",
 	"cmd/clrsnap":          "golang.org/x github.com/spf13",
 }

@@ -106,12 +106,10 @@ func (o *outcome) String() string {
 
 // victim is a recording under attack. Pages are changed in a copy.
 type victim struct {
-	rnd    *rand.Rand
-	r      *recording.Recording
-	m      *recording.Moment
-	words  []uint64 // interesting values: what memory and stacks hold
-	copied map[*byte]bool
-	file   map[*recording.File]func(p []byte, at int64) (int, error)
+	rnd   *rand.Rand
+	r     *recording.Recording
+	m     *recording.Moment
+	words []uint64 // interesting values: what memory and stacks hold
 }
 
 // attack makes one attack and checks what comes of it.
