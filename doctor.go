@@ -59,6 +59,7 @@ func Diagnose(pid int) []Check {
 	if d.runtime() && d.contracts() {
 		d.modules()
 		d.stacks()
+		d.watchdog()
 	}
 	return d.checks
 }
@@ -186,6 +187,15 @@ func (d *diagnosis) modules() {
 		detail += ": " + first.Error()
 	}
 	d.add("modules", Degraded, detail, "run as root, or restart the program if its files were replaced; stacks through these modules can be incomplete")
+}
+
+// watchdog tells whether something bounds the stops of threads besides ourselves.
+func (d *diagnosis) watchdog() {
+	if why := d.p.live.Unwatched(); why != "" {
+		d.add("watchdog", Degraded, why+": a thread that is stopped would have to wait if clrsnap itself got no processor", "run as root, or with CAP_SYS_PTRACE")
+		return
+	}
+	d.add("watchdog", Fine, fmt.Sprintf("a stopped thread is let go after %v at the latest, all threads at once after %v", live.DefaultWatchdog, live.DefaultAllLimit+live.DefaultWatchdog), "")
 }
 
 // stacks takes them, which is the proof.

@@ -41,8 +41,7 @@ func (p *Process) SnapshotAll(filter Filter) (*profile.Snapshot, error) {
 		return nil, err
 	}
 	out := &profile.Snapshot{Process: p.info, CapturedAt: time.Now()}
-	p.stops = &out.Stops
-	defer func() { p.stops = nil }()
+	defer p.note(out)()
 	for i := range list {
 		if filter != nil && !filter(&list[i]) {
 			continue
@@ -59,6 +58,16 @@ func (p *Process) SnapshotAll(filter Filter) (*profile.Snapshot, error) {
 		return out, err
 	}
 	return out, nil
+}
+
+// note begins to note what stops there are in out, until the result is called.
+func (p *Process) note(out *profile.Snapshot) (end func()) {
+	p.stops = &out.Stops
+	before := p.live.Released()
+	return func() {
+		p.stops = nil
+		out.Released = p.live.Released() - before
+	}
 }
 
 // SnapshotAtOnce stops all threads that filter accepts (nil: all), copies them
@@ -79,8 +88,7 @@ func (p *Process) SnapshotAtOnce(filter Filter) (*profile.Snapshot, error) {
 		}
 	}
 	out := &profile.Snapshot{Process: p.info}
-	p.stops = &out.Stops
-	defer func() { p.stops = nil }()
+	defer p.note(out)()
 	reqs := make([]live.Request, len(chosen))
 	for i := range chosen {
 		reqs[i] = p.request(&chosen[i], nil)

@@ -90,6 +90,7 @@ func synthetic() *profile.Snapshot {
 		}},
 		CapturedAt: time.Date(2026, 3, 4, 5, 6, 7, 123456789, time.FixedZone("", 3600)),
 		Stops:      []time.Duration{14200, 9450, 12000},
+		Released:   1,
 		Threads: []profile.Thread{
 			{OSThreadID: 4243, Name: ".NET SynchManag", Role: "Synchronisation manager", State: "waiting for I/O (poll)", Pause: 9450, Complete: true,
 				Frames: []profile.Frame{native("libc.so.6", "__poll", 0x4f), native("libcoreclr.so", "", 0x10), native("libc.so.6", "", 0x891f5)}},

@@ -19,7 +19,7 @@ func JSON(w io.Writer, s *profile.Snapshot) error {
 		},
 		CapturedAt: s.CapturedAt.UTC().Format(time.RFC3339Nano),
 		Threads:    make([]jsonThread, len(s.Threads)),
-		Pauses:     jsonPausesOf(s.Pauses()),
+		Pauses:     jsonPausesOf(s),
 	}
 	for i := range s.Threads {
 		out.Threads[i] = jsonThreadOf(&s.Threads[i])
@@ -41,13 +41,16 @@ type jsonPauses struct {
 	P50   float64 `json:"p50Microseconds"`
 	P99   float64 `json:"p99Microseconds"`
 	Max   float64 `json:"maxMicroseconds"`
+
+	Released int `json:"released,omitempty"`
 }
 
-func jsonPausesOf(p profile.Pauses) *jsonPauses {
-	if p.Count == 0 {
+func jsonPausesOf(s *profile.Snapshot) *jsonPauses {
+	p := s.Pauses()
+	if p.Count == 0 && s.Released == 0 {
 		return nil
 	}
-	return &jsonPauses{Count: p.Count, P50: microseconds(p.P50), P99: microseconds(p.P99), Max: microseconds(p.Max)}
+	return &jsonPauses{Released: s.Released, Count: p.Count, P50: microseconds(p.P50), P99: microseconds(p.P99), Max: microseconds(p.Max)}
 }
 
 func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }

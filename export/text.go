@@ -174,6 +174,9 @@ func Summary(s *profile.Snapshot) string {
 	if p := s.Pauses(); p.Count > 0 {
 		out += fmt.Sprintf(" (pauses: p50 %s, p99 %s, max %s)", Pause(p.P50), Pause(p.P99), Pause(p.Max))
 	}
+	if s.Released > 0 {
+		out += fmt.Sprintf(", %d %s ended by the watchdog", s.Released, plural(s.Released, "stop", "stops"))
+	}
 	if incomplete > 0 {
 		out += fmt.Sprintf(", %d incomplete", incomplete)
 	}

@@ -11,6 +11,7 @@ type Snapshot struct {
 	CapturedAt time.Time
 	Threads    []Thread
 	Stops      []time.Duration // how long each stop of a thread lasted; some threads need several, most none
+	Released   int             // stops that a watchdog ended, because we had no processor: they brought nothing
 }
 
 // Process describes the process that was looked at.
