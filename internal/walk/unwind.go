@@ -175,13 +175,13 @@ func (u *unwinding) native(s *site) (base bool, err error) {
 	err = step.Apply(u.ctx, u.t.Stack)
 	if err == nil && u.ctx.IP == 0 {
 		// A thread's first function returns to nowhere, and so do steps that went
-		// wrong. If a Frame leads back to managed code, this is not the base, and
-		// if much of the stack lies above it hardly is.
+		// wrong. If a Frame leads back to managed code, this is not the base; if it
+		// has called nobody or if much of the stack lies above, it hardly is.
 		if u.follow(errNoReturn) {
 			return false, nil
 		}
-		if u.gap == nil && u.t.Stack.Contains(arch.Addr(u.ctx.Regs[u.w.arch.SP])+nearBase) {
-			u.gap = fmt.Errorf("%w at %v, which is not near the base of the stack", errNoReturn, saved.IP)
+		if u.gap == nil && (u.exact || u.t.Stack.Contains(arch.Addr(u.ctx.Regs[u.w.arch.SP])+nearBase)) {
+			u.gap = fmt.Errorf("%w at %v, which need not be the base of the stack", errNoReturn, saved.IP)
 		}
 		return true, nil
 	}
