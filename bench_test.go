@@ -41,7 +41,8 @@ func report(b *testing.B, what, other samples, name, floor string, unit time.Dur
 
 // BenchmarkStop measures how long a thread is kept from running to capture
 // registers, Thread object and a stack of 60 frames. The floor stops it for its
-// registers only, as plainly as can be written. Aim: 1.3 times the floor.
+// registers only, as plainly as can be written. Both are measured from the request
+// to stop to the moment at which the thread may go on. Aim: 1.3 times the floor.
 func BenchmarkStop(b *testing.B) {
 	a := testenv.Start(b, "spin", testenv.Options{Args: []string{"--threads", "1", "--depth", "60"}})
 	p := open(b, a, clrsnap.Options{})
@@ -52,6 +53,7 @@ func BenchmarkStop(b *testing.B) {
 	}
 	var stops, floors samples
 	err = s.Traced(func(capture func() error) error {
+		defer urgent()()
 		for i := 0; b.Loop(); i++ {
 			// Whoever comes second finds the thread freshly run: take turns.
 			for _, first := range []bool{i%2 == 0, i%2 != 0} {
@@ -83,13 +85,23 @@ func BenchmarkStop(b *testing.B) {
 	report(b, stops, floors, "stop-ns", "floor-ns", 1)
 }
 
+// urgent gives this OS thread the precedence that the tracer has, as far as it may
+// have it, until end is called.
+func urgent() (end func()) {
+	set := func(policy, priority uint32) {
+		_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy, Priority: priority}, 0)
+	}
+	set(unix.SCHED_FIFO, 1)
+	return func() { set(unix.SCHED_NORMAL, 0) }
+}
+
 func bareStop(tid int) (time.Duration, error) {
 	var ws unix.WaitStatus
 	var regs unix.PtraceRegs
-	start := time.Now()
 	if err := unix.PtraceSeize(tid); err != nil {
 		return 0, err
 	}
+	start := time.Now()
 	_ = unix.PtraceInterrupt(tid)
 	// A thread that runs stops within 5 µs; any other one needs a processor, perhaps
 	// this one.

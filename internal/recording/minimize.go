@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"errors"
 	"slices"
 
 	"clrsnap/internal/arch"
@@ -13,15 +14,21 @@ import (
 // business. It walks again and again with half of what is left, so it can take a
 // minute. What the walks give now is what they must go on giving, right or
 // wrong; the recorded results are left as they are.
-func (r *Recording) Minimize() error {
-	now, err := r.results()
+func (r *Recording) Minimize() error { return r.MinimizeBeside(&Recording{}) }
+
+// MinimizeBeside is Minimize for a recording that is about to be merged into
+// kept. A page that kept has too costs nothing there, so it is left alone: of the
+// second moment of a target there is little left to be tried.
+func (r *Recording) MinimizeBeside(kept *Recording) error {
+	now, err := r.results(nil)
 	if err != nil {
 		return err
 	}
 	same := func() bool {
-		got, err := r.results()
-		return err == nil && slices.EqualFunc(got, now, func(a, b Walk) bool { return a.Equal(&b) && a.Error == b.Error })
+		_, err := r.results(now)
+		return err == nil
 	}
+	had := kept.contents()
 	for _, m := range r.Moments {
 		for _, t := range m.Threads {
 			t.trim(same)
@@ -36,8 +43,10 @@ func (r *Recording) Minimize() error {
 	}
 	for _, p := range all {
 		numbers := make([]uint64, 0, len(p.Data))
-		for n := range p.Data {
-			numbers = append(numbers, n)
+		for n, page := range p.Data {
+			if !had[string(page)] {
+				numbers = append(numbers, n)
+			}
 		}
 		slices.Sort(numbers)
 		p.reduce(numbers, same)
@@ -86,8 +95,28 @@ func (p *Pages) reduce(numbers []uint64, same func() bool) {
 	}
 }
 
-// results walks everything once.
-func (r *Recording) results() ([]Walk, error) {
+// contents are the pages that a file of the recording has to hold.
+func (r *Recording) contents() map[string]bool {
+	had := map[string]bool{}
+	add := func(p *Pages) {
+		for _, page := range p.Data {
+			had[string(page)] = true
+		}
+	}
+	for _, m := range r.Moments {
+		add(&m.Memory)
+	}
+	for _, f := range r.Files {
+		add(&f.Pages)
+	}
+	return had
+}
+
+// errDifferent ends results.
+var errDifferent = errors.New("a walk is different")
+
+// results walks everything once, or until something is not as in want.
+func (r *Recording) results(want []Walk) ([]Walk, error) {
 	var out []Walk
 	for _, m := range r.Moments {
 		e, err := r.Open(m)
@@ -96,7 +125,13 @@ func (r *Recording) results() ([]Walk, error) {
 		}
 		for _, t := range m.Threads {
 			for _, how := range Ways {
-				out = append(out, t.walk(e, how))
+				w := t.walk(e, how)
+				if out = append(out, w); want != nil {
+					if was := &want[len(out)-1]; !w.Equal(was) || w.Error != was.Error {
+						e.Close()
+						return nil, errDifferent
+					}
+				}
 			}
 		}
 		e.Close()

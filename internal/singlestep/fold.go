@@ -37,10 +37,16 @@ func (r *runner) checkFold(t *truth) {
 		r.rep.Unfolded++
 		return
 	}
+	r.compareFolded(t)
+}
+
+// compareFolded reports whether the walks give what fold has found out.
+func (r *runner) compareFolded(t *truth) bool {
 	got, res := r.visitFolded()
-	r.judgeFold(t, "folded walk", got, res, r.wantFolded(t))
+	folded := r.judgeFold(t, "folded walk", got, res, r.wantFolded(t))
 	got, res = r.visitRuns()
-	r.judgeFold(t, "DoStackSnapshot", got, res, r.wantRuns(t))
+	runs := r.judgeFold(t, "DoStackSnapshot", got, res, r.wantRuns(t))
+	return folded == equal && runs == equal
 }
 
 // fold finds out which of the true frames are there from the program's point of
@@ -149,7 +155,7 @@ func (r *runner) visitRuns() ([]seen, walk.Result) {
 }
 
 // judgeFold compares frame by frame.
-func (r *runner) judgeFold(t *truth, what string, got []seen, res walk.Result, want []seen) {
+func (r *runner) judgeFold(t *truth, what string, got []seen, res walk.Result, want []seen) Verdict {
 	v := equal
 	if !res.Complete {
 		v = incomplete
@@ -164,7 +170,7 @@ func (r *runner) judgeFold(t *truth, what string, got []seen, res walk.Result, w
 	}
 	r.rep.Folded[v]++
 	if v == equal {
-		return
+		return v
 	}
 	flat := truth{leaf: frame{ip: t.leaf.ip, sp: t.leaf.sp}}
 	for i := len(want) - 1; i >= 0; i-- {
@@ -172,4 +178,5 @@ func (r *runner) judgeFold(t *truth, what string, got []seen, res walk.Result, w
 	}
 	m := &Miss{verdict: v, truth: &flat, got: append([]seen{{ip: t.leaf.ip, sp: t.leaf.sp}}, got...), res: res, r: r, what: what}
 	r.missed(m, what+": "+r.rep.describeMiss(m))
+	return v
 }

@@ -24,12 +24,14 @@ func (v Verdict) String() string { return verdictNames[v] }
 type seen struct {
 	ip, sp uint64
 	exact  bool
-	valid  [len(preserved)]bool
-	saved  [len(preserved)]uint64
+	// managed: the walk took it for managed code.
+	managed bool
+	valid   [len(preserved)]bool
+	saved   [len(preserved)]uint64
 }
 
 func see(f *walk.Frame, sp uint8) seen {
-	s := seen{ip: uint64(f.IP()), sp: f.Context.Regs[sp], exact: f.Exact}
+	s := seen{ip: uint64(f.IP()), sp: f.Context.Regs[sp], exact: f.Exact, managed: f.Kind == walk.Managed}
 	for i, r := range preserved {
 		s.saved[i], s.valid[i] = f.Context.Reg(r)
 	}

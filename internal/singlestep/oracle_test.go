@@ -76,12 +76,13 @@ func TestEveryInstruction(t *testing.T) {
 	all := workloads()
 	rep := NewReport()
 	var mu sync.Mutex
+	corpus := collect(t)
 	t.Run("workloads", func(t *testing.T) {
 		for _, w := range all {
 			t.Run(w.app+" "+w.name, func(t *testing.T) {
 				t.Parallel()
 				one := NewReport()
-				w.run(t, total/len(all), one)
+				w.run(t, total/len(all), one, corpus)
 				mu.Lock()
 				defer mu.Unlock()
 				rep.Add(one)
@@ -98,13 +99,13 @@ func TestEveryInstruction(t *testing.T) {
 	check(t, rep)
 }
 
-func (w *workload) run(t *testing.T, steps int, rep *Report) {
+func (w *workload) run(t *testing.T, steps int, rep *Report, corpus *Corpus) {
 	a := testenv.Start(t, w.app, testenv.Options{Args: w.args, Env: w.env})
 	start := time.Now()
 	const slowest = 500 * time.Microsecond // a step, on a busy machine
 	var kept int
 	dir := recordings(t)
-	s := Session{PID: a.PID, Threads: w.threads, Steps: steps, Birth: w.birth, Limit: 10*time.Second + time.Duration(steps)*slowest,
+	s := Session{PID: a.PID, Threads: w.threads, Steps: steps, Birth: w.birth, Corpus: corpus, Limit: 10*time.Second + time.Duration(steps)*slowest,
 		OnMiss: func(m *Miss) {
 			if kept++; dir == "" || kept > maxRecordings {
 				return
@@ -120,6 +121,24 @@ func (w *workload) run(t *testing.T, steps int, rep *Report) {
 	if result, code := a.Stop(); result != "OK" || code != 0 {
 		t.Errorf("the target ended with result %q and exit code %d\n%s", result, code, a.Stderr())
 	}
+}
+
+// collect returns a corpus that is written when the test ends: CLRSNAP_CORPUS
+// names the file.
+func collect(t *testing.T) *Corpus {
+	name := os.Getenv("CLRSNAP_CORPUS")
+	if name == "" {
+		return nil
+	}
+	c := NewCorpus()
+	t.Cleanup(func() {
+		for _, err := range c.Write(name) {
+			t.Errorf("corpus: %v", err)
+		}
+		notes := c.Notes()
+		t.Logf("%s: %d moments\n%s", name, len(notes), strings.Join(notes, "\n"))
+	})
+	return c
 }
 
 // maxRecordings bounds the files of one workload.

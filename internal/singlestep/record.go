@@ -7,21 +7,13 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/recording"
-	"clrsnap/internal/target"
 	"clrsnap/internal/walk"
 )
 
 // Record writes the moment of a miss to a file in dir, with the true frames as
 // what a walk must give. The thread must still stand where the walk was wrong.
 func (m *Miss) Record(dir, name string) error {
-	r := m.r
-	th := &recording.Thread{
-		Name: r.name, OSID: r.tr.tid, Context: r.view.context(),
-		Stack: append([]target.Region{r.view.stack.Region}, r.view.stack.Extra...),
-	}
-	if r.view.hasObj {
-		th.Object, th.Head = r.view.object, r.view.head
-	}
+	r, th := m.r, m.r.recorded()
 	rec, err := recording.Capture(r.p, []*recording.Thread{th}, m.key)
 	if err != nil {
 		return err

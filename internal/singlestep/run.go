@@ -35,6 +35,8 @@ type runner struct {
 	folds    int // instructions since the beginning
 	miss     func(*Miss)
 	deadline time.Time
+	corpus   *Corpus
+	samples  []*sample // for the corpus
 }
 
 // heldWalk is a walk whose truth is known a few instructions later.
@@ -43,6 +45,7 @@ type heldWalk struct {
 	got []seen
 	res walk.Result
 	key string
+	s   *sample // of the same moment, for the corpus
 }
 
 // Miss is a walk that was not equal.
@@ -202,12 +205,12 @@ func (r *runner) observe(t *transition) {
 	r.others()
 	res := r.walk()
 	tr := r.truth()
-	if r.sh.leaving {
-		r.hold(tr, res)
-	} else {
-		r.record(&tr, r.got, res)
-	}
 	r.rep.cover(r, t)
+	if r.sh.leaving {
+		r.hold(tr, res, r.sample(t, &tr))
+	} else if r.record(&tr, r.got, res) == equal {
+		r.sample(t, &tr)
+	}
 }
 
 // findMissingObject: a new thread comes to the runtime's notice at some time.
@@ -265,12 +268,12 @@ func (r *runner) unwind() walk.Result {
 }
 
 // record judges a walk, after a second look with the modules as they are now.
-func (r *runner) record(t *truth, got []seen, res walk.Result) {
+func (r *runner) record(t *truth, got []seen, res walk.Result) Verdict {
 	v := t.judge(got, res)
 	if v == equal {
 		r.rep.Verdicts[equal]++
 		r.checkFold(t)
-		return
+		return equal
 	}
 	if err := r.eng.UpdateModules(); err == nil {
 		res = r.unwind()
@@ -281,12 +284,13 @@ func (r *runner) record(t *truth, got []seen, res walk.Result) {
 		c := *t
 		c.below = append([]frame(nil), t.below...)
 		r.foretold = append(r.foretold, heldWalk{t: c, got: append([]seen(nil), got...), res: res})
-		return
+		return v
 	}
 	r.rep.Verdicts[v]++
 	if v != equal {
 		r.missed(&Miss{verdict: v, truth: t, got: got, res: res, r: r}, "")
 	}
+	return v
 }
 
 // maxForetold bounds the instructions from which a walk may tell a jump.
@@ -334,14 +338,14 @@ func (r *runner) missed(m *Miss, key string) {
 const maxHeld = 256
 
 // hold keeps a walk until it is known where the leaf goes.
-func (r *runner) hold(t truth, res walk.Result) {
+func (r *runner) hold(t truth, res walk.Result, s *sample) {
 	if len(r.held) == maxHeld {
 		r.rep.Held += len(r.held)
 		r.held, r.sh.leaving = r.held[:0], false
 	}
 	t.below = append([]frame(nil), t.below...)
 	m := Miss{verdict: incomplete, truth: &t, got: r.got, res: res, r: r}
-	r.held = append(r.held, heldWalk{t: t, got: append([]seen(nil), r.got...), res: res, key: r.rep.describeMiss(&m)})
+	r.held = append(r.held, heldWalk{t: t, got: append([]seen(nil), r.got...), res: res, key: r.rep.describeMiss(&m), s: s})
 }
 
 // release judges the walks that were held, now that the leaf has left: it has gone
@@ -355,6 +359,9 @@ func (r *runner) release(a *unix.PtraceRegs) {
 		v := h.t.judge(h.got, h.res)
 		r.rep.Verdicts[v]++
 		r.rep.Leaving[v]++
+		if v == equal && h.s != nil {
+			r.settle(h.s, &h.t)
+		}
 		if v != equal {
 			r.missed(&Miss{verdict: v, truth: &h.t, got: h.got, res: h.res, r: r, late: true}, fmt.Sprintf("while leaving: %s: %s", v, h.key))
 		}
@@ -384,5 +391,9 @@ func (r *runner) replaced(a *unix.PtraceRegs) {
 func (r *runner) finish() error {
 	r.rep.addCounts(&r.sh.count, r.tr)
 	r.rep.Held += len(r.held) + len(r.foretold)
-	return r.tr.detach()
+	err := r.tr.detach()
+	if r.corpus != nil {
+		r.corpus.add(r.samples)
+	}
+	return err
 }

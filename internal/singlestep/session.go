@@ -23,6 +23,7 @@ type Session struct {
 	// OnMiss is called for the first miss of a kind at an address, while the
 	// thread stands still.
 	OnMiss func(*Miss)
+	Corpus *Corpus // where moments are collected; nil: nowhere
 }
 
 // Run steps the session's threads, one after the other, and adds to rep. Every
@@ -124,7 +125,7 @@ func (s *Session) thread(p *live.Process, e *engine.Engine, tid, n, left int, de
 	}
 	info, _ := p.Thread(tr.tid) // a name for the report only
 	r := newRunner(p, e, tr, rep, info.Name)
-	r.miss, r.deadline = s.OnMiss, deadline
+	r.miss, r.deadline, r.corpus = s.OnMiss, deadline, s.Corpus
 	if err := r.begin(s.Birth); err != nil {
 		rep.Unbegun++
 		return 0, r.finish()
