@@ -14,7 +14,7 @@ import (
 // TestScenarios compares the stack of every blocked scenario, frame by frame,
 // with what the program itself saw of it before it blocked.
 func TestScenarios(t *testing.T) {
-	a := testenv.Start(t, "scenarios", testenv.Options{PerfMap: true, Args: []string{"--finalizer"}})
+	a := testenv.Start(t, "scenarios", testenv.Options{Args: []string{"--finalizer"}})
 	for _, o := range []clrsnap.Options{{}, {AlwaysStop: true}} {
 		t.Run(fmt.Sprintf("AlwaysStop=%v", o.AlwaysStop), func(t *testing.T) {
 			snap, err := open(t, a, o).SnapshotAll(nil)

@@ -27,8 +27,7 @@ const (
 type Options struct {
 	Args    []string
 	Env     []string // NAME=value, on top of an environment without any .NET settings
-	PerfMap bool     // have the runtime write a perf map, for App.PerfMap
-	JitDump bool     // or the same as a jitdump, for App.JitDump
+	JitDump bool     // have the runtime write down its code as it comes, for App.JitDump
 	Runtime string   // "net10" (the default), "net9", "net10:dotnet-10.0.8"
 	NoReady bool     // do not wait for READY: for programs that end at once
 	Reuse   bool     // have new code soon get the addresses of code that was unloaded
@@ -131,10 +130,6 @@ func environment(o Options) []string {
 	}
 	// ICU may be missing, and costs start-up time.
 	env = append(env, "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1")
-	if o.PerfMap {
-		const mapOnly = "3" // 1 would write a jitdump too
-		env = append(env, "DOTNET_PerfMapEnabled="+mapOnly, "DOTNET_PerfMapShowOptimizationTiers=1")
-	}
 	if o.JitDump {
 		env = append(env, jitDumpEnv()...)
 	}

@@ -3,7 +3,6 @@ package testenv
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -110,28 +109,6 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-func TestPerfMap(t *testing.T) {
-	a := Start(t, "scenarios", Options{PerfMap: true, Args: []string{"--only", "lambda"}})
-	var block PerfEntry
-	m := a.PerfMap()
-	for _, e := range m.Entries {
-		if strings.Contains(e.Name, "Scenarios.Here::Block()") {
-			block = e
-		}
-	}
-	if !strings.HasSuffix(block.Name, "]") {
-		t.Fatalf("no entry with a tier for Here.Block among %d: %q", len(m.Entries), block.Name)
-	}
-	if got := m.Lookup(block.Start + 1); got != block.Name {
-		t.Errorf("Lookup: got %q, want %q", got, block.Name)
-	}
-	file := filepath.Join(os.TempDir(), fmt.Sprintf("perf-%d.map", a.PID))
-	a.cleanup()
-	if exists(file) {
-		t.Errorf("%s is still there", file)
-	}
-}
-
 func TestOtherApps(t *testing.T) {
 	for _, app := range []string{"idle", "spin", "service"} {
 		t.Run(app, func(t *testing.T) {
@@ -231,26 +208,6 @@ func TestMethodName(t *testing.T) {
 		got, ok := MethodName(tt.line)
 		if got != tt.want || ok != (tt.want != "") {
 			t.Errorf("MethodName(%q) = %q, %v; want %q", tt.line, got, ok, tt.want)
-		}
-	}
-}
-
-func TestParsePerfMap(t *testing.T) {
-	m, err := ParsePerfMap(strings.NewReader("100 20 old\n90 8 before\n110 8 new[Tier1]\n0x200 0x10 a name\n300 1 unfini"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ip, want := range map[uint64]string{
-		0x8f: "", 0x90: "before", 0x98: "", 0x100: "old", 0x110: "new[Tier1]", 0x117: "new[Tier1]",
-		0x118: "old", 0x11f: "old", 0x120: "", 0x205: "a name", 0x300: "",
-	} {
-		if got := m.Lookup(ip); got != want {
-			t.Errorf("Lookup(%#x) = %q, want %q", ip, got, want)
-		}
-	}
-	for _, bad := range []string{"\n", "zz 1 x\n", "1 zz x\n", "1 2\n"} {
-		if _, err := ParsePerfMap(strings.NewReader(bad)); err == nil {
-			t.Errorf("ParsePerfMap(%q): no error", bad)
 		}
 	}
 }
