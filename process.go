@@ -32,6 +32,10 @@ type Options struct {
 	// and 64 MB; 0 stands for 8 MB. Of a deeper stack the frames near the base are missing, which the
 	// result says.
 	MaxStack int
+	// MaxPause is how long a thread may be stopped before a watchdog, which does
+	// not depend on this process being scheduled, lets it go: 2 ms at least; 0 stands
+	// for 10 ms. All threads at once (SnapshotAtOnce) have 100 ms more.
+	MaxPause time.Duration
 }
 
 // Process is a running process whose stacks can be walked. It is not safe for
@@ -71,6 +75,7 @@ func OpenWith(pid int, o Options) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	lp.Watchdog = o.MaxPause
 	p := &Process{opts: o, live: lp, arch: lp.Arch(), unsuited: map[arch.Addr]bool{}}
 	if err := p.open(); err != nil {
 		err = p.gone(err)

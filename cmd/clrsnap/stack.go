@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"clrsnap"
 	"clrsnap/export"
@@ -16,12 +17,13 @@ import (
 
 // stackFlags are the flags of the verb stack.
 type stackFlags struct {
-	threads []string
-	stopAll bool
-	json    bool
-	output  string
-	group   string
-	text    export.TextOptions
+	threads  []string
+	stopAll  bool
+	maxPause time.Duration
+	json     bool
+	output   string
+	group    string
+	text     export.TextOptions
 }
 
 func newStack(a *app) *cobra.Command {
@@ -32,10 +34,10 @@ func newStack(a *app) *cobra.Command {
 		Long: `Show what every thread of a process is doing: its stack, leaf first, managed and
 native frames together, and whether it runs or what it waits for.
 
-Each thread is stopped while its stack is copied: tens of microseconds,
-milliseconds if all processors are busy. A thread that is provably blocked is not
-stopped at all. With --stop-all they all stand still at the same time, for longer,
-so that their stacks belong to one instant.
+Each thread is stopped while its stack is copied: tens of microseconds, more if
+all processors are busy, and never longer than --max-pause. A thread that is
+provably blocked is not stopped at all. With --stop-all they all stand still at the same time, for longer
+(100 ms more at most), so that their stacks belong to one instant.
 
 What is shown:
   By default managed frames come with namespaces and parameters as far as the
@@ -85,6 +87,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.text.Tier, "tier", false, "show how methods were compiled: tier-0, tier-1, ReadyToRun, …")
 	fs.BoolVar(&f.text.IP, "ip", false, "show instruction pointers and offsets, each thread by itself unless --group is given")
 	fs.BoolVar(&f.stopAll, "stop-all", false, "stop all threads at the same time")
+	fs.DurationVar(&f.maxPause, "max-pause", 10*time.Millisecond, "a watchdog lets a thread go that has been stopped for this `time`, at least 2ms")
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md)")
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`")
 	complete(cmd, "group", "auto", "always", "never")
@@ -101,6 +104,9 @@ func (f *stackFlags) check() (*threadFilter, error) {
 	if f.text.Short && f.text.Full {
 		return nil, usagef("--short and --full exclude each other: without either, names are as long as fits")
 	}
+	if f.maxPause < 2*time.Millisecond {
+		return nil, usagef("--max-pause %v is too short for any stop: give 2ms or more", f.maxPause)
+	}
 	return parseThreads(f.threads)
 }
 
@@ -112,7 +118,7 @@ func (a *app) stack(ctx context.Context, pid int, f *stackFlags) error {
 	if err != nil {
 		return err
 	}
-	p, err := clrsnap.OpenWith(pid, clrsnap.Options{NativeOnly: f.text.Native})
+	p, err := clrsnap.OpenWith(pid, clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause})
 	if err != nil {
 		return hint(err, pid)
 	}
