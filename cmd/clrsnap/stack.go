@@ -36,8 +36,9 @@ native frames together, and whether it runs or what it waits for.
 
 Each thread is stopped while its stack is copied: tens of microseconds, more if
 all processors are busy, and never longer than --max-pause. A thread that is
-provably blocked is not stopped at all. With --stop-all they all stand still at the same time, for longer
-(100 ms more at most), so that their stacks belong to one instant.
+provably blocked is not stopped at all. With --stop-all they all stand still at
+the same time, for longer (100 ms more at most), so that their stacks belong to
+one instant.
 
 What is shown:
   By default managed frames come with namespaces and parameters as far as the

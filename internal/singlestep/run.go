@@ -154,7 +154,8 @@ func (r *runner) findObject() {
 func (r *runner) run(n int) (done int, err error) {
 	before := r.tr.regs
 	for done < n {
-		in := classify(r.view.code[:])
+		code := r.view.code
+		in := classify(code[:])
 		sig := r.tr.pending
 		ev, err := r.execute(in)
 		if err != nil {
@@ -182,7 +183,7 @@ func (r *runner) run(n int) (done int, err error) {
 			r.rep.Repeats++
 			continue
 		}
-		t := transition{in: in, before: &before, after: &r.tr.regs, delivered: sig}
+		t := transition{in: in, before: &before, after: &r.tr.regs, delivered: sig, code: code}
 		r.observe(&t)
 		before = r.tr.regs
 		done++
@@ -192,12 +193,12 @@ func (r *runner) run(n int) (done int, err error) {
 
 // observe updates the truth and compares.
 func (r *runner) observe(t *transition) {
-	leaving, jumps := r.sh.leaving, r.sh.count.jumps
+	leaving, before := r.sh.leaving, r.sh.count
 	r.sh.update(t, r.view)
 	if leaving && !r.sh.leaving {
 		r.release(t.after)
 	}
-	if r.sh.count.jumps > jumps {
+	if r.sh.count.jumps > before.jumps {
 		r.rep.Jumps[r.rep.coverage.place(r, t.before.Rip, true)]++
 	}
 	r.arrive(t.after)
@@ -206,6 +207,9 @@ func (r *runner) observe(t *transition) {
 	res := r.walk()
 	tr := r.truth()
 	r.rep.cover(r, t)
+	if r.corpus != nil {
+		r.learn(t, &before)
+	}
 	if r.sh.leaving {
 		r.hold(tr, res, r.sample(t, &tr))
 	} else if r.record(&tr, r.got, res) == equal {

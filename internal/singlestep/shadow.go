@@ -79,7 +79,8 @@ type counts struct {
 type transition struct {
 	in            insn
 	before, after *unix.PtraceRegs
-	delivered     int // the signal that was delivered in its place
+	delivered     int      // the signal that was delivered in its place
+	code          [16]byte // the instruction and what follows it
 }
 
 // update takes note of what an instruction did.
