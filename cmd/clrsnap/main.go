@@ -104,6 +104,7 @@ func interruptible() (context.Context, func() syscall.Signal) {
 		case <-signals:
 		case <-time.After(graceful):
 		}
+		fmt.Fprintf(os.Stderr, "clrsnap: %v, and given up before what had been collected was written\n", signalError(sig))
 		os.Exit(128 + int(sig))
 	}()
 	return ctx, func() syscall.Signal {

@@ -270,8 +270,9 @@ func (u *unwinding) noInfo(s *site) error {
 			u.ctx.Valid &= u.w.arch.NonVolatile
 			u.ctx.Set(u.w.arch.FP, up)
 			u.ctx.Set(u.w.arch.SP, fp+16)
-			if u.exact && u.gap == nil {
-				// It may not have made its frame yet: then this is its caller's.
+			if u.gap == nil {
+				// It may have made no frame, or not yet: then this is its caller's, or the
+				// frame of a method that a signal has interrupted.
 				u.gap = fmt.Errorf("a frame may be missing below %v: %w in %s", u.ctx.IP, unwind.ErrNoInfo, s.mod.Name)
 			}
 			u.ctx.IP, u.exact = arch.Addr(ip), false
