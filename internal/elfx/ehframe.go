@@ -2,6 +2,7 @@ package elfx
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"clrsnap/internal/arch"
@@ -14,6 +15,18 @@ type Frames struct {
 	HdrAddr   arch.Addr
 	Frame     []byte // .eh_frame, possibly with what follows it in its segment
 	FrameAddr arch.Addr
+}
+
+// Bare reports whether the image has no call frame information at all. Where that
+// cannot be told it has some.
+func (m *Image) Bare() bool {
+	for i := range m.Progs {
+		if m.Progs[i].Type == ptGNUEHFrame {
+			return false
+		}
+	}
+	_, err := m.Frames()
+	return errors.Is(err, ErrNotFound)
 }
 
 // Frames reads the image's call frame information. The program header

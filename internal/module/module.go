@@ -40,6 +40,7 @@ type Module struct {
 	img  *elfx.Image
 	bias arch.Addr
 	cfi  *cfi.Table
+	bare bool
 	syms *symbol.Table
 }
 
@@ -229,7 +230,7 @@ func (m *Module) openMemory() error {
 }
 
 func (m *Module) use(img *elfx.Image, bias arch.Addr) {
-	m.img, m.bias, m.syms = img, bias, symbol.New(img)
+	m.img, m.bias, m.syms, m.bare = img, bias, symbol.New(img), img.Bare()
 	if f, err := img.Frames(); err == nil {
 		if t, err := cfi.New(f.Hdr, f.HdrAddr, f.Frame, f.FrameAddr, m.arch); err == nil {
 			m.cfi = t
@@ -248,6 +249,10 @@ func (m *Module) Step(pc arch.Addr) (*unwind.Step, error) {
 	}
 	return m.cfi.Step(pc - m.bias)
 }
+
+// Bare reports whether the module has no unwind information at all, so that its
+// code can only be crossed by frame pointers, if it has any.
+func (m *Module) Bare() bool { return m.load() == nil && m.bare }
 
 // Function returns the start of the function that pc lies in, as the unwind
 // information has it.

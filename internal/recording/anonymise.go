@@ -2,6 +2,8 @@ package recording
 
 import (
 	"bytes"
+	"cmp"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -16,7 +18,9 @@ func (r *Recording) anonymise() {
 		if m := (target.Mapping{Path: p}); !m.IsFile() || strings.HasPrefix(p, "/memfd:") {
 			return p
 		}
-		folders[path.Dir(p)] = true
+		for d := path.Dir(p); len(d) > 1; d = path.Dir(d) {
+			folders[d] = true
+		}
 		return "/" + path.Base(p)
 	}
 	for _, f := range r.Files {
@@ -29,8 +33,11 @@ func (r *Recording) anonymise() {
 			m.Mappings[i].Path = bare(m.Mappings[i].Path)
 		}
 	}
-	for folder := range folders {
-		if len(folder) > 1 {
+	// Longest first: what is left of a text that was cut off are its parents.
+	names := slices.SortedFunc(maps.Keys(folders), func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	const few = 4 // characters: they tell nothing, and may be something else
+	for _, folder := range names {
+		if len(folder) > few {
 			r.blot(folder)
 		}
 	}
@@ -51,10 +58,9 @@ func (r *Recording) blot(text string) {
 					break
 				}
 				at += i
-				for k := 0; k < len(t); k += len(t) / len(text) {
-					data[at+k] = 'x'
-				}
+				cross(data[at:at+len(t)], len(t)/len(text))
 			}
+			overCut(data, t, len(t)/len(text))
 		}
 	}
 	for _, m := range r.Moments {
@@ -65,9 +71,31 @@ func (r *Recording) blot(text string) {
 			over(m.Fragments[i].Data)
 		}
 		for _, t := range m.Threads {
+			over(t.Head) // longer than the object
 			for i := range t.Stack {
 				over(t.Stack[i].Data)
 			}
+		}
+	}
+}
+
+// cross writes over characters of so many bytes.
+func cross(data []byte, width int) {
+	for k := 0; k < len(data); k += width {
+		data[k] = 'x'
+	}
+}
+
+// overCut writes over a text that begins on the page before or ends on the next.
+// A few characters of it tell nothing, and may be something else.
+func overCut(data, t []byte, width int) {
+	const few = 4
+	for k := len(t) - width; k > few*width; k -= width {
+		if bytes.HasSuffix(data, t[:k]) {
+			cross(data[len(data)-k:], width)
+		}
+		if bytes.HasPrefix(data, t[len(t)-k:]) {
+			cross(data[:k], width)
 		}
 	}
 }

@@ -124,13 +124,16 @@ func (w *workload) run(t *testing.T, steps int, rep *Report, corpus *Corpus) {
 }
 
 // collect returns a corpus that is written when the test ends: CLRSNAP_CORPUS
-// names the file.
+// names the file, and what it holds already is kept.
 func collect(t *testing.T) *Corpus {
 	name := os.Getenv("CLRSNAP_CORPUS")
 	if name == "" {
 		return nil
 	}
-	c := NewCorpus()
+	c, err := OpenCorpus(name)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		for _, err := range c.Write(name) {
 			t.Errorf("corpus: %v", err)

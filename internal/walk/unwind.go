@@ -263,7 +263,7 @@ func (u *unwinding) noInfo(s *site) error {
 		return u.leafStep(pltPushes)
 	}
 	fp, known := u.ctx.Reg(u.w.arch.FP)
-	if known && arch.Addr(fp) > arch.Addr(u.ctx.Regs[u.w.arch.SP]) {
+	if known && s.mod.Bare() && arch.Addr(fp) > arch.Addr(u.ctx.Regs[u.w.arch.SP]) {
 		ip, ok1 := u.t.Stack.Uint64(arch.Addr(fp) + 8)
 		up, ok2 := u.t.Stack.Uint64(arch.Addr(fp))
 		if ok1 && ok2 && u.w.isReturn(arch.Addr(ip)) {
