@@ -68,11 +68,14 @@ func Parse(b []byte) (*Metadata, error) {
 	return m, nil
 }
 
+// Signature is the first word of all metadata: "BSJB" (II.24.2.1).
+const Signature = 0x424a5342
+
 // eachStream walks the metadata root and the stream headers (II.24.2.1 and
 // II.24.2.2).
 func eachStream(b []byte, visit func(name string, data []byte)) error {
 	le := binary.LittleEndian
-	if len(b) < 20 || string(b[:4]) != "BSJB" {
+	if len(b) < 20 || le.Uint32(b) != Signature {
 		return malformed("no BSJB signature at the start of %d bytes", len(b))
 	}
 	version := uint64(le.Uint32(b[12:]))

@@ -48,7 +48,7 @@ func (w *Walker) DoStackSnapshot(t *Thread, ctx *arch.Context, mode Mode, visit 
 	switch {
 	case s.err != nil:
 		return Result{Err: s.err}
-	case !errors.Is(r.Err, ErrStopped) && !s.flush(false):
+	case !errors.Is(r.Err, ErrStopped) && !errors.Is(r.Err, ErrLost) && !s.flush(false):
 		return Result{Err: ErrStopped, Gap: r.Gap}
 	}
 	return r

@@ -140,7 +140,10 @@ func (u *unwinding) step(s *site) (base bool, err error) {
 // be on another stack than the code that it interrupted.
 func (u *unwinding) progress(from arch.Addr) error {
 	sp := arch.Addr(u.ctx.Regs[u.w.arch.SP])
-	if sp > from && sp%8 == 0 {
+	if sp%8 != 0 {
+		return unwind.ErrProgress
+	}
+	if sp > from {
 		return nil
 	}
 	if u.exact && u.signals < maxSignals {

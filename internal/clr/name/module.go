@@ -41,8 +41,12 @@ func (n *Namer) assembly(module arch.Addr) (*assembly, error) {
 	if a := n.assemblies[module]; a != nil && a.id == id {
 		return a, nil
 	}
+	if err := n.failed[id]; err != nil {
+		return nil, fmt.Errorf("module at %v: %w", module, err)
+	}
 	a, err := n.load(id)
 	if err != nil {
+		n.failed[id] = err
 		return nil, fmt.Errorf("module at %v: %w", module, err)
 	}
 	collectible, err := n.isCollectible(module)
@@ -71,6 +75,10 @@ func (n *Namer) load(id moduleID) (*assembly, error) {
 	}
 	if size > pe.MaxMetadata {
 		return nil, fmt.Errorf("%d bytes of metadata", size)
+	}
+	// Only what begins like metadata is worth a copy.
+	if v, err := n.mem.Uint32(at); err != nil || v != ecma335.Signature {
+		return nil, fmt.Errorf("%w at %v (%v)", pe.ErrNoMetadata, at, err)
 	}
 	b, err := n.mem.Bytes(at, size)
 	if err != nil {

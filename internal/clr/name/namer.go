@@ -32,6 +32,7 @@ type Namer struct {
 
 	assemblies map[arch.Addr]*assembly // by Module
 	passing    []arch.Addr             // modules that can be unloaded
+	failed     map[moduleID]error      // whose metadata cannot be read at this moment: large reads are not repeated
 	names      map[arch.Addr]Method    // by MethodDesc, of code that stays
 	hidden     map[arch.Addr]bool      // by MethodTable: the exception machinery
 }
@@ -50,6 +51,7 @@ func New(mem target.Memory, d *contract.Descriptor, ts *types.System, ms *method
 	n := &Namer{
 		mem: target.NewReader(mem), types: ts, methods: ms,
 		assemblies: map[arch.Addr]*assembly{}, names: map[arch.Addr]Method{}, hidden: map[arch.Addr]bool{},
+		failed: map[moduleID]error{},
 	}
 	return n, d.Bind(&n.l)
 }
@@ -60,6 +62,7 @@ func (n *Namer) Begin() {
 		delete(n.assemblies, m)
 	}
 	n.passing = n.passing[:0]
+	clear(n.failed)
 }
 
 // exceptionMachinery is the class whose methods dispatch exceptions

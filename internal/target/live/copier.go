@@ -23,6 +23,10 @@ const MaxStackLimit = 64 << 20
 const (
 	maxHead  = 1 << 20
 	maxExtra = 16 // pieces
+
+	// maxPieces is a power of two: an index that is masked with one less needs no
+	// check, and the tracer has no room on its stack for a panic.
+	maxPieces = 32
 )
 
 // Range is a piece of the target's memory.
@@ -78,12 +82,12 @@ type Capture struct {
 // copier copies the pieces of one request. Its arrays are filled before a
 // thread is stopped; while it is, only numbers change.
 type copier struct {
-	local  [2 + maxExtra]unix.Iovec
-	remote [2 + maxExtra]unix.RemoteIovec
-	got    [2 + maxExtra]int // bytes that arrived
-	count  int               // pieces: head, stack, extras
-	limit  uint64            // of the stack's copy
-	end    uint64            // of the stack, where the request tells
+	local  [maxPieces]unix.Iovec
+	remote [maxPieces]unix.RemoteIovec
+	got    [maxPieces]int // bytes that arrived
+	count  int            // pieces: head, stack, extras
+	limit  uint64         // of the stack's copy
+	end    uint64         // of the stack, where the request tells
 	spans  []span
 	vm     bool    // use process_vm_readv
 	mem    uintptr // else this file
@@ -168,6 +172,7 @@ func (c *copier) set(piece int, buf []byte, addr arch.Addr, n int) {
 //go:norace
 //go:nosplit
 func (c *copier) length(piece int, addr, n uint64) {
+	piece &= maxPieces - 1
 	c.local[piece].Len = n
 	c.remote[piece].Base, c.remote[piece].Len = uintptr(addr), int(n)
 }
@@ -220,7 +225,11 @@ func (c *copier) copy(tid uintptr, sp uint64) {
 		// pointer has not been touched yet: what there is from sp on.
 		c.strange = true
 		c.length(pieceStack, sp, min(uint64(c.remote[pieceStack].Len), c.limit))
-		c.readPiece(tid, pieceStack)
+		if c.vm {
+			c.got[pieceStack] = c.readv(tid, pieceStack, 1)
+		} else {
+			c.readMem(pieceStack)
+		}
 	}
 }
 
@@ -232,31 +241,30 @@ func (c *copier) copy(tid uintptr, sp uint64) {
 //go:nosplit
 func (c *copier) readFrom(tid uintptr, from int) int {
 	if !c.vm {
-		c.readPiece(tid, from)
+		c.readMem(from)
 		return from + 1
 	}
 	n := c.readv(tid, from, c.count-from)
 	for i := from; i < c.count; i++ {
-		want := c.remote[i].Len
+		want := c.remote[i&(maxPieces-1)].Len
 		if n < want {
-			c.got[i] = n
+			c.got[i&(maxPieces-1)] = n
 			return i + 1
 		}
-		c.got[i] = want
+		c.got[i&(maxPieces-1)] = want
 		n -= want
 	}
 	return c.count
 }
 
+// readMem reads a piece from the file that stands for the target's memory.
+//
 //go:norace
 //go:nosplit
-func (c *copier) readPiece(tid uintptr, piece int) {
-	if c.vm {
-		c.got[piece] = c.readv(tid, piece, 1)
-		return
-	}
+func (c *copier) readMem(piece int) {
+	piece &= maxPieces - 1
 	l := &c.local[piece]
-	n, _, e := syscall.RawSyscall6(unix.SYS_PREAD64, c.mem, uintptr(unsafe.Pointer(l.Base)), uintptr(l.Len), c.remote[piece].Base, 0, 0)
+	n, e := raw6(unix.SYS_PREAD64, c.mem, uintptr(unsafe.Pointer(l.Base)), uintptr(l.Len), c.remote[piece].Base, 0, 0)
 	if e != 0 {
 		n = 0
 	}
@@ -266,8 +274,8 @@ func (c *copier) readPiece(tid uintptr, piece int) {
 //go:norace
 //go:nosplit
 func (c *copier) readv(tid uintptr, from, count int) int {
-	n, _, e := syscall.RawSyscall6(unix.SYS_PROCESS_VM_READV, tid,
-		uintptr(unsafe.Pointer(&c.local[from])), uintptr(count), uintptr(unsafe.Pointer(&c.remote[from])), uintptr(count), 0)
+	n, e := raw6(unix.SYS_PROCESS_VM_READV, tid,
+		uintptr(unsafe.Pointer(&c.local[from&(maxPieces-1)])), uintptr(count), uintptr(unsafe.Pointer(&c.remote[from&(maxPieces-1)])), uintptr(count), 0)
 	if e != 0 {
 		if e != unix.EFAULT {
 			c.err = e

@@ -22,7 +22,7 @@ type regs struct{ unix.PtraceRegs }
 //go:norace
 //go:nosplit
 func (r *regs) get(tid uintptr) syscall.Errno {
-	_, _, e := syscall.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_GETREGS, tid, 0, uintptr(unsafe.Pointer(&r.PtraceRegs)), 0, 0)
+	_, e := raw6(unix.SYS_PTRACE, unix.PTRACE_GETREGS, tid, 0, uintptr(unsafe.Pointer(&r.PtraceRegs)), 0, 0)
 	return e
 }
 

@@ -67,7 +67,7 @@ const (
 //go:norace
 //go:nosplit
 func ptrace(request, tid, data uintptr) syscall.Errno {
-	_, _, e := syscall.RawSyscall6(unix.SYS_PTRACE, request, tid, 0, data, 0, 0)
+	_, e := raw6(unix.SYS_PTRACE, request, tid, 0, data, 0, 0)
 	return e
 }
 
@@ -157,7 +157,7 @@ func (t *tracee) pass(sh *shared, signal uintptr) {
 func (t *tracee) look() syscall.Errno {
 	const options = unix.WEXITED | unix.WSTOPPED | unix.WNOHANG | unix.WALL | unix.WNOWAIT
 	t.info.signo = 0
-	_, _, e := syscall.RawSyscall6(unix.SYS_WAITID, unix.P_PID, t.tid, uintptr(unsafe.Pointer(&t.info)), options, 0, 0)
+	_, e := raw6(unix.SYS_WAITID, unix.P_PID, t.tid, uintptr(unsafe.Pointer(&t.info)), options, 0, 0)
 	return e
 }
 
@@ -265,7 +265,7 @@ func collect(tid uintptr, wait bool) bool {
 	}
 	for {
 		var info waitInfo
-		_, _, e := syscall.RawSyscall6(unix.SYS_WAITID, unix.P_PID, tid, uintptr(unsafe.Pointer(&info)), options, 0, 0)
+		_, e := raw6(unix.SYS_WAITID, unix.P_PID, tid, uintptr(unsafe.Pointer(&info)), options, 0, 0)
 		if e != unix.EINTR {
 			return e != 0 || info.signo != 0
 		}
@@ -284,6 +284,6 @@ const quiet = ^sigset(1<<(unix.SIGSEGV-1) | 1<<(unix.SIGBUS-1) | 1<<(unix.SIGFPE
 //go:nosplit
 func setMask(set sigset) (old sigset) {
 	const setmask = 2 // SIG_SETMASK
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, setmask, uintptr(unsafe.Pointer(&set)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
+	raw6(unix.SYS_RT_SIGPROCMASK, setmask, uintptr(unsafe.Pointer(&set)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
 	return old
 }

@@ -75,3 +75,24 @@ TEXT ·swap64(SB),NOSPLIT,$0-24
 	XCHGQ	CX, (AX)
 	MOVQ	CX, ret+16(FP)
 	RET
+
+// func raw6(nr, a, b, c, d, e, f uintptr) (r uintptr, errno syscall.Errno)
+TEXT ·raw6(SB),NOSPLIT,$0-72
+	MOVQ	nr+0(FP), AX
+	MOVQ	a+8(FP), DI
+	MOVQ	b+16(FP), SI
+	MOVQ	c+24(FP), DX
+	MOVQ	d+32(FP), R10
+	MOVQ	e+40(FP), R8
+	MOVQ	f+48(FP), R9
+	SYSCALL
+	CMPQ	AX, $-4095
+	JCC	failed
+	MOVQ	AX, r+56(FP)
+	MOVQ	$0, errno+64(FP)
+	RET
+failed:
+	NEGQ	AX
+	MOVQ	$-1, r+56(FP)
+	MOVQ	AX, errno+64(FP)
+	RET
