@@ -26,6 +26,7 @@ type judge struct {
 	faults     map[string]*fault
 	unrecorded map[string]int // frames by method that the runtime keeps no record of
 	kept       []keptFrame
+	unnamed    int // frames without a name in walks that say so: the thread ran on, and its code was unloaded
 	otherTiers int // frames of which only the tier was not what the map says, for a known reason
 	replayed   int // kept frames whose place was used again; each must be found stale
 }
@@ -95,7 +96,11 @@ func (j *judge) settle() error {
 	}
 	for _, s := range j.waiting {
 		for i := range s.th.Frames {
-			if s.th.Frames[i].Kind == profile.Managed {
+			switch f := &s.th.Frames[i]; {
+			case f.Kind != profile.Managed:
+			case f.Method == "" && !s.th.Complete:
+				j.unnamed++
+			default:
 				j.frame(s, i, false)
 			}
 		}
@@ -233,6 +238,9 @@ func (j *judge) frames() int {
 func (j *judge) report(t *testing.T) {
 	t.Helper()
 	t.Logf("%d frames of %d methods compared: %s", j.frames(), len(j.methods), figures(j.verdicts))
+	if j.unnamed > 0 {
+		t.Logf("%d frames without a name, in walks that say that their code was gone when it was to be named", j.unnamed)
+	}
 	t.Logf("frames by tier: %s; %d of a tier that .NET 10 does not tell", figures(j.tiers), j.otherTiers)
 	t.Logf("the perf map has %d records; of code at reused addresses: %s; frames there: %s; %d old frames fed again, all stale",
 		j.log.records, figures(j.log.reuses), figures(j.reused), j.replayed)
