@@ -53,7 +53,6 @@ func BenchmarkStop(b *testing.B) {
 	}
 	var stops, floors samples
 	err = s.Traced(func(capture func() error) error {
-		defer urgent()()
 		for i := 0; b.Loop(); i++ {
 			// Whoever comes second finds the thread freshly run: take turns.
 			for _, first := range []bool{i%2 == 0, i%2 != 0} {
@@ -83,16 +82,6 @@ func BenchmarkStop(b *testing.B) {
 		b.Error("the walk is not complete")
 	}
 	report(b, stops, floors, "stop-ns", "floor-ns", 1)
-}
-
-// urgent gives this OS thread the precedence that the tracer has, as far as it may
-// have it, until end is called.
-func urgent() (end func()) {
-	set := func(policy, priority uint32) {
-		_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy, Priority: priority}, 0)
-	}
-	set(unix.SCHED_FIFO, 1)
-	return func() { set(unix.SCHED_NORMAL, 0) }
 }
 
 func bareStop(tid int) (time.Duration, error) {

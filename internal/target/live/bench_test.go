@@ -51,8 +51,6 @@ func BenchmarkStop(b *testing.B) {
 func benchStop(b *testing.B, t *Tracer, req *Request) error {
 	runtime.LockOSThread() // floor traces by itself
 	defer runtime.UnlockOSThread()
-	urgent() // as the tracer is
-	defer func() { _ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr}, 0) }()
 	var regs unix.PtraceRegs
 	var c Capture
 	var floors, whole, pauses []time.Duration
