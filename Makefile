@@ -49,21 +49,21 @@ fuzz: ## every fuzz target for FUZZTIME
 
 .PHONY: oracle
 oracle: dotnets ## compare a million frames with the CLR's own walk
-	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_ORACLE_FRAMES=$${CLRSNAP_ORACLE_FRAMES:-1000000} $(GO) test -timeout 60m -count 1 -run '^TestOracle$$' -v $(TESTFLAGS) .
+	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_ORACLE_FRAMES=$${CLRSNAP_ORACLE_FRAMES:-1000000} $(GO) test -timeout 60m -count 1 -run '^TestOracle$$' -v . $(TESTFLAGS)
 
 # The long forms of what docs/correctness.md reports.
 .PHONY: steps soak faults attacks
 steps: dotnets ## single-step ten million instructions, walking after each
-	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_STEPS=$${CLRSNAP_STEPS:-10000000} $(GO) test -timeout 60m -count 1 -run TestEveryInstruction -v $(TESTFLAGS) ./internal/singlestep
+	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_STEPS=$${CLRSNAP_STEPS:-10000000} $(GO) test -timeout 60m -count 1 -run TestEveryInstruction -v ./internal/singlestep $(TESTFLAGS)
 
 soak: dotnets ## an hour of snapshots against the perf map (CLRSNAP_SOAK)
-	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_SOAK=$${CLRSNAP_SOAK:-1h} $(GO) test -timeout 3h -count 1 -run TestSoak -v $(TESTFLAGS) .
+	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_SOAK=$${CLRSNAP_SOAK:-1h} $(GO) test -timeout 3h -count 1 -run TestSoak -v . $(TESTFLAGS)
 
 faults: dotnets ## ten thousand faults injected into captures
-	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_FAULTS=$${CLRSNAP_FAULTS:-10000} $(GO) test -timeout 60m -count 1 -run 'TestFaults$$' -v $(TESTFLAGS) ./internal/target/live
+	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_FAULTS=$${CLRSNAP_FAULTS:-10000} $(GO) test -timeout 60m -count 1 -run 'TestFaults$$' -v ./internal/target/live $(TESTFLAGS)
 
 attacks: ## six thousand attacks on the memory that walks read
-	CLRSNAP_ATTACKS=$${CLRSNAP_ATTACKS:-6000} $(GO) test -timeout 60m -count 1 -run 'TestHostile|TestEverything' -v $(TESTFLAGS) ./internal/recording
+	CLRSNAP_ATTACKS=$${CLRSNAP_ATTACKS:-6000} $(GO) test -timeout 60m -count 1 -run 'TestHostile|TestEverything' -v ./internal/recording $(TESTFLAGS)
 
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "gofmt -w is needed for:"; echo "$$unformatted"; exit 1; }
