@@ -162,8 +162,10 @@ func (d *diagnosis) modules() {
 	n := 0
 	for _, m := range d.p.eng.Modules.All() {
 		// Assemblies are mapped like native code but are no ELF images, and a
-		// single-file program maps pieces of its own file as assemblies.
-		if strings.HasSuffix(m.Name, ".dll") || m.Path == d.found.Module.Path && m.Start != d.found.Module.Start {
+		// single-file program maps pieces of its own file as assemblies. A program that
+		// writes a jitdump maps its first page, for perf to find it.
+		jitdump := strings.HasPrefix(m.Name, "jit-") && strings.HasSuffix(m.Name, ".dump")
+		if jitdump || strings.HasSuffix(m.Name, ".dll") || m.Path == d.found.Module.Path && m.Start != d.found.Module.Start {
 			continue
 		}
 		n++
