@@ -140,7 +140,10 @@ func (t *tracer) step(in insn) (event, error) {
 			return t.gone(err)
 		}
 		if !again {
-			return ev, t.getRegs()
+			if err := t.getRegs(); err != nil {
+				return t.gone(err)
+			}
+			return ev, t.dropTrapFlag()
 		}
 	}
 }
@@ -212,6 +215,17 @@ func (t *tracer) hideTrapFlag() error {
 	b[1] &^= trapFlag >> 8
 	_, err := unix.PtracePokeData(t.tid, at, b[:])
 	return err
+}
+
+// dropTrapFlag clears a trap flag that the program itself has restored, from flags
+// that were saved while it was stepped: the kernel shows that one, not the one that
+// it sets for us. Without a tracer the flag would end the program.
+func (t *tracer) dropTrapFlag() error {
+	if t.regs.Eflags&trapFlag == 0 {
+		return nil
+	}
+	t.regs.Eflags &^= trapFlag
+	return unix.PtraceSetRegs(t.tid, &t.regs)
 }
 
 // detach lets the thread go on, with the signal that it has not had yet.

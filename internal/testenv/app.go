@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -220,7 +221,7 @@ func (a *App) line(line string, stack **Stack) error {
 }
 
 // Wait waits until the program ends by itself and returns what follows RESULT on
-// its last line, and its exit code.
+// its last line, and its exit code: 128 and the signal's number if one has killed it.
 func (a *App) Wait() (result string, code int) {
 	a.tb.Helper()
 	select {
@@ -230,6 +231,10 @@ func (a *App) Wait() (result string, code int) {
 	}
 	if a.err != nil {
 		a.tb.Fatalf("%s: %v\n%s", a, a.err, a.Stderr())
+	}
+	if s, ok := a.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+		const shells = 128 // as shells have it
+		return a.result, shells + int(s.Signal())
 	}
 	return a.result, a.cmd.ProcessState.ExitCode()
 }
