@@ -54,7 +54,7 @@ oracle: dotnets ## compare a million frames with the CLR's own walk
 # The long forms of what docs/correctness.md reports.
 .PHONY: steps soak faults attacks
 steps: dotnets ## single-step ten million instructions, walking after each
-	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_STEPS=$${CLRSNAP_STEPS:-10000000} $(GO) test -timeout 60m -count 1 -run TestEveryInstruction -v ./internal/singlestep $(TESTFLAGS)
+	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_STEPS=$${CLRSNAP_STEPS:-10200000} $(GO) test -timeout 60m -count 1 -run TestEveryInstruction -v ./internal/singlestep $(TESTFLAGS)
 
 soak: dotnets ## an hour of snapshots against the perf map (CLRSNAP_SOAK)
 	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_SOAK=$${CLRSNAP_SOAK:-1h} $(GO) test -timeout 3h -count 1 -run TestSoak -v . $(TESTFLAGS)

@@ -2,6 +2,7 @@ package singlestep
 
 import (
 	"flag"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -82,7 +83,7 @@ func TestEveryInstruction(t *testing.T) {
 			t.Run(w.app+" "+w.name, func(t *testing.T) {
 				t.Parallel()
 				one := NewReport()
-				w.run(t, total/len(all), one, corpus)
+				w.run(t, min(total/len(all), w.most()), one, corpus)
 				mu.Lock()
 				defer mu.Unlock()
 				rep.Add(one)
@@ -97,6 +98,17 @@ func TestEveryInstruction(t *testing.T) {
 		}
 	}
 	check(t, rep)
+}
+
+// most is how many instructions a workload can be stepped through. In that of the
+// worker "faults", somewhere behind the 150,000th, the runtime restores flags that
+// were saved while it was stepped, trap flag included, and dies of SIGTRAP. (Where,
+// is not found yet; the program steps has faults too, without that end.)
+func (w *workload) most() int {
+	if w.app == "scenarios" && strings.Contains(w.name, "faults") {
+		return 100_000
+	}
+	return math.MaxInt
 }
 
 func (w *workload) run(t *testing.T, steps int, rep *Report, corpus *Corpus) {
