@@ -134,16 +134,15 @@ func (w *Walker) freed(s *site, from arch.Addr, code []byte) {
 		return
 	}
 	const length = 4 // of the instruction
-	for at := bytes.LastIndex(code, addSP); at >= 0 && at+length <= len(code); at = -1 {
-		if !onlyPops(code[at+length:]) {
-			return
-		}
-		before, err1 := s.mod.Step(from + arch.Addr(at))
-		after, err2 := s.mod.Step(from + arch.Addr(at) + length)
-		size := int32(int8(code[at+3]))
-		if err1 == nil && err2 == nil && before.CFAReg == w.arch.SP && before.CFAOff == after.CFAOff && after.CFAReg == w.arch.SP && s.step.CFAOff > size {
-			s.step.CFAOff -= size
-		}
+	at := bytes.LastIndex(code, addSP)
+	if at < 0 || at+length > len(code) || !onlyPops(code[at+length:]) {
+		return
+	}
+	before, err1 := s.mod.Step(from + arch.Addr(at))
+	after, err2 := s.mod.Step(from + arch.Addr(at) + length)
+	size := int32(int8(code[at+3]))
+	if err1 == nil && err2 == nil && before.CFAReg == w.arch.SP && before.CFAOff == after.CFAOff && after.CFAReg == w.arch.SP && s.step.CFAOff > size {
+		s.step.CFAOff -= size
 	}
 }
 

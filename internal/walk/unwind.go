@@ -233,13 +233,6 @@ func (u *unwinding) nextFrame() (arch.Addr, bool) {
 	return 0, false
 }
 
-// managed reports whether ip lies in a method's code, and an error where that
-// cannot be told.
-func (u *unwinding) managed(ip arch.Addr) (bool, error) {
-	s, err := u.w.lookup(ip, false)
-	return s != nil && s.kind == siteManaged, err
-}
-
 // next returns the Frame after the one at an address, or notes why it cannot.
 func (u *unwinding) next(at arch.Addr) (arch.Addr, bool) {
 	next, ok := u.w.chain.Next(u.t.Stack, at)
@@ -342,7 +335,7 @@ func (u *unwinding) follow(why error) bool {
 		sp := arch.Addr(c.Regs[u.w.arch.SP])
 		managed := false
 		if active && sp > u.runSP {
-			if managed, u.broken = u.managed(c.IP); u.broken != nil {
+			if managed, u.broken = u.w.managed(c.IP); u.broken != nil {
 				return false
 			}
 		}
