@@ -149,7 +149,7 @@ func (p *printer) native(f *profile.Frame, used int) {
 // never cut.
 func (p *printer) managed(f *profile.Frame, used int) {
 	st := cyan
-	if !framework(f.Module) {
+	if !profile.Framework(f.Module) {
 		st = boldCyan
 	}
 	name, args, module := Clean(f.Display), Clean(f.Signature), ""
@@ -191,11 +191,4 @@ func (p *printer) room(f *profile.Frame, used int) int {
 		used += 2 + width(f.Tier)
 	}
 	return max(1, p.o.Width-used)
-}
-
-// framework reports whether an assembly is one of .NET's own, so that the
-// program's own code can stand out.
-func framework(module string) bool {
-	return module == "System" || strings.HasPrefix(module, "System.") || strings.HasPrefix(module, "Microsoft.") ||
-		module == "mscorlib" || module == "netstandard" || module == ""
 }

@@ -1,0 +1,147 @@
+package profile
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// stack adds a stack, written base first as "main>work>[libc.so]": names in
+// brackets are native modules without symbols.
+func stack(b *Builder, text string) int32 {
+	var locations []int32
+	for i, name := range strings.Split(text, ">") {
+		f := Function{Kind: Managed, Method: name, Display: name, Module: "App"}
+		if strings.HasPrefix(name, "[") {
+			f = Function{Kind: Native, Display: name, Module: strings.Trim(name, "[]")}
+		}
+		locations = append([]int32{b.Location(Location{Function: b.Function(f), Offset: uint64(i)})}, locations...)
+	}
+	return b.Stack(locations)
+}
+
+func text(r *Recording, node int32) string {
+	var names []string
+	for l := range r.Stack(node) {
+		names = append([]string{r.Functions[l.Function].Display}, names...)
+	}
+	return strings.Join(names, ">")
+}
+
+// TestCoarsen: many samples stay within the bound, and no weight is lost or goes
+// to another thread, stack, mode or state.
+func TestCoarsen(t *testing.T) {
+	const limit, count = 1000, 200_000
+	b := NewBuilder(Limits{Samples: limit})
+	var nodes [40]int32
+	for i := range nodes {
+		nodes[i] = stack(b, fmt.Sprintf("main>f%d", i))
+	}
+	type key struct {
+		thread, node int32
+		mode         Mode
+		state        State
+		incomplete   bool
+	}
+	want, got := map[key]Sample{}, map[key]Sample{}
+	sum := func(m map[key]Sample, s Sample) {
+		k := key{s.Thread, s.Node, s.Mode, s.State, s.Incomplete}
+		x := m[k]
+		x.Weight += s.Weight
+		x.Count += s.Count
+		m[k] = x
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range count {
+		s := Sample{
+			At: time.Duration(i) * time.Millisecond, Weight: time.Duration(rng.IntN(1000)), Count: 1,
+			Thread: rng.Int32N(3), Node: nodes[rng.IntN(len(nodes))], Mode: Mode(rng.IntN(2)), State: State(rng.IntN(2)), Incomplete: rng.IntN(50) == 0,
+		}
+		sum(want, s)
+		b.Add(s)
+		if len(b.r.Samples) > limit {
+			t.Fatalf("%d samples are held", len(b.r.Samples))
+		}
+	}
+	r := b.Recording()
+	for i, s := range r.Samples {
+		sum(got, s)
+		if i > 0 && s.At < r.Samples[i-1].At {
+			t.Fatal("not in the order of time")
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d sums, want %d", len(got), len(want))
+	}
+	for k, w := range want {
+		if got[k] != w {
+			t.Errorf("%+v: got %+v, want %+v", k, got[k], w)
+		}
+	}
+	if b.Bin() == 0 {
+		t.Error("the samples did not become fewer")
+	}
+	b.Add(Sample{At: time.Hour}) // it may go on
+}
+
+// TestAllDifferent: samples that no time brings together raise the bound.
+func TestAllDifferent(t *testing.T) {
+	b := NewBuilder(Limits{Samples: 100})
+	for i := range 250 {
+		b.Add(Sample{Node: int32(i), Weight: 1})
+	}
+	if n := len(b.Recording().Samples); n != 250 {
+		t.Errorf("%d samples, want 250", n)
+	}
+}
+
+func TestNodesBounded(t *testing.T) {
+	b := NewBuilder(Limits{Nodes: 4})
+	whole, cut := stack(b, "a>b>c"), stack(b, "a>x>y")
+	if got := text(b.Recording(), whole); got != "a>b>c" {
+		t.Errorf("the first stack is %q", got)
+	}
+	if got := text(b.Recording(), cut); got != "a" || b.Cut() != 1 {
+		t.Errorf("the cut stack is %q, %d are cut", got, b.Cut())
+	}
+}
+
+func TestSelect(t *testing.T) {
+	b := NewBuilder(Limits{})
+	b.Thread(RecordedThread{Name: "main"})
+	b.Thread(RecordedThread{Name: "worker"})
+	n := stack(b, "Main>[libc]>[libc]>[libm]>Callback>[libc]>Leaf")
+	b.Add(Sample{At: 1, Node: n, Thread: 0, Weight: 1})
+	b.Add(Sample{At: 2, Node: n, Thread: 1, Weight: 2, Mode: Wall, State: Waiting})
+	r := b.Recording()
+	r.Modes = []ModeStats{{Mode: CPU}, {Mode: Wall}}
+
+	for _, c := range []struct {
+		name string
+		s    Selection
+		want string // the samples: weight, thread, stack
+	}{
+		{"everything", Selection{Native: true}, "1 main Main>[libc]>[libc]>[libm]>Callback>[libc]>Leaf; 2 worker Main>[libc]>[libc]>[libm]>Callback>[libc]>Leaf"},
+		{"runs become one", Selection{}, "1 main Main>[libc]>[libm]>Callback>[libc]>Leaf; 2 worker Main>[libc]>[libm]>Callback>[libc]>Leaf"},
+		{"managed", Selection{Managed: true}, "1 main Main>Callback>Leaf; 2 worker Main>Callback>Leaf"},
+		{"threads", Selection{Managed: true, Threads: func(t *RecordedThread) bool { return t.Name == "worker" }}, "2 worker Main>Callback>Leaf"},
+		{"modes", Selection{Managed: true, Modes: []Mode{CPU}}, "1 main Main>Callback>Leaf"},
+		{"states", Selection{Managed: true, States: []State{Waiting}}, "2 worker Main>Callback>Leaf"},
+		{"from", Selection{Managed: true, From: 2}, "2 worker Main>Callback>Leaf"},
+		{"to", Selection{Managed: true, To: 2}, "1 main Main>Callback>Leaf"},
+	} {
+		var got []string
+		out := r.Select(c.s)
+		for _, s := range out.Samples {
+			got = append(got, fmt.Sprintf("%d %s %s", s.Weight, out.Threads[s.Thread].Name, text(out, s.Node)))
+		}
+		if g := strings.Join(got, "; "); g != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", c.name, g, c.want)
+		}
+	}
+	if m := r.Select(Selection{Modes: []Mode{Wall}}).Modes; len(m) != 1 || m[0].Mode != Wall || len(r.Modes) != 2 {
+		t.Errorf("modes: %v of %v", m, r.Modes)
+	}
+}

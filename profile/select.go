@@ -1,0 +1,80 @@
+package profile
+
+import (
+	"slices"
+	"time"
+)
+
+// Selection chooses a part of a recording. The zero value is everything.
+type Selection struct {
+	// Managed leaves out frames that are not managed.
+	Managed bool
+	// Native keeps every native frame. Else native frames without a symbol that
+	// follow one another in one module become one.
+	Native bool
+	// Threads chooses threads; nil: all.
+	Threads func(*RecordedThread) bool
+	// Modes and States choose samples; none: all.
+	Modes  []Mode
+	States []State
+	// From and To choose samples by when they were taken; To 0: to the end.
+	From, To time.Duration
+}
+
+// Select returns the part of r that s chooses. r is not changed; what both share
+// must not be changed either.
+func (r *Recording) Select(s Selection) *Recording {
+	b := NewBuilder(Limits{Samples: len(r.Samples) + 2, Nodes: len(r.Nodes) + 1})
+	nodes := s.tree(r, b)
+	threads := make([]int32, len(r.Threads))
+	for i := range threads {
+		if threads[i] = -1; s.Threads == nil || s.Threads(&r.Threads[i]) {
+			threads[i] = b.Thread(r.Threads[i])
+		}
+	}
+	for i := range r.Samples {
+		x := r.Samples[i]
+		if threads[x.Thread] < 0 || !s.accepts(&x) {
+			continue
+		}
+		x.Thread, x.Node = threads[x.Thread], nodes[x.Node]
+		b.Add(x)
+	}
+	out := b.Recording()
+	out.Version, out.Start, out.Duration, out.Processes = r.Version, r.Start, r.Duration, r.Processes
+	out.Modes, out.Cost, out.Notes = r.Modes, r.Cost, r.Notes
+	if len(s.Modes) > 0 {
+		out.Modes = slices.DeleteFunc(slices.Clone(r.Modes), func(m ModeStats) bool { return !slices.Contains(s.Modes, m.Mode) })
+	}
+	return out
+}
+
+func (s *Selection) accepts(x *Sample) bool {
+	return (len(s.Modes) == 0 || slices.Contains(s.Modes, x.Mode)) &&
+		(len(s.States) == 0 || slices.Contains(s.States, x.State)) &&
+		x.At >= s.From && (s.To <= 0 || x.At < s.To)
+}
+
+// tree puts the frames that are kept into b, and returns the new node of each
+// node. A parent comes before its children.
+func (s *Selection) tree(r *Recording, b *Builder) []int32 {
+	nodes := make([]int32, len(r.Nodes))
+	for n := 1; n < len(r.Nodes); n++ {
+		l := r.Locations[r.Nodes[n].Location]
+		f := &r.Functions[l.Function]
+		parent := nodes[r.Nodes[n].Parent]
+		nodes[n] = parent
+		nameless := !s.Native && f.Kind == Native && f.Method == ""
+		if s.Managed && f.Kind != Managed || nameless && sameFunction(b.r.Function(parent), f) {
+			continue
+		}
+		if nameless {
+			l.Offset = 0
+		}
+		l.Function = b.Function(*f)
+		nodes[n] = b.Child(parent, b.Location(l))
+	}
+	return nodes
+}
+
+func sameFunction(f, g *Function) bool { return f != nil && *f == *g }
