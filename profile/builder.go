@@ -72,6 +72,12 @@ func (b *Builder) Function(f Function) int32 { return intern(b.functions, &b.r.F
 // Location returns the index of a location.
 func (b *Builder) Location(l Location) int32 { return intern(b.locations, &b.r.Locations, l) }
 
+// At returns a location and its function by the location's index.
+func (b *Builder) At(location int32) (Location, Function) {
+	l := b.r.Locations[location]
+	return l, b.r.Functions[l.Function]
+}
+
 // Thread adds a thread and returns its index.
 func (b *Builder) Thread(t RecordedThread) int32 {
 	b.r.Threads = append(b.r.Threads, t)
@@ -166,3 +172,6 @@ func (b *Builder) coarsen() {
 		b.limits.Samples *= 2
 	}
 }
+
+// SetThread changes what is known of a thread.
+func (b *Builder) SetThread(i int32, t RecordedThread) { b.r.Threads[i] = t }

@@ -3,7 +3,10 @@
 // imports nothing but the standard library.
 package profile
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Snapshot is the state of every thread of one process at one time.
 type Snapshot struct {
@@ -19,6 +22,24 @@ type Process struct {
 	PID     int
 	Command string // command line, arguments separated by spaces
 	Runtime Runtime
+}
+
+// Program is what the program is called: its file, without its folder, and
+// without the host that runs it.
+func (p *Process) Program() string {
+	name := ""
+	for i, word := range strings.Fields(p.Command) {
+		base := word[strings.LastIndexByte(word, '/')+1:]
+		if i == 0 {
+			if name = base; !strings.HasPrefix(name, "dotnet") {
+				break
+			}
+		}
+		if strings.HasSuffix(base, ".dll") {
+			return base
+		}
+	}
+	return name
 }
 
 // Runtime describes the .NET runtime inside a process.

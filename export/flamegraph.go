@@ -1,0 +1,118 @@
+package export
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"errors"
+	"html"
+	"io"
+	"strings"
+
+	"clrsnap/profile"
+)
+
+// FlameOptions say how to make a flame graph. The zero value is right for most.
+type FlameOptions struct {
+	Title string             // of the page; empty: the program and when it was recorded
+	Base  *profile.Recording // what to compare with; nil: nothing
+}
+
+// FlameGraph writes a recording as a page that shows it as a flame graph. The page
+// needs nothing else: it carries the whole recording, so that whoever looks at it
+// chooses modes, threads and times. It may not load or send anything, which its
+// content security policy enforces.
+func FlameGraph(w io.Writer, r *profile.Recording, o FlameOptions) error {
+	style, script := pageFile("page.css"), pageScript()
+	values := map[string]func(io.Writer) error{
+		"policy":    pageText("default-src 'none'; img-src data: blob:; style-src " + sourceHash(style) + "; script-src " + sourceHash(script) + "; base-uri 'none'; form-action 'none'"),
+		"creator":   pageText("clrsnap " + r.Version),
+		"title":     pageText(cmp.Or(o.Title, flameTitle(r))),
+		"style":     pageSource(style),
+		"script":    pageSource(script),
+		"recording": func(w io.Writer) error { return writeBase64(w, r) },
+		"base": func(w io.Writer) error {
+			if o.Base == nil {
+				return nil
+			}
+			_, err1 := io.WriteString(w, `<script type="application/octet-stream" id="base">`)
+			err2 := writeBase64(w, o.Base)
+			_, err3 := io.WriteString(w, "</script>\n")
+			return errors.Join(err1, err2, err3)
+		},
+	}
+	return fillPage(w, pageFile("page.html"), values)
+}
+
+//go:embed flamegraph/page.html flamegraph/page.css flamegraph/*.js
+var pageFiles embed.FS
+
+// pageScripts are the parts of the page's script, in the order in which they stand
+// in it. They share one scope.
+var pageScripts = []string{"data.js", "tree.js", "colors.js", "flame.js", "strip.js", "input.js", "panels.js", "page.js", "controls.js"}
+
+func pageFile(name string) string {
+	b, err := pageFiles.ReadFile("flamegraph/" + name)
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return string(b)
+}
+
+func pageScript() string {
+	var b strings.Builder
+	b.WriteString("(() => {\n\"use strict\";\n")
+	for _, name := range pageScripts {
+		b.WriteString(pageFile(name))
+	}
+	b.WriteString("})();\n")
+	return b.String()
+}
+
+// sourceHash names a script or style in a content security policy.
+func sourceHash(source string) string {
+	sum := sha256.Sum256([]byte(source))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// fillPage writes a page whose {{names}} stand for values.
+func fillPage(w io.Writer, page string, values map[string]func(io.Writer) error) error {
+	for {
+		before, rest, found := strings.Cut(page, "{{")
+		if _, err := io.WriteString(w, before); err != nil || !found {
+			return err
+		}
+		name, after, _ := strings.Cut(rest, "}}")
+		if err := values[name](w); err != nil {
+			return err
+		}
+		page = after
+	}
+}
+
+func pageText(s string) func(io.Writer) error { return pageSource(html.EscapeString(Clean(s))) }
+
+func pageSource(s string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := io.WriteString(w, s)
+		return err
+	}
+}
+
+func writeBase64(w io.Writer, r *profile.Recording) error {
+	enc := base64.NewEncoder(base64.StdEncoding, w)
+	return errors.Join(WriteRecording(enc, r), enc.Close())
+}
+
+// flameTitle names a recording by its program and when it was made.
+func flameTitle(r *profile.Recording) string {
+	title := "recording"
+	if len(r.Processes) > 0 {
+		title = programName(&r.Processes[0])
+	}
+	if !r.Start.IsZero() {
+		title += ", " + r.Start.Format("2006-01-02 15:04:05")
+	}
+	return title
+}

@@ -1,0 +1,69 @@
+// Colours: by whose code it is, with a hue that stays the same for a module and a
+// lightness that stays the same for a function. The kinds differ in lightness and
+// warmth too, so that they can be told apart without seeing red or green.
+
+const PALETTE = {
+  light: {
+    user: { hue: 24, range: 22, saturation: 92, lightness: 64, text: "#221503" },
+    framework: { hue: 202, range: 24, saturation: 68, lightness: 76, text: "#0a1c30" },
+    native: { hue: 140, range: 30, saturation: 16, lightness: 74, text: "#13211a" },
+    kernel: { hue: 335, range: 20, saturation: 17, lightness: 60, text: "#1d0c12" },
+    plain: { fill: "#dfe3e9", text: "#16181d" },
+    incomplete: { fill: "#f3e9c8", text: "#3a2c00", stripes: "#d8c27a" },
+    same: [228, 231, 236], more: [232, 96, 74], less: [92, 146, 226], diffText: "#16181d",
+  },
+  dark: {
+    user: { hue: 20, range: 20, saturation: 72, lightness: 36, text: "#fff3e2" },
+    framework: { hue: 205, range: 22, saturation: 46, lightness: 34, text: "#e6f1ff" },
+    native: { hue: 140, range: 30, saturation: 13, lightness: 30, text: "#e3efe8" },
+    kernel: { hue: 335, range: 20, saturation: 20, lightness: 24, text: "#f6dfe6" },
+    plain: { fill: "#343a45", text: "#eceff4" },
+    incomplete: { fill: "#4a3f1c", text: "#fff1c4", stripes: "#6d5d2a" },
+    same: [58, 63, 73], more: [188, 60, 48], less: [50, 100, 180], diffText: "#fff",
+  },
+};
+
+const LEGEND = [["user", "your code"], ["framework", "framework (System.*, Microsoft.*)"], ["native", "native"], ["kernel", "kernel"]];
+
+class Colors {
+  constructor(theme, functions) {
+    this.palette = PALETTE[theme];
+    this.functions = functions;
+    this.known = new Map();
+  }
+
+  // ofFunction returns {fill, text} of a function, or of a frame that is none.
+  ofFunction(func) {
+    let c = this.known.get(func);
+    if (!c) this.known.set(func, c = this.make(func));
+    return c;
+  }
+
+  make(func) {
+    if (func === INCOMPLETE) return this.palette.incomplete;
+    if (func < 0) return this.palette.plain;
+    const f = this.functions[func], kind = this.palette[ORIGINS[f.origin]];
+    const hue = kind.hue + (spread(f.module) - 0.2) * kind.range, lightness = kind.lightness + (spread(f.display) - 0.5) * 11;
+    return { fill: `hsl(${(hue + 360).toFixed(0)} ${kind.saturation}% ${lightness.toFixed(1)}%)`, text: kind.text };
+  }
+
+  ofKind(name) {
+    const k = this.palette[name];
+    return k.fill || `hsl(${k.hue + k.range * 0.3} ${k.saturation}% ${k.lightness}%)`;
+  }
+
+  // ofChange is the colour of a change of a share: −1 … 1 of the greatest one. Small
+  // changes must be seen too, hence the root.
+  ofChange(change) {
+    const { same, more, less } = this.palette, to = change > 0 ? more : less, t = Math.sqrt(Math.min(Math.abs(change), 1));
+    return `rgb(${same.map((v, k) => Math.round(v + (to[k] - v) * t)).join(" ")})`;
+  }
+}
+
+// spread maps a text to 0 … 1, evenly and always the same (FNV-1a).
+function spread(text) {
+  let h = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193);
+  h = Math.imul(h ^ h >>> 15, 0x2c1b3c6d);
+  return ((h ^ h >>> 12) >>> 0) / 2 ** 32;
+}

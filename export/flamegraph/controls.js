@@ -1,0 +1,177 @@
+// The header, the switches, and the start of it all.
+
+function showHeader(page) {
+  const r = page.recording, process = r.processes[0] || { pid: 0, command: "", runtime: {} }, facts = [];
+  const add = (text, poor) => { if (text) facts.push(element("span", { class: poor ? "poor" : "" }, text)); };
+  if (process.pid) add(`pid ${process.pid}`);
+  if (r.processes.length > 1) add(`and ${plural(r.processes.length - 1, "child process", "child processes")}`);
+  if (process.runtime.version) add(`.NET ${clean(process.runtime.version)}${process.runtime.shape ? ` (${clean(process.runtime.shape)})` : ""}`);
+  if (!isNaN(r.start)) add(r.start.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }));
+  add(`${formatTime(r.duration)} recorded`);
+  if (r.cost.processors) add(usedText(r));
+  for (const m of r.modes) {
+    const name = m.mode === "cpu" ? "CPU" : "wall";
+    const rate = m.got ? `${digits(m.got)} Hz on average of ${digits(m.rate)} Hz` : `${digits(m.rate)} Hz`;
+    add(`${plural(m.samples, "sample", "samples")} (${name}, ${rate})`);
+    if (m.broken) add(`${formatShare(m.broken, m.samples)} incomplete (${name})`, m.broken > 0.005 * m.samples);
+    if (m.lost) add(`${formatShare(m.lost, m.samples + m.lost)} lost (${name})`, m.lost > 0.005 * m.samples);
+  }
+  if (page.base) add("compared with " + (isNaN(page.base.start) ? "another recording" : `the recording of ${page.base.start.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" })}`) + `, ${formatTime(page.base.duration)} long`);
+  add(clean(r.creator));
+  byId("facts").replaceChildren(...facts);
+  const notes = [...r.notes, ...(page.base ? page.base.notes.map((n) => `Of what is compared with: ${n}`) : [])];
+  byId("notes").replaceChildren(...notes.map((n) => element("li", {}, clean(n))));
+  byId("notes").hidden = !notes.length;
+}
+
+function usedText(r) {
+  const used = r.duration > 0 ? r.cost.targetCpu / r.duration : 0;
+  return `used ${used.toFixed(used < 10 ? 2 : 1)} of ${plural(r.cost.processors, "processor", "processors")}`;
+}
+
+// showSummary says what the total is, in words.
+function showSummary(page) {
+  const { recording: r, selection: s } = page, parts = [];
+  const span = s.to === Infinity && s.from === 0 ? r.duration : Math.min(s.to, page.strip.span) - s.from;
+  const samples = plural(page.whole.count[0], "sample", "samples"), each = span > 0 ? page.weight / span : 0;
+  if (s.mode === CPU) {
+    parts.push("CPU time: ", element("b", {}, formatTime(page.weight)), ` in ${samples}, ${each.toFixed(2)} processors on average.`);
+  } else {
+    const what = ["", "running", "waiting", "running and waiting"][s.states];
+    parts.push(`Wall-clock time, ${what}: `, element("b", {}, `${digits(page.weight / 1e9)} thread-seconds`), ` in ${samples}: the times of all threads are added up, ${each.toFixed(1)} threads on average.`);
+  }
+  if (page.base) parts.push(" Before: ", element("b", {}, page.total(page.baseWeight)), `. Widths are ${page.showBase ? "before" : "after"}.`);
+  if (page.base && !page.strip.isWhole()) parts.push(" The range of time chooses from this recording only.");
+  byId("summary").replaceChildren(...parts);
+}
+
+function buildControls(page) {
+  const s = page.selection, modes = [[CPU, "CPU", "Time on a processor"], [WALL, "Wall clock", "All time of all threads: running and waiting"]]
+    .filter(([m]) => page.recording.hasMode(m));
+  const modeChanged = (m) => { s.mode = m; s.states = 3; showStates(page); listThreads(page); page.update(); };
+  if (modes.length > 1) segments(byId("modes"), "mode", modes.map(([m, ...rest]) => [String(m), ...rest]), String(s.mode), (m) => modeChanged(Number(m)));
+  showStates(page);
+  listThreads(page);
+  byId("threads").addEventListener("change", (e) => { s.threads = page.threadChoices[e.target.value]; page.update(); });
+  buildToggles(page);
+  byId("search").addEventListener("input", () => page.searched());
+  byId("next").addEventListener("click", () => page.step(1));
+  byId("previous").addEventListener("click", () => page.step(-1));
+  byId("theme").addEventListener("click", () => page.setTheme(page.theme === "dark" ? "light" : "dark"));
+  byId("helpButton").addEventListener("click", () => byId("help").showModal());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (e) => page.setTheme(e.matches ? "dark" : "light"));
+  buildHelp();
+}
+
+function showStates(page) {
+  const s = page.selection, group = byId("states");
+  group.replaceChildren();
+  if (s.mode !== WALL) return;
+  segments(group, "state", [["3", "All", "Running and waiting"], ["1", "Running", "On a processor, or ready to be"], ["2", "Waiting", "For a lock, data, a timer, work to do"]], "3",
+    (v) => { s.states = Number(v); page.update(); });
+}
+
+function buildToggles(page) {
+  const toggles = [
+    ["managed", "Managed only", "Leave out native and kernel frames (m)", (on) => { page.selection.managed = on; page.update(); }],
+    ["native", "All native frames", "Else native frames without a name that follow one another in one module become one", (on) => { page.selection.native = on; page.update(); }],
+    ["flip", "Root at bottom", "Flame instead of icicle (i)", (on) => { page.flame.flip = on; page.flame.resize(); page.flame.reveal(page.flame.focus, true); }],
+  ];
+  if (page.base) toggles.push(["base", "Show before", "Widths as in the recording that is compared with", (on) => { page.showBase = on; page.update(); }]);
+  byId("toggles").replaceChildren(...toggles.map(([id, text, title, change]) => element("label", { title },
+    element("input", { type: "checkbox", id: `toggle-${id}`, onchange: (e) => change(e.target.checked) }), text)));
+}
+
+const LISTED_THREADS = 40;
+
+// listThreads fills the list of threads, those with most time first. Those that have
+// hardly any, and those that have ended, are one entry.
+function listThreads(page) {
+  const { recording: r, selection: s } = page, weights = new Float64Array(page.threads.length);
+  let all = 0;
+  for (let i = 0; i < r.samples; i++) if (r.mode[i] === s.mode) { weights[r.group[r.thread[i]]] += r.weight[i]; all += r.weight[i]; }
+  const order = [...weights.keys()].filter((t) => weights[t] > 0).sort((a, b) => weights[b] - weights[a]);
+  const single = order.filter((t, k) => k < LISTED_THREADS && weights[t] >= all / 1000 && !page.threads[t].ended), rest = order.filter((t) => !single.includes(t));
+  const option = (value, text) => element("option", { value }, text);
+  page.threadChoices = { merged: "merged", each: "each" };
+  const group = element("optgroup", { label: "One thread" });
+  for (const t of single) {
+    page.threadChoices[`t${t}`] = new Set([t]);
+    group.append(option(`t${t}`, `${formatShare(weights[t], all)}  ${page.threads[t].label}`));
+  }
+  if (rest.length) {
+    page.threadChoices.rest = new Set(rest);
+    const share = rest.reduce((sum, t) => sum + weights[t], 0);
+    group.append(option("rest", `${formatShare(share, all)}  ${rest.length === 1 ? page.threads[rest[0]].label : `${rest.length} others, short or ended`}`));
+  }
+  byId("threads").replaceChildren(option("merged", `All ${order.length}, merged`), option("each", `All ${order.length}, one by one`), group);
+  const known = Object.keys(page.threadChoices).find((k) => k === s.threads || s.threads instanceof Set && page.threadChoices[k] instanceof Set && [...s.threads].join() === [...page.threadChoices[k]].join());
+  byId("threads").value = known || "merged";
+  s.threads = page.threadChoices[byId("threads").value];
+}
+
+const KEYS = [
+  ["/ or Ctrl-F", "search: text, or a /regular expression/; also finds modules and threads"], ["n  N", "next and previous match"],
+  ["← → ↑ ↓", "move from frame to frame"], ["Enter", "zoom in on the frame"], ["Esc", "back: zoom, callers and callees, selection, search"],
+  ["0", "reset the zoom"], ["+  −", "zoom in and out"], ["s", "callers and callees of the selected function"], ["i", "root at the top or at the bottom"],
+  ["m", "managed frames only"], ["t", "table on and off"], ["?", "this help"],
+  ["click", "zoom in; on a touch screen the first tap selects, the second zooms"], ["Ctrl-wheel, pinch", "zoom"], ["drag, Shift-wheel", "move"],
+  ["strip of time", "drag a range; click for all; its ends also move with the arrow keys"], ["table", "click: show all frames of a function; double click: callers and callees"],
+];
+
+function buildHelp() {
+  const help = byId("help"), list = element("dl");
+  for (const [key, text] of KEYS) list.append(element("dt", {}, key), element("dd", {}, text));
+  help.replaceChildren(element("h2", {}, "Keys and gestures"), list,
+    element("p", {}, "Each box is a function; its width is the time spent in it and in what it calls. Its callers are above it (or below, with the root at the bottom). From left to right the order is by weight, not by time."),
+    element("p", {}, "Self is time in a function's own code, total includes what it calls. CPU time counts processors at work; wall-clock time counts every thread all the time, so that it adds up to thread-seconds."),
+    button("Close", () => help.close(), { autofocus: true }));
+  help.addEventListener("click", (e) => { if (e.target === help) help.close(); });
+}
+
+// hook is window.clrsnap: what tests of this page look at. It is no API.
+function hook(page) {
+  const frame = (i) => i < 0 ? null : {
+    index: i, name: page.labelOf(page.tree, i), total: page.tree.total[i], self: page.tree.self[i], count: page.tree.count[i],
+    before: page.tree.baseTotal[i], depth: page.tree.depth[i], up: page.tree.up[i] === 1,
+  };
+  return {
+    state: () => ({
+      ready: page.ready, mode: MODES[page.selection.mode], states: page.selection.states, from: page.selection.from, to: page.selection.to,
+      weight: page.weight, baseWeight: page.baseWeight, frames: page.tree.size, selected: frame(page.flame.selected), focus: frame(page.flame.focus),
+      view: [page.flame.v0, page.flame.v1], flip: page.flame.flip, around: page.around, found: page.found && { functions: page.found.functions.size, frames: page.found.frames, weight: page.found.weight },
+      layoutTime: page.layoutTime, drawTime: page.flame.drawTime, theme: page.theme,
+    }),
+    functions: () => page.rows.map((r) => { const f = page.functions[r.func]; return { ...r, name: f.display, signature: f.signature, module: f.module }; }),
+    frames: () => Array.from({ length: page.tree.size }, (_, i) => frame(i)),
+    place: (i) => {
+      const f = page.flame, scale = f.width / (f.v1 - f.v0), box = f.canvas.getBoundingClientRect();
+      return { x: box.left + (f.layout.x0[i] - f.v0) * scale, width: (f.layout.x1[i] - f.layout.x0[i]) * scale, y: box.top + f.rowTop(f.layout.row[i]) - f.scroll.scrollTop, height: f.rowHeight };
+    },
+    select: (i) => page.select(i),
+    zoom: (i) => page.flame.zoomTo(i),
+    sandwich: (func) => page.openSandwich(func),
+    choose: (selection) => { Object.assign(page.selection, selection); page.update(); },
+    time: (from, to) => page.strip.choose(from, to),
+    draw: () => { page.flame.paintNow(); return page.flame.drawTime; },
+  };
+}
+
+async function main() {
+  const fail = (text) => { byId("message").textContent = text; byId("message").hidden = false; };
+  if (typeof DecompressionStream === "undefined") {
+    fail("This browser cannot show the page: it has no DecompressionStream. Chrome and Edge have it since version 80, Firefox since 113, Safari since 16.4.");
+    return;
+  }
+  try {
+    const base = byId("base");
+    const page = new Page(await readRecording(byId("recording")), base && await readRecording(base));
+    window.clrsnap = hook(page);
+    page.start();
+  } catch (e) {
+    fail(`The recording in this page cannot be shown: ${e.message}`);
+    throw e;
+  }
+}
+
+main();

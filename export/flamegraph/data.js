@@ -1,0 +1,142 @@
+// Reading the recording that the page carries. docs/recording.md describes the
+// document; here it becomes typed arrays, which everything else works on.
+
+const CPU = 0, WALL = 1;
+const MODES = ["cpu", "wall"];
+const RUNNING = 0, WAITING = 1;
+const MANAGED = 0, NATIVE = 1, KERNEL = 2;
+const ORIGINS = ["user", "framework", "native", "kernel"];
+
+// readRecording decodes base64 → gzip → JSON of one script element.
+async function readRecording(element) {
+  const text = atob(element.textContent.trim());
+  element.textContent = ""; // it can be large
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Recording(JSON.parse(await new Response(stream).text()));
+}
+
+class Recording {
+  constructor(doc) {
+    this.creator = doc.creator;
+    this.start = new Date(doc.start);
+    this.duration = doc.duration;
+    this.processes = doc.processes;
+    this.threads = doc.threads;
+    this.cost = doc.cost;
+    this.notes = doc.notes;
+    this.modes = doc.modes;
+    this.functions = functionsOf(doc);
+    this.locationFunction = Int32Array.from(doc.locations.function);
+    this.locationTier = Int32Array.from(doc.locations.tier);
+    this.tiers = doc.strings; // indexed by locationTier
+    this.nodeParent = Int32Array.from(doc.nodes.parent);
+    this.nodeLocation = Int32Array.from(doc.nodes.location);
+    this.readSamples(doc.samples);
+  }
+
+  readSamples(s) {
+    this.samples = s.node.length;
+    this.at = new Float64Array(this.samples);
+    for (let i = 0, at = 0; i < this.samples; i++) this.at[i] = at += s.at[i];
+    this.weight = Float64Array.from(s.weight);
+    this.count = Int32Array.from(s.count);
+    this.thread = Int32Array.from(s.thread);
+    this.node = Int32Array.from(s.node);
+    this.mode = Uint8Array.from(s.mode);
+    this.state = Uint8Array.from(s.state);
+    this.incomplete = new Uint8Array(this.samples);
+    for (const i of s.incomplete) this.incomplete[i] = 1;
+  }
+
+  // hasMode tells whether a mode was recorded, be it without any sample.
+  hasMode(mode) { return this.modes.some((m) => m.mode === MODES[mode]) || this.mode.includes(mode); }
+
+  stats(mode) { return this.modes.find((m) => m.mode === MODES[mode]); }
+
+  nodeFunction(node) { return this.locationFunction[this.nodeLocation[node]]; }
+}
+
+// functionsOf makes one object of each function. What is shown of names is clean:
+// see clean.
+function functionsOf(doc) {
+  const f = doc.functions, strings = doc.strings;
+  return f.kind.map((kind, i) => {
+    const module = strings[f.module[i]], display = clean(strings[f.display[i]]);
+    return {
+      kind, module: clean(module), display,
+      short: clean(strings[f.short[i]]) || display,
+      signature: clean(strings[f.signature[i]]),
+      nameless: strings[f.method[i]] === "",
+      origin: originOf(kind, module),
+      // what tells functions apart in two recordings
+      key: [kind, strings[f.method[i]], strings[f.display[i]], strings[f.signature[i]], module].join("\0"),
+    };
+  });
+}
+
+// originOf is profile.Function.Origin: whose code a function is, as an index into
+// ORIGINS.
+function originOf(kind, module) {
+  if (kind === KERNEL) return 3;
+  if (kind === NATIVE) return 2;
+  const framework = module === "" || module === "mscorlib" || module === "netstandard" || module === "System" ||
+    module.startsWith("System.") || module.startsWith("Microsoft.");
+  return framework ? 1 : 0;
+}
+
+// clean writes control characters, invisible ones and those that turn the
+// direction of writing as escapes: names come from the program that was recorded,
+// and could pretend to be others.
+function clean(name) {
+  return name.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Cs}]/gu, (c) => {
+    const hex = c.codePointAt(0).toString(16);
+    return c.codePointAt(0) < 0x80 ? "\\x" + hex.padStart(2, "0") : "\\u" + hex.padStart(4, "0");
+  });
+}
+
+// threadLabel is what to call a thread.
+function threadLabel(recording, t) {
+  const name = clean(t.name) || clean(t.role);
+  const ids = t.osThreadId ? ` (${t.osThreadId})` : "";
+  const process = recording.processes.length > 1 ? `${recording.processes[t.process].pid}: ` : "";
+  if (!t.osThreadId) return process + (name || "threads that have ended");
+  return process + (name ? name + ids : `thread ${t.osThreadId}`);
+}
+
+// Figures.
+
+function formatTime(ns) {
+  const abs = Math.abs(ns);
+  if (abs === 0) return "0 s";
+  if (abs < 1e3) return `${ns} ns`;
+  if (abs < 1e6) return `${digits(ns / 1e3)} µs`;
+  if (abs < 1e9) return `${digits(ns / 1e6)} ms`;
+  return `${digits(ns / 1e9)} s`;
+}
+
+// digits is a figure with three digits, or all those before the point.
+function digits(v) {
+  const abs = Math.abs(v);
+  return group(v.toFixed(abs < 9.995 ? 2 : abs < 99.95 ? 1 : 0));
+}
+
+function group(text) { return text.replace(/\B(?=(\d{3})+(?!\d)(?:\.|$))/g, "\u202f"); }
+
+function formatCount(n) { return group(String(n)); }
+
+function formatShare(part, whole) {
+  const percent = whole > 0 ? 100 * part / whole : 0;
+  if (percent > 0 && percent < 0.05) return "< 0.1 %";
+  return `${percent.toFixed(1)} %`;
+}
+
+// formatPoints is a change of a share, in percentage points.
+function formatPoints(change) {
+  const points = 100 * change;
+  if (Math.abs(points) < 0.05) return "±0.0";
+  return (points > 0 ? "+" : "−") + Math.abs(points).toFixed(1);
+}
+
+function plural(n, one, many) { return `${formatCount(n)} ${n === 1 ? one : many}`; }

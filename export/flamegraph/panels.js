@@ -1,0 +1,237 @@
+// What stands around the graph: the table of functions, the selected frame, the
+// ancestors, the legend, the tip at the pointer. Text from the recording is only
+// ever set as text.
+
+function element(name, attributes = {}, ...children) {
+  const e = document.createElement(name);
+  for (const [k, v] of Object.entries(attributes)) {
+    if (k.startsWith("on")) e.addEventListener(k.slice(2), v);
+    else if (k === "class") e.className = v;
+    else if (v === true) e.setAttribute(k, "");
+    else if (v !== false && v !== undefined) e.setAttribute(k, v);
+  }
+  e.append(...children);
+  return e;
+}
+
+const byId = (id) => document.getElementById(id);
+
+function swatch(color) {
+  const i = element("i", { "aria-hidden": "true" });
+  i.style.background = color;
+  return i;
+}
+
+function button(text, action, attributes = {}) { return element("button", { type: "button", onclick: action, ...attributes }, text); }
+
+// The table of functions. Rows are added as one scrolls, so that many cost nothing.
+const ROWS_AT_ONCE = 100;
+
+class Table {
+  constructor(root, page) {
+    this.root = root; this.page = page;
+    this.sort = "self"; this.descending = true;
+    this.by = "self"; // which of the two a comparison shows
+  }
+
+  show() {
+    this.shown = ROWS_AT_ONCE;
+    const { page } = this, compare = page.base;
+    this.rows = page.rows.filter((r) => (page.weightOf(r) > 0) && (!page.found || page.found.functions.has(r.func)));
+    const value = this.values()[this.sort] || this.values()[this.by];
+    this.rows.sort((a, b) => (this.descending ? -1 : 1) * (typeof value(a) === "string" ? value(a).localeCompare(value(b)) : value(a) - value(b)) || a.func - b.func);
+    this.body = element("tbody");
+    const columns = compare ? ["slim", "slim", "slim", ""] : ["number", "number", ""];
+    const head = element("div", { class: "tableHead" }, element("h2", {}, "Hottest functions"), this.countText());
+    if (compare) head.append(this.choice());
+    this.list = element("div", { class: "rows" }, element("table", {},
+      element("colgroup", {}, ...columns.map((c) => element("col", { class: c }))),
+      element("thead", {}, element("tr", {}, ...this.headings())), this.body));
+    this.root.replaceChildren(head, this.list);
+    this.fill();
+  }
+
+  countText() { return element("span", { class: "count" }, `${formatCount(this.rows.length)}${this.page.found ? " found" : ""}`); }
+
+  // values are the columns that can be sorted by.
+  values() {
+    const p = this.page, by = this.by === "self" ? ["self", "baseSelf"] : ["total", "baseTotal"];
+    return {
+      self: (r) => r.self, total: (r) => r.total, name: (r) => p.functions[r.func].short,
+      before: (r) => r[by[1]] / (p.baseWeight || 1), after: (r) => r[by[0]] / (p.weight || 1),
+      change: (r) => Math.abs(r[by[0]] / (p.weight || 1) - r[by[1]] / (p.baseWeight || 1)),
+    };
+  }
+
+  headings() {
+    const names = this.page.base
+      ? [["before", "Before", "share in the recording that is compared with"], ["after", "After", "share in this recording"], ["change", "Change", "in percentage points of all"]]
+      : [["self", "Self", "time in the function itself"], ["total", "Total", "time in the function and what it calls; recursion counts once"]];
+    return [...names, ["name", "Function", ""]].map(([key, text, title]) => {
+      const sorted = key === this.sort;
+      return element("th", { scope: "col", "aria-sort": sorted ? (this.descending ? "descending" : "ascending") : "none" },
+        button(text + (sorted ? (this.descending ? " ▾" : " ▴") : ""), () => this.sortBy(key), { title, id: `sort-${key}` }));
+    });
+  }
+
+  sortBy(key) {
+    this.descending = this.sort === key ? !this.descending : key !== "name";
+    this.sort = key;
+    this.show();
+    byId(`sort-${key}`).focus();
+  }
+
+  choice() {
+    const group = element("div", { class: "segments", role: "radiogroup", "aria-label": "What is compared" });
+    segments(group, "by", [["self", "Self"], ["total", "Total"]], this.by, (v) => { this.by = v; this.show(); });
+    return group;
+  }
+
+  fill() {
+    const from = this.body.childElementCount;
+    this.body.append(...this.rows.slice(from, this.shown).map((r) => this.row(r)));
+    this.list.querySelectorAll(".rows > p, .rows > button").forEach((e) => e.remove());
+    const left = this.rows.length - this.shown;
+    if (left > 0) this.list.append(button(`Show ${Math.min(left, ROWS_AT_ONCE)} of ${formatCount(left)} more`, () => { this.shown += ROWS_AT_ONCE; this.fill(); }));
+    if (!this.rows.length) this.list.append(element("p", {}, this.page.found ? "No function matches." : "There are no functions in what is selected."));
+    this.mark();
+  }
+
+  row(r) {
+    const p = this.page, f = p.functions[r.func];
+    const name = button("", () => {}, { title: f.display + f.signature });
+    name.append(swatch(p.colors.ofFunction(r.func).fill), f.short);
+    const row = element("tr", { onclick: () => p.markFunction(r.func), ondblclick: () => p.openSandwich(r.func) });
+    row.dataset.func = r.func;
+    if (p.base) row.append(...this.compared(r));
+    else row.append(this.figure(r.self), this.figure(r.total));
+    row.append(element("td", {}, name));
+    return row;
+  }
+
+  figure(v) {
+    const cell = element("td", {}, formatShare(v, this.page.weight), element("small", {}, formatTime(v)));
+    const percent = this.page.weight > 0 ? 100 * v / this.page.weight : 0;
+    cell.style.backgroundImage = `linear-gradient(to right, color-mix(in srgb, var(--accent) 20%, transparent) ${percent}%, transparent ${percent}%)`;
+    return cell;
+  }
+
+  compared(r) {
+    const v = this.values(), change = v.after(r) - v.before(r), text = formatPoints(change);
+    return [element("td", {}, formatShare(v.before(r), 1)), element("td", {}, formatShare(v.after(r), 1)),
+      element("td", { class: text === "±0.0" ? "" : change > 0 ? "more" : "less" }, text)];
+  }
+
+  // mark shows which function is selected.
+  mark() {
+    for (const row of this.body.children) row.setAttribute("aria-selected", String(Number(row.dataset.func) === this.page.flame.marked));
+  }
+}
+
+// showDetail describes a frame, or everything.
+function showDetail(page, i) {
+  const tree = page.tree, func = tree.func[i], f = page.functions[func];
+  const name = element("div", {}, element("b", {}, f ? f.display : page.labelOf(tree, i)), f ? f.signature : "");
+  const actions = element("div", { class: "actions" });
+  if (f) {
+    actions.append(
+      button("Callers & callees", () => page.openSandwich(func), { id: "sandwichButton", title: "Who calls it, what it calls (s)" }),
+      button("Copy name", (e) => copy(f.display + f.signature, e.currentTarget), { id: "copyButton" }));
+  }
+  const facts = element("div", { class: "figures" });
+  const add = (label, value) => facts.append(element("span", {}, `${label} `, element("b", {}, value)));
+  const p = tree.parent[i];
+  add("total", page.timeAndShare(tree.total[i]));
+  add("self", page.timeAndShare(tree.self[i]));
+  add("samples", formatCount(tree.count[i]));
+  if (p >= 0) add(tree.up[i] ? "of what it leads to" : "of its caller", formatShare(tree.total[i], tree.total[p]));
+  if (page.base) {
+    add("before", `${formatTime(tree.baseTotal[i])} (${formatShare(tree.baseTotal[i], page.baseWeight)})`);
+    add("change", `${formatPoints(page.change(tree, i))} points`);
+  }
+  if (f) {
+    add("", ["your code", "framework", "native", "kernel"][f.origin]);
+    if (f.module) add("in", f.module);
+    const tiers = page.tiers(i);
+    if (tiers.length) add("compiled", tiers.map(([t, w]) => tiers.length > 1 ? `${clean(t)} ${formatShare(w, tiers.reduce((s, x) => s + x[1], 0))}` : clean(t)).join(", "));
+  } else if (func === INCOMPLETE) {
+    facts.append(element("span", {}, "Stacks of which frames are missing, near the base or in between."));
+  }
+  byId("detail").replaceChildren(element("div", { class: "name" }, name, actions), facts);
+}
+
+// copy puts a text on the clipboard, by the old way where the new one is refused:
+// pages from a file may lack it.
+async function copy(text, from) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = element("textarea", { class: "hidden" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+    from.focus();
+  }
+  const before = from.textContent;
+  from.textContent = "Copied";
+  setTimeout(() => { from.textContent = before; }, 1200);
+}
+
+// showCrumbs lists the ancestors of the frame that is zoomed in on.
+function showCrumbs(page) {
+  const crumbs = byId("crumbs"), { flame, tree } = page, path = [];
+  for (let i = tree.parent[flame.focus]; i >= 0; i = tree.parent[i]) path.unshift(i);
+  const zoomed = flame.zoomed(), parts = [];
+  const step = (i) => button(page.labelOf(tree, i), () => flame.zoomTo(i), { class: i === 0 ? "fixed" : "", title: page.labelOf(tree, i) });
+  const shown = path.length > 5 ? [path[0], -1, ...path.slice(-3)] : path;
+  for (const i of shown) parts.push(i < 0 ? element("span", { title: `${path.length - 4} frames between` }, "…") : step(i), element("span", { "aria-hidden": "true" }, "›"));
+  parts.push(element("span", { class: "here", "aria-current": "location" }, page.labelOf(tree, flame.focus)));
+  if (page.around !== null) parts.unshift(button("✕ Callers & callees of", () => page.closeSandwich(), { id: "closeSandwich", class: "reset", title: "Back to the whole graph (Esc)" }));
+  if (zoomed) parts.push(button("Reset zoom", () => page.resetZoom(), { id: "resetZoom", class: "reset", title: "Esc or 0" }));
+  crumbs.replaceChildren(...parts);
+  if (page.around !== null) crumbs.firstChild.style.marginLeft = "0";
+}
+
+function showLegend(page) {
+  const legend = byId("legend"), parts = [];
+  if (page.base) {
+    const bar = element("canvas", { width: 120, height: 12, "aria-hidden": "true" }), ctx = bar.getContext("2d");
+    for (let x = 0; x < 120; x++) { ctx.fillStyle = page.colors.ofChange(x / 60 - 1); ctx.fillRect(x, 0, 1, 12); }
+    const most = (100 * page.greatest).toFixed(1);
+    parts.push(element("span", {}, `share of all: −${most} points`, bar, `+${most} points (red: more than before, blue: less)`));
+  } else {
+    for (const [name, text] of LEGEND) {
+      if (page.functions.some((f) => ORIGINS[f.origin] === name)) parts.push(element("span", {}, swatch(page.colors.ofKind(name)), text));
+    }
+  }
+  if (page.tree.func.includes(INCOMPLETE)) {
+    const i = swatch(page.colors.ofKind("incomplete")), { fill, stripes } = page.colors.palette.incomplete;
+    i.style.background = `repeating-linear-gradient(135deg, ${fill} 0 4px, ${stripes} 4px 6px)`;
+    parts.push(element("span", {}, i, "incomplete stack"));
+  }
+  legend.replaceChildren(...parts);
+}
+
+// showTip puts figures of a frame beside the pointer.
+function showTip(page, i, e) {
+  const tip = byId("tip");
+  tip.hidden = i < 0;
+  if (i < 0) return;
+  const tree = page.tree, f = page.functions[tree.func[i]];
+  const lines = [element("div", {}, element("b", {}, f ? f.display : page.labelOf(tree, i)), f ? f.signature : ""),
+    element("div", {}, element("b", {}, page.timeAndShare(tree.total[i])), ` total · ${page.timeAndShare(tree.self[i])} self · ${plural(tree.count[i], "sample", "samples")}`)];
+  if (page.base) lines.push(element("div", {}, `before ${formatShare(tree.baseTotal[i], page.baseWeight)}, change `, element("b", {}, `${formatPoints(page.change(tree, i))} points`)));
+  if (f && f.module) lines.push(element("div", {}, f.module));
+  tip.replaceChildren(...lines);
+  const { width, height } = tip.getBoundingClientRect();
+  const x = Math.min(e.clientX + 14, innerWidth - width - 6), y = e.clientY + 18 + height > innerHeight ? e.clientY - height - 10 : e.clientY + 18;
+  tip.style.transform = `translate(${Math.max(4, x)}px, ${Math.max(4, y)}px)`;
+}
+
+// segments fills a group with buttons of which one is chosen.
+function segments(group, name, options, chosen, change) {
+  group.replaceChildren(...options.map(([value, text, title]) => element("label", { title },
+    element("input", { type: "radio", name, value, checked: value === chosen, onchange: () => change(value) }), text)));
+}

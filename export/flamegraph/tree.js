@@ -1,0 +1,253 @@
+// From samples to trees of frames, and what can be asked of a tree.
+
+// Frames that are no function. A frame's func is an index of a function, or one of
+// these; threads are numbered downwards from FIRST_THREAD.
+const ROOT = -1, INCOMPLETE = -2, FIRST_THREAD = -3;
+
+// A Tree has its frames in preorder: the subtree of frame i is i … end[i]-1.
+// Weights are nanoseconds. In a comparison, base* are those of the other recording.
+class Tree {
+  constructor(n) {
+    this.size = n;
+    this.parent = new Int32Array(n);
+    this.func = new Int32Array(n);
+    this.depth = new Int32Array(n);
+    this.end = new Int32Array(n);
+    this.self = new Float64Array(n);
+    this.total = new Float64Array(n);
+    this.count = new Int32Array(n); // samples, of the whole subtree
+    this.baseSelf = new Float64Array(n);
+    this.baseTotal = new Float64Array(n);
+    this.up = new Uint8Array(n); // the frame is a caller of the root: sandwiches only
+  }
+
+  // outermost calls visit for every frame that matches and is in no other such
+  // frame of the same stack.
+  outermost(matches, visit) {
+    for (let i = 0; i < this.size;) {
+      if (matches(i)) { visit(i); i = this.end[i]; } else i++;
+    }
+  }
+}
+
+// Growing is a tree under construction: children are found by function.
+class Growing {
+  constructor() {
+    this.parent = [-1]; this.func = [ROOT]; this.self = [0]; this.count = [0]; this.base = [0]; this.up = [0];
+    this.children = new Map();
+  }
+
+  child(parent, func, up = 0) {
+    const key = (parent * 2 + up) * 0x800000 + func + 0x400000; // < 2^53: there are fewer than 2^22 functions and threads
+    let at = this.children.get(key);
+    if (at === undefined) {
+      at = this.parent.length;
+      this.children.set(key, at);
+      this.parent.push(parent); this.func.push(func); this.up.push(up);
+      this.self.push(0); this.count.push(0); this.base.push(0);
+    }
+    return at;
+  }
+
+  add(at, weight, count, base) { this.self[at] += weight; this.count[at] += count; this.base[at] += base; }
+
+  // finish sums up and puts the frames into preorder, siblings by weight. place
+  // tells where each frame has gone.
+  finish() {
+    const n = this.parent.length, total = Float64Array.from(this.self), base = Float64Array.from(this.base), count = Int32Array.from(this.count);
+    const size = new Int32Array(n).fill(1);
+    for (let i = n - 1; i > 0; i--) {
+      const p = this.parent[i];
+      total[p] += total[i]; base[p] += base[i]; count[p] += count[i]; size[p] += size[i];
+    }
+    const order = Array.from({ length: n - 1 }, (_, i) => i + 1);
+    order.sort((a, b) => total[b] - total[a] || base[b] - base[a] || a - b);
+    // The children of each frame become a list, heaviest first. Places are given
+    // out from the parents to the children.
+    const tree = new Tree(n), place = new Int32Array(n);
+    const first = new Int32Array(n).fill(-1), following = new Int32Array(n).fill(-1);
+    for (let k = order.length - 1; k >= 0; k--) {
+      const i = order[k], p = this.parent[i];
+      following[i] = first[p]; first[p] = i;
+    }
+    for (let i = 0; i < n; i++) { // a parent is always before its children
+      let at = place[i] + 1;
+      for (let c = first[i]; c >= 0; c = following[c]) { place[c] = at; at += size[c]; }
+    }
+    for (let i = 0; i < n; i++) {
+      const at = place[i], p = this.parent[i];
+      tree.parent[at] = p < 0 ? -1 : place[p];
+      tree.func[at] = this.func[i];
+      tree.end[at] = at + size[i];
+      tree.self[at] = this.self[i]; tree.total[at] = total[i]; tree.count[at] = count[i];
+      tree.baseSelf[at] = this.base[i]; tree.baseTotal[at] = base[i]; tree.up[at] = this.up[i];
+    }
+    for (let at = 1; at < n; at++) tree.depth[at] = tree.depth[tree.parent[at]] + 1;
+    tree.place = place;
+    return tree;
+  }
+}
+
+// A selection is {mode, states, threads, managed, native, from, to}: the same as
+// profile.Selection. states is a set of bits (1: running, 2: waiting); threads is
+// "merged", "each", or a Set of thread numbers; to is exclusive.
+
+// buildTree makes the tree of what a selection chooses. base is the recording to
+// compare with, or null.
+function buildTree(recording, selection, base) {
+  const grow = new Growing();
+  const memos = [place(recording, selection, grow, recording.samples, 0)];
+  if (base) memos.push(place(base, { ...selection, from: 0, to: Infinity }, grow, base.samples, 1));
+  const tree = grow.finish();
+  tree.memos = memos;
+  return tree;
+}
+
+// place adds the samples of one recording to a tree. A raw node can be under
+// several frames (threads, incomplete stacks): a group is such a frame, and where
+// its nodes have gone is remembered for each group.
+function place(recording, selection, grow, samples, column) {
+  const groups = new Map(), { mode, states, from, to } = selection;
+  const each = selection.threads === "each", some = selection.threads instanceof Set ? selection.threads : null;
+  for (let i = 0; i < samples; i++) {
+    const thread = recording.thread[i];
+    if (recording.mode[i] !== mode || !(states & 1 << recording.state[i]) || recording.at[i] < from || recording.at[i] >= to) continue;
+    if (some && !some.has(recording.group[thread])) continue;
+    const key = (each ? recording.group[thread] + 1 : 0) * 2 + recording.incomplete[i];
+    let g = groups.get(key);
+    if (!g) groups.set(key, g = newGroup(recording, grow, each ? recording.group[thread] : -1, recording.incomplete[i]));
+    const at = frameOf(recording, selection, grow, g, recording.node[i]), w = recording.weight[i];
+    g.weight.set(recording.node[i], (g.weight.get(recording.node[i]) || 0) + w);
+    if (column) grow.add(at, 0, 0, w); else grow.add(at, w, recording.count[i], 0);
+  }
+  return [...groups.values()];
+}
+
+function newGroup(recording, grow, thread, incomplete) {
+  let root = 0;
+  if (thread >= 0) root = grow.child(root, FIRST_THREAD - thread);
+  if (incomplete) root = grow.child(root, INCOMPLETE);
+  return { frames: new Map([[0, root]]), weight: new Map() };
+}
+
+// frameOf returns the frame of a raw node. Which frames are left out or joined is
+// the same as in profile/select.go.
+function frameOf(recording, selection, grow, g, node) {
+  const missing = [];
+  let at;
+  for (let n = node; (at = g.frames.get(n)) === undefined; n = recording.nodeParent[n]) missing.push(n);
+  for (let k = missing.length - 1; k >= 0; k--) {
+    const n = missing[k], func = recording.nodeFunction(n), f = recording.functions[func];
+    const nameless = !selection.native && f.kind === NATIVE && f.nameless;
+    const left = selection.managed && f.kind !== MANAGED || nameless && grow.func[at] === recording.common[func];
+    if (!left) at = grow.child(at, recording.common[func]);
+    g.frames.set(n, at);
+  }
+  return at;
+}
+
+// unify gives the functions and thread groups of one or two recordings common
+// numbers, and returns the lists of both.
+function unify(recording, base) {
+  const functions = [], known = new Map(), threads = [], groups = new Map();
+  for (const r of base ? [recording, base] : [recording]) {
+    r.common = Int32Array.from(r.functions, (f) => {
+      if (!known.has(f.key)) { known.set(f.key, functions.length); functions.push(f); }
+      return known.get(f.key);
+    });
+    r.group = Int32Array.from(r.threads, (t, i) => {
+      // Thread ids differ from run to run: names are what can be compared.
+      const label = base ? clean(t.name) || clean(t.role) || "threads without a name" : threadLabel(r, t);
+      const key = base ? label : i;
+      if (!groups.has(key)) { groups.set(key, threads.length); threads.push({ label, ended: !t.osThreadId }); }
+      return groups.get(key);
+    });
+  }
+  return { functions, threads };
+}
+
+// tiersOf sums up the weight of the frames that matter by compilation tier.
+function tiersOf(tree, recording, wanted) {
+  const sums = new Map();
+  for (const g of tree.memos[0]) {
+    const total = new Map();
+    const nodes = [...g.frames.keys()].sort((a, b) => b - a); // children first
+    for (const n of nodes) {
+      if (n === 0) continue;
+      const w = (g.weight.get(n) || 0) + (total.get(n) || 0), p = recording.nodeParent[n];
+      total.set(p, (total.get(p) || 0) + w);
+      const frame = g.frames.get(n);
+      if (frame === g.frames.get(p) || !wanted.has(tree.place[frame])) continue;
+      const tier = recording.tiers[recording.locationTier[recording.nodeLocation[n]]];
+      if (tier) sums.set(tier, (sums.get(tier) || 0) + w);
+    }
+  }
+  return [...sums].sort((a, b) => b[1] - a[1]);
+}
+
+// functionTable sums up by function. Recursion counts once in a total.
+function functionTable(tree, functionCount) {
+  const rows = new Map(), open = new Map(), stack = [];
+  for (let i = 0; i < tree.size; i++) {
+    while (stack.length && tree.end[stack[stack.length - 1]] <= i) {
+      const f = tree.func[stack.pop()];
+      open.set(f, open.get(f) - 1);
+    }
+    const f = tree.func[i];
+    stack.push(i);
+    const depth = open.get(f) || 0;
+    open.set(f, depth + 1);
+    if (f < 0 || f >= functionCount) continue;
+    let row = rows.get(f);
+    if (!row) rows.set(f, row = { func: f, self: 0, total: 0, count: 0, baseSelf: 0, baseTotal: 0 });
+    row.self += tree.self[i]; row.baseSelf += tree.baseSelf[i];
+    if (depth === 0) { row.total += tree.total[i]; row.baseTotal += tree.baseTotal[i]; row.count += tree.count[i]; }
+  }
+  return [...rows.values()];
+}
+
+// sandwich makes a tree whose root is a function, with its callees below and its
+// callers above. Of recursive calls the outermost counts.
+function sandwich(tree, func) {
+  const grow = new Growing();
+  grow.func[0] = func;
+  tree.outermost((i) => tree.func[i] === func, (at) => {
+    const to = new Int32Array(tree.end[at] - at);
+    for (let i = at; i < tree.end[at]; i++) {
+      if (i > at) to[i - at] = grow.child(to[tree.parent[i] - at], tree.func[i]);
+      grow.add(to[i - at], tree.self[i], selfCount(tree, i), tree.baseSelf[i]);
+    }
+  });
+  const down = grow.finish();
+  const callers = new Growing();
+  callers.func[0] = func;
+  tree.outermost((i) => tree.func[i] === func, (at) => {
+    let to = 0;
+    for (let i = tree.parent[at]; i > 0; i = tree.parent[i]) to = callers.child(to, tree.func[i], 1);
+    callers.add(to, tree.total[at], tree.count[at], tree.baseTotal[at]);
+  });
+  return joinWings(down, callers.finish());
+}
+
+function selfCount(tree, i) {
+  let n = tree.count[i];
+  for (let c = i + 1; c < tree.end[i]; c = tree.end[c]) n -= tree.count[c];
+  return n;
+}
+
+// joinWings puts the callers behind the callees; both have the same root.
+function joinWings(down, up) {
+  const tree = new Tree(down.size + up.size - 1), shift = down.size - 1;
+  for (const name of ["func", "depth", "self", "total", "count", "baseSelf", "baseTotal", "up"]) {
+    tree[name].set(down[name]);
+    tree[name].set(up[name].subarray(1), down.size);
+  }
+  for (let i = 0; i < down.size; i++) { tree.parent[i] = down.parent[i]; tree.end[i] = down.end[i]; }
+  for (let i = 1; i < up.size; i++) {
+    tree.parent[i + shift] = up.parent[i] === 0 ? 0 : up.parent[i] + shift;
+    tree.end[i + shift] = up.end[i] + shift;
+  }
+  tree.end[0] = tree.size;
+  tree.wings = true;
+  return tree;
+}

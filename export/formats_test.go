@@ -1,0 +1,402 @@
+package export
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/profile"
+
+	pprof "github.com/google/pprof/profile"
+)
+
+func foldedOf(mode profile.Mode, byThread bool) func(io.Writer, *profile.Recording) error {
+	return func(w io.Writer, r *profile.Recording) error {
+		return Folded(w, r, FoldedOptions{Mode: mode, ByThread: byThread})
+	}
+}
+
+func TestGoldenFormats(t *testing.T) {
+	r := recorded()
+	for name, write := range map[string]func(io.Writer, *profile.Recording) error{
+		"recording.speedscope.json": Speedscope,
+		"recording.trace.json":      ChromeTrace,
+		"cpu.folded":                foldedOf(profile.CPU, false),
+		"wall-by-thread.folded":     foldedOf(profile.Wall, true),
+	} {
+		golden(t, name, written(t, write, r))
+	}
+	p, err := pprof.ParseData(written(t, Pprof, r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "recording.pprof.txt", []byte(p.String()))
+}
+
+// byStack sums up the weights of a mode by what a reader sees of a stack.
+func byStack(r *profile.Recording, mode profile.Mode, name func(*profile.Function) string) map[string]time.Duration {
+	out := map[string]time.Duration{}
+	for i := range r.Samples {
+		s := &r.Samples[i]
+		if s.Mode != mode {
+			continue
+		}
+		var names []string
+		for l := range r.Stack(s.Node) {
+			names = append(names, name(&r.Functions[l.Function]))
+		}
+		if s.Incomplete {
+			names = append(names, incompleteFrame)
+		}
+		slices.Reverse(names)
+		out[strings.Join(names, "|")] += s.Weight
+	}
+	return out
+}
+
+// sums are the weights by thread, mode, state and so on of a recording.
+func sums(r *profile.Recording) map[string]time.Duration {
+	out := map[string]time.Duration{}
+	for i := range r.Samples {
+		s := &r.Samples[i]
+		th := &r.Threads[s.Thread]
+		out[fmt.Sprint(s.Mode, s.State, s.Incomplete, th.OSThreadID, th.ManagedThreadID, th.Name, th.Role)] += s.Weight
+		out["count "+s.Mode.String()] += time.Duration(s.Count)
+	}
+	return out
+}
+
+func equalMaps(t errorfer, what string, got, want map[string]time.Duration) {
+	for k, w := range want {
+		if got[k] != w {
+			t.Errorf("%s: %q: got %d, want %d", what, k, got[k], w)
+		}
+	}
+	for k, g := range got {
+		if _, ok := want[k]; !ok {
+			t.Errorf("%s: %q is too many: %d", what, k, g)
+		}
+	}
+}
+
+type errorfer interface{ Errorf(string, ...any) }
+
+func seen(f *profile.Function) string { return string(f.Kind) + " " + f.Module + " " + fullName(f) }
+
+func readBack(t testing.TB, file []byte) *profile.Recording {
+	t.Helper()
+	r, err := ReadRecording(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestPprofReadBack(t *testing.T) {
+	r := recorded()
+	packed := written(t, Pprof, r)
+	for _, file := range [][]byte{packed, inflated(t, packed)} {
+		got := readBack(t, file)
+		for _, m := range modes {
+			equalMaps(t, m.String(), byStack(got, m, seen), byStack(r, m, seen))
+		}
+		equalMaps(t, "sums", sums(got), sums(r))
+		if got.Version != r.Version || !got.Start.Equal(r.Start) || got.Duration != r.Duration || !slices.Equal(got.Notes, r.Notes) {
+			t.Errorf("got %q %v %v %q", got.Version, got.Start, got.Duration, got.Notes)
+		}
+		if got.Modes[0].Rate != 100 || got.Modes[0].Samples != 9 || got.Modes[1].Samples != 8 {
+			t.Errorf("modes: %+v", got.Modes)
+		}
+		want := map[profile.Function]bool{}
+		for _, f := range r.Functions {
+			if f.Display == "" {
+				f.Display, f.Short = nameless(f.Module), nameless(f.Module)
+			}
+			if f.Kind != profile.Managed {
+				f.Short = f.Display
+			}
+			want[f] = true
+		}
+		for _, f := range got.Functions {
+			if !want[f] && f.Short != `Shop."</script>\;evil`+"\n\x1b" {
+				t.Errorf("function %+v", f)
+			}
+		}
+		for _, l := range got.Locations {
+			if !slices.ContainsFunc(r.Locations, func(x profile.Location) bool { return x.Offset == l.Offset }) {
+				t.Errorf("offset %#x", l.Offset)
+			}
+		}
+	}
+}
+
+// TestPprofTool: go tool pprof reads our profiles, and its figures are ours.
+func TestPprofTool(t *testing.T) {
+	r := recorded()
+	file := filepath.Join(t.TempDir(), "x.pb.gz")
+	if err := os.WriteFile(file, written(t, Pprof, r), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range modes {
+		flat, cum := map[string]time.Duration{}, map[string]time.Duration{}
+		for i := range r.Samples {
+			if s := &r.Samples[i]; s.Mode == mode {
+				inStack := map[string]bool{}
+				for l := range r.Stack(s.Node) {
+					name := pprofShown(&r.Functions[l.Function])
+					if len(inStack) == 0 {
+						flat[name] += s.Weight
+					}
+					if !inStack[name] {
+						cum[name] += s.Weight
+					}
+					inStack[name] = true
+				}
+			}
+		}
+		gotFlat, gotCum := pprofTop(t, file, mode.String())
+		for name, v := range flat {
+			if gotFlat[name] != v {
+				t.Errorf("%s: flat %q: pprof says %v, we %v", mode, name, gotFlat[name], v)
+			}
+		}
+		equalMaps(t, mode.String()+" cum", gotCum, cum)
+	}
+	again := readBack(t, goTool(t, "-proto", file))
+	for _, m := range modes {
+		equalMaps(t, "after -proto, "+m.String(), byStack(again, m, seen2), byStack(r, m, seen2))
+	}
+}
+
+func seen2(f *profile.Function) string { return pprofShown(f) }
+
+// pprofShown is how pprof shows a function: it takes native names for C++ and
+// leaves out their parameters.
+func pprofShown(f *profile.Function) string {
+	if f.Kind == profile.Native && f.Method != "" {
+		return f.Short
+	}
+	return fullName(f)
+}
+
+func goTool(t *testing.T, args ...string) []byte {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"tool", "pprof", "-symbolize=local", "-output", "/dev/stdout"}, args...)...)
+	cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go tool pprof %v: %v\n%s", args, err, stderr.Bytes())
+	}
+	return out
+}
+
+func pprofTop(t *testing.T, file, sample string) (flat, cum map[string]time.Duration) {
+	t.Helper()
+	out := goTool(t, "-top", "-unit=ns", "-nodecount=100000", "-nodefraction=0", "-sample_index="+sample, file)
+	if !bytes.Contains(out, []byte("File: Shop.dll\n")) || !bytes.Contains(out, []byte("Type: "+sample+"\n")) {
+		t.Errorf("the profile is not named after the program:\n%s", out)
+	}
+	line := regexp.MustCompile(`(?m)^ *(\d+)(?:ns)? +[\d.]+% +[\d.]+% +(\d+)(?:ns)? +[\d.]+% +((?s:.*?))$`)
+	flat, cum = map[string]time.Duration{}, map[string]time.Duration{}
+	text := strings.ReplaceAll(string(out), "evil\n", "evil\\n") // a name with a line break
+	for _, m := range line.FindAllStringSubmatch(text, -1) {
+		name := strings.TrimSuffix(strings.ReplaceAll(m[3], "evil\\n", "evil\n"), " (inline)")
+		a, _ := strconv.ParseInt(m[1], 10, 64)
+		b, _ := strconv.ParseInt(m[2], 10, 64)
+		flat[name], cum[name] = time.Duration(a), time.Duration(b)
+		if a == 0 {
+			delete(flat, name)
+		}
+	}
+	return flat, cum
+}
+
+func TestSpeedscopeReadBack(t *testing.T) {
+	r := recorded()
+	got := readBack(t, written(t, Speedscope, r))
+	for _, m := range modes {
+		equalMaps(t, m.String(), byStack(got, m, seen), byStack(r, m, seen))
+	}
+	if len(got.Notes) > 0 || got.Version != "1.2.3" {
+		t.Errorf("got %q, %q", got.Version, got.Notes)
+	}
+	for _, th := range got.Threads {
+		if !slices.ContainsFunc(r.Threads, func(x profile.RecordedThread) bool {
+			return x.Name == th.Name && x.OSThreadID == th.OSThreadID || x.OSThreadID == 0 && th.Name == "ended"
+		}) {
+			t.Errorf("thread %+v", th)
+		}
+	}
+}
+
+// TestTimeLine: where samples are on the time line, and that gaps stay gaps.
+func TestTimeLine(t *testing.T) {
+	r := recorded()
+	var f speedscopeFile
+	if err := json.Unmarshal(written(t, Speedscope, r), &f); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range f.Profiles {
+		switch p.Name {
+		case "ended, wall clock":
+			if len(p.Samples) != 2 || len(p.Samples[0]) != 0 || p.Weights[0] != 200e6 || p.Weights[1] != 10e6 {
+				t.Errorf("%s: %v %v", p.Name, p.Samples, p.Weights)
+			}
+		case "Shop (4242), CPU":
+			if len(p.Samples) != 2 || p.Weights[0] != 60e6 {
+				t.Errorf("equal stacks were not joined: %v %v", p.Samples, p.Weights)
+			}
+		}
+	}
+}
+
+func TestFoldedReadBack(t *testing.T) {
+	r := recorded()
+	for _, m := range modes {
+		got := readBack(t, written(t, foldedOf(m, false), r))
+		// All is CPU time to the reader, and names are what a terminal shows.
+		shown := func(f *profile.Function) string { return Clean(fullName(f)) }
+		equalMaps(t, m.String(), byStack(got, profile.CPU, func(f *profile.Function) string {
+			return strings.ReplaceAll(fullName(f), `\x3b`, ";")
+		}), byStack(r, m, shown))
+	}
+}
+
+// TestForeign reads what other tools write.
+func TestForeign(t *testing.T) {
+	for _, c := range []struct{ name, file, want string }{
+		{"perf, folded", "dotnet;[libcoreclr.so];Shop.Program::Main_[j];do_futex_[k] 7\ndotnet 3\n",
+			"native  dotnet=3µs; native  dotnet>native libcoreclr.so [libcoreclr.so]>managed  Shop.Program::Main>kernel  do_futex=7µs"},
+		{"dotnet-trace", `{"exporter":"speedscope@1.2","shared":{"frames":[{"name":"Shop!Shop.Program.Main(class System.String[])"},{"name":"UNMANAGED_CODE_TIME"}]},
+			"profiles":[{"type":"evented","name":"Thread (7)","unit":"milliseconds","startValue":5,"endValue":9.5,
+			"events":[{"type":"O","frame":0,"at":5},{"type":"O","frame":1,"at":6.5},{"type":"C","frame":1,"at":7},{"type":"C","frame":0,"at":9.5}]}]}`,
+			"managed Shop Shop.Program.Main(class System.String[])=4ms; managed Shop Shop.Program.Main(class System.String[])>native  UNMANAGED_CODE_TIME=500µs"},
+		{"py-spy", `{"shared":{"frames":[{"name":"main"},{"name":"f"}]},"profiles":[{"type":"sampled","unit":"seconds","samples":[[0,1],[0]],"weights":[0.01,0.02]}]}`,
+			"native  main=20ms; native  main>native  f=10ms"},
+	} {
+		var got []string
+		for k, v := range byStack(readBack(t, []byte(c.file)), profile.CPU, seen) {
+			got = append(got, strings.ReplaceAll(k, "|", ">")+"="+v.String())
+		}
+		slices.Sort(got)
+		if g := strings.Join(got, "; "); g != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", c.name, g, c.want)
+		}
+	}
+}
+
+// TestNoRecording: what cannot be read is named, in one sentence.
+func TestNoRecording(t *testing.T) {
+	for file, want := range map[string]string{
+		"":             "the file is empty",
+		"\x1f\x8b":     "the file is cut short",
+		"\x1f\x8b\x01": "the file is cut short",
+		"\x1f\x8b\x01\x00\x00\x00\x00\x00\x00\x00\x00": "the file is damaged",
+		"hello world\n":                   "this is no recording: clrsnap reads",
+		"\x7fELF\x02\x01\x01":             "this is no recording",
+		`{"traceEvents":[]}`:              "this is a Chrome trace, which cannot be read back",
+		`[{"ph":"B"}]`:                    "this is a Chrome trace",
+		`<svg xmlns="x"></svg>`:           "this is a picture or other XML, which cannot be read back",
+		"<?xml version=\"1.0\"?>\n<svg/>": "this is a picture",
+		"<!doctype html><title>x</title>": "this page is no flame graph of clrsnap",
+		"PERFILE2\x00\x00":                "this is the data of perf record",
+		"Nettrace\x14":                    "this is a trace of dotnet-trace",
+		`{"process":{"pid":1},"capturedAt":"x","threads":[]}`: "this is a snapshot of clrsnap stack --json",
+		`{"a":1}`:    "this JSON is no recording",
+		`{"a":`:      "this looks like JSON and is damaged",
+		"a;b 1\nc\n": "line 2 has no number behind its stack",
+		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"bytes"}]}`:                                                        `its numbers are "bytes", not times`,
+		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"seconds","samples":[[0]],"weights":[1]}]}`:                        "frame 0 of 0",
+		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"seconds","samples":[[0]]}]}`:                                      "1 samples have 0 weights",
+		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"seconds","samples":[[]],"weights":[-1]}]}`:                        "negative or too long",
+		`{"shared":{"frames":[{"name":"a"}]},"profiles":[{"type":"evented","unit":"seconds","events":[{"type":"C","frame":0,"at":1}]}]}`: "a frame is left",
+	} {
+		if _, err := ReadRecording(strings.NewReader(file)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%.60q: got %v, want %q", file, err, want)
+		}
+	}
+}
+
+func TestForeignPprof(t *testing.T) {
+	goProfile := func(types ...*pprof.ValueType) *pprof.Profile {
+		m := &pprof.Mapping{ID: 1, Start: 0x400000, Limit: 0x500000, File: "/usr/bin/prog"}
+		f, g := &pprof.Function{ID: 1, Name: "main.f", Filename: "/src/main.go"}, &pprof.Function{ID: 2, Name: "main.inlined", Filename: "/src/main.go"}
+		inlined := &pprof.Location{ID: 1, Mapping: m, Address: 0x400010, Line: []pprof.Line{{Function: g}, {Function: f}}}
+		bare := &pprof.Location{ID: 2, Mapping: m, Address: 0x400020}
+		s := &pprof.Sample{Location: []*pprof.Location{bare, inlined}}
+		for range types {
+			s.Value = append(s.Value, 20)
+		}
+		return &pprof.Profile{SampleType: types, Mapping: []*pprof.Mapping{m}, Function: []*pprof.Function{f, g}, Location: []*pprof.Location{inlined, bare}, Sample: []*pprof.Sample{s}}
+	}
+	read := func(p *pprof.Profile) (*profile.Recording, error) {
+		var b bytes.Buffer
+		if err := p.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		return ReadRecording(&b)
+	}
+	const stack = "native prog main.f|native prog main.inlined|native prog [prog]"
+	for _, c := range []struct {
+		types []*pprof.ValueType
+		mode  profile.Mode
+		want  time.Duration
+	}{
+		{[]*pprof.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}, profile.CPU, 20},
+		{[]*pprof.ValueType{{Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "microseconds"}}, profile.Wall, 20 * time.Microsecond},
+		{[]*pprof.ValueType{{Type: "cycles", Unit: "count"}}, profile.CPU, 20 * time.Microsecond},
+	} {
+		r, err := read(goProfile(c.types...))
+		if err != nil {
+			t.Errorf("%v: %v", c.types, err)
+			continue
+		}
+		equalMaps(t, c.types[0].Type, byStack(r, c.mode, seen), map[string]time.Duration{stack: c.want})
+	}
+	if _, err := read(goProfile(&pprof.ValueType{Type: "inuse_space", Unit: "bytes"})); err == nil || !strings.Contains(err.Error(), "not about time: it has inuse_space in bytes") {
+		t.Errorf("a heap profile: %v", err)
+	}
+	p := goProfile(&pprof.ValueType{Type: "cpu", Unit: "nanoseconds"})
+	p.Sample[0].Value[0] = -1
+	if _, err := read(p); err == nil || !strings.Contains(err.Error(), "negative values") {
+		t.Errorf("a difference: %v", err)
+	}
+}
+
+func TestFormatOf(t *testing.T) {
+	for name, want := range map[string]Format{
+		"a.html": FormatHTML, "a.clrsnap": FormatRecording, "a.pb.gz": FormatPprof, "/x/A.PPROF": FormatPprof, "a.speedscope.json": FormatSpeedscope,
+		"a.folded": FormatFolded, "a.collapsed": FormatFolded, "a.trace.json": FormatTrace, "a.svg": FormatSVG,
+		"a.json": "", "a": "", "html": "", "a.gz": "", "": "",
+	} {
+		if got, ok := FormatOf(name); got != want || ok != (want != "") {
+			t.Errorf("FormatOf(%q) = %q, %v", name, got, ok)
+		}
+	}
+	for _, f := range Formats() {
+		if got, ok := FormatOf("x" + f.Ending()); !ok || got != f || f.Description() == "" {
+			t.Errorf("%s: its ending %q is that of %q", f, f.Ending(), got)
+		}
+	}
+	if err := Encode(io.Discard, recorded(), "xls", Options{}); err == nil {
+		t.Error("there is no format xls")
+	}
+	if err := Encode(io.Discard, recorded(), FormatPprof, Options{Base: recorded()}); err == nil || !strings.Contains(err.Error(), "cannot show a difference") {
+		t.Errorf("a difference in pprof: %v", err)
+	}
+	if err := Encode(failing{}, recorded(), FormatFolded, Options{}); err == nil {
+		t.Error("a full disk was not noticed")
+	}
+}

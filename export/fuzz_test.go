@@ -1,0 +1,44 @@
+package export
+
+import (
+	"bytes"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+
+	"clrsnap/profile"
+)
+
+// FuzzReadRecording reads hostile files of every format. What is accepted must be
+// sound: it can be written in every format, and our own brings it back.
+func FuzzReadRecording(f *testing.F) {
+	r := recorded()
+	f.Add(inflated(f, written(f, WriteRecording, r)))
+	f.Add(inflated(f, written(f, Pprof, r)))
+	f.Add(written(f, WriteRecording, r))
+	f.Add(written(f, Speedscope, r))
+	f.Add(written(f, foldedOf(profile.CPU, true), r))
+	f.Add([]byte(`{"shared":{"frames":[{"name":"A!b(int)"}]},"profiles":[{"type":"evented","unit":"none","events":[{"type":"O","frame":0,"at":1},{"type":"C","frame":0,"at":2}]}]}`))
+	f.Add([]byte(`<html><script type="application/octet-stream" id="recording">H4sIAAAAAAAA</script>`))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		r, err := ReadRecording(bytes.NewReader(file))
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") || len(err.Error()) > 1000 {
+				t.Errorf("not a sentence: %q", err)
+			}
+			return
+		}
+		for name, write := range map[string]func(io.Writer, *profile.Recording) error{
+			"pprof": Pprof, "speedscope": Speedscope, "folded": foldedOf(profile.CPU, false), "trace": ChromeTrace,
+		} {
+			if err := write(io.Discard, r); err != nil {
+				t.Errorf("cannot be written as %s: %v", name, err)
+			}
+		}
+		got := readBack(t, written(t, WriteRecording, r))
+		if strings.ToValidUTF8(string(file), "") == string(file) && !reflect.DeepEqual(got, r) {
+			t.Errorf("got %+v\nwant %+v", got, r)
+		}
+	})
+}

@@ -1,0 +1,273 @@
+package export
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+)
+
+// jsonScanner reads a JSON document as it comes, so that a table of a million
+// rows need not be in memory twice. encoding/json would have to see a value
+// whole, and takes ten times as long for a number.
+type jsonScanner struct{ r *bufio.Reader }
+
+// Bounds of one value that is taken whole.
+const (
+	maxValue = 64 << 20 // bytes
+	maxDepth = 64       // objects and arrays in one another
+)
+
+// next returns the next byte that is not white space.
+func (s *jsonScanner) next() (byte, error) {
+	for {
+		c, err := s.r.ReadByte()
+		if err != nil {
+			return 0, unexpectedEOF(err)
+		}
+		if c != ' ' && c != '\n' && c != '\t' && c != '\r' {
+			return c, nil
+		}
+	}
+}
+
+func unexpectedEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func (s *jsonScanner) peek() (byte, error) {
+	c, err := s.next()
+	if err == nil {
+		err = s.r.UnreadByte()
+	}
+	return c, err
+}
+
+func (s *jsonScanner) expect(want byte) error {
+	c, err := s.next()
+	if err == nil && c != want {
+		err = fmt.Errorf("found %q where %q should be", c, want)
+	}
+	return err
+}
+
+// end returns an error if anything but white space follows. It reads up to the
+// end, which is where gzip finds out whether all was right.
+func (s *jsonScanner) end() error {
+	for {
+		c, err := s.r.ReadByte()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case c != ' ' && c != '\n' && c != '\t' && c != '\r':
+			return fmt.Errorf("found %q behind the end", c)
+		}
+	}
+}
+
+// object calls field with each key; it must take the value.
+func (s *jsonScanner) object(field func(key string) error) error {
+	if err := s.expect('{'); err != nil {
+		return err
+	}
+	return s.elements('}', func(int) error {
+		key, err := s.text()
+		if err == nil {
+			err = s.expect(':')
+		}
+		if err == nil {
+			err = field(key)
+		}
+		if err != nil && key != "" {
+			return fmt.Errorf("%s: %w", Clean(key[:min(len(key), 40)]), err)
+		}
+		return err
+	})
+}
+
+// array calls element with each index; it must take the value.
+func (s *jsonScanner) array(element func(i int) error) error {
+	if err := s.expect('['); err != nil {
+		return err
+	}
+	return s.elements(']', element)
+}
+
+func (s *jsonScanner) elements(end byte, element func(i int) error) error {
+	c, err := s.peek()
+	if err == nil && c == end {
+		return s.expect(end)
+	}
+	for i := 0; err == nil; i++ {
+		if err = element(i); err != nil {
+			break
+		}
+		if c, err = s.next(); err == nil && c != ',' {
+			if c != end {
+				err = fmt.Errorf("found %q where ',' or %q should be", c, end)
+			}
+			break
+		}
+	}
+	return err
+}
+
+// integer reads a whole number.
+func (s *jsonScanner) integer() (int64, error) {
+	c, err := s.next()
+	negative := err == nil && c == '-'
+	if negative {
+		c, err = s.r.ReadByte()
+	}
+	if err != nil {
+		return 0, unexpectedEOF(err)
+	}
+	v, err := s.digits(c)
+	switch {
+	case err != nil:
+		return 0, err
+	case v > math.MaxInt64:
+		return 0, errTooLarge
+	case negative:
+		return -int64(v), nil
+	}
+	return int64(v), nil
+}
+
+// unsigned reads a whole number that is not negative.
+func (s *jsonScanner) unsigned() (uint64, error) {
+	c, err := s.next()
+	if err != nil {
+		return 0, err
+	}
+	return s.digits(c)
+}
+
+var errTooLarge = errors.New("a number is too large")
+
+// digits reads a number whose first digit is c.
+func (s *jsonScanner) digits(c byte) (uint64, error) {
+	if c < '0' || c > '9' {
+		return 0, fmt.Errorf("found %q where a whole number should be", c)
+	}
+	v := uint64(c - '0')
+	for {
+		c, err := s.r.ReadByte()
+		if err != nil {
+			return 0, unexpectedEOF(err)
+		}
+		switch {
+		case c >= '0' && c <= '9':
+		case c == '.' || c == 'e' || c == 'E':
+			return 0, errors.New("a number is not whole")
+		default:
+			return v, s.r.UnreadByte()
+		}
+		d := uint64(c - '0')
+		if v > (math.MaxUint64-d)/10 {
+			return 0, errTooLarge
+		}
+		v = v*10 + d
+	}
+}
+
+// text reads a string.
+func (s *jsonScanner) text() (string, error) {
+	if c, err := s.peek(); err != nil {
+		return "", err
+	} else if c != '"' {
+		return "", fmt.Errorf("found %q where a string should be", c)
+	}
+	var out string
+	return out, s.value(&out)
+}
+
+// value takes any value whole.
+func (s *jsonScanner) value(into any) error {
+	raw, err := s.raw(true)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
+}
+
+// skip passes over a value.
+func (s *jsonScanner) skip() error {
+	_, err := s.raw(false)
+	return err
+}
+
+// raw reads one value up to its end, and returns it if it is to be kept. Whether
+// it is well-formed inside is not looked at.
+func (s *jsonScanner) raw(keep bool) ([]byte, error) {
+	c, err := s.next()
+	if err != nil {
+		return nil, err
+	}
+	if isEnd(c) || c == ':' {
+		return nil, fmt.Errorf("found %q where a value should be", c)
+	}
+	out := []byte{c}
+	v := valueState{quoted: c == '"'}
+	v.depth = v.bracket(c)
+	plain := !v.quoted && v.depth == 0 // a number or a word, which ends before what follows
+	for {
+		if c, err = s.r.ReadByte(); err != nil {
+			return nil, unexpectedEOF(err)
+		}
+		if plain && isEnd(c) {
+			return out, s.r.UnreadByte()
+		}
+		if keep {
+			out = append(out, c)
+		}
+		v.step(c)
+		if v.depth > maxDepth || len(out) > maxValue {
+			return nil, errors.New("a value is too large")
+		}
+		if !plain && !v.quoted && v.depth <= 0 {
+			return out, nil
+		}
+	}
+}
+
+// valueState is where in a value the scanner is.
+type valueState struct {
+	depth           int
+	quoted, escaped bool
+}
+
+func (v *valueState) step(c byte) {
+	switch {
+	case v.escaped:
+		v.escaped = false
+	case v.quoted:
+		v.escaped, v.quoted = c == '\\', c != '"'
+	case c == '"':
+		v.quoted = true
+	default:
+		v.depth += v.bracket(c)
+	}
+}
+
+func (*valueState) bracket(c byte) int {
+	switch c {
+	case '{', '[':
+		return 1
+	case '}', ']':
+		return -1
+	}
+	return 0
+}
+
+// isEnd reports whether c can follow a number or a word.
+func isEnd(c byte) bool {
+	return c == ',' || c == '}' || c == ']' || c == ' ' || c == '\n' || c == '\t' || c == '\r'
+}

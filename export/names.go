@@ -1,0 +1,145 @@
+package export
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"clrsnap/profile"
+)
+
+// fullName is what a function is called where there is room: with namespaces and
+// parameters. Without a symbol it is the module in brackets.
+func fullName(f *profile.Function) string {
+	name := f.Display
+	if name == "" {
+		name = f.Method
+	}
+	if name == "" {
+		return nameless(f.Module)
+	}
+	return name + f.Signature
+}
+
+// nameless stands for all code of a module that has no symbols.
+func nameless(module string) string {
+	if module == "" {
+		return "[unknown]"
+	}
+	return "[" + module + "]"
+}
+
+// incompleteFrame is where stacks begin whose true beginning is not known, in
+// formats that have no other place to say so.
+const incompleteFrame = "[incomplete stack]"
+
+// threadLabel is what a thread is called.
+func threadLabel(t *profile.RecordedThread) string {
+	name := t.Name
+	if name == "" {
+		name = t.Role
+	}
+	switch {
+	case t.OSThreadID == 0 && name == "":
+		return "threads that have ended"
+	case t.OSThreadID == 0:
+		return name
+	case name == "":
+		return "thread " + strconv.Itoa(t.OSThreadID)
+	}
+	return name + " (" + strconv.Itoa(t.OSThreadID) + ")"
+}
+
+// programName is what a process is called: the program's file, without its folder
+// and the host that runs it.
+func programName(p *profile.Process) string {
+	words := strings.Fields(p.Command)
+	if len(words) == 0 {
+		return ""
+	}
+	name := baseName(words[0])
+	for _, w := range words[1:] {
+		if name != "dotnet" || w == "--" {
+			break
+		}
+		if strings.HasSuffix(w, ".dll") {
+			return baseName(w)
+		}
+	}
+	return name
+}
+
+func baseName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+// modesOf are the modes that a recording has figures or samples of.
+func modesOf(r *profile.Recording) []profile.Mode {
+	var there [len(modes)]bool
+	for i := range r.Modes {
+		there[r.Modes[i].Mode] = true
+	}
+	for i := range r.Samples {
+		there[r.Samples[i].Mode] = true
+	}
+	var out []profile.Mode
+	for _, m := range modes {
+		if there[m] {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// shorten takes the namespaces off a display name that comes from a format without
+// short ones: the method and its type stay, and within brackets types.
+func shorten(display string) string {
+	words := splitOutside(display, '.')
+	if n := len(words); n > 2 && words[n-2] == "" { // Type..ctor
+		words = append(words[:n-2], "."+words[n-1])
+	}
+	words = words[max(0, len(words)-2):]
+	for i, w := range words {
+		if at := strings.IndexAny(w, "<([{"); at >= 0 {
+			words[i] = w[:at] + namespaces.ReplaceAllString(w[at:], "")
+		}
+	}
+	return strings.Join(words, ".")
+}
+
+var namespaces = regexp.MustCompile(`(?:[\pL_]\w*\.)+`)
+
+// splitOutside splits s at a separator, but for where it is inside brackets.
+func splitOutside(s string, separator byte) []string {
+	var out []string
+	depth, start := 0, 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case strings.IndexByte("<([{", c) >= 0:
+			depth++
+		case strings.IndexByte(">)]}", c) >= 0:
+			depth--
+		case c == separator && depth <= 0:
+			out = append(out, s[start:i])
+			start = i + 1
+		}
+	}
+	return append(out, s[start:])
+}
+
+// splitSignature takes the parameters in parentheses off the end of a name.
+func splitSignature(name string) (display, signature string) {
+	if !strings.HasSuffix(name, ")") {
+		return name, ""
+	}
+	depth := 0
+	for i := len(name) - 1; i > 0; i-- {
+		switch name[i] {
+		case ')':
+			depth++
+		case '(':
+			if depth--; depth == 0 {
+				return name[:i], name[i:]
+			}
+		}
+	}
+	return name, ""
+}

@@ -1,0 +1,222 @@
+package export
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// recorded is a small recording with one of everything that matters: both modes,
+// both states, three kinds of function, odd characters, an incomplete sample.
+func recorded() *profile.Recording {
+	b := profile.NewBuilder(profile.Limits{})
+	at := func(f profile.Function, offset uint64, tier string) int32 {
+		return b.Location(profile.Location{Function: b.Function(f), Offset: offset, Tier: tier})
+	}
+	method := func(module, method, display, short, signature string) profile.Function {
+		return profile.Function{Kind: profile.Managed, Method: method, Display: display, Short: short, Signature: signature, Module: module}
+	}
+	start := at(method(coreLib, "System.Threading.Thread.StartCallback", "System.Threading.Thread.StartCallback", "Thread.StartCallback", "()"), 0x22, "ReadyToRun")
+	main := at(method("Shop", "Shop.Program.Main", "Shop.Program.Main", "Program.Main", "(string[])"), 0x40, "tier-0")
+	scan := method("Shop", "Shop.Index`2+<>c.<Scan>b__4_0", "Shop.Index<string, System.Collections.Generic.List<int>>.Scan{lambda 4_0}",
+		"Index<string, List<int>>.Scan{lambda 4_0}", "(System.Collections.Generic.KeyValuePair<string, int>, int*)")
+	scan0, scan1 := at(scan, 0x10, "tier-0"), at(scan, 0x84, "tier-1")
+	evil := at(method("Shop", "Shop.\"</script>\\;evil\n\x1b", "Shop.\"</script>\\;evil\n\x1b", "evil", "(int)"), 1, "dynamic")
+	wait := at(method(coreLib, "System.Threading.Monitor.Wait", "System.Threading.Monitor.Wait", "Monitor.Wait", "(object, int)"), 0x31, "ReadyToRun")
+	native := func(module, name, short string, offset uint64) int32 {
+		return at(profile.Function{Kind: profile.Native, Method: name, Display: name, Short: short, Module: module}, offset, "")
+	}
+	clr := native("libcoreclr.so", "", "", 0x5eb1d1)
+	doWait := native("libcoreclr.so", "Thread::DoWait(int, void**, bool)", "Thread::DoWait", 0x210)
+	memcpy := native("libc.so.6", "memcpy", "memcpy", 0x80)
+	kernel := at(profile.Function{Kind: profile.Kernel, Method: "do_futex", Display: "do_futex", Short: "do_futex", Module: "kernel"}, 0x99, "")
+
+	app := b.Thread(profile.RecordedThread{OSThreadID: 4242, ManagedThreadID: 1, Name: "Shop", Role: "Main"})
+	worker := b.Thread(profile.RecordedThread{OSThreadID: 4250, ManagedThreadID: 5, Name: "orders; <1>"})
+	ended := b.Thread(profile.RecordedThread{Role: "ended"})
+	stack := func(leafLast ...int32) int32 {
+		node := int32(0)
+		for _, l := range leafLast {
+			node = b.Child(node, l)
+		}
+		return node
+	}
+	const tick = 10 * time.Millisecond
+	add := func(ms int, thread, node int32, mode profile.Mode, state profile.State, incomplete bool) {
+		b.Add(profile.Sample{
+			At: time.Duration(ms) * time.Millisecond, Weight: tick, Thread: thread, Node: node, Mode: mode, State: state, Incomplete: incomplete,
+		})
+	}
+	for i := range 6 {
+		add(10*i, app, stack(main, scan1, scan1), profile.CPU, profile.Running, false)
+		add(10*i+5, worker, stack(start, clr, doWait, wait, kernel), profile.Wall, profile.Waiting, false)
+	}
+	add(60, app, stack(main, scan0, memcpy), profile.CPU, profile.Running, false)
+	add(61, worker, stack(start, evil), profile.CPU, profile.Running, false)
+	add(62, worker, stack(clr), profile.CPU, profile.Running, true)
+	add(70, app, stack(main, scan1), profile.Wall, profile.Running, false)
+	add(200, ended, stack(start), profile.Wall, profile.Running, false)
+
+	r := b.Recording()
+	r.Version, r.Start, r.Duration = "1.2.3", time.Date(2026, 3, 4, 5, 6, 7, 123456789, time.UTC), 250*time.Millisecond
+	r.Processes = []profile.Process{{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{
+		Version: "10.0.9", Path: "/usr/share/dotnet/shared/Microsoft.NETCore.App/10.0.9/libcoreclr.so", Shape: "shared",
+	}}}
+	r.Modes = []profile.ModeStats{
+		{Mode: profile.CPU, Rate: 100, Samples: 9, Lost: 1, Broken: 1, Repaired: 2},
+		{Mode: profile.Wall, Rate: 100, Got: 33.5, Samples: 8, Late: 3, Pauses: profile.Pauses{Count: 4, P50: 14200, P99: 30000, Max: 31000}, Released: 1},
+	}
+	r.Cost = profile.Cost{TargetCPU: 90 * time.Millisecond, OwnCPU: 3 * time.Millisecond, OwnMemory: 12 << 20, Processors: 2}
+	r.Notes = []string{"1 sample of 10 was lost."}
+	return r
+}
+
+func written(t testing.TB, write func(io.Writer, *profile.Recording) error, r *profile.Recording) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := write(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func inflated(t testing.TB, packed []byte) []byte {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestRecordingFile(t *testing.T) {
+	r := recorded()
+	packed := written(t, WriteRecording, r)
+	plain := inflated(t, packed)
+	golden(t, "recording.json", plain)
+	for name, file := range map[string][]byte{
+		"packed": packed,
+		"plain":  plain,
+		"page":   []byte("<!DOCTYPE html>\n<script type=\"application/octet-stream\" id=\"recording\">" + base64.StdEncoding.EncodeToString(packed) + "</script>"),
+		"later":  bytes.Replace(plain, []byte(`"tier":`), []byte(`"unknown":[{"a":["\"}",1.5,null]}],"tier":`), 1),
+	} {
+		got, err := ReadRecording(bytes.NewReader(file))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if !reflect.DeepEqual(got, r) {
+			t.Errorf("%s: got %+v\nwant %+v", name, got, r)
+		}
+	}
+}
+
+func TestEmptyRecording(t *testing.T) {
+	for _, r := range []*profile.Recording{
+		profile.NewBuilder(profile.Limits{}).Recording(),
+		{Nodes: []profile.Node{{Parent: -1, Location: -1}}, Start: time.Unix(0, 1).UTC()},
+	} {
+		if got, err := ReadRecording(bytes.NewReader(written(t, WriteRecording, r))); err != nil || !reflect.DeepEqual(got, r) {
+			t.Errorf("got %+v, %v\nwant %+v", got, err, r)
+		}
+	}
+}
+
+// TestDamagedRecording: whatever is wrong is said in one sentence.
+func TestDamagedRecording(t *testing.T) {
+	plain := string(inflated(t, written(t, WriteRecording, recorded())))
+	for _, c := range []struct{ name, old, new, want string }{
+		{"newer", `"version":1,`, `"version":2,"strange":{},`, "the recording has version 2 of its format, this clrsnap knows version 1: use a newer clrsnap"},
+		{"older", `"version":1,`, `"version":0,`, "there is no version 0"},
+		{"no version", `"version":1,`, ``, "it comes before the version"},
+		{"parent", `"parent":[-1,0,`, `"parent":[-1,1,`, "node 1 is called by node 1"},
+		{"root", `"parent":[-1,0,`, `"parent":[0,0,`, "node 0 is not the root"},
+		{"index", `"thread":[0,`, `"thread":[7,`, "sample 0 is of thread 7 of 3"},
+		{"negative index", `"node":[`, `"node":[-`, "is at node -3 of"},
+		{"32 bits", `"thread":[0,`, `"thread":[4294967296,`, "samples: thread: a number is too large"},
+		{"64 bits", `"weight":[1`, `"weight":[99999999999999999999`, "samples: weight: a number is too large"},
+		{"sum of times", `"weight":[1`, `"weight":[4611686018427387903,1`, "another column has 17"},
+		{"weights", `"weight":[10000000,10000000,`, `"weight":[4611686018427387903,4611686018427387903,`, "the samples stand for more than"},
+		{"time", `"at":[0,`, `"at":[-5,`, "sample 0 is at -1 ns"},
+		{"fraction", `"count":[1,`, `"count":[1.5,`, "samples: count: a number is not whole"},
+		{"no count", `"count":[1,`, `"count":[0,`, "sample 0 stands for 0 samples"},
+		{"mode", `"mode":[0,`, `"mode":[256,`, "there is no mode 256"},
+		{"mode's name", `{"mode":"cpu"`, `{"mode":"heap"`, `there is no mode "heap"`},
+		{"twice", `{"mode":"cpu"`, `{"mode":"wall"`, "is there twice"},
+		{"kind", `{"kind":[0,`, `{"kind":[9,`, "there is no kind 9"},
+		{"string", `"method":[1,`, `"method":[1000,`, "string 1000 of"},
+		{"rows", `"state":[0,`, `"state":[0,0,`, "18 rows, another column has 17"},
+		{"column", `"state":`, `"statue":`, `samples: column "state" is missing`},
+		{"process", `{"process":0`, `{"process":1`, "thread 0 is of process 1 of 1"},
+		{"incomplete", `"incomplete":[`, `"incomplete":[9`, "is incomplete"},
+		{"start", `"start":"2026`, `"start":"x`, "start: "},
+		{"rubbish", "}\n", "}x", `found 'x' behind the end`},
+		{"brackets", `"notes":[`, `"notes":[` + strings.Repeat("[", 100), "a value is too large"},
+		{"nothing", `"duration":250000000`, `"later":,"duration":1`, "found ',' where a value should be"},
+	} {
+		changed := strings.Replace(plain, c.old, c.new, 1)
+		if c.name == "rubbish" {
+			changed = strings.TrimSuffix(plain, c.old) + c.new
+		}
+		if changed == plain {
+			t.Errorf("%s: nothing was changed", c.name)
+		}
+		if _, err := ReadRecording(strings.NewReader(changed)); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// TestCutRecording: a file that ends too early is an error wherever it ends.
+func TestCutRecording(t *testing.T) {
+	packed := written(t, WriteRecording, recorded())
+	plain := inflated(t, packed)
+	for name, file := range map[string][]byte{"packed": packed, "plain": bytes.TrimSpace(plain)} {
+		for n := range len(file) {
+			if _, err := ReadRecording(bytes.NewReader(file[:n])); err == nil {
+				t.Fatalf("%s: the first %d bytes of %d are read as a recording", name, n, len(file))
+			}
+		}
+	}
+}
+
+// TestWriteRefuses: what could not be read is not written.
+func TestWriteRefuses(t *testing.T) {
+	r := recorded()
+	r.Samples[0].Node = int32(len(r.Nodes))
+	if err := WriteRecording(io.Discard, r); err == nil || !strings.Contains(err.Error(), "sample 0 is at node") {
+		t.Errorf("got %v", err)
+	}
+	if err := WriteRecording(failing{}, recorded()); !errors.Is(err, errFull) {
+		t.Errorf("a full disk: %v", err)
+	}
+}
+
+// TestUnpackedSize: a small file that would unpack to more than anyone records
+// is refused without being held in memory.
+func TestUnpackedSize(t *testing.T) {
+	start := `{"format":"clrsnap recording","version":1,"later":"`
+	endless := io.MultiReader(strings.NewReader(start), zeros{})
+	if _, err := readDocument(&bounded{endless, 8 << 20}); err == nil || !strings.Contains(err.Error(), "too large") {
+		t.Errorf("got %v", err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = '0'
+	}
+	return len(p), nil
+}

@@ -1,0 +1,169 @@
+package export
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// A tableReader reads one table of a recording: an object of columns, that come
+// in any order and are all there.
+type tableReader struct {
+	d      *documentReader
+	rows   int             // of each column; -1: not known yet
+	absent map[string]bool // columns that are still to come
+}
+
+// columnReader reads the column of a name.
+type columnReader func(t *tableReader, name string) error
+
+func (d *documentReader) table(read columnReader, columns ...string) error {
+	t := tableReader{d: d, rows: -1, absent: map[string]bool{}}
+	for _, c := range columns {
+		t.absent[c] = true
+	}
+	err := d.s.object(func(name string) error {
+		if !t.absent[name] {
+			return d.s.skip() // not known
+		}
+		delete(t.absent, name)
+		return read(&t, name)
+	})
+	for name := range t.absent {
+		if err == nil {
+			err = fmt.Errorf("column %q is missing", name)
+		}
+	}
+	return err
+}
+
+func (d *documentReader) functionTable() error {
+	columns := []string{"method", "display", "short", "signature", "module"} // the order of documentReader.functions
+	return d.table(func(t *tableReader, name string) error {
+		if name == "kind" {
+			return column(t, &d.r.Functions, maxFunctions, func(f *profile.Function, v int32) error {
+				if !within(v, len(kinds)) {
+					return fmt.Errorf("there is no kind %d", v)
+				}
+				f.Kind = kinds[v]
+				return nil
+			})
+		}
+		at := slices.Index(columns, name)
+		return column(t, &d.functions, maxFunctions, func(f *[5]int32, v int32) error { f[at] = v; return nil })
+	}, append(columns, "kind")...)
+}
+
+func (d *documentReader) locationTable() error {
+	return d.table(func(t *tableReader, name string) error {
+		switch name {
+		case "function":
+			return column(t, &d.r.Locations, maxLocations, func(l *profile.Location, v int32) error { l.Function = v; return nil })
+		case "tier":
+			return column(t, &d.tiers, maxLocations, func(n *int32, v int32) error { *n = v; return nil })
+		}
+		return rows(t, &d.r.Locations, maxLocations, func(l *profile.Location) (err error) {
+			l.Offset, err = d.s.unsigned()
+			return err
+		})
+	}, "function", "offset", "tier")
+}
+
+func (d *documentReader) nodeTable() error {
+	return d.table(func(t *tableReader, name string) error {
+		return column(t, &d.r.Nodes, maxNodes, func(n *profile.Node, v int32) error {
+			if name == "parent" {
+				n.Parent = v
+			} else {
+				n.Location = v
+			}
+			return nil
+		})
+	}, "parent", "location")
+}
+
+func (d *documentReader) sampleTable() error {
+	return d.table(d.sampleColumn, "at", "weight", "count", "thread", "node", "mode", "state", "incomplete")
+}
+
+func (d *documentReader) sampleColumn(t *tableReader, name string) error {
+	type sample = profile.Sample
+	numbers := func(set func(*sample, int32) error) error { return column(t, &d.r.Samples, maxSamples, set) }
+	switch name {
+	case "at":
+		at := time.Duration(0) // kept where no delta makes it overflow; checkSamples finds what is negative
+		return d.times(t, func(s *sample, delta time.Duration) {
+			at = min(max(at+delta, -1), maxTime)
+			s.At = at
+		})
+	case "weight":
+		return d.times(t, func(s *sample, w time.Duration) { s.Weight = w })
+	case "count":
+		return numbers(func(s *sample, v int32) error { s.Count = v; return nil })
+	case "thread":
+		return numbers(func(s *sample, v int32) error { s.Thread = v; return nil })
+	case "node":
+		return numbers(func(s *sample, v int32) error { s.Node = v; return nil })
+	case "mode":
+		return numbers(func(s *sample, v int32) error { s.Mode = profile.Mode(v); return isBit(v, name) })
+	case "state":
+		return numbers(func(s *sample, v int32) error { s.State = profile.State(v); return isBit(v, name) })
+	}
+	t = &tableReader{d: d, rows: -1} // "incomplete" is a list of its own, not of one element a sample
+	return column(t, &d.incomplete, maxSamples, func(i *int32, v int32) error { *i = v; return nil })
+}
+
+func (d *documentReader) times(t *tableReader, set func(*profile.Sample, time.Duration)) error {
+	return rows(t, &d.r.Samples, maxSamples, func(s *profile.Sample) error {
+		v, err := d.s.integer()
+		if err == nil && time.Duration(v) > maxTime {
+			err = errTooLarge
+		}
+		set(s, time.Duration(v))
+		return err
+	})
+}
+
+// isBit returns an error unless v is one of the two modes or states that there are.
+func isBit(v int32, what string) error {
+	if v != 0 && v != 1 {
+		return fmt.Errorf("there is no %s %d", what, v)
+	}
+	return nil
+}
+
+// column reads a column of 32-bit numbers into the rows of a table.
+func column[T any](t *tableReader, table *[]T, most int, set func(*T, int32) error) error {
+	return rows(t, table, most, func(row *T) error {
+		v, err := t.d.s.integer()
+		if err == nil && int64(int32(v)) != v {
+			err = errTooLarge
+		}
+		if err != nil {
+			return err
+		}
+		return set(row, int32(v))
+	})
+}
+
+// rows reads a column into the rows of a table, of which it may be the first.
+func rows[T any](t *tableReader, table *[]T, most int, read func(*T) error) error {
+	n := 0
+	err := t.d.s.array(func(i int) error {
+		if n = i + 1; n > most {
+			return tooMany("rows", most)
+		}
+		if i == len(*table) {
+			var row T
+			*table = append(*table, row)
+		}
+		return read(&(*table)[i])
+	})
+	if err == nil && t.rows >= 0 && n != t.rows {
+		err = fmt.Errorf("%d rows, another column has %d", n, t.rows)
+	}
+	t.rows = n
+	return err
+}

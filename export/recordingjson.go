@@ -1,0 +1,109 @@
+package export
+
+import (
+	"fmt"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// The small objects of a recording's file. Every field is always written.
+
+type fileProcess struct {
+	PID     int         `json:"pid"`
+	Command string      `json:"command"`
+	Runtime fileRuntime `json:"runtime"`
+}
+
+type fileRuntime struct {
+	Version string `json:"version"`
+	Path    string `json:"path"`
+	Shape   string `json:"shape"`
+}
+
+type fileThread struct {
+	Process         int32  `json:"process"`
+	OSThreadID      int    `json:"osThreadId"`
+	ManagedThreadID int    `json:"managedThreadId"`
+	Name            string `json:"name"`
+	Role            string `json:"role"`
+}
+
+type fileMode struct {
+	Mode     string     `json:"mode"`
+	Rate     float64    `json:"rate"`
+	Got      float64    `json:"got"`
+	Samples  int        `json:"samples"`
+	Lost     int        `json:"lost"`
+	Late     int        `json:"late"`
+	Broken   int        `json:"broken"`
+	Repaired int        `json:"repaired"`
+	Pauses   filePauses `json:"pauses"`
+	Released int        `json:"released"`
+}
+
+// filePauses are in nanoseconds, but for the count.
+type filePauses struct {
+	Count int           `json:"count"`
+	P50   time.Duration `json:"p50"`
+	P99   time.Duration `json:"p99"`
+	Max   time.Duration `json:"max"`
+}
+
+type fileCost struct {
+	TargetCPU  time.Duration `json:"targetCpu"`
+	OwnCPU     time.Duration `json:"ownCpu"`
+	OwnMemory  int64         `json:"ownMemory"`
+	Processors int           `json:"processors"`
+}
+
+func processesOut(list []profile.Process) []fileProcess {
+	out := make([]fileProcess, len(list))
+	for i, p := range list {
+		out[i] = fileProcess{p.PID, p.Command, fileRuntime(p.Runtime)}
+	}
+	return out
+}
+
+func threadsOut(list []profile.RecordedThread) []fileThread {
+	out := make([]fileThread, len(list))
+	for i, t := range list {
+		out[i] = fileThread(t)
+	}
+	return out
+}
+
+func modesOut(list []profile.ModeStats) []fileMode {
+	out := make([]fileMode, len(list))
+	for i, m := range list {
+		out[i] = fileMode{
+			m.Mode.String(), m.Rate, m.Got, m.Samples, m.Lost, m.Late, m.Broken, m.Repaired, filePauses(m.Pauses), m.Released,
+		}
+	}
+	return out
+}
+
+func costOut(c profile.Cost) fileCost { return fileCost(c) }
+
+// modes are all modes.
+var modes = [...]profile.Mode{profile.CPU, profile.Wall}
+
+func modeNamed(name string) (profile.Mode, bool) {
+	for _, m := range modes {
+		if m.String() == name {
+			return m, true
+		}
+	}
+	return 0, false
+}
+
+func (m *fileMode) stats() (profile.ModeStats, error) {
+	mode, ok := modeNamed(m.Mode)
+	if !ok {
+		return profile.ModeStats{}, fmt.Errorf("there is no mode %q", m.Mode)
+	}
+	return profile.ModeStats{
+		Mode: mode, Rate: m.Rate, Got: m.Got, Samples: m.Samples, Lost: m.Lost, Late: m.Late, Broken: m.Broken,
+		Repaired: m.Repaired, Pauses: profile.Pauses(m.Pauses), Released: m.Released,
+	}, nil
+}

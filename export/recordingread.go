@@ -1,0 +1,189 @@
+package export
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// readDocument reads the JSON document of a recording. It may be hostile: what it
+// can make us allocate is bounded, and what comes out has passed checkRecording.
+func readDocument(rd io.Reader) (*profile.Recording, error) {
+	d := documentReader{s: jsonScanner{bufio.NewReaderSize(rd, 1<<16)}, r: &profile.Recording{}}
+	err := d.s.object(d.field)
+	if err == nil {
+		err = d.s.end()
+	}
+	if err == nil {
+		err = d.finish()
+	}
+	if err == nil {
+		err = checkRecording(d.r)
+	}
+	var newer newerError
+	switch {
+	case err == nil:
+		return d.r, nil
+	case errors.As(err, &newer):
+		return nil, newer
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, errors.New("the recording is cut short: its end is missing")
+	}
+	return nil, fmt.Errorf("the recording is damaged: %w", err)
+}
+
+// newerError is the version of a format that is not known yet.
+type newerError int64
+
+func (e newerError) Error() string {
+	return fmt.Sprintf("the recording has version %d of its format, this clrsnap knows version %d: use a newer clrsnap", int64(e), recordingVersion)
+}
+
+// documentReader is a recording that is being read. Strings are known by number
+// until all has been read: fields may come in any order.
+type documentReader struct {
+	s          jsonScanner
+	r          *profile.Recording
+	known      bool // the version is one that we know
+	strings    []string
+	functions  [][5]int32 // method, display, short, signature, module
+	tiers      []int32
+	incomplete []int32
+}
+
+func (d *documentReader) field(key string) error {
+	if !d.known && key != "format" && key != "version" {
+		return errors.New("it comes before the version of the format")
+	}
+	switch key {
+	case "version":
+		return d.version()
+	case "creator":
+		return d.creator()
+	case "start":
+		text, err := d.s.text()
+		if err == nil {
+			d.r.Start, err = time.Parse(time.RFC3339Nano, text)
+		}
+		d.r.Start = d.r.Start.UTC()
+		return err
+	case "duration":
+		return d.s.value(&d.r.Duration)
+	case "strings":
+		return list(d, key, maxStrings, func(s *string) error {
+			d.strings = append(d.strings, *s)
+			return nil
+		})
+	case "functions":
+		return d.functionTable()
+	case "locations":
+		return d.locationTable()
+	case "nodes":
+		return d.nodeTable()
+	case "samples":
+		return d.sampleTable()
+	}
+	return d.small(key)
+}
+
+// small reads what is no table.
+func (d *documentReader) small(key string) error {
+	switch key {
+	case "processes":
+		return list(d, key, maxProcesses, func(p *fileProcess) error {
+			d.r.Processes = append(d.r.Processes, profile.Process{PID: p.PID, Command: p.Command, Runtime: profile.Runtime(p.Runtime)})
+			return nil
+		})
+	case "threads":
+		return list(d, key, maxThreads, func(t *fileThread) error {
+			d.r.Threads = append(d.r.Threads, profile.RecordedThread(*t))
+			return nil
+		})
+	case "modes":
+		return list(d, key, len(modes), func(m *fileMode) error {
+			stats, err := m.stats()
+			d.r.Modes = append(d.r.Modes, stats)
+			return err
+		})
+	case "cost":
+		var c fileCost
+		err := d.s.value(&c)
+		d.r.Cost = profile.Cost(c)
+		return err
+	case "notes":
+		return list(d, key, maxNotes, func(note *string) error {
+			d.r.Notes = append(d.r.Notes, *note)
+			return nil
+		})
+	}
+	return d.s.skip()
+}
+
+// list reads an array of small values.
+func list[T any](d *documentReader, what string, most int, add func(*T) error) error {
+	return d.s.array(func(i int) error {
+		if i >= most {
+			return tooMany(what, most)
+		}
+		var v T
+		if err := d.s.value(&v); err != nil {
+			return err
+		}
+		return add(&v)
+	})
+}
+
+func (d *documentReader) version() error {
+	v, err := d.s.integer()
+	if err == nil && v > recordingVersion {
+		err = newerError(v)
+	}
+	if err == nil && v != recordingVersion {
+		err = fmt.Errorf("there is no version %d of the format", v)
+	}
+	d.known = err == nil
+	return err
+}
+
+func (d *documentReader) creator() error {
+	text, err := d.s.text()
+	if name, version, ok := strings.Cut(text, " "); ok && name == creatorName {
+		d.r.Version = version
+	}
+	return err
+}
+
+// finish puts the strings in their places, and what else could only be done when
+// all had been read.
+func (d *documentReader) finish() error {
+	if !d.known {
+		return errors.New("the version of the format is missing")
+	}
+	var err error
+	text := func(i int32) string {
+		if !within(i, len(d.strings)) {
+			err = fmt.Errorf("string %d of %d", i, len(d.strings))
+			return ""
+		}
+		return d.strings[i]
+	}
+	for i, n := range d.functions {
+		f := &d.r.Functions[i]
+		f.Method, f.Display, f.Short, f.Signature, f.Module = text(n[0]), text(n[1]), text(n[2]), text(n[3]), text(n[4])
+	}
+	for i, t := range d.tiers {
+		d.r.Locations[i].Tier = text(t)
+	}
+	for _, i := range d.incomplete {
+		if !within(i, len(d.r.Samples)) {
+			return fmt.Errorf("sample %d of %d is incomplete", i, len(d.r.Samples))
+		}
+		d.r.Samples[i].Incomplete = true
+	}
+	return err
+}

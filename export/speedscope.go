@@ -1,0 +1,145 @@
+package export
+
+import (
+	"bufio"
+	"io"
+	"strconv"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// speedscopeSchema names the format: files without it are not recognised.
+const speedscopeSchema = "https://www.speedscope.app/file-format-schema.json"
+
+// Speedscope writes a recording for speedscope: one profile for each thread and
+// mode, the busiest thread first, in the order of time, weights in nanoseconds.
+// Empty stacks stand for the times without samples, so that the time line is true.
+// Equal stacks that follow one another are one. A frame's file is its module, with
+// .dll for assemblies; a stack whose beginning is missing begins with the frame
+// "[incomplete stack]". Whether a thread was waiting is not in the file.
+func Speedscope(w io.Writer, r *profile.Recording) error {
+	c := columnWriter{w: bufio.NewWriterSize(w, 1<<16)}
+	c.text(`{"$schema":"` + speedscopeSchema + `"`)
+	c.field("name", recordingName(r))
+	c.field("exporter", creator(r))
+	c.field("activeProfileIndex", 0)
+	c.text(",\n\"shared\":{\"frames\":")
+	frames := speedscopeFrames(r)
+	c.list(len(frames), func(i int) { c.value(frames[i]) })
+	c.text("},\n\"profiles\":")
+	all := tracks(r)
+	e := speedscopeEncoder{c: &c, r: r, incomplete: int32(len(r.Functions))}
+	c.list(len(all), func(i int) { e.profile(all[i]) })
+	c.text("}\n")
+	if c.err != nil {
+		return c.err
+	}
+	return c.w.Flush()
+}
+
+type speedscopeFrame struct {
+	Name string `json:"name"`
+	File string `json:"file,omitempty"`
+}
+
+// speedscopeFrames has one frame a function, and one for missing beginnings.
+func speedscopeFrames(r *profile.Recording) []speedscopeFrame {
+	out := make([]speedscopeFrame, 0, len(r.Functions)+1)
+	for i := range r.Functions {
+		f := &r.Functions[i]
+		out = append(out, speedscopeFrame{fullName(f), mappingFile(pprofModule{f.Kind, f.Module})})
+	}
+	return append(out, speedscopeFrame{Name: incompleteFrame})
+}
+
+type speedscopeEncoder struct {
+	c          *columnWriter
+	r          *profile.Recording
+	incomplete int32 // the frame for it
+	stack      []int32
+}
+
+// speedscopeEntry is what one element of samples and of weights stand for.
+type speedscopeEntry struct {
+	node       int32
+	incomplete bool
+	weight     time.Duration
+}
+
+func (e *speedscopeEncoder) profile(t *track) {
+	var entries []speedscopeEntry
+	now := time.Duration(0)
+	add := func(x speedscopeEntry) {
+		if n := len(entries); n > 0 && entries[n-1].node == x.node && entries[n-1].incomplete == x.incomplete {
+			entries[n-1].weight += x.weight
+			return
+		}
+		entries = append(entries, x)
+	}
+	for s := range t.spans() {
+		if s.start > now {
+			add(speedscopeEntry{weight: s.start - now})
+		}
+		add(speedscopeEntry{s.Node, s.Incomplete, s.Weight})
+		now = s.end
+	}
+	c := e.c
+	c.text("{\"type\":\"sampled\",\"unit\":\"nanoseconds\",\"startValue\":0")
+	c.field("endValue", int64(now))
+	c.field("name", threadLabel(&e.r.Threads[t.thread])+modeSuffix(t.mode))
+	c.text(",\n\"samples\":")
+	c.list(len(entries), func(i int) { e.sample(&entries[i]) })
+	c.text(",\n\"weights\":")
+	c.list(len(entries), func(i int) { c.unsigned(uint64(entries[i].weight)) })
+	c.text("}")
+}
+
+func (e *speedscopeEncoder) sample(x *speedscopeEntry) {
+	e.stack = path(e.r, x.node, e.stack)
+	b := append(e.c.buf[:0], '[')
+	if x.incomplete {
+		b = append(strconv.AppendInt(b, int64(e.incomplete), 10), ',')
+	}
+	for _, f := range e.stack {
+		b = append(strconv.AppendInt(b, int64(f), 10), ',')
+	}
+	if b[len(b)-1] == ',' {
+		b = b[:len(b)-1]
+	}
+	e.c.buf = append(b, ']')
+	e.c.bytes()
+}
+
+// modeSuffix is what the names of profiles end with.
+func modeSuffix(m profile.Mode) string {
+	if m == profile.CPU {
+		return ", CPU"
+	}
+	return ", wall clock"
+}
+
+func creator(r *profile.Recording) string {
+	if r.Version == "" {
+		return creatorName
+	}
+	return creatorName + " " + r.Version
+}
+
+// recordingName is what tools call the recording: program, process, time.
+func recordingName(r *profile.Recording) string {
+	name := "recording"
+	if len(r.Processes) > 0 {
+		p := &r.Processes[0]
+		if n := programName(p); n != "" {
+			name = n
+		}
+		if p.PID != 0 {
+			name += " (" + strconv.Itoa(p.PID) + ")"
+		}
+	}
+	if !r.Start.IsZero() {
+		name += ", " + r.Start.UTC().Format("2006-01-02 15:04:05 UTC")
+	}
+	return name
+}

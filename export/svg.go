@@ -1,0 +1,270 @@
+package export
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// SVGOptions say how to draw a flame graph. The zero value draws CPU time.
+type SVGOptions struct {
+	Title string       // empty: the program and when it was recorded
+	Mode  profile.Mode // what is drawn; modes are never added up
+	Width int          // in pixels; 0: 1200
+	Flame bool         // the root is at the bottom, not at the top
+}
+
+// SVG writes one mode of a recording as a picture of a flame graph. The picture is
+// static: the figures of a frame show where the pointer rests on it.
+func SVG(w io.Writer, r *profile.Recording, o SVGOptions) error {
+	p := &svgPicture{
+		w: bufio.NewWriter(w), o: o, r: r, width: float64(cmp.Or(o.Width, 1200)),
+		tree: newFrameTree(r.Select(profile.Selection{Modes: []profile.Mode{o.Mode}}), o.Mode),
+	}
+	p.measure(0, 0)
+	p.head()
+	p.frame(0, svgMargin, 0)
+	p.foot()
+	return p.w.Flush()
+}
+
+const (
+	svgMargin = 10
+	svgRow    = 17   // height of a frame
+	svgTop    = 52   // of the first frame
+	svgLine   = 16   // height of a line of text
+	svgLetter = 6.7  // width of a letter, on the safe side
+	svgLeast  = 0.1  // pixels: narrower frames are not drawn
+	svgText   = 26.0 // pixels: narrower frames have no text
+)
+
+type svgPicture struct {
+	w       *bufio.Writer
+	o       SVGOptions
+	r       *profile.Recording
+	tree    *frameTree
+	width   float64
+	rows    int
+	dropped int // frames that are too narrow
+	origins [4]bool
+}
+
+// scale is pixels for each nanosecond.
+func (p *svgPicture) scale() float64 {
+	if all := p.tree.frames[0].total; all > 0 {
+		return (p.width - 2*svgMargin) / float64(all)
+	}
+	return 0
+}
+
+// measure counts rows, and frames that are too narrow.
+func (p *svgPicture) measure(i int32, depth int) {
+	p.rows = max(p.rows, depth+1)
+	f := &p.tree.frames[i]
+	if f.function != nil {
+		p.origins[originIndex(f.function)] = true
+	}
+	for _, c := range f.children {
+		switch w := float64(p.tree.frames[c].total) * p.scale(); {
+		case w >= svgLeast:
+			p.measure(c, depth+1)
+		case w > 0:
+			p.dropped += p.tree.count(c)
+		}
+	}
+}
+
+// count is how many frames there are in a part of the tree.
+func (t *frameTree) count(i int32) int {
+	n := 1
+	for _, c := range t.frames[i].children {
+		n += t.count(c)
+	}
+	return n
+}
+
+func (p *svgPicture) head() {
+	remarks := p.remarks()
+	height := svgTop + p.rows*svgRow + svgLine*(3+len(remarks))
+	fmt.Fprintf(p.w, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%d" viewBox="0 0 %.0f %d" font-family="system-ui, Verdana, 'DejaVu Sans', sans-serif" font-size="11">
+<style>.f text { pointer-events: none } .f:hover rect { stroke: #000 }</style>
+<rect width="100%%" height="100%%" fill="#fff"/>
+`, p.width, height, p.width, height)
+	p.text(svgMargin, 20, `font-size="15" font-weight="600"`, cmp.Or(p.o.Title, flameTitle(p.r)), 1.4)
+	p.text(svgMargin, 39, `fill="#565d69"`, p.subtitle(), 1)
+}
+
+// subtitle says what the widths are, in words.
+func (p *svgPicture) subtitle() string {
+	all := &p.tree.frames[0]
+	what := fmt.Sprintf("CPU time: %s", seconds(all.total))
+	if p.o.Mode == profile.Wall {
+		what = fmt.Sprintf("Wall-clock time, running and waiting, of all threads together: %s thread-seconds", strings.TrimSuffix(seconds(all.total), " s"))
+	}
+	parts := []string{fmt.Sprintf("%s in %d samples over %s", what, all.count, seconds(p.r.Duration))}
+	if c := p.r.Cost; c.Processors > 0 && p.r.Duration > 0 {
+		parts = append(parts, fmt.Sprintf("used %.2f of %d processors", c.TargetCPU.Seconds()/p.r.Duration.Seconds(), c.Processors))
+	}
+	if len(p.r.Processes) > 0 && p.r.Processes[0].Runtime.Version != "" {
+		parts = append(parts, ".NET "+p.r.Processes[0].Runtime.Version)
+	}
+	return strings.Join(append(parts, "clrsnap "+p.r.Version), " · ")
+}
+
+// remarks are what whoever looks at the picture has to know.
+func (p *svgPicture) remarks() []string {
+	var out []string
+	if p.tree.frames[0].total == 0 {
+		out = append(out, fmt.Sprintf("The recording has no samples of this mode (%s).", p.o.Mode))
+	}
+	if s, ok := p.r.Mode(p.o.Mode); ok && s.Broken+s.Lost > 0 {
+		out = append(out, fmt.Sprintf("%d of %d samples have incomplete stacks; %d more were lost.", s.Broken, s.Samples, s.Lost))
+	}
+	if p.dropped > 0 {
+		out = append(out, fmt.Sprintf("%d of %d frames are narrower than %g pixels and not drawn.", p.dropped, len(p.tree.frames), svgLeast))
+	}
+	return append(out, p.r.Notes...)
+}
+
+// frame draws a frame and what it calls.
+func (p *svgPicture) frame(i int32, x float64, depth int) {
+	f := &p.tree.frames[i]
+	w := float64(f.total) * p.scale()
+	if i == 0 && w == 0 {
+		w = p.width - 2*svgMargin
+	}
+	y := svgTop + depth*svgRow
+	if p.o.Flame {
+		y = svgTop + (p.rows-1-depth)*svgRow
+	}
+	fill, ink := svgColor(f)
+	fmt.Fprintf(p.w, `<g class="f"><title>%s</title><rect x="%.2f" y="%d" width="%.2f" height="%d" rx="1" fill="%s"/>`,
+		escaped(p.describe(f)), x, y, max(w-0.5, 0.1), svgRow-1, fill)
+	if label := elided(f.short(), int((w-6)/svgLetter)); w >= svgText && label != "" {
+		fmt.Fprintf(p.w, `<text x="%.2f" y="%d" fill="%s">%s</text>`, x+3, y+12, ink, escaped(label))
+	}
+	p.w.WriteString("</g>\n")
+	for _, c := range f.children {
+		width := float64(p.tree.frames[c].total) * p.scale()
+		if width >= svgLeast {
+			p.frame(c, x, depth+1)
+		}
+		x += width
+	}
+}
+
+func (f *treeFrame) short() string {
+	if f.function == nil {
+		return f.label
+	}
+	return cmp.Or(f.function.Short, f.function.Display, f.function.Method, nameless(f.function.Module))
+}
+
+func (p *svgPicture) describe(f *treeFrame) string {
+	name, module := f.label, ""
+	if f.function != nil {
+		name, module = fullName(f.function), f.function.Module
+	}
+	all := p.tree.frames[0].total
+	return fmt.Sprintf("%s\n%s (%s) in %d samples, self %s (%s)\n%s", name,
+		seconds(f.total), percent(f.total, all), f.count, seconds(f.self), percent(f.self, all), module)
+}
+
+func percent(part, all time.Duration) string {
+	if all <= 0 {
+		return "0.0 %"
+	}
+	return fmt.Sprintf("%.1f %%", 100*part.Seconds()/all.Seconds())
+}
+
+// seconds is a time with three digits, or all those before the point.
+func seconds(d time.Duration) string {
+	switch s := d.Seconds(); {
+	case s < 9.995:
+		return fmt.Sprintf("%.2f s", s)
+	case s < 99.95:
+		return fmt.Sprintf("%.1f s", s)
+	default:
+		return fmt.Sprintf("%.0f s", s)
+	}
+}
+
+func (p *svgPicture) foot() {
+	y := svgTop + p.rows*svgRow + svgLine
+	x := float64(svgMargin)
+	for i, l := range svgLegend {
+		if !p.origins[i] {
+			continue
+		}
+		fmt.Fprintf(p.w, `<rect x="%.0f" y="%d" width="20" height="11" fill="%s"/>`, x, y-9, l.paint.fill(0.3, 0.5))
+		p.text(x+25, y, `fill="#565d69"`, l.text, 1)
+		x += 45 + svgLetter*float64(len(l.text))
+	}
+	for _, remark := range p.remarks() {
+		y += svgLine
+		p.text(svgMargin, y, `fill="#6b4a00"`, remark, 1)
+	}
+	p.w.WriteString("</svg>\n")
+}
+
+// text writes one line; what does not fit is cut, and shows where the pointer rests.
+func (p *svgPicture) text(x float64, y int, attributes, s string, size float64) {
+	fmt.Fprintf(p.w, `<text x="%.0f" y="%d" %s>%s<title>%s</title></text>`+"\n",
+		x, y, attributes, escaped(elided(s, int((p.width-x-svgMargin)/svgLetter/size))), escaped(s))
+}
+
+// elided shortens a name to n letters: the type loses its end first, then the method.
+func elided(s string, n int) string {
+	letters := []rune(Clean(s))
+	if len(letters) <= n {
+		return string(letters)
+	}
+	at := methodStart(letters)
+	switch method := letters[at:]; {
+	case n < 3:
+		return ""
+	case at > 0 && len(method)+1 <= n:
+		if head := n - len(method) - 1; head > 2 {
+			return string(letters[:min(head, at-1)]) + "…" + string(method)
+		}
+		return "…" + string(method)
+	default:
+		return string(method[:min(n-1, len(method))]) + "…"
+	}
+}
+
+// methodStart is where the last part of a name begins, behind the last point that
+// is in no brackets.
+func methodStart(name []rune) int {
+	depth := 0
+	for i := len(name) - 1; i > 0; i-- {
+		switch c := name[i]; {
+		case strings.ContainsRune(">)]}", c):
+			depth++
+		case strings.ContainsRune("<([{", c):
+			depth = max(depth-1, 0)
+		case depth == 0 && (c == '.' && name[i-1] != '.' || c == ':' && name[i-1] == ':'):
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// escaped makes text fit for XML.
+func escaped(s string) string {
+	var b bytes.Buffer
+	for i, line := range strings.Split(s, "\n") {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		xml.EscapeText(&b, []byte(Clean(line))) // to memory: it cannot fail
+	}
+	return b.String()
+}

@@ -1,0 +1,62 @@
+package export
+
+import (
+	"fmt"
+	"hash/fnv"
+
+	"clrsnap/profile"
+)
+
+// svgPaint is a range of colours, as in flamegraph/colors.js.
+type svgPaint struct {
+	hue, span, saturation, lightness float64
+	ink                              string
+}
+
+// svgLegend is by origin: see originIndex.
+var svgLegend = [4]struct {
+	paint svgPaint
+	text  string
+}{
+	{svgPaint{24, 22, 92, 64, "#221503"}, "your code"},
+	{svgPaint{202, 24, 68, 76, "#0a1c30"}, "framework (System.*, Microsoft.*)"},
+	{svgPaint{140, 30, 16, 74, "#13211a"}, "native"},
+	{svgPaint{335, 20, 17, 60, "#1d0c12"}, "kernel"},
+}
+
+func originIndex(f *profile.Function) int {
+	switch f.Origin() {
+	case profile.OfUser:
+		return 0
+	case profile.OfFramework:
+		return 1
+	case profile.OfNative:
+		return 2
+	}
+	return 3
+}
+
+// fill is a colour of the range: the hue by at, the lightness by light, 0 … 1.
+func (p svgPaint) fill(at, light float64) string {
+	return fmt.Sprintf("hsl(%.0f,%.0f%%,%.0f%%)", p.hue+(at-0.2)*p.span, p.saturation, p.lightness+(light-0.5)*11)
+}
+
+func svgColor(f *treeFrame) (fill, ink string) {
+	switch {
+	case f.function != nil:
+		p := svgLegend[originIndex(f.function)].paint
+		return p.fill(spread(f.function.Module), spread(f.function.Display)), p.ink
+	case f.label == incompleteFrame:
+		return "#f3e9c8", "#3a2c00"
+	}
+	return "#dfe3e9", "#16181d"
+}
+
+// spread maps a text to 0 … 1, evenly and always the same.
+func spread(s string) float64 {
+	h := fnv.New32a()
+	h.Write([]byte(s))
+	v := h.Sum32()
+	v = (v ^ v>>15) * 0x2c1b3c6d
+	return float64(v^v>>12) / (1 << 32)
+}

@@ -1,0 +1,130 @@
+package export
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// cell is a text in a colour.
+type cell struct {
+	text  string
+	style style
+}
+
+// numbers are columns of figures, right-aligned, in front of a name.
+type numbers struct {
+	titles []string
+	widths []int
+	used   int // columns with what stands between them and behind them
+}
+
+// numbersGap is what stands between the figures and the name.
+const numbersGap = 2
+
+func newNumbers(titles ...string) *numbers {
+	n := &numbers{titles: titles, used: numbersGap}
+	for _, t := range titles {
+		w := max(width(t), 6) + 2 // "-100.0", and room in front of it
+		n.widths = append(n.widths, w)
+		n.used += w
+	}
+	return n
+}
+
+func (p *printer) numbersHead(n *numbers, what string) {
+	var b strings.Builder
+	for i, t := range n.titles {
+		b.WriteString(leftPadded(t, n.widths[i]))
+	}
+	b.WriteString(strings.Repeat(" ", numbersGap) + what)
+	p.paint(dim, b.String())
+	p.end()
+}
+
+func (p *printer) numbersRow(n *numbers, cells ...cell) {
+	for i, c := range cells {
+		p.text(strings.Repeat(" ", max(n.widths[i]-width(c.text), 1)))
+		p.paint(c.style, c.text)
+	}
+	p.text(strings.Repeat(" ", numbersGap))
+}
+
+func leftPadded(s string, n int) string { return strings.Repeat(" ", max(n-width(s), 0)) + s }
+
+// parts prints what belongs together with dots in between, on more than one line
+// where one is too short.
+func (p *printer) parts(cells ...cell) {
+	const between, indent = " · ", "  "
+	at := 0
+	for i, c := range cells {
+		n := width(c.text)
+		switch {
+		case i == 0:
+		case p.o.Width > 0 && at+len(between)-1+n > p.o.Width:
+			p.end()
+			p.text(indent)
+			at = len(indent)
+		default:
+			p.paint(dim, between)
+			at += 3
+		}
+		p.paint(c.style, c.text)
+		at += n
+	}
+	p.end()
+}
+
+// function prints the name of a function in the colour of its kind, as stacks have
+// it, and ends the line. used is how many columns have been printed.
+func (p *printer) function(f *profile.Function, used int) {
+	frame := profile.Frame{Kind: f.Kind, Method: f.Method, Display: f.Display, Short: f.Short, Signature: f.Signature, Module: f.Module}
+	if frame.Display == "" {
+		frame.Display = f.Method
+	}
+	switch {
+	case frame.Display == "":
+		p.paint(dim, Clean(nameless(f.Module)))
+	case f.Kind == profile.Managed:
+		p.managed(&frame, used)
+	default:
+		p.native(&frame, used)
+	}
+	p.end()
+}
+
+// percentage is a share for a table: "12.3"; where there is nothing, a dash.
+func percentage(share float64) cell {
+	if share == 0 {
+		return cell{"-", dim}
+	}
+	return cell{strconv.FormatFloat(100*share, 'f', 1, 64), plain}
+}
+
+// secondsText returns how to write times that are parts of a whole.
+func secondsText(whole time.Duration) func(time.Duration) cell {
+	decimals := 3
+	switch s := whole.Seconds(); {
+	case s >= 1000:
+		decimals = 1
+	case s >= 10:
+		decimals = 2
+	}
+	return func(d time.Duration) cell {
+		if d == 0 {
+			return cell{"-", dim}
+		}
+		return cell{strconv.FormatFloat(d.Seconds(), 'f', decimals, 64), plain}
+	}
+}
+
+// grouped writes a number with separators: "1,234,567".
+func grouped(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

@@ -1,0 +1,88 @@
+package export
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// A track is the samples of one thread in one mode, in the order of time.
+type track struct {
+	thread  int32
+	mode    profile.Mode
+	samples []*profile.Sample
+	weight  time.Duration // of all of them
+	running time.Duration // of those that were not waiting
+}
+
+// tracks returns the samples of a recording by mode and thread: CPU before wall,
+// the busiest thread first.
+func tracks(r *profile.Recording) []*track {
+	type key struct {
+		thread int32
+		mode   profile.Mode
+	}
+	byKey := map[key]*track{}
+	var out []*track
+	for i := range r.Samples {
+		s := &r.Samples[i]
+		k := key{s.Thread, s.Mode}
+		t := byKey[k]
+		if t == nil {
+			t = &track{thread: s.Thread, mode: s.Mode}
+			byKey[k] = t
+			out = append(out, t)
+		}
+		t.samples = append(t.samples, s)
+		t.weight += s.Weight
+		if s.State == profile.Running {
+			t.running += s.Weight
+		}
+	}
+	for _, t := range out {
+		slices.SortStableFunc(t.samples, func(a, b *profile.Sample) int { return cmp.Compare(a.At, b.At) })
+	}
+	slices.SortFunc(out, func(a, b *track) int {
+		return cmp.Or(cmp.Compare(a.mode, b.mode), cmp.Compare(b.running, a.running), cmp.Compare(b.weight, a.weight), cmp.Compare(a.thread, b.thread))
+	})
+	return out
+}
+
+// A span is a sample on a time line.
+type span struct {
+	start, end time.Duration
+	*profile.Sample
+}
+
+// spans lays the samples of a track on a time line, each for as long as its
+// weight. Where a sample comes later than the one before it has ended, by more
+// than its own weight, there is a gap: the thread did not run, or was not looked
+// at. Less than that is jitter, and would make slivers of what was one stretch:
+// such samples follow at once. Spans never overlap.
+func (t *track) spans() iter.Seq[span] {
+	return func(yield func(span) bool) {
+		now := time.Duration(0)
+		for _, s := range t.samples {
+			if s.At-now > s.Weight {
+				now = s.At
+			}
+			sp := span{now, now + s.Weight, s}
+			if now = sp.end; s.Weight > 0 && !yield(sp) {
+				return
+			}
+		}
+	}
+}
+
+// path returns the functions of a node, base first, in buf.
+func path(r *profile.Recording, node int32, buf []int32) []int32 {
+	buf = buf[:0]
+	for l := range r.Stack(node) {
+		buf = append(buf, l.Function)
+	}
+	slices.Reverse(buf)
+	return buf
+}

@@ -1,0 +1,121 @@
+package export
+
+import (
+	"fmt"
+	"strconv"
+
+	"clrsnap/profile"
+)
+
+// threads prints the threads with most time.
+func (p *printer) threads(r *profile.Recording, t *profile.Totals) {
+	c := newAmounts(t, "%")
+	p.numbersHead(c.numbers, "thread")
+	rows := t.Threads[:min(len(t.Threads), topThreads)]
+	for i := range rows {
+		p.numbersRow(c.numbers, c.cells(&rows[i].Total)...)
+		p.recordedThread(&r.Threads[rows[i].Thread])
+		p.end()
+	}
+	if n := len(t.Threads) - len(rows); n > 0 {
+		p.more(n, "thread", "--by-thread shows what each did, --threads chooses")
+	}
+}
+
+// recordedThread prints what a thread is called.
+func (p *printer) recordedThread(t *profile.RecordedThread) {
+	if t.OSThreadID != 0 {
+		p.text(strconv.Itoa(t.OSThreadID))
+		if t.Name != "" {
+			p.paint(yellow, " "+quoted(t.Name))
+		}
+	} else {
+		p.text(Clean(threadLabel(t)))
+	}
+	if t.ManagedThreadID != 0 {
+		p.paint(dim, " (managed "+strconv.Itoa(t.ManagedThreadID)+")")
+	}
+	if t.Role != "" && !(t.OSThreadID == 0 && t.Name == "") {
+		p.text(" " + Clean(t.Role))
+	}
+}
+
+// eachThread prints the functions of the busiest threads, thread by thread.
+func (p *printer) eachThread(r *profile.Recording, t *profile.Totals, o *TopOptions) {
+	rows := t.Threads[:min(len(t.Threads), topThreadsEach)]
+	for i := range rows {
+		thread := &r.Threads[rows[i].Thread]
+		own := r.Select(profile.Selection{
+			Native: true, Modes: []profile.Mode{t.Mode}, // nothing is folded but what r has folded
+			Threads: func(x *profile.RecordedThread) bool { return x == thread },
+		})
+		p.end()
+		p.paint(bold, "Thread ")
+		p.recordedThread(thread)
+		all := rows[i].Total.All().Weight
+		p.paint(dim, fmt.Sprintf(" · %s s, %.1f %% of all", secondsText(all)(all).text, 100*t.Share(all)))
+		p.end()
+		p.functions(own, own.Totals(t.Mode), o)
+	}
+	if n := len(t.Threads) - len(rows); n > 0 {
+		p.end()
+		p.more(n, "thread", "--threads chooses")
+	}
+}
+
+// From which share on what went wrong is worth a line.
+const (
+	notableLoss = 0.005 // of samples that were lost, or of time in incomplete stacks
+	notableLate = 0.05  // of samples that came late
+)
+
+// notesOf says what is wrong with the figures, if it is worth it, and what else
+// there is to know.
+func notesOf(r *profile.Recording, o *TopOptions) []string {
+	var out []string
+	for _, m := range modesOf(r) {
+		if o.Mode != nil && *o.Mode != m {
+			continue
+		}
+		t := r.Totals(m)
+		if share := t.Share(t.Incomplete.Weight); share >= notableLoss {
+			out = append(out, fmt.Sprintf("%.1f %% of the %s is in incomplete stacks: their frames near the base are missing.", 100*share, modeName(m)))
+		}
+		if s, ok := r.Mode(m); ok {
+			out = append(out, lossText(&s)...)
+		}
+	}
+	return append(out, r.Notes...)
+}
+
+func (p *printer) notes(list []string) {
+	if len(list) > 0 {
+		p.end()
+	}
+	for _, s := range list {
+		p.paint(yellow, "Note: ")
+		p.text(Clean(s))
+		p.end()
+	}
+}
+
+func modeName(m profile.Mode) string {
+	if m == profile.CPU {
+		return "CPU time"
+	}
+	return "wall-clock time"
+}
+
+func lossText(s *profile.ModeStats) []string {
+	var out []string
+	if all := s.Samples + s.Lost; s.Lost > 0 && float64(s.Lost) >= notableLoss*float64(all) {
+		out = append(out, fmt.Sprintf("%s of %s %s samples were lost (%.1f %%).", grouped(s.Lost), grouped(all), s.Mode, 100*float64(s.Lost)/float64(all)))
+	}
+	if s.Late > 0 && float64(s.Late) >= notableLate*float64(s.Samples) {
+		out = append(out, fmt.Sprintf("%s of %s %s samples were late (%.1f %%): the processors were busy.", grouped(s.Late), grouped(s.Samples), s.Mode, 100*float64(s.Late)/float64(s.Samples)))
+	}
+	if s.Released > 0 {
+		out = append(out, fmt.Sprintf("The watchdog ended %d %s.", s.Released, plural(s.Released, "stop", "stops")))
+	}
+	return out
+}

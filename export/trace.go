@@ -1,0 +1,171 @@
+package export
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// ChromeTrace writes a recording as trace events in JSON, for Perfetto and
+// Chromium: a time line for each thread and mode, on which a function's slice
+// lasts as long as samples that follow one another are in it. Where a thread did
+// not run, or was not looked at, there is no slice. Each mode of a process is shown
+// as a process of its own, the busiest threads first; with the wall clock a slice
+// "[waiting]" below the leaf tells when a thread was waiting. Stacks whose
+// beginning is missing are in a slice "[incomplete stack]".
+//
+// A slice's categories are the kind of its function and the module. Times count
+// from the start of the recording.
+func ChromeTrace(w io.Writer, r *profile.Recording) error {
+	c := &columnWriter{w: bufio.NewWriterSize(w, 1<<16)}
+	e := traceEncoder{c: c, r: r, names: make([]traceName, len(r.Functions), len(r.Functions)+2)}
+	for i := range r.Functions {
+		f := &r.Functions[i]
+		e.names[i] = traceNameOf(fullName(f), string(f.Kind), f.Module)
+	}
+	e.waiting, e.incomplete = int32(len(e.names)), int32(len(e.names)+1)
+	e.names = append(e.names, traceNameOf(waitingFrame, "waiting", ""), traceNameOf(incompleteFrame, "incomplete", ""))
+
+	c.text(`{"displayTimeUnit":"ms"`)
+	c.field("otherData", map[string]string{"creator": creator(r), "recording": recordingName(r), "start": r.Start.UTC().Format(time.RFC3339Nano)})
+	c.text(",\n\"traceEvents\":[")
+	all := tracks(r)
+	e.processes(all)
+	for i, t := range all {
+		e.track(t, i)
+	}
+	c.text("\n]}\n")
+	if c.err != nil {
+		return c.err
+	}
+	return c.w.Flush()
+}
+
+// waitingFrame is the innermost slice of a thread that waits.
+const waitingFrame = "[waiting]"
+
+type traceEncoder struct {
+	c                   *columnWriter
+	r                   *profile.Recording
+	names               []traceName
+	waiting, incomplete int32 // in names
+	events              int
+
+	ids string // of the present track: its pid and tid, as JSON
+}
+
+// traceName is what of a slice depends on its function, as JSON. Ends repeat the
+// name: speedscope, which reads traces too, wants to see which slice is meant.
+type traceName struct{ name, rest string }
+
+func traceNameOf(name, category, module string) traceName {
+	if module != "" {
+		category += "," + strings.ReplaceAll(module, ",", "_")
+	}
+	out := traceName{`"name":` + quotedJSON(name), `,"cat":` + quotedJSON(category)}
+	if name == waitingFrame {
+		out.rest += `,"cname":"thread_state_sleeping"` // grey
+	}
+	return out
+}
+
+// modeOffset sets the processes and threads of the second mode apart: ids of the
+// kernel are less (PID_MAX_LIMIT in include/linux/threads.h).
+const modeOffset = 1 << 22
+
+func (e *traceEncoder) pid(process int32, m profile.Mode) int {
+	return e.r.Processes[process].PID + int(m)*modeOffset
+}
+
+// tid is the thread's id; threads that have none get one that no other has.
+func (e *traceEncoder) tid(t *track) int {
+	id := e.r.Threads[t.thread].OSThreadID
+	if id == 0 {
+		id = 2*modeOffset + 2*int(t.thread)
+	}
+	return id + int(t.mode)*modeOffset
+}
+
+func (e *traceEncoder) event(format string, args ...any) {
+	if e.events++; e.events > 1 {
+		e.c.text(",")
+	}
+	e.c.text("\n{" + fmt.Sprintf(format, args...) + "}")
+}
+
+// processes names what is shown as a process.
+func (e *traceEncoder) processes(all []*track) {
+	named := map[int]bool{}
+	for _, t := range all {
+		p := e.r.Threads[t.thread].Process
+		pid := e.pid(p, t.mode)
+		if named[pid] {
+			continue
+		}
+		named[pid] = true
+		name := programName(&e.r.Processes[p])
+		if name == "" {
+			name = "process"
+		}
+		name += " (" + strconv.Itoa(e.r.Processes[p].PID) + ")" + modeSuffix(t.mode)
+		e.event(`"ph":"M","name":"process_name","pid":%d,"args":{"name":%s}`, pid, quotedJSON(name))
+		e.event(`"ph":"M","name":"process_sort_index","pid":%d,"args":{"sort_index":%d}`, pid, len(named))
+	}
+}
+
+// track writes the slices of a track as pairs of events: begin and end.
+func (e *traceEncoder) track(t *track, order int) {
+	e.ids = fmt.Sprintf(`"pid":%d,"tid":%d`, e.pid(e.r.Threads[t.thread].Process, t.mode), e.tid(t))
+	e.event(`"ph":"M","name":"thread_name",%s,"args":{"name":%s}`, e.ids, quotedJSON(threadLabel(&e.r.Threads[t.thread])))
+	e.event(`"ph":"M","name":"thread_sort_index",%s,"args":{"sort_index":%d}`, e.ids, order)
+	var open, next []int32
+	end := time.Duration(0)
+	for s := range t.spans() {
+		if s.start > end {
+			e.close(open, 0, end)
+			open = open[:0]
+		}
+		next = e.frames(&s, next)
+		same := 0
+		for same < len(open) && same < len(next) && open[same] == next[same] {
+			same++
+		}
+		e.close(open, same, s.start)
+		for _, f := range next[same:] {
+			e.event(`"ph":"B",%s,"ts":%s,%s%s`, e.ids, traceTime(s.start), e.names[f].name, e.names[f].rest)
+		}
+		open, next = next, open
+		end = s.end
+	}
+	e.close(open, 0, end)
+}
+
+// close ends the slices beyond the first keep, the innermost first.
+func (e *traceEncoder) close(open []int32, keep int, at time.Duration) {
+	for _, f := range slices.Backward(open[keep:]) {
+		e.event(`"ph":"E",%s,"ts":%s,%s`, e.ids, traceTime(at), e.names[f].name)
+	}
+}
+
+// frames are the slices of a sample from the outermost to the innermost.
+func (e *traceEncoder) frames(s *span, buf []int32) []int32 {
+	buf = path(e.r, s.Node, buf)
+	if s.Incomplete {
+		buf = append([]int32{e.incomplete}, buf...)
+	}
+	if s.Mode == profile.Wall && s.State == profile.Waiting {
+		buf = append(buf, e.waiting)
+	}
+	return buf
+}
+
+// traceTime is d in microseconds, to the nanosecond.
+func traceTime(d time.Duration) string {
+	return fmt.Sprintf("%d.%03d", d/time.Microsecond, d%time.Microsecond)
+}

@@ -1,0 +1,207 @@
+package profile
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Amount is time and the number of samples that it was seen in.
+type Amount struct {
+	Weight  time.Duration
+	Samples int
+}
+
+func (a *Amount) add(b Amount) {
+	a.Weight += b.Weight
+	a.Samples += b.Samples
+}
+
+// Part is an amount by what the threads were doing, indexed by State.
+type Part [2]Amount
+
+func (p *Part) add(q *Part) {
+	p[Running].add(q[Running])
+	p[Waiting].add(q[Waiting])
+}
+
+// All is the amount in both states.
+func (p *Part) All() Amount {
+	a := p[Running]
+	a.add(p[Waiting])
+	return a
+}
+
+// Totals are the sums of one mode of a recording.
+type Totals struct {
+	Mode       Mode
+	All        Part
+	Incomplete Amount           // of All: in stacks with missing frames
+	Empty      Part             // of All: in stacks without any frame, and so in no function
+	Functions  []FunctionTotal  // that samples go through, in the order of Recording.Functions
+	Threads    []ThreadTotal    // that have samples, most time first
+	Origins    map[Origin]*Part // by whose code the leaf is
+	// Effective is how many samples of equal weight would say as much as these:
+	// (Σw)²/Σw², Kish's effective sample size. Samples that were put together are
+	// taken to have been equal.
+	Effective float64
+}
+
+// FunctionTotal is the time of one function.
+//
+// Functions that a reader could not tell apart, because kind, module, name and
+// parameters are equal, are one.
+type FunctionTotal struct {
+	Function int32 // index in Recording.Functions, the first of equal ones
+	Self     Part  // the function is the leaf
+	Total    Part  // it is anywhere in the stack: once, however often it recurs
+}
+
+// ThreadTotal is the time of one thread.
+type ThreadTotal struct {
+	Thread int32 // index in Recording.Threads
+	Total  Part
+}
+
+// Share is d as a share of the whole, 0 where there is nothing.
+func (t *Totals) Share(d time.Duration) float64 {
+	all := t.All.All().Weight
+	if all <= 0 {
+		return 0
+	}
+	return float64(d) / float64(all)
+}
+
+// Totals sums up the samples of a mode.
+func (r *Recording) Totals(m Mode) *Totals {
+	t := &Totals{Mode: m, Origins: map[Origin]*Part{}}
+	self := t.samples(r)
+	t.functions(r, self)
+	for i := range t.Functions {
+		f := &t.Functions[i]
+		o := r.Functions[f.Function].Origin()
+		if t.Origins[o] == nil {
+			t.Origins[o] = &Part{}
+		}
+		t.Origins[o].add(&f.Self)
+	}
+	return t
+}
+
+// samples sums up all samples, and those of each thread. What it returns are the
+// sums by node.
+func (t *Totals) samples(r *Recording) []Part {
+	self := make([]Part, len(r.Nodes))
+	threads := make([]Part, len(r.Threads))
+	sum, squares := 0.0, 0.0
+	for i := range r.Samples {
+		s := &r.Samples[i]
+		if s.Mode != t.Mode {
+			continue
+		}
+		a := Amount{s.Weight, int(s.Count)}
+		t.All[s.State].add(a)
+		self[s.Node][s.State].add(a)
+		if int(s.Thread) < len(threads) {
+			threads[s.Thread][s.State].add(a)
+		}
+		if s.Incomplete {
+			t.Incomplete.add(a)
+		}
+		w := float64(s.Weight)
+		sum, squares = sum+w, squares+w*w/float64(max(s.Count, 1))
+	}
+	if squares > 0 {
+		t.Effective = sum * sum / squares
+	}
+	for i := range threads {
+		if threads[i].All().Samples > 0 {
+			t.Threads = append(t.Threads, ThreadTotal{int32(i), threads[i]})
+		}
+	}
+	slices.SortStableFunc(t.Threads, func(a, b ThreadTotal) int { return cmp.Compare(b.Total.All().Weight, a.Total.All().Weight) })
+	if len(self) > 0 {
+		t.Empty = self[0]
+	}
+	return self
+}
+
+// functions sums up by function. A node's subtree counts for its function unless
+// a caller of the node is the same function: that one's subtree holds it already.
+func (t *Totals) functions(r *Recording, self []Part) {
+	subtree := slices.Clone(self)
+	for n := len(subtree) - 1; n > 0; n-- { // a parent comes before its children
+		subtree[r.Nodes[n].Parent].add(&subtree[n])
+	}
+	same := sameNames(r)
+	sums := make([]FunctionTotal, len(r.Functions))
+	active := make([]int32, len(r.Functions)) // how often each is in the present stack
+	function := func(n int32) int32 { return same[r.Locations[r.Nodes[n].Location].Function] }
+	r.visit(func(n int32) {
+		f := function(n)
+		if active[f]++; active[f] == 1 {
+			sums[f].Total.add(&subtree[n])
+		}
+		sums[f].Self.add(&self[n])
+	}, func(n int32) { active[function(n)]-- })
+	for f := range sums {
+		if sums[f].Total.All().Samples > 0 {
+			sums[f].Function = int32(f)
+			t.Functions = append(t.Functions, sums[f])
+		}
+	}
+}
+
+// visit goes through the tree of stacks, callers first. The root is left out.
+func (r *Recording) visit(enter, leave func(node int32)) {
+	if len(r.Nodes) == 0 {
+		return
+	}
+	// The children of each node, as lists without allocations of their own.
+	first, next := make([]int32, len(r.Nodes)), make([]int32, len(r.Nodes))
+	for n := len(r.Nodes) - 1; n > 0; n-- {
+		p := r.Nodes[n].Parent
+		next[n], first[p] = first[p], int32(n)
+	}
+	for n := first[0]; n > 0; {
+		enter(n)
+		if first[n] > 0 {
+			n = first[n]
+			continue
+		}
+		leave(n)
+		for next[n] == 0 && r.Nodes[n].Parent > 0 {
+			n = r.Nodes[n].Parent
+			leave(n)
+		}
+		n = next[n]
+	}
+}
+
+// functionName is what a reader knows a function by. Unlike an index it means the
+// same in another recording.
+type functionName struct {
+	kind            Kind
+	module          string
+	name, signature string
+}
+
+func nameOf(f *Function) functionName {
+	return functionName{f.Kind, f.Module, cmp.Or(f.Display, f.Method), f.Signature}
+}
+
+// sameNames is for each function the index of the first one of its name.
+func sameNames(r *Recording) []int32 {
+	byName := make(map[functionName]int32, len(r.Functions))
+	same := make([]int32, len(r.Functions))
+	for i := range r.Functions {
+		name := nameOf(&r.Functions[i])
+		f, ok := byName[name]
+		if !ok {
+			f = int32(i)
+			byName[name] = f
+		}
+		same[i] = f
+	}
+	return same
+}
