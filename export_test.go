@@ -48,3 +48,19 @@ func (s *Suspension) Traced(f func(capture func() error) error) error {
 
 // Pause is how long the thread was kept from running.
 func (s *Suspension) Pause() time.Duration { return s.capture.Pause }
+
+// Watch has f told of every walk of a recording, and between which times of
+// CLOCK_MONOTONIC the moment was that it is about.
+func (o *RecordOptions) Watch(f func(th *profile.Thread, begin, end uint64)) {
+	o.watch = func(ft *frameTable, s *Suspension, complete bool, begin time.Duration) {
+		th := s.p.describe(&s.thread)
+		th.Complete = complete
+		for i, l := range ft.stack {
+			loc, fn := ft.b.At(l)
+			th.Frames = append(th.Frames, profile.Frame{
+				Kind: fn.Kind, IP: uint64(ft.ips[i]), Method: fn.Method, Module: fn.Module, Offset: loc.Offset, Tier: loc.Tier,
+			})
+		}
+		f(&th, uint64(begin), uint64(live.Monotonic()))
+	}
+}

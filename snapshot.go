@@ -47,7 +47,7 @@ func (p *Process) SnapshotAll(filter Filter) (*profile.Snapshot, error) {
 			continue
 		}
 		s := p.snapshot(&list[i])
-		if s.Frames == nil && s.Error == errEnded {
+		if s.Frames == nil && s.Error == errThreadEnded.Error() {
 			continue
 		}
 		out.Threads = append(out.Threads, s)
@@ -125,41 +125,53 @@ const (
 	minStackAtOnce  = 64 << 10
 )
 
-// errEnded marks a thread that ended before it could be captured.
-const errEnded = "the thread has ended"
+// errThreadEnded marks a thread that ended before it could be captured.
+var errThreadEnded = errors.New("the thread has ended")
 
-// snapshot captures and walks one thread, until the result is complete or trying
-// again does not help.
+// snapshot takes the snapshot of one thread.
 func (p *Process) snapshot(t *Thread) profile.Thread {
 	s := Suspension{p: p, thread: *t, capture: &p.capture}
-	st := p.describe(t)
-	if !p.opts.AlwaysStop && s.blocked(&st) {
+	var st profile.Thread
+	r, err := s.takeAndWalk(func() walk.Result { return s.frames(&st) })
+	frames := st.Frames
+	if st = p.describe(&s.thread); err != nil {
+		st.Error = err.Error()
 		return st
 	}
+	st.Frames = frames
+	s.fill(&st, r)
+	st.Pause = s.pause
+	return st
+}
+
+// takeAndWalk captures the thread, without a stop if that is enough, and has it
+// walked, until the result is complete or trying again does not help. Its error
+// is why there is no capture: errThreadEnded where the thread has ended.
+func (s *Suspension) takeAndWalk(walked func() walk.Result) (walk.Result, error) {
+	if !s.p.opts.AlwaysStop {
+		if r, ok := s.blocked(walked); ok {
+			return r, nil
+		}
+	}
 	s.extra = nil
-	var pause time.Duration
 	for attempt := 0; ; attempt++ {
 		if err := s.stop(); err != nil {
-			st.Error, st.Frames = err.Error(), nil
 			if errors.Is(err, live.ErrThreadExited) {
-				st.Error = errEnded
+				err = errThreadEnded
 			}
-			return st
+			return walk.Result{}, err
 		}
-		pause = max(pause, s.capture.Pause)
+		s.pause = max(s.pause, s.capture.Pause)
 		if s.thread.ID != 0 && s.walk.Info.Address == 0 {
-			st.Error, st.Frames = errEnded, nil // its Thread object is another one's
-			return st
+			return walk.Result{}, errThreadEnded // its Thread object is another one's
 		}
-		r := s.frames(&st)
+		r := walked()
 		last := attempt == maxAttempts
-		if !last && s.metRuntime(&st, r) {
+		if !last && s.metRuntime(r) {
 			continue
 		}
 		if r.Complete || last {
-			s.fill(&st, r)
-			st.Pause = pause
-			return st
+			return r, nil
 		}
 		s.mend(r.Err, attempt)
 	}
@@ -167,15 +179,8 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 
 // metRuntime notices that a native thread has become one of the runtime's since
 // it was listed, and describes it anew.
-func (s *Suspension) metRuntime(st *profile.Thread, r walk.Result) bool {
-	if s.thread.ID != 0 || s.p.rt == nil {
-		return false
-	}
-	suspect := !r.Complete
-	for i := range st.Frames {
-		suspect = suspect || st.Frames[i].Kind == profile.Managed
-	}
-	if !suspect {
+func (s *Suspension) metRuntime(r walk.Result) bool {
+	if s.thread.ID != 0 || s.p.rt == nil || r.Complete && !s.managed {
 		return false
 	}
 	if s.p.readStore() != nil {
@@ -185,33 +190,36 @@ func (s *Suspension) metRuntime(st *profile.Thread, r walk.Result) bool {
 	if !ok || t.ID == 0 {
 		return false
 	}
-	s.thread, *st = t, s.p.describe(&t)
+	s.thread = t
 	return true
 }
 
-// blocked takes the snapshot without a stop, if the thread is provably blocked
-// and its few known registers lead to the base of its stack.
-func (s *Suspension) blocked(st *profile.Thread) bool {
+// blocked captures the thread without a stop and has it walked, if it is
+// provably blocked and its few known registers lead to the base of its stack.
+func (s *Suspension) blocked(walked func() walk.Result) (walk.Result, bool) {
 	p := s.p
 	for range maxAttempts {
-		if s.peek() != nil || p.unsuited[s.walk.Context.IP] {
-			return false
+		if s.peek() != nil {
+			return walk.Result{}, false
 		}
-		r := s.frames(st)
+		s.waits = true
+		if p.unsuited[s.walk.Context.IP] && (s.known == nil || !s.known()) {
+			return walk.Result{}, false
+		}
+		r := walked()
 		if r.Complete {
-			s.fill(st, r)
-			return true
+			return r, true
 		}
 		extra, ok := s.missing(r.Err)
 		if !ok {
 			if len(p.unsuited) < maxUnsuited {
 				p.unsuited[s.walk.Context.IP] = true
 			}
-			return false
+			return r, false
 		}
 		s.extra = append(s.extra, extra)
 	}
-	return false
+	return walk.Result{}, false
 }
 
 const maxUnsuited = 4096
@@ -247,7 +255,7 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 
 // frames walks the captured thread and names its frames.
 func (s *Suspension) frames(st *profile.Thread) walk.Result {
-	st.Frames = st.Frames[:0]
+	st.Frames, s.managed = st.Frames[:0], false
 	ctx := s.walk.Context
 	var unnamed error
 	r := s.p.walker.Walk(&s.walk, &ctx, walk.ByUnwindInfo, func(f *walk.Frame) bool {
@@ -256,6 +264,7 @@ func (s *Suspension) frames(st *profile.Thread) walk.Result {
 			unnamed = fmt.Errorf("%w: the method at %v cannot be named: %w", walk.ErrUnsafe, f.IP(), err)
 		}
 		st.Frames = append(st.Frames, fr)
+		s.managed = s.managed || f.Kind == walk.Managed
 		return true
 	})
 	if r.Complete && unnamed != nil {

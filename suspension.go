@@ -2,6 +2,7 @@ package clrsnap
 
 import (
 	"errors"
+	"time"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
@@ -23,6 +24,11 @@ type Suspension struct {
 	exception thread.Exception
 	extra     []live.Range // further pieces of stack that turned out to be needed
 	moment    uint64       // Process.moment of the capture; 0: there is none
+
+	pause   time.Duration // the longest stop
+	managed bool          // the last walk met managed frames
+	waits   bool          // the thread was once found blocked
+	known   func() bool   // whether this very capture need not be walked; nil: it must be
 }
 
 const maxAttempts = 4

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -54,8 +55,10 @@ func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e
 func run(args []string, stdout, stderr *os.File) int {
 	// A reader that has gone away is an error of a write, not a signal.
 	signal.Ignore(syscall.SIGPIPE)
-	ctx, caught := interruptible()
-	root := newRoot(&app{stdout: stdout, stderr: stderr})
+	a := &app{stdout: stdout, stderr: stderr}
+	a.graceful.Store(int64(2 * time.Second))
+	ctx, caught := a.interruptible()
+	root := newRoot(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	status := report(stderr, err)
@@ -87,13 +90,10 @@ func report(stderr io.Writer, err error) int {
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// graceful is how long an interrupted command may take to print what it has.
-const graceful = 2 * time.Second
-
 // interruptible returns a context that ends with Ctrl-C or SIGTERM, and a
 // function that tells which of them it was; 0 for none. The second signal, or
 // one that is not heeded, ends the process.
-func interruptible() (context.Context, func() syscall.Signal) {
+func (a *app) interruptible() (context.Context, func() syscall.Signal) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -102,9 +102,14 @@ func interruptible() (context.Context, func() syscall.Signal) {
 		cancel(signalError(sig))
 		select {
 		case <-signals:
-		case <-time.After(graceful):
+		case <-time.After(time.Duration(a.graceful.Load())):
+			if a.finished.Load() {
+				<-signals // it only waits for another program
+			}
 		}
-		fmt.Fprintf(os.Stderr, "clrsnap: %v, and given up before what had been collected was written\n", signalError(sig))
+		if !a.finished.Load() {
+			fmt.Fprintf(os.Stderr, "clrsnap: %v, and given up before what had been collected was written\n", signalError(sig))
+		}
 		os.Exit(128 + int(sig))
 	}()
 	return ctx, func() syscall.Signal {
@@ -125,6 +130,9 @@ func (s signalError) Error() string { return "interrupted by " + unix.SignalName
 type app struct {
 	stdout, stderr *os.File
 	color          string // --color
+
+	graceful atomic.Int64 // how long an interrupted command may take to write what it has, in ns
+	finished atomic.Bool  // all has been written
 }
 
 func newRoot(a *app) *cobra.Command {
@@ -169,7 +177,7 @@ ended by signal n.`,
 	root.PersistentFlags().StringVar(&a.color, "color", "auto", "colours: `auto`, always or never; auto heeds NO_COLOR")
 	complete(root, "color", "auto", "always", "never")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return oneOf("color", a.color, "auto", "always", "never") }
-	root.AddCommand(newPS(a), newStack(a), newDoctor(a), newVersion(a))
+	root.AddCommand(newPS(a), newStack(a), newRecord(a), newDoctor(a), newVersion(a))
 	return root
 }
 

@@ -108,7 +108,7 @@ func (f *stackFlags) check() (*threadFilter, error) {
 	if f.maxPause < 2*time.Millisecond {
 		return nil, usagef("--max-pause %v is too short for any stop: give 2ms or more", f.maxPause)
 	}
-	return parseThreads(f.threads)
+	return parseThreads("thread", f.threads)
 }
 
 // groupings are the values of --group.

@@ -13,26 +13,27 @@ import (
 	"clrsnap"
 )
 
-// threadFilter is the values of --thread.
+// threadFilter is the values of --thread or --threads.
 type threadFilter struct {
+	flag  string
 	text  []string
 	ids   map[int]bool
 	names []*regexp.Regexp
 }
 
-func parseThreads(values []string) (*threadFilter, error) {
-	f := &threadFilter{text: values, ids: map[int]bool{}}
+func parseThreads(flag string, values []string) (*threadFilter, error) {
+	f := &threadFilter{flag: "--" + flag, text: values, ids: map[int]bool{}}
 	for _, v := range values {
 		if id, err := strconv.Atoi(v); err == nil {
 			f.ids[id] = true
 			continue
 		}
 		if v == "" {
-			return nil, usagef("--thread is empty: give a thread id, or a regular expression for names")
+			return nil, usagef("%s is empty: give a thread id, or a regular expression for names", f.flag)
 		}
 		re, err := regexp.Compile(v)
 		if err != nil {
-			return nil, usagef("--thread %q is neither a thread id nor a regular expression for names: %w", v, err)
+			return nil, usagef("%s %q is neither a thread id nor a regular expression for names: %w", f.flag, v, err)
 		}
 		f.names = append(f.names, re)
 	}
@@ -57,7 +58,7 @@ func (f *threadFilter) String() string {
 	if len(f.text) == 0 {
 		return "any"
 	}
-	return "--thread " + strings.Join(f.text, " --thread ")
+	return f.flag + " " + strings.Join(f.text, " "+f.flag+" ")
 }
 
 // When a snapshot takes long, and how often to say so.

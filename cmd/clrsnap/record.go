@@ -1,0 +1,276 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"clrsnap"
+	"clrsnap/export"
+	"clrsnap/profile"
+
+	"github.com/spf13/cobra"
+)
+
+// recordFlags are the flags of the verb record.
+type recordFlags struct {
+	duration     time.Duration
+	rate         float64
+	mode         string
+	threads      []string
+	managed      bool
+	native       bool
+	subprocesses bool
+	maxPause     time.Duration
+	maxCPU       string
+	output       string
+	format       string
+
+	durationGiven bool
+	chosen        *threadFilter
+	share         float64 // of a processor: maxCPU
+	file          outputFile
+}
+
+const defaultDuration = 30 * time.Second
+
+func newRecord(a *app) *cobra.Command {
+	var f recordFlags
+	cmd := &cobra.Command{
+		Use:   "record PID | -- COMMAND [ARG...]",
+		Short: "Sample the stacks of a process over time: where the time goes",
+		Long: `Sample the stacks of a process over time and show where the time goes, as a flame
+graph in one HTML file that needs no network, or in one of the other formats.
+
+Two questions, one recording:
+  --mode cpu    What uses the processors? The kernel takes a sample each time a
+                thread has used a processor for 1/RATE of a second. No thread is
+                stopped.
+  --mode wall   What does the time pass with, waiting included? Every thread is
+                looked at RATE times a second. Threads that are provably blocked
+                are not stopped; others for tens of microseconds, and never longer
+                than --max-pause. What clrsnap itself may use is --max-cpu: if that
+                is not enough for all threads, each is sampled less often, which
+                the result says.
+  --mode both   Both, in one file; the default.
+
+The recording ends after --duration (30s for a PID; a COMMAND is recorded to its
+end), with Ctrl-C, or when the process ends. Everything that was collected until
+then is kept.
+
+A COMMAND is recorded from its beginning. If it starts the .NET program as another
+process, as dotnet run does, add --subprocesses.
+
+The file:
+  Its ending says the format. Without --output it is an HTML file in the current
+  directory, named after the process and the time. HTML and .clrsnap files keep the
+  whole recording: clrsnap view makes all other formats of them, whenever you like.
+
+`,
+		Example: `  clrsnap record 4242                            30 seconds, as a flame graph
+  clrsnap record 4242 -d 10s -o hot.html         10 seconds, into a certain file
+  clrsnap record 4242 --mode cpu -o cpu.pb.gz    for go tool pprof, Pyroscope, Parca
+  clrsnap record 4242 --threads '^orders-' --mode wall
+  clrsnap record -- dotnet MyService.dll         from the start to the end
+  clrsnap record --subprocesses -- dotnet run`,
+		Args:              recordArgs,
+		ValidArgsFunction: completePID,
+	}
+	f.register(cmd)
+	cmd.Long += formatsHelp()
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f.durationGiven = cmd.Flags().Changed("duration")
+		if err := f.check(cmd); err != nil {
+			return err
+		}
+		// Unlike the other verbs this one may go on for hours.
+		debug.SetGCPercent(100)
+		debug.SetMemoryLimit(math.MaxInt64)
+		a.graceful.Store(int64(time.Minute)) // to write a large recording
+		if cmd.ArgsLenAtDash() == 0 {
+			return a.recordCommand(cmd.Context(), args, &f)
+		}
+		pid, err := parsePID(args[0])
+		if err != nil {
+			return err
+		}
+		return a.recordPID(cmd.Context(), pid, &f)
+	}
+	return cmd
+}
+
+func (f *recordFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.DurationVarP(&f.duration, "duration", "d", 0, "how long to record; 0: until Ctrl-C or the end of the process (default 30s for a PID)")
+	fs.Float64VarP(&f.rate, "rate", "r", clrsnap.DefaultRate, "samples a second, for each thread")
+	fs.StringVarP(&f.mode, "mode", "m", "both", "what to `sample`: cpu, wall or both")
+	fs.StringArrayVarP(&f.threads, "threads", "t", nil, "only threads whose names match this `regexp`, or with this id; can be given several times")
+	fs.BoolVar(&f.managed, "managed", false, "only managed frames in the output")
+	fs.BoolVar(&f.native, "native", false, "every native frame in the output; records processes without .NET too")
+	fs.BoolVar(&f.subprocesses, "subprocesses", false, "record child processes that run .NET too")
+	fs.DurationVar(&f.maxPause, "max-pause", 10*time.Millisecond, "a watchdog lets a thread go that has been stopped for this `time`, at least 2ms")
+	fs.StringVar(&f.maxCPU, "max-cpu", "20%", "how much of one processor wall-clock sampling may `use`")
+	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
+	fs.StringVarP(&f.format, "format", "f", "", "the `format`, if the file's ending does not say it")
+	complete(cmd, "mode", "cpu", "wall", "both")
+	complete(cmd, "format", formatNames()...)
+}
+
+// recordArgs requires a process id, or a command behind two dashes.
+func recordArgs(cmd *cobra.Command, args []string) error {
+	switch dash := cmd.ArgsLenAtDash(); {
+	case dash == 0 && len(args) == 0:
+		return usagef("which program? write it behind the two dashes, such as %s -- dotnet MyService.dll", cmd.CommandPath())
+	case dash == 0:
+		return nil
+	case dash > 0:
+		return usagef("either a process id or a command: see %s --help", cmd.CommandPath())
+	case len(args) == 0:
+		return usagef("which process? give its process id, such as %s 4242, or a program, such as %s -- dotnet MyService.dll; clrsnap ps lists .NET processes", cmd.CommandPath(), cmd.CommandPath())
+	}
+	if _, err := strconv.Atoi(args[0]); err != nil {
+		return usagef("%q is not a process id; to start a program write two dashes before it: %s -- %s", args[0], cmd.CommandPath(), args[0])
+	}
+	return onePID(cmd, args)
+}
+
+// check refuses flags that make no sense.
+func (f *recordFlags) check(cmd *cobra.Command) error {
+	if err := oneOf("mode", f.mode, "cpu", "wall", "both"); err != nil {
+		return err
+	}
+	if f.managed && f.native {
+		return usagef("--managed and --native exclude each other: without either, native frames without names are put together")
+	}
+	if !(f.rate >= clrsnap.MinRate && f.rate <= clrsnap.MaxRate) {
+		return usagef("--rate %v: give a number of samples a second between %v and %v; 99 is good for most purposes", f.rate, clrsnap.MinRate, clrsnap.MaxRate)
+	}
+	if f.duration < 0 {
+		return usagef("--duration %v: give a positive time such as 30s, or 0 for no end", f.duration)
+	}
+	if f.maxPause < 2*time.Millisecond {
+		return usagef("--max-pause %v is too short for any stop: give 2ms or more", f.maxPause)
+	}
+	var err error
+	if f.share, err = parseShare(f.maxCPU); err != nil {
+		return err
+	}
+	if f.chosen, err = parseThreads("threads", f.threads); err != nil {
+		return err
+	}
+	f.file, err = chooseOutput(f.output, f.format, export.FormatHTML)
+	return err
+}
+
+// parseShare reads a share of a processor: "20%" or "0.2".
+func parseShare(s string) (float64, error) {
+	n, unit := s, 1.0
+	if len(s) > 0 && s[len(s)-1] == '%' {
+		n, unit = s[:len(s)-1], 0.01
+	}
+	v, err := strconv.ParseFloat(n, 64)
+	if err != nil || !(v > 0) || math.IsInf(v, 0) {
+		return 0, usagef("--max-cpu %q: give a share of one processor, such as 20%% or 0.2", s)
+	}
+	return v * unit, nil
+}
+
+func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, clrsnap.RecordOptions) {
+	ro := clrsnap.RecordOptions{
+		Rate: f.rate, Duration: f.duration, Subprocesses: f.subprocesses, MaxCPU: f.share, Progress: pr.show,
+	}
+	switch f.mode {
+	case "cpu":
+		ro.Modes = []profile.Mode{profile.CPU}
+	case "wall":
+		ro.Modes = []profile.Mode{profile.Wall}
+	case "both":
+		ro.Modes = []profile.Mode{profile.CPU, profile.Wall}
+	}
+	if len(f.threads) > 0 {
+		ro.Threads = f.chosen.matches
+	}
+	return clrsnap.Options{NativeOnly: f.native, MaxPause: f.maxPause}, ro
+}
+
+func (a *app) recordPID(ctx context.Context, pid int, f *recordFlags) error {
+	if !f.durationGiven {
+		f.duration = defaultDuration
+	}
+	pr := a.newProgress(f)
+	o, ro := f.options(a, pr)
+	p, err := clrsnap.OpenWith(pid, o)
+	if err != nil {
+		return hintRecord(err, pid)
+	}
+	defer p.Close()
+	info := p.Info()
+	out, err := f.file.open(a.stdout, info.Program(), time.Now())
+	if err != nil {
+		return err
+	}
+	pr.begin(fmt.Sprintf("process %d (%s)", pid, clip(oneLineText(info.Command), 60)))
+	r, err := p.Record(ctx, ro)
+	pr.end()
+	if err != nil {
+		return err
+	}
+	return a.finishRecording(r, out, f)
+}
+
+// hintRecord adds what this command can do about an error.
+func hintRecord(err error, pid int) error {
+	if errors.Is(err, clrsnap.ErrNotDotNet) {
+		return fmt.Errorf("%w: clrsnap ps lists .NET processes; clrsnap record --native %d records native stacks", err, pid)
+	}
+	return err
+}
+
+func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) error {
+	pr := a.newProgress(f)
+	o, ro := f.options(a, pr)
+	line := strings.Join(args, " ")
+	out, err := f.file.open(a.stdout, (&profile.Process{Command: line}).Program(), time.Now())
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, a.stdout, a.stderr
+	pr.begin(clip(oneLineText(line), 60))
+	r, err := clrsnap.RecordCommand(ctx, cmd, o, ro)
+	pr.end()
+	if r != nil {
+		err = a.finishRecording(r, out, f)
+	}
+	if cmd.Process != nil {
+		a.awaitCommand(ctx, cmd)
+	}
+	return err
+}
+
+// finishRecording writes a recording and says what is in it.
+func (a *app) finishRecording(r *profile.Recording, out *pendingFile, f *recordFlags) error {
+	r.Version = versionText()
+	if len(r.Samples) == 0 {
+		a.explainEmpty(r, f)
+	}
+	shown := r
+	if f.managed || f.native || out.format != export.FormatHTML && out.format != export.FormatRecording {
+		shown = r.Select(profile.Selection{Managed: f.managed, Native: f.native})
+	}
+	if err := out.write(func(w io.Writer) error { return export.Encode(w, shown, out.format, export.Options{}) }); err != nil {
+		return rescue(r, out, err)
+	}
+	a.finished.Store(true)
+	a.summarize(r, out.path)
+	return nil
+}

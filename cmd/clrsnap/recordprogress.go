@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"clrsnap"
+	"clrsnap/profile"
+)
+
+// recordProgress tells on standard error how a recording comes along.
+type recordProgress struct {
+	a        *app
+	duration time.Duration
+	terminal bool
+	shown    bool
+	what     string
+}
+
+func (a *app) newProgress(f *recordFlags) *recordProgress {
+	return &recordProgress{a: a, duration: f.duration, terminal: isTerminal(a.stderr)}
+}
+
+// begin says what is recorded, and how to end that.
+func (p *recordProgress) begin(what string) {
+	p.what = what
+	until := "until it ends"
+	if p.duration > 0 {
+		until = "for " + p.duration.String()
+	}
+	fmt.Fprintf(p.a.stderr, "clrsnap: recording %s %s; Ctrl-C ends it earlier and keeps what there is\n", what, until)
+}
+
+// show is told how far the recording has come.
+func (p *recordProgress) show(pr clrsnap.RecordProgress) {
+	if !p.terminal {
+		return
+	}
+	line := pr.Elapsed.Round(time.Second).String()
+	if p.duration > 0 {
+		line += " of " + p.duration.String()
+	}
+	line += fmt.Sprintf(" · %s samples", thousands(pr.Samples))
+	if s := pr.Elapsed.Seconds(); s > 1 {
+		line += fmt.Sprintf(", %s a second", thousands(int(float64(pr.Samples)/s)))
+	}
+	line += fmt.Sprintf(" · %d threads use %.2f processors", pr.Threads, pr.TargetCPU)
+	if pr.Broken > 0 {
+		line += fmt.Sprintf(" · %s incomplete", thousands(pr.Broken))
+	}
+	if pr.Lost > 0 {
+		line += fmt.Sprintf(" · %s lost", thousands(pr.Lost))
+	}
+	p.shown = true
+	fmt.Fprintf(p.a.stderr, "\r\x1b[K%s", clip(line, terminalWidth(p.a.stderr)-1))
+}
+
+// end takes the line away.
+func (p *recordProgress) end() {
+	if p.shown {
+		fmt.Fprint(p.a.stderr, "\r\x1b[K")
+	}
+}
+
+// thousands writes a number with separators.
+func thousands(n int) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// summarize says what has been written, and what to know of it.
+func (a *app) summarize(r *profile.Recording, path string) {
+	var parts []string
+	for _, m := range r.Modes {
+		s := fmt.Sprintf("%s %s samples", thousands(m.Samples), m.Mode)
+		if m.Broken > 0 {
+			s += fmt.Sprintf(" (%.2g %% incomplete)", 100*float64(m.Broken)/float64(m.Samples))
+		}
+		if m.Lost > 0 {
+			s += fmt.Sprintf(", %s lost", thousands(m.Lost))
+		}
+		parts = append(parts, s)
+	}
+	used := ""
+	if d := r.Duration.Seconds(); d > 0 {
+		used = fmt.Sprintf("; the program used %.2f of %d processors, clrsnap %.2f", r.Cost.TargetCPU.Seconds()/d, r.Cost.Processors, r.Cost.OwnCPU.Seconds()/d)
+	}
+	fmt.Fprintf(a.stderr, "clrsnap: %s: %s%s\n", r.Duration.Round(100*time.Millisecond), strings.Join(parts, ", "), used)
+	for _, n := range r.Notes {
+		fmt.Fprintf(a.stderr, "clrsnap: note: %s\n", oneLineText(n))
+	}
+	if path != "-" {
+		if abs, err := filepath.Abs(path); err == nil {
+			path = abs
+		}
+		fmt.Fprintf(a.stderr, "clrsnap: written to %s\n", path)
+	}
+}
+
+// explainEmpty says why there may be no samples.
+func (a *app) explainEmpty(r *profile.Recording, f *recordFlags) {
+	why := "it may have ended at once"
+	switch {
+	case len(f.threads) > 0:
+		why = "no thread matches " + f.chosen.String()
+	case f.mode == "cpu":
+		why = "the program has not used a processor for long enough; --mode wall shows what it waits for"
+	}
+	fmt.Fprintf(a.stderr, "clrsnap: warning: there are no samples: %s\n", why)
+}
+
+// awaitCommand waits for a program that was started to be recorded.
+func (a *app) awaitCommand(ctx context.Context, cmd *exec.Cmd) {
+	if context.Cause(ctx) == signalError(syscall.SIGTERM) {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // whoever ends us means the program; it may have ended
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-time.After(200 * time.Millisecond):
+		a.finished.Store(true)
+		fmt.Fprintf(a.stderr, "clrsnap: waiting for the program (process %d) to end; Ctrl-C leaves it alone\n", cmd.Process.Pid)
+		if ctx.Err() != nil { // from Ctrl-C, which the program had too
+			err = <-ended
+			break
+		}
+		select {
+		case err = <-ended:
+		case <-ctx.Done():
+			return
+		}
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		fmt.Fprintf(a.stderr, "clrsnap: the program ended with %v\n", exit)
+	}
+}

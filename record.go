@@ -1,0 +1,108 @@
+package clrsnap
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// RecordOptions say how to record. The zero value samples the use of processors
+// at 99 Hz until the context or the process ends.
+type RecordOptions struct {
+	// Modes are what to sample; none: profile.CPU.
+	//
+	// profile.CPU takes a sample each time a thread has used a processor for
+	// 1/Rate of a second. The kernel does that; no thread is stopped.
+	//
+	// profile.Wall looks at every thread Rate times a second, whatever it does. A
+	// thread that is provably blocked is not stopped.
+	Modes []profile.Mode
+	// Rate is in samples a second, between MinRate and MaxRate; 0: 99.
+	Rate float64
+	// Duration ends the recording; 0: the context or the end of the process does.
+	Duration time.Duration
+	// Threads chooses threads by what the listing says of them; nil: all.
+	Threads Filter
+	// Subprocesses records child processes that run .NET too.
+	Subprocesses bool
+	// MaxCPU is how much of one processor profile.Wall may use, such as 0.1 for a
+	// tenth; 0: DefaultMaxCPU. If that is too little for all threads, each is
+	// sampled less often, and stands for more time: the result says so.
+	MaxCPU float64
+	// Progress is told from time to time how far the recording has come; nil: nobody is.
+	Progress func(RecordProgress)
+
+	// watch, in tests, is told of every walk, whose frames are in the table, and
+	// when the moment was at the earliest.
+	watch func(f *frameTable, s *Suspension, complete bool, begin time.Duration)
+}
+
+// The bounds of RecordOptions.Rate, and the default of MaxCPU.
+const (
+	MinRate       = 0.1
+	MaxRate       = 10_000
+	DefaultRate   = 99
+	DefaultMaxCPU = 0.2
+)
+
+// RecordProgress is how far a recording has come.
+type RecordProgress struct {
+	Elapsed   time.Duration
+	Samples   int
+	Broken    int     // of Samples
+	Lost      int     // never seen
+	TargetCPU float64 // processors in use by the target since the last report
+	Threads   int     // at the moment
+}
+
+func (o *RecordOptions) complete() error {
+	if len(o.Modes) == 0 {
+		o.Modes = []profile.Mode{profile.CPU}
+	}
+	if o.Rate == 0 {
+		o.Rate = DefaultRate
+	}
+	if o.MaxCPU == 0 {
+		o.MaxCPU = DefaultMaxCPU
+	}
+	switch {
+	case !(o.Rate >= MinRate && o.Rate <= MaxRate):
+		return fmt.Errorf("a rate of %g samples a second: give one between %g and %d", o.Rate, MinRate, MaxRate)
+	case !(o.MaxCPU > 0):
+		return fmt.Errorf("%g processors to sample with: give a share of one processor, such as %g", o.MaxCPU, DefaultMaxCPU)
+	case o.Duration < 0:
+		return fmt.Errorf("a recording of %v: give a positive duration, or 0 for no end", o.Duration)
+	}
+	return nil
+}
+
+func (o *RecordOptions) has(m profile.Mode) bool {
+	for _, x := range o.Modes {
+		if x == m {
+			return true
+		}
+	}
+	return false
+}
+
+// Record samples the stacks of the process's threads over time. It returns when
+// the duration is over, ctx ends or the process does; what was collected until
+// then is the result. An error means that there is no recording.
+func (p *Process) Record(ctx context.Context, o RecordOptions) (*profile.Recording, error) {
+	if p.walking {
+		return nil, errNested(0)
+	}
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	r := newRecorder(o)
+	defer r.close()
+	r.opts = p.opts
+	if err := r.begin(p.live.PID()); err != nil {
+		return nil, err
+	}
+	r.add(p)
+	return r.run(ctx)
+}

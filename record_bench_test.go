@@ -1,0 +1,158 @@
+package clrsnap_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+)
+
+// A phase is what a target did for some seconds.
+type phase struct {
+	perSecond, perCPUSecond float64 // units of work
+	observerCPU             float64 // processors that the observer used
+}
+
+const phaseTime = 2 * time.Second
+
+// measure has a target work for a phase; o is nil if it is left alone.
+func measure(b *testing.B, a *testenv.App, o *observer) phase {
+	b.Helper()
+	time.Sleep(200 * time.Millisecond) // what came before has an end
+	ownCPU := time.Duration(0)
+	if o != nil {
+		ownCPU = -o.cpu(b)
+	}
+	units, at := askUnits(b, a)
+	cpu := processCPU(b, a.PID)
+	time.Sleep(phaseTime)
+	units2, at2 := askUnits(b, a)
+	cpu2 := processCPU(b, a.PID)
+	if o != nil {
+		ownCPU += o.cpu(b)
+	}
+	done, d := float64(units2-units), at2-at
+	return phase{done / d.Seconds(), done / (cpu2 - cpu).Seconds(), ownCPU.Seconds() / d.Seconds()}
+}
+
+func askUnits(tb testing.TB, a *testenv.App) (units int64, at time.Duration) {
+	tb.Helper()
+	answer := a.Ask("units")
+	if len(answer) != 1 {
+		tb.Fatalf("%s answers %q", a, answer)
+	}
+	if _, err := fmt.Sscanf(answer[0], "UNITS %d %d", &units, &at); err != nil {
+		tb.Fatalf("%q: %v", answer[0], err)
+	}
+	return units, at
+}
+
+// A way is how a target is observed, and what came of it.
+type way struct {
+	name  string
+	start func(b *testing.B, pid int) *observer
+
+	lost, lostCPU []float64 // per cent of the throughput, of each phase
+	observerCPU   []float64 // per cent of one processor
+	seen          quality
+}
+
+// recordWay records with a mode at a rate.
+func recordWay(m profile.Mode, rate float64) *way {
+	return &way{name: fmt.Sprintf("%v-%g", m, rate), start: func(b *testing.B, pid int) *observer { return recorder(b, pid, rate, m) }}
+}
+
+// floorWay has the kernel take the same samples, and drops them.
+func floorWay(rate float64) *way {
+	period := time.Duration(float64(time.Second) / rate)
+	return &way{name: fmt.Sprintf("floor-%g", rate), start: func(b *testing.B, pid int) *observer {
+		return observe(b, "drain", pid, "CLRSNAP_TEST_PERIOD="+period.String())
+	}}
+}
+
+// BenchmarkRecordCost measures how much less a program with 50 busy threads does
+// while it is recorded. Each phase with a recorder has one without before it and one
+// after it, which it is compared with: what else the machine does changes slowly.
+// Aims: at most 1 % lost at 99 Hz, 5 % at 999 Hz; 0.5 % of the stacks broken.
+func BenchmarkRecordCost(b *testing.B) {
+	ways := []*way{recordWay(profile.CPU, 99), floorWay(99), recordWay(profile.CPU, 999), floorWay(999), recordWay(profile.Wall, 99)}
+	compareWays(b, testenv.Start(b, "busy", testenv.Options{Args: []string{"--max-seconds", "3600"}}), ways)
+}
+
+// compareWays measures every way once in each iteration.
+func compareWays(b *testing.B, a *testenv.App, ways []*way) {
+	b.Helper()
+	before := measure(b, a, nil)
+	for i := 0; b.Loop(); i++ {
+		for j := range ways {
+			w := ways[(i+j)%len(ways)]
+			o := w.start(b, a.PID)
+			during := measure(b, a, o)
+			seen, err := o.end()
+			if err != nil {
+				b.Fatalf("%s: %v", w.name, err)
+			}
+			after := measure(b, a, nil)
+			w.add(&before, &during, &after, seen)
+			before = after
+		}
+	}
+	endsWell(b, a)
+	reportWays(b, ways)
+}
+
+func (w *way) add(before, during, after *phase, seen *quality) {
+	lost := func(a, b, c float64) float64 { return 100 * (1 - 2*b/(a+c)) }
+	w.lost = append(w.lost, lost(before.perSecond, during.perSecond, after.perSecond))
+	w.lostCPU = append(w.lostCPU, lost(before.perCPUSecond, during.perCPUSecond, after.perCPUSecond))
+	w.observerCPU = append(w.observerCPU, 100*during.observerCPU)
+	w.seen.add(seen)
+}
+
+// mean returns the mean and its standard error.
+func mean(x []float64) (m, e float64) {
+	for _, v := range x {
+		m += v / float64(len(x))
+	}
+	for _, v := range x {
+		e += (v - m) * (v - m)
+	}
+	return m, math.Sqrt(e / float64(len(x)) / float64(max(1, len(x)-1)))
+}
+
+func median(x []float64) float64 {
+	x = slices.Sorted(slices.Values(x))
+	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
+}
+
+// reportWays prints a table and reports the losses.
+func reportWays(b *testing.B, ways []*way) {
+	b.Helper()
+	var buf bytes.Buffer
+	t := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "way\tphases\tthroughput lost %\t±\tmedian\tof a CPU second %\t±\tmedian\town CPU %\town MB\tKB a phase\tsamples\tlost\tlate\tbroken\trepaired\t"+
+		"managed frames\tnamed %\tnative\tnamed %\tto the base %\t\n")
+	for _, w := range ways {
+		lost, e := mean(w.lost)
+		lostCPU, eCPU := mean(w.lostCPU)
+		own, _ := mean(w.observerCPU)
+		s := &w.seen
+		fmt.Fprintf(t, "%s\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.2f\t%d\t%.2f\t%.2f\t\n",
+			w.name, len(w.lost), lost, e, median(w.lost), lostCPU, eCPU, median(w.lostCPU), own, s.Memory>>20, s.Bytes>>10/int64(len(w.lost)),
+			s.Samples, s.Lost, s.Late, s.Broken, s.Repaired,
+			s.Managed.Frames, s.Managed.percent(), s.Native.Frames, s.Native.percent(), 100*float64(s.Whole)/float64(max(1, s.Samples)))
+		b.ReportMetric(lost, w.name+"-lost-%")
+		b.ReportMetric(own, w.name+"-own-%")
+	}
+	_ = t.Flush() // a Buffer takes everything
+	b.ReportMetric(0, "ns/op")
+	b.Logf("phases of %v; a processor is 100 %%\n%s", phaseTime, &buf)
+}
+
+func (n *named) percent() float64 { return 100 * float64(n.Named) / float64(max(1, n.Frames)) }

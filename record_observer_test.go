@@ -1,0 +1,235 @@
+package clrsnap_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/export"
+	"clrsnap/internal/perfevent"
+	"clrsnap/internal/target/live"
+	"clrsnap/profile"
+)
+
+func init() {
+	roles["record"] = recordUntilTold
+	roles["drain"] = drainUntilTold
+}
+
+// began is what a role says once it looks at its target.
+const began = "began"
+
+// recordUntilTold records in the way that CLRSNAP_TEST_RECORD says, until stdin
+// ends, and prints what came of it.
+func recordUntilTold(pid int) error {
+	var o clrsnap.RecordOptions
+	if err := json.Unmarshal([]byte(os.Getenv("CLRSNAP_TEST_RECORD")), &o); err != nil {
+		return err
+	}
+	p, err := clrsnap.Open(pid)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	said := false
+	o.Progress = func(clrsnap.RecordProgress) {
+		if !said {
+			said = true
+			fmt.Println(began)
+		}
+	}
+	r, err := p.Record(untilStdinEnds(), o)
+	if err != nil {
+		return err
+	}
+	var file bytes.Buffer
+	if err := export.WriteRecording(&file, r); err != nil {
+		return err
+	}
+	q := judgeQuality(r)
+	q.Bytes = int64(file.Len())
+	return json.NewEncoder(os.Stdout).Encode(q)
+}
+
+func untilStdinEnds() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // until it ends, however
+		cancel()
+	}()
+	return ctx
+}
+
+// drainUntilTold has the kernel take the samples that a recording takes, with a
+// period of CLRSNAP_TEST_PERIOD, and drops them: what nobody can do without.
+func drainUntilTold(pid int) error {
+	period, err := time.ParseDuration(os.Getenv("CLRSNAP_TEST_PERIOD"))
+	if err != nil {
+		return err
+	}
+	e, err := perfevent.Open(perfevent.Options{PID: pid, Period: period, StackBytes: 32 << 10, Kernel: true})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	fmt.Println(began)
+	for ctx := untilStdinEnds(); ctx.Err() == nil; {
+		if _, err := e.Wait(20 * time.Millisecond); err != nil {
+			return err
+		}
+		if err := e.Read(func(*perfevent.Record) {}); err != nil {
+			return err
+		}
+	}
+	s := e.Stats()
+	q := quality{ModeStats: profile.ModeStats{Samples: s.Samples, Lost: s.Lost}, Whole: s.Samples, Memory: live.PeakMemory()}
+	return json.NewEncoder(os.Stdout).Encode(q)
+}
+
+// quality is what an observer has seen, and how well.
+type quality struct {
+	profile.ModeStats
+	Memory  int64 // most that the observer used, in bytes
+	Bytes   int64 // of its file
+	Managed named
+	Native  named // what is not managed
+	Whole   int   // samples whose stack reaches its base
+}
+
+// named counts frames, and those among them that have a name.
+type named struct{ Frames, Named int }
+
+func (n *named) add(name bool, times int) {
+	n.Frames += times
+	if name {
+		n.Named += times
+	}
+}
+
+func judgeQuality(r *profile.Recording) *quality {
+	q := &quality{Memory: r.Cost.OwnMemory}
+	for _, m := range r.Modes {
+		q.addStats(&m)
+	}
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		if !x.Incomplete {
+			q.Whole += int(x.Count)
+		}
+		for l := range r.Stack(x.Node) {
+			of := &q.Native
+			f := &r.Functions[l.Function]
+			if f.Kind == profile.Managed {
+				of = &q.Managed
+			}
+			of.add(f.Method != "", int(x.Count))
+		}
+	}
+	return q
+}
+
+func (q *quality) addStats(m *profile.ModeStats) {
+	q.Samples += m.Samples
+	q.Lost += m.Lost
+	q.Late += m.Late
+	q.Broken += m.Broken
+	q.Repaired += m.Repaired
+}
+
+func (q *quality) add(o *quality) {
+	q.addStats(&o.ModeStats)
+	q.Memory, q.Bytes, q.Whole = max(q.Memory, o.Memory), q.Bytes+o.Bytes, q.Whole+o.Whole
+	q.Managed.Frames += o.Managed.Frames
+	q.Managed.Named += o.Managed.Named
+	q.Native.Frames += o.Native.Frames
+	q.Native.Named += o.Native.Named
+}
+
+// An observer is a process that looks at a target.
+type observer struct {
+	cmd *exec.Cmd
+	// end ends it and returns what it has seen.
+	end func() (*quality, error)
+}
+
+// observe has a process of its own take a role, and waits until it says that it
+// has begun.
+func observe(tb testing.TB, role string, pid int, env ...string) *observer {
+	tb.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(append(os.Environ(), "CLRSNAP_TEST_ROLE="+role, "CLRSNAP_TEST_PID="+strconv.Itoa(pid)), env...)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { cmd.Process.Kill() }) // fails if it has ended
+	out := bufio.NewReader(stdout)
+	if line, err := out.ReadString('\n'); line != began+"\n" {
+		tb.Fatalf("%s says %q, %v", role, line, err)
+	}
+	return &observer{cmd, func() (*quality, error) {
+		stdin.Close()
+		text, err := io.ReadAll(out)
+		if err == nil {
+			err = cmd.Wait()
+		}
+		q := new(quality)
+		if err == nil {
+			err = json.Unmarshal(text, q)
+		}
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, text)
+		}
+		return q, err
+	}}
+}
+
+// recorder is an observer that records in these modes at a rate.
+func recorder(tb testing.TB, pid int, rate float64, modes ...profile.Mode) *observer {
+	tb.Helper()
+	numbers := make([]int, len(modes))
+	for i, m := range modes {
+		numbers[i] = int(m)
+	}
+	o, err := json.Marshal(map[string]any{"Modes": numbers, "Rate": rate})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return observe(tb, "record", pid, "CLRSNAP_TEST_RECORD="+string(o))
+}
+
+// cpu is the CPU time that the observer has used, its tracing tasks included,
+// which are processes.
+func (o *observer) cpu(tb testing.TB) time.Duration {
+	tb.Helper()
+	sum := processCPU(tb, o.cmd.Process.Pid)
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", o.cmd.Process.Pid))
+	for _, list := range lists {
+		children, _ := os.ReadFile(list)
+		for _, child := range strings.Fields(string(children)) {
+			if pid, err := strconv.Atoi(child); err == nil {
+				sum += processCPU(tb, pid)
+			}
+		}
+	}
+	return sum
+}

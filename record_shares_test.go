@@ -1,0 +1,308 @@
+package clrsnap_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"clrsnap"
+	"clrsnap/profile"
+
+	"golang.org/x/sys/unix"
+)
+
+// fullShares is how long a recording must be for its shares to be right within
+// two points, whatever chance would allow.
+const fullShares = 20 * time.Second
+
+// sharesTime is how long TestRecordShares records in each mode.
+func sharesTime(t *testing.T) time.Duration {
+	v := cmp.Or(os.Getenv("CLRSNAP_SHARES"), "8s")
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestRecordShares records a program that knows what it spends its time with, and
+// compares.
+func TestRecordShares(t *testing.T) {
+	d := sharesTime(t)
+	a := startShares(t)
+	p := open(t, a, clrsnap.Options{})
+	for name, modes := range map[string][]profile.Mode{
+		"cpu": {profile.CPU}, "wall": {profile.Wall}, "both": {profile.CPU, profile.Wall},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, clock, delay := askTruth(t, a), processCPU(t, a.PID), runDelays(t, a.PID)
+			r, err := p.Record(context.Background(), clrsnap.RecordOptions{Modes: modes, Duration: d})
+			if err != nil {
+				t.Fatal(err)
+			}
+			tr := askTruth(t, a).since(before, r.Duration)
+			used := processCPU(t, a.PID) - clock
+			delays := runDelays(t, a.PID)
+			for tid := range delays {
+				delays[tid] -= delay[tid]
+			}
+			if r.Duration < d || r.Duration > d+time.Second {
+				t.Errorf("the recording took %v instead of %v", r.Duration, d)
+			}
+			for _, m := range modes {
+				c := count(r, m, tr)
+				t.Logf("%s\n%s", statsLine(t, r, m), table(m, tr, c))
+				checkShares(t, m, d, tr, c)
+				checkThreads(t, m, tr, c)
+				checkInside(t, m, c)
+				checkBroken(t, r, m)
+			}
+			if slices.Contains(modes, profile.CPU) {
+				checkCPU(t, r, used)
+			}
+			if slices.Contains(modes, profile.Wall) {
+				checkStates(t, tr, count(r, profile.Wall, tr), delays)
+			}
+			for _, n := range r.Notes {
+				t.Log(n)
+			}
+		})
+	}
+	endsWell(t, a)
+}
+
+func statsLine(t *testing.T, r *profile.Recording, m profile.Mode) string {
+	s, ok := r.Mode(m)
+	if !ok {
+		t.Fatalf("the recording does not know that %v was sampled", m)
+	}
+	return fmt.Sprintf("%v for %v: %d samples, %d lost, %d late, %d broken, %d repaired; the target used %v, we %v and %d MB",
+		m, r.Duration.Round(time.Millisecond), s.Samples, s.Lost, s.Late, s.Broken, s.Repaired,
+		r.Cost.TargetCPU.Round(time.Millisecond), r.Cost.OwnCPU.Round(time.Millisecond), r.Cost.OwnMemory>>20)
+}
+
+// shareOf is how many per cent a part is.
+func shareOf(part, all time.Duration) float64 { return 100 * float64(part) / float64(max(1, all)) }
+
+// points is how far, in percentage points, a share of n samples may be from the
+// true one: as far as chance explains, but at least two points. Samples at regular
+// times of slices of random length scatter less than independent ones, so four
+// standard deviations of those are seldom reached.
+func points(percent float64, n int) float64 {
+	share := percent / 100
+	return max(2, 400*math.Sqrt(share*(1-share)/float64(max(1, n))))
+}
+
+// places lists what was measured, threads before their methods.
+func places(tr *truth) []place {
+	return slices.SortedFunc(maps.Keys(tr.spent), func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.thread, b.thread), cmp.Compare(a.method, b.method))
+	})
+}
+
+// table sets what was measured beside what was sampled, in per cent of all threads
+// and of the thread.
+func table(m profile.Mode, tr *truth, c *counted) string {
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "thread\tmethod\ttruth s\tsampled s\tof all %\tsampled\tof thread %\tsampled\ttruly running %\tsampled\t\n")
+	total := tr.total(m)
+	for _, p := range places(tr) {
+		s, got, thread := tr.spent[p], c.places[p], place{p.thread, ""}
+		fmt.Fprintf(w, "%s\t%s\t%.3f\t%.3f\t%.2f\t%.2f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", p.thread, strings.TrimPrefix(p.method, "Shares."),
+			s[m].Seconds(), got.weight.Seconds(), shareOf(s[m], total), shareOf(got.weight, c.all.weight),
+			shareOf(s[m], tr.spent[thread][m]), shareOf(got.weight, c.places[thread].weight),
+			shareOf(s[profile.CPU], s[profile.Wall]), shareOf(got.weight-got.waiting, got.weight))
+	}
+	_ = w.Flush() // a Buffer takes everything
+	return b.String()
+}
+
+// checkShares compares each method's share of all threads, and of its own.
+func checkShares(t *testing.T, m profile.Mode, d time.Duration, tr *truth, c *counted) {
+	t.Helper()
+	total := tr.total(m)
+	for _, p := range places(tr) {
+		if p.method == "" {
+			continue
+		}
+		s, got, thread := tr.spent[p][m], c.places[p], place{p.thread, ""}
+		want, is := shareOf(s, total), shareOf(got.weight, c.all.weight)
+		allowed := points(want, c.all.samples)
+		if d >= fullShares {
+			allowed = 2
+		}
+		if math.Abs(want-is) > allowed {
+			t.Errorf("%v: %s of %q has %.2f %% of all threads' time, sampled %.2f %%, allowed %.1f points", m, p.method, p.thread, want, is, allowed)
+		}
+		want, is = shareOf(s, tr.spent[thread][m]), shareOf(got.weight, c.places[thread].weight)
+		if allowed := points(want, c.places[thread].samples); math.Abs(want-is) > allowed {
+			t.Errorf("%v: %s has %.1f %% of the time of %q, sampled %.1f %%, allowed %.1f points", m, p.method, want, p.thread, is, allowed)
+		}
+	}
+}
+
+// checkThreads compares how much time each thread has.
+func checkThreads(t *testing.T, m profile.Mode, tr *truth, c *counted) {
+	t.Helper()
+	for p, s := range tr.spent {
+		if p.method != "" {
+			continue
+		}
+		got := c.places[p].weight
+		// What its last slice takes, a thread tells only afterwards; and a sample too
+		// many or too few must not decide.
+		allowed := 100*time.Millisecond + s[m]/50
+		if p.thread == poolThread {
+			allowed += s[m] * time.Duration(points(50, c.places[p].samples)) / 100
+		}
+		if diff := (got - s[m]).Abs(); diff > allowed {
+			t.Errorf("%v: thread %q had %v, sampled %v", m, p.thread, s[m], got)
+		}
+		if m == profile.Wall && p.thread != poolThread && (got-tr.now).Abs() > tr.now/50+50*time.Millisecond {
+			t.Errorf("the samples of thread %q stand for %v of %v", p.thread, got, tr.now)
+		}
+	}
+}
+
+// mustBeInside are native functions that a managed method spends its time in, and
+// how many per cent of it.
+var mustBeInside = map[[2]string]float64{
+	{"Shares.Native.Spin", "shares_spin"}:                     98,
+	{"Shares.Native.CallBack", "shares_call_back"}:            98,
+	{"Shares.Native.CalledBack", "Shares.Cpu.Compute"}:        95,
+	{"Shares.Native.Sleep", "shares_sleep"}:                   98,
+	{"Shares.Native.Poll", "shares_poll"}:                     98,
+	{"Shares.Blocked.ReadPipe", "Shares.Native.Read"}:         95,
+	{"Shares.Blocked.ReadPipe", "shares_read"}:                95,
+	{"Shares.Cpu.Alpha", "Shares.Cpu.Compute"}:                98,
+	{"Shares.Cpu.Beta", "Shares.Cpu.Descend"}:                 98,
+	{"Shares.Cpu.Gamma", "Shares.Cpu.Compute"}:                98,
+	{"Shares.Cpu.Throw", "Shares.Cpu.Fail"}:                   80,
+	{"Shares.Blocked.Sleep", "System.Threading.Thread.Sleep"}: 95,
+}
+
+// checkInside requires that stacks have the frames between, native ones above all.
+func checkInside(t *testing.T, m profile.Mode, c *counted) {
+	t.Helper()
+	for pair, least := range mustBeInside {
+		var all weights
+		for p, s := range c.places {
+			if p.method == pair[0] {
+				all.weight += s.weight
+				all.samples += s.samples
+			}
+		}
+		if got := shareOf(c.inside[pair], all.weight); all.samples >= 30 && got < least {
+			t.Errorf("%v: only %.1f %% of the time of %s (%d samples) is in %s", m, got, pair[0], all.samples, pair[1])
+		}
+	}
+}
+
+// checkBroken allows half a per cent of the stacks to be incomplete.
+func checkBroken(t *testing.T, r *profile.Recording, m profile.Mode) {
+	t.Helper()
+	s, _ := r.Mode(m)
+	if s.Broken > max(3, s.Samples/200) || s.Lost > max(3, s.Samples/200) {
+		t.Errorf("%v: of %d samples %d are broken; %d were lost", m, s.Samples, s.Broken, s.Lost)
+	}
+	marked, n := 0, 0
+	for i := range r.Samples {
+		if x := &r.Samples[i]; x.Mode == m {
+			n += int(x.Count)
+			if x.Incomplete {
+				marked += int(x.Count)
+			}
+		}
+	}
+	if marked != s.Broken || n != s.Samples {
+		t.Errorf("%v: the figures say %d samples and %d broken, there are %d and %d", m, s.Samples, s.Broken, n, marked)
+	}
+}
+
+// checkCPU compares the CPU time of all samples with the kernel's figure for the
+// process.
+func checkCPU(t *testing.T, r *profile.Recording, used time.Duration) {
+	t.Helper()
+	got := r.Weight(profile.CPU)
+	// Beginning and end of the recording take time that only used has.
+	t.Logf("CPU time by the kernel: %v, in the recording's figures %v, of its samples %v", used, r.Cost.TargetCPU, got)
+	if (r.Cost.TargetCPU - used).Abs() > used/20+300*time.Millisecond {
+		t.Errorf("the recording says that the target used %v of a processor, the kernel %v", r.Cost.TargetCPU, used)
+	}
+	if (got - r.Cost.TargetCPU).Abs() > r.Cost.TargetCPU/33+50*time.Millisecond {
+		t.Errorf("the samples stand for %v of %v of a processor", got, r.Cost.TargetCPU)
+	}
+}
+
+// checkStates compares for how much of each method's time its thread runs. Being
+// ready to run counts as running.
+func checkStates(t *testing.T, tr *truth, c *counted, delays map[int]time.Duration) {
+	t.Helper()
+	waited := map[string]time.Duration{}
+	for tid, name := range tr.tids {
+		waited[name] = delays[tid]
+	}
+	for _, p := range places(tr) {
+		s, got := tr.spent[p], c.places[p]
+		if p.thread == poolThread || got.samples < 30 {
+			continue // their delays are not known; too few to say anything
+		}
+		running := shareOf(got.weight-got.waiting, got.weight)
+		least, most := shareOf(s[profile.CPU], s[profile.Wall]), shareOf(s[profile.CPU]+waited[p.thread], s[profile.Wall])
+		if running < least-points(least, got.samples) || running > most+points(min(100, most), got.samples) {
+			t.Errorf("%q %s runs for %.1f to %.1f %% of its time, sampled %.1f %%", p.thread, p.method, least, most, running)
+		}
+	}
+	// A program that mostly waits is not busy.
+	waits := place{"waits", ""}
+	if s, got := tr.spent[waits], c.places[waits]; shareOf(got.waiting, got.weight) < 95 || shareOf(s[profile.CPU], s[profile.Wall]) > 3 {
+		t.Errorf("the thread that mostly waits uses a processor for %v of %v; sampled as waiting for %v of %v",
+			s[profile.CPU], s[profile.Wall], got.waiting, got.weight)
+	}
+}
+
+// processCPU is the CPU time that a process has used.
+func processCPU(t testing.TB, pid int) time.Duration {
+	t.Helper()
+	var ts unix.Timespec
+	const scheduler = 2 // CPUCLOCK_SCHED, as in clock_getcpuclockid
+	if err := unix.ClockGettime(int32(^pid<<3|scheduler), &ts); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// runDelays is for how long each thread has been ready to run without a processor.
+func runDelays(t *testing.T, pid int) map[int]time.Duration {
+	t.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[int]time.Duration{}
+	for _, e := range entries {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, e.Name()))
+		words := strings.Fields(string(b))
+		if err != nil || len(words) != 3 {
+			continue // it has ended
+		}
+		tid, _ := strconv.Atoi(e.Name())
+		ns, err := strconv.ParseInt(words[1], 10, 64)
+		if err != nil {
+			t.Fatalf("thread %d: %q", tid, b)
+		}
+		out[tid] = time.Duration(ns)
+	}
+	return out
+}

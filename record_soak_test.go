@@ -1,0 +1,232 @@
+package clrsnap_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+)
+
+func recordSoakTime(t *testing.T) time.Duration {
+	d, err := time.ParseDuration(cmp.Or(os.Getenv("CLRSNAP_RECORD_SOAK"), "20s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// recordSoakWorkers make and unload code, collect garbage in every way, throw, tier
+// up, and have threads come and go by the hundred.
+const recordSoakWorkers = "thread-work,thread-micro,gen-context,gen-emitted,gen-dynamic,gen-expression,gc-kinds,large-objects,tier-up,eh-storm,throw-catch,async-storm"
+
+// TestRecordSoak records in both modes while threads come and go and code is made
+// and unloaded. Names are compared with the runtime's own records, memory must stay
+// bounded, and the samples must stand for as much time at the end as at the
+// beginning.
+func TestRecordSoak(t *testing.T) {
+	d := recordSoakTime(t)
+	seconds := strconv.Itoa(int(d.Seconds()) + 300) // it is asked to end before
+	a := testenv.Start(t, "scenarios", testenv.Options{
+		JitDump: true, Reuse: true, Env: []string{"DOTNET_TC_CallCountingDelayMs=0"},
+		Args: []string{"--busy", seconds, "--max-seconds", seconds, "--storm", "--no-blocked", "--workers", recordSoakWorkers},
+	})
+	s := &recordSoak{a: a, judge: newJudge(a.JitDump())}
+	// One records in a process of its own, whose memory is its own.
+	other := recorder(t, a.PID, 99, profile.CPU, profile.Wall)
+	r := s.record(t, open(t, a, clrsnap.Options{}), other.cmd.Process.Pid, d)
+	q, err := other.end()
+	if err != nil {
+		t.Fatalf("the other recorder: %v", err)
+	}
+	endsWell(t, a)
+	for _, m := range r.Modes {
+		t.Log(statsLine(t, r, m.Mode))
+	}
+	t.Logf("%d functions, %d locations, %d nodes, %d threads, %d samples", len(r.Functions), len(r.Locations), len(r.Nodes), len(r.Threads), len(r.Samples))
+	for _, n := range r.Notes {
+		t.Log(n)
+	}
+	t.Logf("the target counted: %s", figures(a.Counts))
+	s.judge.report(t)
+	if s.judge.frames() < 1000 || s.judge.reused["collectible context"] == 0 || s.judge.replayed == 0 {
+		t.Errorf("%d frames compared, in reused places: %s, %d to feed again: nothing stale could have been seen", s.judge.frames(), figures(s.judge.reused), s.judge.replayed)
+	}
+	s.checkMemory(t, q)
+	s.checkDrift(t, r)
+}
+
+// recordSoak is what a test follows a recording with.
+type recordSoak struct {
+	a     *testenv.App
+	judge *judge
+
+	mu   sync.Mutex
+	seen []sighting // by the recorder, not given to the judge yet
+
+	moments []moment
+}
+
+// A moment is how things were at some time.
+type moment struct {
+	at     time.Time
+	cpu    time.Duration // that the target had used
+	memory int64         // that the other recorder had, in bytes
+}
+
+func (s *recordSoak) record(t *testing.T, p *clrsnap.Process, other int, d time.Duration) *profile.Recording {
+	t.Helper()
+	o := clrsnap.RecordOptions{Modes: []profile.Mode{profile.CPU, profile.Wall}, Duration: d}
+	o.Watch(func(th *profile.Thread, begin, end uint64) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.seen = append(s.seen, sighting{th, begin, end})
+	})
+	type result struct {
+		r   *profile.Recording
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		r, err := p.Record(context.Background(), o)
+		done <- result{r, err}
+	}()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case got := <-done:
+			if got.err == nil {
+				got.err = s.settle()
+			}
+			if got.err == nil {
+				got.err = s.judge.finish()
+			}
+			if got.err != nil {
+				t.Fatal(got.err)
+			}
+			return got.r
+		case <-tick.C:
+			s.moments = append(s.moments, moment{time.Now(), processCPU(t, s.a.PID), residentMemory(t, other)})
+			if err := s.settle(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// settle gives the judge what has been seen.
+func (s *recordSoak) settle() error {
+	s.mu.Lock()
+	seen := s.seen
+	s.seen = nil
+	s.mu.Unlock()
+	for _, x := range seen {
+		s.judge.saw(x.th, x.begin, x.end)
+	}
+	return s.judge.settle()
+}
+
+// memoryBound is how much a recorder of one program may use, however long it takes.
+const memoryBound = 512 << 20
+
+// checkMemory requires that memory grows no more once everything has been seen: the
+// second half of the time may add as much as samples and new names take.
+func (s *recordSoak) checkMemory(t *testing.T, q *quality) {
+	t.Helper()
+	most := func(of []moment) (m int64) {
+		for _, x := range of {
+			m = max(m, x.memory)
+		}
+		return m
+	}
+	half := len(s.moments) / 2
+	first, second := most(s.moments[:half]), most(s.moments[half:])
+	minutes := s.moments[len(s.moments)-1].at.Sub(s.moments[half].at).Minutes()
+	t.Logf("a recorder's memory: at most %d MB in the first half, %d MB in the second, %d MB in all", first>>20, second>>20, q.Memory>>20)
+	const aMinute = 16 << 20 // of samples, stacks and names that are new
+	if second > memoryBound || q.Memory > memoryBound || second-first > 24<<20+int64(minutes*aMinute) {
+		t.Errorf("a recorder's memory grows: from %d to %d MB, in the end %d MB", first>>20, second>>20, q.Memory>>20)
+	}
+}
+
+// checkDrift compares how much time the samples stand for with the clocks, in the
+// first quarter of the time and in the last, or in the first and last minute.
+func (s *recordSoak) checkDrift(t *testing.T, r *profile.Recording) {
+	t.Helper()
+	n := len(s.moments)
+	width := min(n/4, int(time.Minute/(200*time.Millisecond)))
+	always := s.livedThroughout(t, r)
+	for name, part := range map[string][2]moment{"first": {s.moments[1], s.moments[width]}, "last": {s.moments[n-1-width], s.moments[n-2]}} {
+		from, to := part[0].at.Sub(r.Start), part[1].at.Sub(r.Start)
+		var cpu, wall time.Duration
+		for i := range r.Samples {
+			x := &r.Samples[i]
+			switch {
+			case x.At < from || x.At >= to:
+			case x.Mode == profile.CPU:
+				cpu += x.Weight
+			case always[x.Thread]:
+				wall += x.Weight
+			}
+		}
+		used, passed := part[1].cpu-part[0].cpu, (to-from)*time.Duration(len(always))
+		t.Logf("%s part, %v: samples stand for %v of %v of CPU time (%.1f %%), and for %v of %v of %d threads (%.1f %%)",
+			name, (to - from).Round(time.Millisecond), cpu, used, shareOf(cpu, used), wall, passed, len(always), shareOf(wall, passed))
+		if share := shareOf(cpu, used); share < 95 || share > 105 {
+			t.Errorf("in the %s part CPU samples stand for %.1f %% of the CPU time", name, share)
+		}
+		if share := shareOf(wall, passed); share < 95 || share > 105 {
+			t.Errorf("in the %s part wall samples of %d threads stand for %.1f %% of the time", name, len(always), share)
+		}
+	}
+}
+
+// livedThroughout lists the threads, by their index, that lived before the recording
+// and live now.
+func (s *recordSoak) livedThroughout(t *testing.T, r *profile.Recording) map[int32]bool {
+	t.Helper()
+	first := map[int32]time.Duration{}
+	last := map[int32]time.Duration{}
+	for i := range r.Samples {
+		if x := &r.Samples[i]; x.Mode == profile.Wall {
+			if _, ok := first[x.Thread]; !ok {
+				first[x.Thread] = x.At - x.Weight
+			}
+			last[x.Thread] = x.At
+		}
+	}
+	out := map[int32]bool{}
+	for th := range first {
+		if r.Threads[th].OSThreadID != 0 && first[th] < 50*time.Millisecond && last[th] > r.Duration-500*time.Millisecond {
+			out[th] = true
+		}
+	}
+	if len(out) < 5 {
+		t.Errorf("only %d threads lived all the time", len(out))
+	}
+	return out
+}
+
+// residentMemory is how much memory a process has, in bytes.
+func residentMemory(t *testing.T, pid int) int64 {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(b), "VmRSS:")
+	var kb int64
+	if _, err := fmt.Sscanf(text, "%d kB", &kb); err != nil {
+		t.Fatal(err)
+	}
+	return kb << 10
+}

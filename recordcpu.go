@@ -1,0 +1,295 @@
+package clrsnap
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/engine"
+	"clrsnap/internal/perfevent"
+	"clrsnap/internal/target"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// cpuSampler takes the kernel's samples of threads that use a processor, and
+// walks the copies of their stacks.
+type cpuSampler struct {
+	r        *recorder
+	events   *perfevent.Events
+	period   time.Duration
+	stats    profile.ModeStats
+	held     heldSamples
+	names    map[int]string // what the kernel calls threads, as far as it has said
+	size     stackSize
+	kernelAt map[uint64]int32 // locations by instruction pointer
+	stack    []int32
+	buf      []byte
+}
+
+// firstStackCopy is how much of each stack the kernel copies at first, in bytes.
+const firstStackCopy = 32 << 10
+
+// late is when a sample is late: names that it leads to may not be those of its
+// time.
+const late = 250 * time.Millisecond
+
+func newCPUSampler(r *recorder, pid int) (*cpuSampler, error) {
+	period := time.Duration(float64(time.Second) / r.o.Rate)
+	e, err := perfevent.Open(perfevent.Options{PID: pid, Period: period, StackBytes: firstStackCopy, Kernel: true, Children: r.o.Subprocesses})
+	if err != nil {
+		return nil, err
+	}
+	c := &cpuSampler{r: r, events: e, period: period, names: map[int]string{}, kernelAt: map[uint64]int32{}}
+	c.size.bytes = firstStackCopy
+	c.stats = profile.ModeStats{Mode: profile.CPU, Rate: r.o.Rate}
+	return c, nil
+}
+
+func (c *cpuSampler) close() { c.events.Close() }
+
+// wait returns after a time, or when the kernel's buffers fill up.
+func (c *cpuSampler) wait(d time.Duration) {
+	if _, err := c.events.Wait(d); err != nil {
+		time.Sleep(d)
+	}
+}
+
+// drain takes the samples that there are.
+func (c *cpuSampler) drain() { c.read(c.events.Read) }
+
+// finish takes the last samples.
+func (c *cpuSampler) finish() { c.read(c.events.Stop) }
+
+func (c *cpuSampler) read(from func(func(*perfevent.Record)) error) {
+	for _, rp := range c.r.all {
+		rp.fresh = false
+		for _, x := range c.held.take(rp.p.live.PID()) {
+			c.sample(rp, x)
+		}
+	}
+	if from(c.record) != nil {
+		c.stats.Lost++ // at least one: the contents of a buffer made no sense
+	}
+	if n := c.size.next(); n > 0 {
+		if c.events.SetStackBytes(n) != nil {
+			c.size.bytes = perfevent.MaxStackBytes // it stays as it is
+		}
+	}
+}
+
+// record takes notice of one record of the kernel's.
+func (c *cpuSampler) record(x *perfevent.Record) {
+	rp := c.r.recorded(x.PID)
+	switch x.Kind {
+	case perfevent.Lost:
+		c.stats.Lost += x.Lost
+	case perfevent.Named, perfevent.Executed:
+		c.names[x.TID] = x.Name
+	case perfevent.Ended:
+		delete(c.names, x.TID)
+		if rp != nil {
+			rp.remove(x.TID)
+		}
+	case perfevent.Sampled:
+		if rp == nil {
+			c.held.keep(x)
+			return
+		}
+		c.sample(rp, x)
+	}
+}
+
+// forget drops what is held of a process that is not recorded.
+func (c *cpuSampler) forget(pid int) { c.held.take(pid) }
+
+// sample walks one sample of the kernel's.
+func (c *cpuSampler) sample(rp *recordedProcess, x *perfevent.Record) {
+	if !rp.fresh {
+		rp.fresh = true
+		rp.p.eng.Begin()
+		rp.frames.begin()
+	}
+	t := rp.thread(x.TID, c.names[x.TID])
+	if !t.chosen {
+		return
+	}
+	complete, repaired := c.walk(rp, t, x)
+	c.stack = c.kernelFrames(c.stack[:0], x.Kernel)
+	c.stack = append(c.stack, rp.frames.stack...)
+	c.r.b.Add(profile.Sample{
+		At: max(x.Time-c.r.start, 0), Weight: c.period, Thread: t.sampled(), Node: c.r.b.Stack(c.stack),
+		Mode: profile.CPU, State: profile.Running, Incomplete: !complete,
+	})
+	c.count(x, complete, repaired)
+}
+
+func (c *cpuSampler) count(x *perfevent.Record, complete, repaired bool) {
+	c.size.samples++
+	c.stats.Samples++
+	if !complete {
+		c.stats.Broken++
+	}
+	if repaired {
+		c.stats.Repaired++
+	}
+	if c.r.now-x.Time > late {
+		c.stats.Late++
+	}
+}
+
+// walk walks the stack of a sample; the locations are in rp.frames.stack. The
+// thread has run on since, so only what was copied then counts. Where that is not
+// enough, what is read now is used as far as what was copied bears it out.
+func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.Record) (complete, repaired bool) {
+	if rp.frames.stack = rp.frames.stack[:0]; x.Context.Machine == 0 {
+		return true, false // it is ending, and has left its own code for good
+	}
+	stack := target.Stack{Region: target.Region{Base: arch.Addr(x.Context.Regs[rp.p.arch.SP]), Data: x.Stack}}
+	s := Suspension{p: rp.p, thread: t.info}
+	s.walk = walk.Thread{Context: x.Context, Stack: &stack}
+	r := rp.frames.walk(&s)
+	if s.managed && t.info.ID == 0 {
+		rp.unnamed = true // it has become one of the runtime's
+	}
+	if !r.Complete {
+		stack, ips := slices.Clone(rp.frames.stack), slices.Clone(rp.frames.ips)
+		if r, repaired = c.mend(rp, t, x, &s, r), true; !r.Complete {
+			rp.frames.stack, rp.frames.ips, repaired = stack, ips, false
+		}
+	}
+	if c.r.o.watch != nil {
+		c.r.o.watch(rp.frames, &s, r.Complete, x.Time)
+	}
+	return r.Complete, repaired
+}
+
+// mend walks a stack again after it has removed what made the walk incomplete, as
+// far as it can.
+func (c *cpuSampler) mend(rp *recordedProcess, t *recordedThread, x *perfevent.Record, s *Suspension, r walk.Result) walk.Result {
+	if errors.Is(r.Err, walk.ErrMissing) {
+		if x.Truncated {
+			c.size.cut++
+		}
+		if c.extend(rp, s.walk.Stack) {
+			r = rp.frames.walk(s)
+		}
+	}
+	if !r.Complete && rp.newModules() {
+		r = rp.frames.walk(s)
+	}
+	if !r.Complete && c.addFrames(rp, t, s) {
+		r = rp.frames.walk(s)
+	}
+	return r
+}
+
+// overlap is how much of the end of a copy has to be the same still for what lies
+// beyond it to be taken for what it was.
+const overlap = 4 << 10
+
+// extend adds to a copied stack what lies beyond it now. The thread runs, but a
+// frame changes only when control returns into it, and then the stack below it is
+// soon used for other calls. So if the end of the copy, many frames, is what it
+// was, before and after the rest is read, the rest is taken for unchanged too.
+func (c *cpuSampler) extend(rp *recordedProcess, s *target.Stack) bool {
+	n := len(s.Data)
+	end := s.Base + arch.Addr(n)
+	if n < 2*overlap || s.Miss < end {
+		return false
+	}
+	m := rp.p.eng.Maps.Find(end)
+	if m == nil || s.Miss >= m.End {
+		return false
+	}
+	more := min(int(m.End-end), rp.p.opts.MaxStack)
+	if need := n + more; cap(c.buf) < need {
+		c.buf = make([]byte, need)
+	}
+	buf := c.buf[:n+more]
+	copy(buf, s.Data)
+	tail := s.Data[n-overlap:]
+	if rp.p.live.ReadMemory(buf[n-overlap:], end-overlap) != nil || !bytes.Equal(buf[n-overlap:n], tail) {
+		return false
+	}
+	var again [overlap]byte
+	if rp.p.live.ReadMemory(again[:], end-overlap) != nil || !bytes.Equal(again[:], tail) {
+		return false
+	}
+	s.Data = buf
+	return true
+}
+
+// addFrames adds what the runtime's Thread object says by now: its chain of
+// Frames and its hijacked return address. What it points to has to be in the
+// copied stack, and to make sense there.
+func (c *cpuSampler) addFrames(rp *recordedProcess, t *recordedThread, s *Suspension) bool {
+	if t.info.ID == 0 {
+		return false
+	}
+	head := make([]byte, thread.HeadLen)
+	if rp.p.live.ReadMemory(head, arch.Addr(t.info.ID)) != nil {
+		return false
+	}
+	stack := s.walk.Stack
+	s.walk, _ = rp.p.eng.Thread(&engine.Captured{
+		Object: arch.Addr(t.info.ID), OSID: t.info.NSThreadID, Context: s.walk.Context, Head: head, Stack: stack,
+	})
+	return s.walk.Info.Address != 0 && (s.walk.Info.Frame == thread.FrameTop || stack.Contains(s.walk.Info.Frame))
+}
+
+// kernelFrames appends the locations of a call chain in the kernel.
+func (c *cpuSampler) kernelFrames(out []int32, chain []uint64) []int32 {
+	for i, ip := range chain {
+		if i > 0 {
+			ip-- // a return address may lie behind its function
+		}
+		out = append(out, c.kernelFrame(ip))
+	}
+	return out
+}
+
+func (c *cpuSampler) kernelFrame(ip uint64) int32 {
+	if l, ok := c.kernelAt[ip]; ok {
+		return l
+	}
+	f := profile.Function{Kind: profile.Kernel, Display: "[kernel]", Short: "[kernel]", Module: "kernel"}
+	if symbols, err := perfevent.LoadKernelSymbols(); err == nil {
+		if name, module, ok := symbols.Name(ip); ok {
+			f.Method, f.Display, f.Short = name, name, name
+			f.Module = cmp.Or(module, f.Module)
+		}
+	}
+	l := c.r.b.Location(profile.Location{Function: c.r.b.Function(f)})
+	if len(c.kernelAt) < maxFrameKeys {
+		c.kernelAt[ip] = l
+	}
+	return l
+}
+
+// stackSize chooses how much of each stack to copy.
+type stackSize struct {
+	bytes   int // at present
+	samples int // since it was last thought about
+	cut     int // of these, how many needed more than was copied
+}
+
+// next returns a better size, 0 for none. Few stacks are deep, so the size grows
+// only when more than one in two hundred is cut.
+func (s *stackSize) next() int {
+	const enough = 200
+	if s.samples < enough {
+		return 0
+	}
+	grow := s.cut*enough > s.samples
+	s.samples, s.cut = 0, 0
+	if !grow || s.bytes >= perfevent.MaxStackBytes {
+		return 0
+	}
+	s.bytes = min(2*s.bytes, perfevent.MaxStackBytes)
+	return s.bytes
+}

@@ -1,0 +1,233 @@
+package clrsnap
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"time"
+
+	"clrsnap/internal/target/live"
+	"clrsnap/profile"
+)
+
+// recorder makes one recording. Everything happens in one goroutine: samples of
+// the kernel's are taken out of its buffers often enough, and between that the
+// threads have their turns.
+type recorder struct {
+	o       RecordOptions
+	b       *profile.Builder
+	opts    Options            // to open further processes with
+	all     []*recordedProcess // those that have ended too
+	pending []*pendingProcess
+	failed  error // why a process that was expected cannot be recorded
+	family  family
+	began   time.Time
+	start   time.Duration // monotonic, like all times here
+	now     time.Duration
+	threads threadTable
+	cpu     *cpuSampler  // nil: no such samples
+	wall    *wallSampler // nil: no such samples
+
+	ownCPU   time.Duration // when recording began
+	notes    []string
+	reported time.Duration
+	busy     time.Duration // targetCPU at the last report
+}
+
+// How often things are done.
+const (
+	drainEvery  = 20 * time.Millisecond  // the kernel's buffers are emptied; collectible code has hardly changed since
+	listEvery   = 100 * time.Millisecond // new threads are looked for
+	reportEvery = 500 * time.Millisecond
+)
+
+func newRecorder(o RecordOptions) *recorder {
+	r := &recorder{o: o, b: profile.NewBuilder(profile.Limits{})}
+	r.threads.b = r.b
+	return r
+}
+
+// begin starts to sample process pid.
+func (r *recorder) begin(pid int) error {
+	r.began, r.start = time.Now(), live.Monotonic()
+	r.now = r.start
+	r.ownCPU = r.cpuOfOurs()
+	if r.o.has(profile.CPU) {
+		c, err := newCPUSampler(r, pid)
+		if err != nil {
+			return err
+		}
+		r.cpu = c
+	}
+	if r.o.has(profile.Wall) {
+		r.wall = newWallSampler(r)
+	}
+	return nil
+}
+
+// add starts to record a process.
+func (r *recorder) add(p *Process) *recordedProcess {
+	rp := newRecordedProcess(r, p, int32(len(r.all)))
+	r.all = append(r.all, rp)
+	return rp
+}
+
+// recorded returns the process with an id; nil if it is not recorded, or not yet.
+func (r *recorder) recorded(pid int) *recordedProcess {
+	for _, rp := range r.all {
+		if rp.p.live.PID() == pid {
+			return rp
+		}
+	}
+	return nil
+}
+
+func (r *recorder) close() {
+	if r.cpu != nil {
+		r.cpu.close()
+	}
+	for _, rp := range r.all {
+		if rp.owned {
+			rp.p.Close()
+		}
+	}
+}
+
+// run records until it is time to end.
+func (r *recorder) run(ctx context.Context) (*profile.Recording, error) {
+	var end time.Duration
+	if r.o.Duration > 0 {
+		end = r.start + r.o.Duration
+	}
+	var drain, report time.Duration
+	for ctx.Err() == nil {
+		r.now = live.Monotonic()
+		if end > 0 && r.now >= end || !r.alive() {
+			break
+		}
+		if r.now >= drain {
+			drain = r.now + drainEvery
+			r.housekeep()
+		}
+		next := drain
+		if r.wall != nil {
+			next = min(next, r.wall.step())
+		}
+		if r.now >= report {
+			report = r.now + reportEvery
+			r.report()
+		}
+		if end > 0 {
+			next = min(next, end)
+		}
+		r.wait(ctx, next)
+	}
+	r.now = live.Monotonic()
+	if r.cpu != nil {
+		r.cpu.finish()
+	}
+	return r.finish()
+}
+
+// wait returns at a time, or earlier if there is something to do.
+func (r *recorder) wait(ctx context.Context, until time.Duration) {
+	left := until - live.Monotonic()
+	if left <= 0 {
+		return
+	}
+	if r.cpu != nil {
+		r.cpu.wait(left)
+		return
+	}
+	t := time.NewTimer(left)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// housekeep does what is done every few milliseconds.
+func (r *recorder) housekeep() {
+	r.openPending()
+	r.meetChildren()
+	for _, rp := range r.all {
+		rp.update()
+	}
+	if r.cpu != nil {
+		r.cpu.drain()
+	}
+}
+
+// alive reports whether any of the processes runs, or may yet turn out to.
+func (r *recorder) alive() bool {
+	return len(r.pending) > 0 || slices.ContainsFunc(r.all, func(rp *recordedProcess) bool { return !rp.ended })
+}
+
+// cpuOfOurs is the CPU time that this process has used, the tasks that stop
+// threads for it included.
+func (r *recorder) cpuOfOurs() time.Duration {
+	used := live.OwnCPU()
+	for _, rp := range r.all {
+		used += rp.p.live.TracingCPU()
+	}
+	return used
+}
+
+// targetCPU is the CPU time that the processes have used since recording began.
+func (r *recorder) targetCPU() time.Duration {
+	var sum time.Duration
+	for _, rp := range r.all {
+		sum += rp.usedCPU()
+	}
+	return sum
+}
+
+// report tells Progress how far we are.
+func (r *recorder) report() {
+	if r.o.Progress == nil {
+		return
+	}
+	used := r.targetCPU()
+	pr := RecordProgress{Elapsed: r.now - r.start}
+	for _, m := range r.modes() {
+		pr.Samples += m.Samples
+		pr.Broken += m.Broken
+		pr.Lost += m.Lost
+	}
+	for _, rp := range r.all {
+		pr.Threads += len(rp.threads)
+	}
+	if d := r.now - r.reported; r.reported > 0 && d > 0 {
+		pr.TargetCPU = float64(used-r.busy) / float64(d)
+	}
+	r.reported, r.busy = r.now, used
+	r.o.Progress(pr)
+}
+
+func (r *recorder) modes() []profile.ModeStats {
+	var out []profile.ModeStats
+	if r.cpu != nil {
+		out = append(out, r.cpu.stats)
+	}
+	if r.wall != nil {
+		out = append(out, r.wall.figures())
+	}
+	return out
+}
+
+// finish makes the recording.
+func (r *recorder) finish() (*profile.Recording, error) {
+	r.report()
+	out := r.b.Recording()
+	out.Start, out.Duration = r.began, r.now-r.start
+	out.Modes = r.modes()
+	out.Cost = profile.Cost{
+		TargetCPU: r.targetCPU(), OwnCPU: r.cpuOfOurs() - r.ownCPU, OwnMemory: live.PeakMemory(), Processors: runtime.NumCPU(),
+	}
+	for _, rp := range r.all {
+		out.Processes = append(out.Processes, rp.p.info)
+	}
+	out.Notes = r.remarks()
+	return out, nil
+}

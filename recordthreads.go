@@ -1,0 +1,226 @@
+package clrsnap
+
+import (
+	"time"
+
+	"clrsnap/profile"
+)
+
+// recordedProcess is one of the processes of a recording.
+type recordedProcess struct {
+	r       *recorder
+	p       *Process
+	index   int32 // in Recording.Processes
+	owned   bool  // opened by the recorder
+	frames  *frameTable
+	threads map[int]*recordedThread // by thread id; those that live, as far as is known
+	since   time.Duration           // when its recording began
+	listed  time.Duration           // when the kernel's list was last read,
+	named   time.Duration           // and all threads described
+	cpu     time.Duration           // that it had used when recording began
+	used    time.Duration           // since, when it was last asked
+	ended   bool
+	unnamed bool          // a thread is one of the runtime's, and was not when it was described
+	fresh   bool          // caches have been brought up to date for the samples at hand
+	mapped  time.Duration // when modules were last looked for
+}
+
+// recordedThread is a thread while it lives.
+type recordedThread struct {
+	of     *recordedProcess
+	info   Thread
+	index  int32 // in Recording.Threads; -1: no sample yet
+	chosen bool
+	ended  bool
+	wall   wallThread
+}
+
+func newRecordedProcess(r *recorder, p *Process, index int32) *recordedProcess {
+	return &recordedProcess{
+		r: r, p: p, index: index, since: r.now, cpu: p.live.CPUTime(),
+		frames: newFrameTable(p, r.b), threads: map[int]*recordedThread{},
+	}
+}
+
+// usedCPU is the CPU time that the process has used while it was recorded.
+func (rp *recordedProcess) usedCPU() time.Duration {
+	if t := rp.p.live.CPUTime(); t > rp.cpu {
+		rp.used = t - rp.cpu
+	}
+	return rp.used
+}
+
+// nameEvery is how often all threads are described anew: a thread may be given
+// its name, or become one of the runtime's, after it has started.
+const nameEvery = 2 * time.Second
+
+// update takes notice of threads that have come and gone.
+func (rp *recordedProcess) update() {
+	now := rp.r.now
+	if rp.ended || rp.listed > 0 && now < rp.listed+listEvery {
+		return
+	}
+	rp.usedCPU()
+	tids, err := rp.p.live.Threads()
+	if err != nil {
+		rp.ended = rp.p.live.Alive() != nil
+		return
+	}
+	rp.p.eng.Begin()
+	rp.frames.begin()
+	all := now >= rp.named+nameEvery || rp.unnamed
+	if all {
+		rp.named, rp.unnamed = now, false
+	}
+	present := make(map[int]bool, len(tids))
+	stored := false
+	for _, tid := range tids {
+		present[tid] = true
+		t := rp.threads[tid]
+		if t != nil && !all {
+			continue
+		}
+		if !stored {
+			// Without the runtime's list threads are described as native ones, and
+			// again a little later.
+			stored = true
+			_ = rp.p.readStore()
+		}
+		rp.describe(tid, t)
+	}
+	for tid := range rp.threads {
+		if !present[tid] {
+			rp.remove(tid)
+		}
+	}
+	rp.listed = now
+}
+
+// remove takes notice of the end of a thread.
+func (rp *recordedProcess) remove(tid int) {
+	if t := rp.threads[tid]; t != nil {
+		t.ended = true
+		delete(rp.threads, tid)
+		rp.changed()
+	}
+}
+
+// thread returns a thread that has been sampled, be it known or not. name is what
+// the kernel calls it.
+func (rp *recordedProcess) thread(tid int, name string) *recordedThread {
+	t := rp.threads[tid]
+	if t == nil {
+		if _, err := rp.p.live.Thread(tid); err == nil {
+			_ = rp.p.readStore() // else it is described as a native thread, and again a little later
+			t = rp.describe(tid, nil)
+		}
+	}
+	if t == nil {
+		// It has ended. What is left of it is its name.
+		t = &recordedThread{of: rp, index: -1, ended: true, info: Thread{OSThreadID: tid, Name: name, Role: role(false, false, false, name)}}
+		t.chosen = rp.r.o.Threads == nil || rp.r.o.Threads(&t.info)
+		rp.threads[tid] = t
+	}
+	return t
+}
+
+// mapEvery is how often modules are looked for when a walk fails.
+const mapEvery = 100 * time.Millisecond
+
+// newModules looks for modules that have been loaded, and reports whether there
+// may be some.
+func (rp *recordedProcess) newModules() bool {
+	if rp.r.now < rp.mapped+mapEvery {
+		return false
+	}
+	rp.mapped = rp.r.now
+	before := rp.p.eng.Changes
+	if rp.p.eng.UpdateModules() != nil || rp.p.eng.Changes == before {
+		return false
+	}
+	rp.frames.begin()
+	return true
+}
+
+// describe brings what is known of a thread up to date; t is nil for a new one.
+func (rp *recordedProcess) describe(tid int, t *recordedThread) *recordedThread {
+	info, ok := rp.p.thread(tid)
+	if !ok {
+		return t
+	}
+	if t == nil {
+		t = &recordedThread{of: rp, index: -1}
+		t.wall.last = rp.since
+		if rp.listed > 0 {
+			t.wall.last = (rp.listed + rp.r.now) / 2 // it began somewhere in between
+		}
+		rp.threads[tid] = t
+		rp.changed()
+	}
+	t.info = info
+	t.chosen = rp.r.o.Threads == nil || rp.r.o.Threads(&info)
+	if t.index >= 0 {
+		rp.r.threads.rename(t.index, t.recorded())
+	}
+	return t
+}
+
+// changed has the turns of wall-clock sampling dealt anew.
+func (rp *recordedProcess) changed() {
+	if rp.r.wall != nil {
+		rp.r.wall.dealt = false
+	}
+}
+
+// sampled returns the index of a thread that there is a sample of.
+func (t *recordedThread) sampled() int32 {
+	if t.index < 0 {
+		t.index = t.of.r.threads.add(t.recorded())
+	}
+	return t.index
+}
+
+func (t *recordedThread) recorded() profile.RecordedThread {
+	return profile.RecordedThread{
+		Process: t.of.index, OSThreadID: t.info.OSThreadID, ManagedThreadID: t.info.ManagedID, Name: t.info.Name, Role: t.info.Role,
+	}
+}
+
+// threadTable numbers threads. Beyond a bound, threads of one name share a
+// number; beyond a second one all do.
+type threadTable struct {
+	b      *profile.Builder
+	n      int
+	shared map[profile.RecordedThread]int32
+}
+
+const (
+	maxThreadsApart = 4096
+	maxThreadNames  = 1024
+)
+
+func (tt *threadTable) add(t profile.RecordedThread) int32 {
+	if tt.n++; tt.n <= maxThreadsApart {
+		return tt.b.Thread(t)
+	}
+	t.OSThreadID, t.ManagedThreadID = 0, 0
+	if _, ok := tt.shared[t]; !ok && len(tt.shared) >= maxThreadNames {
+		t.Name, t.Role = "other threads", ""
+	}
+	i, ok := tt.shared[t]
+	if !ok {
+		if tt.shared == nil {
+			tt.shared = map[profile.RecordedThread]int32{}
+		}
+		i = tt.b.Thread(t)
+		tt.shared[t] = i
+	}
+	return i
+}
+
+// rename changes what is known of a thread, unless it shares its number.
+func (tt *threadTable) rename(i int32, t profile.RecordedThread) {
+	if int(i) < maxThreadsApart {
+		tt.b.SetThread(i, t)
+	}
+}

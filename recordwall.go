@@ -1,0 +1,221 @@
+package clrsnap
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/maphash"
+	"math/rand/v2"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// wallSampler gives every thread its turn, Rate times a second, whatever the
+// thread does. If that takes more of a processor than it may, or longer than
+// there is time, a round is not finished: the next one goes on there. A sample
+// stands for the time since its thread's last one, so that fewer samples make the
+// result coarser and not wrong.
+type wallSampler struct {
+	r      *recorder
+	period time.Duration
+	next   time.Duration // when the next round is due
+	base   time.Duration // next without the jitter
+	pace   pace
+	turns  []*recordedThread
+	turn   int
+	dealt  bool // turns holds the threads that there are
+
+	stats  profile.ModeStats
+	due    float64 // turns that there should have been so far
+	last   time.Duration
+	seed   maphash.Seed
+	pauses []time.Duration
+}
+
+// wallThread is what wall-clock sampling remembers of a thread.
+type wallThread struct {
+	last       time.Duration // when it was sampled
+	node       int32         // its stack then
+	incomplete bool
+	valid      bool   // node and what follows
+	sum        uint64 // of the stack's bytes and the registers
+}
+
+func newWallSampler(r *recorder) *wallSampler {
+	w := &wallSampler{r: r, period: time.Duration(float64(time.Second) / r.o.Rate), seed: maphash.MakeSeed()}
+	w.base, w.last = r.start, r.start
+	w.stats = profile.ModeStats{Mode: profile.Wall, Rate: r.o.Rate}
+	w.pace = pace{share: r.o.MaxCPU, used: r.cpuOfOurs}
+	return w
+}
+
+// step performs a round if one is due, and returns when the next one is.
+func (w *wallSampler) step() time.Duration {
+	if w.r.now < w.next {
+		return w.next
+	}
+	late := w.next > 0 && w.r.now > w.next+w.period/2
+	w.round(late)
+	w.base += w.period
+	if now := live.Monotonic(); w.base < now {
+		w.base = now // rounds that were missed are not made up for: the samples stand for more time
+	}
+	// Programs do things at regular times; we must not keep step with them.
+	w.next = w.base + time.Duration(rand.Int64N(int64(w.period)/2+1))
+	return w.next
+}
+
+// round gives the threads their turns.
+func (w *wallSampler) round(late bool) {
+	if !w.dealt {
+		w.deal()
+	}
+	w.due += float64(len(w.turns)) * float64(w.r.now-w.last) / float64(w.period)
+	w.last = w.r.now
+	if len(w.turns) == 0 {
+		return
+	}
+	w.pace.begin(w.r.now)
+	end := w.r.now + w.period
+	for n := 1; n <= len(w.turns); n++ {
+		t := w.turns[w.turn%len(w.turns)]
+		w.turn = (w.turn + 1) % len(w.turns)
+		if !t.ended {
+			w.sample(t, late)
+		}
+		if n%4 == 0 && (w.pace.spent() || live.Monotonic() > end) {
+			break
+		}
+	}
+}
+
+// deal collects the threads that are sampled. Who comes next stays next.
+func (w *wallSampler) deal() {
+	w.dealt = true
+	w.turns = w.turns[:0]
+	for _, rp := range w.r.all {
+		for _, t := range rp.threads {
+			if t.chosen {
+				w.turns = append(w.turns, t)
+			}
+		}
+	}
+	slicesSortByLast(w.turns)
+	w.turn = 0
+}
+
+// sample takes the sample of one thread.
+func (w *wallSampler) sample(t *recordedThread, late bool) {
+	p, wt := t.of.p, &t.wall
+	state := profile.Waiting
+	if !wt.valid || !p.live.StillBlocked(t.info.OSThreadID) {
+		var err error
+		if state, err = w.look(t); err != nil {
+			if !errors.Is(err, errThreadEnded) {
+				w.stats.Lost++
+			}
+			return
+		}
+	}
+	now := live.Monotonic()
+	w.r.b.Add(profile.Sample{
+		At: now - w.r.start, Weight: now - wt.last, Thread: t.sampled(), Node: wt.node,
+		Mode: profile.Wall, State: state, Incomplete: wt.incomplete,
+	})
+	wt.last = now
+	w.stats.Samples++
+	if late {
+		w.stats.Late++
+	}
+	if wt.incomplete {
+		w.stats.Broken++
+	}
+}
+
+// look captures and walks a thread, and remembers its stack.
+func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
+	rp, wt := t.of, &t.wall
+	rp.frames.begin()
+	s := Suspension{p: rp.p, thread: t.info, capture: &rp.p.capture}
+	same := false
+	s.known = func() bool {
+		same = wt.valid && w.sum(&s) == wt.sum
+		return same
+	}
+	begin := live.Monotonic()
+	rp.p.stops = &w.pauses
+	defer func() { rp.p.stops = nil }()
+	r, err := s.takeAndWalk(func() walk.Result {
+		if s.waits && !s.capture.Stopped && s.known() {
+			return walk.Result{Complete: true}
+		}
+		same = false
+		return rp.frames.walk(&s)
+	})
+	state := profile.Running
+	if s.waits {
+		state = profile.Waiting
+	}
+	w.trim()
+	if err != nil {
+		wt.valid = false
+		return state, err
+	}
+	t.info = s.thread
+	if !same {
+		if w.r.o.watch != nil {
+			w.r.o.watch(rp.frames, &s, r.Complete, begin)
+		}
+		wt.node, wt.incomplete, wt.valid, wt.sum = w.r.b.Stack(rp.frames.stack), !r.Complete, true, w.sum(&s)
+	}
+	return state, nil
+}
+
+// sum tells stacks apart: the bytes from the stack pointer up, and where the
+// thread is. If a blocked thread has them as before, its walk leads to the same
+// frames.
+func (w *wallSampler) sum(s *Suspension) uint64 {
+	var h maphash.Hash
+	h.SetSeed(w.seed)
+	c := s.capture
+	sp := arch.Addr(c.Context.Regs[s.p.arch.SP])
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(c.Context.IP))
+	binary.LittleEndian.PutUint64(b[8:], uint64(sp))
+	_, _ = h.Write(b[:]) // never fails
+	if d := sp - c.Stack.Base; uint64(d) < uint64(len(c.Stack.Data)) {
+		_, _ = h.Write(c.Stack.Data[d:]) // never fails
+	}
+	return h.Sum64()
+}
+
+// maxPauses bounds what is remembered of pauses: of more, every second one is
+// forgotten.
+const maxPauses = 1 << 16
+
+func (w *wallSampler) trim() {
+	if len(w.pauses) < maxPauses {
+		return
+	}
+	for i := range len(w.pauses) / 2 {
+		w.pauses[i] = w.pauses[2*i]
+	}
+	w.pauses = w.pauses[:len(w.pauses)/2]
+}
+
+// figures are the stats so far.
+func (w *wallSampler) figures() profile.ModeStats {
+	s := w.stats
+	s.Pauses = profile.SumPauses(w.pauses)
+	for _, rp := range w.r.all {
+		s.Released += rp.p.live.Released()
+	}
+	const asGood = 0.95
+	if w.due > 0 && float64(s.Samples+s.Lost) < asGood*w.due {
+		s.Got = s.Rate * float64(s.Samples) / w.due
+	}
+	return s
+}
