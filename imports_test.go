@@ -47,6 +47,8 @@ var mayImport = map[string]string{
 	"internal/diagnostics": "",
 	"internal/agent":       "internal/diagnostics",
 
+	"internal/perfevent": "internal/arch",
+
 	"internal/testenv": "",
 	"cmd/clrsnap":      ". profile export",
 
@@ -58,6 +60,7 @@ var mayImport = map[string]string{
 // outside are the modules of others that a package may import.
 var outside = map[string]string{
 	"internal/target/live": "golang.org/x/sys",
+	"internal/perfevent":   "golang.org/x/sys",
 	"internal/singlestep":  "golang.org/x/sys",
 	"internal/testenv":     "golang.org/x/sys",
 	"internal/symbol":      "github.com/ianlancetaylor/demangle",

@@ -36,6 +36,7 @@ type Engine struct {
 	Maps    target.Mappings
 	Runtime *clr.Runtime // nil before Bind
 	Walker  *walk.Walker
+	Changes int // how often modules have come or gone
 
 	src Source
 }
@@ -129,8 +130,11 @@ func (e *Engine) UpdateModules() error {
 		return err
 	}
 	e.Maps = maps
-	if e.Modules.Update(maps) && e.Walker != nil {
-		e.Walker.Forget()
+	if e.Modules.Update(maps) {
+		e.Changes++
+		if e.Walker != nil {
+			e.Walker.Forget()
+		}
 	}
 	return nil
 }

@@ -78,9 +78,15 @@ func (t *Step) Apply(c *arch.Context, s *target.Stack) error {
 	valid := c.Valid & t.Keep
 	for i := range t.Saved {
 		r := &t.Saved[i]
-		v, ok := s.Uint64(cfa + arch.Addr(int64(r.Off)))
+		at := cfa + arch.Addr(int64(r.Off))
+		v, ok := s.Uint64(at)
 		if !ok {
-			return ErrStack
+			if at >= arch.Addr(c.Regs[t.SP&(arch.MaxRegs-1)]) || !c.Valid.Has(r.Reg) {
+				return ErrStack
+			}
+			// Below the stack pointer, and not copied: an epilog has popped it, of which
+			// call frame information says nothing.
+			v = c.Regs[r.Reg&(arch.MaxRegs-1)]
 		}
 		c.Regs[r.Reg&(arch.MaxRegs-1)] = v
 		valid |= 1 << r.Reg

@@ -45,8 +45,25 @@ func (p *Process) TryBlocked(req *Request, out *Capture) error {
 	return p.blocked.capture(p, req, out)
 }
 
+// StillBlocked reports whether a thread has not run since TryBlocked captured
+// it last: schedstat says the same, so that stack and registers are the same too.
+func (p *Process) StillBlocked(tid int) bool {
+	if p.closed.Load() {
+		return false
+	}
+	p.blocked.mu.Lock()
+	defer p.blocked.mu.Unlock()
+	f, ok := p.blocked.files[tid]
+	if !ok || f.last == "" {
+		return false
+	}
+	var buf [64]byte
+	b, err := preadAll(f.schedstat, buf[:])
+	return err == nil && string(b) == f.last
+}
+
 // maxBlockedFiles bounds the threads whose files are kept open, two each.
-const maxBlockedFiles = 256
+const maxBlockedFiles = 512
 
 // blockedReader keeps what TryBlocked uses again.
 type blockedReader struct {
@@ -55,7 +72,10 @@ type blockedReader struct {
 	c     copier
 }
 
-type blockedFiles struct{ schedstat, syscall int }
+type blockedFiles struct {
+	schedstat, syscall int
+	last               string // of schedstat, when the thread was last captured
+}
 
 func (f blockedFiles) close() {
 	unix.Close(f.schedstat)
@@ -103,6 +123,10 @@ func (r *blockedReader) capture(p *Process, req *Request, out *Capture) error {
 	contextSP(&out.Context, l.pc, l.sp)
 	out.SyscallNr, out.SyscallArgs = l.nr, l.args
 	out.Pause, out.Stopped = 0, false
+	if f.last != string(s1) {
+		f.last = string(s1)
+		r.files[req.TID] = f
+	}
 	return r.c.deliver(req, out)
 }
 

@@ -50,8 +50,10 @@ type Process struct {
 	inside    bool   // do not even try a tracer of its own (test)
 	unwatched string // why not
 	let       atomic.Int64
-	blocked   blockedReader
-	closed    atomic.Bool
+	// tracingCPU is what tasks that have ended had used.
+	tracingCPU time.Duration
+	blocked    blockedReader
+	closed     atomic.Bool
 }
 
 // Open attaches to a process: it checks that the process can be read and
@@ -208,6 +210,26 @@ func (p *Process) WaitExit(limit time.Duration) bool {
 		fds := []unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}
 		_, _ = unix.Poll(fds, int(min(left, time.Second)/time.Millisecond)+1) // looked at above
 	}
+}
+
+// CPUTime is the CPU time that all threads of the process have used so far,
+// those that have ended included; 0 once it has gone.
+func (p *Process) CPUTime() time.Duration {
+	if p.Alive() != nil {
+		return 0
+	}
+	return processCPU(p.pid)
+}
+
+// processCPU reads the CPU clock of a process, whose number the kernel makes of
+// the process's (clock_getcpuclockid(3)).
+func processCPU(pid int) time.Duration {
+	const clockSched = 2 // CPUCLOCK_SCHED of include/linux/posix-timers.h
+	var ts unix.Timespec
+	if pid <= 0 || unix.ClockGettime(int32(^pid<<3|clockSched), &ts) != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
 }
 
 // explain turns an error of a system call that concerned the whole process

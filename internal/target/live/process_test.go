@@ -368,3 +368,18 @@ func TestOpenFileNeverBlocks(t *testing.T) {
 		}
 	}
 }
+
+// TestCPUTime: what the clock of a process counts.
+func TestCPUTime(t *testing.T) {
+	self, err := Open(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer self.Close()
+	before, end := self.CPUTime(), time.Now().Add(100*time.Millisecond)
+	for time.Now().Before(end) {
+	}
+	if used := self.CPUTime() - before; used < 20*time.Millisecond {
+		t.Errorf("a loop of 100 ms used %v", used)
+	}
+}

@@ -174,3 +174,13 @@ func (w *tasks) kill() {
 		_ = unix.Kill(w.pid, unix.SIGKILL) // or it has just ended
 	}
 }
+
+// cpu is the CPU time that both have used.
+func (w *tasks) cpu() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pid == 0 {
+		return 0
+	}
+	return processCPU(w.pid) + processCPU(int(atomic.LoadInt32(&w.sh.tracer)))
+}

@@ -81,6 +81,7 @@ func (t *Tracer) perform(one *tracee, batch []*tracee) (uint32, error) {
 // ready returns the memory that the next request goes through.
 func (t *Tracer) ready() (*shared, error) {
 	if t.tasks != nil && (!t.tasks.alive() || t.inside) {
+		t.p.tracingCPU += t.tasks.cpu()
 		t.tasks.stop()
 		t.tasks = nil
 	}
@@ -140,6 +141,17 @@ func (p *Process) Unwatched() string {
 	p.traceMu.Lock()
 	defer p.traceMu.Unlock()
 	return p.unwatched
+}
+
+// TracingCPU is the CPU time that the tasks which stop threads have used: the
+// kernel does not count it as this process's.
+func (p *Process) TracingCPU() time.Duration {
+	p.traceMu.Lock()
+	defer p.traceMu.Unlock()
+	if p.tracer == nil || p.tracer.tasks == nil {
+		return p.tracingCPU
+	}
+	return p.tracingCPU + p.tracer.tasks.cpu()
 }
 
 func (p *Process) stopLimit() time.Duration {

@@ -1,0 +1,85 @@
+package perfevent
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bits of struct perf_event_attr and values that x/sys/unix does not name.
+const (
+	bitInheritThread = 1 << 35 // since Linux 5.13
+	formatLost       = 1 << 4  // PERF_FORMAT_LOST, since Linux 6.0
+)
+
+// features are what not every kernel can do, or not everybody may ask for.
+type features struct {
+	kernel        bool // sample in the kernel too
+	inheritThread bool // let new threads inherit the events, but not new processes
+	formatLost    bool // have events count what they lose
+}
+
+// Every record has these; the order of the fields is the kernel's, in
+// perf_output_sample and __perf_event__output_id_sample.
+const sampleType = unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_ID |
+	unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER
+
+// sampleAttr describes the events that sample the target.
+func (e *Events) sampleAttr(stackBytes int) *unix.PerfEventAttr {
+	a := newAttr(unix.PERF_COUNT_SW_CPU_CLOCK)
+	a.Sample = uint64(e.o.Period.Nanoseconds())
+	a.Sample_type = sampleType
+	a.Sample_regs_user = sampleRegs
+	a.Sample_stack_user = uint32(stackBytes)
+	a.Bits |= unix.PerfBitInherit | unix.PerfBitTask | unix.PerfBitComm | unix.PerfBitCommExec | unix.PerfBitSampleIDAll
+	if e.attr.inheritThread {
+		a.Bits |= bitInheritThread
+	}
+	if e.attr.formatLost {
+		a.Read_format = formatLost
+	}
+	switch {
+	case !e.attr.kernel:
+		a.Bits |= unix.PerfBitExcludeKernel
+	case e.o.Kernel:
+		a.Sample_type |= unix.PERF_SAMPLE_CALLCHAIN
+		a.Bits |= unix.PerfBitExcludeCallchainUser
+	}
+	return a
+}
+
+// ringAttr describes an event that never happens and owns a ring. All events
+// that write to a ring must have its clock.
+func ringAttr(wakeup int) *unix.PerfEventAttr {
+	a := newAttr(unix.PERF_COUNT_SW_DUMMY)
+	a.Bits |= unix.PerfBitExcludeKernel | unix.PerfBitWatermark
+	a.Wakeup = uint32(wakeup)
+	return a
+}
+
+func newAttr(config uint64) *unix.PerfEventAttr {
+	return &unix.PerfEventAttr{
+		Type:    unix.PERF_TYPE_SOFTWARE,
+		Config:  config,
+		Size:    uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
+		Bits:    unix.PerfBitDisabled | unix.PerfBitExcludeHv | unix.PerfBitUseClockID,
+		Clockid: unix.CLOCK_MONOTONIC,
+	}
+}
+
+// retry reports whether an event that the kernel refused may be granted with
+// less, and takes away what is asked for. A kernel refuses bits that it does not
+// know with EINVAL, and kernel time to those who may not see it with EACCES.
+func (f *features) retry(err error) bool {
+	switch {
+	case err == unix.EINVAL && f.formatLost:
+		f.formatLost = false
+	case err == unix.EINVAL && f.inheritThread:
+		f.inheritThread = false
+	case (err == unix.EACCES || err == unix.EPERM) && f.kernel:
+		f.kernel = false
+	default:
+		return false
+	}
+	return true
+}

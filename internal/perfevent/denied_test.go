@@ -1,0 +1,225 @@
+package perfevent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const nobody = 65534
+
+// A role is what the test binary does when it starts itself as another user.
+const (
+	roleVar = "PERFEVENT_TEST_ROLE" // "sample", "open", "few files"
+	argVar  = "PERFEVENT_TEST_ARG"  // the target's program, or a PID
+)
+
+// report is what a role says.
+type report struct {
+	Error          string
+	Unavailable    bool
+	Gone           bool
+	KernelExcluded bool
+	BufferBytes    int
+	Samples        int
+	Elsewhere      int // samples that are not where the target burns
+	InKernel       int
+	Names          int // kernel symbols
+}
+
+func playRole(role string) {
+	var r report
+	arg := os.Getenv(argVar)
+	pid, _ := strconv.Atoi(arg)
+	switch role {
+	case "sample":
+		r.sample(arg)
+	case "few files":
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 20, Max: 20})
+		fallthrough
+	case "open":
+		e, err := Open(Options{PID: pid})
+		if err == nil {
+			e.Close()
+		} else {
+			r.fail(err)
+		}
+	}
+	_ = json.NewEncoder(os.Stdout).Encode(r)
+}
+
+func (r *report) fail(err error) {
+	r.Error, r.Unavailable, r.Gone = err.Error(), errors.Is(err, ErrUnavailable), errors.Is(err, ErrGone)
+}
+
+// sample samples a process of our own.
+func (r *report) sample(path string) {
+	cmd := exec.Command(path, "2")
+	stdin, err1 := cmd.StdinPipe()
+	stdout, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+		r.fail(err)
+		return
+	}
+	defer cmd.Wait()
+	defer stdin.Close()
+	var a, b [2]uint64
+	if _, err := fmt.Fscanf(stdout, "burn_a %d %d\nburn_b %d %d\n", &a[0], &a[1], &b[0], &b[1]); err != nil {
+		r.fail(err)
+		return
+	}
+	e, err := Open(Options{PID: cmd.Process.Pid, Period: time.Millisecond, Kernel: true})
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	defer e.Close()
+	r.KernelExcluded, r.BufferBytes = e.KernelExcluded(), e.BufferBytes()
+	for end := time.Now().Add(hang); r.Samples < 500 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if err := e.Read(func(rec *Record) {
+			if rec.Kind != Sampled {
+				return
+			}
+			r.Samples++
+			if ip := uint64(rec.Context.IP); !within(ip, a) && !within(ip, b) {
+				r.Elsewhere++
+			}
+			if rec.InKernel || len(rec.Kernel) > 0 {
+				r.InKernel++
+			}
+		}); err != nil {
+			r.fail(err)
+			return
+		}
+	}
+	if k, err := LoadKernelSymbols(); err == nil {
+		r.Names = k.Len()
+	}
+}
+
+// play runs a role in a process of its own, of a user.
+func play(t *testing.T, uid uint32, role, arg string) report {
+	t.Helper()
+	cmd := exec.Command(testBinary(t))
+	cmd.Dir = "/"
+	cmd.Env = []string{roleVar + "=" + role, argVar + "=" + arg}
+	cmd.Stderr = os.Stderr
+	if uid != uint32(os.Getuid()) {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return r
+}
+
+// testBinary copies the test binary to where everybody may execute it.
+func testBinary(t *testing.T) string {
+	t.Helper()
+	dir, err := targetDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "perfevent.test")
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, self, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED, NOTHING WAS TESTED: only root can be another user")
+	}
+}
+
+// TestUnprivileged: anybody samples his own processes where the setting allows
+// it, without the kernel and with smaller buffers, or is told what to set.
+func TestUnprivileged(t *testing.T) {
+	need(t)
+	needRoot(t)
+	r := play(t, nobody, "sample", targetPath(t))
+	t.Logf("kernel.perf_event_paranoid is %d: %+v", paranoid(), r)
+	if paranoid() > 2 {
+		if !r.Unavailable || !strings.Contains(r.Error, "sysctl kernel.perf_event_paranoid=2") {
+			t.Errorf("%+v", r)
+		}
+		return
+	}
+	if r.Error != "" || r.Samples < 500 || r.Elsewhere > r.Samples/20 || r.BufferBytes < minRing {
+		t.Errorf("%+v", r)
+	}
+	if r.KernelExcluded != (paranoid() > 1) || r.KernelExcluded && r.InKernel > 0 {
+		t.Errorf("kernel.perf_event_paranoid is %d: %+v", paranoid(), r)
+	}
+}
+
+// TestDenied: the error says what is in the way and what to do.
+func TestDenied(t *testing.T) {
+	p := start(t, "sss")
+	p.scan("READY")
+	self := strconv.Itoa(p.pid)
+	r := play(t, uint32(os.Getuid()), "few files", self)
+	if !r.Unavailable || !strings.Contains(r.Error, "4 threads on") || !strings.Contains(r.Error, "ulimit -n") {
+		t.Errorf("few files: %+v", r)
+	}
+	needRoot(t)
+	r = play(t, nobody, "open", self)
+	if !r.Unavailable || !strings.Contains(r.Error, "CAP_PERFMON") {
+		t.Errorf("another user: %+v", r)
+	}
+	t.Log(r.Error)
+
+	p.end()
+	if _, err := Open(Options{PID: p.pid}); !errors.Is(err, ErrGone) {
+		t.Errorf("a process that has ended: %v", err)
+	}
+	for _, o := range []Options{{}, {PID: 1, Period: 1}, {PID: 1, StackBytes: 12}, {PID: 1, StackBytes: 1 << 16},
+		{PID: 1, BufferBytes: 12345}, {PID: 1, BufferBytes: 4096}} {
+		if e, err := Open(o); err == nil {
+			e.Close()
+			t.Errorf("%+v was accepted", o)
+		}
+	}
+}
+
+// TestRefusals: each way in which the kernel or a sandbox refuses has its advice.
+func TestRefusals(t *testing.T) {
+	e := &Events{o: Options{PID: 42}}
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{e.refused(unix.ENOSYS), "no perf events"},
+		{e.refused(unix.EPERM), "--cap-add PERFMON"},
+		{e.openError(unix.EACCES, 1), "process 42 is another user's"},
+		{e.openError(unix.ENFILE, 1), "fs.file-max"},
+	} {
+		if !errors.Is(tt.err, ErrUnavailable) || !strings.Contains(tt.err.Error(), tt.want) || strings.Contains(tt.err.Error(), "\n") {
+			t.Errorf("%v: want %q", tt.err, tt.want)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package perfevent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrUnavailable is in the chain of the errors of Open that say that the kernel
+// does not let us sample at all, or not this process.
+var ErrUnavailable = errors.New("sampling with perf_event_open is not possible")
+
+// ErrGone is in the chain of Open's error if the process has ended.
+var ErrGone = errors.New("process has ended")
+
+func gone(pid int) error { return fmt.Errorf("perfevent: process %d: %w", pid, ErrGone) }
+
+// refusal says why, and what to do.
+func refusal(err error, why string) error {
+	return fmt.Errorf("%w (%w): %s", ErrUnavailable, err, why)
+}
+
+// refused explains why not even an idle event of our own was granted.
+func (e *Events) refused(err error) error {
+	switch {
+	case err == unix.EMFILE || err == unix.ENFILE:
+		return e.tooManyFiles(err, 1)
+	case err == unix.ENOSYS || err == unix.ENOENT || err == unix.EOPNOTSUPP:
+		return refusal(err, "this kernel, or the sandbox, has no perf events")
+	case err == unix.EACCES && paranoid() > 2:
+		return refusal(err, fmt.Sprintf("kernel.perf_event_paranoid is %d: run sysctl kernel.perf_event_paranoid=2, "+
+			"or give clrsnap CAP_PERFMON (setcap cap_perfmon+ep), or run it as root", paranoid()))
+	case err == unix.EPERM || err == unix.EACCES:
+		return refusal(err, "most likely the container's seccomp profile, or a security module, forbids it: "+
+			"start the container with --cap-add PERFMON, or run clrsnap on the host")
+	}
+	return fmt.Errorf("perfevent: perf_event_open: %w", err)
+}
+
+// openError explains why an event of the target was not granted, although one of
+// our own was.
+func (e *Events) openError(err error, threads int) error {
+	switch err {
+	case unix.EMFILE, unix.ENFILE:
+		return e.tooManyFiles(err, threads)
+	case unix.EACCES, unix.EPERM:
+		return refusal(err, fmt.Sprintf("process %d is another user's or is protected: run clrsnap as the user of the process, "+
+			"as root, or with CAP_PERFMON (setcap cap_perfmon+ep; --cap-add PERFMON for a container)", e.o.PID))
+	}
+	return fmt.Errorf("perfevent: perf_event_open for process %d: %w", e.o.PID, err)
+}
+
+func (e *Events) tooManyFiles(err error, threads int) error {
+	if err == unix.ENFILE {
+		return refusal(err, "the whole system has too many open files: raise the sysctl fs.file-max")
+	}
+	var limit unix.Rlimit
+	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) // the text has 0 then
+	return refusal(err, fmt.Sprintf("%d threads on %d processors need %d file descriptors, and %d are allowed: raise the limit (ulimit -n)",
+		threads, len(e.rings), (threads+1)*len(e.rings), limit.Cur))
+}
+
+// paranoid is the kernel's setting. Debian and Ubuntu add levels above 2 that
+// forbid everything.
+func paranoid() int {
+	b, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid")
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// raiseFileLimit allows us as many files as we may allow ourselves.
+func raiseFileLimit() {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && limit.Cur < limit.Max {
+		limit.Cur = limit.Max
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) // an error shows when files run out
+	}
+}

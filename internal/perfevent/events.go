@@ -1,0 +1,197 @@
+package perfevent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options say what to sample. Only PID must be set.
+type Options struct {
+	PID         int
+	Period      time.Duration // of CPU time between two samples of a thread; 0: 10 ms; at least 10 µs
+	StackBytes  int           // of each stack that are copied; 0: 16 KB; at most MaxStackBytes
+	Kernel      bool          // note the kernel's call chain, where that is permitted
+	Children    bool          // follow processes that the process starts from now on
+	BufferBytes int           // of the ring of each processor, a power of two; 0: for a quarter of a second
+}
+
+// MaxStackBytes is the most that the kernel copies of a stack: the length of a
+// record is a 16-bit number, and lengths are multiples of eight.
+const MaxStackBytes = 1<<16 - 8
+
+const (
+	defaultPeriod = 10 * time.Millisecond
+	minPeriod     = 10 * time.Microsecond // the kernel's own (perf_swevent_start_hrtimer)
+	defaultStack  = 16 << 10
+)
+
+// Stats counts since Open.
+type Stats struct {
+	Samples   int // delivered
+	Lost      int // records that had no room in a ring; nearly all of them are samples
+	Throttled int // how often the kernel found that there were too many samples
+	Foreign   int // records of other processes, dropped
+	Repeated  int // samples that another event had taken as well, dropped
+}
+
+// Events samples a process. All methods must be called by one goroutine at a time.
+type Events struct {
+	o        Options
+	attr     features
+	rings    []*ring
+	poll     []unix.PollFd
+	gen      *generation // that samples now; nil after Stop
+	accept   filter
+	stats    Stats
+	lostSeen uint64 // by the counters of events that are closed
+	rec      Record
+	scratch  []byte // a record that wraps around the end of its ring
+}
+
+// Open starts to sample a process. Threads that exist are sampled from now on,
+// and so are those that they will start.
+func Open(o Options) (*Events, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	raiseFileLimit()
+	e := &Events{o: o, attr: features{kernel: true, inheritThread: !o.Children, formatLost: true}, scratch: make([]byte, maxRecord)}
+	e.accept.pid, e.accept.children = o.PID, o.Children
+	if err := e.openRings(); err != nil {
+		e.Close()
+		return nil, err
+	}
+	if err := e.start(o.StackBytes); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (o *Options) complete() error {
+	if o.Period == 0 {
+		o.Period = defaultPeriod
+	}
+	if o.StackBytes == 0 {
+		o.StackBytes = defaultStack
+	}
+	switch {
+	case o.PID <= 0:
+		return fmt.Errorf("perfevent: process %d", o.PID)
+	case o.Period < minPeriod:
+		return fmt.Errorf("perfevent: a period of %v is below the kernel's shortest, %v", o.Period, minPeriod)
+	case !validStack(o.StackBytes):
+		return errStack(o.StackBytes)
+	case o.BufferBytes != 0 && (o.BufferBytes < minRing || o.BufferBytes > maxRing || o.BufferBytes&(o.BufferBytes-1) != 0):
+		return fmt.Errorf("perfevent: a buffer of %d bytes is not a power of two from %d to %d", o.BufferBytes, minRing, maxRing)
+	}
+	return nil
+}
+
+func validStack(n int) bool { return n >= 8 && n <= MaxStackBytes && n%8 == 0 }
+
+func errStack(n int) error {
+	return fmt.Errorf("perfevent: a stack copy of %d bytes is not a multiple of 8 up to %d", n, MaxStackBytes)
+}
+
+// start lets a new generation of events take over, or be the first one.
+func (e *Events) start(stackBytes int) error {
+	g, err := e.openGeneration(stackBytes)
+	if err != nil {
+		return err
+	}
+	e.accept.begin(g, monotonic())
+	if e.gen != nil {
+		e.lostSeen += e.gen.end()
+	}
+	e.gen = g
+	return nil
+}
+
+// SetStackBytes changes how much of each stack is copied, from now on. The new
+// events sample before the old ones end, so that nothing is lost but the begun
+// period of each thread. After an error all goes on as before.
+func (e *Events) SetStackBytes(n int) error {
+	if e.gen == nil {
+		return os.ErrClosed
+	}
+	if !validStack(n) {
+		return errStack(n)
+	}
+	return e.start(n)
+}
+
+// StackBytes is how much of each stack is copied.
+func (e *Events) StackBytes() int {
+	if e.gen == nil {
+		return 0
+	}
+	return e.gen.stackBytes
+}
+
+// KernelExcluded reports that the kernel lets us sample a thread only while it
+// executes its own code: time in the kernel is not counted at all.
+func (e *Events) KernelExcluded() bool { return !e.attr.kernel }
+
+// BufferBytes is the size of each processor's ring, which can be less than was
+// asked for.
+func (e *Events) BufferBytes() int { return len(e.rings[0].data) }
+
+// Stats returns what has happened so far.
+func (e *Events) Stats() Stats { return e.stats }
+
+// Wait returns when a ring is a quarter full, and false if none is at the end of
+// the time.
+func (e *Events) Wait(timeout time.Duration) (bool, error) {
+	if len(e.poll) == 0 {
+		return false, os.ErrClosed
+	}
+	ts := unix.NsecToTimespec(int64(max(timeout, 0)))
+	n, err := unix.Ppoll(e.poll, &ts, nil)
+	if errors.Is(err, unix.EINTR) {
+		return false, nil
+	}
+	return n > 0, err
+}
+
+// Stop ends sampling and reads what is left, and then the losses that the kernel
+// had no occasion to report (Linux 6.0 counts them).
+func (e *Events) Stop(visit func(*Record)) error {
+	if e.gen == nil {
+		return nil
+	}
+	e.gen.disable()
+	err := e.read(visit, forever)
+	e.lostSeen += e.gen.end()
+	e.gen = nil
+	if e.attr.formatLost && e.lostSeen > uint64(e.stats.Lost) {
+		e.rec.reset()
+		e.rec.Kind, e.rec.Time, e.rec.Lost = Lost, monotonic(), int(e.lostSeen-uint64(e.stats.Lost))
+		e.stats.Lost += e.rec.Lost
+		visit(&e.rec)
+	}
+	return err
+}
+
+// Close ends sampling. What has not been read is gone.
+func (e *Events) Close() {
+	if e.gen != nil {
+		e.gen.close()
+		e.gen = nil
+	}
+	for _, r := range e.rings {
+		r.close()
+	}
+	e.rings, e.poll = nil, nil
+}
+
+// monotonic is the clock of the records.
+func monotonic() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // it cannot fail with a valid clock
+	return time.Duration(ts.Nano())
+}

@@ -1,0 +1,249 @@
+package perfevent
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// generation is a set of events that sample all threads in the same way.
+//
+// The events stay open until the end, even those of threads that have ended: the
+// kernel removes the events that others have inherited together with the
+// original (perf_event_release_kernel).
+type generation struct {
+	stackBytes int
+	attr       *unix.PerfEventAttr
+	fds        []int
+	firstID    uint64       // of the first event; all others have greater ones
+	lateID     uint64       // of the first event of a thread that was found late; 0: there is none
+	known      map[int]bool // threads that have events, their own or inherited ones
+}
+
+// maxRounds bounds the search for threads. Each round finds those that were
+// started, during the one before, by threads without events.
+const maxRounds = 20
+
+// openGeneration gives every thread its events, and has them sample at once. A
+// thread that is started by one that has events inherits them, and the kernel
+// writes a record about it; one that is found without such a record is given
+// events of its own. That is too much for the few that were started between the
+// opening and the enabling of their parent's; filter makes up for it.
+func (e *Events) openGeneration(stackBytes int) (*generation, error) {
+	g := &generation{stackBytes: stackBytes, attr: e.sampleAttr(stackBytes), known: map[int]bool{}}
+	for round := range maxRounds {
+		tids, err := threads(e.o.PID)
+		if err != nil {
+			g.close()
+			return nil, err
+		}
+		if round > 0 {
+			e.inherited(g)
+		}
+		n, err := g.openThreads(e, tids, round > 0)
+		if err != nil {
+			g.close()
+			return nil, err
+		}
+		if n == 0 {
+			break
+		}
+	}
+	if len(g.fds) == 0 {
+		return nil, gone(e.o.PID)
+	}
+	return g, nil
+}
+
+// openThreads gives those threads events that are not known, and says how many.
+func (g *generation) openThreads(e *Events, tids []int, late bool) (int, error) {
+	n := 0
+	for _, tid := range tids {
+		if g.known[tid] {
+			continue
+		}
+		g.known[tid] = true
+		from := len(g.fds)
+		err := g.openThread(e, tid)
+		if err == unix.ESRCH { // it has ended
+			continue
+		}
+		if err != nil {
+			return n, e.openError(err, len(tids))
+		}
+		if late && g.lateID == 0 && len(g.fds) > from {
+			if g.lateID, err = eventID(g.fds[from]); err != nil {
+				return n, err
+			}
+		}
+		n++
+	}
+	return n, nil
+}
+
+// openThread opens a thread's events, one for each processor, and enables them
+// when they are complete.
+func (g *generation) openThread(e *Events, tid int) error {
+	from := len(g.fds)
+	for _, r := range e.rings {
+		fd, err := g.open(e, tid, r.cpu)
+		if err == unix.ENODEV { // the processor has been switched off
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		g.fds = append(g.fds, fd)
+		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_OUTPUT, r.fd); err != nil {
+			return fmt.Errorf("perfevent: directing an event to its ring: %w", err)
+		}
+		if g.firstID == 0 {
+			if g.firstID, err = eventID(fd); err != nil {
+				return err
+			}
+		}
+	}
+	for _, fd := range g.fds[from:] {
+		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
+			return fmt.Errorf("perfevent: enabling an event: %w", err)
+		}
+	}
+	return nil
+}
+
+// open opens one event, with less than what was asked for if need be.
+func (g *generation) open(e *Events, tid, cpu int) (int, error) {
+	for {
+		fd, err := unix.PerfEventOpen(g.attr, tid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		// What the first event of all was granted, the others are granted too.
+		if err == nil || len(g.fds) > 0 || e.gen != nil || !e.attr.retry(err) {
+			return fd, err
+		}
+		g.attr = e.sampleAttr(g.stackBytes)
+	}
+}
+
+// inherited looks in the rings, without reading them, for the threads that have
+// been started with events of this generation.
+func (e *Events) inherited(g *generation) {
+	var rec Record
+	for _, r := range e.rings {
+		look := *r
+		look.load()
+		for {
+			ok, err := look.next()
+			if !ok || err != nil {
+				break
+			}
+			if b := look.record(e.scratch); u32(b, 0) == unix.PERF_RECORD_FORK {
+				if ok, err := rec.parse(b, false); ok && err == nil && rec.id >= g.firstID {
+					g.known[rec.TID] = true
+				}
+			}
+			look.tail += look.size
+		}
+	}
+}
+
+// disable ends sampling. Threads that have inherited the events are included.
+func (g *generation) disable() {
+	for _, fd := range g.fds {
+		_ = unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_DISABLE, 0) // it cannot fail for an event of ours
+	}
+}
+
+// end ends the events and returns how many records they have lost, where the
+// kernel counts that.
+func (g *generation) end() uint64 {
+	g.disable() // reading the counters of events that run would interrupt their processors
+	var lost uint64
+	if g.attr.Read_format&formatLost != 0 {
+		var b [16]byte // the value, and the records that were lost
+		for _, fd := range g.fds {
+			if n, err := unix.Read(fd, b[:]); err == nil && n == len(b) {
+				lost += binary.LittleEndian.Uint64(b[8:])
+			}
+		}
+	}
+	g.close()
+	return lost
+}
+
+func (g *generation) close() {
+	for _, fd := range g.fds {
+		unix.Close(fd)
+	}
+	g.fds = nil
+}
+
+func eventID(fd int) (uint64, error) {
+	var id uint64
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.PERF_EVENT_IOC_ID, uintptr(unsafe.Pointer(&id))); errno != 0 {
+		return 0, fmt.Errorf("perfevent: reading an event's id: %w", errno)
+	}
+	return id, nil
+}
+
+// threads lists the threads of a process.
+func threads(pid int) ([]int, error) {
+	names, err := readNames(filepath.Join("/proc", strconv.Itoa(pid), "task"))
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+		return nil, gone(pid)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("perfevent: %w", err)
+	}
+	tids := make([]int, 0, len(names))
+	for _, name := range names {
+		if tid, err := strconv.Atoi(name); err == nil {
+			tids = append(tids, tid)
+		}
+	}
+	return tids, nil
+}
+
+func readNames(path string) ([]string, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.Readdirnames(-1)
+}
+
+// onlineCPUs lists the processors that are switched on: "0-3,8".
+func onlineCPUs() ([]int, error) {
+	b, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		return nil, fmt.Errorf("perfevent: %w", err)
+	}
+	return parseCPUs(strings.TrimSpace(string(b)))
+}
+
+const maxCPUs = 1 << 16
+
+func parseCPUs(list string) ([]int, error) {
+	var cpus []int
+	for part := range strings.SplitSeq(list, ",") {
+		low, high, isRange := strings.Cut(part, "-")
+		if !isRange {
+			high = low
+		}
+		from, err1 := strconv.Atoi(low)
+		to, err2 := strconv.Atoi(high)
+		if err1 != nil || err2 != nil || from < 0 || to < from || to >= maxCPUs || len(cpus) > maxCPUs {
+			return nil, fmt.Errorf("perfevent: list of processors %q", list)
+		}
+		for cpu := from; cpu <= to; cpu++ {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus, nil
+}

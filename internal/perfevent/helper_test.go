@@ -1,0 +1,200 @@
+package perfevent
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"clrsnap/internal/testenv"
+
+	"golang.org/x/sys/unix"
+)
+
+const hang = time.Minute // after which a test gives up
+
+// need ends the test where the kernel does not let us sample.
+func need(tb testing.TB) {
+	tb.Helper()
+	e, err := Open(Options{PID: os.Getpid()})
+	if err == nil {
+		e.Close()
+		return
+	}
+	if !errors.Is(err, ErrUnavailable) || os.Getenv("CI") == "true" || os.Getenv("CLRSNAP_REQUIRE_PERF") == "1" {
+		tb.Fatal(err)
+	}
+	tb.Skipf("SKIPPED, NOTHING WAS TESTED: %v (CLRSNAP_REQUIRE_PERF=1 makes this a failure)", err)
+}
+
+// target is a running testdata/target.c.
+type target struct {
+	tb    testing.TB
+	cmd   *exec.Cmd
+	pid   int
+	stdin io.WriteCloser
+	lines chan string
+
+	a, b [2]uint64 // where burn_a and burn_b lie
+}
+
+var targetDir = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "perfevent")
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o755) // another user executes what is in it
+})
+
+// targetPath compiles the program, once.
+func targetPath(tb testing.TB) string {
+	tb.Helper()
+	dir, err := targetDir()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	path := filepath.Join(dir, "target")
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	out, err := exec.Command(testenv.CC(tb), "-O0", "-fno-omit-frame-pointer", "-pthread", "-o", path, "testdata/target.c").CombinedOutput()
+	if err != nil {
+		tb.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}
+
+func start(tb testing.TB, commands string) *target {
+	tb.Helper()
+	need(tb)
+	return startPath(tb, targetPath(tb), commands)
+}
+
+func startPath(tb testing.TB, path, commands string) *target {
+	tb.Helper()
+	t := &target{tb: tb, cmd: exec.Command(path, commands), lines: make(chan string, 1000)}
+	stdin, err := t.cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	stdout, err := t.cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := t.cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	t.pid, t.stdin = t.cmd.Process.Pid, stdin
+	tb.Cleanup(t.end)
+	go func() {
+		for s := bufio.NewScanner(stdout); s.Scan(); {
+			t.lines <- s.Text()
+		}
+		close(t.lines)
+	}()
+	t.scan("burn_a %d %d", &t.a[0], &t.a[1])
+	t.scan("burn_b %d %d", &t.b[0], &t.b[1])
+	return t
+}
+
+func (t *target) end() {
+	t.stdin.Close()
+	_ = t.cmd.Process.Kill()
+	_ = t.cmd.Wait()
+}
+
+func (t *target) command(c string) {
+	t.tb.Helper()
+	if _, err := io.WriteString(t.stdin, c); err != nil {
+		t.tb.Fatal(err)
+	}
+}
+
+// scan reads lines up to one that has a form.
+func (t *target) scan(format string, args ...any) {
+	t.tb.Helper()
+	late := time.After(hang)
+	for {
+		select {
+		case line, ok := <-t.lines:
+			if !ok {
+				t.tb.Fatalf("the target ended before it said %q", format)
+			}
+			if n, err := fmt.Sscanf(line, format, args...); err == nil && n == len(args) {
+				return
+			}
+		case <-late:
+			t.tb.Fatalf("the target does not say %q", format)
+		}
+	}
+}
+
+// number is the one that the target says after a word.
+func (t *target) number(word string) int {
+	t.tb.Helper()
+	var n int
+	t.scan(word+" %d", &n)
+	return n
+}
+
+func (t *target) burner() (tid, a int) {
+	t.tb.Helper()
+	t.scan("thread %d %d", &tid, &a)
+	return tid, a
+}
+
+func open(tb testing.TB, o Options) *Events {
+	tb.Helper()
+	e, err := Open(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(e.Close)
+	return e
+}
+
+// readUntil reads until done says so, or it takes too long.
+func readUntil(tb testing.TB, e *Events, visit func(*Record), done func() bool) {
+	tb.Helper()
+	for end := time.Now().Add(hang); !done(); {
+		if time.Now().After(end) {
+			tb.Fatalf("what the test waits for has not been seen after %v: %+v", hang, e.Stats())
+		}
+		if _, err := e.Wait(5 * time.Millisecond); err != nil {
+			tb.Fatal(err)
+		}
+		if err := e.Read(visit); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+func within(ip uint64, r [2]uint64) bool { return ip >= r[0] && ip < r[1] }
+
+// cpuTime is what a thread has used, by the kernel's own account.
+func cpuTime(tb testing.TB, pid, tid int) time.Duration {
+	tb.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var ns int64
+	if _, err := fmt.Sscan(string(b), &ns); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(ns)
+}
+
+// end kills a process that the target has started, and that nobody waits for.
+func end(tb testing.TB, pid int) {
+	tb.Helper()
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		tb.Error(err)
+	}
+}

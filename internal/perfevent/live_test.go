@@ -1,0 +1,107 @@
+package perfevent
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// TestShares: samples are spread over threads as their CPU time is, and over
+// functions as the work is.
+func TestShares(t *testing.T) {
+	const period = time.Millisecond
+	p := start(t, "310s")
+	parts := map[int]int{} // of 4, that a thread spends in burn_a
+	for range 3 {
+		tid, a := p.burner()
+		parts[tid] = a
+	}
+	sleeper := p.number("sleeper")
+
+	e := open(t, Options{PID: p.pid, Period: period})
+	before := map[int]time.Duration{}
+	for tid := range parts {
+		before[tid] = cpuTime(t, p.pid, tid)
+	}
+	all, inA, inB, last := map[int]int{}, map[int]int{}, map[int]int{}, time.Duration(0)
+	visit := func(r *Record) {
+		if r.Time < last {
+			t.Errorf("a record of %v after one of %v", r.Time, last)
+		}
+		last = r.Time
+		if r.Kind != Sampled {
+			return
+		}
+		if r.PID != p.pid || r.CPU < 0 || r.TID == 0 {
+			t.Fatalf("%+v", r)
+		}
+		all[r.TID]++
+		if within(uint64(r.Context.IP), p.a) {
+			inA[r.TID]++
+		} else if within(uint64(r.Context.IP), p.b) {
+			inB[r.TID]++
+		}
+	}
+	readUntil(t, e, visit, func() bool { return e.Stats().Samples >= 6000 })
+	used := map[int]time.Duration{}
+	for tid := range parts {
+		used[tid] = cpuTime(t, p.pid, tid) - before[tid]
+	}
+	if err := e.Stop(visit); err != nil {
+		t.Fatal(err)
+	}
+	if e.Stats().Lost != 0 {
+		t.Errorf("lost samples: %+v", e.Stats())
+	}
+	if n := all[sleeper]; n != 0 {
+		t.Errorf("%d samples of a thread that sleeps", n)
+	}
+	for tid, a := range parts {
+		if n, want := float64(all[tid]), float64(used[tid]/period); math.Abs(n-want) > want/20 {
+			t.Errorf("thread %d used %v, but has %v samples", tid, used[tid], n)
+		}
+		n := float64(all[tid])
+		if got, want := float64(inA[tid])/n, float64(a)/4; math.Abs(got-want) > 0.05 {
+			t.Errorf("thread %d is in burn_a in %.3f of %v samples, want %.3f", tid, got, n, want)
+		}
+		if got := float64(inA[tid]+inB[tid]) / n; got < 0.95 {
+			t.Errorf("only %.3f of the samples of thread %d are where it burns", got, tid)
+		}
+	}
+}
+
+// TestThreads: threads that start and end later are noted, and sampled.
+func TestThreads(t *testing.T) {
+	p := start(t, "s")
+	sleeper := p.number("sleeper")
+	e := open(t, Options{PID: p.pid, Period: time.Millisecond})
+	p.command("2")
+	tid, _ := p.burner()
+
+	var started, samples int
+	visit := func(r *Record) {
+		switch {
+		case r.Kind == Started && r.TID == tid:
+			if r.PID != p.pid || r.ParentPID != p.pid || r.ParentTID != p.pid || samples > 0 {
+				t.Errorf("after %d samples: %+v", samples, r)
+			}
+			started++
+		case r.Kind == Sampled && r.TID == tid:
+			samples++
+		case r.Kind == Sampled && r.TID == sleeper:
+			t.Error("a sample of a thread that sleeps")
+		}
+	}
+	readUntil(t, e, visit, func() bool { return samples >= 100 })
+	if started != 1 {
+		t.Errorf("%d records of the thread's start", started)
+	}
+
+	ended := map[int]bool{}
+	p.stdin.Close()
+	readUntil(t, e, func(r *Record) {
+		if r.Kind == Ended {
+			ended[r.TID] = true
+		}
+	}, func() bool { return ended[tid] && ended[sleeper] && ended[p.pid] })
+}

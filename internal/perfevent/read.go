@@ -1,0 +1,133 @@
+package perfevent
+
+import (
+	"math"
+	"os"
+	"time"
+)
+
+const forever = time.Duration(math.MaxInt64)
+
+// settle is how old a record must be to be read. A record is written within
+// microseconds of its time, so after that no older one follows in another ring.
+const settle = time.Millisecond
+
+// Read visits what is in the rings, but for the last millisecond, in the order
+// of time. A Record is valid during its visit only; its room in the ring is
+// free afterwards. An error means that the contents of a ring were dropped.
+func (e *Events) Read(visit func(*Record)) error {
+	if e.gen == nil {
+		return os.ErrClosed
+	}
+	return e.read(visit, monotonic()-settle)
+}
+
+// read merges the rings by time. The few records that are in the wrong order
+// inside their ring (an interrupt came while one was written) stay so.
+func (e *Events) read(visit func(*Record), until time.Duration) error {
+	m := merge{rings: e.rings}
+	m.load()
+	for {
+		r := m.first()
+		if r == nil || r.time > until {
+			return m.err
+		}
+		r.visit(e, visit, &m)
+	}
+}
+
+func (r *ring) visit(e *Events, visit func(*Record), m *merge) {
+	ok, err := e.rec.parse(r.record(e.scratch), e.attr.kernel && e.o.Kernel)
+	if err != nil {
+		m.fail(r.broken(r.size))
+	} else {
+		if ok && e.wanted(&e.rec, r) {
+			visit(&e.rec)
+		}
+		r.tail += r.size
+	}
+	r.release()
+	m.advance(r)
+}
+
+// wanted counts a record and reports whether the caller gets it.
+func (e *Events) wanted(r *Record, from *ring) bool {
+	switch r.Kind {
+	case Lost:
+		r.CPU = from.cpu
+		e.stats.Lost += r.Lost
+		e.accept.forget()
+		return true
+	case Throttled:
+		e.stats.Throttled++
+		return true
+	}
+	switch e.accept.judge(r) {
+	case foreign:
+		e.stats.Foreign++
+		return false
+	case repeated:
+		e.stats.Repeated++
+		return false
+	}
+	if r.Kind == Sampled {
+		e.stats.Samples++
+	}
+	return true
+}
+
+// merge finds the ring whose next record is the oldest.
+type merge struct {
+	rings []*ring // all of them
+	live  []*ring // those that have a next record
+	err   error   // the first one
+}
+
+func (m *merge) load() {
+	for _, r := range m.rings {
+		r.load()
+	}
+	for _, r := range m.rings {
+		if m.next(r) {
+			m.live = append(m.live, r)
+		}
+	}
+}
+
+func (m *merge) next(r *ring) bool {
+	ok, err := r.next()
+	if err != nil {
+		m.fail(err)
+		r.release()
+	}
+	return ok
+}
+
+func (m *merge) fail(err error) {
+	if m.err == nil {
+		m.err = err
+	}
+}
+
+func (m *merge) first() *ring {
+	var first *ring
+	for _, r := range m.live {
+		if first == nil || r.time < first.time {
+			first = r
+		}
+	}
+	return first
+}
+
+// advance goes on to the next record of a ring, or leaves the ring out.
+func (m *merge) advance(r *ring) {
+	if m.next(r) {
+		return
+	}
+	for i, l := range m.live {
+		if l == r {
+			m.live = append(m.live[:i], m.live[i+1:]...)
+			return
+		}
+	}
+}

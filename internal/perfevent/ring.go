@@ -1,0 +1,175 @@
+package perfevent
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	minRing   = 128 << 10 // two records of the greatest size
+	maxRing   = 64 << 20
+	goodRing  = 8 << 20   // what we do not go beyond by ourselves
+	ringTotal = 256 << 20 // likewise, for all rings together
+	ringHolds = 250 * time.Millisecond
+	maxRecord = 1 << 16
+)
+
+// ring is the buffer that the kernel fills with the records of one processor.
+// Positions only ever grow; modulo the size they are places in data.
+type ring struct {
+	cpu  int
+	fd   int
+	mem  []byte // the whole mapping: a page for both sides, then data
+	page *unix.PerfEventMmapPage
+	data []byte
+	head uint64        // how far the kernel had written when load was called
+	tail uint64        // where the next record begins
+	size uint64        // of the next record, after next
+	time time.Duration // likewise
+}
+
+var errRecord = errors.New("perfevent: malformed record")
+
+// openRings makes a ring for each processor, all of the same size.
+func (e *Events) openRings() error {
+	cpus, err := onlineCPUs()
+	if err != nil {
+		return err
+	}
+	size := e.o.BufferBytes
+	if size == 0 {
+		size = goodSize(e.o.Period, len(cpus))
+	}
+	for _, cpu := range cpus {
+		fd, err := unix.PerfEventOpen(ringAttr(size/4), os.Getpid(), cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+		if err == unix.ENODEV { // the processor has been switched off meanwhile
+			continue
+		}
+		if err != nil {
+			return e.refused(err)
+		}
+		e.rings = append(e.rings, &ring{cpu: cpu, fd: fd})
+		e.poll = append(e.poll, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	return e.mapRings(size)
+}
+
+// mapRings gives the rings their memory. Everybody may lock some of it
+// (kernel.perf_event_mlock_kb for each processor, and RLIMIT_MEMLOCK on top);
+// beyond that mmap fails with EPERM, and smaller rings must do.
+func (e *Events) mapRings(size int) error {
+	for ; ; size /= 2 {
+		err := e.mapRingsOf(size)
+		if err == nil {
+			return nil
+		}
+		for _, r := range e.rings {
+			r.unmap()
+		}
+		if err != unix.EPERM && err != unix.ENOMEM {
+			return fmt.Errorf("perfevent: mapping the kernel's buffers: %w", err)
+		}
+		if size <= minRing {
+			return fmt.Errorf("perfevent: the kernel grants no %d KB of locked memory for each of %d processors: "+
+				"raise the limit (ulimit -l) or the sysctl kernel.perf_event_mlock_kb: %w", minRing>>10, len(e.rings), err)
+		}
+	}
+}
+
+func (e *Events) mapRingsOf(size int) error {
+	for _, r := range e.rings {
+		if err := r.mmap(size); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// goodSize holds what a processor can produce in ringHolds, with the greatest
+// stack copies.
+func goodSize(period time.Duration, cpus int) int {
+	need := int(ringHolds/period+1) * maxRecord
+	size := minRing
+	for size < need && size < goodRing && 2*size*cpus <= ringTotal {
+		size *= 2
+	}
+	return size
+}
+
+func (r *ring) mmap(size int) error {
+	page := os.Getpagesize()
+	mem, err := unix.Mmap(r.fd, 0, page+size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	r.mem, r.page, r.data = mem, (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0])), mem[page:]
+	return nil
+}
+
+func (r *ring) unmap() {
+	if r.mem != nil {
+		_ = unix.Munmap(r.mem) // it cannot fail for a mapping of ours
+		r.mem, r.page, r.data = nil, nil, nil
+	}
+}
+
+func (r *ring) close() {
+	r.unmap()
+	unix.Close(r.fd)
+}
+
+// load looks how far the kernel has written. What lies before head is complete:
+// the kernel raises it after it has written, and we read it before we look.
+func (r *ring) load() { r.head = atomic.LoadUint64(&r.page.Data_head) }
+
+// release lets the kernel write over everything before tail.
+func (r *ring) release() { atomic.StoreUint64(&r.page.Data_tail, r.tail) }
+
+// next finds size and time of the record at tail; false at the end.
+func (r *ring) next() (bool, error) {
+	if r.tail == r.head {
+		return false, nil
+	}
+	left, mask := r.head-r.tail, uint64(len(r.data)-1)
+	if left > uint64(len(r.data)) || left < headerSize || r.tail%8 != 0 {
+		return false, r.broken(left)
+	}
+	header := r.word(r.tail & mask)
+	r.size = header >> 48
+	at, ok := timeOffset(uint32(header), r.size)
+	if !ok || r.size > left || r.size%8 != 0 {
+		return false, r.broken(r.size)
+	}
+	r.time = time.Duration(r.word((r.tail + at) & mask))
+	return true, nil
+}
+
+// word reads the eight bytes at a place; being aligned, they do not wrap.
+func (r *ring) word(at uint64) uint64 { return binary.LittleEndian.Uint64(r.data[at:]) }
+
+// broken gives up what is in the ring: there is no telling where the next record
+// begins.
+func (r *ring) broken(n uint64) error {
+	err := fmt.Errorf("%w of %d bytes at %d of the ring of processor %d", errRecord, n, r.tail, r.cpu)
+	r.tail = r.head
+	return err
+}
+
+// record is the one that next has found. It lies in the ring or, if it wraps
+// around the end, in scratch.
+func (r *ring) record(scratch []byte) []byte {
+	from := r.tail & uint64(len(r.data)-1)
+	if from+r.size <= uint64(len(r.data)) {
+		return r.data[from : from+r.size]
+	}
+	n := copy(scratch, r.data[from:])
+	copy(scratch[n:r.size], r.data)
+	return scratch[:r.size]
+}
