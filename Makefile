@@ -35,10 +35,14 @@ dotnets:
 demo: build dotnet ## look at the threads of a small .NET service
 	@scripts/demo.sh
 
-test: dotnets ## all tests, none of them skipped for want of .NET
+.PHONY: speedscope
+speedscope:
+	@scripts/get-speedscope.sh
+
+test: dotnets speedscope ## all tests, none of them skipped for want of .NET
 	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_SOAK=$${CLRSNAP_SOAK:-30s} $(GO) test -timeout 20m $(TESTFLAGS) ./...
 
-test-race: dotnets ## the same under the race detector (needs gcc)
+test-race: dotnets speedscope ## the same under the race detector (needs gcc)
 	CGO_ENABLED=1 CLRSNAP_REQUIRE_DOTNET=1 $(GO) test -race -timeout 25m $(TESTFLAGS) ./...
 
 bench: dotnets ## all benchmarks, or those that match BENCH

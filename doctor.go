@@ -12,6 +12,7 @@ import (
 	"clrsnap/internal/contract"
 	"clrsnap/internal/elfx"
 	"clrsnap/internal/locate"
+	"clrsnap/internal/perfevent"
 	"clrsnap/internal/target/live"
 )
 
@@ -60,6 +61,7 @@ func Diagnose(pid int) []Check {
 		d.modules()
 		d.stacks()
 		d.watchdog()
+		d.perfEvents()
 	}
 	return d.checks
 }
@@ -198,6 +200,23 @@ func (d *diagnosis) watchdog() {
 		return
 	}
 	d.add("watchdog", Fine, fmt.Sprintf("a stopped thread is let go after %v at the latest, all threads at once after %v", live.DefaultWatchdog, live.DefaultAllLimit+live.DefaultWatchdog), "")
+}
+
+// perfEvents tells whether the use of processors can be sampled, by trying.
+func (d *diagnosis) perfEvents() {
+	const name = "perf events"
+	e, err := perfevent.Open(perfevent.Options{PID: d.p.live.PID(), Kernel: true})
+	if err != nil {
+		what, remedy, _ := cutRemedy(err.Error())
+		d.add(name, Degraded, what+": clrsnap record cannot sample what uses the processors (--mode wall can be used)", remedy)
+		return
+	}
+	defer e.Close()
+	if e.KernelExcluded() {
+		d.add(name, Degraded, "the use of processors can be sampled, but for time in the kernel", "run as root, or with CAP_PERFMON, or set the sysctl kernel.perf_event_paranoid to 1")
+		return
+	}
+	d.add(name, Fine, "the use of processors can be sampled, in the kernel too", "")
 }
 
 // stacks takes them, which is the proof.

@@ -65,6 +65,7 @@ var outside = map[string]string{
 	"internal/testenv":     "golang.org/x/sys",
 	"internal/symbol":      "github.com/ianlancetaylor/demangle",
 	"cmd/clrsnap":          "golang.org/x github.com/spf13",
+	"export":               "github.com/google/pprof",
 }
 
 func TestImports(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"clrsnap/internal/perfevent"
 	"clrsnap/profile"
 )
 
@@ -56,6 +57,10 @@ type RecordProgress struct {
 	TargetCPU float64 // processors in use by the target since the last report
 	Threads   int     // at the moment
 }
+
+// ErrNoPerfEvents: the kernel does not let us sample the use of processors. If
+// profile.Wall is asked for too, the recording does without, and says so.
+var ErrNoPerfEvents = perfevent.ErrUnavailable
 
 func (o *RecordOptions) complete() error {
 	if len(o.Modes) == 0 {

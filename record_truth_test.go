@@ -116,11 +116,18 @@ func (tr *truth) total(m profile.Mode) time.Duration {
 type weights struct {
 	weight, waiting, incomplete time.Duration
 	samples                     int // those of several count as that many
+	squares                     float64
+}
+
+// effective is how many samples of equal weight scatter as much as these do.
+func (s *weights) effective() float64 {
+	return float64(s.weight) * float64(s.weight) / max(1, s.squares)
 }
 
 func (s *weights) add(x *profile.Sample) {
 	s.weight += x.Weight
 	s.samples += int(x.Count)
+	s.squares += float64(x.Weight) * float64(x.Weight) / float64(x.Count)
 	if x.State == profile.Waiting {
 		s.waiting += x.Weight
 	}

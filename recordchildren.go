@@ -39,7 +39,7 @@ func (r *recorder) meetChildren() {
 		met[pid] = true
 		for _, child := range childrenOf(pid) {
 			if met[child] = true; !f.met[child] {
-				r.expect(child, r.opts)
+				r.expect(child, f.met != nil)
 			}
 		}
 	}

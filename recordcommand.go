@@ -23,11 +23,11 @@ func RecordCommand(ctx context.Context, cmd *exec.Cmd, opts Options, o RecordOpt
 	if err := live.Launch(cmd, r.begin); err != nil {
 		return nil, err
 	}
-	r.expect(cmd.Process.Pid, opts)
+	r.expect(cmd.Process.Pid, true)
 	out, err := r.run(ctx)
 	if err == nil && len(r.all) == 0 {
 		if err = r.failed; err == nil {
-			err = fmt.Errorf("%w: no .NET runtime was seen in %s: %s", ErrNotDotNet, cmd.Path, adviceNoRuntime(o))
+			err = fmt.Errorf("%s ended before a .NET runtime was seen in it: %s", cmd.Path, adviceNoRuntime(o))
 		}
 		return nil, err
 	}

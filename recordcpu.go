@@ -90,6 +90,10 @@ func (c *cpuSampler) record(x *perfevent.Record) {
 		c.stats.Lost += x.Lost
 	case perfevent.Named, perfevent.Executed:
 		c.names[x.TID] = x.Name
+	case perfevent.Started:
+		if x.PID != x.ParentPID && c.r.o.Subprocesses {
+			c.r.expect(x.PID, true)
+		}
 	case perfevent.Ended:
 		delete(c.names, x.TID)
 		if rp != nil {

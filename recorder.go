@@ -2,6 +2,8 @@ package clrsnap
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"time"
@@ -36,7 +38,8 @@ type recorder struct {
 
 // How often things are done.
 const (
-	drainEvery  = 20 * time.Millisecond  // the kernel's buffers are emptied; collectible code has hardly changed since
+	drainEvery  = 20 * time.Millisecond  // the kernel's buffers are emptied; code has hardly changed since
+	drainFirst  = 5 * time.Millisecond   // the same, at first: a program may end at once
 	listEvery   = 100 * time.Millisecond // new threads are looked for
 	reportEvery = 500 * time.Millisecond
 )
@@ -54,10 +57,14 @@ func (r *recorder) begin(pid int) error {
 	r.ownCPU = r.cpuOfOurs()
 	if r.o.has(profile.CPU) {
 		c, err := newCPUSampler(r, pid)
-		if err != nil {
+		switch {
+		case err == nil:
+			r.cpu = c
+		case errors.Is(err, ErrNoPerfEvents) && r.o.has(profile.Wall):
+			r.notes = append(r.notes, fmt.Sprintf("There are no CPU samples: %v.", err))
+		default:
 			return err
 		}
-		r.cpu = c
 	}
 	if r.o.has(profile.Wall) {
 		r.wall = newWallSampler(r)
@@ -106,7 +113,9 @@ func (r *recorder) run(ctx context.Context) (*profile.Recording, error) {
 			break
 		}
 		if r.now >= drain {
-			drain = r.now + drainEvery
+			if drain = r.now + drainEvery; r.now < r.start+time.Second {
+				drain = r.now + drainFirst
+			}
 			r.housekeep()
 		}
 		next := drain

@@ -10,22 +10,35 @@ import (
 // pendingProcess is a process of which it is not known yet whether .NET will run
 // in it: one that has only just started.
 type pendingProcess struct {
-	pid  int
-	opts Options
-	next time.Duration // when to look again
-	wait time.Duration
-	err  error // why it cannot be recorded, for good
+	pid   int
+	born  bool // since the recording began
+	since time.Duration
+	next  time.Duration // when to look again
 }
 
-// A process is looked at again soon at first, because .NET starts within 50 ms.
-const (
-	firstLook = 5 * time.Millisecond
-	lastLook  = 500 * time.Millisecond
-)
+// lookAgain is how long to wait before a process is looked at again: .NET is there
+// within 50 ms of a program's start, or much later if something else starts it.
+func (w *pendingProcess) lookAgain(now time.Duration) time.Duration {
+	switch age := now - w.since; {
+	case age < time.Second:
+		return 10 * time.Millisecond
+	case age < 10*time.Second:
+		return 50 * time.Millisecond
+	}
+	return 500 * time.Millisecond
+}
 
-// expect waits for .NET in a process.
-func (r *recorder) expect(pid int, o Options) {
-	r.pending = append(r.pending, &pendingProcess{pid: pid, opts: o, next: r.now, wait: firstLook})
+// expect waits for .NET in a process; born: that was started since the recording
+// began.
+func (r *recorder) expect(pid int, born bool) {
+	for _, w := range r.pending {
+		if w.pid == pid {
+			return
+		}
+	}
+	if r.recorded(pid) == nil {
+		r.pending = append(r.pending, &pendingProcess{pid: pid, born: born, since: r.now})
+	}
 }
 
 // openPending looks at the processes that may run .NET by now.
@@ -36,11 +49,13 @@ func (r *recorder) openPending() {
 			left = append(left, w)
 			continue
 		}
-		p, err := OpenWith(w.pid, w.opts)
+		p, err := OpenWith(w.pid, r.opts)
 		switch {
 		case err == nil:
 			rp := r.add(p)
-			rp.owned = true
+			if rp.owned = true; w.born {
+				rp.cpu = 0
+			}
 			rp.update()
 		case final(err):
 			if !gone(err) && r.failed == nil {
@@ -48,7 +63,7 @@ func (r *recorder) openPending() {
 			}
 			r.forget(w.pid)
 		default:
-			w.next, w.wait = r.now+w.wait, min(2*w.wait, lastLook)
+			w.next = r.now + w.lookAgain(r.now)
 			left = append(left, w)
 		}
 	}

@@ -61,10 +61,13 @@ func (rp *recordedProcess) update() {
 		return
 	}
 	rp.usedCPU()
+	if rp.p.live.Alive() != nil {
+		rp.ended = true
+		return
+	}
 	tids, err := rp.p.live.Threads()
 	if err != nil {
-		rp.ended = rp.p.live.Alive() != nil
-		return
+		return // it is about to end
 	}
 	rp.p.eng.Begin()
 	rp.frames.begin()

@@ -11,8 +11,9 @@ import (
 	"clrsnap/profile"
 )
 
-// million is a recording of a million samples, as a program of 60 threads and
-// some 20 000 different stacks gives it.
+// million is a recording of a million samples of 60 threads and 20 000 different
+// stacks, of which each thread has some hundreds. Every other sample is like the
+// one before it of its thread.
 func million() *profile.Recording {
 	const samples, threads, stacks = 1 << 20, 60, 20_000
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -37,12 +38,17 @@ func million() *profile.Recording {
 		b.Thread(profile.RecordedThread{OSThreadID: 100 + i, ManagedThreadID: i, Name: fmt.Sprint("worker-", i)})
 	}
 	at := time.Duration(0)
+	var last [threads]int32
 	for i := range samples {
 		at += time.Duration(rng.IntN(1_000_000))
 		mode := profile.Mode(i & 1)
+		thread := rng.Int32N(threads)
+		if rng.IntN(2) == 0 {
+			last[thread] = nodes[(int(thread)*stacks/threads+int(600*rng.Float64()*rng.Float64()))%stacks]
+		}
 		b.Add(profile.Sample{
-			At: at, Weight: 10*time.Millisecond + time.Duration(rng.IntN(100_000)), Thread: rng.Int32N(threads),
-			Node: nodes[int(float64(stacks)*rng.Float64()*rng.Float64())], Mode: mode, State: profile.State(rng.IntN(2)) * profile.State(mode),
+			At: at, Weight: 10*time.Millisecond + time.Duration(rng.IntN(100_000)), Thread: thread,
+			Node: last[thread], Mode: mode, State: profile.State(rng.IntN(2)) * profile.State(mode),
 		})
 	}
 	r = b.Recording()
@@ -59,11 +65,18 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// tenth writes a tenth of the time only: more would not be a trace any more.
+func tenth(write func(io.Writer, *profile.Recording) error) func(io.Writer, *profile.Recording) error {
+	return func(w io.Writer, r *profile.Recording) error {
+		return write(w, r.Select(profile.Selection{To: r.Duration / 10, Native: true}))
+	}
+}
+
 var benchmarked = []struct {
 	name  string
 	write func(io.Writer, *profile.Recording) error
 }{
-	{"clrsnap", WriteRecording}, {"pprof", Pprof}, {"speedscope", Speedscope}, {"folded", foldedOf(profile.CPU, false)}, {"trace", ChromeTrace},
+	{"clrsnap", WriteRecording}, {"pprof", Pprof}, {"speedscope", Speedscope}, {"folded", foldedOf(profile.CPU, false)}, {"trace-of-a-tenth", tenth(ChromeTrace)},
 }
 
 // BenchmarkWrite tells what a million samples cost in each format.

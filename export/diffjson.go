@@ -10,10 +10,7 @@ import (
 // The schema is stable and described in docs/json.md.
 func DifferenceJSON(w io.Writer, base, now *profile.Recording, o TopOptions) error {
 	out := jsonDiff{Base: jsonRecordingOf(base), Now: jsonRecordingOf(now), Modes: []jsonModeDiff{}}
-	for _, m := range bothModes(base, now) {
-		if o.Mode != nil && *o.Mode != m {
-			continue
-		}
+	for _, m := range o.modes(bothModes(base, now)) {
 		d := profile.Compare(base, now, m)
 		rows := largest(d, o.Sort)
 		if o.Rows > 0 {

@@ -25,20 +25,17 @@ func Difference(w io.Writer, base, now *profile.Recording, o TopOptions) error {
 	p.paint(dim, "Compared with it:")
 	p.end()
 	p.recording(now)
-	shown := 0
-	for _, m := range bothModes(base, now) {
-		if o.Mode == nil || *o.Mode == m {
-			p.end()
-			p.diffMode(base, now, m, &o)
-			shown++
-		}
+	shown := o.modes(bothModes(base, now))
+	for _, m := range shown {
+		p.end()
+		p.diffMode(base, now, m, &o)
 	}
-	if shown == 0 {
+	if len(shown) == 0 {
 		p.end()
 		p.text("There is no mode that both recordings have samples of.")
 		p.end()
 	}
-	p.bothQuality(base, now, &o)
+	p.notes(append(prefixed("of the base: ", notesOf(base, shown)), notesOf(now, shown)...))
 	return p.w.Flush()
 }
 
@@ -119,7 +116,7 @@ func (t *diffTable) functions(o *TopOptions) {
 		t.end()
 	}
 	if t.some {
-		t.paint(dim, fmt.Sprintf("≈ no more than chance can bring about with so few samples (%d standard errors)", profile.NoiseSigmas))
+		t.paint(dim, fmt.Sprintf("≈ no more than chance can bring about with this many samples (%d standard errors)", profile.NoiseSigmas))
 		t.end()
 	}
 }
@@ -212,12 +209,6 @@ func rateCell(v float64) cell {
 		return cell{"-", dim}
 	}
 	return cell{strconv.FormatFloat(v, 'f', 3, 64), plain}
-}
-
-// bothQuality says what is wrong with either recording.
-func (p *printer) bothQuality(base, now *profile.Recording, o *TopOptions) {
-	notes := append(prefixed("the base: ", notesOf(base, o)), prefixed("", notesOf(now, o))...)
-	p.notes(notes)
 }
 
 func prefixed(prefix string, list []string) []string {

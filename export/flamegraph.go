@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"html"
 	"io"
 	"strings"
@@ -29,6 +30,7 @@ func FlameGraph(w io.Writer, r *profile.Recording, o FlameOptions) error {
 		"policy":    pageText("default-src 'none'; img-src data: blob:; style-src " + sourceHash(style) + "; script-src " + sourceHash(script) + "; base-uri 'none'; form-action 'none'"),
 		"creator":   pageText("clrsnap " + r.Version),
 		"title":     pageText(cmp.Or(o.Title, flameTitle(r))),
+		"heading":   pageText(cmp.Or(o.Title, flameProgram(r))),
 		"style":     pageSource(style),
 		"script":    pageSource(script),
 		"recording": func(w io.Writer) error { return writeBase64(w, r) },
@@ -107,12 +109,15 @@ func writeBase64(w io.Writer, r *profile.Recording) error {
 
 // flameTitle names a recording by its program and when it was made.
 func flameTitle(r *profile.Recording) string {
-	title := "recording"
-	if len(r.Processes) > 0 {
-		title = programName(&r.Processes[0])
+	if r.Start.IsZero() {
+		return flameProgram(r)
 	}
-	if !r.Start.IsZero() {
-		title += ", " + r.Start.Format("2006-01-02 15:04:05")
+	return flameProgram(r) + ", " + r.Start.Format("2006-01-02 15:04:05")
+}
+
+func flameProgram(r *profile.Recording) string {
+	if len(r.Processes) == 0 {
+		return "recording"
 	}
-	return title
+	return cmp.Or(programName(&r.Processes[0]), fmt.Sprintf("process %d", r.Processes[0].PID))
 }

@@ -86,7 +86,7 @@ func (s *jsonScanner) object(field func(key string) error) error {
 			err = field(key)
 		}
 		if err != nil && key != "" {
-			return fmt.Errorf("%s: %w", Clean(key[:min(len(key), 40)]), err)
+			return fmt.Errorf("%s: %w", clip(key), err)
 		}
 		return err
 	})
@@ -195,7 +195,15 @@ func (s *jsonScanner) value(into any) error {
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(raw, into)
+	return unmarshal(raw, into)
+}
+
+// unmarshal is json.Unmarshal, whose errors can be as long as its input.
+func unmarshal(raw []byte, into any) error {
+	if err := json.Unmarshal(raw, into); err != nil {
+		return errors.New(clip(err.Error()))
+	}
+	return nil
 }
 
 // skip passes over a value.

@@ -27,9 +27,15 @@ import (
 // module each function has a place of its own, and what has no symbol is at its
 // offset in the module.
 func Pprof(w io.Writer, r *profile.Recording) error {
-	e := pprofEncoder{r: r, modes: modesOf(r), mappings: map[pprofModule]*pprof.Mapping{}, entries: map[sampleGroup]*pprof.Sample{}}
-	p := e.encode()
-	return p.Write(w)
+	recorded := modesOf(r)
+	if len(recorded) == 0 {
+		recorded = []profile.Mode{profile.CPU} // nothing was sampled: an empty profile
+	}
+	e := pprofEncoder{
+		r: r, modes: recorded, mappings: map[pprofModule]*pprof.Mapping{},
+		entries: map[sampleGroup]*pprof.Sample{}, labels: map[sampleGroup]pprofLabels{},
+	}
+	return e.encode().Write(w)
 }
 
 // pprofComment begins the first comment of our profiles; the version follows.
@@ -43,6 +49,12 @@ type pprofEncoder struct {
 	places   []*pprof.Location // by index in Recording.Locations
 	stacks   [][]*pprof.Location
 	entries  map[sampleGroup]*pprof.Sample
+	labels   map[sampleGroup]pprofLabels // by groups whose node is 0: samples share them
+}
+
+type pprofLabels struct {
+	text   map[string][]string
+	number map[string][]int64
 }
 
 type pprofModule struct {
@@ -73,13 +85,11 @@ func (e *pprofEncoder) encode() *pprof.Profile {
 		}
 		e.p.SampleType = append(e.p.SampleType, &pprof.ValueType{Type: count, Unit: "count"}, &pprof.ValueType{Type: m.String(), Unit: "nanoseconds"})
 	}
-	if len(e.modes) > 0 { // CPU comes before Wall
-		main := e.modes[0]
-		e.p.DefaultSampleType = main.String()
-		e.p.PeriodType = &pprof.ValueType{Type: main.String(), Unit: "nanoseconds"}
-		if s, ok := r.Mode(main); ok && s.Rate >= 1e-9 {
-			e.p.Period = int64(math.Round(1e9 / s.Rate))
-		}
+	main := e.modes[0] // CPU comes before wall
+	e.p.DefaultSampleType = main.String()
+	e.p.PeriodType = &pprof.ValueType{Type: main.String(), Unit: "nanoseconds"}
+	if s, ok := r.Mode(main); ok && s.Rate >= 1e-9 {
+		e.p.Period = int64(math.Round(1e9 / s.Rate))
 	}
 	e.program()
 	e.locations()
@@ -232,8 +242,8 @@ func (e *pprofEncoder) sample(s *profile.Sample) {
 	key := groupOf(s)
 	out := e.entries[key]
 	if out == nil {
-		out = &pprof.Sample{Location: e.stack(s.Node), Value: make([]int64, 2*len(e.modes))}
-		e.label(out, s)
+		labels := e.label(s)
+		out = &pprof.Sample{Location: e.stack(s.Node), Value: make([]int64, 2*len(e.modes)), Label: labels.text, NumLabel: labels.number}
 		e.entries[key] = out
 		e.p.Sample = append(e.p.Sample, out)
 	}
@@ -253,25 +263,33 @@ const (
 	yes = "yes" // the value of labelIncomplete
 )
 
-func (e *pprofEncoder) label(out *pprof.Sample, s *profile.Sample) {
+func (e *pprofEncoder) label(s *profile.Sample) pprofLabels {
+	key := groupOf(s)
+	key.node = 0
+	out, ok := e.labels[key]
+	if ok {
+		return out
+	}
 	t := &e.r.Threads[s.Thread]
-	out.Label = map[string][]string{labelMode: {s.Mode.String()}, labelState: {s.State.String()}}
+	out.text = map[string][]string{labelMode: {s.Mode.String()}, labelState: {s.State.String()}}
 	if s.Incomplete {
-		out.Label[labelIncomplete] = []string{yes}
+		out.text[labelIncomplete] = []string{yes}
 	}
 	for name, v := range map[string]string{labelThread: t.Name, labelRole: t.Role} {
 		if v != "" {
-			out.Label[name] = []string{v}
+			out.text[name] = []string{v}
 		}
 	}
-	out.NumLabel = map[string][]int64{}
+	out.number = map[string][]int64{}
 	numbers := map[string]int{labelTID: t.OSThreadID, labelManagedTID: t.ManagedThreadID}
 	if len(e.r.Processes) > 1 {
 		numbers[labelPID] = e.r.Processes[t.Process].PID
 	}
 	for name, v := range numbers {
 		if v != 0 {
-			out.NumLabel[name] = []int64{int64(v)}
+			out.number[name] = []int64{int64(v)}
 		}
 	}
+	e.labels[key] = out
+	return out
 }

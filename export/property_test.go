@@ -92,9 +92,6 @@ func TestRecordingRoundTrip(t *testing.T) {
 func TestPprofRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := recordings.Draw(t, "recording")
-		if len(modesOf(r)) == 0 {
-			return // nothing was sampled, and pprof cannot say so
-		}
 		got := decoded(t, encoded(t, Pprof, r))
 		for _, m := range modes {
 			equalMaps(t, m.String(), byStack(got, m, fullName), byStack(r, m, fullName))
@@ -103,7 +100,7 @@ func TestPprofRoundTrip(t *testing.T) {
 	})
 }
 
-// TestTextFormatsRoundTrip: whatever a recording holds, speedscope has all of its
+// TestSpeedscopeRoundTrip: whatever a recording holds, speedscope has all of its
 // time, per mode and stack.
 func TestSpeedscopeRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -214,10 +211,10 @@ func TestTraceNests(t *testing.T) {
 func TestShorten(t *testing.T) {
 	for display, want := range map[string]string{
 		"Shop.Index<string, System.Collections.Generic.List<int>>.Scan{lambda 4_0}": "Index<string, List<int>>.Scan{lambda 4_0}",
-		"System.Threading.Monitor.Wait":                                              "Monitor.Wait",
-		"Main":                                                                       "Main",
-		"A.B.C..ctor":                                                                "C..ctor",
-		"":                                                                           "",
+		"System.Threading.Monitor.Wait":                                             "Monitor.Wait",
+		"Main":                                                                      "Main",
+		"A.B.C..ctor":                                                               "C..ctor",
+		"":                                                                          "",
 	} {
 		if got := shorten(display); got != want {
 			t.Errorf("%s: got %s, want %s", display, got, want)
@@ -226,7 +223,7 @@ func TestShorten(t *testing.T) {
 }
 
 func TestSpans(t *testing.T) {
-	tr := track{samples: []*profile.Sample{{At: 0, Weight: 10}, {At: 12, Weight: 10}, {At: 21, Weight: 10}, {At: 41, Weight: 10}, {At: 41, Weight: 10}}}
+	tr := track{samples: []*profile.Sample{{At: 10, Weight: 10}, {At: 22, Weight: 10}, {At: 31, Weight: 10}, {At: 51, Weight: 10}, {At: 51, Weight: 10}}}
 	var got []string
 	for s := range tr.spans() {
 		got = append(got, fmt.Sprintf("%d-%d", s.start, s.end))

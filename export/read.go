@@ -155,7 +155,7 @@ func refuse(why string) func([]byte) (*profile.Recording, error) {
 // readJSON tells formats in JSON by their fields.
 func readJSON(all []byte) (*profile.Recording, error) {
 	var fields map[string]json.RawMessage
-	err := json.Unmarshal(all, &fields)
+	err := unmarshal(all, &fields)
 	has := func(name string) bool { return fields[name] != nil }
 	switch {
 	case has("profiles") && has("shared"):
@@ -168,4 +168,13 @@ func readJSON(all []byte) (*profile.Recording, error) {
 		return nil, fmt.Errorf("this looks like JSON and is damaged: %w", err)
 	}
 	return nil, errors.New("this JSON is no recording: " + readable)
+}
+
+// clip is as much of a text from a file as a message can hold.
+func clip(s string) string {
+	const most = 80
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return Clean(s)
 }

@@ -20,7 +20,7 @@ func readPprof(all []byte) (*profile.Recording, error) {
 		return nil, errors.New("this is no recording: " + readable)
 	}
 	if err := p.CheckValid(); err != nil {
-		return nil, fmt.Errorf("the pprof profile is damaged: %w", err)
+		return nil, fmt.Errorf("the pprof profile is damaged: %s", clip(err.Error()))
 	}
 	in := pprofReader{importer: newImporter(), p: p, known: map[*pprof.Location][]int32{}}
 	if err := in.read(); err != nil {
@@ -34,7 +34,7 @@ type pprofReader struct {
 	p       *pprof.Profile
 	ours    bool
 	columns []pprofColumn
-	shared  bool // both modes have one column of counts: what has no time is of the other mode
+	shared  bool                        // both modes have one column of counts: what has no time is of the other mode
 	known   map[*pprof.Location][]int32 // by location: ours, leaf first, as inlining makes several of one
 }
 
@@ -105,7 +105,7 @@ func (in *pprofReader) chooseColumns() error {
 	if at < 0 || slices.ContainsFunc(in.p.SampleType, func(t *pprof.ValueType) bool { return t.Unit == "bytes" }) {
 		var names []string
 		for _, t := range in.p.SampleType[:min(len(in.p.SampleType), 8)] {
-			names = append(names, Clean(t.Type)+" in "+Clean(t.Unit))
+			names = append(names, clip(t.Type)+" in "+clip(t.Unit))
 		}
 		return fmt.Errorf("the pprof profile is not about time: it has %s", strings.Join(names, ", "))
 	}

@@ -1,7 +1,6 @@
 package export
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -37,7 +36,7 @@ type speedscopeProfile struct {
 // readSpeedscope reads speedscope's own format, sampled and evented.
 func readSpeedscope(all []byte) (*profile.Recording, error) {
 	var f speedscopeFile
-	if err := json.Unmarshal(all, &f); err != nil {
+	if err := unmarshal(all, &f); err != nil {
 		return nil, fmt.Errorf("the speedscope file is damaged: %w", err)
 	}
 	in := speedscopeReader{importer: newImporter(), ours: strings.HasPrefix(f.Exporter, creatorName)}
@@ -83,7 +82,7 @@ func (in *speedscopeReader) profile(p *speedscopeProfile) error {
 		unit = time.Microsecond
 		in.r.Notes = append(in.r.Notes, "A profile has no unit: its numbers are taken for microseconds.")
 	case !ok:
-		return fmt.Errorf("its numbers are %q, not times", p.Unit)
+		return fmt.Errorf("its numbers are %s, not times", clip(p.Unit))
 	}
 	s := profile.Sample{}
 	s.Thread, s.Mode = in.named(p.Name)
@@ -93,7 +92,7 @@ func (in *speedscopeReader) profile(p *speedscopeProfile) error {
 	case "evented":
 		return in.evented(p, unit, s)
 	}
-	return fmt.Errorf("there is no type %q", p.Type)
+	return fmt.Errorf("there is no type %s", clip(p.Type))
 }
 
 var withTID = regexp.MustCompile(`^(?:(.*) \((\d+)\)|thread (\d+))$`)
@@ -133,15 +132,14 @@ func (in *speedscopeReader) sampled(p *speedscopeProfile, unit time.Duration, s 
 	return nil
 }
 
-// put adds a sample, unless it stands for a time without any, and moves on.
+// put moves on to the end of a sample and adds it, unless it stands for a time
+// without any.
 func (in *speedscopeReader) put(s *profile.Sample, there bool) error {
-	if there || s.Weight < 0 {
-		if err := in.add(*s); err != nil {
-			return err
-		}
-	}
 	s.At = min(s.At+s.Weight, maxTime)
 	in.r.Duration = max(in.r.Duration, s.At)
+	if there || s.Weight < 0 {
+		return in.add(*s)
+	}
 	return nil
 }
 

@@ -29,6 +29,9 @@ const maxTime = time.Duration(math.MaxInt64 / 2)
 // or a number can be relied on. Whoever gets a recording that was read need not
 // look again.
 func checkRecording(r *profile.Recording) error {
+	if y := r.Start.UTC().Year(); y < 0 || y > 9999 {
+		return fmt.Errorf("it begins in the year %d", y) // which RFC 3339 cannot write
+	}
 	for _, t := range [...]time.Duration{r.Duration, r.Cost.TargetCPU, r.Cost.OwnCPU} {
 		if t < 0 || t > maxTime {
 			return fmt.Errorf("a time of %d ns", t)

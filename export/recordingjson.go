@@ -100,7 +100,7 @@ func modeNamed(name string) (profile.Mode, bool) {
 func (m *fileMode) stats() (profile.ModeStats, error) {
 	mode, ok := modeNamed(m.Mode)
 	if !ok {
-		return profile.ModeStats{}, fmt.Errorf("there is no mode %q", m.Mode)
+		return profile.ModeStats{}, fmt.Errorf("there is no mode %s", clip(m.Mode))
 	}
 	return profile.ModeStats{
 		Mode: mode, Rate: m.Rate, Got: m.Got, Samples: m.Samples, Lost: m.Lost, Late: m.Late, Broken: m.Broken,

@@ -67,11 +67,15 @@ func (d *documentReader) field(key string) error {
 		return d.creator()
 	case "start":
 		text, err := d.s.text()
-		if err == nil {
-			d.r.Start, err = time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			return err
 		}
-		d.r.Start = d.r.Start.UTC()
-		return err
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			return fmt.Errorf("%s is no time as in RFC 3339", clip(text))
+		}
+		d.r.Start = at.UTC()
+		return nil
 	case "duration":
 		return d.s.value(&d.r.Duration)
 	case "strings":

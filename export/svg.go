@@ -40,7 +40,6 @@ const (
 	svgRow    = 17   // height of a frame
 	svgTop    = 52   // of the first frame
 	svgLine   = 16   // height of a line of text
-	svgLetter = 6.7  // width of a letter, on the safe side
 	svgLeast  = 0.1  // pixels: narrower frames are not drawn
 	svgText   = 26.0 // pixels: narrower frames have no text
 )
@@ -52,6 +51,7 @@ type svgPicture struct {
 	tree    *frameTree
 	width   float64
 	rows    int
+	frames  int // drawn
 	dropped int // frames that are too narrow
 	origins [4]bool
 }
@@ -67,6 +67,7 @@ func (p *svgPicture) scale() float64 {
 // measure counts rows, and frames that are too narrow.
 func (p *svgPicture) measure(i int32, depth int) {
 	p.rows = max(p.rows, depth+1)
+	p.frames++
 	f := &p.tree.frames[i]
 	if f.function != nil {
 		p.origins[originIndex(f.function)] = true
@@ -81,11 +82,13 @@ func (p *svgPicture) measure(i int32, depth int) {
 	}
 }
 
-// count is how many frames there are in a part of the tree.
+// count is how many frames there are in a part of the tree that have any time.
 func (t *frameTree) count(i int32) int {
 	n := 1
 	for _, c := range t.frames[i].children {
-		n += t.count(c)
+		if t.frames[c].total > 0 {
+			n += t.count(c)
+		}
 	}
 	return n
 }
@@ -128,7 +131,7 @@ func (p *svgPicture) remarks() []string {
 		out = append(out, fmt.Sprintf("%d of %d samples have incomplete stacks; %d more were lost.", s.Broken, s.Samples, s.Lost))
 	}
 	if p.dropped > 0 {
-		out = append(out, fmt.Sprintf("%d of %d frames are narrower than %g pixels and not drawn.", p.dropped, len(p.tree.frames), svgLeast))
+		out = append(out, fmt.Sprintf("%d of %d frames are narrower than %g pixels and not drawn.", p.dropped, p.dropped+p.frames, svgLeast))
 	}
 	return append(out, p.r.Notes...)
 }
@@ -147,7 +150,7 @@ func (p *svgPicture) frame(i int32, x float64, depth int) {
 	fill, ink := svgColor(f)
 	fmt.Fprintf(p.w, `<g class="f"><title>%s</title><rect x="%.2f" y="%d" width="%.2f" height="%d" rx="1" fill="%s"/>`,
 		escaped(p.describe(f)), x, y, max(w-0.5, 0.1), svgRow-1, fill)
-	if label := elided(f.short(), int((w-6)/svgLetter)); w >= svgText && label != "" {
+	if label := elided(f.short(), w-6); w >= svgText && label != "" {
 		fmt.Fprintf(p.w, `<text x="%.2f" y="%d" fill="%s">%s</text>`, x+3, y+12, ink, escaped(label))
 	}
 	p.w.WriteString("</g>\n")
@@ -205,7 +208,7 @@ func (p *svgPicture) foot() {
 		}
 		fmt.Fprintf(p.w, `<rect x="%.0f" y="%d" width="20" height="11" fill="%s"/>`, x, y-9, l.paint.fill(0.3, 0.5))
 		p.text(x+25, y, `fill="#565d69"`, l.text, 1)
-		x += 45 + svgLetter*float64(len(l.text))
+		x += 45 + textWidth([]rune(l.text))
 	}
 	for _, remark := range p.remarks() {
 		y += svgLine
@@ -217,44 +220,7 @@ func (p *svgPicture) foot() {
 // text writes one line; what does not fit is cut, and shows where the pointer rests.
 func (p *svgPicture) text(x float64, y int, attributes, s string, size float64) {
 	fmt.Fprintf(p.w, `<text x="%.0f" y="%d" %s>%s<title>%s</title></text>`+"\n",
-		x, y, attributes, escaped(elided(s, int((p.width-x-svgMargin)/svgLetter/size))), escaped(s))
-}
-
-// elided shortens a name to n letters: the type loses its end first, then the method.
-func elided(s string, n int) string {
-	letters := []rune(Clean(s))
-	if len(letters) <= n {
-		return string(letters)
-	}
-	at := methodStart(letters)
-	switch method := letters[at:]; {
-	case n < 3:
-		return ""
-	case at > 0 && len(method)+1 <= n:
-		if head := n - len(method) - 1; head > 2 {
-			return string(letters[:min(head, at-1)]) + "…" + string(method)
-		}
-		return "…" + string(method)
-	default:
-		return string(method[:min(n-1, len(method))]) + "…"
-	}
-}
-
-// methodStart is where the last part of a name begins, behind the last point that
-// is in no brackets.
-func methodStart(name []rune) int {
-	depth := 0
-	for i := len(name) - 1; i > 0; i-- {
-		switch c := name[i]; {
-		case strings.ContainsRune(">)]}", c):
-			depth++
-		case strings.ContainsRune("<([{", c):
-			depth = max(depth-1, 0)
-		case depth == 0 && (c == '.' && name[i-1] != '.' || c == ':' && name[i-1] == ':'):
-			return i + 1
-		}
-	}
-	return 0
+		x, y, attributes, escaped(cut([]rune(Clean(s)), (p.width-x-svgMargin)/size)), escaped(s))
 }
 
 // escaped makes text fit for XML.

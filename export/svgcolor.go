@@ -3,6 +3,7 @@ package export
 import (
 	"fmt"
 	"hash/fnv"
+	"math"
 
 	"clrsnap/profile"
 )
@@ -38,7 +39,18 @@ func originIndex(f *profile.Function) int {
 
 // fill is a colour of the range: the hue by at, the lightness by light, 0 … 1.
 func (p svgPaint) fill(at, light float64) string {
-	return fmt.Sprintf("hsl(%.0f,%.0f%%,%.0f%%)", p.hue+(at-0.2)*p.span, p.saturation, p.lightness+(light-0.5)*11)
+	return rgb(p.hue+(at-0.2)*p.span, p.saturation/100, (p.lightness+(light-0.5)*11)/100)
+}
+
+// rgb writes a colour as #rrggbb, which every program that shows an SVG knows. The
+// hue is in degrees; the formula is that of CSS Color 4, section 7.1.
+func rgb(hue, saturation, lightness float64) string {
+	a := saturation * min(lightness, 1-lightness)
+	channel := func(n float64) uint8 {
+		k := math.Mod(n+hue/30+12, 12)
+		return uint8(math.Round(255 * (lightness - a*max(-1, min(k-3, 9-k, 1)))))
+	}
+	return fmt.Sprintf("#%02x%02x%02x", channel(0), channel(8), channel(4))
 }
 
 func svgColor(f *treeFrame) (fill, ink string) {

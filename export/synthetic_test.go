@@ -119,7 +119,7 @@ func (s *service) threadWay(thread int, load float64, ways func([]way) []way) wa
 	case thread == 1:
 		return way{"final", 1, profile.Waiting}
 	case thread == 2:
-		return way{"thread epoll", 1, profile.State(s.rng.IntN(20) / 2 % 2)}
+		return way{"thread epoll", 1, profile.State(min(1, s.rng.IntN(20)))}
 	case thread == 3 && s.rng.IntN(12) == 0:
 		return way{"gc", 1, profile.Running}
 	case thread == 3:

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -80,11 +81,12 @@ func (p *printer) parts(cells ...cell) {
 // function prints the name of a function in the colour of its kind, as stacks have
 // it, and ends the line. used is how many columns have been printed.
 func (p *printer) function(f *profile.Function, used int) {
-	frame := profile.Frame{Kind: f.Kind, Method: f.Method, Display: f.Display, Short: f.Short, Signature: f.Signature, Module: f.Module}
-	if frame.Display == "" {
-		frame.Display = f.Method
+	frame := profile.Frame{
+		Kind: f.Kind, Method: f.Method, Display: cmp.Or(f.Display, f.Method), Short: f.Short, Signature: f.Signature, Module: f.Module,
 	}
 	switch {
+	case f.Method == "" && f.Kind != profile.Managed: // no symbol
+		p.paint(dim, Clean(cmp.Or(f.Display, nameless(f.Module))))
 	case frame.Display == "":
 		p.paint(dim, Clean(nameless(f.Module)))
 	case f.Kind == profile.Managed:

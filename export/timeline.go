@@ -58,16 +58,17 @@ type span struct {
 }
 
 // spans lays the samples of a track on a time line, each for as long as its
-// weight. Where a sample comes later than the one before it has ended, by more
-// than its own weight, there is a gap: the thread did not run, or was not looked
-// at. Less than that is jitter, and would make slivers of what was one stretch:
-// such samples follow at once. Spans never overlap.
+// weight: the time up to when it was taken. Where a sample begins later than the
+// one before it has ended, by more than its own weight, there is a gap: the thread
+// did not run, or was not looked at. Less than that is jitter, and would make
+// slivers of what was one stretch: such samples follow at once. Spans never
+// overlap.
 func (t *track) spans() iter.Seq[span] {
 	return func(yield func(span) bool) {
 		now := time.Duration(0)
 		for _, s := range t.samples {
-			if s.At-now > s.Weight {
-				now = s.At
+			if start := s.At - s.Weight; start-now > s.Weight {
+				now = start
 			}
 			sp := span{now, now + s.Weight, s}
 			if now = sp.end; s.Weight > 0 && !yield(sp) {

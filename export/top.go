@@ -44,21 +44,23 @@ const (
 func Top(w io.Writer, r *profile.Recording, o TopOptions) error {
 	p := newTable(w, o.Color, o.Width)
 	p.recording(r)
-	shown := 0
-	for _, m := range modesOf(r) {
-		if o.Mode == nil || *o.Mode == m {
-			p.end()
-			p.topMode(r, m, &o)
-			shown++
-		}
+	shown := o.modes(modesOf(r))
+	for _, m := range shown {
+		p.end()
+		p.topMode(r, m, &o)
 	}
-	if shown == 0 {
+	if len(shown) == 0 {
 		p.end()
 		p.text("No samples.")
 		p.end()
 	}
-	p.notes(notesOf(r, &o))
+	p.notes(notesOf(r, shown))
 	return p.w.Flush()
+}
+
+// modes are those of the modes that are wanted.
+func (o *TopOptions) modes(there []profile.Mode) []profile.Mode {
+	return slices.DeleteFunc(there, func(m profile.Mode) bool { return o.Mode != nil && *o.Mode != m })
 }
 
 func newTable(w io.Writer, color bool, width int) *printer {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -28,20 +29,24 @@ func newShop() *shop {
 }
 
 // stack makes a stack of names, base first: "Shop.Type.Method(…)" is the program's,
-// "System.…" the framework's, "lib!name" native, "kernel!name" the kernel's.
+// "System.…" the framework's, "lib!name" native, with a symbol or not, "kernel!name"
+// the kernel's.
 func (s *shop) stack(names ...string) int32 {
 	node := int32(0)
 	for _, name := range names {
-		node = s.Child(node, s.Location(profile.Location{Function: s.Function(functionOf(name))}))
+		node = s.Child(node, s.Location(profile.Location{Function: s.Function(shopFunction(name))}))
 	}
 	return node
 }
 
-func functionOf(name string) profile.Function {
+func shopFunction(name string) profile.Function {
 	if module, symbol, ok := strings.Cut(name, "!"); ok {
 		kind := profile.Native
 		if module == "kernel" {
 			kind = profile.Kernel
+		}
+		if symbol == "" {
+			return profile.Function{Kind: kind, Display: "[" + module + "]", Short: "[" + module + "]", Module: module}
 		}
 		return profile.Function{Kind: kind, Method: symbol, Display: symbol, Short: symbol, Module: module}
 	}
@@ -132,6 +137,11 @@ func TestTop(t *testing.T) {
 	foreign := func(r *profile.Recording) *profile.Recording {
 		return &profile.Recording{Threads: r.Threads[:1], Functions: r.Functions, Locations: r.Locations, Nodes: r.Nodes, Samples: r.Samples[:1]}
 	}
+	children := func(r *profile.Recording) *profile.Recording {
+		r.Processes = append(r.Processes, profile.Process{PID: 5001}, profile.Process{PID: 5002})
+		r.Threads[1].Process = 2
+		return r
+	}
 	nothing := func(*profile.Recording) *profile.Recording { return &profile.Recording{} }
 	for _, c := range []struct {
 		name   string
@@ -145,6 +155,7 @@ func TestTop(t *testing.T) {
 		{"threads", TopOptions{ByThread: true, Mode: &wall, Rows: 2, Width: 100}, nil},
 		{"waiting", TopOptions{Width: 100}, waiting},
 		{"foreign", TopOptions{Width: 100}, foreign},
+		{"children", TopOptions{Width: 100, Rows: 1}, children},
 		{"nothing", TopOptions{Width: 100}, nothing},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -278,6 +289,16 @@ func TestSigned(t *testing.T) {
 	for v, want := range map[float64]string{0.01: "0.0", -0.01: "0.0", 1: "+1.0", -1: "-1.0", 0: "0.0"} {
 		if got := signed(fmt.Sprintf("%.1f", v)); got != want {
 			t.Errorf("%v: %q, want %q", v, got, want)
+		}
+	}
+}
+
+// BenchmarkTop: tables of a million samples.
+func BenchmarkTop(b *testing.B) {
+	r := million()
+	for b.Loop() {
+		if err := Top(io.Discard, r, TopOptions{Rows: 20}); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

@@ -12,10 +12,8 @@ import (
 // and ByThread do not matter. The schema is stable and described in docs/json.md.
 func TopJSON(w io.Writer, r *profile.Recording, o TopOptions) error {
 	out := jsonTop{jsonRecording: jsonRecordingOf(r), Modes: []jsonModeTop{}}
-	for _, m := range modesOf(r) {
-		if o.Mode == nil || *o.Mode == m {
-			out.Modes = append(out.Modes, jsonModeTopOf(r, m, &o))
-		}
+	for _, m := range o.modes(modesOf(r)) {
+		out.Modes = append(out.Modes, jsonModeTopOf(r, m, &o))
 	}
 	return encodeJSON(w, &out)
 }

@@ -14,7 +14,7 @@ func (p *printer) threads(r *profile.Recording, t *profile.Totals) {
 	rows := t.Threads[:min(len(t.Threads), topThreads)]
 	for i := range rows {
 		p.numbersRow(c.numbers, c.cells(&rows[i].Total)...)
-		p.recordedThread(&r.Threads[rows[i].Thread])
+		p.recordedThread(r, rows[i].Thread)
 		p.end()
 	}
 	if n := len(t.Threads) - len(rows); n > 0 {
@@ -23,7 +23,8 @@ func (p *printer) threads(r *profile.Recording, t *profile.Totals) {
 }
 
 // recordedThread prints what a thread is called.
-func (p *printer) recordedThread(t *profile.RecordedThread) {
+func (p *printer) recordedThread(r *profile.Recording, thread int32) {
+	t := &r.Threads[thread]
 	if t.OSThreadID != 0 {
 		p.text(strconv.Itoa(t.OSThreadID))
 		if t.Name != "" {
@@ -38,6 +39,9 @@ func (p *printer) recordedThread(t *profile.RecordedThread) {
 	if t.Role != "" && !(t.OSThreadID == 0 && t.Name == "") {
 		p.text(" " + Clean(t.Role))
 	}
+	if i := int(t.Process); i > 0 && i < len(r.Processes) {
+		p.paint(dim, " of process "+strconv.Itoa(r.Processes[i].PID))
+	}
 }
 
 // eachThread prints the functions of the busiest threads, thread by thread.
@@ -51,7 +55,7 @@ func (p *printer) eachThread(r *profile.Recording, t *profile.Totals, o *TopOpti
 		})
 		p.end()
 		p.paint(bold, "Thread ")
-		p.recordedThread(thread)
+		p.recordedThread(r, rows[i].Thread)
 		all := rows[i].Total.All().Weight
 		p.paint(dim, fmt.Sprintf(" · %s s, %.1f %% of all", secondsText(all)(all).text, 100*t.Share(all)))
 		p.end()
@@ -71,12 +75,9 @@ const (
 
 // notesOf says what is wrong with the figures, if it is worth it, and what else
 // there is to know.
-func notesOf(r *profile.Recording, o *TopOptions) []string {
+func notesOf(r *profile.Recording, modes []profile.Mode) []string {
 	var out []string
-	for _, m := range modesOf(r) {
-		if o.Mode != nil && *o.Mode != m {
-			continue
-		}
+	for _, m := range modes {
 		t := r.Totals(m)
 		if share := t.Share(t.Incomplete.Weight); share >= notableLoss {
 			out = append(out, fmt.Sprintf("%.1f %% of the %s is in incomplete stacks: their frames near the base are missing.", 100*share, modeName(m)))

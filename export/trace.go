@@ -32,10 +32,17 @@ func ChromeTrace(w io.Writer, r *profile.Recording) error {
 	e.waiting, e.incomplete = int32(len(e.names)), int32(len(e.names)+1)
 	e.names = append(e.names, traceNameOf(waitingFrame, "waiting", ""), traceNameOf(incompleteFrame, "incomplete", ""))
 
+	all := tracks(r)
+	for _, t := range all { // first only counting
+		e.slices(t)
+	}
+	if e.events > maxTraceEvents {
+		return fmt.Errorf("the trace would have %d million events, which no viewer opens: choose fewer threads or a shorter time, or another format", e.events/1e6)
+	}
+	e.events, e.writing = 0, true
 	c.text(`{"displayTimeUnit":"ms"`)
 	c.field("otherData", map[string]string{"creator": creator(r), "recording": recordingName(r), "start": r.Start.UTC().Format(time.RFC3339Nano)})
 	c.text(",\n\"traceEvents\":[")
-	all := tracks(r)
 	e.processes(all)
 	for i, t := range all {
 		e.track(t, i)
@@ -47,6 +54,9 @@ func ChromeTrace(w io.Writer, r *profile.Recording) error {
 	return c.w.Flush()
 }
 
+// maxTraceEvents is how many events a trace may have: a gigabyte, more or less.
+const maxTraceEvents = 8 << 20
+
 // waitingFrame is the innermost slice of a thread that waits.
 const waitingFrame = "[waiting]"
 
@@ -55,9 +65,10 @@ type traceEncoder struct {
 	r                   *profile.Recording
 	names               []traceName
 	waiting, incomplete int32 // in names
+	writing             bool  // else events are only counted
 	events              int
 
-	ids string // of the present track: its pid and tid, as JSON
+	begin, end string // of the present track: what its events begin with, up to the time
 }
 
 // traceName is what of a slice depends on its function, as JSON. Ends repeat the
@@ -92,11 +103,34 @@ func (e *traceEncoder) tid(t *track) int {
 	return id + int(t.mode)*modeOffset
 }
 
-func (e *traceEncoder) event(format string, args ...any) {
+// metadata writes an event that describes a process or thread.
+func (e *traceEncoder) metadata(name, ids, args string) {
+	e.next()
+	e.c.text(`{"ph":"M","name":"` + name + `",` + ids + `,"args":{` + args + `}}`)
+}
+
+// next begins the next event.
+func (e *traceEncoder) next() {
 	if e.events++; e.events > 1 {
 		e.c.text(",")
 	}
-	e.c.text("\n{" + fmt.Sprintf(format, args...) + "}")
+	e.c.text("\n")
+}
+
+// slice writes an event that begins or ends a slice.
+func (e *traceEncoder) slice(start string, at time.Duration, name, rest string) {
+	if !e.writing {
+		e.events++
+		return
+	}
+	e.next()
+	e.c.text(start)
+	us, ns := int64(at/time.Microsecond), int64(at%time.Microsecond)
+	e.c.buf = append(strconv.AppendInt(e.c.buf[:0], us, 10), '.', byte('0'+ns/100), byte('0'+ns/10%10), byte('0'+ns%10), ',')
+	e.c.bytes()
+	e.c.text(name)
+	e.c.text(rest)
+	e.c.text("}")
 }
 
 // processes names what is shown as a process.
@@ -114,16 +148,23 @@ func (e *traceEncoder) processes(all []*track) {
 			name = "process"
 		}
 		name += " (" + strconv.Itoa(e.r.Processes[p].PID) + ")" + modeSuffix(t.mode)
-		e.event(`"ph":"M","name":"process_name","pid":%d,"args":{"name":%s}`, pid, quotedJSON(name))
-		e.event(`"ph":"M","name":"process_sort_index","pid":%d,"args":{"sort_index":%d}`, pid, len(named))
+		ids := `"pid":` + strconv.Itoa(pid)
+		e.metadata("process_name", ids, `"name":`+quotedJSON(name))
+		e.metadata("process_sort_index", ids, `"sort_index":`+strconv.Itoa(len(named)))
 	}
 }
 
-// track writes the slices of a track as pairs of events: begin and end.
+// track writes all about a track.
 func (e *traceEncoder) track(t *track, order int) {
-	e.ids = fmt.Sprintf(`"pid":%d,"tid":%d`, e.pid(e.r.Threads[t.thread].Process, t.mode), e.tid(t))
-	e.event(`"ph":"M","name":"thread_name",%s,"args":{"name":%s}`, e.ids, quotedJSON(threadLabel(&e.r.Threads[t.thread])))
-	e.event(`"ph":"M","name":"thread_sort_index",%s,"args":{"sort_index":%d}`, e.ids, order)
+	ids := fmt.Sprintf(`"pid":%d,"tid":%d`, e.pid(e.r.Threads[t.thread].Process, t.mode), e.tid(t))
+	e.metadata("thread_name", ids, `"name":`+quotedJSON(threadLabel(&e.r.Threads[t.thread])))
+	e.metadata("thread_sort_index", ids, `"sort_index":`+strconv.Itoa(order))
+	e.begin, e.end = `{"ph":"B",`+ids+`,"ts":`, `{"ph":"E",`+ids+`,"ts":`
+	e.slices(t)
+}
+
+// slices writes the slices of a track as pairs of events: begin and end.
+func (e *traceEncoder) slices(t *track) {
 	var open, next []int32
 	end := time.Duration(0)
 	for s := range t.spans() {
@@ -138,7 +179,7 @@ func (e *traceEncoder) track(t *track, order int) {
 		}
 		e.close(open, same, s.start)
 		for _, f := range next[same:] {
-			e.event(`"ph":"B",%s,"ts":%s,%s%s`, e.ids, traceTime(s.start), e.names[f].name, e.names[f].rest)
+			e.slice(e.begin, s.start, e.names[f].name, e.names[f].rest)
 		}
 		open, next = next, open
 		end = s.end
@@ -149,7 +190,7 @@ func (e *traceEncoder) track(t *track, order int) {
 // close ends the slices beyond the first keep, the innermost first.
 func (e *traceEncoder) close(open []int32, keep int, at time.Duration) {
 	for _, f := range slices.Backward(open[keep:]) {
-		e.event(`"ph":"E",%s,"ts":%s,%s`, e.ids, traceTime(at), e.names[f].name)
+		e.slice(e.end, at, e.names[f].name, "")
 	}
 }
 
@@ -157,15 +198,10 @@ func (e *traceEncoder) close(open []int32, keep int, at time.Duration) {
 func (e *traceEncoder) frames(s *span, buf []int32) []int32 {
 	buf = path(e.r, s.Node, buf)
 	if s.Incomplete {
-		buf = append([]int32{e.incomplete}, buf...)
+		buf = slices.Insert(buf, 0, e.incomplete)
 	}
 	if s.Mode == profile.Wall && s.State == profile.Waiting {
 		buf = append(buf, e.waiting)
 	}
 	return buf
-}
-
-// traceTime is d in microseconds, to the nanosecond.
-func traceTime(d time.Duration) string {
-	return fmt.Sprintf("%d.%03d", d/time.Microsecond, d%time.Microsecond)
 }

@@ -149,6 +149,7 @@ Exit status: 0 all right, 1 failure or a partial result, 2 wrong usage, 128+n
 ended by signal n.`,
 		Example: `  clrsnap ps                     which .NET processes are there?
   clrsnap stack 4242             what are the threads of process 4242 doing?
+  clrsnap view app.html          which functions of a recording are the hottest?
   clrsnap doctor 4242            why can process 4242 not be looked at?`,
 		Version:           versionText(),
 		SilenceErrors:     true,
@@ -177,7 +178,7 @@ ended by signal n.`,
 	root.PersistentFlags().StringVar(&a.color, "color", "auto", "colours: `auto`, always or never; auto heeds NO_COLOR")
 	complete(root, "color", "auto", "always", "never")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return oneOf("color", a.color, "auto", "always", "never") }
-	root.AddCommand(newPS(a), newStack(a), newRecord(a), newDoctor(a), newVersion(a))
+	root.AddCommand(newPS(a), newStack(a), newRecord(a), newView(a), newDoctor(a), newVersion(a))
 	return root
 }
 

@@ -222,15 +222,18 @@ func (a *app) recordPID(ctx context.Context, pid int, f *recordFlags) error {
 	r, err := p.Record(ctx, ro)
 	pr.end()
 	if err != nil {
-		return err
+		return hintRecord(err, pid)
 	}
 	return a.finishRecording(r, out, f)
 }
 
 // hintRecord adds what this command can do about an error.
 func hintRecord(err error, pid int) error {
-	if errors.Is(err, clrsnap.ErrNotDotNet) {
+	switch {
+	case errors.Is(err, clrsnap.ErrNotDotNet) && pid > 0:
 		return fmt.Errorf("%w: clrsnap ps lists .NET processes; clrsnap record --native %d records native stacks", err, pid)
+	case errors.Is(err, clrsnap.ErrNoPerfEvents):
+		return fmt.Errorf("%w; or record with --mode wall, which does without", err)
 	}
 	return err
 }
@@ -244,11 +247,14 @@ func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) 
 		return err
 	}
 	cmd := exec.Command(args[0], args[1:]...)
+	if cmd.Err != nil {
+		return fmt.Errorf("cannot start the program: %w", cmd.Err)
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, a.stdout, a.stderr
 	pr.begin(clip(oneLineText(line), 60))
 	r, err := clrsnap.RecordCommand(ctx, cmd, o, ro)
 	pr.end()
-	if r != nil {
+	if err = hintRecord(err, 0); r != nil {
 		err = a.finishRecording(r, out, f)
 	}
 	if cmd.Process != nil {

@@ -83,7 +83,7 @@ func (a *app) summarize(r *profile.Recording, path string) {
 	for _, m := range r.Modes {
 		s := fmt.Sprintf("%s %s samples", thousands(m.Samples), m.Mode)
 		if m.Broken > 0 {
-			s += fmt.Sprintf(" (%.2g %% incomplete)", 100*float64(m.Broken)/float64(m.Samples))
+			s += fmt.Sprintf(" (%s incomplete)", thousands(m.Broken))
 		}
 		if m.Lost > 0 {
 			s += fmt.Sprintf(", %s lost", thousands(m.Lost))

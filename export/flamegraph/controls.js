@@ -6,7 +6,7 @@ function showHeader(page) {
   if (process.pid) add(`pid ${process.pid}`);
   if (r.processes.length > 1) add(`and ${plural(r.processes.length - 1, "child process", "child processes")}`);
   if (process.runtime.version) add(`.NET ${clean(process.runtime.version)}${process.runtime.shape ? ` (${clean(process.runtime.shape)})` : ""}`);
-  if (!isNaN(r.start)) add(r.start.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }));
+  if (r.start > 0) add(r.start.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }));
   add(`${formatTime(r.duration)} recorded`);
   if (r.cost.processors) add(usedText(r));
   for (const m of r.modes) {
@@ -16,7 +16,7 @@ function showHeader(page) {
     if (m.broken) add(`${formatShare(m.broken, m.samples)} incomplete (${name})`, m.broken > 0.005 * m.samples);
     if (m.lost) add(`${formatShare(m.lost, m.samples + m.lost)} lost (${name})`, m.lost > 0.005 * m.samples);
   }
-  if (page.base) add("compared with " + (isNaN(page.base.start) ? "another recording" : `the recording of ${page.base.start.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" })}`) + `, ${formatTime(page.base.duration)} long`);
+  if (page.base) add("compared with " + (!(page.base.start > 0) ? "another recording" : `the recording of ${page.base.start.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" })}`) + `, ${formatTime(page.base.duration)} long`);
   add(clean(r.creator));
   byId("facts").replaceChildren(...facts);
   const notes = [...r.notes, ...(page.base ? page.base.notes.map((n) => `Of what is compared with: ${n}`) : [])];
@@ -40,7 +40,7 @@ function showSummary(page) {
     const what = ["", "running", "waiting", "running and waiting"][s.states];
     parts.push(`Wall-clock time, ${what}: `, element("b", {}, `${digits(page.weight / 1e9)} thread-seconds`), ` in ${samples}: the times of all threads are added up, ${each.toFixed(1)} threads on average.`);
   }
-  if (page.base) parts.push(" Before: ", element("b", {}, page.total(page.baseWeight)), `. Widths are ${page.showBase ? "before" : "after"}.`);
+  if (page.base) parts.push(" Before: ", element("b", {}, page.total(page.baseWeight)), `. Widths: ${page.showBase ? "before" : "after"}.`);
   if (page.base && !page.strip.isWhole()) parts.push(" The range of time chooses from this recording only.");
   byId("summary").replaceChildren(...parts);
 }
@@ -105,6 +105,7 @@ function listThreads(page) {
     group.append(option("rest", `${formatShare(share, all)}  ${rest.length === 1 ? page.threads[rest[0]].label : `${rest.length} others, short or ended`}`));
   }
   byId("threads").replaceChildren(option("merged", `All ${order.length}, merged`), option("each", `All ${order.length}, one by one`), group);
+  byId("threadField").hidden = order.length < 2;
   const known = Object.keys(page.threadChoices).find((k) => k === s.threads || s.threads instanceof Set && page.threadChoices[k] instanceof Set && [...s.threads].join() === [...page.threadChoices[k]].join());
   byId("threads").value = known || "merged";
   s.threads = page.threadChoices[byId("threads").value];

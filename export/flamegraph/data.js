@@ -63,7 +63,8 @@ class Recording {
 function functionsOf(doc) {
   const f = doc.functions, strings = doc.strings;
   return f.kind.map((kind, i) => {
-    const module = strings[f.module[i]], display = clean(strings[f.display[i]]);
+    const module = strings[f.module[i]];
+    const display = clean(strings[f.display[i]] || strings[f.method[i]] || `[${module || "unknown"}]`); // of others' formats
     return {
       kind, module: clean(module), display,
       short: clean(strings[f.short[i]]) || display,
@@ -128,7 +129,7 @@ function formatCount(n) { return group(String(n)); }
 
 function formatShare(part, whole) {
   const percent = whole > 0 ? 100 * part / whole : 0;
-  if (percent > 0 && percent < 0.05) return "< 0.1 %";
+  if (percent > 0 && percent < 0.05) return "<0.1 %";
   return `${percent.toFixed(1)} %`;
 }
 

@@ -72,10 +72,17 @@ class Flame {
     this.matches = null; // by frame: 1 if it matches the search
     this.marked = null; // a function whose frames are outlined
     this.drawTime = 0;
+    this.ruler = document.createElement("canvas").getContext("2d"); // measures letters
     this.widths = new Map();
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     new ResizeObserver(() => this.resize()).observe(scroll);
     scroll.addEventListener("scroll", () => this.draw(), { passive: true });
+  }
+
+  setStyle(style) {
+    this.style = style;
+    this.ruler.font = style.font;
+    this.widths.clear();
   }
 
   show(layout) {
@@ -199,6 +206,7 @@ class Flame {
     if (this.marked !== null) {
       this.eachVisible((i) => { if (this.layout.tree.func[i] === this.marked) this.outline(i, this.style.ink, 1); });
     }
+    if (this.layout.tree.wings) this.outline(0, this.style.focus, 2.5);
     if (this.hovered >= 0) this.outline(this.hovered, this.style.ink, 1);
     if (this.selected >= 0) this.outline(this.selected, this.style.focus, 2.5);
   }
@@ -256,7 +264,7 @@ class Flame {
 
   charWidth(c) {
     let w = this.widths.get(c);
-    if (w === undefined) this.widths.set(c, w = this.ctx.measureText(c).width);
+    if (w === undefined) this.widths.set(c, w = this.ruler.measureText(c).width);
     return w;
   }
 
@@ -269,6 +277,7 @@ class Flame {
     if (!smooth || this.still.matches) {
       this.v0 = v0; this.v1 = v1;
       this.draw();
+      this.changed();
       return;
     }
     const from0 = this.v0, from1 = this.v1, began = performance.now();
@@ -276,7 +285,7 @@ class Flame {
       const t = Math.min(Math.max((now - began) / 180, 0), 1), ease = 1 - (1 - t) ** 3;
       this.v0 = from0 + (v0 - from0) * ease;
       this.v1 = from1 + (v1 - from1) * ease;
-      if (t < 1) this.motion = requestAnimationFrame(step);
+      if (t < 1) this.motion = requestAnimationFrame(step); else this.changed();
       this.draw();
     };
     this.motion = requestAnimationFrame(step);
@@ -304,7 +313,7 @@ class Flame {
 
   select(i) {
     this.selected = i;
-    if (i >= 0) {
+    if (i >= 0 && this.layout.x1[i] > this.layout.x0[i]) {
       this.reveal(i);
       const { x0, x1 } = this.layout, pixel = (this.v1 - this.v0) / this.width;
       // A frame that is out of sight or too narrow to be seen is brought into view.

@@ -7,7 +7,7 @@ class Page {
     this.ready = false;
     this.around = null; // the function of a sandwich
     this.found = null;
-    const mode = recording.mode.includes(CPU) || !recording.hasMode(WALL) ? CPU : WALL;
+    const mode = recording.mode.includes(CPU) || !recording.mode.includes(WALL) ? CPU : WALL;
     this.selection = { mode: recording.hasMode(mode) ? mode : WALL, states: 3, threads: "merged", managed: false, native: false, from: 0, to: Infinity };
     this.showBase = false;
     this.flame = new Flame(byId("scroll"), { paint: (t, i) => this.paint(t, i), label: (t, i) => this.labelOf(t, i), changed: () => this.moved() });
@@ -52,7 +52,7 @@ class Page {
     this.tree = this.around === null ? this.whole : sandwich(this.whole, this.around);
     const layout = new Layout(this.tree, this.showBase ? this.tree.baseTotal : this.tree.total);
     this.layoutTime += performance.now() - began;
-    byId("scroll").hidden = layout.width <= 0;
+    for (const id of ["scroll", "legend", "detail"]) byId(id).hidden = layout.width <= 0;
     byId("empty").hidden = layout.width > 0;
     byId("empty").textContent = layout.width > 0 ? "" : this.whyEmpty();
     this.flame.matches = this.found && this.marksOf(this.tree);
@@ -133,8 +133,10 @@ class Page {
 
   // Moving and selecting.
   moved() {
-    showCrumbs(this);
-    const f = this.flame, i = f.selected >= 0 ? f.selected : f.focus;
+    const f = this.flame, crumbs = `${f.focus} ${f.zoomed()} ${this.around}`;
+    if (this.crumbsOf !== crumbs || this.detailTree !== this.tree) showCrumbs(this);
+    this.crumbsOf = crumbs;
+    const i = f.selected >= 0 ? f.selected : f.focus;
     if (this.detailOf !== i || this.detailTree !== this.tree) {
       this.detailOf = i; this.detailTree = this.tree;
       showDetail(this, i);
@@ -236,7 +238,7 @@ class Page {
     this.theme = name;
     this.colors = new Colors(name, this.functions);
     const css = getComputedStyle(document.documentElement), color = (v) => css.getPropertyValue(`--${v}`).trim();
-    this.flame.style = { background: color("panel"), ink: color("ink"), match: color("match"), focus: color("focus"), narrow: color("narrow"), font: `12px ${color("font")}` };
+    this.flame.setStyle({ background: color("panel"), ink: color("ink"), match: color("match"), focus: color("focus"), narrow: color("narrow"), font: `12px ${color("font")}` });
     this.strip.style = { background: color("panel"), muted: color("muted"), running: color("running"), waiting: color("waiting"), veil: color("veil"), font: `11px ${color("font")}` };
     if (!this.ready) return;
     this.flame.draw(); this.strip.draw(); this.table.show(); showLegend(this);

@@ -32,6 +32,8 @@ class Table {
     this.root = root; this.page = page;
     this.sort = "self"; this.descending = true;
     this.by = "self"; // which of the two a comparison shows
+    let width = 0; // names are cut to it
+    new ResizeObserver(() => { if (root.clientWidth !== width) { width = root.clientWidth; this.cutNames(); } }).observe(root);
   }
 
   show() {
@@ -39,7 +41,7 @@ class Table {
     const { page } = this, compare = page.base;
     this.rows = page.rows.filter((r) => (page.weightOf(r) > 0) && (!page.found || page.found.functions.has(r.func)));
     const value = this.values()[this.sort] || this.values()[this.by];
-    this.rows.sort((a, b) => (this.descending ? -1 : 1) * (typeof value(a) === "string" ? value(a).localeCompare(value(b)) : value(a) - value(b)) || a.func - b.func);
+    this.rows.sort((a, b) => (this.descending ? -1 : 1) * (typeof value(a) === "string" ? value(a).localeCompare(value(b)) : value(a) - value(b)) || b.self - a.self || b.total - a.total || a.func - b.func);
     this.body = element("tbody");
     const columns = compare ? ["slim", "slim", "slim", ""] : ["number", "number", ""];
     const head = element("div", { class: "tableHead" }, element("h2", {}, "Hottest functions"), this.countText());
@@ -94,13 +96,14 @@ class Table {
     const left = this.rows.length - this.shown;
     if (left > 0) this.list.append(button(`Show ${Math.min(left, ROWS_AT_ONCE)} of ${formatCount(left)} more`, () => { this.shown += ROWS_AT_ONCE; this.fill(); }));
     if (!this.rows.length) this.list.append(element("p", {}, this.page.found ? "No function matches." : "There are no functions in what is selected."));
+    this.cutNames();
     this.mark();
   }
 
   row(r) {
     const p = this.page, f = p.functions[r.func];
     const name = button("", () => {}, { title: f.display + f.signature });
-    name.append(swatch(p.colors.ofFunction(r.func).fill), f.short);
+    name.append(swatch(p.colors.ofFunction(r.func).fill), element("span", {}, f.short));
     const row = element("tr", { onclick: () => p.markFunction(r.func), ondblclick: () => p.openSandwich(r.func) });
     row.dataset.func = r.func;
     if (p.base) row.append(...this.compared(r));
@@ -111,9 +114,16 @@ class Table {
 
   figure(v) {
     const cell = element("td", {}, formatShare(v, this.page.weight), element("small", {}, formatTime(v)));
-    const percent = this.page.weight > 0 ? 100 * v / this.page.weight : 0;
-    cell.style.backgroundImage = `linear-gradient(to right, color-mix(in srgb, var(--accent) 20%, transparent) ${percent}%, transparent ${percent}%)`;
+    cell.style.backgroundSize = `${this.page.weight > 0 ? 100 * v / this.page.weight : 0}% 3px`;
     return cell;
+  }
+
+  // cutNames shortens names that are too long like those of frames, so that the
+  // method can be read.
+  cutNames() {
+    if (!this.body || !this.body.firstChild) return;
+    const width = (this.body.firstChild.lastChild.clientWidth - 32) * 12 / 13; // of the font of frames
+    for (const row of this.body.children) row.querySelector("span").textContent = this.page.flame.fitted(this.page.functions[row.dataset.func].short, width);
   }
 
   compared(r) {
@@ -134,9 +144,8 @@ function showDetail(page, i) {
   const name = element("div", {}, element("b", {}, f ? f.display : page.labelOf(tree, i)), f ? f.signature : "");
   const actions = element("div", { class: "actions" });
   if (f) {
-    actions.append(
-      button("Callers & callees", () => page.openSandwich(func), { id: "sandwichButton", title: "Who calls it, what it calls (s)" }),
-      button("Copy name", (e) => copy(f.display + f.signature, e.currentTarget), { id: "copyButton" }));
+    if (page.around !== func) actions.append(button("Callers & callees", () => page.openSandwich(func), { id: "sandwichButton", title: "Who calls it, what it calls (s)" }));
+    actions.append(button("Copy name", (e) => copy(f.display + f.signature, e.currentTarget), { id: "copyButton" }));
   }
   const facts = element("div", { class: "figures" });
   const add = (label, value) => facts.append(element("span", {}, `${label} `, element("b", {}, value)));
@@ -184,9 +193,10 @@ function showCrumbs(page) {
   const crumbs = byId("crumbs"), { flame, tree } = page, path = [];
   for (let i = tree.parent[flame.focus]; i >= 0; i = tree.parent[i]) path.unshift(i);
   const zoomed = flame.zoomed(), parts = [];
-  const step = (i) => button(page.labelOf(tree, i), () => flame.zoomTo(i), { class: i === 0 ? "fixed" : "", title: page.labelOf(tree, i) });
-  const shown = path.length > 5 ? [path[0], -1, ...path.slice(-3)] : path;
-  for (const i of shown) parts.push(i < 0 ? element("span", { title: `${path.length - 4} frames between` }, "…") : step(i), element("span", { "aria-hidden": "true" }, "›"));
+  const narrow = innerWidth <= 600, label = (i) => i === 0 && page.around === null ? "all" : flame.fitted(page.labelOf(tree, i), 150) || "…";
+  const step = (i) => button(label(i), () => flame.zoomTo(i), { class: i === 0 ? "fixed" : "", title: page.labelOf(tree, i) });
+  const last = narrow ? 1 : 3, shown = path.length > last + 2 ? [path[0], -1, ...path.slice(-last)] : path;
+  for (const i of shown) parts.push(i < 0 ? element("span", { title: `${path.length - 1 - last} frames between` }, "…") : step(i), element("span", { "aria-hidden": "true" }, "›"));
   parts.push(element("span", { class: "here", "aria-current": "location" }, page.labelOf(tree, flame.focus)));
   if (page.around !== null) parts.unshift(button("✕ Callers & callees of", () => page.closeSandwich(), { id: "closeSandwich", class: "reset", title: "Back to the whole graph (Esc)" }));
   if (zoomed) parts.push(button("Reset zoom", () => page.resetZoom(), { id: "resetZoom", class: "reset", title: "Esc or 0" }));

@@ -6,7 +6,7 @@ class Strip {
     this.canvas = root.querySelector("canvas");
     this.ctx = this.canvas.getContext("2d", { alpha: false });
     this.handles = [...root.querySelectorAll("[role=slider]")];
-    this.label = root.querySelector("output");
+    [this.label, this.peak] = root.querySelectorAll("output");
     this.whole = root.querySelector("button");
     this.area = this.canvas.parentElement;
     this.changed = changed;
@@ -39,7 +39,7 @@ class Strip {
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
     ctx.fillStyle = this.style.background;
     ctx.fillRect(0, 0, w, h);
-    const bins = this.sums[0].length, scale = this.most > 0 ? (h - 15) / this.most / this.bin : 0;
+    const bins = this.sums[0].length, scale = this.most > 0 ? (h - 17) / this.most / this.bin : 0;
     const floor = h - 12; // below are the times
     for (let b = 0; b < bins; b++) {
       const x = b * w / bins, width = (b + 1) * w / bins - x;
@@ -65,18 +65,13 @@ class Strip {
       ctx.fillRect(x, h - 12, 1, 3);
       ctx.fillText(shortTime(t, step), x + 3, h - 2);
     }
-    const unit = this.mode === CPU ? "processors" : "threads", top = digits(this.most);
-    const text = `up to ${top} ${unit}`, width = ctx.measureText(text).width;
-    ctx.fillStyle = this.style.background; ctx.globalAlpha = 0.75;
-    ctx.fillRect(w - width - 10, 0, width + 10, 14);
-    ctx.globalAlpha = 1; ctx.fillStyle = this.style.muted;
-    ctx.fillText(text, w - width - 5, 11);
   }
 
   placeHandles(x0, x1) {
     const range = this.isWhole() ? "all of the time" : `${formatTime(this.from)} to ${formatTime(Math.min(this.to, this.span))}`;
     this.label.textContent = range;
     this.whole.hidden = this.isWhole();
+    this.peak.textContent = `up to ${digits(this.most)} ${this.mode === CPU ? "processors" : "threads"}`;
     [[x0, this.from, "from"], [x1, Math.min(this.to, this.span), "to"]].forEach(([x, at, name], k) => {
       const handle = this.handles[k];
       handle.style.left = `${x}px`;

@@ -13,7 +13,7 @@ func TestSetStackBytes(t *testing.T) {
 	p := start(t, "2m")
 	tid, _ := p.burner()
 	deep := p.number("magic")
-	e := open(t, Options{PID: p.pid, Period: period, StackBytes: 1024})
+	e := open(t, Options{PID: p.pid, Period: period, StackBytes: 1024, BufferBytes: roomy})
 	before := cpuTime(t, p.pid, tid)
 	samples, last := 0, time.Duration(0)
 	size, sized := 0, 0 // the greatest copy of the deep thread's stack, and how many there were

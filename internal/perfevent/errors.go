@@ -60,8 +60,12 @@ func (e *Events) tooManyFiles(err error, threads int) error {
 	}
 	var limit unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) // the text has 0 then
+	need := (threads + 1) * len(e.rings)
+	if e.gen != nil { // whose events stay until the new ones are there
+		need += len(e.gen.fds)
+	}
 	return refusal(err, fmt.Sprintf("%d threads on %d processors need %d file descriptors, and %d are allowed: raise the limit (ulimit -n)",
-		threads, len(e.rings), (threads+1)*len(e.rings), limit.Cur))
+		threads, len(e.rings), need, limit.Cur))
 }
 
 // paranoid is the kernel's setting. Debian and Ubuntu add levels above 2 that

@@ -35,7 +35,7 @@ type Stats struct {
 	Lost      int // records that had no room in a ring; nearly all of them are samples
 	Throttled int // how often the kernel found that there were too many samples
 	Foreign   int // records of other processes, dropped
-	Repeated  int // samples that another event had taken as well, dropped
+	Repeated  int // records that came from two events, dropped once
 }
 
 // Events samples a process. All methods must be called by one goroutine at a time.
@@ -55,11 +55,16 @@ type Events struct {
 // Open starts to sample a process. Threads that exist are sampled from now on,
 // and so are those that they will start.
 func Open(o Options) (*Events, error) {
+	return openWith(o, features{kernel: true, inheritThread: !o.Children, formatLost: true})
+}
+
+// openWith asks for features, and does with less where they are refused.
+func openWith(o Options, f features) (*Events, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
 	raiseFileLimit()
-	e := &Events{o: o, attr: features{kernel: true, inheritThread: !o.Children, formatLost: true}, scratch: make([]byte, maxRecord)}
+	e := &Events{o: o, attr: f, scratch: make([]byte, maxRecord)}
 	e.accept.pid, e.accept.children = o.PID, o.Children
 	if err := e.openRings(); err != nil {
 		e.Close()
@@ -150,12 +155,13 @@ func (e *Events) Wait(timeout time.Duration) (bool, error) {
 	if len(e.poll) == 0 {
 		return false, os.ErrClosed
 	}
-	ts := unix.NsecToTimespec(int64(max(timeout, 0)))
-	n, err := unix.Ppoll(e.poll, &ts, nil)
-	if errors.Is(err, unix.EINTR) {
-		return false, nil
+	for end := monotonic() + timeout; ; {
+		ts := unix.NsecToTimespec(int64(max(end-monotonic(), 0)))
+		n, err := unix.Ppoll(e.poll, &ts, nil)
+		if !errors.Is(err, unix.EINTR) { // the Go runtime sends itself signals
+			return n > 0, err
+		}
 	}
-	return n > 0, err
 }
 
 // Stop ends sampling and reads what is left, and then the losses that the kernel

@@ -15,17 +15,17 @@ type filter struct {
 	pid      int
 	children bool
 	spans    []span // in the order of their ids and times
-	twice    uint64 // the first id of events that threads may have twice; 0: there are none
 	chosen   map[place]uint64
 }
 
 // span is the time of a generation: up to the next one's.
 type span struct {
 	id    uint64 // the first of its events
+	late  uint64 // the first of those that threads may have beside others; 0: there are none
 	since time.Duration
 }
 
-type place struct{ tid, cpu int }
+type place struct{ span, tid, cpu int }
 
 type verdict int
 
@@ -37,8 +37,7 @@ const (
 
 // begin makes a generation count from now on.
 func (f *filter) begin(g *generation, now time.Duration) {
-	f.spans = append(f.spans, span{g.firstID, now})
-	f.twice = g.lateID
+	f.spans = append(f.spans, span{g.firstID, g.lateID, now})
 	f.forget()
 }
 
@@ -49,17 +48,18 @@ func (f *filter) judge(r *Record) verdict {
 	if r.PID != f.pid && !f.children {
 		return foreign
 	}
-	if !f.inTime(r) {
+	i := f.span(r)
+	if i < 0 {
 		return repeated
 	}
-	if f.twice == 0 || r.id < f.spans[len(f.spans)-1].id {
+	if f.spans[i].late == 0 {
 		return good
 	}
-	at := place{r.TID, r.CPU}
 	switch r.Kind {
 	case Started, Ended:
 		f.end(r.TID)
 	case Sampled:
+		at := place{i, r.TID, r.CPU}
 		if id, ok := f.chosen[at]; ok && id != r.id {
 			return repeated
 		}
@@ -68,14 +68,20 @@ func (f *filter) judge(r *Record) verdict {
 	return good
 }
 
-// inTime reports whether a record comes from the generation whose time it is.
-func (f *filter) inTime(r *Record) bool {
+// span finds the generation that a record comes from, and returns -1 if the time
+// of the record is not the generation's.
+func (f *filter) span(r *Record) int {
 	for i := len(f.spans) - 1; i >= 0; i-- {
-		if s := f.spans[i]; r.id >= s.id {
-			return r.Time >= s.since && (i == len(f.spans)-1 || r.Time < f.spans[i+1].since)
+		s := f.spans[i]
+		if r.id < s.id {
+			continue
 		}
+		if r.Time < s.since || i+1 < len(f.spans) && r.Time >= f.spans[i+1].since {
+			return -1
+		}
+		return i
 	}
-	return false
+	return -1
 }
 
 // end lets a thread's id be another thread's.

@@ -26,7 +26,7 @@ func TestChildren(t *testing.T) {
 				own++
 			case r.Kind == Sampled && r.PID == child:
 				others++
-			case r.PID != p.pid && r.PID != child:
+			case r.Kind != Lost && r.PID != p.pid && r.PID != child:
 				t.Errorf("%+v", r)
 			}
 		}, func() bool { return own >= 500 && (others >= 500 || !children) })
@@ -66,5 +66,33 @@ func TestExec(t *testing.T) {
 	}, func() bool { return samples >= 500 })
 	if executed != 1 || sleeperEnded != 1 {
 		t.Errorf("%d records of the new program, %d of the end of a thread", executed, sleeperEnded)
+	}
+}
+
+// TestOldKernel: without what newer kernels have, other processes are left out
+// all the same.
+func TestOldKernel(t *testing.T) {
+	p := start(t, "2")
+	tid, _ := p.burner()
+	e, err := openWith(Options{PID: p.pid, Period: time.Millisecond}, features{kernel: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	p.command("f")
+	child := p.number("child")
+	defer end(t, child)
+	samples := 0
+	visit := func(r *Record) {
+		if r.Kind != Lost && r.PID != p.pid {
+			t.Errorf("%+v", r)
+		}
+		if r.Kind == Sampled && r.TID == tid {
+			samples++
+		}
+	}
+	readUntil(t, e, visit, func() bool { return samples >= 300 && e.Stats().Foreign >= 300 })
+	if err := e.Stop(visit); err != nil {
+		t.Fatal(err)
 	}
 }

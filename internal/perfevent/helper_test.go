@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const hang = time.Minute // after which a test gives up
+const (
+	hang  = time.Minute // after which a test gives up
+	roomy = 32 << 20    // bytes of buffers, for tests that must lose nothing on a machine that has much to do
+)
 
 // need ends the test where the kernel does not let us sample.
 func need(tb testing.TB) {
@@ -40,6 +44,7 @@ type target struct {
 	pid   int
 	stdin io.WriteCloser
 	lines chan string
+	kept  []string // lines that nobody has asked for yet: threads speak in any order
 
 	a, b [2]uint64 // where burn_a and burn_b lie
 }
@@ -116,9 +121,17 @@ func (t *target) command(c string) {
 	}
 }
 
-// scan reads lines up to one that has a form.
+// scan finds a line that has a form.
 func (t *target) scan(format string, args ...any) {
 	t.tb.Helper()
+	has := func(line string) bool {
+		n, err := fmt.Sscanf(line, format, args...)
+		return err == nil && n == len(args)
+	}
+	if i := slices.IndexFunc(t.kept, has); i >= 0 {
+		t.kept = slices.Delete(t.kept, i, i+1)
+		return
+	}
 	late := time.After(hang)
 	for {
 		select {
@@ -126,9 +139,10 @@ func (t *target) scan(format string, args ...any) {
 			if !ok {
 				t.tb.Fatalf("the target ended before it said %q", format)
 			}
-			if n, err := fmt.Sscanf(line, format, args...); err == nil && n == len(args) {
+			if has(line) {
 				return
 			}
+			t.kept = append(t.kept, line)
 		case <-late:
 			t.tb.Fatalf("the target does not say %q", format)
 		}

@@ -18,7 +18,7 @@ func TestShares(t *testing.T) {
 	}
 	sleeper := p.number("sleeper")
 
-	e := open(t, Options{PID: p.pid, Period: period})
+	e := open(t, Options{PID: p.pid, Period: period, StackBytes: 1024, BufferBytes: roomy})
 	before := map[int]time.Duration{}
 	for tid := range parts {
 		before[tid] = cpuTime(t, p.pid, tid)
@@ -104,4 +104,23 @@ func TestThreads(t *testing.T) {
 			ended[r.TID] = true
 		}
 	}, func() bool { return ended[tid] && ended[sleeper] && ended[p.pid] })
+}
+
+// TestWait: it waits as long as there is not much to read, and no longer.
+func TestWait(t *testing.T) {
+	p := start(t, "s")
+	p.number("sleeper")
+	e := open(t, Options{PID: p.pid, Period: time.Millisecond, BufferBytes: minRing})
+	from := time.Now()
+	if ok, err := e.Wait(50 * time.Millisecond); ok || err != nil || time.Since(from) < 50*time.Millisecond {
+		t.Errorf("%v %v after %v with nothing to read", ok, err, time.Since(from))
+	}
+	p.command("22")
+	if ok, err := e.Wait(hang); !ok || err != nil {
+		t.Fatalf("%v %v with enough to read", ok, err)
+	}
+	bytes := 0
+	if err := e.Read(func(r *Record) { bytes += len(r.Stack) }); err != nil || bytes == 0 {
+		t.Errorf("%d bytes of stack, %v", bytes, err)
+	}
 }

@@ -43,8 +43,11 @@ type App struct {
 
 	tb     testing.TB
 	cmd    *exec.Cmd
-	stdin  io.Closer
+	stdin  io.WriteCloser
 	stderr lockedBuffer
+
+	answer  []string // so far
+	answers chan []string
 
 	ready  chan struct{} // closed at READY
 	ended  chan struct{} // closed when the process has ended
@@ -62,13 +65,14 @@ func Start(tb testing.TB, app string, o Options) *App {
 	dll := buildFor(tb, kit, app, o.Runtime)
 
 	a := &App{
-		Stacks: map[string]Stack{},
-		Loads:  map[string]int{},
-		Counts: map[string]int{},
-		tb:     tb,
-		cmd:    exec.Command(kit.Host(o.Runtime), append([]string{dll, "--stdin"}, o.Args...)...),
-		ready:  make(chan struct{}),
-		ended:  make(chan struct{}),
+		Stacks:  map[string]Stack{},
+		Loads:   map[string]int{},
+		Counts:  map[string]int{},
+		tb:      tb,
+		cmd:     exec.Command(kit.Host(o.Runtime), append([]string{dll, "--stdin"}, o.Args...)...),
+		answers: make(chan []string, 1),
+		ready:   make(chan struct{}),
+		ended:   make(chan struct{}),
 	}
 	a.cmd.Env = environment(o)
 	a.cmd.Stderr = &a.stderr
@@ -212,6 +216,11 @@ func (a *App) line(line string, stack **Stack) error {
 		} else {
 			a.Counts[name] = n
 		}
+	case "ANSWER":
+		a.answer = append(a.answer, rest)
+	case "ANSWERED":
+		a.answers <- a.answer // Ask waits for it
+		a.answer = nil
 	case "READY":
 		close(a.ready)
 	case "RESULT":

@@ -119,6 +119,17 @@ func TestOtherApps(t *testing.T) {
 			}
 		})
 	}
+	t.Run("busy", func(t *testing.T) {
+		a := Start(t, "busy", Options{Args: []string{"--threads", "3"}})
+		first := a.Ask("units")
+		time.Sleep(300 * time.Millisecond)
+		if second := a.Ask("units"); len(first) != 1 || len(second) != 1 || first[0] == second[0] {
+			t.Errorf("the answers are %q and %q", first, second)
+		}
+		if result, code := a.Stop(); result != "OK" || code != 0 {
+			t.Errorf("result %q, exit code %d\n%s", result, code, a.Stderr())
+		}
+	})
 	t.Run("shortlived", func(t *testing.T) {
 		a := Start(t, "shortlived", Options{NoReady: true, Args: []string{"--code", "7"}})
 		if _, code := a.Wait(); code != 7 {

@@ -69,6 +69,8 @@ static volatile int stopping;
 // A thread that starts brief ones, one after the other, and waits for them.
 static void *churner(void *arg)
 {
+	printf("churner %ld\n", gettid_());
+	fflush(stdout);
 	while (!stopping) {
 		pthread_t t;
 		if (pthread_create(&t, NULL, brief, NULL))
@@ -117,6 +119,18 @@ static void *kernel(void *arg)
 	return arg;
 }
 
+// A fixed amount of work below a deep stack, and the CPU time that it took.
+static __attribute__((noinline)) void work(void)
+{
+	volatile char deep[128 << 10];
+	for (unsigned i = 0; i < sizeof deep; i++)
+		deep[i] = 1;
+	long begin = cputime(CLOCK_THREAD_CPUTIME_ID);
+	burn_a(100000);
+	printf("work %ld\n", cputime(CLOCK_THREAD_CPUTIME_ID) - begin);
+	fflush(stdout);
+}
+
 static void start(void *(*f)(void *), long arg)
 {
 	pthread_t t;
@@ -158,9 +172,8 @@ static void command(char c, char **argv)
 	case 'x':
 		execl(argv[0], argv[0], "0", NULL);
 		abort();
-	case 't': // CPU time so far, of all threads that there were
-		printf("cputime %ld\n", cputime(CLOCK_PROCESS_CPUTIME_ID));
-		fflush(stdout);
+	case 'w':
+		work();
 		break;
 	}
 }

@@ -43,11 +43,35 @@ static class App
             {
                 using Stream stdin = Console.OpenStandardInput();
                 var buffer = new byte[256];
-                while (stdin.Read(buffer) > 0) { }
+                for (int n; (n = stdin.Read(buffer)) > 0;) Commands(buffer.AsSpan(0, n));
                 end.Set();
             });
         }
         Line($"PID {Environment.ProcessId}");
+    }
+
+    /// <summary>
+    /// What the program says to a line on stdin. Each line of it is written as
+    /// "ANSWER line", and ANSWERED after the last.
+    /// </summary>
+    public static volatile Func<string, IEnumerable<string>> Answer = _ => [];
+
+    static readonly StringBuilder command = new();
+
+    static void Commands(ReadOnlySpan<byte> bytes)
+    {
+        foreach (byte b in bytes)
+        {
+            if (b != '\n')
+            {
+                command.Append((char)b);
+                continue;
+            }
+            var text = new StringBuilder();
+            foreach (string line in Answer(command.ToString())) text.Append("ANSWER ").Append(line).Append('\n');
+            Line(text.Append("ANSWERED").ToString());
+            command.Clear();
+        }
     }
 
     public static bool Flag(string name) => options.ContainsKey(name);

@@ -10,8 +10,11 @@ using Common;
 
 namespace Scenarios;
 
-/// <summary>One busy worker: Round must return Expected, every time.</summary>
-sealed record Worker(string Name, Func<long> Round, long Expected, int Threads = 1);
+/// <summary>
+/// One busy worker: Round must return Expected, every time. What is OnlyByName takes
+/// so much of the processors that it would keep the others from their work.
+/// </summary>
+sealed record Worker(string Name, Func<long> Round, long Expected, int Threads = 1, bool OnlyByName = false);
 
 sealed class Load
 {
@@ -30,7 +33,7 @@ sealed class Load
     {
         foreach (Worker w in Workers.All.Concat(Storm.All))
         {
-            bool wanted = only.Length > 0 ? only.Contains(w.Name) : storm || !Storm.All.Contains(w);
+            bool wanted = only.Length > 0 ? only.Contains(w.Name) : !w.OnlyByName && (storm || !Storm.All.Contains(w));
             if (!wanted) continue;
             for (int i = 0; i < w.Threads; i++)
             {

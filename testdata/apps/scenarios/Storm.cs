@@ -30,6 +30,7 @@ static class Storm
         new("gen-emitted", StormCode.Emitted, 2),
         new("gen-dynamic", StormCode.DynamicMethods, 4, Threads: 2),
         new("gen-expression", StormCode.Expressions, 2),
+        new("thread-work", StormThreads.Work, 8, OnlyByName: true),
     ];
 }
 

@@ -27,6 +27,36 @@ static class StormThreads
         return sum;
     }
 
+    static int workRounds;
+
+    /// <summary>Threads that live for one piece of work, of 1 to 3 ms, now and then of 30.</summary>
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static long Work()
+    {
+        int round = Interlocked.Increment(ref workRounds);
+        long right = 0;
+        var threads = new Thread[8];
+        for (int i = 0; i < threads.Length; i++)
+        {
+            int pieces = i == 0 && round % 4 == 0 ? 300 : 10 + (i * 7 + round) % 20;
+            threads[i] = new Thread(() => Interlocked.Add(ref right, Piece(pieces))) { IsBackground = true, Name = "mayfly" };
+            threads[i].Start();
+        }
+        foreach (Thread t in threads) t.Join();
+        Interlocked.Add(ref Counts.Threads, threads.Length);
+        Thread.Sleep(10);
+        return right;
+    }
+
+    // A tenth of a millisecond each. Returns 1.
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static long Piece(int pieces)
+    {
+        ulong n = 0, steps = (ulong)pieces * 100_000;
+        for (ulong i = 0; i < steps; i++) n += i;
+        return n == steps * (steps - 1) / 2 ? 1 : 0;
+    }
+
     /// <summary>Work items, timers and loops of the thread pool.</summary>
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static long Pool()

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"clrsnap/export"
+	"clrsnap/profile"
+
+	"github.com/spf13/cobra"
+)
+
+// viewFlags are the flags of the verb view.
+type viewFlags struct {
+	output   string
+	format   string
+	mode     string
+	state    string
+	threads  []string
+	managed  bool
+	native   bool
+	top      int
+	sort     string
+	byThread bool
+	from, to time.Duration
+	diff     string
+	json     bool
+
+	chosen *threadFilter
+	file   outputFile // its path is empty: tables on standard output
+}
+
+func newView(a *app) *cobra.Command {
+	var f viewFlags
+	cmd := &cobra.Command{
+		Use:   "view FILE",
+		Short: "Show a recording: the hottest functions, or another format",
+		Long: `Show where the time of a recording went, as tables: the functions that most of it
+goes to, and the threads. With --output or --format the recording, or the part of
+it that is chosen, is written in another format instead.
+
+FILE is what clrsnap record wrote, HTML flame graphs included, or a profile in the
+formats of pprof and speedscope or in folded stacks, of whatever origin; - is
+standard input.
+
+The columns of the tables:
+  flat   time in the function itself
+  cum    time in the function and in all that it calls; recursion counts once
+  run    the part of wall-clock time in which the thread ran, or was ready to
+  wait   the part of it in which the thread waited
+CPU time and wall-clock time have tables of their own. With ten threads, a second
+on the wall has ten seconds of wall-clock time. Native code without symbols is
+called by its module: [libcoreclr.so].
+
+With --diff BASE two recordings are compared, function by function, by their shares
+of the time, the largest changes first. Changes that are marked with ≈ are no more
+than chance can bring about: samples are samples. The flags that choose a part
+choose it of both.
+
+Formats, by the ending of the file's name:
+`,
+		Example: `  clrsnap view app.clrsnap                            the hottest functions
+  clrsnap view app.html --managed --sort cum          methods by what they call, too
+  clrsnap view app.html --mode wall --state waiting   what is waited for?
+  clrsnap view app.html --threads '^orders-' --from 5s --to 10s
+  clrsnap view app.html -o app.pb.gz                  for go tool pprof
+  clrsnap view app.html -f folded | flamegraph.pl --countname=us >app.svg
+  clrsnap view after.html --diff before.html          what has become slower?
+  clrsnap view after.html --diff before.html -o diff.html
+  clrsnap view app.html --json | jq '.modes[0].functions[0]'`,
+		Args: oneFile,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return nil, cobra.ShellCompDirectiveDefault
+		},
+	}
+	f.register(cmd)
+	cmd.Long += formatsHelp()
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.check(cmd); err != nil {
+			return err
+		}
+		// A recording can be large, and is in memory as a whole.
+		debug.SetGCPercent(100)
+		debug.SetMemoryLimit(math.MaxInt64)
+		return a.view(cmd.Context(), args[0], &f)
+	}
+	return cmd
+}
+
+func (f *viewFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`, in the format of its ending; - is standard output")
+	fs.StringVarP(&f.format, "format", "f", "", "the `format`, if no ending says it; without --output to standard output")
+	fs.StringVarP(&f.mode, "mode", "m", "both", "only this `mode`: cpu, wall or both")
+	fs.StringVar(&f.state, "state", "", "only samples of threads in this `state`: running or waiting")
+	fs.StringArrayVarP(&f.threads, "threads", "t", nil, "only threads whose names match this `regexp`, or with this id; can be given several times")
+	fs.DurationVar(&f.from, "from", 0, "only samples from this `time` after the beginning on, such as 5s")
+	fs.DurationVar(&f.to, "to", 0, "only samples before this `time` after the beginning")
+	fs.BoolVar(&f.managed, "managed", false, "only managed frames: what native code does counts for the method that called it")
+	fs.BoolVar(&f.native, "native", false, "every native frame, with or without a symbol")
+	fs.IntVarP(&f.top, "top", "n", 20, "how many functions a table has; 0: all (the default of --json)")
+	fs.StringVarP(&f.sort, "sort", "s", "flat", "the `order` of functions: flat or cum")
+	fs.BoolVar(&f.byThread, "by-thread", false, "a table for each thread; in folded stacks the thread as the first frame")
+	fs.StringVar(&f.diff, "diff", "", "compare with this `file`, the base: a table, or a flame graph with -o FILE.html")
+	fs.BoolVar(&f.json, "json", false, "the tables as JSON (docs/json.md)")
+	complete(cmd, "mode", "cpu", "wall", "both")
+	complete(cmd, "state", "running", "waiting")
+	complete(cmd, "sort", "flat", "cum")
+	complete(cmd, "format", formatNames()...)
+}
+
+// oneFile requires exactly one argument, a file.
+func oneFile(cmd *cobra.Command, args []string) error {
+	switch len(args) {
+	case 0:
+		return usagef("which recording? give its file, such as %s app.clrsnap; clrsnap record makes one", cmd.CommandPath())
+	case 1:
+		return nil
+	}
+	return usagef("one file is enough, unexpected argument %q: %s FILE --diff BASE compares two", args[1], cmd.CommandPath())
+}
+
+// check refuses flags that make no sense.
+func (f *viewFlags) check(cmd *cobra.Command) error {
+	if err := oneOf("mode", f.mode, "cpu", "wall", "both"); err != nil {
+		return err
+	}
+	if err := oneOf("sort", f.sort, "flat", "cum"); err != nil {
+		return err
+	}
+	if f.state != "" {
+		if err := oneOf("state", f.state, "running", "waiting"); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.managed && f.native:
+		return usagef("--managed and --native exclude each other: without either, native frames without names are put together")
+	case f.mode == "cpu" && f.state == "waiting":
+		return usagef("--state waiting leaves nothing of --mode cpu: whoever waits uses no processor; --mode wall has what is waited for")
+	case f.top < 0:
+		return usagef("--top %d: give a number of functions, or 0 for all", f.top)
+	case f.from < 0 || f.to < 0:
+		return usagef("--from and --to are times after the beginning of the recording, such as 5s, and not negative")
+	case f.to > 0 && f.to <= f.from:
+		return usagef("--to %v is not after --from %v", f.to, f.from)
+	}
+	var err error
+	if f.chosen, err = parseThreads("threads", f.threads); err != nil {
+		return err
+	}
+	return f.checkOutput(cmd)
+}
+
+// checkOutput finds out what is to be written, and refuses what does not go with
+// it.
+func (f *viewFlags) checkOutput(cmd *cobra.Command) error {
+	if f.json && !cmd.Flags().Changed("top") {
+		f.top = 0
+	}
+	switch {
+	case f.json && f.format != "":
+		return usagef("--json and --format exclude each other: --json is about the tables")
+	case f.byThread && (f.json || f.diff != ""):
+		return usagef("--by-thread does not go with --json or --diff: choose a thread with --threads")
+	case f.json:
+		f.file.path = f.output
+		return nil
+	case f.output == "" && f.format == "":
+		return nil
+	}
+	var err error
+	if f.file, err = chooseOutput(f.output, f.format, ""); err != nil {
+		return err
+	}
+	if f.file.path == "" {
+		f.file.path = "-"
+	}
+	for _, flag := range []string{"top", "sort"} {
+		if cmd.Flags().Changed(flag) {
+			return usagef("--%s is for tables, and not for %s files", flag, f.file.format)
+		}
+	}
+	switch {
+	case f.diff != "" && f.file.format != export.FormatHTML:
+		return usagef("%s files cannot show a difference between two recordings: html can, and so can the table without -o", f.file.format)
+	case f.byThread && f.file.format != export.FormatFolded:
+		return usagef("--by-thread is for tables and folded stacks, and not for %s files", f.file.format)
+	}
+	return nil
+}
+
+// view reads, chooses and writes.
+func (a *app) view(ctx context.Context, file string, f *viewFlags) error {
+	r, err := a.choose(ctx, file, f)
+	if err != nil {
+		return err
+	}
+	var base *profile.Recording
+	if f.diff != "" {
+		if base, err = a.choose(ctx, f.diff, f); err != nil {
+			return err
+		}
+		if err := requireCommon(r, file, base, f.diff); err != nil {
+			return err
+		}
+	}
+	if f.file.format != "" {
+		return a.convert(ctx, r, base, f)
+	}
+	return a.tables(ctx, r, base, f)
+}
+
+// tables writes tables, for people or as JSON.
+func (a *app) tables(ctx context.Context, r, base *profile.Recording, f *viewFlags) error {
+	o := export.TopOptions{Rows: f.top, ByThread: f.byThread, Color: a.colors(a.stdout), Width: terminalWidth(a.stdout)}
+	if f.sort == "cum" {
+		o.Sort = export.Cum
+	}
+	r, base = f.span(r), f.span(base)
+	encode := func(w io.Writer) error { return export.Top(w, r, o) }
+	switch {
+	case f.json && base != nil:
+		encode = func(w io.Writer) error { return export.DifferenceJSON(w, base, r, o) }
+	case f.json:
+		encode = func(w io.Writer) error { return export.TopJSON(w, r, o) }
+	case base != nil:
+		encode = func(w io.Writer) error { return export.Difference(w, base, r, o) }
+	}
+	return a.writeView(ctx, f.file, encode)
+}
+
+// convert writes another format.
+func (a *app) convert(ctx context.Context, r, base *profile.Recording, f *viewFlags) error {
+	o := export.Options{Base: base, ByThread: f.byThread}
+	if f.file.path == "-" && f.file.format != export.FormatFolded && isTerminal(a.stdout) {
+		return usagef("%s files are not for terminals: give a file with -o", f.file.format)
+	}
+	if there := modesIn(r); len(there) > 0 && f.file.format.OneMode() {
+		o.Mode = &there[0]
+		if len(there) > 1 {
+			fmt.Fprintf(a.stderr, "clrsnap: note: %s files have one mode, and this one the %s samples: --mode %s writes the others\n", f.file.format, there[0], there[1])
+		}
+	}
+	return a.writeView(ctx, f.file, func(w io.Writer) error { return export.Encode(w, r, f.file.format, o) })
+}
+
+// writeView writes to a file, or else to standard output.
+func (a *app) writeView(ctx context.Context, to outputFile, encode func(io.Writer) error) error {
+	name := to.path
+	if name == "" || name == "-" {
+		to.path, name = "-", "standard output"
+	}
+	out, err := to.open(a.stdout, "", time.Time{})
+	if err != nil {
+		return err
+	}
+	if err := out.write(func(w io.Writer) error { return encode(contextWriter{ctx, w}) }); err != nil {
+		return fmt.Errorf("cannot write to %s: %w", name, unwrapPath(err))
+	}
+	return nil
+}
+
+// read reads a recording from a file.
+func (a *app) read(ctx context.Context, file string) (*profile.Recording, error) {
+	in := os.Stdin
+	if file != "-" {
+		var err error
+		if in, err = os.Open(file); err != nil {
+			return nil, fmt.Errorf("cannot read %s: %w", file, unwrapPath(err))
+		}
+		defer in.Close()
+	}
+	r, err := export.ReadRecording(contextReader{ctx, in})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", file, unwrapPath(err))
+	}
+	return r, nil
+}
+
+// contextReader and contextWriter end with their context.
+type (
+	contextReader struct {
+		ctx context.Context
+		io.Reader
+	}
+	contextWriter struct {
+		ctx context.Context
+		io.Writer
+	}
+)
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.Reader.Read(p)
+}
+
+func (w contextWriter) Write(p []byte) (int, error) {
+	if w.ctx.Err() != nil {
+		return 0, context.Cause(w.ctx)
+	}
+	return w.Writer.Write(p)
+}

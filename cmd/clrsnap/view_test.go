@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/export"
+	"clrsnap/profile"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal runs clrsnap on a terminal with so many columns, and returns what that
+// showed, and the exit status.
+func terminal(t *testing.T, columns uint16, args ...string) (string, int) {
+	t.Helper()
+	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer control.Close()
+	fd := int(control.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: columns}); err != nil {
+		t.Fatal(err)
+	}
+	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("clrsnap", args...)
+	c.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=")
+	c.Stdout, c.Stderr = tty, tty
+	err = c.Start()
+	tty.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, _ := io.ReadAll(bufio.NewReader(control)) // ends with EIO when the command has
+	_ = c.Wait()                                     // the status says it
+	return strings.ReplaceAll(string(shown), "\r\n", "\n"), c.ProcessState.ExitCode()
+}
+
+// recordingFile writes a recording of one method with a long name.
+func recordingFile(t *testing.T) string {
+	t.Helper()
+	b := profile.NewBuilder(profile.Limits{})
+	thread := b.Thread(profile.RecordedThread{OSThreadID: 1, Name: "main"})
+	node := b.Child(0, b.Location(profile.Location{Function: b.Function(profile.Function{
+		Kind: profile.Managed, Method: "Shop.Orders.Submit", Display: "Shop.Orders.Submit", Short: "Orders.Submit",
+		Signature: "(System.Collections.Generic.Dictionary<string, Shop.Order>)", Module: "Shop",
+	})}))
+	b.Add(profile.Sample{Thread: thread, Node: node, Weight: time.Second})
+	file := filepath.Join(t.TempDir(), "app.clrsnap")
+	r := b.Recording()
+	r.Processes = []profile.Process{{PID: 1}}
+	if err := replaceFile(file, func(w io.Writer) error { return export.WriteRecording(w, r) }); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestViewTerminal: on a terminal tables have colours and heed its width, and what
+// is not text is refused.
+func TestViewTerminal(t *testing.T) {
+	file := recordingFile(t)
+	if got, status := terminal(t, 200, "view", file); status != 0 || !strings.Contains(got, "\x1b[1;36mShop.Orders.Submit\x1b[0m(System.Collections") {
+		t.Errorf("wide: status %d:\n%s", status, got)
+	}
+	if got, status := terminal(t, 80, "view", file); status != 0 || !strings.Contains(got, "\x1b[1;36mShop.Orders.Submit\x1b[0m(…)") {
+		t.Errorf("narrow: status %d:\n%s", status, got)
+	}
+	got, status := terminal(t, 80, "view", file, "-f", "pprof")
+	if want := "clrsnap: pprof files are not for terminals: give a file with -o\n"; status != 2 || got != want {
+		t.Errorf("pprof: status %d:\n%s", status, got)
+	}
+	if got, status := terminal(t, 80, "view", file, "-f", "folded"); status != 0 || !strings.HasPrefix(got, "Shop.Orders.Submit(") {
+		t.Errorf("folded: status %d:\n%s", status, got)
+	}
+}
+
+// TestViewInterrupted: Ctrl-C while standard input brings nothing.
+func TestViewInterrupted(t *testing.T) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	var errs strings.Builder
+	c := exec.Command("clrsnap", "view", "-")
+	c.Stdin, c.Stderr = out, &errs
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	if _, err := io.WriteString(in, "{"); err != nil {
+		t.Fatal(err)
+	}
+	awaitRead(t, in)
+	if err := c.Process.Signal(unix.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	_, _ = io.WriteString(in, "}") // it may have ended
+	_ = c.Wait()                   // the status says it
+	if got := c.ProcessState.ExitCode(); got != 130 || !strings.Contains(errs.String(), "interrupted by SIGINT") {
+		t.Errorf("status %d: %s", got, &errs)
+	}
+}
+
+// awaitRead waits until what was written into a pipe has been read.
+func awaitRead(t *testing.T, pipe *os.File) {
+	t.Helper()
+	for range 10000 {
+		n, err := unix.IoctlGetInt(int(pipe.Fd()), unix.TIOCINQ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("nobody reads")
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"clrsnap/export"
+	"clrsnap/profile"
+)
+
+// selection is what the flags choose of a recording.
+func (f *viewFlags) selection() profile.Selection {
+	s := profile.Selection{Managed: f.managed, Native: f.native, From: f.from, To: f.to}
+	if f.whole() && !f.managed {
+		s.Native = true
+	}
+	if len(f.threads) > 0 {
+		s.Threads = f.chosen.matchesRecorded
+	}
+	switch f.mode {
+	case "cpu":
+		s.Modes = []profile.Mode{profile.CPU}
+	case "wall":
+		s.Modes = []profile.Mode{profile.Wall}
+	}
+	switch f.state {
+	case "running":
+		s.States = []profile.State{profile.Running}
+	case "waiting":
+		s.States, s.Modes = []profile.State{profile.Waiting}, []profile.Mode{profile.Wall} // whoever waits uses no processor
+	}
+	return s
+}
+
+// whole reports whether the output is one that keeps all frames, as who looks at
+// it can choose.
+func (f *viewFlags) whole() bool {
+	return f.file.format == export.FormatHTML || f.file.format == export.FormatRecording
+}
+
+// chooses reports whether the flags leave anything of a recording out.
+func (f *viewFlags) chooses() bool {
+	return f.managed || f.mode != "both" || f.state != "" || len(f.threads) > 0 || f.from > 0 || f.to > 0
+}
+
+// choose reads a recording, and returns what the flags choose of it.
+func (a *app) choose(ctx context.Context, file string, f *viewFlags) (*profile.Recording, error) {
+	r, err := a.read(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	if f.whole() && !f.chooses() {
+		return r, nil
+	}
+	if f.from > 0 && f.from >= r.Duration && r.Duration > 0 {
+		return nil, fmt.Errorf("--from %v is behind the end of %s, which is %v long", f.from, file, r.Duration.Round(time.Millisecond))
+	}
+	out := r.Select(f.selection())
+	if len(out.Samples) == 0 && len(r.Samples) > 0 {
+		return nil, f.explainNothing(r, file)
+	}
+	return out, nil
+}
+
+// matchesRecorded is matches for the threads of a recording.
+func (f *threadFilter) matchesRecorded(t *profile.RecordedThread) bool {
+	if t.OSThreadID != 0 && f.ids[t.OSThreadID] {
+		return true
+	}
+	for _, re := range f.names {
+		if re.MatchString(recordedName(t)) {
+			return true
+		}
+	}
+	return false
+}
+
+func recordedName(t *profile.RecordedThread) string { return cmp.Or(t.Name, t.Role) }
+
+// explainNothing says which of the flags leaves nothing of a recording.
+func (f *viewFlags) explainNothing(r *profile.Recording, file string) error {
+	if there := modesIn(r); f.mode != "both" && !slices.ContainsFunc(there, func(m profile.Mode) bool { return m.String() == f.mode }) {
+		return fmt.Errorf("%s has no %s samples: it has %s samples", file, f.mode, there[0])
+	}
+	if len(f.threads) > 0 && len(r.Select(profile.Selection{Threads: f.chosen.matchesRecorded}).Samples) == 0 {
+		return fmt.Errorf("%s has no samples of threads that match %s: it has those of %s", file, f.chosen, threadNames(r))
+	}
+	return fmt.Errorf("%s has no samples that all of the flags together leave: try fewer of --mode, --state, --threads, --from and --to", file)
+}
+
+// threadNames names some threads that were sampled, the busiest first.
+func threadNames(r *profile.Recording) string {
+	const most = 8
+	var names []string
+	seen := map[string]bool{}
+	for _, m := range modesIn(r) {
+		for _, t := range r.Totals(m).Threads {
+			x := &r.Threads[t.Thread]
+			name := oneLineText(recordedName(x))
+			if name == "" {
+				name = fmt.Sprint(x.OSThreadID)
+			}
+			if !seen[name] {
+				seen[name] = true
+				names = append(names, name)
+			}
+		}
+	}
+	if n := len(names) - most; n > 1 {
+		names = append(names[:most], fmt.Sprintf("%d others", n))
+	}
+	return strings.Join(names, ", ")
+}
+
+// modesIn are the modes that a recording has samples of.
+func modesIn(r *profile.Recording) []profile.Mode {
+	var out []profile.Mode
+	for _, m := range []profile.Mode{profile.CPU, profile.Wall} {
+		if slices.ContainsFunc(r.Samples, func(s profile.Sample) bool { return s.Mode == m }) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// requireCommon requires that there is something to compare.
+func requireCommon(now *profile.Recording, file string, base *profile.Recording, baseFile string) error {
+	a, b := modesIn(now), modesIn(base)
+	if len(a) == 0 || len(b) == 0 {
+		if len(a) == 0 {
+			baseFile = file
+		}
+		return fmt.Errorf("%s has no samples: there is nothing to compare", baseFile)
+	}
+	if !slices.ContainsFunc(a, func(m profile.Mode) bool { return slices.Contains(b, m) }) {
+		return fmt.Errorf("cannot compare %s samples with %s samples: %s and %s have no mode in common", a[0], b[0], file, baseFile)
+	}
+	return nil
+}
+
+// span makes the length of a recording that of the part of it that was chosen, as
+// far as tables tell of it. What the process used in that time is not known.
+func (f *viewFlags) span(r *profile.Recording) *profile.Recording {
+	if r == nil {
+		return nil
+	}
+	out := *r
+	if !out.Start.IsZero() {
+		out.Start = out.Start.Local().Add(f.from)
+	}
+	if f.from > 0 || f.to > 0 {
+		end := out.Duration
+		if f.to > 0 {
+			end = min(end, f.to)
+		}
+		out.Duration, out.Cost.TargetCPU = max(end-f.from, 0), 0
+	}
+	return &out
+}
