@@ -39,11 +39,14 @@ demo: build dotnet ## look at the threads of a small .NET service
 speedscope:
 	@scripts/get-speedscope.sh
 
-test: dotnets speedscope ## all tests, none of them skipped for want of .NET
-	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_SOAK=$${CLRSNAP_SOAK:-30s} $(GO) test -timeout 20m $(TESTFLAGS) ./...
+# What a test may not be skipped for want of.
+REQUIRE := CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_REQUIRE_PERF=1 CLRSNAP_REQUIRE_CHROMIUM=1
+
+test: dotnets speedscope ## all tests, none of them skipped for want of .NET, Chromium or perf events
+	$(REQUIRE) CLRSNAP_SOAK=$${CLRSNAP_SOAK:-30s} $(GO) test -timeout 20m $(TESTFLAGS) ./...
 
 test-race: dotnets speedscope ## the same under the race detector (needs gcc)
-	CGO_ENABLED=1 CLRSNAP_REQUIRE_DOTNET=1 $(GO) test -race -timeout 25m $(TESTFLAGS) ./...
+	CGO_ENABLED=1 $(REQUIRE) $(GO) test -race -timeout 25m $(TESTFLAGS) ./...
 
 bench: dotnets ## all benchmarks, or those that match BENCH
 	CLRSNAP_REQUIRE_DOTNET=1 $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(TESTFLAGS) ./...

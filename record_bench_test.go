@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
 )
 
 // A phase is what a target did for some seconds.
@@ -33,7 +32,7 @@ const phaseTime = 2 * time.Second
 // measure has a target work for a phase; o is nil if it is left alone.
 func measure(b *testing.B, a *testenv.App, o *observer) phase {
 	b.Helper()
-	time.Sleep(200 * time.Millisecond) // what came before has an end
+	time.Sleep(time.Second) // what came before has an end, and an observer has begun
 	own := func() time.Duration {
 		if o == nil {
 			return 0
@@ -91,8 +90,8 @@ type way struct {
 }
 
 // recordWay records with a mode at a rate.
-func recordWay(m profile.Mode, rate float64) *way {
-	return &way{name: fmt.Sprintf("%v-%g", m, rate), start: func(b *testing.B, pid int) *observer { return recorder(b, pid, rate, m) }}
+func recordWay(exe, mode string, rate float64) *way {
+	return &way{name: fmt.Sprintf("%s-%g", mode, rate), start: func(b *testing.B, pid int) *observer { return recorder(b, exe, pid, mode, rate) }}
 }
 
 // floorWay has the kernel take the same samples, and drops them.
@@ -108,7 +107,8 @@ func floorWay(rate float64) *way {
 // after it, which it is compared with: what else the machine does changes slowly.
 // Aims: at most 1 % lost at 99 Hz, 5 % at 999 Hz; 0.5 % of the stacks broken.
 func BenchmarkRecordCost(b *testing.B) {
-	ways := []*way{recordWay(profile.CPU, 99), floorWay(99), recordWay(profile.CPU, 999), floorWay(999), recordWay(profile.Wall, 99)}
+	exe := buildCommand(b)
+	ways := []*way{recordWay(exe, "cpu", 99), floorWay(99), recordWay(exe, "cpu", 999), floorWay(999), recordWay(exe, "wall", 99)}
 	compareWays(b, testenv.Start(b, "busy", testenv.Options{Args: []string{"--max-seconds", "3600"}}), ways)
 }
 

@@ -2,7 +2,6 @@ package clrsnap_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,55 +11,20 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
-	"clrsnap"
 	"clrsnap/export"
 	"clrsnap/internal/perfevent"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
 
-func init() {
-	roles["record"] = recordUntilTold
-	roles["drain"] = drainUntilTold
-}
+func init() { roles["drain"] = drainUntilTold }
 
 // began is what a role says once it looks at its target.
 const began = "began"
-
-// recordUntilTold records in the way that CLRSNAP_TEST_RECORD says, until stdin
-// ends, and prints what came of it.
-func recordUntilTold(pid int) error {
-	var o clrsnap.RecordOptions
-	if err := json.Unmarshal([]byte(os.Getenv("CLRSNAP_TEST_RECORD")), &o); err != nil {
-		return err
-	}
-	p, err := clrsnap.Open(pid)
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	said := false
-	o.Progress = func(clrsnap.RecordProgress) {
-		if !said {
-			said = true
-			fmt.Println(began)
-		}
-	}
-	r, err := p.Record(untilStdinEnds(), o)
-	if err != nil {
-		return err
-	}
-	var file bytes.Buffer
-	if err := export.WriteRecording(&file, r); err != nil {
-		return err
-	}
-	q := judgeQuality(r)
-	q.Bytes = int64(file.Len())
-	return json.NewEncoder(os.Stdout).Encode(q)
-}
 
 func untilStdinEnds() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -203,18 +167,64 @@ func observe(tb testing.TB, role string, pid int, env ...string) *observer {
 	}}
 }
 
-// recorder is an observer that records in these modes at a rate.
-func recorder(tb testing.TB, pid int, rate float64, modes ...profile.Mode) *observer {
+// buildCommand builds cmd/clrsnap.
+func buildCommand(tb testing.TB) string {
 	tb.Helper()
-	numbers := make([]int, len(modes))
-	for i, m := range modes {
-		numbers[i] = int(m)
+	exe := filepath.Join(tb.TempDir(), "clrsnap")
+	build := exec.Command("go", "build", "-o", exe, "./cmd/clrsnap")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		tb.Fatalf("%v\n%s", err, out)
 	}
-	o, err := json.Marshal(map[string]any{"Modes": numbers, "Rate": rate})
+	return exe
+}
+
+// recorder is clrsnap record as an observer.
+func recorder(tb testing.TB, exe string, pid int, mode string, rate float64) *observer {
+	tb.Helper()
+	file := filepath.Join(tb.TempDir(), "recording.clrsnap")
+	cmd := exec.Command(exe, "record", strconv.Itoa(pid), "--duration", "0", "--mode", mode, "--rate", fmt.Sprint(rate), "--output", file)
+	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return observe(tb, "record", pid, "CLRSNAP_TEST_RECORD="+string(o))
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { cmd.Process.Kill() }) // fails if it has ended
+	said := bufio.NewReader(stderr)
+	if line, err := said.ReadString('\n'); !strings.HasPrefix(line, "clrsnap: recording ") {
+		tb.Fatalf("clrsnap says %q, %v", line, err)
+	}
+	return &observer{cmd, func() (*quality, error) {
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			return nil, err
+		}
+		rest, _ := io.ReadAll(said) // Wait says what went wrong
+		if err := cmd.Wait(); err != nil {
+			return nil, fmt.Errorf("%w\n%s", err, rest)
+		}
+		return readQuality(file)
+	}}
+}
+
+// readQuality reads a recording from its file.
+func readQuality(file string) (*quality, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, err := export.ReadRecording(f)
+	if err != nil {
+		return nil, err
+	}
+	q := judgeQuality(r)
+	info, err := f.Stat()
+	if err == nil {
+		q.Bytes = info.Size()
+	}
+	return q, err
 }
 
 // cpu is the CPU time that the observer has used, its tracing tasks included,

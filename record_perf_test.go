@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"clrsnap/internal/testenv"
-	"clrsnap/profile"
 )
 
 // BenchmarkAgainstPerf has perf record and clrsnap look at the same program in
@@ -37,7 +36,7 @@ func BenchmarkAgainstPerf(b *testing.B) {
 		{name: "perf", start: func(b *testing.B, pid int) *observer {
 			return perfRecord(b, perf, pid, filepath.Join(dir, "perf.data"))
 		}},
-		recordWay(profile.CPU, 99),
+		recordWay(buildCommand(b), "cpu", 99),
 	})
 }
 
@@ -59,7 +58,6 @@ func perfRecord(b *testing.B, perf string, pid int, file string) *observer {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { cmd.Process.Kill() }) // fails if it has ended
-	time.Sleep(time.Second)                  // it does not say when it has begun
 	return &observer{cmd, func() (*quality, error) {
 		var peak int64
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {

@@ -145,7 +145,13 @@ func TestPageFigures(t *testing.T) {
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	r := synthetic(20, 1)
+	b.media("prefers-color-scheme=light")
 	b.load(page(t, r, export.FlameOptions{}))
+	b.picture("light")
+	b.media("prefers-color-scheme=dark")
+	b.until(`clrsnap.state().theme === "dark"`)
+	b.picture("dark")
+	b.media("prefers-color-scheme=light")
 	cpu, wall := []profile.Mode{profile.CPU}, []profile.Mode{profile.Wall}
 	only := func(id int) func(*profile.RecordedThread) bool {
 		return func(t *profile.RecordedThread) bool { return t.OSThreadID == id }

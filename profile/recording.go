@@ -51,7 +51,7 @@ func (s State) String() string { return [...]string{"running", "waiting"}[s&1] }
 
 // Sample is one or several samples of one stack of one thread.
 type Sample struct {
-	At         time.Duration // since Recording.Start; of several samples the first one's
+	At         time.Duration // since Recording.Start: the end of the time that it stands for; of several samples the first one's
 	Weight     time.Duration // the time that it stands for
 	Count      int32         // how many samples it is the sum of
 	Thread     int32         // index in Recording.Threads

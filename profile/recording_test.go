@@ -141,6 +141,11 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, g, c.want)
 		}
 	}
+	other := stack(b, "Main>Other")
+	b.Add(Sample{At: 3, Node: other, Thread: 0, Weight: 1})
+	if out := b.Recording().Select(Selection{To: 2}); len(out.Threads) != 1 || len(out.Functions) != 5 {
+		t.Errorf("%d threads and %d functions are left, want 1 and 5", len(out.Threads), len(out.Functions))
+	}
 	if m := r.Select(Selection{Modes: []Mode{Wall}}).Modes; len(m) != 1 || m[0].Mode != Wall || len(r.Modes) != 2 {
 		t.Errorf("modes: %v of %v", m, r.Modes)
 	}

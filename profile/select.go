@@ -25,17 +25,27 @@ type Selection struct {
 // must not be changed either.
 func (r *Recording) Select(s Selection) *Recording {
 	b := NewBuilder(Limits{Samples: len(r.Samples) + 2, Nodes: len(r.Nodes) + 1})
-	nodes := s.tree(r, b)
 	threads := make([]int32, len(r.Threads))
 	for i := range threads {
-		if threads[i] = -1; s.Threads == nil || s.Threads(&r.Threads[i]) {
-			threads[i] = b.Thread(r.Threads[i])
+		if threads[i] = unused; s.Threads != nil && !s.Threads(&r.Threads[i]) {
+			threads[i] = refused
 		}
 	}
-	for i := range r.Samples {
-		x := r.Samples[i]
-		if threads[x.Thread] < 0 || !s.accepts(&x) {
+	var chosen []Sample
+	used := make([]bool, len(r.Nodes))
+	for _, x := range r.Samples {
+		if threads[x.Thread] == refused || !s.accepts(&x) {
 			continue
+		}
+		chosen = append(chosen, x)
+		for n := x.Node; n > 0 && !used[n]; n = r.Nodes[n].Parent {
+			used[n] = true
+		}
+	}
+	nodes := s.tree(r, b, used)
+	for _, x := range chosen {
+		if threads[x.Thread] == unused {
+			threads[x.Thread] = b.Thread(r.Threads[x.Thread])
 		}
 		x.Thread, x.Node = threads[x.Thread], nodes[x.Node]
 		b.Add(x)
@@ -49,17 +59,26 @@ func (r *Recording) Select(s Selection) *Recording {
 	return out
 }
 
+// What stands for the new index of a thread that has none.
+const (
+	unused  = -1 // not yet
+	refused = -2
+)
+
 func (s *Selection) accepts(x *Sample) bool {
 	return (len(s.Modes) == 0 || slices.Contains(s.Modes, x.Mode)) &&
 		(len(s.States) == 0 || slices.Contains(s.States, x.State)) &&
 		x.At >= s.From && (s.To <= 0 || x.At < s.To)
 }
 
-// tree puts the frames that are kept into b, and returns the new node of each
-// node. A parent comes before its children.
-func (s *Selection) tree(r *Recording, b *Builder) []int32 {
+// tree puts those of the used frames that are kept into b, and returns the new
+// node of each node. A parent comes before its children.
+func (s *Selection) tree(r *Recording, b *Builder, used []bool) []int32 {
 	nodes := make([]int32, len(r.Nodes))
 	for n := 1; n < len(r.Nodes); n++ {
+		if !used[n] {
+			continue
+		}
 		l := r.Locations[r.Nodes[n].Location]
 		f := &r.Functions[l.Function]
 		parent := nodes[r.Nodes[n].Parent]

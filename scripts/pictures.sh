@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # pictures.sh: makes the pictures of the README, docs/img/*.png, from the sample
-# service. Needs aha, chromium and script (Debian's bsdutils), and `make build
+# service, with terminals and a browser. Needs aha, chromium and script (Debian's bsdutils), and `make build
 # dotnet`. Run it on a quiet machine: the pictures show pauses.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -30,7 +30,7 @@ sleep 2
 
 # friendly gives the service the ids 4242, 4243, … and takes this machine's paths away
 friendly() {
-    local script="s#$kit/net10/##g; s/\x1b\[2m/\x1b[90m/g" dir tid
+    local script="s#$kit/net10/##g; s#$tmp/##g; s/\x1b\[2m/\x1b[90m/g" dir tid
     for dir in "/proc/$service/task"/*; do
         tid=${dir##*/}
         script+="; s/\b$tid\b/$((4242 + tid - service))/g"
@@ -41,7 +41,7 @@ friendly() {
 # picture NAME COLUMNS COMMAND...: what a terminal of so many columns shows
 picture() {
     local name=$1 columns=$2; shift 2
-    { printf '\033[1;32m$\033[0m \033[1mclrsnap %s\033[0m\n' "${*//$service/4242}"
+    { printf '\033[1;32m$\033[0m \033[1mclrsnap %s\033[0m\n' "$(sed "s/\b$service\b/4242/g; s#$tmp/##g" <<<"$*")"
       script -qec "stty cols $columns; bin/clrsnap $(printf ' %q' "$@")" /dev/null | tr -d '\r' | friendly; } >"$tmp/$name.ans" || true
     local rows; rows=$(wc -l <"$tmp/$name.ans")
     { echo '<!doctype html><meta charset="utf-8"><style>html{background:#14171c}body{margin:14px 18px;color:#d7dae0}'
@@ -58,6 +58,18 @@ picture() {
 picture stack 118 stack "$service" --thread orders
 picture group 118 stack "$service" --managed --group
 picture doctor 175 doctor "$service"
+
+# page NAME WIDTH HEIGHT FILE: what a browser shows of a page
+page() {
+    chromium --headless=new --no-sandbox --disable-gpu --hide-scrollbars --no-first-run --disable-background-networking \
+        --user-data-dir="$tmp/chromium" --window-size="$2,$3" --virtual-time-budget=5000 \
+        --screenshot="docs/img/$1.png" "file://$4" >/dev/null 2>&1
+    echo "docs/img/$1.png"
+}
+picture record 118 record "$service" --duration 20s --output "$tmp/shop.html"
+picture view 118 view "$tmp/shop.html" --mode cpu --managed --top 12
+page flame 1280 800 "$tmp/shop.html"
+page flame-wall 1280 800 "$tmp/shop.html#mode=wall"
 start dotnet Mail.dll --clients 1
 start dotnet-10.0.8 Legacy.dll --clients 1
 picture ps 150 ps

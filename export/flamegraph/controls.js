@@ -38,7 +38,7 @@ function showSummary(page) {
     parts.push("CPU time: ", element("b", {}, formatTime(page.weight)), ` in ${samples}, ${each.toFixed(2)} processors on average.`);
   } else {
     const what = ["", "running", "waiting", "running and waiting"][s.states];
-    parts.push(`Wall-clock time, ${what}: `, element("b", {}, `${digits(page.weight / 1e9)} thread-seconds`), ` in ${samples}: the times of all threads are added up, ${each.toFixed(1)} threads on average.`);
+    parts.push(`Wall clock, ${what}: `, element("b", {}, `${digits(page.weight / 1e9)} thread-seconds`), ` in ${samples}; threads are added up, ${each.toFixed(1)} on average.`);
   }
   if (page.base) parts.push(" Before: ", element("b", {}, page.total(page.baseWeight)), `. Widths: ${page.showBase ? "before" : "after"}.`);
   if (page.base && !page.strip.isWhole()) parts.push(" The range of time chooses from this recording only.");

@@ -193,7 +193,7 @@ function showCrumbs(page) {
   const crumbs = byId("crumbs"), { flame, tree } = page, path = [];
   for (let i = tree.parent[flame.focus]; i >= 0; i = tree.parent[i]) path.unshift(i);
   const zoomed = flame.zoomed(), parts = [];
-  const narrow = innerWidth <= 600, label = (i) => i === 0 && page.around === null ? "all" : flame.fitted(page.labelOf(tree, i), 150) || "…";
+  const narrow = innerWidth <= 600, label = (i) => i === 0 && page.around === null ? "all" : flame.fitted(page.labelOf(tree, i), narrow ? 76 : 150) || "…";
   const step = (i) => button(label(i), () => flame.zoomTo(i), { class: i === 0 ? "fixed" : "", title: page.labelOf(tree, i) });
   const last = narrow ? 1 : 3, shown = path.length > last + 2 ? [path[0], -1, ...path.slice(-last)] : path;
   for (const i of shown) parts.push(i < 0 ? element("span", { title: `${path.length - 1 - last} frames between` }, "…") : step(i), element("span", { "aria-hidden": "true" }, "›"));

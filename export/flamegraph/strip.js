@@ -24,7 +24,7 @@ class Strip {
     const some = selection.threads instanceof Set ? selection.threads : null;
     for (let i = 0; i < recording.samples; i++) {
       if (recording.mode[i] !== selection.mode || some && !some.has(recording.group[recording.thread[i]])) continue;
-      sums[recording.state[i]][Math.min(bins - 1, Math.floor(recording.at[i] / span * bins))] += recording.weight[i];
+      spreadOut(sums[recording.state[i]], recording.at[i] / span * bins, recording.weight[i], span / bins);
     }
     this.span = span; this.sums = sums; this.bin = span / bins; this.mode = selection.mode;
     this.most = 0;
@@ -128,6 +128,18 @@ class Strip {
     at[k] = k ? Math.min(Math.max(at[1], at[0]), this.span) : Math.min(Math.max(at[0], 0), at[1]);
     this.choose(at[0], at[1]);
   }
+}
+
+// spreadOut adds a weight to the bins from a place on: as much to each as it is long,
+// or samples and bins would beat against each other. What is left at the end goes
+// into the last one.
+function spreadOut(bins, place, weight, bin) {
+  let k = Math.min(bins.length - 1, Math.floor(place)), room = (k + 1 - place) * bin;
+  for (; k < bins.length - 1 && weight > room; k++, room = bin) {
+    bins[k] += room;
+    weight -= room;
+  }
+  bins[k] += weight;
 }
 
 function lastSample(recording) { return recording.samples ? recording.at[recording.samples - 1] : 0; }
