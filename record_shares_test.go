@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 
 	"golang.org/x/sys/unix"
@@ -45,40 +46,67 @@ func TestRecordShares(t *testing.T) {
 		"cpu": {profile.CPU}, "wall": {profile.Wall}, "both": {profile.CPU, profile.Wall},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before, clock, delay := askTruth(t, a), processCPU(t, a.PID), runDelays(t, a.PID)
-			r, err := p.Record(context.Background(), clrsnap.RecordOptions{Modes: modes, Duration: d})
-			if err != nil {
-				t.Fatal(err)
+			s := recordShares(t, a, p, clrsnap.RecordOptions{Modes: modes, Duration: d})
+			for n := 0; s.others > tooBusy && n < 3; n++ {
+				t.Logf("ONCE MORE: other programs used %.1f processors meanwhile, which leaves too little to sample with", s.others)
+				s = recordShares(t, a, p, clrsnap.RecordOptions{Modes: modes, Duration: d})
 			}
-			tr := askTruth(t, a).since(before, r.Duration)
-			used := processCPU(t, a.PID) - clock
-			delays := runDelays(t, a.PID)
-			for tid := range delays {
-				delays[tid] -= delay[tid]
-			}
-			if r.Duration < d || r.Duration > d+time.Second {
-				t.Errorf("the recording took %v instead of %v", r.Duration, d)
-			}
-			for _, m := range modes {
-				c := count(r, m, tr)
-				t.Logf("%s\n%s", statsLine(t, r, m), table(m, tr, c))
-				checkShares(t, m, d, tr, c)
-				checkThreads(t, m, tr, c)
-				checkInside(t, m, c)
-				checkBroken(t, r, m)
-			}
-			if slices.Contains(modes, profile.CPU) {
-				checkCPU(t, r, used)
-			}
-			if slices.Contains(modes, profile.Wall) {
-				checkStates(t, tr, count(r, profile.Wall, tr), delays)
-			}
-			for _, n := range r.Notes {
-				t.Log(n)
-			}
+			s.check(t, modes, d)
 		})
 	}
 	endsWell(t, a)
+}
+
+// tooBusy is how many processors other programs may use. On a machine that has
+// none left the shares get so few samples that hardly anything follows.
+const tooBusy = 0.4
+
+// shares is a recording of the program, and what the program and the kernel say
+// of the same time.
+type shares struct {
+	r      *profile.Recording
+	truth  *truth
+	used   time.Duration         // by the program, of processors
+	delays map[int]time.Duration // that threads were ready to run without a processor
+	others float64               // processors that neither the program nor we used
+}
+
+func recordShares(t *testing.T, a *testenv.App, p *clrsnap.Process, o clrsnap.RecordOptions) *shares {
+	t.Helper()
+	before, clock, delays, all := askTruth(t, a), processCPU(t, a.PID), runDelays(t, a.PID), machineCPU(t)
+	r, err := p.Record(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shares{r: r, truth: askTruth(t, a).since(before, r.Duration), used: processCPU(t, a.PID) - clock, delays: runDelays(t, a.PID)}
+	for tid := range s.delays {
+		s.delays[tid] -= delays[tid]
+	}
+	s.others = (machineCPU(t) - all - s.used - r.Cost.OwnCPU).Seconds() / r.Duration.Seconds()
+	return s
+}
+
+func (s *shares) check(t *testing.T, modes []profile.Mode, d time.Duration) {
+	t.Helper()
+	if s.r.Duration < d || s.r.Duration > d+time.Second {
+		t.Errorf("the recording took %v instead of %v", s.r.Duration, d)
+	}
+	for _, m := range modes {
+		c := count(s.r, m, s.truth)
+		t.Logf("%s\n%s", statsLine(t, s.r, m), table(m, s.truth, c))
+		checkShares(t, m, d, s.truth, c)
+		checkThreads(t, m, s.truth, c)
+		checkInside(t, m, c)
+		checkBroken(t, s.r, m)
+		if m == profile.CPU {
+			checkCPU(t, s.r, s.used)
+		} else {
+			checkStates(t, s.truth, c, s.delays)
+		}
+	}
+	for _, n := range s.r.Notes {
+		t.Log(n)
+	}
 }
 
 func statsLine(t *testing.T, r *profile.Recording, m profile.Mode) string {

@@ -125,10 +125,14 @@ func (c *cpuSampler) sample(rp *recordedProcess, x *perfevent.Record) {
 	complete, repaired := c.walk(rp, t, x)
 	c.stack = c.kernelFrames(c.stack[:0], x.Kernel)
 	c.stack = append(c.stack, rp.frames.stack...)
-	c.r.b.Add(profile.Sample{
+	out := profile.Sample{
 		At: max(x.Time-c.r.start, 0), Weight: c.period, Thread: t.sampled(), Node: c.r.b.Stack(c.stack),
 		Mode: profile.CPU, State: profile.Running, Incomplete: !complete,
-	})
+	}
+	c.r.b.Add(out)
+	if c.r.wall != nil {
+		c.r.wall.settle(t, out)
+	}
 	c.count(x, complete, repaired)
 }
 

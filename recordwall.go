@@ -42,6 +42,9 @@ type wallThread struct {
 	incomplete bool
 	valid      bool   // node and what follows
 	sum        uint64 // of the stack's bytes and the registers
+
+	owed  time.Duration // that the thread ran, for which a CPU sample has to come
+	turns int32         // for which owed stands
 }
 
 func newWallSampler(r *recorder) *wallSampler {
@@ -110,29 +113,62 @@ func (w *wallSampler) deal() {
 // sample takes the sample of one thread.
 func (w *wallSampler) sample(t *recordedThread, late bool) {
 	p, wt := t.of.p, &t.wall
+	if late {
+		w.stats.Late++
+	}
 	state := profile.Waiting
 	if !wt.valid || !p.live.StillBlocked(t.info.OSThreadID) {
 		var err error
-		if state, err = w.look(t); err != nil {
-			if !errors.Is(err, errThreadEnded) {
-				w.stats.Lost++
-			}
+		state, err = w.look(t)
+		switch {
+		case errors.Is(err, errDeferred):
+			now := live.Monotonic()
+			wt.owed, wt.turns, wt.last = wt.owed+now-wt.last, wt.turns+1, now
+			return
+		case errors.Is(err, errThreadEnded):
+			return
+		case err != nil:
+			w.stats.Lost++
 			return
 		}
 	}
 	now := live.Monotonic()
-	w.r.b.Add(profile.Sample{
-		At: now - w.r.start, Weight: now - wt.last, Thread: t.sampled(), Node: wt.node,
-		Mode: profile.Wall, State: state, Incomplete: wt.incomplete,
-	})
+	w.add(t, profile.Sample{At: now, Weight: now - wt.last, Count: 1, Node: wt.node, State: state, Incomplete: wt.incomplete})
 	wt.last = now
-	w.stats.Samples++
-	if late {
-		w.stats.Late++
+}
+
+// add adds a sample whose At is not yet relative to the start.
+func (w *wallSampler) add(t *recordedThread, s profile.Sample) {
+	s.At, s.Mode, s.Thread = s.At-w.r.start, profile.Wall, t.sampled()
+	w.r.b.Add(s)
+	w.stats.Samples += int(s.Count)
+	if s.Incomplete {
+		w.stats.Broken += int(s.Count)
 	}
-	if wt.incomplete {
-		w.stats.Broken++
+}
+
+// errDeferred: the thread runs, and will have a CPU sample.
+var errDeferred = errors.New("the next CPU sample is this one too")
+
+// mayDefer reports whether a running thread need not be stopped, because CPU
+// samples are taken as well. They come at equal amounts of the time that it runs,
+// so the next one is as good a sample of where it runs as one of this moment. A
+// thread that has had none for long is not one of those that use much time: it
+// is stopped.
+func (w *wallSampler) mayDefer(wt *wallThread) bool {
+	const patience = time.Second
+	return w.r.cpu != nil && !w.r.cpu.events.KernelExcluded() && wt.owed < max(patience, 4*w.period)
+}
+
+// settle makes a wall sample of a CPU sample for what is owed to its thread.
+func (w *wallSampler) settle(t *recordedThread, s profile.Sample) {
+	wt := &t.wall
+	if wt.owed == 0 {
+		return
 	}
+	s.At, s.Weight, s.Count = s.At+w.r.start, wt.owed, wt.turns
+	wt.owed, wt.turns = 0, 0
+	w.add(t, s)
 }
 
 // look captures and walks a thread, and remembers its stack.
@@ -148,13 +184,22 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	begin := live.Monotonic()
 	rp.p.stops = &w.pauses
 	defer func() { rp.p.stops = nil }()
-	r, err := s.takeAndWalk(func() walk.Result {
+	walked := func() walk.Result {
 		if s.waits && !s.capture.Stopped && s.known() {
 			return walk.Result{Complete: true}
 		}
 		same = false
 		return rp.frames.walk(&s)
-	})
+	}
+	r, ok := s.blocked(walked)
+	var err error
+	if !ok {
+		if !s.waits && w.mayDefer(wt) {
+			wt.valid = false
+			return profile.Running, errDeferred
+		}
+		r, err = s.stopAndWalk(walked)
+	}
 	state := profile.Running
 	if s.waits {
 		state = profile.Waiting

@@ -153,6 +153,11 @@ func (s *Suspension) takeAndWalk(walked func() walk.Result) (walk.Result, error)
 			return r, nil
 		}
 	}
+	return s.stopAndWalk(walked)
+}
+
+// stopAndWalk is takeAndWalk for a thread that has to be stopped.
+func (s *Suspension) stopAndWalk(walked func() walk.Result) (walk.Result, error) {
 	s.extra = nil
 	for attempt := 0; ; attempt++ {
 		if err := s.stop(); err != nil {

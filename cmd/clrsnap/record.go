@@ -60,7 +60,8 @@ Two questions, one recording:
                 than --max-pause. What clrsnap itself may use is --max-cpu: if that
                 is not enough for all threads, each is sampled less often, which
                 the result says.
-  --mode both   Both, in one file; the default.
+  --mode both   Both, in one file; the default. Running threads need not be
+                stopped then: their CPU samples tell where they run.
 
 The recording ends after --duration (30s for a PID; a COMMAND is recorded to its
 end), with Ctrl-C, or when the process ends. Everything that was collected until
@@ -91,10 +92,14 @@ The file:
 		if err := f.check(cmd); err != nil {
 			return err
 		}
+		if err := a.forTerminal(f.file); err != nil {
+			return err
+		}
 		// Unlike the other verbs this one may go on for hours.
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(math.MaxInt64)
 		a.graceful.Store(int64(time.Minute)) // to write a large recording
+		a.collects.Store(true)
 		if cmd.ArgsLenAtDash() == 0 {
 			return a.recordCommand(cmd.Context(), args, &f)
 		}
@@ -251,6 +256,9 @@ func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) 
 		return fmt.Errorf("cannot start the program: %w", cmd.Err)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, a.stdout, a.stderr
+	if out.path == "-" {
+		cmd.Stdout = a.stderr // or the recording would have its output in the middle
+	}
 	pr.begin(clip(oneLineText(line), 60))
 	r, err := clrsnap.RecordCommand(ctx, cmd, o, ro)
 	pr.end()
@@ -273,7 +281,7 @@ func (a *app) finishRecording(r *profile.Recording, out *pendingFile, f *recordF
 	if f.managed || f.native || out.format != export.FormatHTML && out.format != export.FormatRecording {
 		shown = r.Select(profile.Selection{Managed: f.managed, Native: f.native})
 	}
-	if err := out.write(func(w io.Writer) error { return export.Encode(w, shown, out.format, export.Options{}) }); err != nil {
+	if err := out.write(func(w io.Writer) error { return export.Encode(w, shown, out.format, a.encoding(r, out.format)) }); err != nil {
 		return rescue(r, out, err)
 	}
 	a.finished.Store(true)
