@@ -72,6 +72,11 @@ func (o *RecordOptions) complete() error {
 	if o.MaxCPU == 0 {
 		o.MaxCPU = DefaultMaxCPU
 	}
+	for _, m := range o.Modes {
+		if m != profile.CPU && m != profile.Wall {
+			return fmt.Errorf("there is no mode %d to record with: profile.CPU and profile.Wall are the modes", m)
+		}
+	}
 	switch {
 	case !(o.Rate >= MinRate && o.Rate <= MaxRate):
 		return fmt.Errorf("a rate of %g samples a second: give one between %g and %d", o.Rate, MinRate, MaxRate)

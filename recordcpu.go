@@ -23,6 +23,7 @@ type cpuSampler struct {
 	events   *perfevent.Events
 	period   time.Duration
 	stats    profile.ModeStats
+	quiet    bool // only wall-clock sampling wants them, for threads that run
 	held     heldSamples
 	names    map[int]string // what the kernel calls threads, as far as it has said
 	size     stackSize
@@ -47,6 +48,7 @@ func newCPUSampler(r *recorder, pid int) (*cpuSampler, error) {
 	c := &cpuSampler{r: r, events: e, period: period, names: map[int]string{}, kernelAt: map[uint64]int32{}}
 	c.size.bytes = firstStackCopy
 	c.stats = profile.ModeStats{Mode: profile.CPU, Rate: r.o.Rate}
+	c.quiet = !r.o.has(profile.CPU)
 	return c, nil
 }
 
@@ -68,7 +70,9 @@ func (c *cpuSampler) finish() { c.read(c.events.Stop) }
 func (c *cpuSampler) read(from func(func(*perfevent.Record)) error) {
 	for _, rp := range c.r.all {
 		rp.fresh = false
-		for _, x := range c.held.take(rp.p.live.PID()) {
+		held, lost := c.held.take(rp.p.live.PID())
+		c.stats.Lost += lost
+		for _, x := range held {
 			c.sample(rp, x)
 		}
 	}
@@ -119,7 +123,7 @@ func (c *cpuSampler) sample(rp *recordedProcess, x *perfevent.Record) {
 		rp.frames.begin()
 	}
 	t := rp.thread(x.TID, c.names[x.TID])
-	if !t.chosen {
+	if !t.chosen || c.quiet && t.wall.owed == 0 {
 		return
 	}
 	complete, repaired := c.walk(rp, t, x)
@@ -129,7 +133,9 @@ func (c *cpuSampler) sample(rp *recordedProcess, x *perfevent.Record) {
 		At: max(x.Time-c.r.start, 0), Weight: c.period, Thread: t.sampled(), Node: c.r.b.Stack(c.stack),
 		Mode: profile.CPU, State: profile.Running, Incomplete: !complete,
 	}
-	c.r.b.Add(out)
+	if !c.quiet {
+		c.r.b.Add(out)
+	}
 	if c.r.wall != nil {
 		c.r.wall.settle(t, out)
 	}
@@ -160,7 +166,7 @@ func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.R
 	stack := target.Stack{Region: target.Region{Base: arch.Addr(x.Context.Regs[rp.p.arch.SP]), Data: x.Stack}}
 	s := Suspension{p: rp.p, thread: t.info}
 	s.walk = walk.Thread{Context: x.Context, Stack: &stack}
-	r := rp.frames.walk(&s)
+	r := rp.frames.walk(&s, x.Time)
 	if s.managed && t.info.ID == 0 {
 		rp.unnamed = true // it has become one of the runtime's
 	}
@@ -184,14 +190,14 @@ func (c *cpuSampler) mend(rp *recordedProcess, t *recordedThread, x *perfevent.R
 			c.size.cut++
 		}
 		if c.extend(rp, s.walk.Stack) {
-			r = rp.frames.walk(s)
+			r = rp.frames.walk(s, x.Time)
 		}
 	}
 	if !r.Complete && rp.newModules() {
-		r = rp.frames.walk(s)
+		r = rp.frames.walk(s, x.Time)
 	}
 	if !r.Complete && c.addFrames(rp, t, s) {
-		r = rp.frames.walk(s)
+		r = rp.frames.walk(s, x.Time)
 	}
 	return r
 }

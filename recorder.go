@@ -2,7 +2,6 @@ package clrsnap
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -38,8 +37,9 @@ type recorder struct {
 
 // How often things are done.
 const (
-	drainEvery  = 20 * time.Millisecond  // the kernel's buffers are emptied; code has hardly changed since
+	drainEvery  = 20 * time.Millisecond  // the kernel's buffers are emptied
 	drainFirst  = 5 * time.Millisecond   // the same, at first: a program may end at once
+	drainSoon   = 2 * time.Millisecond   // and while there is code that can be unloaded
 	listEvery   = 100 * time.Millisecond // new threads are looked for
 	reportEvery = 500 * time.Millisecond
 )
@@ -55,16 +55,14 @@ func (r *recorder) begin(pid int) error {
 	r.began, r.start = time.Now(), live.Monotonic()
 	r.now = r.start
 	r.ownCPU = r.cpuOfOurs()
-	if r.o.has(profile.CPU) {
-		c, err := newCPUSampler(r, pid)
-		switch {
-		case err == nil:
-			r.cpu = c
-		case errors.Is(err, ErrNoPerfEvents) && r.o.has(profile.Wall):
-			r.notes = append(r.notes, fmt.Sprintf("There are no CPU samples: %v.", err))
-		default:
-			return err
-		}
+	c, err := newCPUSampler(r, pid)
+	switch {
+	case err == nil:
+		r.cpu = c
+	case !r.o.has(profile.Wall):
+		return err
+	case r.o.has(profile.CPU):
+		r.notes = append(r.notes, fmt.Sprintf("There are no CPU samples: %v.", err))
 	}
 	if r.o.has(profile.Wall) {
 		r.wall = newWallSampler(r)
@@ -113,9 +111,7 @@ func (r *recorder) run(ctx context.Context) (*profile.Recording, error) {
 			break
 		}
 		if r.now >= drain {
-			if drain = r.now + drainEvery; r.now < r.start+time.Second {
-				drain = r.now + drainFirst
-			}
+			drain = r.now + r.drainAfter()
 			r.housekeep()
 		}
 		next := drain
@@ -132,10 +128,32 @@ func (r *recorder) run(ctx context.Context) (*profile.Recording, error) {
 		r.wait(ctx, next)
 	}
 	r.now = live.Monotonic()
+	for _, rp := range r.all {
+		if rp.update(); !rp.ended {
+			rp.list(true) // for the names that threads have got lately
+		}
+	}
 	if r.cpu != nil {
 		r.cpu.finish()
 	}
+	if r.wall != nil {
+		r.wall.finish()
+		r.now = live.Monotonic()
+	}
 	return r.finish()
+}
+
+// drainAfter is when the kernel's buffers are to be emptied again.
+func (r *recorder) drainAfter() time.Duration {
+	for _, rp := range r.all {
+		if rp.frames.unloads > 0 && r.now < rp.frames.unloads+time.Second {
+			return drainSoon
+		}
+	}
+	if r.now < r.start+time.Second {
+		return drainFirst
+	}
+	return drainEvery
 }
 
 // wait returns at a time, or earlier if there is something to do.
@@ -216,7 +234,7 @@ func (r *recorder) report() {
 
 func (r *recorder) modes() []profile.ModeStats {
 	var out []profile.ModeStats
-	if r.cpu != nil {
+	if r.cpu != nil && !r.cpu.quiet {
 		out = append(out, r.cpu.stats)
 	}
 	if r.wall != nil {

@@ -2,8 +2,10 @@ package clrsnap
 
 import (
 	"fmt"
+	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -19,6 +21,10 @@ type frameTable struct {
 	modules int         // of engine.ModuleChanges, when lasting was last good
 	stack   []int32     // of the last walk
 	ips     []arch.Addr // likewise
+
+	unproven []claim             // of the last walk
+	seen     map[arch.Addr]sight // by the start of the method's code
+	unloads  time.Duration       // when code that can be unloaded was last met; 0: never
 }
 
 type frameKey struct {
@@ -31,7 +37,7 @@ type frameKey struct {
 const maxFrameKeys = 1 << 17
 
 func newFrameTable(p *Process, b *profile.Builder) *frameTable {
-	return &frameTable{p: p, b: b, lasting: map[frameKey]int32{}, passing: map[frameKey]int32{}}
+	return &frameTable{p: p, b: b, lasting: map[frameKey]int32{}, passing: map[frameKey]int32{}, seen: map[arch.Addr]sight{}}
 }
 
 // begin starts a new moment.
@@ -44,9 +50,9 @@ func (f *frameTable) begin() {
 }
 
 // walk walks a captured thread. The locations of its frames are in f.stack, leaf
-// first.
-func (f *frameTable) walk(s *Suspension) walk.Result {
-	f.stack, f.ips, s.managed = f.stack[:0], f.ips[:0], false
+// first. taken is when the thread was as it was captured.
+func (f *frameTable) walk(s *Suspension, taken time.Duration) walk.Result {
+	f.stack, f.ips, f.unproven, s.managed = f.stack[:0], f.ips[:0], f.unproven[:0], false
 	ctx := s.walk.Context
 	var unnamed error
 	r := f.p.walker.Walk(&s.walk, &ctx, walk.ByUnwindInfo, func(fr *walk.Frame) bool {
@@ -58,16 +64,20 @@ func (f *frameTable) walk(s *Suspension) walk.Result {
 		f.stack, f.ips = append(f.stack, l), append(f.ips, fr.IP())
 		return true
 	})
+	if err := f.prove(taken); err != nil {
+		unnamed = err
+	}
 	if r.Complete && unnamed != nil {
-		r = walk.Result{Err: unnamed}
+		return walk.Result{Err: unnamed}
 	}
 	return r
 }
 
 func (f *frameTable) location(fr *walk.Frame) (int32, error) {
 	key := frameKey{fr.IP(), fr.Exact, fr.Kind == walk.Managed}
+	unloadable := fr.Code != nil && fr.Code.Collectible
 	table := f.lasting
-	if fr.Code != nil && fr.Code.Collectible || fr.Kind == walk.Stub {
+	if unloadable || fr.Kind == walk.Stub {
 		table = f.passing
 	}
 	if l, ok := table[key]; ok {
@@ -77,7 +87,73 @@ func (f *frameTable) location(fr *walk.Frame) (int32, error) {
 	if err == nil {
 		table[key] = l
 	}
+	if unloadable {
+		f.unproven = append(f.unproven, claim{len(f.stack), key, fr.Code.MethodStart, fr.Code.MethodDesc, l})
+	}
 	return l, err
+}
+
+// claim is the name that was found for a frame in code that can be unloaded.
+type claim struct {
+	frame         int // in frameTable.stack
+	key           frameKey
+	start, method arch.Addr // of the method's code, and its MethodDesc
+	location      int32
+}
+
+// sight is code that can be unloaded, as it was at some time.
+type sight struct {
+	method   arch.Addr
+	function int32
+	at       time.Duration
+}
+
+// trustFor is for how long code that a thread was seen in is still that code:
+// before others take its place it has to return, the garbage has to be collected,
+// the method finalised and another one compiled.
+const trustFor = 5 * time.Millisecond
+
+// maxSights bounds the code that is remembered.
+const maxSights = 1 << 15
+
+// prove takes away the names of code that may have been unloaded, and replaced,
+// between the moment of the stack and that when the name was read. A name is good
+// if the code is the same after it was read, and if it was read soon or had been
+// the same before that moment already.
+func (f *frameTable) prove(taken time.Duration) error {
+	if len(f.unproven) == 0 {
+		return nil
+	}
+	f.p.eng.Cache.Invalidate()
+	f.p.rt.Begin()
+	now := live.Monotonic()
+	f.unloads = now
+	if len(f.seen) > maxSights {
+		clear(f.seen)
+	}
+	var err error
+	for _, c := range f.unproven {
+		code, e := f.p.rt.Code.Lookup(c.key.ip)
+		there := e == nil && code.MethodStart == c.start && code.MethodDesc == c.method
+		is := sight{c.method, f.b.FunctionOf(c.location), now}
+		was, known := f.seen[c.start]
+		if there {
+			f.seen[c.start] = is
+		}
+		before := known && was.method == is.method && was.function == is.function && was.at <= taken
+		if !there || now-taken > trustFor && !before {
+			delete(f.passing, c.key)
+			f.stack[c.frame] = f.unloaded()
+			err = fmt.Errorf("%w: the code at %v has been unloaded, or may have been", walk.ErrUnsafe, c.key.ip)
+		}
+	}
+	return err
+}
+
+// unloaded stands for code whose name is lost.
+func (f *frameTable) unloaded() int32 {
+	const name = "[unloaded code]"
+	return f.b.Location(profile.Location{Function: f.b.Function(profile.Function{Kind: profile.Managed, Display: name, Short: name})})
 }
 
 func (f *frameTable) resolve(fr *walk.Frame) (int32, error) {

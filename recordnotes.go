@@ -8,7 +8,7 @@ import (
 // remarks are what whoever reads the recording has to know.
 func (r *recorder) remarks() []string {
 	out := r.notes
-	if r.cpu != nil {
+	if r.cpu != nil && !r.cpu.quiet {
 		out = append(out, r.cpuRemarks()...)
 	}
 	if r.wall != nil {

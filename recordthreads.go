@@ -56,22 +56,29 @@ const nameEvery = 2 * time.Second
 
 // update takes notice of threads that have come and gone.
 func (rp *recordedProcess) update() {
-	now := rp.r.now
-	if rp.ended || rp.listed > 0 && now < rp.listed+listEvery {
+	if rp.ended {
 		return
 	}
-	rp.usedCPU()
+	rp.usedCPU() // after its end nobody can tell
 	if rp.p.live.Alive() != nil {
 		rp.ended = true
 		return
 	}
+	if rp.listed == 0 || rp.r.now >= rp.listed+listEvery {
+		rp.list(false)
+	}
+}
+
+// list reads the list of threads. all: they are described anew, all of them.
+func (rp *recordedProcess) list(all bool) {
+	now := rp.r.now
 	tids, err := rp.p.live.Threads()
 	if err != nil {
 		return // it is about to end
 	}
 	rp.p.eng.Begin()
 	rp.frames.begin()
-	all := now >= rp.named+nameEvery || rp.unnamed
+	all = all || now >= rp.named+nameEvery || rp.unnamed
 	if all {
 		rp.named, rp.unnamed = now, false
 	}
@@ -151,7 +158,8 @@ func (rp *recordedProcess) describe(tid int, t *recordedThread) *recordedThread 
 	if !ok {
 		return t
 	}
-	if t == nil {
+	isNew := t == nil
+	if isNew {
 		t = &recordedThread{of: rp, index: -1}
 		t.wall.last = rp.since
 		if rp.listed > 0 {
@@ -161,7 +169,13 @@ func (rp *recordedProcess) describe(tid int, t *recordedThread) *recordedThread 
 		rp.changed()
 	}
 	t.info = info
-	t.chosen = rp.r.o.Threads == nil || rp.r.o.Threads(&info)
+	if chosen := rp.r.o.Threads == nil || rp.r.o.Threads(&info); chosen != t.chosen {
+		// It has a name now that is wanted, or not. The time before is not counted.
+		if t.chosen = chosen; !isNew {
+			t.wall.last = rp.r.now
+			rp.changed()
+		}
+	}
 	if t.index >= 0 {
 		rp.r.threads.rename(t.index, t.recorded())
 	}

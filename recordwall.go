@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"math/rand/v2"
+	"runtime"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -51,7 +52,7 @@ func newWallSampler(r *recorder) *wallSampler {
 	w := &wallSampler{r: r, period: time.Duration(float64(time.Second) / r.o.Rate), seed: maphash.MakeSeed()}
 	w.base, w.last = r.start, r.start
 	w.stats = profile.ModeStats{Mode: profile.Wall, Rate: r.o.Rate}
-	w.pace = pace{share: r.o.MaxCPU, used: r.cpuOfOurs}
+	w.pace = pace{share: min(r.o.MaxCPU, float64(runtime.NumCPU())), used: r.cpuOfOurs}
 	return w
 }
 
@@ -82,6 +83,10 @@ func (w *wallSampler) round(late bool) {
 		return
 	}
 	w.pace.begin(w.r.now)
+	defer w.pace.end()
+	if w.pace.spent() {
+		return
+	}
 	end := w.r.now + w.period
 	for n := 1; n <= len(w.turns); n++ {
 		t := w.turns[w.turn%len(w.turns)]
@@ -89,8 +94,27 @@ func (w *wallSampler) round(late bool) {
 		if !t.ended {
 			w.sample(t, late)
 		}
-		if n%4 == 0 && (w.pace.spent() || live.Monotonic() > end) {
+		// A thread that waits for a processor takes long to stop; to ask for our
+		// CPU time takes as long as to look at a blocked thread.
+		if live.Monotonic() > end || n%4 == 0 && w.pace.spent() {
 			break
+		}
+	}
+}
+
+// lastRound is how long the end of a recording may be put off.
+const lastRound = 250 * time.Millisecond
+
+// finish gives those a last turn whose last one was long ago, for the time since
+// to be accounted for, as far as that does not take long.
+func (w *wallSampler) finish() {
+	w.deal()
+	for _, t := range w.turns {
+		if live.Monotonic() > w.r.now+lastRound {
+			return
+		}
+		if !t.of.ended && !t.ended && w.r.now-t.wall.last > 2*w.period {
+			w.sample(t, true)
 		}
 	}
 }
@@ -189,7 +213,7 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 			return walk.Result{Complete: true}
 		}
 		same = false
-		return rp.frames.walk(&s)
+		return rp.frames.walk(&s, live.Monotonic())
 	}
 	r, ok := s.blocked(walked)
 	var err error

@@ -72,6 +72,9 @@ func (b *Builder) Function(f Function) int32 { return intern(b.functions, &b.r.F
 // Location returns the index of a location.
 func (b *Builder) Location(l Location) int32 { return intern(b.locations, &b.r.Locations, l) }
 
+// FunctionOf returns the index of the function of a location.
+func (b *Builder) FunctionOf(location int32) int32 { return b.r.Locations[location].Function }
+
 // At returns a location and its function by the location's index.
 func (b *Builder) At(location int32) (Location, Function) {
 	l := b.r.Locations[location]

@@ -37,3 +37,5 @@ sleep 1     # some load
 
 show bin/clrsnap ps
 show bin/clrsnap stack "$service"
+show bin/clrsnap record "$service" --duration 5s --output bin/demo.html
+show bin/clrsnap view bin/demo.html --mode cpu --managed --top 8

@@ -69,7 +69,8 @@ page() {
 picture record 118 record "$service" --duration 20s --output "$tmp/shop.html"
 picture view 118 view "$tmp/shop.html" --mode cpu --managed --top 12
 page flame 1280 800 "$tmp/shop.html"
-page flame-wall 1280 800 "$tmp/shop.html#mode=wall"
+bin/clrsnap view "$tmp/shop.html" --mode wall -o "$tmp/wall.html"
+page flame-wall 1280 800 "$tmp/wall.html"
 start dotnet Mail.dll --clients 1
 start dotnet-10.0.8 Legacy.dll --clients 1
 picture ps 150 ps

@@ -1,0 +1,164 @@
+package clrsnap
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"clrsnap/internal/perfevent"
+	"clrsnap/profile"
+
+	"pgregory.net/rapid"
+)
+
+// TestThreadTable: threads beyond the bound share numbers by their names, and
+// names have a bound too. Those apart can be renamed, those that share cannot.
+func TestThreadTable(t *testing.T) {
+	b := profile.NewBuilder(profile.Limits{})
+	tt := threadTable{b: b}
+	for i := range int32(maxThreadsApart) {
+		if got := tt.add(profile.RecordedThread{OSThreadID: 1, Name: "same"}); got != i {
+			t.Fatalf("thread %d has the number %d", i, got)
+		}
+	}
+	pool := profile.RecordedThread{OSThreadID: 5000, ManagedThreadID: 7, Name: "pool", Role: "ThreadPool worker"}
+	shared := tt.add(pool)
+	pool.OSThreadID, pool.ManagedThreadID = 5001, 8
+	if got := tt.add(pool); got != shared || shared != maxThreadsApart {
+		t.Errorf("two more of one name have the numbers %d and %d", shared, got)
+	}
+	pool.Process = 1
+	if got := tt.add(pool); got == shared {
+		t.Errorf("threads of two processes share number %d", got)
+	}
+	tt.rename(0, profile.RecordedThread{OSThreadID: 1, Name: "new"})
+	tt.rename(shared, profile.RecordedThread{OSThreadID: 9, Name: "new"})
+	for i := range 10 * maxThreadNames {
+		tt.add(profile.RecordedThread{OSThreadID: i, Name: fmt.Sprint("name ", i)})
+	}
+	threads := b.Recording().Threads
+	if first, common := threads[0], threads[shared]; first.Name != "new" || common != (profile.RecordedThread{Name: "pool", Role: "ThreadPool worker"}) {
+		t.Errorf("after renaming: %+v, %+v", first, common)
+	}
+	if n := len(threads) - maxThreadsApart; n > maxThreadNames+1 {
+		t.Errorf("%d numbers are shared", n)
+	}
+	if last := threads[tt.add(profile.RecordedThread{Name: "one more"})]; last != (profile.RecordedThread{Name: "other threads"}) {
+		t.Errorf("whoever comes last is among %+v", last)
+	}
+}
+
+// TestPace: whatever happens and when, no more is used than the share of the time
+// that has passed, what may be saved up, and one step too many. And as long as
+// there is something to do, not much less.
+func TestPace(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		share := rapid.Float64Range(0.001, 2).Draw(t, "share")
+		var all, ours time.Duration // CPU time: of everything, and of what the pace is about
+		p := pace{share: share, used: func() time.Duration { return all }}
+		limit := time.Duration(share * float64(maxCredit))
+		step := max(1, limit/time.Duration(rapid.IntRange(1, 50).Draw(t, "parts")))
+		start := time.Duration(rapid.Int64Range(1, 1<<50).Draw(t, "start"))
+		now, idle := start, time.Duration(0)
+		for range rapid.IntRange(1, 200).Draw(t, "rounds") {
+			wait := time.Duration(rapid.Int64Range(1, int64(3*maxCredit)).Draw(t, "wait"))
+			now += wait
+			idle += max(0, wait-maxCredit) // for which nothing is saved up
+			all += time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "others"))
+			p.begin(now)
+			for !p.spent() {
+				all += step
+				ours += step
+			}
+			p.end()
+			earned := time.Duration(share * float64(now-start))
+			if ours > earned+limit+step+time.Microsecond {
+				t.Fatalf("used %v, earned %v, saved at most %v, a step is %v", ours, earned, limit, step)
+			}
+			if least := earned - time.Duration(share*float64(idle)); ours < least-time.Microsecond {
+				t.Fatalf("used %v, could have used %v", ours, least)
+			}
+		}
+	})
+}
+
+// TestPaceDebt: what cannot be foreseen is paid back, but not for ever.
+func TestPaceDebt(t *testing.T) {
+	var used time.Duration
+	p := pace{share: 0.1, used: func() time.Duration { return used }}
+	now := time.Second
+	p.begin(now)
+	used += time.Hour
+	p.end()
+	rounds := 0
+	for p.begin(now); p.spent(); p.begin(now) {
+		now += 10 * time.Millisecond
+		if rounds++; rounds > 200 {
+			t.Fatal("nothing may be used two seconds later")
+		}
+	}
+	if rounds < 90 {
+		t.Errorf("only %v were waited for", time.Duration(rounds)*10*time.Millisecond)
+	}
+}
+
+// TestStackSize: the size grows when one stack in two hundred needs more, up to the
+// most that there is, and not before that is certain.
+func TestStackSize(t *testing.T) {
+	s := stackSize{bytes: firstStackCopy}
+	add := func(samples, cut int) int {
+		s.samples += samples
+		s.cut += cut
+		return s.next()
+	}
+	if n := add(199, 199); n != 0 {
+		t.Errorf("after 199 samples: %d", n)
+	}
+	if n := add(1, 0); n != 2*firstStackCopy && n != perfevent.MaxStackBytes || n != s.bytes {
+		t.Errorf("after 200 samples: %d, %d", n, s.bytes)
+	}
+	if n := add(200, 1); n != 0 {
+		t.Errorf("one stack in 200 is deep: %d", n)
+	}
+	if n := add(1000, 0); n != 0 {
+		t.Errorf("no stack is deep: %d", n)
+	}
+	for range 10 {
+		add(200, 200)
+	}
+	if s.bytes != perfevent.MaxStackBytes || add(200, 200) != 0 {
+		t.Errorf("all stacks are deep: %d bytes", s.bytes)
+	}
+}
+
+// TestHeldSamples: what is held is a copy, is bounded, and what is given up for
+// want of room is that of whoever has the most.
+func TestHeldSamples(t *testing.T) {
+	var h heldSamples
+	stack, kernel := make([]byte, 1<<20), []uint64{1, 2}
+	keep := func(pid, n int) {
+		for range n {
+			h.keep(&perfevent.Record{PID: pid, Stack: stack, Kernel: kernel})
+		}
+	}
+	stack[0] = 42
+	keep(1, 3)
+	stack[0], kernel[0] = 0, 0 // the buffer is used again
+	for i := range 1000 {
+		keep(2, 1)
+		if h.bytes > maxHeld {
+			t.Fatalf("%d bytes after %d samples", h.bytes, i)
+		}
+	}
+	got, lost := h.take(1)
+	if len(got) != 3 || lost != 0 || got[0].Stack[0] != 42 || got[0].Kernel[0] != 1 {
+		t.Errorf("of a process with few samples %d are there and %d lost", len(got), lost)
+	}
+	got, lost = h.take(2)
+	if len(got) == 0 || len(got)+lost != 1000 {
+		t.Errorf("of a process with a thousand samples %d are there and %d lost", len(got), lost)
+	}
+	if again, _ := h.take(2); h.bytes != 0 || len(h.of) != 0 || len(again) != 0 {
+		t.Errorf("%d bytes of %d processes are left", h.bytes, len(h.of))
+	}
+}

@@ -1,0 +1,332 @@
+package clrsnap_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/export"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+)
+
+// hang is when a recording that should have ended has not.
+const hang = 30 * time.Second
+
+// begin is the command line of the program that works from its first instruction on.
+func begin(tb testing.TB, args ...string) []string {
+	tb.Helper()
+	kit := testenv.Kit(tb)
+	return append([]string{kit.Host(testenv.DefaultRuntime), testenv.Build(tb, "begin")}, args...)
+}
+
+// A started program, and what came of recording it.
+type started struct {
+	*exec.Cmd
+	out bytes.Buffer
+	r   *profile.Recording
+	err error
+}
+
+// recordCommand starts a program and records it, until it ends or hangs, and waits
+// for it.
+func recordCommand(t *testing.T, args []string, opts clrsnap.Options, o clrsnap.RecordOptions) *started {
+	t.Helper()
+	s := &started{Cmd: exec.Command(args[0], args[1:]...)}
+	s.Stdout, s.Stderr = &s.out, os.Stderr
+	s.Env = append(os.Environ(), "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1")
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	s.r, s.err = clrsnap.RecordCommand(ctx, s.Cmd, opts, o)
+	if s.Process == nil {
+		return s
+	}
+	if ctx.Err() != nil {
+		s.Process.Kill() // fails if it has ended
+		t.Errorf("%v goes on for %v", args, hang)
+	}
+	if err := s.Wait(); err != nil && s.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// good requires a recording, and that the program ended as it should.
+func (s *started) good(t *testing.T) *profile.Recording {
+	t.Helper()
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	if s.ProcessState.ExitCode() != 0 {
+		t.Errorf("%v\n%s", s.ProcessState, &s.out)
+	}
+	return s.r
+}
+
+// worked is how much CPU time the program says that Main's first call used, in each
+// of its processes.
+func (s *started) worked(t *testing.T) []time.Duration {
+	t.Helper()
+	var all []time.Duration
+	for _, m := range regexp.MustCompile(`COUNT worked-us (\d+)`).FindAllSubmatch(s.out.Bytes(), -1) {
+		n, err := strconv.Atoi(string(m[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, time.Duration(n)*time.Microsecond)
+	}
+	return all
+}
+
+// spentIn sums up samples of a mode with a method in their stack, by process.
+func spentIn(r *profile.Recording, m profile.Mode, method string) map[int32]time.Duration {
+	out := map[int32]time.Duration{}
+	for i := range r.Samples {
+		if x := &r.Samples[i]; x.Mode == m && framesOf(r, x, method) > 0 {
+			out[r.Threads[x.Thread].Process] += x.Weight
+		}
+	}
+	return out
+}
+
+// topOf is what a recording comes to, for failure messages.
+func topOf(t *testing.T, r *profile.Recording) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := export.Top(&b, r, export.TopOptions{Rows: 20}); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&b, "%+v %+v %q", r.Modes, r.Processes, r.Notes)
+	return b.String()
+}
+
+// framesOf is how many frames of a method a sample has.
+func framesOf(r *profile.Recording, x *profile.Sample, method string) int {
+	n := 0
+	for l := range r.Stack(x.Node) {
+		if r.Functions[l.Function].Method == method {
+			n++
+		}
+	}
+	return n
+}
+
+// near allows for begun periods and for the calls around.
+func near(got, want time.Duration) bool { return (got - want).Abs() <= want/20+20*time.Millisecond }
+
+var both = []profile.Mode{profile.CPU, profile.Wall}
+
+// TestRecordCommand: nothing of what Main does is missed, its first instructions
+// included, and it is seen until its end.
+func TestRecordCommand(t *testing.T) {
+	for _, modes := range [][]profile.Mode{{profile.CPU}, both} {
+		s := recordCommand(t, begin(t, "--work", "300"), clrsnap.Options{}, clrsnap.RecordOptions{Rate: 499, Modes: modes})
+		r := s.good(t)
+		want, got := s.worked(t), spentIn(r, profile.CPU, "Begin.Program.WorkAsParent")
+		if len(want) != 1 || !near(got[0], want[0]) {
+			t.Errorf("%v: Main's first call took %v of a processor, sampled %v\n%s", modes, want, got, topOf(t, r))
+		}
+		if len(r.Processes) != 1 || r.Processes[0].PID != s.Process.Pid || r.Processes[0].Runtime.Version == "" {
+			t.Errorf("processes: %+v", r.Processes)
+		}
+		if r.Weight(profile.CPU) <= got[0] {
+			t.Errorf("there is nothing of the time before Main")
+		}
+		if wall := spentIn(r, profile.Wall, "Begin.Program.WorkAsParent"); len(modes) > 1 && wall[0] < want[0]/2 {
+			t.Errorf("by the clock on the wall Main's first call took %v of %v", wall, want)
+		}
+	}
+}
+
+// TestRecordCommandExit: how the program ends is its own affair and the caller's.
+func TestRecordCommandExit(t *testing.T) {
+	s := recordCommand(t, begin(t, "--work", "20", "--code", "7"), clrsnap.Options{}, clrsnap.RecordOptions{Rate: 999})
+	if s.err != nil || s.ProcessState.ExitCode() != 7 {
+		t.Errorf("%v, %v", s.err, s.ProcessState)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	args := begin(t, "--work", "50", "--seconds", "60")
+	cmd := exec.Command(args[0], args[1:]...)
+	r, err := clrsnap.RecordCommand(ctx, cmd, clrsnap.Options{}, clrsnap.RecordOptions{Modes: both, Progress: func(p clrsnap.RecordProgress) {
+		if p.Elapsed > 700*time.Millisecond {
+			cmd.Process.Kill() // fails if it has ended
+		}
+	}})
+	if werr := cmd.Wait(); werr == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("%v, %v", werr, cmd.ProcessState)
+	}
+	if err != nil || len(r.Samples) == 0 || ctx.Err() != nil {
+		t.Errorf("of a program that was killed: %v, %v", err, r)
+	}
+}
+
+// TestRecordCommandDuration: the program goes on when the recording is over.
+func TestRecordCommandDuration(t *testing.T) {
+	args := begin(t, "--work", "1500", "--code", "3")
+	cmd := exec.Command(args[0], args[1:]...)
+	r, err := clrsnap.RecordCommand(context.Background(), cmd, clrsnap.Options{}, clrsnap.RecordOptions{Duration: 500 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the program has ended: %v", err)
+	}
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != 3 {
+		t.Errorf("it ended with %v", cmd.ProcessState)
+	}
+	if r.Duration < 500*time.Millisecond || len(r.Samples) == 0 {
+		t.Errorf("%v, %d samples", r.Duration, len(r.Samples))
+	}
+}
+
+// TestRecordCommandBad: programs that cannot be recorded, and why.
+func TestRecordCommandBad(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text")
+	if err := os.WriteFile(text, []byte("no program\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	garbage := filepath.Join(dir, "garbage")
+	if err := os.WriteFile(garbage, []byte{0x7f, 'E', 'L', 'F', 0}, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		is   error  // the error, or
+		says string // what is in it
+	}{
+		{args: []string{filepath.Join(dir, "none")}, is: fs.ErrNotExist},
+		{args: []string{dir}, is: fs.ErrPermission},
+		{args: []string{text}, is: fs.ErrPermission},
+		{args: []string{garbage}, is: syscall.ENOEXEC},
+		{args: []string{"no-such-program-anywhere"}, is: exec.ErrNotFound},
+		{args: []string{"true"}, says: "ended before a .NET runtime was seen in it: if it starts the .NET program as another process, record its subprocesses too"},
+		{args: []string{"sh", "-c", "kill -9 $$"}, says: "ended before a .NET runtime was seen in it"},
+	} {
+		s := recordCommand(t, c.args, clrsnap.Options{}, clrsnap.RecordOptions{Modes: both})
+		switch {
+		case s.err == nil || s.r != nil:
+			t.Errorf("%v: no error", c.args)
+		case c.is != nil && !errors.Is(s.err, c.is), !bytes.Contains([]byte(s.err.Error()), []byte(c.says)):
+			t.Errorf("%v: %v", c.args, s.err)
+		}
+		if running := s.Process != nil && s.ProcessState == nil; running {
+			t.Errorf("%v is left behind", c.args)
+		}
+	}
+	s := recordCommand(t, []string{"true"}, clrsnap.Options{}, clrsnap.RecordOptions{Subprocesses: true})
+	if s.err == nil || !bytes.Contains([]byte(s.err.Error()), []byte("does it, or a program that it starts, run .NET?")) {
+		t.Errorf("with subprocesses: %v", s.err)
+	}
+}
+
+// workC is a program without .NET: it uses a processor for a while, in a function
+// that another one calls.
+const workC = `
+#include <time.h>
+volatile unsigned long state = 1;
+__attribute__((noinline)) void inner_work(void) {
+	for (int i = 0; i < 100000; i++) state = state * 6364136223846793005UL + 1442695040888963407UL;
+}
+__attribute__((noinline)) int outer_work(double seconds) {
+	struct timespec t;
+	do {
+		inner_work();
+		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	} while (t.tv_sec + t.tv_nsec * 1e-9 < seconds);
+	return (int)state & 0;
+}
+int main(void) { return outer_work(0.4); }
+`
+
+// TestRecordCommandNative: a program without .NET, with its symbols.
+func TestRecordCommandNative(t *testing.T) {
+	dir := t.TempDir()
+	source, exe := filepath.Join(dir, "work.c"), filepath.Join(dir, "work")
+	if err := os.WriteFile(source, []byte(workC), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(testenv.CC(t), "-O1", "-fno-omit-frame-pointer", "-o", exe, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	r := recordCommand(t, []string{exe}, clrsnap.Options{NativeOnly: true}, clrsnap.RecordOptions{Modes: both, Rate: 499}).good(t)
+	all := r.Weight(profile.CPU)
+	if !near(all, 400*time.Millisecond) {
+		t.Errorf("it used 0.4 s of a processor, sampled %v", all)
+	}
+	for _, f := range []string{"inner_work", "outer_work", "main"} {
+		if got := spentIn(r, profile.CPU, f)[0]; got < all*9/10 {
+			t.Errorf("%v of %v are in %s", got, all, f)
+		}
+	}
+	if s, _ := r.Mode(profile.CPU); s.Broken > s.Samples/50 {
+		t.Errorf("%d of %d stacks are broken", s.Broken, s.Samples)
+	}
+	if r.Weight(profile.Wall) < 200*time.Millisecond {
+		t.Errorf("wall-clock samples stand for %v", r.Weight(profile.Wall))
+	}
+}
+
+// TestRecordSubprocesses: .NET in a process that a shell, or another .NET program,
+// has started.
+func TestRecordSubprocesses(t *testing.T) {
+	o := clrsnap.RecordOptions{Modes: both, Rate: 499, Subprocesses: true}
+	t.Run("shell", func(t *testing.T) {
+		args := begin(t, "--work", "300")
+		shell := append([]string{"sh", "-c", `"$@"; true`, "sh"}, args...) // not with exec
+		s := recordCommand(t, shell, clrsnap.Options{}, o)
+		r := s.good(t)
+		if len(r.Processes) != 1 || r.Processes[0].PID == s.Process.Pid {
+			t.Errorf("the shell is %d, recorded: %+v", s.Process.Pid, r.Processes)
+		}
+		if got, want := spentIn(r, profile.CPU, "Begin.Program.WorkAsParent"), s.worked(t); len(want) != 1 || !near(got[0], want[0]) {
+			t.Errorf("Main's first call took %v, sampled %v", want, got)
+		}
+	})
+	t.Run("dotnet", func(t *testing.T) {
+		s := recordCommand(t, begin(t, "--work", "300", "--start"), clrsnap.Options{}, o)
+		r := s.good(t)
+		m := regexp.MustCompile(`COUNT child (\d+)`).FindSubmatch(s.out.Bytes())
+		if m == nil || len(r.Processes) != 2 {
+			t.Fatalf("processes %+v\n%s", r.Processes, &s.out)
+		}
+		if r.Processes[0].PID != s.Process.Pid || fmt.Sprint(r.Processes[1].PID) != string(m[1]) {
+			t.Errorf("processes %+v\n%s", r.Processes, &s.out)
+		}
+		for i, method := range []string{"Begin.Program.WorkAsParent", "Begin.Program.WorkAsChild"} {
+			for _, mode := range both {
+				got := spentIn(r, mode, method)
+				least := 290 * time.Millisecond
+				if mode == profile.Wall { // begins with the runtime
+					least = 150 * time.Millisecond
+				}
+				if len(got) != 1 || got[int32(i)] < least {
+					t.Errorf("%v: %s took 300 ms in process %d alone, sampled %v", mode, method, i, got)
+				}
+			}
+		}
+		waits := spentIn(r, profile.Wall, "Begin.Program.StartChild")
+		if len(waits) != 1 || waits[0] < 250*time.Millisecond {
+			t.Errorf("the parent waits for its child, sampled %v", waits)
+		}
+	})
+	t.Run("without", func(t *testing.T) {
+		o.Subprocesses = false
+		r := recordCommand(t, begin(t, "--work", "50", "--start"), clrsnap.Options{}, o).good(t)
+		if got := spentIn(r, profile.CPU, "Begin.Program.WorkAsChild"); len(r.Processes) != 1 || len(got) != 0 {
+			t.Errorf("without Subprocesses: %+v, of the child %v", r.Processes, got)
+		}
+	})
+}
