@@ -109,7 +109,7 @@ func (p *svgPicture) subtitle() string {
 	all := &p.tree.frames[0]
 	what := fmt.Sprintf("CPU time: %s", seconds(all.total))
 	if p.o.Mode == profile.Wall {
-		what = fmt.Sprintf("Wall-clock time, running and waiting, of all threads together: %s thread-seconds", strings.TrimSuffix(seconds(all.total), " s"))
+		what = fmt.Sprintf("Wall-clock time, %s, of all threads together: %s thread-seconds", p.states(), strings.TrimSuffix(seconds(all.total), " s"))
 	}
 	parts := []string{fmt.Sprintf("%s in %d samples over %s", what, all.count, seconds(p.r.Duration))}
 	if c := p.r.Cost; c.Processors > 0 && p.r.Duration > 0 {
@@ -119,6 +119,23 @@ func (p *svgPicture) subtitle() string {
 		parts = append(parts, ".NET "+p.r.Processes[0].Runtime.Version)
 	}
 	return strings.Join(append(parts, "clrsnap "+p.r.Version), " · ")
+}
+
+// states says in which states threads were: the recording may be a selection.
+func (p *svgPicture) states() string {
+	var there [2]bool
+	for i := range p.r.Samples {
+		if s := &p.r.Samples[i]; s.Mode == p.o.Mode {
+			there[s.State] = true
+		}
+	}
+	switch there {
+	case [2]bool{profile.Running: true}:
+		return "running"
+	case [2]bool{profile.Waiting: true}:
+		return "waiting"
+	}
+	return "running and waiting"
 }
 
 // remarks are what whoever looks at the picture has to know.

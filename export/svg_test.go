@@ -94,6 +94,15 @@ func TestSVG(t *testing.T) {
 	}
 }
 
+// TestSVGSelection: a picture of a part says which part.
+func TestSVGSelection(t *testing.T) {
+	waiting := synthetic(2, 1).Select(profile.Selection{States: []profile.State{profile.Waiting}})
+	d, _ := svg(t, waiting, export.SVGOptions{Mode: profile.Wall})
+	if all := strings.Join(d.Texts, "\n"); !strings.Contains(all, "Wall-clock time, waiting, of") {
+		t.Errorf("what is written: %s", all)
+	}
+}
+
 // TestSVGHostile: names are text; what is too narrow is left out, and it says so.
 func TestSVGHostile(t *testing.T) {
 	b := profile.NewBuilder(profile.Limits{})

@@ -65,7 +65,7 @@ class Page {
   whyEmpty() {
     if (this.around !== null) return "This function is not in what is selected.";
     const name = this.selection.mode === CPU ? "CPU samples" : "wall-clock samples", s = this.selection;
-    if (!this.recording.samples) return "The recording has no samples: the program did nothing that was sampled while it was recorded.";
+    if (!this.recording.samples) return "The recording has no samples: no thread was sampled while it was made.";
     if (!this.recording.mode.includes(s.mode)) return `The recording has no ${name}.${s.mode === CPU ? " The program used no CPU time while it was recorded." : ""}`;
     return `No ${name} are in what is selected. Choose other threads or states, or all of the time.`;
   }

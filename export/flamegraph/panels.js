@@ -243,5 +243,5 @@ function showTip(page, i, e) {
 // segments fills a group with buttons of which one is chosen.
 function segments(group, name, options, chosen, change) {
   group.replaceChildren(...options.map(([value, text, title]) => element("label", { title },
-    element("input", { type: "radio", name, value, checked: value === chosen, onchange: () => change(value) }), text)));
+    element("input", { type: "radio", name, value, checked: value === chosen, onchange: () => change(value) }), element("span", {}, text))));
 }

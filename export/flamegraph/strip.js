@@ -24,7 +24,8 @@ class Strip {
     const some = selection.threads instanceof Set ? selection.threads : null;
     for (let i = 0; i < recording.samples; i++) {
       if (recording.mode[i] !== selection.mode || some && !some.has(recording.group[recording.thread[i]])) continue;
-      spreadOut(sums[recording.state[i]], recording.at[i] / span * bins, recording.weight[i], span / bins);
+      const begin = Math.max(0, recording.at[i] - recording.weight[i]); // samples stand for the time before them
+      spreadOut(sums[recording.state[i]], begin / span * bins, recording.weight[i], span / bins);
     }
     this.span = span; this.sums = sums; this.bin = span / bins; this.mode = selection.mode;
     this.most = 0;
@@ -131,15 +132,14 @@ class Strip {
 }
 
 // spreadOut adds a weight to the bins from a place on: as much to each as it is long,
-// or samples and bins would beat against each other. What is left at the end goes
-// into the last one.
+// or samples and bins would beat against each other. What goes beyond the end of the
+// recording is not shown.
 function spreadOut(bins, place, weight, bin) {
   let k = Math.min(bins.length - 1, Math.floor(place)), room = (k + 1 - place) * bin;
-  for (; k < bins.length - 1 && weight > room; k++, room = bin) {
-    bins[k] += room;
+  for (; k < bins.length && weight > 0; k++, room = bin) {
+    bins[k] += Math.min(weight, room);
     weight -= room;
   }
-  bins[k] += weight;
 }
 
 function lastSample(recording) { return recording.samples ? recording.at[recording.samples - 1] : 0; }
