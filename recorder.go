@@ -99,7 +99,12 @@ func (r *recorder) close() {
 }
 
 // run records until it is time to end.
-func (r *recorder) run(ctx context.Context) (*profile.Recording, error) {
+func (r *recorder) run(ctx context.Context) (out *profile.Recording, err error) {
+	live.Urgently(func() { out, err = r.record(ctx) })
+	return out, err
+}
+
+func (r *recorder) record(ctx context.Context) (*profile.Recording, error) {
 	var end time.Duration
 	if r.o.Duration > 0 {
 		end = r.start + r.o.Duration

@@ -46,6 +46,9 @@ type wallThread struct {
 
 	owed  time.Duration // that the thread ran, for which a CPU sample has to come
 	turns int32         // for which owed stands
+
+	running, ready time.Duration // that it has had a processor or waited for one, when it was last found running
+	delayed        bool          // it waits for much of the time that it could run
 }
 
 func newWallSampler(r *recorder) *wallSampler {
@@ -176,12 +179,29 @@ var errDeferred = errors.New("the next CPU sample is this one too")
 
 // mayDefer reports whether a running thread need not be stopped, because CPU
 // samples are taken as well. They come at equal amounts of the time that it runs,
-// so the next one is as good a sample of where it runs as one of this moment. A
-// thread that has had none for long is not one of those that use much time: it
-// is stopped.
+// so the next one is as good a sample of where it runs as one of this moment:
+// better, because a thread that has a processor stops where it next leaves the
+// kernel, and system calls would look as if they took most of the time. A thread
+// that has had no sample for long is not one of those that use much time.
 func (w *wallSampler) mayDefer(wt *wallThread) bool {
 	const patience = time.Second
 	return w.r.cpu != nil && !w.r.cpu.events.KernelExcluded() && wt.owed < max(patience, 4*w.period)
+}
+
+// delayed reports whether a thread that is ready to run often has no processor:
+// then CPU samples, which are of the time that it has one, do not tell where it
+// waits for one.
+func (w *wallSampler) delayed(t *recordedThread) bool {
+	wt := &t.wall
+	running, ready, ok := t.of.p.live.Times(t.info.OSThreadID)
+	if !ok {
+		return true
+	}
+	if d := running - wt.running; d > 0 || ready > wt.ready {
+		wt.delayed = ready-wt.ready > d/10
+	}
+	wt.running, wt.ready = running, ready
+	return wt.delayed
 }
 
 // settle makes a wall sample of a CPU sample for what is owed to its thread.
@@ -194,6 +214,10 @@ func (w *wallSampler) settle(t *recordedThread, s profile.Sample) {
 	wt.owed, wt.turns = 0, 0
 	w.add(t, s)
 }
+
+// atOnce is how long it takes, at most, until a thread that has a processor stops:
+// in a virtual machine the interrupt that tells it to takes its time.
+const atOnce = 250 * time.Microsecond
 
 // look captures and walks a thread, and remembers its stack.
 func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
@@ -218,11 +242,15 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	r, ok := s.blocked(walked)
 	var err error
 	if !ok {
-		if !s.waits && w.mayDefer(wt) {
+		mayDefer := !s.waits && w.mayDefer(wt)
+		if mayDefer && !w.delayed(t) {
 			wt.valid = false
 			return profile.Running, errDeferred
 		}
 		r, err = s.stopAndWalk(walked)
+		if mayDefer && err == nil && s.capture.Waited < atOnce {
+			err = errDeferred // it had a processor after all
+		}
 	}
 	state := profile.Running
 	if s.waits {

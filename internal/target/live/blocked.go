@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -60,6 +61,20 @@ func (p *Process) StillBlocked(tid int) bool {
 	var buf [64]byte
 	b, err := preadAll(f.schedstat, buf[:])
 	return err == nil && string(b) == f.last
+}
+
+// Times reads how long a thread has had a processor so far, and how long it was
+// ready to run and had none; false if that is not to be known.
+func (p *Process) Times(tid int) (running, ready time.Duration, ok bool) {
+	var buf [64]byte
+	b, err := p.readTask(tid, "schedstat", buf[:])
+	if err != nil {
+		return 0, 0, false
+	}
+	f, b := nextField(b)
+	running = time.Duration(parseUint(f))
+	f, _ = nextField(b)
+	return running, time.Duration(parseUint(f)), running > 0
 }
 
 // maxBlockedFiles bounds the threads whose files are kept open, two each.
@@ -122,7 +137,7 @@ func (r *blockedReader) capture(p *Process, req *Request, out *Capture) error {
 	}
 	contextSP(&out.Context, l.pc, l.sp)
 	out.SyscallNr, out.SyscallArgs = l.nr, l.args
-	out.Pause, out.Stopped = 0, false
+	out.Pause, out.Stopped, out.Waited = 0, false, 0
 	if f.last != string(s1) {
 		f.last = string(s1)
 		r.files[req.TID] = f

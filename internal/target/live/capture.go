@@ -110,7 +110,7 @@ func (t *Tracer) deliver(te *tracee, req *Request, out *Capture) error {
 	} else {
 		out.SyscallNr = -1
 	}
-	out.Pause, out.Stopped = time.Duration(te.pause()), true
+	out.Pause, out.Stopped, out.Waited = time.Duration(te.pause()), true, time.Duration(te.began-te.asked)
 	return te.copier.deliver(req, out)
 }
 

@@ -69,6 +69,11 @@ type Capture struct {
 	Pause   time.Duration
 	Stopped bool // false: nothing was stopped (TryBlocked)
 
+	// Waited is how long the thread was known not to have stopped. 0: it stopped
+	// within some 40 µs, as one does that has a processor, and then where it next
+	// left the kernel. One that waited for a processor stops exactly where it was.
+	Waited time.Duration
+
 	SyscallNr   int64 // the system call that the thread is in; -1: none
 	SyscallArgs [6]uint64
 

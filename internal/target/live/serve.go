@@ -89,6 +89,7 @@ func (t *tracee) run(sh *shared) {
 //go:nosplit
 func (t *tracee) stop(sh *shared) {
 	t.began = clock()
+	t.asked = t.began
 	sh.expect(t.began, sh.limit)
 	t.interrupt(sh)
 	t.spin(sh)
@@ -194,7 +195,7 @@ func (sh *shared) interruptAll() int64 {
 	sh.expect(start, sh.allLimit+sh.limit)
 	for _, t := range sh.many {
 		if t.phase == phaseWaiting {
-			t.began = start
+			t.began, t.asked = start, start
 			t.interrupt(sh)
 		}
 	}

@@ -44,6 +44,7 @@ type tracee struct {
 	// CLOCK_MONOTONIC: the last moment at which the thread was known not to be
 	// stopped, and the first at which it was let go. Stops for a signal before
 	// that are added up in extra.
+	asked               int64 // when the stop was asked for
 	began, ended, extra int64
 }
 
@@ -165,10 +166,14 @@ func (t *tracee) look() syscall.Errno {
 // processor. Any other needs a processor itself, perhaps the very one that we
 // are on, so the wait then sleeps between two looks: raw, because the Go
 // scheduler would need longer to give us ours back than the thread needs to stop.
+//
+// Each sleep is longer than the last: to wake up costs tens of microseconds in a
+// virtual machine, and the thread is kept from running for a sixth of the time
+// that it waited, on average, until we see that it has stopped.
 const (
 	spins   = 80   // looks, of half a microsecond each
-	naps    = 40   // sleeps, before the wait counts as long
-	napTime = 5000 // ns of one
+	naps    = 14   // sleeps, 3 ms in all, before the wait counts as long
+	napTime = 5000 // ns of the first
 )
 
 //go:norace
@@ -177,15 +182,16 @@ func (t *tracee) spin(sh *shared) {
 	for i := 0; i < spins && t.phase == phaseWaiting; i++ {
 		t.poll(sh)
 	}
+	nanos := int64(napTime)
 	for i := 0; i < naps && t.phase == phaseWaiting; i++ {
-		nap(napTime)
+		nap(nanos)
+		nanos += nanos / 2
 		t.lookAgain(sh)
 	}
 }
 
-// Pauses between the looks of a long wait, ns. They are short at first because
-// what holds a thread up longest, commonly, is a disk.
-const firstPause, lastPause = 10_000, 1_000_000
+// Pauses between the looks of a long wait, ns.
+const firstPause, lastPause = 250_000, 1_000_000
 
 //go:norace
 //go:nosplit
