@@ -219,6 +219,9 @@ func (w *wallSampler) settle(t *recordedThread, s profile.Sample) {
 // in a virtual machine the interrupt that tells it to takes its time.
 const atOnce = 250 * time.Microsecond
 
+// schedYield is the number of sched_yield, as in state.go.
+const schedYield = 24
+
 // look captures and walks a thread, and remembers its stack.
 func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	rp, wt := t.of, &t.wall
@@ -248,8 +251,10 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 			return profile.Running, errDeferred
 		}
 		r, err = s.stopAndWalk(walked)
-		if mayDefer && err == nil && s.capture.Waited < atOnce {
-			err = errDeferred // it had a processor after all
+		// If it had a processor after all, where it has stopped says little. One that
+		// yields, to wait while it stays ready to run, is where it wants to be.
+		if mayDefer && err == nil && s.capture.Waited < atOnce && s.capture.SyscallNr != schedYield {
+			err = errDeferred
 		}
 	}
 	state := profile.Running

@@ -107,8 +107,12 @@ func (a *app) interruptible() (context.Context, func() syscall.Signal) {
 				<-signals // it only waits for another program
 			}
 		}
-		if !a.finished.Load() {
+		switch {
+		case a.finished.Load():
+		case a.collects.Load():
 			fmt.Fprintf(os.Stderr, "clrsnap: %v, and given up before what had been collected was written\n", signalError(sig))
+		default:
+			fmt.Fprintf(os.Stderr, "clrsnap: %v\n", signalError(sig))
 		}
 		os.Exit(128 + int(sig))
 	}()
@@ -132,6 +136,7 @@ type app struct {
 	color          string // --color
 
 	graceful atomic.Int64 // how long an interrupted command may take to write what it has, in ns
+	collects atomic.Bool  // something that would be lost
 	finished atomic.Bool  // all has been written
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,8 @@ import (
 
 	"clrsnap/export"
 	"clrsnap/profile"
+
+	"golang.org/x/sys/unix"
 )
 
 // outputFile is what --output and --format say.
@@ -43,10 +46,11 @@ func chooseOutput(output, format string, otherwise export.Format) (outputFile, e
 // pendingFile is an output that is written at the end: either wholly or not at
 // all.
 type pendingFile struct {
-	path   string
+	path   string // as the user has it
+	file   string // that is written: path without symbolic links
 	format export.Format
 	stdout *os.File
-	direct bool // not a file that could be replaced, such as a pipe
+	direct bool // cannot be replaced: a pipe, or a file in a folder of others
 }
 
 // open chooses a name, where none was given, and makes sure that the output can be
@@ -59,26 +63,57 @@ func (o *outputFile) open(stdout *os.File, program string, now time.Time) (*pend
 	if p.path == "" {
 		p.path = fmt.Sprintf("%s-%s%s", fileName(program), now.Format("20060102-150405"), o.format.Ending())
 	}
-	if info, err := os.Stat(p.path); err == nil && !info.Mode().IsRegular() {
-		if p.direct = true; info.IsDir() {
-			return nil, fmt.Errorf("cannot write to %s: it is a directory: choose a file with -o", p.path)
-		}
-	}
-	probe := func() (*os.File, error) { return os.CreateTemp(filepath.Dir(p.path), ".clrsnap-*") }
-	if p.direct {
-		probe = func() (*os.File, error) { return os.OpenFile(p.path, os.O_WRONLY|syscall.O_NONBLOCK, 0) }
-	}
-	f, err := probe()
-	if err != nil && !(p.direct && errors.Is(err, syscall.ENXIO)) { // a pipe that nobody reads from yet
+	if err := p.probe(); err != nil {
 		return nil, fmt.Errorf("cannot write to %s: %w: choose another file with -o", p.path, unwrapPath(err))
 	}
-	if f != nil {
-		f.Close()
-		if !p.direct {
-			os.Remove(f.Name())
+	return p, nil
+}
+
+// probe finds out whether and how the file can be written.
+func (p *pendingFile) probe() error {
+	p.file = followLinks(p.path)
+	info, err := os.Stat(p.file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	there := err == nil
+	if there && info.IsDir() {
+		return errors.New("it is a directory")
+	}
+	if there {
+		// To open a pipe and to close it would be the end of it for whoever reads it.
+		if err := unix.Access(p.file, unix.W_OK); err != nil {
+			return err
+		}
+		if p.direct = !info.Mode().IsRegular(); p.direct {
+			return nil
 		}
 	}
-	return p, nil
+	f, err := os.CreateTemp(filepath.Dir(p.file), tempName)
+	if err != nil {
+		if p.direct = there; there {
+			return nil
+		}
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// followLinks returns where the symbolic links of a path lead to, be there
+// something or not.
+func followLinks(path string) string {
+	const most = 40 // as many as the kernel follows
+	for range most {
+		to, err := os.Readlink(path)
+		if err != nil {
+			break // no link, or nothing at all
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Dir(path) + "/" + to // not cleaned: what is before ".." may be a link
+		}
+		path = to
+	}
+	return path
 }
 
 // fileName makes a name that suits a file of the name of a program.
@@ -103,18 +138,21 @@ func (p *pendingFile) write(encode func(io.Writer) error) error {
 		return encode(p.stdout)
 	}
 	if p.direct {
-		f, err := os.OpenFile(p.path, os.O_WRONLY|os.O_TRUNC, 0)
+		f, err := os.OpenFile(p.file, os.O_WRONLY|os.O_TRUNC, 0)
 		if err != nil {
 			return err
 		}
 		return errors.Join(encode(f), f.Close())
 	}
-	return replaceFile(p.path, encode)
+	return replaceFile(p.file, encode)
 }
+
+// tempName is a pattern for the names of files that are not complete.
+const tempName = ".clrsnap-*"
 
 // replaceFile writes a file next to the one that it then takes the place of.
 func replaceFile(path string, encode func(io.Writer) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".clrsnap-*")
+	f, err := os.CreateTemp(filepath.Dir(path), tempName)
 	if err != nil {
 		return err
 	}
@@ -142,8 +180,14 @@ func umask() os.FileMode {
 }
 
 // rescue keeps a recording that could not be written where it should be, and
-// returns the error that says where it is now.
+// returns the error that says where it is now. Which is to be said even if why is
+// that nobody reads standard output any more.
 func rescue(r *profile.Recording, p *pendingFile, why error) error {
+	path := p.path
+	if path == "-" {
+		path = "to standard output"
+	}
+	why = fmt.Errorf("cannot write %s: %v", path, unwrapPath(why))
 	base := strings.TrimSuffix(filepath.Base(p.path), p.format.Ending())
 	if p.path == "-" || base == "" {
 		base = "clrsnap"
@@ -156,10 +200,31 @@ func rescue(r *profile.Recording, p *pendingFile, why error) error {
 		}
 		path := filepath.Join(dir, name)
 		if replaceFile(path, func(w io.Writer) error { return export.WriteRecording(w, r) }) == nil {
-			return fmt.Errorf("cannot write %s: %w: the recording has been kept: clrsnap view %s -o FILE writes it elsewhere", p.path, unwrapPath(why), path)
+			return fmt.Errorf("%w: the recording has been kept: clrsnap view %s -o FILE writes it elsewhere", why, path)
 		}
 	}
-	return fmt.Errorf("cannot write %s: %w: nor could the recording be kept in any other place", p.path, unwrapPath(why))
+	return fmt.Errorf("%w: nor could the recording be kept in any other place", why)
+}
+
+// encoding are the options that a recording is encoded with. Of a format that has
+// room for one mode it says which.
+func (a *app) encoding(r *profile.Recording, format export.Format) export.Options {
+	var o export.Options
+	if there := modesIn(r); len(there) > 0 && format.OneMode() {
+		o.Mode = &there[0]
+		if len(there) > 1 {
+			fmt.Fprintf(a.stderr, "clrsnap: note: %s files have one mode, and this one the %s samples: --mode %s writes the others\n", format, there[0], there[1])
+		}
+	}
+	return o
+}
+
+// forTerminal refuses to write what is not text for people to a terminal.
+func (a *app) forTerminal(o outputFile) error {
+	if o.path == "-" && o.format != export.FormatFolded && isTerminal(a.stdout) {
+		return usagef("%s files are not for terminals: give a file with -o", o.format)
+	}
+	return nil
 }
 
 // formatNames are the values of --format.

@@ -120,9 +120,15 @@ func (a *app) explainEmpty(r *profile.Recording, f *recordFlags) {
 
 // awaitCommand waits for a program that was started to be recorded.
 func (a *app) awaitCommand(ctx context.Context, cmd *exec.Cmd) {
-	if context.Cause(ctx) == signalError(syscall.SIGTERM) {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // whoever ends us means the program; it may have ended
+	interrupted := ctx.Err() != nil // by Ctrl-C, which the program had too
+	passOn := func() bool {
+		term := context.Cause(ctx) == signalError(syscall.SIGTERM)
+		if term {
+			_ = cmd.Process.Signal(syscall.SIGTERM) // whoever ends us means the program; it may have ended
+		}
+		return term
 	}
+	passOn()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	var err error
@@ -131,14 +137,17 @@ func (a *app) awaitCommand(ctx context.Context, cmd *exec.Cmd) {
 	case <-time.After(200 * time.Millisecond):
 		a.finished.Store(true)
 		fmt.Fprintf(a.stderr, "clrsnap: waiting for the program (process %d) to end; Ctrl-C leaves it alone\n", cmd.Process.Pid)
-		if ctx.Err() != nil { // from Ctrl-C, which the program had too
+		if interrupted {
 			err = <-ended
 			break
 		}
 		select {
 		case err = <-ended:
 		case <-ctx.Done():
-			return
+			if !passOn() {
+				return
+			}
+			err = <-ended
 		}
 	}
 	var exit *exec.ExitError

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.stopAll, "stop-all", false, "stop all threads at the same time")
 	fs.DurationVar(&f.maxPause, "max-pause", 10*time.Millisecond, "a watchdog lets a thread go that has been stopped for this `time`, at least 2ms")
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md)")
-	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`")
+	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	complete(cmd, "group", "auto", "always", "never")
 }
 
@@ -125,6 +126,11 @@ func (a *app) stack(ctx context.Context, pid int, f *stackFlags) error {
 	}
 	defer p.Close()
 
+	out, err := f.file().open(a.stdout, "", time.Time{})
+	if err != nil {
+		return err
+	}
+	a.collects.Store(true)
 	watch := a.watch(ctx, chosen)
 	take := p.SnapshotAll
 	if f.stopAll {
@@ -139,7 +145,7 @@ func (a *app) stack(ctx context.Context, pid int, f *stackFlags) error {
 		return fmt.Errorf("no thread of process %d matches %s: clrsnap stack %d shows all", pid, chosen, pid)
 	}
 	if len(s.Threads) > 0 || err == nil && ctx.Err() == nil {
-		if werr := a.write(s, f); werr != nil {
+		if werr := a.write(s, out, f); werr != nil {
 			return werr
 		}
 	}
@@ -181,33 +187,27 @@ func (a *app) warn(s *profile.Snapshot) {
 	}
 }
 
+// file is what --output says.
+func (f *stackFlags) file() *outputFile { return &outputFile{path: cmp.Or(f.output, "-")} }
+
 // write encodes a snapshot to standard output or a file.
-func (a *app) write(s *profile.Snapshot, f *stackFlags) error {
-	out, to := a.stdout, "standard output"
-	if f.output != "" {
-		file, err := os.Create(f.output)
-		if err != nil {
-			return fmt.Errorf("cannot write the output: %w: choose another file with -o", err)
+func (a *app) write(s *profile.Snapshot, out *pendingFile, f *stackFlags) error {
+	o, to := f.text, out.path
+	o.Group, o.Color = groupings[f.group], a.color == "always"
+	if to == "-" {
+		to = "standard output"
+		o.Color, o.Width = a.colors(a.stdout), terminalWidth(a.stdout)
+	}
+	err := out.write(func(w io.Writer) error {
+		if f.json {
+			return export.JSON(w, s)
 		}
-		out, to = file, f.output
-	}
-	err := a.encode(out, s, f)
-	if f.output != "" {
-		err = errors.Join(err, out.Close())
-	}
+		return export.Text(w, s, o)
+	})
 	if err != nil {
 		return fmt.Errorf("cannot write to %s: %w", to, unwrapPath(err))
 	}
 	return nil
-}
-
-func (a *app) encode(w *os.File, s *profile.Snapshot, f *stackFlags) error {
-	if f.json {
-		return export.JSON(io.Writer(w), s)
-	}
-	o := f.text
-	o.Color, o.Width, o.Group = a.colors(w), terminalWidth(w), groupings[f.group]
-	return export.Text(w, s, o)
 }
 
 // unwrapPath drops the operation and the path that an error repeats.

@@ -241,16 +241,11 @@ func (a *app) tables(ctx context.Context, r, base *profile.Recording, f *viewFla
 
 // convert writes another format.
 func (a *app) convert(ctx context.Context, r, base *profile.Recording, f *viewFlags) error {
-	o := export.Options{Base: base, ByThread: f.byThread}
-	if f.file.path == "-" && f.file.format != export.FormatFolded && isTerminal(a.stdout) {
-		return usagef("%s files are not for terminals: give a file with -o", f.file.format)
+	if err := a.forTerminal(f.file); err != nil {
+		return err
 	}
-	if there := modesIn(r); len(there) > 0 && f.file.format.OneMode() {
-		o.Mode = &there[0]
-		if len(there) > 1 {
-			fmt.Fprintf(a.stderr, "clrsnap: note: %s files have one mode, and this one the %s samples: --mode %s writes the others\n", f.file.format, there[0], there[1])
-		}
-	}
+	o := a.encoding(r, f.file.format)
+	o.Base, o.ByThread = base, f.byThread
 	return a.writeView(ctx, f.file, func(w io.Writer) error { return export.Encode(w, r, f.file.format, o) })
 }
 
@@ -280,7 +275,18 @@ func (a *app) read(ctx context.Context, file string) (*profile.Recording, error)
 		}
 		defer in.Close()
 	}
-	r, err := export.ReadRecording(contextReader{ctx, in})
+	var r *profile.Recording
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r, err = export.ReadRecording(contextReader{ctx, in})
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done(): // which a read from a silent pipe does not notice
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", file, unwrapPath(err))
 	}
