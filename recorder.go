@@ -183,11 +183,11 @@ func (r *recorder) wait(ctx context.Context, until time.Duration) {
 func (r *recorder) housekeep() {
 	r.openPending()
 	r.meetChildren()
+	if r.cpu != nil {
+		r.cpu.drain() // before threads that have ended are forgotten
+	}
 	for _, rp := range r.all {
 		rp.update()
-	}
-	if r.cpu != nil {
-		r.cpu.drain()
 	}
 }
 

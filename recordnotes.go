@@ -12,6 +12,9 @@ func (r *recorder) remarks() []string {
 		out = append(out, r.cpuRemarks()...)
 	}
 	if r.wall != nil {
+		if r.cpu == nil || r.cpu.events.KernelExcluded() {
+			out = append(out, "Running threads were stopped to be sampled by the clock, because the kernel lets this user take no complete CPU samples. They stop where they next leave the kernel, so system calls look longer than they are.")
+		}
 		if s := r.wall.figures(); s.Got > 0 {
 			out = append(out, fmt.Sprintf("Every thread was sampled %.3g times a second instead of %g: more would have taken more than %.0f %% of a processor, or time that there was not.", s.Got, s.Rate, 100*r.o.MaxCPU))
 		}

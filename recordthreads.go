@@ -111,6 +111,9 @@ func (rp *recordedProcess) remove(tid int) {
 	if t := rp.threads[tid]; t != nil {
 		t.ended = true
 		delete(rp.threads, tid)
+		if rp.r.wall != nil {
+			rp.r.wall.stats.Lost += int(t.wall.turns)
+		}
 		rp.changed()
 	}
 }

@@ -29,6 +29,8 @@ type wallSampler struct {
 	turn   int
 	dealt  bool // turns holds the threads that there are
 
+	closing bool // there will be no more CPU samples
+
 	stats  profile.ModeStats
 	due    float64 // turns that there should have been so far
 	last   time.Duration
@@ -111,12 +113,13 @@ const lastRound = 250 * time.Millisecond
 // finish gives those a last turn whose last one was long ago, for the time since
 // to be accounted for, as far as that does not take long.
 func (w *wallSampler) finish() {
+	w.closing = true
 	w.deal()
 	for _, t := range w.turns {
 		if live.Monotonic() > w.r.now+lastRound {
 			return
 		}
-		if !t.of.ended && !t.ended && w.r.now-t.wall.last > 2*w.period {
+		if !t.of.ended && !t.ended && (t.wall.owed > 0 || w.r.now-t.wall.last > 2*w.period) {
 			w.sample(t, true)
 		}
 	}
@@ -160,7 +163,11 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 		}
 	}
 	now := live.Monotonic()
-	w.add(t, profile.Sample{At: now, Weight: now - wt.last, Count: 1, Node: wt.node, State: state, Incomplete: wt.incomplete})
+	weight, count := now-wt.last, int32(1)
+	if w.closing {
+		weight, count = weight+wt.owed, count+wt.turns
+	}
+	w.add(t, profile.Sample{At: now, Weight: weight, Count: count, Node: wt.node, State: state, Incomplete: wt.incomplete})
 	wt.last = now
 }
 
@@ -185,7 +192,7 @@ var errDeferred = errors.New("the next CPU sample is this one too")
 // that has had no sample for long is not one of those that use much time.
 func (w *wallSampler) mayDefer(wt *wallThread) bool {
 	const patience = time.Second
-	return w.r.cpu != nil && !w.r.cpu.events.KernelExcluded() && wt.owed < max(patience, 4*w.period)
+	return !w.closing && w.r.cpu != nil && !w.r.cpu.events.KernelExcluded() && wt.owed < max(patience, 4*w.period)
 }
 
 // delayed reports whether a thread that is ready to run often has no processor:
