@@ -118,40 +118,42 @@ func (a *app) explainEmpty(r *profile.Recording, f *recordFlags) {
 	fmt.Fprintf(a.stderr, "clrsnap: warning: there are no samples: %s\n", why)
 }
 
-// awaitCommand waits for a program that was started to be recorded.
+// awaitCommand waits for a program that was started to be recorded. Whoever ends us
+// with SIGTERM means the program.
 func (a *app) awaitCommand(ctx context.Context, cmd *exec.Cmd) {
-	interrupted := ctx.Err() != nil // by Ctrl-C, which the program had too
-	passOn := func() bool {
-		term := context.Cause(ctx) == signalError(syscall.SIGTERM)
-		if term {
-			_ = cmd.Process.Signal(syscall.SIGTERM) // whoever ends us means the program; it may have ended
-		}
-		return term
-	}
-	passOn()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	var err error
-	select {
-	case err = <-ended:
-	case <-time.After(200 * time.Millisecond):
-		a.finished.Store(true)
-		fmt.Fprintf(a.stderr, "clrsnap: waiting for the program (process %d) to end; Ctrl-C leaves it alone\n", cmd.Process.Pid)
-		if interrupted {
-			err = <-ended
-			break
-		}
+	interrupted := ctx.Done()
+	if ctx.Err() != nil { // Ctrl-C is the program's affair too, and it takes its time
+		passOn(ctx, cmd)
+		interrupted = nil
+	}
+	said := time.After(200 * time.Millisecond)
+	for {
 		select {
-		case err = <-ended:
-		case <-ctx.Done():
-			if !passOn() {
+		case err := <-ended:
+			var exit *exec.ExitError
+			if errors.As(err, &exit) {
+				fmt.Fprintf(a.stderr, "clrsnap: the program ended with %v\n", exit)
+			}
+			return
+		case <-said:
+			a.finished.Store(true)
+			fmt.Fprintf(a.stderr, "clrsnap: waiting for the program (process %d) to end; Ctrl-C leaves it alone\n", cmd.Process.Pid)
+		case <-interrupted:
+			if !passOn(ctx, cmd) {
 				return
 			}
-			err = <-ended
+			interrupted = nil
 		}
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		fmt.Fprintf(a.stderr, "clrsnap: the program ended with %v\n", exit)
+}
+
+// passOn passes on SIGTERM, if that is what ended ctx.
+func passOn(ctx context.Context, cmd *exec.Cmd) bool {
+	if context.Cause(ctx) != signalError(syscall.SIGTERM) {
+		return false
 	}
+	_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	return true
 }
