@@ -137,13 +137,21 @@ func (rp *recordedProcess) thread(tid int, name string) *recordedThread {
 	return t
 }
 
-// mapEvery is how often modules are looked for when a walk fails.
-const mapEvery = 100 * time.Millisecond
+// How often modules are looked for when a walk fails: a program loads most of its
+// libraries when it starts.
+const (
+	mapEvery = 100 * time.Millisecond
+	mapFirst = 10 * time.Millisecond // in the first second
+)
 
 // newModules looks for modules that have been loaded, and reports whether there
 // may be some.
 func (rp *recordedProcess) newModules() bool {
-	if rp.r.now < rp.mapped+mapEvery {
+	every := mapEvery
+	if rp.r.now < rp.since+time.Second {
+		every = mapFirst
+	}
+	if rp.r.now < rp.mapped+every {
 		return false
 	}
 	rp.mapped = rp.r.now
