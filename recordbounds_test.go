@@ -106,28 +106,44 @@ func TestPaceDebt(t *testing.T) {
 // most that there is, and not before that is certain.
 func TestStackSize(t *testing.T) {
 	s := stackSize{bytes: firstStackCopy}
-	add := func(samples, cut int) int {
-		s.samples += samples
-		s.cut += cut
+	add := func(samples, depth int) int {
+		for range samples {
+			s.note(depth, depth > s.bytes)
+		}
 		return s.next()
 	}
-	if n := add(199, 199); n != 0 {
-		t.Errorf("after 199 samples: %d", n)
+	steps := []struct {
+		what           string
+		samples, depth int
+		want           int
+	}{
+		{"too few to tell", 199, 1 << 20, 0},
+		{"deeper than what can be copied", 1, 1 << 20, perfevent.MaxStackBytes},
+		{"never smaller again", 2000, 100, 0},
 	}
-	if n := add(1, 0); n != 2*firstStackCopy && n != perfevent.MaxStackBytes || n != s.bytes {
-		t.Errorf("after 200 samples: %d, %d", n, s.bytes)
+	for _, c := range steps {
+		if n := add(c.samples, c.depth); n != c.want || n > 0 && s.bytes != n {
+			t.Errorf("%s: %d, %d bytes, want %d", c.what, n, s.bytes, c.want)
+		}
 	}
-	if n := add(200, 1); n != 0 {
-		t.Errorf("one stack in 200 is deep: %d", n)
-	}
-	if n := add(1000, 0); n != 0 {
-		t.Errorf("no stack is deep: %d", n)
-	}
-	for range 10 {
-		add(200, 200)
-	}
-	if s.bytes != perfevent.MaxStackBytes || add(200, 200) != 0 {
-		t.Errorf("all stacks are deep: %d bytes", s.bytes)
+
+	s = stackSize{bytes: firstStackCopy}
+	for _, c := range []struct {
+		what           string
+		samples, depth int
+		want           int
+	}{
+		{"not sure yet", 900, 5 << 10, 0},
+		{"one in a thousand is deep", 1, 20 << 10, 0},
+		{"8 KB do", 99, 100, 8 << 10},
+		{"one in 250 is deeper", 249, 5 << 10, 0},
+		{"one in 250 is deeper", 1, 20 << 10, 0},
+		{"two in 251", 1, 20 << 10, 32 << 10},
+		{"not again", 5000, 100, 0},
+	} {
+		if n := add(c.samples, c.depth); n != c.want || n > 0 && s.bytes != n {
+			t.Errorf("%s: %d, %d bytes, want %d", c.what, n, s.bytes, c.want)
+		}
 	}
 }
 

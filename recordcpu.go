@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -27,6 +29,7 @@ type cpuSampler struct {
 	held     heldSamples
 	names    map[int]string // what the kernel calls threads, as far as it has said
 	size     stackSize
+	cut      bool             // the copy of the last stack was too short
 	kernelAt map[uint64]int32 // locations by instruction pointer
 	stack    []int32
 	buf      []byte
@@ -143,7 +146,6 @@ func (c *cpuSampler) sample(rp *recordedProcess, x *perfevent.Record) {
 }
 
 func (c *cpuSampler) count(x *perfevent.Record, complete, repaired bool) {
-	c.size.samples++
 	c.stats.Samples++
 	if !complete {
 		c.stats.Broken++
@@ -166,6 +168,7 @@ func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.R
 	stack := target.Stack{Region: target.Region{Base: arch.Addr(x.Context.Regs[rp.p.arch.SP]), Data: x.Stack}}
 	s := Suspension{p: rp.p, thread: t.info}
 	s.walk = walk.Thread{Context: x.Context, Stack: &stack}
+	c.cut = false
 	r := rp.frames.walk(&s, x.Time)
 	if s.managed && t.info.ID == 0 {
 		rp.unnamed = true // it has become one of the runtime's
@@ -176,6 +179,7 @@ func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.R
 			rp.frames.stack, rp.frames.ips, repaired = stack, ips, false
 		}
 	}
+	c.size.note(rp.frames.depth, c.cut)
 	if c.r.o.watch != nil {
 		c.r.o.watch(rp.frames, &s, r.Complete, x.Time)
 	}
@@ -186,9 +190,7 @@ func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.R
 // far as it can.
 func (c *cpuSampler) mend(rp *recordedProcess, t *recordedThread, x *perfevent.Record, s *Suspension, r walk.Result) walk.Result {
 	if errors.Is(r.Err, walk.ErrMissing) {
-		if x.Truncated {
-			c.size.cut++
-		}
+		c.cut = x.Truncated
 		if c.extend(rp, s.walk.Stack) {
 			r = rp.frames.walk(s, x.Time)
 		}
@@ -271,39 +273,82 @@ func (c *cpuSampler) kernelFrame(ip uint64) int32 {
 	if l, ok := c.kernelAt[ip]; ok {
 		return l
 	}
-	f := profile.Function{Kind: profile.Kernel, Display: "[kernel]", Short: "[kernel]", Module: "kernel"}
-	if symbols, err := perfevent.LoadKernelSymbols(); err == nil {
-		if name, module, ok := symbols.Name(ip); ok {
-			f.Method, f.Display, f.Short = name, name, name
-			f.Module = cmp.Or(module, f.Module)
-		}
-	}
-	l := c.r.b.Location(profile.Location{Function: c.r.b.Function(f)})
+	l := c.r.b.Location(profile.Location{Function: c.r.b.Function(profile.Function{Kind: profile.Kernel, Display: kernelMark + strconv.FormatUint(ip, 16)})})
 	if len(c.kernelAt) < maxFrameKeys {
 		c.kernelAt[ip] = l
 	}
 	return l
 }
 
-// stackSize chooses how much of each stack to copy.
+// kernelMark stands before the address of a kernel function that has no name yet:
+// to read all the kernel's symbols takes a tenth of a second of CPU time, for which
+// there is time when the recording is over.
+const kernelMark = "0x"
+
+// kernelName names a function of the kernel.
+func kernelName(f *profile.Function) profile.Function {
+	if f.Kind != profile.Kernel {
+		return *f
+	}
+	out := profile.Function{Kind: profile.Kernel, Display: "[kernel]", Short: "[kernel]", Module: "kernel"}
+	ip, err := strconv.ParseUint(strings.TrimPrefix(f.Display, kernelMark), 16, 64)
+	if err != nil {
+		return *f
+	}
+	if symbols, err := perfevent.LoadKernelSymbols(); err == nil {
+		if name, module, ok := symbols.Name(ip); ok {
+			out.Method, out.Display, out.Short = name, name, name
+			out.Module = cmp.Or(module, out.Module)
+		}
+	}
+	return out
+}
+
+// stackSize chooses how much of each stack to copy. A copy takes time of the
+// target's and room in its caches, so it should be no larger than it must.
 type stackSize struct {
 	bytes   int // at present
 	samples int // since it was last thought about
-	cut     int // of these, how many needed more than was copied
+	deeper  [len(stackSizes)]int
+	grown   bool // it has been too small once: it stays
 }
 
-// next returns a better size, 0 for none. Few stacks are deep, so the size grows
-// only when more than one in two hundred is cut.
+// stackSizes are the sizes that there are, in bytes.
+var stackSizes = [...]int{4 << 10, 8 << 10, 16 << 10, 32 << 10, perfevent.MaxStackBytes}
+
+// note counts a stack that was used up to some depth; more: and beyond.
+func (s *stackSize) note(depth int, more bool) {
+	s.samples++
+	for i, n := range stackSizes {
+		if depth > n || more && s.bytes >= n {
+			s.deeper[i]++
+		}
+	}
+}
+
+// next returns a better size, 0 for none. It grows if more than one stack in 200 is
+// deeper, and shrinks to what is enough for all but one in 1,000.
 func (s *stackSize) next() int {
-	const enough = 200
+	const enough, sure = 200, 1000
 	if s.samples < enough {
 		return 0
 	}
-	grow := s.cut*enough > s.samples
-	s.samples, s.cut = 0, 0
-	if !grow || s.bytes >= perfevent.MaxStackBytes {
-		return 0
+	for i, n := range stackSizes {
+		grow := n > s.bytes && s.deeper[i]*enough <= s.samples
+		last := i == len(stackSizes)-1 && n > s.bytes
+		switch {
+		case n == s.bytes && s.deeper[i]*enough <= s.samples:
+			if s.samples >= sure {
+				*s = stackSize{bytes: s.bytes, grown: s.grown}
+			}
+			return 0
+		case n < s.bytes && !s.grown && s.samples >= sure && s.deeper[i]*sure <= s.samples:
+			*s = stackSize{bytes: n}
+			return n
+		case grow || last:
+			*s = stackSize{bytes: n, grown: true}
+			return n
+		}
 	}
-	s.bytes = min(2*s.bytes, perfevent.MaxStackBytes)
-	return s.bytes
+	return 0
 }

@@ -252,6 +252,9 @@ func (r *recorder) modes() []profile.ModeStats {
 func (r *recorder) finish() (*profile.Recording, error) {
 	r.report()
 	out := r.b.Recording()
+	if r.cpu != nil && len(r.cpu.kernelAt) > 0 {
+		out = out.Rename(kernelName)
+	}
 	out.Start, out.Duration = r.began, r.now-r.start
 	out.Modes = r.modes()
 	out.Cost = profile.Cost{

@@ -21,6 +21,7 @@ type frameTable struct {
 	modules int         // of engine.ModuleChanges, when lasting was last good
 	stack   []int32     // of the last walk
 	ips     []arch.Addr // likewise
+	depth   int         // of the last walk: the bytes of stack between its first and its last frame
 
 	unproven []claim             // of the last walk
 	seen     map[arch.Addr]sight // by the start of the method's code
@@ -54,6 +55,8 @@ func (f *frameTable) begin() {
 func (f *frameTable) walk(s *Suspension, taken time.Duration) walk.Result {
 	f.stack, f.ips, f.unproven, s.managed = f.stack[:0], f.ips[:0], f.unproven[:0], false
 	ctx := s.walk.Context
+	sp := &ctx.Regs[f.p.arch.SP]
+	first := *sp
 	var unnamed error
 	r := f.p.walker.Walk(&s.walk, &ctx, walk.ByUnwindInfo, func(fr *walk.Frame) bool {
 		l, err := f.location(fr)
@@ -64,6 +67,7 @@ func (f *frameTable) walk(s *Suspension, taken time.Duration) walk.Result {
 		f.stack, f.ips = append(f.stack, l), append(f.ips, fr.IP())
 		return true
 	})
+	f.depth = int(*sp - first)
 	if err := f.prove(taken); err != nil {
 		unnamed = err
 	}

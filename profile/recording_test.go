@@ -146,6 +146,10 @@ func TestSelect(t *testing.T) {
 	if out := b.Recording().Select(Selection{To: 2}); len(out.Threads) != 1 || len(out.Functions) != 5 {
 		t.Errorf("%d threads and %d functions are left, want 1 and 5", len(out.Threads), len(out.Functions))
 	}
+	short := r.Rename(func(f *Function) Function { return Function{Kind: f.Kind, Display: f.Display[:1]} })
+	if got := text(short, short.Samples[0].Node); got != "M>[>[>[>C>[>L" || len(short.Functions) != 5 {
+		t.Errorf("renamed: %s, %d functions", got, len(short.Functions))
+	}
 	if m := r.Select(Selection{Modes: []Mode{Wall}}).Modes; len(m) != 1 || m[0].Mode != Wall || len(r.Modes) != 2 {
 		t.Errorf("modes: %v of %v", m, r.Modes)
 	}

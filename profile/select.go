@@ -19,6 +19,14 @@ type Selection struct {
 	States []State
 	// From and To choose samples by when they were taken; To 0: to the end.
 	From, To time.Duration
+
+	rename func(*Function) Function
+}
+
+// Rename returns a recording with the functions that rename makes of those of r.
+// Those that become equal become one.
+func (r *Recording) Rename(rename func(*Function) Function) *Recording {
+	return r.Select(Selection{Native: true, rename: rename})
 }
 
 // Select returns the part of r that s chooses. r is not changed; what both share
@@ -90,7 +98,11 @@ func (s *Selection) tree(r *Recording, b *Builder, used []bool) []int32 {
 		if nameless {
 			l.Offset = 0
 		}
-		l.Function = b.Function(*f)
+		g := *f
+		if s.rename != nil {
+			g = s.rename(f)
+		}
+		l.Function = b.Function(g)
 		nodes[n] = b.Child(parent, b.Location(l))
 	}
 	return nodes
