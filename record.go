@@ -45,7 +45,7 @@ const (
 	MinRate       = 0.1
 	MaxRate       = 10_000
 	DefaultRate   = 99
-	DefaultMaxCPU = 0.2
+	DefaultMaxCPU = 0.1
 )
 
 // RecordProgress is how far a recording has come.

@@ -257,6 +257,7 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 			wt.valid = false
 			return profile.Running, errDeferred
 		}
+		s.patient = wt.delayed
 		r, err = s.stopAndWalk(walked)
 		// If it had a processor after all, where it has stopped says little. One that
 		// yields, to wait while it stays ready to run, is where it wants to be.

@@ -28,6 +28,7 @@ type Suspension struct {
 	pause   time.Duration // the longest stop
 	managed bool          // the last walk met managed frames
 	waits   bool          // the thread was once found blocked
+	patient bool          // the thread waits for a processor, most likely
 	known   func() bool   // whether this very capture need not be walked; nil: it must be
 }
 
@@ -119,6 +120,7 @@ func (s *Suspension) take(capture func(*live.Request, *live.Capture) error) erro
 	}
 	req := s.p.request(&s.thread, s.extra)
 	s.p.moment++
+	req.Unhurried = s.patient
 	err := capture(&req, s.capture)
 	s.p.eng.Begin()
 	return s.p.taken(s, err)

@@ -123,7 +123,7 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.native, "native", false, "every native frame in the output; records processes without .NET too")
 	fs.BoolVar(&f.subprocesses, "subprocesses", false, "record child processes that run .NET too")
 	fs.DurationVar(&f.maxPause, "max-pause", 10*time.Millisecond, "a watchdog lets a thread go that has been stopped for this `time`, at least 2ms")
-	fs.StringVar(&f.maxCPU, "max-cpu", "20%", "how much of one processor wall-clock sampling may `use`")
+	fs.StringVar(&f.maxCPU, "max-cpu", "10%", "how much of one processor wall-clock sampling may `use`")
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	fs.StringVarP(&f.format, "format", "f", "", "the `format`, if the file's ending does not say it")
 	complete(cmd, "mode", "cpu", "wall", "both")
@@ -184,7 +184,7 @@ func parseShare(s string) (float64, error) {
 	}
 	v, err := strconv.ParseFloat(n, 64)
 	if err != nil || !(v > 0) || math.IsInf(v, 0) {
-		return 0, usagef("--max-cpu %q: give a share of one processor, such as 20%% or 0.2", s)
+		return 0, usagef("--max-cpu %q: give a share of one processor, such as 10%% or 0.1", s)
 	}
 	return v * unit, nil
 }

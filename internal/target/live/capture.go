@@ -15,7 +15,7 @@ import (
 // nothing of use, except that a *target.ReadError leaves the other pieces.
 func (t *Tracer) Capture(req *Request, out *Capture) error {
 	te := t.one
-	te.tid, te.pid = uintptr(req.TID), uintptr(t.p.pid)
+	te.tid, te.pid, te.unhurried = uintptr(req.TID), uintptr(t.p.pid), req.Unhurried
 	if err := te.copier.prepare(t.p, req, out); err != nil {
 		return err
 	}

@@ -51,6 +51,10 @@ type Request struct {
 	StackEnd   arch.Addr
 
 	Extra []Range // further pieces, such as the ordinary stack below a signal stack
+
+	// Unhurried: the thread waits for a processor, most likely, so it is looked at
+	// less often until it has stopped. That costs less, and the pause is longer.
+	Unhurried bool
 }
 
 // Capture is what a thread was when it stood still. A Capture that is used

@@ -44,6 +44,7 @@ type tracee struct {
 	// CLOCK_MONOTONIC: the last moment at which the thread was known not to be
 	// stopped, and the first at which it was let go. Stops for a signal before
 	// that are added up in extra.
+	unhurried           bool
 	asked               int64 // when the stop was asked for
 	began, ended, extra int64
 }
@@ -174,16 +175,23 @@ const (
 	spins   = 80   // looks, of half a microsecond each
 	naps    = 14   // sleeps, 3 ms in all, before the wait counts as long
 	napTime = 5000 // ns of the first
+
+	unhurriedSpins   = 8
+	unhurriedNaps    = 7 // also 3 ms
+	unhurriedNapTime = 100_000
 )
 
 //go:norace
 //go:nosplit
 func (t *tracee) spin(sh *shared) {
-	for i := 0; i < spins && t.phase == phaseWaiting; i++ {
+	looks, sleeps, nanos := spins, naps, int64(napTime)
+	if t.unhurried {
+		looks, sleeps, nanos = unhurriedSpins, unhurriedNaps, unhurriedNapTime
+	}
+	for i := 0; i < looks && t.phase == phaseWaiting; i++ {
 		t.poll(sh)
 	}
-	nanos := int64(napTime)
-	for i := 0; i < naps && t.phase == phaseWaiting; i++ {
+	for i := 0; i < sleeps && t.phase == phaseWaiting; i++ {
 		nap(nanos)
 		nanos += nanos / 2
 		t.lookAgain(sh)
