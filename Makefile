@@ -69,6 +69,13 @@ soak: dotnets ## an hour of snapshots against the perf map (CLRSNAP_SOAK)
 faults: dotnets ## ten thousand faults injected into captures
 	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_FAULTS=$${CLRSNAP_FAULTS:-10000} $(GO) test -timeout 60m -count 1 -run 'TestFaults$$' -v ./internal/target/live $(TESTFLAGS)
 
+.PHONY: shares recordsoak
+shares: dotnets ## recordings of 20 seconds against what a program measured of itself
+	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_SHARES=$${CLRSNAP_SHARES:-20s} $(GO) test -timeout 20m -count 1 -run TestRecordShares -v . $(TESTFLAGS)
+
+recordsoak: dotnets ## a recording of ten minutes under load against the perf map
+	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_RECORD_SOAK=$${CLRSNAP_RECORD_SOAK:-10m} $(GO) test -timeout 60m -count 1 -run TestRecordSoak -v . $(TESTFLAGS)
+
 attacks: ## six thousand attacks on the memory that walks read
 	CLRSNAP_ATTACKS=$${CLRSNAP_ATTACKS:-6000} $(GO) test -timeout 60m -count 1 -run 'TestHostile|TestEverything' -v ./internal/recording $(TESTFLAGS)
 
