@@ -93,6 +93,7 @@ func (s *shares) check(t *testing.T, modes []profile.Mode, d time.Duration) {
 	}
 	for _, m := range modes {
 		c := count(s.r, m, s.truth)
+		c.crowded = s.others > tooBusy
 		t.Logf("%s\n%s", statsLine(t, s.r, m), table(m, s.truth, c))
 		checkShares(t, m, d, s.truth, c)
 		checkThreads(t, m, s.truth, c)
@@ -198,8 +199,14 @@ func checkSystemCalls(t *testing.T, m profile.Mode, tr *truth, c *counted, p pla
 	thread := place{p.thread, ""}
 	most := 3 * shareOf(tr.spent[p][m], tr.spent[thread][m])
 	is, allowed := shareOf(c.places[p].weight, c.places[thread].weight), points(most, c.places[thread])
+	complain := t.Errorf
+	if c.crowded && m == profile.Wall {
+		// A thread that waits for a processor often is in a system call: it was woken,
+		// or its time was up, when the kernel next looked.
+		complain = t.Logf
+	}
 	if is > most+allowed {
-		t.Errorf("%v: the system calls of %q take at most %.1f %% of its time, sampled %.1f %%, allowed %.1f points more", m, p.thread, most, is, allowed)
+		complain("%v: the system calls of %q take at most %.1f %% of its time, sampled %.1f %%, allowed %.1f points more", m, p.thread, most, is, allowed)
 	}
 }
 

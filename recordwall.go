@@ -222,9 +222,13 @@ func (w *wallSampler) settle(t *recordedThread, s profile.Sample) {
 	w.add(t, s)
 }
 
-// atOnce is how long it takes, at most, until a thread that has a processor stops:
-// in a virtual machine the interrupt that tells it to takes its time.
-const atOnce = 250 * time.Microsecond
+// waited reports whether a thread that took so long to stop waited for a processor
+// meanwhile. If not, it had one, and only heard late of the stop: the interrupt that
+// tells a processor takes its time, above all in a virtual machine.
+func (w *wallSampler) waited(t *recordedThread, long time.Duration) bool {
+	_, ready, ok := t.of.p.live.Times(t.info.OSThreadID)
+	return !ok || long > 0 && ready-t.wall.ready >= long/2
+}
 
 // schedYield is the number of sched_yield, as in state.go.
 const schedYield = 24
@@ -261,7 +265,7 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 		r, err = s.stopAndWalk(walked)
 		// If it had a processor after all, where it has stopped says little. One that
 		// yields, to wait while it stays ready to run, is where it wants to be.
-		if mayDefer && err == nil && s.capture.Waited < atOnce && s.capture.SyscallNr != schedYield {
+		if mayDefer && err == nil && s.capture.SyscallNr != schedYield && !w.waited(t, s.capture.Waited) {
 			err = errDeferred
 		}
 	}
