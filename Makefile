@@ -35,17 +35,20 @@ dotnets:
 demo: build dotnet ## look at the threads of a small .NET service
 	@scripts/demo.sh
 
-.PHONY: speedscope
+.PHONY: speedscope tools
 speedscope:
 	@scripts/get-speedscope.sh
+
+tools:
+	@scripts/get-tools.sh
 
 # What a test may not be skipped for want of.
 REQUIRE := CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_REQUIRE_PERF=1 CLRSNAP_REQUIRE_CHROMIUM=1
 
-test: dotnets speedscope ## all tests, none of them skipped for want of .NET, Chromium or perf events
+test: tools dotnets speedscope ## all tests, none of them skipped for want of .NET, Chromium or perf events
 	$(REQUIRE) CLRSNAP_SOAK=$${CLRSNAP_SOAK:-30s} $(GO) test -timeout 20m $(TESTFLAGS) ./...
 
-test-race: dotnets speedscope ## the same under the race detector (needs gcc)
+test-race: tools dotnets speedscope ## the same under the race detector (needs gcc)
 	CGO_ENABLED=1 $(REQUIRE) $(GO) test -race -timeout 25m $(TESTFLAGS) ./...
 
 bench: dotnets ## all benchmarks, or those that match BENCH

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# get-tools.sh: what the tests use besides Go and .NET, from Debian packages: a C
+# compiler for the agent and for native test programs, readelf to compare unwind
+# information with, Chromium for the flame graph. Installs what is missing, as root.
+set -euo pipefail
+
+missing=()
+for pair in gcc:gcc readelf:binutils chromium:chromium; do
+    command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
+done
+[ -e /usr/include/stdio.h ] || missing+=(libc6-dev) # the compiler alone is not enough
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    echo "get-tools.sh: missing: ${missing[*]}: install them (Debian: apt-get install ${missing[*]}), or run this as root" >&2
+    exit 1
+fi
+echo "installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends "${missing[@]}"
