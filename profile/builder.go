@@ -27,6 +27,9 @@ type Limits struct {
 	// Nodes is how many nodes the tree of stacks may have: one million (60 MB
 	// with its index). Beyond that, stacks are cut where they leave the tree.
 	Nodes int
+	// Functions is how many functions are kept apart: 65,536 (40 MB, more or less,
+	// with their names). Beyond that, new ones of a module share one entry.
+	Functions int
 }
 
 type sampleKey struct {
@@ -44,6 +47,9 @@ func NewBuilder(l Limits) *Builder {
 	}
 	if l.Nodes <= 0 {
 		l.Nodes = 1 << 20
+	}
+	if l.Functions <= 0 {
+		l.Functions = 1 << 16
 	}
 	return &Builder{
 		r:         Recording{Nodes: []Node{{Parent: -1, Location: -1}}},
@@ -67,7 +73,17 @@ func (b *Builder) Cut() int { return b.cut }
 func (b *Builder) Bin() time.Duration { return b.bin }
 
 // Function returns the index of a function.
-func (b *Builder) Function(f Function) int32 { return intern(b.functions, &b.r.Functions, f) }
+func (b *Builder) Function(f Function) int32 {
+	i, ok := b.functions[f]
+	if ok || len(b.r.Functions) < b.limits.Functions {
+		if !ok {
+			i = intern(b.functions, &b.r.Functions, f)
+		}
+		return i
+	}
+	const name = "[other functions]"
+	return intern(b.functions, &b.r.Functions, Function{Kind: f.Kind, Display: name, Short: name, Module: f.Module})
+}
 
 // Location returns the index of a location.
 func (b *Builder) Location(l Location) int32 { return intern(b.locations, &b.r.Locations, l) }

@@ -108,6 +108,19 @@ func TestNodesBounded(t *testing.T) {
 	}
 }
 
+func TestFunctionsBounded(t *testing.T) {
+	b := NewBuilder(Limits{Functions: 2})
+	first := b.Function(Function{Display: "a", Module: "m"})
+	b.Function(Function{Display: "b", Module: "m"})
+	other := b.Function(Function{Display: "c", Module: "m"})
+	if again := b.Function(Function{Display: "d", Module: "m"}); again != other || b.r.Functions[other].Display != "[other functions]" {
+		t.Errorf("beyond the bound: %d, %d: %+v", other, again, b.r.Functions)
+	}
+	if b.Function(Function{Display: "a", Module: "m"}) != first || b.Function(Function{Display: "e", Module: "n"}) == other {
+		t.Errorf("%+v", b.r.Functions)
+	}
+}
+
 func TestSelect(t *testing.T) {
 	b := NewBuilder(Limits{})
 	b.Thread(RecordedThread{Name: "main"})

@@ -32,7 +32,7 @@ func (r *Recording) Rename(rename func(*Function) Function) *Recording {
 // Select returns the part of r that s chooses. r is not changed; what both share
 // must not be changed either.
 func (r *Recording) Select(s Selection) *Recording {
-	b := NewBuilder(Limits{Samples: len(r.Samples) + 2, Nodes: len(r.Nodes) + 1})
+	b := NewBuilder(Limits{Samples: len(r.Samples) + 2, Nodes: len(r.Nodes) + 1, Functions: len(r.Functions) + 1})
 	threads := make([]int32, len(r.Threads))
 	for i := range threads {
 		if threads[i] = unused; s.Threads != nil && !s.Threads(&r.Threads[i]) {
