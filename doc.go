@@ -26,6 +26,17 @@
 // managed heap, and in preemptive mode otherwise. A funclet is an exception
 // handler's body, which is compiled as a function of its own.
 //
+// # Recording
+//
+// Record samples the stacks of all threads over time: what uses the processors,
+// with samples that the kernel takes, and what the time passes with, waiting
+// included. The result is a profile.Recording.
+//
+//	r, err := p.Record(ctx, clrsnap.RecordOptions{
+//		Modes:    []profile.Mode{profile.CPU, profile.Wall},
+//		Duration: 10 * time.Second,
+//	})
+//
 // # What happens to the target
 //
 // One thread at a time is stopped, with ptrace, usually for tens of microseconds:

@@ -42,7 +42,7 @@ friendly() {
 picture() {
     local name=$1 columns=$2; shift 2
     { printf '\033[1;32m$\033[0m \033[1mclrsnap %s\033[0m\n' "$(sed "s/\b$service\b/4242/g; s#$tmp/##g" <<<"$*")"
-      script -qec "stty cols $columns; bin/clrsnap $(printf ' %q' "$@")" /dev/null | tr -d '\r' | friendly; } >"$tmp/$name.ans" || true
+      script -qec "stty cols $columns; bin/clrsnap $(printf ' %q' "$@")" /dev/null | sed 's/\r$//; s/.*\r\x1b\[K//' | friendly; } >"$tmp/$name.ans" || true
     local rows; rows=$(wc -l <"$tmp/$name.ans")
     { echo '<!doctype html><meta charset="utf-8"><style>html{background:#14171c}body{margin:14px 18px;color:#d7dae0}'
       echo 'pre{font:14px/19px "DejaVu Sans Mono",monospace;margin:0;white-space:pre}</style><pre>'
@@ -66,7 +66,7 @@ page() {
         --screenshot="docs/img/$1.png" "file://$4" >/dev/null 2>&1
     echo "docs/img/$1.png"
 }
-picture record 118 record "$service" --duration 20s --output "$tmp/shop.html"
+picture record 136 record "$service" --duration 20s --output "$tmp/shop.html"
 picture view 118 view "$tmp/shop.html" --mode cpu --managed --top 12
 page flame 1280 800 "$tmp/shop.html"
 bin/clrsnap view "$tmp/shop.html" --mode wall -o "$tmp/wall.html"
