@@ -3,6 +3,7 @@ package clrsnap
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"clrsnap/internal/perfevent"
@@ -88,14 +89,9 @@ func (o *RecordOptions) complete() error {
 	return nil
 }
 
-func (o *RecordOptions) has(m profile.Mode) bool {
-	for _, x := range o.Modes {
-		if x == m {
-			return true
-		}
-	}
-	return false
-}
+func (o *RecordOptions) has(m profile.Mode) bool { return slices.Contains(o.Modes, m) }
+
+func (o *RecordOptions) wants(t *Thread) bool { return o.Threads == nil || o.Threads(t) }
 
 // Record samples the stacks of the process's threads over time. It returns when
 // the duration is over, ctx ends or the process does; what was collected until
@@ -114,5 +110,5 @@ func (p *Process) Record(ctx context.Context, o RecordOptions) (*profile.Recordi
 		return nil, err
 	}
 	r.add(p)
-	return r.run(ctx)
+	return r.run(ctx), nil
 }

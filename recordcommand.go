@@ -24,14 +24,14 @@ func RecordCommand(ctx context.Context, cmd *exec.Cmd, opts Options, o RecordOpt
 		return nil, err
 	}
 	r.expect(cmd.Process.Pid, true)
-	out, err := r.run(ctx)
-	if err == nil && len(r.all) == 0 {
-		if err = r.failed; err == nil {
-			err = fmt.Errorf("%s ended before a .NET runtime was seen in it: %s", cmd.Path, adviceNoRuntime(o))
-		}
-		return nil, err
+	out := r.run(ctx)
+	switch {
+	case len(r.all) > 0:
+		return out, nil
+	case r.failed != nil:
+		return nil, r.failed
 	}
-	return out, err
+	return nil, fmt.Errorf("%s ended before a .NET runtime was seen in it: %s", cmd.Path, adviceNoRuntime(o))
 }
 
 func adviceNoRuntime(o RecordOptions) string {

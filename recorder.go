@@ -99,12 +99,12 @@ func (r *recorder) close() {
 }
 
 // run records until it is time to end.
-func (r *recorder) run(ctx context.Context) (out *profile.Recording, err error) {
-	live.Urgently(func() { out, err = r.record(ctx) })
-	return out, err
+func (r *recorder) run(ctx context.Context) (out *profile.Recording) {
+	live.Urgently(func() { out = r.record(ctx) })
+	return out
 }
 
-func (r *recorder) record(ctx context.Context) (*profile.Recording, error) {
+func (r *recorder) record(ctx context.Context) *profile.Recording {
 	var end time.Duration
 	if r.o.Duration > 0 {
 		end = r.start + r.o.Duration
@@ -249,7 +249,7 @@ func (r *recorder) modes() []profile.ModeStats {
 }
 
 // finish makes the recording.
-func (r *recorder) finish() (*profile.Recording, error) {
+func (r *recorder) finish() *profile.Recording {
 	r.report()
 	out := r.b.Recording()
 	if r.cpu != nil && len(r.cpu.kernelAt) > 0 {
@@ -264,5 +264,5 @@ func (r *recorder) finish() (*profile.Recording, error) {
 		out.Processes = append(out.Processes, rp.p.info)
 	}
 	out.Notes = r.remarks()
-	return out, nil
+	return out
 }

@@ -18,7 +18,7 @@ type frameTable struct {
 	b       *profile.Builder
 	lasting map[frameKey]int32
 	passing map[frameKey]int32
-	modules int         // of engine.ModuleChanges, when lasting was last good
+	modules int         // engine.Engine.Changes when lasting was last good
 	stack   []int32     // of the last walk
 	ips     []arch.Addr // likewise
 	depth   int         // of the last walk: the bytes of stack between its first and its last frame

@@ -1,10 +1,6 @@
 package clrsnap
 
-import (
-	"cmp"
-	"slices"
-	"time"
-)
+import "time"
 
 // pace keeps an activity within a share of a processor.
 type pace struct {
@@ -43,8 +39,3 @@ func (p *pace) limit() time.Duration { return time.Duration(p.share * float64(ma
 
 // spent reports whether nothing is left of the credit.
 func (p *pace) spent() bool { return p.used()-p.mark >= p.credit }
-
-// slicesSortByLast puts those first that have waited longest for their turn.
-func slicesSortByLast(ts []*recordedThread) {
-	slices.SortFunc(ts, func(a, b *recordedThread) int { return cmp.Compare(a.wall.last, b.wall.last) })
-}

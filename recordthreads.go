@@ -131,7 +131,7 @@ func (rp *recordedProcess) thread(tid int, name string) *recordedThread {
 	if t == nil {
 		// It has ended. What is left of it is its name.
 		t = &recordedThread{of: rp, index: -1, ended: true, info: Thread{OSThreadID: tid, Name: name, Role: role(false, false, false, name)}}
-		t.chosen = rp.r.o.Threads == nil || rp.r.o.Threads(&t.info)
+		t.chosen = rp.r.o.wants(&t.info)
 		rp.threads[tid] = t
 	}
 	return t
@@ -180,7 +180,7 @@ func (rp *recordedProcess) describe(tid int, t *recordedThread) *recordedThread 
 		rp.changed()
 	}
 	t.info = info
-	if chosen := rp.r.o.Threads == nil || rp.r.o.Threads(&info); chosen != t.chosen {
+	if chosen := rp.r.o.wants(&info); chosen != t.chosen {
 		// It has a name now that is wanted, or not. The time before is not counted.
 		if t.chosen = chosen; !isNew {
 			t.wall.last = rp.r.now

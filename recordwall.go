@@ -1,11 +1,13 @@
 package clrsnap
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"hash/maphash"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -125,7 +127,7 @@ func (w *wallSampler) finish() {
 	}
 }
 
-// deal collects the threads that are sampled. Who comes next stays next.
+// deal collects the threads that are sampled. Who has waited longest comes first.
 func (w *wallSampler) deal() {
 	w.dealt = true
 	w.turns = w.turns[:0]
@@ -136,7 +138,7 @@ func (w *wallSampler) deal() {
 			}
 		}
 	}
-	slicesSortByLast(w.turns)
+	slices.SortFunc(w.turns, func(a, b *recordedThread) int { return cmp.Compare(a.wall.last, b.wall.last) })
 	w.turn = 0
 }
 
@@ -230,9 +232,6 @@ func (w *wallSampler) waited(t *recordedThread, long time.Duration) bool {
 	return !ok || long > 0 && ready-t.wall.ready >= long/2
 }
 
-// schedYield is the number of sched_yield, as in state.go.
-const schedYield = 24
-
 // look captures and walks a thread, and remembers its stack.
 func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	rp, wt := t.of, &t.wall
@@ -265,7 +264,7 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 		r, err = s.stopAndWalk(walked)
 		// If it had a processor after all, where it has stopped says little. One that
 		// yields, to wait while it stays ready to run, is where it wants to be.
-		if mayDefer && err == nil && s.capture.SyscallNr != schedYield && !w.waited(t, s.capture.Waited) {
+		if mayDefer && err == nil && syscalls[s.capture.SyscallNr] != "sched_yield" && !w.waited(t, s.capture.Waited) {
 			err = errDeferred
 		}
 	}

@@ -119,5 +119,5 @@ func flameProgram(r *profile.Recording) string {
 	if len(r.Processes) == 0 {
 		return "recording"
 	}
-	return cmp.Or(programName(&r.Processes[0]), fmt.Sprintf("process %d", r.Processes[0].PID))
+	return cmp.Or(r.Processes[0].Program(), fmt.Sprintf("process %d", r.Processes[0].PID))
 }

@@ -50,25 +50,7 @@ func threadLabel(t *profile.RecordedThread) string {
 	return name + " (" + strconv.Itoa(t.OSThreadID) + ")"
 }
 
-// programName is what a process is called: the program's file, without its folder
-// and the host that runs it.
-func programName(p *profile.Process) string {
-	words := strings.Fields(p.Command)
-	if len(words) == 0 {
-		return ""
-	}
-	name := baseName(words[0])
-	for _, w := range words[1:] {
-		if name != "dotnet" || w == "--" {
-			break
-		}
-		if strings.HasSuffix(w, ".dll") {
-			return baseName(w)
-		}
-	}
-	return name
-}
-
+// baseName is the last part of a path.
 func baseName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
 // modesOf are the modes that a recording has figures or samples of.

@@ -111,7 +111,7 @@ func unixNano(t time.Time) int64 {
 // program makes the mapping that tools name the profile after: the first.
 func (e *pprofEncoder) program() {
 	if len(e.r.Processes) > 0 {
-		if name := programName(&e.r.Processes[0]); name != "" {
+		if name := e.r.Processes[0].Program(); name != "" {
 			e.addMapping(name)
 		}
 	}

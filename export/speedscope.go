@@ -131,7 +131,7 @@ func recordingName(r *profile.Recording) string {
 	name := "recording"
 	if len(r.Processes) > 0 {
 		p := &r.Processes[0]
-		if n := programName(p); n != "" {
+		if n := p.Program(); n != "" {
 			name = n
 		}
 		if p.PID != 0 {

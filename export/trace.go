@@ -143,7 +143,7 @@ func (e *traceEncoder) processes(all []*track) {
 			continue
 		}
 		named[pid] = true
-		name := programName(&e.r.Processes[p])
+		name := e.r.Processes[p].Program()
 		if name == "" {
 			name = "process"
 		}

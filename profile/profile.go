@@ -31,9 +31,10 @@ func (p *Process) Program() string {
 	for i, word := range strings.Fields(p.Command) {
 		base := word[strings.LastIndexByte(word, '/')+1:]
 		if i == 0 {
-			if name = base; !strings.HasPrefix(name, "dotnet") {
-				break
-			}
+			name = base
+		}
+		if !strings.HasPrefix(name, "dotnet") || word == "--" {
+			break
 		}
 		if strings.HasSuffix(base, ".dll") {
 			return base

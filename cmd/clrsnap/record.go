@@ -89,7 +89,7 @@ The file:
 	cmd.Long += formatsHelp()
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f.durationGiven = cmd.Flags().Changed("duration")
-		if err := f.check(cmd); err != nil {
+		if err := f.check(); err != nil {
 			return err
 		}
 		if err := a.forTerminal(f.file); err != nil {
@@ -122,7 +122,7 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.managed, "managed", false, "only managed frames in the output")
 	fs.BoolVar(&f.native, "native", false, "every native frame in the output; records processes without .NET too")
 	fs.BoolVar(&f.subprocesses, "subprocesses", false, "record child processes that run .NET too")
-	fs.DurationVar(&f.maxPause, "max-pause", 10*time.Millisecond, "a watchdog lets a thread go that has been stopped for this `time`, at least 2ms")
+	maxPauseFlag(fs, &f.maxPause)
 	fs.StringVar(&f.maxCPU, "max-cpu", "10%", "how much of one processor wall-clock sampling may `use`")
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	fs.StringVarP(&f.format, "format", "f", "", "the `format`, if the file's ending does not say it")
@@ -149,7 +149,7 @@ func recordArgs(cmd *cobra.Command, args []string) error {
 }
 
 // check refuses flags that make no sense.
-func (f *recordFlags) check(cmd *cobra.Command) error {
+func (f *recordFlags) check() error {
 	if err := oneOf("mode", f.mode, "cpu", "wall", "both"); err != nil {
 		return err
 	}
@@ -162,10 +162,10 @@ func (f *recordFlags) check(cmd *cobra.Command) error {
 	if f.duration < 0 {
 		return usagef("--duration %v: give a positive time such as 30s, or 0 for no end", f.duration)
 	}
-	if f.maxPause < 2*time.Millisecond {
-		return usagef("--max-pause %v is too short for any stop: give 2ms or more", f.maxPause)
+	err := checkMaxPause(f.maxPause)
+	if err != nil {
+		return err
 	}
-	var err error
 	if f.share, err = parseShare(f.maxCPU); err != nil {
 		return err
 	}

@@ -20,7 +20,6 @@ type recordProgress struct {
 	duration time.Duration
 	terminal bool
 	shown    bool
-	what     string
 }
 
 func (a *app) newProgress(f *recordFlags) *recordProgress {
@@ -29,7 +28,6 @@ func (a *app) newProgress(f *recordFlags) *recordProgress {
 
 // begin says what is recorded, and how to end that.
 func (p *recordProgress) begin(what string) {
-	p.what = what
 	until := "until it ends"
 	if p.duration > 0 {
 		until = "for " + p.duration.String()

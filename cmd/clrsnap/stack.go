@@ -14,6 +14,7 @@ import (
 	"clrsnap/profile"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // stackFlags are the flags of the verb stack.
@@ -89,7 +90,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.text.Tier, "tier", false, "show how methods were compiled: tier-0, tier-1, ReadyToRun, …")
 	fs.BoolVar(&f.text.IP, "ip", false, "show instruction pointers and offsets, each thread by itself unless --group is given")
 	fs.BoolVar(&f.stopAll, "stop-all", false, "stop all threads at the same time")
-	fs.DurationVar(&f.maxPause, "max-pause", 10*time.Millisecond, "a watchdog lets a thread go that has been stopped for this `time`, at least 2ms")
+	maxPauseFlag(fs, &f.maxPause)
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md)")
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	complete(cmd, "group", "auto", "always", "never")
@@ -106,10 +107,21 @@ func (f *stackFlags) check() (*threadFilter, error) {
 	if f.text.Short && f.text.Full {
 		return nil, usagef("--short and --full exclude each other: without either, names are as long as fits")
 	}
-	if f.maxPause < 2*time.Millisecond {
-		return nil, usagef("--max-pause %v is too short for any stop: give 2ms or more", f.maxPause)
+	if err := checkMaxPause(f.maxPause); err != nil {
+		return nil, err
 	}
 	return parseThreads("thread", f.threads)
+}
+
+func maxPauseFlag(fs *pflag.FlagSet, d *time.Duration) {
+	fs.DurationVar(d, "max-pause", 10*time.Millisecond, "a watchdog lets a thread go that has been stopped for this `time`, at least 2ms")
+}
+
+func checkMaxPause(d time.Duration) error {
+	if d < 2*time.Millisecond {
+		return usagef("--max-pause %v is too short for any stop: give 2ms or more", d)
+	}
+	return nil
 }
 
 // groupings are the values of --group.

@@ -12,9 +12,12 @@ func Monotonic() time.Duration { return readClock(unix.CLOCK_MONOTONIC) }
 // OwnCPU is the CPU time that this process has used, without its tracing tasks.
 func OwnCPU() time.Duration { return readClock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
+// readClock returns 0 for a clock that there is not: of a process that has ended.
 func readClock(id int32) time.Duration {
 	var ts unix.Timespec
-	_ = unix.ClockGettime(id, &ts) // cannot fail: every kernel has both clocks
+	if unix.ClockGettime(id, &ts) != nil {
+		return 0
+	}
 	return time.Duration(ts.Nano())
 }
 

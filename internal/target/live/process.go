@@ -225,11 +225,10 @@ func (p *Process) CPUTime() time.Duration {
 // the process's (clock_getcpuclockid(3)).
 func processCPU(pid int) time.Duration {
 	const clockSched = 2 // CPUCLOCK_SCHED of include/linux/posix-timers.h
-	var ts unix.Timespec
-	if pid <= 0 || unix.ClockGettime(int32(^pid<<3|clockSched), &ts) != nil {
+	if pid <= 0 {
 		return 0
 	}
-	return time.Duration(ts.Nano())
+	return readClock(int32(^pid<<3 | clockSched))
 }
 
 // explain turns an error of a system call that concerned the whole process
