@@ -16,16 +16,20 @@ export CGO_ENABLED := 0
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
 
-build: ## bin/clrsnap
+build: ## bin/clrsnap, with the in-process agent if there is a C compiler
+	@CC='$(CC)' scripts/build-agent.sh --optional
 	$(GO) build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/clrsnap ./cmd/clrsnap
 
 dotnet: ## the .NET runtime and compiler that tests and demo need
 	@scripts/get-dotnet.sh 10
 
-.PHONY: agent
-agent: ## bin/libclrsnap-agent.so, the in-process agent (needs a C compiler)
-	@mkdir -p bin
-	$(or $(CC),cc) @agent/cflags -o bin/libclrsnap-agent.so agent/*.c
+.PHONY: agent agent-arm64
+agent: ## the in-process agent, to be built into bin/clrsnap (needs a C compiler)
+	@CC='$(CC)' scripts/build-agent.sh
+
+# For a clrsnap on arm64, which there is not yet. Debian: gcc-aarch64-linux-gnu.
+agent-arm64:
+	@scripts/build-agent.sh arm64 aarch64-linux-gnu-gcc
 
 # .NET 9 is there to be refused.
 .PHONY: dotnets
@@ -46,9 +50,11 @@ tools:
 REQUIRE := CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_REQUIRE_PERF=1 CLRSNAP_REQUIRE_CHROMIUM=1
 
 test: tools dotnets speedscope ## all tests, none of them skipped for want of .NET, Chromium or perf events
+	@CC='$(CC)' scripts/build-agent.sh
 	$(REQUIRE) CLRSNAP_SOAK=$${CLRSNAP_SOAK:-30s} $(GO) test -timeout 20m $(TESTFLAGS) ./...
 
 test-race: tools dotnets speedscope ## the same under the race detector (needs gcc)
+	@CC='$(CC)' scripts/build-agent.sh
 	CGO_ENABLED=1 $(REQUIRE) $(GO) test -race -timeout 25m $(TESTFLAGS) ./...
 
 bench: dotnets ## all benchmarks, or those that match BENCH
@@ -88,4 +94,4 @@ lint: ## gofmt, go vet, staticcheck
 	$(GO) run $(STATICCHECK) ./...
 
 clean: ## remove what make has built here (the kit stays in the user's cache)
-	rm -rf bin
+	rm -rf bin internal/inject/lib/*.so

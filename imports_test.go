@@ -44,13 +44,17 @@ var mayImport = map[string]string{
 
 	"internal/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap internal/clr/thread internal/engine internal/recording internal/walk",
 
-	"internal/diagnostics": "",
+	"internal/procroot":    "",
+	"internal/diagnostics": "internal/procroot",
 	"internal/agent":       "internal/diagnostics",
+	"internal/inject":      "internal/agent internal/diagnostics internal/procroot internal/target/live internal/module internal/locate",
 
 	"internal/perfevent": "internal/arch",
 
 	"internal/testenv": "",
 	"cmd/clrsnap":      ". profile export",
+
+	"examples/allocsites": ".",
 
 	// The root package puts everything together; only commands and exports may
 	// not be below it.
@@ -61,6 +65,10 @@ var mayImport = map[string]string{
 var outside = map[string]string{
 	"internal/target/live": "golang.org/x/sys",
 	"internal/perfevent":   "golang.org/x/sys",
+	"internal/agent":       "golang.org/x/sys",
+	"internal/procroot":    "golang.org/x/sys",
+	"internal/diagnostics": "golang.org/x/sys",
+	"internal/inject":      "golang.org/x/sys",
 	"internal/singlestep":  "golang.org/x/sys",
 	"internal/testenv":     "golang.org/x/sys",
 	"internal/symbol":      "github.com/ianlancetaylor/demangle",

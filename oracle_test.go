@@ -100,9 +100,17 @@ func startWithAgent(t *testing.T, lib string, opts testenv.Options) (*testenv.Ap
 	t.Helper()
 	l := listen(t)
 	opts.Env = append(opts.Env, l.Environment(lib)...)
+	var conn *agent.Conn
+	begun := make(chan error, 1)
+	go func() { // the agent does not wait for long
+		var err error
+		if conn, err = l.Accept(time.Minute); err == nil {
+			_, err = conn.Begin(agent.Subscription{})
+		}
+		begun <- err
+	}()
 	a := testenv.Start(t, "scenarios", opts)
-	conn, err := l.Accept(time.Minute)
-	if err != nil {
+	if err := <-begun; err != nil {
 		t.Fatal(err)
 	}
 	return a, introduced(t, a, conn, false)
@@ -115,6 +123,9 @@ func attachAgent(t *testing.T, lib string, opts testenv.Options) (*testenv.App, 
 	a := testenv.Start(t, "scenarios", opts)
 	conn, err := l.Attach(a.PID, lib)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Begin(agent.Subscription{}); err != nil {
 		t.Fatal(err)
 	}
 	return a, introduced(t, a, conn, true)

@@ -13,8 +13,8 @@ extern struct object profiler;
 bool same_guid(const struct guid *a, const struct guid *b);
 
 /* session.c: one reader, from the connection to its end. */
-hresult session_open(struct object *info, const char *socket_path, size_t length, bool attached);
-void session_start(void);
+bool session_open(struct object *info, const char *socket_path, size_t length, bool attached);
+bool session_begin(void);
 void session_shutdown(void);
 void session_detached(void);
 
@@ -26,8 +26,29 @@ struct walk {
 };
 
 bool walk_allocate(struct walk *w);
+void walk_free(struct walk *w);
 hresult walk_suspend(struct object *info, struct walk *w);
 hresult walk_all(struct object *info, struct walk *w);
+
+/* Memory that counts only once it is written to. */
+void *reserve(size_t size);
+void unreserve(void *p, size_t size);
+
+/* stack.c: the calling thread's own stack. */
+struct stack {
+    uint8_t *frames;
+    uint32_t buffer;
+    uint32_t count;
+    size_t size; /* of all frames, in bytes */
+    hresult result; /* of DoStackSnapshot; S_OK if the walk was cut */
+    bool cut; /* the stack has more frames than fit */
+};
+
+bool stacks_allocate(uint32_t frames, bool registers);
+void stacks_free(void);
+bool stack_claim(struct stack *s);
+void stack_walk(struct stack *s, struct object *info);
+void stack_release(struct stack *s);
 
 /* io.c: a socket with deadlines, all on the monotonic clock in nanoseconds. */
 #define FOREVER UINT64_MAX
@@ -36,6 +57,7 @@ uint64_t now_ns(void);
 int io_connect(const char *path, size_t length);
 bool io_readable(int fd, uint64_t deadline);
 bool io_read(int fd, void *buffer, size_t length, uint64_t deadline);
+bool io_read_with_fd(int fd, void *buffer, size_t length, int *received, uint64_t deadline);
 bool io_write(int fd, const void *buffer, size_t length, uint64_t deadline);
 
 #endif

@@ -11,6 +11,7 @@
 #ifndef CLRSNAP_COM_H
 #define CLRSNAP_COM_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 typedef int32_t hresult;
@@ -33,14 +34,24 @@ struct object {
 #define E_NOINTERFACE ((hresult)0x80004002)
 #define E_POINTER ((hresult)0x80004003)
 #define E_FAIL ((hresult)0x80004005)
+#define E_INVALIDARG ((hresult)0x80070057)
 #define E_OUTOFMEMORY ((hresult)0x8007000e)
 #define CLASS_E_NOAGGREGATION ((hresult)0x80040110)
 #define CLASS_E_CLASSNOTAVAILABLE ((hresult)0x80040111)
+#define CORPROF_E_STACKSNAPSHOT_ABORTED ((hresult)0x80131361)
 #define CORPROF_E_RUNTIME_UNINITIALIZED ((hresult)0x80131371)
 #define CORPROF_E_PROFILER_CANCEL_ACTIVATION ((hresult)0x80131375)
 #define CORPROF_E_UNSUPPORTED_CALL_SEQUENCE ((hresult)0x80131363)
 
+/* COR_PRF_MONITOR and COR_PRF_HIGH_MONITOR. The two of objects can be had from the
+ * start of the process only, and keep the profiler from being detached. */
+#define COR_PRF_MONITOR_EXCEPTIONS 0x40u
+#define COR_PRF_MONITOR_OBJECT_ALLOCATED 0x100u
+#define COR_PRF_MONITOR_THREADS 0x200u
+#define COR_PRF_ENABLE_OBJECT_ALLOCATED 0x800000u
 #define COR_PRF_ENABLE_STACK_SNAPSHOT 0x10000000u
+#define COR_PRF_HIGH_MONITOR_EVENT_PIPE 0x80u
+
 #define COR_PRF_SNAPSHOT_REGISTER_CONTEXT 1u
 
 /* IUnknown */
@@ -57,22 +68,36 @@ enum { SLOT_CREATE_INSTANCE = 3, SLOT_LOCK_SERVER, SLOTS_CLASS_FACTORY };
 enum {
     SLOT_INITIALIZE = 3,
     SLOT_SHUTDOWN = 4,
+    SLOT_THREAD_DESTROYED = 30,
+    SLOT_THREAD_ASSIGNED_TO_OS_THREAD = 31,
+    SLOT_OBJECT_ALLOCATED = 50,
+    SLOT_EXCEPTION_THROWN = 54,
+    SLOT_EXCEPTION_SEARCH_FILTER_ENTER = 57,
+    SLOT_EXCEPTION_SEARCH_FILTER_LEAVE = 58,
+    SLOT_EXCEPTION_SEARCH_CATCHER_FOUND = 59,
     SLOT_INITIALIZE_FOR_ATTACH = 80,
     SLOT_PROFILER_ATTACH_COMPLETE = 81,
     SLOT_PROFILER_DETACH_SUCCEEDED = 82,
+    SLOT_EVENT_PIPE_EVENT_DELIVERED = 95,
     SLOT_LOAD_AS_NOTIFICATION_ONLY = 97,
     SLOTS_PROFILER_CALLBACK = 98
 };
 
-/* ICorProfilerInfo to ICorProfilerInfo10. */
+/* ICorProfilerInfo to ICorProfilerInfo12. */
 enum {
+    SLOT_GET_CLASS_FROM_OBJECT = 3,
     SLOT_GET_THREAD_INFO = 12,
-    SLOT_SET_EVENT_MASK = 16,
+    SLOT_GET_CURRENT_THREAD_ID = 13,
     SLOT_DO_STACK_SNAPSHOT = 36,
     SLOT_REQUEST_PROFILER_DETACH = 58,
+    SLOT_GET_RUNTIME_INFORMATION = 67,
     SLOT_ENUM_THREADS = 71,
+    SLOT_GET_OBJECT_SIZE2 = 80,
+    SLOT_SET_EVENT_MASK2 = 82,
     SLOT_SUSPEND_RUNTIME = 97,
-    SLOT_RESUME_RUNTIME = 98
+    SLOT_RESUME_RUNTIME = 98,
+    SLOT_EVENT_PIPE_START_SESSION = 101,
+    SLOT_EVENT_PIPE_STOP_SESSION = 103
 };
 
 /* ICorProfilerThreadEnum */
@@ -94,8 +119,47 @@ static inline hresult get_thread_info(struct object *info, id thread, uint32_t *
     return ((hresult(*)(struct object *, id, uint32_t *))info->vtable[SLOT_GET_THREAD_INFO])(info, thread, os_id);
 }
 
-static inline hresult set_event_mask(struct object *info, uint32_t events) {
-    return ((hresult(*)(struct object *, uint32_t))info->vtable[SLOT_SET_EVENT_MASK])(info, events);
+static inline hresult get_class_from_object(struct object *info, id object, id *class) {
+    return ((hresult(*)(struct object *, id, id *))info->vtable[SLOT_GET_CLASS_FROM_OBJECT])(info, object, class);
+}
+
+static inline hresult get_object_size(struct object *info, id object, size_t *size) {
+    return ((hresult(*)(struct object *, id, size_t *))info->vtable[SLOT_GET_OBJECT_SIZE2])(info, object, size);
+}
+
+static inline hresult get_current_thread_id(struct object *info, id *thread) {
+    return ((hresult(*)(struct object *, id *))info->vtable[SLOT_GET_CURRENT_THREAD_ID])(info, thread);
+}
+
+static inline hresult get_runtime_major(struct object *info, uint16_t *major) {
+    uint16_t instance, minor, build, revision;
+    uint32_t type;
+    return ((hresult(*)(struct object *, uint16_t *, uint32_t *, uint16_t *, uint16_t *, uint16_t *, uint16_t *, uint32_t,
+                        uint32_t *, uint16_t *))info->vtable[SLOT_GET_RUNTIME_INFORMATION])(
+        info, &instance, &type, major, &minor, &build, &revision, 0, 0, 0);
+}
+
+static inline hresult set_event_mask(struct object *info, uint32_t low, uint32_t high) {
+    return ((hresult(*)(struct object *, uint32_t, uint32_t))info->vtable[SLOT_SET_EVENT_MASK2])(info, low, high);
+}
+
+/* COR_PRF_EVENTPIPE_PROVIDER_CONFIG */
+struct provider_config {
+    const uint16_t *name;
+    uint64_t keywords;
+    uint32_t level;
+    const uint16_t *filter;
+};
+
+/* Without rundown: then the session is synchronous, and its events come on the
+ * threads that raise them. */
+static inline hresult event_pipe_start(struct object *info, struct provider_config *provider, uint64_t *session) {
+    return ((hresult(*)(struct object *, uint32_t, struct provider_config *, int32_t, uint64_t *))
+                info->vtable[SLOT_EVENT_PIPE_START_SESSION])(info, 1, provider, 0, session);
+}
+
+static inline hresult event_pipe_stop(struct object *info, uint64_t session) {
+    return ((hresult(*)(struct object *, uint64_t))info->vtable[SLOT_EVENT_PIPE_STOP_SESSION])(info, session);
 }
 
 /* Never with a seed: a wrong one ends the process. */

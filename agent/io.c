@@ -70,6 +70,31 @@ bool io_read(int fd, void *buffer, size_t length, uint64_t deadline) {
     return true;
 }
 
+/* The file descriptor that came with what is read; -1 if none did. */
+static int descriptor(struct msghdr *m) {
+    struct cmsghdr *c = CMSG_FIRSTHDR(m);
+    int fd = -1;
+    if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len >= CMSG_LEN(sizeof fd))
+        memcpy(&fd, CMSG_DATA(c), sizeof fd);
+    return fd;
+}
+
+/* Like io_read; *received is a file descriptor that came with the first byte, or -1. */
+bool io_read_with_fd(int fd, void *buffer, size_t length, int *received, uint64_t deadline) {
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))]; /* there is no room for a second one: the kernel closes it */
+    *received = -1;
+    for (;;) {
+        if (!wait_for(fd, POLLIN, deadline)) return false;
+        struct iovec part = {.iov_base = buffer, .iov_len = length};
+        struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+        ssize_t n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+        if (n == 0 || (n < 0 && !again())) return false;
+        if (n < 0) continue;
+        *received = descriptor(&m);
+        return io_read(fd, (char *)buffer + n, length - (size_t)n, deadline);
+    }
+}
+
 bool io_write(int fd, const void *buffer, size_t length, uint64_t deadline) {
     const char *p = buffer;
     while (length > 0) {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "agent.h"
+#include "events.h"
 
 static const struct guid unknown_iid = {0x00000000, 0x0000, 0x0000, {0xc0, 0, 0, 0, 0, 0, 0, 0x46}};
 
@@ -53,20 +54,20 @@ static hresult on_anything_else(void) {
 static hresult on_initialize(struct object *self, struct object *info) {
     (void)self;
     const char *path = getenv("CLRSNAP_AGENT_SOCKET");
-    hresult hr = path ? session_open(info, path, strlen(path), false) : CORPROF_E_PROFILER_CANCEL_ACTIVATION;
-    if (hr == S_OK) session_start();
-    return hr;
+    bool begun = path && session_open(info, path, strlen(path), false) && session_begin();
+    return begun ? S_OK : CORPROF_E_PROFILER_CANCEL_ACTIVATION;
 }
 
 /* Attached: the data that came with the request is the path of the socket. */
 static hresult on_initialize_for_attach(struct object *self, struct object *info, const void *data, uint32_t length) {
     (void)self;
-    return data ? session_open(info, data, length, true) : CORPROF_E_PROFILER_CANCEL_ACTIVATION;
+    bool open = data && session_open(info, data, length, true);
+    return open ? S_OK : CORPROF_E_PROFILER_CANCEL_ACTIVATION;
 }
 
 static hresult on_profiler_attach_complete(struct object *self) {
     (void)self;
-    session_start();
+    session_begin();
     return S_OK;
 }
 
@@ -99,6 +100,14 @@ static const slot vtable[SLOTS_PROFILER_CALLBACK] = {
     [SLOT_INITIALIZE_FOR_ATTACH] = (slot)on_initialize_for_attach,
     [SLOT_PROFILER_ATTACH_COMPLETE] = (slot)on_profiler_attach_complete,
     [SLOT_PROFILER_DETACH_SUCCEEDED] = (slot)on_profiler_detach_succeeded,
+    [SLOT_OBJECT_ALLOCATED] = (slot)on_object_allocated,
+    [SLOT_EXCEPTION_THROWN] = (slot)on_exception_thrown,
+    [SLOT_EXCEPTION_SEARCH_FILTER_ENTER] = (slot)on_exception_search_filter_enter,
+    [SLOT_EXCEPTION_SEARCH_FILTER_LEAVE] = (slot)on_exception_search_filter_leave,
+    [SLOT_EXCEPTION_SEARCH_CATCHER_FOUND] = (slot)on_exception_search_catcher_found,
+    [SLOT_THREAD_ASSIGNED_TO_OS_THREAD] = (slot)on_thread_assigned_to_os_thread,
+    [SLOT_THREAD_DESTROYED] = (slot)on_thread_destroyed,
+    [SLOT_EVENT_PIPE_EVENT_DELIVERED] = (slot)on_event_pipe_event_delivered,
     [SLOT_LOAD_AS_NOTIFICATION_ONLY] = (slot)on_load_as_notification_only,
 };
 

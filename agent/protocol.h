@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 1u
+#define PROTOCOL_VERSION 2u
 
 enum message {
     /* from the agent */
@@ -18,7 +18,9 @@ enum message {
     MSG_WALKED = 2,
     MSG_RESUMED = 3,
     MSG_DETACHED = 4, /* without payload; the last message */
+    MSG_BEGUN = 5,
     /* from the reader */
+    MSG_BEGIN = 0x100, /* the answer to MSG_HELLO, before anything else; has the ring's descriptor with it if events are wanted */
     MSG_WALK = 0x101,
     MSG_RESUME = 0x102, /* without payload */
     MSG_DETACH = 0x103, /* without payload */
@@ -70,6 +72,134 @@ struct frame_record {
 struct resume_reply {
     int32_t result; /* of ResumeRuntime */
     uint32_t expired; /* 1: the agent had resumed the runtime by itself, because time was up */
+};
+
+/*
+ * Notifications
+ *
+ * MSG_BEGIN says which events are wanted. If any are, a file descriptor comes with
+ * it (SCM_RIGHTS): a memfd that can no longer change its size (F_SEAL_SHRINK and
+ * F_SEAL_GROW), so that neither side can take the memory from the other. It holds
+ * one struct ring_control in a page of its own, then `capacity` bytes of records.
+ */
+enum event_bits {
+    WANT_ALLOC = 1u << 0,
+    WANT_EXCEPTION = 1u << 1,
+    WANT_CONTENTION = 1u << 2,
+    WANT_THREAD = 1u << 3,
+    WANT_GC = 1u << 4,
+};
+
+enum begin_flags {
+    BEGIN_EVERY_OBJECT = 1u << 0, /* ObjectAllocated instead of the runtime's own sampling; at start-up only */
+    BEGIN_REGISTERS = 1u << 1, /* frames are struct frame_record instead of struct short_frame */
+    BEGIN_HOLD = 1u << 2, /* for tests: after a record with a stack its thread waits, see ring_control.released; one at a time */
+};
+
+struct begin_request {
+    uint32_t events; /* 0: none, and no descriptor */
+    uint32_t flags;
+    uint64_t alloc_bytes; /* one allocation is published for so many bytes allocated, on average; at least 1 */
+    uint64_t exception_every; /* one exception in so many is published, on average; at least 1 */
+    uint64_t contention_ns; /* shorter waits are not published */
+    uint32_t max_frames; /* of one stack, MAX_FRAMES_LIMIT at most */
+    uint32_t hold_ms; /* how long a held thread waits at most */
+    uint32_t destroy_ms; /* how long ThreadDestroyed waits for a walk from outside at most */
+    uint32_t reserved;
+};
+
+#define MAX_FRAMES_LIMIT 512u
+
+/* How allocations are found. */
+enum alloc_means {
+    ALLOC_NONE = 0,
+    ALLOC_SAMPLED = 1, /* AllocationSampled, .NET 10: each byte with the same chance, 102,400 bytes apart on average */
+    ALLOC_TICK = 2, /* AllocationTick, before .NET 10: about every 102,400 bytes of a heap */
+    ALLOC_OBJECT = 3, /* ObjectAllocated, every object */
+};
+
+/* MSG_BEGUN */
+struct begin_reply {
+    int32_t result; /* if not 0 there are no events, and the agent leaves */
+    uint32_t step; /* what failed: enum begin_step */
+    uint32_t events; /* those that can be had */
+    uint32_t alloc_means; /* enum alloc_means */
+    uint32_t runtime_major; /* version of the runtime */
+    uint32_t reserved;
+};
+
+enum begin_step { STEP_NONE, STEP_REQUEST, STEP_RING, STEP_INTERFACE, STEP_MASK, STEP_EVENTPIPE };
+
+#define RING_MAGIC 0x52534c43u /* "CLSR" */
+#define RING_CONTROL_SIZE 4096u
+
+/*
+ * Positions count bytes since the beginning; their remainder by `capacity`, a power
+ * of two, is a place in the ring. Records lie between tail and head. Each side
+ * checks what the other writes.
+ */
+struct ring_control {
+    /* written by the reader before the agent sees it */
+    uint32_t magic;
+    uint32_t version; /* PROTOCOL_VERSION */
+    uint64_t capacity;
+    uint64_t unused0[6];
+    /* written by the agent; a cache line */
+    uint64_t head; /* reserved so far */
+    uint64_t unused1[7];
+    /* written by the reader; a cache line */
+    uint64_t tail; /* taken so far: the memory before it is zero again */
+    uint64_t unused2[7];
+    /* written by the agent: events since the beginning, by enum event_type */
+    uint64_t seen[16]; /* that happened, as far as the agent is told */
+    uint64_t published[16];
+    uint64_t dropped[16]; /* chosen, but the ring was full or no buffer was free */
+    uint64_t failed[16]; /* of published: without a stack, as DoStackSnapshot failed */
+    /* written by the reader */
+    uint64_t released; /* a held thread goes on when this is beyond its record's position */
+    uint64_t walking; /* ThreadID that is being walked from outside; 0: none */
+};
+
+enum event_type {
+    EVENT_PADDING = 0, /* to the end of the ring; only `size` is valid */
+    EVENT_ALLOC = 1, /* values: ClassID, size in bytes, bytes that the tick stands for (ALLOC_TICK only), address */
+    EVENT_EXCEPTION = 2, /* ClassID, ObjectID */
+    EVENT_CAUGHT = 3, /* FunctionID of who catches the thread's published exception that was thrown last and not caught yet; 0: a filter swallows it; no stack */
+    EVENT_CONTENTION = 4, /* lock's id, OS thread id of the owner when the wait began (0: unknown), duration in ns; when the wait is over */
+    EVENT_THREAD_STARTING = 5, /* ThreadID of the thread that this one starts */
+    EVENT_THREAD_CREATED = 6, /* ThreadID, OS thread id; no stack */
+    EVENT_THREAD_DESTROYED = 7, /* ThreadID; no stack */
+    EVENT_GC_TRIGGERED = 8, /* reason; the stack of who triggered it */
+    EVENT_GC_START = 9, /* number, generation, reason, type; no stack */
+    EVENT_GC_END = 10, /* number, generation; no stack */
+    EVENT_SUSPEND_BEGIN = 11, /* reason, number of the collection; no stack */
+    EVENT_SUSPEND_END = 12, /* no stack */
+    EVENT_RESTART_END = 13, /* the runtime runs again; no stack */
+    EVENT_TYPES = 14,
+};
+
+enum record_flags {
+    RECORD_HELD = 1u << 0, /* the thread waits for ring_control.released */
+    RECORD_CUT = 1u << 1, /* the stack has more than max_frames frames */
+    RECORD_REGISTERS = 1u << 2, /* frames are struct frame_record */
+};
+
+/* A record; the frames follow it, leaf first. `size` is written last, and is 0 until then. */
+struct record {
+    uint32_t size; /* of all of it, a multiple of 8 */
+    uint8_t type; /* enum event_type */
+    uint8_t flags; /* enum record_flags */
+    uint16_t frames;
+    uint64_t time; /* CLOCK_MONOTONIC, in ns */
+    uint64_t thread; /* ThreadID; 0: not known to the runtime */
+    uint32_t os_id; /* of the thread, as the target sees it */
+    int32_t result; /* of DoStackSnapshot */
+    uint64_t values[4];
+};
+
+struct short_frame {
+    uint64_t function; /* FunctionID; 0: a run of unmanaged frames */
+    uint64_t ip;
 };
 
 #endif

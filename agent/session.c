@@ -14,11 +14,17 @@
 #include <unistd.h>
 
 #include "agent.h"
+#include "events.h"
 
 enum {
     HOLD_LIMIT_MS = 10000, /* longest suspension */
     REPLY_LIMIT_MS = 5000, /* for a reader to take a reply while the runtime runs */
-    DETACH_MS = 1, /* what the CLR is told to expect; its own least wait is longer */
+    BEGIN_LIMIT_MS = 2000, /* for a reader to say what it wants; the program waits for it */
+    LAST_LOOK_MS = 100, /* for a reader to look at the living process once more, when it ends */
+    /* What the CLR is told to expect. It looks whether the agent can go when this is
+     * over, and when twice this is, but waits 0.3 s at least before each look; later
+     * it looks every 5 s only (src/coreclr/vm/profdetach.cpp). */
+    DETACH_MS = 300,
     SHUTDOWN_LIMIT_MS = 2000,
     THREAD_STACK = 1 << 20,
 };
@@ -33,11 +39,18 @@ static struct {
     bool suspended;
     bool expired; /* the last suspension ended because time was up */
     uint64_t deadline; /* of the suspension */
+    struct begin_reply begun;
+    atomic_bool gone; /* the reader */
     struct walk walk;
 } session = {.fd = -1};
 
 static uint64_t in_ms(uint64_t ms) {
     return now_ns() + ms * 1000000u;
+}
+
+static void sleep_ms(void) {
+    struct timespec ms = {.tv_nsec = 1000000};
+    nanosleep(&ms, 0);
 }
 
 /* Whether to call the CLR; the counterpart is leave_clr. Together with
@@ -110,11 +123,17 @@ static bool serve_resume(void) {
  */
 static void detach(void) {
     hresult hr = E_FAIL;
+    events_quiet();
     if (enter_clr()) {
+        events_stop();
         hr = request_profiler_detach(session.info, DETACH_MS);
         leave_clr();
     }
-    if (hr != S_OK) close(session.fd);
+    if (hr != S_OK) {
+        events_abandon();
+        send_message(MSG_DETACHED, 0, 0, now_ns());
+        close(session.fd);
+    }
     atomic_fetch_sub(&session.holders, 1);
 }
 
@@ -143,23 +162,19 @@ static bool serve(void) {
 static void *run(void *unused) {
     (void)unused;
     pthread_setname_np(pthread_self(), "clrsnap-agent");
-    struct hello hello = {
-        .version = PROTOCOL_VERSION, .pid = (uint32_t)getpid(), .attached = session.attached, .hold_limit_ms = HOLD_LIMIT_MS};
-    if (send_message(MSG_HELLO, &hello, sizeof hello, in_ms(REPLY_LIMIT_MS))) {
-        while (serve()) continue;
-    }
+    while (serve()) continue;
+    atomic_store(&session.gone, true);
     if (session.suspended) resume();
     detach();
     return 0;
 }
 
 /*
- * Starts the session's thread, without which the agent detaches. The thread takes
- * no signal that is meant for the program, whose handlers belong on the program's
- * threads. Those that a thread causes itself are not blocked: the CLR's walk
- * recovers from faults by them.
+ * Starts the session's thread. It takes no signal that is meant for the program,
+ * whose handlers belong on the program's threads. Those that a thread causes itself
+ * are not blocked: the CLR's walk recovers from faults by them.
  */
-void session_start(void) {
+static hresult start_thread(void) {
     sigset_t blocked, before;
     sigfillset(&blocked);
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
@@ -167,7 +182,6 @@ void session_start(void) {
 
     pthread_attr_t attributes;
     pthread_t thread;
-    atomic_fetch_add(&session.holders, 1);
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, THREAD_STACK);
@@ -175,10 +189,48 @@ void session_start(void) {
     int failed = pthread_create(&thread, &attributes, run, 0);
     pthread_sigmask(SIG_SETMASK, &before, 0);
     pthread_attr_destroy(&attributes);
-    if (failed) detach();
+    return failed ? E_FAIL : S_OK;
+}
+
+static bool send_begun(void) {
+    return send_message(MSG_BEGUN, &session.begun, sizeof session.begun, in_ms(REPLY_LIMIT_MS));
+}
+
+/* Says hello, and hears what is wanted; *memory is a file descriptor, or -1. */
+static bool introduce(struct begin_request *request, int *memory) {
+    struct hello hello = {
+        .version = PROTOCOL_VERSION, .pid = (uint32_t)getpid(), .attached = session.attached, .hold_limit_ms = HOLD_LIMIT_MS};
+    struct header h;
+    uint64_t deadline = in_ms(BEGIN_LIMIT_MS);
+    return send_message(MSG_HELLO, &hello, sizeof hello, deadline) && io_read_with_fd(session.fd, &h, sizeof h, memory, deadline) &&
+           h.type == MSG_BEGIN && h.length == sizeof *request && io_read(session.fd, request, sizeof *request, deadline);
+}
+
+static hresult prepare(struct object *unknown, const struct begin_request *request, int memory) {
+    static const struct guid info12 = {0x27b24ccd, 0x1cb1, 0x47c5, {0x96, 0xee, 0x98, 0x19, 0x0d, 0xc3, 0x09, 0x59}};
+    session.begun = (struct begin_reply){0};
+    hresult hr = query_interface(unknown, &info12, &session.info);
+    if (hr == S_OK) return events_prepare(session.info, request, memory, session.attached, &session.begun);
+    session.begun.step = STEP_INTERFACE;
+    return session.begun.result = hr;
+}
+
+/* Connects to the reader. If nobody is there who says what to do, the agent does
+ * not stay. */
+static bool converse(struct object *unknown, const char *path, size_t length) {
+    struct begin_request request;
+    int memory = -1;
+    session.fd = io_connect(path, length);
+    bool wanted = session.fd >= 0 && introduce(&request, &memory);
+    bool prepared = wanted && prepare(unknown, &request, memory) == S_OK;
+    if (memory >= 0) close(memory);
+    if (wanted && !prepared) send_begun();
+    return prepared;
 }
 
 static void session_close(void) {
+    events_close();
+    walk_free(&session.walk);
     if (session.info) release(session.info);
     if (session.fd >= 0) close(session.fd);
     session.info = 0;
@@ -186,19 +238,35 @@ static void session_close(void) {
     atomic_fetch_sub(&session.holders, 1);
 }
 
-/* Connects to the reader. If nobody is there, the agent does not stay. */
-hresult session_open(struct object *unknown, const char *path, size_t length, bool attached) {
-    static const struct guid info10 = {0x2f1b5152, 0xc869, 0x40c9, {0xaa, 0x5f, 0x3a, 0xbe, 0x02, 0x6b, 0xd7, 0x20}};
+/* Everything up to the runtime's part in it, which is session_begin's. */
+bool session_open(struct object *unknown, const char *path, size_t length, bool attached) {
     int nobody = 0;
-    if (!atomic_compare_exchange_strong(&session.holders, &nobody, 1)) return CORPROF_E_PROFILER_CANCEL_ACTIVATION;
+    if (!atomic_compare_exchange_strong(&session.holders, &nobody, 1)) return false;
     session.attached = attached;
     session.suspended = session.expired = false;
-    hresult hr = walk_allocate(&session.walk) ? S_OK : E_OUTOFMEMORY;
-    if (hr == S_OK) hr = query_interface(unknown, &info10, &session.info);
-    if (hr == S_OK) hr = set_event_mask(session.info, COR_PRF_ENABLE_STACK_SNAPSHOT);
-    if (hr == S_OK && (session.fd = io_connect(path, length)) < 0) hr = CORPROF_E_PROFILER_CANCEL_ACTIVATION;
-    if (hr != S_OK) session_close();
-    return hr;
+    atomic_store(&session.gone, false);
+    if (walk_allocate(&session.walk) && converse(unknown, path, length)) return true;
+    session_close();
+    return false;
+}
+
+/*
+ * Begins what was asked for, on a thread on which the runtime calls the agent, and
+ * starts the session's thread. If that fails the reader knows, and the agent leaves:
+ * a running process is asked to let it go, a starting one refuses it.
+ */
+bool session_begin(void) {
+    atomic_fetch_add(&session.holders, 1);
+    hresult hr = events_start(&session.begun);
+    if (send_begun() && hr == S_OK && start_thread() == S_OK) return true;
+    if (session.attached) {
+        detach();
+        return false;
+    }
+    events_stop();
+    session_close();
+    atomic_fetch_sub(&session.holders, 1);
+    return false;
 }
 
 /* Detached: the CLR calls nothing here any more, and waits until this returns. */
@@ -213,10 +281,10 @@ void session_detached(void) {
  */
 void session_shutdown(void) {
     atomic_store(&session.ending, true);
+    events_quiet();
     if (atomic_load(&session.calling)) shutdown(session.fd, SHUT_RDWR); /* its thread is there, so fd is open */
     uint64_t deadline = in_ms(SHUTDOWN_LIMIT_MS);
-    while (atomic_load(&session.calling) && now_ns() < deadline) {
-        struct timespec ms = {.tv_nsec = 1000000};
-        nanosleep(&ms, 0);
-    }
+    while (atomic_load(&session.calling) && now_ns() < deadline) sleep_ms();
+    deadline = in_ms(LAST_LOOK_MS);
+    while (!atomic_load(&session.gone) && !events_taken() && now_ns() < deadline) sleep_ms();
 }

@@ -9,39 +9,32 @@
 #include <sys/mman.h>
 
 #include "agent.h"
+#include "context.h"
 
 /* Address space only, until it is written to. */
 enum { MAX_THREADS = 1 << 14, MAX_FRAMES = 1 << 18 };
 
-/* Where AMD64's CONTEXT has its registers. Its size grows with the processor's
- * vector registers, these offsets do not (src/coreclr/pal/inc/pal.h). */
-enum {
-    CONTEXT_RBX = 0x90,
-    CONTEXT_RSP = 0x98,
-    CONTEXT_RBP = 0xa0,
-    CONTEXT_R12 = 0xd8,
-    CONTEXT_R13 = 0xe0,
-    CONTEXT_R14 = 0xe8,
-    CONTEXT_R15 = 0xf0,
-    CONTEXT_RIP = 0xf8,
-    CONTEXT_NEEDED = 0x100
-};
-
-static void *reserve(size_t size) {
+/* Memory that counts only once it is written to; 0 if there is none. */
+void *reserve(size_t size) {
     void *p = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return p == MAP_FAILED ? 0 : p;
 }
 
+void unreserve(void *p, size_t size) {
+    if (p) munmap(p, size);
+}
+
 bool walk_allocate(struct walk *w) {
-    if (!w->threads) w->threads = reserve(MAX_THREADS * sizeof *w->threads);
-    if (!w->frames) w->frames = reserve(MAX_FRAMES * sizeof *w->frames);
+    w->threads = reserve(MAX_THREADS * sizeof *w->threads);
+    w->frames = reserve(MAX_FRAMES * sizeof *w->frames);
     return w->threads && w->frames;
 }
 
-static uint64_t reg(const uint8_t *context, size_t offset) {
-    uint64_t v;
-    memcpy(&v, context + offset, sizeof v);
-    return v;
+void walk_free(struct walk *w) {
+    unreserve(w->threads, MAX_THREADS * sizeof *w->threads);
+    unreserve(w->frames, MAX_FRAMES * sizeof *w->frames);
+    w->threads = 0;
+    w->frames = 0;
 }
 
 /* Runs while the runtime is suspended: copies, and does nothing else. */
@@ -54,21 +47,10 @@ static hresult on_frame(id function, uintptr_t ip, id frame_info, uint32_t conte
     }
     struct thread_record *t = &w->threads[w->reply.threads];
     struct frame_record *f = &w->frames[w->reply.frames++];
-    memset(f, 0, sizeof *f);
+    *f = (struct frame_record){.function = function, .ip = ip};
     t->frames++;
-    f->function = function;
-    f->ip = ip;
     t->context_size = context ? context_size : 0;
-    if (context && context_size >= CONTEXT_NEEDED) {
-        f->context_ip = reg(context, CONTEXT_RIP);
-        f->sp = reg(context, CONTEXT_RSP);
-        f->bp = reg(context, CONTEXT_RBP);
-        f->bx = reg(context, CONTEXT_RBX);
-        f->r12 = reg(context, CONTEXT_R12);
-        f->r13 = reg(context, CONTEXT_R13);
-        f->r14 = reg(context, CONTEXT_R14);
-        f->r15 = reg(context, CONTEXT_R15);
-    }
+    copy_registers(f, context, context_size);
     return S_OK;
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,8 +17,13 @@ import (
 
 // The test binary starts itself as the reader that gets killed.
 const (
+	victimRole    = "CLRSNAP_TEST_VICTIM"
 	victimPID     = "CLRSNAP_TEST_VICTIM_PID"
 	victimLibrary = "CLRSNAP_TEST_VICTIM_LIBRARY"
+	victimDir     = "CLRSNAP_TEST_VICTIM_DIR"
+
+	victimSuspender  = "suspend"
+	victimSubscriber = "subscribe"
 )
 
 func TestMain(m *testing.M) {
@@ -27,15 +31,19 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		os.Exit(m.Run())
 	}
-	if err := suspendForGood(pid, os.Getenv(victimLibrary)); err != nil {
+	role := suspendForGood
+	if os.Getenv(victimRole) == victimSubscriber {
+		role = subscribeForGood
+	}
+	if err := role(pid, os.Getenv(victimLibrary), os.Getenv(victimDir)); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
 }
 
 // suspendForGood attaches, suspends the runtime and waits to be killed.
-func suspendForGood(pid int, lib string) error {
-	l, err := agent.Listen(filepath.Dir(lib))
+func suspendForGood(pid int, lib, dir string) error {
+	l, err := agent.Listen(dir)
 	if err != nil {
 		return err
 	}
@@ -43,10 +51,13 @@ func suspendForGood(pid int, lib string) error {
 	if err != nil {
 		return err
 	}
+	if _, err := c.Begin(agent.Subscription{}); err != nil {
+		return err
+	}
 	if _, err := walk(c, time.Minute); err != nil {
 		return err
 	}
-	fmt.Println("suspended")
+	fmt.Println("ready")
 	time.Sleep(time.Hour)
 	return nil
 }
@@ -99,12 +110,25 @@ func start(tb testing.TB, env ...string) *testenv.App {
 
 func attach(tb testing.TB, l *agent.Listener, a *testenv.App, lib string) *agent.Conn {
 	tb.Helper()
-	c, err := l.Attach(a.PID, lib)
+	c, _, err := attachAndBegin(l, a, lib, agent.Subscription{})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { c.Close() })
 	return c
+}
+
+func attachAndBegin(l *agent.Listener, a *testenv.App, lib string, s agent.Subscription) (*agent.Conn, agent.Begun, error) {
+	c, err := l.Attach(a.PID, lib)
+	if err != nil {
+		return nil, agent.Begun{}, err
+	}
+	begun, err := c.Begin(s)
+	if err != nil {
+		c.Close()
+		return nil, agent.Begun{}, err
+	}
+	return c, begun, nil
 }
 
 // check walks once more, and requires a sound answer.
@@ -162,7 +186,7 @@ func TestStartUp(t *testing.T) {
 	go func() {
 		var err error
 		if c, err = l.Accept(time.Minute); err == nil {
-			err = walkEarly(c)
+			err = beginAndWalkEarly(c)
 		}
 		early <- err
 	}()
@@ -176,6 +200,13 @@ func TestStartUp(t *testing.T) {
 	}
 	check(t, attach(t, l, a, lib))
 	endsWell(t, a)
+}
+
+func beginAndWalkEarly(c *agent.Conn) error {
+	if _, err := c.Begin(agent.Subscription{}); err != nil {
+		return err
+	}
+	return walkEarly(c)
 }
 
 // walkEarly walks a runtime that is just starting, some hundred times.
@@ -226,22 +257,7 @@ func TestReaderKilled(t *testing.T) {
 
 func killReader(t *testing.T, a *testenv.App, lib string) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", victimPID, a.PID), victimLibrary+"="+lib)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	buf := make([]byte, 200)
-	n, _ := out.Read(buf)
-	if s := string(buf[:n]); s != "suspended\n" {
-		cmd.Process.Kill()
-		cmd.Wait()
-		t.Fatalf("the reader says %q", s)
-	}
+	cmd := startReader(t, a, lib, victimSuspender)
 	cmd.Process.Kill()
 	cmd.Wait()
 }
@@ -282,7 +298,7 @@ func processorTime(t *testing.T, pid int) int64 {
 func attachSoon(t *testing.T, l *agent.Listener, a *testenv.App, lib string) *agent.Conn {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		c, err := l.Attach(a.PID, lib)
+		c, _, err := attachAndBegin(l, a, lib, agent.Subscription{})
 		if err == nil {
 			t.Cleanup(func() { c.Close() })
 			return c

@@ -19,15 +19,15 @@ func TestLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if libs, err := f.ImportedLibraries(); err != nil || len(libs) != 1 || libs[0] != "libc.so.6" {
+	if libs, err := f.ImportedLibraries(); err != nil || len(libs) != 0 {
 		t.Errorf("it needs %v (%v)", libs, err)
 	}
 	if flags, err := f.DynValue(elf.DT_FLAGS_1); err != nil || len(flags) != 1 || elf.DynFlag1(flags[0])&elf.DF_1_NODELETE == 0 {
 		t.Errorf("DT_FLAGS_1 %v (%v)", flags, err)
 	}
 	for _, p := range f.Progs {
-		if p.Type == elf.PT_TLS {
-			t.Error("it has thread-local storage")
+		if p.Type == elf.PT_TLS && p.Memsz > 64 {
+			t.Errorf("it has %d bytes of thread-local storage", p.Memsz)
 		}
 		if p.Type == elf.PT_LOAD && p.Flags&(elf.PF_W|elf.PF_X) == elf.PF_W|elf.PF_X {
 			t.Error("it has a segment that is writable and executable")

@@ -6,21 +6,23 @@ import (
 	"time"
 )
 
-// message is the type of a message (agent/protocol.h, enum message).
-type message uint32
+// kind is the type of a message (agent/protocol.h, enum message).
+type kind uint32
 
 const (
-	msgHello    message = 1
-	msgWalked   message = 2
-	msgResumed  message = 3
-	msgDetached message = 4
-	msgWalk     message = 0x101
-	msgResume   message = 0x102
-	msgDetach   message = 0x103
+	msgHello    kind = 1
+	msgWalked   kind = 2
+	msgResumed  kind = 3
+	msgDetached kind = 4
+	msgBegun    kind = 5
+	msgBegin    kind = 0x100
+	msgWalk     kind = 0x101
+	msgResume   kind = 0x102
+	msgDetach   kind = 0x103
 )
 
 type header struct {
-	Type   message
+	Type   kind
 	Length uint32
 }
 

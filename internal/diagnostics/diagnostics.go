@@ -10,11 +10,11 @@ package diagnostics
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"time"
 	"unicode/utf16"
 )
@@ -33,13 +33,13 @@ const headerSize = 20
 
 // Command sets and commands.
 const (
-	setProfiler       = 0x03
-	commandAttach     = 0x01
-	setServer         = 0xff
-	serverOK          = 0x00
-	serverError       = 0xff
-	maxMessage        = 1<<16 - 1
-	connectionTimeout = 5 * time.Second
+	setProfiler   = 0x03
+	commandAttach = 0x01
+	setServer     = 0xff
+	serverOK      = 0x00
+	serverError   = 0xff
+	maxMessage    = 1<<16 - 1
+	attachTimeout = 10 * time.Second
 )
 
 // A ServerError is the runtime's refusal of a command.
@@ -76,40 +76,56 @@ func (g GUID) String() string {
 	return fmt.Sprintf("{%08X-%04X-%04X-%X-%X}", g.A, g.B, g.C, g.D[:2], g.D[2:])
 }
 
+// A Profiler is what to load.
+type Profiler struct {
+	CLSID   GUID
+	Library string // its path, as the target sees it
+	Data    []byte // what to initialise it with
+}
+
 // AttachProfiler has the runtime of process pid load the profiler of class clsid
 // from library, a path that the target sees, and initialise it with data. It
 // returns when the profiler is active, at the latest after timeout.
 func AttachProfiler(pid int, clsid GUID, library string, data []byte, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return Attach(ctx, pid, Profiler{CLSID: clsid, Library: library, Data: data})
+}
+
+// Attach has the runtime of process pid load a profiler, and returns when the
+// profiler is active. Without a deadline in ctx the runtime is given attachTimeout.
+func Attach(ctx context.Context, pid int, p Profiler) error {
+	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
 	var b bytes.Buffer
 	put := func(v any) { binary.Write(&b, binary.LittleEndian, v) } // a Buffer takes everything
-	put(uint32(timeout.Milliseconds()))
-	put(clsid)
-	name := append(utf16.Encode([]rune(library)), 0)
+	put(uint32(max(1, time.Until(deadline).Milliseconds())))
+	put(p.CLSID)
+	name := append(utf16.Encode([]rune(p.Library)), 0)
 	put(uint32(len(name)))
 	put(name)
-	put(uint32(len(data)))
-	put(data)
-	if _, err := command(pid, setProfiler, commandAttach, b.Bytes(), timeout); err != nil {
+	put(uint32(len(p.Data)))
+	put(p.Data)
+	if _, err := command(ctx, pid, setProfiler, commandAttach, b.Bytes()); err != nil {
 		return fmt.Errorf("cannot attach a profiler to process %d: %w", pid, err)
 	}
 	return nil
 }
 
 // command sends one command and returns the payload of the answer.
-func command(pid int, set, cmd uint8, payload []byte, timeout time.Duration) ([]byte, error) {
+func command(ctx context.Context, pid int, set, cmd uint8, payload []byte) ([]byte, error) {
 	if len(payload) > maxMessage-headerSize {
 		return nil, fmt.Errorf("the request has %d bytes, which is too long", len(payload))
 	}
-	path, err := Socket(pid)
-	if err != nil {
-		return nil, err
-	}
-	c, err := net.DialTimeout("unix", path, connectionTimeout)
+	c, err := dial(ctx, pid)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(timeout + connectionTimeout))
+	// The end of ctx ends reading and writing.
+	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
 	var b bytes.Buffer
 	h := header{Magic: magic, Size: uint16(headerSize + len(payload)), Set: set, Command: cmd}
 	binary.Write(&b, binary.LittleEndian, h)
@@ -117,7 +133,11 @@ func command(pid int, set, cmd uint8, payload []byte, timeout time.Duration) ([]
 	if _, err := c.Write(b.Bytes()); err != nil {
 		return nil, err
 	}
-	return answer(c)
+	reply, err := answer(c)
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("no answer: %w", context.Cause(ctx))
+	}
+	return reply, err
 }
 
 // answer reads the runtime's answer.

@@ -2,10 +2,14 @@ package diagnostics
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
+	"net"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,6 +75,72 @@ func TestAttachRefused(t *testing.T) {
 	}
 	if err := AttachProfiler(a.PID, GUID{}, strings.Repeat("x", 1<<16), nil, time.Second); err == nil || errors.As(err, &refused) {
 		t.Errorf("a request that is too long: %v", err)
+	}
+	if result, code := a.Stop(); result != "OK" || code != 0 {
+		t.Errorf("the target ended with result %q and exit code %d\n%s", result, code, a.Stderr())
+	}
+}
+
+// TestPlantedSockets: the socket of another process is not taken for the runtime's,
+// whatever its name and age.
+func TestPlantedSockets(t *testing.T) {
+	tmp := t.TempDir()
+	a := testenv.Start(t, "idle", testenv.Options{Env: []string{"TMPDIR=" + tmp}})
+	prefix, err := SocketPrefix(a.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var runtimes string
+	if found, err := filepath.Glob(prefix + "*"); err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	} else {
+		runtimes = found[0]
+	}
+	planted, err := net.Listen("unix", prefix+"99999999999-socket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer planted.Close()
+	if err := os.Symlink(runtimes, prefix+"link-socket"); err != nil {
+		t.Fatal(err)
+	}
+	attach := func() error { return Attach(t.Context(), a.PID, Profiler{Library: "/nowhere.so"}) }
+	var refused *ServerError
+	if err := attach(); !errors.As(err, &refused) {
+		t.Errorf("beside another socket: %v", err)
+	}
+	if err := os.Remove(runtimes); err != nil {
+		t.Fatal(err)
+	}
+	if err := attach(); err == nil || !strings.Contains(err.Error(), "belongs to process") {
+		t.Errorf("with the other socket alone: %v", err)
+	}
+	planted.Close()
+	if err := Listens(a.PID); !errors.Is(err, ErrNoSocket) {
+		t.Errorf("without any: %v", err)
+	}
+	if err := attach(); !errors.Is(err, ErrNoSocket) {
+		t.Errorf("without any: %v", err)
+	}
+	if result, code := a.Stop(); result != "OK" || code != 0 {
+		t.Errorf("the target ended with result %q and exit code %d\n%s", result, code, a.Stderr())
+	}
+}
+
+// TestAttachCancelled: nobody waits for an answer longer than he wants.
+func TestAttachCancelled(t *testing.T) {
+	a := testenv.Start(t, "idle", testenv.Options{Env: []string{"TMPDIR=" + t.TempDir()}})
+	if err := syscall.Kill(a.PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	enough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(10*time.Millisecond, func() { cancel(enough) })
+	if err := Attach(ctx, a.PID, Profiler{Library: "/nowhere.so"}); !errors.Is(err, enough) {
+		t.Errorf("%v", err)
+	}
+	if err := syscall.Kill(a.PID, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
 	}
 	if result, code := a.Stop(); result != "OK" || code != 0 {
 		t.Errorf("the target ended with result %q and exit code %d\n%s", result, code, a.Stderr())

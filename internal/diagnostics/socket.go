@@ -2,43 +2,160 @@ package diagnostics
 
 import (
 	"bytes"
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os"
-	"path/filepath"
+	"path"
+	"slices"
 	"strings"
+
+	"clrsnap/internal/procroot"
+
+	"golang.org/x/sys/unix"
 )
 
-// Socket returns the path of the diagnostics socket of process pid, as this
-// process sees it. The runtime names it after its own PID, as it knows it inside
+// ErrNoSocket: the process has no diagnostics socket. It is not a .NET process, or
+// runs without diagnostics.
+var ErrNoSocket = errors.New("no diagnostics socket")
+
+// Listens returns nil if process pid has a diagnostics socket, else an error, which
+// is ErrNoSocket where there is none.
+func Listens(pid int) error {
+	dir, _, err := sockets(pid)
+	if err != nil {
+		return err
+	}
+	return dir.Close()
+}
+
+// dial connects to the diagnostics socket of process pid.
+func dial(ctx context.Context, pid int) (*net.UnixConn, error) {
+	dir, names, err := sockets(pid)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	for _, name := range names {
+		var c *net.UnixConn
+		if c, err = connect(ctx, dir, name); err != nil {
+			continue
+		}
+		// Anybody may have put a socket there, or a link to one of another process.
+		var listener int
+		if listener, err = PeerPID(c); err == nil && listener == pid {
+			return c, nil
+		}
+		c.Close()
+		if err == nil {
+			err = fmt.Errorf("%s/%s belongs to process %d, not to %d", dir.Name(), name, listener, pid)
+		}
+	}
+	return nil, err
+}
+
+// connect connects to a socket in dir. A path below /proc/self/fd is short enough,
+// however long the directory's own is.
+func connect(ctx context.Context, dir *os.File, name string) (*net.UnixConn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name))
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) {
+			err = op.Err
+		}
+		return nil, fmt.Errorf("cannot connect to %s/%s: %w", dir.Name(), name, err)
+	}
+	return c.(*net.UnixConn), nil
+}
+
+// PeerPID is the process at the other end of a connection, in our PID namespace:
+// the one that connected, or that listened for it. 0: it is not to be seen from here.
+func PeerPID(c *net.UnixConn) (int, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	if ctlErr := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); ctlErr != nil {
+		return 0, ctlErr
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cannot tell who is at the other end of a socket: %w", err)
+	}
+	return int(cred.Pid), nil
+}
+
+// SocketPrefix is how the path of the diagnostics socket of process pid begins, as
+// that process sees it. The runtime names it after its own PID, as it knows it inside
 // its PID namespace, and its start time, and puts it in its $TMPDIR or /tmp
-// (src/coreclr/pal/src/thread/process.cpp, PAL_GetTransportName).
-func Socket(pid int) (string, error) {
+// (src/coreclr/pal/src/thread/process.cpp, PAL_GetTransportName). What follows can be
+// cut off: the address of a socket has 107 bytes.
+func SocketPrefix(pid int) (string, error) {
 	nspid, err := innermostPID(pid)
 	if err != nil {
 		return "", err
 	}
-	root := fmt.Sprintf("/proc/%d/root", pid)
-	dir := temporaryDir(pid)
-	pattern := filepath.Join(root, dir, fmt.Sprintf("dotnet-diagnostic-%s-*-socket", nspid))
-	found, err := filepath.Glob(pattern)
-	if err != nil {
-		return "", err
-	}
-	// One that an earlier process with this PID left behind is older.
-	newest, when := "", int64(0)
-	for _, path := range found {
-		if info, err := os.Stat(path); err == nil && info.ModTime().UnixNano() >= when {
-			newest, when = path, info.ModTime().UnixNano()
-		}
-	}
-	if newest == "" {
-		return "", fmt.Errorf("process %d has no diagnostics socket in %s: it is not a .NET process, or runs with DOTNET_EnableDiagnostics=0", pid, dir)
-	}
-	return newest, nil
+	return path.Join(TemporaryDir(pid), "dotnet-diagnostic-"+nspid+"-"), nil
 }
 
-// temporaryDir is where process pid puts temporary files.
-func temporaryDir(pid int) string {
+// sockets opens the directory with the diagnostics socket of process pid and
+// returns the names that it can have there, newest first: an earlier process with the
+// same PID may have left one behind. There is one at least.
+func sockets(pid int) (dir *os.File, names []string, err error) {
+	prefix, err := SocketPrefix(pid)
+	if err != nil {
+		return nil, nil, err
+	}
+	root, err := procroot.Open(pid)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer root.Close()
+	where := path.Dir(prefix)
+	dir, err = procroot.OpenDir(root, where)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil, fmt.Errorf("%w in %s, which does not exist", ErrNoSocket, where)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := dir.Readdirnames(-1)
+	if err == nil {
+		names = newestSockets(dir, all, path.Base(prefix))
+		if len(names) > 0 {
+			return dir, names, nil
+		}
+		err = fmt.Errorf("%w in %s", ErrNoSocket, where)
+	}
+	dir.Close()
+	return nil, nil, err
+}
+
+// newestSockets chooses the sockets whose names begin with prefix, newest first.
+func newestSockets(dir *os.File, all []string, prefix string) []string {
+	var names []string
+	created := map[string]int64{} // ns
+	for _, name := range all {
+		var st unix.Stat_t
+		if !strings.HasPrefix(name, prefix) ||
+			unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+			continue
+		}
+		names = append(names, name)
+		created[name] = st.Mtim.Nano()
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(created[b], created[a]) })
+	return names
+}
+
+// TemporaryDir is where process pid puts temporary files, as it was told when it
+// started.
+func TemporaryDir(pid int) string {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err == nil {
 		for _, v := range bytes.Split(env, []byte{0}) {

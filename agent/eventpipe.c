@@ -1,0 +1,189 @@
+/*
+ * What the runtime tells over EventPipe: sampled allocations, contention, threads
+ * that are being started, garbage collections.
+ *
+ * A session that a profiler starts without rundown is synchronous: an event comes
+ * on the thread that raises it, while it raises it. The payloads have no padding;
+ * their fields are in the order of src/coreclr/vm/ClrEtwAll.man in dotnet/runtime,
+ * and later versions of an event only add to its end. An object's address is a
+ * number here: what lies there may have moved.
+ */
+#include <string.h>
+
+#include "agent.h"
+#include "events.h"
+
+enum event_id {
+    EVENT_ID_GC_START = 1,
+    EVENT_ID_GC_END = 2,
+    EVENT_ID_RESTART_END = 3,
+    EVENT_ID_SUSPEND_END = 8,
+    EVENT_ID_SUSPEND_BEGIN = 9,
+    EVENT_ID_ALLOCATION_TICK = 10,
+    EVENT_ID_GC_TRIGGERED = 35,
+    EVENT_ID_THREAD_CREATING = 70,
+    EVENT_ID_CONTENTION_START = 81,
+    EVENT_ID_CONTENTION_STOP = 91,
+    EVENT_ID_ALLOCATION_SAMPLED = 303,
+};
+
+#define KEYWORD_GC UINT64_C(0x1)
+#define KEYWORD_CONTENTION UINT64_C(0x4000)
+#define KEYWORD_THREADING UINT64_C(0x10000)
+#define KEYWORD_ALLOCATION_SAMPLING UINT64_C(0x80000000000)
+
+enum { LEVEL_INFORMATIONAL = 4, LEVEL_VERBOSE = 5 };
+
+/* Starts a session of the events that are wanted. */
+hresult event_pipe_begin(struct object *info, uint32_t events, uint32_t alloc_means, uint64_t *session) {
+    static const uint16_t name[] = u"Microsoft-Windows-DotNETRuntime";
+    struct provider_config provider = {.name = name, .level = LEVEL_INFORMATIONAL};
+    if ((events & WANT_ALLOC) && alloc_means == ALLOC_SAMPLED) provider.keywords |= KEYWORD_ALLOCATION_SAMPLING;
+    if ((events & WANT_ALLOC) && alloc_means == ALLOC_TICK) {
+        provider.keywords |= KEYWORD_GC;
+        provider.level = LEVEL_VERBOSE;
+    }
+    if (events & WANT_CONTENTION) provider.keywords |= KEYWORD_CONTENTION;
+    if (events & WANT_THREAD) provider.keywords |= KEYWORD_THREADING;
+    if (events & WANT_GC) provider.keywords |= KEYWORD_GC;
+    return provider.keywords ? event_pipe_start(info, &provider, session) : S_OK;
+}
+
+/* A payload, of which `ok` says whether all that was read was there. */
+struct payload {
+    const uint8_t *at;
+    size_t left;
+    bool ok;
+};
+
+static void take(struct payload *p, void *out, size_t size) {
+    p->ok = p->ok && size <= p->left;
+    if (!p->ok) return;
+    if (out) memcpy(out, p->at, size);
+    p->at += size;
+    p->left -= size;
+}
+
+static void skip(struct payload *p, size_t size) {
+    take(p, 0, size);
+}
+
+static uint32_t u32(struct payload *p) {
+    uint32_t v = 0;
+    take(p, &v, sizeof v);
+    return v;
+}
+
+static uint64_t u64(struct payload *p) {
+    uint64_t v = 0;
+    take(p, &v, sizeof v);
+    return v;
+}
+
+static double f64(struct payload *p) {
+    double v = 0;
+    take(p, &v, sizeof v);
+    return v;
+}
+
+static void skip_string(struct payload *p) {
+    for (uint16_t c = 1; c && p->ok;) take(p, &c, sizeof c);
+}
+
+enum { CLR_INSTANCE = 2 /* bytes: ClrInstanceID, in every event */ };
+
+static void allocation_sampled(struct payload *p) {
+    skip(p, 4 + CLR_INSTANCE); /* kind */
+    id class = u64(p);
+    skip_string(p);
+    uint64_t address = u64(p), size = u64(p);
+    if (p->ok) events_alloc(class, size, 0, address);
+}
+
+static void allocation_tick(struct payload *p) {
+    skip(p, 4 + 4 + CLR_INSTANCE); /* amount in 32 bits, kind */
+    uint64_t amount = u64(p);
+    id class = u64(p);
+    skip_string(p);
+    skip(p, 4); /* heap */
+    uint64_t address = u64(p), size = u64(p);
+    if (p->ok) events_alloc(class, size, amount, address);
+}
+
+static void contention_start(struct payload *p) {
+    skip(p, 1 + CLR_INSTANCE); /* flags: nothing in them tells one kind of lock from another */
+    uint64_t lock = u64(p);
+    skip(p, 8); /* object */
+    uint64_t owner = u64(p);
+    if (p->ok) events_contention_start(lock, owner);
+}
+
+static void contention_stop(struct payload *p) {
+    skip(p, 1 + CLR_INSTANCE);
+    double ns = f64(p);
+    if (p->ok && ns >= 0 && ns < 1e18) events_contention_stop((uint64_t)ns);
+}
+
+static void thread_creating(struct payload *p) {
+    id thread = u64(p);
+    if (!p->ok) return;
+    events_seen(EVENT_THREAD_STARTING);
+    events_stack(EVENT_THREAD_STARTING, VALUES(thread));
+}
+
+static void gc_triggered(struct payload *p) {
+    uint32_t reason = u32(p);
+    if (!p->ok) return;
+    events_seen(EVENT_GC_TRIGGERED);
+    events_stack(EVENT_GC_TRIGGERED, VALUES(reason));
+}
+
+/* Events without a stack, whose first fields are numbers of 32 bits. */
+static void numbers(struct payload *p, enum event_type type, int count) {
+    struct values values = VALUES(0);
+    for (int i = 0; i < count; i++) values.v[i] = u32(p);
+    if (!p->ok) return;
+    events_seen(type);
+    events_note(type, values);
+}
+
+static void gc_event(uint32_t event, struct payload *p) {
+    switch (event) {
+    case EVENT_ID_GC_TRIGGERED: gc_triggered(p); break;
+    case EVENT_ID_GC_START: numbers(p, EVENT_GC_START, 4); break;
+    case EVENT_ID_GC_END: numbers(p, EVENT_GC_END, 2); break;
+    case EVENT_ID_SUSPEND_BEGIN: numbers(p, EVENT_SUSPEND_BEGIN, 2); break;
+    case EVENT_ID_SUSPEND_END: numbers(p, EVENT_SUSPEND_END, 0); break;
+    case EVENT_ID_RESTART_END: numbers(p, EVENT_RESTART_END, 0); break;
+    }
+}
+
+hresult on_event_pipe_event_delivered(struct object *self, uintptr_t provider, uint32_t event, uint32_t version,
+                                      uint32_t metadata_size, const uint8_t *metadata, uint32_t size, const uint8_t *data) {
+    (void)self;
+    (void)provider;
+    (void)metadata_size;
+    (void)metadata;
+    struct payload p = {.at = data, .left = size, .ok = true};
+    /* Every session has an event 1 of EventPipe's own provider, too, whose version is 0. */
+    if (event == EVENT_ID_GC_START && version == 0) return S_OK;
+    if (events_wanted(WANT_GC)) gc_event(event, &p);
+    switch (event) {
+    case EVENT_ID_ALLOCATION_SAMPLED:
+        if (events_wanted(WANT_ALLOC)) allocation_sampled(&p);
+        break;
+    case EVENT_ID_ALLOCATION_TICK:
+        if (events_wanted(WANT_ALLOC) && version >= 4) allocation_tick(&p);
+        break;
+    case EVENT_ID_CONTENTION_START:
+        if (events_wanted(WANT_CONTENTION) && version >= 2) contention_start(&p);
+        break;
+    case EVENT_ID_CONTENTION_STOP:
+        if (events_wanted(WANT_CONTENTION) && version >= 1) contention_stop(&p);
+        break;
+    case EVENT_ID_THREAD_CREATING:
+        if (events_wanted(WANT_THREAD)) thread_creating(&p);
+        break;
+    }
+    return S_OK;
+}

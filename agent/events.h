@@ -1,0 +1,48 @@
+/* Notifications: events.c publishes them, eventpipe.c reads those of EventPipe. */
+#ifndef CLRSNAP_EVENTS_H
+#define CLRSNAP_EVENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "com.h"
+#include "protocol.h"
+
+/* What a record says besides its stack. */
+struct values {
+    uint64_t v[4];
+};
+
+#define VALUES(...) ((struct values){{__VA_ARGS__}})
+
+bool events_wanted(uint32_t which);
+void events_seen(enum event_type type);
+void events_note(enum event_type type, struct values values);
+bool events_stack(enum event_type type, struct values values);
+void events_alloc(id class, uint64_t size, uint64_t tick, uint64_t address);
+void events_contention_start(uint64_t lock, uint64_t owner);
+void events_contention_stop(uint64_t ns);
+
+hresult event_pipe_begin(struct object *info, uint32_t events, uint32_t alloc_means, uint64_t *session);
+
+/* The life of a subscription. */
+hresult events_prepare(struct object *info, const struct begin_request *request, int memory, bool attached, struct begin_reply *reply);
+hresult events_start(struct begin_reply *reply);
+void events_quiet(void);
+void events_stop(void);
+void events_close(void);
+void events_abandon(void);
+bool events_taken(void);
+
+/* Notifications, in the profiler's table of functions. */
+hresult on_object_allocated(struct object *self, id object, id class);
+hresult on_exception_thrown(struct object *self, id exception);
+hresult on_exception_search_filter_enter(struct object *self, id function);
+hresult on_exception_search_filter_leave(struct object *self);
+hresult on_exception_search_catcher_found(struct object *self, id function);
+hresult on_thread_assigned_to_os_thread(struct object *self, id thread, uint32_t os_id);
+hresult on_thread_destroyed(struct object *self, id thread);
+hresult on_event_pipe_event_delivered(struct object *self, uintptr_t provider, uint32_t event, uint32_t version,
+                                      uint32_t metadata_size, const uint8_t *metadata, uint32_t size, const uint8_t *data);
+
+#endif

@@ -1,0 +1,75 @@
+/*
+ * The calling thread's own stack, into one of a few buffers.
+ *
+ * The buffers are made before, and claimed for the time of one walk. There are as
+ * many as fit into POOL_SIZE, not one for each thread: a walk takes some
+ * microseconds, so few threads need one at a time, however many there are.
+ */
+#include <string.h>
+
+#include "agent.h"
+#include "context.h"
+
+enum { POOL_SIZE = 768 << 10, MOST_BUFFERS = 64 };
+
+static struct {
+    uint8_t *memory;
+    uint64_t free; /* a bit for each buffer */
+    uint32_t frames; /* that fit into each of them */
+    uint32_t frame_size;
+} pool;
+
+bool stacks_allocate(uint32_t frames, bool registers) {
+    pool.memory = reserve(POOL_SIZE);
+    if (!pool.memory) return false;
+    pool.frames = frames;
+    pool.frame_size = registers ? sizeof(struct frame_record) : sizeof(struct short_frame);
+    uint32_t buffers = POOL_SIZE / (pool.frames * pool.frame_size);
+    __atomic_store_n(&pool.free, buffers < MOST_BUFFERS ? (UINT64_C(1) << buffers) - 1 : UINT64_MAX, __ATOMIC_RELEASE);
+    return true;
+}
+
+void stacks_free(void) {
+    unreserve(pool.memory, POOL_SIZE);
+    pool.memory = 0;
+}
+
+/* Claims a buffer; false if all are in use. */
+bool stack_claim(struct stack *s) {
+    uint64_t free = __atomic_load_n(&pool.free, __ATOMIC_RELAXED);
+    do {
+        if (!free) return false;
+    } while (!__atomic_compare_exchange_n(&pool.free, &free, free & (free - 1), true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+    *s = (struct stack){.buffer = (uint32_t)__builtin_ctzll(free)};
+    s->frames = pool.memory + (size_t)s->buffer * pool.frames * pool.frame_size;
+    return true;
+}
+
+void stack_release(struct stack *s) {
+    __atomic_fetch_or(&pool.free, UINT64_C(1) << s->buffer, __ATOMIC_RELEASE);
+}
+
+static hresult on_frame(id function, uintptr_t ip, id frame_info, uint32_t context_size, uint8_t *context, void *data) {
+    (void)frame_info;
+    struct stack *s = data;
+    if (s->count == pool.frames) {
+        s->cut = true;
+        return E_FAIL; /* ends the walk */
+    }
+    uint8_t *place = s->frames + (size_t)s->count++ * pool.frame_size;
+    if (pool.frame_size == sizeof(struct short_frame)) {
+        *(struct short_frame *)place = (struct short_frame){.function = function, .ip = ip};
+        return S_OK;
+    }
+    struct frame_record *f = (struct frame_record *)place;
+    *f = (struct frame_record){.function = function, .ip = ip};
+    copy_registers(f, context, context_size);
+    return S_OK;
+}
+
+void stack_walk(struct stack *s, struct object *info) {
+    uint32_t flags = pool.frame_size == sizeof(struct frame_record) ? COR_PRF_SNAPSHOT_REGISTER_CONTEXT : 0;
+    s->result = do_stack_snapshot(info, 0, on_frame, flags, s);
+    if (s->cut) s->result = S_OK;
+    s->size = s->count * pool.frame_size;
+}

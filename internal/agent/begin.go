@@ -1,0 +1,171 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+)
+
+// What can be asked for (agent/protocol.h, enum event_bits).
+const (
+	Allocations = 1 << iota
+	Exceptions
+	Contention
+	Threads
+	GC
+)
+
+// A Subscription says which events are wanted. Its zero value wants none.
+type Subscription struct {
+	Events      uint32 // Allocations and so on
+	EveryObject bool   // have the runtime report every object, not its own samples of them; at start-up only
+	Registers   bool   // frames have registers
+
+	AllocBytes     uint64        // one allocation for so many bytes, on average; 0: all that the runtime reports
+	ExceptionEvery uint64        // one exception in so many, on average; 0: all
+	Contention     time.Duration // shorter waits are left out
+	MaxFrames      int           // of one stack; 0: 512, which is the most
+	RingBytes      int           // of memory for records, a power of two; 0: 4 MB
+
+	// For tests: a thread whose record has a stack waits until Conn.Release, one
+	// thread at a time, and for so long at most. 0: none waits.
+	Hold time.Duration
+
+	// How long a thread that ends waits at most, while Conn.Walking says that it is
+	// being walked. 0: it does not wait.
+	DestroyWait time.Duration
+}
+
+// AllocMeans is how allocations are found (agent/protocol.h, enum alloc_means).
+type AllocMeans uint32
+
+// How allocations are found.
+const (
+	AllocNone    AllocMeans = 0
+	AllocSampled AllocMeans = 1 // AllocationSampled, .NET 10: each byte with the same chance, 102,400 bytes apart on average
+	AllocTick    AllocMeans = 2 // AllocationTick, before .NET 10: about every 102,400 bytes of a heap
+	AllocObject  AllocMeans = 3 // ObjectAllocated, every object
+)
+
+// Begun is what a subscription gets.
+type Begun struct {
+	Events       uint32
+	AllocMeans   AllocMeans
+	RuntimeMajor int // version of the runtime
+}
+
+const (
+	maxFrames    = 512 // MAX_FRAMES_LIMIT
+	defaultRing  = 4 << 20
+	beginTimeout = 15 * time.Second // the runtime may be in a garbage collection
+)
+
+// Flags of a request (enum begin_flags).
+const (
+	beginEveryObject = 1 << iota
+	beginRegisters
+	beginHold
+)
+
+// struct begin_request
+type beginRequest struct {
+	Events, Flags                            uint32
+	AllocBytes, ExceptionEvery, ContentionNS uint64
+	MaxFrames, HoldMS, DestroyMS, _          uint32
+}
+
+// struct begin_reply
+type beginReply struct {
+	Result, Step, Events, AllocMeans, RuntimeMajor, _ uint32
+}
+
+func (s *Subscription) request() beginRequest {
+	r := beginRequest{
+		Events:         s.Events,
+		AllocBytes:     max(s.AllocBytes, 1),
+		ExceptionEvery: max(s.ExceptionEvery, 1),
+		ContentionNS:   uint64(max(s.Contention, 0)),
+		MaxFrames:      uint32(s.MaxFrames),
+		HoldMS:         uint32(s.Hold.Milliseconds()),
+		DestroyMS:      uint32(s.DestroyWait.Milliseconds()),
+	}
+	if s.MaxFrames == 0 {
+		r.MaxFrames = maxFrames
+	}
+	if s.EveryObject {
+		r.Flags |= beginEveryObject
+	}
+	if s.Registers {
+		r.Flags |= beginRegisters
+	}
+	if s.Hold > 0 {
+		r.Flags |= beginHold
+	}
+	return r
+}
+
+// A BeginError is an agent's answer that it cannot do what was asked for. It has
+// left the process, or is about to.
+type BeginError struct {
+	Step    uint32 // enum begin_step
+	HRESULT uint32
+}
+
+func (e *BeginError) Error() string {
+	what := fmt.Sprintf("step %d", e.Step)
+	if e.Step < uint32(len(beginSteps)) {
+		what = beginSteps[e.Step]
+	}
+	return fmt.Sprintf("the agent cannot begin: %s (HRESULT 0x%08x)", what, e.HRESULT)
+}
+
+var beginSteps = []string{
+	"it does not say why",
+	"it does not do what was asked for; every object can be reported only from a program's start on",
+	"it cannot use the memory for its records",
+	"the runtime is too old",
+	"the runtime does not give these notifications",
+	"the runtime does not start an EventPipe session",
+}
+
+// Begin says what is wanted. From now on, Drain has it.
+func (c *Conn) Begin(s Subscription) (Begun, error) {
+	fd := -1
+	if s.Events != 0 {
+		r, memory, err := newRing(s.RingBytes)
+		if err != nil {
+			return Begun{}, err
+		}
+		defer memory.Close()
+		c.ring, fd = r, int(memory.Fd())
+	}
+	request := s.request()
+	if err := c.send(msgBegin, &request, fd); err != nil {
+		return Begun{}, c.refusal(err)
+	}
+	var reply beginReply
+	if err := c.receive(msgBegun, &reply, beginTimeout); err != nil {
+		return Begun{}, c.refusal(fmt.Errorf("the agent did not begin: %w", err))
+	}
+	if reply.Result != 0 {
+		return Begun{}, &BeginError{Step: reply.Step, HRESULT: reply.Result}
+	}
+	if c.attached != nil {
+		if err := <-c.attached; err != nil {
+			return Begun{}, err
+		}
+	}
+	return Begun{Events: reply.Events, AllocMeans: AllocMeans(reply.AllocMeans), RuntimeMajor: int(reply.RuntimeMajor)}, nil
+}
+
+// refusal is what the runtime has said to the request to load the agent, if it has
+// refused it, and else err.
+func (c *Conn) refusal(err error) error {
+	select {
+	case refused := <-c.attached:
+		if refused != nil {
+			return refused
+		}
+	default:
+	}
+	return err
+}

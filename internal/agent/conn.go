@@ -1,0 +1,233 @@
+package agent
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	helloTimeout = 5 * time.Second
+	replyTimeout = 20 * time.Second
+)
+
+// A Conn is a connection to an agent. Begin comes first, within 2 seconds, or the
+// agent does not stay. But for Done it is not safe for concurrent use.
+type Conn struct {
+	Hello Hello
+
+	c        *net.UnixConn
+	ring     *ring         // of the subscription; nil if there is none, and after Close
+	messages chan message  // what the agent has sent
+	done     chan struct{} // closed when there are no more
+	broken   error         // why; valid after done
+	closing  chan struct{} // closed by Close
+	close    func() error  // of c; once
+	attached chan error    // what the runtime says to the request to load the agent; nil if there was none
+}
+
+type message struct {
+	kind    kind
+	payload []byte
+}
+
+// NewConn makes a Conn of the connection of an agent, and waits until it has said
+// hello, for 5 seconds at most. The connection is the Conn's, even if this fails.
+func NewConn(nc *net.UnixConn) (*Conn, error) {
+	c := &Conn{
+		c:        nc,
+		messages: make(chan message, 1),
+		done:     make(chan struct{}),
+		closing:  make(chan struct{}),
+	}
+	c.close = sync.OnceValue(func() error {
+		close(c.closing)
+		return nc.Close()
+	})
+	go c.read()
+	if err := c.receive(msgHello, &c.Hello, helloTimeout); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("the agent did not say hello: %w", err)
+	}
+	if c.Hello.Version != Version {
+		c.Close()
+		return nil, fmt.Errorf("the agent speaks version %d of the protocol, this program %d: load the one that belongs to it", c.Hello.Version, Version)
+	}
+	return c, nil
+}
+
+// PID is the target's, as it sees itself.
+func (c *Conn) PID() int { return int(c.Hello.PID) }
+
+// Done is closed when the agent is gone: it was detached, or its process has ended.
+// What lies in the ring can be read nevertheless.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Close hangs up. The agent leaves, a little later. The ring is no longer valid.
+func (c *Conn) Close() error {
+	err := c.close()
+	<-c.done
+	if c.ring != nil {
+		err = errors.Join(err, c.ring.close())
+		c.ring = nil
+	}
+	return err
+}
+
+// ErrExpired: the agent had to resume the runtime by itself, because the reader
+// kept it suspended for longer than it had asked for.
+var ErrExpired = errors.New("the suspension ran out of time")
+
+// Walk suspends the target's runtime and has it walk all its threads. If
+// Walk.Result is 0 the runtime stays suspended until Resume, for hold at most.
+// Any other result is "not this time": the runtime runs, and nothing was walked.
+// While the runtime is suspended, Walk walks once more, and hold does not count.
+func (c *Conn) Walk(hold time.Duration) (*Walk, error) {
+	req := struct{ HoldMS uint32 }{uint32(hold.Milliseconds())}
+	if err := c.send(msgWalk, &req, -1); err != nil {
+		return nil, err
+	}
+	payload, err := c.payload(msgWalked, replyTimeout)
+	if err != nil {
+		return nil, err
+	}
+	return parseWalk(payload)
+}
+
+// Resume lets the runtime go on.
+func (c *Conn) Resume() error {
+	if err := c.send(msgResume, nil, -1); err != nil {
+		return err
+	}
+	var reply struct{ Result, Expired uint32 }
+	if err := c.receive(msgResumed, &reply, replyTimeout); err != nil {
+		return err
+	}
+	switch {
+	case reply.Expired != 0:
+		return ErrExpired
+	case reply.Result != 0:
+		return fmt.Errorf("the runtime cannot be resumed: HRESULT 0x%08x", reply.Result)
+	}
+	return nil
+}
+
+// Detach has the agent stop, and waits until it has left the runtime, so that it,
+// or another profiler, can be attached again. After a subscription with
+// EveryObject it stays loaded, and does nothing more. What lies in the ring can
+// still be read, until Close.
+func (c *Conn) Detach() error {
+	if err := c.send(msgDetach, nil, -1); err != nil {
+		return err
+	}
+	if _, err := c.payload(msgDetached, replyTimeout); err != nil {
+		return fmt.Errorf("the agent did not detach: %w", err)
+	}
+	return nil
+}
+
+// send sends a message, and with it the file descriptor fd, unless it is -1.
+func (c *Conn) send(k kind, body any, fd int) error {
+	h := header{Type: k}
+	if body != nil {
+		h.Length = uint32(binary.Size(body))
+	}
+	b, err := binary.Append(nil, binary.LittleEndian, h)
+	if err == nil && body != nil {
+		b, err = binary.Append(b, binary.LittleEndian, body)
+	}
+	if err != nil {
+		return err
+	}
+	c.c.SetWriteDeadline(time.Now().Add(replyTimeout))
+	_, _, err = c.c.WriteMsgUnix(b, rights(fd), nil)
+	return err
+}
+
+// rights is the control message that passes fd on.
+func rights(fd int) []byte {
+	if fd < 0 {
+		return nil
+	}
+	return unix.UnixRights(fd)
+}
+
+// read takes messages from the agent until it hangs up, or is hung up on.
+func (c *Conn) read() {
+	defer close(c.done)
+	for {
+		m, err := readMessage(c.c)
+		if err != nil {
+			c.broken = err
+			return
+		}
+		select {
+		case c.messages <- m:
+		case <-c.closing:
+			c.broken = net.ErrClosed
+			return
+		}
+	}
+}
+
+func readMessage(r io.Reader) (message, error) {
+	var h header
+	if err := binary.Read(r, binary.LittleEndian, &h); err != nil {
+		return message{}, err
+	}
+	if h.Length > maxPayload {
+		return message{}, fmt.Errorf("got message %d of %d bytes", h.Type, h.Length)
+	}
+	m := message{h.Type, make([]byte, h.Length)}
+	_, err := io.ReadFull(r, m.payload)
+	return m, err
+}
+
+// next is the next message, even if the agent is gone after it.
+func (c *Conn) next(timeout time.Duration) (message, error) {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case m := <-c.messages:
+		return m, nil
+	case <-timer.C:
+		return message{}, fmt.Errorf("no answer within %v", timeout)
+	case <-c.done:
+	}
+	select {
+	case m := <-c.messages:
+		return m, nil
+	default:
+		return message{}, c.broken
+	}
+}
+
+// payload takes a message, which must be of the kind that is expected.
+func (c *Conn) payload(want kind, timeout time.Duration) ([]byte, error) {
+	m, err := c.next(timeout)
+	if err != nil {
+		return nil, err
+	}
+	if m.kind != want {
+		return nil, fmt.Errorf("got message %d of %d bytes, expected message %d", m.kind, len(m.payload), want)
+	}
+	return m.payload, nil
+}
+
+func (c *Conn) receive(want kind, body any, timeout time.Duration) error {
+	p, err := c.payload(want, timeout)
+	if err != nil {
+		return err
+	}
+	if len(p) != binary.Size(body) {
+		return fmt.Errorf("message %d has %d bytes, expected %d", want, len(p), binary.Size(body))
+	}
+	_, err = binary.Decode(p, binary.LittleEndian, body)
+	return err
+}

@@ -1,0 +1,346 @@
+package agent_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/agent"
+	"clrsnap/internal/testenv"
+)
+
+const everything = agent.Allocations | agent.Exceptions | agent.Contention | agent.Threads | agent.GC
+
+// ways are how an agent comes into a program.
+var ways = []struct {
+	name     string
+	attached bool
+}{{"started", false}, {"attached", true}}
+
+var runtimes = []string{"net10", "net9"}
+
+// eachWay runs f for each runtime and each way.
+func eachWay(t *testing.T, f func(t *testing.T, runtime string, attached bool)) {
+	for _, runtime := range runtimes {
+		for _, w := range ways {
+			t.Run(runtime+"/"+w.name, func(t *testing.T) { f(t, runtime, w.attached) })
+		}
+	}
+}
+
+// subscriber is a program that does what it is asked to, and the agent in it.
+type subscriber struct {
+	*testenv.App
+	c     *agent.Conn
+	begun agent.Begun
+	ids   map[string]uint64 // of methods and types: FunctionIDs and ClassIDs
+	names map[uint64]string
+	tid   uint32     // of the thread that does what is asked
+	taken [16]uint64 // records so far, by type
+}
+
+func subscribe(t *testing.T, lib, runtime string, attached bool, s agent.Subscription) *subscriber {
+	t.Helper()
+	l := listen(t)
+	o := testenv.Options{Runtime: runtime}
+	sub := &subscriber{ids: map[string]uint64{}, names: map[uint64]string{}}
+	if attached {
+		sub.App = testenv.Start(t, "notify", o)
+		sub.begin(t, l, func() (*agent.Conn, error) { return l.Attach(sub.PID, lib) }, s)
+	} else {
+		o.Env = l.Environment(lib)
+		begun := make(chan struct{})
+		go func() {
+			defer close(begun)
+			sub.begin(t, l, func() (*agent.Conn, error) { return l.Accept(time.Minute) }, s)
+		}()
+		sub.App = testenv.Start(t, "notify", o)
+		<-begun
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+	sub.learn(t)
+	return sub
+}
+
+func (sub *subscriber) begin(t *testing.T, l *agent.Listener, connect func() (*agent.Conn, error), s agent.Subscription) {
+	c, err := connect()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	t.Cleanup(func() { c.Close() })
+	if sub.begun, err = c.Begin(s); err != nil {
+		t.Error(err)
+	}
+	sub.c = c
+}
+
+// learn asks the program for what identifies its parts.
+func (sub *subscriber) learn(t *testing.T) {
+	t.Helper()
+	for _, line := range sub.Ask("ids") {
+		name, text, _ := strings.Cut(line, " ")
+		id, err := strconv.ParseUint(text, 16, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub.ids[name], sub.names[id] = id, name
+	}
+	sub.tid = uint32(sub.number(t, "tid"))
+}
+
+func (sub *subscriber) number(t *testing.T, command string) int {
+	t.Helper()
+	answer := sub.Ask(command)
+	if len(answer) != 1 {
+		t.Fatalf("%s: %q", command, answer)
+	}
+	n, err := strconv.Atoi(answer[0])
+	if err != nil {
+		t.Fatalf("%s: %q", command, answer)
+	}
+	return n
+}
+
+// drain takes what has come.
+func (sub *subscriber) drain(t *testing.T) []*agent.Record {
+	t.Helper()
+	var all []*agent.Record
+	if err := sub.c.Drain(func(r *agent.Record) error {
+		all = append(all, r)
+		sub.taken[r.Type]++
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// await takes records until there is one that is wanted.
+func (sub *subscriber) await(t *testing.T, wanted func(*agent.Record) bool) *agent.Record {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		all := sub.drain(t)
+		if i := slices.IndexFunc(all, wanted); i >= 0 {
+			return all[i]
+		}
+	}
+	t.Fatalf("the record does not come; counts %+v", sub.c.Stats())
+	return nil
+}
+
+// mine takes what has come of types, of the thread that does what is asked.
+func (sub *subscriber) mine(t *testing.T, types ...agent.EventType) []*agent.Record {
+	t.Helper()
+	return slices.DeleteFunc(sub.drain(t), func(r *agent.Record) bool { return r.OSID != sub.tid || !slices.Contains(types, r.Type) })
+}
+
+// stack is the part of a stack that the program has names for.
+func (sub *subscriber) stack(r *agent.Record) string {
+	var names []string
+	for _, f := range r.Frames {
+		if name := sub.names[f.Function]; name != "" {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// caller is what every request runs in.
+const caller = "Program.Answer"
+
+func (sub *subscriber) wantStack(t *testing.T, r *agent.Record, want string) {
+	t.Helper()
+	if got := sub.stack(r); !strings.HasPrefix(got, want+" ") || !strings.HasSuffix(got, caller) || r.Result != 0 || r.Cut {
+		t.Errorf("%v: result %#x, cut %v, stack %s, expected %s … %s", r.Type, r.Result, r.Cut, got, want, caller)
+	}
+	for _, f := range r.Frames {
+		if f.IP == 0 {
+			t.Errorf("%v: frame %+v", r.Type, f)
+		}
+		if r.Registers && f.Function != 0 && (f.ContextIP == 0 || f.SP == 0) {
+			t.Errorf("%v: a frame without registers: %+v", r.Type, f)
+		}
+	}
+}
+
+func (sub *subscriber) end(t *testing.T) {
+	t.Helper()
+	if err := sub.c.Detach(); err != nil {
+		t.Error(err)
+	}
+	endsWell(t, sub.App)
+	if s := sub.Stderr(); s != "" {
+		t.Errorf("the program's stderr: %s", s)
+	}
+}
+
+// TestEvents: every type of event comes with what belongs to it.
+func TestEvents(t *testing.T) {
+	lib := library(t)
+	eachWay(t, func(t *testing.T, runtime string, attached bool) {
+		sub := subscribe(t, lib, runtime, attached, agent.Subscription{Events: everything, Registers: true})
+		want := agent.Begun{Events: everything, AllocMeans: agent.AllocSampled, RuntimeMajor: 10}
+		if runtime == "net9" {
+			want.AllocMeans, want.RuntimeMajor = agent.AllocTick, 9
+		}
+		if sub.begun != want {
+			t.Errorf("begun %+v, expected %+v", sub.begun, want)
+		}
+		t.Run("allocations", sub.testAllocations)
+		t.Run("exceptions", sub.testExceptions)
+		t.Run("contention", sub.testContention)
+		t.Run("threads", sub.testThreads)
+		t.Run("collections", sub.testCollections)
+		for kind, c := range sub.c.Stats() {
+			if c.Seen < c.Published+c.Dropped || c.Dropped != 0 {
+				t.Errorf("%v: %+v", agent.EventType(kind), c)
+			}
+		}
+		sub.end(t)
+	})
+}
+
+const boxSize = 40 // bytes
+
+func (sub *subscriber) testAllocations(t *testing.T) {
+	for _, tt := range []struct{ command, maker, class string }{
+		{"allocate", "Allocations.MakeBox Allocations.Small", "Box"},
+		{"large", "Allocations.MakeArray Allocations.Large", ""},
+	} {
+		sub.drain(t)
+		bytes := sub.number(t, tt.command)
+		records := slices.DeleteFunc(sub.mine(t, agent.EventAlloc), func(r *agent.Record) bool {
+			return !strings.HasPrefix(sub.stack(r), tt.maker+" ") // what asking allocates
+		})
+		for _, r := range records {
+			sub.wantStack(t, r, tt.maker)
+			if tt.class != "" && (r.Values[0] != sub.ids[tt.class] || r.Values[1] != boxSize) {
+				t.Errorf("%s: values %#x, ClassID %#x", tt.command, r.Values, sub.ids[tt.class])
+			}
+			if tick := r.Values[2]; (sub.begun.AllocMeans == agent.AllocTick) != (tick >= 100<<10) {
+				t.Errorf("%s: a tick of %d bytes", tt.command, tick)
+			}
+		}
+		checkCount(t, tt.command, len(records), float64(min(bytes/(100<<10), bytes/boxSize)), tt.command == "large")
+	}
+}
+
+// checkCount: of so many bytes so many samples; of large objects one each.
+func checkCount(t *testing.T, what string, got int, want float64, large bool) {
+	t.Helper()
+	slack := 6 * math.Sqrt(want)
+	if large {
+		want, slack = 100, 5
+	}
+	if math.Abs(float64(got)-want) > slack {
+		t.Errorf("%s: %d records, expected %.0f ± %.0f", what, got, want, slack)
+	}
+}
+
+func (sub *subscriber) testExceptions(t *testing.T) {
+	sub.drain(t)
+	sub.Ask("throw")
+	var got []string
+	for _, r := range sub.mine(t, agent.EventException, agent.EventCaught) {
+		if r.Type == agent.EventCaught {
+			// Once the runtime has recompiled its own code, it says that this code
+			// has caught what a filter did not.
+			if name := sub.names[r.Values[0]]; name != "" {
+				got = append(got, "caught by "+name)
+			}
+			continue
+		}
+		got = append(got, fmt.Sprintf("%s: %s", sub.names[r.Values[0]], sub.stack(r)))
+	}
+	want := []string{
+		"Outer: Exceptions.ThrowOuter Exceptions.Through Exceptions.Throw Program.Answer",
+		"InFilter: Exceptions.ThrowInFilter Exceptions.Filter Exceptions.Through Exceptions.ThrowOuter Exceptions.Through Exceptions.Throw Program.Answer",
+		"caught by Exceptions.Filter",
+		"Swallowed: Exceptions.Filter Exceptions.Through Exceptions.ThrowOuter Exceptions.Through Exceptions.Throw Program.Answer",
+		"caught by Exceptions.Throw",
+		"InFinally: Exceptions.ThrowInFinally Exceptions.Finally Exceptions.Through Exceptions.Throw Program.Answer",
+		"caught by Exceptions.Finally",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func (sub *subscriber) testContention(t *testing.T) {
+	for command, waiter := range map[string]string{"contend-monitor": "Contention.WaitForMonitor", "contend-lock": "Contention.WaitForLock"} {
+		sub.drain(t)
+		owner := sub.number(t, command)
+		records := slices.DeleteFunc(sub.mine(t, agent.EventContention), func(r *agent.Record) bool {
+			return !strings.HasPrefix(sub.stack(r), waiter+" ")
+		})
+		if len(records) != 1 {
+			t.Errorf("%s: %d records", command, len(records))
+			continue
+		}
+		r := records[0]
+		sub.wantStack(t, r, waiter)
+		if r.Values[0] == 0 || r.Values[1] != uint64(owner) || r.Values[2] == 0 || r.Values[2] > uint64(time.Minute) {
+			t.Errorf("%s: values %#x, the owner is %#x", command, r.Values, owner)
+		}
+	}
+}
+
+func (sub *subscriber) testThreads(t *testing.T) {
+	sub.drain(t)
+	other := uint32(sub.number(t, "thread"))
+	records := sub.drain(t)
+	var starting, created, ended *agent.Record
+	for _, r := range records {
+		switch {
+		case r.Type == agent.EventThreadStarting && r.OSID == sub.tid:
+			starting = r
+		case r.Type == agent.EventThreadCreated && r.OSID == other:
+			created = r
+		case r.Type == agent.EventThreadEnded && created != nil && r.Values[0] == created.Values[0]:
+			ended = r
+		}
+	}
+	if starting == nil || created == nil {
+		t.Fatalf("%d records, starting %+v, created %+v", len(records), starting, created)
+	}
+	sub.wantStack(t, starting, "Threads.Start Threads.One")
+	if created.Values[0] != starting.Values[0] || created.Values[1] != uint64(other) || created.Thread != created.Values[0] {
+		t.Errorf("starting %#x, created %#x on %#x", starting.Values, created.Values, created.Thread)
+	}
+	if ended == nil {
+		ended = sub.await(t, func(r *agent.Record) bool {
+			return r.Type == agent.EventThreadEnded && r.Values[0] == created.Values[0]
+		})
+	}
+	if len(ended.Frames) != 0 {
+		t.Errorf("ended: %+v", ended)
+	}
+}
+
+func (sub *subscriber) testCollections(t *testing.T) {
+	sub.drain(t)
+	sub.Ask("collect")
+	var got []string
+	for _, r := range sub.drain(t) {
+		switch r.Type {
+		case agent.EventGCTriggered:
+			sub.wantStack(t, r, "Collections.Induced")
+			got = append(got, r.Type.String())
+		case agent.EventGCStart, agent.EventGCEnd:
+			got = append(got, fmt.Sprintf("%v of generation %d", r.Type, r.Values[1]))
+		case agent.EventSuspendBegin, agent.EventSuspendEnd, agent.EventRestartEnd:
+			got = append(got, r.Type.String())
+		}
+	}
+	want := []string{"suspend begin", "suspend end", "GC triggered", "GC start of generation 1", "GC end of generation 1", "restart end"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, expected %q", got, want)
+	}
+}

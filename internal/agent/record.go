@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// An EventType says what has happened (agent/protocol.h, enum event_type).
+type EventType uint8
+
+// The types of events, and what Record.Values are.
+const (
+	eventPadding        EventType = 0
+	EventAlloc          EventType = 1  // ClassID, size in bytes, bytes that the tick stands for (AllocTick only), address
+	EventException      EventType = 2  // ClassID, ObjectID
+	EventCaught         EventType = 3  // FunctionID of who catches the thread's last exception that is not caught yet; 0: a filter swallows it; no stack
+	EventContention     EventType = 4  // the lock's id, OS thread id of its owner when the wait began (0: unknown), duration in ns
+	EventThreadStarting EventType = 5  // ThreadID of the thread that this one starts
+	EventThreadCreated  EventType = 6  // ThreadID, OS thread id; no stack
+	EventThreadEnded    EventType = 7  // ThreadID; no stack
+	EventGCTriggered    EventType = 8  // reason
+	EventGCStart        EventType = 9  // number, generation, reason, type; no stack
+	EventGCEnd          EventType = 10 // number, generation; no stack
+	EventSuspendBegin   EventType = 11 // reason, number of the collection; no stack
+	EventSuspendEnd     EventType = 12 // no stack
+	EventRestartEnd     EventType = 13 // the runtime runs again; no stack
+	eventTypes          EventType = 14
+)
+
+var eventNames = [eventTypes]string{
+	"padding", "allocation", "exception", "caught", "contention", "thread starting", "thread created", "thread ended",
+	"GC triggered", "GC start", "GC end", "suspend begin", "suspend end", "restart end",
+}
+
+func (t EventType) String() string {
+	if t < eventTypes {
+		return eventNames[t]
+	}
+	return fmt.Sprintf("event type %d", uint8(t))
+}
+
+// A Record is one event.
+type Record struct {
+	Type      EventType
+	Held      bool // the thread waits for Ring.Release
+	Cut       bool // the stack has more frames than Frames
+	Registers bool // Frames have registers
+
+	Position uint64 // in the ring, in bytes since the beginning
+	Time     uint64 // CLOCK_MONOTONIC, in ns
+	Thread   uint64 // ThreadID; 0: not known to the runtime
+	OSID     uint32 // of the thread, as the target sees it
+	Result   uint32 // HRESULT of DoStackSnapshot; 0 if the stack was cut
+	Values   [4]uint64
+	Frames   []Frame // leaf first
+}
+
+// Offsets in bytes of struct record, and sizes.
+const (
+	recordType      = 4
+	recordFlags     = 5
+	recordFrames    = 6
+	recordTime      = 8
+	recordThread    = 16
+	recordOSID      = 24
+	recordResult    = 28
+	recordValues    = 32
+	recordSize      = 64
+	recordAlignment = 8
+
+	shortFrameSize = 16
+	frameSize      = 80
+)
+
+// Flags of a record (enum record_flags).
+const (
+	flagHeld = 1 << iota
+	flagCut
+	flagRegisters
+)
+
+// parseRecord reads the copy of a record, all of it.
+func parseRecord(b []byte, position uint64) (*Record, error) {
+	if len(b) < recordSize {
+		return nil, fmt.Errorf("a record of %d bytes", len(b))
+	}
+	le := binary.LittleEndian
+	flags := b[recordFlags]
+	r := &Record{
+		Type:      EventType(b[recordType]),
+		Held:      flags&flagHeld != 0,
+		Cut:       flags&flagCut != 0,
+		Registers: flags&flagRegisters != 0,
+		Position:  position,
+		Time:      le.Uint64(b[recordTime:]),
+		Thread:    le.Uint64(b[recordThread:]),
+		OSID:      le.Uint32(b[recordOSID:]),
+		Result:    le.Uint32(b[recordResult:]),
+	}
+	if r.Type >= eventTypes {
+		return nil, fmt.Errorf("a record of type %d", r.Type)
+	}
+	for i := range r.Values {
+		r.Values[i] = le.Uint64(b[recordValues+8*i:])
+	}
+	size, count := shortFrameSize, int(le.Uint16(b[recordFrames:]))
+	if r.Registers {
+		size = frameSize
+	}
+	if count > maxFrames || len(b) != recordSize+count*size {
+		return nil, fmt.Errorf("a record of %d bytes with %d frames", len(b), count)
+	}
+	r.Frames = make([]Frame, count)
+	for i := range r.Frames {
+		r.Frames[i] = parseFrame(b[recordSize+i*size:][:size])
+	}
+	return r, nil
+}
+
+func parseFrame(b []byte) Frame {
+	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
+	f := Frame{Function: word(0), IP: word(1)}
+	if len(b) == frameSize {
+		f.ContextIP, f.SP, f.RBP, f.RBX = word(2), word(3), word(4), word(5)
+		f.R12, f.R13, f.R14, f.R15 = word(6), word(7), word(8), word(9)
+	}
+	return f
+}

@@ -1,0 +1,428 @@
+package agent_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/agent"
+	"clrsnap/internal/diagnostics"
+	"clrsnap/internal/testenv"
+)
+
+// TestSampling: of everything that happens, the agent publishes the share that was
+// asked for.
+func TestSampling(t *testing.T) {
+	lib := library(t)
+	for _, runtime := range runtimes {
+		t.Run(runtime, func(t *testing.T) {
+			const perAllocation, every, rounds = 1 << 20, 10, 100
+			sub := subscribe(t, lib, runtime, true, agent.Subscription{
+				Events: everything, AllocBytes: perAllocation, ExceptionEvery: every, Contention: time.Hour,
+			})
+			before := sub.c.Stats()
+			bytes := sub.number(t, "allocate") + sub.number(t, "large")
+			for range rounds {
+				sub.Ask("throw")
+			}
+			sub.number(t, "contend-monitor")
+			stats := sub.c.Stats()
+			about := func(kind agent.EventType, seen, published float64) {
+				got := agent.Counts{Seen: stats[kind].Seen - before[kind].Seen, Published: stats[kind].Published - before[kind].Published}
+				if float64(got.Seen) < seen*0.8 || math.Abs(float64(got.Published)-published) > 6*math.Sqrt(published) {
+					t.Errorf("%v: %+v, expected about %.0f of %.0f", kind, got, published, seen)
+				}
+			}
+			about(agent.EventAlloc, float64(bytes/2/(100<<10)), float64(bytes)/perAllocation)
+			about(agent.EventException, 4*rounds, 4*rounds/every)
+			about(agent.EventContention, 1, 0)
+			if caught, thrown := stats[agent.EventCaught].Published, stats[agent.EventException].Published; caught > thrown {
+				t.Errorf("%d exceptions, of which %d were caught", thrown, caught)
+			}
+			sub.end(t)
+		})
+	}
+}
+
+// TestHold: a thread whose record is held waits until it is released; others go on.
+func TestHold(t *testing.T) {
+	sub := subscribe(t, library(t), "net10", true, agent.Subscription{Events: agent.Exceptions | agent.Threads, Hold: time.Minute})
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		sub.Ask("throw")
+	}()
+	held := func(r *agent.Record) bool { return r.Held }
+	for range 4 {
+		r := sub.await(t, held)
+		if r.OSID != sub.tid || r.Type != agent.EventException {
+			t.Fatalf("%+v is held", r)
+		}
+		select {
+		case <-answered:
+			t.Fatal("the thread did not wait")
+		case <-time.After(100 * time.Millisecond):
+		}
+		sub.c.Release(r)
+	}
+	<-answered
+	endHolding(t, sub)
+}
+
+// endHolding ends a program that has a thread which is held. Detaching releases it.
+func endHolding(t *testing.T, sub *subscriber) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		sub.Ask("throw")
+	}()
+	sub.await(t, func(r *agent.Record) bool { return r.Held })
+	if err := sub.c.Detach(); err != nil {
+		t.Error(err)
+	}
+	<-done
+	endsWell(t, sub.App)
+}
+
+// TestWalking: a thread that is being walked does not go away.
+func TestWalking(t *testing.T) {
+	sub := subscribe(t, library(t), "net10", true, agent.Subscription{Events: agent.Threads, Hold: time.Minute, DestroyWait: time.Minute})
+	joined := make(chan struct{})
+	go func() {
+		defer close(joined)
+		sub.Ask("thread")
+	}()
+	starting := sub.await(t, func(r *agent.Record) bool { return r.Held })
+	sub.c.Walking(starting.Values[0])
+	sub.c.Release(starting)
+	sub.await(t, func(r *agent.Record) bool {
+		return r.Type == agent.EventThreadEnded && r.Values[0] == starting.Values[0]
+	})
+	select {
+	case <-joined:
+		t.Error("the thread did not wait")
+	case <-time.After(100 * time.Millisecond):
+	}
+	sub.c.Walking(0)
+	<-joined
+	sub.end(t)
+}
+
+// TestFull: what does not fit is dropped and counted, and the program goes on;
+// once there is room again, records come again.
+func TestFull(t *testing.T) {
+	sub := subscribe(t, library(t), "net10", true, agent.Subscription{Events: agent.Exceptions, RingBytes: 1 << 14, MaxFrames: 100})
+	sub.drain(t)
+	for range 200 {
+		sub.Ask("throw")
+	}
+	full := sub.c.Stats()[agent.EventException]
+	if full.Seen != 4*200 || full.Dropped == 0 || full.Published+full.Dropped != full.Seen {
+		t.Errorf("counts %+v", full)
+	}
+	if n := len(sub.mine(t, agent.EventException)); n != int(full.Published) {
+		t.Errorf("%d records, of %d that were published", n, full.Published)
+	}
+	sub.testExceptions(t)
+	sub.end(t)
+}
+
+// TestManyThreads: many threads at once, and a reader that keeps up as well as it
+// can: every record is sound, and what is missing was counted.
+func TestManyThreads(t *testing.T) {
+	lib := library(t)
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			sub := subscribe(t, lib, "net10", w.attached, agent.Subscription{Events: everything})
+			asked := make(chan struct{})
+			go func() {
+				defer close(asked)
+				sub.Ask("crowd 100")
+			}()
+			check := func() {
+				for _, r := range sub.drain(t) {
+					if r.Type == agent.EventException && (r.Result != 0 || len(r.Frames) < 4 || sub.names[r.Values[0]] == "") {
+						t.Errorf("%+v", r)
+					}
+				}
+			}
+			for waiting := true; waiting; {
+				select {
+				case <-asked:
+					waiting = false
+				case <-time.After(time.Millisecond):
+				}
+				check()
+			}
+			if err := sub.c.Detach(); err != nil {
+				t.Error(err)
+			}
+			check()
+			for kind, c := range sub.c.Stats() {
+				if c.Published != sub.taken[kind] {
+					t.Errorf("%v: %d of %+v", agent.EventType(kind), sub.taken[kind], c)
+				}
+			}
+			e := sub.c.Stats()[agent.EventException]
+			t.Logf("exceptions: %+v", e)
+			if e.Seen == 0 || e.Published+e.Dropped != e.Seen {
+				t.Errorf("exceptions: %+v", e)
+			}
+			endsWell(t, sub.App)
+		})
+	}
+}
+
+// TestCut: a stack that is too deep is cut, and says so.
+func TestCut(t *testing.T) {
+	sub := subscribe(t, library(t), "net10", true, agent.Subscription{Events: agent.Exceptions, MaxFrames: 2})
+	sub.Ask("throw")
+	records := sub.mine(t, agent.EventException)
+	if len(records) != 4 {
+		t.Errorf("%d records", len(records))
+	}
+	for _, r := range records {
+		if !r.Cut || len(r.Frames) != 2 || r.Result != 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+	sub.end(t)
+}
+
+// TestEveryObject: at start-up every object can be had; the agent cannot be
+// detached then, but falls silent. Later it cannot be had.
+func TestEveryObject(t *testing.T) {
+	lib := library(t)
+	for _, runtime := range runtimes {
+		t.Run(runtime, func(t *testing.T) {
+			const perAllocation = 1 << 20
+			s := agent.Subscription{Events: agent.Allocations | agent.Exceptions | agent.GC, EveryObject: true, AllocBytes: perAllocation}
+			sub := subscribe(t, lib, runtime, false, s)
+			if sub.begun.AllocMeans != agent.AllocObject {
+				t.Errorf("begun %+v", sub.begun)
+			}
+			before := sub.c.Stats()[agent.EventAlloc]
+			sub.drain(t)
+			bytes := sub.number(t, "allocate")
+			after := sub.c.Stats()[agent.EventAlloc]
+			if n := after.Seen - before.Seen; n < uint64(bytes/boxSize) {
+				t.Errorf("%d objects were seen of %d", n, bytes/boxSize)
+			}
+			boxes := 0
+			for _, r := range sub.mine(t, agent.EventAlloc) {
+				if r.Values[0] == sub.ids["Box"] && r.Values[1] == boxSize {
+					sub.wantStack(t, r, "Allocations.MakeBox Allocations.Small")
+					boxes++
+				}
+			}
+			checkCount(t, "boxes", boxes, float64(bytes)/perAllocation, false)
+
+			if err := sub.c.Detach(); err != nil {
+				t.Error(err)
+			}
+			<-sub.c.Done()
+			silent := sub.c.Stats()
+			sub.Ask("throw")
+			sub.number(t, "allocate")
+			sub.Ask("collect")
+			if now := sub.c.Stats(); now != silent {
+				t.Errorf("the agent goes on: %+v, then %+v", silent, now)
+			}
+			var refused *diagnostics.ServerError
+			if _, err := listen(t).Attach(sub.PID, lib); !errors.As(err, &refused) {
+				t.Errorf("another agent beside it: %v", err)
+			}
+			endsWell(t, sub.App)
+		})
+	}
+	a := testenv.Start(t, "notify", testenv.Options{})
+	var cannot *agent.BeginError
+	if _, _, err := attachAndBegin(listen(t), a, lib, agent.Subscription{Events: agent.Allocations, EveryObject: true}); !errors.As(err, &cannot) {
+		t.Errorf("every object of a running program: %v", err)
+	}
+	check := subscriberOf(t, a, lib)
+	check.end(t)
+}
+
+// subscriberOf attaches to a program that runs already, as soon as an agent before
+// has left.
+func subscriberOf(t *testing.T, a *testenv.App, lib string) *subscriber {
+	t.Helper()
+	sub := &subscriber{App: a, ids: map[string]uint64{}, names: map[uint64]string{}}
+	l := listen(t)
+	for end := time.Now().Add(time.Minute); sub.c == nil; time.Sleep(10 * time.Millisecond) {
+		c, begun, err := attachAndBegin(l, a, lib, agent.Subscription{Events: everything})
+		if err == nil {
+			t.Cleanup(func() { c.Close() })
+			sub.c, sub.begun = c, begun
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	sub.learn(t)
+	return sub
+}
+
+// TestSubscribeAgain: subscriptions come and go.
+func TestSubscribeAgain(t *testing.T) {
+	lib := library(t)
+	eachWay(t, func(t *testing.T, runtime string, attached bool) {
+		sub := subscribe(t, lib, runtime, attached, agent.Subscription{Events: everything})
+		for range 3 {
+			sub.testExceptions(t)
+			if err := sub.c.Detach(); err != nil {
+				t.Fatal(err)
+			}
+			sub = subscriberOf(t, sub.App, lib)
+		}
+		sub.testContention(t)
+		sub.end(t)
+	})
+}
+
+// TestSubscriberKilled: a program whose subscriber dies, with its ring full and
+// threads held, goes on as if nothing had been.
+func TestSubscriberKilled(t *testing.T) {
+	lib := library(t)
+	a := testenv.Start(t, "notify", testenv.Options{})
+	for range 3 {
+		cmd := startReader(t, a, lib, victimSubscriber)
+		asked := make(chan struct{})
+		go func() {
+			defer close(asked)
+			a.Ask("crowd 20")
+		}()
+		waitForFutex(t, a)
+		cmd.Process.Kill()
+		cmd.Wait()
+		<-asked
+		sub := subscriberOf(t, a, lib)
+		sub.testExceptions(t)
+		if err := sub.c.Detach(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	endsWell(t, a)
+}
+
+// waitForFutex waits until a thread of the program waits at a futex that other
+// processes can wake, as one does that is held.
+func waitForFutex(t *testing.T, a *testenv.App) {
+	t.Helper()
+	const futex, wait = "202", "0x0" // on AMD64; without FUTEX_PRIVATE_FLAG
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		calls, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/syscall", a.PID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range calls {
+			text, _ := os.ReadFile(file) // fails for a thread that has ended
+			if f := strings.Fields(string(text)); len(f) > 2 && f[0] == futex && f[2] == wait {
+				return
+			}
+		}
+	}
+	t.Fatal("no thread is held")
+}
+
+// subscribeForGood attaches, subscribes with threads held, and waits to be killed.
+func subscribeForGood(pid int, lib, dir string) error {
+	l, err := agent.Listen(dir)
+	if err != nil {
+		return err
+	}
+	c, err := l.Attach(pid, lib)
+	if err != nil {
+		return err
+	}
+	if _, err := c.Begin(agent.Subscription{Events: everything, RingBytes: 1 << 17, Hold: 10 * time.Second}); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	time.Sleep(time.Hour)
+	return nil
+}
+
+// TestSilentReader: a reader that accepts and says nothing does not keep the
+// program from running for long, and the agent does not stay.
+func TestSilentReader(t *testing.T) {
+	lib, l := library(t), listen(t)
+	a := testenv.Start(t, "notify", testenv.Options{Env: l.Environment(lib)})
+	c, err := l.Accept(time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-c.Done()
+	if _, err := c.Begin(agent.Subscription{}); err == nil {
+		t.Error("an agent begins after it has left")
+	}
+	sub := subscriberOf(t, a, lib)
+	sub.testExceptions(t)
+	sub.end(t)
+}
+
+// TestFromTheStart: what happens before Main is there, and what happens last.
+func TestFromTheStart(t *testing.T) {
+	lib := library(t)
+	for _, runtime := range runtimes {
+		t.Run(runtime, func(t *testing.T) {
+			l := listen(t)
+			begun := make(chan error, 1)
+			var c *agent.Conn
+			go func() {
+				var err error
+				if c, err = l.Accept(time.Minute); err == nil {
+					_, err = c.Begin(agent.Subscription{Events: everything})
+				}
+				begun <- err
+			}()
+			a := testenv.Start(t, "notify", testenv.Options{Runtime: runtime, Env: l.Environment(lib), Args: []string{"--throw-at-start"}})
+			if err := <-begun; err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			endsWell(t, a)
+			<-c.Done()
+			var got [16]int
+			if err := c.Drain(func(r *agent.Record) error {
+				got[r.Type]++
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if got[agent.EventException] != 4 || got[agent.EventCaught] != 3 || got[agent.EventThreadCreated] == 0 || got[agent.EventThreadStarting] == 0 {
+				t.Errorf("records by type: %v", got)
+			}
+		})
+	}
+}
+
+// startReader starts this program as a reader that can be killed.
+func startReader(t *testing.T, a *testenv.App, lib, role string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), victimPID+"="+strconv.Itoa(a.PID), victimLibrary+"="+lib, victimDir+"="+t.TempDir(), victimRole+"="+role)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 200)
+	n, _ := out.Read(buf)
+	if s := string(buf[:n]); s != "ready\n" {
+		cmd.Process.Kill()
+		cmd.Wait()
+		t.Fatalf("the reader says %q", s)
+	}
+	return cmd
+}

@@ -1,0 +1,207 @@
+package inject
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"time"
+
+	"clrsnap/internal/agent"
+	"clrsnap/internal/diagnostics"
+	"clrsnap/internal/target/live"
+)
+
+// An Agent is an agent that has connected. It says hello and waits to be told what
+// to do, for 2 seconds, which is internal/agent's business. Who hangs up has it leave.
+type Agent struct {
+	Conn *net.UnixConn
+	PID  int // of its process, in our PID namespace; 0: it is not to be seen from here
+
+	answer chan error // of the runtime, once; nil: it was not asked
+}
+
+// Loaded waits for what the runtime says to the request to load the agent, which is
+// when the agent has been told what to do, or hung up on. The error is one sentence,
+// an *Error mostly. An agent that was loaded at a program's start is loaded. To be
+// called once.
+func (a *Agent) Loaded() error {
+	if a.answer == nil {
+		return nil
+	}
+	return <-a.answer
+}
+
+const (
+	// loadLimit is how long a runtime may take to load the agent, and to let go of
+	// an earlier one before, which takes it 5.3 s at most (profdetach.cpp).
+	loadLimit  = 10 * time.Second
+	leaveLimit = 6 * time.Second
+	againAfter = 100 * time.Millisecond
+	// connectLimit is how long an agent may still take to connect, which it should
+	// have done, when the runtime says that it has loaded it.
+	connectLimit = 2 * time.Second
+)
+
+// Attach loads the agent into the running process pid and waits until it has
+// connected. Nothing is left behind in the file system. The error is one sentence
+// that says what to do, mostly an *Error, a *live.AttachError or ErrNoLibrary. The end
+// of ctx ends the wait, and means nothing to an agent that has connected.
+func Attach(ctx context.Context, pid int) (*Agent, error) {
+	library, err := Library(runtime.GOARCH)
+	if err != nil {
+		return nil, err
+	}
+	return attach(ctx, pid, library)
+}
+
+func attach(ctx context.Context, pid int, library []byte) (*Agent, error) {
+	p, err := live.Open(pid)
+	if err != nil {
+		return nil, err
+	}
+	a, err := attachTo(ctx, p, library)
+	if err != nil {
+		err = explain(p, err)
+		p.Close()
+		return nil, err
+	}
+	answer := a.answer
+	a.answer = make(chan error, 1)
+	go func() {
+		err := <-answer
+		if err != nil {
+			err = explain(p, err)
+		}
+		p.Close()
+		a.answer <- err
+	}()
+	return a, nil
+}
+
+func attachTo(ctx context.Context, p *live.Process, library []byte) (*Agent, error) {
+	if err := checkReady(p); err != nil {
+		return nil, err
+	}
+	f, err := unpack(p.PID(), library)
+	if err != nil {
+		return nil, err
+	}
+	a, err := load(ctx, p, f)
+	if e := f.Close(); e != nil && err == nil {
+		a.Conn.Close()
+		<-a.answer
+		err = e
+	}
+	return a, err
+}
+
+// checkReady finds out what can be told without touching the process.
+func checkReady(p *live.Process) error {
+	if err := diagnostics.Listens(p.PID()); err != nil {
+		return err
+	}
+	main, err := p.Thread(p.PID())
+	if err != nil {
+		return err
+	}
+	switch main.State {
+	case 'T':
+		return &Error{PID: p.PID(), Err: ErrStopped, Remedy: fmt.Sprintf("let it go on with kill -CONT %d, and try again", p.PID())}
+	case 't':
+		return &Error{PID: p.PID(), Err: ErrStopped, Detail: "by a debugger", Remedy: "end the debugger or let it go on, and try again"}
+	}
+	return nil
+}
+
+// load has the runtime load the agent from f and waits until it connects. The
+// runtime answers only later, as the agent keeps it waiting until it knows what to do.
+func load(ctx context.Context, p *live.Process, f *folder) (*Agent, error) {
+	waiting, stopWaiting := context.WithCancelCause(ctx)
+	defer stopWaiting(nil)
+	asking, stopAsking := context.WithTimeoutCause(context.WithoutCancel(ctx), loadLimit, errNoAnswer)
+	answer := make(chan error, 1)
+	go func() {
+		defer stopAsking()
+		err := request(asking, p, f)
+		answer <- err
+		if err == nil {
+			time.AfterFunc(connectLimit, func() { stopWaiting(ErrNoAgent) })
+		} else {
+			stopWaiting(err)
+		}
+	}()
+	for {
+		a, err := accept(waiting, f.listener)
+		if err != nil {
+			stopAsking()
+			<-answer
+			return nil, err
+		}
+		if a.PID == p.PID() {
+			a.answer = answer
+			return a, nil
+		}
+		a.Conn.Close() // some other process of the same user
+	}
+}
+
+// request asks the runtime to load the agent from f, again and again while an
+// earlier agent is about to leave.
+func request(ctx context.Context, p *live.Process, f *folder) error {
+	// Asked now: the runtime maps the library before it sees that there is no room.
+	mayLeave := hasAgent(p) && startedProfiler(p) == ""
+	giveUp := time.After(leaveLimit)
+	profiler := diagnostics.Profiler{CLSID: agent.CLSID, Library: f.library(), Data: []byte(f.socket())}
+	for {
+		// The folder is in the process that p is; the request must go to no other.
+		if err := p.Alive(); err != nil {
+			return err
+		}
+		err := diagnostics.Attach(ctx, p.PID(), profiler)
+		var refusal *diagnostics.ServerError
+		switch {
+		case !errors.As(err, &refusal) || refusal.HRESULT != otherProfilerActive:
+			return err
+		case !mayLeave || agentWorks(p):
+			return otherProfiler(p)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-giveUp:
+			return otherProfiler(p)
+		case <-time.After(againAfter):
+		}
+	}
+}
+
+// errNoAnswer is the cause with which waiting for a runtime ends.
+var errNoAnswer = fmt.Errorf("%w within %v", ErrNoAnswer, loadLimit)
+
+// accept waits for an agent, whosever it is.
+func accept(ctx context.Context, l *net.UnixListener) (*Agent, error) {
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		l.SetDeadline(time.Unix(1, 0))
+		close(interrupted)
+	})
+	c, err := l.AcceptUnix()
+	if !stop() {
+		<-interrupted
+		l.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, err
+	}
+	pid, err := diagnostics.PeerPID(c)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return &Agent{Conn: c, PID: pid}, nil
+}

@@ -1,0 +1,441 @@
+package inject
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"clrsnap/internal/agent"
+	"clrsnap/internal/diagnostics"
+	"clrsnap/internal/locate"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/testenv"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestAttach: the agent comes, and again at once after it was hung up on; nothing is
+// left in the file system, and the program does not mind.
+func TestAttach(t *testing.T) {
+	lib := library(t)
+	for _, rt := range []string{"net10", "net9"} {
+		t.Run(rt, func(t *testing.T) {
+			testenv.Kit(t).Need(t, rt)
+			app, tmp := startIn(t, testenv.Options{Runtime: rt})
+			for range 3 {
+				c := goodAttach(t, app.PID, lib)
+				if file := mapped(t, app.PID); !strings.HasPrefix(file, tmp+"/") || !strings.HasSuffix(file, "(deleted)") {
+					t.Errorf("%q is mapped", file)
+				}
+				left(t, tmp)
+				badAttach(t, app.PID, lib, ErrOtherProfiler, "another clrsnap")
+				left(t, tmp)
+				c.Close()
+			}
+			endsWell(t, app)
+		})
+	}
+}
+
+// TestOtherProfiler: a profiler that is there already is left alone, and named if
+// it was loaded at the start.
+func TestOtherProfiler(t *testing.T) {
+	lib := library(t)
+	file := otherProfilerFile(t)
+	socket := filepath.Join(publicDir(t), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	begun := make(chan error)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, err = tell(&Agent{Conn: c.(*net.UnixConn)})
+			begun <- err
+		}
+	}()
+	t.Run("started", func(t *testing.T) {
+		app, tmp := startIn(t, testenv.Options{Env: []string{"CORECLR_ENABLE_PROFILING=1", "CORECLR_PROFILER=" + otherCLSID.String(),
+			"CORECLR_PROFILER_PATH=" + file, "CLRSNAP_AGENT_SOCKET=" + socket}})
+		if err := <-begun; err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			badAttach(t, app.PID, lib, ErrOtherProfiler, file, "without that profiler")
+		}
+		left(t, tmp)
+		endsWell(t, app)
+	})
+	t.Run("attached", func(t *testing.T) {
+		app, tmp := startIn(t, testenv.Options{})
+		if err := diagnostics.Attach(t.Context(), app.PID, diagnostics.Profiler{CLSID: otherCLSID, Library: file, Data: []byte(socket)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-begun; err != nil {
+			t.Fatal(err)
+		}
+		badAttach(t, app.PID, lib, ErrOtherProfiler, "room for one")
+		left(t, tmp)
+		endsWell(t, app)
+	})
+}
+
+// otherCLSID is the class of a profiler that is not the agent.
+var otherCLSID = diagnostics.GUID{A: 0x11223344, B: agent.CLSID.B, C: agent.CLSID.C, D: agent.CLSID.D}
+
+// otherProfilerFile builds a profiler that is not the agent: the agent, under other
+// names.
+func otherProfilerFile(t *testing.T) string {
+	t.Helper()
+	dir := publicDir(t)
+	if err := os.CopyFS(dir, os.DirFS("../../agent")); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string][2]string{"entry.c": {"0x5d0c6a1e", "0x11223344"}, "session.c": {`"clrsnap-agent"`, `"other"`}} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(text, []byte(change[0])) {
+			t.Fatalf("%s does not contain %s", name, change[0])
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), bytes.ReplaceAll(text, []byte(change[0]), []byte(change[1])), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(dir, "other.so")
+	if err := agent.Build(testenv.CC(t), dir, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestDiagnosticsOff: what switches off attaching, and what does not although its
+// name says so (.NET 9 and 10).
+func TestDiagnosticsOff(t *testing.T) {
+	lib := library(t)
+	for _, setting := range []string{"DOTNET_EnableDiagnostics=0", "DOTNET_EnableDiagnostics_IPC=0", "COMPlus_EnableDiagnostics=0"} {
+		t.Run(setting, func(t *testing.T) {
+			app, tmp := startIn(t, testenv.Options{Env: []string{setting}})
+			badAttach(t, app.PID, lib, ErrDiagnosticsOff, setting, "start it without")
+			left(t, tmp)
+			endsWell(t, app)
+		})
+	}
+	t.Run("profiler", func(t *testing.T) {
+		app, _ := startIn(t, testenv.Options{Env: []string{"DOTNET_EnableDiagnostics_Profiler=0"}})
+		goodAttach(t, app.PID, lib)
+		endsWell(t, app)
+	})
+}
+
+// TestSocketRemoved: the runtime listens, but nobody can find it any more.
+func TestSocketRemoved(t *testing.T) {
+	app, tmp := startIn(t, testenv.Options{})
+	sockets, err := filepath.Glob(tmp + "/dotnet-diagnostic-*")
+	if err != nil || len(sockets) != 1 {
+		t.Fatal(sockets, err)
+	}
+	if err := os.Remove(sockets[0]); err != nil {
+		t.Fatal(err)
+	}
+	badAttach(t, app.PID, library(t), ErrNoConnection, sockets[0], "has been removed", "start it again")
+	endsWell(t, app)
+}
+
+// TestTooEarly: a runtime that waits for a tool to let it start.
+func TestTooEarly(t *testing.T) {
+	tmp := publicDir(t)
+	app := testenv.Start(t, "idle", testenv.Options{NoReady: true, Env: []string{"TMPDIR=" + tmp, "DOTNET_DefaultDiagnosticPortSuspend=1"}})
+	for {
+		if found, err := filepath.Glob(tmp + "/dotnet-diagnostic-*"); err != nil || len(found) > 0 {
+			break
+		}
+		runtime.Gosched()
+	}
+	badAttach(t, app.PID, library(t), ErrTooEarly, "try again")
+	left(t, tmp)
+}
+
+// TestNoRuntime: processes that are not there, or not .NET.
+func TestNoRuntime(t *testing.T) {
+	lib := library(t)
+	badAttach(t, 1<<22+1, lib, live.ErrNoProcess)
+	tmp := publicDir(t)
+	cmd := exec.Command("sleep", "60")
+	cmd.Env = []string{"TMPDIR=" + tmp}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}()
+	badAttach(t, cmd.Process.Pid, lib, locate.ErrNotDotNet, "clrsnap ps")
+	left(t, tmp)
+}
+
+// TestNotLoaded: the runtime cannot load what it is given.
+func TestNotLoaded(t *testing.T) {
+	app, tmp := startIn(t, testenv.Options{})
+	badAttach(t, app.PID, []byte("no library"), ErrNotLoaded, "audit log")
+	left(t, tmp)
+	endsWell(t, app)
+}
+
+// TestHangUp: an agent that is hung up on before it was told what to do does not
+// stay, and leaves room for the next one.
+func TestHangUp(t *testing.T) {
+	lib := library(t)
+	app, tmp := startIn(t, testenv.Options{})
+	a, err := attach(t.Context(), app.PID, lib)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left(t, tmp)
+	a.Conn.Close()
+	err = a.Loaded()
+	if !errors.Is(err, ErrNoAgent) {
+		t.Fatalf("%v", err)
+	}
+	isSentence(t, err.Error(), "did not stay", "try again")
+	goodAttach(t, app.PID, lib)
+	endsWell(t, app)
+}
+
+// TestRefused: every refusal that is known is a sentence of its own, and any other is
+// told as it is.
+func TestRefused(t *testing.T) {
+	for hresult, want := range map[uint32]error{
+		uninitialized: ErrTooEarly, notYetAvailable: ErrTooEarly, modNotFound: ErrNotLoaded, cancelActivation: ErrNoAgent, unknownCommand: ErrProfilerOff,
+	} {
+		e := refused(42, &diagnostics.ServerError{HRESULT: hresult})
+		if !errors.Is(e, want) {
+			t.Errorf("0x%08x: %v, want %v", hresult, e, want)
+		}
+		isSentence(t, e.Error(), "process 42")
+	}
+	isSentence(t, refused(42, &diagnostics.ServerError{HRESULT: 0x80004005}).Error(), "process 42", "0x80004005")
+}
+
+// TestEnds: the process ends after the library was unpacked.
+func TestEnds(t *testing.T) {
+	app, tmp := startIn(t, testenv.Options{})
+	p, err := live.Open(app.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	f, err := unpack(app.PID, library(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	endsWell(t, app)
+	_, err = load(t.Context(), p, f)
+	if !errors.Is(err, live.ErrExited) {
+		t.Errorf("%v", err)
+	}
+	isSentence(t, explain(p, err).Error(), "has exited", "start it again")
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	left(t, tmp)
+}
+
+// TestStopped: a process that cannot answer is not even asked.
+func TestStopped(t *testing.T) {
+	lib := library(t)
+	app, tmp := startIn(t, testenv.Options{})
+	if err := syscall.Kill(app.PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	waitState(t, app.PID, 'T')
+	badAttach(t, app.PID, lib, ErrStopped, "kill -CONT")
+	if err := syscall.Kill(app.PID, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	left(t, tmp)
+	goodAttach(t, app.PID, lib)
+	endsWell(t, app)
+}
+
+func waitState(t *testing.T, pid int, want byte) {
+	t.Helper()
+	for {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, rest, ok := strings.Cut(string(stat), ") "); ok && rest[0] == want {
+			return
+		}
+	}
+}
+
+// TestHangs: a runtime that does not answer is waited for as long as there is hope,
+// or until the caller has enough; then nothing is left, and later it can be had.
+func TestHangs(t *testing.T) {
+	lib := library(t)
+	app, tmp := startIn(t, testenv.Options{})
+	release := holdThreads(t, app.PID)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for len(folders(t, tmp)) == 0 {
+			runtime.Gosched()
+		}
+		cancel()
+	}()
+	if _, err := attach(ctx, app.PID, lib); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	left(t, tmp)
+	badAttach(t, app.PID, lib, ErrNoAnswer, "within 10s", "clrsnap stack")
+	left(t, tmp)
+	release()
+	goodAttach(t, app.PID, lib)
+	left(t, tmp)
+	endsWell(t, app)
+}
+
+// holdThreads stops all threads but the main one, as a debugger would, so that the
+// process does not look stopped.
+func holdThreads(t *testing.T, pid int) (release func()) {
+	t.Helper()
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, free := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // its end lets the threads go
+		var err error
+		for _, task := range tasks {
+			var tid int
+			fmt.Sscan(task.Name(), &tid)
+			if tid != pid {
+				err = errors.Join(err, unix.PtraceSeize(tid), unix.PtraceInterrupt(tid))
+			}
+		}
+		held <- err
+		<-free
+		close(held)
+	}()
+	if err := <-held; err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		close(free)
+		<-held
+	}
+}
+
+// TestForeignConnection: who connects to the socket, and is not the process that is
+// meant, is hung up on.
+func TestForeignConnection(t *testing.T) {
+	app, tmp := startIn(t, testenv.Options{})
+	p, err := live.Open(app.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	f, err := unpack(app.PID, library(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := net.Dial("unix", f.socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer foreign.Close()
+	a, err := load(t.Context(), p, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.PID != app.PID {
+		t.Errorf("took process %d for %d", a.PID, app.PID)
+	}
+	begin(t, a)
+	if n, err := foreign.Read(make([]byte, 1)); err == nil {
+		t.Errorf("the other one got %d bytes", n)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	left(t, tmp)
+	endsWell(t, app)
+}
+
+// TestNamespaces: a program in a container, with mounts, processes and a network of
+// its own, whose directories take the library or do not.
+func TestNamespaces(t *testing.T) {
+	lib := library(t)
+	for _, tt := range []struct{ name, script, where string }{
+		{"tmpfs", "mount -t tmpfs none /tmp", "/tmp"},
+		{"noexec", "mount -t tmpfs -o noexec none /tmp; mount -t tmpfs none /var/tmp", "/var/tmp"},
+		{"link", "mount -t tmpfs none /tmp; mkdir /tmp/a; ln -s /tmp/a /tmp/b; export TMPDIR=/tmp/b", "/tmp/a"},
+		{"long", "mount -t tmpfs none /tmp; export TMPDIR=/tmp/" + strings.Repeat("x", 75) + "; mkdir $TMPDIR", "/tmp"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := startSpecial(t, namespaceProgram(t, tt.script))
+			goodAttach(t, s.pid, lib)
+			if file := mapped(t, s.pid); filepath.Dir(filepath.Dir(file)) != tt.where {
+				t.Errorf("%q is mapped, want one in %s", file, tt.where)
+			}
+			left(t, fmt.Sprintf("/proc/%d/root%s", s.pid, tt.where))
+			s.endsWell(t)
+		})
+	}
+}
+
+// TestNoPlace: no directory takes the library: each is named, with the reason.
+func TestNoPlace(t *testing.T) {
+	net := filepath.Dir(testenv.Kit(t).Host(testenv.DefaultRuntime))
+	s := startSpecial(t, namespaceProgram(t, `
+		for dir in /tmp /var/tmp /dev/shm; do mount -t tmpfs -o noexec none $dir; done
+		mount -t tmpfs -o ro none /run
+		mount --bind `+net+` `+net+`; mount -o remount,bind,ro `+net+`
+		cd /run`))
+	badAttach(t, s.pid, library(t), ErrNoPlace,
+		"/tmp: mounted noexec", "/var/tmp: mounted noexec", "/dev/shm: mounted noexec", "/run: read-only", net+": read-only", "tmpfs")
+	left(t, fmt.Sprintf("/proc/%d/root/tmp", s.pid))
+	s.endsWell(t)
+}
+
+// TestNobody: a user without rights has programs of its own, and no others; root has
+// them all, and leaves no files of root with them.
+func TestNobody(t *testing.T) {
+	needRoot(t)
+	tmp := nobodysDir(t)
+	s := startSpecial(t, nobodysProgram(t, tmp))
+	if out, err := asNobody(t, inRole(t, "attach", s.pid)).CombinedOutput(); err != nil {
+		t.Errorf("its own program: %v: %s", err, out)
+	}
+	left(t, tmp)
+	goodAttach(t, s.pid, library(t))
+	left(t, tmp)
+	s.endsWell(t)
+
+	app, tmp := startIn(t, testenv.Options{})
+	out, err := asNobody(t, inRole(t, "attach", app.PID)).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		t.Errorf("root's program: %v", err)
+	}
+	isSentence(t, strings.TrimSpace(string(out)), "not permitted", "root")
+	left(t, tmp)
+	endsWell(t, app)
+}

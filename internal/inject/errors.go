@@ -1,0 +1,47 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What can stand in the agent's way. They come wrapped in an *Error, whose text says
+// what to do. Processes that do not exist or may not be touched have the errors of
+// internal/target/live, and programs without .NET those of internal/locate.
+var (
+	ErrDiagnosticsOff = errors.New("its runtime's diagnostics are switched off")
+	ErrNoConnection   = errors.New("its runtime cannot be reached")
+	ErrProfilerOff    = errors.New("its runtime may not load profilers")
+	ErrOtherProfiler  = errors.New("another profiler is loaded in it")
+	ErrTooEarly       = errors.New("its runtime has not started yet")
+	ErrNoPlace        = errors.New("none of its directories can take the agent's library")
+	ErrNotLoaded      = errors.New("its runtime cannot load the agent's library")
+	ErrNoAgent        = errors.New("the agent does not connect")
+	ErrStopped        = errors.New("the process is stopped")
+	ErrNoAnswer       = errors.New("its runtime does not answer")
+)
+
+// Error says why the agent cannot be loaded into a process, and what helps.
+type Error struct {
+	PID    int    // 0: a process that was yet to be started
+	Err    error  // one of the sentinels above, or the runtime's refusal
+	Detail string // "" where Err says it all
+	Remedy string // what to do next
+}
+
+func (e *Error) Error() string {
+	s := "cannot load the agent into the program"
+	if e.PID != 0 {
+		s = fmt.Sprintf("cannot load the agent into process %d", e.PID)
+	}
+	s += ": " + e.Err.Error()
+	if e.Detail != "" {
+		s += " (" + e.Detail + ")"
+	}
+	if e.Remedy != "" {
+		s += ": " + e.Remedy
+	}
+	return s
+}
+
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,213 @@
+package inject
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path"
+	"strings"
+
+	"clrsnap/internal/procroot"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	folderPrefix = ".clrsnap-"
+	libraryName  = "libclrsnap-agent.so"
+	socketName   = "socket"
+
+	// maxSocketPath is how long the address of a socket may be, in bytes (unix(7)).
+	maxSocketPath = 107
+	// maxListed bounds how many names of a directory are looked at for folders
+	// that were left behind.
+	maxListed = 1 << 14
+)
+
+// A folder is a new directory with the agent's library and the socket that it
+// connects to, in the file system of a process.
+type folder struct {
+	path        string   // as the process sees it
+	user        user     // whose it is
+	parent, dir *os.File // nil: not there, or not any more
+	listener    *net.UnixListener
+}
+
+func (f *folder) name() string    { return path.Base(f.path) }
+func (f *folder) library() string { return path.Join(f.path, libraryName) }
+func (f *folder) socket() string  { return path.Join(f.path, socketName) }
+
+// newFolder makes a folder of user u in the directory where, a name below root.
+func newFolder(root *os.File, where string, u user, library []byte) (*folder, error) {
+	random := make([]byte, 6)
+	rand.Read(random) // never fails
+	f := &folder{path: path.Join(where, folderPrefix+hex.EncodeToString(random)), user: u}
+	if tooLong := len(f.socket()) - maxSocketPath; tooLong > 0 {
+		return nil, fmt.Errorf("its name is %d bytes too long", tooLong)
+	}
+	err := u.do(func() error {
+		var err error
+		if f.parent, err = procroot.OpenDir(root, where); err != nil {
+			return err
+		}
+		if err = checkMount(f.parent); err != nil {
+			return err
+		}
+		removeStale(f.parent)
+		return f.make(library)
+	})
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// checkMount returns an error if nothing can be written to the file system that dir
+// is in, or nothing be executed from it.
+func checkMount(dir *os.File) error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(dir.Fd()), &fs); err != nil {
+		return err
+	}
+	switch {
+	case fs.Flags&unix.ST_RDONLY != 0:
+		return errors.New("read-only")
+	case fs.Flags&unix.ST_NOEXEC != 0:
+		return errors.New("mounted noexec")
+	}
+	return nil
+}
+
+// make makes the directory and puts into it what belongs there.
+func (f *folder) make(library []byte) error {
+	err := unix.Mkdirat(int(f.parent.Fd()), f.name(), 0o700)
+	if err != nil {
+		return err
+	}
+	if f.dir, err = lockFolder(f.parent, f.name()); err != nil {
+		return errors.Join(err, unix.Unlinkat(int(f.parent.Fd()), f.name(), unix.AT_REMOVEDIR))
+	}
+	if err = writeLibrary(f.dir, library); err != nil {
+		return err
+	}
+	f.listener, err = listen(f.dir)
+	return err
+}
+
+// lockFolder opens a folder and takes its lock, which must be free.
+func lockFolder(parent *os.File, name string) (*os.File, error) {
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(int(parent.Fd()), name, flags, 0)
+	if err != nil {
+		return nil, err
+	}
+	dir := os.NewFile(uintptr(fd), name)
+	var st unix.Stat_t
+	if err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err == nil {
+		err = unix.Fstat(fd, &st)
+	}
+	// Between making and locking it somebody may have taken it for one left behind.
+	if err == nil && st.Nlink == 0 {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return dir, nil
+}
+
+// writeLibrary writes the library for reading only: to be mapped as code a file
+// needs no other permission, only its file system must allow it.
+func writeLibrary(dir *os.File, library []byte) error {
+	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(int(dir.Fd()), libraryName, flags, 0o400)
+	if err != nil {
+		return err
+	}
+	file := os.NewFile(uintptr(fd), libraryName)
+	_, err = file.Write(library)
+	return errors.Join(err, file.Close())
+}
+
+// listen makes the socket. Below /proc/self/fd its path is short enough, however
+// long that of dir is.
+func listen(dir *os.File) (*net.UnixListener, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), socketName)
+	defer file.Close() // FileListener has a descriptor of its own
+	// The mode of a socket becomes that of its name (unix_bind_bsd in net/unix/af_unix.c).
+	if err := unix.Fchmod(fd, 0o600); err != nil {
+		return nil, err
+	}
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketName)}); err != nil {
+		return nil, err
+	}
+	const backlog = 128 // as many programs may start at the same moment
+	if err := unix.Listen(fd, backlog); err != nil {
+		return nil, err
+	}
+	l, err := net.FileListener(file)
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.UnixListener), nil
+}
+
+// Close stops listening and removes the folder.
+func (f *folder) Close() error {
+	var err error
+	if f.listener != nil {
+		err = f.listener.Close()
+		f.listener = nil
+	}
+	if f.dir != nil {
+		if e := f.user.do(f.remove); e != nil {
+			err = errors.Join(err, fmt.Errorf("cannot remove %s: %w", f.path, e))
+		}
+		f.dir.Close()
+		f.dir = nil
+	}
+	if f.parent != nil {
+		f.parent.Close()
+		f.parent = nil
+	}
+	return err
+}
+
+func (f *folder) remove() error { return removeFolder(f.parent, f.dir, f.name()) }
+
+// removeFolder removes a folder that we have locked, unless somebody has put
+// something else into it.
+func removeFolder(parent, dir *os.File, name string) error {
+	for _, inside := range []string{libraryName, socketName} {
+		if err := unix.Unlinkat(int(dir.Fd()), inside, 0); err != nil && err != unix.ENOENT {
+			return err
+		}
+	}
+	return unix.Unlinkat(int(parent.Fd()), name, unix.AT_REMOVEDIR)
+}
+
+// removeStale removes the folders that programs which have been killed have left
+// in parent: those whose lock is free. Those of other users stay, as they must.
+func removeStale(parent *os.File) {
+	names, err := parent.Readdirnames(maxListed)
+	if err != nil {
+		return // it may be one that can be written to and not read
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, folderPrefix) {
+			continue
+		}
+		if dir, err := lockFolder(parent, name); err == nil {
+			removeFolder(parent, dir, name) // it may not be ours to remove
+			dir.Close()
+		}
+	}
+}

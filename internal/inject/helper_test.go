@@ -1,0 +1,366 @@
+package inject
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"clrsnap/internal/agent"
+	"clrsnap/internal/testenv"
+)
+
+const nobody = 65534
+
+// roles are what the test binary does as another process, with PID as argument.
+var roles = map[string]func(pid int, library []byte) error{
+	// attaches and hangs up.
+	"attach": func(pid int, library []byte) error {
+		a, err := attach(context.Background(), pid, library)
+		if err != nil {
+			return err
+		}
+		c, err := tell(a)
+		if err != nil {
+			return err
+		}
+		return c.Detach()
+	},
+	// unpacks and waits to be killed.
+	"unpack": func(pid int, library []byte) error {
+		f, err := unpack(pid, library)
+		if err != nil {
+			return err
+		}
+		fmt.Println(f.path)
+		time.Sleep(time.Hour)
+		return nil
+	},
+}
+
+const roleVar, pidVar, libraryVar = "CLRSNAP_TEST_ROLE", "CLRSNAP_TEST_PID", "CLRSNAP_TEST_LIBRARY"
+
+func TestMain(m *testing.M) {
+	role, ok := roles[os.Getenv(roleVar)]
+	if !ok {
+		status := m.Run()
+		os.RemoveAll(built.dir)
+		os.Exit(status)
+	}
+	pid, err := strconv.Atoi(os.Getenv(pidVar))
+	var library []byte
+	if err == nil {
+		library, err = os.ReadFile(os.Getenv(libraryVar))
+	}
+	if err == nil {
+		err = role(pid, library)
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+// inRole is this test binary in another role, at work on a process.
+func inRole(t *testing.T, role string, pid int) *exec.Cmd {
+	t.Helper()
+	dir := publicDir(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{self, dir + "/test"}, {libraryFile(t), dir + "/agent.so"}} {
+		if out, err := exec.Command("cp", args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	cmd := exec.Command(dir + "/test")
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), roleVar+"="+role, pidVar+"="+strconv.Itoa(pid), libraryVar+"="+dir+"/agent.so")
+	return cmd
+}
+
+// asNobody has a command run as a user without rights.
+func asNobody(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
+	t.Helper()
+	needRoot(t)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	return cmd
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED, NOTHING WAS TESTED: only root can make namespaces and run programs as others")
+	}
+}
+
+// publicDir is a new directory that everybody can read, with a short name.
+func publicDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "inject")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// nobodysDir is a new directory of the user without rights.
+func nobodysDir(t *testing.T) string {
+	t.Helper()
+	dir := publicDir(t)
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// built is the agent, built from its present sources.
+var built struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+func libraryFile(t *testing.T) string {
+	t.Helper()
+	cc := testenv.CC(t)
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "inject"); built.err == nil {
+			built.err = agent.Build(cc, "../../agent", built.dir+"/agent.so")
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.dir + "/agent.so"
+}
+
+func library(t *testing.T) []byte {
+	t.Helper()
+	b, err := os.ReadFile(libraryFile(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// startIn starts a program whose temporary directory is its own, so that it shows
+// what is left behind there.
+func startIn(t *testing.T, o testenv.Options) (a *testenv.App, tmp string) {
+	t.Helper()
+	tmp = publicDir(t)
+	o.Env = append(o.Env, "TMPDIR="+tmp)
+	return testenv.Start(t, "idle", o), tmp
+}
+
+// left fails if a folder of ours is in dir.
+func left(t *testing.T, dir string) {
+	t.Helper()
+	if found := folders(t, dir); len(found) > 0 {
+		t.Errorf("left behind in %s: %v", dir, found)
+	}
+}
+
+func folders(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), folderPrefix) {
+			out = append(out, e.Name())
+		}
+	}
+	return out
+}
+
+// goodAttach attaches to a program and requires that its agent works.
+func goodAttach(t *testing.T, pid int, library []byte) *agent.Conn {
+	t.Helper()
+	a, err := attach(t.Context(), pid, library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.PID != pid {
+		t.Errorf("the agent is one of process %d, not of %d", a.PID, pid)
+	}
+	return begin(t, a)
+}
+
+// begin tells an agent to begin.
+func begin(t *testing.T, a *Agent) *agent.Conn {
+	t.Helper()
+	c, err := tell(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func tell(a *Agent) (*agent.Conn, error) {
+	c, err := agent.NewConn(a.Conn)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = c.Begin(agent.Subscription{}); err == nil {
+		err = a.Loaded()
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// badAttach requires that attaching fails as expected, with one sentence.
+func badAttach(t *testing.T, pid int, library []byte, want error, words ...string) {
+	t.Helper()
+	a, err := attach(t.Context(), pid, library)
+	if err == nil {
+		a.Conn.Close()
+		t.Fatal("an agent has connected")
+	}
+	if !errors.Is(err, want) {
+		t.Errorf("%v: not %q", err, want)
+	}
+	isSentence(t, err.Error(), append(words, strconv.Itoa(pid))...)
+}
+
+func isSentence(t *testing.T, s string, words ...string) {
+	t.Helper()
+	t.Log(s)
+	if strings.ContainsAny(s, "\n") || len(s) > 600 {
+		t.Errorf("not a sentence: %q", s)
+	}
+	for _, w := range words {
+		if !strings.Contains(s, w) {
+			t.Errorf("%q does not mention %q", s, w)
+		}
+	}
+}
+
+func endsWell(t *testing.T, a *testenv.App) {
+	t.Helper()
+	if result, code := a.Stop(); result != "OK" || code != 0 {
+		t.Errorf("the target ended with result %q and exit code %d\n%s", result, code, a.Stderr())
+	}
+}
+
+// mapped is the path under which an agent's library is mapped in a process.
+func mapped(t *testing.T, pid int) string {
+	t.Helper()
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(maps)) {
+		if i := strings.IndexByte(line, '/'); i >= 0 && strings.Contains(line, "/"+folderPrefix) {
+			return strings.TrimSpace(line[i:])
+		}
+	}
+	return ""
+}
+
+// A special is a .NET program that testenv cannot start: one of another user, or in
+// namespaces of its own.
+type special struct {
+	pid   int
+	stdin io.Closer
+	cmd   *exec.Cmd
+}
+
+// startSpecial starts cmd and waits until it is ready.
+func startSpecial(t *testing.T, cmd *exec.Cmd) *special {
+	t.Helper()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := &special{pid: cmd.Process.Pid, stdin: stdin, cmd: cmd}
+	t.Cleanup(func() {
+		stdin.Close()
+		cmd.Process.Kill() // fails if it has ended
+		cmd.Wait()
+	})
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if lines.Text() == "READY" {
+			go io.Copy(io.Discard, stdout)
+			return s
+		}
+	}
+	t.Fatalf("the program ended before it was ready (%v)", lines.Err())
+	return nil
+}
+
+func (s *special) endsWell(t *testing.T) {
+	t.Helper()
+	s.stdin.Close()
+	if err := s.cmd.Wait(); err != nil {
+		t.Errorf("the target ended with %v", err)
+	}
+}
+
+// nobodysProgram is a .NET program that the user without rights can run.
+func nobodysProgram(t *testing.T, tmp string) *exec.Cmd {
+	t.Helper()
+	dir := publicDir(t)
+	host := testenv.Kit(t).Host(testenv.DefaultRuntime)
+	for _, args := range [][]string{{"-rL", filepath.Dir(host), dir + "/net"}, {testenv.Build(t, "idle"), dir + "/idle.dll"}} {
+		if out, err := exec.Command("cp", args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	cmd := asNobody(t, exec.Command(dir+"/net/"+filepath.Base(host), dir+"/idle.dll", "--stdin", "--max-seconds", "120"))
+	cmd.Dir = "/"
+	cmd.Env = []string{"DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1", "TMPDIR=" + tmp}
+	return cmd
+}
+
+// namespaceProgram is a .NET program in mount, PID and network namespaces of its
+// own, which are prepared by a shell script.
+func namespaceProgram(t *testing.T, script string) *exec.Cmd {
+	t.Helper()
+	needRoot(t)
+	host := testenv.Kit(t).Host(testenv.DefaultRuntime)
+	cmd := exec.Command("/bin/sh", "-ec", "mount -t proc none /proc\n"+script+"\n"+`exec "$@"`, "sh", host, testenv.Build(t, "idle"), "--stdin", "--max-seconds", "120")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1"}
+	// The mounts of the script stay in the namespace.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNET, Unshareflags: syscall.CLONE_NEWNS}
+	return cmd
+}
+
+func atoi(t *testing.T, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,33 @@
+package inject
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"runtime"
+	"testing"
+)
+
+// TestLibrary: what this program carries is built from the present sources, or is
+// not there, which is told.
+func TestLibrary(t *testing.T) {
+	lib, err := Library(runtime.GOARCH)
+	if err != nil {
+		if !errors.Is(err, ErrNoLibrary) || os.Getenv("CLRSNAP_REQUIRE_DOTNET") == "1" {
+			t.Errorf("%v", err)
+		}
+		isSentence(t, err.Error(), runtime.GOARCH, "make build", "C compiler")
+		return
+	}
+	if !bytes.Equal(lib, library(t)) {
+		t.Error("the agent in internal/inject/lib is not that of the present sources and compiler: run make agent")
+	}
+}
+
+func TestLibraryOfOther(t *testing.T) {
+	_, err := Library("s390x")
+	if !errors.Is(err, ErrNoLibrary) {
+		t.Errorf("%v", err)
+	}
+	isSentence(t, err.Error(), "s390x", "make build")
+}

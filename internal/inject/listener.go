@@ -1,0 +1,114 @@
+package inject
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"clrsnap/internal/agent"
+)
+
+// A Listener waits for the agents of programs that this process starts.
+type Listener struct {
+	f *folder
+}
+
+// Listen unpacks the agent for programs that are to be started. They must see the
+// same files as this process, and run as the same user.
+func Listen() (*Listener, error) {
+	library, err := Library(runtime.GOARCH)
+	if err != nil {
+		return nil, err
+	}
+	return listenWith(library)
+}
+
+func listenWith(library []byte) (*Listener, error) {
+	f, err := unpack(os.Getpid(), library)
+	if err != nil {
+		return nil, err
+	}
+	return &Listener{f}, nil
+}
+
+// Close stops listening and removes the library. Programs that are started later run
+// without the agent.
+func (l *Listener) Close() error { return l.f.Close() }
+
+// Environment returns env with what has a program load the agent, and the programs
+// that it starts. An env that has them load another profiler, or none, is an error.
+func (l *Listener) Environment(env []string) ([]string, error) {
+	if err := checkEnvironment(env); err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, v := range env {
+		// A path for one kind of processor (PROFILER_PATH_64) would go before ours.
+		if name, _, _ := strings.Cut(v, "="); !isProfilerSetting(name, "ENABLE_PROFILING") && !isProfilerSetting(name, "PROFILER") {
+			out = append(out, v)
+		}
+	}
+	return append(out,
+		"CORECLR_ENABLE_PROFILING=1",
+		"CORECLR_PROFILER="+agent.CLSID.String(),
+		"CORECLR_PROFILER_PATH="+l.f.library(),
+		"CLRSNAP_AGENT_SOCKET="+l.f.socket(),
+	), nil
+}
+
+// Accept waits for the next agent to connect, until the end of ctx. Of those whose
+// programs are of no interest, and of processes that the caller has not started, it
+// should hang up.
+func (l *Listener) Accept(ctx context.Context) (*Agent, error) { return accept(ctx, l.f.listener) }
+
+// checkEnvironment looks for settings that keep the agent out.
+func checkEnvironment(env []string) error {
+	for _, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		if isProfilerSetting(name, "ENABLE_PROFILING") && isOn(value) {
+			return &Error{Err: ErrOtherProfiler, Detail: v + " is in its environment", Remedy: "start it without that variable, and so without the other profiler"}
+		}
+	}
+	if v := switchOff(env, "EnableDiagnostics", "EnableDiagnostics_Profiler"); v != "" {
+		return &Error{Err: ErrProfilerOff, Detail: v + " is in its environment", Remedy: "start it without that variable"}
+	}
+	return nil
+}
+
+// isProfilerSetting reports whether an environment variable has this meaning. .NET 11
+// knows both prefixes, earlier ones the first. PROFILER stands for everything that
+// begins with it.
+func isProfilerSetting(variable, meaning string) bool {
+	for _, prefix := range []string{"CORECLR_", "DOTNET_"} {
+		rest, ok := strings.CutPrefix(variable, prefix)
+		if ok && (rest == meaning || strings.HasPrefix(rest, meaning+"_")) {
+			return true
+		}
+	}
+	return false
+}
+
+// isOn reports whether the runtime takes value, a hexadecimal number, for yes
+// (src/coreclr/utilcode/clrconfig.cpp).
+func isOn(value string) bool {
+	n, err := strconv.ParseUint(strings.TrimPrefix(strings.ToLower(strings.TrimSpace(value)), "0x"), 16, 32)
+	return err == nil && n != 0
+}
+
+// switchOff returns the variable of env with which one of these settings of the
+// runtime, all of which are on by default, is off; "" if there is none.
+func switchOff(env []string, settings ...string) string {
+	for _, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		for _, prefix := range []string{"DOTNET_", "COMPlus_"} {
+			for _, setting := range settings {
+				if name == prefix+setting && value != "" && !isOn(value) {
+					return v
+				}
+			}
+		}
+	}
+	return ""
+}

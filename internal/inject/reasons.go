@@ -1,0 +1,204 @@
+package inject
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"clrsnap/internal/diagnostics"
+	"clrsnap/internal/locate"
+	"clrsnap/internal/module"
+	"clrsnap/internal/target/live"
+)
+
+// What the runtime refuses to attach a profiler with (src/inc/corerror.h, for
+// modNotFound winerror.h; what each means is in profattach.cpp, profilinghelper.cpp and
+// ds-protocol.h of the runtime).
+const (
+	otherProfilerActive = 0x8013136a // CORPROF_E_PROFILER_ALREADY_ACTIVE
+	uninitialized       = 0x80131371 // CORPROF_E_RUNTIME_UNINITIALIZED
+	cancelActivation    = 0x80131375 // CORPROF_E_PROFILER_CANCEL_ACTIVATION
+	notYetAvailable     = 0x8013135b // DS_IPC_E_NOT_YET_AVAILABLE
+	unknownCommand      = 0x80131385 // DS_IPC_E_UNKNOWN_COMMAND
+	modNotFound         = 0x8007007e // ERROR_MOD_NOT_FOUND
+)
+
+// explain makes a sentence of what went wrong with process p.
+func explain(p *live.Process, err error) error {
+	pid := p.PID()
+	var explained *Error
+	var refusal *diagnostics.ServerError
+	switch {
+	case p.Alive() != nil:
+		return fmt.Errorf("%w before the agent was loaded: start it again, and try again", p.Alive())
+	case errors.As(err, &explained), errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, diagnostics.ErrNoSocket):
+		return noSocket(p, err)
+	case errors.As(err, &refusal):
+		return refused(pid, refusal)
+	case errors.Is(err, ErrNoAnswer):
+		return &Error{PID: pid, Err: errNoAnswer, Remedy: "it hangs, or its container is paused: see what its threads do with clrsnap stack, and try again when it runs"}
+	case errors.Is(err, ErrNoAgent):
+		return &Error{PID: pid, Err: ErrNoAgent, Detail: "although it was loaded", Remedy: "try again"}
+	}
+	return &Error{PID: pid, Err: err}
+}
+
+// noSocket tells why a process has no diagnostics socket.
+func noSocket(p *live.Process, err error) *Error {
+	e := &Error{PID: p.PID()}
+	r, findErr := findRuntime(p)
+	switch {
+	case errors.Is(findErr, locate.ErrNotDotNet):
+		e.Err, e.Remedy = findErr, "find the right process with clrsnap ps"
+		return e
+	case findErr != nil:
+		e.Err = findErr
+		return e
+	case r.Shape == locate.NativeAOT:
+		e.Err, e.Detail, e.Remedy = locate.ErrNotDotNet, "compiled ahead of time: native AOT", "use a native profiler"
+		return e
+	}
+	off := switchOff(environmentOf(e.PID), "EnableDiagnostics", "EnableDiagnostics_IPC")
+	file := boundSocket(e.PID)
+	switch {
+	case off != "":
+		e.Err, e.Detail, e.Remedy = ErrDiagnosticsOff, off+" is in its environment", "start it without that variable"
+	case file != "":
+		e.Err, e.Detail = ErrNoConnection, "the file of its diagnostics socket, "+file+", has been removed"
+		e.Remedy = "start it again, and keep what cleans that directory away from dotnet-diagnostic-*"
+	default:
+		e.Err, e.Detail, e.Remedy = ErrNoConnection, err.Error(), "if it has only just started, try again"
+	}
+	return e
+}
+
+// findRuntime looks for .NET in a process.
+func findRuntime(p *live.Process) (*locate.Runtime, error) {
+	maps, err := p.Mappings()
+	if err != nil {
+		return nil, err
+	}
+	exe, err := p.Executable()
+	if err != nil {
+		return nil, err
+	}
+	mods := module.NewSet(p.Arch(), p, p.OpenMapping)
+	defer mods.Close()
+	mods.Update(maps)
+	return locate.Find(mods, exe)
+}
+
+// boundSocket finds the name under which a process listens for diagnostics, whether
+// or not the file is still there (proc_pid_net(5)).
+func boundSocket(pid int) string {
+	all, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", pid))
+	if err != nil {
+		return ""
+	}
+	prefix, err := diagnostics.SocketPrefix(pid)
+	if err != nil {
+		return ""
+	}
+	for line := range bytes.Lines(all) {
+		f := bytes.Fields(line)
+		if file := string(f[len(f)-1]); strings.HasPrefix(file, prefix) {
+			return file
+		}
+	}
+	return ""
+}
+
+// refused tells why a runtime did not load the agent.
+func refused(pid int, refusal *diagnostics.ServerError) *Error {
+	e := &Error{PID: pid}
+	switch refusal.HRESULT {
+	case uninitialized, notYetAvailable:
+		e.Err, e.Remedy = ErrTooEarly, "try again in a moment; with DOTNET_DefaultDiagnosticPortSuspend=1 it waits for another tool to let it start"
+	case modNotFound:
+		e.Err, e.Remedy = ErrNotLoaded, "a security module may forbid it: look into the kernel's audit log"
+	case cancelActivation:
+		e.Err, e.Detail = ErrNoAgent, "it was loaded and did not stay"
+		e.Remedy = "try again; if that does not help, a seccomp filter or a security module may forbid it to connect to Unix sockets"
+	case unknownCommand:
+		e.Err, e.Detail, e.Remedy = ErrProfilerOff, "it is older than .NET Core 3.0", "run the program on a newer .NET"
+	default:
+		e.Err, e.Remedy = refusal, "try again; if that does not help, have clrsnap start the program"
+	}
+	return e
+}
+
+// otherProfiler tells which profiler is in the way.
+func otherProfiler(p *live.Process) error {
+	e := &Error{PID: p.PID(), Err: ErrOtherProfiler}
+	switch path := startedProfiler(p); {
+	case path != "":
+		e.Detail, e.Remedy = path, "start the program without that profiler, and try again"
+	case agentWorks(p):
+		e.Detail, e.Remedy = "the agent of another clrsnap", "wait until that one has ended, and try again"
+	default:
+		e.Remedy = "a runtime has room for one: end the tool that has loaded it, or start the program again without it"
+	}
+	return e
+}
+
+// startedProfiler is the path of the profiler that a process was started with; "" if
+// there is none, or if it is the agent.
+func startedProfiler(p *live.Process) string {
+	on, found := false, ""
+	for _, v := range environmentOf(p.PID()) {
+		name, value, _ := strings.Cut(v, "=")
+		on = on || isProfilerSetting(name, "ENABLE_PROFILING") && isOn(value)
+		if isProfilerSetting(name, "PROFILER_PATH") && path.Base(value) != libraryName {
+			found = value
+		}
+	}
+	if !on {
+		return ""
+	}
+	return found
+}
+
+// hasAgent reports whether the library of the agent, of this clrsnap or another, has
+// ever been loaded into a process. It is never unloaded.
+func hasAgent(p *live.Process) bool {
+	maps, err := p.Mappings()
+	if err != nil {
+		return false
+	}
+	for i := range maps {
+		if strings.Contains(maps[i].Path, "/"+folderPrefix) && strings.HasSuffix(maps[i].Path, "/"+libraryName) {
+			return true
+		}
+	}
+	return false
+}
+
+// agentWorks reports whether an agent in the process has a reader.
+func agentWorks(p *live.Process) bool {
+	tids, err := p.Threads()
+	if err != nil {
+		return false
+	}
+	for _, tid := range tids {
+		const name = "clrsnap-agent" // agent/session.c
+		if info, err := p.Thread(tid); err == nil && info.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// environmentOf is the environment that process pid was started with.
+func environmentOf(pid int) []string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return nil
+	}
+	return strings.Split(string(text), "\x00")
+}

@@ -1,0 +1,65 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"clrsnap/internal/diagnostics"
+	"clrsnap/internal/procroot"
+)
+
+// unpack makes a folder in the file system of process pid.
+func unpack(pid int, library []byte) (*folder, error) {
+	u, err := userOf(pid)
+	if err != nil {
+		return nil, err
+	}
+	root, err := procroot.Open(pid)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if err := u.do(func() error { return nil }); err != nil {
+		return nil, err // the same for every directory
+	}
+	var tried []string
+	for _, where := range places(pid) {
+		f, err := newFolder(root, where, u, library)
+		if err == nil {
+			return f, nil
+		}
+		var inOpening *os.PathError
+		if errors.As(err, &inOpening) {
+			err = inOpening.Err
+		}
+		tried = append(tried, fmt.Sprintf("%s: %v", where, err))
+	}
+	return nil, &Error{PID: pid, Err: ErrNoPlace, Detail: strings.Join(tried, "; "),
+		Remedy: fmt.Sprintf("let user %d write to one of them, or mount a tmpfs with the option exec at /tmp", u.uid)}
+}
+
+// places are directories of process pid, as it names them: where to unpack, best
+// first.
+func places(pid int) []string {
+	candidates := []string{diagnostics.TemporaryDir(pid), "/tmp", "/var/tmp", "/dev/shm", "/run"}
+	if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil {
+		candidates = append(candidates, cwd)
+	}
+	if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil {
+		candidates = append(candidates, path.Dir(exe))
+	}
+	var out []string
+	for _, dir := range candidates {
+		// The runtime is told the path in UTF-16, and a relative one would be in a
+		// directory that can change.
+		if dir = path.Clean(dir); path.IsAbs(dir) && utf8.ValidString(dir) && !slices.Contains(out, dir) {
+			out = append(out, dir)
+		}
+	}
+	return out
+}

@@ -1,0 +1,279 @@
+package inject
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// sleeper is a process that does nothing, with an environment.
+func sleeper(t *testing.T, cmd *exec.Cmd, env ...string) int {
+	t.Helper()
+	cmd.Env = env
+	cmd.Dir = "/"
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
+
+func goodUnpack(t *testing.T, pid int) *folder {
+	t.Helper()
+	f, err := unpack(pid, []byte("library"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// TestFolder: whose the folder is, who can do what with it, and that it goes.
+func TestFolder(t *testing.T) {
+	needRoot(t)
+	tmp := nobodysDir(t)
+	inUserNamespace := exec.Command("sleep", "60")
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: nobody, Size: 1}}
+	inUserNamespace.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids,
+		Credential: &syscall.Credential{NoSetGroups: true}}
+	for _, tt := range []struct {
+		name string
+		cmd  *exec.Cmd
+		uid  uint32
+	}{
+		{"root of a user namespace", inUserNamespace, nobody},
+		{"root", exec.Command("sleep", "60"), 0},
+		{"nobody", asNobody(t, exec.Command("sleep", "60")), nobody},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := goodUnpack(t, sleeper(t, tt.cmd, "TMPDIR="+tmp))
+			if filepath.Dir(f.path) != tmp {
+				t.Errorf("the folder is %s", f.path)
+			}
+			for path, mode := range map[string]os.FileMode{f.path: os.ModeDir | 0o700, f.library(): 0o400, f.socket(): os.ModeSocket | 0o600} {
+				info, err := os.Lstat(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				st := info.Sys().(*syscall.Stat_t)
+				if info.Mode() != mode || st.Uid != tt.uid || st.Gid != tt.uid {
+					t.Errorf("%s: %v of user %d, group %d, want %v of %d", path, info.Mode(), st.Uid, st.Gid, mode, tt.uid)
+				}
+			}
+			if text, err := os.ReadFile(f.library()); err != nil || string(text) != "library" {
+				t.Errorf("the library is %q (%v)", text, err)
+			}
+			c, err := net.Dial("unix", f.socket())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+			left(t, tmp)
+			if err := f.Close(); err != nil {
+				t.Errorf("once more: %v", err)
+			}
+			if os.Geteuid() != 0 {
+				t.Fatal("the rights of this process are gone")
+			}
+		})
+	}
+}
+
+// TestNotWhereItCannotWrite: a process cannot have us, who are root, write where it
+// could not write itself, by its TMPDIR or by links.
+func TestNotWhereItCannotWrite(t *testing.T) {
+	roots, theirs := publicDir(t), nobodysDir(t)
+	secret := filepath.Join(roots, "secret") // open to all, in a directory that is not
+	for _, dir := range []string{secret, filepath.Join(secret, "open")} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Join(secret, "open"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(theirs, "link")
+	if err := os.Symlink(roots, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{roots, link, filepath.Join(secret, "open")} {
+		f := goodUnpack(t, sleeper(t, asNobody(t, exec.Command("sleep", "60")), "TMPDIR="+dir))
+		if filepath.Dir(f.path) != "/tmp" {
+			t.Errorf("TMPDIR %s: the folder is %s", dir, f.path)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestPlantedFolder: what lies in the way, or looks like one of our folders, does no
+// harm.
+func TestPlantedFolder(t *testing.T) {
+	tmp, elsewhere := publicDir(t), publicDir(t)
+	victim := filepath.Join(elsewhere, libraryName)
+	if err := os.WriteFile(victim, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, filepath.Join(tmp, folderPrefix+"link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(filepath.Join(tmp, folderPrefix+"fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	full := filepath.Join(tmp, folderPrefix+"full")
+	if err := os.MkdirAll(filepath.Join(full, "something"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f := goodUnpack(t, sleeper(t, exec.Command("sleep", "60"), "TMPDIR="+tmp))
+	if filepath.Dir(f.path) != tmp {
+		t.Errorf("the folder is %s", f.path)
+	}
+	for _, file := range []string{victim, filepath.Join(full, "something")} {
+		if _, err := os.Stat(file); err != nil {
+			t.Error(err)
+		}
+	}
+	// Something that is not ours in our folder stays, and is told.
+	if err := os.WriteFile(filepath.Join(f.path, "foreign"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); !errors.Is(err, unix.ENOTEMPTY) || !strings.Contains(err.Error(), f.path) {
+		t.Errorf("closing: %v", err)
+	}
+}
+
+// TestStale: what a program leaves behind that is killed, the next one removes; what
+// belongs to one that lives, it does not.
+func TestStale(t *testing.T) {
+	tmp := publicDir(t)
+	pid := sleeper(t, exec.Command("sleep", "60"), "TMPDIR="+tmp)
+	cmd := inRole(t, "unpack", pid)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := bufio.NewScanner(stdout)
+	if !said.Scan() {
+		t.Fatal(said.Err())
+	}
+	other := said.Text()
+	if filepath.Dir(other) != tmp {
+		t.Fatalf("the other one says %q", other)
+	}
+	f := goodUnpack(t, pid)
+	if found := folders(t, tmp); len(found) != 2 {
+		t.Errorf("two programs have %v", found)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	if found := folders(t, tmp); len(found) != 1 {
+		t.Errorf("one that was killed has left %v", found)
+	}
+	f = goodUnpack(t, pid)
+	if _, err := os.Stat(other); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is still there (%v)", other, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	left(t, tmp)
+}
+
+// TestFull: a directory that is full is passed over, and nothing stays in it.
+func TestFull(t *testing.T) {
+	needRoot(t)
+	tmp := publicDir(t)
+	if err := unix.Mount("none", tmp, "tmpfs", 0, "size=4k"); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(tmp, 0)
+	if err := os.WriteFile(filepath.Join(tmp, "x"), make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := goodUnpack(t, sleeper(t, exec.Command("sleep", "60"), "TMPDIR="+tmp))
+	if filepath.Dir(f.path) == tmp {
+		t.Errorf("the folder is %s", f.path)
+	}
+	left(t, tmp)
+}
+
+func TestPlaces(t *testing.T) {
+	pid := sleeper(t, exec.Command("sleep", "60"), "TMPDIR=/var/../run//x")
+	exe, err := filepath.EvalSymlinks("/bin/sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"/run/x", "/tmp", "/var/tmp", "/dev/shm", "/run", "/", filepath.Dir(exe)}
+	if got := places(pid); !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	for _, bad := range []string{"relative", "/not\xff UTF-8"} {
+		if got := places(sleeper(t, exec.Command("sleep", "60"), "TMPDIR="+bad)); got[0] != "/tmp" {
+			t.Errorf("TMPDIR %q: %q", bad, got)
+		}
+	}
+}
+
+func TestParseUser(t *testing.T) {
+	for status, want := range map[string]user{
+		"Name:\tx\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \n": {4, 8, []int{9, 10}},
+		"Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nGroups:\t \n":               {0, 0, nil},
+	} {
+		if got, err := parseUser([]byte(status)); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: %+v, %v", status, got, err)
+		}
+	}
+	for _, status := range []string{"", "Uid:\t1\t2\t3\t4\n", "Uid:\t1\t2\t3\nGid:\t5\t6\t7\t8\n", "Uid:\t1\t2\t3\tx\nGid:\t5\t6\t7\t8\n"} {
+		if u, err := parseUser([]byte(status)); err == nil {
+			t.Errorf("%q: %+v", status, u)
+		}
+	}
+}
+
+// TestAssume: rights that cannot be had are an error, not other rights.
+func TestAssume(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if err := (user{uid: os.Geteuid() + 1}).do(func() error { return nil }); err == nil {
+			t.Error("became another user")
+		}
+		return
+	}
+	err := user{uid: nobody, gid: nobody}.do(func() error {
+		uid, _ := unix.SetfsuidRetUid(-1)
+		if uid != nobody {
+			return fmt.Errorf("these are the rights of user %d", uid)
+		}
+		return user{uid: 1, gid: 1}.do(func() error { return nil })
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if uid, _ := unix.SetfsuidRetUid(-1); uid != 0 {
+		t.Errorf("user %d's rights remain", uid)
+	}
+}

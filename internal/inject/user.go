@@ -1,0 +1,101 @@
+package inject
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A user is whose rights a process has in the file system, in numbers of our user
+// namespace.
+type user struct {
+	uid, gid int
+	groups   []int
+}
+
+// userOf reads whose rights process pid has (proc_pid_status(5)).
+func userOf(pid int) (user, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return user{}, err
+	}
+	return parseUser(text)
+}
+
+func parseUser(status []byte) (user, error) {
+	u := user{uid: -1, gid: -1}
+	var bad error
+	for line := range bytes.Lines(status) {
+		key, value, _ := strings.Cut(string(line), ":")
+		if key != "Uid" && key != "Gid" && key != "Groups" {
+			continue
+		}
+		var ids []int
+		for _, f := range strings.Fields(value) {
+			id, err := strconv.Atoi(f)
+			bad = errors.Join(bad, err)
+			ids = append(ids, id)
+		}
+		const fileSystem = 3 // after the real, the effective and the saved id
+		switch {
+		case key == "Groups":
+			u.groups = ids
+		case len(ids) <= fileSystem:
+		case key == "Uid":
+			u.uid = ids[fileSystem]
+		case key == "Gid":
+			u.gid = ids[fileSystem]
+		}
+	}
+	if bad != nil || u.uid < 0 || u.gid < 0 {
+		return user{}, errors.New("/proc does not tell whose process it is")
+	}
+	return u, nil
+}
+
+// do calls f with the rights of the user in the file system, and no others. f must
+// not start goroutines that need them.
+func (u user) do(f func() error) error {
+	if u.uid == os.Geteuid() {
+		return f()
+	}
+	done := make(chan error)
+	go func() {
+		// Never unlocked: the thread ends with the goroutine, and its rights with it.
+		runtime.LockOSThread()
+		err := u.assume()
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// assume gives this thread the rights of the user. With the user id the kernel takes
+// root's capabilities for files away, too (capabilities(7)).
+func (u user) assume() error {
+	err := unix.Setgroups(u.groups) // of this thread: unlike package syscall's
+	if err == nil {
+		err = unix.Setfsgid(u.gid)
+	}
+	if err == nil {
+		err = unix.Setfsuid(u.uid)
+	}
+	// The calls do not say whether they have been obeyed; asking for an impossible id does.
+	uid, _ := unix.SetfsuidRetUid(-1)
+	gid, _ := unix.SetfsgidRetGid(-1)
+	if err == nil && (uid != u.uid || gid != u.gid) {
+		err = unix.EPERM
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write files as user %d: %w: run as root or as that user", u.uid, err)
+	}
+	return nil
+}
