@@ -32,19 +32,26 @@ const phaseTime = 2 * time.Second
 // measure has a target work for a phase; o is nil if it is left alone.
 func measure(b *testing.B, a *testenv.App, o *observer) phase {
 	b.Helper()
-	time.Sleep(time.Second) // what came before has an end, and an observer has begun
 	own := func() time.Duration {
 		if o == nil {
 			return 0
 		}
 		return o.cpu(b)
 	}
+	return measureUnits(b, a.PID, own, func() (int64, time.Duration) { return askUnits(b, a) })
+}
+
+// measureUnits has a process work for a phase. ask returns how much it has done and
+// when that was, own the CPU time of the observer.
+func measureUnits(b *testing.B, pid int, own func() time.Duration, ask func() (int64, time.Duration)) phase {
+	b.Helper()
+	time.Sleep(time.Second) // what came before has an end, and an observer has begun
 	ownCPU, all := own(), machineCPU(b)
-	units, at := askUnits(b, a)
-	cpu := processCPU(b, a.PID)
+	units, at := ask()
+	cpu := processCPU(b, pid)
 	time.Sleep(phaseTime)
-	units2, at2 := askUnits(b, a)
-	cpu = processCPU(b, a.PID) - cpu
+	units2, at2 := ask()
+	cpu = processCPU(b, pid) - cpu
 	ownCPU, all = own()-ownCPU, machineCPU(b)-all
 	done, d := float64(units2-units), (at2 - at).Seconds()
 	return phase{done / d, done / cpu.Seconds(), ownCPU.Seconds() / d, (all - ownCPU - cpu).Seconds() / d}
@@ -125,18 +132,26 @@ func compareWays(b *testing.B, a *testenv.App, ways []*way) {
 	reportWays(b, ways)
 }
 
-// try measures one way, again and again until nobody else disturbs it, and returns
-// the phase that came last.
+// try measures one way of observing a target.
 func (w *way) try(b *testing.B, a *testenv.App, before phase) phase {
 	b.Helper()
-	for n := 0; ; n++ {
+	return w.compare(before, func() (phase, *quality) {
 		o := w.start(b, a.PID)
 		during := measure(b, a, o)
 		seen, err := o.end()
 		if err != nil {
 			b.Fatalf("%s: %v", w.name, err)
 		}
-		after := measure(b, a, nil)
+		return during, seen
+	}, func() phase { return measure(b, a, nil) })
+}
+
+// compare measures a phase that is observed and one that is not, again and again
+// until nobody else disturbs them, and returns the one that came last.
+func (w *way) compare(before phase, observed func() (phase, *quality), alone func() phase) phase {
+	for n := 0; ; n++ {
+		during, seen := observed()
+		after := alone()
 		disturbed := max(before.others, during.others, after.others) > quiet
 		if !disturbed || n == repeats {
 			w.add(&before, &during, &after, seen)

@@ -179,11 +179,17 @@ func buildCommand(tb testing.TB) string {
 	return exe
 }
 
-// recorder is clrsnap record as an observer.
+// recorder is clrsnap record with a mode and a rate as an observer.
 func recorder(tb testing.TB, exe string, pid int, mode string, rate float64) *observer {
 	tb.Helper()
+	return recorderWith(tb, exe, pid, "--mode", mode, "--rate", fmt.Sprint(rate))
+}
+
+// recorderWith is clrsnap record with some flags as an observer.
+func recorderWith(tb testing.TB, exe string, pid int, flags ...string) *observer {
+	tb.Helper()
 	file := filepath.Join(tb.TempDir(), "recording.clrsnap")
-	cmd := exec.Command(exe, "record", strconv.Itoa(pid), "--duration", "0", "--mode", mode, "--rate", fmt.Sprint(rate), "--output", file)
+	cmd := exec.Command(exe, append([]string{"record", strconv.Itoa(pid), "--duration", "0", "--output", file}, flags...)...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		tb.Fatal(err)

@@ -291,7 +291,7 @@ func checkBroken(t *testing.T, r *profile.Recording, m profile.Mode) {
 // process.
 func checkCPU(t *testing.T, r *profile.Recording, used time.Duration) {
 	t.Helper()
-	got := r.Weight(profile.CPU)
+	got := time.Duration(r.Weight(profile.CPU))
 	s, _ := r.Mode(profile.CPU)
 	// Beginning and end of the recording take time that only used has.
 	t.Logf("CPU time by the kernel: %v, in the recording's figures %v, of its samples %v", used, r.Cost.TargetCPU, got)

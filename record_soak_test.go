@@ -176,9 +176,9 @@ func (s *recordSoak) checkDrift(t *testing.T, r *profile.Recording) {
 			switch {
 			case x.At < from || x.At >= to:
 			case x.Mode == profile.CPU:
-				cpu += x.Weight
+				cpu += time.Duration(x.Weight)
 			case always[x.Thread]:
-				wall += x.Weight
+				wall += time.Duration(x.Weight)
 			}
 		}
 		used, passed := part[1].cpu-part[0].cpu, (to-from)*time.Duration(len(always))
@@ -207,7 +207,7 @@ func (s *recordSoak) livedThroughout(t *testing.T, r *profile.Recording) map[int
 	for i := range r.Samples {
 		if x := &r.Samples[i]; x.Mode == profile.Wall {
 			if _, ok := first[x.Thread]; !ok {
-				first[x.Thread] = x.At - x.Weight
+				first[x.Thread] = x.At - time.Duration(x.Weight)
 			}
 			last[x.Thread] = x.At
 		}

@@ -125,14 +125,14 @@ func (s *weights) effective() float64 {
 }
 
 func (s *weights) add(x *profile.Sample) {
-	s.weight += x.Weight
+	s.weight += time.Duration(x.Weight)
 	s.samples += int(x.Count)
 	s.squares += float64(x.Weight) * float64(x.Weight) / float64(x.Count)
 	if x.State == profile.Waiting {
-		s.waiting += x.Weight
+		s.waiting += time.Duration(x.Weight)
 	}
 	if x.Incomplete {
-		s.incomplete += x.Weight
+		s.incomplete += time.Duration(x.Weight)
 	}
 }
 
@@ -175,7 +175,7 @@ func (c *counted) sample(r *profile.Recording, x *profile.Sample, tr *truth) {
 			measured = true
 			s.add(x)
 			for callee := range above {
-				c.inside[[2]string{method, callee}] += x.Weight
+				c.inside[[2]string{method, callee}] += time.Duration(x.Weight)
 			}
 		}
 		above[method] = true

@@ -94,7 +94,7 @@ func spentIn(r *profile.Recording, m profile.Mode, method string) map[int32]time
 	out := map[int32]time.Duration{}
 	for i := range r.Samples {
 		if x := &r.Samples[i]; x.Mode == m && framesOf(r, x, method) > 0 {
-			out[r.Threads[x.Thread].Process] += x.Weight
+			out[r.Threads[x.Thread].Process] += time.Duration(x.Weight)
 		}
 	}
 	return out
@@ -105,7 +105,7 @@ func incomplete(r *profile.Recording) time.Duration {
 	var sum time.Duration
 	for i := range r.Samples {
 		if x := &r.Samples[i]; x.Mode == profile.CPU && x.Incomplete {
-			sum += x.Weight
+			sum += time.Duration(x.Weight)
 		}
 	}
 	return sum
@@ -154,7 +154,7 @@ func TestRecordCommand(t *testing.T) {
 		if len(r.Processes) != 1 || r.Processes[0].PID != s.Process.Pid || r.Processes[0].Runtime.Version == "" {
 			t.Errorf("processes: %+v", r.Processes)
 		}
-		if r.Weight(profile.CPU) <= got[0] {
+		if time.Duration(r.Weight(profile.CPU)) <= got[0] {
 			t.Errorf("there is nothing of the time before Main")
 		}
 		if wall := spentIn(r, profile.Wall, "Begin.Program.WorkAsParent"); len(modes) > 1 && wall[0] == 0 {
@@ -276,7 +276,7 @@ func TestRecordCommandNative(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	r := recordCommand(t, []string{exe}, clrsnap.Options{NativeOnly: true}, clrsnap.RecordOptions{Modes: both, Rate: 499}).good(t)
-	all := r.Weight(profile.CPU)
+	all := time.Duration(r.Weight(profile.CPU))
 	if !near(all, 400*time.Millisecond) {
 		t.Errorf("it used 0.4 s of a processor, sampled %v", all)
 	}
@@ -288,8 +288,8 @@ func TestRecordCommandNative(t *testing.T) {
 	if s, _ := r.Mode(profile.CPU); s.Broken > s.Samples/50 {
 		t.Errorf("%d of %d stacks are broken", s.Broken, s.Samples)
 	}
-	if r.Weight(profile.Wall) < 200*time.Millisecond {
-		t.Errorf("wall-clock samples stand for %v", r.Weight(profile.Wall))
+	if time.Duration(r.Weight(profile.Wall)) < 200*time.Millisecond {
+		t.Errorf("wall-clock samples stand for %v", time.Duration(r.Weight(profile.Wall)))
 	}
 }
 

@@ -133,7 +133,7 @@ func (c *cpuSampler) sample(rp *recordedProcess, x *perfevent.Record) {
 	c.stack = c.kernelFrames(c.stack[:0], x.Kernel)
 	c.stack = append(c.stack, rp.frames.stack...)
 	out := profile.Sample{
-		At: max(x.Time-c.r.start, 0), Weight: c.period, Thread: t.sampled(), Node: c.r.b.Stack(c.stack),
+		At: max(x.Time-c.r.start, 0), Weight: int64(c.period), Thread: t.sampled(), Node: c.r.b.Stack(c.stack),
 		Mode: profile.CPU, State: profile.Running, Incomplete: !complete,
 	}
 	if !c.quiet {

@@ -111,8 +111,8 @@ func TestRecordThreads(t *testing.T) {
 		t.Errorf("threads %+v, want %d alone", r.Threads, wanted)
 	}
 	for _, m := range both {
-		if r.Weight(m) < 200*time.Millisecond {
-			t.Errorf("%v: %v", m, r.Weight(m))
+		if time.Duration(r.Weight(m)) < 200*time.Millisecond {
+			t.Errorf("%v: %v", m, time.Duration(r.Weight(m)))
 		}
 	}
 	for _, n := range r.Notes {
@@ -204,7 +204,7 @@ func checkBlocked(t *testing.T, r *profile.Recording, blocked map[int]string, st
 		if !ok {
 			continue
 		}
-		weights[name] += x.Weight
+		weights[name] += time.Duration(x.Weight)
 		var got []string
 		for l := range r.Stack(x.Node) {
 			got = append(got, r.Functions[l.Function].Display)
@@ -237,7 +237,7 @@ func TestRecordBudget(t *testing.T) {
 	weights, seen := map[string]time.Duration{}, map[string]int{}
 	for i := range r.Samples {
 		x := &r.Samples[i]
-		weights[r.Threads[x.Thread].Name] += x.Weight
+		weights[r.Threads[x.Thread].Name] += time.Duration(x.Weight)
 		seen[r.Threads[x.Thread].Name]++
 	}
 	for name, got := range weights {
@@ -296,7 +296,7 @@ func TestRecordRenamedChosen(t *testing.T) {
 	}
 	for _, m := range both {
 		// The name is noticed within two seconds. Another test may want the processors.
-		if got := r.Weight(m); got < 200*time.Millisecond || got > r.Duration-before+50*time.Millisecond {
+		if got := time.Duration(r.Weight(m)); got < 200*time.Millisecond || got > r.Duration-before+50*time.Millisecond {
 			t.Errorf("%v: it has its name for %v at most, sampled %v", m, r.Duration-before, got)
 		}
 	}
@@ -322,8 +322,8 @@ func TestRecordDeep(t *testing.T) {
 			t.Fatalf("a stack with %d frames of %d", n, depth)
 		}
 	}
-	if got := spentIn(r, profile.CPU, "Spin.Program.Mix")[0]; got < r.Weight(profile.CPU)*9/10 {
-		t.Errorf("%v of %v are in what it spends its time with", got, r.Weight(profile.CPU))
+	if got := spentIn(r, profile.CPU, "Spin.Program.Mix")[0]; got < time.Duration(r.Weight(profile.CPU))*9/10 {
+		t.Errorf("%v of %v are in what it spends its time with", got, time.Duration(r.Weight(profile.CPU)))
 	}
 	endsWell(t, a)
 }

@@ -169,7 +169,7 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 	if w.closing {
 		weight, count = weight+wt.owed, count+wt.turns
 	}
-	w.add(t, profile.Sample{At: now, Weight: weight, Count: count, Node: wt.node, State: state, Incomplete: wt.incomplete})
+	w.add(t, profile.Sample{At: now, Weight: int64(weight), Count: count, Node: wt.node, State: state, Incomplete: wt.incomplete})
 	wt.last = now
 }
 
@@ -219,7 +219,7 @@ func (w *wallSampler) settle(t *recordedThread, s profile.Sample) {
 	if wt.owed == 0 {
 		return
 	}
-	s.At, s.Weight, s.Count = s.At+w.r.start, wt.owed, wt.turns
+	s.At, s.Weight, s.Count = s.At+w.r.start, int64(wt.owed), wt.turns
 	wt.owed, wt.turns = 0, 0
 	w.add(t, s)
 }

@@ -47,7 +47,7 @@ func million() *profile.Recording {
 			last[thread] = nodes[(int(thread)*stacks/threads+int(600*rng.Float64()*rng.Float64()))%stacks]
 		}
 		b.Add(profile.Sample{
-			At: at, Weight: 10*time.Millisecond + time.Duration(rng.IntN(100_000)), Thread: thread,
+			At: at, Weight: 10_000_000 + int64(rng.IntN(100_000)), Thread: thread,
 			Node: last[thread], Mode: mode, State: profile.State(rng.IntN(2)) * profile.State(mode),
 		})
 	}

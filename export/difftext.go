@@ -42,14 +42,8 @@ func Difference(w io.Writer, base, now *profile.Recording, o TopOptions) error {
 // bothModes are the modes of which both have samples: nothing else can be
 // compared.
 func bothModes(base, now *profile.Recording) []profile.Mode {
-	var out []profile.Mode
-	for _, m := range modes {
-		has := func(s profile.Sample) bool { return s.Mode == m }
-		if slices.ContainsFunc(base.Samples, has) && slices.ContainsFunc(now.Samples, has) {
-			out = append(out, m)
-		}
-	}
-	return out
+	there := sampledModes(base)
+	return slices.DeleteFunc(SampledModes(now), func(m profile.Mode) bool { return !there[m] })
 }
 
 func (p *printer) diffMode(base, now *profile.Recording, m profile.Mode, o *TopOptions) {
@@ -66,34 +60,71 @@ type diffTable struct {
 	base, now *profile.Recording
 	diff      *profile.Diff
 	sort      Order
-	rates     bool // there is room for seconds
+	rates     bool // there is room for them
 	some      bool // a row is noise
 }
 
-// rate is how much of a time goes by in a second of a recording; 0: who knows?
-func rate(d time.Duration, r *profile.Recording) float64 {
+// rateColumn is how rates of a mode are written: how much of its weight there is in
+// a second of a recording. For time that is a number.
+type rateColumn struct {
+	scale
+	decimals int
+}
+
+func (t *diffTable) rateColumn() rateColumn {
+	u := t.diff.Now.Mode.Unit()
+	if u == profile.Nanoseconds {
+		return rateColumn{scale{"s/s", int64(time.Second)}, 3}
+	}
+	was, is := t.diff.Base.All.All().Weight, t.diff.Now.All.All().Weight
+	one := rateColumn{scale: scale{size: 1}}
+	larger := max(one.of(was, t.base), one.of(is, t.now))
+	s := scaleOf(u, int64(larger))
+	return rateColumn{scale{s.name + "/s", s.size}, decimalsOf(larger / float64(s.size))}
+}
+
+// of is the rate of a weight in a recording; 0: who knows?
+func (c rateColumn) of(w int64, r *profile.Recording) float64 {
 	if r.Duration <= 0 {
 		return 0
 	}
-	return d.Seconds() / r.Duration.Seconds()
+	return c.scale.of(w) / r.Duration.Seconds()
+}
+
+func (c rateColumn) cell(w int64, r *profile.Recording) cell {
+	v := c.of(w, r)
+	if v == 0 {
+		return cell{"-", dim}
+	}
+	return cell{strconv.FormatFloat(v, 'f', c.decimals, 64), plain}
+}
+
+// rateNames are what rates are in words, where the scale does not say it.
+var rateNames = [len(profile.Modes)]string{
+	profile.CPU: "processors on average", profile.Wall: "threads on average", profile.Contention: "threads waiting on average", profile.GC: "% of the time",
+	profile.Exception: "a second", profile.ThreadStart: "a second",
 }
 
 func (t *diffTable) summary(m profile.Mode) {
 	was, is := t.diff.Base.All.All(), t.diff.Now.All.All()
-	out := []cell{{fmt.Sprintf("%s: %s s → %s s", modeNames[m], secondsText(was.Weight)(was.Weight).text, secondsText(is.Weight)(is.Weight).text), bold}}
+	text := func(w int64) string { return weightColumnOf(m.Unit(), w).text(w) }
+	out := []cell{{fmt.Sprintf("%s: %s → %s", m.Title(), text(was.Weight), text(is.Weight)), bold}}
+	if countsEvents(m, was) || countsEvents(m, is) {
+		out = append(out, cell{fmt.Sprintf("%s → %s", grouped(int(was.Events)), eventsText(m, is.Events)), plain})
+	}
 	if t.base.Duration > 0 && t.now.Duration > 0 {
-		before, after := rate(was.Weight, t.base), rate(is.Weight, t.now)
-		what := "processors"
-		if m == profile.Wall {
-			what = "threads"
+		c := t.rateColumn()
+		before, after := c.of(was.Weight, t.base), c.of(is.Weight, t.now)
+		if m == profile.GC {
+			before, after = 100*before, 100*after
 		}
-		out = append(out, cell{fmt.Sprintf("%.2f → %.2f %s on average (%+.2f)", before, after, what, after-before), plain})
+		out = append(out, cell{fmt.Sprintf("%.2f → %.2f %s (%+.2f)", before, after, cmp.Or(rateNames[m], c.name), after-before), plain})
 	}
 	out = append(out, cell{fmt.Sprintf("%s → %s samples", grouped(was.Samples), grouped(is.Samples)), dim})
 	t.parts(out...)
 }
 
-// diffWide is from which width on there are columns of seconds, too.
+// diffWide is from which width on there are columns of rates, too.
 const diffWide = 110
 
 func (t *diffTable) functions(o *TopOptions) {
@@ -104,7 +135,7 @@ func (t *diffTable) functions(o *TopOptions) {
 	}
 	titles := []string{"flat %", "was", "change ", "cum %", "was", "change "}
 	if t.rates = t.base.Duration > 0 && t.now.Duration > 0 && (o.Width <= 0 || o.Width >= diffWide); t.rates {
-		titles = append(titles, [...]string{"flat s/s", "cum s/s"}[t.sort], "was")
+		titles = append(titles, [...]string{"flat ", "cum "}[t.sort]+t.rateColumn().name, "was")
 	}
 	n := newNumbers(titles...)
 	t.numbersHead(n, "function")
@@ -161,7 +192,8 @@ func (t *diffTable) row(n *numbers, c *profile.Change) {
 	cells := append(t.shift(&c.Self), t.shift(&c.Total)...)
 	if t.rates {
 		k := shiftOf(c, t.sort)
-		cells = append(cells, rateCell(rate(k.Now.All().Weight, t.now)), rateCell(rate(k.Base.All().Weight, t.base)))
+		c := t.rateColumn()
+		cells = append(cells, c.cell(k.Now.All().Weight, t.now), c.cell(k.Base.All().Weight, t.base))
 	}
 	t.numbersRow(n, cells...)
 	used := n.used
@@ -202,13 +234,6 @@ func signed(s string) string {
 		return s
 	}
 	return "+" + s
-}
-
-func rateCell(v float64) cell {
-	if v == 0 {
-		return cell{"-", dim}
-	}
-	return cell{strconv.FormatFloat(v, 'f', 3, 64), plain}
 }
 
 func prefixed(prefix string, list []string) []string {

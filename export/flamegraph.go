@@ -52,7 +52,7 @@ var pageFiles embed.FS
 
 // pageScripts are the parts of the page's script, in the order in which they stand
 // in it. They share one scope.
-var pageScripts = []string{"data.js", "tree.js", "colors.js", "flame.js", "strip.js", "input.js", "panels.js", "page.js", "controls.js"}
+var pageScripts = []string{"modes.js", "data.js", "tree.js", "colors.js", "flame.js", "strip.js", "input.js", "panels.js", "page.js", "controls.js"}
 
 func pageFile(name string) string {
 	b, err := pageFiles.ReadFile("flamegraph/" + name)

@@ -31,11 +31,12 @@ func page(tb testing.TB, r *profile.Recording, o export.FlameOptions) []byte {
 	return b.Bytes()
 }
 
-// figures are what a page shows of a function, in nanoseconds.
+// figures are what a page shows of a function, in the unit of the mode.
 type figures struct {
 	Name, Signature, Module string
 	Self, Total             float64
 	BaseSelf, BaseTotal     float64
+	Events                  float64
 	Count                   int
 	Func                    int
 }
@@ -60,6 +61,7 @@ func figuresOf(r *profile.Recording) map[string]*figures {
 			if !seen[k] {
 				k.Total += float64(s.Weight)
 				k.Count += int(s.Count)
+				k.Events += float64(s.Events)
 			}
 			seen[k] = true
 		}
@@ -197,7 +199,7 @@ func (b *browser) checkFigures(t *testing.T, want map[string]*figures, r *profil
 		all += float64(s.Weight)
 	}
 	if w := b.state().Weight; w != all || all == 0 {
-		t.Errorf("all of it is %v ns, want %v", w, all)
+		t.Errorf("all of it is %v, want %v", w, all)
 	}
 	var hottest figures
 	for _, g := range got {
@@ -207,8 +209,8 @@ func (b *browser) checkFigures(t *testing.T, want map[string]*figures, r *profil
 			continue
 		}
 		delete(want, g.key())
-		if g.Self != w.Self || g.Total != w.Total || g.Count != w.Count {
-			t.Errorf("%s: self %v, total %v, %d samples; want %v, %v, %d", g.key(), g.Self, g.Total, g.Count, w.Self, w.Total, w.Count)
+		if g.Self != w.Self || g.Total != w.Total || g.Count != w.Count || g.Events != w.Events {
+			t.Errorf("%s: self %v, total %v, %d samples, %v events; want %v, %v, %d, %v", g.key(), g.Self, g.Total, g.Count, g.Events, w.Self, w.Total, w.Count, w.Events)
 		}
 		if g.Self > hottest.Self {
 			hottest = g
@@ -224,7 +226,7 @@ func (b *browser) checkFigures(t *testing.T, want map[string]*figures, r *profil
 	}
 }
 
-// checkTree compares every frame with its callers: what they are, and their time.
+// checkTree compares every frame with its callers: what they are, and their weight.
 func (b *browser) checkTree(t *testing.T, r *profile.Recording, byThread bool) {
 	t.Helper()
 	want, got := map[string]float64{}, map[string]float64{}
@@ -266,7 +268,7 @@ func (b *browser) checkTree(t *testing.T, r *profile.Recording, byThread bool) {
 	}
 	for path, w := range want {
 		if got[path] != w {
-			t.Errorf("%s: %v ns, want %v", path, got[path], w)
+			t.Errorf("%s: %v, want %v", path, got[path], w)
 		}
 	}
 }

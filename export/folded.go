@@ -18,14 +18,15 @@ type FoldedOptions struct {
 
 // FoldedHelp is about Folded, for people.
 const FoldedHelp = `folded stacks: one line for each different stack, its frames from the base to
-the leaf with ; between them, then a space and its time in microseconds. A ; in
-a name is written \x3b, control characters likewise; kernel functions end with
-_[k], stacks whose beginning is missing begin with [incomplete stack]. One mode
-only. flamegraph.pl --countname=us, inferno and speedscope read them.`
+the leaf with ; between them, then a space and a number: microseconds, bytes, or
+how many, as the mode is. A ; in a name is written \x3b, control characters
+likewise; kernel functions end with _[k], what was allocated, thrown or waited for
+with _[e]; stacks whose beginning is missing begin with [incomplete stack]. One
+mode only. flamegraph.pl --countname=us, inferno and speedscope read them.`
 
 // Folded writes the folded stacks of a recording, as FoldedHelp describes them, in
-// the order in which the stacks first came. The numbers are times and not counts
-// of samples, because samples need not stand for equal times. Stacks of less than
+// the order in which the stacks first came. The numbers are weights and not counts
+// of samples, because samples need not stand for equal weights. Stacks of less than
 // half a microsecond are left out.
 func Folded(w io.Writer, r *profile.Recording, o FoldedOptions) error {
 	out := bufio.NewWriterSize(w, 1<<16)
@@ -33,8 +34,8 @@ func Folded(w io.Writer, r *profile.Recording, o FoldedOptions) error {
 	for i := range names {
 		names[i] = foldedName(&r.Functions[i])
 	}
-	lines := foldedLines{r: r, names: names, weight: map[string]time.Duration{}}
-	weight := map[sampleGroup]time.Duration{}
+	lines := foldedLines{r: r, names: names, weight: map[string]int64{}}
+	weight := map[sampleGroup]int64{}
 	var order []sampleGroup
 	for i := range r.Samples {
 		s := &r.Samples[i]
@@ -54,23 +55,37 @@ func Folded(w io.Writer, r *profile.Recording, o FoldedOptions) error {
 		lines.add(g, weight[g])
 	}
 	for _, line := range lines.order {
-		if us := lines.weight[line].Round(time.Microsecond).Microseconds(); us > 0 {
-			fmt.Fprintf(out, "%s %d\n", line, us)
+		if n := foldedNumber(o.Mode, lines.weight[line]); n > 0 {
+			fmt.Fprintf(out, "%s %d\n", line, n)
 		}
 	}
 	return out.Flush()
 }
 
-// What is written for stacks without frames, and behind kernel functions.
+// foldedNumber is what stands behind a stack: times are in microseconds, as other
+// tools have it.
+func foldedNumber(m profile.Mode, weight int64) int64 {
+	if m.Unit() == profile.Nanoseconds {
+		return time.Duration(weight).Round(time.Microsecond).Microseconds()
+	}
+	return weight
+}
+
+// What is written for stacks without frames, and behind kernel functions and
+// events.
 const (
 	emptyStack   = "[no stack]"
 	foldedKernel = "_[k]"
+	foldedEvent  = "_[e]"
 )
 
 func foldedName(f *profile.Function) string {
 	name := foldedText(fullName(f))
-	if f.Kind == profile.Kernel {
+	switch f.Kind {
+	case profile.Kernel:
 		name += foldedKernel
+	case profile.Event:
+		name += foldedEvent
 	}
 	return name
 }
@@ -82,13 +97,13 @@ func foldedText(s string) string { return strings.ReplaceAll(Clean(s), ";", `\x3
 type foldedLines struct {
 	r      *profile.Recording
 	names  []string // by function
-	weight map[string]time.Duration
+	weight map[string]int64
 	order  []string
 	stack  []int32
 }
 
-// add adds the time of a group of samples; its thread is one more than the index.
-func (l *foldedLines) add(g sampleGroup, weight time.Duration) {
+// add adds the weight of a group of samples; its thread is one more than the index.
+func (l *foldedLines) add(g sampleGroup, weight int64) {
 	var frames []string
 	if g.thread > 0 {
 		frames = append(frames, foldedText(threadLabel(&l.r.Threads[g.thread-1])))

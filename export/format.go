@@ -42,7 +42,7 @@ var formats = []struct {
 		func(w io.Writer, r *profile.Recording, _ *Options) error { return Pprof(w, r) }, false},
 	{FormatSpeedscope, []string{".speedscope.json", ".speedscope"}, "for speedscope, a profile for each thread and mode",
 		func(w io.Writer, r *profile.Recording, _ *Options) error { return Speedscope(w, r) }, false},
-	{FormatFolded, []string{".folded", ".collapsed"}, "text, a line for each different stack with its microseconds",
+	{FormatFolded, []string{".folded", ".collapsed"}, "text, a line for each different stack with its weight",
 		func(w io.Writer, r *profile.Recording, o *Options) error {
 			return Folded(w, r, FoldedOptions{Mode: o.mode(r), ByThread: o.ByThread})
 		}, true},
@@ -123,7 +123,7 @@ func (f Format) OneMode() bool {
 type Options struct {
 	Title    string             // of pictures; empty: one made from the recording
 	Base     *profile.Recording // show the difference from this one: HTML only
-	Mode     *profile.Mode      // for formats that have one mode only; nil: CPU if there are samples of it
+	Mode     *profile.Mode      // for formats that have one mode only; nil: the first one that there are samples of
 	ByThread bool               // folded stacks begin with their thread
 }
 
@@ -131,17 +131,13 @@ func (o *Options) mode(r *profile.Recording) profile.Mode {
 	if o.Mode != nil {
 		return *o.Mode
 	}
-	mode := profile.CPU
-	for i := range r.Samples {
-		if r.Samples[i].Mode == profile.CPU {
-			return profile.CPU
-		}
-		mode = profile.Wall
+	if there := SampledModes(r); len(there) > 0 {
+		return there[0]
 	}
-	if _, sampled := r.Mode(profile.CPU); len(r.Samples) == 0 && !sampled && len(r.Modes) > 0 {
-		mode = profile.Wall
+	if sampled := modesOf(r); len(sampled) > 0 {
+		return sampled[0]
 	}
-	return mode
+	return profile.CPU
 }
 
 // Encode writes a recording in a format.

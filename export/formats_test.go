@@ -45,8 +45,8 @@ func TestGoldenFormats(t *testing.T) {
 }
 
 // byStack sums up the weights of a mode by what a reader sees of a stack.
-func byStack(r *profile.Recording, mode profile.Mode, name func(*profile.Function) string) map[string]time.Duration {
-	out := map[string]time.Duration{}
+func byStack(r *profile.Recording, mode profile.Mode, name func(*profile.Function) string) map[string]int64 {
+	out := map[string]int64{}
 	for i := range r.Samples {
 		s := &r.Samples[i]
 		if s.Mode != mode {
@@ -66,18 +66,22 @@ func byStack(r *profile.Recording, mode profile.Mode, name func(*profile.Functio
 }
 
 // sums are the weights by thread, mode, state and so on of a recording.
-func sums(r *profile.Recording) map[string]time.Duration {
-	out := map[string]time.Duration{}
+func sums(r *profile.Recording) map[string]int64 {
+	out := map[string]int64{}
 	for i := range r.Samples {
 		s := &r.Samples[i]
 		th := &r.Threads[s.Thread]
 		out[fmt.Sprint(s.Mode, s.State, s.Incomplete, th.OSThreadID, th.ManagedThreadID, th.Name, th.Role)] += s.Weight
-		out["count "+s.Mode.String()] += time.Duration(s.Count)
+		if s.Mode.OfEvents() {
+			out["events "+s.Mode.String()] += s.Events
+		} else {
+			out["count "+s.Mode.String()] += int64(s.Count)
+		}
 	}
 	return out
 }
 
-func equalMaps(t errorfer, what string, got, want map[string]time.Duration) {
+func equalMaps(t errorfer, what string, got, want map[string]int64) {
 	for k, w := range want {
 		if got[k] != w {
 			t.Errorf("%s: %q: got %d, want %d", what, k, got[k], w)
@@ -108,7 +112,7 @@ func TestPprofReadBack(t *testing.T) {
 	packed := written(t, Pprof, r)
 	for _, file := range [][]byte{packed, inflated(t, packed)} {
 		got := readBack(t, file)
-		for _, m := range modes {
+		for _, m := range profile.Modes {
 			equalMaps(t, m.String(), byStack(got, m, seen), byStack(r, m, seen))
 		}
 		equalMaps(t, "sums", sums(got), sums(r))
@@ -148,8 +152,8 @@ func TestPprofTool(t *testing.T) {
 	if err := os.WriteFile(file, written(t, Pprof, r), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, mode := range modes {
-		flat, cum := map[string]time.Duration{}, map[string]time.Duration{}
+	for _, mode := range modesOf(r) {
+		flat, cum := map[string]int64{}, map[string]int64{}
 		for i := range r.Samples {
 			if s := &r.Samples[i]; s.Mode == mode {
 				inStack := map[string]bool{}
@@ -168,13 +172,13 @@ func TestPprofTool(t *testing.T) {
 		gotFlat, gotCum := pprofTop(t, file, mode.String())
 		for name, v := range flat {
 			if gotFlat[name] != v {
-				t.Errorf("%s: flat %q: pprof says %v, we %v", mode, name, gotFlat[name], v)
+				t.Errorf("%s: flat %q: pprof says %d, we %d", mode, name, gotFlat[name], v)
 			}
 		}
 		equalMaps(t, mode.String()+" cum", gotCum, cum)
 	}
 	again := readBack(t, goTool(t, "-proto", file))
-	for _, m := range modes {
+	for _, m := range profile.Modes {
 		equalMaps(t, "after -proto, "+m.String(), byStack(again, m, pprofShown), byStack(r, m, pprofShown))
 	}
 }
@@ -201,20 +205,20 @@ func goTool(t *testing.T, args ...string) []byte {
 	return out
 }
 
-func pprofTop(t *testing.T, file, sample string) (flat, cum map[string]time.Duration) {
+func pprofTop(t *testing.T, file, sample string) (flat, cum map[string]int64) {
 	t.Helper()
 	out := goTool(t, "-top", "-unit=ns", "-nodecount=100000", "-nodefraction=0", "-sample_index="+sample, file)
 	if !bytes.Contains(out, []byte("File: Shop.dll\n")) || !bytes.Contains(out, []byte("Type: "+sample+"\n")) {
 		t.Errorf("the profile is not named after the program:\n%s", out)
 	}
 	line := regexp.MustCompile(`(?m)^ *(\d+)(?:ns)? +[\d.]+% +[\d.]+% +(\d+)(?:ns)? +[\d.]+% +((?s:.*?))$`)
-	flat, cum = map[string]time.Duration{}, map[string]time.Duration{}
+	flat, cum = map[string]int64{}, map[string]int64{}
 	text := strings.ReplaceAll(string(out), "evil\n", "evil\\n") // a name with a line break
 	for _, m := range line.FindAllStringSubmatch(text, -1) {
 		name := strings.TrimSuffix(strings.ReplaceAll(m[3], "evil\\n", "evil\n"), " (inline)")
 		a, _ := strconv.ParseInt(m[1], 10, 64)
 		b, _ := strconv.ParseInt(m[2], 10, 64)
-		flat[name], cum[name] = time.Duration(a), time.Duration(b)
+		flat[name], cum[name] = a, b
 		if a == 0 {
 			delete(flat, name)
 		}
@@ -225,7 +229,7 @@ func pprofTop(t *testing.T, file, sample string) (flat, cum map[string]time.Dura
 func TestSpeedscopeReadBack(t *testing.T) {
 	r := recorded()
 	got := readBack(t, written(t, Speedscope, r))
-	for _, m := range modes {
+	for _, m := range profile.Modes {
 		equalMaps(t, m.String(), byStack(got, m, seen), byStack(r, m, seen))
 	}
 	if len(got.Notes) > 0 || got.Version != "1.2.3" {
@@ -263,7 +267,7 @@ func TestTimeLine(t *testing.T) {
 
 func TestFoldedReadBack(t *testing.T) {
 	r := recorded()
-	for _, m := range modes {
+	for _, m := range modesOf(r) {
 		got := readBack(t, written(t, foldedOf(m, false), r))
 		// All is CPU time to the reader, and names are what a terminal shows.
 		shown := func(f *profile.Function) string { return Clean(fullName(f)) }
@@ -287,7 +291,7 @@ func TestForeign(t *testing.T) {
 	} {
 		var got []string
 		for k, v := range byStack(readBack(t, []byte(c.file)), profile.CPU, seen) {
-			got = append(got, strings.ReplaceAll(k, "|", ">")+"="+v.String())
+			got = append(got, strings.ReplaceAll(k, "|", ">")+"="+time.Duration(v).String())
 		}
 		slices.Sort(got)
 		if g := strings.Join(got, "; "); g != c.want {
@@ -316,10 +320,10 @@ func TestNoRecording(t *testing.T) {
 		`{"a":1}`:    "this JSON is no recording",
 		`{"a":`:      "this looks like JSON and is damaged",
 		"a;b 1\nc\n": "line 2 has no number behind its stack",
-		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"bytes"}]}`:                                                        "its numbers are bytes, not times",
+		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"hertz"}]}`:                                                        "its numbers are hertz, neither times nor bytes nor counts",
 		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"seconds","samples":[[0]],"weights":[1]}]}`:                        "frame 0 of 0",
 		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"seconds","samples":[[0]]}]}`:                                      "1 samples have 0 weights",
-		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"seconds","samples":[[]],"weights":[-1]}]}`:                        "negative or too long",
+		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"seconds","samples":[[]],"weights":[-1]}]}`:                        "negative or too large",
 		`{"shared":{"frames":[{"name":"a"}]},"profiles":[{"type":"evented","unit":"seconds","events":[{"type":"C","frame":0,"at":1}]}]}`: "a frame is left",
 	} {
 		if _, err := ReadRecording(strings.NewReader(file)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
@@ -351,21 +355,21 @@ func TestForeignPprof(t *testing.T) {
 	for _, c := range []struct {
 		types []*pprof.ValueType
 		mode  profile.Mode
-		want  time.Duration
+		want  int64
 	}{
 		{[]*pprof.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}, profile.CPU, 20},
-		{[]*pprof.ValueType{{Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "microseconds"}}, profile.Wall, 20 * time.Microsecond},
-		{[]*pprof.ValueType{{Type: "cycles", Unit: "count"}}, profile.CPU, 20 * time.Microsecond},
+		{[]*pprof.ValueType{{Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "microseconds"}}, profile.Contention, 20_000},
+		{[]*pprof.ValueType{{Type: "cycles", Unit: "count"}}, profile.CPU, 20_000},
 	} {
 		r, err := read(goProfile(c.types...))
 		if err != nil {
 			t.Errorf("%v: %v", c.types, err)
 			continue
 		}
-		equalMaps(t, c.types[0].Type, byStack(r, c.mode, seen), map[string]time.Duration{stack: c.want})
+		equalMaps(t, c.types[0].Type, byStack(r, c.mode, seen), map[string]int64{stack: c.want})
 	}
-	if _, err := read(goProfile(&pprof.ValueType{Type: "inuse_space", Unit: "bytes"})); err == nil || !strings.Contains(err.Error(), "not about time: it has inuse_space in bytes") {
-		t.Errorf("a heap profile: %v", err)
+	if _, err := read(goProfile(&pprof.ValueType{Type: "pitch", Unit: "hertz"})); err == nil || !strings.Contains(err.Error(), "neither times nor bytes nor counts: it has pitch in hertz") {
+		t.Errorf("another unit: %v", err)
 	}
 	p := goProfile(&pprof.ValueType{Type: "cpu", Unit: "nanoseconds"})
 	p.Sample[0].Value[0] = -1

@@ -19,6 +19,10 @@ func FuzzReadRecording(f *testing.F) {
 	f.Add(written(f, WriteRecording, r))
 	f.Add(written(f, Speedscope, r))
 	f.Add(written(f, foldedOf(profile.CPU, true), r))
+	events := eventShop()
+	f.Add(inflated(f, written(f, WriteRecording, events)))
+	f.Add(inflated(f, written(f, Pprof, events)))
+	f.Add(written(f, Speedscope, events))
 	f.Add([]byte(`{"shared":{"frames":[{"name":"A!b(int)"}]},"profiles":[{"type":"evented","unit":"none","events":[{"type":"O","frame":0,"at":1},{"type":"C","frame":0,"at":2}]}]}`))
 	f.Add([]byte(`<html><script type="application/octet-stream" id="recording">H4sIAAAAAAAA</script>`))
 	f.Fuzz(func(t *testing.T, file []byte) {
@@ -31,6 +35,8 @@ func FuzzReadRecording(f *testing.F) {
 		}
 		for name, write := range map[string]func(io.Writer, *profile.Recording) error{
 			"pprof": Pprof, "speedscope": Speedscope, "folded": foldedOf(profile.CPU, false), "trace": ChromeTrace,
+			"svg":    func(w io.Writer, r *profile.Recording) error { return SVG(w, r, SVGOptions{Mode: profile.Alloc}) },
+			"tables": func(w io.Writer, r *profile.Recording) error { return Top(w, r, TopOptions{}) },
 		} {
 			if err := write(io.Discard, r); err != nil {
 				t.Errorf("cannot be written as %s: %v", name, err)

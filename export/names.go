@@ -2,6 +2,7 @@ package export
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,22 +54,33 @@ func threadLabel(t *profile.RecordedThread) string {
 // baseName is the last part of a path.
 func baseName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
+// modeSet is some of all modes.
+type modeSet [len(profile.Modes)]bool
+
+func (s *modeSet) list() []profile.Mode {
+	return slices.DeleteFunc(slices.Clone(profile.Modes[:]), func(m profile.Mode) bool { return !s[m] })
+}
+
+// SampledModes are the modes that a recording has samples of.
+func SampledModes(r *profile.Recording) []profile.Mode {
+	s := sampledModes(r)
+	return s.list()
+}
+
+func sampledModes(r *profile.Recording) (s modeSet) {
+	for i := range r.Samples {
+		s[r.Samples[i].Mode] = true
+	}
+	return s
+}
+
 // modesOf are the modes that a recording has figures or samples of.
 func modesOf(r *profile.Recording) []profile.Mode {
-	var there [len(modes)]bool
+	there := sampledModes(r)
 	for i := range r.Modes {
 		there[r.Modes[i].Mode] = true
 	}
-	for i := range r.Samples {
-		there[r.Samples[i].Mode] = true
-	}
-	var out []profile.Mode
-	for _, m := range modes {
-		if there[m] {
-			out = append(out, m)
-		}
-	}
-	return out
+	return there.list()
 }
 
 // shorten takes the namespaces off a display name that comes from a format without

@@ -40,7 +40,7 @@ func TestPageHostile(t *testing.T) {
 		stack = append(stack, builder.Location(profile.Location{Function: builder.Function(profile.Function{Kind: profile.Managed, Method: n, Display: n, Short: n, Signature: "(" + n + ")", Module: n}), Tier: n}))
 	}
 	builder.Thread(profile.RecordedThread{OSThreadID: 1, Name: names[0], Role: names[1]})
-	builder.Add(profile.Sample{Weight: time.Second, Node: builder.Stack(stack)})
+	builder.Add(profile.Sample{Weight: 1e9, Node: builder.Stack(stack)})
 	r := builder.Recording()
 	r.Processes = []profile.Process{{PID: 1, Command: names[2], Runtime: profile.Runtime{Version: names[0]}}}
 	r.Notes, r.Version, r.Duration = names, names[2], time.Second
@@ -88,7 +88,7 @@ func TestPageEmpty(t *testing.T) {
 	r := profile.NewBuilder(profile.Limits{}).Recording()
 	r.Modes, r.Duration = []profile.ModeStats{{Mode: profile.CPU, Rate: 99}, {Mode: profile.Wall, Rate: 99}}, time.Second
 	b.load(page(t, r, export.FlameOptions{}))
-	if text := b.text("#empty"); !strings.Contains(text, "no samples") {
+	if text := b.text("#empty"); !strings.Contains(text, "no CPU samples. The program used no CPU time") {
 		t.Errorf("%q", text)
 	}
 	b.picture("empty")

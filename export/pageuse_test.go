@@ -213,22 +213,8 @@ func TestPagePhone(t *testing.T) {
 	b := startBrowser(t)
 	b.window(390, 844, true)
 	b.load(page(t, synthetic(20, 1), export.FlameOptions{}))
-	var size struct{ Wide, Small []string }
-	b.eval(`({
-		wide: [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility() && !e.closest(".rows") && e.getBoundingClientRect().right > 391 && !e.matches(".handle, option, optgroup")).map((e) => e.tagName + "#" + e.id + "." + e.className),
-		small: [...document.querySelectorAll("button, select, input[type=search], .segments label, #toggles label")].filter((e) => e.checkVisibility() && (e.getBoundingClientRect().height < 39.5 || e.getBoundingClientRect().width < 39.5)).map((e) => e.outerHTML.slice(0, 100)),
-	})`, &size)
-	if len(size.Wide) > 0 {
-		t.Errorf("wider than the screen: %v", size.Wide)
-	}
-	if len(size.Small) > 0 {
-		t.Errorf("too small for a finger: %v", size.Small)
-	}
+	b.checkFits(t)
 	b.picture("phone")
-	var wider bool
-	if b.eval("document.documentElement.scrollWidth > 390 || innerWidth > 390", &wider); wider {
-		t.Error("the page scrolls sideways")
-	}
 	price := b.frameNamed("PriceEngine.Quote")
 	b.eval("document.getElementById('graph').scrollIntoView()", nil)
 	tap := func() {
@@ -264,4 +250,24 @@ func TestPagePhone(t *testing.T) {
 	b.eval("document.getElementById('table').scrollIntoView()", nil)
 	b.picture("phone-table")
 	b.check(t)
+}
+
+// checkFits reports what is wider than a phone, or too small for a finger.
+func (b *browser) checkFits(t *testing.T) {
+	t.Helper()
+	var size struct{ Wide, Small []string }
+	b.eval(`({
+		wide: [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility() && !e.closest(".rows") && e.getBoundingClientRect().right > 391 && !e.matches(".handle, option, optgroup")).map((e) => e.tagName + "#" + e.id + "." + e.className),
+		small: [...document.querySelectorAll("button, select, input[type=search], .segments label, #toggles label")].filter((e) => e.checkVisibility() && (e.getBoundingClientRect().height < 39.5 || e.getBoundingClientRect().width < 39.5)).map((e) => e.outerHTML.slice(0, 100)),
+	})`, &size)
+	if len(size.Wide) > 0 {
+		t.Errorf("wider than the screen: %v", size.Wide)
+	}
+	if len(size.Small) > 0 {
+		t.Errorf("too small for a finger: %v", size.Small)
+	}
+	var wider bool
+	if b.eval("document.documentElement.scrollWidth > 390 || innerWidth > 390", &wider); wider {
+		t.Error("the page scrolls sideways")
+	}
 }

@@ -14,10 +14,12 @@ import (
 // Pprof writes a recording for go tool pprof, Pyroscope, Parca and whatever else
 // reads pprof's profile.proto, packed with gzip as they expect it.
 //
-// The sample types are the number of samples and the time of each mode that was
-// recorded: "samples" and "cpu", or "samples" and "wall"; of a recording with
-// both modes "cpu_samples", "cpu", "wall_samples" and "wall", so that no tool adds
-// them up. Samples with the same stack and the same labels are one: when they were
+// The sample types of CPU time and wall-clock time are the number of samples and
+// the time: "samples" and "cpu", or "samples" and "wall"; of a recording with both
+// modes "cpu_samples", "cpu", "wall_samples" and "wall", so that no tool adds them
+// up. Those of events are "alloc_objects" and "alloc_space", "exceptions",
+// "contentions" and "delay", "threads", "gcs" and "pause", as Go has them where it
+// has them. Samples with the same stack and the same labels are one: when they were
 // taken is not in the file, and neither is the tier of the code.
 //
 // The labels are thread (its name), role, mode, state, incomplete ("yes") and the
@@ -32,7 +34,7 @@ func Pprof(w io.Writer, r *profile.Recording) error {
 		recorded = []profile.Mode{profile.CPU} // nothing was sampled: an empty profile
 	}
 	e := pprofEncoder{
-		r: r, modes: recorded, mappings: map[pprofModule]*pprof.Mapping{},
+		r: r, columns: pprofColumns(recorded), mappings: map[pprofModule]*pprof.Mapping{},
 		entries: map[sampleGroup]*pprof.Sample{}, labels: map[sampleGroup]pprofLabels{},
 	}
 	return e.encode().Write(w)
@@ -43,7 +45,7 @@ const pprofComment = "written by clrsnap "
 
 type pprofEncoder struct {
 	r        *profile.Recording
-	modes    []profile.Mode
+	columns  []pprofColumn
 	p        pprof.Profile
 	mappings map[pprofModule]*pprof.Mapping
 	places   []*pprof.Location // by index in Recording.Locations
@@ -51,6 +53,44 @@ type pprofEncoder struct {
 	entries  map[sampleGroup]*pprof.Sample
 	labels   map[sampleGroup]pprofLabels // by groups whose node is 0: samples share them
 }
+
+// pprofColumn is where a mode has its values in each sample of a profile.
+type pprofColumn struct {
+	mode          profile.Mode
+	count, weight int // count is -1 where a mode has none
+}
+
+// pprofColumns gives each mode its place.
+func pprofColumns(modes []profile.Mode) []pprofColumn {
+	var out []pprofColumn
+	n := 0
+	for _, m := range modes {
+		c := pprofColumn{m, n, n + 1}
+		if m.Unit() == profile.Count {
+			c = pprofColumn{m, -1, n}
+		}
+		out = append(out, c)
+		n = c.weight + 1
+	}
+	return out
+}
+
+// pprofTypes are what the types of a mode's values are called: first by us, then by
+// others. Go has alloc_space, delay and threadcreate, Pyroscope and Datadog have the
+// names with hyphens.
+var pprofTypes = [len(profile.Modes)]struct{ weight, count []string }{
+	profile.CPU:         {[]string{"cpu", "cpu-time"}, []string{"cpu_samples", "samples", "cpu-samples"}},
+	profile.Wall:        {[]string{"wall", "wall-time", "time"}, []string{"wall_samples", "samples"}},
+	profile.Alloc:       {[]string{"alloc_space", "alloc-size"}, []string{"alloc_objects", "alloc-samples"}},
+	profile.Exception:   {[]string{"exceptions", "exception", "exception-samples"}, nil},
+	profile.Contention:  {[]string{"delay", "lock-time"}, []string{"contentions", "lock-count"}},
+	profile.ThreadStart: {[]string{"threads", "threadcreate"}, nil},
+	profile.GC:          {[]string{"pause"}, []string{"gcs"}},
+}
+
+// samplesOnly is what the number of samples is called where CPU time and wall-clock
+// time are not both there.
+const samplesOnly = "samples"
 
 type pprofLabels struct {
 	text   map[string][]string
@@ -62,7 +102,8 @@ type pprofModule struct {
 	name string
 }
 
-// sampleGroup is what samples have in common that only differ in their times.
+// sampleGroup is what samples have in common that only differ in when they were
+// taken, and what they stand for.
 type sampleGroup struct {
 	thread, node int32
 	mode         profile.Mode
@@ -78,19 +119,7 @@ func (e *pprofEncoder) encode() *pprof.Profile {
 	r := e.r
 	e.p.TimeNanos, e.p.DurationNanos = unixNano(r.Start), int64(r.Duration)
 	e.p.Comments = append([]string{strings.TrimSpace(pprofComment + r.Version)}, r.Notes...)
-	for _, m := range e.modes {
-		count := "samples"
-		if len(e.modes) > 1 {
-			count = m.String() + "_samples"
-		}
-		e.p.SampleType = append(e.p.SampleType, &pprof.ValueType{Type: count, Unit: "count"}, &pprof.ValueType{Type: m.String(), Unit: "nanoseconds"})
-	}
-	main := e.modes[0] // CPU comes before wall
-	e.p.DefaultSampleType = main.String()
-	e.p.PeriodType = &pprof.ValueType{Type: main.String(), Unit: "nanoseconds"}
-	if s, ok := r.Mode(main); ok && s.Rate >= 1e-9 {
-		e.p.Period = int64(math.Round(1e9 / s.Rate))
-	}
+	e.types()
 	e.program()
 	e.locations()
 	e.stacks = make([][]*pprof.Location, len(r.Nodes))
@@ -98,6 +127,32 @@ func (e *pprofEncoder) encode() *pprof.Profile {
 		e.sample(&r.Samples[i])
 	}
 	return &e.p
+}
+
+// types describes the values of samples. The first mode is what tools show first.
+func (e *pprofEncoder) types() {
+	alone := len(e.columns) < 2 || e.columns[1].mode != profile.Wall
+	for _, c := range e.columns {
+		names := &pprofTypes[c.mode]
+		if c.count >= 0 {
+			count := names.count[0]
+			if alone && !c.mode.OfEvents() {
+				count = samplesOnly
+			}
+			e.p.SampleType = append(e.p.SampleType, &pprof.ValueType{Type: count, Unit: profile.Count.String()})
+		}
+		e.p.SampleType = append(e.p.SampleType, &pprof.ValueType{Type: names.weight[0], Unit: c.mode.Unit().String()})
+	}
+	first := e.columns[0]
+	main := *e.p.SampleType[first.weight]
+	e.p.DefaultSampleType, e.p.PeriodType = main.Type, &main
+	s, _ := e.r.Mode(first.mode)
+	switch {
+	case first.mode.OfEvents():
+		e.p.Period = s.Every
+	case s.Rate >= 1e-9:
+		e.p.Period = int64(math.Round(1e9 / s.Rate))
+	}
 }
 
 // unixNano is t since 1970, or 0 for a time that is not known or out of range.
@@ -143,6 +198,8 @@ const (
 	dynamicMapping = "[dynamic methods]"
 	kernelMapping  = "[kernel.kallsyms]" // as perf calls it
 	kernelModule   = "[kernel: "         // then a module that the kernel has loaded, and ]
+	eventMapping   = "[event]"
+	eventModule    = "[event: " // then the assembly of a type, and ]
 	unknownMapping = "[unknown]"
 
 	kernelItself = "kernel" // the module of the kernel's own functions
@@ -150,6 +207,10 @@ const (
 
 func mappingFile(m pprofModule) string {
 	switch {
+	case m.kind == profile.Event && m.name == "":
+		return eventMapping
+	case m.kind == profile.Event:
+		return eventModule + m.name + "]"
 	case m.kind == profile.Kernel && (m.name == "" || m.name == kernelItself):
 		return kernelMapping
 	case m.kind == profile.Kernel:
@@ -182,13 +243,13 @@ func (e *pprofEncoder) locations() {
 		owner[i] = e.mapping(&e.r.Functions[i])
 	}
 	for _, l := range e.r.Locations {
-		if e.r.Functions[l.Function].Method == "" {
+		if !hasSlot(&e.r.Functions[l.Function]) {
 			size[owner[l.Function]] = max(size[owner[l.Function]], alignUp(boundedOffset(l.Offset)+1, slotSize))
 		}
 	}
 	base := make([]uint64, len(functions)) // within the mapping
 	for i := range e.r.Functions {
-		if e.r.Functions[i].Method != "" {
+		if hasSlot(&e.r.Functions[i]) {
 			base[i] = size[owner[i]]
 			size[owner[i]] += slotSize
 		}
@@ -201,7 +262,7 @@ func (e *pprofEncoder) locations() {
 	}
 	for i, l := range e.r.Locations {
 		m, offset := owner[l.Function], boundedOffset(l.Offset)
-		if e.r.Functions[l.Function].Method != "" {
+		if hasSlot(&e.r.Functions[l.Function]) {
 			offset = base[l.Function] + min(offset, slotSize-1)
 		}
 		e.places[i] = &pprof.Location{
@@ -210,6 +271,9 @@ func (e *pprofEncoder) locations() {
 	}
 	e.p.Location = e.places
 }
+
+// hasSlot reports whether a function has addresses of its own.
+func hasSlot(f *profile.Function) bool { return f.Method != "" || f.Kind == profile.Event }
 
 // boundedOffset keeps made-up addresses from overflowing.
 func boundedOffset(offset uint64) uint64 { return min(offset, 1<<40) }
@@ -243,14 +307,21 @@ func (e *pprofEncoder) sample(s *profile.Sample) {
 	out := e.entries[key]
 	if out == nil {
 		labels := e.label(s)
-		out = &pprof.Sample{Location: e.stack(s.Node), Value: make([]int64, 2*len(e.modes)), Label: labels.text, NumLabel: labels.number}
+		out = &pprof.Sample{Location: e.stack(s.Node), Value: make([]int64, len(e.p.SampleType)), Label: labels.text, NumLabel: labels.number}
 		e.entries[key] = out
 		e.p.Sample = append(e.p.Sample, out)
 	}
-	for i, m := range e.modes {
-		if m == s.Mode {
-			out.Value[2*i] += int64(s.Count)
-			out.Value[2*i+1] += int64(s.Weight)
+	for _, c := range e.columns {
+		if c.mode != s.Mode {
+			continue
+		}
+		out.Value[c.weight] += s.Weight
+		switch {
+		case c.count < 0:
+		case c.mode.OfEvents():
+			out.Value[c.count] += s.Events
+		default:
+			out.Value[c.count] += int64(s.Count)
 		}
 	}
 }

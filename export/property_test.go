@@ -40,10 +40,18 @@ var recordings = rapid.Custom(func(t *rapid.T) *profile.Recording {
 		b.Thread(profile.RecordedThread{OSThreadID: 100 + i, ManagedThreadID: rapid.IntRange(0, 3).Draw(t, "managed"), Name: text.Draw(t, "name"), Role: text.Draw(t, "role")})
 	}
 	for range rapid.IntRange(0, 40).Draw(t, "samples") {
+		mode := profile.Modes[rapid.IntRange(0, len(profile.Modes)-1).Draw(t, "mode")]
+		weight, events := rapid.Int64Range(0, 1<<33).Draw(t, "weight"), int64(0)
+		switch {
+		case mode.Unit() == profile.Count:
+			events = weight
+		case mode.OfEvents():
+			events = rapid.Int64Range(0, 1<<33).Draw(t, "events")
+		}
 		b.Add(profile.Sample{
-			At: time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "at")), Weight: time.Duration(rapid.Int64Range(0, 1<<33).Draw(t, "weight")),
+			At: time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "at")), Weight: weight, Events: events,
 			Count: rapid.Int32Range(1, 1<<20).Draw(t, "count"), Thread: rapid.Int32Range(0, int32(len(r.Threads)-1)).Draw(t, "thread"),
-			Node: rapid.Int32Range(0, int32(len(r.Nodes)-1)).Draw(t, "node"), Mode: profile.Mode(rapid.Int32Range(0, 1).Draw(t, "mode")),
+			Node: rapid.Int32Range(0, int32(len(r.Nodes)-1)).Draw(t, "node"), Mode: mode,
 			State: profile.State(rapid.Int32Range(0, 1).Draw(t, "state")), Incomplete: rapid.Bool().Draw(t, "incomplete"),
 		})
 	}
@@ -51,9 +59,9 @@ var recordings = rapid.Custom(func(t *rapid.T) *profile.Recording {
 	r.Version = rapid.SampledFrom([]string{"", "1.0", "a b"}).Draw(t, "version")
 	r.Start = time.Unix(rapid.Int64Range(0, 1<<32).Draw(t, "start"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanoseconds")).UTC()
 	r.Duration = time.Duration(rapid.Int64Range(0, 1<<50).Draw(t, "duration"))
-	for _, m := range modes {
+	for _, m := range profile.Modes {
 		if rapid.Bool().Draw(t, "stats") {
-			r.Modes = append(r.Modes, profile.ModeStats{Mode: m, Rate: rapid.Float64Range(0, 1e6).Draw(t, "rate"), Samples: len(r.Samples), Pauses: profile.Pauses{Count: 1, Max: 3}})
+			r.Modes = append(r.Modes, profile.ModeStats{Mode: m, Rate: rapid.Float64Range(0, 1e6).Draw(t, "rate"), Samples: len(r.Samples), Pauses: profile.Pauses{Count: 1, Max: 3}, Seen: int64(m), Every: 5})
 		}
 	}
 	r.Cost = profile.Cost{TargetCPU: 1, OwnCPU: 2, OwnMemory: 3, Processors: 4}
@@ -93,7 +101,7 @@ func TestPprofRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := recordings.Draw(t, "recording")
 		got := decoded(t, encoded(t, Pprof, r))
-		for _, m := range modes {
+		for _, m := range profile.Modes {
 			equalMaps(t, m.String(), byStack(got, m, fullName), byStack(r, m, fullName))
 		}
 		equalMaps(t, "sums", sums(got), sums(r))
@@ -106,7 +114,7 @@ func TestSpeedscopeRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := recordings.Draw(t, "recording")
 		got := decoded(t, encoded(t, Speedscope, r))
-		for _, m := range modes {
+		for _, m := range profile.Modes {
 			want := byStack(r, m, fullName)
 			for _, stack := range []string{"", incompleteFrame} {
 				delete(want, stack) // empty stacks are gaps to speedscope
@@ -126,15 +134,16 @@ func TestSpeedscopeRoundTrip(t *testing.T) {
 func TestFoldedSums(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := recordings.Draw(t, "recording")
-		for _, m := range modes {
+		for _, m := range profile.Modes {
 			file := encoded(t, foldedOf(m, rapid.Bool().Draw(t, "by thread")), r)
 			if len(file) == 0 {
 				continue
 			}
 			got := decoded(t, file)
 			lines := bytes.Count(file, []byte("\n"))
-			if d := got.Weight(profile.CPU) - r.Weight(m); d.Abs() > time.Duration(len(r.Samples))*time.Microsecond {
-				t.Fatalf("%s: %v in %d lines, want %v", m, got.Weight(profile.CPU), lines, r.Weight(m))
+			number, want := got.Weight(profile.CPU)/1000, foldedNumber(m, r.Weight(m)) // the reader takes it for µs
+			if d := number - want; d > int64(lines) || -d > int64(len(r.Samples)) {
+				t.Fatalf("%s: %d in %d lines, want %d", m, number, lines, want)
 			}
 		}
 	})
@@ -152,7 +161,8 @@ type traceEvent struct {
 }
 
 // TestTraceNests: slices are well nested, time does not run backwards, every track
-// and process has a name, and what is the innermost slice adds up to the samples.
+// and process has a name, what is the innermost slice adds up to the samples, and
+// each sample without a length is an instant.
 func TestTraceNests(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := recordings.Draw(t, "recording")
@@ -165,18 +175,24 @@ func TestTraceNests(t *testing.T) {
 		type lane struct{ pid, tid int }
 		open, at, named := map[lane][]string{}, map[lane]float64{}, map[lane]bool{}
 		var inside float64
+		instants := 0
 		for i, e := range file.TraceEvents {
 			l := lane{e.PID, e.TID}
 			switch e.Phase {
 			case "M":
 				named[l] = true
 				continue
+			case "i":
+				instants++
 			case "B", "E":
 			default:
 				t.Fatalf("event %d is a %q", i, e.Phase)
 			}
 			if e.At < at[l] || !named[l] || !named[lane{e.PID, 0}] {
 				t.Fatalf("event %d: at %v after %v, or on a track without a name", i, e.At, at[l])
+			}
+			if e.Phase == "i" {
+				continue
 			}
 			if len(open[l]) > 0 {
 				inside += e.At - at[l]
@@ -198,12 +214,18 @@ func TestTraceNests(t *testing.T) {
 		}
 		var want float64
 		for i := range r.Samples {
-			if s := &r.Samples[i]; s.Node != 0 || s.Incomplete || s.Mode == profile.Wall && s.State == profile.Waiting {
+			switch s := &r.Samples[i]; {
+			case s.Mode.Unit() != profile.Nanoseconds:
+				instants--
+			case s.Node != 0 || s.Incomplete || s.Mode == profile.Wall && s.State == profile.Waiting:
 				want += float64(s.Weight) / 1e3
 			}
 		}
 		if d := inside - want; d > 1e-3*want+1 || d < -1e-3*want-1 {
 			t.Fatalf("slices last %v µs, samples %v µs", inside, want)
+		}
+		if instants != 0 {
+			t.Fatalf("%d instants more than samples", instants)
 		}
 	})
 }

@@ -39,12 +39,12 @@ func readFolded(all []byte) (*profile.Recording, error) {
 			return nil, fmt.Errorf("line %d has no number behind its stack", n)
 		}
 		names, incomplete := withoutMark(strings.Split(strings.TrimSpace(text[:at]), ";"))
-		s := profile.Sample{Weight: time.Duration(us) * time.Microsecond, Thread: thread, Incomplete: incomplete, Node: m.foldedStack(names)}
+		s := profile.Sample{Weight: us * int64(time.Microsecond), Thread: thread, Incomplete: incomplete, Node: m.foldedStack(names)}
 		if err := m.add(s); err != nil {
 			return nil, err
 		}
 	}
-	return m.finish([len(modes)]float64{})
+	return m.finish()
 }
 
 // foldedStack returns the node of a stack, base first.
@@ -65,6 +65,9 @@ func (m *importer) foldedFunction(name string) int32 {
 	name = strings.ReplaceAll(name, `\x3b`, ";")
 	if kernel, ok := strings.CutSuffix(name, foldedKernel); ok {
 		return m.b.Function(functionOf(profile.Kernel, "", kernel, ""))
+	}
+	if event, ok := strings.CutSuffix(name, foldedEvent); ok {
+		return m.b.Function(functionOf(profile.Event, "", event, ""))
 	}
 	if jitted, ok := strings.CutSuffix(name, "_[j]"); ok {
 		return m.b.Function(functionOf(profile.Managed, "", jitted, ""))

@@ -16,8 +16,7 @@ type importer struct {
 	threads map[profile.RecordedThread]int32
 	pids    map[int]int32
 	r       profile.Recording // what does not come from samples
-	count   [len(modes)]int
-	there   [len(modes)]bool
+	modes   [len(profile.Modes)]profile.ModeStats
 }
 
 // maxForeignNodes bounds the tree of a recording in another format: 300 MB with
@@ -52,26 +51,29 @@ func (m *importer) thread(t profile.RecordedThread) int32 {
 }
 
 func (m *importer) add(s profile.Sample) error {
-	if s.Weight < 0 || s.Weight > maxTime || s.At < 0 || s.At > maxTime {
-		return errors.New("the times in the file are negative or too long")
+	if s.Weight < 0 || s.Weight > maxWeight || s.At < 0 || s.At > maxTime {
+		return errors.New("the values in the file are negative or too large")
+	}
+	if s.Mode.Unit() == profile.Count {
+		s.Events = s.Weight
 	}
 	m.b.Add(s)
-	m.count[s.Mode] += int(max(s.Count, 1))
-	m.there[s.Mode] = true
+	m.modes[s.Mode].Samples += int(max(s.Count, 1))
 	return nil
 }
 
-// finish returns the recording; rates are those of the modes, where they are known.
-func (m *importer) finish(rates [len(modes)]float64) (*profile.Recording, error) {
+// finish returns the recording.
+func (m *importer) finish() (*profile.Recording, error) {
 	if m.b.Cut() > 0 {
 		return nil, fmt.Errorf("the file has too many different stacks: more than %d frames", maxForeignNodes)
 	}
 	r := m.b.Recording()
 	m.process0()
 	r.Version, r.Start, r.Duration, r.Processes, r.Notes = m.r.Version, m.r.Start, m.r.Duration, m.r.Processes, m.r.Notes
-	for _, mode := range modes {
-		if m.there[mode] {
-			r.Modes = append(r.Modes, profile.ModeStats{Mode: mode, Rate: rates[mode], Samples: m.count[mode]})
+	for _, mode := range profile.Modes {
+		if stats := m.modes[mode]; stats.Samples > 0 {
+			stats.Mode = mode
+			r.Modes = append(r.Modes, stats)
 		}
 	}
 	if err := checkRecording(r); err != nil {
@@ -102,6 +104,12 @@ func (m *importer) function(name, file string) int32 {
 // taken to be the same, but for the parameters.
 func functionOf(kind profile.Kind, exact, name, module string) profile.Function {
 	f := profile.Function{Kind: kind, Method: exact, Display: name, Short: name, Module: module}
+	if kind == profile.Event {
+		if module != "" { // the event has a type
+			f.Short = namespaces.ReplaceAllString(name, "")
+		}
+		return f
+	}
 	if strings.HasPrefix(name, "[") && strings.HasSuffix(name, "]") && exact == "" {
 		if kind == profile.Native && module == "" && name != unknownMapping {
 			f.Module = name[1 : len(name)-1]
@@ -121,6 +129,8 @@ func functionOf(kind profile.Kind, exact, name, module string) profile.Function 
 // kindOf guesses the kind of a function; a module tells it if there is one.
 func kindOf(name, module string) profile.Kind {
 	switch {
+	case isEventMapping(module):
+		return profile.Event
 	case strings.HasPrefix(module, "[kernel") || module == "vmlinux":
 		return profile.Kernel
 	case strings.HasSuffix(module, assemblySuffix), strings.HasSuffix(module, ".exe"), module == dynamicMapping,
@@ -134,11 +144,17 @@ func kindOf(name, module string) profile.Kind {
 	return profile.Native
 }
 
+func isEventMapping(file string) bool {
+	return file == eventMapping || strings.HasPrefix(file, eventModule) && strings.HasSuffix(file, "]")
+}
+
 // moduleOfMapping is a module by the file of its mapping.
 func moduleOfMapping(kind profile.Kind, file string) string {
 	switch {
-	case file == dynamicMapping || file == unknownMapping:
+	case file == dynamicMapping || file == unknownMapping || file == eventMapping:
 		return ""
+	case kind == profile.Event:
+		return strings.TrimSuffix(strings.TrimPrefix(file, eventModule), "]")
 	case kind == profile.Kernel && strings.HasPrefix(file, kernelModule):
 		return strings.TrimSuffix(strings.TrimPrefix(file, kernelModule), "]")
 	case kind == profile.Kernel:
@@ -157,8 +173,8 @@ func withoutMark(names []string) (rest []string, incomplete bool) {
 	return names, false
 }
 
-// nanoseconds are what a number with a unit stands for; false: it is no time.
-func unitOf(name string) (time.Duration, bool) {
+// timeUnit is what a number with a unit stands for; false: it is no time.
+func timeUnit(name string) (time.Duration, bool) {
 	switch strings.TrimSuffix(name, "s") {
 	case "nanosecond", "n":
 		return time.Nanosecond, true
@@ -172,11 +188,11 @@ func unitOf(name string) (time.Duration, bool) {
 	return 0, false
 }
 
-// scaled is a number with a unit as a time. What does not fit is negative, which
-// importer.add refuses.
-func scaled(v float64, unit time.Duration) time.Duration {
-	if v *= float64(unit); !(v >= 0 && v <= float64(maxTime)) {
+// scaled is a number, each of which is so much, as a weight. What does not fit is
+// negative, which importer.add refuses.
+func scaled(v float64, unit int64) int64 {
+	if v *= float64(unit); !(v >= 0 && v <= maxWeight) {
 		return -1
 	}
-	return time.Duration(math.Round(v))
+	return int64(math.Round(v))
 }

@@ -26,7 +26,8 @@ func readPprof(all []byte) (*profile.Recording, error) {
 	if err := in.read(); err != nil {
 		return nil, err
 	}
-	return in.finish(in.rates())
+	in.period()
+	return in.finish()
 }
 
 type pprofReader struct {
@@ -34,16 +35,8 @@ type pprofReader struct {
 	p       *pprof.Profile
 	ours    bool
 	columns []pprofColumn
-	shared  bool                        // both modes have one column of counts: what has no time is of the other mode
+	units   []int64                     // what one of a column's values is, in the mode's unit
 	known   map[*pprof.Location][]int32 // by location: ours, leaf first, as inlining makes several of one
-}
-
-// pprofColumn is where a mode's values are in each sample.
-type pprofColumn struct {
-	mode  profile.Mode
-	value int
-	unit  time.Duration // of one
-	count int           // -1: there is none
 }
 
 func (in *pprofReader) read() error {
@@ -76,60 +69,125 @@ func (in *pprofReader) read() error {
 	return nil
 }
 
-// rates are known of the mode that the period is of.
-func (in *pprofReader) rates() (rates [len(modes)]float64) {
-	if t := in.p.PeriodType; t != nil && in.p.Period > 0 {
-		if unit, ok := unitOf(t.Unit); ok {
-			mode := modeOfType(t.Type)
-			rates[mode] = float64(time.Second) / (float64(in.p.Period) * float64(unit))
-		}
+// period fills in what is known of how the profile was sampled.
+func (in *pprofReader) period() {
+	t := in.p.PeriodType
+	if t == nil || in.p.Period <= 0 {
+		return
 	}
-	return rates
+	mode, unit, ok := modeOfType(t)
+	switch {
+	case !ok:
+	case !mode.OfEvents():
+		in.modes[mode].Rate = float64(time.Second) / (float64(in.p.Period) * float64(unit))
+	case mode == profile.Alloc || in.ours:
+		in.modes[mode].Every = min(in.p.Period, maxWeight)
+	}
 }
 
-// chooseColumns finds the times; else counts, each of which stands for a period.
+// chooseColumns finds what can be read of the values: for each mode one of them,
+// and the count that goes with it. If there is none, counts are taken for time.
 func (in *pprofReader) chooseColumns() error {
-	var seen [len(modes)]bool
+	var seen modeSet
 	for i, t := range in.p.SampleType {
-		if unit, ok := unitOf(t.Unit); ok && !seen[modeOfType(t.Type)] {
-			mode := modeOfType(t.Type)
-			seen[mode] = true
-			in.columns = append(in.columns, pprofColumn{mode, i, unit, in.typeNamed("samples", mode.String()+"_samples", "contentions")})
+		mode, unit, ok := modeOfType(t)
+		if !ok || seen[mode] || in.hasBetter(mode, t.Type) {
+			continue
+		}
+		seen[mode] = true
+		in.columns = append(in.columns, pprofColumn{mode, in.countOf(mode, t.Type), i})
+		in.units = append(in.units, unit)
+		if mode == profile.Alloc && !isNamed(mode, t.Type) {
+			in.r.Notes = append(in.r.Notes, fmt.Sprintf("The pprof profile has %s in bytes: it is shown as allocated bytes.", clip(t.Type)))
 		}
 	}
-	if n := len(in.columns); n > 0 {
-		in.shared = n > 1 && in.columns[0].count == in.columns[1].count
+	if len(in.columns) > 0 {
 		return nil
 	}
 	at := slices.IndexFunc(in.p.SampleType, func(t *pprof.ValueType) bool { return t.Unit == "count" })
-	if at < 0 || slices.ContainsFunc(in.p.SampleType, func(t *pprof.ValueType) bool { return t.Unit == "bytes" }) {
+	if at < 0 {
 		var names []string
 		for _, t := range in.p.SampleType[:min(len(in.p.SampleType), 8)] {
 			names = append(names, clip(t.Type)+" in "+clip(t.Unit))
 		}
-		return fmt.Errorf("the pprof profile is not about time: it has %s", strings.Join(names, ", "))
+		return fmt.Errorf("the pprof profile has neither times nor bytes nor counts: it has %s", strings.Join(names, ", "))
 	}
-	unit := time.Microsecond
+	unit := int64(time.Microsecond)
 	if t := in.p.PeriodType; t != nil && in.p.Period > 0 && t.Unit == "nanoseconds" {
-		unit = time.Duration(in.p.Period)
+		unit = in.p.Period
 	} else {
 		in.r.Notes = append(in.r.Notes, "The pprof profile has counts only: each is taken for a microsecond.")
 	}
-	in.columns = []pprofColumn{{modeOfType(in.p.SampleType[at].Type), at, unit, at}}
+	in.columns, in.units = []pprofColumn{{modeOfTime(in.p.SampleType[at].Type), at, at}}, []int64{unit}
 	return nil
 }
 
-// modeOfType tells what a type of time is about: Go's profiles of waiting have
-// "delay", fgprof has "time".
-func modeOfType(name string) profile.Mode {
-	if strings.Contains(name, "wall") || name == "delay" || name == "time" {
+// modeOfType tells what mode a type of values is, and how much one of them is in
+// the mode's unit.
+func modeOfType(t *pprof.ValueType) (m profile.Mode, unit int64, ok bool) {
+	if unit, ok := timeUnit(t.Unit); ok {
+		return modeOfTime(t.Type), int64(unit), true
+	}
+	switch {
+	case t.Unit == profile.Bytes.String():
+		return profile.Alloc, 1, true
+	case t.Unit != profile.Count.String():
+	case isNamed(profile.Exception, t.Type):
+		return profile.Exception, 1, true
+	case isNamed(profile.ThreadStart, t.Type):
+		return profile.ThreadStart, 1, true
+	}
+	return 0, 0, false
+}
+
+// modeOfTime tells what a type of time is about.
+func modeOfTime(name string) profile.Mode {
+	for _, m := range profile.Modes {
+		if m.Unit() == profile.Nanoseconds && isNamed(m, name) {
+			return m
+		}
+	}
+	if strings.Contains(name, "wall") {
 		return profile.Wall
 	}
 	return profile.CPU
 }
 
-func (in *pprofReader) typeNamed(names ...string) int {
-	return slices.IndexFunc(in.p.SampleType, func(t *pprof.ValueType) bool { return slices.Contains(names, t.Type) && t.Unit == "count" })
+// isNamed reports whether a name is one that weights of a mode have.
+func isNamed(m profile.Mode, name string) bool {
+	return slices.Contains(pprofTypes[m].weight, name)
+}
+
+// hasBetter reports whether another type is surely the weight of a mode, which one
+// of this name is only taken for. Go's heap profiles also have what is still in use.
+func (in *pprofReader) hasBetter(m profile.Mode, name string) bool {
+	return !isNamed(m, name) && slices.ContainsFunc(in.p.SampleType, func(t *pprof.ValueType) bool {
+		mode, _, ok := modeOfType(t)
+		return ok && mode == m && isNamed(m, t.Type)
+	})
+}
+
+// countOf is the value that counts what another one weighs, or -1.
+func (in *pprofReader) countOf(m profile.Mode, weight string) int {
+	names := pprofTypes[m].count
+	if space, ok := strings.CutSuffix(weight, "_space"); ok && m == profile.Alloc {
+		names = []string{space + "_objects"}
+	}
+	return slices.IndexFunc(in.p.SampleType, func(t *pprof.ValueType) bool {
+		return t.Unit == profile.Count.String() && slices.Contains(names, t.Type)
+	})
+}
+
+// isShared reports whether a count goes with several weights: what has no weight is
+// of another mode then.
+func (in *pprofReader) isShared(count int) bool {
+	n := 0
+	for _, c := range in.columns {
+		if c.count == count {
+			n++
+		}
+	}
+	return n > 1
 }
 
 func (in *pprofReader) sample(p *pprof.Sample) error {
@@ -143,20 +201,25 @@ func (in *pprofReader) sample(p *pprof.Sample) error {
 			s.Node = in.b.Child(s.Node, place)
 		}
 	}
-	for _, c := range in.columns {
-		v, n := p.Value[c.value], int64(0)
+	for i, c := range in.columns {
+		v, n := p.Value[c.weight], int64(0)
 		if c.count >= 0 {
 			n = p.Value[c.count]
 		}
 		if v < 0 || n < 0 {
 			return errors.New("the pprof profile has negative values: a difference between two profiles cannot be read")
 		}
-		if v == 0 && (n == 0 || in.shared) {
+		if v == 0 && (n == 0 || in.isShared(c.count)) {
 			continue
 		}
-		s.Mode, s.Count, s.Weight = c.mode, int32(min(n, math.MaxInt32)), scaled(float64(v), c.unit)
-		if c.unit == time.Nanosecond {
-			s.Weight = time.Duration(v) // exactly
+		s.Mode, s.Count, s.Events = c.mode, 1, 0
+		if c.mode.OfEvents() {
+			s.Events = min(n, maxWeight)
+		} else {
+			s.Count = int32(min(n, math.MaxInt32))
+		}
+		if s.Weight = v; in.units[i] != 1 {
+			s.Weight = scaled(float64(v), in.units[i])
 		}
 		if err := in.add(s); err != nil {
 			return err
@@ -203,7 +266,7 @@ func (in *pprofReader) location(l *pprof.Location) []int32 {
 	var out []int32
 	for i := range l.Line {
 		if f := l.Line[i].Function; f != nil && f.Name != "" {
-			out = append(out, in.b.Location(profile.Location{Function: in.pprofFunction(f, file), Offset: in.offset(f, offset)}))
+			out = append(out, in.b.Location(profile.Location{Function: in.pprofFunction(f, file), Offset: in.offset(f, file, offset)}))
 		}
 	}
 	if len(out) == 0 {
@@ -224,10 +287,11 @@ func (in *pprofReader) pprofFunction(f *pprof.Function, file string) int32 {
 	return in.b.Function(functionOf(kind, f.SystemName, f.Name, f.Filename))
 }
 
-// offset is that within the function, which only our addresses tell.
-func (in *pprofReader) offset(f *pprof.Function, inMapping uint64) uint64 {
+// offset is that within the function, which only our addresses tell. Events have
+// none.
+func (in *pprofReader) offset(f *pprof.Function, file string, inMapping uint64) uint64 {
 	switch {
-	case !in.ours:
+	case !in.ours || isEventMapping(file):
 		return 0
 	case f.SystemName == "":
 		return inMapping

@@ -44,7 +44,7 @@ func readSpeedscope(all []byte) (*profile.Recording, error) {
 	if in.err != nil {
 		return nil, fmt.Errorf("the speedscope file is damaged: %w", in.err)
 	}
-	return in.finish([len(modes)]float64{})
+	return in.finish()
 }
 
 type speedscopeReader struct {
@@ -76,16 +76,12 @@ func (in *speedscopeReader) read(f *speedscopeFile) {
 }
 
 func (in *speedscopeReader) profile(p *speedscopeProfile) error {
-	unit, ok := unitOf(p.Unit)
-	switch {
-	case p.Unit == "none" || p.Unit == "":
-		unit = time.Microsecond
-		in.r.Notes = append(in.r.Notes, "A profile has no unit: its numbers are taken for microseconds.")
-	case !ok:
-		return fmt.Errorf("its numbers are %s, not times", clip(p.Unit))
-	}
 	s := profile.Sample{}
 	s.Thread, s.Mode = in.named(p.Name)
+	unit, err := in.unit(p.Unit, &s.Mode)
+	if err != nil {
+		return err
+	}
 	switch p.Type {
 	case "sampled":
 		return in.sampled(p, unit, s)
@@ -95,12 +91,35 @@ func (in *speedscopeReader) profile(p *speedscopeProfile) error {
 	return fmt.Errorf("there is no type %s", clip(p.Type))
 }
 
+// unit is what one of a profile's numbers is, in the unit of its mode. That is
+// changed where the numbers cannot be of the mode that the name says.
+func (in *speedscopeReader) unit(name string, m *profile.Mode) (int64, error) {
+	of, isTime := timeUnit(name)
+	switch {
+	case isTime:
+		if m.Unit() != profile.Nanoseconds {
+			*m = profile.CPU
+		}
+		return int64(of), nil
+	case name == profile.Bytes.String():
+		*m = profile.Alloc
+		return 1, nil
+	case name != speedscopeNoUnit && name != "":
+		return 0, fmt.Errorf("its numbers are %s, neither times nor bytes nor counts", clip(name))
+	case m.Unit() == profile.Count:
+		return 1, nil
+	}
+	*m = profile.CPU
+	in.r.Notes = append(in.r.Notes, "A profile has no unit: its numbers are taken for microseconds.")
+	return int64(time.Microsecond), nil
+}
+
 var withTID = regexp.MustCompile(`^(?:(.*) \((\d+)\)|thread (\d+))$`)
 
 // named takes the name of a profile apart, as far as it is ours: thread and mode.
 func (in *speedscopeReader) named(name string) (thread int32, mode profile.Mode) {
 	t := profile.RecordedThread{Process: in.process(0)}
-	for _, m := range modes {
+	for _, m := range profile.Modes {
 		if rest, ok := strings.CutSuffix(name, modeSuffix(m)); ok {
 			name, mode = rest, m
 		}
@@ -114,7 +133,7 @@ func (in *speedscopeReader) named(name string) (thread int32, mode profile.Mode)
 	return in.thread(t), mode
 }
 
-func (in *speedscopeReader) sampled(p *speedscopeProfile, unit time.Duration, s profile.Sample) error {
+func (in *speedscopeReader) sampled(p *speedscopeProfile, unit int64, s profile.Sample) error {
 	if len(p.Samples) != len(p.Weights) {
 		return fmt.Errorf("%d samples have %d weights", len(p.Samples), len(p.Weights))
 	}
@@ -133,10 +152,12 @@ func (in *speedscopeReader) sampled(p *speedscopeProfile, unit time.Duration, s 
 }
 
 // put moves on to the end of a sample and adds it, unless it stands for a time
-// without any.
+// without any. When bytes or counts were is not in the file.
 func (in *speedscopeReader) put(s *profile.Sample, there bool) error {
-	s.At = min(s.At+s.Weight, maxTime)
-	in.r.Duration = max(in.r.Duration, s.At)
+	if s.Mode.Unit() == profile.Nanoseconds {
+		s.At = min(s.At+time.Duration(s.Weight), maxTime)
+		in.r.Duration = max(in.r.Duration, s.At)
+	}
 	if there || s.Weight < 0 {
 		return in.add(*s)
 	}
@@ -158,7 +179,7 @@ func (in *speedscopeReader) enter(s *profile.Sample, frame int32) error {
 
 // evented reads what entered and left frames: each stretch between two events is a
 // sample.
-func (in *speedscopeReader) evented(p *speedscopeProfile, unit time.Duration, s profile.Sample) error {
+func (in *speedscopeReader) evented(p *speedscopeProfile, unit int64, s profile.Sample) error {
 	type open struct {
 		frame, below int32 // below: the node that was the leaf before
 		incomplete   bool

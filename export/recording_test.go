@@ -49,7 +49,7 @@ func recorded() *profile.Recording {
 		}
 		return node
 	}
-	const tick = 10 * time.Millisecond
+	const tick = int64(10 * time.Millisecond)
 	add := func(ms int, thread, node int32, mode profile.Mode, state profile.State, incomplete bool) {
 		b.Add(profile.Sample{
 			At: time.Duration(ms) * time.Millisecond, Weight: tick, Thread: thread, Node: node, Mode: mode, State: state, Incomplete: incomplete,
@@ -136,9 +136,9 @@ func TestEmptyRecording(t *testing.T) {
 func TestDamagedRecording(t *testing.T) {
 	plain := string(inflated(t, written(t, WriteRecording, recorded())))
 	for _, c := range []struct{ name, old, new, want string }{
-		{"newer", `"version":1,`, `"version":2,"strange":{},`, "the recording has version 2 of its format, this clrsnap knows version 1: use a newer clrsnap"},
-		{"older", `"version":1,`, `"version":0,`, "there is no version 0"},
-		{"no version", `"version":1,`, ``, "it comes before the version"},
+		{"newer", `"version":2,`, `"version":3,"strange":{},`, "the recording has version 3 of its format, this clrsnap knows version 2: use a newer clrsnap"},
+		{"older", `"version":2,`, `"version":0,`, "there is no version 0"},
+		{"no version", `"version":2,`, ``, "it comes before the version"},
 		{"parent", `"parent":[-1,0,`, `"parent":[-1,1,`, "node 1 is called by node 1"},
 		{"root", `"parent":[-1,0,`, `"parent":[0,0,`, "node 0 is not the root"},
 		{"index", `"thread":[0,`, `"thread":[7,`, "sample 0 is of thread 7 of 3"},
@@ -146,7 +146,12 @@ func TestDamagedRecording(t *testing.T) {
 		{"32 bits", `"thread":[0,`, `"thread":[4294967296,`, "samples: thread: a number is too large"},
 		{"64 bits", `"weight":[1`, `"weight":[99999999999999999999`, "samples: weight: a number is too large"},
 		{"sum of times", `"weight":[1`, `"weight":[4611686018427387903,1`, "another column has 17"},
-		{"weights", `"weight":[10000000,10000000,`, `"weight":[4611686018427387903,4611686018427387903,`, "the samples stand for more than"},
+		{"weights", `"weight":[10000000,10000000,10000000,`, `"weight":[4611686018427387903,0,4611686018427387903,`, "the cpu samples stand for more than"},
+		{"events", `"events":[0,0,0,`, `"events":[4611686018427387903,0,4611686018427387903,`, "the cpu samples stand for more than"},
+		{"negative events", `"events":[0,`, `"events":[-1,`, "sample 0 stands for 10000000, and for -1 events"},
+		{"no events", `"events":`, `"event":`, `samples: column "events" is missing`},
+		{"unit", `"unit":"nanoseconds"`, `"unit":"bytes"`, "the unit of mode cpu is nanoseconds, and not bytes"},
+		{"seen", `"seen":0`, `"seen":-3`, "-3 events"},
 		{"time", `"at":[0,`, `"at":[-5,`, "sample 0 is at -1 ns"},
 		{"fraction", `"count":[1,`, `"count":[1.5,`, "samples: count: a number is not whole"},
 		{"no count", `"count":[1,`, `"count":[0,`, "sample 0 stands for 0 samples"},
@@ -206,7 +211,7 @@ func TestWriteRefuses(t *testing.T) {
 // TestUnpackedSize: a small file that would unpack to more than anyone records
 // is refused without being held in memory.
 func TestUnpackedSize(t *testing.T) {
-	start := `{"format":"clrsnap recording","version":1,"later":"`
+	start := `{"format":"clrsnap recording","version":2,"later":"`
 	endless := io.MultiReader(strings.NewReader(start), zeros{})
 	if _, err := readDocument(&bounded{endless, 8 << 20}); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("got %v", err)

@@ -21,9 +21,12 @@ const (
 	maxNotes     = 1 << 12
 )
 
-// maxTime bounds every time and their sums: 146 years, so that nothing that is
-// worked out from them can overflow.
-const maxTime = time.Duration(math.MaxInt64 / 2)
+// maxWeight bounds every weight and number of events, and the sums of each mode,
+// so that nothing that is worked out from them can overflow.
+const maxWeight = math.MaxInt64 / 2
+
+// maxTime bounds every time likewise: 146 years.
+const maxTime = time.Duration(maxWeight)
 
 // checkRecording returns an error unless everything in r that is an index, a time
 // or a number can be relied on. Whoever gets a recording that was read need not
@@ -65,16 +68,18 @@ func checkSizes(r *profile.Recording) error {
 func tooMany(what string, most int) error { return fmt.Errorf("more than %d %s", most, what) }
 
 func checkModes(r *profile.Recording) error {
-	var seen [2]bool
+	var seen [len(profile.Modes)]bool
 	for i := range r.Modes {
 		m := &r.Modes[i]
 		switch {
-		case m.Mode > profile.Wall || seen[m.Mode]:
+		case !m.Mode.Known() || seen[m.Mode]:
 			return fmt.Errorf("mode %d is there twice or unknown", m.Mode)
 		case !finite(m.Rate) || !finite(m.Got) || m.Rate < 0 || m.Got < 0:
 			return fmt.Errorf("a rate of %v, of which %v was reached", m.Rate, m.Got)
 		case min(m.Samples, m.Lost, m.Late, m.Broken, m.Repaired, m.Pauses.Count, m.Released) < 0:
 			return fmt.Errorf("a count of samples or pauses that is negative")
+		case min(m.Seen, m.Every) < 0 || max(m.Seen, m.Every) > maxWeight:
+			return fmt.Errorf("%d events, of which every %d was sampled", m.Seen, m.Every)
 		case min(m.Pauses.P50, m.Pauses.P99, m.Pauses.Max) < 0:
 			return fmt.Errorf("a pause that is negative")
 		}
@@ -119,8 +124,7 @@ func checkNodes(r *profile.Recording) error {
 }
 
 func checkSamples(r *profile.Recording) error {
-	var weight time.Duration
-	count := int64(0)
+	var weight, events [len(profile.Modes)]int64
 	for i := range r.Samples {
 		s := &r.Samples[i]
 		switch {
@@ -128,16 +132,19 @@ func checkSamples(r *profile.Recording) error {
 			return fmt.Errorf("sample %d is of thread %d of %d", i, s.Thread, len(r.Threads))
 		case !within(s.Node, len(r.Nodes)):
 			return fmt.Errorf("sample %d is at node %d of %d", i, s.Node, len(r.Nodes))
-		case s.Mode > profile.Wall || s.State > profile.Waiting:
+		case !s.Mode.Known() || s.State > profile.Waiting:
 			return fmt.Errorf("sample %d has mode %d and state %d", i, s.Mode, s.State)
 		case s.Count < 1:
 			return fmt.Errorf("sample %d stands for %d samples", i, s.Count)
-		case s.At < 0 || s.At > maxTime || s.Weight < 0 || s.Weight > maxTime:
-			return fmt.Errorf("sample %d is at %d ns and stands for %d ns", i, s.At, s.Weight)
+		case s.At < 0 || s.At > maxTime:
+			return fmt.Errorf("sample %d is at %d ns", i, s.At)
+		case min(s.Weight, s.Events) < 0 || max(s.Weight, s.Events) > maxWeight:
+			return fmt.Errorf("sample %d stands for %d, and for %d events", i, s.Weight, s.Events)
 		}
-		count += int64(s.Count)
-		if weight += s.Weight; weight > maxTime {
-			return fmt.Errorf("the samples stand for more than %v", maxTime)
+		weight[s.Mode] += s.Weight
+		events[s.Mode] += s.Events
+		if max(weight[s.Mode], events[s.Mode]) > maxWeight {
+			return fmt.Errorf("the %s samples stand for more than %d", s.Mode, int64(maxWeight))
 		}
 	}
 	return nil

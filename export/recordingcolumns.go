@@ -85,7 +85,11 @@ func (d *documentReader) nodeTable() error {
 }
 
 func (d *documentReader) sampleTable() error {
-	return d.table(d.sampleColumn, "at", "weight", "count", "thread", "node", "mode", "state", "incomplete")
+	columns := []string{"at", "weight", "count", "thread", "node", "mode", "state", "incomplete"}
+	if d.format > 1 {
+		columns = append(columns, "events")
+	}
+	return d.table(d.sampleColumn, columns...)
 }
 
 func (d *documentReader) sampleColumn(t *tableReader, name string) error {
@@ -94,12 +98,14 @@ func (d *documentReader) sampleColumn(t *tableReader, name string) error {
 	switch name {
 	case "at":
 		at := time.Duration(0) // kept where no delta makes it overflow; checkSamples finds what is negative
-		return d.times(t, func(s *sample, delta time.Duration) {
-			at = min(max(at+delta, -1), maxTime)
+		return d.numbers(t, func(s *sample, delta int64) {
+			at = min(max(at+time.Duration(delta), -1), maxTime)
 			s.At = at
 		})
 	case "weight":
-		return d.times(t, func(s *sample, w time.Duration) { s.Weight = w })
+		return d.numbers(t, func(s *sample, w int64) { s.Weight = w })
+	case "events":
+		return d.numbers(t, func(s *sample, n int64) { s.Events = n })
 	case "count":
 		return numbers(func(s *sample, v int32) error { s.Count = v; return nil })
 	case "thread":
@@ -107,28 +113,32 @@ func (d *documentReader) sampleColumn(t *tableReader, name string) error {
 	case "node":
 		return numbers(func(s *sample, v int32) error { s.Node = v; return nil })
 	case "mode":
-		return numbers(func(s *sample, v int32) error { s.Mode = profile.Mode(v); return isBit(v, name) })
+		return numbers(func(s *sample, v int32) error { s.Mode = profile.Mode(v); return isOf(v, len(profile.Modes), name) })
 	case "state":
-		return numbers(func(s *sample, v int32) error { s.State = profile.State(v); return isBit(v, name) })
+		return numbers(func(s *sample, v int32) error {
+			s.State = profile.State(v)
+			return isOf(v, int(profile.Waiting)+1, name)
+		})
 	}
 	t = &tableReader{d: d, rows: -1} // "incomplete" is a list of its own, not of one element a sample
 	return column(t, &d.incomplete, maxSamples, func(i *int32, v int32) error { *i = v; return nil })
 }
 
-func (d *documentReader) times(t *tableReader, set func(*profile.Sample, time.Duration)) error {
+// numbers reads a column of samples whose numbers need more than 32 bits.
+func (d *documentReader) numbers(t *tableReader, set func(*profile.Sample, int64)) error {
 	return rows(t, &d.r.Samples, maxSamples, func(s *profile.Sample) error {
 		v, err := d.s.integer()
-		if err == nil && time.Duration(v) > maxTime {
+		if err == nil && v > maxWeight {
 			err = errTooLarge
 		}
-		set(s, time.Duration(v))
+		set(s, v)
 		return err
 	})
 }
 
-// isBit returns an error unless v is one of the two modes or states that there are.
-func isBit(v int32, what string) error {
-	if v != 0 && v != 1 {
+// isOf returns an error unless v is one of the n modes or states that there are.
+func isOf(v int32, n int, what string) error {
+	if !within(v, n) {
 		return fmt.Errorf("there is no %s %d", what, v)
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 // written. docs/recording.md describes it.
 const (
 	recordingFormat  = "clrsnap recording"
-	recordingVersion = 1
+	recordingVersion = 2
 	creatorName      = "clrsnap"
 )
 
@@ -95,7 +95,8 @@ func writeSamples(c *columnWriter, s []profile.Sample) {
 		before = s[i].At
 		return int64(d)
 	})
-	c.column("weight", len(s), func(i int) int64 { return int64(s[i].Weight) })
+	c.column("weight", len(s), func(i int) int64 { return s[i].Weight })
+	c.column("events", len(s), func(i int) int64 { return s[i].Events })
 	c.column("count", len(s), func(i int) int64 { return int64(s[i].Count) })
 	c.column("thread", len(s), func(i int) int64 { return int64(s[i].Thread) })
 	c.column("node", len(s), func(i int) int64 { return int64(s[i].Node) })
@@ -143,7 +144,7 @@ func (t *stringsOf) at(s string) int64 {
 }
 
 // kinds are the kinds of function by their numbers in the file.
-var kinds = [...]profile.Kind{profile.Managed, profile.Native, profile.Kernel}
+var kinds = [...]profile.Kind{profile.Managed, profile.Native, profile.Kernel, profile.Event}
 
 // kindNumber is a kind's place in kinds, or -1.
 func kindNumber(k profile.Kind) int {

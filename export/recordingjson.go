@@ -31,6 +31,7 @@ type fileThread struct {
 
 type fileMode struct {
 	Mode     string     `json:"mode"`
+	Unit     string     `json:"unit"`
 	Rate     float64    `json:"rate"`
 	Got      float64    `json:"got"`
 	Samples  int        `json:"samples"`
@@ -40,6 +41,8 @@ type fileMode struct {
 	Repaired int        `json:"repaired"`
 	Pauses   filePauses `json:"pauses"`
 	Released int        `json:"released"`
+	Seen     int64      `json:"seen"`
+	Every    int64      `json:"every"`
 }
 
 // filePauses are in nanoseconds, but for the count.
@@ -77,7 +80,8 @@ func modesOut(list []profile.ModeStats) []fileMode {
 	out := make([]fileMode, len(list))
 	for i, m := range list {
 		out[i] = fileMode{
-			m.Mode.String(), m.Rate, m.Got, m.Samples, m.Lost, m.Late, m.Broken, m.Repaired, filePauses(m.Pauses), m.Released,
+			m.Mode.String(), m.Mode.Unit().String(), m.Rate, m.Got, m.Samples, m.Lost, m.Late, m.Broken, m.Repaired,
+			filePauses(m.Pauses), m.Released, m.Seen, m.Every,
 		}
 	}
 	return out
@@ -85,25 +89,16 @@ func modesOut(list []profile.ModeStats) []fileMode {
 
 func costOut(c profile.Cost) fileCost { return fileCost(c) }
 
-// modes are all modes.
-var modes = [...]profile.Mode{profile.CPU, profile.Wall}
-
-func modeNamed(name string) (profile.Mode, bool) {
-	for _, m := range modes {
-		if m.String() == name {
-			return m, true
-		}
-	}
-	return 0, false
-}
-
 func (m *fileMode) stats() (profile.ModeStats, error) {
-	mode, ok := modeNamed(m.Mode)
+	mode, ok := profile.ModeNamed(m.Mode)
 	if !ok {
 		return profile.ModeStats{}, fmt.Errorf("there is no mode %s", clip(m.Mode))
 	}
+	if unit := mode.Unit().String(); m.Unit != unit && m.Unit != "" { // version 1 has none
+		return profile.ModeStats{}, fmt.Errorf("the unit of mode %s is %s, and not %s", mode, unit, clip(m.Unit))
+	}
 	return profile.ModeStats{
 		Mode: mode, Rate: m.Rate, Got: m.Got, Samples: m.Samples, Lost: m.Lost, Late: m.Late, Broken: m.Broken,
-		Repaired: m.Repaired, Pauses: profile.Pauses(m.Pauses), Released: m.Released,
+		Repaired: m.Repaired, Pauses: profile.Pauses(m.Pauses), Released: m.Released, Seen: m.Seen, Every: m.Every,
 	}, nil
 }

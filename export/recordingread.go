@@ -49,7 +49,7 @@ func (e newerError) Error() string {
 type documentReader struct {
 	s          jsonScanner
 	r          *profile.Recording
-	known      bool // the version is one that we know
+	format     int64 // its version; 0: not known yet
 	strings    []string
 	functions  [][5]int32 // method, display, short, signature, module
 	tiers      []int32
@@ -57,7 +57,7 @@ type documentReader struct {
 }
 
 func (d *documentReader) field(key string) error {
-	if !d.known && key != "format" && key != "version" {
+	if d.format == 0 && key != "format" && key != "version" {
 		return errors.New("it comes before the version of the format")
 	}
 	switch key {
@@ -109,7 +109,7 @@ func (d *documentReader) small(key string) error {
 			return nil
 		})
 	case "modes":
-		return list(d, key, len(modes), func(m *fileMode) error {
+		return list(d, key, len(profile.Modes), func(m *fileMode) error {
 			stats, err := m.stats()
 			d.r.Modes = append(d.r.Modes, stats)
 			return err
@@ -147,10 +147,12 @@ func (d *documentReader) version() error {
 	if err == nil && v > recordingVersion {
 		err = newerError(v)
 	}
-	if err == nil && v != recordingVersion {
+	if err == nil && v < 1 {
 		err = fmt.Errorf("there is no version %d of the format", v)
 	}
-	d.known = err == nil
+	if err == nil {
+		d.format = v
+	}
 	return err
 }
 
@@ -165,7 +167,7 @@ func (d *documentReader) creator() error {
 // finish puts the strings in their places, and what else could only be done when
 // all had been read.
 func (d *documentReader) finish() error {
-	if !d.known {
+	if d.format == 0 {
 		return errors.New("the version of the format is missing")
 	}
 	var err error

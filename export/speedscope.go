@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"io"
 	"strconv"
-	"time"
 
 	"clrsnap/profile"
 )
@@ -13,8 +12,9 @@ import (
 const speedscopeSchema = "https://www.speedscope.app/file-format-schema.json"
 
 // Speedscope writes a recording for speedscope: one profile for each thread and
-// mode, the busiest thread first, in the order of time, weights in nanoseconds.
-// Empty stacks stand for the times without samples, so that the time line is true.
+// mode, the busiest thread first, in the order of time, weights in nanoseconds or
+// bytes, or without a unit where they are counts. Empty stacks stand for the times
+// without samples, so that a time line is true.
 // Equal stacks that follow one another are one. A frame's file is its module, with
 // .dll for assemblies; a stack whose beginning is missing begins with the frame
 // "[incomplete stack]". Whether a thread was waiting is not in the file.
@@ -64,12 +64,12 @@ type speedscopeEncoder struct {
 type speedscopeEntry struct {
 	node       int32
 	incomplete bool
-	weight     time.Duration
+	weight     int64
 }
 
 func (e *speedscopeEncoder) profile(t *track) {
 	var entries []speedscopeEntry
-	now := time.Duration(0)
+	now := int64(0)
 	add := func(x speedscopeEntry) {
 		if n := len(entries); n > 0 && entries[n-1].node == x.node && entries[n-1].incomplete == x.incomplete {
 			entries[n-1].weight += x.weight
@@ -77,16 +77,27 @@ func (e *speedscopeEncoder) profile(t *track) {
 		}
 		entries = append(entries, x)
 	}
-	for s := range t.spans() {
-		if s.start > now {
-			add(speedscopeEntry{weight: s.start - now})
+	if t.lasts() {
+		for s := range t.spans() {
+			if start := int64(s.start); start > now {
+				add(speedscopeEntry{weight: start - now})
+			}
+			add(speedscopeEntry{s.Node, s.Incomplete, s.Weight})
+			now = int64(s.end)
 		}
-		add(speedscopeEntry{s.Node, s.Incomplete, s.Weight})
-		now = s.end
+	} else {
+		for _, s := range t.samples {
+			if s.Weight > 0 {
+				add(speedscopeEntry{s.Node, s.Incomplete, s.Weight})
+			}
+			now += s.Weight
+		}
 	}
 	c := e.c
-	c.text("{\"type\":\"sampled\",\"unit\":\"nanoseconds\",\"startValue\":0")
-	c.field("endValue", int64(now))
+	c.text("{\"type\":\"sampled\"")
+	c.field("unit", speedscopeUnits[t.mode.Unit()])
+	c.field("startValue", 0)
+	c.field("endValue", now)
 	c.field("name", threadLabel(&e.r.Threads[t.thread])+modeSuffix(t.mode))
 	c.text(",\n\"samples\":")
 	c.list(len(entries), func(i int) { e.sample(&entries[i]) })
@@ -113,11 +124,16 @@ func (e *speedscopeEncoder) sample(x *speedscopeEntry) {
 
 // modeSuffix is what the names of profiles end with.
 func modeSuffix(m profile.Mode) string {
-	if m == profile.CPU {
-		return ", CPU"
-	}
-	return ", wall clock"
+	return [...]string{
+		profile.CPU: ", CPU", profile.Wall: ", wall clock", profile.Alloc: ", allocations", profile.Exception: ", exceptions",
+		profile.Contention: ", waits for locks", profile.ThreadStart: ", thread starts", profile.GC: ", GC pauses",
+	}[m]
 }
+
+// speedscopeNoUnit is the unit of what is only counted.
+const speedscopeNoUnit = "none"
+
+var speedscopeUnits = [...]string{profile.Nanoseconds: "nanoseconds", profile.Bytes: "bytes", profile.Count: speedscopeNoUnit}
 
 func creator(r *profile.Recording) string {
 	if r.Version == "" {

@@ -53,12 +53,12 @@ type svgPicture struct {
 	rows    int
 	frames  int // drawn
 	dropped int // frames that are too narrow
-	origins [4]bool
+	origins [len(svgLegend)]bool
 }
 
-// scale is pixels for each nanosecond.
+// scale is pixels for each unit of weight.
 func (p *svgPicture) scale() float64 {
-	if all := p.tree.frames[0].total; all > 0 {
+	if all := p.tree.frames[0].total.Weight; all > 0 {
 		return (p.width - 2*svgMargin) / float64(all)
 	}
 	return 0
@@ -73,7 +73,7 @@ func (p *svgPicture) measure(i int32, depth int) {
 		p.origins[originIndex(f.function)] = true
 	}
 	for _, c := range f.children {
-		switch w := float64(p.tree.frames[c].total) * p.scale(); {
+		switch w := float64(p.tree.frames[c].total.Weight) * p.scale(); {
 		case w >= svgLeast:
 			p.measure(c, depth+1)
 		case w > 0:
@@ -86,7 +86,7 @@ func (p *svgPicture) measure(i int32, depth int) {
 func (t *frameTree) count(i int32) int {
 	n := 1
 	for _, c := range t.frames[i].children {
-		if t.frames[c].total > 0 {
+		if t.frames[c].total.Weight > 0 {
 			n += t.count(c)
 		}
 	}
@@ -107,11 +107,11 @@ func (p *svgPicture) head() {
 // subtitle says what the widths are, in words.
 func (p *svgPicture) subtitle() string {
 	all := &p.tree.frames[0]
-	what := fmt.Sprintf("CPU time: %s", seconds(all.total))
+	what := fmt.Sprintf("%s: %s", p.o.Mode.Title(), AmountText(p.o.Mode, all.total))
 	if p.o.Mode == profile.Wall {
-		what = fmt.Sprintf("Wall-clock time, %s, of all threads together: %s thread-seconds", p.states(), strings.TrimSuffix(seconds(all.total), " s"))
+		what = fmt.Sprintf("Wall-clock time, %s, of all threads together: %s thread-seconds", p.states(), threeDigits(time.Duration(all.total.Weight).Seconds()))
 	}
-	parts := []string{fmt.Sprintf("%s in %d samples over %s", what, all.count, seconds(p.r.Duration))}
+	parts := []string{fmt.Sprintf("%s (%s) over %s", what, samplesText(all.total.Samples), WeightText(profile.Nanoseconds, int64(p.r.Duration)))}
 	if c := p.r.Cost; c.Processors > 0 && p.r.Duration > 0 {
 		parts = append(parts, fmt.Sprintf("used %.2f of %d processors", c.TargetCPU.Seconds()/p.r.Duration.Seconds(), c.Processors))
 	}
@@ -141,7 +141,7 @@ func (p *svgPicture) states() string {
 // remarks are what whoever looks at the picture has to know.
 func (p *svgPicture) remarks() []string {
 	var out []string
-	if p.tree.frames[0].total == 0 {
+	if p.tree.frames[0].total.Weight == 0 {
 		out = append(out, fmt.Sprintf("The recording has no samples of this mode (%s).", p.o.Mode))
 	}
 	if s, ok := p.r.Mode(p.o.Mode); ok && s.Broken+s.Lost > 0 {
@@ -156,7 +156,7 @@ func (p *svgPicture) remarks() []string {
 // frame draws a frame and what it calls.
 func (p *svgPicture) frame(i int32, x float64, depth int) {
 	f := &p.tree.frames[i]
-	w := float64(f.total) * p.scale()
+	w := float64(f.total.Weight) * p.scale()
 	if i == 0 && w == 0 {
 		w = p.width - 2*svgMargin
 	}
@@ -172,7 +172,7 @@ func (p *svgPicture) frame(i int32, x float64, depth int) {
 	}
 	p.w.WriteString("</g>\n")
 	for _, c := range f.children {
-		width := float64(p.tree.frames[c].total) * p.scale()
+		width := float64(p.tree.frames[c].total.Weight) * p.scale()
 		if width >= svgLeast {
 			p.frame(c, x, depth+1)
 		}
@@ -192,28 +192,18 @@ func (p *svgPicture) describe(f *treeFrame) string {
 	if f.function != nil {
 		name, module = fullName(f.function), f.function.Module
 	}
-	all := p.tree.frames[0].total
-	return fmt.Sprintf("%s\n%s (%s) in %d samples, self %s (%s)\n%s", name,
-		seconds(f.total), percent(f.total, all), f.count, seconds(f.self), percent(f.self, all), module)
+	all := p.tree.frames[0].total.Weight
+	return fmt.Sprintf("%s\n%s (%s, %s), self %s (%s)\n%s", name,
+		AmountText(p.o.Mode, f.total), percent(f.total.Weight, all), samplesText(f.total.Samples), AmountText(p.o.Mode, f.self), percent(f.self.Weight, all), module)
 }
 
-func percent(part, all time.Duration) string {
+func samplesText(n int) string { return grouped(n) + plural(n, " sample", " samples") }
+
+func percent(part, all int64) string {
 	if all <= 0 {
 		return "0.0 %"
 	}
-	return fmt.Sprintf("%.1f %%", 100*part.Seconds()/all.Seconds())
-}
-
-// seconds is a time with three digits, or all those before the point.
-func seconds(d time.Duration) string {
-	switch s := d.Seconds(); {
-	case s < 9.995:
-		return fmt.Sprintf("%.2f s", s)
-	case s < 99.95:
-		return fmt.Sprintf("%.1f s", s)
-	default:
-		return fmt.Sprintf("%.0f s", s)
-	}
+	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(all))
 }
 
 func (p *svgPicture) foot() {

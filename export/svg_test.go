@@ -115,8 +115,8 @@ func TestSVGHostile(t *testing.T) {
 		leafFirst = append(leafFirst, at(n))
 	}
 	b.Thread(profile.RecordedThread{OSThreadID: 1})
-	b.Add(profile.Sample{Weight: time.Hour, Node: b.Stack(leafFirst)})
-	b.Add(profile.Sample{Weight: time.Millisecond, Node: b.Stack([]int32{at("tiny"), at("small")})})
+	b.Add(profile.Sample{Weight: int64(time.Hour), Node: b.Stack(leafFirst)})
+	b.Add(profile.Sample{Weight: int64(time.Millisecond), Node: b.Stack([]int32{at("tiny"), at("small")})})
 	r := b.Recording()
 	r.Notes = names
 	d, raw := svg(t, r, export.SVGOptions{Title: names[0]})

@@ -15,7 +15,7 @@ type svgPaint struct {
 }
 
 // svgLegend is by origin: see originIndex.
-var svgLegend = [4]struct {
+var svgLegend = [...]struct {
 	paint svgPaint
 	text  string
 }{
@@ -23,6 +23,7 @@ var svgLegend = [4]struct {
 	{svgPaint{202, 24, 68, 76, "#0a1c30"}, "framework (System.*, Microsoft.*)"},
 	{svgPaint{140, 30, 16, 74, "#13211a"}, "native"},
 	{svgPaint{335, 20, 17, 60, "#1d0c12"}, "kernel"},
+	{svgPaint{180, 24, 62, 26, "#effcfb"}, "what happened there"},
 }
 
 func originIndex(f *profile.Function) int {
@@ -33,8 +34,10 @@ func originIndex(f *profile.Function) int {
 		return 1
 	case profile.OfNative:
 		return 2
+	case profile.OfKernel:
+		return 3
 	}
-	return 3
+	return 4
 }
 
 // fill is a colour of the range: the hue by at, the lightness by light, 0 … 1.

@@ -3,7 +3,6 @@ package export
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"clrsnap/profile"
 )
@@ -17,8 +16,7 @@ type frameTree struct {
 type treeFrame struct {
 	function    *profile.Function // nil: everything, or incomplete stacks
 	label       string            // where there is no function
-	self, total time.Duration
-	count       int
+	self, total profile.Amount
 	children    []int32 // heaviest first
 }
 
@@ -55,9 +53,7 @@ func newFrameTree(r *profile.Recording, m profile.Mode) *frameTree {
 		if places[kind] == nil {
 			places[kind] = treePlaces(r, root, child)
 		}
-		f := &t.frames[places[kind][s.Node]]
-		f.self += s.Weight
-		f.count += int(s.Count)
+		t.frames[places[kind][s.Node]].self.Add(profile.Amount{Weight: s.Weight, Events: s.Events, Samples: int(s.Count)})
 	}
 	t.sum()
 	return t
@@ -79,13 +75,12 @@ func treePlaces(r *profile.Recording, root int32, child func(treeKey, treeFrame)
 func (t *frameTree) sum() {
 	for i := len(t.frames) - 1; i >= 0; i-- { // children are behind their parents
 		f := &t.frames[i]
-		f.total += f.self
+		f.total.Add(f.self)
 		for _, c := range f.children {
-			f.total += t.frames[c].total
-			f.count += t.frames[c].count
+			f.total.Add(t.frames[c].total)
 		}
 		slices.SortFunc(f.children, func(a, b int32) int {
-			return cmp.Or(cmp.Compare(t.frames[b].total, t.frames[a].total), cmp.Compare(a, b))
+			return cmp.Or(cmp.Compare(t.frames[b].total.Weight, t.frames[a].total.Weight), cmp.Compare(a, b))
 		})
 	}
 }

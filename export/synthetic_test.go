@@ -68,13 +68,19 @@ var blocked = []way{
 }
 
 type service struct {
-	b   *profile.Builder
-	rng *rand.Rand
+	b      *profile.Builder
+	rng    *rand.Rand
+	counts [2]int // samples by mode
 }
 
 // synthetic is a recording of a web service, both modes. factor makes one part of
 // it slower: 1 is a good day.
 func synthetic(seconds int, factor int) *profile.Recording {
+	s := sampledService(seconds, factor)
+	return s.finish(seconds)
+}
+
+func sampledService(seconds int, factor int) *service {
 	s := &service{b: profile.NewBuilder(profile.Limits{}), rng: rand.New(rand.NewPCG(7, uint64(factor)))}
 	threads := []profile.RecordedThread{
 		{OSThreadID: 4242, ManagedThreadID: 1, Role: "Main"}, {OSThreadID: 4250, ManagedThreadID: 2, Role: "Finalizer"},
@@ -96,20 +102,19 @@ func synthetic(seconds int, factor int) *profile.Recording {
 		return out
 	}
 	period := time.Second / 99
-	var counts [2]int
 	for at := time.Duration(0); at < time.Duration(seconds)*time.Second; at += period {
 		load := 0.35 + 0.3*float64((at/time.Second*7)%5)/5
 		for thread := range threads {
-			counts[profile.Wall]++
+			s.counts[profile.Wall]++
 			w := s.threadWay(thread, load, ways)
 			s.add(at, period, profile.Wall, thread, w)
 			if w.state == profile.Running {
-				counts[profile.CPU]++
+				s.counts[profile.CPU]++
 				s.add(at, period, profile.CPU, thread, w)
 			}
 		}
 	}
-	return s.finish(seconds, counts)
+	return s
 }
 
 func (s *service) threadWay(thread int, load float64, ways func([]way) []way) way {
@@ -152,7 +157,7 @@ func (s *service) add(at, period time.Duration, m profile.Mode, thread int, w wa
 	if broken {
 		text = text[len(text)/2:]
 	}
-	s.b.Add(profile.Sample{At: at, Weight: period, Thread: int32(thread), Node: s.node(text), Mode: m, State: w.state, Incomplete: broken})
+	s.b.Add(profile.Sample{At: at, Weight: int64(period), Thread: int32(thread), Node: s.node(text), Mode: m, State: w.state, Incomplete: broken})
 }
 
 func stackText(names string) []string {
@@ -219,7 +224,7 @@ func shortName(name string) string {
 	return name
 }
 
-func (s *service) finish(seconds int, counts [2]int) *profile.Recording {
+func (s *service) finish(seconds int) *profile.Recording {
 	r := s.b.Recording()
 	broken := 0
 	for _, x := range r.Samples {
@@ -232,10 +237,10 @@ func (s *service) finish(seconds int, counts [2]int) *profile.Recording {
 	r.Duration = time.Duration(seconds) * time.Second
 	r.Processes = []profile.Process{{PID: 4242, Command: "/usr/bin/dotnet /app/Shop.Api.dll --urls http://0.0.0.0:8080", Runtime: profile.Runtime{Version: "10.0.12", Path: "/usr/share/dotnet/libcoreclr.so", Shape: "shared"}}}
 	r.Modes = []profile.ModeStats{
-		{Mode: profile.CPU, Rate: 99, Samples: counts[profile.CPU], Lost: 3, Broken: broken, Repaired: 12},
-		{Mode: profile.Wall, Rate: 99, Samples: counts[profile.Wall]},
+		{Mode: profile.CPU, Rate: 99, Samples: s.counts[profile.CPU], Lost: 3, Broken: broken, Repaired: 12},
+		{Mode: profile.Wall, Rate: 99, Samples: s.counts[profile.Wall]},
 	}
-	r.Cost = profile.Cost{TargetCPU: r.Weight(profile.CPU), OwnCPU: 300 * time.Millisecond, OwnMemory: 48 << 20, Processors: 4}
+	r.Cost = profile.Cost{TargetCPU: time.Duration(r.Weight(profile.CPU)), OwnCPU: 300 * time.Millisecond, OwnMemory: 48 << 20, Processors: 4}
 	r.Notes = []string{"12 stacks were longer than what the kernel copied; they were completed from live memory."}
 	return r
 }
@@ -259,7 +264,7 @@ func wide(n int) *profile.Recording {
 		c := b.Child(from, locations[rng.IntN(len(locations))])
 		nodes = append(nodes, c)
 		at += 400 * time.Microsecond
-		b.Add(profile.Sample{At: at, Weight: time.Duration(1+rng.IntN(20)) * time.Millisecond, Node: c})
+		b.Add(profile.Sample{At: at, Weight: int64(1+rng.IntN(20)) * 1e6, Node: c})
 	}
 	r := b.Recording()
 	r.Version, r.Duration, r.Start = "1.0.0", at, time.Date(2026, 11, 21, 3, 4, 5, 0, time.UTC)

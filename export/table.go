@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"strconv"
 	"strings"
-	"time"
 
 	"clrsnap/profile"
 )
@@ -33,6 +32,13 @@ func newNumbers(titles ...string) *numbers {
 		n.used += w
 	}
 	return n
+}
+
+// fit makes a column wide enough for a figure.
+func (n *numbers) fit(column int, figure string) {
+	wider := max(width(figure)+2-n.widths[column], 0)
+	n.widths[column] += wider
+	n.used += wider
 }
 
 func (p *printer) numbersHead(n *numbers, what string) {
@@ -85,6 +91,8 @@ func (p *printer) function(f *profile.Function, used int) {
 		Kind: f.Kind, Method: f.Method, Display: cmp.Or(f.Display, f.Method), Short: f.Short, Signature: f.Signature, Module: f.Module,
 	}
 	switch {
+	case f.Kind == profile.Event:
+		p.named(&frame, used, magenta)
 	case f.Method == "" && f.Kind != profile.Managed: // no symbol
 		p.paint(dim, Clean(cmp.Or(f.Display, nameless(f.Module))))
 	case frame.Display == "":
@@ -103,23 +111,6 @@ func percentage(share float64) cell {
 		return cell{"-", dim}
 	}
 	return cell{strconv.FormatFloat(100*share, 'f', 1, 64), plain}
-}
-
-// secondsText returns how to write times that are parts of a whole.
-func secondsText(whole time.Duration) func(time.Duration) cell {
-	decimals := 3
-	switch s := whole.Seconds(); {
-	case s >= 1000:
-		decimals = 1
-	case s >= 10:
-		decimals = 2
-	}
-	return func(d time.Duration) cell {
-		if d == 0 {
-			return cell{"-", dim}
-		}
-		return cell{strconv.FormatFloat(d.Seconds(), 'f', decimals, 64), plain}
-	}
 }
 
 // grouped writes a number with separators: "1,234,567".

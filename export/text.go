@@ -212,6 +212,7 @@ const (
 	red      style = "1;31"
 	green    style = "32"
 	yellow   style = "33"
+	magenta  style = "35"
 	cyan     style = "36"
 	boldCyan style = "1;36"
 )

@@ -144,14 +144,17 @@ func (p *printer) native(f *profile.Frame, used int) {
 	p.paint(dim, module+Clean(name)+p.offset(f))
 }
 
-// managed prints a managed frame as fully as there is room: what is left out
-// first is the module, then the parameters, then the namespaces. A name is
-// never cut.
 func (p *printer) managed(f *profile.Frame, used int) {
 	st := cyan
 	if !profile.Framework(f.Module) {
 		st = boldCyan
 	}
+	p.named(f, used, st)
+}
+
+// named prints a frame as fully as there is room: what is left out first is the
+// module, then the parameters, then the namespaces. A name is never cut.
+func (p *printer) named(f *profile.Frame, used int, st style) {
 	name, args, module := Clean(f.Display), Clean(f.Signature), ""
 	short := name
 	if f.Short != "" {
@@ -182,7 +185,7 @@ func (p *printer) managed(f *profile.Frame, used int) {
 	p.paint(dim, module)
 }
 
-// room is how many columns a managed frame may take; 0: no bound.
+// room is how many columns a frame with a name may take; 0: no bound.
 func (p *printer) room(f *profile.Frame, used int) int {
 	if p.o.Width <= 0 {
 		return 0

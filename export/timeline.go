@@ -14,11 +14,11 @@ type track struct {
 	thread  int32
 	mode    profile.Mode
 	samples []*profile.Sample
-	weight  time.Duration // of all of them
-	running time.Duration // of those that were not waiting
+	weight  int64 // of all of them
+	running int64 // of those that were not waiting
 }
 
-// tracks returns the samples of a recording by mode and thread: CPU before wall,
+// tracks returns the samples of a recording by mode and thread: CPU first,
 // the busiest thread first.
 func tracks(r *profile.Recording) []*track {
 	type key struct {
@@ -51,6 +51,10 @@ func tracks(r *profile.Recording) []*track {
 	return out
 }
 
+// lasts reports whether the weights of a track are times, so that its samples have
+// a length.
+func (t *track) lasts() bool { return t.mode.Unit() == profile.Nanoseconds }
+
 // A span is a sample on a time line.
 type span struct {
 	start, end time.Duration
@@ -61,16 +65,17 @@ type span struct {
 // weight: the time up to when it was taken. Where a sample begins later than the
 // one before it has ended, by more than its own weight, there is a gap: the thread
 // did not run, or was not looked at. Less than that is jitter, and would make
-// slivers of what was one stretch: such samples follow at once. Spans never
-// overlap.
+// slivers of what was one stretch: such samples follow at once. Not so events, which
+// are where they were. Spans never overlap.
 func (t *track) spans() iter.Seq[span] {
 	return func(yield func(span) bool) {
 		now := time.Duration(0)
 		for _, s := range t.samples {
-			if start := s.At - s.Weight; start-now > s.Weight {
+			length := time.Duration(s.Weight)
+			if start := s.At - length; start-now > length || start > now && t.mode.OfEvents() {
 				now = start
 			}
-			sp := span{now, now + s.Weight, s}
+			sp := span{now, now + length, s}
 			if now = sp.end; s.Weight > 0 && !yield(sp) {
 				return
 			}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"clrsnap/profile"
@@ -17,8 +18,8 @@ type Order uint8
 
 // The orders.
 const (
-	Flat Order = iota // the time in the function itself
-	Cum               // the time in the function and what it calls
+	Flat Order = iota // what is in the function itself
+	Cum               // what is in the function and what it calls
 )
 
 // TopOptions change what Top shows. The zero value is every function in every
@@ -38,8 +39,8 @@ const (
 	topThreadsEach = 10
 )
 
-// Top writes the functions that most time goes to, and the threads, for a person
-// to read. Where only a part of a recording is of interest, it is to be given
+// Top writes the functions that most time goes to, or whatever the modes of the
+// recording are about, and the threads, for a person to read. Where only a part of a recording is of interest, it is to be given
 // what Select returned.
 func Top(w io.Writer, r *profile.Recording, o TopOptions) error {
 	p := newTable(w, o.Color, o.Width)
@@ -119,23 +120,55 @@ func (p *printer) topMode(r *profile.Recording, m profile.Mode, o *TopOptions) {
 		return
 	}
 	p.end()
-	p.functions(r, t, o)
+	p.tables(r, t, o)
 	p.end()
 	p.threads(r, t)
 }
 
-// modeNames are what the time of a mode is called.
-var modeNames = [...]string{profile.CPU: "CPU time", profile.Wall: "Wall-clock time"}
+// tables prints what happened, if that is what the mode is about, and the hottest
+// functions.
+func (p *printer) tables(r *profile.Recording, t *profile.Totals, o *TopOptions) {
+	if t.Mode.OfEvents() {
+		p.events(r, t, o)
+		p.end()
+	}
+	p.functions(r, t, o)
+}
 
-// modeSummary says how much time there is, of what, and how well it is known.
+// eventTitles are what the leaves of event modes are: one, and several.
+var eventTitles = [len(profile.Modes)][2]string{
+	profile.Alloc: {"class", "classes"}, profile.Exception: {"exception", "exceptions"}, profile.Contention: {"owner", "owners"},
+	profile.ThreadStart: {"started thread", "started threads"}, profile.GC: {"collection", "collections"},
+}
+
+// events prints what happened most.
+func (p *printer) events(r *profile.Recording, t *profile.Totals, o *TopOptions) {
+	all := slices.DeleteFunc(slices.Clone(t.Functions), func(f profile.FunctionTotal) bool { return r.Functions[f.Function].Kind != profile.Event })
+	rows, left := hottest(all, &TopOptions{Rows: o.Rows})
+	c := newAmounts(t, "%")
+	title := eventTitles[t.Mode]
+	p.numbersHead(c.numbers, title[0])
+	for i := range rows {
+		p.numbersRow(c.numbers, c.cells(&rows[i].Self)...)
+		p.function(&r.Functions[rows[i].Function], c.used)
+	}
+	if left > 0 {
+		p.more(left, title, "--top 0 shows all")
+	}
+}
+
+// modeSummary says how much there is, of what, and how well it is known.
 func (p *printer) modeSummary(r *profile.Recording, t *profile.Totals) {
 	all := t.All.All()
-	out := []cell{{modeNames[t.Mode] + ":", bold}}
+	out := []cell{{t.Mode.Title() + ":", bold}}
 	if all.Samples == 0 {
 		p.parts(cell{out[0].text + " no samples", bold})
 		return
 	}
-	out[0].text += " " + secondsText(all.Weight)(all.Weight).text + " s"
+	out[0].text += " " + weightColumnOf(t.Mode.Unit(), all.Weight).text(all.Weight)
+	if countsEvents(t.Mode, all) {
+		out = append(out, cell{eventsText(t.Mode, all.Events), plain})
+	}
 	n := len(t.Threads)
 	out = append(out, cell{fmt.Sprintf("%s %s", grouped(n), plural(n, "thread", "threads")), plain})
 	if t.Mode == profile.Wall {
@@ -148,10 +181,8 @@ func (p *printer) modeSummary(r *profile.Recording, t *profile.Totals) {
 		}
 	}
 	samples := grouped(all.Samples) + plural(all.Samples, " sample", " samples")
-	if s, ok := r.Mode(t.Mode); ok && s.Got > 0 {
-		samples += fmt.Sprintf(" at %.3g of %g Hz", s.Got, s.Rate)
-	} else if s.Rate > 0 {
-		samples += fmt.Sprintf(" at %g Hz", s.Rate)
+	if s, ok := r.Mode(t.Mode); ok {
+		samples += SamplingText(&s)
 	}
 	p.parts(append(out, cell{samples, dim})...)
 }
@@ -162,7 +193,11 @@ var originNames = map[profile.Origin]string{
 
 // functions prints the hottest functions.
 func (p *printer) functions(r *profile.Recording, t *profile.Totals, o *TopOptions) {
-	rows, left := hottest(t, o)
+	all := t.Functions
+	if t.Mode.OfEvents() {
+		all = methods(r, all)
+	}
+	rows, left := hottest(all, o)
 	c := newAmounts(t, "flat %", "cum %")
 	p.numbersHead(c.numbers, "function")
 	for i := range rows {
@@ -175,13 +210,26 @@ func (p *printer) functions(r *profile.Recording, t *profile.Totals, o *TopOptio
 		p.end()
 	}
 	if left > 0 {
-		p.more(left, "function", "--top 0 shows all")
+		p.more(left, [2]string{"function", "functions"}, "--top 0 shows all")
 	}
 }
 
+// methods are the functions that are no events. What happened in them directly is
+// in them.
+func methods(r *profile.Recording, all []profile.FunctionTotal) []profile.FunctionTotal {
+	var out []profile.FunctionTotal
+	for _, f := range all {
+		if r.Functions[f.Function].Kind != profile.Event {
+			f.Self = f.Direct
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
 // hottest are the functions of the first rows, and how many there are besides.
-func hottest(t *profile.Totals, o *TopOptions) (rows []profile.FunctionTotal, left int) {
-	rows = slices.Clone(t.Functions)
+func hottest(all []profile.FunctionTotal, o *TopOptions) (rows []profile.FunctionTotal, left int) {
+	rows = slices.Clone(all)
 	slices.SortStableFunc(rows, func(a, b profile.FunctionTotal) int {
 		self, total := cmp.Compare(b.Self.All().Weight, a.Self.All().Weight), cmp.Compare(b.Total.All().Weight, a.Total.All().Weight)
 		if o.Sort == Cum {
@@ -195,41 +243,57 @@ func hottest(t *profile.Totals, o *TopOptions) (rows []profile.FunctionTotal, le
 	return rows[:len(rows)-left], left
 }
 
-func (p *printer) more(n int, what, how string) {
-	p.paint(dim, fmt.Sprintf("… and %s %s%s more (%s)", grouped(n), what, plural(n, "", "s"), how))
+func (p *printer) more(n int, what [2]string, how string) {
+	p.paint(dim, fmt.Sprintf("… and %s %s more (%s)", grouped(n), plural(n, what[0], what[1]), how))
 	p.end()
 }
 
-// amounts are the columns of amounts: the share of the whole and seconds, apart
-// for what ran and what waited where there is both.
+// amounts are the columns of amounts: the share of the whole, the weight, apart
+// for what ran and what waited where there is both, and the number of events where
+// that says more.
 type amounts struct {
 	*numbers
-	totals  *profile.Totals
-	split   bool
-	seconds func(time.Duration) cell
+	totals        *profile.Totals
+	split, events bool
+	weight        weightColumn
 }
 
 // newAmounts makes the columns of so many amounts, each under its title.
 func newAmounts(t *profile.Totals, titles ...string) *amounts {
-	a := &amounts{totals: t, seconds: secondsText(t.All.All().Weight)}
-	a.split = t.All[profile.Running].Samples > 0 && t.All[profile.Waiting].Samples > 0
+	all := t.All.All()
+	a := &amounts{totals: t, weight: weightColumnOf(t.Mode.Unit(), all.Weight), events: countsEvents(t.Mode, all)}
+	a.split = t.Mode == profile.Wall && t.All[profile.Running].Samples > 0 && t.All[profile.Waiting].Samples > 0
+	unit := a.weight.name
 	var columns []string
 	for _, title := range titles {
 		word := title[:max(len(title)-len("%"), 0)]
 		if a.split {
-			columns = append(columns, title, "run s", "wait s")
+			columns = append(columns, title, "run "+unit, "wait "+unit)
 		} else {
-			columns = append(columns, title, word+"s")
+			columns = append(columns, title, cmp.Or(strings.TrimSpace(word+unit), eventNames[t.Mode][1]))
+		}
+		if a.events {
+			columns = append(columns, eventNames[t.Mode][1])
 		}
 	}
 	a.numbers = newNumbers(columns...)
+	for i := range columns { // no figure is longer than that of everything
+		whole := a.cells(&t.All)
+		a.fit(i, whole[i%len(whole)].text)
+	}
 	return a
 }
 
 func (a *amounts) cells(p *profile.Part) []cell {
-	out := []cell{percentage(a.totals.Share(p.All().Weight))}
+	all := p.All()
+	out := []cell{percentage(a.totals.Share(all.Weight))}
 	if a.split {
-		return append(out, a.seconds(p[profile.Running].Weight), a.seconds(p[profile.Waiting].Weight))
+		out = append(out, a.weight.cell(p[profile.Running].Weight), a.weight.cell(p[profile.Waiting].Weight))
+	} else {
+		out = append(out, a.weight.cell(all.Weight))
 	}
-	return append(out, a.seconds(p.All().Weight))
+	if a.events {
+		out = append(out, weightColumnOf(profile.Count, 0).cell(all.Events))
+	}
+	return out
 }

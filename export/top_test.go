@@ -61,7 +61,7 @@ func shopFunction(name string) profile.Function {
 func (s *shop) add(n int, thread int32, mode profile.Mode, state profile.State, weight int, node int32) {
 	for range n {
 		s.at += time.Millisecond
-		s.Add(profile.Sample{At: s.at, Weight: time.Duration(weight) * time.Millisecond, Thread: thread, Node: node, Mode: mode, State: state})
+		s.Add(profile.Sample{At: s.at, Weight: int64(weight) * 1e6, Thread: thread, Node: node, Mode: mode, State: state})
 	}
 }
 
@@ -96,7 +96,7 @@ func busyShop() *profile.Recording {
 	wall(500, 0, profile.Running, mainName, submitName, visitName)
 	wall(1500, 1, profile.Waiting, mainName, submitName, waitName, "libc.so.6!pthread_cond_wait")
 	wall(100, 1, profile.Running, mainName, submitName, waitName)
-	s.Add(profile.Sample{At: s.at, Weight: 3 * time.Second, Count: 100, Thread: 2, Node: s.stack(sortName), Mode: profile.Wall, Incomplete: true})
+	s.Add(profile.Sample{At: s.at, Weight: 3e9, Count: 100, Thread: 2, Node: s.stack(sortName), Mode: profile.Wall, Incomplete: true})
 	r := s.Recording()
 	r.Start, r.Duration = time.Date(2026, 3, 4, 5, 6, 7, 123456789, time.FixedZone("", 3600)), 20*time.Second
 	r.Processes = []profile.Process{{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{Version: "10.0.9", Shape: "shared"}}}
@@ -178,7 +178,7 @@ func TestTop(t *testing.T) {
 func checkTerminal(t *testing.T, text string, color bool) {
 	t.Helper()
 	if color {
-		for _, st := range []style{bold, dim, red, green, yellow, cyan, boldCyan} {
+		for _, st := range []style{bold, dim, red, green, yellow, magenta, cyan, boldCyan} {
 			text = strings.ReplaceAll(text, "\x1b["+string(st)+"m", "")
 		}
 		text = strings.ReplaceAll(text, "\x1b[0m", "")
@@ -257,18 +257,18 @@ func TestTopHasAll(t *testing.T) {
 	for _, m := range got.Modes {
 		flat, threads := 0.0, 0.0
 		for _, f := range m.Functions {
-			flat += f.Flat.Seconds
-			if f.Cum.Seconds < f.Flat.Seconds || f.Cum.Share > 1 {
+			flat += *f.Flat.Seconds
+			if *f.Cum.Seconds < *f.Flat.Seconds || f.Cum.Share > 1 {
 				t.Errorf("%s: %+v", f.Display, f)
 			}
 		}
 		for _, x := range m.Threads {
-			threads += x.Total.Seconds
+			threads += *x.Total.Seconds
 		}
 		if m.Mode == "cpu" {
 			flat += 0.02 // two samples have no stack
 		}
-		if want := m.Total.Seconds; flat < want-1e-6 || flat > want+1e-6 || threads < want-1e-6 || threads > want+1e-6 {
+		if want := *m.Total.Seconds; flat < want-1e-6 || flat > want+1e-6 || threads < want-1e-6 || threads > want+1e-6 {
 			t.Errorf("%s: functions have %v s, threads %v s, of %v s", m.Mode, flat, threads, want)
 		}
 	}

@@ -45,23 +45,35 @@ type jsonModeTop struct {
 }
 
 type jsonModeTotals struct {
-	Mode       string                     `json:"mode"`
-	Rate       float64                    `json:"rate,omitempty"`
-	Got        float64                    `json:"got,omitempty"`
-	Lost       int                        `json:"lost,omitempty"`
-	Late       int                        `json:"late,omitempty"`
-	Total      jsonAmount                 `json:"total"`
-	Incomplete float64                    `json:"incompleteSeconds,omitempty"`
-	Origins    map[profile.Origin]float64 `json:"originSeconds"`
+	Mode  string     `json:"mode"`
+	Unit  string     `json:"unit"`
+	Rate  float64    `json:"rate,omitempty"`
+	Got   float64    `json:"got,omitempty"`
+	Lost  int        `json:"lost,omitempty"`
+	Late  int        `json:"late,omitempty"`
+	Seen  int64      `json:"seen,omitempty"`
+	Every float64    `json:"every,omitempty"`
+	Total jsonAmount `json:"total"`
+
+	// Of each of these the one that is named after the unit.
+	IncompleteSeconds float64                    `json:"incompleteSeconds,omitempty"`
+	IncompleteBytes   int64                      `json:"incompleteBytes,omitempty"`
+	IncompleteCount   int64                      `json:"incompleteCount,omitempty"`
+	OriginSeconds     map[profile.Origin]float64 `json:"originSeconds,omitzero"`
+	OriginBytes       map[profile.Origin]int64   `json:"originBytes,omitzero"`
+	OriginCount       map[profile.Origin]int64   `json:"originCount,omitzero"`
 }
 
-// jsonAmount is a profile.Part.
+// jsonAmount is a profile.Part. Seconds, Bytes or Count is there, as the unit is.
 type jsonAmount struct {
-	Share   float64 `json:"share"`
-	Seconds float64 `json:"seconds"`
-	Running float64 `json:"runningSeconds,omitempty"`
-	Waiting float64 `json:"waitingSeconds,omitempty"`
-	Samples int     `json:"samples"`
+	Share   float64  `json:"share"`
+	Seconds *float64 `json:"seconds,omitempty"`
+	Running float64  `json:"runningSeconds,omitempty"`
+	Waiting float64  `json:"waitingSeconds,omitempty"`
+	Bytes   *int64   `json:"bytes,omitempty"`
+	Count   *int64   `json:"count,omitempty"`
+	Events  int64    `json:"events,omitempty"`
+	Samples int      `json:"samples"`
 }
 
 type jsonFunction struct {
@@ -75,8 +87,9 @@ type jsonFunction struct {
 
 type jsonFunctionTop struct {
 	jsonFunction
-	Flat jsonAmount `json:"flat"`
-	Cum  jsonAmount `json:"cum"`
+	Flat   jsonAmount  `json:"flat"`
+	Direct *jsonAmount `json:"direct,omitempty"`
+	Cum    jsonAmount  `json:"cum"`
 }
 
 type jsonThreadTop struct {
@@ -105,23 +118,49 @@ func jsonRecordingOf(r *profile.Recording) jsonRecording {
 
 func jsonAmountOf(t *profile.Totals, p *profile.Part) jsonAmount {
 	all := p.All()
-	return jsonAmount{
-		Share: t.Share(all.Weight), Seconds: all.Weight.Seconds(), Samples: all.Samples,
-		Running: p[profile.Running].Weight.Seconds(), Waiting: p[profile.Waiting].Weight.Seconds(),
+	out := jsonAmount{Share: t.Share(all.Weight), Events: all.Events, Samples: all.Samples}
+	switch t.Mode.Unit() {
+	case profile.Nanoseconds:
+		seconds := secondsOf(all.Weight)
+		out.Seconds = &seconds
+		out.Running, out.Waiting = secondsOf(p[profile.Running].Weight), secondsOf(p[profile.Waiting].Weight)
+	case profile.Bytes:
+		out.Bytes = &all.Weight
+	case profile.Count:
+		out.Count = &all.Weight
 	}
+	return out
 }
 
 func jsonTotalsOf(r *profile.Recording, t *profile.Totals) jsonModeTotals {
 	s, _ := r.Mode(t.Mode)
 	out := jsonModeTotals{
-		Mode: t.Mode.String(), Rate: s.Rate, Got: s.Got, Lost: s.Lost, Late: s.Late,
-		Total: jsonAmountOf(t, &t.All), Incomplete: t.Incomplete.Weight.Seconds(), Origins: map[profile.Origin]float64{},
+		Mode: t.Mode.String(), Rate: s.Rate, Got: s.Got, Lost: s.Lost, Late: s.Late, Seen: s.Seen,
+		Total: jsonAmountOf(t, &t.All),
 	}
-	for o, part := range t.Origins {
-		out.Origins[o] = part.All().Weight.Seconds()
+	switch t.Mode.Unit() {
+	case profile.Nanoseconds:
+		out.Unit, out.Every, out.IncompleteSeconds = "seconds", secondsOf(s.Every), secondsOf(t.Incomplete.Weight)
+		out.OriginSeconds = originWeights(t, secondsOf)
+	case profile.Bytes:
+		out.Unit, out.Every, out.IncompleteBytes = "bytes", float64(s.Every), t.Incomplete.Weight
+		out.OriginBytes = originWeights(t, asItIs)
+	case profile.Count:
+		out.Unit, out.Every, out.IncompleteCount = "count", float64(s.Every), t.Incomplete.Weight
+		out.OriginCount = originWeights(t, asItIs)
 	}
 	return out
 }
+
+func originWeights[T any](t *profile.Totals, as func(int64) T) map[profile.Origin]T {
+	out := map[profile.Origin]T{}
+	for o, part := range t.Origins {
+		out[o] = as(part.All().Weight)
+	}
+	return out
+}
+
+func asItIs(w int64) int64 { return w }
 
 func jsonFunctionOf(f *profile.Function) jsonFunction {
 	return jsonFunction{Kind: f.Kind, Origin: f.Origin(), Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module}
@@ -129,10 +168,16 @@ func jsonFunctionOf(f *profile.Function) jsonFunction {
 
 func jsonModeTopOf(r *profile.Recording, m profile.Mode, o *TopOptions) jsonModeTop {
 	t := r.Totals(m)
-	rows, _ := hottest(t, o)
+	rows, _ := hottest(t.Functions, o)
 	out := jsonModeTop{jsonTotalsOf(r, t), make([]jsonFunctionTop, len(rows)), make([]jsonThreadTop, len(t.Threads))}
 	for i := range rows {
-		out.Functions[i] = jsonFunctionTop{jsonFunctionOf(&r.Functions[rows[i].Function]), jsonAmountOf(t, &rows[i].Self), jsonAmountOf(t, &rows[i].Total)}
+		out.Functions[i] = jsonFunctionTop{
+			jsonFunction: jsonFunctionOf(&r.Functions[rows[i].Function]), Flat: jsonAmountOf(t, &rows[i].Self), Cum: jsonAmountOf(t, &rows[i].Total),
+		}
+		if m.OfEvents() {
+			direct := jsonAmountOf(t, &rows[i].Direct)
+			out.Functions[i].Direct = &direct
+		}
 	}
 	for i := range t.Threads {
 		x := &r.Threads[t.Threads[i].Thread]
@@ -140,3 +185,5 @@ func jsonModeTopOf(r *profile.Recording, m profile.Mode, o *TopOptions) jsonMode
 	}
 	return out
 }
+
+func secondsOf(w int64) float64 { return time.Duration(w).Seconds() }

@@ -3,11 +3,12 @@ package export
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"clrsnap/profile"
 )
 
-// threads prints the threads with most time.
+// threads prints the heaviest threads.
 func (p *printer) threads(r *profile.Recording, t *profile.Totals) {
 	c := newAmounts(t, "%")
 	p.numbersHead(c.numbers, "thread")
@@ -18,7 +19,7 @@ func (p *printer) threads(r *profile.Recording, t *profile.Totals) {
 		p.end()
 	}
 	if n := len(t.Threads) - len(rows); n > 0 {
-		p.more(n, "thread", "--by-thread shows what each did, --threads chooses")
+		p.more(n, [2]string{"thread", "threads"}, "--by-thread shows what each did, --threads chooses")
 	}
 }
 
@@ -57,13 +58,13 @@ func (p *printer) eachThread(r *profile.Recording, t *profile.Totals, o *TopOpti
 		p.paint(bold, "Thread ")
 		p.recordedThread(r, rows[i].Thread)
 		all := rows[i].Total.All().Weight
-		p.paint(dim, fmt.Sprintf(" · %s s, %.1f %% of all", secondsText(all)(all).text, 100*t.Share(all)))
+		p.paint(dim, fmt.Sprintf(" · %s, %.1f %% of all", weightColumnOf(t.Mode.Unit(), all).text(all), 100*t.Share(all)))
 		p.end()
-		p.functions(own, own.Totals(t.Mode), o)
+		p.tables(own, own.Totals(t.Mode), o)
 	}
 	if n := len(t.Threads) - len(rows); n > 0 {
 		p.end()
-		p.more(n, "thread", "--threads chooses")
+		p.more(n, [2]string{"thread", "threads"}, "--threads chooses")
 	}
 }
 
@@ -80,7 +81,7 @@ func notesOf(r *profile.Recording, modes []profile.Mode) []string {
 	for _, m := range modes {
 		t := r.Totals(m)
 		if share := t.Share(t.Incomplete.Weight); share >= notableLoss {
-			out = append(out, fmt.Sprintf("%.1f %% of the %s is in incomplete stacks: their frames near the base are missing.", 100*share, modeName(m)))
+			out = append(out, incompleteText(m, share))
 		}
 		if s, ok := r.Mode(m); ok {
 			out = append(out, lossText(&s)...)
@@ -100,11 +101,15 @@ func (p *printer) notes(list []string) {
 	}
 }
 
-func modeName(m profile.Mode) string {
-	if m == profile.CPU {
-		return "CPU time"
+func incompleteText(m profile.Mode, share float64) string {
+	what := m.Title()
+	if what[1] >= 'a' { // no abbreviation
+		what = strings.ToLower(what[:1]) + what[1:]
 	}
-	return "wall-clock time"
+	if m.OfEvents() {
+		return fmt.Sprintf("%.1f %% of the %s have an incomplete stack, or none.", 100*share, what)
+	}
+	return fmt.Sprintf("%.1f %% of the %s is in incomplete stacks: their frames near the base are missing.", 100*share, what)
 }
 
 func lossText(s *profile.ModeStats) []string {

@@ -20,24 +20,28 @@ import (
 // "[waiting]" below the leaf tells when a thread was waiting. Stacks whose
 // beginning is missing are in a slice "[incomplete stack]".
 //
+// What has no length, such as an allocation, is an instant named after the class or
+// exception; its arguments are bytes, how many, and the stack, leaf first.
+//
 // A slice's categories are the kind of its function and the module. Times count
 // from the start of the recording.
 func ChromeTrace(w io.Writer, r *profile.Recording) error {
 	c := &columnWriter{w: bufio.NewWriterSize(w, 1<<16)}
-	e := traceEncoder{c: c, r: r, names: make([]traceName, len(r.Functions), len(r.Functions)+2)}
+	e := traceEncoder{c: c, r: r, names: make([]traceName, len(r.Functions), len(r.Functions)+3)}
 	for i := range r.Functions {
 		f := &r.Functions[i]
 		e.names[i] = traceNameOf(fullName(f), string(f.Kind), f.Module)
 	}
-	e.waiting, e.incomplete = int32(len(e.names)), int32(len(e.names)+1)
-	e.names = append(e.names, traceNameOf(waitingFrame, "waiting", ""), traceNameOf(incompleteFrame, "incomplete", ""))
+	n := int32(len(e.names))
+	e.waiting, e.incomplete, e.empty = n, n+1, n+2
+	e.names = append(e.names, traceNameOf(waitingFrame, "waiting", ""), traceNameOf(incompleteFrame, "incomplete", ""), traceNameOf(emptyStack, "incomplete", ""))
 
 	all := tracks(r)
 	for _, t := range all { // first only counting
 		e.slices(t)
 	}
 	if e.events > maxTraceEvents {
-		return fmt.Errorf("the trace would have %d million events, which no viewer opens: choose fewer threads or a shorter time, or another format", e.events/1e6)
+		return fmt.Errorf("the trace would have %d million events, which no viewer opens: choose one mode, fewer threads or a shorter time, or another format", e.events/1e6)
 	}
 	e.events, e.writing = 0, true
 	c.text(`{"displayTimeUnit":"ms"`)
@@ -61,33 +65,36 @@ const maxTraceEvents = 8 << 20
 const waitingFrame = "[waiting]"
 
 type traceEncoder struct {
-	c                   *columnWriter
-	r                   *profile.Recording
-	names               []traceName
-	waiting, incomplete int32 // in names
-	writing             bool  // else events are only counted
-	events              int
+	c       *columnWriter
+	r       *profile.Recording
+	names   []traceName
+	writing bool // else events are only counted
+	events  int
 
-	begin, end string // of the present track: what its events begin with, up to the time
+	waiting, incomplete, empty int32 // in names
+
+	begin, end, instant string // of the present track: what its events begin with, up to the time
 }
 
 // traceName is what of a slice depends on its function, as JSON. Ends repeat the
 // name: speedscope, which reads traces too, wants to see which slice is meant.
-type traceName struct{ name, rest string }
+type traceName struct{ text, rest string }
+
+func (n *traceName) name() string { return `"name":` + n.text }
 
 func traceNameOf(name, category, module string) traceName {
 	if module != "" {
 		category += "," + strings.ReplaceAll(module, ",", "_")
 	}
-	out := traceName{`"name":` + quotedJSON(name), `,"cat":` + quotedJSON(category)}
+	out := traceName{quotedJSON(name), `,"cat":` + quotedJSON(category)}
 	if name == waitingFrame {
 		out.rest += `,"cname":"thread_state_sleeping"` // grey
 	}
 	return out
 }
 
-// modeOffset sets the processes and threads of the second mode apart: ids of the
-// kernel are less (PID_MAX_LIMIT in include/linux/threads.h).
+// modeOffset sets the processes and threads of the modes apart: ids of the kernel
+// are less (PID_MAX_LIMIT in include/linux/threads.h).
 const modeOffset = 1 << 22
 
 func (e *traceEncoder) pid(process int32, m profile.Mode) int {
@@ -98,7 +105,7 @@ func (e *traceEncoder) pid(process int32, m profile.Mode) int {
 func (e *traceEncoder) tid(t *track) int {
 	id := e.r.Threads[t.thread].OSThreadID
 	if id == 0 {
-		id = 2*modeOffset + 2*int(t.thread)
+		id = len(profile.Modes)*modeOffset + int(t.thread)
 	}
 	return id + int(t.mode)*modeOffset
 }
@@ -159,12 +166,16 @@ func (e *traceEncoder) track(t *track, order int) {
 	ids := fmt.Sprintf(`"pid":%d,"tid":%d`, e.pid(e.r.Threads[t.thread].Process, t.mode), e.tid(t))
 	e.metadata("thread_name", ids, `"name":`+quotedJSON(threadLabel(&e.r.Threads[t.thread])))
 	e.metadata("thread_sort_index", ids, `"sort_index":`+strconv.Itoa(order))
-	e.begin, e.end = `{"ph":"B",`+ids+`,"ts":`, `{"ph":"E",`+ids+`,"ts":`
+	e.begin, e.end, e.instant = `{"ph":"B",`+ids+`,"ts":`, `{"ph":"E",`+ids+`,"ts":`, `{"ph":"i","s":"t",`+ids+`,"ts":`
 	e.slices(t)
 }
 
 // slices writes the slices of a track as pairs of events: begin and end.
 func (e *traceEncoder) slices(t *track) {
+	if !t.lasts() {
+		e.instants(t)
+		return
+	}
 	var open, next []int32
 	end := time.Duration(0)
 	for s := range t.spans() {
@@ -179,7 +190,7 @@ func (e *traceEncoder) slices(t *track) {
 		}
 		e.close(open, same, s.start)
 		for _, f := range next[same:] {
-			e.slice(e.begin, s.start, e.names[f].name, e.names[f].rest)
+			e.slice(e.begin, s.start, e.names[f].name(), e.names[f].rest)
 		}
 		open, next = next, open
 		end = s.end
@@ -187,10 +198,48 @@ func (e *traceEncoder) slices(t *track) {
 	e.close(open, 0, end)
 }
 
+// instants writes the samples of a track as events without a length.
+func (e *traceEncoder) instants(t *track) {
+	var stack []int32
+	for _, s := range t.samples {
+		stack = path(e.r, s.Node, stack)
+		if s.Incomplete {
+			stack = slices.Insert(stack, 0, e.incomplete)
+		}
+		if !e.writing {
+			e.events += 1 + len(stack)/2 // it is as long as so many others
+			continue
+		}
+		name := e.names[e.empty]
+		if n := len(stack); n > 0 {
+			name = e.names[stack[n-1]]
+		}
+		e.slice(e.instant, s.At, name.name(), name.rest+e.arguments(s, stack))
+	}
+}
+
+// arguments are what a viewer shows of an instant, behind a comma.
+func (e *traceEncoder) arguments(s *profile.Sample, stack []int32) string {
+	var b strings.Builder
+	b.WriteString(`,"args":{`)
+	if s.Mode.Unit() == profile.Bytes {
+		fmt.Fprintf(&b, `"bytes":%d,`, s.Weight)
+	}
+	fmt.Fprintf(&b, `"%s":%d,"stack":[`, eventNames[s.Mode][1], s.Events)
+	for i, f := range slices.Backward(stack) {
+		b.WriteString(e.names[f].text)
+		if i > 0 {
+			b.WriteByte(',')
+		}
+	}
+	b.WriteString("]}")
+	return b.String()
+}
+
 // close ends the slices beyond the first keep, the innermost first.
 func (e *traceEncoder) close(open []int32, keep int, at time.Duration) {
 	for _, f := range slices.Backward(open[keep:]) {
-		e.slice(e.end, at, e.names[f].name, "")
+		e.slice(e.end, at, e.names[f].name(), "")
 	}
 }
 

@@ -20,7 +20,7 @@ type Builder struct {
 
 // Limits bound a Builder. Zero fields stand for good ones.
 type Limits struct {
-	// Samples is how many samples are kept apart: one million (32 MB). Beyond
+	// Samples is how many samples are kept apart: one million (40 MB). Beyond
 	// that, equal stacks of one thread within some time, that doubles as often as
 	// need be, become one.
 	Samples int
@@ -170,6 +170,7 @@ func (b *Builder) key(s *Sample) sampleKey {
 func (s *Sample) add(t *Sample) {
 	s.At = min(s.At, t.At)
 	s.Weight += t.Weight
+	s.Events += t.Events
 	s.Count += t.Count
 }
 

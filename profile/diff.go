@@ -2,7 +2,7 @@ package profile
 
 import "math"
 
-// Diff is how the time of a recording's functions differs from that of another
+// Diff is how the weights of a recording's functions differ from those of another
 // one, the base.
 type Diff struct {
 	Base, Now *Totals
@@ -24,7 +24,7 @@ func (c *Change) Vanished() bool { return c.Total.Now.All().Samples == 0 }
 // Shift is what became of one amount.
 type Shift struct {
 	Base, Now           Part
-	BaseShare, NowShare float64 // of all time of the mode, from 0 to 1
+	BaseShare, NowShare float64 // of all weight of the mode, from 0 to 1
 	Noise               bool    // the shares differ by no more than chance can make them
 }
 

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-	"time"
 )
 
 // shares makes a recording of so many samples for each stack.
@@ -15,7 +14,7 @@ func shares(samples map[string]int) *Recording {
 	for name, n := range samples {
 		node := stack(b, name)
 		for range n {
-			b.Add(Sample{Node: node, Weight: 10 * time.Millisecond})
+			b.Add(Sample{Node: node, Weight: 10_000_000})
 		}
 	}
 	return b.Recording()
@@ -60,7 +59,7 @@ func TestCompare(t *testing.T) {
 	for name := range want {
 		t.Errorf("%s is missing", name)
 	}
-	if d.Base.All.All() != (Amount{10 * time.Second, 1000}) || d.Now.All.All() != (Amount{20 * time.Second, 2000}) {
+	if d.Base.All.All() != (Amount{10_000_000_000, 0, 1000}) || d.Now.All.All() != (Amount{20_000_000_000, 0, 2000}) {
 		t.Errorf("all: %v, %v", d.Base.All.All(), d.Now.All.All())
 	}
 }

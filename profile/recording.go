@@ -7,7 +7,7 @@ import (
 )
 
 // Recording is what sampling brought: which stacks the threads of a program had,
-// and for how long, over some time.
+// and for how long, over some time; and with which stacks certain events happened.
 //
 // Stacks form a tree, so that what they share is kept once. A sample names the
 // node of its leaf; the way from there to the root is the stack.
@@ -26,18 +26,6 @@ type Recording struct {
 	Notes     []string // what whoever reads the figures has to know, in sentences
 }
 
-// Mode is what the weights of a sample count.
-type Mode uint8
-
-// The modes. CPU samples stand for time on a processor, Wall samples for time as
-// the clock on the wall has it, of whatever a thread did.
-const (
-	CPU Mode = iota
-	Wall
-)
-
-func (m Mode) String() string { return [...]string{"cpu", "wall"}[m&1] }
-
 // State is what a thread was doing when it was sampled.
 type State uint8
 
@@ -52,7 +40,8 @@ func (s State) String() string { return [...]string{"running", "waiting"}[s&1] }
 // Sample is one or several samples of one stack of one thread.
 type Sample struct {
 	At         time.Duration // since Recording.Start: the end of the time that it stands for; of several samples the first one's
-	Weight     time.Duration // the time that it stands for
+	Weight     int64         // what it stands for, in Mode.Unit
+	Events     int64         // how many events it stands for, in event modes: objects that were allocated (estimated), exceptions, waits, …
 	Count      int32         // how many samples it is the sum of
 	Thread     int32         // index in Recording.Threads
 	Node       int32         // the leaf of its stack in Recording.Nodes
@@ -70,8 +59,8 @@ type RecordedThread struct {
 	Name, Role      string
 }
 
-// Function is a method, a native function, or a module whose symbols are
-// missing.
+// Function is a method, a native function, a module whose symbols are missing, or
+// an event.
 type Function struct {
 	Kind      Kind
 	Method    string // exact metadata name, or the native symbol; empty where there is none
@@ -85,6 +74,12 @@ type Function struct {
 // recordings have them.
 const Kernel Kind = "kernel"
 
+// Event is the kind of what stands for a function at the leaf of an event's stack:
+// what happened there. It is the type of the object that was allocated, or of the
+// exception (with its assembly as Module); who holds the lock; which collection it
+// was. Only recordings have such frames.
+const Event Kind = "event"
+
 // Origin tells whose code a function is.
 type Origin string
 
@@ -94,11 +89,14 @@ const (
 	OfFramework Origin = "framework"
 	OfNative    Origin = "native"
 	OfKernel    Origin = "kernel"
+	OfEvent     Origin = "event" // it is no code, but what happened
 )
 
 // Origin returns whose code f is.
 func (f *Function) Origin() Origin {
 	switch {
+	case f.Kind == Event:
+		return OfEvent
 	case f.Kind == Kernel:
 		return OfKernel
 	case f.Kind == Native:
@@ -132,15 +130,17 @@ type Node struct {
 // ModeStats says how well a mode was sampled.
 type ModeStats struct {
 	Mode     Mode
-	Rate     float64 // samples a second that were asked for: of CPU time, or for each thread
+	Rate     float64 // samples a second that were asked for: of CPU time, or for each thread; 0: an event mode
 	Got      float64 // what a thread got on average, where the budget was less; 0: as asked for
-	Samples  int     // taken
-	Lost     int     // never seen: the kernel had no room, or a thread could not be captured
+	Samples  int     // taken; of an event mode: events that are in the recording
+	Lost     int     // never seen: the kernel had no room, or a thread could not be captured; of an event mode: events that were dropped
 	Late     int     // taken or understood later than they should have been
-	Broken   int     // of Samples: the stack is incomplete
+	Broken   int     // of Samples: the stack is incomplete, or missing
 	Repaired int     // of Samples: the stack is complete with what was read later
 	Pauses   Pauses  // stops of the threads
 	Released int     // stops that a watchdog ended
+	Seen     int64   // events that happened, as far as is known, with those that were not sampled; 0: not an event mode, or not known
+	Every    int64   // of an event mode, in Mode.Unit: one sample for so many bytes, one of so many exceptions, no shorter waits than this; 0: each event
 }
 
 // Cost says what the recording cost, and what it was spent on.
@@ -180,9 +180,9 @@ func (r *Recording) Mode(m Mode) (ModeStats, bool) {
 	return ModeStats{}, false
 }
 
-// Weight is the sum of the weights of a mode's samples.
-func (r *Recording) Weight(m Mode) time.Duration {
-	var sum time.Duration
+// Weight is the sum of the weights of a mode's samples, in the mode's unit.
+func (r *Recording) Weight(m Mode) int64 {
+	sum := int64(0)
 	for i := range r.Samples {
 		if r.Samples[i].Mode == m {
 			sum += r.Samples[i].Weight

@@ -50,14 +50,15 @@ func TestCoarsen(t *testing.T) {
 		k := key{s.Thread, s.Node, s.Mode, s.State, s.Incomplete}
 		x := m[k]
 		x.Weight += s.Weight
+		x.Events += s.Events
 		x.Count += s.Count
 		m[k] = x
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range count {
 		s := Sample{
-			At: time.Duration(i) * time.Millisecond, Weight: time.Duration(rng.IntN(1000)), Count: 1,
-			Thread: rng.Int32N(3), Node: nodes[rng.IntN(len(nodes))], Mode: Mode(rng.IntN(2)), State: State(rng.IntN(2)), Incomplete: rng.IntN(50) == 0,
+			At: time.Duration(i) * time.Millisecond, Weight: int64(rng.IntN(1000)), Events: int64(rng.IntN(9)), Count: 1,
+			Thread: rng.Int32N(3), Node: nodes[rng.IntN(len(nodes))], Mode: []Mode{Wall, Alloc}[rng.IntN(2)], State: State(rng.IntN(2)), Incomplete: rng.IntN(50) == 0,
 		}
 		sum(want, s)
 		b.Add(s)

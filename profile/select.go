@@ -7,7 +7,8 @@ import (
 
 // Selection chooses a part of a recording. The zero value is everything.
 type Selection struct {
-	// Managed leaves out frames that are not managed.
+	// Managed leaves out frames that are not managed. What happened in a managed
+	// method, an Event, stays.
 	Managed bool
 	// Native keeps every native frame. Else native frames without a symbol that
 	// follow one another in one module become one.
@@ -92,7 +93,7 @@ func (s *Selection) tree(r *Recording, b *Builder, used []bool) []int32 {
 		parent := nodes[r.Nodes[n].Parent]
 		nodes[n] = parent
 		nameless := !s.Native && f.Kind == Native && f.Method == ""
-		if s.Managed && f.Kind != Managed || nameless && sameFunction(b.r.Function(parent), f) {
+		if s.Managed && f.Kind != Managed && f.Kind != Event || nameless && sameFunction(b.r.Function(parent), f) {
 			continue
 		}
 		if nameless {

@@ -3,17 +3,19 @@ package profile
 import (
 	"cmp"
 	"slices"
-	"time"
 )
 
-// Amount is time and the number of samples that it was seen in.
+// Amount is the sum of some samples of one mode.
 type Amount struct {
-	Weight  time.Duration
+	Weight  int64 // in Mode.Unit
+	Events  int64 // that the samples stand for; 0 but in event modes
 	Samples int
 }
 
-func (a *Amount) add(b Amount) {
+// Add adds another amount of the same mode.
+func (a *Amount) Add(b Amount) {
 	a.Weight += b.Weight
+	a.Events += b.Events
 	a.Samples += b.Samples
 }
 
@@ -21,14 +23,14 @@ func (a *Amount) add(b Amount) {
 type Part [2]Amount
 
 func (p *Part) add(q *Part) {
-	p[Running].add(q[Running])
-	p[Waiting].add(q[Waiting])
+	p[Running].Add(q[Running])
+	p[Waiting].Add(q[Waiting])
 }
 
 // All is the amount in both states.
 func (p *Part) All() Amount {
 	a := p[Running]
-	a.add(p[Waiting])
+	a.Add(p[Waiting])
 	return a
 }
 
@@ -39,37 +41,38 @@ type Totals struct {
 	Incomplete Amount           // of All: in stacks with missing frames
 	Empty      Part             // of All: in stacks without any frame, and so in no function
 	Functions  []FunctionTotal  // that samples go through, in the order of Recording.Functions
-	Threads    []ThreadTotal    // that have samples, most time first
-	Origins    map[Origin]*Part // by whose code the leaf is
+	Threads    []ThreadTotal    // that have samples, the heaviest first
+	Origins    map[Origin]*Part // by whose code FunctionTotal.Direct is of
 	// Effective is how many samples of equal weight would say as much as these:
 	// (Σw)²/Σw², Kish's effective sample size. Samples that were put together are
 	// taken to have been equal.
 	Effective float64
 }
 
-// FunctionTotal is the time of one function.
+// FunctionTotal is what one function comes to.
 //
 // Functions that a reader could not tell apart, because kind, module, name and
 // parameters are equal, are one.
 type FunctionTotal struct {
 	Function int32 // index in Recording.Functions, the first of equal ones
-	Self     Part  // the function is the leaf
+	Self     Part  // the function, or the event, is the leaf
+	Direct   Part  // the function is the leaf but for events, that is, they happened in it; nothing for these events
 	Total    Part  // it is anywhere in the stack: once, however often it recurs
 }
 
-// ThreadTotal is the time of one thread.
+// ThreadTotal is what one thread comes to.
 type ThreadTotal struct {
 	Thread int32 // index in Recording.Threads
 	Total  Part
 }
 
-// Share is d as a share of the whole, 0 where there is nothing.
-func (t *Totals) Share(d time.Duration) float64 {
+// Share is a weight as a share of the whole, 0 where there is nothing.
+func (t *Totals) Share(weight int64) float64 {
 	all := t.All.All().Weight
 	if all <= 0 {
 		return 0
 	}
-	return float64(d) / float64(all)
+	return float64(weight) / float64(all)
 }
 
 // Totals sums up the samples of a mode.
@@ -83,9 +86,20 @@ func (r *Recording) Totals(m Mode) *Totals {
 		if t.Origins[o] == nil {
 			t.Origins[o] = &Part{}
 		}
-		t.Origins[o].add(&f.Self)
+		t.Origins[o].add(&f.Direct)
 	}
 	return t
+}
+
+// code is the node of what runs at a node: the node itself, or, where that is an
+// event, the nearest caller that is none, if there is one.
+func (r *Recording) code(node int32) int32 {
+	for n := node; n > 0; n = r.Nodes[n].Parent {
+		if r.Function(n).Kind != Event {
+			return n
+		}
+	}
+	return node
 }
 
 // samples sums up all samples, and those of each thread. What it returns are the
@@ -99,14 +113,14 @@ func (t *Totals) samples(r *Recording) []Part {
 		if s.Mode != t.Mode {
 			continue
 		}
-		a := Amount{s.Weight, int(s.Count)}
-		t.All[s.State].add(a)
-		self[s.Node][s.State].add(a)
+		a := Amount{s.Weight, s.Events, int(s.Count)}
+		t.All[s.State].Add(a)
+		self[s.Node][s.State].Add(a)
 		if int(s.Thread) < len(threads) {
-			threads[s.Thread][s.State].add(a)
+			threads[s.Thread][s.State].Add(a)
 		}
 		if s.Incomplete {
-			t.Incomplete.add(a)
+			t.Incomplete.Add(a)
 		}
 		w := float64(s.Weight)
 		sum, squares = sum+w, squares+w*w/float64(max(s.Count, 1))
@@ -143,6 +157,7 @@ func (t *Totals) functions(r *Recording, self []Part) {
 			sums[f].Total.add(&subtree[n])
 		}
 		sums[f].Self.add(&self[n])
+		sums[function(r.code(n))].Direct.add(&self[n])
 	}, func(n int32) { active[function(n)]-- })
 	for f := range sums {
 		if sums[f].Total.All().Samples > 0 {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 )
@@ -14,7 +13,7 @@ func handmade() *Recording {
 	b := NewBuilder(Limits{})
 	main, worker := b.Thread(RecordedThread{Name: "main"}), b.Thread(RecordedThread{Name: "worker"})
 	b.Thread(RecordedThread{Name: "never seen"})
-	add := func(thread int32, text string, weight time.Duration, count int32, mode Mode, state State) {
+	add := func(thread int32, text string, weight int64, count int32, mode Mode, state State) {
 		node := int32(0)
 		if text != "" {
 			node = stack(b, text)
@@ -36,7 +35,7 @@ func handmade() *Recording {
 func TestTotals(t *testing.T) {
 	type sums struct {
 		self, total       Amount
-		waiting, selfWait time.Duration
+		waiting, selfWait int64
 	}
 	for _, c := range []struct {
 		mode       Mode
@@ -44,19 +43,19 @@ func TestTotals(t *testing.T) {
 		all, empty Amount
 		incomplete Amount
 		threads    string
-		origins    map[Origin]time.Duration
+		origins    map[Origin]int64
 	}{
 		{CPU, map[string]sums{
-			"main":   {total: Amount{38, 5}},
-			"fib":    {self: Amount{28, 4}, total: Amount{28, 4}},
-			"work":   {self: Amount{10, 1}, total: Amount{55, 6}},
-			"[libc]": {self: Amount{40, 4}, total: Amount{40, 4}},
-		}, Amount{80, 10}, Amount{2, 1}, Amount{}, "worker 42, main 38", map[Origin]time.Duration{OfUser: 38, OfNative: 40}},
+			"main":   {total: Amount{38, 0, 5}},
+			"fib":    {self: Amount{28, 0, 4}, total: Amount{28, 0, 4}},
+			"work":   {self: Amount{10, 0, 1}, total: Amount{55, 0, 6}},
+			"[libc]": {self: Amount{40, 0, 4}, total: Amount{40, 0, 4}},
+		}, Amount{80, 0, 10}, Amount{2, 0, 1}, Amount{}, "worker 42, main 38", map[Origin]int64{OfUser: 38, OfNative: 40}},
 		{Wall, map[string]sums{
-			"fib":    {self: Amount{30, 1}, total: Amount{30, 1}, waiting: 30, selfWait: 30},
-			"work":   {self: Amount{7, 1}, total: Amount{107, 4}, waiting: 100},
-			"[libc]": {self: Amount{100, 3}, total: Amount{100, 3}, waiting: 100, selfWait: 100},
-		}, Amount{137, 5}, Amount{}, Amount{30, 1}, "worker 107, main 30", map[Origin]time.Duration{OfUser: 37, OfNative: 100}},
+			"fib":    {self: Amount{30, 0, 1}, total: Amount{30, 0, 1}, waiting: 30, selfWait: 30},
+			"work":   {self: Amount{7, 0, 1}, total: Amount{107, 0, 4}, waiting: 100},
+			"[libc]": {self: Amount{100, 0, 3}, total: Amount{100, 0, 3}, waiting: 100, selfWait: 100},
+		}, Amount{137, 0, 5}, Amount{}, Amount{30, 0, 1}, "worker 107, main 30", map[Origin]int64{OfUser: 37, OfNative: 100}},
 	} {
 		r := handmade()
 		got := r.Totals(c.mode)
@@ -100,7 +99,7 @@ func TestTotalsSameName(t *testing.T) {
 	b.Add(Sample{Node: b.Stack([]int32{other, two, one}), Weight: 8})
 	b.Add(Sample{Node: b.Stack([]int32{two}), Weight: 1})
 	got := b.Recording().Totals(CPU).Functions
-	if len(got) != 2 || got[0].Total.All() != (Amount{9, 2}) || got[0].Self.All() != (Amount{1, 1}) || got[1].Total.All() != (Amount{8, 1}) {
+	if len(got) != 2 || got[0].Total.All() != (Amount{9, 0, 2}) || got[0].Self.All() != (Amount{1, 0, 1}) || got[1].Total.All() != (Amount{8, 0, 1}) {
 		t.Errorf("got %v", got)
 	}
 }
@@ -145,7 +144,7 @@ func drawn(t *rapid.T) *Recording {
 		}
 		b.Add(Sample{
 			Node: node, Thread: rapid.Int32Range(0, threads-1).Draw(t, "thread"), Count: rapid.Int32Range(1, 3).Draw(t, "count"),
-			Weight: time.Duration(rapid.Int64Range(0, 1000).Draw(t, "weight")), Mode: Mode(rapid.IntRange(0, 1).Draw(t, "mode")),
+			Weight: rapid.Int64Range(0, 1000).Draw(t, "weight"), Mode: Mode(rapid.IntRange(0, 1).Draw(t, "mode")),
 			State: State(rapid.IntRange(0, 1).Draw(t, "state")), Incomplete: rapid.Bool().Draw(t, "incomplete"),
 		})
 	}
@@ -166,25 +165,25 @@ func TestTotalsProperties(t *testing.T) {
 				if s.Mode != m {
 					continue
 				}
-				a := Amount{s.Weight, int(s.Count)}
-				want.All[s.State].add(a)
+				a := Amount{s.Weight, s.Events, int(s.Count)}
+				want.All[s.State].Add(a)
 				var seen []int32
 				for l := range r.Stack(s.Node) {
 					if len(seen) == 0 {
-						self[l.Function][s.State].add(a)
+						self[l.Function][s.State].Add(a)
 					}
 					if !slices.Contains(seen, l.Function) {
-						total[l.Function][s.State].add(a)
+						total[l.Function][s.State].Add(a)
 					}
 					seen = append(seen, l.Function)
 				}
 			}
 			sum, threads, origins := got.Empty.All(), Amount{}, got.Empty.All()
 			for _, f := range got.Functions {
-				if f.Self != self[f.Function] || f.Total != total[f.Function] {
+				if f.Self != self[f.Function] || f.Direct != f.Self || f.Total != total[f.Function] {
 					t.Fatalf("%v %s: got %v, %v; want %v, %v", m, r.Functions[f.Function].Display, f.Self, f.Total, self[f.Function], total[f.Function])
 				}
-				sum.add(f.Self.All())
+				sum.Add(f.Self.All())
 				total[f.Function] = Part{}
 			}
 			for f := range total {
@@ -193,10 +192,10 @@ func TestTotalsProperties(t *testing.T) {
 				}
 			}
 			for _, x := range got.Threads {
-				threads.add(x.Total.All())
+				threads.Add(x.Total.All())
 			}
 			for _, p := range got.Origins {
-				origins.add(p.All())
+				origins.Add(p.All())
 			}
 			if got.All != want.All || sum != want.All.All() || threads != sum || origins != sum {
 				t.Fatalf("%v: %v, want %v; functions %v, threads %v, origins %v", m, got.All, want.All, sum, threads, origins)

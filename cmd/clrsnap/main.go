@@ -201,7 +201,16 @@ func oneOf(flag, value string, allowed ...string) error {
 			return nil
 		}
 	}
-	return usagef("--%s is %s, not %q", flag, strings.Join(allowed[:len(allowed)-1], ", ")+" or "+allowed[len(allowed)-1], value)
+	return usagef("--%s is %s, not %q", flag, enumerated(allowed, "or"), value)
+}
+
+// enumerated is a list in words: "a, b or c".
+func enumerated(list []string, last string) string {
+	n := len(list) - 1
+	if n < 1 {
+		return strings.Join(list, "")
+	}
+	return strings.Join(list[:n], ", ") + " " + last + " " + list[n]
 }
 
 // noArgs is cobra.NoArgs with our words and status.

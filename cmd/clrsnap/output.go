@@ -210,10 +210,10 @@ func rescue(r *profile.Recording, p *pendingFile, why error) error {
 // room for one mode it says which.
 func (a *app) encoding(r *profile.Recording, format export.Format) export.Options {
 	var o export.Options
-	if there := modesIn(r); len(there) > 0 && format.OneMode() {
+	if there := export.SampledModes(r); len(there) > 0 && format.OneMode() {
 		o.Mode = &there[0]
 		if len(there) > 1 {
-			fmt.Fprintf(a.stderr, "clrsnap: note: %s files have one mode, and this one the %s samples: --mode %s writes the others\n", format, there[0], there[1])
+			fmt.Fprintf(a.stderr, "clrsnap: note: %s files have one mode, and this one the %s samples: --mode %s writes the others\n", format, there[0], joined(there[1:], "or"))
 		}
 	}
 	return o

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/export"
 	"clrsnap/profile"
 )
 
@@ -77,22 +78,26 @@ func thousands(n int) string {
 
 // summarize says what has been written, and what to know of it.
 func (a *app) summarize(r *profile.Recording, path string) {
-	var parts []string
-	for _, m := range r.Modes {
-		s := fmt.Sprintf("%s %s samples", thousands(m.Samples), m.Mode)
-		if m.Broken > 0 {
-			s += fmt.Sprintf(" (%s incomplete)", thousands(m.Broken))
+	var parts, events []string
+	for i := range r.Modes {
+		if m := &r.Modes[i]; m.Mode.OfEvents() {
+			events = append(events, eventLine(r, m))
+		} else {
+			parts = append(parts, fmt.Sprintf("%s %s samples", thousands(m.Samples), m.Mode)+flaws(m))
 		}
-		if m.Lost > 0 {
-			s += fmt.Sprintf(", %s lost", thousands(m.Lost))
-		}
-		parts = append(parts, s)
 	}
 	used := ""
 	if d := r.Duration.Seconds(); d > 0 {
 		used = fmt.Sprintf("; the program used %.2f of %d processors, clrsnap %.2f", r.Cost.TargetCPU.Seconds()/d, r.Cost.Processors, r.Cost.OwnCPU.Seconds()/d)
 	}
-	fmt.Fprintf(a.stderr, "clrsnap: %s: %s%s\n", r.Duration.Round(100*time.Millisecond), strings.Join(parts, ", "), used)
+	line := r.Duration.Round(100 * time.Millisecond).String()
+	if len(parts) > 0 {
+		line += ": " + strings.Join(parts, ", ")
+	}
+	fmt.Fprintf(a.stderr, "clrsnap: %s%s\n", line, used)
+	for _, s := range events {
+		fmt.Fprintf(a.stderr, "clrsnap: %s\n", s)
+	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(a.stderr, "clrsnap: note: %s\n", oneLineText(n))
 	}
@@ -102,6 +107,28 @@ func (a *app) summarize(r *profile.Recording, path string) {
 		}
 		fmt.Fprintf(a.stderr, "clrsnap: written to %s\n", path)
 	}
+}
+
+// eventLine sums up a mode of events: "alloc: 1.23 GiB in 3,400 objects; 99 samples".
+func eventLine(r *profile.Recording, m *profile.ModeStats) string {
+	all := r.Totals(m.Mode).All
+	samples := " samples"
+	if m.Samples == 1 {
+		samples = " sample"
+	}
+	return fmt.Sprintf("%s: %s; %s", m.Mode, export.AmountText(m.Mode, all.All()), thousands(m.Samples)) + samples + export.SamplingText(m) + flaws(m)
+}
+
+// flaws is what is missing of a mode.
+func flaws(m *profile.ModeStats) string {
+	s := ""
+	if m.Broken > 0 {
+		s += fmt.Sprintf(" (%s incomplete)", thousands(m.Broken))
+	}
+	if m.Lost > 0 {
+		s += fmt.Sprintf(", %s lost", thousands(m.Lost))
+	}
+	return s
 }
 
 // explainEmpty says why there may be no samples.

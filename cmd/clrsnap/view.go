@@ -40,8 +40,8 @@ func newView(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "view FILE",
 		Short: "Show a recording: the hottest functions, or another format",
-		Long: `Show where the time of a recording went, as tables: the functions that most of it
-goes to, and the threads. With --output or --format the recording, or the part of
+		Long: `Show where the time of a recording went, or what its events were, as tables: the
+functions that most of it goes to, and the threads. With --output or --format the recording, or the part of
 it that is chosen, is written in another format instead.
 
 FILE is what clrsnap record wrote, HTML flame graphs included, or a profile in the
@@ -49,13 +49,17 @@ formats of pprof and speedscope or in folded stacks, of whatever origin; - is
 standard input.
 
 The columns of the tables:
-  flat   time in the function itself
-  cum    time in the function and in all that it calls; recursion counts once
+  flat   what is in the function itself: time, bytes, or a number
+  cum    what is in the function and in all that it calls; recursion counts once
   run    the part of wall-clock time in which the thread ran, or was ready to
   wait   the part of it in which the thread waited
-CPU time and wall-clock time have tables of their own. With ten threads, a second
-on the wall has ten seconds of wall-clock time. Native code without symbols is
-called by its module: [libcoreclr.so].
+Each mode has tables of its own. With ten threads, a second on the wall has ten
+seconds of wall-clock time. Native code without symbols is called by its module:
+[libcoreclr.so].
+
+Of events, a first table shows what happened: the classes that were allocated, the
+exceptions, who held the locks. The second shows in which functions: flat is what
+happened in the function itself. Bytes and numbers that were sampled are estimates.
 
 With --diff BASE two recordings are compared, function by function, by their shares
 of the time, the largest changes first. Changes that are marked with ≈ are no more
@@ -67,6 +71,7 @@ Formats, by the ending of the file's name:
 		Example: `  clrsnap view app.clrsnap                            the hottest functions
   clrsnap view app.html --managed --sort cum          methods by what they call, too
   clrsnap view app.html --mode wall --state waiting   what is waited for?
+  clrsnap view app.html --mode alloc                  what is allocated, and by whom?
   clrsnap view app.html --threads '^orders-' --from 5s --to 10s
   clrsnap view app.html -o app.pb.gz                  for go tool pprof
   clrsnap view app.html -f folded | flamegraph.pl --countname=us >app.svg
@@ -100,7 +105,7 @@ func (f *viewFlags) register(cmd *cobra.Command) {
 	fs.SortFlags = false
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`, in the format of its ending; - is standard output")
 	fs.StringVarP(&f.format, "format", "f", "", "the `format`, if no ending says it; without --output to standard output")
-	fs.StringVarP(&f.mode, "mode", "m", "both", "only this `mode`: cpu, wall or both")
+	fs.StringVarP(&f.mode, "mode", "m", modeAll, "only this `mode`: "+enumerated(viewModes(), "or"))
 	fs.StringVar(&f.state, "state", "", "only samples of threads in this `state`: running or waiting")
 	fs.StringArrayVarP(&f.threads, "threads", "t", nil, "only threads whose names match this `regexp`, or with this id; can be given several times")
 	fs.DurationVar(&f.from, "from", 0, "only samples from this `time` after the beginning on, such as 5s")
@@ -112,7 +117,7 @@ func (f *viewFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.byThread, "by-thread", false, "a table for each thread; in folded stacks the thread as the first frame")
 	fs.StringVar(&f.diff, "diff", "", "compare with this `file`, the base: a table, or a flame graph with -o FILE.html")
 	fs.BoolVar(&f.json, "json", false, "the tables as JSON (docs/json.md)")
-	complete(cmd, "mode", "cpu", "wall", "both")
+	complete(cmd, "mode", viewModes()...)
 	complete(cmd, "state", "running", "waiting")
 	complete(cmd, "sort", "flat", "cum")
 	complete(cmd, "format", formatNames()...)
@@ -131,7 +136,7 @@ func oneFile(cmd *cobra.Command, args []string) error {
 
 // check refuses flags that make no sense.
 func (f *viewFlags) check(cmd *cobra.Command) error {
-	if err := oneOf("mode", f.mode, "cpu", "wall", "both"); err != nil {
+	if err := oneOf("mode", f.mode, viewModes()...); err != nil {
 		return err
 	}
 	if err := oneOf("sort", f.sort, "flat", "cum"); err != nil {
@@ -145,8 +150,8 @@ func (f *viewFlags) check(cmd *cobra.Command) error {
 	switch {
 	case f.managed && f.native:
 		return usagef("--managed and --native exclude each other: without either, native frames without names are put together")
-	case f.mode == "cpu" && f.state == "waiting":
-		return usagef("--state waiting leaves nothing of --mode cpu: whoever waits uses no processor; --mode wall has what is waited for")
+	case len(f.modes()) == 0:
+		return usagef("--state %s leaves nothing of --mode %s: %s", f.state, f.mode, whyNoState[f.state])
 	case f.top < 0:
 		return usagef("--top %d: give a number of functions, or 0 for all", f.top)
 	case f.from < 0 || f.to < 0:

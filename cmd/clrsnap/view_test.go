@@ -63,7 +63,7 @@ func recordingFile(t *testing.T) string {
 		Kind: profile.Managed, Method: "Shop.Orders.Submit", Display: "Shop.Orders.Submit", Short: "Orders.Submit",
 		Signature: "(System.Collections.Generic.Dictionary<string, Shop.Order>)", Module: "Shop",
 	})}))
-	b.Add(profile.Sample{Thread: thread, Node: node, Weight: time.Second})
+	b.Add(profile.Sample{Thread: thread, Node: node, Weight: 1e9})
 	file := filepath.Join(t.TempDir(), "app.clrsnap")
 	r := b.Recording()
 	r.Processes = []profile.Process{{PID: 1}}

@@ -21,19 +21,61 @@ func (f *viewFlags) selection() profile.Selection {
 	if len(f.threads) > 0 {
 		s.Threads = f.chosen.matchesRecorded
 	}
-	switch f.mode {
-	case "cpu":
-		s.Modes = []profile.Mode{profile.CPU}
-	case "wall":
-		s.Modes = []profile.Mode{profile.Wall}
+	if f.mode != modeAll || f.state != "" {
+		s.Modes = f.modes()
 	}
 	switch f.state {
-	case "running":
+	case profile.Running.String():
 		s.States = []profile.State{profile.Running}
-	case "waiting":
-		s.States, s.Modes = []profile.State{profile.Waiting}, []profile.Mode{profile.Wall} // whoever waits uses no processor
+	case profile.Waiting.String():
+		s.States = []profile.State{profile.Waiting}
 	}
 	return s
+}
+
+// What --mode can be besides the name of a mode.
+const (
+	modeBoth = "both" // CPU time and wall-clock time
+	modeAll  = "all"
+)
+
+// viewModes are the values of --mode.
+func viewModes() []string {
+	var out []string
+	for _, m := range profile.Modes {
+		out = append(out, m.String())
+	}
+	return append(out, modeBoth, modeAll)
+}
+
+// modes are the modes that --mode and --state choose.
+func (f *viewFlags) modes() []profile.Mode {
+	var out []profile.Mode
+	for _, m := range profile.Modes {
+		chosen := f.mode == modeAll || f.mode == m.String() || f.mode == modeBoth && !m.OfEvents()
+		if chosen && (f.state == "" || hasState(m, f.state)) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// hasState reports whether threads can be in a state where they have samples of a
+// mode.
+func hasState(m profile.Mode, state string) bool {
+	switch m {
+	case profile.Wall:
+		return true
+	case profile.Contention:
+		return state == profile.Waiting.String()
+	}
+	return state == profile.Running.String()
+}
+
+// whyNoState says why modes have no samples of a state.
+var whyNoState = map[string]string{
+	profile.Running.String(): "its threads were waiting",
+	profile.Waiting.String(): "whoever waits does nothing of that kind; --mode wall and --mode contention have what is waited for",
 }
 
 // whole reports whether the output is one that keeps all frames, as who looks at
@@ -44,7 +86,7 @@ func (f *viewFlags) whole() bool {
 
 // chooses reports whether the flags leave anything of a recording out.
 func (f *viewFlags) chooses() bool {
-	return f.managed || f.mode != "both" || f.state != "" || len(f.threads) > 0 || f.from > 0 || f.to > 0
+	return f.managed || f.mode != modeAll || f.state != "" || len(f.threads) > 0 || f.from > 0 || f.to > 0
 }
 
 // choose reads a recording, and returns what the flags choose of it.
@@ -83,8 +125,9 @@ func recordedName(t *profile.RecordedThread) string { return cmp.Or(t.Name, t.Ro
 
 // explainNothing says which of the flags leaves nothing of a recording.
 func (f *viewFlags) explainNothing(r *profile.Recording, file string) error {
-	if there := modesIn(r); f.mode != "both" && !slices.ContainsFunc(there, func(m profile.Mode) bool { return m.String() == f.mode }) {
-		return fmt.Errorf("%s has no %s samples: it has %s samples", file, f.mode, there[0])
+	there, wanted := export.SampledModes(r), f.modes()
+	if !slices.ContainsFunc(there, func(m profile.Mode) bool { return slices.Contains(wanted, m) }) {
+		return fmt.Errorf("%s has no %s samples: it has %s samples", file, joined(wanted, "or"), joined(there, "and"))
 	}
 	if len(f.threads) > 0 && len(r.Select(profile.Selection{Threads: f.chosen.matchesRecorded}).Samples) == 0 {
 		return fmt.Errorf("%s has no samples of threads that match %s: it has those of %s", file, f.chosen, threadNames(r))
@@ -97,7 +140,7 @@ func threadNames(r *profile.Recording) string {
 	const most = 8
 	var names []string
 	seen := map[string]bool{}
-	for _, m := range modesIn(r) {
+	for _, m := range export.SampledModes(r) {
 		for _, t := range r.Totals(m).Threads {
 			x := &r.Threads[t.Thread]
 			name := oneLineText(recordedName(x))
@@ -116,20 +159,18 @@ func threadNames(r *profile.Recording) string {
 	return strings.Join(names, ", ")
 }
 
-// modesIn are the modes that a recording has samples of.
-func modesIn(r *profile.Recording) []profile.Mode {
-	var out []profile.Mode
-	for _, m := range []profile.Mode{profile.CPU, profile.Wall} {
-		if slices.ContainsFunc(r.Samples, func(s profile.Sample) bool { return s.Mode == m }) {
-			out = append(out, m)
-		}
+// joined names modes: "cpu, wall and gc".
+func joined(modes []profile.Mode, last string) string {
+	names := make([]string, len(modes))
+	for i, m := range modes {
+		names[i] = m.String()
 	}
-	return out
+	return enumerated(names, last)
 }
 
 // requireCommon requires that there is something to compare.
 func requireCommon(now *profile.Recording, file string, base *profile.Recording, baseFile string) error {
-	a, b := modesIn(now), modesIn(base)
+	a, b := export.SampledModes(now), export.SampledModes(base)
 	if len(a) == 0 || len(b) == 0 {
 		if len(a) == 0 {
 			baseFile = file
@@ -137,7 +178,7 @@ func requireCommon(now *profile.Recording, file string, base *profile.Recording,
 		return fmt.Errorf("%s has no samples: there is nothing to compare", baseFile)
 	}
 	if !slices.ContainsFunc(a, func(m profile.Mode) bool { return slices.Contains(b, m) }) {
-		return fmt.Errorf("cannot compare %s samples with %s samples: %s and %s have no mode in common", a[0], b[0], file, baseFile)
+		return fmt.Errorf("cannot compare %s samples with %s samples: %s and %s have no mode in common", joined(a, "and"), joined(b, "and"), file, baseFile)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
-// Colours: by whose code it is, with a hue that stays the same for a module and a
-// lightness that stays the same for a function. The kinds differ in lightness and
-// warmth too, so that they can be told apart without seeing red or green.
+// Colours: by whose code it is, with a hue that stays the same for a module (or an
+// event) and a lightness that stays the same for a function. The kinds differ in lightness and
+// warmth too, so that they can be told apart without seeing red or green. Events are
+// no code: they are dark where code is light, and light where it is dark.
 
 const PALETTE = {
   light: {
@@ -8,6 +9,7 @@ const PALETTE = {
     framework: { hue: 202, range: 24, saturation: 68, lightness: 76, text: "#0a1c30" },
     native: { hue: 140, range: 30, saturation: 16, lightness: 74, text: "#13211a" },
     kernel: { hue: 335, range: 20, saturation: 17, lightness: 60, text: "#1d0c12" },
+    event: { hue: 180, range: 24, saturation: 62, lightness: 26, text: "#effcfb" },
     plain: { fill: "#dfe3e9", text: "#16181d" },
     incomplete: { fill: "#f3e9c8", text: "#3a2c00", stripes: "#d8c27a" },
     same: [228, 231, 236], more: [232, 96, 74], less: [92, 146, 226], diffText: "#16181d",
@@ -17,13 +19,16 @@ const PALETTE = {
     framework: { hue: 205, range: 22, saturation: 46, lightness: 34, text: "#e6f1ff" },
     native: { hue: 140, range: 30, saturation: 13, lightness: 30, text: "#e3efe8" },
     kernel: { hue: 335, range: 20, saturation: 20, lightness: 24, text: "#f6dfe6" },
+    event: { hue: 176, range: 24, saturation: 42, lightness: 70, text: "#04201e" },
     plain: { fill: "#343a45", text: "#eceff4" },
     incomplete: { fill: "#4a3f1c", text: "#fff1c4", stripes: "#6d5d2a" },
     same: [58, 63, 73], more: [188, 60, 48], less: [50, 100, 180], diffText: "#fff",
   },
 };
 
-const LEGEND = [["user", "your code"], ["framework", "framework (System.*, Microsoft.*)"], ["native", "native"], ["kernel", "kernel"]];
+// What the kinds are called, by their index in ORIGINS; what events are called is up to
+// their mode.
+const ORIGIN_NAMES = ["your code", "framework", "native", "kernel"];
 
 class Colors {
   constructor(theme, functions) {
@@ -43,7 +48,7 @@ class Colors {
     if (func === INCOMPLETE) return this.palette.incomplete;
     if (func < 0) return this.palette.plain;
     const f = this.functions[func], kind = this.palette[ORIGINS[f.origin]];
-    const hue = kind.hue + (spread(f.module) - 0.2) * kind.range, lightness = kind.lightness + (spread(f.display) - 0.5) * 11;
+    const hue = kind.hue + (spread(f.kind === EVENT ? f.display : f.module) - 0.2) * kind.range, lightness = kind.lightness + (spread(f.display) - 0.5) * 11;
     return { fill: `hsl(${(hue + 360).toFixed(0)} ${kind.saturation}% ${lightness.toFixed(1)}%)`, text: kind.text };
   }
 

@@ -1,25 +1,54 @@
 // The header, the switches, and the start of it all.
 
-function showHeader(page) {
+// showFacts tells of the program, and how well was recorded what is counted.
+function showFacts(page) {
   const r = page.recording, process = r.processes[0] || { pid: 0, command: "", runtime: {} }, facts = [];
-  const add = (text, poor) => { if (text) facts.push(element("span", { class: poor ? "poor" : "" }, text)); };
+  const add = (text, { poor, title } = {}) => { if (text) facts.push(element("span", { class: poor ? "poor" : "", title }, text)); };
   if (process.pid) add(`pid ${process.pid}`);
   if (r.processes.length > 1) add(`and ${plural(r.processes.length - 1, "child process", "child processes")}`);
   if (process.runtime.version) add(`.NET ${clean(process.runtime.version)}${process.runtime.shape ? ` (${clean(process.runtime.shape)})` : ""}`);
   if (r.start > 0) add(r.start.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }));
   add(`${formatTime(r.duration)} recorded`);
   if (r.cost.processors) add(usedText(r));
-  for (const m of r.modes) {
-    const name = m.mode === "cpu" ? "CPU" : "wall";
-    const rate = m.got ? `${digits(m.got)} Hz on average of ${digits(m.rate)} Hz` : `${digits(m.rate)} Hz`;
-    add(`${plural(m.samples, "sample", "samples")} (${name}, ${rate})`);
-    if (m.broken) add(`${formatShare(m.broken, m.samples)} incomplete (${name})`, m.broken > 0.005 * m.samples);
-    if (m.lost) add(`${formatShare(m.lost, m.samples + m.lost)} lost (${name})`, m.lost > 0.005 * m.samples);
-  }
+  if (page.stats) addQuality(page.mode, page.stats, add);
   if (page.base) add("compared with " + (!(page.base.start > 0) ? "another recording" : `the recording of ${page.base.start.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" })}`) + `, ${formatTime(page.base.duration)} long`);
   add(clean(r.creator));
   byId("facts").replaceChildren(...facts);
-  const notes = [...r.notes, ...(page.base ? page.base.notes.map((n) => `Of what is compared with: ${n}`) : [])];
+}
+
+// What the shares of samples that are not as they should be are called, and why they
+// are not.
+const FAULTS = {
+  sampled: {
+    broken: ["incomplete", "Frames near the base of the stack, or in between, are missing."],
+    lost: ["lost", "The kernel had no room for these samples, or their threads could not be captured."],
+  },
+  events: {
+    broken: ["without a whole stack", "Frames of these stacks are missing, or all of them."],
+    lost: ["dropped", "There were more than could be recorded: the figures are too small by about as much."],
+  },
+};
+
+// addQuality tells how many samples of a mode there are, and what is wrong with them.
+function addQuality(mode, stats, add) {
+  const { samples, broken, lost } = stats, faults = mode.events ? FAULTS.events : FAULTS.sampled;
+  const share = (part, whole, [text, title]) => { if (part) add(`${formatShare(part, whole)} ${text}`, { poor: part > 0.005 * whole, title }); };
+  add(mode.events ? recordedText(mode, stats) : sampledText(mode, stats));
+  share(broken, samples, faults.broken);
+  share(lost, samples + lost, faults.lost);
+}
+
+function sampledText(mode, { samples, rate, got }) {
+  return `${plural(samples, ...mode.samples)} (${got ? `${digits(got)} Hz on average of ` : ""}${digits(rate)} Hz)`;
+}
+
+function recordedText(mode, { samples, seen, every }) {
+  const which = everyText(mode, every);
+  return (seen > samples ? `${formatCount(samples)} of ${plural(seen, ...mode.samples)}` : plural(samples, ...mode.samples)) + (which && ` (${which})`);
+}
+
+function showNotes(page) {
+  const r = page.recording, notes = [...r.notes, ...(page.base ? page.base.notes.map((n) => `Of what is compared with: ${n}`) : [])];
   byId("notes").replaceChildren(...notes.map((n) => element("li", {}, clean(n))));
   byId("notes").hidden = !notes.length;
 }
@@ -31,60 +60,79 @@ function usedText(r) {
 
 // showSummary says what the total is, in words.
 function showSummary(page) {
-  const { recording: r, selection: s } = page, parts = [];
-  const span = s.to === Infinity && s.from === 0 ? r.duration : Math.min(s.to, page.strip.span) - s.from;
-  const samples = plural(page.whole.count[0], "sample", "samples"), each = span > 0 ? page.weight / span : 0;
-  if (s.mode === CPU) {
-    parts.push("CPU time: ", element("b", {}, formatTime(page.weight)), ` in ${samples}, ${each.toFixed(2)} processors on average.`);
-  } else {
-    const what = ["", "running", "waiting", "running and waiting"][s.states];
-    parts.push(`Wall clock, ${what}: `, element("b", {}, `${digits(page.weight / 1e9)} thread-seconds`), ` in ${samples}; threads are added up, ${each.toFixed(1)} on average.`);
-  }
-  if (page.base) parts.push(" Before: ", element("b", {}, page.total(page.baseWeight)), `. Widths: ${page.showBase ? "before" : "after"}.`);
-  if (page.base && !page.strip.isWhole()) parts.push(" The range of time chooses from this recording only.");
+  const { selection: s, mode, base } = page;
+  const span = s.to === Infinity && s.from === 0 ? page.recording.duration : Math.min(s.to, page.strip.span) - s.from;
+  const parts = [element("b", {}, mode.total(page.weight)), `${whatIsCounted(page)}, ${averageText(mode, page.weight, span)}.`];
+  if (base && base.hasMode(s.mode)) parts.push(" Before: ", element("b", {}, mode.total(page.baseWeight)), `, ${averageText(mode, page.baseWeight, base.duration)}.`);
+  else if (base) parts.push(` Before: no ${mode.samples[1]} were recorded.`);
+  if (base) parts.push(` Widths: ${page.showBase ? "before" : "after"}.`);
+  if (base && !page.strip.isWhole()) parts.push(" The range of time chooses from this recording only.");
   byId("summary").replaceChildren(...parts);
 }
 
+// whatIsCounted says what a total is the sum of, as far as it does not say so itself.
+function whatIsCounted({ mode, stats, selection, whole }) {
+  const events = eventsText(mode, whole.events[0]), samples = plural(whole.count[0], "sample", "samples");
+  const states = mode.states ? `, ${["", "running", "waiting", "running and waiting"][selection.states]},` : "";
+  const from = !isSampled(mode, stats) ? "" : mode.events ? `, estimated from ${samples}` : ` in ${samples}`;
+  return states + (events && ` in ${events}`) + from;
+}
+
+function averageText(mode, weight, span) { return `${mode.rate(span > 0 ? weight / span : 0)} on average`; }
+
 function buildControls(page) {
-  const s = page.selection, modes = [[CPU, "CPU", "Time on a processor"], [WALL, "Wall clock", "All time of all threads: running and waiting"]]
-    .filter(([m]) => page.recording.hasMode(m));
-  const modeChanged = (m) => { s.mode = m; s.states = 3; showStates(page); listThreads(page); page.update(); };
-  if (modes.length > 1) segments(byId("modes"), "mode", modes.map(([m, ...rest]) => [String(m), ...rest]), String(s.mode), (m) => modeChanged(Number(m)));
-  showStates(page);
-  listThreads(page);
+  const s = page.selection;
+  if (page.modes.length > 1) {
+    segments(byId("modes"), "mode", page.modes.map((m) => [String(m), MODES[m].label, MODES[m].title, !page.recording.mode.includes(m)]), String(s.mode), (m) => chooseMode(page, Number(m)));
+  }
+  showModeControls(page);
   byId("threads").addEventListener("change", (e) => { s.threads = page.threadChoices[e.target.value]; page.update(); });
-  buildToggles(page);
   byId("search").addEventListener("input", () => page.searched());
   byId("next").addEventListener("click", () => page.step(1));
   byId("previous").addEventListener("click", () => page.step(-1));
   byId("theme").addEventListener("click", () => page.setTheme(page.theme === "dark" ? "light" : "dark"));
   byId("helpButton").addEventListener("click", () => byId("help").showModal());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (e) => page.setTheme(e.matches ? "dark" : "light"));
-  buildHelp();
+  buildHelp(page);
+}
+
+function chooseMode(page, mode) {
+  Object.assign(page.selection, { mode, states: 3 });
+  byId("modes").querySelector(`input[value="${mode}"]`).checked = true;
+  showModeControls(page);
+  page.update();
+}
+
+// showModeControls shows what can be chosen of a mode.
+function showModeControls(page) {
+  showStates(page);
+  listThreads(page);
+  showToggles(page);
 }
 
 function showStates(page) {
   const s = page.selection, group = byId("states");
   group.replaceChildren();
-  if (s.mode !== WALL) return;
+  if (!page.mode.states) return;
   segments(group, "state", [["3", "All", "Running and waiting"], ["1", "Running", "On a processor, or ready to be"], ["2", "Waiting", "For a lock, data, a timer, work to do"]], "3",
     (v) => { s.states = Number(v); page.update(); });
 }
 
-function buildToggles(page) {
-  const toggles = [
-    ["managed", "Managed only", "Leave out native and kernel frames (m)", (on) => { page.selection.managed = on; page.update(); }],
-    ["native", "All native frames", "Else native frames without a name that follow one another in one module become one", (on) => { page.selection.native = on; page.update(); }],
-    ["flip", "Root at bottom", "Flame instead of icicle (i)", (on) => { page.flame.flip = on; page.flame.resize(); page.flame.reveal(page.flame.focus, true); }],
+function showToggles(page) {
+  const { selection: s, flame, mode } = page, toggles = [
+    ["managed", "Managed only", "Leave out native and kernel frames (m)", s.managed, (on) => { s.managed = on; page.update(); }],
+    ["native", "All native frames", "Else native frames without a name that follow one another in one module become one", s.native, (on) => { s.native = on; page.update(); }],
+    ["flip", "Root at bottom", "Flame instead of icicle (i)", flame.flip, (on) => { flame.flip = on; flame.resize(); flame.reveal(flame.focus, true); }],
   ];
-  if (page.base) toggles.push(["base", "Show before", "Widths as in the recording that is compared with", (on) => { page.showBase = on; page.update(); }]);
-  byId("toggles").replaceChildren(...toggles.map(([id, text, title, change]) => element("label", { title },
-    element("input", { type: "checkbox", id: `toggle-${id}`, onchange: (e) => change(e.target.checked) }), text)));
+  if (page.hasLeaves()) toggles.unshift(["leaves", mode.leaves, `The last frame of a stack: ${mode.leaf}. Without it, the function where it happened is the last (e)`, s.leaves, (on) => { s.leaves = on; page.update(); }]);
+  if (page.base) toggles.push(["base", "Show before", "Widths as in the recording that is compared with", page.showBase, (on) => { page.showBase = on; page.update(); }]);
+  byId("toggles").replaceChildren(...toggles.map(([id, text, title, checked, change]) => element("label", { title },
+    element("input", { type: "checkbox", id: `toggle-${id}`, checked, onchange: (e) => change(e.target.checked) }), text)));
 }
 
 const LISTED_THREADS = 40;
 
-// listThreads fills the list of threads, those with most time first. Those that have
+// listThreads fills the list of threads, those with most weight first. Those that have
 // hardly any, and those that have ended, are one entry.
 function listThreads(page) {
   const { recording: r, selection: s } = page, weights = new Float64Array(page.threads.length);
@@ -104,7 +152,7 @@ function listThreads(page) {
     const share = rest.reduce((sum, t) => sum + weights[t], 0);
     group.append(option("rest", `${formatShare(share, all)}  ${rest.length === 1 ? page.threads[rest[0]].label : `${rest.length} others, short or ended`}`));
   }
-  byId("threads").replaceChildren(option("merged", `All ${order.length}, merged`), option("each", `All ${order.length}, one by one`), group);
+  byId("threads").replaceChildren(option("merged", `All ${order.length} threads, merged`), option("each", `All ${order.length} threads, one by one`), group);
   byId("threadField").hidden = order.length < 2;
   const known = Object.keys(page.threadChoices).find((k) => k === s.threads || s.threads instanceof Set && page.threadChoices[k] instanceof Set && [...s.threads].join() === [...page.threadChoices[k]].join());
   byId("threads").value = known || "merged";
@@ -115,17 +163,19 @@ const KEYS = [
   ["/ or Ctrl-F", "search: text, or a /regular expression/; also finds modules and threads"], ["n  N", "next and previous match"],
   ["← → ↑ ↓", "move from frame to frame"], ["Enter", "zoom in on the frame"], ["Esc", "back: zoom, callers and callees, selection, search"],
   ["0", "reset the zoom"], ["+  −", "zoom in and out"], ["s", "callers and callees of the selected function"], ["i", "root at the top or at the bottom"],
-  ["m", "managed frames only"], ["t", "table on and off"], ["?", "this help"],
+  ["m", "managed frames only"], ["1  2  3 …", "what is counted, in the order of the switch"], ["e", "of events: with or without what happened as the last frame"], ["t", "table on and off"], ["?", "this help"],
   ["click", "zoom in; on a touch screen the first tap selects, the second zooms"], ["Ctrl-wheel, pinch", "zoom"], ["drag, Shift-wheel", "move"],
   ["strip of time", "drag a range; click for all; its ends also move with the arrow keys"], ["table", "click: show all frames of a function; double click: callers and callees"],
 ];
 
-function buildHelp() {
+function buildHelp(page) {
   const help = byId("help"), list = element("dl");
   for (const [key, text] of KEYS) list.append(element("dt", {}, key), element("dd", {}, text));
   help.replaceChildren(element("h2", {}, "Keys and gestures"), list,
-    element("p", {}, "Each box is a function; its width is the time spent in it and in what it calls. Its callers are above it (or below, with the root at the bottom). From left to right the order is by weight, not by time."),
-    element("p", {}, "Self is time in a function's own code, total includes what it calls. CPU time counts processors at work; wall-clock time counts every thread all the time, so that it adds up to thread-seconds."),
+    element("p", {}, "Each box is a function; its width is what is counted of it and of what it calls. Its callers are above it (or below, with the root at the bottom). From left to right the order is by weight, not by time."),
+    element("p", {}, "Self is what a function did itself, total includes what it calls. The stack of an event ends with a box that says what happened: self is that box's own."),
+    element("h2", {}, "What is counted"),
+    element("dl", {}, ...page.modes.flatMap((m) => [element("dt", {}, MODES[m].label), element("dd", {}, MODES[m].title)])),
     button("Close", () => help.close(), { autofocus: true }));
   help.addEventListener("click", (e) => { if (e.target === help) help.close(); });
 }
@@ -133,12 +183,12 @@ function buildHelp() {
 // hook is window.clrsnap: what tests of this page look at. It is no API.
 function hook(page) {
   const frame = (i) => i < 0 ? null : {
-    index: i, name: page.labelOf(page.tree, i), total: page.tree.total[i], self: page.tree.self[i], count: page.tree.count[i],
+    index: i, name: page.labelOf(page.tree, i), total: page.tree.total[i], self: page.tree.self[i], count: page.tree.count[i], events: page.tree.events[i],
     before: page.tree.baseTotal[i], depth: page.tree.depth[i], up: page.tree.up[i] === 1,
   };
   return {
     state: () => ({
-      ready: page.ready, mode: MODES[page.selection.mode], states: page.selection.states, from: page.selection.from, to: page.selection.to,
+      ready: page.ready, mode: page.mode.name, states: page.selection.states, from: page.selection.from, to: page.selection.to,
       weight: page.weight, baseWeight: page.baseWeight, frames: page.tree.size, selected: frame(page.flame.selected), focus: frame(page.flame.focus),
       view: [page.flame.v0, page.flame.v1], flip: page.flame.flip, around: page.around, found: page.found && { functions: page.found.functions.size, frames: page.found.frames, weight: page.found.weight },
       layoutTime: page.layoutTime, drawTime: page.flame.drawTime, theme: page.theme,

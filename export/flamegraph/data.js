@@ -1,11 +1,9 @@
 // Reading the recording that the page carries. docs/recording.md describes the
 // document; here it becomes typed arrays, which everything else works on.
 
-const CPU = 0, WALL = 1;
-const MODES = ["cpu", "wall"];
 const RUNNING = 0, WAITING = 1;
-const MANAGED = 0, NATIVE = 1, KERNEL = 2;
-const ORIGINS = ["user", "framework", "native", "kernel"];
+const MANAGED = 0, NATIVE = 1, KERNEL = 2, EVENT = 3;
+const ORIGINS = ["user", "framework", "native", "kernel", "event"];
 
 // readRecording decodes base64 → gzip → JSON of one script element.
 async function readRecording(element) {
@@ -42,6 +40,7 @@ class Recording {
     for (let i = 0, at = 0; i < this.samples; i++) this.at[i] = at += s.at[i];
     this.weight = Float64Array.from(s.weight);
     this.count = Int32Array.from(s.count);
+    this.events = Float64Array.from(s.events);
     this.thread = Int32Array.from(s.thread);
     this.node = Int32Array.from(s.node);
     this.mode = Uint8Array.from(s.mode);
@@ -51,9 +50,14 @@ class Recording {
   }
 
   // hasMode tells whether a mode was recorded, be it without any sample.
-  hasMode(mode) { return this.modes.some((m) => m.mode === MODES[mode]) || this.mode.includes(mode); }
+  hasMode(mode) { return this.stats(mode) !== undefined || this.mode.includes(mode); }
 
-  stats(mode) { return this.modes.find((m) => m.mode === MODES[mode]); }
+  stats(mode) { return this.modes.find((m) => m.mode === MODES[mode].name); }
+
+  // hasLeaves tells whether stacks of a mode end with what happened.
+  hasLeaves(mode) {
+    return this.mode.some((m, i) => m === mode && this.node[i] > 0 && this.functions[this.nodeFunction(this.node[i])].kind === EVENT);
+  }
 
   nodeFunction(node) { return this.locationFunction[this.nodeLocation[node]]; }
 }
@@ -77,9 +81,10 @@ function functionsOf(doc) {
   });
 }
 
-// originOf is profile.Function.Origin: whose code a function is, as an index into
-// ORIGINS.
+// originOf is profile.Function.Origin: whose code a function is, or that it is an
+// event, as an index into ORIGINS.
 function originOf(kind, module) {
+  if (kind === EVENT) return 4;
   if (kind === KERNEL) return 3;
   if (kind === NATIVE) return 2;
   const framework = module === "" || module === "mscorlib" || module === "netstandard" || module === "System" ||
@@ -105,39 +110,3 @@ function threadLabel(recording, t) {
   if (!t.osThreadId) return process + (name || "threads that have ended");
   return process + (name ? name + ids : `thread ${t.osThreadId}`);
 }
-
-// Figures.
-
-function formatTime(ns) {
-  const abs = Math.abs(ns);
-  if (abs === 0) return "0 s";
-  if (abs < 1e3) return `${ns} ns`;
-  if (abs < 1e6) return `${digits(ns / 1e3)} µs`;
-  if (abs < 1e9) return `${digits(ns / 1e6)} ms`;
-  return `${digits(ns / 1e9)} s`;
-}
-
-// digits is a figure with three digits, or all those before the point.
-function digits(v) {
-  const abs = Math.abs(v);
-  return group(v.toFixed(abs < 9.995 ? 2 : abs < 99.95 ? 1 : 0));
-}
-
-function group(text) { return text.replace(/\B(?=(\d{3})+(?!\d)(?:\.|$))/g, "\u202f"); }
-
-function formatCount(n) { return group(String(n)); }
-
-function formatShare(part, whole) {
-  const percent = whole > 0 ? 100 * part / whole : 0;
-  if (percent > 0 && percent < 0.05) return "<0.1 %";
-  return `${percent.toFixed(1)} %`;
-}
-
-// formatPoints is a change of a share, in percentage points.
-function formatPoints(change) {
-  const points = 100 * change;
-  if (Math.abs(points) < 0.05) return "±0.0";
-  return (points > 0 ? "+" : "−") + Math.abs(points).toFixed(1);
-}
-
-function plural(n, one, many) { return `${formatCount(n)} ${n === 1 ? one : many}`; }

@@ -204,11 +204,11 @@ class Flame {
   // function that is.
   outlines() {
     if (this.marked !== null) {
-      this.eachVisible((i) => { if (this.layout.tree.func[i] === this.marked) this.outline(i, this.style.ink, 1); });
+      this.eachVisible((i) => { if (this.layout.tree.func[i] === this.marked) this.outline(i, this.style.ink, 1, true); });
     }
-    if (this.layout.tree.wings) this.outline(0, this.style.focus, 2.5);
+    if (this.layout.tree.wings) this.outline(0, this.style.focus, 2.5, true);
     if (this.hovered >= 0) this.outline(this.hovered, this.style.ink, 1);
-    if (this.selected >= 0) this.outline(this.selected, this.style.focus, 2.5);
+    if (this.selected >= 0) this.outline(this.selected, this.style.focus, 2.5, true);
   }
 
   eachVisible(visit) {
@@ -223,13 +223,20 @@ class Flame {
     }
   }
 
-  outline(i, color, thickness) {
+  // outline draws a frame's border; lined: with a second line inside, so that it is
+  // seen on dark frames as well as on light ones.
+  outline(i, color, thickness, lined) {
     const { layout, ctx } = this, scale = this.width / (this.v1 - this.v0), half = thickness / 2;
     const x = Math.max((layout.x0[i] - this.v0) * scale, -4), end = Math.min((layout.x1[i] - this.v0) * scale, this.width + 4);
     if (end < 0 || x > this.width) return;
     ctx.strokeStyle = color; ctx.lineWidth = thickness;
     const left = Math.max(x, 0) + half, right = Math.min(end, this.width) - GAP - half;
-    ctx.strokeRect(left, this.rowTop(layout.row[i]) - this.scroll.scrollTop + GAP + half, Math.max(right - left, 1), this.rowHeight - GAP - thickness);
+    const top = this.rowTop(layout.row[i]) - this.scroll.scrollTop + GAP + half, width = right - left, height = this.rowHeight - GAP - thickness;
+    ctx.strokeRect(left, top, Math.max(width, 1), height);
+    const inner = half + 0.5;
+    if (!lined || width < 4 * thickness) return;
+    ctx.strokeStyle = this.style.background; ctx.lineWidth = 1;
+    ctx.strokeRect(left + inner, top + inner, width - 2 * inner, height - 2 * inner);
   }
 
   // fitted shortens a name to a width in pixels: first the type is left out, from
@@ -343,15 +350,15 @@ class Flame {
 }
 
 // methodStart is where the last part of a name begins, behind the last point that
-// is in no brackets.
+// is in no brackets. What has a comma there is more than a name, and has no such part.
 function methodStart(name) {
-  let depth = 0;
+  let depth = 0, start = 0;
   for (let i = name.length - 1; i > 0; i--) {
     const c = name[i];
     if (c === ">" || c === ")" || c === "]" || c === "}") depth++;
     else if (c === "<" || c === "(" || c === "[" || c === "{") depth = Math.max(depth - 1, 0);
-    else if (depth === 0 && name.startsWith("::", i - 1)) return i + 1;
-    else if (depth === 0 && c === "." && name[i - 1] !== ".") return i + 1;
+    else if (depth === 0 && c === ",") return 0;
+    else if (depth === 0 && !start && (name.startsWith("::", i - 1) || c === "." && name[i - 1] !== ".")) start = i + 1;
   }
-  return 0;
+  return start;
 }

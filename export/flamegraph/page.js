@@ -7,24 +7,33 @@ class Page {
     this.ready = false;
     this.around = null; // the function of a sandwich
     this.found = null;
-    const mode = recording.mode.includes(CPU) || !recording.mode.includes(WALL) ? CPU : WALL;
-    this.selection = { mode: recording.hasMode(mode) ? mode : WALL, states: 3, threads: "merged", managed: false, native: false, from: 0, to: Infinity };
+    this.modes = MODES.map((_, m) => m).filter((m) => recording.hasMode(m));
+    const mode = this.modes.find((m) => recording.mode.includes(m)) ?? this.modes[0] ?? 0;
+    this.selection = { mode, states: 3, threads: "merged", managed: false, native: false, leaves: true, from: 0, to: Infinity };
     this.showBase = false;
     this.flame = new Flame(byId("scroll"), { paint: (t, i) => this.paint(t, i), label: (t, i) => this.labelOf(t, i), changed: () => this.moved() });
     this.strip = new Strip(byId("strip"), (from, to) => { Object.assign(this.selection, { from, to }); this.update(); });
     this.table = new Table(byId("table"), this);
     this.commands = {
       "/": () => this.startSearch(), n: () => this.step(1), N: () => this.step(-1), 0: () => this.resetZoom(),
-      i: () => byId("toggle-flip").click(), t: () => this.toggleTable(), m: () => byId("toggle-managed").click(),
+      i: () => byId("toggle-flip").click(), t: () => this.toggleTable(), m: () => byId("toggle-managed").click(), e: () => byId("toggle-leaves")?.click(),
       s: () => { const f = this.flame.selected >= 0 ? this.tree.func[this.flame.selected] : this.flame.marked; if (f >= 0 && f !== null) this.openSandwich(f); },
       "?": () => byId("help").showModal(), "+": () => this.flame.zoomBy(0.7, this.flame.width / 2), "-": () => this.flame.zoomBy(1 / 0.7, this.flame.width / 2),
     };
+    if (this.modes.length > 1) this.modes.forEach((m, k) => { this.commands[k + 1] = () => chooseMode(this, m); });
     this.input = new Input(this.flame, this);
   }
 
+  get mode() { return MODES[this.selection.mode]; }
+
+  get stats() { return this.recording.stats(this.selection.mode); }
+
+  // hasLeaves tells whether stacks end with what happened, if that is not left out.
+  hasLeaves() { return [this.recording, this.base].some((r) => r && r.hasLeaves(this.selection.mode)); }
+
   start() {
     byId("app").hidden = false;
-    showHeader(this);
+    showNotes(this);
     buildControls(this);
     this.setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     this.update();
@@ -41,6 +50,7 @@ class Page {
     this.greatest = this.base ? this.greatestChange() : 0;
     this.layoutTime = performance.now() - began;
     this.strip.show(this.showBase ? this.base : this.recording, this.selection);
+    showFacts(this);
     showSummary(this);
     this.search(byId("search").value);
     this.arrange(at);
@@ -64,10 +74,9 @@ class Page {
 
   whyEmpty() {
     if (this.around !== null) return "This function is not in what is selected.";
-    const name = this.selection.mode === CPU ? "CPU samples" : "wall-clock samples", s = this.selection;
-    if (!this.recording.samples) return "The recording has no samples: no thread was sampled while it was made.";
-    if (!this.recording.mode.includes(s.mode)) return `The recording has no ${name}.${s.mode === CPU ? " The program used no CPU time while it was recorded." : ""}`;
-    return `No ${name} are in what is selected. Choose other threads or states, or all of the time.`;
+    const { samples, states } = this.mode;
+    if (!this.recording.mode.includes(this.selection.mode)) return `The recording has no ${samples[1]}. ${whyNone(this.mode, this.stats)}`;
+    return `No ${samples[1]} are in what is selected. Choose other threads${states ? " or states" : ""}, or all of the time.`;
   }
 
   // path names a frame by its functions, so that it can be found in another tree.
@@ -105,12 +114,21 @@ class Page {
     if (func >= 0) return this.functions[func].short;
     if (func === INCOMPLETE) return "[incomplete stack]";
     if (func <= FIRST_THREAD) return this.threads[FIRST_THREAD - func].label;
-    return `all: ${this.total(this.showBase ? this.baseWeight : this.weight)}`;
+    return `all: ${this.mode.total(this.showBase ? this.baseWeight : this.weight)}`;
   }
 
-  total(ns) { return this.selection.mode === CPU ? `${formatTime(ns)} of CPU time` : `${digits(ns / 1e9)} thread-seconds`; }
+  // What weights look like.
+  figure(weight) { return this.mode.unit.format(weight); }
 
-  timeAndShare(ns) { return `${formatTime(ns)} (${formatShare(ns, this.weight)})`; }
+  withShare(weight) { return `${this.figure(weight)} (${formatShare(weight, this.weight)})`; }
+
+  beforeWithShare(i) { return `${this.figure(this.tree.baseTotal[i])} (${formatShare(this.tree.baseTotal[i], this.baseWeight)})`; }
+
+  // withEvents is the total of a frame, and how many events that is.
+  withEvents(i) {
+    const events = eventsText(this.mode, this.tree.events[i]);
+    return this.withShare(this.tree.total[i]) + (events && ` in ${events}`);
+  }
 
   change(tree, i) { return tree.total[i] / (this.weight || 1) - tree.baseTotal[i] / (this.baseWeight || 1); }
 
@@ -140,7 +158,7 @@ class Page {
     if (this.detailOf !== i || this.detailTree !== this.tree) {
       this.detailOf = i; this.detailTree = this.tree;
       showDetail(this, i);
-      if (f.selected >= 0) byId("spoken").textContent = `${this.labelOf(this.tree, i)}, ${this.timeAndShare(this.tree.total[i])}`;
+      if (f.selected >= 0) byId("spoken").textContent = `${this.labelOf(this.tree, i)}, ${this.withEvents(i)}`;
     }
   }
 
@@ -214,7 +232,7 @@ class Page {
   foundText() {
     const { functions, frames, weight } = this.found;
     if (!frames) return "nothing found";
-    return `${plural(functions.size, "function", "functions")} in ${plural(frames, "frame", "frames")}: ${this.timeAndShare(weight)}`;
+    return `${plural(functions.size, "function", "functions")} in ${plural(frames, "frame", "frames")}: ${this.withShare(weight)}`;
   }
 
   marksOf(tree) { return Uint8Array.from(tree.func, (f) => this.found.functions.has(f) ? 1 : 0); }
@@ -239,7 +257,7 @@ class Page {
     this.colors = new Colors(name, this.functions);
     const css = getComputedStyle(document.documentElement), color = (v) => css.getPropertyValue(`--${v}`).trim();
     this.flame.setStyle({ background: color("panel"), ink: color("ink"), match: color("match"), focus: color("focus"), narrow: color("narrow"), font: `12px ${color("font")}` });
-    this.strip.style = { background: color("panel"), muted: color("muted"), running: color("running"), waiting: color("waiting"), veil: color("veil"), font: `11px ${color("font")}` };
+    this.strip.style = { background: color("panel"), muted: color("muted"), running: color("running"), waiting: color("waiting"), event: color("event"), veil: color("veil"), font: `11px ${color("font")}` };
     if (!this.ready) return;
     this.flame.draw(); this.strip.draw(); this.table.show(); showLegend(this);
   }

@@ -44,13 +44,20 @@ class Table {
     this.rows.sort((a, b) => (this.descending ? -1 : 1) * (typeof value(a) === "string" ? value(a).localeCompare(value(b)) : value(a) - value(b)) || b.self - a.self || b.total - a.total || a.func - b.func);
     this.body = element("tbody");
     const columns = compare ? ["slim", "slim", "slim", ""] : ["number", "number", ""];
-    const head = element("div", { class: "tableHead" }, element("h2", {}, "Hottest functions"), this.countText());
+    const head = element("div", { class: "tableHead" }, element("h2", {}, this.heading()), this.countText());
     if (compare) head.append(this.choice());
     this.list = element("div", { class: "rows" }, element("table", {},
       element("colgroup", {}, ...columns.map((c) => element("col", { class: c }))),
       element("thead", {}, element("tr", {}, ...this.headings())), this.body));
     this.root.replaceChildren(head, this.list);
     this.fill();
+  }
+
+  // heading says what the rows are.
+  heading() {
+    const { page } = this;
+    if (!page.mode.events) return "Hottest functions";
+    return page.selection.leaves && page.hasLeaves() ? `${page.mode.leaves} and functions` : "Functions";
   }
 
   countText() { return element("span", { class: "count" }, `${formatCount(this.rows.length)}${this.page.found ? " found" : ""}`); }
@@ -68,7 +75,7 @@ class Table {
   headings() {
     const names = this.page.base
       ? [["before", "Before", "share in the recording that is compared with"], ["after", "After", "share in this recording"], ["change", "Change", "in percentage points of all"]]
-      : [["self", "Self", "time in the function itself"], ["total", "Total", "time in the function and what it calls; recursion counts once"]];
+      : [["self", "Self", "of the function itself"], ["total", "Total", "of the function and what it calls; recursion counts once"]];
     return [...names, ["name", "Function", ""]].map(([key, text, title]) => {
       const sorted = key === this.sort;
       return element("th", { scope: "col", "aria-sort": sorted ? (this.descending ? "descending" : "ascending") : "none" },
@@ -107,13 +114,13 @@ class Table {
     const row = element("tr", { onclick: () => p.markFunction(r.func), ondblclick: () => p.openSandwich(r.func) });
     row.dataset.func = r.func;
     if (p.base) row.append(...this.compared(r));
-    else row.append(this.figure(r.self), this.figure(r.total));
+    else row.append(this.figure(r.self), this.figure(r.total, eventsText(p.mode, r.events)));
     row.append(element("td", {}, name));
     return row;
   }
 
-  figure(v) {
-    const cell = element("td", {}, formatShare(v, this.page.weight), element("small", {}, formatTime(v)));
+  figure(v, title = "") {
+    const cell = element("td", { title: title || undefined }, formatShare(v, this.page.weight), element("small", {}, this.page.figure(v)));
     cell.style.backgroundSize = `${this.page.weight > 0 ? 100 * v / this.page.weight : 0}% 3px`;
     return cell;
   }
@@ -128,7 +135,8 @@ class Table {
 
   compared(r) {
     const v = this.values(), change = v.after(r) - v.before(r), text = formatPoints(change);
-    return [element("td", {}, formatShare(v.before(r), 1)), element("td", {}, formatShare(v.after(r), 1)),
+    const share = (part, weight) => element("td", { title: this.page.figure(weight) }, formatShare(part, 1));
+    return [share(v.before(r), this.by === "self" ? r.baseSelf : r.baseTotal), share(v.after(r), r[this.by]),
       element("td", { class: text === "±0.0" ? "" : change > 0 ? "more" : "less" }, text)];
   }
 
@@ -150,24 +158,36 @@ function showDetail(page, i) {
   const facts = element("div", { class: "figures" });
   const add = (label, value) => facts.append(element("span", {}, `${label} `, element("b", {}, value)));
   const p = tree.parent[i];
-  add("total", page.timeAndShare(tree.total[i]));
-  add("self", page.timeAndShare(tree.self[i]));
-  add("samples", formatCount(tree.count[i]));
+  add("total", page.withShare(tree.total[i]));
+  add("self", page.withShare(tree.self[i]));
+  addEvents(page, i, add);
   if (p >= 0) add(tree.up[i] ? "of what it leads to" : "of its caller", formatShare(tree.total[i], tree.total[p]));
   if (page.base) {
-    add("before", `${formatTime(tree.baseTotal[i])} (${formatShare(tree.baseTotal[i], page.baseWeight)})`);
+    add("before", page.beforeWithShare(i));
     add("change", `${formatPoints(page.change(tree, i))} points`);
   }
   if (f) {
-    add("", ["your code", "framework", "native", "kernel"][f.origin]);
+    add("", originName(f.origin, page.mode));
     if (f.module) add("in", f.module);
     const tiers = page.tiers(i);
     if (tiers.length) add("compiled", tiers.map(([t, w]) => tiers.length > 1 ? `${clean(t)} ${formatShare(w, tiers.reduce((s, x) => s + x[1], 0))}` : clean(t)).join(", "));
   } else if (func === INCOMPLETE) {
-    facts.append(element("span", {}, "Stacks of which frames are missing, near the base or in between."));
+    facts.append(element("span", {}, "Stacks of which frames are missing: near the base, in between, or all of them."));
   }
   byId("detail").replaceChildren(element("div", { class: "name" }, name, actions), facts);
 }
+
+// addEvents tells how many events and samples a frame is made of.
+function addEvents(page, i, add) {
+  const { mode, tree } = page, events = tree.events[i];
+  if (eventsText(mode, events)) {
+    add(mode.events[1], formatCount(events));
+    add("on average", page.figure(tree.total[i] / events));
+  }
+  if (isSampled(mode, page.stats)) add("samples", formatCount(tree.count[i]));
+}
+
+function originName(origin, mode) { return ORIGIN_NAMES[origin] ?? mode.leaf; }
 
 // copy puts a text on the clipboard, by the old way where the new one is refused:
 // pages from a file may lack it.
@@ -212,9 +232,10 @@ function showLegend(page) {
     const most = (100 * page.greatest).toFixed(1);
     parts.push(element("span", {}, `share of all: −${most} points`, bar, `+${most} points (red: more than before, blue: less)`));
   } else {
-    for (const [name, text] of LEGEND) {
-      if (page.functions.some((f) => ORIGINS[f.origin] === name)) parts.push(element("span", {}, swatch(page.colors.ofKind(name)), text));
-    }
+    const there = new Set(Array.from(page.tree.func, (func) => func >= 0 ? page.functions[func].origin : -1));
+    ORIGINS.forEach((name, origin) => {
+      if (there.has(origin)) parts.push(element("span", {}, swatch(page.colors.ofKind(name)), originName(origin, page.mode) + (name === "framework" ? " (System.*, Microsoft.*)" : "")));
+    });
   }
   if (page.tree.func.includes(INCOMPLETE)) {
     const i = swatch(page.colors.ofKind("incomplete")), { fill, stripes } = page.colors.palette.incomplete;
@@ -231,8 +252,8 @@ function showTip(page, i, e) {
   if (i < 0) return;
   const tree = page.tree, f = page.functions[tree.func[i]];
   const lines = [element("div", {}, element("b", {}, f ? f.display : page.labelOf(tree, i)), f ? f.signature : ""),
-    element("div", {}, element("b", {}, page.timeAndShare(tree.total[i])), ` total · ${page.timeAndShare(tree.self[i])} self · ${plural(tree.count[i], "sample", "samples")}`)];
-  if (page.base) lines.push(element("div", {}, `before ${formatShare(tree.baseTotal[i], page.baseWeight)}, change `, element("b", {}, `${formatPoints(page.change(tree, i))} points`)));
+    element("div", {}, element("b", {}, page.withEvents(i)), ` total · ${page.withShare(tree.self[i])} self`, isSampled(page.mode, page.stats) ? ` · ${plural(tree.count[i], "sample", "samples")}` : "")];
+  if (page.base) lines.push(element("div", {}, `before ${page.beforeWithShare(i)}, change `, element("b", {}, `${formatPoints(page.change(tree, i))} points`)));
   if (f && f.module) lines.push(element("div", {}, f.module));
   tip.replaceChildren(...lines);
   const { width, height } = tip.getBoundingClientRect();
@@ -240,8 +261,9 @@ function showTip(page, i, e) {
   tip.style.transform = `translate(${Math.max(4, x)}px, ${Math.max(4, y)}px)`;
 }
 
-// segments fills a group with buttons of which one is chosen.
+// segments fills a group with buttons of which one is chosen. An option is [value,
+// text, title, whether there is nothing behind it].
 function segments(group, name, options, chosen, change) {
-  group.replaceChildren(...options.map(([value, text, title]) => element("label", { title },
+  group.replaceChildren(...options.map(([value, text, title, empty]) => element("label", { title, class: empty ? "empty" : "" },
     element("input", { type: "radio", name, value, checked: value === chosen, onchange: () => change(value) }), element("span", {}, text))));
 }

@@ -17,17 +17,23 @@ class Strip {
     this.handles.forEach((h, k) => h.addEventListener("keydown", (e) => this.key(e, k)));
   }
 
-  // show counts the samples of what is selected, whatever their time and state.
+  // show counts the samples of what is selected, whatever their time and state. Only
+  // where one can choose by state it is shown.
   show(recording, selection) {
-    const bins = 240, span = Math.max(recording.duration, lastSample(recording), 1);
+    const bins = 240, span = Math.max(recording.duration, lastSample(recording), 1), mode = MODES[selection.mode];
     const sums = [new Float64Array(bins), new Float64Array(bins)];
     const some = selection.threads instanceof Set ? selection.threads : null;
     for (let i = 0; i < recording.samples; i++) {
       if (recording.mode[i] !== selection.mode || some && !some.has(recording.group[recording.thread[i]])) continue;
-      const begin = Math.max(0, recording.at[i] - recording.weight[i]); // samples stand for the time before them
-      spreadOut(sums[recording.state[i]], begin / span * bins, recording.weight[i], span / bins);
+      const series = sums[mode.states ? recording.state[i] : RUNNING];
+      if (mode.unit.lasts) {
+        const begin = Math.max(0, recording.at[i] - recording.weight[i]); // samples stand for the time before them
+        spreadOut(series, begin / span * bins, recording.weight[i], span / bins);
+      } else {
+        series[Math.min(bins - 1, Math.floor(recording.at[i] / span * bins))] += recording.weight[i];
+      }
     }
-    this.span = span; this.sums = sums; this.bin = span / bins; this.mode = selection.mode;
+    this.span = span; this.sums = sums; this.bin = span / bins; this.mode = mode;
     this.most = 0;
     for (let b = 0; b < bins; b++) this.most = Math.max(this.most, (sums[0][b] + sums[1][b]) / this.bin);
     this.draw();
@@ -45,7 +51,7 @@ class Strip {
     for (let b = 0; b < bins; b++) {
       const x = b * w / bins, width = (b + 1) * w / bins - x;
       const running = this.sums[RUNNING][b] * scale, waiting = this.sums[WAITING][b] * scale;
-      ctx.fillStyle = this.style.running; ctx.fillRect(x, floor - running, width, running);
+      ctx.fillStyle = this.mode.events ? this.style.event : this.style.running; ctx.fillRect(x, floor - running, width, running);
       ctx.fillStyle = this.style.waiting; ctx.fillRect(x, floor - running - waiting, width, waiting);
     }
     this.drawScale(ctx, w, h);
@@ -72,7 +78,7 @@ class Strip {
     const range = this.isWhole() ? "all of the time" : `${formatTime(this.from)} to ${formatTime(Math.min(this.to, this.span))}`;
     this.label.textContent = range;
     this.whole.hidden = this.isWhole();
-    this.peak.textContent = `up to ${digits(this.most)} ${this.mode === CPU ? "processors" : "threads"}`;
+    this.peak.textContent = `up to ${this.mode.rate(this.most)}`;
     [[x0, this.from, "from"], [x1, Math.min(this.to, this.span), "to"]].forEach(([x, at, name], k) => {
       const handle = this.handles[k];
       handle.style.left = `${x}px`;

@@ -5,7 +5,8 @@
 const ROOT = -1, INCOMPLETE = -2, FIRST_THREAD = -3;
 
 // A Tree has its frames in preorder: the subtree of frame i is i … end[i]-1.
-// Weights are nanoseconds. In a comparison, base* are those of the other recording.
+// Weights are in the unit of the mode. In a comparison, base* are those of the other
+// recording.
 class Tree {
   constructor(n) {
     this.size = n;
@@ -16,6 +17,7 @@ class Tree {
     this.self = new Float64Array(n);
     this.total = new Float64Array(n);
     this.count = new Int32Array(n); // samples, of the whole subtree
+    this.events = new Float64Array(n); // likewise
     this.baseSelf = new Float64Array(n);
     this.baseTotal = new Float64Array(n);
     this.up = new Uint8Array(n); // the frame is a caller of the root: sandwiches only
@@ -33,7 +35,7 @@ class Tree {
 // Growing is a tree under construction: children are found by function.
 class Growing {
   constructor() {
-    this.parent = [-1]; this.func = [ROOT]; this.self = [0]; this.count = [0]; this.base = [0]; this.up = [0];
+    this.parent = [-1]; this.func = [ROOT]; this.self = [0]; this.count = [0]; this.events = [0]; this.base = [0]; this.up = [0];
     this.children = new Map();
   }
 
@@ -44,21 +46,24 @@ class Growing {
       at = this.parent.length;
       this.children.set(key, at);
       this.parent.push(parent); this.func.push(func); this.up.push(up);
-      this.self.push(0); this.count.push(0); this.base.push(0);
+      this.self.push(0); this.count.push(0); this.events.push(0); this.base.push(0);
     }
     return at;
   }
 
-  add(at, weight, count, base) { this.self[at] += weight; this.count[at] += count; this.base[at] += base; }
+  add(at, weight, count, events, base) {
+    this.self[at] += weight; this.count[at] += count; this.events[at] += events; this.base[at] += base;
+  }
 
   // finish sums up and puts the frames into preorder, siblings by weight. place
   // tells where each frame has gone.
   finish() {
-    const n = this.parent.length, total = Float64Array.from(this.self), base = Float64Array.from(this.base), count = Int32Array.from(this.count);
+    const n = this.parent.length, total = Float64Array.from(this.self), base = Float64Array.from(this.base);
+    const count = Int32Array.from(this.count), events = Float64Array.from(this.events);
     const size = new Int32Array(n).fill(1);
     for (let i = n - 1; i > 0; i--) {
       const p = this.parent[i];
-      total[p] += total[i]; base[p] += base[i]; count[p] += count[i]; size[p] += size[i];
+      total[p] += total[i]; base[p] += base[i]; count[p] += count[i]; events[p] += events[i]; size[p] += size[i];
     }
     const order = Array.from({ length: n - 1 }, (_, i) => i + 1);
     order.sort((a, b) => total[b] - total[a] || base[b] - base[a] || a - b);
@@ -79,7 +84,7 @@ class Growing {
       tree.parent[at] = p < 0 ? -1 : place[p];
       tree.func[at] = this.func[i];
       tree.end[at] = at + size[i];
-      tree.self[at] = this.self[i]; tree.total[at] = total[i]; tree.count[at] = count[i];
+      tree.self[at] = this.self[i]; tree.total[at] = total[i]; tree.count[at] = count[i]; tree.events[at] = events[i];
       tree.baseSelf[at] = this.base[i]; tree.baseTotal[at] = base[i]; tree.up[at] = this.up[i];
     }
     for (let at = 1; at < n; at++) tree.depth[at] = tree.depth[tree.parent[at]] + 1;
@@ -88,9 +93,10 @@ class Growing {
   }
 }
 
-// A selection is {mode, states, threads, managed, native, from, to}: the same as
-// profile.Selection. states is a set of bits (1: running, 2: waiting); threads is
-// "merged", "each", or a Set of thread numbers; to is exclusive.
+// A selection is {mode, states, threads, managed, native, leaves, from, to}: the same
+// as profile.Selection, and whether stacks end with what happened. states is a set of
+// bits (1: running, 2: waiting); threads is "merged", "each", or a Set of thread
+// numbers; to is exclusive.
 
 // buildTree makes the tree of what a selection chooses. base is the recording to
 // compare with, or null.
@@ -118,7 +124,7 @@ function place(recording, selection, grow, samples, column) {
     if (!g) groups.set(key, g = newGroup(recording, grow, each ? recording.group[thread] : -1, recording.incomplete[i]));
     const at = frameOf(recording, selection, grow, g, recording.node[i]), w = recording.weight[i];
     g.weight.set(recording.node[i], (g.weight.get(recording.node[i]) || 0) + w);
-    if (column) grow.add(at, 0, 0, w); else grow.add(at, w, recording.count[i], 0);
+    if (column) grow.add(at, 0, 0, 0, w); else grow.add(at, w, recording.count[i], recording.events[i], 0);
   }
   return [...groups.values()];
 }
@@ -139,11 +145,14 @@ function frameOf(recording, selection, grow, g, node) {
   for (let k = missing.length - 1; k >= 0; k--) {
     const n = missing[k], func = recording.nodeFunction(n), f = recording.functions[func];
     const nameless = !selection.native && f.kind === NATIVE && f.nameless;
-    const left = selection.managed && f.kind !== MANAGED || nameless && grow.func[at] === recording.common[func];
-    if (!left) at = grow.child(at, recording.common[func]);
+    if (!isLeftOut(f.kind, selection) && !(nameless && grow.func[at] === recording.common[func])) at = grow.child(at, recording.common[func]);
     g.frames.set(n, at);
   }
   return at;
+}
+
+function isLeftOut(kind, selection) {
+  return kind === EVENT ? !selection.leaves : selection.managed && kind !== MANAGED;
 }
 
 // unify gives the functions and thread groups of one or two recordings common
@@ -199,9 +208,10 @@ function functionTable(tree, functionCount) {
     open.set(f, depth + 1);
     if (f < 0 || f >= functionCount) continue;
     let row = rows.get(f);
-    if (!row) rows.set(f, row = { func: f, self: 0, total: 0, count: 0, baseSelf: 0, baseTotal: 0 });
+    if (!row) rows.set(f, row = { func: f, self: 0, total: 0, count: 0, events: 0, baseSelf: 0, baseTotal: 0 });
     row.self += tree.self[i]; row.baseSelf += tree.baseSelf[i];
-    if (depth === 0) { row.total += tree.total[i]; row.baseTotal += tree.baseTotal[i]; row.count += tree.count[i]; }
+    if (depth > 0) continue;
+    row.total += tree.total[i]; row.baseTotal += tree.baseTotal[i]; row.count += tree.count[i]; row.events += tree.events[i];
   }
   return [...rows.values()];
 }
@@ -215,7 +225,7 @@ function sandwich(tree, func) {
     const to = new Int32Array(tree.end[at] - at);
     for (let i = at; i < tree.end[at]; i++) {
       if (i > at) to[i - at] = grow.child(to[tree.parent[i] - at], tree.func[i]);
-      grow.add(to[i - at], tree.self[i], selfCount(tree, i), tree.baseSelf[i]);
+      grow.add(to[i - at], tree.self[i], withoutCallees(tree, tree.count, i), withoutCallees(tree, tree.events, i), tree.baseSelf[i]);
     }
   });
   const down = grow.finish();
@@ -224,21 +234,22 @@ function sandwich(tree, func) {
   tree.outermost((i) => tree.func[i] === func, (at) => {
     let to = 0;
     for (let i = tree.parent[at]; i > 0; i = tree.parent[i]) to = callers.child(to, tree.func[i], 1);
-    callers.add(to, tree.total[at], tree.count[at], tree.baseTotal[at]);
+    callers.add(to, tree.total[at], tree.count[at], tree.events[at], tree.baseTotal[at]);
   });
   return joinWings(down, callers.finish());
 }
 
-function selfCount(tree, i) {
-  let n = tree.count[i];
-  for (let c = i + 1; c < tree.end[i]; c = tree.end[c]) n -= tree.count[c];
+// withoutCallees is what a sum over subtrees has of a frame itself.
+function withoutCallees(tree, sums, i) {
+  let n = sums[i];
+  for (let c = i + 1; c < tree.end[i]; c = tree.end[c]) n -= sums[c];
   return n;
 }
 
 // joinWings puts the callers behind the callees; both have the same root.
 function joinWings(down, up) {
   const tree = new Tree(down.size + up.size - 1), shift = down.size - 1;
-  for (const name of ["func", "depth", "self", "total", "count", "baseSelf", "baseTotal", "up"]) {
+  for (const name of ["func", "depth", "self", "total", "count", "events", "baseSelf", "baseTotal", "up"]) {
     tree[name].set(down[name]);
     tree[name].set(up[name].subarray(1), down.size);
   }

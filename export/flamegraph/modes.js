@@ -1,0 +1,142 @@
+// What is counted: the modes of a recording, the words for them, and how their
+// figures are written. docs/recording.md describes the modes.
+
+// Units of weights. What is measured in time lasts: until when the sample was taken.
+const TIME = { format: formatTime, lasts: true };
+const BYTES = { format: formatBytes, lasts: false };
+const COUNT = { format: formatCount, lasts: false };
+
+// MODES are indexed by the mode of a sample:
+//
+//   name      in the file
+//   label     on the switch; title says more
+//   total     a weight, and what it is, in a few words
+//   rate      a weight for each nanosecond, in words
+//   samples   one, and many of them
+//   none      why there are none
+//   states    whether one may choose between running and waiting threads
+//
+// and for events only:
+//
+//   events    one, and many of them
+//   every     which events were kept, by stats.every; estimates: one stands for others
+//   leaf      what the last frame of a stack is; leaves: several of them
+const MODES = [
+  {
+    name: "cpu", label: "CPU", title: "Time on a processor", unit: TIME, samples: ["CPU sample", "CPU samples"],
+    total: (w) => `${formatTime(w)} of CPU time`, rate: (r) => `${digits(r)} processors`,
+    none: "The program used no CPU time while it was recorded.",
+  },
+  {
+    name: "wall", label: "Wall", title: "All time of all threads on the clock, running and waiting: it adds up to thread-seconds", unit: TIME, samples: ["wall-clock sample", "wall-clock samples"],
+    total: (w) => `${digits(w / 1e9)} thread-seconds`, rate: (r) => `${digits(r)} threads`, states: true,
+    none: "No thread was sampled while the program was recorded.",
+  },
+  {
+    name: "alloc", label: "Alloc", title: "Bytes that were allocated on the managed heap", unit: BYTES, samples: ["allocation", "allocations"],
+    total: (w) => `${formatBytes(w)} allocated`, rate: (r) => `${formatBytes(1e9 * r)}/s`,
+    none: "The program allocated nothing while it was recorded, or too little for a sample.",
+    events: ["object", "objects"], every: (n) => `about one for each ${formatBytes(n)}`, estimates: true,
+    leaf: "class that was allocated", leaves: "Classes",
+  },
+  {
+    name: "exception", label: "Exceptions", title: "Exceptions that were thrown, be they caught or not", unit: COUNT, samples: ["exception", "exceptions"],
+    total: (w) => plural(w, "exception", "exceptions"), rate: (r) => perSecond(r, "exceptions"),
+    none: "No exception was thrown while the program was recorded.",
+    events: ["exception", "exceptions"], every: (n) => `about one in ${formatCount(n)}`, estimates: true,
+    leaf: "exception, and who caught it", leaves: "Types",
+  },
+  {
+    name: "contention", label: "Locks", title: "Time that threads waited for locks that others held", unit: TIME, samples: ["wait for a lock", "waits for locks"],
+    total: (w) => `${formatTime(w)} of waiting for locks`, rate: (r) => `${digits(r)} threads waiting`,
+    none: "No thread waited for a lock while the program was recorded.",
+    events: ["wait", "waits"], every: (n) => `only those of ${formatTime(n)} or longer`,
+    leaf: "who held the lock", leaves: "Owners",
+  },
+  {
+    name: "thread", label: "Threads", title: "Threads that were started, and by whom", unit: COUNT, samples: ["thread start", "thread starts"],
+    total: (w) => `${plural(w, "thread", "threads")} started`, rate: (r) => perSecond(r, "threads"),
+    none: "No thread was started while the program was recorded.",
+    events: ["thread", "threads"],
+    leaf: "thread that was started", leaves: "New threads",
+  },
+  {
+    name: "gc", label: "GC", title: "Time that the garbage collector stopped the program, and what set it off", unit: TIME, samples: ["GC pause", "GC pauses"],
+    total: (w) => `${formatTime(w)} of GC pauses`, rate: (r) => `${formatShare(r, 1)} of the time`,
+    none: "There was no garbage collection while the program was recorded.",
+    events: ["collection", "collections"],
+    leaf: "generation and reason", leaves: "Reasons",
+  },
+];
+
+// eventsText is how many events a weight is the sum of, where that is known and says
+// more than the weight: "3 400 objects"; else it is empty.
+function eventsText(mode, events) {
+  return mode.events && mode.unit !== COUNT && events > 0 ? plural(events, ...mode.events) : "";
+}
+
+// isSampled tells whether a sample of a mode stands for more than itself.
+function isSampled(mode, stats) { return !mode.events || Boolean(mode.estimates && stats && stats.every > 1); }
+
+// everyText says which events were recorded; it is empty if all were.
+function everyText(mode, every) { return mode.every && every > 1 ? mode.every(every) : ""; }
+
+// whyNone says why a recording has no samples of a mode.
+function whyNone(mode, stats) {
+  if (!mode.events || !stats || !(stats.lost || stats.seen)) return mode.none;
+  const which = everyText(mode, stats.every);
+  const happened = `${plural(Math.max(stats.seen, stats.lost), ...mode.samples)} happened, but none was recorded`;
+  return `${happened}${which && ` (${which})`}${stats.lost ? ": there was no room" : ""}.`;
+}
+
+// Figures.
+
+function formatTime(ns) {
+  const abs = Math.abs(ns);
+  if (abs === 0) return withUnit("0", "s");
+  if (abs < 1e3) return withUnit(formatCount(Math.round(ns)), "ns");
+  if (abs < 1e6) return withUnit(digits(ns / 1e3), "µs");
+  if (abs < 1e9) return withUnit(digits(ns / 1e6), "ms");
+  return withUnit(digits(ns / 1e9), "s");
+}
+
+function formatBytes(n) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  for (; Math.abs(n) >= 1023.5 && unit < units.length - 1; unit++) n /= 1024;
+  return withUnit(unit ? digits(n) : formatCount(Math.round(n)), units[unit]);
+}
+
+// withUnit keeps a figure and its unit on one line.
+function withUnit(figure, unit) { return `${figure}\u00a0${unit}`; }
+
+// perSecond is how often something happens, from how often in a nanosecond.
+function perSecond(rate, what) {
+  const second = 1e9 * rate;
+  return second >= 0.1 || second === 0 ? `${digits(second)} ${what}/s` : `${digits(60 * second)} ${what}/min`;
+}
+
+// digits is a figure with three digits, or all those before the point.
+function digits(v) {
+  const abs = Math.abs(v);
+  return group(v.toFixed(abs < 9.995 ? 2 : abs < 99.95 ? 1 : 0));
+}
+
+function group(text) { return text.replace(/\B(?=(\d{3})+(?!\d)(?:\.|$))/g, "\u202f"); }
+
+function formatCount(n) { return group(String(n)); }
+
+function formatShare(part, whole) {
+  const percent = whole > 0 ? 100 * part / whole : 0;
+  if (percent > 0 && percent < 0.05) return withUnit("<0.1", "%");
+  return withUnit(percent.toFixed(1), "%");
+}
+
+// formatPoints is a change of a share, in percentage points.
+function formatPoints(change) {
+  const points = 100 * change;
+  if (Math.abs(points) < 0.05) return "±0.0";
+  return (points > 0 ? "+" : "−") + Math.abs(points).toFixed(1);
+}
+
+function plural(n, one, many) { return `${formatCount(n)} ${n === 1 ? one : many}`; }

@@ -1,0 +1,85 @@
+package profile
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestModes(t *testing.T) {
+	for i, m := range Modes {
+		if got, ok := ModeNamed(m.String()); !ok || got != m || int(m) != i || m.Title() == "" || !m.Known() {
+			t.Errorf("mode %d: %q is %v, %v; title %q", i, m.String(), got, ok, m.Title())
+		}
+	}
+	if m, ok := ModeNamed("heap"); ok {
+		t.Errorf("heap is %v", m)
+	}
+	if m := Mode(len(Modes)); m.Known() || m.String() != "mode 7" {
+		t.Errorf("known %v: %v", m.Known(), m)
+	}
+	ofEvents := slices.DeleteFunc(slices.Clone(Modes[:]), func(m Mode) bool { return !m.OfEvents() })
+	if want := []Mode{Alloc, Exception, Contention, ThreadStart, GC}; !slices.Equal(ofEvents, want) {
+		t.Errorf("of events are %v", ofEvents)
+	}
+	for unit, want := range map[Unit][]Mode{Nanoseconds: {CPU, Wall, Contention, GC}, Bytes: {Alloc}, Count: {Exception, ThreadStart}} {
+		if got := slices.DeleteFunc(slices.Clone(Modes[:]), func(m Mode) bool { return m.Unit() != unit }); !slices.Equal(got, want) {
+			t.Errorf("in %v are %v", unit, got)
+		}
+	}
+}
+
+// allocations is a recording of objects that methods and native code allocated.
+func allocations() *Recording {
+	b := NewBuilder(Limits{})
+	b.Thread(RecordedThread{})
+	array := b.Location(Location{Function: b.Function(Function{Kind: Event, Display: "System.Byte[]", Module: "System.Private.CoreLib"})})
+	add := func(node int32, weight, events int64) {
+		b.Add(Sample{Node: b.Child(node, array), Weight: weight, Events: events, Mode: Alloc})
+	}
+	add(stack(b, "main>work"), 100, 3)
+	add(stack(b, "main>[libc]"), 40, 2)
+	add(0, 7, 1)
+	return b.Recording()
+}
+
+// TestEventTotals: what happened is the leaf; whose code it is, is that of the
+// frame below it.
+func TestEventTotals(t *testing.T) {
+	r := allocations()
+	got := r.Totals(Alloc)
+	if all := got.All.All(); all != (Amount{147, 6, 3}) {
+		t.Errorf("all: %v", all)
+	}
+	for _, f := range got.Functions {
+		name := r.Functions[f.Function].Display
+		self, direct := Amount{}, map[string]Amount{"work": {100, 3, 1}, "[libc]": {40, 2, 1}, "System.Byte[]": {7, 1, 1}}[name]
+		if name == "System.Byte[]" {
+			self = Amount{147, 6, 3}
+		}
+		if f.Self.All() != self || f.Direct.All() != direct {
+			t.Errorf("%s: %v, directly %v", name, f.Self.All(), f.Direct.All())
+		}
+	}
+	want := map[Origin]Amount{OfUser: {100, 3, 1}, OfNative: {40, 2, 1}, OfEvent: {7, 1, 1}}
+	for o, part := range got.Origins {
+		if part.All() != want[o] {
+			t.Errorf("%s: %v, want %v", o, part.All(), want[o])
+		}
+		delete(want, o)
+	}
+	if len(want) > 0 {
+		t.Errorf("missing: %v", want)
+	}
+}
+
+// TestManagedEvents: what happened is kept, whoever it happened in.
+func TestManagedEvents(t *testing.T) {
+	r := allocations().Select(Selection{Managed: true})
+	var got []string
+	for _, s := range r.Samples {
+		got = append(got, text(r, s.Node))
+	}
+	if want := []string{"main>work>System.Byte[]", "main>System.Byte[]", "System.Byte[]"}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
