@@ -37,13 +37,31 @@
 //		Duration: 10 * time.Second,
 //	})
 //
+// # Notifications
+//
+// The synchronous form of DoStackSnapshot walks the current thread in response to a
+// notification: who allocates, throws, waits for a lock, starts a thread, brings a
+// garbage collection about. Subscribe has a small agent loaded into the process,
+// which has the CLR walk; each Notification has the stack of its moment, for the
+// same StackSnapshotCallback:
+//
+//	s, err := p.Subscribe(ctx, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorExceptions})
+//	...
+//	defer s.Close()
+//	n, err := s.Next(ctx)
+//	...
+//	err = n.DoStackSnapshot(callback, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil)
+//
+// SubscribeCommand does so for a program from its start, and RecordOptions.Events
+// records them. The folder examples has a whole program.
+//
 // # What happens to the target
 //
 // One thread at a time is stopped, with ptrace, usually for tens of microseconds:
 // its registers, the head of its Thread object and the live part of its stack are
-// copied, and it goes on. Everything else works on the copy. No code runs in the
-// target, none of its locks is taken, and whatever happens to the walker, the
-// target goes on: a watchdog that does not depend on this process being scheduled
+// copied, and it goes on. Everything else works on the copy. But for the agent of a
+// subscription no code runs in the target, none of its locks is taken, and whatever
+// happens to the walker, the target goes on: a watchdog that does not depend on this process being scheduled
 // lets a thread go that has been stopped for too long (Options.MaxPause).
 //
 // The guidelines of the profiling API for asynchronous walks warn of deadlocks.

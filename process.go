@@ -56,6 +56,7 @@ type Process struct {
 	walking  bool
 	current  *Suspension // the latest one
 	infos    frameInfos
+	link     *agentLink         // the agent that is subscribed to; nil: none
 	stops    *[]time.Duration   // where to note how long stops last, if anywhere
 	unsuited map[arch.Addr]bool // ips at which a walk without registers fails
 }

@@ -13,7 +13,7 @@ import (
 // RecordOptions say how to record. The zero value samples the use of processors
 // at 99 Hz until the context or the process ends.
 type RecordOptions struct {
-	// Modes are what to sample; none: profile.CPU.
+	// Modes are what to sample; none: profile.CPU, unless there are Events.
 	//
 	// profile.CPU takes a sample each time a thread has used a processor for
 	// 1/Rate of a second. The kernel does that; no thread is stopped.
@@ -21,6 +21,9 @@ type RecordOptions struct {
 	// profile.Wall looks at every thread Rate times a second, whatever it does. A
 	// thread that is provably blocked is not stopped.
 	Modes []profile.Mode
+	// Events are notifications to record as well, each with the stack of its thread.
+	// Zero Monitor: none. Child processes report events if Subprocesses is set.
+	Events SubscribeOptions
 	// Rate is in samples a second, between MinRate and MaxRate; 0: 99.
 	Rate float64
 	// Duration ends the recording; 0: the context or the end of the process does.
@@ -64,7 +67,11 @@ type RecordProgress struct {
 var ErrNoPerfEvents = perfevent.ErrUnavailable
 
 func (o *RecordOptions) complete() error {
-	if len(o.Modes) == 0 {
+	if o.Events.Monitor != 0 {
+		if err := o.Events.complete(); err != nil {
+			return err
+		}
+	} else if len(o.Modes) == 0 {
 		o.Modes = []profile.Mode{profile.CPU}
 	}
 	if o.Rate == 0 {
@@ -75,7 +82,7 @@ func (o *RecordOptions) complete() error {
 	}
 	for _, m := range o.Modes {
 		if m != profile.CPU && m != profile.Wall {
-			return fmt.Errorf("there is no mode %d to record with: profile.CPU and profile.Wall are the modes", m)
+			return fmt.Errorf("there is no mode %v to sample: profile.CPU and profile.Wall are those; the others are RecordOptions.Events", m)
 		}
 	}
 	switch {
@@ -109,6 +116,11 @@ func (p *Process) Record(ctx context.Context, o RecordOptions) (*profile.Recordi
 	if err := r.begin(p.live.PID()); err != nil {
 		return nil, err
 	}
-	r.add(p)
+	rp := r.add(p)
+	if r.events != nil {
+		if err := r.events.attach(ctx, rp); err != nil {
+			return nil, err
+		}
+	}
 	return r.run(ctx), nil
 }

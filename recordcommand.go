@@ -20,6 +20,11 @@ func RecordCommand(ctx context.Context, cmd *exec.Cmd, opts Options, o RecordOpt
 	r := newRecorder(o)
 	defer r.close()
 	r.opts = opts
+	if r.events != nil {
+		if err := r.events.launch(cmd); err != nil {
+			return nil, err
+		}
+	}
 	if err := live.Launch(cmd, r.begin); err != nil {
 		return nil, err
 	}

@@ -26,8 +26,9 @@ type recorder struct {
 	start   time.Duration // monotonic, like all times here
 	now     time.Duration
 	threads threadTable
-	cpu     *cpuSampler  // nil: no such samples
-	wall    *wallSampler // nil: no such samples
+	cpu     *cpuSampler   // nil: no such samples
+	wall    *wallSampler  // nil: no such samples
+	events  *eventSampler // nil: likewise
 
 	ownCPU   time.Duration // when recording began
 	notes    []string
@@ -38,7 +39,7 @@ type recorder struct {
 // How often things are done.
 const (
 	drainEvery  = 20 * time.Millisecond  // the kernel's buffers are emptied
-	drainFirst  = 5 * time.Millisecond   // the same, at first: a program may end at once
+	drainFirst  = 5 * time.Millisecond   // the same, at first: a program may end at once; and for events
 	drainSoon   = 2 * time.Millisecond   // and while there is code that can be unloaded
 	listEvery   = 100 * time.Millisecond // new threads are looked for
 	reportEvery = 500 * time.Millisecond
@@ -47,6 +48,9 @@ const (
 func newRecorder(o RecordOptions) *recorder {
 	r := &recorder{o: o, b: profile.NewBuilder(profile.Limits{})}
 	r.threads.b = r.b
+	if o.Events.Monitor != 0 {
+		r.events = newEventSampler(r)
+	}
 	return r
 }
 
@@ -55,6 +59,12 @@ func (r *recorder) begin(pid int) error {
 	r.began, r.start = time.Now(), live.Monotonic()
 	r.now = r.start
 	r.ownCPU = r.cpuOfOurs()
+	if r.events != nil && r.events.launcher != nil {
+		r.events.serve(pid)
+	}
+	if len(r.o.Modes) == 0 {
+		return nil
+	}
 	c, err := newCPUSampler(r, pid)
 	switch {
 	case err == nil:
@@ -88,6 +98,9 @@ func (r *recorder) recorded(pid int) *recordedProcess {
 }
 
 func (r *recorder) close() {
+	if r.events != nil {
+		r.events.close()
+	}
 	if r.cpu != nil {
 		r.cpu.close()
 	}
@@ -145,6 +158,9 @@ func (r *recorder) record(ctx context.Context) *profile.Recording {
 		r.wall.finish()
 		r.now = live.Monotonic()
 	}
+	if r.events != nil {
+		r.events.finish()
+	}
 	return r.finish()
 }
 
@@ -155,7 +171,7 @@ func (r *recorder) drainAfter() time.Duration {
 			return drainSoon
 		}
 	}
-	if r.now < r.start+time.Second {
+	if r.now < r.start+time.Second || r.events != nil {
 		return drainFirst
 	}
 	return drainEvery
@@ -185,6 +201,9 @@ func (r *recorder) housekeep() {
 	r.meetChildren()
 	if r.cpu != nil {
 		r.cpu.drain() // before threads that have ended are forgotten
+	}
+	if r.events != nil {
+		r.events.drain()
 	}
 	for _, rp := range r.all {
 		rp.update()
@@ -244,6 +263,9 @@ func (r *recorder) modes() []profile.ModeStats {
 	}
 	if r.wall != nil {
 		out = append(out, r.wall.figures())
+	}
+	if r.events != nil {
+		out = append(out, r.events.stats()...)
 	}
 	return out
 }

@@ -14,14 +14,17 @@ import (
 // out once for each instruction pointer; that of code which can be unloaded, once
 // for each moment.
 type frameTable struct {
-	p       *Process
-	b       *profile.Builder
-	lasting map[frameKey]int32
-	passing map[frameKey]int32
-	modules int         // engine.Engine.Changes when lasting was last good
-	stack   []int32     // of the last walk
-	ips     []arch.Addr // likewise
-	depth   int         // of the last walk: the bytes of stack between its first and its last frame
+	p          *Process
+	b          *profile.Builder
+	lasting    map[frameKey]int32
+	passing    map[frameKey]int32
+	newModules func() bool // looks for modules, now and then; whether there may be some
+	modules    int         // engine.Engine.Changes when lasting was last good
+	stack      []int32     // of the last walk
+	ips        []arch.Addr // likewise
+	depth      int         // of the last walk: the bytes of stack between its first and its last frame
+
+	classes map[ClassID]profile.Function // that stay
 
 	unproven []claim             // of the last walk
 	seen     map[arch.Addr]sight // by the start of the method's code
@@ -37,8 +40,8 @@ type frameKey struct {
 // maxFrameKeys bounds a frameTable: 40 bytes each, more or less.
 const maxFrameKeys = 1 << 17
 
-func newFrameTable(p *Process, b *profile.Builder) *frameTable {
-	return &frameTable{p: p, b: b, lasting: map[frameKey]int32{}, passing: map[frameKey]int32{}, seen: map[arch.Addr]sight{}}
+func newFrameTable(p *Process, b *profile.Builder, newModules func() bool) *frameTable {
+	return &frameTable{p: p, b: b, newModules: newModules, lasting: map[frameKey]int32{}, passing: map[frameKey]int32{}, seen: map[arch.Addr]sight{}, classes: map[ClassID]profile.Function{}}
 }
 
 // begin starts a new moment.
@@ -47,6 +50,7 @@ func (f *frameTable) begin() {
 	if n := f.p.eng.Changes; n != f.modules || len(f.lasting) > maxFrameKeys {
 		f.modules = n
 		clear(f.lasting)
+		clear(f.classes)
 	}
 }
 

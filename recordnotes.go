@@ -19,6 +19,9 @@ func (r *recorder) remarks() []string {
 			out = append(out, fmt.Sprintf("Every thread was sampled %.3g times a second instead of %g: more would have taken more than %.0f %% of a processor, or time that there was not.", s.Got, s.Rate, 100*r.o.MaxCPU))
 		}
 	}
+	if r.events != nil {
+		out = append(out, r.events.remarks()...)
+	}
 	if d := r.b.Bin(); d > 0 {
 		out = append(out, fmt.Sprintf("There are so many samples that equal ones within %v were put together.", d.Round(time.Millisecond)))
 	}

@@ -57,6 +57,9 @@ func (r *recorder) openPending() {
 				rp.cpu = 0
 			}
 			rp.update()
+			if r.events != nil {
+				r.events.opened(rp)
+			}
 		case final(err):
 			if !gone(err) && r.failed == nil {
 				r.failed = err

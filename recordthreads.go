@@ -36,10 +36,9 @@ type recordedThread struct {
 }
 
 func newRecordedProcess(r *recorder, p *Process, index int32) *recordedProcess {
-	return &recordedProcess{
-		r: r, p: p, index: index, since: r.now, cpu: p.live.CPUTime(),
-		frames: newFrameTable(p, r.b), threads: map[int]*recordedThread{},
-	}
+	rp := &recordedProcess{r: r, p: p, index: index, since: r.now, cpu: p.live.CPUTime(), threads: map[int]*recordedThread{}}
+	rp.frames = newFrameTable(p, r.b, rp.newModules)
+	return rp
 }
 
 // usedCPU is the CPU time that the process has used while it was recorded.
@@ -163,6 +162,10 @@ func (rp *recordedProcess) newModules() bool {
 	return true
 }
 
+// agentThread is the name of the thread that the agent has in the target: it is
+// none of the program's.
+const agentThread = "clrsnap-agent"
+
 // describe brings what is known of a thread up to date; t is nil for a new one.
 func (rp *recordedProcess) describe(tid int, t *recordedThread) *recordedThread {
 	info, ok := rp.p.thread(tid)
@@ -180,7 +183,7 @@ func (rp *recordedProcess) describe(tid int, t *recordedThread) *recordedThread 
 		rp.changed()
 	}
 	t.info = info
-	if chosen := rp.r.o.wants(&info); chosen != t.chosen {
+	if chosen := rp.r.o.wants(&info) && info.Name != agentThread; chosen != t.chosen {
 		// It has a name now that is wanted, or not. The time before is not counted.
 		if t.chosen = chosen; !isNew {
 			t.wall.last = rp.r.now

@@ -43,6 +43,12 @@ func (p *Process) Suspend(id ThreadID) (*Suspension, error) {
 		return nil, err
 	}
 	s := &Suspension{p: p, thread: t, capture: &p.capture}
+	p.announce(id)
+	defer func() {
+		if p.current != s {
+			p.announce(0)
+		}
+	}()
 	for attempt := 0; ; attempt++ {
 		err := s.stop()
 		if err != nil && !errors.Is(err, live.ErrThreadExited) {
@@ -83,7 +89,21 @@ func (s *Suspension) Context() Context { return s.walk.Context }
 func (s *Suspension) Thread() Thread { return s.thread }
 
 // Resume ends the suspension.
-func (s *Suspension) Resume() { s.moment = 0 }
+func (s *Suspension) Resume() {
+	if s.p.current == s {
+		s.p.announce(0)
+	}
+	s.moment = 0
+}
+
+// announce tells the agent, if there is one, which thread is being walked; 0: none.
+// The agent keeps the runtime's ThreadDestroyed waiting until then, no longer than
+// Options.MaxPause.
+func (p *Process) announce(id ThreadID) {
+	if p.link != nil {
+		p.link.conn.Walking(uint64(id))
+	}
+}
 
 // firstStack is how much of a stack is copied at first, in bytes. Few are deeper;
 // of those the rest is fetched in a second capture.

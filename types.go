@@ -88,10 +88,14 @@ func (f *FrameInfo) Tier() (string, error) {
 	return f.p.tier(f.code)
 }
 
-// CodeStart is the address at which the code of the frame's method begins.
+// CodeStart is the address at which the code of the frame's method begins; 0 for a
+// run of unmanaged frames, and for code that has been unloaded meanwhile.
 func (f *FrameInfo) CodeStart() (uint64, error) {
 	if f == nil || f.p == nil {
 		return 0, ErrStale
+	}
+	if f.code == nil {
+		return 0, nil
 	}
 	return uint64(f.code.MethodStart), nil
 }

@@ -34,7 +34,10 @@ type recordFlags struct {
 	output       string
 	format       string
 
+	events eventFlags
+
 	durationGiven bool
+	modeGiven     bool
 	chosen        *threadFilter
 	share         float64 // of a processor: maxCPU
 	file          outputFile
@@ -46,11 +49,11 @@ func newRecord(a *app) *cobra.Command {
 	var f recordFlags
 	cmd := &cobra.Command{
 		Use:   "record PID | -- COMMAND [ARG...]",
-		Short: "Sample the stacks of a process over time: where the time goes",
+		Short: "Sample the stacks of a process over time, or record its events: what it spends time and memory on",
 		Long: `Sample the stacks of a process over time and show where the time goes, as a flame
 graph in one HTML file that needs no network, or in one of the other formats.
 
-Two questions, one recording:
+Two questions about time, one recording:
   --mode cpu    What uses the processors? The kernel takes a sample each time a
                 thread has used a processor for 1/RATE of a second. No thread is
                 stopped.
@@ -60,8 +63,20 @@ Two questions, one recording:
                 than --max-pause. What clrsnap itself may use is --max-cpu: if that
                 is not enough for all threads, each is sampled less often, which
                 the result says.
-  --mode both   Both, in one file; the default. Running threads need not be
-                stopped then: their CPU samples tell where they run.
+  --mode both   Both, in one file; the default without --event. Running threads
+                need not be stopped then: their CPU samples tell where they run.
+
+Five questions about events, each answered with the stack of the very moment:
+  --event alloc        Who allocates what? In bytes, by class; one allocation for
+                       every --alloc-every bytes.
+  --event exception    Who throws, and who catches?
+  --event contention   Who waits for which lock, for how long, and who held it?
+  --event thread       Who starts threads?
+  --event gc           Which stops of the whole program does the garbage collector
+                       make, and who brought them about?
+Give several, separated by commas, or all; with --mode they go into the same file.
+Events come from a small agent (C, 30 KB) that the .NET runtime loads, without a
+restart, and lets go at the end; the program never waits for clrsnap.
 
 The recording ends after --duration (30s for a PID; a COMMAND is recorded to its
 end), with Ctrl-C, or when the process ends. Everything that was collected until
@@ -80,6 +95,8 @@ The file:
   clrsnap record 4242 -d 10s -o hot.html         10 seconds, into a certain file
   clrsnap record 4242 --mode cpu -o cpu.pb.gz    for go tool pprof, Pyroscope, Parca
   clrsnap record 4242 --threads '^orders-' --mode wall
+  clrsnap record 4242 --event alloc              which code allocates which classes
+  clrsnap record 4242 --event all --mode both    everything
   clrsnap record -- dotnet MyService.dll         from the start to the end
   clrsnap record --subprocesses -- dotnet run`,
 		Args:              recordArgs,
@@ -88,8 +105,11 @@ The file:
 	f.register(cmd)
 	cmd.Long += formatsHelp()
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		f.durationGiven = cmd.Flags().Changed("duration")
+		f.durationGiven, f.modeGiven = cmd.Flags().Changed("duration"), cmd.Flags().Changed("mode")
 		if err := f.check(); err != nil {
+			return err
+		}
+		if err := f.events.check(cmd); err != nil {
 			return err
 		}
 		if err := a.forTerminal(f.file); err != nil {
@@ -118,6 +138,7 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fs.DurationVarP(&f.duration, "duration", "d", 0, "how long to record; 0: until Ctrl-C or the end of the process (default 30s for a PID)")
 	fs.Float64VarP(&f.rate, "rate", "r", clrsnap.DefaultRate, "samples a second, for each thread")
 	fs.StringVarP(&f.mode, "mode", "m", "both", "what to `sample`: cpu, wall or both")
+	f.events.register(cmd)
 	fs.StringArrayVarP(&f.threads, "threads", "t", nil, "only threads whose names match this `regexp`, or with this id; can be given several times")
 	fs.BoolVar(&f.managed, "managed", false, "only managed frames in the output")
 	fs.BoolVar(&f.native, "native", false, "every native frame in the output; records processes without .NET too")
@@ -192,13 +213,15 @@ func parseShare(s string) (float64, error) {
 func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, clrsnap.RecordOptions) {
 	ro := clrsnap.RecordOptions{
 		Rate: f.rate, Duration: f.duration, Subprocesses: f.subprocesses, MaxCPU: f.share, Progress: pr.show,
+		Events: f.events.options(),
 	}
-	switch f.mode {
-	case "cpu":
+	switch {
+	case ro.Events.Monitor != 0 && !f.modeGiven: // events alone
+	case f.mode == "cpu":
 		ro.Modes = []profile.Mode{profile.CPU}
-	case "wall":
+	case f.mode == "wall":
 		ro.Modes = []profile.Mode{profile.Wall}
-	case "both":
+	case f.mode == "both":
 		ro.Modes = []profile.Mode{profile.CPU, profile.Wall}
 	}
 	if len(f.threads) > 0 {

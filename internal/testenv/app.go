@@ -40,6 +40,7 @@ type App struct {
 	Stacks map[string]Stack // by scenario; complete when Start returns
 	Loads  map[string]int   // rounds by busy worker; complete when Wait returns
 	Counts map[string]int   // what happened how often, likewise
+	Truths []Truth          // what the program "events" has counted, likewise
 
 	tb     testing.TB
 	cmd    *exec.Cmd
@@ -216,6 +217,12 @@ func (a *App) line(line string, stack **Stack) error {
 		} else {
 			a.Counts[name] = n
 		}
+	case "TRUTH":
+		t, err := parseTruth(rest)
+		if err != nil {
+			return err
+		}
+		a.Truths = append(a.Truths, t)
 	case "ANSWER":
 		a.answer = append(a.answer, rest)
 	case "ANSWERED":

@@ -76,10 +76,13 @@ func (s *snapshot) frame(fr *Frame) bool {
 		s.err = fmt.Errorf("%w at %v: %w", ErrLost, fr.IP(), err)
 		return false
 	}
+	if s.inRun = false; tr.hidden && !tr.machinery {
+		return true // a stub without metadata: its caller says whose call the run was
+	}
 	if !s.flush(tr.machinery) {
 		return false
 	}
-	s.inRun, s.machinery = false, tr.machinery
+	s.machinery = tr.machinery
 	return tr.hidden || s.visit(Run{Managed: true, Frame: fr})
 }
 
@@ -90,6 +93,9 @@ func (s *snapshot) unmanaged(fr *Frame) bool {
 	case s.mode == AsDocumented:
 		s.inRun = true
 		return s.visit(Run{Frame: fr})
+	}
+	if !s.flush(false) {
+		return false
 	}
 	s.inRun, s.held = true, !s.machinery
 	s.run, s.context = *fr, *fr.Context

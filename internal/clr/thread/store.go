@@ -132,6 +132,15 @@ func (s *Store) List() ([]Thread, error) {
 	return out, nil
 }
 
+// Read decodes the Thread object at an address.
+func (s *Store) Read(at arch.Addr) (Thread, error) {
+	head := make([]byte, HeadLen)
+	if err := s.readHead(head, at); err != nil {
+		return Thread{}, err
+	}
+	return s.Parse(head, at), nil
+}
+
 // readHead fills head from a Thread object, which may be shorter than head and
 // lie at the end of readable memory.
 func (s *Store) readHead(head []byte, at arch.Addr) error {

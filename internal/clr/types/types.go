@@ -35,6 +35,8 @@ type Type struct {
 	Generic bool // a Class with type arguments
 	Rank    int  // of an Array
 
+	Collectible bool // a class or an array that can be unloaded
+
 	Module arch.Addr   // of a Class and of generic parameters
 	RID    uint32      // row in the TypeDef table of a Class, in GenericParam of a parameter
 	Args   []arch.Addr // type arguments of a Class; return type and parameters of a FnPtr
@@ -58,7 +60,8 @@ const (
 	categoryMask      = 0x000C0000
 	categoryArray     = 0x00080000
 	flagSZArray       = 0x00020000
-	ridShift          = 8 // in MTFlags2
+	flagCollectible   = 0x00200000 // also in gcenv.object.h, MTFlag_Collectible
+	ridShift          = 8          // in MTFlags2
 
 	typeDescTag = 2
 	canonTag    = 1 // in EEClassOrCanonMT
@@ -115,10 +118,13 @@ func (s *System) Read(h arch.Addr) (Type, error) {
 	if err != nil {
 		return Type{}, err
 	}
+	read := s.class
 	if flags&categoryMask == categoryArray {
-		return s.array(h, flags)
+		read = s.array
 	}
-	return s.class(h, flags)
+	t, err := read(h, flags)
+	t.Collectible = flags&flagCollectible != 0
+	return t, err
 }
 
 // Check reports whether mt looks like a MethodTable: its EEClass must lead back

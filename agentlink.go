@@ -1,0 +1,187 @@
+package clrsnap
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"clrsnap/internal/agent"
+	"clrsnap/internal/inject"
+	"clrsnap/internal/target/live"
+	"clrsnap/profile"
+)
+
+// agentLink is the connection to the agent in a process, by which its
+// notifications come. A goroutine of its own takes them out of the ring, which is
+// small, because it is in the target's memory.
+type agentLink struct {
+	conn  *agent.Conn
+	begun agent.Begun
+	o     SubscribeOptions
+
+	mu      sync.Mutex
+	waiting []*agent.Record // taken out of the ring
+	frames  int             // of those
+	err     error           // why nothing more is taken
+	arrived chan struct{}   // has something if waiting has
+	quit    chan struct{}   // closed when nothing more is wanted
+	ended   chan struct{}   // closed when nothing more will come
+}
+
+// maxWaitingFrames bounds what is taken out of the ring and not used yet: 80 bytes
+// for each frame, 80 MB. Beyond that the ring fills up, and the agent drops and
+// counts.
+const maxWaitingFrames = 1 << 20
+
+// How often the ring is looked at.
+const (
+	pollSoon = time.Millisecond // after there was something in it
+	pollLate = 8 * time.Millisecond
+)
+
+// attachAgent loads the agent into a running process and subscribes.
+func attachAgent(ctx context.Context, p *Process, o SubscribeOptions) (*agentLink, error) {
+	if o.EveryObject {
+		return nil, errors.New("the runtime reports every object only to a profiler that is there from the start: start the program with the subscription, or do without SubscribeOptions.EveryObject")
+	}
+	a, err := inject.Attach(ctx, p.live.PID())
+	if err != nil {
+		return nil, err
+	}
+	return newAgentLink(a, o, p.opts)
+}
+
+// newAgentLink subscribes with an agent that has connected.
+func newAgentLink(a *inject.Agent, o SubscribeOptions, opts Options) (*agentLink, error) {
+	conn, err := agent.NewConn(a.Conn)
+	if err != nil {
+		return nil, err
+	}
+	begun, err := conn.Begin(o.request(cmp.Or(opts.MaxPause, live.DefaultWatchdog)))
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	l := &agentLink{conn: conn, begun: begun, o: o, arrived: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
+	go live.Urgently(l.pump)
+	return l, nil
+}
+
+// pump takes records out of the ring until the agent is gone.
+func (l *agentLink) pump() {
+	defer close(l.ended)
+	wait := pollSoon
+	for gone := false; !gone; {
+		select {
+		case <-l.quit:
+			return
+		case <-l.conn.Done():
+			gone = true // what is in the ring is the last
+		case <-time.After(wait):
+		}
+		n, err := l.take()
+		if err != nil {
+			return
+		}
+		if wait = pollSoon; n == 0 {
+			wait = min(2*wait, pollLate)
+		}
+	}
+}
+
+// take takes what there is room for out of the ring.
+func (l *agentLink) take() (n int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.frames > maxWaitingFrames {
+		return 0, nil
+	}
+	err = l.conn.Drain(func(r *agent.Record) error {
+		l.waiting = append(l.waiting, r)
+		l.frames += len(r.Frames) + 1
+		if n++; l.frames > maxWaitingFrames {
+			return errFull
+		}
+		return nil
+	})
+	if errors.Is(err, errFull) {
+		err = nil
+	}
+	if l.err = err; n > 0 {
+		select {
+		case l.arrived <- struct{}{}:
+		default:
+		}
+	}
+	return n, err
+}
+
+var errFull = errors.New("full")
+
+// gone reports whether nothing more will come than what waits to be drained.
+func (l *agentLink) gone() bool {
+	select {
+	case <-l.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// drain hands over what has come.
+func (l *agentLink) drain(p *Process, use func(*Notification)) error {
+	l.mu.Lock()
+	records, err := l.waiting, l.err
+	l.waiting, l.frames = nil, 0
+	l.mu.Unlock()
+	f := notifier{p, l.o, l.begun.AllocMeans}
+	for _, r := range records {
+		n := f.notification(r)
+		use(&n)
+	}
+	return err
+}
+
+// linkStats are the figures of one mode.
+type linkStats struct {
+	seen, lost int64
+}
+
+// stats are the figures of the event modes.
+func (l *agentLink) stats() map[profile.Mode]linkStats {
+	out := map[profile.Mode]linkStats{}
+	all := l.conn.Stats()
+	for mode, event := range map[profile.Mode]Event{
+		profile.Alloc: ObjectAllocated, profile.Exception: ExceptionThrown, profile.Contention: LockContended,
+		profile.ThreadStart: ThreadStarting, profile.GC: GarbageCollectionStarted,
+	} {
+		s := all[event]
+		out[mode] = linkStats{int64(s.Seen), int64(s.Dropped)}
+	}
+	return out
+}
+
+// stop has the agent leave the runtime, and waits until it has: 0.3 s, as a rule.
+// What it has reported can still be drained.
+func (l *agentLink) stop() error {
+	var err error
+	if !l.gone() {
+		err = l.conn.Detach()
+	}
+	if err == nil {
+		<-l.ended
+	}
+	return err
+}
+
+// close hangs up. The agent leaves, if it has not left yet.
+func (l *agentLink) close() error {
+	close(l.quit)
+	<-l.ended
+	return l.conn.Close()
+}
+
+// detach is stop and close.
+func (l *agentLink) detach() error { return errors.Join(l.stop(), l.close()) }

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"clrsnap"
+	"clrsnap/profile"
+)
+
+// eventFlags choose the notifications that are recorded.
+type eventFlags struct {
+	events         []string
+	allocEvery     string
+	everyObject    bool
+	exceptionEvery int64
+	contentionMin  time.Duration
+
+	allocBytes int64
+}
+
+func (f *eventFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringSliceVarP(&f.events, "event", "e", nil, "record these `events`, with stacks: alloc, exception, contention, thread, gc, or all")
+	fs.StringVar(&f.allocEvery, "alloc-every", "512KB", "one allocation for so many `bytes` that are allocated")
+	fs.BoolVar(&f.everyObject, "every-object", false, "have the runtime report every object to the agent; only for a COMMAND, and slow")
+	fs.Int64Var(&f.exceptionEvery, "exception-every", 1, "one exception in so `many`")
+	fs.DurationVar(&f.contentionMin, "contention-min", 0, "no waits for locks that are shorter than this `time`")
+	complete(cmd, "event", append(eventNames(), "all")...)
+}
+
+func eventNames() []string {
+	var out []string
+	for _, m := range profile.Modes {
+		if m.OfEvents() {
+			out = append(out, m.String())
+		}
+	}
+	return out
+}
+
+// check refuses flags that make no sense.
+func (f *eventFlags) check(cmd *cobra.Command) error {
+	for _, e := range f.events {
+		if err := oneOf("event", e, append(eventNames(), "all")...); err != nil {
+			return err
+		}
+	}
+	if len(f.events) == 0 {
+		for _, name := range []string{"alloc-every", "every-object", "exception-every", "contention-min"} {
+			if cmd.Flags().Changed(name) {
+				return usagef("--%s is for --event", name)
+			}
+		}
+	}
+	var err error
+	if f.allocBytes, err = parseBytes(f.allocEvery); err != nil {
+		return err
+	}
+	if f.everyObject && cmd.ArgsLenAtDash() != 0 {
+		return usagef("--every-object is for programs that clrsnap starts, such as %s --event alloc --every-object -- dotnet MyService.dll: the runtime reports every object only to an agent that is there from the start", cmd.CommandPath())
+	}
+	if f.exceptionEvery < 1 {
+		return usagef("--exception-every %d: give 1 for each, or a larger number", f.exceptionEvery)
+	}
+	if f.contentionMin < 0 {
+		return usagef("--contention-min %v: give a positive time such as 1ms, or 0 for all", f.contentionMin)
+	}
+	return nil
+}
+
+// units of --alloc-every. KB and KiB are the same here, as in most tools for memory.
+var byteUnits = map[string]float64{"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20}
+
+func parseBytes(s string) (int64, error) {
+	n := strings.TrimRight(strings.ToLower(s), "bikm ")
+	unit, ok := byteUnits[strings.TrimSpace(strings.ToLower(s)[len(n):])]
+	v, err := strconv.ParseFloat(n, 64)
+	if err != nil || !ok || !(v*unit >= 1) || v*unit > 1<<40 {
+		return 0, usagef("--alloc-every %q: give a number of bytes such as 512KB or 1MB", s)
+	}
+	return int64(v * unit), nil
+}
+
+// options are what the flags ask for; with a Monitor of 0 for nothing.
+func (f *eventFlags) options() clrsnap.SubscribeOptions {
+	o := clrsnap.SubscribeOptions{
+		AllocationBytes: f.allocBytes, EveryObject: f.everyObject, ExceptionEvery: f.exceptionEvery, ContentionMin: f.contentionMin,
+	}
+	bits := map[string]clrsnap.Monitor{
+		"alloc": clrsnap.MonitorAllocations, "exception": clrsnap.MonitorExceptions, "contention": clrsnap.MonitorContention,
+		"thread": clrsnap.MonitorThreads, "gc": clrsnap.MonitorGC, "all": clrsnap.MonitorAll,
+	}
+	for _, e := range f.events {
+		o.Monitor |= bits[e]
+	}
+	return o
+}

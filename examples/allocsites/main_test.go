@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/testenv"
+)
+
+// TestSites: the places that allocate most are found, and named.
+func TestSites(t *testing.T) {
+	a := testenv.Start(t, "events", testenv.Options{Args: []string{"--kinds", "alloc", "--max-seconds", "120"}})
+	p, err := clrsnap.Open(a.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	s, err := p.Subscribe(ctx, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAllocations})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sites, err := collect(ctx, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	var b strings.Builder
+	show(&b, sites)
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	if len(lines) != 10 || !strings.HasSuffix(lines[0], " objects  Events.Allocate+Node in Events.Allocate.Nodes(int)") {
+		t.Errorf("got\n%s", b.String())
+	}
+	if result, code := a.Stop(); result != "OK" || code != 0 {
+		t.Errorf("the program ended with result %q and exit code %d", result, code)
+	}
+}
+
+// TestEnd: a program that ends is not an error.
+func TestEnd(t *testing.T) {
+	a := testenv.Start(t, "events", testenv.Options{Args: []string{"--kinds", "alloc", "--max-seconds", "120"}})
+	p, err := clrsnap.Open(a.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	s, err := p.Subscribe(context.Background(), clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAllocations})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if result, code := a.Stop(); result != "OK" || code != 0 {
+		t.Errorf("the program ended with result %q and exit code %d", result, code)
+	}
+	if sites, err := collect(context.Background(), s); err != nil || len(sites) == 0 {
+		t.Errorf("%d sites, %v", len(sites), err)
+	}
+}

@@ -1,0 +1,153 @@
+package clrsnap_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+)
+
+// ordealEnds are the ways in which the program ordeal ends; testenv.TestOrdealDies
+// has it do so without an agent.
+var ordealEnds = []struct {
+	mode   string
+	exit   int    // as shells have it
+	stderr string // has this
+	thrown string // the leaf of the exception that ends it
+}{
+	{"overflow", 128 + int(syscall.SIGABRT), "Stack overflow", ""},
+	{"abort", 128 + int(syscall.SIGABRT), "as it was told to", ""},
+	{"unhandled", 128 + int(syscall.SIGABRT), "thrown for nobody", "System.InvalidOperationException, not caught"},
+	{"exit7", 7, "", ""},
+	{"sigterm", 128 + int(syscall.SIGTERM), "", ""},
+}
+
+// TestOrdealEnds: a program with an agent ends as it would without one, and the
+// recording has the exception that has ended it.
+func TestOrdealEnds(t *testing.T) {
+	for _, e := range ordealEnds {
+		for range ordealSize(t, 1, 10) {
+			t.Run(e.mode+" started", func(t *testing.T) {
+				exit, stderr, r := endStarted(t, e.mode)
+				checkEnd(t, e.exit, e.stderr, e.thrown, exit, stderr, r)
+			})
+			t.Run(e.mode+" attached", func(t *testing.T) {
+				exit, stderr, r := endAttached(t, e.mode)
+				checkEnd(t, e.exit, e.stderr, e.thrown, exit, stderr, r)
+			})
+		}
+	}
+}
+
+// allEvents records nothing else.
+func allEvents(progress func()) clrsnap.RecordOptions {
+	var once sync.Once
+	return clrsnap.RecordOptions{
+		Events:   clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAll, RingBytes: 8 << 20},
+		Progress: func(clrsnap.RecordProgress) { once.Do(progress) },
+	}
+}
+
+// endStarted records a program from its start on, which does what ends it at once.
+func endStarted(t *testing.T, mode string) (exit int, stderr string, r *profile.Recording) {
+	t.Helper()
+	c := newOrdealCommand(t, ordealRun{app: "ordeal", args: []string{"--mode", mode}})
+	t.Cleanup(c.kill)
+	ctx, cancel := context.WithTimeout(context.Background(), ordealLimit)
+	defer cancel()
+	end := func() { c.Process.Signal(syscall.SIGTERM) }
+	if mode != "sigterm" {
+		c.stdin.Close()
+		end = func() {}
+	}
+	r, err := clrsnap.RecordCommand(ctx, c.Cmd, clrsnap.Options{}, allEvents(end))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, exit = c.wait(t)
+	return exit, c.err.String(), r
+}
+
+// endAttached records a program that runs, and then has it do what ends it.
+func endAttached(t *testing.T, mode string) (exit int, stderr string, r *profile.Recording) {
+	t.Helper()
+	a := testenv.Start(t, "ordeal", testenv.Options{Args: []string{"--mode", mode}})
+	p := open(t, a, clrsnap.Options{})
+	ctx, cancel := context.WithTimeout(context.Background(), ordealLimit)
+	defer cancel()
+	var err error
+	recording, recorded := make(chan bool), make(chan bool)
+	go func() {
+		defer close(recorded)
+		r, err = p.Record(ctx, allEvents(func() { close(recording) }))
+	}()
+	select {
+	case <-recording:
+	case <-recorded:
+		t.Fatalf("the recording ends before the program: %v", err)
+	}
+	if mode == "sigterm" {
+		syscall.Kill(a.PID, syscall.SIGTERM)
+		_, exit = a.Wait()
+	} else {
+		_, exit = a.Stop()
+	}
+	if <-recorded; err != nil {
+		t.Fatal(err)
+	}
+	return exit, a.Stderr(), r
+}
+
+func checkEnd(t *testing.T, wantExit int, wantStderr, wantThrown string, exit int, stderr string, r *profile.Recording) {
+	t.Helper()
+	if exit != wantExit || !strings.Contains(stderr, wantStderr) {
+		t.Errorf("exit code %d instead of %d\n%s", exit, wantExit, stderr)
+	}
+	var uncaught []string
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		if x.Mode != profile.Exception {
+			continue
+		}
+		for l := range r.Stack(x.Node) {
+			if f := &r.Functions[l.Function]; f.Kind == profile.Event && strings.HasSuffix(f.Display, "not caught") {
+				uncaught = append(uncaught, f.Display)
+			}
+		}
+	}
+	if (wantThrown != "") != slices.Contains(uncaught, wantThrown) {
+		t.Errorf("not caught are %q, expected %q; %q\n%s", uncaught, wantThrown, r.Notes, topOf(t, r))
+	}
+}
+
+// TestOrdealEndsHeld: neither does a thread that is held in a notification, which
+// nobody lets go, keep the program from ending.
+func TestOrdealEndsHeld(t *testing.T) {
+	for _, e := range ordealEnds {
+		for _, way := range ordealWays {
+			t.Run(e.mode+" "+way.name, func(t *testing.T) {
+				o := way.begin(t, ordealRun{
+					app: "ordeal", args: []string{"--mode", e.mode},
+					events: clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAll, AllocationBytes: 1, Hold: 2 * time.Second},
+				})
+				if e.mode == "exit7" { // the others do nothing before they end
+					o.take(t, func(n *clrsnap.Notification) bool { return !n.Held })
+				}
+				if e.mode == "sigterm" {
+					syscall.Kill(o.pid, syscall.SIGTERM)
+				}
+				if _, exit := o.stop(); exit != e.exit || !strings.Contains(o.stderr(), e.stderr) {
+					t.Errorf("exit code %d instead of %d\n%s", exit, e.exit, o.stderr())
+				}
+				o.close(t)
+			})
+		}
+	}
+}

@@ -1,0 +1,316 @@
+package clrsnap_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/agent"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+)
+
+// TestOrdealWalks holds the two walks against each other: that of the CLR inside a
+// notification, and that of the same thread from outside, while it stands there. It
+// does so for each event that has a stack.
+func TestOrdealWalks(t *testing.T) {
+	for _, way := range ordealWays {
+		t.Run(way.name, func(t *testing.T) {
+			o := way.begin(t, ordealRun{
+				app:  "events",
+				args: []string{"--max-seconds", "600"},
+				opts: clrsnap.Options{Mode: clrsnap.AsCoreCLR, MaxPause: time.Second},
+				events: clrsnap.SubscribeOptions{
+					Monitor: clrsnap.MonitorAll, AllocationBytes: 2 << 20, RegisterContext: true, Hold: 10 * time.Second, RingBytes: 8 << 20,
+				},
+			})
+			c := newWalkComparison(o)
+			per := ordealSize(t, 60, 1000)
+			c.compareHeld(t, func() bool { return !c.each(per) })
+			c.report(t)
+			o.close(t)
+			o.endsWell(t)
+		})
+	}
+}
+
+// stackEvents are the events with a stack.
+var stackEvents = []clrsnap.Event{
+	clrsnap.ObjectAllocated, clrsnap.ExceptionThrown, clrsnap.LockContended, clrsnap.ThreadStarting, clrsnap.GarbageCollectionTriggered,
+}
+
+// walkComparison compares the walks of held threads, and counts.
+type walkComparison struct {
+	*oracle
+	sub                   *clrsnap.Subscription
+	held                  map[clrsnap.Event]int // compared
+	others                int                   // not held, because another thread was
+	cooperative           int
+	documented, snapshots int // frames that were compared as such
+	explained             map[string]int
+	wrong                 []string
+}
+
+func newWalkComparison(o *ordeal) *walkComparison {
+	return &walkComparison{
+		oracle: newOracle(&testenv.App{}, nil, o.sub.Process()), sub: o.sub,
+		held: map[clrsnap.Event]int{}, explained: map[string]int{},
+	}
+}
+
+// each reports whether every event has been compared so often.
+func (c *walkComparison) each(times int) bool {
+	return !slices.ContainsFunc(stackEvents, func(e clrsnap.Event) bool { return c.held[e] < times })
+}
+
+// compareHeld compares the threads that are held in notifications, while more.
+func (c *walkComparison) compareHeld(t *testing.T, more func() bool) {
+	t.Helper()
+	(&ordeal{sub: c.sub}).take(t, func(n *clrsnap.Notification) bool {
+		if !n.Held {
+			c.others++
+			return true
+		}
+		if err := c.compareOne(n); err != nil {
+			c.wrong = append(c.wrong, fmt.Sprintf("%v on thread %d: %v", n.Event, n.NSThreadID, err))
+		}
+		c.sub.Release(n)
+		return more() && len(c.wrong)+len(c.unknown) < maxUnknown
+	})
+}
+
+// compareOne compares what the CLR has found on a thread that is held with the
+// walks from outside: with and without a seed, in both modes, and Snapshot's.
+func (c *walkComparison) compareOne(n *clrsnap.Notification) error {
+	clr, err := notified(n)
+	if err != nil {
+		return err
+	}
+	c.held[n.Event]++
+	s, err := c.suspend(n.Thread)
+	if err != nil {
+		return err
+	}
+	defer s.Resume()
+	seed, err := s.Seed()
+	if err != nil {
+		return fmt.Errorf("no seed: %w", err)
+	}
+	c.p.SetMode(clrsnap.AsCoreCLR)
+	unseeded := c.pairOf(n, s, clr, nil)
+	c.judge(s, unseeded)
+	if seed != nil {
+		d := c.pairOf(n, s, clr, seed)
+		c.begun(d, seed, unseeded)
+		c.judge(s, d)
+	}
+	c.p.SetMode(clrsnap.AsDocumented)
+	documented, err := callbacksOf(s, seed)
+	if err != nil && (seed != nil || hresult(err) != clrsnap.S_FALSE) {
+		return fmt.Errorf("as documented: %w", err)
+	}
+	whole := s.Walk()
+	if err := errors.Join(c.compareDocumented(clr, documented, whole.Frames), c.compareSnapshot(clr, &whole)); err != nil {
+		return fmt.Errorf("%w\n%s\nthe whole stack:\n%s", err, c.sideBySide(&difference{clr: clr, ours: documented}), text(whole.Frames))
+	}
+	return nil
+}
+
+// pairOf is the CLR's walk beside ours as CoreCLR, from a seed or without one.
+func (c *walkComparison) pairOf(n *clrsnap.Notification, s *clrsnap.Suspension, clr *agent.Thread, seed *clrsnap.Context) *difference {
+	d := &difference{name: n.Event.String(), clr: clr}
+	d.kinds, d.state = s.Chain()
+	d.ours, d.err = callbacksOf(s, seed)
+	if seed == nil && hresult(d.err) == clrsnap.S_FALSE && inCooperativeMode(s) {
+		d.err = nil // which is what it says of a thread in cooperative mode
+		c.cooperative++
+	}
+	return d
+}
+
+// begun allows for where the walks have begun. The CLR's begins at the newest Frame;
+// if that is the one of a P/Invoke, its ip is not the return address that the seed
+// has, and the registers that it does not save have no meaning (docs/correctness.md,
+// Oracle 1): only those that the walk without a seed knows can be compared.
+func (c *walkComparison) begun(d *difference, seed *clrsnap.Context, unseeded *difference) {
+	if len(d.kinds) == 0 || d.kinds[0] != "InlinedCallFrame" || len(d.ours) != len(unseeded.ours) {
+		return
+	}
+	for i := range d.ours {
+		d.ours[i].ctx.Valid &= unseeded.ours[i].ctx.Valid
+	}
+	sp, _ := seed.Reg(rsp)
+	frames := d.clr.Frames
+	if len(frames) > 0 && frames[0].SP == sp && frames[0].IP != uint64(seed.IP) && d.ours[0].ip == uint64(seed.IP) {
+		c.explained["ip of a method in a P/Invoke, that of the seed"]++
+		clr := *d.clr
+		clr.Frames = slices.Clone(frames)
+		clr.Frames[0].IP, clr.Frames[0].ContextIP = uint64(seed.IP), uint64(seed.IP)
+		d.clr = &clr
+	}
+}
+
+// judge compares the two walks, and keeps them if they differ.
+func (c *walkComparison) judge(s *clrsnap.Suspension, d *difference) {
+	c.deepest = max(c.deepest, len(d.ours))
+	if c.compare(d); d.what != "" {
+		whole := s.Walk()
+		d.stack = text(whole.Frames)
+		c.unknown = append(c.unknown, d)
+	}
+}
+
+func inCooperativeMode(s *clrsnap.Suspension) bool {
+	_, state := s.Chain()
+	return strings.HasPrefix(state, "cooperative true")
+}
+
+func hresult(err error) clrsnap.HRESULT {
+	var e *clrsnap.Error
+	if err == nil || !errors.As(err, &e) {
+		return clrsnap.S_OK
+	}
+	return e.HRESULT
+}
+
+// notified is what the CLR's own walk has found.
+func notified(n *clrsnap.Notification) (*agent.Thread, error) {
+	clr := &agent.Thread{ID: uint64(n.Thread), OSID: uint32(n.NSThreadID)}
+	err := n.DoStackSnapshot(func(id clrsnap.FunctionID, ip uint64, _ *clrsnap.FrameInfo, ctx *clrsnap.Context, _ any) error {
+		clr.Frames = append(clr.Frames, agent.Frame{
+			Function: uint64(id), IP: ip, ContextIP: uint64(ctx.IP), SP: ctx.Regs[rsp], RBP: ctx.Regs[5], RBX: ctx.Regs[3],
+			R12: ctx.Regs[12], R13: ctx.Regs[13], R14: ctx.Regs[14], R15: ctx.Regs[15],
+		})
+		return nil
+	}, clrsnap.COR_PRF_SNAPSHOT_REGISTER_CONTEXT, nil)
+	clr.Result = uint32(hresult(err))
+	var e *clrsnap.Error
+	if err != nil && !errors.As(err, &e) {
+		return nil, err
+	}
+	return clr, nil
+}
+
+func callbacksOf(s *clrsnap.Suspension, seed *clrsnap.Context) (all []callback, err error) {
+	err = s.DoStackSnapshot(func(id clrsnap.FunctionID, ip uint64, _ *clrsnap.FrameInfo, ctx *clrsnap.Context, _ any) error {
+		all = append(all, callback{id, ip, *ctx})
+		return nil
+	}, clrsnap.COR_PRF_SNAPSHOT_REGISTER_CONTEXT, nil, seed)
+	return all, err
+}
+
+// compareDocumented compares the CLR's walk with the documented one, which differs
+// from it in two ways only (docs/correctness.md, Oracle 1): it reports the runs of
+// unmanaged frames next to the exception machinery, too, and for a method in a
+// P/Invoke it has the true return address.
+func (c *walkComparison) compareDocumented(clr *agent.Thread, documented []callback, whole []profile.Frame) error {
+	theirs := clr.Frames
+	for i := range documented {
+		d := &documented[i]
+		sp, _ := d.ctx.Reg(rsp)
+		if len(theirs) > 0 && theirs[0].Function == uint64(d.id) && theirs[0].SP == sp {
+			if theirs[0].IP != d.ip {
+				if !callsNative(whole, d.ip, sp) {
+					return fmt.Errorf("as documented, callback %d: ip %#x instead of %#x", i, d.ip, theirs[0].IP)
+				}
+				c.explained["ip of a method in a P/Invoke"]++
+			}
+			theirs = theirs[1:]
+			c.documented++
+			continue
+		}
+		if d.id != 0 || !besideMachinery(whole, d.ip, sp) {
+			return fmt.Errorf("as documented, callback %d: the CLR does not report it", i)
+		}
+		c.explained["run of unmanaged frames beside the exception machinery"]++
+	}
+	if len(theirs) > 0 {
+		return fmt.Errorf("as documented, there are %d callbacks less", len(theirs))
+	}
+	return nil
+}
+
+// placeIn finds a frame of a whole walk.
+func placeIn(whole []profile.Frame, ip, sp uint64) int {
+	return slices.IndexFunc(whole, func(f profile.Frame) bool { return f.IP == ip && f.SP == sp })
+}
+
+// callsNative reports whether what is at ip is a managed frame that has called
+// native code.
+func callsNative(whole []profile.Frame, ip, sp uint64) bool {
+	i := placeIn(whole, ip, sp)
+	return i > 0 && whole[i].Kind == profile.Managed && whole[i-1].Kind == profile.Native
+}
+
+// besideMachinery reports whether the run of unmanaged frames that begins at ip was
+// called by the exception machinery, or has called it.
+func besideMachinery(whole []profile.Frame, ip, sp uint64) bool {
+	i := placeIn(whole, ip, sp)
+	if i < 0 {
+		return false
+	}
+	end := i
+	for end < len(whole) && (whole[end].Kind == profile.Native || whole[end].Tier == "IL stub") {
+		end++
+	}
+	machinery := func(i int) bool {
+		return i >= 0 && i < len(whole) && strings.HasPrefix(whole[i].Method, "System.Runtime.EH.")
+	}
+	return machinery(i-1) || machinery(end)
+}
+
+// compareSnapshot compares the CLR's walk with Snapshot, which reports more: methods
+// without metadata and the exception machinery, but no method less, and in that order.
+func (c *walkComparison) compareSnapshot(clr *agent.Thread, s *profile.Thread) error {
+	if !s.Complete {
+		return fmt.Errorf("the snapshot is not complete: %s", s.Error)
+	}
+	managed := ofKind(s.Frames, profile.Managed)
+	for _, f := range clr.Frames {
+		if f.Function == 0 {
+			continue
+		}
+		i := slices.IndexFunc(managed, func(m profile.Frame) bool { return m.SP == f.SP })
+		if i < 0 || managed[i].FunctionID != f.Function {
+			return fmt.Errorf("the snapshot lacks %s at %#x", c.method(clrsnap.FunctionID(f.Function)), f.IP)
+		}
+		for _, more := range managed[:i] {
+			c.more(more)
+		}
+		managed = managed[i+1:]
+		c.snapshots++
+	}
+	for _, more := range managed {
+		c.more(more)
+	}
+	return nil
+}
+
+// more notes a method that only Snapshot reports.
+func (c *walkComparison) more(f profile.Frame) {
+	c.explained["Snapshot alone has "+f.Method]++
+}
+
+func (c *walkComparison) report(t *testing.T) {
+	t.Helper()
+	t.Logf("held and compared: %v; %d others; %d walks without a seed in cooperative mode; %d frames as documented, %d of snapshots",
+		c.held, c.others, c.cooperative, c.documented, c.snapshots)
+	for _, what := range slices.Sorted(maps.Keys(c.explained)) {
+		t.Logf("%d times: %s", c.explained[what], what)
+	}
+	t.Logf("%d frames equal in %d walks as CoreCLR, %d of them runs; the deepest stack has %d; %d methods at %d addresses; Frames met: %s",
+		c.frames, c.threads, c.runs, c.deepest, len(c.methods), len(c.places), counts(c.kinds))
+	t.Logf("registers equal, besides ip and sp: %s; not known: %s; results: %s; %d stops were called off",
+		counts(c.registers), counts(c.unknownRegisters), counts(c.results), c.late)
+	for _, w := range c.wrong {
+		t.Error(w)
+	}
+	for _, d := range c.unknown {
+		t.Errorf("thread %d in %s: %s\n%s\n%s\nthe whole stack:\n%s", d.clr.OSID, d.name, d.what, d.state, c.sideBySide(d), d.stack)
+	}
+}

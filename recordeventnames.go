@@ -1,0 +1,144 @@
+package clrsnap
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"clrsnap/internal/agent"
+	"clrsnap/internal/arch"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// notified turns the stack of a notification into locations, which are in f.stack
+// then, leaf first. The result is whether all of the stack is there.
+func (f *frameTable) notified(n *Notification) bool {
+	f.stack, f.unproven = f.stack[:0], f.unproven[:0]
+	// A thread that the runtime itself lets wait or start others has no managed frame.
+	whole := !n.record.Cut && (n.HasStack() || HRESULT(n.record.Result) == E_FAIL)
+	for i := range n.record.Frames {
+		l, err := f.reported(&n.record.Frames[i])
+		if err != nil {
+			whole = false
+		}
+		f.stack = append(f.stack, l)
+	}
+	whole = f.prove(n.At) == nil && whole
+	f.stack = f.withoutMessenger(f.stack)
+	return whole
+}
+
+// withoutMessenger leaves out the frames at the leaf that only tell the runtime of an
+// event which managed code finds itself, such as that a wait for a lock is over.
+func (f *frameTable) withoutMessenger(stack []int32) []int32 {
+	const messenger = "System.Diagnostics.Tracing.NativeRuntimeEventSource."
+	for len(stack) > 0 {
+		if _, fn := f.b.At(stack[0]); !strings.HasPrefix(fn.Method, messenger) {
+			break
+		}
+		stack = stack[1:]
+	}
+	return stack
+}
+
+// reported returns the location of a frame that the CLR's own walk reported.
+func (f *frameTable) reported(fr *agent.Frame) (int32, error) {
+	ctx := arch.Context{Machine: f.p.arch.Machine, IP: arch.Addr(fr.IP)}
+	if fr.Function == 0 {
+		return f.unmanaged(&ctx)
+	}
+	if l, ok := f.lasting[frameKey{ip: ctx.IP, managed: true}]; ok {
+		return l, nil // also when the process has ended
+	}
+	code, ok, err := f.p.walker.Managed(ctx.IP)
+	if err == nil && (!ok || uint64(code.MethodDesc) != fr.Function) {
+		err = fmt.Errorf("the code at %v has been unloaded", ctx.IP)
+	}
+	if err != nil {
+		return f.unloaded(), err
+	}
+	return f.location(&walk.Frame{Kind: walk.Managed, Context: &ctx, Code: &code})
+}
+
+// unmanaged returns the location of the frame that stands for a run of unmanaged
+// ones. Code outside any module is the runtime's: a stub, or a helper.
+func (f *frameTable) unmanaged(ctx *arch.Context) (int32, error) {
+	m := f.p.eng.Modules.Find(ctx.IP)
+	if m == nil && f.newModules() {
+		m = f.p.eng.Modules.Find(ctx.IP)
+	}
+	if m == nil {
+		return f.location(&walk.Frame{Kind: walk.Stub, Context: ctx})
+	}
+	return f.location(&walk.Frame{Kind: walk.Native, Context: ctx, Module: m})
+}
+
+// class returns the leaf for objects of a class.
+func (f *frameTable) class(id ClassID) profile.Function {
+	if fn, ok := f.classes[id]; ok {
+		return fn
+	}
+	n, err := f.p.rt.Names.Class(arch.Addr(id))
+	if err != nil {
+		return eventFunction("[unloaded class]")
+	}
+	fn := profile.Function{Kind: profile.Event, Display: n.Display, Short: n.Short, Module: n.Assembly}
+	if !n.Passing {
+		f.classes[id] = fn
+	}
+	return fn
+}
+
+// holder is the leaf of a wait for a lock: who held it when the wait began.
+func (np *notifiedProcess) holder(n *Notification) profile.Function {
+	if n.Owner == 0 {
+		return eventFunction("held by an unknown thread")
+	}
+	tid, ok := np.rp.p.hostTID(n.Owner)
+	if !ok {
+		return eventFunction("held by a thread that has ended")
+	}
+	return eventFunction("held by " + collective(np.rp.thread(tid, "").info))
+}
+
+// starting is the leaf of the start of a thread: its name, if it has got one
+// before.
+func (np *notifiedProcess) starting(n *Notification) profile.Function {
+	threads := np.rp.p.rt.Threads
+	if t, err := threads.Read(arch.Addr(n.Other)); err == nil {
+		if name, ok := threads.Name(&t); ok {
+			return eventFunction("thread " + withoutNumbers(name))
+		}
+	}
+	return eventFunction("thread")
+}
+
+// collective names a thread together with others of its kind.
+func collective(t Thread) string {
+	switch {
+	case t.Role != "":
+		return t.Role
+	case t.Name != "":
+		return withoutNumbers(t.Name)
+	}
+	return "a thread without a name"
+}
+
+// withoutNumbers puts # for each number in a name: the threads of a pool differ in
+// nothing else.
+func withoutNumbers(name string) string {
+	var b strings.Builder
+	in := false
+	for _, r := range name {
+		digit := unicode.IsDigit(r)
+		switch {
+		case !digit:
+			b.WriteRune(r)
+		case !in:
+			b.WriteByte('#')
+		}
+		in = digit
+	}
+	return b.String()
+}

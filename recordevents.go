@@ -1,0 +1,334 @@
+package clrsnap
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os/exec"
+	"slices"
+	"time"
+
+	"clrsnap/internal/target/live"
+	"clrsnap/profile"
+)
+
+// eventSampler turns the notifications of recorded processes into samples.
+type eventSampler struct {
+	r       *recorder
+	o       SubscribeOptions
+	of      map[int]*notifiedProcess // by process id
+	figures [len(profile.Modes)]eventFigures
+	lives   lifetimes
+	stack   []int32
+	until   time.Duration // what happens later is not recorded
+
+	launcher *agentLauncher // of a command; nil: running processes are attached to
+}
+
+// eventFigures say how well the events of a mode were sampled.
+type eventFigures struct {
+	samples, broken int
+	lost, seen      int64 // of processes whose agent has gone
+}
+
+// notifiedProcess is a process that has an agent.
+type notifiedProcess struct {
+	e      *eventSampler
+	link   *agentLink
+	rp     *recordedProcess // nil: it cannot be read yet, and what it reports waits in the ring
+	thrown map[int][]pendingException
+	pauses gcPauses
+	births map[ThreadID]time.Duration
+	over   bool
+}
+
+// lifetimes are those of threads that have ended.
+type lifetimes struct {
+	created, ended int
+	known          []time.Duration
+}
+
+func newEventSampler(r *recorder) *eventSampler {
+	return &eventSampler{r: r, o: r.o.Events, of: map[int]*notifiedProcess{}, until: math.MaxInt64}
+}
+
+// modes are those that samples of the wanted notifications are of: their bits are
+// in the same order.
+func (m Monitor) modes() []profile.Mode {
+	var out []profile.Mode
+	for mode := profile.Alloc; mode.Known(); mode++ {
+		if m>>(mode-profile.Alloc)&1 != 0 {
+			out = append(out, mode)
+		}
+	}
+	return out
+}
+
+// met takes over the agent of a process.
+func (e *eventSampler) met(pid int, link *agentLink) *notifiedProcess {
+	np := &notifiedProcess{e: e, link: link, thrown: map[int][]pendingException{}, births: map[ThreadID]time.Duration{}}
+	e.of[pid] = np
+	return np
+}
+
+// drain takes what the agents have reported.
+func (e *eventSampler) drain() {
+	e.arrive()
+	for _, np := range e.of {
+		if np.rp == nil {
+			continue
+		}
+		np.drain()
+	}
+}
+
+// drain takes what the process's agent has reported.
+func (np *notifiedProcess) drain() {
+	if np.over {
+		return
+	}
+	gone := np.link.gone() // asked before the last records are read
+	if err := np.take(); err != nil {
+		np.e.note("The notifications of process %d end early: %v.", np.rp.p.live.PID(), err)
+		gone = true
+	}
+	np.settle(live.Monotonic() - exceptionPatience)
+	if gone {
+		np.end()
+	}
+}
+
+func (np *notifiedProcess) take() error {
+	fresh := false
+	return np.link.drain(np.rp.p, func(n *Notification) {
+		if n.At > np.e.until {
+			return // the recording is over
+		}
+		if !fresh {
+			fresh = true
+			np.rp.p.eng.Begin()
+			np.rp.frames.begin()
+		}
+		np.notified(n)
+	})
+}
+
+// end takes leave of the agent.
+func (np *notifiedProcess) end() {
+	if np.over {
+		return
+	}
+	np.over = true
+	if err := np.link.stop(); err != nil {
+		np.e.note("The agent has not left its process in time: %v. It does nothing any more.", err)
+	}
+	if np.rp != nil {
+		_ = np.take() // of what is wrong with it there was an error before
+	}
+	np.settle(np.e.until)
+	for mode, s := range np.link.stats() {
+		f := &np.e.figures[mode]
+		f.lost, f.seen = f.lost+s.lost, f.seen+s.seen
+	}
+	np.link.close()
+}
+
+// finish takes the last notifications.
+func (e *eventSampler) finish() {
+	e.until = e.r.now
+	for _, np := range e.of {
+		np.end()
+	}
+}
+
+func (e *eventSampler) note(format string, args ...any) {
+	e.r.notes = append(e.r.notes, fmt.Sprintf(format, args...))
+}
+
+// notified takes notice of one notification.
+func (np *notifiedProcess) notified(n *Notification) {
+	switch n.Event {
+	case ObjectAllocated:
+		np.add(n, profile.Alloc, n.Bytes, n.Objects, np.rp.frames.class(n.Class))
+	case ExceptionThrown:
+		np.throws(n)
+	case ExceptionCatcherFound:
+		np.catches(n)
+	case LockContended:
+		np.add(n, profile.Contention, float64(n.Waited), 1, np.holder(n))
+	case ThreadStarting:
+		np.add(n, profile.ThreadStart, 1, 1, np.starting(n))
+	case ThreadCreated:
+		np.e.lives.created++
+		np.births[n.Other] = n.At
+	case ThreadDestroyed:
+		np.died(n)
+	default:
+		np.pauses.notified(np, n)
+	}
+}
+
+// add adds a sample of what a notification reports. what is the leaf.
+func (np *notifiedProcess) add(n *Notification, mode profile.Mode, weight, events float64, what profile.Function) {
+	t := np.thread(n)
+	if !t.chosen {
+		return
+	}
+	whole := np.rp.frames.notified(n)
+	np.sample(n.At, t, mode, weight, events, what, np.rp.frames.stack, whole)
+}
+
+// sample adds a sample whose stack is known.
+func (np *notifiedProcess) sample(at time.Duration, t *recordedThread, mode profile.Mode, weight, events float64, what profile.Function, stack []int32, whole bool) {
+	e := np.e
+	b := e.r.b
+	e.stack = append(e.stack[:0], b.Location(profile.Location{Function: b.Function(what)}))
+	e.stack = append(e.stack, stack...)
+	state := profile.Running
+	if mode == profile.Contention {
+		state = profile.Waiting
+	}
+	b.Add(profile.Sample{
+		At: max(at-e.r.start, 0), Weight: int64(weight + 0.5), Events: int64(events + 0.5), Thread: t.sampled(), Node: b.Stack(e.stack),
+		Mode: mode, State: state, Incomplete: !whole,
+	})
+	f := &e.figures[mode]
+	f.samples++
+	if !whole {
+		f.broken++
+	}
+}
+
+// thread is the thread that a notification came on.
+func (np *notifiedProcess) thread(n *Notification) *recordedThread {
+	tid, ok := np.rp.p.hostTID(n.NSThreadID)
+	if !ok {
+		tid = n.NSThreadID // it has ended
+	}
+	return np.rp.thread(tid, "")
+}
+
+// died notes how long a thread has lived.
+func (np *notifiedProcess) died(n *Notification) {
+	l := &np.e.lives
+	l.ended++
+	if born, ok := np.births[n.Other]; ok {
+		delete(np.births, n.Other)
+		if len(l.known) < maxLives {
+			l.known = append(l.known, n.At-born)
+		}
+	}
+}
+
+// maxLives bounds how many lifetimes are remembered.
+const maxLives = 1 << 16
+
+// stats are the figures of the modes that were asked for.
+func (e *eventSampler) stats() []profile.ModeStats {
+	var out []profile.ModeStats
+	for _, mode := range e.o.Monitor.modes() {
+		f := e.figures[mode]
+		for _, np := range e.of {
+			if !np.over {
+				s := np.link.stats()[mode]
+				f.lost, f.seen = f.lost+s.lost, f.seen+s.seen
+			}
+		}
+		out = append(out, profile.ModeStats{
+			Mode: mode, Samples: f.samples, Broken: f.broken, Lost: int(f.lost), Seen: f.seen, Every: e.every(mode),
+		})
+	}
+	return out
+}
+
+// every is how the events of a mode were chosen.
+func (e *eventSampler) every(m profile.Mode) int64 {
+	switch m {
+	case profile.Alloc:
+		return e.o.AllocationBytes
+	case profile.Exception:
+		return e.o.ExceptionEvery
+	case profile.Contention:
+		return int64(e.o.ContentionMin)
+	}
+	return 1
+}
+
+// remarks are what whoever reads the samples has to know.
+func (e *eventSampler) remarks() []string {
+	var out []string
+	if e.has(profile.ThreadStart) && e.lives.created > 0 {
+		s := fmt.Sprintf("%d threads were created and %d ended", e.lives.created, e.lives.ended)
+		if k := e.lives.known; len(k) > 0 {
+			slices.Sort(k)
+			s += fmt.Sprintf("; those that were seen from beginning to end lived for %v (median)", k[len(k)/2].Round(time.Microsecond))
+		}
+		out = append(out, s+".")
+	}
+	return out
+}
+
+func (e *eventSampler) has(m profile.Mode) bool { return slices.Contains(e.o.Monitor.modes(), m) }
+
+// attach loads the agent into a process that is running.
+func (e *eventSampler) attach(ctx context.Context, rp *recordedProcess) error {
+	link, err := attachAgent(ctx, rp.p, e.o)
+	if err != nil {
+		return err
+	}
+	e.met(rp.p.live.PID(), link).rp = rp
+	return nil
+}
+
+// launch has the agent loaded by a command that is going to be started.
+func (e *eventSampler) launch(cmd *exec.Cmd) (err error) {
+	e.launcher, err = launchWithAgent(cmd, e.o, e.r.opts)
+	return err
+}
+
+// serve begins to answer the agents of the command, whose process id is known now.
+func (e *eventSampler) serve(pid int) {
+	e.launcher.serve(func(p int) bool { return p == pid || e.r.o.Subprocesses })
+}
+
+// arrive takes notice of agents that have connected.
+func (e *eventSampler) arrive() {
+	for e.launcher != nil {
+		select {
+		case m, ok := <-e.launcher.met:
+			if !ok {
+				return
+			}
+			if m.err != nil {
+				e.note("Process %d reports no events: %v.", m.pid, m.err)
+				continue
+			}
+			e.met(m.pid, m.link).rp = e.r.recorded(m.pid)
+		default:
+			return
+		}
+	}
+}
+
+// opened takes notice of a process that can be read now. If its agent is not there,
+// because it is a child of one that was attached to, it is loaded.
+func (e *eventSampler) opened(rp *recordedProcess) {
+	pid := rp.p.live.PID()
+	if np := e.of[pid]; np != nil {
+		np.rp = rp
+		return
+	}
+	if e.launcher != nil {
+		return // it connects by itself
+	}
+	if err := e.attach(context.Background(), rp); err != nil {
+		e.note("Process %d reports no events: %v.", pid, err)
+	}
+}
+
+func (e *eventSampler) close() {
+	if e.launcher != nil {
+		e.launcher.close()
+	}
+	e.finish()
+}

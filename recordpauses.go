@@ -1,0 +1,87 @@
+package clrsnap
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// gcPauses puts together what the runtime reports of garbage collections: who
+// triggered one, and the stops that belong to it.
+type gcPauses struct {
+	trigger    *gcTrigger    // of the collection that is about to start
+	background *gcCycle      // the latest one that lets the program run
+	stopped    *gcCycle      // that has started during the stop under way
+	began      time.Duration // of that stop; 0: there is none
+	reason     SuspendReason
+}
+
+// gcTrigger is the thread that could not go on without a collection.
+type gcTrigger struct {
+	thread *recordedThread
+	stack  []int32 // locations, leaf first
+	whole  bool
+}
+
+// gcCycle is a collection, and the one who triggered it.
+type gcCycle struct {
+	collection Collection
+	trigger    *gcTrigger
+	counted    bool
+}
+
+func (g *gcPauses) notified(np *notifiedProcess, n *Notification) {
+	switch n.Event {
+	case RuntimeSuspendStarted:
+		g.began, g.reason, g.stopped = n.At, n.Suspension, nil
+	case GarbageCollectionTriggered:
+		f := np.rp.frames
+		whole := f.notified(n)
+		g.trigger = &gcTrigger{thread: np.thread(n), stack: slices.Clone(f.stack), whole: whole}
+	case GarbageCollectionStarted:
+		g.stopped = &gcCycle{collection: n.Collection, trigger: g.trigger}
+		if g.trigger = nil; n.Collection.Type == BackgroundCollection {
+			g.background = g.stopped
+		}
+	case RuntimeResumeFinished:
+		g.resumed(np, n)
+	}
+}
+
+// resumed takes notice of the end of a stop. One without a collection, which
+// belongs to no background collection either, is somebody else's: a debugger's,
+// say. It delays the program all the same.
+func (g *gcPauses) resumed(np *notifiedProcess, n *Notification) {
+	if g.began == 0 {
+		return // it began before we came
+	}
+	pause, cycle := n.At-g.began, g.stopped
+	if g.began = 0; cycle == nil && g.reason == SuspendForGCPrep {
+		cycle = g.background
+	}
+	by, what, events := &gcTrigger{whole: true}, fmt.Sprintf("stopped: %v", g.reason), 0.0
+	if cycle != nil {
+		c := cycle.collection
+		what = fmt.Sprintf("gen %d, %v, %v", c.Generation, c.Type, c.Reason)
+		if cycle.trigger != nil {
+			by = cycle.trigger
+		}
+		if !cycle.counted {
+			cycle.counted, events = true, 1
+		}
+	}
+	t := by.thread
+	if t == nil {
+		t = np.thread(n)
+	}
+	if t.chosen {
+		np.sample(n.At, t, profile.GC, float64(pause), events, eventFunction(what), by.stack, by.whole)
+	}
+}
+
+// eventFunction is the leaf of an event that has no class.
+func eventFunction(what string) profile.Function {
+	return profile.Function{Kind: profile.Event, Display: what, Short: what}
+}

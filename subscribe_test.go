@@ -1,0 +1,295 @@
+package clrsnap_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/testenv"
+)
+
+func subscribeTo(t *testing.T, p *clrsnap.Process, o clrsnap.SubscribeOptions) *clrsnap.Subscription {
+	t.Helper()
+	s, err := p.Subscribe(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// next returns the next notification of an event.
+func next(t *testing.T, s *clrsnap.Subscription, e clrsnap.Event) *clrsnap.Notification {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	for {
+		n, err := s.Next(ctx)
+		if err != nil {
+			t.Fatalf("waiting for %v: %v", e, err)
+		}
+		if n.Event == e {
+			return n
+		}
+	}
+}
+
+// methodsOf are the methods of a notification's stack, leaf first.
+func methodsOf(t *testing.T, s *clrsnap.Subscription, n *clrsnap.Notification) []string {
+	t.Helper()
+	var out []string
+	err := n.DoStackSnapshot(func(id clrsnap.FunctionID, _ uint64, _ *clrsnap.FrameInfo, _ *clrsnap.Context, _ any) error {
+		if id != 0 {
+			name, err := s.Process().FunctionName(id)
+			if err != nil {
+				return err
+			}
+			out = append(out, name.Exact)
+		}
+		return nil
+	}, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil)
+	if err != nil {
+		t.Errorf("%v: %v", n.Event, err)
+	}
+	return out
+}
+
+// TestSubscribe: every kind of notification comes, with its values and its stack.
+func TestSubscribe(t *testing.T) {
+	a := testenv.Start(t, "events", testenv.Options{Args: []string{"--max-seconds", "300"}})
+	p := open(t, a, clrsnap.Options{})
+	s := subscribeTo(t, p, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAll})
+
+	has := func(n *clrsnap.Notification, method string) {
+		t.Helper()
+		if got := methodsOf(t, s, n); !slices.ContainsFunc(got, func(m string) bool { return strings.HasPrefix(m, method) }) {
+			t.Errorf("%v: %s is not on the stack %v", n.Event, method, got)
+		}
+		if n.Thread == 0 || n.NSThreadID == 0 || n.At <= 0 {
+			t.Errorf("%v on thread %v (%d) at %v", n.Event, n.Thread, n.NSThreadID, n.At)
+		}
+	}
+	class := func(n *clrsnap.Notification) string {
+		t.Helper()
+		name, err := p.ClassName(n.Class)
+		if err != nil {
+			t.Error(err)
+		}
+		return name.Display
+	}
+	n := next(t, s, clrsnap.ObjectAllocated)
+	for !strings.HasPrefix(class(n), "Events.") {
+		n = next(t, s, clrsnap.ObjectAllocated)
+	}
+	has(n, "Events.Allocate.")
+	if n.Size < 24 || n.Bytes < 512<<10 || n.Objects != n.Bytes/float64(n.Size) {
+		t.Errorf("%s of %d bytes stands for %.0f bytes and %.0f objects", class(n), n.Size, n.Bytes, n.Objects)
+	}
+	n = next(t, s, clrsnap.ExceptionThrown)
+	has(n, "Events.Throw.")
+	if n.Count != 1 || n.Object == 0 || class(n) == "" {
+		t.Errorf("%s at %#x, %d", class(n), n.Object, n.Count)
+	}
+	if n = next(t, s, clrsnap.ExceptionCatcherFound); n.Function != 0 {
+		if name, err := p.FunctionName(n.Function); err != nil || !strings.HasPrefix(name.Exact, "Events.Throw") {
+			t.Errorf("caught by %q: %v", name.Exact, err)
+		}
+	}
+	n = next(t, s, clrsnap.LockContended)
+	for n.Waited < 5*time.Millisecond || n.Owner == 0 {
+		n = next(t, s, clrsnap.LockContended)
+	}
+	has(n, "Events.Contend.")
+	n = next(t, s, clrsnap.ThreadStarting)
+	has(n, "Events.Starts.")
+	born := n.Other
+	for n = next(t, s, clrsnap.ThreadCreated); n.Other != born; n = next(t, s, clrsnap.ThreadCreated) {
+	}
+	for n = next(t, s, clrsnap.ThreadDestroyed); n.Other != born; n = next(t, s, clrsnap.ThreadDestroyed) {
+	}
+	n = next(t, s, clrsnap.RuntimeSuspendStarted)
+	began := n.At
+	if n.Suspension != clrsnap.SuspendForGC {
+		t.Errorf("suspended for %v", n.Suspension)
+	}
+	has(next(t, s, clrsnap.GarbageCollectionTriggered), "Events.")
+	n = next(t, s, clrsnap.GarbageCollectionStarted)
+	number := n.Collection.Number
+	if n.Collection.Generation < 0 || n.Collection.Generation > 2 || number == 0 || n.Collection.Reason.String() == "" {
+		t.Errorf("collection %+v", n.Collection)
+	}
+	if n = next(t, s, clrsnap.GarbageCollectionFinished); n.Collection.Number != number {
+		t.Errorf("collection %d ended, and %d began", n.Collection.Number, number)
+	}
+	if n = next(t, s, clrsnap.RuntimeResumeFinished); n.At <= began {
+		t.Errorf("resumed at %v, suspended at %v", n.At, began)
+	}
+	for e := clrsnap.ObjectAllocated; e <= clrsnap.RuntimeResumeFinished; e++ {
+		if st := s.Stats(e); st.Published == 0 || st.Seen < st.Published {
+			t.Errorf("%v: %+v", e, st)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Next(context.Background()); err != io.EOF {
+		t.Errorf("after the end: %v", err)
+	}
+	endsWell(t, a)
+}
+
+// TestNotificationStack: the results of the synchronous walk are those of the
+// asynchronous one.
+func TestNotificationStack(t *testing.T) {
+	a := testenv.Start(t, "events", testenv.Options{Args: []string{"--kinds", "exception,gc", "--max-seconds", "300"}})
+	p := open(t, a, clrsnap.Options{})
+	ignore := func(clrsnap.FunctionID, uint64, *clrsnap.FrameInfo, *clrsnap.Context, any) error { return nil }
+
+	s := subscribeTo(t, p, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorExceptions | clrsnap.MonitorGC, MaxFrames: 3})
+	n := next(t, s, clrsnap.ExceptionThrown)
+	for err, want := range map[error]clrsnap.HRESULT{
+		n.DoStackSnapshot(nil, 0, nil):                                                clrsnap.E_INVALIDARG,
+		n.DoStackSnapshot(ignore, clrsnap.COR_PRF_SNAPSHOT_X86_OPTIMIZED, nil):        clrsnap.E_INVALIDARG,
+		n.DoStackSnapshot(ignore, clrsnap.COR_PRF_SNAPSHOT_REGISTER_CONTEXT, nil):     clrsnap.E_INVALIDARG,
+		n.DoStackSnapshot(ignore, 0, nil):                                             clrsnap.CORPROF_E_STACKSNAPSHOT_ABORTED, // cut
+		next(t, s, clrsnap.RuntimeResumeFinished).DoStackSnapshot(ignore, 0, nil):     clrsnap.E_FAIL,
+		next(t, s, clrsnap.GarbageCollectionFinished).DoStackSnapshot(ignore, 0, nil): clrsnap.E_FAIL,
+	} {
+		if !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	stop := errors.New("stop")
+	calls := 0
+	err := n.DoStackSnapshot(func(id clrsnap.FunctionID, ip uint64, f *clrsnap.FrameInfo, ctx *clrsnap.Context, data any) error {
+		calls++
+		tier, tierErr := f.Tier()
+		start, startErr := f.CodeStart()
+		if id == 0 || ip <= start || start == 0 || tier == "" || tierErr != nil || startErr != nil || ctx != nil || data != "data" {
+			t.Errorf("callback with %v %#x %q (%v) from %#x (%v) %v %v", id, ip, tier, tierErr, start, startErr, ctx, data)
+		}
+		return stop
+	}, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, "data")
+	if !errors.Is(err, stop) || !errors.Is(err, clrsnap.CORPROF_E_STACKSNAPSHOT_ABORTED) || calls != 1 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	s = subscribeTo(t, p, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorExceptions, RegisterContext: true})
+	n = next(t, s, clrsnap.ExceptionThrown)
+	var before uint64
+	if err := n.DoStackSnapshot(func(id clrsnap.FunctionID, ip uint64, _ *clrsnap.FrameInfo, ctx *clrsnap.Context, _ any) error {
+		const rsp = 4
+		sp, known := ctx.Reg(rsp)
+		if id != 0 && (uint64(ctx.IP) != ip || !known || sp <= before) {
+			t.Errorf("frame %v at %#x: context with %#x and stack pointer %#x after %#x", id, ip, uint64(ctx.IP), sp, before)
+		}
+		before = sp
+		return nil
+	}, clrsnap.COR_PRF_SNAPSHOT_REGISTER_CONTEXT, nil); err != nil {
+		t.Error(err)
+	}
+	if before == 0 {
+		t.Error("no frame")
+	}
+	endsWell(t, a)
+	if _, err := drain(s); err != io.EOF {
+		t.Errorf("at the end of the program: %v", err)
+	}
+}
+
+// drain takes all notifications until the end.
+func drain(s *clrsnap.Subscription) (n int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	for {
+		if _, err := s.Next(ctx); err != nil {
+			return n, err
+		}
+		n++
+	}
+}
+
+// TestSubscribeCommand: nothing is missed from the start to the end.
+func TestSubscribeCommand(t *testing.T) {
+	kit := testenv.Kit(t)
+	cmd := exec.Command(kit.Host(testenv.DefaultRuntime), testenv.Build(t, "events"), "--short", "--kinds", "exception,thread")
+	var out strings.Builder
+	cmd.Stdout = &out
+	s, err := clrsnap.SubscribeCommand(context.Background(), cmd, clrsnap.Options{}, clrsnap.SubscribeOptions{
+		Monitor: clrsnap.MonitorExceptions | clrsnap.MonitorThreads, RingBytes: 4 << 20,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	thrown := int64(0)
+	for {
+		n, err := s.Next(context.Background())
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.Event == clrsnap.ExceptionThrown {
+			thrown += n.Count
+		}
+	}
+	if err := errors.Join(s.Close(), cmd.Wait()); err != nil {
+		t.Error(err)
+	}
+	want := int64(0)
+	for _, x := range testenv.Truths(t, out.String()) {
+		if x.Kind == "exception" || x.Kind == "rethrow" {
+			want += x.Count
+		}
+	}
+	if thrown != want || want == 0 {
+		t.Errorf("%d exceptions, and %d is true", thrown, want)
+	}
+}
+
+// TestSubscribeRefused: what cannot be is one clear sentence.
+func TestSubscribeRefused(t *testing.T) {
+	a := testenv.Start(t, "idle", testenv.Options{})
+	p := open(t, a, clrsnap.Options{})
+	for want, o := range map[string]clrsnap.SubscribeOptions{
+		"SubscribeOptions.Monitor 0x0: choose":      {},
+		"SubscribeOptions.Monitor 0x80: choose":     {Monitor: 0x80},
+		"one allocation in -1 bytes":                {Monitor: clrsnap.MonitorAll, AllocationBytes: -1},
+		"one exception in -1":                       {Monitor: clrsnap.MonitorAll, ExceptionEvery: -1},
+		"waits of at least -1s":                     {Monitor: clrsnap.MonitorAll, ContentionMin: -time.Second},
+		"stacks of 513 frames":                      {Monitor: clrsnap.MonitorAll, MaxFrames: 513},
+		"a ring of 100000 bytes":                    {Monitor: clrsnap.MonitorAll, RingBytes: 100000},
+		"threads that are held for 1m0s":            {Monitor: clrsnap.MonitorAll, Hold: time.Minute},
+		"only to a profiler that is there from the": {Monitor: clrsnap.MonitorAll, EveryObject: true},
+	} {
+		if _, err := p.Subscribe(context.Background(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", o, err, want)
+		}
+	}
+	s := subscribeTo(t, p, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorGC})
+	if _, err := p.Subscribe(context.Background(), clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorGC}); err == nil || !strings.Contains(err.Error(), "another profiler is loaded") {
+		t.Errorf("a second subscription: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if _, err := s.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	_, err := clrsnap.SubscribeCommand(context.Background(), exec.Command("sleep", "0.1"), clrsnap.Options{}, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorGC})
+	if err == nil || !strings.Contains(err.Error(), "no .NET runtime") {
+		t.Errorf("a program without .NET: %v", err)
+	}
+	if _, err := p.ClassName(1); err == nil {
+		t.Error("1 is a class")
+	}
+}
