@@ -61,7 +61,13 @@ func newAgentLink(a *inject.Agent, o SubscribeOptions, opts Options) (*agentLink
 	}
 	begun, err := conn.Begin(o.request(cmp.Or(opts.MaxPause, live.DefaultWatchdog)))
 	if err != nil {
+		conn.Close() // or the runtime waits for its answer to come
+	}
+	if refusal := a.Loaded(); refusal != nil {
 		conn.Close()
+		return nil, refusal // which says more than err
+	}
+	if err != nil {
 		return nil, err
 	}
 	l := &agentLink{conn: conn, begun: begun, o: o, arrived: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}

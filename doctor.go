@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"clrsnap/internal/clr"
 	"clrsnap/internal/contract"
 	"clrsnap/internal/elfx"
+	"clrsnap/internal/inject"
 	"clrsnap/internal/locate"
 	"clrsnap/internal/perfevent"
 	"clrsnap/internal/target/live"
@@ -62,6 +64,7 @@ func Diagnose(pid int) []Check {
 		d.stacks()
 		d.watchdog()
 		d.perfEvents()
+		d.agent()
 	}
 	return d.checks
 }
@@ -217,6 +220,26 @@ func (d *diagnosis) perfEvents() {
 		return
 	}
 	d.add(name, Fine, "the use of processors can be sampled, in the kernel too", "")
+}
+
+// agent tells whether events can be recorded, without loading the agent.
+func (d *diagnosis) agent() {
+	const name = "events"
+	where, err := inject.Check(d.p.live.PID())
+	var e *inject.Error
+	switch {
+	case err == nil:
+		d.add(name, Fine, "the agent can be unpacked in "+path.Dir(where)+", and the runtime can be asked to load it", "")
+	case errors.As(err, &e):
+		what := e.Err.Error()
+		if e.Detail != "" {
+			what += " (" + e.Detail + ")"
+		}
+		d.add(name, Degraded, what+": clrsnap record cannot record events", e.Remedy)
+	default:
+		what, remedy, _ := cutRemedy(err.Error())
+		d.add(name, Degraded, what+": clrsnap record cannot record events", remedy)
+	}
 }
 
 // stacks takes them, which is the proof.

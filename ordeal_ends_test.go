@@ -46,12 +46,17 @@ func TestOrdealEnds(t *testing.T) {
 	}
 }
 
-// allEvents records nothing else.
-func allEvents(progress func()) clrsnap.RecordOptions {
+// allEvents records nothing else. progress is called once, when there are so many
+// samples.
+func allEvents(samples int, progress func()) clrsnap.RecordOptions {
 	var once sync.Once
 	return clrsnap.RecordOptions{
-		Events:   clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAll, RingBytes: 8 << 20},
-		Progress: func(clrsnap.RecordProgress) { once.Do(progress) },
+		Events: clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAll, RingBytes: 8 << 20},
+		Progress: func(p clrsnap.RecordProgress) {
+			if p.Samples >= samples {
+				once.Do(progress)
+			}
+		},
 	}
 }
 
@@ -67,7 +72,7 @@ func endStarted(t *testing.T, mode string) (exit int, stderr string, r *profile.
 		c.stdin.Close()
 		end = func() {}
 	}
-	r, err := clrsnap.RecordCommand(ctx, c.Cmd, clrsnap.Options{}, allEvents(end))
+	r, err := clrsnap.RecordCommand(ctx, c.Cmd, clrsnap.Options{}, allEvents(1, end)) // which is the start of a thread
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +91,7 @@ func endAttached(t *testing.T, mode string) (exit int, stderr string, r *profile
 	recording, recorded := make(chan bool), make(chan bool)
 	go func() {
 		defer close(recorded)
-		r, err = p.Record(ctx, allEvents(func() { close(recording) }))
+		r, err = p.Record(ctx, allEvents(0, func() { close(recording) }))
 	}()
 	select {
 	case <-recording:
@@ -131,23 +136,21 @@ func checkEnd(t *testing.T, wantExit int, wantStderr, wantThrown string, exit in
 // nobody lets go, keep the program from ending.
 func TestOrdealEndsHeld(t *testing.T) {
 	for _, e := range ordealEnds {
-		for _, way := range ordealWays {
-			t.Run(e.mode+" "+way.name, func(t *testing.T) {
-				o := way.begin(t, ordealRun{
-					app: "ordeal", args: []string{"--mode", e.mode},
-					events: clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAll, AllocationBytes: 1, Hold: 2 * time.Second},
-				})
-				if e.mode == "exit7" { // the others do nothing before they end
-					o.take(t, func(n *clrsnap.Notification) bool { return !n.Held })
-				}
-				if e.mode == "sigterm" {
-					syscall.Kill(o.pid, syscall.SIGTERM)
-				}
-				if _, exit := o.stop(); exit != e.exit || !strings.Contains(o.stderr(), e.stderr) {
-					t.Errorf("exit code %d instead of %d\n%s", exit, e.exit, o.stderr())
-				}
-				o.close(t)
+		t.Run(e.mode, func(t *testing.T) {
+			o := attachOrdeal(t, ordealRun{
+				app: "ordeal", args: []string{"--mode", e.mode},
+				events: clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAll, AllocationBytes: 1, Hold: 500 * time.Millisecond},
 			})
-		}
+			if e.mode == "exit7" { // the others do nothing before they end
+				o.take(t, func(n *clrsnap.Notification) bool { return !n.Held })
+			}
+			if e.mode == "sigterm" {
+				syscall.Kill(o.pid, syscall.SIGTERM)
+			}
+			if _, exit := o.stop(); exit != e.exit || !strings.Contains(o.stderr(), e.stderr) {
+				t.Errorf("exit code %d instead of %d\n%s", exit, e.exit, o.stderr())
+			}
+			o.close(t)
+		})
 	}
 }

@@ -2,6 +2,7 @@ package clrsnap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -70,6 +71,9 @@ func (o *RecordOptions) complete() error {
 	if o.Events.Monitor != 0 {
 		if err := o.Events.complete(); err != nil {
 			return err
+		}
+		if o.Events.Hold > 0 {
+			return errors.New("a recording holds no threads: use Subscribe for SubscribeOptions.Hold")
 		}
 	} else if len(o.Modes) == 0 {
 		o.Modes = []profile.Mode{profile.CPU}

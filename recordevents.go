@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os/exec"
 	"slices"
+	"sync"
 	"time"
 
 	"clrsnap/internal/target/live"
@@ -23,6 +23,10 @@ type eventSampler struct {
 	until   time.Duration // what happens later is not recorded
 
 	launcher *agentLauncher // of a command; nil: running processes are attached to
+	ctx      context.Context
+	cancel   context.CancelFunc
+	arriving sync.WaitGroup // attachments under way
+	arrivals chan metAgent  // of those
 }
 
 // eventFigures say how well the events of a mode were sampled.
@@ -49,7 +53,9 @@ type lifetimes struct {
 }
 
 func newEventSampler(r *recorder) *eventSampler {
-	return &eventSampler{r: r, o: r.o.Events, of: map[int]*notifiedProcess{}, until: math.MaxInt64}
+	e := &eventSampler{r: r, o: r.o.Events, of: map[int]*notifiedProcess{}, until: math.MaxInt64, arrivals: make(chan metAgent)}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	return e
 }
 
 // modes are those that samples of the wanted notifications are of: their bits are
@@ -257,6 +263,11 @@ func (e *eventSampler) every(m profile.Mode) int64 {
 // remarks are what whoever reads the samples has to know.
 func (e *eventSampler) remarks() []string {
 	var out []string
+	for _, rp := range e.r.all {
+		if np := e.of[rp.p.live.PID()]; np == nil && e.launcher != nil {
+			out = append(out, fmt.Sprintf("Process %d reports no events: its runtime has not loaded the agent.", rp.p.live.PID()))
+		}
+	}
 	if e.has(profile.ThreadStart) && e.lives.created > 0 {
 		s := fmt.Sprintf("%d threads were created and %d ended", e.lives.created, e.lives.ended)
 		if k := e.lives.known; len(k) > 0 {
@@ -269,66 +280,3 @@ func (e *eventSampler) remarks() []string {
 }
 
 func (e *eventSampler) has(m profile.Mode) bool { return slices.Contains(e.o.Monitor.modes(), m) }
-
-// attach loads the agent into a process that is running.
-func (e *eventSampler) attach(ctx context.Context, rp *recordedProcess) error {
-	link, err := attachAgent(ctx, rp.p, e.o)
-	if err != nil {
-		return err
-	}
-	e.met(rp.p.live.PID(), link).rp = rp
-	return nil
-}
-
-// launch has the agent loaded by a command that is going to be started.
-func (e *eventSampler) launch(cmd *exec.Cmd) (err error) {
-	e.launcher, err = launchWithAgent(cmd, e.o, e.r.opts)
-	return err
-}
-
-// serve begins to answer the agents of the command, whose process id is known now.
-func (e *eventSampler) serve(pid int) {
-	e.launcher.serve(func(p int) bool { return p == pid || e.r.o.Subprocesses })
-}
-
-// arrive takes notice of agents that have connected.
-func (e *eventSampler) arrive() {
-	for e.launcher != nil {
-		select {
-		case m, ok := <-e.launcher.met:
-			if !ok {
-				return
-			}
-			if m.err != nil {
-				e.note("Process %d reports no events: %v.", m.pid, m.err)
-				continue
-			}
-			e.met(m.pid, m.link).rp = e.r.recorded(m.pid)
-		default:
-			return
-		}
-	}
-}
-
-// opened takes notice of a process that can be read now. If its agent is not there,
-// because it is a child of one that was attached to, it is loaded.
-func (e *eventSampler) opened(rp *recordedProcess) {
-	pid := rp.p.live.PID()
-	if np := e.of[pid]; np != nil {
-		np.rp = rp
-		return
-	}
-	if e.launcher != nil {
-		return // it connects by itself
-	}
-	if err := e.attach(context.Background(), rp); err != nil {
-		e.note("Process %d reports no events: %v.", pid, err)
-	}
-}
-
-func (e *eventSampler) close() {
-	if e.launcher != nil {
-		e.launcher.close()
-	}
-	e.finish()
-}

@@ -45,7 +45,6 @@ struct object {
 
 /* COR_PRF_MONITOR and COR_PRF_HIGH_MONITOR. The two of objects can be had from the
  * start of the process only, and keep the profiler from being detached. */
-#define COR_PRF_MONITOR_EXCEPTIONS 0x40u
 #define COR_PRF_MONITOR_OBJECT_ALLOCATED 0x100u
 #define COR_PRF_MONITOR_THREADS 0x200u
 #define COR_PRF_ENABLE_OBJECT_ALLOCATED 0x800000u
@@ -71,10 +70,6 @@ enum {
     SLOT_THREAD_DESTROYED = 30,
     SLOT_THREAD_ASSIGNED_TO_OS_THREAD = 31,
     SLOT_OBJECT_ALLOCATED = 50,
-    SLOT_EXCEPTION_THROWN = 54,
-    SLOT_EXCEPTION_SEARCH_FILTER_ENTER = 57,
-    SLOT_EXCEPTION_SEARCH_FILTER_LEAVE = 58,
-    SLOT_EXCEPTION_SEARCH_CATCHER_FOUND = 59,
     SLOT_INITIALIZE_FOR_ATTACH = 80,
     SLOT_PROFILER_ATTACH_COMPLETE = 81,
     SLOT_PROFILER_DETACH_SUCCEEDED = 82,
@@ -85,7 +80,6 @@ enum {
 
 /* ICorProfilerInfo to ICorProfilerInfo12. */
 enum {
-    SLOT_GET_CLASS_FROM_OBJECT = 3,
     SLOT_GET_THREAD_INFO = 12,
     SLOT_GET_CURRENT_THREAD_ID = 13,
     SLOT_DO_STACK_SNAPSHOT = 36,
@@ -117,10 +111,6 @@ static inline void release(struct object *o) {
 
 static inline hresult get_thread_info(struct object *info, id thread, uint32_t *os_id) {
     return ((hresult(*)(struct object *, id, uint32_t *))info->vtable[SLOT_GET_THREAD_INFO])(info, thread, os_id);
-}
-
-static inline hresult get_class_from_object(struct object *info, id object, id *class) {
-    return ((hresult(*)(struct object *, id, id *))info->vtable[SLOT_GET_CLASS_FROM_OBJECT])(info, object, class);
 }
 
 static inline hresult get_object_size(struct object *info, id object, size_t *size) {

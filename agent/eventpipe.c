@@ -1,12 +1,17 @@
 /*
- * What the runtime tells over EventPipe: sampled allocations, contention, threads
- * that are being started, garbage collections.
+ * What the runtime tells over EventPipe: sampled allocations, exceptions,
+ * contention, threads that are being started, garbage collections.
  *
  * A session that a profiler starts without rundown is synchronous: an event comes
  * on the thread that raises it, while it raises it. The payloads have no padding;
  * their fields are in the order of src/coreclr/vm/ClrEtwAll.man in dotnet/runtime,
  * and later versions of an event only add to its end. An object's address is a
  * number here: what lies there may have moved.
+ *
+ * Exceptions come this way, although it tells the name of their type only and not
+ * the ClassID, because COR_PRF_MONITOR_EXCEPTIONS ends programs: with it .NET 9 and
+ * 10 call the profiler around filters and handlers while they hold the exception
+ * where the garbage collector does not see it (dotnet/runtime#132462).
  */
 #include <string.h>
 
@@ -22,13 +27,18 @@ enum event_id {
     EVENT_ID_ALLOCATION_TICK = 10,
     EVENT_ID_GC_TRIGGERED = 35,
     EVENT_ID_THREAD_CREATING = 70,
+    EVENT_ID_EXCEPTION_THROWN = 80,
     EVENT_ID_CONTENTION_START = 81,
     EVENT_ID_CONTENTION_STOP = 91,
+    EVENT_ID_EXCEPTION_CATCH_START = 250,
+    EVENT_ID_EXCEPTION_FILTER_START = 254,
+    EVENT_ID_EXCEPTION_FILTER_STOP = 255,
     EVENT_ID_ALLOCATION_SAMPLED = 303,
 };
 
 #define KEYWORD_GC UINT64_C(0x1)
 #define KEYWORD_CONTENTION UINT64_C(0x4000)
+#define KEYWORD_EXCEPTION UINT64_C(0x8000)
 #define KEYWORD_THREADING UINT64_C(0x10000)
 #define KEYWORD_ALLOCATION_SAMPLING UINT64_C(0x80000000000)
 
@@ -43,6 +53,7 @@ hresult event_pipe_begin(struct object *info, uint32_t events, uint32_t alloc_me
         provider.keywords |= KEYWORD_GC;
         provider.level = LEVEL_VERBOSE;
     }
+    if (events & WANT_EXCEPTION) provider.keywords |= KEYWORD_EXCEPTION;
     if (events & WANT_CONTENTION) provider.keywords |= KEYWORD_CONTENTION;
     if (events & WANT_THREAD) provider.keywords |= KEYWORD_THREADING;
     if (events & WANT_GC) provider.keywords |= KEYWORD_GC;
@@ -66,6 +77,12 @@ static void take(struct payload *p, void *out, size_t size) {
 
 static void skip(struct payload *p, size_t size) {
     take(p, 0, size);
+}
+
+static uint16_t u16(struct payload *p) {
+    uint16_t v = 0;
+    take(p, &v, sizeof v);
+    return v;
 }
 
 static uint32_t u32(struct payload *p) {
@@ -108,6 +125,22 @@ static void allocation_tick(struct payload *p) {
     skip(p, 4); /* heap */
     uint64_t address = u64(p), size = u64(p);
     if (p->ok) events_alloc(class, size, amount, address);
+}
+
+static void exception_thrown(struct payload *p) {
+    const uint8_t *name = p->at;
+    skip_string(p);
+    const uint8_t *end = p->at;
+    skip_string(p); /* message */
+    skip(p, 8 + 4); /* instruction pointer, HRESULT */
+    uint16_t flags = u16(p);
+    if (p->ok) events_exception_thrown(name, (size_t)(end - name) / sizeof(uint16_t) - 1, flags);
+}
+
+static void exception_caught(struct payload *p) {
+    skip(p, 8); /* instruction pointer */
+    id function = u64(p);
+    if (p->ok) events_exception_caught(function);
 }
 
 static void contention_start(struct payload *p) {
@@ -158,6 +191,15 @@ static void gc_event(uint32_t event, struct payload *p) {
     }
 }
 
+static void exception_event(uint32_t event, struct payload *p) {
+    switch (event) {
+    case EVENT_ID_EXCEPTION_THROWN: exception_thrown(p); break;
+    case EVENT_ID_EXCEPTION_CATCH_START: exception_caught(p); break;
+    case EVENT_ID_EXCEPTION_FILTER_START: events_filter_start(); break;
+    case EVENT_ID_EXCEPTION_FILTER_STOP: events_filter_stop(); break;
+    }
+}
+
 hresult on_event_pipe_event_delivered(struct object *self, uintptr_t provider, uint32_t event, uint32_t version,
                                       uint32_t metadata_size, const uint8_t *metadata, uint32_t size, const uint8_t *data) {
     (void)self;
@@ -168,6 +210,7 @@ hresult on_event_pipe_event_delivered(struct object *self, uintptr_t provider, u
     /* Every session has an event 1 of EventPipe's own provider, too, whose version is 0. */
     if (event == EVENT_ID_GC_START && version == 0) return S_OK;
     if (events_wanted(WANT_GC)) gc_event(event, &p);
+    if (events_wanted(WANT_EXCEPTION)) exception_event(event, &p);
     switch (event) {
     case EVENT_ID_ALLOCATION_SAMPLED:
         if (events_wanted(WANT_ALLOC)) allocation_sampled(&p);

@@ -123,7 +123,7 @@ void events_note(enum event_type type, struct values values) {
     publish(&r, 0, &position);
 }
 
-static bool publish_stack(struct record *r, struct stack *s) {
+static bool publish_and_hold(struct record *r, struct stack *s) {
     r->size += s->size;
     r->frames = (uint16_t)s->count;
     r->result = s->result;
@@ -140,9 +140,9 @@ static bool publish_stack(struct record *r, struct stack *s) {
     return published;
 }
 
-/* Publishes a record with the stack of this thread. If there is no room for the
- * record, it is not walked for nothing. */
-bool events_stack(enum event_type type, struct values values) {
+/* Publishes a record with the stack of this thread, and a name. If there is no room
+ * for the record, the stack is not walked for nothing. */
+static bool publish_stack(enum event_type type, struct values values, const void *name, size_t size) {
     struct stack s;
     if (!ring_has_room(&events.ring, sizeof(struct record)) || !stack_claim(&s)) {
         ring_count(&events.ring, DROPPED, type);
@@ -150,7 +150,12 @@ bool events_stack(enum event_type type, struct values values) {
     }
     struct record r = new_record(type, values);
     stack_walk(&s, events.info);
-    return publish_stack(&r, &s);
+    stack_add_name(&s, name, size);
+    return publish_and_hold(&r, &s);
+}
+
+void events_stack(enum event_type type, struct values values) {
+    publish_stack(type, values, "", 0);
 }
 
 void events_alloc(id class, uint64_t size, uint64_t tick, uint64_t address) {
@@ -189,25 +194,13 @@ static void pop_exception(void) {
     mine.filters >>= 1;
 }
 
-hresult on_exception_thrown(struct object *self, id exception) {
-    (void)self;
-    if (!events_wanted(WANT_EXCEPTION)) return S_OK;
+void events_exception_thrown(const void *name, size_t units, uint32_t flags) {
     bool published = false;
     events_seen(EVENT_EXCEPTION);
-    if (chance(1, events.wanted.exception_every)) {
-        id class = 0;
-        get_class_from_object(events.info, exception, &class);
-        published = events_stack(EVENT_EXCEPTION, VALUES(class, exception));
-    }
+    if (units > MAX_NAME_UNITS) units = MAX_NAME_UNITS;
+    if (chance(1, events.wanted.exception_every))
+        published = publish_stack(EVENT_EXCEPTION, VALUES(0, 0, flags, units), name, units * sizeof(uint16_t));
     push_exception(published, false);
-    return S_OK;
-}
-
-hresult on_exception_search_filter_enter(struct object *self, id function) {
-    (void)self;
-    (void)function;
-    if (events_wanted(WANT_EXCEPTION)) push_exception(false, true);
-    return S_OK;
 }
 
 static void note_caught(id function) {
@@ -215,27 +208,25 @@ static void note_caught(id function) {
     events_note(EVENT_CAUGHT, VALUES(function));
 }
 
+void events_exception_caught(id function) {
+    remember_session();
+    if (mine.filters & 1) return; /* of an exception that was thrown before the session began */
+    bool published = mine.published & 1;
+    pop_exception();
+    if (published) note_caught(function);
+}
+
+void events_filter_start(void) {
+    push_exception(false, true);
+}
+
 /* Exceptions that the filter has thrown and not caught are swallowed by the runtime. */
-hresult on_exception_search_filter_leave(struct object *self) {
-    (void)self;
-    if (!events_wanted(WANT_EXCEPTION)) return S_OK;
+void events_filter_stop(void) {
     remember_session();
     for (bool begin = false; mine.filters && !begin; pop_exception()) {
         begin = mine.filters & 1;
         if (mine.published & 1) note_caught(0);
     }
-    return S_OK;
-}
-
-hresult on_exception_search_catcher_found(struct object *self, id function) {
-    (void)self;
-    if (!events_wanted(WANT_EXCEPTION)) return S_OK;
-    remember_session();
-    if (mine.filters & 1) return S_OK; /* of an exception that was thrown before the session began */
-    bool published = mine.published & 1;
-    pop_exception();
-    if (published) note_caught(function);
-    return S_OK;
 }
 
 void events_contention_start(uint64_t lock, uint64_t owner) {
@@ -283,7 +274,6 @@ static uint32_t alloc_means(const struct begin_request *r) {
 static uint32_t low_mask(void) {
     uint32_t mask = COR_PRF_ENABLE_STACK_SNAPSHOT;
     if (events.alloc_means == ALLOC_OBJECT) mask |= COR_PRF_MONITOR_OBJECT_ALLOCATED | COR_PRF_ENABLE_OBJECT_ALLOCATED;
-    if (events.wanted.events & WANT_EXCEPTION) mask |= COR_PRF_MONITOR_EXCEPTIONS;
     if (events.wanted.events & WANT_THREAD) mask |= COR_PRF_MONITOR_THREADS;
     return mask;
 }
@@ -311,7 +301,7 @@ hresult events_prepare(struct object *info, const struct begin_request *request,
     if (request->events) {
         bool registers = request->flags & BEGIN_REGISTERS;
         size_t frame = registers ? sizeof(struct frame_record) : sizeof(struct short_frame);
-        if (!ring_open(&events.ring, memory, sizeof(struct record) + request->max_frames * frame)) return fail(reply, STEP_RING, E_INVALIDARG);
+        if (!ring_open(&events.ring, memory, sizeof(struct record) + request->max_frames * frame + MAX_NAME_SIZE)) return fail(reply, STEP_RING, E_INVALIDARG);
         if (!stacks_allocate(request->max_frames, registers)) return fail(reply, STEP_RING, E_OUTOFMEMORY);
     }
     hr = set_event_mask(info, low_mask(), request->events ? COR_PRF_HIGH_MONITOR_EVENT_PIPE : 0);
@@ -340,7 +330,7 @@ void events_stop(void) {
     events_quiet();
     if (events.event_pipe) event_pipe_stop(events.info, events.event_pipe);
     events.event_pipe = 0;
-    if (events.wanted.events) set_event_mask(events.info, low_mask() & ~(COR_PRF_MONITOR_EXCEPTIONS | COR_PRF_MONITOR_THREADS), 0);
+    if (events.wanted.events) set_event_mask(events.info, low_mask() & ~COR_PRF_MONITOR_THREADS, 0);
 }
 
 /* For when none of the runtime's threads can be in the agent any more. */

@@ -18,8 +18,12 @@ struct values {
 bool events_wanted(uint32_t which);
 void events_seen(enum event_type type);
 void events_note(enum event_type type, struct values values);
-bool events_stack(enum event_type type, struct values values);
+void events_stack(enum event_type type, struct values values);
 void events_alloc(id class, uint64_t size, uint64_t tick, uint64_t address);
+void events_exception_thrown(const void *name, size_t units, uint32_t flags);
+void events_exception_caught(id function);
+void events_filter_start(void);
+void events_filter_stop(void);
 void events_contention_start(uint64_t lock, uint64_t owner);
 void events_contention_stop(uint64_t ns);
 
@@ -36,10 +40,6 @@ bool events_taken(void);
 
 /* Notifications, in the profiler's table of functions. */
 hresult on_object_allocated(struct object *self, id object, id class);
-hresult on_exception_thrown(struct object *self, id exception);
-hresult on_exception_search_filter_enter(struct object *self, id function);
-hresult on_exception_search_filter_leave(struct object *self);
-hresult on_exception_search_catcher_found(struct object *self, id function);
 hresult on_thread_assigned_to_os_thread(struct object *self, id thread, uint32_t os_id);
 hresult on_thread_destroyed(struct object *self, id thread);
 hresult on_event_pipe_event_delivered(struct object *self, uintptr_t provider, uint32_t event, uint32_t version,

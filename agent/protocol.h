@@ -163,8 +163,8 @@ struct ring_control {
 enum event_type {
     EVENT_PADDING = 0, /* to the end of the ring; only `size` is valid */
     EVENT_ALLOC = 1, /* values: ClassID, size in bytes, bytes that the tick stands for (ALLOC_TICK only), address */
-    EVENT_EXCEPTION = 2, /* ClassID, ObjectID */
-    EVENT_CAUGHT = 3, /* FunctionID of who catches the thread's published exception that was thrown last and not caught yet; 0: a filter swallows it; no stack */
+    EVENT_EXCEPTION = 2, /* 0, 0, enum exception_flags, length of the type's name in UTF-16 units; the name follows the frames */
+    EVENT_CAUGHT = 3, /* FunctionID of whose handler begins, for the thread's published exception that was thrown last and not caught yet; 0: a filter swallows it; no stack */
     EVENT_CONTENTION = 4, /* lock's id, OS thread id of the owner when the wait began (0: unknown), duration in ns; when the wait is over */
     EVENT_THREAD_STARTING = 5, /* ThreadID of the thread that this one starts */
     EVENT_THREAD_CREATED = 6, /* ThreadID, OS thread id; no stack */
@@ -178,22 +178,32 @@ enum event_type {
     EVENT_TYPES = 14,
 };
 
+/* Those of ExceptionThrown_V1 (src/coreclr/vm/ClrEtwAll.man). */
+enum exception_flags {
+    EXCEPTION_INNER = 1u << 0, /* it has an inner exception */
+    EXCEPTION_NESTED = 1u << 1, /* it was thrown while another one was in flight */
+    EXCEPTION_RETHROWN = 1u << 2,
+};
+
+#define MAX_NAME_UNITS 256u /* longer names are cut */
+
 enum record_flags {
     RECORD_HELD = 1u << 0, /* the thread waits for ring_control.released */
     RECORD_CUT = 1u << 1, /* the stack has more than max_frames frames */
     RECORD_REGISTERS = 1u << 2, /* frames are struct frame_record */
 };
 
-/* A record; the frames follow it, leaf first. `size` is written last, and is 0 until then. */
+/* A record; the frames follow it, leaf first, then the name if there is one.
+ * `size` is written last, and is 0 until then. */
 struct record {
-    uint32_t size; /* of all of it, a multiple of 8 */
+    uint32_t size; /* of all of it, a multiple of 8: after a name there may be zeros */
     uint8_t type; /* enum event_type */
     uint8_t flags; /* enum record_flags */
     uint16_t frames;
     uint64_t time; /* CLOCK_MONOTONIC, in ns */
     uint64_t thread; /* ThreadID; 0: not known to the runtime */
     uint32_t os_id; /* of the thread, as the target sees it */
-    int32_t result; /* of DoStackSnapshot */
+    int32_t result; /* of DoStackSnapshot; 0 if the stack was cut */
     uint64_t values[4];
 };
 

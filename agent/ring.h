@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arch.h"
 #include "protocol.h"
 
 struct ring {

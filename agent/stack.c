@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "agent.h"
-#include "context.h"
 
 enum { POOL_SIZE = 768 << 10, MOST_BUFFERS = 64 };
 
@@ -17,6 +16,7 @@ static struct {
     uint64_t free; /* a bit for each buffer */
     uint32_t frames; /* that fit into each of them */
     uint32_t frame_size;
+    uint32_t size; /* of a buffer: frames, and a name after them */
 } pool;
 
 bool stacks_allocate(uint32_t frames, bool registers) {
@@ -24,7 +24,8 @@ bool stacks_allocate(uint32_t frames, bool registers) {
     if (!pool.memory) return false;
     pool.frames = frames;
     pool.frame_size = registers ? sizeof(struct frame_record) : sizeof(struct short_frame);
-    uint32_t buffers = POOL_SIZE / (pool.frames * pool.frame_size);
+    pool.size = pool.frames * pool.frame_size + MAX_NAME_SIZE;
+    uint32_t buffers = POOL_SIZE / pool.size;
     __atomic_store_n(&pool.free, buffers < MOST_BUFFERS ? (UINT64_C(1) << buffers) - 1 : UINT64_MAX, __ATOMIC_RELEASE);
     return true;
 }
@@ -41,7 +42,7 @@ bool stack_claim(struct stack *s) {
         if (!free) return false;
     } while (!__atomic_compare_exchange_n(&pool.free, &free, free & (free - 1), true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
     *s = (struct stack){.buffer = (uint32_t)__builtin_ctzll(free)};
-    s->frames = pool.memory + (size_t)s->buffer * pool.frames * pool.frame_size;
+    s->frames = pool.memory + (size_t)s->buffer * pool.size;
     return true;
 }
 
@@ -72,4 +73,12 @@ void stack_walk(struct stack *s, struct object *info) {
     s->result = do_stack_snapshot(info, 0, on_frame, flags, s);
     if (s->cut) s->result = S_OK;
     s->size = s->count * pool.frame_size;
+}
+
+/* Adds a name of MAX_NAME_SIZE bytes at most, and zeros up to a multiple of 8. */
+void stack_add_name(struct stack *s, const void *name, size_t size) {
+    size_t padded = (size + 7) & ~(size_t)7;
+    memcpy(s->frames + s->size, name, size);
+    memset(s->frames + s->size + size, 0, padded - size);
+    s->size += padded;
 }

@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 
 #include "agent.h"
-#include "context.h"
 
 /* Address space only, until it is written to. */
 enum { MAX_THREADS = 1 << 14, MAX_FRAMES = 1 << 18 };

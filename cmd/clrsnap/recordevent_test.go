@@ -83,6 +83,12 @@ func TestRecordEventsOfProgram(t *testing.T) {
 			r.want(t, `^RESULT OK$`)
 		})
 	}
+	t.Run("subprocesses", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "a.clrsnap")
+		both := `"$0" "$1" --short & "$0" "$1" --short; wait`
+		r := finish(t, limited(t, "record", "--event", "exception", "--subprocesses", "-o", path, "--", "sh", "-c", both, dotnet, dll))
+		r.says(t, 0, `^clrsnap: exception: 1,280 exceptions`)
+	})
 	t.Run("one kind, Ctrl-C", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "a.clrsnap")
 		r := begin(t, limited(t, "record", "--event", "exception", "-d", "2s", "-o", path, "--", dotnet, dll, "--seconds", "4"))
@@ -99,6 +105,7 @@ func TestRecordEventsRefused(t *testing.T) {
 		app := testenv.Start(t, "idle", testenv.Options{Env: []string{"DOTNET_EnableDiagnostics=0"}})
 		r := finish(t, limited(t, "record", fmt.Sprint(app.PID), "--event", "alloc", "-d", "1s", "-o", out))
 		r.says(t, 1, `^clrsnap: cannot load the agent into process \d+: .*diagnostics are switched off.*\n$`)
+		finish(t, limited(t, "doctor", fmt.Sprint(app.PID))).want(t, `(?m)^\S+ +events +.*diagnostics are switched off.*cannot record events`)
 	})
 	t.Run("another recording", func(t *testing.T) {
 		app := testenv.Start(t, "idle", testenv.Options{})

@@ -137,6 +137,8 @@ func (a *app) explainEmpty(r *profile.Recording, f *recordFlags) {
 	switch {
 	case len(f.threads) > 0:
 		why = "no thread matches " + f.chosen.String()
+	case len(f.events.events) > 0 && !f.modeGiven:
+		why = "none of these events has happened"
 	case f.mode == "cpu":
 		why = "the program has not used a processor for long enough; --mode wall shows what it waits for"
 	}

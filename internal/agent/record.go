@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/binary"
 	"fmt"
+	"unicode/utf16"
 )
 
 // An EventType says what has happened (agent/protocol.h, enum event_type).
@@ -12,8 +13,8 @@ type EventType uint8
 const (
 	eventPadding        EventType = 0
 	EventAlloc          EventType = 1  // ClassID, size in bytes, bytes that the tick stands for (AllocTick only), address
-	EventException      EventType = 2  // ClassID, ObjectID
-	EventCaught         EventType = 3  // FunctionID of who catches the thread's last exception that is not caught yet; 0: a filter swallows it; no stack
+	EventException      EventType = 2  // 0, 0, flags (Exception…), length of Name
+	EventCaught         EventType = 3  // FunctionID of whose handler begins, for the thread's last published exception that is not caught yet; 0: a filter swallows it; no stack
 	EventContention     EventType = 4  // the lock's id, OS thread id of its owner when the wait began (0: unknown), duration in ns
 	EventThreadStarting EventType = 5  // ThreadID of the thread that this one starts
 	EventThreadCreated  EventType = 6  // ThreadID, OS thread id; no stack
@@ -53,7 +54,15 @@ type Record struct {
 	Result   uint32 // HRESULT of DoStackSnapshot; 0 if the stack was cut
 	Values   [4]uint64
 	Frames   []Frame // leaf first
+	Name     string  // of an exception's type, with its namespace; the first 256 characters of it
 }
+
+// Flags of an EventException, its third value.
+const (
+	ExceptionInner  = 1 << iota // it has an inner exception
+	ExceptionNested             // it was thrown while another one was in flight
+	ExceptionRethrown
+)
 
 // Offsets in bytes of struct record, and sizes.
 const (
@@ -67,6 +76,8 @@ const (
 	recordValues    = 32
 	recordSize      = 64
 	recordAlignment = 8
+
+	maxNameUnits = 256 // MAX_NAME_UNITS
 
 	shortFrameSize = 16
 	frameSize      = 80
@@ -107,14 +118,30 @@ func parseRecord(b []byte, position uint64) (*Record, error) {
 	if r.Registers {
 		size = frameSize
 	}
-	if count > maxFrames || len(b) != recordSize+count*size {
-		return nil, fmt.Errorf("a record of %d bytes with %d frames", len(b), count)
+	units := uint64(0)
+	if r.Type == EventException {
+		units = r.Values[3]
+	}
+	name := recordSize + count*size
+	if count > maxFrames || units > maxNameUnits || len(b) != align(name+2*int(units)) {
+		return nil, fmt.Errorf("a record of %d bytes with %d frames and a name of %d units", len(b), count, units)
 	}
 	r.Frames = make([]Frame, count)
 	for i := range r.Frames {
 		r.Frames[i] = parseFrame(b[recordSize+i*size:][:size])
 	}
+	r.Name = parseName(b[name:][:2*units])
 	return r, nil
+}
+
+func align(size int) int { return (size + recordAlignment - 1) &^ (recordAlignment - 1) }
+
+func parseName(b []byte) string {
+	units := make([]uint16, len(b)/2)
+	for i := range units {
+		units[i] = binary.LittleEndian.Uint16(b[2*i:])
+	}
+	return string(utf16.Decode(units))
 }
 
 func parseFrame(b []byte) Frame {

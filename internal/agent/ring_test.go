@@ -5,8 +5,11 @@ import (
 	"errors"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"unicode/utf16"
+	"unicode/utf8"
 	"unsafe"
 )
 
@@ -74,6 +77,10 @@ func encodeRecord(r *Record) []byte {
 			b = le.AppendUint64(b, w)
 		}
 	}
+	for _, u := range utf16.Encode([]rune(r.Name)) {
+		b = le.AppendUint16(b, u)
+	}
+	b = append(b, make([]byte, align(len(b))-len(b))...)
 	le.PutUint32(b, uint32(len(b)))
 	return b
 }
@@ -83,6 +90,10 @@ func randomRecord() *Record {
 		Type: 1 + EventType(rand.IntN(int(eventTypes)-1)), Held: rand.IntN(2) == 0, Cut: rand.IntN(2) == 0, Registers: rand.IntN(2) == 0,
 		Time: rand.Uint64(), Thread: rand.Uint64(), OSID: rand.Uint32(), Result: rand.Uint32(), Frames: []Frame{},
 		Values: [4]uint64{rand.Uint64(), rand.Uint64(), rand.Uint64(), rand.Uint64()},
+	}
+	if r.Type == EventException {
+		r.Name = strings.Repeat("Ä", rand.IntN(20))
+		r.Values[3] = uint64(utf8.RuneCountInString(r.Name))
 	}
 	for range rand.IntN(12) {
 		f := Frame{Function: rand.Uint64(), IP: rand.Uint64()}
@@ -181,6 +192,8 @@ func TestCorrupt(t *testing.T) {
 		"more frames":            func(r *ring) { le.PutUint16(r.records[recordFrames:], 4) },
 		"many frames":            func(r *ring) { le.PutUint16(r.records[recordFrames:], 0xffff) },
 		"frames with registers":  func(r *ring) { r.records[recordFlags] = flagRegisters },
+		"a name":                 func(r *ring) { r.records[recordType] = 2; le.PutUint64(r.records[recordValues+24:], 1) },
+		"a long name":            func(r *ring) { r.records[recordType] = 2; le.PutUint64(r.records[recordValues+24:], 1<<63) },
 		"size of the whole ring": func(r *ring) { le.PutUint32(r.records, minRing) },
 	} {
 		r, p := makeRing(t, minRing)

@@ -10,9 +10,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"clrsnap/internal/agent"
 	"clrsnap/internal/diagnostics"
@@ -311,35 +313,36 @@ func TestHangs(t *testing.T) {
 	endsWell(t, app)
 }
 
-// holdThreads stops all threads but the main one, as a debugger would, so that the
-// process does not look stopped.
+// holdThreads has all threads but the main one stopped, as by a debugger, so that the
+// process does not look stopped. The debugger is another process: its end lets them go.
 func holdThreads(t *testing.T, pid int) (release func()) {
 	t.Helper()
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		t.Fatal(err)
+	cmd, said := startRole(t, "hold", pid)
+	if said != "held" {
+		t.Fatalf("the debugger says %q", said)
 	}
-	held, free := make(chan error), make(chan struct{})
-	go func() {
-		runtime.LockOSThread() // its end lets the threads go
-		var err error
+	return func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+}
+
+func init() {
+	roles["hold"] = func(pid int, _ []byte) error {
+		runtime.LockOSThread()
+		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 		for _, task := range tasks {
-			var tid int
-			fmt.Sscan(task.Name(), &tid)
-			if tid != pid {
+			tid, e := strconv.Atoi(task.Name())
+			if err = errors.Join(err, e); tid != pid {
 				err = errors.Join(err, unix.PtraceSeize(tid), unix.PtraceInterrupt(tid))
 			}
 		}
-		held <- err
-		<-free
-		close(held)
-	}()
-	if err := <-held; err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		close(free)
-		<-held
+		if err != nil {
+			return err
+		}
+		fmt.Println("held")
+		time.Sleep(time.Hour)
+		return nil
 	}
 }
 

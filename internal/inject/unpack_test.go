@@ -1,7 +1,6 @@
 package inject
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"net"
@@ -164,19 +163,7 @@ func TestPlantedFolder(t *testing.T) {
 func TestStale(t *testing.T) {
 	tmp := publicDir(t)
 	pid := sleeper(t, exec.Command("sleep", "60"), "TMPDIR="+tmp)
-	cmd := inRole(t, "unpack", pid)
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	said := bufio.NewScanner(stdout)
-	if !said.Scan() {
-		t.Fatal(said.Err())
-	}
-	other := said.Text()
+	cmd, other := startRole(t, "unpack", pid)
 	if filepath.Dir(other) != tmp {
 		t.Fatalf("the other one says %q", other)
 	}
@@ -211,7 +198,7 @@ func TestFull(t *testing.T) {
 	if err := unix.Mount("none", tmp, "tmpfs", 0, "size=4k"); err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Unmount(tmp, 0)
+	defer unix.Unmount(tmp, unix.MNT_DETACH)
 	if err := os.WriteFile(filepath.Join(tmp, "x"), make([]byte, 4096), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -255,25 +242,69 @@ func TestParseUser(t *testing.T) {
 	}
 }
 
-// TestAssume: rights that cannot be had are an error, not other rights.
-func TestAssume(t *testing.T) {
+// TestDo: rights that cannot be had are an error, not other rights, and afterwards
+// all is as it was, on every thread.
+func TestDo(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if err := (user{uid: os.Geteuid() + 1}).do(func() error { return nil }); err == nil {
 			t.Error("became another user")
 		}
 		return
 	}
-	err := user{uid: nobody, gid: nobody}.do(func() error {
-		uid, _ := unix.SetfsuidRetUid(-1)
-		if uid != nobody {
-			return fmt.Errorf("these are the rights of user %d", uid)
+	rights := func() string {
+		u, err := parseUser(threadStatus(t))
+		if err != nil {
+			t.Fatal(err)
 		}
-		return user{uid: 1, gid: 1}.do(func() error { return nil })
-	})
+		return fmt.Sprint(u)
+	}
+	before := rights()
+	for range 100 {
+		err := user{nobody, nobody - 1, []int{7, 8}}.do(func() error {
+			if got := rights(); got != "{65534 65533 [7 8]}" {
+				return fmt.Errorf("these are the rights of %s", got)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	threads, err := filepath.Glob("/proc/self/task/*/status")
 	if err != nil {
-		t.Error(err)
+		t.Fatal(err)
 	}
-	if uid, _ := unix.SetfsuidRetUid(-1); uid != 0 {
-		t.Errorf("user %d's rights remain", uid)
+	for _, file := range threads {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		if u, err := parseUser(text); err != nil || fmt.Sprint(u) != before {
+			t.Errorf("%s: the rights of %v remain (%v), not those of %s", file, u, err, before)
+		}
 	}
+	if _, err := os.Stat(nobodysSecret(t)); err != nil {
+		t.Errorf("root's capabilities are gone: %v", err)
+	}
+}
+
+// threadStatus is the status of this thread.
+func threadStatus(t *testing.T) []byte {
+	t.Helper()
+	text, err := os.ReadFile("/proc/thread-self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// nobodysSecret is a file that only its user can see, and root.
+func nobodysSecret(t *testing.T) string {
+	t.Helper()
+	dir := nobodysDir(t)
+	file := filepath.Join(dir, "file")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chmod(dir, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

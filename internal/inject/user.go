@@ -65,21 +65,29 @@ func (u user) do(f func() error) error {
 	if u.uid == os.Geteuid() {
 		return f()
 	}
+	groups, err := os.Getgroups()
+	if err != nil {
+		return err
+	}
+	ours := user{os.Geteuid(), os.Getegid(), groups}
 	done := make(chan error)
 	go func() {
-		// Never unlocked: the thread ends with the goroutine, and its rights with it.
+		// A thread that cannot be given its own rights back is never used again.
 		runtime.LockOSThread()
 		err := u.assume()
 		if err == nil {
 			err = f()
+		}
+		if ours.assume() == nil {
+			runtime.UnlockOSThread()
 		}
 		done <- err
 	}()
 	return <-done
 }
 
-// assume gives this thread the rights of the user. With the user id the kernel takes
-// root's capabilities for files away, too (capabilities(7)).
+// assume gives this thread the rights of the user. With root's user id the kernel
+// takes and gives root's capabilities for files, too (capabilities(7)).
 func (u user) assume() error {
 	err := unix.Setgroups(u.groups) // of this thread: unlike package syscall's
 	if err == nil {

@@ -1,17 +1,22 @@
 /*
- * What depends on the processor's architecture: where a CONTEXT, as the runtime
- * gives it to StackSnapshotCallback, has the registers that the agent reports.
+ * What depends on the processor's architecture.
  *
- * On AMD64 its size grows with the processor's vector registers, these offsets do
- * not (src/coreclr/pal/inc/pal.h). Of any other architecture no registers are
- * reported.
+ * Where a CONTEXT, as the runtime gives it to StackSnapshotCallback, has the
+ * registers that the agent reports: on AMD64 its size grows with the processor's
+ * vector registers, these offsets do not (src/coreclr/pal/inc/pal.h). Of any other
+ * architecture no registers are reported.
  */
-#ifndef CLRSNAP_CONTEXT_H
-#define CLRSNAP_CONTEXT_H
+#ifndef CLRSNAP_ARCH_H
+#define CLRSNAP_ARCH_H
 
 #include <string.h>
 
 #include "protocol.h"
+
+/* Otherwise GCC calls its own library for atomic operations. */
+#if defined(__aarch64__)
+#pragma GCC target("no-outline-atomics")
+#endif
 
 #if defined(__x86_64__)
 

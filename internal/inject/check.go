@@ -1,0 +1,30 @@
+package inject
+
+import (
+	"runtime"
+
+	"clrsnap/internal/target/live"
+)
+
+// Check finds out whether the agent could be loaded into process pid, as far as that
+// can be told without loading it: its folder is made, and removed again. What it
+// returns are the errors of Attach, and the path that was used.
+func Check(pid int) (where string, err error) {
+	library, err := Library(runtime.GOARCH)
+	if err != nil {
+		return "", err
+	}
+	p, err := live.Open(pid)
+	if err != nil {
+		return "", err
+	}
+	defer p.Close()
+	if err := checkReady(p); err != nil {
+		return "", explain(p, err)
+	}
+	f, err := unpack(pid, library)
+	if err != nil {
+		return "", explain(p, err)
+	}
+	return f.path, f.Close()
+}
