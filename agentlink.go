@@ -35,10 +35,12 @@ type agentLink struct {
 // counts.
 const maxWaitingFrames = 1 << 20
 
-// How often the ring is looked at.
+// How often the ring is looked at. It has room for a thousand records or so, and what
+// wakes up less often costs less.
 const (
-	pollSoon = time.Millisecond // after there was something in it
+	pollSoon = time.Millisecond // after there was much in it
 	pollLate = 8 * time.Millisecond
+	many     = 64 // records
 )
 
 // attachAgent loads the agent into a running process and subscribes.
@@ -91,8 +93,8 @@ func (l *agentLink) pump() {
 		if err != nil {
 			return
 		}
-		if wait = pollSoon; n == 0 {
-			wait = min(2*wait, pollLate)
+		if wait = min(2*wait, pollLate); n >= many {
+			wait = pollSoon
 		}
 	}
 }
@@ -174,12 +176,25 @@ func (l *agentLink) stats() map[profile.Mode]linkStats {
 func (l *agentLink) stop() error {
 	var err error
 	if !l.gone() {
-		err = l.conn.Detach()
+		if err = l.conn.Detach(); err != nil && l.hungUp() {
+			err = nil // its process has ended
+		}
 	}
 	if err == nil {
 		<-l.ended
 	}
 	return err
+}
+
+// hungUp reports whether the agent has hung up: what has just been written to it may
+// say so before what is read does.
+func (l *agentLink) hungUp() bool {
+	select {
+	case <-l.conn.Done():
+		return true
+	case <-time.After(time.Second):
+		return false
+	}
 }
 
 // close hangs up. The agent leaves, if it has not left yet.

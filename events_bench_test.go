@@ -252,7 +252,10 @@ func reportLosses(b *testing.B, ways []*way, pauses map[string][]float64) {
 		lost, _ := mean(w.lost)
 		metric(b, lost, w.name+"-lost-%")
 	}
-	b.Logf("phases of %v; a processor is 100 %%; without anybody a collection takes %s µs\n%s", phaseTime, spread(pauses[""]), t)
+	if alone := pauses[""]; alone != nil {
+		t.row("without anybody\t%d%s\t%s", len(alone), strings.Repeat("\t-", 9), spread(alone))
+	}
+	b.Logf("phases of %v; a processor is 100 %%\n%s", phaseTime, t)
 }
 
 // spread is a mean and its standard error.

@@ -21,16 +21,17 @@ type Event uint8
 // The events, and which fields of a Notification they have besides At and the
 // thread. Those with a stack are marked with *.
 const (
-	// ObjectAllocated*: Class, Size, Bytes, Objects.
+	// ObjectAllocated*: Class, Object, Size, Bytes, Objects.
 	ObjectAllocated Event = iota + 1
-	// ExceptionThrown*: Class, Object, Count. A rethrow is another throw.
+	// ExceptionThrown*: ClassName, Count. A rethrow (throw;) is not reported, as the
+	// runtime does not tell.
 	ExceptionThrown
-	// ExceptionCatcherFound: Function is the method that catches the exception
-	// which the thread has thrown last and which was not caught yet; 0 if it was
-	// thrown in a filter, and the runtime swallows it. It comes before finally blocks
-	// run, and only for exceptions that were reported. One that nobody catches ends
-	// the program.
-	ExceptionCatcherFound
+	// ExceptionCatcherEnter: Function is the method whose handler begins, for the
+	// exception which the thread has thrown last and which was not caught yet; 0 if
+	// that was thrown in a filter, and the runtime swallows it. It comes after finally
+	// blocks have run, and only for exceptions that were reported. One that nobody
+	// catches ends the program.
+	ExceptionCatcherEnter
 	// LockContended*: Lock, Owner, Waited. The thread has got the lock.
 	LockContended
 	// ThreadStarting*: Other is the thread that this one starts.
@@ -56,7 +57,7 @@ const (
 )
 
 var eventNames = [...]string{
-	ObjectAllocated: "ObjectAllocated", ExceptionThrown: "ExceptionThrown", ExceptionCatcherFound: "ExceptionCatcherFound",
+	ObjectAllocated: "ObjectAllocated", ExceptionThrown: "ExceptionThrown", ExceptionCatcherEnter: "ExceptionCatcherEnter",
 	LockContended: "LockContended", ThreadStarting: "ThreadStarting", ThreadCreated: "ThreadCreated",
 	ThreadDestroyed: "ThreadDestroyed", GarbageCollectionTriggered: "GarbageCollectionTriggered",
 	GarbageCollectionStarted: "GarbageCollectionStarted", GarbageCollectionFinished: "GarbageCollectionFinished",
@@ -80,11 +81,16 @@ type Notification struct {
 	NSThreadID int           // of the same thread, as the target sees it
 
 	Class   ClassID
-	Object  uint64  // ObjectID; the object moves with the next collection
+	Object  uint64  // ObjectID of what was allocated; it moves with the next collection
 	Size    uint64  // of the object, in bytes
 	Bytes   float64 // allocated bytes that this notification stands for
 	Objects float64 // likewise, allocated objects
 	Count   int64   // exceptions that this notification stands for
+
+	// ClassName is the type of an exception, with its namespace, or the first 256
+	// characters of that. The runtime gives no ClassID, and calls a nested type by its
+	// own name alone.
+	ClassName string
 
 	Function FunctionID
 	Lock     uint64        // tells locks apart

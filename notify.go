@@ -26,8 +26,8 @@ func (f *notifier) notification(r *agent.Record) Notification {
 		n.Class, n.Size, n.Object = ClassID(v[0]), v[1], v[3]
 		n.Bytes, n.Objects = allocated(f.means, v[1], v[2], f.o.AllocationBytes)
 	case ExceptionThrown:
-		n.Class, n.Object, n.Count = ClassID(v[0]), v[1], f.o.ExceptionEvery
-	case ExceptionCatcherFound:
+		n.ClassName, n.Count = r.Name, f.o.ExceptionEvery
+	case ExceptionCatcherEnter:
 		n.Function = FunctionID(v[0])
 	case LockContended:
 		n.Lock, n.Owner, n.Waited = v[0], int(v[1]), time.Duration(v[2])

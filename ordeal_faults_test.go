@@ -40,7 +40,7 @@ func TestOrdealFaults(t *testing.T) {
 			if all := inRound * o.rounds("faults"); thrown > all || !o.attach && thrown != all {
 				t.Errorf("%d exceptions, and %d were thrown", thrown, all)
 			}
-			if caught := taken[clrsnap.ExceptionCatcherFound]; caught != thrown {
+			if caught := taken[clrsnap.ExceptionCatcherEnter]; caught != thrown {
 				t.Errorf("%d exceptions, and %d were caught", thrown, caught)
 			}
 			f.report(t, threads, inRound)
@@ -53,7 +53,6 @@ func TestOrdealFaults(t *testing.T) {
 type faults struct {
 	p       *clrsnap.Process
 	zero    map[int][]bool // by thread: of each exception, whether it is a division by zero
-	classes map[clrsnap.ClassID]string
 	methods map[clrsnap.FunctionID]string
 	wrong   map[string]int
 }
@@ -61,7 +60,7 @@ type faults struct {
 func newFaults(o *ordeal) *faults {
 	return &faults{
 		p: o.sub.Process(), zero: map[int][]bool{},
-		classes: map[clrsnap.ClassID]string{}, methods: map[clrsnap.FunctionID]string{}, wrong: map[string]int{},
+		methods: map[clrsnap.FunctionID]string{}, wrong: map[string]int{},
 	}
 }
 
@@ -69,24 +68,13 @@ func (f *faults) notified(n *clrsnap.Notification) {
 	if n.Event != clrsnap.ExceptionThrown {
 		return
 	}
-	class, leaf := f.class(n.Class), f.leaf(n)
+	class, leaf := n.ClassName, f.leaf(n)
 	switch class + " in " + leaf {
 	case "System.DivideByZeroException in Ordeal.Faults.Divide", "System.NullReferenceException in Ordeal.Faults.Dereference":
 	default:
 		f.wrong[class+" in "+leaf]++
 	}
 	f.zero[n.NSThreadID] = append(f.zero[n.NSThreadID], class == "System.DivideByZeroException")
-}
-
-func (f *faults) class(id clrsnap.ClassID) string {
-	name, ok := f.classes[id]
-	if !ok {
-		if n, err := f.p.ClassName(id); err == nil {
-			name = n.Display
-		}
-		f.classes[id] = name
-	}
-	return name
 }
 
 // leaf is the method that has thrown.
@@ -209,7 +197,7 @@ func (c *collections) report(t *testing.T, sub *clrsnap.Subscription) {
 	}
 	for e := clrsnap.ObjectAllocated; e <= clrsnap.RuntimeResumeFinished; e++ {
 		s := sub.Stats(e)
-		if e != clrsnap.ExceptionCatcherFound && s.Published+s.Dropped != s.Seen {
+		if e != clrsnap.ExceptionCatcherEnter && s.Published+s.Dropped != s.Seen {
 			t.Errorf("%v: %+v", e, s)
 		}
 	}

@@ -171,7 +171,7 @@ func (r *recorder) drainAfter() time.Duration {
 			return drainSoon
 		}
 	}
-	if r.now < r.start+time.Second || r.events != nil {
+	if r.now < r.start+time.Second || r.events != nil && r.now < r.events.latest+time.Second {
 		return drainFirst
 	}
 	return drainEvery

@@ -90,6 +90,15 @@ func (f *frameTable) class(id ClassID) profile.Function {
 	return fn
 }
 
+// exceptionClass is the leaf of an exception, up to what becomes of it.
+func exceptionClass(name string) profile.Function {
+	short := name
+	if !strings.ContainsAny(name, "[`") { // else it has names within
+		short = name[strings.LastIndexByte(name, '.')+1:]
+	}
+	return profile.Function{Kind: profile.Event, Display: name, Short: short}
+}
+
 // holder is the leaf of a wait for a lock: who held it when the wait began.
 func (np *notifiedProcess) holder(n *Notification) profile.Function {
 	if n.Owner == 0 {

@@ -20,6 +20,7 @@ type eventSampler struct {
 	figures [len(profile.Modes)]eventFigures
 	lives   lifetimes
 	stack   []int32
+	latest  time.Duration // when something was last reported
 	until   time.Duration // what happens later is not recorded
 
 	launcher *agentLauncher // of a command; nil: running processes are attached to
@@ -98,7 +99,7 @@ func (np *notifiedProcess) drain() {
 		np.e.note("The notifications of process %d end early: %v.", np.rp.p.live.PID(), err)
 		gone = true
 	}
-	np.settle(live.Monotonic() - exceptionPatience)
+	np.settle(live.Monotonic()-exceptionPatience, uncaught)
 	if gone {
 		np.end()
 	}
@@ -112,6 +113,7 @@ func (np *notifiedProcess) take() error {
 		}
 		if !fresh {
 			fresh = true
+			np.e.latest = np.e.r.now
 			np.rp.p.eng.Begin()
 			np.rp.frames.begin()
 		}
@@ -131,7 +133,11 @@ func (np *notifiedProcess) end() {
 	if np.rp != nil {
 		_ = np.take() // of what is wrong with it there was an error before
 	}
-	np.settle(np.e.until)
+	fate := inFlight
+	if np.rp == nil || np.rp.p.live.Alive() != nil {
+		fate = uncaught
+	}
+	np.settle(np.e.until, fate)
 	for mode, s := range np.link.stats() {
 		f := &np.e.figures[mode]
 		f.lost, f.seen = f.lost+s.lost, f.seen+s.seen
@@ -158,7 +164,7 @@ func (np *notifiedProcess) notified(n *Notification) {
 		np.add(n, profile.Alloc, n.Bytes, n.Objects, np.rp.frames.class(n.Class))
 	case ExceptionThrown:
 		np.throws(n)
-	case ExceptionCatcherFound:
+	case ExceptionCatcherEnter:
 		np.catches(n)
 	case LockContended:
 		np.add(n, profile.Contention, float64(n.Waited), 1, np.holder(n))

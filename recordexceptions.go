@@ -16,12 +16,21 @@ type pendingException struct {
 	stack     []int32      // locations, leaf first
 	functions []FunctionID // likewise
 	whole     bool
+
+	superseded bool // another one that was thrown later has been caught where it would have passed
 }
 
-// exceptionPatience is how long an exception waits for the one who catches it:
-// that is looked for before anything else happens, but filters run meanwhile,
-// which may take their time.
-const exceptionPatience = 2 * time.Second
+// exceptionPatience is how long an exception waits for the one who catches it. Filters
+// and finally blocks run meanwhile, which may take their time.
+const exceptionPatience = 10 * time.Second
+
+// What becomes of an exception that is not caught.
+const (
+	uncaught   = "not caught"
+	swallowed  = "swallowed by a filter"
+	superseded = "replaced by another exception"
+	inFlight   = "not caught yet"
+)
 
 // maxPendingExceptions bounds what waits for one thread: exceptions that are thrown
 // while a handler for another one is being looked for.
@@ -34,7 +43,7 @@ func (np *notifiedProcess) throws(n *Notification) {
 		return
 	}
 	f := np.rp.frames
-	x := pendingException{at: n.At, class: f.class(n.Class), count: n.Count, thread: t, whole: f.notified(n)}
+	x := pendingException{at: n.At, class: exceptionClass(n.ClassName), count: n.Count, thread: t, whole: f.notified(n)}
 	x.stack = slices.Clone(f.stack)
 	for i := range n.record.Frames {
 		x.functions = append(x.functions, FunctionID(n.record.Frames[i].Function))
@@ -42,7 +51,7 @@ func (np *notifiedProcess) throws(n *Notification) {
 	x.functions = x.functions[len(x.functions)-len(x.stack):]
 	waiting := append(np.thrown[n.NSThreadID], x)
 	if len(waiting) > maxPendingExceptions {
-		np.uncaught(&waiting[0])
+		np.giveUp(&waiting[0], uncaught)
 		waiting = waiting[1:]
 	}
 	np.thrown[n.NSThreadID] = waiting
@@ -52,29 +61,46 @@ func (np *notifiedProcess) throws(n *Notification) {
 // of its having been thrown in a filter, which nobody hears of.
 func (np *notifiedProcess) catches(n *Notification) {
 	waiting := np.thrown[n.NSThreadID]
-	if len(waiting) == 0 {
-		return // the exception was not wanted
-	}
-	x := &waiting[len(waiting)-1]
-	if waiting = waiting[:len(waiting)-1]; len(waiting) == 0 {
-		delete(np.thrown, n.NSThreadID)
-	} else {
-		np.thrown[n.NSThreadID] = waiting
-	}
-	// The method is on the stack, and so its name is known already; nearest to the
-	// base it is itself, and not one of its filters.
-	for i := len(x.functions) - 1; i >= 0 && n.Function != 0; i-- {
-		if x.functions[i] == n.Function {
-			_, f := np.e.r.b.At(x.stack[i])
-			np.settled(x, "caught by "+f.Display, "caught by "+f.Short)
-			return
+	last := len(waiting) - 1
+	if n.Function != 0 {
+		// One that is not on the stack catches something that was thrown again.
+		for last >= 0 && !slices.Contains(waiting[last].functions, n.Function) {
+			last--
 		}
 	}
-	fate := "caught"
-	if n.Function == 0 {
-		fate = "swallowed by a filter"
+	if last < 0 {
+		return
 	}
-	np.settled(x, fate, fate)
+	for i := len(waiting) - 1; i > last; i-- {
+		np.settled(&waiting[i], superseded, superseded)
+	}
+	if x := &waiting[last]; n.Function == 0 {
+		np.settled(x, swallowed, swallowed)
+	} else {
+		np.caught(x, n.Function)
+	}
+	// What was in flight below, and would have had to pass here, may be gone: a finally
+	// block has thrown.
+	for i := range waiting[:last] {
+		x := &waiting[i]
+		x.superseded = x.superseded || slices.Contains(x.functions, n.Function)
+	}
+	if waiting = waiting[:last]; len(waiting) == 0 {
+		delete(np.thrown, n.NSThreadID)
+		return
+	}
+	np.thrown[n.NSThreadID] = waiting
+}
+
+// caught adds the sample of an exception that a method on its stack catches. Nearest
+// to the base it is the method itself, and not one of its filters.
+func (np *notifiedProcess) caught(x *pendingException, by FunctionID) {
+	i := len(x.functions) - 1
+	for x.functions[i] != by {
+		i--
+	}
+	_, f := np.e.r.b.At(x.stack[i])
+	np.settled(x, "caught by "+f.Display, "caught by "+f.Short)
 }
 
 // settled adds the sample of an exception whose fate is known.
@@ -84,14 +110,20 @@ func (np *notifiedProcess) settled(x *pendingException, display, short string) {
 	np.sample(x.at, x.thread, profile.Exception, float64(x.count), float64(x.count), x.class, x.stack, x.whole)
 }
 
-func (np *notifiedProcess) uncaught(x *pendingException) { np.settled(x, "not caught", "not caught") }
+// giveUp adds the sample of an exception of which nothing was heard any more.
+func (np *notifiedProcess) giveUp(x *pendingException, fate string) {
+	if x.superseded {
+		fate = superseded
+	}
+	np.settled(x, fate, fate)
+}
 
 // settle gives up waiting for who catches exceptions that were thrown before a
 // time.
-func (np *notifiedProcess) settle(before time.Duration) {
+func (np *notifiedProcess) settle(before time.Duration, fate string) {
 	for tid, waiting := range np.thrown {
 		for len(waiting) > 0 && waiting[0].at <= before {
-			np.uncaught(&waiting[0])
+			np.giveUp(&waiting[0], fate)
 			waiting = waiting[1:]
 		}
 		if len(waiting) == 0 {

@@ -17,7 +17,7 @@ type Monitor uint32
 // The kinds of notifications.
 const (
 	MonitorAllocations Monitor = 1 << iota // ObjectAllocated
-	MonitorExceptions                      // ExceptionThrown, ExceptionCatcherFound
+	MonitorExceptions                      // ExceptionThrown, ExceptionCatcherEnter
 	MonitorContention                      // LockContended
 	MonitorThreads                         // ThreadStarting, ThreadCreated, ThreadDestroyed
 	MonitorGC                              // GarbageCollection…, Runtime…

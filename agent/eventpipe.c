@@ -31,6 +31,7 @@ enum event_id {
     EVENT_ID_CONTENTION_START = 81,
     EVENT_ID_CONTENTION_STOP = 91,
     EVENT_ID_EXCEPTION_CATCH_START = 250,
+    EVENT_ID_EXCEPTION_CATCH_STOP = 251,
     EVENT_ID_EXCEPTION_FILTER_START = 254,
     EVENT_ID_EXCEPTION_FILTER_STOP = 255,
     EVENT_ID_ALLOCATION_SAMPLED = 303,
@@ -137,10 +138,10 @@ static void exception_thrown(struct payload *p) {
     if (p->ok) events_exception_thrown(name, (size_t)(end - name) / sizeof(uint16_t) - 1, flags);
 }
 
-static void exception_caught(struct payload *p) {
+static void catch_start(struct payload *p) {
     skip(p, 8); /* instruction pointer */
     id function = u64(p);
-    if (p->ok) events_exception_caught(function);
+    if (p->ok) events_catch_start(function);
 }
 
 static void contention_start(struct payload *p) {
@@ -194,7 +195,8 @@ static void gc_event(uint32_t event, struct payload *p) {
 static void exception_event(uint32_t event, struct payload *p) {
     switch (event) {
     case EVENT_ID_EXCEPTION_THROWN: exception_thrown(p); break;
-    case EVENT_ID_EXCEPTION_CATCH_START: exception_caught(p); break;
+    case EVENT_ID_EXCEPTION_CATCH_START: catch_start(p); break;
+    case EVENT_ID_EXCEPTION_CATCH_STOP: events_catch_stop(); break;
     case EVENT_ID_EXCEPTION_FILTER_START: events_filter_start(); break;
     case EVENT_ID_EXCEPTION_FILTER_STOP: events_filter_stop(); break;
     }

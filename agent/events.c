@@ -46,6 +46,7 @@ static __thread struct {
     uint64_t random;
     uint64_t lock, owner; /* of the wait that has begun */
     uint64_t published, filters;
+    bool catching; /* a handler has begun, and neither ended nor thrown something new */
     uint32_t session; /* that the exceptions are of */
     uint32_t os_id;
 } mine;
@@ -181,6 +182,7 @@ static void remember_session(void) {
     if (mine.session == events.session) return;
     mine.session = events.session;
     mine.published = mine.filters = 0;
+    mine.catching = false;
 }
 
 static void push_exception(bool published, bool filter) {
@@ -201,6 +203,7 @@ void events_exception_thrown(const void *name, size_t units, uint32_t flags) {
     if (chance(1, events.wanted.exception_every))
         published = publish_stack(EVENT_EXCEPTION, VALUES(0, 0, flags, units), name, units * sizeof(uint16_t));
     push_exception(published, false);
+    mine.catching = false;
 }
 
 static void note_caught(id function) {
@@ -208,12 +211,20 @@ static void note_caught(id function) {
     events_note(EVENT_CAUGHT, VALUES(function));
 }
 
-void events_exception_caught(id function) {
+/* If a handler throws its exception again, the next handler's beginning is all that
+ * is told of it. Its exception has been caught already. */
+void events_catch_start(id function) {
     remember_session();
+    if (mine.catching) return;
+    mine.catching = true;
     if (mine.filters & 1) return; /* of an exception that was thrown before the session began */
     bool published = mine.published & 1;
     pop_exception();
     if (published) note_caught(function);
+}
+
+void events_catch_stop(void) {
+    mine.catching = false;
 }
 
 void events_filter_start(void) {

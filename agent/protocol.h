@@ -163,7 +163,7 @@ struct ring_control {
 enum event_type {
     EVENT_PADDING = 0, /* to the end of the ring; only `size` is valid */
     EVENT_ALLOC = 1, /* values: ClassID, size in bytes, bytes that the tick stands for (ALLOC_TICK only), address */
-    EVENT_EXCEPTION = 2, /* 0, 0, enum exception_flags, length of the type's name in UTF-16 units; the name follows the frames */
+    EVENT_EXCEPTION = 2, /* 0, 0, enum exception_flags, length of the type's name in UTF-16 units; the name follows the frames; not told again when a handler rethrows it */
     EVENT_CAUGHT = 3, /* FunctionID of whose handler begins, for the thread's published exception that was thrown last and not caught yet; 0: a filter swallows it; no stack */
     EVENT_CONTENTION = 4, /* lock's id, OS thread id of the owner when the wait began (0: unknown), duration in ns; when the wait is over */
     EVENT_THREAD_STARTING = 5, /* ThreadID of the thread that this one starts */
@@ -182,7 +182,6 @@ enum event_type {
 enum exception_flags {
     EXCEPTION_INNER = 1u << 0, /* it has an inner exception */
     EXCEPTION_NESTED = 1u << 1, /* it was thrown while another one was in flight */
-    EXCEPTION_RETHROWN = 1u << 2,
 };
 
 #define MAX_NAME_UNITS 256u /* longer names are cut */

@@ -245,21 +245,7 @@ func checkCount(t *testing.T, what string, got int, want float64, large bool) {
 }
 
 func (sub *subscriber) testExceptions(t *testing.T) {
-	sub.drain(t)
-	sub.Ask("throw")
-	var got []string
-	for _, r := range sub.mine(t, agent.EventException, agent.EventCaught) {
-		if r.Type == agent.EventCaught {
-			got = append(got, "caught by "+sub.names[r.Values[0]])
-			continue
-		}
-		nested := ""
-		if r.Values[2]&agent.ExceptionNested != 0 {
-			nested = ", nested"
-		}
-		got = append(got, fmt.Sprintf("%s%s: %s", r.Name, nested, sub.stack(r)))
-	}
-	want := []string{
+	sub.wantExceptions(t, "throw",
 		"Notify.Outer: Exceptions.ThrowOuter Exceptions.Through Exceptions.Throw Program.Answer",
 		"Notify.InFilter, nested: Exceptions.ThrowInFilter Exceptions.Filter Exceptions.Through Exceptions.ThrowOuter Exceptions.Through Exceptions.Throw Program.Answer",
 		"caught by Exceptions.Filter",
@@ -267,10 +253,32 @@ func (sub *subscriber) testExceptions(t *testing.T) {
 		"caught by ",
 		"Notify.InFinally, nested: Exceptions.ThrowInFinally Exceptions.Finally Exceptions.Through Exceptions.Throw Program.Answer",
 		"caught by Exceptions.Finally",
-		"caught by Exceptions.Throw",
+		"caught by Exceptions.Throw")
+	sub.wantExceptions(t, "rethrow",
+		"Notify.Outer: Exceptions.ThrowOuter Exceptions.RethrowInFinally Program.Answer",
+		"Notify.InFinally, nested: Exceptions.ThrowInFinally Exceptions.ThrowAgain Exceptions.Rethrow Exceptions.RethrowInFinally Program.Answer",
+		"caught by Exceptions.ThrowAgain",
+		"caught by Exceptions.RethrowInFinally")
+}
+
+func (sub *subscriber) wantExceptions(t *testing.T, command string, want ...string) {
+	t.Helper()
+	sub.drain(t)
+	sub.Ask(command)
+	var got []string
+	for _, r := range sub.mine(t, agent.EventException, agent.EventCaught) {
+		if r.Type == agent.EventCaught {
+			got = append(got, "caught by "+sub.names[r.Values[0]])
+			continue
+		}
+		what := r.Name
+		if r.Values[2]&agent.ExceptionNested != 0 {
+			what += ", nested"
+		}
+		got = append(got, what+": "+sub.stack(r))
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("%s: got\n%s\nexpected\n%s", command, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

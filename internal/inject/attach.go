@@ -39,6 +39,8 @@ const (
 	loadLimit  = 10 * time.Second
 	leaveLimit = 6 * time.Second
 	againAfter = 100 * time.Millisecond
+	// noticeLimit is how long an agent may take to notice that its reader has died.
+	noticeLimit = 2 * time.Second
 	// connectLimit is how long an agent may still take to connect, which it should
 	// have done, when the runtime says that it has loaded it.
 	connectLimit = 2 * time.Second
@@ -152,7 +154,7 @@ func load(ctx context.Context, p *live.Process, f *folder) (*Agent, error) {
 func request(ctx context.Context, p *live.Process, f *folder) error {
 	// Asked now: the runtime maps the library before it sees that there is no room.
 	mayLeave := hasAgent(p) && startedProfiler(p) == ""
-	giveUp := time.After(leaveLimit)
+	begun, giveUp := time.Now(), time.After(leaveLimit)
 	profiler := diagnostics.Profiler{CLSID: agent.CLSID, Library: f.library(), Data: []byte(f.socket())}
 	for {
 		// The folder is in the process that p is; the request must go to no other.
@@ -164,7 +166,7 @@ func request(ctx context.Context, p *live.Process, f *folder) error {
 		switch {
 		case !errors.As(err, &refusal) || refusal.HRESULT != otherProfilerActive:
 			return err
-		case !mayLeave || agentWorks(p):
+		case !mayLeave, time.Since(begun) > noticeLimit && agentWorks(p):
 			return otherProfiler(p)
 		}
 		select {

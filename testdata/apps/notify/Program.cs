@@ -1,7 +1,7 @@
 // Does on request what the in-process agent reports, one thing at a time.
 //
-// Commands on stdin: ids, tid, allocate, large, throw, contend-monitor,
-// contend-lock, thread, collect, crowd N. All run on the thread that reads stdin.
+// Commands on stdin: ids, tid, allocate, large, throw, rethrow,
+// contend-monitor, contend-lock, thread, collect, crowd N. All run on the thread that reads stdin.
 // What a reader cannot know is answered: "ids" lists the addresses of the methods
 // and types below, which are their FunctionIDs and ClassIDs.
 using System;
@@ -37,6 +37,7 @@ static class Program
             case "allocate": return [$"{Allocations.Small()}"];
             case "large": return [$"{Allocations.Large()}"];
             case "throw": Exceptions.Throw(); return [];
+            case "rethrow": Exceptions.RethrowInFinally(); return [];
             case "contend-monitor": return [$"{Contention.OfMonitor()}"];
             case "contend-lock": return [$"{Contention.OfLock()}"];
             case "thread": return [$"{Threads.One()}"];
@@ -131,6 +132,36 @@ static class Exceptions
             finally { Finally(); }
         }
         catch (Exception) when (Filter()) { sink--; }
+    }
+
+    /// <summary>Throws Outer; on the way to its handler InFinally is thrown, caught, rethrown and caught.</summary>
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static void RethrowInFinally()
+    {
+        try
+        {
+            try { ThrowOuter(); }
+            finally { Rethrow(); }
+        }
+        catch (Outer) { sink++; }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Rethrow()
+    {
+        try { ThrowAgain(); }
+        catch (InFinally) { sink++; }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void ThrowAgain()
+    {
+        try { ThrowInFinally(); }
+        catch (InFinally)
+        {
+            sink++;
+            throw;
+        }
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
