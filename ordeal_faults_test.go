@@ -124,7 +124,7 @@ func (f *faults) report(t *testing.T, threads, inRound int) {
 // allocate what must come through them, and everything that they allocate is wanted:
 // more than any reader could take.
 func TestOrdealCollections(t *testing.T) {
-	lasts := time.Duration(ordealSize(t, 2, 20)) * time.Second
+	lasts := time.Duration(ordealSize(t, 2, 10)) * time.Second
 	for _, server := range []string{"0", "1"} {
 		for _, way := range ordealWays {
 			t.Run("server "+server+" "+way.name, func(t *testing.T) {

@@ -165,7 +165,7 @@ func TestOrdealReaderKilled(t *testing.T) {
 				t.Fatalf("%s: %q", phase.role, said)
 			}
 			time.Sleep(rand.N(phase.within)) // the random moment
-			if rest := r.kill(); strings.Trim(rest, "now") != "" {
+			if rest := strings.ReplaceAll(r.kill(), "now", ""); rest != "" {
 				t.Errorf("%s: %q", phase.role, rest)
 			}
 		}

@@ -150,7 +150,9 @@ func (c *ordealCommand) wait(t *testing.T) (result string, exit int) {
 	if !kill.Stop() {
 		t.Fatalf("the program does not end\n%s%s", &c.out, &c.err)
 	}
-	result, _ = c.line("RESULT ")
+	if lines := c.lines("RESULT "); len(lines) > 0 {
+		result = lines[0]
+	}
 	status := c.ProcessState.Sys().(syscall.WaitStatus)
 	if status.Signaled() {
 		return result, 128 + int(status.Signal())
@@ -158,23 +160,20 @@ func (c *ordealCommand) wait(t *testing.T) (result string, exit int) {
 	return result, status.ExitStatus()
 }
 
-// line is the rest of the first line of the output that begins like that.
-func (c *ordealCommand) line(begins string) (string, bool) {
+// lines are what follows a word at the beginning of a line of the output.
+func (c *ordealCommand) lines(begins string) (out []string) {
 	for line := range strings.Lines(c.out.String()) {
 		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), begins); ok {
-			return rest, true
+			out = append(out, rest)
 		}
 	}
-	return "", false
+	return out
 }
 
-func (c *ordealCommand) rounds(worker string) int {
-	sum := 0
-	for line := range strings.Lines(c.out.String()) {
-		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "LOAD "+worker+" "); ok {
-			n, _ := strconv.Atoi(rest)
-			sum += n
-		}
+func (c *ordealCommand) rounds(worker string) (sum int) {
+	for _, n := range c.lines("LOAD " + worker + " ") {
+		rounds, _ := strconv.Atoi(n)
+		sum += rounds
 	}
 	return sum
 }

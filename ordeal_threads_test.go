@@ -19,7 +19,7 @@ import (
 // walked from outside meanwhile, dying ones too. Each that began ends, in the right
 // order, and nobody waits for anybody for good.
 func TestOrdealThreads(t *testing.T) {
-	lasts := time.Duration(ordealSize(t, 5, 60)) * time.Second
+	lasts := time.Duration(ordealSize(t, 5, 30)) * time.Second
 	for _, way := range ordealWays {
 		t.Run(way.name, func(t *testing.T) {
 			o := way.begin(t, ordealRun{

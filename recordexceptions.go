@@ -63,7 +63,7 @@ func (np *notifiedProcess) catches(n *Notification) {
 	waiting := np.thrown[n.NSThreadID]
 	last := len(waiting) - 1
 	if n.Function != 0 {
-		// One that is not on the stack catches something that was thrown again.
+		// One that is not on the stack of any catches something that was thrown again.
 		for last >= 0 && !slices.Contains(waiting[last].functions, n.Function) {
 			last--
 		}

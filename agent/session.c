@@ -6,9 +6,11 @@
  * resumes the runtime if it is suspended, and then detaches the agent.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +29,7 @@ enum {
     DETACH_MS = 300,
     SHUTDOWN_LIMIT_MS = 2000,
     THREAD_STACK = 1 << 20,
+    PATH_LIMIT = 256,
 };
 
 static struct {
@@ -238,6 +241,22 @@ static void session_close(void) {
     atomic_fetch_sub(&session.holders, 1);
 }
 
+/*
+ * Opens the agent's own library, for good. Its file lies beside the socket, and is
+ * removed once the agent has connected; by the descriptor a later reader can have the
+ * runtime load it again, which then is no further copy of it.
+ */
+static void keep_library(const char *socket_path, size_t length) {
+    static const char name[] = "libclrsnap-agent.so";
+    static int library = -1;
+    char path[PATH_LIMIT];
+    while (length > 0 && socket_path[length - 1] != '/') length--;
+    if (library >= 0 || length == 0 || length + sizeof name > sizeof path) return;
+    memcpy(path, socket_path, length);
+    memcpy(path + length, name, sizeof name);
+    library = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+}
+
 /* Everything up to the runtime's part in it, which is session_begin's. */
 bool session_open(struct object *unknown, const char *path, size_t length, bool attached) {
     int nobody = 0;
@@ -245,6 +264,7 @@ bool session_open(struct object *unknown, const char *path, size_t length, bool 
     session.attached = attached;
     session.suspended = session.expired = false;
     atomic_store(&session.gone, false);
+    keep_library(path, length);
     if (walk_allocate(&session.walk) && converse(unknown, path, length)) return true;
     session_close();
     return false;

@@ -90,7 +90,7 @@ func attachTo(ctx context.Context, p *live.Process, library []byte) (*Agent, err
 	if err != nil {
 		return nil, err
 	}
-	a, err := load(ctx, p, f)
+	a, err := load(ctx, p, f, library)
 	if e := f.Close(); e != nil && err == nil {
 		a.Conn.Close()
 		<-a.answer
@@ -119,14 +119,14 @@ func checkReady(p *live.Process) error {
 
 // load has the runtime load the agent from f and waits until it connects. The
 // runtime answers only later, as the agent keeps it waiting until it knows what to do.
-func load(ctx context.Context, p *live.Process, f *folder) (*Agent, error) {
+func load(ctx context.Context, p *live.Process, f *folder, library []byte) (*Agent, error) {
 	waiting, stopWaiting := context.WithCancelCause(ctx)
 	defer stopWaiting(nil)
 	asking, stopAsking := context.WithTimeoutCause(context.WithoutCancel(ctx), loadLimit, errNoAnswer)
 	answer := make(chan error, 1)
 	go func() {
 		defer stopAsking()
-		err := request(asking, p, f)
+		err := request(asking, p, f, library)
 		answer <- err
 		if err == nil {
 			time.AfterFunc(connectLimit, func() { stopWaiting(ErrNoAgent) })
@@ -151,11 +151,14 @@ func load(ctx context.Context, p *live.Process, f *folder) (*Agent, error) {
 
 // request asks the runtime to load the agent from f, again and again while an
 // earlier agent is about to leave.
-func request(ctx context.Context, p *live.Process, f *folder) error {
+func request(ctx context.Context, p *live.Process, f *folder, library []byte) error {
 	// Asked now: the runtime maps the library before it sees that there is no room.
 	mayLeave := hasAgent(p) && startedProfiler(p) == ""
 	begun, giveUp := time.Now(), time.After(leaveLimit)
-	profiler := diagnostics.Profiler{CLSID: agent.CLSID, Library: f.library(), Data: []byte(f.socket())}
+	profiler := diagnostics.Profiler{CLSID: agent.CLSID, Library: resident(p.PID(), library), Data: []byte(f.socket())}
+	if profiler.Library == "" {
+		profiler.Library = f.library()
+	}
 	for {
 		// The folder is in the process that p is; the request must go to no other.
 		if err := p.Alive(); err != nil {
@@ -164,7 +167,10 @@ func request(ctx context.Context, p *live.Process, f *folder) error {
 		err := diagnostics.Attach(ctx, p.PID(), profiler)
 		var refusal *diagnostics.ServerError
 		switch {
-		case !errors.As(err, &refusal) || refusal.HRESULT != otherProfilerActive:
+		case errors.As(err, &refusal) && refusal.HRESULT == modNotFound && profiler.Library != f.library():
+			profiler.Library = f.library() // the earlier one has just been closed, or is another user's
+			continue
+		case refusal == nil || refusal.HRESULT != otherProfilerActive:
 			return err
 		case !mayLeave, time.Since(begun) > noticeLimit && agentWorks(p):
 			return otherProfiler(p)

@@ -247,7 +247,7 @@ func TestEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	endsWell(t, app)
-	_, err = load(t.Context(), p, f)
+	_, err = load(t.Context(), p, f, library(t))
 	if !errors.Is(err, live.ErrExited) {
 		t.Errorf("%v", err)
 	}
@@ -364,7 +364,7 @@ func TestForeignConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer foreign.Close()
-	a, err := load(t.Context(), p, f)
+	a, err := load(t.Context(), p, f, library(t))
 	if err != nil {
 		t.Fatal(err)
 	}
