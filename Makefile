@@ -57,7 +57,7 @@ test-race: tools dotnets speedscope ## the same under the race detector (needs g
 	@CC='$(CC)' scripts/build-agent.sh
 	CGO_ENABLED=1 $(REQUIRE) $(GO) test -race -timeout 25m $(TESTFLAGS) ./...
 
-bench: dotnets ## all benchmarks, or those that match BENCH
+bench: dotnets agent ## all benchmarks, or those that match BENCH
 	CLRSNAP_REQUIRE_DOTNET=1 $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(TESTFLAGS) ./...
 
 fuzz: ## every fuzz target for FUZZTIME
@@ -80,10 +80,15 @@ faults: dotnets ## ten thousand faults injected into captures
 
 .PHONY: shares recordsoak
 shares: dotnets ## recordings of 20 seconds against what a program measured of itself
-	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_SHARES=$${CLRSNAP_SHARES:-20s} $(GO) test -timeout 20m -count 1 -run TestRecordShares -v . $(TESTFLAGS)
+	@CC='$(CC)' scripts/build-agent.sh
+	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_SHARES=$${CLRSNAP_SHARES:-20s} $(GO) test -timeout 20m -count 1 -run 'TestRecordShares|TestEventShares' -v . $(TESTFLAGS)
 
 recordsoak: dotnets ## a recording of ten minutes under load against the perf map
 	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_RECORD_SOAK=$${CLRSNAP_RECORD_SOAK:-10m} $(GO) test -timeout 60m -count 1 -run TestRecordSoak -v . $(TESTFLAGS)
+
+.PHONY: ordeal
+ordeal: dotnets agent ## what the agent's target must survive, a hundred times each
+	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_ORDEAL=$${CLRSNAP_ORDEAL:-full} $(GO) test -timeout 60m -count 1 -run '^TestOrdeal' -v . $(TESTFLAGS)
 
 attacks: ## six thousand attacks on the memory that walks read
 	CLRSNAP_ATTACKS=$${CLRSNAP_ATTACKS:-6000} $(GO) test -timeout 60m -count 1 -run 'TestHostile|TestEverything' -v ./internal/recording $(TESTFLAGS)

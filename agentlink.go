@@ -20,6 +20,7 @@ type agentLink struct {
 	conn  *agent.Conn
 	begun agent.Begun
 	o     SubscribeOptions
+	told  bool // the agent knows where exceptions are
 
 	mu      sync.Mutex
 	waiting []*agent.Record // taken out of the ring
@@ -144,6 +145,10 @@ func (l *agentLink) drain(p *Process, use func(*Notification)) error {
 	records, err := l.waiting, l.err
 	l.waiting, l.frames = nil, 0
 	l.mu.Unlock()
+	if !l.told {
+		l.told = true
+		l.conn.Thrown(p.rt.Threads.Thrown())
+	}
 	f := notifier{p, l.o, l.begun.AllocMeans}
 	for _, r := range records {
 		n := f.notification(r)
@@ -172,18 +177,23 @@ func (l *agentLink) stats() map[profile.Mode]linkStats {
 }
 
 // stop has the agent leave the runtime, and waits until it has: 0.3 s, as a rule.
-// What it has reported can still be drained.
-func (l *agentLink) stop() error {
-	var err error
+// What it has reported can still be drained. died: it had gone by itself, as it does
+// with its process.
+func (l *agentLink) stop() (died bool, err error) {
+	select {
+	case <-l.conn.Done():
+		died = true
+	default:
+	}
 	if !l.gone() {
 		if err = l.conn.Detach(); err != nil && l.hungUp() {
-			err = nil // its process has ended
+			died, err = true, nil
 		}
 	}
 	if err == nil {
 		<-l.ended
 	}
-	return err
+	return died, err
 }
 
 // hungUp reports whether the agent has hung up: what has just been written to it may
@@ -205,4 +215,7 @@ func (l *agentLink) close() error {
 }
 
 // detach is stop and close.
-func (l *agentLink) detach() error { return errors.Join(l.stop(), l.close()) }
+func (l *agentLink) detach() error {
+	_, err := l.stop()
+	return errors.Join(err, l.close())
+}

@@ -23,7 +23,7 @@ type Event uint8
 const (
 	// ObjectAllocated*: Class, Object, Size, Bytes, Objects.
 	ObjectAllocated Event = iota + 1
-	// ExceptionThrown*: ClassName, Count. A rethrow (throw;) is not reported, as the
+	// ExceptionThrown*: ClassName, Class, Count. A rethrow (throw;) is not reported, as the
 	// runtime does not tell.
 	ExceptionThrown
 	// ExceptionCatcherEnter: Function is the method whose handler begins, for the
@@ -88,8 +88,8 @@ type Notification struct {
 	Count   int64   // exceptions that this notification stands for
 
 	// ClassName is the type of an exception, with its namespace, or the first 256
-	// characters of that. The runtime gives no ClassID, and calls a nested type by its
-	// own name alone.
+	// characters of that. The runtime calls a nested type by its own name alone, and gives
+	// no ClassID: Class is what was found on the thread and has that name, or 0.
 	ClassName string
 
 	Function FunctionID

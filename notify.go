@@ -2,10 +2,12 @@ package clrsnap
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/name"
 )
 
 // notifier makes notifications of an agent's records.
@@ -27,6 +29,9 @@ func (f *notifier) notification(r *agent.Record) Notification {
 		n.Bytes, n.Objects = allocated(f.means, v[1], v[2], f.o.AllocationBytes)
 	case ExceptionThrown:
 		n.ClassName, n.Count = r.Name, f.o.ExceptionEvery
+		if class := ClassID(v[0]); f.p.isClass(class, r.Name) {
+			n.Class = class
+		}
 	case ExceptionCatcherEnter:
 		n.Function = FunctionID(v[0])
 	case LockContended:
@@ -83,14 +88,47 @@ type ClassName struct {
 
 // ClassName names a type.
 func (p *Process) ClassName(id ClassID) (ClassName, error) {
+	n, err := p.class(id)
+	return ClassName{n.Display, n.Short, n.Assembly}, err
+}
+
+// class names a type. Those that cannot be unloaded are named once.
+func (p *Process) class(id ClassID) (name.Class, error) {
+	if n, ok := p.classes[id]; ok {
+		return n, nil
+	}
 	if p.rt == nil || id == 0 {
-		return ClassName{}, errNotClass(id, nil)
+		return name.Class{}, errNotClass(id, nil)
 	}
 	n, err := p.rt.Names.Class(arch.Addr(id))
 	if err != nil {
-		return ClassName{}, errNotClass(id, err)
+		return name.Class{}, errNotClass(id, err)
 	}
-	return ClassName{n.Display, n.Short, n.Assembly}, nil
+	if !n.Passing {
+		if p.classes == nil {
+			p.classes = map[ClassID]name.Class{}
+		}
+		p.classes[id] = n
+	}
+	return n, nil
+}
+
+// isClass reports whether the type with an id has a name of the runtime's, which lacks
+// the types that it is nested in, and counts type arguments behind a `.
+func (p *Process) isClass(id ClassID, runtimeName string) bool {
+	if id == 0 {
+		return false
+	}
+	n, err := p.class(id)
+	return err == nil && ownName(n.Display) == ownName(runtimeName)
+}
+
+// ownName is the last part of a type's name, without type arguments.
+func ownName(s string) string {
+	if i := strings.IndexAny(s, "`<["); i >= 0 {
+		s = s[:i]
+	}
+	return s[strings.LastIndexAny(s, ".+")+1:]
 }
 
 func errNotClass(id ClassID, err error) error {

@@ -182,7 +182,10 @@ func TestOrdealReaderKilled(t *testing.T) {
 // subscribed to, and reports each kind of event.
 func notifies(t *testing.T, p *clrsnap.Process) {
 	t.Helper()
-	o := &ordeal{sub: subscribeOrdeal(t, p, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAll}), stderr: func() string { return "" }}
+	o := &ordeal{
+		sub:    subscribeOrdeal(t, p, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAll}),
+		stderr: func() string { return "" }, // the test's end shows it
+	}
 	missing := map[clrsnap.Event]bool{
 		clrsnap.ObjectAllocated: true, clrsnap.ExceptionThrown: true, clrsnap.ExceptionCatcherEnter: true, clrsnap.LockContended: true,
 		clrsnap.ThreadStarting: true, clrsnap.ThreadCreated: true, clrsnap.ThreadDestroyed: true,

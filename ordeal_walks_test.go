@@ -48,19 +48,21 @@ var stackEvents = []clrsnap.Event{
 // walkComparison compares the walks of held threads, and counts.
 type walkComparison struct {
 	*oracle
-	sub                   *clrsnap.Subscription
-	held                  map[clrsnap.Event]int // compared
-	others                int                   // not held, because another thread was
-	cooperative           int
-	documented, snapshots int    // frames that were compared as such
-	collections           uint64 // that had begun when the last thread was released
-	explained             map[string]int
-	wrong                 []string
+	o           *ordeal
+	held        map[clrsnap.Event]int // compared, and there were frames
+	none        int                   // compared, and there were no frames
+	others      int                   // not held, because another thread was
+	cooperative int                   // walks without a seed in cooperative mode
+	documented  int                   // frames of the documented walk
+	snapshots   int                   // frames of snapshots
+	collections uint64                // that had begun when the last thread was released
+	explained   map[string]int
+	wrong       []string
 }
 
 func newWalkComparison(o *ordeal) *walkComparison {
 	return &walkComparison{
-		oracle: newOracle(&testenv.App{}, nil, o.sub.Process()), sub: o.sub,
+		oracle: newOracle(&testenv.App{}, nil, o.sub.Process()), o: o,
 		held: map[clrsnap.Event]int{}, explained: map[string]int{},
 	}
 }
@@ -73,7 +75,7 @@ func (c *walkComparison) each(times int) bool {
 // compareHeld compares the threads that are held in notifications, while more.
 func (c *walkComparison) compareHeld(t *testing.T, more func() bool) {
 	t.Helper()
-	(&ordeal{sub: c.sub}).take(t, func(n *clrsnap.Notification) bool {
+	c.o.take(t, func(n *clrsnap.Notification) bool {
 		if !n.Held {
 			c.others++
 			return true
@@ -81,8 +83,8 @@ func (c *walkComparison) compareHeld(t *testing.T, more func() bool) {
 		if err := c.compareOne(n); err != nil {
 			c.wrong = append(c.wrong, fmt.Sprintf("%v on thread %d: %v", n.Event, n.NSThreadID, err))
 		}
-		c.collections = c.sub.Stats(clrsnap.GarbageCollectionStarted).Seen
-		c.sub.Release(n)
+		c.collections = c.o.sub.Stats(clrsnap.GarbageCollectionStarted).Seen
+		c.o.sub.Release(n)
 		return more() && len(c.wrong)+len(c.unknown) < maxUnknown
 	})
 }
@@ -94,7 +96,11 @@ func (c *walkComparison) compareOne(n *clrsnap.Notification) error {
 	if err != nil {
 		return err
 	}
-	c.held[n.Event]++
+	if len(clr.Frames) > 0 {
+		c.held[n.Event]++
+	} else {
+		c.none++
+	}
 	s, err := c.suspend(n.Thread)
 	if err != nil {
 		return err
@@ -162,7 +168,7 @@ func (c *walkComparison) begun(d *difference, seed *clrsnap.Context, unseeded *d
 // a thread that is held in preemptive mode does not keep a collection from. Where a
 // frame has saved a reference, ours has the new one. Such registers are not compared.
 func (c *walkComparison) allowMoved(s *clrsnap.Suspension, d *difference) {
-	if inCooperativeMode(s) || c.sub.Stats(clrsnap.GarbageCollectionStarted).Seen == c.collections {
+	if inCooperativeMode(s) || c.o.sub.Stats(clrsnap.GarbageCollectionStarted).Seen == c.collections {
 		return
 	}
 	for i := range min(len(d.ours), len(d.clr.Frames)) {
@@ -336,8 +342,8 @@ func (c *walkComparison) more(f profile.Frame) {
 
 func (c *walkComparison) report(t *testing.T) {
 	t.Helper()
-	t.Logf("held and compared: %v; %d others; %d walks without a seed in cooperative mode; %d frames as documented, %d of snapshots",
-		c.held, c.others, c.cooperative, c.documented, c.snapshots)
+	t.Logf("held and compared: %v, %d without frames; %d others; %d walks without a seed in cooperative mode; %d frames as documented, %d of snapshots",
+		c.held, c.none, c.others, c.cooperative, c.documented, c.snapshots)
 	for _, what := range slices.Sorted(maps.Keys(c.explained)) {
 		t.Logf("%d times: %s", c.explained[what], what)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr"
+	"clrsnap/internal/clr/name"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/contract"
 	"clrsnap/internal/engine"
@@ -56,9 +57,10 @@ type Process struct {
 	walking  bool
 	current  *Suspension // the latest one
 	infos    frameInfos
-	link     *agentLink         // the agent that is subscribed to; nil: none
-	stops    *[]time.Duration   // where to note how long stops last, if anywhere
-	unsuited map[arch.Addr]bool // ips at which a walk without registers fails
+	classes  map[ClassID]name.Class // named types that cannot be unloaded
+	link     *agentLink             // the agent that is subscribed to; nil: none
+	stops    *[]time.Duration       // where to note how long stops last, if anywhere
+	unsuited map[arch.Addr]bool     // ips at which a walk without registers fails
 }
 
 // Open attaches to nothing: it finds the runtime in process pid, reads its data

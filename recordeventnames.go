@@ -76,22 +76,19 @@ func (f *frameTable) unmanaged(ctx *arch.Context) (int32, error) {
 
 // class returns the leaf for objects of a class.
 func (f *frameTable) class(id ClassID) profile.Function {
-	if fn, ok := f.classes[id]; ok {
-		return fn
-	}
-	n, err := f.p.rt.Names.Class(arch.Addr(id))
+	n, err := f.p.class(id)
 	if err != nil {
 		return eventFunction("[unloaded class]")
 	}
-	fn := profile.Function{Kind: profile.Event, Display: n.Display, Short: n.Short, Module: n.Assembly}
-	if !n.Passing {
-		f.classes[id] = fn
-	}
-	return fn
+	return profile.Function{Kind: profile.Event, Display: n.Display, Short: n.Short, Module: n.Assembly}
 }
 
-// exceptionClass is the leaf of an exception, up to what becomes of it.
-func exceptionClass(name string) profile.Function {
+// exception returns the leaf of an exception, up to what becomes of it.
+func (f *frameTable) exception(n *Notification) profile.Function {
+	if n.Class != 0 {
+		return f.class(n.Class)
+	}
+	name := n.ClassName
 	short := name
 	if !strings.ContainsAny(name, "[`") { // else it has names within
 		short = name[strings.LastIndexByte(name, '.')+1:]

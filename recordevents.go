@@ -127,14 +127,15 @@ func (np *notifiedProcess) end() {
 		return
 	}
 	np.over = true
-	if err := np.link.stop(); err != nil {
+	died, err := np.link.stop()
+	if err != nil {
 		np.e.note("The agent has not left its process in time: %v. It does nothing any more.", err)
 	}
 	if np.rp != nil {
 		_ = np.take() // of what is wrong with it there was an error before
 	}
 	fate := inFlight
-	if np.rp == nil || np.rp.p.live.Alive() != nil {
+	if died || np.rp == nil || np.rp.p.live.Alive() != nil {
 		fate = uncaught
 	}
 	np.settle(np.e.until, fate)

@@ -43,7 +43,7 @@ func (np *notifiedProcess) throws(n *Notification) {
 		return
 	}
 	f := np.rp.frames
-	x := pendingException{at: n.At, class: exceptionClass(n.ClassName), count: n.Count, thread: t, whole: f.notified(n)}
+	x := pendingException{at: n.At, class: f.exception(n), count: n.Count, thread: t, whole: f.notified(n)}
 	x.stack = slices.Clone(f.stack)
 	for i := range n.record.Frames {
 		x.functions = append(x.functions, FunctionID(n.record.Frames[i].Function))

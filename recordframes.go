@@ -24,8 +24,6 @@ type frameTable struct {
 	ips        []arch.Addr // likewise
 	depth      int         // of the last walk: the bytes of stack between its first and its last frame
 
-	classes map[ClassID]profile.Function // that stay
-
 	unproven []claim             // of the last walk
 	seen     map[arch.Addr]sight // by the start of the method's code
 	unloads  time.Duration       // when code that can be unloaded was last met; 0: never
@@ -41,7 +39,7 @@ type frameKey struct {
 const maxFrameKeys = 1 << 17
 
 func newFrameTable(p *Process, b *profile.Builder, newModules func() bool) *frameTable {
-	return &frameTable{p: p, b: b, newModules: newModules, lasting: map[frameKey]int32{}, passing: map[frameKey]int32{}, seen: map[arch.Addr]sight{}, classes: map[ClassID]profile.Function{}}
+	return &frameTable{p: p, b: b, newModules: newModules, lasting: map[frameKey]int32{}, passing: map[frameKey]int32{}, seen: map[arch.Addr]sight{}}
 }
 
 // begin starts a new moment.
@@ -50,7 +48,6 @@ func (f *frameTable) begin() {
 	if n := f.p.eng.Changes; n != f.modules || len(f.lasting) > maxFrameKeys {
 		f.modules = n
 		clear(f.lasting)
-		clear(f.classes)
 	}
 }
 

@@ -254,7 +254,7 @@ func (s *Subscription) Close() error {
 		return nil
 	}
 	s.over, s.queue, s.p.link, s.closed = true, nil, nil, true
-	err := s.link.stop()
+	_, err := s.link.stop()
 	s.final = s.link.conn.Stats()
 	err = errors.Join(err, s.link.close())
 	if s.owned {

@@ -96,6 +96,12 @@ func TestSubscribe(t *testing.T) {
 	if n.Count != 1 || !strings.HasPrefix(n.ClassName, "System.") && !strings.HasPrefix(n.ClassName, "Events.") {
 		t.Errorf("%q, %d", n.ClassName, n.Count)
 	}
+	for n.Class == 0 {
+		n = next(t, s, clrsnap.ExceptionThrown) // the first ones come before the agent knows where their class is
+	}
+	if own := n.ClassName[strings.LastIndexByte(n.ClassName, '.')+1:]; !strings.HasSuffix(class(n), own) {
+		t.Errorf("class %s of %s", class(n), n.ClassName)
+	}
 	if n = next(t, s, clrsnap.ExceptionCatcherEnter); n.Function != 0 {
 		if name, err := p.FunctionName(n.Function); err != nil || !strings.HasPrefix(name.Exact, "Events.Throw") {
 			t.Errorf("caught by %q: %v", name.Exact, err)

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -196,12 +197,36 @@ static void pop_exception(void) {
     mine.filters >>= 1;
 }
 
+static bool peek(uint64_t address, uint64_t *value) {
+    struct iovec to = {.iov_base = value, .iov_len = sizeof *value};
+    struct iovec from = {.iov_base = (void *)(uintptr_t)address, .iov_len = sizeof *value};
+    return syscall(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0) == sizeof *value;
+}
+
+/*
+ * The class of what this thread is throwing; 0 if it cannot be found. The reader
+ * says where the runtime's structures have it. If it is wrong, or the object moves,
+ * the result is: it is read by a system call, which cannot fault, and the reader
+ * holds it against the type's name.
+ */
+static id thrown_class(void) {
+    uint64_t exception = __atomic_load_n(&events.ring.control->thread_exception, __ATOMIC_RELAXED);
+    uint64_t object = __atomic_load_n(&events.ring.control->exception_object, __ATOMIC_RELAXED);
+    const uint64_t marks = 7; /* the garbage collector's, in the low bits of an object's first word */
+    id thread = 0;
+    uint64_t at;
+    if (!exception || !object || get_current_thread_id(events.info, &thread) != S_OK) return 0;
+    if (!peek(thread + exception, &at) || !peek(at + object, &at)) return 0; /* a handle */
+    if (!peek(at, &at) || !peek(at, &at)) return 0; /* the object, and its first word */
+    return at & ~marks;
+}
+
 void events_exception_thrown(const void *name, size_t units, uint32_t flags) {
     bool published = false;
     events_seen(EVENT_EXCEPTION);
     if (units > MAX_NAME_UNITS) units = MAX_NAME_UNITS;
     if (chance(1, events.wanted.exception_every))
-        published = publish_stack(EVENT_EXCEPTION, VALUES(0, 0, flags, units), name, units * sizeof(uint16_t));
+        published = publish_stack(EVENT_EXCEPTION, VALUES(thrown_class(), 0, flags, units), name, units * sizeof(uint16_t));
     push_exception(published, false);
     mine.catching = false;
 }

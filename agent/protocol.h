@@ -158,12 +158,14 @@ struct ring_control {
     /* written by the reader */
     uint64_t released; /* a held thread goes on when this is beyond its record's position */
     uint64_t walking; /* ThreadID that is being walked from outside; 0: none */
+    uint64_t thread_exception; /* offset in a thread of the address of its newest exception's state; 0: not known */
+    uint64_t exception_object; /* offset there of the handle of the exception object; 0: not known */
 };
 
 enum event_type {
     EVENT_PADDING = 0, /* to the end of the ring; only `size` is valid */
     EVENT_ALLOC = 1, /* values: ClassID, size in bytes, bytes that the tick stands for (ALLOC_TICK only), address */
-    EVENT_EXCEPTION = 2, /* 0, 0, enum exception_flags, length of the type's name in UTF-16 units; the name follows the frames; not told again when a handler rethrows it */
+    EVENT_EXCEPTION = 2, /* ClassID, as far as the reader has said where it is, and to be checked by it, else 0; 0; enum exception_flags, length of the type's name in UTF-16 units; the name follows the frames; not told again when a handler rethrows it */
     EVENT_CAUGHT = 3, /* FunctionID of whose handler begins, for the thread's published exception that was thrown last and not caught yet; 0: a filter swallows it; no stack */
     EVENT_CONTENTION = 4, /* lock's id, OS thread id of the owner when the wait began (0: unknown), duration in ns; when the wait is over */
     EVENT_THREAD_STARTING = 5, /* ThreadID of the thread that this one starts */

@@ -32,7 +32,7 @@ func TestRecordEvents(t *testing.T) {
 	app := testenv.Start(t, "events", testenv.Options{Args: []string{"--max-seconds", "300"}})
 	pid, dir := fmt.Sprint(app.PID), t.TempDir()
 	shown := map[string]string{
-		"alloc": `Events\.Allocate\+Node`, "exception": `Marked, caught by Events\.Throw\.ByFilter`,
+		"alloc": `Events\.Allocate\+Node`, "exception": `Events\.Throw\+Marked, caught by Events\.Throw\.ByFilter`,
 		"contention": `held by holds-monitor`, "thread": `Events\.Starts\.Named`, "gc": `gen 2, blocking, induced`,
 	}
 	for _, file := range []string{"a.clrsnap", "a.html", "a.pb.gz", "a.speedscope.json", "a.folded", "a.trace.json", "a.svg"} {

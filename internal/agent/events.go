@@ -33,6 +33,17 @@ func (c *Conn) Release(r *Record) {
 	}
 }
 
+// Thrown says where the runtime's structures have the exception that a thread throws:
+// in a Thread the address of its newest exception's state, and in that the handle of
+// the object. From then on records of exceptions have a ClassID, which is to be checked
+// against their name.
+func (c *Conn) Thrown(inThread, inException uint32) {
+	if c.ring != nil {
+		c.ring.set(offThrown, uint64(inThread))
+		c.ring.set(offThrown+8, uint64(inException))
+	}
+}
+
 // Walking says which thread is being walked from outside; 0: none. If it ends
 // meanwhile, it waits (Subscription.DestroyWait).
 func (c *Conn) Walking(thread uint64) {

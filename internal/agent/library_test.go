@@ -11,7 +11,7 @@ import (
 // or from 2.12 on (pthread_setname_np), and in musl.
 var everyLibcHas = []string{
 	"__errno_location", "__tls_get_addr", "clock_gettime", "close", "connect", "fcntl", "getenv", "getpid", "lseek", "memcmp", "memcpy", "memset",
-	"mmap", "munmap", "nanosleep", "poll", "pthread_attr_destroy", "pthread_attr_init", "pthread_attr_setdetachstate", "pthread_attr_setstacksize",
+	"mmap", "munmap", "nanosleep", "open", "poll", "pthread_attr_destroy", "pthread_attr_init", "pthread_attr_setdetachstate", "pthread_attr_setstacksize",
 	"pthread_create", "pthread_self", "pthread_setname_np", "pthread_sigmask", "recv", "recvmsg", "send", "shutdown", "sigdelset", "sigfillset",
 	"socket", "strlen", "syscall",
 }

@@ -29,6 +29,7 @@ const (
 	offFailed    = offDropped + 8*counters
 	offReleased  = offFailed + 8*counters
 	offWalking   = offReleased + 8
+	offThrown    = offWalking + 8 // thread_exception, exception_object
 )
 
 const (

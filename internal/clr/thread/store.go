@@ -75,6 +75,7 @@ type layout struct {
 	Link      uint32 `clr:"Thread.LinkNext"`
 
 	ExPrevious   uint32 `clr:"ExceptionInfo.PreviousNestedInfo"`
+	ExObject     uint32 `clr:"ExceptionInfo.ThrownObject"`
 	StringLength uint32 `clr:"String.m_StringLength"`
 	StringChars  uint32 `clr:"String.m_FirstChar"`
 	Untag        uint64 `global:"ObjectToMethodTableUnmask"`
@@ -174,6 +175,11 @@ func (s *Store) Parse(head []byte, at arch.Addr) Thread {
 		Exposed:     arch.Addr(u64(s.l.Exposed)),
 	}
 }
+
+// Thrown is where an exception in flight is found: the offset in a Thread object of the
+// address of its newest ExInfo, and the offset in that of the handle of the exception
+// object.
+func (s *Store) Thrown() (inThread, inException uint32) { return s.l.Exception, s.l.ExObject }
 
 // Finalizer returns the address of the finalizer's Thread object.
 func (s *Store) Finalizer() arch.Addr {
