@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"sync"
 	"time"
 
 	"clrsnap/internal/inject"
@@ -41,27 +42,38 @@ func launchWithAgent(cmd *exec.Cmd, o SubscribeOptions, opts Options) (*agentLau
 }
 
 // serve answers the agents that connect, until the launcher is closed. A program
-// waits for its answer before it starts. Agents of processes that are not wanted
-// leave again.
+// waits for its answer before it starts, for two seconds at most. Agents of processes
+// that are not wanted leave again.
 func (l *agentLauncher) serve(wanted func(pid int) bool) {
 	var ctx context.Context
 	ctx, l.stop = context.WithCancel(context.Background())
 	go func() {
-		defer close(l.met)
-		for {
+		var answering sync.WaitGroup
+		for ctx.Err() == nil {
 			a, err := l.listener.Accept(ctx)
 			if err != nil {
-				return
-			}
-			if !wanted(a.PID) {
-				a.Conn.Close()
+				time.Sleep(time.Millisecond) // out of files, say
 				continue
 			}
-			m := metAgent{pid: a.PID}
-			m.link, m.err = newAgentLink(a, l.o, l.opts)
-			l.met <- m
+			answering.Add(1)
+			go func() {
+				defer answering.Done()
+				l.answer(a, wanted(a.PID))
+			}()
 		}
+		answering.Wait()
+		close(l.met)
 	}()
+}
+
+func (l *agentLauncher) answer(a *inject.Agent, wanted bool) {
+	if !wanted {
+		a.Conn.Close()
+		return
+	}
+	m := metAgent{pid: a.PID}
+	m.link, m.err = newAgentLink(a, l.o, l.opts)
+	l.met <- m
 }
 
 // close ends the service. Agents that nobody has taken are hung up on.
@@ -82,7 +94,10 @@ func (l *agentLauncher) await(ctx context.Context, pid int) (*agentLink, error) 
 	l.serve(func(p int) bool { return p == pid })
 	for {
 		select {
-		case m := <-l.met:
+		case m, ok := <-l.met:
+			if !ok {
+				return nil, errNotLoaded(pid)
+			}
 			return m.link, m.err
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: %w", errNotLoaded(pid), ctx.Err())

@@ -27,14 +27,18 @@ type agentLink struct {
 	frames  int             // of those
 	err     error           // why nothing more is taken
 	arrived chan struct{}   // has something if waiting has
+	once    sync.Once       // for quit
 	quit    chan struct{}   // closed when nothing more is wanted
 	ended   chan struct{}   // closed when nothing more will come
 }
 
 // maxWaitingFrames bounds what is taken out of the ring and not used yet: 80 bytes
-// for each frame, 80 MB. Beyond that the ring fills up, and the agent drops and
+// for each frame, 40 MB. Beyond that the ring fills up, and the agent drops and
 // counts.
-const maxWaitingFrames = 1 << 20
+const (
+	maxWaitingFrames = 1 << 19
+	framesOfRecord   = 3 // what a record takes besides its frames
+)
 
 // How often the ring is looked at. It has room for a thousand records or so, and what
 // wakes up less often costs less.
@@ -78,20 +82,20 @@ func newAgentLink(a *inject.Agent, o SubscribeOptions, opts Options) (*agentLink
 	return l, nil
 }
 
-// pump takes records out of the ring until the agent is gone.
+// pump takes records out of the ring until the agent is gone and nothing is left.
 func (l *agentLink) pump() {
 	defer close(l.ended)
-	wait := pollSoon
-	for gone := false; !gone; {
+	wait, done := pollSoon, l.conn.Done()
+	for gone := false; ; {
 		select {
 		case <-l.quit:
 			return
-		case <-l.conn.Done():
-			gone = true // what is in the ring is the last
+		case <-done:
+			gone, done = true, nil // what is in the ring is the last
 		case <-time.After(wait):
 		}
-		n, err := l.take()
-		if err != nil {
+		n, full, err := l.take()
+		if err != nil || gone && !full {
 			return
 		}
 		if wait = min(2*wait, pollLate); n >= many {
@@ -100,22 +104,22 @@ func (l *agentLink) pump() {
 	}
 }
 
-// take takes what there is room for out of the ring.
-func (l *agentLink) take() (n int, err error) {
+// take takes what there is room for out of the ring; full: there was no room for all.
+func (l *agentLink) take() (n int, full bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.frames > maxWaitingFrames {
-		return 0, nil
+	if l.err != nil || l.frames > maxWaitingFrames {
+		return 0, l.err == nil, l.err
 	}
 	err = l.conn.Drain(func(r *agent.Record) error {
 		l.waiting = append(l.waiting, r)
-		l.frames += len(r.Frames) + 1
+		l.frames += len(r.Frames) + framesOfRecord
 		if n++; l.frames > maxWaitingFrames {
 			return errFull
 		}
 		return nil
 	})
-	if errors.Is(err, errFull) {
+	if full = errors.Is(err, errFull); full {
 		err = nil
 	}
 	if l.err = err; n > 0 {
@@ -124,7 +128,7 @@ func (l *agentLink) take() (n int, err error) {
 		default:
 		}
 	}
-	return n, err
+	return n, full, err
 }
 
 var errFull = errors.New("full")
@@ -139,39 +143,46 @@ func (l *agentLink) gone() bool {
 	}
 }
 
-// drain hands over what has come.
-func (l *agentLink) drain(p *Process, use func(*Notification)) error {
-	l.mu.Lock()
-	records, err := l.waiting, l.err
-	l.waiting, l.frames = nil, 0
-	l.mu.Unlock()
+// records hands over what has come.
+func (l *agentLink) records(p *Process) ([]*agent.Record, error) {
 	if !l.told {
 		l.told = true
 		l.conn.Thrown(p.rt.Threads.Thrown())
 	}
-	f := notifier{p, l.o, l.begun.AllocMeans}
-	for _, r := range records {
-		n := f.notification(r)
-		use(&n)
-	}
-	return err
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := l.waiting
+	l.waiting, l.frames = nil, 0
+	return out, l.err
 }
+
+func (l *agentLink) notifier(p *Process) notifier { return notifier{p, l.o, l.begun.AllocMeans} }
 
 // linkStats are the figures of one mode.
 type linkStats struct {
 	seen, lost int64
 }
 
+// eventsOf are the events that samples of a mode are made of; the first one is that
+// which is counted as seen.
+var eventsOf = map[profile.Mode][]Event{
+	profile.Alloc:       {ObjectAllocated},
+	profile.Exception:   {ExceptionThrown, ExceptionCatcherEnter},
+	profile.Contention:  {LockContended},
+	profile.ThreadStart: {ThreadStarting},
+	profile.GC:          {RuntimeResumeFinished, RuntimeSuspendStarted, GarbageCollectionTriggered, GarbageCollectionStarted},
+}
+
 // stats are the figures of the event modes.
 func (l *agentLink) stats() map[profile.Mode]linkStats {
 	out := map[profile.Mode]linkStats{}
 	all := l.conn.Stats()
-	for mode, event := range map[profile.Mode]Event{
-		profile.Alloc: ObjectAllocated, profile.Exception: ExceptionThrown, profile.Contention: LockContended,
-		profile.ThreadStart: ThreadStarting, profile.GC: GarbageCollectionStarted,
-	} {
-		s := all[event]
-		out[mode] = linkStats{int64(s.Seen), int64(s.Dropped)}
+	for mode, events := range eventsOf {
+		s := linkStats{seen: int64(all[events[0]].Seen)}
+		for _, e := range events {
+			s.lost += int64(all[e].Dropped)
+		}
+		out[mode] = s
 	}
 	return out
 }
@@ -191,9 +202,28 @@ func (l *agentLink) stop() (died bool, err error) {
 		}
 	}
 	if err == nil {
-		<-l.ended
+		l.last()
 	}
 	return died, err
+}
+
+// last waits until what an agent that has left has reported is taken out of the ring.
+// A child of the target's may hold the connection open; that is not waited for.
+func (l *agentLink) last() {
+	select {
+	case <-l.ended:
+	case <-time.After(lastPatience):
+		l.end()
+		l.take()
+	}
+}
+
+const lastPatience = time.Second
+
+// end ends the pump.
+func (l *agentLink) end() {
+	l.once.Do(func() { close(l.quit) })
+	<-l.ended
 }
 
 // hungUp reports whether the agent has hung up: what has just been written to it may
@@ -209,8 +239,7 @@ func (l *agentLink) hungUp() bool {
 
 // close hangs up. The agent leaves, if it has not left yet.
 func (l *agentLink) close() error {
-	close(l.quit)
-	<-l.ended
+	l.end()
 	return l.conn.Close()
 }
 

@@ -86,7 +86,7 @@ func (o *RecordOptions) complete() error {
 	}
 	for _, m := range o.Modes {
 		if m != profile.CPU && m != profile.Wall {
-			return fmt.Errorf("there is no mode %v to sample: profile.CPU and profile.Wall are those; the others are RecordOptions.Events", m)
+			return fmt.Errorf("there is no mode %d to sample: profile.CPU and profile.Wall are those; the others are RecordOptions.Events", m)
 		}
 	}
 	switch {
@@ -96,6 +96,14 @@ func (o *RecordOptions) complete() error {
 		return fmt.Errorf("%g processors to sample with: give a share of one processor, such as %g", o.MaxCPU, DefaultMaxCPU)
 	case o.Duration < 0:
 		return fmt.Errorf("a recording of %v: give a positive duration, or 0 for no end", o.Duration)
+	}
+	return nil
+}
+
+// readable requires that processes are opened with their runtimes if there are events.
+func (o *RecordOptions) readable(opts Options) error {
+	if o.Events.Monitor != 0 && opts.NativeOnly {
+		return errors.New("events are those of a .NET runtime: record them without Options.NativeOnly")
 	}
 	return nil
 }
@@ -114,17 +122,28 @@ func (p *Process) Record(ctx context.Context, o RecordOptions) (*profile.Recordi
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
+	var link *agentLink
+	if o.Events.Monitor != 0 {
+		if err := o.readable(p.opts); err != nil {
+			return nil, err
+		}
+		var err error
+		if link, err = attachAgent(ctx, p, o.Events); err != nil {
+			return nil, err
+		}
+	}
 	r := newRecorder(o)
 	defer r.close()
 	r.opts = p.opts
 	if err := r.begin(p.live.PID()); err != nil {
+		if link != nil {
+			link.detach()
+		}
 		return nil, err
 	}
 	rp := r.add(p)
-	if r.events != nil {
-		if err := r.events.attach(ctx, rp); err != nil {
-			return nil, err
-		}
+	if link != nil {
+		r.events.met(p.live.PID(), link).rp = rp
 	}
 	return r.run(ctx), nil
 }

@@ -1,21 +1,8 @@
 package clrsnap
 
-import (
-	"context"
-	"os/exec"
-)
+import "os/exec"
 
-// attach loads the agent into the process that was asked for.
-func (e *eventSampler) attach(ctx context.Context, rp *recordedProcess) error {
-	link, err := attachAgent(ctx, rp.p, e.o)
-	if err != nil {
-		return err
-	}
-	e.met(rp.p.live.PID(), link).rp = rp
-	return nil
-}
-
-// attachLater is attach for a child process, which may take its time.
+// attachLater loads the agent into a child process, which may take its time.
 func (e *eventSampler) attachLater(rp *recordedProcess) {
 	e.arriving.Add(1)
 	go func() {
@@ -63,7 +50,10 @@ func (e *eventSampler) arrived(m metAgent) {
 		e.note("Process %d reports no events: %v.", m.pid, m.err)
 		return
 	}
-	e.met(m.pid, m.link).rp = e.r.recorded(m.pid)
+	np := e.met(m.pid, m.link)
+	if rp := e.r.recorded(m.pid); rp != nil && !rp.ended {
+		np.rp = rp
+	}
 }
 
 // opened takes notice of a process that can be read now. If its agent is not there,

@@ -17,6 +17,9 @@ func RecordCommand(ctx context.Context, cmd *exec.Cmd, opts Options, o RecordOpt
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
+	if err := o.readable(opts); err != nil {
+		return nil, err
+	}
 	r := newRecorder(o)
 	defer r.close()
 	r.opts = opts

@@ -101,11 +101,7 @@ func (np *notifiedProcess) holder(n *Notification) profile.Function {
 	if n.Owner == 0 {
 		return eventFunction("held by an unknown thread")
 	}
-	tid, ok := np.rp.p.hostTID(n.Owner)
-	if !ok {
-		return eventFunction("held by a thread that has ended")
-	}
-	return eventFunction("held by " + collective(np.rp.thread(tid, "").info))
+	return eventFunction("held by " + collective(np.rp.thread(np.rp.hostThread(n.Owner), "").info))
 }
 
 // starting is the leaf of the start of a thread: its name, if it has got one

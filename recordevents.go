@@ -73,6 +73,9 @@ func (m Monitor) modes() []profile.Mode {
 
 // met takes over the agent of a process.
 func (e *eventSampler) met(pid int, link *agentLink) *notifiedProcess {
+	if old := e.of[pid]; old != nil && !old.over {
+		old.leave() // it has become another program, or its number is another process's
+	}
 	np := &notifiedProcess{e: e, link: link, thrown: map[int][]pendingException{}, births: map[ThreadID]time.Duration{}}
 	e.of[pid] = np
 	return np
@@ -81,11 +84,22 @@ func (e *eventSampler) met(pid int, link *agentLink) *notifiedProcess {
 // drain takes what the agents have reported.
 func (e *eventSampler) drain() {
 	e.arrive()
-	for _, np := range e.of {
-		if np.rp == nil {
-			continue
+	for pid, np := range e.of {
+		switch {
+		case np.over:
+		case np.rp != nil:
+			np.drain()
+		case np.link.gone():
+			e.forget(pid)
 		}
-		np.drain()
+	}
+}
+
+// forget takes leave of a process that cannot be read, and never could.
+func (e *eventSampler) forget(pid int) {
+	if np := e.of[pid]; np != nil && !np.over {
+		np.leave()
+		e.note("What process %d reported is lost: it could not be read, or ended too soon.", pid)
 	}
 }
 
@@ -99,44 +113,48 @@ func (np *notifiedProcess) drain() {
 		np.e.note("The notifications of process %d end early: %v.", np.rp.p.live.PID(), err)
 		gone = true
 	}
-	np.settle(live.Monotonic()-exceptionPatience, uncaught)
+	np.settle(live.Monotonic()-exceptionPatience, unknown)
 	if gone {
-		np.end()
+		np.leave()
 	}
 }
 
 func (np *notifiedProcess) take() error {
-	fresh := false
-	return np.link.drain(np.rp.p, func(n *Notification) {
-		if n.At > np.e.until {
-			return // the recording is over
+	records, err := np.link.records(np.rp.p)
+	if len(records) == 0 {
+		return err
+	}
+	e := np.e
+	e.latest = e.r.now
+	np.rp.p.eng.Begin()
+	np.rp.frames.begin()
+	f := np.link.notifier(np.rp.p)
+	for _, r := range records {
+		if n := f.notification(r); n.At >= e.r.start && n.At <= e.until {
+			np.notified(&n)
 		}
-		if !fresh {
-			fresh = true
-			np.e.latest = np.e.r.now
-			np.rp.p.eng.Begin()
-			np.rp.frames.begin()
-		}
-		np.notified(n)
-	})
+	}
+	return err
 }
 
-// end takes leave of the agent.
-func (np *notifiedProcess) end() {
-	if np.over {
-		return
-	}
-	np.over = true
+// leave has the agent leave, and takes what is left.
+func (np *notifiedProcess) leave() {
 	died, err := np.link.stop()
+	np.end(died, err)
+}
+
+// end takes leave of the agent, which has been stopped, or is gone.
+func (np *notifiedProcess) end(died bool, err error) {
+	np.over = true
 	if err != nil {
 		np.e.note("The agent has not left its process in time: %v. It does nothing any more.", err)
 	}
+	fate := inFlight
 	if np.rp != nil {
 		_ = np.take() // of what is wrong with it there was an error before
-	}
-	fate := inFlight
-	if died || np.rp == nil || np.rp.p.live.Alive() != nil {
-		fate = uncaught
+		if died || np.rp.p.live.Alive() != nil {
+			fate = uncaught
+		}
 	}
 	np.settle(np.e.until, fate)
 	for mode, s := range np.link.stats() {
@@ -149,8 +167,26 @@ func (np *notifiedProcess) end() {
 // finish takes the last notifications.
 func (e *eventSampler) finish() {
 	e.until = e.r.now
+	type stopped struct {
+		np   *notifiedProcess
+		died bool
+		err  error
+	}
+	left := make(chan stopped)
+	n := 0
 	for _, np := range e.of {
-		np.end()
+		if np.over {
+			continue
+		}
+		n++
+		go func() {
+			died, err := np.link.stop()
+			left <- stopped{np, died, err}
+		}()
+	}
+	for range n {
+		s := <-left
+		s.np.end(s.died, s.err)
 	}
 }
 
@@ -214,11 +250,7 @@ func (np *notifiedProcess) sample(at time.Duration, t *recordedThread, mode prof
 
 // thread is the thread that a notification came on.
 func (np *notifiedProcess) thread(n *Notification) *recordedThread {
-	tid, ok := np.rp.p.hostTID(n.NSThreadID)
-	if !ok {
-		tid = n.NSThreadID // it has ended
-	}
-	return np.rp.thread(tid, "")
+	return np.rp.thread(np.rp.hostThread(n.NSThreadID), "")
 }
 
 // died notes how long a thread has lived.
@@ -258,13 +290,16 @@ func (e *eventSampler) stats() []profile.ModeStats {
 func (e *eventSampler) every(m profile.Mode) int64 {
 	switch m {
 	case profile.Alloc:
-		return e.o.AllocationBytes
+		if e.o.EveryObject {
+			return e.o.AllocationBytes
+		}
+		return max(e.o.AllocationBytes, samplingMean)
 	case profile.Exception:
 		return e.o.ExceptionEvery
 	case profile.Contention:
 		return int64(e.o.ContentionMin)
 	}
-	return 1
+	return 0
 }
 
 // remarks are what whoever reads the samples has to know.

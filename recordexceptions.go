@@ -24,12 +24,13 @@ type pendingException struct {
 // and finally blocks run meanwhile, which may take their time.
 const exceptionPatience = 10 * time.Second
 
-// What becomes of an exception that is not caught.
+// What becomes of an exception that is not caught, as far as is known.
 const (
 	uncaught   = "not caught"
 	swallowed  = "swallowed by a filter"
 	superseded = "replaced by another exception"
 	inFlight   = "not caught yet"
+	unknown    = "fate unknown"
 )
 
 // maxPendingExceptions bounds what waits for one thread: exceptions that are thrown
@@ -51,7 +52,7 @@ func (np *notifiedProcess) throws(n *Notification) {
 	x.functions = x.functions[len(x.functions)-len(x.stack):]
 	waiting := append(np.thrown[n.NSThreadID], x)
 	if len(waiting) > maxPendingExceptions {
-		np.giveUp(&waiting[0], uncaught)
+		np.giveUp(&waiting[0], unknown)
 		waiting = waiting[1:]
 	}
 	np.thrown[n.NSThreadID] = waiting
@@ -80,8 +81,9 @@ func (np *notifiedProcess) catches(n *Notification) {
 		np.caught(x, n.Function)
 	}
 	// What was in flight below, and would have had to pass here, may be gone: a finally
-	// block has thrown.
-	for i := range waiting[:last] {
+	// block has thrown. Where notifications were lost nobody knows.
+	lost := np.link.conn.Stats()[ExceptionCatcherEnter].Dropped > 0
+	for i := 0; i < last && !lost; i++ {
 		x := &waiting[i]
 		x.superseded = x.superseded || slices.Contains(x.functions, n.Function)
 	}

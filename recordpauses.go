@@ -15,6 +15,7 @@ type gcPauses struct {
 	background *gcCycle      // the latest one that lets the program run
 	stopped    *gcCycle      // that has started during the stop under way
 	began      time.Duration // of that stop; 0: there is none
+	dropped    uint64        // notifications, of all events, until then
 	reason     SuspendReason
 }
 
@@ -35,7 +36,7 @@ type gcCycle struct {
 func (g *gcPauses) notified(np *notifiedProcess, n *Notification) {
 	switch n.Event {
 	case RuntimeSuspendStarted:
-		g.began, g.reason, g.stopped = n.At, n.Suspension, nil
+		g.began, g.reason, g.stopped, g.dropped = n.At, n.Suspension, nil, n.droppedBefore()
 	case GarbageCollectionTriggered:
 		f := np.rp.frames
 		whole := f.notified(n)
@@ -56,6 +57,10 @@ func (g *gcPauses) notified(np *notifiedProcess, n *Notification) {
 func (g *gcPauses) resumed(np *notifiedProcess, n *Notification) {
 	if g.began == 0 {
 		return // it began before we came
+	}
+	if n.droppedBefore() != g.dropped {
+		g.began, g.stopped = 0, nil // the end of that stop may have been dropped, and the beginning of this one
+		return
 	}
 	pause, cycle := n.At-g.began, g.stopped
 	if g.began = 0; cycle == nil && g.reason == SuspendForGCPrep {
@@ -80,6 +85,10 @@ func (g *gcPauses) resumed(np *notifiedProcess, n *Notification) {
 		np.sample(n.At, t, profile.GC, float64(pause), events, eventFunction(what), by.stack, by.whole)
 	}
 }
+
+// droppedBefore is how many notifications were dropped before this one, which begins
+// or ends a stop of the program.
+func (n *Notification) droppedBefore() uint64 { return n.record.Values[3] }
 
 // eventFunction is the leaf of an event that has no class.
 func eventFunction(what string) profile.Function {

@@ -65,6 +65,9 @@ func (r *recorder) openPending() {
 				r.failed = err
 			}
 			r.forget(w.pid)
+			if r.events != nil {
+				r.events.forget(w.pid)
+			}
 		default:
 			w.next = r.now + w.lookAgain(r.now)
 			left = append(left, w)

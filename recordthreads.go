@@ -14,6 +14,7 @@ type recordedProcess struct {
 	owned   bool  // opened by the recorder
 	frames  *frameTable
 	threads map[int]*recordedThread // by thread id; those that live, as far as is known
+	ns      map[int]int             // thread ids, by the target's own
 	since   time.Duration           // when its recording began
 	listed  time.Duration           // when the kernel's list was last read,
 	named   time.Duration           // and all threads described
@@ -36,7 +37,7 @@ type recordedThread struct {
 }
 
 func newRecordedProcess(r *recorder, p *Process, index int32) *recordedProcess {
-	rp := &recordedProcess{r: r, p: p, index: index, since: r.now, cpu: p.live.CPUTime(), threads: map[int]*recordedThread{}}
+	rp := &recordedProcess{r: r, p: p, index: index, since: r.now, cpu: p.live.CPUTime(), threads: map[int]*recordedThread{}, ns: map[int]int{}}
 	rp.frames = newFrameTable(p, r.b, rp.newModules)
 	return rp
 }
@@ -105,10 +106,30 @@ func (rp *recordedProcess) list(all bool) {
 	rp.listed = now
 }
 
+// hostThread turns a thread id of the target's namespace into ours. One that has
+// ended, and was never seen, keeps its number.
+func (rp *recordedProcess) hostThread(ns int) int {
+	tid, ok := rp.ns[ns]
+	if !ok {
+		if tid, ok = rp.p.hostTID(ns); !ok {
+			tid = ns
+		}
+		if len(rp.ns) > maxThreadIDs {
+			clear(rp.ns)
+		}
+		rp.ns[ns] = tid
+	}
+	return tid
+}
+
+// maxThreadIDs bounds the numbers that are remembered.
+const maxThreadIDs = 1 << 14
+
 // remove takes notice of the end of a thread.
 func (rp *recordedProcess) remove(tid int) {
 	if t := rp.threads[tid]; t != nil {
 		t.ended = true
+		delete(rp.ns, t.info.NSThreadID)
 		delete(rp.threads, tid)
 		if rp.r.wall != nil {
 			rp.r.wall.stats.Lost += int(t.wall.turns)

@@ -34,7 +34,7 @@ type SubscribeOptions struct {
 
 	// AllocationBytes: of so many allocated bytes one is chosen, by chance, and the
 	// object that it belongs to is reported: 512 KB if it is 0. The runtime itself
-	// chooses one in 100 KB: less is possible with EveryObject only.
+	// chooses one in 100 KB: less means that, except with EveryObject.
 	AllocationBytes int64
 	// EveryObject has the runtime report every object to the agent, which then
 	// chooses: also those that are smaller than the runtime's own sampling can see,
@@ -98,10 +98,22 @@ func (o *SubscribeOptions) complete() error {
 		return fmt.Errorf("stacks of %d frames: give a number between 1 and %d", o.MaxFrames, MaxNotifiedFrames)
 	case o.RingBytes < minRingBytes || o.RingBytes > maxRingBytes || o.RingBytes&(o.RingBytes-1) != 0:
 		return fmt.Errorf("a ring of %d bytes: give a power of two between %d and %d", o.RingBytes, minRingBytes, maxRingBytes)
+	case o.RingBytes < o.leastRing():
+		return fmt.Errorf("a ring of %d bytes has no room for two stacks of %d frames: give %d, or fewer MaxFrames", o.RingBytes, o.MaxFrames, 2*o.RingBytes)
 	case o.Hold < 0 || o.Hold > maxHold:
 		return fmt.Errorf("threads that are held for %v: give a time of at most %v", o.Hold, maxHold)
 	}
 	return nil
+}
+
+// leastRing is how large a ring must be: one record of the largest kind has a place
+// in it then, wherever the last one ends (agent/ring.c).
+func (o *SubscribeOptions) leastRing() int {
+	const record, frame, frameWithRegisters = 64 + 2*256, 16, 80
+	if o.RegisterContext {
+		return 2 * (record + o.MaxFrames*frameWithRegisters)
+	}
+	return 2 * (record + o.MaxFrames*frame)
 }
 
 // request is what the agent is asked for.
@@ -119,7 +131,7 @@ type Subscription struct {
 	p     *Process
 	owned bool // opened by the subscription
 	link  *agentLink
-	queue []Notification
+	queue []*agent.Record
 	over  bool
 
 	closed bool
@@ -150,7 +162,8 @@ func newSubscription(p *Process, link *agentLink) *Subscription {
 }
 
 // SubscribeCommand starts cmd with the agent in it and asks for notifications
-// from the start of its runtime. Waiting for cmd remains with the caller. If cmd
+// from the start of its runtime. Waiting for cmd remains with the caller, also after
+// an error if cmd.Process is set: the program runs then, without the agent. If cmd
 // starts the .NET program as another process, that one is not subscribed to.
 func SubscribeCommand(ctx context.Context, cmd *exec.Cmd, opts Options, o SubscribeOptions) (*Subscription, error) {
 	if err := o.complete(); err != nil {
@@ -211,22 +224,23 @@ func (s *Subscription) Next(ctx context.Context) (*Notification, error) {
 		case <-s.link.ended:
 			s.over = true // what is there now is the last
 		}
-		s.p.eng.Begin()
-		if err := s.link.drain(s.p, func(n *Notification) { s.queue = append(s.queue, *n) }); err != nil {
+		var err error
+		if s.queue, err = s.link.records(s.p); err != nil && len(s.queue) == 0 {
 			s.over = true
 			return nil, err
 		}
+		s.p.eng.Begin()
 	}
-	n := s.queue[0]
-	if s.queue = s.queue[1:]; len(s.queue) == 0 {
-		s.queue = nil
-	}
+	r := s.queue[0]
+	s.queue = s.queue[1:]
+	f := s.link.notifier(s.p)
+	n := f.notification(r)
 	return &n, nil
 }
 
-// Release lets a thread go that was held in a notification.
+// Release lets the thread of a notification go that is Held.
 func (s *Subscription) Release(n *Notification) {
-	if !s.closed {
+	if n.Held && !s.closed {
 		s.link.conn.Release(&n.record)
 	}
 }
@@ -241,10 +255,14 @@ type EventStats struct {
 
 // Stats returns the figures of an event so far.
 func (s *Subscription) Stats(e Event) EventStats {
-	if s.closed {
-		return EventStats(s.final[e])
+	all := s.final
+	if !s.closed {
+		all = s.link.conn.Stats()
 	}
-	return EventStats(s.link.conn.Stats()[e])
+	if int(e) >= len(all) {
+		return EventStats{}
+	}
+	return EventStats(all[e])
 }
 
 // Close ends the subscription, waits until the agent has left the runtime, and

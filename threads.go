@@ -114,7 +114,7 @@ func role(isMain, isFinalizer, isPool bool, comm string) string {
 // find returns the thread with a ThreadID.
 func (p *Process) find(id ThreadID) (Thread, error) {
 	if id == 0 {
-		return Thread{}, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, Text: "thread 0 is the current thread, and this process is another one: give the ThreadID of a thread of the target"}
+		return Thread{}, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, Text: "thread 0 is the current thread, and this process is another one: give the ThreadID of a thread of the target, or have it walked in its notifications: Subscribe"}
 	}
 	if p.rt == nil {
 		return Thread{}, &Error{HRESULT: CORPROF_E_RUNTIME_UNINITIALIZED, Text: fmt.Sprintf("process %d has no .NET runtime", p.live.PID())}

@@ -177,6 +177,7 @@ static void numbers(struct payload *p, enum event_type type, int count) {
     struct values values = VALUES(0);
     for (int i = 0; i < count; i++) values.v[i] = u32(p);
     if (!p->ok) return;
+    if (type == EVENT_SUSPEND_BEGIN || type == EVENT_RESTART_END) values.v[3] = events_dropped();
     events_seen(type);
     events_note(type, values);
 }

@@ -118,6 +118,13 @@ void events_seen(enum event_type type) {
     ring_count(&events.ring, SEEN, type);
 }
 
+/* How many events have been dropped so far, of all types. */
+uint64_t events_dropped(void) {
+    uint64_t sum = 0;
+    for (int i = 0; i < EVENT_TYPES; i++) sum += __atomic_load_n(&events.ring.control->dropped[i], __ATOMIC_RELAXED);
+    return sum;
+}
+
 /* Publishes a record without a stack. */
 void events_note(enum event_type type, struct values values) {
     uint64_t position;
@@ -178,11 +185,12 @@ hresult on_object_allocated(struct object *self, id object, id class) {
     return S_OK;
 }
 
-/* Exceptions of an earlier session are forgotten. */
+/* What happened in an earlier session is forgotten. */
 static void remember_session(void) {
     if (mine.session == events.session) return;
     mine.session = events.session;
     mine.published = mine.filters = 0;
+    mine.lock = mine.owner = 0;
     mine.catching = false;
 }
 
@@ -266,11 +274,13 @@ void events_filter_stop(void) {
 }
 
 void events_contention_start(uint64_t lock, uint64_t owner) {
+    remember_session();
     mine.lock = lock;
     mine.owner = owner;
 }
 
 void events_contention_stop(uint64_t ns) {
+    remember_session();
     events_seen(EVENT_CONTENTION);
     if (ns >= events.wanted.contention_ns) events_stack(EVENT_CONTENTION, VALUES(mine.lock, mine.owner, ns));
     mine.lock = mine.owner = 0;

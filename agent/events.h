@@ -23,6 +23,7 @@ void events_alloc(id class, uint64_t size, uint64_t tick, uint64_t address);
 void events_exception_thrown(const void *name, size_t units, uint32_t flags);
 void events_catch_start(id function);
 void events_catch_stop(void);
+uint64_t events_dropped(void);
 void events_filter_start(void);
 void events_filter_stop(void);
 void events_contention_start(uint64_t lock, uint64_t owner);

@@ -174,9 +174,9 @@ enum event_type {
     EVENT_GC_TRIGGERED = 8, /* reason; the stack of who triggered it */
     EVENT_GC_START = 9, /* number, generation, reason, type; no stack */
     EVENT_GC_END = 10, /* number, generation; no stack */
-    EVENT_SUSPEND_BEGIN = 11, /* reason, number of the collection; no stack */
+    EVENT_SUSPEND_BEGIN = 11, /* reason, number of the collection, 0, how many events were dropped before; no stack */
     EVENT_SUSPEND_END = 12, /* no stack */
-    EVENT_RESTART_END = 13, /* the runtime runs again; no stack */
+    EVENT_RESTART_END = 13, /* 0, 0, 0, how many events were dropped before: the runtime runs again; no stack */
     EVENT_TYPES = 14,
 };
 

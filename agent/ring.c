@@ -117,7 +117,7 @@ bool ring_put(struct ring *r, const struct record *record, const void *frames, u
     uint8_t *place = r->records + (*position & (r->capacity - 1) & -(uint64_t)ALIGNMENT);
     const size_t after_size = offsetof(struct record, type);
     memcpy(place + after_size, (const uint8_t *)record + after_size, sizeof *record - after_size);
-    memcpy(place + sizeof *record, frames, record->size - sizeof *record);
+    if (frames) memcpy(place + sizeof *record, frames, record->size - sizeof *record);
     commit(place, record->size);
     return true;
 }

@@ -119,6 +119,14 @@ static bool serve_resume(void) {
     return send_message(MSG_RESUMED, &reply, sizeof reply, in_ms(REPLY_LIMIT_MS));
 }
 
+/* Also if a child of the program, forked and not yet another program, has the
+ * connection as well. */
+static void hang_up(void) {
+    shutdown(session.fd, SHUT_RDWR);
+    close(session.fd);
+    session.fd = -1;
+}
+
 /*
  * Asks the CLR to let the agent go. If it agrees, the session belongs to
  * session_detached from then on, which the CLR calls when none of its threads is
@@ -135,7 +143,7 @@ static void detach(void) {
     if (hr != S_OK) {
         events_abandon();
         send_message(MSG_DETACHED, 0, 0, now_ns());
-        close(session.fd);
+        hang_up();
     }
     atomic_fetch_sub(&session.holders, 1);
 }
@@ -235,9 +243,8 @@ static void session_close(void) {
     events_close();
     walk_free(&session.walk);
     if (session.info) release(session.info);
-    if (session.fd >= 0) close(session.fd);
+    if (session.fd >= 0) hang_up();
     session.info = 0;
-    session.fd = -1;
     atomic_fetch_sub(&session.holders, 1);
 }
 

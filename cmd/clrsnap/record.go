@@ -75,8 +75,8 @@ Five questions about events, each answered with the stack of the very moment:
   --event gc           Which stops of the whole program does the garbage collector
                        make, and who brought them about?
 Give several, separated by commas, or all; with --mode they go into the same file.
-Events come from a small agent (C, 30 KB) that the .NET runtime loads, without a
-restart, and lets go at the end; the program never waits for clrsnap.
+Events come from a small agent (C, 35 KB) that the .NET runtime loads, without a
+restart, and lets go at the end; no event waits for clrsnap.
 
 The recording ends after --duration (30s for a PID; a COMMAND is recorded to its
 end), with Ctrl-C, or when the process ends. Everything that was collected until

@@ -60,6 +60,9 @@ func (f *eventFlags) check(cmd *cobra.Command) error {
 	if f.allocBytes, err = parseBytes(f.allocEvery); err != nil {
 		return err
 	}
+	if native, _ := cmd.Flags().GetBool("native"); native && len(f.events) > 0 {
+		return usagef("--native and --event exclude each other: events are those of a .NET runtime")
+	}
 	if f.everyObject && cmd.ArgsLenAtDash() != 0 {
 		return usagef("--every-object is for programs that clrsnap starts, such as %s --event alloc --every-object -- dotnet MyService.dll: the runtime reports every object only to an agent that is there from the start", cmd.CommandPath())
 	}

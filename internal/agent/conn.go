@@ -18,7 +18,8 @@ const (
 )
 
 // A Conn is a connection to an agent. Begin comes first, within 2 seconds, or the
-// agent does not stay. But for Done it is not safe for concurrent use.
+// agent does not stay. One goroutine may Drain while another does everything else; Done,
+// Stats, Release and Walking are safe at any time before Close.
 type Conn struct {
 	Hello Hello
 

@@ -22,9 +22,9 @@ const (
 	EventGCTriggered    EventType = 8  // reason
 	EventGCStart        EventType = 9  // number, generation, reason, type; no stack
 	EventGCEnd          EventType = 10 // number, generation; no stack
-	EventSuspendBegin   EventType = 11 // reason, number of the collection; no stack
+	EventSuspendBegin   EventType = 11 // reason, number of the collection, 0, events dropped before; no stack
 	EventSuspendEnd     EventType = 12 // no stack
-	EventRestartEnd     EventType = 13 // the runtime runs again; no stack
+	EventRestartEnd     EventType = 13 // 0, 0, 0, events dropped before: the runtime runs again; no stack
 	eventTypes          EventType = 14
 )
 
