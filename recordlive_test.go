@@ -41,7 +41,7 @@ func TestRecordBadOptions(t *testing.T) {
 		"a recording of -1s: give a positive duration":                    {Duration: -time.Second},
 		"-1 processors to sample with: give a share of one processor":     {MaxCPU: -1},
 		"NaN processors to sample with":                                   {MaxCPU: math.NaN()},
-		"there is no mode 7 to sample":                               {Modes: []profile.Mode{profile.CPU, 7}},
+		"there is no mode 7 to sample":                                    {Modes: []profile.Mode{profile.CPU, 7}},
 	} {
 		o.Progress = func(clrsnap.RecordProgress) { t.Errorf("%s: it records", says) }
 		if o.Duration == 0 {
