@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,6 +28,14 @@ func sleeper(t *testing.T, cmd *exec.Cmd, env ...string) int {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
+	// Start returns before the kernel has laid out the new program's environment.
+	environ := fmt.Sprintf("/proc/%d/environ", cmd.Process.Pid)
+	for range 1000 {
+		if text, err := os.ReadFile(environ); err != nil || len(text) > 0 || len(env) == 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
 	return cmd.Process.Pid
 }
 
