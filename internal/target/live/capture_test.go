@@ -308,11 +308,18 @@ func TestCaptureAll(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	asleep := 0
 	for i := range tids {
-		if errs[i] != nil || out[i].SyscallNr < 0 || len(out[i].Stack.Data) < 1000 {
+		if errs[i] != nil || len(out[i].Stack.Data) < 1000 {
 			t.Fatalf("%d: %v %d", i, errs[i], len(out[i].Stack.Data))
 		}
+		if out[i].SyscallNr >= 0 {
+			asleep++
+		}
 		untraced(t, p, tids[i])
+	}
+	if asleep < len(tids)*9/10 { // on a busy machine the last ones have not got there yet
+		t.Errorf("%d of %d sleeping threads are in a system call", asleep, len(tids))
 	}
 	if errs[len(tids)] == nil {
 		t.Error("captured a thread of another process")
