@@ -71,10 +71,10 @@ picture view 118 view "$tmp/shop.html" --mode cpu --managed --top 12
 page flame 1280 800 "$tmp/shop.html"
 bin/clrsnap view "$tmp/shop.html" --mode wall -o "$tmp/wall.html"
 page flame-wall 1280 800 "$tmp/wall.html"
-picture events 136 record "$service" --event all --duration 10s --output "$tmp/events.html"
-bin/clrsnap view "$tmp/events.html" --mode alloc -o "$tmp/alloc.html"
+picture events 136 record "$service" --event alloc,contention --alloc-every 100KB --duration 20s --output "$tmp/shop-events.html"
+bin/clrsnap view "$tmp/shop-events.html" --mode alloc -o "$tmp/alloc.html"
 page flame-alloc 1280 800 "$tmp/alloc.html"
-picture view-locks 118 view "$tmp/events.html" --mode contention --top 8
+picture view-locks 118 view "$tmp/shop-events.html" --mode contention --top 8
 start dotnet Mail.dll --clients 1
 start dotnet-10.0.8 Legacy.dll --clients 1
 picture ps 150 ps
