@@ -9,7 +9,7 @@
 
 #include "agent.h"
 
-enum { POOL_SIZE = 768 << 10, MOST_BUFFERS = 64 };
+enum { POOL_SIZE = 384 << 10, MOST_BUFFERS = 64 };
 
 static struct {
     uint8_t *memory;
