@@ -260,7 +260,9 @@ func checkInside(t *testing.T, m profile.Mode, c *counted) {
 				all.samples += s.samples
 			}
 		}
-		if got := shareOf(c.inside[pair], all.weight); all.samples >= 30 && got < least {
+		// Of few samples, one or two on the way there are more than a few per cent.
+		got := shareOf(c.inside[pair], all.weight)
+		if outside := float64(all.samples) * (1 - got/100); all.samples >= 30 && got < least && outside > 2.5 {
 			t.Errorf("%v: only %.1f %% of the time of %s (%d samples) is in %s", m, got, pair[0], all.samples, pair[1])
 		}
 	}
