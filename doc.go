@@ -61,8 +61,9 @@
 // its registers, the head of its Thread object and the live part of its stack are
 // copied, and it goes on. Everything else works on the copy. But for the agent of a
 // subscription no code runs in the target, none of its locks is taken, and whatever
-// happens to the walker, the target goes on: a watchdog that does not depend on this process being scheduled
-// lets a thread go that has been stopped for too long (Options.MaxPause).
+// happens to the walker, the target goes on: a watchdog that does not depend on this
+// process being scheduled lets a thread go that has been stopped for too long
+// (Options.MaxPause).
 //
 // The guidelines of the profiling API for asynchronous walks warn of deadlocks.
 // None of them can happen here:

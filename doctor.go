@@ -226,20 +226,16 @@ func (d *diagnosis) perfEvents() {
 func (d *diagnosis) agent() {
 	const name = "events"
 	where, err := inject.Check(d.p.live.PID())
-	var e *inject.Error
-	switch {
-	case err == nil:
+	if err == nil {
 		d.add(name, Fine, "the agent can be unpacked in "+path.Dir(where)+", and the runtime can be asked to load it", "")
-	case errors.As(err, &e):
-		what := e.Err.Error()
-		if e.Detail != "" {
-			what += " (" + e.Detail + ")"
-		}
-		d.add(name, Degraded, what+": clrsnap record cannot record events", e.Remedy)
-	default:
-		what, remedy, _ := cutRemedy(err.Error())
-		d.add(name, Degraded, what+": clrsnap record cannot record events", remedy)
+		return
 	}
+	what, remedy, _ := cutRemedy(err.Error())
+	var e *inject.Error
+	if errors.As(err, &e) {
+		what, remedy = e.Reason(), e.Remedy
+	}
+	d.add(name, Degraded, what+": clrsnap record cannot record events", remedy)
 }
 
 // stacks takes them, which is the proof.

@@ -105,9 +105,6 @@ func (e *eventSampler) forget(pid int) {
 
 // drain takes what the process's agent has reported.
 func (np *notifiedProcess) drain() {
-	if np.over {
-		return
-	}
 	gone := np.link.gone() // asked before the last records are read
 	if err := np.take(); err != nil {
 		np.e.note("The notifications of process %d end early: %v.", np.rp.p.live.PID(), err)

@@ -5,7 +5,7 @@
 //
 // A reader listens first. Then the agent is loaded with a starting program
 // (Environment) or attached to a running one (Listener.Attach), connects, and
-// says hello. Conn.Begin says what is wanted; the Ring has what happens from then
+// says hello. Conn.Begin says what is wanted; Conn.Drain has what happens from then
 // on. When the reader hangs up, or dies, the agent resumes the runtime if it has
 // suspended it, and detaches itself.
 package agent
@@ -53,12 +53,16 @@ func Listen(dir string) (*Listener, error) {
 func (l *Listener) Close() error { return l.l.Close() }
 
 // Environment is what to start a program with, so that it loads the agent.
-func (l *Listener) Environment(library string) []string {
+func (l *Listener) Environment(library string) []string { return Environment(library, l.path) }
+
+// Environment is what to start a program with, so that it loads the agent from
+// library, and the agent connects to socket.
+func Environment(library, socket string) []string {
 	return []string{
 		"CORECLR_ENABLE_PROFILING=1",
 		"CORECLR_PROFILER=" + CLSID.String(),
 		"CORECLR_PROFILER_PATH=" + library,
-		"CLRSNAP_AGENT_SOCKET=" + l.path,
+		"CLRSNAP_AGENT_SOCKET=" + socket,
 	}
 }
 

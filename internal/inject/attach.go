@@ -83,10 +83,7 @@ func attach(ctx context.Context, pid int, library []byte) (*Agent, error) {
 }
 
 func attachTo(ctx context.Context, p *live.Process, library []byte) (*Agent, error) {
-	if err := checkReady(p); err != nil {
-		return nil, err
-	}
-	f, err := unpack(p.PID(), library)
+	f, err := prepare(p, library)
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +94,14 @@ func attachTo(ctx context.Context, p *live.Process, library []byte) (*Agent, err
 		err = e
 	}
 	return a, err
+}
+
+// prepare unpacks the library for a process that can be asked to load it.
+func prepare(p *live.Process, library []byte) (*folder, error) {
+	if err := checkReady(p); err != nil {
+		return nil, err
+	}
+	return unpack(p.PID(), library)
 }
 
 // checkReady finds out what can be told without touching the process.

@@ -234,20 +234,27 @@ func TestRefused(t *testing.T) {
 	isSentence(t, refused(42, &diagnostics.ServerError{HRESULT: 0x80004005}).Error(), "process 42", "0x80004005")
 }
 
+// prepared unpacks the library for a process.
+func prepared(t *testing.T, pid int) (*live.Process, *folder) {
+	t.Helper()
+	p, err := live.Open(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	f, err := unpack(pid, library(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, f
+}
+
 // TestEnds: the process ends after the library was unpacked.
 func TestEnds(t *testing.T) {
 	app, tmp := startIn(t, testenv.Options{})
-	p, err := live.Open(app.PID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	f, err := unpack(app.PID, library(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, f := prepared(t, app.PID)
 	endsWell(t, app)
-	_, err = load(t.Context(), p, f, library(t))
+	_, err := load(t.Context(), p, f, library(t))
 	if !errors.Is(err, live.ErrExited) {
 		t.Errorf("%v", err)
 	}
@@ -350,15 +357,7 @@ func init() {
 // meant, is hung up on.
 func TestForeignConnection(t *testing.T) {
 	app, tmp := startIn(t, testenv.Options{})
-	p, err := live.Open(app.PID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	f, err := unpack(app.PID, library(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, f := prepared(t, app.PID)
 	foreign, err := net.Dial("unix", f.socket())
 	if err != nil {
 		t.Fatal(err)

@@ -19,10 +19,7 @@ func Check(pid int) (where string, err error) {
 		return "", err
 	}
 	defer p.Close()
-	if err := checkReady(p); err != nil {
-		return "", explain(p, err)
-	}
-	f, err := unpack(pid, library)
+	f, err := prepare(p, library)
 	if err != nil {
 		return "", explain(p, err)
 	}

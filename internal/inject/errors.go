@@ -34,14 +34,19 @@ func (e *Error) Error() string {
 	if e.PID != 0 {
 		s = fmt.Sprintf("cannot load the agent into process %d", e.PID)
 	}
-	s += ": " + e.Err.Error()
-	if e.Detail != "" {
-		s += " (" + e.Detail + ")"
-	}
+	s += ": " + e.Reason()
 	if e.Remedy != "" {
 		s += ": " + e.Remedy
 	}
 	return s
+}
+
+// Reason is what is in the way, without the process and the remedy.
+func (e *Error) Reason() string {
+	if e.Detail == "" {
+		return e.Err.Error()
+	}
+	return e.Err.Error() + " (" + e.Detail + ")"
 }
 
 func (e *Error) Unwrap() error { return e.Err }

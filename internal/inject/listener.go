@@ -50,12 +50,7 @@ func (l *Listener) Environment(env []string) ([]string, error) {
 			out = append(out, v)
 		}
 	}
-	return append(out,
-		"CORECLR_ENABLE_PROFILING=1",
-		"CORECLR_PROFILER="+agent.CLSID.String(),
-		"CORECLR_PROFILER_PATH="+l.f.library(),
-		"CLRSNAP_AGENT_SOCKET="+l.f.socket(),
-	), nil
+	return append(out, agent.Environment(l.f.library(), l.f.socket())...), nil
 }
 
 // Accept waits for the next agent to connect, until the end of ctx. Of those whose
