@@ -115,6 +115,7 @@ func TestPlantedSockets(t *testing.T) {
 	if err := attach(); err == nil || !strings.Contains(err.Error(), "belongs to process") {
 		t.Errorf("with the other socket alone: %v", err)
 	}
+	planted.(*net.UnixListener).SetUnlinkOnClose(false) // as when a process is killed
 	planted.Close()
 	if err := Listens(a.PID); !errors.Is(err, ErrNoSocket) {
 		t.Errorf("without any: %v", err)

@@ -127,6 +127,12 @@ func sockets(pid int) (dir *os.File, names []string, err error) {
 	all, err := dir.Readdirnames(-1)
 	if err == nil {
 		names = newestSockets(dir, all, path.Base(prefix))
+		if bound, err := boundSockets(pid, path.Base(prefix)); err == nil {
+			// The files of processes that were killed stay, and PIDs come again.
+			names = slices.DeleteFunc(names, func(name string) bool {
+				return !slices.ContainsFunc(bound, func(p string) bool { return path.Base(p) == name })
+			})
+		}
 		if len(names) > 0 {
 			return dir, names, nil
 		}
@@ -151,6 +157,38 @@ func newestSockets(dir *os.File, all []string, prefix string) []string {
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(created[b], created[a]) })
 	return names
+}
+
+// BoundSocket is the path under which process pid listens for diagnostics, whether or
+// not the file is still there; "" where it does not, or where that cannot be told.
+func BoundSocket(pid int) string {
+	prefix, err := SocketPrefix(pid)
+	if err != nil {
+		return ""
+	}
+	bound, err := boundSockets(pid, path.Base(prefix))
+	if err != nil || len(bound) == 0 {
+		return ""
+	}
+	return bound[0]
+}
+
+// boundSockets lists the paths of sockets in the network namespace of process pid
+// whose names begin with prefix, whether or not their files are still there
+// (proc_pid_net(5)). A path is as the process that bound it wrote it.
+func boundSockets(pid int, prefix string) ([]string, error) {
+	all, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", pid))
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for line := range strings.Lines(string(all)) {
+		// The path is the last field, and may have blanks in it.
+		if at := strings.Index(line, " /"); at >= 0 && strings.Contains(line, "/"+prefix) {
+			paths = append(paths, strings.TrimRight(line[at+1:], "\n"))
+		}
+	}
+	return paths, nil
 }
 
 // TemporaryDir is where process pid puts temporary files, as it was told when it

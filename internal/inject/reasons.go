@@ -1,7 +1,6 @@
 package inject
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +64,7 @@ func noSocket(p *live.Process, err error) *Error {
 		return e
 	}
 	off := switchOff(environmentOf(e.PID), "EnableDiagnostics", "EnableDiagnostics_IPC")
-	file := boundSocket(e.PID)
+	file := diagnostics.BoundSocket(e.PID)
 	switch {
 	case off != "":
 		e.Err, e.Detail, e.Remedy = ErrDiagnosticsOff, off+" is in its environment", "start it without that variable"
@@ -92,26 +91,6 @@ func findRuntime(p *live.Process) (*locate.Runtime, error) {
 	defer mods.Close()
 	mods.Update(maps)
 	return locate.Find(mods, exe)
-}
-
-// boundSocket finds the name under which a process listens for diagnostics, whether
-// or not the file is still there (proc_pid_net(5)).
-func boundSocket(pid int) string {
-	all, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", pid))
-	if err != nil {
-		return ""
-	}
-	prefix, err := diagnostics.SocketPrefix(pid)
-	if err != nil {
-		return ""
-	}
-	for line := range bytes.Lines(all) {
-		f := bytes.Fields(line)
-		if file := string(f[len(f)-1]); strings.HasPrefix(file, prefix) {
-			return file
-		}
-	}
-	return ""
 }
 
 // refused tells why a runtime did not load the agent.
