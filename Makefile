@@ -31,10 +31,10 @@ agent: ## the in-process agent, to be built into bin/clrsnap (needs a C compiler
 agent-arm64:
 	@scripts/build-agent.sh arm64 aarch64-linux-gnu-gcc
 
-# .NET 9 is there to be refused.
+# Every runtime that is read: CI tests all of them.
 .PHONY: dotnets
 dotnets:
-	@scripts/get-dotnet.sh 9 10
+	@scripts/get-dotnet.sh 8 9 10
 
 demo: build dotnet ## look at the threads of a small .NET service
 	@scripts/demo.sh

@@ -3,7 +3,6 @@ package clrsnap_test
 import (
 	"bytes"
 	"errors"
-	"maps"
 	"os"
 	"os/exec"
 	"strconv"
@@ -132,42 +131,6 @@ func init() {
 	roles["open"] = func(pid int) error {
 		_, err := clrsnap.Open(pid)
 		return err
-	}
-}
-
-// TestDiagnoseOtherRuntime: what cannot be read is told contract by contract.
-func TestDiagnoseOtherRuntime(t *testing.T) {
-	testenv.Kit(t).Need(t, "net9")
-	a := testenv.Start(t, "idle", testenv.Options{Runtime: "net9"})
-	blocking := map[string]bool{}
-	for _, c := range clrsnap.Diagnose(a.PID) {
-		if c.Verdict == clrsnap.Blocking {
-			blocking[c.Name] = true
-		}
-	}
-	want := map[string]bool{"contract CodeVersions": true, "contract ExecutionManager": true, "contract StackWalk": true}
-	if !maps.Equal(blocking, want) {
-		t.Errorf("in the way of .NET 9: %v, want %v", blocking, want)
-	}
-}
-
-// Runtimes that cannot be read yet: the error says which and why.
-func TestOpenOtherRuntimes(t *testing.T) {
-	kit := testenv.Kit(t)
-	for runtime, words := range map[string][]string{
-		"net9":                {"9.0", "ExecutionManager"},
-		"net10:dotnet-10.0.8": {"10.0.8", "data descriptor"},
-	} {
-		t.Run(runtime, func(t *testing.T) {
-			kit.Need(t, runtime)
-			a := testenv.Start(t, "idle", testenv.Options{Runtime: runtime})
-			p, err := clrsnap.Open(a.PID)
-			if err == nil {
-				p.Close()
-			}
-			wantSentence(t, err, append(words, strconv.Itoa(a.PID))...)
-			endsWell(t, a)
-		})
 	}
 }
 

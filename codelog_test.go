@@ -25,6 +25,7 @@ type codeLog struct {
 	horizon uint64             // of what was replaced before, nothing need be known
 	records int
 	reuses  map[string]int // how often code took the place of other code, by what it is
+	cuts    bool           // some names lack their last character
 }
 
 const codePage = 1 << 12
@@ -104,25 +105,30 @@ func (l *codeLog) judge(method string, ip uint64, tid int, begin, end uint64) (v
 		}
 	}
 	if before >= 0 {
-		if c := all[before]; c.name.method == method && (c.replaced == 0 || c.replaced >= begin) {
+		if c := all[before]; l.names(c, method) && (c.replaced == 0 || c.replaced >= begin) {
 			return certain, c
 		}
 	}
 	next := before + 1
 	for ; next < len(all) && all[next].Time <= end; next++ {
-		if all[next].name.method == method {
+		if l.names(all[next], method) {
 			return during, all[next]
 		}
 	}
-	if next < len(all) && all[next].name.method == method && all[next].TID != tid {
+	if next < len(all) && l.names(all[next], method) && all[next].TID != tid {
 		return early, all[next]
 	}
 	for _, c := range all[:before+1] {
-		if c.name.method == method {
+		if l.names(c, method) {
 			return stale, all[before]
 		}
 	}
 	return wrong, all[max(0, before)]
+}
+
+// names reports whether a record is of a method.
+func (l *codeLog) names(c *code, method string) bool {
+	return c.name.method == method || l.cuts && method != "" && c.name.method == method[:len(method)-1]
 }
 
 // origin says by its name how code came to be, as far as it can be unloaded.

@@ -128,11 +128,11 @@ func runtimeIn(pid int) (*locate.Runtime, error) {
 		return nil, err
 	}
 	defer e.Close()
-	r, err := e.Locate()
-	if err == nil {
-		_, err = descriptor(e.Cache, pid, r)
+	r, err := e.OpenRuntime()
+	if r == nil {
+		return nil, err
 	}
-	return r, err
+	return r, runtimeError(err, pid)
 }
 
 // openError is why a process cannot be opened.

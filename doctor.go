@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"clrsnap/internal/clr"
-	"clrsnap/internal/contract"
 	"clrsnap/internal/elfx"
 	"clrsnap/internal/inject"
 	"clrsnap/internal/locate"
@@ -59,11 +58,17 @@ func Diagnose(pid int) []Check {
 	defer p.Close()
 	d.p = p
 	d.namespace()
-	if d.runtime() && d.contracts() {
-		d.modules()
-		d.stacks()
-		d.watchdog()
-		d.perfEvents()
+	if !d.runtime() {
+		return d.checks
+	}
+	if p.HasRuntime() {
+		d.layouts()
+	}
+	d.modules()
+	d.stacks()
+	d.watchdog()
+	d.perfEvents()
+	if p.HasRuntime() {
 		d.agent()
 	}
 	return d.checks
@@ -94,9 +99,8 @@ func (d *diagnosis) namespace() {
 }
 
 func (d *diagnosis) runtime() bool {
-	p := d.p
 	var err error
-	if d.found, err = p.eng.Locate(); err != nil {
+	if d.found, err = d.p.eng.OpenRuntime(); d.found == nil {
 		remedy := ""
 		if errors.Is(err, ErrNotDotNet) {
 			remedy = "find the right process with clrsnap ps, or look at the native stacks with clrsnap stack --native"
@@ -110,10 +114,13 @@ func (d *diagnosis) runtime() bool {
 		version = "of unknown version"
 	}
 	detail := fmt.Sprintf(".NET %s (%s) in %s", version, r.Shape, r.Module.Path)
-	if err := supported(p.live.PID(), r); err != nil {
+	if err := runtimeError(err, d.p.from.PID()); err != nil {
 		text, remedy, _ := cutRemedy(strings.TrimPrefix(err.Error(), ErrUnsupported.Error()+": "))
 		d.add("runtime", Blocking, detail+": "+text, remedy)
 		return false
+	}
+	if r.Shape == locate.NativeAOT {
+		detail += ": its methods are native functions, with names if it has symbols; what the CLR knows of threads and events is not to be had"
 	}
 	d.add("runtime", Fine, detail, "")
 	return true
@@ -127,36 +134,23 @@ func cutRemedy(s string) (what, remedy string, ok bool) {
 	return s, "", false
 }
 
-// contracts checks the data descriptor, and each contract by itself.
-func (d *diagnosis) contracts() bool {
-	desc, err := contract.Parse(d.p.eng.Cache, d.found.Descriptor)
-	if err != nil {
-		d.add("data descriptor", Blocking, err.Error(), "restart the program: its memory does not hold what its runtime promises")
-		return false
+// layouts says where the layout of the runtime's structures is known from.
+func (d *diagnosis) layouts() {
+	own := d.p.eng.Own
+	if own == nil {
+		d.add("data descriptor", Fine, "the runtime has none; clrsnap's own is used, which fits", "")
+	} else {
+		d.add("data descriptor", Fine, fmt.Sprintf("%d types, %d globals, %d contracts", len(own.Types), len(own.Globals), len(own.Contracts)), "")
 	}
-	desc.Runtime = d.found.Version
-	d.add("data descriptor", Fine, fmt.Sprintf("%d types, %d globals, %d contracts", len(desc.Types), len(desc.Globals), len(desc.Contracts)), "")
-	var good []string
-	fine := true
+	var names []string
 	for _, name := range slices.Sorted(maps.Keys(clr.Needs)) {
-		if err := desc.Require(map[string][]contract.Version{name: clr.Needs[name]}); err != nil {
-			d.add("contract "+name, Blocking, err.Error(), "update clrsnap, or run the program on .NET 10")
-			fine = false
-			continue
+		by := ""
+		if own == nil || own.Contracts[name] == "" {
+			by = " (clrsnap's)"
 		}
-		good = append(good, name+" "+string(desc.Contracts[name]))
+		names = append(names, name+" "+string(d.p.eng.Layout.Contracts[name])+by)
 	}
-	if len(good) > 0 {
-		d.add("contracts", Fine, strings.Join(good, ", "), "")
-	}
-	if !fine {
-		return false
-	}
-	if _, err := clr.New(d.p.eng.Cache, desc, d.p.arch); err != nil {
-		d.add("layouts", Blocking, err.Error(), "update clrsnap, or run the program on .NET 10")
-		return false
-	}
-	return true
+	d.add("contracts", Fine, strings.Join(names, ", "), "")
 }
 
 // modules checks that the native modules can be read: without its file a module

@@ -23,11 +23,13 @@ var mayImport = map[string]string{
 	"internal/symbol":   "internal/arch internal/elfx",
 	"internal/contract": "internal/arch internal/target",
 
+	"internal/target/core": "internal/arch internal/elfx internal/target",
 	"internal/target/live": "internal/arch internal/target",
 
 	"internal/unwind":       "internal/arch internal/target",
 	"internal/unwind/amd64": "internal/arch internal/target internal/unwind",
 	"internal/unwind/cfi":   "internal/arch internal/target internal/unwind",
+	"internal/unwind/insns": "internal/arch internal/target internal/unwind",
 	"internal/module":       "internal/arch internal/target internal/elfx internal/symbol internal/unwind internal/unwind/cfi",
 	"internal/locate":       "internal/arch internal/elfx internal/module",
 
@@ -36,8 +38,8 @@ var mayImport = map[string]string{
 	"internal/clr/thread":  "internal/arch internal/target internal/contract",
 	"internal/clr/method":  "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap",
 	"internal/clr/name":    "internal/arch internal/target internal/contract internal/clr/types internal/clr/method internal/ecma335 internal/pe",
-	"internal/clr":         "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap internal/clr/thread internal/clr/method internal/clr/name",
-	"internal/walk":        "internal/arch internal/target internal/unwind internal/module internal/clr/codemap internal/clr/thread",
+	"internal/clr":         "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap internal/clr/thread internal/clr/method internal/clr/name internal/unwind",
+	"internal/walk":        "internal/arch internal/target internal/unwind internal/unwind/insns internal/module internal/clr/codemap internal/clr/thread",
 
 	"internal/engine":    "internal/arch internal/target internal/unwind internal/unwind/amd64 internal/module internal/locate internal/contract internal/clr internal/clr/* internal/walk",
 	"internal/recording": "internal/arch internal/target internal/target/live internal/engine internal/clr/thread internal/walk",
@@ -51,8 +53,9 @@ var mayImport = map[string]string{
 
 	"internal/perfevent": "internal/arch",
 
-	"internal/testenv": "",
-	"cmd/clrsnap":      ". profile export",
+	"internal/testenv":     "",
+	"internal/clr/clrtest": "internal/arch internal/target internal/contract",
+	"cmd/clrsnap":          ". profile export",
 
 	"examples/allocsites": ".",
 
@@ -64,6 +67,7 @@ var mayImport = map[string]string{
 // outside are the modules of others that a package may import.
 var outside = map[string]string{
 	"internal/target/live": "golang.org/x/sys",
+	"internal/target/core": "golang.org/x/sys",
 	"internal/perfevent":   "golang.org/x/sys",
 	"internal/agent":       "golang.org/x/sys",
 	"internal/procroot":    "golang.org/x/sys",

@@ -40,8 +40,17 @@ func oracleFrames(t *testing.T) int {
 // The CLR is asked by the in-process agent, which suspends the runtime, walks,
 // and keeps it suspended until the walk from outside is done as well.
 func TestOracle(t *testing.T) {
+	eachRuntime(t, func(t *testing.T, runtime string) {
+		frames := oracleFrames(t)
+		if runtime != testenv.DefaultRuntime {
+			frames /= 5
+		}
+		testOracle(t, runtime, frames)
+	})
+}
+
+func testOracle(t *testing.T, runtime string, frames int) {
 	lib := buildAgent(t)
-	frames := oracleFrames(t)
 	everything := []string{"--finalizer"}
 	storm := []string{"--no-blocked", "--storm"}
 	exceptions := append(storm, "--workers", "throw-catch,faults,eh-storm,eh-filters,eh-faults,eh-native,eh-async")
@@ -50,15 +59,20 @@ func TestOracle(t *testing.T) {
 		begin   func(*testing.T, string, testenv.Options) (*testenv.App, *agent.Conn)
 		args    []string
 		percent int // of the frames
+		env     []string
 	}{
-		{"started", startWithAgent, everything, 30},
-		{"attached", attachAgent, everything, 30},
-		{"storm", attachAgent, storm, 20},
-		{"exceptions", attachAgent, exceptions, 20},
+		{"started", startWithAgent, everything, 30, nil},
+		{"attached", attachAgent, everything, 30, nil},
+		{"storm", attachAgent, storm, 20, nil},
+		{"exceptions", attachAgent, exceptions, 20, nil},
+		{"exceptions, the older way", attachAgent, append(everything, exceptions[1:]...), 20, []string{"DOTNET_LegacyExceptionHandling=1"}},
 	} {
+		if tt.env != nil && runtime != "net9" {
+			continue // .NET 8 has no other way, .NET 10 has not got it any more
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			args := append([]string{"--busy", "7200", "--max-seconds", "7200"}, tt.args...)
-			a, conn := tt.begin(t, lib, testenv.Options{Args: args})
+			a, conn := tt.begin(t, lib, testenv.Options{Runtime: runtime, Args: args, Env: tt.env})
 			o := newOracle(a, conn, open(t, a, clrsnap.Options{Mode: clrsnap.AsCoreCLR}))
 			for o.frames < frames/100*tt.percent && len(o.unknown) < maxUnknown {
 				if err := o.round(); err != nil {

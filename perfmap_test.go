@@ -13,8 +13,16 @@ import (
 // TestPerfMap compares each managed frame, jitted or ReadyToRun, with what the
 // runtime's own perf map says of its instruction pointer.
 func TestPerfMap(t *testing.T) {
+	eachRuntime(t, func(t *testing.T, runtime string) {
+		if runtime != "net10:dotnet-10.0.8" { // which is built without perf maps
+			testPerfMap(t, runtime)
+		}
+	})
+}
+
+func testPerfMap(t *testing.T, runtime string) {
 	t.Run("blocked", func(t *testing.T) {
-		a := testenv.Start(t, "scenarios", testenv.Options{JitDump: true, Args: []string{"--finalizer"}})
+		a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, JitDump: true, Args: []string{"--finalizer"}})
 		checkPerfMap(t, a, open(t, a, clrsnap.Options{}), 1, 60, "tier-0", "optimized", "dynamic", "IL stub", "ReadyToRun")
 		endsWell(t, a)
 	})
@@ -22,7 +30,7 @@ func TestPerfMap(t *testing.T) {
 		// As long as new methods come the runtime puts off what it wants to compile
 		// again, and here they always come: without that delay there is tier-1 code.
 		env := []string{"DOTNET_TC_CallCountingDelayMs=0"}
-		a := testenv.Start(t, "scenarios", testenv.Options{JitDump: true, Env: env, Args: []string{"--no-blocked", "--busy", "600"}})
+		a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, JitDump: true, Env: env, Args: []string{"--no-blocked", "--busy", "600"}})
 		checkPerfMap(t, a, open(t, a, clrsnap.Options{}), 20, 30, "tier-1", "OSR", "ReadyToRun")
 		endsWell(t, a)
 	})

@@ -14,7 +14,7 @@ import (
 	"clrsnap/internal/contract"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
-	"clrsnap/internal/target"
+	"clrsnap/internal/target/core"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -39,16 +39,18 @@ type Options struct {
 	MaxPause time.Duration
 }
 
-// Process is a running process whose stacks can be walked. It is not safe for
-// concurrent use.
+// Process is a process whose stacks can be walked: a running one, or one of which
+// a core dump is left. It is not safe for concurrent use.
 type Process struct {
 	opts Options
-	live *live.Process
+	from origin        // of threads, registers and memory
+	live *live.Process // the same, if the process runs; nil for a core dump
+	core *core.Core    // the same, if it is a core dump
 	eng  *engine.Engine
 	arch *arch.Arch
 	info profile.Process
 
-	rt     *clr.Runtime // nil with NativeOnly and no runtime
+	rt     *clr.Runtime // nil if there is none, and for native AOT programs
 	walker *walk.Walker
 
 	known    map[int]thread.Thread // the runtime's threads, by the id in the target's namespace
@@ -70,35 +72,62 @@ func Open(pid int) (*Process, error) { return OpenWith(pid, Options{}) }
 
 // OpenWith is Open with options.
 func OpenWith(pid int, o Options) (*Process, error) {
-	if o.MaxStack <= 0 {
-		o.MaxStack = 8 << 20
-	}
-	o.MaxStack = max(firstStack, min(o.MaxStack, live.MaxStackLimit))
+	o.MaxStack = stackBound(o.MaxStack)
 	lp, err := live.Open(pid)
 	if err != nil {
 		return nil, err
 	}
 	lp.Watchdog = o.MaxPause
-	p := &Process{opts: o, live: lp, arch: lp.Arch(), unsuited: map[arch.Addr]bool{}}
+	p := &Process{opts: o, from: lp, live: lp}
+	p.info = profile.Process{PID: lp.PID(), Command: commandLine(lp.PID())}
 	if err := p.open(); err != nil {
-		err = p.gone(err)
-		p.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
+// stackBound is what an option MaxStack means.
+func stackBound(n int) int {
+	if n <= 0 {
+		n = 8 << 20
+	}
+	return max(firstStack, min(n, live.MaxStackLimit))
+}
+
+// An origin is where a process is read from.
+type origin interface {
+	engine.Source
+	PID() int
+	// Alive returns nil, or why there is nothing more to be read.
+	Alive() error
+	Threads() ([]int, error)
+	Thread(tid int) (live.ThreadInfo, error)
+	NSTid(tid int) (int, error) // the thread's id inside the target's PID namespace
+	Capture(*live.Request, *live.Capture) error
+	Close() error
+}
+
 // gone returns the end of the process in place of an error that it led to.
 func (p *Process) gone(err error) error {
-	if end := p.live.Alive(); end != nil {
+	if end := p.from.Alive(); end != nil {
 		return end
 	}
 	return err
 }
 
-func (p *Process) open() (err error) {
-	p.info = profile.Process{PID: p.live.PID(), Command: commandLine(p.live.PID())}
-	if p.eng, err = engine.New(p.live); err != nil {
+// open gets ready to walk, or closes what has been opened.
+func (p *Process) open() error {
+	p.arch, p.unsuited = p.from.Arch(), map[arch.Addr]bool{}
+	if err := p.openEngine(); err != nil {
+		err = p.gone(err)
+		p.Close()
+		return err
+	}
+	return nil
+}
+
+func (p *Process) openEngine() (err error) {
+	if p.eng, err = engine.New(p.from); err != nil {
 		return err
 	}
 	if err := p.openRuntime(); err != nil && !p.opts.NativeOnly {
@@ -109,19 +138,12 @@ func (p *Process) open() (err error) {
 }
 
 func (p *Process) openRuntime() error {
-	found, err := p.eng.Locate()
-	if err != nil {
-		return fmt.Errorf("process %d (%s): %w", p.live.PID(), shortCommand(p.info.Command), err)
+	found, err := p.eng.OpenRuntime()
+	if found != nil {
+		p.info.Runtime = describeRuntime(found)
+		return runtimeError(err, p.from.PID())
 	}
-	p.info.Runtime = describeRuntime(found)
-	d, err := descriptor(p.eng.Cache, p.live.PID(), found)
-	if err != nil {
-		return err
-	}
-	if err := p.eng.Bind(d); err != nil {
-		return fmt.Errorf("cannot read the .NET %s runtime in process %d: %w", found.Version, p.live.PID(), err)
-	}
-	return nil
+	return fmt.Errorf("process %d (%s): %w", p.from.PID(), shortCommand(p.info.Command), err)
 }
 
 func describeRuntime(r *locate.Runtime) profile.Runtime {
@@ -134,35 +156,18 @@ var ErrUnsupported = errors.New("this .NET runtime cannot be read")
 // ErrNotDotNet: there is no .NET runtime in the process.
 var ErrNotDotNet = locate.ErrNotDotNet
 
-func supported(pid int, r *locate.Runtime) error {
-	version := r.Version
-	if version == "" {
-		version = "(of unknown version)"
-	}
+// runtimeError says why a runtime that was found in process pid cannot be read.
+func runtimeError(err error, pid int) error {
+	var version *contract.UnknownVersionError
 	switch {
-	case r.Shape == locate.NativeAOT:
-		return fmt.Errorf("%w: process %d is a native AOT program without CoreCLR: use a native profiler such as perf", ErrUnsupported, pid)
-	case r.Descriptor == 0:
-		return fmt.Errorf("%w: .NET %s (%s) in process %d has no data descriptor: run the program on .NET 10.0.9 or newer", ErrUnsupported, version, r.Shape, pid)
+	case err == nil, errors.Is(err, engine.ErrNativeAOT): // its methods are native functions
+		return nil
+	case errors.As(err, &version):
+		return fmt.Errorf("%w: process %d: %w", ErrUnsupported, pid, err) // which says to update clrsnap
+	case errors.Is(err, engine.ErrUnknown):
+		return fmt.Errorf("%w: process %d: %w: update clrsnap, or see native stacks only with --native", ErrUnsupported, pid, err)
 	}
-	return nil
-}
-
-// descriptor reads the data descriptor of a runtime that was found, and says why
-// it cannot be used.
-func descriptor(mem target.Memory, pid int, r *locate.Runtime) (*contract.Descriptor, error) {
-	if err := supported(pid, r); err != nil {
-		return nil, err
-	}
-	d, err := contract.Parse(mem, r.Descriptor)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the data descriptor of the .NET runtime in process %d: %w", pid, err)
-	}
-	d.Runtime = r.Version
-	if err := d.Require(clr.Needs); err != nil {
-		return nil, fmt.Errorf("%w: process %d: %w: this version of clrsnap reads .NET 10", ErrUnsupported, pid, err)
-	}
-	return d, nil
+	return fmt.Errorf("cannot read the .NET runtime in process %d: %w", pid, err)
 }
 
 // Close releases what the Process holds. The target is not affected.
@@ -170,15 +175,25 @@ func (p *Process) Close() error {
 	if p.eng != nil {
 		p.eng.Close()
 	}
-	return p.live.Close()
+	return p.from.Close()
 }
 
 // Info describes the process and its runtime.
 func (p *Process) Info() profile.Process { return p.info }
 
-// HasRuntime reports whether there is a .NET runtime; it is always true without
-// Options.NativeOnly.
+// HasRuntime reports whether there is a runtime that can be read. Without
+// Options.NativeOnly it is false only for native AOT programs: theirs is not the CLR,
+// and their methods are native functions.
 func (p *Process) HasRuntime() bool { return p.rt != nil }
+
+// noRuntime is the error of what needs a runtime.
+func (p *Process) noRuntime() error {
+	why := "has no .NET runtime"
+	if p.info.Runtime.Shape == string(locate.NativeAOT) {
+		why = "is a native AOT program: it has native stacks, which SnapshotAll and Record take, but not the CLR's threads, functions and notifications"
+	}
+	return &Error{HRESULT: CORPROF_E_RUNTIME_UNINITIALIZED, Text: fmt.Sprintf("process %d %s", p.from.PID(), why)}
+}
 
 func commandLine(pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))

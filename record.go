@@ -119,6 +119,9 @@ func (p *Process) Record(ctx context.Context, o RecordOptions) (*profile.Recordi
 	if p.walking {
 		return nil, errNested(0)
 	}
+	if err := p.runs(); err != nil {
+		return nil, err
+	}
 	if err := o.complete(); err != nil {
 		return nil, err
 	}

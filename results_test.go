@@ -29,9 +29,9 @@ func wantResult(t *testing.T, what string, err error, want clrsnap.HRESULT) {
 	}
 }
 
-func spinning(t *testing.T) (*testenv.App, *clrsnap.Process, clrsnap.ThreadID) {
+func spinning(t *testing.T, runtime string) (*testenv.App, *clrsnap.Process, clrsnap.ThreadID) {
 	t.Helper()
-	a := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "2", "--depth", "20"}})
+	a := testenv.Start(t, "spin", testenv.Options{Runtime: runtime, Args: []string{"--threads", "2", "--depth", "20"}})
 	p := open(t, a, clrsnap.Options{})
 	return a, p, threadNamed(t, p, "spin-0").ID
 }
@@ -51,7 +51,11 @@ func cooperative(t *testing.T, p *clrsnap.Process, id clrsnap.ThreadID) *clrsnap
 }
 
 func TestDoStackSnapshotInvalidArgument(t *testing.T) {
-	a, p, id := spinning(t)
+	eachRuntime(t, testDoStackSnapshotInvalidArgument)
+}
+
+func testDoStackSnapshotInvalidArgument(t *testing.T, runtime string) {
+	a, p, id := spinning(t, runtime)
 	s := cooperative(t, p, id)
 	good, err := s.Seed()
 	if err != nil || good == nil {
@@ -95,8 +99,10 @@ func TestDoStackSnapshotInvalidArgument(t *testing.T) {
 	endsWell(t, a)
 }
 
-func TestDoStackSnapshotCooperative(t *testing.T) {
-	a, p, id := spinning(t)
+func TestDoStackSnapshotCooperative(t *testing.T) { eachRuntime(t, testDoStackSnapshotCooperative) }
+
+func testDoStackSnapshotCooperative(t *testing.T, runtime string) {
+	a, p, id := spinning(t, runtime)
 	s := cooperative(t, p, id)
 	seed, err := s.Seed()
 	if err != nil || seed == nil {
@@ -138,8 +144,10 @@ func TestDoStackSnapshotCooperative(t *testing.T) {
 
 // A seed of an earlier moment: the thread has run since, so that it is most
 // probably stale; the thread can be at the same instruction by chance.
-func TestDoStackSnapshotStaleSeed(t *testing.T) {
-	a, p, id := spinning(t)
+func TestDoStackSnapshotStaleSeed(t *testing.T) { eachRuntime(t, testDoStackSnapshotStaleSeed) }
+
+func testDoStackSnapshotStaleSeed(t *testing.T, runtime string) {
+	a, p, id := spinning(t, runtime)
 	s := cooperative(t, p, id)
 	seed, err := s.Seed()
 	if err != nil || seed == nil {
@@ -160,8 +168,10 @@ func TestDoStackSnapshotStaleSeed(t *testing.T) {
 	endsWell(t, a)
 }
 
-func TestDoStackSnapshotCallbackStops(t *testing.T) {
-	a, p, _ := spinning(t)
+func TestDoStackSnapshotCallbackStops(t *testing.T) { eachRuntime(t, testDoStackSnapshotCallbackStops) }
+
+func testDoStackSnapshotCallbackStops(t *testing.T, runtime string) {
+	a, p, _ := spinning(t, runtime)
 	id := threadNamed(t, p, "watchdog").ID
 	stop, n := errors.New("enough"), 0
 	err := p.DoStackSnapshot(id, func(clrsnap.FunctionID, uint64, *clrsnap.FrameInfo, *clrsnap.Context, any) error {
@@ -189,8 +199,10 @@ func TestDoStackSnapshotCallbackStops(t *testing.T) {
 
 // A thread in preemptive mode is walked from its Frames; a seed is ignored,
 // whatever it is.
-func TestDoStackSnapshotPreemptive(t *testing.T) {
-	a := testenv.Start(t, "scenarios", testenv.Options{Args: []string{"--only", "pinvoke-sleep,block"}})
+func TestDoStackSnapshotPreemptive(t *testing.T) { eachRuntime(t, testDoStackSnapshotPreemptive) }
+
+func testDoStackSnapshotPreemptive(t *testing.T, runtime string) {
+	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, Args: []string{"--only", "pinvoke-sleep,block"}})
 	p := open(t, a, clrsnap.Options{})
 	bogus := &clrsnap.Context{IP: 0x1234, Machine: arch.MachineAMD64}
 	bogus.Set(arch.RSP, 0x10000)
@@ -229,8 +241,10 @@ func TestDoStackSnapshotPreemptive(t *testing.T) {
 	endsWell(t, a)
 }
 
-func TestDoStackSnapshotInvalidThread(t *testing.T) {
-	a := testenv.Start(t, "scenarios", testenv.Options{Args: []string{"--no-blocked", "--busy", "600", "--workers", "thread-churn,ping-pong"}})
+func TestDoStackSnapshotInvalidThread(t *testing.T) { eachRuntime(t, testDoStackSnapshotInvalidThread) }
+
+func testDoStackSnapshotInvalidThread(t *testing.T, runtime string) {
+	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, Args: []string{"--no-blocked", "--busy", "600", "--workers", "thread-churn,ping-pong"}})
 	p := open(t, a, clrsnap.Options{})
 	main := threadID(t, p, a.PID)
 	for _, id := range []clrsnap.ThreadID{0, 1, 0xdeadbeef, main + 8, ^clrsnap.ThreadID(0)} {

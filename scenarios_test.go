@@ -13,15 +13,17 @@ import (
 
 // TestScenarios compares the stack of every blocked scenario, frame by frame,
 // with what the program itself saw of it before it blocked.
-func TestScenarios(t *testing.T) {
-	a := testenv.Start(t, "scenarios", testenv.Options{Args: []string{"--finalizer"}})
+func TestScenarios(t *testing.T) { eachRuntime(t, testScenarios) }
+
+func testScenarios(t *testing.T, runtime string) {
+	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, Args: []string{"--finalizer"}})
 	for _, o := range []clrsnap.Options{{}, {AlwaysStop: true}} {
 		t.Run(fmt.Sprintf("AlwaysStop=%v", o.AlwaysStop), func(t *testing.T) {
 			snap, err := open(t, a, o).SnapshotAll(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkScenarios(t, a, snap)
+			checkScenarios(t, a, snap, runtime)
 		})
 	}
 	t.Run("AtOnce", func(t *testing.T) {
@@ -29,12 +31,12 @@ func TestScenarios(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkScenarios(t, a, snap)
+		checkScenarios(t, a, snap, runtime)
 	})
 	endsWell(t, a)
 }
 
-func checkScenarios(t *testing.T, a *testenv.App, snap *profile.Snapshot) {
+func checkScenarios(t *testing.T, a *testenv.App, snap *profile.Snapshot, runtime string) {
 	byTID := map[int]*profile.Thread{}
 	for i := range snap.Threads {
 		th := &snap.Threads[i]
@@ -55,7 +57,7 @@ func checkScenarios(t *testing.T, a *testenv.App, snap *profile.Snapshot) {
 		checkNative(t, name, th)
 	}
 	checkIdentity(t, a, byTID)
-	checkDisplay(t, a, byTID)
+	checkDisplay(t, a, byTID, runtime)
 }
 
 // compareStack compares a walked thread with what the program said. Everything
@@ -67,7 +69,8 @@ func checkScenarios(t *testing.T, a *testenv.App, snap *profile.Snapshot) {
 //   - il-stub: StackTrace has no frames without metadata that the runtime made.
 //   - pinvoke: StackTrace lists the DllImport method, once for its Frame and
 //     perhaps once more for its stub; on the stack there is native code, and
-//     for some signatures an IL stub.
+//     for some signatures an IL stub. Before .NET 10 it likewise lists methods
+//     that the runtime implements, for their HelperMethodFrames.
 //   - generic-handle: the handle that reflection has for generic code is that of
 //     another instantiation.
 //   - unboxed: the handle that reflection has for a struct's virtual method is

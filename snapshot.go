@@ -40,7 +40,7 @@ func (p *Process) SnapshotAll(filter Filter) (*profile.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &profile.Snapshot{Process: p.info, CapturedAt: time.Now()}
+	out := &profile.Snapshot{Process: p.info, CapturedAt: p.now()}
 	defer p.note(out)()
 	for i := range list {
 		if filter != nil && !filter(&list[i]) {
@@ -52,7 +52,7 @@ func (p *Process) SnapshotAll(filter Filter) (*profile.Snapshot, error) {
 		}
 		out.Threads = append(out.Threads, s)
 	}
-	if err := p.live.Alive(); err != nil {
+	if err := p.from.Alive(); err != nil {
 		// What could not be captured for that reason is not worth a mention.
 		out.Threads = slices.DeleteFunc(out.Threads, func(t profile.Thread) bool { return len(t.Frames) == 0 })
 		return out, err
@@ -60,8 +60,24 @@ func (p *Process) SnapshotAll(filter Filter) (*profile.Snapshot, error) {
 	return out, nil
 }
 
-// note begins to note what stops there are in out, until the result is called.
+// now is the time of what is being read.
+func (p *Process) now() time.Time {
+	if p.core != nil {
+		return p.core.Written()
+	}
+	return time.Now()
+}
+
+// note begins to note in out what stops there are, or what a core dump lacks, until the
+// result is called.
 func (p *Process) note(out *profile.Snapshot) (end func()) {
+	if p.core != nil {
+		return func() {
+			core := *p.info.Core
+			core.Missing = p.core.Missing()
+			out.Process.Core = &core
+		}
+	}
 	p.stops = &out.Stops
 	before := p.live.Released()
 	return func() {
@@ -72,8 +88,11 @@ func (p *Process) note(out *profile.Snapshot) (end func()) {
 
 // SnapshotAtOnce stops all threads that filter accepts (nil: all), copies them
 // while all of them stand still, and lets them go: their stacks belong to one
-// instant.
+// instant. Those in a core dump always do.
 func (p *Process) SnapshotAtOnce(filter Filter) (*profile.Snapshot, error) {
+	if p.core != nil {
+		return p.SnapshotAll(filter)
+	}
 	if p.walking {
 		return nil, errNested(0)
 	}
@@ -148,7 +167,7 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 // walked, until the result is complete or trying again does not help. Its error
 // is why there is no capture: errThreadEnded where the thread has ended.
 func (s *Suspension) takeAndWalk(walked func() walk.Result) (walk.Result, error) {
-	if !s.p.opts.AlwaysStop {
+	if s.p.core == nil && !s.p.opts.AlwaysStop {
 		if r, ok := s.blocked(walked); ok {
 			return r, nil
 		}
@@ -250,6 +269,12 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 		st.State = "stopped by a signal"
 	}
 	st.Pause = s.capture.Pause
+	if s.p.core != nil && s.p.core.Crashed() == s.thread.OSThreadID {
+		st.Crashed, st.Exception = true, s.p.exception(&s.walk.Info)
+		if st.State == running {
+			st.State = ""
+		}
+	}
 	if s.walk.Info.Address != 0 {
 		st.Mode = "preemptive"
 		if s.walk.Info.Cooperative {

@@ -6,11 +6,14 @@ import (
 	"clrsnap/internal/target/live"
 )
 
+// running is the state of a thread that is in no system call.
+const running = "running"
+
 // state says in words what a captured thread was doing.
 func state(c *live.Capture) string {
 	switch {
 	case c.SyscallNr < 0 && c.Stopped:
-		return "running"
+		return running
 	case c.SyscallNr < 0:
 		return "blocked in the kernel" // by a page fault, for example
 	}

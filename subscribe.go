@@ -143,8 +143,11 @@ type Subscription struct {
 // installed; the agent is gone again after Close, and goes by itself if this
 // process dies. EveryObject cannot be had like that.
 func (p *Process) Subscribe(ctx context.Context, o SubscribeOptions) (*Subscription, error) {
+	if err := p.runs(); err != nil {
+		return nil, err
+	}
 	if p.rt == nil {
-		return nil, &Error{HRESULT: CORPROF_E_RUNTIME_UNINITIALIZED, Text: fmt.Sprintf("process %d has no .NET runtime", p.live.PID())}
+		return nil, p.noRuntime()
 	}
 	if err := o.complete(); err != nil {
 		return nil, err

@@ -122,7 +122,7 @@ func (p *Process) request(t *Thread, extra []live.Range) live.Request {
 // thread, or our tracer, run in time: then it is tried again.
 func (s *Suspension) stop() error {
 	for attempt := 1; ; attempt++ {
-		err := s.take(s.p.live.Capture)
+		err := s.take(s.p.from.Capture)
 		late := errors.Is(err, live.ErrWatchdog) || errors.Is(err, live.ErrTracerLost)
 		if late && attempt < maxAttempts || errors.Is(err, live.ErrNotStopping) && attempt == 1 {
 			continue

@@ -12,9 +12,11 @@ import (
 func nothing(clrsnap.FunctionID, uint64, *clrsnap.FrameInfo, *clrsnap.Context, any) error { return nil }
 
 // TestDeepStack walks a stack that is larger than what is copied at first.
-func TestDeepStack(t *testing.T) {
+func TestDeepStack(t *testing.T) { eachRuntime(t, testDeepStack) }
+
+func testDeepStack(t *testing.T, runtime string) {
 	const depth = 8000
-	a := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "1", "--depth", "8000"}})
+	a := testenv.Start(t, "spin", testenv.Options{Runtime: runtime, Args: []string{"--threads", "1", "--depth", "8000"}})
 	p := open(t, a, clrsnap.Options{})
 	id := threadNamed(t, p, "spin-0").ID
 	st, err := p.Snapshot(id)
@@ -42,8 +44,10 @@ func TestDeepStack(t *testing.T) {
 
 // TestSuspensionHoldsOneMoment: a suspension says so when what it held is gone,
 // and a callback cannot take it away from under its own walk.
-func TestSuspensionHoldsOneMoment(t *testing.T) {
-	a := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "2", "--depth", "20"}})
+func TestSuspensionHoldsOneMoment(t *testing.T) { eachRuntime(t, testSuspensionHoldsOneMoment) }
+
+func testSuspensionHoldsOneMoment(t *testing.T, runtime string) {
+	a := testenv.Start(t, "spin", testenv.Options{Runtime: runtime, Args: []string{"--threads", "2", "--depth", "20"}})
 	p := open(t, a, clrsnap.Options{})
 	first, second := threadNamed(t, p, "spin-0").ID, threadNamed(t, p, "spin-1").ID
 	s, err := p.Suspend(first)
@@ -91,8 +95,10 @@ func TestSuspensionHoldsOneMoment(t *testing.T) {
 }
 
 // TestNonCanonicalIP: bits beyond those of an address make it another address.
-func TestNonCanonicalIP(t *testing.T) {
-	a := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "1", "--depth", "3"}})
+func TestNonCanonicalIP(t *testing.T) { eachRuntime(t, testNonCanonicalIP) }
+
+func testNonCanonicalIP(t *testing.T, runtime string) {
+	a := testenv.Start(t, "spin", testenv.Options{Runtime: runtime, Args: []string{"--threads", "1", "--depth", "3"}})
 	p := open(t, a, clrsnap.Options{})
 	seed, err := p.Seed(threadNamed(t, p, "spin-0").ID)
 	if err != nil {

@@ -15,7 +15,7 @@ func (p *Process) Threads() ([]Thread, error) {
 }
 
 func (p *Process) list() ([]Thread, error) {
-	tids, err := p.live.Threads()
+	tids, err := p.from.Threads()
 	if err != nil {
 		return nil, err
 	}
@@ -33,12 +33,12 @@ func (p *Process) list() ([]Thread, error) {
 
 // thread describes one thread, unless it has ended.
 func (p *Process) thread(tid int) (Thread, bool) {
-	info, err := p.live.Thread(tid)
+	info, err := p.from.Thread(tid)
 	if err != nil {
 		return Thread{}, false
 	}
 	t := Thread{OSThreadID: tid, Name: info.Name, halted: info.State == 'T'}
-	if t.NSThreadID, err = p.live.NSTid(tid); err != nil {
+	if t.NSThreadID, err = p.from.NSTid(tid); err != nil {
 		return Thread{}, false
 	}
 	k, managed := p.known[t.NSThreadID]
@@ -48,8 +48,11 @@ func (p *Process) thread(tid int) (Thread, bool) {
 			t.Name = name
 		}
 	}
+	if info.Name == "" && len(t.Name) > 0 {
+		info.Name = t.Name[:min(len(t.Name), commLen)] // a core dump lacks the kernel's names
+	}
 	finalizer := managed && k.Address == p.rt.Threads.Finalizer()
-	t.Role = role(tid == p.live.PID(), finalizer, managed && k.State&thread.StateThreadPool != 0, info.Name)
+	t.Role = role(tid == p.from.PID(), finalizer, managed && k.State&thread.StateThreadPool != 0, info.Name)
 	return t, true
 }
 
@@ -64,7 +67,7 @@ func (p *Process) readStore() error {
 		// Threads come and go while the list is read: once more, afresh.
 		p.eng.Cache.Invalidate()
 		if list, err = p.rt.Threads.List(); err != nil {
-			return p.gone(fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.live.PID(), err))
+			return p.gone(fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.from.PID(), err))
 		}
 	}
 	for _, t := range list {
@@ -74,6 +77,9 @@ func (p *Process) readStore() error {
 	}
 	return nil
 }
+
+// commLen is how much of a name the kernel keeps (TASK_COMM_LEN, without the 0).
+const commLen = 15
 
 // roles are the names that the runtime gives to its own threads.
 var roles = map[string]string{
@@ -117,7 +123,7 @@ func (p *Process) find(id ThreadID) (Thread, error) {
 		return Thread{}, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, Text: "thread 0 is the current thread, and this process is another one: give the ThreadID of a thread of the target, or have it walked in its notifications: Subscribe"}
 	}
 	if p.rt == nil {
-		return Thread{}, &Error{HRESULT: CORPROF_E_RUNTIME_UNINITIALIZED, Text: fmt.Sprintf("process %d has no .NET runtime", p.live.PID())}
+		return Thread{}, p.noRuntime()
 	}
 	if p.known == nil {
 		if err := p.readStore(); err != nil {
@@ -146,15 +152,15 @@ func (p *Process) find(id ThreadID) (Thread, error) {
 
 // hostTID turns a thread id of the target's namespace into ours.
 func (p *Process) hostTID(ns int) (int, bool) {
-	if got, err := p.live.NSTid(ns); err == nil && got == ns {
+	if got, err := p.from.NSTid(ns); err == nil && got == ns {
 		return ns, true // the usual case: one namespace
 	}
-	tids, err := p.live.Threads()
+	tids, err := p.from.Threads()
 	if err != nil {
 		return 0, false
 	}
 	for _, tid := range tids {
-		if got, err := p.live.NSTid(tid); err == nil && got == ns {
+		if got, err := p.from.NSTid(tid); err == nil && got == ns {
 			return tid, true
 		}
 	}

@@ -158,6 +158,43 @@ func TestJSON(t *testing.T) {
 	golden(t, "snapshot.json", indented.Bytes())
 }
 
+// dumped is the synthetic process after its end.
+func dumped() *profile.Snapshot {
+	s := synthetic()
+	s.Stops, s.Released, s.Threads = nil, 0, s.Threads[:2]
+	s.Process.Core = &profile.Core{
+		Path: "core.4242", Writer: "createdump",
+		Signal:  &profile.Signal{Number: 6, Name: "SIGABRT", Reason: "sent by tgkill"},
+		Missing: []string{"/app/libx\x1b.so is not the file that the process had: its build id is another", "12 pages"},
+	}
+	s.Threads[0].Pause, s.Threads[1].Pause = 0, 0
+	s.Threads[1].Crashed = true
+	s.Threads[1].Exception = &profile.Thrown{
+		Type: "System.AggregateException", Message: "One or more errors occurred.\n(evil \u202e)", HResult: -2146233088,
+		Inner: &profile.Thrown{Type: "Shop.OutOfStock"},
+	}
+	s.Threads[1].Frames = s.Threads[1].Frames[:1]
+	return s
+}
+
+func TestCore(t *testing.T) {
+	for name, o := range map[string]TextOptions{"core": {}, "core-color": {Color: true, Managed: true, Group: GroupAlways}} {
+		var b bytes.Buffer
+		if err := Text(&b, dumped(), o); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name+".txt", b.Bytes())
+	}
+	var b, indented bytes.Buffer
+	if err := JSON(&b, dumped()); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Indent(&indented, b.Bytes(), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "core.json", indented.Bytes())
+}
+
 // What a program finds must be what the documentation says, whatever there is.
 func TestJSONOfNothing(t *testing.T) {
 	s := &profile.Snapshot{Process: profile.Process{PID: 1}, CapturedAt: time.Unix(0, 5), Threads: []profile.Thread{{OSThreadID: 1, Name: "a\xff<b>"}}}

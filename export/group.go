@@ -32,14 +32,14 @@ type Group []*profile.Thread
 // first of each. Stacks are equal if they consist of the same methods of the
 // same modules; where exactly a thread is within a method, and what its registers
 // hold, does not matter. Frames without a name are told apart by their offset in
-// the module: otherwise different stacks could look equal. Incomplete stacks and
-// empty ones equal nothing.
+// the module: otherwise different stacks could look equal. Incomplete stacks,
+// empty ones, and that of a thread that crashed, equal nothing.
 func GroupThreads(threads []*profile.Thread) []Group {
 	var groups []Group
 	byStack := map[string]int{}
 	var key strings.Builder
 	for _, t := range threads {
-		if !t.Complete || len(t.Frames) == 0 {
+		if !t.Complete || t.Crashed || len(t.Frames) == 0 {
 			groups = append(groups, Group{t})
 			continue
 		}

@@ -15,7 +15,7 @@ func JSON(w io.Writer, s *profile.Snapshot) error {
 	out := jsonSnapshot{
 		Process: jsonProcess{
 			PID: s.Process.PID, Command: s.Process.Command,
-			Runtime: jsonRuntimeOf(&s.Process.Runtime),
+			Runtime: jsonRuntimeOf(&s.Process.Runtime), Core: jsonCoreOf(s.Process.Core),
 		},
 		CapturedAt: s.CapturedAt.UTC().Format(time.RFC3339Nano),
 		Threads:    make([]jsonThread, len(s.Threads)),
@@ -59,6 +59,49 @@ type jsonProcess struct {
 	PID     int          `json:"pid"`
 	Command string       `json:"command,omitempty"`
 	Runtime *jsonRuntime `json:"runtime,omitempty"`
+	Core    *jsonCore    `json:"core,omitempty"`
+}
+
+type jsonCore struct {
+	Path    string      `json:"path"`
+	Writer  string      `json:"writer,omitempty"`
+	Signal  *jsonSignal `json:"signal,omitempty"`
+	Missing []string    `json:"missing,omitempty"`
+}
+
+type jsonSignal struct {
+	Number  int    `json:"number"`
+	Name    string `json:"name"`
+	Reason  string `json:"reason,omitempty"`
+	Address string `json:"address,omitempty"`
+}
+
+type jsonException struct {
+	Type    string         `json:"type"`
+	Message string         `json:"message,omitempty"`
+	HResult string         `json:"hresult,omitempty"`
+	Inner   *jsonException `json:"inner,omitempty"`
+}
+
+func jsonCoreOf(c *profile.Core) *jsonCore {
+	if c == nil {
+		return nil
+	}
+	out := &jsonCore{Path: c.Path, Writer: c.Writer, Missing: c.Missing}
+	if s := c.Signal; s != nil {
+		out.Signal = &jsonSignal{Number: s.Number, Name: s.Name, Reason: s.Reason}
+		if s.HasAddress {
+			out.Signal.Address = hex(s.Address)
+		}
+	}
+	return out
+}
+
+func jsonExceptionOf(e *profile.Thrown) *jsonException {
+	if e == nil {
+		return nil
+	}
+	return &jsonException{Type: e.Type, Message: e.Message, HResult: hex(uint64(uint32(e.HResult))), Inner: jsonExceptionOf(e.Inner)}
 }
 
 type jsonRuntime struct {
@@ -68,17 +111,19 @@ type jsonRuntime struct {
 }
 
 type jsonThread struct {
-	OSThreadID      int         `json:"osThreadId"`
-	ManagedThreadID int         `json:"managedThreadId,omitempty"`
-	ThreadID        string      `json:"threadId,omitempty"`
-	Name            string      `json:"name,omitempty"`
-	Role            string      `json:"role,omitempty"`
-	State           string      `json:"state,omitempty"`
-	Mode            string      `json:"mode,omitempty"`
-	Pause           float64     `json:"pauseMicroseconds,omitempty"`
-	Complete        bool        `json:"complete"`
-	Error           string      `json:"error,omitempty"`
-	Frames          []jsonFrame `json:"frames"`
+	OSThreadID      int            `json:"osThreadId"`
+	ManagedThreadID int            `json:"managedThreadId,omitempty"`
+	ThreadID        string         `json:"threadId,omitempty"`
+	Name            string         `json:"name,omitempty"`
+	Role            string         `json:"role,omitempty"`
+	State           string         `json:"state,omitempty"`
+	Mode            string         `json:"mode,omitempty"`
+	Pause           float64        `json:"pauseMicroseconds,omitempty"`
+	Crashed         bool           `json:"crashed,omitempty"`
+	Exception       *jsonException `json:"exception,omitempty"`
+	Complete        bool           `json:"complete"`
+	Error           string         `json:"error,omitempty"`
+	Frames          []jsonFrame    `json:"frames"`
 }
 
 type jsonFrame struct {
@@ -105,7 +150,8 @@ func jsonThreadOf(t *profile.Thread) jsonThread {
 	out := jsonThread{
 		OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, ThreadID: address(t.ThreadID),
 		Name: t.Name, Role: t.Role, State: t.State, Mode: t.Mode,
-		Pause:    microseconds(t.Pause),
+		Pause:   microseconds(t.Pause),
+		Crashed: t.Crashed, Exception: jsonExceptionOf(t.Exception),
 		Complete: t.Complete, Error: t.Error,
 		Frames: make([]jsonFrame, len(t.Frames)),
 	}

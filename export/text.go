@@ -53,9 +53,11 @@ func Text(w io.Writer, s *profile.Snapshot, o TextOptions) error {
 	return p.w.Flush()
 }
 
-// rank puts the threads first that run the program's own code.
+// rank puts the thread first that crashed, then those that run the program's own code.
 func rank(t *profile.Thread) int {
 	switch {
+	case t.Crashed:
+		return -1
 	case !t.Complete || hasManaged(t):
 		return 0
 	case t.ThreadID != 0:
@@ -72,7 +74,7 @@ func hasManaged(t *profile.Thread) bool {
 // frames. What went wrong is always shown.
 func splitManaged(threads []*profile.Thread) (show, hide []*profile.Thread) {
 	for _, t := range threads {
-		if !t.Complete {
+		if !t.Complete || t.Crashed && !hasManaged(t) {
 			show = append(show, t)
 			continue
 		}
@@ -133,10 +135,17 @@ func (p *printer) process(s *profile.Snapshot) {
 	if r := &s.Process.Runtime; *r != (profile.Runtime{}) {
 		p.text(" · " + RuntimeText(r))
 	}
+	if s.Process.Core != nil {
+		p.property(plain, coreText(s.Process.Core))
+	}
 	p.paint(dim, " · "+s.CapturedAt.Format("2006-01-02 15:04:05.000 -07:00"))
 	p.end()
 	if s.Process.Command != "" {
 		p.paint(dim, Clean(s.Process.Command))
+		p.end()
+	}
+	if c := s.Process.Core; c != nil && c.Signal != nil {
+		p.paint(red, "Ended by "+Clean(c.Signal.String()))
 		p.end()
 	}
 	p.end()
@@ -154,8 +163,26 @@ func RuntimeText(r *profile.Runtime) string {
 	return s
 }
 
+// coreText says what a core dump is: "core dump by createdump".
+func coreText(c *profile.Core) string {
+	if c.Writer == "" {
+		return "core dump"
+	}
+	return "core dump by " + c.Writer
+}
+
 // summary closes the text.
-func (p *printer) summary(s *profile.Snapshot) { p.paint(dim, Summary(s)); p.end() }
+func (p *printer) summary(s *profile.Snapshot) {
+	p.paint(dim, Summary(s))
+	p.end()
+	if s.Process.Core == nil {
+		return
+	}
+	for _, m := range s.Process.Core.Missing {
+		p.paint(yellow, "missing: "+Clean(m))
+		p.end()
+	}
+}
 
 // Summary says in one line what a snapshot cost the process, and what is
 // missing in it.
@@ -170,7 +197,10 @@ func Summary(s *profile.Snapshot) string {
 			incomplete++
 		}
 	}
-	out := fmt.Sprintf("%d %s, %d stopped", len(s.Threads), plural(len(s.Threads), "thread", "threads"), stopped)
+	out := fmt.Sprintf("%d %s", len(s.Threads), plural(len(s.Threads), "thread", "threads"))
+	if s.Process.Core == nil {
+		out += fmt.Sprintf(", %d stopped", stopped)
+	}
 	if p := s.Pauses(); p.Count > 0 {
 		out += fmt.Sprintf(" (pauses: p50 %s, p99 %s, max %s)", Pause(p.P50), Pause(p.P99), Pause(p.Max))
 	}

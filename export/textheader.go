@@ -35,10 +35,25 @@ func (p *printer) thread(t *profile.Thread) {
 	}
 	p.property(stateStyle(t.State), t.State)
 	p.property(plain, t.Mode)
+	if t.Crashed {
+		p.property(red, "crashed")
+	}
 	if t.Pause > 0 {
 		p.property(dim, "paused "+Pause(t.Pause))
 	}
 	p.end()
+	for e, intro := t.Exception, "  "; e != nil; e, intro = e.Inner, "    caused by " {
+		p.paint(red, intro+exceptionText(e))
+		p.end()
+	}
+}
+
+// exceptionText is an exception on one line: "System.ArgumentException: bad".
+func exceptionText(e *profile.Thrown) string {
+	if e.Message == "" {
+		return Clean(e.Type)
+	}
+	return Clean(e.Type) + ": " + Clean(e.Message)
 }
 
 func (p *printer) property(st style, s string) {

@@ -4,6 +4,7 @@
 package profile
 
 import (
+	"fmt"
 	"strings"
 	"time"
 )
@@ -22,6 +23,49 @@ type Process struct {
 	PID     int
 	Command string // command line, arguments separated by spaces
 	Runtime Runtime
+	Core    *Core // what it was read from; nil: it was running
+}
+
+// Core is a core dump.
+type Core struct {
+	Path   string
+	Writer string  // "kernel", "gcore", "createdump"; empty: it cannot be told
+	Signal *Signal // what ended the process; nil: nothing, or it is not known
+	// Missing says, a sentence each, what was neither in the dump nor to be had
+	// from files.
+	Missing []string
+}
+
+// Signal is a signal that ended a process.
+type Signal struct {
+	Number     int
+	Name       string // such as "SIGSEGV"
+	Reason     string // what its code means, such as "address not mapped"; may be empty
+	Address    uint64 // what could not be accessed, or executed
+	HasAddress bool
+}
+
+// String describes s: "SIGSEGV (address not mapped: 0x10)".
+func (s *Signal) String() string {
+	detail := s.Reason
+	if s.HasAddress {
+		if detail != "" {
+			detail += ": "
+		}
+		detail += fmt.Sprintf("%#x", s.Address)
+	}
+	if detail == "" {
+		return s.Name
+	}
+	return s.Name + " (" + detail + ")"
+}
+
+// Thrown is a managed exception, and the one that led to it.
+type Thrown struct {
+	Type    string // with its namespace
+	Message string // empty: the type's default message
+	HResult int32
+	Inner   *Thrown
 }
 
 // Program is what the program is called: its file, without its folder, and
@@ -60,6 +104,8 @@ type Thread struct {
 	State           string        // such as "running", "waiting (futex)", "sleeping"
 	Mode            string        // "cooperative" or "preemptive"; empty for a native thread
 	Pause           time.Duration // the longest stop of this thread; 0: it was not stopped
+	Crashed         bool          // of a core dump: the signal that ended the process was for this thread
+	Exception       *Thrown       // that the crashed thread had last to do with; nil: none
 	Complete        bool          // the walk reached the base of the stack
 	Error           string        // why it did not, or why there is no stack
 	Frames          []Frame

@@ -2,7 +2,7 @@
 # get-dotnet.sh: real .NET runtimes and a C# compiler for the tests, without
 # the .NET download site.
 #
-#   scripts/get-dotnet.sh [DIR] [MAJOR...]     majors: 8 9 10; default 9 10
+#   scripts/get-dotnet.sh [DIR] [MAJOR...] [builds] [aot]     majors: 8 9 10; default all
 #
 # DIR defaults to $CLRSNAP_DOTNET, then ${XDG_CACHE_HOME:-$HOME/.cache}/clrsnap-dotnet.
 # The tests need only 10. What is in place is not made again, so a second run
@@ -19,8 +19,16 @@
 #                  contract descriptor.
 #   net9/          the same use, but an ordinary DOTNET_ROOT with a separate
 #                  libcoreclr.so and createdump
+#   netN/dotnet-*, netN/N.*/
+#                  runtimes of other servicing builds, run by netN/dotnet-8.0.4 and
+#                  netN/9.0.1/dotnet; scripts/dotnet/builds.txt lists them. A few come
+#                  with their major version, all with `builds` (1 GB of downloads).
+#   aot/library.so with `aot`: a library that was compiled ahead of time, 10.0.11, with
+#                  its own runtime in it. It is an add-in for Node.js.
 #   bin/csc        the C# compiler: bin/csc net10 -o+ -out:app.dll --rtc app.cs
 #   bin/single     a single-file application: bin/single net10[:HOST] OUT app.dll...
+#                  (--compress: its assemblies are compressed; --base: without ASP.NET Core)
+#   bin/folder     a self-contained application: bin/folder net9 OUTDIR app.dll
 #   bin/apphost    a ./app beside app.dll: bin/apphost net9 app.dll
 #                  (run it with DOTNET_ROOT=DIR/net9)
 #   env.sh         CSC, NET8, NET9, NET10: the paths, to be sourced
@@ -40,10 +48,10 @@ note() { echo "get-dotnet: $*" >&2; }
 
 # ------------------------------------------------------------------ command line
 DIR=${CLRSNAP_DOTNET:-}
-MAJORS=()
+MAJORS=() ALL_BUILDS= WITH_AOT=
 case ${1:-} in
 -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
-'' | 8 | 9 | 10) ;;
+'' | 8 | 9 | 10 | builds | aot) ;;
 *[!0-9]*) DIR=$1; shift ;;
 *) die "no .NET $1 here (8, 9, 10)" ;;
 esac
@@ -53,9 +61,14 @@ if [ -z "$DIR" ]; then
     DIR=$cache_home/clrsnap-dotnet
 fi
 for major in "$@"; do
-    case $major in 8 | 9 | 10) MAJORS+=("$major") ;; *) die "no .NET $major here (8, 9, 10)" ;; esac
+    case $major in
+    8 | 9 | 10) MAJORS+=("$major") ;;
+    builds) ALL_BUILDS=-all ;;
+    aot) WITH_AOT=1 ;;
+    *) die "no .NET $major here (8, 9, 10)" ;;
+    esac
 done
-[ ${#MAJORS[@]} -gt 0 ] || MAJORS=(9 10)
+[ ${#MAJORS[@]} -gt 0 ] || MAJORS=(8 9 10)
 [ "$(uname -sm)" = 'Linux x86_64' ] || die "only for x86-64 Linux"
 
 # ------------------------------------------------------------------- directories
@@ -93,6 +106,9 @@ NET10_PKG='retypeapp-linux-x64@4.6.0|retypeapp-linux-x64-4.6.0.tgz|8ff1701d67b17
 # 10.0.12, single file, of which only the native host is used: single-file hosts
 # carry the runtime's data contract descriptor from 10.0.9 on.
 HOST10_PKG='devsense-php-ls-linux-x64@1.0.19329|devsense-php-ls-linux-x64-1.0.19329.tgz|c45e52396139ea4724f3bf403cafbe30f019e0357262404ad2613708bb309d4e'
+
+# a native AOT library with the runtime of 10.0.11:
+AOT_PKG='node-api-dotnet@0.9.27|node-api-dotnet-0.9.27.tgz|db48db27bf50e473fa98591ee348ff72c34ed193a8fedfb21ee00dfb2a9af944'
 
 # fetch 'SPEC|FILE|SHA256': prints the path of the checked archive
 fetch() {
@@ -237,6 +253,7 @@ make_net9() {
     tar xzf "$pkg" -C "$TMP"
     mkdir "$TMP/net9"
     kit root "$TMP/package/dist" "$TMP/net9" >&2
+    ln -s shared/Microsoft.NETCore.App/9.0.5 "$TMP/net9/.frame"
     # libm must be loaded before the runtime's own libraries, which use it without
     # saying so: the real launcher brings it in with libstdc++.
     gcc -O2 -o "$TMP/net9/dotnet" "$SRC/muxer.c" -Wl,--no-as-needed -lm -lpthread -ldl
@@ -264,6 +281,66 @@ make_net8() {
     mark net8
 }
 
+# ----------------------------------------------- other builds: dotnet/builds.txt
+# make_builds MAJOR: those that come with it, or all
+make_builds() {
+    done_already "builds$1$ALL_BUILDS" && return
+    local net=$DIR/net$1 frame version when kind inside pkg
+    frame=$net
+    if [ -e "$net/.frame" ]; then frame=$net/.frame; fi
+    if ! [ -e "$frame/.framework.json" ]; then
+        note "no other builds of .NET $1 beside those of an SDK (FORCE_NPM=1 does without the SDK)"
+        return
+    fi
+    need_npm
+    fresh
+    "$DIR/csc/run" --fw:"$frame" -debug- -out:"$TMP/run.dll" "$SRC/run.cs"
+    while read -r version when kind inside pkg <&3; do
+        if [ "$when" != always ] && [ -z "$ALL_BUILDS" ]; then continue; fi
+        pkg=$(fetch "$pkg")
+        rm -rf "$TMP/package" "$TMP/root"
+        tar xzf "$pkg" -C "$TMP" "$inside"
+        "make_$kind" "$version" "$TMP/$inside" "$net" "$frame"
+    done 3< <(grep "^$1\." "$SRC/builds.txt")
+    mark "builds$1$ALL_BUILDS"
+}
+
+# make_host VERSION PROGRAM NET FRAME: a host looks for the framework's assemblies
+# in the folder that it is in.
+make_host() {
+    kit launch "$2" "$4" "$4/dotnet-$1" "$TMP/run.dll"
+    if [ "$3" != "$4" ]; then ln -sfn "$(basename "$4")/dotnet-$1" "$3/dotnet-$1"; fi
+    greet "$3/dotnet-$1"
+}
+
+# make_root VERSION FOLDER NET FRAME
+make_root() {
+    kit root "$2" "$TMP/root" >&2
+    cp "$3/dotnet" "$TMP/root/"
+    rm -rf "${3:?}/$1"
+    mv "$TMP/root" "$3/$1"
+    greet "$3/$1/dotnet"
+}
+
+# greet HOST: it must run the hello world of its major version
+greet() {
+    local major=${1#"$DIR/net"}
+    "$1" "$DIR/.hello/hello${major%%/*}.dll" >/dev/null || die "$1: hello world failed"
+}
+
+# ------------------------------------------------------- native AOT: a library
+make_aot() {
+    done_already aot && return
+    need_npm
+    local pkg
+    pkg=$(fetch "$AOT_PKG")
+    fresh
+    tar xzf "$pkg" -C "$TMP" package/linux-x64/Microsoft.JavaScript.NodeApi.node
+    mkdir -p "$DIR/aot"
+    mv "$TMP/package/linux-x64/Microsoft.JavaScript.NodeApi.node" "$DIR/aot/library.so"
+    mark aot
+}
+
 # ------------------------------------------------------------ the small commands
 make_commands() {
     mkdir -p "$DIR/src"
@@ -280,11 +357,19 @@ exec "\$D/csc/run" "\${A[@]}"
 END
     cat >"$DIR/bin/single" <<END
 #!/usr/bin/env bash
-# single netN[:HOST] OUT app.dll [more.dll...]: a single-file application
+# single netN[:HOST] OUT app.dll [more.dll...] [--compress] [--base]: a single-file application
 # (HOST: another executable in netN/, as in net10:dotnet-10.0.8)
-D="$DIR"; N=\${1%%:*}; H=dotnet; case \$1 in *:*) H=\${1#*:};; esac; shift
-[ -f "\$D/\$N/.framework.json" ] || { echo "single: \$N has no single-file host" >&2; exit 2; }
-exec node "\$D/src/kit.js" single "\$D/\$N/\$H" "\$D/\$N" "\$@"
+D="$DIR"; N=\${1%%:*}; H=dotnet; case \$1 in *:*) H=\${1#*:};; net9) H=dotnet-9.0.9;; esac; shift
+F=\$D/\$N; [ -e "\$F/.frame" ] && F=\$F/.frame
+[ -f "\$F/.framework.json" ] || { echo "single: \$N has no single-file host" >&2; exit 2; }
+exec node "\$D/src/kit.js" single "\$D/\$N/\$H" "\$F" "\$@"
+END
+    cat >"$DIR/bin/folder" <<END
+#!/usr/bin/env bash
+# folder net9 OUTDIR app.dll: a self-contained application, OUTDIR/app
+D="$DIR"
+[ -f "\$D/\$1/.apphost" ] || { echo "folder: none for \$1" >&2; exit 2; }
+exec node "\$D/src/kit.js" folder "\$D/\$1/.apphost" "\$D/\$1" "\$2" "\$3"
 END
     cat >"$DIR/bin/apphost" <<END
 #!/usr/bin/env bash
@@ -320,4 +405,8 @@ find_sdk
 if [ -n "$SDK" ]; then make_sdk_csc; else make_net10; fi     # the compiler first
 for major in "${MAJORS[@]}"; do use_sdk_runtime "$major" || "make_net$major"; done
 make_commands
-for major in "${MAJORS[@]}"; do say_hello "$major"; done
+for major in "${MAJORS[@]}"; do
+    say_hello "$major"
+    make_builds "$major"
+done
+if [ -n "$WITH_AOT" ]; then make_aot; fi

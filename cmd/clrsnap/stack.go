@@ -19,6 +19,8 @@ import (
 
 // stackFlags are the flags of the verb stack.
 type stackFlags struct {
+	core     clrsnap.CoreOptions
+	dump     string // the core dump; empty: a running process
 	threads  []string
 	stopAll  bool
 	maxPause time.Duration
@@ -31,7 +33,7 @@ type stackFlags struct {
 func newStack(a *app) *cobra.Command {
 	var f stackFlags
 	cmd := &cobra.Command{
-		Use:   "stack PID",
+		Use:   "stack {PID | --core FILE}",
 		Short: "Show the stacks of a process's threads",
 		Long: `Show what every thread of a process is doing: its stack, leaf first, managed and
 native frames together, and whether it runs or what it waits for.
@@ -56,25 +58,91 @@ What is shown:
   --short, --full   shorter names; nothing folded or left out
 
 Stacks are equal if they go through the same methods; where in a method a thread
-is does not matter.`,
+is does not matter.
+
+Core dumps:
+  With --core the process is read from an ELF core dump: of createdump
+  (DOTNET_DbgEnableMiniDump=1, dotnet-dump), of the kernel, or of gcore. The thread
+  that crashed comes first, with the signal and the exception. What a dump leaves
+  out is read from the program's files, if they are the very ones (by build id);
+  what is missing is said at the end. Files are looked for where the process had
+  them, or below --sysroot: a folder with the files of its container, for example.
+`,
 		Example: `  clrsnap stack 4242                        every thread
   clrsnap stack 4242 --managed --group      the overview of a busy service
   clrsnap stack 4242 --thread 4250          one thread, by its id
   clrsnap stack 4242 --thread '^orders-'    threads by name, a regular expression
   clrsnap stack 4242 --json | jq '.threads[] | select(.state == "running").name'
-  clrsnap stack $(pgrep -n dotnet) -o stacks.txt`,
-		Args:              onePID,
+  clrsnap stack $(pgrep -n dotnet) -o stacks.txt
+  clrsnap stack --core core.4242            what the program was doing when it crashed
+  clrsnap stack --core core.4242 --sysroot ./image   the files of its container are there`,
+		Args:              func(cmd *cobra.Command, args []string) error { return f.checkArgs(cmd, args) },
 		ValidArgsFunction: completePID,
 	}
 	f.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if f.dump != "" {
+			return a.stack(cmd.Context(), coreDump(f.dump), &f)
+		}
 		pid, err := parsePID(args[0])
 		if err != nil {
 			return err
 		}
-		return a.stack(cmd.Context(), pid, &f)
+		return a.stack(cmd.Context(), runningProcess(pid), &f)
 	}
 	return cmd
+}
+
+// checkArgs wants a PID or a core dump, and no flags that are for the other.
+func (f *stackFlags) checkArgs(cmd *cobra.Command, args []string) error {
+	given := cmd.Flags().Changed
+	if !given("core") {
+		for _, name := range []string{"exe", "sysroot"} {
+			if given(name) {
+				return usagef("--%s says where the files of a core dump are: give --core as well", name)
+			}
+		}
+		return onePID(cmd, args)
+	}
+	switch {
+	case len(args) > 0:
+		return usagef("a process id or --core, not both: unexpected argument %q", args[0])
+	case f.dump == "":
+		return usagef("--core is empty: give the core dump's file")
+	}
+	for _, name := range []string{"stop-all", "max-pause"} {
+		if given(name) {
+			return usagef("--%s is for running processes: the threads of a core dump stand still", name)
+		}
+	}
+	return nil
+}
+
+// A subject is what stacks are taken of.
+type subject struct {
+	name   string // "process 42"
+	again  string // the arguments that name it
+	others string // what may help if it is not a .NET process
+	open   func(*stackFlags) (*clrsnap.Process, error)
+}
+
+func runningProcess(pid int) subject {
+	return subject{
+		name: fmt.Sprintf("process %d", pid), again: fmt.Sprint(pid), others: "clrsnap ps lists .NET processes; ",
+		open: func(f *stackFlags) (*clrsnap.Process, error) {
+			return clrsnap.OpenWith(pid, clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause})
+		},
+	}
+}
+
+func coreDump(path string) subject {
+	return subject{
+		name: "the core dump " + path, again: "--core " + path,
+		open: func(f *stackFlags) (*clrsnap.Process, error) {
+			f.core.NativeOnly = f.text.Native
+			return clrsnap.OpenCore(path, f.core)
+		},
+	}
 }
 
 func (f *stackFlags) register(cmd *cobra.Command) {
@@ -91,6 +159,9 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.text.IP, "ip", false, "show instruction pointers and offsets, each thread by itself unless --group is given")
 	fs.BoolVar(&f.stopAll, "stop-all", false, "stop all threads at the same time")
 	maxPauseFlag(fs, &f.maxPause)
+	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
+	fs.StringVar(&f.core.Executable, "exe", "", "with --core: the program's `file`, if it is not where it was")
+	fs.StringVar(&f.core.Sysroot, "sysroot", "", "with --core: the `folder` below which the process's files are")
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md)")
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	complete(cmd, "group", "auto", "always", "never")
@@ -127,16 +198,18 @@ func checkMaxPause(d time.Duration) error {
 // groupings are the values of --group.
 var groupings = map[string]export.Grouping{"auto": export.GroupAuto, "always": export.GroupAlways, "never": export.GroupNever}
 
-func (a *app) stack(ctx context.Context, pid int, f *stackFlags) error {
+func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 	chosen, err := f.check()
 	if err != nil {
 		return err
 	}
-	p, err := clrsnap.OpenWith(pid, clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause})
+	p, err := of.open(f)
 	if err != nil {
-		return hint(err, pid)
+		return hint(err, of)
 	}
 	defer p.Close()
+	// A native AOT program has native frames only, most often without names.
+	f.text.Native = f.text.Native || !p.HasRuntime() && !f.text.Managed
 
 	out, err := f.file().open(a.stdout, "", time.Time{})
 	if err != nil {
@@ -154,7 +227,7 @@ func (a *app) stack(ctx context.Context, pid int, f *stackFlags) error {
 		return err
 	}
 	if len(s.Threads) == 0 && err == nil && ctx.Err() == nil {
-		return fmt.Errorf("no thread of process %d matches %s: clrsnap stack %d shows all", pid, chosen, pid)
+		return fmt.Errorf("no thread of %s matches %s: clrsnap stack %s shows all", of.name, chosen, of.again)
 	}
 	if len(s.Threads) > 0 || err == nil && ctx.Err() == nil {
 		if werr := a.write(s, out, f); werr != nil {
@@ -172,9 +245,9 @@ func (a *app) stack(ctx context.Context, pid int, f *stackFlags) error {
 }
 
 // hint adds what this command can do about an error.
-func hint(err error, pid int) error {
+func hint(err error, of subject) error {
 	if errors.Is(err, clrsnap.ErrNotDotNet) {
-		return fmt.Errorf("%w: clrsnap ps lists .NET processes; clrsnap stack --native %d shows native stacks", err, pid)
+		return fmt.Errorf("%w: %sclrsnap stack --native %s shows native stacks", err, of.others, of.again)
 	}
 	return err
 }

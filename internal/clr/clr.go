@@ -14,17 +14,20 @@ import (
 )
 
 // Needs are the contracts that this package and its sub-packages read, with the
-// versions whose meaning they know.
+// versions whose meaning they know. Those of .NET 11 begin with a c, and were counted
+// anew: its ExecutionManager c1 is what .NET 10 calls 2. The c2 of EcmaMetadata and
+// of StackWalk come after .NET 11. They change what is not read here: metadata under
+// edit and continue, and the value classes that a GCFrame protects.
 var Needs = map[string][]contract.Version{
-	"ExecutionManager":  {"2"},
-	"Thread":            {"1"},
-	"StackWalk":         {"1"},
-	"RuntimeTypeSystem": {"1"},
-	"Loader":            {"1"},
-	"EcmaMetadata":      {"1"},
-	"CodeVersions":      {"1"},
-	"Exception":         {"1"},
-	"Object":            {"1"},
+	"ExecutionManager":  {"1", "2", "c1"},
+	"Thread":            {"1", "c1"},
+	"StackWalk":         {"1", "c1", "c2"},
+	"RuntimeTypeSystem": {"0", "1", "c1"},
+	"Loader":            {"0", "1", "c1"},
+	"EcmaMetadata":      {"1", "c1", "c2"},
+	"CodeVersions":      {"0", "1", "c1"},
+	"Exception":         {"0", "1", "c1"},
+	"Object":            {"1", "c1"},
 }
 
 // Runtime is what can be read of one runtime. It is not safe for concurrent
@@ -36,6 +39,8 @@ type Runtime struct {
 	Types   *types.System
 	Methods *method.Reader
 	Names   *name.Namer
+
+	mem *target.Reader
 }
 
 // New binds a runtime to its data descriptor. The error of a runtime that is not
@@ -44,7 +49,7 @@ func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, err
 	if err := d.Require(Needs); err != nil {
 		return nil, err
 	}
-	var r Runtime
+	r := Runtime{mem: target.NewReader(mem)}
 	var err error
 	if r.Code, err = codemap.New(mem, d); err != nil {
 		return nil, err
@@ -64,6 +69,7 @@ func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, err
 	if r.Names, err = name.New(mem, d, r.Types, r.Methods); err != nil {
 		return nil, err
 	}
+	r.Methods.Attributes = r.Names.Attributes
 	return &r, nil
 }
 

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/clrtest"
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/contract"
 	"clrsnap/internal/ecma335"
@@ -16,20 +16,15 @@ import (
 
 var styles = [2]ecma335.Style{ecma335.Full, ecma335.Short}
 
-var net10 = sync.OnceValues(func() (*contract.Descriptor, error) { return descriptor(func(s string) string { return s }) })
-
-func descriptor(change func(string) string) (*contract.Descriptor, error) {
-	text, err := os.ReadFile("../contract/testdata/net10.0.12.json")
+// descriptor returns a descriptor whose text a test has changed.
+func descriptor(name string, change func(string) string) (*contract.Descriptor, error) {
+	text, err := os.ReadFile("../contract/testdata/" + name + ".json")
 	if err != nil {
 		return nil, err
 	}
-	pointers := make([]uint64, 24)
-	for i := range pointers {
-		pointers[i] = 0x10000 + 0x1000*uint64(i)
-	}
-	d, err := contract.FromJSON([]byte(change(string(text))), pointers)
+	d, err := contract.FromJSON([]byte(change(string(text))), make([]uint64, 64))
 	if err == nil {
-		d.Runtime = "10.0.12"
+		d.Runtime = "1.2.3"
 	}
 	return d, err
 }
@@ -57,62 +52,68 @@ func FuzzRuntime(f *testing.F) {
 		if len(data) == 0 || len(data) > 4096 {
 			return
 		}
-		d, err := net10()
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := New(wrapped(data), d, arch.AMD64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := arch.Addr(addr)
-		r.Begin()
-		c, err := r.Code.Lookup(at)
-		if err == nil && c.Kind == codemap.None {
-			c = codemap.Code{Kind: codemap.JIT, MethodDesc: at, MethodStart: at}
-		}
-		r.Code.IsFilter(&c)
-		for _, desc := range []arch.Addr{at, c.MethodDesc} {
-			r.Names.Hidden(desc)
-			m, err := r.Methods.Read(desc)
+		for _, name := range []string{clrtest.Net8, clrtest.Net10, clrtest.Net11} {
+			r, err := New(wrapped(data), clrtest.Descriptor(t, name), arch.AMD64)
 			if err != nil {
-				continue
+				t.Fatal(err)
 			}
-			for _, volatile := range []bool{false, true} {
-				n, err := r.Names.Method(&m, volatile)
-				if err == nil && n.Display == "" {
-					t.Fatalf("%+v has no name: %+v", m, n)
-				}
-			}
-			r.Methods.Tier(&m, &c)
-			r.Methods.Dynamic(&m)
+			readAll(t, r, arch.Addr(addr))
 		}
-		r.Types.Read(at)
-		r.Types.Check(at)
-		for style := range 2 {
-			r.Names.Type(at, styles[style])
-		}
-		if addr%32 == 0 { // a list that comes back to itself is read 131,072 entries far
-			list, _ := r.Threads.List()
-			for i := range list[:min(len(list), 3)] {
-				r.Threads.Name(&list[i])
-			}
-		}
-		r.Threads.Finalizer()
 	})
+}
+
+// readAll reads everything that can be at an address.
+func readAll(t *testing.T, r *Runtime, at arch.Addr) {
+	r.Begin()
+	c, err := r.Code.Lookup(at)
+	if err == nil && c.Kind == codemap.None {
+		c = codemap.Code{Kind: codemap.JIT, MethodDesc: at, MethodStart: at}
+	}
+	r.Code.IsFilter(&c)
+	for _, desc := range []arch.Addr{at, c.MethodDesc} {
+		r.Names.Hidden(desc)
+		m, err := r.Methods.Read(desc)
+		if err != nil {
+			continue
+		}
+		for _, volatile := range []bool{false, true} {
+			n, err := r.Names.Method(&m, volatile)
+			if err == nil && n.Display == "" {
+				t.Fatalf("%+v has no name: %+v", m, n)
+			}
+		}
+		r.Methods.Tier(&m, &c)
+		r.Methods.Dynamic(&m)
+	}
+	r.Types.Read(at)
+	r.Types.Check(at)
+	for style := range 2 {
+		r.Names.Type(at, styles[style])
+	}
+	if at%32 == 0 { // a list that comes back to itself is read 131,072 entries far
+		list, _ := r.Threads.List()
+		for i := range list[:min(len(list), 3)] {
+			r.Threads.Name(&list[i])
+			r.Threads.ReadException(r.Threads.LastException(&list[i]))
+		}
+	}
+	r.Threads.Finalizer()
 }
 
 func TestNewUnknown(t *testing.T) {
 	for _, tt := range []struct {
-		name, old, new string
-		want           []string
+		name, of, old, new string
+		want               []string
 	}{
-		{"an unknown version of a contract", `"ExecutionManager":2`, `"ExecutionManager":"c9"`, []string{"ExecutionManager", "c9", "10.0.12"}},
-		{"a missing contract", `"ExecutionManager":2,`, ``, []string{"ExecutionManager", "10.0.12"}},
-		{"a missing field", `"OSId":296,`, ``, []string{"Thread", "OSId", "10.0.12"}},
+		{"an unknown version of a contract", clrtest.Net10, `"ExecutionManager":2`, `"ExecutionManager":"c9"`, []string{"ExecutionManager", "c9", "1.2.3"}},
+		{"an old name of a version", clrtest.Net11, `"ExecutionManager":"c1"`, `"ExecutionManager":"c2"`, []string{"ExecutionManager", "c2", "1.2.3"}},
+		{"a missing contract", clrtest.Net10, `"ExecutionManager":2,`, ``, []string{"ExecutionManager", "1.2.3"}},
+		{"a missing field", clrtest.Net10, `"OSId":296,`, ``, []string{"Thread", "OSId", "1.2.3"}},
+		{"a missing field of two names", clrtest.Net10, `"GCHandle":[304,"GCHandle"],`, ``, []string{"Thread.GCHandle", "Thread.ExposedObject", "1.2.3"}},
+		{"nothing that tells an array's rank", clrtest.Net11, `"ArrayBaseSize":["0x18","uint32"],`, ``, []string{"ArrayBaseSize", "1.2.3"}},
 	} {
 		found := false
-		d, err := descriptor(func(s string) string {
+		d, err := descriptor(tt.of, func(s string) string {
 			found = strings.Contains(s, tt.old)
 			return strings.Replace(s, tt.old, tt.new, 1)
 		})

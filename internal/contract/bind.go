@@ -14,6 +14,8 @@ const Absent = ^uint32(0)
 // Bind fills the struct that layout points to. Its exported fields carry tags:
 //
 //	clr:"Type.Field"    uint32: offset of the field in bytes
+//	clr:"A.B|C.D"       uint32: offset of C.D where the runtime has no A.B: a field of the same
+//	                    meaning that another release calls by another name
 //	clr:"size:Type"     uint32: size of the type in bytes; clr:"Type.!" is the same
 //	global:"Name"       arch.Addr or uint64: value of the global; string: its text
 //
@@ -62,32 +64,45 @@ func cutOptional(tag string) (string, bool) {
 	return strings.CutSuffix(tag, ",optional")
 }
 
-// bindLayout sets a field to an offset or a size and names what it looked for.
+// bindLayout sets a field to an offset or a size, that of the first of the tag's
+// names that the runtime has, and says what it looked for.
 func (d *Descriptor) bindLayout(v reflect.Value, tag string) (what string, found bool) {
-	typ, field, ok := strings.Cut(tag, ".")
-	if t, isSize := strings.CutPrefix(tag, "size:"); isSize {
-		typ, field, ok = t, "!", true
-	}
-	if !ok || typ == "" || field == "" {
-		panic(fmt.Sprintf("contract: tag clr:%q", tag))
-	}
-	n := Absent
-	if field == "!" {
-		what = "size of " + typ
-		if s, ok := d.Size(typ); ok {
-			n, found = s, true
-		}
-	} else {
-		what = "field " + tag
-		if o, ok := d.Offset(typ, field); ok {
-			n, found = o, true
-		}
-	}
 	if v.Kind() != reflect.Uint32 {
 		panic(fmt.Sprintf("contract: clr:%q on a field of type %v", tag, v.Type()))
 	}
-	v.SetUint(uint64(n))
-	return what, found
+	names := strings.Split(tag, "|")
+	for i, name := range names {
+		var n uint32
+		names[i], n, found = d.offsetOrSize(name)
+		v.SetUint(uint64(n))
+		if found {
+			break
+		}
+	}
+	return strings.Join(names, " or "), found
+}
+
+// offsetOrSize looks up "Type.Field" or "size:Type"; the number is Absent where
+// the runtime has no such thing.
+func (d *Descriptor) offsetOrSize(name string) (what string, n uint32, found bool) {
+	typ, field, ok := strings.Cut(name, ".")
+	if t, isSize := strings.CutPrefix(name, "size:"); isSize {
+		typ, field, ok = t, "!", true
+	}
+	if !ok || typ == "" || field == "" {
+		panic(fmt.Sprintf("contract: clr:%q names no field", name))
+	}
+	if field == "!" {
+		what = "size of " + typ
+		n, found = d.Size(typ)
+	} else {
+		what = "field " + name
+		n, found = d.Offset(typ, field)
+	}
+	if !found {
+		n = Absent
+	}
+	return what, n, found
 }
 
 var addrType = reflect.TypeFor[arch.Addr]()

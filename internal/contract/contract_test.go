@@ -1,9 +1,11 @@
 package contract
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -100,6 +102,51 @@ func TestParseNet10(t *testing.T) {
 	}
 }
 
+// The descriptor of .NET 11, in both forms of globals that data_descriptor.md
+// allows: [[index], "pointer"] and [index].
+func TestParseNet11(t *testing.T) {
+	text, err := os.ReadFile("testdata/net11-constructed.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pointers := make([]uint64, 46)
+	for i := range pointers {
+		pointers[i] = 0x7f00_0000_0000 + 8*uint64(i)
+	}
+	untyped := regexp.MustCompile(`\[(\[\d+\]),"pointer"\]`).ReplaceAll(text, []byte("$1"))
+	if bytes.Equal(text, untyped) {
+		t.Fatal("no pointers")
+	}
+	for name, text := range map[string][]byte{"typed": text, "untyped": untyped} {
+		d, err := Parse(layOut(text, pointers, nil), at)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var l struct {
+			Exposed uint32    `clr:"Thread.GCHandle|Thread.ExposedObject"`
+			First   uint32    `clr:"ThreadStore.FirstThreadLink|ThreadStore.None"`
+			None    uint32    `clr:"ArrayClass.Rank|ArrayClass.None,optional"`
+			Handle  uint32    `clr:"size:GCHandle|size:ObjectHandle"`
+			Store   arch.Addr `global:"ThreadStore"`
+			Base    uint64    `global:"ArrayBaseSize"`
+			System  string    `global:"OperatingSystem"`
+		}
+		if err := d.Bind(&l); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if l.Exposed != 312 || l.First != 104 || l.None != Absent || l.Handle != 8 ||
+			l.Store != 0x7f00_0000_0018 || l.Base != 24 || l.System != "Unix" {
+			t.Errorf("%s: %+v", name, l)
+		}
+		if gc := d.SubDescriptors["GC"]; gc.Value != 0x7f00_0000_0168 || !gc.Indirect {
+			t.Errorf("%s: the garbage collector's descriptor is %+v", name, gc)
+		}
+		if err := d.Require(map[string][]Version{"ExecutionManager": {"2", "c1"}, "StressLog": {"2", "c2"}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestBindMissing(t *testing.T) {
 	d, err := FromJSON([]byte(`{"version":0,"types":{"Thread":{}},"globals":{"S":["x","string"]}}`), nil)
 	if err != nil {
@@ -111,13 +158,14 @@ func TestBindMissing(t *testing.T) {
 		Size uint32    `clr:"size:Thread"`
 		Addr arch.Addr `global:"ThreadStore"`
 		Text uint64    `global:"S"` // a string is not a number
+		Two  uint32    `clr:"Thread.GCHandle|Thread.ExposedObject"`
 	}
 	err = d.Bind(&l)
 	var missing *MissingError
 	if !errors.As(err, &missing) {
 		t.Fatal(err)
 	}
-	want := []string{"field Thread.Id", "size of Thread", "global ThreadStore", "global S"}
+	want := []string{"field Thread.Id", "size of Thread", "global ThreadStore", "global S", "field Thread.GCHandle or field Thread.ExposedObject"}
 	if !slices.Equal(missing.Missing, want) || !strings.Contains(err.Error(), ".NET 9.0.5") {
 		t.Errorf("%v", err)
 	}
@@ -162,7 +210,7 @@ func TestFromJSON(t *testing.T) {
 		{"key in capitals", `{"Version":0}`, `version ""`},
 		{"null", `null`, `version ""`},
 		{"no version", `{}`, `version ""`},
-		{"version of a preview", `{"version":1}`, "update clrsnap"},
+		{"version of a preview", `{"version":1}`, "update clrsnap, or the runtime if it is a preview"},
 		{"version is an object", `{"version":{}}`, `version ""`},
 		{"unknown baseline", `{"version":0,"baseline":"net9"}`, `baseline "net9"`},
 		{"a type twice", `{"version":0,"types":{"T":{},"T":{}}}`, `"T" appears twice`},
@@ -245,6 +293,9 @@ func TestBindPanicsOnMistakes(t *testing.T) {
 		"not a pointer": struct{}{},
 		"a tag without dot": new(struct {
 			A uint32 `clr:"Thread"`
+		}),
+		"an alternative without dot": new(struct {
+			A uint32 `clr:"Thread.None|Thread"`
 		}),
 		"a wide offset": new(struct {
 			A uint64 `clr:"Thread.Id"`

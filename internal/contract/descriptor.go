@@ -26,7 +26,7 @@ const (
 var ErrFormat = errors.New("unreadable data descriptor")
 
 // Version is the version of a contract: "2" where the runtime gives an
-// integer (.NET 9, 10), "c2" where it gives a string (.NET 11).
+// integer (.NET 9, 10), "c1" where it gives a string (.NET 11).
 type Version string
 
 // Type is one structure.

@@ -11,11 +11,17 @@
 // # Versions
 //
 // Version 0 of the JSON is what .NET 9 and 10 emit. .NET 11 emits 2: the same
-// format, with contract versions that are strings ("c2"); the number was raised
+// format, with contract versions that are strings ("c1"); the number was raised
 // so that tools refuse previews whose contracts were still in flux
 // (dotnet/runtime pull requests 127020 and 131858). Both are read; other
-// versions are refused. "subDescriptors" (descriptors of parts of the runtime,
-// .NET 11) are kept as addresses in SubDescriptors and not followed.
+// versions are refused.
+//
+// The versions of contracts were counted anew when .NET 11 froze them (pull
+// requests 131790 and 131858): "c1" of a contract is not its version 1. What
+// .NET 10 calls version 2 of ExecutionManager, .NET 11 calls c1.
+//
+// "subDescriptors" (descriptors of parts of the runtime; .NET 11 has one, of its
+// garbage collector) are kept as addresses in SubDescriptors and not followed.
 //
 // # Use
 //
@@ -26,6 +32,7 @@
 //		ID    uint32    `clr:"Thread.Id"`                  // offset in bytes
 //		Size  uint32    `clr:"size:MethodTable"`           // size in bytes; "MethodTable.!" is the same
 //		OSID  uint32    `clr:"Thread.OSId,optional"`       // Absent where the runtime has none
+//		Name  uint32    `clr:"Thread.GCHandle|Thread.ExposedObject"` // the first that the runtime has
 //		Store arch.Addr `global:"ThreadStore"`
 //		Maps  uint64    `global:"CodeMaps,optional" has:"HasMaps"`
 //		HasMaps bool

@@ -54,7 +54,7 @@ func FromJSON(text []byte, pointerData []uint64) (*Descriptor, error) {
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	if !versions[doc.version] {
-		return nil, fmt.Errorf("%w: its format has version %q, this clrsnap reads 0 and 2: update clrsnap", ErrFormat, doc.version)
+		return nil, fmt.Errorf("%w: its format has version %q, this clrsnap reads 0 and 2: update clrsnap, or the runtime if it is a preview", ErrFormat, doc.version)
 	}
 	// Baselines would be named layouts that the descriptor only amends; no
 	// release of the runtime uses one.

@@ -3,6 +3,7 @@ package elfx
 import (
 	"bytes"
 	"encoding/binary"
+	"strings"
 
 	"clrsnap/internal/arch"
 )
@@ -124,6 +125,21 @@ func (m *Image) section(name string) *section {
 		}
 	}
 	return nil
+}
+
+// Comment returns what the tools that made the image say of themselves: the
+// strings of the section .comment. An image without it, or in memory, has none.
+func (m *Image) Comment() []string {
+	const maxComment = 1 << 16
+	s := m.section(".comment")
+	if s == nil || s.typ == shtNobits || s.size > maxComment {
+		return nil
+	}
+	b := make([]byte, s.size)
+	if m.readFile(b, s.off) != nil {
+		return nil
+	}
+	return strings.FieldsFunc(string(b), func(r rune) bool { return r == 0 })
 }
 
 // isPLT reports whether a section holds only stubs that jump to other images.

@@ -34,7 +34,9 @@ type Engine struct {
 	Cache   *target.Cache
 	Modules *module.Set
 	Maps    target.Mappings
-	Runtime *clr.Runtime // nil before Bind
+	Runtime *clr.Runtime         // nil before Bind
+	Layout  *contract.Descriptor // what Runtime is bound to
+	Own     *contract.Descriptor // what the runtime says of itself, nil if nothing
 	Walker  *walk.Walker
 	Changes int // how often modules have come or gone
 
@@ -52,34 +54,27 @@ func New(src Source) (*Engine, error) {
 		e.Close()
 		return nil, err
 	}
-	e.Walker = walk.New(walk.Options{Arch: e.Arch, Memory: e.Cache, Modules: e.Modules, Code: noCode{}, Methods: noCode{}})
+	e.unbind()
 	return e, nil
 }
 
-// Open is New, Locate and Bind.
+// unbind leaves what walks native stacks.
+func (e *Engine) unbind() {
+	e.Runtime, e.Layout = nil, nil
+	e.Walker = walk.New(walk.Options{Arch: e.Arch, Memory: e.Cache, Modules: e.Modules, Code: noCode{}, Methods: noCode{}})
+}
+
+// Open is New and OpenRuntime.
 func Open(src Source) (*Engine, error) {
 	e, err := New(src)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.openRuntime(); err != nil {
+	if _, err := e.OpenRuntime(); err != nil {
 		e.Close()
 		return nil, err
 	}
 	return e, nil
-}
-
-func (e *Engine) openRuntime() error {
-	r, err := e.Locate()
-	if err != nil {
-		return err
-	}
-	d, err := contract.Parse(e.Cache, r.Descriptor)
-	if err != nil {
-		return err
-	}
-	d.Runtime = r.Version
-	return e.Bind(d)
 }
 
 // Locate looks for the runtime among the target's modules.
@@ -97,7 +92,7 @@ func (e *Engine) Bind(d *contract.Descriptor) error {
 	if err != nil {
 		return err
 	}
-	e.Runtime = r
+	e.Runtime, e.Layout = r, d
 	e.Walker = walk.New(walk.Options{
 		Arch: e.Arch, Memory: e.Cache, Modules: e.Modules,
 		Code: r.Code, Methods: r.Names, Chain: r.Chain, Compile: e.compile,

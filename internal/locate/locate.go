@@ -23,7 +23,7 @@ const (
 	Shared        Shape = "shared"         // libcoreclr.so of an installed framework
 	SelfContained Shape = "self-contained" // libcoreclr.so beside the program
 	SingleFile    Shape = "single-file"    // inside the executable
-	NativeAOT     Shape = "native AOT"     // no CoreCLR at all: compiled ahead of time
+	NativeAOT     Shape = "native AOT"     // no CoreCLR at all: a program or a library that was compiled ahead of time
 )
 
 // Runtime is a runtime that was found.
@@ -32,18 +32,19 @@ type Runtime struct {
 	Version    string // such as "10.0.8"; empty where it cannot be told
 	Shape      Shape
 	Descriptor arch.Addr // of DotNetRuntimeContractDescriptor; 0: it has none
+	Table      arch.Addr // of g_dacTable; 0: it has none
+	TableSize  uint64    // in bytes
 }
 
 // ErrNotDotNet: there is no .NET runtime in the process.
 var ErrNotDotNet = errors.New("not a .NET process: it has neither libcoreclr.so nor a .NET single-file host mapped")
 
 // Exported symbols that tell a runtime's file (src/coreclr/hosts,
-// src/coreclr/debug/runtimeinfo, src/coreclr/nativeaot).
+// src/coreclr/debug/runtimeinfo).
 const (
 	symDescriptor = "DotNetRuntimeContractDescriptor"
 	symDAC        = "g_dacTable"
 	symInfo       = "DotNetRuntimeInfo"
-	symAOT        = "DotNetRuntimeDebugHeader"
 
 	library = "libcoreclr.so"
 )
@@ -64,7 +65,7 @@ func Find(mods *module.Set, exe string) (*Runtime, error) {
 	// A single-file application maps parts of its own file as code more than
 	// once; only one of these mappings is that of the executable itself.
 	for _, m := range mods.All() {
-		if m.Path != exe {
+		if !isFile(m, exe) {
 			continue
 		}
 		r, err := host(m)
@@ -75,10 +76,19 @@ func Find(mods *module.Set, exe string) (*Runtime, error) {
 			unreadable = err
 		}
 	}
+	if r := aheadOfTime(mods, exe); r != nil {
+		return r, nil
+	}
 	if unreadable != nil {
 		return nil, fmt.Errorf("cannot read the executable %s: %w", exe, unreadable)
 	}
 	return nil, ErrNotDotNet
+}
+
+// isFile reports whether m is the file at a path. Mappings of a live process have a
+// newline where the kernel writes \012, which can also be what the name itself has.
+func isFile(m *module.Module, path string) bool {
+	return m.Path == path || m.Path == strings.ReplaceAll(path, `\012`, "\n")
 }
 
 // host looks for a runtime in the program's own executable.
@@ -92,10 +102,56 @@ func host(m *module.Module) (*Runtime, error) {
 			return nil, err
 		}
 	}
-	if _, err := m.Lookup(symAOT); err == nil {
-		return &Runtime{Module: m, Shape: NativeAOT}, nil
-	}
 	return nil, nil
+}
+
+// aheadOfTime looks for code that was compiled ahead of time: the program itself,
+// else the first library that has its own runtime in it.
+func aheadOfTime(mods *module.Set, exe string) *Runtime {
+	var found *module.Module
+	for _, m := range mods.All() {
+		if found != nil && !isFile(m, exe) {
+			continue
+		}
+		if m.AheadOfTime() {
+			found = m
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	return &Runtime{Module: found, Shape: NativeAOT, Version: compilerVersion(found)}
+}
+
+// compilerVersion reads the version of the compiler, which is that of the runtime
+// that it links in: ".NET: ilc 10.0.11-servicing.26373.116+e2f47b0…" (from .NET 9 on;
+// src/coreclr/tools/aot/ILCompiler.Compiler/Compiler/ObjectWriter).
+func compilerVersion(m *module.Module) string {
+	img, err := m.Image()
+	if err != nil {
+		return ""
+	}
+	for _, s := range img.Comment() {
+		if v, ok := strings.CutPrefix(s, ".NET: ilc "); ok {
+			v, _, _ = strings.Cut(v, "-")
+			v, _, _ = strings.Cut(v, "+")
+			return v
+		}
+	}
+	return ""
+}
+
+// size returns the size of a symbol that the module has, in bytes.
+func size(m *module.Module, name string) uint64 {
+	img, err := m.Image()
+	if err != nil {
+		return 0
+	}
+	s, err := img.Lookup(name)
+	if err != nil {
+		return 0
+	}
+	return s.Size
 }
 
 func describe(m *module.Module, shape Shape) (*Runtime, error) {
@@ -106,6 +162,9 @@ func describe(m *module.Module, shape Shape) (*Runtime, error) {
 		r.Descriptor = addr
 	case !errors.Is(err, elfx.ErrNotFound):
 		return nil, fmt.Errorf("cannot read the runtime's file %s: %w", m.Path, err)
+	}
+	if addr, err := m.Lookup(symDAC); err == nil {
+		r.Table, r.TableSize = addr, size(m, symDAC)
 	}
 	r.Version = version(m)
 	return r, nil

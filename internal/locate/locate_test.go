@@ -109,3 +109,36 @@ type noMemory struct{}
 func (noMemory) ReadMemory(p []byte, addr arch.Addr) error {
 	return &target.ReadError{Addr: addr, Len: len(p), Err: io.ErrUnexpectedEOF}
 }
+
+// TestAheadOfTime looks at the file of a native AOT library, as the program itself and
+// as one of a program's libraries.
+func TestAheadOfTime(t *testing.T) {
+	library := testenv.AheadOfTime(t)
+	open := func(m *target.Mapping) (target.File, error) {
+		if m.Path != library {
+			return nil, errors.New("nothing to see here")
+		}
+		return os.Open(m.Path)
+	}
+	for _, exe := range []string{library, "/bin/other"} {
+		mods := module.NewSet(arch.AMD64, noMemory{}, open)
+		mods.Update(target.Mappings{
+			code("/bin/other", 0x1000, 0x2000, 0),
+			code(library, 0x7f0000006000, 0x7f0000120000, 0x6000),
+		})
+		r, err := Find(mods, exe)
+		if err != nil {
+			t.Errorf("%s: %v", exe, err)
+			continue
+		}
+		if r.Shape != NativeAOT || r.Version != testenv.AheadOfTimeVersion || r.Module.Path != library || r.Descriptor != 0 {
+			t.Errorf("%s: %+v", exe, r)
+		}
+		mods.Close()
+	}
+}
+
+// code is an executable mapping.
+func code(path string, start, end arch.Addr, offset uint64) target.Mapping {
+	return target.Mapping{Start: start, End: end, Perm: target.PermRead | target.PermExec, Path: path, Inode: 1, Offset: offset}
+}

@@ -4,6 +4,8 @@
 package module
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -17,6 +19,8 @@ import (
 	"clrsnap/internal/unwind"
 	"clrsnap/internal/unwind/cfi"
 )
+
+const ptLoad = 1 // a program header's type: a piece that is mapped
 
 // Opener opens the file behind a mapping of the target.
 type Opener func(m *target.Mapping) (target.File, error)
@@ -42,6 +46,9 @@ type Module struct {
 	cfi  *cfi.Table
 	bare bool
 	syms *symbol.Table
+
+	aheadOnce sync.Once
+	ahead     bool
 }
 
 // key tells two images apart, and recognises one when the mappings are read
@@ -192,19 +199,19 @@ func (m *Module) open() error {
 	if m.Path == "[vdso]" {
 		return m.openMemory()
 	}
+	err := m.openFile()
+	if err != nil && m.openMemory() == nil {
+		return nil
+	}
+	return err
+}
+
+func (m *Module) openFile() error {
 	f, err := m.opener(&m.exec)
 	if err != nil {
-		if merr := m.openMemory(); merr == nil {
-			return nil
-		}
 		return err
 	}
-	img, err := elfx.New(f)
-	if err != nil {
-		f.Close()
-		return fmt.Errorf("%s: %w", m.Path, err)
-	}
-	bias, err := img.Bias(m.exec.Start, m.exec.Offset)
+	img, bias, err := m.parse(f)
 	if err != nil {
 		f.Close()
 		return fmt.Errorf("%s: %w", m.Path, err)
@@ -214,13 +221,50 @@ func (m *Module) open() error {
 	return nil
 }
 
+func (m *Module) parse(f target.File) (*elfx.Image, arch.Addr, error) {
+	img, err := elfx.New(f)
+	if err != nil {
+		return nil, 0, err
+	}
+	bias, err := img.Bias(m.exec.Start, m.exec.Offset)
+	if err != nil {
+		return nil, 0, err
+	}
+	if m.replaced(img, bias) {
+		return nil, 0, errReplaced
+	}
+	return img, bias, nil
+}
+
+var errReplaced = errors.New("the file is another one than the one that is mapped: it was replaced while the program runs")
+
+// replaced reports whether img, a file's, has another build id than what is mapped
+// at bias. Device and inode do not always tell: on an overlay they differ from what
+// the mappings say of the same file, and inodes of different layers can be equal.
+func (m *Module) replaced(img *elfx.Image, bias arch.Addr) bool {
+	id, err := img.BuildID()
+	if err != nil {
+		return false
+	}
+	for i := range img.Progs {
+		if p := &img.Progs[i]; p.Type == ptLoad && p.Offset == 0 {
+			mapped, err := elfx.NewMemory(m.mem, bias+p.Vaddr)
+			if err != nil {
+				return errors.Is(err, elfx.ErrFormat)
+			}
+			mappedID, err := mapped.BuildID()
+			return err == nil && !bytes.Equal(id, mappedID)
+		}
+	}
+	return false
+}
+
 func (m *Module) openMemory() error {
 	img, err := elfx.NewMemory(m.mem, m.Start)
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.Path, err)
 	}
 	for i := range img.Progs {
-		const ptLoad = 1
 		if p := &img.Progs[i]; p.Type == ptLoad && p.Offset == 0 {
 			m.use(img, m.Start-p.Vaddr)
 			return nil
@@ -253,6 +297,16 @@ func (m *Module) Step(pc arch.Addr) (*unwind.Step, error) {
 // Bare reports whether the module has no unwind information at all, so that its
 // code can only be crossed by frame pointers, if it has any.
 func (m *Module) Bare() bool { return m.load() == nil && m.bare }
+
+// AheadOfTime reports whether the module is a native AOT program or library of .NET,
+// with its own runtime in it.
+func (m *Module) AheadOfTime() bool {
+	m.aheadOnce.Do(func() {
+		_, err := m.Lookup("DotNetRuntimeDebugHeader") // src/coreclr/nativeaot/Runtime/DebugHeader.cpp
+		m.ahead = err == nil
+	})
+	return m.ahead
+}
 
 // Function returns the start of the function that pc lies in, as the unwind
 // information has it.

@@ -1,13 +1,17 @@
 package module
 
 import (
+	"bytes"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/elfx"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/unwind"
@@ -131,6 +135,62 @@ func TestLiveModules(t *testing.T) {
 		t.Errorf("%s is not among %v", exe, names)
 	}
 }
+
+// TestReplacedFile: a file of the same form, but of another build than what is
+// mapped, is not believed. The module is read from memory then.
+func TestReplacedFile(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	p, err := live.Open(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	maps, err := p.Mappings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.ReadFile(cmd.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := elfx.New(bytes.NewReader(exe))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := img.BuildID()
+	if err != nil {
+		t.Fatalf("%s: %v", cmd.Path, err)
+	}
+	other := bytes.Replace(exe, id, bytes.Repeat([]byte{0xee}, len(id)), 1)
+	for _, replacement := range [][]byte{other, []byte("no ELF file")} {
+		opened := 0
+		s := NewSet(p.Arch(), p, func(*target.Mapping) (target.File, error) {
+			opened++
+			return closer{bytes.NewReader(replacement)}, nil
+		})
+		s.Update(maps)
+		i := slices.IndexFunc(s.All(), func(m *Module) bool { return m.Name == "sleep" })
+		if i < 0 {
+			t.Fatalf("no module of the executable's: %v", maps)
+		}
+		got, err := s.All()[i].Image()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gotID, err := got.BuildID(); err != nil || !bytes.Equal(gotID, id) || opened == 0 {
+			t.Errorf("build id %x, want %x: %v", gotID, id, err)
+		}
+		s.Close()
+	}
+}
+
+type closer struct{ *bytes.Reader }
+
+func (closer) Close() error { return nil }
 
 func checkVDSO(t *testing.T, m *Module) {
 	t.Helper()

@@ -7,6 +7,7 @@ package symbol
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
 
 	"clrsnap/internal/arch"
@@ -99,7 +100,7 @@ func (t *Table) find(vaddr arch.Addr) (uint32, bool) {
 
 func (t *Table) build() {
 	t.err = t.img.Functions(func(s *elfx.Symbol) bool {
-		if _, ok := s.Value.Add(s.Size); ok {
+		if _, ok := s.Value.Add(s.Size); ok && !t.isBound(s) {
 			t.syms = append(t.syms, *s)
 		}
 		return true
@@ -107,6 +108,16 @@ func (t *Table) build() {
 	slices.SortFunc(t.syms, compare)
 	t.extend()
 	t.cut()
+}
+
+// isBound reports whether a symbol is the linker's, for the start or end of a
+// section whose name is an identifier: no function, though code may lie there.
+func (t *Table) isBound(s *elfx.Symbol) bool {
+	if s.Type() != elfx.TypeNone || s.Size != 0 {
+		return false
+	}
+	name, err := t.img.SymbolName(s)
+	return err == nil && (strings.HasPrefix(name, "__start_") || strings.HasPrefix(name, "__stop_"))
 }
 
 // compare orders symbols by address and those of one address by preference, in

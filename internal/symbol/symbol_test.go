@@ -59,6 +59,10 @@ label:	.skip 16
 nolabel: .skip 16			# local and without type: part of label
 	.section .text2, "ax"
 	.skip 32
+	.section code, "ax"		# the linker makes __start_code and __stop_code
+	.globl __start_code
+	.long __start_code - .
+	.skip 12
 `
 
 func TestLookup(t *testing.T) {
@@ -75,13 +79,15 @@ func TestLookup(t *testing.T) {
 		t.Fatalf("gcc: %v\n%s", err, b)
 	}
 	tab := New(open(t, out))
-	var base arch.Addr
+	sections := map[string]arch.Addr{}
 	w, _ := elf.Open(out)
 	defer w.Close()
 	for _, s := range w.Sections {
-		if s.Name == ".text" {
-			base = arch.Addr(s.Addr)
-		}
+		sections[s.Name] = arch.Addr(s.Addr)
+	}
+	base := sections[".text"]
+	if f, _, ok := tab.Lookup(sections["code"] + 8); ok || sections["code"] == 0 {
+		t.Errorf("what lies at the start of a section is called %+v", f)
 	}
 	for _, c := range []struct {
 		at   arch.Addr

@@ -32,6 +32,10 @@ type Options struct {
 	Runtime string   // "net10" (the default), "net9", "net10:dotnet-10.0.8"
 	NoReady bool     // do not wait for READY: for programs that end at once
 	Reuse   bool     // have new code soon get the addresses of code that was unloaded
+	Dir     string   // working directory; that of the test if empty
+	// Prepare changes the command before it is started: other namespaces, another
+	// user. In a PID namespace of its own the program's own ids are others than ours.
+	Prepare func(*exec.Cmd)
 }
 
 // An App is a running .NET program. It is killed at the end of the test.
@@ -43,6 +47,7 @@ type App struct {
 	Truths []Truth          // what the program "events" has counted, likewise
 
 	tb     testing.TB
+	name   string
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stderr lockedBuffer
@@ -64,19 +69,30 @@ func Start(tb testing.TB, app string, o Options) *App {
 		o.Runtime = DefaultRuntime
 	}
 	dll := buildFor(tb, kit, app, o.Runtime)
+	return start(tb, app, exec.Command(kit.Host(o.Runtime), dll), o)
+}
 
+// start runs a command that is the program app.
+func start(tb testing.TB, app string, cmd *exec.Cmd, o Options) *App {
+	tb.Helper()
 	a := &App{
 		Stacks:  map[string]Stack{},
 		Loads:   map[string]int{},
 		Counts:  map[string]int{},
 		tb:      tb,
-		cmd:     exec.Command(kit.Host(o.Runtime), append([]string{dll, "--stdin"}, o.Args...)...),
+		name:    app,
+		cmd:     cmd,
 		answers: make(chan []string, 1),
 		ready:   make(chan struct{}),
 		ended:   make(chan struct{}),
 	}
-	a.cmd.Env = environment(o)
-	a.cmd.Stderr = &a.stderr
+	cmd.Args = append(append(cmd.Args, "--stdin"), o.Args...)
+	cmd.Env = environment(o)
+	cmd.Dir = o.Dir
+	cmd.Stderr = &a.stderr
+	if o.Prepare != nil {
+		o.Prepare(cmd)
+	}
 	if err := startLimited(o, a.start); err != nil {
 		tb.Fatalf("starting %s: %v", app, err)
 	}
@@ -197,7 +213,7 @@ func (a *App) line(line string, stack **Stack) error {
 	switch word {
 	case "PID":
 		// The host runs the program in its own process: Start knows the PID already.
-		if rest != strconv.Itoa(a.PID) {
+		if rest != strconv.Itoa(a.PID) && !a.ownPIDs() {
 			return fmt.Errorf("program says PID %s, we started %d", rest, a.PID)
 		}
 	case "STACK":
@@ -269,7 +285,13 @@ func (a *App) Ended() <-chan struct{} { return a.ended }
 func (a *App) Stderr() string { return a.stderr.String() }
 
 func (a *App) String() string {
-	return fmt.Sprintf("%s (PID %d)", strings.TrimSuffix(filepath.Base(a.cmd.Args[1]), ".dll"), a.PID)
+	return fmt.Sprintf("%s (PID %d)", a.name, a.PID)
+}
+
+// ownPIDs reports whether the program was started in a PID namespace of its own.
+func (a *App) ownPIDs() bool {
+	attr := a.cmd.SysProcAttr
+	return attr != nil && attr.Cloneflags&syscall.CLONE_NEWPID != 0
 }
 
 // cleanup kills the program and removes what a killed runtime leaves behind.

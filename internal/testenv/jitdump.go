@@ -35,13 +35,15 @@ type JitDump struct {
 	Records int
 }
 
-// jitDumpEnv makes the runtime write a jitdump and no text. Blocks of stubs are
-// left out (the 4): the runtime would write their code before all of it is mapped,
-// take the error for a fatal one and never write again.
+// jitDumpEnv makes the runtime write a jitdump and no text. .NET 10 must not write
+// whole blocks of stubs: it would read their code before all of it is mapped, take
+// the error for a fatal one and never write again. From 10.0.10 on a 4 leaves all
+// stubs out; older builds do not know it, but write each stub by itself for a 2
+// (src/coreclr/vm/perfmap.cpp). .NET 8 and 9 know none of this.
 func jitDumpEnv() []string {
-	const jitDumpOnly, noStubs = "2", "4"
+	const jitDumpOnly, noBlocks = "2", "6"
 	return []string{
-		"DOTNET_PerfMapEnabled=" + jitDumpOnly, "DOTNET_PerfMapStubGranularity=" + noStubs,
+		"DOTNET_PerfMapEnabled=" + jitDumpOnly, "DOTNET_PerfMapStubGranularity=" + noBlocks,
 		"DOTNET_PerfMapShowOptimizationTiers=1", "DOTNET_PerfMapJitDumpPath=" + os.TempDir(),
 	}
 }

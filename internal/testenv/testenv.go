@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sort"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -128,7 +129,7 @@ func (k DotNet) build(app, framework string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	args := []string{framework, "-o+", "-deterministic+", "--rtc", "-pathmap:" + apps + "=/testdata/apps"}
+	args := []string{framework, "-o+", "-deterministic+", "--rtc", "-define:" + symbols(framework), "-pathmap:" + apps + "=/testdata/apps"}
 	hash, err := k.hash(args[:len(args)-1], apps, sources)
 	if err != nil {
 		return "", err
@@ -159,6 +160,20 @@ func (k DotNet) build(app, framework string) (string, error) {
 		return "", err
 	}
 	return dll, os.Rename(tmp, dir)
+}
+
+// symbols are the conditional symbols that the SDK defines for a framework such as
+// "net9": what this release and those before it have.
+func symbols(framework string) string {
+	major, err := strconv.Atoi(strings.TrimPrefix(framework, "net"))
+	if err != nil {
+		return ""
+	}
+	var all []string
+	for n := 8; n <= major; n++ {
+		all = append(all, fmt.Sprintf("NET%d_0_OR_GREATER", n))
+	}
+	return strings.Join(all, ";")
 }
 
 // hash names a state of everything that the compiled program depends on.

@@ -34,7 +34,7 @@ type folding struct {
 	t        *Thread
 	visit    func(*Frame) bool
 	parentOf *site // a funclet whose method's frame is looked for
-	called   bool  // the frame that called the funclet has been seen
+	called   bool  // the frame that called the funclet has been seen, or does not matter
 	fp       uint64
 	fpKnown  bool
 	err      error
@@ -42,7 +42,7 @@ type folding struct {
 
 func (f *folding) frame(fr *Frame) bool {
 	if f.parentOf != nil && !f.called {
-		// The runtime calls a funclet with the frame pointer of its method, which is
+		// The runtime calls this funclet with the frame pointer of its method, which is
 		// known here, whether or not the funclet's prolog has run
 		// (amd64/asmhelpers.S, CallEHFunclet).
 		f.called = true
@@ -61,13 +61,16 @@ func (f *folding) frame(fr *Frame) bool {
 		f.parentOf = nil
 	}
 	if fr.Code.Funclet {
-		tr, err := f.w.trait(fr.site)
+		tr, err := f.w.trait(fr.site, fr.IP())
 		if err != nil {
 			f.err = fmt.Errorf("%w at %v: %w", ErrLost, fr.IP(), err)
 			return false
 		}
 		if !tr.filter {
-			f.parentOf, f.called, f.fpKnown = fr.site, false, false
+			f.parentOf, f.called, f.fpKnown = fr.site, tr.ownFP, false
+			if tr.setFP {
+				f.fp, f.fpKnown = fr.Context.Reg(f.w.arch.FP)
+			}
 			return true
 		}
 	}
@@ -91,7 +94,7 @@ func (w *Walker) Hidden(fr *Frame) (bool, error) {
 	if fr.Kind != Managed {
 		return false, nil
 	}
-	tr, err := w.trait(fr.site)
+	tr, err := w.trait(fr.site, fr.IP())
 	return tr.hidden, err
 }
 

@@ -18,6 +18,9 @@ type site struct {
 	mod   *module.Module
 	epoch uint32 // when code that can be unloaded was last checked
 
+	guesses  []*unwind.Step // of native code without unwind information: see byCode
+	searched bool           // guesses are known
+
 	traits  traits
 	trained bool // traits are known
 
@@ -36,7 +39,10 @@ const (
 
 // traits are what decides whether a managed frame is reported; they are looked
 // up when first asked for.
-type traits struct{ filter, hidden, machinery bool }
+type traits struct {
+	filter, hidden, machinery bool
+	ownFP, setFP              bool // of a funclet: see ownFramePointer
+}
 
 type siteKind uint8
 
@@ -146,7 +152,7 @@ func (w *Walker) isReturn(ip arch.Addr) bool {
 }
 
 // trait returns what decides whether a managed frame is reported.
-func (w *Walker) trait(s *site) (traits, error) {
+func (w *Walker) trait(s *site, ip arch.Addr) (traits, error) {
 	if s.trained {
 		return s.traits, nil
 	}
@@ -159,6 +165,9 @@ func (w *Walker) trait(s *site) (traits, error) {
 		return traits{}, err
 	}
 	s.traits = traits{filter: filter, hidden: hidden, machinery: machinery}
+	if s.code.Funclet && !filter {
+		s.traits.ownFP, s.traits.setFP = w.ownFramePointer(s, ip)
+	}
 	s.trained = true
 	return s.traits, nil
 }

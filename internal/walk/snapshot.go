@@ -71,7 +71,7 @@ func (s *snapshot) frame(fr *Frame) bool {
 	if fr.Kind != Managed {
 		return s.unmanaged(fr)
 	}
-	tr, err := s.w.trait(fr.site)
+	tr, err := s.w.trait(fr.site, fr.IP())
 	if err != nil {
 		s.err = fmt.Errorf("%w at %v: %w", ErrLost, fr.IP(), err)
 		return false
@@ -118,7 +118,7 @@ func (w *Walker) FrameSeed(t *Thread) (arch.Context, bool, error) {
 	for n := 0; n < maxChain && at != 0 && at != thread.FrameTop; n++ {
 		var c arch.Context
 		c.Machine = t.Context.Machine
-		if _, ok := w.chain.Context(t.Stack, at, &c); ok {
+		if _, ok := w.frameContext(t.Stack, at, &c); ok {
 			if _, managed, err := w.Managed(c.IP); err != nil || managed {
 				return c, managed, err
 			}

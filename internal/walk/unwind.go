@@ -165,6 +165,9 @@ func (u *unwinding) native(s *site) (base bool, err error) {
 		if base, done := u.newThread(); done {
 			return base, nil
 		}
+		if u.atBase(s) {
+			return true, nil
+		}
 		return false, u.noInfo(s)
 	case step.End:
 		return true, nil
@@ -252,23 +255,28 @@ func brokenChain(s *target.Stack, at arch.Addr) error {
 }
 
 // noInfo steps from native code that has no unwind information: a PLT entry,
-// which is a leaf, or code with a frame pointer. Either must be confirmed by a
-// call before the return address.
+// which is a leaf, code that tells itself where it returns to, or code with a frame
+// pointer. Each must be confirmed by a call before the return address.
 func (u *unwinding) noInfo(s *site) error {
 	if u.exact && s.mod.InPLT(u.ctx.IP) {
 		return u.leafStep(pltPushes)
 	}
+	if u.signalReturn() || u.byCode(s) {
+		return nil
+	}
 	fp, known := u.ctx.Reg(u.w.arch.FP)
-	if known && s.mod.Bare() && arch.Addr(fp) > arch.Addr(u.ctx.Regs[u.w.arch.SP]) {
+	ahead := s.mod.AheadOfTime()
+	if known && (ahead || s.mod.Bare()) && arch.Addr(fp) > arch.Addr(u.ctx.Regs[u.w.arch.SP]) {
 		ip, ok1 := u.t.Stack.Uint64(arch.Addr(fp) + 8)
 		up, ok2 := u.t.Stack.Uint64(arch.Addr(fp))
 		if ok1 && ok2 && u.w.isReturn(arch.Addr(ip)) {
 			u.ctx.Valid &= u.w.arch.NonVolatile
 			u.ctx.Set(u.w.arch.FP, up)
 			u.ctx.Set(u.w.arch.SP, fp+16)
-			if u.gap == nil {
-				// It may have made no frame, or not yet: then this is its caller's, or the
-				// frame of a method that a signal has interrupted.
+			// It may have made no frame, or not yet: then this is its caller's, or the
+			// frame of a method that a signal has interrupted. The native half of a native
+			// AOT program's runtime makes one wherever it calls anybody.
+			if u.gap == nil && (u.exact || !ahead) {
 				u.gap = fmt.Errorf("a frame may be missing below %v: %w in %s", u.ctx.IP, unwind.ErrNoInfo, s.mod.Name)
 			}
 			u.ctx.IP, u.exact = arch.Addr(ip), false
@@ -331,7 +339,7 @@ func (u *unwinding) follow(why error) bool {
 	for n := 0; ok && at != thread.FrameTop && n < maxChain; n++ {
 		var c arch.Context
 		c.Machine = u.ctx.Machine
-		kind, active := u.w.chain.Context(u.t.Stack, at, &c)
+		kind, active := u.w.frameContext(u.t.Stack, at, &c)
 		sp := arch.Addr(c.Regs[u.w.arch.SP])
 		managed := false
 		if active && sp > u.runSP {
@@ -349,6 +357,29 @@ func (u *unwinding) follow(why error) bool {
 		at, ok = u.next(at)
 	}
 	return false
+}
+
+// maxLazy bounds the native frames between a function of the runtime's that managed
+// code calls directly and its caller. Most often there is none.
+const maxLazy = 32
+
+// frameContext is Chain.Context, all the way to the managed frame.
+func (w *Walker) frameContext(s *target.Stack, at arch.Addr, c *arch.Context) (thread.FrameKind, bool) {
+	kind, ok := w.chain.Context(s, at, c)
+	if !ok || !kind.Lazy() {
+		return kind, ok
+	}
+	for range maxLazy {
+		site, err := w.lookup(c.IP, false)
+		if err != nil || site == nil || site.kind == siteManaged {
+			return kind, err == nil && site != nil
+		}
+		from := c.Regs[w.arch.SP]
+		if site.kind != siteNative || site.step == nil || site.step.End || site.step.Apply(c, s) != nil || c.Regs[w.arch.SP] <= from {
+			return kind, false
+		}
+	}
+	return kind, false
 }
 
 // note records that frames may be missing. A thread in preemptive mode has left

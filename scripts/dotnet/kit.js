@@ -4,7 +4,9 @@
 //   kit.js frame  BUNDLE OUT               single-file app -> OUT/*.dll + OUT/.framework.json
 //   kit.js pick   BUNDLE OUT NAME...       single files out of a bundle
 //   kit.js launch HOST FRAME OUT RUN.dll   host + CoreLib + RUN.dll; the rest of FRAME stays beside it
-//   kit.js single HOST FRAME OUT APP.dll [FILE...]   a whole single-file application
+//   kit.js single HOST FRAME OUT APP.dll [FILE...] [--compress] [--base]
+//                                          a whole single-file application; --base: without ASP.NET Core
+//   kit.js folder TEMPLATE ROOT OUT APP.dll          a self-contained application in the folder OUT
 //   kit.js apphost TEMPLATE OUT APP.dll              a ./app that finds its runtime by DOTNET_ROOT
 //
 // A single-file application is an ELF host with files behind it. Eight bytes in
@@ -85,7 +87,9 @@ function root(dist, out) {
       runtimeTarget: { name: TR, signature: '' }, compilationOptions: {}, targets: { [T]: {}, [TR]: { [id]: entry } },
       libraries: { [id]: { type: 'package', serviceable: true, sha512: '', path: id.toLowerCase() } },
     }, null, 2));
-    if (name !== 'Microsoft.NETCore.App')
+    if (name === 'Microsoft.NETCore.App')
+      fs.writeFileSync(path.join(dir, '.framework.json'), JSON.stringify({ tfm: fw.tfm, frameworks: { [name]: { version, runtime, native } } }));
+    else
       fs.writeFileSync(path.join(dir, name + '.runtimeconfig.json'), JSON.stringify({
         runtimeOptions: { tfm: fw.tfm, framework: { name: 'Microsoft.NETCore.App', version: fw.frameworks['Microsoft.NETCore.App'].version } } }, null, 2));
     console.log(name, version, Object.keys(runtime).length, 'assemblies,', Object.keys(native).length, 'native files');
@@ -114,7 +118,46 @@ function rename(host, main) {
   host.fill(0, m[0].index, m[0].index + 1024).write(main, m[0].index);
 }
 
-function build(hostFile, fw, out, main, files) {
+// The runtimeconfig.json of a self-contained application, and its deps.json, which
+// lists the framework's files as those of runtime packs.
+function selfContained(fw, main, extra) {
+  const name = main.replace(/\.dll$/, ''), TR = `.NETCoreApp,Version=v${fw.tfm.slice(3)}/linux-x64`;
+  const target = { [`${name}/1.0.0`]: { dependencies: {}, runtime: { [main]: {} } } }, libraries = { [`${name}/1.0.0`]: { type: 'project', serviceable: false, sha512: '' } };
+  for (const f of extra) target[`${name}/1.0.0`].runtime[f] = {};
+  for (const [k, v] of Object.entries(fw.frameworks)) {
+    const pack = `runtimepack.${k}.Runtime.linux-x64`;
+    target[`${name}/1.0.0`].dependencies[pack] = v.version;
+    target[`${pack}/${v.version}`] = { runtime: v.runtime, native: v.native || {} };
+    libraries[`${pack}/${v.version}`] = { type: 'runtimepack', serviceable: false, sha512: '' };
+  }
+  return {
+    deps: { name: name + '.deps.json', data: Buffer.from(JSON.stringify({ runtimeTarget: { name: TR, signature: '' }, compilationOptions: {}, targets: { [TR.split('/')[0]]: {}, [TR]: target }, libraries })) },
+    config: { name: name + '.runtimeconfig.json', data: Buffer.from(JSON.stringify({ runtimeOptions: { tfm: fw.tfm, includedFrameworks: Object.entries(fw.frameworks).map(([k, v]) => ({ name: k, version: v.version })), configProperties: { 'System.Runtime.Serialization.EnableUnsafeBinaryFormatterSerialization': false } } })) },
+  };
+}
+
+// A folder with everything: links to the framework's files, where the file system
+// is the same.
+function folder(template, root, out, app) {
+  const main = path.basename(app), shared = path.join(root, '.frame'), fw = frameOf(shared), { deps, config } = selfContained(fw, main, []);
+  const place = (from, name) => { try { fs.linkSync(from, path.join(out, name)); } catch { fs.copyFileSync(from, path.join(out, name)); } };
+  fs.mkdirSync(out, { recursive: true });
+  for (const f of Object.values(fw.frameworks))
+    for (const name of [...Object.keys(f.runtime), ...Object.keys(f.native)]) place(fs.realpathSync(path.join(shared, name)), name);
+  const fxr = path.join(root, 'host/fxr');
+  place(path.join(fxr, fs.readdirSync(fxr)[0], 'libhostfxr.so'), 'libhostfxr.so');
+  fs.copyFileSync(app, path.join(out, main));
+  for (const f of [deps, config]) fs.writeFileSync(path.join(out, f.name), f.data);
+  apphost(template, path.join(out, main.replace(/\.dll$/, '')), main);
+}
+
+function apphost(template, out, main) {
+  const h = fs.readFileSync(template);
+  rename(h, main);
+  fs.writeFileSync(out, h, { mode: 0o755 });
+}
+
+function build(hostFile, fw, out, main, files, compress) {
   let host = fs.readFileSync(hostFile);
   const old = parse(host);
   if (old) host = host.subarray(0, old.hostSize);
@@ -122,42 +165,33 @@ function build(hostFile, fw, out, main, files) {
   const sig = host.indexOf(SIG);
   rename(host, main);
 
-  // Self-contained deps.json and runtimeconfig.json for the new application.
-  const name = main.replace(/\.dll$/, ''), TR = `.NETCoreApp,Version=v${fw.tfm.slice(3)}/linux-x64`;
-  const target = { [`${name}/1.0.0`]: { dependencies: {}, runtime: { [main]: {} } } }, libraries = { [`${name}/1.0.0`]: { type: 'project', serviceable: false, sha512: '' } };
-  for (const f of files) if (f.name.endsWith('.dll') && f.extra) target[`${name}/1.0.0`].runtime[f.name] = {};
-  for (const [k, v] of Object.entries(fw.frameworks)) {
-    const pack = `runtimepack.${k}.Runtime.linux-x64`;
-    target[`${name}/1.0.0`].dependencies[pack] = v.version;
-    target[`${pack}/${v.version}`] = { runtime: v.runtime };
-    libraries[`${pack}/${v.version}`] = { type: 'runtimepack', serviceable: false, sha512: '' };
-  }
-  files.push({ name: name + '.deps.json', data: Buffer.from(JSON.stringify({ runtimeTarget: { name: TR, signature: '' }, compilationOptions: {}, targets: { [TR.split('/')[0]]: {}, [TR]: target }, libraries })) });
-  files.push({ name: name + '.runtimeconfig.json', data: Buffer.from(JSON.stringify({ runtimeOptions: { tfm: fw.tfm, includedFrameworks: Object.entries(fw.frameworks).map(([k, v]) => ({ name: k, version: v.version })), configProperties: { 'System.Runtime.Serialization.EnableUnsafeBinaryFormatterSerialization': false } } })) });
+  const { deps, config } = selfContained(fw, main, files.filter(f => f.name.endsWith('.dll') && f.extra).map(f => f.name));
+  files.push(deps, config);
 
   const parts = [host], list = [], special = { deps: [0, 0], config: [0, 0] }, hash = crypto.createHash('sha256');
   let at = host.length;
   for (const f of files) {
     const kind = f.name.endsWith('.dll') ? 'assembly' : f.name.endsWith('.deps.json') ? 'deps' : f.name.endsWith('.runtimeconfig.json') ? 'config' : f.name.endsWith('.pdb') ? 'symbols' : /\.so\b/.test(f.name) ? 'native' : 'unknown';
-    const align = kind === 'assembly' ? 4096 : 16, pad = (align - at % align) % align;     // assemblies are mapped
-    parts.push(Buffer.alloc(pad), f.data); at += pad;
-    list.push([at, f.data.length, KIND[kind], f.name]);
+    const packed = compress && kind === 'assembly', data = packed ? zlib.deflateRawSync(f.data, { level: 1 }) : f.data;
+    const align = kind === 'assembly' && !packed ? 4096 : 16, pad = (align - at % align) % align;     // assemblies are mapped, unless packed
+    parts.push(Buffer.alloc(pad), data); at += pad;
+    list.push([at, f.data.length, packed ? data.length : 0, KIND[kind], f.name]);
     if (special[kind]) special[kind] = [at, f.data.length];
-    hash.update(f.data); at += f.data.length;
+    hash.update(f.data); at += data.length;
   }
   const header = at, i32 = (...v) => { const b = Buffer.alloc(4 * v.length); v.forEach((x, i) => b.writeInt32LE(x, 4 * i)); parts.push(b); };
   const i64 = (...v) => { const b = Buffer.alloc(8 * v.length); v.forEach((x, i) => b.writeBigInt64LE(BigInt(x), 8 * i)); parts.push(b); };
   const str = s => { const b = Buffer.from(s), n = []; let k = b.length; for (; k > 127; k >>= 7) n.push(k & 127 | 128); n.push(k); parts.push(Buffer.from(n), b); };
   i32(6, 0, list.length); str(hash.digest('hex').slice(0, 12));
   i64(...special.deps, ...special.config, 0);
-  for (const [off, size, kind, n] of list) { i64(off, size, 0); parts.push(Buffer.from([kind])); str(n); }
+  for (const [off, size, packed, kind, n] of list) { i64(off, size, packed); parts.push(Buffer.from([kind])); str(n); }
   host.writeBigInt64LE(BigInt(header), sig - 8);
   const tmp = out + '.tmp';
   fs.writeFileSync(tmp, Buffer.concat(parts), { mode: 0o755 });
   fs.renameSync(tmp, out);
 }
 
-const [cmd, ...a] = process.argv.slice(2), frameOf = dir => JSON.parse(fs.readFileSync(path.join(dir, '.framework.json')));
+const [cmd, ...words] = process.argv.slice(2), a = words.filter(w => !w.startsWith('--')), flag = name => words.includes('--' + name), frameOf = dir => JSON.parse(fs.readFileSync(path.join(dir, '.framework.json')));
 const load = (f, extra) => ({ name: path.basename(f), data: fs.readFileSync(f), extra });
 if (cmd === 'list') {
   const i = parse(fs.readFileSync(a[0]));
@@ -166,9 +200,12 @@ if (cmd === 'list') {
 } else if (cmd === 'root') root(a[0], a[1]);
 else if (cmd === 'frame') frame(a[0], a[1]);
 else if (cmd === 'pick') pick(a[0], a[1], a.slice(2));
-else if (cmd === 'apphost') { const h = fs.readFileSync(a[0]); rename(h, path.basename(a[2])); fs.writeFileSync(a[1], h, { mode: 0o755 }); }
+else if (cmd === 'apphost') apphost(a[0], a[1], path.basename(a[2]));
+else if (cmd === 'folder') folder(a[0], a[1], a[2], a[3]);
 else if (cmd === 'launch') build(a[0], frameOf(a[1]), a[2], path.basename(a[3]), [load(a[3]), load(path.join(a[1], 'System.Private.CoreLib.dll'))]);
 else if (cmd === 'single') {
-  const fw = frameOf(a[1]), names = Object.values(fw.frameworks).flatMap(f => Object.keys(f.runtime));
-  build(a[0], fw, a[2], path.basename(a[3]), [load(a[3]), ...a.slice(4).map(f => load(f, true)), ...names.map(n => load(path.join(a[1], n)))]);
+  const fw = frameOf(a[1]);
+  if (flag('base')) fw.frameworks = { 'Microsoft.NETCore.App': fw.frameworks['Microsoft.NETCore.App'] };
+  const names = Object.values(fw.frameworks).flatMap(f => Object.keys(f.runtime));
+  build(a[0], fw, a[2], path.basename(a[3]), [load(a[3]), ...a.slice(4).map(f => load(f, true)), ...names.map(n => load(path.join(a[1], n)))], flag('compress'));
 } else { console.error('usage: see the top of this file'); process.exit(2); }

@@ -75,6 +75,7 @@ func corrupt(format string, args ...any) error {
 type Map struct {
 	mem    *target.Reader
 	l      layout
+	linear bool // words of nibble maps are never distances
 	images map[arch.Addr]*image
 }
 
@@ -102,6 +103,7 @@ type layout struct {
 	HdrGCInfo  uint32 `clr:"RealCodeHeader.GCInfo"`
 	HdrUnwinds uint32 `clr:"RealCodeHeader.NumUnwindInfos"`
 	HdrUnwind  uint32 `clr:"RealCodeHeader.UnwindInfos"`
+	HdrEH      uint32 `clr:"RealCodeHeader.EHInfo,optional"` // named by .NET 11
 
 	FuncSize   uint32 `clr:"RuntimeFunction.!"`
 	FuncBegin  uint32 `clr:"RuntimeFunction.BeginAddress"`
@@ -113,8 +115,8 @@ type layout struct {
 	R2RComp     uint32 `clr:"ReadyToRunInfo.CompositeInfo"`
 	R2RCount    uint32 `clr:"ReadyToRunInfo.NumRuntimeFunctions"`
 	R2RFuncs    uint32 `clr:"ReadyToRunInfo.RuntimeFunctions"`
-	R2RHotN     uint32 `clr:"ReadyToRunInfo.NumHotColdMap"`
-	R2RHot      uint32 `clr:"ReadyToRunInfo.HotColdMap"`
+	R2RHotN     uint32 `clr:"ReadyToRunInfo.NumHotColdMap,optional"` // some builds of .NET 11 know no cold parts
+	R2RHot      uint32 `clr:"ReadyToRunInfo.HotColdMap,optional"`
 	R2RThunks   uint32 `clr:"ReadyToRunInfo.DelayLoadMethodCallThunks"`
 	R2RMethods  uint32 `clr:"ReadyToRunInfo.EntryPointToMethodDescMap"`
 	DirRVA      uint32 `clr:"ImageDataDirectory.VirtualAddress"`
@@ -130,12 +132,15 @@ type layout struct {
 
 // New binds a code map to the runtime that d describes.
 func New(mem target.Memory, d *contract.Descriptor) (*Map, error) {
-	m := &Map{mem: target.NewReader(mem), images: map[arch.Addr]*image{}}
+	m := &Map{mem: target.NewReader(mem), linear: d.Contracts["ExecutionManager"] == versionLinear, images: map[arch.Addr]*image{}}
 	if err := d.Bind(&m.l); err != nil {
 		return nil, err
 	}
 	if m.l.FuncSize < 12 || m.l.FuncSize > 64 || m.l.BucketSlots == 0 || m.l.BucketSlots > 64 || m.l.BucketSize > 4096 {
 		return nil, corrupt("a RuntimeFunction of %d bytes, a hash bucket of %d slots in %d bytes", m.l.FuncSize, m.l.BucketSlots, m.l.BucketSize)
+	}
+	if m.l.HdrEH == contract.Absent {
+		m.l.HdrEH = m.l.HdrGCInfo - ehBeforeGCInfo
 	}
 	return m, nil
 }
@@ -149,6 +154,8 @@ func (m *Map) Lookup(ip arch.Addr) (Code, error) {
 	}
 	var c Code
 	switch {
+	case s.flags&sectionInterpreter != 0:
+		// Byte code of the runtime's interpreter: no processor executes it.
 	case s.r2rModule != 0:
 		c, err = m.lookupR2R(&s, ip)
 	case s.flags&sectionRangeList != 0:

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/clrtest"
+	"clrsnap/internal/contract"
 	"clrsnap/internal/target"
 )
 
@@ -21,9 +23,9 @@ const (
 // jitHeap is memory with one code heap. It has a method of 0x100 bytes at
 // +0x40, whose catch body begins at +0x80 of it and whose filter at +0xa0, and a
 // stub of kind 3 at +0x200.
-func jitHeap(t *testing.T) (memory, *Map) {
+func jitHeap(t *testing.T, d *contract.Descriptor) (memory, *Map) {
 	mem := memory{}
-	m := newMap(t, mem)
+	m := newMapOf(t, mem, d)
 	l := &m.l
 	mem.addSection(l, 0x300000, heapBase, heapBase+0x10000, section1, sectionCodeHeap|sectionCollectible)
 	mem.ptr(section1+arch.Addr(l.SecHeap), heapNode)
@@ -46,7 +48,7 @@ func jitHeap(t *testing.T) (memory, *Map) {
 		mem.u32(at+arch.Addr(l.FuncEnd), f.end)
 		mem.u32(at+arch.Addr(l.FuncUnwind), f.unwind)
 	}
-	mem.ptr(header1+arch.Addr(l.HdrGCInfo)-8, ehInfo)
+	mem.ptr(header1+arch.Addr(l.HdrEH), ehInfo)
 	mem.u64(ehInfo-8, 2)
 	mem.fill(ehInfo, 256)
 	mem.u32(ehInfo+ehHeader, 0) // a catch clause; what lies in the filter's place is a type
@@ -56,8 +58,10 @@ func jitHeap(t *testing.T) (memory, *Map) {
 	return mem, m
 }
 
-func TestLookupJIT(t *testing.T) {
-	_, m := jitHeap(t)
+func TestLookupJIT(t *testing.T) { clrtest.OnEach(t, testLookupJIT) }
+
+func testLookupJIT(t *testing.T, d *contract.Descriptor) {
+	mem, m := jitHeap(t, d)
 	for _, tt := range []struct {
 		off     arch.Addr
 		kind    Kind
@@ -96,9 +100,24 @@ func TestLookupJIT(t *testing.T) {
 			t.Errorf("+%v: %+v, filter %v, %v", tt.off, c, filter, err)
 		}
 	}
+	mem.u32(section1+arch.Addr(m.l.SecFlags), sectionCodeHeap|sectionInterpreter)
+	if c, err := m.Lookup(heapBase + 0x50); err != nil || c.Kind != None {
+		t.Errorf("byte code: %+v, %v", c, err)
+	}
 }
 
-func TestLookupCorrupt(t *testing.T) {
+// Where the descriptor does not say where a code header has its exception clauses,
+// the field before GCInfo leads to them, as in .NET 10.
+func TestClausesWithoutName(t *testing.T) {
+	l := newMap(t, memory{}).l
+	if want := l.HdrGCInfo - 8; l.HdrEH != want {
+		t.Errorf("at %d, want %d", l.HdrEH, want)
+	}
+}
+
+func TestLookupCorrupt(t *testing.T) { clrtest.OnEach(t, testLookupCorrupt) }
+
+func testLookupCorrupt(t *testing.T, d *contract.Descriptor) {
 	for name, spoil := range map[string]func(mem memory, m *Map){
 		"a fragment that follows itself": func(mem memory, m *Map) {
 			frag := arch.Addr(0x300000 + levels*0x1000)
@@ -111,13 +130,13 @@ func TestLookupCorrupt(t *testing.T) {
 		"a million funclets":              func(mem memory, m *Map) { mem.u32(header1+arch.Addr(m.l.HdrUnwinds), 1_000_000) },
 		"a header that cannot be read":    func(mem memory, _ *Map) { mem.ptr(heapBase+0x40-headerSlot, 0xdead0000) },
 	} {
-		mem, m := jitHeap(t)
+		mem, m := jitHeap(t, d)
 		spoil(mem, m)
 		if c, err := m.Lookup(heapBase + 0x50); err == nil {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
-	mem, m := jitHeap(t)
+	mem, m := jitHeap(t, d)
 	mem.u64(ehInfo-8, 1<<40)
 	c, err := m.Lookup(heapBase + 0xe0)
 	if err != nil {

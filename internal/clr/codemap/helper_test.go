@@ -2,11 +2,10 @@ package codemap
 
 import (
 	"encoding/binary"
-	"os"
-	"sync"
 	"testing"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/clrtest"
 	"clrsnap/internal/contract"
 	"clrsnap/internal/target"
 )
@@ -43,26 +42,12 @@ func (m memory) u32(addr arch.Addr, v uint32) {
 }
 func (m memory) ptr(addr, v arch.Addr) { m.u64(addr, uint64(v)) }
 
-// net10 is the descriptor of a .NET 10 runtime, whose pointer data has a page of
-// its own for each pointer.
-var net10 = sync.OnceValues(func() (*contract.Descriptor, error) {
-	text, err := os.ReadFile("../../contract/testdata/net10.0.12.json")
-	if err != nil {
-		return nil, err
-	}
-	pointers := make([]uint64, 24)
-	for i := range pointers {
-		pointers[i] = 0x10000 + 0x1000*uint64(i)
-	}
-	return contract.FromJSON(text, pointers)
-})
-
 func newMap(t testing.TB, mem target.Memory) *Map {
+	return newMapOf(t, mem, clrtest.Descriptor(t, clrtest.Net10))
+}
+
+func newMapOf(t testing.TB, mem target.Memory, d *contract.Descriptor) *Map {
 	t.Helper()
-	d, err := net10()
-	if err != nil {
-		t.Fatal(err)
-	}
 	m, err := New(mem, d)
 	if err != nil {
 		t.Fatal(err)

@@ -73,27 +73,37 @@ func (m *Map) function(at arch.Addr) (f runtimeFunction, err error) {
 
 // codeStart finds the start of the code block that ip lies in.
 func (m *Map) codeStart(heap, ip arch.Addr) (arch.Addr, bool, error) {
-	var v [4]arch.Addr
-	for i, off := range [4]uint32{m.l.HeapStart, m.l.HeapEnd, m.l.HeapBase, m.l.HeapNibble} {
-		p, err := m.mem.Pointer(heap + arch.Addr(off))
-		if err != nil {
-			return 0, false, err
-		}
-		v[i] = p
+	h, err := m.readHeap(heap)
+	if err != nil || ip < h.start || ip > h.end || ip < h.base {
+		return 0, false, err
 	}
-	start, end, base, nibbles := v[0], v[1], v[2], v[3]
-	if ip < start || ip > end || ip < base {
-		return 0, false, nil
-	}
-	rel, ok, err := m.nibble(nibbles, uint64(ip-base))
+	rel, ok, err := m.nibble(h.nibbles, uint64(ip-h.base))
 	if err != nil || !ok {
 		return 0, false, err
 	}
-	code := base + arch.Addr(rel)
-	if code > ip || code < start || code < headerSlot {
+	code := h.base + arch.Addr(rel)
+	if code > ip || code < h.start || code < headerSlot {
 		return 0, false, corrupt("the nibble map leads from %v to %v", ip, code)
 	}
 	return code, true, nil
+}
+
+// heap is a heap of code.
+type heap struct {
+	start, end, base arch.Addr
+	nibbles          arch.Addr
+}
+
+func (m *Map) readHeap(at arch.Addr) (h heap, err error) {
+	for _, f := range []struct {
+		off uint32
+		to  *arch.Addr
+	}{{m.l.HeapStart, &h.start}, {m.l.HeapEnd, &h.end}, {m.l.HeapBase, &h.base}, {m.l.HeapNibble, &h.nibbles}} {
+		if *f.to, err = m.mem.Pointer(at + arch.Addr(f.off)); err != nil {
+			return h, err
+		}
+	}
+	return h, nil
 }
 
 // Shape of the nibble map (nibblemapmacros.h): the heap is divided into buckets
@@ -103,13 +113,17 @@ func (m *Map) codeStart(heap, ip arch.Addr) (arch.Addr, bool, error) {
 // execution manager a word without code starts of its own that is covered by a
 // longer block holds the distance of that block's start from the map's base in
 // place of nibbles: a multiple of 4, shifted so that the low nibble, 9 or more,
-// marks it.
+// marks it. In version 1 such a word is 0, and the block's start is found by going
+// back.
 const (
 	bucketBytes   = 32
 	nibblesInWord = 8
 	wordBytes     = bucketBytes * nibblesInWord
 	nibbleMask    = 0xf
 	nibblePointer = 9 // the smallest low nibble of a word that is a distance
+
+	versionLinear = "1" // of the contract ExecutionManager
+	maxBlock      = 64 << 20
 )
 
 // nibble returns the distance from the map's base to the start of the code
@@ -119,7 +133,7 @@ func (m *Map) nibble(nibbles arch.Addr, rel uint64) (uint64, bool, error) {
 	if err != nil {
 		return 0, false, err
 	}
-	if d, ok := nibbleDistance(word); ok {
+	if d, ok := m.nibbleDistance(word); ok {
 		return d, true, nil
 	}
 	// The start lies in ip's own bucket at or before ip, …
@@ -131,19 +145,21 @@ func (m *Map) nibble(nibbles arch.Addr, rel uint64) (uint64, bool, error) {
 	if d, ok := lastStart(word, slot); ok {
 		return rel/wordBytes*wordBytes + d, true, nil
 	}
-	// … or the word before holds it, or says where it is.
-	if rel < wordBytes {
-		return 0, false, nil
+	// … or the word before holds it, or says where it is, or is 0 like those up to
+	// the one that holds it.
+	for far := uint64(wordBytes); far <= rel; far += wordBytes {
+		at := rel - far
+		if word, err = m.nibbleWord(nibbles, at); err != nil {
+			return 0, false, err
+		}
+		if d, ok := m.nibbleDistance(word); ok {
+			return d, true, nil
+		}
+		if d, ok := lastStart(word, nibblesInWord); ok || !m.linear || far >= maxBlock {
+			return at/wordBytes*wordBytes + d, ok, nil
+		}
 	}
-	rel = rel - wordBytes
-	if word, err = m.nibbleWord(nibbles, rel); err != nil {
-		return 0, false, err
-	}
-	if d, ok := nibbleDistance(word); ok {
-		return d, true, nil
-	}
-	d, ok := lastStart(word, nibblesInWord)
-	return rel/wordBytes*wordBytes + d, ok, nil
+	return 0, false, nil
 }
 
 func (m *Map) nibbleWord(nibbles arch.Addr, rel uint64) (uint32, error) {
@@ -154,9 +170,9 @@ func (m *Map) nibbleWord(nibbles arch.Addr, rel uint64) (uint32, error) {
 	return m.mem.Uint32(at)
 }
 
-func nibbleDistance(word uint32) (uint64, bool) {
+func (m *Map) nibbleDistance(word uint32) (uint64, bool) {
 	low := word & nibbleMask
-	if low < nibblePointer {
+	if m.linear || low < nibblePointer {
 		return 0, false
 	}
 	return uint64(word&^nibbleMask) + uint64(low-nibblePointer)*4, true

@@ -2,6 +2,7 @@ package codemap
 
 import (
 	"clrsnap/internal/arch"
+	"clrsnap/internal/contract"
 )
 
 // image is what is kept of a ReadyToRun image. The tables themselves stay in
@@ -52,14 +53,8 @@ func (m *Map) image(module arch.Addr) (*image, error) {
 	if im.count > maxFunctions {
 		return nil, corrupt("%d functions in the ReadyToRun image of module %v", im.count, module)
 	}
-	if im.hotCold, err = m.mem.Pointer(info + arch.Addr(m.l.R2RHot)); err != nil {
+	if err := m.readHotCold(im); err != nil {
 		return nil, err
-	}
-	if im.hotColdPairs, err = m.mem.Uint32(info + arch.Addr(m.l.R2RHotN)); err != nil {
-		return nil, err
-	}
-	if im.hotColdPairs /= 2; im.hotColdPairs > im.count {
-		return nil, corrupt("%d cold parts of %d functions in module %v", im.hotColdPairs, im.count, module)
 	}
 	if im.header, err = m.mem.Pointer(info + arch.Addr(m.l.R2RHeader)); err != nil {
 		return nil, err
@@ -69,6 +64,22 @@ func (m *Map) image(module arch.Addr) (*image, error) {
 	}
 	m.images[info] = im
 	return im, nil
+}
+
+func (m *Map) readHotCold(im *image) (err error) {
+	if m.l.R2RHot == contract.Absent || m.l.R2RHotN == contract.Absent {
+		return nil
+	}
+	if im.hotCold, err = m.mem.Pointer(im.info + arch.Addr(m.l.R2RHot)); err != nil {
+		return err
+	}
+	if im.hotColdPairs, err = m.mem.Uint32(im.info + arch.Addr(m.l.R2RHotN)); err != nil {
+		return err
+	}
+	if im.hotColdPairs /= 2; im.hotColdPairs > im.count {
+		return corrupt("%d cold parts of %d functions in the ReadyToRun image %v", im.hotColdPairs, im.count, im.info)
+	}
+	return nil
 }
 
 func (m *Map) readThunks(im *image) error {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/clrtest"
+	"clrsnap/internal/contract"
 )
 
 const (
@@ -90,10 +92,11 @@ func TestHashLookup(t *testing.T) {
 
 // r2rImage is an image with these functions: method A 0x1000–0x1100 with its
 // filter 0x1100–0x1140, method B 0x2000–0x2080, the cold part of A
-// 0x3000–0x3020. Delay-load thunks lie at 0x4000–0x4100.
-func r2rImage(t *testing.T) (memory, *Map) {
+// 0x3000–0x3020, where the runtime knows cold parts. Delay-load thunks lie at
+// 0x4000–0x4100.
+func r2rImage(t *testing.T, d *contract.Descriptor) (memory, *Map) {
 	mem := memory{}
-	m := newMap(t, mem)
+	m := newMapOf(t, mem, d)
 	l := &m.l
 	mem.addSection(l, 0x300000, imageBase, imageBase+0x10000, section1, 0)
 	mem.ptr(section1+arch.Addr(l.SecR2R), r2rModule)
@@ -109,10 +112,12 @@ func r2rImage(t *testing.T) (memory, *Map) {
 		mem.u32(at+arch.Addr(l.FuncEnd), f.end)
 		mem.u32(at+arch.Addr(l.FuncUnwind), f.unwind)
 	}
-	mem.ptr(r2rInfo+arch.Addr(l.R2RHot), 0x214000)
-	mem.u32(r2rInfo+arch.Addr(l.R2RHotN), 2)
-	mem.u32(0x214000, 3)
-	mem.u32(0x214004, 0)
+	if l.R2RHot != contract.Absent {
+		mem.ptr(r2rInfo+arch.Addr(l.R2RHot), 0x214000)
+		mem.u32(r2rInfo+arch.Addr(l.R2RHotN), 2)
+		mem.u32(0x214000, 3)
+		mem.u32(0x214004, 0)
+	}
 	mem.ptr(r2rInfo+arch.Addr(l.R2RThunks), 0x215000)
 	mem.u32(0x215000+arch.Addr(l.DirRVA), 0x4000)
 	mem.u32(0x215000+arch.Addr(l.DirSize), 0x100)
@@ -136,8 +141,14 @@ func r2rImage(t *testing.T) (memory, *Map) {
 	return mem, m
 }
 
-func TestLookupR2R(t *testing.T) {
-	mem, m := r2rImage(t)
+func TestLookupR2R(t *testing.T) { clrtest.OnEach(t, testLookupR2R) }
+
+func testLookupR2R(t *testing.T, d *contract.Descriptor) {
+	mem, m := r2rImage(t, d)
+	cold := arch.Addr(0xaaa0)
+	if m.l.R2RHot == contract.Absent {
+		cold = 0xbbb0 // code like any other behind method B
+	}
 	for _, tt := range []struct {
 		rva     arch.Addr
 		kind    Kind
@@ -154,7 +165,7 @@ func TestLookupR2R(t *testing.T) {
 		{0x2000, ReadyToRun, 0x2000, 0xbbb0, false, false},
 		{0x207f, ReadyToRun, 0x2000, 0xbbb0, false, false},
 		{0x2080, None, 0, 0, false, false},
-		{0x3000, ReadyToRun, 0x3000, 0xaaa0, false, false},
+		{0x3000, ReadyToRun, 0x3000, cold, cold == 0xbbb0, false},
 		{0x4000, Stub, 0, 0, false, false},
 		{0x4100, None, 0, 0, false, false},
 	} {
@@ -170,6 +181,9 @@ func TestLookupR2R(t *testing.T) {
 		if c.Start != imageBase+tt.start || filter != tt.filter || err != nil {
 			t.Errorf("RVA %v: %+v, filter %v, %v", tt.rva, c, filter, err)
 		}
+	}
+	if m.l.R2RHot == contract.Absent {
+		return
 	}
 	mem.u32(0x214004, 9)
 	if c, err := m.Lookup(imageBase + 0x3000); err == nil {

@@ -20,6 +20,7 @@ const (
 	sectionCollectible = 1 << iota
 	sectionCodeHeap
 	sectionRangeList
+	sectionInterpreter // .NET 11
 )
 
 type section struct {

@@ -64,7 +64,6 @@ type layout struct {
 	Flags      uint32 `clr:"MethodDesc.Flags"`
 	Flags3     uint32 `clr:"MethodDesc.Flags3AndTokenRemainder"`
 	ChunkIndex uint32 `clr:"MethodDesc.ChunkIndex"`
-	CodeData   uint32 `clr:"MethodDesc.CodeData"`
 	Alignment  uint64 `global:"MethodDescAlignment"`
 	TokenBits  uint64 `global:"MethodDescTokenRemainderBitCount"`
 
@@ -81,14 +80,13 @@ type layout struct {
 	DynSigN  uint32 `clr:"StoredSigMethodDesc.cSig"`
 	DynFlags uint32 `clr:"StoredSigMethodDesc.ExtendedFlags"`
 
-	Versioning  uint32 `clr:"MethodDescCodeData.VersioningState"`
-	FirstNode   uint32 `clr:"MethodDescVersioningState.NativeCodeVersionNode"`
-	NodeNext    uint32 `clr:"NativeCodeVersionNode.Next"`
-	NodeCode    uint32 `clr:"NativeCodeVersionNode.NativeCode"`
-	NodeFlags   uint32 `clr:"NativeCodeVersionNode.Flags"`
-	NodeILVer   uint32 `clr:"NativeCodeVersionNode.ILVersionId"`
-	TableModule uint32 `clr:"MethodTable.Module"`
-	ModFlags    uint32 `clr:"Module.Flags"`
+	FirstNode uint32 `clr:"MethodDescVersioningState.NativeCodeVersionNode"`
+	NodeNext  uint32 `clr:"NativeCodeVersionNode.Next"`
+	NodeCode  uint32 `clr:"NativeCodeVersionNode.NativeCode"`
+	NodeFlags uint32 `clr:"NativeCodeVersionNode.Flags"`
+	NodeILVer uint32 `clr:"NativeCodeVersionNode.ILVersionId"`
+	NodeTier  uint32 `clr:"NativeCodeVersionNode.OptimizationTier,optional"` // named by .NET 11
+	ModFlags  uint32 `clr:"Module.Flags"`
 }
 
 // Reader reads MethodDescs of one runtime. It is not safe for concurrent use.
@@ -96,12 +94,25 @@ type Reader struct {
 	mem   *target.Reader
 	types *types.System
 	l     layout
+
+	data     dataLayout
+	table    tableLayout
+	versions func(desc arch.Addr) (arch.Addr, error) // a MethodDescVersioningState; 0: there is none
+
+	aggressive bool // methods that ask for aggressive optimization take part in tiering
+
+	// Attributes returns a method's MethodImplAttributes, which its metadata has. The
+	// tiers of .NET 8 depend on them; nil: they are not known.
+	Attributes func(*Method) (uint16, error)
 }
 
 // New binds the methods of the runtime that d describes.
 func New(mem target.Memory, d *contract.Descriptor, ts *types.System) (*Reader, error) {
 	r := &Reader{mem: target.NewReader(mem), types: ts}
-	return r, d.Bind(&r.l)
+	if err := d.Bind(&r.l); err != nil {
+		return nil, err
+	}
+	return r, r.bindVersions(d)
 }
 
 // Read decodes the MethodDesc at address desc.
@@ -122,7 +133,7 @@ func (r *Reader) Read(desc arch.Addr) (Method, error) {
 	if err := r.types.Check(m.MethodTable); err != nil {
 		return m, fmt.Errorf("%w at %v: %w", ErrCorrupt, desc, err)
 	}
-	if m.Module, err = r.mem.Pointer(m.MethodTable + arch.Addr(r.l.TableModule)); err != nil {
+	if m.Module, err = r.types.Module(m.MethodTable); err != nil {
 		return m, err
 	}
 	if m.flags3, err = r.mem.Uint16(desc + arch.Addr(r.l.Flags3)); err != nil {

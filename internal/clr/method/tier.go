@@ -3,6 +3,7 @@ package method
 import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/contract"
 )
 
 // Tier says how a piece of code was compiled.
@@ -25,8 +26,8 @@ const (
 
 // nodeTier is NativeCodeVersionNode::m_optTier (codeversion.h): the field after
 // the node's own 32-bit id, which follows the pointer to the next node. The
-// data descriptor of .NET 10 does not name it; it is only believed where the
-// fields around it lie as they do there.
+// data descriptor of .NET 10 does not name it, that of .NET 11 does; where it has
+// no name it is only believed if the fields around it lie as they do in .NET 10.
 const (
 	nodeTier      = 36
 	nodeTierNext  = 24
@@ -70,12 +71,12 @@ func (r *Reader) Tier(m *Method, c *codemap.Code) (Tier, error) {
 			return TierUnknown, err
 		}
 	}
-	// No node: the default version. It starts at the lowest tier if the method
-	// takes part in tiering at all. (A few such methods the JIT optimises at once,
-	// those marked UnmanagedCallersOnly for example; nothing that the descriptor
-	// of .NET 10 names tells them.)
+	// No node: the default version. .NET 11 keeps its tier. Elsewhere it starts at
+	// the lowest tier if the method takes part in tiering at all. (A few such methods
+	// the JIT optimises at once, those marked UnmanagedCallersOnly for example;
+	// nothing that the descriptor of .NET 10 names tells them.)
 	if m.flags3&flagTiered != 0 {
-		return Tier0, nil
+		return r.firstTier(m)
 	}
 	flags, err := r.mem.Uint32(m.Module + arch.Addr(r.l.ModFlags))
 	if err != nil {
@@ -92,23 +93,61 @@ func (r *Reader) Tier(m *Method, c *codemap.Code) (Tier, error) {
 // DACF_ALLOW_JIT_OPTS).
 const moduleOptimizes = 0x800
 
-func (r *Reader) firstVersion(m *Method) (arch.Addr, error) {
-	data, err := r.mem.Pointer(m.Desc + arch.Addr(r.l.CodeData))
-	if err != nil || data == 0 {
-		return 0, err
+// firstTier returns the tier of the default version of a method that takes part in
+// tiering.
+func (r *Reader) firstTier(m *Method) (Tier, error) {
+	if r.aggressive {
+		return r.aggressiveTier(m)
 	}
-	state, err := r.mem.Pointer(data + arch.Addr(r.l.Versioning))
-	if err != nil || state == 0 {
-		return 0, err
+	if r.data.FirstTier == contract.Absent {
+		return Tier0, nil
 	}
-	return r.mem.Pointer(state + arch.Addr(r.l.FirstNode))
+	data, err := r.mem.Pointer(m.Desc + arch.Addr(r.data.CodeData))
+	if err != nil {
+		return TierUnknown, err
+	}
+	if data == 0 {
+		return Tier0, nil
+	}
+	t, err := r.mem.Uint32(data + arch.Addr(r.data.FirstTier))
+	if err != nil {
+		return TierUnknown, err
+	}
+	if int(t) >= len(tiers) {
+		return Tier0, nil // not decided when it was compiled
+	}
+	return tiers[t], nil
 }
 
-func (r *Reader) nodeTier(node arch.Addr) (Tier, error) {
-	if r.l.NodeNext != nodeTierNext || r.l.NodeFlags != nodeTierFlags || r.l.NodeILVer != nodeTierILVer {
-		return TierUnknown, nil
+// aggressiveTier: methods that ask for aggressive optimization begin and end at tier 1
+// (tieredcompilation.cpp, GetInitialOptimizationTier).
+func (r *Reader) aggressiveTier(m *Method) (Tier, error) {
+	if r.Attributes == nil {
+		return Tier0, nil
 	}
-	t, err := r.mem.Uint32(node + nodeTier)
+	flags, err := r.Attributes(m)
+	if err != nil {
+		return TierUnknown, err
+	}
+	if flags&aggressiveOptimization != 0 {
+		return Tier1, nil
+	}
+	return Tier0, nil
+}
+
+// aggressiveOptimization is MethodImplAttributes.AggressiveOptimization (corhdr.h,
+// miAggressiveOptimization).
+const aggressiveOptimization = 0x200
+
+func (r *Reader) nodeTier(node arch.Addr) (Tier, error) {
+	at := r.l.NodeTier
+	if at == contract.Absent {
+		if r.l.NodeNext != nodeTierNext || r.l.NodeFlags != nodeTierFlags || r.l.NodeILVer != nodeTierILVer {
+			return TierUnknown, nil
+		}
+		at = nodeTier
+	}
+	t, err := r.mem.Uint32(node + arch.Addr(at))
 	if err != nil || int(t) >= len(tiers) {
 		return TierUnknown, err
 	}

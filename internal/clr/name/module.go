@@ -17,24 +17,9 @@ type assembly struct {
 	id   moduleID
 }
 
-// moduleID recognises a module when its address is seen again.
-type moduleID struct {
-	base, dynamic arch.Addr
-	size          uint32 // of dynamic metadata, which grows
-}
-
 // assembly returns the metadata of the runtime's Module at address module.
 func (n *Namer) assembly(module arch.Addr) (*assembly, error) {
-	var id moduleID
-	var err error
-	if id.dynamic, err = n.mem.Pointer(module + arch.Addr(n.l.ModDynamic)); err != nil {
-		return nil, err
-	}
-	if id.dynamic != 0 {
-		id.size, err = n.mem.Uint32(id.dynamic + arch.Addr(n.l.DynSize))
-	} else {
-		id.base, err = n.mem.Pointer(module + arch.Addr(n.l.ModBase))
-	}
+	id, err := n.identify(module)
 	if err != nil {
 		return nil, err
 	}
@@ -60,11 +45,11 @@ func (n *Namer) assembly(module arch.Addr) (*assembly, error) {
 	return a, nil
 }
 
-// load reads metadata: of a program that emits code, from the runtime's copy
-// (ceeload.h, DynamicMetadata: size, then bytes), else from the PE image.
+// load reads metadata: of a program that emits code, from the runtime's copy, else
+// from the PE image.
 func (n *Namer) load(id moduleID) (*assembly, error) {
-	at, size := id.dynamic+arch.Addr(n.l.DynData), int(id.size)
-	if id.dynamic == 0 {
+	at, size := id.metadata, int(id.size)
+	if id.metadata == 0 {
 		if id.base == 0 {
 			return nil, fmt.Errorf("%w: it has no image", pe.ErrNoMetadata)
 		}

@@ -30,6 +30,10 @@ type Namer struct {
 	methods *method.Reader
 	l       layout
 
+	identify  func(module arch.Addr) (moduleID, error)
+	moduleL   moduleLayout
+	assemblyL assemblyLayout
+
 	assemblies map[arch.Addr]*assembly // by Module
 	passing    []arch.Addr             // modules that can be unloaded
 	failed     map[moduleID]error      // whose metadata cannot be read at this moment: large reads are not repeated
@@ -38,12 +42,8 @@ type Namer struct {
 }
 
 type layout struct {
-	ModBase        uint32 `clr:"Module.Base"`
-	ModDynamic     uint32 `clr:"Module.DynamicMetadata"`
 	ModAssembly    uint32 `clr:"Module.Assembly"`
 	AsmCollectible uint32 `clr:"Assembly.IsCollectible"`
-	DynSize        uint32 `clr:"DynamicMetadata.Size"`
-	DynData        uint32 `clr:"DynamicMetadata.Data"`
 }
 
 // New binds the names of the runtime that d describes.
@@ -53,7 +53,10 @@ func New(mem target.Memory, d *contract.Descriptor, ts *types.System, ms *method
 		assemblies: map[arch.Addr]*assembly{}, names: map[arch.Addr]Method{}, hidden: map[arch.Addr]bool{},
 		failed: map[moduleID]error{},
 	}
-	return n, d.Bind(&n.l)
+	if err := d.Bind(&n.l); err != nil {
+		return nil, err
+	}
+	return n, n.bindModules(d)
 }
 
 // Begin starts a new moment: modules that can be unloaded are looked at afresh.
@@ -105,6 +108,19 @@ func (n *Namer) machinery(m *method.Method) (bool, error) {
 		n.hidden[m.MethodTable] = true // CoreLib stays; other answers may not
 	}
 	return h, nil
+}
+
+// Attributes returns the MethodImplAttributes of a method; 0 for one without metadata.
+func (n *Namer) Attributes(m *method.Method) (uint16, error) {
+	if m.RID == 0 {
+		return 0, nil
+	}
+	a, err := n.assembly(m.Module)
+	if err != nil {
+		return 0, err
+	}
+	def, err := a.md.MethodDef(m.RID)
+	return def.ImplFlags, err
 }
 
 // Method names the method of a MethodDesc. volatile says that its code can be

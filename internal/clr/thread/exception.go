@@ -1,9 +1,10 @@
 package thread
 
 import (
-	"encoding/binary"
+	"slices"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/contract"
 	"clrsnap/internal/target"
 )
 
@@ -20,41 +21,66 @@ type Exception struct {
 	Low, High arch.Addr
 }
 
-// Layout of ExInfo (src/coreclr/vm/exinfo.h, struct ExInfo), in bytes. The data
-// descriptor of .NET 10 names only the first two fields. The others were read
-// off live processes, and are only believed where they agree with one another:
-// the number of the pass is there twice, as a number and as a flag.
+// exLayout is the layout of ExInfo (src/coreclr/vm/exinfo.h, struct ExInfo), in
+// bytes. That a managed handler has been entered
+// (m_EHClauseInfo.m_fManagedCodeEntered) is the word before the flags.
+type exLayout struct {
+	Previous uint32 `clr:"ExceptionInfo.PreviousNestedInfo"`
+
+	Flags uint32 `clr:"ExceptionInfo.ExceptionFlags,optional"`
+	Low   uint32 `clr:"ExceptionInfo.StackLowBound,optional"`
+	High  uint32 `clr:"ExceptionInfo.StackHighBound,optional"`
+	Pass  uint32 `clr:"ExceptionInfo.PassNumber,optional"`
+}
+
 const (
-	exPrevious   = 0
-	exEntered    = 60  // m_EHClauseInfo.m_fManagedCodeEntered
-	exFlags      = 64  // m_ExceptionFlags
-	exRange      = 128 // m_ScannedStackRange: low and high bound
-	exPass       = 185 // m_passNumber
+	exEntered    = 4   // before the flags
 	exFlagUnwind = 0x4 // ExceptionFlags::Ex_UnwindHasStarted
 )
 
+// net10ExLayout was read off live processes: the data descriptor of .NET 10 names
+// only the first two fields of ExInfo, that of .NET 11 names these as well. They
+// are only believed where the first one lies as it does there.
+var net10ExLayout = exLayout{Flags: 64, Low: 128, High: 136, Pass: 185}
+
+func (l *exLayout) bind(d *contract.Descriptor) error {
+	err := d.Bind(l)
+	if err == nil && !l.known() && l.Previous == net10ExLayout.Previous {
+		*l = net10ExLayout
+	}
+	return err
+}
+
+// known reports whether all fields have been found.
+func (l *exLayout) known() bool {
+	return !slices.Contains([]uint32{l.Flags, l.Low, l.High, l.Pass}, contract.Absent)
+}
+
 // Exception reads the state of the exception in flight on t, and false where
-// there is none, or none that can be understood.
+// there is none, or none that can be understood. It is only believed where its
+// parts agree with one another: the number of the pass is there twice, as a
+// number and as a flag.
 func (s *Store) Exception(t *Thread, stack *target.Stack) (Exception, bool) {
-	if t.Exception == 0 || s.l.ExPrevious != exPrevious {
+	switch {
+	case t.Exception == 0:
+		return Exception{}, false
+	case s.trackers == always || s.trackers == sometimes && !stack.Contains(t.Exception):
+		return s.trackedException(t, stack)
+	case !s.ex.known():
 		return Exception{}, false
 	}
-	word := func(off arch.Addr) (uint64, bool) { return stack.Uint64(t.Exception + off) }
-	var b [8]byte
-	entered, ok1 := word(exEntered - 4)
-	flags, ok2 := word(exFlags)
-	low, ok3 := word(exRange)
-	high, ok4 := word(exRange + 8)
-	pass, ok5 := word(exPass - exPass%8)
-	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 {
+	flags, ok1 := stack.Uint64(t.Exception + arch.Addr(s.ex.Flags) - exEntered)
+	low, ok2 := stack.Uint64(t.Exception + arch.Addr(s.ex.Low))
+	high, ok3 := stack.Uint64(t.Exception + arch.Addr(s.ex.High))
+	pass, ok4 := stack.Uint64(t.Exception + arch.Addr(s.ex.Pass))
+	if !ok1 || !ok2 || !ok3 || !ok4 {
 		return Exception{}, false
 	}
-	binary.LittleEndian.PutUint64(b[:], pass)
-	unwinding := flags&exFlagUnwind != 0
-	if n := b[exPass%8]; n != 1 && n != 2 || unwinding != (n == 2) {
+	entered, unwinding := uint32(flags), flags>>32&exFlagUnwind != 0
+	if n := uint8(pass); entered > 1 || n != 1 && n != 2 || unwinding != (n == 2) {
 		return Exception{}, false
 	}
-	e := Exception{Unwinding: unwinding, InHandler: entered>>32 != 0}
+	e := Exception{Unwinding: unwinding, InHandler: entered != 0}
 	if unwinding && uint64(t.Exception) < low && low < high && stack.Contains(arch.Addr(low)) && stack.Contains(arch.Addr(high)) {
 		e.Low, e.High = arch.Addr(low), arch.Addr(high)
 	}

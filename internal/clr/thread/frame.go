@@ -11,7 +11,8 @@ import (
 // FrameKind names a kind of explicit Frame (frames.h, FrameTypes.h).
 type FrameKind uint8
 
-// The kinds of Frame of .NET 10, in the order of the runtime's own list.
+// The kinds of Frame of .NET 10, in the order of the runtime's own list, and that of
+// the interpreter, which .NET 11 can have, then those that only older runtimes have.
 const (
 	UnknownFrame FrameKind = iota
 	InlinedCallFrame
@@ -32,6 +33,14 @@ const (
 	DebuggerExitFrame
 	DebuggerU2MCatchHandlerFrame
 	ExceptionFilterFrame
+	InterpreterFrame
+	HelperMethodFrame
+	HelperMethodFrame1
+	HelperMethodFrame2
+	HelperMethodFrame3
+	HelperMethodFrameProtect
+	ProtectByRefsFrame
+	DebuggerSecurityCodeMarkFrame
 	numFrameKinds
 )
 
@@ -40,7 +49,9 @@ var frameNames = [numFrameKinds]string{
 	"SoftwareExceptionFrame", "FuncEvalFrame", "PInvokeCalliFrame", "HijackFrame", "PrestubMethodFrame",
 	"CallCountingHelperFrame", "StubDispatchFrame", "ExternalMethodFrame", "DynamicHelperFrame",
 	"ProtectValueClassFrame", "DebuggerClassInitMarkFrame", "DebuggerExitFrame",
-	"DebuggerU2MCatchHandlerFrame", "ExceptionFilterFrame",
+	"DebuggerU2MCatchHandlerFrame", "ExceptionFilterFrame", "InterpreterFrame",
+	"HelperMethodFrame", "HelperMethodFrame_1OBJ", "HelperMethodFrame_2OBJ", "HelperMethodFrame_3OBJ",
+	"HelperMethodFrame_PROTECTOBJ", "ProtectByRefsFrame", "DebuggerSecurityCodeMarkFrame",
 }
 
 func (k FrameKind) String() string {
@@ -48,6 +59,16 @@ func (k FrameKind) String() string {
 		k = UnknownFrame
 	}
 	return frameNames[k]
+}
+
+// Marks reports whether Frames of a kind only mark a place and lead nowhere.
+func (k FrameKind) Marks() bool {
+	switch k {
+	case ProtectValueClassFrame, ProtectByRefsFrame, ExceptionFilterFrame, DebuggerClassInitMarkFrame,
+		DebuggerSecurityCodeMarkFrame, DebuggerExitFrame, DebuggerU2MCatchHandlerFrame:
+		return true
+	}
+	return false
 }
 
 // FrameTop ends the chain (frames.h, FRAME_TOP).
@@ -72,9 +93,20 @@ type frameLayout struct {
 
 	ResumeContext   uint32 `clr:"ResumableFrame.TargetContextPtr"`
 	FaultContext    uint32 `clr:"FaultingExceptionFrame.TargetContext"`
-	SoftwareContext uint32 `clr:"SoftwareExceptionFrame.TargetContext"`
+	SoftwareContext uint32 `clr:"SoftwareExceptionFrame.TargetContext,optional"` // not in .NET 8, where it is never met
 	EvalPtr         uint32 `clr:"FuncEvalFrame.DebuggerEvalPtr"`
 	EvalContext     uint32 `clr:"DebuggerEval.TargetContext"`
+
+	// Of the runtimes that have HelperMethodFrames: parts of their LazyMachState
+	// (amd64/gmscpu.h).
+	HelperIP       uint32 `clr:"HelperMethodFrame.Rip,optional"`
+	HelperSP       uint32 `clr:"HelperMethodFrame.Rsp,optional"`
+	HelperReturn   uint32 `clr:"HelperMethodFrame.RetAddr,optional"`
+	HelperPointers uint32 `clr:"HelperMethodFrame.Ptrs,optional"`
+	HelperUnwound  uint32 `clr:"HelperMethodFrame.Unwound,optional"`
+	HelperCapture  uint32 `clr:"HelperMethodFrame.Capture,optional"`
+	HelperCaptured uint32 `clr:"HelperMethodFrame.CaptureRip,optional"`
+	HelperStack    uint32 `clr:"HelperMethodFrame.CaptureRsp,optional"`
 
 	R12 uint32 `clr:"CalleeSavedRegisters.R12"`
 	R13 uint32 `clr:"CalleeSavedRegisters.R13"`
@@ -141,9 +173,10 @@ func (c *Chain) Next(s *target.Stack, at arch.Addr) (arch.Addr, bool) {
 }
 
 // Context sets ctx to the registers of the managed frame that the Frame at
-// address at leads back to. It returns false, and leaves ctx unspecified, for
-// Frames that lead nowhere: those that only mark a place, those that are not
-// active, and those that cannot be read.
+// address at leads back to; where that frame is Lazy, of a native frame on the way
+// there. It returns false, and leaves ctx unspecified, for Frames that lead nowhere:
+// those that only mark a place, those that are not active, and those that cannot
+// be read.
 func (c *Chain) Context(s *target.Stack, at arch.Addr, ctx *arch.Context) (FrameKind, bool) {
 	kind, ok := c.Kind(s, at)
 	if !ok {
@@ -152,12 +185,14 @@ func (c *Chain) Context(s *target.Stack, at arch.Addr, ctx *arch.Context) (Frame
 	switch kind {
 	case InlinedCallFrame:
 		ok = c.inlinedCall(s, at, ctx)
-	case PInvokeCalliFrame, PrestubMethodFrame, CallCountingHelperFrame, StubDispatchFrame, ExternalMethodFrame, DynamicHelperFrame:
+	case PInvokeCalliFrame, PrestubMethodFrame, CallCountingHelperFrame, StubDispatchFrame, ExternalMethodFrame, DynamicHelperFrame, InterpreterFrame:
 		ok = c.transition(s, at, ctx)
 	case HijackFrame:
 		ok = c.hijack(s, at, ctx)
 	case ResumableFrame, RedirectedThreadFrame:
 		ok = c.pointedContext(s, at+arch.Addr(c.l.ResumeContext), 0, ctx)
+	case HelperMethodFrame, HelperMethodFrame1, HelperMethodFrame2, HelperMethodFrame3, HelperMethodFrameProtect:
+		ok = c.helperMethod(s, at, ctx)
 	case FuncEvalFrame:
 		ok = c.pointedContext(s, at+arch.Addr(c.l.EvalPtr), c.l.EvalContext, ctx)
 	case FaultingExceptionFrame:
@@ -216,6 +251,60 @@ func (c *Chain) hijack(s *target.Stack, at arch.Addr, ctx *arch.Context) bool {
 	ctx.IP, ctx.Valid = arch.Addr(ip), 0
 	ctx.Set(c.a.SP, args+uint64(c.l.HijackSize))
 	return c.calleeSaved(s, arch.Addr(args)+arch.Addr(c.l.HijackSaved), ctx)
+}
+
+// Lazy reports whether Frames of a kind may lead to native code, from where the
+// nearest managed frame has to be looked for.
+func (k FrameKind) Lazy() bool { return k >= HelperMethodFrame && k <= HelperMethodFrameProtect }
+
+// helperMethod: a HelperMethodFrame, of a function of the runtime's that managed
+// code calls directly, has the registers that this function had. Whoever needs
+// those of its caller unwinds from there, and keeps the result.
+func (c *Chain) helperMethod(s *target.Stack, at arch.Addr, ctx *arch.Context) bool {
+	l := &c.l
+	if l.HelperReturn == contract.Absent {
+		return false
+	}
+	done, ok := s.Uint64(at + arch.Addr(l.HelperReturn))
+	if !ok {
+		return false
+	}
+	ipAt, spAt := l.HelperIP, l.HelperSP
+	if done == 0 {
+		ipAt, spAt = l.HelperCaptured, l.HelperStack
+	}
+	ip, ok1 := s.Uint64(at + arch.Addr(ipAt))
+	sp, ok2 := s.Uint64(at + arch.Addr(spAt))
+	if !ok1 || !ok2 {
+		return false
+	}
+	ctx.IP, ctx.Valid = arch.Addr(ip), 0
+	ctx.Set(c.a.SP, sp)
+	if done == 0 {
+		return c.calleeSaved(s, at+arch.Addr(l.HelperCapture), ctx)
+	}
+	return c.calleeSaved(s, at+arch.Addr(l.HelperUnwound), ctx) && c.pointedRegisters(s, at+arch.Addr(l.HelperPointers), ctx)
+}
+
+// pointedRegisters sets the registers whose place on the stack is known, from a
+// structure that has the address of that place where CalleeSavedRegisters has the
+// register. A garbage collection changes what is there and nowhere else.
+func (c *Chain) pointedRegisters(s *target.Stack, at arch.Addr, ctx *arch.Context) bool {
+	for _, r := range c.saved {
+		p, ok := s.Uint64(at + arch.Addr(r.off))
+		if !ok {
+			return false
+		}
+		if p == 0 {
+			continue
+		}
+		v, ok := s.Uint64(arch.Addr(p))
+		if !ok {
+			return false
+		}
+		ctx.Set(r.reg, v)
+	}
+	return true
 }
 
 func (c *Chain) calleeSaved(s *target.Stack, at arch.Addr, ctx *arch.Context) bool {

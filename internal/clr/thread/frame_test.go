@@ -2,39 +2,21 @@ package thread
 
 import (
 	"encoding/binary"
-	"os"
-	"sync"
 	"testing"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/clrtest"
 	"clrsnap/internal/contract"
 	"clrsnap/internal/target"
 )
 
-// net10 is the descriptor of .NET 10; its pointer data are small numbers.
-var net10 = sync.OnceValues(func() (*contract.Descriptor, error) {
-	text, err := os.ReadFile("../../contract/testdata/net10.0.12.json")
-	if err != nil {
-		return nil, err
-	}
-	pointers := make([]uint64, 24)
-	for i := range pointers {
-		pointers[i] = 0x100000 + 0x1000*uint64(i)
-	}
-	return contract.FromJSON(text, pointers)
-})
-
-func newChain(t testing.TB) (*Chain, *contract.Descriptor) {
+func newChain(t testing.TB, d *contract.Descriptor) *Chain {
 	t.Helper()
-	d, err := net10()
-	if err != nil {
-		t.Fatal(err)
-	}
 	c, err := NewChain(d, arch.AMD64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, d
+	return c
 }
 
 const base = arch.Addr(0x7ffd_0000_0000)
@@ -90,7 +72,7 @@ func (s *stack) fill(c *Chain, kind FrameKind) (sp uint64, active bool) {
 		s.set(frameAt+arch.Addr(l.CallSP), frameSP)
 		s.set(frameAt+arch.Addr(l.CallIP), frameIP)
 		s.set(frameAt+arch.Addr(l.CallFP), uint64(arch.RBP))
-	case PInvokeCalliFrame, PrestubMethodFrame, CallCountingHelperFrame, StubDispatchFrame, ExternalMethodFrame, DynamicHelperFrame:
+	case PInvokeCalliFrame, PrestubMethodFrame, CallCountingHelperFrame, StubDispatchFrame, ExternalMethodFrame, DynamicHelperFrame, InterpreterFrame:
 		s.set(frameAt+arch.Addr(l.Block), uint64(blockAt))
 		s.set(blockAt+arch.Addr(l.BlockIP), frameIP)
 		s.saved(c, blockAt+arch.Addr(l.BlockSaved))
@@ -116,9 +98,11 @@ func (s *stack) fill(c *Chain, kind FrameKind) (sp uint64, active bool) {
 	return frameSP, true
 }
 
-func TestChainContext(t *testing.T) {
+func TestChainContext(t *testing.T) { clrtest.OnEach(t, testChainContext) }
+
+func testChainContext(t *testing.T, d *contract.Descriptor) {
+	c := newChain(t, d)
 	for kind := FrameKind(1); kind < numFrameKinds; kind++ {
-		c, d := newChain(t)
 		if _, ok := d.Global(kind.String() + "Identifier"); !ok {
 			continue
 		}
@@ -151,8 +135,10 @@ func TestChainContext(t *testing.T) {
 }
 
 // An InlinedCallFrame without a return address is on the chain, but not in a call.
-func TestInactiveInlinedCallFrame(t *testing.T) {
-	c, d := newChain(t)
+func TestInactiveInlinedCallFrame(t *testing.T) { clrtest.OnEach(t, testInactiveInlinedCallFrame) }
+
+func testInactiveInlinedCallFrame(t *testing.T, d *contract.Descriptor) {
+	c := newChain(t, d)
 	s := newStack()
 	s.frame(t, d, base, InlinedCallFrame, FrameTop)
 	s.set(base+arch.Addr(c.l.CallSP), uint64(base+0x900))
@@ -162,8 +148,10 @@ func TestInactiveInlinedCallFrame(t *testing.T) {
 	}
 }
 
-func TestChainNext(t *testing.T) {
-	c, d := newChain(t)
+func TestChainNext(t *testing.T) { clrtest.OnEach(t, testChainNext) }
+
+func testChainNext(t *testing.T, d *contract.Descriptor) {
+	c := newChain(t, d)
 	for _, tt := range []struct {
 		next arch.Addr
 		ok   bool
@@ -182,7 +170,8 @@ func TestChainNext(t *testing.T) {
 // FuzzFrameChain: a stack of random words. The chain is walked to its end, which
 // comes because it must climb.
 func FuzzFrameChain(f *testing.F) {
-	c, d := newChain(f)
+	d := clrtest.Descriptor(f, clrtest.Net11) // it has all kinds of Frame
+	c := newChain(f, d)
 	var ids []uint64
 	for k := FrameKind(1); k < numFrameKinds; k++ {
 		if id, ok := d.Global(k.String() + "Identifier"); ok {

@@ -10,12 +10,13 @@ import (
 // The native view of System.Threading.Thread (src/coreclr/vm/object.h, class
 // ThreadBaseObject; CoreLib's layout is checked against it when the runtime is
 // built): four references after the MethodTable pointer, the third of them the
-// name, then the address of the Thread object, then two 32-bit numbers, the
-// second of them the managed id.
+// name, in .NET 11 two more for waiting; then the address of the Thread object,
+// then two 32-bit numbers, the second of them the managed id.
 const (
 	managedName     = 24
-	managedInternal = 40
-	managedID       = 52
+	managedInternal = 40 // after the four references
+	managedExtra    = 16 // the two of .NET 11
+	managedID       = 12 // after the address
 
 	maxName = 256 // UTF-16 units
 )
@@ -31,21 +32,42 @@ func (s *Store) Name(t *Thread) (string, bool) {
 	if err != nil || obj == 0 {
 		return "", false
 	}
-	back, err := s.mem.Pointer(obj + managedInternal)
-	if err != nil || back != t.Address {
-		return "", false
-	}
-	if id, err := s.mem.Uint32(obj + managedID); err != nil || int(id) != t.ManagedID {
+	if !s.exposes(obj, t) {
 		return "", false
 	}
 	str, err := s.mem.Pointer(obj + managedName)
 	if err != nil || str == 0 {
 		return "", false
 	}
-	return s.str(str)
+	return s.str(str, maxName)
 }
 
-func (s *Store) str(obj arch.Addr) (string, bool) {
+// Confirmed reports whether the managed Thread object that t refers to refers to t.
+func (s *Store) Confirmed(t *Thread) bool {
+	if t.Exposed == 0 {
+		return false
+	}
+	obj, err := s.mem.Pointer(t.Exposed)
+	return err == nil && obj != 0 && s.exposes(obj, t)
+}
+
+// exposes reports whether obj is the managed Thread object of t.
+func (s *Store) exposes(obj arch.Addr, t *Thread) bool {
+	for off := arch.Addr(managedInternal); off <= managedInternal+managedExtra; off += 8 {
+		back, err := s.mem.Pointer(obj + off)
+		if err != nil {
+			return false
+		}
+		if back == t.Address {
+			id, err := s.mem.Uint32(obj + off + managedID)
+			return err == nil && int(id) == t.ManagedID
+		}
+	}
+	return false
+}
+
+// str reads a managed string, or the first most UTF-16 units of it.
+func (s *Store) str(obj arch.Addr, most uint32) (string, bool) {
 	want, err := s.mem.Uint64(s.l.StringType)
 	if err != nil {
 		return "", false
@@ -58,7 +80,7 @@ func (s *Store) str(obj arch.Addr) (string, bool) {
 	if err != nil || n == 0 || n > 1<<20 {
 		return "", false
 	}
-	b, err := s.mem.Bytes(obj+arch.Addr(s.l.StringChars), int(min(n, maxName))*2)
+	b, err := s.mem.Bytes(obj+arch.Addr(s.l.StringChars), int(min(n, most))*2)
 	if err != nil {
 		return "", false
 	}

@@ -71,10 +71,9 @@ type layout struct {
 	Mode      uint32 `clr:"Thread.PreemptiveGCDisabled"`
 	Frame     uint32 `clr:"Thread.Frame"`
 	Exception uint32 `clr:"Thread.ExceptionTracker"`
-	Exposed   uint32 `clr:"Thread.GCHandle"`
+	Exposed   uint32 `clr:"Thread.GCHandle|Thread.ExposedObject"` // the latter in .NET 11
 	Link      uint32 `clr:"Thread.LinkNext"`
 
-	ExPrevious   uint32 `clr:"ExceptionInfo.PreviousNestedInfo"`
 	ExObject     uint32 `clr:"ExceptionInfo.ThrownObject"`
 	StringLength uint32 `clr:"String.m_StringLength"`
 	StringChars  uint32 `clr:"String.m_FirstChar"`
@@ -83,8 +82,14 @@ type layout struct {
 
 // Store is the thread store of one runtime. It is not safe for concurrent use.
 type Store struct {
-	mem *target.Reader
-	l   layout
+	mem    *target.Reader
+	l      layout
+	thrown thrownLayout
+	ex     exLayout
+	direct bool // an ExInfo holds the exception object itself, not a handle of it
+
+	trackers trackerUse
+	tracker  trackerLayout
 }
 
 // NewStore binds the thread store of the runtime that d describes.
@@ -93,6 +98,16 @@ func NewStore(mem target.Memory, d *contract.Descriptor) (*Store, error) {
 	if err := d.Bind(&s.l); err != nil {
 		return nil, err
 	}
+	if err := d.Bind(&s.thrown); err != nil {
+		return nil, err
+	}
+	if err := s.ex.bind(d); err != nil {
+		return nil, err
+	}
+	if err := s.bindTracker(d); err != nil {
+		return nil, err
+	}
+	s.direct = d.Contracts["Exception"] == "c1" // dotnet/runtime pull request 127300
 	for _, off := range []uint32{s.l.ID, s.l.OSID, s.l.State, s.l.Mode, s.l.Frame, s.l.Exception, s.l.Exposed} {
 		if off > HeadLen-8 {
 			return nil, fmt.Errorf("a field of Thread lies at offset %d, beyond the %d bytes that are copied", off, HeadLen)
@@ -178,8 +193,13 @@ func (s *Store) Parse(head []byte, at arch.Addr) Thread {
 
 // Thrown is where an exception in flight is found: the offset in a Thread object of the
 // address of its newest ExInfo, and the offset in that of the handle of the exception
-// object.
-func (s *Store) Thrown() (inThread, inException uint32) { return s.l.Exception, s.l.ExObject }
+// object. Both are 0 where there is no handle (.NET 11).
+func (s *Store) Thrown() (inThread, inException uint32) {
+	if s.direct {
+		return 0, 0
+	}
+	return s.l.Exception, s.l.ExObject
+}
 
 // Finalizer returns the address of the finalizer's Thread object.
 func (s *Store) Finalizer() arch.Addr {

@@ -79,11 +79,11 @@ const (
 type layout struct {
 	Flags      uint32 `clr:"MethodTable.MTFlags"`
 	Flags2     uint32 `clr:"MethodTable.MTFlags2"`
-	Module     uint32 `clr:"MethodTable.Module"`
+	Module     uint32 `clr:"MethodTable.Module|MethodTable.LoaderModule"`
 	Class      uint32 `clr:"MethodTable.EEClassOrCanonMT"`
 	PerInst    uint32 `clr:"MethodTable.PerInstInfo"`
 	ClassMT    uint32 `clr:"EEClass.MethodTable"`
-	Rank       uint32 `clr:"ArrayClass.Rank"`
+	Rank       uint32 `clr:"ArrayClass.Rank,optional"`
 	NumDicts   uint32 `clr:"GenericsDictInfo.NumDicts"`
 	NumArgs    uint32 `clr:"GenericsDictInfo.NumTypeArgs"`
 	DescFlags  uint32 `clr:"TypeDesc.TypeAndFlags"`
@@ -94,16 +94,44 @@ type layout struct {
 	FnArgs     uint32 `clr:"FnPtrTypeDesc.RetAndArgTypes"`
 }
 
+// sizeLayout is what leads to the rank of an array where no field holds it
+// (.NET 11): an array object has a lower bound and a length, of four bytes each,
+// for each of its dimensions.
+type sizeLayout struct {
+	BaseSize  uint32 `clr:"MethodTable.BaseSize"`
+	ArrayBase uint64 `global:"ArrayBaseSize"` // in bytes, without bounds and lengths
+}
+
+const boundsSize = 8 // of one dimension
+
 // System reads types of one runtime. It is not safe for concurrent use.
 type System struct {
-	mem *target.Reader
-	l   layout
+	mem  *target.Reader
+	l    layout
+	size sizeLayout
+	rank func(mt arch.Addr) (uint32, error) // of an array that is not one-dimensional and zero-based
+
+	token       tokenLayout
+	module      func(mt arch.Addr) (arch.Addr, error) // that defines a type
+	rid         func(flags2 uint32) (uint32, error)   // of a type, from its MTFlags2
+	collectible uint32                                // the bit of MTFlags
 }
 
 // New binds the type system of the runtime that d describes.
 func New(mem target.Memory, d *contract.Descriptor) (*System, error) {
 	s := &System{mem: target.NewReader(mem)}
-	return s, d.Bind(&s.l)
+	if err := d.Bind(&s.l); err != nil {
+		return nil, err
+	}
+	if err := s.bindModule(d); err != nil {
+		return nil, err
+	}
+	if s.l.Rank != contract.Absent {
+		s.rank = s.classRank
+		return s, nil
+	}
+	s.rank = s.sizeRank
+	return s, d.Bind(&s.size)
 }
 
 // Read decodes the type handle h.
@@ -123,25 +151,18 @@ func (s *System) Read(h arch.Addr) (Type, error) {
 		read = s.array
 	}
 	t, err := read(h, flags)
-	t.Collectible = flags&flagCollectible != 0
+	t.Collectible = flags&s.collectible != 0
 	return t, err
 }
 
 // Check reports whether mt looks like a MethodTable: its EEClass must lead back
 // to it, or to the canonical MethodTable that it shares code with.
 func (s *System) Check(mt arch.Addr) error {
-	canon := mt
-	p, err := s.mem.Pointer(mt + arch.Addr(s.l.Class))
+	canon, class, err := s.canonical(mt)
 	if err != nil {
 		return err
 	}
-	if p&canonTag != 0 {
-		canon = p &^ canonTag
-		if p, err = s.mem.Pointer(canon + arch.Addr(s.l.Class)); err != nil {
-			return err
-		}
-	}
-	back, err := s.mem.Pointer(p + arch.Addr(s.l.ClassMT))
+	back, err := s.mem.Pointer(class + arch.Addr(s.l.ClassMT))
 	if err != nil {
 		return err
 	}
@@ -151,17 +172,31 @@ func (s *System) Check(mt arch.Addr) error {
 	return nil
 }
 
+// canonical returns the MethodTable that mt shares code with, which may be mt
+// itself, and the EEClass of both.
+func (s *System) canonical(mt arch.Addr) (canon, class arch.Addr, err error) {
+	class, err = s.mem.Pointer(mt + arch.Addr(s.l.Class))
+	if err != nil || class&canonTag == 0 {
+		return mt, class, err
+	}
+	canon = class &^ canonTag
+	class, err = s.mem.Pointer(canon + arch.Addr(s.l.Class))
+	return canon, class, err
+}
+
 func (s *System) class(mt arch.Addr, flags uint32) (Type, error) {
 	t := Type{Kind: Class}
 	var err error
-	if t.Module, err = s.mem.Pointer(mt + arch.Addr(s.l.Module)); err != nil {
+	if t.Module, err = s.module(mt); err != nil {
 		return t, err
 	}
 	flags2, err := s.mem.Uint32(mt + arch.Addr(s.l.Flags2))
 	if err != nil {
 		return t, err
 	}
-	t.RID = flags2 >> ridShift
+	if t.RID, err = s.rid(flags2); err != nil {
+		return t, err
+	}
 	// Strings have a component size and then no generics bits.
 	if flags&flagComponentSize != 0 || flags&genericsMask == 0 {
 		return t, nil
@@ -218,7 +253,7 @@ func (s *System) Handles(at arch.Addr, n int) ([]arch.Addr, error) {
 }
 
 // array: the element type takes the place of PerInstInfo (methodtable.h,
-// m_ElementTypeHnd); the rank is in the class.
+// m_ElementTypeHnd).
 func (s *System) array(mt arch.Addr, flags uint32) (Type, error) {
 	elem, err := s.mem.Pointer(mt + arch.Addr(s.l.PerInst))
 	if err != nil {
@@ -228,16 +263,7 @@ func (s *System) array(mt arch.Addr, flags uint32) (Type, error) {
 	if flags&flagSZArray != 0 {
 		return t, nil
 	}
-	class, err := s.mem.Pointer(mt + arch.Addr(s.l.Class))
-	if err != nil {
-		return t, err
-	}
-	if class&canonTag != 0 {
-		if class, err = s.mem.Pointer(class&^canonTag + arch.Addr(s.l.Class)); err != nil {
-			return t, err
-		}
-	}
-	rank, err := s.mem.Uint8(class + arch.Addr(s.l.Rank))
+	rank, err := s.rank(mt)
 	if err != nil {
 		return t, err
 	}
@@ -246,6 +272,30 @@ func (s *System) array(mt arch.Addr, flags uint32) (Type, error) {
 	}
 	t.Kind, t.Rank = Array, int(rank)
 	return t, nil
+}
+
+// classRank reads the rank from the array's class.
+func (s *System) classRank(mt arch.Addr) (uint32, error) {
+	_, class, err := s.canonical(mt)
+	if err != nil {
+		return 0, err
+	}
+	rank, err := s.mem.Uint8(class + arch.Addr(s.l.Rank))
+	return uint32(rank), err
+}
+
+// sizeRank works the rank out from the size of the array's objects
+// (RuntimeTypeSystem.md, IsArray).
+func (s *System) sizeRank(mt arch.Addr) (uint32, error) {
+	size, err := s.mem.Uint32(mt + arch.Addr(s.size.BaseSize))
+	if err != nil {
+		return 0, err
+	}
+	bounds := uint64(size) - s.size.ArrayBase
+	if uint64(size) < s.size.ArrayBase || bounds%boundsSize != 0 {
+		return 0, fmt.Errorf("%w: an array of %d bytes", ErrCorrupt, size)
+	}
+	return uint32(bounds / boundsSize), nil
 }
 
 func (s *System) desc(d arch.Addr) (t Type, err error) {

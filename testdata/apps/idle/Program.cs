@@ -2,6 +2,7 @@
 //
 //   --threads N   default 16; their depths go from 20 to 60 frames
 //   --pool N      blocked thread-pool workers, default 4
+//   --heap N      megabytes of objects that stay alive, default 0
 //   --stdin, --max-seconds as everywhere
 using System;
 using System.Collections.Generic;
@@ -14,12 +15,19 @@ namespace Idle;
 static class Program
 {
     static readonly ManualResetEvent never = new(false);
+    static readonly List<byte[]> heap = new();
     static int blocked;
 
     static void Main(string[] args)
     {
         App.Start(args);
         int threads = App.Int("threads", 16), pool = App.Int("pool", 4);
+        for (int i = App.Int("heap", 0); i > 0; i--)
+        {
+            var block = new byte[1 << 20];
+            Random.Shared.NextBytes(block);
+            heap.Add(block);
+        }
         for (int i = 0; i < threads; i++)
         {
             int depth = 20 + i * 7 % 41;

@@ -21,12 +21,15 @@
 //   overflow   overflows a stack        the runtime aborts: SIGABRT, 134 to a shell
 //   abort      Environment.FailFast     likewise
 //   unhandled  nobody catches           likewise
+//   inner      the same, with an exception that led to it
+//   segv       native code reads from nowhere: likewise
 //   exit7      a thread ends the process while others allocate and throw: exit code 7
 //
 //   sigterm    waits for SIGTERM: exit code 143; told to end, it does with RESULT OK
 using System;
 using System.Collections.Generic;
 using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
 using System.Threading;
 using Common;
 
@@ -47,6 +50,8 @@ static class Program
         ["overflow"] = () => Descend(0),
         ["abort"] = () => Environment.FailFast("as it was told to"),
         ["unhandled"] = () => throw new InvalidOperationException("thrown for nobody"),
+        ["inner"] = () => throw new AggregateException("led to by another", Innermost()),
+        ["segv"] = () => strlen((nint)0xdead0000L),
         ["exit7"] = () => Environment.Exit(7),
     };
 
@@ -81,6 +86,14 @@ static class Program
         App.Background(how, () => end());
         Thread.Sleep(Timeout.Infinite);
     }
+
+    static Exception Innermost()
+    {
+        try { throw new ArgumentOutOfRangeException("where", "the first of all"); }
+        catch (Exception e) { return e; }
+    }
+
+    [DllImport("libc")] static extern nint strlen(nint text);
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static int Descend(int depth) => Descend(depth + 1) + depth;

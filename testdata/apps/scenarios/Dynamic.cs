@@ -6,6 +6,7 @@ using System.Reflection;
 using System.Reflection.Emit;
 using System.Runtime.CompilerServices;
 using System.Runtime.Loader;
+using Common;
 
 namespace Scenarios;
 
@@ -100,7 +101,7 @@ static class Dynamic
     public static Func<Func<int>, int> LoadPlugin(out AssemblyLoadContext context)
     {
         context = new AssemblyLoadContext("plugin", isCollectible: true);
-        using Stream image = File.OpenRead(typeof(Dynamic).Assembly.Location);
+        using Stream image = File.OpenRead(App.Text("assembly", typeof(Dynamic).Assembly.Location));
         Type plugin = context.LoadFromStream(image).GetType(typeof(Plugin).FullName);
         return plugin.GetMethod(nameof(Plugin.Run)).CreateDelegate<Func<Func<int>, int>>();
     }

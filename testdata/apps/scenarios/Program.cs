@@ -6,6 +6,7 @@
 //   --busy N        run the busy workers for N seconds (--load is the same)
 //   --workers a,b   only these of them
 //   --storm         and those that make everything else happen (Storm.cs)
+//   --assembly FILE where this assembly is, for a single-file application
 //   --stdin, --max-seconds N
 //
 // Protocol on stdout:

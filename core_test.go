@@ -1,0 +1,291 @@
+package clrsnap_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestCores dumps a stopped program in every way that there is. What the dump gives
+// must be what the program itself said of its stacks, and frame for frame what a
+// snapshot of the living process gave just before.
+func TestCores(t *testing.T) {
+	for _, runtime := range runtimes {
+		for _, kind := range testenv.DumpKinds {
+			if !kind.Runs(runtime) {
+				continue
+			}
+			t.Run(runtime+"/"+string(kind), func(t *testing.T) {
+				testenv.Kit(t).Need(t, runtime)
+				a := testenv.Start(t, "scenarios", testenv.DumpOptions(t, kind, testenv.Options{Runtime: runtime, Args: []string{"--finalizer"}}))
+				running, path := stopAndDump(t, a, kind)
+				snap := snapshotCore(t, path, clrsnap.CoreOptions{})
+				checkScenarioStacks(t, a, snap)
+				sameThreads(t, a, running, snap, kind)
+				checkCore(t, a, snap, kind)
+			})
+		}
+	}
+}
+
+// stopAndDump stops a program, takes a snapshot and dumps it as it stands.
+func stopAndDump(t *testing.T, a *testenv.App, kind testenv.DumpKind) (running *profile.Snapshot, path string) {
+	t.Helper()
+	if err := syscall.Kill(a.PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, a, clrsnap.Options{})
+	running, err := p.SnapshotAll(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	if kind.Kills() {
+		// The signal that kills it comes while it is stopped, and is heeded when it
+		// goes on.
+		time.AfterFunc(500*time.Millisecond, func() { syscall.Kill(a.PID, syscall.SIGCONT) })
+	}
+	path = testenv.Dump(t, a, kind)
+	if !kind.Kills() {
+		if err := syscall.Kill(a.PID, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		endsWell(t, a)
+	}
+	return running, path
+}
+
+func snapshotCore(t testing.TB, path string, o clrsnap.CoreOptions) *profile.Snapshot {
+	t.Helper()
+	p, err := clrsnap.OpenCore(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	snap, err := p.SnapshotAll(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snap
+}
+
+// sameThreads requires that two snapshots of the same moment agree in everything that
+// a dump has. A runtime that dumps its own process needs that to run: then only the
+// program's blocked threads are compared.
+func sameThreads(t *testing.T, a *testenv.App, running, dumped *profile.Snapshot, kind testenv.DumpKind) {
+	t.Helper()
+	byTID := map[int]*profile.Thread{}
+	for i := range dumped.Threads {
+		byTID[dumped.Threads[i].OSThreadID] = &dumped.Threads[i]
+	}
+	ours := map[int]bool{}
+	for _, s := range a.Stacks {
+		ours[s.TID] = true
+	}
+	if len(running.Threads) != len(dumped.Threads) && kind != testenv.DumpCrash {
+		t.Errorf("%d threads in the process, %d in the dump", len(running.Threads), len(dumped.Threads))
+	}
+	threads, frames := 0, 0
+	for i := range running.Threads {
+		was := &running.Threads[i]
+		if kind == testenv.DumpCrash && !ours[was.OSThreadID] {
+			continue
+		}
+		is := byTID[was.OSThreadID]
+		if is == nil {
+			t.Errorf("thread %d %q is not in the dump", was.OSThreadID, was.Name)
+			continue
+		}
+		if was.Complete != is.Complete || was.ThreadID != is.ThreadID || was.ManagedThreadID != is.ManagedThreadID || was.Mode != is.Mode {
+			t.Errorf("thread %d was %+v, is %+v", was.OSThreadID, was, is)
+		}
+		if is.Crashed && kind == testenv.DumpCrash {
+			// The signal's handler runs on top of what there was.
+			is.Frames = is.Frames[max(0, len(is.Frames)-len(was.Frames)):]
+		}
+		if diff := cmp.Diff(was.Frames, is.Frames); diff != "" {
+			t.Errorf("thread %d %q of the process (-) and the dump (+):\n%s", was.OSThreadID, was.Name, diff)
+		}
+		threads, frames = threads+1, frames+len(is.Frames)
+	}
+	t.Logf("%d threads with %d frames are the same", threads, frames)
+}
+
+// checkCore checks what is said of the dump itself.
+func checkCore(t *testing.T, a *testenv.App, snap *profile.Snapshot, kind testenv.DumpKind) {
+	t.Helper()
+	c := snap.Process.Core
+	if c == nil {
+		t.Fatal("not said to be of a core dump")
+	}
+	t.Logf("by %q, signal %v, missing: %q", c.Writer, c.Signal, c.Missing)
+	writer, signal := "createdump", ""
+	switch kind {
+	case testenv.DumpGCore:
+		writer = "gcore"
+	case testenv.DumpKernel:
+		writer, signal = "kernel", "SIGSYS"
+	case testenv.DumpCrash:
+		signal = "SIGABRT"
+	}
+	if c.Writer != writer {
+		t.Errorf("written by %q, want %q", c.Writer, writer)
+	}
+	crashed := slices.IndexFunc(snap.Threads, func(th profile.Thread) bool { return th.Crashed })
+	switch {
+	case signal == "" && (c.Signal != nil || crashed >= 0):
+		t.Errorf("a dump of a program that goes on has signal %v, crashed thread %d", c.Signal, crashed)
+	case signal != "" && (c.Signal == nil || c.Signal.Name != signal || crashed < 0):
+		t.Errorf("signal %v, want %s; crashed thread %d", c.Signal, signal, crashed)
+	}
+	if snap.Process.PID != a.PID {
+		t.Errorf("process %d, want %d", snap.Process.PID, a.PID)
+	}
+	if age := time.Since(snap.CapturedAt); age < 0 || age > 10*time.Minute {
+		t.Errorf("captured %v ago", age)
+	}
+}
+
+// TestCoreOnly: what needs a running process says so.
+func TestCoreOnly(t *testing.T) {
+	a := testenv.Start(t, "idle", testenv.Options{})
+	path := testenv.GCoreDump(t, a.PID)
+	endsWell(t, a)
+	p, err := clrsnap.OpenCore(path, clrsnap.CoreOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.Record(t.Context(), clrsnap.RecordOptions{}); err == nil || !strings.Contains(err.Error(), "core dump") {
+		t.Errorf("Record: %v", err)
+	}
+	if _, err := p.Subscribe(t.Context(), clrsnap.SubscribeOptions{}); err == nil || !strings.Contains(err.Error(), "core dump") {
+		t.Errorf("Subscribe: %v", err)
+	}
+	all, err := p.SnapshotAll(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	once, err := p.SnapshotAtOnce(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(all, once); diff != "" {
+		t.Errorf("one by one (-), at once (+):\n%s", diff)
+	}
+	// DoStackSnapshot works on the dead as on the living.
+	threads, err := p.Threads()
+	if err != nil {
+		t.Fatal(err)
+	}
+	managed := 0
+	for _, th := range threads {
+		if th.ID == 0 {
+			continue
+		}
+		err := p.DoStackSnapshot(th.ID, func(id clrsnap.FunctionID, _ uint64, _ *clrsnap.FrameInfo, _ *clrsnap.Context, _ any) error {
+			if id != 0 {
+				managed++
+			}
+			return nil
+		}, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil, nil)
+		if err != nil && !errors.Is(err, clrsnap.S_FALSE) {
+			t.Errorf("thread %d: %v", th.OSThreadID, err)
+		}
+	}
+	if managed == 0 {
+		t.Error("DoStackSnapshot has met no frames")
+	}
+}
+
+// checkScenarioStacks compares the stacks of a dump with what the program said of them.
+func checkScenarioStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot) {
+	t.Helper()
+	byTID := map[int]*profile.Thread{}
+	for i := range snap.Threads {
+		th := &snap.Threads[i]
+		byTID[th.OSThreadID] = th
+		if !th.Complete || th.Error != "" {
+			t.Errorf("thread %d %q: complete %v, error %q\n%s", th.OSThreadID, th.Name, th.Complete, th.Error, text(th.Frames))
+		}
+	}
+	for name, want := range a.Stacks {
+		th := byTID[want.TID]
+		if th == nil {
+			t.Errorf("%s: no thread %d in the dump", name, want.TID)
+			continue
+		}
+		if err := compareStack(th, want); err != nil {
+			t.Errorf("%s: %v\n%s--\n%s", name, err, text(th.Frames), strings.Join(want.Lines, "\n"))
+		}
+		if th.Name != name || th.ManagedThreadID != want.ManagedID || th.Mode != "preemptive" {
+			t.Errorf("%s: name %q, managed id %d (want %d), mode %q", name, th.Name, th.ManagedThreadID, want.ManagedID, th.Mode)
+		}
+		checkNative(t, name, th)
+	}
+}
+
+// crashes are ways in which the program ordeal dies, and what its dump must say.
+var crashes = []struct {
+	mode, signal string
+	address      uint64
+	method       string // on the crashed thread's stack
+	thrown       []string
+}{
+	{"unhandled", "SIGABRT", 0, "Ordeal.Program+<>c.<.cctor>", []string{"System.InvalidOperationException: thrown for nobody"}},
+	{"inner", "SIGABRT", 0, "Ordeal.Program+<>c.<.cctor>", []string{
+		"System.AggregateException: led to by another",
+		"System.ArgumentOutOfRangeException: the first of all",
+	}},
+	// Environment.FailFast leaves this one behind.
+	{"abort", "SIGABRT", 0, "Ordeal.Program+<>c.<.cctor>", []string{"System.ExecutionEngineException: "}},
+	{"overflow", "SIGABRT", 0, "Ordeal.Program.Descend", nil},
+	{"segv", "SIGSEGV", 0xdead0000, "Ordeal.Program+<>c.<.cctor>", nil},
+}
+
+// TestCrashes: the dump of a program that has died says of what, and where.
+func TestCrashes(t *testing.T) {
+	for _, runtime := range runtimes {
+		for _, c := range crashes {
+			t.Run(runtime+"/"+c.mode, func(t *testing.T) {
+				testenv.Kit(t).Need(t, runtime)
+				a := testenv.Start(t, "ordeal", testenv.DumpOptions(t, testenv.DumpCrash, testenv.Options{Runtime: runtime, Args: []string{"--mode", c.mode}}))
+				a.Stop()
+				snap := snapshotCore(t, a.CrashDump(), clrsnap.CoreOptions{})
+				s := snap.Process.Core.Signal
+				if s == nil || s.Name != c.signal || c.address != 0 && (!s.HasAddress || s.Address != c.address) {
+					t.Errorf("signal %v, want %s", s, c.signal)
+				}
+				i := slices.IndexFunc(snap.Threads, func(th profile.Thread) bool { return th.Crashed })
+				if i < 0 {
+					t.Fatal("no thread has crashed")
+				}
+				th := snap.Threads[i]
+				if !th.Complete || !slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return strings.HasPrefix(f.Method, c.method) }) {
+					t.Errorf("%s is not on the crashed thread's stack (complete %v, %s)\n%s", c.method, th.Complete, th.Error, text(th.Frames))
+				}
+				var thrown []string
+				for e := th.Exception; e != nil; e = e.Inner {
+					thrown = append(thrown, e.Type+": "+e.Message)
+				}
+				if len(thrown) != len(c.thrown) {
+					t.Fatalf("exceptions %q, want %q", thrown, c.thrown)
+				}
+				for i, want := range c.thrown {
+					if !strings.HasPrefix(thrown[i], want) {
+						t.Errorf("exceptions %q, want %q", thrown, c.thrown)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package name
+
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/contract"
+)
+
+// versionAssembly is the version of the contract Loader that stands for .NET 8,
+// which is older than the contract: the Module does not hold its image's address,
+// the PEAssembly leads to it.
+const versionAssembly contract.Version = "0"
+
+// moduleLayout is where a Module says what its metadata is (ceeload.h, class
+// Module and struct DynamicMetadata: size, then bytes).
+type moduleLayout struct {
+	Base    uint32 `clr:"Module.Base"`
+	Dynamic uint32 `clr:"Module.DynamicMetadata"`
+	DynSize uint32 `clr:"DynamicMetadata.Size"`
+	DynData uint32 `clr:"DynamicMetadata.Data"`
+}
+
+// assemblyLayout is the same in version 0 (ceeload.h, class ReflectionModule;
+// peassembly.h, peimage.h, peimagelayout.h; sbuffer.h).
+type assemblyLayout struct {
+	PEAssembly uint32 `clr:"Module.PEAssembly"`
+	Dynamic    uint32 `clr:"ReflectionModule.DynamicMetadata"`
+	Image      uint32 `clr:"PEAssembly.PEImage"`
+	Loaded     uint32 `clr:"PEImage.LoadedImageLayout"`
+	Base       uint32 `clr:"PEImageLayout.Base"`
+	BufferSize uint32 `clr:"SBuffer.Size"`
+	BufferData uint32 `clr:"SBuffer.Buffer"`
+}
+
+// moduleID says where the metadata of a module is, and recognises the module when
+// its address is seen again.
+type moduleID struct {
+	base     arch.Addr // of the image; 0: the module has none
+	metadata arch.Addr // of a module that the program emits
+	size     uint32    // of metadata, in bytes; it grows
+}
+
+func (n *Namer) bindModules(d *contract.Descriptor) error {
+	if d.Contracts["Loader"] == versionAssembly {
+		n.identify = n.assemblyID
+		return d.Bind(&n.assemblyL)
+	}
+	n.identify = n.moduleID
+	return d.Bind(&n.moduleL)
+}
+
+func (n *Namer) moduleID(module arch.Addr) (id moduleID, err error) {
+	l := &n.moduleL
+	dynamic, err := n.mem.Pointer(module + arch.Addr(l.Dynamic))
+	if err != nil {
+		return id, err
+	}
+	if dynamic == 0 {
+		id.base, err = n.mem.Pointer(module + arch.Addr(l.Base))
+		return id, err
+	}
+	id.metadata = dynamic + arch.Addr(l.DynData)
+	id.size, err = n.mem.Uint32(dynamic + arch.Addr(l.DynSize))
+	return id, err
+}
+
+// assemblyID: what a program emits has no image, and its Module is a
+// ReflectionModule, whose metadata is in a buffer.
+func (n *Namer) assemblyID(module arch.Addr) (id moduleID, err error) {
+	l := &n.assemblyL
+	assembly, err := n.mem.Pointer(module + arch.Addr(l.PEAssembly))
+	if err != nil {
+		return id, err
+	}
+	image, err := n.mem.Pointer(assembly + arch.Addr(l.Image))
+	if err != nil {
+		return id, err
+	}
+	if image == 0 {
+		return n.bufferID(module + arch.Addr(l.Dynamic))
+	}
+	loaded, err := n.mem.Pointer(image + arch.Addr(l.Loaded))
+	if err != nil || loaded == 0 {
+		return id, err
+	}
+	id.base, err = n.mem.Pointer(loaded + arch.Addr(l.Base))
+	return id, err
+}
+
+// bufferID follows the pointer at an address to a buffer with metadata.
+func (n *Namer) bufferID(at arch.Addr) (id moduleID, err error) {
+	buffer, err := n.mem.Pointer(at)
+	if err != nil || buffer == 0 {
+		return id, err
+	}
+	if id.size, err = n.mem.Uint32(buffer + arch.Addr(n.assemblyL.BufferSize)); err != nil {
+		return id, err
+	}
+	id.metadata, err = n.mem.Pointer(buffer + arch.Addr(n.assemblyL.BufferData))
+	return id, err
+}

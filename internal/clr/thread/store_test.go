@@ -1,0 +1,157 @@
+package thread
+
+import (
+	"encoding/binary"
+	"maps"
+	"testing"
+	"unicode/utf16"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/clrtest"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/target"
+)
+
+const (
+	threadAt  = arch.Addr(0x10000)
+	exInfoAt  = base + 0x800
+	handleAt  = arch.Addr(0x20000)
+	objectAt  = arch.Addr(0x30000)
+	nameAt    = arch.Addr(0x40000)
+	olderAt   = arch.Addr(0x50000)
+	stringsMT = uint64(0x60000)
+)
+
+func newStore(t *testing.T, mem target.Memory, d *contract.Descriptor) *Store {
+	t.Helper()
+	s, err := NewStore(mem, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestException(t *testing.T) { clrtest.OnEach(t, testException) }
+
+func testException(t *testing.T, d *contract.Descriptor) {
+	s := newStore(t, clrtest.Words{}, d)
+	low, high := uint64(exInfoAt)+0x100, uint64(exInfoAt)+0x200
+	for _, tt := range []struct {
+		name            string
+		entered, flags  uint32
+		pass            byte
+		low, high       uint64
+		want            Exception
+		notToBeBelieved bool
+	}{
+		{"first pass", 0, 0x11, 1, 0, 0, Exception{}, false},
+		{"a filter runs", 1, 0x11, 1, 0, 0, Exception{InHandler: true}, false},
+		{"second pass", 0, 0x15, 2, low, high, Exception{Unwinding: true, Low: arch.Addr(low), High: arch.Addr(high)}, false},
+		{"a catch block runs", 1, 0x15, 2, low, high, Exception{Unwinding: true, InHandler: true, Low: arch.Addr(low), High: arch.Addr(high)}, false},
+		{"nothing unwound yet", 0, 0x15, 2, 0, 0, Exception{Unwinding: true}, false},
+		{"a range that is upside down", 0, 0x15, 2, high, low, Exception{Unwinding: true}, false},
+		{"a range beyond the stack", 0, 0x15, 2, low, 1 << 62, Exception{Unwinding: true}, false},
+		{"pass and flag disagree", 0, 0x15, 1, low, high, Exception{}, true},
+		{"no such pass", 0, 0x15, 3, low, high, Exception{}, true},
+		{"neither true nor false", 2, 0x15, 2, low, high, Exception{}, true},
+	} {
+		st := newStack()
+		put := func(off uint32, v uint64) { st.set(exInfoAt+arch.Addr(off), v) }
+		put(s.ex.Flags-exEntered, uint64(tt.flags)<<32|uint64(tt.entered))
+		put(s.ex.Low, tt.low)
+		put(s.ex.High, tt.high)
+		put(s.ex.Pass, uint64(tt.pass))
+		got, ok := s.Exception(&Thread{Exception: exInfoAt}, &st.Stack)
+		if got != tt.want || ok == tt.notToBeBelieved {
+			t.Errorf("%s: %+v, %v", tt.name, got, ok)
+		}
+	}
+	if e, ok := s.Exception(&Thread{}, &newStack().Stack); ok {
+		t.Errorf("no exception: %+v", e)
+	}
+	if e, ok := s.Exception(&Thread{Exception: base - 64}, &newStack().Stack); ok {
+		t.Errorf("an ExInfo beside the stack: %+v", e)
+	}
+}
+
+// Offsets that the descriptor does not name are only believed where .NET 10 has them.
+func TestExceptionElsewhere(t *testing.T) {
+	d := *clrtest.Descriptor(t, clrtest.Net10)
+	d.Types = maps.Clone(d.Types)
+	d.Types["ExceptionInfo"] = contract.Type{Fields: map[string]contract.Field{"PreviousNestedInfo": {Offset: 8}, "ThrownObject": {Offset: 0}}}
+	st := newStack()
+	st.set(exInfoAt+arch.Addr(net10ExLayout.Pass), 1)
+	if e, ok := newStore(t, clrtest.Words{}, &d).Exception(&Thread{Exception: exInfoAt}, &st.Stack); ok {
+		t.Errorf("%+v", e)
+	}
+}
+
+// The exception object in flight is behind a handle in .NET 10, and in the ExInfo
+// itself in .NET 11.
+func TestLastException(t *testing.T) { clrtest.OnEach(t, testLastException) }
+
+func testLastException(t *testing.T, d *contract.Descriptor) {
+	mem := clrtest.Words{handleAt: uint64(objectAt), handleAt + 8: uint64(olderAt), objectAt: stringsMT}
+	s := newStore(t, mem, d)
+	th := Thread{Address: threadAt, Exception: exInfoAt}
+	mem[exInfoAt+arch.Addr(s.l.ExObject)] = uint64(handleAt)
+	mem[threadAt+arch.Addr(s.thrown.LastThrown)] = uint64(handleAt + 8)
+	inThread, inException := s.Thrown()
+	if s.direct {
+		mem[exInfoAt+arch.Addr(s.l.ExObject)] = uint64(objectAt)
+		if inThread != 0 || inException != 0 {
+			t.Errorf("a handle at %d, %d", inThread, inException)
+		}
+	} else if inThread != s.l.Exception || inException != s.l.ExObject {
+		t.Errorf("the handle is at %d, %d", inThread, inException)
+	}
+	if obj := s.LastException(&th); obj != objectAt {
+		t.Errorf("in flight: %v", obj)
+	}
+	mem[exInfoAt+arch.Addr(s.l.ExObject)] = 0
+	if obj := s.LastException(&th); obj != olderAt {
+		t.Errorf("nothing in flight: %v", obj)
+	}
+	th.Exception = 0
+	if obj := s.LastException(&th); obj != olderAt {
+		t.Errorf("no ExInfo: %v", obj)
+	}
+}
+
+func TestName(t *testing.T) { clrtest.OnEach(t, testName) }
+
+func testName(t *testing.T, d *contract.Descriptor) {
+	const text = "worker ü"
+	for extra := arch.Addr(0); extra <= managedExtra; extra += 8 {
+		mem := clrtest.Words{}
+		s := newStore(t, mem, d)
+		mem[s.l.StringType] = stringsMT
+		mem[handleAt] = uint64(objectAt)
+		mem.Zero(objectAt, 96)
+		mem[objectAt+managedName] = uint64(nameAt)
+		mem[objectAt+managedInternal+extra] = uint64(threadAt)
+		mem.Uint32(objectAt+managedInternal+extra+managedID, 7)
+		units := utf16.Encode([]rune(text))
+		mem[nameAt] = stringsMT | 1 // marked by the garbage collector
+		mem.Uint32(nameAt+arch.Addr(s.l.StringLength), uint32(len(units)))
+		b := make([]byte, 4*((len(units)+1)/2))
+		for i, u := range units {
+			binary.LittleEndian.PutUint16(b[2*i:], u)
+		}
+		for i := 0; i < len(b); i += 4 {
+			mem.Uint32(nameAt+arch.Addr(s.l.StringChars)+arch.Addr(i), binary.LittleEndian.Uint32(b[i:]))
+		}
+		th := Thread{Address: threadAt, ManagedID: 7, Exposed: handleAt}
+		if name, ok := s.Name(&th); !ok || name != text {
+			t.Errorf("+%d: %q, %v", extra, name, ok)
+		}
+		th.ManagedID = 8
+		if name, ok := s.Name(&th); ok {
+			t.Errorf("+%d: the name of another thread: %q", extra, name)
+		}
+		th.ManagedID, mem[objectAt+managedInternal+extra] = 7, uint64(threadAt)+8
+		if name, ok := s.Name(&th); ok {
+			t.Errorf("+%d: the name of an object that belongs to another thread: %q", extra, name)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"clrsnap/internal/contract"
+	"clrsnap/internal/locate"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/testenv"
+)
+
+// openIdle returns an engine on a program that runs on a runtime.
+func openIdle(t *testing.T, runtime string) (*Engine, *locate.Runtime) {
+	t.Helper()
+	testenv.Kit(t).Need(t, runtime)
+	a := testenv.Start(t, "idle", testenv.Options{Runtime: runtime, Args: []string{"--threads", "4"}})
+	p, err := live.Open(a.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	e, err := New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	r, err := e.OpenRuntime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, r
+}
+
+// checked are the fields that walks depend on in any program, and whose wrong
+// offset is therefore noticed in a program that does next to nothing. No check can
+// tell what is only there when something happens (an exception, a hijack, a
+// debugger), what changes a name or a tier into another one, and fields beside
+// others of the same sort.
+var checked = map[string][]string{
+	"CodeHeapListNode":     {"HeaderMap", "MapBase", "StartAddress"},
+	"EEClass":              {"MethodTable"},
+	"HashMap":              {"Buckets"},
+	"InlinedCallFrame":     {"CallerReturnAddress"},
+	"MethodDesc":           {"ChunkIndex", "Flags3AndTokenRemainder"},
+	"MethodDescChunk":      {"MethodTable"},
+	"MethodTable":          {"EEClassOrCanonMT", "MTFlags2", "Module"},
+	"Module":               {"Assembly", "Base", "DynamicMetadata", "ReadyToRunInfo"},
+	"RangeSection":         {"HeapList", "NextForDelete", "R2RModule", "RangeBegin", "RangeEndOpen"},
+	"RangeSectionFragment": {"Next", "RangeBegin", "RangeSection"},
+	"ReadyToRunInfo":       {"CompositeInfo", "EntryPointToMethodDescMap", "NumRuntimeFunctions", "ReadyToRunHeader", "RuntimeFunctions"},
+	"RealCodeHeader":       {"MethodDesc", "NumUnwindInfos", "UnwindInfos"},
+	"RuntimeFunction":      {"BeginAddress", "UnwindData"},
+	"Thread":               {"Frame", "Id", "LinkNext", "OSId", "State"},
+	"ThreadStore":          {"FirstThreadLink"},
+}
+
+// TestWrongLayouts: a description of a runtime that is wrong in one field is
+// refused, whatever the field; and of several descriptions the right one is found.
+func TestWrongLayouts(t *testing.T) {
+	for _, runtime := range []string{"net9", "net10:dotnet-10.0.8"} {
+		t.Run(runtime, func(t *testing.T) {
+			e, r := openIdle(t, runtime)
+			right := e.Layout
+			fields, refused := 0, 0
+			for _, typ := range slices.Sorted(maps.Keys(right.Types)) {
+				for _, field := range slices.Sorted(maps.Keys(right.Types[typ].Fields)) {
+					wrong := withOffset(right, typ, field, 8)
+					err := e.bindChecked(r, []*contract.Descriptor{wrong}, false)
+					noticed := slices.Contains(checked[typ], field)
+					if fields++; err != nil {
+						refused++
+					}
+					if noticed && err == nil {
+						t.Errorf("%s.%s + 8: not noticed", typ, field)
+					}
+					if err != nil && e.Runtime != nil {
+						t.Errorf("%s.%s + 8: refused but bound: %v", typ, field, err)
+					}
+					if !noticed {
+						continue
+					}
+					if err := e.bindChecked(r, []*contract.Descriptor{wrong, right}, false); err != nil || e.Layout != right {
+						t.Errorf("%s.%s + 8, or the right one: %v", typ, field, err)
+					}
+				}
+			}
+			t.Logf("%d of %d fields are noticed", refused, fields)
+			if runtime != "net9" {
+				return // the kinds of Frame of .NET 10 are numbers, not entries of a table
+			}
+			if err := e.bindChecked(r, []*contract.Descriptor{withFramesMoved(right)}, false); err == nil {
+				t.Error("a runtime whose kinds of Frame are taken for one another is not refused")
+			}
+		})
+	}
+}
+
+// withFramesMoved returns d with every kind of Frame in the place of the next one.
+func withFramesMoved(d *contract.Descriptor) *contract.Descriptor {
+	out := &contract.Descriptor{Types: d.Types, Globals: maps.Clone(d.Globals), Contracts: d.Contracts}
+	var names []string
+	for name := range d.Globals {
+		if strings.HasSuffix(name, "Identifier") {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(d.Globals[a].Value, d.Globals[b].Value) })
+	for i, name := range names {
+		out.Globals[name] = d.Globals[names[(i+1)%len(names)]]
+	}
+	return out
+}
+
+// withOffset returns d with another offset of a field.
+func withOffset(d *contract.Descriptor, typ, field string, change uint32) *contract.Descriptor {
+	out := &contract.Descriptor{Types: maps.Clone(d.Types), Globals: d.Globals, Contracts: d.Contracts}
+	changed := out.Types[typ]
+	changed.Fields = maps.Clone(changed.Fields)
+	f := changed.Fields[field]
+	f.Offset += change
+	changed.Fields[field] = f
+	out.Types[typ] = changed
+	return out
+}

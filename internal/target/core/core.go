@@ -1,0 +1,184 @@
+package core
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+)
+
+// Options say where a process's files are. The zero value is where they were.
+type Options struct {
+	Exe     string // the file of the main program
+	Sysroot string // the folder below which all files are looked for
+}
+
+// Core is an open core dump. Its methods may be called from several goroutines.
+type Core struct {
+	path    string
+	opts    Options
+	file    *os.File
+	size    uint64 // of the file, in bytes
+	written time.Time
+	layout  *layout
+
+	segments []segment
+	notes    notes
+	auxv     map[uint64]uint64
+	mappings []mapping // of files and anonymous memory, by address
+	images   []*image  // the files of the mappings
+	sysroot  *os.File  // nil: none
+
+	permsOnce sync.Once
+	misses    misses
+}
+
+// Open opens a core dump. It reads headers and notes only. An error is one sentence
+// that says what is wrong with the file.
+func Open(path string, o Options) (*Core, error) {
+	c := &Core{path: path, opts: o}
+	if err := c.open(); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("cannot read the core dump %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func (c *Core) open() (err error) {
+	if c.file, err = openRegular(c.path); err != nil {
+		return err
+	}
+	st, err := c.file.Stat()
+	if err != nil {
+		return err
+	}
+	c.size, c.written = uint64(st.Size()), st.ModTime()
+	if c.opts.Sysroot != "" {
+		if c.sysroot, err = openFolder(c.opts.Sysroot); err != nil {
+			return err
+		}
+	}
+	h, err := c.readHeader()
+	if err != nil {
+		return err
+	}
+	if err := c.readProgramHeaders(h); err != nil {
+		return err
+	}
+	if len(c.notes.threads) == 0 {
+		return c.noThreads()
+	}
+	c.auxv = parseAuxv(c.notes.auxv)
+	if c.notes.files == nil {
+		c.notes.files = c.linkMap()
+	}
+	c.makeMappings()
+	return nil
+}
+
+// Close closes the dump and the files that were opened for it.
+func (c *Core) Close() error {
+	for _, im := range c.images {
+		im.close()
+	}
+	if c.sysroot != nil {
+		c.sysroot.Close()
+	}
+	if c.file != nil {
+		return c.file.Close()
+	}
+	return nil
+}
+
+// Arch is the architecture of the process.
+func (c *Core) Arch() *arch.Arch { return c.layout.arch }
+
+// PID is the process's id in its own PID namespace; gcore writes that of gdb's.
+func (c *Core) PID() int { return c.notes.process.pid }
+
+// Written is when the file was last written to: the time of the dump, unless the file
+// was copied since.
+func (c *Core) Written() time.Time { return c.written }
+
+// Writer is what has written the dump: "kernel", "gcore" or "createdump".
+func (c *Core) Writer() string { return string(c.notes.writer) }
+
+// Threads are the threads of the process, in the order of the dump.
+func (c *Core) Threads() []Thread { return c.notes.threads }
+
+// Signal is what ended the process, or nil where it had not ended.
+func (c *Core) Signal() *Signal { return c.notes.signal }
+
+// Crashed is the id of the thread that the signal was for; 0: there is none.
+func (c *Core) Crashed() int {
+	if c.notes.signal == nil {
+		return 0
+	}
+	return c.notes.crashed
+}
+
+// Executable is the path of the main program as the process saw it.
+func (c *Core) Executable() (string, error) {
+	if m := c.main(); m != nil {
+		return m.Path, nil
+	}
+	if p := c.execName(); p != "" {
+		return p, nil
+	}
+	if c.opts.Exe != "" {
+		return c.opts.Exe, nil
+	}
+	return "", fmt.Errorf("the core dump %s does not tell which program it is of: name it with --exe", c.path)
+}
+
+// main is a mapping of the main program: the one that its program headers, whose
+// address the kernel has told it, lie in.
+func (c *Core) main() *mapping {
+	for _, key := range []uint64{auxPHDR, auxEntry} {
+		if at, ok := c.auxv[key]; ok {
+			if m := c.mapping(arch.Addr(at)); m != nil && m.IsFile() {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+// ReadMemory implements target.Memory.
+func (c *Core) ReadMemory(p []byte, addr arch.Addr) error {
+	if _, ok := addr.Add(uint64(len(p))); !ok {
+		return &target.ReadError{Addr: addr, Len: len(p), Err: errWrap}
+	}
+	for n := 0; n < len(p); {
+		at := addr + arch.Addr(n)
+		got, err := c.readDumped(p[n:], at)
+		if err == nil && got == 0 {
+			got, err = c.readFile(p[n:], at)
+		}
+		if err != nil {
+			return &target.ReadError{Addr: addr, Len: len(p), Err: err}
+		}
+		n += got
+	}
+	return nil
+}
+
+// dumped is the memory that the dump itself has, without any file's.
+type dumped struct{ c *Core }
+
+func (d dumped) ReadMemory(p []byte, addr arch.Addr) error {
+	for n := 0; n < len(p); {
+		got, err := d.c.readDumped(p[n:], addr+arch.Addr(n))
+		if err == nil && got == 0 {
+			err = errLeftOut
+		}
+		if err != nil {
+			return &target.ReadError{Addr: addr, Len: len(p), Err: err}
+		}
+		n += got
+	}
+	return nil
+}

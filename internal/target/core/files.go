@@ -1,0 +1,106 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+var errNotRegular = errors.New("not a regular file")
+
+// openFile looks for the file of an image; vouched reports whether the user has said
+// where it is. An error reads on after the file's path.
+func (c *Core) openFile(im *image) (f *os.File, vouched bool, err error) {
+	switch {
+	case im.main && c.opts.Exe != "":
+		if f, err = openRegular(c.opts.Exe); err != nil {
+			err = fmt.Errorf("cannot be read: %w", err)
+		}
+		return f, true, err
+	case c.sysroot != nil:
+		if f, err = openBelow(c.sysroot, im.path); err != nil {
+			err = fmt.Errorf("is not below %s: %w", c.opts.Sysroot, err)
+		}
+		return f, true, err
+	case isKernels(im.path):
+		return nil, false, errors.New("is not a file on disk")
+	}
+	if f, err = openRegular(im.path); err != nil {
+		return nil, false, fmt.Errorf("cannot be read: %w (--sysroot names the folder that has the process's files)", reason(err))
+	}
+	return f, false, nil
+}
+
+// isKernels reports whether a path leads to files that the kernel makes up.
+func isKernels(p string) bool {
+	p = path.Clean(p)
+	return strings.HasPrefix(p, "/proc/") || strings.HasPrefix(p, "/sys/") || strings.HasPrefix(p, "/dev/")
+}
+
+// reason is an error without the path, which the sentence around it has.
+func reason(err error) error {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// openRegular opens a regular file. Opening a pipe or a device could block or do
+// something.
+func openRegular(name string) (*os.File, error) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return regular(fd, name)
+}
+
+func regular(fd int, name string) (*os.File, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		unix.Close(fd)
+		return nil, errors.Join(err, errNotRegular)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+func openFolder(name string) (*os.File, error) {
+	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("its files cannot be looked for below %s: %w", name, err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// openBelow opens a regular file by a path below root. Links are followed as if root
+// were the root of everything; before Linux 5.6 none may lead out of it.
+func openBelow(root *os.File, name string) (*os.File, error) {
+	const flags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := unix.Openat2(int(root.Fd()), name, &how)
+	if err == unix.ENOSYS || err == unix.EPERM {
+		r, rerr := os.OpenRoot(root.Name())
+		if rerr != nil {
+			return nil, rerr
+		}
+		defer r.Close()
+		f, err := r.OpenFile(strings.TrimPrefix(path.Clean(name), "/"), os.O_RDONLY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return nil, reason(err)
+		}
+		if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+			f.Close()
+			return nil, errors.Join(err, errNotRegular)
+		}
+		return f, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return regular(fd, name)
+}

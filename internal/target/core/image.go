@@ -1,0 +1,397 @@
+package core
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/elfx"
+	"clrsnap/internal/target"
+)
+
+// An image is a file that the process had mapped.
+type image struct {
+	c        *Core
+	path     string // as the process saw it
+	deleted  bool
+	main     bool       // the main program
+	mappings []*mapping // by address
+
+	mu      sync.Mutex
+	loaded  bool
+	err     error // why it cannot be used
+	file    *os.File
+	size    uint64
+	changed time.Time
+	vouched bool // the user has said where it is
+	trusted bool // nothing of it could be compared
+
+	elf *elfx.Image
+	pe  *peImage
+	fit bool // its size and layout are those of the mappings
+}
+
+// maxCompared bounds the pages of a file without build id that are compared.
+const maxCompared = 64
+
+// load opens the file, once, and makes sure that it is the very one.
+func (im *image) load() error {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	if !im.loaded {
+		im.loaded = true
+		if im.err = im.open(); im.err == nil {
+			im.lay()
+			if im.err = im.verify(); im.err != nil {
+				im.file.Close()
+			}
+		}
+	}
+	return im.err
+}
+
+// isTrusted reports whether the file is used although nothing could be compared.
+func (im *image) isTrusted() bool {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	return im.loaded && im.err == nil && im.trusted
+}
+
+func (im *image) close() {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	im.loaded, im.err = true, os.ErrClosed
+	if im.file != nil {
+		im.file.Close()
+	}
+}
+
+func (im *image) open() (err error) {
+	if im.file, im.vouched, err = im.c.openFile(im); err != nil {
+		return err
+	}
+	st, err := im.file.Stat()
+	if err != nil {
+		im.file.Close()
+		return err
+	}
+	im.size, im.changed = uint64(st.Size()), st.ModTime()
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		im.changed = time.Unix(sys.Ctim.Unix())
+	}
+	if im.elf, err = elfx.New(im.file); err != nil {
+		im.pe = readPE(im.file)
+	}
+	return nil
+}
+
+// lay finds out where the file has what the process saw.
+func (im *image) lay() {
+	im.fit = true
+	for _, run := range im.runs() {
+		for _, m := range run {
+			clean, known := im.place(run, m)
+			if !known && im.c.unwritten(m) {
+				clean = []span{{m.Start, m.End}}
+			}
+			if ceil(im.size) < m.Offset+m.Size() {
+				known, clean = false, nil
+			}
+			m.clean = clean
+			im.fit = im.fit && (known || len(clean) > 0)
+		}
+	}
+}
+
+// place returns which part of a mapping is unchanged by the layout of the image that
+// run is, and whether the mapping is a part of that image at all.
+func (im *image) place(run []*mapping, m *mapping) (clean []span, known bool) {
+	switch {
+	case im.elf != nil:
+		return im.placeELF(run[0], m)
+	case im.isWhole(m) && !(m.known && m.Perm&target.PermWrite != 0):
+		return []span{{m.Start, m.End}}, true
+	case im.pe != nil && run[0].Offset == 0:
+		return im.pe.place(run[0].Start, m)
+	}
+	return nil, false
+}
+
+// runs cuts the mappings of a file into the times that it was loaded or mapped whole. In
+// one, the offsets ascend; of a PE image the headers and the first section can have the
+// same page.
+func (im *image) runs() (out [][]*mapping) {
+	first := 0
+	for i := 1; i <= len(im.mappings); i++ {
+		if i == len(im.mappings) || im.mappings[i].Offset < im.mappings[i-1].Offset || im.isWhole(im.mappings[i]) || im.isWhole(im.mappings[i-1]) {
+			out = append(out, im.mappings[first:i])
+			first = i
+		}
+	}
+	return out
+}
+
+// isWhole reports whether m maps the whole file in one piece.
+func (im *image) isWhole(m *mapping) bool { return m.Offset == 0 && m.Size() == ceil(im.size) }
+
+const (
+	elfLoad  = 1
+	elfWrite = 2
+)
+
+// bias returns what is added to the addresses of an ELF image that is mapped from its
+// beginning at first.
+func bias(e *elfx.Image, first *mapping) (arch.Addr, bool) {
+	for i := range e.Progs {
+		if p := &e.Progs[i]; p.Type == elfLoad && floor(p.Offset) == 0 {
+			return first.Start - floor(p.Vaddr), first.Offset == 0
+		}
+	}
+	return 0, false
+}
+
+// placeELF goes by the image's segments. What the dynamic linker protects after it has
+// relocated it (PT_GNU_RELRO) is part of a writable one.
+func (im *image) placeELF(first, m *mapping) (clean []span, known bool) {
+	b, ok := bias(im.elf, first)
+	if !ok {
+		return nil, false
+	}
+	for i := range im.elf.Progs {
+		p := &im.elf.Progs[i]
+		if p.Type != elfLoad {
+			continue
+		}
+		seg := span{floor(b + p.Vaddr), ceil(b + p.Vaddr + arch.Addr(p.Filesz))}
+		if m.Offset+uint64(seg.start-m.Start) != floor(p.Offset) {
+			continue // another piece of the file, at the image's place by chance
+		}
+		seg = span{max(seg.start, m.Start), min(seg.end, m.End)}
+		if seg.start >= seg.end {
+			continue
+		}
+		known = true
+		if p.Flags&elfWrite == 0 {
+			clean = append(clean, seg)
+		}
+	}
+	return clean, known
+}
+
+// verify makes sure that the file is the one that the process had mapped.
+func (im *image) verify() error {
+	if im.elf != nil {
+		if dump, ok := im.dumpedBuildID(); ok {
+			id, err := im.elf.BuildID()
+			switch {
+			case err != nil:
+				return fmt.Errorf("is another file: it has no build id, and the dump's has %s", hex.EncodeToString(dump))
+			case !bytes.Equal(id, dump):
+				return fmt.Errorf("is another file: its build id is %s, and the dump's %s", hex.EncodeToString(id), hex.EncodeToString(dump))
+			}
+			return nil
+		}
+	}
+	compared, err := im.compare()
+	if err != nil || compared > 0 {
+		return err
+	}
+	if im.pe != nil {
+		if words, alike := im.relocated(); words >= enoughWords {
+			if alike < words/2 {
+				return errDiffers
+			}
+			return nil
+		}
+	}
+	return im.trust()
+}
+
+// enoughWords is how many relocated words tell one build from another.
+const enoughWords = 16
+
+// relocated compares the words that loading has relocated, of every time that the image
+// was loaded by sections.
+func (im *image) relocated() (words, alike int) {
+	for _, run := range im.runs() {
+		if len(run) > 1 && run[0].Offset == 0 {
+			w, a := im.pe.relocated(dumped{im.c}, run[0].Start)
+			words, alike = words+w, alike+a
+		}
+	}
+	return words, alike
+}
+
+// dumpedBuildID is the build id that the dump has of the image.
+func (im *image) dumpedBuildID() ([]byte, bool) {
+	for _, run := range im.runs() {
+		if e, err := elfx.NewMemory(dumped{im.c}, run[0].Start); err == nil && run[0].Offset == 0 {
+			if id, err := e.BuildID(); err == nil {
+				return id, true
+			}
+		}
+	}
+	return nil, false
+}
+
+var errDiffers = errors.New("is another file: it differs from what the dump has of it")
+
+// compare compares what the dump has of the clean parts with the file.
+func (im *image) compare() (pages int, err error) {
+	var dump, file [pageSize]byte
+	for _, m := range im.mappings {
+		for _, s := range m.clean {
+			for i := im.c.segmentFrom(s.start); i < len(im.c.segments) && im.c.segments[i].start < s.end; i++ {
+				seg := &im.c.segments[i]
+				end := min(s.end, seg.start+arch.Addr(seg.has))
+				for at := max(s.start, seg.start); at < end && pages < maxCompared; pages++ {
+					n := int(min(uint64(end-at), pageSize))
+					if err := (dumped{im.c}).ReadMemory(dump[:n], at); err != nil {
+						return pages, err
+					}
+					if err := im.readAt(file[:n], m.Offset+uint64(at-m.Start)); err != nil {
+						return pages, err
+					}
+					if !bytes.Equal(dump[:n], file[:n]) {
+						return pages, errDiffers
+					}
+					at += arch.Addr(n)
+				}
+			}
+		}
+	}
+	return pages, nil
+}
+
+// trust decides about a file that the dump has no page of.
+func (im *image) trust() error {
+	switch {
+	case !im.fit:
+		return errors.New("is another file: its size or layout is not that of the mappings")
+	case im.vouched:
+	case im.deleted:
+		return errors.New("had been removed or replaced")
+	case im.changed.After(im.c.written):
+		return errors.New("may be another file: it was changed, or put there, after the dump was written, and the dump has nothing of it to compare")
+	}
+	im.trusted = true
+	return nil
+}
+
+// readAt fills p from offset off of the file; the last page ends in zeros, as it does in
+// memory.
+func (im *image) readAt(p []byte, off uint64) error {
+	if off > ceil(im.size) || uint64(len(p)) > ceil(im.size)-off {
+		return io.ErrUnexpectedEOF
+	}
+	in := p[:min(uint64(len(p)), im.size-min(off, im.size))]
+	if n, err := im.file.ReadAt(in, int64(off)); n < len(in) {
+		return err
+	}
+	clear(p[len(in):])
+	return nil
+}
+
+// permissions fills in what the dump does not say of a mapping.
+func (im *image) permissions(m *mapping) {
+	for _, run := range im.runs() {
+		if m.Start < run[0].Start || m.Start > run[len(run)-1].Start {
+			continue
+		}
+		if e := im.program(run[0]); e != nil {
+			m.Perm |= permsELF(e, run[0], m)
+		} else if im.pe != nil {
+			m.Perm |= im.pe.permissions(run[0].Start, m)
+		}
+		return
+	}
+}
+
+// program is the ELF image that was mapped from first on: of the file, or of the dump
+// where it has the headers.
+func (im *image) program(first *mapping) *elfx.Image {
+	if im.load() == nil {
+		return im.elf
+	}
+	if e, err := elfx.NewMemory(dumped{im.c}, first.Start); err == nil && first.Offset == 0 {
+		return e
+	}
+	return nil
+}
+
+func permsELF(e *elfx.Image, first, m *mapping) target.Perm {
+	b, ok := bias(e, first)
+	if !ok {
+		return 0
+	}
+	for i := range e.Progs {
+		p := &e.Progs[i]
+		if p.Type == elfLoad && m.Start.In(floor(b+p.Vaddr), ceil(b+p.Vaddr+arch.Addr(p.Memsz))) {
+			return permOf(p.Flags)
+		}
+	}
+	return 0
+}
+
+// readFile fills the beginning of p from the file that was mapped at addr.
+func (c *Core) readFile(p []byte, addr arch.Addr) (int, error) {
+	m := c.mapping(addr)
+	if m == nil {
+		return 0, errLeftOut
+	}
+	n, err := c.readClean(m, p, addr)
+	if err != nil {
+		c.misses.add(addr, m.image)
+	}
+	return n, err
+}
+
+func (c *Core) readClean(m *mapping, p []byte, addr arch.Addr) (int, error) {
+	if m.image == nil {
+		return 0, errLeftOut
+	}
+	if err := m.image.load(); err != nil {
+		return 0, fmt.Errorf("the dump has left it out, and %s %w", m.Path, err)
+	}
+	for _, s := range m.clean {
+		if !addr.In(s.start, s.end) {
+			continue
+		}
+		end := s.end
+		if i := c.segmentFrom(addr); i < len(c.segments) {
+			if seg := &c.segments[i]; seg.start > addr {
+				end = min(end, seg.start)
+			} else {
+				end = min(end, seg.end) // the part of a segment that was left out
+			}
+		}
+		n := int(min(uint64(len(p)), uint64(end-addr)))
+		return n, m.image.readAt(p[:n], m.Offset+uint64(addr-m.Start))
+	}
+	return 0, errLeftOut
+}
+
+// OpenMapping opens the file behind a mapping, if it is the very one.
+func (c *Core) OpenMapping(m *target.Mapping) (target.File, error) {
+	own := c.mapping(m.Start)
+	if own == nil || own.image == nil {
+		return nil, fmt.Errorf("mapping at %v: it is not a file's", m.Start)
+	}
+	if err := own.image.load(); err != nil {
+		c.misses.add(m.Start, own.image)
+		return nil, fmt.Errorf("%s %w", m.Path, err)
+	}
+	return borrowed{own.image.file}, nil
+}
+
+// borrowed is an image's file, which stays open as long as the dump.
+type borrowed struct{ io.ReaderAt }
+
+func (borrowed) Close() error { return nil }

@@ -1,0 +1,186 @@
+package core
+
+import (
+	"slices"
+	"sort"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+)
+
+const pageSize = 4096
+
+// floor and ceil round to pages; the latter stays where it would leave the address space.
+func floor[T ~uint64](a T) T { return a &^ (pageSize - 1) }
+func ceil[T ~uint64](a T) T {
+	if e := a + pageSize - 1; e > a {
+		return floor(e)
+	}
+	return a
+}
+
+// A mapping is a mapping of the process, as far as the dump tells.
+type mapping struct {
+	target.Mapping
+	known bool   // the permissions are those that the dump has
+	image *image // the file; nil: there is none that could be looked for
+
+	// clean is where the file has what the process saw. Valid after image.load.
+	clean []span
+}
+
+// span is start <= addr < end.
+type span struct{ start, end arch.Addr }
+
+// makeMappings puts together what NT_FILE and the segments say.
+func (c *Core) makeMappings() {
+	files := c.fileMappings()
+	seg := 0
+	for i := range files {
+		seg = c.anonymous(seg, files[i].Start)
+		m := &files[i]
+		for k := c.segmentFrom(m.Start); k < len(c.segments) && c.segments[k].start < m.End; k++ {
+			m.Perm |= c.segments[k].perm
+			m.known = true
+		}
+		c.mappings = append(c.mappings, *m)
+	}
+	c.anonymous(seg, ^arch.Addr(0))
+	c.nameVDSO()
+	c.findImages()
+}
+
+// anonymous adds what the segments from index seg on have of memory between the last
+// mapping and limit, and returns the first segment that reaches beyond.
+func (c *Core) anonymous(seg int, limit arch.Addr) int {
+	for ; seg < len(c.segments) && c.segments[seg].start < limit; seg++ {
+		s := &c.segments[seg]
+		start, end := s.start, min(s.end, limit)
+		if n := len(c.mappings); n > 0 {
+			start = max(start, c.mappings[n-1].End)
+		}
+		if start < end {
+			c.mappings = append(c.mappings, mapping{Mapping: target.Mapping{Start: start, End: end, Perm: s.perm}, known: true})
+		}
+		if s.end > limit {
+			break
+		}
+	}
+	return seg
+}
+
+// fileMappings are the mappings of NT_FILE that have a path, in order and without
+// overlap.
+func (c *Core) fileMappings() []mapping {
+	files := slices.Clone(c.notes.files)
+	slices.SortStableFunc(files, func(a, b fileRange) int {
+		switch {
+		case a.start < b.start:
+			return -1
+		case a.start > b.start:
+			return 1
+		}
+		return 0
+	})
+	var out []mapping
+	for _, f := range files {
+		if n := len(out); n > 0 && f.start < out[n-1].End {
+			f.off += uint64(out[n-1].End - f.start)
+			f.start = out[n-1].End
+		}
+		if f.start >= f.end || !strings.HasPrefix(f.path, "/") {
+			continue
+		}
+		path, deleted := strings.CutSuffix(f.path, " (deleted)")
+		out = append(out, mapping{Mapping: target.Mapping{Start: f.start, End: f.end, Offset: f.off, Path: path, Deleted: deleted}})
+	}
+	return out
+}
+
+// nameVDSO names the kernel's own library, which is no file but an image.
+func (c *Core) nameVDSO() {
+	if m := c.mapping(arch.Addr(c.auxv[auxVDSO])); m != nil && m.Path == "" && uint64(m.Start) == c.auxv[auxVDSO] {
+		m.Path = "[vdso]"
+	}
+}
+
+// findImages gathers the mappings of every file.
+func (c *Core) findImages() {
+	type key struct {
+		path    string
+		deleted bool
+	}
+	byKey := map[key]*image{}
+	main := c.main()
+	for i := range c.mappings {
+		m := &c.mappings[i]
+		if !m.IsFile() || isMemoryOnly(m.Path) {
+			continue
+		}
+		k := key{m.Path, m.Deleted}
+		im := byKey[k]
+		if im == nil {
+			im = &image{c: c, path: m.Path, deleted: m.Deleted}
+			byKey[k] = im
+			c.images = append(c.images, im)
+		}
+		im.main = im.main || m == main
+		im.mappings = append(im.mappings, m)
+		m.image = im
+	}
+}
+
+// isMemoryOnly reports whether a path is the kernel's name for shared memory, behind
+// which there is no file.
+func isMemoryOnly(path string) bool {
+	for _, p := range []string{"/memfd:", "/dev/zero", "/SYSV", "/dev/shm/", "/anon_hugepage"} {
+		if strings.HasPrefix(path, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// mapping returns the mapping that addr lies in, or nil.
+func (c *Core) mapping(addr arch.Addr) *mapping {
+	i := sort.Search(len(c.mappings), func(i int) bool { return c.mappings[i].End > addr })
+	if i < len(c.mappings) && c.mappings[i].Start <= addr {
+		return &c.mappings[i]
+	}
+	return nil
+}
+
+// Mappings returns the mappings that the dump knows of: those of files, and memory that
+// was dumped or left out. Of mappings that gcore and createdump have not dumped, the
+// permissions are those that the file asks for; readable, where it does not tell.
+func (c *Core) Mappings() (target.Mappings, error) {
+	c.permsOnce.Do(func() {
+		for i := range c.mappings {
+			if m := &c.mappings[i]; !m.known {
+				m.Perm = target.PermRead
+				if m.image != nil {
+					m.image.permissions(m)
+				}
+			}
+		}
+	})
+	out := make(target.Mappings, len(c.mappings))
+	for i := range c.mappings {
+		out[i] = c.mappings[i].Mapping
+	}
+	return out, nil
+}
+
+// unwritten reports whether the process had not written to what the dump leaves out of
+// a mapping that is no part of an image. The kernel and gdb dump a private mapping whole
+// once a page of it was written to; only the kernel tells the permissions.
+func (c *Core) unwritten(m *mapping) bool {
+	switch c.notes.writer {
+	case writerKernel:
+		return m.known && m.Perm&target.PermWrite == 0
+	case writerGCore:
+		return !m.known || m.Perm&target.PermWrite == 0
+	}
+	return false
+}

@@ -1,0 +1,98 @@
+package core
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+
+	"clrsnap/internal/arch"
+)
+
+// misses is what was asked for in vain.
+type misses struct {
+	mu     sync.Mutex
+	pages  map[arch.Addr]bool // at most maxMisses
+	first  arch.Addr
+	images map[*image]bool
+}
+
+const (
+	maxMisses = 1 << 12
+	maxNamed  = 20 // files that Missing names
+)
+
+// add notes that addr could not be read; im is the file that should have been used for
+// it and could not be.
+func (m *misses) add(addr arch.Addr, im *image) {
+	failed := im != nil && im.load() != nil
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.pages == nil {
+		m.pages, m.images = map[arch.Addr]bool{}, map[*image]bool{}
+		m.first = addr
+	}
+	if failed {
+		m.images[im] = true
+	} else if len(m.pages) < maxMisses {
+		m.pages[floor(addr)] = true
+	}
+}
+
+// Missing says, a sentence each, what was asked for and could not be had, and what was
+// used without proof.
+func (c *Core) Missing() []string {
+	c.misses.mu.Lock()
+	defer c.misses.mu.Unlock()
+	var out []string
+	if n := c.cut(); n > 0 {
+		out = append(out, fmt.Sprintf("the dump is cut off: %d bytes of memory are missing at its end", n))
+	}
+	if c.notes.cut {
+		out = append(out, "the dump is cut off within its notes: there may be more threads")
+	}
+	if c.notes.doubles > 0 {
+		out = append(out, fmt.Sprintf("the dump has %d threads whose id another one has, which were left out", c.notes.doubles))
+	}
+	out = append(out, c.missingFiles()...)
+	if n := len(c.misses.pages); n > 0 {
+		more := ""
+		if n == maxMisses {
+			more = " or more"
+		}
+		out = append(out, fmt.Sprintf("%d pages%s were needed that the dump has left out and no file has, the first at %v", n, more, c.misses.first))
+	}
+	return out
+}
+
+// missingFiles is about files that were needed and not used, and about those that were
+// used without proof.
+func (c *Core) missingFiles() (out []string) {
+	more, trusted := 0, 0
+	var names []string
+	for _, im := range c.images {
+		switch {
+		case c.misses.images[im]:
+			if len(out) == maxNamed {
+				more++
+				continue
+			}
+			out = append(out, fmt.Sprintf("%s %v", im.path, im.load()))
+		case im.isTrusted():
+			if trusted++; len(names) < maxNamed {
+				names = append(names, path.Base(im.path))
+			}
+		}
+	}
+	if more > 0 {
+		out = append(out, fmt.Sprintf("%d more files could not be used", more))
+	}
+	if trusted > 0 {
+		list := strings.Join(names, ", ")
+		if trusted > len(names) {
+			list += ", …"
+		}
+		out = append(out, fmt.Sprintf("%d files were taken on trust, because the dump has nothing of them to compare: %s", trusted, list))
+	}
+	return out
+}

@@ -1,0 +1,167 @@
+package core
+
+import (
+	"encoding/binary"
+	"io"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+)
+
+// peImage is what counts of a PE file: how the runtime maps it by sections (PE/COFF
+// specification, "Section Table"; dotnet/runtime, src/coreclr/pal/src/map/map.cpp,
+// MAPMapPEFile).
+type peImage struct {
+	file     io.ReaderAt
+	base     uint64 // the address that it was linked for
+	headers  uint64 // bytes
+	relocs   uint64 // rva of the base relocations; 0: none
+	relocLen uint64
+	sections []peSection
+}
+
+type peSection struct {
+	rva, off, size uint64
+	flags          uint32
+}
+
+const (
+	peExecute = 0x20000000 // IMAGE_SCN_MEM_EXECUTE
+	peWrite   = 0x80000000 // IMAGE_SCN_MEM_WRITE
+)
+
+// readPE returns nil for a file that is no PE image.
+func readPE(f io.ReaderAt) *peImage {
+	const (
+		offNewHeader = 0x3c
+		coffSize     = 24 // with the signature
+		offBase      = coffSize + 24
+		offHeaders   = coffSize + 60
+		offRelocs    = coffSize + 112 + 5*8 // the sixth data directory
+		sectionSize  = 40
+		maxSections  = 96
+	)
+	le := binary.LittleEndian
+	var dos [64]byte
+	if _, err := f.ReadAt(dos[:], 0); err != nil || dos[0] != 'M' || dos[1] != 'Z' {
+		return nil
+	}
+	at := int64(le.Uint32(dos[offNewHeader:]))
+	var h [offRelocs + 8]byte
+	if _, err := f.ReadAt(h[:], at); err != nil || string(h[:4]) != "PE\x00\x00" {
+		return nil
+	}
+	n, optional := int(le.Uint16(h[6:])), int64(le.Uint16(h[20:]))
+	if n > maxSections {
+		return nil
+	}
+	table := make([]byte, n*sectionSize)
+	if _, err := f.ReadAt(table, at+coffSize+optional); err != nil {
+		return nil
+	}
+	p := &peImage{file: f, headers: uint64(le.Uint32(h[offHeaders:]))}
+	const magic64 = 0x20b
+	if le.Uint16(h[coffSize:]) == magic64 {
+		p.base = le.Uint64(h[offBase:])
+		p.relocs, p.relocLen = uint64(le.Uint32(h[offRelocs:])), uint64(le.Uint32(h[offRelocs+4:]))
+	}
+	for ; len(table) > 0; table = table[sectionSize:] {
+		p.sections = append(p.sections, peSection{
+			rva: uint64(le.Uint32(table[12:])), off: uint64(le.Uint32(table[20:])), size: uint64(le.Uint32(table[16:])),
+			flags: le.Uint32(table[36:]),
+		})
+	}
+	return p
+}
+
+// place returns which part of a mapping the program cannot have changed, in an image
+// that is mapped by sections from base on, and whether the mapping is one of those.
+func (p *peImage) place(base arch.Addr, m *mapping) (clean []span, known bool) {
+	if m.Start == base {
+		return []span{{base, min(m.End, ceil(base+arch.Addr(p.headers)))}}, true
+	}
+	s := p.section(base, m)
+	if s == nil {
+		return nil, false
+	}
+	if s.flags&peWrite == 0 {
+		clean = []span{{m.Start, m.End}}
+	}
+	return clean, true
+}
+
+// section returns the section that begins in the first page of a mapping.
+func (p *peImage) section(base arch.Addr, m *mapping) *peSection {
+	for i := range p.sections {
+		if s := &p.sections[i]; floor(base+arch.Addr(s.rva)) == m.Start && floor(s.off) == m.Offset {
+			return s
+		}
+	}
+	return nil
+}
+
+func (p *peImage) permissions(base arch.Addr, m *mapping) (perm target.Perm) {
+	if s := p.section(base, m); s != nil {
+		if s.flags&peExecute != 0 {
+			perm |= target.PermExec
+		}
+		if s.flags&peWrite != 0 {
+			perm |= target.PermWrite
+		}
+	}
+	return perm
+}
+
+// maxRelocPages bounds the pages whose relocated words are compared.
+const maxRelocPages = 64
+
+// relocated compares the words that a loader relocates, which are in writable memory, with
+// what the dump has of an image that was mapped by sections from base on: it returns how
+// many there are in both, and how many are alike. Most are cells for calls, of which those
+// that have been used are not; in another build, where code has moved, hardly one is.
+func (p *peImage) relocated(dump target.Memory, base arch.Addr) (words, alike int) {
+	blocks := p.read(p.relocs, p.relocLen)
+	le := binary.LittleEndian
+	for n := 0; len(blocks) >= 8 && n < maxRelocPages; n++ {
+		rva, size := uint64(le.Uint32(blocks)), uint64(le.Uint32(blocks[4:]))
+		if size < 8 || size > uint64(len(blocks)) {
+			break
+		}
+		entries := blocks[8:size]
+		blocks = blocks[size:]
+		was := p.read(rva, pageSize)
+		is := make([]byte, len(was))
+		if len(was) == 0 || dump.ReadMemory(is, base+arch.Addr(rva)) != nil {
+			continue
+		}
+		for ; len(entries) >= 2; entries = entries[2:] {
+			const dir64 = 10 // IMAGE_REL_BASED_DIR64
+			e := le.Uint16(entries)
+			at := int(e & (pageSize - 1))
+			if e>>12 != dir64 || at+8 > len(was) {
+				continue
+			}
+			words++
+			if le.Uint64(is[at:]) == le.Uint64(was[at:])+uint64(base)-p.base {
+				alike++
+			}
+		}
+	}
+	return words, alike
+}
+
+// read returns up to size bytes of the file at a relative address, as far as its section
+// goes. The page that a section begins in belongs to it as a whole.
+func (p *peImage) read(rva, size uint64) []byte {
+	const most = 4 << 20
+	for _, s := range p.sections {
+		if rva >= floor(s.rva) && rva < s.rva+s.size && s.off+rva >= s.rva {
+			b := make([]byte, min(size, s.rva+s.size-rva, most))
+			if _, err := p.file.ReadAt(b, int64(s.off+rva-s.rva)); err != nil {
+				return nil
+			}
+			return b
+		}
+	}
+	return nil
+}

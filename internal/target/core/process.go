@@ -1,0 +1,142 @@
+package core
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+)
+
+// Entries of the auxiliary vector (Linux, include/uapi/linux/auxvec.h).
+const (
+	auxPHDR   = 3  // address of the program's program headers
+	auxEntry  = 9  // address of its entry point
+	auxVDSO   = 33 // AT_SYSINFO_EHDR: address of the kernel's own library
+	auxExecFn = 31 // address of the name that the program was started by
+)
+
+func parseAuxv(b []byte) map[uint64]uint64 {
+	out := map[uint64]uint64{}
+	le := binary.LittleEndian
+	for ; len(b) >= 16; b = b[16:] {
+		key := le.Uint64(b)
+		if key == 0 {
+			break
+		}
+		out[key] = le.Uint64(b[8:])
+	}
+	return out
+}
+
+// execName is the name that the program was started by, if it is a whole path.
+func (c *Core) execName() string {
+	at, ok := c.auxv[auxExecFn]
+	if !ok {
+		return ""
+	}
+	const maxPath = 4096
+	s, err := target.NewReader(dumped{c}).CString(arch.Addr(at), maxPath)
+	if err != nil || !strings.HasPrefix(s, "/") {
+		return ""
+	}
+	return s
+}
+
+// Command is the command line, words apart by spaces: all of it where the dump has the
+// beginning of the stack, else the first 79 bytes, or the program's name.
+func (c *Core) Command() string {
+	if args := c.arguments(); len(args) > 0 {
+		return strings.Join(args, " ")
+	}
+	if c.notes.process.command != "" {
+		return c.notes.process.command
+	}
+	return c.notes.process.name
+}
+
+const (
+	maxArgs      = 1 << 12
+	maxArgument  = 1 << 14 // bytes
+	maxArguments = 1 << 16 // bytes in all
+)
+
+// arguments reads argv where the kernel has put it: the stack begins with argc, the
+// pointers to arguments and a zero, the pointers to the environment and a zero, the
+// auxiliary vector, and the strings (Linux, fs/binfmt_elf.c, create_elf_tables). The
+// auxiliary vector is a note as well, so it can be searched for.
+func (c *Core) arguments() (out []string) {
+	vector, ok := c.findAuxv()
+	if !ok {
+		return nil
+	}
+	r := target.NewReader(dumped{c})
+	argv, argc, ok := findArgv(r, vector)
+	if !ok {
+		return nil
+	}
+	for size, i := 0, 0; i < argc && size < maxArguments; i++ {
+		p, err := r.Pointer(argv + arch.Addr(8*i))
+		if err != nil {
+			return nil
+		}
+		s, err := r.CString(p, maxArgument)
+		if err != nil {
+			return nil
+		}
+		out, size = append(out, strings.ToValidUTF8(s, "\uFFFD")), size+len(s)
+	}
+	return out
+}
+
+// findAuxv searches the stack below the name of the program for the auxiliary vector.
+func (c *Core) findAuxv() (arch.Addr, bool) {
+	const most = 1 << 20 // of environment and arguments
+	const step = 16 * pageSize
+	name, ok := c.auxv[auxExecFn]
+	want := c.notes.auxv[:min(len(c.notes.auxv), 64)]
+	if !ok || len(want) < 64 {
+		return 0, false
+	}
+	buf := make([]byte, step+len(want))
+	for top := floor(arch.Addr(name)) + pageSize; top > step && uint64(top)+most > name; top -= step {
+		b := buf
+		if (dumped{c}).ReadMemory(b, top-step) != nil {
+			b = buf[:step] // the end of the stack
+			if (dumped{c}).ReadMemory(b, top-step) != nil {
+				return 0, false
+			}
+		}
+		if i := bytes.LastIndex(b, want); i >= 0 {
+			return top - step + arch.Addr(i), true
+		}
+	}
+	return 0, false
+}
+
+// findArgv goes back from the auxiliary vector over the environment and the arguments to
+// their number.
+func findArgv(r *target.Reader, vector arch.Addr) (argv arch.Addr, argc int, ok bool) {
+	const maxWords = 1 << 17
+	zeros := 0
+	count := uint64(0) // words since the zero after the arguments
+	for i := arch.Addr(1); i < maxWords; i++ {
+		at := vector - 8*i
+		w, err := r.Uint64(at)
+		if err != nil {
+			return 0, 0, false
+		}
+		switch {
+		case w == 0:
+			if zeros++; zeros > 2 {
+				return 0, 0, false
+			}
+		case zeros == 2 && w == count && w <= maxArgs:
+			return at + 8, int(count), true
+		case zeros == 2:
+			count++
+		}
+	}
+	return 0, 0, false
+}

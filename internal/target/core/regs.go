@@ -1,0 +1,86 @@
+package core
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"clrsnap/internal/arch"
+)
+
+// layout is what differs between architectures: where registers are in the
+// description of an NT_PRSTATUS note.
+type layout struct {
+	arch     *arch.Arch
+	prstatus int   // its size in bytes
+	ip       int   // offset of the instruction pointer
+	regs     []int // offsets of the integer registers, by our numbers
+	syscall  int   // offset of the number of the system call
+}
+
+// layouts are the architectures that can be read, by e_machine.
+var layouts = map[uint16]*layout{
+	62: { // EM_X86_64
+		arch:     arch.AMD64,
+		prstatus: 336,
+		ip:       prReg + 16*8,
+		// struct user_regs_struct (Linux, arch/x86/include/asm/user_64.h) begins with
+		// r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs
+		// eflags rsp; ours are rax rcx rdx rbx rsp rbp rsi rdi r8 … r15.
+		regs:    words(10, 11, 12, 5, 19, 4, 13, 14, 9, 8, 7, 6, 3, 2, 1, 0),
+		syscall: prReg + 15*8,
+	},
+}
+
+// Offsets in struct elf_prstatus of 64-bit Linux (include/linux/elfcore.h).
+const (
+	prCursig = 12  // 2 bytes
+	prPID    = 32  // 4 bytes
+	prReg    = 112 // the registers
+)
+
+func words(index ...int) []int {
+	for i := range index {
+		index[i] = prReg + 8*index[i]
+	}
+	return index
+}
+
+// thread makes sense of the description of an NT_PRSTATUS note.
+func (l *layout) thread(b []byte) (Thread, error) {
+	if len(b) != l.prstatus {
+		return Thread{}, fmt.Errorf("it is damaged: a thread's registers have %d bytes instead of %d", len(b), l.prstatus)
+	}
+	le := binary.LittleEndian
+	t := Thread{TID: int(int32(le.Uint32(b[prPID:]))), Syscall: int64(le.Uint64(b[l.syscall:]))}
+	t.Context = arch.Context{Machine: l.arch.Machine, IP: arch.Addr(le.Uint64(b[l.ip:]))}
+	for r, off := range l.regs {
+		t.Context.Set(uint8(r), le.Uint64(b[off:]))
+	}
+	// A thread that has never been in user mode (an io_uring worker of the kernel's)
+	// has no registers there.
+	if sp, _ := t.Context.Reg(l.arch.SP); sp == 0 && t.Context.IP == 0 {
+		t.Context.Valid = 0
+		t.Syscall = -1
+	}
+	if t.Syscall < 0 {
+		t.Syscall = -1
+	}
+	return t, nil
+}
+
+// machineName names an e_machine that cannot be read.
+func machineName(m uint16) string {
+	switch m {
+	case 3:
+		return "a 32-bit x86 process"
+	case 40:
+		return "a 32-bit ARM process"
+	case 183:
+		return "an arm64 machine"
+	case 243:
+		return "a RISC-V machine"
+	case 258:
+		return "a LoongArch machine"
+	}
+	return fmt.Sprintf("another machine (e_machine %d)", m)
+}

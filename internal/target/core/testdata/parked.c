@@ -1,0 +1,50 @@
+// Threads that wait for ever, or die in a way of their own, for core dumps.
+//
+//   parked wait       three threads wait
+//   parked segv       one reads address 0x1234
+//   parked wild       one reads an address that cannot be one
+//   parked divide     one divides by zero
+//   parked abort      abort()
+//
+// Prints "ready" when all threads are where they stay.
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile int zero;
+static pthread_barrier_t all;
+const char constant[] = "what a program does not write";
+char variable[] = "what a program writes";
+
+static void die(const char *how) {
+    if (!strcmp(how, "segv")) (void)*(volatile char *)0x1234;
+    if (!strcmp(how, "wild")) (void)*(volatile char *)0xdead000000000000;
+    if (!strcmp(how, "divide")) zero = 7 / zero;
+    if (!strcmp(how, "abort")) abort();
+}
+
+static void *park(void *how) {
+    volatile char mark[64];
+    strcpy((char *)mark, "on a stack");
+    pthread_barrier_wait(&all);
+    usleep(100000);
+    die(how);
+    for (;;) pause();
+}
+
+int main(int argc, char **argv) {
+    char *how = argc > 1 ? argv[1] : "wait";
+    pthread_t t;
+    variable[0] = 'W';
+    pthread_barrier_init(&all, NULL, 3);
+    pthread_create(&t, NULL, park, "wait");
+    pthread_create(&t, NULL, park, how);
+    pthread_barrier_wait(&all);
+    usleep(50000);
+    puts("ready");
+    fflush(stdout);
+    for (;;) pause();
+}

@@ -1,0 +1,267 @@
+package testenv
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A DumpKind is a way of making a core dump. The zero value is none.
+type DumpKind string
+
+// The kinds. DumpOptions says how a program must be started for the kind.
+const (
+	DumpGCore  DumpKind = "gcore"  // gdb, of a program that goes on
+	DumpKernel DumpKind = "kernel" // the program is killed by a signal
+
+	// .NET's own createdump, by its type, of a program on net9 that goes on.
+	DumpNormal   DumpKind = "createdump-normal"
+	DumpWithHeap DumpKind = "createdump-withheap"
+	DumpTriage   DumpKind = "createdump-triage"
+	DumpFull     DumpKind = "createdump-full"
+
+	// The same inside the runtime, because the program is killed by SIGABRT. On
+	// net9 the runtime starts createdump; a single-file host has it inside, and can
+	// only make this type, because the library that knows more is not beside it.
+	DumpCrash DumpKind = "crash-full"
+)
+
+// DumpKinds are all kinds.
+var DumpKinds = []DumpKind{DumpGCore, DumpKernel, DumpNormal, DumpWithHeap, DumpTriage, DumpFull, DumpCrash}
+
+// Kills reports whether the program is dead after a dump of this kind.
+func (k DumpKind) Kills() bool { return k == DumpKernel || k == DumpCrash }
+
+// Runs reports whether there is a dump of this kind of a program that runs on
+// runtime, "" for the default.
+func (k DumpKind) Runs(runtime string) bool {
+	return k.createdumpType() == "" || runtime == "net9"
+}
+
+// createdumpType is the option of the program createdump, or "".
+func (k DumpKind) createdumpType() string {
+	kind, ok := strings.CutPrefix(string(k), "createdump-")
+	if !ok {
+		return ""
+	}
+	return "--" + kind
+}
+
+const (
+	dumpTimeout = 2 * time.Minute
+	coreName    = "core" // in the program's working directory
+	crashName   = "crash.dump"
+)
+
+// DumpOptions returns o with what a program needs from its start for a dump of
+// kind k. It gets a working directory of its own.
+func DumpOptions(tb testing.TB, k DumpKind, o Options) Options {
+	tb.Helper()
+	o.Dir = tb.TempDir()
+	if k == DumpCrash {
+		const fullDump = "4" // DbgMiniDumpType
+		o.Env = append(slices.Clone(o.Env), "DOTNET_DbgEnableMiniDump=1", "DOTNET_DbgMiniDumpType="+fullDump,
+			"DOTNET_DbgMiniDumpName="+filepath.Join(o.Dir, crashName))
+	}
+	return o
+}
+
+// Dump makes a core dump of a program that was started with DumpOptions, and
+// returns its path, which is valid until the test ends. Where the kind is
+// impossible on this machine, the test is skipped, or fails, as with Kit.
+func Dump(tb testing.TB, app *App, k DumpKind) string {
+	tb.Helper()
+	switch {
+	case k == DumpKernel:
+		return KernelDump(tb, app.PID, app.ended)
+	case k == DumpGCore:
+		return GCoreDump(tb, app.PID)
+	case k == DumpCrash:
+		return app.crash()
+	}
+	return app.createdump(k.createdumpType())
+}
+
+// GCoreDump has gdb dump any process.
+func GCoreDump(tb testing.TB, pid int) string {
+	tb.Helper()
+	gcore, err := exec.LookPath("gcore")
+	if err != nil {
+		lacking(tb, "no gcore to make a core dump with: install gdb")
+	}
+	prefix := filepath.Join(tb.TempDir(), "gcore")
+	runDump(tb, gcore, "-o", prefix, strconv.Itoa(pid))
+	return dumpAt(tb, fmt.Sprintf("%s.%d", prefix, pid))
+}
+
+// KernelDump kills any process by a signal that .NET has no handler for, and
+// returns the core dump that the kernel makes of it. The process needs a working
+// directory of its own, and ended is closed when its parent has waited for it.
+func KernelDump(tb testing.TB, pid int, ended <-chan struct{}) string {
+	tb.Helper()
+	restore := wantCorePattern(tb)
+	defer restore()
+	dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	if err != nil {
+		tb.Fatalf("where process %d will dump core: %v", pid, err)
+	}
+	limit := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+	var old unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_CORE, nil, &old); err == nil && old.Max != unix.RLIM_INFINITY {
+		limit = unix.Rlimit{Cur: old.Max, Max: old.Max}
+	}
+	if err := unix.Prlimit(pid, unix.RLIMIT_CORE, &limit, nil); err != nil {
+		tb.Fatalf("letting process %d dump core: %v", pid, err)
+	}
+	if err := unix.Kill(pid, unix.SIGSYS); err != nil {
+		tb.Fatalf("killing process %d: %v", pid, err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(dumpTimeout):
+		tb.Fatalf("process %d does not end of SIGSYS", pid)
+	}
+	return KernelDumpIn(tb, dir)
+}
+
+// KernelDumpIn returns the core dump that a process has left in its working directory
+// dir when it died by itself.
+func KernelDumpIn(tb testing.TB, dir string) string {
+	tb.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, coreName+"*")) // core, or core.PID
+	if err != nil || len(found) != 1 {
+		tb.Fatalf("the kernel has left no core dump in %s: found %q", dir, found)
+	}
+	return dumpAt(tb, found[0])
+}
+
+const corePattern = "/proc/sys/kernel/core_pattern"
+
+// wantCorePattern has the kernel write core dumps to the working directory, and
+// returns what puts things back. Test binaries that do so at the same time wait
+// for each other.
+func wantCorePattern(tb testing.TB) (restore func()) {
+	tb.Helper()
+	old, err := os.ReadFile(corePattern)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if strings.TrimSpace(string(old)) == coreName {
+		return func() {}
+	}
+	unlock, err := lock(filepath.Join(os.TempDir(), "clrsnap-core-pattern.lock"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(corePattern, []byte(coreName), 0); err != nil {
+		unlock()
+		lacking(tb, fmt.Sprintf("the kernel gives core dumps to %q: as root, sysctl kernel.core_pattern=%s", strings.TrimSpace(string(old)), coreName))
+	}
+	return func() {
+		if err := os.WriteFile(corePattern, old, 0); err != nil {
+			tb.Errorf("kernel.core_pattern was %q and is %q now: %v", old, coreName, err)
+		}
+		unlock()
+	}
+}
+
+// createdump runs .NET 9's own program.
+func (a *App) createdump(option string) string {
+	a.tb.Helper()
+	framework := filepath.Join(Kit(a.tb).Dir, "net9", "shared", "Microsoft.NETCore.App")
+	programs, err := filepath.Glob(filepath.Join(framework, "*", "createdump"))
+	if err != nil || len(programs) == 0 {
+		missing(a.tb, errors.New("no createdump in "+framework))
+	}
+	file := filepath.Join(a.tb.TempDir(), "createdump")
+	runDump(a.tb, programs[len(programs)-1], option, "-f", file, strconv.Itoa(a.PID))
+	return dumpAt(a.tb, file)
+}
+
+// CrashDump returns the dump that the runtime has made of a program which was started
+// with the options for DumpCrash, and has died by itself.
+func (a *App) CrashDump() string {
+	a.tb.Helper()
+	return dumpAt(a.tb, filepath.Join(a.cmd.Dir, crashName))
+}
+
+// crash kills the program, whose runtime dumps it first. At a SIGABRT from outside
+// the runtime writes the dump, takes its handler away and goes on; a later one
+// kills.
+func (a *App) crash() string {
+	a.tb.Helper()
+	file := filepath.Join(a.cmd.Dir, crashName)
+	a.abort()
+	for deadline := time.Now().Add(dumpTimeout); !isWhole(file); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			a.tb.Fatalf("%s has not written %s: was it started with DumpOptions?\n%s", a, file, a.Stderr())
+		}
+	}
+	for { // one that comes while the first is still in its handler has no effect
+		a.abort()
+		select {
+		case <-a.ended:
+			return a.CrashDump()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (a *App) abort() {
+	a.tb.Helper()
+	if err := unix.Kill(a.PID, unix.SIGABRT); err != nil && err != unix.ESRCH {
+		a.tb.Fatalf("killing %s: %v", a, err)
+	}
+}
+
+// isWhole reports whether a core dump, which is written from its beginning to its
+// end, has been written to its end.
+func isWhole(file string) bool {
+	f, err := elf.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	st, err := os.Stat(file)
+	var end uint64
+	for _, p := range f.Progs {
+		end = max(end, p.Off+p.Filesz)
+	}
+	return err == nil && uint64(st.Size()) >= end
+}
+
+func runDump(tb testing.TB, name string, args ...string) {
+	tb.Helper()
+	cmd := exec.Command("timeout", append([]string{strconv.Itoa(int(dumpTimeout.Seconds())), name}, args...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		tb.Fatalf("%s: %v\n%s", filepath.Base(name), err, out)
+	}
+}
+
+// dumpAt makes sure that a dump is there.
+func dumpAt(tb testing.TB, file string) string {
+	tb.Helper()
+	if st, err := os.Stat(file); err != nil || st.Size() == 0 {
+		tb.Fatalf("no core dump was made: %v", err)
+	}
+	return file
+}
+
+// lacking ends the test for want of something that is no part of the kit.
+func lacking(tb testing.TB, what string) {
+	tb.Helper()
+	if required() {
+		tb.Fatal(what)
+	}
+	tb.Skip("SKIPPED, NOTHING WAS TESTED: " + what + " (CLRSNAP_REQUIRE_DOTNET=1 makes this a failure)")
+}

@@ -1,0 +1,308 @@
+package testenv
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A Shape is a way in which .NET programs are shipped.
+type Shape string
+
+// The shapes.
+const (
+	FrameworkDependent Shape = "framework-dependent"    // an assembly, run by a `dotnet` that has the framework
+	AppHost            Shape = "app host"               // the same with an executable of its own
+	SelfContained      Shape = "self-contained"         // the executable, the runtime and the framework in one folder
+	SingleFile         Shape = "single file"            // all of it in the executable
+	Compressed         Shape = "compressed single file" // the same, its assemblies compressed
+)
+
+// Shapes are those in which programs of a runtime ("net10", "net9", …) can be
+// made with the kit. The runtimes that the kit has as single-file hosts only are
+// not to be had as libcoreclr.so, which the first three shapes need; for those
+// FrameworkDependent means that host with the framework beside it.
+func Shapes(runtime string) []Shape {
+	if runtime == "net9" {
+		return []Shape{FrameworkDependent, AppHost, SelfContained, SingleFile, Compressed}
+	}
+	return []Shape{FrameworkDependent, SingleFile, Compressed}
+}
+
+// A Program is a program as its users get it.
+type Program struct {
+	Dir  string // everything that it runs from is in here, and nothing else
+	Exe  string // below Dir
+	Args []string
+	Env  []string
+
+	Assembly string // the program's assembly in a file that is not in Dir
+
+	app, runtime string
+}
+
+// Publish makes a program of testdata/apps in a shape, in a new folder below
+// parent, which goes at the end of the test; parent "" stands for a temporary one.
+func Publish(tb testing.TB, app, runtime string, shape Shape, parent string) *Program {
+	tb.Helper()
+	kit := Kit(tb)
+	dll := buildFor(tb, kit, app, runtime)
+	if parent == "" {
+		parent = tb.TempDir()
+	}
+	p := &Program{Dir: filepath.Join(parent, "program"), Assembly: dll, app: app, runtime: runtime}
+	if err := kit.publish(p, dll, shape); err != nil {
+		tb.Fatalf("making %s for %s in the shape %s: %v", app, runtime, shape, err)
+	}
+	tb.Cleanup(func() { os.RemoveAll(p.Dir) })
+	return p
+}
+
+func (k DotNet) publish(p *Program, dll string, shape Shape) error {
+	if !slices.Contains(Shapes(p.runtime), shape) {
+		return errors.New("the kit cannot make it")
+	}
+	if err := os.MkdirAll(p.Dir, 0o755); err != nil {
+		return err
+	}
+	p.Exe = filepath.Join(p.Dir, p.app)
+	switch shape {
+	case FrameworkDependent, AppHost:
+		return k.publishWithFramework(p, dll, shape)
+	case SelfContained:
+		return k.command("folder", p.runtime, p.Dir, dll)
+	case SingleFile:
+		return k.command("single", p.runtime, p.Exe, dll, "--base")
+	case Compressed:
+		return k.command("single", p.runtime, p.Exe, dll, "--base", "--compress")
+	}
+	return fmt.Errorf("no shape %q", shape)
+}
+
+// publishWithFramework puts a framework and a program into one folder, as
+// neighbours: links of the kit's files where they can be had.
+func (k DotNet) publishWithFramework(p *Program, dll string, shape Shape) error {
+	framework, _, _ := strings.Cut(p.runtime, ":")
+	root := filepath.Join(p.Dir, "dotnet")
+	if err := linkTree(filepath.Join(k.Dir, framework), root); err != nil {
+		return err
+	}
+	own := filepath.Join(p.Dir, "app")
+	if err := linkTree(filepath.Dir(dll), own); err != nil {
+		return err
+	}
+	dll = filepath.Join(own, filepath.Base(dll))
+	if shape == AppHost {
+		p.Exe = strings.TrimSuffix(dll, ".dll")
+		p.Env = []string{"DOTNET_ROOT=" + root}
+		return k.command("apphost", p.runtime, dll)
+	}
+	p.Exe = filepath.Join(root, filepath.Base(k.Host(p.runtime)))
+	p.Args = []string{dll}
+	return nil
+}
+
+func (k DotNet) command(name string, args ...string) error {
+	if out, err := exec.Command(filepath.Join(k.Dir, "bin", name), args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %v (is the kit as new as scripts/get-dotnet.sh?): %w\n%s", name, args, err, out)
+	}
+	return nil
+}
+
+// linkTree makes to a copy of a folder, of hard links if it can.
+func linkTree(from, to string) error {
+	return filepath.WalkDir(from, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, file)
+		if err != nil {
+			return err
+		}
+		dest := filepath.Join(to, rel)
+		switch {
+		case d.IsDir():
+			return os.MkdirAll(dest, 0o755)
+		case d.Type() == fs.ModeSymlink:
+			link, err := os.Readlink(file)
+			if err != nil {
+				return err
+			}
+			return os.Symlink(link, dest)
+		case os.Link(file, dest) == nil:
+			return nil
+		}
+		return copyFile(file, dest)
+	})
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// Start runs the program as the function Start runs those of the kit;
+// Options.Runtime says nothing here.
+func (p *Program) Start(tb testing.TB, o Options) *App {
+	tb.Helper()
+	o.Env = append(slices.Clone(p.Env), o.Env...)
+	return start(tb, p.app, exec.Command(p.Exe, p.Args...), o)
+}
+
+// At returns the program as it is where p.Dir is mounted at another path.
+func (p *Program) At(dir string) *Program {
+	move := func(s string) string { return strings.ReplaceAll(s, p.Dir, dir) }
+	q := *p
+	q.Dir, q.Exe, q.Args, q.Env = dir, move(p.Exe), slices.Clone(p.Args), slices.Clone(p.Env)
+	for i, s := range q.Args {
+		q.Args[i] = move(s)
+	}
+	for i, s := range q.Env {
+		q.Env[i] = move(s)
+	}
+	return &q
+}
+
+// Delete removes everything that the program runs from, as the removal of a
+// package or of a container's layer does.
+func (p *Program) Delete(tb testing.TB) {
+	tb.Helper()
+	if err := os.RemoveAll(p.Dir); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Replace gives every file's name to a new one with other contents, as an upgrade
+// does: native code becomes that of another program, and everything else nonsense.
+func (p *Program) Replace(tb testing.TB) {
+	tb.Helper()
+	other, err := os.ReadFile("/bin/true")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	replaced := 0
+	err = filepath.WalkDir(p.Dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		replaced++
+		return replaceFile(file, other)
+	})
+	if err != nil || replaced == 0 {
+		tb.Fatalf("replaced %d files: %v", replaced, err)
+	}
+}
+
+func replaceFile(file string, code []byte) error {
+	head := make([]byte, 4)
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	_, err = io.ReadFull(f, head)
+	f.Close()
+	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
+		return err
+	}
+	content := []byte(strings.Repeat("not what it was\n", 4096))
+	if bytes.Equal(head, []byte("\x7fELF")) {
+		content = code
+	}
+	tmp := file + ".new"
+	if err := os.WriteFile(tmp, content, 0o755); err != nil {
+		return err
+	}
+	return os.Rename(tmp, file)
+}
+
+// AheadOfTime is the path of a library that was compiled ahead of time, with a
+// runtime of its own in it. Without it the test ends as with Kit.
+func AheadOfTime(tb testing.TB) string {
+	tb.Helper()
+	library := filepath.Join(Kit(tb).Dir, "aot", "library.so")
+	if _, err := os.Stat(library); err != nil {
+		missing(tb, fmt.Errorf("%w: give it the word aot", err))
+	}
+	return library
+}
+
+// AheadOfTimeVersion is the version of that library's runtime.
+const AheadOfTimeVersion = "10.0.11"
+
+// StartAheadOfTime starts a C program (testdata/aot/host.c) that has called managed
+// code of the library AheadOfTime, and that this code has called back: there it
+// blocks, or with the argument "spin" uses a processor. It returns its process id and
+// ends it after the test.
+func StartAheadOfTime(tb testing.TB, args ...string) (pid int) {
+	tb.Helper()
+	library := AheadOfTime(tb)
+	apps, err := appsDir()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	host := filepath.Join(tb.TempDir(), "host")
+	source := filepath.Join(filepath.Dir(apps), "aot", "host.c")
+	if out, err := exec.Command(CC(tb), "-O2", "-rdynamic", "-o", host, source, "-ldl", "-lpthread").CombinedOutput(); err != nil {
+		tb.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.Command(host, append([]string{library}, args...)...)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		stdin.Close()
+		_ = cmd.Wait()
+	})
+	said := bufio.NewScanner(stdout)
+	if !said.Scan() || said.Text() != "READY" {
+		tb.Fatalf("%s said %q", host, said.Text())
+	}
+	waitForThread(tb, cmd.Process.Pid, ".NET Finalizer")
+	return cmd.Process.Pid
+}
+
+// waitForThread waits until a process has a thread of that name.
+func waitForThread(tb testing.TB, pid int, name string) {
+	tb.Helper()
+	for end := time.Now().Add(readyTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))
+		for _, file := range files {
+			if comm, err := os.ReadFile(file); err == nil && string(comm) == name+"\n" {
+				return
+			}
+		}
+	}
+	tb.Fatalf("process %d has no thread %q after %v", pid, name, readyTimeout)
+}

@@ -1,0 +1,124 @@
+package clrsnap_test
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"clrsnap"
+	"clrsnap/internal/testenv"
+)
+
+// fates are what can happen to a program's files while it runs.
+var fates = []struct {
+	name   string
+	befall func(*testenv.Program, testing.TB)
+}{
+	{"intact", func(*testenv.Program, testing.TB) {}},
+	{"deleted", (*testenv.Program).Delete},
+	{"replaced", (*testenv.Program).Replace},
+}
+
+// shapeRuntimes are the runtimes that are tried in every shape, with the version
+// that each shape has: the single-file hosts of the kit are not all of the version
+// of its frameworks.
+var shapeRuntimes = map[string]func(testenv.Shape) string{
+	"net10":               func(testenv.Shape) string { return "10.0.12" },
+	"net10:dotnet-10.0.8": func(testenv.Shape) string { return "10.0.8" },
+	"net9": func(s testenv.Shape) string {
+		if s == testenv.SingleFile || s == testenv.Compressed {
+			return "9.0.9"
+		}
+		return "9.0.5"
+	},
+	"net8": func(testenv.Shape) string { return "8.0.30" },
+}
+
+// recognisedAs is what a program's shape is taken for.
+func recognisedAs(runtime string, s testenv.Shape) string {
+	switch {
+	case runtime != "net9" || s == testenv.SingleFile || s == testenv.Compressed:
+		return "single-file"
+	case s == testenv.SelfContained:
+		return "self-contained"
+	}
+	return "shared"
+}
+
+// TestShapes takes the stacks of the scenarios in every shape that programs are
+// shipped in, with the files in place, removed and replaced.
+func TestShapes(t *testing.T) {
+	kit, command := testenv.Kit(t), buildCommand(t)
+	for runtime, version := range shapeRuntimes {
+		for _, shape := range testenv.Shapes(runtime) {
+			for _, fate := range fates {
+				t.Run(fmt.Sprintf("%s/%s/%s", runtime, shape, fate.name), func(t *testing.T) {
+					kit.Need(t, runtime)
+					p := testenv.Publish(t, "scenarios", runtime, shape, "")
+					a := p.Start(t, testenv.Options{Args: []string{"--assembly", p.Assembly}})
+					fate.befall(p, t)
+					checkShape(t, a, command, version(shape), recognisedAs(runtime, shape))
+				})
+			}
+		}
+	}
+}
+
+// checkShape checks what the library and the command say of a program.
+func checkShape(t *testing.T, a *testenv.App, command, version, shape string) {
+	t.Helper()
+	p := open(t, a, clrsnap.Options{})
+	if r := p.Info().Runtime; r.Version != version || r.Shape != shape {
+		t.Errorf("the runtime is %+v, want %s, %s", r, version, shape)
+	}
+	snap, err := p.SnapshotAll(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]int{}
+	for i := range snap.Threads {
+		th := &snap.Threads[i]
+		byName[th.Name] = i
+		if !th.Complete || th.Error != "" {
+			t.Errorf("thread %d %q: complete %v, error %q\n%s", th.OSThreadID, th.Name, th.Complete, th.Error, text(th.Frames))
+		}
+	}
+	if len(a.Stacks) < 40 {
+		t.Errorf("the program told of %d scenarios only", len(a.Stacks))
+	}
+	for name, want := range a.Stacks {
+		i, ok := byName[name]
+		if !ok {
+			t.Errorf("no thread %q", name)
+			continue
+		}
+		if err := compareStack(&snap.Threads[i], want); err != nil {
+			t.Errorf("%s: %v\n%s--\n%s", name, err, text(snap.Threads[i].Frames), strings.Join(want.Lines, "\n"))
+		}
+	}
+	checkCommand(t, a, command, version, shape)
+}
+
+// checkCommand checks that clrsnap stack shows the program, and every scenario in it.
+func checkCommand(t *testing.T, a *testenv.App, command, version, shape string) {
+	t.Helper()
+	cmd := exec.Command(command, "stack", fmt.Sprint(a.PID), "--full", "--group=never")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil || stderr.Len() > 0 {
+		t.Fatalf("clrsnap stack: %v\n%s", err, stderr.String())
+	}
+	header, _, _ := strings.Cut(string(out), "\n\n")
+	for _, want := range []string{version, shape} {
+		if !strings.Contains(header, want) {
+			t.Errorf("the header does not say %s:\n%s", want, header)
+		}
+	}
+	for name := range a.Stacks {
+		if !strings.Contains(string(out), name) {
+			t.Errorf("clrsnap stack does not show %s", name)
+		}
+	}
+}

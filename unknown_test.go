@@ -1,0 +1,132 @@
+package clrsnap_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"clrsnap"
+	"clrsnap/internal/testenv"
+)
+
+// relabelled makes a copy of the 10.0.8 runtime, which does not describe itself, that
+// says it is of another version. The new stamp is as long as the old one.
+func relabelled(t *testing.T, stamp string) string {
+	t.Helper()
+	kit := testenv.Kit(t)
+	kit.Need(t, "net10:dotnet-10.0.8")
+	host, dir := kit.Host("net10:dotnet-10.0.8"), t.TempDir()
+	text, err := os.ReadFile(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const own = "@(#)Version 10.0.826."
+	changed := bytes.ReplaceAll(text, []byte(own), []byte("@(#)Version "+stamp))
+	if len(changed) != len(text) || bytes.Equal(changed, text) {
+		t.Fatalf("%s does not have the stamp %q, or it is longer than %q", host, own, stamp)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "dotnet"), changed, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	framework, err := filepath.Glob(filepath.Join(filepath.Dir(host), "*.dll"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range framework {
+		if err := os.Symlink(file, filepath.Join(dir, filepath.Base(file))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name, err := filepath.Rel(filepath.Join(kit.Dir, "net10"), filepath.Join(dir, "dotnet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "net10:" + name
+}
+
+// TestUnlistedBuild: a build that nobody has tested is read if it looks like its
+// relatives.
+func TestUnlistedBuild(t *testing.T) {
+	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: relabelled(t, "10.0.9926"), Args: []string{"--only", "lambda,eh-catch"}})
+	p := open(t, a, clrsnap.Options{})
+	if v := p.Info().Runtime.Version; v != "10.0.99" {
+		t.Errorf("version %q", v)
+	}
+	snap, err := p.SnapshotAll(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range a.Stacks {
+		for i := range snap.Threads {
+			if th := &snap.Threads[i]; th.OSThreadID == want.TID {
+				if err := compareStack(th, want); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+	}
+	endsWell(t, a)
+}
+
+// TestUnreadableRuntimes: a runtime that nothing is known of, and one that is not
+// what it seems to be, are refused in a sentence that names the version, and their
+// native stacks can be had.
+func TestUnreadableRuntimes(t *testing.T) {
+	for stamp, words := range map[string][]string{
+		"7.00.826.": {".NET 7.0.8", "does not describe itself", "update clrsnap"},
+		"9.00.526.": {".NET 9.0.5", "update clrsnap"},
+	} {
+		t.Run(stamp, func(t *testing.T) {
+			a := testenv.Start(t, "idle", testenv.Options{Runtime: relabelled(t, stamp)})
+			p, err := clrsnap.Open(a.PID)
+			if err == nil {
+				p.Close()
+			}
+			wantSentence(t, err, append(words, strconv.Itoa(a.PID), "--native")...)
+			var blocking []string
+			for _, c := range clrsnap.Diagnose(a.PID) {
+				if c.Verdict == clrsnap.Blocking {
+					blocking = append(blocking, c.Name+": "+c.Detail)
+				}
+			}
+			if len(blocking) != 1 || !strings.HasPrefix(blocking[0], "runtime: ") {
+				t.Errorf("doctor: in the way are %q", blocking)
+			}
+			native := open(t, a, clrsnap.Options{NativeOnly: true})
+			snap, err := native.SnapshotAll(nil)
+			if err != nil || len(snap.Threads) == 0 || len(snap.Threads[0].Frames) == 0 {
+				t.Errorf("native stacks: %v, %+v", err, snap)
+			}
+			endsWell(t, a)
+		})
+	}
+}
+
+// TestDiagnoseOtherRuntimes: the doctor says what is taken from whom.
+func TestDiagnoseOtherRuntimes(t *testing.T) {
+	for runtime, words := range map[string][]string{
+		"net9":                {"types", "ExecutionManager 1 (clrsnap's)", "Thread 1,"},
+		"net10:dotnet-10.0.8": {"none", "Thread 1 (clrsnap's)"},
+	} {
+		t.Run(runtime, func(t *testing.T) {
+			testenv.Kit(t).Need(t, runtime)
+			a := testenv.Start(t, "idle", testenv.Options{Runtime: runtime})
+			var said strings.Builder
+			for _, c := range clrsnap.Diagnose(a.PID) {
+				if c.Verdict == clrsnap.Blocking {
+					t.Errorf("%s: %s", c.Name, c.Detail)
+				}
+				said.WriteString(c.Name + ": " + c.Detail + ",\n")
+			}
+			for _, w := range words {
+				if !strings.Contains(said.String(), w) {
+					t.Errorf("not said: %q in\n%s", w, &said)
+				}
+			}
+			endsWell(t, a)
+		})
+	}
+}
