@@ -34,7 +34,7 @@ agent-arm64:
 # Every runtime that is read: CI tests all of them.
 .PHONY: dotnets
 dotnets:
-	@scripts/get-dotnet.sh 8 9 10
+	@scripts/get-dotnet.sh 8 9 10 aot musl
 
 demo: build dotnet ## look at the threads of a small .NET service
 	@scripts/demo.sh

@@ -92,6 +92,9 @@ func isTested(t *testing.T, version string) {
 // names into a jitdump.
 var cutNames = map[string]bool{"8.0.4": true, "8.0.6": true}
 
+// noRecords are builds whose jitdumps are empty (see jitDumpEnv in internal/testenv).
+var noRecords = map[string]bool{"10.0.0": true, "10.0.3": true, "10.0.5": true, "10.0.8": true, "10.0.9": true}
+
 // storm returns how many frames were held against the runtime's record.
 func storm(t *testing.T, b testenv.RuntimeBuild) int {
 	const moment = 3 * time.Second
@@ -103,10 +106,11 @@ func storm(t *testing.T, b testenv.RuntimeBuild) int {
 	})
 	s := newSoak(a, open(t, a, clrsnap.Options{}))
 	s.judge.log.cuts = cutNames[b.Version]
+	s.judge.blind = noRecords[b.Version]
 	if err := s.run(t, moment); err != nil {
 		t.Fatal(err)
 	}
 	endsWell(t, a)
 	s.report(t)
-	return s.judge.frames()
+	return s.judge.frames() - s.judge.verdicts[unrecorded]
 }

@@ -234,22 +234,38 @@ func checkScenarioStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot) {
 	}
 }
 
+// crash has the program ordeal die, and returns its dump.
+func crash(t *testing.T, runtime, mode string, kernel bool) (path string) {
+	t.Helper()
+	kind := testenv.DumpCrash
+	if kernel {
+		kind = testenv.DumpKernel
+	}
+	a := testenv.Start(t, "ordeal", testenv.DumpOptions(t, kind, testenv.Options{Runtime: runtime, Args: []string{"--mode", mode}}))
+	if kernel {
+		return a.KernelDump(func() { a.Stop() })
+	}
+	a.Stop()
+	return a.CrashDump()
+}
+
 // crashes are ways in which the program ordeal dies, and what its dump must say.
 var crashes = []struct {
 	mode, signal string
+	kernel       bool // the kernel makes the dump, as the runtime makes none
 	address      uint64
 	method       string // on the crashed thread's stack
 	thrown       []string
 }{
-	{"unhandled", "SIGABRT", 0, "Ordeal.Program+<>c.<.cctor>", []string{"System.InvalidOperationException: thrown for nobody"}},
-	{"inner", "SIGABRT", 0, "Ordeal.Program+<>c.<.cctor>", []string{
+	{"unhandled", "SIGABRT", false, 0, "Ordeal.Program+<>c.<.cctor>", []string{"System.InvalidOperationException: thrown for nobody"}},
+	{"inner", "SIGABRT", false, 0, "Ordeal.Program+<>c.<.cctor>", []string{
 		"System.AggregateException: led to by another",
 		"System.ArgumentOutOfRangeException: the first of all",
 	}},
 	// Environment.FailFast leaves this one behind.
-	{"abort", "SIGABRT", 0, "Ordeal.Program+<>c.<.cctor>", []string{"System.ExecutionEngineException: "}},
-	{"overflow", "SIGABRT", 0, "Ordeal.Program.Descend", nil},
-	{"segv", "SIGSEGV", 0xdead0000, "Ordeal.Program+<>c.<.cctor>", nil},
+	{"abort", "SIGABRT", false, 0, "Ordeal.Program+<>c.<.cctor>", []string{"System.ExecutionEngineException: "}},
+	{"overflow", "SIGABRT", true, 0, "Ordeal.Program.Descend", nil},
+	{"segv", "SIGSEGV", true, 0xdead0000, "Ordeal.Program+<>c.<.cctor>", nil},
 }
 
 // TestCrashes: the dump of a program that has died says of what, and where.
@@ -258,9 +274,7 @@ func TestCrashes(t *testing.T) {
 		for _, c := range crashes {
 			t.Run(runtime+"/"+c.mode, func(t *testing.T) {
 				testenv.Kit(t).Need(t, runtime)
-				a := testenv.Start(t, "ordeal", testenv.DumpOptions(t, testenv.DumpCrash, testenv.Options{Runtime: runtime, Args: []string{"--mode", c.mode}}))
-				a.Stop()
-				snap := snapshotCore(t, a.CrashDump(), clrsnap.CoreOptions{})
+				snap := snapshotCore(t, crash(t, runtime, c.mode, c.kernel), clrsnap.CoreOptions{})
 				s := snap.Process.Core.Signal
 				if s == nil || s.Name != c.signal || c.address != 0 && (!s.HasAddress || s.Address != c.address) {
 					t.Errorf("signal %v, want %s", s, c.signal)

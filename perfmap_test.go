@@ -97,8 +97,9 @@ var switched = map[string]bool{
 }
 
 // unoptimized are methods that are themselves marked NoOptimization, of which an
-// assembly that is optimised otherwise says nothing.
-var unoptimized = map[string]bool{}
+// assembly that is optimised otherwise says nothing; and static constructors of code
+// that can be unloaded, which .NET 8 compiles once and does not optimise.
+var unoptimized = map[string]bool{"Scenarios.Gen…..cctor": true}
 
 // perfName is the name of a perf map's entry, taken apart:
 //

@@ -141,7 +141,7 @@ func (p *Process) openRuntime() error {
 	found, err := p.eng.OpenRuntime()
 	if found != nil {
 		p.info.Runtime = describeRuntime(found)
-		return runtimeError(err, p.from.PID())
+		return runtimeError(err, p.from, found)
 	}
 	return fmt.Errorf("process %d (%s): %w", p.from.PID(), shortCommand(p.info.Command), err)
 }
@@ -156,8 +156,12 @@ var ErrUnsupported = errors.New("this .NET runtime cannot be read")
 // ErrNotDotNet: there is no .NET runtime in the process.
 var ErrNotDotNet = locate.ErrNotDotNet
 
-// runtimeError says why a runtime that was found in process pid cannot be read.
-func runtimeError(err error, pid int) error {
+// runtimeError says why a runtime that was found cannot be read.
+func runtimeError(err error, from origin, r *locate.Runtime) error {
+	pid := from.PID()
+	if errors.Is(err, clr.ErrNotStarted) && startedLongAgo(from) {
+		err = fmt.Errorf("%w: .NET %s has started, but does not look so", engine.ErrUnknown, r.Version)
+	}
 	var version *contract.UnknownVersionError
 	switch {
 	case err == nil, errors.Is(err, engine.ErrNativeAOT): // its methods are native functions
@@ -168,6 +172,23 @@ func runtimeError(err error, pid int) error {
 		return fmt.Errorf("%w: process %d: %w: update clrsnap, or see native stacks only with --native", ErrUnsupported, pid, err)
 	}
 	return fmt.Errorf("cannot read the .NET runtime in process %d: %w", pid, err)
+}
+
+// settled is how long the runtime takes to start, at most.
+const settled = 10 * time.Second
+
+// startedLongAgo reports whether a runtime cannot just be starting: its own threads are there.
+func startedLongAgo(from origin) bool {
+	tids, err := from.Threads()
+	if err != nil {
+		return false
+	}
+	for _, tid := range tids {
+		if i, err := from.Thread(tid); err == nil && strings.HasPrefix(i.Name, ".NET ") && i.Age() > settled {
+			return true
+		}
+	}
+	return false
 }
 
 // Close releases what the Process holds. The target is not affected.

@@ -10,14 +10,14 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// fates are what can happen to a program's files while it runs.
+// fates are what can happen to a program's files while it runs, one after the other.
 var fates = []struct {
 	name   string
 	befall func(*testenv.Program, testing.TB)
 }{
 	{"intact", func(*testenv.Program, testing.TB) {}},
-	{"deleted", (*testenv.Program).Delete},
 	{"replaced", (*testenv.Program).Replace},
+	{"deleted", (*testenv.Program).Delete},
 }
 
 // shapeRuntimes are the runtimes that are tried in every shape, with the version
@@ -52,16 +52,22 @@ func TestShapes(t *testing.T) {
 	kit, command := testenv.Kit(t), buildCommand(t)
 	for runtime, version := range shapeRuntimes {
 		for _, shape := range testenv.Shapes(runtime) {
-			for _, fate := range fates {
-				t.Run(fmt.Sprintf("%s/%s/%s", runtime, shape, fate.name), func(t *testing.T) {
-					kit.Need(t, runtime)
-					p := testenv.Publish(t, "scenarios", runtime, shape, "")
-					a := p.Start(t, testenv.Options{Args: []string{"--assembly", p.Assembly}})
-					fate.befall(p, t)
-					checkShape(t, a, command, version(shape), recognisedAs(runtime, shape))
-				})
-			}
+			t.Run(fmt.Sprintf("%s/%s", runtime, shape), func(t *testing.T) {
+				kit.Need(t, runtime)
+				p := testenv.Publish(t, "scenarios", runtime, shape, "")
+				checkFates(t, p, command, version(shape), recognisedAs(runtime, shape))
+			})
 		}
+	}
+}
+
+// checkFates starts a program and checks it after each of the fates of its files.
+func checkFates(t *testing.T, p *testenv.Program, command, version, shape string) {
+	t.Helper()
+	a := p.Start(t, testenv.Options{Args: []string{"--assembly", p.Assembly}})
+	for _, fate := range fates {
+		fate.befall(p, t)
+		t.Run(fate.name, func(t *testing.T) { checkShape(t, a, command, version, shape) })
 	}
 }
 

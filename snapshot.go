@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -283,6 +285,16 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 	}
 }
 
+// nameless is why the method of a frame cannot be named. A running process has
+// everything that its methods need; a dump may lack it.
+func nameless(ip arch.Addr, err error) error {
+	var missing *target.ReadError
+	if errors.As(err, &missing) {
+		return fmt.Errorf("the method at %v cannot be named: %w", ip, err)
+	}
+	return fmt.Errorf("%w: the method at %v cannot be named: %w", walk.ErrUnsafe, ip, err)
+}
+
 // frames walks the captured thread and names its frames.
 func (s *Suspension) frames(st *profile.Thread) walk.Result {
 	st.Frames, s.managed = st.Frames[:0], false
@@ -291,7 +303,7 @@ func (s *Suspension) frames(st *profile.Thread) walk.Result {
 	r := s.p.walker.Walk(&s.walk, &ctx, walk.ByUnwindInfo, func(f *walk.Frame) bool {
 		fr, err := s.p.frame(f)
 		if err != nil && unnamed == nil {
-			unnamed = fmt.Errorf("%w: the method at %v cannot be named: %w", walk.ErrUnsafe, f.IP(), err)
+			unnamed = nameless(f.IP(), err)
 		}
 		st.Frames = append(st.Frames, fr)
 		s.managed = s.managed || f.Kind == walk.Managed

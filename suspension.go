@@ -2,6 +2,7 @@ package clrsnap
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -114,6 +115,9 @@ func (p *Process) request(t *Thread, extra []live.Range) live.Request {
 	r := live.Request{TID: t.OSThreadID, StackLimit: firstStack, Extra: extra}
 	if t.ID != 0 {
 		r.Head, r.HeadLen = arch.Addr(t.ID), thread.HeadLen
+		if at, n := p.rt.Threads.Beside(p.from, arch.Addr(t.ID)); n > 0 {
+			r.Extra = append(slices.Clip(extra), live.Range{Addr: at, Len: n})
+		}
 	}
 	return r
 }

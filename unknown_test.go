@@ -2,11 +2,13 @@ package clrsnap_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"clrsnap"
 	"clrsnap/internal/testenv"
@@ -50,9 +52,9 @@ func relabelled(t *testing.T, stamp string) string {
 // TestUnlistedBuild: a build that nobody has tested is read if it looks like its
 // relatives.
 func TestUnlistedBuild(t *testing.T) {
-	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: relabelled(t, "10.0.9926"), Args: []string{"--only", "lambda,eh-catch"}})
+	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: relabelled(t, "10.0.726."), Args: []string{"--only", "lambda,eh-catch"}})
 	p := open(t, a, clrsnap.Options{})
-	if v := p.Info().Runtime.Version; v != "10.0.99" {
+	if v := p.Info().Runtime.Version; v != "10.0.7" {
 		t.Errorf("version %q", v)
 	}
 	snap, err := p.SnapshotAll(nil)
@@ -81,9 +83,13 @@ func TestUnreadableRuntimes(t *testing.T) {
 	} {
 		t.Run(stamp, func(t *testing.T) {
 			a := testenv.Start(t, "idle", testenv.Options{Runtime: relabelled(t, stamp)})
-			p, err := clrsnap.Open(a.PID)
-			if err == nil {
-				p.Close()
+			var p *clrsnap.Process
+			err := error(nil)
+			// For some seconds it might not have started yet.
+			for end := time.Now().Add(time.Minute); time.Now().Before(end) && !errors.Is(err, clrsnap.ErrUnsupported); time.Sleep(100 * time.Millisecond) {
+				if p, err = clrsnap.Open(a.PID); err == nil {
+					p.Close()
+				}
 			}
 			wantSentence(t, err, append(words, strconv.Itoa(a.PID), "--native")...)
 			var blocking []string
@@ -129,4 +135,43 @@ func TestDiagnoseOtherRuntimes(t *testing.T) {
 			endsWell(t, a)
 		})
 	}
+}
+
+// TestOpenWhileStarting: a runtime that is only starting is never taken for one that
+// cannot be read.
+func TestOpenWhileStarting(t *testing.T) { eachRuntime(t, testOpenWhileStarting) }
+
+func testOpenWhileStarting(t *testing.T, runtime string) {
+	early := map[string]int{}
+	for range 5 {
+		a := testenv.Start(t, "idle", testenv.Options{Runtime: runtime, NoReady: true})
+		for end := time.Now().Add(time.Minute); ; {
+			p, err := clrsnap.Open(a.PID)
+			if err == nil {
+				p.Close()
+				break
+			}
+			if early[err.Error()[strings.LastIndex(err.Error(), ": ")+2:]]++; errors.Is(err, clrsnap.ErrUnsupported) || time.Now().After(end) {
+				t.Fatal(err)
+			}
+		}
+		endsWell(t, a)
+	}
+	t.Logf("before it had started: %v", early)
+}
+
+// TestOpenInStorm: what changes while a runtime is looked at does not make it
+// unreadable.
+func TestOpenInStorm(t *testing.T) { eachRuntime(t, testOpenInStorm) }
+
+func testOpenInStorm(t *testing.T, runtime string) {
+	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, Args: []string{"--no-blocked", "--busy", "600", "--workers", "thread-churn,ping-pong,eh-storm,eh-native"}})
+	for range 50 {
+		p, err := clrsnap.Open(a.PID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Close()
+	}
+	endsWell(t, a)
 }

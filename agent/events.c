@@ -230,7 +230,9 @@ static id thrown_class(void) {
 }
 
 void events_exception_thrown(const void *name, size_t units, uint32_t flags) {
+    const uint32_t again = 4; /* ExceptionThrown's flag of a rethrow, of which only .NET 8 tells */
     bool published = false;
+    if (flags & again) return;
     events_seen(EVENT_EXCEPTION);
     if (units > MAX_NAME_UNITS) units = MAX_NAME_UNITS;
     if (chance(1, events.wanted.exception_every))

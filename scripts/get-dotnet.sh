@@ -2,7 +2,7 @@
 # get-dotnet.sh: real .NET runtimes and a C# compiler for the tests, without
 # the .NET download site.
 #
-#   scripts/get-dotnet.sh [DIR] [MAJOR...] [builds] [aot]     majors: 8 9 10; default all
+#   scripts/get-dotnet.sh [DIR] [MAJOR...] [builds] [aot] [musl]     majors: 8 9 10; default all
 #
 # DIR defaults to $CLRSNAP_DOTNET, then ${XDG_CACHE_HOME:-$HOME/.cache}/clrsnap-dotnet.
 # The tests need only 10. What is in place is not made again, so a second run
@@ -25,6 +25,10 @@
 #                  with their major version, all with `builds` (1 GB of downloads).
 #   aot/library.so with `aot`: a library that was compiled ahead of time, 10.0.11, with
 #                  its own runtime in it. It is an add-in for Node.js.
+#   net9/musl-9.0.9, musl/
+#                  with `musl`: a single-file host for Alpine Linux, and what it needs to
+#                  run elsewhere: musl/env PROGRAM runs a program that bin/single has made
+#                  of it (bin/single net9:musl-9.0.9 OUT app.dll).
 #   bin/csc        the C# compiler: bin/csc net10 -o+ -out:app.dll --rtc app.cs
 #   bin/single     a single-file application: bin/single net10[:HOST] OUT app.dll...
 #                  (--compress: its assemblies are compressed; --base: without ASP.NET Core)
@@ -48,10 +52,10 @@ note() { echo "get-dotnet: $*" >&2; }
 
 # ------------------------------------------------------------------ command line
 DIR=${CLRSNAP_DOTNET:-}
-MAJORS=() ALL_BUILDS= WITH_AOT=
+MAJORS=() ALL_BUILDS= WITH_AOT= WITH_MUSL=
 case ${1:-} in
 -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
-'' | 8 | 9 | 10 | builds | aot) ;;
+'' | 8 | 9 | 10 | builds | aot | musl) ;;
 *[!0-9]*) DIR=$1; shift ;;
 *) die "no .NET $1 here (8, 9, 10)" ;;
 esac
@@ -65,6 +69,7 @@ for major in "$@"; do
     8 | 9 | 10) MAJORS+=("$major") ;;
     builds) ALL_BUILDS=-all ;;
     aot) WITH_AOT=1 ;;
+    musl) WITH_MUSL=1 ;;
     *) die "no .NET $major here (8, 9, 10)" ;;
     esac
 done
@@ -109,6 +114,9 @@ HOST10_PKG='devsense-php-ls-linux-x64@1.0.19329|devsense-php-ls-linux-x64-1.0.19
 
 # a native AOT library with the runtime of 10.0.11:
 AOT_PKG='node-api-dotnet@0.9.27|node-api-dotnet-0.9.27.tgz|db48db27bf50e473fa98591ee348ff72c34ed193a8fedfb21ee00dfb2a9af944'
+
+# 9.0.9, single file, for musl:
+MUSL_PKG='@vscode/vsce-sign-alpine-x64@2.0.6|vscode-vsce-sign-alpine-x64-2.0.6.tgz|049e0c79782958cf1b21fc5a46c278c52719db7002cdd20b18a822ee02dc9869'
 
 # fetch 'SPEC|FILE|SHA256': prints the path of the checked archive
 fetch() {
@@ -341,6 +349,34 @@ make_aot() {
     mark aot
 }
 
+# -------------------------------------------------- .NET 9 for musl (Alpine Linux)
+# Debian has musl, but neither libstdc++ nor libgcc_s for it: those for glibc do, with
+# what dotnet/musl.c adds, and with something in place of glibc's dynamic linker.
+make_musl() {
+    [ -e "$DIR/net9/.frame" ] || die "musl: net9 must be there, and not out of an SDK"
+    if done_already musl && [ -e "$DIR/net9/musl-9.0.9" ]; then return; fi
+    need_npm
+    need gcc gcc libc6-dev
+    need musl-gcc musl-tools
+    local pkg lib
+    pkg=$(fetch "$MUSL_PKG")
+    fresh
+    tar xzf "$pkg" -C "$TMP" package/bin/vsce-sign
+    mkdir "$TMP/musl"
+    musl-gcc -O2 -shared -fPIC -o "$TMP/musl/shim.so" "$SRC/musl.c"
+    musl-gcc -shared -nostdlib -o "$TMP/musl/ld-linux-x86-64.so.2" -x c /dev/null
+    for lib in libstdc++.so.6 libgcc_s.so.1; do ln -s "$(gcc -print-file-name=$lib)" "$TMP/musl/$lib"; done
+    cat >"$TMP/musl/env" <<END
+#!/bin/sh
+exec env LD_PRELOAD="$DIR/musl/shim.so" LD_LIBRARY_PATH="$DIR/musl" "\$@"
+END
+    chmod +x "$TMP/musl/env"
+    rm -rf "$DIR/musl"
+    mv "$TMP/musl" "$DIR/musl"
+    mv "$TMP/package/bin/vsce-sign" "$DIR/net9/musl-9.0.9"
+    mark musl
+}
+
 # ------------------------------------------------------------ the small commands
 make_commands() {
     mkdir -p "$DIR/src"
@@ -410,3 +446,4 @@ for major in "${MAJORS[@]}"; do
     make_builds "$major"
 done
 if [ -n "$WITH_AOT" ]; then make_aot; fi
+if [ -n "$WITH_MUSL" ]; then make_musl; fi

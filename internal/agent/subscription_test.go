@@ -396,7 +396,11 @@ func TestFromTheStart(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			if got[agent.EventException] != 4 || got[agent.EventCaught] != 4 || got[agent.EventThreadCreated] == 0 || got[agent.EventThreadStarting] == 0 {
+			caught := 4
+			if runtime == "net8" { // see testExceptions
+				caught = 3
+			}
+			if got[agent.EventException] != 4 || got[agent.EventCaught] != caught || got[agent.EventThreadCreated] == 0 || got[agent.EventThreadStarting] == 0 {
 				t.Errorf("records by type: %v", got)
 			}
 		})

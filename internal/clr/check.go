@@ -37,10 +37,10 @@ func (r *Runtime) Check(o Outside) error {
 	if err != nil {
 		return err
 	}
-	if err := r.checkCode(o.Compile); err != nil {
+	if err := r.checkFrames(list); err != nil { // at once, while they are still there
 		return err
 	}
-	return r.checkFrames(list)
+	return r.checkCode(o.Compile)
 }
 
 // starting is how many threads a runtime has at most whose finalizer does not run
@@ -71,8 +71,8 @@ func (r *Runtime) checkThreads(isThread func(int) bool) ([]thread.Thread, error)
 		if !isThread(t.OSID) {
 			return nil, fmt.Errorf("its list of threads has number %d, which is no thread of the process", t.OSID)
 		}
-		exposed = exposed || t.Exposed != 0
-		confirmed = confirmed || r.Threads.Confirmed(t)
+		refers, sound := r.Threads.Confirmed(t)
+		exposed, confirmed = exposed || refers, confirmed || sound
 	}
 	switch {
 	case !found:
@@ -92,7 +92,7 @@ func (r *Runtime) checkCode(compile func(*codemap.Code, arch.Addr) (*unwind.Step
 		return fmt.Errorf("its code map cannot be read: %w", err)
 	}
 	if len(samples) == 0 {
-		return errors.New("its code map has no methods")
+		return ErrNotStarted
 	}
 	for _, kind := range []codemap.Kind{codemap.JIT, codemap.ReadyToRun} {
 		var all, bad int

@@ -52,7 +52,7 @@ func FuzzRuntime(f *testing.F) {
 		if len(data) == 0 || len(data) > 4096 {
 			return
 		}
-		for _, name := range []string{clrtest.Net8, clrtest.Net10, clrtest.Net11} {
+		for _, name := range []string{clrtest.Net8, clrtest.Net9, clrtest.Net10, clrtest.Net11} {
 			r, err := New(wrapped(data), clrtest.Descriptor(t, name), arch.AMD64)
 			if err != nil {
 				t.Fatal(err)
@@ -89,6 +89,11 @@ func readAll(t *testing.T, r *Runtime, at arch.Addr) {
 	r.Types.Check(at)
 	for style := range 2 {
 		r.Names.Type(at, styles[style])
+	}
+	if at%8 == 0 {
+		if samples, _ := r.Code.Samples(64); len(samples) > 64+4 {
+			t.Fatalf("%d samples", len(samples))
+		}
 	}
 	if at%32 == 0 { // a list that comes back to itself is read 131,072 entries far
 		list, _ := r.Threads.List()

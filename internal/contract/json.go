@@ -41,7 +41,8 @@ func parseDocument(text []byte) (doc document, err error) {
 }
 
 // FromJSON parses a descriptor in the compact format. pointerData is what
-// indirect values index; descriptors that are embedded in a program have none.
+// indirect values index: the runtime has it beside its own descriptor; for one that
+// is embedded in this program it is the runtime's table (TableSymbol).
 func FromJSON(text []byte, pointerData []uint64) (*Descriptor, error) {
 	if len(text) > maxJSON {
 		return nil, fmt.Errorf("%w: %d bytes of JSON", ErrFormat, len(text))

@@ -38,6 +38,10 @@ func (s *Symbol) Type() uint8 { return s.Info & 0xf }
 // Bind is the symbol's binding, such as BindGlobal.
 func (s *Symbol) Bind() uint8 { return s.Info >> 4 }
 
+// Static reports whether the symbol is of .symtab, in which all functions are, not of
+// .dynsym, which has those for other images.
+func (s *Symbol) Static() bool { return s.table == tableStatic }
+
 // parseSymbol reads an Elf64_Sym (gABI, figure 4-16).
 func parseSymbol(b []byte, table uint8) Symbol {
 	le := binary.LittleEndian

@@ -68,6 +68,10 @@ func (e *Engine) ownDescriptor(r *locate.Runtime) (*contract.Descriptor, error) 
 		return nil, nil
 	}
 	d, err := contract.Parse(e.Cache, r.Descriptor)
+	var left *target.ReadError
+	if errors.As(err, &left) {
+		return nil, nil // small dumps leave it out; what we know ourselves may do
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ var checked = map[string][]string{
 // TestWrongLayouts: a description of a runtime that is wrong in one field is
 // refused, whatever the field; and of several descriptions the right one is found.
 func TestWrongLayouts(t *testing.T) {
-	for _, runtime := range []string{"net9", "net10:dotnet-10.0.8"} {
+	for _, runtime := range []string{"net8", "net9", "net10:dotnet-10.0.8"} {
 		t.Run(runtime, func(t *testing.T) {
 			e, r := openIdle(t, runtime)
 			right := e.Layout
@@ -89,11 +89,53 @@ func TestWrongLayouts(t *testing.T) {
 				}
 			}
 			t.Logf("%d of %d fields are noticed", refused, fields)
-			if runtime != "net9" {
+			if strings.HasPrefix(runtime, "net10") {
 				return // the kinds of Frame of .NET 10 are numbers, not entries of a table
 			}
 			if err := e.bindChecked(r, []*contract.Descriptor{withFramesMoved(right)}, false); err == nil {
 				t.Error("a runtime whose kinds of Frame are taken for one another is not refused")
+			}
+		})
+	}
+}
+
+// TestEmbeddedAgrees: what a runtime says of itself and what is embedded about it is
+// the same.
+func TestEmbeddedAgrees(t *testing.T) {
+	for _, runtime := range []string{"net9", "net10"} {
+		t.Run(runtime, func(t *testing.T) {
+			e, r := openIdle(t, runtime)
+			known, ok := contract.EmbeddedFor(r.Version, e.Arch.Machine)
+			if !ok {
+				t.Fatalf("nothing is embedded about .NET %s", r.Version)
+			}
+			ours, err := known.Layouts(e.Cache, r.Table, r.TableSize)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal := 0
+			for name, typ := range ours[0].Types {
+				own := e.Own.Types[name]
+				if typ.HasSize && own.HasSize && typ.Size != own.Size {
+					t.Errorf("size of %s: %d, the runtime says %d", name, typ.Size, own.Size)
+				}
+				for field, f := range typ.Fields {
+					if o, ok := own.Fields[field]; ok && o.Offset != f.Offset {
+						t.Errorf("%s.%s: %d, the runtime says %d", name, field, f.Offset, o.Offset)
+					} else if ok {
+						equal++
+					}
+				}
+			}
+			for name, g := range ours[0].Globals {
+				if o, ok := e.Own.Globals[name]; ok && o.Value != g.Value {
+					t.Errorf("%s: %#x, the runtime says %#x", name, g.Value, o.Value)
+				} else if ok {
+					equal++
+				}
+			}
+			if t.Logf("%d values are equal", equal); equal < 30 {
+				t.Error("next to nothing was compared")
 			}
 		})
 	}

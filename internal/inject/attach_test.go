@@ -29,7 +29,7 @@ import (
 // left in the file system, and the program does not mind.
 func TestAttach(t *testing.T) {
 	lib := library(t)
-	for _, rt := range []string{"net10", "net9"} {
+	for _, rt := range []string{"net10", "net9", "net8"} {
 		t.Run(rt, func(t *testing.T) {
 			testenv.Kit(t).Need(t, rt)
 			app, tmp := startIn(t, testenv.Options{Runtime: rt})

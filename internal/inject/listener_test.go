@@ -88,7 +88,7 @@ func (l *listening) environment(t *testing.T, env ...string) []string {
 // TestListener: a program that is started has the agent, whatever else its
 // environment says of profilers that are not enabled.
 func TestListener(t *testing.T) {
-	for _, rt := range []string{"net10", "net9"} {
+	for _, rt := range []string{"net10", "net9", "net8"} {
 		t.Run(rt, func(t *testing.T) {
 			testenv.Kit(t).Need(t, rt)
 			l := listenHere(t, true)

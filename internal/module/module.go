@@ -250,7 +250,7 @@ func (m *Module) replaced(img *elfx.Image, bias arch.Addr) bool {
 		if p := &img.Progs[i]; p.Type == ptLoad && p.Offset == 0 {
 			mapped, err := elfx.NewMemory(m.mem, bias+p.Vaddr)
 			if err != nil {
-				return errors.Is(err, elfx.ErrFormat)
+				return false
 			}
 			mappedID, err := mapped.BuildID()
 			return err == nil && !bytes.Equal(id, mappedID)

@@ -30,6 +30,7 @@ type Table struct {
 	once sync.Once
 	err  error
 	syms []elfx.Symbol // sorted, the preferred one last at each address
+	all  bool          // there are symbols of all functions, not only of exported ones
 	// pieces are the intervals of code between the places where the answer
 	// changes; each ends where the next one starts.
 	pieces []piece
@@ -102,6 +103,7 @@ func (t *Table) build() {
 	t.err = t.img.Functions(func(s *elfx.Symbol) bool {
 		if _, ok := s.Value.Add(s.Size); ok && !t.isBound(s) {
 			t.syms = append(t.syms, *s)
+			t.all = t.all || s.Static()
 		}
 		return true
 	})
@@ -153,7 +155,9 @@ func rank(s *elfx.Symbol) int {
 }
 
 // extend gives symbols without a size (hand-written assembly) the code up to
-// the next symbol, at most to the end of their section.
+// the next symbol, at most to the end of their section. Where only exported functions
+// have symbols, the code up to the next one belongs to others: there they get their
+// first byte.
 func (t *Table) extend() {
 	next, hasNext := arch.Addr(0), false
 	for i := len(t.syms) - 1; i >= 0; i-- {
@@ -170,6 +174,9 @@ func (t *Table) extend() {
 		}
 		if hasNext {
 			end = min(end, next)
+		}
+		if !t.all {
+			end = s.Value + 1
 		}
 		s.Size = uint64(end - s.Value)
 	}

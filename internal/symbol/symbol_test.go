@@ -115,6 +115,42 @@ func TestLookup(t *testing.T) {
 	}
 }
 
+// TestStripped: of a function whose symbol has no size nothing but the start is known
+// where functions have lost their symbols.
+func TestStripped(t *testing.T) {
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("SKIPPED, NOT TESTED:", err)
+	}
+	dir := t.TempDir()
+	src, out := filepath.Join(dir, "a.s"), filepath.Join(dir, "a.so")
+	const source = `
+	.text
+	.globl exported
+	.type exported, @function
+exported: .skip 16
+internal: .skip 16
+`
+	if err := os.WriteFile(src, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := exec.Command(gcc, "-nostdlib", "-shared", "-s", "-o", out, src).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, b)
+	}
+	img := open(t, out)
+	tab := New(img)
+	s, err := img.Lookup("exported")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, off, ok := tab.Lookup(s.Value); !ok || f.Name != "exported" || off != 0 {
+		t.Errorf("at its start: %+v+%d, %v", f, off, ok)
+	}
+	if f, _, ok := tab.Lookup(s.Value + 20); ok {
+		t.Errorf("another function is called %s", f.Name)
+	}
+}
+
 // TestLibc looks up the middle of every sized function of libc.
 func TestLibc(t *testing.T) {
 	tab := New(open(t, libc))

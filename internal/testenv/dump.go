@@ -30,9 +30,9 @@ const (
 	DumpTriage   DumpKind = "createdump-triage"
 	DumpFull     DumpKind = "createdump-full"
 
-	// The same inside the runtime, because the program is killed by SIGABRT. On
-	// net9 the runtime starts createdump; a single-file host has it inside, and can
-	// only make this type, because the library that knows more is not beside it.
+	// The same by the runtime itself, because of a SIGABRT. On net9 it starts
+	// createdump; a single-file host has it inside, and can only make this type,
+	// because the library that knows more is not beside it.
 	DumpCrash DumpKind = "crash-full"
 )
 
@@ -109,6 +109,22 @@ func GCoreDump(tb testing.TB, pid int) string {
 // directory of its own, and ended is closed when its parent has waited for it.
 func KernelDump(tb testing.TB, pid int, ended <-chan struct{}) string {
 	tb.Helper()
+	return kernelDump(tb, pid, ended, func() {
+		if err := unix.Kill(pid, unix.SIGSYS); err != nil {
+			tb.Fatalf("killing process %d: %v", pid, err)
+		}
+	})
+}
+
+// KernelDump has a program that was started with the options for DumpKernel die, and
+// returns the core dump that the kernel makes of it.
+func (a *App) KernelDump(die func()) string {
+	a.tb.Helper()
+	return kernelDump(a.tb, a.PID, a.ended, die)
+}
+
+func kernelDump(tb testing.TB, pid int, ended <-chan struct{}, die func()) string {
+	tb.Helper()
 	restore := wantCorePattern(tb)
 	defer restore()
 	dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
@@ -123,13 +139,11 @@ func KernelDump(tb testing.TB, pid int, ended <-chan struct{}) string {
 	if err := unix.Prlimit(pid, unix.RLIMIT_CORE, &limit, nil); err != nil {
 		tb.Fatalf("letting process %d dump core: %v", pid, err)
 	}
-	if err := unix.Kill(pid, unix.SIGSYS); err != nil {
-		tb.Fatalf("killing process %d: %v", pid, err)
-	}
+	die()
 	select {
 	case <-ended:
 	case <-time.After(dumpTimeout):
-		tb.Fatalf("process %d does not end of SIGSYS", pid)
+		tb.Fatalf("process %d does not end", pid)
 	}
 	return KernelDumpIn(tb, dir)
 }
@@ -195,33 +209,48 @@ func (a *App) CrashDump() string {
 	return dumpAt(a.tb, filepath.Join(a.cmd.Dir, crashName))
 }
 
-// crash kills the program, whose runtime dumps it first. At a SIGABRT from outside
-// the runtime writes the dump, takes its handler away and goes on; a later one
-// kills.
+// crash has the runtime dump the program at a SIGABRT. One from outside does not end
+// the program, which is killed when the dump is there.
 func (a *App) crash() string {
 	a.tb.Helper()
+	if err := unix.Kill(a.PID, unix.SIGABRT); err != nil {
+		a.tb.Fatalf("killing %s: %v", a, err)
+	}
 	file := filepath.Join(a.cmd.Dir, crashName)
-	a.abort()
 	for deadline := time.Now().Add(dumpTimeout); !isWhole(file); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			a.tb.Fatalf("%s has not written %s: was it started with DumpOptions?\n%s", a, file, a.Stderr())
 		}
 	}
-	for { // one that comes while the first is still in its handler has no effect
-		a.abort()
-		select {
-		case <-a.ended:
-			return a.CrashDump()
-		case <-time.After(100 * time.Millisecond):
+	for _, pid := range append(a.children(), a.PID) {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil && err != unix.ESRCH {
+			a.tb.Fatalf("killing process %d of %s: %v", pid, a, err)
 		}
 	}
+	a.Wait()
+	return a.CrashDump()
 }
 
-func (a *App) abort() {
+// children are the program's child processes. In .NET 8, the one that has written the
+// dump does not end.
+func (a *App) children() (pids []int) {
 	a.tb.Helper()
-	if err := unix.Kill(a.PID, unix.SIGABRT); err != nil && err != unix.ESRCH {
-		a.tb.Fatalf("killing %s: %v", a, err)
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", a.PID))
+	if err != nil {
+		a.tb.Fatal(err)
 	}
+	for _, list := range lists {
+		text, err := os.ReadFile(list)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, f := range strings.Fields(string(text)) {
+			if pid, err := strconv.Atoi(f); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
 }
 
 // isWhole reports whether a core dump, which is written from its beginning to its

@@ -7,7 +7,7 @@ import (
 )
 
 func TestDump(t *testing.T) {
-	for _, runtime := range []string{"net9", "net10"} {
+	for _, runtime := range []string{"net8", "net9", "net10"} {
 		for _, kind := range DumpKinds {
 			if !kind.Runs(runtime) {
 				continue

@@ -37,13 +37,14 @@ type JitDump struct {
 
 // jitDumpEnv makes the runtime write a jitdump and no text. .NET 10 must not write
 // whole blocks of stubs: it would read their code before all of it is mapped, take
-// the error for a fatal one and never write again. From 10.0.10 on a 4 leaves all
-// stubs out; older builds do not know it, but write each stub by itself for a 2
-// (src/coreclr/vm/perfmap.cpp). .NET 8 and 9 know none of this.
+// the error for a fatal one and never write again. A 4 leaves all stubs out, from
+// 10.0.10 on: the jitdumps of older builds of .NET 10 are as good as empty. A 2 would
+// have them write each stub by itself, in which they are caught in a deadlock now and
+// then (src/coreclr/vm/perfmap.cpp). .NET 8 and 9 know none of this.
 func jitDumpEnv() []string {
-	const jitDumpOnly, noBlocks = "2", "6"
+	const jitDumpOnly, noStubs = "2", "4"
 	return []string{
-		"DOTNET_PerfMapEnabled=" + jitDumpOnly, "DOTNET_PerfMapStubGranularity=" + noBlocks,
+		"DOTNET_PerfMapEnabled=" + jitDumpOnly, "DOTNET_PerfMapStubGranularity=" + noStubs,
 		"DOTNET_PerfMapShowOptimizationTiers=1", "DOTNET_PerfMapJitDumpPath=" + os.TempDir(),
 	}
 }

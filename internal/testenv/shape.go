@@ -68,6 +68,20 @@ func Publish(tb testing.TB, app, runtime string, shape Shape, parent string) *Pr
 	return p
 }
 
+// PublishMusl is Publish for a single-file application of .NET 9.0.9 for Alpine Linux,
+// whose C library is musl.
+func PublishMusl(tb testing.TB, app, parent string) *Program {
+	tb.Helper()
+	kit := Kit(tb)
+	runner := filepath.Join(kit.Dir, "musl", "env")
+	if _, err := os.Stat(runner); err != nil {
+		missing(tb, fmt.Errorf("%w: give it the word musl", err))
+	}
+	p := Publish(tb, app, "net9:musl-9.0.9", SingleFile, parent)
+	p.Exe, p.Args = runner, []string{p.Exe}
+	return p
+}
+
 func (k DotNet) publish(p *Program, dll string, shape Shape) error {
 	if !slices.Contains(Shapes(p.runtime), shape) {
 		return errors.New("the kit cannot make it")
@@ -236,6 +250,17 @@ func replaceFile(file string, code []byte) error {
 		return err
 	}
 	return os.Rename(tmp, file)
+}
+
+// MuslCC finds the C compiler for musl, which comes with the kit's musl part. Without
+// one the test ends as with Kit.
+func MuslCC(tb testing.TB) string {
+	tb.Helper()
+	path, err := exec.LookPath("musl-gcc")
+	if err != nil {
+		missing(tb, fmt.Errorf("%w: give it the word musl", err))
+	}
+	return path
 }
 
 // AheadOfTime is the path of a library that was compiled ahead of time, with a

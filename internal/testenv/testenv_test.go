@@ -11,7 +11,7 @@ import (
 )
 
 func TestScenarios(t *testing.T) {
-	for _, runtime := range []string{"net10", "net9"} {
+	for _, runtime := range []string{"net10", "net9", "net8"} {
 		t.Run(runtime, func(t *testing.T) {
 			if kit := Kit(t); runtime != DefaultRuntime && kit.check(runtime) != nil {
 				t.Skipf("the kit has no %s", runtime)

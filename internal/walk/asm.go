@@ -25,6 +25,8 @@ var (
 	// push rax (room for the return address); push rbp, rbx, r15, r14, r13, r12,
 	// rcx, rdx, rax; mov rdi, rsp
 	hijackTrip = []byte{0x50, 0x55, 0x53, 0x41, 0x57, 0x41, 0x56, 0x41, 0x55, 0x41, 0x54, 0x51, 0x52, 0x50, 0x48, 0x89, 0xe7}
+	// The same without rcx, as it was before .NET 10.
+	hijackTripOlder = []byte{0x50, 0x55, 0x53, 0x41, 0x57, 0x41, 0x56, 0x41, 0x55, 0x41, 0x54, 0x52, 0x50, 0x48, 0x89, 0xe7}
 	// push rbp; mov r10, rdi; mov r11, rsi; test byte [r10+30h], 2 (CONTEXT_INTEGER
 	// in ContextFlags)
 	restoreContext = []byte{0x55, 0x49, 0x89, 0xfa, 0x49, 0x89, 0xf3, 0x41, 0xf6, 0x42, 0x30, 0x02}
@@ -72,7 +74,7 @@ func (w *Walker) amend(s *site, pc arch.Addr, exact bool) {
 		return
 	}
 	switch {
-	case bytes.HasPrefix(head[:], hijackTrip):
+	case bytes.HasPrefix(head[:], hijackTrip), bytes.HasPrefix(head[:], hijackTripOlder):
 		s.kind, s.entry = siteTrip, pc == start
 	case bytes.HasPrefix(head[:], restoreContext) && exact && pc > start:
 		w.amendRestore(s, pc, code)

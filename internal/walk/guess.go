@@ -59,7 +59,7 @@ func (u *unwinding) atBase(s *site) bool {
 }
 
 // byCode steps by what the code at hand does until it returns. There must be one step
-// only that leads to where a call has been.
+// only that leads to where a call has been, or to the end of a signal handler.
 func (u *unwinding) byCode(s *site) bool {
 	if !s.searched {
 		s.searched, s.guesses = true, insns.Steps(u.w.mem, u.w.arch, u.ctx.IP)
@@ -67,7 +67,7 @@ func (u *unwinding) byCode(s *site) bool {
 	var found *arch.Context
 	for _, g := range s.guesses {
 		c := *u.ctx
-		if g.Apply(&c, u.t.Stack) != nil || c.Regs[u.w.arch.SP] <= u.ctx.Regs[u.w.arch.SP] || !u.w.isReturn(c.IP) {
+		if g.Apply(&c, u.t.Stack) != nil || c.Regs[u.w.arch.SP] <= u.ctx.Regs[u.w.arch.SP] || !u.w.isReturn(c.IP) && !u.w.returnsFromSignal(c.IP) {
 			continue
 		}
 		if found != nil {
@@ -95,14 +95,16 @@ var savedOrder = [...]uint8{
 	arch.RDI, arch.RSI, arch.RBP, arch.RBX, arch.RDX, arch.RAX, arch.RCX, arch.RSP,
 }
 
+// returnsFromSignal reports whether signal handlers return to ip.
+func (w *Walker) returnsFromSignal(ip arch.Addr) bool {
+	var buf [9]byte
+	return w.arch.Machine == arch.AMD64.Machine && bytes.Equal(w.readCode(buf[:], ip), restoreSignal)
+}
+
 // signalReturn steps from where signal handlers return to, if this is it, to what the
 // signal has interrupted.
 func (u *unwinding) signalReturn() bool {
-	if u.exact || u.w.arch.Machine != arch.AMD64.Machine {
-		return false
-	}
-	var buf [9]byte
-	if !bytes.Equal(u.w.readCode(buf[:], u.ctx.IP), restoreSignal) {
+	if u.exact || !u.w.returnsFromSignal(u.ctx.IP) {
 		return false
 	}
 	c, sp := *u.ctx, arch.Addr(u.ctx.Regs[arch.RSP])

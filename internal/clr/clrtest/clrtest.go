@@ -16,15 +16,17 @@ import (
 )
 
 // The descriptors: internal/contract/testdata/README.md says where they come from.
-// That of .NET 8, whose structures are the most different, is the embedded one.
+// Those of .NET 8, whose structures are the most different, and 9 are the embedded
+// ones.
 const (
 	Net8  = "net8.0-x64"
+	Net9  = "net9.0-x64"
 	Net10 = "net10.0.12"
 	Net11 = "net11-constructed"
 )
 
 // folders are where they lie, in internal/contract.
-var folders = map[string]string{Net8: "embedded", Net10: "testdata", Net11: "testdata"}
+var folders = map[string]string{Net8: "embedded", Net9: "embedded", Net10: "testdata", Net11: "testdata"}
 
 // pointers is how many of them the largest descriptor indexes.
 const pointers = 160

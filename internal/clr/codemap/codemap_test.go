@@ -34,7 +34,7 @@ func jitHeap(t *testing.T, d *contract.Descriptor) (memory, *Map) {
 	mem.ptr(heapNode+arch.Addr(l.HeapEnd), heapBase+0x1000)
 	mem.ptr(heapNode+arch.Addr(l.HeapBase), heapBase)
 	mem.ptr(heapNode+arch.Addr(l.HeapNibble), nibbles1)
-	buildNibbles(mem, nibbles1, []block{{0x40, 0x140}, {0x200, 0x240}})
+	buildNibbles(mem, nibbles1, []block{{0x40, 0x140}, {0x200, 0x240}}, true)
 
 	mem.fill(heapBase, 0x1000)
 	mem.ptr(heapBase+0x40-headerSlot, header1)

@@ -4,21 +4,22 @@ import (
 	"testing"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/clrtest"
 )
 
 // block is a piece of code: distances in bytes from the map's base.
 type block struct{ start, end uint64 }
 
 // buildNibbles writes the map as the runtime does (codeman.cpp,
-// EECodeGenManager::NibbleMapSetUnlocked, of .NET 10).
-func buildNibbles(mem memory, at arch.Addr, blocks []block) {
+// EECodeGenManager::NibbleMapSetUnlocked, of .NET 10; before, it has no distances).
+func buildNibbles(mem memory, at arch.Addr, blocks []block, distances bool) {
 	words := map[uint64]uint32{}
 	last := uint64(0)
 	for _, b := range blocks {
 		index, slot := b.start/wordBytes, b.start/bucketBytes%nibblesInWord
 		words[index] |= uint32(b.start%bucketBytes/4+1) << (28 - 4*slot)
 		last = max(last, b.end/wordBytes)
-		for index++; (index+1)*wordBytes <= b.end; index++ {
+		for index++; distances && (index+1)*wordBytes <= b.end; index++ {
 			words[index] = uint32(b.start)&^nibbleMask + uint32(b.start)&nibbleMask>>2 + nibblePointer
 		}
 	}
@@ -39,23 +40,30 @@ func naive(blocks []block, rel uint64) (b block, ok bool) {
 
 func checkNibbles(t *testing.T, blocks []block, rels []uint64) {
 	t.Helper()
+	for version, distances := range map[string]bool{clrtest.Net9: false, clrtest.Net10: true} {
+		checkNibblesOf(t, version, distances, blocks, rels)
+	}
+}
+
+func checkNibblesOf(t *testing.T, version string, distances bool, blocks []block, rels []uint64) {
+	t.Helper()
 	const at = 0x40000
 	mem := memory{}
-	buildNibbles(mem, at, blocks)
-	m := newMap(t, mem)
+	buildNibbles(mem, at, blocks, distances)
+	m := newMapOf(t, mem, clrtest.Descriptor(t, version))
 	for _, rel := range rels {
 		got, ok, err := m.nibble(at, rel)
 		want, exists := naive(blocks, rel)
 		switch {
 		case err != nil:
-			t.Fatalf("%#x: %v", rel, err)
+			t.Fatalf("%s: %#x: %v", version, rel, err)
 		case exists && rel < want.end:
 			if !ok || got != want.start {
-				t.Fatalf("%#x in %#x: got %#x, %v", rel, want, got, ok)
+				t.Fatalf("%s: %#x in %#x: got %#x, %v", version, rel, want, got, ok)
 			}
 		case ok && (!exists || got != want.start):
 			// Between blocks the one before may be found, and nothing else.
-			t.Fatalf("%#x behind %#x: got %#x", rel, want, got)
+			t.Fatalf("%s: %#x behind %#x: got %#x", version, rel, want, got)
 		}
 	}
 }

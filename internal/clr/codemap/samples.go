@@ -6,6 +6,7 @@ import (
 
 const (
 	maxSampled    = 1 << 10 // range sections that Samples looks at
+	maxEntries    = 1 << 16 // of the range section map, and fragments, likewise
 	samplesPerMap = 4       // from one image or heap
 	maxSlots      = 1 << 10 // hash buckets and nibble words looked at, likewise
 )
@@ -29,10 +30,13 @@ type sampler struct {
 	m    *Map
 	most int
 	seen map[arch.Addr]bool // range sections
+	work int                // entries and fragments
 	out  []Sample
 }
 
-func (w *sampler) full() bool { return len(w.out) >= w.most || len(w.seen) >= maxSampled }
+func (w *sampler) full() bool {
+	return len(w.out) >= w.most || len(w.seen) >= maxSampled || w.work >= maxEntries
+}
 
 // level visits one array of the range section map.
 func (w *sampler) level(at arch.Addr, level int) error {
@@ -44,9 +48,10 @@ func (w *sampler) level(at arch.Addr, level int) error {
 		if err != nil {
 			return err
 		}
-		if p &^= pointerFlag; p == 0 {
+		if w.work++; p&^pointerFlag == 0 {
 			continue
 		}
+		p &^= pointerFlag
 		if level > 0 {
 			err = w.level(p, level-1)
 		} else {
@@ -60,7 +65,7 @@ func (w *sampler) level(at arch.Addr, level int) error {
 }
 
 func (w *sampler) fragments(p arch.Addr) error {
-	for n := 0; p != 0 && n < maxFragments && !w.full(); n++ {
+	for ; p != 0 && !w.full(); w.work++ {
 		at, err := w.m.mem.Pointer(p + arch.Addr(w.m.l.FragSection))
 		if err != nil {
 			return err

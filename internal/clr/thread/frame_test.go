@@ -92,13 +92,22 @@ func (s *stack) fill(c *Chain, kind FrameKind) (sp uint64, active bool) {
 		s.context(frameAt+arch.Addr(l.FaultContext), frameIP, frameSP)
 	case SoftwareExceptionFrame:
 		s.context(frameAt+arch.Addr(l.SoftwareContext), frameIP, frameSP)
+	case HelperMethodFrame, HelperMethodFrame1, HelperMethodFrame2, HelperMethodFrame3, HelperMethodFrameProtect:
+		s.set(frameAt+arch.Addr(l.HelperCaptured), frameIP)
+		s.set(frameAt+arch.Addr(l.HelperStack), frameSP)
+		s.saved(c, frameAt+arch.Addr(l.HelperCapture))
 	default:
 		return 0, false
 	}
 	return frameSP, true
 }
 
-func TestChainContext(t *testing.T) { clrtest.OnEach(t, testChainContext) }
+func TestChainContext(t *testing.T) {
+	clrtest.OnEach(t, testChainContext)
+	for _, name := range []string{clrtest.Net8, clrtest.Net9} {
+		t.Run(name, func(t *testing.T) { testChainContext(t, clrtest.Descriptor(t, name)) })
+	}
+}
 
 func testChainContext(t *testing.T, d *contract.Descriptor) {
 	c := newChain(t, d)
@@ -131,6 +140,39 @@ func testChainContext(t *testing.T, d *contract.Descriptor) {
 		if _, ok := c.Context(&s.Stack, frameAt, &ctx); ok {
 			t.Errorf("%v: a context from memory that is not there", kind)
 		}
+	}
+}
+
+// TestHelperMethodFrame: once somebody has unwound to its caller, the Frame has what
+// came out: values, and, where a register lies on the stack, its address, which a
+// garbage collection changes what is at.
+func TestHelperMethodFrame(t *testing.T) {
+	d := clrtest.Descriptor(t, clrtest.Net9)
+	c := newChain(t, d)
+	l := &c.l
+	s := newStack()
+	s.frame(t, d, frameAt, HelperMethodFrame1, FrameTop)
+	s.fill(c, HelperMethodFrame1)
+	s.set(frameAt+arch.Addr(l.HelperReturn), uint64(frameAt)+uint64(l.HelperIP))
+	s.set(frameAt+arch.Addr(l.HelperIP), 0x7777)
+	s.set(frameAt+arch.Addr(l.HelperSP), frameSP+0x40)
+	s.saved(c, frameAt+arch.Addr(l.HelperUnwound))
+	const moved = base + 0x1000
+	s.set(frameAt+arch.Addr(l.HelperPointers)+arch.Addr(l.Rbx), uint64(moved))
+	s.set(moved, 0x2222)
+	var ctx arch.Context
+	if kind, ok := c.Context(&s.Stack, frameAt, &ctx); kind != HelperMethodFrame1 || !ok || !kind.Lazy() {
+		t.Fatalf("%v, %v", kind, ok)
+	}
+	sp, _ := ctx.Reg(arch.RSP)
+	rbx, _ := ctx.Reg(arch.RBX)
+	r12, ok := ctx.Reg(arch.R12)
+	if ctx.IP != 0x7777 || sp != frameSP+0x40 || rbx != 0x2222 || r12 != uint64(arch.R12) || !ok {
+		t.Errorf("%+v", ctx)
+	}
+	s.set(frameAt+arch.Addr(l.HelperPointers)+arch.Addr(l.Rbx), 8)
+	if _, ok := c.Context(&s.Stack, frameAt, &ctx); ok {
+		t.Error("a context with a register that lies beside the stack")
 	}
 }
 

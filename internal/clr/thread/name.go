@@ -42,13 +42,17 @@ func (s *Store) Name(t *Thread) (string, bool) {
 	return s.str(str, maxName)
 }
 
-// Confirmed reports whether the managed Thread object that t refers to refers to t.
-func (s *Store) Confirmed(t *Thread) bool {
+// Confirmed reports whether t refers to a managed Thread object, and whether that
+// refers to t. A thread has a handle before it has an object.
+func (s *Store) Confirmed(t *Thread) (refers, confirmed bool) {
 	if t.Exposed == 0 {
-		return false
+		return false, false
 	}
 	obj, err := s.mem.Pointer(t.Exposed)
-	return err == nil && obj != 0 && s.exposes(obj, t)
+	if err != nil || obj == 0 {
+		return err != nil, false
+	}
+	return true, s.exposes(obj, t)
 }
 
 // exposes reports whether obj is the managed Thread object of t.

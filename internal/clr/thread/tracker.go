@@ -44,23 +44,42 @@ type trackerLayout struct {
 	Entered uint32 `clr:"ExceptionInfo.ManagedCodeEntered"`
 }
 
-// trackedException reads the state of the exception in flight on t from its
-// tracker. That is memory as it is now: of a thread that has gone on since it was
-// captured, what is found may be younger than its stack. A tracker that has been
-// freed names no thread.
-func (s *Store) trackedException(t *Thread, stack *target.Stack) (Exception, bool) {
-	l := &s.tracker
-	thread, err1 := s.mem.Pointer(t.Exception + arch.Addr(l.Thread))
-	low, err2 := s.mem.Pointer(t.Exception + arch.Addr(l.Low))
-	high, err3 := s.mem.Pointer(t.Exception + arch.Addr(l.High))
-	flags, err4 := s.mem.Uint32(t.Exception + arch.Addr(l.Flags))
-	entered, err5 := s.mem.Uint32(t.Exception + arch.Addr(l.Entered))
-	for _, err := range [...]error{err1, err2, err3, err4, err5} {
-		if err != nil {
-			return Exception{}, false
-		}
+// Beside returns what to capture in one breath with a thread whose Thread object is
+// at an address: its exception's tracker, if it has one. mem is read as it is now.
+func (s *Store) Beside(mem target.Memory, thread arch.Addr) (at arch.Addr, n int) {
+	if s.trackers != always {
+		return 0, 0
 	}
-	if thread != t.Address || entered > 1 {
+	r := target.NewReader(mem)
+	at, err := r.Pointer(thread + arch.Addr(s.l.Exception))
+	if err != nil || at == 0 {
+		return 0, 0
+	}
+	l := &s.tracker
+	return at, int(max(l.Thread, l.Low, l.High, l.Flags, l.Entered)) + 8
+}
+
+// trackedException reads the state of the exception in flight on t from its
+// tracker. If that was not captured, memory as it is now is read: of a thread that
+// has gone on since, what is found may be younger than its stack. A tracker that has
+// been freed names no thread.
+func (s *Store) trackedException(t *Thread, stack *target.Stack) (Exception, bool) {
+	ok := true
+	word := func(off uint32) uint64 {
+		at := t.Exception + arch.Addr(off)
+		if stack.Contains(at) {
+			if v, captured := stack.Uint64(at); captured {
+				return v
+			}
+		}
+		v, err := s.mem.Uint64(at)
+		ok = ok && err == nil
+		return v
+	}
+	l := &s.tracker
+	thread, low, high := arch.Addr(word(l.Thread)), arch.Addr(word(l.Low)), arch.Addr(word(l.High))
+	flags, entered := uint32(word(l.Flags)), uint32(word(l.Entered))
+	if !ok || thread != t.Address || entered > 1 {
 		return Exception{}, false
 	}
 	e := Exception{Unwinding: flags&exFlagUnwind != 0, InHandler: entered != 0}

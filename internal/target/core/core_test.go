@@ -138,7 +138,7 @@ func checkMappings(t *testing.T, c *Core, want target.Mappings) {
 // TestDotNet compares dumps of a .NET program with the program. One that goes on is
 // stopped meanwhile; of one that is killed, what does not come from the dump is.
 func TestDotNet(t *testing.T) {
-	for _, runtime := range []string{"net9", "net10"} {
+	for _, runtime := range []string{"net8", "net9", "net10"} {
 		for _, kind := range testenv.DumpKinds {
 			if !kind.Runs(runtime) {
 				continue

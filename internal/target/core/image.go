@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,6 +34,7 @@ type image struct {
 	changed time.Time
 	vouched bool // the user has said where it is
 	trusted bool // nothing of it could be compared
+	used    atomic.Bool
 
 	elf *elfx.Image
 	pe  *peImage
@@ -105,7 +108,7 @@ func (im *image) lay() {
 				known, clean = false, nil
 			}
 			m.clean = clean
-			im.fit = im.fit && (known || len(clean) > 0)
+			im.fit = im.fit && known
 		}
 	}
 }
@@ -136,6 +139,14 @@ func (im *image) runs() (out [][]*mapping) {
 		}
 	}
 	return out
+}
+
+// loads are those runs that begin with the file's beginning, as an image that was loaded
+// does: the first of them, if they are very many.
+func (im *image) loads() [][]*mapping {
+	const most = 64
+	out := slices.DeleteFunc(im.runs(), func(run []*mapping) bool { return run[0].Offset != 0 })
+	return out[:min(len(out), most)]
 }
 
 // isWhole reports whether m maps the whole file in one piece.
@@ -220,19 +231,20 @@ const enoughWords = 16
 // relocated compares the words that loading has relocated, of every time that the image
 // was loaded by sections.
 func (im *image) relocated() (words, alike int) {
-	for _, run := range im.runs() {
-		if len(run) > 1 && run[0].Offset == 0 {
-			w, a := im.pe.relocated(dumped{im.c}, run[0].Start)
-			words, alike = words+w, alike+a
+	for _, run := range im.loads() {
+		if len(run) == 1 {
+			continue // mapped whole
 		}
+		w, a := im.pe.relocated(dumped{im.c}, run[0].Start)
+		words, alike = words+w, alike+a
 	}
 	return words, alike
 }
 
 // dumpedBuildID is the build id that the dump has of the image.
 func (im *image) dumpedBuildID() ([]byte, bool) {
-	for _, run := range im.runs() {
-		if e, err := elfx.NewMemory(dumped{im.c}, run[0].Start); err == nil && run[0].Offset == 0 {
+	for _, run := range im.loads() {
+		if e, err := elfx.NewMemory(dumped{im.c}, run[0].Start); err == nil {
 			if id, err := e.BuildID(); err == nil {
 				return id, true
 			}
@@ -299,18 +311,22 @@ func (im *image) readAt(p []byte, off uint64) error {
 	return nil
 }
 
-// permissions fills in what the dump does not say of a mapping.
-func (im *image) permissions(m *mapping) {
-	for _, run := range im.runs() {
-		if m.Start < run[0].Start || m.Start > run[len(run)-1].Start {
-			continue
-		}
-		if e := im.program(run[0]); e != nil {
-			m.Perm |= permsELF(e, run[0], m)
-		} else if im.pe != nil {
-			m.Perm |= im.pe.permissions(run[0].Start, m)
-		}
+// permissions fills in what the dump does not say of the mappings.
+func (im *image) permissions() {
+	if !slices.ContainsFunc(im.mappings, func(m *mapping) bool { return !m.known }) {
 		return
+	}
+	for _, run := range im.runs() {
+		e := im.program(run[0])
+		for _, m := range run {
+			switch {
+			case m.known:
+			case e != nil:
+				m.Perm |= permsELF(e, run[0], m)
+			case im.pe != nil:
+				m.Perm |= im.pe.permissions(run[0].Start, m)
+			}
+		}
 	}
 }
 
@@ -373,6 +389,7 @@ func (c *Core) readClean(m *mapping, p []byte, addr arch.Addr) (int, error) {
 			}
 		}
 		n := int(min(uint64(len(p)), uint64(end-addr)))
+		m.image.used.Store(true)
 		return n, m.image.readAt(p[:n], m.Offset+uint64(addr-m.Start))
 	}
 	return 0, errLeftOut
@@ -388,6 +405,7 @@ func (c *Core) OpenMapping(m *target.Mapping) (target.File, error) {
 		c.misses.add(m.Start, own.image)
 		return nil, fmt.Errorf("%s %w", m.Path, err)
 	}
+	own.image.used.Store(true)
 	return borrowed{own.image.file}, nil
 }
 

@@ -8,8 +8,11 @@ import (
 	"clrsnap/internal/target"
 )
 
-// maxLibraries bounds the dynamic linker's list.
-const maxLibraries = 1 << 13
+// Bounds on the dynamic linker's list and on what comes of it.
+const (
+	maxLibraries = 1 << 13
+	maxRanges    = 1 << 16
+)
 
 // linkMap makes the lines of NT_FILE for a dump without that note, from the dynamic
 // linker's list of what it has loaded: struct r_debug and struct link_map of <link.h>.
@@ -18,7 +21,9 @@ const maxLibraries = 1 << 13
 func (c *Core) linkMap() (out []fileRange) {
 	r := target.NewReader(dumped{c})
 	lib, ok := c.firstLibrary(r)
-	for n := 0; ok && lib != 0 && n < maxLibraries; n++ {
+	seen := map[arch.Addr]bool{}
+	for n := 0; ok && lib != 0 && !seen[lib] && n < maxLibraries && len(out) < maxRanges; n++ {
+		seen[lib] = true
 		base, err := r.Pointer(lib) // l_addr
 		if err != nil {
 			break

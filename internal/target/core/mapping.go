@@ -159,10 +159,10 @@ func (c *Core) Mappings() (target.Mappings, error) {
 		for i := range c.mappings {
 			if m := &c.mappings[i]; !m.known {
 				m.Perm = target.PermRead
-				if m.image != nil {
-					m.image.permissions(m)
-				}
 			}
+		}
+		for _, im := range c.images {
+			im.permissions()
 		}
 	})
 	out := make(target.Mappings, len(c.mappings))

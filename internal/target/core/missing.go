@@ -46,21 +46,21 @@ func (c *Core) Missing() []string {
 	defer c.misses.mu.Unlock()
 	var out []string
 	if n := c.cut(); n > 0 {
-		out = append(out, fmt.Sprintf("the dump is cut off: %d bytes of memory are missing at its end", n))
+		out = append(out, fmt.Sprintf("the dump is cut off: %s missing at its end", count(n, "byte of memory is", "bytes of memory are")))
 	}
 	if c.notes.cut {
 		out = append(out, "the dump is cut off within its notes: there may be more threads")
 	}
 	if c.notes.doubles > 0 {
-		out = append(out, fmt.Sprintf("the dump has %d threads whose id another one has, which were left out", c.notes.doubles))
+		out = append(out, fmt.Sprintf("the dump has %s an id that another one has", count(c.notes.doubles, "more thread with", "more threads with")))
 	}
 	out = append(out, c.missingFiles()...)
 	if n := len(c.misses.pages); n > 0 {
-		more := ""
+		needed := count(n, "page was", "pages were")
 		if n == maxMisses {
-			more = " or more"
+			needed = fmt.Sprintf("%d pages or more were", n)
 		}
-		out = append(out, fmt.Sprintf("%d pages%s were needed that the dump has left out and no file has, the first at %v", n, more, c.misses.first))
+		out = append(out, fmt.Sprintf("%s needed that the dump has left out and no file has, the first at %v", needed, c.misses.first))
 	}
 	return out
 }
@@ -78,21 +78,29 @@ func (c *Core) missingFiles() (out []string) {
 				continue
 			}
 			out = append(out, fmt.Sprintf("%s %v", im.path, im.load()))
-		case im.isTrusted():
+		case im.used.Load() && im.isTrusted():
 			if trusted++; len(names) < maxNamed {
 				names = append(names, path.Base(im.path))
 			}
 		}
 	}
 	if more > 0 {
-		out = append(out, fmt.Sprintf("%d more files could not be used", more))
+		out = append(out, count(more, "more file", "more files")+" could not be used")
 	}
 	if trusted > 0 {
 		list := strings.Join(names, ", ")
 		if trusted > len(names) {
 			list += ", …"
 		}
-		out = append(out, fmt.Sprintf("%d files were taken on trust, because the dump has nothing of them to compare: %s", trusted, list))
+		out = append(out, fmt.Sprintf("%s taken on trust, because the dump has nothing to compare: %s", count(trusted, "file was", "files were"), list))
 	}
 	return out
+}
+
+// count says how many there are of something.
+func count[N int | uint64](n N, one, many string) string {
+	if n == 1 {
+		many = one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }

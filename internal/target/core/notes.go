@@ -280,7 +280,7 @@ func (c *Core) addFiles(n *noteReader) error {
 	count, page := le.Uint64(b), le.Uint64(b[8:])
 	b = b[16:]
 	if count > uint64(len(b))/25 { // a triple, and the zero after a name
-		return fmt.Errorf("it is damaged: %d files in a note of %d bytes", count, len(b))
+		return fmt.Errorf("it is damaged: %d files in a note of %d bytes", count, n.size)
 	}
 	names := b[count*24:]
 	c.notes.files = make([]fileRange, 0, count)

@@ -77,8 +77,8 @@ func readPE(f io.ReaderAt) *peImage {
 // place returns which part of a mapping the program cannot have changed, in an image
 // that is mapped by sections from base on, and whether the mapping is one of those.
 func (p *peImage) place(base arch.Addr, m *mapping) (clean []span, known bool) {
-	if m.Start == base {
-		return []span{{base, min(m.End, ceil(base+arch.Addr(p.headers)))}}, true
+	if m.Start == base && m.Size() == ceil(p.headers) {
+		return []span{{m.Start, m.End}}, true
 	}
 	s := p.section(base, m)
 	if s == nil {

@@ -93,23 +93,19 @@ func (c *Core) arguments() (out []string) {
 // findAuxv searches the stack below the name of the program for the auxiliary vector.
 func (c *Core) findAuxv() (arch.Addr, bool) {
 	const most = 1 << 20 // of environment and arguments
-	const step = 16 * pageSize
 	name, ok := c.auxv[auxExecFn]
 	want := c.notes.auxv[:min(len(c.notes.auxv), 64)]
 	if !ok || len(want) < 64 {
 		return 0, false
 	}
-	buf := make([]byte, step+len(want))
-	for top := floor(arch.Addr(name)) + pageSize; top > step && uint64(top)+most > name; top -= step {
-		b := buf
-		if (dumped{c}).ReadMemory(b, top-step) != nil {
-			b = buf[:step] // the end of the stack
-			if (dumped{c}).ReadMemory(b, top-step) != nil {
-				return 0, false
-			}
+	var buf [2 * pageSize]byte // a page, and the beginning of the one above
+	for page := floor(arch.Addr(name)); page > 0 && uint64(page)+most > name; page -= pageSize {
+		copy(buf[pageSize:], buf[:len(want)])
+		if (dumped{c}).ReadMemory(buf[:pageSize], page) != nil {
+			break
 		}
-		if i := bytes.LastIndex(b, want); i >= 0 {
-			return top - step + arch.Addr(i), true
+		if i := bytes.Index(buf[:pageSize+len(want)], want); i >= 0 {
+			return page + arch.Addr(i), true
 		}
 	}
 	return 0, false

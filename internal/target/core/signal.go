@@ -69,7 +69,7 @@ func (c *Core) addSignal(n *noteReader) error {
 	le := binary.LittleEndian
 	number, code := int(int32(le.Uint32(b))), int(int32(le.Uint32(b[8:])))
 	if s := c.newSignal(number); s != nil {
-		s.explain(code, le.Uint64(b[16:]), c.notes.process.pid)
+		s.explain(code, le.Uint64(b[16:]), c.notes)
 		c.notes.signal, c.notes.crashed = s, c.notes.threads[len(c.notes.threads)-1].TID
 	}
 	return nil
@@ -96,14 +96,16 @@ func (c *Core) newSignal(number int) *Signal {
 	return s
 }
 
-func (s *Signal) explain(code int, word uint64, pid int) {
+func (s *Signal) explain(code int, word uint64, of notes) {
 	switch {
 	case code == codeUser || code == codeQueue || code == codeTKill:
 		s.Sender = int(int32(uint32(word)))
-		switch s.Sender {
-		case 0:
+		switch {
+		case s.Sender == 0 && of.writer == writerCreatedump:
+			// It does not know.
+		case s.Sender == 0:
 			s.Reason = "sent from outside its container, or by the kernel"
-		case pid:
+		case s.Sender == of.process.pid:
 			s.Reason = "sent by the process itself"
 		default:
 			s.Reason = fmt.Sprintf("sent by process %d", s.Sender)

@@ -9,6 +9,14 @@ import (
 // Monotonic is CLOCK_MONOTONIC, which the kernel's own records can have as well.
 func Monotonic() time.Duration { return readClock(unix.CLOCK_MONOTONIC) }
 
+// ticks is the unit of ThreadInfo.StartTime (USER_HZ in include/uapi/asm-generic/param.h).
+const ticks = time.Second / 100
+
+// Age is how long a thread has been there.
+func (i *ThreadInfo) Age() time.Duration {
+	return readClock(unix.CLOCK_BOOTTIME) - time.Duration(i.StartTime)*ticks
+}
+
 // OwnCPU is the CPU time that this process has used, without its tracing tasks.
 func OwnCPU() time.Duration { return readClock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 

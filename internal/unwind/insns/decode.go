@@ -99,12 +99,17 @@ func (in *insn) operands(code []byte, n int, has operands, size16, addr32 bool) 
 		z = 2
 	}
 	size := 0
-	for flag, bytes := range map[operands]int{imm8: 1, imm16: 2, immZ: z, rel32: 4} {
-		if has&flag != 0 {
-			size += bytes
-		}
+	if has&imm8 != 0 {
+		size++
+	}
+	if has&imm16 != 0 {
+		size += 2
 	}
 	switch {
+	case has&rel32 != 0:
+		size = 4
+	case has&immZ != 0:
+		size = z
 	case has&immV != 0 && in.rex&rexW != 0, has&moffs != 0 && !addr32:
 		size = 8
 	case has&immV != 0:

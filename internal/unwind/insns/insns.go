@@ -170,6 +170,9 @@ func (s *search) add(steps []*unwind.Step, w *way) []*unwind.Step {
 		if p.base != w.base {
 			return steps
 		}
+		if slices.ContainsFunc(st.Saved, func(o unwind.Saved) bool { return o.Off == p.off-st.CFAOff }) {
+			return steps // this way leads through another function
+		}
 		st.Keep &^= 1 << r
 		st.Saved = append(st.Saved, unwind.Saved{Reg: uint8(r), Off: p.off - st.CFAOff})
 	}

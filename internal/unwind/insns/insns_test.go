@@ -35,14 +35,15 @@ func images(t *testing.T) []string {
 	return all
 }
 
-// TestDecode compares the lengths of all instructions of some libraries with objdump's.
+// TestDecode compares the lengths of all instructions of a library with objdump's.
 func TestDecode(t *testing.T) {
 	objdump, err := exec.LookPath("objdump")
 	if err != nil {
 		t.Skip("SKIPPED, NOTHING WAS TESTED:", err)
 	}
 	line := regexp.MustCompile(`(?m)^\s*([0-9a-f]+):\t((?:[0-9a-f]{2} )+)\s*(?:\t(.*))?$`)
-	for _, file := range images(t) {
+	incomplete := regexp.MustCompile(`^(data16|rex|cs|ds|es|ss|fs|gs|addr32|repz|repnz|lock)\b`)
+	for _, file := range images(t)[:1] {
 		out, err := exec.Command(objdump, "-d", "-w", "-j", ".text", file).Output()
 		if err != nil {
 			t.Fatal(err)
@@ -50,20 +51,20 @@ func TestDecode(t *testing.T) {
 		n, bad := 0, 0
 		for _, m := range line.FindAllSubmatch(out, -1) {
 			text := string(m[3])
-			if strings.Contains(text, "(bad)") || strings.HasPrefix(text, "data16") || strings.HasPrefix(text, "rex") || strings.HasPrefix(text, "vprot") || strings.HasPrefix(text, "fwait") {
-				continue // no instruction, or pieces of one
+			if strings.Contains(text, "(bad)") || incomplete.MatchString(text) || bytes.HasPrefix(m[2], []byte("9b ")) || bytes.HasPrefix(m[2], []byte("8f e")) {
+				continue // no instruction, pieces of one, two (fwait and another one), AMD's XOP
 			}
 			code := unhex(t, string(m[2]))
 			n++
 			if in, ok := decode(append(code, make([]byte, longest)...)); !ok || in.length != len(code) {
-				if bad++; bad <= 20 {
-					t.Errorf("%s: %s: % x (%s): %d bytes, %v", filepath.Base(file), m[1], code, text, in.length, ok)
+				if bad++; bad <= 20 { // data can lie between instructions
+					t.Logf("%s: %s: % x (%s): %d bytes, %v", filepath.Base(file), m[1], code, text, in.length, ok)
 				}
 			}
 		}
 		t.Logf("%s: %d of %d instructions are wrong", file, bad, n)
-		if n < 100_000 {
-			t.Errorf("%s: only %d instructions", file, n)
+		if n < 100_000 || bad*10_000 > n {
+			t.Errorf("%s: %d of %d instructions are wrong", file, bad, n)
 		}
 	}
 }
@@ -104,8 +105,8 @@ func TestAgainstCFI(t *testing.T) {
 		c := comparison{t: t, img: img, table: table}
 		c.all(textOf(t, file))
 		t.Logf("%s: %+v", file, c.counts)
-		if n := c.same + c.wrong; n < 5_000 || c.wrong*200 > n {
-			t.Errorf("%s: %+v: more than 1 in 200 is wrong", file, c.counts)
+		if n := c.same + c.later + c.wrong + c.none; n < 5_000 || c.same*100 < n*90 || c.wrong*100 > n*2 {
+			t.Errorf("%s: %+v: less than 90 %% are right, or more than 2 %% wrong", file, c.counts)
 		}
 	}
 }
@@ -132,6 +133,8 @@ type comparison struct {
 	counts
 }
 
+// counts of return addresses: whose first step is right, or a later one; which have a
+// wrong one only, or none; and those that cannot be compared.
 type counts struct{ same, later, wrong, none, other int }
 
 func (c *comparison) all(code []byte, at arch.Addr) {
@@ -148,12 +151,33 @@ func (c *comparison) all(code []byte, at arch.Addr) {
 				break
 			}
 			off += in.length
-			if !in.vector && (in.op == 0xe8 || in.op == 0xff && in.reg() == 2) && off < end {
+			if isCall(&in) && off < end && returns(code[off:end]) {
 				c.compare(at + arch.Addr(off))
 			}
 		}
 		off = max(off, end)
 	}
+}
+
+func isCall(in *insn) bool {
+	return !in.vector && (in.op == 0xe8 || in.op == 0xff && in.reg() == 2)
+}
+
+// returns reports whether the call before code can return: if it never does, the
+// compiler has put nothing behind it that leads anywhere. What follows then begins
+// another piece of code, mostly after padding.
+func returns(code []byte) bool {
+	for len(code) > 0 {
+		in, ok := decode(code)
+		if !ok || in.op == 0x0f1f || isCall(&in) || in.op == 0x90 {
+			return false
+		}
+		if in.op == 0xc3 || in.op == 0xe9 || in.op == 0xeb {
+			return true
+		}
+		code = code[in.length:]
+	}
+	return false
 }
 
 // compare compares the steps of one return address.

@@ -1,0 +1,144 @@
+package contract
+
+import (
+	"encoding/binary"
+	"path"
+	"reflect"
+	"strings"
+	"testing"
+
+	"clrsnap/internal/arch"
+)
+
+// TestEmbedded parses every file that is embedded. What it finds out about a process
+// with it, the tests of the engine see.
+func TestEmbedded(t *testing.T) {
+	files, err := embedded.ReadDir("embedded")
+	if err != nil || len(files) < 3 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		name := strings.TrimSuffix(path.Base(f.Name()), ".json")
+		version, _, _ := strings.Cut(strings.TrimPrefix(name, "net"), "-")
+		e, ok := EmbeddedFor(version+".3", arch.MachineAMD64)
+		if !ok || e.name != name {
+			t.Errorf("%s is not for .NET %s.3", name, version)
+			continue
+		}
+		if len(e.tested) == 0 || e.Tested(version+".999") {
+			t.Errorf("%s: builds %q are tested", name, e.tested)
+		}
+		for _, build := range e.tested {
+			if !strings.HasPrefix(build, version+".") || !e.Tested(build) {
+				t.Errorf("%s: build %q is tested", name, build)
+			}
+		}
+		layouts, err := e.Layouts(tableOf(maxTable), at, uint64(8*e.entries))
+		if err != nil || len(layouts) != max(1, len(e.variants)) {
+			t.Errorf("%s: %d layouts, %v", name, len(layouts), err)
+			continue
+		}
+		if v, ok := layouts[0].Global("ThreadStore"); !ok || v < 100 {
+			t.Errorf("%s: the thread store is at %d, %v", name, v, ok)
+		}
+		// Without a table everything is known but where it is.
+		if layouts, err = e.Layouts(image{}, 0, 0); err != nil {
+			t.Errorf("%s without a table: %v", name, err)
+		} else if v, ok := layouts[0].Global("ThreadStore"); !ok || v != 0 {
+			t.Errorf("%s without a table: the thread store is at %d, %v", name, v, ok)
+		}
+		if _, err := e.Layouts(image{}, at, 0); err == nil {
+			t.Errorf("%s with a table that cannot be read: no error", name)
+		}
+	}
+}
+
+func TestEmbeddedForNothing(t *testing.T) {
+	for _, version := range []string{"", "7.0.1", "9", "9.", "9.1.0", "10.00.1", "../embedded/net9.0", "net9.0"} {
+		if e, ok := EmbeddedFor(version, arch.MachineAMD64); ok {
+			t.Errorf("%q: %s", version, e.name)
+		}
+	}
+	if e, ok := EmbeddedFor("9.0.5", arch.MachineARM64); ok {
+		t.Errorf("arm64: %s", e.name)
+	}
+}
+
+func parsed(t *testing.T, text string) *Descriptor {
+	t.Helper()
+	d, err := FromJSON([]byte(text), []uint64{10, 11})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestComplete(t *testing.T) {
+	own := parsed(t, `{"version":0,"types":{"Both":{"A":1,"B":2},"Own":{"!":8}},"globals":{"X":1,"Y":[0]},"contracts":{"Thread":1}}`)
+	own.Runtime = "9.0.5"
+	ours := parsed(t, `{"version":0,"types":{"Both":{"!":32,"B":99,"C":3},"Own":{"!":99},"Ours":{"D":4}},"globals":{"Y":[1],"Z":7},"contracts":{"Thread":1,"StackWalk":1}}`)
+	want := parsed(t, `{"version":0,"types":{"Both":{"!":32,"A":1,"B":2,"C":3},"Own":{"!":8},"Ours":{"D":4}},"globals":{"X":1,"Y":[0],"Z":7},"contracts":{"Thread":1,"StackWalk":1}}`)
+	want.Runtime = own.Runtime
+	got, ok := own.Complete(ours)
+	if !ok || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if len(own.Types) != 2 || len(ours.Types["Both"].Fields) != 2 {
+		t.Errorf("what was merged has changed: %+v, %+v", own, ours)
+	}
+	other := parsed(t, `{"version":0,"contracts":{"Thread":2}}`)
+	if got, ok := other.Complete(ours); ok {
+		t.Errorf("structures of two versions are mixed: %+v", got)
+	}
+}
+
+func TestVariants(t *testing.T) {
+	e, err := parseEmbedded("test", []byte(`{"version":0,"tested":["1.0.2"],"entries":2,
+		"types":{"A":{"X":8,"Y":16}},"contracts":{"Thread":1},"globals":{"G":[1]},
+		"variants":[{"version":0},{"version":0,"types":{"A":{"X":24}},"globals":{"G":[0]}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := e.Layouts(tableOf(2), at, 16)
+	if err != nil || len(all) != 2 {
+		t.Fatal(all, err)
+	}
+	for i, want := range []struct {
+		x uint32
+		g uint64
+	}{{8, 101}, {24, 100}} {
+		x, _ := all[i].Offset("A", "X")
+		y, _ := all[i].Offset("A", "Y")
+		g, _ := all[i].Global("G")
+		if x != want.x || y != 16 || g != want.g || all[i].Contracts["Thread"] != "1" {
+			t.Errorf("variant %d: %+v", i, all[i])
+		}
+	}
+	for _, text := range []string{
+		`{`, `{"entries":1,"variants":[7]}`, `{"version":0,"entries":1,"globals":{"G":[1]}}`,
+		`{"version":0,"variants":[{"version":9}]}`, `{"version":0,"types":{"A":{"X":1,"X":2}}}`, `{"version":7}`,
+	} {
+		e, err := parseEmbedded("test", []byte(text))
+		if err == nil {
+			_, err = e.Layouts(tableOf(1), at, 8)
+		}
+		if err == nil {
+			t.Errorf("%s: no error", text)
+		}
+	}
+}
+
+// FuzzLayouts: any file, on any table.
+func FuzzLayouts(f *testing.F) {
+	f.Add([]byte(`{"version":0,"entries":3,"tail":2,"globals":{"G":[1]},"variants":[{"version":0,"types":{"A":{"X":24}}}]}`), []byte{1, 2, 3, 4, 5, 6, 7, 8}, uint64(24))
+	f.Fuzz(func(t *testing.T, text, table []byte, size uint64) {
+		e, err := parseEmbedded("fuzz", text)
+		if err != nil {
+			return
+		}
+		all, err := e.Layouts(image{{Base: at, Data: binary.LittleEndian.AppendUint64(table, 1)}}, at, size)
+		if (err == nil) != (len(all) > 0) {
+			t.Fatalf("%d layouts, %v", len(all), err)
+		}
+	})
+}

@@ -1,0 +1,356 @@
+package core
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+)
+
+func TestFake(t *testing.T) {
+	for _, xnum := range []bool{false, true} {
+		f := newFake()
+		f.xnum = xnum
+		c := openCore(t, f.write(t), Options{})
+		if c.PID() != 7 || c.Command() != "fake" || c.Writer() != "kernel" || c.Signal() != nil || c.Crashed() != 0 {
+			t.Errorf("%d %q %q %v %d", c.PID(), c.Command(), c.Writer(), c.Signal(), c.Crashed())
+		}
+		if th := c.Threads(); len(th) != 2 || th[0].TID != 7 || th[1].Context.IP != 0x401010 {
+			t.Errorf("threads %+v", th)
+		}
+		ms, err := c.Mappings()
+		want := target.Mappings{
+			{Start: 0x400000, End: 0x402000, Perm: target.PermRead | target.PermExec, Path: "/no/such/program"},
+			{Start: 0x7000000, End: 0x7001000, Perm: target.PermRead | target.PermWrite},
+			{Start: 0x9000000, End: 0x9001000, Perm: target.PermRead | target.PermWrite},
+		}
+		if err != nil || !slices.Equal(ms, want) {
+			t.Errorf("mappings %+v (%v)", ms, err)
+		}
+	}
+}
+
+// TestNoZeros: what the dump lacks is an error that says so, and never zeros.
+func TestNoZeros(t *testing.T) {
+	f := newFake()
+	c := openCore(t, f.write(t), Options{})
+	for _, tt := range []struct {
+		name string
+		addr arch.Addr
+		n    int
+		ok   bool
+	}{
+		{"dumped", 0x7000000, pageSize, true},
+		{"the end of what was dumped", 0x400ff8, 8, true},
+		{"half dumped", 0x400ff8, 16, false},
+		{"left out, of a file that is not there", 0x401000, 1, false},
+		{"left out, anonymous", 0x9000000, 8, false},
+		{"no memory", 0x5000000, 1, false},
+		{"the end of memory", 0x7000ff8, 9, false},
+		{"the end of the address space", ^arch.Addr(0) - 3, 8, false},
+		{"nothing", 0x5000000, 0, true},
+	} {
+		p := bytes.Repeat([]byte{0xaa}, tt.n)
+		err := c.ReadMemory(p, tt.addr)
+		var re *target.ReadError
+		if (err == nil) != tt.ok || err != nil && (!errors.As(err, &re) || re.Addr != tt.addr || re.Len != tt.n) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	missing := c.Missing()
+	want := []string{
+		"/no/such/program cannot be read: no such file or directory (--sysroot names the folder that has the process's files)",
+		"1 page was needed that the dump has left out and no file has, the first at 0x401000",
+	}
+	if !slices.Equal(missing, want) {
+		t.Errorf("missing %q", missing)
+	}
+}
+
+// TestRefused: a sentence for everything that cannot be read.
+func TestRefused(t *testing.T) {
+	set := func(off int, b ...byte) func([]byte) []byte {
+		return func(all []byte) []byte { copy(all[off:], b); return all }
+	}
+	cut := func(n int) func([]byte) []byte { return func(all []byte) []byte { return all[:n] } }
+	start := func(s string) func([]byte) []byte {
+		return func(all []byte) []byte { return append([]byte(s), all...) }
+	}
+	firstLoad := ehdrSize + phdrSize
+	for _, tt := range []struct {
+		name  string
+		spoil func([]byte) []byte
+		want  string
+	}{
+		{"empty", cut(0), "it is empty"},
+		{"cut off in the header", cut(40), "it is cut off after 40 bytes, within its header"},
+		{"cut off in the program headers", cut(ehdrSize + 10), "it is cut off: 4 program headers"},
+		{"cut off before the notes", cut(ehdrSize + 4*phdrSize), "it is cut off before its threads"},
+		{"gzip", start("\x1f\x8b"), "it is compressed: unpack it first, with gunzip"},
+		{"zstd", start("\x28\xb5\x2f\xfd"), "it is compressed: unpack it first, with zstd"},
+		{"lz4", start("\x04\x22\x4d\x18"), "it is compressed: unpack it first, with lz4"},
+		{"xz", start("\xfd7zXZ\x00"), "it is compressed: unpack it first, with xz"},
+		{"text", start("hello"), "it is not an ELF file"},
+		{"32 bit", set(4, 1), "it is of a 32-bit process"},
+		{"big endian", set(5, 2), "it is of a big-endian machine"},
+		{"arm64", set(18, 183), "it is of an arm64 machine"},
+		{"unknown machine", set(18, 0xff, 0xff), "it is of another machine (e_machine 65535)"},
+		{"library", set(16, 3), "it is an ELF file but not a core dump"},
+		{"program headers of another size", set(54, 32), "it is damaged: its program headers have 32 bytes"},
+		{"too many program headers", set(56, 0xfe, 0xff), "it is cut off: 65534 program headers"},
+		{"number of program headers nowhere", func(b []byte) []byte { le.PutUint64(b[40:], 1<<62); return set(56, 0xff, 0xff)(b) },
+			"it is damaged: the number of its program headers is not in the file"},
+		{"no program headers", set(56, 0, 0), "it has no threads"},
+		{"more in the file than in memory", func(b []byte) []byte { le.PutUint64(b[firstLoad+32:], 1<<40); return b }, "it is damaged: the sizes of the memory at 0x7000000"},
+		{"beyond the address space", func(b []byte) []byte {
+			le.PutUint64(b[firstLoad+40:], 1<<63)
+			le.PutUint64(b[firstLoad+16:], 1<<63)
+			return b
+		},
+			"it is damaged: the sizes of the memory at 0x8000000000000000"},
+		{"offset that wraps", func(b []byte) []byte { le.PutUint64(b[firstLoad+8:], 1<<63-1); return b }, "it is damaged: the sizes of the memory at 0x7000000"},
+		{"overlap", func(b []byte) []byte { le.PutUint64(b[firstLoad+16:], 0x400800); return b }, "it is damaged: it has the memory at 0x400800 twice"},
+	} {
+		f := newFake()
+		f.spoil = tt.spoil
+		path := f.write(t)
+		want := "cannot read the core dump " + path + ": " + tt.want
+		c, err := Open(path, Options{})
+		if err == nil {
+			c.Close()
+			t.Errorf("%s: it was read", tt.name)
+		} else if !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want %s", tt.name, err, want)
+		}
+	}
+	for _, path := range []string{filepath.Join(t.TempDir(), "none"), t.TempDir(), "/dev/null"} {
+		if c, err := Open(path, Options{}); err == nil {
+			c.Close()
+			t.Errorf("%s was read", path)
+		}
+	}
+}
+
+// TestDamagedNotes: notes that lie.
+func TestDamagedNotes(t *testing.T) {
+	huge := func(f *fake) { le.PutUint32(f.notes[4:], 1<<32-1) }
+	for _, tt := range []struct {
+		name    string
+		change  func(*fake)
+		err     string
+		threads int
+		missing string
+	}{
+		{"double thread", func(f *fake) { f.note("CORE", noteStatus, status(8, 1, 2)) }, "", 2, "the dump has 1 more thread with an id that another one has"},
+		{"registers of another size", func(f *fake) { f.note("CORE", noteStatus, make([]byte, 144)) }, "it is damaged: a thread's registers have 144 bytes", 0, ""},
+		{"first note is huge", huge, "it has no threads", 0, ""},
+		{"name is huge", func(f *fake) { le.PutUint32(f.notes, 1<<32-1) }, "it has no threads", 0, ""},
+		{"auxv is huge", func(f *fake) { f.note("CORE", noteAuxv, make([]byte, 1<<17)) }, "it is damaged: a note of type 0x6 has 131072 bytes", 0, ""},
+		{"short process information", func(f *fake) {
+			f.notes = nil
+			f.note("CORE", noteProcess, make([]byte, 8))
+			f.note("CORE", noteStatus, status(3, 1, 1))
+		}, "", 1, ""},
+		{"more files than bytes", func(f *fake) { f.notes = nil; f.note("CORE", noteFile, fileNote(1<<60, 1, nil)) }, "it is damaged: 1152921504606846976 files in a note of 16 bytes", 0, ""},
+		{"files without names", func(f *fake) {
+			f.notes = nil
+			f.note("CORE", noteStatus, status(3, 1, 1))
+			f.note("CORE", noteFile, append(fileNote(2, 1, [][3]uint64{{1, 2, 3}, {4, 5, 6}}), "xx"...))
+		}, "", 1, ""},
+		{"files that overlap and wrap", func(f *fake) {
+			f.notes = nil
+			f.note("CORE", noteStatus, status(3, 1, 1))
+			f.note("CORE", noteFile, fileNote(4, 1<<63, [][3]uint64{{0x1000, 0x5000, 3}, {0x2000, 0x6000, 1 << 62}, {0x7000, 0x6000, 0}, {0, 1<<64 - 1, 9}}, "/a", "/b", "/c", "/d"))
+		}, "", 1, ""},
+		{"signal before any thread", func(f *fake) {
+			f.notes = append([]byte(nil), f.notes...)
+			f.prepend("CORE", noteSignal, make([]byte, 128))
+		}, "", 2, ""},
+		{"a thread that was never in user mode", func(f *fake) { f.note("CORE", noteStatus, status(9, 0, 0)) }, "", 3, ""},
+		{"notes of others", func(f *fake) { f.note("OTHER", noteStatus, make([]byte, 4)) }, "", 2, ""},
+		{"cut off in the second thread", func(f *fake) {
+			f.segments = nil
+			f.spoil = func(b []byte) []byte { return b[:len(b)-100] }
+		}, "", 1, "the dump is cut off within its notes: there may be more threads"},
+		{"cut off in memory", func(f *fake) { f.spoil = func(b []byte) []byte { return b[:len(b)-100] } }, "", 2, "the dump is cut off: 100 bytes of memory are missing at its end"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFake()
+			tt.change(f)
+			c, err := Open(f.write(t), Options{})
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Fatalf("%v, want %s", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if len(c.Threads()) != tt.threads {
+				t.Errorf("%d threads, want %d", len(c.Threads()), tt.threads)
+			}
+			missing := strings.Join(c.Missing(), "\n")
+			if !strings.Contains(missing, tt.missing) || tt.missing == "" && missing != "" {
+				t.Errorf("missing %q, want %q", missing, tt.missing)
+			}
+			useEverything(t, c)
+		})
+	}
+}
+
+func (f *fake) prepend(owner string, typ uint32, desc []byte) {
+	rest := f.notes
+	f.notes = nil
+	f.note(owner, typ, desc)
+	f.notes = append(f.notes, rest...)
+}
+
+// useEverything calls what there is and checks what must hold of any dump.
+func useEverything(t *testing.T, c *Core) {
+	t.Helper()
+	ms, err := c.Mappings()
+	if err != nil || !ms.Sorted() {
+		t.Errorf("mappings are not in order: %v %+v", err, ms)
+	}
+	c.Command()
+	c.Executable()
+	c.Signal()
+	var buf [64]byte
+	for i := range ms {
+		if i > 100 {
+			break
+		}
+		c.ReadMemory(buf[:], ms[i].Start)
+		c.ReadMemory(buf[:], ms[i].End-32)
+		if f, err := c.OpenMapping(&ms[i]); err == nil {
+			f.Close()
+		}
+	}
+	for _, th := range c.Threads() {
+		if sp, ok := th.Context.Reg(arch.RSP); ok {
+			c.ReadMemory(buf[:], arch.Addr(sp))
+		}
+		if th.Context.IP == 0 && th.Context.Regs[arch.RSP] == 0 && (th.Context.Valid != 0 || th.Syscall != -1) {
+			t.Errorf("thread %+v has registers", th)
+		}
+	}
+	if n := len(c.Missing()); n > maxNamed+10 {
+		t.Errorf("%d sentences on what is missing", n)
+	}
+}
+
+// TestTruncated cuts a real layout off everywhere: no panic, and an error or fewer
+// threads and pages.
+func TestTruncated(t *testing.T) {
+	all := newFake().bytes()
+	path := filepath.Join(t.TempDir(), "core")
+	for n := 0; n < len(all); n += 1 + n/200 {
+		if err := os.WriteFile(path, all[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := Open(path, Options{}); err == nil {
+			useEverything(t, c)
+			if len(c.Missing()) == 0 {
+				t.Errorf("%d of %d bytes: nothing is missing", n, len(all))
+			}
+			c.Close()
+		}
+	}
+}
+
+// TestShrinks: a file that is truncated while it is read gives errors.
+func TestShrinks(t *testing.T) {
+	path := newFake().write(t)
+	c := openCore(t, path, Options{})
+	var b [8]byte
+	if err := c.ReadMemory(b[:], 0x7000000); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 100); err != nil {
+		t.Fatal(err)
+	}
+	var re *target.ReadError
+	if err := c.ReadMemory(b[:], 0x7000000); !errors.As(err, &re) {
+		t.Errorf("after the file was cut: %v", err)
+	}
+}
+
+// TestManySegments: PN_XNUM, and a search that does not take long.
+func TestManySegments(t *testing.T) {
+	f := newFake()
+	f.xnum = true
+	const count = 70_000
+	for i := range uint64(count) {
+		f.segments = append(f.segments, fakeSegment{vaddr: 0x10_0000_0000 + 2*pageSize*i, memsz: pageSize, data: []byte{byte(i)}, flags: flagRead})
+	}
+	c := openCore(t, f.write(t), Options{})
+	var b [1]byte
+	for i := range uint64(count) {
+		if err := c.ReadMemory(b[:], arch.Addr(0x10_0000_0000+2*pageSize*i)); err != nil || b[0] != byte(i) {
+			t.Fatalf("segment %d: %v, %d", i, err, b[0])
+		}
+	}
+	f.phnum = maxSegments + 1
+	if _, err := Open(f.write(t), Options{}); err == nil || !strings.Contains(err.Error(), "program headers do not fit") {
+		t.Errorf("more program headers than fit: %v", err)
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	for _, xnum := range []bool{false, true} {
+		small := newFake()
+		small.xnum = xnum
+		for i := range small.segments {
+			small.segments[i].data = small.segments[i].data[:min(len(small.segments[i].data), 16)]
+		}
+		f.Add(small.bytes())
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), "core")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Open(path, Options{Sysroot: t.TempDir()})
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		useEverything(t, c)
+	})
+}
+
+// FuzzPE: whatever is behind an assembly's path.
+func FuzzPE(f *testing.F) {
+	f.Add([]byte("MZ"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p := readPE(bytes.NewReader(data))
+		if p == nil {
+			return
+		}
+		m := &mapping{Mapping: target.Mapping{Start: 0x10000, End: 0x12000}}
+		for _, s := range first(p.place(0x10000, m)) {
+			if s.start < m.Start || s.end > m.End || s.start > s.end {
+				t.Errorf("%+v of %+v", s, m.Mapping)
+			}
+		}
+		p.permissions(0x10000, m)
+		if words, alike := p.relocated(zeros{}, 0x10000); alike > words {
+			t.Errorf("%d of %d", alike, words)
+		}
+	})
+}
+
+func first(s []span, _ bool) []span { return s }
+
+// zeros is memory of zeros.
+type zeros struct{}
+
+func (zeros) ReadMemory(p []byte, _ arch.Addr) error { clear(p); return nil }

@@ -1,0 +1,228 @@
+package core
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+	"clrsnap/internal/testenv"
+)
+
+// TestAssemblies: which assembly is believed, where the dump has its headers
+// (createdump), only its data or nothing (the kernel).
+func TestAssemblies(t *testing.T) {
+	const framework = "System.Private.CoreLib.dll"
+	for _, tt := range []struct {
+		kind     testenv.DumpKind
+		assembly string
+		change   func(t *testing.T, b []byte) []byte
+		want     string // what is said of the file; empty: it is believed
+	}{
+		{testenv.DumpNormal, framework, same, ""},
+		{testenv.DumpNormal, framework, otherTime, "is another file: it differs from what the dump has of it"},
+		{testenv.DumpKernel, framework, same, ""},
+		{testenv.DumpKernel, framework, otherData, "is another file: it differs from what the dump has of it"},
+		{testenv.DumpKernel, framework, longer, "is another file: its size or layout is not that of the mappings"},
+		{testenv.DumpKernel, "idle.dll", same, "trusted"},
+		{testenv.DumpKernel, "idle.dll", longer, "is another file: its size or layout is not that of the mappings"},
+		{testenv.DumpKernel, "idle.dll", func(*testing.T, []byte) []byte { return []byte("no assembly") }, "is another file: its size or layout is not that of the mappings"},
+	} {
+		t.Run(string(tt.kind)+"/"+tt.assembly+"/"+tt.want, func(t *testing.T) {
+			path := dumpOnce(t, tt.kind)
+			original := imageNamed(t, openCore(t, path, Options{}), tt.assembly).path
+			b, err := os.ReadFile(original)
+			if err != nil {
+				t.Fatal(err)
+			}
+			root := t.TempDir()
+			if err := os.MkdirAll(root+filepath.Dir(original), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(root+original, tt.change(t, b), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			c := openCore(t, path, Options{Sysroot: root})
+			im := imageNamed(t, c, tt.assembly)
+			err = im.load()
+			if tt.want == "" || tt.want == "trusted" {
+				if err != nil || im.isTrusted() != (tt.want == "trusted") {
+					t.Errorf("%v, taken on trust: %v", err, im.isTrusted())
+				}
+			} else if err == nil || err.Error() != tt.want {
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+			var p [8]byte
+			if rerr := c.ReadMemory(p[:], im.mappings[0].Start+0x1000); (rerr == nil) != (err == nil) {
+				t.Errorf("reading: %v", rerr)
+			}
+		})
+	}
+}
+
+var dumps = map[testenv.DumpKind]string{}
+
+// dumpOnce returns a dump of "idle" on net9, the same for the whole of a test.
+func dumpOnce(t *testing.T, kind testenv.DumpKind) string {
+	t.Helper()
+	if dumps[kind] != "" {
+		return dumps[kind]
+	}
+	testenv.Kit(t).Need(t, "net9")
+	app := testenv.Start(t, "idle", testenv.DumpOptions(t, kind, testenv.Options{Runtime: "net9", Args: []string{"--threads", "1", "--pool", "1"}}))
+	from := testenv.Dump(t, app, kind)
+	dir, err := os.MkdirTemp("", "clrsnap-core")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dumps[kind] = filepath.Join(dir, "core")
+	if err := os.Rename(from, dumps[kind]); err != nil {
+		t.Fatal(err)
+	}
+	return dumps[kind]
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, path := range dumps {
+		os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+func imageNamed(t *testing.T, c *Core, name string) *image {
+	t.Helper()
+	for _, im := range c.images {
+		if filepath.Base(im.path) == name {
+			return im
+		}
+	}
+	t.Fatalf("%s is not in the dump", name)
+	return nil
+}
+
+func same(_ *testing.T, b []byte) []byte   { return b }
+func longer(_ *testing.T, b []byte) []byte { return append(b, make([]byte, 2*pageSize)...) }
+
+// otherTime changes the time stamp in the COFF header, as any other build does.
+func otherTime(_ *testing.T, b []byte) []byte {
+	b[le.Uint32(b[0x3c:])+8] ^= 1
+	return b
+}
+
+// otherData changes the section that is written to, as a build of other code does.
+func otherData(t *testing.T, b []byte) []byte {
+	t.Helper()
+	for _, s := range readPE(bytes.NewReader(b)).sections {
+		if s.flags&peWrite == 0 {
+			continue
+		}
+		for i := range s.size {
+			b[s.off+i] += 16
+		}
+	}
+	return b
+}
+
+// TestTrust: a file that the dump has nothing of must be older than the dump, unless the
+// user says where it is.
+func TestTrust(t *testing.T) {
+	path := dumpOnce(t, testenv.DumpKernel)
+	c := openCore(t, path, Options{})
+	c.written = time.Unix(0, 0)
+	err := imageNamed(t, c, "idle.dll").load()
+	if err == nil || !strings.HasPrefix(err.Error(), "may be another file: it was changed, or put there, after the dump was written") {
+		t.Errorf("%v", err)
+	}
+	if err := imageNamed(t, c, "libcoreclr.so").load(); err != nil {
+		t.Errorf("a file with a build id: %v", err)
+	}
+	c = openCore(t, path, Options{})
+	im := imageNamed(t, c, "idle.dll")
+	var b [8]byte
+	if err := c.ReadMemory(b[:], im.mappings[0].Start); err != nil || b[0] != 'M' {
+		t.Errorf("% x: %v", b, err)
+	}
+	if missing := c.Missing(); len(missing) != 1 || missing[0] != "1 file was taken on trust, because the dump has nothing to compare: idle.dll" {
+		t.Errorf("missing: %q", missing)
+	}
+}
+
+// TestLinkMap: without NT_FILE, the dynamic linker's list tells where code is.
+func TestLinkMap(t *testing.T) {
+	p := startParked(t, buildParked(t))
+	maps := liveMaps(t, p.pid)
+	path := testenv.GCoreDump(t, p.pid)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	note := bytes.Index(b, append(le.AppendUint32(nil, noteFile), "CORE\x00"...))
+	if note < 0 {
+		t.Fatal("no NT_FILE in the dump")
+	}
+	b[note]++
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := openCore(t, path, Options{})
+	got, err := c.Mappings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exe, err := c.Executable(); exe != p.exe || err != nil {
+		t.Errorf("program %q: %v", exe, err)
+	}
+	var is, was [pageSize]byte
+	for _, m := range maps {
+		if m.Perm&target.PermExec == 0 || m.Path == "" {
+			continue
+		}
+		if err := c.ReadMemory(is[:], m.Start); err != nil || !livePage(p.pid, m.Start, was[:]) || is != was {
+			t.Errorf("code at %v of %s: %v", m.Start, m.Path, err)
+		}
+		if g := got.Find(m.Start); g.Start != m.Start || g.End != m.End || g.Perm != m.Perm || g.Offset != m.Offset || filepath.Base(g.Path) != filepath.Base(m.Path) {
+			t.Errorf("mapping %+v, want %+v", g, m)
+		}
+	}
+}
+
+// TestNoBuildID: a program without build id is compared with the pages that the dump has.
+func TestNoBuildID(t *testing.T) {
+	p := startParked(t, buildParked(t, "-Wl,--build-id=none"))
+	path := testenv.KernelDump(t, p.pid, p.ended)
+	b, err := os.ReadFile(p.exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := imageNamed(t, openCore(t, path, Options{}), "parked").load(); err != nil {
+		t.Errorf("the very file: %v", err)
+	}
+	b[9]++ // padding of the ELF header, which nobody looks at
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := imageNamed(t, openCore(t, path, Options{Exe: other}), "parked").load(); !errors.Is(err, errDiffers) {
+		t.Errorf("another file: %v", err)
+	}
+}
+
+// TestVDSO: the kernel's own library is an image without a file.
+func TestVDSO(t *testing.T) {
+	p := startParked(t, buildParked(t))
+	c := openCore(t, testenv.GCoreDump(t, p.pid), Options{})
+	ms, err := c.Mappings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := ms.Find(arch.Addr(c.auxv[auxVDSO]))
+	if m == nil || m.Path != "[vdso]" || m.Perm&target.PermExec == 0 {
+		t.Errorf("%+v", m)
+	}
+}

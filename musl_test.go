@@ -1,0 +1,92 @@
+package clrsnap_test
+
+import (
+	"bufio"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"clrsnap"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+)
+
+// TestMusl takes the stacks of a program for Alpine Linux. Its C library has no unwind
+// information.
+func TestMusl(t *testing.T) {
+	checkFates(t, testenv.PublishMusl(t, "scenarios", ""), buildCommand(t), "9.0.9", "single-file")
+}
+
+// TestMuslNative walks through musl from where a C program blocks in it: through its
+// functions, out of signal handlers, and to the base of the stack.
+func TestMuslNative(t *testing.T) {
+	exe := filepath.Join(t.TempDir(), "threads")
+	if out, err := exec.Command(testenv.MuslCC(t), "-O2", "-o", exe, "testdata/musl/threads.c").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	pid := startUntilReady(t, exec.Command(exe))
+	for _, o := range []clrsnap.Options{{NativeOnly: true}, {NativeOnly: true, AlwaysStop: true}} {
+		p, err := clrsnap.OpenWith(pid, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		s, err := p.SnapshotAll(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		for i := range s.Threads {
+			th := &s.Threads[i]
+			if !th.Complete || th.Error != "" {
+				t.Errorf("thread %d: complete %v, error %q\n%s", th.OSThreadID, th.Complete, th.Error, text(th.Frames))
+			}
+			seen[ownFunctions(th.Frames)] = true
+		}
+		for _, want := range []string{"main", "compare in_qsort run", "in_cond_wait run", "handler in_handler run", "handler in_loop run", "in_printf run"} {
+			if !seen[want] {
+				t.Errorf("no stack is %q: %v", want, seen)
+			}
+		}
+	}
+}
+
+// ownFunctions names the functions of the program itself that are on a stack, of which
+// each must be there once.
+func ownFunctions(frames []profile.Frame) string {
+	var names []string
+	for _, f := range frames {
+		if f.Module == "threads" && f.Method != "_start" && f.Method != "_start_c" {
+			names = append(names, f.Method)
+		}
+	}
+	return strings.Join(slices.Compact(names), " ")
+}
+
+// startUntilReady starts a command, waits until it says READY, and returns its process
+// id. It ends after the test, with its standard input.
+func startUntilReady(t *testing.T, cmd *exec.Cmd) (pid int) {
+	t.Helper()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stdin.Close()
+		_ = cmd.Wait()
+	})
+	said := bufio.NewScanner(stdout)
+	if !said.Scan() || said.Text() != "READY" {
+		t.Fatalf("%s said %q", cmd.Path, said.Text())
+	}
+	return cmd.Process.Pid
+}
