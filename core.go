@@ -13,7 +13,8 @@ import (
 
 // CoreOptions change how a core dump is looked at. The zero value is good.
 type CoreOptions struct {
-	// Mode, NativeOnly and MaxStack are those of Options.
+	// Mode, NativeOnly and MaxStack are those of Options; a MaxStack of 0 stands for
+	// 64 MB.
 	Mode       Mode
 	NativeOnly bool
 	MaxStack   int
@@ -29,6 +30,9 @@ type CoreOptions struct {
 // process's files if they are the very ones. All of Process works but what needs a
 // running one: Record and Subscribe.
 func OpenCore(path string, o CoreOptions) (*Process, error) {
+	if o.MaxStack <= 0 {
+		o.MaxStack = live.MaxStackLimit
+	}
 	c, err := core.Open(path, core.Options{Exe: o.Executable, Sysroot: o.Sysroot})
 	if err != nil {
 		return nil, err

@@ -26,10 +26,11 @@ func TestCores(t *testing.T) {
 			}
 			t.Run(runtime+"/"+string(kind), func(t *testing.T) {
 				testenv.Kit(t).Need(t, runtime)
+				works(t, supportRow{shapeRuntimes[runtime](testenv.FrameworkDependent), string(testenv.FrameworkDependent)}, string(kind))
 				a := testenv.Start(t, "scenarios", testenv.DumpOptions(t, kind, testenv.Options{Runtime: runtime, Args: []string{"--finalizer"}}))
 				running, path := stopAndDump(t, a, kind)
 				snap := snapshotCore(t, path, clrsnap.CoreOptions{})
-				checkScenarioStacks(t, a, snap)
+				checkScenarioStacks(t, a, snap, kind)
 				sameThreads(t, a, running, snap, kind)
 				checkCore(t, a, snap, kind)
 			})
@@ -105,12 +106,18 @@ func sameThreads(t *testing.T, a *testenv.App, running, dumped *profile.Snapshot
 			t.Errorf("thread %d %q is not in the dump", was.OSThreadID, was.Name)
 			continue
 		}
-		if was.Complete != is.Complete || was.ThreadID != is.ThreadID || was.ManagedThreadID != is.ManagedThreadID || was.Mode != is.Mode {
+		if was.Complete != is.Complete && !small(kind) || was.ThreadID != is.ThreadID || was.ManagedThreadID != is.ManagedThreadID || was.Mode != is.Mode {
 			t.Errorf("thread %d was %+v, is %+v", was.OSThreadID, was, is)
 		}
-		if is.Crashed && kind == testenv.DumpCrash {
-			// The signal's handler runs on top of what there was.
+		if kind.Kills() {
+			// For a moment it has run: a signal's handler is on top of what there was.
 			is.Frames = is.Frames[max(0, len(is.Frames)-len(was.Frames)):]
+		}
+		if kind.Kills() && len(is.Frames) > 0 && len(was.Frames) > 0 && is.Frames[0].IP == was.Frames[0].IP-2 {
+			is.Frames[0] = was.Frames[0] // a signal has interrupted its system call, which is about to begin again
+		}
+		if small(kind) && !is.Complete && strings.Contains(is.Error, "cannot be named") {
+			continue // checkScenarioStacks has looked at it
 		}
 		if diff := cmp.Diff(was.Frames, is.Frames); diff != "" {
 			t.Errorf("thread %d %q of the process (-) and the dump (+):\n%s", was.OSThreadID, was.Name, diff)
@@ -207,27 +214,48 @@ func TestCoreOnly(t *testing.T) {
 	}
 }
 
+// small reports whether dumps of a kind lack the managed heap and the runtime's own.
+func small(kind testenv.DumpKind) bool {
+	return kind == testenv.DumpNormal || kind == testenv.DumpTriage
+}
+
 // checkScenarioStacks compares the stacks of a dump with what the program said of them.
-func checkScenarioStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot) {
+// In a small dump threads have no names, nor have dynamic methods, which their stacks
+// say.
+func checkScenarioStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot, kind testenv.DumpKind) {
 	t.Helper()
 	byTID := map[int]*profile.Thread{}
+	nameless := 0
 	for i := range snap.Threads {
 		th := &snap.Threads[i]
 		byTID[th.OSThreadID] = th
-		if !th.Complete || th.Error != "" {
+		switch {
+		case th.Complete && th.Error == "":
+		case small(kind) && strings.Contains(th.Error, "cannot be named") && strings.Contains(th.Error, "the dump has left it out"):
+			nameless++
+		default:
 			t.Errorf("thread %d %q: complete %v, error %q\n%s", th.OSThreadID, th.Name, th.Complete, th.Error, text(th.Frames))
 		}
 	}
+	if nameless > 3 {
+		t.Errorf("%d threads have methods without names", nameless)
+	}
 	for name, want := range a.Stacks {
 		th := byTID[want.TID]
-		if th == nil {
+		switch {
+		case th == nil:
 			t.Errorf("%s: no thread %d in the dump", name, want.TID)
+			continue
+		case !th.Complete:
+			if managed, all := ofKind(th.Frames, profile.Managed), len(want.Frames); len(managed) < all {
+				t.Errorf("%s: %d managed frames, want %d\n%s", name, len(managed), all, text(th.Frames))
+			}
 			continue
 		}
 		if err := compareStack(th, want); err != nil {
 			t.Errorf("%s: %v\n%s--\n%s", name, err, text(th.Frames), strings.Join(want.Lines, "\n"))
 		}
-		if th.Name != name || th.ManagedThreadID != want.ManagedID || th.Mode != "preemptive" {
+		if th.Name != name && !small(kind) || th.ManagedThreadID != want.ManagedID || th.Mode != "preemptive" {
 			t.Errorf("%s: name %q, managed id %d (want %d), mode %q", name, th.Name, th.ManagedThreadID, want.ManagedID, th.Mode)
 		}
 		checkNative(t, name, th)
@@ -264,7 +292,7 @@ var crashes = []struct {
 	}},
 	// Environment.FailFast leaves this one behind.
 	{"abort", "SIGABRT", false, 0, "Ordeal.Program+<>c.<.cctor>", []string{"System.ExecutionEngineException: "}},
-	{"overflow", "SIGABRT", true, 0, "Ordeal.Program.Descend", nil},
+	{"overflow", "SIGABRT", true, 0, "Ordeal.Program.Descend", []string{"System.StackOverflowException: "}},
 	{"segv", "SIGSEGV", true, 0xdead0000, "Ordeal.Program+<>c.<.cctor>", nil},
 }
 

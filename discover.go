@@ -132,7 +132,7 @@ func runtimeIn(pid int) (*locate.Runtime, error) {
 	if r == nil {
 		return nil, err
 	}
-	return r, runtimeError(err, p, r)
+	return r, runtimeError(err, p)
 }
 
 // openError is why a process cannot be opened.

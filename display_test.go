@@ -2,6 +2,7 @@ package clrsnap_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"clrsnap/internal/testenv"
@@ -64,10 +65,10 @@ var displays = []shown{
 	{"eh-fault", "Emitted.Fault.TryFault", "Emitted.Fault.TryFault", "()", "tier-0"},
 }
 
-// olderDisplays are what some runtimes show otherwise, and why. One without a method
+// olderDisplays are what some frameworks show otherwise, and why. One without a method
 // has nothing there that could be shown.
 var olderDisplays = []struct {
-	runtimes         []string
+	frameworks       []string
 	scenario, method string
 	shown            shown
 }{
@@ -81,10 +82,12 @@ var olderDisplays = []struct {
 	{[]string{"net8"}, "eh-filter", "System.Runtime.EH.DispatchEx", shown{}},
 }
 
-// displayOn is what a runtime shows where most show tt.
+// displayOn is what a runtime shows where most show tt. It depends on the framework,
+// which all builds of a major version share.
 func displayOn(runtime string, tt shown) shown {
+	framework, _, _ := strings.Cut(runtime, ":")
 	for _, o := range olderDisplays {
-		if o.scenario == tt.scenario && o.method == tt.method && slices.Contains(o.runtimes, runtime) {
+		if o.scenario == tt.scenario && o.method == tt.method && slices.Contains(o.frameworks, framework) {
 			return o.shown
 		}
 	}

@@ -114,7 +114,7 @@ func (d *diagnosis) runtime() bool {
 		version = "of unknown version"
 	}
 	detail := fmt.Sprintf(".NET %s (%s) in %s", version, r.Shape, r.Module.Path)
-	if err := runtimeError(err, d.p.from, r); err != nil {
+	if err := runtimeError(err, d.p.from); err != nil {
 		text, remedy, _ := cutRemedy(strings.TrimPrefix(err.Error(), ErrUnsupported.Error()+": "))
 		d.add("runtime", Blocking, detail+": "+text, remedy)
 		return false

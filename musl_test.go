@@ -16,7 +16,10 @@ import (
 // TestMusl takes the stacks of a program for Alpine Linux. Its C library has no unwind
 // information.
 func TestMusl(t *testing.T) {
-	checkFates(t, testenv.PublishMusl(t, "scenarios", ""), buildCommand(t), "9.0.9", "single-file")
+	row := supportRow{"9.0.9", "single file, musl"}
+	p := testenv.PublishMusl(t, "scenarios", "")
+	dumpEach(t, p, row)
+	checkFates(t, p, buildCommand(t), row, "single-file")
 }
 
 // TestMuslNative walks through musl from where a C program blocks in it: through its

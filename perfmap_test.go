@@ -14,7 +14,7 @@ import (
 // runtime's own perf map says of its instruction pointer.
 func TestPerfMap(t *testing.T) {
 	eachRuntime(t, func(t *testing.T, runtime string) {
-		if runtime != "net10:dotnet-10.0.8" { // which is built without perf maps
+		if runtime != "net10:dotnet-10.0.8" { // whose perf map is empty: see jitDumpEnv in internal/testenv
 			testPerfMap(t, runtime)
 		}
 	})

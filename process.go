@@ -141,7 +141,7 @@ func (p *Process) openRuntime() error {
 	found, err := p.eng.OpenRuntime()
 	if found != nil {
 		p.info.Runtime = describeRuntime(found)
-		return runtimeError(err, p.from, found)
+		return runtimeError(err, p.from)
 	}
 	return fmt.Errorf("process %d (%s): %w", p.from.PID(), shortCommand(p.info.Command), err)
 }
@@ -157,18 +157,17 @@ var ErrUnsupported = errors.New("this .NET runtime cannot be read")
 var ErrNotDotNet = locate.ErrNotDotNet
 
 // runtimeError says why a runtime that was found cannot be read.
-func runtimeError(err error, from origin, r *locate.Runtime) error {
+func runtimeError(err error, from origin) error {
 	pid := from.PID()
-	if errors.Is(err, clr.ErrNotStarted) && startedLongAgo(from) {
-		err = fmt.Errorf("%w: .NET %s has started, but does not look so", engine.ErrUnknown, r.Version)
-	}
 	var version *contract.UnknownVersionError
 	switch {
 	case err == nil, errors.Is(err, engine.ErrNativeAOT): // its methods are native functions
 		return nil
 	case errors.As(err, &version):
 		return fmt.Errorf("%w: process %d: %w", ErrUnsupported, pid, err) // which says to update clrsnap
-	case errors.Is(err, engine.ErrUnknown):
+	case errors.Is(err, engine.ErrUnfit) && !startedLongAgo(from):
+		return fmt.Errorf("process %d seems to be starting: %w: try again in a moment", pid, err)
+	case errors.Is(err, engine.ErrUnknown), errors.Is(err, engine.ErrUnfit):
 		return fmt.Errorf("%w: process %d: %w: update clrsnap, or see native stacks only with --native", ErrUnsupported, pid, err)
 	}
 	return fmt.Errorf("cannot read the .NET runtime in process %d: %w", pid, err)

@@ -55,20 +55,53 @@ func TestShapes(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s", runtime, shape), func(t *testing.T) {
 				kit.Need(t, runtime)
 				p := testenv.Publish(t, "scenarios", runtime, shape, "")
-				checkFates(t, p, command, version(shape), recognisedAs(runtime, shape))
+				row := supportRow{version(shape), string(shape)}
+				if shape != testenv.FrameworkDependent { // TestCores has those
+					dumpEach(t, p, row)
+				}
+				checkFates(t, p, command, row, recognisedAs(runtime, shape))
 			})
 		}
 	}
 }
 
 // checkFates starts a program and checks it after each of the fates of its files.
-func checkFates(t *testing.T, p *testenv.Program, command, version, shape string) {
+func checkFates(t *testing.T, p *testenv.Program, command string, row supportRow, shape string) {
 	t.Helper()
 	a := p.Start(t, testenv.Options{Args: []string{"--assembly", p.Assembly}})
 	for _, fate := range fates {
 		fate.befall(p, t)
-		t.Run(fate.name, func(t *testing.T) { checkShape(t, a, command, version, shape) })
+		t.Run(fate.name, func(t *testing.T) {
+			if fate.name == "intact" {
+				works(t, row, doLive)
+			} else {
+				works(t, row, doFates)
+			}
+			checkShape(t, a, command, row.version, shape)
+		})
 	}
+}
+
+// dumpEach dumps a program in every way that all runtimes know.
+func dumpEach(t *testing.T, p *testenv.Program, row supportRow) {
+	t.Helper()
+	for _, kind := range []testenv.DumpKind{testenv.DumpGCore, testenv.DumpKernel, testenv.DumpCrash} {
+		t.Run(string(kind), func(t *testing.T) {
+			works(t, row, string(kind))
+			checkShapeCore(t, p, kind)
+		})
+	}
+}
+
+// checkShapeCore dumps a program, and checks the stacks in the dump.
+func checkShapeCore(t *testing.T, p *testenv.Program, kind testenv.DumpKind) {
+	t.Helper()
+	a := p.Start(t, testenv.DumpOptions(t, kind, testenv.Options{Args: []string{"--assembly", p.Assembly}}))
+	path := testenv.Dump(t, a, kind)
+	if !kind.Kills() {
+		endsWell(t, a)
+	}
+	checkScenarioStacks(t, a, snapshotCore(t, path, clrsnap.CoreOptions{}), kind)
 }
 
 // checkShape checks what the library and the command say of a program.

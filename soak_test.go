@@ -401,7 +401,7 @@ func (s *soak) report(t *testing.T) {
 	if s.older {
 		t.Logf("%d times an exception was being unwound", s.unwinding)
 	}
-	if s.unwinding*50 > s.compared {
+	if s.unwinding*20 > s.compared {
 		t.Errorf("%d of %d DoStackSnapshots refused because an exception is being unwound", s.unwinding, s.compared)
 	}
 	s.judge.report(t)

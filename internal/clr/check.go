@@ -12,7 +12,7 @@ import (
 )
 
 // ErrNotStarted: the runtime is there, but does not run managed code yet.
-var ErrNotStarted = errors.New("the .NET runtime has not started yet: try again in a moment")
+var ErrNotStarted = errors.New("it does not run managed code yet")
 
 const (
 	maxSamples = 64 // of code, in Check
@@ -152,13 +152,11 @@ func (r *Runtime) checkFrames(list []thread.Thread) error {
 		}
 		known++
 		switch {
-		case kind.Marks() || leads && kind.Lazy(): // it leads nowhere, or to native code
-		case !leads && kind == thread.InlinedCallFrame: // its call has returned
-		case r.isMethod(ctx.IP):
+		case leads && r.isMethod(ctx.IP):
 			right++
-		default:
+		case leads && kind == thread.InlinedCallFrame, !leads && kind.Stays():
 			wrong++
-		}
+		} // others mark a place, or lead to native code that has called into the runtime
 	}
 	switch {
 	case unknown > 0 && known == 0:

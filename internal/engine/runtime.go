@@ -16,8 +16,11 @@ var (
 	// ErrNativeAOT: the program has no CoreCLR.
 	ErrNativeAOT = errors.New("a native AOT program without CoreCLR")
 	// ErrUnknown: neither the runtime nor this program knows what its structures
-	// look like, or they are not what they are taken for.
+	// look like.
 	ErrUnknown = errors.New("its structures are not known")
+	// ErrUnfit: the structures are not what they are taken for; those of a runtime
+	// that is only starting are not what they will be.
+	ErrUnfit = errors.New("its structures do not look as they should")
 )
 
 // lister is a Source that knows the target's threads too.
@@ -122,10 +125,7 @@ func (e *Engine) bindChecked(r *locate.Runtime, layouts []*contract.Descriptor, 
 		return e.Bind(possible)
 	}
 	e.unbind()
-	if errors.Is(failed, clr.ErrNotStarted) {
-		return failed
-	}
-	return fmt.Errorf("%w: .NET %s: %w", ErrUnknown, versionOf(r), failed)
+	return fmt.Errorf("%w: .NET %s: %w", ErrUnfit, versionOf(r), failed)
 }
 
 // checkTries is how often the structures of a running target are looked at, which

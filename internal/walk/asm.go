@@ -52,7 +52,7 @@ func (w *Walker) amend(s *site, pc arch.Addr, exact bool) {
 		// No call has put this return address there: the frame was built by hand, to
 		// lead to an instruction that was interrupted. What is not said to be saved
 		// has changed since.
-		st.Signal = true
+		st.Signal, s.built = true, true
 		st.Keep &= 1 << w.arch.SP
 		return
 	}

@@ -26,6 +26,7 @@ type site struct {
 
 	returns answer // a call lies before the ip
 	entry   bool   // of siteTrip: its first instruction
+	built   bool   // its frame was built by hand, to lead to an instruction that a signal has interrupted
 }
 
 // answer is what is known of a question that costs something to answer.

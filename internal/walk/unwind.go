@@ -196,7 +196,31 @@ func (u *unwinding) native(s *site) (base bool, err error) {
 		return false, u.recover(err)
 	}
 	u.exact = step.Signal
+	if s.built {
+		u.interrupted()
+	}
 	return false, err
+}
+
+// interrupted corrects the step out of the handler of a stack overflow, which runs on
+// a stack of its own: the frame that was built for it leads to the interrupted
+// instruction, but not to its stack. The Frame that the runtime makes of the signal's
+// context does (pal/src/exception/signal.cpp, ExecuteHandlerOnCustomStack;
+// vm/eepolicy.cpp, HandleFatalStackOverflow).
+func (u *unwinding) interrupted() {
+	at, ok := u.nextFrame()
+	if !ok || at >= arch.Addr(u.ctx.Regs[u.w.arch.SP]) {
+		return
+	}
+	c := arch.Context{Machine: u.ctx.Machine}
+	kind, ok := u.w.chain.Context(u.t.Stack, at, &c)
+	if !ok || kind != thread.FaultingExceptionFrame || c.IP != u.ctx.IP {
+		return
+	}
+	*u.ctx = c
+	u.runSP = arch.Addr(c.Regs[u.w.arch.SP])
+	// The next Frame is on the other stack, be it above or below.
+	u.pos, _ = u.w.chain.Next(u.t.Stack, at)
 }
 
 var errNoReturn = errors.New("the return address is 0")

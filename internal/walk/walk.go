@@ -103,7 +103,7 @@ const (
 	// pointer need not move up.
 	maxSignals = 32
 	// maxFrames bounds the frames of one walk.
-	maxFrames = 1 << 18
+	maxFrames = 1 << 20
 	// maxSites bounds the cache of compiled steps.
 	maxSites = 1 << 18
 )

@@ -61,14 +61,16 @@ func (k FrameKind) String() string {
 	return frameNames[k]
 }
 
-// Marks reports whether Frames of a kind only mark a place and lead nowhere.
-func (k FrameKind) Marks() bool {
+// Stays reports whether Frames of a kind lead back to other code as long as they are
+// on the chain. The others only mark a place, or not even that when their call has
+// returned.
+func (k FrameKind) Stays() bool {
 	switch k {
-	case ProtectValueClassFrame, ProtectByRefsFrame, ExceptionFilterFrame, DebuggerClassInitMarkFrame,
-		DebuggerSecurityCodeMarkFrame, DebuggerExitFrame, DebuggerU2MCatchHandlerFrame:
-		return true
+	case UnknownFrame, InlinedCallFrame, ProtectValueClassFrame, ProtectByRefsFrame, ExceptionFilterFrame,
+		DebuggerClassInitMarkFrame, DebuggerSecurityCodeMarkFrame, DebuggerExitFrame, DebuggerU2MCatchHandlerFrame:
+		return false
 	}
-	return false
+	return true
 }
 
 // FrameTop ends the chain (frames.h, FRAME_TOP).
