@@ -60,7 +60,7 @@ func walkBuild(t *testing.T, b testenv.RuntimeBuild) string {
 }
 
 // checkTiers requires that every managed frame says how its code was compiled, and
-// counts the frames. The scenarios are methods that run for the first time.
+// counts the frames. Most of the scenarios' own methods run once, in tier 0.
 func checkTiers(t *testing.T, snap *profile.Snapshot) (frames int) {
 	seen := map[string]bool{}
 	for _, th := range snap.Threads {
