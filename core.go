@@ -70,8 +70,8 @@ type dump struct{ *core.Core }
 // Alive implements origin: a dump does not end.
 func (d *dump) Alive() error { return nil }
 
-// NSTid implements origin: a dump has the ids of the target's own namespace.
-func (d *dump) NSTid(tid int) (int, error) { return tid, nil }
+// NSTid implements origin.
+func (d *dump) NSTid(tid int) (int, error) { return d.OwnID(tid), nil }
 
 // Threads implements origin.
 func (d *dump) Threads() ([]int, error) {

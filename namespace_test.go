@@ -81,6 +81,25 @@ func TestPIDNamespace(t *testing.T) {
 	if idle != 3 {
 		t.Errorf("found %d of 3 threads", idle)
 	}
+	// A dump made from outside has the ids of outside.
+	d, err := clrsnap.OpenCore(testenv.GCoreDump(t, cmd.Process.Pid), clrsnap.CoreOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	dumped, err := d.SnapshotAll(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dumped.Process.PID != cmd.Process.Pid || len(dumped.Threads) != len(s.Threads) {
+		t.Errorf("the dump is of process %d with %d threads", dumped.Process.PID, len(dumped.Threads))
+	}
+	for i, th := range dumped.Threads {
+		if was := s.Threads[i]; !th.Complete || th.OSThreadID != was.OSThreadID || th.ThreadID != was.ThreadID {
+			t.Errorf("thread %d %q with ThreadID %#x is in the dump thread %d %q with ThreadID %#x, complete %v %s",
+				was.OSThreadID, was.Name, was.ThreadID, th.OSThreadID, th.Name, th.ThreadID, th.Complete, th.Error)
+		}
+	}
 }
 
 var errEnough = errors.New("enough")

@@ -72,7 +72,7 @@ func TestSoak(t *testing.T) {
 func (k *soakKind) run(t *testing.T, d time.Duration) {
 	seconds := strconv.Itoa(int(d.Seconds()) + 300) // it is asked to end before
 	a := testenv.Start(t, "scenarios", testenv.Options{
-		JitDump: true, Reuse: k.reuse,
+		Runtime: os.Getenv("CLRSNAP_SOAK_RUNTIME"), JitDump: true, Reuse: k.reuse,
 		Args: append([]string{"--busy", seconds, "--max-seconds", seconds}, k.args...),
 		// As long as new methods come the runtime puts off what it wants to compile again.
 		Env: append([]string{"DOTNET_TC_CallCountingDelayMs=0"}, k.env...),

@@ -16,6 +16,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/recording"
+	"clrsnap/internal/target"
 )
 
 // The bounds of one walk, whatever memory holds. The walks of one attack share an
@@ -504,7 +505,11 @@ func TestEverythingReadable(t *testing.T) {
 	r := read(t, corpus(t)[0])
 	for seed := range uint64(20) {
 		m := r.Moments[0]
-		src := endless{r.Source(m), seed}
+		src := endless{Source: r.Source(m), seed: seed}
+		var err error
+		if src.maps, err = src.Mappings(); err != nil {
+			t.Fatal(err)
+		}
 		e, err := engine.Open(src)
 		if err != nil {
 			t.Fatal(err) // all that is needed was recorded
@@ -524,15 +529,18 @@ func TestEverythingReadable(t *testing.T) {
 }
 
 // endless is a target all of whose memory can be read: what was not recorded is
-// full of pointers.
+// full of pointers. Only what comes from files can not: there they would be other
+// files, and refused.
 type endless struct {
 	engine.Source
+	maps target.Mappings
 	seed uint64
 }
 
 func (s endless) ReadMemory(p []byte, addr arch.Addr) error {
-	if err := s.Source.ReadMemory(p, addr); err == nil {
-		return nil
+	err := s.Source.ReadMemory(p, addr)
+	if m := s.maps.Find(addr); err == nil || m != nil && m.IsFile() {
+		return err
 	}
 	for i := range p {
 		at := uint64(addr) + uint64(i)

@@ -32,6 +32,9 @@ type Core struct {
 	images   []*image  // the files of the mappings
 	sysroot  *os.File  // nil: none
 
+	ownOnce sync.Once
+	own     map[int]int // see OwnID
+
 	permsOnce sync.Once
 	misses    misses
 }

@@ -35,6 +35,8 @@ type Thread struct {
 	Name    string // empty: dumps have no names of threads
 	Context arch.Context
 	Syscall int64 // number of the system call that the thread was in; -1: none
+
+	local arch.Addr // of its thread-local storage: the C library's description of it
 }
 
 // writer is a program that writes dumps.

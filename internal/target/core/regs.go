@@ -15,6 +15,10 @@ type layout struct {
 	ip       int   // offset of the instruction pointer
 	regs     []int // offsets of the integer registers, by our numbers
 	syscall  int   // offset of the number of the system call
+	local    int   // offset of the address of the thread-local storage
+
+	// Where, from that address on, C libraries keep the thread's id.
+	ids []arch.Addr
 }
 
 // layouts are the architectures that can be read, by e_machine.
@@ -28,6 +32,10 @@ var layouts = map[uint16]*layout{
 		// eflags rsp; ours are rax rcx rdx rbx rsp rbp rsi rdi r8 … r15.
 		regs:    words(10, 11, 12, 5, 19, 4, 13, 14, 9, 8, 7, 6, 3, 2, 1, 0),
 		syscall: prReg + 15*8,
+		local:   prReg + 21*8, // fs_base
+		// struct pthread of glibc (nptl/descr.h; the same since 2.17 at least) and of
+		// musl (src/internal/pthread_impl.h).
+		ids: []arch.Addr{720, 48},
 	},
 }
 
@@ -52,6 +60,7 @@ func (l *layout) thread(b []byte) (Thread, error) {
 	}
 	le := binary.LittleEndian
 	t := Thread{TID: int(int32(le.Uint32(b[prPID:]))), Syscall: int64(le.Uint64(b[l.syscall:]))}
+	t.local = arch.Addr(le.Uint64(b[l.local:]))
 	t.Context = arch.Context{Machine: l.arch.Machine, IP: arch.Addr(le.Uint64(b[l.ip:]))}
 	for r, off := range l.regs {
 		t.Context.Set(uint8(r), le.Uint64(b[off:]))

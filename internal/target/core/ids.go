@@ -1,0 +1,44 @@
+package core
+
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+)
+
+// OwnID is the id that a thread of the dump has in its own PID namespace. gcore writes
+// the ids of gdb's namespace; the C library keeps the thread's own.
+func (c *Core) OwnID(tid int) int {
+	if c.notes.writer != writerGCore {
+		return tid
+	}
+	c.ownOnce.Do(func() { c.own = c.ownIDs() })
+	if id, ok := c.own[tid]; ok {
+		return id
+	}
+	return tid
+}
+
+// ownIDs finds where the C library keeps the ids of threads. A place is believed if
+// every thread has an id there, and each another one.
+func (c *Core) ownIDs() map[int]int {
+	for _, place := range c.layout.ids {
+		if ids, ok := c.idsAt(place); ok {
+			return ids
+		}
+	}
+	return nil
+}
+
+func (c *Core) idsAt(place arch.Addr) (map[int]int, bool) {
+	const most = 1 << 22 // PID_MAX_LIMIT
+	r := target.NewReader(c)
+	ids, seen := map[int]int{}, map[uint32]bool{}
+	for _, t := range c.notes.threads {
+		id, err := r.Uint32(t.local + place)
+		if err != nil || id == 0 || id > most || seen[id] {
+			return nil, false
+		}
+		ids[t.TID], seen[id] = int(id), true
+	}
+	return ids, true
+}
