@@ -79,6 +79,13 @@ soak: dotnets ## an hour of snapshots against the perf map (CLRSNAP_SOAK)
 faults: dotnets ## ten thousand faults injected into captures
 	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_FAULTS=$${CLRSNAP_FAULTS:-10000} $(GO) test -timeout 60m -count 1 -run 'TestFaults$$' -v ./internal/target/live $(TESTFLAGS)
 
+.PHONY: damaged table
+damaged: dotnets ## five thousand damaged core dumps
+	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_DAMAGED=$${CLRSNAP_DAMAGED:-5000} $(GO) test -timeout 60m -count 1 -run '^TestDamagedCores$$' -v . $(TESTFLAGS)
+
+table: dotnets ## write the README's table of what works from what the tests find
+	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_TABLE=1 $(GO) test -timeout 20m -count 1 -run '^(TestShapes|TestMusl|TestCores|TestSupport)$$' . $(TESTFLAGS)
+
 .PHONY: shares recordsoak
 shares: dotnets ## recordings of 20 seconds against what a program measured of itself
 	@CC='$(CC)' scripts/build-agent.sh

@@ -119,6 +119,12 @@ func sameThreads(t *testing.T, a *testenv.App, running, dumped *profile.Snapshot
 		if small(kind) && !is.Complete && strings.Contains(is.Error, "cannot be named") {
 			continue // checkScenarioStacks has looked at it
 		}
+		for i := range is.Frames {
+			// What a small dump has of a dynamic method is a matter of chance.
+			if f := &is.Frames[i]; small(kind) && f.Tier == "dynamic" && f.Signature == "" && i < len(was.Frames) {
+				f.Signature = was.Frames[i].Signature
+			}
+		}
 		if diff := cmp.Diff(was.Frames, is.Frames); diff != "" {
 			t.Errorf("thread %d %q of the process (-) and the dump (+):\n%s", was.OSThreadID, was.Name, diff)
 		}

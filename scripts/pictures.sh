@@ -75,6 +75,9 @@ picture events 136 record "$service" --event alloc,contention --alloc-every 100K
 bin/clrsnap view "$tmp/shop-events.html" --mode alloc -o "$tmp/alloc.html"
 page flame-alloc 1280 800 "$tmp/alloc.html"
 picture view-locks 118 view "$tmp/shop-events.html" --mode contention --top 8
+(cd /tmp/shop && DOTNET_DbgEnableMiniDump=1 DOTNET_DbgMiniDumpType=4 DOTNET_DbgMiniDumpName="$tmp/core.4242" \
+    exec -a dotnet "$kit/net10/dotnet" Shop.dll --bankrupt --max-seconds 60 >/dev/null 2>&1) || true
+picture core 118 stack --core "$tmp/core.4242" --thread billing
 start dotnet Mail.dll --clients 1
 start dotnet-10.0.8 Legacy.dll --clients 1
 picture ps 150 ps

@@ -63,6 +63,31 @@ sealed class OrderQueue(Inventory inventory)
 }
 
 /// <summary>Computes prices all day: the hot loop.</summary>
+static class Billing
+{
+    static readonly Dictionary<string, decimal> prices = new() { ["tea"] = 2.5m, ["milk"] = 1.2m };
+
+    public static void Run()
+    {
+        Thread.Sleep(1000);
+        Bill(17, "tea", "milk", "sugar");
+    }
+
+    static decimal Bill(int order, params string[] articles)
+    {
+        decimal sum = 0;
+        try
+        {
+            foreach (string article in articles) sum += prices[article];
+        }
+        catch (KeyNotFoundException e)
+        {
+            throw new InvalidOperationException($"order {order} cannot be billed", e);
+        }
+        return sum;
+    }
+}
+
 sealed class PricingEngine
 {
     double price = 100;

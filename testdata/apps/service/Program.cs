@@ -2,6 +2,7 @@
 // own making, worker threads that fight over one lock, a timer, and a hot loop.
 //
 //   --clients N   how many clients make requests, default 4
+//   --bankrupt    crashes after a second: a price list lacks an article
 //   --seconds N   ends after N seconds; --stdin, --max-seconds as everywhere
 using System;
 using System.Threading;
@@ -19,6 +20,7 @@ static class Program
         for (int i = 1; i <= 3; i++) App.Background($"orders-{i}", orders.Work);
         var pricing = new PricingEngine();
         App.Background("pricing", pricing.Run);
+        if (App.Flag("bankrupt")) App.Background("billing", Billing.Run);
         using var restock = new Timer(_ => inventory.Restock(), null, 100, 100);
 
         var server = new HttpServer(orders, pricing);
