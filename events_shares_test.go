@@ -19,13 +19,22 @@ import (
 // compares: what the shares are of each method, each class, each thread that holds
 // a lock.
 func TestEventShares(t *testing.T) {
-	a := testenv.Start(t, "events", testenv.Options{Args: []string{"--max-seconds", "600"}})
-	p := open(t, a, clrsnap.Options{})
-	for name, o := range map[string]clrsnap.RecordOptions{
+	shareEvents(t, testenv.DefaultRuntime, map[string]clrsnap.RecordOptions{
 		"events":             {},
 		"with cpu and wall":  {Modes: []profile.Mode{profile.CPU, profile.Wall}},
 		"one in three, 1 MB": {Events: clrsnap.SubscribeOptions{ExceptionEvery: 3, AllocationBytes: 1 << 20}},
-	} {
+	})
+	for _, runtime := range []string{"net9", "net8"} {
+		shareEvents(t, runtime, map[string]clrsnap.RecordOptions{runtime: {}})
+	}
+}
+
+// shareEvents records one program on a runtime in several ways.
+func shareEvents(t *testing.T, runtime string, ways map[string]clrsnap.RecordOptions) {
+	testenv.Kit(t).Need(t, runtime)
+	a := testenv.Start(t, "events", testenv.Options{Runtime: runtime, Args: []string{"--max-seconds", "600"}})
+	p := open(t, a, clrsnap.Options{})
+	for name, o := range ways {
 		t.Run(name, func(t *testing.T) {
 			o.Events.Monitor, o.Duration = clrsnap.MonitorAll, sharesTime(t)
 			began, before := a.AskTruths()

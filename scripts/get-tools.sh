@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # get-tools.sh: what the tests use besides Go and .NET, from Debian packages: a C
 # compiler for the agent and for native test programs, readelf to compare unwind
-# information with, Chromium for the flame graph. Installs what is missing, as root.
+# information with, gdb's gcore for core dumps, Chromium for the flame graph. Installs what is missing, as root.
 set -euo pipefail
 
 missing=()
-for pair in gcc:gcc readelf:binutils chromium:chromium; do
+for pair in gcc:gcc readelf:binutils gcore:gdb chromium:chromium; do
     command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
 done
 [ -e /usr/include/stdio.h ] || missing+=(libc6-dev) # the compiler alone is not enough
