@@ -45,7 +45,15 @@ func shareEvents(t *testing.T, runtime string, ways map[string]clrsnap.RecordOpt
 			ended, after := a.AskTruths()
 			// The agent comes and goes meanwhile; what is counted goes on evenly.
 			recorded := r.Duration.Seconds() / (ended - began).Seconds()
-			compareEvents(t, r, truthsSince(after, before, recorded), false)
+			truths := truthsSince(after, before, recorded)
+			if runtime == "net8" {
+				// It does not tell that a filter has ended, so the one who catches next seems
+				// to catch what the filter has thrown (agent/README.md).
+				truths = slices.DeleteFunc(truths, func(x testenv.Truth) bool {
+					return x.Kind == "catch" && x.Method == "Events.Throw.AfterFilter"
+				})
+			}
+			compareEvents(t, r, truths, false)
 		})
 	}
 	endsWell(t, a)
