@@ -37,13 +37,17 @@ func OpenCore(path string, o CoreOptions) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	d := &dump{Core: c}
 	p := &Process{
 		opts: Options{Mode: o.Mode, NativeOnly: o.NativeOnly, MaxStack: stackBound(o.MaxStack)},
-		from: &dump{c}, core: c,
+		from: d, core: c,
 	}
 	p.info = profile.Process{PID: c.PID(), Command: c.Command(), Core: &profile.Core{Path: path, Writer: c.Writer(), Signal: crashSignal(c)}}
 	if err := p.open(); err != nil {
 		return nil, err
+	}
+	if p.rt != nil {
+		d.needed = p.rt.Threads.Needed()
 	}
 	return p, nil
 }
@@ -65,13 +69,24 @@ func (p *Process) runs() error {
 }
 
 // dump is a core dump as the origin of a Process.
-type dump struct{ *core.Core }
+type dump struct {
+	*core.Core
+	// needed is how much of a Thread object must be there, in bytes.
+	needed int
+	// buf holds the stack of the last capture.
+	buf []byte
+}
 
 // Alive implements origin: a dump does not end.
 func (d *dump) Alive() error { return nil }
 
 // NSTid implements origin.
-func (d *dump) NSTid(tid int) (int, error) { return d.OwnID(tid), nil }
+func (d *dump) NSTid(tid int) (int, error) {
+	if _, err := d.find(tid); err != nil {
+		return 0, err
+	}
+	return d.OwnID(tid), nil
+}
 
 // Threads implements origin.
 func (d *dump) Threads() ([]int, error) {
@@ -92,26 +107,27 @@ func (d *dump) Thread(tid int) (live.ThreadInfo, error) {
 }
 
 func (d *dump) find(tid int) (*core.Thread, error) {
-	all := d.Core.Threads()
-	for i := range all {
-		if all[i].TID == tid {
-			return &all[i], nil
-		}
+	if t, ok := d.Core.Thread(tid); ok {
+		return t, nil
 	}
 	return nil, &live.ThreadError{TID: tid, Err: live.ErrThreadExited}
 }
 
-// Capture implements origin.
+// lacks reports whether err is due to memory that the dump has left out.
+func (d *dump) lacks(err error) bool {
+	var re *target.ReadError
+	return errors.As(err, &re) && d.Lacks(re.Addr, re.Len)
+}
+
+// Capture implements origin. The pieces of stack are valid until the next one.
 func (d *dump) Capture(req *live.Request, out *live.Capture) error {
 	t, err := d.find(req.TID)
 	if err != nil {
 		return err
 	}
 	*out = live.Capture{TID: req.TID, Context: t.Context, SyscallNr: t.Syscall, Stopped: true}
-	if req.HeadLen > 0 {
-		// A Thread object may be shorter, and lie at the end of what the dump has.
-		out.Head = make([]byte, req.HeadLen)
-		d.fill(out.Head, req.Head)
+	if out.Head, err = d.head(req); err != nil {
+		return err
 	}
 	sp := arch.Addr(t.Context.Regs[d.Arch().SP])
 	maps, err := d.Mappings()
@@ -125,10 +141,11 @@ func (d *dump) Capture(req *live.Request, out *live.Capture) error {
 	start := max(m.Start, sp-min(sp, redZone))
 	size := min(uint64(m.End-start), uint64(req.StackLimit))
 	out.Cut = uint64(m.End-start) > size
-	out.Stack.Region = d.region(live.Range{Addr: start, Len: int(size)})
-	for _, r := range req.Extra {
-		out.Stack.Extra = append(out.Stack.Extra, d.region(r))
+	pieces, err := d.pieces(append([]live.Range{{Addr: start, Len: int(size)}}, req.Extra...))
+	if err != nil {
+		return err
 	}
+	out.Stack.Region, out.Stack.Extra = pieces[0], pieces[1:]
 	return nil
 }
 
@@ -138,24 +155,37 @@ var errNoStack = errors.New("the stack pointer is in no memory of the dump")
 // ABI for x86-64, 3.2.2).
 const redZone = 128
 
-// region copies a piece of memory, or the part of it up to what the dump lacks.
-func (d *dump) region(r live.Range) target.Region {
-	b := make([]byte, r.Len)
-	return target.Region{Base: r.Addr, Data: b[:d.fill(b, r.Addr)]}
+// head copies the head of a Thread object. One that is shorter may lie at the end of what
+// the dump has; nobody looks at what is behind it.
+func (d *dump) head(req *live.Request) ([]byte, error) {
+	if req.HeadLen == 0 {
+		return nil, nil
+	}
+	b := make([]byte, req.HeadLen)
+	has := max(d.needed, d.Dumped(req.Head, req.HeadLen))
+	if err := d.ReadMemory(b[:has], req.Head); err != nil {
+		return nil, &live.ThreadError{TID: req.TID, Err: err, Detail: "the runtime's Thread object"}
+	}
+	return b, nil
 }
 
-// fill reads as much as there is without a gap, page by page.
-func (d *dump) fill(b []byte, at arch.Addr) (n int) {
-	if d.ReadMemory(b, at) == nil {
-		return len(b)
+// pieces copies pieces of memory, each up to what the dump lacks.
+func (d *dump) pieces(ranges []live.Range) ([]target.Region, error) {
+	total := 0
+	for i := range ranges {
+		ranges[i].Len = d.Dumped(ranges[i].Addr, ranges[i].Len)
+		total += ranges[i].Len
 	}
-	const page = 4096
-	for n < len(b) {
-		size := min(len(b)-n, int(page-(uint64(at)+uint64(n))%page))
-		if d.ReadMemory(b[n:n+size], at+arch.Addr(n)) != nil {
-			break
+	if total > len(d.buf) {
+		d.buf = make([]byte, max(total, 2*len(d.buf)))
+	}
+	out, rest := make([]target.Region, len(ranges)), d.buf
+	for i, r := range ranges {
+		out[i] = target.Region{Base: r.Addr, Data: rest[:r.Len:r.Len]}
+		if err := d.ReadMemory(out[i].Data, r.Addr); err != nil {
+			return nil, err
 		}
-		n += size
+		rest = rest[r.Len:]
 	}
-	return n
+	return out, nil
 }

@@ -99,6 +99,12 @@ func TestPIDNamespace(t *testing.T) {
 			t.Errorf("thread %d %q with ThreadID %#x is in the dump thread %d %q with ThreadID %#x, complete %v %s",
 				was.OSThreadID, was.Name, was.ThreadID, th.OSThreadID, th.Name, th.ThreadID, th.Complete, th.Error)
 		}
+		if th.ThreadID == 0 {
+			continue
+		}
+		if s, err := d.Snapshot(clrsnap.ThreadID(th.ThreadID)); err != nil || s.OSThreadID != th.OSThreadID {
+			t.Errorf("thread %d of the dump by its ThreadID: %+v, %v", th.OSThreadID, s, err)
+		}
 	}
 }
 

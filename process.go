@@ -54,6 +54,7 @@ type Process struct {
 	walker *walk.Walker
 
 	known    map[int]thread.Thread // the runtime's threads, by the id in the target's namespace
+	unlisted error                 // why some may be missing in known; nil: none are
 	capture  live.Capture
 	moment   uint64 // counts captures: what an earlier one brought is gone
 	walking  bool
@@ -65,8 +66,8 @@ type Process struct {
 	unsuited map[arch.Addr]bool     // ips at which a walk without registers fails
 }
 
-// Open attaches to nothing: it finds the runtime in process pid, reads its data
-// descriptor and gets ready. The error says in one sentence what is in the way
+// Open attaches to nothing: it finds the runtime in process pid, finds out what its
+// structures look like and gets ready. The error says in one sentence what is in the way
 // and what to do about it.
 func Open(pid int) (*Process, error) { return OpenWith(pid, Options{}) }
 
@@ -160,13 +161,16 @@ var ErrNotDotNet = locate.ErrNotDotNet
 func runtimeError(err error, from origin) error {
 	pid := from.PID()
 	var version *contract.UnknownVersionError
+	dead, isDump := from.(*dump)
 	switch {
 	case err == nil, errors.Is(err, engine.ErrNativeAOT): // its methods are native functions
 		return nil
 	case errors.As(err, &version):
 		return fmt.Errorf("%w: process %d: %w", ErrUnsupported, pid, err) // which says to update clrsnap
-	case errors.Is(err, engine.ErrUnfit) && !startedLongAgo(from):
+	case errors.Is(err, engine.ErrUnfit) && !isDump && maybeStarting(from):
 		return fmt.Errorf("process %d seems to be starting: %w: try again in a moment", pid, err)
+	case errors.Is(err, engine.ErrUnfit) && isDump && dead.lacks(err):
+		return fmt.Errorf("%w: process %d: %w: see native stacks only with --native, or make a dump with more memory", ErrUnsupported, pid, err)
 	case errors.Is(err, engine.ErrUnknown), errors.Is(err, engine.ErrUnfit):
 		return fmt.Errorf("%w: process %d: %w: update clrsnap, or see native stacks only with --native", ErrUnsupported, pid, err)
 	}
@@ -176,18 +180,19 @@ func runtimeError(err error, from origin) error {
 // settled is how long the runtime takes to start, at most.
 const settled = 10 * time.Second
 
-// startedLongAgo reports whether a runtime cannot just be starting: its own threads are there.
-func startedLongAgo(from origin) bool {
+// maybeStarting reports whether a runtime may only just be starting: none of its own
+// threads has been there for long.
+func maybeStarting(from origin) bool {
 	tids, err := from.Threads()
 	if err != nil {
-		return false
+		return true
 	}
 	for _, tid := range tids {
 		if i, err := from.Thread(tid); err == nil && strings.HasPrefix(i.Name, ".NET ") && i.Age() > settled {
-			return true
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 // Close releases what the Process holds. The target is not affected.

@@ -76,7 +76,9 @@ func (p *Process) note(out *profile.Snapshot) (end func()) {
 	if p.core != nil {
 		return func() {
 			core := *p.info.Core
-			core.Missing = p.core.Missing()
+			if core.Missing = p.core.Missing(); p.unlisted != nil {
+				core.Missing = append(core.Missing, fmt.Sprintf("the runtime has %d threads or more: %v", len(p.known), p.unlisted))
+			}
 			out.Process.Core = &core
 		}
 	}
@@ -187,7 +189,6 @@ func (s *Suspension) stopAndWalk(walked func() walk.Result) (walk.Result, error)
 			}
 			return walk.Result{}, err
 		}
-		s.pause = max(s.pause, s.capture.Pause)
 		if s.thread.ID != 0 && s.walk.Info.Address == 0 {
 			return walk.Result{}, errThreadEnded // its Thread object is another one's
 		}
@@ -196,17 +197,16 @@ func (s *Suspension) stopAndWalk(walked func() walk.Result) (walk.Result, error)
 		if !last && s.metRuntime(r) {
 			continue
 		}
-		if r.Complete || last {
+		if r.Complete || last || !s.mend(r.Err, attempt) {
 			return r, nil
 		}
-		s.mend(r.Err, attempt)
 	}
 }
 
 // metRuntime notices that a native thread has become one of the runtime's since
 // it was listed, and describes it anew.
 func (s *Suspension) metRuntime(r walk.Result) bool {
-	if s.thread.ID != 0 || s.p.rt == nil || r.Complete && !s.managed {
+	if s.thread.ID != 0 || s.p.rt == nil || s.p.core != nil || r.Complete && !s.managed {
 		return false
 	}
 	if s.p.readStore() != nil {
@@ -309,8 +309,11 @@ func (s *Suspension) frames(st *profile.Thread) walk.Result {
 		s.managed = s.managed || f.Kind == walk.Managed
 		return true
 	})
-	if r.Complete && unnamed != nil {
+	switch {
+	case r.Complete && unnamed != nil:
 		return walk.Result{Err: unnamed}
+	case r.Complete && s.managed && s.thread.ID == 0 && s.p.unlisted != nil:
+		return walk.Result{Err: fmt.Errorf("frames may be missing, or be there no more, because the runtime's Thread object was not found: %w", s.p.unlisted)}
 	}
 	return r
 }

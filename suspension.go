@@ -65,22 +65,27 @@ func (p *Process) Suspend(id ThreadID) (*Suspension, error) {
 		}
 		ctx := s.walk.Context
 		r := p.walker.Unwind(&s.walk, &ctx, walk.ByUnwindInfo, func(*walk.Frame) bool { return true })
-		if r.Complete || attempt == maxAttempts {
+		if r.Complete || attempt == maxAttempts || !s.mend(r.Err, attempt) {
 			p.current = s
 			return s, nil
 		}
-		s.mend(r.Err, attempt)
 	}
 }
 
 // mend removes what made a walk incomplete, if it can: a piece of stack that was
-// not copied is copied next time, and a library may have been loaded.
-func (s *Suspension) mend(err error, attempt int) {
-	if extra, ok := s.missing(err); ok {
+// not copied is copied next time, and a library may have been loaded. It reports whether
+// it makes sense to capture the thread again.
+func (s *Suspension) mend(err error, attempt int) bool {
+	extra, ok := s.missing(err)
+	switch {
+	case ok:
 		s.extra = append(s.extra, extra)
-	} else if attempt == 0 {
+	case s.p.core != nil:
+		return false // it would be the same again
+	case attempt == 0:
 		_ = s.p.eng.UpdateModules() // else the walk says what it lacks
 	}
+	return true
 }
 
 // Context returns the registers that the thread had.
@@ -138,16 +143,23 @@ func (s *Suspension) stop() error {
 // peek captures the thread without a stop, if it is provably blocked.
 func (s *Suspension) peek() error { return s.take(s.p.live.TryBlocked) }
 
+// take captures the thread; once more if it has thrown an exception since it was looked
+// at for one.
 func (s *Suspension) take(capture func(*live.Request, *live.Capture) error) error {
 	if s.p.walking {
 		return errNested(s.thread.ID)
 	}
-	req := s.p.request(&s.thread, s.extra)
-	s.p.moment++
-	req.Unhurried = s.patient
-	err := capture(&req, s.capture)
-	s.p.eng.Begin()
-	return s.p.taken(s, err)
+	for attempt := 1; ; attempt++ {
+		req := s.p.request(&s.thread, s.extra)
+		s.p.moment++
+		req.Unhurried = s.patient
+		err := capture(&req, s.capture)
+		s.p.eng.Begin()
+		err = s.p.taken(s, err)
+		if err != nil || s.walk.Gap == nil || s.p.core != nil || attempt == maxAttempts {
+			return err
+		}
+	}
 }
 
 // taken takes over what a capture brought.
@@ -157,8 +169,11 @@ func (p *Process) taken(s *Suspension, err error) error {
 	}
 	s.moment = p.moment
 	c := s.capture
-	if p.stops != nil && c.Stopped {
-		*p.stops = append(*p.stops, c.Pause)
+	if c.Stopped {
+		s.pause = max(s.pause, c.Pause)
+		if p.stops != nil {
+			*p.stops = append(*p.stops, c.Pause)
+		}
 	}
 	s.walk, s.exception = p.eng.Thread(&engine.Captured{
 		Object: arch.Addr(s.thread.ID), OSID: s.thread.NSThreadID,
@@ -176,7 +191,7 @@ func (s *Suspension) missing(err error) (live.Range, bool) {
 	at := s.walk.Stack.Miss
 	m := s.p.eng.Maps.Find(at)
 	if m == nil {
-		if s.p.eng.UpdateModules() != nil {
+		if s.p.core != nil || s.p.eng.UpdateModules() != nil {
 			return live.Range{}, false
 		}
 		if m = s.p.eng.Maps.Find(at); m == nil {
@@ -188,6 +203,10 @@ func (s *Suspension) missing(err error) (live.Range, bool) {
 	left := s.p.opts.MaxStack - firstStack
 	for _, r := range s.extra {
 		left -= r.Len
+	}
+	if s.p.core != nil {
+		// Another copy costs next to nothing, and a damaged stack can lead anywhere.
+		left = min(left, firstStack<<(2*(len(s.extra)+1)))
 	}
 	n := min(int64(m.End-start), int64(left))
 	return live.Range{Addr: start, Len: int(n)}, n > below

@@ -56,9 +56,10 @@ func (p *Process) thread(tid int) (Thread, bool) {
 	return t, true
 }
 
-// readStore reads the runtime's own list of threads.
+// readStore reads the runtime's own list of threads: of a core dump, and where native
+// stacks would do, as much of it as there is.
 func (p *Process) readStore() error {
-	p.known = map[int]thread.Thread{}
+	p.known, p.unlisted = map[int]thread.Thread{}, nil
 	if p.rt == nil {
 		return nil
 	}
@@ -67,7 +68,11 @@ func (p *Process) readStore() error {
 		// Threads come and go while the list is read: once more, afresh.
 		p.eng.Cache.Invalidate()
 		if list, err = p.rt.Threads.List(); err != nil {
-			return p.gone(fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.from.PID(), err))
+			err = p.gone(fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.from.PID(), err))
+			if p.core == nil && !p.opts.NativeOnly || p.from.Alive() != nil {
+				return err
+			}
+			p.unlisted = err
 		}
 	}
 	for _, t := range list {

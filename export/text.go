@@ -164,12 +164,7 @@ func RuntimeText(r *profile.Runtime) string {
 }
 
 // coreText says what a core dump is: "core dump by createdump".
-func coreText(c *profile.Core) string {
-	if c.Writer == "" {
-		return "core dump"
-	}
-	return "core dump by " + c.Writer
-}
+func coreText(c *profile.Core) string { return "core dump by " + c.Writer }
 
 // summary closes the text.
 func (p *printer) summary(s *profile.Snapshot) {

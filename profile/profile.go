@@ -29,7 +29,7 @@ type Process struct {
 // Core is a core dump.
 type Core struct {
 	Path   string
-	Writer string  // "kernel", "gcore", "createdump"; empty: it cannot be told
+	Writer string  // "kernel", "createdump", or "gcore", which stands for whatever writes as gdb does
 	Signal *Signal // what ended the process; nil: nothing, or it is not known
 	// Missing says, a sentence each, what was neither in the dump nor to be had
 	// from files.

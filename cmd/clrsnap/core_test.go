@@ -74,6 +74,7 @@ func TestStackOfCoreRefused(t *testing.T) {
 		command(t, "stack", "--core", tt.file).says(t, 1, `^clrsnap: cannot read the core dump .*(`+tt.says+`).*\n$`)
 	}
 	for _, args := range [][]string{
+		{"--core", "-"}, {"--core", "x", "--exe", ""}, {"--core", "x", "--sysroot", ""}, {exe},
 		{"--core", ""}, {"--core", "x", "4242"}, {"4242", "--exe", "x"}, {"4242", "--sysroot", "x"},
 		{"--core", "x", "--stop-all"}, {"--core", "x", "--max-pause", "5ms"},
 	} {

@@ -102,13 +102,25 @@ func (f *stackFlags) checkArgs(cmd *cobra.Command, args []string) error {
 				return usagef("--%s says where the files of a core dump are: give --core as well", name)
 			}
 		}
-		return onePID(cmd, args)
+		if err := onePID(cmd, args); err != nil {
+			if len(args) == 1 && isFile(args[0]) {
+				return usagef("%q is not a process id: for a core dump write --core %s", args[0], args[0])
+			}
+			return err
+		}
+		return nil
 	}
 	switch {
 	case len(args) > 0:
 		return usagef("a process id or --core, not both: unexpected argument %q", args[0])
 	case f.dump == "":
 		return usagef("--core is empty: give the core dump's file")
+	case f.dump == "-":
+		return usagef("--core - : a core dump cannot be read from a pipe: save it to a file first")
+	case given("exe") && f.core.Executable == "":
+		return usagef("--exe is empty: give the program's file")
+	case given("sysroot") && f.core.Sysroot == "":
+		return usagef("--sysroot is empty: give the folder with the process's files")
 	}
 	for _, name := range []string{"stop-all", "max-pause"} {
 		if given(name) {
@@ -116,6 +128,11 @@ func (f *stackFlags) checkArgs(cmd *cobra.Command, args []string) error {
 		}
 	}
 	return nil
+}
+
+func isFile(name string) bool {
+	st, err := os.Stat(name)
+	return err == nil && st.Mode().IsRegular()
 }
 
 // A subject is what stacks are taken of.

@@ -1,8 +1,17 @@
-// Package contract finds out what the structures of a CoreCLR look like. The
-// runtime describes itself: a data descriptor, exported as
-// DotNetRuntimeContractDescriptor, holds the offsets of fields, the sizes of
-// types, the values of globals, and the versions of the algorithmic contracts
-// that say how these are to be used.
+// Package contract finds out what the structures of a CoreCLR look like: the offsets
+// of fields, the sizes of types, the values of globals, and the versions of the
+// algorithmic contracts that say how these are to be used. A Descriptor holds all
+// that. There are two to be had, and Complete puts them together:
+//
+//   - Parse reads what the runtime says of itself, the data descriptor that newer
+//     ones export as DotNetRuntimeContractDescriptor (Symbol).
+//   - EmbeddedFor has what this program knows of a version of the runtime. Where its
+//     globals are, it finds in a table that every runtime exports as g_dacTable
+//     (TableSymbol). embedded/README.md has the form and the source of each fact.
+//
+// Nothing here finds out whether a description is right: clr.Check does.
+//
+// # The runtime's own descriptor
 //
 // The layout of the descriptor's header is that of
 // docs/design/datacontracts/contract-descriptor.md in dotnet/runtime, the JSON

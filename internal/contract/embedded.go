@@ -30,12 +30,11 @@ var embedded embed.FS
 // architecture. It comes from a file in the folder embedded, whose README.md has
 // the form and the source of every fact.
 type Embedded struct {
-	name     string
-	text     []byte
-	tested   []string
-	entries  int // of the table that indirect globals index
-	tail     int // the first entry that is counted from the table's end
-	variants []json.RawMessage
+	name    string
+	text    []byte
+	tested  []string
+	entries int // of the table that indirect globals index
+	tail    int // the first entry that is counted from the table's end
 }
 
 // platforms are the descriptors' names of architectures.
@@ -47,7 +46,41 @@ var platforms = map[arch.Machine]string{arch.MachineAMD64: "x64"}
 func EmbeddedFor(version string, m arch.Machine) (*Embedded, bool) {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
-	name := "net" + major + "." + minor + "-" + platforms[m]
+	return readEmbedded("net" + major + "." + minor + "-" + platforms[m])
+}
+
+// EmbeddedLike returns what is embedded about the one version that has the contracts of
+// d, the descriptor of a runtime whose version cannot be told.
+func EmbeddedLike(d *Descriptor, m arch.Machine) (like *Embedded, ok bool) {
+	files, _ := embedded.ReadDir("embedded") // which has no errors
+	for _, f := range files {
+		name := strings.TrimSuffix(f.Name(), ".json")
+		if !strings.HasSuffix(name, "-"+platforms[m]) {
+			continue
+		}
+		e, _ := readEmbedded(name)
+		ours, err := e.Layout(nil, 0, 0)
+		if err != nil || d.Require(ours.versions()) != nil {
+			continue
+		}
+		if like != nil {
+			return nil, false
+		}
+		like = e
+	}
+	return like, like != nil
+}
+
+// versions are the contracts of d as needs of Require.
+func (d *Descriptor) versions() map[string][]Version {
+	out := map[string][]Version{}
+	for name, v := range d.Contracts {
+		out[name] = []Version{v}
+	}
+	return out
+}
+
+func readEmbedded(name string) (*Embedded, bool) {
 	text, err := embedded.ReadFile("embedded/" + name + ".json")
 	if err != nil {
 		return nil, false
@@ -61,10 +94,9 @@ func EmbeddedFor(version string, m arch.Machine) (*Embedded, bool) {
 
 func parseEmbedded(name string, text []byte) (*Embedded, error) {
 	var extra struct {
-		Tested   []string
-		Entries  int
-		Tail     int
-		Variants []json.RawMessage
+		Tested  []string
+		Entries int
+		Tail    int
 	}
 	if err := json.Unmarshal(text, &extra); err != nil {
 		return nil, fmt.Errorf("embedded descriptor %s: %w", name, err)
@@ -76,38 +108,25 @@ func parseEmbedded(name string, text []byte) (*Embedded, error) {
 	if tail == 0 {
 		tail = extra.Entries
 	}
-	return &Embedded{name: name, text: text, tested: extra.Tested, entries: extra.Entries, tail: tail, variants: extra.Variants}, nil
+	return &Embedded{name: name, text: text, tested: extra.Tested, entries: extra.Entries, tail: tail}, nil
 }
 
 // Tested reports whether clrsnap's tests have walked the stacks of this build.
 func (e *Embedded) Tested(version string) bool { return slices.Contains(e.tested, version) }
 
-// Layouts returns the descriptors that a runtime whose table of size bytes is at
-// address table may have, the likeliest first. Which of them it has is for the caller to check.
-// Until the runtime has started, and without a table, globals that come from it
-// are 0.
-func (e *Embedded) Layouts(mem target.Memory, table arch.Addr, size uint64) ([]*Descriptor, error) {
+// Layout returns the descriptor of a runtime whose table of size bytes is at address
+// table. Until the runtime has started, and without a table (address 0), globals that
+// come from it are 0.
+func (e *Embedded) Layout(mem target.Memory, table arch.Addr, size uint64) (*Descriptor, error) {
 	pointers, err := e.readTable(mem, table, size)
 	if err != nil {
 		return nil, err
 	}
-	base, err := FromJSON(e.text, pointers)
+	d, err := FromJSON(e.text, pointers)
 	if err != nil {
 		return nil, fmt.Errorf("embedded descriptor %s: %w", e.name, err)
 	}
-	if len(e.variants) == 0 {
-		return []*Descriptor{base}, nil
-	}
-	var all []*Descriptor
-	for i, text := range e.variants {
-		v, err := FromJSON(text, pointers)
-		if err != nil {
-			return nil, fmt.Errorf("embedded descriptor %s, variant %d: %w", e.name, i, err)
-		}
-		v, _ = v.Complete(base)
-		all = append(all, v)
-	}
-	return all, nil
+	return d, nil
 }
 
 // readTable reads the entries that are known. Servicing builds insert variables
@@ -140,10 +159,11 @@ func (e *Embedded) readTable(mem target.Memory, table arch.Addr, size uint64) ([
 	return pointers, nil
 }
 
-// Complete returns d with everything that it lacks taken from more: contracts,
-// types, sizes, fields and globals. What d has stays. If the two have a contract in
-// different versions, they describe different structures: they are not mixed, and
-// the second result is false.
+// Complete returns d with what it lacks taken from more: contracts, types, sizes,
+// fields and globals. What d has stays. Where the two contradict each other they are of
+// different structures, which are not mixed: a type stays as d has it if more has
+// another size of it or another offset of one of its fields, and if the two have a
+// contract in different versions, the second result is false.
 func (d *Descriptor) Complete(more *Descriptor) (*Descriptor, bool) {
 	for name, v := range d.Contracts {
 		if o, ok := more.Contracts[name]; ok && o != v {
@@ -155,19 +175,29 @@ func (d *Descriptor) Complete(more *Descriptor) (*Descriptor, bool) {
 		SubDescriptors: d.SubDescriptors, Runtime: d.Runtime,
 	}
 	for name, t := range d.Types {
-		m := more.Types[name]
-		if !t.HasSize {
-			t.Size, t.HasSize = m.Size, m.HasSize
-		}
-		fields := maps.Clone(m.Fields)
-		if fields == nil {
-			fields = map[string]Field{}
-		}
-		maps.Copy(fields, t.Fields)
-		t.Fields = fields
-		out.Types[name] = t
+		out.Types[name] = t.complete(more.Types[name])
 	}
 	maps.Copy(out.Globals, d.Globals)
 	maps.Copy(out.Contracts, d.Contracts)
 	return out, true
+}
+
+// complete returns t with what it lacks taken from more, or t if they differ.
+func (t Type) complete(more Type) Type {
+	if t.HasSize && more.HasSize && t.Size != more.Size {
+		return t
+	}
+	fields := map[string]Field{}
+	maps.Copy(fields, more.Fields)
+	for name, f := range t.Fields {
+		if o, ok := more.Fields[name]; ok && o.Offset != f.Offset {
+			return t
+		}
+		fields[name] = f
+	}
+	t.Fields = fields
+	if !t.HasSize {
+		t.Size, t.HasSize = more.Size, more.HasSize
+	}
+	return t
 }

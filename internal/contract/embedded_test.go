@@ -33,21 +33,21 @@ func TestEmbedded(t *testing.T) {
 				t.Errorf("%s: build %q is tested", name, build)
 			}
 		}
-		layouts, err := e.Layouts(tableOf(maxTable), at, uint64(8*e.entries))
-		if err != nil || len(layouts) != max(1, len(e.variants)) {
-			t.Errorf("%s: %d layouts, %v", name, len(layouts), err)
+		d, err := e.Layout(tableOf(maxTable), at, uint64(8*e.entries))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if v, ok := layouts[0].Global("ThreadStore"); !ok || v < 100 {
+		if v, ok := d.Global("ThreadStore"); !ok || v < 100 {
 			t.Errorf("%s: the thread store is at %d, %v", name, v, ok)
 		}
 		// Without a table everything is known but where it is.
-		if layouts, err = e.Layouts(image{}, 0, 0); err != nil {
+		if d, err = e.Layout(image{}, 0, 0); err != nil {
 			t.Errorf("%s without a table: %v", name, err)
-		} else if v, ok := layouts[0].Global("ThreadStore"); !ok || v != 0 {
+		} else if v, ok := d.Global("ThreadStore"); !ok || v != 0 {
 			t.Errorf("%s without a table: the thread store is at %d, %v", name, v, ok)
 		}
-		if _, err := e.Layouts(image{}, at, 0); err == nil {
+		if _, err := e.Layout(image{}, at, 0); err == nil {
 			t.Errorf("%s with a table that cannot be read: no error", name)
 		}
 	}
@@ -64,6 +64,29 @@ func TestEmbeddedForNothing(t *testing.T) {
 	}
 }
 
+// TestEmbeddedLike: of which version a runtime is, its contracts tell.
+func TestEmbeddedLike(t *testing.T) {
+	text, _ := net10(t)
+	own, err := FromJSON(text, make([]uint64, 24))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, ok := EmbeddedLike(own, arch.MachineAMD64); !ok || e.name != "net10.0-x64" {
+		t.Errorf("of .NET 10: %+v", e)
+	}
+	if e, ok := EmbeddedLike(own, arch.MachineARM64); ok {
+		t.Errorf("arm64: %s", e.name)
+	}
+	own.Contracts["ExecutionManager"] = "3"
+	if e, ok := EmbeddedLike(own, arch.MachineAMD64); ok {
+		t.Errorf("with a contract of no known version: %s", e.name)
+	}
+	delete(own.Contracts, "ExecutionManager")
+	if e, ok := EmbeddedLike(own, arch.MachineAMD64); ok {
+		t.Errorf("without a contract: %s", e.name)
+	}
+}
+
 func parsed(t *testing.T, text string) *Descriptor {
 	t.Helper()
 	d, err := FromJSON([]byte(text), []uint64{10, 11})
@@ -76,7 +99,7 @@ func parsed(t *testing.T, text string) *Descriptor {
 func TestComplete(t *testing.T) {
 	own := parsed(t, `{"version":0,"types":{"Both":{"A":1,"B":2},"Own":{"!":8}},"globals":{"X":1,"Y":[0]},"contracts":{"Thread":1}}`)
 	own.Runtime = "9.0.5"
-	ours := parsed(t, `{"version":0,"types":{"Both":{"!":32,"B":99,"C":3},"Own":{"!":99},"Ours":{"D":4}},"globals":{"Y":[1],"Z":7},"contracts":{"Thread":1,"StackWalk":1}}`)
+	ours := parsed(t, `{"version":0,"types":{"Both":{"!":32,"B":2,"C":3},"Own":{"!":99},"Ours":{"D":4}},"globals":{"Y":[1],"Z":7},"contracts":{"Thread":1,"StackWalk":1}}`)
 	want := parsed(t, `{"version":0,"types":{"Both":{"!":32,"A":1,"B":2,"C":3},"Own":{"!":8},"Ours":{"D":4}},"globals":{"X":1,"Y":[0],"Z":7},"contracts":{"Thread":1,"StackWalk":1}}`)
 	want.Runtime = own.Runtime
 	got, ok := own.Complete(ours)
@@ -92,35 +115,33 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-func TestVariants(t *testing.T) {
-	e, err := parseEmbedded("test", []byte(`{"version":0,"tested":["1.0.2"],"entries":2,
-		"types":{"A":{"X":8,"Y":16}},"contracts":{"Thread":1},"globals":{"G":[1]},
-		"variants":[{"version":0},{"version":0,"types":{"A":{"X":24}},"globals":{"G":[0]}}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := e.Layouts(tableOf(2), at, 16)
-	if err != nil || len(all) != 2 {
-		t.Fatal(all, err)
-	}
-	for i, want := range []struct {
-		x uint32
-		g uint64
-	}{{8, 101}, {24, 100}} {
-		x, _ := all[i].Offset("A", "X")
-		y, _ := all[i].Offset("A", "Y")
-		g, _ := all[i].Global("G")
-		if x != want.x || y != 16 || g != want.g || all[i].Contracts["Thread"] != "1" {
-			t.Errorf("variant %d: %+v", i, all[i])
+// TestCompleteContradicts: where the two disagree on any part of a type, it is another
+// structure, and nothing is taken from it.
+func TestCompleteContradicts(t *testing.T) {
+	ours := parsed(t, `{"version":0,"types":{"T":{"!":32,"A":8,"B":16,"C":24}}}`)
+	for own, want := range map[string]string{
+		`{"A":8}`:         `{"!":32,"A":8,"B":16,"C":24}`,
+		`{"!":32,"D":28}`: `{"!":32,"A":8,"B":16,"C":24,"D":28}`,
+		`{"A":8,"B":24}`:  `{"A":8,"B":24}`,
+		`{"!":40,"A":8}`:  `{"!":40,"A":8}`,
+		`{"!":40}`:        `{"!":40}`,
+		`{"!":32,"C":0}`:  `{"!":32,"C":0}`,
+	} {
+		got, ok := parsed(t, `{"version":0,"types":{"T":`+own+`}}`).Complete(ours)
+		if w := parsed(t, `{"version":0,"types":{"T":`+want+`}}`); !ok || !reflect.DeepEqual(got.Types, w.Types) {
+			t.Errorf("%s: %+v, want %s", own, got.Types, want)
 		}
 	}
+}
+
+func TestLayoutBad(t *testing.T) {
 	for _, text := range []string{
-		`{`, `{"entries":1,"variants":[7]}`, `{"version":0,"entries":1,"globals":{"G":[1]}}`,
-		`{"version":0,"variants":[{"version":9}]}`, `{"version":0,"types":{"A":{"X":1,"X":2}}}`, `{"version":7}`,
+		`{`, `{"entries":1}`, `{"version":0,"entries":1,"globals":{"G":[1]}}`,
+		`{"version":0,"types":{"A":{"X":1,"X":2}}}`, `{"version":7}`,
 	} {
 		e, err := parseEmbedded("test", []byte(text))
 		if err == nil {
-			_, err = e.Layouts(tableOf(1), at, 8)
+			_, err = e.Layout(tableOf(1), at, 8)
 		}
 		if err == nil {
 			t.Errorf("%s: no error", text)
@@ -128,17 +149,17 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// FuzzLayouts: any file, on any table.
-func FuzzLayouts(f *testing.F) {
-	f.Add([]byte(`{"version":0,"entries":3,"tail":2,"globals":{"G":[1]},"variants":[{"version":0,"types":{"A":{"X":24}}}]}`), []byte{1, 2, 3, 4, 5, 6, 7, 8}, uint64(24))
+// FuzzLayout: any file, on any table.
+func FuzzLayout(f *testing.F) {
+	f.Add([]byte(`{"version":0,"entries":3,"tail":2,"types":{"A":{"X":24}},"globals":{"G":[1]}}`), []byte{1, 2, 3, 4, 5, 6, 7, 8}, uint64(24))
 	f.Fuzz(func(t *testing.T, text, table []byte, size uint64) {
 		e, err := parseEmbedded("fuzz", text)
 		if err != nil {
 			return
 		}
-		all, err := e.Layouts(image{{Base: at, Data: binary.LittleEndian.AppendUint64(table, 1)}}, at, size)
-		if (err == nil) != (len(all) > 0) {
-			t.Fatalf("%d layouts, %v", len(all), err)
+		d, err := e.Layout(image{{Base: at, Data: binary.LittleEndian.AppendUint64(table, 1)}}, at, size)
+		if (err == nil) != (d != nil) {
+			t.Fatalf("%+v, %v", d, err)
 		}
 	})
 }

@@ -26,12 +26,12 @@ func TestTable(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all, err := e.Layouts(tableOf(tt.entries), at, tt.size)
-			if err != nil || len(all) != 1 {
-				t.Fatalf("%d layouts, error %v", len(all), err)
+			d, err := e.Layout(tableOf(tt.entries), at, tt.size)
+			if err != nil {
+				t.Fatal(err)
 			}
 			for name, want := range map[string]uint64{"Front": tt.front, "Tail": tt.tail, "Last": tt.last} {
-				if got := all[0].Globals[name].Value; got != want {
+				if got := d.Globals[name].Value; got != want {
 					t.Errorf("%s is %d, want %d", name, got, want)
 				}
 			}
@@ -65,7 +65,7 @@ func TestTableBad(t *testing.T) {
 		{2 * 8, "has only 2 entries"}, // not even the front
 		{9 * 8, "the table"},          // more than can be read
 	} {
-		if _, err := e.Layouts(tableOf(6), at, tt.size); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := e.Layout(tableOf(6), at, tt.size); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%d bytes: error %v, want %q", tt.size, err, tt.want)
 		}
 	}

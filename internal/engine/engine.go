@@ -4,6 +4,8 @@
 package engine
 
 import (
+	"errors"
+
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr"
 	"clrsnap/internal/clr/codemap"
@@ -146,6 +148,10 @@ type Captured struct {
 	Stack   *target.Stack
 }
 
+// ErrUncaptured: what the runtime knows of an exception in flight was not captured with
+// the thread that has thrown it. Another capture may have it.
+var ErrUncaptured = errors.New("frames that an exception has already unwound may be among these, because its tracker was not captured")
+
 // Thread makes sense of what was copied. Info of the result is empty for a thread
 // that is not one of the runtime's, or not any more.
 func (e *Engine) Thread(c *Captured) (walk.Thread, thread.Exception) {
@@ -159,6 +165,9 @@ func (e *Engine) Thread(c *Captured) (walk.Thread, thread.Exception) {
 		return t, exception
 	}
 	t.Info = info
+	if e.Runtime.Threads.Uncaptured(&info, c.Stack) {
+		t.Gap = ErrUncaptured
+	}
 	if x, ok := e.Runtime.Threads.Exception(&info, c.Stack); ok {
 		exception = x
 		t.UnwoundLow, t.UnwoundHigh = x.Low, x.High

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"clrsnap/internal/arch"
 	"clrsnap/internal/clr"
 	"clrsnap/internal/contract"
 	"clrsnap/internal/locate"
@@ -23,17 +24,25 @@ var (
 	ErrUnfit = errors.New("its structures do not look as they should")
 )
 
-// lister is a Source that knows the target's threads too.
-type lister interface {
+// threaded is a Source that knows the target's threads too, against which the runtime's
+// can be held: a live process or a core dump, not a recording.
+type threaded interface {
 	Threads() ([]int, error)
 	NSTid(tid int) (int, error) // the thread's id inside the target's PID namespace
 }
 
+// partial is a Source that lacks memory which the target had: a core dump.
+type partial interface {
+	// Lacks reports whether such memory is among the n bytes at addr.
+	Lacks(addr arch.Addr, n int) bool
+}
+
 // OpenRuntime finds the target's runtime and binds it. What the runtime says of
-// itself counts; what it does not say, this program's own descriptors add. They
-// are believed only if the runtime's structures make sense with them, and a build
-// that was never tested only if they make sense at all. The runtime that was found
-// is there beside an error too, unless nothing was found.
+// itself counts, and if it says enough to be read, it is believed. What it does not
+// say, this program's own descriptor adds. Where that is needed, the two are believed
+// only if the runtime's structures make sense with them, whether or not this build of
+// the runtime was tested. The runtime that was found is there beside an error too,
+// unless nothing was found.
 func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 	r, err := e.Locate()
 	if err != nil {
@@ -45,24 +54,27 @@ func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 	if e.Own, err = e.ownDescriptor(r); err != nil {
 		return r, err
 	}
-	own := e.Own
+	enough := e.Own != nil && e.Own.Require(clr.Needs) == nil
 	known, isKnown := contract.EmbeddedFor(r.Version, e.Arch.Machine)
-	var ours []*contract.Descriptor
-	if isKnown && (own != nil || r.Table != 0) {
-		if ours, err = known.Layouts(e.Cache, r.Table, r.TableSize); err != nil {
+	if r.Version == "" && enough {
+		known, isKnown = contract.EmbeddedLike(e.Own, e.Arch.Machine)
+	}
+	d := e.Own
+	if isKnown && (d != nil || r.Table != 0) {
+		ours, err := e.embedded(known, r, enough)
+		if err != nil {
 			return r, err
 		}
+		d = merge(d, ours)
 	}
-	complete := own != nil && own.Require(clr.Needs) == nil
-	_, running := e.src.(lister)
-	switch {
-	case complete && (!running || isKnown && known.Tested(r.Version)):
-		// A recording was made of a runtime that was fine then.
-		return r, e.Bind(merge(own, ours)[0])
-	case own == nil && len(ours) == 0:
+	if d == nil {
 		return r, fmt.Errorf("%w: .NET %s does not describe itself, and this clrsnap has no description of it", ErrUnknown, versionOf(r))
 	}
-	return r, e.bindChecked(r, merge(own, ours), isKnown && known.Tested(r.Version))
+	d.Runtime = r.Version
+	if _, ok := e.src.(threaded); enough || !ok {
+		return r, e.bind(r, d) // a recording was made of a runtime that had been checked
+	}
+	return r, e.bindChecked(r, d, isKnown && known.Tested(r.Version))
 }
 
 // ownDescriptor reads what the runtime says of itself; nil is nothing.
@@ -75,57 +87,71 @@ func (e *Engine) ownDescriptor(r *locate.Runtime) (*contract.Descriptor, error) 
 	if errors.As(err, &left) {
 		return nil, nil // small dumps leave it out; what we know ourselves may do
 	}
-	if err != nil {
-		return nil, err
+	if errors.Is(err, contract.ErrFormat) {
+		return nil, unfit(r, err) // its library is only being loaded, perhaps
 	}
-	d.Runtime = r.Version
+	return d, err
+}
+
+// embedded returns what this program knows of the runtime. One that says enough of
+// itself says where its globals are, and can do without its table, which a dump may
+// lack.
+func (e *Engine) embedded(known *contract.Embedded, r *locate.Runtime, enough bool) (*contract.Descriptor, error) {
+	d, err := known.Layout(e.Cache, r.Table, r.TableSize)
+	switch {
+	case err != nil && enough:
+		return known.Layout(e.Cache, 0, 0)
+	case err != nil:
+		return nil, unfit(r, err)
+	}
 	return d, nil
 }
 
-// merge completes the runtime's own descriptor, if it has one, with each of ours.
-func merge(own *contract.Descriptor, ours []*contract.Descriptor) []*contract.Descriptor {
+// merge completes the runtime's own descriptor, if it has one, with ours, if they go
+// together.
+func merge(own, ours *contract.Descriptor) *contract.Descriptor {
 	if own == nil {
 		return ours
 	}
-	var all []*contract.Descriptor
-	for _, d := range ours {
-		if d, ok := own.Complete(d); ok {
-			all = append(all, d)
-		}
+	if d, ok := own.Complete(ours); ok {
+		return d
 	}
-	if len(all) == 0 {
-		all = append(all, own)
-	}
-	return all
+	return own
 }
 
-// bindChecked binds the first of the layouts that the runtime's structures make
-// sense with. A dump may lack what it takes to see that; then the first one that may
-// do is believed, if this very build was tested.
-func (e *Engine) bindChecked(r *locate.Runtime, layouts []*contract.Descriptor, tested bool) error {
-	var failed error
-	var possible *contract.Descriptor
-	for _, d := range layouts {
-		d.Runtime = r.Version
-		err := e.Bind(d)
-		if err == nil {
-			err = e.check()
-		}
-		if err == nil {
-			return nil
-		}
-		if failed == nil {
-			failed = err
-		}
-		if _, unreadable := errors.AsType[*target.ReadError](err); unreadable && possible == nil {
-			possible = d
-		}
+// bind is Bind for the runtime r.
+func (e *Engine) bind(r *locate.Runtime, d *contract.Descriptor) error {
+	err := e.Bind(d)
+	if missing := (*contract.MissingError)(nil); errors.As(err, &missing) {
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
-	if tested && possible != nil {
-		return e.Bind(possible)
+	return err
+}
+
+// bindChecked binds the runtime if its structures make sense. A dump may lack what it
+// takes to see that: then they are believed if this very build was tested.
+func (e *Engine) bindChecked(r *locate.Runtime, d *contract.Descriptor, tested bool) error {
+	if err := e.bind(r, d); err != nil {
+		return err
+	}
+	err := e.check()
+	if err == nil || tested && e.isLeftOut(err) {
+		return nil
 	}
 	e.unbind()
-	return fmt.Errorf("%w: .NET %s: %w", ErrUnfit, versionOf(r), failed)
+	return unfit(r, err)
+}
+
+func unfit(r *locate.Runtime, err error) error {
+	return fmt.Errorf("%w: .NET %s: %w", ErrUnfit, versionOf(r), err)
+}
+
+// isLeftOut reports whether an error is about memory that the target had and that is
+// not in what is left of it. An address where it had none is one that was never right.
+func (e *Engine) isLeftOut(err error) bool {
+	p, ok := e.src.(partial)
+	unread, isRead := errors.AsType[*target.ReadError](err)
+	return ok && isRead && p.Lacks(unread.Addr, unread.Len)
 }
 
 // checkTries is how often the structures of a running target are looked at, which
@@ -164,7 +190,7 @@ func (e *Engine) checkOnce() error {
 // tasks returns the ids of the target's threads as the runtime knows them, nil
 // where the source cannot tell.
 func (e *Engine) tasks() (map[int]bool, error) {
-	l, ok := e.src.(lister)
+	l, ok := e.src.(threaded)
 	if !ok {
 		return nil, nil
 	}
@@ -173,16 +199,10 @@ func (e *Engine) tasks() (map[int]bool, error) {
 		return nil, err
 	}
 	ids := make(map[int]bool, len(tids))
-	own := true // PID namespace; one that is not ours
-	for i, tid := range tids {
-		id := tid
-		if own {
-			if id, err = l.NSTid(tid); err != nil {
-				continue
-			}
-			own = i > 0 || id != tid
+	for _, tid := range tids {
+		if id, err := l.NSTid(tid); err == nil {
+			ids[id] = true
 		}
-		ids[id] = true
 	}
 	return ids, nil
 }

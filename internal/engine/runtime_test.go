@@ -2,13 +2,16 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	"clrsnap/internal/arch"
 	"clrsnap/internal/contract"
 	"clrsnap/internal/locate"
+	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 )
@@ -59,7 +62,7 @@ var checked = map[string][]string{
 }
 
 // TestWrongLayouts: a description of a runtime that is wrong in one field is
-// refused, whatever the field; and of several descriptions the right one is found.
+// refused, whatever the field.
 func TestWrongLayouts(t *testing.T) {
 	for _, runtime := range []string{"net8", "net9", "net10:dotnet-10.0.8"} {
 		t.Run(runtime, func(t *testing.T) {
@@ -69,7 +72,7 @@ func TestWrongLayouts(t *testing.T) {
 			for _, typ := range slices.Sorted(maps.Keys(right.Types)) {
 				for _, field := range slices.Sorted(maps.Keys(right.Types[typ].Fields)) {
 					wrong := withOffset(right, typ, field, 8)
-					err := e.bindChecked(r, []*contract.Descriptor{wrong}, false)
+					err := e.bindChecked(r, wrong, true)
 					noticed := slices.Contains(checked[typ], field)
 					if fields++; err != nil {
 						refused++
@@ -80,22 +83,87 @@ func TestWrongLayouts(t *testing.T) {
 					if err != nil && e.Runtime != nil {
 						t.Errorf("%s.%s + 8: refused but bound: %v", typ, field, err)
 					}
-					if !noticed {
-						continue
-					}
-					if err := e.bindChecked(r, []*contract.Descriptor{wrong, right}, false); err != nil || e.Layout != right {
-						t.Errorf("%s.%s + 8, or the right one: %v", typ, field, err)
-					}
 				}
 			}
 			t.Logf("%d of %d fields are noticed", refused, fields)
+			if err := e.bindChecked(r, right, false); err != nil {
+				t.Errorf("the right one: %v", err)
+			}
 			if strings.HasPrefix(runtime, "net10") {
 				return // the kinds of Frame of .NET 10 are numbers, not entries of a table
 			}
-			if err := e.bindChecked(r, []*contract.Descriptor{withFramesMoved(right)}, false); err == nil {
+			if err := e.bindChecked(r, withFramesMoved(right), true); err == nil {
 				t.Error("a runtime whose kinds of Frame are taken for one another is not refused")
 			}
 		})
+	}
+}
+
+// without is a target of which a page cannot be read. It says that this is because it
+// was left out, if leftOut.
+type without struct {
+	*live.Process
+	page    arch.Addr
+	leftOut bool
+}
+
+func (w *without) ReadMemory(p []byte, addr arch.Addr) error {
+	const pageSize = 4096
+	if addr < w.page+pageSize && w.page < addr+arch.Addr(len(p)) {
+		return &target.ReadError{Addr: addr, Len: len(p)}
+	}
+	return w.Process.ReadMemory(p, addr)
+}
+
+func (w *without) Lacks(addr arch.Addr, n int) bool {
+	return w.leftOut && w.ReadMemory(make([]byte, n), addr) != nil && addr < 1<<47
+}
+
+// TestUncheckable: what cannot be checked is believed only if what the check needs was
+// left out of a dump, and only of a build that was tested.
+func TestUncheckable(t *testing.T) {
+	whole, r := openIdle(t, "net8")
+	store, _ := whole.Layout.Global("ThreadStore")
+	at, err := target.NewReader(whole.Cache).Pointer(arch.Addr(store))
+	if err != nil {
+		t.Fatal(err)
+	}
+	garbage := *whole.Layout
+	garbage.Globals = maps.Clone(garbage.Globals)
+	garbage.Globals["FinalizerThread"] = contract.Global{Value: 1 << 50, Number: true}
+	for _, tt := range []struct {
+		name     string
+		leftOut  bool
+		layout   *contract.Descriptor
+		tested   bool
+		believed bool
+	}{
+		{"left out, of a tested build", true, whole.Layout, true, true},
+		{"left out, of another build", true, whole.Layout, false, false},
+		{"unreadable in a live process", false, whole.Layout, true, false},
+		{"an address that was never right", true, &garbage, true, false},
+	} {
+		e, err := New(&without{Process: whole.src.(*live.Process), page: at &^ 4095, leftOut: tt.leftOut})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = e.bindChecked(r, tt.layout, tt.tested)
+		if (err == nil) != tt.believed || (e.Runtime != nil) != tt.believed || err != nil && !errors.Is(err, ErrUnfit) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		e.Close()
+	}
+}
+
+// TestMissingField: a runtime of which something is not known is not one that is only
+// starting.
+func TestMissingField(t *testing.T) {
+	e, r := openIdle(t, "net8")
+	less := *e.Layout
+	less.Types = maps.Clone(less.Types)
+	delete(less.Types, "RangeSection")
+	if err := e.bindChecked(r, &less, true); !errors.Is(err, ErrUnknown) || errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "RangeSection.") {
+		t.Error(err)
 	}
 }
 
@@ -109,12 +177,12 @@ func TestEmbeddedAgrees(t *testing.T) {
 			if !ok {
 				t.Fatalf("nothing is embedded about .NET %s", r.Version)
 			}
-			ours, err := known.Layouts(e.Cache, r.Table, r.TableSize)
+			ours, err := known.Layout(e.Cache, r.Table, r.TableSize)
 			if err != nil {
 				t.Fatal(err)
 			}
 			equal := 0
-			for name, typ := range ours[0].Types {
+			for name, typ := range ours.Types {
 				own := e.Own.Types[name]
 				if typ.HasSize && own.HasSize && typ.Size != own.Size {
 					t.Errorf("size of %s: %d, the runtime says %d", name, typ.Size, own.Size)
@@ -127,7 +195,7 @@ func TestEmbeddedAgrees(t *testing.T) {
 					}
 				}
 			}
-			for name, g := range ours[0].Globals {
+			for name, g := range ours.Globals {
 				if o, ok := e.Own.Globals[name]; ok && o.Value != g.Value {
 					t.Errorf("%s: %#x, the runtime says %#x", name, g.Value, o.Value)
 				} else if ok {

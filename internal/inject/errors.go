@@ -9,6 +9,7 @@ import (
 // what to do. Processes that do not exist or may not be touched have the errors of
 // internal/target/live, and programs without .NET those of internal/locate.
 var (
+	ErrAheadOfTime    = errors.New("it is compiled ahead of time (native AOT)")
 	ErrDiagnosticsOff = errors.New("its runtime's diagnostics are switched off")
 	ErrNoConnection   = errors.New("its runtime cannot be reached")
 	ErrProfilerOff    = errors.New("its runtime may not load profilers")

@@ -60,7 +60,7 @@ func noSocket(p *live.Process, err error) *Error {
 		e.Err = findErr
 		return e
 	case r.Shape == locate.NativeAOT:
-		e.Err, e.Detail, e.Remedy = locate.ErrNotDotNet, "compiled ahead of time: native AOT", "use a native profiler"
+		e.Err, e.Detail, e.Remedy = ErrAheadOfTime, "so it has no CoreCLR that could load it", "record it by CPU and clock"
 		return e
 	}
 	off := switchOff(environmentOf(e.PID), "EnableDiagnostics", "EnableDiagnostics_IPC")

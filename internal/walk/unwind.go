@@ -53,7 +53,7 @@ func (w *Walker) UnwindFrom(t *Thread, ctx *arch.Context, exact bool, visit func
 }
 
 func (w *Walker) unwind(t *Thread, ctx *arch.Context, route Route, exact bool, visit func(*Frame) bool) Result {
-	u := unwinding{w: w, t: t, ctx: ctx, route: route, exact: exact, leaf: true, runSP: arch.Addr(ctx.Regs[w.arch.SP]), pos: t.Info.Frame}
+	u := unwinding{w: w, t: t, ctx: ctx, route: route, exact: exact, leaf: true, runSP: arch.Addr(ctx.Regs[w.arch.SP]), pos: t.Info.Frame, gap: t.Gap}
 	u.frame.Context = ctx
 	for n := 0; ; n++ {
 		if n == maxFrames {

@@ -59,6 +59,8 @@ type Thread struct {
 	// Unwound are the stack pointers of frames that an exception in flight has
 	// already unwound: [Low, High).
 	UnwoundLow, UnwoundHigh arch.Addr
+	// Gap is what the capture lacks, so that no walk of it can be complete; nil: nothing.
+	Gap error
 }
 
 // Kind is the kind of a frame's code.

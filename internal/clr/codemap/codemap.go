@@ -100,10 +100,9 @@ type layout struct {
 	HeapNibble uint32 `clr:"CodeHeapListNode.HeaderMap"`
 
 	HdrMethod  uint32 `clr:"RealCodeHeader.MethodDesc"`
-	HdrGCInfo  uint32 `clr:"RealCodeHeader.GCInfo"`
 	HdrUnwinds uint32 `clr:"RealCodeHeader.NumUnwindInfos"`
 	HdrUnwind  uint32 `clr:"RealCodeHeader.UnwindInfos"`
-	HdrEH      uint32 `clr:"RealCodeHeader.EHInfo,optional"` // named by .NET 11
+	HdrEH      uint32 `clr:"RealCodeHeader.EHInfo,optional"`
 
 	FuncSize   uint32 `clr:"RuntimeFunction.!"`
 	FuncBegin  uint32 `clr:"RuntimeFunction.BeginAddress"`
@@ -138,9 +137,6 @@ func New(mem target.Memory, d *contract.Descriptor) (*Map, error) {
 	}
 	if m.l.FuncSize < 12 || m.l.FuncSize > 64 || m.l.BucketSlots == 0 || m.l.BucketSlots > 64 || m.l.BucketSize > 4096 {
 		return nil, corrupt("a RuntimeFunction of %d bytes, a hash bucket of %d slots in %d bytes", m.l.FuncSize, m.l.BucketSlots, m.l.BucketSize)
-	}
-	if m.l.HdrEH == contract.Absent {
-		m.l.HdrEH = m.l.HdrGCInfo - ehBeforeGCInfo
 	}
 	return m, nil
 }

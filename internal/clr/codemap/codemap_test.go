@@ -106,12 +106,17 @@ func testLookupJIT(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// Where the descriptor does not say where a code header has its exception clauses,
-// the field before GCInfo leads to them, as in .NET 10.
-func TestClausesWithoutName(t *testing.T) {
-	l := newMap(t, memory{}).l
-	if want := l.HdrGCInfo - 8; l.HdrEH != want {
-		t.Errorf("at %d, want %d", l.HdrEH, want)
+// Where nobody says where a code header has its exception clauses, whether a funclet is a
+// filter is not guessed.
+func TestClausesUnknown(t *testing.T) {
+	_, m := jitHeap(t, clrtest.Descriptor(t, clrtest.Net10))
+	m.l.HdrEH = contract.Absent
+	c, err := m.Lookup(heapBase + 0xe0)
+	if err != nil || !c.Funclet {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if filter, err := m.IsFilter(&c); err == nil {
+		t.Errorf("filter: %v", filter)
 	}
 }
 

@@ -1,17 +1,20 @@
 package codemap
 
-import "clrsnap/internal/arch"
+import (
+	"errors"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/contract"
+)
 
 // The JIT's exception clauses (codeman.h and jitinterface.h, EE_ILEXCEPTION):
-// the code header points at them, in .NET 10 with the field just before GCInfo,
-// which the descriptor does not name; the word before the clauses' section header
+// the code header points at them; the word before the clauses' section header
 // holds their number; the section header has 8 bytes. A ReadyToRun image has a
 // table of (method RVA, clauses RVA) pairs instead (readytorun.h,
 // READYTORUN_SECTION_EXCEPTION_INFO).
 const (
-	ehHeader       = 8
-	ehBeforeGCInfo = 8 // where the descriptor does not say
-	ehFilterFlag   = 1 // COR_ILEXCEPTION_CLAUSE_FILTER (corhdr.h)
+	ehHeader     = 8
+	ehFilterFlag = 1 // COR_ILEXCEPTION_CLAUSE_FILTER (corhdr.h)
 
 	jitClauseSize   = 32 // struct EE_ILEXCEPTION_CLAUSE
 	jitClauseFilter = 24 // FilterOffset
@@ -31,6 +34,9 @@ func (m *Map) IsFilter(c *Code) (bool, error) {
 	// A funclet begins at an offset from its method that the clauses repeat.
 	offset := uint64(c.Start - c.MethodStart)
 	if c.Kind == JIT {
+		if m.l.HdrEH == contract.Absent {
+			return false, errNoClauses
+		}
 		eh, err := m.mem.Pointer(c.header + arch.Addr(m.l.HdrEH))
 		if err != nil || eh == 0 {
 			return false, err
@@ -47,6 +53,9 @@ func (m *Map) IsFilter(c *Code) (bool, error) {
 	}
 	return m.anyFilter(at, n, r2rClauseSize, r2rClauseFilter, offset)
 }
+
+// errNoClauses: of such a runtime it cannot be told whether a funclet is a filter.
+var errNoClauses = errors.New("where the runtime has its exception clauses is not known: update clrsnap")
 
 func (m *Map) anyFilter(at arch.Addr, n, size, filterOff, offset uint64) (bool, error) {
 	if n > maxClauses {

@@ -83,9 +83,7 @@ type layout struct {
 	FirstNode uint32 `clr:"MethodDescVersioningState.NativeCodeVersionNode"`
 	NodeNext  uint32 `clr:"NativeCodeVersionNode.Next"`
 	NodeCode  uint32 `clr:"NativeCodeVersionNode.NativeCode"`
-	NodeFlags uint32 `clr:"NativeCodeVersionNode.Flags"`
-	NodeILVer uint32 `clr:"NativeCodeVersionNode.ILVersionId"`
-	NodeTier  uint32 `clr:"NativeCodeVersionNode.OptimizationTier,optional"` // named by .NET 11
+	NodeTier  uint32 `clr:"NativeCodeVersionNode.OptimizationTier,optional"`
 	ModFlags  uint32 `clr:"Module.Flags"`
 }
 

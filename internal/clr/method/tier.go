@@ -24,18 +24,7 @@ const (
 	TierILStub     Tier = "IL stub"
 )
 
-// nodeTier is NativeCodeVersionNode::m_optTier (codeversion.h): the field after
-// the node's own 32-bit id, which follows the pointer to the next node. The
-// data descriptor of .NET 10 does not name it, that of .NET 11 does; where it has
-// no name it is only believed if the fields around it lie as they do in .NET 10.
-const (
-	nodeTier      = 36
-	nodeTierNext  = 24
-	nodeTierFlags = 52
-	nodeTierILVer = 16
-
-	maxVersions = 1 << 10
-)
+const maxVersions = 1 << 10
 
 // tiers by number (codeversion.h, enum NativeCodeVersion::OptimizationTier).
 var tiers = [...]Tier{Tier0, Tier1, TierOSR, TierOptimized, Tier0Instr, Tier1Instr}
@@ -140,14 +129,10 @@ func (r *Reader) aggressiveTier(m *Method) (Tier, error) {
 const aggressiveOptimization = 0x200
 
 func (r *Reader) nodeTier(node arch.Addr) (Tier, error) {
-	at := r.l.NodeTier
-	if at == contract.Absent {
-		if r.l.NodeNext != nodeTierNext || r.l.NodeFlags != nodeTierFlags || r.l.NodeILVer != nodeTierILVer {
-			return TierUnknown, nil
-		}
-		at = nodeTier
+	if r.l.NodeTier == contract.Absent {
+		return TierUnknown, nil
 	}
-	t, err := r.mem.Uint32(node + arch.Addr(at))
+	t, err := r.mem.Uint32(node + arch.Addr(r.l.NodeTier))
 	if err != nil || int(t) >= len(tiers) {
 		return TierUnknown, err
 	}

@@ -41,10 +41,6 @@ func testTier(t *testing.T, d *contract.Descriptor) {
 	mem[stateAt+arch.Addr(r.l.FirstNode)] = uint64(nodeAt)
 	mem[nodeAt+arch.Addr(r.l.NodeCode)] = uint64(nodeIP)
 
-	tierAt := arch.Addr(nodeTier)
-	if r.l.NodeTier != contract.Absent {
-		tierAt = arch.Addr(r.l.NodeTier)
-	}
 	tiered := Method{Desc: descAt, Module: moduleAt, flags3: flagTiered}
 	once := Method{Desc: descAt, Module: moduleAt}
 	tier := func(m *Method, ip arch.Addr) Tier {
@@ -55,7 +51,7 @@ func testTier(t *testing.T, d *contract.Descriptor) {
 		return got
 	}
 	for n, want := range append(tiers[:], TierUnknown) {
-		mem.Uint32(nodeAt+tierAt, uint32(n))
+		mem.Uint32(nodeAt+arch.Addr(r.l.NodeTier), uint32(n))
 		if got := tier(&tiered, nodeIP); got != want {
 			t.Errorf("node of tier %d: %q, want %q", n, got, want)
 		}

@@ -90,5 +90,8 @@ func (n *Namer) isCollectible(module arch.Addr) (bool, error) {
 		return false, err
 	}
 	c, err := n.mem.Uint8(assembly + arch.Addr(n.l.AsmCollectible))
+	if c > 1 {
+		return false, fmt.Errorf("%w: the assembly at %v is neither collectible nor not: %d", errFlag, assembly, c)
+	}
 	return c != 0, err
 }

@@ -210,6 +210,9 @@ const (
 // contain itself.
 type budget struct{ nodes int }
 
+// errFlag: what should be a flag is none, so this is not the object that it is taken for.
+var errFlag = errors.New("the runtime's structures contradict themselves")
+
 var errTooDeep = errors.New("a type is too large to be named")
 
 func (n *Namer) typeName(h arch.Addr, style ecma335.Style, b *budget, depth int) (string, error) {

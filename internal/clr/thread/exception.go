@@ -25,8 +25,6 @@ type Exception struct {
 // bytes. That a managed handler has been entered
 // (m_EHClauseInfo.m_fManagedCodeEntered) is the word before the flags.
 type exLayout struct {
-	Previous uint32 `clr:"ExceptionInfo.PreviousNestedInfo"`
-
 	Flags uint32 `clr:"ExceptionInfo.ExceptionFlags,optional"`
 	Low   uint32 `clr:"ExceptionInfo.StackLowBound,optional"`
 	High  uint32 `clr:"ExceptionInfo.StackHighBound,optional"`
@@ -38,35 +36,30 @@ const (
 	exFlagUnwind = 0x4 // ExceptionFlags::Ex_UnwindHasStarted
 )
 
-// net10ExLayout was read off live processes: the data descriptor of .NET 10 names
-// only the first two fields of ExInfo, that of .NET 11 names these as well. They
-// are only believed where the first one lies as it does there.
-var net10ExLayout = exLayout{Flags: 64, Low: 128, High: 136, Pass: 185}
-
-func (l *exLayout) bind(d *contract.Descriptor) error {
-	err := d.Bind(l)
-	if err == nil && !l.known() && l.Previous == net10ExLayout.Previous {
-		*l = net10ExLayout
-	}
-	return err
-}
-
 // known reports whether all fields have been found.
 func (l *exLayout) known() bool {
 	return !slices.Contains([]uint32{l.Flags, l.Low, l.High, l.Pass}, contract.Absent)
 }
 
 // Exception reads the state of the exception in flight on t, and false where
-// there is none, or none that can be understood. It is only believed where its
-// parts agree with one another: the number of the pass is there twice, as a
-// number and as a flag.
+// there is none, or none that can be understood.
 func (s *Store) Exception(t *Thread, stack *target.Stack) (Exception, bool) {
-	switch {
-	case t.Exception == 0:
+	if t.Exception == 0 {
 		return Exception{}, false
-	case s.trackers == always || s.trackers == sometimes && !stack.Contains(t.Exception):
-		return s.trackedException(t, stack)
-	case !s.ex.known():
+	}
+	if s.trackers != never {
+		if e, ok := s.trackedException(t, stack); ok || s.trackers == always {
+			return e, ok
+		}
+	}
+	return s.stackedException(t, stack)
+}
+
+// stackedException reads the state of the exception in flight on t from its ExInfo,
+// which is on the stack. It is only believed where its parts agree with one another:
+// the number of the pass is there twice, as a number and as a flag.
+func (s *Store) stackedException(t *Thread, stack *target.Stack) (Exception, bool) {
+	if !s.ex.known() {
 		return Exception{}, false
 	}
 	flags, ok1 := stack.Uint64(t.Exception + arch.Addr(s.ex.Flags) - exEntered)

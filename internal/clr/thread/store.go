@@ -101,7 +101,7 @@ func NewStore(mem target.Memory, d *contract.Descriptor) (*Store, error) {
 	if err := d.Bind(&s.thrown); err != nil {
 		return nil, err
 	}
-	if err := s.ex.bind(d); err != nil {
+	if err := d.Bind(&s.ex); err != nil {
 		return nil, err
 	}
 	if err := s.bindTracker(d); err != nil {

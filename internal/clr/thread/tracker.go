@@ -44,10 +44,15 @@ type trackerLayout struct {
 	Entered uint32 `clr:"ExceptionInfo.ManagedCodeEntered"`
 }
 
+// size is how much of a tracker is read, in bytes.
+func (l *trackerLayout) size() int {
+	return int(max(l.Thread, l.Low, l.High, l.Flags, l.Entered)) + 8
+}
+
 // Beside returns what to capture in one breath with a thread whose Thread object is
 // at an address: its exception's tracker, if it has one. mem is read as it is now.
 func (s *Store) Beside(mem target.Memory, thread arch.Addr) (at arch.Addr, n int) {
-	if s.trackers != always {
+	if s.trackers == never {
 		return 0, 0
 	}
 	r := target.NewReader(mem)
@@ -55,25 +60,29 @@ func (s *Store) Beside(mem target.Memory, thread arch.Addr) (at arch.Addr, n int
 	if err != nil || at == 0 {
 		return 0, 0
 	}
-	l := &s.tracker
-	return at, int(max(l.Thread, l.Low, l.High, l.Flags, l.Entered)) + 8
+	return at, s.tracker.size()
+}
+
+// Uncaptured reports whether the capture of t lacks the tracker of its exception, which
+// is so if the exception was thrown after Beside. What the tracker says by now need not
+// fit the stack.
+func (s *Store) Uncaptured(t *Thread, stack *target.Stack) bool {
+	if s.trackers == never || t.Exception == 0 {
+		return false
+	}
+	_, begin := stack.Uint64(t.Exception)
+	_, end := stack.Uint64(t.Exception + arch.Addr(s.tracker.size()-8))
+	return !begin || !end
 }
 
 // trackedException reads the state of the exception in flight on t from its
-// tracker. If that was not captured, memory as it is now is read: of a thread that
-// has gone on since, what is found may be younger than its stack. A tracker that has
-// been freed names no thread.
+// tracker. One that has been freed names no thread, and what is no tracker does not
+// name this one.
 func (s *Store) trackedException(t *Thread, stack *target.Stack) (Exception, bool) {
 	ok := true
 	word := func(off uint32) uint64 {
-		at := t.Exception + arch.Addr(off)
-		if stack.Contains(at) {
-			if v, captured := stack.Uint64(at); captured {
-				return v
-			}
-		}
-		v, err := s.mem.Uint64(at)
-		ok = ok && err == nil
+		v, captured := stack.Uint64(t.Exception + arch.Addr(off))
+		ok = ok && captured
 		return v
 	}
 	l := &s.tracker

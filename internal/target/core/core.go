@@ -35,7 +35,8 @@ type Core struct {
 	ownOnce sync.Once
 	own     map[int]int // see OwnID
 
-	permsOnce sync.Once
+	shownOnce sync.Once
+	shown     target.Mappings // see Mappings
 	misses    misses
 }
 
@@ -106,11 +107,21 @@ func (c *Core) PID() int { return c.notes.process.pid }
 // was copied since.
 func (c *Core) Written() time.Time { return c.written }
 
-// Writer is what has written the dump: "kernel", "gcore" or "createdump".
+// Writer is what has written the dump: "kernel", "createdump", or "gcore", which stands
+// for whatever writes as gdb does.
 func (c *Core) Writer() string { return string(c.notes.writer) }
 
 // Threads are the threads of the process, in the order of the dump.
 func (c *Core) Threads() []Thread { return c.notes.threads }
+
+// Thread returns the thread of an id, and false where there is none.
+func (c *Core) Thread(tid int) (*Thread, bool) {
+	i, ok := c.notes.index[tid]
+	if !ok {
+		return nil, false
+	}
+	return &c.notes.threads[i], true
+}
 
 // Signal is what ended the process, or nil where it had not ended.
 func (c *Core) Signal() *Signal { return c.notes.signal }

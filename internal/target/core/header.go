@@ -246,6 +246,18 @@ func (c *Core) readDumped(p []byte, addr arch.Addr) (int, error) {
 	return n, nil
 }
 
+// Dumped is how many bytes from addr on, of n at most, the dump itself has without a gap.
+func (c *Core) Dumped(addr arch.Addr, n int) (has int) {
+	for i := c.segmentFrom(addr); i < len(c.segments) && has < n; i++ {
+		s, at := &c.segments[i], addr+arch.Addr(has)
+		if at < s.start || uint64(at-s.start) >= s.has {
+			break
+		}
+		has += int(min(uint64(n-has), s.has-uint64(at-s.start)))
+	}
+	return has
+}
+
 // cut is how many bytes the headers announce that the file does not have.
 func (c *Core) cut() (n uint64) {
 	for i := range c.segments {
@@ -255,7 +267,10 @@ func (c *Core) cut() (n uint64) {
 }
 
 func (c *Core) noThreads() error {
-	if n := c.cut(); n > 0 || c.notes.cut {
+	switch {
+	case c.notes.damaged:
+		return errors.New("it is damaged within its notes, before its threads: copy or unpack it once more")
+	case c.notes.cut, c.cut() > 0:
 		return errors.New("it is cut off before its threads: the disk may have been full, or the size of dumps limited (ulimit -c)")
 	}
 	return errors.New("it has no threads: it is not the dump of a process")

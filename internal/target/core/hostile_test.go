@@ -66,10 +66,64 @@ func TestNoZeros(t *testing.T) {
 	missing := c.Missing()
 	want := []string{
 		"/no/such/program cannot be read: no such file or directory (--sysroot names the folder that has the process's files)",
-		"1 page was needed that the dump has left out and no file has, the first at 0x401000",
+		"1 page was needed that the dump has left out and no file has, the first at 0x9000000",
 	}
 	if !slices.Equal(missing, want) {
 		t.Errorf("missing %q", missing)
+	}
+}
+
+// TestDumped: how far the dump itself has memory.
+func TestDumped(t *testing.T) {
+	f := newFake()
+	f.segments = append(f.segments, fakeSegment{vaddr: 0x7001000, memsz: 2 * pageSize, data: make([]byte, pageSize), flags: flagRead})
+	c := openCore(t, f.write(t), Options{})
+	for _, tt := range []struct {
+		name string
+		addr arch.Addr
+		n    int
+		want int
+	}{
+		{"all of it", 0x7000008, 16, 16},
+		{"across two pieces", 0x7000ff8, 16, 16},
+		{"up to what was left out", 0x7000000, 4 * pageSize, 2 * pageSize},
+		{"up to the end of memory", 0x400ff8, 64, 8},
+		{"left out", 0x9000000, 8, 0},
+		{"no memory", 0x5000000, 8, 0},
+		{"the end of the address space", ^arch.Addr(0), 8, 0},
+	} {
+		if got := c.Dumped(tt.addr, tt.n); got != tt.want {
+			t.Errorf("%s: %d bytes, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestLacks: what was left out, and what never was.
+func TestLacks(t *testing.T) {
+	traceless := newFake() // a gcore dump
+	traceless.notes = nil
+	traceless.note("CORE", noteProcess, make([]byte, 136))
+	traceless.note("CORE", noteStatus, status(7, 0x401000, 0x7000100))
+	for _, tt := range []struct {
+		name          string
+		addr          arch.Addr
+		n             int
+		kernel, gcore bool
+	}{
+		{"dumped", 0x7000000, pageSize, false, false},
+		{"left out", 0x9000000, 8, true, true},
+		{"half of it left out", 0x400ff8, 16, true, true},
+		{"not known to the dump", 0x5000000, 8, false, true},
+		{"the lowest page", 8, 8, false, false},
+		{"no address", 1 << 63, 8, false, false},
+		{"the end of the address space", ^arch.Addr(0) - 3, 8, false, false},
+	} {
+		for f, want := range map[*fake]bool{newFake(): tt.kernel, traceless: tt.gcore} {
+			c := openCore(t, f.write(t), Options{})
+			if got := c.Lacks(tt.addr, tt.n); got != want {
+				t.Errorf("%s, in a dump by %s: %v", tt.name, c.Writer(), got)
+			}
+		}
 	}
 }
 
@@ -149,8 +203,10 @@ func TestDamagedNotes(t *testing.T) {
 	}{
 		{"double thread", func(f *fake) { f.note("CORE", noteStatus, status(8, 1, 2)) }, "", 2, "the dump has 1 more thread with an id that another one has"},
 		{"registers of another size", func(f *fake) { f.note("CORE", noteStatus, make([]byte, 144)) }, "it is damaged: a thread's registers have 144 bytes", 0, ""},
-		{"first note is huge", huge, "it has no threads", 0, ""},
-		{"name is huge", func(f *fake) { le.PutUint32(f.notes, 1<<32-1) }, "it has no threads", 0, ""},
+		{"first note is huge", huge, "it is damaged within its notes, before its threads", 0, ""},
+		{"name is huge", func(f *fake) { le.PutUint32(f.notes, 1<<32-1) }, "it is damaged within its notes, before its threads", 0, ""},
+		{"a note behind the first thread is huge", func(f *fake) { le.PutUint32(f.notes[len(threadNote())+4:], 1<<31) }, "", 1, "the dump is damaged within its notes: there may be more threads"},
+		{"the last thread is zeros", func(f *fake) { clear(f.notes[len(f.notes)-len(threadNote()):]) }, "", 1, "the dump is damaged within its notes: there may be more threads"},
 		{"auxv is huge", func(f *fake) { f.note("CORE", noteAuxv, make([]byte, 1<<17)) }, "it is damaged: a note of type 0x6 has 131072 bytes", 0, ""},
 		{"short process information", func(f *fake) {
 			f.notes = nil
@@ -204,6 +260,13 @@ func TestDamagedNotes(t *testing.T) {
 			useEverything(t, c)
 		})
 	}
+}
+
+// threadNote is the note of a thread.
+func threadNote() []byte {
+	var f fake
+	f.note("CORE", noteStatus, status(1, 2, 3))
+	return f.notes
 }
 
 func (f *fake) prepend(owner string, typ uint32, desc []byte) {

@@ -153,9 +153,10 @@ func (c *Core) mapping(addr arch.Addr) *mapping {
 
 // Mappings returns the mappings that the dump knows of: those of files, and memory that
 // was dumped or left out. Of mappings that gcore and createdump have not dumped, the
-// permissions are those that the file asks for; readable, where it does not tell.
+// permissions are those that the file asks for; readable, where it does not tell. The
+// result is the same each time, and not to be changed.
 func (c *Core) Mappings() (target.Mappings, error) {
-	c.permsOnce.Do(func() {
+	c.shownOnce.Do(func() {
 		for i := range c.mappings {
 			if m := &c.mappings[i]; !m.known {
 				m.Perm = target.PermRead
@@ -164,12 +165,12 @@ func (c *Core) Mappings() (target.Mappings, error) {
 		for _, im := range c.images {
 			im.permissions()
 		}
+		c.shown = make(target.Mappings, len(c.mappings))
+		for i := range c.mappings {
+			c.shown[i] = c.mappings[i].Mapping
+		}
 	})
-	out := make(target.Mappings, len(c.mappings))
-	for i := range c.mappings {
-		out[i] = c.mappings[i].Mapping
-	}
-	return out, nil
+	return c.shown, nil
 }
 
 // unwritten reports whether the process had not written to what the dump leaves out of

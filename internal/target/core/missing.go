@@ -13,7 +13,7 @@ import (
 type misses struct {
 	mu     sync.Mutex
 	pages  map[arch.Addr]bool // at most maxMisses
-	first  arch.Addr
+	first  arch.Addr          // of the pages
 	images map[*image]bool
 }
 
@@ -30,13 +30,41 @@ func (m *misses) add(addr arch.Addr, im *image) {
 	defer m.mu.Unlock()
 	if m.pages == nil {
 		m.pages, m.images = map[arch.Addr]bool{}, map[*image]bool{}
-		m.first = addr
 	}
 	if failed {
 		m.images[im] = true
-	} else if len(m.pages) < maxMisses {
+		return
+	}
+	if len(m.pages) == 0 {
+		m.first = addr
+	}
+	if len(m.pages) < maxMisses {
 		m.pages[floor(addr)] = true
 	}
+}
+
+// Where the memory of a process can be on x86-64: from vm.mmap_min_addr's default on, as
+// far as addresses have 47 bits.
+const (
+	lowest  arch.Addr = 1 << 16
+	highest arch.Addr = 1 << 47
+)
+
+// Lacks reports whether some of the n bytes at addr are memory that the process had, and
+// that neither the dump nor a file has. Only the kernel tells of all memory that there
+// was; of other dumps it is taken to be wherever it could have been.
+func (c *Core) Lacks(addr arch.Addr, n int) bool {
+	end, ok := addr.Add(uint64(n))
+	if !ok {
+		return false
+	}
+	var b [1]byte
+	for at := addr; at < end; at = floor(at) + pageSize {
+		if c.ReadMemory(b[:], at) != nil {
+			return c.mapping(at) != nil || c.notes.writer != writerKernel && at >= lowest && at < highest
+		}
+	}
+	return false
 }
 
 // Missing says, a sentence each, what was asked for and could not be had, and what was
@@ -50,6 +78,9 @@ func (c *Core) Missing() []string {
 	}
 	if c.notes.cut {
 		out = append(out, "the dump is cut off within its notes: there may be more threads")
+	}
+	if c.notes.damaged {
+		out = append(out, "the dump is damaged within its notes: there may be more threads")
 	}
 	if c.notes.doubles > 0 {
 		out = append(out, fmt.Sprintf("the dump has %s an id that another one has", count(c.notes.doubles, "more thread with", "more threads with")))

@@ -52,9 +52,10 @@ const (
 type notes struct {
 	writer  writer
 	threads []Thread
-	tids    map[int]bool
-	doubles int // threads that were there already
-	cut     bool
+	index   map[int]int // of threads, by id
+	doubles int         // threads that were there already
+	cut     bool        // the file ends within them
+	damaged bool        // some could not be read because others are malformed
 
 	process process
 	auxv    []byte
@@ -85,7 +86,8 @@ func (c *Core) readNotes(off, size, align uint64) error {
 		c.notes.cut = c.notes.cut || size > 0
 		return nil
 	}
-	if size > c.size-off {
+	whole := size <= c.size-off
+	if !whole {
 		size, c.notes.cut = c.size-off, true
 	}
 	n := noteReader{align: 4, left: size, r: bufio.NewReaderSize(io.NewSectionReader(c.file, int64(off), int64(size)), 64<<10)}
@@ -98,6 +100,8 @@ func (c *Core) readNotes(off, size, align uint64) error {
 			return err
 		}
 		if !ok {
+			// The last one of a file that is cut off ends beyond it, as it must.
+			c.notes.damaged = c.notes.damaged || n.damaged && whole
 			return nil
 		}
 		if err := c.addNote(&n); err != nil {
@@ -117,6 +121,8 @@ type noteReader struct {
 	name [8]byte // the first bytes, and what follows the zero
 	size uint64  // of the description
 	rest uint64  // of description and padding
+
+	damaged bool // a note had no name, or was longer than what is left
 }
 
 // next goes to the description of the next note.
@@ -134,8 +140,12 @@ func (n *noteReader) next() (bool, error) {
 	n.rest = n.pad(n.size)
 	short := min(nameLen, uint64(len(n.name)))
 	n.name = [8]byte{}
+	if nameLen == 0 {
+		n.damaged = true // zeros where notes have been, most likely
+	}
 	if nameLen > n.left || n.size > n.left-nameLen {
-		return false, nil // cut off, or damaged: there is no telling where the next one is
+		n.damaged = true // there is no telling where the next one is
+		return false, nil
 	}
 	if err := n.read(n.name[:short]); err != nil {
 		return false, err
@@ -233,17 +243,17 @@ func (c *Core) addThread(n *noteReader) error {
 	if len(c.notes.threads) == maxThreads {
 		return fmt.Errorf("it has more than %d threads", maxThreads)
 	}
-	if c.notes.tids[t.TID] {
+	if _, ok := c.notes.index[t.TID]; ok {
 		c.notes.doubles++
 		return nil
 	}
-	if c.notes.tids == nil {
-		c.notes.tids = map[int]bool{}
+	if c.notes.index == nil {
+		c.notes.index = map[int]int{}
 		if c.notes.writer == writerKernel {
 			c.fallbackSignal(b, t.TID)
 		}
 	}
-	c.notes.tids[t.TID] = true
+	c.notes.index[t.TID] = len(c.notes.threads)
 	c.notes.threads = append(c.notes.threads, t)
 	return nil
 }

@@ -15,7 +15,6 @@ type Signal struct {
 	Reason     string // what its code means: "address not mapped"; empty: not known
 	Address    arch.Addr
 	HasAddress bool
-	Sender     int // process id of who has sent it; 0: nobody, or not known
 }
 
 // Signals of Linux on every architecture that .NET runs on.
@@ -99,16 +98,16 @@ func (c *Core) newSignal(number int) *Signal {
 func (s *Signal) explain(code int, word uint64, of notes) {
 	switch {
 	case code == codeUser || code == codeQueue || code == codeTKill:
-		s.Sender = int(int32(uint32(word)))
+		sender := int(int32(uint32(word))) // process id of who has sent it
 		switch {
-		case s.Sender == 0 && of.writer == writerCreatedump:
+		case sender == 0 && of.writer == writerCreatedump:
 			// It does not know.
-		case s.Sender == 0:
+		case sender == 0:
 			s.Reason = "sent from outside its container, or by the kernel"
-		case s.Sender == of.process.pid:
+		case sender == of.process.pid:
 			s.Reason = "sent by the process itself"
 		default:
-			s.Reason = fmt.Sprintf("sent by process %d", s.Sender)
+			s.Reason = fmt.Sprintf("sent by process %d", sender)
 		}
 	case code == codeKernel && s.Number == sigSEGV:
 		s.Reason = "the address cannot be one, or the access is never allowed"

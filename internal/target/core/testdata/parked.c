@@ -6,7 +6,7 @@
 //   parked divide     one divides by zero
 //   parked abort      abort()
 //
-// Prints "ready" when all threads are where they stay.
+// Prints "ready" when all threads are where they stay, or about to die.
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 
 static volatile int zero;
 static pthread_barrier_t all;
+static pthread_mutex_t said = PTHREAD_MUTEX_INITIALIZER; // held until "ready" is
 const char constant[] = "what a program does not write";
 char variable[] = "what a program writes";
 
@@ -30,8 +31,10 @@ static void *park(void *how) {
     volatile char mark[64];
     strcpy((char *)mark, "on a stack");
     pthread_barrier_wait(&all);
-    usleep(100000);
-    die(how);
+    if (strcmp(how, "wait")) {
+        pthread_mutex_lock(&said);
+        die(how);
+    }
     for (;;) pause();
 }
 
@@ -39,6 +42,7 @@ int main(int argc, char **argv) {
     char *how = argc > 1 ? argv[1] : "wait";
     pthread_t t;
     variable[0] = 'W';
+    pthread_mutex_lock(&said);
     pthread_barrier_init(&all, NULL, 3);
     pthread_create(&t, NULL, park, "wait");
     pthread_create(&t, NULL, park, how);
@@ -46,5 +50,6 @@ int main(int argc, char **argv) {
     usleep(50000);
     puts("ready");
     fflush(stdout);
+    pthread_mutex_unlock(&said);
     for (;;) pause();
 }
