@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/engine"
+	"clrsnap/internal/locate"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/core"
 	"clrsnap/internal/target/live"
@@ -117,6 +120,28 @@ func (d *dump) find(tid int) (*core.Thread, error) {
 func (d *dump) lacks(err error) bool {
 	var re *target.ReadError
 	return errors.As(err, &re) && d.Lacks(re.Addr, re.Len)
+}
+
+// spoilt returns err, if it is there because a file is not to be had, or because the
+// dump is cut off or damaged, with a text that says so; else nil.
+func (d *dump) spoilt(found *locate.Runtime, err error) error {
+	var version *contract.UnknownVersionError
+	if err == nil || errors.Is(err, engine.ErrNativeAOT) || errors.As(err, &version) {
+		return nil
+	}
+	path := ""
+	if file, ok := errors.AsType[*locate.FileError](err); ok {
+		path = file.Path
+	} else if found != nil {
+		path = found.Module.Path
+	}
+	if lost := d.FileError(path); lost != nil {
+		return lost
+	}
+	if damages := d.Damages(); len(damages) > 0 {
+		return fmt.Errorf("%s: %w: copy or make the dump once more, or see native stacks only with --native", damages[0], err)
+	}
+	return nil
 }
 
 // Capture implements origin. The pieces of stack are valid until the next one.

@@ -121,7 +121,7 @@ func sameThreads(t *testing.T, a *testenv.App, running, dumped *profile.Snapshot
 		}
 		for i := range is.Frames {
 			// What a small dump has of a dynamic method is a matter of chance.
-			if f := &is.Frames[i]; small(kind) && f.Tier == "dynamic" && f.Signature == "" && i < len(was.Frames) {
+			if f := &is.Frames[i]; small(kind) && f.Tier == "dynamic" && (f.Signature == "" || strings.Contains(f.Signature, "?")) && i < len(was.Frames) {
 				f.Signature = was.Frames[i].Signature
 			}
 		}

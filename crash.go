@@ -43,5 +43,5 @@ func (p *Process) readException(obj arch.Addr) (*profile.Thrown, arch.Addr) {
 	if err != nil {
 		return nil, 0
 	}
-	return &profile.Thrown{Type: class.Display, Message: e.Message, HResult: e.HResult}, e.Inner
+	return &profile.Thrown{Type: class.Display, Message: e.Message, NoMessage: e.Unread, HResult: e.HResult}, e.Inner
 }

@@ -142,6 +142,13 @@ func (p *Process) openRuntime() error {
 	found, err := p.eng.OpenRuntime()
 	if found != nil {
 		p.info.Runtime = describeRuntime(found)
+	}
+	if d, ok := p.from.(*dump); ok {
+		if spoilt := d.spoilt(found, err); spoilt != nil {
+			return fmt.Errorf("process %d (%s): %w", d.PID(), shortCommand(p.info.Command), spoilt)
+		}
+	}
+	if found != nil {
 		return runtimeError(err, p.from)
 	}
 	return fmt.Errorf("process %d (%s): %w", p.from.PID(), shortCommand(p.info.Command), err)

@@ -171,7 +171,7 @@ func dumped() *profile.Snapshot {
 	s.Threads[1].Crashed = true
 	s.Threads[1].Exception = &profile.Thrown{
 		Type: "System.AggregateException", Message: "One or more errors occurred.\n(evil \u202e)", HResult: -2146233088,
-		Inner: &profile.Thrown{Type: "Shop.OutOfStock"},
+		Inner: &profile.Thrown{Type: "Shop.OutOfStock", Inner: &profile.Thrown{Type: "Shop.Closed", NoMessage: true}},
 	}
 	s.Threads[1].Frames = s.Threads[1].Frames[:1]
 	return s

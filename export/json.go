@@ -81,6 +81,8 @@ type jsonException struct {
 	Message string         `json:"message,omitempty"`
 	HResult string         `json:"hresult,omitempty"`
 	Inner   *jsonException `json:"inner,omitempty"`
+
+	NoMessage bool `json:"noMessage,omitempty"`
 }
 
 func jsonCoreOf(c *profile.Core) *jsonCore {
@@ -101,7 +103,9 @@ func jsonExceptionOf(e *profile.Thrown) *jsonException {
 	if e == nil {
 		return nil
 	}
-	return &jsonException{Type: e.Type, Message: e.Message, HResult: hex(uint64(uint32(e.HResult))), Inner: jsonExceptionOf(e.Inner)}
+	return &jsonException{
+		Type: e.Type, Message: e.Message, NoMessage: e.NoMessage, HResult: hex(uint64(uint32(e.HResult))), Inner: jsonExceptionOf(e.Inner),
+	}
 }
 
 type jsonRuntime struct {

@@ -50,7 +50,10 @@ func (p *printer) thread(t *profile.Thread) {
 
 // exceptionText is an exception on one line: "System.ArgumentException: bad".
 func exceptionText(e *profile.Thrown) string {
-	if e.Message == "" {
+	switch {
+	case e.NoMessage:
+		return Clean(e.Type) + " (its message is not in the dump)"
+	case e.Message == "":
 		return Clean(e.Type)
 	}
 	return Clean(e.Type) + ": " + Clean(e.Message)

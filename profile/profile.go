@@ -66,6 +66,8 @@ type Thrown struct {
 	Message string // empty: the type's default message
 	HResult int32
 	Inner   *Thrown
+	// NoMessage: it has a message, which could not be read.
+	NoMessage bool
 }
 
 // Program is what the program is called: its file, without its folder, and

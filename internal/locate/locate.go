@@ -49,6 +49,20 @@ const (
 	library = "libcoreclr.so"
 )
 
+// FileError: a file that has the runtime, or may have it, cannot be read.
+type FileError struct {
+	What string // "the runtime's file" or "the executable"
+	Path string
+	Err  error
+}
+
+func (e *FileError) Error() string {
+	return fmt.Sprintf("cannot read %s %s: %v", e.What, e.Path, e.Err)
+}
+
+// Unwrap returns what is in the way.
+func (e *FileError) Unwrap() error { return e.Err }
+
 // Find looks for the runtime among the modules of a process whose executable is
 // at path exe, as the process sees it.
 func Find(mods *module.Set, exe string) (*Runtime, error) {
@@ -80,7 +94,7 @@ func Find(mods *module.Set, exe string) (*Runtime, error) {
 		return r, nil
 	}
 	if unreadable != nil {
-		return nil, fmt.Errorf("cannot read the executable %s: %w", exe, unreadable)
+		return nil, &FileError{What: "the executable", Path: exe, Err: unreadable}
 	}
 	return nil, ErrNotDotNet
 }
@@ -161,7 +175,7 @@ func describe(m *module.Module, shape Shape) (*Runtime, error) {
 	case err == nil:
 		r.Descriptor = addr
 	case !errors.Is(err, elfx.ErrNotFound):
-		return nil, fmt.Errorf("cannot read the runtime's file %s: %w", m.Path, err)
+		return nil, &FileError{What: "the runtime's file", Path: m.Path, Err: err}
 	}
 	if addr, err := m.Lookup(symDAC); err == nil {
 		r.Table, r.TableSize = addr, size(m, symDAC)

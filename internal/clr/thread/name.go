@@ -39,7 +39,8 @@ func (s *Store) Name(t *Thread) (string, bool) {
 	if err != nil || str == 0 {
 		return "", false
 	}
-	return s.str(str, maxName)
+	name, ok := s.str(str, maxName)
+	return name, ok && name != ""
 }
 
 // Confirmed reports whether t refers to a managed Thread object, and whether that
@@ -81,7 +82,7 @@ func (s *Store) str(obj arch.Addr, most uint32) (string, bool) {
 		return "", false
 	}
 	n, err := s.mem.Uint32(obj + arch.Addr(s.l.StringLength))
-	if err != nil || n == 0 || n > 1<<20 {
+	if err != nil || n > 1<<20 {
 		return "", false
 	}
 	b, err := s.mem.Bytes(obj+arch.Addr(s.l.StringChars), int(min(n, most))*2)

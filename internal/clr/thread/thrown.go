@@ -8,6 +8,7 @@ import (
 type ExceptionObject struct {
 	Type    arch.Addr // its MethodTable
 	Message string    // at most maxMessage characters; empty: the type's default message
+	Unread  bool      // it has a message that cannot be read
 	HResult int32
 	Inner   arch.Addr // the exception that led to it; 0: none
 }
@@ -74,7 +75,8 @@ func (s *Store) ReadException(obj arch.Addr) (ExceptionObject, error) {
 		return e, err
 	}
 	if message != 0 {
-		e.Message, _ = s.str(message, maxMessage)
+		text, ok := s.str(message, maxMessage)
+		e.Message, e.Unread = text, !ok
 	}
 	hr, err := s.mem.Uint32(obj + arch.Addr(s.thrown.HResult))
 	if err != nil {

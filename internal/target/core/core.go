@@ -65,6 +65,11 @@ func (c *Core) open() (err error) {
 			return err
 		}
 	}
+	if c.opts.Exe != "" {
+		if err := checkProgram(c.opts.Exe); err != nil {
+			return err
+		}
+	}
 	h, err := c.readHeader()
 	if err != nil {
 		return err

@@ -268,12 +268,11 @@ func TestFiles(t *testing.T) {
 		o       Options
 		missing string // empty: it is read
 	}{
-		{"gone", Options{}, exe + " cannot be read: no such file or directory (--sysroot names the folder that has the process's files)"},
+		{"gone", Options{}, exe + " cannot be read: no such file or directory (--exe names this file, --sysroot the folder that has the process's files)"},
 		{"exe", Options{Exe: moved}, ""},
-		{"exe of another build", Options{Exe: other}, exe + " is another file: its build id is "},
-		{"exe without build id", Options{Exe: bare}, exe + " is another file: it has no build id, and the dump's has "},
-		{"exe that is no program", Options{Exe: path}, exe + " is another file"},
-		{"exe that is a folder", Options{Exe: empty}, exe + " cannot be read: not a regular file"},
+		{"exe of another build", Options{Exe: other}, exe + " is to be read from " + other + ", which is another file: its build id is "},
+		{"exe without build id", Options{Exe: bare}, exe + " is to be read from " + bare + ", which is another file: it has no build id, and the dump's has "},
+		{"exe that is no program", Options{Exe: path}, exe + " is to be read from " + path + ", which is another file"},
 		{"sysroot", Options{Sysroot: root}, ""},
 		{"empty sysroot", Options{Sysroot: empty}, exe + " is not below " + empty + ": no such file or directory"},
 	} {
@@ -302,8 +301,23 @@ func TestFiles(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Open(path, Options{Sysroot: filepath.Join(empty, "none")}); err == nil {
-		t.Error("a sysroot that does not exist")
+	none := filepath.Join(empty, "none")
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec parked\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Sysroot: none}, "its files cannot be looked for below " + none + ": no such file or directory"},
+		{Options{Exe: none}, "--exe names " + none + ", which cannot be the program's file: no such file or directory"},
+		{Options{Exe: empty}, "--exe names " + empty + ", which cannot be the program's file: not a regular file"},
+		{Options{Exe: script}, "--exe names " + script + ", which cannot be the program's file: not a 64-bit"},
+	} {
+		if _, err := Open(path, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: %v, want %s", tt.o, err, tt.want)
+		}
 	}
 }
 

@@ -26,12 +26,12 @@
 //   - of some assemblies the dump has no such page. The kernel and gdb leave out what was
 //     not written to, the headers too unless the file may be executed. What they have of an
 //     assembly that is compiled ahead of time is its data, where at least half of the
-//     words that were relocated must be those of the file: this tells builds of different
+//     relocated words that still lead into the assembly must be those of the file: this tells builds of different
 //     code apart (peImage.relocated);
 //   - of others, of plain IL mostly, the dump has nothing. Such a file must have the size
-//     or the layout of the mappings; and at its own path it must not have changed, nor
-//     been put there, since the dump was written (its ctime). Missing says that it was
-//     taken on trust.
+//     or the layout of the mappings; and at its own path it must not have been
+//     written to since the dump was (its mtime; the ctime is also that of a file that got
+//     another name or other permissions). Missing says that it was taken on trust.
 //
 // # What the writers do
 //

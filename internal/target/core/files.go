@@ -7,10 +7,26 @@ import (
 	"path"
 	"strings"
 
+	"clrsnap/internal/elfx"
+
 	"golang.org/x/sys/unix"
 )
 
-var errNotRegular = errors.New("not a regular file")
+var (
+	errNotRegular = errors.New("not a regular file")
+	errNotELF     = errors.New("not a 64-bit ELF file")
+)
+
+// errUnfound: there is no file at the path that the process had it at.
+var errUnfound = errors.New("cannot be read")
+
+// advice says how to give the file of an image. It goes behind a sentence.
+func (im *image) advice() string {
+	if im.main {
+		return " (--exe names this file, --sysroot the folder that has the process's files)"
+	}
+	return " (--sysroot names the folder that has the process's files)"
+}
 
 // openFile looks for the file of an image; vouched reports whether the user has said
 // where it is. An error reads on after the file's path.
@@ -18,7 +34,7 @@ func (c *Core) openFile(im *image) (f *os.File, vouched bool, err error) {
 	switch {
 	case im.main && c.opts.Exe != "":
 		if f, err = openRegular(c.opts.Exe); err != nil {
-			err = fmt.Errorf("cannot be read: %w", err)
+			err = fmt.Errorf("cannot be read: %w", reason(err))
 		}
 		return f, true, err
 	case c.sysroot != nil:
@@ -30,7 +46,7 @@ func (c *Core) openFile(im *image) (f *os.File, vouched bool, err error) {
 		return nil, false, errors.New("is not a file on disk")
 	}
 	if f, err = openRegular(im.path); err != nil {
-		return nil, false, fmt.Errorf("cannot be read: %w (--sysroot names the folder that has the process's files)", reason(err))
+		return nil, false, fmt.Errorf("%w: %w", errUnfound, reason(err))
 	}
 	return f, false, nil
 }
@@ -67,6 +83,21 @@ func regular(fd int, name string) (*os.File, error) {
 		return nil, errors.Join(err, errNotRegular)
 	}
 	return os.NewFile(uintptr(fd), name), nil
+}
+
+// checkProgram makes sure that there is a program at a path that the user has given.
+func checkProgram(name string) error {
+	f, err := openRegular(name)
+	if err == nil {
+		if _, bad := elfx.New(f); bad != nil {
+			err = errNotELF
+		}
+		f.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("--exe names %s, which cannot be the program's file: %w", name, reason(err))
+	}
+	return nil
 }
 
 func openFolder(name string) (*os.File, error) {

@@ -37,6 +37,8 @@ var (
 	errWrap    = errors.New("the range leaves the address space")
 	errLeftOut = errors.New("the dump has left it out")
 	errCut     = errors.New("the dump is cut off before it")
+
+	errForbidden = errors.New("the process could not read it itself")
 )
 
 // header is what counts of the ELF header.

@@ -73,6 +73,40 @@ func TestNoZeros(t *testing.T) {
 	}
 }
 
+// TestForbidden: nobody lacks memory that the process itself could not use.
+func TestForbidden(t *testing.T) {
+	f := newFake()
+	f.segments = append(f.segments, fakeSegment{vaddr: 0xa000000, memsz: pageSize})
+	c := openCore(t, f.write(t), Options{})
+	var b [8]byte
+	if err := c.ReadMemory(b[:], 0xa000000); !errors.Is(err, errForbidden) {
+		t.Errorf("read: %v", err)
+	}
+	if missing := c.Missing(); c.Lacks(0xa000000, 8) || len(missing) > 0 {
+		t.Errorf("missing: %q", missing)
+	}
+}
+
+// TestFileError: which file is needed, and how to give it.
+func TestFileError(t *testing.T) {
+	empty := t.TempDir()
+	for _, tt := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{}, "the dump needs the file /no/such/program, which cannot be read: no such file or directory (--sysroot names the folder that has the process's files)"},
+		{Options{Sysroot: empty}, "the dump needs the file /no/such/program, which is not below " + empty + ": no such file or directory (--sysroot names the folder that has the process's files)"},
+	} {
+		c := openCore(t, newFake().write(t), tt.o)
+		if err := c.FileError("/no/such/program"); err == nil || err.Error() != tt.want {
+			t.Errorf("%v, want %s", err, tt.want)
+		}
+		if err := c.FileError("/not/mapped"); err != nil {
+			t.Errorf("a file that the process had not: %v", err)
+		}
+	}
+}
+
 // TestDumped: how far the dump itself has memory.
 func TestDumped(t *testing.T) {
 	f := newFake()
@@ -405,7 +439,7 @@ func FuzzPE(f *testing.F) {
 			}
 		}
 		p.permissions(0x10000, m)
-		if words, alike := p.relocated(zeros{}, 0x10000); alike > words {
+		if words, alike := p.relocated(zeros{}, 0, 0x10000); alike > words {
 			t.Errorf("%d of %d", alike, words)
 		}
 	})

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -31,9 +30,9 @@ type image struct {
 	err     error // why it cannot be used
 	file    *os.File
 	size    uint64
-	changed time.Time
-	vouched bool // the user has said where it is
-	trusted bool // nothing of it could be compared
+	changed time.Time // when its content was
+	vouched bool      // the user has said where it is
+	trusted bool      // nothing of it could be compared
 	used    atomic.Bool
 
 	elf *elfx.Image
@@ -55,6 +54,9 @@ func (im *image) load() error {
 			if im.err = im.verify(); im.err != nil {
 				im.file.Close()
 			}
+		}
+		if exe := im.c.opts.Exe; im.err != nil && im.main && exe != "" {
+			im.err = fmt.Errorf("is to be read from %s, which %w", exe, im.err)
 		}
 	}
 	return im.err
@@ -86,9 +88,6 @@ func (im *image) open() (err error) {
 		return err
 	}
 	im.size, im.changed = uint64(st.Size()), st.ModTime()
-	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
-		im.changed = time.Unix(sys.Ctim.Unix())
-	}
 	if im.elf, err = elfx.New(im.file); err != nil {
 		im.pe = readPE(im.file)
 	}
@@ -228,14 +227,14 @@ func (im *image) verify() error {
 // enoughWords is how many relocated words tell one build from another.
 const enoughWords = 16
 
-// relocated compares the words that loading has relocated, of every time that the image
-// was loaded by sections.
+// relocated compares the words that loading has relocated and nobody has written to since,
+// of every time that the image was loaded by sections.
 func (im *image) relocated() (words, alike int) {
 	for _, run := range im.loads() {
 		if len(run) == 1 {
 			continue // mapped whole
 		}
-		w, a := im.pe.relocated(dumped{im.c}, run[0].Start)
+		w, a := im.pe.relocated(dumped{im.c}, run[0].Start, run[len(run)-1].End)
 		words, alike = words+w, alike+a
 	}
 	return words, alike
@@ -291,7 +290,7 @@ func (im *image) trust() error {
 	case im.deleted:
 		return errors.New("had been removed or replaced")
 	case im.changed.After(im.c.written):
-		return errors.New("may be another file: it was changed, or put there, after the dump was written, and the dump has nothing of it to compare")
+		return errors.New("may be another file: it was written to after the dump was made, and the dump has nothing of it to compare (if it is the right one, --sysroot / says so)")
 	}
 	im.trusted = true
 	return nil
@@ -361,6 +360,9 @@ func (c *Core) readFile(p []byte, addr arch.Addr) (int, error) {
 	m := c.mapping(addr)
 	if m == nil {
 		return 0, errLeftOut
+	}
+	if m.forbidden() {
+		return 0, errForbidden
 	}
 	n, err := c.readClean(m, p, addr)
 	if err != nil {

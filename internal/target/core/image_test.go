@@ -136,14 +136,20 @@ func TestTrust(t *testing.T) {
 	c := openCore(t, path, Options{})
 	c.written = time.Unix(0, 0)
 	err := imageNamed(t, c, "idle.dll").load()
-	if err == nil || !strings.HasPrefix(err.Error(), "may be another file: it was changed, or put there, after the dump was written") {
+	if err == nil || !strings.HasPrefix(err.Error(), "may be another file: it was written to after the dump was made") {
 		t.Errorf("%v", err)
 	}
 	if err := imageNamed(t, c, "libcoreclr.so").load(); err != nil {
 		t.Errorf("a file with a build id: %v", err)
 	}
+	c = openCore(t, path, Options{Sysroot: "/"})
+	c.written = time.Unix(0, 0)
+	if err := imageNamed(t, c, "idle.dll").load(); err != nil {
+		t.Errorf("a file that the user vouches for: %v", err)
+	}
 	c = openCore(t, path, Options{})
 	im := imageNamed(t, c, "idle.dll")
+	touchInode(t, im.path)
 	var b [8]byte
 	if err := c.ReadMemory(b[:], im.mappings[0].Start); err != nil || b[0] != 'M' {
 		t.Errorf("% x: %v", b, err)
@@ -151,6 +157,70 @@ func TestTrust(t *testing.T) {
 	if missing := c.Missing(); len(missing) != 1 || missing[0] != "1 file was taken on trust, because the dump has nothing to compare: idle.dll" {
 		t.Errorf("missing: %q", missing)
 	}
+}
+
+// touchInode changes a file's ctime and nothing else.
+func touchInode(t *testing.T, path string) {
+	t.Helper()
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, st.Mode()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRelocated: cells that have been used tell nothing, even if they are most.
+func TestRelocated(t *testing.T) {
+	const base, linked, cells = 0x50000, 0x10000, 100
+	file := make([]byte, 3*pageSize)
+	relocs := le.AppendUint32(nil, pageSize)
+	relocs = le.AppendUint32(relocs, 8+2*cells)
+	for i := range uint64(cells) {
+		le.PutUint64(file[pageSize+8*i:], linked+16*i)
+		relocs = le.AppendUint16(relocs, uint16(10<<12|8*i))
+	}
+	copy(file[2*pageSize:], relocs)
+	p := &peImage{file: bytes.NewReader(file), base: linked, relocs: 2 * pageSize, relocLen: uint64(len(relocs)),
+		sections: []peSection{{rva: pageSize, off: pageSize, size: 2 * pageSize}}}
+	for _, tt := range []struct {
+		name         string
+		cell         func(i uint64) uint64
+		words, alike int
+	}{
+		{"as loaded", func(i uint64) uint64 { return base + 16*i }, cells, cells},
+		{"another build", func(i uint64) uint64 { return base + 16*i + 8 }, cells, 0},
+		{"most have been used", func(i uint64) uint64 {
+			if i >= 20 {
+				return 0x7f0000000000 + i
+			}
+			return base + 16*i
+		}, 20, 20},
+		{"all have been used", func(i uint64) uint64 { return 0x7f0000000000 + i }, 0, 0},
+	} {
+		mem := cellMemory{at: base + pageSize, data: make([]byte, pageSize)}
+		for i := range uint64(cells) {
+			le.PutUint64(mem.data[8*i:], tt.cell(i))
+		}
+		if words, alike := p.relocated(mem, base, base+3*pageSize); words != tt.words || alike != tt.alike {
+			t.Errorf("%s: %d of %d alike, want %d of %d", tt.name, alike, words, tt.alike, tt.words)
+		}
+	}
+}
+
+// cellMemory is memory that begins at an address.
+type cellMemory struct {
+	at   arch.Addr
+	data []byte
+}
+
+func (m cellMemory) ReadMemory(p []byte, addr arch.Addr) error {
+	if addr < m.at || addr+arch.Addr(len(p)) > m.at+arch.Addr(len(m.data)) {
+		return errLeftOut
+	}
+	copy(p, m.data[addr-m.at:])
+	return nil
 }
 
 // TestLinkMap: without NT_FILE, the dynamic linker's list tells where code is.

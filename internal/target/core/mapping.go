@@ -30,6 +30,10 @@ type mapping struct {
 	clean []span
 }
 
+// forbidden reports whether the process itself could do nothing with the memory
+// (PROT_NONE): nobody lacks it.
+func (m *mapping) forbidden() bool { return m.known && m.Perm == 0 }
+
 // span is start <= addr < end.
 type span struct{ start, end arch.Addr }
 

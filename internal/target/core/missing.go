@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -61,7 +62,10 @@ func (c *Core) Lacks(addr arch.Addr, n int) bool {
 	var b [1]byte
 	for at := addr; at < end; at = floor(at) + pageSize {
 		if c.ReadMemory(b[:], at) != nil {
-			return c.mapping(at) != nil || c.notes.writer != writerKernel && at >= lowest && at < highest
+			if m := c.mapping(at); m != nil {
+				return !m.forbidden()
+			}
+			return c.notes.writer != writerKernel && at >= lowest && at < highest
 		}
 	}
 	return false
@@ -72,16 +76,7 @@ func (c *Core) Lacks(addr arch.Addr, n int) bool {
 func (c *Core) Missing() []string {
 	c.misses.mu.Lock()
 	defer c.misses.mu.Unlock()
-	var out []string
-	if n := c.cut(); n > 0 {
-		out = append(out, fmt.Sprintf("the dump is cut off: %s missing at its end", count(n, "byte of memory is", "bytes of memory are")))
-	}
-	if c.notes.cut {
-		out = append(out, "the dump is cut off within its notes: there may be more threads")
-	}
-	if c.notes.damaged {
-		out = append(out, "the dump is damaged within its notes: there may be more threads")
-	}
+	out := c.Damages()
 	if c.notes.doubles > 0 {
 		out = append(out, fmt.Sprintf("the dump has %s an id that another one has", count(c.notes.doubles, "more thread with", "more threads with")))
 	}
@@ -96,6 +91,40 @@ func (c *Core) Missing() []string {
 	return out
 }
 
+// Damages says, a sentence each, what is wrong with the dump's file.
+func (c *Core) Damages() (out []string) {
+	if n := c.cut(); n > 0 {
+		out = append(out, fmt.Sprintf("the dump is cut off: %s missing at its end", count(n, "byte of memory is", "bytes of memory are")))
+	}
+	if c.notes.cut {
+		out = append(out, "the dump is cut off within its notes: there may be more threads")
+	}
+	if c.notes.damaged {
+		out = append(out, "the dump is damaged within its notes: there may be more threads")
+	}
+	return out
+}
+
+// FileError says why the file that the process had at a path cannot be used, and what to
+// do about it; nil: it can.
+func (c *Core) FileError(path string) error {
+	for _, im := range c.images {
+		if im.path != path {
+			continue
+		}
+		err := im.load()
+		if err == nil {
+			return nil
+		}
+		id := ""
+		if b, ok := im.dumpedBuildID(); ok {
+			id = fmt.Sprintf(" (build id %x)", b)
+		}
+		return fmt.Errorf("the dump needs the file %s%s, which %w%s", path, id, err, im.advice())
+	}
+	return nil
+}
+
 // missingFiles is about files that were needed and not used, and about those that were
 // used without proof.
 func (c *Core) missingFiles() (out []string) {
@@ -108,7 +137,11 @@ func (c *Core) missingFiles() (out []string) {
 				more++
 				continue
 			}
-			out = append(out, fmt.Sprintf("%s %v", im.path, im.load()))
+			sentence := fmt.Sprintf("%s %v", im.path, im.load())
+			if errors.Is(im.load(), errUnfound) {
+				sentence += im.advice()
+			}
+			out = append(out, sentence)
 		case im.used.Load() && im.isTrusted():
 			if trusted++; len(names) < maxNamed {
 				names = append(names, path.Base(im.path))

@@ -116,10 +116,11 @@ func (p *peImage) permissions(base arch.Addr, m *mapping) (perm target.Perm) {
 const maxRelocPages = 64
 
 // relocated compares the words that a loader relocates, which are in writable memory, with
-// what the dump has of an image that was mapped by sections from base on: it returns how
-// many there are in both, and how many are alike. Most are cells for calls, of which those
-// that have been used are not; in another build, where code has moved, hardly one is.
-func (p *peImage) relocated(dump target.Memory, base arch.Addr) (words, alike int) {
+// what the dump has of an image that was mapped by sections from base to end: it returns
+// how many there are that lead into the image, and how many of these are alike. Most are
+// cells for calls; those that have been used lead elsewhere, and tell nothing. In another
+// build, where code has moved, hardly one is alike.
+func (p *peImage) relocated(dump target.Memory, base, end arch.Addr) (words, alike int) {
 	blocks := p.read(p.relocs, p.relocLen)
 	le := binary.LittleEndian
 	for n := 0; len(blocks) >= 8 && n < maxRelocPages; n++ {
@@ -141,8 +142,12 @@ func (p *peImage) relocated(dump target.Memory, base arch.Addr) (words, alike in
 			if e>>12 != dir64 || at+8 > len(was) {
 				continue
 			}
+			word := le.Uint64(is[at:])
+			if !arch.Addr(word).In(base, end) {
+				continue
+			}
 			words++
-			if le.Uint64(is[at:]) == le.Uint64(was[at:])+uint64(base)-p.base {
+			if word == le.Uint64(was[at:])+uint64(base)-p.base {
 				alike++
 			}
 		}
