@@ -56,6 +56,16 @@ func comparePartial(t *testing.T, whole, part *profile.Snapshot) (unlisted int) 
 	}
 	for i := range part.Threads {
 		was, is := &whole.Threads[i], &part.Threads[i]
+		if strings.Contains(is.Error, "the dump has left it out") {
+			// The pages that are gone had more in them, which this walk needs.
+			if is.Complete || !strings.HasPrefix(text(was.Frames), text(is.Frames)) {
+				t.Errorf("thread %d: complete %v, error %q\n%s", is.OSThreadID, is.Complete, is.Error, text(is.Frames))
+			}
+			if was.ThreadID != 0 && is.ThreadID == 0 {
+				unlisted++
+			}
+			continue
+		}
 		if was.ThreadID != 0 && is.ThreadID == 0 {
 			unlisted++
 			managed := len(ofKind(is.Frames, profile.Managed)) > 0
