@@ -56,6 +56,32 @@ func TestMuslNative(t *testing.T) {
 	}
 }
 
+// TestMuslEnding: a function that ends the program as the C library does is not the base
+// of the stack, in a static program that has no unwind information either.
+func TestMuslEnding(t *testing.T) {
+	exe := filepath.Join(t.TempDir(), "ending")
+	cmd := exec.Command(testenv.MuslCC(t), "-O2", "-static", "-fno-asynchronous-unwind-tables", "-o", exe, "testdata/musl/ending.c")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	p, err := clrsnap.OpenWith(startUntilReady(t, exec.Command(exe)), clrsnap.Options{NativeOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	s, err := p.SnapshotAll(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	th := &s.Threads[0]
+	has := func(method string) bool {
+		return slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return f.Method == method })
+	}
+	if !has("ending") || th.Complete && !has("main") || !th.Complete && th.Error == "" {
+		t.Errorf("complete %v, error %q\n%s", th.Complete, th.Error, text(th.Frames))
+	}
+}
+
 // ownFunctions names the functions of the program itself that are on a stack, of which
 // each must be there once.
 func ownFunctions(frames []profile.Frame) string {

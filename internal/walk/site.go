@@ -18,8 +18,7 @@ type site struct {
 	mod   *module.Module
 	epoch uint32 // when code that can be unloaded was last checked
 
-	guesses  []*unwind.Step // of native code without unwind information: see byCode
-	searched bool           // guesses are known
+	byCode *byCode // of native code without unwind information: nil until it is needed
 
 	traits  traits
 	trained bool // traits are known
@@ -165,10 +164,12 @@ func (w *Walker) trait(s *site, ip arch.Addr) (traits, error) {
 	if err != nil {
 		return traits{}, err
 	}
-	s.traits = traits{filter: filter, hidden: hidden, machinery: machinery}
+	t := traits{filter: filter, hidden: hidden, machinery: machinery}
 	if s.code.Funclet && !filter {
-		s.traits.ownFP, s.traits.setFP = w.ownFramePointer(s, ip)
+		if t.ownFP, t.setFP, err = w.ownFramePointer(s, ip); err != nil {
+			return traits{}, err
+		}
 	}
-	s.trained = true
+	s.traits, s.trained = t, true
 	return s.traits, nil
 }

@@ -220,7 +220,7 @@ func (u *unwinding) interrupted() {
 	*u.ctx = c
 	u.runSP = arch.Addr(c.Regs[u.w.arch.SP])
 	// The next Frame is on the other stack, be it above or below.
-	u.pos, _ = u.w.chain.Next(u.t.Stack, at)
+	u.pos, _ = u.next(at)
 }
 
 var errNoReturn = errors.New("the return address is 0")
@@ -278,36 +278,42 @@ func brokenChain(s *target.Stack, at arch.Addr) error {
 	return fmt.Errorf("%w: the chain of Frames does not climb at %v", ErrUnsafe, at)
 }
 
-// noInfo steps from native code that has no unwind information: a PLT entry,
-// which is a leaf, code that tells itself where it returns to, or code with a frame
-// pointer. Each must be confirmed by a call before the return address.
+// noInfo steps from native code that has no unwind information: a PLT entry, which is a
+// leaf, the end of a signal handler, code that tells itself where it returns to, or,
+// where a whole module has none, code with a frame pointer. Each must be confirmed by a
+// call before the return address.
 func (u *unwinding) noInfo(s *site) error {
 	if u.exact && s.mod.InPLT(u.ctx.IP) {
 		return u.leafStep(pltPushes)
 	}
-	if u.signalReturn() || u.byCode(s) {
+	bare := s.mod.AheadOfTime() || s.mod.Bare()
+	if u.signalReturn() || u.stepByCode(s, !bare) || bare && u.byFramePointer(s) {
 		return nil
 	}
-	fp, known := u.ctx.Reg(u.w.arch.FP)
-	ahead := s.mod.AheadOfTime()
-	if known && (ahead || s.mod.Bare()) && arch.Addr(fp) > arch.Addr(u.ctx.Regs[u.w.arch.SP]) {
-		ip, ok1 := u.t.Stack.Uint64(arch.Addr(fp) + 8)
-		up, ok2 := u.t.Stack.Uint64(arch.Addr(fp))
-		if ok1 && ok2 && u.w.isReturn(arch.Addr(ip)) {
-			u.ctx.Valid &= u.w.arch.NonVolatile
-			u.ctx.Set(u.w.arch.FP, up)
-			u.ctx.Set(u.w.arch.SP, fp+16)
-			// It may have made no frame, or not yet: then this is its caller's, or the
-			// frame of a method that a signal has interrupted. The native half of a native
-			// AOT program's runtime makes one wherever it calls anybody.
-			if u.gap == nil && (u.exact || !ahead) {
-				u.gap = fmt.Errorf("a frame may be missing below %v: %w in %s", u.ctx.IP, unwind.ErrNoInfo, s.mod.Name)
-			}
-			u.ctx.IP, u.exact = arch.Addr(ip), false
-			return nil
-		}
-	}
 	return u.recover(fmt.Errorf("%w in %s", unwind.ErrNoInfo, s.mod.Name))
+}
+
+// byFramePointer steps by the frame pointer, if it leads to where a call has been. The
+// function may have made no frame, or not yet: then this is its caller's, or that of a
+// method which a signal has interrupted.
+func (u *unwinding) byFramePointer(s *site) bool {
+	fp, known := u.ctx.Reg(u.w.arch.FP)
+	if !known || arch.Addr(fp) <= arch.Addr(u.ctx.Regs[u.w.arch.SP]) {
+		return false
+	}
+	ip, ok1 := u.t.Stack.Uint64(arch.Addr(fp) + 8)
+	up, ok2 := u.t.Stack.Uint64(arch.Addr(fp))
+	if !ok1 || !ok2 || !u.w.isReturn(arch.Addr(ip)) {
+		return false
+	}
+	if u.gap == nil {
+		u.gap = fmt.Errorf("a frame may be missing below %v: %w in %s", u.ctx.IP, unwind.ErrNoInfo, s.mod.Name)
+	}
+	u.ctx.Valid &= u.w.arch.NonVolatile
+	u.ctx.Set(u.w.arch.FP, up)
+	u.ctx.Set(u.w.arch.SP, fp+16)
+	u.ctx.IP, u.exact = arch.Addr(ip), false
+	return true
 }
 
 // How many words a leaf without unwind information may have pushed: the resolve

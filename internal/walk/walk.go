@@ -7,8 +7,9 @@
 // MethodDescs) does not change while code is alive and is read from the target
 // through small interfaces; code that can be unloaded is checked at each use.
 //
-// Three ways lead from a frame to its caller. Managed code has the runtime's
-// unwind information, native code has call frame information, and the few
+// Four ways lead from a frame to its caller. Managed code has the runtime's
+// unwind information, native code has call frame information, or else its
+// instructions are followed, from both sides (package insns), and the few
 // pieces that have neither (stubs, copied helpers, PLT entries) are leaves whose
 // return address is on top of the stack or near it. Where all of them fail, the
 // runtime's explicit Frames lead back to managed code, and the walk says what it

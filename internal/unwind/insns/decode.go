@@ -5,7 +5,8 @@ type insn struct {
 	length int
 	rex    byte   // 0: none
 	op     uint16 // the opcode; 0x0f00 and the second byte of those that have two
-	vector bool   // VEX or EVEX: op says nothing
+	vector bool   // VEX or EVEX: op is one of several tables
+	vvvv   uint8  // the register that such a prefix names
 	modrm  []byte // ModRM, SIB and displacement; nil: none
 	imm    []byte // immediate operands; of a jump the distance
 }
@@ -29,6 +30,7 @@ const (
 	prefixAddr = 0x67
 	rexW       = 8
 	rexR       = 4
+	rexX       = 2
 	rexB       = 1
 )
 
@@ -60,7 +62,7 @@ func decode(code []byte) (in insn, ok bool) {
 		}
 	case op == 0xc4 || op == 0xc5 || op == 0x62:
 		in.vector = true
-		if n, has = vector(code, n); n == 0 {
+		if n, has = in.vectorPrefix(code, n); n == 0 {
 			return in, false
 		}
 	default:
@@ -87,10 +89,10 @@ func (in *insn) operands(code []byte, n int, has operands, size16, addr32 bool) 
 		}
 		in.modrm = code[n : n+size]
 		n += size
-		if in.op == 0x8f && in.reg() != 0 {
+		if in.op == 0x8f && !in.vector && in.reg() != 0 {
 			return false // AMD's XOP, which is no more
 		}
-		if (in.op == 0xf6 || in.op == 0xf7) && in.reg() > 1 {
+		if (in.op == 0xf6 || in.op == 0xf7) && !in.vector && in.reg() > 1 {
 			has &^= imm8 | immZ // only test has one
 		}
 	}
@@ -130,6 +132,14 @@ func (in *insn) operands(code []byte, n int, has operands, size16, addr32 bool) 
 func (in *insn) reg() byte { return in.modrm[0] >> 3 & 7 }
 func (in *insn) rm() byte  { return in.modrm[0] & 7 }
 func (in *insn) mod() byte { return in.modrm[0] >> 6 }
+
+// regReg and rmReg are the registers of ModRM, opReg that of the opcode.
+func (in *insn) regReg() uint8 { return in.reg() | in.rex&rexR<<1 }
+func (in *insn) rmReg() uint8  { return in.rm() | in.rex&rexB<<3 }
+func (in *insn) opReg() uint8  { return uint8(in.op&7) | in.rex&rexB<<3 }
+
+// wide reports whether the operands have 64 bits.
+func (in *insn) wide() bool { return in.rex&rexW != 0 }
 
 // modrmSize is the length of ModRM, SIB and displacement.
 func modrmSize(b []byte) int {
@@ -202,26 +212,33 @@ func twoBytes(op byte) operands {
 	return hasModRM
 }
 
-// vector skips the prefix and the opcode of a VEX or EVEX instruction at code[n], and
-// tells what follows: as without the prefix. It returns 0 where that is not there.
-func vector(code []byte, n int) (int, operands) {
-	opcodes, size := byte(1), 2
+// vectorPrefix reads the prefix and the opcode of a VEX or EVEX instruction at
+// code[n], and tells what follows: as without the prefix. It returns 0 where that is
+// not there. In the prefix REX's bits are inverted.
+func (in *insn) vectorPrefix(code []byte, n int) (int, operands) {
+	table, size := byte(1), 2
 	switch {
 	case n+5 >= len(code):
 		return 0, 0
 	case code[n] == 0xc4:
-		opcodes, size = code[n+1]&0x1f, 3
+		table, size = code[n+1]&0x1f, 3
+		in.rex = ^code[n+1] >> 5 & (rexR | rexX | rexB)
 	case code[n] == 0x62:
-		opcodes, size = code[n+1]&7, 4
+		table, size = code[n+1]&7, 4
+		in.rex = ^code[n+1] >> 5 & (rexR | rexX | rexB)
+	default:
+		in.rex = ^code[n+1] >> 5 & rexR
 	}
+	in.vvvv = ^code[n+min(size-1, 2)] >> 3 & 15
 	op := code[n+size]
+	in.op = uint16(op)
 	n += size + 1
 	switch {
-	case opcodes == 1 && op == 0x77:
+	case table == 1 && op == 0x77:
 		return n, 0
-	case opcodes == 1:
+	case table == 1:
 		return n, hasModRM | twoBytes(op)&imm8
-	case opcodes == 3:
+	case table == 3:
 		return n, hasModRM | imm8
 	}
 	return n, hasModRM

@@ -1,15 +1,19 @@
 // Package insns finds the step up the stack from machine code itself, for code without
-// unwind information: it follows the instructions from where a thread is to where the
-// function returns, and takes down what happens to the stack pointer and to the
-// registers that are saved on the stack. That is how a debugger finds its way through
-// musl, which is built without unwind information, and through the native half of the
-// runtime in native AOT programs.
+// unwind information: musl's, which is built without, and the native half of the runtime
+// in native AOT programs.
 //
-// It relies on what the System V ABI for AMD64 asks of every function: that it leaves
+// It works from both sides. Steps follows the instructions from where a thread is to
+// where the function returns, and takes down what happens to the stack pointer and to
+// the registers that are saved on the stack, as debuggers do. Confirms follows them from
+// where the function is entered to where the thread is, and holds against that what the
+// first has found.
+//
+// Both rely on what the System V ABI for AMD64 asks of every function: that it leaves
 // the registers rbx, rbp and r12 to r15 as they were, and the stack pointer behind its
-// return address. It knows nothing of where a function begins or ends. If a call on the
-// way never returns, what follows is another function, and the step is wrong; so a step
-// must be confirmed by the code that it leads to.
+// return address. Neither knows where a function ends: behind a call that never returns
+// comes another function, whose instructions say nothing of this one. That is why a step
+// is only certain if both sides agree, and the caller does call where the function is
+// entered.
 package insns
 
 import (
@@ -23,107 +27,204 @@ import (
 
 // Bounds on one search.
 const (
-	maxInsns = 4096
-	maxSteps = 4
-	window   = 256 // bytes that are read at a time
-	longest  = 15  // bytes of an instruction
+	maxInsns  = 4096
+	maxStates = 8 // at one instruction
+	maxSteps  = 4
+	window    = 256 // bytes that are read at a time
+	longest   = 15  // bytes of an instruction
 )
 
-// Steps returns the steps that lead from ip to its caller: mostly one, several where
-// ways through the code do not agree, the more likely ones first, none where no way
-// leads on. Memory that cannot be read ends a way.
+// Steps returns the steps that may lead from ip to its caller, at most maxSteps: mostly
+// one, several where ways through the code do not agree, the shortest way first, none
+// where no way leads on. Memory that cannot be read ends a way.
 func Steps(mem target.Memory, a *arch.Arch, ip arch.Addr) []*unwind.Step {
-	if a.Machine != arch.AMD64.Machine {
-		return nil
+	var steps []*unwind.Step
+	s := newSearch(mem, a)
+	s.leave = func(at *state, _ bool) {
+		st, ok := at.step(a)
+		if ok && len(steps) < maxSteps && !slices.ContainsFunc(steps, func(o *unwind.Step) bool { return same(o, st) }) {
+			steps = append(steps, st)
+		}
 	}
-	s := search{mem: mem, arch: a, seen: map[arch.Addr]bool{}}
-	s.ways = []way{{at: ip, base: arch.RSP}}
-	for len(s.ways) > 0 && s.insns < maxInsns && len(s.steps) < maxSteps {
-		w := s.ways[0]
-		s.ways = s.ways[1:]
-		s.follow(w)
-	}
-	return append(s.steps, s.jumps...)
+	s.run(ip)
+	return steps
 }
 
-// search is one search for steps.
+// same reports whether two steps of this package are alike.
+func same(a, b *unwind.Step) bool {
+	return a.CFAReg == b.CFAReg && a.CFAOff == b.CFAOff && slices.Equal(a.Saved, b.Saved)
+}
+
+// Confirms reports whether a function that is entered at start comes to ip in such a way
+// that step leads from there to its caller. Unless exact, ip is where a call returns to,
+// and only what makes that call counts. That it can come there otherwise is no objection:
+// behind a call that never returns there may be code that calls this function again.
+func Confirms(mem target.Memory, a *arch.Arch, start, ip arch.Addr, exact bool, step *unwind.Step) bool {
+	confirmed := false
+	s := newSearch(mem, a)
+	s.arrive = func(to arch.Addr, called bool, at *state) bool {
+		confirmed = confirmed || to == ip && (exact || called) && at.confirms(step)
+		return confirmed
+	}
+	s.run(start)
+	return confirmed
+}
+
+// maxBefore is how many bytes before ip Opens looks at.
+const maxBefore = 2048
+
+// Opens is Confirms where nothing tells which function is at ip: it reports whether, at
+// some place before ip, code begins to push registers and comes to ip having put all
+// those on the stack that step restores, where step finds them. Steps that restore none
+// cannot be told from others in this way.
+func Opens(mem target.Memory, a *arch.Arch, ip arch.Addr, exact bool, step *unwind.Step) bool {
+	if len(step.Saved) == 0 {
+		return false
+	}
+	s := newSearch(mem, a)
+	for n := arch.Addr(1); n <= maxBefore && n < ip; n++ {
+		in, ok := s.fetch(ip - n)
+		if ok && in.isPush() && Confirms(mem, a, ip-n, ip, exact, step) {
+			return true
+		}
+	}
+	return false
+}
+
+// JumpsAway reports whether a function that is entered at start may jump to where its
+// code does not say, as a call does that replaces the return.
+func JumpsAway(mem target.Memory, a *arch.Arch, start arch.Addr) bool {
+	away := false
+	s := newSearch(mem, a)
+	s.leave = func(at *state, jump bool) {
+		away = away || jump && *at == newState(a.NonVolatile)
+	}
+	s.run(start)
+	return away
+}
+
+// search follows all ways through code.
 type search struct {
 	mem  target.Memory
 	arch *arch.Arch
 
-	ways  []way // that are still to be followed
-	seen  map[arch.Addr]bool
-	insns int
+	arrive func(to arch.Addr, called bool, at *state) (found bool) // may be nil: called at each instruction; called: a call returns there
+	leave  func(at *state, jump bool)                              // may be nil: called where a way returns, or jumps to where the code does not say
 
-	steps []*unwind.Step // by returns
-	jumps []*unwind.Step // by jumps to where the code does not say: calls that replace the return, or switches
+	ways  []way // that are still to be followed
+	seen  map[arch.Addr][]state
+	insns int
 
 	buf   [window]byte
 	from  arch.Addr // address of buf[0]
 	valid int       // bytes of buf
 }
 
-// way is the state at an instruction. The stack pointer is the value that the register
-// base has at the start, plus off.
+// way is where to go on, and with what.
 type way struct {
 	at     arch.Addr
-	base   uint8
-	off    int32
-	ownFP  bool // rbp has changed: it is no base any more
-	loaded [16]place
+	called bool
+	state
 }
 
-// place is where on the stack a register's last value came from.
-type place struct {
-	known bool
-	base  uint8
-	off   int32
+func newSearch(mem target.Memory, a *arch.Arch) *search {
+	return &search{mem: mem, arch: a, seen: map[arch.Addr][]state{}}
 }
 
+// run follows all ways from an address on, as far as the bounds go.
+func (s *search) run(from arch.Addr) {
+	if s.arch.Machine != arch.AMD64.Machine {
+		return
+	}
+	s.ways = []way{{at: from, state: newState(s.arch.NonVolatile)}}
+	for len(s.ways) > 0 && s.insns < maxInsns {
+		w := s.ways[0]
+		s.ways = s.ways[1:]
+		s.follow(w)
+	}
+}
+
+// follow follows one way to where it divides or ends, or to where another one has been
+// with the same state.
 func (s *search) follow(w way) {
 	for ; s.insns < maxInsns; s.insns++ {
-		if s.seen[w.at] {
+		if s.arrive != nil && s.arrive(w.at, w.called, &w.state) {
+			s.ways = nil
 			return
 		}
-		s.seen[w.at] = true
+		been := s.seen[w.at]
+		if len(been) == maxStates || slices.Contains(been, w.state) {
+			return
+		}
+		s.seen[w.at] = append(been, w.state)
 		in, ok := s.fetch(w.at)
 		if !ok {
 			return
 		}
 		next := w.at + arch.Addr(in.length)
-		switch {
-		case in.vector:
-		case in.op == 0xc3, in.op == 0xc2: // ret
-			s.steps = s.add(s.steps, &w)
+		w.called = in.isCall()
+		switch flow := in.flow(); flow {
+		case flowReturn, flowAway:
+			if s.leave != nil {
+				s.leave(&w.state, flow == flowAway)
+			}
 			return
-		case in.op == 0xe9, in.op == 0xeb: // jmp
-			next = in.target(next)
-		case in.op&0xfff0 == 0x70, in.op&0xfff0 == 0x0f80, in.op >= 0xe0 && in.op <= 0xe3: // jumps on a condition
+		case flowEnd:
+			return
+		case flowJump:
+			w.at = in.target(next)
+		case flowEither:
 			other := w
-			other.at = in.target(next)
-			s.ways = append(s.ways, other)
-		case in.op == 0xff && in.reg() == 4: // jmp to an address in a register or memory
-			s.jumps = s.add(s.jumps, &w)
+			w.at, other.at = next, in.target(next)
+			s.ways = append(s.ways, w, other)
 			return
-		case endsWay(&in):
-			return
-		case !w.apply(&in):
-			return
+		default:
+			w.apply(&in)
+			w.at = next
 		}
-		w.at = next
 	}
 }
 
-// endsWay reports whether nothing follows an instruction: traps, hlt, far returns.
-func endsWay(in *insn) bool {
-	switch in.op {
-	case 0xcc, 0xf4, 0xca, 0xcb, 0xcf, 0x0f0b:
-		return true
+// flow is where an instruction leads to.
+type flow uint8
+
+const (
+	flowOn     flow = iota // to the next one
+	flowReturn             // to the caller
+	flowJump
+	flowEither // on, or jumps
+	flowAway   // jumps to an address in a register or memory: a call that replaces the return, or a switch
+	flowEnd    // nowhere: traps, hlt, far returns
+)
+
+func (in *insn) flow() flow {
+	if in.vector {
+		return flowOn
 	}
-	return in.op == 0xff && (in.reg() == 5 || in.reg() == 7)
+	switch op := in.op; {
+	case op == 0xc3, op == 0xc2:
+		return flowReturn
+	case op == 0xe9, op == 0xeb:
+		return flowJump
+	case op&0xfff0 == 0x70, op&0xfff0 == 0x0f80, op >= 0xe0 && op <= 0xe3:
+		return flowEither
+	case op == 0xff && in.reg() == 4:
+		return flowAway
+	case op == 0xcc, op == 0xf4, op == 0xca, op == 0xcb, op == 0xcf, op == 0x0f0b, op == 0xff && (in.reg() == 5 || in.reg() == 7):
+		return flowEnd
+	}
+	return flowOn
 }
 
-// target is where a jump leads to; next is the instruction after it.
+// isPush reports whether an instruction pushes a register.
+func (in *insn) isPush() bool { return !in.vector && in.op >= 0x50 && in.op <= 0x57 }
+
+// isCall reports whether an instruction calls; code goes on behind it.
+func (in *insn) isCall() bool {
+	return !in.vector && (in.op == 0xe8 || in.op == 0xff && in.reg() == 2)
+}
+
+// target is where a jump or call leads to; next is the instruction after it.
 func (in *insn) target(next arch.Addr) arch.Addr {
 	if len(in.imm) == 1 {
 		return next + arch.Addr(int64(int8(in.imm[0])))
@@ -154,32 +255,44 @@ func (s *search) fill(at arch.Addr) {
 	}
 }
 
-// add makes a step of a way that has come to its end, unless there is the same already.
-func (s *search) add(steps []*unwind.Step, w *way) []*unwind.Step {
-	st := &unwind.Step{CFAReg: w.base, SP: s.arch.SP, CFAOff: w.off + word, IPOff: -word, Keep: s.arch.NonVolatile}
-	if w.base == arch.RSP && w.off < 0 {
-		return steps
+// step makes a step of the state in which a function returns; false: it cannot be one.
+func (s *state) step(a *arch.Arch) (*unwind.Step, bool) {
+	sp := s.regs[arch.RSP]
+	if sp.kind != sum || sp.base == arch.RSP && sp.off < 0 {
+		return nil, false
 	}
-	for r, p := range w.loaded {
-		if !p.known || !s.arch.NonVolatile.Has(uint8(r)) {
+	st := &unwind.Step{CFAReg: sp.base, SP: a.SP, CFAOff: sp.off + word, IPOff: -word, Keep: a.NonVolatile}
+	for r := range uint8(registers) {
+		v := s.regs[r]
+		if r == arch.RSP || !a.NonVolatile.Has(r) || v == first(r) {
 			continue
 		}
-		if p.base == arch.RSP && p.off < 0 {
-			continue // pushed on the way, so it is as it was
-		}
-		if p.base != w.base {
-			return steps
-		}
-		if slices.ContainsFunc(st.Saved, func(o unwind.Saved) bool { return o.Off == p.off-st.CFAOff }) {
-			return steps // this way leads through another function
+		off := v.off - st.CFAOff
+		twice := slices.ContainsFunc(st.Saved, func(o unwind.Saved) bool { return o.Off == off })
+		if v.kind != loaded || v.base != sp.base || off > -2*word || twice {
+			return nil, false // this way leads through another function
 		}
 		st.Keep &^= 1 << r
-		st.Saved = append(st.Saved, unwind.Saved{Reg: uint8(r), Off: p.off - st.CFAOff})
+		st.Saved = append(st.Saved, unwind.Saved{Reg: r, Off: off})
 	}
-	if slices.ContainsFunc(steps, func(o *unwind.Step) bool {
-		return o.CFAReg == st.CFAReg && o.CFAOff == st.CFAOff && slices.Equal(o.Saved, st.Saved)
-	}) {
-		return steps
+	return st, true
+}
+
+// confirms reports whether a step leads from here to where the function of this state
+// has been called from.
+func (s *state) confirms(st *unwind.Step) bool {
+	if s.regs[st.CFAReg] != (value{kind: sum, base: arch.RSP, off: word - st.CFAOff}) {
+		return false
 	}
-	return append(steps, st)
+	for _, v := range st.Saved {
+		if s.saved[v.Reg] != (value{kind: sum, base: arch.RSP, off: word + v.Off}) {
+			return false
+		}
+	}
+	for r := range uint8(registers) {
+		if r != arch.RSP && st.Keep.Has(r) && s.regs[r] != first(r) {
+			return false
+		}
+	}
+	return true
 }

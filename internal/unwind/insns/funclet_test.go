@@ -1,8 +1,8 @@
-package walk
+package insns
 
 import "testing"
 
-func TestFramePointerFrom(t *testing.T) {
+func TestMethodFramePointer(t *testing.T) {
 	for _, tt := range []struct {
 		asm, code string
 		from      int // 0: the funclet does not set it up
@@ -18,17 +18,17 @@ func TestFramePointerFrom(t *testing.T) {
 		{"an instruction that is cut off", "55 48 8b", 0},
 		{"nothing", "", 0},
 	} {
-		from, own := framePointerFrom(code(t, tt.code))
+		from, own := MethodFramePointer(unhex(t, tt.code))
 		if from != tt.from || own != (tt.from > 0) {
 			t.Errorf("%s: %d, %v, want %d", tt.asm, from, own, tt.from)
 		}
 	}
 }
 
-func FuzzFramePointerFrom(f *testing.F) {
+func FuzzMethodFramePointer(f *testing.F) {
 	f.Add([]byte{0x55, 0x48, 0x83, 0xec, 0x10, 0x48, 0x8b, 0x2f, 0x48, 0x89, 0x2c, 0x24, 0x48, 0x8d, 0x6d, 0x30})
 	f.Fuzz(func(t *testing.T, code []byte) {
-		if from, own := framePointerFrom(code); from < 0 || from > len(code) || own && from == 0 {
+		if from, own := MethodFramePointer(code); from < 0 || from > len(code) || own && from == 0 {
 			t.Fatalf("%x: %d, %v", code, from, own)
 		}
 	})
