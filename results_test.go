@@ -155,7 +155,8 @@ func testDoStackSnapshotStaleSeed(t *testing.T, runtime string) {
 	}
 	s.Resume()
 	stale := 0
-	for range 50 {
+	// On a busy machine the thread may not get a processor for a while.
+	for n, begun := 0, time.Now(); n < 50 || stale == 0 && time.Since(begun) < 10*time.Second; n++ {
 		err := p.DoStackSnapshot(id, ignore, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil, seed)
 		if err != nil {
 			wantResult(t, "with a stale seed", err, clrsnap.CORPROF_E_STACKSNAPSHOT_UNSAFE)
@@ -163,7 +164,7 @@ func testDoStackSnapshotStaleSeed(t *testing.T, runtime string) {
 		}
 	}
 	if stale == 0 {
-		t.Error("a stale seed was accepted 50 times")
+		t.Error("a stale seed was accepted all the time")
 	}
 	endsWell(t, a)
 }

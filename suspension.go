@@ -65,11 +65,32 @@ func (p *Process) Suspend(id ThreadID) (*Suspension, error) {
 		}
 		ctx := s.walk.Context
 		r := p.walker.Unwind(&s.walk, &ctx, walk.ByUnwindInfo, func(*walk.Frame) bool { return true })
-		if r.Complete || attempt == maxAttempts || !s.mend(r.Err, attempt) {
-			p.current = s
-			return s, nil
+		if attempt < maxAttempts && (s.mendChain() || !r.Complete && s.mend(r.Err, attempt)) {
+			continue
+		}
+		p.current = s
+		return s, nil
+	}
+}
+
+// mendChain has the context copied next time that the thread's newest Frame points to, if
+// it is not on the stack: that of a thread which the runtime has stopped may be anywhere.
+func (s *Suspension) mendChain() bool {
+	if s.walk.Info.Cooperative {
+		return false
+	}
+	if _, _, err := s.p.walker.FrameSeed(&s.walk); !errors.Is(err, walk.ErrMissing) {
+		return false
+	}
+	const page = 4096 // a context has less, and begins less than that before what was missed
+	at := s.walk.Stack.Miss &^ (page - 1)
+	for _, r := range s.extra {
+		if at >= r.Addr && at < r.Addr+arch.Addr(r.Len) {
+			return false
 		}
 	}
+	s.extra = append(s.extra, live.Range{Addr: at - page, Len: 3 * page})
+	return true
 }
 
 // mend removes what made a walk incomplete, if it can: a piece of stack that was

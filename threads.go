@@ -64,16 +64,17 @@ func (p *Process) readStore() error {
 		return nil
 	}
 	list, err := p.rt.Threads.List()
-	if err != nil {
+	for attempt := 1; err != nil && attempt < maxAttempts && p.core == nil; attempt++ {
 		// Threads come and go while the list is read: once more, afresh.
 		p.eng.Cache.Invalidate()
-		if list, err = p.rt.Threads.List(); err != nil {
-			err = p.gone(fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.from.PID(), err))
-			if p.core == nil && !p.opts.NativeOnly || p.from.Alive() != nil {
-				return err
-			}
-			p.unlisted = err
+		list, err = p.rt.Threads.List()
+	}
+	if err != nil {
+		err = p.gone(fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.from.PID(), err))
+		if p.core == nil && !p.opts.NativeOnly || p.from.Alive() != nil {
+			return err
 		}
+		p.unlisted = err
 	}
 	for _, t := range list {
 		if t.Alive() {

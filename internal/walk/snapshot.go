@@ -118,10 +118,16 @@ func (w *Walker) FrameSeed(t *Thread) (arch.Context, bool, error) {
 	for n := 0; n < maxChain && at != 0 && at != thread.FrameTop; n++ {
 		var c arch.Context
 		c.Machine = t.Context.Machine
-		if _, ok := w.frameContext(t.Stack, at, &c); ok {
+		t.Stack.Miss = 0
+		kind, ok := w.frameContext(t.Stack, at, &c)
+		switch {
+		case ok:
 			if _, managed, err := w.Managed(c.IP); err != nil || managed {
 				return c, managed, err
 			}
+		case (kind == thread.RedirectedThreadFrame || kind == thread.ResumableFrame) && t.Stack.Miss != 0:
+			// Its context need not be on the stack.
+			return c, false, fmt.Errorf("%w at %v", ErrMissing, t.Stack.Miss)
 		}
 		next, ok := w.chain.Next(t.Stack, at)
 		if !ok {
