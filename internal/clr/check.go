@@ -59,6 +59,7 @@ func (r *Runtime) checkThreads(isThread func(int) bool) ([]thread.Thread, error)
 		return nil, fmt.Errorf("its list of threads cannot be read: %w", err)
 	}
 	var found, exposed, confirmed bool
+	alive := 0
 	for i := range list {
 		t := &list[i]
 		if !t.Alive() {
@@ -67,6 +68,7 @@ func (r *Runtime) checkThreads(isThread func(int) bool) ([]thread.Thread, error)
 			}
 			continue
 		}
+		alive++
 		found = found || t.Address == finalizer
 		if !isThread(t.OSID) {
 			return nil, fmt.Errorf("its list of threads has number %d, which is no thread of the process", t.OSID)
@@ -77,6 +79,8 @@ func (r *Runtime) checkThreads(isThread func(int) bool) ([]thread.Thread, error)
 	switch {
 	case !found:
 		return nil, fmt.Errorf("the finalizer is not among the %d threads in its list, or does not run", len(list))
+	case alive == 1: // besides those that run the program
+		return nil, errors.New("its list of threads has nothing but the finalizer")
 	case exposed && !confirmed:
 		return nil, errors.New("none of its threads has the managed object that it refers to")
 	}

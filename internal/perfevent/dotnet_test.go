@@ -32,7 +32,7 @@ func TestDotNet(t *testing.T) {
 	if len(spinning) != 3 {
 		t.Fatalf("spinning threads: %v", spinning)
 	}
-	samples, others := map[int]int{}, 0
+	samples, others, bare := map[int]int{}, 0, 0
 	visit := func(r *Record) {
 		if r.Kind != Sampled {
 			return
@@ -42,9 +42,13 @@ func TestDotNet(t *testing.T) {
 			return
 		}
 		samples[r.TID]++
-		// Each frame has at least a return address and a frame pointer.
-		if sp, ok := r.Context.Reg(arch.RSP); !ok || sp%8 != 0 || r.Context.IP == 0 || len(r.Stack) < 16*frames {
+		// Each frame has at least a return address and a frame pointer. Under pressure
+		// the kernel may not get at a stack.
+		if sp, ok := r.Context.Reg(arch.RSP); !ok || sp%8 != 0 || r.Context.IP == 0 || len(r.Stack) > 0 && len(r.Stack) < 16*frames {
 			t.Fatalf("%d bytes of stack, %+v", len(r.Stack), r.Context)
+		}
+		if len(r.Stack) == 0 {
+			bare++
 		}
 	}
 	readUntil(t, e, visit, func() bool { return e.Stats().Samples >= 3000 })
@@ -54,6 +58,9 @@ func TestDotNet(t *testing.T) {
 	}
 	if err := e.Stop(visit); err != nil {
 		t.Fatal(err)
+	}
+	if bare > 30 {
+		t.Errorf("%d samples have no stack", bare)
 	}
 	for tid := range spinning {
 		if got, want := float64(samples[tid]), float64(used[tid]/period); math.Abs(got-want) > want/20 {
