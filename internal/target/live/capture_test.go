@@ -69,17 +69,25 @@ func TestNoSignalIsLost(t *testing.T) {
 	}
 	pr := start(t, nil, "storm")
 	p := open(t, pr)
-	met := 0
+	met, late := 0, 0
 	err := p.Trace(func(tr *Tracer) error {
 		var c Capture
 		for range n {
-			if err := tr.Capture(&Request{TID: pr.arg, StackLimit: 4096}, &c); err != nil {
+			err := tr.Capture(&Request{TID: pr.arg, StackLimit: 4096}, &c)
+			if errors.Is(err, ErrWatchdog) {
+				late++ // a busy machine; which must not cost a signal either
+				continue
+			}
+			if err != nil {
 				return err
 			}
 			met += tr.one.signals
 		}
 		return nil
 	})
+	if late > n/100 {
+		t.Errorf("%d of %d stops were ended by the watchdog", late, n)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
