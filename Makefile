@@ -52,7 +52,7 @@ REQUIRE := CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_REQUIRE_PERF=1 CLRSNAP_REQUIRE_CHROM
 # One package at a time: what they test is how threads share processors.
 test: tools dotnets speedscope ## all tests, none of them skipped for want of .NET, Chromium or perf events
 	@CC='$(CC)' scripts/build-agent.sh
-	$(REQUIRE) CLRSNAP_SOAK=$${CLRSNAP_SOAK:-30s} $(GO) test -p 1 -timeout 20m $(TESTFLAGS) ./...
+	$(REQUIRE) CLRSNAP_SOAK=$${CLRSNAP_SOAK:-30s} $(GO) test -p 1 -timeout 30m $(TESTFLAGS) ./...
 
 test-race: tools dotnets speedscope ## the same under the race detector (needs gcc)
 	@CC='$(CC)' scripts/build-agent.sh
