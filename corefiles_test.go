@@ -16,10 +16,7 @@ import (
 // had or because the dump is cut off, is refused with that reason; its native stacks
 // are there nevertheless.
 func TestCoreRefused(t *testing.T) {
-	const runtime = "net9"
-	testenv.Kit(t).Need(t, runtime)
-	a := testenv.Start(t, "idle", testenv.DumpOptions(t, testenv.DumpKernel, testenv.Options{Runtime: runtime}))
-	path := testenv.Dump(t, a, testenv.DumpKernel)
+	path := kernelDump(t, "net9")
 	library := snapshotCore(t, path, clrsnap.CoreOptions{}).Process.Runtime.Path
 	empty := t.TempDir()
 	refused(t, path, clrsnap.CoreOptions{Sysroot: empty},
@@ -38,16 +35,21 @@ func TestCoreRefused(t *testing.T) {
 
 // TestCoreOfHostRefused: the file of a single-file host can be given by itself.
 func TestCoreOfHostRefused(t *testing.T) {
-	const runtime = "net8"
-	testenv.Kit(t).Need(t, runtime)
-	a := testenv.Start(t, "idle", testenv.DumpOptions(t, testenv.DumpKernel, testenv.Options{Runtime: runtime}))
-	path := testenv.Dump(t, a, testenv.DumpKernel)
+	path := kernelDump(t, "net8")
 	host := snapshotCore(t, path, clrsnap.CoreOptions{}).Process.Runtime.Path
 	empty := t.TempDir()
 	refused(t, path, clrsnap.CoreOptions{Sysroot: empty},
 		"the dump needs the file "+host+" (build id ",
 		"), which is not below "+empty+": no such file or directory (--exe names this file, --sysroot the folder that has the process's files)")
 	snapshotCore(t, path, clrsnap.CoreOptions{Sysroot: empty, Executable: host})
+}
+
+// kernelDump has the kernel dump a program on a runtime.
+func kernelDump(t *testing.T, runtime string) (path string) {
+	t.Helper()
+	testenv.Kit(t).Need(t, runtime)
+	a := testenv.Start(t, "idle", testenv.DumpOptions(t, testenv.DumpKernel, testenv.Options{Runtime: runtime}))
+	return testenv.Dump(t, a, testenv.DumpKernel)
 }
 
 // refused requires that a dump is refused with parts of a text, but for its native stacks.

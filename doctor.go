@@ -77,7 +77,6 @@ func Diagnose(pid int) []Check {
 // diagnosis collects the checks of a process that could be opened.
 type diagnosis struct {
 	p      *Process
-	found  *locate.Runtime
 	checks []Check
 }
 
@@ -99,8 +98,8 @@ func (d *diagnosis) namespace() {
 }
 
 func (d *diagnosis) runtime() bool {
-	var err error
-	if d.found, err = d.p.eng.OpenRuntime(); d.found == nil {
+	r, err := d.p.found, d.p.unread
+	if r == nil {
 		remedy := ""
 		if errors.Is(err, ErrNotDotNet) {
 			remedy = "find the right process with clrsnap ps, or look at the native stacks with clrsnap stack --native"
@@ -108,7 +107,6 @@ func (d *diagnosis) runtime() bool {
 		d.add("runtime", Blocking, err.Error(), remedy)
 		return false
 	}
-	r := d.found
 	version := r.Version
 	if version == "" {
 		version = "of unknown version"
@@ -164,7 +162,7 @@ func (d *diagnosis) modules() {
 		// single-file program maps pieces of its own file as assemblies. A program that
 		// writes a jitdump maps its first page, for perf to find it.
 		jitdump := strings.HasPrefix(m.Name, "jit-") && strings.HasSuffix(m.Name, ".dump")
-		if jitdump || strings.HasSuffix(m.Name, ".dll") || m.Path == d.found.Module.Path && m.Start != d.found.Module.Start {
+		if jitdump || strings.HasSuffix(m.Name, ".dll") || m.Path == d.p.found.Module.Path && m.Start != d.p.found.Module.Start {
 			continue
 		}
 		n++

@@ -50,7 +50,9 @@ type Process struct {
 	arch *arch.Arch
 	info profile.Process
 
-	rt     *clr.Runtime // nil if there is none, and for native AOT programs
+	found  *locate.Runtime // nil: there is none
+	unread error           // why what was found cannot be read, or why nothing was
+	rt     *clr.Runtime    // nil if there is none, and for native AOT programs
 	walker *walk.Walker
 
 	known    map[int]thread.Thread // the runtime's threads, by the id in the target's namespace
@@ -140,6 +142,7 @@ func (p *Process) openEngine() (err error) {
 
 func (p *Process) openRuntime() error {
 	found, err := p.eng.OpenRuntime()
+	p.found, p.unread = found, err
 	if found != nil {
 		p.info.Runtime = describeRuntime(found)
 	}
