@@ -54,6 +54,7 @@ func TestOpenBadProcess(t *testing.T) {
 		wantSentence(t, err, strconv.Itoa(pid))
 	}
 	sleep := startCommand(t, nil, "sleep", "600")
+	waitForState(t, sleep.Process.Pid, "S") // the loader's first frame has no unwind information
 	_, err := clrsnap.Open(sleep.Process.Pid)
 	wantSentence(t, err, strconv.Itoa(sleep.Process.Pid), ".NET")
 	if !errors.Is(err, clrsnap.ErrNotDotNet) {

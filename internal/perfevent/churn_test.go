@@ -1,7 +1,6 @@
 package perfevent
 
 import (
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -64,9 +63,10 @@ func TestTwice(t *testing.T) {
 		t.Fatalf("%d threads given events, %v", n, err)
 	}
 	e.accept.spans = nil
+	used, samples := usage{pid: p.pid, tids: []int{tid}}, 0
+	used.note(t)
 	e.accept.begin(e.gen, monotonic())
-
-	before, samples := cpuTime(t, p.pid, tid), 0
+	used.note(t)
 	c := churn{}
 	c.begin()
 	visit := func(r *Record) {
@@ -76,13 +76,12 @@ func TestTwice(t *testing.T) {
 		}
 	}
 	readUntil(t, e, visit, func() bool { return c.lives >= 100 })
-	used := cpuTime(t, p.pid, tid) - before
+	used.note(t)
 	if err := e.Stop(visit); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := float64(samples), float64(used/period); math.Abs(got-want) > want/20 {
-		t.Errorf("%v samples in %v", got, used)
-	}
+	used.note(t)
+	used.check(t, 0, samples, period, 0)
 	if mean := float64(c.samples) / float64(c.lives); mean < life*0.8 || mean > life*1.2 {
 		t.Errorf("%.1f samples a thread that lived for %d periods", mean, life)
 	}

@@ -1,8 +1,8 @@
 package perfevent
 
 import (
-	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,26 +18,28 @@ func TestDotNet(t *testing.T) {
 	const period, frames = time.Millisecond, 60
 	need(t)
 	app := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "3", "--depth", strconv.Itoa(frames)}})
-	spinning := map[int]time.Duration{} // CPU time when sampling begins
+	spinning := usage{pid: app.PID}
 	tids, err := threads(app.PID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := open(t, Options{PID: app.PID, Period: period, BufferBytes: roomy})
 	for _, tid := range tids {
 		if name, err := os.ReadFile("/proc/" + strconv.Itoa(app.PID) + "/task/" + strconv.Itoa(tid) + "/comm"); err == nil && strings.HasPrefix(string(name), "spin-") {
-			spinning[tid] = cpuTime(t, app.PID, tid)
+			spinning.tids = append(spinning.tids, tid)
 		}
 	}
-	if len(spinning) != 3 {
-		t.Fatalf("spinning threads: %v", spinning)
+	if len(spinning.tids) != 3 {
+		t.Fatalf("spinning threads: %v", spinning.tids)
 	}
+	spinning.note(t)
+	e := open(t, Options{PID: app.PID, Period: period, BufferBytes: roomy})
+	spinning.note(t)
 	samples, others, bare := map[int]int{}, 0, 0
 	visit := func(r *Record) {
 		if r.Kind != Sampled {
 			return
 		}
-		if _, ok := spinning[r.TID]; !ok {
+		if !slices.Contains(spinning.tids, r.TID) {
 			others++
 			return
 		}
@@ -52,20 +54,16 @@ func TestDotNet(t *testing.T) {
 		}
 	}
 	readUntil(t, e, visit, func() bool { return e.Stats().Samples >= 3000 })
-	used := map[int]time.Duration{}
-	for tid, before := range spinning {
-		used[tid] = cpuTime(t, app.PID, tid) - before
-	}
+	spinning.note(t)
 	if err := e.Stop(visit); err != nil {
 		t.Fatal(err)
 	}
+	spinning.note(t)
 	if bare > 30 {
 		t.Errorf("%d samples have no stack", bare)
 	}
-	for tid := range spinning {
-		if got, want := float64(samples[tid]), float64(used[tid]/period); math.Abs(got-want) > want/20 {
-			t.Errorf("thread %d used %v, but has %v samples", tid, used[tid], got)
-		}
+	for i, tid := range spinning.tids {
+		spinning.check(t, i, samples[tid], period, 0)
 	}
 	if others > 3000/10 {
 		t.Errorf("%d samples of threads that have nothing to do", others)

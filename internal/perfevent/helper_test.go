@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -203,6 +205,70 @@ func cpuTime(tb testing.TB, pid, tid int) time.Duration {
 		tb.Fatal(err)
 	}
 	return time.Duration(ns)
+}
+
+// usage is what threads have used of the processors. It is noted four times: before
+// and after sampling begins, before and after it ends. Between two of these the test
+// itself may wait for a processor.
+type usage struct {
+	pid   int
+	tids  []int
+	notes [][]use
+}
+
+type use struct {
+	time     time.Duration
+	switches int
+}
+
+func (u *usage) note(tb testing.TB) {
+	tb.Helper()
+	var now []use
+	for _, tid := range u.tids {
+		now = append(now, use{cpuTime(tb, u.pid, tid), switches(tb, u.pid, tid)})
+	}
+	u.notes = append(u.notes, now)
+}
+
+// bounds says how many samples the i-th thread must have. A twentieth may be missing
+// or too much, and on a busy machine a period for each time that the thread had to
+// leave its processor: the kernel's timer is stopped and started again there.
+func (u *usage) bounds(i int, period time.Duration) (least, most float64) {
+	n := u.notes
+	slack := float64(n[3][i].switches - n[0][i].switches)
+	least = float64((n[2][i].time-n[1][i].time)/period)*0.95 - slack
+	most = float64((n[3][i].time-n[0][i].time)/period)*1.05 + slack
+	return least, most
+}
+
+// check compares the samples of the i-th thread with what it has used.
+func (u *usage) check(tb testing.TB, i, samples int, period time.Duration, slack float64) {
+	tb.Helper()
+	least, most := u.bounds(i, period)
+	if got := float64(samples); got < least-slack || got > most+slack {
+		tb.Errorf("thread %d has %v samples, not %.0f to %.0f: %+v", u.tids[i], samples, least-slack, most+slack, u.notes)
+	}
+}
+
+// switches is how often a thread has left its processor.
+func switches(tb testing.TB, pid, tid int) int {
+	tb.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", pid, tid))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	sum := 0
+	for line := range strings.Lines(string(b)) {
+		name, value, _ := strings.Cut(line, ":")
+		if name == "voluntary_ctxt_switches" || name == "nonvoluntary_ctxt_switches" {
+			n, err := strconv.Atoi(strings.TrimSpace(value))
+			if err != nil {
+				tb.Fatal(err)
+			}
+			sum += n
+		}
+	}
+	return sum
 }
 
 // end kills a process that the target has started, and that nobody waits for.

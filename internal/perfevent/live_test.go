@@ -1,7 +1,9 @@
 package perfevent
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"testing"
 	"time"
 )
@@ -18,11 +20,10 @@ func TestShares(t *testing.T) {
 	}
 	sleeper := p.number("sleeper")
 
+	used := usage{pid: p.pid, tids: slices.Collect(maps.Keys(parts))}
+	used.note(t)
 	e := open(t, Options{PID: p.pid, Period: period, StackBytes: 1024, BufferBytes: roomy})
-	before := map[int]time.Duration{}
-	for tid := range parts {
-		before[tid] = cpuTime(t, p.pid, tid)
-	}
+	used.note(t)
 	all, inA, inB, last := map[int]int{}, map[int]int{}, map[int]int{}, time.Duration(0)
 	visit := func(r *Record) {
 		if r.Time < last {
@@ -43,24 +44,20 @@ func TestShares(t *testing.T) {
 		}
 	}
 	readUntil(t, e, visit, func() bool { return e.Stats().Samples >= 6000 })
-	used := map[int]time.Duration{}
-	for tid := range parts {
-		used[tid] = cpuTime(t, p.pid, tid) - before[tid]
-	}
+	used.note(t)
 	if err := e.Stop(visit); err != nil {
 		t.Fatal(err)
 	}
+	used.note(t)
 	if e.Stats().Lost != 0 {
 		t.Errorf("lost samples: %+v", e.Stats())
 	}
 	if n := all[sleeper]; n != 0 {
 		t.Errorf("%d samples of a thread that sleeps", n)
 	}
-	for tid, a := range parts {
-		if n, want := float64(all[tid]), float64(used[tid]/period); math.Abs(n-want) > want/20 {
-			t.Errorf("thread %d used %v, but has %v samples", tid, used[tid], n)
-		}
-		n := float64(all[tid])
+	for i, tid := range used.tids {
+		used.check(t, i, all[tid], period, 0)
+		a, n := parts[tid], float64(all[tid])
 		if got, want := float64(inA[tid])/n, float64(a)/4; math.Abs(got-want) > 0.05 {
 			t.Errorf("thread %d is in burn_a in %.3f of %v samples, want %.3f", tid, got, n, want)
 		}

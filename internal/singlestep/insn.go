@@ -9,13 +9,15 @@ const (
 	ret
 	enter     // a system call
 	pushFlags // writes the trap flag to the stack, which is our doing
+	popFlags  // popfq
+	intReturn // iretq
 	trap      // int3: its signal is the program's own
 )
 
 // insn is as much of an instruction as the shadow stack needs.
 type insn struct {
 	class  class
-	length uint8 // of a call, in bytes: where it returns to
+	length uint8 // in bytes, of a call (where it returns to) and of popfq
 	shape  shape
 }
 
@@ -87,6 +89,14 @@ func decode(code []byte) insn {
 		}
 	case 0x9c:
 		return insn{class: pushFlags}
+	case 0x9d:
+		if n == 0 {
+			return insn{class: popFlags, length: 1}
+		}
+	case 0xcf:
+		if n == 1 && code[0] == 0x48 { // REX.W
+			return insn{class: intReturn}
+		}
 	case 0xcc:
 		return insn{class: trap}
 	}

@@ -2,7 +2,6 @@ package singlestep
 
 import (
 	"flag"
-	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -100,7 +99,7 @@ func stepThrough(t *testing.T, runtime string, total int, corpus *Corpus) *Repor
 			t.Run(w.app+" "+w.name, func(t *testing.T) {
 				t.Parallel()
 				one := NewReport()
-				w.run(t, runtime, min(total/len(all), w.most()), one, corpus)
+				w.run(t, runtime, total/len(all), one, corpus)
 				mu.Lock()
 				defer mu.Unlock()
 				rep.Add(one)
@@ -110,17 +109,6 @@ func stepThrough(t *testing.T, runtime string, total int, corpus *Corpus) *Repor
 	t.Log(rep.String())
 	check(t, rep)
 	return rep
-}
-
-// most is how many instructions a workload can be stepped through. In that of the
-// worker "faults", somewhere behind the 150,000th, the runtime restores flags that
-// were saved while it was stepped, trap flag included, and dies of SIGTRAP. (Where,
-// is not found yet; the program steps has faults too, without that end.)
-func (w *workload) most() int {
-	if w.app == "scenarios" && strings.Contains(w.name, "faults") {
-		return 100_000
-	}
-	return math.MaxInt
 }
 
 func (w *workload) run(t *testing.T, runtime string, steps int, rep *Report, corpus *Corpus) {

@@ -156,7 +156,6 @@ func (r *runner) run(n int) (done int, err error) {
 	for done < n {
 		code := r.view.code
 		in := classify(code[:])
-		sig := r.tr.pending
 		ev, err := r.execute(in)
 		if err != nil {
 			return done, err
@@ -183,7 +182,7 @@ func (r *runner) run(n int) (done int, err error) {
 			r.rep.Repeats++
 			continue
 		}
-		t := transition{in: in, before: &before, after: &r.tr.regs, delivered: sig, code: code}
+		t := transition{in: in, before: &before, after: &r.tr.regs, delivered: r.tr.delivered, code: code}
 		r.observe(&t)
 		before = r.tr.regs
 		done++

@@ -1,6 +1,7 @@
 package singlestep
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -23,11 +24,12 @@ const (
 // tracer single-steps one thread. Its methods must be called on one locked OS
 // thread, because a tracee belongs to a thread, not to a process.
 type tracer struct {
-	tid     int
-	regs    unix.PtraceRegs
-	pending int          // the signal that the next step delivers
-	signals int          // delivered to the thread
-	stops   atomic.Int32 // group stops
+	tid       int
+	regs      unix.PtraceRegs
+	pending   int          // the signal that a next step delivers
+	delivered int          // the signal that the last step delivered
+	signals   int          // delivered to the thread
+	stops     atomic.Int32 // group stops
 }
 
 const (
@@ -115,14 +117,21 @@ func (t *tracer) waitFor(limit time.Duration) (st unix.WaitStatus, ok bool, err 
 
 // step executes the instruction at hand, in, and reads the registers after it.
 // A signal that the last step met is delivered first, exactly once: the step then
-// ends before the first instruction of its handler.
+// ends before the first instruction of its handler. (Flags are restored before.)
 func (t *tracer) step(in insn) (event, error) {
-	sig := t.pending
-	t.pending = 0
-	if sig != 0 {
+	t.delivered = 0
+	if in.class == popFlags || in.class == intReturn {
+		if done, err := t.restoreFlags(in); err != nil {
+			return t.gone(err)
+		} else if done {
+			return stepped, nil
+		}
+	}
+	t.delivered, t.pending = t.pending, 0
+	if t.delivered != 0 {
 		t.signals++
 	}
-	if err := ptrace(unix.PTRACE_SINGLESTEP, t.tid, 0, uintptr(sig)); err != nil {
+	if err := ptrace(unix.PTRACE_SINGLESTEP, t.tid, 0, uintptr(t.delivered)); err != nil {
 		return t.gone(err)
 	}
 	for {
@@ -143,7 +152,7 @@ func (t *tracer) step(in insn) (event, error) {
 			if err := t.getRegs(); err != nil {
 				return t.gone(err)
 			}
-			return ev, t.dropTrapFlag()
+			return ev, t.checkTrapFlag()
 		}
 	}
 }
@@ -217,15 +226,50 @@ func (t *tracer) hideTrapFlag() error {
 	return err
 }
 
-// dropTrapFlag clears a trap flag that the program itself has restored, from flags
-// that were saved while it was stepped: the kernel shows that one, not the one that
-// it sets for us. Without a tracer the flag would end the program.
-func (t *tracer) dropTrapFlag() error {
+// restoreFlags does what popfq or iretq does. To step one of these would leave the
+// kernel in doubt about whose the trap flag is (arch/x86/kernel/step.c): it would
+// take it for the program's own from then on, the signal frames and with them the
+// contexts that the runtime saves and restores would have it set, and the program
+// would die of it after we have gone. Reports false for what it leaves to a step.
+// (PTRACE_SETREGS keeps the identification flag as it is.)
+func (t *tracer) restoreFlags(in insn) (bool, error) {
+	var b [5 * 8]byte
+	words := b[:8]
+	if in.class == intReturn {
+		words = b[:]
+	}
+	if n, err := unix.PtracePeekData(t.tid, uintptr(t.regs.Rsp), words); err != nil || n < len(words) {
+		return false, nil // the instruction faults
+	}
+	var w [5]uint64
+	for i := range w {
+		w[i] = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	regs := t.regs
+	if in.class == popFlags {
+		regs.Eflags = w[0]
+		regs.Rip += uint64(in.length)
+		regs.Rsp += 8
+	} else {
+		if w[1] != regs.Cs || w[4] != regs.Ss {
+			return false, nil
+		}
+		regs.Rip, regs.Eflags, regs.Rsp = w[0], w[2], w[3]
+	}
+	regs.Eflags &^= trapFlag
+	if err := unix.PtraceSetRegs(t.tid, &regs); err != nil {
+		return false, err
+	}
+	return true, t.getRegs()
+}
+
+// checkTrapFlag: the kernel shows a trap flag that it takes for the program's own,
+// not the one that it sets for us.
+func (t *tracer) checkTrapFlag() error {
 	if t.regs.Eflags&trapFlag == 0 {
 		return nil
 	}
-	t.regs.Eflags &^= trapFlag
-	return unix.PtraceSetRegs(t.tid, &t.regs)
+	return fmt.Errorf("thread %d has the trap flag set at %#x: it would die of it later", t.tid, t.regs.Rip)
 }
 
 // detach lets the thread go on, with the signal that it has not had yet.

@@ -174,6 +174,7 @@ func open(t testing.TB, pr *program) *Process {
 	}
 	t.Cleanup(func() { p.Close() })
 	p.inside = openInside
+	p.Watchdog = 500 * time.Millisecond // a busy machine keeps the tracer waiting longer than users want
 	return p
 }
 
