@@ -259,6 +259,9 @@ func (r *runner) walk() walk.Result {
 	c := engine.Captured{OSID: r.tr.tid, Context: r.view.context(), Stack: &r.view.stack}
 	if r.view.hasObj {
 		c.Object, c.Head = r.view.object, r.view.head
+		if at, n := r.eng.Runtime.Threads.Beside(r.eng.Cache, c.Object); n > 0 {
+			r.view.beside(at, n)
+		}
 	}
 	r.thread, _ = r.eng.Thread(&c)
 	return r.unwind()

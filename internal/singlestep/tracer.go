@@ -251,7 +251,7 @@ func (t *tracer) restoreFlags(in insn) (bool, error) {
 		regs.Rip += uint64(in.length)
 		regs.Rsp += 8
 	} else {
-		if w[1] != regs.Cs || w[4] != regs.Ss {
+		if uint16(w[1]) != uint16(regs.Cs) || uint16(w[4]) != uint16(regs.Ss) {
 			return false, nil
 		}
 		regs.Rip, regs.Eflags, regs.Rsp = w[0], w[2], w[3]

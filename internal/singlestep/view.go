@@ -2,6 +2,7 @@ package singlestep
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
@@ -24,6 +25,7 @@ type view struct {
 	stack  target.Stack
 
 	buf, extra []byte
+	tracker    []byte
 	stacks     []span // by their numbers
 	current    int
 }
@@ -147,5 +149,14 @@ func (v *view) context() arch.Context {
 			r.Rax, r.Rcx, r.Rdx, r.Rbx, r.Rsp, r.Rbp, r.Rsi, r.Rdi,
 			r.R8, r.R9, r.R10, r.R11, r.R12, r.R13, r.R14, r.R15,
 		},
+	}
+}
+
+// beside copies what the runtime knows of an exception in flight, where that is not
+// on the stack.
+func (v *view) beside(at arch.Addr, size int) {
+	v.tracker = slices.Grow(v.tracker[:0], size)[:size]
+	if v.p.ReadMemory(v.tracker, at) == nil {
+		v.stack.Extra = append(v.stack.Extra, target.Region{Base: at, Data: v.tracker})
 	}
 }
