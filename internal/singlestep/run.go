@@ -197,6 +197,9 @@ func (r *runner) observe(t *transition) {
 	if leaving && !r.sh.leaving {
 		r.release(t.after)
 	}
+	if t.in.class == intReturn { // where the runtime restores a whole context
+		r.replaced(t.after)
+	}
 	if r.sh.count.jumps > before.jumps {
 		r.rep.Jumps[r.rep.coverage.place(r, t.before.Rip, true)]++
 	}
