@@ -227,7 +227,7 @@ func drain(s *clrsnap.Subscription) (n int, err error) {
 // TestSubscribeCommand: nothing is missed from the start to the end.
 func TestSubscribeCommand(t *testing.T) {
 	kit := testenv.Kit(t)
-	cmd := exec.Command(kit.Host(testenv.DefaultRuntime), testenv.Build(t, "events"), "--short", "--kinds", "exception,thread")
+	cmd := exec.Command(kit.Host(testenv.DefaultRuntime), testenv.Build(t, "events"), "--short", "--kinds", "exception,thread,contention")
 	var out strings.Builder
 	cmd.Stdout = &out
 	s, err := clrsnap.SubscribeCommand(context.Background(), cmd, clrsnap.Options{}, clrsnap.SubscribeOptions{

@@ -137,10 +137,11 @@ func (b *browser) placeOf(i int) (p place) {
 	return p
 }
 
-// stop ends the motions of a zoom before anything is looked at.
+// stop ends the motions of a zoom before anything is looked at: on a slow machine
+// their last step is still to come when the time is over, and runs before ours.
 func (b *browser) stop() {
 	b.tb.Helper()
-	b.eval("new Promise((done) => setTimeout(() => done(true), 300))", nil)
+	b.eval("new Promise((done) => setTimeout(() => requestAnimationFrame(() => done(true)), 300))", nil)
 }
 
 // TestPageFigures: for every choice the page shows what Go works out.

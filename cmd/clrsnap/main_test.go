@@ -69,7 +69,7 @@ func cmdZombie(ts *testscript.TestScript, _ bool, args []string) {
 	c := exec.Command("true")
 	ts.Check(c.Start())
 	ts.Defer(func() { _ = c.Wait() })
-	for range 1000 {
+	for range 10_000 {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.Process.Pid))
 		ts.Check(err)
 		if strings.Contains(string(stat), ") Z ") {

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"clrsnap/internal/testenv"
 )
@@ -33,7 +34,7 @@ func TestRecordEvents(t *testing.T) {
 	pid, dir := fmt.Sprint(app.PID), t.TempDir()
 	shown := map[string]string{
 		"alloc": `Events\.Allocate\+Node`, "exception": `Events\.Throw\+Marked, caught by Events\.Throw\.ByFilter`,
-		"contention": `held by holds-monitor`, "thread": `Events\.Starts\.Named`, "gc": `gen 2, blocking, induced`,
+		"contention": `held by holds-monitor`, "thread": `Events\.Starts\.Named`, "gc": `gen \d, blocking, induced`,
 	}
 	for _, file := range []string{"a.clrsnap", "a.html", "a.pb.gz", "a.speedscope.json", "a.folded", "a.trace.json", "a.svg"} {
 		path := filepath.Join(dir, file)
@@ -96,6 +97,23 @@ func TestRecordEventsOfProgram(t *testing.T) {
 	})
 }
 
+// awaitAgent waits until a process has the agent's thread.
+func awaitAgent(t *testing.T, pid int) {
+	t.Helper()
+	for start := time.Now(); time.Since(start) < hang; time.Sleep(5 * time.Millisecond) {
+		names, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if b, err := os.ReadFile(name); err == nil && strings.HasPrefix(string(b), "clrsnap-agent") {
+				return
+			}
+		}
+	}
+	t.Fatal("the agent does not come")
+}
+
 // TestRecordEventsRefused: what keeps the agent out is said in one sentence.
 func TestRecordEventsRefused(t *testing.T) {
 	kit := testenv.Kit(t)
@@ -111,6 +129,7 @@ func TestRecordEventsRefused(t *testing.T) {
 		app := testenv.Start(t, "idle", testenv.Options{})
 		pid := fmt.Sprint(app.PID)
 		first := begin(t, limited(t, "record", pid, "--event", "gc", "-d", "5s", "-o", out))
+		awaitAgent(t, app.PID)
 		r := finish(t, limited(t, "record", pid, "--event", "alloc", "-d", "1s", "-o", out+".2.html"))
 		r.says(t, 1, `^clrsnap: cannot load the agent into process \d+: another profiler is loaded in it.*\n$`)
 		first.end(t).says(t, 0, `^clrsnap: gc: `)

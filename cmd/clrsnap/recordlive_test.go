@@ -234,6 +234,21 @@ func TestRecordInterrupted(t *testing.T) {
 	finish(t, limited(t, "record", fmt.Sprint(app.PID), "-o", file)).says(t, 1, `^clrsnap: cannot attach to \d+: (no such process|process has ended)`)
 }
 
+// awaitTaken waits until no signal waits for the command to take it.
+func (r *running) awaitTaken(t *testing.T) {
+	t.Helper()
+	for start := time.Now(); time.Since(start) < hang; time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if regexp.MustCompile(`(?m)^ShdPnd:\s+0+$`).Match(b) {
+			return
+		}
+	}
+	t.Fatal("it takes no signal")
+}
+
 // TestRecordInterruptedTwice: the second signal ends the command at once, while
 // nobody reads what it writes.
 func TestRecordInterruptedTwice(t *testing.T) {
@@ -244,6 +259,7 @@ func TestRecordInterruptedTwice(t *testing.T) {
 	}
 	r := begin(t, exec.Command("clrsnap", "record", fmt.Sprint(app.PID), "-d", "1h", "-o", pipe))
 	r.signal(t, syscall.SIGINT)
+	r.awaitTaken(t) // two that wait become one
 	time.Sleep(500 * time.Millisecond)
 	r.signal(t, syscall.SIGINT)
 	r.end(t).says(t, 130, `^clrsnap: interrupted by SIGINT, and given up before what had been collected was written$`)
@@ -284,14 +300,14 @@ func TestRecordProgram(t *testing.T) {
 		isComplete(t, file, main)
 	})
 	t.Run("for a time", func(t *testing.T) {
-		r := begin(t, recordBegin(t, file, []string{"-d", "900ms"}, "--seconds", "3")).end(t)
-		r.says(t, 0, `^clrsnap: recording .* for 900ms; `, `^clrsnap: [\d.]+m?s: `, `^clrsnap: waiting for the program`)
+		r := begin(t, recordBegin(t, file, []string{"-d", "2s"}, "--seconds", "4")).end(t)
+		r.says(t, 0, `^clrsnap: recording .* for 2s; `, `^clrsnap: [\d.]+m?s: `, `^clrsnap: waiting for the program`)
 		r.want(t, `^RESULT OK$`)
 		isComplete(t, file, main)
 	})
 	t.Run("Ctrl-C", func(t *testing.T) {
 		r := begin(t, recordBegin(t, file, nil, "--seconds", "60"))
-		time.Sleep(900 * time.Millisecond)
+		time.Sleep(2 * time.Second)
 		r.signal(t, syscall.SIGINT)
 		r.awaitWaiting(t)
 		isComplete(t, file, main)
@@ -302,13 +318,13 @@ func TestRecordProgram(t *testing.T) {
 	})
 	t.Run("SIGTERM", func(t *testing.T) {
 		r := begin(t, recordBegin(t, file, nil, "--seconds", "60"))
-		time.Sleep(900 * time.Millisecond)
+		time.Sleep(2 * time.Second)
 		r.signal(t, syscall.SIGTERM)
 		r.end(t).says(t, 0, `^clrsnap: written to `, `^clrsnap: the program ended with (exit status 143|signal: terminated)$`)
 		isComplete(t, file, main)
 	})
 	t.Run("SIGTERM later", func(t *testing.T) {
-		r := begin(t, recordBegin(t, file, []string{"-d", "900ms"}, "--seconds", "60"))
+		r := begin(t, recordBegin(t, file, []string{"-d", "2s"}, "--seconds", "60"))
 		r.awaitWaiting(t)
 		r.signal(t, syscall.SIGTERM)
 		r.end(t).says(t, 0, `^clrsnap: the program ended with (exit status 143|signal: terminated)$`)

@@ -113,7 +113,7 @@ func TestViewInterrupted(t *testing.T) {
 	if err := c.Process.Signal(unix.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(time.Second)
 	_, _ = io.WriteString(in, "}") // it may have ended
 	_ = c.Wait()                   // the status says it
 	if got := c.ProcessState.ExitCode(); got != 130 || !strings.Contains(errs.String(), "interrupted by SIGINT") {

@@ -41,9 +41,7 @@ func openIdle(t *testing.T, runtime string) (*Engine, *locate.Runtime) {
 // checked are the fields that walks depend on in any program, and whose wrong
 // offset is therefore noticed in a program that does next to nothing. No check can
 // tell what is only there when something happens (an exception, a hijack, a
-// debugger), what changes a name or a tier into another one, and fields beside
-// others of the same sort: behind ThreadStore.FirstThreadLink there is another
-// link now and then.
+// debugger), and what changes a name or a tier into another one.
 var checked = map[string][]string{
 	"CodeHeapListNode":     {"HeaderMap", "MapBase", "StartAddress"},
 	"EEClass":              {"MethodTable"},
@@ -59,6 +57,7 @@ var checked = map[string][]string{
 	"RealCodeHeader":       {"MethodDesc", "NumUnwindInfos", "UnwindInfos"},
 	"RuntimeFunction":      {"BeginAddress", "UnwindData"},
 	"Thread":               {"Frame", "Id", "LinkNext", "OSId", "State"},
+	"ThreadStore":          {"FirstThreadLink"},
 }
 
 // TestWrongLayouts: a description of a runtime that is wrong in one field is

@@ -153,7 +153,7 @@ func (r *runner) findObject() {
 // run executes at most n instructions. It returns how many it did.
 func (r *runner) run(n int) (done int, err error) {
 	before := r.tr.regs
-	for done < n {
+	for done < n || len(r.held) > 0 || len(r.foretold) > 0 { // what waits for its truth is judged
 		code := r.view.code
 		in := classify(code[:])
 		ev, err := r.execute(in)

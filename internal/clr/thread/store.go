@@ -136,6 +136,9 @@ func (s *Store) List() ([]Thread, error) {
 			return out, fmt.Errorf("the runtime's thread list has more than %d entries or is cyclic", maxThreads)
 		}
 		at := link - arch.Addr(s.l.Link)
+		if at < store+arch.Addr(s.l.First)+8 && store < at+arch.Addr(s.Needed()) {
+			return out, fmt.Errorf("the runtime's thread list leads into the thread store, at %v", store)
+		}
 		if err := s.readHead(head, at); err != nil {
 			return out, err
 		}
