@@ -53,7 +53,7 @@ func (x *injection) runForeign() (r result) {
 	left := func() []string {
 		return slices.DeleteFunc(leftTasks(watchdog, tracer), func(s string) bool { return strings.Contains(s, ") Z") })
 	}
-	if !within(2*time.Second, func() bool { return len(left()) == 0 }) {
+	if !within(waitLimit, func() bool { return len(left()) == 0 }) {
 		r.err = fmt.Errorf("left behind: %q", left())
 	}
 	return r
@@ -89,8 +89,7 @@ func (x *injection) stopped(cmd *exec.Cmd, lines *bufio.Scanner) (r result) {
 			return r
 		default:
 		}
-		s, err := parseStat([]byte(readProc(strconv.Itoa(pid) + "/stat")))
-		r.reached = err == nil && s.state == 'T'
+		r.reached = taskState(pid, pid) == 'T'
 	}
 	if err := notHeld(x.pid); err != nil {
 		r.err = fmt.Errorf("while we are stopped: %w", err)
@@ -129,9 +128,13 @@ func disturbed(pid int) {
 	p.Watchdog = 20 * time.Second
 	var sh *shared
 	_ = p.Trace(func(t *Tracer) error { sh, err = t.ready(); return err })
-	within(time.Second, func() bool { return atomic.LoadInt32(&sh.tracer) != 0 })
+	within(waitLimit, func() bool { return atomic.LoadInt32(&sh.tracer) != 0 })
 	fmt.Println("tasks", sh.watchdog, atomic.LoadInt32(&sh.tracer))
-	sh.linger = int64(5 * time.Millisecond)
+	linger := 10 * time.Second // it is killed there
+	if how == "stopped" {
+		linger = 5 * time.Millisecond
+	}
+	sh.linger = int64(linger)
 	atomic.StoreUint32(&sh.breaks, 1<<step)
 	go func() {
 		for atomic.LoadUint32(&sh.arrived) != step {

@@ -97,7 +97,7 @@ func act(what uint64) func(*injection) error {
 
 // kill signals one of the tasks.
 func (x *injection) kill(task *int32, sig unix.Signal) error {
-	if !within(time.Second, func() bool { return atomic.LoadInt32(task) != 0 }) {
+	if !within(waitLimit, func() bool { return atomic.LoadInt32(task) != 0 }) {
 		return errors.New("no task")
 	}
 	return unix.Kill(int(atomic.LoadInt32(task)), sig)
@@ -128,19 +128,20 @@ func (x *injection) queue(n int) error {
 	return nil
 }
 
-func (x *injection) state() byte {
-	s, err := parseStat([]byte(readProc(fmt.Sprintf("%d/task/%d/stat", x.pid, x.tid))))
-	if err != nil {
-		return 0
-	}
-	return s.state
+func (x *injection) state() byte { return taskState(x.pid, x.tid) }
+
+// ended reports that the thread has ended by itself, as threads of a .NET program
+// do, before the fault could concern it.
+func (x *injection) ended() bool {
+	s := x.state()
+	return x.ft == nil && (s == 0 || s == 'Z' || s == 'X')
 }
 
 func (x *injection) groupStop() error {
 	if err := unix.Kill(x.pid, unix.SIGSTOP); err != nil {
 		return err
 	}
-	if !within(2*time.Second, func() bool { return x.state() == 'T' }) {
+	if !within(waitLimit, func() bool { return x.state() == 'T' || x.ended() }) {
 		return fmt.Errorf("no group stop: state %c", x.state())
 	}
 	return nil
@@ -148,7 +149,7 @@ func (x *injection) groupStop() error {
 
 // contAfterStop requires that the capture has left the group stop as it was.
 func (x *injection) contAfterStop() error {
-	if !within(2*time.Second, func() bool { return x.state() == 'T' }) {
+	if !within(waitLimit, func() bool { return x.state() == 'T' || x.ended() }) {
 		return fmt.Errorf("the group stop is over: state %c", x.state())
 	}
 	return unix.Kill(x.pid, unix.SIGCONT)
@@ -169,7 +170,7 @@ func (x *injection) debugger() error {
 }
 
 func (x *injection) debuggerFirst() error {
-	if err := x.debugger(); err != nil || x.said != "yes\n" {
+	if err := x.debugger(); err != nil || x.said != "yes\n" && !x.ended() {
 		return fmt.Errorf("the debugger says %q, %w", x.said, err)
 	}
 	return nil
@@ -184,7 +185,7 @@ func (x *injection) debuggerEnds() error {
 		return err
 	}
 	free := x.step == stepSeize || x.step == stepDetached || x.f.before != nil
-	if free != (x.said == "yes\n") {
+	if free != (x.said == "yes\n") && !x.ended() {
 		return fmt.Errorf("the debugger says %q", x.said)
 	}
 	return nil
@@ -194,7 +195,7 @@ func (x *injection) debuggerEnds() error {
 func (x *injection) newProgram() error {
 	b := x.ft.books
 	gen := get(&x.ft.want.generation) + 1
-	if !within(5*time.Second, func() bool { return get(&b.generation) == gen && get(&b.victim) != 0 }) {
+	if !within(waitLimit, func() bool { return get(&b.generation) == gen && get(&b.victim) != 0 }) {
 		return fmt.Errorf("no new program: generation %d, want %d\n%s", get(&b.generation), gen, states(x.pid))
 	}
 	put(&x.ft.want.generation, gen)

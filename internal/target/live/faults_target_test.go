@@ -74,7 +74,7 @@ func (ft *faultTarget) begin() error {
 	if err := ft.cmd.Start(); err != nil {
 		return err
 	}
-	if !within(5*time.Second, func() bool { return get(&ft.books.progress) > 0 }) {
+	if !within(waitLimit, func() bool { return get(&ft.books.progress) > 0 }) {
 		return fmt.Errorf("target %d does not begin", ft.pid())
 	}
 	if ft.patient, err = Open(ft.pid()); err != nil {
@@ -120,7 +120,7 @@ func (ft *faultTarget) check() error {
 	if !within(10*time.Second, func() bool { return get(&b.progress) > progress+1 && get(&b.main) > main+1 && get(&b.action) == 0 }) {
 		return fmt.Errorf("the target stands still: victim %d → %d, main thread %d → %d, action %d\n%s", progress, get(&b.progress), main, get(&b.main), get(&b.action), states(ft.pid()))
 	}
-	if !within(5*time.Second, func() bool { return get(&b.usr1) == ft.want.usr1 && get(&b.rt) == ft.want.rt }) {
+	if !within(waitLimit, func() bool { return get(&b.usr1) == ft.want.usr1 && get(&b.rt) == ft.want.rt }) {
 		return fmt.Errorf("signals: %d of %d, queued: %d of %d", get(&b.usr1), ft.want.usr1, get(&b.rt), ft.want.rt)
 	}
 	if get(&b.disorder) != 0 || get(&b.wrong) != 0 {
@@ -129,10 +129,11 @@ func (ft *faultTarget) check() error {
 	return notHeld(ft.pid())
 }
 
-// notHeld requires that no thread of a process is traced, or stopped.
+// notHeld requires that no thread of a process is traced, or stopped. It gives up
+// before a watchdog with a limit of 20 seconds would help.
 func notHeld(pid int) error {
 	var last string
-	if within(2*time.Second, func() bool { last = held(pid); return last == "" }) {
+	if within(10*time.Second, func() bool { last = held(pid); return last == "" }) {
 		return nil
 	}
 	return fmt.Errorf("%s", last)

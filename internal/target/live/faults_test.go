@@ -57,7 +57,7 @@ func TestFaults(t *testing.T) {
 	n := injections(t)
 	t.Run("native", func(t *testing.T) { injectNative(t, list, n-n*3/10) })
 	t.Run("dotnet", func(t *testing.T) { injectDotNet(t, list, n*3/10) })
-	if !within(3*time.Second, func() bool { return len(leftTasks(unix.Getpid())) == 0 }) {
+	if !within(waitLimit, func() bool { return len(leftTasks(unix.Getpid())) == 0 }) {
 		t.Errorf("left behind: %q", leftTasks(unix.Getpid()))
 	}
 }
@@ -100,6 +100,7 @@ func injectDotNet(t *testing.T, list []*fault, n int) {
 	r.skip = 1<<stepSignal | 1<<stepContinue // such programs get signals of the runtime: these come by chance
 	a := testenv.Start(t, "scenarios", testenv.Options{Args: []string{"--busy", "3600", "--max-seconds", "3600"}})
 	patient, strict := open(t, &program{pid: a.PID}), open(t, &program{pid: a.PID})
+	strict.Watchdog = 0 // the usual limit
 	patient.Watchdog = 20 * time.Second
 	demote(t, patient)
 	for i := range n {
@@ -146,7 +147,7 @@ func demote(t *testing.T, p *Process) {
 func noZombies(t *testing.T) {
 	t.Helper()
 	for _, s := range leftTasks(unix.Getpid()) {
-		if strings.Contains(s, ") Z") && !within(time.Second, func() bool { return !slices.Contains(leftTasks(unix.Getpid()), s) }) {
+		if strings.Contains(s, ") Z") && !within(waitLimit, func() bool { return !slices.Contains(leftTasks(unix.Getpid()), s) }) {
 			t.Errorf("not collected: %s", s)
 		}
 	}
@@ -303,7 +304,7 @@ func (x *injection) await(done <-chan error, capture *error) (bool, error) {
 			within(time.Second, func() bool { return x.state() == 't' })
 			atomic.StoreUint32(&x.sh.breaks, 1<<x.step)
 			x.resume()
-			within(time.Second, func() bool { return atomic.LoadUint32(&x.sh.arrived) != stepSeized })
+			within(waitLimit, func() bool { return atomic.LoadUint32(&x.sh.arrived) != stepSeized }) // one signal, not two
 		}
 		select {
 		case *capture = <-done:

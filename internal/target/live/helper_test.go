@@ -126,7 +126,13 @@ type program struct {
 
 func start(t testing.TB, attr *syscall.SysProcAttr, mode ...string) *program {
 	t.Helper()
-	cmd := exec.Command(testProgram(t, "target"), mode...)
+	return startFile(t, testProgram(t, "target"), attr, mode...)
+}
+
+// startFile starts a copy of the target.
+func startFile(t testing.TB, exe string, attr *syscall.SysProcAttr, mode ...string) *program {
+	t.Helper()
+	cmd := exec.Command(exe, mode...)
 	cmd.SysProcAttr = attr
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -194,10 +200,14 @@ func counter(t testing.TB, p *Process, pr *program, i int) uint64 {
 func advances(t testing.TB, p *Process, pr *program) {
 	t.Helper()
 	c := counter(t, p, pr, 0)
-	if !within(5*time.Second, func() bool { return counter(t, p, pr, 0) > c+1 }) {
+	if !within(waitLimit, func() bool { return counter(t, p, pr, 0) > c+1 }) {
 		t.Fatalf("the target stands still: its counter stays at %d", c)
 	}
 }
+
+// waitLimit is how long a test waits for what has to come: nothing, as a rule, and
+// long on a machine that is busy.
+const waitLimit = 30 * time.Second
 
 func within(d time.Duration, f func() bool) bool {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -206,6 +216,15 @@ func within(d time.Duration, f func() bool) bool {
 		}
 	}
 	return false
+}
+
+// taskState is the state of a thread as proc_pid_stat(5) has it; 0: it is gone.
+func taskState(pid, tid int) byte {
+	s, err := parseStat([]byte(readProc(fmt.Sprintf("%d/task/%d/stat", pid, tid))))
+	if err != nil {
+		return 0
+	}
+	return s.state
 }
 
 // untraced fails the test if a thread of the target is still attached to us.

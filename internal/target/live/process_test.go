@@ -191,7 +191,9 @@ func TestSameUser(t *testing.T) {
 
 func TestMainThreadHasEnded(t *testing.T) {
 	pr := start(t, nil, "headless")
-	time.Sleep(20 * time.Millisecond)
+	if !within(waitLimit, func() bool { return taskState(pr.pid, pr.pid) == 'Z' }) {
+		t.Fatal("the main thread does not end")
+	}
 	p := open(t, pr)
 	advances(t, p, pr)
 	var c Capture
@@ -319,13 +321,7 @@ func TestOpenMapping(t *testing.T) {
 	if err := os.WriteFile(exe, prog, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(exe, "ticks")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	time.Sleep(20 * time.Millisecond)
-	p := open(t, &program{pid: cmd.Process.Pid})
+	p := open(t, startFile(t, exe, nil, "ticks"))
 	check := func(what string) {
 		t.Helper()
 		ms, err := p.Mappings()
@@ -376,10 +372,11 @@ func TestCPUTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer self.Close()
-	before, end := self.CPUTime(), time.Now().Add(100*time.Millisecond)
-	for time.Now().Before(end) {
+	begin, before, used := time.Now(), self.CPUTime(), time.Duration(0)
+	for used < 20*time.Millisecond && time.Since(begin) < waitLimit {
+		used = self.CPUTime() - before
 	}
-	if used := self.CPUTime() - before; used < 20*time.Millisecond {
-		t.Errorf("a loop of 100 ms used %v", used)
+	if used < 20*time.Millisecond {
+		t.Errorf("a loop of %v used %v", time.Since(begin), used)
 	}
 }

@@ -54,11 +54,20 @@ static void *shortlived(void *arg) { (void)arg; ms(1); cnt[0]++; return 0; }
 static void dying(void) { ready(0, 0); for (;;) { pthread_detach(spawn(shortlived, 0)); ms(1); } }
 
 static void *sleeper(void *arg) { (void)arg; struct pollfd f = {0}; char pad[4000]; memset(pad, tid() & 0xff, sizeof pad); victim = tid(); for (;;) { poll(&f, 0, -1); cnt[1] += pad[7]; } return 0; }
-static void sleepers(int n) { for (int i = 0; i < n; i++) { victim = 0; spawn(sleeper, 0); while (!victim) sched_yield(); } ms(20); ready(victim, head); forever(); }
+static void await_poll(int t) {
+	char path[64];
+	snprintf(path, sizeof path, "/proc/self/task/%d/syscall", t);
+	for (long nr = -1; nr != SYS_poll; sched_yield()) {
+		FILE *f = fopen(path, "r");
+		if (!f || fscanf(f, "%ld", &nr) < 0) abort(); // "running" is no number: 0
+		fclose(f);
+	}
+}
+static void sleepers(int n) { for (int i = 0; i < n; i++) { victim = 0; spawn(sleeper, 0); while (!victim) sched_yield(); await_poll(victim); } ready(victim, head); forever(); }
 
 static void ticks(void) { ready(tid(), 0); for (;;) { cnt[0]++; ms(1); } }
 
-static void *vforker(void *arg) { int n = (int)(long)arg; victim = tid(); ms(50); if (vfork() == 0) { ms(n); _exit(0); } for (;;) { cnt[0]++; ms(1); } return 0; }
+static void *vforker(void *arg) { int n = (int)(long)arg; victim = tid(); if (vfork() == 0) { prctl(PR_SET_PDEATHSIG, SIGKILL); cnt[1] = getpid(); ms(n); _exit(0); } for (;;) { cnt[0]++; ms(1); } return 0; }
 static void vforks(int n) { spawn(vforker, (void *)(long)n); while (!victim) ms(1); ready(victim, 0); forever(); }
 
 static void on_alt(int s) { (void)s; victim = tid(); for (;;) cnt[0]++; }
@@ -91,7 +100,7 @@ static void *deeper(void *arg) { char big[300000]; memset(big, 0x5a, sizeof big)
 static void deep(void) { spawn(deeper, 0); while (!victim) ms(1); ready(victim, 0); forever(); }
 
 static void tracer(int pid) { if (ptrace(PTRACE_SEIZE, pid, 0, 0)) { perror("seize"); exit(1); } ready(0, 0); forever(); }
-static void zombie(void) { pid_t c = fork(); if (!c) _exit(0); ms(50); ready(c, 0); forever(); }
+static void zombie(void) { pid_t c = fork(); if (!c) _exit(0); siginfo_t i; waitid(P_PID, c, &i, WEXITED | WNOWAIT); ready(c, 0); forever(); }
 static void undumpable(void) { prctl(PR_SET_DUMPABLE, 0); ready(0, 0); forever(); }
 static void *lonely(void *arg) { (void)arg; victim = tid(); for (;;) { cnt[0]++; ms(1); } return 0; }
 static void headless(void) { spawn(lonely, 0); while (!victim) ms(1); ready(victim, 0); pthread_exit(0); }
