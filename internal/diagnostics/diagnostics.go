@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 	"unicode/utf16"
 )
@@ -113,11 +114,31 @@ func Attach(ctx context.Context, pid int, p Profiler) error {
 	return nil
 }
 
-// command sends one command and returns the payload of the answer.
+// command sends one command and returns the payload of the answer. Where the end
+// of ctx has cut that short, the error is why it has ended.
 func command(ctx context.Context, pid int, set, cmd uint8, payload []byte) ([]byte, error) {
 	if len(payload) > maxMessage-headerSize {
 		return nil, fmt.Errorf("the request has %d bytes, which is too long", len(payload))
 	}
+	var b bytes.Buffer
+	h := header{Magic: magic, Size: uint16(headerSize + len(payload)), Set: set, Command: cmd}
+	binary.Write(&b, binary.LittleEndian, h)
+	b.Write(payload)
+	reply, err := exchange(ctx, pid, b.Bytes())
+	if cause := context.Cause(ctx); cause != nil && interrupted(err) {
+		return nil, fmt.Errorf("no answer: %w", cause)
+	}
+	return reply, err
+}
+
+// interrupted reports whether err is what the end of a context makes of connecting,
+// writing and reading.
+func interrupted(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// exchange sends a message and returns the payload of the answer.
+func exchange(ctx context.Context, pid int, message []byte) ([]byte, error) {
 	c, err := dial(ctx, pid)
 	if err != nil {
 		return nil, err
@@ -126,18 +147,10 @@ func command(ctx context.Context, pid int, set, cmd uint8, payload []byte) ([]by
 	// The end of ctx ends reading and writing.
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	var b bytes.Buffer
-	h := header{Magic: magic, Size: uint16(headerSize + len(payload)), Set: set, Command: cmd}
-	binary.Write(&b, binary.LittleEndian, h)
-	b.Write(payload)
-	if _, err := c.Write(b.Bytes()); err != nil {
+	if _, err := c.Write(message); err != nil {
 		return nil, err
 	}
-	reply, err := answer(c)
-	if err != nil && ctx.Err() != nil {
-		return nil, fmt.Errorf("no answer: %w", context.Cause(ctx))
-	}
-	return reply, err
+	return answer(c)
 }
 
 // answer reads the runtime's answer.

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"clrsnap/internal/testenv"
+
+	"golang.org/x/sys/unix"
 )
 
 func message(t *testing.T, h header, payload ...byte) []byte {
@@ -128,17 +130,24 @@ func TestPlantedSockets(t *testing.T) {
 	}
 }
 
-// TestAttachCancelled: nobody waits for an answer longer than he wants.
+// TestAttachCancelled: nobody waits for an answer longer than he wants, and he learns
+// that he has not, whatever was going on when he had enough.
 func TestAttachCancelled(t *testing.T) {
 	a := testenv.Start(t, "idle", testenv.Options{Env: []string{"TMPDIR=" + t.TempDir()}})
 	if err := syscall.Kill(a.PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	// The parent is told when the last thread has stopped.
+	if err := unix.Waitid(unix.P_PID, a.PID, nil, unix.WSTOPPED, nil); err != nil {
+		t.Fatal(err)
+	}
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	time.AfterFunc(10*time.Millisecond, func() { cancel(enough) })
-	if err := Attach(ctx, a.PID, Profiler{Library: "/nowhere.so"}); !errors.Is(err, enough) {
-		t.Errorf("%v", err)
+	time.AfterFunc(500*time.Millisecond, func() { cancel(enough) })
+	for _, when := range []string{"waiting for the answer", "before the request"} {
+		if err := Attach(ctx, a.PID, Profiler{Library: "/nowhere.so"}); !errors.Is(err, enough) {
+			t.Errorf("%s: %v", when, err)
+		}
 	}
 	if err := syscall.Kill(a.PID, syscall.SIGCONT); err != nil {
 		t.Fatal(err)

@@ -163,14 +163,28 @@ func TestSocketRemoved(t *testing.T) {
 func TestTooEarly(t *testing.T) {
 	tmp := publicDir(t)
 	app := testenv.Start(t, "idle", testenv.Options{NoReady: true, Env: []string{"TMPDIR=" + tmp, "DOTNET_DefaultDiagnosticPortSuspend=1"}})
-	for {
-		if found, err := filepath.Glob(tmp + "/dotnet-diagnostic-*"); err != nil || len(found) > 0 {
-			break
-		}
-		runtime.Gosched()
-	}
+	waitListening(t, app.PID, tmp+"/dotnet-diagnostic-")
 	badAttach(t, app.PID, library(t), ErrTooEarly, "try again")
 	left(t, tmp)
+}
+
+// waitListening waits until a socket whose path begins with prefix takes connections:
+// its file is there a little earlier.
+func waitListening(t *testing.T, pid int, prefix string) {
+	t.Helper()
+	const listening = " 00010000 " // the flags, __SO_ACCEPTCON
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		sockets, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(sockets)) {
+			if strings.Contains(line, " "+prefix) && strings.Contains(line, listening) {
+				return
+			}
+		}
+	}
+	t.Fatalf("nobody listens at %s*", prefix)
 }
 
 // TestNoRuntime: processes that are not there, or not .NET.

@@ -3,6 +3,7 @@ package module
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -139,11 +140,7 @@ func TestLiveModules(t *testing.T) {
 // TestReplacedFile: a file of the same form, but of another build than what is
 // mapped, is not believed. The module is read from memory then.
 func TestReplacedFile(t *testing.T) {
-	cmd := exec.Command("sleep", "60")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	cmd := startCat(t)
 	p, err := live.Open(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +170,7 @@ func TestReplacedFile(t *testing.T) {
 			return closer{bytes.NewReader(replacement)}, nil
 		})
 		s.Update(maps)
-		i := slices.IndexFunc(s.All(), func(m *Module) bool { return m.Name == "sleep" })
+		i := slices.IndexFunc(s.All(), func(m *Module) bool { return m.Name == "cat" })
 		if i < 0 {
 			t.Fatalf("no module of the executable's: %v", maps)
 		}
@@ -186,6 +183,32 @@ func TestReplacedFile(t *testing.T) {
 		}
 		s.Close()
 	}
+}
+
+// startCat starts a program, and waits until it does what it is for: before that its
+// executable may not even be mapped.
+func startCat(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("cat")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if _, err := in.Write([]byte{'x'}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
 }
 
 type closer struct{ *bytes.Reader }

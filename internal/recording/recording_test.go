@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/engine"
@@ -73,6 +74,7 @@ func capture(t *testing.T, a *testenv.App) (*live.Process, []*recording.Thread) 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
+	p.Watchdog = 500 * time.Millisecond // a busy machine keeps the tracer waiting longer than users want
 	e, err := engine.Open(p)
 	if err != nil {
 		t.Fatal(err)

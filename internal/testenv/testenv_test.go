@@ -137,7 +137,7 @@ func TestOtherApps(t *testing.T) {
 		}
 	})
 	t.Run("max-seconds", func(t *testing.T) {
-		a := Start(t, "idle", Options{Args: []string{"--max-seconds", "1"}})
+		a := Start(t, "idle", Options{NoReady: true, Args: []string{"--max-seconds", "1"}})
 		if _, code := a.Wait(); code != 124 || !strings.Contains(a.Stderr(), "--max-seconds") {
 			t.Errorf("exit code %d, want 124; stderr %q", code, a.Stderr())
 		}

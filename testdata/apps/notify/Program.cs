@@ -209,18 +209,23 @@ static class Contention
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void WaitForLock() { lock (newLock) { } }
 
+    /// <summary>Another thread has the lock until this one waits for it, and 100 ms more.</summary>
     static int WithOwner(Action<Action> hold, Action wait)
     {
         int owner = 0;
+        bool next = false; // to wait is the lock: this thread has waited for the owner before
+        Thread waiter = Thread.CurrentThread;
         using var owned = new ManualResetEventSlim();
         var thread = new Thread(() => hold(() =>
         {
             owner = Program.gettid();
             owned.Set();
+            SpinWait.SpinUntil(() => Volatile.Read(ref next) && waiter.ThreadState.HasFlag(ThreadState.WaitSleepJoin), 10_000);
             Thread.Sleep(100);
         }));
         thread.Start();
         owned.Wait();
+        Volatile.Write(ref next, true);
         wait();
         thread.Join();
         return owner;

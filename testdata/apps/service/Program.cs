@@ -27,6 +27,7 @@ static class Program
         int port = server.Start();
         Client.Start(port, App.Int("clients", 4));
 
+        while (server.Served == 0 && !App.Ending) Thread.Sleep(1);
         App.Line("READY");
         int seconds = App.Int("seconds", 0);
         App.WaitForEnd(seconds > 0 ? TimeSpan.FromSeconds(seconds) : null);
