@@ -1,7 +1,10 @@
 package clrsnap_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -53,7 +56,7 @@ func stopAndDump(t *testing.T, a *testenv.App, kind testenv.DumpKind) (running *
 	if kind.Kills() {
 		// The signal that kills it comes while it is stopped, and is heeded when it
 		// goes on.
-		time.AfterFunc(500*time.Millisecond, func() { syscall.Kill(a.PID, syscall.SIGCONT) })
+		go continueWhenKilled(t.Context(), a.PID)
 	}
 	path = testenv.Dump(t, a, kind)
 	if !kind.Kills() {
@@ -63,6 +66,24 @@ func stopAndDump(t *testing.T, a *testenv.App, kind testenv.DumpKind) (running *
 		endsWell(t, a)
 	}
 	return running, path
+}
+
+// continueWhenKilled lets a stopped program go on as soon as one of the signals waits
+// for it that testenv.Dump kills with.
+func continueWhenKilled(ctx context.Context, pid int) {
+	const killing = 1<<(syscall.SIGSYS-1) | 1<<(syscall.SIGABRT-1)
+	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			return // it was killed otherwise
+		}
+		_, text, _ := strings.Cut(string(b), "ShdPnd:")
+		var pending uint64
+		if _, err := fmt.Sscanf(text, "%x", &pending); err == nil && pending&killing != 0 {
+			syscall.Kill(pid, syscall.SIGCONT)
+			return
+		}
+	}
 }
 
 func snapshotCore(t testing.TB, path string, o clrsnap.CoreOptions) *profile.Snapshot {

@@ -55,18 +55,34 @@ func TestKillTracer(t *testing.T) {
 	}
 	// A thread that was left stopped would not get here.
 	p := open(t, a, clrsnap.Options{AlwaysStop: true})
+	wrong := brokenWalks(t, p)
+	// One busy thread in a great many cannot be walked at that moment (TestSoak).
+	for n := 1; n < 3 && len(wrong) > 0; n++ {
+		t.Logf("ONCE MORE: %q", wrong)
+		wrong = brokenWalks(t, p)
+	}
+	for _, th := range wrong {
+		t.Errorf("afterwards, %s", th)
+	}
+	p.Close()
+	untraced(t, a.PID)
+	endsWell(t, a)
+}
+
+// brokenWalks takes a snapshot and describes the threads that were not walked to
+// their base.
+func brokenWalks(t *testing.T, p *clrsnap.Process) (out []string) {
+	t.Helper()
 	snap, err := p.SnapshotAll(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, th := range snap.Threads {
 		if !th.Complete {
-			t.Errorf("afterwards, thread %d %q (%s): %s", th.OSThreadID, th.Name, th.State, th.Error)
+			out = append(out, fmt.Sprintf("thread %d %q (%s): %s", th.OSThreadID, th.Name, th.State, th.Error))
 		}
 	}
-	p.Close()
-	untraced(t, a.PID)
-	endsWell(t, a)
+	return out
 }
 
 func killOnce(t *testing.T, pid int) {
@@ -129,9 +145,9 @@ func TestStopTracer(t *testing.T) {
 
 func await(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); !f(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !f(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("after five seconds it is not true that %s", what)
+			t.Fatalf("after a minute it is not true that %s", what)
 		}
 	}
 }

@@ -60,7 +60,8 @@ func allEvents(samples int, progress func()) clrsnap.RecordOptions {
 	}
 }
 
-// endStarted records a program from its start on, which does what ends it at once.
+// endStarted records a program from its start on, which does what ends it as soon as
+// it has been seen to run.
 func endStarted(t *testing.T, mode string) (exit int, stderr string, r *profile.Recording) {
 	t.Helper()
 	c := newOrdealCommand(t, ordealRun{app: "ordeal", args: []string{"--mode", mode}})
@@ -69,8 +70,7 @@ func endStarted(t *testing.T, mode string) (exit int, stderr string, r *profile.
 	defer cancel()
 	end := func() { c.Process.Signal(syscall.SIGTERM) }
 	if mode != "sigterm" {
-		c.stdin.Close()
-		end = func() {}
+		end = func() { c.stdin.Close() }
 	}
 	r, err := clrsnap.RecordCommand(ctx, c.Cmd, clrsnap.Options{}, allEvents(1, end)) // which is the start of a thread
 	if err != nil {

@@ -220,6 +220,13 @@ func TestOrdealDying(t *testing.T) {
 	}
 }
 
+// ended reports whether a thread has reported its end, after which it is there for a
+// moment still.
+func (c *churn) ended(id clrsnap.ThreadID) bool {
+	alive, known := c.known[id]
+	return known && !alive
+}
+
 // suspendDying suspends threads until one comes to its end meanwhile.
 func (c *churn) suspendDying(t *testing.T) *clrsnap.Suspension {
 	t.Helper()
@@ -228,15 +235,17 @@ func (c *churn) suspendDying(t *testing.T) *clrsnap.Suspension {
 		if err != nil {
 			continue // they come and go
 		}
-		i := slices.IndexFunc(threads, func(th clrsnap.Thread) bool { return th.ID != 0 && !lasting(&th) })
+		i := slices.IndexFunc(threads, func(th clrsnap.Thread) bool { return th.ID != 0 && !lasting(&th) && !c.ended(th.ID) })
 		if i < 0 {
+			c.take(t, time.Millisecond)
 			continue
 		}
-		id, before := threads[i].ID, live.Monotonic()
+		id := threads[i].ID
 		s, err := c.p.Suspend(id)
 		if err != nil {
 			continue // too late
 		}
+		suspended := live.Monotonic()
 		var died *clrsnap.Notification
 		c.o.take(t, func(n *clrsnap.Notification) bool {
 			c.notified(n)
@@ -245,7 +254,7 @@ func (c *churn) suspendDying(t *testing.T) *clrsnap.Suspension {
 			}
 			return died == nil
 		})
-		if died.At > before {
+		if died.At > suspended {
 			return s
 		}
 		s.Resume() // it was dying already

@@ -46,12 +46,7 @@ func TestRecordShares(t *testing.T) {
 		"cpu": {profile.CPU}, "wall": {profile.Wall}, "both": {profile.CPU, profile.Wall},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := recordShares(t, a, p, clrsnap.RecordOptions{Modes: modes, Duration: d})
-			for n := 0; s.others > tooBusy && n < 3; n++ {
-				t.Logf("ONCE MORE: other programs used %.1f processors meanwhile, which leaves too little to sample with", s.others)
-				s = recordShares(t, a, p, clrsnap.RecordOptions{Modes: modes, Duration: d})
-			}
-			s.check(t, modes, d)
+			recordUndisturbed(t, a, p, clrsnap.RecordOptions{Modes: modes, Duration: d}).check(t, modes, d)
 		})
 	}
 	endsWell(t, a)
@@ -60,6 +55,28 @@ func TestRecordShares(t *testing.T) {
 // tooBusy is how many processors other programs may use. On a machine that has
 // none left the shares get so few samples that hardly anything follows.
 const tooBusy = 0.4
+
+// recordUndisturbed records until a recording can be judged, and skips the test if that
+// does not come.
+func recordUndisturbed(t *testing.T, a *testenv.App, p *clrsnap.Process, o clrsnap.RecordOptions) *shares {
+	t.Helper()
+	const most = 4
+	late := false
+	for n := 1; ; n++ {
+		s := recordShares(t, a, p, o)
+		switch {
+		case s.others > tooBusy && n >= most:
+			t.Skipf("NOTHING TESTED: in %d recordings other programs used too much of the processors, %.1f of them in the last one", n, s.others)
+		case s.others > tooBusy:
+			t.Logf("ONCE MORE: other programs used %.1f processors meanwhile, which leaves too little to sample with", s.others)
+		case !late && s.timersLate(o.Modes):
+			late = true
+			t.Log(lateTimer)
+		default:
+			return s
+		}
+	}
+}
 
 // shares is a recording of the program, and what the program and the kernel say
 // of the same time.
@@ -86,6 +103,12 @@ func recordShares(t *testing.T, a *testenv.App, p *clrsnap.Process, o clrsnap.Re
 	return s
 }
 
+// timersLate reports whether CPU samples do not stand for what the threads have used, as
+// is so if timers came late.
+func (s *shares) timersLate(modes []profile.Mode) bool {
+	return slices.Contains(modes, profile.CPU) && len(wrongThreads(profile.CPU, s.truth, count(s.r, profile.CPU, s.truth))) > 0
+}
+
 func (s *shares) check(t *testing.T, modes []profile.Mode, d time.Duration) {
 	t.Helper()
 	if s.r.Duration < d || s.r.Duration > d+time.Second {
@@ -93,10 +116,11 @@ func (s *shares) check(t *testing.T, modes []profile.Mode, d time.Duration) {
 	}
 	for _, m := range modes {
 		c := count(s.r, m, s.truth)
-		c.crowded = s.others > tooBusy
 		t.Logf("%s\n%s", statsLine(t, s.r, m), table(m, s.truth, c))
 		checkShares(t, m, d, s.truth, c)
-		checkThreads(t, m, s.truth, c)
+		for _, wrong := range wrongThreads(m, s.truth, c) {
+			t.Error(wrong)
+		}
 		checkInside(t, m, c)
 		checkBroken(t, s.r, m)
 		if m == profile.CPU {
@@ -199,20 +223,13 @@ func checkSystemCalls(t *testing.T, m profile.Mode, tr *truth, c *counted, p pla
 	thread := place{p.thread, ""}
 	most := 3 * shareOf(tr.spent[p][m], tr.spent[thread][m])
 	is, allowed := shareOf(c.places[p].weight, c.places[thread].weight), points(most, c.places[thread])
-	complain := t.Errorf
-	if c.crowded && m == profile.Wall {
-		// A thread that waits for a processor often is in a system call: it was woken,
-		// or its time was up, when the kernel next looked.
-		complain = t.Logf
-	}
 	if is > most+allowed {
-		complain("%v: the system calls of %q take at most %.1f %% of its time, sampled %.1f %%, allowed %.1f points more", m, p.thread, most, is, allowed)
+		t.Errorf("%v: the system calls of %q take at most %.1f %% of its time, sampled %.1f %%, allowed %.1f points more", m, p.thread, most, is, allowed)
 	}
 }
 
-// checkThreads compares how much time each thread has.
-func checkThreads(t *testing.T, m profile.Mode, tr *truth, c *counted) {
-	t.Helper()
+// wrongThreads compares how much time each thread has.
+func wrongThreads(m profile.Mode, tr *truth, c *counted) (wrong []string) {
 	for p, s := range tr.spent {
 		if p.method != "" {
 			continue
@@ -224,12 +241,13 @@ func checkThreads(t *testing.T, m profile.Mode, tr *truth, c *counted) {
 			allowed += s[m] * time.Duration(points(50, c.places[p])) / 100
 		}
 		if diff := (got - s[m]).Abs(); diff > allowed {
-			t.Errorf("%v: thread %q had %v, sampled %v", m, p.thread, s[m], got)
+			wrong = append(wrong, fmt.Sprintf("%v: thread %q had %v, sampled %v", m, p.thread, s[m], got))
 		}
 		if m == profile.Wall && p.thread != poolThread && (got-tr.now).Abs() > tr.now/50+50*time.Millisecond {
-			t.Errorf("the samples of thread %q stand for %v of %v", p.thread, got, tr.now)
+			wrong = append(wrong, fmt.Sprintf("the samples of thread %q stand for %v of %v", p.thread, got, tr.now))
 		}
 	}
+	return wrong
 }
 
 // mustBeInside are native functions that a managed method spends its time in, and

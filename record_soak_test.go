@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -80,6 +81,7 @@ type recordSoak struct {
 type moment struct {
 	at     time.Time
 	cpu    time.Duration // that the target had used
+	others time.Duration // likewise, other programs than it, the recorders and the judge
 	memory int64         // that the other recorder had, in bytes
 }
 
@@ -116,12 +118,20 @@ func (s *recordSoak) record(t *testing.T, p *clrsnap.Process, other int, d time.
 			}
 			return got.r
 		case <-tick.C:
-			s.moments = append(s.moments, moment{time.Now(), processCPU(t, s.a.PID), residentMemory(t, other)})
+			s.moments = append(s.moments, s.moment(t, other))
 			if err := s.settle(); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+}
+
+// moment is how things are now.
+func (s *recordSoak) moment(t *testing.T, other int) moment {
+	t.Helper()
+	m := moment{at: time.Now(), cpu: processCPU(t, s.a.PID), memory: residentMemory(t, other)}
+	m.others = machineCPU(t) - m.cpu - processCPU(t, other) - processCPU(t, os.Getpid())
+	return m
 }
 
 // settle gives the judge what has been seen.
@@ -166,7 +176,7 @@ func (s *recordSoak) checkDrift(t *testing.T, r *profile.Recording) {
 	n := len(s.moments)
 	width := min(n/4, int(time.Minute/(200*time.Millisecond)))
 	always := s.livedThroughout(t, r)
-	var shares [2]float64
+	var shares, others [2]float64
 	for i, part := range [][2]moment{{s.moments[1], s.moments[width]}, {s.moments[n-1-width], s.moments[n-2]}} {
 		name := []string{"first", "last"}[i]
 		from, to := part[0].at.Sub(r.Start), part[1].at.Sub(r.Start)
@@ -174,16 +184,18 @@ func (s *recordSoak) checkDrift(t *testing.T, r *profile.Recording) {
 		for j := range r.Samples {
 			x := &r.Samples[j]
 			switch {
-			case x.At < from || x.At >= to:
-			case x.Mode == profile.CPU:
+			case x.Mode == profile.CPU && x.At >= from && x.At < to:
 				cpu += time.Duration(x.Weight)
-			case always[x.Thread]:
-				wall += time.Duration(x.Weight)
+			case x.Mode == profile.Wall && always[x.Thread]:
+				// It stands for the time before it: of that, what is within the part. After
+				// a pause of the whole machine the rest may be long.
+				wall += max(0, min(x.At, to)-max(x.At-time.Duration(x.Weight), from))
 			}
 		}
+		others[i] = (part[1].others - part[0].others).Seconds() / (to - from).Seconds()
 		used, passed := part[1].cpu-part[0].cpu, (to-from)*time.Duration(len(always))
-		t.Logf("%s part, %v: samples stand for %v of %v of CPU time (%.1f %%), and for %v of %v of %d threads (%.1f %%)",
-			name, (to - from).Round(time.Millisecond), cpu, used, shareOf(cpu, used), wall, passed, len(always), shareOf(wall, passed))
+		t.Logf("%s part, %v: samples stand for %v of %v of CPU time (%.1f %%), and for %v of %v of %d threads (%.1f %%); other programs used %.1f processors",
+			name, (to - from).Round(time.Millisecond), cpu, used, shareOf(cpu, used), wall, passed, len(always), shareOf(wall, passed), others[i])
 		// Of threads that use less than a period, 10 ms, nothing is seen, and of each
 		// other one half a period on each processor is not.
 		if shares[i] = shareOf(cpu, used); shares[i] < 75 || shares[i] > 103 {
@@ -194,7 +206,13 @@ func (s *recordSoak) checkDrift(t *testing.T, r *profile.Recording) {
 		}
 	}
 	if math.Abs(shares[0]-shares[1]) > 8 {
-		t.Errorf("CPU samples stand for %.1f %% of the CPU time at first, for %.1f %% in the end", shares[0], shares[1])
+		says := fmt.Sprintf("CPU samples stand for %.1f %% of the CPU time at first, for %.1f %% in the end", shares[0], shares[1])
+		if most := slices.Max(others[:]); most > tooBusy {
+			// The more often threads lose their processors, the more periods are begun.
+			t.Logf("NOT JUDGED: %s, because other programs used %.1f processors", says, most)
+		} else {
+			t.Error(says)
+		}
 	}
 }
 

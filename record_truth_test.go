@@ -138,10 +138,9 @@ func (s *weights) add(x *profile.Sample) {
 
 // counted is what a recording says of what the program has measured.
 type counted struct {
-	all     weights
-	places  map[place]*weights
-	crowded bool                        // other programs used the processors as well
-	inside  map[[2]string]time.Duration // by two methods: that the first one had with the second one above it
+	all    weights
+	places map[place]*weights
+	inside map[[2]string]time.Duration // by two methods: that the first one had with the second one above it
 }
 
 // count sums up the samples of one mode. A method has those in whose stacks it

@@ -136,6 +136,10 @@ func framesOf(r *profile.Recording, x *profile.Sample, method string) int {
 // near allows for begun periods and for the calls around.
 func near(got, want time.Duration) bool { return (got - want).Abs() <= want/20+20*time.Millisecond }
 
+// lateTimer is why a recording is made once more: that the CPU time was not sampled
+// must happen twice to be a fault.
+const lateTimer = "ONCE MORE: a timer of the kernel's that comes late, for want of a processor for the machine itself, gives one sample for all of that time"
+
 var both = []profile.Mode{profile.CPU, profile.Wall}
 
 // TestRecordCommand: nothing of what Main does is missed, its first instructions
@@ -143,13 +147,14 @@ var both = []profile.Mode{profile.CPU, profile.Wall}
 // can be read: on a busy machine that may be sooner than it is looked at.
 func TestRecordCommand(t *testing.T) {
 	for _, modes := range [][]profile.Mode{{profile.CPU}, both} {
-		s := recordCommand(t, begin(t, "--work", "300", "--seconds", "1"), clrsnap.Options{}, clrsnap.RecordOptions{Rate: 499, Modes: modes})
-		r := s.good(t)
-		want, got := s.worked(t), spentIn(r, profile.CPU, "Begin.Program.WorkAsParent")
-		// What could not be walked is in no method, but it is there, and says so.
-		broken := incomplete(r)
-		if len(want) != 1 || !near(got[0]+max(0, min(broken, want[0]-got[0])), want[0]) {
-			t.Errorf("%v: Main's first call took %v of a processor, sampled %v\n%s", modes, want, got, topOf(t, r))
+		s, got, ok := recordFirstCall(t, modes)
+		if !ok {
+			t.Log(lateTimer)
+			s, got, ok = recordFirstCall(t, modes)
+		}
+		r := s.r
+		if !ok {
+			t.Errorf("%v: Main's first call took %v of a processor, sampled %v\n%s", modes, s.worked(t), got, topOf(t, r))
 		}
 		if len(r.Processes) != 1 || r.Processes[0].PID != s.Process.Pid || r.Processes[0].Runtime.Version == "" {
 			t.Errorf("processes: %+v", r.Processes)
@@ -163,9 +168,21 @@ func TestRecordCommand(t *testing.T) {
 	}
 }
 
+// recordFirstCall records the program from its start on; got is what the samples say of
+// Main's first call, by process, and ok whether that is what the program says.
+func recordFirstCall(t *testing.T, modes []profile.Mode) (s *started, got map[int32]time.Duration, ok bool) {
+	t.Helper()
+	s = recordCommand(t, begin(t, "--work", "300", "--seconds", "1"), clrsnap.Options{}, clrsnap.RecordOptions{Rate: 499, Modes: modes})
+	r := s.good(t)
+	want, got := s.worked(t), spentIn(r, profile.CPU, "Begin.Program.WorkAsParent")
+	// What could not be walked is in no method, but it is there, and says so.
+	broken := incomplete(r)
+	return s, got, len(want) == 1 && near(got[0]+max(0, min(broken, want[0]-got[0])), want[0])
+}
+
 // TestRecordCommandExit: how the program ends is its own affair and the caller's.
 func TestRecordCommandExit(t *testing.T) {
-	s := recordCommand(t, begin(t, "--work", "20", "--code", "7"), clrsnap.Options{}, clrsnap.RecordOptions{Rate: 999})
+	s := recordCommand(t, begin(t, "--work", "20", "--seconds", "1", "--code", "7"), clrsnap.Options{}, clrsnap.RecordOptions{Rate: 999})
 	if s.err != nil || s.ProcessState.ExitCode() != 7 {
 		t.Errorf("%v, %v", s.err, s.ProcessState)
 	}
@@ -188,9 +205,10 @@ func TestRecordCommandExit(t *testing.T) {
 
 // TestRecordCommandDuration: the program goes on when the recording is over.
 func TestRecordCommandDuration(t *testing.T) {
-	args := begin(t, "--work", "1500", "--code", "3")
+	const lasts = 1500 * time.Millisecond // there is a runtime by then
+	args := begin(t, "--work", "4000", "--code", "3")
 	cmd := exec.Command(args[0], args[1:]...)
-	r, err := clrsnap.RecordCommand(context.Background(), cmd, clrsnap.Options{}, clrsnap.RecordOptions{Duration: 500 * time.Millisecond})
+	r, err := clrsnap.RecordCommand(context.Background(), cmd, clrsnap.Options{}, clrsnap.RecordOptions{Duration: lasts})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +218,7 @@ func TestRecordCommandDuration(t *testing.T) {
 	if cmd.Wait(); cmd.ProcessState.ExitCode() != 3 {
 		t.Errorf("it ended with %v", cmd.ProcessState)
 	}
-	if r.Duration < 500*time.Millisecond || len(r.Samples) == 0 {
+	if r.Duration < lasts || len(r.Samples) == 0 {
 		t.Errorf("%v, %d samples", r.Duration, len(r.Samples))
 	}
 }
@@ -275,10 +293,18 @@ func TestRecordCommandNative(t *testing.T) {
 	if out, err := exec.Command(testenv.CC(t), "-O1", "-fno-omit-frame-pointer", "-o", exe, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	r := recordCommand(t, []string{exe}, clrsnap.Options{NativeOnly: true}, clrsnap.RecordOptions{Modes: both, Rate: 499}).good(t)
-	all := time.Duration(r.Weight(profile.CPU))
-	if !near(all, 400*time.Millisecond) {
-		t.Errorf("it used 0.4 s of a processor, sampled %v", all)
+	record := func() (r *profile.Recording, all time.Duration) {
+		r = recordCommand(t, []string{exe}, clrsnap.Options{NativeOnly: true}, clrsnap.RecordOptions{Modes: both, Rate: 499}).good(t)
+		return r, time.Duration(r.Weight(profile.CPU))
+	}
+	const used = 400 * time.Millisecond
+	r, all := record()
+	if !near(all, used) {
+		t.Log(lateTimer)
+		r, all = record()
+	}
+	if !near(all, used) {
+		t.Errorf("it used %v of a processor, sampled %v", used, all)
 	}
 	for _, f := range []string{"inner_work", "outer_work", "main"} {
 		if got := spentIn(r, profile.CPU, f)[0]; got < all*9/10 {
@@ -335,7 +361,7 @@ func TestRecordSubprocesses(t *testing.T) {
 	})
 	t.Run("without", func(t *testing.T) {
 		o.Subprocesses = false
-		r := recordCommand(t, begin(t, "--work", "50", "--start"), clrsnap.Options{}, o).good(t)
+		r := recordCommand(t, begin(t, "--work", "50", "--start", "--seconds", "1"), clrsnap.Options{}, o).good(t)
 		if got := spentIn(r, profile.CPU, "Begin.Program.WorkAsChild"); len(r.Processes) != 1 || len(got) != 0 {
 			t.Errorf("without Subprocesses: %+v, of the child %v", r.Processes, got)
 		}

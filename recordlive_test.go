@@ -259,14 +259,16 @@ func TestRecordRenamed(t *testing.T) {
 	a := testenv.Start(t, "begin", testenv.Options{Args: []string{"--late", "late-name"}})
 	p := open(t, a, clrsnap.Options{})
 	tid := threadNamed(t, p, "early").OSThreadID
-	renamed := make(chan bool)
+	ctx, end := context.WithTimeout(context.Background(), hang)
 	go func() {
-		defer close(renamed)
+		defer end()
 		time.Sleep(300 * time.Millisecond)
 		a.Ask("rename")
 	}()
-	r := record(t, p, clrsnap.RecordOptions{Modes: both, Duration: 800 * time.Millisecond})
-	<-renamed
+	r, err := p.Record(ctx, clrsnap.RecordOptions{Modes: both})
+	if err != nil {
+		t.Fatal(err)
+	}
 	i := slices.IndexFunc(r.Threads, func(th profile.RecordedThread) bool { return th.OSThreadID == tid })
 	if i < 0 || r.Threads[i].Name != "late-name" {
 		t.Errorf("thread %d is not called late-name: %+v", tid, r.Threads)

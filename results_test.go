@@ -232,6 +232,9 @@ func testDoStackSnapshotPreemptive(t *testing.T, runtime string) {
 		s := suspend(t, p, th.ID)
 		got, err := calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil)
 		seed, err2 := s.Seed()
+		if errors.Is(err, clrsnap.S_FALSE) && s.Walk().Mode == "cooperative" {
+			err = nil // it is compiling; without a seed nothing can be known of its stack
+		}
 		if err != nil || len(got) != 0 || seed != nil || err2 != nil {
 			t.Errorf("%q: %v, %d callbacks; seed %v, %v", th.Name, err, len(got), seed, err2)
 		}

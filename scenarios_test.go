@@ -1,12 +1,14 @@
 package clrsnap_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"clrsnap"
+	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 )
@@ -27,13 +29,27 @@ func testScenarios(t *testing.T, runtime string) {
 		})
 	}
 	t.Run("AtOnce", func(t *testing.T) {
-		snap, err := open(t, a, clrsnap.Options{}).SnapshotAtOnce(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkScenarios(t, a, snap, runtime)
+		checkScenarios(t, a, snapshotAtOnce(t, open(t, a, clrsnap.Options{})), runtime)
 	})
 	endsWell(t, a)
+}
+
+// snapshotAtOnce tries again if a thread or our tracer got no processor in time, which
+// is where a batch is given up.
+func snapshotAtOnce(t *testing.T, p *clrsnap.Process) *profile.Snapshot {
+	t.Helper()
+	const most = 3
+	for n := 1; ; n++ {
+		snap, err := p.SnapshotAtOnce(nil)
+		switch {
+		case n < most && (errors.Is(err, live.ErrWatchdog) || err == nil && slices.ContainsFunc(snap.Threads, starved)):
+			t.Log("ONCE MORE: threads were let go before they were captured")
+		case err != nil:
+			t.Fatal(err)
+		default:
+			return snap
+		}
+	}
 }
 
 func checkScenarios(t *testing.T, a *testenv.App, snap *profile.Snapshot, runtime string) {
@@ -236,9 +252,13 @@ func checkIdentity(t *testing.T, a *testenv.App, byTID map[int]*profile.Thread) 
 	for _, th := range byTID {
 		count[th.Role]++
 	}
-	for _, role := range []string{"Main", "Finalizer", "Signal handler", "Tiered compilation", "Timer", "ThreadPool gate"} {
+	for _, role := range []string{"Main", "Finalizer", "Signal handler", "Timer", "ThreadPool gate"} {
 		if count[role] != 1 {
 			t.Errorf("%d threads have the role %q, want 1: %v", count[role], role, count)
 		}
+	}
+	// It ends when it has had no work for four seconds: TestDoStackSnapshotPreemptive meets it.
+	if role := "Tiered compilation"; count[role] > 1 {
+		t.Errorf("%d threads have the role %q, want 1 at most: %v", count[role], role, count)
 	}
 }

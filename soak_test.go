@@ -343,7 +343,7 @@ func (t *tally) add(th *profile.Thread) {
 		t.ended++
 		return
 	}
-	if strings.Contains(th.Error, live.ErrNotStopping.Error()) || strings.Contains(th.Error, live.ErrWatchdog.Error()) {
+	if starved(*th) {
 		t.starved++
 		return
 	}
@@ -354,6 +354,12 @@ func (t *tally) add(th *profile.Thread) {
 	}
 	why := note(t.reasons, general(th.Error))
 	t.examples[why] = *th
+}
+
+// starved reports whether a thread could not be captured because it, or our tracer, was
+// given no processor in time.
+func starved(th profile.Thread) bool {
+	return strings.Contains(th.Error, live.ErrNotStopping.Error()) || strings.Contains(th.Error, live.ErrWatchdog.Error())
 }
 
 // note counts what was found. A long run must not collect without end.

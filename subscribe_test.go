@@ -119,19 +119,17 @@ func TestSubscribe(t *testing.T) {
 	}
 	for n = next(t, s, clrsnap.ThreadDestroyed); n.Other != born; n = next(t, s, clrsnap.ThreadDestroyed) {
 	}
-	n = next(t, s, clrsnap.RuntimeSuspendStarted)
-	began := n.At
-	if n.Suspension != clrsnap.SuspendForGC {
-		t.Errorf("suspended for %v", n.Suspension)
+	// A background collection has stops of its own, and others come and go during it.
+	for n = next(t, s, clrsnap.RuntimeSuspendStarted); n.Suspension != clrsnap.SuspendForGC; n = next(t, s, clrsnap.RuntimeSuspendStarted) {
 	}
+	began := n.At
 	has(next(t, s, clrsnap.GarbageCollectionTriggered), "Events.")
 	n = next(t, s, clrsnap.GarbageCollectionStarted)
 	number := n.Collection.Number
 	if n.Collection.Generation < 0 || n.Collection.Generation > 2 || number == 0 || n.Collection.Reason.String() == "" {
 		t.Errorf("collection %+v", n.Collection)
 	}
-	if n = next(t, s, clrsnap.GarbageCollectionFinished); n.Collection.Number != number {
-		t.Errorf("collection %d ended, and %d began", n.Collection.Number, number)
+	for n = next(t, s, clrsnap.GarbageCollectionFinished); n.Collection.Number != number; n = next(t, s, clrsnap.GarbageCollectionFinished) {
 	}
 	if n = next(t, s, clrsnap.RuntimeResumeFinished); n.At <= began {
 		t.Errorf("resumed at %v, suspended at %v", n.At, began)
