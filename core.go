@@ -43,7 +43,7 @@ func OpenCore(path string, o CoreOptions) (*Process, error) {
 	d := &dump{Core: c}
 	p := &Process{
 		opts: Options{Mode: o.Mode, NativeOnly: o.NativeOnly, MaxStack: stackBound(o.MaxStack)},
-		from: d, core: c,
+		from: d, core: d,
 	}
 	p.info = profile.Process{PID: c.PID(), Command: c.Command(), Core: &profile.Core{Path: path, Writer: c.Writer(), Signal: crashSignal(c)}}
 	if err := p.open(); err != nil {

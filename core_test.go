@@ -88,16 +88,32 @@ func continueWhenKilled(ctx context.Context, pid int) {
 
 func snapshotCore(t testing.TB, path string, o clrsnap.CoreOptions) *profile.Snapshot {
 	t.Helper()
-	p, err := clrsnap.OpenCore(path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := openCore(t, path, o)
 	defer p.Close()
 	snap, err := p.SnapshotAll(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return snap
+}
+
+// openCore opens a dump, which is for the caller to close.
+func openCore(t testing.TB, path string, o clrsnap.CoreOptions) *clrsnap.Process {
+	t.Helper()
+	p, err := clrsnap.OpenCore(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// idleDump has gcore dump the program idle.
+func idleDump(t *testing.T, o testenv.Options) (path string) {
+	t.Helper()
+	a := testenv.Start(t, "idle", o)
+	path = testenv.GCoreDump(t, a.PID)
+	endsWell(t, a)
+	return path
 }
 
 // sameThreads requires that two snapshots of the same moment agree in everything that
@@ -191,13 +207,7 @@ func checkCore(t *testing.T, a *testenv.App, snap *profile.Snapshot, kind testen
 
 // TestCoreOnly: what needs a running process says so.
 func TestCoreOnly(t *testing.T) {
-	a := testenv.Start(t, "idle", testenv.Options{})
-	path := testenv.GCoreDump(t, a.PID)
-	endsWell(t, a)
-	p, err := clrsnap.OpenCore(path, clrsnap.CoreOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := openCore(t, idleDump(t, testenv.Options{}), clrsnap.CoreOptions{})
 	defer p.Close()
 	if _, err := p.Record(t.Context(), clrsnap.RecordOptions{}); err == nil || !strings.Contains(err.Error(), "core dump") {
 		t.Errorf("Record: %v", err)

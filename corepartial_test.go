@@ -21,9 +21,7 @@ import (
 func TestCoreWithoutThreadObjects(t *testing.T) { eachRuntime(t, testCoreWithoutThreadObjects) }
 
 func testCoreWithoutThreadObjects(t *testing.T, runtime string) {
-	a := testenv.Start(t, "idle", testenv.Options{Runtime: runtime, Args: []string{"--threads", "8"}})
-	path := testenv.GCoreDump(t, a.PID)
-	endsWell(t, a)
+	path := idleDump(t, testenv.Options{Runtime: runtime, Args: []string{"--threads", "8"}})
 	whole := snapshotCore(t, path, clrsnap.CoreOptions{})
 	var objects []uint64
 	for _, th := range whole.Threads {
@@ -143,9 +141,7 @@ func withoutPage(progs []elf.ProgHeader, page uint64) (out []elf.ProgHeader) {
 // not as of a program that is starting; its native stacks can be had.
 func TestCoreOfNonsense(t *testing.T) {
 	testenv.Kit(t).Need(t, "net8")
-	a := testenv.Start(t, "idle", testenv.Options{Runtime: "net8"})
-	path := testenv.GCoreDump(t, a.PID)
-	endsWell(t, a)
+	path := idleDump(t, testenv.Options{Runtime: "net8"})
 	whole := snapshotCore(t, path, clrsnap.CoreOptions{})
 	for _, th := range whole.Threads {
 		if th.ThreadID != 0 {
@@ -192,13 +188,8 @@ func overwrite(t *testing.T, path string, addr uint64, b []byte) {
 // TestCoreShrinks: where a dump is cut off while it is read, threads have no stacks, and
 // none is taken for one that has ended.
 func TestCoreShrinks(t *testing.T) {
-	a := testenv.Start(t, "idle", testenv.Options{})
-	path := testenv.GCoreDump(t, a.PID)
-	endsWell(t, a)
-	p, err := clrsnap.OpenCore(path, clrsnap.CoreOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := idleDump(t, testenv.Options{})
+	p := openCore(t, path, clrsnap.CoreOptions{})
 	defer p.Close()
 	managed := 0
 	snap, err := p.SnapshotAll(func(th *clrsnap.Thread) bool {

@@ -31,15 +31,7 @@ func TestMuslNative(t *testing.T) {
 	}
 	pid := startUntilReady(t, exec.Command(exe))
 	for _, o := range []clrsnap.Options{{NativeOnly: true}, {NativeOnly: true, AlwaysStop: true}} {
-		p, err := clrsnap.OpenWith(pid, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer p.Close()
-		s, err := p.SnapshotAll(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := snapshotPID(t, pid, o)
 		seen := map[string]bool{}
 		for i := range s.Threads {
 			th := &s.Threads[i]
@@ -56,15 +48,10 @@ func TestMuslNative(t *testing.T) {
 	}
 }
 
-// TestMuslEnding: a function that ends the program as the C library does is not the base
-// of the stack, in a static program that has no unwind information either.
-func TestMuslEnding(t *testing.T) {
-	exe := filepath.Join(t.TempDir(), "ending")
-	cmd := exec.Command(testenv.MuslCC(t), "-O2", "-static", "-fno-asynchronous-unwind-tables", "-o", exe, "testdata/musl/ending.c")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	p, err := clrsnap.OpenWith(startUntilReady(t, exec.Command(exe)), clrsnap.Options{NativeOnly: true})
+// snapshotPID takes a snapshot of a process.
+func snapshotPID(t *testing.T, pid int, o clrsnap.Options) *profile.Snapshot {
+	t.Helper()
+	p, err := clrsnap.OpenWith(pid, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +60,18 @@ func TestMuslEnding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// TestMuslEnding: a function that ends the program as the C library does is not the base
+// of the stack, in a static program that has no unwind information either.
+func TestMuslEnding(t *testing.T) {
+	exe := filepath.Join(t.TempDir(), "ending")
+	cmd := exec.Command(testenv.MuslCC(t), "-O2", "-static", "-fno-asynchronous-unwind-tables", "-o", exe, "testdata/musl/ending.c")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s := snapshotPID(t, startUntilReady(t, exec.Command(exe)), clrsnap.Options{NativeOnly: true})
 	th := &s.Threads[0]
 	has := func(method string) bool {
 		return slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return f.Method == method })

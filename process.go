@@ -14,7 +14,6 @@ import (
 	"clrsnap/internal/contract"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
-	"clrsnap/internal/target/core"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -45,7 +44,7 @@ type Process struct {
 	opts Options
 	from origin        // of threads, registers and memory
 	live *live.Process // the same, if the process runs; nil for a core dump
-	core *core.Core    // the same, if it is a core dump
+	core *dump         // the same, if it is a core dump
 	eng  *engine.Engine
 	arch *arch.Arch
 	info profile.Process
@@ -146,9 +145,9 @@ func (p *Process) openRuntime() error {
 	if found != nil {
 		p.info.Runtime = describeRuntime(found)
 	}
-	if d, ok := p.from.(*dump); ok {
-		if spoilt := d.spoilt(found, err); spoilt != nil {
-			return fmt.Errorf("process %d (%s): %w", d.PID(), shortCommand(p.info.Command), spoilt)
+	if p.core != nil {
+		if spoilt := p.core.spoilt(found, err); spoilt != nil {
+			return fmt.Errorf("process %d (%s): %w", p.from.PID(), shortCommand(p.info.Command), spoilt)
 		}
 	}
 	if found != nil {
