@@ -33,7 +33,14 @@ type cpuSampler struct {
 	kernelAt map[uint64]int32 // locations by instruction pointer
 	stack    []int32
 	buf      []byte
+	updated  time.Duration // when processors were last looked for
+
+	unfollowed error // why some child has no CPU samples
+	unseen     error // why some processor has none
 }
+
+// processorsEvery is how often processors that have come or gone are looked for.
+const processorsEvery = time.Second
 
 // firstStackCopy is how much of each stack the kernel copies at first, in bytes.
 const firstStackCopy = 32 << 10
@@ -65,7 +72,15 @@ func (c *cpuSampler) wait(d time.Duration) {
 }
 
 // drain takes the samples that there are.
-func (c *cpuSampler) drain() { c.read(c.events.Read) }
+func (c *cpuSampler) drain() {
+	c.read(c.events.Read)
+	if c.r.now >= c.updated+processorsEvery {
+		c.updated = c.r.now
+		if err := c.events.UpdateProcessors(); err != nil && c.unseen == nil {
+			c.unseen = err
+		}
+	}
+}
 
 // finish takes the last samples.
 func (c *cpuSampler) finish() { c.read(c.events.Stop) }
@@ -108,6 +123,9 @@ func (c *cpuSampler) record(x *perfevent.Record) {
 		}
 	case perfevent.Sampled:
 		if rp == nil {
+			if c.r.o.Subprocesses && !c.r.expect(x.PID, true) {
+				return
+			}
 			c.held.keep(x)
 			return
 		}
@@ -118,6 +136,17 @@ func (c *cpuSampler) record(x *perfevent.Record) {
 // forget drops what is held of a process that is not recorded.
 func (c *cpuSampler) forget(pid int) { c.held.take(pid) }
 
+// ended takes notice of the end of a process that was followed.
+func (c *cpuSampler) ended(pid int) { c.events.Forget(pid) }
+
+// follow has a process sampled that was there before the recording, or that the kernel
+// does not know for a child of the others.
+func (c *cpuSampler) follow(pid int) {
+	if err := c.events.Follow(pid); err != nil && c.unfollowed == nil {
+		c.unfollowed = err
+	}
+}
+
 // sample walks one sample of the kernel's.
 func (c *cpuSampler) sample(rp *recordedProcess, x *perfevent.Record) {
 	if !rp.fresh {
@@ -125,7 +154,7 @@ func (c *cpuSampler) sample(rp *recordedProcess, x *perfevent.Record) {
 		rp.p.eng.Begin()
 		rp.frames.begin()
 	}
-	t := rp.thread(x.TID, c.names[x.TID])
+	t := rp.thread(x.TID, cmp.Or(x.Name, c.names[x.TID]))
 	if !t.chosen || c.quiet && t.wall.owed == 0 {
 		return
 	}

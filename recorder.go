@@ -20,7 +20,8 @@ type recorder struct {
 	opts    Options            // to open further processes with
 	all     []*recordedProcess // those that have ended too
 	pending []*pendingProcess
-	failed  error // why a process that was expected cannot be recorded
+	failed  error        // why a process that was expected cannot be recorded
+	refused map[int]bool // the processes of which that was so
 	family  family
 	began   time.Time
 	start   time.Duration // monotonic, like all times here
@@ -46,7 +47,7 @@ const (
 )
 
 func newRecorder(o RecordOptions) *recorder {
-	r := &recorder{o: o, b: profile.NewBuilder(profile.Limits{})}
+	r := &recorder{o: o, b: profile.NewBuilder(profile.Limits{}), refused: map[int]bool{}}
 	r.threads.b = r.b
 	if o.Events.Monitor != 0 {
 		r.events = newEventSampler(r)

@@ -1,6 +1,7 @@
 package clrsnap
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -29,16 +30,23 @@ func (w *pendingProcess) lookAgain(now time.Duration) time.Duration {
 }
 
 // expect waits for .NET in a process; born: that was started since the recording
-// began.
-func (r *recorder) expect(pid int, born bool) {
+// began. It returns false for a process that cannot be recorded.
+func (r *recorder) expect(pid int, born bool) bool {
+	if r.refused[pid] {
+		return false
+	}
 	for _, w := range r.pending {
 		if w.pid == pid {
-			return
+			return true
 		}
 	}
 	if r.recorded(pid) == nil {
 		r.pending = append(r.pending, &pendingProcess{pid: pid, born: born, since: r.now})
+		if r.cpu != nil {
+			r.cpu.follow(pid)
+		}
 	}
+	return true
 }
 
 // openPending looks at the processes that may run .NET by now.
@@ -61,8 +69,11 @@ func (r *recorder) openPending() {
 				r.events.opened(rp)
 			}
 		case final(err):
-			if !gone(err) && r.failed == nil {
-				r.failed = err
+			if !gone(err) {
+				r.failed = cmp.Or(r.failed, err)
+				r.refused[w.pid] = true
+			} else if r.cpu != nil {
+				r.cpu.ended(w.pid)
 			}
 			r.forget(w.pid)
 			if r.events != nil {

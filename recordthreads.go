@@ -62,6 +62,9 @@ func (rp *recordedProcess) update() {
 	rp.usedCPU() // after its end nobody can tell
 	if rp.p.live.Alive() != nil {
 		rp.ended = true
+		if rp.r.cpu != nil {
+			rp.r.cpu.ended(rp.p.live.PID())
+		}
 		return
 	}
 	if rp.listed == 0 || rp.r.now >= rp.listed+listEvery {

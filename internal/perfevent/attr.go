@@ -31,9 +31,15 @@ func (e *Events) sampleAttr(stackBytes int) *unix.PerfEventAttr {
 	a.Sample_type = sampleType
 	a.Sample_regs_user = sampleRegs
 	a.Sample_stack_user = uint32(stackBytes)
-	a.Bits |= unix.PerfBitInherit | unix.PerfBitTask | unix.PerfBitComm | unix.PerfBitCommExec | unix.PerfBitSampleIDAll
-	if e.attr.inheritThread {
-		a.Bits |= bitInheritThread
+	a.Bits |= unix.PerfBitSampleIDAll
+	if e.scope == PerThread {
+		a.Bits |= unix.PerfBitInherit | unix.PerfBitTask | unix.PerfBitComm | unix.PerfBitCommExec
+		if e.attr.inheritThread {
+			a.Bits |= bitInheritThread
+		}
+	} else {
+		// Of a whole processor those records would be about everybody's threads.
+		a.Bits |= unix.PerfBitExcludeIdle
 	}
 	if e.attr.formatLost {
 		a.Read_format = formatLost

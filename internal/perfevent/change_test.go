@@ -7,14 +7,16 @@ import (
 
 // TestSetStackBytes: the copy size changes while threads run; nothing is counted
 // twice, and little is missing.
-func TestSetStackBytes(t *testing.T) {
+func TestSetStackBytes(t *testing.T) { eachScope(t, testSetStackBytes) }
+
+func testSetStackBytes(t *testing.T, scope Scope) {
 	const period = time.Millisecond
 	p := start(t, "2m")
 	tid, _ := p.burner()
 	deep := p.number("magic")
 	used := usage{pid: p.pid, tids: []int{tid}}
 	used.note(t)
-	e := open(t, Options{PID: p.pid, Period: period, StackBytes: 1024, BufferBytes: roomy})
+	e := open(t, Options{PID: p.pid, Period: period, StackBytes: 1024, BufferBytes: roomy, Scope: scope})
 	used.note(t)
 	samples, last := 0, time.Duration(0)
 	size, sized := 0, 0 // the greatest copy of the deep thread's stack, and how many there were
@@ -66,14 +68,16 @@ func TestSetStackBytes(t *testing.T) {
 }
 
 // TestOverflow: what has no room in the rings is counted exactly.
-func TestOverflow(t *testing.T) {
+func TestOverflow(t *testing.T) { eachScope(t, testOverflow) }
+
+func testOverflow(t *testing.T, scope Scope) {
 	const period = time.Millisecond
 	p := start(t, "22")
 	tid1, _ := p.burner()
 	tid2, _ := p.burner()
 	used := usage{pid: p.pid, tids: []int{tid1, tid2}}
 	used.note(t)
-	e := open(t, Options{PID: p.pid, Period: period, StackBytes: MaxStackBytes, BufferBytes: minRing})
+	e := open(t, Options{PID: p.pid, Period: period, StackBytes: MaxStackBytes, BufferBytes: minRing, Scope: scope})
 	used.note(t)
 	samples, lost := 0, 0
 	visit := func(r *Record) {
@@ -111,11 +115,13 @@ func TestOverflow(t *testing.T) {
 }
 
 // TestClose: the target goes on, with and without Stop, and other events too.
-func TestClose(t *testing.T) {
+func TestClose(t *testing.T) { eachScope(t, testClose) }
+
+func testClose(t *testing.T, scope Scope) {
 	p := start(t, "2")
 	tid, _ := p.burner()
 	for range 20 {
-		e := open(t, Options{PID: p.pid, Period: 100 * time.Microsecond})
+		e := open(t, Options{PID: p.pid, Period: 100 * time.Microsecond, Scope: scope})
 		time.Sleep(5 * time.Millisecond)
 		e.Close()
 		e.Close()

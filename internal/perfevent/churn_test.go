@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestChurn: 200 threads come and go while sampling begins and changes, over and
+// TestChurn: in the scope PerThread, 200 threads come and go while sampling begins and changes, over and
 // over. None is missed, and none is sampled twice for the same time.
 func TestChurn(t *testing.T) {
 	const period = 200 * time.Microsecond
@@ -15,7 +15,7 @@ func TestChurn(t *testing.T) {
 	c := churn{}
 	late, repeated := 0, 0
 	for range 2 {
-		e := open(t, Options{PID: p.pid, Period: period, StackBytes: 512})
+		e := open(t, Options{PID: p.pid, Period: period, StackBytes: 512, Scope: PerThread})
 		c.begin()
 		readUntil(t, e, c.visit, func() bool { return c.ended >= 20 })
 		if err := e.SetStackBytes(1024); err != nil {
@@ -47,7 +47,7 @@ func TestTwice(t *testing.T) {
 	const period = 200 * time.Microsecond
 	p := start(t, "")
 	p.scan("READY")
-	e := open(t, Options{PID: p.pid, Period: period, StackBytes: 512, BufferBytes: roomy})
+	e := open(t, Options{PID: p.pid, Period: period, StackBytes: 512, BufferBytes: roomy, Scope: PerThread})
 	p.command("2c")
 	tid, _ := p.burner()
 	churner := p.number("churner")

@@ -34,12 +34,14 @@ func checkMagic(t *testing.T, r *Record, words int) {
 
 // TestStack: what is copied is the stack from the stack pointer up, at every
 // size, and whether there is more is told.
-func TestStack(t *testing.T) {
+func TestStack(t *testing.T) { eachScope(t, testStack) }
+
+func testStack(t *testing.T, scope Scope) {
 	const few, many = 3000, 60000 // words, as in target.c
 	p := start(t, "m")
 	tid := p.number("magic")
 	for _, size := range []int{8, 1024, 16 << 10, 32 << 10, MaxStackBytes} {
-		e := open(t, Options{PID: p.pid, Period: time.Millisecond, StackBytes: size})
+		e := open(t, Options{PID: p.pid, Period: time.Millisecond, StackBytes: size, Scope: scope})
 		seen := 0
 		readUntil(t, e, func(r *Record) {
 			if r.Kind != Sampled || r.TID != tid {
@@ -57,7 +59,7 @@ func TestStack(t *testing.T) {
 
 	p.command("M")
 	tid = p.number("magic")
-	e := open(t, Options{PID: p.pid, Period: time.Millisecond, StackBytes: MaxStackBytes})
+	e := open(t, Options{PID: p.pid, Period: time.Millisecond, StackBytes: MaxStackBytes, Scope: scope})
 	seen := 0
 	readUntil(t, e, func(r *Record) {
 		if r.Kind != Sampled || r.TID != tid {

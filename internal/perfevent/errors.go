@@ -62,7 +62,7 @@ func (e *Events) tooManyFiles(err error, threads int) error {
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) // the text has 0 then
 	need := (threads + 1) * len(e.rings)
 	if e.gen != nil { // whose events stay until the new ones are there
-		need += len(e.gen.fds)
+		need += len(e.gen.events)
 	}
 	return refusal(err, fmt.Sprintf("%d threads on %d processors need %d file descriptors, and %d are allowed: raise the limit (ulimit -n)",
 		threads, len(e.rings), need, limit.Cur))
@@ -82,11 +82,11 @@ func paranoid() int {
 	return n
 }
 
-// raiseFileLimit allows us as many files as we may allow ourselves.
-func raiseFileLimit() {
+// raiseLimit allows us as much of something as we may allow ourselves.
+func raiseLimit(what int) {
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && limit.Cur < limit.Max {
+	if err := unix.Getrlimit(what, &limit); err == nil && limit.Cur < limit.Max {
 		limit.Cur = limit.Max
-		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) // an error shows when files run out
+		_ = unix.Setrlimit(what, &limit) // an error shows when it runs out
 	}
 }

@@ -17,6 +17,7 @@ type Options struct {
 	Kernel      bool          // note the kernel's call chain, where that is permitted
 	Children    bool          // follow processes that the process starts from now on
 	BufferBytes int           // of the ring of each processor, a power of two; 0: for a quarter of a second
+	Scope       Scope         // what the kernel watches; 0: the best that is allowed
 }
 
 // MaxStackBytes is the most that the kernel copies of a stack: the length of a
@@ -41,10 +42,15 @@ type Stats struct {
 // Events samples a process. All methods must be called by one goroutine at a time.
 type Events struct {
 	o        Options
-	attr     features
+	asked    features
+	attr     features // as far as they were granted
+	scope    Scope
+	why      error // why it is not a better one
 	rings    []*ring
+	ringSize int // in bytes
 	poll     []unix.PollFd
-	gen      *generation // that samples now; nil after Stop
+	gen      *generation   // that samples now; nil after Stop
+	filter   *kernelFilter // nil: there is none in the kernel
 	accept   filter
 	stats    Stats
 	lostSeen uint64 // by the counters of events that are closed
@@ -63,14 +69,14 @@ func openWith(o Options, f features) (*Events, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	raiseFileLimit()
-	e := &Events{o: o, attr: f, scratch: make([]byte, maxRecord)}
-	e.accept.pid, e.accept.children = o.PID, o.Children
+	raiseLimit(unix.RLIMIT_NOFILE)
+	e := &Events{o: o, asked: f, scratch: make([]byte, maxRecord)}
+	e.accept.pids = map[int]bool{o.PID: true}
 	if err := e.openRings(); err != nil {
 		e.Close()
 		return nil, err
 	}
-	if err := e.start(o.StackBytes); err != nil {
+	if err := e.setScope(o.StackBytes); err != nil {
 		e.Close()
 		return nil, err
 	}
@@ -93,6 +99,8 @@ func (o *Options) complete() error {
 		return errStack(o.StackBytes)
 	case o.BufferBytes != 0 && (o.BufferBytes < minRing || o.BufferBytes > maxRing || o.BufferBytes&(o.BufferBytes-1) != 0):
 		return fmt.Errorf("perfevent: a buffer of %d bytes is not a power of two from %d to %d", o.BufferBytes, minRing, maxRing)
+	case o.Scope > PerThread:
+		return fmt.Errorf("perfevent: there is no scope %d", o.Scope)
 	}
 	return nil
 }
@@ -174,6 +182,7 @@ func (e *Events) Stop(visit func(*Record)) error {
 	err := e.read(visit, forever)
 	e.lostSeen += e.gen.end()
 	e.gen = nil
+	e.closeFilter()
 	if e.attr.formatLost && e.lostSeen > uint64(e.stats.Lost) {
 		e.rec.reset()
 		e.rec.Kind, e.rec.Time, e.rec.Lost = Lost, monotonic(), int(e.lostSeen-uint64(e.stats.Lost))
@@ -189,6 +198,7 @@ func (e *Events) Close() {
 		e.gen.close()
 		e.gen = nil
 	}
+	e.closeFilter()
 	for _, r := range e.rings {
 		r.close()
 	}

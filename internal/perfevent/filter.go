@@ -12,10 +12,14 @@ import "time"
 // that had just been given them, and was then found to have none (see
 // openGeneration). Of its samples on each processor those of one event count.
 type filter struct {
-	pid      int
-	children bool
-	spans    []span // in the order of their ids and times
-	chosen   map[place]uint64
+	pids   map[int]bool // the processes that are followed
+	open   bool         // the kernel lets nothing come but from those and their children
+	adopts bool         // their children are to be followed too
+	spans  []span       // in the order of their ids and times
+	chosen map[place]uint64
+
+	strangers map[int]bool  // processes that are no children of theirs,
+	since     time.Duration // as was seen since then
 }
 
 // span is the time of a generation: up to the next one's.
@@ -45,7 +49,7 @@ func (f *filter) begin(g *generation, now time.Duration) {
 func (f *filter) forget() { f.chosen = map[place]uint64{} }
 
 func (f *filter) judge(r *Record) verdict {
-	if r.PID != f.pid && !f.children {
+	if !f.open && !f.pids[r.PID] && !(f.adopts && f.adopt(r)) {
 		return foreign
 	}
 	i := f.span(r)
@@ -91,4 +95,30 @@ func (f *filter) end(tid int) {
 			delete(f.chosen, at)
 		}
 	}
+}
+
+// adopt follows the process of a record if it descends from one that is followed. What
+// was found out of others is forgotten after a second: their ids may be others' then.
+func (f *filter) adopt(r *Record) bool {
+	if f.strangers == nil || r.Time > f.since+time.Second {
+		f.strangers, f.since = map[int]bool{}, r.Time
+	}
+	if f.strangers[r.PID] {
+		return false
+	}
+	const generations = 64
+	pid := r.PID
+	for range generations {
+		parent, err := lastNumber(pid, "PPid:")
+		if err != nil || parent <= 0 {
+			break
+		}
+		if f.pids[parent] {
+			f.pids[r.PID] = true
+			return true
+		}
+		pid = parent
+	}
+	f.strangers[r.PID] = true
+	return false
 }

@@ -9,7 +9,7 @@ import (
 
 // TestFilter: each time counts once.
 func TestFilter(t *testing.T) {
-	f := filter{pid: 10}
+	f := filter{pids: map[int]bool{10: true}}
 	f.begin(&generation{firstID: 5, lateID: 8}, 100)
 	f.begin(&generation{firstID: 20, lateID: 25}, 200)
 	for i, tt := range []struct {

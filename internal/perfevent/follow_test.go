@@ -7,11 +7,13 @@ import (
 
 // TestChildren: processes that the target starts are followed if they are to be,
 // and not otherwise.
-func TestChildren(t *testing.T) {
+func TestChildren(t *testing.T) { eachScope(t, testChildren) }
+
+func testChildren(t *testing.T, scope Scope) {
 	for _, children := range []bool{false, true} {
 		p := start(t, "2")
 		tid, _ := p.burner()
-		e := open(t, Options{PID: p.pid, Period: time.Millisecond, Children: children})
+		e := open(t, Options{PID: p.pid, Period: time.Millisecond, Children: children, Scope: scope})
 		p.command("f")
 		child := p.number("child")
 		var own, others, started int
@@ -33,7 +35,7 @@ func TestChildren(t *testing.T) {
 		if !children && others+started > 0 {
 			t.Errorf("%d samples of a child that was not to be followed", others)
 		}
-		if children && started != 1 {
+		if children && scope == PerThread && started != 1 {
 			t.Errorf("%d records of the child's start", started)
 		}
 		end(t, child)
@@ -44,7 +46,7 @@ func TestChildren(t *testing.T) {
 func TestExec(t *testing.T) {
 	p := start(t, "2s")
 	sleeper := p.number("sleeper")
-	e := open(t, Options{PID: p.pid, Period: time.Millisecond})
+	e := open(t, Options{PID: p.pid, Period: time.Millisecond, Scope: PerThread})
 	p.command("x")
 	executed, samples, sleeperEnded := 0, 0, 0
 	readUntil(t, e, func(r *Record) {
@@ -74,7 +76,7 @@ func TestExec(t *testing.T) {
 func TestOldKernel(t *testing.T) {
 	p := start(t, "2")
 	tid, _ := p.burner()
-	e, err := openWith(Options{PID: p.pid, Period: time.Millisecond}, features{kernel: true})
+	e, err := openWith(Options{PID: p.pid, Period: time.Millisecond, Scope: PerThread}, features{kernel: true})
 	if err != nil {
 		t.Fatal(err)
 	}

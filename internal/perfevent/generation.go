@@ -21,45 +21,59 @@ import (
 type generation struct {
 	stackBytes int
 	attr       *unix.PerfEventAttr
-	fds        []int
+	events     []event
 	firstID    uint64       // of the first event; all others have greater ones
 	lateID     uint64       // of the first event of a thread that was found late; 0: there is none
 	known      map[int]bool // threads that have events, their own or inherited ones
 }
 
+// event is what samples on one processor: all threads there, or one.
+type event struct{ fd, cpu int }
+
 // maxRounds bounds the search for threads. Each round finds those that were
 // started, during the one before, by threads without events.
 const maxRounds = 20
 
-// openGeneration gives every thread its events, and has them sample at once. A
+// openGeneration has everything sampled that the scope comprises.
+func (e *Events) openGeneration(stackBytes int) (*generation, error) {
+	g := &generation{stackBytes: stackBytes, attr: e.sampleAttr(stackBytes), known: map[int]bool{}}
+	open := g.openProcessors
+	if e.scope == PerThread {
+		open = g.openAllThreads
+	}
+	if err := open(e); err != nil {
+		g.close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// openAllThreads gives every thread its events, and has them sample at once. A
 // thread that is started by one that has events inherits them, and the kernel
 // writes a record about it; one that is found without such a record is given
 // events of its own. That is too much for the few that were started between the
 // opening and the enabling of their parent's; filter makes up for it.
-func (e *Events) openGeneration(stackBytes int) (*generation, error) {
-	g := &generation{stackBytes: stackBytes, attr: e.sampleAttr(stackBytes), known: map[int]bool{}}
+func (g *generation) openAllThreads(e *Events) error {
 	for round := range maxRounds {
 		tids, err := threads(e.o.PID)
 		if err != nil {
-			g.close()
-			return nil, err
+			return err
 		}
 		if round > 0 {
 			e.inherited(g)
 		}
 		n, err := g.openThreads(e, tids, round > 0)
 		if err != nil {
-			g.close()
-			return nil, err
+			return err
 		}
 		if n == 0 {
 			break
 		}
 	}
-	if len(g.fds) == 0 {
-		return nil, gone(e.o.PID)
+	if len(g.events) == 0 {
+		return gone(e.o.PID)
 	}
-	return g, nil
+	return nil
 }
 
 // openThreads gives those threads events that are not known, and says how many.
@@ -70,7 +84,7 @@ func (g *generation) openThreads(e *Events, tids []int, late bool) (int, error) 
 			continue
 		}
 		g.known[tid] = true
-		from := len(g.fds)
+		from := len(g.events)
 		err := g.openThread(e, tid)
 		if err == unix.ESRCH { // it has ended
 			continue
@@ -78,8 +92,8 @@ func (g *generation) openThreads(e *Events, tids []int, late bool) (int, error) 
 		if err != nil {
 			return n, e.openError(err, len(tids))
 		}
-		if late && g.lateID == 0 && len(g.fds) > from {
-			if g.lateID, err = eventID(g.fds[from]); err != nil {
+		if late && g.lateID == 0 && len(g.events) > from {
+			if g.lateID, err = eventID(g.events[from].fd); err != nil {
 				return n, err
 			}
 		}
@@ -91,27 +105,39 @@ func (g *generation) openThreads(e *Events, tids []int, late bool) (int, error) 
 // openThread opens a thread's events, one for each processor, and enables them
 // when they are complete.
 func (g *generation) openThread(e *Events, tid int) error {
-	from := len(g.fds)
+	from := len(g.events)
 	for _, r := range e.rings {
-		fd, err := g.open(e, tid, r.cpu)
+		err := g.openOn(e, tid, r)
 		if err == unix.ENODEV { // the processor has been switched off
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		g.fds = append(g.fds, fd)
-		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_OUTPUT, r.fd); err != nil {
-			return fmt.Errorf("perfevent: directing an event to its ring: %w", err)
-		}
-		if g.firstID == 0 {
-			if g.firstID, err = eventID(fd); err != nil {
-				return err
-			}
-		}
 	}
-	for _, fd := range g.fds[from:] {
-		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
+	return g.enable(from)
+}
+
+// openOn opens an event of a thread, or -1 for all of them, on the processor of a ring.
+func (g *generation) openOn(e *Events, tid int, r *ring) error {
+	fd, err := g.open(e, tid, r.cpu)
+	if err != nil {
+		return err
+	}
+	g.events = append(g.events, event{fd, r.cpu})
+	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_OUTPUT, r.fd); err != nil {
+		return fmt.Errorf("perfevent: directing an event to its ring: %w", err)
+	}
+	if g.firstID == 0 {
+		g.firstID, err = eventID(fd)
+	}
+	return err
+}
+
+// enable has the events sample, from one of them on.
+func (g *generation) enable(from int) error {
+	for _, ev := range g.events[from:] {
+		if err := unix.IoctlSetInt(ev.fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
 			return fmt.Errorf("perfevent: enabling an event: %w", err)
 		}
 	}
@@ -123,7 +149,7 @@ func (g *generation) open(e *Events, tid, cpu int) (int, error) {
 	for {
 		fd, err := unix.PerfEventOpen(g.attr, tid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 		// What the first event of all was granted, the others are granted too.
-		if err == nil || len(g.fds) > 0 || e.gen != nil || !e.attr.retry(err) {
+		if err == nil || len(g.events) > 0 || e.gen != nil || !e.attr.retry(err) {
 			return fd, err
 		}
 		g.attr = e.sampleAttr(g.stackBytes)
@@ -154,8 +180,8 @@ func (e *Events) inherited(g *generation) {
 
 // disable ends sampling. Threads that have inherited the events are included.
 func (g *generation) disable() {
-	for _, fd := range g.fds {
-		_ = unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_DISABLE, 0) // it cannot fail for an event of ours
+	for _, ev := range g.events {
+		_ = unix.IoctlSetInt(ev.fd, unix.PERF_EVENT_IOC_DISABLE, 0) // it cannot fail for an event of ours
 	}
 }
 
@@ -165,22 +191,28 @@ func (g *generation) end() uint64 {
 	g.disable() // reading the counters of events that run would interrupt their processors
 	var lost uint64
 	if g.attr.Read_format&formatLost != 0 {
-		var b [16]byte // the value, and the records that were lost
-		for _, fd := range g.fds {
-			if n, err := unix.Read(fd, b[:]); err == nil && n == len(b) {
-				lost += binary.LittleEndian.Uint64(b[8:])
-			}
+		for _, ev := range g.events {
+			lost += lostBy(ev.fd)
 		}
 	}
 	g.close()
 	return lost
 }
 
-func (g *generation) close() {
-	for _, fd := range g.fds {
-		unix.Close(fd)
+// lostBy is how many records of an event had no room, where it counts that.
+func lostBy(fd int) uint64 {
+	var b [16]byte // the value, and the records that were lost
+	if n, err := unix.Read(fd, b[:]); err != nil || n != len(b) {
+		return 0
 	}
-	g.fds = nil
+	return binary.LittleEndian.Uint64(b[8:])
+}
+
+func (g *generation) close() {
+	for _, ev := range g.events {
+		unix.Close(ev.fd)
+	}
+	g.events = nil
 }
 
 func eventID(fd int) (uint64, error) {

@@ -191,6 +191,14 @@ func readUntil(tb testing.TB, e *Events, visit func(*Record), done func() bool) 
 	}
 }
 
+// eachScope runs a test in every scope.
+func eachScope(t *testing.T, test func(*testing.T, Scope)) {
+	t.Helper()
+	for s := Filtered; s <= PerThread; s++ {
+		t.Run(s.String(), func(t *testing.T) { test(t, s) })
+	}
+}
+
 func within(ip uint64, r [2]uint64) bool { return ip >= r[0] && ip < r[1] }
 
 // cpuTime is what a thread has used, by the kernel's own account.

@@ -10,7 +10,9 @@ import (
 
 // TestShares: samples are spread over threads as their CPU time is, and over
 // functions as the work is.
-func TestShares(t *testing.T) {
+func TestShares(t *testing.T) { eachScope(t, testShares) }
+
+func testShares(t *testing.T, scope Scope) {
 	const period = time.Millisecond
 	p := start(t, "310s")
 	parts := map[int]int{} // of 4, that a thread spends in burn_a
@@ -22,7 +24,7 @@ func TestShares(t *testing.T) {
 
 	used := usage{pid: p.pid, tids: slices.Collect(maps.Keys(parts))}
 	used.note(t)
-	e := open(t, Options{PID: p.pid, Period: period, StackBytes: 1024, BufferBytes: roomy})
+	e := open(t, Options{PID: p.pid, Period: period, StackBytes: 1024, BufferBytes: roomy, Scope: scope})
 	used.note(t)
 	all, inA, inB, last := map[int]int{}, map[int]int{}, map[int]int{}, time.Duration(0)
 	visit := func(r *Record) {
@@ -67,11 +69,12 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestThreads: threads that start and end later are noted, and sampled.
+// TestThreads: threads that start and end later are noted in the scope PerThread, and
+// sampled.
 func TestThreads(t *testing.T) {
 	p := start(t, "s")
 	sleeper := p.number("sleeper")
-	e := open(t, Options{PID: p.pid, Period: time.Millisecond})
+	e := open(t, Options{PID: p.pid, Period: time.Millisecond, Scope: PerThread})
 	p.command("2")
 	tid, _ := p.burner()
 
@@ -104,10 +107,12 @@ func TestThreads(t *testing.T) {
 }
 
 // TestWait: it waits as long as there is not much to read, and no longer.
-func TestWait(t *testing.T) {
+func TestWait(t *testing.T) { eachScope(t, testWait) }
+
+func testWait(t *testing.T, scope Scope) {
 	p := start(t, "s")
 	p.number("sleeper")
-	e := open(t, Options{PID: p.pid, Period: time.Millisecond, BufferBytes: minRing})
+	e := open(t, Options{PID: p.pid, Period: time.Millisecond, BufferBytes: minRing, Scope: scope})
 	from := time.Now()
 	if ok, err := e.Wait(50 * time.Millisecond); ok || err != nil || time.Since(from) < 50*time.Millisecond {
 		t.Errorf("%v %v after %v with nothing to read", ok, err, time.Since(from))

@@ -4,6 +4,8 @@ import (
 	"math"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const forever = time.Duration(math.MaxInt64)
@@ -37,7 +39,7 @@ func (e *Events) read(visit func(*Record), until time.Duration) error {
 }
 
 func (r *ring) visit(e *Events, visit func(*Record), m *merge) {
-	ok, err := e.rec.parse(r.record(e.scratch), e.attr.kernel && e.o.Kernel)
+	ok, err := e.parse(r, r.record(e.scratch))
 	if err != nil {
 		m.fail(r.broken(r.size))
 	} else {
@@ -48,6 +50,21 @@ func (r *ring) visit(e *Events, visit func(*Record), m *merge) {
 	}
 	r.release()
 	m.advance(r)
+}
+
+// parse reads a record of a ring into e.rec, unless it says nothing by itself: then it
+// returns false.
+func (e *Events) parse(r *ring, b []byte) (ok bool, err error) {
+	if r.notesID != 0 && u32(b, 0) == unix.PERF_RECORD_SAMPLE && u64(b, sampleID) == r.notesID {
+		r.note, err = parseNote(b)
+		return false, err
+	}
+	ok, err = e.rec.parse(b, e.attr.kernel && e.o.Kernel)
+	if ok && err == nil && e.rec.Kind == Sampled && r.note.tid == e.rec.TID {
+		e.rec.Name = r.note.name
+	}
+	r.note = note{}
+	return ok, err
 }
 
 // wanted counts a record and reports whether the caller gets it.

@@ -46,7 +46,7 @@ type Record struct {
 	Kernel    []uint64 // instruction pointers in the kernel, innermost first; all but the first are return addresses
 
 	ParentPID, ParentTID int    // of Started
-	Name                 string // of Named and Executed: at most 15 bytes
+	Name                 string // of Named and Executed, and of Sampled in the scope Filtered: at most 15 bytes
 	Lost                 int    // of Lost
 
 	id uint64 // of the event that the record comes from, or that it was inherited from
@@ -80,6 +80,12 @@ func timeOffset(kind uint32, size uint64) (uint64, bool) {
 
 func u32(b []byte, at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
 func u64(b []byte, at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
+
+// cString is what is before the first zero.
+func cString(b []byte) string {
+	b, _, _ = bytes.Cut(b, []byte{0})
+	return string(b)
+}
 
 // pid reads a process or thread id; the kernel has -1 or 0 for those that our
 // PID namespace does not know.
@@ -123,8 +129,7 @@ func (r *Record) event(kind, misc uint32, body []byte) (bool, error) {
 			r.Kind = Executed
 		}
 		r.PID, r.TID = pid(body, 0), pid(body, 4)
-		name, _, _ := bytes.Cut(body[8:], []byte{0})
-		r.Name = string(name)
+		r.Name = cString(body[8:])
 	case unix.PERF_RECORD_LOST:
 		r.Kind = Lost
 		r.Lost = int(min(u64(body, 8), 1<<40))

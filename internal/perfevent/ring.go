@@ -33,6 +33,10 @@ type ring struct {
 	tail uint64        // where the next record begins
 	size uint64        // of the next record, after next
 	time time.Duration // likewise
+
+	notes   int    // the event of the kernel's filter; -1: there is none
+	notesID uint64 // of that event
+	note    note   // the latest one
 }
 
 var errRecord = errors.New("perfevent: malformed record")
@@ -48,17 +52,27 @@ func (e *Events) openRings() error {
 		size = goodSize(e.o.Period, len(cpus))
 	}
 	for _, cpu := range cpus {
-		fd, err := unix.PerfEventOpen(ringAttr(size/4), os.Getpid(), cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
-		if err == unix.ENODEV { // the processor has been switched off meanwhile
-			continue
+		if _, err := e.openRing(cpu, size); err != nil {
+			return err
 		}
-		if err != nil {
-			return e.refused(err)
-		}
-		e.rings = append(e.rings, &ring{cpu: cpu, fd: fd})
-		e.poll = append(e.poll, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
 	return e.mapRings(size)
+}
+
+// openRing makes the event of a ring, which has no memory yet; nil if the processor has
+// been switched off meanwhile.
+func (e *Events) openRing(cpu, size int) (*ring, error) {
+	fd, err := unix.PerfEventOpen(ringAttr(size/4), os.Getpid(), cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err == unix.ENODEV {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, e.refused(err)
+	}
+	r := &ring{cpu: cpu, fd: fd, notes: -1}
+	e.rings = append(e.rings, r)
+	e.poll = append(e.poll, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	return r, nil
 }
 
 // mapRings gives the rings their memory. Everybody may lock some of it
@@ -68,6 +82,7 @@ func (e *Events) mapRings(size int) error {
 	for ; ; size /= 2 {
 		err := e.mapRingsOf(size)
 		if err == nil {
+			e.ringSize = size
 			return nil
 		}
 		for _, r := range e.rings {
@@ -123,6 +138,14 @@ func (r *ring) unmap() {
 func (r *ring) close() {
 	r.unmap()
 	unix.Close(r.fd)
+	r.closeNotes()
+}
+
+func (r *ring) closeNotes() {
+	if r.notes >= 0 {
+		unix.Close(r.notes)
+	}
+	r.notes, r.notesID = -1, 0
 }
 
 // load looks how far the kernel has written. What lies before head is complete:

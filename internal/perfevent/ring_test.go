@@ -29,7 +29,7 @@ func put(cpu, size int, tail uint64, records ...[]byte) *ring {
 
 func fakeEvents(rings ...*ring) *Events {
 	e := &Events{rings: rings, scratch: make([]byte, maxRecord)}
-	e.accept = filter{pid: 10, spans: []span{{id: 1}}}
+	e.accept = filter{pids: map[int]bool{10: true}, spans: []span{{id: 1}}}
 	return e
 }
 

@@ -1,0 +1,359 @@
+package perfevent
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+)
+
+// The BPF programs of this package are small enough to be written as instructions,
+// so that neither building nor running clrsnap takes a compiler for BPF. The kernel
+// lets only programs under a licence compatible with the GPL call some helpers;
+// these programs may be used under the MIT licence and under the GPL version 2, too.
+const bpfLicense = "Dual MIT/GPL"
+
+// kernelFilter is the program that decides in the kernel, for each sample of a
+// processor, whether it is of a process that we want; and what it decides by.
+//
+// A sample that it lets pass has a note before it in the same ring: the name of the
+// thread, which may have ended before we read the sample. (The kernel's own records of
+// names are written for all threads of the machine, or for none.)
+type kernelFilter struct {
+	program *ebpf.Program
+	wanted  *ebpf.Map // process ids, as the kernel itself has them
+	inside  *ebpf.Map // process ids in space; nil if we are in the kernel's own PID namespace
+	notes   *ebpf.Map // by processor: the event that notes are written with
+
+	space  namespace    // of the process that was asked for
+	family *familyHooks // nil: children are not followed
+}
+
+// namespace is a PID namespace: device and inode of its file in /proc.
+type namespace struct{ dev, ino uint64 }
+
+// initialNamespace is the inode number of the kernel's own PID namespace
+// (PROC_PID_INIT_INO in include/linux/proc_ns.h).
+const initialNamespace = 0xEFFFFFFC
+
+// maxProcesses bounds the processes that are followed.
+const maxProcesses = 1 << 14
+
+// errFilter is in the chain of errors that say that there is no filter in the kernel.
+var errFilter = errors.New("samples cannot be filtered in the kernel")
+
+func filterError(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("%w (%w): that takes CAP_BPF and CAP_PERFMON, before Linux 5.8 CAP_SYS_ADMIN", errFilter, err)
+	}
+	return fmt.Errorf("%w: %w", errFilter, oneLine{err})
+}
+
+// oneLine is an error of the verifier's without its log.
+type oneLine struct{ error }
+
+func (e oneLine) Error() string {
+	s, _, _ := strings.Cut(e.error.Error(), "\n")
+	return s
+}
+
+func (e oneLine) Unwrap() error { return e.error }
+
+// newKernelFilter loads the program and has it want process pid, in the namespaces that
+// that one and we are in.
+func newKernelFilter(pid int, children bool) (*kernelFilter, error) {
+	raiseMemoryLimit()
+	f := &kernelFilter{}
+	if err := f.load(pid, children); err != nil {
+		f.close()
+		return nil, filterError(err)
+	}
+	return f, nil
+}
+
+func (f *kernelFilter) load(pid int, children bool) error {
+	own, err := namespaceOf(os.Getpid())
+	if err != nil {
+		return err
+	}
+	if f.space, err = namespaceOf(pid); err != nil {
+		return err
+	}
+	if f.wanted, err = newSet("wanted"); err != nil {
+		return err
+	}
+	if own.ino != initialNamespace {
+		if f.inside, err = newSet("inside"); err != nil {
+			return err
+		}
+	}
+	if f.notes, err = ebpf.NewMap(&ebpf.MapSpec{Name: "notes", Type: ebpf.PerfEventArray}); err != nil {
+		return err
+	}
+	f.program, err = ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "wanted_sample", Type: ebpf.PerfEvent, License: bpfLicense, Instructions: f.instructions(),
+	})
+	if err != nil {
+		return err
+	}
+	if children {
+		if f.family, err = newFamilyHooks(f); err != nil {
+			return err
+		}
+	}
+	return f.follow(pid)
+}
+
+func newSet(name string) (*ebpf.Map, error) {
+	return ebpf.NewMap(&ebpf.MapSpec{Name: name, Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: maxProcesses})
+}
+
+// Offsets from the frame pointer of what programs keep on their stack.
+const (
+	slotKey  = -4  // a process id
+	slotOne  = -8  // the value of map entries
+	slotPids = -16 // struct bpf_pidns_info: pid, tgid
+	slotName = -32 // 16 bytes
+)
+
+// instructions are the program. A sample is kept if it returns 1, and dropped before
+// anything is copied if it returns 0 (bpf_overflow_handler in kernel/events/core.c).
+func (f *kernelFilter) instructions() asm.Instructions {
+	in := asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}
+	in = append(in, f.isWanted("keep", "drop")...)
+	return append(in,
+		asm.Mov.Reg(asm.R1, asm.RFP).WithSymbol("keep"),
+		asm.Add.Imm(asm.R1, slotName),
+		asm.Mov.Imm(asm.R2, nameLen),
+		asm.FnGetCurrentComm.Call(),
+		asm.Mov.Reg(asm.R1, asm.R6),
+		asm.LoadMapPtr(asm.R2, f.notes.FD()),
+		asm.LoadImm(asm.R3, bpfCurrentCPU, asm.DWord),
+		asm.Mov.Reg(asm.R4, asm.RFP),
+		asm.Add.Imm(asm.R4, slotName),
+		asm.Mov.Imm(asm.R5, nameLen),
+		asm.FnPerfEventOutput.Call(),
+		// Without room for the note there is none for the sample, and one loss is to be
+		// counted. A note that fails for another reason is no loss.
+		asm.JEq.Imm(asm.R0, -int32(unix.ENOSPC), "drop"),
+		asm.Mov.Imm(asm.R0, 1),
+		asm.Return(),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("drop"),
+		asm.Return(),
+	)
+}
+
+const (
+	nameLen       = 16         // TASK_COMM_LEN
+	bpfCurrentCPU = 0xffffffff // BPF_F_CURRENT_CPU
+)
+
+// isWanted jumps to one of two symbols, as the current process is wanted or not.
+func (f *kernelFilter) isWanted(yes, no string) asm.Instructions {
+	in := asm.Instructions{
+		asm.FnGetCurrentPidTgid.Call(),
+		asm.RSh.Imm(asm.R0, 32),
+		asm.StoreMem(asm.RFP, slotKey, asm.R0, asm.Word),
+	}
+	in = append(in, lookup(f.wanted, yes)...)
+	if f.inside != nil {
+		// The kernel's own ids are hidden from us. It fills in the ids that the current
+		// thread has in a namespace only if that is the thread's very own one.
+		in = append(in,
+			asm.LoadImm(asm.R1, int64(f.space.dev), asm.DWord),
+			asm.LoadImm(asm.R2, int64(f.space.ino), asm.DWord),
+			asm.Mov.Reg(asm.R3, asm.RFP),
+			asm.Add.Imm(asm.R3, slotPids),
+			asm.Mov.Imm(asm.R4, 8),
+			asm.FnGetNsCurrentPidTgid.Call(),
+			asm.JNE.Imm(asm.R0, 0, no),
+			asm.LoadMem(asm.R1, asm.RFP, slotPids+4, asm.Word),
+			asm.StoreMem(asm.RFP, slotKey, asm.R1, asm.Word),
+		)
+		in = append(in, lookup(f.inside, yes)...)
+	}
+	return append(in, asm.Ja.Label(no))
+}
+
+// lookup jumps to a symbol if a map has the key in its slot.
+func lookup(m *ebpf.Map, found string) asm.Instructions {
+	return asm.Instructions{
+		asm.LoadMapPtr(asm.R1, m.FD()),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, slotKey),
+		asm.FnMapLookupElem.Call(),
+		asm.JNE.Imm(asm.R0, 0, found),
+	}
+}
+
+// follow lets samples of a process pass.
+func (f *kernelFilter) follow(pid int) error {
+	if f.inside == nil {
+		return f.wanted.Put(uint32(pid), uint32(1))
+	}
+	space, err := namespaceOf(pid)
+	if err != nil {
+		return err
+	}
+	if space != f.space {
+		return fmt.Errorf("process %d is in a PID namespace of its own: run clrsnap on the host, or in that container", pid)
+	}
+	id, err := lastNumber(pid, innermostID)
+	if err != nil {
+		return err
+	}
+	return f.inside.Put(uint32(id), uint32(1))
+}
+
+// forget ends follow. A process that has ended, and whose ids we cannot see, is left to
+// the hooks.
+func (f *kernelFilter) forget(pid int) {
+	if f.inside == nil {
+		_ = f.wanted.Delete(uint32(pid)) // it may not be there
+		return
+	}
+	if id, err := lastNumber(pid, innermostID); err == nil {
+		_ = f.inside.Delete(uint32(id)) // likewise
+	}
+}
+
+func (f *kernelFilter) close() {
+	if f.family != nil {
+		f.family.close()
+	}
+	if f.program != nil {
+		f.program.Close()
+	}
+	for _, m := range []*ebpf.Map{f.wanted, f.inside, f.notes} {
+		if m != nil {
+			m.Close()
+		}
+	}
+}
+
+// namespaceOf is the PID namespace of a process, as BPF helpers know it: the kernel has
+// minor numbers of 20 bits, stat(2) puts them elsewhere (include/linux/kdev_t.h).
+func namespaceOf(pid int) (namespace, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", pid), &st); err != nil {
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+			return namespace{}, gone(pid)
+		}
+		return namespace{}, fmt.Errorf("the PID namespace of process %d: %w", pid, err)
+	}
+	return namespace{uint64(unix.Major(st.Dev))<<20 | uint64(unix.Minor(st.Dev)), st.Ino}, nil
+}
+
+// innermostID is the line of /proc/PID/status whose last number is the id that the
+// process has in its own PID namespace.
+const innermostID = "NSpid:"
+
+// lastNumber is the last number of a line of /proc/PID/status.
+func lastNumber(pid int, name string) (int, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, gone(pid)
+	}
+	for line := range strings.Lines(string(b)) {
+		numbers, ok := strings.CutPrefix(line, name)
+		if !ok {
+			continue
+		}
+		if fields := strings.Fields(numbers); len(fields) > 0 {
+			if n, err := strconv.Atoi(fields[len(fields)-1]); err == nil {
+				return n, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("process %d: /proc does not tell its %s", pid, strings.TrimSuffix(name, ":"))
+}
+
+// raiseMemoryLimit allows us what memory we may allow ourselves: before Linux 5.11 that
+// of BPF maps counts as locked.
+func raiseMemoryLimit() { raiseLimit(unix.RLIMIT_MEMLOCK) }
+
+// openFilter loads the kernel's filter, and gives each ring its event for notes.
+func (e *Events) openFilter() error {
+	f, err := newKernelFilter(e.o.PID, e.o.Children)
+	if err != nil {
+		return err
+	}
+	e.filter = f
+	for _, r := range e.rings {
+		if err := e.openNotes(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openNotes lets the program write notes into a ring.
+func (e *Events) openNotes(r *ring) error {
+	a := newAttr(unix.PERF_COUNT_SW_BPF_OUTPUT)
+	a.Sample, a.Sample_type = 1, notesType
+	a.Bits = a.Bits&^unix.PerfBitDisabled | unix.PerfBitSampleIDAll
+	if e.attr.formatLost {
+		a.Read_format = formatLost
+	}
+	fd, err := unix.PerfEventOpen(a, -1, r.cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	switch {
+	case err == unix.ENODEV: // the processor has been switched off
+		return nil
+	case err == unix.EINVAL && e.attr.retry(err):
+		return e.openNotes(r)
+	case err != nil:
+		return wideError(err)
+	}
+	r.notes = fd
+	if r.notesID, err = eventID(fd); err != nil {
+		return err
+	}
+	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_OUTPUT, r.fd); err != nil {
+		return fmt.Errorf("perfevent: directing an event to its ring: %w", err)
+	}
+	if err := e.filter.notes.Put(uint32(r.cpu), uint32(fd)); err != nil {
+		return filterError(err)
+	}
+	return nil
+}
+
+// closeFilter adds the notes that were lost, each together with its sample.
+func (e *Events) closeFilter() {
+	if e.filter == nil {
+		return
+	}
+	e.filter.close()
+	e.filter = nil
+	for _, r := range e.rings {
+		if e.attr.formatLost && r.notes >= 0 {
+			e.lostSeen += lostBy(r.notes)
+		}
+		r.closeNotes()
+	}
+}
+
+// A note begins like a sample: notesType has the same fields up to the processor, then
+// the size of what the program has written, and that.
+const (
+	notesType = sampleType&^(unix.PERF_SAMPLE_REGS_USER|unix.PERF_SAMPLE_STACK_USER) | unix.PERF_SAMPLE_RAW
+	notesRaw  = sampleRest
+)
+
+// note is what the program has written before a sample.
+type note struct {
+	tid  int
+	name string
+}
+
+func parseNote(b []byte) (note, error) {
+	if len(b) < notesRaw+4+nameLen || binary.LittleEndian.Uint32(b[notesRaw:]) < nameLen {
+		return note{}, errRecord
+	}
+	return note{pid(b, sampleTID+4), cString(b[notesRaw+4 : notesRaw+4+nameLen])}, nil
+}

@@ -1,0 +1,99 @@
+package perfevent
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Scope says what the kernel watches in order to sample a process.
+type Scope uint8
+
+// The scopes, the best one first. What each one needs and costs is in doc.go.
+const (
+	Filtered   Scope = iota + 1 // each processor; a BPF program drops the samples of others
+	Unfiltered                  // each processor; the samples of others are copied, and dropped here
+	PerThread                   // each thread of the process
+)
+
+func (s Scope) String() string {
+	names := [...]string{"none", "processors, filtered", "processors, unfiltered", "threads"}
+	return names[min(int(s), len(names)-1)]
+}
+
+// setScope opens the first generation of events in the best scope that is allowed, or
+// in the one that was asked for.
+func (e *Events) setScope(stackBytes int) error {
+	if e.o.Scope != 0 {
+		return e.tryScope(e.o.Scope, stackBytes)
+	}
+	var lesser []error // why it is not a better one
+	for s := Filtered; s <= PerThread; s++ {
+		err := e.tryScope(s, stackBytes)
+		if err == nil {
+			e.why = errors.Join(lesser...)
+			return nil
+		}
+		if s == PerThread || errors.Is(err, ErrGone) {
+			return err
+		}
+		if s == Filtered {
+			lesser = append(lesser, err)
+		} else if len(lesser) > 0 && !errors.Is(lesser[0], errWide) {
+			lesser = append(lesser, err)
+		}
+	}
+	return nil
+}
+
+// tryScope opens the first generation of events, with what it takes.
+func (e *Events) tryScope(s Scope, stackBytes int) error {
+	e.scope, e.attr = s, e.asked
+	e.accept.open, e.accept.adopts = e.o.Children && s != Unfiltered, e.o.Children && s == Unfiltered
+	if s == Filtered {
+		if err := e.openFilter(); err != nil {
+			e.closeFilter()
+			return err
+		}
+	}
+	err := e.start(stackBytes)
+	if err != nil {
+		e.closeFilter()
+	}
+	return err
+}
+
+// errWide is in the chain of errors that say that processors may not be watched.
+var errWide = errors.New("whole processors may not be watched")
+
+// wideError explains why an event of a processor was not granted.
+func wideError(err error) error {
+	switch err {
+	case unix.EACCES, unix.EPERM:
+		return fmt.Errorf("%w (%w): that takes CAP_PERFMON, or kernel.perf_event_paranoid at 0 (it is %d)", errWide, err, paranoid())
+	}
+	return fmt.Errorf("%w: %w", errWide, err)
+}
+
+// Scope is what the kernel watches. why says why it is not a better one; nil: it is the
+// best, or was asked for.
+func (e *Events) Scope() (s Scope, why error) { return e.scope, e.why }
+
+// Follow has another process sampled as well, from now on; not in the scope PerThread.
+// Options.Children follows by itself what the process starts from now on.
+func (e *Events) Follow(pid int) error {
+	e.accept.pids[pid] = true
+	if e.filter != nil {
+		return e.filter.follow(pid)
+	}
+	return nil
+}
+
+// Forget takes notice that a process that was followed has ended.
+func (e *Events) Forget(pid int) {
+	delete(e.accept.pids, pid)
+	if e.filter != nil {
+		e.filter.forget(pid)
+	}
+}
