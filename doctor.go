@@ -209,9 +209,23 @@ func (d *diagnosis) perfEvents() {
 	defer e.Close()
 	if e.KernelExcluded() {
 		d.add(name, Degraded, "the use of processors can be sampled, but for time in the kernel", "run as root, or with CAP_PERFMON, or set the sysctl kernel.perf_event_paranoid to 1")
-		return
+	} else {
+		d.add(name, Fine, "the use of processors can be sampled, in the kernel too", "")
 	}
-	d.add(name, Fine, "the use of processors can be sampled, in the kernel too", "")
+	d.scope(e)
+}
+
+// scope tells what the kernel watches for samples, because that decides what they cost.
+func (d *diagnosis) scope(e *perfevent.Events) {
+	const name, remedy = "cost of samples", "run as root, or with CAP_PERFMON and CAP_BPF (before Linux 5.8: CAP_SYS_ADMIN)"
+	switch s, why := e.Scope(); s {
+	case perfevent.Filtered:
+		d.add(name, Fine, "the kernel samples each processor, and drops what other programs do: next to nothing", "")
+	case perfevent.Unfiltered:
+		d.add(name, Degraded, fmt.Sprintf("the kernel samples each processor and copies stacks of all programs, because %v: some per cent of a busy processor", why), remedy)
+	default:
+		d.add(name, Degraded, fmt.Sprintf("the kernel samples each thread by a timer of its own, because %v: time at every switch between threads, up to a fifth of a busy web server's", why), remedy)
+	}
 }
 
 // agent tells whether events can be recorded, without loading the agent.

@@ -155,7 +155,8 @@ func (c *cpuSampler) sample(rp *recordedProcess, x *perfevent.Record) {
 		rp.frames.begin()
 	}
 	t := rp.thread(x.TID, cmp.Or(x.Name, c.names[x.TID]))
-	if !t.chosen || c.quiet && t.wall.owed == 0 {
+	t.wall.due = 0 // it is not where it was
+	if !t.chosen || c.quiet && t.wall.owed == 0 && t.wall.wasOnCPU {
 		return
 	}
 	complete, repaired := c.walk(rp, t, x)

@@ -260,10 +260,14 @@ func (r *recorder) report() {
 func (r *recorder) modes() []profile.ModeStats {
 	var out []profile.ModeStats
 	if r.cpu != nil && !r.cpu.quiet {
-		out = append(out, r.cpu.stats)
+		s := r.cpu.stats
+		s.Source = r.source(profile.CPU)
+		out = append(out, s)
 	}
 	if r.wall != nil {
-		out = append(out, r.wall.figures())
+		s := r.wall.figures()
+		s.Source = r.source(profile.Wall)
+		out = append(out, s)
 	}
 	if r.events != nil {
 		out = append(out, r.events.stats()...)

@@ -18,16 +18,20 @@ type frameTable struct {
 	b          *profile.Builder
 	lasting    map[frameKey]int32
 	passing    map[frameKey]int32
-	newModules func() bool // looks for modules, now and then; whether there may be some
-	modules    int         // engine.Engine.Changes when lasting was last good
-	stack      []int32     // of the last walk
-	ips        []arch.Addr // likewise
-	depth      int         // of the last walk: the bytes of stack between its first and its last frame
+	newModules func() bool  // looks for modules, now and then; whether there may be some
+	modules    int          // engine.Engine.Changes when lasting was last good
+	stack      []int32      // of the last walk
+	ips        []arch.Addr  // likewise
+	returns    []returnSlot // likewise
+	depth      int          // of the last walk: the bytes of stack between its first and its last frame
 
 	unproven []claim             // of the last walk
 	seen     map[arch.Addr]sight // by the start of the method's code
 	unloads  time.Duration       // when code that can be unloaded was last met; 0: never
 }
+
+// returnSlot is a place on a stack, and the return address that is there.
+type returnSlot struct{ at, ip arch.Addr }
 
 type frameKey struct {
 	ip      arch.Addr
@@ -42,6 +46,9 @@ func newFrameTable(p *Process, b *profile.Builder, newModules func() bool) *fram
 	return &frameTable{p: p, b: b, newModules: newModules, lasting: map[frameKey]int32{}, passing: map[frameKey]int32{}, seen: map[arch.Addr]sight{}}
 }
 
+// callSlot is what a call pushes, in bytes.
+const callSlot = 8
+
 // begin starts a new moment.
 func (f *frameTable) begin() {
 	clear(f.passing)
@@ -54,7 +61,7 @@ func (f *frameTable) begin() {
 // walk walks a captured thread. The locations of its frames are in f.stack, leaf
 // first. taken is when the thread was as it was captured.
 func (f *frameTable) walk(s *Suspension, taken time.Duration) walk.Result {
-	f.stack, f.ips, f.unproven, s.managed = f.stack[:0], f.ips[:0], f.unproven[:0], false
+	f.stack, f.ips, f.returns, f.unproven, s.managed = f.stack[:0], f.ips[:0], f.returns[:0], f.unproven[:0], false
 	ctx := s.walk.Context
 	sp := &ctx.Regs[f.p.arch.SP]
 	first := *sp
@@ -66,6 +73,9 @@ func (f *frameTable) walk(s *Suspension, taken time.Duration) walk.Result {
 		}
 		s.managed = s.managed || fr.Kind == walk.Managed
 		f.stack, f.ips = append(f.stack, l), append(f.ips, fr.IP())
+		if !fr.Exact {
+			f.returns = append(f.returns, returnSlot{arch.Addr(fr.Context.Regs[f.p.arch.SP]) - callSlot, fr.IP()})
+		}
 		return true
 	})
 	f.depth = int(*sp - first)

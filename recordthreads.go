@@ -16,8 +16,10 @@ type recordedProcess struct {
 	threads map[int]*recordedThread // by thread id; those that live, as far as is known
 	ns      map[int]int             // thread ids, by the target's own
 	since   time.Duration           // when its recording began
-	listed  time.Duration           // when the kernel's list was last read,
-	named   time.Duration           // and all threads described
+	listed  time.Duration           // when the kernel's list was last looked at,
+	count   int                     // how many threads there were,
+	read    time.Duration           // when it was last read,
+	named   time.Duration           // and when threads were last described
 	cpu     time.Duration           // that it had used when recording began
 	used    time.Duration           // since, when it was last asked
 	ended   bool
@@ -33,6 +35,9 @@ type recordedThread struct {
 	index  int32 // in Recording.Threads; -1: no sample yet
 	chosen bool
 	ended  bool
+	comm   string        // what the kernel called it at its latest sample
+	named  time.Duration // when it was described,
+	again  time.Duration // and when that is to be done again
 	wall   wallThread
 }
 
@@ -50,9 +55,16 @@ func (rp *recordedProcess) usedCPU() time.Duration {
 	return rp.used
 }
 
-// nameEvery is how often all threads are described anew: a thread may be given
-// its name, or become one of the runtime's, after it has started.
+// nameEvery is how often threads are described anew: a thread may be given its name, or
+// become one of the runtime's, after it has started. The older a description is, the
+// longer it may last.
 const nameEvery = 2 * time.Second
+
+// mostNamed is how long a description lasts at most, if nothing is chosen by it.
+const mostNamed = 30 * time.Second
+
+// readEvery is how often the list of threads is read even if their number is the same.
+const readEvery = time.Second
 
 // update takes notice of threads that have come and gone.
 func (rp *recordedProcess) update() {
@@ -72,17 +84,23 @@ func (rp *recordedProcess) update() {
 	}
 }
 
-// list reads the list of threads. all: they are described anew, all of them.
+// list takes notice of threads that have come and gone, and of their names. all: they
+// are described anew, all of them.
 func (rp *recordedProcess) list(all bool) {
 	now := rp.r.now
+	all = all || rp.unnamed
+	some := all || now >= rp.named+nameEvery
+	if n, err := rp.p.live.CountThreads(); err == nil && n == rp.count && !some && now < rp.read+readEvery {
+		rp.listed = now
+		return // most likely they are the same
+	}
 	tids, err := rp.p.live.Threads()
 	if err != nil {
 		return // it is about to end
 	}
 	rp.p.eng.Begin()
 	rp.frames.begin()
-	all = all || now >= rp.named+nameEvery || rp.unnamed
-	if all {
+	if rp.read, rp.count = now, len(tids); some {
 		rp.named, rp.unnamed = now, false
 	}
 	present := make(map[int]bool, len(tids))
@@ -90,7 +108,7 @@ func (rp *recordedProcess) list(all bool) {
 	for _, tid := range tids {
 		present[tid] = true
 		t := rp.threads[tid]
-		if t != nil && !all {
+		if t != nil && !all && !(some && now >= t.again) {
 			continue
 		}
 		if !stored {
@@ -135,7 +153,7 @@ func (rp *recordedProcess) remove(tid int) {
 		delete(rp.ns, t.info.NSThreadID)
 		delete(rp.threads, tid)
 		if rp.r.wall != nil {
-			rp.r.wall.stats.Lost += int(t.wall.turns)
+			rp.r.wall.ended(t, (rp.listed+rp.r.now)/2)
 		}
 		rp.changed()
 	}
@@ -145,6 +163,12 @@ func (rp *recordedProcess) remove(tid int) {
 // the kernel calls it.
 func (rp *recordedProcess) thread(tid int, name string) *recordedThread {
 	t := rp.threads[tid]
+	if t != nil && name != "" && name != t.comm {
+		if t.comm != "" {
+			t.again, rp.named = 0, 0 // it has another name now
+		}
+		t.comm = name
+	}
 	if t == nil {
 		if _, err := rp.p.live.Thread(tid); err == nil {
 			_ = rp.p.readStore() // else it is described as a native thread, and again a little later
@@ -207,6 +231,7 @@ func (rp *recordedProcess) describe(tid int, t *recordedThread) *recordedThread 
 		rp.changed()
 	}
 	t.info = info
+	t.describedAt(rp.r.now)
 	if chosen := rp.r.o.wants(&info) && info.Name != agentThread; chosen != t.chosen {
 		// It has a name now that is wanted, or not. The time before is not counted.
 		if t.chosen = chosen; !isNew {
@@ -218,6 +243,15 @@ func (rp *recordedProcess) describe(tid int, t *recordedThread) *recordedThread 
 		rp.r.threads.rename(t.index, t.recorded())
 	}
 	return t
+}
+
+// describedAt decides when a thread is to be described again.
+func (t *recordedThread) describedAt(now time.Duration) {
+	wait := nameEvery
+	if t.named > 0 && t.of.r.o.Threads == nil {
+		wait = min(max(wait, 2*(now-t.named)), mostNamed)
+	}
+	t.named, t.again = now, now+wait
 }
 
 // changed has the turns of wall-clock sampling dealt anew.

@@ -35,24 +35,49 @@ type wallSampler struct {
 
 	stats  profile.ModeStats
 	due    float64 // turns that there should have been so far
+	sure   int     // turns of threads that are known not to have run between
 	last   time.Duration
 	seed   maphash.Seed
+	buf    []byte
 	pauses []time.Duration
 }
 
 // wallThread is what wall-clock sampling remembers of a thread.
 type wallThread struct {
-	last       time.Duration // when it was sampled
-	node       int32         // its stack then
-	incomplete bool
-	valid      bool   // node and what follows
-	sum        uint64 // of the stack's bytes and the registers
+	last  time.Duration // when it was sampled
+	at    wallNode      // where it was found last, and
+	wait  waitPlace     // what its stack was like if it waited there
+	valid bool          // it may be there still
+	since time.Duration // when it was found there first
 
 	owed  time.Duration // that the thread ran, for which a CPU sample has to come
 	turns int32         // for which owed stands
 
-	running, ready time.Duration // that it has had a processor or waited for one, when it was last found running
-	delayed        bool          // it waits for much of the time that it could run
+	due time.Duration // when it is to be looked at again; 0: it has every turn
+	ran time.Duration // between looks, less than a turn: not accounted for yet
+
+	cpu      wallNode // of its latest CPU sample
+	wasOnCPU bool     // there is one
+}
+
+// waitPlace is where a thread waits: if a blocked thread has the same registers and the
+// same bytes on its stack as before, its walk leads to the same frames.
+type waitPlace struct {
+	waitKey
+	node    wallNode
+	returns []returnSlot // by address
+	known   bool
+}
+
+type waitKey struct {
+	ip, sp arch.Addr
+	sum    uint64 // of the bytes from the stack pointer up
+}
+
+// wallNode is a stack that was sampled.
+type wallNode struct {
+	node       int32
+	incomplete bool
 }
 
 func newWallSampler(r *recorder) *wallSampler {
@@ -94,16 +119,17 @@ func (w *wallSampler) round(late bool) {
 	if w.pace.spent() {
 		return
 	}
-	end := w.r.now + w.period
-	for n := 1; n <= len(w.turns); n++ {
+	end, looks := w.r.now+w.period, 0
+	for range w.turns {
 		t := w.turns[w.turn%len(w.turns)]
 		w.turn = (w.turn + 1) % len(w.turns)
-		if !t.ended {
-			w.sample(t, late)
+		if t.ended || t.wall.due > w.r.now {
+			continue
 		}
+		w.sample(t, late)
 		// A thread that waits for a processor takes long to stop; to ask for our
 		// CPU time takes as long as to look at a blocked thread.
-		if live.Monotonic() > end || n%4 == 0 && w.pace.spent() {
+		if looks++; live.Monotonic() > end || looks%4 == 0 && w.pace.spent() {
 			break
 		}
 	}
@@ -121,9 +147,13 @@ func (w *wallSampler) finish() {
 		if live.Monotonic() > w.r.now+lastRound {
 			return
 		}
-		if !t.of.ended && !t.ended && (t.wall.owed > 0 || w.r.now-t.wall.last > 2*w.period) {
+		if t.of.ended || t.ended {
+			continue
+		}
+		if w.r.now-t.wall.last > 2*w.period || t.wall.owed > 0 && !t.wall.wasOnCPU {
 			w.sample(t, true)
 		}
+		w.payLast(t)
 	}
 }
 
@@ -144,33 +174,110 @@ func (w *wallSampler) deal() {
 
 // sample takes the sample of one thread.
 func (w *wallSampler) sample(t *recordedThread, late bool) {
-	p, wt := t.of.p, &t.wall
+	wt := &t.wall
 	if late {
 		w.stats.Late++
 	}
-	state := profile.Waiting
-	if !wt.valid || !p.live.StillBlocked(t.info.OSThreadID) {
-		var err error
-		state, err = w.look(t)
-		switch {
-		case errors.Is(err, errDeferred):
-			now := live.Monotonic()
-			wt.owed, wt.turns, wt.last = wt.owed+now-wt.last, wt.turns+1, now
+	if wt.valid {
+		still, ran := t.of.p.live.StillBlocked(t.info.OSThreadID)
+		if still {
+			w.stays(t)
 			return
-		case errors.Is(err, errThreadEnded):
-			return
-		case err != nil:
-			w.stats.Lost++
+		}
+		wt.due = 0
+		if alone := live.Monotonic() - wt.last; alone >= firstRest*w.period {
+			w.woke(t, min(ran, alone))
 			return
 		}
 	}
+	state, err := w.look(t)
 	now := live.Monotonic()
-	weight, count := now-wt.last, int32(1)
-	if w.closing {
-		weight, count = weight+wt.owed, count+wt.turns
+	switch {
+	case errors.Is(err, errDeferred):
+		w.owe(wt, now-wt.last, 1)
+	case errors.Is(err, errThreadEnded):
+		return
+	case err != nil:
+		w.stats.Lost++
+		return
+	default:
+		w.spend(t, state, now, now-wt.last, 1, wt.at)
+		if w.closing {
+			w.payAs(t, wt.at)
+		}
 	}
-	w.add(t, profile.Sample{At: now, Weight: int64(weight), Count: count, Node: wt.node, State: state, Incomplete: wt.incomplete})
 	wt.last = now
+}
+
+// spend adds a sample of a thread that spent some time at a stack until at, of one turn
+// or of several.
+func (w *wallSampler) spend(t *recordedThread, state profile.State, at, d time.Duration, turns int32, n wallNode) {
+	if d > 0 {
+		w.add(t, profile.Sample{At: at, Weight: int64(d), Count: turns, Node: n.node, State: state, Incomplete: n.incomplete})
+	}
+}
+
+// turnsOf is how many turns a time comprises, one at least.
+func (w *wallSampler) turnsOf(d time.Duration) int32 { return max(1, int32((d+w.period/2)/w.period)) }
+
+// How long a thread that stays blocked is left alone: a part of the time that it was
+// found blocked so far, because what it does between two looks is not seen. Below some
+// periods that is not worth while.
+const (
+	restPart  = 8
+	firstRest = 4 // periods
+	mostRest  = time.Second
+)
+
+// stays accounts for a thread that has not run since it was looked at last. However
+// long that was, there is no doubt where it was, so the next look may wait.
+func (w *wallSampler) stays(t *recordedThread) {
+	wt, now := &t.wall, live.Monotonic()
+	turns := w.turnsOf(now - wt.last)
+	w.spend(t, profile.Waiting, now, now-wt.last, turns, wt.at)
+	w.sure += int(turns)
+	wt.last = now
+	if rest := min((now-wt.since)/restPart, mostRest); rest > firstRest*w.period {
+		// Threads that were left alone together are not to be looked at together.
+		wt.due = now + rest - time.Duration(rand.Int64N(int64(rest)/4))
+	}
+}
+
+// woke accounts for a thread that was left alone and has run meanwhile, for as long as
+// the kernel says. The rest of the time it waited: half of it, as far as we know, where
+// it waited before, and half of it where it is found now, if it waits elsewhere.
+func (w *wallSampler) woke(t *recordedThread, ran time.Duration) {
+	wt := &t.wall
+	before := wt.at
+	state, err := w.look(t)
+	if errors.Is(err, errThreadEnded) {
+		return
+	}
+	now, after := live.Monotonic(), before
+	if err == nil && state == profile.Waiting {
+		after = wt.at
+	}
+	waited := max(0, now-wt.last-ran)
+	if after == before {
+		w.spend(t, profile.Waiting, now, waited, w.turnsOf(waited), before)
+	} else {
+		w.spend(t, profile.Waiting, now-waited/2, waited/2, w.turnsOf(waited/2), before)
+		w.spend(t, profile.Waiting, now, waited-waited/2, w.turnsOf(waited/2), after)
+	}
+	wt.last = now
+	if wt.ran += ran; wt.ran < w.period && !errors.Is(err, errDeferred) {
+		return
+	}
+	if w.owe(wt, wt.ran, w.turnsOf(wt.ran)); !w.mayDefer(wt) && err == nil {
+		w.payAs(t, wt.at)
+	}
+	wt.ran = 0
+}
+
+// owe leaves time that a thread ran, a turn or several, to its next CPU sample.
+func (w *wallSampler) owe(wt *wallThread, d time.Duration, turns int32) {
+	wt.owed += d
+	wt.turns += turns
 }
 
 // add adds a sample whose At is not yet relative to the start.
@@ -191,30 +298,22 @@ var errDeferred = errors.New("the next CPU sample is this one too")
 // so the next one is as good a sample of where it runs as one of this moment:
 // better, because a thread that has a processor stops where it next leaves the
 // kernel, and system calls would look as if they took most of the time. A thread
-// that has had no sample for long is not one of those that use much time.
+// that never had one in a long time does not use enough of a processor for that.
 func (w *wallSampler) mayDefer(wt *wallThread) bool {
 	const patience = time.Second
-	return !w.closing && w.r.cpu != nil && !w.r.cpu.events.KernelExcluded() && wt.owed < max(patience, 4*w.period)
+	return w.r.cpu != nil && !w.r.cpu.events.KernelExcluded() && (wt.wasOnCPU || !w.closing && wt.owed < max(patience, 4*w.period))
 }
 
-// delayed reports whether a thread that is ready to run often has no processor:
-// then CPU samples, which are of the time that it has one, do not tell where it
-// waits for one.
-func (w *wallSampler) delayed(t *recordedThread) bool {
-	wt := &t.wall
-	running, ready, ok := t.of.p.live.Times(t.info.OSThreadID)
-	if !ok {
-		return true
-	}
-	if d := running - wt.running; d > 0 || ready > wt.ready {
-		wt.delayed = ready-wt.ready > d/10
-	}
-	wt.running, wt.ready = running, ready
-	return wt.delayed
-}
-
-// settle makes a wall sample of a CPU sample for what is owed to its thread.
+// settle makes a wall sample of a CPU sample for what is owed to its thread. At is
+// relative to the start.
 func (w *wallSampler) settle(t *recordedThread, s profile.Sample) {
+	wt := &t.wall
+	wt.cpu, wt.wasOnCPU = wallNode{s.Node, s.Incomplete}, true
+	w.pay(t, s)
+}
+
+// pay accounts for what is owed to a thread.
+func (w *wallSampler) pay(t *recordedThread, s profile.Sample) {
 	wt := &t.wall
 	if wt.owed == 0 {
 		return
@@ -224,12 +323,28 @@ func (w *wallSampler) settle(t *recordedThread, s profile.Sample) {
 	w.add(t, s)
 }
 
-// waited reports whether a thread that took so long to stop waited for a processor
-// meanwhile. If not, it had one, and only heard late of the stop: the interrupt that
-// tells a processor takes its time, above all in a virtual machine.
-func (w *wallSampler) waited(t *recordedThread, long time.Duration) bool {
-	_, ready, ok := t.of.p.live.Times(t.info.OSThreadID)
-	return !ok || long > 0 && ready-t.wall.ready >= long/2
+// ended accounts for what is known of a thread's time until it ended, which was some
+// time before now. What it ran without a CPU sample is lost.
+func (w *wallSampler) ended(t *recordedThread, now time.Duration) {
+	wt := &t.wall
+	if wt.valid && wt.due > wt.last {
+		w.spend(t, profile.Waiting, now, now-wt.last, w.turnsOf(now-wt.last), wt.at)
+	}
+	w.payLast(t)
+	w.stats.Lost += int(wt.turns)
+}
+
+// payLast accounts for what is owed to a thread that no more CPU samples come of, by
+// its latest one.
+func (w *wallSampler) payLast(t *recordedThread) {
+	if t.wall.wasOnCPU {
+		w.payAs(t, t.wall.cpu)
+	}
+}
+
+// payAs accounts for what is owed to a thread by a stack.
+func (w *wallSampler) payAs(t *recordedThread, n wallNode) {
+	w.pay(t, profile.Sample{At: t.wall.last - w.r.start, Node: n.node, Incomplete: n.incomplete, State: profile.Running})
 }
 
 // look captures and walks a thread, and remembers its stack.
@@ -239,7 +354,7 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	s := Suspension{p: rp.p, thread: t.info, capture: &rp.p.capture}
 	same := false
 	s.known = func() bool {
-		same = wt.valid && w.sum(&s) == wt.sum
+		same = wt.wait.known && w.keyOf(&s) == wt.wait.waitKey
 		return same
 	}
 	begin := live.Monotonic()
@@ -255,18 +370,15 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	r, ok := s.blocked(walked)
 	var err error
 	if !ok {
-		mayDefer := !s.waits && w.mayDefer(wt)
-		if mayDefer && !w.delayed(t) {
+		if !s.waits && w.woken(t) {
+			wt.at, wt.valid = wt.wait.node, false
+			return profile.Waiting, nil
+		}
+		if !s.waits && w.mayDefer(wt) {
 			wt.valid = false
 			return profile.Running, errDeferred
 		}
-		s.patient = wt.delayed
 		r, err = s.stopAndWalk(walked)
-		// If it had a processor after all, where it has stopped says little. One that
-		// yields, to wait while it stays ready to run, is where it wants to be.
-		if mayDefer && err == nil && syscalls[s.capture.SyscallNr] != "sched_yield" && !w.waited(t, s.capture.Waited) {
-			err = errDeferred
-		}
 	}
 	state := profile.Running
 	if s.waits {
@@ -278,31 +390,58 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 		return state, err
 	}
 	t.info = s.thread
-	if !same {
+	if same {
+		wt.at = wt.wait.node
+	} else {
 		if w.r.o.watch != nil {
 			w.r.o.watch(rp.frames, &s, r.Complete, begin)
 		}
-		wt.node, wt.incomplete, wt.valid, wt.sum = w.r.b.Stack(rp.frames.stack), !r.Complete, true, w.sum(&s)
+		wt.at = wallNode{w.r.b.Stack(rp.frames.stack), !r.Complete}
+		wt.wait = waitPlace{
+			waitKey: w.keyOf(&s), node: wt.at, known: s.waits && !s.capture.Stopped,
+			returns: append(wt.wait.returns[:0], rp.frames.returns...),
+		}
 	}
+	wt.valid, wt.since = true, live.Monotonic()
 	return state, nil
 }
 
-// sum tells stacks apart: the bytes from the stack pointer up, and where the
-// thread is. If a blocked thread has them as before, its walk leads to the same
-// frames.
-func (w *wallSampler) sum(s *Suspension) uint64 {
-	var h maphash.Hash
-	h.SetSeed(w.seed)
+// keyOf is where a captured thread is.
+func (w *wallSampler) keyOf(s *Suspension) waitKey {
 	c := s.capture
 	sp := arch.Addr(c.Context.Regs[s.p.arch.SP])
-	var b [16]byte
-	binary.LittleEndian.PutUint64(b[:], uint64(c.Context.IP))
-	binary.LittleEndian.PutUint64(b[8:], uint64(sp))
-	_, _ = h.Write(b[:]) // never fails
+	var stack []byte
 	if d := sp - c.Stack.Base; uint64(d) < uint64(len(c.Stack.Data)) {
-		_, _ = h.Write(c.Stack.Data[d:]) // never fails
+		stack = c.Stack.Data[d:]
 	}
-	return h.Sum64()
+	return waitKey{c.Context.IP, sp, maphash.Bytes(w.seed, stack)}
+}
+
+// woken reports whether a thread that is ready to run still is where it waited last: it
+// has been woken and waits for a processor, or is about to wait there again. Its
+// registers are not to be had, but each return address of that stack is in its place.
+func (w *wallSampler) woken(t *recordedThread) bool {
+	at := &t.wall.wait
+	if !at.known || len(at.returns) == 0 {
+		return false
+	}
+	size := at.returns[len(at.returns)-1].at + callSlot - at.sp
+	if size > firstStack {
+		return false
+	}
+	if cap(w.buf) < int(size) {
+		w.buf = make([]byte, size)
+	}
+	stack := w.buf[:size]
+	if t.of.p.live.ReadMemory(stack, at.sp) != nil {
+		return false
+	}
+	for _, r := range at.returns {
+		if d := r.at - at.sp; d > size-callSlot || arch.Addr(binary.LittleEndian.Uint64(stack[d:])) != r.ip {
+			return false
+		}
+	}
+	return true
 }
 
 // maxPauses bounds what is remembered of pauses: of more, every second one is
@@ -327,8 +466,8 @@ func (w *wallSampler) figures() profile.ModeStats {
 		s.Released += rp.p.live.Released()
 	}
 	const asGood = 0.95
-	if w.due > 0 && float64(s.Samples+s.Lost) < asGood*w.due {
-		s.Got = s.Rate * float64(s.Samples) / w.due
+	if due, got := w.due-float64(w.sure), float64(s.Samples-w.sure); due > 0 && got+float64(s.Lost) < asGood*due {
+		s.Got = s.Rate * got / due
 	}
 	return s
 }

@@ -34,6 +34,7 @@ type fileMode struct {
 	Unit     string     `json:"unit"`
 	Rate     float64    `json:"rate"`
 	Got      float64    `json:"got"`
+	Source   string     `json:"source"`
 	Samples  int        `json:"samples"`
 	Lost     int        `json:"lost"`
 	Late     int        `json:"late"`
@@ -80,7 +81,7 @@ func modesOut(list []profile.ModeStats) []fileMode {
 	out := make([]fileMode, len(list))
 	for i, m := range list {
 		out[i] = fileMode{
-			m.Mode.String(), m.Mode.Unit().String(), m.Rate, m.Got, m.Samples, m.Lost, m.Late, m.Broken, m.Repaired,
+			m.Mode.String(), m.Mode.Unit().String(), m.Rate, m.Got, string(m.Source), m.Samples, m.Lost, m.Late, m.Broken, m.Repaired,
 			filePauses(m.Pauses), m.Released, m.Seen, m.Every,
 		}
 	}
@@ -98,7 +99,7 @@ func (m *fileMode) stats() (profile.ModeStats, error) {
 		return profile.ModeStats{}, fmt.Errorf("the unit of mode %s is %s, and not %s", mode, unit, clip(m.Unit))
 	}
 	return profile.ModeStats{
-		Mode: mode, Rate: m.Rate, Got: m.Got, Samples: m.Samples, Lost: m.Lost, Late: m.Late, Broken: m.Broken,
+		Mode: mode, Rate: m.Rate, Got: m.Got, Source: profile.SourceNamed(m.Source), Samples: m.Samples, Lost: m.Lost, Late: m.Late, Broken: m.Broken,
 		Repaired: m.Repaired, Pauses: profile.Pauses(m.Pauses), Released: m.Released, Seen: m.Seen, Every: m.Every,
 	}, nil
 }

@@ -45,15 +45,16 @@ type jsonModeTop struct {
 }
 
 type jsonModeTotals struct {
-	Mode  string     `json:"mode"`
-	Unit  string     `json:"unit"`
-	Rate  float64    `json:"rate,omitempty"`
-	Got   float64    `json:"got,omitempty"`
-	Lost  int        `json:"lost,omitempty"`
-	Late  int        `json:"late,omitempty"`
-	Seen  int64      `json:"seen,omitempty"`
-	Every float64    `json:"every,omitempty"`
-	Total jsonAmount `json:"total"`
+	Mode   string         `json:"mode"`
+	Unit   string         `json:"unit"`
+	Rate   float64        `json:"rate,omitempty"`
+	Got    float64        `json:"got,omitempty"`
+	Source profile.Source `json:"source,omitempty"`
+	Lost   int            `json:"lost,omitempty"`
+	Late   int            `json:"late,omitempty"`
+	Seen   int64          `json:"seen,omitempty"`
+	Every  float64        `json:"every,omitempty"`
+	Total  jsonAmount     `json:"total"`
 
 	// Of each of these the one that is named after the unit.
 	IncompleteSeconds float64                    `json:"incompleteSeconds,omitempty"`
@@ -135,7 +136,7 @@ func jsonAmountOf(t *profile.Totals, p *profile.Part) jsonAmount {
 func jsonTotalsOf(r *profile.Recording, t *profile.Totals) jsonModeTotals {
 	s, _ := r.Mode(t.Mode)
 	out := jsonModeTotals{
-		Mode: t.Mode.String(), Rate: s.Rate, Got: s.Got, Lost: s.Lost, Late: s.Late, Seen: s.Seen,
+		Mode: t.Mode.String(), Rate: s.Rate, Got: s.Got, Source: s.Source, Lost: s.Lost, Late: s.Late, Seen: s.Seen,
 		Total: jsonAmountOf(t, &t.All),
 	}
 	switch t.Mode.Unit() {

@@ -132,6 +132,7 @@ type ModeStats struct {
 	Mode     Mode
 	Rate     float64 // samples a second that were asked for: of CPU time, or for each thread; 0: an event mode
 	Got      float64 // what a thread got on average, where the budget was less; 0: as asked for
+	Source   Source  // where the stacks of threads that run come from; empty: an event mode, or not known
 	Samples  int     // taken; of an event mode: events that are in the recording
 	Lost     int     // never seen: the kernel had no room, or a thread could not be captured; of an event mode: events that were dropped
 	Late     int     // taken or understood later than they should have been
@@ -141,6 +142,26 @@ type ModeStats struct {
 	Released int     // stops that a watchdog ended
 	Seen     int64   // events that happened, as far as is known, with those that were not sampled; 0: not an event mode, or not known
 	Every    int64   // of an event mode, in Mode.Unit: one sample for so many bytes, one of so many exceptions, no shorter waits than this; 0: each event
+}
+
+// Source is how threads that use a processor were sampled. What it costs them differs.
+type Source string
+
+// The sources, the cheapest one first.
+const (
+	FromProcessors    Source = "processors-filtered" // the kernel sampled each processor, and dropped what others did
+	FromAllProcessors Source = "processors"          // the same, but clrsnap dropped what others did
+	FromThreads       Source = "threads"             // the kernel sampled each thread
+	FromStops         Source = "stops"               // clrsnap stopped each thread
+)
+
+// SourceNamed returns the source with a name; empty if there is none.
+func SourceNamed(name string) Source {
+	switch s := Source(name); s {
+	case FromProcessors, FromAllProcessors, FromThreads, FromStops:
+		return s
+	}
+	return ""
 }
 
 // Cost says what the recording cost, and what it was spent on.

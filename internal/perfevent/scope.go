@@ -28,23 +28,13 @@ func (e *Events) setScope(stackBytes int) error {
 	if e.o.Scope != 0 {
 		return e.tryScope(e.o.Scope, stackBytes)
 	}
-	var lesser []error // why it is not a better one
-	for s := Filtered; s <= PerThread; s++ {
+	for s := Filtered; ; s++ {
 		err := e.tryScope(s, stackBytes)
-		if err == nil {
-			e.why = errors.Join(lesser...)
-			return nil
-		}
-		if s == PerThread || errors.Is(err, ErrGone) {
+		if err == nil || s == PerThread || errors.Is(err, ErrGone) {
 			return err
 		}
-		if s == Filtered {
-			lesser = append(lesser, err)
-		} else if len(lesser) > 0 && !errors.Is(lesser[0], errWide) {
-			lesser = append(lesser, err)
-		}
+		e.why = err
 	}
-	return nil
 }
 
 // tryScope opens the first generation of events, with what it takes.

@@ -48,37 +48,40 @@ func (p *Process) TryBlocked(req *Request, out *Capture) error {
 
 // StillBlocked reports whether a thread has not run since TryBlocked captured
 // it last: schedstat says the same, so that stack and registers are the same too.
-func (p *Process) StillBlocked(tid int) bool {
+// Otherwise ran is for how long it has run since, or was ready to and had no
+// processor; 0 if that is not to be known.
+func (p *Process) StillBlocked(tid int) (still bool, ran time.Duration) {
 	if p.closed.Load() {
-		return false
+		return false, 0
 	}
 	p.blocked.mu.Lock()
 	defer p.blocked.mu.Unlock()
 	f, ok := p.blocked.files[tid]
 	if !ok || f.last == "" {
-		return false
+		return false, 0
 	}
 	var buf [64]byte
 	b, err := preadAll(f.schedstat, buf[:])
-	return err == nil && string(b) == f.last
-}
-
-// Times reads how long a thread has had a processor so far, and how long it was
-// ready to run and had none; false if that is not to be known.
-func (p *Process) Times(tid int) (running, ready time.Duration, ok bool) {
-	var buf [64]byte
-	b, err := p.readTask(tid, "schedstat", buf[:])
 	if err != nil {
-		return 0, 0, false
+		return false, 0
 	}
-	f, b := nextField(b)
-	running = time.Duration(parseUint(f))
-	f, _ = nextField(b)
-	return running, time.Duration(parseUint(f)), running > 0
+	if string(b) == f.last {
+		return true, 0
+	}
+	return false, max(0, ranSoFar(b)-ranSoFar([]byte(f.last)))
 }
 
-// maxBlockedFiles bounds the threads whose files are kept open, two each.
-const maxBlockedFiles = 512
+// ranSoFar adds the times of schedstat: with a processor, and ready without one.
+func ranSoFar(b []byte) time.Duration {
+	f, b := nextField(b)
+	running := parseUint(f)
+	f, _ = nextField(b)
+	return time.Duration(running + parseUint(f))
+}
+
+// maxBlockedFiles bounds the threads whose files are kept open, two each. With too
+// few of them, the files of a program with many threads are opened at every look.
+const maxBlockedFiles = 8192
 
 // blockedReader keeps what TryBlocked uses again.
 type blockedReader struct {

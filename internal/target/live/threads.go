@@ -16,6 +16,16 @@ type ThreadInfo struct {
 	StartTime uint64 // clock ticks since boot
 }
 
+// CountThreads is how many threads the process has, without a list of them: the kernel
+// counts them as links of the folder (proc_task_getattr in fs/proc/base.c).
+func (p *Process) CountThreads() (int, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(p.dir, "task", &st, 0); err != nil {
+		return 0, p.explain(err)
+	}
+	return int(st.Nlink) - 2, nil
+}
+
 // Threads lists the ids of the target's threads in the order of /proc.
 func (p *Process) Threads() ([]int, error) {
 	fd, err := unix.Openat(p.dir, "task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
