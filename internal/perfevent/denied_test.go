@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,7 +21,7 @@ const nobody = 65534
 
 // A role is what the test binary does when it starts itself as another user.
 const (
-	roleVar = "PERFEVENT_TEST_ROLE" // "sample", "open", "few files"
+	roleVar = "PERFEVENT_TEST_ROLE" // "sample", "open", "few files", "scope", or that and system calls that are denied
 	argVar  = "PERFEVENT_TEST_ARG"  // the target's program, or a PID
 )
 
@@ -35,13 +36,31 @@ type report struct {
 	Elsewhere      int // samples that are not where the target burns
 	InKernel       int
 	Names          int // kernel symbols
+	Scope          Scope
+	Why            string
+	Named          int // samples with a thread's name
+	Foreign        int // records of others that came here
+	OfChild        int // samples of the process's child
 }
 
 func playRole(role string) {
 	var r report
 	arg := os.Getenv(argVar)
 	pid, _ := strconv.Atoi(arg)
+	role, denied, _ := strings.Cut(role, " without ")
+	if denied != "" {
+		if err := denySyscall(denied); err != nil {
+			r.fail(err)
+			role = ""
+		}
+	}
 	switch role {
+	case "scope":
+		r.scope(pid)
+	case "inside", "inside nested":
+		if err := r.inside(arg, role == "inside nested"); err != nil {
+			r.fail(err)
+		}
 	case "sample":
 		r.sample(arg)
 	case "few files":
@@ -85,6 +104,7 @@ func (r *report) sample(path string) {
 	}
 	defer e.Close()
 	r.KernelExcluded, r.BufferBytes = e.KernelExcluded(), e.BufferBytes()
+	r.Scope, _ = e.Scope()
 	for end := time.Now().Add(hang); r.Samples < 500 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if err := e.Read(func(rec *Record) {
 			if rec.Kind != Sampled {
@@ -107,15 +127,71 @@ func (r *report) sample(path string) {
 	}
 }
 
+// scope samples a process in the best scope there is.
+func (r *report) scope(pid int) {
+	e, err := Open(Options{PID: pid, Period: time.Millisecond, Kernel: true})
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	defer e.Close()
+	s, why := e.Scope()
+	r.Scope, r.KernelExcluded = s, e.KernelExcluded()
+	if why != nil {
+		r.Why = why.Error()
+	}
+	for end := time.Now().Add(hang); r.Samples < 100 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if err := e.Read(func(rec *Record) {
+			if rec.Kind == Sampled {
+				r.Samples++
+				if rec.PID != pid {
+					r.Elsewhere++
+				}
+				if rec.Name == "target" {
+					r.Named++
+				}
+			}
+		}); err != nil {
+			r.fail(err)
+			return
+		}
+	}
+	r.Foreign = e.Stats().Foreign
+}
+
+// denySyscall has the kernel refuse a system call with EPERM from now on, as the
+// seccomp profiles of containers do.
+func denySyscall(name string) error {
+	nr := map[string]uint32{"bpf": unix.SYS_BPF, "perf_event_open": unix.SYS_PERF_EVENT_OPEN}[name]
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number, in struct seccomp_data
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: nr, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 // play runs a role in a process of its own, of a user.
-func play(t *testing.T, uid uint32, role, arg string) report {
+func play(t *testing.T, uid uint32, role, arg string, caps ...uintptr) report {
 	t.Helper()
 	cmd := exec.Command(testBinary(t))
 	cmd.Dir = "/"
 	cmd.Env = []string{roleVar + "=" + role, argVar + "=" + arg}
 	cmd.Stderr = os.Stderr
+	if strings.HasPrefix(role, "inside") {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	}
 	if uid != uint32(os.Getuid()) {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, AmbientCaps: caps}
 	}
 	out, err := cmd.Output()
 	if err != nil {

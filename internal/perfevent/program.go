@@ -49,8 +49,8 @@ const maxProcesses = 1 << 14
 var errFilter = errors.New("samples cannot be filtered in the kernel")
 
 func filterError(err error) error {
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-		return fmt.Errorf("%w (%w): that takes CAP_BPF and CAP_PERFMON, before Linux 5.8 CAP_SYS_ADMIN", errFilter, err)
+	if errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("%w (%w): that takes CAP_BPF and CAP_PERFMON, before Linux 5.8 CAP_SYS_ADMIN", errFilter, unix.EPERM)
 	}
 	return fmt.Errorf("%w: %w", errFilter, oneLine{err})
 }
