@@ -87,7 +87,7 @@ func (c *cpuSampler) finish() { c.read(c.events.Stop) }
 
 func (c *cpuSampler) read(from func(func(*perfevent.Record)) error) {
 	for _, rp := range c.r.all {
-		rp.fresh = false
+		rp.fresh, rp.stored = false, false
 		held, lost := c.held.take(rp.p.live.PID())
 		c.stats.Lost += lost
 		for _, x := range held {

@@ -25,6 +25,7 @@ type recordedProcess struct {
 	ended   bool
 	unnamed bool          // a thread is one of the runtime's, and was not when it was described
 	fresh   bool          // caches have been brought up to date for the samples at hand
+	stored  bool          // the runtime's list of threads has been read for them
 	mapped  time.Duration // when modules were last looked for
 }
 
@@ -171,7 +172,10 @@ func (rp *recordedProcess) thread(tid int, name string) *recordedThread {
 	}
 	if t == nil {
 		if _, err := rp.p.live.Thread(tid); err == nil {
-			_ = rp.p.readStore() // else it is described as a native thread, and again a little later
+			if !rp.stored { // once for all samples at hand: it has the threads that they are of
+				rp.stored = true
+				_ = rp.p.readStore() // else it is described as a native thread, and again a little later
+			}
 			t = rp.describe(tid, nil)
 		}
 	}

@@ -30,6 +30,7 @@ type wallSampler struct {
 	turns  []*recordedThread
 	turn   int
 	dealt  bool // turns holds the threads that there are
+	whole  bool // the last round had time for all of them
 
 	closing bool // there will be no more CPU samples
 
@@ -37,6 +38,7 @@ type wallSampler struct {
 	due    float64 // turns that there should have been so far
 	sure   int     // turns of threads that are known not to have run between
 	last   time.Duration
+	probe  time.Duration // up to when stops of threads that are ready to run have been used up
 	seed   maphash.Seed
 	buf    []byte
 	pauses []time.Duration
@@ -50,11 +52,16 @@ type wallThread struct {
 	valid bool          // it may be there still
 	since time.Duration // when it was found there first
 
-	owed  time.Duration // that the thread ran, for which a CPU sample has to come
-	turns int32         // for which owed stands
+	owed   time.Duration // that the thread ran, for which a CPU sample has to come
+	turns  int32         // for which owed stands
+	before time.Duration // how long it had a processor up to then
 
 	due time.Duration // when it is to be looked at again; 0: it has every turn
 	ran time.Duration // between looks, less than a turn: not accounted for yet
+
+	yield          waitPlace     // where it was stopped as it gave up its processor
+	running, ready time.Duration // that it has had a processor or waited for one, when it was last found running
+	probe, probes  time.Duration // when it may be stopped to see where it is, and after how long again
 
 	cpu      wallNode // of its latest CPU sample
 	wasOnCPU bool     // there is one
@@ -120,6 +127,10 @@ func (w *wallSampler) round(late bool) {
 		return
 	}
 	end, looks := w.r.now+w.period, 0
+	if w.whole {
+		w.turn = rand.IntN(len(w.turns)) // so that nobody always comes first
+	}
+	w.whole = false
 	for range w.turns {
 		t := w.turns[w.turn%len(w.turns)]
 		w.turn = (w.turn + 1) % len(w.turns)
@@ -130,9 +141,10 @@ func (w *wallSampler) round(late bool) {
 		// A thread that waits for a processor takes long to stop; to ask for our
 		// CPU time takes as long as to look at a blocked thread.
 		if looks++; live.Monotonic() > end || looks%4 == 0 && w.pace.spent() {
-			break
+			return
 		}
 	}
+	w.whole = true
 }
 
 // lastRound is how long the end of a recording may be put off.
@@ -194,7 +206,7 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 	now := live.Monotonic()
 	switch {
 	case errors.Is(err, errDeferred):
-		w.owe(wt, now-wt.last, 1)
+		w.owe(t, now-wt.last, 1)
 	case errors.Is(err, errThreadEnded):
 		return
 	case err != nil:
@@ -202,9 +214,7 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 		return
 	default:
 		w.spend(t, state, now, now-wt.last, 1, wt.at)
-		if w.closing {
-			w.payAs(t, wt.at)
-		}
+		w.payIdle(t)
 	}
 	wt.last = now
 }
@@ -268,16 +278,33 @@ func (w *wallSampler) woke(t *recordedThread, ran time.Duration) {
 	if wt.ran += ran; wt.ran < w.period && !errors.Is(err, errDeferred) {
 		return
 	}
-	if w.owe(wt, wt.ran, w.turnsOf(wt.ran)); !w.mayDefer(wt) && err == nil {
+	if w.owe(t, wt.ran, w.turnsOf(wt.ran)); !w.mayDefer(wt) && err == nil {
 		w.payAs(t, wt.at)
 	}
 	wt.ran = 0
 }
 
 // owe leaves time that a thread ran, a turn or several, to its next CPU sample.
-func (w *wallSampler) owe(wt *wallThread, d time.Duration, turns int32) {
+func (w *wallSampler) owe(t *recordedThread, d time.Duration, turns int32) {
+	wt := &t.wall
+	if wt.owed == 0 {
+		wt.before, _, _ = t.of.p.live.Times(t.info.OSThreadID) // 0 if not to be known
+	}
 	wt.owed += d
 	wt.turns += turns
+}
+
+// payIdle accounts for what is owed to a thread that was ready to run rather than that it
+// ran: it had been woken, and waited for a processor where it is found now, or where it
+// waited before. No CPU sample would tell.
+func (w *wallSampler) payIdle(t *recordedThread) {
+	wt := &t.wall
+	if wt.owed == 0 || wt.before == 0 {
+		return
+	}
+	if had, _, ok := t.of.p.live.Times(t.info.OSThreadID); ok && had-wt.before < wt.owed/4 {
+		w.payAs(t, wt.at)
+	}
 }
 
 // add adds a sample whose At is not yet relative to the start.
@@ -304,6 +331,53 @@ func (w *wallSampler) mayDefer(wt *wallThread) bool {
 	return w.r.cpu != nil && !w.r.cpu.events.KernelExcluded() && (wt.wasOnCPU || !w.closing && wt.owed < max(patience, 4*w.period))
 }
 
+// How long to wait until a thread that is ready to run is stopped to see where it is:
+// between two stops on average, after some that may come at once; and between two of one
+// thread, at first and at most.
+const (
+	probeEvery  = 100 * time.Millisecond
+	probesSaved = 16
+	firstProbes = 50 * time.Millisecond
+	mostProbes  = 10 * time.Second
+)
+
+// mayProbe reports whether a thread is to be stopped because it may be ready to run
+// without wanting to: one that gives up its processor again and again, which .NET's
+// thread pool does before it waits, is ready most of the time, and has hardly any CPU
+// samples. Once it has been stopped there, its stack is recognised. What other threads
+// are doing that wait for a processor their CPU samples tell.
+func (w *wallSampler) mayProbe(t *recordedThread, now time.Duration) bool {
+	wt := &t.wall
+	w.probe = max(w.probe, now-probesSaved*probeEvery)
+	if now < w.probe+probeEvery || now < wt.probe || w.closing || !w.delayed(t) {
+		return false
+	}
+	wt.probes = min(max(2*wt.probes, firstProbes), mostProbes)
+	w.probe, wt.probe = w.probe+probeEvery, now+wt.probes
+	return true
+}
+
+// delayed reports whether a thread that is ready to run often has no processor.
+func (w *wallSampler) delayed(t *recordedThread) bool {
+	wt := &t.wall
+	running, ready, ok := t.of.p.live.Times(t.info.OSThreadID)
+	delayed := ok && ready-wt.ready > (running-wt.running)/10
+	wt.running, wt.ready = running, ready
+	return delayed
+}
+
+// givesUp reports whether a thread that has been stopped was in a system call that does
+// nothing but give up the processor. Where other threads have stopped says little: the
+// interrupt that tells a processor takes its time, above all in a virtual machine, and a
+// thread that runs stops where it next leaves the kernel.
+func givesUp(s *Suspension) bool {
+	switch syscalls[s.capture.SyscallNr] {
+	case "sched_yield", "nanosleep", "clock_nanosleep", "poll", "ppoll", "epoll_wait", "epoll_pwait", "select", "pselect6":
+		return true
+	}
+	return false
+}
+
 // settle makes a wall sample of a CPU sample for what is owed to its thread. At is
 // relative to the start.
 func (w *wallSampler) settle(t *recordedThread, s profile.Sample) {
@@ -315,10 +389,10 @@ func (w *wallSampler) settle(t *recordedThread, s profile.Sample) {
 // pay accounts for what is owed to a thread.
 func (w *wallSampler) pay(t *recordedThread, s profile.Sample) {
 	wt := &t.wall
-	if wt.owed == 0 {
+	if wt.owed <= 0 {
 		return
 	}
-	s.At, s.Weight, s.Count = s.At+w.r.start, int64(wt.owed), wt.turns
+	s.At, s.Weight, s.Count = s.At+w.r.start, int64(wt.owed), max(1, wt.turns)
 	wt.owed, wt.turns = 0, 0
 	w.add(t, s)
 }
@@ -335,10 +409,13 @@ func (w *wallSampler) ended(t *recordedThread, now time.Duration) {
 }
 
 // payLast accounts for what is owed to a thread that no more CPU samples come of, by
-// its latest one.
+// its latest one, or else by where it was found last.
 func (w *wallSampler) payLast(t *recordedThread) {
-	if t.wall.wasOnCPU {
-		w.payAs(t, t.wall.cpu)
+	switch wt := &t.wall; {
+	case wt.wasOnCPU:
+		w.payAs(t, wt.cpu)
+	case wt.at.node != 0:
+		w.payAs(t, wt.at)
 	}
 }
 
@@ -358,6 +435,7 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 		return same
 	}
 	begin := live.Monotonic()
+	wt.valid = false
 	rp.p.stops = &w.pauses
 	defer func() { rp.p.stops = nil }()
 	walked := func() walk.Result {
@@ -370,40 +448,63 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	r, ok := s.blocked(walked)
 	var err error
 	if !ok {
-		if !s.waits && w.woken(t) {
-			wt.at, wt.valid = wt.wait.node, false
-			return profile.Waiting, nil
+		if state, known := w.recognise(t, &s); known {
+			return state, nil
 		}
-		if !s.waits && w.mayDefer(wt) {
-			wt.valid = false
+		mayDefer := !s.waits && w.mayDefer(wt)
+		if mayDefer && !w.mayProbe(t, begin) {
 			return profile.Running, errDeferred
 		}
-		r, err = s.stopAndWalk(walked)
+		s.patient = mayDefer
+		if r, err = s.stopAndWalk(walked); mayDefer && err == nil && !givesUp(&s) {
+			err = errDeferred
+		}
 	}
+	w.trim()
 	state := profile.Running
 	if s.waits {
 		state = profile.Waiting
 	}
-	w.trim()
 	if err != nil {
-		wt.valid = false
 		return state, err
 	}
 	t.info = s.thread
-	if same {
-		wt.at = wt.wait.node
-	} else {
+	if wt.at = wt.wait.node; !same {
 		if w.r.o.watch != nil {
 			w.r.o.watch(rp.frames, &s, r.Complete, begin)
 		}
 		wt.at = wallNode{w.r.b.Stack(rp.frames.stack), !r.Complete}
-		wt.wait = waitPlace{
-			waitKey: w.keyOf(&s), node: wt.at, known: s.waits && !s.capture.Stopped,
-			returns: append(wt.wait.returns[:0], rp.frames.returns...),
+		if !s.capture.Stopped {
+			w.remember(&wt.wait, &s, rp.frames, wt.at)
+		} else if givesUp(&s) {
+			w.remember(&wt.yield, &s, rp.frames, wt.at)
 		}
 	}
 	wt.valid, wt.since = true, live.Monotonic()
 	return state, nil
+}
+
+// recognise finds a thread that is ready to run at a place where it was before: where it
+// waited last, because it has been woken and has had no processor since, or is about to
+// wait there again; or where it gave up its processor.
+func (w *wallSampler) recognise(t *recordedThread, s *Suspension) (profile.State, bool) {
+	wt := &t.wall
+	switch {
+	case s.waits:
+		return 0, false
+	case w.isAt(t, &wt.wait):
+		wt.at = wt.wait.node
+		return profile.Waiting, true
+	case w.isAt(t, &wt.yield):
+		wt.at = wt.yield.node
+		return profile.Running, true
+	}
+	return 0, false
+}
+
+// remember takes the place of a captured thread, whose walk is in the table.
+func (w *wallSampler) remember(at *waitPlace, s *Suspension, f *frameTable, n wallNode) {
+	*at = waitPlace{waitKey: w.keyOf(s), node: n, returns: append(at.returns[:0], f.returns...), known: true}
 }
 
 // keyOf is where a captured thread is.
@@ -417,11 +518,9 @@ func (w *wallSampler) keyOf(s *Suspension) waitKey {
 	return waitKey{c.Context.IP, sp, maphash.Bytes(w.seed, stack)}
 }
 
-// woken reports whether a thread that is ready to run still is where it waited last: it
-// has been woken and waits for a processor, or is about to wait there again. Its
-// registers are not to be had, but each return address of that stack is in its place.
-func (w *wallSampler) woken(t *recordedThread) bool {
-	at := &t.wall.wait
+// isAt reports whether a thread's stack is that of a place. Its registers are not to be
+// had while it is ready to run, but each return address of the stack is where it was.
+func (w *wallSampler) isAt(t *recordedThread, at *waitPlace) bool {
 	if !at.known || len(at.returns) == 0 {
 		return false
 	}

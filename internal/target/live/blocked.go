@@ -71,6 +71,32 @@ func (p *Process) StillBlocked(tid int) (still bool, ran time.Duration) {
 	return false, max(0, ranSoFar(b)-ranSoFar([]byte(f.last)))
 }
 
+// Times reads how long a thread has had a processor so far, and how long it was
+// ready to run and had none; false if that is not to be known.
+func (p *Process) Times(tid int) (running, ready time.Duration, ok bool) {
+	var buf [64]byte
+	b, err := p.schedstat(tid, buf[:])
+	if err != nil {
+		return 0, 0, false
+	}
+	f, b := nextField(b)
+	running = time.Duration(parseUint(f))
+	f, _ = nextField(b)
+	return running, time.Duration(parseUint(f)), running > 0
+}
+
+// schedstat reads a thread's line, from the file that is open if there is one.
+func (p *Process) schedstat(tid int, buf []byte) ([]byte, error) {
+	p.blocked.mu.Lock()
+	defer p.blocked.mu.Unlock()
+	if f, ok := p.blocked.files[tid]; ok && !p.closed.Load() {
+		if b, err := preadAll(f.schedstat, buf); err == nil {
+			return b, nil
+		}
+	}
+	return p.readTask(tid, "schedstat", buf)
+}
+
 // ranSoFar adds the times of schedstat: with a processor, and ready without one.
 func ranSoFar(b []byte) time.Duration {
 	f, b := nextField(b)
