@@ -16,11 +16,13 @@ import (
 type RecordOptions struct {
 	// Modes are what to sample; none: profile.CPU, unless there are Events.
 	//
-	// profile.CPU takes a sample each time a thread has used a processor for
-	// 1/Rate of a second. The kernel does that; no thread is stopped.
+	// profile.CPU looks Rate times a second at what each processor runs: each sample
+	// stands for 1/Rate of a second of CPU time. The kernel does that; no thread is
+	// stopped. profile.ModeStats.Source tells how.
 	//
-	// profile.Wall looks at every thread Rate times a second, whatever it does. A
-	// thread that is provably blocked is not stopped.
+	// profile.Wall gives every thread Rate turns a second, whatever it does. A thread
+	// that is provably blocked is not stopped, and a CPU sample stands in for one that
+	// runs.
 	Modes []profile.Mode
 	// Events are notifications to record as well, each with the stack of its thread.
 	// Zero Monitor: none. Child processes report events if Subprocesses is set.

@@ -54,17 +54,17 @@ func newRecord(a *app) *cobra.Command {
 graph in one HTML file that needs no network, or in one of the other formats.
 
 Two questions about time, one recording:
-  --mode cpu    What uses the processors? The kernel takes a sample each time a
-                thread has used a processor for 1/RATE of a second. No thread is
-                stopped.
-  --mode wall   What does the time pass with, waiting included? Every thread is
-                looked at RATE times a second. Threads that are provably blocked
-                are not stopped; others for tens of microseconds, and never longer
-                than --max-pause. What clrsnap itself may use is --max-cpu: if that
-                is not enough for all threads, each is sampled less often, which
-                the result says.
-  --mode both   Both, in one file; the default without --event. Running threads
-                need not be stopped then: their CPU samples tell where they run.
+  --mode cpu    What uses the processors? RATE times a second the kernel looks at
+                what each processor runs, and keeps what is the program's. No
+                thread is stopped.
+  --mode wall   What does the time pass with, waiting included? Every thread has
+                RATE turns a second. One that is provably blocked is copied where
+                it stands; of one that runs the kernel's sample counts. Few are
+                stopped, for tens of microseconds, and never longer than
+                --max-pause. What clrsnap itself may use is --max-cpu: if that is
+                not enough for all threads, those that run are sampled less often,
+                which the result says.
+  --mode both   Both, in one file; the default without --event.
 
 Five questions about events, each answered with the stack of the very moment:
   --event alloc        Who allocates what? In bytes, by class; one allocation for
