@@ -45,8 +45,9 @@ type Engine struct {
 	src Source
 }
 
-// cachePages bounds the pages that are kept: 16 MB.
-const cachePages = 4096
+// cachePages bounds the pages that are kept: 4 MB. A walk needs some tens of them; the
+// list of a thousand threads reads each page once or twice.
+const cachePages = 1024
 
 // New gets ready to walk native stacks; Bind adds the managed ones.
 func New(src Source) (*Engine, error) {

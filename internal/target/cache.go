@@ -14,6 +14,9 @@ const (
 	// DefaultCachePages bounds a Cache whose size nobody chose: 8 MB.
 	DefaultCachePages = 2048
 
+	// chunkPages is by how much a Cache grows. It never moves what it has.
+	chunkPages = 64
+
 	// A read that lacks more pages than this goes past the cache: it is a copy
 	// of something large, which would only push out what is used again.
 	maxFill = 16
@@ -26,7 +29,7 @@ const (
 type Cache struct {
 	mem   Memory
 	index map[arch.Addr]int32 // page address → slot
-	pages []byte              // the slots
+	pages [][]byte            // of the slots, chunkPages in each
 	slots []slot
 	max   int
 	hand  int // of the clock that chooses a victim
@@ -158,8 +161,8 @@ func (c *Cache) put(page arch.Addr, data []byte) {
 func (c *Cache) victim() int32 {
 	if n := len(c.slots); n < c.max {
 		c.slots = append(c.slots, slot{})
-		if len(c.pages) < len(c.slots)*pageSize {
-			c.pages = append(c.pages, make([]byte, pageSize)...)
+		if len(c.pages)*chunkPages < len(c.slots) {
+			c.pages = append(c.pages, make([]byte, chunkPages*pageSize))
 		}
 		return int32(n)
 	}
@@ -177,5 +180,6 @@ func (c *Cache) victim() int32 {
 }
 
 func (c *Cache) slot(s int32) []byte {
-	return c.pages[int(s)*pageSize : (int(s)+1)*pageSize]
+	at := int(s) % chunkPages * pageSize
+	return c.pages[s/chunkPages][at : at+pageSize]
 }
