@@ -1,10 +1,6 @@
 package export
 
-import (
-	"strings"
-
-	"clrsnap/profile"
-)
+import "clrsnap/profile"
 
 // Grouping says which threads with equal stacks share one entry of the text.
 type Grouping uint8
@@ -37,19 +33,19 @@ type Group []*profile.Thread
 func GroupThreads(threads []*profile.Thread) []Group {
 	var groups []Group
 	byStack := map[string]int{}
-	var key strings.Builder
+	var key []byte
 	for _, t := range threads {
 		if !t.Complete || t.Crashed || len(t.Frames) == 0 {
 			groups = append(groups, Group{t})
 			continue
 		}
-		key.Reset()
+		key = key[:0]
 		for i := range t.Frames {
-			identify(&key, &t.Frames[i])
+			key = identify(key, &t.Frames[i])
 		}
-		i, ok := byStack[key.String()]
+		i, ok := byStack[string(key)]
 		if !ok {
-			byStack[key.String()] = len(groups)
+			byStack[string(key)] = len(groups)
 			groups = append(groups, Group{t})
 			continue
 		}
@@ -59,19 +55,17 @@ func GroupThreads(threads []*profile.Thread) []Group {
 }
 
 // identify appends what makes a frame equal to another one.
-func identify(key *strings.Builder, f *profile.Frame) {
-	key.WriteString(f.Module)
-	key.WriteByte(0)
-	key.WriteString(f.Display) // tells instantiations apart, which Method does not
-	key.WriteByte(0)
-	key.WriteString(f.Signature)
+func identify(key []byte, f *profile.Frame) []byte {
+	key = append(append(key, f.Module...), 0)
+	key = append(append(key, f.Display...), 0) // tells instantiations apart, which Method does not
+	key = append(key, f.Signature...)
 	if f.Display == "" {
-		key.WriteString(hex(f.Offset))
+		key = append(key, hex(f.Offset)...)
 		if f.Module == "" {
-			key.WriteString(hex(f.IP))
+			key = append(key, hex(f.IP)...)
 		}
 	}
-	key.WriteByte(1)
+	return append(key, 1)
 }
 
 // repeat is a piece of a stack that comes several times in a row.

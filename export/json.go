@@ -1,6 +1,8 @@
 package export
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"io"
 	"strconv"
@@ -10,29 +12,54 @@ import (
 )
 
 // JSON writes a snapshot as one JSON document and a newline. The schema is
-// stable and described in docs/json.md.
+// stable and described in docs/json.md. One thread is encoded at a time: a
+// snapshot may have thousands.
 func JSON(w io.Writer, s *profile.Snapshot) error {
-	out := jsonSnapshot{
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false) // names are full of < and >
+	out := bufio.NewWriter(w)
+	// encode writes what v is encoded as, without the newline behind it.
+	encode := func(v any, less int) error {
+		buf.Reset()
+		err := enc.Encode(v)
+		if err == nil {
+			_, err = out.Write(buf.Bytes()[:buf.Len()-1-less])
+		}
+		return err
+	}
+	head := jsonSnapshot{
 		Process: jsonProcess{
 			PID: s.Process.PID, Command: s.Process.Command,
 			Runtime: jsonRuntimeOf(&s.Process.Runtime), Core: jsonCoreOf(s.Process.Core),
 		},
 		CapturedAt: s.CapturedAt.UTC().Format(time.RFC3339Nano),
-		Threads:    make([]jsonThread, len(s.Threads)),
 		Pauses:     jsonPausesOf(s),
+		Unlisted:   s.Unlisted,
+		Threads:    []jsonThread{},
+	}
+	const end = "]}" // of the list of threads and of the document
+	if err := encode(&head, len(end)); err != nil {
+		return err
 	}
 	for i := range s.Threads {
-		out.Threads[i] = jsonThreadOf(&s.Threads[i])
+		if i > 0 {
+			_ = out.WriteByte(',') // an error comes again with Flush
+		}
+		if err := encode(jsonThreadOf(&s.Threads[i]), 0); err != nil {
+			return err
+		}
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false) // names are full of < and >
-	return enc.Encode(&out)
+	_, _ = out.WriteString(end + "\n")
+	return out.Flush()
 }
 
+// jsonSnapshot has its threads last.
 type jsonSnapshot struct {
 	Process    jsonProcess  `json:"process"`
 	CapturedAt string       `json:"capturedAt"`
 	Pauses     *jsonPauses  `json:"pauses,omitempty"`
+	Unlisted   int          `json:"unlisted,omitempty"`
 	Threads    []jsonThread `json:"threads"`
 }
 

@@ -182,13 +182,16 @@ func (p *printer) summary(s *profile.Snapshot) {
 // Summary says in one line what a snapshot cost the process, and what is
 // missing in it.
 func Summary(s *profile.Snapshot) string {
-	var stopped, incomplete int
+	var stopped, incomplete, missing int
 	for i := range s.Threads {
 		t := &s.Threads[i]
 		if t.Pause > 0 {
 			stopped++
 		}
-		if !t.Complete {
+		switch {
+		case len(t.Frames) == 0:
+			missing++
+		case !t.Complete:
 			incomplete++
 		}
 	}
@@ -204,6 +207,12 @@ func Summary(s *profile.Snapshot) string {
 	}
 	if incomplete > 0 {
 		out += fmt.Sprintf(", %d incomplete", incomplete)
+	}
+	if missing > 0 {
+		out += fmt.Sprintf(", %d without a stack", missing)
+	}
+	if s.Unlisted > 0 {
+		out += fmt.Sprintf(", %d more that had only just started", s.Unlisted)
 	}
 	return out
 }

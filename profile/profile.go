@@ -16,6 +16,18 @@ type Snapshot struct {
 	Threads    []Thread
 	Stops      []time.Duration // how long each stop of a thread lasted; some threads need several, most none
 	Released   int             // stops that a watchdog ended, because we had no processor: they brought nothing
+	Unlisted   int             // threads that were there at the instant, and are not in Threads because they had only just been started
+}
+
+// Missing is how many threads there were of which there is no stack at all.
+func (s *Snapshot) Missing() int {
+	n := s.Unlisted
+	for i := range s.Threads {
+		if len(s.Threads[i].Frames) == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // Process describes the process that was looked at.
