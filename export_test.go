@@ -12,7 +12,7 @@ import (
 // Walk walks the moment that the suspension holds, once, as Snapshot does.
 func (s *Suspension) Walk() profile.Thread {
 	st := s.p.describe(&s.thread)
-	s.fill(&st, s.frames(&st))
+	s.fill(&st, s.frames(&st.Frames))
 	return st
 }
 

@@ -76,7 +76,7 @@ func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
 	out := p.bare(f, profile.Managed)
 	out.FunctionID = uint64(f.Code.MethodDesc)
 	out.Offset = uint64(f.IP() - f.Code.MethodStart)
-	m, n, err := p.named(f.Code)
+	n, err := p.named(f.Code)
 	if err != nil {
 		out.Display = fmt.Sprintf("[method %v]", FunctionID(out.FunctionID))
 		out.Short = out.Display
@@ -87,7 +87,7 @@ func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
 		out.Display += " [filter]"
 		out.Short += " [filter]"
 	}
-	t, err := p.rt.Methods.Tier(&m, f.Code)
+	t, err := p.rt.Methods.Tier(&p.method, f.Code)
 	if err != nil {
 		return out, err
 	}
@@ -98,13 +98,12 @@ func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
 	return out, nil
 }
 
-func (p *Process) named(c *codemap.Code) (method.Method, name.Method, error) {
-	m, err := p.rt.Methods.Read(c.MethodDesc)
-	if err != nil {
-		return m, name.Method{}, err
+// named reads and names a method. What was read is in p.method then.
+func (p *Process) named(c *codemap.Code) (n name.Method, err error) {
+	if p.method, err = p.rt.Methods.Read(c.MethodDesc); err != nil {
+		return n, err
 	}
-	n, err := p.rt.Names.Method(&m, c.Collectible)
-	return m, n, err
+	return p.rt.Names.Method(&p.method, c.Collectible)
 }
 
 // stubFrame: a stub is the runtime's own code, so it is native for whoever asks.

@@ -9,6 +9,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr"
+	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/contract"
@@ -57,7 +58,9 @@ type Process struct {
 	known    map[int]thread.Thread // the runtime's threads, by the id in the target's namespace
 	unlisted error                 // why some may be missing in known; nil: none are
 	capture  live.Capture
-	moment   uint64 // counts captures: what an earlier one brought is gone
+	walked   []profile.Frame // by the latest walk for a Snapshot
+	method   method.Method   // the latest that was named
+	moment   uint64          // counts captures: what an earlier one brought is gone
 	walking  bool
 	current  *Suspension // the latest one
 	infos    frameInfos

@@ -90,78 +90,19 @@ func (p *Process) note(out *profile.Snapshot) (end func()) {
 	}
 }
 
-// SnapshotAtOnce stops all threads that filter accepts (nil: all), copies them
-// while all of them stand still, and lets them go: their stacks belong to one
-// instant. Those in a core dump always do.
-func (p *Process) SnapshotAtOnce(filter Filter) (*profile.Snapshot, error) {
-	if p.core != nil {
-		return p.SnapshotAll(filter)
-	}
-	if p.walking {
-		return nil, errNested(0)
-	}
-	list, err := p.Threads()
-	if err != nil {
-		return nil, err
-	}
-	chosen := list[:0]
-	for i := range list {
-		if filter == nil || filter(&list[i]) {
-			chosen = append(chosen, list[i])
-		}
-	}
-	out := &profile.Snapshot{Process: p.info}
-	defer p.note(out)()
-	reqs := make([]live.Request, len(chosen))
-	for i := range chosen {
-		reqs[i] = p.request(&chosen[i], nil)
-		reqs[i].StackLimit = max(minStackAtOnce, min(p.opts.MaxStack, allStacksAtOnce/len(chosen)))
-	}
-	p.moment++
-	captures, errs := make([]live.Capture, len(reqs)), make([]error, len(reqs))
-	err = p.live.Trace(func(t *live.Tracer) error { return t.CaptureAll(reqs, captures, errs) })
-	if err != nil {
-		return nil, err
-	}
-	out.CapturedAt = time.Now()
-	p.eng.Begin()
-	for i := range chosen {
-		s := Suspension{p: p, thread: chosen[i], capture: &captures[i]}
-		st := p.describe(&s.thread)
-		if err := p.taken(&s, errs[i]); err != nil {
-			if errors.Is(err, live.ErrThreadExited) {
-				continue
-			}
-			st.Error = err.Error()
-		} else {
-			s.fill(&st, s.frames(&st))
-		}
-		out.Threads = append(out.Threads, st)
-	}
-	return out, p.live.Alive()
-}
-
-// allStacksAtOnce bounds the memory for all threads' stacks together, in bytes, as
-// far as each still gets the least.
-const (
-	allStacksAtOnce = 128 << 20
-	minStackAtOnce  = 64 << 10
-)
-
 // errThreadEnded marks a thread that ended before it could be captured.
 var errThreadEnded = errors.New("the thread has ended")
 
 // snapshot takes the snapshot of one thread.
 func (p *Process) snapshot(t *Thread) profile.Thread {
 	s := Suspension{p: p, thread: *t, capture: &p.capture}
-	var st profile.Thread
-	r, err := s.takeAndWalk(func() walk.Result { return s.frames(&st) })
-	frames := st.Frames
-	if st = p.describe(&s.thread); err != nil {
+	r, err := s.takeAndWalk(func() walk.Result { return s.frames(&p.walked) })
+	st := p.describe(&s.thread)
+	if err != nil {
 		st.Error = err.Error()
 		return st
 	}
-	st.Frames = frames
+	st.Frames = slices.Clone(p.walked)
 	s.fill(&st, r)
 	st.Pause = s.pause
 	return st
@@ -296,8 +237,8 @@ func nameless(ip arch.Addr, err error) error {
 }
 
 // frames walks the captured thread and names its frames.
-func (s *Suspension) frames(st *profile.Thread) walk.Result {
-	st.Frames, s.managed = st.Frames[:0], false
+func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
+	*into, s.managed = (*into)[:0], false
 	ctx := s.walk.Context
 	var unnamed error
 	r := s.p.walker.Walk(&s.walk, &ctx, walk.ByUnwindInfo, func(f *walk.Frame) bool {
@@ -305,7 +246,7 @@ func (s *Suspension) frames(st *profile.Thread) walk.Result {
 		if err != nil && unnamed == nil {
 			unnamed = nameless(f.IP(), err)
 		}
-		st.Frames = append(st.Frames, fr)
+		*into = append(*into, fr)
 		s.managed = s.managed || f.Kind == walk.Managed
 		return true
 	})

@@ -1,56 +1,99 @@
 package live
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
-// CaptureAll stops all threads that reqs name, copies them while all of them
-// stand still, and lets them go: what was copied belongs to one instant. out
-// and errs have the length of reqs. A thread that does not stop within the
-// limit (Process.AllLimit) is left out, with ErrNotStopping in errs. Pause is
-// that of the whole batch.
-func (t *Tracer) CaptureAll(reqs []Request, out []Capture, errs []error) error {
+// CaptureAll captures the threads that reqs name as they were at one instant. A
+// request without a Proof has its thread stopped. One with a Proof, of a capture
+// that TryBlocked made before, does not, if the thread has not run since: what
+// was captured then is what it was at that instant too. Otherwise it is stopped
+// as well. The instant is one at which all that had to be stopped stood still:
+// each proof is looked at after the last of them has stopped, and before the
+// first is let go.
+//
+// out and errs have the length of reqs. Stopped tells in out who was stopped and
+// copied; of the others, if their errs are nil, the earlier capture stands. A
+// thread that is not stopped within the limit (Process.AllLimit) is left out, with
+// ErrNotStopping in errs. The slices in out are valid until the next CaptureAll or
+// FreeAll.
+//
+// threads is how many the process had at the instant, those included that have
+// ended and not been collected; 0 if that could not be found out.
+func (t *Tracer) CaptureAll(reqs []Request, out []Capture, errs []error) (threads int, err error) {
 	out, errs = out[:len(reqs)], errs[:len(reqs)]
 	if len(reqs) == 0 {
-		return nil
+		return 0, nil
 	}
 	const attempts = 3
 	for attempt := 1; ; attempt++ {
 		outcome, err := t.captureAll(reqs, out, errs)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		// The target executed another program: its threads are gone. See
 		// startReaper.
-		stuck := outcome == outcomeLate && t.tasks.sh.step == stepSeize
-		if !stuck || attempt == attempts {
-			for i, te := range t.batch {
-				if te.wanted {
-					errs[i] = t.conclude(te, outcome, &reqs[i], &out[i])
-				}
-			}
-			return nil
+		if slices.ContainsFunc(t.batch, func(te *tracee) bool { return te.wanted && t.mayTrace(te, outcome) }) {
+			continue
 		}
+		stuck := outcome == outcomeLate && t.sh.step == stepSeize
+		if stuck && attempt < attempts {
+			continue
+		}
+		for i, te := range t.batch {
+			if te.wanted {
+				errs[i] = t.conclude(te, outcome, &reqs[i], &out[i])
+			}
+		}
+		return t.sh.threads, nil
 	}
 }
 
 func (t *Tracer) captureAll(reqs []Request, out []Capture, errs []error) (outcome uint32, err error) {
+	if err := t.arena.fit(reqs); err != nil {
+		return 0, fmt.Errorf("process %d: no memory for the stacks of %d threads: %w", t.p.pid, len(reqs), err)
+	}
 	for len(t.many) < len(reqs) {
 		t.many = append(t.many, &tracee{})
 	}
 	t.batch = t.many[:len(reqs)]
+	// The files of proofs must stay open.
+	t.p.blocked.mu.Lock()
+	defer t.p.blocked.mu.Unlock()
 	for i, te := range t.batch {
 		te.tid, te.pid = uintptr(reqs[i].TID), uintptr(t.p.pid)
-		te.phase, te.errno = phaseFree, 0
+		te.phase, te.errno, te.moved = phaseFree, 0, false
+		t.arena.lend(&reqs[i], &out[i])
 		errs[i] = te.copier.prepare(t.p, &reqs[i], &out[i])
 		te.wanted = errs[i] == nil
+		if te.wanted && te.prove(&t.p.blocked, reqs[i].Proof) {
+			te.phase = phaseStill
+		}
 	}
 	if outcome, err = t.perform(nil, t.batch); err != nil {
 		clear(out)
 		return 0, fmt.Errorf("process %d: %w: %w", t.p.pid, ErrWatchdog, err)
 	}
-	for _, te := range t.batch {
-		if te.wanted && t.mayTrace(te, outcome) {
-			return t.captureAll(reqs, out, errs)
-		}
-	}
 	return outcome, nil
+}
+
+// prove prepares to look at the proof that the thread is blocked, if there is one.
+func (t *tracee) prove(r *blockedReader, proof Proof) bool {
+	fd, ok := r.schedstat(int(t.tid))
+	if !ok || proof == "" || len(proof) > len(t.proof) {
+		return false
+	}
+	t.schedstat, t.proofLen = uintptr(fd), copy(t.proof[:], proof)
+	return true
+}
+
+// FreeAll gives back the memory of the latest CaptureAll.
+func (p *Process) FreeAll() {
+	p.traceMu.Lock()
+	defer p.traceMu.Unlock()
+	if p.tracer != nil {
+		p.tracer.arena.free()
+		p.tracer.many, p.tracer.batch = nil, nil
+	}
 }

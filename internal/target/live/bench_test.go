@@ -95,7 +95,7 @@ func BenchmarkStopAll100(b *testing.B) {
 	}
 	var pause time.Duration
 	for b.Loop() {
-		if err := p.Trace(func(t *Tracer) error { return t.CaptureAll(reqs, out, errs) }); err != nil {
+		if err := captureAll(p, reqs, out, errs); err != nil {
 			b.Fatal(err)
 		}
 		pause += out[0].Pause

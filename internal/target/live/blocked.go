@@ -37,6 +37,9 @@ import (
 // main thread to another one) agree by accident. Only a thread itself changes
 // its stack; others may write to variables there that they were given pointers
 // to, which is no different while a thread is stopped.
+//
+// The capture's Proof is the line. As long as schedstat says the same, what was
+// captured is what the thread still is: see StillBlocked and CaptureAll.
 func (p *Process) TryBlocked(req *Request, out *Capture) error {
 	if p.closed.Load() {
 		return ErrClosed
@@ -60,12 +63,12 @@ func (p *Process) StillBlocked(tid int) (still bool, ran time.Duration) {
 	if !ok || f.last == "" {
 		return false, 0
 	}
-	var buf [64]byte
+	var buf [maxProof]byte
 	b, err := preadAll(f.schedstat, buf[:])
 	if err != nil {
 		return false, 0
 	}
-	if string(b) == f.last {
+	if string(b) == string(f.last) {
 		return true, 0
 	}
 	return false, max(0, ranSoFar(b)-ranSoFar([]byte(f.last)))
@@ -105,20 +108,36 @@ func ranSoFar(b []byte) time.Duration {
 	return time.Duration(running + parseUint(f))
 }
 
-// maxBlockedFiles bounds the threads whose files are kept open, two each. With too
-// few of them, the files of a program with many threads are opened at every look.
-const maxBlockedFiles = 8192
+// A Proof is what the kernel told of how often, and for how long, a thread has run,
+// when it was found blocked: the line of its schedstat.
+type Proof string
+
+// maxProof bounds a line of schedstat, of three numbers.
+const maxProof = 64
+
+// maxBlockedFiles bounds the threads whose files are kept open, two each; so does a
+// quarter of the files that this process may open.
+const maxBlockedFiles = 4096
+
+func blockedFilesLimit() int {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
+		return 64
+	}
+	return int(min(l.Cur/4/2, maxBlockedFiles))
+}
 
 // blockedReader keeps what TryBlocked uses again.
 type blockedReader struct {
 	mu    sync.Mutex
 	files map[int]blockedFiles
+	limit int // of files
 	c     copier
 }
 
 type blockedFiles struct {
 	schedstat, syscall int
-	last               string // of schedstat, when the thread was last captured
+	last               Proof // when the thread was last captured
 }
 
 func (f blockedFiles) close() {
@@ -139,7 +158,7 @@ func (r *blockedReader) capture(p *Process, req *Request, out *Capture) error {
 	if err := r.c.prepare(p, req, out); err != nil {
 		return err
 	}
-	var sched, again [64]byte
+	var sched, again [maxProof]byte
 	f, s1, err := r.begin(p, req.TID, sched[:])
 	if err != nil {
 		return err
@@ -167,10 +186,11 @@ func (r *blockedReader) capture(p *Process, req *Request, out *Capture) error {
 	contextSP(&out.Context, l.pc, l.sp)
 	out.SyscallNr, out.SyscallArgs = l.nr, l.args
 	out.Pause, out.Stopped, out.Waited = 0, false, 0
-	if f.last != string(s1) {
-		f.last = string(s1)
+	if string(f.last) != string(s1) {
+		f.last = Proof(s1)
 		r.files[req.TID] = f
 	}
+	out.Proof = f.last
 	return r.c.deliver(req, out)
 }
 
@@ -189,9 +209,9 @@ func (r *blockedReader) begin(p *Process, tid int, buf []byte) (blockedFiles, []
 		return f, nil, r.failed(p, tid, err)
 	}
 	if r.files == nil {
-		r.files = make(map[int]blockedFiles)
+		r.files, r.limit = make(map[int]blockedFiles), blockedFilesLimit()
 	}
-	if len(r.files) >= maxBlockedFiles {
+	if len(r.files) >= r.limit {
 		for old := range r.files { // any one
 			r.forget(old)
 			break
@@ -229,6 +249,12 @@ func noFile(dir int, err error) error {
 		return ErrNoSchedstat
 	}
 	return err
+}
+
+// schedstat is the open file of a thread that was captured, if it is still open.
+func (r *blockedReader) schedstat(tid int) (fd int, ok bool) {
+	f, ok := r.files[tid]
+	return f.schedstat, ok
 }
 
 func (r *blockedReader) forget(tid int) {

@@ -78,15 +78,25 @@ func (t *Tracer) conclude(te *tracee, outcome uint32, req *Request, out *Capture
 		return t.p.threadGone(req.TID)
 	}
 	switch te.phase {
+	case phaseStill:
+		out.TID, out.Stopped, out.Proof, out.Pause, out.Waited = req.TID, false, req.Proof, 0, 0
+		return nil
 	case phaseDone:
 		if te.foreign {
 			return &ThreadError{TID: req.TID, Err: ErrThreadExited, Detail: "its id belongs to another process now"}
 		}
 		return t.deliver(te, req, out)
 	case phaseFree:
+		if te.moved && te.errno == 0 {
+			return &ThreadError{TID: req.TID, Err: ErrNotStopping, Detail: "it was blocked, and ran just when too little time was left to stop it; try again"}
+		}
 		return t.seizeError(req.TID, te.errno)
 	case phaseWaiting:
-		return t.stuckError(req.TID)
+		limit := t.p.stopLimit()
+		if t.waiting == 0 {
+			limit = t.p.allLimit()
+		}
+		return t.stuckError(req.TID, limit)
 	}
 	return t.p.threadGone(req.TID)
 }
@@ -110,7 +120,7 @@ func (t *Tracer) deliver(te *tracee, req *Request, out *Capture) error {
 	} else {
 		out.SyscallNr = -1
 	}
-	out.Pause, out.Stopped, out.Waited = time.Duration(te.pause()), true, time.Duration(te.began-te.asked)
+	out.Proof, out.Pause, out.Stopped, out.Waited = "", time.Duration(te.pause()), true, time.Duration(te.began-te.asked)
 	return te.copier.deliver(req, out)
 }
 
@@ -139,14 +149,18 @@ func (t *Tracer) seizeError(tid int, errno syscall.Errno) error {
 	return deniedError(t.p.pid)
 }
 
-// stuckError describes a thread that could not be stopped.
-func (t *Tracer) stuckError(tid int) error {
+// stuckError describes a thread that could not be stopped within a limit.
+func (t *Tracer) stuckError(tid int, limit time.Duration) error {
 	info, err := t.p.Thread(tid)
 	if err != nil || info.State == 'Z' || info.State == 'X' {
 		return t.p.threadGone(tid)
 	}
 	e := &ThreadError{TID: tid, Err: ErrNotStopping}
-	e.Detail = fmt.Sprintf("state %c after %v; it has been left alone, try again later", info.State, t.p.stopLimit())
+	if info.State == 'R' {
+		e.Detail = fmt.Sprintf("it is ready to run, but was most likely given no processor within %v; it has been left alone, try again when the machine is less busy", limit)
+		return e
+	}
+	e.Detail = fmt.Sprintf("state %c after %v; it has been left alone, try again later", info.State, limit)
 	if w, err := t.p.ThreadWait(tid); err == nil && w.Channel != "" {
 		e.Detail += " (it sleeps in the kernel's " + w.Channel + ")"
 	}

@@ -212,9 +212,7 @@ func TestThreadThatDoesNotStop(t *testing.T) {
 		t.Errorf("without a stop: %v, system call %d", err, c.SyscallNr)
 	}
 	errs := make([]error, 2)
-	if err := p.Trace(func(tr *Tracer) error {
-		return tr.CaptureAll([]Request{{TID: pr.pid}, {TID: pr.arg}}, make([]Capture, 2), errs)
-	}); err != nil || errs[0] != nil || !errors.Is(errs[1], ErrNotStopping) {
+	if err := captureAll(p, []Request{{TID: pr.pid}, {TID: pr.arg}}, make([]Capture, 2), errs); err != nil || errs[0] != nil || !errors.Is(errs[1], ErrNotStopping) {
 		t.Errorf("CaptureAll: %v %v", err, errs)
 	}
 	untraced(t, p, pr.arg)
@@ -304,7 +302,7 @@ func TestExecDuringCapture(t *testing.T) {
 			}
 		}
 		errs := make([]error, len(tids))
-		if err := p.Trace(func(tr *Tracer) error { return tr.CaptureAll(reqs, make([]Capture, len(reqs)), errs) }); err != nil {
+		if err := captureAll(p, reqs, make([]Capture, len(reqs)), errs); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -331,7 +329,7 @@ func TestCaptureAll(t *testing.T) {
 	reqs[len(tids)].TID = unix.Getpid() // not a thread of the target
 	asleep := 0
 	for round := range 10 {
-		if err := p.Trace(func(tr *Tracer) error { return tr.CaptureAll(reqs, out, errs) }); err != nil {
+		if err := captureAll(p, reqs, out, errs); err != nil {
 			t.Fatal(err)
 		}
 		// Later rounds find threads that are not back in their system call yet.

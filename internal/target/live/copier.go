@@ -55,6 +55,10 @@ type Request struct {
 	// Unhurried: the thread waits for a processor, most likely, so it is looked at
 	// less often until it has stopped. That costs less, and the pause is longer.
 	Unhurried bool
+
+	// Proof is that of an earlier capture without a stop (Capture.Proof). CaptureAll
+	// does not stop the thread as long as it holds.
+	Proof Proof
 }
 
 // Capture is what a thread was when it stood still. A Capture that is used
@@ -71,7 +75,8 @@ type Capture struct {
 	// PTRACE_DETACH; stops in between for a signal that was passed on are added.
 	// With CaptureAll it is that of the whole batch. 0 where !Stopped.
 	Pause   time.Duration
-	Stopped bool // false: nothing was stopped (TryBlocked)
+	Stopped bool  // false: nothing was stopped
+	Proof   Proof // that the thread was blocked (TryBlocked), or still was (CaptureAll)
 
 	// Waited is how long the thread was known not to have stopped. 0: it stopped
 	// within some 40 µs, as one does that has a processor, and then where it next
@@ -113,12 +118,16 @@ const (
 
 var errRequest = errors.New("request is too large")
 
+func stackLimit(r *Request) int {
+	if r.StackLimit <= 0 {
+		return DefaultStackLimit
+	}
+	return r.StackLimit
+}
+
 // prepare makes room for everything that req asks for.
 func (c *copier) prepare(p *Process, req *Request, out *Capture) error {
-	limit := req.StackLimit
-	if limit <= 0 {
-		limit = DefaultStackLimit
-	}
+	limit := stackLimit(req)
 	if limit > MaxStackLimit || req.HeadLen < 0 || req.HeadLen > maxHead || len(req.Extra) > maxExtra {
 		return &ThreadError{TID: req.TID, Err: errRequest}
 	}

@@ -3,7 +3,7 @@
 //
 // # Stopping a thread
 //
-// One thread is stopped at a time, for as long as it takes to copy its
+// One thread is stopped at a time (CaptureAll: several), for as long as it takes to copy its
 // registers, one object of the runtime and the live part of its stack:
 //
 //	PTRACE_SEIZE, PTRACE_INTERRUPT, wait, PTRACE_GETREGS,

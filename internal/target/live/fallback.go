@@ -74,22 +74,42 @@ func (th *threadTracer) perform() {
 		}
 		return
 	}
-	for _, t := range sh.many {
-		if t.wanted {
-			t.seizeSlowly()
+	th.performAll()
+}
+
+// performAll is shared.runAll.
+func (th *threadTracer) performAll() {
+	sh := th.sh
+	sh.seizeAllSlowly()
+	for deadline := sh.beginAll(); ; {
+		for round := 0; ; round++ {
+			begin := clock()
+			if !sh.pollAll(begin) || begin >= deadline {
+				break
+			}
+			if pause := pauseAfter(round, clock()-begin); round < naps {
+				nap(pause)
+			} else {
+				sleep(pause)
+			}
 		}
-	}
-	deadline := sh.interruptAll()
-	for round := 0; sh.pollAll(false) && clock() < deadline; round++ {
-		if round < naps {
-			nap(napTime)
-		} else {
-			sleep(10 * napTime)
+		if !sh.disproved() || clock() >= deadline {
+			break
 		}
+		sh.seizeAllSlowly()
+		sh.interruptAll()
 	}
 	sh.finishAll()
 	for _, t := range sh.many {
 		t.burySlowly(sh)
+	}
+}
+
+func (sh *shared) seizeAllSlowly() {
+	for _, t := range sh.many {
+		if t.mustStop() {
+			t.seizeSlowly()
+		}
 	}
 }
 

@@ -239,3 +239,10 @@ func untraced(t testing.TB, p *Process, tid int) {
 		t.Fatalf("thread %d is still traced by %d", tid, tr)
 	}
 }
+
+func captureAll(p *Process, reqs []Request, out []Capture, errs []error) error {
+	return p.Trace(func(t *Tracer) error {
+		_, err := t.CaptureAll(reqs, out, errs)
+		return err
+	})
+}

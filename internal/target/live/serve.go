@@ -1,7 +1,5 @@
 package live
 
-import "golang.org/x/sys/unix"
-
 // This file is what the tracer runs; the rules of task.go apply.
 
 // serve waits for requests.
@@ -117,7 +115,7 @@ func (t *tracee) free(sh *shared) bool {
 	if t.phase == phaseExited && !(sh.inside && t.tid == t.pid) {
 		return collect(t.tid, false)
 	}
-	return t.phase == phaseFree || t.phase == phaseDone
+	return t.phase == phaseFree || t.phase == phaseDone || t.phase == phaseStill
 }
 
 // Steps of a capture, for the tests that disturb each of them.
@@ -134,6 +132,8 @@ const (
 	stepCopied               // before PTRACE_DETACH
 	stepDetached             // after it
 	steps
+
+	stepProofs = steps // of many: before it is looked whether the blocked are so still
 )
 
 // at notes where the tracer is.
@@ -157,84 +157,4 @@ func (sh *shared) pause(step uint32) {
 	swap(&sh.arrived, step)
 	futexWait(&sh.resume, resume, sh.linger)
 	swap(&sh.arrived, 0)
-}
-
-// runAll stops all threads before it copies the first and copies all before it
-// lets the first go.
-//
-//go:norace
-//go:nosplit
-func (sh *shared) runAll() {
-	for _, t := range sh.many {
-		if t.wanted {
-			// See startReaper for what this may wait for.
-			sh.expect(clock(), sh.limit)
-			t.seize(sh)
-		}
-	}
-	deadline := sh.interruptAll()
-	for round := 0; sh.pollAll(false) && clock() < deadline; round++ {
-		if round < naps {
-			nap(napTime) // whoever has not stopped yet may need this processor
-		} else {
-			nap(10 * napTime)
-		}
-	}
-	sh.finishAll()
-	for _, t := range sh.many {
-		t.bury(sh)
-	}
-}
-
-// interruptAll returns when waiting for the threads has to end.
-//
-//go:norace
-//go:nosplit
-func (sh *shared) interruptAll() int64 {
-	start := clock()
-	sh.expect(start, sh.allLimit+sh.limit)
-	for _, t := range sh.many {
-		if t.phase == phaseWaiting {
-			t.began, t.asked = start, start
-			t.interrupt(sh)
-		}
-	}
-	return start + sh.allLimit
-}
-
-// pollAll looks at the threads that have not stopped and reports whether there
-// are any left. The dead are collected at once: a thread that executes another
-// program waits for that.
-//
-//go:norace
-//go:nosplit
-func (sh *shared) pollAll(waiting bool) bool {
-	for _, t := range sh.many {
-		if t.phase != phaseWaiting {
-			continue
-		}
-		switch t.poll(sh); {
-		case t.phase == phaseWaiting:
-			waiting = true
-		case t.phase == phaseExited && t.tid != t.pid:
-			collect(t.tid, false)
-			t.phase, t.errno = phaseFree, unix.ESRCH
-		}
-	}
-	return waiting
-}
-
-//go:norace
-//go:nosplit
-func (sh *shared) finishAll() {
-	for _, t := range sh.many {
-		t.take(sh)
-	}
-	for _, t := range sh.many {
-		t.release(sh)
-	}
-	end := clock()
-	for _, t := range sh.many {
-		t.ended = end
-	}
 }

@@ -26,6 +26,7 @@ const (
 	phaseDying                // killed while it was stopped: will exit
 	phaseExited               // a zombie that we have to collect
 	phaseGone                 // no tracee of ours has this id any more
+	phaseStill                // not attached: blocked, and has not run since it was proved to be
 )
 
 // tracee is one thread on its way through a stop.
@@ -37,9 +38,15 @@ type tracee struct {
 	foreign  bool // the thread id belongs to another process by now
 	died     bool // while it was stopped
 	signals  int  // met and passed on while waiting
+	moved    bool // phaseStill once, but has run
 	regs     regs
 	copier   copier
-	info     waitInfo
+
+	schedstat uintptr // file
+	proof     [maxProof]byte
+	proofLen  int
+
+	info waitInfo
 
 	// CLOCK_MONOTONIC: the last moment at which the thread was known not to be
 	// stopped, and the first at which it was let go. Stops for a signal before
@@ -87,7 +94,7 @@ func (t *tracee) seize(sh *shared) {
 //go:norace
 //go:nosplit
 func (t *tracee) seized(errno syscall.Errno) {
-	t.signals, t.extra, t.foreign, t.died = 0, 0, false, false
+	t.signals, t.extra, t.asked, t.foreign, t.died = 0, 0, 0, false, false
 	t.errno, t.phase = errno, phaseFree
 	if errno == 0 {
 		t.phase = phaseWaiting
@@ -146,10 +153,13 @@ func (t *tracee) poll(sh *shared) {
 func (t *tracee) pass(sh *shared, signal uintptr) {
 	ptrace(unix.PTRACE_CONT, t.tid, signal)
 	sh.at(stepContinue)
-	if len(sh.many) == 0 && !t.died {
-		now := clock()
-		t.extra += now - t.began
-		t.began = now
+	if t.died {
+		return
+	}
+	now := clock()
+	t.extra += now - t.began
+	t.began = now
+	if len(sh.many) == 0 {
 		sh.expect(now, sh.limit)
 	}
 }

@@ -38,6 +38,8 @@ type shared struct {
 	one                 *tracee
 	many                []*tracee // instead of one, if there are any
 	stopLimit, allLimit int64     // ns
+	dir                 uintptr   // /proc/<pid> of the target
+	threads             int       // that it had at the instant of many; 0: not known
 
 	posted, taken, done uint32 // numbers of requests; futexes of tracer and client
 	outcome             uint32 // of request done
@@ -59,6 +61,9 @@ type shared struct {
 	arrived uint32 // test: the step at which it does
 	resume  uint32 // test: futex
 	linger  int64  // test: ns after which it goes on by itself
+
+	line [maxProof]byte // of schedstat, as it is read
+	stat unix.Stat_t
 }
 
 // Outcomes of a request.

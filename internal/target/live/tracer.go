@@ -12,6 +12,8 @@ type Tracer struct {
 	one   *tracee
 	many  []*tracee
 	batch []*tracee // many, as far as it is used
+	arena arena     // what batch is copied to
+	sh    *shared   // what the latest request went through
 
 	tasks  *tasks        // what performs requests,
 	thread *threadTracer // or this; nil before the first
@@ -48,7 +50,8 @@ func (t *Tracer) perform(one *tracee, batch []*tracee) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	sh.one, sh.many = one, batch
+	t.sh = sh
+	sh.one, sh.many, sh.dir, sh.threads = one, batch, uintptr(t.p.dir), 0
 	sh.stopLimit, sh.allLimit = int64(t.p.stopLimit()), 0
 	if t.waiting = 0; len(batch) == 0 {
 		t.waiting = int(one.tid)
@@ -107,15 +110,18 @@ func (t *Tracer) goInside(why string) { t.inside, t.p.unwatched = true, why }
 
 // abandon leaves everything to a tracer that hangs: what it may still write to
 // must not be used again.
-func (t *Tracer) abandon() { t.tasks, t.one, t.many = nil, &tracee{}, nil }
+func (t *Tracer) abandon() {
+	t.tasks, t.one, t.many, t.batch, t.arena = nil, &tracee{}, nil, nil, arena{}
+}
 
 func (t *Tracer) close() {
-	if t.tasks != nil {
-		t.tasks.stop()
+	if t.tasks != nil && !t.tasks.stop() {
+		t.abandon()
 	}
 	if t.thread != nil {
 		close(t.thread.work)
 	}
+	t.arena.free()
 }
 
 // DefaultWatchdog is how long a thread may be stopped before the watchdog lets

@@ -123,7 +123,8 @@ func TestTracerInside(t *testing.T) {
 	}{
 		{"copies", TestCaptureCopiesRegistersStackAndHead}, {"signals", TestNoSignalIsLost},
 		{"dying", TestThreadsThatDie}, {"group stop", TestGroupStopStays}, {"not stopping", TestThreadThatDoesNotStop},
-		{"exec", TestExecDuringCapture}, {"all", TestCaptureAll}, {"traced", TestAlreadyTraced}, {"headless", TestMainThreadHasEnded},
+		{"exec", TestExecDuringCapture}, {"all", TestCaptureAll}, {"blocked", TestCaptureAllBlocked},
+		{"meanwhile", TestCaptureAllRanMeanwhile}, {"one instant", TestCaptureAllIsOneInstant}, {"traced", TestAlreadyTraced}, {"headless", TestMainThreadHasEnded},
 	} {
 		t.Run(tt.name, tt.f)
 	}
@@ -152,7 +153,7 @@ func TestTaskFunctions(t *testing.T) {
 				t.Errorf("%s: %s is nosplit, but not norace", file, lines[i+1])
 			}
 		}
-		if slices.Contains([]string{"task.go", "serve.go", "watchdog.go"}, file) && strings.Contains(string(b), `"sync`) {
+		if slices.Contains([]string{"task.go", "serve.go", "instant.go", "watchdog.go"}, file) && strings.Contains(string(b), `"sync`) {
 			t.Errorf("%s imports sync", file)
 		}
 	}

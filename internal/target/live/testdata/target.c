@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <poll.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -99,6 +100,32 @@ static void execs(const char *gen) {
 static void *deeper(void *arg) { char big[300000]; memset(big, 0x5a, sizeof big); victim = tid(); for (;;) cnt[0] += big[5]; return arg; }
 static void deep(void) { spawn(deeper, 0); while (!victim) ms(1); ready(victim, 0); forever(); }
 
+// A ring of threads, each of which counts on its own stack when it is its turn: at every
+// instant each has counted as far as the next one, or once more.
+static struct { uint64_t tid, count; } relays[64];
+static sem_t turns[64];
+static int relayers;
+static void *relay(void *arg) {
+	volatile uint64_t count = 0;
+	int i = (int)(long)arg;
+	relays[i].count = (uint64_t)&count;
+	relays[i].tid = tid();
+	for (;;) {
+		while (sem_wait(&turns[i])) {}
+		count++;
+		cnt[0]++;
+		sem_post(&turns[(i + 1) % relayers]);
+	}
+	return 0;
+}
+static void relaying(int n) {
+	relayers = n;
+	for (int i = 0; i < n; i++) { sem_init(&turns[i], 0, 0); spawn(relay, (void *)(long)i); while (!*(volatile uint64_t *)&relays[i].tid) ms(1); }
+	sem_post(&turns[0]);
+	ready(n, relays);
+	forever();
+}
+
 static void tracer(int pid) { if (ptrace(PTRACE_SEIZE, pid, 0, 0)) { perror("seize"); exit(1); } ready(0, 0); forever(); }
 static void zombie(void) { pid_t c = fork(); if (!c) _exit(0); siginfo_t i; waitid(P_PID, c, &i, WEXITED | WNOWAIT); ready(c, 0); forever(); }
 static void undumpable(void) { prctl(PR_SET_DUMPABLE, 0); ready(0, 0); forever(); }
@@ -120,6 +147,7 @@ int main(int argc, char **argv) {
 	if (!strcmp(m, "altstack")) altstack();
 	if (!strcmp(m, "exec")) execs(argc > 2 ? argv[2] : 0);
 	if (!strcmp(m, "deep")) deep();
+	if (!strcmp(m, "relay")) relaying(n);
 	if (!strcmp(m, "tracer")) tracer(n);
 	if (!strcmp(m, "zombie")) zombie();
 	if (!strcmp(m, "undumpable")) undumpable();

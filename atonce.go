@@ -1,0 +1,225 @@
+package clrsnap
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// SnapshotAtOnce takes the stacks that all threads which filter accepts (nil: all) had at
+// one instant. At that instant every thread that runs was stopped; of the others it is
+// proved that they were blocked, and have not run from before their stacks were copied
+// until after it. Where that cannot be had at the first attempt, because a thread gets no
+// processor to stop on, say, a few more instants are tried, and then the last one is
+// taken as it is: a thread that is missing says why. The stacks in a core dump always
+// belong to one instant.
+func (p *Process) SnapshotAtOnce(filter Filter) (*profile.Snapshot, error) {
+	if p.core != nil {
+		return p.SnapshotAll(filter)
+	}
+	if p.walking {
+		return nil, errNested(0)
+	}
+	out := &profile.Snapshot{Process: p.info}
+	defer p.note(out)()
+	defer p.live.FreeAll()
+	a := atOnce{p: p, filter: filter, out: out}
+	for attempt := 1; ; attempt++ {
+		if err := a.attempt(); err != nil {
+			return nil, err
+		}
+		if !a.again || attempt == maxAttempts {
+			break
+		}
+	}
+	for i := range a.members {
+		if m := &a.members[i]; !m.ended {
+			out.Threads = append(out.Threads, m.stack)
+		}
+	}
+	return out, p.live.Alive()
+}
+
+// atOnce is the search for one instant.
+type atOnce struct {
+	p       *Process
+	filter  Filter
+	out     *profile.Snapshot
+	members []member
+	listed  int  // threads of the process when members were listed
+	again   bool // the latest attempt lacks something that another may have
+	extra   int  // bytes that the members ask for beside the first part of their stacks
+}
+
+// member is a thread on its way to the common instant.
+type member struct {
+	thread Thread
+	proof  live.Proof     // that the thread is blocked with this stack; "": it has to be stopped
+	stack  profile.Thread // of the latest capture
+	extra  []live.Range   // pieces of stack to be copied when it is stopped
+	ended  bool
+}
+
+// looks is how many times blocked threads are looked at before the others are stopped. The first
+// time takes as long as it takes to walk their stacks, and those that have run meanwhile
+// are looked at again.
+const looks = 3
+
+// attempt takes all stacks of one instant.
+func (a *atOnce) attempt() error {
+	if err := a.list(); err != nil {
+		return err
+	}
+	if !a.p.opts.AlwaysStop {
+		for n := 0; n < looks && a.look() > 0; n++ {
+		}
+	}
+	return a.capture()
+}
+
+// list lists the threads, and keeps what is known of those that are known already.
+func (a *atOnce) list() error {
+	list, err := a.p.Threads()
+	if err != nil {
+		return err
+	}
+	known := make(map[int]*member, len(a.members))
+	for i := range a.members {
+		known[a.members[i].thread.OSThreadID] = &a.members[i]
+	}
+	members := make([]member, 0, len(list))
+	for i := range list {
+		if a.filter != nil && !a.filter(&list[i]) {
+			continue
+		}
+		m := member{thread: list[i]}
+		if old := known[m.thread.OSThreadID]; old != nil && old.thread.ID == m.thread.ID {
+			m = *old
+			m.thread, m.ended = list[i], false
+		}
+		members = append(members, m)
+	}
+	a.members, a.listed = members, len(list)
+	return nil
+}
+
+// look captures and walks threads without stopping them, those that are blocked and have
+// not been looked at since they ran last, and returns how many these were.
+func (a *atOnce) look() (moved int) {
+	for i := range a.members {
+		m := &a.members[i]
+		if still, _ := a.p.live.StillBlocked(m.thread.OSThreadID); still && m.proof != "" {
+			continue
+		}
+		m.proof = ""
+		s := Suspension{p: a.p, thread: m.thread, capture: &a.p.capture}
+		r, ok := s.blocked(func() walk.Result { return s.frames(&a.p.walked) })
+		if !ok {
+			continue
+		}
+		moved++
+		m.proof = s.capture.Proof
+		m.stack = a.describe(&s, r)
+	}
+	return moved
+}
+
+// describe describes a thread that has just been walked.
+func (a *atOnce) describe(s *Suspension, r walk.Result) profile.Thread {
+	st := a.p.describe(&s.thread)
+	st.Frames = slices.Clone(a.p.walked)
+	s.fill(&st, r)
+	return st
+}
+
+// Bounds on the memory for all threads' stacks together, in bytes, as far as each still gets
+// the least.
+const (
+	allStacksAtOnce = 128 << 20
+	minStackAtOnce  = 64 << 10
+)
+
+// capture has all members stand still at one instant, and walks those that had to be
+// stopped for it.
+func (a *atOnce) capture() error {
+	reqs := make([]live.Request, len(a.members))
+	limit := max(minStackAtOnce, min(firstStack, allStacksAtOnce/max(len(reqs), 1)))
+	a.extra = 0
+	for i := range a.members {
+		m := &a.members[i]
+		reqs[i] = a.p.request(&m.thread, m.extra)
+		reqs[i].StackLimit, reqs[i].Proof = limit, m.proof
+		for _, r := range m.extra {
+			a.extra += r.Len
+		}
+	}
+	a.p.moment++
+	captures, errs := make([]live.Capture, len(reqs)), make([]error, len(reqs))
+	threads := 0
+	err := a.p.live.Trace(func(t *live.Tracer) (err error) {
+		threads, err = t.CaptureAll(reqs, captures, errs)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	a.out.CapturedAt = time.Now()
+	a.again = false
+	a.p.eng.Begin()
+	ended := 0
+	for i := range a.members {
+		m := &a.members[i]
+		if captures[i].Stopped || errs[i] != nil {
+			a.stopped(m, &captures[i], errs[i])
+		}
+		if m.ended && m.thread.OSThreadID != a.p.from.PID() { // the main thread is there until all have ended
+			ended++
+		}
+	}
+	a.out.Unlisted = 0
+	if len(a.members) == a.listed { // else it is not known how many of the others have ended
+		a.out.Unlisted = max(threads-(a.listed-ended), 0)
+	}
+	a.again = a.again || a.out.Unlisted > 0
+	return nil
+}
+
+// stopped walks a member that had to be stopped, and notices if another attempt may
+// bring more.
+func (a *atOnce) stopped(m *member, c *live.Capture, err error) {
+	m.proof = ""
+	s := Suspension{p: a.p, thread: m.thread, capture: c, extra: m.extra}
+	if err := a.p.taken(&s, err); err != nil {
+		m.ended = errors.Is(err, live.ErrThreadExited)
+		m.stack = a.p.describe(&m.thread)
+		m.stack.Error = err.Error()
+		for _, passing := range []error{live.ErrNotStopping, live.ErrWatchdog, live.ErrTracerLost} {
+			a.again = a.again || errors.Is(err, passing)
+		}
+		return
+	}
+	before := m.stack
+	r := s.frames(&a.p.walked)
+	m.stack = a.describe(&s, r)
+	switch {
+	case s.metRuntime(r), s.walk.Gap != nil, m.thread.ID != 0 && s.walk.Info.Address == 0:
+		a.again = true // it is another thread for the runtime than when it was listed, or has thrown since
+	case r.Complete || sameEnd(&before, &m.stack):
+	default:
+		a.again = true
+		if extra, ok := s.missing(r.Err); !ok {
+			_ = a.p.eng.UpdateModules() // else the walk says what it lacks
+		} else if a.extra += extra.Len; a.extra <= allStacksAtOnce {
+			m.extra = append(m.extra, extra)
+		}
+	}
+}
+
+// sameEnd reports whether a thread's stack is lost at the same place as before.
+func sameEnd(a, b *profile.Thread) bool {
+	return a.Error == b.Error && len(a.Frames) > 0 && len(a.Frames) == len(b.Frames) && a.Frames[0].IP == b.Frames[0].IP
+}

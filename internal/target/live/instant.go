@@ -1,0 +1,181 @@
+package live
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file is what the tracer runs for many threads at once; the rules of task.go
+// apply.
+
+// runAll has all threads stand still at one instant. It stops those that are not
+// proved to be blocked and copies them, and lets the first go when all have
+// stopped, and none of the others has run meanwhile.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) runAll() {
+	for _, t := range sh.many {
+		if t.mustStop() {
+			// See startReaper for what this may wait for.
+			sh.expect(clock(), sh.limit)
+			t.seize(sh)
+		}
+	}
+	for deadline := sh.beginAll(); ; {
+		for round := 0; ; round++ {
+			begin := clock()
+			if !sh.pollAll(begin) || begin >= deadline {
+				break
+			}
+			nap(pauseAfter(round, clock()-begin))
+		}
+		if !sh.disproved() || clock() >= deadline {
+			break
+		}
+		for _, t := range sh.many {
+			if t.mustStop() {
+				t.seize(sh)
+			}
+		}
+		sh.interruptAll()
+	}
+	sh.finishAll()
+	for _, t := range sh.many {
+		t.bury(sh)
+	}
+}
+
+// mustStop reports whether the thread is yet to be attached to.
+//
+//go:norace
+//go:nosplit
+func (t *tracee) mustStop() bool { return t.wanted && t.phase == phaseFree && t.errno == 0 }
+
+const longestNap = 5_000_000 // ns
+
+// pauseAfter is how long to sleep after having looked at all threads. Whoever has not
+// stopped yet may need this very processor, so it gets most of it.
+//
+//go:norace
+//go:nosplit
+func pauseAfter(round int, took int64) int64 {
+	if round < naps {
+		return max(napTime, min(2*took, longestNap))
+	}
+	return max(10*napTime, min(4*took, longestNap))
+}
+
+// beginAll asks for the first stops and returns when waiting for threads has to end.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) beginAll() (deadline int64) {
+	start := clock()
+	sh.expect(start, sh.allLimit+sh.limit)
+	sh.interruptAll()
+	return start + sh.allLimit
+}
+
+//go:norace
+//go:nosplit
+func (sh *shared) interruptAll() {
+	now := clock()
+	for _, t := range sh.many {
+		if t.phase == phaseWaiting && t.asked == 0 {
+			t.began, t.asked = now, now
+			t.interrupt(sh)
+		}
+	}
+}
+
+// pollAll looks at the threads that have not stopped, copies those that have by now,
+// and reports whether there are any left. The dead are collected at once: a thread
+// that executes another program waits for that.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) pollAll(now int64) (waiting bool) {
+	for _, t := range sh.many {
+		if t.phase != phaseWaiting {
+			continue
+		}
+		signals := t.signals
+		switch t.poll(sh); {
+		case t.phase == phaseStopped:
+			t.take(sh)
+		case t.phase == phaseWaiting:
+			waiting = true
+			if t.signals == signals {
+				t.began = now
+			}
+		case t.phase == phaseExited && t.tid != t.pid:
+			collect(t.tid, false)
+			t.phase, t.errno = phaseFree, unix.ESRCH
+		}
+	}
+	return waiting
+}
+
+// disproved looks whether the threads that have not been stopped have run since they
+// were proved to be blocked, and reports whether any has. At the instant at which it
+// begins, those that have not are as they were then.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) disproved() (any bool) {
+	sh.countThreads()
+	sh.at(stepProofs)
+	for _, t := range sh.many {
+		if t.phase == phaseStill && !t.still(sh) {
+			t.phase, t.errno, t.moved, any = phaseFree, 0, true, true
+		}
+	}
+	return any
+}
+
+// still reports whether schedstat says what the proof says.
+//
+//go:norace
+//go:nosplit
+func (t *tracee) still(sh *shared) bool {
+	n, e := raw6(unix.SYS_PREAD64, t.schedstat, uintptr(unsafe.Pointer(&sh.line)), maxProof, 0, 0, 0)
+	if e != 0 || int(n) != t.proofLen {
+		return false
+	}
+	for i := 0; i < t.proofLen; i++ {
+		if sh.line[i&(maxProof-1)] != t.proof[i&(maxProof-1)] {
+			return false
+		}
+	}
+	return true
+}
+
+// countThreads asks the kernel how many threads there are: the links of the directory
+// that they are in are 2 more (proc_task_getattr in fs/proc/base.c).
+//
+//go:norace
+//go:nosplit
+func (sh *shared) countThreads() {
+	name := [8]byte{'t', 'a', 's', 'k'}
+	sh.threads = 0
+	_, e := raw6(unix.SYS_NEWFSTATAT, sh.dir, uintptr(unsafe.Pointer(&name)), uintptr(unsafe.Pointer(&sh.stat)), 0, 0, 0)
+	if e == 0 && sh.stat.Nlink > 2 {
+		sh.threads = int(sh.stat.Nlink) - 2
+	}
+}
+
+// finishAll lets all go.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) finishAll() {
+	for _, t := range sh.many {
+		t.release(sh)
+	}
+	end := clock()
+	for _, t := range sh.many {
+		t.ended = end
+	}
+}

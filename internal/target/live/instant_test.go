@@ -1,0 +1,223 @@
+package live
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"clrsnap/internal/arch"
+)
+
+// instant is what a test captures of many threads at once.
+type instant struct {
+	reqs    []Request
+	out     []Capture
+	errs    []error
+	threads int
+}
+
+func newInstant(tids []int) *instant {
+	in := &instant{reqs: make([]Request, len(tids)), out: make([]Capture, len(tids)), errs: make([]error, len(tids))}
+	for i, tid := range tids {
+		in.reqs[i] = Request{TID: tid, StackLimit: 8 << 10}
+	}
+	return in
+}
+
+// prove finds out who is blocked, and returns how many are.
+func (in *instant) prove(p *Process) (blocked int) {
+	for i := range in.reqs {
+		var c Capture
+		in.reqs[i].Proof = ""
+		if p.TryBlocked(&in.reqs[i], &c) == nil {
+			in.reqs[i].Proof = c.Proof
+			blocked++
+		}
+	}
+	return blocked
+}
+
+func (in *instant) capture(t testing.TB, p *Process) {
+	t.Helper()
+	err := p.Trace(func(tr *Tracer) (err error) {
+		in.threads, err = tr.CaptureAll(in.reqs, in.out, in.errs)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (in *instant) stopped() (n int) {
+	for i := range in.out {
+		if in.out[i].Stopped {
+			n++
+		}
+	}
+	return n
+}
+
+// TestCaptureAllBlocked: threads that are proved to be blocked are not stopped.
+func TestCaptureAllBlocked(t *testing.T) {
+	pr := start(t, nil, "sleepers", "100")
+	p := open(t, pr)
+	tids, err := p.Threads()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := newInstant(tids)
+	if n := in.prove(p); n < 100 {
+		t.Fatalf("%d of 100 sleeping threads are blocked", n)
+	}
+	in.capture(t, p)
+	for i, err := range in.errs {
+		if err != nil {
+			t.Errorf("thread %d: %v", in.reqs[i].TID, err)
+		}
+		if c := &in.out[i]; !c.Stopped && (c.Proof != in.reqs[i].Proof || c.Pause != 0) {
+			t.Errorf("thread %d was not stopped: proof %q, pause %v", in.reqs[i].TID, c.Proof, c.Pause)
+		}
+	}
+	if in.stopped() > 1 { // the main thread wakes every second
+		t.Errorf("%d threads were stopped", in.stopped())
+	}
+	if in.threads != len(tids) {
+		t.Errorf("%d threads, want %d", in.threads, len(tids))
+	}
+	p.FreeAll()
+	in.reqs[1].Proof += "1"
+	in.capture(t, p)
+	if c := &in.out[1]; !c.Stopped || in.errs[1] != nil || len(c.Stack.Data) < 1000 {
+		t.Errorf("a thread that has run since: stopped %v, %v, %d bytes", c.Stopped, in.errs[1], len(c.Stack.Data))
+	}
+}
+
+// TestCaptureAllRanMeanwhile has a thread run after it was found blocked, and before that is
+// looked at while the others stand still.
+func TestCaptureAllRanMeanwhile(t *testing.T) {
+	pr := start(t, nil, "ticks")
+	p := open(t, pr)
+	in := newInstant([]int{pr.pid})
+	if !within(waitLimit, func() bool { return in.prove(p) == 1 }) {
+		t.Fatal("the thread is never blocked")
+	}
+	err := p.Trace(func(tr *Tracer) error {
+		sh, err := tr.ready()
+		if err != nil {
+			return err
+		}
+		atomic.StoreInt64(&sh.linger, int64(50*time.Millisecond)) // it wakes every ms
+		atomic.StoreUint32(&sh.breaks, 1<<stepProofs)
+		in.threads, err = tr.CaptureAll(in.reqs, in.out, in.errs)
+		atomic.StoreUint32(&sh.breaks, 0)
+		return err
+	})
+	if c := &in.out[0]; err != nil || in.errs[0] != nil || !c.Stopped || len(c.Stack.Data) == 0 || c.Proof != "" {
+		t.Errorf("%v, %v, stopped %v, %d bytes, proof %q", err, in.errs[0], c.Stopped, len(c.Stack.Data), c.Proof)
+	}
+	advances(t, p, pr)
+	untraced(t, p, pr.pid)
+}
+
+// TestCaptureAllIsOneInstant holds what threads have counted on their own stacks, each when
+// the one before it has, against what is possible at one instant.
+func TestCaptureAllIsOneInstant(t *testing.T) {
+	const n = 8
+	pr := start(t, nil, "relay", "8")
+	p := open(t, pr)
+	p.AllLimit = 10 * time.Second // a busy machine
+	table := make([]byte, 16*n)
+	if err := p.ReadMemory(table, pr.ptr); err != nil {
+		t.Fatal(err)
+	}
+	var tids []int
+	var at []arch.Addr
+	for i := range n {
+		tids = append(tids, int(binary.LittleEndian.Uint64(table[16*i:])))
+		at = append(at, arch.Addr(binary.LittleEndian.Uint64(table[16*i+8:])))
+	}
+	in := newInstant(tids)
+	for i := range in.reqs {
+		in.reqs[i].Extra = []Range{{at[i], 8}}
+	}
+	counts, before := make([]uint64, n), make([]Capture, n)
+	count := func(i int, c *Capture) {
+		v, ok := c.Stack.Uint64(at[i])
+		if !ok {
+			t.Fatalf("thread %d: its count was not copied", tids[i])
+		}
+		counts[i] = v
+	}
+	stopped, blocked, torn := 0, 0, 0
+	for range 1000 {
+		for i := range in.reqs {
+			in.reqs[i].Proof = ""
+			if p.TryBlocked(&in.reqs[i], &before[i]) == nil {
+				in.reqs[i].Proof = before[i].Proof
+			}
+		}
+		in.capture(t, p)
+		for i := range in.out {
+			if in.errs[i] != nil {
+				t.Fatal(in.errs[i])
+			}
+			if c := &in.out[i]; c.Stopped {
+				stopped++
+				count(i, c)
+			} else {
+				blocked++
+				count(i, &before[i])
+			}
+		}
+		if !possible(counts) {
+			t.Fatalf("no instant has %d", counts)
+		}
+		// The same one after the other, for which nobody promises anything.
+		for i := range in.reqs {
+			if err := p.Capture(&in.reqs[i], &before[i]); err != nil && !errors.Is(err, ErrWatchdog) {
+				t.Fatal(err)
+			}
+			count(i, &before[i])
+		}
+		if !possible(counts) {
+			torn++
+		}
+	}
+	t.Logf("%d threads stopped, %d proved to be blocked; one after the other %d of 1000 were impossible", stopped, blocked, torn)
+	if stopped == 0 || blocked == 0 || torn == 0 {
+		t.Errorf("nothing was tested: %d stopped, %d blocked, %d impossible otherwise", stopped, blocked, torn)
+	}
+	advances(t, p, pr)
+}
+
+// possible reports whether the counts may be those of one instant: the first has counted most,
+// nobody more than the one before, and the last not less than the first but one.
+func possible(counts []uint64) bool {
+	sorted := slices.IsSortedFunc(counts, func(a, b uint64) int { return int(int64(b - a)) })
+	return sorted && counts[0]-counts[len(counts)-1] <= 1
+}
+
+// TestCaptureAllNewThreads: threads that nobody asked for are counted.
+func TestCaptureAllNewThreads(t *testing.T) {
+	pr := start(t, nil, "sleepers", "10")
+	p := open(t, pr)
+	tids, err := p.Threads()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := newInstant(tids[:4])
+	in.capture(t, p)
+	if in.threads != 11 || in.stopped() != 4 {
+		t.Errorf("%d threads, %d of them stopped", in.threads, in.stopped())
+	}
+	in = newInstant(tids)
+	in.reqs[3].StackLimit = MaxStackLimit + 1
+	in.reqs[4].Extra = []Range{{1, -1}}
+	in.capture(t, p)
+	if in.stopped() != 9 || !errors.Is(in.errs[3], errRequest) || !errors.Is(in.errs[4], errRequest) {
+		t.Errorf("%d stopped; %v, %v", in.stopped(), in.errs[3], in.errs[4])
+	}
+}
