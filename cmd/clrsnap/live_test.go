@@ -7,12 +7,16 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"clrsnap/internal/testenv"
+
+	"golang.org/x/sys/unix"
 )
 
 // result is what a run of the command left.
@@ -159,6 +163,58 @@ func testNobody(t *testing.T, pid string) {
 		t.Errorf("status %d: %s", r.status, r.stderr)
 	}
 	r.want(t, `"pid":`+pid+`,"user":"root","command":"[^"]*idle\.dll[^"]*","error":"cannot attach to `+pid+`: operation not permitted`)
+}
+
+// A thread that a debugger holds cannot be stopped: status 1, be all stopped at once or
+// one after the other, and what could be had.
+func TestStackMissing(t *testing.T) {
+	app := testenv.Start(t, "crowd", testenv.Options{Args: []string{"--threads", "4", "--spin", "1"}})
+	pid := fmt.Sprint(app.PID)
+	var doc struct {
+		Threads []struct {
+			OSThreadID int
+			Name       string
+		}
+	}
+	if err := json.Unmarshal([]byte(good(t, "stack", pid, "--json").stdout), &doc); err != nil {
+		t.Fatal(err)
+	}
+	spin := 0
+	for _, th := range doc.Threads {
+		if th.Name == "spin-0" {
+			spin = th.OSThreadID
+		}
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.PtraceSeize(spin); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]string{nil, {"--stop-all"}, {"--json"}, {"--thread", "spin|blocked"}, {"--stop-all", "--thread", "spin"}} {
+		r := command(t, append([]string{"stack", pid}, flags...)...)
+		r.says(t, 1, `^clrsnap: the stacks of 1 of \d+ threads are missing, and each says why: .*\n$`)
+		r.want(t, `already traced: by process `)
+		if !slices.Contains(flags, "--json") {
+			r.want(t, `, 1 without a stack$`)
+		}
+	}
+	good(t, "stack", pid, "--thread", "blocked")
+	good(t, "stack", pid, "--thread", "blocked", "--stop-all")
+	// A seized thread is let go only where it stands still, or by the end of its tracer.
+	if err := unix.PtraceInterrupt(spin); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Wait4(spin, nil, unix.WALL, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.PtraceDetach(spin); err != nil {
+		t.Fatal(err)
+	}
+	good(t, "stack", pid)
+	good(t, "stack", pid, "--stop-all")
+	if result, code := app.Stop(); result != "OK" || code != 0 {
+		t.Errorf("the program ended with %q, %d", result, code)
+	}
 }
 
 // The target ends in the middle of a snapshot: one sentence, and what was

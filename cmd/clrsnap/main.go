@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -28,9 +29,8 @@ const (
 
 func main() {
 	// This process is over before garbage collection pays: without it the
-	// command is an eighth faster. The bound is for processes with thousands of
-	// threads.
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+	// command is an eighth faster. What lasts, or is large, decides for itself.
+	if collectsAsUsual() {
 		debug.SetGCPercent(-1)
 		debug.SetMemoryLimit(memoryLimit)
 	}
@@ -39,6 +39,18 @@ func main() {
 
 // memoryLimit is how much memory, in bytes, is used before any is collected.
 const memoryLimit = 128 << 20
+
+// collectsAsUsual: nobody has said when garbage is to be collected.
+func collectsAsUsual() bool { return os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" }
+
+// collectAbove has garbage collected where there is much of it: not before the heap has
+// 4 MB times percent/100, and then whenever it has grown by so much.
+func collectAbove(percent int) {
+	if collectsAsUsual() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(math.MaxInt64)
+	}
+}
 
 // usageError is a mistake in how the command was called.
 type usageError struct{ error }
@@ -150,8 +162,8 @@ prepared in the program, and each thread is stopped only while its registers and
 its stack are copied: tens of microseconds, or as long as it waits for a processor
 on a busy machine.
 
-Exit status: 0 all right, 1 failure or a partial result, 2 wrong usage, 128+n
-ended by signal n.`,
+Exit status: 0 all right, 1 failure or a partial result (something that was asked
+for is missing), 2 wrong usage, 128+n ended by signal n.`,
 		Example: `  clrsnap ps                     which .NET processes are there?
   clrsnap stack 4242             what are the threads of process 4242 doing?
   clrsnap view app.html          which functions of a recording are the hottest?

@@ -40,9 +40,18 @@ native frames together, and whether it runs or what it waits for.
 
 Each thread is stopped while its stack is copied: tens of microseconds, more if
 all processors are busy, and never longer than --max-pause. A thread that is
-provably blocked is not stopped at all. With --stop-all they all stand still at
-the same time, for longer (100 ms more at most), so that their stacks belong to
-one instant.
+provably blocked is not stopped at all.
+
+With --stop-all all stacks belong to one instant: every thread that ran then was
+stopped, all at the same time, and of each of the others it is proved that it was
+blocked and did not run from before its stack was copied until after that instant.
+The stopped ones stand still for longer than without it, until the last of them
+has got a processor to stop on: milliseconds on a busy machine, 100 ms more than
+--max-pause at most. Where not all can be had, a few further instants are tried.
+
+The exit status is 1 whenever the stack of a thread is missing; the thread says why.
+Threads that ended meanwhile do not count, and stacks that are there but incomplete,
+which say so, are no more than a warning.
 
 What is shown:
   By default managed frames come with namespaces and parameters as far as the
@@ -174,7 +183,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.text.Full, "full", false, "leave nothing out: full native names, any width, no folded recursion")
 	fs.BoolVar(&f.text.Tier, "tier", false, "show how methods were compiled: tier-0, tier-1, ReadyToRun, …")
 	fs.BoolVar(&f.text.IP, "ip", false, "show instruction pointers and offsets, each thread by itself unless --group is given")
-	fs.BoolVar(&f.stopAll, "stop-all", false, "stop all threads at the same time")
+	fs.BoolVar(&f.stopAll, "stop-all", false, "all stacks of the same instant")
 	maxPauseFlag(fs, &f.maxPause)
 	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
 	fs.StringVar(&f.core.Executable, "exe", "", "with --core: the program's `file`, if it is not where it was")
@@ -220,6 +229,7 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 	if err != nil {
 		return err
 	}
+	collectAbove(200)
 	p, err := of.open(f)
 	if err != nil {
 		return hint(err, of)
@@ -258,6 +268,9 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 		return partial(cause, s)
 	}
 	a.warn(s)
+	if n := s.Missing(); n > 0 {
+		return fmt.Errorf("the stacks of %d of %d threads are missing, and each says why: another attempt may have them", n, len(s.Threads)+s.Unlisted)
+	}
 	return nil
 }
 
@@ -280,7 +293,7 @@ func partial(err error, s *profile.Snapshot) error {
 func (a *app) warn(s *profile.Snapshot) {
 	n := 0
 	for i := range s.Threads {
-		if !s.Threads[i].Complete {
+		if t := &s.Threads[i]; !t.Complete && len(t.Frames) > 0 {
 			n++
 		}
 	}
