@@ -79,6 +79,10 @@ soak: dotnets ## an hour of snapshots against the perf map (CLRSNAP_SOAK)
 faults: dotnets ## ten thousand faults injected into captures
 	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_FAULTS=$${CLRSNAP_FAULTS:-10000} $(GO) test -timeout 60m -count 1 -run 'TestFaults$$' -v ./internal/target/live $(TESTFLAGS)
 
+.PHONY: stopall
+stopall: dotnets agent ## a thousand threads of one instant beside busy processes, a hundred times
+	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_STOPALL=$${CLRSNAP_STOPALL:-100} $(GO) test -timeout 60m -count 1 -run '^(TestStopAll|TestAtOnceIsOneInstant)$$' -v . $(TESTFLAGS)
+
 .PHONY: damaged table
 damaged: dotnets ## five thousand damaged core dumps
 	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_DAMAGED=$${CLRSNAP_DAMAGED:-5000} $(GO) test -timeout 60m -count 1 -run '^TestDamagedCores$$' -v . $(TESTFLAGS)

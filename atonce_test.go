@@ -30,6 +30,7 @@ func testAtOnceIsOneInstant(t *testing.T, runtime string) {
 	}
 	a := testenv.Start(t, "crowd", testenv.Options{Runtime: runtime, Args: []string{"--threads", "20", "--timed", "5", "--spin", "1", "--rings", strconv.Itoa(rings)}})
 	p := open(t, a, clrsnap.Options{})
+	startBusy(t, 2) // so that some have to wait for a processor to stop on
 	starvedOnce, torn := 0, 0
 	states := map[string]int{}
 	for range rounds {
