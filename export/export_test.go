@@ -208,6 +208,18 @@ func TestJSONOfNothing(t *testing.T) {
 	}
 }
 
+// Threads of which nothing is known but that they were there.
+func TestUnlisted(t *testing.T) {
+	s := &profile.Snapshot{CapturedAt: time.Unix(0, 0), Unlisted: 2, Threads: []profile.Thread{{OSThreadID: 1}}}
+	var b bytes.Buffer
+	if err := JSON(&b, s); err != nil || !strings.Contains(b.String(), `"unlisted":2,"threads":[{`) {
+		t.Errorf("%v: %s", err, b.String())
+	}
+	if got, want := Summary(s), "1 thread, 0 stopped, 1 without a stack, 2 more that had only just started"; got != want || s.Missing() != 3 {
+		t.Errorf("got %q, want %q; %d missing", got, want, s.Missing())
+	}
+}
+
 func TestGroupThreads(t *testing.T) {
 	thread := func(frames ...profile.Frame) *profile.Thread {
 		return &profile.Thread{Complete: true, Frames: frames}
