@@ -73,7 +73,7 @@ type Capture struct {
 	// just before PTRACE_INTERRUPT, or from the last look that found it not
 	// stopped yet if that took longer than a short sleep, until just after
 	// PTRACE_DETACH; stops in between for a signal that was passed on are added.
-	// With CaptureAll it is that of the whole batch. 0 where !Stopped.
+	// After CaptureAll they all end at the same time. 0 where !Stopped.
 	Pause   time.Duration
 	Stopped bool  // false: nothing was stopped
 	Proof   Proof // that the thread was blocked (TryBlocked), or still was (CaptureAll)

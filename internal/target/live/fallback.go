@@ -84,7 +84,9 @@ func (th *threadTracer) performAll() {
 	for deadline := sh.beginAll(); ; {
 		for round := 0; ; round++ {
 			begin := clock()
-			if !sh.pollAll(begin) || begin >= deadline {
+			waiting := sh.pollAll(begin)
+			sh.takeAll()
+			if !waiting || begin >= deadline {
 				break
 			}
 			if pause := pauseAfter(round, clock()-begin); round < naps {

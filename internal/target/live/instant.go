@@ -23,16 +23,30 @@ func (sh *shared) runAll() {
 			t.seize(sh)
 		}
 	}
-	for deadline := sh.beginAll(); ; {
+	sh.haltAll(sh.beginAll())
+	sh.finishAll()
+	for _, t := range sh.many {
+		t.bury(sh)
+	}
+}
+
+// haltAll has all stand still, or as many as do within the limit.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) haltAll(deadline int64) {
+	for {
 		for round := 0; ; round++ {
 			begin := clock()
-			if !sh.pollAll(begin) || begin >= deadline {
+			waiting := sh.pollAll(begin)
+			sh.takeAll()
+			if !waiting || begin >= deadline {
 				break
 			}
 			nap(pauseAfter(round, clock()-begin))
 		}
 		if !sh.disproved() || clock() >= deadline {
-			break
+			return
 		}
 		for _, t := range sh.many {
 			if t.mustStop() {
@@ -40,10 +54,6 @@ func (sh *shared) runAll() {
 			}
 		}
 		sh.interruptAll()
-	}
-	sh.finishAll()
-	for _, t := range sh.many {
-		t.bury(sh)
 	}
 }
 
@@ -90,32 +100,49 @@ func (sh *shared) interruptAll() {
 	}
 }
 
-// pollAll looks at the threads that have not stopped, copies those that have by now,
-// and reports whether there are any left. The dead are collected at once: a thread
-// that executes another program waits for that.
+// pollAll looks at the threads that have not stopped, and reports whether there are
+// any left. The dead are collected at once: a thread that executes another program
+// waits for that.
 //
 //go:norace
 //go:nosplit
 func (sh *shared) pollAll(now int64) (waiting bool) {
 	for _, t := range sh.many {
-		if t.phase != phaseWaiting {
-			continue
-		}
-		signals := t.signals
-		switch t.poll(sh); {
-		case t.phase == phaseStopped:
-			t.take(sh)
-		case t.phase == phaseWaiting:
-			waiting = true
-			if t.signals == signals {
-				t.began = now
-			}
-		case t.phase == phaseExited && t.tid != t.pid:
-			collect(t.tid, false)
-			t.phase, t.errno = phaseFree, unix.ESRCH
+		if t.phase == phaseWaiting {
+			t.poll(sh)
+			waiting = t.polled(now) || waiting
 		}
 	}
 	return waiting
+}
+
+// polled reports whether a thread that has been looked at is still waited for.
+//
+//go:norace
+//go:nosplit
+func (t *tracee) polled(now int64) bool {
+	if t.phase == phaseExited && t.tid != t.pid {
+		collect(t.tid, false)
+		t.phase, t.errno = phaseFree, unix.ESRCH
+	}
+	if t.phase != phaseWaiting {
+		return false
+	}
+	t.began = max(t.began, now) // later if it has been given a signal
+	return true
+}
+
+// takeAll copies the threads that have stopped since it was called last.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) takeAll() {
+	for _, t := range sh.many {
+		if t.phase == phaseStopped && !t.taken {
+			t.taken = true
+			t.take(sh)
+		}
+	}
 }
 
 // disproved looks whether the threads that have not been stopped have run since they

@@ -39,6 +39,7 @@ type tracee struct {
 	died     bool // while it was stopped
 	signals  int  // met and passed on while waiting
 	moved    bool // phaseStill once, but has run
+	taken    bool // copied, of those in a batch
 	regs     regs
 	copier   copier
 
@@ -94,7 +95,7 @@ func (t *tracee) seize(sh *shared) {
 //go:norace
 //go:nosplit
 func (t *tracee) seized(errno syscall.Errno) {
-	t.signals, t.extra, t.asked, t.foreign, t.died = 0, 0, 0, false, false
+	t.signals, t.extra, t.asked, t.foreign, t.died, t.taken = 0, 0, 0, false, false, false
 	t.errno, t.phase = errno, phaseFree
 	if errno == 0 {
 		t.phase = phaseWaiting
