@@ -43,6 +43,39 @@ func RuntimeBuilds(tb testing.TB) []RuntimeBuild {
 	return all
 }
 
+// AspNetRuntimes lists the builds that the program "web" runs on, as they have
+// ASP.NET Core: those of the kit, and 10.0.14. If that is not installed, it says so.
+func AspNetRuntimes(tb testing.TB) []RuntimeBuild {
+	tb.Helper()
+	all := []RuntimeBuild{{"net9", "9.0.5", true}, {"net10", "10.0.12", true}}
+	const version = "10.0.14"
+	runtime, err := Installed(version)
+	if err != nil {
+		tb.Logf("NOTHING WAS TESTED ON %s: %v", version, err)
+		return all
+	}
+	return append(all, RuntimeBuild{runtime, version, false})
+}
+
+// Installed is the runtime of a .NET installation beside the kit, for
+// Options.Runtime, by its version: "10.0.14". CLRSNAP_DOTNET_ROOTS names the folder
+// in which each installation has a folder called like its version.
+func Installed(version string) (runtime string, err error) {
+	roots := os.Getenv("CLRSNAP_DOTNET_ROOTS")
+	if roots == "" {
+		return "", fmt.Errorf("CLRSNAP_DOTNET_ROOTS does not say where .NET %s is", version)
+	}
+	host, err := filepath.Abs(filepath.Join(roots, version, "dotnet"))
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(host); err != nil {
+		return "", err
+	}
+	major, _, _ := strings.Cut(version, ".")
+	return "net" + major + ":" + host, nil
+}
+
 // parseBuild takes version, when, kind, path and package.
 func parseBuild(words []string) (RuntimeBuild, error) {
 	if len(words) != 5 {

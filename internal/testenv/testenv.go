@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -89,12 +90,16 @@ func (k DotNet) check(runtime string) error {
 // Compiler is the path of the C# compiler.
 func (k DotNet) Compiler() string { return filepath.Join(k.Dir, "bin", "csc") }
 
-// Host is the path of the program that runs assemblies on a runtime: "net10", or
-// "net10:dotnet-10.0.8" for another host of the same framework.
+// Host is the path of the program that runs assemblies on a runtime: "net10",
+// "net10:dotnet-10.0.8" for another host of the same framework, or a host that the
+// kit has not by its absolute path.
 func (k DotNet) Host(runtime string) string {
 	framework, host, ok := strings.Cut(runtime, ":")
 	if !ok {
 		host = "dotnet"
+	}
+	if filepath.IsAbs(host) {
+		return host
 	}
 	return filepath.Join(k.Dir, framework, host)
 }
@@ -130,6 +135,9 @@ func (k DotNet) build(app, framework string) (string, error) {
 		return "", err
 	}
 	args := []string{framework, "-o+", "-deterministic+", "--rtc", "-define:" + symbols(framework), "-pathmap:" + apps + "=/testdata/apps"}
+	if app == aspNetApp {
+		args = slices.Insert(args, 1, "--aspnet")
+	}
 	hash, err := k.hash(args[:len(args)-1], apps, sources)
 	if err != nil {
 		return "", err
@@ -161,6 +169,9 @@ func (k DotNet) build(app, framework string) (string, error) {
 	}
 	return dll, os.Rename(tmp, dir)
 }
+
+// aspNetApp is the program that needs ASP.NET Core, which net8 of the kit has not.
+const aspNetApp = "web"
 
 // symbols are the conditional symbols that the SDK defines for a framework such as
 // "net9": what this release and those before it have.

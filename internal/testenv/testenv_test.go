@@ -1,8 +1,13 @@
 package testenv
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -119,21 +124,16 @@ func TestOtherApps(t *testing.T) {
 			}
 		})
 	}
-	t.Run("busy", func(t *testing.T) {
-		a := Start(t, "busy", Options{Args: []string{"--threads", "3"}})
-		first := a.Ask("units")
-		second := first
-		for end := time.Now().Add(10 * time.Second); slices.Equal(first, second) && time.Now().Before(end); {
-			time.Sleep(50 * time.Millisecond)
-			second = a.Ask("units")
-		}
-		if len(first) != 1 || len(second) != 1 || first[0] == second[0] {
-			t.Errorf("the answers are %q and %q", first, second)
-		}
-		if result, code := a.Stop(); result != "OK" || code != 0 {
-			t.Errorf("result %q, exit code %d\n%s", result, code, a.Stderr())
-		}
-	})
+	for _, tt := range []struct {
+		app string
+		o   Options
+	}{
+		{"busy", Options{Args: []string{"--threads", "3", "--idle", "30"}}},
+		{"busy", Options{Args: []string{"--threads", "3"}, Runtime: "net9"}},
+		{"handover", Options{Args: []string{"--pairs", "3"}}},
+	} {
+		t.Run(tt.app+tt.o.Runtime, func(t *testing.T) { checkUnits(t, Start(t, tt.app, tt.o)) })
+	}
 	t.Run("shortlived", func(t *testing.T) {
 		a := Start(t, "shortlived", Options{NoReady: true, Args: []string{"--code", "7"}})
 		if _, code := a.Wait(); code != 7 {
@@ -146,6 +146,72 @@ func TestOtherApps(t *testing.T) {
 			t.Errorf("exit code %d, want 124; stderr %q", code, a.Stderr())
 		}
 	})
+}
+
+// checkUnits requires a program to go on with its work until it is told to end.
+func checkUnits(t *testing.T, a *App) {
+	t.Helper()
+	first := a.Ask("units")
+	second := first
+	for end := time.Now().Add(10 * time.Second); slices.Equal(first, second) && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+		second = a.Ask("units")
+	}
+	if len(first) != 1 || len(second) != 1 || first[0] == second[0] {
+		t.Errorf("the answers are %q and %q", first, second)
+	}
+	if result, code := a.Stop(); result != "OK" || code != 0 {
+		t.Errorf("result %q, exit code %d\n%s", result, code, a.Stderr())
+	}
+}
+
+// TestWeb has a web server answer on every runtime that has ASP.NET Core.
+func TestWeb(t *testing.T) {
+	for _, b := range AspNetRuntimes(t) {
+		t.Run(b.Version, func(t *testing.T) {
+			a := Start(t, "web", Options{Runtime: b.Runtime})
+			url := a.Ask("url")[0]
+			for path, want := range map[string]string{"/text": "Hello", "/orders/17": `{"Id":17,`, "/nonesuch": ""} {
+				r, err := http.Get(url + path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(r.Body)
+				r.Body.Close()
+				if err != nil || (r.StatusCode == http.StatusOK) != (want != "") || !strings.HasPrefix(string(body), want) {
+					t.Errorf("%s: status %s, %q, %v", path, r.Status, body, err)
+				}
+			}
+			if answer := a.Ask("units")[0]; !strings.HasPrefix(answer, "UNITS 3 ") {
+				t.Errorf("after three requests it says %q", answer)
+			}
+			if result, code := a.Stop(); result != "OK" || code != 0 {
+				t.Errorf("result %q, exit code %d\n%s", result, code, a.Stderr())
+			}
+		})
+	}
+}
+
+func TestInstalled(t *testing.T) {
+	t.Setenv("CLRSNAP_DOTNET_ROOTS", "")
+	if runtime, err := Installed("10.0.14"); err == nil || !strings.Contains(err.Error(), "CLRSNAP_DOTNET_ROOTS") {
+		t.Errorf("without the variable: %q, %v", runtime, err)
+	}
+	dir := t.TempDir()
+	t.Setenv("CLRSNAP_DOTNET_ROOTS", dir)
+	if runtime, err := Installed("10.0.14"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("in an empty folder: %q, %v", runtime, err)
+	}
+	host := filepath.Join(dir, "10.0.14", "dotnet")
+	if err := os.Mkdir(filepath.Dir(host), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(host, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if runtime, err := Installed("10.0.14"); err != nil || runtime != "net10:"+host || (DotNet{"/kit"}).Host(runtime) != host {
+		t.Errorf("%q, %v", runtime, err)
+	}
 }
 
 func TestBuildOnce(t *testing.T) {

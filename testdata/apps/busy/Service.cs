@@ -65,7 +65,7 @@ sealed class Service
         catalog = new Catalog(seed);
         rules = Rule.Make(new Random(seed), 10 + seed % 11, catalog);
         IMiddleware[] chain = [new Counting(), new Guarded(), new Locked(), new Counting(), new Guarded()];
-        first = chain.Reverse().Aggregate((Handler)Price, (next, m) => order => m.Invoke(order, next));
+        first = Enumerable.Reverse(chain).Aggregate((Handler)Price, (next, m) => order => m.Invoke(order, next));
     }
 
     public long Handle(Order order) => first(order);
