@@ -11,10 +11,10 @@ BENCH       ?= .
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := build
-.PHONY: help build dotnet demo test test-race bench fuzz lint clean
+.PHONY: help build dotnet demo test test-race bench bench-server fuzz lint clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
 
 build: ## bin/clrsnap, with the in-process agent if there is a C compiler
 	@CC='$(CC)' scripts/build-agent.sh --optional
@@ -60,6 +60,15 @@ test-race: tools dotnets speedscope ## the same under the race detector (needs g
 
 bench: dotnets agent ## all benchmarks, or those that match BENCH
 	CLRSNAP_REQUIRE_DOTNET=1 $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(TESTFLAGS) ./...
+
+# Which programs: SERVER, a part of a benchmark's name, such as RecordCost/web. How many
+# pairs of windows: PAIRS. CLRSNAP_BENCH_WAYS is a regular expression for what observes
+# them: nothing, cpu-99, default, cpu-999, perf-99, perf-999.
+SERVER ?= RecordCost|RecordBegin
+PAIRS  ?= 20
+bench-server: dotnets agent ## what recording costs a web server and other programs, beside perf (an hour)
+	@scripts/get-tools.sh bench
+	CLRSNAP_REQUIRE_DOTNET=1 $(GO) test -timeout 6h -run '^$$' -bench '$(SERVER)' -benchtime $(PAIRS)x $(TESTFLAGS) .
 
 fuzz: ## every fuzz target for FUZZTIME
 	@GO='$(GO)' scripts/fuzz.sh $(FUZZTIME)

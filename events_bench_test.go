@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"clrsnap/internal/testenv"
@@ -106,19 +105,15 @@ func (n *allocations) Scan(s fmt.ScanState, _ rune) error {
 	return err
 }
 
-// measure has it work for a phase, o being whoever looks at it from outside.
-func (a *allocator) measure(o *observer) phase {
-	a.b.Helper()
-	own := func() time.Duration {
-		switch {
-		case o != nil:
-			return o.cpu(a.b)
-		case a.file != "":
+// subject is what it is measured by.
+func (a *allocator) subject() *subject {
+	s := &subject{pid: a.pid, ask: a.totals}
+	if a.file != "" {
+		s.own = func() time.Duration {
 			return (&observer{cmd: a.cmd}).cpu(a.b) - processCPU(a.b, a.pid) // clrsnap's child, too
 		}
-		return 0
 	}
-	return measureUnits(a.b, a.pid, own, a.totals)
+	return s
 }
 
 // end ends it, and returns what was recorded of it, and the microseconds that one
@@ -167,42 +162,22 @@ func attachedThroughput(b *testing.B, exe string, threads int) {
 		record("100KB", "--event", "alloc", "--alloc-every", "100KB"), record("512KB+gc", "--event", "alloc,gc"),
 	}
 	a := startAllocator(b, exe, threads)
-	before := a.measure(nil)
-	for i := 0; b.Loop(); i++ {
-		for j := range ways {
-			w := ways[(i+j)%len(ways)]
-			before = w.compare(before, func() (phase, *quality) { return w.attached(a) }, func() phase { return a.measure(nil) })
-		}
-	}
+	a.subject().compareWays(b, ways)
 	a.end()
-	reportLosses(b, ways, nil)
-}
-
-func (w *way) attached(a *allocator) (phase, *quality) {
-	a.b.Helper()
-	if w.start == nil {
-		return a.measure(nil), new(quality)
-	}
-	o := w.start(a.b, a.pid)
-	during := a.measure(o)
-	seen, err := o.end()
-	if err != nil {
-		a.b.Fatalf("%s: %v", w.name, err)
-	}
-	return during, seen
+	reportAllocator(b, threads, ways)
 }
 
 // startedThroughput measures a process for each phase.
 func startedThroughput(b *testing.B, exe string, threads int) {
-	pauses := map[string][]float64{}
+	pause := map[string][]float64{} // µs of a collection, by what was done; of nothing by ""
 	run := func(name string, first func(*allocator), flags ...string) (phase, *quality) {
 		a := startAllocator(b, exe, threads, flags...)
 		if first != nil {
 			first(a)
 		}
-		p := a.measure(nil)
-		seen, pause := a.end()
-		pauses[name] = append(pauses[name], pause)
+		p := a.subject().measure(b, nil)
+		seen, µs := a.end()
+		pause[name] = append(pause[name], µs)
 		return p, seen
 	}
 	alone := func() phase { p, _ := run("", nil); return p }
@@ -226,64 +201,19 @@ func startedThroughput(b *testing.B, exe string, threads int) {
 	for i := 0; b.Loop(); i++ {
 		for j := range forms {
 			f := &forms[(i+j)%len(forms)]
-			before = f.compare(before, func() (phase, *quality) { return run(f.name, f.first, f.flags...) }, alone)
+			before = f.compare(b, before, func() (phase, *quality) { return run(f.name, f.first, f.flags...) }, alone)
 		}
 	}
 	var ways []*way
 	for i := range forms {
 		ways = append(ways, &forms[i].way)
 	}
-	reportLosses(b, ways, pauses)
+	pauses := column{"µs a collection", func(w *way) string { return spread(pause[w.name]) }}
+	reportAllocator(b, threads, ways, pauses)
+	b.Logf("without anybody %s µs a collection", spread(pause[""]))
 }
 
-// reportLosses prints a table and reports the losses. pauses are the microseconds of
-// a collection, by what was done; those of none have the name "".
-func reportLosses(b *testing.B, ways []*way, pauses map[string][]float64) {
+func reportAllocator(b *testing.B, threads int, ways []*way, more ...column) {
 	b.Helper()
-	t := newColumns("way\tphases\tdisturbed\tthroughput lost %\tmedian\tof a CPU second %\tmedian\town CPU %\tsamples\tlost\tbroken\tµs a collection")
-	for _, w := range ways {
-		t.row("%s\t%d\t%d\t%s\t%.2f\t%s\t%.2f\t%s\t%d\t%d\t%d\t%s", w.name, len(w.lost), w.disturbed, spread(w.lost), median(w.lost),
-			spread(w.lostCPU), median(w.lostCPU), spread(w.observerCPU), w.seen.Samples, w.seen.Lost, w.seen.Broken, spread(pauses[w.name]))
-		lost, _ := mean(w.lost)
-		metric(b, lost, w.name+"-lost-%")
-	}
-	if alone := pauses[""]; alone != nil {
-		t.row("without anybody\t%d%s\t%s", len(alone), strings.Repeat("\t-", 9), spread(alone))
-	}
-	b.Logf("phases of %v; a processor is 100 %%\n%s", phaseTime, t)
-}
-
-// spread is a mean and its standard error.
-func spread(x []float64) string {
-	if len(x) == 0 {
-		return "-"
-	}
-	m, e := mean(x)
-	return fmt.Sprintf("%.2f ± %.2f", m, e)
-}
-
-// columns is text in columns.
-type columns struct {
-	text bytes.Buffer
-	w    *tabwriter.Writer
-}
-
-func newColumns(head string) *columns {
-	t := new(columns)
-	t.w = tabwriter.NewWriter(&t.text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	t.row("%s", head)
-	return t
-}
-
-func (t *columns) row(format string, args ...any) { fmt.Fprintf(t.w, format+"\t\n", args...) }
-
-func (t *columns) String() string {
-	_ = t.w.Flush() // a Buffer takes everything
-	return t.text.String()
-}
-
-// metric reports a figure; the time of an iteration says nothing.
-func metric(b *testing.B, v float64, unit string) {
-	b.ReportMetric(v, strings.NewReplacer(" ", "-", ",", "").Replace(unit))
-	b.ReportMetric(0, "ns/op")
+	reportWays(b, fmt.Sprintf("A program that allocates 0.6 GB a second on each of its threads, %d.", threads), "bytes", ways, more...)
 }

@@ -2,6 +2,7 @@ package clrsnap_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,12 +17,8 @@ import (
 	"time"
 
 	"clrsnap/export"
-	"clrsnap/internal/perfevent"
-	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
-
-func init() { roles["drain"] = drainUntilTold }
 
 // began is what a role says once it looks at its target.
 const began = "began"
@@ -35,32 +32,6 @@ func untilStdinEnds() context.Context {
 	return ctx
 }
 
-// drainUntilTold has the kernel take the samples that a recording takes, with a
-// period of CLRSNAP_TEST_PERIOD, and drops them: what nobody can do without.
-func drainUntilTold(pid int) error {
-	period, err := time.ParseDuration(os.Getenv("CLRSNAP_TEST_PERIOD"))
-	if err != nil {
-		return err
-	}
-	e, err := perfevent.Open(perfevent.Options{PID: pid, Period: period, StackBytes: 32 << 10, Kernel: true})
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	fmt.Println(began)
-	for ctx := untilStdinEnds(); ctx.Err() == nil; {
-		if _, err := e.Wait(20 * time.Millisecond); err != nil {
-			return err
-		}
-		if err := e.Read(func(*perfevent.Record) {}); err != nil {
-			return err
-		}
-	}
-	s := e.Stats()
-	q := quality{ModeStats: profile.ModeStats{Samples: s.Samples, Lost: s.Lost}, Whole: s.Samples, Memory: live.PeakMemory()}
-	return json.NewEncoder(os.Stdout).Encode(q)
-}
-
 // quality is what an observer has seen, and how well.
 type quality struct {
 	profile.ModeStats
@@ -69,6 +40,9 @@ type quality struct {
 	Managed named
 	Native  named // what is not managed
 	Whole   int   // samples whose stack reaches its base
+
+	Runtime   string             // version of .NET
+	recording *profile.Recording // of clrsnap record
 }
 
 // named counts frames, and those among them that have a name.
@@ -82,7 +56,10 @@ func (n *named) add(name bool, times int) {
 }
 
 func judgeQuality(r *profile.Recording) *quality {
-	q := &quality{Memory: r.Cost.OwnMemory}
+	q := &quality{Memory: r.Cost.OwnMemory, recording: r}
+	if len(r.Processes) > 0 {
+		q.Runtime = r.Processes[0].Runtime.Version
+	}
 	for _, m := range r.Modes {
 		q.addStats(&m)
 	}
@@ -113,6 +90,7 @@ func (q *quality) addStats(m *profile.ModeStats) {
 
 func (q *quality) add(o *quality) {
 	q.addStats(&o.ModeStats)
+	q.Runtime = cmp.Or(q.Runtime, o.Runtime)
 	q.Memory, q.Bytes, q.Whole = max(q.Memory, o.Memory), q.Bytes+o.Bytes, q.Whole+o.Whole
 	q.Managed.Frames += o.Managed.Frames
 	q.Managed.Named += o.Managed.Named
@@ -124,7 +102,8 @@ func (q *quality) add(o *quality) {
 type observer struct {
 	cmd *exec.Cmd
 	// end ends it and returns what it has seen.
-	end func() (*quality, error)
+	end   func() (*quality, error)
+	ended time.Time
 }
 
 // observe has a process of its own take a role, and waits until it says that it
@@ -150,7 +129,7 @@ func observe(tb testing.TB, role string, pid int, env ...string) *observer {
 	if line, err := out.ReadString('\n'); line != began+"\n" {
 		tb.Fatalf("%s says %q, %v", role, line, err)
 	}
-	return &observer{cmd, func() (*quality, error) {
+	return &observer{cmd: cmd, end: func() (*quality, error) {
 		stdin.Close()
 		text, err := io.ReadAll(out)
 		if err == nil {
@@ -179,12 +158,6 @@ func buildCommand(tb testing.TB) string {
 	return exe
 }
 
-// recorder is clrsnap record with a mode and a rate as an observer.
-func recorder(tb testing.TB, exe string, pid int, mode string, rate float64) *observer {
-	tb.Helper()
-	return recorderWith(tb, exe, pid, "--mode", mode, "--rate", fmt.Sprint(rate))
-}
-
 // recorderWith is clrsnap record with some flags as an observer.
 func recorderWith(tb testing.TB, exe string, pid int, flags ...string) *observer {
 	tb.Helper()
@@ -202,16 +175,19 @@ func recorderWith(tb testing.TB, exe string, pid int, flags ...string) *observer
 	if line, err := said.ReadString('\n'); !strings.HasPrefix(line, "clrsnap: recording ") {
 		tb.Fatalf("clrsnap says %q, %v", line, err)
 	}
-	return &observer{cmd, func() (*quality, error) {
+	o := &observer{cmd: cmd}
+	o.end = func() (*quality, error) {
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			return nil, err
 		}
 		rest, _ := io.ReadAll(said) // Wait says what went wrong
-		if err := cmd.Wait(); err != nil {
+		err := cmd.Wait()
+		if o.ended = time.Now(); err != nil {
 			return nil, fmt.Errorf("%w\n%s", err, rest)
 		}
 		return readQuality(file)
-	}}
+	}
+	return o
 }
 
 // readQuality reads a recording from its file.

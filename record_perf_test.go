@@ -23,21 +23,46 @@ import (
 // what it costs. For perf the program must have been started with a perf map, and
 // stacks are followed by frame pointers.
 func BenchmarkAgainstPerf(b *testing.B) {
-	perf, err := exec.LookPath("perf")
-	if err != nil {
-		b.Skip("SKIPPED, NOTHING WAS MEASURED: there is no perf")
+	if _, err := exec.LookPath("perf"); err != nil {
+		b.Skip("SKIPPED, NOTHING WAS MEASURED: there is no perf: run scripts/get-tools.sh bench")
 	}
 	a := testenv.Start(b, "busy", testenv.Options{
 		Args: []string{"--max-seconds", "3600"},
 		Env:  perfEnv,
 	})
-	dir := b.TempDir()
-	compareWays(b, a, []*way{
+	ways := []*way{
 		{name: "perf", start: func(b *testing.B, pid int) *observer {
-			return perfRecord(b, perf, pid, filepath.Join(dir, "perf.data"))
+			// In user mode, as what perf must not ask of everybody.
+			return perfRecord(b, perfQuality, "-e", "cpu-clock:u", "-F", "99", "-p", strconv.Itoa(pid))
 		}},
-		recordWay(buildCommand(b), "cpu", 99),
-	})
+		recordWay("cpu-99", buildCommand(b), "--mode", "cpu", "-r", "99"),
+	}
+	subjectOf(b, a).compareWays(b, ways)
+	endsWell(b, a)
+	count := func(head string, of func(*quality) any) column {
+		return column{head, func(w *way) string { return fmt.Sprint(of(&w.seen)) }}
+	}
+	reportWays(b, "50 threads compute, started for perf.", "units", ways,
+		count("KB", func(q *quality) any { return q.Bytes >> 10 }),
+		count("managed frames", func(q *quality) any { return q.Managed.Frames }),
+		count("named %", func(q *quality) any { return percent(q.Managed.Named, q.Managed.Frames) }),
+		count("native frames", func(q *quality) any { return q.Native.Frames }),
+		count("named %", func(q *quality) any { return percent(q.Native.Named, q.Native.Frames) }),
+		count("to the base %", func(q *quality) any { return percent(q.Whole, q.Samples) }))
+}
+
+func percent(n, of int) string { return fmt.Sprintf("%.2f", 100*float64(n)/float64(max(1, of))) }
+
+// floorWay has perf look at the whole machine: what stacks cost that are followed in
+// the kernel, and neither walked nor named.
+func floorWay(rate int) *way {
+	args := []string{"-e", "cpu-clock", "-F", strconv.Itoa(rate), "-g", "-a"}
+	return &way{
+		key: fmt.Sprintf("perf-%d", rate), floor: true, name: "`perf record " + strings.Join(args, " ") + "`",
+		start: func(b *testing.B, pid int) *observer {
+			return perfRecord(b, func(file string) (*quality, error) { return perfCount(file, pid) }, args...)
+		},
+	}
 }
 
 // perfEnv is what perf needs of the runtime: a map of its code in /tmp, and code in
@@ -46,44 +71,66 @@ func BenchmarkAgainstPerf(b *testing.B) {
 // names no frame of a jitted method.
 var perfEnv = []string{"DOTNET_PerfMapEnabled=1", "DOTNET_EnableWriteXorExecute=0"}
 
-// perfRecord is perf as an observer.
-func perfRecord(b *testing.B, perf string, pid int, file string) *observer {
+// perfRecord is perf record as an observer; judge looks at what it has written.
+// Events are those of a clock of CPU time, which clrsnap samples by, too: there is no
+// hardware counter in every virtual machine.
+func perfRecord(b *testing.B, judge func(file string) (*quality, error), args ...string) *observer {
 	b.Helper()
-	// The clock of a thread's CPU time is what clrsnap samples by, too, and there is
-	// no hardware counter in every virtual machine.
-	cmd := exec.Command(perf, "record", "-q", "-F", "99", "-g", "-e", "cpu-clock:u", "-p", strconv.Itoa(pid), "-o", file)
+	file := filepath.Join(b.TempDir(), "perf.data")
+	cmd := exec.Command("perf", append([]string{"record", "-q", "-o", file}, args...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { cmd.Process.Kill() }) // fails if it has ended
-	return &observer{cmd, func() (*quality, error) {
-		var peak int64
+	return &observer{cmd: cmd, end: func() (*quality, error) {
+		defer os.Remove(file)
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			return nil, err
 		}
 		_ = cmd.Wait() // perf ends itself with the signal
-		if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-			peak = u.Maxrss << 10
-		}
 		info, err := os.Stat(file)
 		if err != nil {
 			return nil, fmt.Errorf("%w\n%s", err, &stderr)
 		}
-		q, err := perfQuality(perf, file)
-		if err == nil {
-			q.Bytes, q.Memory = info.Size(), peak
+		q, err := judge(file)
+		if err != nil {
+			return nil, fmt.Errorf("%w\n%s", err, &stderr)
 		}
-		return q, err
+		q.Bytes = info.Size()
+		if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+			q.Memory = u.Maxrss << 10
+		}
+		return q, nil
 	}}
 }
 
+// perfCount has perf count what it has seen of a process.
+func perfCount(file string, pid int) (*quality, error) {
+	return perfScript(file, func(out io.Reader) (*quality, error) {
+		q := new(quality)
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), "PERF_RECORD_LOST") {
+				q.Lost++
+			} else {
+				q.Samples++
+			}
+		}
+		return q, lines.Err()
+	}, "-F", "tid", "--pid", strconv.Itoa(pid))
+}
+
 // perfQuality has perf list what it has seen.
-func perfQuality(perf, file string) (*quality, error) {
+func perfQuality(file string) (*quality, error) {
+	return perfScript(file, readPerfScript, "-F", "tid,ip,sym,dso")
+}
+
+func perfScript(file string, read func(io.Reader) (*quality, error), args ...string) (*quality, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, perf, "script", "-f", "-i", file, "-F", "tid,ip,sym,dso", "--show-lost-events")
+	cmd := exec.CommandContext(ctx, "perf", append([]string{"script", "-f", "-i", file, "--show-lost-events"}, args...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -91,7 +138,7 @@ func perfQuality(perf, file string) (*quality, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	q, err := readPerfScript(out)
+	q, err := read(out)
 	if waitErr := cmd.Wait(); err == nil {
 		err = waitErr
 	}

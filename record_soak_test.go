@@ -43,7 +43,7 @@ func TestRecordSoak(t *testing.T) {
 	})
 	s := &recordSoak{a: a, judge: newJudge(a.JitDump())}
 	// One records in a process of its own, whose memory is its own.
-	other := recorder(t, buildCommand(t), a.PID, "both", 99)
+	other := recorderWith(t, buildCommand(t), a.PID)
 	r := s.record(t, open(t, a, clrsnap.Options{}), other.cmd.Process.Pid, d)
 	q, err := other.end()
 	if err != nil {

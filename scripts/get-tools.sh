@@ -4,8 +4,10 @@
 # information with, gdb's gcore for core dumps, Chromium for the flame graph. Installs what is missing, as root.
 set -euo pipefail
 
+tools=(gcc:gcc readelf:binutils gcore:gdb chromium:chromium)
+if [ "${1:-}" = bench ]; then tools=(gcc:gcc wrk:wrk perf:linux-perf); fi
 missing=()
-for pair in gcc:gcc readelf:binutils gcore:gdb chromium:chromium; do
+for pair in "${tools[@]}"; do
     command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
 done
 [ -e /usr/include/stdio.h ] || missing+=(libc6-dev) # the compiler alone is not enough

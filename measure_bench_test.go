@@ -1,0 +1,279 @@
+package clrsnap_test
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/testenv"
+)
+
+// A subject is a process that works, and what it is measured by.
+type subject struct {
+	pid int
+	ask func() (units int64, at time.Duration) // what it has done so far, and when that was
+	url string                                 // of what wrk asks it for meanwhile; "": it works by itself
+	own func() time.Duration                   // CPU time of the observer that has started it; nil: none has
+
+	load *load // what asks it now
+}
+
+// subjectOf is a program that answers the command "units".
+func subjectOf(tb testing.TB, a *testenv.App) *subject {
+	return &subject{pid: a.PID, ask: func() (int64, time.Duration) { return askUnits(tb, a) }}
+}
+
+func askUnits(tb testing.TB, a *testenv.App) (units int64, at time.Duration) {
+	tb.Helper()
+	answer := a.Ask("units")
+	if len(answer) != 1 {
+		tb.Fatalf("%s answers %q", a, answer)
+	}
+	if _, err := fmt.Sscanf(answer[0], "UNITS %d %d", &units, &at); err != nil {
+		tb.Fatalf("%q: %v", answer[0], err)
+	}
+	return units, at
+}
+
+// A phase is what a subject did for some seconds.
+type phase struct {
+	perSecond   float64 // units of work
+	cpuPerUnit  float64 // of the subject, in seconds
+	observerCPU float64 // processors that the observer used
+	others      float64 // that everybody else used, and the kernel by itself
+}
+
+// A phase has begun when what came before it has an end, and an observer has begun:
+// what it costs to begin is not in it.
+const (
+	settleTime = time.Second
+	phaseTime  = 2 * time.Second
+)
+
+// repeats is how often a phase that others disturb is repeated. If they go on, it is
+// not counted.
+const repeats = 3
+
+// quietLimit is how many processors others may use for a phase to count.
+func quietLimit(tb testing.TB) float64 {
+	tb.Helper()
+	limit, err := strconv.ParseFloat(cmp.Or(os.Getenv("CLRSNAP_BENCH_QUIET"), "0.04"), 64)
+	if err != nil {
+		tb.Fatalf("CLRSNAP_BENCH_QUIET: %v", err)
+	}
+	return limit
+}
+
+// phase has the subject work while it is observed in a way, nil: left alone.
+func (s *subject) phase(b *testing.B, w *way) (phase, *quality) {
+	b.Helper()
+	if s.url != "" {
+		defer s.underLoad(b)()
+	}
+	if w == nil || w.start == nil {
+		return s.measure(b, nil), new(quality)
+	}
+	o := w.start(b, s.pid)
+	p := s.measure(b, o)
+	seen, err := o.end()
+	if err != nil {
+		b.Fatalf("%s: %v", w.name, err)
+	}
+	return p, seen
+}
+
+// underLoad has wrk ask until the function that it returns is called, which requires
+// that the program has counted as many requests as wrk. On each connection wrk can
+// leave one behind at the end, this one and the one before it.
+func (s *subject) underLoad(b *testing.B) (end func()) {
+	b.Helper()
+	before, _ := s.ask()
+	l := startLoad(b, s.url)
+	s.load = l
+	return func() {
+		s.load = nil
+		sent := l.end(b)
+		if after, _ := s.ask(); after-before < sent || after-before > sent+2*connections {
+			b.Fatalf("wrk had %d answers, the program %d requests", sent, after-before)
+		}
+	}
+}
+
+// measure takes the figures of a phase.
+func (s *subject) measure(b *testing.B, o *observer) phase {
+	b.Helper()
+	ownCPU := func() (own, load time.Duration) {
+		if o != nil {
+			own = o.cpu(b)
+		} else if s.own != nil {
+			own = s.own()
+		}
+		if s.load != nil {
+			load = processCPU(b, s.load.cmd.Process.Pid)
+		}
+		return own, load
+	}
+	time.Sleep(settleTime)
+	own, load := ownCPU()
+	all := machineCPU(b)
+	units, at := s.ask()
+	cpu := processCPU(b, s.pid)
+	time.Sleep(phaseTime)
+	units2, at2 := s.ask()
+	cpu = processCPU(b, s.pid) - cpu
+	own2, load2 := ownCPU()
+	all = machineCPU(b) - all
+	own, load = own2-own, load2-load
+	done, d := float64(units2-units), (at2 - at).Seconds()
+	return phase{done / d, cpu.Seconds() / done, own.Seconds() / d, (all - own - load - cpu).Seconds() / d}
+}
+
+// machineCPU is the time that all processors have not been idle, what other
+// machines took away from this one included.
+func machineCPU(tb testing.TB) time.Duration {
+	tb.Helper()
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var user, nice, system, idle, iowait, irq, softirq, steal int64
+	if _, err := fmt.Sscanf(string(b), "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal); err != nil {
+		tb.Fatal(err)
+	}
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on every architecture that .NET runs on
+	return time.Duration(user+nice+system+irq+softirq+steal) * tick
+}
+
+// A way is how a subject is observed, and what came of it.
+type way struct {
+	key   string // what CLRSNAP_BENCH_WAYS chooses it by
+	name  string
+	start func(b *testing.B, pid int) *observer // nil: it is left alone
+	floor bool                                  // nobody judges its stacks
+
+	lost        []float64 // per cent of the throughput, of each pair
+	moreCPU     []float64 // per cent of the CPU time for a unit
+	observerCPU []float64 // per cent of one processor
+	disturbed   int       // pairs that others disturbed, every time, and that are not counted
+	seen        quality
+}
+
+// wanted are the ways whose keys the regular expression CLRSNAP_BENCH_WAYS matches;
+// all, if there is none.
+func wanted(b *testing.B, ways ...*way) (out []*way) {
+	b.Helper()
+	re, err := regexp.Compile("^(?:" + cmp.Or(os.Getenv("CLRSNAP_BENCH_WAYS"), ".*") + ")$")
+	if err != nil {
+		b.Fatalf("CLRSNAP_BENCH_WAYS: %v", err)
+	}
+	for _, w := range ways {
+		if re.MatchString(w.key) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// compareWays measures every way once in each iteration, another one first each time.
+func (s *subject) compareWays(b *testing.B, ways []*way) {
+	b.Helper()
+	alone := func() phase { p, _ := s.phase(b, nil); return p }
+	before := alone()
+	for i := 0; b.Loop(); i++ {
+		for j := range ways {
+			w := ways[(i+j)%len(ways)]
+			before = w.compare(b, before, func() (phase, *quality) { return s.phase(b, w) }, alone)
+		}
+	}
+}
+
+// compare measures a phase that is observed and one that is not, again and again
+// until nobody else disturbs them, and returns the one that came last.
+func (w *way) compare(tb testing.TB, before phase, observed func() (phase, *quality), alone func() phase) phase {
+	tb.Helper()
+	quiet := quietLimit(tb)
+	for range repeats + 1 {
+		during, seen := observed()
+		after := alone()
+		if max(before.others, during.others, after.others) <= quiet {
+			w.add(&before, &during, &after, seen)
+			return after
+		}
+		before = after
+	}
+	w.disturbed++
+	return before
+}
+
+// add counts a pair: a phase that is observed, and the mean of the one before and the
+// one after it, so that what the machine does slowly cancels out.
+func (w *way) add(before, during, after *phase, seen *quality) {
+	w.lost = append(w.lost, 100*(1-2*during.perSecond/(before.perSecond+after.perSecond)))
+	w.moreCPU = append(w.moreCPU, 100*(2*during.cpuPerUnit/(before.cpuPerUnit+after.cpuPerUnit)-1))
+	w.observerCPU = append(w.observerCPU, 100*during.observerCPU)
+	w.seen.add(seen)
+}
+
+// A column is one more in a table of ways.
+type column struct {
+	head string
+	cell func(w *way) string
+}
+
+// reportWays prints what ways cost in a table, ready for a document, and reports the losses.
+func reportWays(b *testing.B, head, unit string, ways []*way, more ...column) {
+	b.Helper()
+	title := fmt.Sprintf("observed by\tpairs\tleft out\t%s lost %%\tmedian\tCPU for each, more %%\tmedian\tits own CPU %%\tMB\tsamples\tlost\tbroken", unit)
+	for _, c := range more {
+		title += "\t" + c.head
+	}
+	t := newColumns(title)
+	disturbed := 0
+	for _, w := range ways {
+		row := fmt.Sprintf("%s\t%d\t%d\t%s\t%s\t%s\t%s", w.name, len(w.lost), w.disturbed, spread(w.lost), middle(w.lost), spread(w.moreCPU), middle(w.moreCPU))
+		if w.seen.Memory == 0 { // nobody looked, or it is left out
+			row += strings.Repeat("\t–", 5)
+		} else {
+			s := &w.seen
+			broken := strconv.Itoa(s.Broken)
+			if w.floor {
+				broken = "–"
+			}
+			row += fmt.Sprintf("\t%s\t%d\t%d\t%d\t%s", spread(w.observerCPU), s.Memory>>20, s.Samples, s.Lost, broken)
+		}
+		for _, c := range more {
+			row += "\t" + c.cell(w)
+		}
+		t.row("%s", row)
+		disturbed += w.disturbed
+		if lost, _ := mean(w.lost); len(w.lost) > 0 {
+			metric(b, lost, cmp.Or(w.key, w.name)+"-lost-%")
+		}
+	}
+	text := fmt.Sprintf("%s\n%s Windows of %v, each compared with those before and after it, in which nobody looks; mean ± standard error. A processor is 100 %%.\n\n%s",
+		machine(), head, phaseTime, t)
+	if disturbed > 0 {
+		text += fmt.Sprintf("\n%d pairs are left out: others used more than %g processors, %d times in a row.\n", disturbed, quietLimit(b), repeats+1)
+	}
+	fmt.Printf("\n\n%s\n", text) // and not to the log, which indents it
+}
+
+// machine is what figures were measured on.
+func machine() string {
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	info, _ := os.ReadFile("/proc/cpuinfo")
+	model := "unknown"
+	if m := regexp.MustCompile(`(?m)^model name\s*: (.*)$`).FindSubmatch(info); m != nil {
+		model = string(m[1])
+	}
+	virtual := ""
+	if strings.Contains(string(info), " hypervisor") {
+		virtual = ", a virtual machine"
+	}
+	return fmt.Sprintf("%d processors (%s%s), Linux %s.", strings.Count(string(info), "processor\t"), model, virtual, strings.TrimSpace(string(kernel)))
+}
