@@ -159,6 +159,7 @@ type way struct {
 	lost        []float64 // per cent of the throughput, of each pair
 	moreCPU     []float64 // per cent of the CPU time for a unit
 	observerCPU []float64 // per cent of one processor
+	others      []float64 // what others used in the worst of its phases, likewise
 	disturbed   int       // pairs that others disturbed, every time, and that are not counted
 	seen        quality
 }
@@ -216,6 +217,7 @@ func (w *way) add(before, during, after *phase, seen *quality) {
 	w.lost = append(w.lost, 100*(1-2*during.perSecond/(before.perSecond+after.perSecond)))
 	w.moreCPU = append(w.moreCPU, 100*(2*during.cpuPerUnit/(before.cpuPerUnit+after.cpuPerUnit)-1))
 	w.observerCPU = append(w.observerCPU, 100*during.observerCPU)
+	w.others = append(w.others, 100*max(before.others, during.others, after.others))
 	w.seen.add(seen)
 }
 
@@ -228,14 +230,14 @@ type column struct {
 // reportWays prints what ways cost in a table, ready for a document, and reports the losses.
 func reportWays(b *testing.B, head, unit string, ways []*way, more ...column) {
 	b.Helper()
-	title := fmt.Sprintf("observed by\tpairs\tleft out\t%s lost %%\tmedian\tCPU for each, more %%\tmedian\tits own CPU %%\tMB\tsamples\tlost\tbroken", unit)
+	title := fmt.Sprintf("observed by\tpairs\tleft out\tothers %%\t%s lost %%\tmedian\tCPU for each, more %%\tmedian\tits own CPU %%\tMB\tsamples\tlost\tbroken", unit)
 	for _, c := range more {
 		title += "\t" + c.head
 	}
 	t := newColumns(title)
 	disturbed := 0
 	for _, w := range ways {
-		row := fmt.Sprintf("%s\t%d\t%d\t%s\t%s\t%s\t%s", w.name, len(w.lost), w.disturbed, spread(w.lost), middle(w.lost), spread(w.moreCPU), middle(w.moreCPU))
+		row := fmt.Sprintf("%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s", w.name, len(w.lost), w.disturbed, middle(w.others), spread(w.lost), middle(w.lost), spread(w.moreCPU), middle(w.moreCPU))
 		if w.seen.Memory == 0 { // nobody looked, or it is left out
 			row += strings.Repeat("\t–", 5)
 		} else {
