@@ -25,7 +25,9 @@ const (
 
 func startLoad(b *testing.B, url string) *load {
 	b.Helper()
-	l := &load{cmd: exec.Command("wrk", "--threads", "1", "--connections", strconv.Itoa(connections), "--duration", fmt.Sprintf("%.0fs", loadTime.Seconds()), url)}
+	seconds := fmt.Sprintf("%.0fs", loadTime.Seconds())
+	// However late an answer comes, it is one.
+	l := &load{cmd: exec.Command("wrk", "--threads", "1", "--connections", strconv.Itoa(connections), "--duration", seconds, "--timeout", seconds, url)}
 	l.cmd.Stdout, l.cmd.Stderr = &l.out, &l.out
 	if err := l.cmd.Start(); err != nil {
 		b.Fatal(err)

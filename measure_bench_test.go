@@ -20,7 +20,8 @@ type subject struct {
 	url string                                 // of what wrk asks it for meanwhile; "": it works by itself
 	own func() time.Duration                   // CPU time of the observer that has started it; nil: none has
 
-	load *load // what asks it now
+	load   *load   // what asks it now
+	others float64 // as in the last phase
 }
 
 // subjectOf is a program that answers the command "units".
@@ -69,9 +70,23 @@ func quietLimit(tb testing.TB) float64 {
 	return limit
 }
 
+// awaitQuiet waits until others leave the processors alone, if they did not in the
+// last phase; for a minute at most.
+func (s *subject) awaitQuiet(b *testing.B) {
+	b.Helper()
+	const look = time.Second
+	for end := time.Now().Add(time.Minute); s.others > quietLimit(b) && time.Now().Before(end); {
+		cpu, all := processCPU(b, s.pid), machineCPU(b)
+		time.Sleep(look)
+		all, cpu = machineCPU(b)-all, processCPU(b, s.pid)-cpu
+		s.others = (all - cpu).Seconds() / look.Seconds()
+	}
+}
+
 // phase has the subject work while it is observed in a way, nil: left alone.
 func (s *subject) phase(b *testing.B, w *way) (phase, *quality) {
 	b.Helper()
+	s.awaitQuiet(b)
 	if s.url != "" {
 		defer s.underLoad(b)()
 	}
@@ -130,7 +145,8 @@ func (s *subject) measure(b *testing.B, o *observer) phase {
 	all = machineCPU(b) - all
 	own, load = own2-own, load2-load
 	done, d := float64(units2-units), (at2 - at).Seconds()
-	return phase{done / d, cpu.Seconds() / done, own.Seconds() / d, (all - own - load - cpu).Seconds() / d}
+	s.others = (all - own - load - cpu).Seconds() / d
+	return phase{done / d, cpu.Seconds() / done, own.Seconds() / d, s.others}
 }
 
 // machineCPU is the time that all processors have not been idle, what other

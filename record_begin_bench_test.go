@@ -111,3 +111,18 @@ func reportBeginnings(all []*beginning) {
 	fmt.Printf("\n\n%s\nTwo threads compute; from the start of the command, for %v; mean ± standard error. A processor is 100 %%.\n\n%s\n",
 		machine(), settleTime+phaseTime, t)
 }
+
+func TestFirstSamples(t *testing.T) {
+	start := time.Unix(1000, 0)
+	r := &profile.Recording{
+		Start:   start,
+		Threads: []profile.RecordedThread{{Name: "busy-0"}, {Name: "idle-0"}, {Name: "busy-1"}},
+		Samples: []profile.Sample{
+			{At: 1, Thread: 0, Mode: profile.Wall}, {At: 2, Thread: 1}, {At: 9, Thread: 0}, {At: 7, Thread: 2}, {At: 4, Thread: 0}, {At: 8, Thread: 2},
+		},
+	}
+	want := map[string]time.Time{"busy-0": start.Add(4), "busy-1": start.Add(7)}
+	if got := firstSamples(r, "busy-"); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

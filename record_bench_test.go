@@ -70,9 +70,9 @@ func (l *workload) measure(b *testing.B, exe, runtime string) {
 	ways := recordWays(b, exe)
 	s.phase(b, nil) // while code is compiled, and compiled better
 	head := l.describe(b, s)
+	defer func() { reportWays(b, head+" .NET "+runtimeOf(ways)+".", l.unit, ways) }() // what there is, should something fail
 	s.compareWays(b, ways)
 	endsWell(b, a)
-	reportWays(b, head+" .NET "+runtimeOf(ways)+".", l.unit, ways)
 }
 
 // describe says what the program does while it is left alone.
