@@ -14,20 +14,24 @@ import (
 
 // A load is wrk, asking a web server as fast as it answers, from one thread.
 type load struct {
-	cmd *exec.Cmd
-	out bytes.Buffer
+	cmd     *exec.Cmd
+	started time.Time
+	before  int64 // requests that the program had counted by then
+	out     bytes.Buffer
 }
 
 const (
 	connections = 8
-	loadTime    = time.Minute // then it ends by itself
+	loadTime    = 2 * time.Minute // then it ends by itself
 )
 
-func startLoad(b *testing.B, url string) *load {
+func startLoad(b *testing.B, s *subject) *load {
 	b.Helper()
+	before, _ := s.ask()
 	seconds := fmt.Sprintf("%.0fs", loadTime.Seconds())
+	l := &load{before: before, started: time.Now()}
 	// However late an answer comes, it is one.
-	l := &load{cmd: exec.Command("wrk", "--threads", "1", "--connections", strconv.Itoa(connections), "--duration", seconds, "--timeout", seconds, url)}
+	l.cmd = exec.Command("wrk", "--threads", "1", "--connections", strconv.Itoa(connections), "--duration", seconds, "--timeout", seconds, s.url)
 	l.cmd.Stdout, l.cmd.Stderr = &l.out, &l.out
 	if err := l.cmd.Start(); err != nil {
 		b.Fatal(err)

@@ -74,22 +74,29 @@ func quietLimit(tb testing.TB) float64 {
 // last phase; for a minute at most.
 func (s *subject) awaitQuiet(b *testing.B) {
 	b.Helper()
-	const look = time.Second
 	for end := time.Now().Add(time.Minute); s.others > quietLimit(b) && time.Now().Before(end); {
-		cpu, all := processCPU(b, s.pid), machineCPU(b)
-		time.Sleep(look)
-		all, cpu = machineCPU(b)-all, processCPU(b, s.pid)-cpu
-		s.others = (all - cpu).Seconds() / look.Seconds()
+		start, all, known := time.Now(), machineCPU(b), s.cpu(b)
+		time.Sleep(time.Second)
+		all, known = machineCPU(b)-all, s.cpu(b)-known
+		s.others = (all - known).Seconds() / time.Since(start).Seconds()
 	}
+}
+
+// cpu is the CPU time of the subject and of what asks it.
+func (s *subject) cpu(b *testing.B) time.Duration {
+	b.Helper()
+	sum := processCPU(b, s.pid)
+	if s.load != nil {
+		sum += processCPU(b, s.load.cmd.Process.Pid)
+	}
+	return sum
 }
 
 // phase has the subject work while it is observed in a way, nil: left alone.
 func (s *subject) phase(b *testing.B, w *way) (phase, *quality) {
 	b.Helper()
+	s.keepAsking(b)
 	s.awaitQuiet(b)
-	if s.url != "" {
-		defer s.underLoad(b)()
-	}
 	if w == nil || w.start == nil {
 		return s.measure(b, nil), new(quality)
 	}
@@ -102,50 +109,56 @@ func (s *subject) phase(b *testing.B, w *way) (phase, *quality) {
 	return p, seen
 }
 
-// underLoad has wrk ask until the function that it returns is called, which requires
-// that the program has counted as many requests as wrk. On each connection wrk can
-// leave one behind at the end, this one and the one before it.
-func (s *subject) underLoad(b *testing.B) (end func()) {
+// keepAsking has a load ask the subject, if it needs one. It is the same for many
+// phases: a web server that begins to be asked takes some seconds to come to its pace.
+func (s *subject) keepAsking(b *testing.B) {
 	b.Helper()
-	before, _ := s.ask()
-	l := startLoad(b, s.url)
-	s.load = l
-	return func() {
-		s.load = nil
-		sent := l.end(b)
-		if after, _ := s.ask(); after-before < sent || after-before > sent+2*connections {
-			b.Fatalf("wrk had %d answers, the program %d requests", sent, after-before)
-		}
+	if s.url == "" || s.load != nil && time.Since(s.load.started) < loadTime/2 {
+		return
+	}
+	s.stopAsking(b)
+	s.load = startLoad(b, s)
+	time.Sleep(3 * time.Second)
+}
+
+// stopAsking ends the load, and requires that the program has counted as many
+// requests. Each connection can leave one behind at the end, of this load and of the
+// one before it.
+func (s *subject) stopAsking(b *testing.B) {
+	b.Helper()
+	if s.load == nil {
+		return
+	}
+	l := s.load
+	s.load = nil
+	answers := l.end(b)
+	if after, _ := s.ask(); after-l.before < answers || after-l.before > answers+2*connections {
+		b.Fatalf("wrk had %d answers, the program %d requests", answers, after-l.before)
 	}
 }
 
 // measure takes the figures of a phase.
 func (s *subject) measure(b *testing.B, o *observer) phase {
 	b.Helper()
-	ownCPU := func() (own, load time.Duration) {
-		if o != nil {
-			own = o.cpu(b)
-		} else if s.own != nil {
-			own = s.own()
+	ownCPU := func() time.Duration {
+		switch {
+		case o != nil:
+			return o.cpu(b)
+		case s.own != nil:
+			return s.own()
 		}
-		if s.load != nil {
-			load = processCPU(b, s.load.cmd.Process.Pid)
-		}
-		return own, load
+		return 0
 	}
 	time.Sleep(settleTime)
-	own, load := ownCPU()
-	all := machineCPU(b)
+	own, known, all := ownCPU(), s.cpu(b), machineCPU(b)
 	units, at := s.ask()
 	cpu := processCPU(b, s.pid)
 	time.Sleep(phaseTime)
 	units2, at2 := s.ask()
 	cpu = processCPU(b, s.pid) - cpu
-	own2, load2 := ownCPU()
-	all = machineCPU(b) - all
-	own, load = own2-own, load2-load
+	own, known, all = ownCPU()-own, s.cpu(b)-known, machineCPU(b)-all
 	done, d := float64(units2-units), (at2 - at).Seconds()
-	s.others = (all - own - load - cpu).Seconds() / d
+	s.others = (all - own - known).Seconds() / d
 	return phase{done / d, cpu.Seconds() / done, own.Seconds() / d, s.others}
 }
 
@@ -207,6 +220,7 @@ func (s *subject) compareWays(b *testing.B, ways []*way) {
 			before = w.compare(b, before, func() (phase, *quality) { return s.phase(b, w) }, alone)
 		}
 	}
+	s.stopAsking(b)
 }
 
 // compare measures a phase that is observed and one that is not, again and again

@@ -68,7 +68,9 @@ func BenchmarkRecordCost(b *testing.B) {
 func (l *workload) measure(b *testing.B, exe, runtime string) {
 	a, s := l.start(b, runtime)
 	ways := recordWays(b, exe)
-	s.phase(b, nil) // while code is compiled, and compiled better
+	for range 3 {
+		s.phase(b, nil) // while code is compiled, and compiled better
+	}
 	head := l.describe(b, s)
 	defer func() { reportWays(b, head+" .NET "+runtimeOf(ways)+".", l.unit, ways) }() // what there is, should something fail
 	s.compareWays(b, ways)
@@ -78,9 +80,7 @@ func (l *workload) measure(b *testing.B, exe, runtime string) {
 // describe says what the program does while it is left alone.
 func (l *workload) describe(b *testing.B, s *subject) string {
 	b.Helper()
-	if s.url != "" {
-		defer s.underLoad(b)()
-	}
+	s.keepAsking(b)
 	before, start := switches(b, s.pid), time.Now()
 	p := s.measure(b, nil)
 	each := float64(switches(b, s.pid)-before) / time.Since(start).Seconds()
