@@ -71,7 +71,7 @@ func recorded() *profile.Recording {
 		Version: "10.0.9", Path: "/usr/share/dotnet/shared/Microsoft.NETCore.App/10.0.9/libcoreclr.so", Shape: "shared",
 	}}}
 	r.Modes = []profile.ModeStats{
-		{Mode: profile.CPU, Rate: 100, Samples: 9, Lost: 1, Broken: 1, Repaired: 2},
+		{Mode: profile.CPU, Rate: 100, Source: profile.FromProcessors, Samples: 9, Lost: 1, Broken: 1, Repaired: 2},
 		{Mode: profile.Wall, Rate: 100, Got: 33.5, Samples: 8, Late: 3, Pauses: profile.Pauses{Count: 4, P50: 14200, P99: 30000, Max: 31000}, Released: 1},
 	}
 	r.Cost = profile.Cost{TargetCPU: 90 * time.Millisecond, OwnCPU: 3 * time.Millisecond, OwnMemory: 12 << 20, Processors: 2}

@@ -101,7 +101,7 @@ func busyShop() *profile.Recording {
 	r.Start, r.Duration = time.Date(2026, 3, 4, 5, 6, 7, 123456789, time.FixedZone("", 3600)), 20*time.Second
 	r.Processes = []profile.Process{{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{Version: "10.0.9", Shape: "shared"}}}
 	r.Modes = []profile.ModeStats{
-		{Mode: profile.CPU, Rate: 99, Samples: 1730, Lost: 70, Late: 9},
+		{Mode: profile.CPU, Rate: 99, Source: profile.FromThreads, Samples: 1730, Lost: 70, Late: 9},
 		{Mode: profile.Wall, Rate: 99, Got: 33.3, Samples: 2200, Lost: 1, Late: 300, Broken: 100, Released: 1},
 	}
 	r.Cost = profile.Cost{TargetCPU: 18 * time.Second, Processors: 2}
