@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/engine"
+	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 )
@@ -65,31 +66,39 @@ func (p *Process) Suspend(id ThreadID) (*Suspension, error) {
 		}
 		ctx := s.walk.Context
 		r := p.walker.Unwind(&s.walk, &ctx, walk.ByUnwindInfo, func(*walk.Frame) bool { return true })
-		if attempt < maxAttempts && (s.mendChain() || !r.Complete && s.mend(r.Err, attempt)) {
-			continue
+		if attempt < maxAttempts {
+			again := !r.Complete && s.mend(r.Err, attempt)
+			if s.mendChain() || again {
+				continue
+			}
 		}
 		p.current = s
 		return s, nil
 	}
 }
 
-// mendChain has the context copied next time that the thread's newest Frame points to, if
-// it is not on the stack: that of a thread which the runtime has stopped may be anywhere.
+// mendChain has what the thread's Frames point to copied next time, if it is not on the
+// stack: a debugger's evaluation of an expression has its context in the heap.
 func (s *Suspension) mendChain() bool {
-	if s.walk.Info.Cooperative {
+	if s.walk.Info.Address == 0 || !errors.Is(s.p.walker.CheckChain(&s.walk), walk.ErrMissing) {
 		return false
 	}
-	if _, _, err := s.p.walker.FrameSeed(&s.walk); !errors.Is(err, walk.ErrMissing) {
+	at := s.walk.Stack.Miss
+	m := s.mapping(at)
+	if m == nil {
 		return false
 	}
-	const page = 4096 // a context has less, and begins less than that before what was missed
-	at := s.walk.Stack.Miss &^ (page - 1)
 	for _, r := range s.extra {
-		if at >= r.Addr && at < r.Addr+arch.Addr(r.Len) {
+		if at >= r.Addr && at-r.Addr < arch.Addr(r.Len) {
 			return false
 		}
 	}
-	s.extra = append(s.extra, live.Range{Addr: at - page, Len: 3 * page})
+	const page = 4096 // a context has less, and what is missed of it first may be any part
+	start, end := max(m.Start, at&^(page-1)-page), min(m.End, at&^(page-1)+2*page)
+	if start >= end {
+		return false // a damaged dump
+	}
+	s.extra = append(s.extra, live.Range{Addr: start, Len: int(end - start)})
 	return true
 }
 
@@ -210,14 +219,9 @@ func (s *Suspension) missing(err error) (live.Range, bool) {
 		return live.Range{}, false
 	}
 	at := s.walk.Stack.Miss
-	m := s.p.eng.Maps.Find(at)
+	m := s.mapping(at)
 	if m == nil {
-		if s.p.core != nil || s.p.eng.UpdateModules() != nil {
-			return live.Range{}, false
-		}
-		if m = s.p.eng.Maps.Find(at); m == nil {
-			return live.Range{}, false
-		}
+		return live.Range{}, false
 	}
 	const below = 4096 // what was in use may reach below the first read
 	start := max(m.Start, at&^(below-1)-below)
@@ -231,4 +235,13 @@ func (s *Suspension) missing(err error) (live.Range, bool) {
 	}
 	n := min(int64(m.End-start), int64(left))
 	return live.Range{Addr: start, Len: int(n)}, n > below
+}
+
+// mapping returns the mapping that an address lies in, nil if there is none.
+func (s *Suspension) mapping(at arch.Addr) *target.Mapping {
+	m := s.p.eng.Maps.Find(at)
+	if m == nil && s.p.core == nil && s.p.eng.UpdateModules() == nil {
+		m = s.p.eng.Maps.Find(at)
+	}
+	return m
 }

@@ -149,7 +149,7 @@ func (r *Runtime) checkFrames(list []thread.Thread) error {
 			continue
 		}
 		var ctx arch.Context
-		kind, leads := r.Chain.Context(s, t.Frame, &ctx)
+		kind, leads, err := r.Chain.Context(s, t.Frame, &ctx)
 		if kind == thread.UnknownFrame {
 			unknown++
 			continue
@@ -158,7 +158,7 @@ func (r *Runtime) checkFrames(list []thread.Thread) error {
 		switch {
 		case leads && r.isMethod(ctx.IP):
 			right++
-		case leads && kind == thread.InlinedCallFrame, !leads && kind.Stays():
+		case leads && kind == thread.InlinedCallFrame, err != nil && kind.Stays():
 			wrong++
 		} // others mark a place, or lead to native code that has called into the runtime
 	}

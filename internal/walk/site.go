@@ -127,17 +127,10 @@ func (w *Walker) isCode(ip arch.Addr) bool {
 	return err == nil && s != nil
 }
 
-// managed reports whether ip lies in a method's code, and an error where that
-// cannot be told.
-func (w *Walker) managed(ip arch.Addr) (bool, error) {
-	s, err := w.lookup(ip, false)
-	return err == nil && s != nil && s.kind == siteManaged, err
-}
-
-// isManaged is managed for those to whom an error means no.
+// isManaged reports whether ip lies in a method's code.
 func (w *Walker) isManaged(ip arch.Addr) bool {
-	ok, _ := w.managed(ip)
-	return ok
+	s, err := w.lookup(ip, false)
+	return err == nil && s != nil && s.kind == siteManaged
 }
 
 // isReturn reports whether ip can be a return address: there is code there, and

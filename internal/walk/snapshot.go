@@ -112,33 +112,44 @@ func (s *snapshot) flush(drop bool) bool {
 
 // FrameSeed returns the context of the newest managed frame that the thread's
 // chain of explicit Frames leads back to, and false where there is none. For a
-// thread in preemptive mode that is the frame that called native code.
-func (w *Walker) FrameSeed(t *Thread) (arch.Context, bool, error) {
+// thread in preemptive mode that is the frame that called native code. A Frame of which
+// it cannot be told is an error: none may be passed over for that.
+func (w *Walker) FrameSeed(t *Thread) (seed arch.Context, found bool, err error) {
+	err = w.eachFrame(t, func(c *arch.Context, managed bool) bool {
+		if managed {
+			seed, found = *c, true
+		}
+		return !managed
+	})
+	return seed, found, err
+}
+
+// CheckChain says why it cannot be told where the Frames of a thread lead; nil where it
+// can. ErrMissing: what Stack.Miss names has to be captured too.
+func (w *Walker) CheckChain(t *Thread) error {
+	return w.eachFrame(t, func(*arch.Context, bool) bool { return true })
+}
+
+// eachFrame visits the Frames of a thread, newest first, until the visitor returns
+// false: where each leads to, and whether that is managed code.
+func (w *Walker) eachFrame(t *Thread, visit func(c *arch.Context, managed bool) bool) error {
 	at := t.Info.Frame
-	for n := 0; n < maxChain && at != 0 && at != thread.FrameTop; n++ {
-		var c arch.Context
-		c.Machine = t.Context.Machine
-		t.Stack.Miss = 0
-		kind, ok := w.frameContext(t.Stack, at, &c)
-		switch {
-		case ok:
-			if _, managed, err := w.Managed(c.IP); err != nil || managed {
-				return c, managed, err
-			}
-		case (kind == thread.RedirectedThreadFrame || kind == thread.ResumableFrame) && t.Stack.Miss != 0:
-			// Its context need not be on the stack.
-			return c, false, fmt.Errorf("%w at %v", ErrMissing, t.Stack.Miss)
+	for n := 0; at != 0 && at != thread.FrameTop; n++ {
+		if n == maxChain {
+			return fmt.Errorf("%w: more than %d Frames", ErrUnsafe, maxChain)
+		}
+		c := arch.Context{Machine: t.Context.Machine}
+		_, managed, err := w.frameContext(t.Stack, at, &c)
+		if err != nil || !visit(&c, managed) {
+			return err
 		}
 		next, ok := w.chain.Next(t.Stack, at)
 		if !ok {
-			return c, false, brokenChain(t.Stack, at)
+			return brokenChain(t.Stack, at)
 		}
 		at = next
 	}
-	if n := at; n != 0 && n != thread.FrameTop {
-		return arch.Context{}, false, fmt.Errorf("%w: more than %d Frames", ErrUnsafe, maxChain)
-	}
-	return arch.Context{}, false, nil
+	return nil
 }
 
 // OnStack reports whether seed is one of the managed frames that t has now. A

@@ -213,8 +213,8 @@ func (u *unwinding) interrupted() {
 		return
 	}
 	c := arch.Context{Machine: u.ctx.Machine}
-	kind, ok := u.w.chain.Context(u.t.Stack, at, &c)
-	if !ok || kind != thread.FaultingExceptionFrame || c.IP != u.ctx.IP {
+	kind, leads, err := u.w.chain.Context(u.t.Stack, at, &c)
+	if err != nil || !leads || kind != thread.FaultingExceptionFrame || c.IP != u.ctx.IP {
 		return
 	}
 	*u.ctx = c
@@ -358,26 +358,27 @@ func (u *unwinding) recover(why error) error {
 	if u.follow(why) {
 		return nil
 	}
+	if errors.Is(u.broken, ErrMissing) {
+		return fmt.Errorf("%w; %w", why, u.broken) // that can be mended
+	}
 	return why
 }
 
 // follow goes to the managed frame that the first Frame of the present run of
 // native frames leads back to, if there is one. With a reason why, it notes what
-// may have been missed.
+// may have been missed. u.broken is why the Frames do not tell.
 func (u *unwinding) follow(why error) bool {
+	u.broken = nil
 	at, ok := u.nextFrame()
 	for n := 0; ok && at != thread.FrameTop && n < maxChain; n++ {
-		var c arch.Context
-		c.Machine = u.ctx.Machine
-		kind, active := u.w.frameContext(u.t.Stack, at, &c)
-		sp := arch.Addr(c.Regs[u.w.arch.SP])
-		managed := false
-		if active && sp > u.runSP {
-			if managed, u.broken = u.w.managed(c.IP); u.broken != nil {
-				return false
-			}
+		c := arch.Context{Machine: u.ctx.Machine}
+		kind, managed, err := u.w.frameContext(u.t.Stack, at, &c)
+		if err != nil {
+			u.broken = err
+			return false
 		}
-		if managed {
+		sp := arch.Addr(c.Regs[u.w.arch.SP])
+		if managed && sp > u.runSP {
 			u.note(kind, at, c.IP, why)
 			*u.ctx = c
 			u.exact = kind == thread.FaultingExceptionFrame || kind == thread.RedirectedThreadFrame || kind == thread.ResumableFrame
@@ -393,23 +394,55 @@ func (u *unwinding) follow(why error) bool {
 // code calls directly and its caller. Most often there is none.
 const maxLazy = 32
 
-// frameContext is Chain.Context, all the way to the managed frame.
-func (w *Walker) frameContext(s *target.Stack, at arch.Addr, c *arch.Context) (thread.FrameKind, bool) {
-	kind, ok := w.chain.Context(s, at, c)
-	if !ok || !kind.Lazy() {
-		return kind, ok
+// frameContext is Chain.Context, all the way to the managed frame. It returns false for
+// Frames that mark a place, are not in a call, or lead to native code that has called
+// into the runtime: there the chain goes on. Where that cannot be told, it is an error.
+func (w *Walker) frameContext(s *target.Stack, at arch.Addr, c *arch.Context) (kind thread.FrameKind, managed bool, err error) {
+	kind, leads, err := w.chain.Context(s, at, c)
+	if err != nil || !leads {
+		return kind, false, frameError(s, kind, at, err)
 	}
 	for range maxLazy {
 		site, err := w.lookup(c.IP, false)
-		if err != nil || site == nil || site.kind == siteManaged {
-			return kind, err == nil && site != nil
+		switch {
+		case err != nil:
+			return kind, false, err
+		case site != nil && site.kind == siteManaged:
+			return kind, true, nil
+		case kind.Managed(), site == nil && !w.modules.Executable(c.IP):
+			return kind, false, fmt.Errorf("%w: the %v at %v leads to %v, which is no managed code", ErrUnsafe, kind, at, c.IP)
+		case !kind.Lazy():
+			return kind, false, nil
 		}
 		from := c.Regs[w.arch.SP]
-		if site.kind != siteNative || site.step == nil || site.step.End || site.step.Apply(c, s) != nil || c.Regs[w.arch.SP] <= from {
-			return kind, false
+		if site == nil || site.kind != siteNative || site.step == nil || site.step.End {
+			return kind, false, lostFrame(kind, at, unwind.ErrNoInfo)
+		}
+		if err := site.step.Apply(c, s); err != nil {
+			return kind, false, frameError(s, kind, at, err)
+		}
+		if c.Regs[w.arch.SP] <= from {
+			return kind, false, lostFrame(kind, at, unwind.ErrProgress)
 		}
 	}
-	return kind, false
+	return kind, false, lostFrame(kind, at, fmt.Errorf("more than %d native frames", maxLazy))
+}
+
+// frameError says why a Frame does not tell what it leads to.
+func frameError(s *target.Stack, kind thread.FrameKind, at arch.Addr, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, thread.ErrUnread), errors.Is(err, unwind.ErrStack):
+		return fmt.Errorf("%w at %v, which the %v at %v needs", ErrMissing, s.Miss, kind, at)
+	case errors.Is(err, thread.ErrNowhere):
+		return fmt.Errorf("%w: the %v at %v: %w", ErrUnsafe, kind, at, err)
+	}
+	return lostFrame(kind, at, err)
+}
+
+func lostFrame(kind thread.FrameKind, at arch.Addr, why error) error {
+	return fmt.Errorf("%w from the %v at %v: %w", ErrLost, kind, at, why)
 }
 
 // note records that frames may be missing. A thread in preemptive mode has left

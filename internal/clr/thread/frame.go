@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"errors"
 	"fmt"
 
 	"clrsnap/internal/arch"
@@ -61,17 +62,59 @@ func (k FrameKind) String() string {
 	return frameNames[k]
 }
 
+// way is how Frames lead back to other code, and so how they are read.
+type way uint8
+
+const (
+	wayUnknown    way = iota
+	wayMark           // they only mark a place
+	wayCall           // to the call that they hold, while they hold one
+	wayTransition     // by the transition block of a stub
+	wayHijack         // by the arguments of the helper that a hijacked return leads to
+	wayPointed        // by a context elsewhere
+	wayEval           // by that of a debugger's evaluation
+	wayFault          // by a context of their own
+	waySoftware       // likewise
+	wayHelper         // by the registers that a function of the runtime's had
+)
+
+func (k FrameKind) way() way {
+	switch k {
+	case InlinedCallFrame:
+		return wayCall
+	case PInvokeCalliFrame, PrestubMethodFrame, CallCountingHelperFrame, StubDispatchFrame, ExternalMethodFrame, DynamicHelperFrame, InterpreterFrame:
+		return wayTransition
+	case HijackFrame:
+		return wayHijack
+	case ResumableFrame, RedirectedThreadFrame:
+		return wayPointed
+	case FuncEvalFrame:
+		return wayEval
+	case FaultingExceptionFrame:
+		return wayFault
+	case SoftwareExceptionFrame:
+		return waySoftware
+	case HelperMethodFrame, HelperMethodFrame1, HelperMethodFrame2, HelperMethodFrame3, HelperMethodFrameProtect:
+		return wayHelper
+	case ProtectValueClassFrame, ProtectByRefsFrame, ExceptionFilterFrame,
+		DebuggerClassInitMarkFrame, DebuggerSecurityCodeMarkFrame, DebuggerExitFrame, DebuggerU2MCatchHandlerFrame:
+		return wayMark
+	}
+	return wayUnknown
+}
+
 // Stays reports whether Frames of a kind lead back to other code as long as they are
 // on the chain. The others only mark a place, or not even that when their call has
 // returned.
-func (k FrameKind) Stays() bool {
-	switch k {
-	case UnknownFrame, InlinedCallFrame, ProtectValueClassFrame, ProtectByRefsFrame, ExceptionFilterFrame,
-		DebuggerClassInitMarkFrame, DebuggerSecurityCodeMarkFrame, DebuggerExitFrame, DebuggerU2MCatchHandlerFrame:
-		return false
-	}
-	return true
-}
+func (k FrameKind) Stays() bool { return k.way() > wayCall }
+
+// Lazy reports whether Frames of a kind may lead to native code, from where the
+// nearest managed frame has to be looked for.
+func (k FrameKind) Lazy() bool { return k.way() == wayHelper }
+
+// Managed reports whether Frames of a kind lead to managed code and to no other. Stubs
+// can have been called by native code, too, and hijacked methods return there.
+func (k FrameKind) Managed() bool { return k.way() == wayCall || k.way() == wayPointed }
 
 // FrameTop ends the chain (frames.h, FRAME_TOP).
 const FrameTop = ^arch.Addr(0)
@@ -146,7 +189,7 @@ func NewChain(d *contract.Descriptor, a *arch.Arch) (*Chain, error) {
 	}
 	// A kind that this runtime does not have is never met in its chains.
 	for k := FrameKind(1); k < numFrameKinds; k++ {
-		if id, ok := d.Global(frameNames[k] + "Identifier"); ok {
+		if id, ok := d.Global(frameNames[k] + "Identifier"); ok && c.described(k) {
 			c.kinds[id] = k
 		}
 	}
@@ -154,6 +197,17 @@ func NewChain(d *contract.Descriptor, a *arch.Arch) (*Chain, error) {
 		return nil, fmt.Errorf("the runtime's descriptor names no kind of Frame")
 	}
 	return c, nil
+}
+
+// described reports whether it is known how Frames of a kind are laid out.
+func (c *Chain) described(k FrameKind) bool {
+	switch k.way() {
+	case wayHelper:
+		return c.l.HelperReturn != contract.Absent
+	case waySoftware:
+		return c.l.SoftwareContext != contract.Absent
+	}
+	return true
 }
 
 // Kind returns the kind of the Frame at address at.
@@ -174,53 +228,74 @@ func (c *Chain) Next(s *target.Stack, at arch.Addr) (arch.Addr, bool) {
 	return next, ok && next > at
 }
 
+// Why it cannot be told where a Frame leads back to.
+var (
+	// ErrUnread: memory is needed that is not there. Stack.Miss says which.
+	ErrUnread = errors.New("a Frame cannot be read")
+	// ErrKind: nobody knows how it is to be read.
+	ErrKind = errors.New("a Frame is of no known kind")
+	// ErrNowhere: it should lead to code, and does not.
+	ErrNowhere = errors.New("a Frame leads nowhere")
+)
+
 // Context sets ctx to the registers of the managed frame that the Frame at
-// address at leads back to; where that frame is Lazy, of a native frame on the way
+// address at leads back to; where its kind is Lazy, of a native frame on the way
 // there. It returns false, and leaves ctx unspecified, for Frames that lead nowhere:
-// those that only mark a place, those that are not active, and those that cannot
-// be read.
-func (c *Chain) Context(s *target.Stack, at arch.Addr, ctx *arch.Context) (FrameKind, bool) {
+// those that only mark a place, and those that are not in a call. An error is no
+// such answer: the Frame may well lead back, and a walk that passed over it would
+// miss what it leads to.
+func (c *Chain) Context(s *target.Stack, at arch.Addr, ctx *arch.Context) (kind FrameKind, leads bool, err error) {
 	kind, ok := c.Kind(s, at)
 	if !ok {
-		return kind, false
+		return kind, false, ErrUnread
 	}
-	switch kind {
-	case InlinedCallFrame:
+	switch kind.way() {
+	case wayMark:
+		return kind, false, nil
+	case wayCall:
 		ok = c.inlinedCall(s, at, ctx)
-	case PInvokeCalliFrame, PrestubMethodFrame, CallCountingHelperFrame, StubDispatchFrame, ExternalMethodFrame, DynamicHelperFrame, InterpreterFrame:
+	case wayTransition:
 		ok = c.transition(s, at, ctx)
-	case HijackFrame:
+	case wayHijack:
 		ok = c.hijack(s, at, ctx)
-	case ResumableFrame, RedirectedThreadFrame:
+	case wayPointed:
 		ok = c.pointedContext(s, at+arch.Addr(c.l.ResumeContext), 0, ctx)
-	case HelperMethodFrame, HelperMethodFrame1, HelperMethodFrame2, HelperMethodFrame3, HelperMethodFrameProtect:
+	case wayHelper:
 		ok = c.helperMethod(s, at, ctx)
-	case FuncEvalFrame:
+	case wayEval:
 		ok = c.pointedContext(s, at+arch.Addr(c.l.EvalPtr), c.l.EvalContext, ctx)
-	case FaultingExceptionFrame:
+	case wayFault:
 		ok = c.context(s, at+arch.Addr(c.l.FaultContext), ctx)
-	case SoftwareExceptionFrame:
+	case waySoftware:
 		ok = c.context(s, at+arch.Addr(c.l.SoftwareContext), ctx)
 		ctx.Valid &= c.a.NonVolatile
 	default:
-		return kind, false
+		return kind, false, ErrKind
 	}
-	return kind, ok && ctx.IP != 0
+	switch {
+	case !ok:
+		return kind, false, ErrUnread
+	case ctx.IP != 0:
+		return kind, true, nil
+	case kind.Stays():
+		return kind, false, ErrNowhere
+	}
+	return kind, false, nil
 }
 
 // inlinedCall: an InlinedCallFrame is active, that is, its thread is in the
 // call, only while it holds a return address (frames.h, FrameHasActiveCall).
 func (c *Chain) inlinedCall(s *target.Stack, at arch.Addr, ctx *arch.Context) bool {
 	ip, ok := s.Uint64(at + arch.Addr(c.l.CallIP))
+	ctx.IP, ctx.Valid = arch.Addr(ip), 0
 	if !ok || ip == 0 {
-		return false
+		return ok
 	}
 	sp, ok := s.Uint64(at + arch.Addr(c.l.CallSP))
 	if !ok {
 		return false
 	}
 	fp, ok := s.Uint64(at + arch.Addr(c.l.CallFP))
-	ctx.IP, ctx.Valid = arch.Addr(ip), 0
 	ctx.Set(c.a.SP, sp)
 	ctx.Set(c.a.FP, fp)
 	return ok
@@ -255,18 +330,11 @@ func (c *Chain) hijack(s *target.Stack, at arch.Addr, ctx *arch.Context) bool {
 	return c.calleeSaved(s, arch.Addr(args)+arch.Addr(c.l.HijackSaved), ctx)
 }
 
-// Lazy reports whether Frames of a kind may lead to native code, from where the
-// nearest managed frame has to be looked for.
-func (k FrameKind) Lazy() bool { return k >= HelperMethodFrame && k <= HelperMethodFrameProtect }
-
 // helperMethod: a HelperMethodFrame, of a function of the runtime's that managed
 // code calls directly, has the registers that this function had. Whoever needs
 // those of its caller unwinds from there, and keeps the result.
 func (c *Chain) helperMethod(s *target.Stack, at arch.Addr, ctx *arch.Context) bool {
 	l := &c.l
-	if l.HelperReturn == contract.Absent {
-		return false
-	}
 	done, ok := s.Uint64(at + arch.Addr(l.HelperReturn))
 	if !ok {
 		return false

@@ -119,9 +119,9 @@ func testChainContext(t *testing.T, d *contract.Descriptor) {
 		s.frame(t, d, frameAt, kind, base+0x800)
 		wantSP, active := s.fill(c, kind)
 		var ctx arch.Context
-		got, ok := c.Context(&s.Stack, frameAt, &ctx)
-		if got != kind || ok != active {
-			t.Errorf("%v: %v, %v", kind, got, ok)
+		got, ok, err := c.Context(&s.Stack, frameAt, &ctx)
+		if got != kind || ok != active || err != nil {
+			t.Errorf("%v: %v, %v, %v", kind, got, ok, err)
 			continue
 		}
 		if next, ok := c.Next(&s.Stack, frameAt); next != base+0x800 || !ok {
@@ -137,8 +137,8 @@ func testChainContext(t *testing.T, d *contract.Descriptor) {
 			t.Errorf("%v: %+v", kind, ctx)
 		}
 		s.Data = s.Data[:0x104] // the Frame is cut off
-		if _, ok := c.Context(&s.Stack, frameAt, &ctx); ok {
-			t.Errorf("%v: a context from memory that is not there", kind)
+		if _, ok, err := c.Context(&s.Stack, frameAt, &ctx); ok || err != ErrUnread {
+			t.Errorf("%v: a context from memory that is not there: %v", kind, err)
 		}
 	}
 }
@@ -161,8 +161,8 @@ func TestHelperMethodFrame(t *testing.T) {
 	s.set(frameAt+arch.Addr(l.HelperPointers)+arch.Addr(l.Rbx), uint64(moved))
 	s.set(moved, 0x2222)
 	var ctx arch.Context
-	if kind, ok := c.Context(&s.Stack, frameAt, &ctx); kind != HelperMethodFrame1 || !ok || !kind.Lazy() {
-		t.Fatalf("%v, %v", kind, ok)
+	if kind, ok, err := c.Context(&s.Stack, frameAt, &ctx); kind != HelperMethodFrame1 || !ok || err != nil || !kind.Lazy() {
+		t.Fatalf("%v, %v, %v", kind, ok, err)
 	}
 	sp, _ := ctx.Reg(arch.RSP)
 	rbx, _ := ctx.Reg(arch.RBX)
@@ -171,7 +171,7 @@ func TestHelperMethodFrame(t *testing.T) {
 		t.Errorf("%+v", ctx)
 	}
 	s.set(frameAt+arch.Addr(l.HelperPointers)+arch.Addr(l.Rbx), 8)
-	if _, ok := c.Context(&s.Stack, frameAt, &ctx); ok {
+	if _, ok, err := c.Context(&s.Stack, frameAt, &ctx); ok || err != ErrUnread {
 		t.Error("a context with a register that lies beside the stack")
 	}
 }
@@ -185,8 +185,8 @@ func testInactiveInlinedCallFrame(t *testing.T, d *contract.Descriptor) {
 	s.frame(t, d, base, InlinedCallFrame, FrameTop)
 	s.set(base+arch.Addr(c.l.CallSP), uint64(base+0x900))
 	var ctx arch.Context
-	if kind, ok := c.Context(&s.Stack, base, &ctx); kind != InlinedCallFrame || ok {
-		t.Errorf("%v, %v", kind, ok)
+	if kind, ok, err := c.Context(&s.Stack, base, &ctx); kind != InlinedCallFrame || ok || err != nil {
+		t.Errorf("%v, %v, %v", kind, ok, err)
 	}
 }
 
@@ -238,8 +238,8 @@ func FuzzFrameChain(f *testing.F) {
 		at, n := base+arch.Addr(first), 0
 		for ok := true; ok && at != FrameTop; n++ {
 			var ctx arch.Context
-			if _, active := c.Context(&s, at, &ctx); active && (ctx.IP == 0 || !ctx.Valid.Has(arch.RSP)) {
-				t.Fatalf("%v: %+v", at, ctx)
+			if _, active, err := c.Context(&s, at, &ctx); active && (err != nil || ctx.IP == 0 || !ctx.Valid.Has(arch.RSP)) {
+				t.Fatalf("%v: %+v, %v", at, ctx, err)
 			}
 			at, ok = c.Next(&s, at)
 		}
