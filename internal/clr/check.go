@@ -137,10 +137,13 @@ func (r *Runtime) checkMethod(start arch.Addr, compile func(*codemap.Code, arch.
 	return err
 }
 
-// checkFrames: there are threads whose newest Frame is of a known kind, and, if
-// such Frames lead back to managed code, some of them to code of a method. Threads
-// that run leave nothing but traces of Frames.
+// checkFrames: the kinds of Frame are told apart; there are threads whose newest Frame
+// is of a known kind, and, if such Frames lead back to managed code, some of them to
+// code of a method. Threads that run leave nothing but traces of Frames.
 func (r *Runtime) checkFrames(list []thread.Thread) error {
+	if err := r.Chain.CheckKinds(r.mem); err != nil {
+		return err
+	}
 	var known, unknown, right, wrong int
 	s := &target.Stack{Live: r.mem}
 	for i := range list[:min(len(list), maxChecked)] {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/contract"
 	"clrsnap/internal/locate"
 	"clrsnap/internal/target"
@@ -96,6 +97,63 @@ func TestWrongLayouts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// alike are the kinds of Frame that are read in the same way.
+var alike = []string{
+	"PInvokeCalliFrame PrestubMethodFrame StubDispatchFrame CallCountingHelperFrame ExternalMethodFrame DynamicHelperFrame",
+	"ResumableFrame RedirectedThreadFrame",
+	"HelperMethodFrame HelperMethodFrame_1OBJ HelperMethodFrame_2OBJ HelperMethodFrame_3OBJ HelperMethodFrame_PROTECTOBJ",
+	"DebuggerClassInitMarkFrame DebuggerSecurityCodeMarkFrame DebuggerExitFrame DebuggerU2MCatchHandlerFrame ProtectByRefsFrame ProtectValueClassFrame ExceptionFilterFrame",
+}
+
+// TestWrongKinds: a description that takes a kind of Frame for one that is read in
+// another way is refused, be there a class too many in its list, a class too few, or
+// two in the wrong order.
+func TestWrongKinds(t *testing.T) {
+	for _, runtime := range []string{"net8", "net8:dotnet-8.0.4", "net9", "net9:dotnet-9.0.9"} {
+		t.Run(runtime, func(t *testing.T) {
+			e, r := openIdle(t, runtime)
+			right := e.Layout
+			refuse := func(what string, wrong *contract.Descriptor) {
+				t.Helper()
+				if err := e.bindChecked(r, wrong, true); !errors.Is(err, thread.ErrKinds) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			for i, group := range alike {
+				for _, one := range strings.Fields(group) {
+					for j, others := range alike {
+						if other := strings.Fields(others)[0]; i != j {
+							refuse(one+" for "+other, withKinds(right, map[string]string{one: other, other: one}))
+						}
+					}
+					refuse(one+" for InlinedCallFrame", withKinds(right, map[string]string{one: "InlinedCallFrame", "InlinedCallFrame": one}))
+				}
+			}
+			// What was wrong once: .NET 9 has no MulticastFrame (vptr_list.h).
+			behind := strings.Fields("PInvokeCalliFrame PrestubMethodFrame ProtectByRefsFrame ProtectValueClassFrame ResumableFrame RedirectedThreadFrame " +
+				"StubDispatchFrame CallCountingHelperFrame ExternalMethodFrame DynamicHelperFrame ExceptionFilterFrame")
+			more, less := map[string]string{}, map[string]string{}
+			for i := range len(behind) - 1 {
+				more[behind[i]], less[behind[i+1]] = behind[i+1], behind[i]
+			}
+			refuse("a class too many", withKinds(right, more))
+			refuse("a class too few", withKinds(right, less))
+			if err := e.bindChecked(r, right, false); err != nil {
+				t.Errorf("the right one: %v", err)
+			}
+		})
+	}
+}
+
+// withKinds returns d with kinds of Frame that are told by what tells others.
+func withKinds(d *contract.Descriptor, as map[string]string) *contract.Descriptor {
+	out := &contract.Descriptor{Types: d.Types, Globals: maps.Clone(d.Globals), Contracts: d.Contracts}
+	for kind, other := range as {
+		out.Globals[kind+"Identifier"] = d.Globals[other+"Identifier"]
+	}
+	return out
 }
 
 // without is a target of which a page cannot be read. It says that this is because it
