@@ -111,8 +111,8 @@ recordsoak: dotnets ## a recording of ten minutes under load against the perf ma
 ordeal: dotnets agent ## what the agent's target must survive, a hundred times each
 	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_ORDEAL=$${CLRSNAP_ORDEAL:-full} $(GO) test -timeout 60m -count 1 -run '^TestOrdeal' -v . $(TESTFLAGS)
 
-attacks: ## six thousand attacks on the memory that walks read
-	CLRSNAP_ATTACKS=$${CLRSNAP_ATTACKS:-6000} $(GO) test -timeout 60m -count 1 -run 'TestHostile|TestEverything' -v ./internal/recording $(TESTFLAGS)
+attacks: ## some thousand attacks on the memory that walks read
+	CLRSNAP_ATTACKS=$${CLRSNAP_ATTACKS:-6600} $(GO) test -timeout 60m -count 1 -run 'TestHostile|TestEverything' -v ./internal/recording $(TESTFLAGS)
 
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "gofmt -w is needed for:"; echo "$$unformatted"; exit 1; }

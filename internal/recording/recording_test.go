@@ -18,7 +18,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-var update = flag.Bool("update", false, "write testdata/scenarios.rec anew, from a live process")
+var update = flag.Bool("update", false, "write the recordings of TestRecord anew, from live processes")
 
 // corpus lists the recordings that are kept.
 func corpus(t testing.TB) []string {
@@ -109,11 +109,23 @@ func capture(t *testing.T, a *testenv.App) (*live.Process, []*recording.Thread) 
 // TestRecord records a live process, and walks the recording: as it is, as a file,
 // and reduced to what the walks need.
 func TestRecord(t *testing.T) {
-	args := []string{"--only", "gen-nested,async-resumed,eh-nested,qsort-fnptr,dynamic-method"}
+	for runtime, name := range map[string]string{
+		"net10": "scenarios.rec",
+		"net9":  "scenarios-net9.rec", // other Frames, told apart by addresses in a table
+	} {
+		t.Run(runtime, func(t *testing.T) {
+			testenv.Kit(t).Need(t, runtime)
+			testRecord(t, runtime, filepath.Join("testdata", name))
+		})
+	}
+}
+
+func testRecord(t *testing.T, runtime, kept string) {
+	args := []string{"--only", "gen-nested,async-resumed,eh-nested,qsort-fnptr,dynamic-method,iface-castable"}
 	if *update {
 		args = nil
 	}
-	a := testenv.Start(t, "scenarios", testenv.Options{Args: args})
+	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, Args: args})
 	p, threads := capture(t, a)
 	r, err := recording.Capture(p, threads, "every scenario of the test program, blocked")
 	if err != nil {
@@ -134,7 +146,7 @@ func TestRecord(t *testing.T) {
 	verify(t, "reduced", r)
 	name := filepath.Join(t.TempDir(), "x.rec")
 	if *update {
-		name = "testdata/scenarios.rec"
+		name = kept
 	}
 	if err := r.WriteFile(name); err != nil {
 		t.Fatal(err)
