@@ -263,6 +263,45 @@ func compareModes(t *testing.T, p *clrsnap.Process, name string, documented, rea
 	}
 }
 
+// TestSignalStack walks a thread whose newest Frames are on a signal's stack, and the
+// others on the thread's own. CoreCLR's walk ends with E_FAIL where the first frame
+// below lies on the other stack, so that there is nothing to compare this one with.
+func TestSignalStack(t *testing.T) { eachRuntime(t, testSignalStack) }
+
+func testSignalStack(t *testing.T, runtime string) {
+	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, Args: []string{"--only", "signal-stack"}})
+	p := open(t, a, clrsnap.Options{})
+	s := suspend(t, p, threadID(t, p, a.Stacks["signal-stack"].TID))
+	if th := s.Walk(); !th.Complete {
+		t.Fatalf("%s\n%s", th.Error, text(th.Frames))
+	}
+	wanted := []string{"Scenarios.Here.Block", "Scenarios.Native.Handle", "", "Scenarios.Native.OnSignalStack"}
+	for _, mode := range []clrsnap.Mode{clrsnap.AsDocumented, clrsnap.AsCoreCLR} {
+		p.SetMode(mode)
+		all, err := calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil)
+		if err != nil {
+			t.Errorf("mode %d: %v", mode, err)
+		}
+		var got []string
+		for _, c := range all {
+			var name string // of a run
+			if c.id != 0 {
+				n, err := p.FunctionName(c.id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				name = n.Exact
+			}
+			got = append(got, name)
+		}
+		at := slices.Index(got, wanted[0])
+		if at < 0 || len(got) < at+len(wanted) || !slices.Equal(got[at:at+len(wanted)], wanted) {
+			t.Errorf("mode %d: %q, want %q in it", mode, got, wanted)
+		}
+	}
+	endsWell(t, a)
+}
+
 // TestCallbackArguments: what a callback gets besides the frame.
 func TestCallbackArguments(t *testing.T) { eachRuntime(t, testCallbackArguments) }
 

@@ -21,12 +21,13 @@ type callback struct {
 
 // difference is a thread with its two walks; what says how they differ.
 type difference struct {
-	name  string
-	clr   *agent.Thread
-	ours  []callback
-	err   error
-	kinds []string // of the runtime's Frames, newest first
-	state string   // the Frames and the mode of the thread
+	name       string
+	clr        *agent.Thread
+	ours       []callback
+	err        error
+	kinds      []string // of the runtime's Frames, newest first
+	preemptive bool
+	state      string // the Frames and the mode of the thread
 
 	what  string
 	stack string // of the thread, by our own complete walk
@@ -67,6 +68,9 @@ func (o *oracle) compare(d *difference) {
 	o.threads++
 	for _, k := range d.kinds {
 		o.kinds[k]++
+	}
+	if len(d.kinds) > 0 && d.preemptive {
+		o.newest[d.kinds[0]]++
 	}
 	pair, ok := samePair(d)
 	if !ok {
@@ -167,7 +171,7 @@ func (o *oracle) report(t *testing.T) {
 	t.Helper()
 	t.Logf("%d frames compared in %d walks of threads in %d suspensions: %d frames of blocked scenarios, %d of others; %d are runs of unmanaged frames; the deepest stack has %d",
 		o.frames, o.threads, o.rounds, o.ofBlocked, o.frames-o.ofBlocked, o.runs, o.deepest)
-	t.Logf("%d methods at %d different addresses; Frames met: %s", len(o.methods), len(o.places), counts(o.kinds))
+	t.Logf("%d methods at %d different addresses; Frames met: %s; newest ones in preemptive mode: %s", len(o.methods), len(o.places), counts(o.kinds), counts(o.newest))
 	t.Logf("registers equal, besides ip and sp: %s; not compared, because our walk does not claim to know them: %s", counts(o.registers), counts(o.unknownRegisters))
 	t.Logf("results: %s", counts(o.results))
 	n := time.Duration(max(1, o.rounds))

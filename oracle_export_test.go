@@ -24,3 +24,6 @@ func (s *Suspension) Chain() (kinds []string, state string) {
 	}
 	return kinds, state
 }
+
+// Preemptive reports whether the thread was in preemptive mode.
+func (s *Suspension) Preemptive() bool { return !s.walk.Info.Cooperative }

@@ -88,6 +88,39 @@ func testOracle(t *testing.T, runtime string, frames int) {
 	}
 }
 
+// TestOracleResolving compares threads that the suspension finds while they look for the
+// method that an interface call leads to: in preemptive mode, with a StubDispatchFrame
+// as their newest one. TestOracle meets few of them. .NET 8 is in cooperative mode all
+// the while, so that there the scenario iface-castable has to do.
+func TestOracleResolving(t *testing.T) {
+	const (
+		wanted    = 20
+		maxRounds = 50_000
+	)
+	lib := buildAgent(t)
+	eachRuntime(t, func(t *testing.T, runtime string) {
+		if runtime == "net8" {
+			return
+		}
+		args := []string{"--busy", "7200", "--max-seconds", "7200", "--no-blocked", "--workers", "first-calls"}
+		a, conn := attachAgent(t, lib, testenv.Options{Runtime: runtime, Args: args})
+		o := newOracle(a, conn, open(t, a, clrsnap.Options{Mode: clrsnap.AsCoreCLR}))
+		for o.newest["StubDispatchFrame"] < wanted && len(o.unknown) < maxUnknown {
+			if o.rounds == maxRounds {
+				t.Fatalf("a StubDispatchFrame was the newest one %d times in %d suspensions, want %d", o.newest["StubDispatchFrame"], o.rounds, wanted)
+			}
+			if err := o.round(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := conn.Detach(); err != nil {
+			t.Error(err)
+		}
+		endsWell(t, a)
+		o.report(t)
+	})
+}
+
 // buildAgent compiles the in-process agent.
 func buildAgent(tb testing.TB) string {
 	tb.Helper()
@@ -165,6 +198,7 @@ type oracle struct {
 	frames, runs, ofBlocked, deepest      int
 	registers, unknownRegisters           map[string]int
 	results, kinds, known, moved          map[string]int
+	newest                                map[string]int // Frames of threads in preemptive mode
 	methods                               map[clrsnap.FunctionID]bool
 	places                                map[uint64]bool
 	unknown                               []*difference
@@ -179,7 +213,7 @@ func newOracle(a *testenv.App, conn *agent.Conn, p *clrsnap.Process) *oracle {
 	o := &oracle{
 		conn: conn, p: p, blocked: map[uint32]string{},
 		registers: map[string]int{}, unknownRegisters: map[string]int{},
-		moved: map[string]int{}, results: map[string]int{}, kinds: map[string]int{}, known: map[string]int{},
+		newest: map[string]int{}, moved: map[string]int{}, results: map[string]int{}, kinds: map[string]int{}, known: map[string]int{},
 		methods: map[clrsnap.FunctionID]bool{}, places: map[uint64]bool{},
 	}
 	for name, s := range a.Stacks {
@@ -316,6 +350,7 @@ func (o *oracle) pair(t *agent.Thread) (*difference, error) {
 	defer s.Resume()
 	d := &difference{name: s.Thread().Name, clr: t}
 	d.kinds, d.state = s.Chain()
+	d.preemptive = s.Preemptive()
 	if scenario := o.blocked[t.OSID]; scenario != "" {
 		d.name = scenario
 	}

@@ -86,7 +86,9 @@ func checkScenarios(t *testing.T, a *testenv.App, snap *profile.Snapshot, runtim
 //   - pinvoke: StackTrace lists the DllImport method, once for its Frame and
 //     perhaps once more for its stub; on the stack there is native code, and
 //     for some signatures an IL stub. Before .NET 10 it likewise lists methods
-//     that the runtime implements, for their HelperMethodFrames.
+//     that the runtime implements, for their HelperMethodFrames; and, where it
+//     asks managed code how a call is to be resolved, the abstract method for the
+//     StubDispatchFrame.
 //   - generic-handle: the handle that reflection has for generic code is that of
 //     another instantiation.
 //   - unboxed: the handle that reflection has for a struct's virtual method is

@@ -42,6 +42,25 @@ func testDeepStack(t *testing.T, runtime string) {
 	endsWell(t, a)
 }
 
+// TestDeepStackPreemptive: the same of a thread in preemptive mode, in both modes of the
+// walk.
+func TestDeepStackPreemptive(t *testing.T) { eachRuntime(t, testDeepStackPreemptive) }
+
+func testDeepStackPreemptive(t *testing.T, runtime string) {
+	const depth = 12_000
+	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, Args: []string{"--only", "deep-stack"}})
+	p := open(t, a, clrsnap.Options{})
+	s := suspend(t, p, threadID(t, p, a.Stacks["deep-stack"].TID))
+	for _, mode := range []clrsnap.Mode{clrsnap.AsDocumented, clrsnap.AsCoreCLR} {
+		p.SetMode(mode)
+		all, err := calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil)
+		if err != nil || len(all) < depth {
+			t.Errorf("mode %d: %v after %d callbacks", mode, err, len(all))
+		}
+	}
+	endsWell(t, a)
+}
+
 // TestSuspensionHoldsOneMoment: a suspension says so when what it held is gone,
 // and a callback cannot take it away from under its own walk.
 func TestSuspensionHoldsOneMoment(t *testing.T) { eachRuntime(t, testSuspensionHoldsOneMoment) }

@@ -34,7 +34,7 @@ type FrameKind string
 const (
 	Shown   FrameKind = "shown"
 	Hidden  FrameKind = "hidden"  // Environment.StackTrace leaves it out; it has a frame of its own
-	PInvoke FrameKind = "pinvoke" // a DllImport method: a Frame or a stub, perhaps listed twice; or one that the runtime implements
+	PInvoke FrameKind = "pinvoke" // a DllImport method: a Frame or a stub, perhaps listed twice; or one that the runtime implements, or an abstract one
 	Dynamic FrameKind = "dynamic" // a DynamicMethod
 )
 

@@ -5,6 +5,7 @@ using System.Collections.Generic;
 using System.Linq;
 using System.Reflection;
 using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
 
 namespace Scenarios;
 
@@ -80,6 +81,23 @@ static class Calls
         shapes[3] = new Shape<Blocking>(new Blocking());
         foreach (IShape s in shapes) sum += s.Area(sum);
         return sum + 1;
+    }
+
+    // Says only when an interface is called what it does with it.
+    sealed class Castable : IDynamicInterfaceCastable
+    {
+        public bool IsInterfaceImplemented(RuntimeTypeHandle type, bool throwIfNot) => true;
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        public RuntimeTypeHandle GetInterfaceImplementation(RuntimeTypeHandle type) => Here.Block() > 0 ? type : default;
+    }
+
+    // The runtime asks while it resolves the call, between the call site and the method.
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static int CastableDispatch()
+    {
+        object o = new Castable();
+        return ((IShape)o).Area(1) + 1;
     }
 
     class Animal

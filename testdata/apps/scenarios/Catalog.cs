@@ -16,6 +16,7 @@ static class Catalog
         new("iterator", Calls.Iterator),
         new("linq", Calls.Linq),
         new("iface-dispatch", Calls.InterfaceDispatch),
+        new("iface-castable", Calls.CastableDispatch),
         new("virtual-call", Calls.VirtualCall),
         new("delegate-open", Calls.OpenDelegate),
         new("delegate-closed", Calls.ClosedDelegate),
@@ -49,6 +50,9 @@ static class Catalog
         new("qsort-fnptr", Native.SortByFunctionPointer),
         new("qsort-delegate", Native.SortByDelegate),
         new("qsort-sleep", Native.SortAndSleep, Native: true),
+
+        new("deep-stack", () => Calls.Deep(12_000), Flag: "deep-stack"),
+        new("signal-stack", Native.OnSignalStack, Flag: "signal-stack"),
 
         new("eh-filter", Exceptions.Filter),
         new("eh-catch", Exceptions.Catch),

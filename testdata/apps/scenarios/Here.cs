@@ -71,7 +71,8 @@ static class Here
     /// with the caller first, and its offsets those of the call to Announce. Kinds:
     /// shown; hidden (left out of Environment.StackTrace); pinvoke (a DllImport
     /// method, which stands for a Frame or a stub, and may be listed twice, or one
-    /// that the runtime implements); dynamic (a DynamicMethod).
+    /// that the runtime implements, or an abstract one, which stands for the Frame of
+    /// a call that is being resolved); dynamic (a DynamicMethod).
     /// Dynamic methods have token 0 and MethodDesc 0, and their assembly is "-".
     /// The method handle of a shared generic method is that of the instantiation
     /// over which it is shared, or of its open form: do not rely on it for generics.
@@ -102,7 +103,7 @@ static class Here
             type = m.DeclaringType + ".";
             bool hidden = m.IsDefined(typeof(StackTraceHiddenAttribute), false) || m.DeclaringType.IsDefined(typeof(StackTraceHiddenAttribute), false)
                 || (m.MethodImplementationFlags & MethodImplAttributes.AggressiveInlining) != 0;
-            bool pinvoke = (m.Attributes & MethodAttributes.PinvokeImpl) != 0 || (m.MethodImplementationFlags & MethodImplAttributes.InternalCall) != 0;
+            bool pinvoke = (m.Attributes & (MethodAttributes.PinvokeImpl | MethodAttributes.Abstract)) != 0 || (m.MethodImplementationFlags & MethodImplAttributes.InternalCall) != 0;
             kind = pinvoke ? "pinvoke" : hidden ? "hidden" : "shown";
         }
         text.Append($"\t\t{token:x8} {handle:x} {frame.GetNativeOffset()} {frame.GetILOffset()} {kind} {assembly} {type}{m?.Name ?? "?"}\n");

@@ -100,4 +100,30 @@ static unsafe class Native
         GC.KeepAlive(compare);
         return values[0];
     }
+
+    struct StackArea { public byte* Base; public int Flags; public nuint Size; }
+
+    struct SignalAction { public delegate* unmanaged[Cdecl]<int, void> Handler; public fixed ulong Mask[16]; public int Flags; public nint Restorer; }
+
+    [DllImport("libc")] static extern byte* mmap(void* at, nuint size, int access, int flags, int fd, nint offset);
+    [DllImport("libc")] static extern int sigaltstack(StackArea* area, StackArea* old);
+    [DllImport("libc")] static extern int sigaction(int number, SignalAction* action, SignalAction* old);
+    [DllImport("libc")] static extern int raise(int number);
+
+    [UnmanagedCallersOnly(CallConvs = [typeof(CallConvCdecl)])]
+    static void Handle(int number) => Here.Block();
+
+    // Managed code on a stack of its own, which a signal's handler runs on; the method that
+    // has caused the signal is on the thread's. That lies above, as the runtime wants it.
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static int OnSignalStack()
+    {
+        const int Size = 1 << 20, SIGUSR2 = 12, OnStack = 0x08000000, ReadWrite = 3, PrivateAtOnlyThisPlace = 0x100022;
+        var action = new SignalAction { Handler = &Handle, Flags = OnStack };
+        byte* at = (byte*)((nuint)(&action) & ~(nuint)0xfff), stack = null;
+        while (stack != at) stack = mmap(at -= 4 * Size, Size, ReadWrite, PrivateAtOnlyThisPlace, -1, 0);
+        var area = new StackArea { Base = stack, Size = Size };
+        if (sigaltstack(&area, null) != 0 || sigaction(SIGUSR2, &action, null) != 0) throw new InvalidOperationException("no signal stack");
+        return raise(SIGUSR2) + 1;
+    }
 }

@@ -42,6 +42,7 @@ static class Workers
         new("sort", Sort, 4096L * 4095 / 2),
         new("pinvoke-storm", PInvokeStorm, 2000),
         new("qsort-storm", QsortStorm, 64 * 63 / 2),
+        new("first-calls", FirstCalls, 64, Threads: 2, OnlyByName: true),
     ];
 
     // One call for the whole run: only on-stack replacement can optimise it. The
@@ -184,11 +185,16 @@ static class Workers
 
     static Func<int, long> Fresh(int seed)
     {
-        Type t = typeof(int);
-        for (int bits = seed % 4096 + 1; bits > 0; bits >>= 1)
-            t = (bits & 1) == 0 ? typeof(ValueTuple<>).MakeGenericType(t) : typeof(KeyValuePair<,>).MakeGenericType(t, typeof(byte));
         MethodInfo m = typeof(Workers).GetMethod(nameof(Counted), BindingFlags.Static | BindingFlags.NonPublic);
-        return m.MakeGenericMethod(t).CreateDelegate<Func<int, long>>();
+        return m.MakeGenericMethod(ValueType(seed % 4096 + 1)).CreateDelegate<Func<int, long>>();
+    }
+
+    static Type ValueType(int number)
+    {
+        Type t = typeof(int);
+        for (int bits = number; bits > 0; bits >>= 1)
+            t = (bits & 1) == 0 ? typeof(ValueTuple<>).MakeGenericType(t) : typeof(KeyValuePair<,>).MakeGenericType(t, typeof(byte));
+        return t;
     }
 
     interface IStep { int Step(int n); }
@@ -209,6 +215,24 @@ static class Workers
             sum += steps[2].Step(i);
             sum += steps[0].Step(i) + bases[1].Step(i);
             sum += delegates[0](i) + delegates[1](i);
+        }
+        return sum;
+    }
+
+    sealed class First<T> : IStep { [MethodImpl(MethodImplOptions.NoInlining)] public int Step(int n) => n; }
+
+    static int firsts;
+
+    // Objects of ever new types: how each is called has to be found out, and written down
+    // under a lock, from which the thread returns to managed code.
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static long FirstCalls()
+    {
+        long sum = 0;
+        for (int i = 0; i < 64; i++)
+        {
+            Type t = ValueType(Interlocked.Increment(ref firsts));
+            sum += ((IStep)Activator.CreateInstance(typeof(First<>).MakeGenericType(t))).Step(1);
         }
         return sum;
     }
