@@ -112,7 +112,7 @@ func (a *atOnce) list() error {
 func (a *atOnce) look() (moved int) {
 	for i := range a.members {
 		m := &a.members[i]
-		if still, _ := a.p.live.StillBlocked(m.thread.OSThreadID); still && m.proof != "" {
+		if a.p.live.Holds(m.thread.OSThreadID, m.proof) {
 			continue
 		}
 		m.proof = ""

@@ -78,13 +78,18 @@ func (t *Tracer) captureAll(reqs []Request, out []Capture, errs []error) (outcom
 	return outcome, nil
 }
 
-// prove prepares to look at the proof that the thread is blocked, if there is one.
+// prove prepares to look at the proof that the thread is blocked, if there is one: in
+// the file that is open already, or in one that is opened for it.
 func (t *tracee) prove(r *blockedReader, proof Proof) bool {
-	fd, ok := r.schedstat(int(t.tid))
-	if !ok || proof == "" || len(proof) > len(t.proof) {
+	if proof == "" || len(proof) > len(t.proof) {
 		return false
 	}
-	t.schedstat, t.proofLen = uintptr(fd), copy(t.proof[:], proof)
+	t.proofLen = copy(t.proof[:], proof)
+	fd, ok := r.schedstat(int(t.tid))
+	if t.schedstat = uintptr(fd); !ok {
+		t.schedstat = noSchedstat
+		copy(t.path[:], fmt.Sprintf("task/%d/schedstat\x00", t.tid))
+	}
 	return true
 }
 

@@ -74,6 +74,22 @@ func (p *Process) StillBlocked(tid int) (still bool, ran time.Duration) {
 	return false, max(0, ranSoFar(b)-ranSoFar([]byte(f.last)))
 }
 
+// Holds reports whether a thread has not run since it was captured with that proof.
+func (p *Process) Holds(tid int, proof Proof) bool {
+	p.blocked.mu.Lock()
+	defer p.blocked.mu.Unlock()
+	var buf [maxProof]byte
+	var b []byte
+	fd, ok := p.blocked.schedstat(tid)
+	var err error
+	if ok {
+		b, err = preadAll(fd, buf[:])
+	} else {
+		b, err = p.readTask(tid, "schedstat", buf[:])
+	}
+	return err == nil && proof != "" && string(b) == string(proof)
+}
+
 // Times reads how long a thread has had a processor so far, and how long it was
 // ready to run and had none; false if that is not to be known.
 func (p *Process) Times(tid int) (running, ready time.Duration, ok bool) {
@@ -116,7 +132,7 @@ type Proof string
 const maxProof = 64
 
 // maxBlockedFiles bounds the threads whose files are kept open, two each; so does a
-// quarter of the files that this process may open.
+// quarter of the files that this process may open. Files of others are opened each time.
 const maxBlockedFiles = 4096
 
 func blockedFilesLimit() int {

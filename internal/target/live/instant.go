@@ -167,7 +167,19 @@ func (sh *shared) disproved() (any bool) {
 //go:norace
 //go:nosplit
 func (t *tracee) still(sh *shared) bool {
-	n, e := raw6(unix.SYS_PREAD64, t.schedstat, uintptr(unsafe.Pointer(&sh.line)), maxProof, 0, 0, 0)
+	file := t.schedstat
+	if file == noSchedstat {
+		const flags = unix.O_RDONLY | unix.O_CLOEXEC
+		fd, e := raw6(unix.SYS_OPENAT, sh.dir, uintptr(unsafe.Pointer(&t.path)), flags, 0, 0, 0)
+		if e != 0 {
+			return false
+		}
+		file = fd
+	}
+	n, e := raw6(unix.SYS_PREAD64, file, uintptr(unsafe.Pointer(&sh.line)), maxProof, 0, 0, 0)
+	if file != t.schedstat {
+		raw(unix.SYS_CLOSE, file, 0, 0)
+	}
 	if e != 0 || int(n) != t.proofLen {
 		return false
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -60,10 +61,18 @@ func (in *instant) stopped() (n int) {
 	return n
 }
 
-// TestCaptureAllBlocked: threads that are proved to be blocked are not stopped.
+// TestCaptureAllBlocked: threads that are proved to be blocked are not stopped, be their files kept
+// open or not.
 func TestCaptureAllBlocked(t *testing.T) {
+	for _, files := range []int{maxBlockedFiles, 10} {
+		t.Run(strconv.Itoa(files), func(t *testing.T) { testCaptureAllBlocked(t, files) })
+	}
+}
+
+func testCaptureAllBlocked(t *testing.T, files int) {
 	pr := start(t, nil, "sleepers", "100")
 	p := open(t, pr)
+	p.blocked.files, p.blocked.limit = map[int]blockedFiles{}, files
 	tids, err := p.Threads()
 	if err != nil {
 		t.Fatal(err)
@@ -83,6 +92,12 @@ func TestCaptureAllBlocked(t *testing.T) {
 	}
 	if in.stopped() > 1 { // the main thread wakes every second
 		t.Errorf("%d threads were stopped", in.stopped())
+	}
+	if n := len(p.blocked.files); n > files {
+		t.Errorf("the files of %d threads are open", n)
+	}
+	if !p.Holds(tids[1], in.reqs[1].Proof) || p.Holds(tids[1], "") || p.Holds(tids[1], in.reqs[2].Proof) {
+		t.Error("a proof does not hold, or a wrong one does")
 	}
 	if in.threads != len(tids) {
 		t.Errorf("%d threads, want %d", in.threads, len(tids))

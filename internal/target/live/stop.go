@@ -43,7 +43,8 @@ type tracee struct {
 	regs     regs
 	copier   copier
 
-	schedstat uintptr // file
+	schedstat uintptr // file, or noSchedstat: the one at path
+	path      [32]byte
 	proof     [maxProof]byte
 	proofLen  int
 
@@ -56,6 +57,8 @@ type tracee struct {
 	asked               int64 // when the stop was asked for
 	began, ended, extra int64
 }
+
+const noSchedstat = ^uintptr(0)
 
 // pause is an upper bound on how long the thread stood still, in ns.
 func (t *tracee) pause() int64 { return t.ended - t.began + t.extra }
