@@ -52,9 +52,9 @@ type wallThread struct {
 	valid bool          // it may be there still
 	since time.Duration // when it was found there first
 
-	owed   time.Duration // that the thread ran, for which a CPU sample has to come
-	turns  int32         // for which owed stands
-	before time.Duration // how long it had a processor up to then
+	owed  time.Duration // that the thread ran, for which a CPU sample has to come
+	turns int32         // for which owed stands
+	used  time.Duration // how long it had a processor when nothing was owed to it
 
 	due time.Duration // when it is to be looked at again; 0: it has every turn
 	ran time.Duration // between looks, less than a turn: not accounted for yet
@@ -206,7 +206,7 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 	now := live.Monotonic()
 	switch {
 	case errors.Is(err, errDeferred):
-		w.owe(t, now-wt.last, 1)
+		w.owe(wt, now-wt.last, 1)
 	case errors.Is(err, errThreadEnded):
 		return
 	case err != nil:
@@ -214,7 +214,9 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 		return
 	default:
 		w.spend(t, state, now, now-wt.last, 1, wt.at)
-		w.payIdle(t)
+		if proof := t.of.p.capture.Proof; wt.valid && proof != "" {
+			w.payIdle(t, proof.Used())
+		}
 	}
 	wt.last = now
 }
@@ -278,32 +280,29 @@ func (w *wallSampler) woke(t *recordedThread, ran time.Duration) {
 	if wt.ran += ran; wt.ran < w.period && !errors.Is(err, errDeferred) {
 		return
 	}
-	if w.owe(t, wt.ran, w.turnsOf(wt.ran)); !w.mayDefer(wt) && err == nil {
+	if w.owe(wt, wt.ran, w.turnsOf(wt.ran)); !w.mayDefer(wt) && err == nil {
 		w.payAs(t, wt.at)
 	}
 	wt.ran = 0
 }
 
 // owe leaves time that a thread ran, a turn or several, to its next CPU sample.
-func (w *wallSampler) owe(t *recordedThread, d time.Duration, turns int32) {
-	wt := &t.wall
-	if wt.owed == 0 {
-		wt.before, _, _ = t.of.p.live.Times(t.info.OSThreadID) // 0 if not to be known
-	}
+func (w *wallSampler) owe(wt *wallThread, d time.Duration, turns int32) {
 	wt.owed += d
 	wt.turns += turns
 }
 
-// payIdle accounts for what is owed to a thread that was ready to run rather than that it
-// ran: it had been woken, and waited for a processor where it is found now, or where it
-// waited before. No CPU sample would tell.
-func (w *wallSampler) payIdle(t *recordedThread) {
+// payIdle accounts for what is owed to a thread that is found blocked, if it was ready to
+// run rather than that it ran: it had been woken, and waited for a processor where it is
+// found now, or where it waited before. No CPU sample would tell. used is for how long it
+// had a processor so far, by the kernel's account.
+func (w *wallSampler) payIdle(t *recordedThread, used time.Duration) {
 	wt := &t.wall
-	if wt.owed == 0 || wt.before == 0 {
-		return
-	}
-	if had, _, ok := t.of.p.live.Times(t.info.OSThreadID); ok && had-wt.before < wt.owed/4 {
+	if wt.owed > 0 && wt.used > 0 && used-wt.used < wt.owed/4 {
 		w.payAs(t, wt.at)
+	}
+	if wt.owed == 0 {
+		wt.used = used
 	}
 }
 

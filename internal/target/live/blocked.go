@@ -128,6 +128,12 @@ func ranSoFar(b []byte) time.Duration {
 // when it was found blocked: the line of its schedstat.
 type Proof string
 
+// Used is for how long the thread had a processor until then.
+func (p Proof) Used() time.Duration {
+	f, _ := nextField([]byte(p))
+	return time.Duration(parseUint(f))
+}
+
 // maxProof bounds a line of schedstat, of three numbers.
 const maxProof = 64
 
