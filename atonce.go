@@ -28,11 +28,12 @@ func (p *Process) SnapshotAtOnce(filter Filter) (*profile.Snapshot, error) {
 	defer p.note(out)()
 	defer p.live.FreeAll()
 	a := atOnce{p: p, filter: filter, out: out}
-	for attempt := 1; ; attempt++ {
+	for _, limit := range instantLimits {
+		p.live.AllLimit = limit
 		if err := a.attempt(); err != nil {
 			return nil, err
 		}
-		if !a.again || attempt == maxAttempts {
+		if !a.again {
 			break
 		}
 	}
@@ -43,6 +44,11 @@ func (p *Process) SnapshotAtOnce(filter Filter) (*profile.Snapshot, error) {
 	}
 	return out, p.live.Alive()
 }
+
+// instantLimits are for how long each attempt waits for the threads that run to stop, while
+// the first of them stand still already. Who has got no processor by then may well
+// have one at the next attempt.
+var instantLimits = []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, live.DefaultAllLimit, live.DefaultAllLimit}
 
 // atOnce is the search for one instant.
 type atOnce struct {

@@ -81,25 +81,24 @@ func (th *threadTracer) perform() {
 func (th *threadTracer) performAll() {
 	sh := th.sh
 	sh.seizeAllSlowly()
-	for deadline := sh.beginAll(); ; {
-		for round := 0; ; round++ {
-			begin := clock()
-			waiting := sh.pollAll(begin)
-			sh.takeAll()
-			if !waiting || begin >= deadline {
-				break
-			}
-			if pause := pauseAfter(round, clock()-begin); round < naps {
-				nap(pause)
-			} else {
-				sleep(pause)
-			}
-		}
-		if !sh.disproved() || clock() >= deadline {
+	deadline := sh.beginAll()
+	for {
+		begin := clock()
+		waiting := sh.pollAll(begin)
+		sh.takeAll()
+		outcome := sh.halted(begin, deadline, waiting)
+		if outcome == haltDone {
 			break
 		}
-		sh.seizeAllSlowly()
-		sh.interruptAll()
+		if outcome == haltMore {
+			sh.seizeAllSlowly()
+			sh.interruptAll()
+		}
+		if sh.rounds <= naps {
+			nap(sh.rest)
+		} else {
+			sleep(sh.rest)
+		}
 	}
 	sh.finishAll()
 	for _, t := range sh.many {

@@ -36,24 +36,58 @@ func (sh *shared) runAll() {
 //go:nosplit
 func (sh *shared) haltAll(deadline int64) {
 	for {
-		for round := 0; ; round++ {
-			begin := clock()
-			waiting := sh.pollAll(begin)
-			sh.takeAll()
-			if !waiting || begin >= deadline {
-				break
-			}
-			nap(pauseAfter(round, clock()-begin))
-		}
-		if !sh.disproved() || clock() >= deadline {
+		begin := clock()
+		waiting := sh.pollAll(begin)
+		sh.takeAll()
+		switch sh.halted(begin, deadline, waiting) {
+		case haltDone:
 			return
+		case haltMore:
+			sh.seizeMore()
+			sh.interruptAll()
 		}
-		for _, t := range sh.many {
-			if t.mustStop() {
-				t.seize(sh)
-			}
+		nap(sh.rest)
+	}
+}
+
+// What halted finds.
+const (
+	haltDone = iota // all stand still, or time is up
+	haltMore        // further threads have to be stopped
+	haltWait        // for those that have not stopped yet
+)
+
+// halted says how it goes on after a round that began at a time. From time to time, and
+// when all have stopped, it looks whether the others are blocked still. Another round is
+// due after sh.rest.
+//
+//go:norace
+//go:nosplit
+func (sh *shared) halted(begin, deadline int64, waiting bool) int {
+	if waiting && begin < min(deadline, sh.nextProofs) {
+		sh.setRest(clock() - begin)
+		return haltWait
+	}
+	ran := sh.disproved()
+	took := clock() - begin
+	sh.setRest(0)
+	sh.nextProofs = begin + 5*took
+	switch {
+	case begin >= deadline || !waiting && !ran:
+		return haltDone
+	case ran:
+		return haltMore
+	}
+	return haltWait
+}
+
+//go:norace
+//go:nosplit
+func (sh *shared) seizeMore() {
+	for _, t := range sh.many {
+		if t.mustStop() {
+			t.seize(sh)
 		}
-		sh.interruptAll()
 	}
 }
 
@@ -63,18 +97,21 @@ func (sh *shared) haltAll(deadline int64) {
 //go:nosplit
 func (t *tracee) mustStop() bool { return t.wanted && t.phase == phaseFree && t.errno == 0 }
 
-const longestNap = 5_000_000 // ns
+const (
+	longestNap  = 5_000_000 // ns
+	firstProofs = 1_000_000 // ns after the first stops have been asked for
+)
 
-// pauseAfter is how long to sleep after having looked at all threads. Whoever has not
-// stopped yet may need this very processor, so it gets most of it.
+// setRest says how long to sleep after having looked at all threads for so long. Whoever
+// has not stopped yet may need this very processor, so it gets most of it.
 //
 //go:norace
 //go:nosplit
-func pauseAfter(round int, took int64) int64 {
-	if round < naps {
-		return max(napTime, min(2*took, longestNap))
+func (sh *shared) setRest(took int64) {
+	if sh.rest = max(napTime, min(2*took, longestNap)); sh.rounds >= naps {
+		sh.rest = max(10*napTime, min(4*took, longestNap))
 	}
-	return max(10*napTime, min(4*took, longestNap))
+	sh.rounds++
 }
 
 // beginAll asks for the first stops and returns when waiting for threads has to end.
@@ -84,6 +121,7 @@ func pauseAfter(round int, took int64) int64 {
 func (sh *shared) beginAll() (deadline int64) {
 	start := clock()
 	sh.expect(start, sh.allLimit+sh.limit)
+	sh.rounds, sh.nextProofs = 0, start+firstProofs
 	sh.interruptAll()
 	return start + sh.allLimit
 }

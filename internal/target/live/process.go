@@ -23,7 +23,7 @@ const (
 // Process is a live process. Its methods may be called from several
 // goroutines; requests to stop threads are served one after the other.
 type Process struct {
-	// Set before the first request; zero stands for the defaults.
+	// Set before a request; zero stands for the defaults.
 	StopLimit, AllLimit time.Duration
 	// Watchdog is how long a thread may be stopped, 2 ms at least; all threads of
 	// a CaptureAll may be for AllLimit longer. 0: DefaultWatchdog.

@@ -40,6 +40,8 @@ type shared struct {
 	stopLimit, allLimit int64     // ns
 	dir                 uintptr   // /proc/<pid> of the target
 	threads             int       // that it had at the instant of many; 0: not known
+	rounds              int       // of looking at many
+	rest, nextProofs    int64     // until the next, and when to look at proofs again
 
 	posted, taken, done uint32 // numbers of requests; futexes of tracer and client
 	outcome             uint32 // of request done
