@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
-	"hash/maphash"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -39,7 +38,6 @@ type wallSampler struct {
 	sure   int     // turns of threads that are known not to have run between
 	last   time.Duration
 	probe  time.Duration // up to when stops of threads that are ready to run have been used up
-	seed   maphash.Seed
 	buf    []byte
 	pauses []time.Duration
 }
@@ -67,18 +65,13 @@ type wallThread struct {
 	wasOnCPU bool     // there is one
 }
 
-// waitPlace is where a thread waits: if a blocked thread has the same registers and the
-// same bytes on its stack as before, its walk leads to the same frames.
+// waitPlace is where a thread waits: with the same instruction and stack pointer, and
+// each return address where it was, a walk leads to the same frames.
 type waitPlace struct {
-	waitKey
-	node    wallNode
+	ip, sp  arch.Addr
 	returns []returnSlot // by address
+	node    wallNode
 	known   bool
-}
-
-type waitKey struct {
-	ip, sp arch.Addr
-	sum    uint64 // of the bytes from the stack pointer up
 }
 
 // wallNode is a stack that was sampled.
@@ -88,7 +81,7 @@ type wallNode struct {
 }
 
 func newWallSampler(r *recorder) *wallSampler {
-	w := &wallSampler{r: r, period: time.Duration(float64(time.Second) / r.o.Rate), seed: maphash.MakeSeed()}
+	w := &wallSampler{r: r, period: time.Duration(float64(time.Second) / r.o.Rate)}
 	w.base, w.last = r.start, r.start
 	w.stats = profile.ModeStats{Mode: profile.Wall, Rate: r.o.Rate}
 	w.pace = pace{share: min(r.o.MaxCPU, float64(runtime.NumCPU())), used: r.cpuOfOurs}
@@ -430,7 +423,7 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	s := Suspension{p: rp.p, thread: t.info, capture: &rp.p.capture}
 	same := false
 	s.known = func() bool {
-		same = wt.wait.known && w.keyOf(&s) == wt.wait.waitKey
+		same = wt.wait.isOf(&s)
 		return same
 	}
 	begin := live.Monotonic()
@@ -473,7 +466,7 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 			w.r.o.watch(rp.frames, &s, r.Complete, begin)
 		}
 		wt.at = wallNode{w.r.b.Stack(rp.frames.stack), !r.Complete}
-		if !s.capture.Stopped {
+		if s.waits {
 			w.remember(&wt.wait, &s, rp.frames, wt.at)
 		} else if givesUp(&s) {
 			w.remember(&wt.yield, &s, rp.frames, wt.at)
@@ -503,22 +496,34 @@ func (w *wallSampler) recognise(t *recordedThread, s *Suspension) (profile.State
 
 // remember takes the place of a captured thread, whose walk is in the table.
 func (w *wallSampler) remember(at *waitPlace, s *Suspension, f *frameTable, n wallNode) {
-	*at = waitPlace{waitKey: w.keyOf(s), node: n, returns: append(at.returns[:0], f.returns...), known: true}
+	c := &s.capture.Context
+	*at = waitPlace{c.IP, arch.Addr(c.Regs[s.p.arch.SP]), append(at.returns[:0], f.returns...), n, true}
 }
 
-// keyOf is where a captured thread is.
-func (w *wallSampler) keyOf(s *Suspension) waitKey {
+// isOf reports whether a captured thread is at the place.
+func (at *waitPlace) isOf(s *Suspension) bool {
 	c := s.capture
-	sp := arch.Addr(c.Context.Regs[s.p.arch.SP])
-	var stack []byte
-	if d := sp - c.Stack.Base; uint64(d) < uint64(len(c.Stack.Data)) {
-		stack = c.Stack.Data[d:]
+	if !at.known || len(at.returns) == 0 || c.Context.IP != at.ip || arch.Addr(c.Context.Regs[s.p.arch.SP]) != at.sp {
+		return false
 	}
-	return waitKey{c.Context.IP, sp, maphash.Bytes(w.seed, stack)}
+	d := at.sp - c.Stack.Base
+	return uint64(d) <= uint64(len(c.Stack.Data)) && at.returnsIn(c.Stack.Data[d:])
+}
+
+// returnsIn reports whether the bytes from the stack pointer up have each return address
+// in its place.
+func (at *waitPlace) returnsIn(stack []byte) bool {
+	for _, r := range at.returns {
+		d := uint64(r.at - at.sp)
+		if n := uint64(len(stack)); n < callSlot || d > n-callSlot || arch.Addr(binary.LittleEndian.Uint64(stack[d:])) != r.ip {
+			return false
+		}
+	}
+	return true
 }
 
 // isAt reports whether a thread's stack is that of a place. Its registers are not to be
-// had while it is ready to run, but each return address of the stack is where it was.
+// had while it is ready to run.
 func (w *wallSampler) isAt(t *recordedThread, at *waitPlace) bool {
 	if !at.known || len(at.returns) == 0 {
 		return false
@@ -531,15 +536,7 @@ func (w *wallSampler) isAt(t *recordedThread, at *waitPlace) bool {
 		w.buf = make([]byte, size)
 	}
 	stack := w.buf[:size]
-	if t.of.p.live.ReadMemory(stack, at.sp) != nil {
-		return false
-	}
-	for _, r := range at.returns {
-		if d := r.at - at.sp; d > size-callSlot || arch.Addr(binary.LittleEndian.Uint64(stack[d:])) != r.ip {
-			return false
-		}
-	}
-	return true
+	return t.of.p.live.ReadMemory(stack, at.sp) == nil && at.returnsIn(stack)
 }
 
 // maxPauses bounds what is remembered of pauses: of more, every second one is
