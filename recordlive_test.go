@@ -230,7 +230,7 @@ func TestRecordBudget(t *testing.T) {
 		t.Errorf("got %g of %g samples a second, with %g of a processor", s.Got, s.Rate, share)
 	}
 	if !slices.ContainsFunc(r.Notes, func(n string) bool {
-		return strings.Contains(n, "Every thread was sampled") && strings.Contains(n, "more than 1 % of a processor")
+		return strings.Contains(n, "Every thread that did not stay blocked was sampled") && strings.Contains(n, "more than 1 % of a processor")
 	}) {
 		t.Errorf("no note says so: %q", r.Notes)
 	}
