@@ -32,6 +32,7 @@ func startLoad(b *testing.B, s *subject) *load {
 	l := &load{before: before, started: time.Now()}
 	// However late an answer comes, it is one.
 	l.cmd = exec.Command("wrk", "--threads", "1", "--connections", strconv.Itoa(connections), "--duration", seconds, "--timeout", seconds, s.url)
+	l.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // or it would go on asking nobody
 	l.cmd.Stdout, l.cmd.Stderr = &l.out, &l.out
 	if err := l.cmd.Start(); err != nil {
 		b.Fatal(err)
