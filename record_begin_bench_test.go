@@ -37,7 +37,7 @@ func BenchmarkRecordBegin(b *testing.B) {
 	exe := buildCommand(b)
 	var all []*beginning
 	for _, idle := range []int{0, 3000} {
-		l := workload{name: "crowd", app: "busy", args: []string{"--threads", strconv.Itoa(computing), "--idle", fmt.Sprint(idle)}}
+		l := workload{name: "crowd", app: "spin", args: []string{"--threads", strconv.Itoa(computing), "--idle", fmt.Sprint(idle)}}
 		// One program at a time: both would want the processors.
 		b.Run(fmt.Sprintf("idle=%d", idle), func(b *testing.B) {
 			a, s := l.start(b, "")
@@ -75,7 +75,7 @@ func (g *beginning) measure(b *testing.B, s *subject) {
 	if u, ok := o.cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		g.whole = append(g.whole, time.Duration(u.Utime.Nano()+u.Stime.Nano()).Seconds())
 	}
-	first := slices.SortedFunc(maps.Values(firstSamples(seen.recording, "busy-")), time.Time.Compare)
+	first := slices.SortedFunc(maps.Values(firstSamples(seen.recording, "spin-")), time.Time.Compare)
 	if len(first) < computing {
 		g.never++
 		return
@@ -116,13 +116,13 @@ func TestFirstSamples(t *testing.T) {
 	start := time.Unix(1000, 0)
 	r := &profile.Recording{
 		Start:   start,
-		Threads: []profile.RecordedThread{{Name: "busy-0"}, {Name: "idle-0"}, {Name: "busy-1"}},
+		Threads: []profile.RecordedThread{{Name: "spin-0"}, {Name: "idle-0"}, {Name: "spin-1"}},
 		Samples: []profile.Sample{
 			{At: 1, Thread: 0, Mode: profile.Wall}, {At: 2, Thread: 1}, {At: 9, Thread: 0}, {At: 7, Thread: 2}, {At: 4, Thread: 0}, {At: 8, Thread: 2},
 		},
 	}
-	want := map[string]time.Time{"busy-0": start.Add(4), "busy-1": start.Add(7)}
-	if got := firstSamples(r, "busy-"); !maps.Equal(got, want) {
+	want := map[string]time.Time{"spin-0": start.Add(4), "spin-1": start.Add(7)}
+	if got := firstSamples(r, "spin-"); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -25,7 +25,7 @@ var (
 	webLoad   = workload{"web", "web", nil, "/orders/17", "Kestrel answers with JSON, after one await", "requests"}
 	workloads = []workload{
 		{"handover", "handover", nil, "", "Two pairs of threads hand something over", "handovers"},
-		{"crowd", "busy", []string{"--threads", "2", "--idle", "3000"}, "", "Two threads compute, 3,000 wake up every one to three seconds", "units"},
+		{"crowd", "spin", []string{"--threads", "2", "--idle", "3000"}, "", "Two threads compute, 3,000 wake up every one to three seconds", "units"},
 		{"computing", "busy", nil, "", "50 threads compute", "units"},
 	}
 )

@@ -128,8 +128,9 @@ func TestOtherApps(t *testing.T) {
 		app string
 		o   Options
 	}{
-		{"busy", Options{Args: []string{"--threads", "3", "--idle", "30"}}},
+		{"busy", Options{Args: []string{"--threads", "3"}}},
 		{"busy", Options{Args: []string{"--threads", "3"}, Runtime: "net9"}},
+		{"spin", Options{Args: []string{"--threads", "3", "--idle", "30"}}},
 		{"handover", Options{Args: []string{"--pairs", "3"}}},
 	} {
 		t.Run(tt.app+tt.o.Runtime, func(t *testing.T) { checkUnits(t, Start(t, tt.app, tt.o)) })

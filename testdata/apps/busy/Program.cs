@@ -3,7 +3,6 @@
 // they have done, so that the cost of looking at them can be measured.
 //
 //   --threads N   default 50
-//   --idle N      threads that do nothing but wake up every one to three seconds, default 0
 //   --stdin, --max-seconds as everywhere
 //
 // The command "units" on stdin is answered with
@@ -37,11 +36,6 @@ static class Program
             int me = i;
             workers[i] = App.Background($"busy-{i}", () => Work(me));
         }
-        for (int i = App.Int("idle", 0); i > 0; i--)
-        {
-            int pause = 1000 + i * 37 % 2000;
-            App.Background($"idle-{i}", () => Wait(pause), stackBytes: 256 << 10);
-        }
         Thread.Sleep(3000); // by then the code has been compiled for good
         App.Answer = _ => [$"UNITS {Units()} {Stopwatch.GetTimestamp()}"];
         App.Line("READY");
@@ -49,11 +43,6 @@ static class Program
         foreach (Thread t in workers) t.Join();
         App.Line(wrong == null ? "RESULT OK" : "RESULT BAD " + wrong);
         App.Exit(wrong == null ? 0 : 1);
-    }
-
-    static void Wait(int pause)
-    {
-        while (!App.Ending) Thread.Sleep(pause);
     }
 
     static long Units() => Enumerable.Range(1, units.Length / Apart - 1).Sum(i => Volatile.Read(ref units[i * Apart]));

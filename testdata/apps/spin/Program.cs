@@ -2,8 +2,14 @@
 //
 //   --threads N   default 4
 //   --depth D     frames above the hot one, default 60
+//   --idle N      threads that do nothing but wake up every one to three seconds, default 0
 //   --seconds N   ends after N seconds; --stdin, --max-seconds as everywhere
+//
+// The command "units" on stdin is answered with
+//
+//   UNITS <units of work since the start> <CLOCK_MONOTONIC ns>
 using System;
+using System.Diagnostics;
 using System.Runtime.CompilerServices;
 using System.Threading;
 using Common;
@@ -12,18 +18,28 @@ namespace Spin;
 
 static class Program
 {
+    // A cache line each, so that counting costs nothing.
+    const int Apart = 16;
+    static long[] units;
     static int started;
 
     static void Main(string[] args)
     {
         App.Start(args);
         int threads = App.Int("threads", 4), depth = App.Int("depth", 60);
+        units = new long[(threads + 1) * Apart];
         for (int i = 0; i < threads; i++)
         {
-            int seed = i + 1;
-            App.Background($"spin-{i}", () => Descend(depth, (ulong)seed), stackBytes: 1 << 20);
+            int me = i + 1;
+            App.Background($"spin-{i}", () => Descend(depth, me), stackBytes: 1 << 20);
+        }
+        for (int i = App.Int("idle", 0); i > 0; i--)
+        {
+            int pause = 1000 + i * 37 % 2000;
+            App.Background($"idle-{i}", () => Wait(pause), stackBytes: 256 << 10);
         }
         while (Volatile.Read(ref started) < threads) Thread.Sleep(1);
+        App.Answer = _ => [$"UNITS {Units()} {Stopwatch.GetTimestamp()}"];
         App.Line("READY");
         int seconds = App.Int("seconds", 0);
         App.WaitForEnd(seconds > 0 ? TimeSpan.FromSeconds(seconds) : null);
@@ -32,13 +48,29 @@ static class Program
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
-    static ulong Descend(int depth, ulong seed)
+    static ulong Descend(int depth, int me)
     {
-        if (depth > 1) return Descend(depth - 1, seed) + 1;
+        if (depth > 1) return Descend(depth - 1, me) + 1;
         Interlocked.Increment(ref started);
-        ulong x = seed;
-        while (!App.Ending) x = Mix(x);
+        ulong x = (ulong)me;
+        while (!App.Ending)
+        {
+            x = Mix(x);
+            Volatile.Write(ref units[me * Apart], units[me * Apart] + 1);
+        }
         return x;
+    }
+
+    static void Wait(int pause)
+    {
+        while (!App.Ending) Thread.Sleep(pause);
+    }
+
+    static long Units()
+    {
+        long sum = 0;
+        for (int i = Apart; i < units.Length; i += Apart) sum += Volatile.Read(ref units[i]);
+        return sum;
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
