@@ -2,14 +2,12 @@ package clrsnap
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"runtime"
 	"slices"
 	"time"
 
-	"clrsnap/internal/arch"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -63,15 +61,6 @@ type wallThread struct {
 
 	cpu      wallNode // of its latest CPU sample
 	wasOnCPU bool     // there is one
-}
-
-// waitPlace is where a thread waits: with the same instruction and stack pointer, and
-// each return address where it was, a walk leads to the same frames.
-type waitPlace struct {
-	ip, sp  arch.Addr
-	returns []returnSlot // by address
-	node    wallNode
-	known   bool
 }
 
 // wallNode is a stack that was sampled.
@@ -358,18 +347,6 @@ func (w *wallSampler) delayed(t *recordedThread) bool {
 	return delayed
 }
 
-// givesUp reports whether a thread that has been stopped was in a system call that does
-// nothing but give up the processor. Where other threads have stopped says little: the
-// interrupt that tells a processor takes its time, above all in a virtual machine, and a
-// thread that runs stops where it next leaves the kernel.
-func givesUp(s *Suspension) bool {
-	switch syscalls[s.capture.SyscallNr] {
-	case "sched_yield", "nanosleep", "clock_nanosleep", "poll", "ppoll", "epoll_wait", "epoll_pwait", "select", "pselect6":
-		return true
-	}
-	return false
-}
-
 // settle makes a wall sample of a CPU sample for what is owed to its thread. At is
 // relative to the start.
 func (w *wallSampler) settle(t *recordedThread, s profile.Sample) {
@@ -474,69 +451,6 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	}
 	wt.valid, wt.since = true, live.Monotonic()
 	return state, nil
-}
-
-// recognise finds a thread that is ready to run at a place where it was before: where it
-// waited last, because it has been woken and has had no processor since, or is about to
-// wait there again; or where it gave up its processor.
-func (w *wallSampler) recognise(t *recordedThread, s *Suspension) (profile.State, bool) {
-	wt := &t.wall
-	switch {
-	case s.waits:
-		return 0, false
-	case w.isAt(t, &wt.wait):
-		wt.at = wt.wait.node
-		return profile.Waiting, true
-	case w.isAt(t, &wt.yield):
-		wt.at = wt.yield.node
-		return profile.Running, true
-	}
-	return 0, false
-}
-
-// remember takes the place of a captured thread, whose walk is in the table.
-func (w *wallSampler) remember(at *waitPlace, s *Suspension, f *frameTable, n wallNode) {
-	c := &s.capture.Context
-	*at = waitPlace{c.IP, arch.Addr(c.Regs[s.p.arch.SP]), append(at.returns[:0], f.returns...), n, true}
-}
-
-// isOf reports whether a captured thread is at the place.
-func (at *waitPlace) isOf(s *Suspension) bool {
-	c := s.capture
-	if !at.known || len(at.returns) == 0 || c.Context.IP != at.ip || arch.Addr(c.Context.Regs[s.p.arch.SP]) != at.sp {
-		return false
-	}
-	d := at.sp - c.Stack.Base
-	return uint64(d) <= uint64(len(c.Stack.Data)) && at.returnsIn(c.Stack.Data[d:])
-}
-
-// returnsIn reports whether the bytes from the stack pointer up have each return address
-// in its place.
-func (at *waitPlace) returnsIn(stack []byte) bool {
-	for _, r := range at.returns {
-		d := uint64(r.at - at.sp)
-		if n := uint64(len(stack)); n < callSlot || d > n-callSlot || arch.Addr(binary.LittleEndian.Uint64(stack[d:])) != r.ip {
-			return false
-		}
-	}
-	return true
-}
-
-// isAt reports whether a thread's stack is that of a place. Its registers are not to be
-// had while it is ready to run.
-func (w *wallSampler) isAt(t *recordedThread, at *waitPlace) bool {
-	if !at.known || len(at.returns) == 0 {
-		return false
-	}
-	size := at.returns[len(at.returns)-1].at + callSlot - at.sp
-	if size > firstStack {
-		return false
-	}
-	if cap(w.buf) < int(size) {
-		w.buf = make([]byte, size)
-	}
-	stack := w.buf[:size]
-	return t.of.p.live.ReadMemory(stack, at.sp) == nil && at.returnsIn(stack)
 }
 
 // maxPauses bounds what is remembered of pauses: of more, every second one is
