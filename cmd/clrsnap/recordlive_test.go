@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"clrsnap/internal/testenv"
+	"clrsnap/profile"
 
 	"golang.org/x/sys/unix"
 )
@@ -372,7 +373,8 @@ func TestRecordFullDisk(t *testing.T) {
 	}
 }
 
-// TestRecordNobody: a user without rights records a process of its own.
+// TestRecordNobody: a user without rights records a process of its own, and with the
+// capabilities that cheaper samples take.
 func TestRecordNobody(t *testing.T) {
 	if asNobody("true").Run() != nil {
 		t.Skip("SKIPPED: this needs root")
@@ -400,20 +402,48 @@ func TestRecordNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := dir + "/out/a.clrsnap"
-	c.Args = append(c.Args, "record", "-o", file, "--", dir+"/net/"+filepath.Base(host), dir+"/begin.dll", "--seconds", "1")
+	command := []string{"record", "-o", file, "--", dir + "/net/" + filepath.Base(host), dir + "/begin.dll", "--seconds", "1"}
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1", "TMPDIR=" + dir + "/out"}
-	r := begin(t, c).end(t)
-	r.says(t, 0, `^clrsnap: written to `)
+	run := func(t *testing.T, caps ...uintptr) result {
+		t.Helper()
+		again := exec.Command(c.Path, command...)
+		again.Dir, again.Env = c.Dir, c.Env
+		again.SysProcAttr = &syscall.SysProcAttr{Credential: c.SysProcAttr.Credential, AmbientCaps: caps}
+		r := begin(t, again).end(t)
+		r.says(t, 0, `^clrsnap: written to `)
+		return r
+	}
+	from := func(t *testing.T, source profile.Source) {
+		t.Helper()
+		if got := good(t, "view", file, "--json").stdout; !strings.Contains(got, fmt.Sprintf(`"source":%q`, source)) {
+			t.Errorf("not from %s:\n%.300s", source, got)
+		}
+		isComplete(t, file, "Begin.Program.WorkAsParent(long)")
+	}
+	const eachThread = `^clrsnap: note: The kernel sampled each thread by a timer of its own, because .*CAP_PERFMON`
+
+	r := run(t)
 	switch level := strings.TrimSpace(string(paranoid)); level {
 	case "2":
-		r.says(t, 0, `^clrsnap: [\d.]+s: [1-9]\d* cpu samples`, `^clrsnap: note: Time in the kernel is not counted, .* set the sysctl kernel\.perf_event_paranoid to 1\.$`)
+		r.says(t, 0, `^clrsnap: [\d.]+s: [1-9]\d* cpu samples`, `^clrsnap: note: Time in the kernel is not counted, .* set the sysctl kernel\.perf_event_paranoid to 1\.$`, eachThread)
 		if got := good(t, "view", file).stdout; strings.Contains(got, "kernel!") {
 			t.Errorf("frames of the kernel:\n%s", got)
 		}
-	case "-1", "0", "1":
+		from(t, profile.FromThreads)
+	case "1":
+		r.says(t, 0, `^clrsnap: [\d.]+s: [1-9]\d* cpu samples`, eachThread)
+		from(t, profile.FromThreads)
+	case "-1", "0":
 		r.says(t, 0, `^clrsnap: [\d.]+s: [1-9]\d* cpu samples`)
+		from(t, profile.FromAllProcessors)
 	default:
 		r.says(t, 0, `^clrsnap: note: There are no CPU samples: `)
 	}
-	isComplete(t, file, "Begin.Program.WorkAsParent(long)")
+
+	run(t, unix.CAP_PERFMON).says(t, 0, `^clrsnap: note: The kernel copied a stack for every sample of every program, .*CAP_BPF`)
+	from(t, profile.FromAllProcessors)
+	if got := run(t, unix.CAP_PERFMON, unix.CAP_BPF).stderr; strings.Contains(got, "note: The kernel") {
+		t.Errorf("with all capabilities:\n%s", got)
+	}
+	from(t, profile.FromProcessors)
 }
