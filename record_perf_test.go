@@ -33,7 +33,7 @@ func BenchmarkAgainstPerf(b *testing.B) {
 	ways := []*way{
 		{name: "perf", start: func(b *testing.B, pid int) *observer {
 			// In user mode, as what perf must not ask of everybody.
-			return perfRecord(b, perfQuality, "-e", "cpu-clock:u", "-F", "99", "-p", strconv.Itoa(pid))
+			return perfRecord(b, perfQuality, "-e", "cpu-clock:u", "-F", "99", "-g", "-p", strconv.Itoa(pid))
 		}},
 		recordWay("cpu-99", buildCommand(b), "--mode", "cpu", "-r", "99"),
 	}
