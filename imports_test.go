@@ -68,7 +68,7 @@ var mayImport = map[string]string{
 var outside = map[string]string{
 	"internal/target/live": "golang.org/x/sys",
 	"internal/target/core": "golang.org/x/sys",
-	"internal/perfevent":   "golang.org/x/sys",
+	"internal/perfevent":   "golang.org/x/sys github.com/cilium/ebpf",
 	"internal/agent":       "golang.org/x/sys",
 	"internal/procroot":    "golang.org/x/sys",
 	"internal/diagnostics": "golang.org/x/sys",

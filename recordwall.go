@@ -50,7 +50,8 @@ type wallThread struct {
 
 	owed  time.Duration // that the thread ran, for which a CPU sample has to come
 	turns int32         // for which owed stands
-	used  time.Duration // how long it had a processor when nothing was owed to it
+
+	had, queued time.Duration // how long it had a processor, and waited for one, when nothing was owed to it
 
 	due time.Duration // when it is to be looked at again; 0: it has every turn
 	ran time.Duration // between looks, less than a turn: not accounted for yet
@@ -197,7 +198,7 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 	default:
 		w.spend(t, state, now, now-wt.last, 1, wt.at)
 		if proof := t.of.p.capture.Proof; wt.valid && proof != "" {
-			w.payIdle(t, proof.Used())
+			w.payIdle(t, proof.Running(), proof.Ready())
 		}
 	}
 	wt.last = now
@@ -276,15 +277,16 @@ func (w *wallSampler) owe(wt *wallThread, d time.Duration, turns int32) {
 
 // payIdle accounts for what is owed to a thread that is found blocked, if it was ready to
 // run rather than that it ran: it had been woken, and waited for a processor where it is
-// found now, or where it waited before. No CPU sample would tell. used is for how long it
-// had a processor so far, by the kernel's account.
-func (w *wallSampler) payIdle(t *recordedThread, used time.Duration) {
+// found now, or where it waited before. No CPU sample would tell. running and ready are
+// for how long it had a processor so far, and waited for one, by the kernel's account.
+func (w *wallSampler) payIdle(t *recordedThread, running, ready time.Duration) {
 	wt := &t.wall
-	if wt.owed > 0 && wt.used > 0 && used-wt.used < wt.owed/4 {
+	const mostly = 3 // times as long
+	if wt.owed > 0 && wt.had > 0 && ready-wt.queued > mostly*(running-wt.had) {
 		w.payAs(t, wt.at)
 	}
 	if wt.owed == 0 {
-		wt.used = used
+		wt.had, wt.queued = running, ready
 	}
 }
 

@@ -71,7 +71,8 @@ func (p *Process) StillBlocked(tid int) (still bool, ran time.Duration) {
 	if string(b) == string(f.last) {
 		return true, 0
 	}
-	return false, max(0, ranSoFar(b)-ranSoFar([]byte(f.last)))
+	now, then := schedTimes(b), schedTimes([]byte(f.last))
+	return false, max(0, now[0]+now[1]-then[0]-then[1])
 }
 
 // Holds reports whether a thread has not run since it was captured with that proof.
@@ -98,10 +99,8 @@ func (p *Process) Times(tid int) (running, ready time.Duration, ok bool) {
 	if err != nil {
 		return 0, 0, false
 	}
-	f, b := nextField(b)
-	running = time.Duration(parseUint(f))
-	f, _ = nextField(b)
-	return running, time.Duration(parseUint(f)), running > 0
+	times := schedTimes(b)
+	return times[0], times[1], times[0] > 0
 }
 
 // schedstat reads a thread's line, from the file that is open if there is one.
@@ -116,22 +115,25 @@ func (p *Process) schedstat(tid int, buf []byte) ([]byte, error) {
 	return p.readTask(tid, "schedstat", buf)
 }
 
-// ranSoFar adds the times of schedstat: with a processor, and ready without one.
-func ranSoFar(b []byte) time.Duration {
-	f, b := nextField(b)
-	running := parseUint(f)
-	f, _ = nextField(b)
-	return time.Duration(running + parseUint(f))
-}
-
 // A Proof is what the kernel told of how often, and for how long, a thread has run,
 // when it was found blocked: the line of its schedstat.
 type Proof string
 
-// Used is for how long the thread had a processor until then.
-func (p Proof) Used() time.Duration {
-	f, _ := nextField([]byte(p))
-	return time.Duration(parseUint(f))
+// Running is for how long the thread had a processor until then.
+func (p Proof) Running() time.Duration { return schedTimes([]byte(p))[0] }
+
+// Ready is for how long it had waited for one.
+func (p Proof) Ready() time.Duration { return schedTimes([]byte(p))[1] }
+
+// schedTimes are the times of a line of schedstat: with a processor, and ready without
+// one.
+func schedTimes(b []byte) (t [2]time.Duration) {
+	for i := range t {
+		var f []byte
+		f, b = nextField(b)
+		t[i] = time.Duration(parseUint(f))
+	}
+	return t
 }
 
 // maxProof bounds a line of schedstat, of three numbers.
