@@ -127,7 +127,11 @@ func (s *weights) effective() float64 {
 func (s *weights) add(x *profile.Sample) {
 	s.weight += time.Duration(x.Weight)
 	s.samples += int(x.Count)
-	s.squares += float64(x.Weight) * float64(x.Weight) / float64(x.Count)
+	squares := float64(x.Weight) * float64(x.Weight)
+	if x.Mode != profile.Wall || x.State != profile.Running { // there one CPU sample stands for several turns
+		squares /= float64(x.Count)
+	}
+	s.squares += squares
 	if x.State == profile.Waiting {
 		s.waiting += time.Duration(x.Weight)
 	}
