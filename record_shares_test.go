@@ -130,10 +130,10 @@ func recordShares(t *testing.T, a *testenv.App, p *clrsnap.Process, o clrsnap.Re
 	return s
 }
 
-// timersLate reports whether CPU samples do not stand for what the threads have used, as
-// is so if timers came late.
+// timersLate reports whether samples do not stand for what the threads have used, as is
+// so if timers came late.
 func (s *shares) timersLate(modes []profile.Mode) bool {
-	return slices.Contains(modes, profile.CPU) && len(wrongThreads(profile.CPU, s.truth, count(s.r, profile.CPU, s.truth))) > 0
+	return slices.ContainsFunc(modes, func(m profile.Mode) bool { return len(wrongThreads(m, s.truth, count(s.r, m, s.truth))) > 0 })
 }
 
 func (s *shares) check(t *testing.T, modes []profile.Mode, d time.Duration) {
