@@ -11,9 +11,8 @@ import (
 // each return address where it was, a walk leads to the same frames.
 type waitPlace struct {
 	ip, sp  arch.Addr
-	returns []returnSlot // by address
+	returns []returnSlot // by address; none: no place is known
 	node    wallNode
-	known   bool
 }
 
 // recognise finds a thread that is ready to run at a place where it was before: where it
@@ -37,13 +36,13 @@ func (w *wallSampler) recognise(t *recordedThread, s *Suspension) (profile.State
 // remember takes the place of a captured thread, whose walk is in the table.
 func (w *wallSampler) remember(at *waitPlace, s *Suspension, f *frameTable, n wallNode) {
 	c := &s.capture.Context
-	*at = waitPlace{c.IP, arch.Addr(c.Regs[s.p.arch.SP]), append(at.returns[:0], f.returns...), n, true}
+	*at = waitPlace{c.IP, arch.Addr(c.Regs[s.p.arch.SP]), append(at.returns[:0], f.returns...), n}
 }
 
 // isOf reports whether a captured thread is at the place.
 func (at *waitPlace) isOf(s *Suspension) bool {
 	c := s.capture
-	if !at.known || len(at.returns) == 0 || c.Context.IP != at.ip || arch.Addr(c.Context.Regs[s.p.arch.SP]) != at.sp {
+	if len(at.returns) == 0 || c.Context.IP != at.ip || arch.Addr(c.Context.Regs[s.p.arch.SP]) != at.sp {
 		return false
 	}
 	d := at.sp - c.Stack.Base
@@ -65,7 +64,7 @@ func (at *waitPlace) returnsIn(stack []byte) bool {
 // isAt reports whether a thread's stack is that of a place. Its registers are not to be
 // had while it is ready to run.
 func (w *wallSampler) isAt(t *recordedThread, at *waitPlace) bool {
-	if !at.known || len(at.returns) == 0 {
+	if len(at.returns) == 0 {
 		return false
 	}
 	size := at.returns[len(at.returns)-1].at + callSlot - at.sp

@@ -125,8 +125,8 @@ func (g *generation) openOn(e *Events, tid int, r *ring) error {
 		return err
 	}
 	g.events = append(g.events, event{fd, r.cpu})
-	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_OUTPUT, r.fd); err != nil {
-		return fmt.Errorf("perfevent: directing an event to its ring: %w", err)
+	if err := r.take(fd); err != nil {
+		return err
 	}
 	if g.firstID == 0 {
 		g.firstID, err = eventID(fd)

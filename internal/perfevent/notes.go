@@ -2,7 +2,6 @@ package perfevent
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,8 +42,8 @@ func (e *Events) openNotes(r *ring) error {
 	if r.notesID, err = eventID(fd); err != nil {
 		return err
 	}
-	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_OUTPUT, r.fd); err != nil {
-		return fmt.Errorf("perfevent: directing an event to its ring: %w", err)
+	if err := r.take(fd); err != nil {
+		return err
 	}
 	if err := e.filter.notes.Put(uint32(r.cpu), uint32(fd)); err != nil {
 		return filterError(err)

@@ -44,14 +44,13 @@ const initialNamespace = 0xEFFFFFFC
 // maxProcesses bounds the processes that are followed.
 const maxProcesses = 1 << 14
 
-// errFilter is in the chain of errors that say that there is no filter in the kernel.
-var errFilter = errors.New("samples cannot be filtered in the kernel")
-
+// filterError explains why there is no filter in the kernel.
 func filterError(err error) error {
 	if errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("%w (%w): that takes CAP_BPF and CAP_PERFMON, before Linux 5.8 CAP_SYS_ADMIN", errFilter, unix.EPERM)
+		return fmt.Errorf("samples cannot be filtered in the kernel (%w): "+
+			"that takes CAP_BPF and CAP_PERFMON, before Linux 5.8 CAP_SYS_ADMIN", unix.EPERM)
 	}
-	return fmt.Errorf("%w: %w", errFilter, oneLine{err})
+	return fmt.Errorf("samples cannot be filtered in the kernel: %w", oneLine{err})
 }
 
 // oneLine is an error of the verifier's without its log.

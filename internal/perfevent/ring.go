@@ -128,6 +128,14 @@ func (r *ring) mmap(size int) error {
 	return nil
 }
 
+// take directs what an event notes into the ring.
+func (r *ring) take(fd int) error {
+	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_OUTPUT, r.fd); err != nil {
+		return fmt.Errorf("perfevent: directing an event to its ring: %w", err)
+	}
+	return nil
+}
+
 func (r *ring) unmap() {
 	if r.mem != nil {
 		_ = unix.Munmap(r.mem) // it cannot fail for a mapping of ours

@@ -54,16 +54,14 @@ func (e *Events) tryScope(s Scope, stackBytes int) error {
 	return err
 }
 
-// errWide is in the chain of errors that say that processors may not be watched.
-var errWide = errors.New("whole processors may not be watched")
-
 // wideError explains why an event of a processor was not granted.
 func wideError(err error) error {
 	switch err {
 	case unix.EACCES, unix.EPERM:
-		return fmt.Errorf("%w (%w): that takes CAP_PERFMON, or kernel.perf_event_paranoid at 0 (it is %d)", errWide, err, paranoid())
+		return fmt.Errorf("whole processors may not be watched (%w): "+
+			"that takes CAP_PERFMON, or kernel.perf_event_paranoid at 0 (it is %d)", err, paranoid())
 	}
-	return fmt.Errorf("%w: %w", errWide, err)
+	return fmt.Errorf("whole processors may not be watched: %w", err)
 }
 
 // Scope is what the kernel watches. why says why it is not a better one; nil: it is the

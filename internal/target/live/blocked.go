@@ -77,24 +77,15 @@ func (p *Process) StillBlocked(tid int) (still bool, ran time.Duration) {
 
 // Holds reports whether a thread has not run since it was captured with that proof.
 func (p *Process) Holds(tid int, proof Proof) bool {
-	p.blocked.mu.Lock()
-	defer p.blocked.mu.Unlock()
 	var buf [maxProof]byte
-	var b []byte
-	fd, ok := p.blocked.schedstat(tid)
-	var err error
-	if ok {
-		b, err = preadAll(fd, buf[:])
-	} else {
-		b, err = p.readTask(tid, "schedstat", buf[:])
-	}
+	b, err := p.schedstat(tid, buf[:])
 	return err == nil && proof != "" && string(b) == string(proof)
 }
 
 // Times reads how long a thread has had a processor so far, and how long it was
 // ready to run and had none; false if that is not to be known.
 func (p *Process) Times(tid int) (running, ready time.Duration, ok bool) {
-	var buf [64]byte
+	var buf [maxProof]byte
 	b, err := p.schedstat(tid, buf[:])
 	if err != nil {
 		return 0, 0, false
@@ -107,8 +98,8 @@ func (p *Process) Times(tid int) (running, ready time.Duration, ok bool) {
 func (p *Process) schedstat(tid int, buf []byte) ([]byte, error) {
 	p.blocked.mu.Lock()
 	defer p.blocked.mu.Unlock()
-	if f, ok := p.blocked.files[tid]; ok && !p.closed.Load() {
-		if b, err := preadAll(f.schedstat, buf); err == nil {
+	if fd, ok := p.blocked.schedstat(tid); ok {
+		if b, err := preadAll(fd, buf); err == nil {
 			return b, nil
 		}
 	}
