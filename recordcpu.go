@@ -43,7 +43,7 @@ type cpuSampler struct {
 const processorsEvery = time.Second
 
 // firstStackCopy is how much of each stack the kernel copies at first, in bytes.
-const firstStackCopy = 32 << 10
+const firstStackCopy = 16 << 10
 
 // late is when a sample is late: names that it leads to may not be those of its
 // time.
@@ -65,10 +65,12 @@ func newCPUSampler(r *recorder, pid int) (*cpuSampler, error) {
 func (c *cpuSampler) close() { c.events.Close() }
 
 // wait returns after a time, or when the kernel's buffers fill up.
-func (c *cpuSampler) wait(d time.Duration) {
-	if _, err := c.events.Wait(d); err != nil {
+func (c *cpuSampler) wait(d time.Duration) (full bool) {
+	full, err := c.events.Wait(d)
+	if err != nil {
 		time.Sleep(d)
 	}
+	return full
 }
 
 // drain takes the samples that there are.
@@ -87,7 +89,7 @@ func (c *cpuSampler) finish() { c.read(c.events.Stop) }
 
 func (c *cpuSampler) read(from func(func(*perfevent.Record)) error) {
 	for _, rp := range c.r.all {
-		rp.fresh, rp.stored = false, false
+		rp.fresh = false
 		held, lost := c.held.take(rp.p.live.PID())
 		c.stats.Lost += lost
 		for _, x := range held {

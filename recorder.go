@@ -25,6 +25,7 @@ type recorder struct {
 	family  family
 	began   time.Time
 	start   time.Duration // monotonic, like all times here
+	young   time.Duration // until when a process is young
 	now     time.Duration
 	threads threadTable
 	cpu     *cpuSampler   // nil: no such samples
@@ -39,12 +40,21 @@ type recorder struct {
 
 // How often things are done.
 const (
-	drainEvery  = 20 * time.Millisecond  // the kernel's buffers are emptied
-	drainFirst  = 5 * time.Millisecond   // the same, at first: a program may end at once; and for events
-	drainSoon   = 2 * time.Millisecond   // and while there is code that can be unloaded
+	drainEvery  = 40 * time.Millisecond  // the kernel's buffers are emptied, for which we take a processor from somebody
+	drainFirst  = 5 * time.Millisecond   // the same, while a program is young: it may end at once; and for events
+	drainSoon   = 4 * time.Millisecond   // and while code is met that can be unloaded and was not known: see trustFor
 	listEvery   = 100 * time.Millisecond // new threads are looked for
 	reportEvery = 500 * time.Millisecond
 )
+
+// How long what is done often goes on.
+const (
+	startLasts = 250 * time.Millisecond
+	newsLast   = time.Second
+)
+
+// youth is for how long a program is young: most that end soon have ended by then.
+const youth = time.Second
 
 func newRecorder(o RecordOptions) *recorder {
 	r := &recorder{o: o, b: profile.NewBuilder(profile.Limits{}), refused: map[int]bool{}}
@@ -85,6 +95,7 @@ func (r *recorder) begin(pid int) error {
 func (r *recorder) add(p *Process) *recordedProcess {
 	rp := newRecordedProcess(r, p, int32(len(r.all)))
 	r.all = append(r.all, rp)
+	r.young = max(r.young, r.now+youth-p.live.Age())
 	return rp
 }
 
@@ -123,14 +134,15 @@ func (r *recorder) record(ctx context.Context) *profile.Recording {
 	if r.o.Duration > 0 {
 		end = r.start + r.o.Duration
 	}
-	var drain, report time.Duration
+	var drain, mayDrain, report time.Duration
 	for ctx.Err() == nil {
 		r.now = live.Monotonic()
 		if end > 0 && r.now >= end || !r.alive() {
 			break
 		}
-		if r.now >= drain {
-			drain = r.now + r.drainAfter()
+		if r.now >= mayDrain {
+			after := r.drainAfter()
+			drain, mayDrain = r.now+after, r.now+after*3/4 // the earlier one if we are awake
 			r.housekeep()
 		}
 		next := drain
@@ -144,7 +156,9 @@ func (r *recorder) record(ctx context.Context) *profile.Recording {
 		if end > 0 {
 			next = min(next, end)
 		}
-		r.wait(ctx, next)
+		if r.wait(ctx, next) {
+			mayDrain = 0
+		}
 	}
 	r.now = live.Monotonic()
 	for _, rp := range r.all {
@@ -168,25 +182,25 @@ func (r *recorder) record(ctx context.Context) *profile.Recording {
 // drainAfter is when the kernel's buffers are to be emptied again.
 func (r *recorder) drainAfter() time.Duration {
 	for _, rp := range r.all {
-		if rp.frames.unloads > 0 && r.now < rp.frames.unloads+time.Second {
+		if rp.frames.news > 0 && r.now < rp.frames.news+newsLast {
 			return drainSoon
 		}
 	}
-	if r.now < r.start+time.Second || r.events != nil && r.now < r.events.latest+time.Second {
+	if len(r.pending) > 0 || r.now < max(r.young, r.start+startLasts) || r.events != nil && r.now < r.events.latest+time.Second {
 		return drainFirst
 	}
 	return drainEvery
 }
 
-// wait returns at a time, or earlier if there is something to do.
-func (r *recorder) wait(ctx context.Context, until time.Duration) {
+// wait returns at a time, or earlier if there is something to do; full: because the
+// kernel's buffers fill up.
+func (r *recorder) wait(ctx context.Context, until time.Duration) (full bool) {
 	left := until - live.Monotonic()
 	if left <= 0 {
-		return
+		return false
 	}
 	if r.cpu != nil {
-		r.cpu.wait(left)
-		return
+		return r.cpu.wait(left)
 	}
 	t := time.NewTimer(left)
 	defer t.Stop()
@@ -194,6 +208,7 @@ func (r *recorder) wait(ctx context.Context, until time.Duration) {
 	case <-t.C:
 	case <-ctx.Done():
 	}
+	return false
 }
 
 // housekeep does what is done every few milliseconds.
@@ -248,7 +263,7 @@ func (r *recorder) report() {
 		pr.Lost += m.Lost
 	}
 	for _, rp := range r.all {
-		pr.Threads += len(rp.threads)
+		pr.Threads += rp.count
 	}
 	if d := r.now - r.reported; r.reported > 0 && d > 0 {
 		pr.TargetCPU = float64(used-r.busy) / float64(d)

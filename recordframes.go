@@ -27,7 +27,7 @@ type frameTable struct {
 
 	unproven []claim             // of the last walk
 	seen     map[arch.Addr]sight // by the start of the method's code
-	unloads  time.Duration       // when code that can be unloaded was last met; 0: never
+	news     time.Duration       // when code that can be unloaded was last met that was not known; 0: never
 }
 
 // returnSlot is a place on a stack, and the return address that is there.
@@ -142,7 +142,6 @@ func (f *frameTable) prove(taken time.Duration) error {
 	f.p.eng.Cache.Invalidate()
 	f.p.rt.Begin()
 	now := live.Monotonic()
-	f.unloads = now
 	if len(f.seen) > maxSights {
 		clear(f.seen)
 	}
@@ -154,6 +153,9 @@ func (f *frameTable) prove(taken time.Duration) error {
 		was, known := f.seen[c.start]
 		if there {
 			f.seen[c.start] = is
+		}
+		if !known || was.method != is.method {
+			f.news = now
 		}
 		before := known && was.method == is.method && was.function == is.function && was.at <= taken
 		if !there || now-taken > trustFor && !before {

@@ -3,6 +3,7 @@ package clrsnap
 import (
 	"time"
 
+	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
 
@@ -22,10 +23,11 @@ type recordedProcess struct {
 	named   time.Duration           // and when threads were last described
 	cpu     time.Duration           // that it had used when recording began
 	used    time.Duration           // since, when it was last asked
+	counted time.Duration           // and when that was
 	ended   bool
 	unnamed bool          // a thread is one of the runtime's, and was not when it was described
 	fresh   bool          // caches have been brought up to date for the samples at hand
-	stored  bool          // the runtime's list of threads has been read for them
+	stored  time.Duration // when the runtime's list of threads was read
 	mapped  time.Duration // when modules were last looked for
 }
 
@@ -57,8 +59,8 @@ func (rp *recordedProcess) usedCPU() time.Duration {
 }
 
 // nameEvery is how often threads are described anew: a thread may be given its name, or
-// become one of the runtime's, after it has started. The older a description is, the
-// longer it may last.
+// become one of the runtime's, after it has started. The older the thread was, the longer
+// its description may last.
 const nameEvery = 2 * time.Second
 
 // mostNamed is how long a description lasts at most, if nothing is chosen by it.
@@ -67,12 +69,18 @@ const mostNamed = 30 * time.Second
 // readEvery is how often the list of threads is read even if their number is the same.
 const readEvery = time.Second
 
+// countEvery is how often CPU time is read, for which the kernel goes through all threads.
+const countEvery = 250 * time.Millisecond
+
 // update takes notice of threads that have come and gone.
 func (rp *recordedProcess) update() {
 	if rp.ended {
 		return
 	}
-	rp.usedCPU() // after its end nobody can tell
+	if rp.r.now < rp.r.young || rp.r.now >= rp.counted+countEvery {
+		rp.counted = rp.r.now
+		rp.usedCPU() // after its end nobody can tell
+	}
 	if rp.p.live.Alive() != nil {
 		rp.ended = true
 		if rp.r.cpu != nil {
@@ -85,12 +93,11 @@ func (rp *recordedProcess) update() {
 	}
 }
 
-// list takes notice of threads that have come and gone, and of their names. all: they
-// are described anew, all of them.
-func (rp *recordedProcess) list(all bool) {
+// list takes notice of threads that have come and gone, and of the names that threads may
+// have got meanwhile. last: there is no other time.
+func (rp *recordedProcess) list(last bool) {
 	now := rp.r.now
-	all = all || rp.unnamed
-	some := all || now >= rp.named+nameEvery
+	some := last || rp.unnamed || now >= rp.named+nameEvery
 	if n, err := rp.p.live.CountThreads(); err == nil && n == rp.count && !some && now < rp.read+readEvery {
 		rp.listed = now
 		return // most likely they are the same
@@ -101,6 +108,7 @@ func (rp *recordedProcess) list(all bool) {
 	}
 	rp.p.eng.Begin()
 	rp.frames.begin()
+	unnamed := rp.unnamed
 	if rp.read, rp.count = now, len(tids); some {
 		rp.named, rp.unnamed = now, false
 	}
@@ -109,14 +117,16 @@ func (rp *recordedProcess) list(all bool) {
 	for _, tid := range tids {
 		present[tid] = true
 		t := rp.threads[tid]
-		if t != nil && !all && !(some && now >= t.again) {
+		switch {
+		case t == nil && rp.r.wall == nil: // its first sample will tell
+			continue
+		case t == nil, some && now >= t.again, last && t.mayHaveChanged(now), unnamed && t.info.ID == 0:
+		default:
 			continue
 		}
 		if !stored {
-			// Without the runtime's list threads are described as native ones, and
-			// again a little later.
 			stored = true
-			_ = rp.p.readStore()
+			rp.readStore()
 		}
 		rp.describe(tid, t)
 	}
@@ -127,6 +137,16 @@ func (rp *recordedProcess) list(all bool) {
 	}
 	rp.listed = now
 }
+
+// readStore reads the runtime's list of threads. Without it threads are described as native
+// ones, and again a little later.
+func (rp *recordedProcess) readStore() {
+	rp.stored = live.Monotonic()
+	_ = rp.p.readStore()
+}
+
+// recent is how long it takes until a new thread is in the runtime's list, and more.
+const recent = 100 * time.Millisecond
 
 // hostThread turns a thread id of the target's namespace into ours. One that has
 // ended, and was never seen, keeps its number.
@@ -171,10 +191,9 @@ func (rp *recordedProcess) thread(tid int, name string) *recordedThread {
 		t.comm = name
 	}
 	if t == nil {
-		if _, err := rp.p.live.Thread(tid); err == nil {
-			if !rp.stored { // once for all samples at hand: it has the threads that they are of
-				rp.stored = true
-				_ = rp.p.readStore() // else it is described as a native thread, and again a little later
+		if i, err := rp.p.live.Thread(tid); err == nil {
+			if rp.stored < rp.r.now && live.Monotonic()-i.Age() > rp.stored-recent {
+				rp.readStore()
 			}
 			t = rp.describe(tid, nil)
 		}
@@ -252,10 +271,23 @@ func (rp *recordedProcess) describe(tid int, t *recordedThread) *recordedThread 
 // describedAt decides when a thread is to be described again.
 func (t *recordedThread) describedAt(now time.Duration) {
 	wait := nameEvery
-	if t.named > 0 && t.of.r.o.Threads == nil {
-		wait = min(max(wait, 2*(now-t.named)), mostNamed)
+	if t.of.r.o.Threads == nil {
+		wait = min(max(wait, t.age(now)), mostNamed)
 	}
 	t.named, t.again = now, now+wait
+}
+
+// mayHaveChanged reports whether what is known of a thread is worth another look before
+// the end. Most of what can change does so soon after a thread's start.
+func (t *recordedThread) mayHaveChanged(now time.Duration) bool {
+	const part = 8
+	return now-t.named > t.age(now)/part
+}
+
+// age is how long the thread has been there; now is not long ago.
+func (t *recordedThread) age(now time.Duration) time.Duration {
+	i := live.ThreadInfo{StartTime: t.info.started}
+	return i.Age() - (live.Monotonic() - now)
 }
 
 // changed has the turns of wall-clock sampling dealt anew.

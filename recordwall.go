@@ -46,7 +46,9 @@ type wallThread struct {
 	at    wallNode      // where it was found last, and
 	wait  waitPlace     // what its stack was like if it waited there
 	valid bool          // it may be there still
-	since time.Duration // when it was found there first
+	since time.Duration // when it was found there first, short times that it ran left aside
+
+	looked, used time.Duration // when it was captured, and how long it had run or been ready by then
 
 	owed  time.Duration // that the thread ran, for which a CPU sample has to come
 	turns int32         // for which owed stands
@@ -179,9 +181,10 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 			w.stays(t)
 			return
 		}
+		planned := wt.due > 0
 		wt.due = 0
 		if alone := live.Monotonic() - wt.last; alone >= firstRest*w.period {
-			w.woke(t, min(ran, alone))
+			w.woke(t, min(ran, alone), planned)
 			return
 		}
 	}
@@ -216,12 +219,13 @@ func (w *wallSampler) spend(t *recordedThread, state profile.State, at, d time.D
 func (w *wallSampler) turnsOf(d time.Duration) int32 { return max(1, int32((d+w.period/2)/w.period)) }
 
 // How long a thread that stays blocked is left alone: a part of the time that it was
-// found blocked so far, because what it does between two looks is not seen. Below some
-// periods that is not worth while.
+// found blocked at that place so far, because what it does between two looks is not
+// seen. Below some periods that is not worth while.
 const (
-	restPart  = 8
-	firstRest = 4 // periods
-	mostRest  = time.Second
+	restPart   = 4
+	firstRest  = 4 // periods
+	mostRest   = time.Second
+	restOfEach = time.Millisecond / 2 // more, for each thread that there is: together they are looked at as often
 )
 
 // stays accounts for a thread that has not run since it was looked at last. However
@@ -232,16 +236,23 @@ func (w *wallSampler) stays(t *recordedThread) {
 	w.spend(t, profile.Waiting, now, now-wt.last, turns, wt.at)
 	w.sure += int(turns)
 	wt.last = now
-	if rest := min((now-wt.since)/restPart, mostRest); rest > firstRest*w.period {
+	w.leaveAlone(wt)
+}
+
+// leaveAlone decides when a thread that was found blocked is looked at again.
+func (w *wallSampler) leaveAlone(wt *wallThread) {
+	most := mostRest + time.Duration(len(w.turns))*restOfEach
+	if rest := min((wt.last-wt.since)/restPart, most); rest > firstRest*w.period {
 		// Threads that were left alone together are not to be looked at together.
-		wt.due = now + rest - time.Duration(rand.Int64N(int64(rest)/4))
+		wt.due = wt.last + rest - time.Duration(rand.Int64N(int64(rest)/4))
 	}
 }
 
 // woke accounts for a thread that was left alone and has run meanwhile, for as long as
-// the kernel says. The rest of the time it waited: half of it, as far as we know, where
-// it waited before, and half of it where it is found now, if it waits elsewhere.
-func (w *wallSampler) woke(t *recordedThread, ran time.Duration) {
+// the kernel says. The rest of the time it waited, and counts for where it is found now:
+// that is right on average if the look was planned, at a time that has nothing to do with
+// what the thread does. Else half of it counts for where it waited before.
+func (w *wallSampler) woke(t *recordedThread, ran time.Duration, planned bool) {
 	wt := &t.wall
 	before := wt.at
 	state, err := w.look(t)
@@ -253,13 +264,16 @@ func (w *wallSampler) woke(t *recordedThread, ran time.Duration) {
 		after = wt.at
 	}
 	waited := max(0, now-wt.last-ran)
-	if after == before {
-		w.spend(t, profile.Waiting, now, waited, w.turnsOf(waited), before)
+	if after == before || planned {
+		w.spend(t, profile.Waiting, now, waited, w.turnsOf(waited), after)
 	} else {
 		w.spend(t, profile.Waiting, now-waited/2, waited/2, w.turnsOf(waited/2), before)
 		w.spend(t, profile.Waiting, now, waited-waited/2, w.turnsOf(waited/2), after)
 	}
 	wt.last = now
+	if after == before {
+		w.leaveAlone(wt)
+	}
 	if wt.ran += ran; wt.ran < w.period && !errors.Is(err, errDeferred) {
 		return
 	}
@@ -405,7 +419,7 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 		same = wt.wait.isOf(&s)
 		return same
 	}
-	begin := live.Monotonic()
+	begin, before := live.Monotonic(), wt.at
 	wt.valid = false
 	rp.p.stops = &w.pauses
 	defer func() { rp.p.stops = nil }()
@@ -451,8 +465,20 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 			w.remember(&wt.yield, &s, rp.frames, wt.at)
 		}
 	}
-	wt.valid, wt.since = true, live.Monotonic()
+	w.found(wt, &s, before)
 	return state, nil
+}
+
+// found remembers since when a thread is where it was found, or comes back to.
+func (w *wallSampler) found(wt *wallThread, s *Suspension, before wallNode) {
+	now, used := live.Monotonic(), time.Duration(0)
+	if proof := s.capture.Proof; s.waits {
+		used = proof.Running() + proof.Ready()
+	}
+	if !s.waits || wt.at != before || used-wt.used > (now-wt.looked)/restPart {
+		wt.since = now
+	}
+	wt.valid, wt.looked, wt.used = true, now, used
 }
 
 // maxPauses bounds what is remembered of pauses: of more, every second one is

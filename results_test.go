@@ -94,8 +94,9 @@ func testDoStackSnapshotInvalidArgument(t *testing.T, runtime string) {
 	wantResult(t, "UnmanagedWalk without a function", err, clrsnap.E_INVALIDARG)
 	_, err = p.FunctionName(0)
 	wantResult(t, "the name of function 0", err, clrsnap.E_INVALIDARG)
-	_, err = p.FunctionName(clrsnap.FunctionID(good.Regs[arch.RSP]))
-	wantResult(t, "the name of something on the stack", err, clrsnap.E_INVALIDARG)
+	if _, err = p.FunctionName(clrsnap.FunctionID(good.Regs[arch.RSP])); !errors.Is(err, clrsnap.E_FAIL) { // what is there may look like a method
+		wantResult(t, "the name of something on the stack", err, clrsnap.E_INVALIDARG)
+	}
 	endsWell(t, a)
 }
 

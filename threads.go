@@ -37,7 +37,7 @@ func (p *Process) thread(tid int) (Thread, bool) {
 	if err != nil {
 		return Thread{}, false
 	}
-	t := Thread{OSThreadID: tid, Name: info.Name, halted: info.State == 'T'}
+	t := Thread{OSThreadID: tid, Name: info.Name, halted: info.State == 'T', started: info.StartTime}
 	if t.NSThreadID, err = p.from.NSTid(tid); err != nil {
 		return Thread{}, false
 	}

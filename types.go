@@ -125,7 +125,8 @@ type Thread struct {
 	Role        string // "Main", "Finalizer", "ThreadPool worker", …
 	Cooperative bool   // at the time of the listing
 
-	halted bool // stopped by a signal
+	halted  bool   // stopped by a signal
+	started uint64 // in clock ticks since boot
 }
 
 // Stack is a thread with the frames that Snapshot found.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -115,7 +116,10 @@ The file:
 		if err := a.forTerminal(f.file); err != nil {
 			return err
 		}
-		// Unlike the other verbs this one may go on for hours.
+		// Unlike the other verbs this one may go on for hours. It has one thing to do at a
+		// time: with more processors the Go runtime wakes threads of its own several times
+		// for each of ours, which take processors from the program.
+		runtime.GOMAXPROCS(1)
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(math.MaxInt64)
 		a.graceful.Store(int64(time.Minute)) // to write a large recording

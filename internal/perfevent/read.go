@@ -11,7 +11,8 @@ import (
 const forever = time.Duration(math.MaxInt64)
 
 // settle is how old a record must be to be read. A record is written within
-// microseconds of its time, so after that no older one follows in another ring.
+// microseconds of its time, so after that no older one follows in another ring, unless a
+// hypervisor took the processor away meanwhile.
 const settle = time.Millisecond
 
 // Read visits what is in the rings, but for the last millisecond, in the order

@@ -85,8 +85,8 @@ func (t *tracee) prove(r *blockedReader, proof Proof) bool {
 		return false
 	}
 	t.proofLen = copy(t.proof[:], proof)
-	fd, ok := r.schedstat(int(t.tid))
-	if t.schedstat = uintptr(fd); !ok {
+	f, ok := r.files[int(t.tid)]
+	if t.schedstat = uintptr(f.schedstat); !ok {
 		t.schedstat = noSchedstat
 		copy(t.path[:], fmt.Sprintf("task/%d/schedstat\x00", t.tid))
 	}

@@ -3,6 +3,7 @@ package live
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
@@ -59,51 +60,43 @@ func (p *Process) StillBlocked(tid int) (still bool, ran time.Duration) {
 	}
 	p.blocked.mu.Lock()
 	defer p.blocked.mu.Unlock()
-	f, ok := p.blocked.files[tid]
-	if !ok || f.last == "" {
+	last, ok := p.blocked.proofs[tid]
+	if !ok {
 		return false, 0
 	}
 	var buf [maxProof]byte
-	b, err := preadAll(f.schedstat, buf[:])
+	b, err := p.blocked.schedstat(p, tid, buf[:])
 	if err != nil {
 		return false, 0
 	}
-	if string(b) == string(f.last) {
+	if string(b) == string(last) {
 		return true, 0
 	}
-	now, then := schedTimes(b), schedTimes([]byte(f.last))
+	now, then := schedTimes(b), schedTimes([]byte(last))
 	return false, max(0, now[0]+now[1]-then[0]-then[1])
 }
 
 // Holds reports whether a thread has not run since it was captured with that proof.
 func (p *Process) Holds(tid int, proof Proof) bool {
+	p.blocked.mu.Lock()
+	defer p.blocked.mu.Unlock()
 	var buf [maxProof]byte
-	b, err := p.schedstat(tid, buf[:])
+	b, err := p.blocked.schedstat(p, tid, buf[:])
 	return err == nil && proof != "" && string(b) == string(proof)
 }
 
 // Times reads how long a thread has had a processor so far, and how long it was
 // ready to run and had none; false if that is not to be known.
 func (p *Process) Times(tid int) (running, ready time.Duration, ok bool) {
+	p.blocked.mu.Lock()
+	defer p.blocked.mu.Unlock()
 	var buf [maxProof]byte
-	b, err := p.schedstat(tid, buf[:])
+	b, err := p.blocked.schedstat(p, tid, buf[:])
 	if err != nil {
 		return 0, 0, false
 	}
 	times := schedTimes(b)
 	return times[0], times[1], times[0] > 0
-}
-
-// schedstat reads a thread's line, from the file that is open if there is one.
-func (p *Process) schedstat(tid int, buf []byte) ([]byte, error) {
-	p.blocked.mu.Lock()
-	defer p.blocked.mu.Unlock()
-	if fd, ok := p.blocked.schedstat(tid); ok {
-		if b, err := preadAll(fd, buf); err == nil {
-			return b, nil
-		}
-	}
-	return p.readTask(tid, "schedstat", buf)
 }
 
 // A Proof is what the kernel told of how often, and for how long, a thread has run,
@@ -130,8 +123,8 @@ func schedTimes(b []byte) (t [2]time.Duration) {
 // maxProof bounds a line of schedstat, of three numbers.
 const maxProof = 64
 
-// maxBlockedFiles bounds the threads whose files are kept open, two each; so does a
-// quarter of the files that this process may open. Files of others are opened each time.
+// maxBlockedFiles bounds the threads whose files are kept open, two each; so do half of
+// the files that this process may open. Files of others are opened each time.
 const maxBlockedFiles = 4096
 
 func blockedFilesLimit() int {
@@ -139,21 +132,22 @@ func blockedFilesLimit() int {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
 		return 64
 	}
-	return int(min(l.Cur/4/2, maxBlockedFiles))
+	return int(min(l.Cur/2/2, maxBlockedFiles))
 }
+
+// maxProofs bounds the threads whose proofs are remembered.
+const maxProofs = 1 << 16
 
 // blockedReader keeps what TryBlocked uses again.
 type blockedReader struct {
-	mu    sync.Mutex
-	files map[int]blockedFiles
-	limit int // of files
-	c     copier
+	mu     sync.Mutex
+	files  map[int]blockedFiles
+	limit  int           // of files
+	proofs map[int]Proof // of when threads were last captured
+	c      copier
 }
 
-type blockedFiles struct {
-	schedstat, syscall int
-	last               Proof // when the thread was last captured
-}
+type blockedFiles struct{ schedstat, syscall int }
 
 func (f blockedFiles) close() {
 	unix.Close(f.schedstat)
@@ -166,17 +160,20 @@ func (r *blockedReader) close() {
 	for _, f := range r.files {
 		f.close()
 	}
-	r.files = nil
+	r.files, r.proofs = nil, nil
 }
 
 func (r *blockedReader) capture(p *Process, req *Request, out *Capture) error {
 	if err := r.c.prepare(p, req, out); err != nil {
 		return err
 	}
-	var sched, again [maxProof]byte
+	var sched [maxProof]byte
 	f, s1, err := r.begin(p, req.TID, sched[:])
 	if err != nil {
 		return err
+	}
+	if r.files[req.TID] != f {
+		defer f.close()
 	}
 	if len(s1) == 0 || bytes.HasPrefix(s1, []byte("0 0 0")) {
 		return ErrNoSchedstat
@@ -191,6 +188,7 @@ func (r *blockedReader) capture(p *Process, req *Request, out *Capture) error {
 		return &ThreadError{TID: req.TID, Err: ErrNotBlocked}
 	}
 	r.c.copy(uintptr(req.TID), l.sp)
+	var again [maxProof]byte
 	s2, err := preadAll(f.schedstat, again[:])
 	if err != nil {
 		return r.failed(p, req.TID, err)
@@ -201,17 +199,26 @@ func (r *blockedReader) capture(p *Process, req *Request, out *Capture) error {
 	contextSP(&out.Context, l.pc, l.sp)
 	out.SyscallNr, out.SyscallArgs = l.nr, l.args
 	out.Pause, out.Stopped, out.Waited = 0, false, 0
-	if string(f.last) != string(s1) {
-		f.last = Proof(s1)
-		r.files[req.TID] = f
-	}
-	out.Proof = f.last
+	out.Proof = r.prove(req.TID, s1)
 	return r.c.deliver(req, out)
 }
 
-// begin returns the files of a thread and the first reading of schedstat. Files
-// of a thread that has ended stay dead when its id is used again, so they are
-// opened anew once.
+// prove remembers a thread's proof.
+func (r *blockedReader) prove(tid int, line []byte) Proof {
+	if last := r.proofs[tid]; string(last) == string(line) {
+		return last
+	}
+	if r.proofs == nil || len(r.proofs) >= maxProofs {
+		r.proofs = map[int]Proof{}
+	}
+	proof := Proof(line)
+	r.proofs[tid] = proof
+	return proof
+}
+
+// begin returns the files of a thread, which the caller closes if they are not kept, and
+// the first reading of schedstat. Files of a thread that has ended stay dead when its id is
+// used again, so they are opened anew once.
 func (r *blockedReader) begin(p *Process, tid int, buf []byte) (blockedFiles, []byte, error) {
 	if f, ok := r.files[tid]; ok {
 		if b, err := preadAll(f.schedstat, buf); err == nil {
@@ -223,21 +230,32 @@ func (r *blockedReader) begin(p *Process, tid int, buf []byte) (blockedFiles, []
 	if err != nil {
 		return f, nil, r.failed(p, tid, err)
 	}
+	b, err := preadAll(f.schedstat, buf)
+	if err != nil {
+		f.close()
+		return f, nil, r.failed(p, tid, err)
+	}
+	r.keep(tid, f)
+	return f, b, nil
+}
+
+// keep keeps the files of a thread open, unless there are too many already: then those
+// of another one are given up for them, which may have ended, but not often.
+func (r *blockedReader) keep(tid int, f blockedFiles) {
 	if r.files == nil {
-		r.files, r.limit = make(map[int]blockedFiles), blockedFilesLimit()
+		r.files, r.limit = map[int]blockedFiles{}, blockedFilesLimit()
 	}
 	if len(r.files) >= r.limit {
+		const seldom = 16
+		if rand.IntN(seldom) != 0 {
+			return
+		}
 		for old := range r.files { // any one
-			r.forget(old)
+			r.closeFiles(old)
 			break
 		}
 	}
 	r.files[tid] = f
-	b, err := preadAll(f.schedstat, buf)
-	if err != nil {
-		return f, nil, r.failed(p, tid, err)
-	}
-	return f, b, nil
 }
 
 // openBlocked opens both files through one directory, so that both belong to
@@ -266,13 +284,22 @@ func noFile(dir int, err error) error {
 	return err
 }
 
-// schedstat is the open file of a thread that was captured, if it is still open.
-func (r *blockedReader) schedstat(tid int) (fd int, ok bool) {
-	f, ok := r.files[tid]
-	return f.schedstat, ok
+// schedstat reads a thread's line, from the file that is open if there is one.
+func (r *blockedReader) schedstat(p *Process, tid int, buf []byte) ([]byte, error) {
+	if f, ok := r.files[tid]; ok {
+		if b, err := preadAll(f.schedstat, buf); err == nil {
+			return b, nil
+		}
+	}
+	return p.readTask(tid, "schedstat", buf)
 }
 
 func (r *blockedReader) forget(tid int) {
+	r.closeFiles(tid)
+	delete(r.proofs, tid)
+}
+
+func (r *blockedReader) closeFiles(tid int) {
 	if f, ok := r.files[tid]; ok {
 		f.close()
 		delete(r.files, tid)

@@ -1,20 +1,40 @@
 package live
 
 import (
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Monotonic is CLOCK_MONOTONIC, which the kernel's own records can have as well.
-func Monotonic() time.Duration { return readClock(unix.CLOCK_MONOTONIC) }
+// Monotonic is CLOCK_MONOTONIC, which the kernel's own records can have as well. Go
+// reads that clock, too, without a system call, but does not tell what it reads.
+func Monotonic() time.Duration { return monotonicBase + time.Since(goBase) }
+
+// goBase and monotonicBase are the same moment, within what one reading takes.
+var goBase, monotonicBase = sameMoment()
+
+func sameMoment() (ofGo time.Time, monotonic time.Duration) {
+	least := time.Duration(math.MaxInt64)
+	for range 10 { // we may lose our processor in between
+		before := readClock(unix.CLOCK_MONOTONIC)
+		now := time.Now()
+		after := readClock(unix.CLOCK_MONOTONIC)
+		if after-before < least {
+			least, ofGo, monotonic = after-before, now, before+(after-before)/2
+		}
+	}
+	return ofGo, monotonic
+}
 
 // ticks is the unit of ThreadInfo.StartTime (USER_HZ in include/uapi/asm-generic/param.h).
 const ticks = time.Second / 100
 
 // Age is how long a thread has been there.
-func (i *ThreadInfo) Age() time.Duration {
-	return readClock(unix.CLOCK_BOOTTIME) - time.Duration(i.StartTime)*ticks
+func (i *ThreadInfo) Age() time.Duration { return age(i.StartTime) }
+
+func age(start uint64) time.Duration {
+	return readClock(unix.CLOCK_BOOTTIME) - time.Duration(start)*ticks
 }
 
 // OwnCPU is the CPU time that this process has used, without its tracing tasks.

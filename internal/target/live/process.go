@@ -165,6 +165,9 @@ func (p *Process) PID() int { return p.pid }
 // StartTime is when the process started, in clock ticks since boot.
 func (p *Process) StartTime() uint64 { return p.start }
 
+// Age is how long the process has been there.
+func (p *Process) Age() time.Duration { return age(p.start) }
+
 // Arch is the target's architecture.
 func (p *Process) Arch() *arch.Arch { return hostArch }
 
