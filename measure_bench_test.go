@@ -3,6 +3,7 @@ package clrsnap_test
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"os"
 	"regexp"
 	"strconv"
@@ -20,7 +21,8 @@ type subject struct {
 	url string                                 // of what wrk asks it for meanwhile; "": it works by itself
 	own func() time.Duration                   // CPU time of the observer that has started it; nil: none has
 
-	load   *load   // what asks it now
+	load   *load // what asks it now
+	awake  wakers
 	others float64 // as in the last phase
 }
 
@@ -51,14 +53,19 @@ type phase struct {
 
 // A phase has begun when what came before it has an end, and an observer has begun:
 // what it costs to begin is not in it.
+// Phases are short, because what a virtual machine can do changes every few seconds.
 const (
-	settleTime = time.Second
-	phaseTime  = 2 * time.Second
+	settleTime = time.Second / 2
+	phaseTime  = time.Second
 )
 
-// repeats is how often a phase that others disturb is repeated. If they go on, it is
-// not counted.
-const repeats = 3
+// repeats is how often a pair that others disturb is repeated. If they go on, it is not
+// counted. So is one whose two phases without an observer differ by more than steady, a
+// part of what was done: something else has changed meanwhile.
+const (
+	repeats = 3
+	steady  = 0.1
+)
 
 // quietLimit is how many processors others may use for a phase to count.
 func quietLimit(tb testing.TB) float64 {
@@ -82,10 +89,10 @@ func (s *subject) awaitQuiet(b *testing.B) {
 	}
 }
 
-// cpu is the CPU time of the subject and of what asks it.
+// cpu is the CPU time of the subject, of what asks it, and of what keeps processors awake.
 func (s *subject) cpu(b *testing.B) time.Duration {
 	b.Helper()
-	sum := processCPU(b, s.pid)
+	sum := processCPU(b, s.pid) + s.awake.cpu(b)
 	if s.load != nil {
 		sum += processCPU(b, s.load.cmd.Process.Pid)
 	}
@@ -212,6 +219,7 @@ func wanted(b *testing.B, ways ...*way) (out []*way) {
 // compareWays measures every way once in each iteration, another one first each time.
 func (s *subject) compareWays(b *testing.B, ways []*way) {
 	b.Helper()
+	s.awake = keepAwake(b)
 	alone := func() phase { p, _ := s.phase(b, nil); return p }
 	before := alone()
 	for i := 0; b.Loop(); i++ {
@@ -231,7 +239,7 @@ func (w *way) compare(tb testing.TB, before phase, observed func() (phase, *qual
 	for range repeats + 1 {
 		during, seen := observed()
 		after := alone()
-		if max(before.others, during.others, after.others) <= quiet {
+		if max(before.others, during.others, after.others) <= quiet && before.like(&after) {
 			w.add(&before, &during, &after, seen)
 			return after
 		}
@@ -239,6 +247,11 @@ func (w *way) compare(tb testing.TB, before phase, observed func() (phase, *qual
 	}
 	w.disturbed++
 	return before
+}
+
+// like reports whether as much was done as in another phase.
+func (p *phase) like(q *phase) bool {
+	return math.Abs(p.perSecond-q.perSecond) <= steady*max(p.perSecond, q.perSecond)
 }
 
 // add counts a pair: a phase that is observed, and the mean of the one before and the
@@ -290,7 +303,8 @@ func reportWays(b *testing.B, head, unit string, ways []*way, more ...column) {
 	text := fmt.Sprintf("%s\n%s Windows of %v, each compared with those before and after it, in which nobody looks; mean ± standard error. A processor is 100 %%.\n\n%s",
 		machine(), head, phaseTime, t)
 	if disturbed > 0 {
-		text += fmt.Sprintf("\n%d pairs are left out: others used more than %g processors, %d times in a row.\n", disturbed, quietLimit(b), repeats+1)
+		text += fmt.Sprintf("\n%d pairs are left out: %d times in a row others used more than %g processors, or what was done before and after differed by more than %.0f %%.\n",
+			disturbed, repeats+1, quietLimit(b), 100*steady)
 	}
 	fmt.Printf("\n\n%s\n", text) // and not to the log, which indents it
 }
