@@ -43,7 +43,7 @@ type cpuSampler struct {
 const processorsEvery = time.Second
 
 // firstStackCopy is how much of each stack the kernel copies at first, in bytes.
-const firstStackCopy = 16 << 10
+const firstStackCopy = 32 << 10
 
 // late is when a sample is late: names that it leads to may not be those of its
 // time.
@@ -157,7 +157,9 @@ func (c *cpuSampler) sample(rp *recordedProcess, x *perfevent.Record) {
 		rp.frames.begin()
 	}
 	t := rp.thread(x.TID, cmp.Or(x.Name, c.names[x.TID]))
-	t.wall.due = 0 // it is not where it was
+	if t.wall.valid {
+		t.wall.due = 0 // it is not where it was
+	}
 	if !t.chosen || c.quiet && t.wall.owed == 0 && t.wall.wasOnCPU {
 		return
 	}

@@ -55,7 +55,8 @@ type wallThread struct {
 
 	had, queued time.Duration // how long it had a processor, and waited for one, when nothing was owed to it
 
-	due time.Duration // when it is to be looked at again; 0: it has every turn
+	due  time.Duration // when it is to be looked at again; 0: it has every turn
+	busy int           // turns in a row at which it ran
 	ran time.Duration // between looks, less than a turn: not accounted for yet
 
 	yield          waitPlace     // where it was stopped as it gave up its processor
@@ -188,18 +189,22 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 			return
 		}
 	}
+	turns := w.turnsOf(wt.due - wt.last) // that it was left alone for, if it was
+	wt.due = 0
 	state, err := w.look(t)
 	now := live.Monotonic()
 	switch {
 	case errors.Is(err, errDeferred):
-		w.owe(wt, now-wt.last, 1)
+		w.owe(wt, now-wt.last, turns)
+		w.letRun(wt, now)
 	case errors.Is(err, errThreadEnded):
 		return
 	case err != nil:
 		w.stats.Lost++
 		return
 	default:
-		w.spend(t, state, now, now-wt.last, 1, wt.at)
+		w.spend(t, state, now, now-wt.last, turns, wt.at)
+		wt.busy = 0
 		if proof := t.of.p.capture.Proof; wt.valid && proof != "" {
 			w.payIdle(t, proof.Running(), proof.Ready())
 		}
@@ -248,6 +253,21 @@ func (w *wallSampler) leaveAlone(wt *wallThread) {
 	}
 }
 
+// How many turns a thread is left alone that was found running at several turns in a row.
+const (
+	busyTurns = 3
+	mostTurns = 8
+)
+
+// letRun decides when a thread that runs is looked at again. Its CPU samples tell where
+// it runs; looks tell only for how much of the time.
+func (w *wallSampler) letRun(wt *wallThread, now time.Duration) {
+	if wt.busy++; wt.busy > busyTurns {
+		rest := time.Duration(min(wt.busy-busyTurns, mostTurns)) * w.period
+		wt.due = now + rest - time.Duration(rand.Int64N(int64(rest)/4))
+	}
+}
+
 // woke accounts for a thread that was left alone and has run meanwhile, for as long as
 // the kernel says. The rest of the time it waited, and counts for where it is found now:
 // that is right on average if the look was planned, at a time that has nothing to do with
@@ -259,9 +279,9 @@ func (w *wallSampler) woke(t *recordedThread, ran time.Duration, planned bool) {
 	if errors.Is(err, errThreadEnded) {
 		return
 	}
-	now, after := live.Monotonic(), before
-	if err == nil && state == profile.Waiting {
-		after = wt.at
+	now, after, waits := live.Monotonic(), before, err == nil && state == profile.Waiting
+	if waits {
+		after, wt.busy = wt.at, 0
 	}
 	waited := max(0, now-wt.last-ran)
 	if after == before || planned {
@@ -270,8 +290,7 @@ func (w *wallSampler) woke(t *recordedThread, ran time.Duration, planned bool) {
 		w.spend(t, profile.Waiting, now-waited/2, waited/2, w.turnsOf(waited/2), before)
 		w.spend(t, profile.Waiting, now, waited-waited/2, w.turnsOf(waited/2), after)
 	}
-	wt.last = now
-	if after == before {
+	if wt.last = now; waits && after == before {
 		w.leaveAlone(wt)
 	}
 	if wt.ran += ran; wt.ran < w.period && !errors.Is(err, errDeferred) {
