@@ -57,7 +57,7 @@ type wallThread struct {
 
 	due  time.Duration // when it is to be looked at again; 0: it has every turn
 	busy int           // turns in a row at which it ran
-	ran time.Duration // between looks, less than a turn: not accounted for yet
+	ran  time.Duration // between looks, less than a turn: not accounted for yet
 
 	yield          waitPlace     // where it was stopped as it gave up its processor
 	running, ready time.Duration // that it has had a processor or waited for one, when it was last found running
