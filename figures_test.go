@@ -150,7 +150,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestLosses: what changes slowly cancels out, and a disturbed pair is not counted.
+// TestLosses: what changes slowly cancels out, and a pair is not counted that somebody disturbs or whose
+// machine changes.
 func TestLosses(t *testing.T) {
 	made := func(perSecond, cpuPerUnit, others float64) phase {
 		return phase{perSecond: perSecond, cpuPerUnit: cpuPerUnit, others: others}
@@ -160,8 +161,8 @@ func TestLosses(t *testing.T) {
 	seen := &quality{Memory: 5}
 	seen.Samples = 10
 	// The machine becomes slower all the time, and what looks takes a tenth of it.
-	rest := []phase{made(80, 1.2, 0)}
-	last := w.compare(t, made(100, 1, 0), func() (phase, *quality) { return made(81, 1.21, 0), seen }, func() phase { return rest[0] })
+	rest := []phase{made(92, 1.2, 0)}
+	last := w.compare(t, made(100, 1, 0), func() (phase, *quality) { return made(86.4, 1.21, 0), seen }, func() phase { return rest[0] })
 	if last != rest[0] || len(w.lost) != 1 || math.Abs(w.lost[0]-10) > 1e-9 || math.Abs(w.moreCPU[0]-10) > 1e-9 || w.disturbed != 0 || w.seen.Samples != 10 {
 		t.Errorf("%+v", w)
 	}
@@ -171,6 +172,12 @@ func TestLosses(t *testing.T) {
 	if times != repeats+1 || len(w.lost) != 1 || w.disturbed != 1 || w.seen.Samples != 10 {
 		t.Errorf("after %d times %+v", times, w)
 	}
+	// What the machine can do changes with every phase.
+	does := 100.0
+	w.compare(t, last, func() (phase, *quality) { return made(90, 1, 0), seen }, func() phase { does = 180 - does; return made(does, 1, 0) })
+	if len(w.lost) != 1 || w.disturbed != 2 || w.seen.Samples != 10 {
+		t.Errorf("%+v", w)
+	}
 	// Somebody else comes, and leaves.
 	others := []float64{0, .5}
 	w.compare(t, last, func() (phase, *quality) {
@@ -179,7 +186,7 @@ func TestLosses(t *testing.T) {
 		others = others[:i]
 		return p, seen
 	}, func() phase { return made(100, 1, 0) })
-	if len(w.lost) != 2 || math.Abs(w.lost[1]-10) > 1e-9 || w.moreCPU[1] != 0 || w.disturbed != 1 || w.seen.Samples != 20 || w.seen.Memory != 5 {
+	if len(w.lost) != 2 || math.Abs(w.lost[1]-10) > 1e-9 || w.moreCPU[1] != 0 || w.disturbed != 2 || w.seen.Samples != 20 || w.seen.Memory != 5 {
 		t.Errorf("%+v", w)
 	}
 }
