@@ -33,7 +33,7 @@ func (r *recorder) remarks() []string {
 		out = append(out, fmt.Sprintf("There are so many samples that equal ones within %v were put together.", d.Round(time.Millisecond)))
 	}
 	if n := r.b.Cut(); n > 0 {
-		out = append(out, fmt.Sprintf("There are so many different stacks that %d samples have shortened ones: their frames near the leaf are missing.", n))
+		out = append(out, fmt.Sprintf("There are so many different stacks, or so deep ones, that %d samples have shortened ones: their frames near the leaf are missing.", n))
 	}
 	return out
 }

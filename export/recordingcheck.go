@@ -111,10 +111,14 @@ func checkNodes(r *profile.Recording) error {
 	if len(r.Nodes) == 0 || r.Nodes[0] != (profile.Node{Parent: -1, Location: -1}) {
 		return fmt.Errorf("node 0 is not the root")
 	}
+	depth := make([]int32, len(r.Nodes))
 	for i := 1; i < len(r.Nodes); i++ {
 		n := r.Nodes[i]
 		if !within(n.Parent, i) {
 			return fmt.Errorf("node %d is called by node %d", i, n.Parent)
+		}
+		if depth[i] = depth[n.Parent] + 1; depth[i] > profile.MaxDepth {
+			return fmt.Errorf("a stack has more than %d frames", profile.MaxDepth)
 		}
 		if !within(n.Location, len(r.Locations)) {
 			return fmt.Errorf("node %d is at location %d of %d", i, n.Location, len(r.Locations))

@@ -113,8 +113,17 @@ func intern[T comparable](index map[T]int32, list *[]T, v T) int32 {
 	return i
 }
 
-// Stack returns the node of a stack, given as locations, leaf first.
+// MaxDepth is how many frames a stack of a recording has at most: what shows recordings
+// goes down their trees.
+const MaxDepth = 1 << 18
+
+// Stack returns the node of a stack, given as locations, leaf first. What is deeper than
+// MaxDepth is cut off.
 func (b *Builder) Stack(locations []int32) int32 {
+	if deeper := len(locations) - MaxDepth; deeper > 0 {
+		b.cut++
+		locations = locations[deeper:]
+	}
 	at := int32(0)
 	for _, l := range slices.Backward(locations) {
 		next := b.Child(at, l)

@@ -109,6 +109,27 @@ func TestNodesBounded(t *testing.T) {
 	}
 }
 
+// TestDepthBounded: of a stack that is too deep the end near the leaf is cut off.
+func TestDepthBounded(t *testing.T) {
+	b := NewBuilder(Limits{})
+	leaf := b.Location(Location{Function: b.Function(Function{Display: "leaf"})})
+	locations := make([]int32, MaxDepth+2)
+	for i := range locations {
+		locations[i] = b.Location(Location{Function: b.Function(Function{Display: "caller"})})
+	}
+	locations[0] = leaf
+	depth := 0
+	for n := b.Stack(locations); n != 0; n = b.Recording().Nodes[n].Parent {
+		depth++
+		if b.Recording().Nodes[n].Location == leaf {
+			t.Fatal("the leaf is there")
+		}
+	}
+	if depth != MaxDepth || b.Cut() != 1 {
+		t.Errorf("%d frames, %d stacks are cut", depth, b.Cut())
+	}
+}
+
 func TestFunctionsBounded(t *testing.T) {
 	b := NewBuilder(Limits{Functions: 2})
 	first := b.Function(Function{Display: "a", Module: "m"})

@@ -1,0 +1,49 @@
+package export
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+
+	"clrsnap/profile"
+)
+
+// deep is a recording with one stack of so many frames.
+func deep(frames int) *profile.Recording {
+	b := profile.NewBuilder(profile.Limits{Nodes: frames + 1})
+	at := b.Location(profile.Location{Function: b.Function(profile.Function{Kind: profile.Managed, Display: "f", Short: "f"})})
+	node := int32(0)
+	for range frames {
+		node = b.Child(node, at)
+	}
+	b.Add(profile.Sample{Weight: 1000, Node: node, Thread: b.Thread(profile.RecordedThread{})})
+	r := b.Recording()
+	r.Processes = []profile.Process{{PID: 1}}
+	r.Modes = []profile.ModeStats{{Mode: profile.CPU, Rate: 99, Samples: 1}}
+	return r
+}
+
+// TestDepth: the deepest stack that there may be is read and written in every format, and
+// a deeper one is refused by every reader: what shows recordings goes down their trees.
+func TestDepth(t *testing.T) {
+	whole, tooDeep := deep(profile.MaxDepth), deep(profile.MaxDepth+1)
+	for _, f := range Formats() {
+		t.Run(string(f), func(t *testing.T) {
+			if err := Encode(io.Discard, whole, f, Options{}); err != nil {
+				t.Errorf("%d frames: %v", profile.MaxDepth, err)
+			}
+			if f == FormatSVG || f == FormatTrace {
+				return // nobody reads them back
+			}
+			var file bytes.Buffer
+			err := Encode(&file, tooDeep, f, Options{})
+			if err == nil { // our own formats are not even written
+				_, err = ReadRecording(&file)
+			}
+			if err == nil || !strings.Contains(err.Error(), "a stack has more than 262144 frames") {
+				t.Errorf("%d frames: %v", profile.MaxDepth+1, err)
+			}
+		})
+	}
+}
