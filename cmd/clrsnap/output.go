@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,7 +46,7 @@ func chooseOutput(output, format string, otherwise export.Format) (outputFile, e
 // all.
 type pendingFile struct {
 	path   string // as the user has it
-	file   string // that is written: path without symbolic links
+	place  *place // nil: standard output
 	format export.Format
 	stdout *os.File
 	direct bool // cannot be replaced: a pipe, or a file in a folder of others
@@ -70,50 +69,39 @@ func (o *outputFile) open(stdout *os.File, program string, now time.Time) (*pend
 }
 
 // probe finds out whether and how the file can be written.
-func (p *pendingFile) probe() error {
-	p.file = followLinks(p.path)
-	info, err := os.Stat(p.file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (p *pendingFile) probe() (err error) {
+	if p.place, err = locate(p.path); err != nil {
 		return err
 	}
-	there := err == nil
-	if there && info.IsDir() {
-		return errors.New("it is a directory")
-	}
-	if there {
+	if st := p.place.st; st != nil {
 		// To open a pipe and to close it would be the end of it for whoever reads it.
-		if err := unix.Access(p.file, unix.W_OK); err != nil {
+		if err := unix.Faccessat(int(p.place.dir.Fd()), p.place.name, unix.W_OK, unix.AT_EACCESS); err != nil {
 			return err
 		}
-		if p.direct = !info.Mode().IsRegular(); p.direct {
-			return nil
+		if p.direct = st.Mode&unix.S_IFMT != unix.S_IFREG || p.place.proc; p.direct {
+			return p.checkDirect()
 		}
 	}
-	f, err := os.CreateTemp(filepath.Dir(p.file), tempName)
+	t, err := p.place.makeTemp()
 	if err != nil {
-		if p.direct = there; there {
-			return nil
+		if p.direct = p.place.st != nil; p.direct {
+			return p.checkDirect()
 		}
 		return err
 	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
+	return t.discard()
 }
 
-// followLinks returns where the symbolic links of a path lead to, be there
-// something or not.
-func followLinks(path string) string {
-	const most = 40 // as many as the kernel follows
-	for range most {
-		to, err := os.Readlink(path)
-		if err != nil {
-			break // no link, or nothing at all
-		}
-		if !filepath.IsAbs(to) {
-			to = filepath.Dir(path) + "/" + to // not cleaned: what is before ".." may be a link
-		}
-		path = to
+// checkDirect refuses what a stranger may have put there to read along.
+func (p *pendingFile) checkDirect() error {
+	if p.place.proc || !isStrangers(p.place.st) {
+		return nil
 	}
-	return path
+	open, err := othersCanWrite(p.place.dir)
+	if open && err == nil {
+		err = fmt.Errorf("it belongs to user %d, in a directory that others can write to", p.place.st.Uid)
+	}
+	return err
 }
 
 // fileName makes a name that suits a file of the name of a program.
@@ -137,40 +125,15 @@ func (p *pendingFile) write(encode func(io.Writer) error) error {
 	if p.path == "-" {
 		return encode(p.stdout)
 	}
+	defer p.place.close()
 	if p.direct {
-		f, err := os.OpenFile(p.file, os.O_WRONLY|os.O_TRUNC, 0)
+		f, err := p.place.openThere()
 		if err != nil {
 			return err
 		}
 		return errors.Join(encode(f), f.Close())
 	}
-	return replaceFile(p.file, encode)
-}
-
-// tempName is a pattern for the names of files that are not complete.
-const tempName = ".clrsnap-*"
-
-// replaceFile writes a file next to the one that it then takes the place of.
-func replaceFile(path string, encode func(io.Writer) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), tempName)
-	if err != nil {
-		return err
-	}
-	mode := 0o666 &^ umask()
-	if info, err := os.Stat(path); err == nil {
-		mode = info.Mode().Perm()
-	}
-	err = encode(f)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return p.place.replace(encode)
 }
 
 func umask() os.FileMode {

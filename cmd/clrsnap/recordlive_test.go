@@ -208,7 +208,7 @@ func testRecordTerminal(t *testing.T, pid string) {
 func isComplete(t *testing.T, file, method string) {
 	t.Helper()
 	good(t, "view", file, "--managed", "-n", "0").want(t, regexp.QuoteMeta(method))
-	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(file), tempName)); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(file), tempPrefix+"*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// place is where a file is, or may be made: a name in a directory that is held open, so
+// that nobody can put another directory in its stead.
+type place struct {
+	dir  *os.File // with O_PATH
+	name string
+	st   *unix.Stat_t // what is there; nil: nothing
+	proc bool         // a link of procfs, such as /dev/stdout leads to
+}
+
+func (p *place) close() { p.dir.Close() }
+
+// locate finds the place of a path. A symbolic link at its end is followed unless somebody
+// else may have planted it: recordings are written by root, too, into directories that
+// everybody can write to. All other links are the kernel's to follow.
+func locate(path string) (*place, error) {
+	at := unix.AT_FDCWD
+	const most = 40 // links, as many as the kernel follows
+	for range most {
+		p, err := placeAt(at, path)
+		if at != unix.AT_FDCWD {
+			unix.Close(at)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if p.st == nil || p.st.Mode&unix.S_IFMT != unix.S_IFLNK || p.proc {
+			return p, nil
+		}
+		to, err := readlinkat(int(p.dir.Fd()), p.name)
+		if err == nil && isStrangers(p.st) {
+			if open, ferr := othersCanWrite(p.dir); ferr != nil || open {
+				err = errors.Join(ferr, fmt.Errorf("it is a link that user %d has made, in a directory that others can write to", p.st.Uid))
+			}
+		}
+		if err == nil {
+			at, err = unix.Dup(int(p.dir.Fd()))
+		}
+		p.close()
+		if err != nil {
+			return nil, err
+		}
+		path = to
+	}
+	unix.Close(at) // of the last link
+	return nil, unix.ELOOP
+}
+
+// placeAt is the place of a path relative to a directory.
+func placeAt(at int, path string) (*place, error) {
+	folder, name := filepath.Split(path)
+	if folder == "" {
+		folder = "."
+	}
+	if name == "" || name == "." || name == ".." {
+		return nil, errIsDirectory
+	}
+	fd, err := unix.Openat(at, folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	p := &place{dir: os.NewFile(uintptr(fd), folder), name: name}
+	var st unix.Stat_t
+	switch err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err {
+	case nil:
+		p.st = &st
+	case unix.ENOENT:
+	default:
+		p.close()
+		return nil, err
+	}
+	var system unix.Statfs_t
+	if unix.Fstatfs(fd, &system) == nil && system.Type == unix.PROC_SUPER_MAGIC {
+		// What such a link says is not a path. It leads to what the process has open.
+		if p.proc = true; p.st != nil {
+			if err := unix.Fstatat(fd, name, p.st, 0); err != nil {
+				p.close()
+				return nil, err
+			}
+		}
+	}
+	if p.st != nil && p.st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		p.close()
+		return nil, errIsDirectory
+	}
+	return p, nil
+}
+
+var errIsDirectory = errors.New("it is a directory")
+
+// isStrangers reports whether something belongs to somebody who is neither us nor root.
+func isStrangers(st *unix.Stat_t) bool { return st.Uid != 0 && int(st.Uid) != os.Geteuid() }
+
+// othersCanWrite reports whether others than root and us can make files in a directory.
+func othersCanWrite(dir *os.File) (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return true, err
+	}
+	return st.Mode&(unix.S_IWGRP|unix.S_IWOTH) != 0 || isStrangers(&st), nil
+}
+
+func readlinkat(dir int, name string) (string, error) {
+	var buf [unix.PathMax]byte
+	n, err := unix.Readlinkat(dir, name, buf[:])
+	return string(buf[:max(n, 0)]), err
+}
+
+// openThere opens what is there for writing, if it is what was there before.
+func (p *place) openThere() (*os.File, error) {
+	flags := unix.O_WRONLY | unix.O_TRUNC | unix.O_NOCTTY | unix.O_CLOEXEC
+	if !p.proc {
+		flags |= unix.O_NOFOLLOW
+	}
+	fd, err := unix.Openat(int(p.dir.Fd()), p.name, flags, 0)
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Dev != p.st.Dev || st.Ino != p.st.Ino {
+		unix.Close(fd)
+		return nil, errors.Join(err, errors.New("it has become another file"))
+	}
+	return os.NewFile(uintptr(fd), p.name), nil
+}
+
+// temporary is a file that is to take a place. It has no name until then, where the file
+// system can do that: nothing of it is left, whatever ends us.
+type temporary struct {
+	*os.File
+	at   *place
+	name string // in the directory; empty: none
+}
+
+// tempPrefix begins the names of files that are not complete.
+const tempPrefix = ".clrsnap-"
+
+// makeTemp makes a new file in the place's directory.
+func (p *place) makeTemp() (*temporary, error) {
+	fd, err := unix.Openat(int(p.dir.Fd()), ".", unix.O_WRONLY|unix.O_TMPFILE|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return p.makeNamed()
+	}
+	return &temporary{os.NewFile(uintptr(fd), p.name), p, ""}, nil
+}
+
+// makeNamed is makeTemp where files must have names: on NFS, for one.
+func (p *place) makeNamed() (*temporary, error) {
+	var name string
+	var fd int
+	err := withName(func(random string) (err error) {
+		name = random
+		fd, err = unix.Openat(int(p.dir.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &temporary{os.NewFile(uintptr(fd), name), p, name}, nil
+}
+
+// withName tries names until one is free.
+func withName(use func(name string) error) (err error) {
+	const attempts = 100
+	for range attempts {
+		var random [8]byte
+		rand.Read(random[:]) // never fails
+		if err = use(tempPrefix + hex.EncodeToString(random[:])); err != unix.EEXIST {
+			break
+		}
+	}
+	return err
+}
+
+// settle gives the file the place's name, in the stead of whatever has it.
+func (t *temporary) settle() error {
+	dir := int(t.at.dir.Fd())
+	if t.name == "" {
+		self := fmt.Sprintf("/proc/self/fd/%d", t.Fd())
+		err := withName(func(name string) error {
+			err := unix.Linkat(unix.AT_FDCWD, self, dir, name, unix.AT_SYMLINK_FOLLOW)
+			if err == nil {
+				t.name = name
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	} else if err := t.Sync(); err != nil { // a file system of the network tells late what it could not write
+		return err
+	}
+	err := unix.Renameat(dir, t.name, dir, t.at.name)
+	if err == nil {
+		t.name = ""
+	}
+	return err
+}
+
+// discard closes the file, and removes it unless it has settled.
+func (t *temporary) discard() error {
+	err := t.Close()
+	if t.name != "" {
+		err = errors.Join(err, unix.Unlinkat(int(t.at.dir.Fd()), t.name, 0))
+	}
+	return err
+}
+
+// replace writes a file that then takes the place.
+func (p *place) replace(encode func(io.Writer) error) error {
+	t, err := p.makeTemp()
+	if err != nil {
+		return err
+	}
+	mode := 0o666 &^ umask()
+	if p.st != nil && !isStrangers(p.st) {
+		mode = fs.FileMode(p.st.Mode & 0o777)
+	}
+	err = encode(t.File)
+	if err == nil {
+		err = t.Chmod(mode)
+	}
+	if err == nil {
+		err = t.settle()
+	}
+	return errors.Join(err, t.discard())
+}
+
+// replaceFile writes a file in the stead of the one at a path.
+func replaceFile(path string, encode func(io.Writer) error) error {
+	p, err := placeAt(unix.AT_FDCWD, path)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	return p.replace(encode)
+}
