@@ -23,8 +23,9 @@ var mayImport = map[string]string{
 	"internal/symbol":   "internal/arch internal/elfx",
 	"internal/contract": "internal/arch internal/target",
 
-	"internal/target/core": "internal/arch internal/elfx internal/target",
-	"internal/target/live": "internal/arch internal/target",
+	"internal/foreign":     "",
+	"internal/target/core": "internal/arch internal/elfx internal/foreign internal/target",
+	"internal/target/live": "internal/arch internal/foreign internal/target",
 
 	"internal/unwind":       "internal/arch internal/target",
 	"internal/unwind/amd64": "internal/arch internal/target internal/unwind",
@@ -49,7 +50,7 @@ var mayImport = map[string]string{
 	"internal/procroot":    "",
 	"internal/diagnostics": "internal/procroot",
 	"internal/agent":       "internal/diagnostics",
-	"internal/inject":      "internal/agent internal/diagnostics internal/procroot internal/target/live internal/module internal/locate",
+	"internal/inject":      "internal/agent internal/diagnostics internal/foreign internal/procroot internal/target/live internal/module internal/locate",
 
 	"internal/perfevent": "internal/arch",
 
@@ -71,6 +72,7 @@ var outside = map[string]string{
 	"internal/perfevent":   "golang.org/x/sys github.com/cilium/ebpf",
 	"internal/agent":       "golang.org/x/sys",
 	"internal/procroot":    "golang.org/x/sys",
+	"internal/foreign":     "golang.org/x/sys",
 	"internal/diagnostics": "golang.org/x/sys",
 	"internal/inject":      "golang.org/x/sys",
 	"internal/singlestep":  "golang.org/x/sys",

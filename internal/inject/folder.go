@@ -10,8 +10,6 @@ import (
 	"path"
 	"strings"
 
-	"clrsnap/internal/procroot"
-
 	"golang.org/x/sys/unix"
 )
 
@@ -50,7 +48,7 @@ func newFolder(root *os.File, where string, u user, library []byte) (*folder, er
 	}
 	err := u.do(func() error {
 		var err error
-		if f.parent, err = procroot.OpenDir(root, where); err != nil {
+		if f.parent, err = u.openDir(root, where); err != nil {
 			return err
 		}
 		if err = checkMount(f.parent); err != nil {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"clrsnap/internal/foreign"
 )
 
 // resident returns the name by which process pid itself has a library that an earlier
@@ -31,12 +33,12 @@ func resident(pid int, library []byte) string {
 }
 
 func sameContent(file string, content []byte) bool {
-	f, err := os.Open(file)
+	f, err := foreign.Open(file) // what is open there is the target's choice
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() != int64(len(content)) {
+	if info, err := f.Stat(); err != nil || info.Size() != int64(len(content)) {
 		return false
 	}
 	got, err := io.ReadAll(io.LimitReader(f, int64(len(content))+1))

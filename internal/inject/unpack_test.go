@@ -52,7 +52,6 @@ func goodUnpack(t *testing.T, pid int) *folder {
 // TestFolder: whose the folder is, who can do what with it, and that it goes.
 func TestFolder(t *testing.T) {
 	needRoot(t)
-	tmp := nobodysDir(t)
 	inUserNamespace := exec.Command("sleep", "60")
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: nobody, Size: 1}}
 	inUserNamespace.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids,
@@ -61,12 +60,14 @@ func TestFolder(t *testing.T) {
 		name string
 		cmd  *exec.Cmd
 		uid  uint32
+		in   func(*testing.T) string
 	}{
-		{"root of a user namespace", inUserNamespace, nobody},
-		{"root", exec.Command("sleep", "60"), 0},
-		{"nobody", asNobody(t, exec.Command("sleep", "60")), nobody},
+		{"root of a user namespace", inUserNamespace, nobody, nobodysDir},
+		{"root", exec.Command("sleep", "60"), 0, publicDir},
+		{"nobody", asNobody(t, exec.Command("sleep", "60")), nobody, nobodysDir},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			tmp := tt.in(t)
 			f := goodUnpack(t, sleeper(t, tt.cmd, "TMPDIR="+tmp))
 			if filepath.Dir(f.path) != tmp {
 				t.Errorf("the folder is %s", f.path)
@@ -127,6 +128,70 @@ func TestNotWhereItCannotWrite(t *testing.T) {
 		}
 		if err := f.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestNotWhereOthersWrite: where another user could put a library of his own in the place
+// of ours, under the name that the runtime is told, there is none of ours.
+func TestNotWhereOthersWrite(t *testing.T) {
+	needRoot(t)
+	mode := func(dir string, mode os.FileMode) string {
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	below := func(dir string) string {
+		sub := filepath.Join(dir, "below")
+		if err := os.Mkdir(sub, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return sub
+	}
+	link := func(dir, to string, owner int) string {
+		name := filepath.Join(dir, "link")
+		if err := errors.Join(os.Symlink(to, name), os.Lchown(name, owner, owner)); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	const sticky = os.ModeSticky
+	openAbove := publicDir(t)
+	inOpen := below(openAbove)
+	mode(openAbove, 0o777)
+	theirs := nobodysDir(t)
+	for _, c := range []struct {
+		what, tmp string
+		used      bool
+	}{
+		{"everybody's, without the sticky bit", mode(publicDir(t), 0o777), false},
+		{"a group's", mode(publicDir(t), 0o775), false},
+		{"below one that is everybody's", inOpen, false},
+		{"another user's", theirs, false},
+		{"below another user's", below(theirs), false},
+		{"another user's, with the sticky bit", mode(nobodysDir(t), 0o777|sticky), false},
+		{"behind another user's link", link(mode(publicDir(t), 0o777|sticky), publicDir(t), nobody), false},
+		{"behind a link of root's", link(mode(publicDir(t), 0o777|sticky), publicDir(t), 0), true},
+		{"everybody's, with the sticky bit", mode(publicDir(t), 0o777|sticky), true},
+		{"root's", publicDir(t), true},
+	} {
+		f := goodUnpack(t, sleeper(t, exec.Command("sleep", "60"), "TMPDIR="+c.tmp))
+		if used := filepath.Dir(f.path) == c.tmp; used != c.used {
+			t.Errorf("%s: the folder is %s", c.what, f.path)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestRootOf(t *testing.T) {
+	for text, want := range map[string]int{
+		"         0          0 4294967295\n": 0, "0 100000 65536\n": 100000, "1 5 1\n0 7 1\n": 7, "1000 1000 1\n": -1, "": -1, "x\n": -1, "0 5 0\n": -1,
+	} {
+		if got := rootOf([]byte(text)); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
 		}
 	}
 }
@@ -237,8 +302,8 @@ func TestPlaces(t *testing.T) {
 
 func TestParseUser(t *testing.T) {
 	for status, want := range map[string]user{
-		"Name:\tx\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \n": {4, 8, []int{9, 10}},
-		"Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nGroups:\t \n":               {0, 0, nil},
+		"Name:\tx\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \n": {4, 8, []int{9, 10}, -1},
+		"Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nGroups:\t \n":               {0, 0, nil, -1},
 	} {
 		if got, err := parseUser([]byte(status)); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %+v, %v", status, got, err)
@@ -269,8 +334,8 @@ func TestDo(t *testing.T) {
 	}
 	before := rights()
 	for range 100 {
-		err := user{nobody, nobody - 1, []int{7, 8}}.do(func() error {
-			if got := rights(); got != "{65534 65533 [7 8]}" {
+		err := user{uid: nobody, gid: nobody - 1, groups: []int{7, 8}}.do(func() error {
+			if got := rights(); got != "{65534 65533 [7 8] -1}" {
 				return fmt.Errorf("these are the rights of %s", got)
 			}
 			return nil

@@ -17,6 +17,7 @@ import (
 type user struct {
 	uid, gid int
 	groups   []int
+	root     int // the root of its user namespace; -1: nobody is
 }
 
 // userOf reads whose rights process pid has (proc_pid_status(5)).
@@ -25,11 +26,30 @@ func userOf(pid int) (user, error) {
 	if err != nil {
 		return user{}, err
 	}
-	return parseUser(text)
+	u, err := parseUser(text)
+	if err != nil {
+		return u, err
+	}
+	if ids, err := os.ReadFile(fmt.Sprintf("/proc/%d/uid_map", pid)); err == nil {
+		u.root = rootOf(ids)
+	}
+	return u, nil
+}
+
+// rootOf is who is root in a user namespace with that uid_map (user_namespaces(7)), -1 if
+// nobody is.
+func rootOf(uidMap []byte) int {
+	for line := range bytes.Lines(uidMap) {
+		var inside, outside, count int
+		if n, err := fmt.Sscan(string(line), &inside, &outside, &count); err == nil && n == 3 && inside == 0 && count > 0 {
+			return outside
+		}
+	}
+	return -1
 }
 
 func parseUser(status []byte) (user, error) {
-	u := user{uid: -1, gid: -1}
+	u := user{uid: -1, gid: -1, root: -1}
 	var bad error
 	for line := range bytes.Lines(status) {
 		key, value, _ := strings.Cut(string(line), ":")
@@ -69,7 +89,7 @@ func (u user) do(f func() error) error {
 	if err != nil {
 		return err
 	}
-	ours := user{os.Geteuid(), os.Getegid(), groups}
+	ours := user{uid: os.Geteuid(), gid: os.Getegid(), groups: groups}
 	done := make(chan error)
 	go func() {
 		// A thread that cannot be given its own rights back is never used again.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/foreign"
 	"clrsnap/internal/target"
 )
 
@@ -52,7 +53,7 @@ func Open(path string, o Options) (*Core, error) {
 }
 
 func (c *Core) open() (err error) {
-	if c.file, err = openRegular(c.path); err != nil {
+	if c.file, err = foreign.Open(c.path); err != nil {
 		return err
 	}
 	st, err := c.file.Stat()

@@ -8,14 +8,12 @@ import (
 	"strings"
 
 	"clrsnap/internal/elfx"
+	"clrsnap/internal/foreign"
 
 	"golang.org/x/sys/unix"
 )
 
-var (
-	errNotRegular = errors.New("not a regular file")
-	errNotELF     = errors.New("not a 64-bit ELF file")
-)
+var errNotELF = errors.New("not a 64-bit ELF file")
 
 // errUnfound: there is no file at the path that the process had it at.
 var errUnfound = errors.New("cannot be read")
@@ -33,19 +31,19 @@ func (im *image) advice() string {
 func (c *Core) openFile(im *image) (f *os.File, vouched bool, err error) {
 	switch {
 	case im.main && c.opts.Exe != "":
-		if f, err = openRegular(c.opts.Exe); err != nil {
+		if f, err = foreign.Open(c.opts.Exe); err != nil {
 			err = fmt.Errorf("cannot be read: %w", reason(err))
 		}
 		return f, true, err
 	case c.sysroot != nil:
-		if f, err = openBelow(c.sysroot, im.path); err != nil {
+		if f, err = foreign.OpenBelow(int(c.sysroot.Fd()), im.path); err != nil {
 			err = fmt.Errorf("is not below %s: %w", c.opts.Sysroot, err)
 		}
 		return f, true, err
 	case isKernels(im.path):
 		return nil, false, errors.New("is not a file on disk")
 	}
-	if f, err = openRegular(im.path); err != nil {
+	if f, err = foreign.Open(im.path); err != nil {
 		return nil, false, fmt.Errorf("%w: %w", errUnfound, reason(err))
 	}
 	return f, false, nil
@@ -66,28 +64,9 @@ func reason(err error) error {
 	return err
 }
 
-// openRegular opens a regular file. Opening a pipe or a device could block or do
-// something.
-func openRegular(name string) (*os.File, error) {
-	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return regular(fd, name)
-}
-
-func regular(fd int, name string) (*os.File, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		unix.Close(fd)
-		return nil, errors.Join(err, errNotRegular)
-	}
-	return os.NewFile(uintptr(fd), name), nil
-}
-
 // checkProgram makes sure that there is a program at a path that the user has given.
 func checkProgram(name string) error {
-	f, err := openRegular(name)
+	f, err := foreign.Open(name)
 	if err == nil {
 		if _, bad := elfx.New(f); bad != nil {
 			err = errNotELF
@@ -106,32 +85,4 @@ func openFolder(name string) (*os.File, error) {
 		return nil, fmt.Errorf("its files cannot be looked for below %s: %w", name, err)
 	}
 	return os.NewFile(uintptr(fd), name), nil
-}
-
-// openBelow opens a regular file by a path below root. Links are followed as if root
-// were the root of everything; before Linux 5.6 none may lead out of it.
-func openBelow(root *os.File, name string) (*os.File, error) {
-	const flags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
-	how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
-	fd, err := unix.Openat2(int(root.Fd()), name, &how)
-	if err == unix.ENOSYS || err == unix.EPERM {
-		r, rerr := os.OpenRoot(root.Name())
-		if rerr != nil {
-			return nil, rerr
-		}
-		defer r.Close()
-		f, err := r.OpenFile(strings.TrimPrefix(path.Clean(name), "/"), os.O_RDONLY|unix.O_NONBLOCK, 0)
-		if err != nil {
-			return nil, reason(err)
-		}
-		if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-			f.Close()
-			return nil, errors.Join(err, errNotRegular)
-		}
-		return f, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return regular(fd, name)
 }

@@ -4,16 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 
+	"clrsnap/internal/foreign"
 	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
 )
 
 // ErrNotRegular: a path of the target names something other than a file.
-var ErrNotRegular = errors.New("not a regular file")
+var ErrNotRegular = foreign.ErrNotRegular
 
 // Executable is the path of the program that the process runs, as the process
 // sees it.
@@ -33,35 +33,11 @@ func (p *Process) OpenFile(path string) (*os.File, error) {
 		return nil, fmt.Errorf("cannot open %s of process %d: %w", path, p.pid, p.explain(err))
 	}
 	defer unix.Close(root)
-	// RESOLVE_IN_ROOT: an absolute link inside the container must not lead to
-	// our files.
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
-	fd, err := unix.Openat2(root, path, &how)
-	if err == unix.ENOSYS || err == unix.EPERM { // before Linux 5.6, or a seccomp filter
-		fd, err = unix.Openat(root, "."+path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	}
+	f, err := foreign.OpenBelow(root, path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open %s of process %d: %w", path, p.pid, err)
 	}
-	return reopen(fd, path)
-}
-
-// reopen opens for reading what fd (O_PATH) names, if that is a regular file.
-// Opening a pipe or a device can block or do something; O_PATH never does.
-func reopen(fd int, path string) (*os.File, error) {
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, fmt.Errorf("cannot open %s: %w", path, err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, fmt.Errorf("cannot open %s: %w", path, ErrNotRegular)
-	}
-	rd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("cannot open %s: %w", path, err)
-	}
-	return os.NewFile(uintptr(rd), path), nil
+	return f, nil
 }
 
 // OpenMapping opens the file behind a mapping: the very file, also where its
@@ -76,15 +52,15 @@ func (p *Process) OpenMapping(m *target.Mapping) (target.File, error) {
 		return f, nil
 	}
 	name := fmt.Sprintf("map_files/%x-%x", uint64(m.Start), uint64(m.End))
-	fd, merr := unix.Openat(p.dir, name, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if merr == nil {
+	same, merr := foreign.OpenAt(p.dir, name, m.Path)
+	if merr == nil || errors.Is(merr, ErrNotRegular) {
 		if f != nil {
 			f.Close()
 		}
-		if f, err = reopen(fd, m.Path); err != nil {
-			return nil, err
+		if merr != nil {
+			return nil, fmt.Errorf("cannot open %s: %w", m.Path, merr)
 		}
-		return f, nil
+		return same, nil
 	}
 	if err != nil && !m.Deleted {
 		return nil, err

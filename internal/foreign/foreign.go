@@ -1,0 +1,148 @@
+// Package foreign opens files that somebody else has chosen: by a name that a process or a
+// file of theirs gives, or in a place where they can put what they like. To open a pipe can
+// block for ever, and to open a device can do something; so a file is looked at before it is
+// opened, and only a regular file is.
+package foreign
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNotRegular: what a name leads to is no regular file.
+var ErrNotRegular = errors.New("not a regular file")
+
+// Open opens a regular file for reading. Links are followed.
+func Open(name string) (*os.File, error) { return OpenAt(unix.AT_FDCWD, name, name) }
+
+// OpenAt is Open for a name that is relative to a directory. title is what the file is
+// called from then on.
+func OpenAt(dir int, name, title string) (*os.File, error) {
+	fd, err := openat(dir, name, unix.O_PATH|unix.O_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	return reopen(fd, title)
+}
+
+// OpenBelow opens a regular file by a path below root, a directory. Links are followed as
+// if root were the root of everything: none leads out of it.
+func OpenBelow(root int, path string) (*os.File, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := unix.Openat2(root, path, &how)
+	if err == unix.ENOSYS || err == unix.EPERM { // before Linux 5.6, or a seccomp filter
+		fd, err = Resolve(root, path, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return reopen(fd, path)
+}
+
+// reopen opens for reading what fd (O_PATH) names, and closes fd.
+func reopen(fd int, name string) (*os.File, error) {
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, ErrNotRegular
+	}
+	// It cannot have become something else meanwhile.
+	rd, err := openat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(rd), name), nil
+}
+
+func openat(dir int, name string, flags int) (fd int, err error) {
+	for {
+		if fd, err = unix.Openat(dir, name, flags, 0); err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// Bounds of Resolve: the links that the kernel itself follows, and a path's longest.
+const (
+	maxLinks = 40
+	maxPath  = 4096
+)
+
+// Resolve opens what a path below root leads to with O_PATH: like OpenBelow, but step by
+// step. check, unless it is nil, is asked at each: about a directory, and what it has by the
+// next name of the way, which may be a link.
+func Resolve(root int, path string, check func(name string, dir, there *unix.Stat_t) error) (int, error) {
+	top, err := openat(root, ".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	if err != nil {
+		return -1, err
+	}
+	way := []int{top} // the directories from root to where we are, and at last the file
+	leave := func(depth int) {
+		for _, fd := range way[depth:] {
+			unix.Close(fd)
+		}
+		way = way[:depth]
+	}
+	links := 0
+	for rest := path; rest != ""; {
+		var name string
+		name, rest, _ = strings.Cut(rest, "/")
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			leave(max(1, len(way)-1))
+			continue
+		}
+		fd, err := openat(way[len(way)-1], name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC)
+		if err == nil && check != nil {
+			var dir, there unix.Stat_t
+			if err = errors.Join(unix.Fstat(way[len(way)-1], &dir), unix.Fstat(fd, &there)); err == nil {
+				err = check(name, &dir, &there)
+			}
+			if err != nil {
+				unix.Close(fd)
+			}
+		}
+		if err != nil {
+			leave(0)
+			return -1, err
+		}
+		to, isLink := readlink(fd)
+		if !isLink {
+			way = append(way, fd)
+			continue
+		}
+		unix.Close(fd)
+		if links++; links > maxLinks || len(to)+len(rest) > maxPath {
+			leave(0)
+			return -1, unix.ELOOP
+		}
+		if strings.HasPrefix(to, "/") {
+			leave(1)
+		}
+		rest = to + "/" + rest
+	}
+	last := len(way) - 1
+	fd := way[last]
+	way = way[:last]
+	leave(0)
+	return fd, nil
+}
+
+// readlink reads a link that is open with O_PATH.
+func readlink(fd int) (to string, isLink bool) {
+	var buf [maxPath]byte
+	n, err := unix.Readlinkat(fd, "", buf[:])
+	if err != nil {
+		return "", false
+	}
+	return string(buf[:n]), true
+}

@@ -1,0 +1,68 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+
+	"clrsnap/internal/foreign"
+
+	"golang.org/x/sys/unix"
+)
+
+// openDir opens a directory below root in which, by this name, nobody can put something
+// else in the place of what we make: the runtime is told the name of a library, and loads
+// what has it by then.
+func (u user) openDir(root *os.File, where string) (*os.File, error) {
+	fd, err := foreign.Resolve(int(root.Fd()), where, u.checkStep)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if err := u.checkDir(path.Base(where), &st); err != nil {
+		return nil, err
+	}
+	dir, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(dir), where), nil
+}
+
+// checkStep returns an error if others can replace what is in a directory by a name.
+func (u user) checkStep(name string, dir, there *unix.Stat_t) error {
+	if err := u.checkDir("what has "+name, dir); err != nil {
+		return err
+	}
+	// In a directory with the sticky bit others can make what is theirs.
+	if dir.Mode&othersWrite != 0 && !u.trusts(there.Uid) {
+		return fmt.Errorf("user %d has made %s, in a directory that others can write to", there.Uid, name)
+	}
+	return nil
+}
+
+const othersWrite = unix.S_IWGRP | unix.S_IWOTH
+
+// checkDir returns an error if others can replace what the user has in a directory.
+func (u user) checkDir(name string, st *unix.Stat_t) error {
+	switch {
+	case !u.trusts(st.Uid):
+		return fmt.Errorf("%s belongs to user %d", name, st.Uid)
+	case st.Mode&othersWrite != 0 && st.Mode&unix.S_ISVTX == 0:
+		return errOpenToOthers
+	}
+	return nil
+}
+
+var errOpenToOthers = errors.New("others can write to it, or to a directory above it, and it has no sticky bit")
+
+// trusts reports whether a user can do what this one can anyhow: root, that of the user's
+// own user namespace too, the user and we.
+func (u user) trusts(uid uint32) bool {
+	return uid == 0 || int(uid) == u.uid || int(uid) == u.root || int(uid) == os.Geteuid()
+}
