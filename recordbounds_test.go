@@ -2,6 +2,8 @@ package clrsnap
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -176,5 +178,50 @@ func TestHeldSamples(t *testing.T) {
 	}
 	if again, _ := h.take(2); h.bytes != 0 || len(h.of) != 0 || len(again) != 0 {
 		t.Errorf("%d bytes of %d processes are left", h.bytes, len(h.of))
+	}
+}
+
+// TestBirthsBounded: a program that reports threads without end does not fill our memory,
+// and the recording says what it does not know.
+func TestBirthsBounded(t *testing.T) {
+	r := newRecorder(RecordOptions{Events: SubscribeOptions{Monitor: MonitorThreads}})
+	defer r.close()
+	np := &notifiedProcess{e: r.events, births: map[ThreadID]time.Duration{}}
+	const more = 10
+	for i := range ThreadID(maxLives + more) {
+		np.notified(&Notification{Event: ThreadCreated, Other: i + 1, At: 1})
+	}
+	np.notified(&Notification{Event: ThreadCreated, Other: 1, At: 2}) // known already
+	if len(np.births) != maxLives || r.events.lives.created != maxLives+more+1 || r.events.lives.unknown != more {
+		t.Errorf("%d births are known, %+v", len(np.births), r.events.lives)
+	}
+	for i := range ThreadID(maxLives + more) {
+		np.notified(&Notification{Event: ThreadDestroyed, Other: i + 1, At: 3})
+	}
+	if len(np.births) != 0 || len(r.events.lives.known) != maxLives || r.events.lives.ended != maxLives+more {
+		t.Errorf("%d births are known, %+v", len(np.births), r.events.lives.ended)
+	}
+	notes := r.events.remarks()
+	if want := fmt.Sprintf("how long %d of them lived was not noted", more); len(notes) != 1 || !strings.Contains(notes[0], want) {
+		t.Errorf("%q", notes)
+	}
+}
+
+// TestEndedThreadsBounded: nor does one that reports samples of threads that there are not.
+func TestEndedThreadsBounded(t *testing.T) {
+	r := newRecorder(RecordOptions{})
+	p, err := OpenWith(os.Getpid(), Options{NativeOnly: true})
+	if err != nil {
+		t.Skipf("SKIPPED, NOTHING WAS TESTED: %v", err)
+	}
+	defer p.Close()
+	rp := r.add(p)
+	for i := range maxThreadIDs + 10 {
+		if th := rp.thread(1<<23+i, "x"); !th.ended {
+			t.Fatalf("thread %d is there", th.info.OSThreadID)
+		}
+	}
+	if n := len(rp.threads); n > maxThreadIDs {
+		t.Errorf("%d threads that have ended are known", n)
 	}
 }

@@ -50,6 +50,7 @@ type notifiedProcess struct {
 // lifetimes are those of threads that have ended.
 type lifetimes struct {
 	created, ended int
+	unknown        int // of those created, whose beginning was not noted
 	known          []time.Duration
 }
 
@@ -206,7 +207,7 @@ func (np *notifiedProcess) notified(n *Notification) {
 		np.add(n, profile.ThreadStart, 1, 1, np.starting(n))
 	case ThreadCreated:
 		np.e.lives.created++
-		np.births[n.Other] = n.At
+		np.born(n)
 	case ThreadDestroyed:
 		np.died(n)
 	default:
@@ -250,6 +251,16 @@ func (np *notifiedProcess) thread(n *Notification) *recordedThread {
 	return np.rp.thread(np.rp.hostThread(n.NSThreadID), "")
 }
 
+// born notes when a thread was created, unless too many are alive that say so: a hostile
+// program can report any number.
+func (np *notifiedProcess) born(n *Notification) {
+	if _, ok := np.births[n.Other]; !ok && len(np.births) >= maxLives {
+		np.e.lives.unknown++
+		return
+	}
+	np.births[n.Other] = n.At
+}
+
 // died notes how long a thread has lived.
 func (np *notifiedProcess) died(n *Notification) {
 	l := &np.e.lives
@@ -262,7 +273,7 @@ func (np *notifiedProcess) died(n *Notification) {
 	}
 }
 
-// maxLives bounds how many lifetimes are remembered.
+// maxLives bounds how many lifetimes are remembered, and how many births of each process.
 const maxLives = 1 << 16
 
 // stats are the figures of the modes that were asked for.
@@ -312,6 +323,9 @@ func (e *eventSampler) remarks() []string {
 		if k := e.lives.known; len(k) > 0 {
 			slices.Sort(k)
 			s += fmt.Sprintf("; those that were seen from beginning to end lived for %v (median)", k[len(k)/2].Round(time.Microsecond))
+		}
+		if e.lives.unknown > 0 {
+			s += fmt.Sprintf("; how long %d of them lived was not noted, because more than %d were alive", e.lives.unknown, maxLives)
 		}
 		out = append(out, s+".")
 	}

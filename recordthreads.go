@@ -164,8 +164,8 @@ func (rp *recordedProcess) hostThread(ns int) int {
 	return tid
 }
 
-// maxThreadIDs bounds the numbers that are remembered.
-const maxThreadIDs = 1 << 14
+// maxThreadIDs bounds the numbers that are remembered, and the threads that have ended.
+const maxThreadIDs = 1 << 16
 
 // remove takes notice of the end of a thread.
 func (rp *recordedProcess) remove(tid int) {
@@ -202,7 +202,9 @@ func (rp *recordedProcess) thread(tid int, name string) *recordedThread {
 		// It has ended. What is left of it is its name.
 		t = &recordedThread{of: rp, index: -1, ended: true, info: Thread{OSThreadID: tid, Name: name, Role: role(false, false, false, name)}}
 		t.chosen = rp.r.o.wants(&t.info)
-		rp.threads[tid] = t
+		if len(rp.threads) < maxThreadIDs { // what a program reports need not be true
+			rp.threads[tid] = t
+		}
 	}
 	return t
 }
