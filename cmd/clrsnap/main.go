@@ -93,10 +93,10 @@ func report(stderr io.Writer, err error) int {
 	case errors.Is(err, syscall.EPIPE): // head and less are done, and so are we
 		return exitFailure
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "clrsnap: %s\n", oneLine(err))
+		say(stderr, "%s", oneLine(err))
 		return exitUsage
 	}
-	fmt.Fprintf(stderr, "clrsnap: %s\n", oneLine(err))
+	say(stderr, "%s", oneLine(err))
 	return exitFailure
 }
 
@@ -122,9 +122,9 @@ func (a *app) interruptible() (context.Context, func() syscall.Signal) {
 		switch {
 		case a.finished.Load():
 		case a.collects.Load():
-			fmt.Fprintf(os.Stderr, "clrsnap: %v, and given up before what had been collected was written\n", signalError(sig))
+			say(os.Stderr, "%v, and given up before what had been collected was written", signalError(sig))
 		default:
-			fmt.Fprintf(os.Stderr, "clrsnap: %v\n", signalError(sig))
+			say(os.Stderr, "%v", signalError(sig))
 		}
 		os.Exit(128 + int(sig))
 	}()

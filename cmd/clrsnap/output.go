@@ -176,7 +176,7 @@ func (a *app) encoding(r *profile.Recording, format export.Format) export.Option
 	if there := export.SampledModes(r); len(there) > 0 && format.OneMode() {
 		o.Mode = &there[0]
 		if len(there) > 1 {
-			fmt.Fprintf(a.stderr, "clrsnap: note: %s files have one mode, and this one the %s samples: --mode %s writes the others\n", format, there[0], joined(there[1:], "or"))
+			say(a.stderr, "note: %s files have one mode, and this one the %s samples: --mode %s writes the others", format, there[0], joined(there[1:], "or"))
 		}
 	}
 	return o

@@ -78,7 +78,7 @@ func psJSON(f *os.File, found []clrsnap.Found) error {
 // its own below it.
 func (a *app) psText(found []clrsnap.Found) error {
 	if len(found) == 0 {
-		fmt.Fprintln(a.stderr, "clrsnap: no .NET process is visible here")
+		say(a.stderr, "no .NET process is visible here")
 		return nil
 	}
 	rows := [][]string{{"PID", "USER", "VERSION", "SHAPE", "COMMAND"}}

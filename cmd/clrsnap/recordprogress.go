@@ -33,7 +33,7 @@ func (p *recordProgress) begin(what string) {
 	if p.duration > 0 {
 		until = "for " + p.duration.String()
 	}
-	fmt.Fprintf(p.a.stderr, "clrsnap: recording %s %s; Ctrl-C ends it earlier and keeps what there is\n", what, until)
+	say(p.a.stderr, "recording %s %s; Ctrl-C ends it earlier and keeps what there is", what, until)
 }
 
 // show is told how far the recording has come.
@@ -94,18 +94,18 @@ func (a *app) summarize(r *profile.Recording, path string) {
 	if len(parts) > 0 {
 		line += ": " + strings.Join(parts, ", ")
 	}
-	fmt.Fprintf(a.stderr, "clrsnap: %s%s\n", line, used)
+	say(a.stderr, "%s%s", line, used)
 	for _, s := range events {
-		fmt.Fprintf(a.stderr, "clrsnap: %s\n", s)
+		say(a.stderr, "%s", s)
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintf(a.stderr, "clrsnap: note: %s\n", oneLineText(n))
+		say(a.stderr, "note: %s", oneLineText(n))
 	}
 	if path != "-" {
 		if abs, err := filepath.Abs(path); err == nil {
 			path = abs
 		}
-		fmt.Fprintf(a.stderr, "clrsnap: written to %s\n", path)
+		say(a.stderr, "written to %s", path)
 	}
 }
 
@@ -142,7 +142,7 @@ func (a *app) explainEmpty(r *profile.Recording, f *recordFlags) {
 	case f.mode == "cpu":
 		why = "the program has not used a processor for long enough; --mode wall shows what it waits for"
 	}
-	fmt.Fprintf(a.stderr, "clrsnap: warning: there are no samples: %s\n", why)
+	say(a.stderr, "warning: there are no samples: %s", why)
 }
 
 // awaitCommand waits for a program that was started to be recorded. Whoever ends us
@@ -161,12 +161,12 @@ func (a *app) awaitCommand(ctx context.Context, cmd *exec.Cmd) {
 		case err := <-ended:
 			var exit *exec.ExitError
 			if errors.As(err, &exit) {
-				fmt.Fprintf(a.stderr, "clrsnap: the program ended with %v\n", exit)
+				say(a.stderr, "the program ended with %v", exit)
 			}
 			return
 		case <-said:
 			a.finished.Store(true)
-			fmt.Fprintf(a.stderr, "clrsnap: waiting for the program (process %d) to end; Ctrl-C leaves it alone\n", cmd.Process.Pid)
+			say(a.stderr, "waiting for the program (process %d) to end; Ctrl-C leaves it alone", cmd.Process.Pid)
 		case <-interrupted:
 			if !passOn(ctx, cmd) {
 				return

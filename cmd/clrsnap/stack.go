@@ -298,7 +298,7 @@ func (a *app) warn(s *profile.Snapshot) {
 		}
 	}
 	if n > 0 {
-		fmt.Fprintf(a.stderr, "clrsnap: warning: the stacks of %d of %d threads are incomplete; each says why\n", n, len(s.Threads))
+		say(a.stderr, "warning: the stacks of %d of %d threads are incomplete; each says why", n, len(s.Threads))
 	}
 }
 

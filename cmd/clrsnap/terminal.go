@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -32,6 +34,12 @@ func (a *app) colors(f *os.File) bool {
 		return false
 	}
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(f)
+}
+
+// say says something beside the output, in one line, whatever a target or a file has put
+// into it.
+func say(stderr io.Writer, format string, args ...any) {
+	fmt.Fprintf(stderr, "clrsnap: %s\n", export.Clean(fmt.Sprintf(format, args...)))
 }
 
 // oneLineText makes a text from a target fit for one line of a terminal.
