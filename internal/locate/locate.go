@@ -204,7 +204,7 @@ const (
 	stamp    = "@(#)Version "
 	stampLen = 64
 	chunk    = 1 << 18
-	maxScan  = 64 << 20
+	maxScan  = 64 << 20 // bytes of one image, however many segments it says that it has
 )
 
 // stamped searches the data segments, the writable ones first: the stamp is a
@@ -212,13 +212,15 @@ const (
 func stamped(img *elfx.Image) (string, bool) {
 	const load, write, execute = 1, 2, 1
 	buf := make([]byte, chunk)
+	left := uint64(maxScan)
 	for _, writable := range []bool{true, false} {
 		for _, p := range img.Progs {
-			if p.Type != load || p.Flags&execute != 0 || (p.Flags&write != 0) != writable || p.Filesz > maxScan {
+			if p.Type != load || p.Flags&execute != 0 || (p.Flags&write != 0) != writable || p.Filesz > left {
 				continue
 			}
 			for off := uint64(0); off < p.Filesz; off += chunk - stampLen {
 				b := buf[:min(chunk, p.Filesz-off)]
+				left -= min(left, uint64(len(b)))
 				if img.ReadMemory(b, p.Vaddr+arch.Addr(off)) != nil {
 					break
 				}

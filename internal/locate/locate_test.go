@@ -1,6 +1,9 @@
 package locate
 
 import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"io"
 	"os"
@@ -8,6 +11,7 @@ import (
 	"testing"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/elfx"
 	"clrsnap/internal/module"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
@@ -31,6 +35,53 @@ func TestParseVersion(t *testing.T) {
 		if got, ok := parseVersion(tt.stamp); got != tt.want || ok != tt.ok {
 			t.Errorf("%q: %q, %v", tt.stamp, got, ok)
 		}
+	}
+}
+
+// counted is a sparse file, of which it counts what is read.
+type counted struct {
+	head []byte
+	read int64
+}
+
+func (c *counted) ReadAt(p []byte, off int64) (int, error) {
+	c.read += int64(len(p))
+	clear(p)
+	if off < int64(len(c.head)) {
+		copy(p, c.head[off:])
+	}
+	return len(p), nil
+}
+
+// TestStampedBounded: an image that says it has thousands of large segments, all of the
+// same part of a sparse file, is not searched without end.
+func TestStampedBounded(t *testing.T) {
+	const segments, size = 4096, 64 << 20
+	var b bytes.Buffer
+	h := elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT),
+		Phoff: 64, Ehsize: 64, Phentsize: 56, Phnum: segments,
+	}
+	if err := binary.Write(&b, binary.LittleEndian, &h); err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(segments) {
+		p := elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R), Off: 1 << 20, Vaddr: (i + 1) * size, Filesz: size, Memsz: size, Align: 4096}
+		if err := binary.Write(&b, binary.LittleEndian, &p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := &counted{head: b.Bytes()}
+	img, err := elfx.New(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, ok := stamped(img); ok {
+		t.Errorf("it has version %q", v)
+	}
+	if file.read < maxScan/2 || file.read > maxScan+4<<20 {
+		t.Errorf("%d MB were read", file.read>>20)
 	}
 }
 
