@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -154,5 +155,39 @@ func TestAttachCancelled(t *testing.T) {
 	}
 	if result, code := a.Stop(); result != "OK" || code != 0 {
 		t.Errorf("the target ended with result %q and exit code %d\n%s", result, code, a.Stderr())
+	}
+}
+
+// TestNamesBounded: names are found among many others, and no more are kept than there may
+// be, whatever a target has in its directory.
+func TestNamesBounded(t *testing.T) {
+	dir := t.TempDir()
+	fill := func(prefix string, n int) {
+		for i := range n {
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(prefix, i)), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	list := func() []string {
+		d, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		names, err := namesWith(d, "mine-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	fill("other-", 3000)
+	fill("mine-", 5)
+	if names := list(); len(names) != 5 {
+		t.Errorf("%q", names)
+	}
+	fill("mine-", maxNames+5)
+	if names := list(); len(names) != maxNames {
+		t.Errorf("%d names", len(names))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path"
@@ -124,9 +125,9 @@ func sockets(pid int) (dir *os.File, names []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	all, err := dir.Readdirnames(-1)
+	all, err := namesWith(dir, path.Base(prefix))
 	if err == nil {
-		names = newestSockets(dir, all, path.Base(prefix))
+		names = newestSockets(dir, all)
 		if bound, err := boundSockets(pid, path.Base(prefix)); err == nil {
 			// The files of processes that were killed stay, and PIDs come again.
 			names = slices.DeleteFunc(names, func(name string) bool {
@@ -142,14 +143,40 @@ func sockets(pid int) (dir *os.File, names []string, err error) {
 	return nil, nil, err
 }
 
-// newestSockets chooses the sockets whose names begin with prefix, newest first.
-func newestSockets(dir *os.File, all []string, prefix string) []string {
+// Bounds of a directory that is the target's: how many names are looked at, and how many
+// are kept.
+const (
+	maxLooked = 1 << 20
+	maxNames  = 1 << 12
+)
+
+// namesWith lists the names in a directory that begin with prefix, as far as the bounds go.
+func namesWith(dir *os.File, prefix string) (names []string, err error) {
+	const portion = 1 << 10
+	for range maxLooked / portion {
+		some, err := dir.Readdirnames(portion)
+		for _, name := range some {
+			if strings.HasPrefix(name, prefix) && len(names) < maxNames {
+				names = append(names, name)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
+// newestSockets chooses the sockets, newest first.
+func newestSockets(dir *os.File, all []string) []string {
 	var names []string
 	created := map[string]int64{} // ns
 	for _, name := range all {
 		var st unix.Stat_t
-		if !strings.HasPrefix(name, prefix) ||
-			unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		if unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 			continue
 		}
 		names = append(names, name)
