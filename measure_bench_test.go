@@ -173,6 +173,21 @@ func (s *subject) measure(b *testing.B, o *observer) phase {
 // machines took away from this one included.
 func machineCPU(tb testing.TB) time.Duration {
 	tb.Helper()
+	busy, stolen := machineTimes(tb)
+	return busy + stolen
+}
+
+// stolenCPU is what other machines took away from this one. The kernel's clocks of
+// processors go on meanwhile, and so samples stand for it; the CPU time of threads does not
+// have it.
+func stolenCPU(tb testing.TB) time.Duration {
+	tb.Helper()
+	_, stolen := machineTimes(tb)
+	return stolen
+}
+
+func machineTimes(tb testing.TB) (busy, stolen time.Duration) {
+	tb.Helper()
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		tb.Fatal(err)
@@ -182,7 +197,7 @@ func machineCPU(tb testing.TB) time.Duration {
 		tb.Fatal(err)
 	}
 	const tick = 10 * time.Millisecond // USER_HZ is 100 on every architecture that .NET runs on
-	return time.Duration(user+nice+system+irq+softirq+steal) * tick
+	return time.Duration(user+nice+system+irq+softirq) * tick, time.Duration(steal) * tick
 }
 
 // A way is how a subject is observed, and what came of it.
