@@ -154,10 +154,11 @@ func (f *frameTable) prove(taken time.Duration) error {
 		if there {
 			f.seen[c.start] = is
 		}
-		if !known || was.method != is.method {
+		same := known && was.method == is.method
+		if !same {
 			f.news = now
 		}
-		before := known && was.method == is.method && was.function == is.function && was.at <= taken
+		before := same && was.function == is.function && was.at <= taken
 		if !there || now-taken > trustFor && !before {
 			delete(f.passing, c.key)
 			f.stack[c.frame] = f.unloaded()

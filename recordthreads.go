@@ -113,7 +113,6 @@ func (rp *recordedProcess) list(last bool) {
 		rp.named, rp.unnamed = now, false
 	}
 	present := make(map[int]bool, len(tids))
-	stored := false
 	for _, tid := range tids {
 		present[tid] = true
 		t := rp.threads[tid]
@@ -124,10 +123,7 @@ func (rp *recordedProcess) list(last bool) {
 		default:
 			continue
 		}
-		if !stored {
-			stored = true
-			rp.readStore()
-		}
+		rp.readStore()
 		rp.describe(tid, t)
 	}
 	for tid := range rp.threads {
@@ -138,9 +134,12 @@ func (rp *recordedProcess) list(last bool) {
 	rp.listed = now
 }
 
-// readStore reads the runtime's list of threads. Without it threads are described as native
-// ones, and again a little later.
+// readStore reads the runtime's list of threads, once for all that is done now. Without it
+// threads are described as native ones, and again a little later.
 func (rp *recordedProcess) readStore() {
+	if rp.stored >= rp.r.now {
+		return
+	}
 	rp.stored = live.Monotonic()
 	_ = rp.p.readStore()
 }
@@ -192,7 +191,7 @@ func (rp *recordedProcess) thread(tid int, name string) *recordedThread {
 	}
 	if t == nil {
 		if i, err := rp.p.live.Thread(tid); err == nil {
-			if rp.stored < rp.r.now && live.Monotonic()-i.Age() > rp.stored-recent {
+			if live.Monotonic()-i.Age() > rp.stored-recent {
 				rp.readStore()
 			}
 			t = rp.describe(tid, nil)

@@ -176,21 +176,20 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 	if late {
 		w.stats.Late++
 	}
+	due := wt.due
+	wt.due = 0
 	if wt.valid {
 		still, ran := t.of.p.live.StillBlocked(t.info.OSThreadID)
 		if still {
 			w.stays(t)
 			return
 		}
-		planned := wt.due > 0
-		wt.due = 0
 		if alone := live.Monotonic() - wt.last; alone >= firstRest*w.period {
-			w.woke(t, min(ran, alone), planned)
+			w.woke(t, min(ran, alone), due > 0)
 			return
 		}
 	}
-	turns := w.turnsOf(wt.due - wt.last) // that it was left alone for, if it was
-	wt.due = 0
+	turns := w.turnsOf(due - wt.last) // that it was left alone for, if it was
 	state, err := w.look(t)
 	now := live.Monotonic()
 	switch {
