@@ -94,14 +94,10 @@ func (p *pendingFile) probe() (err error) {
 
 // checkDirect refuses what a stranger may have put there to read along.
 func (p *pendingFile) checkDirect() error {
-	if p.place.proc || !isStrangers(p.place.st) {
+	if p.place.proc {
 		return nil
 	}
-	open, err := othersCanWrite(p.place.dir)
-	if open && err == nil {
-		err = fmt.Errorf("it belongs to user %d, in a directory that others can write to", p.place.st.Uid)
-	}
-	return err
+	return p.place.checkOwner("it belongs to user %d")
 }
 
 // fileName makes a name that suits a file of the name of a program.

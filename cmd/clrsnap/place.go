@@ -42,10 +42,8 @@ func locate(path string) (*place, error) {
 			return p, nil
 		}
 		to, err := readlinkat(int(p.dir.Fd()), p.name)
-		if err == nil && isStrangers(p.st) {
-			if open, ferr := othersCanWrite(p.dir); ferr != nil || open {
-				err = errors.Join(ferr, fmt.Errorf("it is a link that user %d has made, in a directory that others can write to", p.st.Uid))
-			}
+		if err == nil {
+			err = p.checkOwner("it is a link that user %d has made")
 		}
 		if err == nil {
 			at, err = unix.Dup(int(p.dir.Fd()))
@@ -105,13 +103,20 @@ var errIsDirectory = errors.New("it is a directory")
 // isStrangers reports whether something belongs to somebody who is neither us nor root.
 func isStrangers(st *unix.Stat_t) bool { return st.Uid != 0 && int(st.Uid) != os.Geteuid() }
 
-// othersCanWrite reports whether others than root and us can make files in a directory.
-func othersCanWrite(dir *os.File) (bool, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
-		return true, err
+// checkOwner returns an error if another user may have planted what is there. who says
+// whose it is.
+func (p *place) checkOwner(who string) error {
+	if !isStrangers(p.st) {
+		return nil
 	}
-	return st.Mode&(unix.S_IWGRP|unix.S_IWOTH) != 0 || isStrangers(&st), nil
+	var st unix.Stat_t
+	if err := unix.Fstat(int(p.dir.Fd()), &st); err != nil {
+		return err
+	}
+	if st.Mode&(unix.S_IWGRP|unix.S_IWOTH) == 0 && !isStrangers(&st) {
+		return nil
+	}
+	return fmt.Errorf(who+", in a directory that others can write to", p.st.Uid)
 }
 
 func readlinkat(dir int, name string) (string, error) {
@@ -120,9 +125,10 @@ func readlinkat(dir int, name string) (string, error) {
 	return string(buf[:max(n, 0)]), err
 }
 
-// openThere opens what is there for writing, if it is what was there before.
+// openThere opens what is there for writing, if it is what was there before: nothing else
+// is emptied.
 func (p *place) openThere() (*os.File, error) {
-	flags := unix.O_WRONLY | unix.O_TRUNC | unix.O_NOCTTY | unix.O_CLOEXEC
+	flags := unix.O_WRONLY | unix.O_NOCTTY | unix.O_CLOEXEC
 	if !p.proc {
 		flags |= unix.O_NOFOLLOW
 	}
@@ -134,6 +140,12 @@ func (p *place) openThere() (*os.File, error) {
 	if err := unix.Fstat(fd, &st); err != nil || st.Dev != p.st.Dev || st.Ino != p.st.Ino {
 		unix.Close(fd)
 		return nil, errors.Join(err, errors.New("it has become another file"))
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFREG {
+		if err := unix.Ftruncate(fd, 0); err != nil {
+			unix.Close(fd)
+			return nil, err
+		}
 	}
 	return os.NewFile(uintptr(fd), p.name), nil
 }
@@ -160,11 +172,12 @@ func (p *place) makeTemp() (*temporary, error) {
 
 // makeNamed is makeTemp where files must have names: on NFS, for one.
 func (p *place) makeNamed() (*temporary, error) {
+	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	var name string
 	var fd int
 	err := withName(func(random string) (err error) {
 		name = random
-		fd, err = unix.Openat(int(p.dir.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		fd, err = unix.Openat(int(p.dir.Fd()), name, flags, 0o600)
 		return err
 	})
 	if err != nil {

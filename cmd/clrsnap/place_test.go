@@ -38,6 +38,21 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// preciousFile is a file that must stay as it is.
+func preciousFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "precious")
+	must(t, os.WriteFile(file, []byte("precious"), 0o644))
+	return file
+}
+
+func unharmed(t *testing.T, precious string) {
+	t.Helper()
+	if text, err := os.ReadFile(precious); err != nil || string(text) != "precious" {
+		t.Fatalf("it was overwritten: %q, %v", text, err)
+	}
+}
+
 // output writes text to a file as the verbs do.
 func output(path, text string) error {
 	o := outputFile{path: path, format: export.FormatFolded}
@@ -55,8 +70,7 @@ func output(path, text string) error {
 // is not followed and not written to.
 func TestOutputPlanted(t *testing.T) {
 	dir := sharedFolder(t)
-	precious := filepath.Join(t.TempDir(), "precious")
-	must(t, os.WriteFile(precious, []byte("precious"), 0o644))
+	precious := preciousFile(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for name, to := range map[string]string{"planted": precious, "dangling": precious + "-new", "relative": "planted", "far": at("planted")} {
 		must(t, os.Symlink(to, at(name)))
@@ -78,9 +92,7 @@ func TestOutputPlanted(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	if text, err := os.ReadFile(precious); err != nil || string(text) != "precious" {
-		t.Errorf("it was overwritten: %q, %v", text, err)
-	}
+	unharmed(t, precious)
 	if _, err := os.Stat(precious + "-new"); err == nil {
 		t.Error("it was made")
 	}
@@ -91,8 +103,7 @@ func TestOutputPlanted(t *testing.T) {
 // followed either.
 func TestOutputSwapped(t *testing.T) {
 	dir := sharedFolder(t)
-	precious := filepath.Join(t.TempDir(), "precious")
-	must(t, os.WriteFile(precious, []byte("precious"), 0o644))
+	precious := preciousFile(t)
 	file := filepath.Join(dir, "out")
 	for _, was := range []bool{false, true} {
 		if was {
@@ -104,9 +115,7 @@ func TestOutputSwapped(t *testing.T) {
 		os.Remove(file) // may not be there
 		must(t, os.Symlink(precious, file))
 		must(t, p.write(func(w io.Writer) error { _, err := fmt.Fprint(w, "text"); return err }))
-		if text, err := os.ReadFile(precious); err != nil || string(text) != "precious" {
-			t.Fatalf("it was overwritten: %q, %v", text, err)
-		}
+		unharmed(t, precious)
 		if info, err := os.Lstat(file); err != nil || !info.Mode().IsRegular() {
 			t.Errorf("%v, %v", info, err)
 		}
@@ -115,18 +124,33 @@ func TestOutputSwapped(t *testing.T) {
 	nothingLeft(t, dir)
 }
 
+// TestOutputSwappedDirect: nor is another file emptied that takes the place of one that is
+// to be written to directly.
+func TestOutputSwappedDirect(t *testing.T) {
+	dir, precious := t.TempDir(), preciousFile(t)
+	file := filepath.Join(dir, "out")
+	must(t, os.WriteFile(file, []byte("before"), 0o644))
+	p, err := locate(file)
+	must(t, err)
+	defer p.close()
+	must(t, os.Remove(file))
+	must(t, os.Link(precious, file))
+	if f, err := p.openThere(); err == nil {
+		f.Close()
+		t.Error("it is opened")
+	}
+	unharmed(t, precious)
+}
+
 // TestOutputOthersFile: another user's file is replaced; that it was open to everybody is
 // not inherited, and another name that it has keeps what it had.
 func TestOutputOthersFile(t *testing.T) {
 	dir := sharedFolder(t)
-	precious := filepath.Join(t.TempDir(), "precious")
-	must(t, os.WriteFile(precious, []byte("precious"), 0o644))
+	precious := preciousFile(t)
 	file := filepath.Join(dir, "out")
 	must(t, os.Link(precious, file))
 	must(t, output(file, "text"))
-	if text, err := os.ReadFile(precious); err != nil || string(text) != "precious" {
-		t.Errorf("it was overwritten by another name: %q, %v", text, err)
-	}
+	unharmed(t, precious)
 	must(t, os.Chown(file, nobody, nobody))
 	must(t, os.Chmod(file, 0o666))
 	must(t, output(file, "more"))
