@@ -8,10 +8,13 @@ import (
 	"os/user"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
+	"time"
 
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
+	"clrsnap/internal/mounts"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
@@ -33,86 +36,266 @@ type Found struct {
 // programs compiled ahead of time and processes of other users too, with the
 // reason why those cannot be opened. Of most other processes it reads the list
 // of mappings and nothing else.
+//
+// One that keeps it waiting is given up after a moment, and listed with that as the reason;
+// a thread of this process can go on waiting for ever (Options.Wary).
 func Discover() ([]Found, error) {
-	names, err := procEntries()
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the processes: %w", err)
-	}
-	s := search{users: map[int]string{}, other: map[fileID]bool{}}
-	var out []Found
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		if f, ok := s.look(pid); ok {
-			out = append(out, f)
-		}
-	}
-	slices.SortFunc(out, func(a, b Found) int { return a.PID - b.PID })
-	return out, nil
+	found, _, err := discover(false)
+	return found, err
 }
 
-func procEntries() ([]string, error) {
+// DiscoverWary is Discover without processes that can keep it waiting for ever (ErrMayBlock):
+// it does not touch them, and returns their ids as left.
+func DiscoverWary() (found []Found, left []int, err error) { return discover(true) }
+
+// How long Discover waits for processes that do not answer. What comes later than its
+// patience is not lost as long as there is time.
+const (
+	patience = 200 * time.Millisecond // for the first before it goes on; a half for the second, a third for the third …
+	allTime  = 3 * time.Second        // for all of them together
+	maxLate  = 64                     // are waited for at the same time
+)
+
+func discover(wary bool) (found []Found, left []int, err error) {
+	pids, err := processes()
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot list the processes: %w", err)
+	}
+	takeTurns(pids)
+	s := &search{users: map[int]string{}, other: map[mounts.ID]bool{}, hosts: map[int]bool{}, end: time.Now().Add(allTime)}
+	mayBlock := s.lookAt(pids, false)
+	if wary {
+		left = mayBlock
+	} else {
+		s.lookAt(mayBlock, true)
+	}
+	s.awaitLate()
+	slices.SortFunc(s.out, func(a, b Found) int { return a.PID - b.PID })
+	return s.out, left, nil
+}
+
+// processes lists process ids.
+func processes() ([]int, error) {
 	d, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	return d.Readdirnames(-1)
+	names, err := d.Readdirnames(-1)
+	var pids []int
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, err
 }
 
-// fileID tells executables apart.
-type fileID struct{ dev, ino uint64 }
+// takeTurns puts the processes of all users in turn: one user's, however many they are and
+// whatever they cost, do not use up the time of the others'.
+func takeTurns(pids []int) {
+	turn, met := map[int]int{}, map[uint32]int{}
+	for _, pid := range pids {
+		var st syscall.Stat_t
+		if syscall.Stat("/proc/"+strconv.Itoa(pid), &st) == nil {
+			turn[pid] = met[st.Uid]
+			met[st.Uid]++
+		}
+	}
+	slices.SortStableFunc(pids, func(a, b int) int { return turn[a] - turn[b] })
+}
 
 // search is what one Discover remembers.
 type search struct {
+	out  []Found
+	late []lateLook
+	end  time.Time
+
+	mu    sync.Mutex // guards what follows: a look that is late goes on beside the next one
 	users map[int]string
-	other map[fileID]bool // executables that have no runtime in them
-	buf   []byte
+	other map[mounts.ID]bool // executables that have no runtime in them
+	hosts map[int]bool       // processes with a file that is called as the runtime's
 }
 
-// look reports whether a process runs .NET, and what is known of it.
-func (s *search) look(pid int) (Found, bool) {
+// A look is one process as it was found.
+type look struct {
+	found    Found
+	dotNet   bool // it belongs into the list
+	mayBlock bool // it was not touched
+}
+
+// lateLook is a process that keeps us waiting.
+type lateLook struct {
+	pid  int
+	done chan look
+}
+
+// lookAt looks at processes, one after the other, and returns those that it has not touched
+// because they can keep it waiting for ever, unless they are to be touched all the same.
+func (s *search) lookAt(pids []int, touch bool) (mayBlock []int) {
+	l := &looker{search: s, touch: touch}
+	for _, pid := range pids {
+		if len(s.late) == maxLate || time.Now().After(s.end) {
+			s.list(pid, errNoTime)
+			continue
+		}
+		done := make(chan look, 1)
+		go func(l *looker) { done <- l.look(pid) }(l)
+		wait := time.NewTimer(patience / time.Duration(len(s.late)+1))
+		select {
+		case r := <-done:
+			if r.mayBlock {
+				mayBlock = append(mayBlock, pid)
+			}
+			s.take(r)
+		case <-wait.C:
+			s.late = append(s.late, lateLook{pid, done})
+			l = &looker{search: s, touch: touch}
+		}
+		wait.Stop()
+	}
+	return mayBlock
+}
+
+func (s *search) take(r look) {
+	if r.dotNet {
+		s.out = append(s.out, r.found)
+	}
+}
+
+// awaitLate gives those that were late the rest of the time.
+func (s *search) awaitLate() {
+	end := time.NewTimer(time.Until(s.end))
+	defer end.Stop()
+	over := false
+	for _, w := range s.late {
+		if !over {
+			select {
+			case r := <-w.done:
+				s.take(r)
+				continue
+			case <-end.C:
+				over = true
+			}
+		}
+		select {
+		case r := <-w.done:
+			s.take(r)
+		default:
+			s.list(w.pid, errNoAnswer)
+		}
+	}
+}
+
+// ErrNoAnswer: the process keeps whoever looks at it waiting.
+var ErrNoAnswer = errors.New("the process keeps whoever looks at it waiting")
+
+var (
+	errNoAnswer = fmt.Errorf("%w: its memory or its files lie on a file system that does not answer: "+
+		"make that answer or unmount it; its mounts are in /proc/PID/mountinfo (look for fuse, nfs, cifs)", ErrNoAnswer)
+	errNoTime = errors.New("not looked at, because other processes have used up the time: try again, or look at it by its id")
+)
+
+// list lists a process that was given up, if it looks like .NET. It reads only what the kernel
+// has without the process's memory.
+func (s *search) list(pid int, why error) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/"
-	maps, err := s.readFile(dir + "maps")
+	if !s.isHost(pid) && !dotNetThreads(dir) {
+		return
+	}
+	l := &looker{search: s}
+	f := l.described(pid, dir, "")
+	f.Err = why
+	s.out = append(s.out, f)
+}
+
+// looker looks at one process at a time.
+type looker struct {
+	*search
+	touch   bool // also what may block
+	checker mounts.Checker
+	buf     []byte
+}
+
+// look finds out whether a process runs .NET, and what is known of it.
+func (l *looker) look(pid int) look {
+	dir := "/proc/" + strconv.Itoa(pid) + "/"
+	maps, err := l.readFile(dir + "maps")
 	switch {
 	case errors.Is(err, os.ErrPermission):
 		if !dotNetThreads(dir) {
-			return Found{}, false
+			return look{}
 		}
-		f := s.found(pid, dir)
+		f := l.described(pid, dir, commandLine(pid))
 		if f.Err = openError(pid); f.Err == nil {
 			f.Err = err
 		}
-		return f, true
+		return look{found: f, dotNet: true}
 	case err != nil || len(maps) == 0: // it has ended, or is the kernel's own
-		return Found{}, false
+		return look{}
 	}
-	var exe syscall.Stat_t
-	id := fileID{}
-	if syscall.Stat(dir+"exe", &exe) == nil {
-		id = fileID{exe.Dev, exe.Ino}
+	host := bytes.Contains(maps, []byte("/libcoreclr.so\n")) || bytes.Contains(maps, []byte("/libcoreclr.so (deleted)\n"))
+	if host {
+		l.noteHost(pid)
 	}
-	if !bytes.Contains(maps, []byte("/libcoreclr.so\n")) && !bytes.Contains(maps, []byte("/libcoreclr.so (deleted)\n")) && s.other[id] {
-		return Found{}, false
+	if !l.touch && l.mayBlock(dir, maps) {
+		return look{mayBlock: true}
+	}
+	id, _ := mounts.Stat(dir + "exe") // zero where it cannot be told
+	if !host && l.isOther(id) {
+		return look{}
 	}
 	r, err := runtimeIn(pid)
 	if errors.Is(err, ErrNotDotNet) || r == nil && (errors.Is(err, live.ErrNoProcess) || errors.Is(err, live.ErrZombie) || errors.Is(err, live.ErrArch)) {
-		if errors.Is(err, ErrNotDotNet) && id != (fileID{}) {
-			s.other[id] = true
+		if errors.Is(err, ErrNotDotNet) {
+			l.noteOther(id)
 		}
-		return Found{}, false
+		return look{}
 	}
 	if r == nil && !dotNetThreads(dir) {
-		return Found{}, false
+		return look{}
 	}
-	f := s.found(pid, dir)
+	f := l.described(pid, dir, commandLine(pid))
 	f.Err = err
 	if r != nil {
 		f.Runtime = describeRuntime(r)
 	}
-	return f, true
+	return look{found: f, dotNet: true}
+}
+
+func (l *looker) mayBlock(dir string, maps []byte) bool {
+	fd, err := syscall.Open(dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer syscall.Close(fd)
+	return l.checker.Check(fd, maps) != nil
+}
+
+func (s *search) isHost(pid int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hosts[pid]
+}
+
+func (s *search) noteHost(pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hosts[pid] = true
+}
+
+func (s *search) isOther(id mounts.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.other[id]
+}
+
+func (s *search) noteOther(id mounts.ID) {
+	if id != (mounts.ID{}) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.other[id] = true
+	}
 }
 
 // runtimeIn looks for the runtime of a process, through its mappings. With a
@@ -159,10 +342,10 @@ func dotNetThreads(dir string) bool {
 	return false
 }
 
-// found describes the process itself.
-func (s *search) found(pid int, dir string) Found {
-	f := Found{PID: pid, UID: -1, Command: commandLine(pid)}
-	status, err := s.readFile(dir + "status")
+// described describes the process itself. Without a command its name stands for it.
+func (l *looker) described(pid int, dir, command string) Found {
+	f := Found{PID: pid, UID: -1, Command: command}
+	status, err := l.readFile(dir + "status")
 	if err != nil {
 		return f
 	}
@@ -176,11 +359,13 @@ func (s *search) found(pid int, dir string) Found {
 			f.UID, _ = strconv.Atoi(string(fields[1]))
 		}
 	}
-	f.User = s.user(f.UID)
+	f.User = l.user(f.UID)
 	return f
 }
 
 func (s *search) user(uid int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	name, ok := s.users[uid]
 	if !ok {
 		name = strconv.Itoa(uid)
@@ -193,26 +378,26 @@ func (s *search) user(uid int) string {
 }
 
 // readFile reads a file of /proc into a buffer that lasts until the next call.
-func (s *search) readFile(name string) ([]byte, error) {
+func (l *looker) readFile(name string) ([]byte, error) {
 	fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer syscall.Close(fd)
-	if s.buf == nil {
-		s.buf = make([]byte, 64<<10)
+	if l.buf == nil {
+		l.buf = make([]byte, 64<<10)
 	}
 	for n := 0; ; {
-		if n == len(s.buf) {
-			s.buf = append(s.buf, make([]byte, len(s.buf))...)
+		if n == len(l.buf) {
+			l.buf = append(l.buf, make([]byte, len(l.buf))...)
 		}
-		m, err := syscall.Read(fd, s.buf[n:])
+		m, err := syscall.Read(fd, l.buf[n:])
 		switch {
 		case err == syscall.EINTR:
 		case err != nil:
 			return nil, err
 		case m <= 0:
-			return s.buf[:n], nil
+			return l.buf[:n], nil
 		}
 		n += max(m, 0)
 	}

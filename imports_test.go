@@ -24,8 +24,9 @@ var mayImport = map[string]string{
 	"internal/contract": "internal/arch internal/target",
 
 	"internal/foreign":     "",
+	"internal/mounts":      "",
 	"internal/target/core": "internal/arch internal/elfx internal/foreign internal/target",
-	"internal/target/live": "internal/arch internal/foreign internal/target",
+	"internal/target/live": "internal/arch internal/foreign internal/mounts internal/target",
 
 	"internal/unwind":       "internal/arch internal/target",
 	"internal/unwind/amd64": "internal/arch internal/target internal/unwind",
@@ -73,6 +74,7 @@ var outside = map[string]string{
 	"internal/agent":       "golang.org/x/sys",
 	"internal/procroot":    "golang.org/x/sys",
 	"internal/foreign":     "golang.org/x/sys",
+	"internal/mounts":      "golang.org/x/sys github.com/moby/sys/mountinfo",
 	"internal/diagnostics": "golang.org/x/sys",
 	"internal/inject":      "golang.org/x/sys",
 	"internal/singlestep":  "golang.org/x/sys",

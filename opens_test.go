@@ -18,6 +18,7 @@ var mayOpen = map[string]string{
 	"recordchildren.go": "/proc/PID/task/TID/children",
 
 	"cmd/clrsnap/place.go": "the directory of an output, and what is there if it is not a stranger's",
+	"cmd/clrsnap/stuck.go": "/proc/self/task/TID/syscall and status",
 	"cmd/clrsnap/view.go":  "what the user names, which may be a pipe of the user's",
 
 	"internal/diagnostics/socket.go":   "/proc/PID/environ, status, net/unix",
@@ -26,6 +27,7 @@ var mayOpen = map[string]string{
 	"internal/inject/reasons.go":       "/proc/PID/environ",
 	"internal/inject/trust.go":         "a directory, by a descriptor, after it was checked",
 	"internal/inject/user.go":          "/proc/PID/status and uid_map",
+	"internal/mounts/mounts.go":        "/proc/PID/mountinfo",
 	"internal/perfevent/errors.go":     "/proc/sys/kernel/perf_event_paranoid",
 	"internal/perfevent/generation.go": "/proc/PID/task, /sys/devices/system/cpu",
 	"internal/perfevent/kallsyms.go":   "/proc/kallsyms",

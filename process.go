@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/contract"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
+	"clrsnap/internal/mounts"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -37,6 +38,26 @@ type Options struct {
 	// not depend on this process being scheduled, lets it go: 2 ms at least; 0 stands
 	// for 10 ms. All threads at once (SnapshotAtOnce) have 100 ms more.
 	MaxPause time.Duration
+	// Wary refuses a process that can keep whoever looks at it waiting for ever, because
+	// files of a file system in user space or of a network are within its reach: the error
+	// is an ErrMayBlock. Nothing in this process can end such a wait, not even SIGKILL; who
+	// looks at such a process better does so in a process that can be given up.
+	Wary bool
+}
+
+// ErrMayBlock: the process can keep whoever looks at it waiting for ever.
+var ErrMayBlock = mounts.ErrMayBlock
+
+// BlockError is an ErrMayBlock, and says which file system it is.
+type BlockError = mounts.BlockError
+
+// MayBlock returns an ErrMayBlock that says why if process pid can keep whoever looks at it
+// waiting for ever. It looks at nothing that could do so. pid can be this process.
+func MayBlock(pid int) error {
+	if err := live.MayBlock(pid); err != nil {
+		return fmt.Errorf("process %d can keep whoever looks at it waiting for ever: %w", pid, err)
+	}
+	return nil
 }
 
 // Process is a process whose stacks can be walked: a running one, or one of which
@@ -78,6 +99,11 @@ func Open(pid int) (*Process, error) { return OpenWith(pid, Options{}) }
 // OpenWith is Open with options.
 func OpenWith(pid int, o Options) (*Process, error) {
 	o.MaxStack = stackBound(o.MaxStack)
+	if o.Wary {
+		if err := MayBlock(pid); err != nil {
+			return nil, err
+		}
+	}
 	lp, err := live.Open(pid)
 	if err != nil {
 		return nil, err

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"clrsnap"
+
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -34,7 +36,10 @@ func main() {
 		debug.SetGCPercent(-1)
 		debug.SetMemoryLimit(memoryLimit)
 	}
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	w := guardOf()
+	status := run(os.Args[1:], os.Stdout, os.Stderr, w)
+	w.end(status)
+	os.Exit(status)
 }
 
 // memoryLimit is how much memory, in bytes, is used before any is collected.
@@ -64,15 +69,23 @@ type statusError int
 func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // run is the command without its process.
-func run(args []string, stdout, stderr *os.File) int {
+func run(args []string, stdout, stderr *os.File, w *worker) int {
 	// A reader that has gone away is an error of a write, not a signal.
 	signal.Ignore(syscall.SIGPIPE)
-	a := &app{stdout: stdout, stderr: stderr}
+	a := &app{stdout: stdout, stderr: stderr, worker: w}
 	a.graceful.Store(int64(2 * time.Second))
 	ctx, caught := a.interruptible()
 	root := newRoot(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if w == nil && errors.Is(err, clrsnap.ErrMayBlock) {
+		a.graceful.Store(math.MaxInt64) // it is the worker that ends by itself
+		status, err := guard(args, stdout, stderr)
+		if err != nil {
+			report(stderr, err)
+		}
+		return status
+	}
 	status := report(stderr, err)
 	// A signal that comes when all is done changes nothing.
 	if sig := caught(); sig != 0 && status == exitFailure {
@@ -102,19 +115,36 @@ func report(stderr io.Writer, err error) int {
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// interruptible returns a context that ends with Ctrl-C or SIGTERM, and a
-// function that tells which of them it was; 0 for none. The second signal, or
-// one that is not heeded, ends the process.
+// interruptible returns a context that ends with Ctrl-C or SIGTERM, or when something keeps
+// the command waiting for too long, and a function that tells which signal it was; 0 for none.
+// The second signal, or one that is not heeded, ends the process.
 func (a *app) interruptible() (context.Context, func() syscall.Signal) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	if a.worker != nil {
+		signals = a.worker.signals(signals)
+	}
+	late := make(chan struct{})
 	go func() {
-		sig := (<-signals).(syscall.Signal)
-		cancel(signalError(sig))
+		if stuck(); !a.patient.Load() {
+			close(late)
+		}
+	}()
+	go func() {
+		var why error
+		status := exitFailure
+		select {
+		case sig := <-signals:
+			why = signalError(sig.(syscall.Signal))
+			status = 128 + int(sig.(syscall.Signal))
+		case <-late:
+			why = &stuckError{int(a.pid.Load())}
+		}
+		cancel(why)
 		select {
 		case <-signals:
-		case <-time.After(time.Duration(a.graceful.Load())):
+		case <-time.After(a.grace(why)):
 			if a.finished.Load() {
 				<-signals // it only waits for another program
 			}
@@ -122,11 +152,12 @@ func (a *app) interruptible() (context.Context, func() syscall.Signal) {
 		switch {
 		case a.finished.Load():
 		case a.collects.Load():
-			say(os.Stderr, "%v, and given up before what had been collected was written", signalError(sig))
+			say(os.Stderr, "%v, and given up before what had been collected was written", why)
 		default:
-			say(os.Stderr, "%v", signalError(sig))
+			say(os.Stderr, "%v", why)
 		}
-		os.Exit(128 + int(sig))
+		a.worker.end(status)
+		os.Exit(status)
 	}()
 	return ctx, func() syscall.Signal {
 		var sig signalError
@@ -137,6 +168,15 @@ func (a *app) interruptible() (context.Context, func() syscall.Signal) {
 	}
 }
 
+// grace is how long the command has to end by itself.
+func (a *app) grace(why error) time.Duration {
+	var stuck *stuckError
+	if errors.As(why, &stuck) && !a.collects.Load() {
+		return 0
+	}
+	return time.Duration(a.graceful.Load())
+}
+
 // signalError is a signal as the cause of a context's end.
 type signalError syscall.Signal
 
@@ -145,10 +185,13 @@ func (s signalError) Error() string { return "interrupted by " + unix.SignalName
 // app is what the verbs share.
 type app struct {
 	stdout, stderr *os.File
-	color          string // --color
+	worker         *worker // nil: the process has no guard
+	color          string  // --color
 
+	pid      atomic.Int64 // of the process that is looked at; 0: of none
 	graceful atomic.Int64 // how long an interrupted command may take to write what it has, in ns
 	collects atomic.Bool  // something that would be lost
+	patient  atomic.Bool  // the verb itself bounds how long it waits
 	finished atomic.Bool  // all has been written
 }
 

@@ -17,7 +17,7 @@ import (
 var update = flag.Bool("update", false, "update the expectations in testdata/script")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"clrsnap": main})
+	testscript.Main(m, map[string]func(){"clrsnap": main, "slowfs": slowFS, "victim": victim})
 }
 
 // TestScripts runs the command as a user does; none of these needs .NET.

@@ -36,7 +36,7 @@ func completePID(_ *cobra.Command, args []string, _ string) ([]string, cobra.She
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	found, err := clrsnap.Discover()
+	found, _, err := clrsnap.DiscoverWary()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

@@ -27,7 +27,7 @@ Its version is then unknown: it was recognised by the names of its threads.`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			found, err := clrsnap.Discover()
+			found, err := a.discover()
 			if err != nil {
 				return err
 			}
@@ -39,6 +39,19 @@ Its version is then unknown: it was recognised by the names of its threads.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON (docs/json.md)")
 	return cmd
+}
+
+// discover leaves processes that can keep it waiting for ever to a worker.
+func (a *app) discover() ([]clrsnap.Found, error) {
+	a.patient.Store(true)
+	if a.worker != nil {
+		return clrsnap.Discover()
+	}
+	found, left, err := clrsnap.DiscoverWary()
+	if err == nil && len(left) > 0 {
+		err = clrsnap.ErrMayBlock
+	}
+	return found, err
 }
 
 type psRuntime struct {

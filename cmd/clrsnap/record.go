@@ -122,8 +122,6 @@ The file:
 		runtime.GOMAXPROCS(1)
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(math.MaxInt64)
-		a.graceful.Store(int64(time.Minute)) // to write a large recording
-		a.collects.Store(true)
 		if cmd.ArgsLenAtDash() == 0 {
 			return a.recordCommand(cmd.Context(), args, &f)
 		}
@@ -231,7 +229,7 @@ func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, clrs
 	if len(f.threads) > 0 {
 		ro.Threads = f.chosen.matches
 	}
-	return clrsnap.Options{NativeOnly: f.native, MaxPause: f.maxPause}, ro
+	return clrsnap.Options{NativeOnly: f.native, MaxPause: f.maxPause, Wary: a.worker == nil}, ro
 }
 
 func (a *app) recordPID(ctx context.Context, pid int, f *recordFlags) error {
@@ -240,11 +238,13 @@ func (a *app) recordPID(ctx context.Context, pid int, f *recordFlags) error {
 	}
 	pr := a.newProgress(f)
 	o, ro := f.options(a, pr)
+	a.pid.Store(int64(pid))
 	p, err := clrsnap.OpenWith(pid, o)
 	if err != nil {
 		return hintRecord(err, pid)
 	}
 	defer p.Close()
+	a.collecting()
 	info := p.Info()
 	out, err := f.file.open(a.stdout, info.Program(), time.Now())
 	if err != nil {
@@ -259,6 +259,12 @@ func (a *app) recordPID(ctx context.Context, pid int, f *recordFlags) error {
 	return a.finishRecording(r, out, f)
 }
 
+// collecting: from now on there is something to write when the command is interrupted.
+func (a *app) collecting() {
+	a.graceful.Store(int64(time.Minute)) // a large recording
+	a.collects.Store(true)
+}
+
 // hintRecord adds what this command can do about an error.
 func hintRecord(err error, pid int) error {
 	switch {
@@ -271,6 +277,12 @@ func hintRecord(err error, pid int) error {
 }
 
 func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) error {
+	if a.worker == nil {
+		if err := clrsnap.MayBlock(os.Getpid()); err != nil { // the program will have our mounts
+			return err
+		}
+	}
+	a.collecting()
 	pr := a.newProgress(f)
 	o, ro := f.options(a, pr)
 	line := strings.Join(args, " ")

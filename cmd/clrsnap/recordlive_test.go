@@ -50,18 +50,24 @@ func (w *watched) String() string {
 	return w.buf.String()
 }
 
-// begin starts the command, which is killed if it hangs, and waits until it says
-// that it records.
-func begin(tb testing.TB, c *exec.Cmd) *running {
+// launch starts the command, which is killed if it hangs.
+func launch(tb testing.TB, c *exec.Cmd) *running {
 	tb.Helper()
 	r := &running{c, new(bytes.Buffer), new(watched)}
 	c.Stdout, c.Stderr = r.out, r.errs
-	c.WaitDelay = time.Second // for a program that holds them
 	if err := c.Start(); err != nil {
 		tb.Fatal(err)
 	}
 	kill := time.AfterFunc(hang, func() { c.Process.Kill() }) // fails if it has ended
 	tb.Cleanup(func() { kill.Stop() })
+	return r
+}
+
+// begin starts the command and waits until it says that it records.
+func begin(tb testing.TB, c *exec.Cmd) *running {
+	tb.Helper()
+	c.WaitDelay = time.Second // for a program that holds its outputs
+	r := launch(tb, c)
 	r.await(tb, recording)
 	return r
 }

@@ -97,7 +97,7 @@ Core dumps:
 		if err != nil {
 			return err
 		}
-		return a.stack(cmd.Context(), runningProcess(pid), &f)
+		return a.stack(cmd.Context(), a.runningProcess(pid), &f)
 	}
 	return cmd
 }
@@ -152,11 +152,12 @@ type subject struct {
 	open   func(*stackFlags) (*clrsnap.Process, error)
 }
 
-func runningProcess(pid int) subject {
+func (a *app) runningProcess(pid int) subject {
 	return subject{
 		name: fmt.Sprintf("process %d", pid), again: fmt.Sprint(pid), others: "clrsnap ps lists .NET processes; ",
 		open: func(f *stackFlags) (*clrsnap.Process, error) {
-			return clrsnap.OpenWith(pid, clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause})
+			a.pid.Store(int64(pid))
+			return clrsnap.OpenWith(pid, clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause, Wary: a.worker == nil})
 		},
 	}
 }

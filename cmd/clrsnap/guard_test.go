@@ -1,0 +1,170 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"clrsnap/internal/testenv"
+)
+
+// waitsFor ends the test if a command takes longer than it may, with room for a busy machine.
+func waitsFor(t *testing.T, most time.Duration, args ...string) result {
+	t.Helper()
+	start := time.Now()
+	r := finish(t, limited(t, args...))
+	if took := time.Since(start); took > 3*most {
+		t.Errorf("%q took %v, want %v", args, took, most)
+	}
+	return r
+}
+
+// emptyFile makes a file of zeros in a folder, which is called as the runtime's.
+func emptyFile(t *testing.T, dir string) string {
+	t.Helper()
+	file := filepath.Join(dir, "libcoreclr.so")
+	if err := os.WriteFile(file, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, mapped); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestSlow: processes that keep whoever looks at them waiting for ever. Each verb ends by
+// itself and says why; ps lists the others; Ctrl-C ends each at once.
+func TestSlow(t *testing.T) {
+	app := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "1"}})
+	for _, c := range []struct {
+		name  string
+		start func(t *testing.T) (pid int)
+	}{
+		{"file system in user space", func(t *testing.T) int {
+			from := t.TempDir()
+			emptyFile(t, from)
+			place, order := slowFolder(t, from)
+			pid, _ := helper(t, nil, "victim", "mapped", filepath.Join(place, "libcoreclr.so"))
+			order("silent")
+			return pid
+		}},
+		{"mounted nowhere any more", func(t *testing.T) int {
+			from := t.TempDir()
+			emptyFile(t, from)
+			place, order := slowFolder(t, from)
+			pid, _ := helper(t, nil, "victim", "detached", filepath.Join(place, "libcoreclr.so"))
+			order("silent")
+			return pid
+		}},
+		{"mounted where only it sees it", func(t *testing.T) int {
+			from := t.TempDir()
+			emptyFile(t, from)
+			place, order := slowFolder(t, from)
+			own := &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+			pid, _ := helper(t, own, "victim", "mapped", filepath.Join(place, "libcoreclr.so"))
+			order("silent")
+			if err := syscall.Unmount(place, syscall.MNT_DETACH); err != nil {
+				t.Fatal(err)
+			}
+			return pid
+		}},
+		{"pages that the process provides", func(t *testing.T) int {
+			dir, err := os.MkdirTemp("/dev/shm", "clrsnap-test-")
+			if err != nil {
+				t.Skipf("SKIPPED, NOTHING WAS TESTED: no file system in memory: %v", err)
+			}
+			t.Cleanup(func() { os.RemoveAll(dir) })
+			pid, _ := helper(t, nil, "victim", "fault", emptyFile(t, dir))
+			return pid
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			id := strconv.Itoa(c.start(t))
+			t.Run("verbs", func(t *testing.T) { slowVerbs(t, id, strconv.Itoa(app.PID)) })
+		})
+	}
+}
+
+// slowVerbs tries each verb on a process that keeps it waiting, all at the same time.
+func slowVerbs(t *testing.T, id, other string) {
+	t.Run("ps", func(t *testing.T) {
+		t.Parallel()
+		r := waitsFor(t, 5*time.Second, "ps")
+		r.says(t, 0)
+		r.want(t, `^ *`+other+` .*\d`, `^ *`+id+` .*\n.* ✗ the process keeps whoever looks at it waiting`)
+	})
+	html := filepath.Join(t.TempDir(), "x.html")
+	for _, args := range [][]string{{"stack", id}, {"stack", "--native", id}, {"doctor", id}, {"record", "-d", "1s", "-o", html, id}} {
+		t.Run(args[0], func(t *testing.T) {
+			t.Parallel()
+			r := waitsFor(t, stuckFor+time.Second, args...)
+			r.says(t, 1, `given up: process `+id+` has kept clrsnap waiting for 5s`)
+			if strings.Count(r.stderr, "\n") != 1 {
+				t.Errorf("more than one sentence: %s", r.stderr)
+			}
+		})
+	}
+	t.Run("Ctrl-C", func(t *testing.T) {
+		t.Parallel()
+		r := launch(t, limited(t, "stack", "--native", id))
+		time.Sleep(2 * time.Second) // it waits by then
+		start := time.Now()
+		r.signal(t, syscall.SIGINT)
+		r.end(t).says(t, 130, `interrupted by SIGINT`)
+		if took := time.Since(start); took > 3*2*time.Second {
+			t.Errorf("Ctrl-C has ended it after %v", took)
+		}
+	})
+	t.Run("Ctrl-C twice", func(t *testing.T) {
+		t.Parallel()
+		r := launch(t, limited(t, "stack", "--native", id))
+		time.Sleep(2 * time.Second)
+		start := time.Now()
+		r.signal(t, syscall.SIGTERM)
+		time.Sleep(2 * sameSignal)
+		r.signal(t, syscall.SIGTERM)
+		r.end(t).says(t, 143, `interrupted by SIGTERM`)
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("the second SIGTERM has ended it after %v", took)
+		}
+	})
+}
+
+// TestSlowFolder: a program that runs from a file system in user space, as in a container
+// without root. It is looked at as any other as long as the file system answers.
+func TestSlowFolder(t *testing.T) {
+	p := testenv.Publish(t, "idle", "net9", testenv.SelfContained, "")
+	place, order := slowFolder(t, p.Dir)
+	p.Exe = filepath.Join(place, filepath.Base(p.Exe))
+	app := p.Start(t, testenv.Options{Args: []string{"--threads", "3"}})
+	pid := strconv.Itoa(app.PID)
+	look := func() {
+		good(t, "ps").want(t, `^ *`+pid+` .* 9\.0\.\d+ .*self-contained`)
+		good(t, "stack", "--group=never", pid).want(t, `Idle\.Program\.Block`)
+		good(t, "doctor", pid).want(t, `^ok .*runtime`)
+		html := filepath.Join(t.TempDir(), "x.html")
+		r := finish(t, limited(t, "record", "--mode", "wall", "-d", "1s", "-o", html, pid))
+		r.says(t, 0, `written to `)
+		r = launch(t, limited(t, "record", "-d", "1h", "-o", html, pid)).interrupted(t, recording)
+		r.says(t, 0, `written to `)
+	}
+	look()
+	order("silent")
+	waitsFor(t, stuckFor+time.Second, "stack", pid).says(t, 1, `given up: process `+pid+` .* is a file system of type fuse\.slow`)
+	order("answering")
+	look()
+}
+
+// interrupted sends Ctrl-C once the command has said something.
+func (r *running) interrupted(t *testing.T, said *regexp.Regexp) result {
+	t.Helper()
+	r.await(t, said)
+	r.signal(t, syscall.SIGINT)
+	return r.end(t)
+}

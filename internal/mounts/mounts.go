@@ -1,0 +1,240 @@
+// Package mounts tells which processes can keep whoever looks at them waiting for ever: those
+// that have mapped, or can reach, files of a file system that somebody serves who need not
+// answer. A file system in user space (FUSE) can be any user's; a network file system's server
+// can be dead. Whoever reads such a file, or memory that is mapped from it, waits in the
+// kernel until the answer comes, and SIGKILL does not end that.
+//
+// A file system is known by its device number, which /proc/PID/mountinfo and /proc/PID/maps
+// have in common (proc(5)). One that is not mounted in any place that can be seen, because it
+// was detached, could be of any type.
+package mounts
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// ErrMayBlock: a process can keep whoever looks at it waiting.
+var ErrMayBlock = errors.New("it can keep whoever looks at it waiting")
+
+// BlockError says which file system it is. It is an ErrMayBlock.
+type BlockError struct {
+	Type  string // such as "fuse.sshfs"; "" for one that is not mounted where we can see it
+	Place string // where it is mounted, or the path of what is mapped
+}
+
+func (e *BlockError) Error() string {
+	if e.Type == "" {
+		return fmt.Sprintf("%s is mapped from a file system that is mounted nowhere to be seen", e.Place)
+	}
+	return fmt.Sprintf("%s is a file system of type %s", e.Place, e.Type)
+}
+
+// Is makes a BlockError an ErrMayBlock.
+func (e *BlockError) Is(err error) bool { return err == ErrMayBlock }
+
+// local are the types of file systems whose answers come from this machine's kernel and its
+// disks. Of a type that is not among them anything may be true. autofs is among them because
+// every machine with systemd has one (for binfmt_misc), which leads to nothing else.
+var local = setOf(`
+	ext2 ext3 ext4 xfs btrfs bcachefs f2fs zfs jfs reiserfs nilfs2 ufs minix
+	tmpfs ramfs rootfs devtmpfs hugetlbfs overlay aufs
+	squashfs erofs cramfs romfs iso9660 udf vfat msdos exfat ntfs ntfs3 hfs hfsplus
+	proc sysfs cgroup cgroup2 devpts mqueue bpf tracefs debugfs configfs securityfs pstore
+	efivarfs fusectl binfmt_misc nsfs rpc_pipefs selinuxfs autofs resctrl`)
+
+func setOf(words string) map[string]bool {
+	set := map[string]bool{}
+	for _, w := range strings.Fields(words) {
+		set[w] = true
+	}
+	return set
+}
+
+// A table is what one mountinfo says.
+type table struct {
+	local map[uint64]bool // devices of local file systems
+	slow  *BlockError     // the first one that is not; nil: none
+}
+
+// maxTable bounds how much of a mountinfo is read, in bytes: who has more than this mounted
+// (a thousand or so) may well have something among it that blocks.
+const maxTable = 256 << 10
+
+// maxTables is how many of them are kept.
+const maxTables = 256
+
+// A Checker checks processes. It keeps what it has read of mount namespaces, so it is for
+// the use of a moment. It is not safe for concurrent use.
+type Checker struct {
+	own    *table
+	ownNS  string // our user namespace
+	tables map[string]*table
+	memfd  uint64 // the device of files that only exist in memory
+}
+
+// Check returns a BlockError if the process whose /proc/PID is open as dir, and whose
+// /proc/PID/maps says maps, can keep whoever looks at it waiting, with its mappings or with
+// anything that its files may lie on. It touches neither its memory nor its files. What cannot
+// be read is not judged: then nothing else of the process can be read either.
+func (c *Checker) Check(dir int, maps []byte) error {
+	if c.own == nil {
+		c.start()
+	}
+	t := c.tableOf(dir)
+	if t == nil {
+		return nil
+	}
+	if t.slow != nil {
+		return t.slow
+	}
+	for _, link := range []string{"exe", "root"} {
+		if id, err := statAt(dir, link); err == nil && !c.isLocal(t, id.Dev) {
+			return &BlockError{Place: "its " + link}
+		}
+	}
+	var known []byte // the device of the line before, as it is written there
+	for line := range bytes.Lines(maps) {
+		dev, path, ok := backing(line)
+		if !ok || bytes.Equal(dev, known) {
+			continue
+		}
+		if n, ok := parseDev(string(dev), 16); !ok || !c.isLocal(t, n) {
+			return &BlockError{Place: string(path)}
+		}
+		known = dev
+	}
+	return nil
+}
+
+func (c *Checker) isLocal(t *table, dev uint64) bool {
+	return t.local[dev] || c.own.local[dev] || dev == c.memfd
+}
+
+// An ID tells files apart.
+type ID struct{ Dev, Inode uint64 }
+
+// Stat is what the kernel knows of a file without asking whoever serves the file system. The
+// inode is filled in whether it is asked for or not.
+func Stat(name string) (ID, error) { return statAt(unix.AT_FDCWD, name) }
+
+func statAt(dir int, name string) (ID, error) {
+	var st unix.Statx_t
+	if err := unix.Statx(dir, name, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, 0, &st); err != nil {
+		return ID{}, err
+	}
+	return ID{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino}, nil
+}
+
+// backing returns the device and the path of the file that a line of maps is about:
+//
+//	7f0a1c000000-7f0a1c021000 rw-p 00000000 fd:01 131	/path with spaces (deleted)
+func backing(line []byte) (dev, path []byte, ok bool) {
+	for range 3 { // the addresses, what is allowed, the offset
+		i := bytes.IndexByte(line, ' ')
+		if i < 0 {
+			return nil, nil, false
+		}
+		line = line[i+1:]
+	}
+	dev, line, _ = bytes.Cut(line, []byte{' '})
+	inode, path, _ := bytes.Cut(line, []byte{' '})
+	return dev, bytes.TrimSpace(path), len(inode) > 0 && inode[0] != '0'
+}
+
+// parseDev reads a device, "major:minor".
+func parseDev(s string, base int) (uint64, bool) {
+	major, minor, _ := strings.Cut(s, ":")
+	ma, err1 := strconv.ParseUint(major, base, 32)
+	mi, err2 := strconv.ParseUint(minor, base, 32)
+	return unix.Mkdev(uint32(ma), uint32(mi)), err1 == nil && err2 == nil
+}
+
+func (c *Checker) start() {
+	c.tables = map[string]*table{}
+	c.own = &table{}
+	if b, err := readBounded(unix.AT_FDCWD, "/proc/self/mountinfo"); err == nil {
+		c.own = parse(b, true)
+	}
+	c.ownNS, _ = os.Readlink("/proc/self/ns/user")
+	if fd, err := unix.MemfdCreate("clrsnap", unix.MFD_CLOEXEC); err == nil {
+		if id, err := Stat("/proc/self/fd/" + strconv.Itoa(fd)); err == nil {
+			c.memfd = id.Dev
+		}
+		unix.Close(fd)
+	}
+}
+
+// tableOf reads the mount table of a process; nil where that is not allowed.
+func (c *Checker) tableOf(dir int) *table {
+	mnt, err := readlink(dir, "ns/mnt")
+	if err != nil {
+		return nil
+	}
+	user, err := readlink(dir, "ns/user")
+	if err != nil {
+		return nil
+	}
+	key := mnt + " " + user
+	t := c.tables[key]
+	if t == nil {
+		b, err := readBounded(dir, "mountinfo")
+		if err != nil {
+			return nil
+		}
+		// Every user can make a user namespace, and in it an overlay over a file system
+		// of his own making.
+		t = parse(b, user == c.ownNS)
+		if len(c.tables) >= maxTables {
+			clear(c.tables)
+		}
+		c.tables[key] = t
+	}
+	return t
+}
+
+func readlink(dir int, name string) (string, error) {
+	var buf [64]byte
+	n, err := unix.Readlinkat(dir, name, buf[:])
+	return string(buf[:max(n, 0)]), err
+}
+
+// readBounded reads a file of /proc up to one byte more than maxTable.
+func readBounded(dir int, name string) ([]byte, error) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxTable+1))
+}
+
+// parse reads a mountinfo.
+func parse(b []byte, overlayIsLocal bool) *table {
+	t := &table{local: map[uint64]bool{}}
+	if len(b) > maxTable {
+		t.slow = &BlockError{Type: "unknown", Place: "one of its thousands of mounts"}
+		return t
+	}
+	_, err := mountinfo.GetMountsFromReader(bytes.NewReader(b), func(m *mountinfo.Info) (skip, stop bool) {
+		if local[m.FSType] && (m.FSType != "overlay" || overlayIsLocal) {
+			t.local[unix.Mkdev(uint32(m.Major), uint32(m.Minor))] = true
+		} else if t.slow == nil {
+			t.slow = &BlockError{Type: m.FSType, Place: m.Mountpoint}
+		}
+		return true, false
+	})
+	if err != nil && t.slow == nil {
+		t.slow = &BlockError{Type: "unknown", Place: "one of its mounts"}
+	}
+	return t
+}
