@@ -53,7 +53,7 @@ func attachAgent(ctx context.Context, p *Process, o SubscribeOptions) (*agentLin
 	if o.EveryObject {
 		return nil, errors.New("the runtime reports every object only to a profiler that is there from the start: start the program with the subscription, or do without SubscribeOptions.EveryObject")
 	}
-	a, err := inject.Attach(ctx, p.live.PID())
+	a, err := inject.Attach(ctx, p.live.Dir())
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/user"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
 	"clrsnap/internal/mounts"
+	"clrsnap/internal/procdir"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
@@ -199,12 +201,16 @@ var (
 // list lists a process that was given up, if it looks like .NET. It reads only what the kernel
 // has without the process's memory.
 func (s *search) list(pid int, why error) {
-	dir := "/proc/" + strconv.Itoa(pid) + "/"
+	dir, err := procdir.Open(pid)
+	if err != nil { // it has ended
+		return
+	}
+	defer dir.Close()
 	if !s.isHost(pid) && !dotNetThreads(dir) {
 		return
 	}
 	l := &looker{search: s}
-	f := l.described(pid, dir, "")
+	f := l.described(dir, "")
 	f.Err = why
 	s.out = append(s.out, f)
 }
@@ -219,15 +225,19 @@ type looker struct {
 
 // look finds out whether a process runs .NET, and what is known of it.
 func (l *looker) look(pid int) look {
-	dir := "/proc/" + strconv.Itoa(pid) + "/"
-	maps, err := l.readFile(dir + "maps")
+	dir, err := procdir.Open(pid)
+	if err != nil { // it has ended
+		return look{}
+	}
+	defer dir.Close()
+	maps, err := l.readFile(dir, "maps")
 	switch {
 	case errors.Is(err, os.ErrPermission):
 		if !dotNetThreads(dir) {
 			return look{}
 		}
-		f := l.described(pid, dir, commandLine(pid))
-		if f.Err = openError(pid); f.Err == nil {
+		f := l.described(dir, commandLine(dir))
+		if f.Err = openError(dir); f.Err == nil {
 			f.Err = err
 		}
 		return look{found: f, dotNet: true}
@@ -238,14 +248,14 @@ func (l *looker) look(pid int) look {
 	if host {
 		l.noteHost(pid)
 	}
-	if !l.touch && l.mayBlock(dir, maps) {
+	if !l.touch && l.checker.Check(dir.FD(), maps) != nil {
 		return look{mayBlock: true}
 	}
-	id, _ := mounts.Stat(dir + "exe") // zero where it cannot be told
+	id, _ := mounts.Stat(dir.FD(), "exe") // zero where it cannot be told
 	if !host && l.isOther(id) {
 		return look{}
 	}
-	r, err := runtimeIn(pid)
+	r, err := runtimeIn(dir)
 	if errors.Is(err, ErrNotDotNet) || r == nil && (errors.Is(err, live.ErrNoProcess) || errors.Is(err, live.ErrZombie) || errors.Is(err, live.ErrArch)) {
 		if errors.Is(err, ErrNotDotNet) {
 			l.noteOther(id)
@@ -255,21 +265,12 @@ func (l *looker) look(pid int) look {
 	if r == nil && !dotNetThreads(dir) {
 		return look{}
 	}
-	f := l.described(pid, dir, commandLine(pid))
+	f := l.described(dir, commandLine(dir))
 	f.Err = err
 	if r != nil {
 		f.Runtime = describeRuntime(r)
 	}
 	return look{found: f, dotNet: true}
-}
-
-func (l *looker) mayBlock(dir string, maps []byte) bool {
-	fd, err := syscall.Open(dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return false
-	}
-	defer syscall.Close(fd)
-	return l.checker.Check(fd, maps) != nil
 }
 
 func (s *search) isHost(pid int) bool {
@@ -300,8 +301,8 @@ func (s *search) noteOther(id mounts.ID) {
 
 // runtimeIn looks for the runtime of a process, through its mappings. With a
 // runtime the error is why it cannot be read.
-func runtimeIn(pid int) (*locate.Runtime, error) {
-	p, err := live.Open(pid)
+func runtimeIn(dir procdir.Dir) (*locate.Runtime, error) {
+	p, err := live.OpenDir(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -319,8 +320,8 @@ func runtimeIn(pid int) (*locate.Runtime, error) {
 }
 
 // openError is why a process cannot be opened.
-func openError(pid int) error {
-	p, err := live.Open(pid)
+func openError(dir procdir.Dir) error {
+	p, err := live.OpenDir(dir)
 	if err == nil {
 		p.Close()
 	}
@@ -329,13 +330,13 @@ func openError(pid int) error {
 
 // dotNetThreads recognises a process that may not be looked into by the names
 // that the runtime gives to its threads, which everybody may read.
-func dotNetThreads(dir string) bool {
-	tasks, err := os.ReadDir(dir + "task")
+func dotNetThreads(dir procdir.Dir) bool {
+	tasks, err := dir.Names("task")
 	if err != nil {
 		return false
 	}
 	for _, t := range tasks {
-		if comm, err := os.ReadFile(dir + "task/" + t.Name() + "/comm"); err == nil && bytes.HasPrefix(comm, []byte(".NET ")) {
+		if comm, err := dir.ReadFile("task/" + t + "/comm"); err == nil && bytes.HasPrefix(comm, []byte(".NET ")) {
 			return true
 		}
 	}
@@ -343,9 +344,9 @@ func dotNetThreads(dir string) bool {
 }
 
 // described describes the process itself. Without a command its name stands for it.
-func (l *looker) described(pid int, dir, command string) Found {
-	f := Found{PID: pid, UID: -1, Command: command}
-	status, err := l.readFile(dir + "status")
+func (l *looker) described(dir procdir.Dir, command string) Found {
+	f := Found{PID: dir.PID(), UID: -1, Command: command}
+	status, err := l.readFile(dir, "status")
 	if err != nil {
 		return f
 	}
@@ -377,28 +378,32 @@ func (s *search) user(uid int) string {
 	return name
 }
 
+// maxMaps bounds the list of mappings that is looked at, in bytes, as live.Open bounds it.
+const maxMaps = 32 << 20
+
 // readFile reads a file of /proc into a buffer that lasts until the next call.
-func (l *looker) readFile(name string) ([]byte, error) {
-	fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+func (l *looker) readFile(dir procdir.Dir, name string) ([]byte, error) {
+	f, err := dir.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	defer syscall.Close(fd)
+	defer f.Close()
 	if l.buf == nil {
 		l.buf = make([]byte, 64<<10)
 	}
 	for n := 0; ; {
+		if n > maxMaps {
+			return nil, errors.New("its list of mappings is too long")
+		}
 		if n == len(l.buf) {
 			l.buf = append(l.buf, make([]byte, len(l.buf))...)
 		}
-		m, err := syscall.Read(fd, l.buf[n:])
-		switch {
-		case err == syscall.EINTR:
-		case err != nil:
-			return nil, err
-		case m <= 0:
+		m, err := f.Read(l.buf[n:])
+		if n += m; errors.Is(err, io.EOF) {
 			return l.buf[:n], nil
 		}
-		n += max(m, 0)
+		if err != nil {
+			return nil, err
+		}
 	}
 }

@@ -231,7 +231,7 @@ func (d *diagnosis) scope(e *perfevent.Events) {
 // agent tells whether events can be recorded, without loading the agent.
 func (d *diagnosis) agent() {
 	const name = "events"
-	where, err := inject.Check(d.p.live.PID())
+	where, err := inject.Check(d.p.live.Dir())
 	if err == nil {
 		d.add(name, Fine, "the agent can be unpacked in "+path.Dir(where)+", and the runtime can be asked to load it", "")
 		return

@@ -25,8 +25,9 @@ var mayImport = map[string]string{
 
 	"internal/foreign":     "",
 	"internal/mounts":      "",
+	"internal/procdir":     "",
 	"internal/target/core": "internal/arch internal/elfx internal/foreign internal/target",
-	"internal/target/live": "internal/arch internal/foreign internal/mounts internal/target",
+	"internal/target/live": "internal/arch internal/foreign internal/mounts internal/procdir internal/target",
 
 	"internal/unwind":       "internal/arch internal/target",
 	"internal/unwind/amd64": "internal/arch internal/target internal/unwind",
@@ -49,9 +50,9 @@ var mayImport = map[string]string{
 	"internal/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap internal/clr/thread internal/engine internal/recording internal/walk",
 
 	"internal/procroot":    "",
-	"internal/diagnostics": "internal/procroot",
-	"internal/agent":       "internal/diagnostics",
-	"internal/inject":      "internal/agent internal/diagnostics internal/foreign internal/procroot internal/target/live internal/module internal/locate",
+	"internal/diagnostics": "internal/procdir internal/procroot",
+	"internal/agent":       "internal/diagnostics internal/procdir",
+	"internal/inject":      "internal/agent internal/diagnostics internal/foreign internal/procdir internal/target/live internal/module internal/locate",
 
 	"internal/perfevent": "internal/arch",
 
@@ -72,6 +73,7 @@ var outside = map[string]string{
 	"internal/target/core": "golang.org/x/sys",
 	"internal/perfevent":   "golang.org/x/sys github.com/cilium/ebpf",
 	"internal/agent":       "golang.org/x/sys",
+	"internal/procdir":     "golang.org/x/sys",
 	"internal/procroot":    "golang.org/x/sys",
 	"internal/foreign":     "golang.org/x/sys",
 	"internal/mounts":      "golang.org/x/sys github.com/moby/sys/mountinfo",

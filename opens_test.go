@@ -6,6 +6,8 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -13,34 +15,28 @@ import (
 // mayOpen are the source files that open files by themselves, and which ones. All others
 // are strangers' files: internal/foreign opens those.
 var mayOpen = map[string]string{
-	"discover.go":       "/proc",
-	"process.go":        "/proc/PID/cmdline",
-	"recordchildren.go": "/proc/PID/task/TID/children",
+	"discover.go": "/proc",
 
 	"cmd/clrsnap/place.go": "the directory of an output, and what is there if it is not a stranger's",
 	"cmd/clrsnap/stuck.go": "/proc/self/task/TID/syscall and status",
 	"cmd/clrsnap/view.go":  "what the user names, which may be a pipe of the user's",
 
-	"internal/diagnostics/socket.go":   "/proc/PID/environ, status, net/unix",
 	"internal/foreign/foreign.go":      "anything, after it has looked at it",
 	"internal/inject/folder.go":        "a folder that we have made",
-	"internal/inject/reasons.go":       "/proc/PID/environ",
 	"internal/inject/trust.go":         "a directory, by a descriptor, after it was checked",
-	"internal/inject/user.go":          "/proc/PID/status and uid_map",
 	"internal/mounts/mounts.go":        "/proc/PID/mountinfo",
 	"internal/perfevent/errors.go":     "/proc/sys/kernel/perf_event_paranoid",
 	"internal/perfevent/generation.go": "/proc/PID/task, /sys/devices/system/cpu",
 	"internal/perfevent/kallsyms.go":   "/proc/kallsyms",
 	"internal/perfevent/program.go":    "/proc/PID/status",
+	"internal/procdir/procdir.go":      "/proc/PID, with O_PATH, and files of it",
 	"internal/procroot/procroot.go":    "directories, without following links",
 	"internal/recording/file.go":       "moments that tests have recorded",
 	"internal/target/core/files.go":    "a directory, with O_PATH",
 	"internal/target/live/access.go":   "/proc/PID/exe, which the kernel has executed",
 	"internal/target/live/blocked.go":  "/proc/PID/task/TID/schedstat and syscall",
 	"internal/target/live/files.go":    "/proc/PID/root, with O_PATH",
-	"internal/target/live/findings.go": "/proc/PID, with O_PATH",
 	"internal/target/live/memory.go":   "/proc/PID/mem",
-	"internal/target/live/process.go":  "/proc/PID, with O_PATH",
 	"internal/target/live/procfs.go":   "files of /proc/PID",
 	"internal/target/live/threads.go":  "/proc/PID/task",
 }
@@ -55,6 +51,64 @@ var opening = map[string]bool{
 // internal/foreign and nobody else.
 func TestWhoOpensFiles(t *testing.T) {
 	used := map[string]bool{}
+	eachSource(t, func(path string, set *token.FileSet, file *ast.File) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok {
+				if of, ok := s.X.(*ast.Ident); ok && opening[of.Name+"."+s.Sel.Name] {
+					if used[path] = true; mayOpen[path] == "" {
+						t.Errorf("%v: %s.%s: a stranger may have chosen the file: internal/foreign opens such files", set.Position(s.Pos()), of.Name, s.Sel.Name)
+					}
+				}
+			}
+			return true
+		})
+	})
+	for path := range mayOpen {
+		if !used[path] {
+			t.Errorf("%s opens no file any more", path)
+		}
+	}
+}
+
+// byNumber are the source files that name a process in /proc by its number, and why. All
+// others go through internal/procdir: the number of a process that has ended is given again.
+var byNumber = map[string]string{
+	"discover.go":                      "lists /proc",
+	"internal/perfevent/generation.go": "the kernel's events take numbers, too; Record looks afterwards whether the process is the same",
+	"internal/perfevent/program.go":    "likewise",
+	"internal/procdir/procdir.go":      "holds on to a process",
+	"internal/target/core/files.go":    "knows the names of files that are none",
+	"internal/target/live/procfs.go":   "our own tasks, and names of other processes for messages",
+}
+
+// inProc is a text that the path of a process is made with.
+var inProc = regexp.MustCompile(`^/proc/?$|/proc/%`)
+
+// TestWhoNamesProcesses: nobody else makes such paths.
+func TestWhoNamesProcesses(t *testing.T) {
+	used := map[string]bool{}
+	eachSource(t, func(path string, set *token.FileSet, file *ast.File) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.BasicLit); ok && s.Kind == token.STRING {
+				if text, err := strconv.Unquote(s.Value); err == nil && inProc.MatchString(text) {
+					if used[path] = true; byNumber[path] == "" {
+						t.Errorf("%v: %s: the number may be another process's by now: use a procdir.Dir, as of live.Process", set.Position(s.Pos()), s.Value)
+					}
+				}
+			}
+			return true
+		})
+	})
+	for path := range byNumber {
+		if !used[path] {
+			t.Errorf("%s names no process any more", path)
+		}
+	}
+}
+
+// eachSource parses the source files of the product.
+func eachSource(t *testing.T, do func(path string, set *token.FileSet, file *ast.File)) {
+	t.Helper()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -74,24 +128,10 @@ func TestWhoOpensFiles(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			if s, ok := n.(*ast.SelectorExpr); ok {
-				if of, ok := s.X.(*ast.Ident); ok && opening[of.Name+"."+s.Sel.Name] {
-					if used[path] = true; mayOpen[path] == "" {
-						t.Errorf("%v: %s.%s: a stranger may have chosen the file: internal/foreign opens such files", set.Position(s.Pos()), of.Name, s.Sel.Name)
-					}
-				}
-			}
-			return true
-		})
+		do(path, set, file)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	for path := range mayOpen {
-		if !used[path] {
-			t.Errorf("%s opens no file any more", path)
-		}
 	}
 }

@@ -3,7 +3,6 @@ package clrsnap
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
 	"clrsnap/internal/mounts"
+	"clrsnap/internal/procdir"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -110,7 +110,7 @@ func OpenWith(pid int, o Options) (*Process, error) {
 	}
 	lp.Watchdog = o.MaxPause
 	p := &Process{opts: o, from: lp, live: lp}
-	p.info = profile.Process{PID: lp.PID(), Command: commandLine(lp.PID())}
+	p.info = profile.Process{PID: lp.PID(), Command: commandLine(lp.Dir())}
 	if err := p.open(); err != nil {
 		return nil, err
 	}
@@ -258,8 +258,8 @@ func (p *Process) noRuntime() error {
 	return &Error{HRESULT: CORPROF_E_RUNTIME_UNINITIALIZED, Text: fmt.Sprintf("process %d %s", p.from.PID(), why)}
 }
 
-func commandLine(pid int) string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+func commandLine(of procdir.Dir) string {
+	b, err := of.ReadFile("cmdline")
 	if err != nil {
 		return ""
 	}

@@ -140,7 +140,12 @@ func (p *Process) Record(ctx context.Context, o RecordOptions) (*profile.Recordi
 	r := newRecorder(o)
 	defer r.close()
 	r.opts = p.opts
-	if err := r.begin(p.live.PID()); err != nil {
+	err := r.begin(p.live.PID())
+	if err == nil {
+		// The kernel takes a number for what it is to sample: it was this process's.
+		err = p.live.Alive()
+	}
+	if err != nil {
 		if link != nil {
 			link.detach()
 		}

@@ -1,12 +1,12 @@
 package clrsnap
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"clrsnap/internal/procdir"
 )
 
 // family finds the child processes of those that are recorded.
@@ -25,36 +25,39 @@ func (r *recorder) meetChildren() {
 		return
 	}
 	f.next = r.now + childrenEvery
-	var parents []int
-	for _, rp := range r.all {
-		if !rp.ended {
-			parents = append(parents, rp.p.live.PID())
-		}
-	}
-	for _, w := range r.pending {
-		parents = append(parents, w.pid)
-	}
 	met := map[int]bool{}
-	for _, pid := range parents {
-		met[pid] = true
-		for _, child := range childrenOf(pid) {
+	meet := func(parent procdir.Dir) {
+		met[parent.PID()] = true
+		for _, child := range childrenOf(parent) {
 			if met[child] = true; !f.met[child] {
 				r.expect(child, f.met != nil)
 			}
+		}
+	}
+	pending := slices.Clone(r.pending)
+	for _, rp := range r.all {
+		if !rp.ended {
+			meet(rp.p.live.Dir())
+		}
+	}
+	for _, w := range pending {
+		if dir, err := procdir.Open(w.pid); err == nil {
+			meet(dir)
+			dir.Close()
 		}
 	}
 	f.met = met // the number of one that has ended may be another's one day
 }
 
 // childrenOf lists the child processes of a process.
-func childrenOf(pid int) []int {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+func childrenOf(of procdir.Dir) []int {
+	tasks, err := of.Names("task")
 	if err != nil {
 		return nil
 	}
 	var out []int
-	for _, file := range files {
-		b, err := os.ReadFile(file)
+	for _, task := range tasks {
+		b, err := of.ReadFile("task/" + task + "/children")
 		if err != nil {
 			continue // the thread has ended
 		}

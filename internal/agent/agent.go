@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"clrsnap/internal/diagnostics"
+	"clrsnap/internal/procdir"
 )
 
 // CLSID is the class that the library implements (agent/entry.c).
@@ -80,13 +81,18 @@ func (l *Listener) Accept(timeout time.Duration) (*Conn, error) {
 // runtime answers the request to load it only when Begin has told the agent what
 // to do; Begin returns that answer if it is an error.
 func (l *Listener) Attach(pid int, library string) (*Conn, error) {
+	of, err := procdir.Open(pid)
+	if err != nil {
+		return nil, err
+	}
 	type accepted struct {
 		c   *Conn
 		err error
 	}
 	answer, hello := make(chan error, 1), make(chan accepted, 1)
 	go func() {
-		answer <- diagnostics.AttachProfiler(pid, CLSID, library, []byte(l.path), attachTimeout)
+		defer of.Close()
+		answer <- diagnostics.AttachProfiler(of, CLSID, library, []byte(l.path), attachTimeout)
 	}()
 	go func() {
 		c, err := l.Accept(attachTimeout)

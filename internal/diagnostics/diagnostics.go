@@ -18,6 +18,8 @@ import (
 	"os"
 	"time"
 	"unicode/utf16"
+
+	"clrsnap/internal/procdir"
 )
 
 var magic = [14]byte{'D', 'O', 'T', 'N', 'E', 'T', '_', 'I', 'P', 'C', '_', 'V', '1'}
@@ -84,18 +86,18 @@ type Profiler struct {
 	Data    []byte // what to initialise it with
 }
 
-// AttachProfiler has the runtime of process pid load the profiler of class clsid
+// AttachProfiler has the runtime of a process load the profiler of class clsid
 // from library, a path that the target sees, and initialise it with data. It
 // returns when the profiler is active, at the latest after timeout.
-func AttachProfiler(pid int, clsid GUID, library string, data []byte, timeout time.Duration) error {
+func AttachProfiler(of procdir.Dir, clsid GUID, library string, data []byte, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	return Attach(ctx, pid, Profiler{CLSID: clsid, Library: library, Data: data})
+	return Attach(ctx, of, Profiler{CLSID: clsid, Library: library, Data: data})
 }
 
-// Attach has the runtime of process pid load a profiler, and returns when the
+// Attach has the runtime of a process load a profiler, and returns when the
 // profiler is active. Without a deadline in ctx the runtime is given attachTimeout.
-func Attach(ctx context.Context, pid int, p Profiler) error {
+func Attach(ctx context.Context, of procdir.Dir, p Profiler) error {
 	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
@@ -108,15 +110,15 @@ func Attach(ctx context.Context, pid int, p Profiler) error {
 	put(name)
 	put(uint32(len(p.Data)))
 	put(p.Data)
-	if _, err := command(ctx, pid, setProfiler, commandAttach, b.Bytes()); err != nil {
-		return fmt.Errorf("cannot attach a profiler to process %d: %w", pid, err)
+	if _, err := command(ctx, of, setProfiler, commandAttach, b.Bytes()); err != nil {
+		return fmt.Errorf("cannot attach a profiler to process %d: %w", of.PID(), err)
 	}
 	return nil
 }
 
 // command sends one command and returns the payload of the answer. Where the end
 // of ctx has cut that short, the error is why it has ended.
-func command(ctx context.Context, pid int, set, cmd uint8, payload []byte) ([]byte, error) {
+func command(ctx context.Context, of procdir.Dir, set, cmd uint8, payload []byte) ([]byte, error) {
 	if len(payload) > maxMessage-headerSize {
 		return nil, fmt.Errorf("the request has %d bytes, which is too long", len(payload))
 	}
@@ -124,7 +126,7 @@ func command(ctx context.Context, pid int, set, cmd uint8, payload []byte) ([]by
 	h := header{Magic: magic, Size: uint16(headerSize + len(payload)), Set: set, Command: cmd}
 	binary.Write(&b, binary.LittleEndian, h)
 	b.Write(payload)
-	reply, err := exchange(ctx, pid, b.Bytes())
+	reply, err := exchange(ctx, of, b.Bytes())
 	if cause := context.Cause(ctx); cause != nil && interrupted(err) {
 		return nil, fmt.Errorf("no answer: %w", cause)
 	}
@@ -138,8 +140,8 @@ func interrupted(err error) bool {
 }
 
 // exchange sends a message and returns the payload of the answer.
-func exchange(ctx context.Context, pid int, message []byte) ([]byte, error) {
-	c, err := dial(ctx, pid)
+func exchange(ctx context.Context, of procdir.Dir, message []byte) ([]byte, error) {
+	c, err := dial(ctx, of)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/procdir"
 	"clrsnap/internal/testenv"
 
 	"golang.org/x/sys/unix"
@@ -57,6 +58,16 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
+func dirOf(t *testing.T, pid int) procdir.Dir {
+	t.Helper()
+	dir, err := procdir.Open(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dir.Close)
+	return dir
+}
+
 func TestGUID(t *testing.T) {
 	g := GUID{0x5d0c6a1e, 0x94b7, 0x4c0e, [8]byte{0x8b, 0x62, 0x7a, 0x53, 0xf1, 0xc9, 0xe2, 0xd4}}
 	if s := g.String(); s != "{5D0C6A1E-94B7-4C0E-8B62-7A53F1C9E2D4}" {
@@ -67,16 +78,16 @@ func TestGUID(t *testing.T) {
 // TestAttachRefused: what cannot be attached is refused with a reason, by a process
 // that is not .NET and by one that is.
 func TestAttachRefused(t *testing.T) {
-	err := AttachProfiler(os.Getpid(), GUID{}, "/nowhere.so", nil, time.Second)
+	err := AttachProfiler(dirOf(t, os.Getpid()), GUID{}, "/nowhere.so", nil, time.Second)
 	if err == nil || !strings.Contains(err.Error(), "no diagnostics socket") {
 		t.Errorf("a process without a runtime: %v", err)
 	}
 	a := testenv.Start(t, "idle", testenv.Options{})
 	var refused *ServerError
-	if err := AttachProfiler(a.PID, GUID{}, "/nowhere.so", nil, 10*time.Second); !errors.As(err, &refused) || !strings.Contains(err.Error(), "cannot be loaded") {
+	if err := AttachProfiler(dirOf(t, a.PID), GUID{}, "/nowhere.so", nil, 10*time.Second); !errors.As(err, &refused) || !strings.Contains(err.Error(), "cannot be loaded") {
 		t.Errorf("a library that is not there: %v", err)
 	}
-	if err := AttachProfiler(a.PID, GUID{}, strings.Repeat("x", 1<<16), nil, time.Second); err == nil || errors.As(err, &refused) {
+	if err := AttachProfiler(dirOf(t, a.PID), GUID{}, strings.Repeat("x", 1<<16), nil, time.Second); err == nil || errors.As(err, &refused) {
 		t.Errorf("a request that is too long: %v", err)
 	}
 	if result, code := a.Stop(); result != "OK" || code != 0 {
@@ -89,7 +100,7 @@ func TestAttachRefused(t *testing.T) {
 func TestPlantedSockets(t *testing.T) {
 	tmp := t.TempDir()
 	a := testenv.Start(t, "idle", testenv.Options{Env: []string{"TMPDIR=" + tmp}})
-	prefix, err := SocketPrefix(a.PID)
+	prefix, err := SocketPrefix(dirOf(t, a.PID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +118,7 @@ func TestPlantedSockets(t *testing.T) {
 	if err := os.Symlink(runtimes, prefix+"link-socket"); err != nil {
 		t.Fatal(err)
 	}
-	attach := func() error { return Attach(t.Context(), a.PID, Profiler{Library: "/nowhere.so"}) }
+	attach := func() error { return Attach(t.Context(), dirOf(t, a.PID), Profiler{Library: "/nowhere.so"}) }
 	var refused *ServerError
 	if err := attach(); !errors.As(err, &refused) {
 		t.Errorf("beside another socket: %v", err)
@@ -120,7 +131,7 @@ func TestPlantedSockets(t *testing.T) {
 	}
 	planted.(*net.UnixListener).SetUnlinkOnClose(false) // as when a process is killed
 	planted.Close()
-	if err := Listens(a.PID); !errors.Is(err, ErrNoSocket) {
+	if err := Listens(dirOf(t, a.PID)); !errors.Is(err, ErrNoSocket) {
 		t.Errorf("without any: %v", err)
 	}
 	if err := attach(); !errors.Is(err, ErrNoSocket) {
@@ -146,7 +157,7 @@ func TestAttachCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(500*time.Millisecond, func() { cancel(enough) })
 	for _, when := range []string{"waiting for the answer", "before the request"} {
-		if err := Attach(ctx, a.PID, Profiler{Library: "/nowhere.so"}); !errors.Is(err, enough) {
+		if err := Attach(ctx, dirOf(t, a.PID), Profiler{Library: "/nowhere.so"}); !errors.Is(err, enough) {
 			t.Errorf("%s: %v", when, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package diagnostics
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"clrsnap/internal/procdir"
 	"clrsnap/internal/procroot"
 
 	"golang.org/x/sys/unix"
@@ -22,19 +24,19 @@ import (
 // runs without diagnostics.
 var ErrNoSocket = errors.New("no diagnostics socket")
 
-// Listens returns nil if process pid has a diagnostics socket, else an error, which
+// Listens returns nil if a process has a diagnostics socket, else an error, which
 // is ErrNoSocket where there is none.
-func Listens(pid int) error {
-	dir, _, err := sockets(pid)
+func Listens(of procdir.Dir) error {
+	dir, _, err := sockets(of)
 	if err != nil {
 		return err
 	}
 	return dir.Close()
 }
 
-// dial connects to the diagnostics socket of process pid.
-func dial(ctx context.Context, pid int) (*net.UnixConn, error) {
-	dir, names, err := sockets(pid)
+// dial connects to the diagnostics socket of a process.
+func dial(ctx context.Context, of procdir.Dir) (*net.UnixConn, error) {
+	dir, names, err := sockets(of)
 	if err != nil {
 		return nil, err
 	}
@@ -46,12 +48,12 @@ func dial(ctx context.Context, pid int) (*net.UnixConn, error) {
 		}
 		// Anybody may have put a socket there, or a link to one of another process.
 		var listener int
-		if listener, err = PeerPID(c); err == nil && listener == pid {
+		if listener, err = PeerPID(c); err == nil && listener == of.PID() {
 			return c, nil
 		}
 		c.Close()
 		if err == nil {
-			err = fmt.Errorf("%s/%s belongs to process %d, not to %d", dir.Name(), name, listener, pid)
+			err = fmt.Errorf("%s/%s belongs to process %d, not to %d", dir.Name(), name, listener, of.PID())
 		}
 	}
 	return nil, err
@@ -91,28 +93,28 @@ func PeerPID(c *net.UnixConn) (int, error) {
 	return int(cred.Pid), nil
 }
 
-// SocketPrefix is how the path of the diagnostics socket of process pid begins, as
+// SocketPrefix is how the path of the diagnostics socket of a process begins, as
 // that process sees it. The runtime names it after its own PID, as it knows it inside
 // its PID namespace, and its start time, and puts it in its $TMPDIR or /tmp
 // (src/coreclr/pal/src/thread/process.cpp, PAL_GetTransportName). What follows can be
 // cut off: the address of a socket has 107 bytes.
-func SocketPrefix(pid int) (string, error) {
-	nspid, err := innermostPID(pid)
+func SocketPrefix(of procdir.Dir) (string, error) {
+	nspid, err := innermostPID(of)
 	if err != nil {
 		return "", err
 	}
-	return path.Join(TemporaryDir(pid), "dotnet-diagnostic-"+nspid+"-"), nil
+	return path.Join(TemporaryDir(of), "dotnet-diagnostic-"+nspid+"-"), nil
 }
 
-// sockets opens the directory with the diagnostics socket of process pid and
+// sockets opens the directory with the diagnostics socket of a process and
 // returns the names that it can have there, newest first: an earlier process with the
 // same PID may have left one behind. There is one at least.
-func sockets(pid int) (dir *os.File, names []string, err error) {
-	prefix, err := SocketPrefix(pid)
+func sockets(of procdir.Dir) (dir *os.File, names []string, err error) {
+	prefix, err := SocketPrefix(of)
 	if err != nil {
 		return nil, nil, err
 	}
-	root, err := procroot.Open(pid)
+	root, err := of.Root()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -128,7 +130,7 @@ func sockets(pid int) (dir *os.File, names []string, err error) {
 	all, err := namesWith(dir, path.Base(prefix))
 	if err == nil {
 		names = newestSockets(dir, all)
-		if bound, err := boundSockets(pid, path.Base(prefix)); err == nil {
+		if bound, err := boundSockets(of, path.Base(prefix)); err == nil {
 			// The files of processes that were killed stay, and PIDs come again.
 			names = slices.DeleteFunc(names, func(name string) bool {
 				return !slices.ContainsFunc(bound, func(p string) bool { return path.Base(p) == name })
@@ -186,42 +188,45 @@ func newestSockets(dir *os.File, all []string) []string {
 	return names
 }
 
-// BoundSocket is the path under which process pid listens for diagnostics, whether or
+// BoundSocket is the path under which a process listens for diagnostics, whether or
 // not the file is still there; "" where it does not, or where that cannot be told.
-func BoundSocket(pid int) string {
-	prefix, err := SocketPrefix(pid)
+func BoundSocket(of procdir.Dir) string {
+	prefix, err := SocketPrefix(of)
 	if err != nil {
 		return ""
 	}
-	bound, err := boundSockets(pid, path.Base(prefix))
+	bound, err := boundSockets(of, path.Base(prefix))
 	if err != nil || len(bound) == 0 {
 		return ""
 	}
 	return bound[0]
 }
 
-// boundSockets lists the paths of sockets in the network namespace of process pid
+// boundSockets lists the paths of sockets in the network namespace of a process
 // whose names begin with prefix, whether or not their files are still there
 // (proc_pid_net(5)). A path is as the process that bound it wrote it.
-func boundSockets(pid int, prefix string) ([]string, error) {
-	all, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", pid))
+func boundSockets(of procdir.Dir, prefix string) ([]string, error) {
+	list, err := of.Open("net/unix")
 	if err != nil {
 		return nil, err
 	}
+	defer list.Close()
 	var paths []string
-	for line := range strings.Lines(string(all)) {
+	lines := bufio.NewScanner(list)
+	for lines.Scan() && len(paths) < maxNames {
 		// The path is the last field, and may have blanks in it.
+		line := lines.Text()
 		if at := strings.Index(line, " /"); at >= 0 && strings.Contains(line, "/"+prefix) {
-			paths = append(paths, strings.TrimRight(line[at+1:], "\n"))
+			paths = append(paths, line[at+1:])
 		}
 	}
-	return paths, nil
+	return paths, lines.Err()
 }
 
-// TemporaryDir is where process pid puts temporary files, as it was told when it
+// TemporaryDir is where a process puts temporary files, as it was told when it
 // started.
-func TemporaryDir(pid int) string {
-	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+func TemporaryDir(of procdir.Dir) string {
+	env, err := of.ReadFile("environ")
 	if err == nil {
 		for _, v := range bytes.Split(env, []byte{0}) {
 			if dir, ok := strings.CutPrefix(string(v), "TMPDIR="); ok && dir != "" {
@@ -232,9 +237,9 @@ func TemporaryDir(pid int) string {
 	return "/tmp"
 }
 
-// innermostPID is what process pid takes its own PID to be.
-func innermostPID(pid int) (string, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// innermostPID is what a process takes its own PID to be.
+func innermostPID(of procdir.Dir) (string, error) {
+	status, err := of.ReadFile("status")
 	if err != nil {
 		return "", err
 	}
@@ -245,5 +250,5 @@ func innermostPID(pid int) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("/proc/%d/status has no NSpid", pid)
+	return "", fmt.Errorf("the status of process %d has no NSpid", of.PID())
 }

@@ -10,6 +10,7 @@ import (
 
 	"clrsnap/internal/agent"
 	"clrsnap/internal/diagnostics"
+	"clrsnap/internal/procdir"
 	"clrsnap/internal/target/live"
 )
 
@@ -46,20 +47,20 @@ const (
 	connectLimit = 2 * time.Second
 )
 
-// Attach loads the agent into the running process pid and waits until it has
+// Attach loads the agent into a running process and waits until it has
 // connected. Nothing is left behind in the file system. The error is one sentence
 // that says what to do, mostly an *Error, a *live.AttachError or ErrNoLibrary. The end
 // of ctx ends the wait, and means nothing to an agent that has connected.
-func Attach(ctx context.Context, pid int) (*Agent, error) {
+func Attach(ctx context.Context, of procdir.Dir) (*Agent, error) {
 	library, err := Library(runtime.GOARCH)
 	if err != nil {
 		return nil, err
 	}
-	return attach(ctx, pid, library)
+	return attach(ctx, of, library)
 }
 
-func attach(ctx context.Context, pid int, library []byte) (*Agent, error) {
-	p, err := live.Open(pid)
+func attach(ctx context.Context, of procdir.Dir, library []byte) (*Agent, error) {
+	p, err := live.OpenDir(of)
 	if err != nil {
 		return nil, err
 	}
@@ -101,12 +102,12 @@ func prepare(p *live.Process, library []byte) (*folder, error) {
 	if err := checkReady(p); err != nil {
 		return nil, err
 	}
-	return unpack(p.PID(), library)
+	return unpack(p.Dir(), library)
 }
 
 // checkReady finds out what can be told without touching the process.
 func checkReady(p *live.Process) error {
-	if err := diagnostics.Listens(p.PID()); err != nil {
+	if err := diagnostics.Listens(p.Dir()); err != nil {
 		return err
 	}
 	main, err := p.Thread(p.PID())
@@ -160,16 +161,15 @@ func request(ctx context.Context, p *live.Process, f *folder, library []byte) er
 	// Asked now: the runtime maps the library before it sees that there is no room.
 	mayLeave := hasAgent(p) && startedProfiler(p) == ""
 	begun, giveUp := time.Now(), time.After(leaveLimit)
-	profiler := diagnostics.Profiler{CLSID: agent.CLSID, Library: resident(p.PID(), library), Data: []byte(f.socket())}
+	profiler := diagnostics.Profiler{CLSID: agent.CLSID, Library: resident(p.Dir(), library), Data: []byte(f.socket())}
 	if profiler.Library == "" {
 		profiler.Library = f.library()
 	}
 	for {
-		// The folder is in the process that p is; the request must go to no other.
 		if err := p.Alive(); err != nil {
 			return err
 		}
-		err := diagnostics.Attach(ctx, p.PID(), profiler)
+		err := diagnostics.Attach(ctx, p.Dir(), profiler)
 		var refusal *diagnostics.ServerError
 		switch {
 		case errors.As(err, &refusal) && refusal.HRESULT == modNotFound && profiler.Library != f.library():

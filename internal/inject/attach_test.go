@@ -84,7 +84,7 @@ func TestOtherProfiler(t *testing.T) {
 	})
 	t.Run("attached", func(t *testing.T) {
 		app, tmp := startIn(t, testenv.Options{})
-		if err := diagnostics.Attach(t.Context(), app.PID, diagnostics.Profiler{CLSID: otherCLSID, Library: file, Data: []byte(socket)}); err != nil {
+		if err := diagnostics.Attach(t.Context(), dirOf(t, app.PID), diagnostics.Profiler{CLSID: otherCLSID, Library: file, Data: []byte(socket)}); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-begun; err != nil {
@@ -218,7 +218,7 @@ func TestNotLoaded(t *testing.T) {
 func TestHangUp(t *testing.T) {
 	lib := library(t)
 	app, tmp := startIn(t, testenv.Options{})
-	a, err := attach(t.Context(), app.PID, lib)
+	a, err := attachPID(t.Context(), app.PID, lib)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func prepared(t *testing.T, pid int) (*live.Process, *folder) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	f, err := unpack(pid, library(t))
+	f, err := unpack(p.Dir(), library(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +322,7 @@ func TestHangs(t *testing.T) {
 		}
 		cancel()
 	}()
-	if _, err := attach(ctx, app.PID, lib); !errors.Is(err, context.Canceled) {
+	if _, err := attachPID(ctx, app.PID, lib); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	left(t, tmp)

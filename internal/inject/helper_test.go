@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"clrsnap/internal/agent"
+	"clrsnap/internal/procdir"
+	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 )
 
@@ -26,7 +28,7 @@ const nobody = 65534
 var roles = map[string]func(pid int, library []byte) error{
 	// attaches and hangs up.
 	"attach": func(pid int, library []byte) error {
-		a, err := attach(context.Background(), pid, library)
+		a, err := attachPID(context.Background(), pid, library)
 		if err != nil {
 			return err
 		}
@@ -38,7 +40,11 @@ var roles = map[string]func(pid int, library []byte) error{
 	},
 	// unpacks and waits to be killed.
 	"unpack": func(pid int, library []byte) error {
-		f, err := unpack(pid, library)
+		dir, err := procdir.Open(pid)
+		if err != nil {
+			return err
+		}
+		f, err := unpack(dir, library)
 		if err != nil {
 			return err
 		}
@@ -211,10 +217,31 @@ func folders(t *testing.T, dir string) []string {
 	return out
 }
 
+// attachPID attaches to process pid.
+func attachPID(ctx context.Context, pid int, library []byte) (*Agent, error) {
+	p, err := live.Open(pid)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	return attach(ctx, p.Dir(), library)
+}
+
+// dirOf holds on to process pid until the end of the test.
+func dirOf(t *testing.T, pid int) procdir.Dir {
+	t.Helper()
+	dir, err := procdir.Open(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dir.Close)
+	return dir
+}
+
 // goodAttach attaches to a program and requires that its agent works.
 func goodAttach(t *testing.T, pid int, library []byte) *agent.Conn {
 	t.Helper()
-	a, err := attach(t.Context(), pid, library)
+	a, err := attachPID(t.Context(), pid, library)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +280,7 @@ func tell(a *Agent) (*agent.Conn, error) {
 // badAttach requires that attaching fails as expected, with one sentence.
 func badAttach(t *testing.T, pid int, library []byte, want error, words ...string) {
 	t.Helper()
-	a, err := attach(t.Context(), pid, library)
+	a, err := attachPID(t.Context(), pid, library)
 	if err == nil {
 		a.Conn.Close()
 		t.Fatal("an agent has connected")

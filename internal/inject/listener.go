@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/agent"
+	"clrsnap/internal/procdir"
 )
 
 // A Listener waits for the agents of programs that this process starts.
@@ -26,7 +27,12 @@ func Listen() (*Listener, error) {
 }
 
 func listenWith(library []byte) (*Listener, error) {
-	f, err := unpack(os.Getpid(), library)
+	self, err := procdir.Open(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	defer self.Close()
+	f, err := unpack(self, library)
 	if err != nil {
 		return nil, err
 	}

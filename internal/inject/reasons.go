@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"strings"
 
@@ -63,8 +62,8 @@ func noSocket(p *live.Process, err error) *Error {
 		e.Err, e.Detail, e.Remedy = ErrAheadOfTime, "so it has no CoreCLR that could load it", "record it by CPU and clock"
 		return e
 	}
-	off := switchOff(environmentOf(e.PID), "EnableDiagnostics", "EnableDiagnostics_IPC")
-	file := diagnostics.BoundSocket(e.PID)
+	off := switchOff(environmentOf(p), "EnableDiagnostics", "EnableDiagnostics_IPC")
+	file := diagnostics.BoundSocket(p.Dir())
 	switch {
 	case off != "":
 		e.Err, e.Detail, e.Remedy = ErrDiagnosticsOff, off+" is in its environment", "start it without that variable"
@@ -130,7 +129,7 @@ func otherProfiler(p *live.Process) error {
 // there is none, or if it is the agent.
 func startedProfiler(p *live.Process) string {
 	on, found := false, ""
-	for _, v := range environmentOf(p.PID()) {
+	for _, v := range environmentOf(p) {
 		name, value, _ := strings.Cut(v, "=")
 		on = on || isProfilerSetting(name, "ENABLE_PROFILING") && isOn(value)
 		if isProfilerSetting(name, "PROFILER_PATH") && path.Base(value) != libraryName {
@@ -173,9 +172,9 @@ func agentWorks(p *live.Process) bool {
 	return false
 }
 
-// environmentOf is the environment that process pid was started with.
-func environmentOf(pid int) []string {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+// environmentOf is the environment that a process was started with.
+func environmentOf(p *live.Process) []string {
+	text, err := p.Dir().ReadFile("environ")
 	if err != nil {
 		return nil
 	}

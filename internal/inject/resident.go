@@ -2,38 +2,36 @@ package inject
 
 import (
 	"bytes"
-	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"clrsnap/internal/foreign"
+	"clrsnap/internal/procdir"
 )
 
-// resident returns the name by which process pid itself has a library that an earlier
+// resident returns the name by which a process itself has a library that an earlier
 // agent has kept open there; "" if it has none that is the same. What has been loaded
 // once stays mapped (agent/cflags, nodelete): loading the same file again adds nothing,
 // a new file would add one more copy each time.
-func resident(pid int, library []byte) string {
-	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+func resident(of procdir.Dir, library []byte) string {
+	fds, err := of.Names("fd")
 	if err != nil {
 		return ""
 	}
 	for _, fd := range fds {
-		target, err := os.Readlink(fd)
+		target, err := of.Readlink("fd/" + fd)
 		if err != nil || !strings.Contains(target, "/"+folderPrefix) || !strings.HasSuffix(target, "/"+libraryName+" (deleted)") {
 			continue
 		}
-		if sameContent(fd, library) {
-			return "/proc/self/fd/" + filepath.Base(fd)
+		if sameContent(of, "fd/"+fd, library) {
+			return "/proc/self/fd/" + fd
 		}
 	}
 	return ""
 }
 
-func sameContent(file string, content []byte) bool {
-	f, err := foreign.Open(file) // what is open there is the target's choice
+func sameContent(of procdir.Dir, file string, content []byte) bool {
+	f, err := foreign.OpenAt(of.FD(), file, file) // what is open there is the target's choice
 	if err != nil {
 		return false
 	}

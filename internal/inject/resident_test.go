@@ -16,11 +16,11 @@ import (
 func TestResident(t *testing.T) {
 	app := testenv.Start(t, "idle", testenv.Options{})
 	for i := range 4 {
-		was := resident(app.PID, library(t))
+		was := resident(dirOf(t, app.PID), library(t))
 		if (was != "") != (i > 0) {
 			t.Errorf("round %d: resident as %q", i, was)
 		}
-		a, err := Attach(context.Background(), app.PID)
+		a, err := Attach(context.Background(), dirOf(t, app.PID))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +46,7 @@ func TestResident(t *testing.T) {
 	if n := strings.Count(string(maps), libraryName+" (deleted)\n"); n == 0 || n > 8 {
 		t.Errorf("%d mappings of the library, as of several copies:\n%s", n, maps)
 	}
-	if resident(app.PID, []byte("another library")) != "" {
+	if resident(dirOf(t, app.PID), []byte("another library")) != "" {
 		t.Error("another library is resident")
 	}
 	if result, code := app.Stop(); result != "OK" || code != 0 {

@@ -10,16 +10,16 @@ import (
 	"unicode/utf8"
 
 	"clrsnap/internal/diagnostics"
-	"clrsnap/internal/procroot"
+	"clrsnap/internal/procdir"
 )
 
-// unpack makes a folder in the file system of process pid.
-func unpack(pid int, library []byte) (*folder, error) {
-	u, err := userOf(pid)
+// unpack makes a folder in the file system of a process.
+func unpack(of procdir.Dir, library []byte) (*folder, error) {
+	u, err := userOf(of)
 	if err != nil {
 		return nil, err
 	}
-	root, err := procroot.Open(pid)
+	root, err := of.Root()
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func unpack(pid int, library []byte) (*folder, error) {
 		return nil, err // the same for every directory
 	}
 	var tried []string
-	for _, where := range places(pid) {
+	for _, where := range places(of) {
 		f, err := newFolder(root, where, u, library)
 		if err == nil {
 			return f, nil
@@ -39,18 +39,18 @@ func unpack(pid int, library []byte) (*folder, error) {
 		}
 		tried = append(tried, fmt.Sprintf("%s: %v", where, err))
 	}
-	return nil, &Error{PID: pid, Err: ErrNoPlace, Detail: strings.Join(tried, "; "),
+	return nil, &Error{PID: of.PID(), Err: ErrNoPlace, Detail: strings.Join(tried, "; "),
 		Remedy: fmt.Sprintf("let user %d write to one of them, or mount a tmpfs with the option exec at /tmp", u.uid)}
 }
 
-// places are directories of process pid, as it names them: where to unpack, best
+// places are directories of a process, as it names them: where to unpack, best
 // first.
-func places(pid int) []string {
-	candidates := []string{diagnostics.TemporaryDir(pid), "/tmp", "/var/tmp", "/dev/shm", "/run"}
-	if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil {
+func places(of procdir.Dir) []string {
+	candidates := []string{diagnostics.TemporaryDir(of), "/tmp", "/var/tmp", "/dev/shm", "/run"}
+	if cwd, err := of.Readlink("cwd"); err == nil {
 		candidates = append(candidates, cwd)
 	}
-	if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil {
+	if exe, err := of.Readlink("exe"); err == nil {
 		candidates = append(candidates, path.Dir(exe))
 	}
 	var out []string

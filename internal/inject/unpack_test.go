@@ -41,7 +41,7 @@ func sleeper(t *testing.T, cmd *exec.Cmd, env ...string) int {
 
 func goodUnpack(t *testing.T, pid int) *folder {
 	t.Helper()
-	f, err := unpack(pid, []byte("library"))
+	f, err := unpack(dirOf(t, pid), []byte("library"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,11 +290,11 @@ func TestPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"/run/x", "/tmp", "/var/tmp", "/dev/shm", "/run", "/", filepath.Dir(exe)}
-	if got := places(pid); !reflect.DeepEqual(got, want) {
+	if got := places(dirOf(t, pid)); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	for _, bad := range []string{"relative", "/not\xff UTF-8"} {
-		if got := places(sleeper(t, exec.Command("sleep", "60"), "TMPDIR="+bad)); got[0] != "/tmp" {
+		if got := places(dirOf(t, sleeper(t, exec.Command("sleep", "60"), "TMPDIR="+bad))); got[0] != "/tmp" {
 			t.Errorf("TMPDIR %q: %q", bad, got)
 		}
 	}

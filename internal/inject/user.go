@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"clrsnap/internal/procdir"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -20,9 +22,9 @@ type user struct {
 	root     int // the root of its user namespace; -1: nobody is
 }
 
-// userOf reads whose rights process pid has (proc_pid_status(5)).
-func userOf(pid int) (user, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// userOf reads whose rights a process has (proc_pid_status(5)).
+func userOf(of procdir.Dir) (user, error) {
+	text, err := of.ReadFile("status")
 	if err != nil {
 		return user{}, err
 	}
@@ -30,7 +32,7 @@ func userOf(pid int) (user, error) {
 	if err != nil {
 		return u, err
 	}
-	if ids, err := os.ReadFile(fmt.Sprintf("/proc/%d/uid_map", pid)); err == nil {
+	if ids, err := of.ReadFile("uid_map"); err == nil {
 		u.root = rootOf(ids)
 	}
 	return u, nil

@@ -97,7 +97,7 @@ func (c *Checker) Check(dir int, maps []byte) error {
 		return t.slow
 	}
 	for _, link := range []string{"exe", "root"} {
-		if id, err := statAt(dir, link); err == nil && !c.isLocal(t, id.Dev) {
+		if id, err := Stat(dir, link); err == nil && !c.isLocal(t, id.Dev) {
 			return &BlockError{Place: "its " + link}
 		}
 	}
@@ -122,11 +122,9 @@ func (c *Checker) isLocal(t *table, dev uint64) bool {
 // An ID tells files apart.
 type ID struct{ Dev, Inode uint64 }
 
-// Stat is what the kernel knows of a file without asking whoever serves the file system. The
-// inode is filled in whether it is asked for or not.
-func Stat(name string) (ID, error) { return statAt(unix.AT_FDCWD, name) }
-
-func statAt(dir int, name string) (ID, error) {
+// Stat is what the kernel knows of a file, by a name relative to a directory, without asking
+// whoever serves the file system. The inode is filled in whether it is asked for or not.
+func Stat(dir int, name string) (ID, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(dir, name, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, 0, &st); err != nil {
 		return ID{}, err
@@ -166,7 +164,7 @@ func (c *Checker) start() {
 	}
 	c.ownNS, _ = os.Readlink("/proc/self/ns/user")
 	if fd, err := unix.MemfdCreate("clrsnap", unix.MFD_CLOEXEC); err == nil {
-		if id, err := Stat("/proc/self/fd/" + strconv.Itoa(fd)); err == nil {
+		if id, err := Stat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd)); err == nil {
 			c.memfd = id.Dev
 		}
 		unix.Close(fd)

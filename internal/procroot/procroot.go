@@ -8,24 +8,13 @@ import (
 	"errors"
 	"os"
 	"path"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// Open opens the root directory of process pid, to be given to OpenDir.
-func Open(pid int) (*os.File, error) {
-	name := "/proc/" + strconv.Itoa(pid) + "/root"
-	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: name, Err: err}
-	}
-	return os.NewFile(uintptr(fd), name), nil
-}
-
-// OpenDir opens the directory that is dir, an absolute path, below root, for
-// reading. Links are followed, as if root were the root of everything; before Linux
+// OpenDir opens the directory that is dir, an absolute path, below root (procdir.Dir.Root),
+// for reading. Links are followed, as if root were the root of everything; before Linux
 // 5.6, or where a seccomp filter forbids openat2(2), they are not.
 func OpenDir(root *os.File, dir string) (*os.File, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NONBLOCK | unix.O_CLOEXEC

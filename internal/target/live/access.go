@@ -4,8 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
+
+	"clrsnap/internal/procdir"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,6 +19,10 @@ func missingError(pid int) error {
 	}
 	return &AttachError{PID: pid, Err: ErrNoProcess,
 		Remedy: "look for the process id with ps; in another PID namespace (a container) it has another number"}
+}
+
+func justExited(pid int) error {
+	return &AttachError{PID: pid, Err: ErrNoProcess, Detail: "it has just exited"}
 }
 
 // checkKind refuses what is not a process with a program in it.
@@ -60,10 +65,10 @@ func checkMachine(pid, dir int) error {
 }
 
 // deniedError explains a refusal by what really stands in the way.
-func deniedError(pid int) error {
-	e := &AttachError{PID: pid, Err: ErrPermission}
+func deniedError(dir procdir.Dir) error {
+	e := &AttachError{PID: dir.PID(), Err: ErrPermission}
 	var details, remedies []string
-	for _, f := range accessFindings(pid) {
+	for _, f := range accessFindings(dir) {
 		if !f.OK {
 			details = append(details, f.Detail)
 			if f.Remedy != "" {
@@ -124,9 +129,9 @@ func sameIDs(ids [4]uint64, id uint64) bool { return ids[0] == id && ids[1] == i
 
 // dumpable reports whether the target's files in /proc belong to the target's
 // user: the kernel gives those of a process that is not dumpable to root.
-func dumpable(pid int, su *status) bool {
-	var st unix.Stat_t
-	if su.uid[1] == 0 || unix.Stat("/proc/"+strconv.Itoa(pid)+"/maps", &st) != nil {
+func dumpable(dir procdir.Dir, su *status) bool {
+	st, err := dir.Stat("maps")
+	if su.uid[1] == 0 || err != nil {
 		return true // cannot be told
 	}
 	return uint64(st.Uid) == su.uid[1]

@@ -146,7 +146,7 @@ func (t *Tracer) seizeError(tid int, errno syscall.Errno) error {
 	if info, err = t.p.Thread(tid); err != nil || info.State == 'Z' || info.State == 'X' {
 		return t.p.threadGone(tid)
 	}
-	return deniedError(t.p.pid)
+	return deniedError(t.p.Dir())
 }
 
 // stuckError describes a thread that could not be stopped within a limit.

@@ -3,6 +3,8 @@ package live
 import (
 	"errors"
 	"fmt"
+
+	"clrsnap/internal/procdir"
 )
 
 // What can be wrong with a process that we want to attach to. They come
@@ -20,7 +22,7 @@ var (
 // What can happen later.
 var (
 	// ErrExited: the process has ended. The text names it.
-	ErrExited = errors.New("process has exited")
+	ErrExited = procdir.ErrExited
 	// ErrThreadExited: the thread has ended, or belongs to another process now.
 	ErrThreadExited = errors.New("thread has exited")
 	// ErrNotStopping: the thread did not reach a stop within the bound.
@@ -77,9 +79,3 @@ func (e *ThreadError) Error() string {
 }
 
 func (e *ThreadError) Unwrap() error { return e.Err }
-
-// exitedError reports the end of a process by its number.
-type exitedError int
-
-func (e exitedError) Error() string        { return fmt.Sprintf("process %d has exited", int(e)) }
-func (e exitedError) Is(target error) bool { return target == ErrExited }

@@ -18,7 +18,7 @@ var ErrNotRegular = foreign.ErrNotRegular
 // Executable is the path of the program that the process runs, as the process
 // sees it.
 func (p *Process) Executable() (string, error) {
-	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.pid))
+	exe, err := p.Dir().Readlink("exe")
 	if err != nil {
 		return "", fmt.Errorf("cannot read its executable: %w", p.explain(err))
 	}

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
+
+	"clrsnap/internal/procdir"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,26 +23,26 @@ type Finding struct {
 // the capability to ignore it is OK.
 func CheckAccess(pid int) []Finding {
 	out := []Finding{{Check: "process", OK: true, Detail: fmt.Sprintf("%d (%s)", pid, commOf(pid))}}
-	dir, err := unix.Open("/proc/"+strconv.Itoa(pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := procdir.Open(pid)
 	if pid <= 0 || err != nil {
 		return []Finding{failed("process", missingError(pid))}
 	}
-	defer unix.Close(dir)
-	p := &Process{pid: pid, dir: dir, pidfd: -1, memFD: -1}
+	defer dir.Close()
+	p := &Process{pid: pid, dir: dir.FD(), pidfd: -1, memFD: -1}
 	st, su, err := p.readSelf()
 	if err != nil {
-		return []Finding{failed("process", missingError(pid))}
+		return []Finding{failed("process", p.unseen(err))}
 	}
 	if err := checkKind(pid, &st, &su); err != nil {
 		return []Finding{failed("process", err)}
 	}
-	out = append(out, accessFindings(pid)...)
-	if err := checkMachine(pid, dir); err != nil {
+	out = append(out, accessFindings(dir)...)
+	if err := checkMachine(pid, dir.FD()); err != nil {
 		out = append(out, failed("architecture", err))
 	} else {
 		out = append(out, Finding{Check: "architecture", OK: true, Detail: hostArch.Name})
 	}
-	q, err := Open(pid)
+	q, err := OpenDir(dir)
 	if err != nil {
 		f := failed("memory", err)
 		f.Remedy = "" // the causes above have theirs
@@ -69,10 +70,11 @@ func failed(check string, err error) Finding {
 }
 
 // accessFindings are the checks of rights.
-func accessFindings(pid int) []Finding {
+func accessFindings(dir procdir.Dir) []Finding {
 	me := whoAmI()
-	su := parseStatus([]byte(readProc(strconv.Itoa(pid) + "/status")))
-	userNS, nsErr := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", pid))
+	text, _ := dir.ReadFile("status") // of a process that has gone nothing is known
+	su := parseStatus(text)
+	userNS, nsErr := dir.Readlink("ns/user")
 	// The capability counts in the target's user namespace. Without a look at
 	// that namespace (which needs the same right) assume ours.
 	otherNS := nsErr == nil && userNS != me.userNS
@@ -81,7 +83,7 @@ func accessFindings(pid int) []Finding {
 		userFinding(&me, &su, mighty),
 		namespaceFinding(&me, otherNS, nsErr),
 		capabilityFinding(&me, &su, mighty),
-		dumpableFinding(&me, &su, pid, mighty),
+		dumpableFinding(&me, &su, dir, mighty),
 		yamaFinding(&me, mighty),
 		tracerFinding(&su),
 		seccompFinding(&me),
@@ -130,9 +132,9 @@ func capabilityFinding(me *self, su *status, mighty bool) Finding {
 	return f
 }
 
-func dumpableFinding(me *self, su *status, pid int, mighty bool) Finding {
+func dumpableFinding(me *self, su *status, dir procdir.Dir, mighty bool) Finding {
 	f := Finding{Check: "dumpable", OK: true, Detail: "yes"}
-	if dumpable(pid, su) {
+	if dumpable(dir, su) {
 		return f
 	}
 	f.OK = mighty

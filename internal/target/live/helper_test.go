@@ -39,6 +39,8 @@ func TestMain(m *testing.M) {
 		stallAtSignal(pid)
 	case "tracer":
 		captureForever(pid)
+	case "mappings":
+		mapMuch()
 	case "disturbed":
 		disturbed(pid)
 	}

@@ -3,6 +3,7 @@ package live
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 
 	"clrsnap/internal/arch"
@@ -18,7 +19,7 @@ func (p *Process) Mappings() (target.Mappings, error) {
 	defer p.mapsMu.Unlock()
 	b, err := p.readMem("maps", p.mapsBuf)
 	if err != nil {
-		return nil, p.explain(err)
+		return nil, fmt.Errorf("its mappings cannot be read: %w", p.explain(err))
 	}
 	p.mapsBuf = b
 	if len(b) == 0 {

@@ -44,13 +44,14 @@ func (p *Process) ReadPartial(b []byte, addr arch.Addr) (int, error) {
 }
 
 func (p *Process) readOnce(b []byte, addr arch.Addr) (int, error) {
-	if p.noVM.Load() {
+	lead := int(p.lead.Load())
+	if p.noVM.Load() || lead != p.pid { // the number of a thread that ends may be another process's
 		return p.readMemFile(b, addr)
 	}
 	local := [1]unix.Iovec{{Base: &b[0]}}
 	local[0].SetLen(len(b))
 	remote := [1]unix.RemoteIovec{{Base: uintptr(addr), Len: len(b)}}
-	n, err := unix.ProcessVMReadv(int(p.lead.Load()), local[:], remote[:], 0)
+	n, err := unix.ProcessVMReadv(lead, local[:], remote[:], 0)
 	if err == unix.EPERM || err == unix.ENOSYS {
 		// A seccomp filter (older container defaults) can forbid the call
 		// where the file is allowed: both ask for the same rights.
@@ -60,6 +61,10 @@ func (p *Process) readOnce(b []byte, addr arch.Addr) (int, error) {
 		}
 	}
 	if err != nil {
+		return 0, err
+	}
+	// The call takes a number. It was this process's if the process still lives.
+	if err := p.Alive(); err != nil {
 		return 0, err
 	}
 	return n, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/procdir"
 	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
@@ -60,8 +61,28 @@ type Process struct {
 // stopped, without stopping it. An error is an *AttachError that says what to
 // do.
 func Open(pid int) (*Process, error) {
-	p := &Process{pid: pid, dir: -1, pidfd: -1, memFD: -1}
-	p.lead.Store(int32(pid))
+	dir, err := procdir.Open(pid)
+	if err != nil || pid <= 0 {
+		dir.Close()
+		return nil, missingError(pid)
+	}
+	return attach(dir)
+}
+
+// OpenDir is Open for the process that dir belongs to, and for no other that has its number
+// since. dir remains the caller's.
+func OpenDir(dir procdir.Dir) (*Process, error) {
+	dir, err := dir.Dup()
+	if err != nil {
+		return nil, fmt.Errorf("cannot attach to %d: %w", dir.PID(), err)
+	}
+	return attach(dir)
+}
+
+// attach closes dir where it fails.
+func attach(dir procdir.Dir) (*Process, error) {
+	p := &Process{pid: dir.PID(), dir: dir.FD(), pidfd: -1, memFD: -1}
+	p.lead.Store(int32(p.pid))
 	if err := p.open(); err != nil {
 		p.Close()
 		return nil, err
@@ -87,23 +108,18 @@ func (p *Process) open() error {
 	case errors.As(err, &ae):
 		return err
 	case errors.Is(err, ErrExited):
-		return &AttachError{PID: p.pid, Err: ErrNoProcess, Detail: "it has just exited"}
+		return justExited(p.pid)
 	case isDenied(err):
-		return deniedError(p.pid)
+		return deniedError(p.Dir())
 	}
 	return fmt.Errorf("cannot attach to %d: %w", p.pid, err)
 }
 
-// identify takes hold of the process and makes sure that it is one.
+// identify makes sure that it is a process.
 func (p *Process) identify() error {
-	dir, err := unix.Open("/proc/"+strconv.Itoa(p.pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil || p.pid <= 0 {
-		return missingError(p.pid)
-	}
-	p.dir = dir
 	st, su, err := p.readSelf()
 	if err != nil {
-		return missingError(p.pid)
+		return p.unseen(err)
 	}
 	if err := checkKind(p.pid, &st, &su); err != nil {
 		return err
@@ -113,14 +129,22 @@ func (p *Process) identify() error {
 	if fd, err := unix.PidfdOpen(p.pid, 0); err == nil {
 		p.pidfd = fd
 	}
-	// The number may have gone to another process between the two opens.
-	if st, _, err = p.readSelf(); err != nil || st.start != p.start {
-		return missingError(p.pid)
+	// Else the number may have gone to another process before it was used.
+	if st, _, err = p.readSelf(); err != nil {
+		return p.unseen(err)
 	}
 	if st.state == 'Z' {
 		p.relead()
 	}
 	return nil
+}
+
+// unseen is why a process cannot be attached to of which /proc tells nothing.
+func (p *Process) unseen(err error) error {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+		return justExited(p.pid)
+	}
+	return missingError(p.pid)
 }
 
 func (p *Process) readSelf() (st stat, su status, err error) {
@@ -159,6 +183,9 @@ func (p *Process) probe(ms target.Mappings) error {
 	return err
 }
 
+// Dir is the process's directory in /proc, which is open until Close.
+func (p *Process) Dir() procdir.Dir { return procdir.Of(p.dir, p.pid) }
+
 // PID is the process id, in our PID namespace.
 func (p *Process) PID() int { return p.pid }
 
@@ -180,17 +207,17 @@ func (p *Process) Alive() error {
 	if p.pidfd >= 0 {
 		fds := []unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}
 		if n, _ := unix.Poll(fds, 0); n > 0 {
-			return exitedError(p.pid)
+			return procdir.Exited(p.pid)
 		}
 		return nil
 	}
 	var buf [1024]byte
 	b, err := readAt(p.dir, "stat", buf[:])
 	if err != nil {
-		return exitedError(p.pid)
+		return procdir.Exited(p.pid)
 	}
 	if st, err := parseStat(b); err != nil || st.start != p.start || st.state == 'Z' && st.count <= 1 {
-		return exitedError(p.pid)
+		return procdir.Exited(p.pid)
 	}
 	return nil
 }

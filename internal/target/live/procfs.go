@@ -3,6 +3,7 @@ package live
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 
@@ -202,10 +203,19 @@ func readAt(dir int, name string, buf []byte) ([]byte, error) {
 	return readAll(fd, buf[:0])
 }
 
+// maxFile bounds a file of /proc: a process chooses how many mappings it has, and how long
+// the names of their files are. 300,000 mappings have room.
+const maxFile = 32 << 20
+
+var errLong = fmt.Errorf("the kernel's list has more than %d MB", maxFile>>20)
+
 // readAll appends the rest of fd to buf. Files of /proc give what they have in
 // pieces; the end is a read of 0.
 func readAll(fd int, buf []byte) ([]byte, error) {
 	for {
+		if len(buf) > maxFile {
+			return buf, errLong
+		}
 		if len(buf) == cap(buf) {
 			buf = append(buf, 0)[:len(buf)]
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strconv"
 
+	"clrsnap/internal/procdir"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -55,7 +57,7 @@ func (p *Process) Threads() ([]int, error) {
 		}
 	}
 	if len(tids) == 0 {
-		return nil, exitedError(p.pid)
+		return nil, procdir.Exited(p.pid)
 	}
 	return tids, nil
 }

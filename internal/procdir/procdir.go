@@ -1,0 +1,159 @@
+// Package procdir holds on to a process by its directory in /proc. What is read through it
+// is that process's as long as it lives, and an error from then on, also when its number
+// has gone to another process.
+package procdir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrExited: the process has ended. The text names it.
+var ErrExited = errors.New("process has exited")
+
+// Exited is ErrExited for process pid.
+func Exited(pid int) error { return exitedError(pid) }
+
+type exitedError int
+
+func (e exitedError) Error() string        { return fmt.Sprintf("process %d has exited", int(e)) }
+func (e exitedError) Is(target error) bool { return target == ErrExited }
+
+// Dir is the directory of a process in /proc.
+type Dir struct{ fd, pid int }
+
+// Open takes hold of process pid.
+func Open(pid int) (Dir, error) {
+	name := "/proc/" + strconv.Itoa(pid)
+	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return Dir{-1, pid}, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return Dir{fd, pid}, nil
+}
+
+// Of is the directory of process pid that is open already.
+func Of(fd, pid int) Dir { return Dir{fd, pid} }
+
+// PID is the process id, in our PID namespace.
+func (d Dir) PID() int { return d.pid }
+
+// FD is the descriptor, which is open with O_PATH.
+func (d Dir) FD() int { return d.fd }
+
+// Dup returns a descriptor of the same directory, to be closed by itself.
+func (d Dir) Dup() (Dir, error) {
+	fd, err := unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return Dir{-1, d.pid}, d.explain("dup", "", err)
+	}
+	return Dir{fd, d.pid}, nil
+}
+
+// Close lets go of the process.
+func (d Dir) Close() {
+	if d.fd >= 0 {
+		unix.Close(d.fd)
+	}
+}
+
+// Open opens a file or a directory for reading.
+func (d Dir) Open(name string) (*os.File, error) {
+	return d.open(name, unix.O_RDONLY)
+}
+
+// Root opens the root directory of the process with O_PATH.
+func (d Dir) Root() (*os.File, error) {
+	return d.open("root", unix.O_PATH|unix.O_DIRECTORY)
+}
+
+func (d Dir) open(name string, flags int) (*os.File, error) {
+	for {
+		fd, err := unix.Openat(d.fd, name, flags|unix.O_CLOEXEC, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, d.explain("open", name, err)
+		}
+		return os.NewFile(uintptr(fd), d.path(name)), nil
+	}
+}
+
+// maxFile bounds what is read of a file: a process chooses for itself what the kernel takes
+// for its command line and its environment (prctl(2), PR_SET_MM), which have 6 MB at most
+// when a program starts (fs/exec.c).
+const maxFile = 8 << 20
+
+// ReadFile reads a file, of a long one the beginning.
+func (d Dir) ReadFile(name string) ([]byte, error) {
+	f, err := d.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile))
+	if err != nil {
+		return nil, d.explain("read", name, cause(err))
+	}
+	return b, nil
+}
+
+// Names lists a directory.
+func (d Dir) Names(name string) ([]string, error) {
+	f, err := d.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return nil, d.explain("read", name, cause(err))
+	}
+	return names, nil
+}
+
+// Readlink reads a link.
+func (d Dir) Readlink(name string) (string, error) {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(d.fd, name, buf)
+	if err != nil {
+		return "", d.explain("readlink", name, err)
+	}
+	return string(buf[:n]), nil
+}
+
+// Stat describes what a name leads to.
+func (d Dir) Stat(name string) (st unix.Stat_t, err error) {
+	if err = unix.Fstatat(d.fd, name, &st, 0); err != nil {
+		err = d.explain("stat", name, err)
+	}
+	return st, err
+}
+
+func (d Dir) path(name string) string { return fmt.Sprintf("/proc/%d/%s", d.pid, name) }
+
+// explain tells what a process does not have from the end of the process.
+func (d Dir) explain(op, name string, err error) error {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+		var st unix.Stat_t
+		if e := unix.Fstatat(d.fd, "stat", &st, 0); e == unix.ENOENT || e == unix.ESRCH {
+			return Exited(d.pid)
+		}
+	}
+	return &os.PathError{Op: op, Path: d.path(name), Err: err}
+}
+
+// cause is an error without the operation and the path.
+func cause(err error) error {
+	var inPath *os.PathError
+	if errors.As(err, &inPath) {
+		return inPath.Err
+	}
+	return err
+}

@@ -1,0 +1,35 @@
+package testenv
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+)
+
+// Reuse starts a program, which runs until the end of the test, under the number of a process
+// that has ended and was waited for.
+func Reuse(t testing.TB, pid int, name string, args ...string) {
+	t.Helper()
+	const last = "/proc/sys/kernel/ns_last_pid"
+	for range 1000 {
+		// Other programs of the machine are started meanwhile.
+		if err := os.WriteFile(last, []byte(strconv.Itoa(pid-1)), 0); err != nil {
+			t.Skipf("SKIPPED, NOTHING WAS TESTED: a number cannot be given again: %v", err)
+		}
+		cmd := exec.Command(name, args...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		end := func() {
+			cmd.Process.Kill() // it has not ended by itself
+			cmd.Wait()
+		}
+		if cmd.Process.Pid == pid {
+			t.Cleanup(end)
+			return
+		}
+		end()
+	}
+	t.Fatalf("no program could be given the number %d", pid)
+}
