@@ -142,6 +142,33 @@ func TestPlantedSockets(t *testing.T) {
 	}
 }
 
+// TestLinkToSocket: a link that has come in the place of a socket leads nowhere.
+func TestLinkToSocket(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "socket")
+	l, err := net.Listen("unix", name)
+	if err == nil {
+		defer l.Close()
+		err = os.Symlink(name, name+"-link")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if c, err := connect(t.Context(), dir, "socket"); err != nil {
+		t.Error(err)
+	} else {
+		c.Close()
+	}
+	if c, err := connect(t.Context(), dir, "socket-link"); err == nil {
+		c.Close()
+		t.Error("a link was followed")
+	}
+}
+
 // TestAttachCancelled: nobody waits for an answer longer than he wants, and he learns
 // that he has not, whatever was going on when he had enough.
 func TestAttachCancelled(t *testing.T) {

@@ -59,11 +59,17 @@ func dial(ctx context.Context, of procdir.Dir) (*net.UnixConn, error) {
 	return nil, err
 }
 
-// connect connects to a socket in dir. A path below /proc/self/fd is short enough,
-// however long the directory's own is.
+// connect connects to a socket in dir, and not to what a link there leads to, which would
+// be followed from our root directory. A path below /proc/self/fd is short enough, however
+// long the directory's own is.
 func connect(ctx context.Context, dir *os.File, name string) (*net.UnixConn, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name))
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	var c net.Conn
+	if err == nil {
+		defer unix.Close(fd)
+		var d net.Dialer
+		c, err = d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
+	}
 	if err != nil {
 		var op *net.OpError
 		if errors.As(err, &op) {

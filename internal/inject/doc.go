@@ -13,7 +13,8 @@
 //
 // The target is not trusted, and we may be root. So everything that is done in its
 // file system is done with the rights of the target's user (setfsuid(2), on a thread
-// of its own): where the target could not write, we do not write for it, whatever its
+// of its own) and without the capabilities that the target lacks, so root of a container
+// is not root of the host: where the target could not write, we do not write for it, whatever its
 // TMPDIR says and whatever links it has laid. Names are resolved below its root
 // directory. The folder is its user's, with mode 0700; nothing in it can be written to
 // by others. A connection counts only if it comes from the process that was meant.

@@ -63,8 +63,8 @@ func newFolder(root *os.File, where string, u user, library []byte) (*folder, er
 	return f, nil
 }
 
-// checkMount returns an error if nothing can be written to the file system that dir
-// is in, or nothing be executed from it.
+// checkMount returns an error if nothing can be written to dir or to the file system that
+// it is in, or nothing be executed from that.
 func checkMount(dir *os.File) error {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(dir.Fd()), &fs); err != nil {
@@ -75,6 +75,10 @@ func checkMount(dir *os.File) error {
 		return errors.New("read-only")
 	case fs.Flags&unix.ST_NOEXEC != 0:
 		return errors.New("mounted noexec")
+	}
+	var attributes unix.Statx_t
+	if unix.Statx(int(dir.Fd()), "", unix.AT_EMPTY_PATH, 0, &attributes) == nil && attributes.Attributes&unix.STATX_ATTR_IMMUTABLE != 0 {
+		return errors.New("immutable (chattr +i)")
 	}
 	return nil
 }

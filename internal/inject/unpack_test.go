@@ -28,10 +28,12 @@ func sleeper(t *testing.T, cmd *exec.Cmd, env ...string) int {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	// Start returns before the kernel has laid out the new program's environment.
-	environ := fmt.Sprintf("/proc/%d/environ", cmd.Process.Pid)
+	// Start returns before the kernel has laid out the new program's environment, and another
+	// program may start this one.
+	environ, comm := fmt.Sprintf("/proc/%d/environ", cmd.Process.Pid), fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid)
 	for range 1000 {
-		if text, err := os.ReadFile(environ); err != nil || len(text) > 0 || len(env) == 0 {
+		name, _ := os.ReadFile(comm)
+		if text, err := os.ReadFile(environ); err != nil || string(name) == "sleep\n" && (len(text) > 0 || len(env) == 0) {
 			break
 		}
 		time.Sleep(time.Millisecond)
@@ -122,13 +124,73 @@ func TestNotWhereItCannotWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{roots, link, filepath.Join(secret, "open")} {
-		f := goodUnpack(t, sleeper(t, asNobody(t, exec.Command("sleep", "60")), "TMPDIR="+dir))
-		if filepath.Dir(f.path) != "/tmp" {
-			t.Errorf("TMPDIR %s: the folder is %s", dir, f.path)
+		notIn(t, dir, asNobody(t, exec.Command("sleep", "60")))
+	}
+}
+
+// notIn fails if the folder of a program is made in what it has for TMPDIR.
+func notIn(t *testing.T, tmp string, cmd *exec.Cmd) {
+	t.Helper()
+	f := goodUnpack(t, sleeper(t, cmd, "TMPDIR="+tmp))
+	if filepath.Dir(f.path) != "/tmp" {
+		t.Errorf("TMPDIR %s: the folder is %s", tmp, f.path)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRootWithoutCapabilities: root in a container has not what root has outside.
+func TestRootWithoutCapabilities(t *testing.T) {
+	needRoot(t)
+	closed := publicDir(t)
+	if err := os.Chmod(closed, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	bare := func() *exec.Cmd {
+		return exec.Command("setpriv", "--bounding-set=-all", "--inh-caps=-all", "sleep", "60")
+	}
+	notIn(t, closed, bare())
+	contained := exec.Command("sleep", "60")
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
+	contained.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids,
+		Credential: &syscall.Credential{NoSetGroups: true}}
+	notIn(t, closed, contained)
+
+	for what, cmd := range map[string]*exec.Cmd{"without": bare(), "with all": exec.Command("sleep", "60")} {
+		tmp := publicDir(t)
+		if what == "with all" {
+			tmp = closed // it could write there itself
 		}
-		if err := f.Close(); err != nil {
-			t.Error(err)
+		if f := goodUnpack(t, sleeper(t, cmd, "TMPDIR="+tmp)); filepath.Dir(f.path) != tmp {
+			t.Errorf("root %s capabilities: TMPDIR %s, the folder is %s", what, tmp, f.path)
 		}
+	}
+	if f := goodUnpack(t, sleeper(t, bare(), "TMPDIR=/tmp")); f.Close() != nil {
+		t.Error("the folder stays")
+	}
+}
+
+// TestImmutable: a directory that cannot be changed is named with the reason.
+func TestImmutable(t *testing.T) {
+	needRoot(t)
+	dir := publicDir(t)
+	if out, err := exec.Command("chattr", "+i", dir).CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED, NOTHING WAS TESTED: %v: %s", err, out)
+	}
+	defer exec.Command("chattr", "-i", dir).Run()
+	of := dirOf(t, sleeper(t, exec.Command("sleep", "60")))
+	root, err := of.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	u, err := userOf(of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err := newFolder(root, dir, u, nil); err == nil || !strings.Contains(err.Error(), "immutable") {
+		t.Errorf("%v, %v", f, err)
 	}
 }
 
@@ -302,14 +364,14 @@ func TestPlaces(t *testing.T) {
 
 func TestParseUser(t *testing.T) {
 	for status, want := range map[string]user{
-		"Name:\tx\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \n": {4, 8, []int{9, 10}, -1},
-		"Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nGroups:\t \n":               {0, 0, nil, -1},
+		"Name:\tx\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \n":              {4, 8, []int{9, 10}, -1, 0},
+		"Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nGroups:\t \nCapEff:\t000001ffffffffff\n": {0, 0, nil, -1, 1<<41 - 1},
 	} {
 		if got, err := parseUser([]byte(status)); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %+v, %v", status, got, err)
 		}
 	}
-	for _, status := range []string{"", "Uid:\t1\t2\t3\t4\n", "Uid:\t1\t2\t3\nGid:\t5\t6\t7\t8\n", "Uid:\t1\t2\t3\tx\nGid:\t5\t6\t7\t8\n"} {
+	for _, status := range []string{"", "Uid:\t1\t2\t3\t4\n", "Uid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nCapEff:\tx\n", "Uid:\t1\t2\t3\nGid:\t5\t6\t7\t8\n", "Uid:\t1\t2\t3\tx\nGid:\t5\t6\t7\t8\n"} {
 		if u, err := parseUser([]byte(status)); err == nil {
 			t.Errorf("%q: %+v", status, u)
 		}
@@ -334,8 +396,8 @@ func TestDo(t *testing.T) {
 	}
 	before := rights()
 	for range 100 {
-		err := user{uid: nobody, gid: nobody - 1, groups: []int{7, 8}}.do(func() error {
-			if got := rights(); got != "{65534 65533 [7 8] -1}" {
+		err := user{uid: nobody, gid: nobody - 1, groups: []int{7, 8}, caps: 6}.do(func() error {
+			if got := rights(); got != "{65534 65533 [7 8] -1 6}" {
 				return fmt.Errorf("these are the rights of %s", got)
 			}
 			return nil

@@ -19,7 +19,8 @@ import (
 type user struct {
 	uid, gid int
 	groups   []int
-	root     int // the root of its user namespace; -1: nobody is
+	root     int    // the root of its user namespace; -1: nobody is
+	caps     uint64 // effective capabilities in our user namespace
 }
 
 // userOf reads whose rights a process has (proc_pid_status(5)).
@@ -34,6 +35,10 @@ func userOf(of procdir.Dir) (user, error) {
 	}
 	if ids, err := of.ReadFile("uid_map"); err == nil {
 		u.root = rootOf(ids)
+	}
+	theirs, err := of.Readlink("ns/user")
+	if ours, e := os.Readlink("/proc/self/ns/user"); err != nil || e != nil || theirs != ours {
+		u.caps = 0 // they are for what belongs to a namespace of its own
 	}
 	return u, nil
 }
@@ -55,6 +60,11 @@ func parseUser(status []byte) (user, error) {
 	var bad error
 	for line := range bytes.Lines(status) {
 		key, value, _ := strings.Cut(string(line), ":")
+		if key == "CapEff" {
+			var err error
+			u.caps, err = strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+			bad = errors.Join(bad, err)
+		}
 		if key != "Uid" && key != "Gid" && key != "Groups" {
 			continue
 		}
@@ -84,14 +94,18 @@ func parseUser(status []byte) (user, error) {
 // do calls f with the rights of the user in the file system, and no others. f must
 // not start goroutines that need them.
 func (u user) do(f func() error) error {
-	if u.uid == os.Geteuid() {
+	caps, err := capabilities()
+	if err != nil {
+		return err
+	}
+	if u.uid == os.Geteuid() && caps&^u.caps == 0 {
 		return f()
 	}
 	groups, err := os.Getgroups()
 	if err != nil {
 		return err
 	}
-	ours := user{uid: os.Geteuid(), gid: os.Getegid(), groups: groups}
+	ours := user{uid: os.Geteuid(), gid: os.Getegid(), groups: groups, caps: caps}
 	done := make(chan error)
 	go func() {
 		// A thread that cannot be given its own rights back is never used again.
@@ -108,9 +122,23 @@ func (u user) do(f func() error) error {
 	return <-done
 }
 
-// assume gives this thread the rights of the user. With root's user id the kernel
-// takes and gives root's capabilities for files, too (capabilities(7)).
+// assume gives this thread the rights of the user.
 func (u user) assume() error {
+	err := setCapabilities(^uint64(0)) // what it may have, to be given the rest
+	if now, _ := unix.SetfsuidRetUid(-1); err == nil && now != u.uid {
+		err = u.assumeIDs()
+	}
+	if err == nil {
+		// With the user id the kernel takes and gives capabilities for files (capabilities(7)).
+		err = setCapabilities(u.caps)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write files as user %d: %w: run as root or as that user", u.uid, err)
+	}
+	return nil
+}
+
+func (u user) assumeIDs() error {
 	err := unix.Setgroups(u.groups) // of this thread: unlike package syscall's
 	if err == nil {
 		err = unix.Setfsgid(u.gid)
@@ -124,8 +152,29 @@ func (u user) assume() error {
 	if err == nil && (uid != u.uid || gid != u.gid) {
 		err = unix.EPERM
 	}
+	return err
+}
+
+// capabilities are the effective ones of this thread.
+func capabilities() (uint64, error) {
+	_, sets, err := capget()
+	return uint64(sets[1].Effective)<<32 | uint64(sets[0].Effective), err
+}
+
+// setCapabilities makes those of caps effective, for this thread, that it may have.
+func setCapabilities(caps uint64) error {
+	header, sets, err := capget()
 	if err != nil {
-		return fmt.Errorf("cannot write files as user %d: %w: run as root or as that user", u.uid, err)
+		return err
 	}
-	return nil
+	for i := range sets {
+		sets[i].Effective = sets[i].Permitted & uint32(caps>>(32*i))
+	}
+	return unix.Capset(&header, &sets[0])
+}
+
+func capget() (header unix.CapUserHeader, sets [2]unix.CapUserData, err error) {
+	header.Version = unix.LINUX_CAPABILITY_VERSION_3
+	err = unix.Capget(&header, &sets[0])
+	return header, sets, err
 }
