@@ -27,6 +27,7 @@ func (p *Process) SnapshotAtOnce(filter Filter) (*profile.Snapshot, error) {
 	out := &profile.Snapshot{Process: p.info}
 	defer p.note(out)()
 	defer p.live.FreeAll()
+	p.room = maxStacks
 	a := atOnce{p: p, filter: filter, out: out}
 	for _, limit := range instantLimits {
 		p.live.AllLimit = limit
@@ -66,6 +67,7 @@ type member struct {
 	thread Thread
 	proof  live.Proof     // that the thread is blocked with this stack; "": it has to be stopped
 	stack  profile.Thread // of the latest capture
+	cost   int            // of its frames, in bytes of Process.room
 	extra  []live.Range   // pieces of stack to be copied when it is stopped
 	ended  bool
 }
@@ -123,23 +125,26 @@ func (a *atOnce) look() (moved int) {
 		}
 		m.proof = ""
 		s := Suspension{p: a.p, thread: m.thread, capture: &a.p.capture}
+		a.p.room += m.cost // what it has now is replaced
+		m.cost = 0
 		r, ok := s.blocked(func() walk.Result { return s.frames(&a.p.walked) })
 		if !ok {
 			continue
 		}
 		moved++
 		m.proof = s.capture.Proof
-		m.stack = a.describe(&s, r)
+		a.describe(m, &s, r)
 	}
 	return moved
 }
 
 // describe describes a thread that has just been walked.
-func (a *atOnce) describe(s *Suspension, r walk.Result) profile.Thread {
-	st := a.p.describe(&s.thread)
-	st.Frames = slices.Clone(a.p.walked)
-	s.fill(&st, r)
-	return st
+func (a *atOnce) describe(m *member, s *Suspension, r walk.Result) {
+	m.stack = a.p.describe(&s.thread)
+	m.stack.Frames = slices.Clone(a.p.walked)
+	m.cost = s.cost
+	a.p.room -= m.cost
+	s.fill(&m.stack, r)
 }
 
 // Bounds on the memory for all threads' stacks together, in bytes, as far as each still gets
@@ -198,6 +203,8 @@ func (a *atOnce) capture() error {
 // bring more.
 func (a *atOnce) stopped(m *member, c *live.Capture, err error) {
 	m.proof = ""
+	a.p.room += m.cost // what it has now is replaced
+	m.cost = 0
 	s := Suspension{p: a.p, thread: m.thread, capture: c, extra: m.extra}
 	if err := a.p.taken(&s, err); err != nil {
 		m.ended = errors.Is(err, live.ErrThreadExited)
@@ -210,11 +217,11 @@ func (a *atOnce) stopped(m *member, c *live.Capture, err error) {
 	}
 	before := m.stack
 	r := s.frames(&a.p.walked)
-	m.stack = a.describe(&s, r)
+	a.describe(m, &s, r)
 	switch {
 	case s.metRuntime(r), s.walk.Gap != nil, m.thread.ID != 0 && s.walk.Info.Address == 0:
 		a.again = true // it is another thread for the runtime than when it was listed, or has thrown since
-	case r.Complete || sameEnd(&before, &m.stack):
+	case r.Complete || isFull(r.Err) || sameEnd(&before, &m.stack):
 	default:
 		a.again = true
 		if extra, ok := s.missing(r.Err); !ok {

@@ -92,23 +92,14 @@ func (p *Process) ClassName(id ClassID) (ClassName, error) {
 	return ClassName{n.Display, n.Short, n.Assembly}, err
 }
 
-// class names a type. Those that cannot be unloaded are named once.
+// class names a type.
 func (p *Process) class(id ClassID) (name.Class, error) {
-	if n, ok := p.classes[id]; ok {
-		return n, nil
-	}
 	if p.rt == nil || id == 0 {
 		return name.Class{}, errNotClass(id, nil)
 	}
 	n, err := p.rt.Names.Class(arch.Addr(id))
 	if err != nil {
 		return name.Class{}, errNotClass(id, err)
-	}
-	if !n.Passing {
-		if p.classes == nil {
-			p.classes = map[ClassID]name.Class{}
-		}
-		p.classes[id] = n
 	}
 	return n, nil
 }

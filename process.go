@@ -9,7 +9,6 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr"
 	"clrsnap/internal/clr/method"
-	"clrsnap/internal/clr/name"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/contract"
 	"clrsnap/internal/engine"
@@ -80,15 +79,15 @@ type Process struct {
 	unlisted error                 // why some may be missing in known; nil: none are
 	capture  live.Capture
 	walked   []profile.Frame // by the latest walk for a Snapshot
+	room     int             // bytes of frames that a Snapshot may still have
 	method   method.Method   // the latest that was named
 	moment   uint64          // counts captures: what an earlier one brought is gone
 	walking  bool
 	current  *Suspension // the latest one
 	infos    frameInfos
-	classes  map[ClassID]name.Class // named types that cannot be unloaded
-	link     *agentLink             // the agent that is subscribed to; nil: none
-	stops    *[]time.Duration       // where to note how long stops last, if anywhere
-	unsuited map[arch.Addr]bool     // ips at which a walk without registers fails
+	link     *agentLink         // the agent that is subscribed to; nil: none
+	stops    *[]time.Duration   // where to note how long stops last, if anywhere
+	unsuited map[arch.Addr]bool // ips at which a walk without registers fails
 }
 
 // Open attaches to nothing: it finds the runtime in process pid, finds out what its
@@ -148,7 +147,7 @@ func (p *Process) gone(err error) error {
 
 // open gets ready to walk, or closes what has been opened.
 func (p *Process) open() error {
-	p.arch, p.unsuited = p.from.Arch(), map[arch.Addr]bool{}
+	p.arch, p.unsuited, p.room = p.from.Arch(), map[arch.Addr]bool{}, maxStacks
 	if err := p.openEngine(); err != nil {
 		err = p.gone(err)
 		p.Close()

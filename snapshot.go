@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unsafe"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/name"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
@@ -20,7 +22,7 @@ import (
 // base of the thread's stack and nothing was skipped, and Error says why not.
 func (p *Process) Snapshot(thread ThreadID) (*Stack, error) {
 	p.eng.Begin()
-	p.known = nil // as it is now
+	p.known, p.room = nil, maxStacks // as it is now
 	t, err := p.find(thread)
 	if err != nil {
 		return nil, err
@@ -43,6 +45,7 @@ func (p *Process) SnapshotAll(filter Filter) (*profile.Snapshot, error) {
 		return nil, err
 	}
 	out := &profile.Snapshot{Process: p.info, CapturedAt: p.now()}
+	p.room = maxStacks
 	defer p.note(out)()
 	for i := range list {
 		if filter != nil && !filter(&list[i]) {
@@ -103,6 +106,7 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 		return st
 	}
 	st.Frames = slices.Clone(p.walked)
+	p.room -= s.cost
 	s.fill(&st, r)
 	st.Pause = s.pause
 	return st
@@ -138,7 +142,7 @@ func (s *Suspension) stopAndWalk(walked func() walk.Result) (walk.Result, error)
 		if !last && s.metRuntime(r) {
 			continue
 		}
-		if r.Complete || last || !s.mend(r.Err, attempt) {
+		if r.Complete || last || isFull(r.Err) || !s.mend(r.Err, attempt) {
 			return r, nil
 		}
 	}
@@ -174,7 +178,7 @@ func (s *Suspension) blocked(walked func() walk.Result) (walk.Result, bool) {
 			return walk.Result{}, false
 		}
 		r := walked()
-		if r.Complete {
+		if r.Complete || isFull(r.Err) {
 			return r, true
 		}
 		extra, ok := s.missing(r.Err)
@@ -230,10 +234,28 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 // everything that its methods need; a dump may lack it.
 func nameless(ip arch.Addr, err error) error {
 	var missing *target.ReadError
-	if errors.As(err, &missing) {
+	if errors.As(err, &missing) || errors.Is(err, name.ErrRoom) {
 		return fmt.Errorf("the method at %v cannot be named: %w", ip, err)
 	}
 	return fmt.Errorf("%w: the method at %v cannot be named: %w", walk.ErrUnsafe, ip, err)
+}
+
+// maxStacks bounds the frames of one snapshot, in bytes: 300,000 of them have room.
+const maxStacks = 48 << 20
+
+var errRoom = fmt.Errorf("the stacks of the process have more than the %d MB of frames that are kept of them: look at fewer threads at a time", maxStacks>>20)
+
+// isFull reports whether something is left out of a snapshot because there is no room for it.
+func isFull(err error) bool { return errors.Is(err, errRoom) || errors.Is(err, name.ErrRoom) }
+
+// frameCost is how many bytes a frame takes that was made of a walked one. Names of what stays
+// in the process are kept anyway.
+func frameCost(f *walk.Frame, fr *profile.Frame) int {
+	n := int(unsafe.Sizeof(*fr))
+	if fr.Kind == profile.Managed && (f.Code.Collectible || fr.Module == "") {
+		n += len(fr.Method) + len(fr.Display) + len(fr.Short) + len(fr.Signature)
+	}
+	return n
 }
 
 // frames walks the captured thread and names its frames.
@@ -241,8 +263,12 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 	*into, s.managed = (*into)[:0], false
 	ctx := s.walk.Context
 	var unnamed error
+	s.cost = 0
 	r := s.p.walker.Walk(&s.walk, &ctx, walk.ByUnwindInfo, func(f *walk.Frame) bool {
 		fr, err := s.p.frame(f)
+		if s.cost += frameCost(f, &fr); s.cost > s.p.room {
+			return false
+		}
 		if err != nil && unnamed == nil {
 			unnamed = nameless(f.IP(), err)
 		}
@@ -251,6 +277,9 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 		return true
 	})
 	switch {
+	case s.cost > s.p.room:
+		s.cost = s.p.room
+		return walk.Result{Err: errRoom}
 	case r.Complete && unnamed != nil:
 		return walk.Result{Err: unnamed}
 	case r.Complete && s.managed && s.thread.ID == 0 && s.p.unlisted != nil:

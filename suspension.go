@@ -29,6 +29,7 @@ type Suspension struct {
 
 	pause   time.Duration // the longest stop
 	managed bool          // the last walk met managed frames
+	cost    int           // of the frames of the last walk that named them, in bytes
 	waits   bool          // the thread was once found blocked
 	patient bool          // the thread waits for a processor, most likely
 	known   func() bool   // whether this very capture need not be walked; nil: it must be

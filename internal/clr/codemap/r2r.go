@@ -19,6 +19,7 @@ type image struct {
 
 const (
 	maxFunctions = 1 << 24
+	maxImages    = 1 << 12 // that are remembered
 	// maxFragmentsR2R bounds the search for the entry of the method that a
 	// funclet or a part belongs to.
 	maxFragmentsR2R = 1 << 14
@@ -61,6 +62,9 @@ func (m *Map) image(module arch.Addr) (*image, error) {
 	}
 	if err := m.readThunks(im); err != nil {
 		return nil, err
+	}
+	if len(m.images) >= maxImages {
+		clear(m.images) // they are read again
 	}
 	m.images[info] = im
 	return im, nil

@@ -17,6 +17,20 @@ type Class struct {
 // Class names the type of a type handle, such as a MethodTable, which is what the
 // profiling API calls a ClassID.
 func (n *Namer) Class(h arch.Addr) (Class, error) {
+	if c, ok := n.classes[h]; ok {
+		return c, nil
+	}
+	c, err := n.class(h)
+	if err == nil && !c.Passing {
+		if err := n.take(nameCost + len(c.Display) + len(c.Short) + len(c.Assembly)); err != nil {
+			return Class{}, err
+		}
+		n.classes[h] = c
+	}
+	return c, err
+}
+
+func (n *Namer) class(h arch.Addr) (Class, error) {
 	t, err := n.types.Read(h)
 	if err != nil {
 		return Class{}, err

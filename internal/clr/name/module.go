@@ -15,6 +15,7 @@ type assembly struct {
 	md   *ecma335.Metadata
 	name string
 	id   moduleID
+	cost int // bytes of Namer.room
 }
 
 // assembly returns the metadata of the runtime's Module at address module.
@@ -29,13 +30,18 @@ func (n *Namer) assembly(module arch.Addr) (*assembly, error) {
 	if err := n.failed[id]; err != nil {
 		return nil, fmt.Errorf("module at %v: %w", module, err)
 	}
+	n.drop(module) // it was another one, or has grown
 	a, err := n.load(id)
 	if err != nil {
+		if len(n.failed) >= maxFailed {
+			clear(n.failed)
+		}
 		n.failed[id] = err
 		return nil, fmt.Errorf("module at %v: %w", module, err)
 	}
 	collectible, err := n.isCollectible(module)
 	if err != nil {
+		n.room += a.cost
 		return nil, err
 	}
 	if collectible {
@@ -47,13 +53,12 @@ func (n *Namer) assembly(module arch.Addr) (*assembly, error) {
 
 // load reads metadata: of a program that emits code, from the runtime's copy, else
 // from the PE image.
-func (n *Namer) load(id moduleID) (*assembly, error) {
+func (n *Namer) load(id moduleID) (a *assembly, err error) {
 	at, size := id.metadata, int(id.size)
 	if id.metadata == 0 {
 		if id.base == 0 {
 			return nil, fmt.Errorf("%w: it has no image", pe.ErrNoMetadata)
 		}
-		var err error
 		if at, size, err = pe.Metadata(n.mem, id.base); err != nil {
 			return nil, err
 		}
@@ -65,6 +70,15 @@ func (n *Namer) load(id moduleID) (*assembly, error) {
 	if v, err := n.mem.Uint32(at); err != nil || v != ecma335.Signature {
 		return nil, fmt.Errorf("%w at %v (%v)", pe.ErrNoMetadata, at, err)
 	}
+	cost := size + assemblyCost
+	if err := n.take(cost); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			n.room += cost
+		}
+	}()
 	b, err := n.mem.Bytes(at, size)
 	if err != nil {
 		return nil, err
@@ -73,7 +87,7 @@ func (n *Namer) load(id moduleID) (*assembly, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &assembly{md: md, id: id}
+	a = &assembly{md: md, id: id, cost: cost}
 	if s, ok := md.AssemblyName(); ok {
 		a.name = s
 	} else if s, ok := md.ModuleName(); ok {

@@ -38,7 +38,9 @@ type Namer struct {
 	passing    []arch.Addr             // modules that can be unloaded
 	failed     map[moduleID]error      // whose metadata cannot be read at this moment: large reads are not repeated
 	names      map[arch.Addr]Method    // by MethodDesc, of code that stays
+	classes    map[arch.Addr]Class     // by type handle, of types that stay
 	hidden     map[arch.Addr]bool      // by MethodTable: the exception machinery
+	room       int                     // bytes left for assemblies, names and classes
 }
 
 type layout struct {
@@ -51,7 +53,7 @@ func New(mem target.Memory, d *contract.Descriptor, ts *types.System, ms *method
 	n := &Namer{
 		mem: target.NewReader(mem), types: ts, methods: ms,
 		assemblies: map[arch.Addr]*assembly{}, names: map[arch.Addr]Method{}, hidden: map[arch.Addr]bool{},
-		failed: map[moduleID]error{},
+		failed: map[moduleID]error{}, classes: map[arch.Addr]Class{}, room: maxKept,
 	}
 	if err := d.Bind(&n.l); err != nil {
 		return nil, err
@@ -62,7 +64,7 @@ func New(mem target.Memory, d *contract.Descriptor, ts *types.System, ms *method
 // Begin starts a new moment: modules that can be unloaded are looked at afresh.
 func (n *Namer) Begin() {
 	for _, m := range n.passing {
-		delete(n.assemblies, m)
+		n.drop(m)
 	}
 	n.passing = n.passing[:0]
 	clear(n.failed)
@@ -104,7 +106,7 @@ func (n *Namer) machinery(m *method.Method) (bool, error) {
 		return false, err
 	}
 	h := a.name == "System.Private.CoreLib" && s == exceptionMachinery
-	if h {
+	if h && len(n.hidden) < maxHidden {
 		n.hidden[m.MethodTable] = true // CoreLib stays; other answers may not
 	}
 	return h, nil
@@ -124,7 +126,7 @@ func (n *Namer) Attributes(m *method.Method) (uint16, error) {
 }
 
 // Method names the method of a MethodDesc. volatile says that its code can be
-// unloaded; such names are worked out each time.
+// unloaded; such names are worked out each time, and not kept.
 func (n *Namer) Method(m *method.Method, volatile bool) (Method, error) {
 	if !volatile && m.HasMetadata() {
 		if name, ok := n.names[m.Desc]; ok {
@@ -133,9 +135,16 @@ func (n *Namer) Method(m *method.Method, volatile bool) (Method, error) {
 	}
 	name, err := n.method(m)
 	if err == nil && !volatile && m.HasMetadata() {
+		if err := n.take(nameCost + name.size()); err != nil {
+			return Method{}, err
+		}
 		n.names[m.Desc] = name
 	}
 	return name, err
+}
+
+func (m *Method) size() int {
+	return len(m.Exact) + len(m.Display) + len(m.Short) + len(m.Signature) + len(m.Assembly)
 }
 
 func (n *Namer) method(m *method.Method) (Method, error) {
@@ -182,9 +191,9 @@ type typeText [2]string
 
 func (n *Namer) args(handles []arch.Addr) ([]typeText, error) {
 	out := make([]typeText, len(handles))
-	for i, h := range handles {
-		b := budget{nodes: maxTypeNodes}
-		for style := range out[i] {
+	for style := range (typeText{}) {
+		b := newBudget()
+		for i, h := range handles {
 			s, err := n.typeName(h, ecma335.Style(style), &b, 0)
 			if err != nil {
 				return nil, err
@@ -197,18 +206,21 @@ func (n *Namer) args(handles []arch.Addr) ([]typeText, error) {
 
 // Type names the type of a type handle as C# would.
 func (n *Namer) Type(h arch.Addr, style ecma335.Style) (string, error) {
-	b := budget{nodes: maxTypeNodes}
+	b := newBudget()
 	return n.typeName(h, style, &b, 0)
 }
 
 const (
 	maxTypeDepth = 32
 	maxTypeNodes = 1024
+	maxTypeText  = 1 << 16 // bytes, those of types within others counted with each of these
 )
 
-// budget bounds the work for one name: types nest, and a corrupt one may
-// contain itself.
-type budget struct{ nodes int }
+// budget bounds the work for one name, or for one list of them: types nest, and a corrupt
+// one may contain itself.
+type budget struct{ nodes, text int }
+
+func newBudget() budget { return budget{maxTypeNodes, maxTypeText} }
 
 // errFlag: what should be a flag is none, so this is not the object that it is taken for.
 var errFlag = errors.New("the runtime's structures contradict themselves")
@@ -216,6 +228,15 @@ var errFlag = errors.New("the runtime's structures contradict themselves")
 var errTooDeep = errors.New("a type is too large to be named")
 
 func (n *Namer) typeName(h arch.Addr, style ecma335.Style, b *budget, depth int) (string, error) {
+	s, err := n.unboundedName(h, style, b, depth)
+	if b.text -= len(s); b.text < 0 && err == nil {
+		return "", errTooDeep
+	}
+	return s, err
+}
+
+// unboundedName leaves the length of the result to typeName.
+func (n *Namer) unboundedName(h arch.Addr, style ecma335.Style, b *budget, depth int) (string, error) {
 	if b.nodes--; b.nodes < 0 || depth > maxTypeDepth {
 		return "", errTooDeep
 	}
