@@ -8,13 +8,10 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// Frames is the call frame information of an image, and the link-time
-// addresses of its parts.
+// Frames is the call frame information of an image.
 type Frames struct {
-	Hdr       []byte // .eh_frame_hdr; empty if the image has none
-	HdrAddr   arch.Addr
-	Frame     []byte // .eh_frame, possibly with what follows it in its segment
-	FrameAddr arch.Addr
+	Hdr   *Section // .eh_frame_hdr; empty if the image has none
+	Frame *Section // .eh_frame, possibly with what follows it in its segment
 }
 
 // Bare reports whether the image has no call frame information at all. Where that
@@ -29,38 +26,37 @@ func (m *Image) Bare() bool {
 	return errors.Is(err, ErrNotFound)
 }
 
-// Frames reads the image's call frame information. The program header
+// Frames finds the image's call frame information. The program header
 // PT_GNU_EH_FRAME locates .eh_frame_hdr (LSB 10.7). The length of .eh_frame is
 // only in its section header; without one it is taken to reach to the end of
 // its segment, and its own terminator ends it.
 func (m *Image) Frames() (*Frames, error) {
-	var f Frames
+	f := Frames{Hdr: &Section{}}
 	for i := range m.Progs {
 		p := &m.Progs[i]
 		if p.Type != ptGNUEHFrame {
 			continue
 		}
-		if n := m.backed(p); n <= maxFrame {
-			if b, err := m.bytes(p.Vaddr, n); err == nil {
-				f.Hdr, f.HdrAddr = b, p.Vaddr
-			}
+		if s, err := m.sectionAt(p.Vaddr, m.backed(p)); err == nil {
+			f.Hdr = s
 		}
 		break
 	}
+	var at arch.Addr
 	var size uint64
 	if s := m.section(".eh_frame"); s != nil && s.typ != shtNobits {
-		f.FrameAddr, size = s.addr, s.size
-	} else if a, ok := ehFramePointer(f.Hdr, f.HdrAddr); ok {
-		f.FrameAddr = a
+		at, size = s.addr, s.size
+	} else if a, ok := ehFramePointer(f.Hdr); ok {
+		at = a
 		if p := m.segment(a, 1); p != nil {
 			size = m.backed(p) - uint64(a-p.Vaddr)
 		}
 	}
-	if size == 0 || size > maxFrame {
+	if size == 0 {
 		return nil, fmt.Errorf(".eh_frame: %w", ErrNotFound)
 	}
 	var err error
-	f.Frame, err = m.bytes(f.FrameAddr, size)
+	f.Frame, err = m.sectionAt(at, size)
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +66,12 @@ func (m *Image) Frames() (*Frames, error) {
 // ehFramePointer decodes eh_frame_ptr: .eh_frame_hdr begins with a version and
 // three encodings, the first of which is the pointer's (LSB 10.6.2; encodings
 // in LSB 10.5.1). Linkers write it relative to itself in 4 bytes.
-func ehFramePointer(hdr []byte, addr arch.Addr) (arch.Addr, bool) {
-	if len(hdr) < 12 || hdr[0] != 1 {
+func ehFramePointer(s *Section) (arch.Addr, bool) {
+	hdr, err := s.Bytes(0, 12)
+	if err != nil || hdr[0] != 1 {
 		return 0, false
 	}
+	addr := s.addr
 	var v int64
 	switch hdr[1] & 0xf {
 	case 0x3:

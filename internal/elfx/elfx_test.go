@@ -107,6 +107,16 @@ func TestAgainstDebugELF(t *testing.T) {
 	}
 }
 
+// contents reads a section whole.
+func contents(t *testing.T, s *Section) []byte {
+	t.Helper()
+	b, err := s.Bytes(0, int(s.Size()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 func compareSections(t *testing.T, m *Image, w *elf.File) {
 	for i, p := range w.Progs {
 		if q := m.Progs[i]; q.Type != uint32(p.Type) || uint64(q.Vaddr) != p.Vaddr || q.Filesz != p.Filesz || q.Memsz != p.Memsz || q.Offset != p.Off || q.Align != p.Align {
@@ -119,13 +129,12 @@ func compareSections(t *testing.T, m *Image, w *elf.File) {
 	}
 	for _, c := range []struct {
 		name string
-		data []byte
-		addr arch.Addr
-	}{{".eh_frame_hdr", fr.Hdr, fr.HdrAddr}, {".eh_frame", fr.Frame, fr.FrameAddr}} {
+		got  *Section
+	}{{".eh_frame_hdr", fr.Hdr}, {".eh_frame", fr.Frame}} {
 		s := w.Section(c.name)
 		want, err := s.Data()
-		if err != nil || !bytes.Equal(c.data, want) || uint64(c.addr) != s.Addr {
-			t.Errorf("%s: %d bytes at %v, want %d at 0x%x", c.name, len(c.data), c.addr, len(want), s.Addr)
+		if err != nil || !bytes.Equal(contents(t, c.got), want) || uint64(c.got.Addr()) != s.Addr {
+			t.Errorf("%s: %d bytes at %v, want %d at 0x%x", c.name, c.got.Size(), c.got.Addr(), len(want), s.Addr)
 		}
 	}
 	for _, s := range w.Sections {
@@ -216,7 +225,8 @@ func TestMemory(t *testing.T) {
 			}
 			fa, err1 := m.Frames()
 			fb, err2 := mem.Frames()
-			if err1 != nil || err2 != nil || fa.FrameAddr != fb.FrameAddr || !bytes.HasPrefix(fb.Frame, fa.Frame) || !bytes.Equal(fa.Hdr, fb.Hdr) {
+			if err1 != nil || err2 != nil || fa.Frame.Addr() != fb.Frame.Addr() ||
+				!bytes.HasPrefix(contents(t, fb.Frame), contents(t, fa.Frame)) || !bytes.Equal(contents(t, fa.Hdr), contents(t, fb.Hdr)) {
 				t.Errorf("Frames: %v, %v", err1, err2)
 			}
 			countA, countB := 0, 0
@@ -268,7 +278,7 @@ func TestVDSO(t *testing.T) {
 	if err != nil || s.Value == 0 {
 		t.Errorf("Lookup: %+v, %v", s, err)
 	}
-	if fr, err := m.Frames(); err != nil || len(fr.Hdr) == 0 {
+	if fr, err := m.Frames(); err != nil || fr.Hdr.Size() == 0 {
 		t.Errorf("Frames: %v", err)
 	}
 	if b, err := m.Bias(arch.Addr(lo), 0); err != nil || b != m.bias {

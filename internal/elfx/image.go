@@ -53,7 +53,6 @@ const (
 	maxSymbols  = 1 << 24
 	maxNotes    = 1 << 16 // bytes
 	maxName     = 1 << 12 // bytes of a symbol's name
-	maxFrame    = 1 << 27 // bytes of call frame information
 )
 
 // Types and flags of program headers (gABI, figures 5-2 and 5-3; LSB 10.7).
@@ -92,12 +91,16 @@ type Image struct {
 	mem  target.Memory // instead of file
 	bias arch.Addr     // of mem
 
+	budget *Budget
+	keptMu sync.Mutex
+	kept   int64 // bytes of the budget
+
 	shoff           uint64
 	shnum, shstrndx uint32
 
 	sectionsOnce sync.Once
 	sections     []section
-	plt          []addrRange
+	plt, code    []addrRange // sections, by address
 
 	dynOnce sync.Once
 	dyn     dynamic
@@ -107,39 +110,89 @@ type Image struct {
 	tables     []symtab
 }
 
-// New returns the image that file holds. It keeps file, reads it when asked
+// New returns the image that file holds, with a budget of its own, of which reading has no end.
+func New(file io.ReaderAt) (*Image, error) { return (&Budget{unread: math.MaxInt64}).Image(file) }
+
+// NewMemory returns the image whose ELF header is mapped at base, with a budget like New's.
+func NewMemory(mem target.Memory, base arch.Addr) (*Image, error) {
+	return (&Budget{unread: math.MaxInt64}).Mapped(mem, base)
+}
+
+// Image returns the image that file holds. It keeps file, reads it when asked
 // for something, and never closes it.
-func New(file io.ReaderAt) (*Image, error) {
-	m := &Image{file: file}
+func (b *Budget) Image(file io.ReaderAt) (*Image, error) {
+	m := &Image{file: file, budget: b}
 	if err := m.parse(func(p []byte, off uint64) error { return m.readFile(p, off) }); err != nil {
+		m.Close()
 		return nil, err
 	}
 	return m, nil
 }
 
-// NewMemory returns the image whose ELF header is mapped at base. Section
+// Mapped returns the image whose ELF header is mapped at base. Section
 // headers are not part of what gets mapped, so such an image has no .symtab
 // and InPLT is always false.
-func NewMemory(mem target.Memory, base arch.Addr) (*Image, error) {
-	m := &Image{mem: mem}
+func (b *Budget) Mapped(mem target.Memory, base arch.Addr) (*Image, error) {
+	m := &Image{mem: mem, budget: b}
+	if err := m.parseMapped(base); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *Image) parseMapped(base arch.Addr) error {
 	err := m.parse(func(p []byte, off uint64) error {
 		a, ok := base.Add(off)
 		if !ok {
 			return fmt.Errorf("%w: header at the end of memory", ErrFormat)
 		}
-		return mem.ReadMemory(p, a)
+		if err := m.budget.read(int64(len(p))); err != nil {
+			return err
+		}
+		return m.mem.ReadMemory(p, a)
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	m.shoff, m.shnum = 0, 0
 	for i := range m.Progs {
 		if p := &m.Progs[i]; p.Type == ptLoad && p.Offset == 0 {
 			m.bias = base - p.Vaddr
-			return m, nil
+			return nil
 		}
 	}
-	return nil, fmt.Errorf("%w: no segment maps the ELF header", ErrFormat)
+	return fmt.Errorf("%w: no segment maps the ELF header", ErrFormat)
+}
+
+// Keep takes n bytes of the image's budget, for what is made of the image and kept with
+// it: ErrBudget if they are not there.
+func (m *Image) Keep(n int64) error { return m.keep(n, forImages) }
+
+func (m *Image) keep(n, reserve int64) error {
+	err := m.budget.keep(n, reserve)
+	if err == nil {
+		m.keptMu.Lock()
+		m.kept += n
+		m.keptMu.Unlock()
+	}
+	return err
+}
+
+// Give gives n bytes back that Keep took.
+func (m *Image) Give(n int64) {
+	m.keptMu.Lock()
+	defer m.keptMu.Unlock()
+	m.budget.give(n)
+	m.kept -= n
+}
+
+// Close gives back what the image has kept. It does not close its file.
+func (m *Image) Close() {
+	m.keptMu.Lock()
+	defer m.keptMu.Unlock()
+	m.budget.give(m.kept)
+	m.kept = 0
 }
 
 // parse reads the ELF header and the program headers (gABI, figures 4-3, 5-1).
@@ -167,6 +220,9 @@ func (m *Image) parse(read func(p []byte, off uint64) error) error {
 	}
 	if phnum == 0 || phnum > maxProgs || phentsize != phdrSize {
 		return fmt.Errorf("%w: %d program headers of %d bytes", ErrFormat, phnum, phentsize)
+	}
+	if err := m.keep(imageCosts+int64(phnum)*phdrSize, 0); err != nil {
+		return err
 	}
 	b := make([]byte, int(phnum)*phdrSize)
 	if err := read(b, phoff); err != nil {

@@ -12,6 +12,14 @@ import (
 
 // readFile fills p from offset off of the file.
 func (m *Image) readFile(p []byte, off uint64) error {
+	if err := m.budget.read(int64(len(p))); err != nil {
+		return err
+	}
+	return m.pread(p, off)
+}
+
+// pread is readFile beside the budget.
+func (m *Image) pread(p []byte, off uint64) error {
 	if off > math.MaxInt64-uint64(len(p)) {
 		return fmt.Errorf("%w: offset 0x%x", ErrFormat, off)
 	}
@@ -30,6 +38,15 @@ func (m *Image) readFile(p []byte, off uint64) error {
 // read from a file, and what the dynamic linker changes has its original
 // value there.
 func (m *Image) ReadMemory(p []byte, addr arch.Addr) error {
+	// Who has many segments has many to look through.
+	if err := m.budget.read(int64(len(p) + len(m.Progs))); err != nil {
+		return &target.ReadError{Addr: addr, Len: len(p), Err: err}
+	}
+	return m.readAt(p, addr)
+}
+
+// readAt is ReadMemory beside the budget.
+func (m *Image) readAt(p []byte, addr arch.Addr) error {
 	seg := m.segment(addr, uint64(len(p)))
 	if seg == nil {
 		return &target.ReadError{Addr: addr, Len: len(p), Err: ErrUnbacked}
@@ -38,7 +55,7 @@ func (m *Image) ReadMemory(p []byte, addr arch.Addr) error {
 	if m.mem != nil {
 		err = m.mem.ReadMemory(p, addr+m.bias)
 	} else {
-		err = m.readFile(p, seg.Offset+uint64(addr-seg.Vaddr))
+		err = m.pread(p, seg.Offset+uint64(addr-seg.Vaddr))
 	}
 	if err != nil {
 		return &target.ReadError{Addr: addr, Len: len(p), Err: err}

@@ -2,7 +2,10 @@ package elfx
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
+	"slices"
+	"sort"
 	"strings"
 
 	"clrsnap/internal/arch"
@@ -59,18 +62,40 @@ func (m *Image) loadSections() {
 		if m.readFile(last[:], m.shoff+num*shdrSize-1) != nil {
 			return
 		}
+		const keeps = 128 // bytes for a section
+		if m.Keep(int64(num)*keeps) != nil {
+			return
+		}
 		b := make([]byte, num*shdrSize)
 		if m.readFile(b, m.shoff) != nil {
 			return
 		}
 		m.sections = parseSections(b)
 		m.nameSections(b, strndx)
-		for i := range m.sections {
-			if s := &m.sections[i]; isPLT(s.name) && s.flags&shfExecute != 0 {
-				m.plt = append(m.plt, addrRange{s.addr, s.addr + arch.Addr(s.size)})
-			}
-		}
+		m.plt = m.ranges(func(s *section) bool { return isPLT(s.name) && s.flags&shfExecute != 0 })
+		m.code = m.ranges(func(s *section) bool { return s.flags&(shfAlloc|shfExecute) == shfAlloc|shfExecute })
 	})
+}
+
+// ranges are the addresses of certain sections. In an image that makes sense they do not
+// overlap.
+func (m *Image) ranges(of func(*section) bool) (out []addrRange) {
+	for i := range m.sections {
+		if s := &m.sections[i]; s.size > 0 && of(s) {
+			out = append(out, addrRange{s.addr, s.addr + arch.Addr(s.size)})
+		}
+	}
+	slices.SortFunc(out, func(a, b addrRange) int { return cmp.Compare(a.lo, b.lo) })
+	return out
+}
+
+// rangeOf returns the range that holds an address.
+func rangeOf(ranges []addrRange, a arch.Addr) (addrRange, bool) {
+	i := sort.Search(len(ranges), func(i int) bool { return ranges[i].lo > a }) - 1
+	if i < 0 || !a.In(ranges[i].lo, ranges[i].hi) {
+		return addrRange{}, false
+	}
+	return ranges[i], true
 }
 
 func parseSections(b []byte) []section {
@@ -109,7 +134,8 @@ func (m *Image) nameSections(headers []byte, strndx uint32) {
 		if uint64(o) >= uint64(len(names)) {
 			continue
 		}
-		n := names[o:min(uint64(o)+maxName, uint64(len(names)))]
+		const longest = 64 // of the names that anybody asks for
+		n := names[o:min(uint64(o)+longest, uint64(len(names)))]
 		if e := bytes.IndexByte(n, 0); e >= 0 {
 			m.sections[i].name = string(n[:e])
 		}
@@ -156,12 +182,8 @@ func isPLT(name string) bool {
 // lazy-binding ones the return address is still where the call left it.
 func (m *Image) InPLT(vaddr arch.Addr) bool {
 	m.loadSections()
-	for _, r := range m.plt {
-		if vaddr.In(r.lo, r.hi) {
-			return true
-		}
-	}
-	return false
+	_, ok := rangeOf(m.plt, vaddr)
+	return ok
 }
 
 // CodeEnd returns the end of the section, or without section headers of the
@@ -169,14 +191,9 @@ func (m *Image) InPLT(vaddr arch.Addr) bool {
 // can reach.
 func (m *Image) CodeEnd(vaddr arch.Addr) (arch.Addr, bool) {
 	m.loadSections()
-	for i := range m.sections {
-		s := &m.sections[i]
-		if s.flags&(shfAlloc|shfExecute) == shfAlloc|shfExecute && vaddr.In(s.addr, s.addr+arch.Addr(s.size)) {
-			return s.addr + arch.Addr(s.size), true
-		}
-	}
 	if m.sections != nil {
-		return 0, false
+		r, ok := rangeOf(m.code, vaddr)
+		return r.hi, ok
 	}
 	for i := range m.Progs {
 		p := &m.Progs[i]

@@ -3,6 +3,7 @@ package elfx
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"clrsnap/internal/arch"
@@ -127,13 +128,9 @@ func (m *Image) countDynamic(d *dynamic) (uint64, error) {
 	if h.nbuckets > maxSymbols {
 		return 0, fmt.Errorf("%w: %d hash buckets", ErrFormat, h.nbuckets)
 	}
-	b, err := m.bytes(h.buckets, 4*uint64(h.nbuckets))
+	last, err := m.largest(span{at: uint64(h.buckets), size: 4 * uint64(h.nbuckets)})
 	if err != nil {
 		return 0, err
-	}
-	last := uint32(0)
-	for ; len(b) >= 4; b = b[4:] {
-		last = max(last, binary.LittleEndian.Uint32(b))
 	}
 	if last < h.first {
 		return min(uint64(h.first), maxSymbols), nil // no symbol is hashed: all are imports
@@ -151,12 +148,27 @@ func (m *Image) countDynamic(d *dynamic) (uint64, error) {
 	return 0, fmt.Errorf("%w: a hash chain does not end", ErrFormat)
 }
 
+// largest returns the largest of an array of words.
+func (m *Image) largest(words span) (most uint32, err error) {
+	buf := make([]byte, min(words.size, 1<<14))
+	for off := uint64(0); off < words.size; off += uint64(len(buf)) {
+		buf = buf[:min(uint64(len(buf)), words.size-off)]
+		if err := m.readSpan(words, buf, off); err != nil {
+			return 0, err
+		}
+		for b := buf; len(b) >= 4; b = b[4:] {
+			most = max(most, binary.LittleEndian.Uint32(b))
+		}
+	}
+	return most, nil
+}
+
 // Functions calls yield for every function symbol of .dynsym and, where the
 // section headers name one, .symtab, until yield returns false. Labels without
 // a type in executable sections count as functions when they are global or
 // weak: hand-written assembly often leaves its type out. A symbol that is in
 // both tables comes twice. The pointer is only valid during the call. Functions
-// fails if neither table can be read.
+// fails if neither table can be read, and if one is beyond the budget.
 func (m *Image) Functions(yield func(*Symbol) bool) error {
 	var firstErr error
 	found := false
@@ -169,6 +181,9 @@ func (m *Image) Functions(yield func(*Symbol) bool) error {
 			if !more && err == nil {
 				return nil
 			}
+		}
+		if errors.Is(err, ErrBudget) {
+			return err
 		}
 		if err == nil {
 			found = true

@@ -17,7 +17,6 @@ import (
 	"clrsnap/internal/symbol"
 	"clrsnap/internal/target"
 	"clrsnap/internal/unwind"
-	"clrsnap/internal/unwind/cfi"
 )
 
 const ptLoad = 1 // a program header's type: a piece that is mapped
@@ -32,41 +31,40 @@ type Module struct {
 	Start arch.Addr
 	End   arch.Addr
 
-	key    key
-	opener Opener
-	mem    target.Memory
-	arch   *arch.Arch
-	exec   target.Mapping // an executable mapping of the image
+	set  *Set
+	key  key
+	exec target.Mapping // an executable mapping of the image
 
 	once sync.Once
 	err  error
-	file target.File
-	img  *elfx.Image
+	img  *image
 	bias arch.Addr
-	cfi  *cfi.Table
-	bare bool
-	syms *symbol.Table
-
-	aheadOnce sync.Once
-	ahead     bool
 }
 
-// key tells two images apart, and recognises one when the mappings are read
+// key tells two modules apart, and recognises one when the mappings are read
 // again.
 type key struct {
-	path  string
-	dev   uint64
-	inode uint64
+	file  fileKey
 	start arch.Addr
 }
 
-// Set is the modules of one target. It is not safe for concurrent use.
+// fileKey tells files apart.
+type fileKey struct {
+	path  string
+	dev   uint64
+	inode uint64
+}
+
+// Set is the modules of one target. It is not safe for concurrent use. What it reads of
+// them, and keeps, has one bound, however many they are.
 type Set struct {
 	arch   *arch.Arch
 	mem    target.Memory
 	opener Opener
+	budget *elfx.Budget
 	mods   []*Module // by the address of their executable mappings
 	spans  []span    // every executable mapping, also without a module
+	files  map[fileKey]*image
 }
 
 // span is one executable mapping.
@@ -77,7 +75,7 @@ type span struct {
 
 // NewSet returns an empty set.
 func NewSet(a *arch.Arch, mem target.Memory, opener Opener) *Set {
-	return &Set{arch: a, mem: mem, opener: opener}
+	return &Set{arch: a, mem: mem, opener: opener, budget: elfx.NewBudget(), files: map[fileKey]*image{}}
 }
 
 // Update takes over the target's mappings. Modules that are still there keep
@@ -89,8 +87,12 @@ func (s *Set) Update(maps target.Mappings) (gone bool) {
 	}
 	s.mods, s.spans = nil, nil
 	byKey := map[key]*Module{}
+	var start arch.Addr // of the adjacent mappings of one file that i is the last of
 	for i := range maps {
 		mp := &maps[i]
+		if i == 0 || !continues(mp, &maps[i-1]) {
+			start = mp.Start
+		}
 		if mp.Perm&target.PermExec == 0 {
 			continue
 		}
@@ -98,7 +100,7 @@ func (s *Set) Update(maps target.Mappings) (gone bool) {
 			s.spans = append(s.spans, span{mp.Start, mp.End, nil})
 			continue
 		}
-		k := key{path: mp.Path, dev: mp.Dev, inode: mp.Inode, start: imageStart(maps, i)}
+		k := key{fileKey{mp.Path, mp.Dev, mp.Inode}, start}
 		m := byKey[k]
 		if m == nil {
 			if m = old[k]; m == nil {
@@ -115,14 +117,28 @@ func (s *Set) Update(maps target.Mappings) (gone bool) {
 			m.Close()
 		}
 	}
+	if gone {
+		s.closeFiles(byKey)
+	}
 	return gone
 }
 
-func (s *Set) newModule(mp *target.Mapping, k key) *Module {
-	return &Module{
-		Path: mp.Path, Name: path.Base(mp.Path), Start: k.start, End: mp.End,
-		key: k, opener: s.opener, mem: s.mem, arch: s.arch, exec: *mp,
+// closeFiles closes the files that no module is of any more.
+func (s *Set) closeFiles(mods map[key]*Module) {
+	mapped := map[fileKey]bool{}
+	for k := range mods {
+		mapped[k.file] = true
 	}
+	for k, f := range s.files {
+		if !mapped[k] {
+			f.close()
+			delete(s.files, k)
+		}
+	}
+}
+
+func (s *Set) newModule(mp *target.Mapping, k key) *Module {
+	return &Module{Path: mp.Path, Name: path.Base(mp.Path), Start: k.start, End: mp.End, set: s, key: k, exec: *mp}
 }
 
 // isImage: code of the runtime's own (anonymous memory, or a memfd where the
@@ -139,14 +155,9 @@ func isDoubleMapped(p string) bool {
 	return err == nil && ok
 }
 
-// imageStart returns the lowest of the adjacent mappings of one file that end
-// in mapping i.
-func imageStart(maps target.Mappings, i int) arch.Addr {
-	start := maps[i].Start
-	for j := i - 1; j >= 0 && maps[j].End == start && maps[j].Path == maps[i].Path && maps[j].Offset <= maps[j+1].Offset; j-- {
-		start = maps[j].Start
-	}
-	return start
+// continues reports whether m is a further piece of the file that the mapping before it is of.
+func continues(m, before *target.Mapping) bool {
+	return before.End == m.Start && before.Offset <= m.Offset && before.Path == m.Path
 }
 
 // Find returns the module whose code addr lies in, or nil.
@@ -177,14 +188,14 @@ func (s *Set) Close() {
 		m.Close()
 	}
 	s.mods, s.spans = nil, nil
+	s.closeFiles(nil)
 }
 
-// Close releases the module's file.
+// Close ends the use of the module. Its file may be another one's, too.
 func (m *Module) Close() {
 	m.once.Do(func() { m.err = fmt.Errorf("%s has been unloaded", m.Path) })
-	if m.file != nil {
-		m.file.Close()
-		m.file = nil
+	if m.img != nil && m.img.file == nil {
+		m.img.close()
 	}
 }
 
@@ -207,33 +218,19 @@ func (m *Module) open() error {
 }
 
 func (m *Module) openFile() error {
-	f, err := m.opener(&m.exec)
+	img, err := m.set.open(m)
 	if err != nil {
 		return err
 	}
-	img, bias, err := m.parse(f)
+	bias, err := img.elf.Bias(m.exec.Start, m.exec.Offset)
+	if err == nil && m.replaced(img.elf, bias) {
+		err = errReplaced
+	}
 	if err != nil {
-		f.Close()
 		return fmt.Errorf("%s: %w", m.Path, err)
 	}
-	m.file = f
-	m.use(img, bias)
+	m.img, m.bias = img, bias
 	return nil
-}
-
-func (m *Module) parse(f target.File) (*elfx.Image, arch.Addr, error) {
-	img, err := elfx.New(f)
-	if err != nil {
-		return nil, 0, err
-	}
-	bias, err := img.Bias(m.exec.Start, m.exec.Offset)
-	if err != nil {
-		return nil, 0, err
-	}
-	if m.replaced(img, bias) {
-		return nil, 0, errReplaced
-	}
-	return img, bias, nil
 }
 
 var errReplaced = errors.New("the file is another one than the one that is mapped: it was replaced while the program runs")
@@ -248,10 +245,11 @@ func (m *Module) replaced(img *elfx.Image, bias arch.Addr) bool {
 	}
 	for i := range img.Progs {
 		if p := &img.Progs[i]; p.Type == ptLoad && p.Offset == 0 {
-			mapped, err := elfx.NewMemory(m.mem, bias+p.Vaddr)
+			mapped, err := m.set.budget.Mapped(m.set.mem, bias+p.Vaddr)
 			if err != nil {
 				return false
 			}
+			defer mapped.Close()
 			mappedID, err := mapped.BuildID()
 			return err == nil && !bytes.Equal(id, mappedID)
 		}
@@ -260,26 +258,18 @@ func (m *Module) replaced(img *elfx.Image, bias arch.Addr) bool {
 }
 
 func (m *Module) openMemory() error {
-	img, err := elfx.NewMemory(m.mem, m.Start)
+	elf, err := m.set.budget.Mapped(m.set.mem, m.Start)
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.Path, err)
 	}
-	for i := range img.Progs {
-		if p := &img.Progs[i]; p.Type == ptLoad && p.Offset == 0 {
-			m.use(img, m.Start-p.Vaddr)
+	for i := range elf.Progs {
+		if p := &elf.Progs[i]; p.Type == ptLoad && p.Offset == 0 {
+			m.img, m.bias = m.set.newImage(elf), m.Start-p.Vaddr
 			return nil
 		}
 	}
+	elf.Close()
 	return fmt.Errorf("%s: no segment maps the ELF header", m.Path)
-}
-
-func (m *Module) use(img *elfx.Image, bias arch.Addr) {
-	m.img, m.bias, m.syms, m.bare = img, bias, symbol.New(img), img.Bare()
-	if f, err := img.Frames(); err == nil {
-		if t, err := cfi.New(f.Hdr, f.HdrAddr, f.Frame, f.FrameAddr, m.arch); err == nil {
-			m.cfi = t
-		}
-	}
 }
 
 // Step returns the step from code address pc, or an error that wraps
@@ -288,33 +278,29 @@ func (m *Module) Step(pc arch.Addr) (*unwind.Step, error) {
 	if err := m.load(); err != nil {
 		return nil, fmt.Errorf("%w: %w", unwind.ErrNoInfo, err)
 	}
-	if m.cfi == nil {
+	if m.img.cfi == nil {
 		return nil, unwind.ErrNoInfo
 	}
-	return m.cfi.Step(pc - m.bias)
+	return m.img.cfi.Step(pc - m.bias)
 }
 
 // Bare reports whether the module has no unwind information at all, so that its
 // code can only be crossed by frame pointers, if it has any.
-func (m *Module) Bare() bool { return m.load() == nil && m.bare }
+func (m *Module) Bare() bool { return m.load() == nil && m.img.bare }
 
 // AheadOfTime reports whether the module is a native AOT program or library of .NET,
 // with its own runtime in it.
 func (m *Module) AheadOfTime() bool {
-	m.aheadOnce.Do(func() {
-		_, err := m.Lookup("DotNetRuntimeDebugHeader") // src/coreclr/nativeaot/Runtime/DebugHeader.cpp
-		m.ahead = err == nil
-	})
-	return m.ahead
+	return m.load() == nil && m.img.aheadOfTime()
 }
 
 // Function returns the start of the function that pc lies in, as the unwind
 // information has it.
 func (m *Module) Function(pc arch.Addr) (start arch.Addr, ok bool) {
-	if m.load() != nil || m.cfi == nil {
+	if m.load() != nil || m.img.cfi == nil {
 		return 0, false
 	}
-	lo, _, ok := m.cfi.Function(pc - m.bias)
+	lo, _, ok := m.img.cfi.Function(pc - m.bias)
 	return lo + m.bias, ok
 }
 
@@ -323,7 +309,19 @@ func (m *Module) Symbol(addr arch.Addr) (f *symbol.Func, offset uint64, ok bool)
 	if m.load() != nil {
 		return nil, 0, false
 	}
-	return m.syms.Lookup(addr - m.bias)
+	return m.img.syms.Lookup(addr - m.bias)
+}
+
+// Nameless returns why functions of the module may lack the names that its symbols give
+// them; nil: they do not.
+func (m *Module) Nameless() error {
+	if m.load() != nil {
+		return nil
+	}
+	if err := m.img.syms.Err(); errors.Is(err, elfx.ErrBudget) {
+		return fmt.Errorf("symbols of %s: %w", m.Name, err)
+	}
+	return nil
 }
 
 // Lookup returns the address in the target of one of the module's dynamic
@@ -332,7 +330,7 @@ func (m *Module) Lookup(name string) (arch.Addr, error) {
 	if err := m.load(); err != nil {
 		return 0, err
 	}
-	s, err := m.img.Lookup(name)
+	s, err := m.img.elf.Lookup(name)
 	if err != nil {
 		return 0, err
 	}
@@ -353,9 +351,9 @@ func (m *Module) Image() (*elfx.Image, error) {
 	if err := m.load(); err != nil {
 		return nil, err
 	}
-	return m.img, nil
+	return m.img.elf, nil
 }
 
 // InPLT reports whether addr lies in the module's procedure linkage table, whose
 // entries jump on to functions of other modules.
-func (m *Module) InPLT(addr arch.Addr) bool { return m.load() == nil && m.img.InPLT(addr-m.bias) }
+func (m *Module) InPLT(addr arch.Addr) bool { return m.load() == nil && m.img.elf.InPLT(addr-m.bias) }

@@ -6,6 +6,7 @@ package symbol
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -36,7 +37,7 @@ type Table struct {
 	pieces []piece
 
 	mu    sync.Mutex
-	names map[uint32]*Func // by index of syms; bounded by their number
+	names map[uint32]*Func // by index of syms
 }
 
 // piece says which symbol the code from start on belongs to.
@@ -62,19 +63,28 @@ func (t *Table) Lookup(vaddr arch.Addr) (f *Func, offset uint64, ok bool) {
 	f = t.names[i]
 	if f == nil {
 		raw, err := t.img.SymbolName(&t.syms[i])
+		if errors.Is(err, elfx.ErrBudget) {
+			t.err = err
+		}
 		if err != nil || raw == "" {
 			return nil, 0, false
 		}
 		f = &Func{Start: t.syms[i].Value, Size: t.syms[i].Size}
 		f.Name, f.Short = Demangle(raw)
+		if err := t.img.Keep(funcKeeps + int64(len(f.Name)+len(f.Short))); err != nil {
+			t.err = err
+			return nil, 0, false
+		}
 		t.names[i] = f
 	}
 	return f, uint64(vaddr - f.Start), true
 }
 
-// Err returns why the image's symbols could not be read, if so.
+// Err returns why the image's symbols could not be read, if so, or not all of their names.
 func (t *Table) Err() error {
 	t.once.Do(t.build)
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	return t.err
 }
 
@@ -99,17 +109,44 @@ func (t *Table) find(vaddr arch.Addr) (uint32, bool) {
 	return t.pieces[i].sym, true
 }
 
+// What is kept for symbols, in bytes: each and its pieces, of which there are two at
+// most, and what has a name.
+const (
+	symKeeps  = 24 + 2*16
+	funcKeeps = 128
+)
+
 func (t *Table) build() {
-	t.err = t.img.Functions(func(s *elfx.Symbol) bool {
+	t.err = t.read()
+	if errors.Is(t.err, elfx.ErrBudget) { // those for other images may do
+		all := len(t.syms)
+		t.syms = slices.Clone(slices.DeleteFunc(t.syms, func(s elfx.Symbol) bool { return s.Static() }))
+		t.all = false
+		t.img.Give(int64(all-len(t.syms)) / many * many * symKeeps)
+	}
+	slices.SortFunc(t.syms, compare)
+	t.extend()
+	t.cut()
+}
+
+// many symbols are accounted for at once.
+const many = 1024
+
+// read reads the symbols, as far as they may be kept.
+func (t *Table) read() (err error) {
+	beyond := t.img.Functions(func(s *elfx.Symbol) bool {
 		if _, ok := s.Value.Add(s.Size); ok && !t.isBound(s) {
+			if len(t.syms)%many == 0 {
+				if err = t.img.Keep(many * symKeeps); err != nil {
+					return false
+				}
+			}
 			t.syms = append(t.syms, *s)
 			t.all = t.all || s.Static()
 		}
 		return true
 	})
-	slices.SortFunc(t.syms, compare)
-	t.extend()
-	t.cut()
+	return cmp.Or(err, beyond)
 }
 
 // isBound reports whether a symbol is the linker's, for the start or end of a

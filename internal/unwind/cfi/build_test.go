@@ -3,6 +3,7 @@ package cfi
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 	"strings"
 
 	"clrsnap/internal/arch"
@@ -105,8 +106,31 @@ func encode(p []byte, at, data arch.Addr, enc uint8, v arch.Addr) []byte {
 	return append(p, binary.LittleEndian.AppendUint64(nil, uint64(v))[:fixedSize(enc)]...)
 }
 
+// inMemory is a section whose bytes are at hand.
+type inMemory struct {
+	data []byte
+	addr arch.Addr
+}
+
+func (s inMemory) Addr() arch.Addr { return s.addr }
+func (s inMemory) Size() uint64    { return uint64(len(s.data)) }
+
+func (s inMemory) Bytes(off uint64, n int) ([]byte, error) {
+	if size := s.Size(); off > size || uint64(n) > size-off {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return s.data[off : off+uint64(n) : off+uint64(n)], nil
+}
+
+// newTable is New for sections in memory, of which all may be kept.
+func newTable(hdr, frame []byte) (*Table, error) {
+	return New(inMemory{hdr, hdrBase}, inMemory{frame, frameBase}, arch.AMD64, always)
+}
+
+func always(int64) error { return nil }
+
 func (b *builder) table() *Table {
-	t, err := New(nil, 0, b.bytes, frameBase, arch.AMD64)
+	t, err := newTable(nil, b.bytes)
 	if err != nil {
 		panic(err)
 	}

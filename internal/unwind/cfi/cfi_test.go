@@ -113,7 +113,7 @@ func TestEncodings(t *testing.T) {
 		} else {
 			h = b.hdr(enc)
 		}
-		tab, err := New(h, hdrBase, b.bytes, frameBase, arch.AMD64)
+		tab, err := newTable(h, b.bytes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,7 +281,7 @@ func TestStepErrors(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 	}
-	if _, err := New(nil, 0, nil, 0, arch.AMD64); err == nil {
+	if _, err := newTable(nil, nil); err == nil {
 		t.Error("an empty .eh_frame is accepted")
 	}
 }

@@ -1,6 +1,8 @@
 package cfi
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 
@@ -115,8 +117,12 @@ func (t *Table) common(c *cie, w *row) bool {
 // slow compiles what needs an interpreter.
 func (t *Table) slow(c *cie, w *row, keep arch.RegMask) (unwind.Stepper, error) {
 	s := &slowStep{arch: t.arch, cfaCol: w.cfaCol, keep: keep}
-	s.cfa = t.value(&w.cfa)
-	s.ra = t.value(&w.regs[c.ra])
+	var err1, err2 error
+	s.cfa, err1 = t.value(&w.cfa)
+	s.ra, err2 = t.value(&w.regs[c.ra])
+	if err := cmp.Or(err1, err2); err != nil {
+		return nil, err
+	}
 	if s.ra.kind == ruleUnset || s.ra.kind == ruleSame {
 		s.ra = value{kind: ruleRegister, val: int64(c.ra)}
 	}
@@ -135,7 +141,11 @@ func (t *Table) slow(c *cie, w *row, keep arch.RegMask) (unwind.Stepper, error) 
 				s.regs = append(s.regs, regValue{r, value{kind: ruleRegister, val: int64(col)}})
 			}
 		default:
-			s.regs = append(s.regs, regValue{r, t.value(&w.regs[col])})
+			v, err := t.value(&w.regs[col])
+			if err != nil {
+				return nil, err
+			}
+			s.regs = append(s.regs, regValue{r, v})
 		}
 	}
 	s.spUndefined = t.spUndefined(w)
@@ -153,11 +163,14 @@ func (t *Table) spUndefined(w *row) bool {
 }
 
 // value is rule with its expression at hand.
-func (t *Table) value(ru *rule) value {
+func (t *Table) value(ru *rule) (value, error) {
 	v := value{kind: ru.kind, val: ru.val}
 	if ru.kind == ruleExpr || ru.kind == ruleValExpr {
-		v.expr = t.frame.data[ru.val : ru.val+int64(ru.n)]
-		v.val = 0
+		b, err := t.frame.Bytes(uint64(ru.val), int(ru.n))
+		if err != nil {
+			return v, fmt.Errorf("%w: %w", unwind.ErrBadInfo, err)
+		}
+		v.expr, v.val = bytes.Clone(b), 0 // steps are kept for long
 	}
-	return v
+	return v, nil
 }

@@ -50,6 +50,7 @@ func fixedSize(enc uint8) int {
 type reader struct {
 	b   []byte
 	pos int
+	off int // of b in .eh_frame
 	bad bool
 }
 
@@ -149,8 +150,8 @@ func (r *reader) value(enc uint8) uint64 {
 	return r.fixed(n)
 }
 
-// pointer reads an encoded pointer that lies in section s.
-func (t *Table) pointer(r *reader, s *section, enc uint8) arch.Addr {
+// pointer reads an encoded pointer that lies in s.
+func (t *Table) pointer(r *reader, s *piece, enc uint8) arch.Addr {
 	if enc&peBase == peAligned {
 		at := s.addr + arch.Addr(r.pos)
 		r.take(uint64(-at & 7))
@@ -165,10 +166,10 @@ func (t *Table) pointer(r *reader, s *section, enc uint8) arch.Addr {
 	case peDataRel:
 		// In .eh_frame_hdr relative to its start; in .eh_frame to the global
 		// offset table, which x86-64 and arm64 do not use for this.
-		if s != &t.hdr {
+		if s.base == 0 {
 			r.bad = true
 		}
-		v += s.addr
+		v += s.base
 	default: // peTextRel and peFuncRel: of no known base
 		r.bad = true
 	}
@@ -182,10 +183,9 @@ func (t *Table) pointer(r *reader, s *section, enc uint8) arch.Addr {
 // nothing else of the image is at hand. In practice only personality routines
 // are indirect, and those are skipped.
 func (t *Table) load(r *reader, a arch.Addr) arch.Addr {
-	for _, s := range []*section{&t.frame, &t.hdr} {
-		o := uint64(a - s.addr)
-		if n := uint64(len(s.data)); n >= 8 && o <= n-8 {
-			return arch.Addr(binary.LittleEndian.Uint64(s.data[o:]))
+	for _, s := range []Section{t.frame, t.hdr} {
+		if b, err := s.Bytes(uint64(a-s.Addr()), 8); err == nil {
+			return arch.Addr(binary.LittleEndian.Uint64(b))
 		}
 	}
 	r.bad = true

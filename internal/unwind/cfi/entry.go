@@ -10,29 +10,35 @@ import (
 
 // record is the frame around a CIE or an FDE (LSB 10.6.1).
 type record struct {
+	piece
 	off, end int // in .eh_frame
-	body     int // after the CIE id or the CIE pointer
+	body     int // in the piece, after the CIE id or the CIE pointer
 	isCIE    bool
 	cieOff   int // of an FDE
 }
 
+// reader reads the record from a place in it.
+func (r *record) reader(pos int) reader { return reader{b: r.data, pos: pos, off: r.off} }
+
 // cie is a Common Information Entry: what a group of FDEs share.
 type cie struct {
-	off        int
-	codeAlign  uint64
-	dataAlign  int64
-	ra         int // column of the return address
-	ptrEnc     uint8
-	augmented  bool // FDEs have augmentation data, with its length
-	signal     bool
-	start, end int // initial instructions, in .eh_frame
+	off       int
+	codeAlign uint64
+	dataAlign int64
+	ra        int // column of the return address
+	ptrEnc    uint8
+	augmented bool // FDEs have augmentation data, with its length
+	signal    bool
+	rec       record
+	start     int // of the initial instructions, in the record
 }
 
 // fde is a Frame Description Entry: the call frame information of lo <= pc < hi.
 type fde struct {
-	cie        *cie
-	lo, hi     arch.Addr
-	start, end int // instructions, in .eh_frame
+	cie    *cie
+	lo, hi arch.Addr
+	rec    record
+	start  int // of the instructions, in the record
 }
 
 func bad(what string, off int) error {
@@ -43,29 +49,39 @@ func bad(what string, off int) error {
 // pointer have 4 bytes even after an extended length (LSB 10.6.1.1); the pointer
 // is the distance from itself back to the CIE.
 func (t *Table) parseRecord(off int) (record, error) {
-	if off < 0 || off >= len(t.frame.data) {
+	if off < 0 || uint64(off) >= t.frame.Size() {
 		return record{}, bad("no record", off)
 	}
-	r := reader{b: t.frame.data, pos: off}
+	left := t.frame.Size() - uint64(off)
+	head, err := t.frame.Bytes(uint64(off), int(min(12, left)))
+	if err != nil {
+		return record{}, fmt.Errorf("%w: %w", unwind.ErrBadInfo, err)
+	}
+	r := reader{b: head}
 	length := r.fixed(4)
 	if length == 0xffffffff {
 		length = r.fixed(8)
 	}
-	if r.bad || length == 0 || length < 4 || length > uint64(r.left()) {
+	if r.bad || length == 0 || length < 4 || length > maxRecord || length > left-uint64(r.pos) {
 		return record{}, bad("record length", off)
 	}
-	rec := record{off: off, end: r.pos + int(length)}
+	rec := record{off: off, end: off + r.pos + int(length)}
+	rec.addr = t.frame.Addr() + arch.Addr(off)
+	if rec.data, err = t.frame.Bytes(uint64(off), rec.end-off); err != nil {
+		return record{}, fmt.Errorf("%w: %w", unwind.ErrBadInfo, err)
+	}
 	field := r.pos
+	r = rec.reader(field)
 	id := r.fixed(4)
 	rec.body = r.pos
 	if id == 0 {
 		rec.isCIE = true
 		return rec, nil
 	}
-	if id > uint64(field) {
+	if id > uint64(off+field) {
 		return record{}, bad("CIE pointer", off)
 	}
-	rec.cieOff = field - int(id)
+	rec.cieOff = off + field - int(id)
 	return rec, nil
 }
 
@@ -78,7 +94,7 @@ func (t *Table) parseCIE(off int) (*cie, error) {
 	if !rec.isCIE {
 		return nil, bad("an FDE that is used as a CIE", off)
 	}
-	r := reader{b: t.frame.data[:rec.end], pos: rec.body}
+	r := rec.reader(rec.body)
 	version := r.u8()
 	if version != 1 && version != 3 && version != 4 {
 		return nil, bad("CIE version", off)
@@ -94,7 +110,7 @@ func (t *Table) parseCIE(off int) (*cie, error) {
 			return nil, bad("address size", off)
 		}
 	}
-	c := &cie{off: off, ptrEnc: peAbsptr, end: rec.end}
+	c := &cie{off: off, ptrEnc: peAbsptr, rec: rec}
 	c.codeAlign, c.dataAlign = r.uleb(), r.sleb()
 	ra := uint64(0)
 	if version == 1 {
@@ -141,7 +157,7 @@ func (t *Table) augment(c *cie, r *reader, letters []byte) error {
 			// Only its length matters. A pointer relative to nothing known is
 			// skipped like any other.
 			if enc := d.u8(); enc&peBase == peAligned {
-				t.pointer(&d, &t.frame, enc)
+				t.pointer(&d, &c.rec.piece, enc)
 			} else if enc != peOmit {
 				d.value(enc)
 			}
@@ -183,9 +199,9 @@ func (t *Table) parseFDE(off int) (*fde, error) {
 // form of the pointer's encoding but is relative to nothing, and augmentation
 // data, of which nothing is needed (LSB 10.6.1.2).
 func (t *Table) parseRange(rec *record, c *cie) (*fde, error) {
-	r := reader{b: t.frame.data[:rec.end], pos: rec.body}
-	f := &fde{cie: c, end: rec.end}
-	f.lo = t.pointer(&r, &t.frame, c.ptrEnc)
+	r := rec.reader(rec.body)
+	f := &fde{cie: c, rec: *rec}
+	f.lo = t.pointer(&r, &rec.piece, c.ptrEnc)
 	// A signed form has an unsigned length: no code is longer than that.
 	length := r.value(c.ptrEnc &^ peSigned & peForm)
 	if c.augmented {

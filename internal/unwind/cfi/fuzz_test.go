@@ -24,7 +24,7 @@ func FuzzTable(f *testing.F) {
 		f.Add(b.hdr(pePCRel|peSdata8), b.bytes, uint64(codeBase+codeSize), stack)
 	}
 	f.Fuzz(func(t *testing.T, hdr, frame []byte, pc uint64, stack []byte) {
-		tab, err := New(hdr, hdrBase, frame, frameBase, arch.AMD64)
+		tab, err := newTable(hdr, frame)
 		if err != nil {
 			return
 		}
@@ -86,7 +86,7 @@ func BenchmarkStep(b *testing.B) {
 	b.Run("index", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			t := Table{arch: tab.arch, frame: tab.frame}
+			t := Table{arch: tab.arch, frame: tab.frame, mayKeep: always}
 			t.buildIndex()
 		}
 	})

@@ -51,6 +51,7 @@ const (
 type program struct {
 	t          *Table
 	cie        *cie
+	rec        *record // whose instructions are being executed
 	row        row
 	initial    row // after the CIE's instructions, for DW_CFA_restore
 	remembered []row
@@ -99,19 +100,21 @@ const (
 func (p *program) run(t *Table, f *fde, pc arch.Addr) error {
 	p.t, p.cie, p.pc, p.left = t, f.cie, pc, maxInstructions
 	p.loc = f.lo
-	r := reader{b: t.frame.data[:f.cie.end], pos: f.cie.start}
+	r := f.cie.rec.reader(f.cie.start)
+	p.rec = &f.cie.rec
 	if err := p.exec(&r); err != nil {
 		return err
 	}
 	p.initial = p.row
 	p.loc, p.done = f.lo, false
-	r = reader{b: t.frame.data[:f.end], pos: f.start}
+	r = f.rec.reader(f.start)
+	p.rec = &f.rec
 	return p.exec(&r)
 }
 
 func (p *program) exec(r *reader) error {
 	for r.left() > 0 && !p.done {
-		at := r.pos
+		at := r.off + r.pos
 		if p.left--; p.left < 0 {
 			return bad("too many instructions", at)
 		}
@@ -170,7 +173,7 @@ func (p *program) restore(col uint64) {
 func (p *program) location(op uint8, r *reader) bool {
 	switch op {
 	case cfaSetLoc:
-		loc := p.t.pointer(r, &p.t.frame, p.cie.ptrEnc)
+		loc := p.t.pointer(r, &p.rec.piece, p.cie.ptrEnc)
 		if loc < p.loc {
 			return false
 		}
@@ -257,11 +260,15 @@ func isRegisterOp(op uint8) bool {
 	return false
 }
 
+// maxExpression bounds an expression, in bytes. Those that were seen have a dozen.
+const maxExpression = 128
+
 // expression reads an expression's length and steps over its bytes.
 func expression(kind ruleKind, r *reader) rule {
 	n := r.uleb()
-	at := r.pos
+	at := r.off + r.pos
 	r.take(n)
+	r.bad = r.bad || n > maxExpression
 	return rule{kind: kind, n: uint32(n), val: int64(at)}
 }
 

@@ -30,7 +30,7 @@ func open(tb testing.TB, path string) (t, indexed *Table) {
 	if err != nil {
 		tb.Skipf("SKIPPED, NOT TESTED: %v", err)
 	}
-	defer f.Close()
+	tb.Cleanup(func() { f.Close() })
 	m, err := elfx.New(f)
 	if err != nil {
 		tb.Fatal(err)
@@ -39,11 +39,12 @@ func open(tb testing.TB, path string) (t, indexed *Table) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	t, err = New(fr.Hdr, fr.HdrAddr, fr.Frame, fr.FrameAddr, arch.AMD64)
-	if err != nil {
+	if t, err = New(fr.Hdr, fr.Frame, arch.AMD64, m.Keep); err != nil {
 		tb.Fatal(err)
 	}
-	indexed, _ = New(nil, 0, fr.Frame, fr.FrameAddr, arch.AMD64)
+	if indexed, err = New(inMemory{}, fr.Frame, arch.AMD64, m.Keep); err != nil {
+		tb.Fatal(err)
+	}
 	return t, indexed
 }
 

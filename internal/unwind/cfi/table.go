@@ -17,8 +17,11 @@
 package cfi
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
+	"slices"
 	"sort"
 	"sync"
 
@@ -26,10 +29,19 @@ import (
 	"clrsnap/internal/unwind"
 )
 
-// section is a piece of the image that pointers can be relative to.
-type section struct {
+// Section is a section of an image, which is read as far as it is needed.
+type Section interface {
+	Addr() arch.Addr // at link time
+	Size() uint64
+	// Bytes returns n bytes at an offset, which nobody changes.
+	Bytes(off uint64, n int) ([]byte, error)
+}
+
+// piece is a piece of the image that was read.
+type piece struct {
 	data []byte
 	addr arch.Addr
+	base arch.Addr // what pointers can be relative to besides themselves; 0: nothing
 }
 
 // Table is the call frame information of one image. All addresses are
@@ -38,16 +50,18 @@ type section struct {
 // used concurrently.
 type Table struct {
 	arch       *arch.Arch
-	hdr, frame section
+	hdr, frame Section
+	mayKeep    func(bytes int64) error
 
 	// The binary search table of .eh_frame_hdr.
-	search  reader // positioned at the first entry
+	search  uint64 // where the first entry is
 	enc     uint8
 	entry   int // bytes of an entry
 	entries int // 0: there is no usable table
 
 	indexOnce sync.Once
 	index     []indexEntry // instead of the search table
+	indexErr  error        // why it is not of all of .eh_frame
 }
 
 // indexEntry locates the FDE whose code starts at lo.
@@ -56,18 +70,24 @@ type indexEntry struct {
 	off uint32 // in .eh_frame
 }
 
-// New returns the call frame information in frame, the contents of .eh_frame
-// at link-time address frameAddr. hdr is .eh_frame_hdr with its binary search
-// table; without one, or if its encoding does not allow a search, the first
-// lookup builds an index of all of frame. The Table keeps both slices.
-func New(hdr []byte, hdrAddr arch.Addr, frame []byte, frameAddr arch.Addr, a *arch.Arch) (*Table, error) {
-	if len(frame) == 0 || len(frame) > 1<<31-1 {
-		return nil, fmt.Errorf("%w: .eh_frame of %d bytes", unwind.ErrBadInfo, len(frame))
+// Bounds of what is read at once: a record, of which the longest that were seen have some
+// thousand bytes, and the .eh_frame of an image without a search table.
+const (
+	maxRecord  = 1 << 18
+	maxIndexed = 16 << 20
+)
+
+// New returns the call frame information in frame, the section .eh_frame. hdr is
+// .eh_frame_hdr with its binary search table; without one, or if its encoding does not
+// allow a search, the first lookup builds an index of frame, as far as mayKeep agrees.
+func New(hdr, frame Section, a *arch.Arch, mayKeep func(bytes int64) error) (*Table, error) {
+	if frame.Size() == 0 || frame.Size() > math.MaxInt32 {
+		return nil, fmt.Errorf("%w: .eh_frame of %d bytes", unwind.ErrBadInfo, frame.Size())
 	}
-	if _, ok := frameAddr.Add(uint64(len(frame))); !ok {
-		return nil, fmt.Errorf("%w: .eh_frame at %v", unwind.ErrBadInfo, frameAddr)
+	if _, ok := frame.Addr().Add(frame.Size()); !ok {
+		return nil, fmt.Errorf("%w: .eh_frame at %v", unwind.ErrBadInfo, frame.Addr())
 	}
-	t := &Table{arch: a, hdr: section{hdr, hdrAddr}, frame: section{frame, frameAddr}}
+	t := &Table{arch: a, hdr: hdr, frame: frame, mayKeep: mayKeep}
 	t.parseHdr()
 	return t, nil
 }
@@ -75,19 +95,25 @@ func New(hdr []byte, hdrAddr arch.Addr, frame []byte, frameAddr arch.Addr, a *ar
 // parseHdr finds the search table (LSB 10.6.2): version, encodings of
 // eh_frame_ptr, fde_count and the table, the first two values, the table.
 func (t *Table) parseHdr() {
-	r := reader{b: t.hdr.data}
+	const longest = 4 + 2*(maxLEB+8)
+	b, err := t.hdr.Bytes(0, int(min(longest, t.hdr.Size())))
+	if err != nil {
+		return
+	}
+	p := piece{b, t.hdr.Addr(), t.hdr.Addr()}
+	r := reader{b: b}
 	version, ptrEnc, countEnc, tableEnc := r.u8(), r.u8(), r.u8(), r.u8()
 	if r.bad || version != 1 || ptrEnc == peOmit || countEnc == peOmit || tableEnc == peOmit || tableEnc&peIndirect != 0 {
 		return
 	}
-	t.pointer(&r, &t.hdr, ptrEnc)
-	count := t.pointer(&r, &t.hdr, countEnc)
+	t.pointer(&r, &p, ptrEnc)
+	count := t.pointer(&r, &p, countEnc)
 	size := fixedSize(tableEnc)
 	if r.bad || size == 0 {
 		return
 	}
-	t.enc, t.entry, t.search = tableEnc, 2*size, r
-	t.entries = int(min(uint64(count), uint64(len(r.b)-r.pos)/uint64(t.entry)))
+	t.enc, t.entry, t.search = tableEnc, 2*size, uint64(r.pos)
+	t.entries = int(min(uint64(count), (t.hdr.Size()-t.search)/uint64(t.entry)))
 }
 
 // Step compiles the step from code address pc to its caller. For a return
@@ -117,66 +143,88 @@ func (t *Table) Function(pc arch.Addr) (lo, hi arch.Addr, ok bool) {
 
 // find returns the FDE that covers pc.
 func (t *Table) find(pc arch.Addr) (*fde, error) {
-	off, ok := t.offset(pc)
-	if !ok {
-		return nil, unwind.ErrNoInfo
+	off, err := t.offset(pc)
+	if err != nil {
+		return nil, err
 	}
 	f, err := t.parseFDE(off)
 	if err != nil {
 		return nil, err
 	}
 	if !pc.In(f.lo, f.hi) {
-		return nil, unwind.ErrNoInfo
+		return nil, cmp.Or(t.indexErr, unwind.ErrNoInfo)
 	}
 	return f, nil
 }
 
 // offset returns where in .eh_frame the last FDE lies that starts at or before pc.
-func (t *Table) offset(pc arch.Addr) (int, bool) {
+func (t *Table) offset(pc arch.Addr) (int, error) {
 	if t.entries == 0 {
 		t.indexOnce.Do(t.buildIndex)
 		i := sort.Search(len(t.index), func(i int) bool { return t.index[i].lo > pc }) - 1
 		if i < 0 {
-			return 0, false
+			return 0, cmp.Or(t.indexErr, unwind.ErrNoInfo)
 		}
-		return int(t.index[i].off), true
+		return int(t.index[i].off), nil
 	}
 	lo, hi := 0, t.entries
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
-		if t.searchKey(mid) > pc {
+		key, _, err := t.searchEntry(mid)
+		if err != nil {
+			return 0, err
+		}
+		if key > pc {
 			hi = mid
 		} else {
 			lo = mid + 1
 		}
 	}
 	if lo == 0 {
-		return 0, false
+		return 0, unwind.ErrNoInfo
 	}
-	r := t.search
-	r.pos += (lo-1)*t.entry + t.entry/2
-	off := uint64(t.pointer(&r, &t.hdr, t.enc) - t.frame.addr)
-	return int(min(off, uint64(len(t.frame.data)))), !r.bad
+	_, at, err := t.searchEntry(lo - 1)
+	return int(min(uint64(at-t.frame.Addr()), t.frame.Size())), err
 }
 
-// searchKey is the first code address of entry i of the search table.
-func (t *Table) searchKey(i int) arch.Addr {
-	pos := t.search.pos + i*t.entry
+// searchEntry is entry i of the search table: the first code address, and where the FDE is.
+func (t *Table) searchEntry(i int) (lo, fde arch.Addr, err error) {
+	pos := t.search + uint64(i)*uint64(t.entry)
+	b, err := t.hdr.Bytes(pos, t.entry)
+	if err != nil {
+		return 0, 0, fmt.Errorf("%w: %w", unwind.ErrBadInfo, err)
+	}
+	base := t.hdr.Addr()
 	if t.enc == peDataRel|peSdata4 { // what every linker writes
-		return t.hdr.addr + arch.Addr(int64(int32(binary.LittleEndian.Uint32(t.hdr.data[pos:]))))
+		le := binary.LittleEndian
+		return base + arch.Addr(int64(int32(le.Uint32(b)))), base + arch.Addr(int64(int32(le.Uint32(b[4:])))), nil
 	}
-	r := t.search
-	r.pos = pos
-	return t.pointer(&r, &t.hdr, t.enc)
+	p, r := piece{b, base + arch.Addr(pos), base}, reader{b: b}
+	lo, fde = t.pointer(&r, &p, t.enc), t.pointer(&r, &p, t.enc)
+	if r.bad {
+		return 0, 0, bad("search table", i)
+	}
+	return lo, fde, nil
 }
 
-// buildIndex lists all FDEs. Records that cannot be understood are left out.
+// buildIndex lists the FDEs. Records that cannot be understood are left out.
 func (t *Table) buildIndex() {
-	var last *cie // most FDEs share the CIE of the one before
-	for off := 0; off < len(t.frame.data); {
+	const many, keeps = 1024, 16 // bytes for an entry
+	var last *cie                // most FDEs share the CIE of the one before
+	for off, n := 0, 0; ; n++ {
 		rec, err := t.parseRecord(off)
 		if err != nil {
 			break
+		}
+		if off > maxIndexed {
+			t.indexErr = fmt.Errorf("%w: there is no search table, and .eh_frame is larger than what is read without one", unwind.ErrNoInfo)
+			break
+		}
+		if n%many == 0 {
+			if err := t.mayKeep(many * keeps); err != nil {
+				t.indexErr = fmt.Errorf("%w: %w", unwind.ErrNoInfo, err)
+				break
+			}
 		}
 		if !rec.isCIE {
 			if last == nil || last.off != rec.cieOff {
@@ -190,5 +238,5 @@ func (t *Table) buildIndex() {
 		}
 		off = rec.end
 	}
-	sort.SliceStable(t.index, func(i, j int) bool { return t.index[i].lo < t.index[j].lo })
+	slices.SortStableFunc(t.index, func(a, b indexEntry) int { return cmp.Compare(a.lo, b.lo) })
 }

@@ -133,7 +133,7 @@ func TestAgainstCFI(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		table, err := cfi.New(frames.Hdr, frames.HdrAddr, frames.Frame, frames.FrameAddr, arch.AMD64)
+		table, err := cfi.New(frames.Hdr, frames.Frame, arch.AMD64, img.Keep)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,72 @@
+package elfx
+
+import (
+	"errors"
+	"sync"
+	"time"
+)
+
+// Budget is what the images of one target may take, all of them together: whoever made
+// the target may have made its files for nothing else. It may be used concurrently.
+type Budget struct {
+	mu     sync.Mutex
+	kept   int64 // bytes
+	unread int64 // bytes that may be read
+	filled time.Time
+
+	pages pages
+}
+
+// Bounds of a Budget, in bytes. A large service has a tenth of what is kept, with all of
+// its symbols; what can be read comes back with time, for targets that are looked at for
+// long.
+const (
+	maxKept       = 48 << 20
+	forImages     = 16 << 20 // of those: not for their symbols
+	maxRead       = 256 << 20
+	readPerSecond = 32 << 20
+
+	imageCosts = 16 << 10 // an image, open, beside its tables
+	readCosts  = 1 << 10  // a read, beside its bytes
+)
+
+// ErrBudget: the images of one target are too large, or too many.
+var ErrBudget = errors.New("the tables of the program's modules are larger than what is read of them")
+
+// NewBudget returns a budget of which nothing is used.
+func NewBudget() *Budget { return &Budget{unread: maxRead, filled: time.Now()} }
+
+// keep takes n bytes, if as many are there beside those in reserve.
+func (b *Budget) keep(n, reserve int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.kept+n+reserve > maxKept {
+		return ErrBudget
+	}
+	b.kept += n
+	return nil
+}
+
+// give gives n bytes back.
+func (b *Budget) give(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.kept -= n
+}
+
+// read allows a read of n bytes, or not.
+func (b *Budget) read(n int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n += readCosts
+	if b.unread < n {
+		now := time.Now()
+		more := min(now.Sub(b.filled), time.Minute).Milliseconds() * (readPerSecond / 1000)
+		b.unread, b.filled = min(b.unread+more, maxRead), now
+	}
+	if b.unread < n {
+		return ErrBudget
+	}
+	b.unread -= n
+	return nil
+}

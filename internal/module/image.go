@@ -1,0 +1,79 @@
+package module
+
+import (
+	"fmt"
+	"sync"
+
+	"clrsnap/internal/elfx"
+	"clrsnap/internal/symbol"
+	"clrsnap/internal/target"
+	"clrsnap/internal/unwind/cfi"
+)
+
+// image is what is known of a file, for all modules that are of it, or of one module that
+// has no file that can be read.
+type image struct {
+	file target.File // nil: it is read from memory
+	err  error       // why the file cannot be read
+	elf  *elfx.Image
+	cfi  *cfi.Table // nil: it has no unwind information
+	bare bool
+	syms *symbol.Table
+
+	aheadOnce sync.Once
+	ahead     bool
+}
+
+// open opens the file that a module is of, once.
+func (s *Set) open(m *Module) (*image, error) {
+	img := s.files[m.key.file]
+	if img == nil {
+		img = s.openFile(m)
+		s.files[m.key.file] = img
+	}
+	return img, img.err
+}
+
+func (s *Set) openFile(m *Module) *image {
+	f, err := s.opener(&m.exec)
+	if err != nil {
+		return &image{err: err}
+	}
+	elf, err := s.budget.Image(f)
+	if err != nil {
+		f.Close()
+		return &image{err: fmt.Errorf("%s: %w", m.Path, err)}
+	}
+	img := s.newImage(elf)
+	img.file = f
+	return img
+}
+
+func (s *Set) newImage(elf *elfx.Image) *image {
+	img := &image{elf: elf, syms: symbol.New(elf), bare: elf.Bare()}
+	if f, err := elf.Frames(); err == nil {
+		if t, err := cfi.New(f.Hdr, f.Frame, s.arch, elf.Keep); err == nil {
+			img.cfi = t
+		}
+	}
+	return img
+}
+
+// aheadOfTime reports whether it is a native AOT program or library of .NET, with its own
+// runtime in it.
+func (img *image) aheadOfTime() bool {
+	img.aheadOnce.Do(func() {
+		_, err := img.elf.Lookup("DotNetRuntimeDebugHeader") // src/coreclr/nativeaot/Runtime/DebugHeader.cpp
+		img.ahead = err == nil
+	})
+	return img.ahead
+}
+
+func (img *image) close() {
+	if img.elf != nil {
+		img.elf.Close()
+	}
+	if img.file != nil {
+		img.file.Close()
+	}
+}
