@@ -232,7 +232,7 @@ func (l *looker) look(pid int) look {
 	defer dir.Close()
 	maps, err := l.readFile(dir, "maps")
 	switch {
-	case errors.Is(err, os.ErrPermission):
+	case errors.Is(err, os.ErrPermission), errors.Is(err, live.ErrTooLong):
 		if !dotNetThreads(dir) {
 			return look{}
 		}
@@ -335,6 +335,8 @@ func dotNetThreads(dir procdir.Dir) bool {
 	if err != nil {
 		return false
 	}
+	const first = 1000 // the runtime's are among those that a program starts with
+	tasks = tasks[:min(len(tasks), first)]
 	for _, t := range tasks {
 		if comm, err := dir.ReadFile("task/" + t + "/comm"); err == nil && bytes.HasPrefix(comm, []byte(".NET ")) {
 			return true
@@ -378,9 +380,6 @@ func (s *search) user(uid int) string {
 	return name
 }
 
-// maxMaps bounds the list of mappings that is looked at, in bytes, as live.Open bounds it.
-const maxMaps = 32 << 20
-
 // readFile reads a file of /proc into a buffer that lasts until the next call.
 func (l *looker) readFile(dir procdir.Dir, name string) ([]byte, error) {
 	f, err := dir.Open(name)
@@ -388,12 +387,12 @@ func (l *looker) readFile(dir procdir.Dir, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if l.buf == nil {
+	if l.buf == nil || len(l.buf) > 1<<20 {
 		l.buf = make([]byte, 64<<10)
 	}
 	for n := 0; ; {
-		if n > maxMaps {
-			return nil, errors.New("its list of mappings is too long")
+		if n > live.MaxMaps {
+			return nil, live.ErrTooLong
 		}
 		if n == len(l.buf) {
 			l.buf = append(l.buf, make([]byte, len(l.buf))...)

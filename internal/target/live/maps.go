@@ -21,7 +21,9 @@ func (p *Process) Mappings() (target.Mappings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("its mappings cannot be read: %w", p.explain(err))
 	}
-	p.mapsBuf = b
+	if p.mapsBuf = b; cap(b) > 1<<20 {
+		p.mapsBuf = nil // it is needed seldom
+	}
 	if len(b) == 0 {
 		return nil, p.explain(unix.ESRCH) // a process that is going has no memory
 	}

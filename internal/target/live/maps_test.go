@@ -52,7 +52,7 @@ func TestLongMaps(t *testing.T) {
 		t.Fatal(said.Text())
 	}
 	_, err = Open(cmd.Process.Pid)
-	if !errors.Is(err, errLong) {
+	if !errors.Is(err, ErrTooLong) {
 		t.Errorf("%v", err)
 	} else {
 		t.Log(err)

@@ -3,7 +3,6 @@ package live
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 
@@ -203,18 +202,21 @@ func readAt(dir int, name string, buf []byte) ([]byte, error) {
 	return readAll(fd, buf[:0])
 }
 
-// maxFile bounds a file of /proc: a process chooses how many mappings it has, and how long
-// the names of their files are. 300,000 mappings have room.
-const maxFile = 32 << 20
+// MaxMaps bounds what is read of a file in /proc, in bytes; the longest is the list of mappings.
+// A process that has as many mappings as kernels allow has some 5 MB of them, more if their
+// paths are long: each can have as many characters as it likes.
+const MaxMaps = 16 << 20
 
-var errLong = fmt.Errorf("the kernel's list has more than %d MB", maxFile>>20)
+// ErrTooLong: a file in /proc has more than is read.
+var ErrTooLong = errors.New("the kernel's list of its mappings has more than 16 MB, and clrsnap looks at no program with so many " +
+	"or with such paths")
 
 // readAll appends the rest of fd to buf. Files of /proc give what they have in
 // pieces; the end is a read of 0.
 func readAll(fd int, buf []byte) ([]byte, error) {
 	for {
-		if len(buf) > maxFile {
-			return buf, errLong
+		if len(buf) > MaxMaps {
+			return nil, ErrTooLong
 		}
 		if len(buf) == cap(buf) {
 			buf = append(buf, 0)[:len(buf)]
