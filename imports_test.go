@@ -58,7 +58,8 @@ var mayImport = map[string]string{
 
 	"internal/testenv":     "",
 	"internal/clr/clrtest": "internal/arch internal/target internal/contract",
-	"cmd/clrsnap":          ". profile export",
+	"internal/confine":     "",
+	"cmd/clrsnap":          ". profile export internal/confine",
 
 	"examples/allocsites": ".",
 
@@ -79,6 +80,7 @@ var outside = map[string]string{
 	"internal/mounts":      "golang.org/x/sys github.com/moby/sys/mountinfo",
 	"internal/diagnostics": "golang.org/x/sys",
 	"internal/inject":      "golang.org/x/sys",
+	"internal/confine":     "golang.org/x/sys github.com/landlock-lsm/go-landlock kernel.org/pub/linux/libs/security/libcap",
 	"internal/singlestep":  "golang.org/x/sys",
 	"internal/testenv":     "golang.org/x/sys",
 	"internal/symbol":      "github.com/ianlancetaylor/demangle",

@@ -21,6 +21,7 @@ var mayOpen = map[string]string{
 	"cmd/clrsnap/stuck.go": "/proc/self/task/TID/syscall and status",
 	"cmd/clrsnap/view.go":  "what the user names, which may be a pipe of the user's",
 
+	"internal/confine/confine.go":      "what may still be read, with O_PATH",
 	"internal/diagnostics/socket.go":   "a socket, with O_PATH",
 	"internal/foreign/foreign.go":      "anything, after it has looked at it",
 	"internal/inject/folder.go":        "a folder that we have made",

@@ -127,7 +127,7 @@ func (a *app) interruptible() (context.Context, func() syscall.Signal) {
 	}
 	late := make(chan struct{})
 	go func() {
-		if stuck(); !a.patient.Load() {
+		if stuck() && !a.patient.Load() {
 			close(late)
 		}
 	}()

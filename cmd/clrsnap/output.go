@@ -49,7 +49,8 @@ type pendingFile struct {
 	place  *place // nil: standard output
 	format export.Format
 	stdout *os.File
-	direct bool // cannot be replaced: a pipe, or a file in a folder of others
+	direct bool       // cannot be replaced: a pipe, or a file in a folder of others
+	temp   *temporary // made already; nil: not yet, or not any more
 }
 
 // open chooses a name, where none was given, and makes sure that the output can be
@@ -116,12 +117,20 @@ func fileName(program string) string {
 	}, program)
 }
 
+// title is what messages call the file.
+func (p *pendingFile) title() string {
+	if p.path == "-" {
+		return "standard output"
+	}
+	return p.path
+}
+
 // write encodes into the file.
 func (p *pendingFile) write(encode func(io.Writer) error) error {
 	if p.path == "-" {
 		return encode(p.stdout)
 	}
-	defer p.place.close()
+	defer p.close()
 	if p.direct {
 		f, err := p.place.openThere()
 		if err != nil {
@@ -129,7 +138,34 @@ func (p *pendingFile) write(encode func(io.Writer) error) error {
 		}
 		return errors.Join(encode(f), f.Close())
 	}
-	return p.place.replace(encode)
+	t, err := p.take()
+	if err != nil {
+		return err
+	}
+	return t.become(encode)
+}
+
+// take returns the temporary file, which is then the caller's.
+func (p *pendingFile) take() (*temporary, error) {
+	if t := p.temp; t != nil {
+		p.temp = nil
+		return t, nil
+	}
+	return p.place.makeTemp()
+}
+
+// close gives up what has not been written. It may be called again.
+func (p *pendingFile) close() error {
+	var err error
+	if p.temp != nil {
+		err = p.temp.discard()
+		p.temp = nil
+	}
+	if p.place != nil {
+		p.place.close()
+		p.place = nil
+	}
+	return err
 }
 
 func umask() os.FileMode {

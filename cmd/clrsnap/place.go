@@ -125,10 +125,9 @@ func readlinkat(dir int, name string) (string, error) {
 	return string(buf[:max(n, 0)]), err
 }
 
-// openThere opens what is there for writing, if it is what was there before: nothing else
-// is emptied.
-func (p *place) openThere() (*os.File, error) {
-	flags := unix.O_WRONLY | unix.O_NOCTTY | unix.O_CLOEXEC
+// open opens what is there, if it is what was there before.
+func (p *place) open(flags int) (*os.File, error) {
+	flags |= unix.O_NOCTTY | unix.O_CLOEXEC
 	if !p.proc {
 		flags |= unix.O_NOFOLLOW
 	}
@@ -136,26 +135,51 @@ func (p *place) openThere() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	f := os.NewFile(uintptr(fd), p.name)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Dev != p.st.Dev || st.Ino != p.st.Ino {
-		unix.Close(fd)
+		f.Close()
 		return nil, errors.Join(err, errors.New("it has become another file"))
 	}
-	if st.Mode&unix.S_IFMT == unix.S_IFREG {
-		if err := unix.Ftruncate(fd, 0); err != nil {
-			unix.Close(fd)
+	return f, nil
+}
+
+// openThere opens what is there for writing: nothing else is emptied.
+func (p *place) openThere() (*os.File, error) {
+	f, err := p.open(unix.O_WRONLY)
+	if err != nil {
+		return nil, err
+	}
+	if p.st.Mode&unix.S_IFMT == unix.S_IFREG {
+		if err := unix.Ftruncate(int(f.Fd()), 0); err != nil {
+			f.Close()
 			return nil, err
 		}
 	}
-	return os.NewFile(uintptr(fd), p.name), nil
+	return f, nil
+}
+
+// isOwn reports whether no capability is needed to write to what is there (direct), or to
+// make another file in its stead.
+func (p *place) isOwn(direct bool) bool {
+	own := func(st *unix.Stat_t, mode uint32) bool { return int(st.Uid) == os.Geteuid() && st.Mode&mode == mode }
+	var dir unix.Stat_t
+	if unix.Fstat(int(p.dir.Fd()), &dir) != nil {
+		return false
+	}
+	if direct {
+		return own(&dir, unix.S_IXUSR) && own(p.st, unix.S_IWUSR)
+	}
+	return own(&dir, unix.S_IXUSR|unix.S_IWUSR)
 }
 
 // temporary is a file that is to take a place. It has no name until then, where the file
 // system can do that: nothing of it is left, whatever ends us.
 type temporary struct {
 	*os.File
-	at   *place
-	name string // in the directory; empty: none
+	at    *place
+	name  string // in the directory; empty: none
+	fresh bool   // no other file can be replaced
 }
 
 // tempPrefix begins the names of files that are not complete.
@@ -167,7 +191,7 @@ func (p *place) makeTemp() (*temporary, error) {
 	if err != nil {
 		return p.makeNamed()
 	}
-	return &temporary{os.NewFile(uintptr(fd), p.name), p, ""}, nil
+	return &temporary{File: os.NewFile(uintptr(fd), p.name), at: p}, nil
 }
 
 // makeNamed is makeTemp where files must have names: on NFS, for one.
@@ -183,7 +207,7 @@ func (p *place) makeNamed() (*temporary, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &temporary{os.NewFile(uintptr(fd), name), p, name}, nil
+	return &temporary{File: os.NewFile(uintptr(fd), name), at: p, name: name}, nil
 }
 
 // withName tries names until one is free.
@@ -204,8 +228,12 @@ func (t *temporary) settle() error {
 	dir := int(t.at.dir.Fd())
 	if t.name == "" {
 		self := fmt.Sprintf("/proc/self/fd/%d", t.Fd())
+		link := func(name string) error { return unix.Linkat(unix.AT_FDCWD, self, dir, name, unix.AT_SYMLINK_FOLLOW) }
+		if t.fresh {
+			return link(t.at.name)
+		}
 		err := withName(func(name string) error {
-			err := unix.Linkat(unix.AT_FDCWD, self, dir, name, unix.AT_SYMLINK_FOLLOW)
+			err := link(name)
 			if err == nil {
 				t.name = name
 			}
@@ -233,17 +261,13 @@ func (t *temporary) discard() error {
 	return err
 }
 
-// replace writes a file that then takes the place.
-func (p *place) replace(encode func(io.Writer) error) error {
-	t, err := p.makeTemp()
-	if err != nil {
-		return err
-	}
+// become writes the file, which then takes the place, or else is discarded.
+func (t *temporary) become(encode func(io.Writer) error) error {
 	mode := 0o666 &^ umask()
-	if p.st != nil && !isStrangers(p.st) {
-		mode = fs.FileMode(p.st.Mode & 0o777)
+	if st := t.at.st; st != nil && !isStrangers(st) {
+		mode = fs.FileMode(st.Mode & 0o777)
 	}
-	err = encode(t.File)
+	err := encode(t.File)
 	if err == nil {
 		err = t.Chmod(mode)
 	}
@@ -260,5 +284,9 @@ func replaceFile(path string, encode func(io.Writer) error) error {
 		return err
 	}
 	defer p.close()
-	return p.replace(encode)
+	t, err := p.makeTemp()
+	if err != nil {
+		return err
+	}
+	return t.become(encode)
 }

@@ -11,10 +11,12 @@ import (
 
 	"clrsnap"
 	"clrsnap/export"
+	"clrsnap/internal/confine"
 	"clrsnap/profile"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 )
 
 // stackFlags are the flags of the verb stack.
@@ -149,13 +151,13 @@ type subject struct {
 	name   string // "process 42"
 	again  string // the arguments that name it
 	others string // what may help if it is not a .NET process
-	open   func(*stackFlags) (*clrsnap.Process, error)
+	open   func(*stackFlags, *pendingFile) (*clrsnap.Process, error)
 }
 
 func (a *app) runningProcess(pid int) subject {
 	return subject{
 		name: fmt.Sprintf("process %d", pid), again: fmt.Sprint(pid), others: "clrsnap ps lists .NET processes; ",
-		open: func(f *stackFlags) (*clrsnap.Process, error) {
+		open: func(f *stackFlags, _ *pendingFile) (*clrsnap.Process, error) {
 			a.pid.Store(int64(pid))
 			return clrsnap.OpenWith(pid, clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause, Wary: a.worker == nil})
 		},
@@ -165,11 +167,23 @@ func (a *app) runningProcess(pid int) subject {
 func coreDump(path string) subject {
 	return subject{
 		name: "the core dump " + path, again: "--core " + path,
-		open: func(f *stackFlags) (*clrsnap.Process, error) {
+		open: func(f *stackFlags, out *pendingFile) (*clrsnap.Process, error) {
+			if err := out.confine(f.coreReads(), unix.CAP_DAC_READ_SEARCH); err != nil {
+				return nil, err
+			}
 			f.core.NativeOnly = f.text.Native
 			return clrsnap.OpenCore(path, f.core)
 		},
 	}
+}
+
+// coreReads are the files that the look at a core dump may read. Without --sysroot the
+// dump says where the program's files are: they can be anywhere.
+func (f *stackFlags) coreReads() []string {
+	if f.core.Sysroot == "" {
+		return append(confine.Files(), f.dump, f.core.Executable)
+	}
+	return []string{f.dump, f.core.Executable, f.core.Sysroot}
 }
 
 func (f *stackFlags) register(cmd *cobra.Command) {
@@ -231,18 +245,18 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 		return err
 	}
 	collectAbove(200)
-	p, err := of.open(f)
+	out, err := f.file().open(a.stdout, "", time.Time{})
+	if err != nil {
+		return err
+	}
+	defer out.close()
+	p, err := of.open(f, out)
 	if err != nil {
 		return hint(err, of)
 	}
 	defer p.Close()
 	// A native AOT program has native frames only, most often without names.
 	f.text.Native = f.text.Native || !p.HasRuntime() && !f.text.Managed
-
-	out, err := f.file().open(a.stdout, "", time.Time{})
-	if err != nil {
-		return err
-	}
 	a.collects.Store(true)
 	watch := a.watch(ctx, chosen)
 	take := p.SnapshotAll
@@ -308,10 +322,9 @@ func (f *stackFlags) file() *outputFile { return &outputFile{path: cmp.Or(f.outp
 
 // write encodes a snapshot to standard output or a file.
 func (a *app) write(s *profile.Snapshot, out *pendingFile, f *stackFlags) error {
-	o, to := f.text, out.path
+	o := f.text
 	o.Group, o.Color = groupings[f.group], a.color == "always"
-	if to == "-" {
-		to = "standard output"
+	if out.path == "-" {
 		o.Color, o.Width = a.colors(a.stdout), terminalWidth(a.stdout)
 	}
 	err := out.write(func(w io.Writer) error {
@@ -321,7 +334,7 @@ func (a *app) write(s *profile.Snapshot, out *pendingFile, f *stackFlags) error 
 		return export.Text(w, s, o)
 	})
 	if err != nil {
-		return fmt.Errorf("cannot write to %s: %w", to, unwrapPath(err))
+		return fmt.Errorf("cannot write to %s: %w", out.title(), unwrapPath(err))
 	}
 	return nil
 }

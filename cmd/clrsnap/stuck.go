@@ -43,15 +43,15 @@ var touching = map[int]bool{
 
 // stuck watches the threads of this process until one of them has been in the same system
 // call on a process or a file for stuckFor. It counts looks: a machine can have been paused
-// between two of them.
-func stuck() {
+// between two of them. False: it cannot watch them.
+func stuck() bool {
 	const every = 500 * time.Millisecond
 	before := map[string]int{} // looks in a row that have found what a thread waits for
 	for range time.Tick(every) {
 		seen := map[string]int{}
 		tasks, err := os.ReadDir("/proc/self/task")
 		if err != nil {
-			return
+			return false
 		}
 		for _, t := range tasks {
 			what := waits("/proc/self/task/"+t.Name()+"/", t.Name())
@@ -59,11 +59,12 @@ func stuck() {
 				continue
 			}
 			if seen[what] = before[what] + 1; seen[what] > int(stuckFor/every) {
-				return
+				return true
 			}
 		}
 		before = seen
 	}
+	return false
 }
 
 // waits says which system call the thread at dir waits in, if it reads a process or a file

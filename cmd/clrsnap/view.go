@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -204,15 +205,37 @@ func (f *viewFlags) checkOutput(cmd *cobra.Command) error {
 	return nil
 }
 
-// view reads, chooses and writes.
+// view reads, chooses and writes. Files of strangers are read with no rights that this
+// does not need.
 func (a *app) view(ctx context.Context, file string, f *viewFlags) error {
-	r, err := a.choose(ctx, file, f)
+	in, err := openRecording(file)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	var inBase *os.File
+	if f.diff != "" {
+		if inBase, err = openRecording(f.diff); err != nil {
+			return err
+		}
+		defer inBase.Close()
+	}
+	f.file.path = cmp.Or(f.file.path, "-")
+	out, err := f.file.open(a.stdout, "", time.Time{})
+	if err != nil {
+		return err
+	}
+	defer out.close()
+	if err := out.confine(nil); err != nil {
+		return err
+	}
+	r, err := a.choose(ctx, file, in, f)
 	if err != nil {
 		return err
 	}
 	var base *profile.Recording
-	if f.diff != "" {
-		if base, err = a.choose(ctx, f.diff, f); err != nil {
+	if inBase != nil {
+		if base, err = a.choose(ctx, f.diff, inBase, f); err != nil {
 			return err
 		}
 		if err := requireCommon(r, file, base, f.diff); err != nil {
@@ -220,13 +243,13 @@ func (a *app) view(ctx context.Context, file string, f *viewFlags) error {
 		}
 	}
 	if f.file.format != "" {
-		return a.convert(ctx, r, base, f)
+		return a.convert(ctx, out, r, base, f)
 	}
-	return a.tables(ctx, r, base, f)
+	return a.tables(ctx, out, r, base, f)
 }
 
 // tables writes tables, for people or as JSON.
-func (a *app) tables(ctx context.Context, r, base *profile.Recording, f *viewFlags) error {
+func (a *app) tables(ctx context.Context, out *pendingFile, r, base *profile.Recording, f *viewFlags) error {
 	o := export.TopOptions{Rows: f.top, ByThread: f.byThread, Color: a.colors(a.stdout), Width: terminalWidth(a.stdout)}
 	if f.sort == "cum" {
 		o.Sort = export.Cum
@@ -241,45 +264,41 @@ func (a *app) tables(ctx context.Context, r, base *profile.Recording, f *viewFla
 	case base != nil:
 		encode = func(w io.Writer) error { return export.Difference(w, base, r, o) }
 	}
-	return a.writeView(ctx, f.file, encode)
+	return a.writeView(ctx, out, encode)
 }
 
 // convert writes another format.
-func (a *app) convert(ctx context.Context, r, base *profile.Recording, f *viewFlags) error {
+func (a *app) convert(ctx context.Context, out *pendingFile, r, base *profile.Recording, f *viewFlags) error {
 	if err := a.forTerminal(f.file); err != nil {
 		return err
 	}
 	o := a.encoding(r, f.file.format)
 	o.Base, o.ByThread = base, f.byThread
-	return a.writeView(ctx, f.file, func(w io.Writer) error { return export.Encode(w, r, f.file.format, o) })
+	return a.writeView(ctx, out, func(w io.Writer) error { return export.Encode(w, r, f.file.format, o) })
 }
 
-// writeView writes to a file, or else to standard output.
-func (a *app) writeView(ctx context.Context, to outputFile, encode func(io.Writer) error) error {
-	name := to.path
-	if name == "" || name == "-" {
-		to.path, name = "-", "standard output"
-	}
-	out, err := to.open(a.stdout, "", time.Time{})
-	if err != nil {
-		return err
-	}
+// writeView writes to a file, or to standard output.
+func (a *app) writeView(ctx context.Context, out *pendingFile, encode func(io.Writer) error) error {
 	if err := out.write(func(w io.Writer) error { return encode(contextWriter{ctx, w}) }); err != nil {
-		return fmt.Errorf("cannot write to %s: %w", name, unwrapPath(err))
+		return fmt.Errorf("cannot write to %s: %w", out.title(), unwrapPath(err))
 	}
 	return nil
 }
 
-// read reads a recording from a file.
-func (a *app) read(ctx context.Context, file string) (*profile.Recording, error) {
-	in := os.Stdin
-	if file != "-" {
-		var err error
-		if in, err = os.Open(file); err != nil {
-			return nil, fmt.Errorf("cannot read %s: %w", file, unwrapPath(err))
-		}
-		defer in.Close()
+// openRecording opens a recording, or standard input.
+func openRecording(file string) (*os.File, error) {
+	if file == "-" {
+		return os.Stdin, nil
 	}
+	in, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", file, unwrapPath(err))
+	}
+	return in, nil
+}
+
+// read reads a recording from a file.
+func (a *app) read(ctx context.Context, file string, in io.Reader) (*profile.Recording, error) {
 	var r *profile.Recording
 	var err error
 	done := make(chan struct{})

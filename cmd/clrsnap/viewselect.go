@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -90,8 +91,8 @@ func (f *viewFlags) chooses() bool {
 }
 
 // choose reads a recording, and returns what the flags choose of it.
-func (a *app) choose(ctx context.Context, file string, f *viewFlags) (*profile.Recording, error) {
-	r, err := a.read(ctx, file)
+func (a *app) choose(ctx context.Context, file string, in io.Reader, f *viewFlags) (*profile.Recording, error) {
+	r, err := a.read(ctx, file, in)
 	if err != nil {
 		return nil, err
 	}
