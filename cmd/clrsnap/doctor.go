@@ -29,10 +29,8 @@ stacks, and 0 if at worst some of them can be incomplete.`,
 				return err
 			}
 			a.pid.Store(int64(pid))
-			if a.worker == nil {
-				if err := clrsnap.MayBlock(pid); err != nil {
-					return err
-				}
+			if err := a.wary(pid); err != nil {
+				return err
 			}
 			return a.doctor(clrsnap.Diagnose(pid))
 		},

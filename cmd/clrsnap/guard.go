@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"clrsnap"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -87,6 +89,15 @@ func (w *worker) signals(own <-chan os.Signal) chan os.Signal {
 
 // sameSignal is how far apart a signal and the same one from the guard can be.
 const sameSignal = 100 * time.Millisecond
+
+// wary returns an ErrMayBlock if a process can keep the command waiting for ever: this
+// process, for its own files. A worker goes on all the same.
+func (a *app) wary(pid int) error {
+	if a.worker != nil {
+		return nil
+	}
+	return clrsnap.MayBlock(pid)
+}
 
 // guard runs the command in a worker and returns its status.
 func guard(args []string, stdout, stderr *os.File) (int, error) {

@@ -136,6 +136,21 @@ func slowVerbs(t *testing.T, id, other string) {
 	})
 }
 
+// TestSlowFiles: files that are on a file system that has fallen silent.
+func TestSlowFiles(t *testing.T) {
+	from := t.TempDir()
+	emptyFile(t, from)
+	place, order := slowFolder(t, from)
+	file := filepath.Join(place, "libcoreclr.so")
+	order("silent")
+	for _, args := range [][]string{{"view", file}, {"stack", "--core", file}} {
+		t.Run(args[0], func(t *testing.T) {
+			t.Parallel()
+			waitsFor(t, stuckFor+time.Second, args...).says(t, 1, `given up: a file has kept clrsnap waiting for 5s`)
+		})
+	}
+}
+
 // TestSlowFolder: a program that runs from a file system in user space, as in a container
 // without root. It is looked at as any other as long as the file system answers.
 func TestSlowFolder(t *testing.T) {

@@ -277,10 +277,8 @@ func hintRecord(err error, pid int) error {
 }
 
 func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) error {
-	if a.worker == nil {
-		if err := clrsnap.MayBlock(os.Getpid()); err != nil { // the program will have our mounts
-			return err
-		}
+	if err := a.wary(os.Getpid()); err != nil { // the program will have our mounts
+		return err
 	}
 	a.collecting()
 	pr := a.newProgress(f)

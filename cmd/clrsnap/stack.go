@@ -93,6 +93,9 @@ Core dumps:
 	f.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.dump != "" {
+			if err := a.wary(os.Getpid()); err != nil {
+				return err
+			}
 			return a.stack(cmd.Context(), coreDump(f.dump), &f)
 		}
 		pid, err := parsePID(args[0])

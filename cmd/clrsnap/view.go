@@ -93,6 +93,9 @@ Formats, by the ending of the file's name:
 		if err := f.check(cmd); err != nil {
 			return err
 		}
+		if err := a.wary(os.Getpid()); err != nil {
+			return err
+		}
 		// A recording can be large, and is in memory as a whole.
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(math.MaxInt64)
