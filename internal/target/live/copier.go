@@ -200,17 +200,21 @@ func (c *copier) length(piece int, addr, n uint64) {
 //go:norace
 //go:nosplit
 func (c *copier) find(addr uint64) (span, bool) {
-	lo, hi := 0, len(c.spans)
+	spans := c.spans
+	lo, hi := 0, len(spans)
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
-		if c.spans[mid].end > addr {
+		if uint(mid) >= uint(len(spans)) {
+			break // never: said, so that there is nothing to check, and no panic
+		}
+		if spans[mid].end > addr {
 			hi = mid
 		} else {
 			lo = mid + 1
 		}
 	}
-	if lo < len(c.spans) && c.spans[lo].start <= addr {
-		return c.spans[lo], true
+	if uint(lo) < uint(len(spans)) && spans[lo].start <= addr {
+		return spans[lo], true
 	}
 	return span{}, false
 }

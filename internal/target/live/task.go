@@ -18,10 +18,11 @@ import (
 // thread stands still. Each of the two dies with its parent.
 //
 // What they run is written in Go under the rules of stop.go. There is no
-// goroutine: a stack check, a write barrier, a panic or a call into the Go
-// runtime would read another thread's g. So: nosplit and norace functions only,
+// goroutine, which a stack check, a write barrier, a panic or a call into the Go
+// runtime would need. So: nosplit and norace functions only,
 // raw system calls, numbers stored but never pointers, and no sync/atomic, which
-// calls into the race detector where that is on.
+// calls into the race detector where that is on. TestTaskCode holds the machine code
+// against this.
 
 // shared is the memory through which the tasks work together. It is one
 // allocation that never moves; the tasks write numbers only.
@@ -79,8 +80,9 @@ const (
 // taskFlags share memory, files, and root and working directory, so that a task
 // keeps nothing open or busy that we let go. The lowest byte, the signal that
 // tells of the task's end, is 0: no wait that does not ask for __WALL or
-// __WCLONE sees the task, so programs that collect any child are not disturbed.
-const taskFlags = unix.CLONE_VM | unix.CLONE_FILES | unix.CLONE_FS
+// __WCLONE sees the task, so programs that collect any child are not disturbed. What a
+// thread has of its own, the task does not share: see cloneTask.
+const taskFlags = unix.CLONE_VM | unix.CLONE_FILES | unix.CLONE_FS | unix.CLONE_SETTLS
 
 func cloneTask(flags, stack, begin, run uintptr, sh *shared) (pid int)
 

@@ -4,19 +4,24 @@
 //
 // The child starts on the top of a stack of its own, calls begin(sh) and run(sh),
 // two Go functions by the addresses of their code, and ends.
+//
+// Behind a call of assembly the compiler has R14 loaded from the thread's own memory, which
+// is below the address in FS: a child without any would load the goroutine of the thread
+// that has made it. The highest OWN bytes of its stack are its own, and stay zero.
+#define OWN 512
 TEXT ·cloneTask(SB),NOSPLIT,$0-48
 	MOVQ	flags+0(FP), DI
 	MOVQ	stack+8(FP), SI
 	MOVQ	begin+16(FP), R12
 	MOVQ	run+24(FP), R13
 	MOVQ	sh+32(FP), R9
-	SUBQ	$32, SI
+	MOVQ	SI, R8		// what the child has of its own (CLONE_SETTLS): zeros
+	SUBQ	$(OWN+32), SI
 	MOVQ	R12, 0(SI)
 	MOVQ	R13, 8(SI)
 	MOVQ	R9, 16(SI)
 	XORL	DX, DX
 	XORL	R10, R10
-	XORL	R8, R8
 	MOVL	$56, AX		// SYS_clone
 	SYSCALL
 	TESTQ	AX, AX
@@ -29,7 +34,8 @@ child:
 // taskStart calls by Go's internal convention (abi-internal.md beside the
 // compiler): the first argument is in AX, R14 has the goroutine, X15 is 0. The
 // assembler's way would lead through wrappers, which call the race detector where
-// it is on. There is no goroutine: whatever looks for one ends this task alone.
+// it is on. There is no goroutine, here or later: whatever looks for one ends this task
+// alone. TestTaskCode holds that nothing does.
 TEXT taskStart<>(SB),NOSPLIT|NOFRAME,$0
 	XORL	R14, R14
 	XORPS	X15, X15

@@ -131,7 +131,7 @@ func TestTracerInside(t *testing.T) {
 }
 
 // TestTaskFunctions holds what the tasks run against the rule of task.go that can
-// be read off the source.
+// be read off the source alone, where the race detector is not on.
 func TestTaskFunctions(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
