@@ -107,6 +107,13 @@ func prepare(p *live.Process, library []byte) (*folder, error) {
 
 // checkReady finds out what can be told without touching the process.
 func checkReady(p *live.Process) error {
+	u, err := userOf(p.Dir())
+	if err == nil {
+		err = checkRights(p.PID(), u)
+	}
+	if err != nil {
+		return err
+	}
 	if err := diagnostics.Listens(p.Dir()); err != nil {
 		return err
 	}
