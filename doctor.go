@@ -215,9 +215,11 @@ func (d *diagnosis) perfEvents() {
 	d.scope(e)
 }
 
+const samplesRemedy = "run as root, or with CAP_PERFMON and CAP_BPF (before Linux 5.8: CAP_SYS_ADMIN)"
+
 // scope tells what the kernel watches for samples, because that decides what they cost.
 func (d *diagnosis) scope(e *perfevent.Events) {
-	const name, remedy = "cost of samples", "run as root, or with CAP_PERFMON and CAP_BPF (before Linux 5.8: CAP_SYS_ADMIN)"
+	const name, remedy = "cost of samples", samplesRemedy
 	switch s, why := e.Scope(); s {
 	case perfevent.Filtered:
 		d.add(name, Fine, "the kernel samples each processor, and drops what other programs do: next to nothing", "")

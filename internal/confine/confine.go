@@ -122,6 +122,10 @@ func Files() []string {
 	return names
 }
 
+// WholeABI is the first version of Landlock's interface that can deny files, cutting them,
+// devices, TCP, signals and abstract sockets.
+const WholeABI = 6
+
 // LandlockABI is the version of Landlock's interface that the kernel has, 0 if it has none
 // (landlock(7)).
 func LandlockABI() int {

@@ -1,0 +1,158 @@
+package live
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// useful are the capabilities that serve for something here.
+var useful = []struct {
+	number int
+	name   string
+}{
+	{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE"},
+	{unix.CAP_PERFMON, "CAP_PERFMON"},
+	{unix.CAP_BPF, "CAP_BPF"},
+	{unix.CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"},
+	{unix.CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"},
+	{unix.CAP_SETUID, "CAP_SETUID"},
+	{unix.CAP_SETGID, "CAP_SETGID"},
+	{unix.CAP_CHECKPOINT_RESTORE, "CAP_CHECKPOINT_RESTORE"},
+	{unix.CAP_SYS_NICE, "CAP_SYS_NICE"},
+	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"},
+}
+
+// forEvents are those that it takes to load the agent into other users' programs.
+const forEvents uint64 = 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID
+
+// CheckSelf tells what this process is allowed, and which processes it may therefore look
+// at, whatever process that is going to be.
+func CheckSelf() []Finding {
+	me := whoAmI()
+	return []Finding{
+		{Check: "user", OK: true, Detail: fmt.Sprintf("uid %d gid %d, %s", me.uid, me.gid, me.namespaceText())},
+		me.capabilitiesFinding(),
+		{Check: "no_new_privs", OK: true, Detail: noNewPrivs()},
+		ownSeccomp(&me),
+		{Check: "kernel.yama.ptrace_scope", OK: true, Detail: yamaText(me.yama)},
+		{Check: "kernel.perf_event_paranoid", OK: true, Detail: cmp.Or(readProc("sys/kernel/perf_event_paranoid"), "not in this kernel")},
+		me.readsFinding(),
+		me.eventsFinding(),
+	}
+}
+
+// namespaceText says in which user namespace we are (user_namespaces(7)).
+func (s *self) namespaceText() string {
+	if inFirstNamespace() {
+		return "in the user namespace of the machine"
+	}
+	return "in a user namespace of its own: capabilities count for what belongs to that one"
+}
+
+// inFirstNamespace reports whether user ids are those of the machine.
+func inFirstNamespace() bool {
+	return strings.Join(strings.Fields(readProc("self/uid_map")), " ") == "0 0 4294967295"
+}
+
+// all is all users whom we can have capabilities for.
+func all() string {
+	if inFirstNamespace() {
+		return "processes of all users"
+	}
+	return "processes of all users of our user namespace"
+}
+
+// capabilityNames are the useful ones of a set, and how many others it has.
+func capabilityNames(set uint64) (names []string, others int) {
+	others = bits.OnesCount64(set)
+	for _, c := range useful {
+		if set&(1<<c.number) != 0 {
+			names = append(names, c.name)
+			others--
+		}
+	}
+	return names, others
+}
+
+func (s *self) capabilitiesFinding() Finding {
+	f := Finding{Check: "capabilities", OK: true, Detail: "none"}
+	names, others := capabilityNames(s.effective)
+	if len(names) > 0 {
+		f.Detail = strings.Join(names, ", ")
+	}
+	if others > 0 {
+		f.Detail += fmt.Sprintf(", and %d that serve for nothing here", others)
+		f.Remedy = "fewer do: an ordinary user can run a clrsnap with setcap cap_sys_ptrace,cap_perfmon,cap_bpf+ep; " +
+			"for --event with programs of others also cap_dac_override,cap_setuid,cap_setgid"
+	}
+	return f
+}
+
+func noNewPrivs() string {
+	if set, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err == nil && set != 0 {
+		return "set: sudo and setcap give nothing more"
+	}
+	return "not set"
+}
+
+// ownSeccomp is what is to be told of a filter on us.
+func ownSeccomp(me *self) Finding {
+	f := seccompFinding(me)
+	if me.seccomp != 0 && f.OK {
+		f.Detail += ", which allows ptrace"
+	}
+	return f
+}
+
+func yamaText(scope string) string {
+	switch scope {
+	case "":
+		return "not in this kernel"
+	case "0":
+		return "0: a user's processes may be looked at by that user"
+	case "1":
+		return "1: without CAP_SYS_PTRACE only what clrsnap has started may be looked at"
+	case "2":
+		return "2: without CAP_SYS_PTRACE nothing may be looked at"
+	}
+	return scope + ": nobody may look at anything until the machine starts anew"
+}
+
+// readsFinding tells whose processes can be looked at.
+func (s *self) readsFinding() Finding {
+	f := Finding{Check: "ps, stack", OK: true, Detail: fmt.Sprintf("processes of user %d", s.uid)}
+	switch {
+	case s.yama == "3":
+		f.OK, f.Detail, f.Remedy = false, "no process", "set kernel.yama.ptrace_scope below 3 in /etc/sysctl.d and restart the machine"
+	case s.caps:
+		f.Detail = all()
+		if s.effective&(1<<unix.CAP_DAC_READ_SEARCH|1<<unix.CAP_DAC_OVERRIDE) == 0 {
+			f.Detail += "; names only from files that everybody may read (CAP_DAC_READ_SEARCH reads the others)"
+		}
+	case s.yama == "2":
+		f.OK, f.Detail, f.Remedy = false, "no process", s.rootAdvice()
+	case s.yama == "1":
+		f.OK, f.Detail, f.Remedy = false, "only programs that clrsnap record starts", s.rootAdvice()
+	}
+	return f
+}
+
+// eventsFinding tells into whose processes the agent can be loaded.
+func (s *self) eventsFinding() Finding {
+	f := Finding{Check: "record --event", OK: true, Detail: fmt.Sprintf("processes of user %d", os.Geteuid())}
+	reads := s.readsFinding()
+	switch lacks, _ := capabilityNames(forEvents &^ s.effective); {
+	case !reads.OK:
+		f.OK, f.Detail = false, reads.Detail
+	case len(lacks) == 0:
+		f.Detail = all()
+	default:
+		f.Detail += "; those of others take " + strings.Join(lacks, ", ")
+	}
+	return f
+}
