@@ -26,6 +26,7 @@ type task struct {
 	Replace bool
 	Keep    []int // capabilities
 	Free    bool  // does not confine itself
+	Old     bool  // is on a kernel without Landlock
 }
 
 // taskVar is the variable that makes this program such a child.
@@ -187,6 +188,9 @@ func child(text string) {
 	die(json.Unmarshal([]byte(text), &k))
 	o, err := open(&k)
 	die(err)
+	if k.Old {
+		die(withoutLandlock())
+	}
 	confined, results := make(chan bool), make(chan map[string]string)
 	thread := func(n int) {
 		runtime.LockOSThread()
@@ -217,6 +221,17 @@ func child(text string) {
 		die(enc.Encode(<-results))
 	}
 	io.Copy(io.Discard, os.Stdin) // until the parent has looked
+}
+
+// withoutLandlock has the kernel answer as if it had none.
+func withoutLandlock() error {
+	program := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number, in struct seccomp_data
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_LANDLOCK_CREATE_RULESET, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	return setFilter(program)
 }
 
 // result is what a child wrote, and what its parent saw of its threads.
@@ -379,6 +394,23 @@ func TestKept(t *testing.T) {
 	want := onlyOutput()
 	want["capabilities"] = fmt.Sprintf("%#x", 1<<unix.CAP_DAC_READ_SEARCH)
 	play(t, task{Keep: []int{unix.CAP_DAC_READ_SEARCH}}).want(t, want)
+}
+
+// TestOldKernel: without Landlock the rest is given up all the same.
+func TestOldKernel(t *testing.T) {
+	r := play(t, task{Old: true})
+	for n, got := range r.threads {
+		for name, want := range map[string]string{"read elsewhere": "done", "make elsewhere": "done", "TCP": "EPERM", "start": "EPERM", "capabilities": "done"} {
+			if got[name] != want {
+				t.Errorf("thread %d: %s: %s, want %s", n, name, got[name], want)
+			}
+		}
+	}
+	for _, s := range r.status {
+		if !strings.Contains(s, "\nNoNewPrivs:\t1\n") {
+			t.Errorf("a thread can get new privileges:\n%s", s)
+		}
+	}
 }
 
 // TestFiles: what the kernel makes up is not among the files.

@@ -27,24 +27,31 @@ const x32Bit = 0x40000000
 // filterCalls sets the filter, and no_new_privs, for all threads. A kernel that has no
 // filters, or a container that allows none, is left at no_new_privs (seccomp(2)).
 func filterCalls() error {
-	program := filter()
-	f := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	// The kernel has the other threads follow this one, which takes less time than to
-	// have each of them do something.
+	err := setFilter(filter())
+	if err == unix.ENOSYS || err == unix.EINVAL || err == unix.EPERM {
+		if _, _, e := psx.Syscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); e != 0 {
+			return e
+		}
+		return nil
+	}
+	return err
+}
+
+// setFilter sets a filter, and no_new_privs, for all threads: the kernel has the others
+// follow this one, which takes less time than to have each of them do something.
+func setFilter(program []unix.SockFilter) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
+	f := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	thread, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&f)))
-	switch {
-	case e == unix.ENOSYS || e == unix.EINVAL || e == unix.EPERM:
-		_, _, e = psx.Syscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
-	case e == 0 && thread != 0:
-		return fmt.Errorf("thread %d has a filter of its own", thread)
-	}
 	if e != 0 {
 		return e
+	}
+	if thread != 0 {
+		return fmt.Errorf("thread %d has a filter of its own", thread)
 	}
 	return nil
 }
