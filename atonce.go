@@ -2,7 +2,6 @@ package clrsnap
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"clrsnap/internal/target/live"
@@ -141,17 +140,17 @@ func (a *atOnce) look() (moved int) {
 // describe describes a thread that has just been walked.
 func (a *atOnce) describe(m *member, s *Suspension, r walk.Result) {
 	m.stack = a.p.describe(&s.thread)
-	m.stack.Frames = slices.Clone(a.p.walked)
+	m.stack.Frames = a.p.takeWalked()
 	m.cost = s.cost
 	a.p.room -= m.cost
 	s.fill(&m.stack, r)
 }
 
 // Bounds on the memory for all threads' stacks together, in bytes, as far as each still gets
-// the least.
+// the least: that and the head of its Thread object are a page.
 const (
-	allStacksAtOnce = 128 << 20
-	minStackAtOnce  = 64 << 10
+	allStacksAtOnce = 64 << 20
+	minStackAtOnce  = 2 << 10
 )
 
 // capture has all members stand still at one instant, and walks those that had to be
@@ -225,7 +224,7 @@ func (a *atOnce) stopped(m *member, c *live.Capture, err error) {
 	default:
 		a.again = true
 		if extra, ok := s.missing(r.Err); !ok {
-			_ = a.p.eng.UpdateModules() // else the walk says what it lacks
+			_ = a.p.updateModules() // else the walk says what it lacks
 		} else if a.extra += extra.Len; a.extra <= allStacksAtOnce {
 			m.extra = append(m.extra, extra)
 		}

@@ -80,8 +80,10 @@ type Process struct {
 	capture  live.Capture
 	walked   []profile.Frame // by the latest walk for a Snapshot
 	room     int             // bytes of frames that a Snapshot may still have
-	method   method.Method   // the latest that was named
-	moment   uint64          // counts captures: what an earlier one brought is gone
+	opened   time.Time
+	updating time.Duration // in which modules were looked for since
+	method   method.Method // the latest that was named
+	moment   uint64        // counts captures: what an earlier one brought is gone
 	walking  bool
 	current  *Suspension // the latest one
 	infos    frameInfos
@@ -147,7 +149,7 @@ func (p *Process) gone(err error) error {
 
 // open gets ready to walk, or closes what has been opened.
 func (p *Process) open() error {
-	p.arch, p.unsuited, p.room = p.from.Arch(), map[arch.Addr]bool{}, maxStacks
+	p.arch, p.unsuited, p.room, p.opened = p.from.Arch(), map[arch.Addr]bool{}, maxStacks, time.Now()
 	if err := p.openEngine(); err != nil {
 		err = p.gone(err)
 		p.Close()

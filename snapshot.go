@@ -96,8 +96,20 @@ func (p *Process) note(out *profile.Snapshot) (end func()) {
 // errThreadEnded marks a thread that ended before it could be captured.
 var errThreadEnded = errors.New("the thread has ended")
 
+// maxStackFrames bounds the frames of one thread, which a stack of 8 MB seldom has: 18 MB. It
+// takes three times that to write them.
+const maxStackFrames = 1 << 17
+
+// errManyFrames: more frames than are kept. To take the stack again would not help.
+var errManyFrames = fmt.Errorf("the frames from here on are left out: there are more than the %d that are kept of a thread", maxStackFrames)
+
 // snapshot takes the snapshot of one thread.
 func (p *Process) snapshot(t *Thread) profile.Thread {
+	if p.room <= 0 {
+		st := p.describe(t)
+		st.Error = errRoom.Error()
+		return st
+	}
 	s := Suspension{p: p, thread: *t, capture: &p.capture}
 	r, err := s.takeAndWalk(func() walk.Result { return s.frames(&p.walked) })
 	st := p.describe(&s.thread)
@@ -105,11 +117,22 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 		st.Error = err.Error()
 		return st
 	}
-	st.Frames = slices.Clone(p.walked)
+	st.Frames = p.takeWalked()
 	p.room -= s.cost
 	s.fill(&st, r)
 	st.Pause = s.pause
 	return st
+}
+
+// takeWalked returns the frames that were walked last.
+func (p *Process) takeWalked() []profile.Frame {
+	const large = 1 << 14
+	if len(p.walked) < large {
+		return slices.Clone(p.walked)
+	}
+	frames := slices.Clip(p.walked)
+	p.walked = nil
+	return frames
 }
 
 // takeAndWalk captures the thread, without a stop if that is enough, and has it
@@ -246,7 +269,9 @@ const maxStacks = 48 << 20
 var errRoom = fmt.Errorf("the stacks of the process have more than the %d MB of frames that are kept of them: look at fewer threads at a time", maxStacks>>20)
 
 // isFull reports whether something is left out of a snapshot because there is no room for it.
-func isFull(err error) bool { return errors.Is(err, errRoom) || errors.Is(err, name.ErrRoom) }
+func isFull(err error) bool {
+	return errors.Is(err, errRoom) || errors.Is(err, errManyFrames) || errors.Is(err, name.ErrRoom)
+}
 
 // frameCost is how many bytes a frame takes that was made of a walked one. Names of what stays
 // in the process are kept anyway.
@@ -265,12 +290,18 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 	var unnamed error
 	s.cost = 0
 	r := s.p.walker.Walk(&s.walk, &ctx, walk.ByUnwindInfo, func(f *walk.Frame) bool {
+		if len(*into) >= maxStackFrames {
+			return false
+		}
 		fr, err := s.p.frame(f)
 		if s.cost += frameCost(f, &fr); s.cost > s.p.room {
 			return false
 		}
 		if err != nil && unnamed == nil {
 			unnamed = nameless(f.IP(), err)
+		}
+		if f.Kind == walk.Native && fr.Method == "" && unnamed == nil {
+			unnamed = f.Module.Nameless()
 		}
 		*into = append(*into, fr)
 		s.managed = s.managed || f.Kind == walk.Managed
@@ -280,6 +311,8 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 	case s.cost > s.p.room:
 		s.cost = s.p.room
 		return walk.Result{Err: errRoom}
+	case errors.Is(r.Err, walk.ErrStopped):
+		return walk.Result{Err: errManyFrames}
 	case r.Complete && unnamed != nil:
 		return walk.Result{Err: unnamed}
 	case r.Complete && s.managed && s.thread.ID == 0 && s.p.unlisted != nil:

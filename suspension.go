@@ -114,7 +114,7 @@ func (s *Suspension) mend(err error, attempt int) bool {
 	case s.p.core != nil:
 		return false // it would be the same again
 	case attempt == 0:
-		_ = s.p.eng.UpdateModules() // else the walk says what it lacks
+		_ = s.p.updateModules() // else the walk says what it lacks
 	}
 	return true
 }
@@ -241,8 +241,24 @@ func (s *Suspension) missing(err error) (live.Range, bool) {
 // mapping returns the mapping that an address lies in, nil if there is none.
 func (s *Suspension) mapping(at arch.Addr) *target.Mapping {
 	m := s.p.eng.Maps.Find(at)
-	if m == nil && s.p.core == nil && s.p.eng.UpdateModules() == nil {
+	if m == nil && s.p.core == nil && s.p.updateModules() == nil {
 		m = s.p.eng.Maps.Find(at)
 	}
 	return m
+}
+
+// maxUpdating bounds the time in which modules are looked for, beside a tenth of all time:
+// the list of mappings can be as long as a target likes, and each of its threads incomplete.
+const maxUpdating = time.Second
+
+var errUpdating = errors.New("the list of its mappings takes too long to read")
+
+// updateModules takes notice of modules that have come or gone.
+func (p *Process) updateModules() error {
+	began := time.Now()
+	if p.updating > maxUpdating+began.Sub(p.opened)/10 {
+		return errUpdating
+	}
+	defer func() { p.updating += time.Since(began) }()
+	return p.eng.UpdateModules()
 }

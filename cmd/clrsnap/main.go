@@ -49,11 +49,10 @@ const memoryLimit = 128 << 20
 func collectsAsUsual() bool { return os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" }
 
 // collectAbove has garbage collected where there is much of it: not before the heap has
-// 4 MB times percent/100, and then whenever it has grown by so much.
+// 4 MB times percent/100, and then whenever it has grown by so much, or is near memoryLimit.
 func collectAbove(percent int) {
 	if collectsAsUsual() {
 		debug.SetGCPercent(percent)
-		debug.SetMemoryLimit(math.MaxInt64)
 	}
 }
 

@@ -17,6 +17,9 @@ import (
 var update = flag.Bool("update", false, "update the expectations in testdata/script")
 
 func TestMain(m *testing.M) {
+	if name := os.Getenv(zooName); name != "" {
+		beHostile(name)
+	}
 	testscript.Main(m, map[string]func(){"clrsnap": main, "slowfs": slowFS, "victim": victim})
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/elfx"
@@ -230,5 +231,75 @@ func checkVDSO(t *testing.T, m *Module) {
 		if _, err := m.Step(addr); err != nil {
 			t.Errorf("%s: no step: %v", name, err)
 		}
+	}
+}
+
+// TestOneFile: however often a file is mapped, it is opened once, and closed with the last
+// of its mappings.
+func TestOneFile(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := elfx.New(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(img.Progs, func(p elfx.Prog) bool { return p.Type == ptLoad && p.Flags&elfx.FlagExecute != 0 })
+	file := &counted{File: f}
+	s := NewSet(arch.AMD64, nothing{}, func(*target.Mapping) (target.File, error) {
+		file.opened++
+		return file, nil
+	})
+	const often = 100
+	var maps target.Mappings
+	for n := range arch.Addr(often) {
+		start := 0x7f00_0000_0000 + n<<32
+		maps = append(maps, mapping(start, start+0x1000, rx, exe, 1, img.Progs[i].Offset))
+	}
+	s.Update(maps)
+	for _, m := range s.All() {
+		if _, err := m.Image(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(s.All()); n != often || file.opened != 1 {
+		t.Errorf("%d modules, of a file that was opened %d times", n, file.opened)
+	}
+	if s.Update(maps[:1]); file.closed != 0 {
+		t.Error("the file is closed, and still mapped")
+	}
+	if s.Update(nil); file.closed != 1 {
+		t.Errorf("the file was closed %d times", file.closed)
+	}
+}
+
+// counted is a file that knows how often it was opened and closed.
+type counted struct {
+	*os.File
+	opened, closed int
+}
+
+func (c *counted) Close() error {
+	c.closed++
+	return c.File.Close()
+}
+
+// TestAdjacent: to find the modules takes no longer for mappings that lie side by side.
+func TestAdjacent(t *testing.T) {
+	var maps target.Mappings
+	path := "/" + strings.Repeat("x", 4000)
+	for n := range arch.Addr(60_000) {
+		maps = append(maps, mapping(0x1000+n<<12, 0x2000+n<<12, rx, strings.Clone(path), 1, 0))
+	}
+	began := time.Now()
+	s := NewSet(arch.AMD64, nothing{}, nil)
+	s.Update(maps)
+	if took := time.Since(began); len(s.All()) != 1 || took > 5*time.Second { // it took minutes
+		t.Errorf("%d modules, after %v", len(s.All()), took)
 	}
 }

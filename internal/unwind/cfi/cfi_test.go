@@ -285,3 +285,33 @@ func TestStepErrors(t *testing.T) {
 		t.Error("an empty .eh_frame is accepted")
 	}
 }
+
+// TestIndexBounds: where there is no search table, no more is read and kept than may be,
+// and what is missing for that reason says so.
+func TestIndexBounds(t *testing.T) {
+	b := standard()
+	for i := range arch.Addr(maxIndexed / 16) {
+		b.fde(codeBase+i*16, 16)
+	}
+	last := codeBase + arch.Addr(len(b.fdes)-1)*16
+	tab := b.table()
+	if _, err := tab.Step(codeBase); err != nil {
+		t.Error(err)
+	}
+	if _, err := tab.Step(last); !errors.Is(err, unwind.ErrNoInfo) || err == unwind.ErrNoInfo {
+		t.Errorf("beyond what is read: %v", err)
+	}
+	full, left := errors.New("that is too much"), int64(1<<16)
+	tab, err := New(inMemory{}, inMemory{b.bytes, frameBase}, arch.AMD64, func(n int64) error {
+		if left -= n; left < 0 {
+			return full
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tab.Step(last); !errors.Is(err, unwind.ErrNoInfo) || !errors.Is(err, full) || len(tab.index) > 1<<16/16 {
+		t.Errorf("%d entries: %v", len(tab.index), err)
+	}
+}
