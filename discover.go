@@ -18,6 +18,7 @@ import (
 	"clrsnap/internal/mounts"
 	"clrsnap/internal/procdir"
 	"clrsnap/internal/target/live"
+	"clrsnap/internal/waiting"
 	"clrsnap/profile"
 )
 
@@ -53,7 +54,8 @@ func DiscoverWary() (found []Found, left []int, err error) { return discover(tru
 // How long Discover waits for processes that do not answer. What comes later than its
 // patience is not lost as long as there is time.
 const (
-	patience = 200 * time.Millisecond // for the first before it goes on; a half for the second, a third for the third …
+	patience = 100 * time.Millisecond // for the first before it goes on; a half for the second, a third for the third …
+	moreTime = time.Second            // for those that it has gone on without, at the end
 	allTime  = 3 * time.Second        // for all of them together
 	maxLate  = 64                     // are waited for at the same time
 )
@@ -143,20 +145,35 @@ func (s *search) lookAt(pids []int, touch bool) (mayBlock []int) {
 		}
 		done := make(chan look, 1)
 		go func(l *looker) { done <- l.look(pid) }(l)
-		wait := time.NewTimer(patience / time.Duration(len(s.late)+1))
-		select {
-		case r := <-done:
-			if r.mayBlock {
-				mayBlock = append(mayBlock, pid)
-			}
-			s.take(r)
-		case <-wait.C:
+		r, ok := s.await(done)
+		if !ok {
 			s.late = append(s.late, lateLook{pid, done})
 			l = &looker{search: s, touch: touch}
+			continue
 		}
-		wait.Stop()
+		if r.mayBlock {
+			mayBlock = append(mayBlock, pid)
+		}
+		s.take(r)
 	}
 	return mayBlock
+}
+
+// await waits for a look: not until it is done, if it waits for something itself. One that has
+// much to do is waited for, and what it needs for that is not needed twice.
+func (s *search) await(done <-chan look) (r look, ok bool) {
+	for {
+		wait := time.NewTimer(min(patience/time.Duration(len(s.late)+1), max(time.Until(s.end), 0)))
+		select {
+		case r := <-done:
+			wait.Stop()
+			return r, true
+		case <-wait.C:
+		}
+		if waits, err := waiting.Threads(); err != nil || len(waits) > len(s.late) || time.Now().After(s.end) {
+			return look{}, false
+		}
+	}
 }
 
 func (s *search) take(r look) {
@@ -167,7 +184,7 @@ func (s *search) take(r look) {
 
 // awaitLate gives those that were late the rest of the time.
 func (s *search) awaitLate() {
-	end := time.NewTimer(time.Until(s.end))
+	end := time.NewTimer(min(time.Until(s.end), moreTime))
 	defer end.Stop()
 	over := false
 	for _, w := range s.late {

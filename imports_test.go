@@ -26,6 +26,7 @@ var mayImport = map[string]string{
 	"internal/foreign":     "",
 	"internal/mounts":      "",
 	"internal/procdir":     "",
+	"internal/waiting":     "",
 	"internal/target/core": "internal/arch internal/elfx internal/foreign internal/target",
 	"internal/target/live": "internal/arch internal/foreign internal/mounts internal/procdir internal/target",
 
@@ -59,7 +60,7 @@ var mayImport = map[string]string{
 	"internal/testenv":     "",
 	"internal/clr/clrtest": "internal/arch internal/target internal/contract",
 	"internal/confine":     "",
-	"cmd/clrsnap":          ". profile export internal/confine",
+	"cmd/clrsnap":          ". profile export internal/confine internal/waiting",
 
 	"examples/allocsites": ".",
 
@@ -75,6 +76,7 @@ var outside = map[string]string{
 	"internal/perfevent":   "golang.org/x/sys github.com/cilium/ebpf",
 	"internal/agent":       "golang.org/x/sys",
 	"internal/procdir":     "golang.org/x/sys",
+	"internal/waiting":     "golang.org/x/sys",
 	"internal/procroot":    "golang.org/x/sys",
 	"internal/foreign":     "golang.org/x/sys",
 	"internal/mounts":      "golang.org/x/sys github.com/moby/sys/mountinfo",

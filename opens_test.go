@@ -18,7 +18,6 @@ var mayOpen = map[string]string{
 	"discover.go": "/proc",
 
 	"cmd/clrsnap/place.go": "the directory of an output, and what is there if it is not a stranger's",
-	"cmd/clrsnap/stuck.go": "/proc/self/task/TID/syscall and status",
 	"cmd/clrsnap/view.go":  "what the user names, which may be a pipe of the user's",
 
 	"internal/confine/confine.go":      "what may still be read, with O_PATH",
@@ -34,6 +33,7 @@ var mayOpen = map[string]string{
 	"internal/procdir/procdir.go":      "/proc/PID, with O_PATH, and files of it",
 	"internal/procroot/procroot.go":    "directories, without following links",
 	"internal/recording/file.go":       "moments that tests have recorded",
+	"internal/waiting/waiting.go":      "/proc/self/task/TID/syscall and status",
 	"internal/target/core/files.go":    "a directory, with O_PATH",
 	"internal/target/live/access.go":   "/proc/PID/exe, which the kernel has executed",
 	"internal/target/live/blocked.go":  "/proc/PID/task/TID/schedstat and syscall",

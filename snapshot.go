@@ -263,8 +263,8 @@ func nameless(ip arch.Addr, err error) error {
 	return fmt.Errorf("%w: the method at %v cannot be named: %w", walk.ErrUnsafe, ip, err)
 }
 
-// maxStacks bounds the frames of one snapshot, in bytes: 300,000 of them have room.
-const maxStacks = 48 << 20
+// maxStacks bounds the frames of one snapshot, in bytes: 400,000 of them have room.
+const maxStacks = 64 << 20
 
 var errRoom = fmt.Errorf("the stacks of the process have more than the %d MB of frames that are kept of them: look at fewer threads at a time", maxStacks>>20)
 

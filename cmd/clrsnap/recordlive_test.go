@@ -74,7 +74,7 @@ func begin(tb testing.TB, c *exec.Cmd) *running {
 
 var (
 	recording = regexp.MustCompile(`clrsnap: recording .*\n`)
-	waiting   = regexp.MustCompile(`clrsnap: waiting for the program \(process (\d+)\) to end; Ctrl-C leaves it alone\n`)
+	awaits    = regexp.MustCompile(`clrsnap: waiting for the program \(process (\d+)\) to end; Ctrl-C leaves it alone\n`)
 )
 
 // await waits until the command says something, and returns what matches.
@@ -289,7 +289,7 @@ func recordBegin(t *testing.T, file string, flags []string, args ...string) *exe
 // is killed at the end of the test.
 func (r *running) awaitWaiting(t *testing.T) {
 	t.Helper()
-	pid, err := strconv.Atoi(r.await(t, waiting)[1])
+	pid, err := strconv.Atoi(r.await(t, awaits)[1])
 	if err != nil {
 		t.Fatal(err)
 	}

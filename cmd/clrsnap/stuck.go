@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"time"
 
 	"clrsnap"
-
-	"golang.org/x/sys/unix"
+	"clrsnap/internal/waiting"
 )
 
 // stuckFor is how long one system call on a process or a file may take until the command
@@ -35,12 +31,6 @@ func (e *stuckError) Error() string {
 	return s
 }
 
-// touching are the system calls with which processes and files are read.
-var touching = map[int]bool{
-	unix.SYS_PROCESS_VM_READV: true, unix.SYS_PREAD64: true, unix.SYS_READ: true, unix.SYS_OPENAT: true, unix.SYS_OPENAT2: true,
-	unix.SYS_NEWFSTATAT: true, unix.SYS_STATX: true, unix.SYS_FSTAT: true, unix.SYS_READLINKAT: true,
-}
-
 // stuck watches the threads of this process until one of them has been in the same system
 // call on a process or a file for stuckFor. It counts looks: a machine can have been paused
 // between two of them. False: it cannot watch them.
@@ -49,15 +39,11 @@ func stuck() bool {
 	before := map[string]int{} // looks in a row that have found what a thread waits for
 	for range time.Tick(every) {
 		seen := map[string]int{}
-		tasks, err := os.ReadDir("/proc/self/task")
+		waits, err := waiting.Threads()
 		if err != nil {
 			return false
 		}
-		for _, t := range tasks {
-			what := waits("/proc/self/task/"+t.Name()+"/", t.Name())
-			if what == "" {
-				continue
-			}
+		for _, what := range waits {
 			if seen[what] = before[what] + 1; seen[what] > int(stuckFor/every) {
 				return true
 			}
@@ -65,34 +51,4 @@ func stuck() bool {
 		before = seen
 	}
 	return false
-}
-
-// waits says which system call the thread at dir waits in, if it reads a process or a file
-// with it and cannot be interrupted; else it is empty. It is the same text only as long as
-// the thread has not run.
-func waits(dir, tid string) string {
-	call, err := os.ReadFile(dir + "syscall")
-	if err != nil {
-		return ""
-	}
-	first, _, _ := bytes.Cut(call, []byte{' '})
-	nr, err := strconv.Atoi(string(first))
-	if err != nil || !touching[nr] {
-		return ""
-	}
-	status, err := os.ReadFile(dir + "status")
-	if err != nil {
-		return ""
-	}
-	_, state, _ := bytes.Cut(status, []byte("\nState:\t"))
-	if !bytes.HasPrefix(state, []byte("D")) {
-		// A wait for a file system in user space looks like one that can be interrupted, such
-		// as for a pipe, until a signal comes. This one means nothing to the Go runtime.
-		if n, err := strconv.Atoi(tid); err == nil {
-			_ = unix.Tgkill(unix.Getpid(), n, unix.SIGURG)
-		}
-		return ""
-	}
-	_, switches, _ := bytes.Cut(status, []byte("\nvoluntary_ctxt_switches:"))
-	return fmt.Sprintf("%s %s %s", tid, call, switches)
 }
