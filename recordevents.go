@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"clrsnap/internal/agent"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
@@ -39,12 +40,19 @@ type eventFigures struct {
 // notifiedProcess is a process that has an agent.
 type notifiedProcess struct {
 	e      *eventSampler
+	pid    int
 	link   *agentLink
 	rp     *recordedProcess // nil: it cannot be read yet, and what it reports waits in the ring
 	thrown map[int][]pendingException
 	pauses gcPauses
-	births map[ThreadID]time.Duration
-	over   bool
+
+	pending int // exceptions in thrown
+	births  map[ThreadID]time.Duration
+	over    bool
+
+	queue  []*agent.Record // taken over from link, and not looked at yet
+	pace   pace
+	slowed bool // there was more than we may look at
 }
 
 // lifetimes are those of threads that have ended.
@@ -77,7 +85,8 @@ func (e *eventSampler) met(pid int, link *agentLink) *notifiedProcess {
 	if old := e.of[pid]; old != nil && !old.over {
 		old.leave() // it has become another program, or its number is another process's
 	}
-	np := &notifiedProcess{e: e, link: link, thrown: map[int][]pendingException{}, births: map[ThreadID]time.Duration{}}
+	np := &notifiedProcess{e: e, pid: pid, link: link, thrown: map[int][]pendingException{}, births: map[ThreadID]time.Duration{},
+		pace: pace{share: readShare, used: live.ThreadCPU}}
 	e.of[pid] = np
 	return np
 }
@@ -107,7 +116,10 @@ func (e *eventSampler) forget(pid int) {
 // drain takes what the process's agent has reported.
 func (np *notifiedProcess) drain() {
 	gone := np.link.gone() // asked before the last records are read
-	if err := np.take(); err != nil {
+	np.pace.begin(np.e.r.now)
+	err := np.take(np.pace.spent)
+	np.pace.end()
+	if err != nil {
 		np.e.note("The notifications of process %d end early: %v.", np.rp.p.live.PID(), err)
 		gone = true
 	}
@@ -117,9 +129,13 @@ func (np *notifiedProcess) drain() {
 	}
 }
 
-func (np *notifiedProcess) take() error {
-	records, err := np.link.records(np.rp.p)
-	if len(records) == 0 {
+// take looks at what the agent has reported, until enough says that it is enough for now.
+func (np *notifiedProcess) take(enough func() bool) error {
+	var err error
+	if len(np.queue) == 0 {
+		np.queue, err = np.link.records(np.rp.p)
+	}
+	if len(np.queue) == 0 {
 		return err
 	}
 	e := np.e
@@ -127,11 +143,16 @@ func (np *notifiedProcess) take() error {
 	np.rp.p.eng.Begin()
 	np.rp.frames.begin()
 	f := np.link.notifier(np.rp.p)
-	for _, r := range records {
+	for i, r := range np.queue {
+		if i%paceEvery == 0 && enough() {
+			np.queue, np.slowed = np.queue[i:], true
+			return err
+		}
 		if n := f.notification(r); n.At >= e.r.start && n.At <= e.until {
 			np.notified(&n)
 		}
 	}
+	np.queue = nil
 	return err
 }
 
@@ -149,7 +170,10 @@ func (np *notifiedProcess) end(died bool, err error) {
 	}
 	fate := inFlight
 	if np.rp != nil {
-		_ = np.take() // of what is wrong with it there was an error before
+		all := func() bool { return false }
+		for range 2 { // what waits here, and then what waits in link
+			_ = np.take(all) // of what is wrong with it there was an error before
+		}
 		if died || np.rp.p.live.Alive() != nil {
 			fate = uncaught
 		}
@@ -160,6 +184,9 @@ func (np *notifiedProcess) end(died bool, err error) {
 		f.lost, f.seen = f.lost+s.lost, f.seen+s.seen
 	}
 	np.link.close()
+	if np.slowed || np.link.slowed.Load() {
+		np.e.note("Process %d reported more than is read at once, with %.0f %% of a processor: it was read later, and is lost where its agent had no room.", np.pid, 100*(pumpShare+readShare))
+	}
 }
 
 // finish takes the last notifications.

@@ -37,6 +37,10 @@ const (
 // while a handler for another one is being looked for.
 const maxPendingExceptions = 64
 
+// maxThrown bounds what waits for all threads of a process together, of which a hostile one
+// can report any number.
+const maxThrown = 1 << 13
+
 // throws takes notice of an exception.
 func (np *notifiedProcess) throws(n *Notification) {
 	t := np.thread(n)
@@ -50,12 +54,26 @@ func (np *notifiedProcess) throws(n *Notification) {
 		x.functions = append(x.functions, FunctionID(n.record.Frames[i].Function))
 	}
 	x.functions = x.functions[len(x.functions)-len(x.stack):]
+	if np.pending >= maxThrown {
+		np.giveUp(&x, unknown)
+		return
+	}
 	waiting := append(np.thrown[n.NSThreadID], x)
 	if len(waiting) > maxPendingExceptions {
 		np.giveUp(&waiting[0], unknown)
 		waiting = waiting[1:]
 	}
-	np.thrown[n.NSThreadID] = waiting
+	np.waits(n.NSThreadID, waiting)
+}
+
+// waits notes which exceptions of a thread are waiting.
+func (np *notifiedProcess) waits(tid int, waiting []pendingException) {
+	np.pending += len(waiting) - len(np.thrown[tid])
+	if len(waiting) == 0 {
+		delete(np.thrown, tid)
+		return
+	}
+	np.thrown[tid] = waiting
 }
 
 // catches takes notice of the method that catches the thread's last exception, or
@@ -87,11 +105,7 @@ func (np *notifiedProcess) catches(n *Notification) {
 		x := &waiting[i]
 		x.superseded = x.superseded || slices.Contains(x.functions, n.Function)
 	}
-	if waiting = waiting[:last]; len(waiting) == 0 {
-		delete(np.thrown, n.NSThreadID)
-		return
-	}
-	np.thrown[n.NSThreadID] = waiting
+	np.waits(n.NSThreadID, waiting[:last])
 }
 
 // caught adds the sample of an exception that a method on its stack catches. Nearest
@@ -128,10 +142,6 @@ func (np *notifiedProcess) settle(before time.Duration, fate string) {
 			np.giveUp(&waiting[0], fate)
 			waiting = waiting[1:]
 		}
-		if len(waiting) == 0 {
-			delete(np.thrown, tid)
-			continue
-		}
-		np.thrown[tid] = waiting
+		np.waits(tid, waiting)
 	}
 }

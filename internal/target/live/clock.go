@@ -40,6 +40,9 @@ func age(start uint64) time.Duration {
 // OwnCPU is the CPU time that this process has used, without its tracing tasks.
 func OwnCPU() time.Duration { return readClock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
+// ThreadCPU is the CPU time that this OS thread has used.
+func ThreadCPU() time.Duration { return readClock(unix.CLOCK_THREAD_CPUTIME_ID) }
+
 // readClock returns 0 for a clock that there is not: of a process that has ended.
 func readClock(id int32) time.Duration {
 	var ts unix.Timespec
