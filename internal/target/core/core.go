@@ -39,6 +39,7 @@ type Core struct {
 	shownOnce sync.Once
 	shown     target.Mappings // see Mappings
 	misses    misses
+	held      int // see hold
 }
 
 // Open opens a core dump. It reads headers and notes only. An error is one sentence

@@ -180,6 +180,24 @@ func (c *Core) addProgramHeader(b []byte) error {
 			s.has = min(filesz, c.size-off)
 		}
 		c.segments = append(c.segments, s)
+		return c.hold(segmentCosts)
+	}
+	return nil
+}
+
+// Bounds on what is kept of a dump's description of the process, and, more or less, what a
+// snapshot of it costs, in bytes.
+const (
+	maxHeld      = 144 << 20
+	segmentCosts = 320
+	fileCosts    = 1 << 10
+	threadCosts  = 2 << 10
+)
+
+// hold takes account of what is to be kept.
+func (c *Core) hold(n int) error {
+	if c.held += n; c.held > maxHeld {
+		return errors.New("it describes more than is read of any dump: half a million pieces of memory, or fewer with very many files and threads")
 	}
 	return nil
 }

@@ -401,6 +401,35 @@ func TestManySegments(t *testing.T) {
 	}
 }
 
+// TestHeld: a dump that describes more than is kept is refused at once.
+func TestHeld(t *testing.T) {
+	for name, more := range map[string]func(f *fake){
+		"memory": func(f *fake) {
+			f.xnum = true
+			for i := range uint64(maxHeld/segmentCosts + 1) {
+				f.segments = append(f.segments, fakeSegment{vaddr: 0x10_0000_0000 + 2*pageSize*i, memsz: pageSize})
+			}
+		},
+		"files": func(f *fake) {
+			ranges, names := make([][3]uint64, maxHeld/fileCosts), make([]string, maxHeld/fileCosts)
+			f.notes = nil // there is one such note already
+			f.note("CORE", noteStatus, status(7, 0, 0))
+			f.note("CORE", noteFile, fileNote(uint64(len(ranges)), pageSize, ranges, names...))
+		},
+		"threads": func(f *fake) {
+			for i := range uint32(maxHeld / threadCosts) {
+				f.note("CORE", noteStatus, status(100+i, 0, 0))
+			}
+		},
+	} {
+		f := newFake()
+		more(f)
+		if _, err := Open(f.write(t), Options{}); err == nil || !strings.Contains(err.Error(), "it describes more than is read") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func FuzzOpen(f *testing.F) {
 	for _, xnum := range []bool{false, true} {
 		small := newFake()

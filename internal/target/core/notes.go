@@ -21,12 +21,10 @@ const (
 )
 
 // Bounds on what a dump may ask us to hold. Linux allows 16 MB of NT_FILE at most
-// (kernel.core_file_note_size_limit), and 4 million threads, of which nobody has had
-// that many.
+// (kernel.core_file_note_size_limit).
 const (
-	maxThreads  = 1 << 18
 	maxAuxv     = 1 << 16 // bytes
-	maxFileNote = 1 << 26 // bytes
+	maxFileNote = 1 << 24 // bytes
 )
 
 // A Thread is a thread of the dump.
@@ -240,8 +238,8 @@ func (c *Core) addThread(n *noteReader) error {
 	if err != nil {
 		return err
 	}
-	if len(c.notes.threads) == maxThreads {
-		return fmt.Errorf("it has more than %d threads", maxThreads)
+	if err := c.hold(threadCosts); err != nil {
+		return err
 	}
 	if _, ok := c.notes.index[t.TID]; ok {
 		c.notes.doubles++
@@ -293,6 +291,9 @@ func (c *Core) addFiles(n *noteReader) error {
 	b = b[16:]
 	if count > uint64(len(b))/25 { // a triple, and the zero after a name
 		return fmt.Errorf("it is damaged: %d files in a note of %d bytes", count, n.size)
+	}
+	if err := c.hold(int(count) * fileCosts); err != nil {
+		return err
 	}
 	names := b[count*24:]
 	c.notes.files = make([]fileRange, 0, count)
