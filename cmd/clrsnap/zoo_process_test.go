@@ -5,6 +5,7 @@ import (
 	"context"
 	"debug/elf"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -329,7 +330,10 @@ func (h *hostile) run(stack []uintptr, n int) {
 	code := &struct{ at uintptr }{stack[0] &^ (page - 1)}
 	call := *(*func(stack, threads uintptr))(unsafe.Pointer(&code))
 	go call(uintptr(unsafe.Pointer(&mem[0])), uintptr(n))
-	for {
+	for end := time.Now().Add(time.Minute); ; {
+		if time.Now().After(end) {
+			orEnd(errors.New("the threads are not there: is the number of processes limited?"))
+		}
 		list := got(os.ReadDir("/proc/self/task"))
 		waiting := 0
 		for _, t := range list {

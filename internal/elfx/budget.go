@@ -61,8 +61,9 @@ func (b *Budget) read(n int64) error {
 	n += readCosts
 	if b.unread < n {
 		now := time.Now()
-		more := min(now.Sub(b.filled), time.Minute).Milliseconds() * (readPerSecond / 1000)
-		b.unread, b.filled = min(b.unread+more, maxRead), now
+		if more := min(now.Sub(b.filled), time.Minute).Milliseconds() * (readPerSecond / 1000); more > 0 {
+			b.unread, b.filled = min(b.unread+more, maxRead), now
+		}
 	}
 	if b.unread < n {
 		return ErrBudget

@@ -6,6 +6,7 @@ type siteCache struct {
 	slots []siteSlot // a power of two
 	shift uint       // 64 - log2(len(slots))
 	n     int
+	load  int // n, and more for sites that are large
 }
 
 type siteSlot struct {
@@ -48,7 +49,7 @@ func (c *siteCache) get(key uint64) *site {
 }
 
 func (c *siteCache) put(key uint64, s *site) {
-	if c.n >= maxSites {
+	if c.load >= maxSites {
 		c.reset(nil)
 	}
 	if 2*(c.n+1) > len(c.slots) {
@@ -65,8 +66,18 @@ func (c *siteCache) insert(key uint64, s *site) {
 	}
 	if c.slots[i&mask].key == 0 {
 		c.n++
+		c.load += s.load()
 	}
 	c.slots[i&mask] = siteSlot{key, s}
+}
+
+// load is how much room a site takes, in ordinary sites: a step that needs an interpreter
+// can have a rule for every register.
+func (s *site) load() int {
+	if s.step != nil && s.step.Slow != nil {
+		return 5
+	}
+	return 1
 }
 
 // reset makes a new table with the sites that keep accepts; none where keep is

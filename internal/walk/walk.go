@@ -107,9 +107,8 @@ const (
 	maxSignals = 32
 	// maxFrames bounds the frames of one walk.
 	maxFrames = 1 << 20
-	// maxSites bounds the cache of compiled steps: 30 MB, and 100 MB if each has all the
-	// rules that it can have.
-	maxSites = 1 << 16
+	// maxSites bounds the cache of compiled steps: 50 MB.
+	maxSites = 1 << 17
 )
 
 // Walker walks the stacks of one target. It is not safe for concurrent use.
