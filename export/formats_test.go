@@ -247,7 +247,13 @@ func TestSpeedscopeReadBack(t *testing.T) {
 // TestTimeLine: where samples are on the time line, and that gaps stay gaps.
 func TestTimeLine(t *testing.T) {
 	r := recorded()
-	var f speedscopeFile
+	var f struct {
+		Profiles []struct {
+			Name    string
+			Samples [][]int32
+			Weights []float64
+		}
+	}
 	if err := json.Unmarshal(written(t, Speedscope, r), &f); err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +328,7 @@ func TestNoRecording(t *testing.T) {
 		"a;b 1\nc\n": "line 2 has no number behind its stack",
 		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"hertz"}]}`:                                                        "its numbers are hertz, neither times nor bytes nor counts",
 		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"seconds","samples":[[0]],"weights":[1]}]}`:                        "frame 0 of 0",
-		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"seconds","samples":[[0]]}]}`:                                      "1 samples have 0 weights",
+		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"seconds","samples":[[0]]}]}`:                                      "not as many weights as samples",
 		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"seconds","samples":[[]],"weights":[-1]}]}`:                        "negative or too large",
 		`{"shared":{"frames":[{"name":"a"}]},"profiles":[{"type":"evented","unit":"seconds","events":[{"type":"C","frame":0,"at":1}]}]}`: "a frame is left",
 	} {

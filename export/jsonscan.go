@@ -7,17 +7,21 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 )
 
 // jsonScanner reads a JSON document as it comes, so that a table of a million
 // rows need not be in memory twice. encoding/json would have to see a value
 // whole, and takes ten times as long for a number.
-type jsonScanner struct{ r *bufio.Reader }
+type jsonScanner struct {
+	r   *bufio.Reader
+	buf []byte // of the value that is taken whole
+}
 
 // Bounds of one value that is taken whole.
 const (
-	maxValue = 64 << 20 // bytes
-	maxDepth = 64       // objects and arrays in one another
+	maxValue = 2*maxName + 1<<10 // bytes
+	maxDepth = 64                // objects and arrays in one another
 )
 
 // next returns the next byte that is not white space.
@@ -180,13 +184,69 @@ func (s *jsonScanner) digits(c byte) (uint64, error) {
 
 // text reads a string.
 func (s *jsonScanner) text() (string, error) {
-	if c, err := s.peek(); err != nil {
+	raw, err := s.raw(true)
+	if err != nil {
 		return "", err
-	} else if c != '"' {
-		return "", fmt.Errorf("found %q where a string should be", c)
+	}
+	if raw[0] != '"' {
+		return "", fmt.Errorf("found %q where a string should be", raw[0])
+	}
+	if plain := raw[1 : len(raw)-1]; isPlain(plain) {
+		return string(plain), nil
 	}
 	var out string
-	return out, s.value(&out)
+	return out, unmarshal(raw, &out)
+}
+
+// isPlain reports whether a string in JSON is what it stands for. That is so of nearly all.
+func isPlain(s []byte) bool {
+	for _, c := range s {
+		if c < ' ' || c >= 0x80 || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// float reads any number.
+func (s *jsonScanner) float() (float64, error) {
+	raw, err := s.raw(true)
+	if err != nil {
+		return 0, err
+	}
+	if c := raw[0]; c != '-' && (c < '0' || c > '9') {
+		return 0, fmt.Errorf("found %q where a number should be", c)
+	}
+	v, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s is no number", clip(string(raw)))
+	}
+	return v, nil
+}
+
+// A jsonList is an array whose elements whoever reads asks for.
+type jsonList struct {
+	s     *jsonScanner
+	began bool
+}
+
+// more reports whether there is another element, which must be taken then.
+func (l *jsonList) more() (bool, error) {
+	if !l.began {
+		l.began = true
+		if err := l.s.expect('['); err != nil {
+			return false, err
+		}
+		c, err := l.s.peek()
+		if err != nil || c != ']' {
+			return err == nil, err
+		}
+	}
+	c, err := l.s.next()
+	if err == nil && c != ',' && c != ']' {
+		err = fmt.Errorf("found %q where ',' or ']' should be", c)
+	}
+	return c == ',', err
 }
 
 // value takes any value whole.
@@ -212,8 +272,8 @@ func (s *jsonScanner) skip() error {
 	return err
 }
 
-// raw reads one value up to its end, and returns it if it is to be kept. Whether
-// it is well-formed inside is not looked at.
+// raw reads one value up to its end, and returns it, up to the next one, if it is to be
+// kept. Whether it is well-formed inside is not looked at.
 func (s *jsonScanner) raw(keep bool) ([]byte, error) {
 	c, err := s.next()
 	if err != nil {
@@ -222,7 +282,8 @@ func (s *jsonScanner) raw(keep bool) ([]byte, error) {
 	if isEnd(c) || c == ':' {
 		return nil, fmt.Errorf("found %q where a value should be", c)
 	}
-	out := []byte{c}
+	out := append(s.buf[:0], c)
+	defer func() { s.buf = out }()
 	v := valueState{quoted: c == '"'}
 	v.depth = v.bracket(c)
 	plain := !v.quoted && v.depth == 0 // a number or a word, which ends before what follows

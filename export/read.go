@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,8 +25,17 @@ const readable = "clrsnap reads recordings (.clrsnap), its own HTML flame graphs
 // its content: our own, our HTML pages, pprof, speedscope and folded stacks, with
 // or without gzip. Of our own format it brings back all that was written; the
 // others know less. The input may be hostile: what comes out is sound, and what
-// is allocated is bounded.
+// is allocated is bounded, as is what it takes to show it: see recordingBudget.
 func ReadRecording(rd io.Reader) (*profile.Recording, error) {
+	r, err := read(rd)
+	var large tooLargeError
+	if errors.As(err, &large) {
+		return nil, large // wherever in the file that is
+	}
+	return r, err
+}
+
+func read(rd io.Reader) (*profile.Recording, error) {
 	in := bufio.NewReaderSize(rd, sniffSize)
 	head, err := in.Peek(2)
 	if len(head) == 0 {
@@ -86,9 +94,9 @@ func readPlain(in *bufio.Reader) (*profile.Recording, error) {
 		return nil, whyEmpty(err)
 	}
 	if ours.Match(head) {
-		return readDocument(&bounded{in, maxDocument})
+		return readDocument(newBounded(in, maxDocument))
 	}
-	all, err := io.ReadAll(&bounded{in, maxForeign})
+	all, err := readAll(newBounded(in, maxForeign))
 	if err != nil {
 		return nil, err
 	}
@@ -103,20 +111,39 @@ func readPlain(in *bufio.Reader) (*profile.Recording, error) {
 // bounded is a reader that has an error for what is too long, where
 // io.LimitReader would have an end.
 type bounded struct {
-	r    io.Reader
-	left int64
+	r          io.Reader
+	left, most int64
 }
+
+func newBounded(r io.Reader, most int64) *bounded { return &bounded{r, most, most} }
 
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.left <= 0 {
 		if _, err := io.ReadFull(b.r, make([]byte, 1)); err != nil {
 			return 0, err
 		}
-		return 0, errors.New("the file is too large to be a recording that clrsnap reads")
+		return 0, tooLarge(fmt.Sprintf("is too large, with more than %d MB when it is unpacked", b.most>>20))
 	}
 	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
 	return n, err
+}
+
+// readAll is io.ReadAll for what can be large: it leaves less garbage behind.
+func readAll(in io.Reader) ([]byte, error) {
+	all := make([]byte, 0, 1<<20)
+	for {
+		n, err := in.Read(all[len(all):cap(all)])
+		all = all[:len(all)+n]
+		switch {
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			return nil, err
+		case len(all) == cap(all):
+			all = append(make([]byte, 0, 2*cap(all)), all...)
+		}
+	}
 }
 
 // foreignFormat is a format other than our own.
@@ -154,21 +181,26 @@ func refuse(why string) func([]byte) (*profile.Recording, error) {
 
 // readJSON tells formats in JSON by their fields.
 func readJSON(all []byte) (*profile.Recording, error) {
-	var fields map[string]json.RawMessage
-	err := unmarshal(all, &fields)
+	if bytes.HasPrefix(bytes.TrimSpace(all), []byte("[")) {
+		return nil, errChromeTrace
+	}
+	fields := map[string][]byte{}
+	err := newMemoryScanner(all).fields(func(name string, value []byte) { fields[name] = value })
 	has := func(name string) bool { return fields[name] != nil }
 	switch {
-	case has("profiles") && has("shared"):
-		return readSpeedscope(all)
-	case has("traceEvents"), bytes.HasPrefix(bytes.TrimSpace(all), []byte("[")):
-		return nil, errors.New("this is a Chrome trace, which cannot be read back: " + readable)
-	case has("capturedAt") && has("threads"):
-		return nil, errors.New("this is a snapshot of clrsnap stack --json, not a recording of clrsnap record")
 	case err != nil:
 		return nil, fmt.Errorf("this looks like JSON and is damaged: %w", err)
+	case has("profiles") && has("shared"):
+		return readSpeedscope(fields)
+	case has("traceEvents"):
+		return nil, errChromeTrace
+	case has("capturedAt") && has("threads"):
+		return nil, errors.New("this is a snapshot of clrsnap stack --json, not a recording of clrsnap record")
 	}
 	return nil, errors.New("this JSON is no recording: " + readable)
 }
+
+var errChromeTrace = errors.New("this is a Chrome trace, which cannot be read back: " + readable)
 
 // clip is as much of a text from a file as a message can hold.
 func clip(s string) string {

@@ -4,42 +4,61 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"clrsnap/profile"
 )
 
-// foldedLine is one line of folded stacks: what can be on a stack, and a number.
-var foldedLine = regexp.MustCompile(`^[^\x00-\x08\x0a-\x1f]*\S[ \t]\d+\s*$`)
-
+// isFolded tells folded stacks by their first line: what can be on a stack, and a number.
 func isFolded(all []byte) bool {
 	line, _, _ := bytes.Cut(bytes.TrimLeft(all, " \t\r\n"), []byte("\n"))
-	return utf8.Valid(line) && foldedLine.Match(line)
+	stack, _, ok := foldedLine(line)
+	isControl := func(r rune) bool { return unicode.IsControl(r) && r < ' ' && r != '\t' }
+	return ok && len(stack) > 0 && !bytes.ContainsFunc(stack, isControl) && utf8.Valid(line)
+}
+
+// foldedLine takes a line apart: a stack, and a number behind it.
+func foldedLine(line []byte) (stack []byte, number int64, ok bool) {
+	line = bytes.TrimSpace(line)
+	at := bytes.LastIndexAny(line, " \t")
+	digits := line[at+1:]
+	if at < 0 || len(digits) > len("9223372036854775807") {
+		return nil, 0, false
+	}
+	n, err := strconv.ParseUint(string(digits), 10, 63)
+	return bytes.TrimSpace(line[:at]), int64(n), err == nil
 }
 
 // readFolded reads folded stacks, one a line.
 func readFolded(all []byte) (*profile.Recording, error) {
-	m := newImporter()
+	m := foldedReader{importer: newImporter(), locations: map[string]int32{}}
 	m.r.Notes = []string{"Folded stacks have no unit: their numbers are taken for microseconds of CPU time. When they were taken is not known."}
-	thread := m.thread(profile.RecordedThread{Process: m.process(0)})
+	process, err := m.process(0)
+	if err != nil {
+		return nil, err
+	}
+	thread, err := m.thread(profile.RecordedThread{Process: process})
+	if err != nil {
+		return nil, err
+	}
 	for n := 1; len(all) > 0; n++ {
 		var line []byte
 		line, all, _ = bytes.Cut(all, []byte("\n"))
-		text := strings.TrimSpace(string(line))
-		if text == "" {
+		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		at := strings.LastIndexAny(text, " \t")
-		us, err := strconv.ParseInt(text[at+1:], 10, 64)
-		if at < 0 || err != nil || us < 0 || us > math.MaxInt64/2000 {
+		stack, us, ok := foldedLine(line)
+		if !ok || us > math.MaxInt64/2000 {
 			return nil, fmt.Errorf("line %d has no number behind its stack", n)
 		}
-		names, incomplete := withoutMark(strings.Split(strings.TrimSpace(text[:at]), ";"))
-		s := profile.Sample{Weight: us * int64(time.Microsecond), Thread: thread, Incomplete: incomplete, Node: m.foldedStack(names)}
+		s := profile.Sample{Weight: us * int64(time.Microsecond), Thread: thread}
+		if err := m.stack(&s, stack); err != nil {
+			return nil, err
+		}
 		if err := m.add(s); err != nil {
 			return nil, err
 		}
@@ -47,30 +66,64 @@ func readFolded(all []byte) (*profile.Recording, error) {
 	return m.finish()
 }
 
-// foldedStack returns the node of a stack, base first.
-func (m *importer) foldedStack(names []string) int32 {
-	node := int32(0)
-	for _, name := range names {
-		if name == emptyStack && len(names) == 1 {
-			break
+type foldedReader struct {
+	*importer
+	locations map[string]int32 // by name
+}
+
+// stack gives a sample its stack, which is written base first.
+func (m *foldedReader) stack(s *profile.Sample, names []byte) error {
+	if name, rest, more := bytes.Cut(names, []byte(";")); string(name) == incompleteFrame {
+		s.Incomplete, names = true, rest
+		if !more {
+			return nil
 		}
-		node = m.b.Child(node, m.b.Location(profile.Location{Function: m.foldedFunction(name)}))
 	}
-	return node
+	if string(names) == emptyStack {
+		return nil
+	}
+	for more := true; more; {
+		var name []byte
+		name, names, more = bytes.Cut(names, []byte(";"))
+		at, err := m.location(name)
+		if err == nil {
+			err = m.enter(s, at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *foldedReader) location(name []byte) (int32, error) {
+	at, ok := m.locations[string(name)]
+	if ok {
+		return at, nil
+	}
+	if err := m.budget.takeText(string(name), "functions"); err != nil {
+		return 0, err // before anything is made of it
+	}
+	f, err := m.foldedFunction(string(name))
+	if err == nil {
+		at, err = m.importer.location(profile.Location{Function: f})
+	}
+	m.locations[string(name)] = at
+	return at, err
 }
 
 // foldedFunction heeds what follows a name: stackcollapse-perf.pl --all marks
 // functions of the kernel and of a JIT compiler.
-func (m *importer) foldedFunction(name string) int32 {
+func (m *foldedReader) foldedFunction(name string) (int32, error) {
 	name = strings.ReplaceAll(name, `\x3b`, ";")
 	if kernel, ok := strings.CutSuffix(name, foldedKernel); ok {
-		return m.b.Function(functionOf(profile.Kernel, "", kernel, ""))
+		return m.put(functionOf(profile.Kernel, "", kernel, ""))
 	}
 	if event, ok := strings.CutSuffix(name, foldedEvent); ok {
-		return m.b.Function(functionOf(profile.Event, "", event, ""))
+		return m.put(functionOf(profile.Event, "", event, ""))
 	}
 	if jitted, ok := strings.CutSuffix(name, "_[j]"); ok {
-		return m.b.Function(functionOf(profile.Managed, "", jitted, ""))
+		return m.put(functionOf(profile.Managed, "", jitted, ""))
 	}
 	return m.function(name, "")
 }

@@ -1,53 +1,100 @@
 package export
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
 	"clrsnap/profile"
 )
 
-// importer builds a recording from a format that knows less than ours.
+// importer builds a recording from a format that knows less than ours. What it keeps is
+// taken from a budget.
 type importer struct {
 	b       *profile.Builder
 	threads map[profile.RecordedThread]int32
 	pids    map[int]int32
 	r       profile.Recording // what does not come from samples
 	modes   [len(profile.Modes)]profile.ModeStats
+
+	budget                      budget
+	functions, locations, nodes int32 // how many have been taken from the budget
+	entered                     int   // frames, of all samples
 }
 
-// maxForeignNodes bounds the tree of a recording in another format: 300 MB with
-// its index.
-const maxForeignNodes = 1 << 22
+// maxEntered is how many frames all samples of a file may have together. Where a format can
+// name many frames at once, or the same ones again and again, they would be without end.
+const maxEntered = 1 << 27
 
 func newImporter() *importer {
+	most := recordingBudget / sampleCost // less is left of everything else
 	return &importer{
-		b:       profile.NewBuilder(profile.Limits{Samples: maxSamples, Nodes: maxForeignNodes}),
-		threads: map[profile.RecordedThread]int32{}, pids: map[int]int32{},
+		b:       profile.NewBuilder(profile.Limits{Samples: most, Nodes: most, Functions: most}),
+		threads: map[profile.RecordedThread]int32{}, pids: map[int]int32{}, nodes: 1,
+		budget: budget{recordingBudget},
 	}
 }
 
 // process returns the index of a process.
-func (m *importer) process(pid int) int32 {
+func (m *importer) process(pid int) (int32, error) {
 	i, ok := m.pids[pid]
-	if !ok {
-		i = int32(len(m.r.Processes))
-		m.pids[pid] = i
-		m.r.Processes = append(m.r.Processes, profile.Process{PID: pid})
+	if ok {
+		return i, nil
 	}
-	return i
+	i = int32(len(m.r.Processes))
+	p := profile.Process{PID: pid}
+	m.pids[pid] = i
+	m.r.Processes = append(m.r.Processes, p)
+	return i, m.budget.takeProcess(&p)
 }
 
-func (m *importer) thread(t profile.RecordedThread) int32 {
+func (m *importer) thread(t profile.RecordedThread) (int32, error) {
 	i, ok := m.threads[t]
-	if !ok {
-		i = m.b.Thread(t)
-		m.threads[t] = i
+	if ok {
+		return i, nil
 	}
-	return i
+	if err := m.budget.takeThread(&t); err != nil {
+		return 0, err
+	}
+	i = m.b.Thread(t)
+	m.threads[t] = i
+	return i, nil
+}
+
+// put returns the index of a function.
+func (m *importer) put(f profile.Function) (int32, error) {
+	i := m.b.Function(f)
+	if i < m.functions {
+		return i, nil
+	}
+	m.functions++
+	return i, cmp.Or(m.budget.take(functionCost, "functions"), m.budget.takeNames(&f))
+}
+
+func (m *importer) location(l profile.Location) (int32, error) {
+	i := m.b.Location(l)
+	if i < m.locations {
+		return i, nil
+	}
+	m.locations++
+	return i, m.budget.take(locationCost, "places in functions")
+}
+
+// enter makes a location the leaf of a sample's stack.
+func (m *importer) enter(s *profile.Sample, location int32) error {
+	if m.entered++; m.entered > maxEntered {
+		return tooLarge(fmt.Sprintf("has too many frames, more than %d million in all samples together", maxEntered>>20))
+	}
+	s.Node = m.b.Child(s.Node, location)
+	if s.Node < m.nodes {
+		return nil
+	}
+	m.nodes++
+	return m.budget.take(nodeCost, "different stacks")
 }
 
 func (m *importer) add(s profile.Sample) error {
@@ -57,18 +104,29 @@ func (m *importer) add(s profile.Sample) error {
 	if s.Mode.Unit() == profile.Count {
 		s.Events = s.Weight
 	}
-	m.b.Add(s)
 	m.modes[s.Mode].Samples += int(max(s.Count, 1))
+	if err := m.budget.take(sampleCost, "samples"); err != nil {
+		return err
+	}
+	m.b.Add(s)
 	return nil
+}
+
+// note adds a sentence that whoever reads the figures has to know, unless it is there.
+func (m *importer) note(text string) error {
+	if slices.Contains(m.r.Notes[max(0, len(m.r.Notes)-4):], text) {
+		return nil
+	}
+	m.r.Notes = append(m.r.Notes, text)
+	return m.budget.takeAll(noteCost, "notes", text)
 }
 
 // finish returns the recording.
 func (m *importer) finish() (*profile.Recording, error) {
-	if m.b.Cut() > 0 {
-		return nil, fmt.Errorf("the file has too many different stacks: more than %d frames", maxForeignNodes)
+	if _, err := m.process0(); err != nil {
+		return nil, err
 	}
-	r := m.b.Recording()
-	m.process0()
+	r := *m.b.Recording() // and lets go of what it was built with
 	r.Version, r.Start, r.Duration, r.Processes, r.Notes = m.r.Version, m.r.Start, m.r.Duration, m.r.Processes, m.r.Notes
 	for _, mode := range profile.Modes {
 		if stats := m.modes[mode]; stats.Samples > 0 {
@@ -76,28 +134,29 @@ func (m *importer) finish() (*profile.Recording, error) {
 			r.Modes = append(r.Modes, stats)
 		}
 	}
-	if err := checkRecording(r); err != nil {
+	if err := checkRecording(&r); err != nil {
 		return nil, fmt.Errorf("the file cannot be a recording: %w", err)
 	}
-	return r, nil
+	return &r, nil
 }
 
 // process0 makes sure that there is a process.
-func (m *importer) process0() {
-	if len(m.r.Processes) == 0 {
-		m.process(0)
+func (m *importer) process0() (int32, error) {
+	if len(m.r.Processes) > 0 {
+		return 0, nil
 	}
+	return m.process(0)
 }
 
 // function returns the index of a function that is known by what tools show: its
 // name, and the file of the module that it is in, if that is known.
-func (m *importer) function(name, file string) int32 {
+func (m *importer) function(name, file string) (int32, error) {
 	module := baseName(file)
 	if assembly, rest, ok := strings.Cut(name, "!"); ok && module == "" && !strings.ContainsAny(assembly, " (<:") {
 		name, module = rest, assembly+assemblySuffix // as dotnet-trace has it
 	}
 	kind := kindOf(name, module)
-	return m.b.Function(functionOf(kind, "", name, moduleOfMapping(kind, module)))
+	return m.put(functionOf(kind, "", name, moduleOfMapping(kind, module)))
 }
 
 // functionOf takes the name of a function apart. Without exact the exact name is

@@ -33,5 +33,5 @@ func readPage(all []byte) (*profile.Recording, error) {
 	if err != nil {
 		return nil, errors.New("the recording in the page is damaged")
 	}
-	return readDocument(&bounded{unpacked{z}, maxDocument})
+	return readDocument(newBounded(unpacked{z}, maxDocument))
 }

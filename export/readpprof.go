@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -9,20 +10,19 @@ import (
 	"time"
 
 	"clrsnap/profile"
-
-	pprof "github.com/google/pprof/profile"
 )
 
 // readPprof reads a profile of any program: ours, and best effort those of others.
 func readPprof(all []byte) (*profile.Recording, error) {
-	p, err := pprof.ParseUncompressed(all)
-	if err != nil || len(p.SampleType) == 0 {
+	p, err := scanPprof(all)
+	var large tooLargeError
+	switch {
+	case errors.As(err, &large):
+		return nil, err
+	case err != nil || len(p.types) == 0:
 		return nil, errors.New("this is no recording: " + readable)
 	}
-	if err := p.CheckValid(); err != nil {
-		return nil, fmt.Errorf("the pprof profile is damaged: %s", clip(err.Error()))
-	}
-	in := pprofReader{importer: newImporter(), p: p, known: map[*pprof.Location][]int32{}}
+	in := pprofReader{importer: newImporter(), p: p, places: make([]int32, 0, len(p.locations)), functions: map[pprofPlace]int32{}}
 	if err := in.read(); err != nil {
 		return nil, err
 	}
@@ -32,56 +32,72 @@ func readPprof(all []byte) (*profile.Recording, error) {
 
 type pprofReader struct {
 	*importer
-	p       *pprof.Profile
-	ours    bool
-	columns []pprofColumn
-	units   []int64                     // what one of a column's values is, in the mode's unit
-	known   map[*pprof.Location][]int32 // by location: ours, leaf first, as inlining makes several of one
+	p         *pprofFile
+	ours      bool
+	columns   []pprofColumn
+	units     []int64              // what one of a column's values is, in the mode's unit
+	functions map[pprofPlace]int32 // ours
+	places    []int32              // of locations that have been seen, each leaf first, as inlining makes several of one
 }
+
+// pprofPlace is a function of a profile, in the file of a mapping.
+type pprofPlace struct{ function, mapping int32 }
 
 func (in *pprofReader) read() error {
 	p := in.p
-	if len(p.Comments) > 0 {
-		in.r.Version, in.ours = strings.CutPrefix(p.Comments[0]+" ", pprofComment)
+	var comments []string
+	var err error
+	for _, i := range p.comments {
+		c := p.text(i, &err)
+		if err = cmp.Or(err, in.budget.takeAll(noteCost, "comments", c)); err != nil {
+			return damagedPprof(err)
+		}
+		comments = append(comments, c)
+	}
+	if len(comments) > 0 {
+		in.r.Version, in.ours = strings.CutPrefix(comments[0]+" ", pprofComment)
 		in.r.Version = strings.TrimSpace(in.r.Version)
 	}
 	if in.ours {
-		in.r.Notes = slices.Clone(p.Comments[1:])
+		comments = comments[1:]
 	} else {
-		in.r.Version, in.r.Notes = "", slices.Clone(p.Comments[:min(len(p.Comments), maxNotes/2)])
+		in.r.Version, comments = "", comments[:min(len(comments), maxNotes/2)]
 	}
-	if p.TimeNanos > 0 {
-		in.r.Start = time.Unix(0, p.TimeNanos).UTC()
+	in.r.Notes = comments
+	if p.time > 0 {
+		in.r.Start = time.Unix(0, p.time).UTC()
 	}
-	in.r.Duration = time.Duration(min(max(p.DurationNanos, 0), int64(maxTime)))
+	in.r.Duration = time.Duration(min(max(p.duration, 0), int64(maxTime)))
 	if err := in.chooseColumns(); err != nil {
 		return err
 	}
-	for _, s := range p.Sample {
-		if err := in.sample(s); err != nil {
-			return err
-		}
+	if err := p.samples(in.sample); err != nil {
+		return damagedPprof(err)
 	}
-	in.process0()
-	if len(p.Mapping) > 0 && len(in.r.Processes) > 0 {
-		in.r.Processes[0].Command = baseName(p.Mapping[0].File)
+	if _, err := in.process0(); err != nil {
+		return err
 	}
-	return nil
+	if len(p.mappings) > 0 {
+		command := baseName(p.text(p.mappings[0].file, &err))
+		in.r.Processes[0].Command, err = command, cmp.Or(err, in.budget.takeText(command, "processes"))
+	}
+	return err
 }
+
+func damagedPprof(err error) error { return fmt.Errorf("the pprof profile is damaged: %w", err) }
 
 // period fills in what is known of how the profile was sampled.
 func (in *pprofReader) period() {
-	t := in.p.PeriodType
-	if t == nil || in.p.Period <= 0 {
+	if in.p.period <= 0 {
 		return
 	}
-	mode, unit, ok := modeOfType(t)
+	mode, unit, ok := modeOfType(in.p.periodType)
 	switch {
 	case !ok:
 	case !mode.OfEvents():
-		in.modes[mode].Rate = float64(time.Second) / (float64(in.p.Period) * float64(unit))
+		in.modes[mode].Rate = float64(time.Second) / (float64(in.p.period) * float64(unit))
 	case mode == profile.Alloc || in.ours:
-		in.modes[mode].Every = min(in.p.Period, maxWeight)
+		in.modes[mode].Every = min(in.p.period, maxWeight)
 	}
 }
 
@@ -89,52 +105,52 @@ func (in *pprofReader) period() {
 // and the count that goes with it. If there is none, counts are taken for time.
 func (in *pprofReader) chooseColumns() error {
 	var seen modeSet
-	for i, t := range in.p.SampleType {
+	for i, t := range in.p.types {
 		mode, unit, ok := modeOfType(t)
-		if !ok || seen[mode] || in.hasBetter(mode, t.Type) {
+		if !ok || seen[mode] || in.hasBetter(mode, t.name) {
 			continue
 		}
 		seen[mode] = true
-		in.columns = append(in.columns, pprofColumn{mode, in.countOf(mode, t.Type), i})
+		in.columns = append(in.columns, pprofColumn{mode, in.countOf(mode, t.name), i})
 		in.units = append(in.units, unit)
-		if mode == profile.Alloc && !isNamed(mode, t.Type) {
-			in.r.Notes = append(in.r.Notes, fmt.Sprintf("The pprof profile has %s in bytes: it is shown as allocated bytes.", clip(t.Type)))
+		if mode == profile.Alloc && !isNamed(mode, t.name) {
+			in.r.Notes = append(in.r.Notes, fmt.Sprintf("The pprof profile has %s in bytes: it is shown as allocated bytes.", clip(t.name)))
 		}
 	}
 	if len(in.columns) > 0 {
 		return nil
 	}
-	at := slices.IndexFunc(in.p.SampleType, func(t *pprof.ValueType) bool { return t.Unit == "count" })
+	at := slices.IndexFunc(in.p.types, func(t pprofType) bool { return t.unit == "count" })
 	if at < 0 {
 		var names []string
-		for _, t := range in.p.SampleType[:min(len(in.p.SampleType), 8)] {
-			names = append(names, clip(t.Type)+" in "+clip(t.Unit))
+		for _, t := range in.p.types[:min(len(in.p.types), 8)] {
+			names = append(names, clip(t.name)+" in "+clip(t.unit))
 		}
 		return fmt.Errorf("the pprof profile has neither times nor bytes nor counts: it has %s", strings.Join(names, ", "))
 	}
 	unit := int64(time.Microsecond)
-	if t := in.p.PeriodType; t != nil && in.p.Period > 0 && t.Unit == "nanoseconds" {
-		unit = in.p.Period
+	if in.p.period > 0 && in.p.periodType.unit == "nanoseconds" {
+		unit = in.p.period
 	} else {
 		in.r.Notes = append(in.r.Notes, "The pprof profile has counts only: each is taken for a microsecond.")
 	}
-	in.columns, in.units = []pprofColumn{{modeOfTime(in.p.SampleType[at].Type), at, at}}, []int64{unit}
+	in.columns, in.units = []pprofColumn{{modeOfTime(in.p.types[at].name), at, at}}, []int64{unit}
 	return nil
 }
 
 // modeOfType tells what mode a type of values is, and how much one of them is in
 // the mode's unit.
-func modeOfType(t *pprof.ValueType) (m profile.Mode, unit int64, ok bool) {
-	if unit, ok := timeUnit(t.Unit); ok {
-		return modeOfTime(t.Type), int64(unit), true
+func modeOfType(t pprofType) (m profile.Mode, unit int64, ok bool) {
+	if unit, ok := timeUnit(t.unit); ok {
+		return modeOfTime(t.name), int64(unit), true
 	}
 	switch {
-	case t.Unit == profile.Bytes.String():
+	case t.unit == profile.Bytes.String():
 		return profile.Alloc, 1, true
-	case t.Unit != profile.Count.String():
-	case isNamed(profile.Exception, t.Type):
+	case t.unit != profile.Count.String():
+	case isNamed(profile.Exception, t.name):
 		return profile.Exception, 1, true
-	case isNamed(profile.ThreadStart, t.Type):
+	case isNamed(profile.ThreadStart, t.name):
 		return profile.ThreadStart, 1, true
 	}
 	return 0, 0, false
@@ -161,9 +177,9 @@ func isNamed(m profile.Mode, name string) bool {
 // hasBetter reports whether another type is surely the weight of a mode, which one
 // of this name is only taken for. Go's heap profiles also have what is still in use.
 func (in *pprofReader) hasBetter(m profile.Mode, name string) bool {
-	return !isNamed(m, name) && slices.ContainsFunc(in.p.SampleType, func(t *pprof.ValueType) bool {
+	return !isNamed(m, name) && slices.ContainsFunc(in.p.types, func(t pprofType) bool {
 		mode, _, ok := modeOfType(t)
-		return ok && mode == m && isNamed(m, t.Type)
+		return ok && mode == m && isNamed(m, t.name)
 	})
 }
 
@@ -173,8 +189,8 @@ func (in *pprofReader) countOf(m profile.Mode, weight string) int {
 	if space, ok := strings.CutSuffix(weight, "_space"); ok && m == profile.Alloc {
 		names = []string{space + "_objects"}
 	}
-	return slices.IndexFunc(in.p.SampleType, func(t *pprof.ValueType) bool {
-		return t.Unit == profile.Count.String() && slices.Contains(names, t.Type)
+	return slices.IndexFunc(in.p.types, func(t pprofType) bool {
+		return t.unit == profile.Count.String() && slices.Contains(names, t.name)
 	})
 }
 
@@ -190,24 +206,41 @@ func (in *pprofReader) isShared(count int) bool {
 	return n > 1
 }
 
-func (in *pprofReader) sample(p *pprof.Sample) error {
-	s := profile.Sample{Incomplete: slices.Contains(p.Label[labelIncomplete], yes)}
-	if slices.Contains(p.Label[labelState], profile.Waiting.String()) {
-		s.State = profile.Waiting
-	}
-	s.Thread = in.threadOf(p)
-	for _, l := range slices.Backward(p.Location) {
-		for _, place := range slices.Backward(in.location(l)) {
-			s.Node = in.b.Child(s.Node, place)
+func (in *pprofReader) sample(p *pprofSample) error {
+	s := profile.Sample{}
+	for _, l := range p.labels {
+		s.Incomplete = s.Incomplete || l.name == labelIncomplete && l.text == yes
+		if l.name == labelState && l.text == profile.Waiting.String() {
+			s.State = profile.Waiting
 		}
 	}
+	var err error
+	if s.Thread, err = in.threadOf(p); err != nil {
+		return err
+	}
+	for _, l := range slices.Backward(p.stack) {
+		places, err := in.location(l)
+		if err != nil {
+			return err
+		}
+		for _, place := range slices.Backward(places) {
+			if err := in.enter(&s, place); err != nil {
+				return err
+			}
+		}
+	}
+	return in.values(p, s)
+}
+
+// values adds what a sample of each mode is.
+func (in *pprofReader) values(p *pprofSample, s profile.Sample) error {
 	for i, c := range in.columns {
-		v, n := p.Value[c.weight], int64(0)
+		v, n := p.values[c.weight], int64(0)
 		if c.count >= 0 {
-			n = p.Value[c.count]
+			n = p.values[c.count]
 		}
 		if v < 0 || n < 0 {
-			return errors.New("the pprof profile has negative values: a difference between two profiles cannot be read")
+			return errors.New("it has negative values: a difference between two profiles cannot be read")
 		}
 		if v == 0 && (n == 0 || in.isShared(c.count)) {
 			continue
@@ -228,72 +261,141 @@ func (in *pprofReader) sample(p *pprof.Sample) error {
 	return nil
 }
 
-func (in *pprofReader) threadOf(p *pprof.Sample) int32 {
-	text := func(names ...string) string {
-		for _, n := range names {
-			if v := p.Label[n]; len(v) > 0 {
-				return v[0]
+// What others call the labels that say which thread a sample is of.
+const (
+	otherPID, otherTID         = "process_id", "thread_id"
+	otherThread, anotherThread = "thread_name", "comm"
+)
+
+// pprofLabelNames are the labels that are read.
+var pprofLabelNames = func() map[string]string {
+	out := map[string]string{}
+	for _, n := range []string{
+		labelThread, labelRole, labelState, labelIncomplete, labelTID, labelManagedTID, labelPID, otherPID, otherTID, otherThread, anotherThread,
+	} {
+		out[n] = n
+	}
+	return out
+}()
+
+func (in *pprofReader) threadOf(p *pprofSample) (int32, error) {
+	find := func(isText bool, names ...string) (found pprofLabel) {
+		for _, name := range names {
+			for _, l := range p.labels {
+				if l.name == name && (l.text != "") == isText {
+					return l
+				}
 			}
 		}
-		return ""
+		return pprofLabel{}
 	}
-	number := func(names ...string) int {
-		for _, n := range names {
-			if v := p.NumLabel[n]; len(v) > 0 {
-				return int(min(max(v[0], 0), math.MaxInt32))
-			}
-		}
-		return 0
+	number := func(names ...string) int { return int(min(max(find(false, names...).number, 0), math.MaxInt32)) }
+	t := profile.RecordedThread{
+		OSThreadID: number(labelTID, otherTID), ManagedThreadID: number(labelManagedTID),
+		Name: find(true, labelThread, otherThread, anotherThread).text, Role: find(true, labelRole).text,
 	}
-	return in.thread(profile.RecordedThread{
-		Process: in.process(number(labelPID, "process_id")), OSThreadID: number(labelTID, "thread_id"),
-		ManagedThreadID: number(labelManagedTID), Name: text(labelThread, "thread_name", "comm"), Role: text(labelRole),
-	})
+	var err error
+	if t.Process, err = in.process(number(labelPID, otherPID)); err != nil {
+		return 0, err
+	}
+	return in.thread(t)
 }
 
 // location returns our locations for one of a profile, leaf first.
-func (in *pprofReader) location(l *pprof.Location) []int32 {
-	if known, ok := in.known[l]; ok {
-		return known
+func (in *pprofReader) location(i int32) ([]int32, error) {
+	l := &in.p.locations[i]
+	if l.first < 0 {
+		first := int32(len(in.places))
+		if err := in.readLocation(l); err != nil {
+			return nil, err
+		}
+		l.first, l.n = first, int32(len(in.places))-first
 	}
-	file, offset := "", l.Address
-	if m := l.Mapping; m != nil {
-		file = m.File
-		if offset -= m.Start; offset > m.Limit-m.Start {
+	return in.places[l.first : l.first+l.n], nil
+}
+
+// readLocation appends ours for one of a profile.
+func (in *pprofReader) readLocation(l *pprofLocation) error {
+	p, err := in.p.read(l)
+	if err != nil {
+		return err
+	}
+	file, offset := "", p.address
+	if p.mapping >= 0 {
+		m := &in.p.mappings[p.mapping]
+		file = in.p.text(m.file, &err)
+		if offset -= m.start; offset > m.limit-m.start {
 			offset = 0
 		}
 	}
-	var out []int32
-	for i := range l.Line {
-		if f := l.Line[i].Function; f != nil && f.Name != "" {
-			out = append(out, in.b.Location(profile.Location{Function: in.pprofFunction(f, file), Offset: in.offset(f, file, offset)}))
+	before := len(in.places)
+	for _, f := range p.functions {
+		named, e := in.pprofFunction(pprofPlace{f, p.mapping}, file)
+		if err = cmp.Or(err, e); err != nil {
+			return err
+		}
+		if named >= 0 {
+			if err := in.place(named, in.offset(&in.p.functions[f], file, offset)); err != nil {
+				return err
+			}
 		}
 	}
-	if len(out) == 0 {
-		module := baseName(file)
-		kind := kindOf("[", module)
-		f := profile.Function{Kind: kind, Display: nameless(moduleOfMapping(kind, module)), Short: nameless(moduleOfMapping(kind, module)), Module: moduleOfMapping(kind, module)}
-		out = append(out, in.b.Location(profile.Location{Function: in.b.Function(f), Offset: offset}))
+	if err != nil || len(in.places) > before {
+		return err
 	}
-	in.known[l] = out
-	return out
+	module := baseName(file)
+	kind := kindOf("[", module)
+	f := profile.Function{Kind: kind, Display: nameless(moduleOfMapping(kind, module)), Short: nameless(moduleOfMapping(kind, module)), Module: moduleOfMapping(kind, module)}
+	function, err := in.put(f)
+	if err != nil {
+		return err
+	}
+	return in.place(function, offset)
 }
 
-func (in *pprofReader) pprofFunction(f *pprof.Function, file string) int32 {
-	if !in.ours {
-		return in.function(f.Name, file)
+// place appends a place in one of our functions.
+func (in *pprofReader) place(function int32, offset uint64) error {
+	at, err := in.importer.location(profile.Location{Function: function, Offset: offset})
+	if err == nil {
+		in.places = append(in.places, at)
+		err = in.p.tables.take(4, "lines of locations")
 	}
-	kind := kindOf(f.Name, baseName(file))
-	return in.b.Function(functionOf(kind, f.SystemName, f.Name, f.Filename))
+	return err
+}
+
+// pprofFunction returns ours for one of a profile; -1: it has no name.
+func (in *pprofReader) pprofFunction(at pprofPlace, file string) (int32, error) {
+	i, ok := in.functions[at]
+	if ok {
+		return i, nil
+	}
+	var err error
+	f := &in.p.functions[at.function]
+	name := in.p.text(f.name, &err)
+	switch {
+	case err != nil:
+		return 0, err
+	case name == "":
+		i = -1
+	case !in.ours:
+		i, err = in.function(name, file)
+	default:
+		exact, module := in.p.text(f.system, &err), in.p.text(f.file, &err)
+		if err == nil {
+			i, err = in.put(functionOf(kindOf(name, baseName(file)), exact, name, module))
+		}
+	}
+	in.functions[at] = i
+	return i, cmp.Or(err, in.p.tables.take(entryCost, "functions"))
 }
 
 // offset is that within the function, which only our addresses tell. Events have
 // none.
-func (in *pprofReader) offset(f *pprof.Function, file string, inMapping uint64) uint64 {
+func (in *pprofReader) offset(f *pprofFunction, file string, inMapping uint64) uint64 {
 	switch {
 	case !in.ours || isEventMapping(file):
 		return 0
-	case f.SystemName == "":
+	case in.p.strings[f.system].size == 0:
 		return inMapping
 	}
 	return inMapping % slotSize

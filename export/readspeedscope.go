@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -11,84 +12,134 @@ import (
 	"clrsnap/profile"
 )
 
-type speedscopeFile struct {
-	Exporter string `json:"exporter"`
-	Shared   struct {
-		Frames []speedscopeFrame `json:"frames"`
-	} `json:"shared"`
-	Profiles []speedscopeProfile `json:"profiles"`
-}
-
-type speedscopeProfile struct {
-	Type       string    `json:"type"`
-	Name       string    `json:"name"`
-	Unit       string    `json:"unit"`
-	StartValue float64   `json:"startValue"`
-	Samples    [][]int32 `json:"samples"` // base first
-	Weights    []float64 `json:"weights"`
-	Events     []struct {
-		Type  string  `json:"type"` // O: a frame is opened, C: closed
-		Frame int32   `json:"frame"`
-		At    float64 `json:"at"`
-	} `json:"events"`
-}
-
-// readSpeedscope reads speedscope's own format, sampled and evented.
-func readSpeedscope(all []byte) (*profile.Recording, error) {
-	var f speedscopeFile
-	if err := unmarshal(all, &f); err != nil {
+// readSpeedscope reads speedscope's own format, sampled and evented. The fields of the file
+// are in memory; of what they hold only what becomes a recording is.
+func readSpeedscope(fields map[string][]byte) (*profile.Recording, error) {
+	in := speedscopeReader{importer: newImporter(), a: newMemoryScanner(nil), b: newMemoryScanner(nil)}
+	if err := in.read(fields); err != nil {
 		return nil, fmt.Errorf("the speedscope file is damaged: %w", err)
-	}
-	in := speedscopeReader{importer: newImporter(), ours: strings.HasPrefix(f.Exporter, creatorName)}
-	in.read(&f)
-	if in.err != nil {
-		return nil, fmt.Errorf("the speedscope file is damaged: %w", in.err)
 	}
 	return in.finish()
 }
 
 type speedscopeReader struct {
 	*importer
-	ours      bool
-	locations []int32 // by frame; -1: the mark of a missing beginning
-	err       error
+	a, b   *memoryScanner // of what is read: two lists go side by side
+	ours   bool
+	frames []int32 // their locations; -1: the mark of a missing beginning
 }
 
-func (in *speedscopeReader) read(f *speedscopeFile) {
-	if in.ours {
-		in.r.Version = strings.TrimPrefix(strings.TrimPrefix(f.Exporter, creatorName), " ")
-	} else {
-		in.r.Notes = []string{"Speedscope files do not say what kind of time was measured: it is shown as CPU time, unless a profile is named otherwise."}
+func (in *speedscopeReader) read(fields map[string][]byte) error {
+	var exporter string
+	if err := optional(fields["exporter"], &exporter); err != nil {
+		return err
 	}
-	for _, fr := range f.Shared.Frames {
-		l := int32(-1)
-		if fr.Name != incompleteFrame || fr.File != "" {
-			l = in.b.Location(profile.Location{Function: in.function(fr.Name, fr.File)})
+	if in.ours = strings.HasPrefix(exporter, creatorName); in.ours {
+		in.r.Version = strings.TrimPrefix(strings.TrimPrefix(exporter, creatorName), " ")
+	} else if err := in.note("Speedscope files do not say what kind of time was measured: it is shown as CPU time, unless a profile is named otherwise."); err != nil {
+		return err
+	}
+	in.a.reset(fields["shared"])
+	var frames []byte
+	err := in.a.fields(func(name string, value []byte) {
+		if name == "frames" {
+			frames = value
 		}
-		in.locations = append(in.locations, l)
+	})
+	if err == nil && frames != nil {
+		in.a.reset(frames)
+		err = in.a.array(func(int) error { return in.frame() })
 	}
-	for i := range f.Profiles {
-		p := &f.Profiles[i]
-		if err := in.profile(p); err != nil && in.err == nil {
-			in.err = fmt.Errorf("profile %d: %w", i, err)
-		}
-	}
-}
-
-func (in *speedscopeReader) profile(p *speedscopeProfile) error {
-	s := profile.Sample{}
-	s.Thread, s.Mode = in.named(p.Name)
-	unit, err := in.unit(p.Unit, &s.Mode)
 	if err != nil {
 		return err
 	}
-	switch p.Type {
-	case "sampled":
-		return in.sampled(p, unit, s)
-	case "evented":
-		return in.evented(p, unit, s)
+	profiles := newMemoryScanner(fields["profiles"])
+	return profiles.array(func(i int) error {
+		p, err := profiles.element()
+		if err == nil {
+			err = in.profile(p)
+		}
+		if err != nil {
+			return fmt.Errorf("profile %d: %w", i, err)
+		}
+		return nil
+	})
+}
+
+// optional reads a small field, which need not be there.
+func optional(value []byte, into any) error {
+	switch {
+	case value == nil:
+		return nil
+	case len(value) > maxValue:
+		return errors.New("a value is too large")
 	}
-	return fmt.Errorf("there is no type %s", clip(p.Type))
+	return unmarshal(value, into)
+}
+
+// frame reads one that profiles refer to.
+func (in *speedscopeReader) frame() error {
+	var name, file string
+	err := in.a.object(func(field string) (err error) {
+		switch field {
+		case "name":
+			name, err = in.a.text()
+		case "file":
+			err = in.a.value(&file) // which can be null
+		default:
+			err = in.a.skip()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	at := int32(-1)
+	if name != incompleteFrame || file != "" {
+		function, err := in.function(name, file)
+		if err == nil {
+			at, err = in.location(profile.Location{Function: function})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	in.frames = append(in.frames, at)
+	return in.budget.take(4, "frames")
+}
+
+func (in *speedscopeReader) profile(all []byte) error {
+	var kind, name, unitName string
+	var start float64
+	small := map[string]any{"type": &kind, "name": &name, "unit": &unitName, "startValue": &start}
+	lists := map[string][]byte{"samples": []byte("[]"), "weights": []byte("[]"), "events": []byte("[]")}
+	var damaged error
+	in.a.reset(all)
+	err := in.a.fields(func(field string, value []byte) {
+		if into, ok := small[field]; ok {
+			damaged = cmp.Or(damaged, optional(value, into))
+		} else if _, ok := lists[field]; ok {
+			lists[field] = value
+		}
+	})
+	if err = cmp.Or(err, damaged); err != nil {
+		return err
+	}
+	s := profile.Sample{}
+	if s.Thread, s.Mode, err = in.named(name); err != nil {
+		return err
+	}
+	unit, err := in.unit(unitName, &s.Mode)
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case "sampled":
+		return in.sampled(lists["samples"], lists["weights"], unit, s)
+	case "evented":
+		return in.evented(lists["events"], start, unit, s)
+	}
+	return fmt.Errorf("there is no type %s", clip(kind))
 }
 
 // unit is what one of a profile's numbers is, in the unit of its mode. That is
@@ -110,15 +161,17 @@ func (in *speedscopeReader) unit(name string, m *profile.Mode) (int64, error) {
 		return 1, nil
 	}
 	*m = profile.CPU
-	in.r.Notes = append(in.r.Notes, "A profile has no unit: its numbers are taken for microseconds.")
-	return int64(time.Microsecond), nil
+	return int64(time.Microsecond), in.note("A profile has no unit: its numbers are taken for microseconds.")
 }
 
 var withTID = regexp.MustCompile(`^(?:(.*) \((\d+)\)|thread (\d+))$`)
 
 // named takes the name of a profile apart, as far as it is ours: thread and mode.
-func (in *speedscopeReader) named(name string) (thread int32, mode profile.Mode) {
-	t := profile.RecordedThread{Process: in.process(0)}
+func (in *speedscopeReader) named(name string) (thread int32, mode profile.Mode, err error) {
+	t := profile.RecordedThread{}
+	if t.Process, err = in.process(0); err != nil {
+		return 0, 0, err
+	}
 	for _, m := range profile.Modes {
 		if rest, ok := strings.CutSuffix(name, modeSuffix(m)); ok {
 			name, mode = rest, m
@@ -130,30 +183,59 @@ func (in *speedscopeReader) named(name string) (thread int32, mode profile.Mode)
 			t.Name, t.OSThreadID = p[1], id
 		}
 	}
-	return in.thread(t), mode
+	thread, err = in.thread(t)
+	return thread, mode, err
 }
 
-func (in *speedscopeReader) sampled(p *speedscopeProfile, unit int64, s profile.Sample) error {
-	if len(p.Samples) != len(p.Weights) {
-		return fmt.Errorf("%d samples have %d weights", len(p.Samples), len(p.Weights))
-	}
-	for i, stack := range p.Samples {
-		s.Weight, s.Node, s.Incomplete = scaled(p.Weights[i], unit), 0, false
-		for _, frame := range stack {
-			if err := in.enter(&s, frame); err != nil {
-				return err
-			}
+func (in *speedscopeReader) sampled(samples, weights []byte, unit int64, s profile.Sample) error {
+	in.a.reset(samples)
+	in.b.reset(weights)
+	stacks, numbers := jsonList{s: &in.a.jsonScanner}, jsonList{s: &in.b.jsonScanner}
+	for {
+		more, err := stacks.more()
+		if err != nil {
+			return err
 		}
-		if err := in.put(&s, len(stack) > 0); err != nil {
+		weighed, err := numbers.more()
+		switch {
+		case err != nil:
+			return err
+		case more != weighed:
+			return errors.New("there are not as many weights as samples")
+		case !more:
+			return nil
+		}
+		weight, err := in.b.float()
+		if err != nil {
+			return err
+		}
+		if err := in.sample(scaled(weight, unit), &s); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
-// put moves on to the end of a sample and adds it, unless it stands for a time
+// sample reads a stack, base first, which weighs so much.
+func (in *speedscopeReader) sample(weight int64, s *profile.Sample) error {
+	s.Weight, s.Node, s.Incomplete = weight, 0, false
+	there := false
+	err := in.a.array(func(int) error {
+		there = true
+		frame, err := in.a.integer()
+		if err != nil {
+			return err
+		}
+		return in.enterFrame(s, frame)
+	})
+	if err != nil {
+		return err
+	}
+	return in.end(s, there)
+}
+
+// end moves on to the end of a sample and adds it, unless it stands for a time
 // without any. When bytes or counts were is not in the file.
-func (in *speedscopeReader) put(s *profile.Sample, there bool) error {
+func (in *speedscopeReader) end(s *profile.Sample, there bool) error {
 	if s.Mode.Unit() == profile.Nanoseconds {
 		s.At = min(s.At+time.Duration(s.Weight), maxTime)
 		in.r.Duration = max(in.r.Duration, s.At)
@@ -164,46 +246,74 @@ func (in *speedscopeReader) put(s *profile.Sample, there bool) error {
 	return nil
 }
 
-// enter makes a frame the leaf of the stack.
-func (in *speedscopeReader) enter(s *profile.Sample, frame int32) error {
-	if !within(frame, len(in.locations)) {
-		return fmt.Errorf("frame %d of %d", frame, len(in.locations))
+// enterFrame makes a frame the leaf of the stack.
+func (in *speedscopeReader) enterFrame(s *profile.Sample, frame int64) error {
+	if frame < 0 || frame >= int64(len(in.frames)) {
+		return fmt.Errorf("frame %d of %d", frame, len(in.frames))
 	}
-	if in.locations[frame] < 0 {
+	if in.frames[frame] < 0 {
 		s.Incomplete = true
 		return nil
 	}
-	s.Node = in.b.Child(s.Node, in.locations[frame])
-	return nil
+	return in.enter(s, in.frames[frame])
+}
+
+// speedscopeEvent is that a frame was entered or left.
+type speedscopeEvent struct {
+	kind  string // O: it was opened, C: closed
+	frame int64
+	at    float64
+}
+
+func (in *speedscopeReader) event() (e speedscopeEvent, err error) {
+	err = in.a.object(func(name string) (err error) {
+		switch name {
+		case "type":
+			e.kind, err = in.a.text()
+		case "frame":
+			e.frame, err = in.a.integer()
+		case "at":
+			e.at, err = in.a.float()
+		default:
+			err = in.a.skip()
+		}
+		return err
+	})
+	return e, err
 }
 
 // evented reads what entered and left frames: each stretch between two events is a
 // sample.
-func (in *speedscopeReader) evented(p *speedscopeProfile, unit int64, s profile.Sample) error {
+func (in *speedscopeReader) evented(events []byte, start float64, unit int64, s profile.Sample) error {
 	type open struct {
-		frame, below int32 // below: the node that was the leaf before
-		incomplete   bool
+		frame      int64
+		below      int32 // the node that was the leaf before
+		incomplete bool
 	}
 	var stack []open
-	now := p.StartValue
-	for _, e := range p.Events {
-		if s.Weight = scaled(e.At-now, unit); s.Weight != 0 {
-			if err := in.put(&s, len(stack) > 0); err != nil {
+	now := start
+	in.a.reset(events)
+	return in.a.array(func(int) error {
+		e, err := in.event()
+		if err != nil {
+			return err
+		}
+		if s.Weight = scaled(e.at-now, unit); s.Weight != 0 {
+			if err := in.end(&s, len(stack) > 0); err != nil {
 				return err
 			}
-			now = e.At
+			now = e.at
 		}
 		switch top := len(stack) - 1; {
-		case e.Type == "O":
-			stack = append(stack, open{e.Frame, s.Node, s.Incomplete})
-			if err := in.enter(&s, e.Frame); err != nil {
-				return err
-			}
-		case e.Type == "C" && top >= 0 && stack[top].frame == e.Frame:
+		case e.kind == "O" && top+1 >= profile.MaxDepth:
+			return errTooDeep
+		case e.kind == "O":
+			stack = append(stack, open{e.frame, s.Node, s.Incomplete})
+			return in.enterFrame(&s, e.frame)
+		case e.kind == "C" && top >= 0 && stack[top].frame == e.frame:
 			s.Node, s.Incomplete, stack = stack[top].below, stack[top].incomplete, stack[:top]
-		default:
-			return errors.New("a frame is left that was not the last one entered")
+			return nil
 		}
-	}
-	return nil
+		return errors.New("a frame is left that was not the last one entered")
+	})
 }

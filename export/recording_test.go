@@ -213,7 +213,7 @@ func TestWriteRefuses(t *testing.T) {
 func TestUnpackedSize(t *testing.T) {
 	start := `{"format":"clrsnap recording","version":2,"later":"`
 	endless := io.MultiReader(strings.NewReader(start), zeros{})
-	if _, err := readDocument(&bounded{endless, 8 << 20}); err == nil || !strings.Contains(err.Error(), "too large") {
+	if _, err := readDocument(newBounded(endless, 8<<20)); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("got %v", err)
 	}
 }

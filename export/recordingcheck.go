@@ -8,14 +8,13 @@ import (
 	"clrsnap/profile"
 )
 
-// Bounds of what is read, and so of what is written: far more than a
-// profile.Builder lets a recording become, and little enough for memory.
+// Bounds of what is written: far more than a profile.Builder lets a recording become. Of
+// what is read there may be no more than recordingBudget has room for.
 const (
 	maxSamples   = 1 << 24
 	maxNodes     = 1 << 24
 	maxLocations = 1 << 22
 	maxFunctions = 1 << 20
-	maxStrings   = 1 << 22
 	maxThreads   = 1 << 20
 	maxProcesses = 1 << 16
 	maxNotes     = 1 << 12
@@ -59,13 +58,11 @@ func checkSizes(r *profile.Recording) error {
 		{"notes", len(r.Notes), maxNotes},
 	} {
 		if s.n > s.most {
-			return tooMany(s.what, s.most)
+			return fmt.Errorf("more than %d %s", s.most, s.what)
 		}
 	}
 	return nil
 }
-
-func tooMany(what string, most int) error { return fmt.Errorf("more than %d %s", most, what) }
 
 func checkModes(r *profile.Recording) error {
 	var seen [len(profile.Modes)]bool
@@ -118,7 +115,7 @@ func checkNodes(r *profile.Recording) error {
 			return fmt.Errorf("node %d is called by node %d", i, n.Parent)
 		}
 		if depth[i] = depth[n.Parent] + 1; depth[i] > profile.MaxDepth {
-			return fmt.Errorf("a stack has more than %d frames", profile.MaxDepth)
+			return errTooDeep
 		}
 		if !within(n.Location, len(r.Locations)) {
 			return fmt.Errorf("node %d is at location %d of %d", i, n.Location, len(r.Locations))
@@ -126,6 +123,8 @@ func checkNodes(r *profile.Recording) error {
 	}
 	return nil
 }
+
+var errTooDeep = fmt.Errorf("a stack has more than %d frames", profile.MaxDepth)
 
 func checkSamples(r *profile.Recording) error {
 	var weight, events [len(profile.Modes)]int64

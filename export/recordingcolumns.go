@@ -13,14 +13,17 @@ import (
 type tableReader struct {
 	d      *documentReader
 	rows   int             // of each column; -1: not known yet
+	kept   int             // rows that have been taken from the budget
+	cost   int             // of each
+	what   string          // they are
 	absent map[string]bool // columns that are still to come
 }
 
 // columnReader reads the column of a name.
 type columnReader func(t *tableReader, name string) error
 
-func (d *documentReader) table(read columnReader, columns ...string) error {
-	t := tableReader{d: d, rows: -1, absent: map[string]bool{}}
+func (d *documentReader) table(what string, cost int, read columnReader, columns ...string) error {
+	t := tableReader{d: d, rows: -1, cost: cost, what: what, absent: map[string]bool{}}
 	for _, c := range columns {
 		t.absent[c] = true
 	}
@@ -41,9 +44,9 @@ func (d *documentReader) table(read columnReader, columns ...string) error {
 
 func (d *documentReader) functionTable() error {
 	columns := []string{"method", "display", "short", "signature", "module"} // the order of documentReader.functions
-	return d.table(func(t *tableReader, name string) error {
+	return d.table("functions", functionCost, func(t *tableReader, name string) error {
 		if name == "kind" {
-			return column(t, &d.r.Functions, maxFunctions, func(f *profile.Function, v int32) error {
+			return column(t, &d.r.Functions, func(f *profile.Function, v int32) error {
 				if !within(v, len(kinds)) {
 					return fmt.Errorf("there is no kind %d", v)
 				}
@@ -52,19 +55,19 @@ func (d *documentReader) functionTable() error {
 			})
 		}
 		at := slices.Index(columns, name)
-		return column(t, &d.functions, maxFunctions, func(f *[5]int32, v int32) error { f[at] = v; return nil })
+		return column(t, &d.functions, func(f *[5]int32, v int32) error { f[at] = v; return nil })
 	}, append(columns, "kind")...)
 }
 
 func (d *documentReader) locationTable() error {
-	return d.table(func(t *tableReader, name string) error {
+	return d.table("locations", locationCost, func(t *tableReader, name string) error {
 		switch name {
 		case "function":
-			return column(t, &d.r.Locations, maxLocations, func(l *profile.Location, v int32) error { l.Function = v; return nil })
+			return column(t, &d.r.Locations, func(l *profile.Location, v int32) error { l.Function = v; return nil })
 		case "tier":
-			return column(t, &d.tiers, maxLocations, func(n *int32, v int32) error { *n = v; return nil })
+			return column(t, &d.tiers, func(n *int32, v int32) error { *n = v; return nil })
 		}
-		return rows(t, &d.r.Locations, maxLocations, func(l *profile.Location) (err error) {
+		return rows(t, &d.r.Locations, func(l *profile.Location) (err error) {
 			l.Offset, err = d.s.unsigned()
 			return err
 		})
@@ -72,8 +75,8 @@ func (d *documentReader) locationTable() error {
 }
 
 func (d *documentReader) nodeTable() error {
-	return d.table(func(t *tableReader, name string) error {
-		return column(t, &d.r.Nodes, maxNodes, func(n *profile.Node, v int32) error {
+	return d.table("stacks", nodeCost, func(t *tableReader, name string) error {
+		return column(t, &d.r.Nodes, func(n *profile.Node, v int32) error {
 			if name == "parent" {
 				n.Parent = v
 			} else {
@@ -89,12 +92,12 @@ func (d *documentReader) sampleTable() error {
 	if d.format > 1 {
 		columns = append(columns, "events")
 	}
-	return d.table(d.sampleColumn, columns...)
+	return d.table("samples", sampleCost, d.sampleColumn, columns...)
 }
 
 func (d *documentReader) sampleColumn(t *tableReader, name string) error {
 	type sample = profile.Sample
-	numbers := func(set func(*sample, int32) error) error { return column(t, &d.r.Samples, maxSamples, set) }
+	numbers := func(set func(*sample, int32) error) error { return column(t, &d.r.Samples, set) }
 	switch name {
 	case "at":
 		at := time.Duration(0) // kept where no delta makes it overflow; checkSamples finds what is negative
@@ -120,13 +123,13 @@ func (d *documentReader) sampleColumn(t *tableReader, name string) error {
 			return isOf(v, int(profile.Waiting)+1, name)
 		})
 	}
-	t = &tableReader{d: d, rows: -1} // "incomplete" is a list of its own, not of one element a sample
-	return column(t, &d.incomplete, maxSamples, func(i *int32, v int32) error { *i = v; return nil })
+	t = &tableReader{d: d, rows: -1, cost: 4, what: "samples"} // "incomplete" is a list of its own, not of one element a sample
+	return column(t, &d.incomplete, func(i *int32, v int32) error { *i = v; return nil })
 }
 
 // numbers reads a column of samples whose numbers need more than 32 bits.
 func (d *documentReader) numbers(t *tableReader, set func(*profile.Sample, int64)) error {
-	return rows(t, &d.r.Samples, maxSamples, func(s *profile.Sample) error {
+	return rows(t, &d.r.Samples, func(s *profile.Sample) error {
 		v, err := d.s.integer()
 		if err == nil && v > maxWeight {
 			err = errTooLarge
@@ -145,8 +148,8 @@ func isOf(v int32, n int, what string) error {
 }
 
 // column reads a column of 32-bit numbers into the rows of a table.
-func column[T any](t *tableReader, table *[]T, most int, set func(*T, int32) error) error {
-	return rows(t, table, most, func(row *T) error {
+func column[T any](t *tableReader, table *[]T, set func(*T, int32) error) error {
+	return rows(t, table, func(row *T) error {
 		v, err := t.d.s.integer()
 		if err == nil && int64(int32(v)) != v {
 			err = errTooLarge
@@ -159,11 +162,14 @@ func column[T any](t *tableReader, table *[]T, most int, set func(*T, int32) err
 }
 
 // rows reads a column into the rows of a table, of which it may be the first.
-func rows[T any](t *tableReader, table *[]T, most int, read func(*T) error) error {
+func rows[T any](t *tableReader, table *[]T, read func(*T) error) error {
 	n := 0
 	err := t.d.s.array(func(i int) error {
-		if n = i + 1; n > most {
-			return tooMany("rows", most)
+		if n = i + 1; n > t.kept {
+			t.kept = n
+			if err := t.d.budget.take(t.cost, t.what); err != nil {
+				return err
+			}
 		}
 		if i == len(*table) {
 			var row T

@@ -2,6 +2,7 @@ package export
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +15,7 @@ import (
 // readDocument reads the JSON document of a recording. It may be hostile: what it
 // can make us allocate is bounded, and what comes out has passed checkRecording.
 func readDocument(rd io.Reader) (*profile.Recording, error) {
-	d := documentReader{s: jsonScanner{bufio.NewReaderSize(rd, 1<<16)}, r: &profile.Recording{}}
+	d := documentReader{s: jsonScanner{r: bufio.NewReaderSize(rd, 1<<16)}, r: &profile.Recording{}, budget: budget{recordingBudget}}
 	err := d.s.object(d.field)
 	if err == nil {
 		err = d.s.end()
@@ -54,6 +55,7 @@ type documentReader struct {
 	functions  [][5]int32 // method, display, short, signature, module
 	tiers      []int32
 	incomplete []int32
+	budget     budget
 }
 
 func (d *documentReader) field(key string) error {
@@ -79,9 +81,10 @@ func (d *documentReader) field(key string) error {
 	case "duration":
 		return d.s.value(&d.r.Duration)
 	case "strings":
-		return list(d, key, maxStrings, func(s *string) error {
-			d.strings = append(d.strings, *s)
-			return nil
+		return d.s.array(func(int) error {
+			s, err := d.s.text()
+			d.strings = append(d.strings, s)
+			return cmp.Or(err, d.budget.takeAll(stringCost, key, s))
 		})
 	case "functions":
 		return d.functionTable()
@@ -99,17 +102,22 @@ func (d *documentReader) field(key string) error {
 func (d *documentReader) small(key string) error {
 	switch key {
 	case "processes":
-		return list(d, key, maxProcesses, func(p *fileProcess) error {
-			d.r.Processes = append(d.r.Processes, profile.Process{PID: p.PID, Command: p.Command, Runtime: profile.Runtime(p.Runtime)})
-			return nil
+		return list(d, func(p *fileProcess) error {
+			process := profile.Process{PID: p.PID, Command: p.Command, Runtime: profile.Runtime(p.Runtime)}
+			d.r.Processes = append(d.r.Processes, process)
+			return d.budget.takeProcess(&process)
 		})
 	case "threads":
-		return list(d, key, maxThreads, func(t *fileThread) error {
-			d.r.Threads = append(d.r.Threads, profile.RecordedThread(*t))
-			return nil
+		return list(d, func(t *fileThread) error {
+			thread := profile.RecordedThread(*t)
+			d.r.Threads = append(d.r.Threads, thread)
+			return d.budget.takeThread(&thread)
 		})
 	case "modes":
-		return list(d, key, len(profile.Modes), func(m *fileMode) error {
+		return list(d, func(m *fileMode) error {
+			if len(d.r.Modes) >= len(profile.Modes) {
+				return fmt.Errorf("more than %d modes", len(profile.Modes))
+			}
 			stats, err := m.stats()
 			d.r.Modes = append(d.r.Modes, stats)
 			return err
@@ -120,20 +128,17 @@ func (d *documentReader) small(key string) error {
 		d.r.Cost = profile.Cost(c)
 		return err
 	case "notes":
-		return list(d, key, maxNotes, func(note *string) error {
+		return list(d, func(note *string) error {
 			d.r.Notes = append(d.r.Notes, *note)
-			return nil
+			return d.budget.takeAll(noteCost, key, *note)
 		})
 	}
 	return d.s.skip()
 }
 
 // list reads an array of small values.
-func list[T any](d *documentReader, what string, most int, add func(*T) error) error {
-	return d.s.array(func(i int) error {
-		if i >= most {
-			return tooMany(what, most)
-		}
+func list[T any](d *documentReader, add func(*T) error) error {
+	return d.s.array(func(int) error {
 		var v T
 		if err := d.s.value(&v); err != nil {
 			return err
@@ -181,9 +186,15 @@ func (d *documentReader) finish() error {
 	for i, n := range d.functions {
 		f := &d.r.Functions[i]
 		f.Method, f.Display, f.Short, f.Signature, f.Module = text(n[0]), text(n[1]), text(n[2]), text(n[3]), text(n[4])
+		if err = cmp.Or(err, d.budget.takeNames(f)); err != nil {
+			return err
+		}
 	}
 	for i, t := range d.tiers {
 		d.r.Locations[i].Tier = text(t)
+		if err = cmp.Or(err, d.budget.takeText(d.r.Locations[i].Tier, "tiers of code")); err != nil {
+			return err
+		}
 	}
 	for _, i := range d.incomplete {
 		if !within(i, len(d.r.Samples)) {

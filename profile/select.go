@@ -33,42 +33,47 @@ func (r *Recording) Rename(rename func(*Function) Function) *Recording {
 // Select returns the part of r that s chooses. r is not changed; what both share
 // must not be changed either.
 func (r *Recording) Select(s Selection) *Recording {
-	b := NewBuilder(Limits{Samples: len(r.Samples) + 2, Nodes: len(r.Nodes) + 1, Functions: len(r.Functions) + 1})
 	threads := make([]int32, len(r.Threads))
 	for i := range threads {
 		if threads[i] = unused; s.Threads != nil && !s.Threads(&r.Threads[i]) {
 			threads[i] = refused
 		}
 	}
-	var chosen []Sample
+	count := 0
 	used := make([]bool, len(r.Nodes))
-	for _, x := range r.Samples {
-		if threads[x.Thread] == refused || !s.accepts(&x) {
-			continue
+	chosen := func(yield func(Sample) bool) {
+		for _, x := range r.Samples {
+			if threads[x.Thread] != refused && s.accepts(&x) && !yield(x) {
+				return
+			}
 		}
-		chosen = append(chosen, x)
+	}
+	for x := range chosen {
+		count++
 		for n := x.Node; n > 0 && !used[n]; n = r.Nodes[n].Parent {
 			used[n] = true
 		}
 	}
+	b := NewBuilder(Limits{Samples: len(r.Samples) + 2, Nodes: len(r.Nodes) + 1, Functions: len(r.Functions) + 1})
+	b.r.Samples = slices.Grow(b.r.Samples, count)
 	nodes := s.tree(r, b, used)
-	for _, x := range chosen {
+	for x := range chosen {
 		if threads[x.Thread] == unused {
 			threads[x.Thread] = b.Thread(r.Threads[x.Thread])
 		}
 		x.Thread, x.Node = threads[x.Thread], nodes[x.Node]
 		b.Add(x)
 	}
-	out := b.Recording()
+	out := *b.Recording() // and lets go of what it was built with
 	out.Version, out.Start, out.Duration, out.Processes = r.Version, r.Start, r.Duration, r.Processes
 	out.Modes, out.Cost, out.Notes = r.Modes, r.Cost, r.Notes
 	if len(s.Modes) > 0 {
 		out.Modes = slices.DeleteFunc(slices.Clone(r.Modes), func(m ModeStats) bool { return !slices.Contains(s.Modes, m.Mode) })
 	}
-	return out
+	return &out
 }
 
-// What stands for the new index of a thread that has none.
+// What stands for a new index where there is none.
 const (
 	unused  = -1 // not yet
 	refused = -2
@@ -81,32 +86,60 @@ func (s *Selection) accepts(x *Sample) bool {
 }
 
 // tree puts those of the used frames that are kept into b, and returns the new
-// node of each node. A parent comes before its children.
+// node of each node. A parent comes before its children. Functions and locations are
+// looked up once each, as names can be long.
 func (s *Selection) tree(r *Recording, b *Builder, used []bool) []int32 {
 	nodes := make([]int32, len(r.Nodes))
+	functions, locations := unknown(len(r.Functions)), unknown(len(r.Locations))
 	for n := 1; n < len(r.Nodes); n++ {
 		if !used[n] {
 			continue
 		}
-		l := r.Locations[r.Nodes[n].Location]
-		f := &r.Functions[l.Function]
+		at := r.Nodes[n].Location
+		l := r.Locations[at]
+		of := l.Function
+		f := &r.Functions[of]
 		parent := nodes[r.Nodes[n].Parent]
 		nodes[n] = parent
 		nameless := !s.Native && f.Kind == Native && f.Method == ""
-		if s.Managed && f.Kind != Managed && f.Kind != Event || nameless && sameFunction(b.r.Function(parent), f) {
+		if s.Managed && f.Kind != Managed && f.Kind != Event {
 			continue
 		}
-		if nameless {
-			l.Offset = 0
+		if functions[of] == unused {
+			functions[of] = b.Function(s.renamed(f))
 		}
-		g := *f
-		if s.rename != nil {
-			g = s.rename(f)
+		if nameless && b.isAt(parent, functions[of]) {
+			continue
 		}
-		l.Function = b.Function(g)
-		nodes[n] = b.Child(parent, b.Location(l))
+		if locations[at] == unused {
+			if nameless {
+				l.Offset = 0
+			}
+			l.Function = functions[of]
+			locations[at] = b.Location(l)
+		}
+		nodes[n] = b.Child(parent, locations[at])
 	}
 	return nodes
 }
 
-func sameFunction(f, g *Function) bool { return f != nil && *f == *g }
+// unknown are so many indices that are not known yet.
+func unknown(n int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = unused
+	}
+	return out
+}
+
+func (s *Selection) renamed(f *Function) Function {
+	if s.rename != nil {
+		return s.rename(f)
+	}
+	return *f
+}
+
+// isAt reports whether a node is in a function.
+func (b *Builder) isAt(node, function int32) bool {
+	return node > 0 && b.r.Locations[b.r.Nodes[node].Location].Function == function
+}

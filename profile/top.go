@@ -91,15 +91,18 @@ func (r *Recording) Totals(m Mode) *Totals {
 	return t
 }
 
-// code is the node of what runs at a node: the node itself, or, where that is an
-// event, the nearest caller that is none, if there is one.
-func (r *Recording) code(node int32) int32 {
-	for n := node; n > 0; n = r.Nodes[n].Parent {
-		if r.Function(n).Kind != Event {
-			return n
+// codes are for each node the node of what runs there: the node itself, or, where that is
+// an event, the nearest caller that is none, if there is one. A parent comes before its
+// children.
+func (r *Recording) codes() []int32 {
+	codes := make([]int32, len(r.Nodes))
+	for i := 1; i < len(codes); i++ {
+		n := int32(i)
+		if codes[n] = n; r.Function(n).Kind == Event {
+			codes[n] = codes[r.Nodes[n].Parent]
 		}
 	}
-	return node
+	return codes
 }
 
 // samples sums up all samples, and those of each thread. What it returns are the
@@ -151,14 +154,20 @@ func (t *Totals) functions(r *Recording, self []Part) {
 	sums := make([]FunctionTotal, len(r.Functions))
 	active := make([]int32, len(r.Functions)) // how often each is in the present stack
 	function := func(n int32) int32 { return same[r.Locations[r.Nodes[n].Location].Function] }
+	codes := r.codes()
 	r.visit(func(n int32) {
 		f := function(n)
 		if active[f]++; active[f] == 1 {
 			sums[f].Total.add(&subtree[n])
 		}
 		sums[f].Self.add(&self[n])
-		sums[function(r.code(n))].Direct.add(&self[n])
+		code := codes[n]
+		if code == 0 { // nothing but events
+			code = n
+		}
+		sums[function(code)].Direct.add(&self[n])
 	}, func(n int32) { active[function(n)]-- })
+	t.Functions = sums[:0] // in their place: there can be many
 	for f := range sums {
 		if sums[f].Total.All().Samples > 0 {
 			sums[f].Function = int32(f)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"runtime/debug"
 	"time"
@@ -98,11 +97,15 @@ Formats, by the ending of the file's name:
 		}
 		// A recording can be large, and is in memory as a whole.
 		debug.SetGCPercent(100)
-		debug.SetMemoryLimit(math.MaxInt64)
+		debug.SetMemoryLimit(viewLimit)
 		return a.view(cmd.Context(), args[0], &f)
 	}
 	return cmd
 }
+
+// viewLimit is from how much memory on garbage is collected more often, in bytes: what a file
+// can have kept is less, and all of it together less than a gigabyte.
+const viewLimit = 760 << 20
 
 func (f *viewFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()

@@ -1,0 +1,462 @@
+package export
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"clrsnap/profile"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// pprofFile is a profile in memory, in the form in which it is written: a message of
+// pprof's profile.proto. Of its tables is known where in it their entries are; its samples
+// are read one after the other, and never kept. A parsed profile would be a hundred times as
+// large as some files.
+type pprofFile struct {
+	raw                            []byte
+	strings                        []pprofSpan
+	made                           map[int32]string // of strings: those that were asked for
+	types                          []pprofType
+	mappings                       []pprofMapping
+	functions                      []pprofFunction
+	locations                      []pprofLocation
+	mappingID, functionID, placeID idTable // the entries by their ids
+	comments                       []int64
+	time, duration, period         int64
+	periodType                     pprofType
+	tables                         budget
+}
+
+// tableBudget is what the tables of a profile may take while it is read.
+const tableBudget = 256 << 20
+
+// What an entry of a table takes, with its id.
+const (
+	stringCost = 12
+	entryCost  = 64
+)
+
+// maxTypes is how many values a sample may have.
+const maxTypes = 1 << 10
+
+// pprofSpan is where in the file something is.
+type pprofSpan struct{ start, size uint32 }
+
+// pprofType is a type of values, with the indices of its strings until these are known.
+type pprofType struct {
+	nameAt, unitAt int64
+	name, unit     string
+}
+
+type pprofMapping struct {
+	start, limit uint64
+	file         int64
+}
+
+// pprofFunction has indices of strings.
+type pprofFunction struct{ name, system, file int64 }
+
+// pprofLocation is read when a sample is there.
+type pprofLocation struct {
+	pprofSpan
+	first, n int32 // what a reader has made of it: pprofReader.places
+}
+
+// scanPprof finds out where everything is.
+func scanPprof(raw []byte) (*pprofFile, error) {
+	p := &pprofFile{raw: raw, made: map[int32]string{}, tables: budget{tableBudget}}
+	if err := messageFields(raw, p.field); err != nil {
+		return nil, err
+	}
+	if len(p.strings) == 0 || p.strings[0].size != 0 {
+		return nil, errors.New("the first string is not empty")
+	}
+	var err error
+	for i := range p.types {
+		t := &p.types[i]
+		t.name, t.unit = p.text(t.nameAt, &err), p.text(t.unitAt, &err)
+	}
+	t := &p.periodType
+	t.name, t.unit = p.text(t.nameAt, &err), p.text(t.unitAt, &err)
+	return p, err
+}
+
+// field keeps a field of the profile, all but samples.
+func (p *pprofFile) field(f wireField) (err error) {
+	switch f.number {
+	case 1:
+		if len(p.types) >= maxTypes {
+			return tooLargeError(fmt.Sprintf("the pprof profile has more than %d types of values", maxTypes))
+		}
+		var t pprofType
+		t, err = valueType(f.bytes)
+		p.types = append(p.types, t)
+	case 3:
+		err = p.mapping(f.bytes)
+	case 4:
+		err = p.location(f)
+	case 5:
+		err = p.function(f.bytes)
+	case 6:
+		p.strings = append(p.strings, f.span())
+		err = p.tables.take(stringCost, "strings")
+	case 9:
+		p.time = int64(f.value)
+	case 10:
+		p.duration = int64(f.value)
+	case 11:
+		p.periodType, err = valueType(f.bytes)
+	case 12:
+		p.period = int64(f.value)
+	case 13:
+		err = f.numbers(func(v uint64) error {
+			if len(p.comments) < maxNotes {
+				p.comments = append(p.comments, int64(v))
+			}
+			return nil
+		})
+	}
+	return err
+}
+
+func (p *pprofFile) bytes(s pprofSpan) []byte { return p.raw[s.start : s.start+s.size] }
+
+func valueType(message []byte) (t pprofType, err error) {
+	err = messageFields(message, func(f wireField) error {
+		switch f.number {
+		case 1:
+			t.nameAt = int64(f.value)
+		case 2:
+			t.unitAt = int64(f.value)
+		}
+		return nil
+	})
+	return t, err
+}
+
+func (p *pprofFile) mapping(message []byte) error {
+	var m pprofMapping
+	id := uint64(0)
+	err := messageFields(message, func(f wireField) error {
+		switch f.number {
+		case 1:
+			id = f.value
+		case 2:
+			m.start = f.value
+		case 3:
+			m.limit = f.value
+		case 5:
+			m.file = int64(f.value)
+		}
+		return nil
+	})
+	p.mappings = append(p.mappings, m)
+	return p.entry(&p.mappingID, id, "mappings", err)
+}
+
+func (p *pprofFile) function(message []byte) error {
+	var x pprofFunction
+	id := uint64(0)
+	err := messageFields(message, func(f wireField) error {
+		switch f.number {
+		case 1:
+			id = f.value
+		case 2:
+			x.name = int64(f.value)
+		case 3:
+			x.system = int64(f.value)
+		case 4:
+			x.file = int64(f.value)
+		}
+		return nil
+	})
+	p.functions = append(p.functions, x)
+	return p.entry(&p.functionID, id, "functions", err)
+}
+
+func (p *pprofFile) location(l wireField) error {
+	id := uint64(0)
+	err := messageFields(l.bytes, func(f wireField) error {
+		if f.number == 1 {
+			id = f.value
+		}
+		return nil
+	})
+	p.locations = append(p.locations, pprofLocation{pprofSpan: l.span(), first: -1})
+	return p.entry(&p.placeID, id, "locations", err)
+}
+
+// entry gives the newest entry of a table its id.
+func (p *pprofFile) entry(ids *idTable, id uint64, what string, err error) error {
+	if err == nil {
+		err = p.tables.take(entryCost, what)
+	}
+	if err == nil && !ids.add(id) {
+		err = fmt.Errorf("the id %d of %s is there twice or not allowed", id, what)
+	}
+	return err
+}
+
+// text returns a string of the file, and sets err where there is none.
+func (p *pprofFile) text(i int64, err *error) string {
+	if i < 0 || i >= int64(len(p.strings)) {
+		*err = fmt.Errorf("string %d of %d", i, len(p.strings))
+		return ""
+	}
+	s, ok := p.made[int32(i)]
+	if !ok {
+		span := p.strings[i]
+		if e := p.tables.take(int(entryCost+span.size), "strings"); e != nil {
+			*err = e
+			return ""
+		}
+		s = string(p.bytes(span))
+		p.made[int32(i)] = s
+	}
+	return s
+}
+
+// pprofPlaces are what a location stands for.
+type pprofPlaces struct {
+	mapping   int32 // -1: not known
+	address   uint64
+	functions []int32 // leaf first, without those that have no name
+}
+
+// read reads a location.
+func (p *pprofFile) read(l *pprofLocation) (out pprofPlaces, err error) {
+	out.mapping = -1
+	err = messageFields(p.bytes(l.pprofSpan), func(f wireField) error {
+		switch f.number {
+		case 2:
+			if f.value != 0 {
+				i, ok := p.mappingID.get(f.value)
+				if !ok {
+					return fmt.Errorf("there is no mapping %d", f.value)
+				}
+				out.mapping = i
+			}
+		case 3:
+			out.address = f.value
+		case 4:
+			i, err := p.line(f.bytes)
+			if err != nil {
+				return err
+			}
+			if len(out.functions) >= profile.MaxDepth {
+				return errTooDeep
+			}
+			out.functions = append(out.functions, i)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// line returns the function of a line of a location.
+func (p *pprofFile) line(message []byte) (int32, error) {
+	id := uint64(0)
+	err := messageFields(message, func(f wireField) error {
+		if f.number == 1 {
+			id = f.value
+		}
+		return nil
+	})
+	i, ok := p.functionID.get(id)
+	if err == nil && !ok {
+		err = fmt.Errorf("there is no function %d", id)
+	}
+	return i, err
+}
+
+// pprofSample is one sample; the next one has its place.
+type pprofSample struct {
+	stack  []int32 // indices of locations, leaf first
+	values []int64
+	labels []pprofLabel
+}
+
+// pprofLabel has a text or else a number.
+type pprofLabel struct {
+	name, text string
+	number     int64
+}
+
+// maxLabels is how many labels of a sample are looked at.
+const maxLabels = 1 << 8
+
+// samples calls each with every sample.
+func (p *pprofFile) samples(each func(*pprofSample) error) error {
+	var s pprofSample
+	return messageFields(p.raw, func(f wireField) error {
+		if f.number != 2 {
+			return nil
+		}
+		s.stack, s.values, s.labels = s.stack[:0], s.values[:0], s.labels[:0]
+		if err := messageFields(f.bytes, func(f wireField) error { return p.sampleField(&s, f) }); err != nil {
+			return err
+		}
+		if len(s.values) != len(p.types) {
+			return fmt.Errorf("a sample has %d values, of which there are %d types", len(s.values), len(p.types))
+		}
+		return each(&s)
+	})
+}
+
+func (p *pprofFile) sampleField(s *pprofSample, f wireField) error {
+	switch f.number {
+	case 1:
+		return f.numbers(func(id uint64) error {
+			i, ok := p.placeID.get(id)
+			switch {
+			case !ok:
+				return fmt.Errorf("there is no location %d", id)
+			case len(s.stack) >= profile.MaxDepth:
+				return errTooDeep
+			}
+			s.stack = append(s.stack, i)
+			return nil
+		})
+	case 2:
+		return f.numbers(func(v uint64) error {
+			if len(s.values) >= len(p.types) {
+				return fmt.Errorf("a sample has more values than the %d types", len(p.types))
+			}
+			s.values = append(s.values, int64(v))
+			return nil
+		})
+	case 3:
+		return p.label(s, f.bytes)
+	}
+	return nil
+}
+
+// label keeps a label that says something of the thread or of the stack.
+func (p *pprofFile) label(s *pprofSample, message []byte) error {
+	var key, text, number int64
+	err := messageFields(message, func(f wireField) error {
+		switch f.number {
+		case 1:
+			key = int64(f.value)
+		case 2:
+			text = int64(f.value)
+		case 3:
+			number = int64(f.value)
+		}
+		return nil
+	})
+	if err != nil || key < 0 || key >= int64(len(p.strings)) || len(s.labels) >= maxLabels || text == 0 && number == 0 {
+		return err
+	}
+	name, ok := pprofLabelNames[string(p.bytes(p.strings[key]))]
+	if !ok {
+		return nil
+	}
+	l := pprofLabel{name: name, number: number}
+	if text != 0 {
+		l.text = p.text(text, &err)
+	}
+	s.labels = append(s.labels, l)
+	return err
+}
+
+// idTable are the indices of entries by their ids, which mostly count from 1.
+type idTable struct {
+	n, dense int32 // entries; the first of them whose ids do
+	others   map[uint64]int32
+}
+
+// add gives the next entry an id; false: another one has it, or it is 0.
+func (t *idTable) add(id uint64) bool {
+	i := t.n
+	if i == math.MaxInt32 || id == 0 {
+		return false
+	}
+	t.n++
+	if i == t.dense && id == uint64(i)+1 {
+		t.dense++
+		return true
+	}
+	if _, ok := t.get(id); ok {
+		return false
+	}
+	if t.others == nil {
+		t.others = map[uint64]int32{}
+	}
+	t.others[id] = i
+	return true
+}
+
+func (t *idTable) get(id uint64) (int32, bool) {
+	if id-1 < uint64(t.dense) {
+		return int32(id - 1), true
+	}
+	i, ok := t.others[id]
+	return i, ok
+}
+
+// wireField is a field of a message: a number or bytes.
+type wireField struct {
+	number protowire.Number
+	value  uint64
+	bytes  []byte
+	end    int // of the bytes in the message
+}
+
+// span is where in the message the bytes of a field are.
+func (f *wireField) span() pprofSpan {
+	return pprofSpan{uint32(f.end - len(f.bytes)), uint32(len(f.bytes))}
+}
+
+// messageFields calls field with each field of a message.
+func messageFields(message []byte, field func(wireField) error) error {
+	for rest := message; len(rest) > 0; {
+		number, kind, n := protowire.ConsumeTag(rest)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		rest = rest[n:]
+		f := wireField{number: number}
+		switch kind {
+		case protowire.VarintType:
+			f.value, n = protowire.ConsumeVarint(rest)
+		case protowire.Fixed64Type:
+			f.value, n = protowire.ConsumeFixed64(rest)
+		case protowire.BytesType:
+			f.bytes, n = protowire.ConsumeBytes(rest)
+		case protowire.Fixed32Type:
+			_, n = protowire.ConsumeFixed32(rest)
+		default:
+			return fmt.Errorf("field %d is of a kind that no profile has", number)
+		}
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		rest = rest[n:]
+		f.end = len(message) - len(rest)
+		if err := field(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numbers calls each with the numbers of a repeated field, be they packed or not.
+func (f *wireField) numbers(each func(uint64) error) error {
+	if f.bytes == nil {
+		return each(f.value)
+	}
+	for packed := f.bytes; len(packed) > 0; {
+		v, n := protowire.ConsumeVarint(packed)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		packed = packed[n:]
+		if err := each(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
