@@ -87,7 +87,7 @@ var outside = map[string]string{
 	"internal/testenv":     "golang.org/x/sys",
 	"internal/symbol":      "github.com/ianlancetaylor/demangle",
 	"cmd/clrsnap":          "golang.org/x github.com/spf13",
-	"export":               "github.com/google/pprof google.golang.org/protobuf",
+	"export":               "google.golang.org/protobuf",
 }
 
 func TestImports(t *testing.T) {

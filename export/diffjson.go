@@ -1,6 +1,7 @@
 package export
 
 import (
+	"bufio"
 	"io"
 
 	"clrsnap/profile"
@@ -9,33 +10,37 @@ import (
 // DifferenceJSON writes what Difference shows as one JSON document and a newline.
 // The schema is stable and described in docs/json.md.
 func DifferenceJSON(w io.Writer, base, now *profile.Recording, o TopOptions) error {
-	out := jsonDiff{Base: jsonRecordingOf(base), Now: jsonRecordingOf(now), Modes: []jsonModeDiff{}}
-	for _, m := range o.modes(bothModes(base, now)) {
-		d := profile.Compare(base, now, m)
+	c := columnWriter{w: bufio.NewWriterSize(w, 1<<16)}
+	c.open(jsonDiff{jsonRecordingOf(base), jsonRecordingOf(now)})
+	modes := o.modes(bothModes(base, now))
+	c.text(`,"modes":`)
+	c.list(len(modes), func(i int) {
+		d := profile.Compare(base, now, modes[i])
 		rows := largest(d, o.Sort)
 		if o.Rows > 0 {
 			rows = rows[:min(len(rows), o.Rows)]
 		}
-		mode := jsonModeDiff{m.String(), jsonTotalsOf(base, d.Base), jsonTotalsOf(now, d.Now), make([]jsonFunctionDiff, len(rows))}
-		for i := range rows {
-			mode.Functions[i] = jsonFunctionDiff{jsonFunctionOf(rows[i].Function), jsonShiftOf(d, &rows[i].Self), jsonShiftOf(d, &rows[i].Total)}
-		}
-		out.Modes = append(out.Modes, mode)
-	}
-	return encodeJSON(w, &out)
+		c.open(jsonModeDiff{modes[i].String(), jsonTotalsOf(base, d.Base), jsonTotalsOf(now, d.Now)})
+		c.text(`,"functions":`)
+		c.list(len(rows), func(i int) {
+			c.value(jsonFunctionDiff{jsonFunctionOf(rows[i].Function), jsonShiftOf(d, &rows[i].Self), jsonShiftOf(d, &rows[i].Total)})
+		})
+		c.text("}")
+	})
+	c.text("}\n")
+	return c.flush()
 }
 
+// jsonDiff is what comes before the modes, jsonModeDiff what comes before the functions.
 type jsonDiff struct {
-	Base  jsonRecording  `json:"base"`
-	Now   jsonRecording  `json:"now"`
-	Modes []jsonModeDiff `json:"modes"`
+	Base jsonRecording `json:"base"`
+	Now  jsonRecording `json:"now"`
 }
 
 type jsonModeDiff struct {
-	Mode      string             `json:"mode"`
-	Base      jsonModeTotals     `json:"base"`
-	Now       jsonModeTotals     `json:"now"`
-	Functions []jsonFunctionDiff `json:"functions"`
+	Mode string         `json:"mode"`
+	Base jsonModeTotals `json:"base"`
+	Now  jsonModeTotals `json:"now"`
 }
 
 type jsonFunctionDiff struct {

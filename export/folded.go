@@ -29,35 +29,15 @@ mode only. flamegraph.pl --countname=us, inferno and speedscope read them.`
 // of samples, because samples need not stand for equal weights. Stacks of less than
 // half a microsecond are left out.
 func Folded(w io.Writer, r *profile.Recording, o FoldedOptions) error {
-	out := bufio.NewWriterSize(w, 1<<16)
-	names := make([]string, len(r.Functions))
-	for i := range names {
-		names[i] = foldedName(&r.Functions[i])
-	}
-	lines := foldedLines{r: r, names: names, weight: map[string]int64{}}
-	weight := map[sampleGroup]int64{}
-	var order []sampleGroup
+	lines := newFoldedLines(r)
 	for i := range r.Samples {
-		s := &r.Samples[i]
-		if s.Mode != o.Mode {
-			continue
+		if s := &r.Samples[i]; s.Mode == o.Mode {
+			lines.add(s, o.ByThread)
 		}
-		g := sampleGroup{node: s.Node, incomplete: s.Incomplete}
-		if o.ByThread {
-			g.thread = s.Thread + 1
-		}
-		if _, ok := weight[g]; !ok {
-			order = append(order, g)
-		}
-		weight[g] += s.Weight
 	}
-	for _, g := range order {
-		lines.add(g, weight[g])
-	}
-	for _, line := range lines.order {
-		if n := foldedNumber(o.Mode, lines.weight[line]); n > 0 {
-			fmt.Fprintf(out, "%s %d\n", line, n)
-		}
+	out := bufio.NewWriterSize(w, 1<<16)
+	if err := lines.write(out, o.Mode); err != nil {
+		return err
 	}
 	return out.Flush()
 }
@@ -92,35 +72,140 @@ func foldedName(f *profile.Function) string {
 
 func foldedText(s string) string { return strings.ReplaceAll(Clean(s), ";", `\x3b`) }
 
-// foldedLines are the lines of the output. Different nodes can make the same line:
-// nodes tell the places in a function apart.
+// foldedLines are the lines of the output. Different nodes can make the same line: nodes tell
+// the places in a function apart. Therefore lines have a tree of their own, of names.
 type foldedLines struct {
 	r      *profile.Recording
-	names  []string // by function
-	weight map[string]int64
-	order  []string
-	stack  []int32
+	names  []string
+	index  map[string]int32 // of names
+	nodes  []profile.Node   // whose location is the index of a name
+	places []int32          // for each node of the recording one of these
+	lines  []foldedStack
+	known  map[foldedKey]int32 // lines
+	labels []int32             // by thread: the index of a name; 0: not known yet
 }
 
-// add adds the weight of a group of samples; its thread is one more than the index.
-func (l *foldedLines) add(g sampleGroup, weight int64) {
-	var frames []string
-	if g.thread > 0 {
-		frames = append(frames, foldedText(threadLabel(&l.r.Threads[g.thread-1])))
+// noName is the first name, which stands for none: no other has a control character.
+const noName = "\x00"
+
+// foldedKey is what tells lines apart. The thread is the index of its name, or 0.
+type foldedKey struct {
+	thread, node int32
+	incomplete   bool
+}
+
+type foldedStack struct {
+	foldedKey
+	weight int64
+}
+
+func newFoldedLines(r *profile.Recording) *foldedLines {
+	l := &foldedLines{
+		r: r, index: map[string]int32{}, known: map[foldedKey]int32{}, labels: make([]int32, len(r.Threads)),
+		places: make([]int32, len(r.Nodes)), nodes: make([]profile.Node, 1, max(len(r.Nodes), 1)),
 	}
-	if g.incomplete {
+	l.name(noName)
+	functions := make([]int32, len(r.Functions))
+	for i := range functions {
+		functions[i] = l.name(foldedName(&r.Functions[i]))
+	}
+	children := make(map[profile.Node]int32, len(r.Nodes))
+	for n := 1; n < len(r.Nodes); n++ {
+		child := profile.Node{Parent: l.places[r.Nodes[n].Parent], Location: functions[r.Locations[r.Nodes[n].Location].Function]}
+		at, ok := children[child]
+		if !ok {
+			at = int32(len(l.nodes))
+			children[child] = at
+			l.nodes = append(l.nodes, child)
+		}
+		l.places[n] = at
+	}
+	return l
+}
+
+// name returns the index of a name.
+func (l *foldedLines) name(s string) int32 {
+	i, ok := l.index[s]
+	if !ok {
+		i = int32(len(l.names))
+		l.index[s] = i
+		l.names = append(l.names, s)
+	}
+	return i
+}
+
+// add adds the weight of a sample to its line.
+func (l *foldedLines) add(s *profile.Sample, byThread bool) {
+	key := foldedKey{0, l.places[s.Node], s.Incomplete}
+	if byThread {
+		if l.labels[s.Thread] == 0 {
+			l.labels[s.Thread] = l.name(foldedText(threadLabel(&l.r.Threads[s.Thread])))
+		}
+		key.thread = l.labels[s.Thread]
+	}
+	i, ok := l.known[key]
+	if !ok {
+		i = int32(len(l.lines))
+		l.known[key] = i
+		l.lines = append(l.lines, foldedStack{foldedKey: key})
+	}
+	l.lines[i].weight += s.Weight
+}
+
+func (l *foldedLines) write(out *bufio.Writer, m profile.Mode) error {
+	if l.size() > maxOutput {
+		return outputTooLarge(FormatFolded)
+	}
+	var frames []string
+	for i := range l.lines {
+		line := &l.lines[i]
+		if n := foldedNumber(m, line.weight); n > 0 {
+			frames = l.frames(line, frames[:0])
+			for k := len(frames) - 1; k >= 0; k-- {
+				out.WriteString(frames[k])
+				if k > 0 {
+					out.WriteByte(';')
+				}
+			}
+			if _, err := fmt.Fprintf(out, " %d\n", n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// size is how long all lines are together, about.
+func (l *foldedLines) size() int {
+	long := make([]int, len(l.nodes)) // the stack of each node
+	for n := 1; n < len(long); n++ {
+		long[n] = long[l.nodes[n].Parent] + len(l.names[l.nodes[n].Location]) + 1
+	}
+	sum := 0
+	for i := range l.lines {
+		if sum += long[l.lines[i].node] + 1; l.lines[i].thread > 0 {
+			sum += len(l.names[l.lines[i].thread])
+		}
+		if sum > maxOutput {
+			break
+		}
+	}
+	return sum
+}
+
+// frames appends what a line consists of, leaf first.
+func (l *foldedLines) frames(line *foldedStack, frames []string) []string {
+	for n := line.node; n > 0; n = l.nodes[n].Parent {
+		frames = append(frames, l.names[l.nodes[n].Location])
+	}
+	if line.incomplete {
 		frames = append(frames, incompleteFrame)
 	}
-	l.stack = path(l.r, g.node, l.stack)
-	for _, f := range l.stack {
-		frames = append(frames, l.names[f])
+	if line.thread > 0 {
+		frames = append(frames, l.names[line.thread])
 	}
 	if len(frames) == 0 {
 		frames = append(frames, emptyStack)
 	}
-	line := strings.Join(frames, ";")
-	if _, ok := l.weight[line]; !ok {
-		l.order = append(l.order, line)
-	}
-	l.weight[line] += weight
+	return frames
 }

@@ -1,6 +1,9 @@
 package export
 
 import (
+	"bufio"
+	"compress/gzip"
+	"errors"
 	"io"
 	"math"
 	"strings"
@@ -8,7 +11,7 @@ import (
 
 	"clrsnap/profile"
 
-	pprof "github.com/google/pprof/profile"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // Pprof writes a recording for go tool pprof, Pyroscope, Parca and whatever else
@@ -33,11 +36,13 @@ func Pprof(w io.Writer, r *profile.Recording) error {
 	if len(recorded) == 0 {
 		recorded = []profile.Mode{profile.CPU} // nothing was sampled: an empty profile
 	}
-	e := pprofEncoder{
-		r: r, columns: pprofColumns(recorded), mappings: map[pprofModule]*pprof.Mapping{},
-		entries: map[sampleGroup]*pprof.Sample{}, labels: map[sampleGroup]pprofLabels{},
+	z := gzip.NewWriter(w)
+	e := pprofEncoder{r: r, columns: pprofColumns(recorded), modules: map[pprofModule]int32{}}
+	e.w = pprofWriter{out: bufio.NewWriterSize(z, 1<<16), index: map[string]int64{"": 0}, strings: []string{""}}
+	if err := e.encode(); err != nil {
+		return err
 	}
-	return e.encode().Write(w)
+	return errors.Join(e.w.out.Flush(), z.Close())
 }
 
 // pprofComment begins the first comment of our profiles; the version follows.
@@ -45,13 +50,24 @@ const pprofComment = "written by clrsnap "
 
 type pprofEncoder struct {
 	r        *profile.Recording
+	w        pprofWriter
 	columns  []pprofColumn
-	p        pprof.Profile
-	mappings map[pprofModule]*pprof.Mapping
-	places   []*pprof.Location // by index in Recording.Locations
-	stacks   [][]*pprof.Location
-	entries  map[sampleGroup]*pprof.Sample
-	labels   map[sampleGroup]pprofLabels // by groups whose node is 0: samples share them
+	types    [][2]string // names and units of values
+	mappings []pprofMapped
+	modules  map[pprofModule]int32 // their mappings
+	entries  []pprofEntry
+}
+
+// pprofMapped is a mapping. Its id is one more than its index.
+type pprofMapped struct {
+	start, limit uint64
+	file         string
+}
+
+// pprofEntry is a sample of the profile.
+type pprofEntry struct {
+	sampleGroup
+	weight, count int64
 }
 
 // pprofColumn is where a mode has its values in each sample of a profile.
@@ -92,11 +108,6 @@ var pprofTypes = [len(profile.Modes)]struct{ weight, count []string }{
 // time are not both there.
 const samplesOnly = "samples"
 
-type pprofLabels struct {
-	text   map[string][]string
-	number map[string][]int64
-}
-
 type pprofModule struct {
 	kind profile.Kind
 	name string
@@ -115,22 +126,44 @@ func groupOf(s *profile.Sample) sampleGroup {
 	return sampleGroup{s.Thread, s.Node, s.Mode, s.State, s.Incomplete}
 }
 
-func (e *pprofEncoder) encode() *pprof.Profile {
-	r := e.r
-	e.p.TimeNanos, e.p.DurationNanos = unixNano(r.Start), int64(r.Duration)
-	e.p.Comments = append([]string{strings.TrimSpace(pprofComment + r.Version)}, r.Notes...)
-	e.types()
+// encode writes the profile in the order of pprof's own: what samples refer to is behind
+// them, the strings are last.
+func (e *pprofEncoder) encode() error {
+	first, period := e.describe()
+	for _, t := range e.types {
+		e.w.message(1, e.w.valueType(nil, t))
+	}
+	e.sum()
+	if err := e.samples(); err != nil {
+		return err
+	}
 	e.program()
 	e.locations()
-	e.stacks = make([][]*pprof.Location, len(r.Nodes))
-	for i := range r.Samples {
-		e.sample(&r.Samples[i])
+	for i := range e.r.Functions {
+		f := &e.r.Functions[i]
+		b := appendNumber(nil, 1, uint64(i+1))
+		b = e.w.text(b, 2, fullName(f))
+		b = e.w.text(b, 3, f.Method)
+		e.w.message(5, e.w.text(b, 4, f.Module))
 	}
-	return &e.p
+	tail := appendNumber(nil, 9, uint64(unixNano(e.r.Start)))
+	tail = appendNumber(tail, 10, uint64(e.r.Duration))
+	tail = protowire.AppendBytes(protowire.AppendTag(tail, 11, protowire.BytesType), e.w.valueType(nil, first))
+	tail = appendNumber(tail, 12, uint64(period))
+	for _, c := range append([]string{strings.TrimSpace(pprofComment + e.r.Version)}, e.r.Notes...) {
+		tail = e.w.text(tail, 13, c)
+	}
+	tail = e.w.text(tail, 14, first[0])
+	for _, s := range e.w.strings {
+		e.w.message(6, []byte(s))
+	}
+	e.w.write(tail)
+	return e.w.err
 }
 
-// types describes the values of samples. The first mode is what tools show first.
-func (e *pprofEncoder) types() {
+// describe describes the values of samples, and returns what tools show first: one type of
+// them, and how far from one another its samples are.
+func (e *pprofEncoder) describe() (first [2]string, period int64) {
 	alone := len(e.columns) < 2 || e.columns[1].mode != profile.Wall
 	for _, c := range e.columns {
 		names := &pprofTypes[c.mode]
@@ -139,20 +172,19 @@ func (e *pprofEncoder) types() {
 			if alone && !c.mode.OfEvents() {
 				count = samplesOnly
 			}
-			e.p.SampleType = append(e.p.SampleType, &pprof.ValueType{Type: count, Unit: profile.Count.String()})
+			e.types = append(e.types, [2]string{count, profile.Count.String()})
 		}
-		e.p.SampleType = append(e.p.SampleType, &pprof.ValueType{Type: names.weight[0], Unit: c.mode.Unit().String()})
+		e.types = append(e.types, [2]string{names.weight[0], c.mode.Unit().String()})
 	}
-	first := e.columns[0]
-	main := *e.p.SampleType[first.weight]
-	e.p.DefaultSampleType, e.p.PeriodType = main.Type, &main
-	s, _ := e.r.Mode(first.mode)
+	c := e.columns[0]
+	s, _ := e.r.Mode(c.mode)
 	switch {
-	case first.mode.OfEvents():
-		e.p.Period = s.Every
+	case c.mode.OfEvents():
+		period = s.Every
 	case s.Rate >= 1e-9:
-		e.p.Period = int64(math.Round(1e9 / s.Rate))
+		period = int64(math.Round(1e9 / s.Rate))
 	}
+	return e.types[c.weight], period
 }
 
 // unixNano is t since 1970, or 0 for a time that is not known or out of range.
@@ -163,32 +195,83 @@ func unixNano(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// program makes the mapping that tools name the profile after: the first.
-func (e *pprofEncoder) program() {
-	if len(e.r.Processes) > 0 {
-		if name := e.r.Processes[0].Program(); name != "" {
-			e.addMapping(name)
+// sum makes one sample of those that differ in time only.
+func (e *pprofEncoder) sum() {
+	index := map[sampleGroup]int32{}
+	for i := range e.r.Samples {
+		s := &e.r.Samples[i]
+		key := groupOf(s)
+		at, ok := index[key]
+		if !ok {
+			at = int32(len(e.entries))
+			index[key] = at
+			e.entries = append(e.entries, pprofEntry{sampleGroup: key})
+		}
+		entry := &e.entries[at]
+		entry.weight += s.Weight
+		if s.Mode.OfEvents() {
+			entry.count += s.Events
+		} else {
+			entry.count += int64(s.Count)
 		}
 	}
 }
 
-func (e *pprofEncoder) addMapping(file string) *pprof.Mapping {
-	m := &pprof.Mapping{
-		ID: uint64(len(e.p.Mapping) + 1), File: file,
-		HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true, // there is nothing to look up
+// samples writes the samples.
+func (e *pprofEncoder) samples() error {
+	frames := newSpelled(e.r)
+	for i := range e.entries {
+		if err := frames.add(e.entries[i].node, FormatPprof); err != nil {
+			return err
+		}
 	}
-	e.p.Mapping = append(e.p.Mapping, m)
-	return m
+	var packed, b []byte
+	values := make([]int64, len(e.types))
+	for i := range e.entries {
+		entry := &e.entries[i]
+		packed = packed[:0]
+		for n := entry.node; n > 0; n = e.r.Nodes[n].Parent {
+			packed = protowire.AppendVarint(packed, uint64(e.r.Nodes[n].Location)+1)
+		}
+		b = protowire.AppendBytes(protowire.AppendTag(b[:0], 1, protowire.BytesType), packed)
+		clear(values)
+		for _, c := range e.columns {
+			if c.mode == entry.mode {
+				values[c.weight] = entry.weight
+				if c.count >= 0 {
+					values[c.count] = entry.count
+				}
+			}
+		}
+		packed = packed[:0]
+		for _, v := range values {
+			packed = protowire.AppendVarint(packed, uint64(v))
+		}
+		b = protowire.AppendBytes(protowire.AppendTag(b, 2, protowire.BytesType), packed)
+		e.w.message(2, e.labels(b, entry))
+	}
+	return nil
 }
 
-func (e *pprofEncoder) mapping(f *profile.Function) *pprof.Mapping {
-	key := pprofModule{f.Kind, f.Module}
-	m := e.mappings[key]
-	if m == nil {
-		m = e.addMapping(mappingFile(key))
-		e.mappings[key] = m
+// program makes the mapping that tools name the profile after: the first.
+func (e *pprofEncoder) program() {
+	if len(e.r.Processes) > 0 {
+		if name := e.r.Processes[0].Program(); name != "" {
+			e.mappings = append(e.mappings, pprofMapped{file: name})
+		}
 	}
-	return m
+}
+
+// mapping returns the index of the mapping of a function.
+func (e *pprofEncoder) mapping(f *profile.Function) int32 {
+	key := pprofModule{f.Kind, f.Module}
+	i, ok := e.modules[key]
+	if !ok {
+		i = int32(len(e.mappings))
+		e.modules[key] = i
+		e.mappings = append(e.mappings, pprofMapped{file: mappingFile(key)})
+	}
+	return i
 }
 
 // What the mappings of managed code and the kernel are called. Reading a profile
@@ -232,44 +315,58 @@ const (
 	mappingAlign = 1 << 24
 )
 
-// locations gives every location its place. Of a mapping the first part is that of
-// code without symbols, by its offset in the module.
+// locations gives every location its place, and writes mappings and locations. Of a mapping
+// the first part is that of code without symbols, by its offset in the module.
 func (e *pprofEncoder) locations() {
-	functions := e.functions()
-	e.places = make([]*pprof.Location, len(e.r.Locations))
-	size := map[*pprof.Mapping]uint64{} // what is in use
-	owner := make([]*pprof.Mapping, len(functions))
-	for i := range e.r.Functions {
-		owner[i] = e.mapping(&e.r.Functions[i])
+	functions := e.r.Functions
+	owner := make([]int32, len(functions))
+	for i := range functions {
+		owner[i] = e.mapping(&functions[i])
 	}
+	size := make([]uint64, len(e.mappings)) // what is in use
 	for _, l := range e.r.Locations {
-		if !hasSlot(&e.r.Functions[l.Function]) {
+		if !hasSlot(&functions[l.Function]) {
 			size[owner[l.Function]] = max(size[owner[l.Function]], alignUp(boundedOffset(l.Offset)+1, slotSize))
 		}
 	}
 	base := make([]uint64, len(functions)) // within the mapping
-	for i := range e.r.Functions {
-		if hasSlot(&e.r.Functions[i]) {
+	for i := range functions {
+		if hasSlot(&functions[i]) {
 			base[i] = size[owner[i]]
 			size[owner[i]] += slotSize
 		}
 	}
 	next := uint64(mappingAlign)
-	for _, m := range e.p.Mapping {
-		m.Start = next
-		m.Limit = next + max(size[m], slotSize)
-		next = alignUp(m.Limit, mappingAlign)
+	for i := range e.mappings {
+		m := &e.mappings[i]
+		m.start = next
+		m.limit = next + max(size[i], slotSize)
+		next = alignUp(m.limit, mappingAlign)
+		e.writeMapping(uint64(i+1), m)
 	}
 	for i, l := range e.r.Locations {
-		m, offset := owner[l.Function], boundedOffset(l.Offset)
-		if hasSlot(&e.r.Functions[l.Function]) {
+		offset := boundedOffset(l.Offset)
+		if hasSlot(&functions[l.Function]) {
 			offset = base[l.Function] + min(offset, slotSize-1)
 		}
-		e.places[i] = &pprof.Location{
-			ID: uint64(i + 1), Mapping: m, Address: m.Start + offset, Line: []pprof.Line{{Function: functions[l.Function]}},
-		}
+		b := appendNumber(nil, 1, uint64(i+1))
+		b = appendNumber(b, 2, uint64(owner[l.Function]+1))
+		b = appendNumber(b, 3, e.mappings[owner[l.Function]].start+offset)
+		line := appendNumber(nil, 1, uint64(l.Function+1))
+		e.w.message(4, protowire.AppendBytes(protowire.AppendTag(b, 4, protowire.BytesType), line))
 	}
-	e.p.Location = e.places
+}
+
+// writeMapping says of a mapping that there is nothing to look up.
+func (e *pprofEncoder) writeMapping(id uint64, m *pprofMapped) {
+	b := appendNumber(nil, 1, id)
+	b = appendNumber(b, 2, m.start)
+	b = appendNumber(b, 3, m.limit)
+	b = e.w.text(b, 5, m.file)
+	for has := protowire.Number(7); has <= 10; has++ { // functions, file names, line numbers, inlined frames
+		b = appendNumber(b, has, 1)
+	}
+	e.w.message(3, b)
 }
 
 // hasSlot reports whether a function has addresses of its own.
@@ -280,52 +377,6 @@ func boundedOffset(offset uint64) uint64 { return min(offset, 1<<40) }
 
 func alignUp(v, align uint64) uint64 { return (v + align - 1) &^ (align - 1) }
 
-func (e *pprofEncoder) functions() []*pprof.Function {
-	out := make([]*pprof.Function, len(e.r.Functions))
-	for i := range e.r.Functions {
-		f := &e.r.Functions[i]
-		out[i] = &pprof.Function{ID: uint64(i + 1), Name: fullName(f), SystemName: f.Method, Filename: f.Module}
-	}
-	e.p.Function = out
-	return out
-}
-
-// stack is shared by all samples of a node.
-func (e *pprofEncoder) stack(node int32) []*pprof.Location {
-	if e.stacks[node] == nil {
-		var s []*pprof.Location
-		for n := node; n > 0; n = e.r.Nodes[n].Parent {
-			s = append(s, e.places[e.r.Nodes[n].Location])
-		}
-		e.stacks[node] = s
-	}
-	return e.stacks[node]
-}
-
-func (e *pprofEncoder) sample(s *profile.Sample) {
-	key := groupOf(s)
-	out := e.entries[key]
-	if out == nil {
-		labels := e.label(s)
-		out = &pprof.Sample{Location: e.stack(s.Node), Value: make([]int64, len(e.p.SampleType)), Label: labels.text, NumLabel: labels.number}
-		e.entries[key] = out
-		e.p.Sample = append(e.p.Sample, out)
-	}
-	for _, c := range e.columns {
-		if c.mode != s.Mode {
-			continue
-		}
-		out.Value[c.weight] += s.Weight
-		switch {
-		case c.count < 0:
-		case c.mode.OfEvents():
-			out.Value[c.count] += s.Events
-		default:
-			out.Value[c.count] += int64(s.Count)
-		}
-	}
-}
-
 // The names of labels.
 const (
 	labelThread, labelRole, labelMode, labelState, labelIncomplete = "thread", "role", "mode", "state", "incomplete"
@@ -334,33 +385,77 @@ const (
 	yes = "yes" // the value of labelIncomplete
 )
 
-func (e *pprofEncoder) label(s *profile.Sample) pprofLabels {
-	key := groupOf(s)
-	key.node = 0
-	out, ok := e.labels[key]
-	if ok {
-		return out
-	}
-	t := &e.r.Threads[s.Thread]
-	out.text = map[string][]string{labelMode: {s.Mode.String()}, labelState: {s.State.String()}}
-	if s.Incomplete {
-		out.text[labelIncomplete] = []string{yes}
-	}
-	for name, v := range map[string]string{labelThread: t.Name, labelRole: t.Role} {
-		if v != "" {
-			out.text[name] = []string{v}
+// labels appends the labels of a sample.
+func (e *pprofEncoder) labels(b []byte, entry *pprofEntry) []byte {
+	text := func(name, value string) {
+		if value != "" {
+			b = protowire.AppendBytes(protowire.AppendTag(b, 3, protowire.BytesType), e.w.text(e.w.text(nil, 1, name), 2, value))
 		}
 	}
-	out.number = map[string][]int64{}
-	numbers := map[string]int{labelTID: t.OSThreadID, labelManagedTID: t.ManagedThreadID}
-	if len(e.r.Processes) > 1 {
-		numbers[labelPID] = e.r.Processes[t.Process].PID
-	}
-	for name, v := range numbers {
+	number := func(name string, v int) {
 		if v != 0 {
-			out.number[name] = []int64{int64(v)}
+			b = protowire.AppendBytes(protowire.AppendTag(b, 3, protowire.BytesType), appendNumber(e.w.text(nil, 1, name), 3, uint64(v)))
 		}
 	}
-	e.labels[key] = out
-	return out
+	t := &e.r.Threads[entry.thread]
+	if entry.incomplete {
+		text(labelIncomplete, yes)
+	}
+	text(labelMode, entry.mode.String())
+	text(labelRole, t.Role)
+	text(labelState, entry.state.String())
+	text(labelThread, t.Name)
+	number(labelManagedTID, t.ManagedThreadID)
+	if len(e.r.Processes) > 1 {
+		number(labelPID, e.r.Processes[t.Process].PID)
+	}
+	number(labelTID, t.OSThreadID)
+	return b
+}
+
+// pprofWriter writes the fields of a profile bit by bit, and numbers its strings. The first
+// error stays.
+type pprofWriter struct {
+	out     *bufio.Writer
+	buf     []byte
+	strings []string
+	index   map[string]int64
+	err     error
+}
+
+func (w *pprofWriter) write(b []byte) {
+	if _, err := w.out.Write(b); err != nil && w.err == nil {
+		w.err = err
+	}
+}
+
+// message writes a field with a message or a text.
+func (w *pprofWriter) message(field protowire.Number, content []byte) {
+	w.buf = protowire.AppendTag(w.buf[:0], field, protowire.BytesType)
+	w.buf = protowire.AppendVarint(w.buf, uint64(len(content)))
+	w.write(w.buf)
+	w.write(content)
+}
+
+// text appends a field with the number of a string.
+func (w *pprofWriter) text(b []byte, field protowire.Number, s string) []byte {
+	i, ok := w.index[s]
+	if !ok {
+		i = int64(len(w.strings))
+		w.index[s] = i
+		w.strings = append(w.strings, s)
+	}
+	return appendNumber(b, field, uint64(i))
+}
+
+func (w *pprofWriter) valueType(b []byte, t [2]string) []byte {
+	return w.text(w.text(b, 1, t[0]), 2, t[1])
+}
+
+// appendNumber appends a field, unless it is 0, as whoever reads takes it for anyway.
+func appendNumber(b []byte, field protowire.Number, v uint64) []byte {
+	if v == 0 {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
 }

@@ -34,8 +34,8 @@ const tableBudget = 256 << 20
 
 // What an entry of a table takes, with its id.
 const (
-	stringCost = 12
-	entryCost  = 64
+	spanCost = 16
+	rowCost  = 64
 )
 
 // maxTypes is how many values a sample may have.
@@ -101,7 +101,7 @@ func (p *pprofFile) field(f wireField) (err error) {
 		err = p.function(f.bytes)
 	case 6:
 		p.strings = append(p.strings, f.span())
-		err = p.tables.take(stringCost, "strings")
+		err = p.tables.take(spanCost, "strings")
 	case 9:
 		p.time = int64(f.value)
 	case 10:
@@ -191,7 +191,7 @@ func (p *pprofFile) location(l wireField) error {
 // entry gives the newest entry of a table its id.
 func (p *pprofFile) entry(ids *idTable, id uint64, what string, err error) error {
 	if err == nil {
-		err = p.tables.take(entryCost, what)
+		err = p.tables.take(rowCost, what)
 	}
 	if err == nil && !ids.add(id) {
 		err = fmt.Errorf("the id %d of %s is there twice or not allowed", id, what)
@@ -208,7 +208,7 @@ func (p *pprofFile) text(i int64, err *error) string {
 	s, ok := p.made[int32(i)]
 	if !ok {
 		span := p.strings[i]
-		if e := p.tables.take(int(entryCost+span.size), "strings"); e != nil {
+		if e := p.tables.take(int(rowCost+span.size), "strings"); e != nil {
 			*err = e
 			return ""
 		}

@@ -10,22 +10,23 @@ import (
 // the next object is kept, so that no file has more memory than its budget.
 type budget struct{ left int64 }
 
-// recordingBudget is that of a recording, 755 MB, of which what is kept of it is a third or
+// recordingBudget is that of a recording, 671 MB, of which what is kept of it is a third or
 // less: what is shown is copied and indexed. A recording of ours has at most half of it: see
 // profile.Limits.
-const recordingBudget = 720 << 20
+const recordingBudget = 640 << 20
 
 // What one object takes at the worst moment: where it is copied for a selection of two
 // recordings that are compared, where functions are summed up, where a tree is drawn.
 const (
 	sampleCost   = 120
-	nodeCost     = 250
+	nodeCost     = 180
 	locationCost = 160
 	functionCost = 950
 	threadCost   = 400
 	processCost  = 400
 	noteCost     = 64
-	textCost     = 3 // for each byte of a name
+	entryCost    = 80 // of a list of strings
+	textCost     = 3  // for each byte of a name
 )
 
 // maxName is how many bytes one name may have: each is handled whole.

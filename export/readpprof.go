@@ -386,7 +386,7 @@ func (in *pprofReader) pprofFunction(at pprofPlace, file string) (int32, error) 
 		}
 	}
 	in.functions[at] = i
-	return i, cmp.Or(err, in.p.tables.take(entryCost, "functions"))
+	return i, cmp.Or(err, in.p.tables.take(rowCost, "functions"))
 }
 
 // offset is that within the function, which only our addresses tell. Events have

@@ -178,14 +178,27 @@ func (c *columnWriter) field(name string, v any) {
 }
 
 // value writes any value that is small.
-func (c *columnWriter) value(v any) {
+func (c *columnWriter) value(v any) { c.encode(v, "\n") }
+
+// open writes an object without its end: fields can follow.
+func (c *columnWriter) open(v any) { c.encode(v, "}\n") }
+
+// encode writes a value but for the end.
+func (c *columnWriter) encode(v any, end string) {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil && c.err == nil {
 		c.err = err
 	}
-	c.text(strings.TrimSuffix(b.String(), "\n"))
+	c.text(strings.TrimSuffix(b.String(), end))
+}
+
+func (c *columnWriter) flush() error {
+	if c.err != nil {
+		return c.err
+	}
+	return c.w.Flush()
 }
 
 // table begins an object of columns.

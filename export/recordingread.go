@@ -84,7 +84,7 @@ func (d *documentReader) field(key string) error {
 		return d.s.array(func(int) error {
 			s, err := d.s.text()
 			d.strings = append(d.strings, s)
-			return cmp.Or(err, d.budget.takeAll(stringCost, key, s))
+			return cmp.Or(err, d.budget.takeAll(entryCost, key, s))
 		})
 	case "functions":
 		return d.functionTable()

@@ -19,6 +19,9 @@ const speedscopeSchema = "https://www.speedscope.app/file-format-schema.json"
 // .dll for assemblies; a stack whose beginning is missing begins with the frame
 // "[incomplete stack]". Whether a thread was waiting is not in the file.
 func Speedscope(w io.Writer, r *profile.Recording) error {
+	if err := newSpelled(r).addAll(r, FormatSpeedscope); err != nil {
+		return err
+	}
 	c := columnWriter{w: bufio.NewWriterSize(w, 1<<16)}
 	c.text(`{"$schema":"` + speedscopeSchema + `"`)
 	c.field("name", recordingName(r))

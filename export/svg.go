@@ -28,7 +28,9 @@ func SVG(w io.Writer, r *profile.Recording, o SVGOptions) error {
 		w: bufio.NewWriter(w), o: o, r: r, width: float64(cmp.Or(o.Width, 1200)),
 		tree: newFrameTree(r.Select(profile.Selection{Modes: []profile.Mode{o.Mode}}), o.Mode),
 	}
-	p.measure(0, 0)
+	if p.measure(0, 0); p.size > maxOutput {
+		return outputTooLarge(FormatSVG)
+	}
 	p.head()
 	p.frame(0, svgMargin, 0)
 	p.foot()
@@ -53,6 +55,7 @@ type svgPicture struct {
 	rows    int
 	frames  int // drawn
 	dropped int // frames that are too narrow
+	size    int // bytes, about
 	origins [len(svgLegend)]bool
 }
 
@@ -68,11 +71,15 @@ func (p *svgPicture) scale() float64 {
 func (p *svgPicture) measure(i int32, depth int) {
 	p.rows = max(p.rows, depth+1)
 	p.frames++
-	f := &p.tree.frames[i]
-	if f.function != nil {
-		p.origins[originIndex(f.function)] = true
+	const rest = 300 // bytes besides names
+	if p.size += rest; p.size > maxOutput {
+		return
 	}
-	for _, c := range f.children {
+	if f := p.tree.frames[i].function; f != nil {
+		p.origins[originIndex(f)] = true
+		p.size += len(fullName(f)) + len(f.Module)
+	}
+	for _, c := range p.tree.children(i) {
 		switch w := float64(p.tree.frames[c].total.Weight) * p.scale(); {
 		case w >= svgLeast:
 			p.measure(c, depth+1)
@@ -85,7 +92,7 @@ func (p *svgPicture) measure(i int32, depth int) {
 // count is how many frames there are in a part of the tree that have any time.
 func (t *frameTree) count(i int32) int {
 	n := 1
-	for _, c := range t.frames[i].children {
+	for _, c := range t.children(i) {
 		if t.frames[c].total.Weight > 0 {
 			n += t.count(c)
 		}
@@ -164,14 +171,14 @@ func (p *svgPicture) frame(i int32, x float64, depth int) {
 	if p.o.Flame {
 		y = svgTop + (p.rows-1-depth)*svgRow
 	}
-	fill, ink := svgColor(f)
+	fill, ink := svgColor(f, i == 0)
 	fmt.Fprintf(p.w, `<g class="f"><title>%s</title><rect x="%.2f" y="%d" width="%.2f" height="%d" rx="1" fill="%s"/>`,
 		escaped(p.describe(f)), x, y, max(w-0.5, 0.1), svgRow-1, fill)
-	if label := elided(f.short(), w-6); w >= svgText && label != "" {
+	if label := elided(p.short(f), w-6); w >= svgText && label != "" {
 		fmt.Fprintf(p.w, `<text x="%.2f" y="%d" fill="%s">%s</text>`, x+3, y+12, ink, escaped(label))
 	}
 	p.w.WriteString("</g>\n")
-	for _, c := range f.children {
+	for _, c := range p.tree.children(i) {
 		width := float64(p.tree.frames[c].total.Weight) * p.scale()
 		if width >= svgLeast {
 			p.frame(c, x, depth+1)
@@ -180,15 +187,15 @@ func (p *svgPicture) frame(i int32, x float64, depth int) {
 	}
 }
 
-func (f *treeFrame) short() string {
+func (p *svgPicture) short(f *treeFrame) string {
 	if f.function == nil {
-		return f.label
+		return p.tree.label(f)
 	}
 	return cmp.Or(f.function.Short, f.function.Display, f.function.Method, nameless(f.function.Module))
 }
 
 func (p *svgPicture) describe(f *treeFrame) string {
-	name, module := f.label, ""
+	name, module := p.short(f), ""
 	if f.function != nil {
 		name, module = fullName(f.function), f.function.Module
 	}

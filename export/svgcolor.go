@@ -56,12 +56,13 @@ func rgb(hue, saturation, lightness float64) string {
 	return fmt.Sprintf("#%02x%02x%02x", channel(0), channel(8), channel(4))
 }
 
-func svgColor(f *treeFrame) (fill, ink string) {
+// svgColor is the colour of a frame; the root of all is neutral.
+func svgColor(f *treeFrame, root bool) (fill, ink string) {
 	switch {
 	case f.function != nil:
 		p := svgLegend[originIndex(f.function)].paint
 		return p.fill(spread(f.function.Module), spread(f.function.Display)), p.ink
-	case f.label == incompleteFrame:
+	case !root: // incomplete stacks
 		return "#f3e9c8", "#3a2c00"
 	}
 	return "#dfe3e9", "#16181d"

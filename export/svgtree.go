@@ -8,16 +8,17 @@ import (
 )
 
 // frameTree is a recording's stacks of one mode as functions: what a flame graph
-// shows. Frames [0] is everything.
+// shows. Frames [0] is everything. There can be millions of them.
 type frameTree struct {
 	frames []treeFrame
+	sorted []int32 // frames, those that are called by one next to each other
 }
 
 type treeFrame struct {
 	function    *profile.Function // nil: everything, or incomplete stacks
-	label       string            // where there is no function
 	self, total profile.Amount
-	children    []int32 // heaviest first
+	parent      int32
+	first, n    int32 // what it calls in sorted, heaviest first
 }
 
 type treeKey struct {
@@ -29,44 +30,80 @@ type treeKey struct {
 // newFrameTree sums up r, which is a selection already. Incomplete stacks stand
 // apart, below a frame that says so.
 func newFrameTree(r *profile.Recording, m profile.Mode) *frameTree {
-	t := &frameTree{frames: []treeFrame{{label: "all"}}}
-	index := map[treeKey]int32{}
-	child := func(k treeKey, f treeFrame) int32 {
+	used := usedNodes(r, m)
+	t := &frameTree{frames: make([]treeFrame, 1, 2+used[0].n+used[1].n)}
+	index := make(map[treeKey]int32, cap(t.frames))
+	child := func(k treeKey, f *profile.Function) int32 {
 		at, ok := index[k]
 		if !ok {
 			at = int32(len(t.frames))
 			index[k] = at
-			t.frames = append(t.frames, f)
-			t.frames[k.parent].children = append(t.frames[k.parent].children, at)
+			t.frames = append(t.frames, treeFrame{function: f, parent: k.parent})
 		}
 		return at
 	}
-	var places [2][]int32 // of nodes; of those of complete and of incomplete stacks
+	roots := [2]int32{}
+	if used[1].n > 0 {
+		roots[1] = child(treeKey{incomplete: true}, nil)
+	}
+	places := [2][]int32{used[0].places(r, roots[0], child), used[1].places(r, roots[1], child)}
 	for _, s := range r.Samples {
-		if s.Mode != m {
-			continue
+		if s.Mode == m {
+			f := &t.frames[places[completeness(&s)][s.Node]]
+			f.self.Add(profile.Amount{Weight: s.Weight, Events: s.Events, Samples: int(s.Count)})
 		}
-		kind, root := 0, int32(0)
-		if s.Incomplete {
-			kind, root = 1, child(treeKey{incomplete: true}, treeFrame{label: incompleteFrame})
-		}
-		if places[kind] == nil {
-			places[kind] = treePlaces(r, root, child)
-		}
-		t.frames[places[kind][s.Node]].self.Add(profile.Amount{Weight: s.Weight, Events: s.Events, Samples: int(s.Count)})
 	}
 	t.sum()
 	return t
 }
 
-// treePlaces puts every node of r below a root, and returns where each is. A parent
-// comes before its children.
-func treePlaces(r *profile.Recording, root int32, child func(treeKey, treeFrame) int32) []int32 {
+// nodeSet are some of the nodes of a recording.
+type nodeSet struct {
+	has []bool
+	n   int
+}
+
+// completeness is the index of a sample's tree: 0 for complete stacks, 1 for others.
+func completeness(s *profile.Sample) int {
+	if s.Incomplete {
+		return 1
+	}
+	return 0
+}
+
+// usedNodes are the nodes of complete and of incomplete stacks.
+func usedNodes(r *profile.Recording, m profile.Mode) [2]nodeSet {
+	var used [2]nodeSet
+	for i := range r.Samples {
+		s := &r.Samples[i]
+		if s.Mode != m {
+			continue
+		}
+		u := &used[completeness(s)]
+		if u.has == nil {
+			u.has, u.n = make([]bool, len(r.Nodes)), 1
+		}
+		for n := s.Node; n > 0 && !u.has[n]; n = r.Nodes[n].Parent {
+			u.has[n] = true
+			u.n++
+		}
+	}
+	return used
+}
+
+// places puts the nodes below a root, and returns where each is. A parent comes
+// before its children.
+func (u *nodeSet) places(r *profile.Recording, root int32, child func(treeKey, *profile.Function) int32) []int32 {
+	if u.n == 0 {
+		return nil
+	}
 	places := make([]int32, len(r.Nodes))
 	places[0] = root
 	for n := 1; n < len(r.Nodes); n++ {
-		f := r.Locations[r.Nodes[n].Location].Function
-		places[n] = child(treeKey{parent: places[r.Nodes[n].Parent], function: f}, treeFrame{function: &r.Functions[f]})
+		if u.has[n] {
+			f := r.Locations[r.Nodes[n].Location].Function
+			places[n] = child(treeKey{parent: places[r.Nodes[n].Parent], function: f}, &r.Functions[f])
+		}
 	}
 	return places
 }
@@ -76,11 +113,40 @@ func (t *frameTree) sum() {
 	for i := len(t.frames) - 1; i >= 0; i-- { // children are behind their parents
 		f := &t.frames[i]
 		f.total.Add(f.self)
-		for _, c := range f.children {
-			f.total.Add(t.frames[c].total)
+		if i > 0 {
+			t.frames[f.parent].total.Add(f.total)
+			t.frames[f.parent].n++
 		}
-		slices.SortFunc(f.children, func(a, b int32) int {
+	}
+	next := int32(0)
+	for i := range t.frames {
+		f := &t.frames[i]
+		f.first, next = next, next+f.n
+		f.n = 0 // and counts again
+	}
+	t.sorted = make([]int32, next)
+	for i := 1; i < len(t.frames); i++ {
+		p := &t.frames[t.frames[i].parent]
+		t.sorted[p.first+p.n] = int32(i)
+		p.n++
+	}
+	for i := range t.frames {
+		slices.SortFunc(t.children(int32(i)), func(a, b int32) int {
 			return cmp.Or(cmp.Compare(t.frames[b].total.Weight, t.frames[a].total.Weight), cmp.Compare(a, b))
 		})
 	}
+}
+
+// children are what a frame calls, the heaviest first.
+func (t *frameTree) children(i int32) []int32 {
+	f := &t.frames[i]
+	return t.sorted[f.first : f.first+f.n]
+}
+
+// label is what a frame is called that stands for no function.
+func (t *frameTree) label(f *treeFrame) string {
+	if f == &t.frames[0] {
+		return "all"
+	}
+	return incompleteFrame
 }

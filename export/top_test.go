@@ -250,7 +250,13 @@ func TestTopHasAll(t *testing.T) {
 	if err := TopJSON(&b, busyShop(), TopOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	var got jsonTop
+	var got struct {
+		Modes []struct {
+			jsonModeTotals
+			Functions []jsonFunctionTop
+			Threads   []jsonThreadTop
+		}
+	}
 	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}

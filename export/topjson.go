@@ -1,7 +1,7 @@
 package export
 
 import (
-	"encoding/json"
+	"bufio"
 	"io"
 	"time"
 
@@ -11,22 +11,38 @@ import (
 // TopJSON writes what Top shows as one JSON document and a newline; colours, width
 // and ByThread do not matter. The schema is stable and described in docs/json.md.
 func TopJSON(w io.Writer, r *profile.Recording, o TopOptions) error {
-	out := jsonTop{jsonRecording: jsonRecordingOf(r), Modes: []jsonModeTop{}}
-	for _, m := range o.modes(modesOf(r)) {
-		out.Modes = append(out.Modes, jsonModeTopOf(r, m, &o))
-	}
-	return encodeJSON(w, &out)
+	c := columnWriter{w: bufio.NewWriterSize(w, 1<<16)}
+	c.open(jsonRecordingOf(r))
+	modes := o.modes(modesOf(r))
+	c.text(`,"modes":`)
+	c.list(len(modes), func(i int) { c.modeTop(r, modes[i], &o) })
+	c.text("}\n")
+	return c.flush()
 }
 
-func encodeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false) // names are full of < and >
-	return enc.Encode(v)
-}
-
-type jsonTop struct {
-	jsonRecording
-	Modes []jsonModeTop `json:"modes"`
+// modeTop writes one mode: its totals, its functions and its threads, of which there can be
+// many.
+func (c *columnWriter) modeTop(r *profile.Recording, m profile.Mode, o *TopOptions) {
+	t := r.Totals(m)
+	rows, _ := hottest(t.Functions, o)
+	c.open(jsonTotalsOf(r, t))
+	c.text(`,"functions":`)
+	c.list(len(rows), func(i int) {
+		f := jsonFunctionTop{
+			jsonFunction: jsonFunctionOf(&r.Functions[rows[i].Function]), Flat: jsonAmountOf(t, &rows[i].Self), Cum: jsonAmountOf(t, &rows[i].Total),
+		}
+		if m.OfEvents() {
+			direct := jsonAmountOf(t, &rows[i].Direct)
+			f.Direct = &direct
+		}
+		c.value(f)
+	})
+	c.text(`,"threads":`)
+	c.list(len(t.Threads), func(i int) {
+		x := &r.Threads[t.Threads[i].Thread]
+		c.value(jsonThreadTop{int(x.Process), x.OSThreadID, x.ManagedThreadID, x.Name, x.Role, jsonAmountOf(t, &t.Threads[i].Total)})
+	})
+	c.text("}")
 }
 
 type jsonRecording struct {
@@ -36,12 +52,6 @@ type jsonRecording struct {
 	TargetCPU  float64       `json:"targetCpuSeconds,omitempty"`
 	Processors int           `json:"processors,omitempty"`
 	Notes      []string      `json:"notes"`
-}
-
-type jsonModeTop struct {
-	jsonModeTotals
-	Functions []jsonFunctionTop `json:"functions"`
-	Threads   []jsonThreadTop   `json:"threads"`
 }
 
 type jsonModeTotals struct {
@@ -165,26 +175,6 @@ func asItIs(w int64) int64 { return w }
 
 func jsonFunctionOf(f *profile.Function) jsonFunction {
 	return jsonFunction{Kind: f.Kind, Origin: f.Origin(), Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module}
-}
-
-func jsonModeTopOf(r *profile.Recording, m profile.Mode, o *TopOptions) jsonModeTop {
-	t := r.Totals(m)
-	rows, _ := hottest(t.Functions, o)
-	out := jsonModeTop{jsonTotalsOf(r, t), make([]jsonFunctionTop, len(rows)), make([]jsonThreadTop, len(t.Threads))}
-	for i := range rows {
-		out.Functions[i] = jsonFunctionTop{
-			jsonFunction: jsonFunctionOf(&r.Functions[rows[i].Function]), Flat: jsonAmountOf(t, &rows[i].Self), Cum: jsonAmountOf(t, &rows[i].Total),
-		}
-		if m.OfEvents() {
-			direct := jsonAmountOf(t, &rows[i].Direct)
-			out.Functions[i].Direct = &direct
-		}
-	}
-	for i := range t.Threads {
-		x := &r.Threads[t.Threads[i].Thread]
-		out.Threads[i] = jsonThreadTop{int(x.Process), x.OSThreadID, x.ManagedThreadID, x.Name, x.Role, jsonAmountOf(t, &t.Threads[i].Total)}
-	}
-	return out
 }
 
 func secondsOf(w int64) float64 { return time.Duration(w).Seconds() }

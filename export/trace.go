@@ -36,12 +36,18 @@ func ChromeTrace(w io.Writer, r *profile.Recording) error {
 	e.waiting, e.incomplete, e.empty = n, n+1, n+2
 	e.names = append(e.names, traceNameOf(waitingFrame, "waiting", ""), traceNameOf(incompleteFrame, "incomplete", ""), traceNameOf(emptyStack, "incomplete", ""))
 
+	if err := newSpelled(r).addAll(r, FormatTrace); err != nil {
+		return err
+	}
 	all := tracks(r)
 	for _, t := range all { // first only counting
 		e.slices(t)
 	}
-	if e.events > maxTraceEvents {
+	switch {
+	case e.events > maxTraceEvents:
 		return fmt.Errorf("the trace would have %d million events, which no viewer opens: choose one mode, fewer threads or a shorter time, or another format", e.events/1e6)
+	case e.size > maxOutput:
+		return outputTooLarge(FormatTrace)
 	}
 	e.events, e.writing = 0, true
 	c.text(`{"displayTimeUnit":"ms"`)
@@ -70,6 +76,7 @@ type traceEncoder struct {
 	names   []traceName
 	writing bool // else events are only counted
 	events  int
+	size    int // of what events name, in bytes
 
 	waiting, incomplete, empty int32 // in names
 
@@ -128,6 +135,7 @@ func (e *traceEncoder) next() {
 func (e *traceEncoder) slice(start string, at time.Duration, name, rest string) {
 	if !e.writing {
 		e.events++
+		e.size += len(name) + len(rest)
 		return
 	}
 	e.next()
@@ -208,6 +216,9 @@ func (e *traceEncoder) instants(t *track) {
 		}
 		if !e.writing {
 			e.events += 1 + len(stack)/2 // it is as long as so many others
+			for _, f := range stack {
+				e.size += len(e.names[f].text)
+			}
 			continue
 		}
 		name := e.names[e.empty]

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -105,7 +106,7 @@ Formats, by the ending of the file's name:
 
 // viewLimit is from how much memory on garbage is collected more often, in bytes: what a file
 // can have kept is less, and all of it together less than a gigabyte.
-const viewLimit = 760 << 20
+const viewLimit = 680 << 20
 
 func (f *viewFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
@@ -285,7 +286,7 @@ func (a *app) convert(ctx context.Context, out *pendingFile, r, base *profile.Re
 
 // writeView writes to a file, or to standard output.
 func (a *app) writeView(ctx context.Context, out *pendingFile, encode func(io.Writer) error) error {
-	if err := out.write(func(w io.Writer) error { return encode(contextWriter{ctx, w}) }); err != nil {
+	if err := out.write(func(w io.Writer) error { return encode(contextWriter{ctx, &boundedWriter{w, maxOutput}}) }); err != nil {
 		return fmt.Errorf("cannot write to %s: %w", out.title(), unwrapPath(err))
 	}
 	return nil
@@ -321,6 +322,23 @@ func (a *app) read(ctx context.Context, file string, in io.Reader) (*profile.Rec
 		return nil, fmt.Errorf("cannot read %s: %w", file, unwrapPath(err))
 	}
 	return r, nil
+}
+
+// maxOutput is how much is written at most, in bytes: with long names in many places that
+// would be far more than a file has.
+const maxOutput = 1 << 30
+
+// boundedWriter refuses what is too much.
+type boundedWriter struct {
+	io.Writer
+	left int
+}
+
+func (w *boundedWriter) Write(p []byte) (int, error) {
+	if w.left -= len(p); w.left < 0 {
+		return 0, errors.New("it would be more than a gigabyte: choose one mode, fewer threads or a shorter time, or another format")
+	}
+	return w.Writer.Write(p)
 }
 
 // contextReader and contextWriter end with their context.

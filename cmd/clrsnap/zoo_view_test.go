@@ -5,12 +5,14 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,7 +27,7 @@ import (
 const (
 	viewMemory = 1_000_000_000 // bytes
 	viewOutput = 1 << 30
-	viewTime   = 3 * time.Minute
+	viewTime   = 5 * time.Minute
 )
 
 // bomb is a file that becomes more than it seems. A further one is a line of bombs.
@@ -74,6 +76,64 @@ var bombs = []bomb{
 	{name: "folded, a long name", write: repeated("", 100_000_000, "a", " 1\n"), says: "name"},
 	{name: "folded, a long number", write: repeated("a ", 100_000_000, "1", "\n"), says: "no recording"},
 	{name: "folded, a line of spaces", write: repeated("a", 200_000_000, " ", "1")},
+
+	{name: "ours, samples", write: (&tables{samples: 20_000_000}).write, says: tooMuch},
+	{name: "ours, stacks", write: (&tables{nodes: 30_000_000}).write, says: tooMuch},
+	{name: "ours, locations", write: (&tables{locations: 30_000_000}).write, says: tooMuch},
+	{name: "ours, functions", write: (&tables{functions: 30_000_000}).write, says: tooMuch},
+	{name: "ours, strings", write: (&tables{strings: 100_000_000}).write, says: tooMuch},
+	{name: "ours, threads", write: (&tables{more: `"threads":[`, element: "{},", elements: 30_000_000}).write, says: tooMuch},
+	{name: "ours, processes", write: (&tables{more: `"processes":[`, element: "{},", elements: 30_000_000}).write, says: tooMuch},
+	{name: "ours, notes", write: (&tables{more: `"notes":[`, element: `"",`, elements: 60_000_000}).write, says: tooMuch},
+	{name: "ours, a long note", write: (&tables{more: `"notes":["`, element: `a`, elements: 100_000_000}).write, says: "too large"},
+	{name: "ours, unknown fields", write: (&tables{more: `"x":[`, element: `0,`, elements: 300_000_000}).write},
+	{name: "ours, functions of one long name", write: (&tables{functions: 100_000, long: 4_000_000}).write, says: tooMuch},
+	{name: "ours, places in one function of a long name", write: (&tables{functions: 2, locations: 1_000_000, nodes: 1_000_000, samples: 10, long: 4_000_000}).write},
+	{name: "ours, frames of a long name, in a picture", write: (&tables{nodes: 1000, depth: 1000, samples: 1000, long: 4_000_000}).write, args: "-f svg", says: "gigabyte"},
+	{name: "ours, frames of a long name, folded", write: (&tables{nodes: 1000, depth: 1000, samples: 1000, long: 4_000_000}).write, args: "-f folded", says: "gigabyte"},
+	{name: "ours, frames of a long name, as a trace", write: (&tables{nodes: 1000, depth: 1000, samples: 1000, long: 4_000_000}).write, args: "-f trace", says: "gigabyte"},
+	{name: "ours, functions of long names, as JSON", write: (&tables{functions: 500, names: 500, locations: 500, nodes: 500, depth: 500, samples: 7, long: 200_000, modes: 7}).write, args: "--json", says: "gigabyte"},
+	{name: "ours, events in events", write: (&tables{kind: 3, nodes: 2_000_000, depth: 262_144, samples: 2_000_000}).write},
+	{name: "ours, each frame of deep stacks, folded", write: deepStacks, args: "-f folded", says: "gigabyte"},
+	{name: "ours, each frame of deep stacks, pprof", write: deepStacks, args: "-f pprof", says: "gigabyte"},
+	{name: "ours, each frame of deep stacks, speedscope", write: deepStacks, args: "-f speedscope", says: "gigabyte"},
+	{name: "ours, each frame of deep stacks, as a trace", write: deepStacks, args: "-f trace", says: "gigabyte"},
+	{name: "ours, each frame of deep stacks, in a picture", write: deepStacks, args: "-f svg"},
+	{name: "ours, each frame of deep stacks, as a page", write: deepStacks, args: "-f html"},
+
+	{name: "ours, as many samples as there may be", write: mostSamples, args: "--diff FILE"},
+	{name: "ours, as many samples as there may be, folded", write: mostSamples, args: "-f folded"},
+	{name: "ours, as many samples as there may be, pprof", write: mostSamples, args: "-f pprof"},
+	{name: "ours, as many samples as there may be, speedscope", write: mostSamples, args: "-f speedscope"},
+	{name: "ours, as many samples as there may be, as a trace", write: mostSamples, args: "-f trace", says: "million events"},
+	{name: "ours, as many stacks as there may be", write: mostNodes, args: "--diff FILE"},
+	{name: "ours, as many stacks as there may be, in a picture", write: mostNodes, args: "-f svg"},
+	{name: "ours, as many stacks as there may be, pprof", write: mostNodes, args: "-f pprof"},
+	{name: "ours, as many stacks as there may be, folded", write: mostNodes, args: "-f folded --by-thread"},
+	{name: "ours, as many functions as there may be", write: mostFunctions, args: "--by-thread"},
+	{name: "ours, as many functions as there may be, compared", write: mostFunctions, args: "--json --diff FILE", says: "gigabyte"},
+	{name: "ours, as many functions as there may be, in a picture", write: mostFunctions, args: "-f svg"},
+	{name: "ours, as many threads as there may be", write: mostThreads},
+	{name: "ours, as many threads as there may be, as JSON", write: mostThreads, args: "--json"},
+	{name: "ours, as many threads as there may be, speedscope", write: mostThreads, args: "-f speedscope"},
+	{name: "ours, as many threads as there may be, as a trace", write: mostThreads, args: "-f trace"},
+
+	{name: "page, samples", write: htmlPage((&tables{samples: 20_000_000}).write), says: tooMuch},
+}
+
+// The recordings that just fit into the budget: what is shown of them takes the most.
+func mostSamples(w io.Writer) { (&tables{samples: 5_500_000, nodes: 3000, depth: 10}).write(w) }
+func mostNodes(w io.Writer) {
+	(&tables{locations: 100_003, nodes: 3_500_000, depth: 100, samples: 70_000, incomplete: 35_000}).write(w)
+}
+func mostFunctions(w io.Writer) {
+	(&tables{functions: 430_000, names: 430_000, locations: 430_000, nodes: 430_000, depth: 1000, samples: 430 * 7, modes: 7}).write(w)
+}
+func mostThreads(w io.Writer) { (&tables{threads: 1 << 20, samples: 1 << 20, nodes: 10}).write(w) }
+
+// deepStacks has a sample in each of a million frames.
+func deepStacks(w io.Writer) {
+	(&tables{nodes: 1_000_000, depth: 262_144, samples: 1_000_000}).write(w)
 }
 
 // TestViewBombs: whatever a file holds, view shows it or says in one sentence why not, and
@@ -81,6 +141,35 @@ var bombs = []bomb{
 func TestViewBombs(t *testing.T) {
 	for _, b := range bombs {
 		t.Run(b.name, func(t *testing.T) { b.set(t) })
+	}
+}
+
+// hour is a recording of an hour of a large service, as large as ours become: see
+// profile.Limits.
+func hour(w io.Writer) {
+	(&tables{functions: 65_536, names: 65_536, long: 120, locations: 300_007, nodes: 1 << 20, depth: 40, samples: 1 << 20, threads: 5000, modes: 2}).write(w)
+}
+
+// TestViewHour: a large honest recording is written in every format but folded stacks, which would be two gigabytes, and
+// what can be read of that is read.
+func TestViewHour(t *testing.T) {
+	file := (&bomb{write: hour}).file(t)
+	for _, ending := range []string{".clrsnap", ".html", ".pb.gz", ".speedscope.json", ".svg"} {
+		t.Run(ending[1:], func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "hour"+ending)
+			got := measured(t, "view", file, "-o", out)
+			if got.status != 0 || got.memory > viewMemory {
+				t.Fatalf("written with status %d and %d MB of memory: %s", got.status, got.memory/1e6, got.errors)
+			}
+			t.Logf("written: %d MB of memory, %v, %d MB", got.memory/1e6, got.took.Round(time.Millisecond), sizeOf(t, out)/1e6)
+			if ending == ".svg" {
+				return
+			}
+			if got = measured(t, "view", out, "--diff", file); got.status != 0 || got.memory > viewMemory {
+				t.Fatalf("read with status %d and %d MB of memory: %s", got.status, got.memory/1e6, got.errors)
+			}
+			t.Logf("compared: %d MB of memory, %v", got.memory/1e6, got.took.Round(time.Millisecond))
+		})
 	}
 }
 
@@ -266,5 +355,99 @@ func numbered(before string, n int, text, after string) func(io.Writer) {
 			fmt.Fprintf(w, text, i)
 		}
 		io.WriteString(w, after)
+	}
+}
+
+// tables is a recording of ours as it is written: so many rows in each of its tables, and
+// what else is to be in it. Stacks go on from node to node, so many frames deep, and each
+// node has the next location.
+type tables struct {
+	strings, functions, locations, nodes, samples, threads int
+
+	kind, long, names        int // of functions: how long names are, and how many; 0: one
+	depth, modes, incomplete int // of stacks, and of samples
+	more, element            string
+	elements                 int
+}
+
+func (x *tables) write(w io.Writer) {
+	one := func(n int) int { return max(n, 1) }
+	cycle := func(most int) func(int) int { return func(i int) int { return i % most } }
+	zero := func(int) int { return 0 }
+	f, l, n, s := one(x.functions), one(x.locations), one(x.nodes), x.samples
+	io.WriteString(w, `{"format":"clrsnap recording","version":2,"creator":"","start":"2026-01-01T00:00:00Z","duration":1,"processes":[{}],"threads":[`)
+	repeated("", one(x.threads)-1, "{},", `{}],"strings":["","`)(w)
+	repeated("", x.long, "a", `"`)(w)
+	repeated("", x.strings, `,""`, "")(w)
+	numbered("", x.names, fmt.Sprintf(`,"%%0%dd"`, x.long), `],"functions":{`)(w)
+	column(w, `"kind"`, f, func(int) int { return x.kind })
+	for _, name := range []string{`,"method"`, `,"display"`, `,"short"`, `,"signature"`, `,"module"`} {
+		column(w, name, f, func(i int) int {
+			if x.names > 0 {
+				return 2 + x.strings + i%x.names
+			}
+			return min(x.long, 1)
+		})
+	}
+	io.WriteString(w, `},"locations":{`)
+	column(w, `"function"`, l, cycle(f))
+	column(w, `,"offset"`, l, func(i int) int { return i })
+	column(w, `,"tier"`, l, zero)
+	io.WriteString(w, `},"nodes":{`)
+	column(w, `"parent"`, n, func(i int) int {
+		if i > 0 && i%one(x.depth) == 0 {
+			return 0
+		}
+		return i - 1 // of the root it is -1
+	})
+	column(w, `,"location"`, n, func(i int) int {
+		if i == 0 {
+			return -1
+		}
+		return i % l
+	})
+	io.WriteString(w, `},"samples":{`)
+	stride := one(x.depth)
+	if s >= n {
+		stride = 1
+	}
+	column(w, `"node"`, s, func(i int) int { return n - 1 - i*stride%n })
+	column(w, `,"weight"`, s, func(int) int { return 1000 })
+	column(w, `,"count"`, s, func(int) int { return 1 })
+	column(w, `,"mode"`, s, func(i int) int { return i / one(n/stride) % one(x.modes) })
+	column(w, `,"thread"`, s, cycle(one(x.threads)))
+	for _, name := range []string{`,"at"`, `,"events"`, `,"state"`} {
+		column(w, name, s, zero)
+	}
+	column(w, `,"incomplete"`, min(x.incomplete, s), func(i int) int { return i })
+	io.WriteString(w, `},`)
+	if x.more != "" {
+		repeated(x.more, x.elements, x.element, `{}],`)(w)
+	}
+	io.WriteString(w, `"modes":[],"cost":{},"notes":[]}`)
+}
+
+func column(w io.Writer, name string, n int, at func(int) int) {
+	io.WriteString(w, name+":[")
+	var buf []byte
+	for i := range n {
+		buf = strconv.AppendInt(append(buf[:0], ','), int64(at(i)), 10)
+		w.Write(buf[1-min(i, 1):])
+	}
+	io.WriteString(w, "]")
+}
+
+// htmlPage is one of our pages with a recording.
+func htmlPage(write func(io.Writer)) func(io.Writer) {
+	return func(w io.Writer) {
+		io.WriteString(w, `<!doctype html><script type="application/octet-stream" id="recording">`)
+		encoder := base64.NewEncoder(base64.StdEncoding, w)
+		z := gzip.NewWriter(encoder)
+		out := bufio.NewWriter(z)
+		write(out)
+		out.Flush()
+		z.Close()
+		encoder.Close()
+		io.WriteString(w, "</script>")
 	}
 }
