@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/user"
 	"slices"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
@@ -18,7 +15,6 @@ import (
 	"clrsnap/internal/mounts"
 	"clrsnap/internal/procdir"
 	"clrsnap/internal/target/live"
-	"clrsnap/internal/waiting"
 	"clrsnap/profile"
 )
 
@@ -50,6 +46,15 @@ func Discover() ([]Found, error) {
 // DiscoverWary is Discover without processes that can keep it waiting for ever (ErrMayBlock):
 // it does not touch them, and returns their ids as left.
 func DiscoverWary() (found []Found, left []int, err error) { return discover(true) }
+
+// ErrNoAnswer: the process keeps whoever looks at it waiting.
+var ErrNoAnswer = errors.New("the process keeps whoever looks at it waiting")
+
+var (
+	errNoAnswer = fmt.Errorf("%w: its memory or its files lie on a file system that does not answer: "+
+		"make that answer or unmount it; its mounts are in /proc/PID/mountinfo (look for fuse, nfs, cifs)", ErrNoAnswer)
+	errNoTime = errors.New("not looked at, because other processes have used up the time: try again, or look at it by its id")
+)
 
 // How long Discover waits for processes that do not answer. What comes later than its
 // patience is not lost as long as there is time.
@@ -109,213 +114,6 @@ func takeTurns(pids []int) {
 	slices.SortStableFunc(pids, func(a, b int) int { return turn[a] - turn[b] })
 }
 
-// search is what one Discover remembers.
-type search struct {
-	out  []Found
-	late []lateLook
-	end  time.Time
-
-	mu    sync.Mutex // guards what follows: a look that is late goes on beside the next one
-	users map[int]string
-	other map[mounts.ID]bool // executables that have no runtime in them
-	hosts map[int]bool       // processes with a file that is called as the runtime's
-}
-
-// A look is one process as it was found.
-type look struct {
-	found    Found
-	dotNet   bool // it belongs into the list
-	mayBlock bool // it was not touched
-}
-
-// lateLook is a process that keeps us waiting.
-type lateLook struct {
-	pid  int
-	done chan look
-}
-
-// lookAt looks at processes, one after the other, and returns those that it has not touched
-// because they can keep it waiting for ever, unless they are to be touched all the same.
-func (s *search) lookAt(pids []int, touch bool) (mayBlock []int) {
-	l := &looker{search: s, touch: touch}
-	for _, pid := range pids {
-		if len(s.late) == maxLate || time.Now().After(s.end) {
-			s.list(pid, errNoTime)
-			continue
-		}
-		done := make(chan look, 1)
-		go func(l *looker) { done <- l.look(pid) }(l)
-		r, ok := s.await(done)
-		if !ok {
-			s.late = append(s.late, lateLook{pid, done})
-			l = &looker{search: s, touch: touch}
-			continue
-		}
-		if r.mayBlock {
-			mayBlock = append(mayBlock, pid)
-		}
-		s.take(r)
-	}
-	return mayBlock
-}
-
-// await waits for a look: not until it is done, if it waits for something itself. One that has
-// much to do is waited for, and what it needs for that is not needed twice.
-func (s *search) await(done <-chan look) (r look, ok bool) {
-	for {
-		wait := time.NewTimer(min(patience/time.Duration(len(s.late)+1), max(time.Until(s.end), 0)))
-		select {
-		case r := <-done:
-			wait.Stop()
-			return r, true
-		case <-wait.C:
-		}
-		if waits, err := waiting.Threads(); err != nil || len(waits) > len(s.late) || time.Now().After(s.end) {
-			return look{}, false
-		}
-	}
-}
-
-func (s *search) take(r look) {
-	if r.dotNet {
-		s.out = append(s.out, r.found)
-	}
-}
-
-// awaitLate gives those that were late the rest of the time.
-func (s *search) awaitLate() {
-	end := time.NewTimer(min(time.Until(s.end), moreTime))
-	defer end.Stop()
-	over := false
-	for _, w := range s.late {
-		if !over {
-			select {
-			case r := <-w.done:
-				s.take(r)
-				continue
-			case <-end.C:
-				over = true
-			}
-		}
-		select {
-		case r := <-w.done:
-			s.take(r)
-		default:
-			s.list(w.pid, errNoAnswer)
-		}
-	}
-}
-
-// ErrNoAnswer: the process keeps whoever looks at it waiting.
-var ErrNoAnswer = errors.New("the process keeps whoever looks at it waiting")
-
-var (
-	errNoAnswer = fmt.Errorf("%w: its memory or its files lie on a file system that does not answer: "+
-		"make that answer or unmount it; its mounts are in /proc/PID/mountinfo (look for fuse, nfs, cifs)", ErrNoAnswer)
-	errNoTime = errors.New("not looked at, because other processes have used up the time: try again, or look at it by its id")
-)
-
-// list lists a process that was given up, if it looks like .NET. It reads only what the kernel
-// has without the process's memory.
-func (s *search) list(pid int, why error) {
-	dir, err := procdir.Open(pid)
-	if err != nil { // it has ended
-		return
-	}
-	defer dir.Close()
-	if !s.isHost(pid) && !dotNetThreads(dir) {
-		return
-	}
-	l := &looker{search: s}
-	f := l.described(dir, "")
-	f.Err = why
-	s.out = append(s.out, f)
-}
-
-// looker looks at one process at a time.
-type looker struct {
-	*search
-	touch   bool // also what may block
-	checker mounts.Checker
-	buf     []byte
-}
-
-// look finds out whether a process runs .NET, and what is known of it.
-func (l *looker) look(pid int) look {
-	dir, err := procdir.Open(pid)
-	if err != nil { // it has ended
-		return look{}
-	}
-	defer dir.Close()
-	maps, err := l.readFile(dir, "maps")
-	switch {
-	case errors.Is(err, os.ErrPermission), errors.Is(err, live.ErrTooLong):
-		if !dotNetThreads(dir) {
-			return look{}
-		}
-		f := l.described(dir, commandLine(dir))
-		if f.Err = openError(dir); f.Err == nil {
-			f.Err = err
-		}
-		return look{found: f, dotNet: true}
-	case err != nil || len(maps) == 0: // it has ended, or is the kernel's own
-		return look{}
-	}
-	host := bytes.Contains(maps, []byte("/libcoreclr.so\n")) || bytes.Contains(maps, []byte("/libcoreclr.so (deleted)\n"))
-	if host {
-		l.noteHost(pid)
-	}
-	if !l.touch && l.checker.Check(dir.FD(), maps) != nil {
-		return look{mayBlock: true}
-	}
-	id, _ := mounts.Stat(dir.FD(), "exe") // zero where it cannot be told
-	if !host && l.isOther(id) {
-		return look{}
-	}
-	r, err := runtimeIn(dir)
-	if errors.Is(err, ErrNotDotNet) || r == nil && (errors.Is(err, live.ErrNoProcess) || errors.Is(err, live.ErrZombie) || errors.Is(err, live.ErrArch)) {
-		if errors.Is(err, ErrNotDotNet) {
-			l.noteOther(id)
-		}
-		return look{}
-	}
-	if r == nil && !dotNetThreads(dir) {
-		return look{}
-	}
-	f := l.described(dir, commandLine(dir))
-	f.Err = err
-	if r != nil {
-		f.Runtime = describeRuntime(r)
-	}
-	return look{found: f, dotNet: true}
-}
-
-func (s *search) isHost(pid int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.hosts[pid]
-}
-
-func (s *search) noteHost(pid int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hosts[pid] = true
-}
-
-func (s *search) isOther(id mounts.ID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.other[id]
-}
-
-func (s *search) noteOther(id mounts.ID) {
-	if id != (mounts.ID{}) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.other[id] = true
-	}
-}
-
 // runtimeIn looks for the runtime of a process, through its mappings. With a
 // runtime the error is why it cannot be read.
 func runtimeIn(dir procdir.Dir) (*locate.Runtime, error) {
@@ -360,66 +158,4 @@ func dotNetThreads(dir procdir.Dir) bool {
 		}
 	}
 	return false
-}
-
-// described describes the process itself. Without a command its name stands for it.
-func (l *looker) described(dir procdir.Dir, command string) Found {
-	f := Found{PID: dir.PID(), UID: -1, Command: command}
-	status, err := l.readFile(dir, "status")
-	if err != nil {
-		return f
-	}
-	for line := range bytes.Lines(status) {
-		key, value, _ := bytes.Cut(line, []byte(":"))
-		fields := bytes.Fields(value)
-		switch {
-		case string(key) == "Name" && f.Command == "":
-			f.Command = "[" + string(bytes.TrimSpace(value)) + "]"
-		case string(key) == "Uid" && len(fields) > 1: // real, effective, saved, file system
-			f.UID, _ = strconv.Atoi(string(fields[1]))
-		}
-	}
-	f.User = l.user(f.UID)
-	return f
-}
-
-func (s *search) user(uid int) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	name, ok := s.users[uid]
-	if !ok {
-		name = strconv.Itoa(uid)
-		if u, err := user.LookupId(name); err == nil {
-			name = u.Username
-		}
-		s.users[uid] = name
-	}
-	return name
-}
-
-// readFile reads a file of /proc into a buffer that lasts until the next call.
-func (l *looker) readFile(dir procdir.Dir, name string) ([]byte, error) {
-	f, err := dir.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if l.buf == nil || len(l.buf) > 1<<20 {
-		l.buf = make([]byte, 64<<10)
-	}
-	for n := 0; ; {
-		if n > live.MaxMaps {
-			return nil, live.ErrTooLong
-		}
-		if n == len(l.buf) {
-			l.buf = append(l.buf, make([]byte, len(l.buf))...)
-		}
-		m, err := f.Read(l.buf[n:])
-		if n += m; errors.Is(err, io.EOF) {
-			return l.buf[:n], nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
 }
