@@ -7,7 +7,16 @@ import (
 	"strings"
 	"testing"
 
+	"clrsnap/internal/testenv"
 	"clrsnap/profile"
+)
+
+// What reading may allocate: samples, of which the shortest are four bytes in a file, and the
+// tables that find functions and stacks again. Besides, buffers.
+const (
+	allocatesPerByte = 300
+	allocatesBesides = 1 << 19
+	mostUnpacked     = 1032 // bytes, for each that gzip has
 )
 
 // FuzzReadRecording reads hostile files of every format. What is accepted must be
@@ -26,7 +35,13 @@ func FuzzReadRecording(f *testing.F) {
 	f.Add([]byte(`{"shared":{"frames":[{"name":"A!b(int)"}]},"profiles":[{"type":"evented","unit":"none","events":[{"type":"O","frame":0,"at":1},{"type":"C","frame":0,"at":2}]}]}`))
 	f.Add([]byte(`<html><script type="application/octet-stream" id="recording">H4sIAAAAAAAA</script>`))
 	f.Fuzz(func(t *testing.T, file []byte) {
-		r, err := ReadRecording(bytes.NewReader(file))
+		var r *profile.Recording
+		var err error
+		input := len(file)
+		if bytes.HasPrefix(file, gzipMagic) || isPage(file) {
+			input *= mostUnpacked
+		}
+		testenv.Allocates(t, input, allocatesPerByte, allocatesBesides, func() { r, err = ReadRecording(bytes.NewReader(file)) })
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") || len(err.Error()) > 1000 {
 				t.Errorf("not a sentence: %q", err)

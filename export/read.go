@@ -131,7 +131,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 
 // readAll is io.ReadAll for what can be large: it leaves less garbage behind.
 func readAll(in io.Reader) ([]byte, error) {
-	all := make([]byte, 0, 1<<20)
+	all := make([]byte, 0, 1<<16)
 	for {
 		n, err := in.Read(all[len(all):cap(all)])
 		all = all[:len(all)+n]

@@ -10,9 +10,9 @@ import (
 // the next object is kept, so that no file has more memory than its budget.
 type budget struct{ left int64 }
 
-// recordingBudget is that of a recording, 671 MB, of which what is kept of it is a third or
-// less: what is shown is copied and indexed. A recording of ours has at most half of it: see
-// profile.Limits.
+// recordingBudget is that of a recording, 671 MB. What is kept of one is a third of that or
+// less; the rest is for showing it, for which it is copied and indexed. As large as ours
+// become by profile.Limits, with long names, they take three quarters of it.
 const recordingBudget = 640 << 20
 
 // What one object takes at the worst moment: where it is copied for a selection of two

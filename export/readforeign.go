@@ -31,7 +31,7 @@ type importer struct {
 const maxEntered = 1 << 27
 
 func newImporter() *importer {
-	most := recordingBudget / sampleCost // less is left of everything else
+	const most = recordingBudget / sampleCost // more than the budget has room for, of anything
 	return &importer{
 		b:       profile.NewBuilder(profile.Limits{Samples: most, Nodes: most, Functions: most}),
 		threads: map[profile.RecordedThread]int32{}, pids: map[int]int32{}, nodes: 1,

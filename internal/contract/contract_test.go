@@ -12,6 +12,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
+	"clrsnap/internal/testenv"
 )
 
 // image is memory that consists of a few pieces.
@@ -326,7 +327,9 @@ func FuzzParse(f *testing.F) {
 			binary.LittleEndian.PutUint32(header[offJSONSize:], uint32(len(text)))
 		}
 		mem := image{{Base: at, Data: header}, {Base: 0x10000, Data: text}, {Base: 0x80_0000, Data: make([]byte, 16)}}
-		d, err := Parse(mem, at)
+		var d *Descriptor
+		var err error
+		testenv.Allocates(t, len(header)+len(text), 200, 1<<17, func() { d, err = Parse(mem, at) })
 		if err != nil {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/testenv"
 )
 
 // TestEmbedded parses every file that is embedded. What it finds out about a process
@@ -153,7 +154,9 @@ func TestLayoutBad(t *testing.T) {
 func FuzzLayout(f *testing.F) {
 	f.Add([]byte(`{"version":0,"entries":3,"tail":2,"types":{"A":{"X":24}},"globals":{"G":[1]}}`), []byte{1, 2, 3, 4, 5, 6, 7, 8}, uint64(24))
 	f.Fuzz(func(t *testing.T, text, table []byte, size uint64) {
-		e, err := parseEmbedded("fuzz", text)
+		var e *Embedded
+		var err error
+		testenv.Allocates(t, len(text), 200, 1<<16, func() { e, err = parseEmbedded("fuzz", text) })
 		if err != nil {
 			return
 		}

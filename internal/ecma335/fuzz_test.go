@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
+
+	"clrsnap/internal/testenv"
 )
 
 // touch calls every accessor on up to limit rows of each table.
@@ -78,6 +80,12 @@ func touchMembers(m *Metadata, limit uint32, report func(what string, err error)
 	})
 }
 
+// What it may allocate to read metadata and to name 64 of everything in it.
+const (
+	allocatesPerByte = 500
+	allocatesBesides = 1 << 17
+)
+
 // FuzzParse reads hostile metadata through every accessor.
 func FuzzParse(f *testing.F) {
 	f.Add(sample().bytes())
@@ -91,11 +99,16 @@ func FuzzParse(f *testing.F) {
 	loop.row(TableNestedClass, 4, 4)
 	f.Add(loop.bytes())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := Parse(b)
+		var m *Metadata
+		var err error
+		testenv.Allocates(t, len(b), allocatesPerByte, allocatesBesides, func() {
+			if m, err = Parse(b); err == nil {
+				touch(m, 64, func(string, error) {})
+			}
+		})
 		if err != nil {
 			return
 		}
-		touch(m, 64, func(string, error) {})
 		for tab := range Table(numTables) {
 			n := m.Rows(tab)
 			if _, err := m.Cell(tab, n+1, 0); err == nil {
@@ -126,16 +139,18 @@ func FuzzSignature(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, style := range []Style{Full, Short} {
-			if s, err := DecodeTypeSig(b); err == nil && m.FormatSig(s, TypeArgs{}, style) == "" {
-				t.Fatalf("% x has no text", b)
+		testenv.Allocates(t, len(b), allocatesPerByte, allocatesBesides, func() {
+			for _, style := range []Style{Full, Short} {
+				if s, err := DecodeTypeSig(b); err == nil && m.FormatSig(s, TypeArgs{}, style) == "" {
+					t.Fatalf("% x has no text", b)
+				}
+				if s, err := DecodeMethodSig(b); err == nil {
+					m.FormatParams(s, TypeArgs{}, style)
+					m.FormatSig(s.Ret, TypeArgs{}, style)
+				}
 			}
-			if s, err := DecodeMethodSig(b); err == nil {
-				m.FormatParams(s, TypeArgs{}, style)
-				m.FormatSig(s.Ret, TypeArgs{}, style)
-			}
-		}
-		DecodeMethodSpec(b)
+			DecodeMethodSpec(b)
+		})
 	})
 }
 
@@ -152,10 +167,12 @@ func FuzzRows(f *testing.F) {
 		if uncompressed {
 			name = "#-"
 		}
-		m, err := Parse(container([]string{name, "#Strings", "#Blob"}, [][]byte{tables, strings, blobs}))
-		if err == nil {
-			touch(m, 64, func(string, error) {})
-		}
+		b := container([]string{name, "#Strings", "#Blob"}, [][]byte{tables, strings, blobs})
+		testenv.Allocates(t, len(b), allocatesPerByte, allocatesBesides, func() {
+			if m, err := Parse(b); err == nil {
+				touch(m, 64, func(string, error) {})
+			}
+		})
 	})
 }
 

@@ -2,10 +2,19 @@ package elfx
 
 import (
 	"bytes"
+	"encoding/binary"
 	"os"
 	"testing"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/testenv"
+)
+
+// What everything may allocate, with both readers: sections as they are read, and what is
+// kept of symbols. Besides, the buffers that symbols are read with.
+const (
+	allocatesPerByte = 50
+	allocatesBesides = 1 << 18
 )
 
 // FuzzELF reads everything there is to read, from a file and from memory.
@@ -22,15 +31,31 @@ func FuzzELF(f *testing.F) {
 		c[i] ^= 0xff
 		f.Add(c)
 	}
+	f.Add(longNames(b))
+	header := bytes.Clone(b[:64])
+	binary.LittleEndian.PutUint16(header[56:], maxProgs)
+	f.Add(header)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if m, err := New(bytes.NewReader(b)); err == nil {
-			everything(m)
-		}
-		const base = 0x10000
-		if m, err := NewMemory(&loaded{base: base, data: b}, base); err == nil {
-			everything(m)
-		}
+		testenv.Allocates(t, len(b), allocatesPerByte, allocatesBesides, func() {
+			if m, err := New(bytes.NewReader(b)); err == nil {
+				everything(m)
+			}
+			const base = 0x10000
+			if m, err := NewMemory(&loaded{base: base, data: b}, base); err == nil {
+				everything(m)
+			}
+		})
 	})
+}
+
+// longNames returns the headers of a file whose section of names says that it has a megabyte.
+func longNames(file []byte) []byte {
+	le := binary.LittleEndian
+	b := bytes.Clone(file)
+	table := le.Uint64(b[40:])
+	names := b[table+uint64(le.Uint16(b[62:]))*shdrSize:]
+	le.PutUint64(names[32:], 1<<20)
+	return b
 }
 
 func everything(m *Image) {

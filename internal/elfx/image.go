@@ -224,8 +224,8 @@ func (m *Image) parse(read func(p []byte, off uint64) error) error {
 	if err := m.keep(imageCosts+int64(phnum)*phdrSize, 0); err != nil {
 		return err
 	}
-	b := make([]byte, int(phnum)*phdrSize)
-	if err := read(b, phoff); err != nil {
+	b, err := wholly(read, phoff, uint64(phnum)*phdrSize)
+	if err != nil {
 		return err
 	}
 	return m.parseProgs(b)

@@ -33,6 +33,23 @@ func (m *Image) pread(p []byte, off uint64) error {
 	return fmt.Errorf("reading %d bytes at offset 0x%x: %w", len(p), off, err)
 }
 
+// wholly reads n bytes from offset off; the caller has bounded n. It asks for the last byte
+// first, so that a lie about a length does not cost n bytes of memory.
+func wholly(read func(p []byte, off uint64) error, off, n uint64) ([]byte, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	var last [1]byte
+	if off > math.MaxInt64-n {
+		return nil, fmt.Errorf("%w: offset 0x%x", ErrFormat, off)
+	}
+	if err := read(last[:], off+n-1); err != nil {
+		return nil, err
+	}
+	p := make([]byte, n)
+	return p, read(p, off)
+}
+
 // ReadMemory fills p from the image at the link-time address addr, which makes
 // an Image a target.Memory. What a segment has only in memory (.bss) cannot be
 // read from a file, and what the dynamic linker changes has its original

@@ -58,16 +58,9 @@ func (m *Image) loadSections() {
 		if num > maxSections {
 			return
 		}
-		var last [1]byte
-		if m.readFile(last[:], m.shoff+num*shdrSize-1) != nil {
-			return
-		}
+		b, err := wholly(m.readFile, m.shoff, num*shdrSize)
 		const keeps = 128 // bytes for a section
-		if m.Keep(int64(num)*keeps) != nil {
-			return
-		}
-		b := make([]byte, num*shdrSize)
-		if m.readFile(b, m.shoff) != nil {
+		if err != nil || m.Keep(int64(num)*keeps) != nil {
 			return
 		}
 		m.sections = parseSections(b)
@@ -125,8 +118,8 @@ func (m *Image) nameSections(headers []byte, strndx uint32) {
 	if s.typ == shtNobits || s.size > maxNames {
 		return
 	}
-	names := make([]byte, s.size)
-	if m.readFile(names, s.off) != nil {
+	names, err := wholly(m.readFile, s.off, s.size)
+	if err != nil {
 		return
 	}
 	for i := range m.sections {
@@ -161,8 +154,8 @@ func (m *Image) Comment() []string {
 	if s == nil || s.typ == shtNobits || s.size > maxComment {
 		return nil
 	}
-	b := make([]byte, s.size)
-	if m.readFile(b, s.off) != nil {
+	b, err := wholly(m.readFile, s.off, s.size)
+	if err != nil {
 		return nil
 	}
 	return strings.FieldsFunc(string(b), func(r rune) bool { return r == 0 })

@@ -119,7 +119,10 @@ func FuzzMetadata(f *testing.F) {
 	f.Add(image(false))
 	f.Add(image(true))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		at, n, err := find(b)
+		var at arch.Addr
+		var n int
+		var err error
+		testenv.Allocates(t, len(b), 1, 1<<16, func() { at, n, err = find(b) })
 		if err == nil && (n <= 0 || n > MaxMetadata || uint64(at-base) >= uint64(len(b))) {
 			t.Fatalf("%v, %d of %d bytes", at, n, len(b))
 		}

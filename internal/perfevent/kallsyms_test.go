@@ -3,6 +3,8 @@ package perfevent
 import (
 	"strings"
 	"testing"
+
+	"clrsnap/internal/testenv"
 )
 
 const someSymbols = `ffffffff81000000 T _stext
@@ -66,7 +68,9 @@ func TestHiddenKernelSymbols(t *testing.T) {
 func FuzzKernelSymbols(f *testing.F) {
 	f.Add(someSymbols, uint64(0xffffffff81000234))
 	f.Fuzz(func(t *testing.T, text string, addr uint64) {
-		k, err := parseKallsyms(strings.NewReader(text))
+		var k *KernelSymbols
+		var err error
+		testenv.Allocates(t, len(text), 50, 1<<16, func() { k, err = parseKallsyms(strings.NewReader(text)) })
 		if err != nil {
 			return
 		}

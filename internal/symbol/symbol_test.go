@@ -10,6 +10,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/elfx"
+	"clrsnap/internal/testenv"
 )
 
 const libc = "/lib/x86_64-linux-gnu/libc.so.6"
@@ -206,7 +207,9 @@ func FuzzDemangle(f *testing.F) {
 	f.Add("_RNvC6_123foo3bar")
 	f.Add("_Z" + strings.Repeat("1aIS_", 50))
 	f.Fuzz(func(t *testing.T, raw string) {
-		full, short := Demangle(raw[:min(len(raw), 4096)])
+		raw = raw[:min(len(raw), 4096)]
+		var full, short string
+		testenv.Allocates(t, len(raw), 500, 1<<17, func() { full, short = Demangle(raw) })
 		if len(full) > 1<<13 || len(short) > 1<<13 {
 			t.Fatalf("%d and %d bytes", len(full), len(short))
 		}

@@ -3,6 +3,8 @@ package name
 import (
 	"strings"
 	"testing"
+
+	"clrsnap/internal/testenv"
 )
 
 func TestFriendlyName(t *testing.T) {
@@ -114,7 +116,8 @@ func FuzzFriendlyName(f *testing.F) {
 	f.Add("A+VB$StateMachine_5_RunAsync", "_Lambda$__R1", byte(2))
 	f.Add("A+loop@12-1", "<X>g__L|0_0", byte(200))
 	f.Fuzz(func(t *testing.T, typ, method string, hint byte) {
-		n := FriendlyName(typ, method, Hint(hint))
+		var n Friendly
+		testenv.Allocates(t, len(typ)+len(method), 100, 1<<16, func() { n = FriendlyName(typ, method, Hint(hint)) })
 		if len(n.String()) > 3*(len(typ)+len(method))+400 || n.Short() == "" {
 			t.Fatalf("%+v", n)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
+	"clrsnap/internal/testenv"
 )
 
 func TestFake(t *testing.T) {
@@ -444,12 +445,15 @@ func FuzzOpen(f *testing.F) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := Open(path, Options{Sysroot: t.TempDir()})
-		if err != nil {
-			return
-		}
-		defer c.Close()
-		useEverything(t, c)
+		o := Options{Sysroot: t.TempDir()}
+		testenv.Allocates(t, len(data), 50, 1<<18, func() {
+			c, err := Open(path, o)
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			useEverything(t, c)
+		})
 	})
 }
 
@@ -457,7 +461,8 @@ func FuzzOpen(f *testing.F) {
 func FuzzPE(f *testing.F) {
 	f.Add([]byte("MZ"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p := readPE(bytes.NewReader(data))
+		var p *peImage
+		testenv.Allocates(t, len(data), 10, 1<<16, func() { p = readPE(bytes.NewReader(data)) })
 		if p == nil {
 			return
 		}

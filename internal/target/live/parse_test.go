@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"clrsnap/internal/target"
+	"clrsnap/internal/testenv"
 
 	"golang.org/x/sys/unix"
 )
@@ -67,7 +68,9 @@ func FuzzParseMaps(f *testing.F) {
 	f.Add(own)
 	f.Add([]byte("1-2 r--p 0 0:0 0 /a (deleted)\n3-4 "))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		ms, err := parseMaps(b)
+		var ms target.Mappings
+		var err error
+		testenv.Allocates(t, len(b), 100, 1<<16, func() { ms, err = parseMaps(b) })
 		if err == nil && !ms.Sorted() {
 			t.Errorf("out of order: %v", ms)
 		}

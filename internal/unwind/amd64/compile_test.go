@@ -10,6 +10,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
+	"clrsnap/internal/testenv"
 	"clrsnap/internal/unwind"
 )
 
@@ -343,7 +344,9 @@ func FuzzCompile(f *testing.F) {
 	f.Add(unhex(f, "21 04 01 00 04 02 00 00 0000000000000000 00880000"), unhex(f, "5d48b8112233445566778848ff20"), unhex(f, "01 0a 03 25 0a 03 05 32 01 50"), uint16(1))
 	f.Fuzz(func(t *testing.T, info, code, chained []byte, off uint16) {
 		mem, fn := function(code, info, chained)
-		s, err := Compile(mem, fn, fn.Start+arch.Addr(off), nil)
+		var s *unwind.Step
+		var err error
+		testenv.Allocates(t, len(info)+len(code)+len(chained), 50, 1<<16, func() { s, err = Compile(mem, fn, fn.Start+arch.Addr(off), nil) })
 		if err != nil {
 			if !errors.Is(err, unwind.ErrBadInfo) && !errors.Is(err, unwind.ErrNoInfo) {
 				t.Fatalf("an error of another kind: %v", err)

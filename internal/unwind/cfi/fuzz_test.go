@@ -6,6 +6,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
+	"clrsnap/internal/testenv"
 )
 
 // FuzzTable looks addresses up in arbitrary call frame information and takes
@@ -24,33 +25,37 @@ func FuzzTable(f *testing.F) {
 		f.Add(b.hdr(pePCRel|peSdata8), b.bytes, uint64(codeBase+codeSize), stack)
 	}
 	f.Fuzz(func(t *testing.T, hdr, frame []byte, pc uint64, stack []byte) {
-		tab, err := newTable(hdr, frame)
-		if err != nil {
-			return
-		}
-		for _, pc := range []arch.Addr{arch.Addr(pc), codeBase, codeBase + 5, codeBase + codeSize} {
-			s, err := tab.Step(pc)
-			if err != nil {
-				continue
-			}
-			for _, r := range s.Saved {
-				if r.Reg >= arch.MaxRegs {
-					t.Fatalf("register %d", r.Reg)
-				}
-			}
-			if s.CFAReg >= arch.MaxRegs || s.SP >= arch.MaxRegs {
-				t.Fatalf("registers %d, %d", s.CFAReg, s.SP)
-			}
-			if s.End {
-				continue
-			}
-			c := arch.Context{IP: pc, Valid: 0x7fff}
-			for i := range c.Regs {
-				c.Regs[i] = 0x1000 + 8*uint64(i)
-			}
-			_ = s.Apply(&c, &target.Stack{Region: target.Region{Base: 0x1000, Data: stack}})
-		}
+		testenv.Allocates(t, len(hdr)+len(frame), 50, 1<<16, func() { fuzzTable(t, hdr, frame, pc, stack) })
 	})
+}
+
+func fuzzTable(t *testing.T, hdr, frame []byte, pc uint64, stack []byte) {
+	tab, err := newTable(hdr, frame)
+	if err != nil {
+		return
+	}
+	for _, pc := range []arch.Addr{arch.Addr(pc), codeBase, codeBase + 5, codeBase + codeSize} {
+		s, err := tab.Step(pc)
+		if err != nil {
+			continue
+		}
+		for _, r := range s.Saved {
+			if r.Reg >= arch.MaxRegs {
+				t.Fatalf("register %d", r.Reg)
+			}
+		}
+		if s.CFAReg >= arch.MaxRegs || s.SP >= arch.MaxRegs {
+			t.Fatalf("registers %d, %d", s.CFAReg, s.SP)
+		}
+		if s.End {
+			continue
+		}
+		c := arch.Context{IP: pc, Valid: 0x7fff}
+		for i := range c.Regs {
+			c.Regs[i] = 0x1000 + 8*uint64(i)
+		}
+		_ = s.Apply(&c, &target.Stack{Region: target.Region{Base: 0x1000, Data: stack}})
+	}
 }
 
 // FuzzExpression evaluates arbitrary expressions.
@@ -60,11 +65,13 @@ func FuzzExpression(f *testing.F) {
 	f.Add([]byte{opDeref, opDerefSize, 4, opSkip, 0, 0, opRot, opPick, 3}, uint64(0x1000))
 	f.Add(binary.LittleEndian.AppendUint64([]byte{opConst8s}, 1<<63), uint64(1))
 	f.Fuzz(func(t *testing.T, code []byte, cfa uint64) {
-		e := exprEnv()
-		e.cfa = cfa
-		_, _ = e.run(code, true)
-		e.hasCFA = false
-		_, _ = e.run(code, false)
+		testenv.Allocates(t, len(code), 10, 1<<16, func() {
+			e := exprEnv()
+			e.cfa = cfa
+			_, _ = e.run(code, true)
+			e.hasCFA = false
+			_, _ = e.run(code, false)
+		})
 	})
 }
 
