@@ -224,14 +224,6 @@ func moduleOfMapping(kind profile.Kind, file string) string {
 	return file
 }
 
-// stack splits off what our formats put below a stack whose beginning is missing.
-func withoutMark(names []string) (rest []string, incomplete bool) {
-	if len(names) > 0 && names[0] == incompleteFrame {
-		return names[1:], true
-	}
-	return names, false
-}
-
 // timeUnit is what a number with a unit stands for; false: it is no time.
 func timeUnit(name string) (time.Duration, bool) {
 	switch strings.TrimSuffix(name, "s") {
