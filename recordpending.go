@@ -97,7 +97,8 @@ func (r *recorder) forget(pid int) {
 
 // final reports whether an error of Open will not go away by waiting.
 func final(err error) bool {
-	return gone(err) || errors.Is(err, live.ErrPermission) || errors.Is(err, live.ErrArch) || errors.Is(err, ErrUnsupported)
+	return gone(err) || errors.Is(err, live.ErrPermission) || errors.Is(err, live.ErrArch) || errors.Is(err, ErrUnsupported) ||
+		errors.Is(err, ErrMayBlock)
 }
 
 // gone reports whether an error of Open means that the process has ended.

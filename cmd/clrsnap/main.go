@@ -77,7 +77,8 @@ func run(args []string, stdout, stderr *os.File, w *worker) int {
 	root := newRoot(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if w == nil && errors.Is(err, clrsnap.ErrMayBlock) {
+	// What has begun is not begun once more.
+	if w == nil && errors.Is(err, clrsnap.ErrMayBlock) && !a.collects.Load() {
 		a.graceful.Store(math.MaxInt64) // it is the worker that ends by itself
 		status, err := guard(args, stdout, stderr)
 		if err != nil {
