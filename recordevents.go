@@ -46,7 +46,8 @@ type notifiedProcess struct {
 	thrown map[int][]pendingException
 	pauses gcPauses
 
-	pending int // exceptions in thrown
+	pending int           // exceptions in thrown
+	overdue time.Duration // when those are next looked for that have waited for too long
 	births  map[ThreadID]time.Duration
 	over    bool
 
@@ -123,11 +124,17 @@ func (np *notifiedProcess) drain() {
 		np.e.note("The notifications of process %d end early: %v.", np.rp.p.live.PID(), err)
 		gone = true
 	}
-	np.settle(live.Monotonic()-exceptionPatience, unknown)
+	if now := live.Monotonic(); now >= np.overdue {
+		np.overdue = now + overdueEvery
+		np.settle(now-exceptionPatience, unknown)
+	}
 	if gone {
 		np.leave()
 	}
 }
+
+// overdueEvery is how often it is looked which exceptions have waited for too long.
+const overdueEvery = exceptionPatience / 20
 
 // take looks at what the agent has reported, until enough says that it is enough for now.
 func (np *notifiedProcess) take(enough func() bool) error {

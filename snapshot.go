@@ -96,9 +96,9 @@ func (p *Process) note(out *profile.Snapshot) (end func()) {
 // errThreadEnded marks a thread that ended before it could be captured.
 var errThreadEnded = errors.New("the thread has ended")
 
-// maxStackFrames bounds the frames of one thread, which a stack of 8 MB seldom has: 18 MB. It
-// takes three times that to write them.
-const maxStackFrames = 1 << 17
+// maxStackFrames bounds the frames of one thread, which a stack of 8 MB seldom has: one that
+// has overflowed has some 260,000 of 32 bytes.
+const maxStackFrames = 300_000
 
 // errManyFrames: more frames than are kept. To take the stack again would not help.
 var errManyFrames = fmt.Errorf("the frames from here on are left out: there are more than the %d that are kept of a thread", maxStackFrames)

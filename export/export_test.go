@@ -292,3 +292,34 @@ func benchmark(b *testing.B, encode func(*bytes.Buffer, *profile.Snapshot) error
 		}
 	}
 }
+
+// TestJSONFrames: frames are written some at a time, and make one list.
+func TestJSONFrames(t *testing.T) {
+	for _, n := range []int{0, 1, framesAtOnce - 1, framesAtOnce, framesAtOnce + 1, 3*framesAtOnce + 7} {
+		s := &profile.Snapshot{Threads: []profile.Thread{{OSThreadID: 1}, {OSThreadID: 2}}}
+		for i := range n {
+			s.Threads[0].Frames = append(s.Threads[0].Frames, profile.Frame{IP: uint64(i)})
+		}
+		var out bytes.Buffer
+		if err := JSON(&out, s); err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Threads []struct {
+				OSThreadID int `json:"osThreadId"`
+				Frames     []struct{ IP string }
+			}
+		}
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+			t.Fatalf("%d frames: %v", n, err)
+		}
+		if len(got.Threads) != 2 || len(got.Threads[0].Frames) != n || got.Threads[1].Frames == nil {
+			t.Fatalf("%d frames: %d threads, %d frames", n, len(got.Threads), len(got.Threads[0].Frames))
+		}
+		for i, f := range got.Threads[0].Frames {
+			if f.IP != hex(uint64(i)) {
+				t.Fatalf("frame %d of %d has %s", i, n, f.IP)
+			}
+		}
+	}
+}

@@ -12,19 +12,20 @@ import (
 )
 
 // JSON writes a snapshot as one JSON document and a newline. The schema is
-// stable and described in docs/json.md. One thread is encoded at a time: a
-// snapshot may have thousands.
+// stable and described in docs/json.md. One thread is encoded at a time, and so many of
+// its frames: a snapshot may have thousands of threads, and a stack 300,000 frames.
 func JSON(w io.Writer, s *profile.Snapshot) error {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false) // names are full of < and >
 	out := bufio.NewWriter(w)
-	// encode writes what v is encoded as, without the newline behind it.
-	encode := func(v any, less int) error {
+	// encode writes what v is encoded as, without as many bytes at either side, and without
+	// the newline.
+	encode := func(v any, before, behind int) error {
 		buf.Reset()
 		err := enc.Encode(v)
 		if err == nil {
-			_, err = out.Write(buf.Bytes()[:buf.Len()-1-less])
+			_, err = out.Write(buf.Bytes()[before : buf.Len()-1-behind])
 		}
 		return err
 	}
@@ -38,21 +39,32 @@ func JSON(w io.Writer, s *profile.Snapshot) error {
 		Unlisted:   s.Unlisted,
 		Threads:    []jsonThread{},
 	}
-	const end = "]}" // of the list of threads and of the document
-	if err := encode(&head, len(end)); err != nil {
+	const end = "]}" // of the list of threads and of the document, and of a thread's frames and of the thread
+	if err := encode(&head, 0, len(end)); err != nil {
 		return err
 	}
 	for i := range s.Threads {
 		if i > 0 {
 			_ = out.WriteByte(',') // an error comes again with Flush
 		}
-		if err := encode(jsonThreadOf(&s.Threads[i]), 0); err != nil {
+		t := &s.Threads[i]
+		err := encode(jsonThreadOf(t), 0, len(end))
+		for at := 0; at < len(t.Frames) && err == nil; at += framesAtOnce {
+			if at > 0 {
+				_ = out.WriteByte(',')
+			}
+			err = encode(jsonFramesOf(t.Frames[at:min(at+framesAtOnce, len(t.Frames))]), len("["), len("]"))
+		}
+		if err != nil {
 			return err
 		}
+		_, _ = out.WriteString(end)
 	}
 	_, _ = out.WriteString(end + "\n")
 	return out.Flush()
 }
+
+const framesAtOnce = 1024
 
 // jsonSnapshot has its threads last.
 type jsonSnapshot struct {
@@ -141,6 +153,7 @@ type jsonRuntime struct {
 	Shape   string `json:"shape,omitempty"`
 }
 
+// jsonThread has its frames last.
 type jsonThread struct {
 	OSThreadID      int            `json:"osThreadId"`
 	ManagedThreadID int            `json:"managedThreadId,omitempty"`
@@ -177,18 +190,22 @@ func jsonRuntimeOf(r *profile.Runtime) *jsonRuntime {
 	return &jsonRuntime{Version: r.Version, Path: r.Path, Shape: r.Shape}
 }
 
+// jsonThreadOf is a thread without its frames.
 func jsonThreadOf(t *profile.Thread) jsonThread {
-	out := jsonThread{
+	return jsonThread{
 		OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, ThreadID: address(t.ThreadID),
 		Name: t.Name, Role: t.Role, State: t.State, Mode: t.Mode,
 		Pause:   microseconds(t.Pause),
 		Crashed: t.Crashed, Exception: jsonExceptionOf(t.Exception),
 		Complete: t.Complete, Error: t.Error,
-		Frames: make([]jsonFrame, len(t.Frames)),
+		Frames: []jsonFrame{},
 	}
-	for i := range t.Frames {
-		f := &t.Frames[i]
-		j := &out.Frames[i]
+}
+
+func jsonFramesOf(frames []profile.Frame) []jsonFrame {
+	out := make([]jsonFrame, len(frames))
+	for i := range frames {
+		f, j := &frames[i], &out[i]
 		*j = jsonFrame{
 			Kind: f.Kind, FunctionID: address(f.FunctionID), IP: hex(f.IP), SP: hex(f.SP),
 			Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module, Tier: f.Tier,
