@@ -114,6 +114,10 @@ ordeal: dotnets agent ## what the agent's target must survive, a hundred times e
 attacks: ## some thousand attacks on the memory that walks read
 	CLRSNAP_ATTACKS=$${CLRSNAP_ATTACKS:-6600} $(GO) test -timeout 60m -count 1 -run 'TestHostile|TestEverything' -v ./internal/recording $(TESTFLAGS)
 
+.PHONY: zoo
+zoo: ## hostile processes and files, all of them, and what looking at them takes
+	CLRSNAP_ZOO=all $(GO) test -timeout 60m -count 1 -run '^(TestHostileProcesses|TestView|TestSlow)' -v ./cmd/clrsnap $(TESTFLAGS)
+
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "gofmt -w is needed for:"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...

@@ -13,17 +13,6 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// waitsFor ends the test if a command takes longer than it may, with room for a busy machine.
-func waitsFor(t *testing.T, most time.Duration, args ...string) result {
-	t.Helper()
-	start := time.Now()
-	r := finish(t, limited(t, args...))
-	if took := time.Since(start); took > 3*most {
-		t.Errorf("%q took %v, want %v", args, took, most)
-	}
-	return r
-}
-
 // emptyFile makes a file of zeros in a folder, which is called as the runtime's.
 func emptyFile(t *testing.T, dir string) string {
 	t.Helper()
@@ -86,54 +75,59 @@ func TestSlow(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			id := strconv.Itoa(c.start(t))
-			t.Run("verbs", func(t *testing.T) { slowVerbs(t, id, strconv.Itoa(app.PID)) })
+			slowVerbs(t, id, strconv.Itoa(app.PID))
 		})
 	}
 }
 
 // slowVerbs tries each verb on a process that keeps it waiting, all at the same time.
 func slowVerbs(t *testing.T, id, other string) {
-	t.Run("ps", func(t *testing.T) {
-		t.Parallel()
-		r := waitsFor(t, 5*time.Second, "ps")
-		r.says(t, 0)
-		r.want(t, `^ *`+other+` .*\d`, `^ *`+id+` .*\n.* ✗ the process keeps whoever looks at it waiting`)
-	})
 	html := filepath.Join(t.TempDir(), "x.html")
-	for _, args := range [][]string{{"stack", id}, {"stack", "--native", id}, {"doctor", id}, {"record", "-d", "1s", "-o", html, id}} {
-		t.Run(args[0], func(t *testing.T) {
-			t.Parallel()
-			r := waitsFor(t, stuckFor+time.Second, args...)
-			r.says(t, 1, `given up: process `+id+` has kept clrsnap waiting for 5s`)
-			if strings.Count(r.stderr, "\n") != 1 {
-				t.Errorf("more than one sentence: %s", r.stderr)
-			}
-		})
+	ps := launch(t, limited(t, "ps"))
+	verbs := [][]string{
+		{"stack", id}, {"stack", "--native", id}, {"doctor", id}, {"record", "-d", "1s", "-o", html, id},
+		{"stack", id}, {"stack", id}, // for Ctrl-C, once and twice
 	}
-	t.Run("Ctrl-C", func(t *testing.T) {
-		t.Parallel()
-		r := launch(t, limited(t, "stack", "--native", id))
-		time.Sleep(2 * time.Second) // it waits by then
-		start := time.Now()
-		r.signal(t, syscall.SIGINT)
-		r.end(t).says(t, 130, `interrupted by SIGINT`)
-		if took := time.Since(start); took > 3*2*time.Second {
-			t.Errorf("Ctrl-C has ended it after %v", took)
+	begun := make([]*running, len(verbs))
+	for i, args := range verbs {
+		begun[i] = launch(t, limited(t, args...))
+	}
+	start := time.Now()
+	r := ps.end(t)
+	r.says(t, 0)
+	r.want(t, `^ *`+other+` .*\d`, `^ *`+id+` .*\n.* ✗ the process keeps whoever looks at it waiting`)
+	within(t, "ps", start, 5*time.Second)
+
+	once, twice := begun[len(begun)-2], begun[len(begun)-1]
+	begun = begun[:len(begun)-2]
+	time.Sleep(time.Until(start.Add(2 * time.Second))) // they wait by then
+	start = time.Now()
+	once.signal(t, syscall.SIGINT)
+	twice.signal(t, syscall.SIGTERM)
+	time.Sleep(2 * sameSignal)
+	twice.signal(t, syscall.SIGTERM)
+	twice.end(t).says(t, 143, `interrupted by SIGTERM`)
+	within(t, "the second SIGTERM", start, time.Second)
+	once.end(t).says(t, 130, `interrupted by SIGINT`)
+	within(t, "Ctrl-C", start, 2*time.Second)
+
+	for _, b := range begun {
+		r := b.end(t)
+		r.says(t, 1, `given up: process `+id+` has kept clrsnap waiting for 5s`)
+		if strings.Count(r.stderr, "\n") != 1 {
+			t.Errorf("%v: more than one sentence: %s", b.Args, r.stderr)
 		}
-	})
-	t.Run("Ctrl-C twice", func(t *testing.T) {
-		t.Parallel()
-		r := launch(t, limited(t, "stack", "--native", id))
-		time.Sleep(2 * time.Second)
-		start := time.Now()
-		r.signal(t, syscall.SIGTERM)
-		time.Sleep(2 * sameSignal)
-		r.signal(t, syscall.SIGTERM)
-		r.end(t).says(t, 143, `interrupted by SIGTERM`)
-		if took := time.Since(start); took > 3*time.Second {
-			t.Errorf("the second SIGTERM has ended it after %v", took)
-		}
-	})
+	}
+	within(t, "giving up", start, stuckFor)
+}
+
+// within requires that something has not taken longer than it may, with room for a busy
+// machine.
+func within(t *testing.T, what string, start time.Time, most time.Duration) {
+	t.Helper()
+	if took := time.Since(start); took > 3*most {
+		t.Errorf("%s took %v, want %v", what, took, most)
+	}
 }
 
 // TestSlowFiles: files that are on a file system that has fallen silent.
@@ -146,7 +140,7 @@ func TestSlowFiles(t *testing.T) {
 	for _, args := range [][]string{{"view", file}, {"stack", "--core", file}} {
 		t.Run(args[0], func(t *testing.T) {
 			t.Parallel()
-			waitsFor(t, stuckFor+time.Second, args...).says(t, 1, `given up: a file has kept clrsnap waiting for 5s`)
+			finish(t, limited(t, args...)).says(t, 1, `given up: a file has kept clrsnap waiting for 5s`)
 		})
 	}
 }
@@ -171,7 +165,7 @@ func TestSlowFolder(t *testing.T) {
 	}
 	look()
 	order("silent")
-	waitsFor(t, stuckFor+time.Second, "stack", pid).says(t, 1, `given up: process `+pid+` .* is a file system of type fuse\.slow`)
+	finish(t, limited(t, "stack", pid)).says(t, 1, `given up: process `+pid+` .* is a file system of type fuse\.slow`)
 	order("answering")
 	look()
 }

@@ -189,9 +189,14 @@ func (h *hostile) write(m image) elfFile {
 	if m.hdr > 0 {
 		put(64+56, elf.Prog64{Type: uint32(elf.PT_GNU_EH_FRAME), Off: uint64(hdr), Vaddr: uint64(hdr), Filesz: uint64(m.hdr), Memsz: uint64(m.hdr)})
 	}
-	for i := range m.segments {
-		put(64+2*56+int64(i)*56, elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R), Off: 1 << 20, Vaddr: uint64(i+1) << 32, Filesz: 64 << 20, Memsz: 64 << 20, Align: page})
+	progs := make([]elf.Prog64, m.segments)
+	for i := range progs {
+		progs[i] = elf.Prog64{
+			Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R), Off: 1 << 20, Vaddr: uint64(i+1) << 32,
+			Filesz: 64 << 20, Memsz: 64 << 20, Align: page,
+		}
 	}
+	put(64+2*56, progs)
 
 	// A caller's stack pointer is 8 more, and the return address is at its own.
 	cie := []byte{20, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0}

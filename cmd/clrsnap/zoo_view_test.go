@@ -36,6 +36,7 @@ type bomb struct {
 	write func(w io.Writer) // what gzip packs
 	says  string            // part of the one sentence; empty: it is shown
 	args  string            // besides view FILE; FILE stands for the file
+	long  bool              // it takes seconds, and is like another one: for make zoo
 }
 
 const tooMuch = "for the gigabyte of memory that may be used"
@@ -102,21 +103,21 @@ var bombs = []bomb{
 	{name: "ours, each frame of deep stacks, as a page", write: deepStacks, args: "-f html"},
 
 	{name: "ours, as many samples as there may be", write: mostSamples, args: "--diff FILE"},
-	{name: "ours, as many samples as there may be, folded", write: mostSamples, args: "-f folded"},
-	{name: "ours, as many samples as there may be, pprof", write: mostSamples, args: "-f pprof"},
-	{name: "ours, as many samples as there may be, speedscope", write: mostSamples, args: "-f speedscope"},
+	{name: "ours, as many samples as there may be, folded", long: true, write: mostSamples, args: "-f folded"},
+	{name: "ours, as many samples as there may be, pprof", long: true, write: mostSamples, args: "-f pprof"},
+	{name: "ours, as many samples as there may be, speedscope", long: true, write: mostSamples, args: "-f speedscope"},
 	{name: "ours, as many samples as there may be, as a trace", write: mostSamples, args: "-f trace", says: "million events"},
-	{name: "ours, as many stacks as there may be", write: mostNodes, args: "--diff FILE"},
+	{name: "ours, as many stacks as there may be", long: true, write: mostNodes, args: "--diff FILE"},
 	{name: "ours, as many stacks as there may be, in a picture", write: mostNodes, args: "-f svg"},
-	{name: "ours, as many stacks as there may be, pprof", write: mostNodes, args: "-f pprof"},
-	{name: "ours, as many stacks as there may be, folded", write: mostNodes, args: "-f folded --by-thread"},
-	{name: "ours, as many functions as there may be", write: mostFunctions, args: "--by-thread"},
-	{name: "ours, as many functions as there may be, compared", write: mostFunctions, args: "--json --diff FILE", says: "gigabyte"},
-	{name: "ours, as many functions as there may be, in a picture", write: mostFunctions, args: "-f svg"},
+	{name: "ours, as many stacks as there may be, pprof", long: true, write: mostNodes, args: "-f pprof"},
+	{name: "ours, as many stacks as there may be, folded", long: true, write: mostNodes, args: "-f folded --by-thread"},
+	{name: "ours, as many functions as there may be", long: true, write: mostFunctions, args: "--by-thread"},
+	{name: "ours, as many functions as there may be, compared", long: true, write: mostFunctions, args: "--json --diff FILE", says: "gigabyte"},
+	{name: "ours, as many functions as there may be, in a picture", long: true, write: mostFunctions, args: "-f svg"},
 	{name: "ours, as many threads as there may be", write: mostThreads},
-	{name: "ours, as many threads as there may be, as JSON", write: mostThreads, args: "--json"},
-	{name: "ours, as many threads as there may be, speedscope", write: mostThreads, args: "-f speedscope"},
-	{name: "ours, as many threads as there may be, as a trace", write: mostThreads, args: "-f trace"},
+	{name: "ours, as many threads as there may be, as JSON", long: true, write: mostThreads, args: "--json"},
+	{name: "ours, as many threads as there may be, speedscope", long: true, write: mostThreads, args: "-f speedscope"},
+	{name: "ours, as many threads as there may be, as a trace", long: true, write: mostThreads, args: "-f trace"},
 
 	{name: "page, samples", write: htmlPage((&tables{samples: 20_000_000}).write), says: tooMuch},
 }
@@ -140,7 +141,13 @@ func deepStacks(w io.Writer) {
 // uses no more than so much memory.
 func TestViewBombs(t *testing.T) {
 	for _, b := range bombs {
-		t.Run(b.name, func(t *testing.T) { b.set(t) })
+		if b.long && os.Getenv("CLRSNAP_ZOO") != "all" {
+			continue
+		}
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			b.set(t)
+		})
 	}
 }
 
@@ -156,6 +163,7 @@ func TestViewHour(t *testing.T) {
 	file := (&bomb{write: hour}).file(t)
 	for _, ending := range []string{".clrsnap", ".html", ".pb.gz", ".speedscope.json", ".svg"} {
 		t.Run(ending[1:], func(t *testing.T) {
+			t.Parallel()
 			out := filepath.Join(t.TempDir(), "hour"+ending)
 			got := measured(t, "view", file, "-o", out)
 			if got.status != 0 || got.memory > viewMemory {
