@@ -57,7 +57,7 @@ picture() {
 
 picture stack 118 stack "$service" --thread orders
 picture group 118 stack "$service" --managed --group
-picture doctor 175 doctor "$service"
+picture doctor 225 doctor "$service"
 
 # page NAME WIDTH HEIGHT FILE: what a browser shows of a page
 page() {
