@@ -2,8 +2,6 @@ package export
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/json"
 	"io"
 	"strconv"
 	"time"
@@ -12,24 +10,11 @@ import (
 )
 
 // JSON writes a snapshot as one JSON document and a newline. The schema is
-// stable and described in docs/json.md. One thread is encoded at a time, and so many of
-// its frames: a snapshot may have thousands of threads, and a stack 300,000 frames.
+// stable and described in docs/json.md. One frame is encoded at a time: a snapshot may have
+// thousands of threads, and a stack 300,000 frames.
 func JSON(w io.Writer, s *profile.Snapshot) error {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false) // names are full of < and >
-	out := bufio.NewWriter(w)
-	// encode writes what v is encoded as, without as many bytes at either side, and without
-	// the newline.
-	encode := func(v any, before, behind int) error {
-		buf.Reset()
-		err := enc.Encode(v)
-		if err == nil {
-			_, err = out.Write(buf.Bytes()[before : buf.Len()-1-behind])
-		}
-		return err
-	}
-	head := jsonSnapshot{
+	c := columnWriter{w: bufio.NewWriter(w)}
+	c.open(jsonSnapshot{
 		Process: jsonProcess{
 			PID: s.Process.PID, Command: s.Process.Command,
 			Runtime: jsonRuntimeOf(&s.Process.Runtime), Core: jsonCoreOf(s.Process.Core),
@@ -37,42 +22,25 @@ func JSON(w io.Writer, s *profile.Snapshot) error {
 		CapturedAt: s.CapturedAt.UTC().Format(time.RFC3339Nano),
 		Pauses:     jsonPausesOf(s),
 		Unlisted:   s.Unlisted,
-		Threads:    []jsonThread{},
-	}
-	const end = "]}" // of the list of threads and of the document, and of a thread's frames and of the thread
-	if err := encode(&head, 0, len(end)); err != nil {
-		return err
-	}
-	for i := range s.Threads {
-		if i > 0 {
-			_ = out.WriteByte(',') // an error comes again with Flush
-		}
+	})
+	c.text(`,"threads":`)
+	c.list(len(s.Threads), func(i int) {
 		t := &s.Threads[i]
-		err := encode(jsonThreadOf(t), 0, len(end))
-		for at := 0; at < len(t.Frames) && err == nil; at += framesAtOnce {
-			if at > 0 {
-				_ = out.WriteByte(',')
-			}
-			err = encode(jsonFramesOf(t.Frames[at:min(at+framesAtOnce, len(t.Frames))]), len("["), len("]"))
-		}
-		if err != nil {
-			return err
-		}
-		_, _ = out.WriteString(end)
-	}
-	_, _ = out.WriteString(end + "\n")
-	return out.Flush()
+		c.open(jsonThreadOf(t))
+		c.text(`,"frames":`)
+		c.list(len(t.Frames), func(i int) { c.value(jsonFrameOf(&t.Frames[i])) })
+		c.text("}")
+	})
+	c.text("}\n")
+	return c.flush()
 }
 
-const framesAtOnce = 1024
-
-// jsonSnapshot has its threads last.
+// jsonSnapshot is what comes before the threads, jsonThread what comes before the frames.
 type jsonSnapshot struct {
-	Process    jsonProcess  `json:"process"`
-	CapturedAt string       `json:"capturedAt"`
-	Pauses     *jsonPauses  `json:"pauses,omitempty"`
-	Unlisted   int          `json:"unlisted,omitempty"`
-	Threads    []jsonThread `json:"threads"`
+	Process    jsonProcess `json:"process"`
+	CapturedAt string      `json:"capturedAt"`
+	Pauses     *jsonPauses `json:"pauses,omitempty"`
+	Unlisted   int         `json:"unlisted,omitempty"`
 }
 
 type jsonPauses struct {
@@ -153,7 +121,6 @@ type jsonRuntime struct {
 	Shape   string `json:"shape,omitempty"`
 }
 
-// jsonThread has its frames last.
 type jsonThread struct {
 	OSThreadID      int            `json:"osThreadId"`
 	ManagedThreadID int            `json:"managedThreadId,omitempty"`
@@ -167,7 +134,6 @@ type jsonThread struct {
 	Exception       *jsonException `json:"exception,omitempty"`
 	Complete        bool           `json:"complete"`
 	Error           string         `json:"error,omitempty"`
-	Frames          []jsonFrame    `json:"frames"`
 }
 
 type jsonFrame struct {
@@ -190,7 +156,6 @@ func jsonRuntimeOf(r *profile.Runtime) *jsonRuntime {
 	return &jsonRuntime{Version: r.Version, Path: r.Path, Shape: r.Shape}
 }
 
-// jsonThreadOf is a thread without its frames.
 func jsonThreadOf(t *profile.Thread) jsonThread {
 	return jsonThread{
 		OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, ThreadID: address(t.ThreadID),
@@ -198,21 +163,16 @@ func jsonThreadOf(t *profile.Thread) jsonThread {
 		Pause:   microseconds(t.Pause),
 		Crashed: t.Crashed, Exception: jsonExceptionOf(t.Exception),
 		Complete: t.Complete, Error: t.Error,
-		Frames: []jsonFrame{},
 	}
 }
 
-func jsonFramesOf(frames []profile.Frame) []jsonFrame {
-	out := make([]jsonFrame, len(frames))
-	for i := range frames {
-		f, j := &frames[i], &out[i]
-		*j = jsonFrame{
-			Kind: f.Kind, FunctionID: address(f.FunctionID), IP: hex(f.IP), SP: hex(f.SP),
-			Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module, Tier: f.Tier,
-		}
-		if f.Module != "" || f.Display != "" { // else there is nothing that it could count from
-			j.Offset = &f.Offset
-		}
+func jsonFrameOf(f *profile.Frame) *jsonFrame {
+	out := &jsonFrame{
+		Kind: f.Kind, FunctionID: address(f.FunctionID), IP: hex(f.IP), SP: hex(f.SP),
+		Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module, Tier: f.Tier,
+	}
+	if f.Module != "" || f.Display != "" { // else there is nothing that it could count from
+		out.Offset = &f.Offset
 	}
 	return out
 }

@@ -3,11 +3,8 @@ package export
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"clrsnap/profile"
-
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // pprofFile is a profile in memory, in the form in which it is written: a message of
@@ -360,103 +357,4 @@ func (p *pprofFile) label(s *pprofSample, message []byte) error {
 	}
 	s.labels = append(s.labels, l)
 	return err
-}
-
-// idTable are the indices of entries by their ids, which mostly count from 1.
-type idTable struct {
-	n, dense int32 // entries; the first of them whose ids do
-	others   map[uint64]int32
-}
-
-// add gives the next entry an id; false: another one has it, or it is 0.
-func (t *idTable) add(id uint64) bool {
-	i := t.n
-	if i == math.MaxInt32 || id == 0 {
-		return false
-	}
-	t.n++
-	if i == t.dense && id == uint64(i)+1 {
-		t.dense++
-		return true
-	}
-	if _, ok := t.get(id); ok {
-		return false
-	}
-	if t.others == nil {
-		t.others = map[uint64]int32{}
-	}
-	t.others[id] = i
-	return true
-}
-
-func (t *idTable) get(id uint64) (int32, bool) {
-	if id-1 < uint64(t.dense) {
-		return int32(id - 1), true
-	}
-	i, ok := t.others[id]
-	return i, ok
-}
-
-// wireField is a field of a message: a number or bytes.
-type wireField struct {
-	number protowire.Number
-	value  uint64
-	bytes  []byte
-	end    int // of the bytes in the message
-}
-
-// span is where in the message the bytes of a field are.
-func (f *wireField) span() pprofSpan {
-	return pprofSpan{uint32(f.end - len(f.bytes)), uint32(len(f.bytes))}
-}
-
-// messageFields calls field with each field of a message.
-func messageFields(message []byte, field func(wireField) error) error {
-	for rest := message; len(rest) > 0; {
-		number, kind, n := protowire.ConsumeTag(rest)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		rest = rest[n:]
-		f := wireField{number: number}
-		switch kind {
-		case protowire.VarintType:
-			f.value, n = protowire.ConsumeVarint(rest)
-		case protowire.Fixed64Type:
-			f.value, n = protowire.ConsumeFixed64(rest)
-		case protowire.BytesType:
-			f.bytes, n = protowire.ConsumeBytes(rest)
-		case protowire.Fixed32Type:
-			_, n = protowire.ConsumeFixed32(rest)
-		default:
-			return fmt.Errorf("field %d is of a kind that no profile has", number)
-		}
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		rest = rest[n:]
-		f.end = len(message) - len(rest)
-		if err := field(f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// numbers calls each with the numbers of a repeated field, be they packed or not.
-func (f *wireField) numbers(each func(uint64) error) error {
-	if f.bytes == nil {
-		return each(f.value)
-	}
-	for packed := f.bytes; len(packed) > 0; {
-		v, n := protowire.ConsumeVarint(packed)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		packed = packed[n:]
-		if err := each(v); err != nil {
-			return err
-		}
-	}
-	return nil
 }

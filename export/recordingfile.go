@@ -2,6 +2,7 @@ package export
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
@@ -163,6 +164,9 @@ type columnWriter struct {
 	buf   []byte
 	first bool // the next column is its table's first
 	err   error
+
+	enc     *json.Encoder // into encoded; nil: not needed yet
+	encoded bytes.Buffer
 }
 
 func (c *columnWriter) text(s string) {
@@ -185,13 +189,15 @@ func (c *columnWriter) open(v any) { c.encode(v, "}\n") }
 
 // encode writes a value but for the end.
 func (c *columnWriter) encode(v any, end string) {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil && c.err == nil {
+	if c.enc == nil {
+		c.enc = json.NewEncoder(&c.encoded)
+		c.enc.SetEscapeHTML(false) // names are full of < and >
+	}
+	c.encoded.Reset()
+	if err := c.enc.Encode(v); err != nil && c.err == nil {
 		c.err = err
 	}
-	c.text(strings.TrimSuffix(b.String(), end))
+	c.write(bytes.TrimSuffix(c.encoded.Bytes(), []byte(end)))
 }
 
 func (c *columnWriter) flush() error {
@@ -221,17 +227,17 @@ func (c *columnWriter) column(name string, n int, at func(int) int64) {
 	c.key(name)
 	c.list(n, func(i int) {
 		c.buf = strconv.AppendInt(c.buf[:0], at(i), 10)
-		c.bytes()
+		c.write(c.buf)
 	})
 }
 
 func (c *columnWriter) unsigned(v uint64) {
 	c.buf = strconv.AppendUint(c.buf[:0], v, 10)
-	c.bytes()
+	c.write(c.buf)
 }
 
-func (c *columnWriter) bytes() {
-	if _, err := c.w.Write(c.buf); err != nil && c.err == nil {
+func (c *columnWriter) write(b []byte) {
+	if _, err := c.w.Write(b); err != nil && c.err == nil {
 		c.err = err
 	}
 }

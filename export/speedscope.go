@@ -122,7 +122,7 @@ func (e *speedscopeEncoder) sample(x *speedscopeEntry) {
 		b = b[:len(b)-1]
 	}
 	e.c.buf = append(b, ']')
-	e.c.bytes()
+	e.c.write(e.c.buf)
 }
 
 // modeSuffix is what the names of profiles end with.
