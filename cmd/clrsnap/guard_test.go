@@ -26,6 +26,18 @@ func emptyFile(t *testing.T, dir string) string {
 	return file
 }
 
+// silentVictim starts a victim with a file of a file system in user space, which then falls
+// silent.
+func silentVictim(t *testing.T, attr *syscall.SysProcAttr, kind string) (pid int, place string) {
+	t.Helper()
+	from := t.TempDir()
+	emptyFile(t, from)
+	place, order := slowFolder(t, from)
+	pid, _ = helper(t, attr, "victim", kind, filepath.Join(place, "libcoreclr.so"))
+	order("silent")
+	return pid, place
+}
+
 // TestSlow: processes that keep whoever looks at them waiting for ever. Each verb ends by
 // itself and says why; ps lists the others; Ctrl-C ends each at once.
 func TestSlow(t *testing.T) {
@@ -35,28 +47,15 @@ func TestSlow(t *testing.T) {
 		start func(t *testing.T) (pid int)
 	}{
 		{"file system in user space", func(t *testing.T) int {
-			from := t.TempDir()
-			emptyFile(t, from)
-			place, order := slowFolder(t, from)
-			pid, _ := helper(t, nil, "victim", "mapped", filepath.Join(place, "libcoreclr.so"))
-			order("silent")
+			pid, _ := silentVictim(t, nil, "mapped")
 			return pid
 		}},
 		{"mounted nowhere any more", func(t *testing.T) int {
-			from := t.TempDir()
-			emptyFile(t, from)
-			place, order := slowFolder(t, from)
-			pid, _ := helper(t, nil, "victim", "detached", filepath.Join(place, "libcoreclr.so"))
-			order("silent")
+			pid, _ := silentVictim(t, nil, "detached")
 			return pid
 		}},
 		{"mounted where only it sees it", func(t *testing.T) int {
-			from := t.TempDir()
-			emptyFile(t, from)
-			place, order := slowFolder(t, from)
-			own := &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-			pid, _ := helper(t, own, "victim", "mapped", filepath.Join(place, "libcoreclr.so"))
-			order("silent")
+			pid, place := silentVictim(t, &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}, "mapped")
 			if err := syscall.Unmount(place, syscall.MNT_DETACH); err != nil {
 				t.Fatal(err)
 			}

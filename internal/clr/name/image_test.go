@@ -7,7 +7,27 @@ import (
 	"clrsnap/internal/clr/clrtest"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/types"
+	"clrsnap/internal/target"
 )
+
+// namerOf is the Namer of a runtime in mem.
+func namerOf(t *testing.T, mem target.Memory, runtime string) *Namer {
+	t.Helper()
+	d := clrtest.Descriptor(t, runtime)
+	ts, err := types.New(mem, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms, err := method.New(mem, d, ts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := New(mem, d, ts, ms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
 
 // A module of .NET 8 leads to its image by way of its PEAssembly; one without an
 // image has metadata in a buffer.
@@ -21,19 +41,8 @@ func TestAssemblyID(t *testing.T) {
 		baseAt     = arch.Addr(0x7f00_0000_0000)
 		metadataAt = arch.Addr(0x7f00_0001_0000)
 	)
-	mem, d := clrtest.Words{}, clrtest.Descriptor(t, clrtest.Net8)
-	ts, err := types.New(mem, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ms, err := method.New(mem, d, ts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := New(mem, d, ts, ms)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mem := clrtest.Words{}
+	n := namerOf(t, mem, clrtest.Net8)
 	l := &n.assemblyL
 	mem[moduleAt+arch.Addr(l.PEAssembly)] = uint64(assemblyAt)
 	mem[assemblyAt+arch.Addr(l.Image)] = uint64(imageAt)

@@ -7,8 +7,6 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/clrtest"
-	"clrsnap/internal/clr/method"
-	"clrsnap/internal/clr/types"
 )
 
 // manyModules is memory with modules that all have as much metadata as they say.
@@ -44,19 +42,8 @@ func emptyMetadata() []byte {
 // makes room again.
 func TestRoomForMetadata(t *testing.T) {
 	for _, collectible := range []bool{false, true} {
-		mem, d := &manyModules{Words: clrtest.Words{}}, clrtest.Descriptor(t, clrtest.Net10)
-		ts, err := types.New(mem, d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ms, err := method.New(mem, d, ts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := New(mem, d, ts, ms)
-		if err != nil {
-			t.Fatal(err)
-		}
+		mem := &manyModules{Words: clrtest.Words{}}
+		n := namerOf(t, mem, clrtest.Net10)
 		const (
 			modules = 1000
 			size    = 4 << 20
