@@ -122,10 +122,8 @@ func (a *atOnce) look() (moved int) {
 		if a.p.live.Holds(m.thread.OSThreadID, m.proof) {
 			continue
 		}
-		m.proof = ""
+		a.forget(m)
 		s := Suspension{p: a.p, thread: m.thread, capture: &a.p.capture}
-		a.p.room += m.cost // what it has now is replaced
-		m.cost = 0
 		r, ok := s.blocked(func() walk.Result { return s.frames(&a.p.walked) })
 		if !ok {
 			continue
@@ -135,6 +133,12 @@ func (a *atOnce) look() (moved int) {
 		a.describe(m, &s, r)
 	}
 	return moved
+}
+
+// forget makes room for another stack of a thread, which is going to be walked.
+func (a *atOnce) forget(m *member) {
+	a.p.room += m.cost
+	m.proof, m.cost = "", 0
 }
 
 // describe describes a thread that has just been walked.
@@ -201,9 +205,7 @@ func (a *atOnce) capture() error {
 // stopped walks a member that had to be stopped, and notices if another attempt may
 // bring more.
 func (a *atOnce) stopped(m *member, c *live.Capture, err error) {
-	m.proof = ""
-	a.p.room += m.cost // what it has now is replaced
-	m.cost = 0
+	a.forget(m)
 	s := Suspension{p: a.p, thread: m.thread, capture: c, extra: m.extra}
 	if err := a.p.taken(&s, err); err != nil {
 		m.ended = errors.Is(err, live.ErrThreadExited)

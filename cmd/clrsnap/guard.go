@@ -57,7 +57,7 @@ func (w *worker) end(status int) {
 // signals adds what the guard passes on to the signals that the worker gets itself: a terminal
 // sends them to both. When the guard ends, the worker does.
 func (w *worker) signals(own <-chan os.Signal) chan os.Signal {
-	both := make(chan os.Signal, 2)
+	passedOn := make(chan os.Signal, 2)
 	go func() {
 		var b [1]byte
 		for {
@@ -65,7 +65,7 @@ func (w *worker) signals(own <-chan os.Signal) chan os.Signal {
 				_ = unix.Kill(unix.Getpid(), unix.SIGKILL)
 				return
 			}
-			both <- syscall.Signal(b[0])
+			passedOn <- syscall.Signal(b[0])
 		}
 	}()
 	once := make(chan os.Signal, 2)
@@ -76,7 +76,7 @@ func (w *worker) signals(own <-chan os.Signal) chan os.Signal {
 			var sig os.Signal
 			select {
 			case sig = <-own:
-			case sig = <-both:
+			case sig = <-passedOn:
 			}
 			if sig != before || time.Since(at) > sameSignal {
 				once <- sig
@@ -125,8 +125,8 @@ func guard(args []string, stdout, stderr *os.File) (int, error) {
 	if err := cmd.Start(); err != nil {
 		return exitFailure, fmt.Errorf("cannot start another clrsnap, which could be given up if it has to wait for ever: %w", err)
 	}
-	for _, f := range []io.Closer{theirStatus, theirOrders, out.theirs(), errs.theirs()} {
-		f.Close()
+	for _, f := range []*os.File{theirStatus, theirOrders, out.write, errs.write} {
+		f.Close() // nil, too: where there is no pipe
 	}
 	said, ended := make(chan int, 1), make(chan int, 1)
 	go func() {
@@ -139,25 +139,25 @@ func guard(args []string, stdout, stderr *os.File) (int, error) {
 		_ = cmd.Wait()
 		ended <- exitStatus(cmd.ProcessState)
 	}()
-	for {
+	result, over := 0, false
+	for !over {
 		select {
 		case sig := <-signals: // the second one ends this process, and so the worker
 			_, _ = orders.Write([]byte{byte(sig.(syscall.Signal))})
-		case s := <-said:
+		case result = <-said:
 			// It has written everything, and ends now if it can.
 			select {
 			case <-ended:
 			case <-time.After(endsWithin):
 			}
-			out.finish()
-			errs.finish()
-			return s, nil
-		case s := <-ended:
-			out.finish()
-			errs.finish()
-			return s, nil
+			over = true
+		case result = <-ended:
+			over = true
 		}
 	}
+	out.finish()
+	errs.finish()
+	return result, nil
 }
 
 // endsWithin is how long a worker has to end once it has said that it does.
@@ -198,14 +198,6 @@ func relay(theirs *io.Writer, f *os.File) (*relayed, error) {
 		o.read.Close() // where nobody reads any more, the worker's writes fail as ours do
 	})
 	return o, nil
-}
-
-// theirs is the worker's end.
-func (o *relayed) theirs() io.Closer {
-	if o.write == nil {
-		return io.NopCloser(nil)
-	}
-	return o.write
 }
 
 // finish passes on what is there yet. The pipe does not end if the worker does not.
