@@ -12,7 +12,6 @@ import (
 
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
-	"clrsnap/internal/mounts"
 	"clrsnap/internal/procdir"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
@@ -71,7 +70,7 @@ func discover(wary bool) (found []Found, left []int, err error) {
 		return nil, nil, fmt.Errorf("cannot list the processes: %w", err)
 	}
 	takeTurns(pids)
-	s := &search{users: map[int]string{}, other: map[mounts.ID]bool{}, hosts: map[int]bool{}, end: time.Now().Add(allTime)}
+	s := &search{end: time.Now().Add(allTime)}
 	mayBlock := s.lookAt(pids, false)
 	if wary {
 		left = mayBlock

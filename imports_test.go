@@ -24,7 +24,8 @@ var mayImport = map[string]string{
 	"internal/contract": "internal/arch internal/target",
 
 	"internal/foreign":     "",
-	"internal/mounts":      "",
+	"internal/memfd":       "",
+	"internal/mounts":      "internal/memfd internal/procdir",
 	"internal/procdir":     "",
 	"internal/waiting":     "",
 	"internal/target/core": "internal/arch internal/elfx internal/foreign internal/target",
@@ -52,7 +53,7 @@ var mayImport = map[string]string{
 
 	"internal/procroot":    "",
 	"internal/diagnostics": "internal/procdir internal/procroot",
-	"internal/agent":       "internal/diagnostics internal/procdir",
+	"internal/agent":       "internal/diagnostics internal/memfd internal/procdir",
 	"internal/inject":      "internal/agent internal/diagnostics internal/foreign internal/procdir internal/target/live internal/module internal/locate",
 
 	"internal/perfevent": "internal/arch",
@@ -79,6 +80,7 @@ var outside = map[string]string{
 	"internal/waiting":     "golang.org/x/sys",
 	"internal/procroot":    "golang.org/x/sys",
 	"internal/foreign":     "golang.org/x/sys",
+	"internal/memfd":       "golang.org/x/sys",
 	"internal/mounts":      "golang.org/x/sys github.com/moby/sys/mountinfo",
 	"internal/diagnostics": "golang.org/x/sys",
 	"internal/inject":      "golang.org/x/sys",

@@ -52,12 +52,7 @@ type BlockError = mounts.BlockError
 
 // MayBlock returns an ErrMayBlock that says why if process pid can keep whoever looks at it
 // waiting for ever. It looks at nothing that could do so. pid can be this process.
-func MayBlock(pid int) error {
-	if err := live.MayBlock(pid); err != nil {
-		return fmt.Errorf("process %d can keep whoever looks at it waiting for ever: %w", pid, err)
-	}
-	return nil
-}
+func MayBlock(pid int) error { return live.MayBlock(pid) }
 
 // Process is a process whose stacks can be walked: a running one, or one of which
 // a core dump is left. It is not safe for concurrent use.
@@ -100,12 +95,11 @@ func Open(pid int) (*Process, error) { return OpenWith(pid, Options{}) }
 // OpenWith is Open with options.
 func OpenWith(pid int, o Options) (*Process, error) {
 	o.MaxStack = stackBound(o.MaxStack)
+	open := live.Open
 	if o.Wary {
-		if err := MayBlock(pid); err != nil {
-			return nil, err
-		}
+		open = live.OpenWary
 	}
-	lp, err := live.Open(pid)
+	lp, err := open(pid)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package clrsnap
 import (
 	"bytes"
 	"errors"
-	"io"
 	"os"
 	"os/user"
 	"strconv"
@@ -22,10 +21,10 @@ type search struct {
 	late []lateLook
 	end  time.Time
 
-	mu    sync.Mutex // guards what follows: a look that is late goes on beside the next one
-	users map[int]string
-	other map[mounts.ID]bool // executables that have no runtime in them
-	hosts map[int]bool       // processes with a file that is called as the runtime's
+	// A look that is late goes on beside the next one.
+	users sync.Map // names of users, by id
+	other sync.Map // executables that have no runtime in them (mounts.ID)
+	hosts sync.Map // processes with a file that is called as the runtime's, by id
 }
 
 // A look is one process as it was found.
@@ -121,11 +120,10 @@ func (s *search) list(pid int, why error) {
 		return
 	}
 	defer dir.Close()
-	if !s.isHost(pid) && !dotNetThreads(dir) {
+	if _, host := s.hosts.Load(pid); !host && !dotNetThreads(dir) {
 		return
 	}
-	l := &looker{search: s}
-	f := l.described(dir, "")
+	f := s.described(dir, "")
 	f.Err = why
 	s.out = append(s.out, f)
 }
@@ -138,6 +136,19 @@ type looker struct {
 	buf     []byte
 }
 
+// readMaps reads the list of mappings, which lasts until the next call.
+func (l *looker) readMaps(dir procdir.Dir) ([]byte, error) {
+	const usual = 64 << 10
+	if l.buf == nil {
+		l.buf = make([]byte, 0, usual)
+	}
+	maps, err := live.ReadMaps(dir, l.buf)
+	if cap(maps) <= 1<<20 && maps != nil {
+		l.buf = maps[:0]
+	}
+	return maps, err
+}
+
 // look finds out whether a process runs .NET, and what is known of it.
 func (l *looker) look(pid int) look {
 	dir, err := procdir.Open(pid)
@@ -145,7 +156,7 @@ func (l *looker) look(pid int) look {
 		return look{}
 	}
 	defer dir.Close()
-	maps, err := l.readFile(dir, "maps")
+	maps, err := l.readMaps(dir)
 	switch {
 	case errors.Is(err, os.ErrPermission), errors.Is(err, live.ErrTooLong):
 		if !dotNetThreads(dir) {
@@ -161,19 +172,19 @@ func (l *looker) look(pid int) look {
 	}
 	host := bytes.Contains(maps, []byte("/libcoreclr.so\n")) || bytes.Contains(maps, []byte("/libcoreclr.so (deleted)\n"))
 	if host {
-		l.noteHost(pid)
+		l.hosts.Store(pid, true)
 	}
-	if !l.touch && l.checker.Check(dir.FD(), maps) != nil {
+	if !l.touch && l.checker.Check(dir, maps) != nil {
 		return look{mayBlock: true}
 	}
 	id, _ := mounts.Stat(dir.FD(), "exe") // zero where it cannot be told
-	if !host && l.isOther(id) {
+	if _, other := l.other.Load(id); other && !host {
 		return look{}
 	}
 	r, err := runtimeIn(dir)
 	if errors.Is(err, ErrNotDotNet) || r == nil && (errors.Is(err, live.ErrNoProcess) || errors.Is(err, live.ErrZombie) || errors.Is(err, live.ErrArch)) {
-		if errors.Is(err, ErrNotDotNet) {
-			l.noteOther(id)
+		if errors.Is(err, ErrNotDotNet) && id != (mounts.ID{}) {
+			l.other.Store(id, true)
 		}
 		return look{}
 	}
@@ -188,36 +199,10 @@ func (l *looker) look(pid int) look {
 	return look{found: f, dotNet: true}
 }
 
-func (s *search) isHost(pid int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.hosts[pid]
-}
-
-func (s *search) noteHost(pid int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hosts[pid] = true
-}
-
-func (s *search) isOther(id mounts.ID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.other[id]
-}
-
-func (s *search) noteOther(id mounts.ID) {
-	if id != (mounts.ID{}) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.other[id] = true
-	}
-}
-
 // described describes the process itself. Without a command its name stands for it.
-func (l *looker) described(dir procdir.Dir, command string) Found {
+func (s *search) described(dir procdir.Dir, command string) Found {
 	f := Found{PID: dir.PID(), UID: -1, Command: command}
-	status, err := l.readFile(dir, "status")
+	status, err := dir.ReadFile("status")
 	if err != nil {
 		return f
 	}
@@ -231,47 +216,18 @@ func (l *looker) described(dir procdir.Dir, command string) Found {
 			f.UID, _ = strconv.Atoi(string(fields[1]))
 		}
 	}
-	f.User = l.user(f.UID)
+	f.User = s.user(f.UID)
 	return f
 }
 
 func (s *search) user(uid int) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	name, ok := s.users[uid]
-	if !ok {
-		name = strconv.Itoa(uid)
-		if u, err := user.LookupId(name); err == nil {
-			name = u.Username
-		}
-		s.users[uid] = name
+	if name, ok := s.users.Load(uid); ok {
+		return name.(string)
 	}
+	name := strconv.Itoa(uid)
+	if u, err := user.LookupId(name); err == nil {
+		name = u.Username
+	}
+	s.users.Store(uid, name)
 	return name
-}
-
-// readFile reads a file of /proc into a buffer that lasts until the next call.
-func (l *looker) readFile(dir procdir.Dir, name string) ([]byte, error) {
-	f, err := dir.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if l.buf == nil || len(l.buf) > 1<<20 {
-		l.buf = make([]byte, 64<<10)
-	}
-	for n := 0; ; {
-		if n > live.MaxMaps {
-			return nil, live.ErrTooLong
-		}
-		if n == len(l.buf) {
-			l.buf = append(l.buf, make([]byte, len(l.buf))...)
-		}
-		m, err := f.Read(l.buf[n:])
-		if n += m; errors.Is(err, io.EOF) {
-			return l.buf[:n], nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
 }

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"clrsnap/internal/memfd"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -60,7 +62,7 @@ func newRing(capacity int) (*ring, *os.File, error) {
 	if capacity < minRing || capacity > maxRing || capacity&(capacity-1) != 0 {
 		return nil, nil, fmt.Errorf("a ring of %d bytes: it must be a power of two from %d to %d", capacity, minRing, maxRing)
 	}
-	fd, err := anonymousFile("clrsnap-events")
+	fd, err := memfd.Create("clrsnap-events")
 	if err != nil {
 		return nil, nil, fmt.Errorf("memory for the agent's records: %w", err)
 	}
@@ -81,18 +83,6 @@ func newRing(capacity int) (*ring, *os.File, error) {
 	binary.LittleEndian.PutUint32(memory[offVersion:], Version)
 	binary.LittleEndian.PutUint64(memory[offCapacity:], uint64(capacity))
 	return ringOf(memory), file, nil
-}
-
-// anonymousFile makes a file that has no name anywhere, can be sealed, and is never executed:
-// since Linux 6.3 a kernel warns of who does not say so, and with vm.memfd_noexec=2 the first
-// of these refused him.
-func anonymousFile(title string) (fd int, err error) {
-	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
-	fd, err = unix.MemfdCreate(title, flags|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) { // an older kernel
-		fd, err = unix.MemfdCreate(title, flags)
-	}
-	return fd, err
 }
 
 func ringOf(memory []byte) *ring {

@@ -6,23 +6,12 @@ import (
 	"os"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"clrsnap/internal/target/live"
 )
 
 // ErrRights: the agent's folder and the diagnostics socket are the target's user's, and we
 // may not act for that user.
 var ErrRights = errors.New("it is another user's")
-
-// forOthers are the capabilities that it takes to act for another user: its environment
-// and its socket are for nobody else, and its folder is made with its rights.
-var forOthers = []struct {
-	number int
-	name   string
-}{
-	{unix.CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"},
-	{unix.CAP_SETGID, "CAP_SETGID"},
-	{unix.CAP_SETUID, "CAP_SETUID"},
-}
 
 // checkRights returns an error if we may not act for the user of process pid.
 func checkRights(pid int, u user) error {
@@ -33,12 +22,7 @@ func checkRights(pid int, u user) error {
 	if err != nil {
 		return err
 	}
-	var missing []string
-	for _, c := range forOthers {
-		if caps&(1<<c.number) == 0 {
-			missing = append(missing, c.name)
-		}
-	}
+	missing, _ := live.CapabilityNames(live.ForOthers &^ caps)
 	if len(missing) == 0 {
 		return nil
 	}

@@ -18,6 +18,9 @@ import (
 	"strconv"
 	"strings"
 
+	"clrsnap/internal/memfd"
+	"clrsnap/internal/procdir"
+
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
@@ -81,15 +84,15 @@ type Checker struct {
 	memfd  uint64 // the device of files that only exist in memory
 }
 
-// Check returns a BlockError if the process whose /proc/PID is open as dir, and whose
-// /proc/PID/maps says maps, can keep whoever looks at it waiting, with its mappings or with
-// anything that its files may lie on. It touches neither its memory nor its files. What cannot
-// be read is not judged: then nothing else of the process can be read either.
-func (c *Checker) Check(dir int, maps []byte) error {
+// Check returns a BlockError if a process whose /proc/PID/maps says maps can keep whoever looks
+// at it waiting, with its mappings or with anything that its files may lie on. It touches
+// neither its memory nor its files. What cannot be read is not judged: then nothing else of
+// the process can be read either.
+func (c *Checker) Check(of procdir.Dir, maps []byte) error {
 	if c.own == nil {
 		c.start()
 	}
-	t := c.tableOf(dir)
+	t := c.tableOf(of)
 	if t == nil {
 		return nil
 	}
@@ -97,7 +100,7 @@ func (c *Checker) Check(dir int, maps []byte) error {
 		return t.slow
 	}
 	for _, link := range []string{"exe", "root"} {
-		if id, err := Stat(dir, link); err == nil && !c.isLocal(t, id.Dev) {
+		if id, err := Stat(of.FD(), link); err == nil && !c.isLocal(t, id.Dev) {
 			return &BlockError{Place: "its " + link}
 		}
 	}
@@ -159,11 +162,13 @@ func parseDev(s string, base int) (uint64, bool) {
 func (c *Checker) start() {
 	c.tables = map[string]*table{}
 	c.own = &table{}
-	if b, err := readBounded(unix.AT_FDCWD, "/proc/self/mountinfo"); err == nil {
-		c.own = parse(b, true)
+	if f, err := os.Open("/proc/self/mountinfo"); err == nil {
+		if t := readTable(f, true); t != nil {
+			c.own = t
+		}
 	}
 	c.ownNS, _ = os.Readlink("/proc/self/ns/user")
-	if fd, err := unix.MemfdCreate("clrsnap", unix.MFD_CLOEXEC); err == nil {
+	if fd, err := memfd.Create("clrsnap"); err == nil {
 		if id, err := Stat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd)); err == nil {
 			c.memfd = id.Dev
 		}
@@ -172,25 +177,24 @@ func (c *Checker) start() {
 }
 
 // tableOf reads the mount table of a process; nil where that is not allowed.
-func (c *Checker) tableOf(dir int) *table {
-	mnt, err := readlink(dir, "ns/mnt")
-	if err != nil {
-		return nil
-	}
-	user, err := readlink(dir, "ns/user")
-	if err != nil {
+func (c *Checker) tableOf(of procdir.Dir) *table {
+	mnt, err1 := of.Readlink("ns/mnt")
+	user, err2 := of.Readlink("ns/user")
+	if err1 != nil || err2 != nil {
 		return nil
 	}
 	key := mnt + " " + user
-	t := c.tables[key]
-	if t == nil {
-		b, err := readBounded(dir, "mountinfo")
-		if err != nil {
-			return nil
-		}
-		// Every user can make a user namespace, and in it an overlay over a file system
-		// of his own making.
-		t = parse(b, user == c.ownNS)
+	if t := c.tables[key]; t != nil {
+		return t
+	}
+	f, err := of.Open("mountinfo")
+	if err != nil {
+		return nil
+	}
+	// Every user can make a user namespace, and in it an overlay over a file system of his
+	// own making.
+	t := readTable(f, user == c.ownNS)
+	if t != nil {
 		if len(c.tables) >= maxTables {
 			clear(c.tables)
 		}
@@ -199,21 +203,14 @@ func (c *Checker) tableOf(dir int) *table {
 	return t
 }
 
-func readlink(dir int, name string) (string, error) {
-	var buf [64]byte
-	n, err := unix.Readlinkat(dir, name, buf[:])
-	return string(buf[:max(n, 0)]), err
-}
-
-// readBounded reads a file of /proc up to one byte more than maxTable.
-func readBounded(dir int, name string) ([]byte, error) {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), name)
+// readTable reads a mountinfo and closes it; nil where it cannot be read.
+func readTable(f *os.File, overlayIsLocal bool) *table {
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxTable+1))
+	b, err := io.ReadAll(io.LimitReader(f, maxTable+1))
+	if err != nil {
+		return nil
+	}
+	return parse(b, overlayIsLocal)
 }
 
 // parse reads a mountinfo.

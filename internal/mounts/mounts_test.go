@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"clrsnap/internal/procdir"
+
 	"golang.org/x/sys/unix"
 )
 
 // process makes a folder that looks like a /proc/PID in what a Checker reads.
-func process(t *testing.T, mountinfo, userNS string) int {
+func process(t *testing.T, mountinfo, userNS string) procdir.Dir {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "ns"), 0o755); err != nil {
@@ -33,7 +35,7 @@ func process(t *testing.T, mountinfo, userNS string) int {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
-	return fd
+	return procdir.Of(fd, os.Getpid())
 }
 
 const disk = "22 1 200:1 / / rw,relatime shared:1 - ext4 /dev/x rw\n"
@@ -90,11 +92,11 @@ func TestCheckSelf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Munmap(mem) }()
-	dir, err := unix.Open("/proc/self", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := procdir.Open(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(dir)
+	defer dir.Close()
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		t.Fatal(err)

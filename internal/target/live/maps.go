@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/procdir"
 	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
@@ -17,23 +18,32 @@ import (
 func (p *Process) Mappings() (target.Mappings, error) {
 	p.mapsMu.Lock()
 	defer p.mapsMu.Unlock()
+	ms, _, err := p.readMappings()
+	return ms, err
+}
+
+// readMappings also returns what the kernel says, until the next call.
+func (p *Process) readMappings() (target.Mappings, []byte, error) {
 	b, err := p.readMem("maps", p.mapsBuf)
 	if err != nil {
-		return nil, fmt.Errorf("its mappings cannot be read: %w", p.explain(err))
+		return nil, nil, fmt.Errorf("its mappings cannot be read: %w", p.explain(err))
 	}
 	if p.mapsBuf = b; cap(b) > 1<<20 {
 		p.mapsBuf = nil // it is needed seldom
 	}
 	if len(b) == 0 {
-		return nil, p.explain(unix.ESRCH) // a process that is going has no memory
+		return nil, nil, p.explain(unix.ESRCH) // a process that is going has no memory
 	}
 	ms, err := parseMaps(b)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p.setSpans(ms)
-	return ms, nil
+	return ms, b, nil
 }
+
+// ReadMaps reads what the kernel says of a process's mappings, into buf if there is room.
+func ReadMaps(of procdir.Dir, buf []byte) ([]byte, error) { return readAt(of.FD(), "maps", buf) }
 
 // readMem reads a file that shows the address space, from a thread that has
 // one.

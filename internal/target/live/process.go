@@ -60,13 +60,19 @@ type Process struct {
 // Open attaches to a process: it checks that the process can be read and
 // stopped, without stopping it. An error is an *AttachError that says what to
 // do.
-func Open(pid int) (*Process, error) {
+func Open(pid int) (*Process, error) { return openPID(pid, false) }
+
+// OpenWary is Open for a process that cannot keep whoever looks at it waiting for ever. Of
+// another one it touches nothing: the error is mounts.ErrMayBlock.
+func OpenWary(pid int) (*Process, error) { return openPID(pid, true) }
+
+func openPID(pid int, wary bool) (*Process, error) {
 	dir, err := procdir.Open(pid)
 	if err != nil || pid <= 0 {
 		dir.Close()
 		return nil, missingError(pid)
 	}
-	return attach(dir)
+	return attach(dir, wary)
 }
 
 // OpenDir is Open for the process that dir belongs to, and for no other that has its number
@@ -76,25 +82,30 @@ func OpenDir(dir procdir.Dir) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot attach to %d: %w", dir.PID(), err)
 	}
-	return attach(dir)
+	return attach(dir, false)
 }
 
 // attach closes dir where it fails.
-func attach(dir procdir.Dir) (*Process, error) {
+func attach(dir procdir.Dir, wary bool) (*Process, error) {
 	p := &Process{pid: dir.PID(), dir: dir.FD(), pidfd: -1, memFD: -1}
 	p.lead.Store(int32(p.pid))
-	if err := p.open(); err != nil {
+	if err := p.open(wary); err != nil {
 		p.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
-func (p *Process) open() error {
+func (p *Process) open(wary bool) error {
 	if err := p.identify(); err != nil {
 		return err
 	}
-	ms, err := p.Mappings()
+	ms, text, err := p.readMappings()
+	if err == nil && wary {
+		if err := mayBlock(p.Dir(), text); err != nil {
+			return err
+		}
+	}
 	if err == nil {
 		err = p.probe(ms)
 	}

@@ -27,13 +27,19 @@ var useful = []struct {
 	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"},
 }
 
-// forEvents are those that it takes to load the agent into other users' programs.
-const forEvents uint64 = 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID
+// ForOthers are the capabilities, as bits, that it takes to act for another user: its
+// environment and its diagnostics socket are for nobody else, and the agent's folder is made
+// with its rights. forEvents are those that it takes to load the agent into its programs.
+const (
+	ForOthers uint64 = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID
+	forEvents        = ForOthers | 1<<unix.CAP_SYS_PTRACE
+)
 
 // CheckSelf tells what this process is allowed, and which processes it may therefore look
 // at, whatever process that is going to be.
 func CheckSelf() []Finding {
 	me := whoAmI()
+	reads := me.readsFinding()
 	return []Finding{
 		{Check: "user", OK: true, Detail: fmt.Sprintf("uid %d gid %d, %s", me.uid, me.gid, me.namespaceText())},
 		me.capabilitiesFinding(),
@@ -41,8 +47,8 @@ func CheckSelf() []Finding {
 		ownSeccomp(&me),
 		{Check: "kernel.yama.ptrace_scope", OK: true, Detail: yamaText(me.yama)},
 		{Check: "kernel.perf_event_paranoid", OK: true, Detail: cmp.Or(readProc("sys/kernel/perf_event_paranoid"), "not in this kernel")},
-		me.readsFinding(),
-		me.eventsFinding(),
+		reads,
+		me.eventsFinding(&reads),
 	}
 }
 
@@ -67,8 +73,8 @@ func all() string {
 	return "processes of all users of our user namespace"
 }
 
-// capabilityNames are the useful ones of a set, and how many others it has.
-func capabilityNames(set uint64) (names []string, others int) {
+// CapabilityNames are the useful ones of a set, and how many others it has.
+func CapabilityNames(set uint64) (names []string, others int) {
 	others = bits.OnesCount64(set)
 	for _, c := range useful {
 		if set&(1<<c.number) != 0 {
@@ -81,7 +87,7 @@ func capabilityNames(set uint64) (names []string, others int) {
 
 func (s *self) capabilitiesFinding() Finding {
 	f := Finding{Check: "capabilities", OK: true, Detail: "none"}
-	names, others := capabilityNames(s.effective)
+	names, others := CapabilityNames(s.effective)
 	if len(names) > 0 {
 		f.Detail = strings.Join(names, ", ")
 	}
@@ -142,11 +148,10 @@ func (s *self) readsFinding() Finding {
 	return f
 }
 
-// eventsFinding tells into whose processes the agent can be loaded.
-func (s *self) eventsFinding() Finding {
+// eventsFinding tells into whose processes the agent can be loaded, of those that can be read.
+func (s *self) eventsFinding(reads *Finding) Finding {
 	f := Finding{Check: "record --event", OK: true, Detail: fmt.Sprintf("processes of user %d", os.Geteuid())}
-	reads := s.readsFinding()
-	switch lacks, _ := capabilityNames(forEvents &^ s.effective); {
+	switch lacks, _ := CapabilityNames(forEvents &^ s.effective); {
 	case !reads.OK:
 		f.OK, f.Detail = false, reads.Detail
 	case len(lacks) == 0:

@@ -1,6 +1,8 @@
 package live
 
 import (
+	"fmt"
+
 	"clrsnap/internal/mounts"
 	"clrsnap/internal/procdir"
 )
@@ -20,5 +22,12 @@ func MayBlock(pid int) error {
 	if err != nil {
 		return nil
 	}
-	return new(mounts.Checker).Check(p.dir, maps)
+	return mayBlock(dir, maps)
+}
+
+func mayBlock(dir procdir.Dir, maps []byte) error {
+	if err := new(mounts.Checker).Check(dir, maps); err != nil {
+		return fmt.Errorf("process %d can keep whoever looks at it waiting for ever: %w", dir.PID(), err)
+	}
+	return nil
 }
