@@ -157,8 +157,8 @@ func (c *cpuSampler) sample(rp *recordedProcess, x *perfevent.Record) {
 		rp.frames.begin()
 	}
 	t := rp.thread(x.TID, cmp.Or(x.Name, c.names[x.TID]))
-	if t.wall.valid {
-		t.wall.due = 0 // it is not where it was
+	if c.r.wall != nil {
+		c.r.wall.hasRun(t)
 	}
 	if !t.chosen || c.quiet && t.wall.owed == 0 && t.wall.wasOnCPU {
 		return

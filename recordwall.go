@@ -24,6 +24,7 @@ type wallSampler struct {
 	next   time.Duration // when the next round is due
 	base   time.Duration // next without the jitter
 	pace   pace
+	usual  int // turns from one look at a thread to the next, if it has been looked at often
 	turns  []*recordedThread
 	turn   int
 	dealt  bool // turns holds the threads that there are
@@ -55,9 +56,10 @@ type wallThread struct {
 
 	had, queued time.Duration // how long it had a processor, and waited for one, when nothing was owed to it
 
-	due  time.Duration // when it is to be looked at again; 0: it has every turn
-	busy int           // turns in a row at which it ran
-	ran  time.Duration // between looks, less than a turn: not accounted for yet
+	due   time.Duration // when it is to be looked at again; 0: it has every turn
+	busy  int           // looks in a row at which it ran
+	looks int           // up to firstLooks
+	ran   time.Duration // between looks, less than a turn: not accounted for yet
 
 	yield          waitPlace     // where it was stopped as it gave up its processor
 	running, ready time.Duration // that it has had a processor or waited for one, when it was last found running
@@ -78,6 +80,10 @@ func newWallSampler(r *recorder) *wallSampler {
 	w.base, w.last = r.start, r.start
 	w.stats = profile.ModeStats{Mode: profile.Wall, Rate: r.o.Rate}
 	w.pace = pace{share: min(r.o.MaxCPU, float64(runtime.NumCPU())), used: r.cpuOfOurs}
+	w.usual = 1
+	if r.cpu != nil {
+		w.usual = max(1, min(mostUsual, int(w.turnsOf(usualRest))))
+	}
 	return w
 }
 
@@ -87,8 +93,11 @@ func (w *wallSampler) step() time.Duration {
 		return w.next
 	}
 	late := w.next > 0 && w.r.now > w.next+w.period/2
-	w.round(late)
-	w.base += w.period
+	turns := w.usual
+	if w.round(late) {
+		turns = 1
+	}
+	w.base += time.Duration(turns) * w.period
 	if now := live.Monotonic(); w.base < now {
 		w.base = now // rounds that were missed are not made up for: the samples stand for more time
 	}
@@ -97,20 +106,20 @@ func (w *wallSampler) step() time.Duration {
 	return w.next
 }
 
-// round gives the threads their turns.
-func (w *wallSampler) round(late bool) {
+// round gives the threads their turns, and reports whether any is to have the next one.
+func (w *wallSampler) round(late bool) (again bool) {
 	if !w.dealt {
 		w.deal()
 	}
 	w.due += float64(len(w.turns)) * float64(w.r.now-w.last) / float64(w.period)
 	w.last = w.r.now
 	if len(w.turns) == 0 {
-		return
+		return false
 	}
 	w.pace.begin(w.r.now)
 	defer w.pace.end()
 	if w.pace.spent() {
-		return
+		return true
 	}
 	end, looks := w.r.now+w.period, 0
 	if w.whole {
@@ -124,13 +133,15 @@ func (w *wallSampler) round(late bool) {
 			continue
 		}
 		w.sample(t, late)
+		again = again || t.wall.due == 0
 		// A thread that waits for a processor takes long to stop; to ask for our
 		// CPU time takes as long as to look at a blocked thread.
 		if looks++; live.Monotonic() > end || looks%4 == 0 && w.pace.spent() {
-			return
+			return true
 		}
 	}
 	w.whole = true
+	return again
 }
 
 // lastRound is how long the end of a recording may be put off.
@@ -178,6 +189,7 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 	}
 	due := wt.due
 	wt.due = 0
+	wt.looks = min(wt.looks+1, firstLooks)
 	if wt.valid {
 		still, ran := t.of.p.live.StillBlocked(t.info.OSThreadID)
 		if still {
@@ -189,9 +201,12 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 			return
 		}
 	}
-	turns := w.turnsOf(due - wt.last) // that it was left alone for, if it was
 	state, err := w.look(t)
 	now := live.Monotonic()
+	turns := int32(1)
+	if due > 0 {
+		turns = w.turnsOf(now - wt.last)
+	}
 	switch {
 	case errors.Is(err, errDeferred):
 		w.owe(wt, now-wt.last, turns)
@@ -204,6 +219,7 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 	default:
 		w.spend(t, state, now, now-wt.last, turns, wt.at)
 		wt.busy = 0
+		w.rest(wt, now)
 		if proof := t.of.p.capture.Proof; wt.valid && proof != "" {
 			w.payIdle(t, proof.Running(), proof.Ready())
 		}
@@ -221,6 +237,24 @@ func (w *wallSampler) spend(t *recordedThread, state profile.State, at, d time.D
 
 // turnsOf is how many turns a time comprises, one at least.
 func (w *wallSampler) turnsOf(d time.Duration) int32 { return max(1, int32((d+w.period/2)/w.period)) }
+
+// A thread that has been looked at for some turns is looked at every few turns only. Each
+// look takes a processor from somebody, and the kernel's samples tell where threads run;
+// what is found stands for the time since the last look, so that it is coarser and not
+// wrong. Who is rarely looked at anyway, or is not sampled by the kernel, has every turn.
+const (
+	firstLooks = 30
+	usualRest  = 30 * time.Millisecond
+	mostUsual  = 3 // turns
+)
+
+// rest decides when a thread is looked at again of which nothing else is known.
+func (w *wallSampler) rest(wt *wallThread, now time.Duration) {
+	if wt.looks == firstLooks && w.usual > 1 {
+		// Rounds come up to half a period early or late.
+		wt.due = now + time.Duration(w.usual)*w.period - w.period*3/4
+	}
+}
 
 // How long a thread that stays blocked is left alone: a part of the time that it was
 // found blocked at that place so far, because what it does between two looks is not
@@ -240,7 +274,16 @@ func (w *wallSampler) stays(t *recordedThread) {
 	w.spend(t, profile.Waiting, now, now-wt.last, turns, wt.at)
 	w.sure += int(turns)
 	wt.last = now
+	w.rest(wt, now)
 	w.leaveAlone(wt)
+}
+
+// hasRun has a thread looked at soon that was to be left alone for long, because it is
+// not where it was.
+func (w *wallSampler) hasRun(t *recordedThread) {
+	if wt := &t.wall; wt.valid && wt.due-wt.last >= firstRest*w.period {
+		wt.due = 0
+	}
 }
 
 // leaveAlone decides when a thread that was found blocked is looked at again.
@@ -261,9 +304,10 @@ const (
 // letRun decides when a thread that runs is looked at again. Its CPU samples tell where
 // it runs; looks tell only for how much of the time.
 func (w *wallSampler) letRun(wt *wallThread, now time.Duration) {
+	w.rest(wt, now)
 	if wt.busy++; wt.busy > busyTurns {
 		rest := time.Duration(min(wt.busy-busyTurns, mostTurns)) * w.period
-		wt.due = now + rest - time.Duration(rand.Int64N(int64(rest)/4))
+		wt.due = max(wt.due, now+rest-time.Duration(rand.Int64N(int64(rest)/4)))
 	}
 }
 
@@ -289,7 +333,8 @@ func (w *wallSampler) woke(t *recordedThread, ran time.Duration, planned bool) {
 		w.spend(t, profile.Waiting, now-waited/2, waited/2, w.turnsOf(waited/2), before)
 		w.spend(t, profile.Waiting, now, waited-waited/2, w.turnsOf(waited/2), after)
 	}
-	if wt.last = now; waits && after == before {
+	wt.last = now
+	if w.rest(wt, now); waits && after == before {
 		w.leaveAlone(wt)
 	}
 	if wt.ran += ran; wt.ran < w.period && !errors.Is(err, errDeferred) {
