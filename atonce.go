@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -64,10 +65,10 @@ type atOnce struct {
 // member is a thread on its way to the common instant.
 type member struct {
 	thread Thread
-	proof  live.Proof     // that the thread is blocked with this stack; "": it has to be stopped
+	proof  target.Proof   // that the thread is blocked with this stack; "": it has to be stopped
 	stack  profile.Thread // of the latest capture
 	cost   int            // of its frames, in bytes of Process.room
-	extra  []live.Range   // pieces of stack to be copied when it is stopped
+	extra  []target.Range // pieces of stack to be copied when it is stopped
 	ended  bool
 }
 
@@ -160,7 +161,7 @@ const (
 // capture has all members stand still at one instant, and walks those that had to be
 // stopped for it.
 func (a *atOnce) capture() error {
-	reqs := make([]live.Request, len(a.members))
+	reqs := make([]target.Request, len(a.members))
 	limit := max(minStackAtOnce, min(firstStack, allStacksAtOnce/max(len(reqs), 1)))
 	a.extra = 0
 	for i := range a.members {
@@ -172,7 +173,7 @@ func (a *atOnce) capture() error {
 		}
 	}
 	a.p.moment++
-	captures, errs := make([]live.Capture, len(reqs)), make([]error, len(reqs))
+	captures, errs := make([]target.Capture, len(reqs)), make([]error, len(reqs))
 	threads := 0
 	err := a.p.live.Trace(func(t *live.Tracer) (err error) {
 		threads, err = t.CaptureAll(reqs, captures, errs)
@@ -204,11 +205,11 @@ func (a *atOnce) capture() error {
 
 // stopped walks a member that had to be stopped, and notices if another attempt may
 // bring more.
-func (a *atOnce) stopped(m *member, c *live.Capture, err error) {
+func (a *atOnce) stopped(m *member, c *target.Capture, err error) {
 	a.forget(m)
 	s := Suspension{p: a.p, thread: m.thread, capture: c, extra: m.extra}
 	if err := a.p.taken(&s, err); err != nil {
-		m.ended = errors.Is(err, live.ErrThreadExited)
+		m.ended = errors.Is(err, target.ErrThreadExited)
 		m.stack = a.p.describe(&m.thread)
 		m.stack.Error = err.Error()
 		for _, passing := range []error{live.ErrNotStopping, live.ErrWatchdog, live.ErrTracerLost} {

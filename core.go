@@ -10,7 +10,6 @@ import (
 	"clrsnap/internal/locate"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/core"
-	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
 
@@ -34,7 +33,7 @@ type CoreOptions struct {
 // running one: Record and Subscribe.
 func OpenCore(path string, o CoreOptions) (*Process, error) {
 	if o.MaxStack <= 0 {
-		o.MaxStack = live.MaxStackLimit
+		o.MaxStack = target.MaxStackLimit
 	}
 	c, err := core.Open(path, core.Options{Exe: o.Executable, Sysroot: o.Sysroot})
 	if err != nil {
@@ -101,19 +100,19 @@ func (d *dump) Threads() ([]int, error) {
 }
 
 // Thread implements origin.
-func (d *dump) Thread(tid int) (live.ThreadInfo, error) {
+func (d *dump) Thread(tid int) (target.ThreadInfo, error) {
 	t, err := d.find(tid)
 	if err != nil {
-		return live.ThreadInfo{}, err
+		return target.ThreadInfo{}, err
 	}
-	return live.ThreadInfo{TID: tid, Name: t.Name}, nil
+	return target.ThreadInfo{TID: tid, Name: t.Name}, nil
 }
 
 func (d *dump) find(tid int) (*core.Thread, error) {
 	if t, ok := d.Core.Thread(tid); ok {
 		return t, nil
 	}
-	return nil, &live.ThreadError{TID: tid, Err: live.ErrThreadExited}
+	return nil, &target.ThreadError{TID: tid, Err: target.ErrThreadExited}
 }
 
 // lacks reports whether err is due to memory that the dump has left out.
@@ -145,12 +144,12 @@ func (d *dump) spoilt(found *locate.Runtime, err error) error {
 }
 
 // Capture implements origin. The pieces of stack are valid until the next one.
-func (d *dump) Capture(req *live.Request, out *live.Capture) error {
+func (d *dump) Capture(req *target.Request, out *target.Capture) error {
 	t, err := d.find(req.TID)
 	if err != nil {
 		return err
 	}
-	*out = live.Capture{TID: req.TID, Context: t.Context, SyscallNr: t.Syscall, Stopped: true}
+	*out = target.Capture{TID: req.TID, Context: t.Context, SyscallNr: t.Syscall, Stopped: true}
 	if out.Head, err = d.head(req); err != nil {
 		return err
 	}
@@ -166,7 +165,7 @@ func (d *dump) Capture(req *live.Request, out *live.Capture) error {
 	start := max(m.Start, sp-min(sp, redZone))
 	size := min(uint64(m.End-start), uint64(req.StackLimit))
 	out.Cut = uint64(m.End-start) > size
-	pieces, err := d.pieces(append([]live.Range{{Addr: start, Len: int(size)}}, req.Extra...))
+	pieces, err := d.pieces(append([]target.Range{{Addr: start, Len: int(size)}}, req.Extra...))
 	if err != nil {
 		return err
 	}
@@ -182,20 +181,20 @@ const redZone = 128
 
 // head copies the head of a Thread object. One that is shorter may lie at the end of what
 // the dump has; nobody looks at what is behind it.
-func (d *dump) head(req *live.Request) ([]byte, error) {
+func (d *dump) head(req *target.Request) ([]byte, error) {
 	if req.HeadLen == 0 {
 		return nil, nil
 	}
 	b := make([]byte, req.HeadLen)
 	has := max(d.needed, d.Dumped(req.Head, req.HeadLen))
 	if err := d.ReadMemory(b[:has], req.Head); err != nil {
-		return nil, &live.ThreadError{TID: req.TID, Err: err, Detail: "the runtime's Thread object"}
+		return nil, &target.ThreadError{TID: req.TID, Err: err, Detail: "the runtime's Thread object"}
 	}
 	return b, nil
 }
 
 // pieces copies pieces of memory, each up to what the dump lacks.
-func (d *dump) pieces(ranges []live.Range) ([]target.Region, error) {
+func (d *dump) pieces(ranges []target.Range) ([]target.Region, error) {
 	total := 0
 	for i := range ranges {
 		ranges[i].Len = d.Dumped(ranges[i].Addr, ranges[i].Len)

@@ -9,6 +9,7 @@ import (
 
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
+
 	"golang.org/x/sys/unix"
 )
 

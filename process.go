@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/locate"
 	"clrsnap/internal/mounts"
 	"clrsnap/internal/procdir"
+	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -72,7 +73,7 @@ type Process struct {
 
 	known    map[int]thread.Thread // the runtime's threads, by the id in the target's namespace
 	unlisted error                 // why some may be missing in known; nil: none are
-	capture  live.Capture
+	capture  target.Capture
 	walked   []profile.Frame // by the latest walk for a Snapshot
 	room     int             // bytes of frames that a Snapshot may still have
 	opened   time.Time
@@ -117,7 +118,7 @@ func stackBound(n int) int {
 	if n <= 0 {
 		n = 8 << 20
 	}
-	return max(firstStack, min(n, live.MaxStackLimit))
+	return max(firstStack, min(n, target.MaxStackLimit))
 }
 
 // An origin is where a process is read from.
@@ -127,9 +128,9 @@ type origin interface {
 	// Alive returns nil, or why there is nothing more to be read.
 	Alive() error
 	Threads() ([]int, error)
-	Thread(tid int) (live.ThreadInfo, error)
+	Thread(tid int) (target.ThreadInfo, error)
 	NSTid(tid int) (int, error) // the thread's id inside the target's PID namespace
-	Capture(*live.Request, *live.Capture) error
+	Capture(*target.Request, *target.Capture) error
 	Close() error
 }
 
@@ -221,7 +222,7 @@ func maybeStarting(from origin) bool {
 		return true
 	}
 	for _, tid := range tids {
-		if i, err := from.Thread(tid); err == nil && strings.HasPrefix(i.Name, ".NET ") && i.Age() > settled {
+		if i, err := from.Thread(tid); err == nil && strings.HasPrefix(i.Name, ".NET ") && live.Age(i.StartTime) > settled {
 			return false
 		}
 	}

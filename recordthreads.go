@@ -191,7 +191,7 @@ func (rp *recordedProcess) thread(tid int, name string) *recordedThread {
 	}
 	if t == nil {
 		if i, err := rp.p.live.Thread(tid); err == nil {
-			if live.Monotonic()-i.Age() > rp.stored-recent {
+			if live.Monotonic()-live.Age(i.StartTime) > rp.stored-recent {
 				rp.readStore()
 			}
 			t = rp.describe(tid, nil)
@@ -287,8 +287,7 @@ func (t *recordedThread) mayHaveChanged(now time.Duration) bool {
 
 // age is how long the thread has been there; now is not long ago.
 func (t *recordedThread) age(now time.Duration) time.Duration {
-	i := live.ThreadInfo{StartTime: t.info.started}
-	return i.Age() - (live.Monotonic() - now)
+	return live.Age(t.info.started) - (live.Monotonic() - now)
 }
 
 // changed has the turns of wall-clock sampling dealt anew.

@@ -10,7 +10,6 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/target"
-	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -152,7 +151,7 @@ func (s *Suspension) stopAndWalk(walked func() walk.Result) (walk.Result, error)
 	s.extra = nil
 	for attempt := 0; ; attempt++ {
 		if err := s.stop(); err != nil {
-			if errors.Is(err, live.ErrThreadExited) {
+			if errors.Is(err, target.ErrThreadExited) {
 				err = errThreadEnded
 			}
 			return walk.Result{}, err

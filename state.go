@@ -1,16 +1,15 @@
 package clrsnap
 
 import (
+	"clrsnap/internal/target"
 	"fmt"
-
-	"clrsnap/internal/target/live"
 )
 
 // running is the state of a thread that is in no system call.
 const running = "running"
 
 // state says in words what a captured thread was doing.
-func state(c *live.Capture) string {
+func state(c *target.Capture) string {
 	switch {
 	case c.SyscallNr < 0 && c.Stopped:
 		return running

@@ -21,11 +21,11 @@ import (
 type Suspension struct {
 	p         *Process
 	thread    Thread
-	capture   *live.Capture
+	capture   *target.Capture
 	walk      walk.Thread
 	exception thread.Exception
-	extra     []live.Range // further pieces of stack that turned out to be needed
-	moment    uint64       // Process.moment of the capture; 0: there is none
+	extra     []target.Range // further pieces of stack that turned out to be needed
+	moment    uint64         // Process.moment of the capture; 0: there is none
 
 	pause   time.Duration // the longest stop
 	managed bool          // the last walk met managed frames
@@ -54,7 +54,7 @@ func (p *Process) Suspend(id ThreadID) (*Suspension, error) {
 	}()
 	for attempt := 0; ; attempt++ {
 		err := s.stop()
-		if err != nil && !errors.Is(err, live.ErrThreadExited) {
+		if err != nil && !errors.Is(err, target.ErrThreadExited) {
 			return nil, p.failure(id, err)
 		}
 		if err != nil || s.walk.Info.Address == 0 {
@@ -99,7 +99,7 @@ func (s *Suspension) mendChain() bool {
 	if start >= end {
 		return false // a damaged dump
 	}
-	s.extra = append(s.extra, live.Range{Addr: start, Len: int(end - start)})
+	s.extra = append(s.extra, target.Range{Addr: start, Len: int(end - start)})
 	return true
 }
 
@@ -147,12 +147,12 @@ func (p *Process) announce(id ThreadID) {
 const firstStack = 256 << 10
 
 // request says what to copy of a thread.
-func (p *Process) request(t *Thread, extra []live.Range) live.Request {
-	r := live.Request{TID: t.OSThreadID, StackLimit: firstStack, Extra: extra}
+func (p *Process) request(t *Thread, extra []target.Range) target.Request {
+	r := target.Request{TID: t.OSThreadID, StackLimit: firstStack, Extra: extra}
 	if t.ID != 0 {
 		r.Head, r.HeadLen = arch.Addr(t.ID), thread.HeadLen
 		if at, n := p.rt.Threads.Beside(p.from, arch.Addr(t.ID)); n > 0 {
-			r.Extra = append(slices.Clip(extra), live.Range{Addr: at, Len: n})
+			r.Extra = append(slices.Clip(extra), target.Range{Addr: at, Len: n})
 		}
 	}
 	return r
@@ -176,7 +176,7 @@ func (s *Suspension) peek() error { return s.take(s.p.live.TryBlocked) }
 
 // take captures the thread; once more if it has thrown an exception since it was looked
 // at for one.
-func (s *Suspension) take(capture func(*live.Request, *live.Capture) error) error {
+func (s *Suspension) take(capture func(*target.Request, *target.Capture) error) error {
 	if s.p.walking {
 		return errNested(s.thread.ID)
 	}
@@ -215,14 +215,14 @@ func (p *Process) taken(s *Suspension, err error) error {
 
 // missing returns the piece of stack that a walk lacked: from there to the end of
 // its mapping.
-func (s *Suspension) missing(err error) (live.Range, bool) {
+func (s *Suspension) missing(err error) (target.Range, bool) {
 	if !errors.Is(err, walk.ErrMissing) {
-		return live.Range{}, false
+		return target.Range{}, false
 	}
 	at := s.walk.Stack.Miss
 	m := s.mapping(at)
 	if m == nil {
-		return live.Range{}, false
+		return target.Range{}, false
 	}
 	const below = 4096 // what was in use may reach below the first read
 	start := max(m.Start, at&^(below-1)-below)
@@ -235,7 +235,7 @@ func (s *Suspension) missing(err error) (live.Range, bool) {
 		left = min(left, firstStack<<(2*(len(s.extra)+1)))
 	}
 	n := min(int64(m.End-start), int64(left))
-	return live.Range{Addr: start, Len: int(n)}, n > below
+	return target.Range{Addr: start, Len: int(n)}, n > below
 }
 
 // mapping returns the mapping that an address lies in, nil if there is none.

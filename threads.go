@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 )
 
@@ -180,7 +181,7 @@ func (p *Process) failure(id ThreadID, err error) error {
 		return err
 	}
 	hr := E_FAIL
-	if errors.Is(err, live.ErrThreadExited) || errors.Is(err, live.ErrExited) {
+	if errors.Is(err, target.ErrThreadExited) || errors.Is(err, live.ErrExited) {
 		hr = CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD
 	}
 	return &Error{HRESULT: hr, Thread: id, Text: "the thread cannot be captured", Err: err}

@@ -177,11 +177,11 @@ func (t *Thread) stack() *target.Stack {
 // CaptureThread copies a thread of a live process: the one with the thread id tid
 // whose Thread object is at object (0 for a native thread).
 func CaptureThread(p *live.Process, tid int, object arch.Addr) (*Thread, error) {
-	req := live.Request{TID: tid, StackLimit: stackLimit}
+	req := target.Request{TID: tid, StackLimit: stackLimit}
 	if object != 0 {
 		req.Head, req.HeadLen = object, thread.HeadLen
 	}
-	var c live.Capture
+	var c target.Capture
 	if err := p.Capture(&req, &c); err != nil {
 		return nil, err
 	}

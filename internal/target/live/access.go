@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/procdir"
+	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
 )
@@ -89,7 +90,7 @@ func tracedError(tid, tracer int) error {
 	if tracer == 0 {
 		return nil
 	}
-	return &ThreadError{TID: tid, Err: ErrTraced,
+	return &target.ThreadError{TID: tid, Err: ErrTraced,
 		Detail: fmt.Sprintf("by process %d (%s): end that debugger or tracer, or capture without a stop", tracer, commOf(tracer))}
 }
 

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"clrsnap/internal/target"
 	"fmt"
 	"slices"
 )
@@ -21,7 +22,7 @@ import (
 //
 // threads is how many the process had at the instant, those included that have
 // ended and not been collected; 0 if that could not be found out.
-func (t *Tracer) CaptureAll(reqs []Request, out []Capture, errs []error) (threads int, err error) {
+func (t *Tracer) CaptureAll(reqs []target.Request, out []target.Capture, errs []error) (threads int, err error) {
 	out, errs = out[:len(reqs)], errs[:len(reqs)]
 	if len(reqs) == 0 {
 		return 0, nil
@@ -50,7 +51,7 @@ func (t *Tracer) CaptureAll(reqs []Request, out []Capture, errs []error) (thread
 	}
 }
 
-func (t *Tracer) captureAll(reqs []Request, out []Capture, errs []error) (outcome uint32, err error) {
+func (t *Tracer) captureAll(reqs []target.Request, out []target.Capture, errs []error) (outcome uint32, err error) {
 	if err := t.arena.fit(reqs); err != nil {
 		return 0, fmt.Errorf("process %d: no memory for the stacks of %d threads: %w", t.p.pid, len(reqs), err)
 	}
@@ -80,7 +81,7 @@ func (t *Tracer) captureAll(reqs []Request, out []Capture, errs []error) (outcom
 
 // prove prepares to look at the proof that the thread is blocked, if there is one: in
 // the file that is open already, or in one that is opened for it.
-func (t *tracee) prove(r *blockedReader, proof Proof) bool {
+func (t *tracee) prove(r *blockedReader, proof target.Proof) bool {
 	if proof == "" || len(proof) > len(t.proof) {
 		return false
 	}

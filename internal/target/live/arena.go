@@ -1,6 +1,7 @@
 package live
 
 import (
+	"clrsnap/internal/target"
 	"errors"
 	"os"
 
@@ -27,7 +28,7 @@ const (
 var errTooMany = errors.New("too much is asked for")
 
 // fit makes room for what reqs ask for.
-func (a *arena) fit(reqs []Request) error {
+func (a *arena) fit(reqs []target.Request) error {
 	need := 0
 	for i := range reqs {
 		if need += roomFor(&reqs[i]); need > 1<<40 {
@@ -63,15 +64,15 @@ func (a *arena) fit(reqs []Request) error {
 
 // roomFor is what a request takes up, in whole pages. One that is too large for
 // copier.prepare, which refuses it, takes nothing.
-func roomFor(r *Request) int {
+func roomFor(r *target.Request) int {
 	n := r.HeadLen + stackLimit(r)
 	for _, e := range r.Extra {
 		n += e.Len
-		if e.Len < 0 || e.Len > MaxStackLimit {
+		if e.Len < 0 || e.Len > target.MaxStackLimit {
 			return 0
 		}
 	}
-	if r.HeadLen < 0 || r.HeadLen > maxHead || stackLimit(r) > MaxStackLimit || len(r.Extra) > maxExtra {
+	if r.HeadLen < 0 || r.HeadLen > maxHead || stackLimit(r) > target.MaxStackLimit || len(r.Extra) > maxExtra {
 		return 0
 	}
 	page := os.Getpagesize()
@@ -79,7 +80,7 @@ func roomFor(r *Request) int {
 }
 
 // lend has out use the next part.
-func (a *arena) lend(r *Request, out *Capture) {
+func (a *arena) lend(r *target.Request, out *target.Capture) {
 	room := roomFor(r)
 	if room == 0 {
 		return
@@ -91,10 +92,10 @@ func (a *arena) lend(r *Request, out *Capture) {
 		part = part[n:]
 		return b
 	}
-	out.headBuf, out.stackBuf = cut(r.HeadLen), cut(stackLimit(r))
-	out.extraBuf = out.extraBuf[:0]
+	out.Buffers.Head, out.Buffers.Stack = cut(r.HeadLen), cut(stackLimit(r))
+	out.Buffers.Extra = out.Buffers.Extra[:0]
 	for _, e := range r.Extra {
-		out.extraBuf = append(out.extraBuf, cut(e.Len))
+		out.Buffers.Extra = append(out.Buffers.Extra, cut(e.Len))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,7 +38,7 @@ func BenchmarkStop(b *testing.B) {
 		b.Run(mode[0], func(b *testing.B) {
 			pr := start(b, nil, mode...)
 			p := open(b, pr)
-			req := &Request{TID: pr.arg, StackLimit: 8 << 10, Head: pr.ptr, HeadLen: 512}
+			req := &target.Request{TID: pr.arg, StackLimit: 8 << 10, Head: pr.ptr, HeadLen: 512}
 			if pr.ptr == 0 {
 				req.HeadLen = 0
 			}
@@ -48,11 +49,11 @@ func BenchmarkStop(b *testing.B) {
 	}
 }
 
-func benchStop(b *testing.B, t *Tracer, req *Request) error {
+func benchStop(b *testing.B, t *Tracer, req *target.Request) error {
 	runtime.LockOSThread() // floor traces by itself
 	defer runtime.UnlockOSThread()
 	var regs unix.PtraceRegs
-	var c Capture
+	var c target.Capture
 	var floors, whole, pauses []time.Duration
 	for i := 0; b.Loop(); i++ {
 		// Whoever comes second finds the thread freshly run: take turns.
@@ -89,9 +90,9 @@ func BenchmarkStopAll100(b *testing.B) {
 	pr := start(b, nil, "sleepers", "100")
 	p := open(b, pr)
 	tids, _ := p.Threads()
-	reqs, out, errs := make([]Request, len(tids)), make([]Capture, len(tids)), make([]error, len(tids))
+	reqs, out, errs := make([]target.Request, len(tids)), make([]target.Capture, len(tids)), make([]error, len(tids))
 	for i, tid := range tids {
-		reqs[i] = Request{TID: tid, StackLimit: 8 << 10}
+		reqs[i] = target.Request{TID: tid, StackLimit: 8 << 10}
 	}
 	var pause time.Duration
 	for b.Loop() {
@@ -106,8 +107,8 @@ func BenchmarkStopAll100(b *testing.B) {
 func BenchmarkTryBlocked(b *testing.B) {
 	pr := start(b, nil, "sleepers", "1")
 	p := open(b, pr)
-	var c Capture
-	req := &Request{TID: pr.arg, StackLimit: 8 << 10}
+	var c target.Capture
+	req := &target.Request{TID: pr.arg, StackLimit: 8 << 10}
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := p.TryBlocked(req, &c); err != nil {

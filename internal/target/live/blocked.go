@@ -2,6 +2,7 @@ package live
 
 import (
 	"bytes"
+	"clrsnap/internal/target"
 	"errors"
 	"math/rand/v2"
 	"strconv"
@@ -41,7 +42,7 @@ import (
 //
 // The capture's Proof is the line. As long as schedstat says the same, what was
 // captured is what the thread still is: see StillBlocked and CaptureAll.
-func (p *Process) TryBlocked(req *Request, out *Capture) error {
+func (p *Process) TryBlocked(req *target.Request, out *target.Capture) error {
 	if p.closed.Load() {
 		return ErrClosed
 	}
@@ -77,7 +78,7 @@ func (p *Process) StillBlocked(tid int) (still bool, ran time.Duration) {
 }
 
 // Holds reports whether a thread has not run since it was captured with that proof.
-func (p *Process) Holds(tid int, proof Proof) bool {
+func (p *Process) Holds(tid int, proof target.Proof) bool {
 	p.blocked.mu.Lock()
 	defer p.blocked.mu.Unlock()
 	var buf [maxProof]byte
@@ -98,16 +99,6 @@ func (p *Process) Times(tid int) (running, ready time.Duration, ok bool) {
 	times := schedTimes(b)
 	return times[0], times[1], times[0] > 0
 }
-
-// A Proof is what the kernel told of how often, and for how long, a thread has run,
-// when it was found blocked: the line of its schedstat.
-type Proof string
-
-// Running is for how long the thread had a processor until then.
-func (p Proof) Running() time.Duration { return schedTimes([]byte(p))[0] }
-
-// Ready is for how long it had waited for one.
-func (p Proof) Ready() time.Duration { return schedTimes([]byte(p))[1] }
 
 // schedTimes are the times of a line of schedstat: with a processor, and ready without
 // one.
@@ -142,8 +133,8 @@ const maxProofs = 1 << 16
 type blockedReader struct {
 	mu     sync.Mutex
 	files  map[int]blockedFiles
-	limit  int           // of files
-	proofs map[int]Proof // of when threads were last captured
+	limit  int                  // of files
+	proofs map[int]target.Proof // of when threads were last captured
 	c      copier
 }
 
@@ -163,7 +154,7 @@ func (r *blockedReader) close() {
 	r.files, r.proofs = nil, nil
 }
 
-func (r *blockedReader) capture(p *Process, req *Request, out *Capture) error {
+func (r *blockedReader) capture(p *Process, req *target.Request, out *target.Capture) error {
 	if err := r.c.prepare(p, req, out); err != nil {
 		return err
 	}
@@ -185,7 +176,7 @@ func (r *blockedReader) capture(p *Process, req *Request, out *Capture) error {
 	}
 	l, blocked := parseSyscall(b)
 	if !blocked {
-		return &ThreadError{TID: req.TID, Err: ErrNotBlocked}
+		return &target.ThreadError{TID: req.TID, Err: ErrNotBlocked}
 	}
 	r.c.copy(uintptr(req.TID), l.sp)
 	var again [maxProof]byte
@@ -194,7 +185,7 @@ func (r *blockedReader) capture(p *Process, req *Request, out *Capture) error {
 		return r.failed(p, req.TID, err)
 	}
 	if !bytes.Equal(s1, s2) {
-		return &ThreadError{TID: req.TID, Err: ErrNotBlocked, Detail: "it ran meanwhile"}
+		return &target.ThreadError{TID: req.TID, Err: ErrNotBlocked, Detail: "it ran meanwhile"}
 	}
 	contextSP(&out.Context, l.pc, l.sp)
 	out.SyscallNr, out.SyscallArgs = l.nr, l.args
@@ -204,14 +195,14 @@ func (r *blockedReader) capture(p *Process, req *Request, out *Capture) error {
 }
 
 // prove remembers a thread's proof.
-func (r *blockedReader) prove(tid int, line []byte) Proof {
+func (r *blockedReader) prove(tid int, line []byte) target.Proof {
 	if last := r.proofs[tid]; string(last) == string(line) {
 		return last
 	}
 	if r.proofs == nil || len(r.proofs) >= maxProofs {
-		r.proofs = map[int]Proof{}
+		r.proofs = map[int]target.Proof{}
 	}
-	proof := Proof(line)
+	proof := target.Proof(line)
 	r.proofs[tid] = proof
 	return proof
 }
@@ -314,7 +305,7 @@ func (r *blockedReader) failed(p *Process, tid int, err error) error {
 	case err == unix.ESRCH || err == unix.ENOENT:
 		return p.threadGone(tid)
 	}
-	return &ThreadError{TID: tid, Err: err, Detail: "reading its state"}
+	return &target.ThreadError{TID: tid, Err: err, Detail: "reading its state"}
 }
 
 // preadAll reads a short file of /proc from its start, which makes the kernel

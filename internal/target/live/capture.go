@@ -1,6 +1,7 @@
 package live
 
 import (
+	"clrsnap/internal/target"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,7 +14,7 @@ import (
 
 // Capture stops one thread, copies it and lets it go on. On an error out holds
 // nothing of use, except that a *target.ReadError leaves the other pieces.
-func (t *Tracer) Capture(req *Request, out *Capture) error {
+func (t *Tracer) Capture(req *target.Request, out *target.Capture) error {
 	te := t.one
 	te.tid, te.pid, te.unhurried = uintptr(req.TID), uintptr(t.p.pid), req.Unhurried
 	if err := te.copier.prepare(t.p, req, out); err != nil {
@@ -22,8 +23,8 @@ func (t *Tracer) Capture(req *Request, out *Capture) error {
 	for again := false; ; again = true {
 		outcome, err := t.perform(te, nil)
 		if err != nil {
-			*out = Capture{}
-			return &ThreadError{TID: req.TID, Err: ErrWatchdog, Detail: err.Error()}
+			*out = target.Capture{}
+			return &target.ThreadError{TID: req.TID, Err: ErrWatchdog, Detail: err.Error()}
 		}
 		if t.mayTrace(te, outcome) {
 			continue
@@ -68,12 +69,12 @@ func (t *Tracer) forsaken() bool {
 }
 
 // conclude turns the end of a stop into a result.
-func (t *Tracer) conclude(te *tracee, outcome uint32, req *Request, out *Capture) error {
+func (t *Tracer) conclude(te *tracee, outcome uint32, req *target.Request, out *target.Capture) error {
 	switch {
 	case outcome == outcomeLate:
 		return t.lateError(req.TID)
 	case outcome == outcomeDied:
-		return &ThreadError{TID: req.TID, Err: ErrTracerLost}
+		return &target.ThreadError{TID: req.TID, Err: ErrTracerLost}
 	case te.died:
 		return t.p.threadGone(req.TID)
 	}
@@ -83,12 +84,12 @@ func (t *Tracer) conclude(te *tracee, outcome uint32, req *Request, out *Capture
 		return nil
 	case phaseDone:
 		if te.foreign {
-			return &ThreadError{TID: req.TID, Err: ErrThreadExited, Detail: "its id belongs to another process now"}
+			return &target.ThreadError{TID: req.TID, Err: target.ErrThreadExited, Detail: "its id belongs to another process now"}
 		}
 		return t.deliver(te, req, out)
 	case phaseFree:
 		if te.moved && te.errno == 0 {
-			return &ThreadError{TID: req.TID, Err: ErrNotStopping, Detail: "it was blocked, and ran just when too little time was left to stop it; try again"}
+			return &target.ThreadError{TID: req.TID, Err: ErrNotStopping, Detail: "it was blocked, and ran just when too little time was left to stop it; try again"}
 		}
 		return t.seizeError(req.TID, te.errno)
 	case phaseWaiting:
@@ -106,13 +107,13 @@ func (t *Tracer) conclude(te *tracee, outcome uint32, req *Request, out *Capture
 func (t *Tracer) lateError(tid int) error {
 	sh := t.tasks.sh
 	if sh.step == stepSeize {
-		return &ThreadError{TID: tid, Err: ErrNotStopping, Detail: "its process executes another program; try again"}
+		return &target.ThreadError{TID: tid, Err: ErrNotStopping, Detail: "its process executes another program; try again"}
 	}
 	late := time.Duration(sh.late).Round(10 * time.Microsecond)
-	return &ThreadError{TID: tid, Err: ErrWatchdog, Detail: fmt.Sprintf("after %v: this process was given no processor, or is stopped; try again", late)}
+	return &target.ThreadError{TID: tid, Err: ErrWatchdog, Detail: fmt.Sprintf("after %v: this process was given no processor, or is stopped; try again", late)}
 }
 
-func (t *Tracer) deliver(te *tracee, req *Request, out *Capture) error {
+func (t *Tracer) deliver(te *tracee, req *target.Request, out *target.Capture) error {
 	te.regs.context(&out.Context)
 	out.SyscallNr, out.SyscallArgs = te.regs.syscallNr(), [6]uint64{}
 	if out.SyscallNr >= 0 {
@@ -130,7 +131,7 @@ func (t *Tracer) seizeError(tid int, errno syscall.Errno) error {
 		return t.p.threadGone(tid)
 	}
 	if errno != unix.EPERM {
-		return &ThreadError{TID: tid, Err: errno, Detail: "PTRACE_SEIZE"}
+		return &target.ThreadError{TID: tid, Err: errno, Detail: "PTRACE_SEIZE"}
 	}
 	// EPERM has many meanings, one of them is that the thread is ending.
 	info, err := t.p.Thread(tid)
@@ -155,7 +156,7 @@ func (t *Tracer) stuckError(tid int, limit time.Duration) error {
 	if err != nil || info.State == 'Z' || info.State == 'X' {
 		return t.p.threadGone(tid)
 	}
-	e := &ThreadError{TID: tid, Err: ErrNotStopping}
+	e := &target.ThreadError{TID: tid, Err: ErrNotStopping}
 	if info.State == 'R' {
 		e.Detail = fmt.Sprintf("it is ready to run, but was most likely given no processor within %v; it has been left alone, try again when the machine is less busy", limit)
 		return e

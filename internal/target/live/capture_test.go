@@ -19,9 +19,9 @@ import (
 func TestCaptureCopiesRegistersStackAndHead(t *testing.T) {
 	pr := start(t, nil, "spin")
 	p := open(t, pr)
-	var c Capture
+	var c target.Capture
 	for range 200 {
-		if err := p.Capture(&Request{TID: pr.arg, Head: pr.ptr, HeadLen: 512}, &c); err != nil {
+		if err := p.Capture(&target.Request{TID: pr.arg, Head: pr.ptr, HeadLen: 512}, &c); err != nil {
 			t.Fatal(err)
 		}
 		sp, ok := c.Context.Reg(arch.RSP)
@@ -46,9 +46,9 @@ func TestCaptureCopiesRegistersStackAndHead(t *testing.T) {
 func TestCaptureNoAllocation(t *testing.T) {
 	pr := start(t, nil, "spin")
 	p := open(t, pr)
-	req := &Request{TID: pr.arg, Head: pr.ptr, HeadLen: 64, Extra: []Range{{pr.ptr, 32}}}
+	req := &target.Request{TID: pr.arg, Head: pr.ptr, HeadLen: 64, Extra: []target.Range{{Addr: pr.ptr, Len: 32}}}
 	err := p.Trace(func(tr *Tracer) error {
-		var c Capture
+		var c target.Capture
 		least := math.Inf(1)
 		for i := 0; i < 5 && least > 0; i++ {
 			least = min(least, testing.AllocsPerRun(50, func() {
@@ -77,9 +77,9 @@ func TestNoSignalIsLost(t *testing.T) {
 	p := open(t, pr)
 	met, late := 0, 0
 	err := p.Trace(func(tr *Tracer) error {
-		var c Capture
+		var c target.Capture
 		for range n {
-			err := tr.Capture(&Request{TID: pr.arg, StackLimit: 4096}, &c)
+			err := tr.Capture(&target.Request{TID: pr.arg, StackLimit: 4096}, &c)
 			if errors.Is(err, ErrWatchdog) {
 				late++ // a busy machine; which must not cost a signal either
 				continue
@@ -123,12 +123,12 @@ func TestThreadsThatDie(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = p.Trace(func(tr *Tracer) error {
-			var c Capture
+			var c target.Capture
 			for _, tid := range tids {
-				switch err := tr.Capture(&Request{TID: tid}, &c); {
+				switch err := tr.Capture(&target.Request{TID: tid}, &c); {
 				case err == nil:
 					good++
-				case errors.Is(err, ErrThreadExited):
+				case errors.Is(err, target.ErrThreadExited):
 					dead++
 				case errors.Is(err, ErrWatchdog):
 					late++ // a busy machine
@@ -148,8 +148,8 @@ func TestThreadsThatDie(t *testing.T) {
 	}
 	advances(t, p, pr)
 	pr.kill()
-	var c Capture
-	if err := p.Capture(&Request{TID: pr.pid}, &c); !errors.Is(err, ErrExited) || !strings.Contains(err.Error(), strconv.Itoa(pr.pid)) {
+	var c target.Capture
+	if err := p.Capture(&target.Request{TID: pr.pid}, &c); !errors.Is(err, ErrExited) || !strings.Contains(err.Error(), strconv.Itoa(pr.pid)) {
 		t.Errorf("after the end: %v", err)
 	}
 	if err := p.ReadMemory(make([]byte, 8), pr.cnt); !errors.Is(err, ErrExited) {
@@ -167,9 +167,9 @@ func TestGroupStopStays(t *testing.T) {
 			t.Fatalf("state %c", state())
 		}
 		n := counter(t, p, pr, 0)
-		var c Capture
+		var c target.Capture
 		for range 10 {
-			if err := p.Capture(&Request{TID: pr.pid}, &c); err != nil {
+			if err := p.Capture(&target.Request{TID: pr.pid}, &c); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -191,28 +191,28 @@ func TestThreadThatDoesNotStop(t *testing.T) {
 	if !within(waitLimit, func() bool { return child() != 0 && taskState(pr.pid, pr.arg) == 'D' }) {
 		t.Fatal("no D state")
 	}
-	var c Capture
+	var c target.Capture
 	begin := time.Now()
 	err := p.Trace(func(tr *Tracer) error {
-		if err := tr.Capture(&Request{TID: pr.arg}, &c); !errors.Is(err, ErrNotStopping) {
+		if err := tr.Capture(&target.Request{TID: pr.arg}, &c); !errors.Is(err, ErrNotStopping) {
 			t.Errorf("D state: %v", err)
 		} else {
 			t.Log(err)
 		}
 		untraced(t, p, pr.arg)
-		return tr.Capture(&Request{TID: pr.pid}, &c)
+		return tr.Capture(&target.Request{TID: pr.pid}, &c)
 	})
 	if err != nil || time.Since(begin) > 10*time.Second { // the child lives for a minute
 		t.Fatalf("%v after %v", err, time.Since(begin))
 	}
-	if err := p.Capture(&Request{TID: pr.pid}, &c); err != nil {
+	if err := p.Capture(&target.Request{TID: pr.pid}, &c); err != nil {
 		t.Fatalf("the next request: %v", err)
 	}
-	if err := p.TryBlocked(&Request{TID: pr.arg}, &c); err != nil || c.SyscallNr != unix.SYS_VFORK {
+	if err := p.TryBlocked(&target.Request{TID: pr.arg}, &c); err != nil || c.SyscallNr != unix.SYS_VFORK {
 		t.Errorf("without a stop: %v, system call %d", err, c.SyscallNr)
 	}
 	errs := make([]error, 2)
-	if err := captureAll(p, []Request{{TID: pr.pid}, {TID: pr.arg}}, make([]Capture, 2), errs); err != nil || errs[0] != nil || !errors.Is(errs[1], ErrNotStopping) {
+	if err := captureAll(p, []target.Request{{TID: pr.pid}, {TID: pr.arg}}, make([]target.Capture, 2), errs); err != nil || errs[0] != nil || !errors.Is(errs[1], ErrNotStopping) {
 		t.Errorf("CaptureAll: %v %v", err, errs)
 	}
 	untraced(t, p, pr.arg)
@@ -220,7 +220,7 @@ func TestThreadThatDoesNotStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	advances(t, p, pr)
-	if err := p.Capture(&Request{TID: pr.arg}, &c); err != nil {
+	if err := p.Capture(&target.Request{TID: pr.arg}, &c); err != nil {
 		t.Error(err)
 	}
 }
@@ -228,8 +228,8 @@ func TestThreadThatDoesNotStop(t *testing.T) {
 func TestSignalStackAndExtra(t *testing.T) {
 	pr := start(t, nil, "altstack")
 	p := open(t, pr)
-	var c Capture
-	req := &Request{TID: pr.arg, Extra: []Range{{pr.ptr, 512}, {1, 16}, {pr.ptr + 8, 8}}}
+	var c target.Capture
+	req := &target.Request{TID: pr.arg, Extra: []target.Range{{Addr: pr.ptr, Len: 512}, {Addr: 1, Len: 16}, {Addr: pr.ptr + 8, Len: 8}}}
 	if err := p.Capture(req, &c); err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestSignalStackAndExtra(t *testing.T) {
 		t.Errorf("piece after an unreadable one: %#x", v)
 	}
 	var re *target.ReadError
-	if err := p.Capture(&Request{TID: pr.arg, Head: 16, HeadLen: 8}, &c); !errors.As(err, &re) || len(c.Stack.Data) == 0 {
+	if err := p.Capture(&target.Request{TID: pr.arg, Head: 16, HeadLen: 8}, &c); !errors.As(err, &re) || len(c.Stack.Data) == 0 {
 		t.Errorf("unreadable head: %v, %d bytes of stack", err, len(c.Stack.Data))
 	}
 }
@@ -253,9 +253,9 @@ func TestSignalStackAndExtra(t *testing.T) {
 func TestStackBeyondLimit(t *testing.T) {
 	pr := start(t, nil, "deep")
 	p := open(t, pr)
-	var c Capture
+	var c target.Capture
 	for _, limit := range []int{1, 128, 4096, 100000, 1 << 20} {
-		if err := p.Capture(&Request{TID: pr.arg, StackLimit: limit}, &c); err != nil {
+		if err := p.Capture(&target.Request{TID: pr.arg, StackLimit: limit}, &c); err != nil {
 			t.Fatal(err)
 		}
 		if want := limit < 300000; c.Cut != want || want && len(c.Stack.Data) != limit {
@@ -263,17 +263,17 @@ func TestStackBeyondLimit(t *testing.T) {
 		}
 	}
 	sp := c.Stack.Base + redZone
-	if err := p.Capture(&Request{TID: pr.arg, StackEnd: sp + 8000}, &c); err != nil || len(c.Stack.Data) != 8000+redZone {
+	if err := p.Capture(&target.Request{TID: pr.arg, StackEnd: sp + 8000}, &c); err != nil || len(c.Stack.Data) != 8000+redZone {
 		t.Errorf("StackEnd: %v, %d bytes", err, len(c.Stack.Data))
 	}
 	none := []span{}
 	p.spans.Store(&none) // as if the thread were younger than what we know
-	if err := p.Capture(&Request{TID: pr.arg, StackLimit: 4 << 20}, &c); err != nil || !c.Strange || len(c.Stack.Data) < 300000 {
+	if err := p.Capture(&target.Request{TID: pr.arg, StackLimit: 4 << 20}, &c); err != nil || !c.Strange || len(c.Stack.Data) < 300000 {
 		t.Errorf("unknown mapping: %v, strange %v, %d bytes", err, c.Strange, len(c.Stack.Data))
 	}
 	p.noVM.Store(true)
-	var m Capture
-	if err := p.Capture(&Request{TID: pr.arg, StackLimit: 4 << 20}, &m); err != nil || !bytes.Equal(m.Stack.Data[redZone:4096], c.Stack.Data[redZone:4096]) {
+	var m target.Capture
+	if err := p.Capture(&target.Request{TID: pr.arg, StackLimit: 4 << 20}, &m); err != nil || !bytes.Equal(m.Stack.Data[redZone:4096], c.Stack.Data[redZone:4096]) {
 		t.Errorf("through the mem file: %v, %d bytes", err, len(m.Stack.Data))
 	}
 }
@@ -281,7 +281,7 @@ func TestStackBeyondLimit(t *testing.T) {
 func TestExecDuringCapture(t *testing.T) {
 	pr := start(t, nil, "exec")
 	p := open(t, pr)
-	var c Capture
+	var c target.Capture
 	good, gone := 0, 0
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
 		tids, err := p.Threads()
@@ -289,10 +289,10 @@ func TestExecDuringCapture(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = p.Mappings()
-		reqs := make([]Request, len(tids))
+		reqs := make([]target.Request, len(tids))
 		for i, tid := range tids {
 			reqs[i].TID = tid
-			if err := p.Capture(&Request{TID: tid}, &c); err == nil {
+			if err := p.Capture(&target.Request{TID: tid}, &c); err == nil {
 				good++
 			} else {
 				gone++
@@ -302,7 +302,7 @@ func TestExecDuringCapture(t *testing.T) {
 			}
 		}
 		errs := make([]error, len(tids))
-		if err := captureAll(p, reqs, make([]Capture, len(reqs)), errs); err != nil {
+		if err := captureAll(p, reqs, make([]target.Capture, len(reqs)), errs); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -322,9 +322,9 @@ func TestCaptureAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reqs, out, errs := make([]Request, len(tids)+1), make([]Capture, len(tids)+1), make([]error, len(tids)+1)
+	reqs, out, errs := make([]target.Request, len(tids)+1), make([]target.Capture, len(tids)+1), make([]error, len(tids)+1)
 	for i, tid := range tids {
-		reqs[i] = Request{TID: tid, StackLimit: 8192}
+		reqs[i] = target.Request{TID: tid, StackLimit: 8192}
 	}
 	reqs[len(tids)].TID = unix.Getpid() // not a thread of the target
 	asleep := 0

@@ -27,13 +27,12 @@ func sameMoment() (ofGo time.Time, monotonic time.Duration) {
 	return ofGo, monotonic
 }
 
-// ticks is the unit of ThreadInfo.StartTime (USER_HZ in include/uapi/asm-generic/param.h).
+// ticks is the unit of target.ThreadInfo.StartTime (USER_HZ in include/uapi/asm-generic/param.h).
 const ticks = time.Second / 100
 
-// Age is how long a thread has been there.
-func (i *ThreadInfo) Age() time.Duration { return age(i.StartTime) }
-
-func age(start uint64) time.Duration {
+// Age is how long a process or thread has been there that started at a time, in clock
+// ticks since boot.
+func Age(start uint64) time.Duration {
 	return readClock(unix.CLOCK_BOOTTIME) - time.Duration(start)*ticks
 }
 

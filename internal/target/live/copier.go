@@ -3,7 +3,6 @@ package live
 import (
 	"errors"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"clrsnap/internal/arch"
@@ -11,14 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// DefaultStackLimit bounds the bytes of stack that are copied when a request
-// names no bound.
-const DefaultStackLimit = 64 << 10
-
-// MaxStackLimit is the largest bound that a request can name, and the largest
-// further piece, in bytes.
-const MaxStackLimit = 64 << 20
 
 const (
 	maxHead  = 1 << 20
@@ -28,70 +19,6 @@ const (
 	// check, and the tracer has no room on its stack for a panic.
 	maxPieces = 32
 )
-
-// Range is a piece of the target's memory.
-type Range struct {
-	Addr arch.Addr
-	Len  int
-}
-
-// Request says what to copy of a thread.
-type Request struct {
-	TID int
-
-	// The runtime's Thread object, copied in the same breath as the stack;
-	// none where HeadLen is 0.
-	Head    arch.Addr
-	HeadLen int
-
-	// The stack is copied from just below the stack pointer up to the end of
-	// its mapping, or to StackEnd where that is set and nearer, but at most
-	// StackLimit bytes (0: DefaultStackLimit).
-	StackLimit int
-	StackEnd   arch.Addr
-
-	Extra []Range // further pieces, such as the ordinary stack below a signal stack
-
-	// Unhurried: the thread waits for a processor, most likely, so it is looked at
-	// less often until it has stopped. That costs less, and the pause is longer.
-	Unhurried bool
-
-	// Proof is that of an earlier capture without a stop (Capture.Proof). CaptureAll
-	// does not stop the thread as long as it holds.
-	Proof Proof
-}
-
-// Capture is what a thread was when it stood still. A Capture that is used
-// again reuses its memory: the slices are valid until then.
-type Capture struct {
-	TID     int
-	Context arch.Context // every integer register; only IP and SP where !Stopped
-	Stack   target.Stack // Extra has the pieces asked for, as far as they could be read
-	Head    []byte
-
-	// Pause is an upper bound on how long the thread stood still for us: from
-	// just before PTRACE_INTERRUPT, or from the last look that found it not
-	// stopped yet if that took longer than a short sleep, until just after
-	// PTRACE_DETACH; stops in between for a signal that was passed on are added.
-	// After CaptureAll they all end at the same time. 0 where !Stopped.
-	Pause   time.Duration
-	Stopped bool  // false: nothing was stopped
-	Proof   Proof // that the thread was blocked (TryBlocked), or still was (CaptureAll)
-
-	// Waited is how long the thread was known not to have stopped. 0: it stopped
-	// within some 40 µs, as one does that has a processor, and then where it next
-	// left the kernel. One that waited for a processor stops exactly where it was.
-	Waited time.Duration
-
-	SyscallNr   int64 // the system call that the thread is in; -1: none
-	SyscallArgs [6]uint64
-
-	Cut     bool // StackLimit left out the upper part of the stack
-	Strange bool // the stack pointer was in no known mapping; call Mappings
-
-	stackBuf, headBuf []byte
-	extraBuf          [][]byte
-}
 
 // copier copies the pieces of one request. Its arrays are filled before a
 // thread is stopped; while it is, only numbers change.
@@ -118,35 +45,35 @@ const (
 
 var errRequest = errors.New("request is too large")
 
-func stackLimit(r *Request) int {
+func stackLimit(r *target.Request) int {
 	if r.StackLimit <= 0 {
-		return DefaultStackLimit
+		return target.DefaultStackLimit
 	}
 	return r.StackLimit
 }
 
 // prepare makes room for everything that req asks for.
-func (c *copier) prepare(p *Process, req *Request, out *Capture) error {
+func (c *copier) prepare(p *Process, req *target.Request, out *target.Capture) error {
 	limit := stackLimit(req)
-	if limit > MaxStackLimit || req.HeadLen < 0 || req.HeadLen > maxHead || len(req.Extra) > maxExtra {
-		return &ThreadError{TID: req.TID, Err: errRequest}
+	if limit > target.MaxStackLimit || req.HeadLen < 0 || req.HeadLen > maxHead || len(req.Extra) > maxExtra {
+		return &target.ThreadError{TID: req.TID, Err: errRequest}
 	}
 	c.limit, c.end = uint64(limit), uint64(req.StackEnd)
 	c.count = pieceExtra + len(req.Extra)
 	c.strange, c.cut, c.err = false, false, 0
-	out.stackBuf = grow(out.stackBuf, limit)
-	out.headBuf = grow(out.headBuf, req.HeadLen)
-	c.set(pieceHead, out.headBuf, req.Head, req.HeadLen)
-	c.set(pieceStack, out.stackBuf, 0, 0)
-	for len(out.extraBuf) < len(req.Extra) {
-		out.extraBuf = append(out.extraBuf, nil)
+	out.Buffers.Stack = grow(out.Buffers.Stack, limit)
+	out.Buffers.Head = grow(out.Buffers.Head, req.HeadLen)
+	c.set(pieceHead, out.Buffers.Head, req.Head, req.HeadLen)
+	c.set(pieceStack, out.Buffers.Stack, 0, 0)
+	for len(out.Buffers.Extra) < len(req.Extra) {
+		out.Buffers.Extra = append(out.Buffers.Extra, nil)
 	}
 	for i, r := range req.Extra {
-		if r.Len < 0 || r.Len > MaxStackLimit {
-			return &ThreadError{TID: req.TID, Err: errRequest}
+		if r.Len < 0 || r.Len > target.MaxStackLimit {
+			return &target.ThreadError{TID: req.TID, Err: errRequest}
 		}
-		out.extraBuf[i] = grow(out.extraBuf[i], r.Len)
-		c.set(pieceExtra+i, out.extraBuf[i], r.Addr, r.Len)
+		out.Buffers.Extra[i] = grow(out.Buffers.Extra[i], r.Len)
+		c.set(pieceExtra+i, out.Buffers.Extra[i], r.Addr, r.Len)
 	}
 	if cap(out.Stack.Extra) < len(req.Extra) {
 		out.Stack.Extra = make([]target.Region, 0, len(req.Extra))
@@ -308,17 +235,17 @@ func (c *copier) readv(tid uintptr, from, count int) int {
 }
 
 // deliver puts what was copied into out.
-func (c *copier) deliver(req *Request, out *Capture) error {
+func (c *copier) deliver(req *target.Request, out *target.Capture) error {
 	out.TID = req.TID
 	out.Strange, out.Cut = c.strange, c.cut
-	out.Head = out.headBuf[:c.got[pieceHead]]
+	out.Head = out.Buffers.Head[:c.got[pieceHead]]
 	out.Stack.Base = arch.Addr(c.remote[pieceStack].Base)
-	out.Stack.Data = out.stackBuf[:c.got[pieceStack]]
+	out.Stack.Data = out.Buffers.Stack[:c.got[pieceStack]]
 	out.Stack.Miss, out.Stack.Live = 0, nil
 	out.Stack.Extra = out.Stack.Extra[:0]
 	for i, r := range req.Extra {
 		if n := c.got[pieceExtra+i]; n > 0 {
-			out.Stack.Extra = append(out.Stack.Extra, target.Region{Base: r.Addr, Data: out.extraBuf[i][:n]})
+			out.Stack.Extra = append(out.Stack.Extra, target.Region{Base: r.Addr, Data: out.Buffers.Extra[i][:n]})
 		}
 	}
 	if c.got[pieceHead] != req.HeadLen {
@@ -326,14 +253,14 @@ func (c *copier) deliver(req *Request, out *Capture) error {
 		if c.err != 0 {
 			err = c.err
 		}
-		return &ThreadError{TID: req.TID, Err: &target.ReadError{Addr: req.Head, Len: req.HeadLen, Err: err}, Detail: "the runtime's Thread object"}
+		return &target.ThreadError{TID: req.TID, Err: &target.ReadError{Addr: req.Head, Len: req.HeadLen, Err: err}, Detail: "the runtime's Thread object"}
 	}
 	if c.got[pieceStack] == 0 {
 		err := error(unix.EFAULT)
 		if c.err != 0 {
 			err = c.err
 		}
-		return &ThreadError{TID: req.TID, Err: &target.ReadError{Addr: out.Stack.Base, Len: c.remote[pieceStack].Len, Err: err}, Detail: "its stack"}
+		return &target.ThreadError{TID: req.TID, Err: &target.ReadError{Addr: out.Stack.Base, Len: c.remote[pieceStack].Len, Err: err}, Detail: "its stack"}
 	}
 	return nil
 }

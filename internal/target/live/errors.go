@@ -23,8 +23,6 @@ var (
 var (
 	// ErrExited: the process has ended. The text names it.
 	ErrExited = procdir.ErrExited
-	// ErrThreadExited: the thread has ended, or belongs to another process now.
-	ErrThreadExited = errors.New("thread has exited")
 	// ErrNotStopping: the thread did not reach a stop within the bound.
 	ErrNotStopping = errors.New("thread does not stop")
 	// ErrWatchdog: the tracer was late while the thread was, or could be, stopped,
@@ -62,20 +60,3 @@ func (e *AttachError) Error() string {
 }
 
 func (e *AttachError) Unwrap() error { return e.Err }
-
-// ThreadError says what went wrong with one thread.
-type ThreadError struct {
-	TID    int
-	Err    error // one of the sentinels above, or a system call's error
-	Detail string
-}
-
-func (e *ThreadError) Error() string {
-	s := fmt.Sprintf("thread %d: %v", e.TID, e.Err)
-	if e.Detail != "" {
-		s += ": " + e.Detail
-	}
-	return s
-}
-
-func (e *ThreadError) Unwrap() error { return e.Err }

@@ -2,6 +2,7 @@ package live
 
 import (
 	"bufio"
+	"clrsnap/internal/target"
 	"errors"
 	"fmt"
 	"os"
@@ -105,7 +106,7 @@ func (x *injection) stopped(cmd *exec.Cmd, lines *bufio.Scanner) (r result) {
 // got no processor for a second on a machine where twenty want one.
 func said(line string) error {
 	if line == "captured <nil>" || strings.HasPrefix(line, "captured thread") &&
-		(strings.Contains(line, ErrThreadExited.Error()) || strings.Contains(line, ErrNotStopping.Error())) {
+		(strings.Contains(line, target.ErrThreadExited.Error()) || strings.Contains(line, ErrNotStopping.Error())) {
 		return nil
 	}
 	return fmt.Errorf("the other process says %q", line)
@@ -147,8 +148,8 @@ func disturbed(pid int) {
 		}
 		_ = unix.Kill(os.Getpid(), sig)
 	}()
-	var c Capture
-	err = p.Capture(&Request{TID: tid}, &c)
+	var c target.Capture
+	err = p.Capture(&target.Request{TID: tid}, &c)
 	fmt.Println("captured", err)
 	p.Close()
 }

@@ -2,6 +2,7 @@ package live
 
 import (
 	"bufio"
+	"clrsnap/internal/target"
 	"errors"
 	"fmt"
 	"os"
@@ -48,7 +49,7 @@ type injection struct {
 	waitedBefore uint64 // see notItsFault
 }
 
-var gone = []error{ErrThreadExited, ErrExited}
+var gone = []error{target.ErrThreadExited, ErrExited}
 
 func faultList(v1, v2 *freezer) []*fault {
 	list := []*fault{

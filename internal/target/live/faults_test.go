@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/target"
 	"clrsnap/internal/testenv"
 
 	"golang.org/x/sys/unix"
@@ -207,7 +208,7 @@ func (x *injection) check(r result) error {
 // the tracer waits for it. For that the kernel has to vouch.
 func (x *injection) notItsFault(err error) bool {
 	if x.ft == nil {
-		return errors.Is(err, ErrThreadExited) || errors.Is(err, ErrNotStopping)
+		return errors.Is(err, target.ErrThreadExited) || errors.Is(err, ErrNotStopping)
 	}
 	return errors.Is(err, ErrNotStopping) && x.waited() > x.waitedBefore+uint64(x.ft.patient.StopLimit)/4
 }
@@ -244,8 +245,8 @@ func (x *injection) runHere(p *Process) (r result) {
 	x.arm()
 	done := make(chan error, 1)
 	go func() {
-		var c Capture
-		done <- p.Capture(&Request{TID: x.tid}, &c)
+		var c target.Capture
+		done <- p.Capture(&target.Request{TID: x.tid}, &c)
 	}()
 	r.reached, r.err = x.await(done, &r.capture)
 	if r.err != nil || !r.reached {

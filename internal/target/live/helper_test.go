@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
 )
 
 // The test binary starts itself in other roles.
@@ -70,11 +71,11 @@ func captureForever(pid int) {
 	}
 	fmt.Println("tracing")
 	_ = p.Trace(func(t *Tracer) error {
-		var c Capture
+		var c target.Capture
 		for {
 			tids, _ := p.Threads()
 			for _, tid := range tids {
-				if err := t.Capture(&Request{TID: tid}, &c); errors.Is(err, ErrTracerLost) {
+				if err := t.Capture(&target.Request{TID: tid}, &c); errors.Is(err, ErrTracerLost) {
 					return err
 				}
 			}
@@ -242,7 +243,7 @@ func untraced(t testing.TB, p *Process, tid int) {
 	}
 }
 
-func captureAll(p *Process, reqs []Request, out []Capture, errs []error) error {
+func captureAll(p *Process, reqs []target.Request, out []target.Capture, errs []error) error {
 	return p.Trace(func(t *Tracer) error {
 		_, err := t.CaptureAll(reqs, out, errs)
 		return err

@@ -10,20 +10,21 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
 )
 
 // instant is what a test captures of many threads at once.
 type instant struct {
-	reqs    []Request
-	out     []Capture
+	reqs    []target.Request
+	out     []target.Capture
 	errs    []error
 	threads int
 }
 
 func newInstant(tids []int) *instant {
-	in := &instant{reqs: make([]Request, len(tids)), out: make([]Capture, len(tids)), errs: make([]error, len(tids))}
+	in := &instant{reqs: make([]target.Request, len(tids)), out: make([]target.Capture, len(tids)), errs: make([]error, len(tids))}
 	for i, tid := range tids {
-		in.reqs[i] = Request{TID: tid, StackLimit: 8 << 10}
+		in.reqs[i] = target.Request{TID: tid, StackLimit: 8 << 10}
 	}
 	return in
 }
@@ -31,7 +32,7 @@ func newInstant(tids []int) *instant {
 // prove finds out who is blocked, and returns how many are.
 func (in *instant) prove(p *Process) (blocked int) {
 	for i := range in.reqs {
-		var c Capture
+		var c target.Capture
 		in.reqs[i].Proof = ""
 		if p.TryBlocked(&in.reqs[i], &c) == nil {
 			in.reqs[i].Proof = c.Proof
@@ -156,10 +157,10 @@ func TestCaptureAllIsOneInstant(t *testing.T) {
 	}
 	in := newInstant(tids)
 	for i := range in.reqs {
-		in.reqs[i].Extra = []Range{{at[i], 8}}
+		in.reqs[i].Extra = []target.Range{{Addr: at[i], Len: 8}}
 	}
-	counts, before := make([]uint64, n), make([]Capture, n)
-	count := func(i int, c *Capture) {
+	counts, before := make([]uint64, n), make([]target.Capture, n)
+	count := func(i int, c *target.Capture) {
 		v, ok := c.Stack.Uint64(at[i])
 		if !ok {
 			t.Fatalf("thread %d: its count was not copied", tids[i])
@@ -229,8 +230,8 @@ func TestCaptureAllNewThreads(t *testing.T) {
 		t.Errorf("%d threads, %d of them stopped", in.threads, in.stopped())
 	}
 	in = newInstant(tids)
-	in.reqs[3].StackLimit = MaxStackLimit + 1
-	in.reqs[4].Extra = []Range{{1, -1}}
+	in.reqs[3].StackLimit = target.MaxStackLimit + 1
+	in.reqs[4].Extra = []target.Range{{Addr: 1, Len: -1}}
 	in.capture(t, p)
 	if in.stopped() != 9 || !errors.Is(in.errs[3], errRequest) || !errors.Is(in.errs[4], errRequest) {
 		t.Errorf("%d stopped; %v, %v", in.stopped(), in.errs[3], in.errs[4])

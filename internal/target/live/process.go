@@ -204,7 +204,7 @@ func (p *Process) PID() int { return p.pid }
 func (p *Process) StartTime() uint64 { return p.start }
 
 // Age is how long the process has been there.
-func (p *Process) Age() time.Duration { return age(p.start) }
+func (p *Process) Age() time.Duration { return Age(p.start) }
 
 // Arch is the target's architecture.
 func (p *Process) Arch() *arch.Arch { return hostArch }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
 )
@@ -80,17 +81,17 @@ func TestAlreadyTraced(t *testing.T) {
 	pr := start(t, nil, "spin")
 	p := open(t, pr)
 	tr := start(t, nil, "tracer", strconv.Itoa(pr.arg))
-	var c Capture
-	err := p.Capture(&Request{TID: pr.arg}, &c)
+	var c target.Capture
+	err := p.Capture(&target.Request{TID: pr.arg}, &c)
 	if !errors.Is(err, ErrTraced) || !strings.Contains(err.Error(), strconv.Itoa(tr.pid)+" (target)") {
 		t.Fatalf("%v", err)
 	}
 	t.Log(err)
-	if err := p.Capture(&Request{TID: pr.pid}, &c); err != nil {
+	if err := p.Capture(&target.Request{TID: pr.pid}, &c); err != nil {
 		t.Errorf("another thread: %v", err)
 	}
 	tr.kill()
-	if err := p.Capture(&Request{TID: pr.arg}, &c); err != nil {
+	if err := p.Capture(&target.Request{TID: pr.arg}, &c); err != nil {
 		t.Error(err)
 	}
 }
@@ -196,11 +197,11 @@ func TestMainThreadHasEnded(t *testing.T) {
 	}
 	p := open(t, pr)
 	advances(t, p, pr)
-	var c Capture
-	if err := p.Capture(&Request{TID: pr.arg}, &c); err != nil || c.Strange {
+	var c target.Capture
+	if err := p.Capture(&target.Request{TID: pr.arg}, &c); err != nil || c.Strange {
 		t.Errorf("%v", err)
 	}
-	if err := p.Capture(&Request{TID: pr.pid}, &c); !errors.Is(err, ErrThreadExited) {
+	if err := p.Capture(&target.Request{TID: pr.pid}, &c); !errors.Is(err, target.ErrThreadExited) {
 		t.Errorf("the dead main thread: %v", err)
 	}
 	advances(t, p, pr)
@@ -238,7 +239,7 @@ func TestThreads(t *testing.T) {
 	if err != nil || w.Running || w.Syscall != unix.SYS_POLL || w.Runs == 0 {
 		t.Errorf("%+v %v", w, err)
 	}
-	if _, err := p.Thread(unix.Getpid()); !errors.Is(err, ErrThreadExited) {
+	if _, err := p.Thread(unix.Getpid()); !errors.Is(err, target.ErrThreadExited) {
 		t.Errorf("not its thread: %v", err)
 	}
 }
@@ -248,8 +249,8 @@ func TestTryBlockedEqualsStop(t *testing.T) {
 	p := open(t, pr)
 	tids, _ := p.Threads()
 	for _, tid := range tids[1:] {
-		var a, b Capture
-		req := &Request{TID: tid, Head: pr.ptr, HeadLen: 512}
+		var a, b target.Capture
+		req := &target.Request{TID: tid, Head: pr.ptr, HeadLen: 512}
 		if err := p.TryBlocked(req, &a); err != nil {
 			t.Fatal(err)
 		}
@@ -270,14 +271,14 @@ func TestTryBlockedEqualsStop(t *testing.T) {
 	}
 	run := start(t, nil, "spin")
 	q := open(t, run)
-	var c Capture
+	var c target.Capture
 	for range 1000 {
-		if err := q.TryBlocked(&Request{TID: run.arg}, &c); !errors.Is(err, ErrNotBlocked) {
+		if err := q.TryBlocked(&target.Request{TID: run.arg}, &c); !errors.Is(err, ErrNotBlocked) {
 			t.Fatalf("a running thread: %v", err)
 		}
 	}
 	run.kill()
-	if err := q.TryBlocked(&Request{TID: run.arg}, &c); !errors.Is(err, ErrExited) {
+	if err := q.TryBlocked(&target.Request{TID: run.arg}, &c); !errors.Is(err, ErrExited) {
 		t.Errorf("after the end: %v", err)
 	}
 }

@@ -6,17 +6,10 @@ import (
 	"strconv"
 
 	"clrsnap/internal/procdir"
+	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
 )
-
-// ThreadInfo describes a thread as the kernel sees it.
-type ThreadInfo struct {
-	TID       int
-	Name      string
-	State     byte   // R S D T t Z X I, as proc_pid_stat(5) explains them
-	StartTime uint64 // clock ticks since boot
-}
 
 // CountThreads is how many threads the process has, without a list of them: the kernel
 // counts them as links of the folder (proc_task_getattr in fs/proc/base.c).
@@ -63,17 +56,17 @@ func (p *Process) Threads() ([]int, error) {
 }
 
 // Thread describes one thread.
-func (p *Process) Thread(tid int) (ThreadInfo, error) {
+func (p *Process) Thread(tid int) (target.ThreadInfo, error) {
 	var buf [1024]byte
 	b, err := p.readTask(tid, "stat", buf[:])
 	if err != nil {
-		return ThreadInfo{}, err
+		return target.ThreadInfo{}, err
 	}
 	s, err := parseStat(b)
 	if err != nil {
-		return ThreadInfo{}, &ThreadError{TID: tid, Err: err}
+		return target.ThreadInfo{}, &target.ThreadError{TID: tid, Err: err}
 	}
-	return ThreadInfo{TID: tid, Name: s.comm, State: s.state, StartTime: s.start}, nil
+	return target.ThreadInfo{TID: tid, Name: s.comm, State: s.state, StartTime: s.start}, nil
 }
 
 // ThreadWait says what a thread waits for, for a person to read.
@@ -93,7 +86,7 @@ func (p *Process) ThreadWait(tid int) (ThreadWait, error) {
 	var buf [512]byte
 	w := ThreadWait{Syscall: -1}
 	b, err := p.readTask(tid, "schedstat", buf[:])
-	if errors.Is(err, ErrThreadExited) {
+	if errors.Is(err, target.ErrThreadExited) {
 		return w, err
 	}
 	f, b := nextField(b)
@@ -128,7 +121,7 @@ func (p *Process) NSTid(tid int) (int, error) {
 	}
 	ids := parseStatus(b).nspid
 	if len(ids) == 0 {
-		return 0, &ThreadError{TID: tid, Err: errProcFormat, Detail: "no NSpid line in its status"}
+		return 0, &target.ThreadError{TID: tid, Err: errProcFormat, Detail: "no NSpid line in its status"}
 	}
 	return ids[len(ids)-1], nil
 }
@@ -139,15 +132,15 @@ func (p *Process) readTask(tid int, name string, buf []byte) ([]byte, error) {
 		return nil, p.threadGone(tid)
 	}
 	if err != nil {
-		return nil, &ThreadError{TID: tid, Err: err, Detail: "reading " + name}
+		return nil, &target.ThreadError{TID: tid, Err: err, Detail: "reading " + name}
 	}
 	return b, nil
 }
 
-// threadGone is ErrThreadExited, or ErrExited where the whole process has.
+// threadGone is target.ErrThreadExited, or ErrExited where the whole process has.
 func (p *Process) threadGone(tid int) error {
 	if err := p.Alive(); err != nil {
 		return err
 	}
-	return &ThreadError{TID: tid, Err: ErrThreadExited}
+	return &target.ThreadError{TID: tid, Err: target.ErrThreadExited}
 }

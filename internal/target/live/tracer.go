@@ -1,6 +1,7 @@
 package live
 
 import (
+	"clrsnap/internal/target"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -40,7 +41,7 @@ func (p *Process) Trace(f func(*Tracer) error) error {
 }
 
 // Capture captures one thread by itself.
-func (p *Process) Capture(req *Request, out *Capture) error {
+func (p *Process) Capture(req *target.Request, out *target.Capture) error {
 	return p.Trace(func(t *Tracer) error { return t.Capture(req, out) })
 }
 

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"clrsnap/internal/target"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -19,7 +20,7 @@ func TestWatchdogLetsGo(t *testing.T) {
 	pr := start(t, nil, "spin")
 	p := open(t, pr)
 	p.Watchdog = 5 * time.Millisecond
-	var c Capture
+	var c target.Capture
 	var lates []time.Duration
 	const n = 50
 	busy := 0 // releases that a busy machine caused
@@ -31,7 +32,7 @@ func TestWatchdogLetsGo(t *testing.T) {
 			}
 			atomic.StoreInt64(&sh.linger, int64(10*time.Second))
 			atomic.StoreUint32(&sh.breaks, 1<<stepCopied)
-			if err = tr.Capture(&Request{TID: pr.arg}, &c); !errors.Is(err, ErrWatchdog) {
+			if err = tr.Capture(&target.Request{TID: pr.arg}, &c); !errors.Is(err, ErrWatchdog) {
 				t.Fatalf("a tracer that sleeps: %v", err)
 			}
 			if i == 0 {
@@ -46,9 +47,9 @@ func TestWatchdogLetsGo(t *testing.T) {
 			return nil
 		})
 		untraced(t, p, pr.arg)
-		err := p.Capture(&Request{TID: pr.arg}, &c)
+		err := p.Capture(&target.Request{TID: pr.arg}, &c)
 		for ; errors.Is(err, ErrWatchdog) && busy < n/2; busy++ {
-			err = p.Capture(&Request{TID: pr.arg}, &c)
+			err = p.Capture(&target.Request{TID: pr.arg}, &c)
 		}
 		if err != nil {
 			t.Fatalf("the next request, after %d that a busy machine may have ended: %v", busy, err)
@@ -66,8 +67,8 @@ func TestWatchdogLetsGo(t *testing.T) {
 func TestWatchdogAwake(t *testing.T) {
 	pr := start(t, nil, "ticks")
 	p := open(t, pr)
-	var c Capture
-	if err := p.Capture(&Request{TID: pr.pid}, &c); err != nil {
+	var c target.Capture
+	if err := p.Capture(&target.Request{TID: pr.pid}, &c); err != nil {
 		t.Fatal(err)
 	}
 	sh := p.tracer.tasks.sh
@@ -76,7 +77,7 @@ func TestWatchdogAwake(t *testing.T) {
 	}
 	atomic.StoreInt64(&sh.linger, int64(10*time.Second))
 	atomic.StoreUint32(&sh.breaks, 1<<stepStopped)
-	if err := p.Capture(&Request{TID: pr.pid}, &c); !errors.Is(err, ErrWatchdog) {
+	if err := p.Capture(&target.Request{TID: pr.pid}, &c); !errors.Is(err, ErrWatchdog) {
 		t.Fatal(err)
 	}
 }
@@ -87,8 +88,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 	before := leftTasks(unix.Getpid())
 	for range 20 {
 		p := open(t, pr)
-		var c Capture
-		if err := p.Capture(&Request{TID: pr.pid}, &c); err != nil {
+		var c target.Capture
+		if err := p.Capture(&target.Request{TID: pr.pid}, &c); err != nil {
 			t.Fatal(err)
 		}
 		sh := p.tracer.tasks.sh

@@ -1,0 +1,106 @@
+package target
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"clrsnap/internal/arch"
+)
+
+// DefaultStackLimit bounds the bytes of stack that are copied when a request
+// names no bound.
+const DefaultStackLimit = 64 << 10
+
+// MaxStackLimit is the largest bound that a request can name, and the largest
+// further piece, in bytes.
+const MaxStackLimit = 64 << 20
+
+// Range is a piece of the target's memory.
+type Range struct {
+	Addr arch.Addr
+	Len  int
+}
+
+// Request says what to copy of a thread.
+type Request struct {
+	TID int
+
+	// The runtime's Thread object, copied in the same breath as the stack;
+	// none where HeadLen is 0.
+	Head    arch.Addr
+	HeadLen int
+
+	// The stack is copied from just below the stack pointer up to the end of
+	// its mapping, or to StackEnd where that is set and nearer, but at most
+	// StackLimit bytes (0: DefaultStackLimit).
+	StackLimit int
+	StackEnd   arch.Addr
+
+	Extra []Range // further pieces, such as the ordinary stack below a signal stack
+
+	// Unhurried: the thread waits for a processor, most likely, so it is looked at
+	// less often until it has stopped. That costs less, and the pause is longer.
+	Unhurried bool
+
+	// Proof is that of an earlier capture without a stop (Capture.Proof). live.Tracer.CaptureAll
+	// does not stop the thread as long as it holds.
+	Proof Proof
+}
+
+// Capture is what a thread was when it stood still. A Capture that is used
+// again reuses its memory: the slices are valid until then.
+type Capture struct {
+	TID     int
+	Context arch.Context // every integer register; only IP and SP where !Stopped
+	Stack   Stack        // Extra has the pieces asked for, as far as they could be read
+	Head    []byte
+
+	// Pause is an upper bound on how long the thread stood still for us: from
+	// just before PTRACE_INTERRUPT, or from the last look that found it not
+	// stopped yet if that took longer than a short sleep, until just after
+	// PTRACE_DETACH; stops in between for a signal that was passed on are added.
+	// After live.Tracer.CaptureAll they all end at the same time. 0 where !Stopped.
+	Pause   time.Duration
+	Stopped bool  // false: nothing was stopped
+	Proof   Proof // that the thread was blocked (live.Process.TryBlocked), or still was (live.Tracer.CaptureAll)
+
+	// Waited is how long the thread was known not to have stopped. 0: it stopped
+	// within some 40 µs, as one does that has a processor, and then where it next
+	// left the kernel. One that waited for a processor stops exactly where it was.
+	Waited time.Duration
+
+	SyscallNr   int64 // the system call that the thread is in; -1: none
+	SyscallArgs [6]uint64
+
+	Cut     bool // StackLimit left out the upper part of the stack
+	Strange bool // the stack pointer was in no known mapping; call Mappings
+
+	Buffers Buffers // of whoever captures: what the other fields point into
+}
+
+// Buffers is the memory of a Capture, which the next capture uses again.
+type Buffers struct {
+	Stack, Head []byte
+	Extra       [][]byte
+}
+
+// A Proof is what the kernel told of how often, and for how long, a thread has run,
+// when it was found blocked: the line of its schedstat.
+type Proof string
+
+// Running is for how long the thread had a CPU until then.
+func (p Proof) Running() time.Duration { return p.field(0) }
+
+// Ready is for how long it had waited for one.
+func (p Proof) Ready() time.Duration { return p.field(1) }
+
+func (p Proof) field(i int) time.Duration {
+	rest := string(p)
+	for ; i > 0; i-- {
+		_, rest, _ = strings.Cut(rest, " ")
+	}
+	first, _, _ := strings.Cut(rest, " ")
+	n, _ := strconv.ParseInt(first, 10, 64) // 0 where there is no proof
+	return time.Duration(n)
+}

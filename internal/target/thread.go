@@ -1,0 +1,34 @@
+package target
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ThreadInfo describes a thread as the kernel sees it.
+type ThreadInfo struct {
+	TID       int
+	Name      string
+	State     byte   // R S D T t Z X I, as proc_pid_stat(5) explains them
+	StartTime uint64 // clock ticks since boot; 0 where it is not known: in a core dump
+}
+
+// ErrThreadExited: the thread has ended, or belongs to another process now.
+var ErrThreadExited = errors.New("thread has exited")
+
+// ThreadError says what went wrong with one thread.
+type ThreadError struct {
+	TID    int
+	Err    error // ErrThreadExited, one of those of package live, or a system call's error
+	Detail string
+}
+
+func (e *ThreadError) Error() string {
+	s := fmt.Sprintf("thread %d: %v", e.TID, e.Err)
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	return s
+}
+
+func (e *ThreadError) Unwrap() error { return e.Err }
