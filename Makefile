@@ -112,7 +112,7 @@ ordeal: dotnets agent ## what the agent's target must survive, a hundred times e
 	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_ORDEAL=$${CLRSNAP_ORDEAL:-full} $(GO) test -timeout 60m -count 1 -run '^TestOrdeal' -v . $(TESTFLAGS)
 
 attacks: ## some thousand attacks on the memory that walks read
-	CLRSNAP_ATTACKS=$${CLRSNAP_ATTACKS:-6600} $(GO) test -timeout 60m -count 1 -run 'TestHostile|TestEverything' -v ./internal/recording $(TESTFLAGS)
+	CLRSNAP_ATTACKS=$${CLRSNAP_ATTACKS:-6600} $(GO) test -timeout 60m -count 1 -run 'TestHostile|TestEverything' -v ./internal/replay $(TESTFLAGS)
 
 .PHONY: zoo
 zoo: ## hostile processes and files, all of them, and what looking at them takes

@@ -46,10 +46,10 @@ var mayImport = map[string]string{
 	"internal/clr":         "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap internal/clr/thread internal/clr/method internal/clr/name internal/unwind",
 	"internal/walk":        "internal/arch internal/target internal/unwind internal/unwind/insns internal/module internal/clr/codemap internal/clr/thread",
 
-	"internal/engine":    "internal/arch internal/target internal/unwind internal/unwind/amd64 internal/module internal/locate internal/contract internal/clr internal/clr/* internal/walk",
-	"internal/recording": "internal/arch internal/target internal/target/live internal/engine internal/clr/thread internal/walk",
+	"internal/engine": "internal/arch internal/target internal/unwind internal/unwind/amd64 internal/module internal/locate internal/contract internal/clr internal/clr/* internal/walk",
+	"internal/replay": "internal/arch internal/target internal/target/live internal/engine internal/clr/thread internal/walk",
 
-	"internal/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap internal/clr/thread internal/engine internal/recording internal/walk",
+	"internal/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap internal/clr/thread internal/engine internal/replay internal/walk",
 
 	"internal/procroot":    "",
 	"internal/diagnostics": "internal/procdir internal/procroot",

@@ -32,7 +32,7 @@ var mayOpen = map[string]string{
 	"internal/perfevent/program.go":    "/proc/PID/status",
 	"internal/procdir/procdir.go":      "/proc/PID, with O_PATH, and files of it",
 	"internal/procroot/procroot.go":    "directories, without following links",
-	"internal/recording/file.go":       "moments that tests have recorded",
+	"internal/replay/file.go":          "moments that tests have recorded",
 	"internal/waiting/waiting.go":      "/proc/self/task/TID/syscall and status",
 	"internal/target/core/files.go":    "a directory, with O_PATH",
 	"internal/target/live/access.go":   "/proc/PID/exe, which the kernel has executed",

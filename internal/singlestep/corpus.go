@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"clrsnap/internal/recording"
+	"clrsnap/internal/replay"
 	"clrsnap/internal/target"
 )
 
@@ -21,7 +21,7 @@ type Corpus struct {
 	odd     map[string]string // functions in assembly, by module and offset
 	moments int               // taken, and of these:
 	common  int               // that show nothing but ordinary shapes
-	kept    recording.Recording
+	kept    replay.Corpus
 	errs    []error
 }
 
@@ -36,7 +36,7 @@ const (
 // there is no such file. What is rare takes several runs.
 func OpenCorpus(name string) (*Corpus, error) {
 	c := &Corpus{seen: map[string]bool{}, odd: map[string]string{}}
-	old, err := recording.ReadFile(name)
+	old, err := replay.ReadFile(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return c, nil
@@ -61,8 +61,8 @@ const noteSeparator = "; "
 
 // sample is a moment that is not part of the corpus yet.
 type sample struct {
-	rec    *recording.Recording
-	thread *recording.Thread
+	rec    *replay.Corpus
+	thread *replay.Thread
 	notes  []string
 	judged bool // its truth is known, and the walk was equal to it
 }
@@ -126,14 +126,14 @@ func (r *runner) sample(t *transition, tr *truth) *sample {
 	// walks than needed.
 	confirmed := !r.sh.leaving && r.fold(tr) && r.compareFolded(tr)
 	var err error
-	if s.rec, err = recording.Capture(r.p, []*recording.Thread{s.thread}, strings.Join(notes, noteSeparator)); err != nil {
+	if s.rec, err = replay.Capture(r.p, []*replay.Thread{s.thread}, strings.Join(notes, noteSeparator)); err != nil {
 		r.corpus.fail(fmt.Errorf("%s: %w", notes, err))
 		r.corpus.giveUp(s)
 		return nil
 	}
 	if !confirmed {
 		// Nobody knows what these have to give.
-		for _, how := range recording.Ways[1:] {
+		for _, how := range replay.Ways[1:] {
 			delete(s.thread.Walks, how)
 		}
 	}
@@ -148,17 +148,17 @@ func (r *runner) sample(t *transition, tr *truth) *sample {
 func (r *runner) settle(s *sample, tr *truth) {
 	m := Miss{truth: tr, r: r}
 	want := m.want()
-	if got := s.thread.Walks[recording.Unwind]; !got.Equal(&want) {
+	if got := s.thread.Walks[replay.Unwind]; !got.Equal(&want) {
 		r.corpus.fail(fmt.Errorf("%s: an engine that has cached nothing does not give the truth:\n got\n%v want\n%v", s.notes, &got, &want))
 		return
 	}
-	s.thread.Walks[recording.Unwind] = want
+	s.thread.Walks[replay.Unwind] = want
 	s.judged = true
 }
 
-// recorded is the thread as it stands, for a recording.
-func (r *runner) recorded() *recording.Thread {
-	th := &recording.Thread{Name: r.name, OSID: r.tr.tid, Context: r.view.context()}
+// recorded is the thread as it stands, for a corpus.
+func (r *runner) recorded() *replay.Thread {
+	th := &replay.Thread{Name: r.name, OSID: r.tr.tid, Context: r.view.context()}
 	for _, s := range append([]target.Region{r.view.stack.Region}, r.view.stack.Extra...) {
 		th.Stack = append(th.Stack, target.Region{Base: s.Base, Data: slices.Clone(s.Data)})
 	}

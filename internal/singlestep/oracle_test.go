@@ -116,10 +116,10 @@ func (w *workload) run(t *testing.T, runtime string, steps int, rep *Report, cor
 	start := time.Now()
 	const slowest = 500 * time.Microsecond // a step, on a busy machine
 	var kept int
-	dir := recordings(t)
+	dir := corpora(t)
 	s := Session{PID: a.PID, Threads: w.threads, Steps: steps, Birth: w.birth, Corpus: corpus, Limit: 10*time.Second + time.Duration(steps)*slowest,
 		OnMiss: func(m *Miss) {
-			if kept++; dir == "" || kept > maxRecordings {
+			if kept++; dir == "" || kept > maxCorpora {
 				return
 			}
 			if err := m.Record(dir, strings.ReplaceAll(w.app+"-"+w.name, " ", "-")); err != nil {
@@ -156,11 +156,11 @@ func collect(t *testing.T) *Corpus {
 	return c
 }
 
-// maxRecordings bounds the files of one workload.
-const maxRecordings = 8
+// maxCorpora bounds the files of one workload.
+const maxCorpora = 8
 
-// recordings is where misses go: CLRSNAP_RECORDINGS names the folder.
-func recordings(t *testing.T) string {
+// corpora is where misses go: CLRSNAP_RECORDINGS names the folder.
+func corpora(t *testing.T) string {
 	dir := os.Getenv("CLRSNAP_RECORDINGS")
 	if dir == "" {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shapes names what is worth a recording in the moment after an instruction, in
+// shapes names what is worth a corpus in the moment after an instruction, in
 // plain words: what the leaf is and which part of it executes, what the runtime
 // has done to the stack, and how the stack came to be.
 func (r *runner) shapes(t *transition, tr *truth) []string {

@@ -1,4 +1,4 @@
-package recording
+package replay
 
 import (
 	"errors"
@@ -11,12 +11,12 @@ import (
 )
 
 // Source returns a moment as a target.
-func (r *Recording) Source(m *Moment) engine.Source { return source{r, m} }
+func (r *Corpus) Source(m *Moment) engine.Source { return source{r, m} }
 
 // Open returns an engine on a moment.
-func (r *Recording) Open(m *Moment) (*engine.Engine, error) {
+func (r *Corpus) Open(m *Moment) (*engine.Engine, error) {
 	if r.Machine != arch.AMD64.Machine {
-		return nil, fmt.Errorf("the recording is of architecture %d, which is not known", r.Machine)
+		return nil, fmt.Errorf("the corpus is of architecture %d, which is not known", r.Machine)
 	}
 	return engine.Open(r.Source(m))
 }
@@ -26,7 +26,7 @@ func (t *Thread) Walk(e *engine.Engine, how How) Walk { return t.walk(e, how) }
 
 // Verify walks every thread in every way for which a result is recorded, and
 // returns the differences.
-func (r *Recording) Verify() []error {
+func (r *Corpus) Verify() []error {
 	var out []error
 	for _, m := range r.Moments {
 		e, err := r.Open(m)
@@ -52,7 +52,7 @@ func (r *Recording) Verify() []error {
 
 // source is a moment as a target.
 type source struct {
-	r *Recording
+	r *Corpus
 	m *Moment
 }
 

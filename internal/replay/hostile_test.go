@@ -1,4 +1,4 @@
-package recording_test
+package replay_test
 
 import (
 	"encoding/binary"
@@ -15,7 +15,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/engine"
-	"clrsnap/internal/recording"
+	"clrsnap/internal/replay"
 	"clrsnap/internal/target"
 )
 
@@ -40,7 +40,7 @@ func attacks(t *testing.T) int {
 	return n
 }
 
-// TestHostile walks recordings whose memory, files, stacks and registers have
+// TestHostile walks corpora whose memory, files, stacks and registers have
 // been changed. There may be errors, and wrong frames where the stack itself was
 // made to lie, but never a panic, a hang or memory without bound. And where
 // nothing was changed but something is missing, every frame that is reported is a
@@ -48,7 +48,7 @@ func attacks(t *testing.T) int {
 func TestHostile(t *testing.T) {
 	names := corpus(t)
 	n := attacks(t)
-	whole := make([]*recording.Recording, len(names))
+	whole := make([]*replay.Corpus, len(names))
 	for i, name := range names {
 		whole[i] = read(t, name)
 	}
@@ -111,17 +111,17 @@ func (o *outcome) String() string {
 		o.attacks, o.closed, o.walks, o.same, o.incomplete, o.different, o.slowest.Round(time.Microsecond), o.most>>10)
 }
 
-// victim is a recording under attack. Pages are changed in a copy.
+// victim is a corpus under attack. Pages are changed in a copy.
 type victim struct {
 	rnd   *rand.Rand
-	r     *recording.Recording
-	m     *recording.Moment
+	r     *replay.Corpus
+	m     *replay.Moment
 	words []uint64 // interesting values: what memory and stacks hold
 }
 
-// newVictim copies as much of a recording as attacks change.
-func newVictim(whole *recording.Recording, seed uint64) *victim {
-	v := &victim{rnd: rand.New(rand.NewPCG(seed, 1)), r: &recording.Recording{Machine: whole.Machine}}
+// newVictim copies as much of a corpus as attacks change.
+func newVictim(whole *replay.Corpus, seed uint64) *victim {
+	v := &victim{rnd: rand.New(rand.NewPCG(seed, 1)), r: &replay.Corpus{Machine: whole.Machine}}
 	for _, f := range whole.Files {
 		c := *f
 		c.Pages = copyPages(&f.Pages)
@@ -129,28 +129,28 @@ func newVictim(whole *recording.Recording, seed uint64) *victim {
 	}
 	m := *whole.Moments[v.rnd.IntN(len(whole.Moments))]
 	m.Memory = copyPages(&m.Memory)
-	chosen := make([]*recording.Thread, 3)
+	chosen := make([]*replay.Thread, 3)
 	for i := range chosen {
 		th := *m.Threads[v.rnd.IntN(len(m.Threads))]
 		th.Stack = slices.Clone(th.Stack)
 		chosen[i] = &th
 	}
 	m.Threads = chosen
-	v.m, v.r.Moments = &m, []*recording.Moment{&m}
+	v.m, v.r.Moments = &m, []*replay.Moment{&m}
 	return v
 }
 
 // copyPages copies which pages there are; page copies what they hold.
-func copyPages(p *recording.Pages) recording.Pages {
-	return recording.Pages{Data: maps.Clone(p.Data), Blank: maps.Clone(p.Blank)}
+func copyPages(p *replay.Pages) replay.Pages {
+	return replay.Pages{Data: maps.Clone(p.Data), Blank: maps.Clone(p.Blank)}
 }
 
 // attack makes one attack on a copy and checks what comes of it.
-func attack(t *testing.T, whole *recording.Recording, k kind, seed uint64) (out outcome) {
+func attack(t *testing.T, whole *replay.Corpus, k kind, seed uint64) (out outcome) {
 	t.Helper()
 	v := newVictim(whole, seed)
 	chosen := v.m.Threads
-	want := make([]map[recording.How]recording.Walk, len(chosen))
+	want := make([]map[replay.How]replay.Walk, len(chosen))
 	for i := range chosen {
 		want[i] = chosen[i].Walks
 	}
@@ -172,7 +172,7 @@ func attack(t *testing.T, whole *recording.Recording, k kind, seed uint64) (out 
 	defer e.Close()
 	v.readThreads(t, e)
 	for i, th := range chosen {
-		for _, how := range recording.Ways {
+		for _, how := range replay.Ways {
 			w, known := want[i][how]
 			if o := check(t, e, th, how, &w, k.lies || !known); known {
 				out.add(o)
@@ -207,10 +207,10 @@ func open(t *testing.T, v *victim) *engine.Engine {
 
 // check walks a thread, twice if the first time took long: the machine may have
 // been busy.
-func check(t *testing.T, e *engine.Engine, th *recording.Thread, how recording.How, want *recording.Walk, lies bool) (out outcome) {
+func check(t *testing.T, e *engine.Engine, th *replay.Thread, how replay.How, want *replay.Walk, lies bool) (out outcome) {
 	t.Helper()
 	out.walks = 1
-	var got recording.Walk
+	var got replay.Walk
 	for range 2 {
 		start := time.Now()
 		got = th.Walk(e, how)
@@ -244,7 +244,7 @@ func check(t *testing.T, e *engine.Engine, th *recording.Thread, how recording.H
 }
 
 // within reports whether got has only frames of want, in the same order.
-func within(got, want []recording.Frame) bool {
+func within(got, want []replay.Frame) bool {
 	for i := range want {
 		if len(got) > 0 && sameFrame(got[0], want[i]) {
 			got = got[1:]
@@ -256,7 +256,7 @@ func within(got, want []recording.Frame) bool {
 // sameFrame also accepts what an explicit Frame says of a method, where a walk had
 // to go on from one: an address a few bytes from the true one, or the stack
 // pointer that the method had before it allocated on the stack.
-func sameFrame(got, want recording.Frame) bool {
+func sameFrame(got, want replay.Frame) bool {
 	if got == want {
 		return true
 	}
@@ -266,7 +266,7 @@ func sameFrame(got, want recording.Frame) bool {
 
 // climbs checks what holds of any walk: the stack pointer goes up, but for the
 // few times that a signal handler is on a stack of its own.
-func climbs(frames []recording.Frame) error {
+func climbs(frames []replay.Frame) error {
 	down := 0
 	for i := 1; i < len(frames); i++ {
 		if frames[i].SP <= frames[i-1].SP {
@@ -298,7 +298,7 @@ func (v *victim) readThreads(t *testing.T, e *engine.Engine) {
 	}
 	e.Runtime.Threads.Finalizer()
 	for _, th := range v.m.Threads {
-		for _, f := range th.Walks[recording.Unwind].Frames {
+		for _, f := range th.Walks[replay.Unwind].Frames {
 			if f.MethodDesc == 0 {
 				continue
 			}
@@ -340,7 +340,7 @@ func (v *victim) collect() {
 }
 
 // page returns a random page, as a copy that can be changed, and where it begins.
-func (v *victim) page(p *recording.Pages) ([]byte, uint64) {
+func (v *victim) page(p *replay.Pages) ([]byte, uint64) {
 	if len(p.Data) == 0 {
 		return nil, 0
 	}
@@ -351,7 +351,7 @@ func (v *victim) page(p *recording.Pages) ([]byte, uint64) {
 	slices.Sort(numbers) // the same choice from the same seed
 	n := numbers[v.rnd.IntN(len(numbers))]
 	p.Data[n] = slices.Clone(p.Data[n])
-	return p.Data[n], n * recording.PageSize
+	return p.Data[n], n * replay.PageSize
 }
 
 // value makes up something to put in a word's place.
@@ -477,7 +477,7 @@ func (v *victim) fileWords() {
 func (v *victim) missingMemory() {
 	for range 1 + v.rnd.IntN(12) {
 		if page, base := v.page(&v.m.Memory); page != nil {
-			delete(v.m.Memory.Data, base/recording.PageSize)
+			delete(v.m.Memory.Data, base/replay.PageSize)
 		}
 	}
 }
@@ -489,7 +489,7 @@ func (v *victim) missingFiles() {
 		f.Error = "permission denied"
 	case 1:
 		if page, base := v.page(&f.Pages); page != nil {
-			delete(f.Pages.Data, base/recording.PageSize)
+			delete(f.Pages.Data, base/replay.PageSize)
 		}
 	default:
 		f.Size = v.rnd.Int64N(16 << 20)
@@ -552,7 +552,7 @@ func TestEverythingReadable(t *testing.T) {
 		}
 		before := allocated()
 		for _, th := range m.Threads[:8] {
-			for _, how := range recording.Ways {
+			for _, how := range replay.Ways {
 				w := th.Walks[how]
 				check(t, e, th, how, &w, true)
 			}

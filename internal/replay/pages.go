@@ -1,4 +1,4 @@
-package recording
+package replay
 
 // PageSize is the unit in which memory and files are kept.
 const PageSize = 4096

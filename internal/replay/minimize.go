@@ -1,4 +1,4 @@
-package recording
+package replay
 
 import (
 	"errors"
@@ -14,12 +14,12 @@ import (
 // business. It walks again and again with half of what is left, so it can take a
 // minute. What the walks give now is what they must go on giving, right or
 // wrong; the recorded results are left as they are.
-func (r *Recording) Minimize() error { return r.MinimizeBeside(&Recording{}) }
+func (r *Corpus) Minimize() error { return r.MinimizeBeside(&Corpus{}) }
 
-// MinimizeBeside is Minimize for a recording that is about to be merged into
+// MinimizeBeside is Minimize for a corpus that is about to be merged into
 // kept. A page that kept has too costs nothing there, so it is left alone: of the
 // second moment of a target there is little left to be tried.
-func (r *Recording) MinimizeBeside(kept *Recording) error {
+func (r *Corpus) MinimizeBeside(kept *Corpus) error {
 	now, err := r.results(nil)
 	if err != nil {
 		return err
@@ -95,8 +95,8 @@ func (p *Pages) reduce(numbers []uint64, same func() bool) {
 	}
 }
 
-// contents are the pages that a file of the recording has to hold.
-func (r *Recording) contents() map[string]bool {
+// contents are the pages that a file of the corpus has to hold.
+func (r *Corpus) contents() map[string]bool {
 	had := map[string]bool{}
 	add := func(p *Pages) {
 		for _, page := range p.Data {
@@ -116,7 +116,7 @@ func (r *Recording) contents() map[string]bool {
 var errDifferent = errors.New("a walk is different")
 
 // results walks everything once, or until something is not as in want.
-func (r *Recording) results(want []Walk) ([]Walk, error) {
+func (r *Corpus) results(want []Walk) ([]Walk, error) {
 	var out []Walk
 	for _, m := range r.Moments {
 		e, err := r.Open(m)

@@ -1,4 +1,4 @@
-package recording_test
+package replay_test
 
 import (
 	"bytes"
@@ -12,15 +12,15 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/engine"
-	"clrsnap/internal/recording"
+	"clrsnap/internal/replay"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 )
 
-var update = flag.Bool("update", false, "write the recordings of TestRecord anew, from live processes")
+var update = flag.Bool("update", false, "write the corpora of TestRecord anew, from live processes")
 
-// corpus lists the recordings that are kept.
+// corpus lists the corpora that are kept.
 func corpus(t testing.TB) []string {
 	t.Helper()
 	names, err := filepath.Glob("testdata/*.rec")
@@ -28,14 +28,14 @@ func corpus(t testing.TB) []string {
 		t.Fatal(err)
 	}
 	if len(names) == 0 {
-		t.Fatal("there are no recordings")
+		t.Fatal("there are no corpora")
 	}
 	return names
 }
 
-func read(t testing.TB, name string) *recording.Recording {
+func read(t testing.TB, name string) *replay.Corpus {
 	t.Helper()
-	r, err := recording.ReadFile(name)
+	r, err := replay.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestCorpus(t *testing.T) {
 }
 
 // capture copies the threads of a program that holds still.
-func capture(t *testing.T, a *testenv.App) (*live.Process, []*recording.Thread) {
+func capture(t *testing.T, a *testenv.App) (*live.Process, []*replay.Thread) {
 	t.Helper()
 	p, err := live.Open(a.PID)
 	if err != nil {
@@ -88,13 +88,13 @@ func capture(t *testing.T, a *testenv.App) (*live.Process, []*recording.Thread) 
 	for _, s := range a.Stacks {
 		names[s.TID] = s.Scenario
 	}
-	var out []*recording.Thread
+	var out []*replay.Thread
 	for i := range list {
 		k := &list[i]
 		if !k.Alive() {
 			continue
 		}
-		th, err := recording.CaptureThread(p, k.OSID, k.Address)
+		th, err := replay.CaptureThread(p, k.OSID, k.Address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func capture(t *testing.T, a *testenv.App) (*live.Process, []*recording.Thread) 
 	return p, out
 }
 
-// TestRecord records a live process, and walks the recording: as it is, as a file,
+// TestRecord records a live process, and walks the corpus: as it is, as a file,
 // and reduced to what the walks need.
 func TestRecord(t *testing.T) {
 	for runtime, name := range map[string]string{
@@ -127,7 +127,7 @@ func testRecord(t *testing.T, runtime, kept string) {
 	}
 	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, Args: args})
 	p, threads := capture(t, a)
-	r, err := recording.Capture(p, threads, "every scenario of the test program, blocked")
+	r, err := replay.Capture(p, threads, "every scenario of the test program, blocked")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,8 +135,8 @@ func testRecord(t *testing.T, runtime, kept string) {
 		t.Fatalf("only %d threads", len(threads))
 	}
 	for _, th := range threads {
-		if w := th.Walks[recording.Unwind]; !w.Complete || len(w.Frames) < 3 {
-			t.Errorf("%s: walked while recording:\n%v", th.Name, &w)
+		if w := th.Walks[replay.Unwind]; !w.Complete || len(w.Frames) < 3 {
+			t.Errorf("%s: walked while recorded:\n%v", th.Name, &w)
 		}
 	}
 	verify(t, "as recorded", r)
@@ -159,23 +159,23 @@ func testRecord(t *testing.T, runtime, kept string) {
 	t.Logf("%d threads, %d pages of memory, %d bytes", len(threads), len(r.Moments[0].Memory.Data), st.Size())
 
 	// The check can fail: a frame that is not the recorded one is noticed.
-	w := threads[0].Walks[recording.Unwind]
+	w := threads[0].Walks[replay.Unwind]
 	w.Frames = slices.Clone(w.Frames)
 	w.Frames[1].IP++
-	threads[0].Walks[recording.Unwind] = w
+	threads[0].Walks[replay.Unwind] = w
 	if errs := r.Verify(); len(errs) != 1 {
 		t.Errorf("a wrong frame gives %d differences", len(errs))
 	}
 }
 
-func verify(t *testing.T, what string, r *recording.Recording) {
+func verify(t *testing.T, what string, r *replay.Corpus) {
 	t.Helper()
 	for _, err := range r.Verify() {
 		t.Errorf("%s: %v", what, err)
 	}
 }
 
-// TestDamagedFile cuts and changes a recording: an error, or a recording of
+// TestDamagedFile cuts and changes a corpus: an error, or a corpus of
 // something else, but no panic.
 func TestDamagedFile(t *testing.T) {
 	data, err := os.ReadFile(corpus(t)[0])
@@ -183,23 +183,23 @@ func TestDamagedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := 0; n < len(data); n += 1 + len(data)/200 {
-		if _, err := recording.Read(bytes.NewReader(data[:n])); !errors.Is(err, recording.ErrFormat) {
+		if _, err := replay.Read(bytes.NewReader(data[:n])); !errors.Is(err, replay.ErrFormat) {
 			t.Errorf("cut at %d: %v", n, err)
 		}
 		changed := bytes.Clone(data)
 		changed[n] ^= 0x55
-		if r, err := recording.Read(bytes.NewReader(changed)); err == nil {
+		if r, err := replay.Read(bytes.NewReader(changed)); err == nil {
 			t.Errorf("byte %d changed, and still %d moments", n, len(r.Moments))
 		}
 	}
-	if _, err := recording.ReadFile("no such file"); !errors.Is(err, os.ErrNotExist) {
+	if _, err := replay.ReadFile("no such file"); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }
 
 // TestNothingMadeUp: what was not recorded cannot be read.
 func TestNothingMadeUp(t *testing.T) {
-	r, m := &recording.Recording{Machine: arch.MachineAMD64}, &recording.Moment{}
+	r, m := &replay.Corpus{Machine: arch.MachineAMD64}, &replay.Moment{}
 	var b [8]byte
 	var re *target.ReadError
 	if err := r.Source(m).ReadMemory(b[:], 0x1000); !errors.As(err, &re) {
@@ -209,6 +209,6 @@ func TestNothingMadeUp(t *testing.T) {
 		t.Error("a file that was not recorded was opened")
 	}
 	if _, err := r.Open(m); err == nil {
-		t.Error("an empty recording was opened")
+		t.Error("an empty corpus was opened")
 	}
 }

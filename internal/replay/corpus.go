@@ -1,13 +1,13 @@
-// Package recording keeps moments of a target in a file: the pages that walks
+// Package replay keeps moments of a target in a file: the pages that walks
 // read, the registers and stacks of threads, and the frames that are right for
-// them. A recording is walked again anywhere, without the process, and must give
+// them. A corpus is walked again anywhere, without the process, and must give
 // the same frames: so a disagreement that a live process shows once in a million
 // instructions becomes a test that fails until it is mended, and never comes
 // back.
 //
 // What is recorded is memory and files of the target, byte for byte. Do not hand
-// around recordings of programs that have secrets.
-package recording
+// around corpora of programs that have secrets.
+package replay
 
 import (
 	"fmt"
@@ -17,8 +17,8 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Recording is moments of one or more targets that have files in common.
-type Recording struct {
+// Corpus is moments of one or more targets that have files in common.
+type Corpus struct {
 	Machine arch.Machine
 	Files   []*File
 	Moments []*Moment

@@ -1,4 +1,4 @@
-package recording
+package replay
 
 import (
 	"io"
@@ -15,13 +15,13 @@ import (
 // the source, so that nothing is in a cache, and walks each thread in every way.
 // The threads' stacks are copies, or stand still. What comes out becomes their
 // Walks; an oracle that knows better puts the truth in their place.
-func Capture(src engine.Source, threads []*Thread, note string) (*Recording, error) {
+func Capture(src engine.Source, threads []*Thread, note string) (*Corpus, error) {
 	exe, err := src.Executable()
 	if err != nil {
 		return nil, err
 	}
 	m := &Moment{Note: note, Executable: exe, Memory: newPages(), Threads: threads}
-	rec := &recorder{Source: src, m: m, r: &Recording{Machine: src.Arch().Machine, Moments: []*Moment{m}}}
+	rec := &recorder{Source: src, m: m, r: &Corpus{Machine: src.Arch().Machine, Moments: []*Moment{m}}}
 	e, err := engine.Open(rec)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func Capture(src engine.Source, threads []*Thread, note string) (*Recording, err
 // recorder is a Source that keeps what is read through it.
 type recorder struct {
 	engine.Source
-	r *Recording
+	r *Corpus
 	m *Moment
 }
 
@@ -87,7 +87,7 @@ func (r *recorder) OpenMapping(m *target.Mapping) (target.File, error) {
 }
 
 // file returns what was kept of a file.
-func (r *Recording) file(path string, dev, inode uint64) *File {
+func (r *Corpus) file(path string, dev, inode uint64) *File {
 	for _, f := range r.Files {
 		if f.Path == path && f.Dev == dev && f.Inode == inode {
 			return f

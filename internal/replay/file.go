@@ -1,4 +1,4 @@
-package recording
+package replay
 
 import (
 	"bufio"
@@ -10,18 +10,18 @@ import (
 	"os"
 )
 
-// magic begins a recording; the number is the version of what follows it: a
-// stored recording in the gob encoding, compressed.
+// magic begins a corpus; the number is the version of what follows it: a
+// stored corpus in the gob encoding, compressed.
 const magic = "clrsnap recording 1\n"
 
-// ErrFormat: not a recording, or a damaged one.
-var ErrFormat = errors.New("not a recording that this version reads")
+// ErrFormat: not a corpus, or a damaged one.
+var ErrFormat = errors.New("not a corpus that this version reads")
 
-// maxFile bounds what a recording can grow to when it is read, in bytes.
+// maxFile bounds what a corpus can grow to when it is read, in bytes.
 const maxFile = 256 << 20
 
-// Write writes the recording.
-func (r *Recording) Write(w io.Writer) error {
+// Write writes the corpus.
+func (r *Corpus) Write(w io.Writer) error {
 	if _, err := io.WriteString(w, magic); err != nil {
 		return err
 	}
@@ -35,8 +35,8 @@ func (r *Recording) Write(w io.Writer) error {
 	return z.Close()
 }
 
-// Read reads a recording.
-func Read(in io.Reader) (*Recording, error) {
+// Read reads a corpus.
+func Read(in io.Reader) (*Corpus, error) {
 	head := make([]byte, len(magic))
 	if _, err := io.ReadFull(in, head); err != nil || string(head) != magic {
 		return nil, ErrFormat
@@ -51,13 +51,13 @@ func Read(in io.Reader) (*Recording, error) {
 	}
 	// The check sum comes behind the data.
 	if n, err := io.Copy(io.Discard, z); err != nil || n > 0 {
-		return nil, fmt.Errorf("%w: there is more than a recording in it (%v)", ErrFormat, err)
+		return nil, fmt.Errorf("%w: there is more than a corpus in it (%v)", ErrFormat, err)
 	}
-	return s.recording()
+	return s.corpus()
 }
 
-// WriteFile writes the recording to a file.
-func (r *Recording) WriteFile(name string) error {
+// WriteFile writes the corpus to a file.
+func (r *Corpus) WriteFile(name string) error {
 	f, err := os.Create(name)
 	if err != nil {
 		return err
@@ -66,8 +66,8 @@ func (r *Recording) WriteFile(name string) error {
 	return errors.Join(r.Write(w), w.Flush(), f.Close())
 }
 
-// ReadFile reads a recording from a file.
-func ReadFile(name string) (*Recording, error) {
+// ReadFile reads a corpus from a file.
+func ReadFile(name string) (*Corpus, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package recording
+package replay
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 )
 
 // anonymise takes away where the target's files were: their names are enough.
-func (r *Recording) anonymise() {
+func (r *Corpus) anonymise() {
 	folders := map[string]bool{}
 	bare := func(p string) string {
 		if m := (target.Mapping{Path: p}); !m.IsFile() || strings.HasPrefix(p, "/memfd:") {
@@ -45,7 +45,7 @@ func (r *Recording) anonymise() {
 
 // blot writes over every occurrence of a text, in the encodings that programs
 // keep paths in, with as much of something else.
-func (r *Recording) blot(text string) {
+func (r *Corpus) blot(text string) {
 	narrow, wide := []byte(text), make([]byte, 0, 2*len(text))
 	for _, b := range narrow {
 		wide = append(wide, b, 0)

@@ -1,4 +1,4 @@
-package recording
+package replay
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// stored is a Recording as it is in a file: moments have most of their pages in
+// stored is a Corpus as it is in a file: moments have most of their pages in
 // common, so pages are kept once, and the moments count them.
 type stored struct {
 	Machine arch.Machine
@@ -33,7 +33,7 @@ type storedPages struct {
 	Data    []int
 }
 
-func (r *Recording) store() *stored {
+func (r *Corpus) store() *stored {
 	pool := pool{index: map[string]int{}}
 	s := &stored{Machine: r.Machine}
 	for _, f := range r.Files {
@@ -80,8 +80,8 @@ func (p *pool) store(pages *Pages) (s storedPages) {
 	return s
 }
 
-func (s *stored) recording() (*Recording, error) {
-	r := &Recording{Machine: s.Machine}
+func (s *stored) corpus() (*Corpus, error) {
+	r := &Corpus{Machine: s.Machine}
 	var err error
 	for i := range s.Files {
 		f := s.Files[i].File
@@ -124,10 +124,10 @@ func (s *stored) pages(sp *storedPages) (Pages, error) {
 	return p, nil
 }
 
-// Merge adds the moments of another recording.
-func (r *Recording) Merge(o *Recording) error {
+// Merge adds the moments of another corpus.
+func (r *Corpus) Merge(o *Corpus) error {
 	if len(r.Moments) > 0 && r.Machine != o.Machine {
-		return fmt.Errorf("recordings of architectures %d and %d do not go together", r.Machine, o.Machine)
+		return fmt.Errorf("corpora of architectures %d and %d do not go together", r.Machine, o.Machine)
 	}
 	r.Machine = o.Machine
 	for _, f := range o.Files {
