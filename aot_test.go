@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
+	"clrsnap/record"
 )
 
 // TestNativeAOT looks at a process that has called native AOT code, which has called
@@ -76,7 +78,7 @@ func checkCalledBack(t *testing.T, frames []profile.Frame, library string) {
 func checkNoCLR(t *testing.T, p *clrsnap.Process, pid int) {
 	t.Helper()
 	nothing := func(clrsnap.FunctionID, uint64, *clrsnap.FrameInfo, *clrsnap.Context, any) error { return nil }
-	_, subscribed := p.Subscribe(context.Background(), clrsnap.SubscribeOptions{})
+	_, subscribed := events.Subscribe(context.Background(), p, events.Options{})
 	for what, err := range map[string]error{
 		"DoStackSnapshot": p.DoStackSnapshot(1, nothing, 0, nil, nil),
 		"Subscribe":       subscribed,
@@ -99,7 +101,7 @@ func TestNativeAOTRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	r := record(t, p, clrsnap.RecordOptions{Modes: both, Rate: 199, Duration: time.Second})
+	r := recorded(t, p, record.Options{Modes: both, Rate: 199, Duration: time.Second})
 	for _, m := range both {
 		var all, whole int64
 		for i := range r.Samples {

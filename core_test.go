@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
+	"clrsnap/record"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -209,10 +211,10 @@ func checkCore(t *testing.T, a *testenv.App, snap *profile.Snapshot, kind testen
 func TestCoreOnly(t *testing.T) {
 	p := openCore(t, idleDump(t, testenv.Options{}), clrsnap.CoreOptions{})
 	defer p.Close()
-	if _, err := p.Record(t.Context(), clrsnap.RecordOptions{}); err == nil || !strings.Contains(err.Error(), "core dump") {
+	if _, err := record.Record(t.Context(), p, record.Options{}); err == nil || !strings.Contains(err.Error(), "core dump") {
 		t.Errorf("Record: %v", err)
 	}
-	if _, err := p.Subscribe(t.Context(), clrsnap.SubscribeOptions{}); err == nil || !strings.Contains(err.Error(), "core dump") {
+	if _, err := events.Subscribe(t.Context(), p, events.Options{}); err == nil || !strings.Contains(err.Error(), "core dump") {
 		t.Errorf("Subscribe: %v", err)
 	}
 	all, err := p.SnapshotAll(nil)

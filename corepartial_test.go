@@ -32,7 +32,7 @@ func testCoreWithoutThreadObjects(t *testing.T, runtime string) {
 	for _, lacking := range [][]uint64{objects[len(objects)/2:][:1], objects} {
 		leaveOut(t, path, lacking)
 		for _, native := range []bool{false, true} {
-			snap := snapshotCore(t, path, clrsnap.CoreOptions{NativeOnly: native})
+			snap := snapshotCore(t, path, clrsnap.CoreOptions{Options: clrsnap.Options{NativeOnly: native}})
 			if missing := strings.Join(snap.Process.Core.Missing, "\n"); !strings.Contains(missing, "threads or more: cannot read the runtime's list of threads") {
 				t.Errorf("missing: %q", missing)
 			}
@@ -153,7 +153,7 @@ func TestCoreOfNonsense(t *testing.T) {
 	if !errors.Is(err, clrsnap.ErrUnsupported) || strings.Contains(err.Error(), "starting") {
 		t.Errorf("%v", err)
 	}
-	part := snapshotCore(t, path, clrsnap.CoreOptions{NativeOnly: true})
+	part := snapshotCore(t, path, clrsnap.CoreOptions{Options: clrsnap.Options{NativeOnly: true}})
 	if len(part.Threads) != len(whole.Threads) {
 		t.Errorf("%d of %d threads", len(part.Threads), len(whole.Threads))
 	}

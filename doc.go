@@ -9,13 +9,28 @@
 //	}
 //	defer p.Close()
 //	threads, err := p.Threads()
+//	if err != nil {
+//		return err
+//	}
 //	for _, t := range threads {
+//		if t.ID == 0 {
+//			continue // not one of the runtime's
+//		}
 //		err := p.DoStackSnapshot(t.ID, func(id clrsnap.FunctionID, ip uint64, _ *clrsnap.FrameInfo, _ *clrsnap.Context, _ any) error {
+//			if id == 0 {
+//				return nil // unmanaged frames
+//			}
 //			name, err := p.FunctionName(id)
-//			...
+//			if err == nil {
+//				fmt.Println(name.Display)
+//			}
 //			return err
 //		}, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil, nil)
+//		if err != nil {
+//			return err
+//		}
 //	}
+//	return nil
 //
 // # The vocabulary
 //
@@ -26,34 +41,12 @@
 // managed heap, and in preemptive mode otherwise. A funclet is an exception
 // handler's body, which is compiled as a function of its own.
 //
-// # Recording
+// # Recordings and notifications
 //
-// Record samples the stacks of all threads over time: what uses the processors,
-// with samples that the kernel takes, and what the time passes with, waiting
-// included. The result is a profile.Recording.
-//
-//	r, err := p.Record(ctx, clrsnap.RecordOptions{
-//		Modes:    []profile.Mode{profile.CPU, profile.Wall},
-//		Duration: 10 * time.Second,
-//	})
-//
-// # Notifications
-//
-// The synchronous form of DoStackSnapshot walks the current thread in response to a
-// notification: who allocates, throws, waits for a lock, starts a thread, brings a
-// garbage collection about. Subscribe has a small agent loaded into the process,
-// which has the CLR walk; each Notification has the stack of its moment, for the
-// same StackSnapshotCallback:
-//
-//	s, err := p.Subscribe(ctx, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorExceptions})
-//	...
-//	defer s.Close()
-//	n, err := s.Next(ctx)
-//	...
-//	err = n.DoStackSnapshot(callback, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil)
-//
-// SubscribeCommand does so for a program from its start, and RecordOptions.Events
-// records them. The folder examples has a whole program.
+// Package clrsnap/record samples the stacks of all threads over time: what uses the CPUs, and
+// what the time passes with, waiting included. Package clrsnap/events has the synchronous
+// form of DoStackSnapshot: it walks the current thread in response to a notification. Both
+// work with a Process.
 //
 // # What happens to the target
 //

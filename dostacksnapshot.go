@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/bridge"
+	"clrsnap/internal/session"
 	"clrsnap/internal/walk"
 )
 
@@ -37,8 +39,8 @@ func (p *Process) DoStackSnapshot(thread ThreadID, callback StackSnapshotCallbac
 	if err := p.checkArguments(thread, callback, infoFlags, context); err != nil {
 		return err
 	}
-	if p.walking {
-		return errNested(thread)
+	if p.s.Walking {
+		return publish(session.ErrNested(arch.Addr(thread)))
 	}
 	s, err := p.Suspend(thread)
 	if err != nil {
@@ -46,10 +48,6 @@ func (p *Process) DoStackSnapshot(thread ThreadID, callback StackSnapshotCallbac
 	}
 	defer s.Resume()
 	return s.DoStackSnapshot(callback, infoFlags, clientData, context)
-}
-
-func errNested(id ThreadID) error {
-	return &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNSAFE, Thread: id, Text: "a walk was asked for inside the callback of a walk"}
 }
 
 func (p *Process) checkArguments(id ThreadID, callback StackSnapshotCallback, flags SnapshotInfo, context *Context) error {
@@ -63,10 +61,10 @@ func (p *Process) checkArguments(id ThreadID, callback StackSnapshotCallback, fl
 		return bad("infoFlags %#x are not for a 64-bit target", uint32(flags))
 	case context == nil:
 		return nil
-	case context.Machine != p.arch.Machine:
-		return bad("the seed is not a context of %s", p.arch.Name)
+	case context.Machine != Machine(p.s.Arch.Machine):
+		return bad("the seed is not a context of %s", p.s.Arch.Name)
 	}
-	if sp, ok := context.Reg(p.arch.SP); !ok || sp%8 != 0 || context.IP == 0 {
+	if sp, ok := context.Reg(p.s.Arch.SP); !ok || sp%8 != 0 || context.IP == 0 {
 		return bad("the seed lacks an instruction pointer or an aligned stack pointer")
 	}
 	return nil
@@ -75,7 +73,7 @@ func (p *Process) checkArguments(id ThreadID, callback StackSnapshotCallback, fl
 // DoStackSnapshot is Process.DoStackSnapshot of the moment that the suspension
 // holds.
 func (s *Suspension) DoStackSnapshot(callback StackSnapshotCallback, infoFlags SnapshotInfo, clientData any, context *Context) error {
-	p, id := s.p, s.thread.ID
+	p, id := s.p, s.id()
 	if err := p.checkArguments(id, callback, infoFlags, context); err != nil {
 		return err
 	}
@@ -94,16 +92,13 @@ func (s *Suspension) DoStackSnapshot(callback StackSnapshotCallback, infoFlags S
 
 func (s *Suspension) usable() error {
 	switch {
-	case s.p.walking:
-		return errNested(s.thread.ID)
-	case !s.valid():
-		return errOver(s.thread.ID)
+	case s.p.s.Walking:
+		return publish(session.ErrNested(s.s.Thread.ID))
+	case !s.s.Valid():
+		return errOver(s.id())
 	}
 	return nil
 }
-
-// valid reports whether the suspension still holds its moment.
-func (s *Suspension) valid() bool { return s.moment != 0 && s.moment == s.p.moment }
 
 func errOver(id ThreadID) error {
 	return &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, Thread: id, Text: "the suspension is over: the thread has been resumed, or another one captured"}
@@ -111,18 +106,18 @@ func errOver(id ThreadID) error {
 
 // start finds where the walk begins.
 func (s *Suspension) start(seed *Context) (start arch.Context, incomplete, none bool, err error) {
-	if seed == nil || !s.walk.Info.Cooperative {
+	if seed == nil || !s.s.Walk.Info.Cooperative {
 		// Without a seed the walk starts at the chain of Frames, which an unwind
 		// that is under way is just taking down.
-		if e := s.exception; e.Unwinding && !e.InHandler {
-			return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX, Thread: s.thread.ID, Text: "an exception is being unwound, and no handler has been entered yet: try again"}
+		if e := s.s.Exception; e.Unwinding && !e.InHandler {
+			return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX, Thread: s.id(), Text: "an exception is being unwound, and no handler has been entered yet: try again"}
 		}
 	}
-	if !s.walk.Info.Cooperative {
+	if !s.s.Walk.Info.Cooperative {
 		return s.startPreemptive()
 	}
 	if seed == nil {
-		start, ok, err := s.p.walker.FrameSeed(&s.walk)
+		start, ok, err := s.p.s.Walker.FrameSeed(&s.s.Walk)
 		if err != nil {
 			return start, false, false, err
 		}
@@ -131,70 +126,81 @@ func (s *Suspension) start(seed *Context) (start arch.Context, incomplete, none 
 	// A Frame is made before the calls above it: one below the stack pointer, on
 	// the same stack, belongs to a call that has returned.
 	const near = 1 << 20
-	sp := arch.Addr(s.walk.Context.Regs[s.p.arch.SP])
-	if f := s.walk.Info.Frame; f < sp && sp-f < near {
-		return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNSAFE, Thread: s.thread.ID, Text: fmt.Sprintf("the newest Frame, at %v, lies below the stack pointer %v", f, sp)}
+	sp := arch.Addr(s.s.Walk.Context.Regs[s.p.s.Arch.SP])
+	if f := s.s.Walk.Info.Frame; f < sp && sp-f < near {
+		return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNSAFE, Thread: s.id(), Text: fmt.Sprintf("the newest Frame, at %v, lies below the stack pointer %v", f, sp)}
 	}
-	managed, err := s.p.GetFunctionFromIP(uint64(seed.IP))
+	managed, err := s.p.GetFunctionFromIP(seed.IP)
 	if err != nil {
 		return start, false, false, err
 	}
 	if managed == 0 {
-		return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX, Thread: s.thread.ID, Text: fmt.Sprintf("the seed's instruction pointer %v is not in managed code", seed.IP)}
+		return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX, Thread: s.id(), Text: fmt.Sprintf("the seed's instruction pointer %v is not in managed code", arch.Addr(seed.IP))}
 	}
-	on, err := s.p.walker.OnStack(&s.walk, seed)
+	on, err := s.p.s.Walker.OnStack(&s.s.Walk, seed.inner())
 	if err != nil {
 		return start, false, false, err
 	}
 	if !on {
-		return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNSAFE, Thread: s.thread.ID, Text: "the seed is not one of the frames that the thread has now: it has run since"}
+		return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNSAFE, Thread: s.id(), Text: "the seed is not one of the frames that the thread has now: it has run since"}
 	}
-	return *seed, false, false, nil
+	return *seed.inner(), false, false, nil
 }
 
 // startPreemptive begins at the managed frame that called native code. Its true
 // return address is found by walking there; CoreCLR takes what its Frame holds.
 func (s *Suspension) startPreemptive() (start arch.Context, incomplete, none bool, err error) {
-	w := s.p.walker
-	if s.p.opts.Mode == AsDocumented {
-		seed, ok, err := w.Seed(&s.walk)
+	w := s.p.s.Walker
+	if s.p.mode == AsDocumented {
+		seed, ok, err := w.Seed(&s.s.Walk)
 		if err == nil {
 			return seed, false, !ok, nil
 		}
 	}
-	start, ok, err := w.FrameSeed(&s.walk)
+	start, ok, err := w.FrameSeed(&s.s.Walk)
 	return start, false, !ok, err
 }
 
 // run walks from start. The error of the visitor comes back as it is, that of
 // the walk as the walk's.
 func (s *Suspension) run(start arch.Context, visit func(walk.Run) error) error {
-	s.p.walking = true
-	defer func() { s.p.walking = false }()
+	s.p.s.Walking = true
+	defer func() { s.p.s.Walking = false }()
 	var aborted error
-	r := s.p.walker.DoStackSnapshot(&s.walk, &start, s.p.opts.Mode, func(r walk.Run) bool {
+	r := s.p.s.Walker.DoStackSnapshot(&s.s.Walk, &start, walk.Mode(s.p.mode), func(r walk.Run) bool {
 		aborted = visit(r)
 		return aborted == nil
 	})
 	if aborted != nil {
-		return &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_ABORTED, Thread: s.thread.ID, Text: "the callback stopped the walk", Err: aborted}
+		return &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_ABORTED, Thread: s.id(), Text: "the callback stopped the walk", Err: aborted}
 	}
 	return r.Err
 }
 
 func (s *Suspension) call(r walk.Run, callback StackSnapshotCallback, flags SnapshotInfo, clientData any) error {
-	info := s.p.infos.next(s.p, r.Frame.Code)
 	var id FunctionID
 	if r.Managed {
 		id = FunctionID(r.Frame.Code.MethodDesc)
 	}
 	var ctx *Context
 	if flags&COR_PRF_SNAPSHOT_REGISTER_CONTEXT != 0 {
-		c := *r.Frame.Context // the callback may keep or change its own
-		c.Valid &= s.p.arch.NonVolatile
-		ctx = &c
+		ctx = newContext(r.Frame.Context) // the callback may keep or change its own
+		ctx.Valid &= uint32(s.p.s.Arch.NonVolatile)
 	}
+	info := s.p.infos.next(s.p.s, r.Frame.Code)
 	err := callback(id, uint64(r.Frame.IP()), info, ctx, clientData)
+	info.p = nil
+	return err
+}
+
+// call calls a callback for a frame that somebody else has found.
+func call(p *session.Process, callback any, f *bridge.Frame, clientData any) error {
+	info := &FrameInfo{p: p, code: f.Code}
+	var ctx *Context
+	if f.Context != nil {
+		ctx = newContext(f.Context)
+	}
+	err := callback.(StackSnapshotCallback)(FunctionID(f.Method), uint64(f.IP), info, ctx, clientData)
 	info.p = nil
 	return err
 }
@@ -209,7 +215,7 @@ func (s *Suspension) result(err error) error {
 	if errors.Is(err, walk.ErrUnsafe) || errors.Is(err, walk.ErrMissing) {
 		hr, text = CORPROF_E_STACKSNAPSHOT_UNSAFE, "the thread's state is inconsistent right now, try again"
 	}
-	return &Error{HRESULT: hr, Thread: s.thread.ID, Text: text, Err: err}
+	return &Error{HRESULT: hr, Thread: s.id(), Text: text, Err: err}
 }
 
 // Seed returns the registers of the thread's leaf-most managed frame: the seed
@@ -228,27 +234,14 @@ func (s *Suspension) Seed() (*Context, error) {
 	if err := s.usable(); err != nil {
 		return nil, err
 	}
-	seed, ok, err := s.p.walker.Seed(&s.walk)
+	seed, ok, err := s.p.s.Walker.Seed(&s.s.Walk)
 	if err != nil {
 		return nil, s.result(err)
 	}
 	if !ok {
 		return nil, nil
 	}
-	return &seed, nil
-}
-
-// GetFunctionFromIP returns the method whose code ip lies in, or 0 for an
-// address that is not in jitted or ReadyToRun code.
-func (p *Process) GetFunctionFromIP(ip uint64) (FunctionID, error) {
-	if p.rt == nil {
-		return 0, nil
-	}
-	c, ok, err := p.walker.Managed(arch.Addr(ip))
-	if err != nil || !ok {
-		return 0, err
-	}
-	return FunctionID(c.MethodDesc), nil
+	return newContext(&seed), nil
 }
 
 // NativeFrame is one unmanaged frame.
@@ -273,28 +266,27 @@ func (p *Process) UnmanagedWalk(context *Context, yield func(NativeFrame) error)
 // of the managed frame below them; nil where the run reaches the base of the
 // thread's stack. The suspension must still hold the moment of that context.
 func (s *Suspension) UnmanagedWalk(context *Context, yield func(NativeFrame) error) (*Context, error) {
-	if !s.valid() {
-		return nil, errOver(s.thread.ID)
+	if !s.s.Valid() {
+		return nil, errOver(s.id())
 	}
 	if context == nil || yield == nil {
-		return nil, &Error{HRESULT: E_INVALIDARG, Thread: s.thread.ID, Text: "UnmanagedWalk needs a context and a function"}
+		return nil, &Error{HRESULT: E_INVALIDARG, Thread: s.id(), Text: "UnmanagedWalk needs a context and a function"}
 	}
-	ctx := *context
-	exact := ctx == s.walk.Context
+	ctx := *context.inner()
+	exact := ctx == s.s.Walk.Context
 	var next *Context
 	var aborted error
-	r := s.p.walker.UnwindFrom(&s.walk, &ctx, exact, func(f *walk.Frame) bool {
+	r := s.p.s.Walker.UnwindFrom(&s.s.Walk, &ctx, exact, func(f *walk.Frame) bool {
 		if f.Kind == walk.Managed {
-			c := *f.Context
-			next = &c
+			next = newContext(f.Context)
 			return false
 		}
-		aborted = yield(s.p.nativeFrame(f))
+		aborted = yield(NativeFrame(s.p.s.NativeFrame(f)))
 		return aborted == nil
 	})
 	switch {
 	case aborted != nil:
-		return nil, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_ABORTED, Thread: s.thread.ID, Text: "the function stopped the walk", Err: aborted}
+		return nil, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_ABORTED, Thread: s.id(), Text: "the function stopped the walk", Err: aborted}
 	case r.Gap != nil:
 		return nil, s.result(r.Gap)
 	case next != nil || r.Complete:

@@ -119,7 +119,7 @@ func checkContexts(t *testing.T, name string, got []call) {
 			t.Fatalf("%s: no context at %#x", name, c.ip)
 		}
 		sp, ok := c.ctx.Reg(arch.RSP)
-		if uint64(c.ctx.IP) != c.ip || c.ctx.Machine != arch.MachineAMD64 || c.ctx.Valid&^arch.AMD64.NonVolatile != 0 || !ok || sp <= last {
+		if uint64(c.ctx.IP) != c.ip || c.ctx.Machine != clrsnap.AMD64 || c.ctx.Valid&^uint32(arch.AMD64.NonVolatile) != 0 || !ok || sp <= last {
 			t.Errorf("%s: context at %#x: %+v, the callee's stack pointer was %#x", name, c.ip, c.ctx, last)
 		}
 		last = sp
@@ -173,7 +173,7 @@ func checkNext(t *testing.T, name string, next *clrsnap.Context, rest []profile.
 		return
 	}
 	c := *next
-	c.Valid &= arch.AMD64.NonVolatile
+	c.Valid &= uint32(arch.AMD64.NonVolatile)
 	want := following[0].ctx
 	for r := range uint8(16) {
 		a, okA := c.Reg(r)

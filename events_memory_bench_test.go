@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 )
@@ -29,7 +30,7 @@ func BenchmarkEventsMemory(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				start := settledMemory(b, a.PID)
 				before := settledMemory(b, a.PID)
-				l := hear(b, p, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAll}, nil)
+				l := hear(b, p, events.Options{Monitor: events.MonitorAll}, nil)
 				during := settledMemory(b, a.PID)
 				l.end(b)
 				after := settledMemory(b, a.PID)
@@ -121,11 +122,11 @@ func reportMemory(b *testing.B, grown map[string]map[string][]float64) {
 // stops are the suspensions of the runtime in some phases, in µs.
 type stops struct {
 	name     string
-	monitor  clrsnap.Monitor
+	monitor  events.Monitor
 	stopping samples // until all threads stand still
 	whole    samples // until all may run again
 	time     time.Duration
-	stats    clrsnap.EventStats
+	stats    events.EventStats
 }
 
 // BenchmarkEventsPauses measures how long collections stop the program while
@@ -136,9 +137,9 @@ func BenchmarkEventsPauses(b *testing.B) {
 	a := testenv.Start(b, "events", testenv.Options{Args: []string{"--throughput", "--max-seconds", "7200"}})
 	p := open(b, a, clrsnap.Options{})
 	all := []*stops{
-		{name: "floor", monitor: clrsnap.MonitorGC},
-		{name: "alloc", monitor: clrsnap.MonitorGC | clrsnap.MonitorAllocations},
-		{name: "all", monitor: clrsnap.MonitorAll},
+		{name: "floor", monitor: events.MonitorGC},
+		{name: "alloc", monitor: events.MonitorGC | events.MonitorAllocations},
+		{name: "all", monitor: events.MonitorAll},
 	}
 	for i := 0; b.Loop(); i++ {
 		for j := range all {
@@ -170,13 +171,13 @@ func (s *stops) measure(b *testing.B, p *clrsnap.Process) {
 	b.Helper()
 	var began, stopped time.Duration
 	start := time.Now()
-	l := hear(b, p, clrsnap.SubscribeOptions{Monitor: s.monitor, RingBytes: 4 << 20}, func(n *clrsnap.Notification) {
+	l := hear(b, p, events.Options{Monitor: s.monitor, RingBytes: 4 << 20}, func(n *events.Notification) {
 		switch n.Event {
-		case clrsnap.RuntimeSuspendStarted:
+		case events.RuntimeSuspendStarted:
 			began, stopped = n.At, 0
-		case clrsnap.RuntimeSuspendFinished:
+		case events.RuntimeSuspendFinished:
 			stopped = n.At
-		case clrsnap.RuntimeResumeFinished:
+		case events.RuntimeResumeFinished:
 			if began != 0 && stopped != 0 { // else it began before we came
 				s.stopping, s.whole = append(s.stopping, stopped-began), append(s.whole, n.At-began)
 			}
@@ -191,10 +192,10 @@ func (s *stops) measure(b *testing.B, p *clrsnap.Process) {
 
 func init() { roles["listen"] = listenUntilTold }
 
-// listenUntilTold takes notifications as SubscribeOptions in CLRSNAP_TEST_SUBSCRIBE
+// listenUntilTold takes notifications as events.Options in CLRSNAP_TEST_SUBSCRIBE
 // want them, and drops them: what no reader can do without.
 func listenUntilTold(pid int) error {
-	var o clrsnap.SubscribeOptions
+	var o events.Options
 	if err := json.Unmarshal([]byte(os.Getenv("CLRSNAP_TEST_SUBSCRIBE")), &o); err != nil {
 		return err
 	}
@@ -203,7 +204,7 @@ func listenUntilTold(pid int) error {
 		return err
 	}
 	defer p.Close()
-	s, err := p.Subscribe(context.Background(), o)
+	s, err := events.Subscribe(context.Background(), p, o)
 	if err != nil {
 		return err
 	}
@@ -214,7 +215,7 @@ func listenUntilTold(pid int) error {
 		_, err = s.Next(ctx)
 	}
 	q.Samples-- // it is the error that came last
-	for e := clrsnap.ObjectAllocated; e <= clrsnap.RuntimeResumeFinished; e++ {
+	for e := events.ObjectAllocated; e <= events.RuntimeResumeFinished; e++ {
 		q.Lost += int(s.Stats(e).Dropped)
 	}
 	if q.Memory = live.PeakMemory(); !errors.Is(err, context.Canceled) {
@@ -234,14 +235,14 @@ func BenchmarkEventsReader(b *testing.B) {
 	for _, c := range []struct {
 		name    string
 		args    []string
-		o       clrsnap.SubscribeOptions
+		o       events.Options
 		flags   []string
 		records func([]testenv.Truth) float64 // how many there must be
 	}{
-		{"idle", []string{"--kinds", "exception"}, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorContention}, idleFlags, nil},
-		{"exception", []string{"--kinds", "exception"}, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorExceptions}, []string{"--event", "exception"}, exceptionRecords},
-		{"512KB", []string{"--throughput"}, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAllocations}, []string{"--event", "alloc"}, allocRecords(512 * kilobytes)},
-		{"100KB", []string{"--throughput"}, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAllocations, AllocationBytes: 100 * kilobytes}, []string{"--event", "alloc", "--alloc-every", "100KB"}, allocRecords(100 * kilobytes)},
+		{"idle", []string{"--kinds", "exception"}, events.Options{Monitor: events.MonitorContention}, idleFlags, nil},
+		{"exception", []string{"--kinds", "exception"}, events.Options{Monitor: events.MonitorExceptions}, []string{"--event", "exception"}, exceptionRecords},
+		{"512KB", []string{"--throughput"}, events.Options{Monitor: events.MonitorAllocations}, []string{"--event", "alloc"}, allocRecords(512 * kilobytes)},
+		{"100KB", []string{"--throughput"}, events.Options{Monitor: events.MonitorAllocations, AllocationBytes: 100 * kilobytes}, []string{"--event", "alloc", "--alloc-every", "100KB"}, allocRecords(100 * kilobytes)},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			a := testenv.Start(b, "events", testenv.Options{Args: append(c.args, "--max-seconds", "7200")})

@@ -11,34 +11,36 @@ import (
 	"text/tabwriter"
 
 	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
+	"clrsnap/record"
 )
 
 // TestEventShares records the events of a program that counts them itself, and
 // compares: what the shares are of each method, each class, each thread that holds
 // a lock.
 func TestEventShares(t *testing.T) {
-	shareEvents(t, testenv.DefaultRuntime, map[string]clrsnap.RecordOptions{
+	shareEvents(t, testenv.DefaultRuntime, map[string]record.Options{
 		"events":             {},
 		"with cpu and wall":  {Modes: []profile.Mode{profile.CPU, profile.Wall}},
-		"one in three, 1 MB": {Events: clrsnap.SubscribeOptions{ExceptionEvery: 3, AllocationBytes: 1 << 20}},
+		"one in three, 1 MB": {Events: events.Options{ExceptionEvery: 3, AllocationBytes: 1 << 20}},
 	})
 	for _, runtime := range []string{"net9", "net8"} {
-		shareEvents(t, runtime, map[string]clrsnap.RecordOptions{runtime: {}})
+		shareEvents(t, runtime, map[string]record.Options{runtime: {}})
 	}
 }
 
 // shareEvents records one program on a runtime in several ways.
-func shareEvents(t *testing.T, runtime string, ways map[string]clrsnap.RecordOptions) {
+func shareEvents(t *testing.T, runtime string, ways map[string]record.Options) {
 	testenv.Kit(t).Need(t, runtime)
 	a := testenv.Start(t, "events", testenv.Options{Runtime: runtime, Args: []string{"--max-seconds", "600"}})
 	p := open(t, a, clrsnap.Options{})
 	for name, o := range ways {
 		t.Run(name, func(t *testing.T) {
-			o.Events.Monitor, o.Duration = clrsnap.MonitorAll, sharesTime(t)
+			o.Events.Monitor, o.Duration = events.MonitorAll, sharesTime(t)
 			began, before := a.AskTruths()
-			r, err := p.Record(context.Background(), o)
+			r, err := record.Record(context.Background(), p, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,8 +68,8 @@ func TestEventSharesFromStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kit := testenv.Kit(t)
 			args := []string{kit.Host(testenv.DefaultRuntime), testenv.Build(t, "events"), "--seconds", "8"}
-			c := recordCommand(t, args, clrsnap.Options{}, clrsnap.RecordOptions{
-				Events: clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAll, EveryObject: everyObject, RingBytes: 4 << 20},
+			c := recordCommand(t, args, clrsnap.Options{}, record.Options{
+				Events: events.Options{Monitor: events.MonitorAll, EveryObject: everyObject, RingBytes: 4 << 20},
 			})
 			compareEvents(t, c.good(t), testenv.Truths(t, c.out.String()), true)
 		})

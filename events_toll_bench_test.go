@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/internal/testenv"
 )
 
 // A listener takes a process's notifications and drops them.
 type listener struct {
-	s              *clrsnap.Subscription
+	s              *events.Subscription
 	stop           context.CancelFunc
 	ended          chan error
 	stacks, frames int // of the first notifications
@@ -23,9 +24,9 @@ type listener struct {
 const manyStacks = 1000
 
 // hear subscribes. Until end is called, the process is the listener's alone.
-func hear(tb testing.TB, p *clrsnap.Process, o clrsnap.SubscribeOptions, use func(*clrsnap.Notification)) *listener {
+func hear(tb testing.TB, p *clrsnap.Process, o events.Options, use func(*events.Notification)) *listener {
 	tb.Helper()
-	s, err := p.Subscribe(context.Background(), o)
+	s, err := events.Subscribe(context.Background(), p, o)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func hear(tb testing.TB, p *clrsnap.Process, o clrsnap.SubscribeOptions, use fun
 	return l
 }
 
-func (l *listener) count(n *clrsnap.Notification) {
+func (l *listener) count(n *events.Notification) {
 	if l.stacks == manyStacks || !n.HasStack() {
 		return
 	}
@@ -60,13 +61,13 @@ func (l *listener) count(n *clrsnap.Notification) {
 }
 
 // end ends the subscription and returns the figures of all events.
-func (l *listener) end(tb testing.TB) (all clrsnap.EventStats) {
+func (l *listener) end(tb testing.TB) (all events.EventStats) {
 	tb.Helper()
 	l.stop()
 	if err := <-l.ended; !errors.Is(err, context.Canceled) {
 		tb.Fatal(err)
 	}
-	for e := clrsnap.ObjectAllocated; e <= clrsnap.RuntimeResumeFinished; e++ {
+	for e := events.ObjectAllocated; e <= events.RuntimeResumeFinished; e++ {
 		s := l.s.Stats(e)
 		all.Seen, all.Published, all.Dropped, all.Failed = all.Seen+s.Seen, all.Published+s.Published, all.Dropped+s.Dropped, all.Failed+s.Failed
 	}
@@ -79,11 +80,11 @@ func (l *listener) end(tb testing.TB) (all clrsnap.EventStats) {
 // A toll is what an event costs the thread that it happens on.
 type toll struct {
 	name string
-	o    *clrsnap.SubscribeOptions // nil: nobody listens
-	cost []float64                 // of a phase, µs of CPU time an event more than without
+	o    *events.Options // nil: nobody listens
+	cost []float64       // of a phase, µs of CPU time an event more than without
 
 	stacks, frames int
-	stats          clrsnap.EventStats
+	stats          events.EventStats
 }
 
 // tollTime is how long CPU time is measured. The program is told to throw and to
@@ -96,14 +97,14 @@ const tollTime = 4 * time.Second
 // none is chosen, and in stacks of one frame.
 func BenchmarkEventsToll(b *testing.B) {
 	const none = 1 << 40
-	exceptions := func(every int64, frames int) *clrsnap.SubscribeOptions {
-		return &clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorExceptions, ExceptionEvery: every, MaxFrames: frames, RingBytes: 4 << 20}
+	exceptions := func(every int64, frames int) *events.Options {
+		return &events.Options{Monitor: events.MonitorExceptions, ExceptionEvery: every, MaxFrames: frames, RingBytes: 4 << 20}
 	}
-	contention := func(shortest time.Duration, frames int) *clrsnap.SubscribeOptions {
-		return &clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorContention, ContentionMin: shortest, MaxFrames: frames}
+	contention := func(shortest time.Duration, frames int) *events.Options {
+		return &events.Options{Monitor: events.MonitorContention, ContentionMin: shortest, MaxFrames: frames}
 	}
-	threads := func(frames int) *clrsnap.SubscribeOptions {
-		return &clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorThreads, MaxFrames: frames}
+	threads := func(frames int) *events.Options {
+		return &events.Options{Monitor: events.MonitorThreads, MaxFrames: frames}
 	}
 	b.Run("exception", func(b *testing.B) {
 		tolls(b, "exception", "exception rethrow", []*toll{
@@ -155,7 +156,7 @@ func (t *toll) measure(b *testing.B, a *testenv.App, p *clrsnap.Process, truths 
 	cost := cpuPerEvent(b, a, truths)
 	s := l.end(b)
 	t.stacks, t.frames = t.stacks+l.stacks, t.frames+l.frames
-	t.stats = clrsnap.EventStats{
+	t.stats = events.EventStats{
 		Seen: t.stats.Seen + s.Seen, Published: t.stats.Published + s.Published, Dropped: t.stats.Dropped + s.Dropped, Failed: t.stats.Failed + s.Failed,
 	}
 	return cost

@@ -10,16 +10,12 @@ import (
 )
 
 // Walk walks the moment that the suspension holds, once, as Snapshot does.
-func (s *Suspension) Walk() profile.Thread {
-	st := s.p.describe(&s.thread)
-	s.fill(&st, s.frames(&st.Frames))
-	return st
-}
+func (s *Suspension) Walk() profile.Thread { return s.s.Named() }
 
 // BareWalk walks without naming anything and returns the number of frames.
 func (s *Suspension) BareWalk() (frames int, complete bool) {
-	ctx := s.walk.Context
-	r := s.p.walker.Walk(&s.walk, &ctx, walk.ByUnwindInfo, func(*walk.Frame) bool {
+	ctx := s.s.Walk.Context
+	r := s.p.s.Walker.Walk(&s.s.Walk, &ctx, walk.ByUnwindInfo, func(*walk.Frame) bool {
 		frames++
 		return true
 	})
@@ -27,40 +23,25 @@ func (s *Suspension) BareWalk() (frames int, complete bool) {
 }
 
 // CopyStack copies the captured stack.
-func (s *Suspension) CopyStack() int { return copy(stackCopy[:], s.walk.Stack.Data) }
+func (s *Suspension) CopyStack() int { return copy(stackCopy[:], s.s.Walk.Stack.Data) }
 
 var stackCopy [8 << 20]byte
 
 // SetMode changes Options.Mode.
-func (p *Process) SetMode(m Mode) { p.opts.Mode = m }
+func (p *Process) SetMode(m Mode) { p.mode = m }
 
 // Traced calls f on an OS thread that may trace by itself, with a function that
 // captures the thread anew.
 func (s *Suspension) Traced(f func(capture func() error) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	req := s.p.request(&s.thread, nil)
-	return s.p.live.Trace(func(t *live.Tracer) error {
-		defer s.p.eng.Begin() // what is cached is older than the last capture
-		return f(func() error { return s.p.taken(s, t.Capture(&req, s.capture)) })
+	p := s.p.s
+	req := p.Request(&s.s.Thread, nil)
+	return p.Live.Trace(func(t *live.Tracer) error {
+		defer p.Engine.Begin() // what is cached is older than the last capture
+		return f(func() error { return p.Taken(s.s, t.Capture(&req, s.s.Capture)) })
 	})
 }
 
 // Pause is how long the thread was kept from running.
-func (s *Suspension) Pause() time.Duration { return s.capture.Pause }
-
-// Watch has f told of every walk of a recording, and between which times of
-// CLOCK_MONOTONIC the moment was that it is about.
-func (o *RecordOptions) Watch(f func(th *profile.Thread, begin, end uint64)) {
-	o.watch = func(ft *frameTable, s *Suspension, complete bool, begin time.Duration) {
-		th := s.p.describe(&s.thread)
-		th.Complete = complete
-		for i, l := range ft.stack {
-			loc, fn := ft.b.At(l)
-			th.Frames = append(th.Frames, profile.Frame{
-				Kind: fn.Kind, IP: uint64(ft.ips[i]), Method: fn.Method, Module: fn.Module, Offset: loc.Offset, Tier: loc.Tier,
-			})
-		}
-		f(&th, uint64(begin), uint64(live.Monotonic()))
-	}
-}
+func (s *Suspension) Pause() time.Duration { return s.s.Capture.Pause }

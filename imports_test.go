@@ -61,13 +61,20 @@ var mayImport = map[string]string{
 	"internal/testenv":     "",
 	"internal/clr/clrtest": "internal/arch internal/target internal/contract",
 	"internal/confine":     "",
-	"cmd/clrsnap":          ". profile export internal/confine internal/waiting",
 
-	"examples/allocsites": ".",
+	"internal/session":  "profile internal/arch internal/target internal/target/core internal/target/live internal/mounts internal/procdir internal/contract internal/clr internal/clr/* internal/locate internal/walk internal/engine",
+	"internal/search":   "profile internal/engine internal/locate internal/mounts internal/procdir internal/session internal/target/live internal/waiting",
+	"internal/diagnose": "internal/clr internal/confine internal/elfx internal/inject internal/locate internal/perfevent internal/session internal/target/live",
+	"internal/pace":     "",
+	"internal/link":     "internal/agent internal/inject internal/pace internal/session internal/target/live",
+	"internal/bridge":   "profile internal/agent internal/arch internal/clr/codemap internal/session",
 
-	// The root package puts everything together; only commands and exports may
-	// not be below it.
-	".": "profile internal/*",
+	".":      "profile internal/arch internal/bridge internal/clr/codemap internal/diagnose internal/locate internal/mounts internal/search internal/session internal/target/live internal/walk",
+	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
+	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread internal/engine internal/link internal/pace internal/perfevent internal/procdir internal/session internal/target internal/target/live internal/walk",
+
+	"cmd/clrsnap":         ". events record profile export internal/confine internal/waiting",
+	"examples/allocsites": ". events",
 }
 
 // outside are the modules of others that a package may import.

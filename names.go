@@ -1,15 +1,6 @@
 package clrsnap
 
-import (
-	"fmt"
-
-	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/codemap"
-	"clrsnap/internal/clr/method"
-	"clrsnap/internal/clr/name"
-	"clrsnap/internal/walk"
-	"clrsnap/profile"
-)
+import "clrsnap/internal/arch"
 
 // FunctionName is what a method is called.
 type FunctionName struct {
@@ -29,120 +20,35 @@ type FunctionName struct {
 
 // FunctionName names a method.
 func (p *Process) FunctionName(id FunctionID) (FunctionName, error) {
-	if p.rt == nil || id == 0 {
-		return FunctionName{}, &Error{HRESULT: E_INVALIDARG, Text: fmt.Sprintf("%v is not a method", id)}
-	}
-	m, err := p.rt.Methods.Read(arch.Addr(id))
-	if err != nil {
-		return FunctionName{}, &Error{HRESULT: E_INVALIDARG, Text: fmt.Sprintf("%v is not a method", id), Err: err}
-	}
-	n, err := p.rt.Names.Method(&m, true)
-	if err != nil {
-		return FunctionName{}, &Error{HRESULT: E_FAIL, Text: fmt.Sprintf("method %v cannot be named", id), Err: err}
-	}
-	return FunctionName(n), nil
+	n, err := p.s.Method(arch.Addr(id))
+	return FunctionName(n), publish(err)
 }
 
-func (p *Process) tier(c *codemap.Code) (string, error) {
-	if c == nil || c.MethodDesc == 0 {
-		return "", nil // an unmanaged frame
-	}
-	m, err := p.rt.Methods.Read(c.MethodDesc)
-	if err != nil {
-		return "", err
-	}
-	t, err := p.rt.Methods.Tier(&m, c)
-	return string(t), err
+// ClassName is what a type is called.
+type ClassName struct {
+	// Display is the name as C# would write it, with namespaces.
+	Display string
+	// Short is Display without namespaces.
+	Short string
+	// Assembly is the simple name; of an array that of its elements' type.
+	Assembly string
 }
 
-// frame turns a walked frame into one for people.
-func (p *Process) frame(f *walk.Frame) (profile.Frame, error) {
-	switch f.Kind {
-	case walk.Managed:
-		return p.managedFrame(f)
-	case walk.Stub:
-		return p.stubFrame(f), nil
-	}
-	n := p.nativeFrame(f)
-	out := profile.Frame{Kind: profile.Native, IP: n.IP, SP: n.SP, Method: n.Symbol, Module: f.Module.Name, Offset: n.Offset}
-	out.Display, out.Short = n.Symbol, n.Symbol
-	if sym, _, ok := f.Module.Symbol(symbolAddr(f)); ok {
-		out.Short = sym.Short
-	}
-	return out, nil
+// ClassName names a type.
+func (p *Process) ClassName(id ClassID) (ClassName, error) {
+	n, err := p.s.Class(arch.Addr(id))
+	return ClassName{n.Display, n.Short, n.Assembly}, publish(err)
 }
 
-func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
-	out := p.bare(f, profile.Managed)
-	out.FunctionID = uint64(f.Code.MethodDesc)
-	out.Offset = uint64(f.IP() - f.Code.MethodStart)
-	n, err := p.named(f.Code)
-	if err != nil {
-		out.Display = fmt.Sprintf("[method %v]", FunctionID(out.FunctionID))
-		out.Short = out.Display
-		return out, err
+// GetFunctionFromIP returns the method whose code ip lies in, or 0 for an
+// address that is not in jitted or ReadyToRun code.
+func (p *Process) GetFunctionFromIP(ip uint64) (FunctionID, error) {
+	if p.s.Runtime == nil {
+		return 0, nil
 	}
-	out.Method, out.Display, out.Short, out.Signature, out.Module = n.Exact, n.Display, n.Short, n.Signature, n.Assembly
-	if p.walker.Filter(f) {
-		out.Display += " [filter]"
-		out.Short += " [filter]"
+	c, ok, err := p.s.Walker.Managed(arch.Addr(ip))
+	if err != nil || !ok {
+		return 0, err
 	}
-	t, err := p.rt.Methods.Tier(&p.method, f.Code)
-	if err != nil {
-		return out, err
-	}
-	if t == method.TierUnknown {
-		t = "JIT"
-	}
-	out.Tier = string(t)
-	return out, nil
-}
-
-// named reads and names a method. What was read is in p.method then.
-func (p *Process) named(c *codemap.Code) (n name.Method, err error) {
-	if p.method, err = p.rt.Methods.Read(c.MethodDesc); err != nil {
-		return n, err
-	}
-	return p.rt.Names.Method(&p.method, c.Collectible)
-}
-
-// stubFrame: a stub is the runtime's own code, so it is native for whoever asks.
-func (p *Process) stubFrame(f *walk.Frame) profile.Frame {
-	out := p.bare(f, profile.Native)
-	out.Display = "[stub]"
-	if f.Code == nil || f.Code.Kind == codemap.None {
-		out.Display = "[runtime helper]"
-	} else if f.Code.MethodStart != 0 {
-		out.Offset = uint64(f.IP() - f.Code.MethodStart)
-	}
-	out.Short, out.Tier = out.Display, "stub"
-	return out
-}
-
-func (p *Process) bare(f *walk.Frame, kind profile.Kind) profile.Frame {
-	return profile.Frame{Kind: kind, IP: uint64(f.IP()), SP: f.Context.Regs[p.arch.SP]}
-}
-
-// symbolAddr is the address whose symbol a native frame shows: a return address
-// may lie behind the function that called.
-func symbolAddr(f *walk.Frame) arch.Addr {
-	if f.Exact {
-		return f.IP()
-	}
-	return f.IP() - 1
-}
-
-func (p *Process) nativeFrame(f *walk.Frame) NativeFrame {
-	out := NativeFrame{IP: uint64(f.IP()), SP: f.Context.Regs[p.arch.SP]}
-	if f.Module == nil {
-		return out
-	}
-	out.Module = f.Module.Path
-	at := symbolAddr(f)
-	if sym, off, ok := f.Module.Symbol(at); ok {
-		out.Symbol, out.Offset = sym.Name, off+uint64(f.IP()-at)
-		return out
-	}
-	out.Offset = f.Module.Offset(f.IP())
-	return out
+	return FunctionID(c.MethodDesc), nil
 }

@@ -15,7 +15,7 @@ import (
 // mayOpen are the source files that open files by themselves, and which ones. All others
 // are strangers' files: internal/foreign opens those.
 var mayOpen = map[string]string{
-	"discover.go": "/proc",
+	"internal/search/processes.go": "/proc",
 
 	"cmd/clrsnap/place.go": "the directory of an output, and what is there if it is not a stranger's",
 	"cmd/clrsnap/view.go":  "what the user names, which may be a pipe of the user's",
@@ -75,7 +75,7 @@ func TestWhoOpensFiles(t *testing.T) {
 // byNumber are the source files that name a process in /proc by its number, and why. All
 // others go through internal/procdir: the number of a process that has ended is given again.
 var byNumber = map[string]string{
-	"discover.go":                      "lists /proc",
+	"internal/search/processes.go":     "lists /proc",
 	"internal/perfevent/generation.go": "the kernel's events take numbers, too; Record looks afterwards whether the process is the same",
 	"internal/perfevent/program.go":    "likewise",
 	"internal/procdir/procdir.go":      "holds on to a process",

@@ -9,16 +9,16 @@ import (
 // Chain lists the runtime's Frames on the stack, newest first: their kinds, and in
 // state their addresses and the thread's mode.
 func (s *Suspension) Chain() (kinds []string, state string) {
-	chain := s.p.eng.Runtime.Chain
-	state = fmt.Sprintf("cooperative %v:", s.walk.Info.Cooperative)
-	for at := s.walk.Info.Frame; at != 0 && at != thread.FrameTop; {
-		kind, ok := chain.Kind(s.walk.Stack, at)
+	chain := s.p.s.Runtime.Chain
+	state = fmt.Sprintf("cooperative %v:", s.s.Walk.Info.Cooperative)
+	for at := s.s.Walk.Info.Frame; at != 0 && at != thread.FrameTop; {
+		kind, ok := chain.Kind(s.s.Walk.Stack, at)
 		if !ok {
 			break
 		}
 		kinds = append(kinds, kind.String())
 		state += fmt.Sprintf(" %v at %v", kind, at)
-		if at, ok = chain.Next(s.walk.Stack, at); !ok {
+		if at, ok = chain.Next(s.s.Walk.Stack, at); !ok {
 			break
 		}
 	}
@@ -26,4 +26,4 @@ func (s *Suspension) Chain() (kinds []string, state string) {
 }
 
 // Preemptive reports whether the thread was in preemptive mode.
-func (s *Suspension) Preemptive() bool { return !s.walk.Info.Cooperative }
+func (s *Suspension) Preemptive() bool { return !s.s.Walk.Info.Cooperative }

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
+	"clrsnap/record"
 )
 
 // ordealEnds are the ways in which the program ordeal ends; testenv.TestOrdealDies
@@ -48,11 +50,11 @@ func TestOrdealEnds(t *testing.T) {
 
 // allEvents records nothing else. progress is called once, when there are so many
 // samples.
-func allEvents(samples int, progress func()) clrsnap.RecordOptions {
+func allEvents(samples int, progress func()) record.Options {
 	var once sync.Once
-	return clrsnap.RecordOptions{
-		Events: clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAll, RingBytes: 8 << 20},
-		Progress: func(p clrsnap.RecordProgress) {
+	return record.Options{
+		Events: events.Options{Monitor: events.MonitorAll, RingBytes: 8 << 20},
+		Progress: func(p record.Progress) {
 			if p.Samples >= samples {
 				once.Do(progress)
 			}
@@ -72,7 +74,7 @@ func endStarted(t *testing.T, mode string) (exit int, stderr string, r *profile.
 	if mode != "sigterm" {
 		end = func() { c.stdin.Close() }
 	}
-	r, err := clrsnap.RecordCommand(ctx, c.Cmd, clrsnap.Options{}, allEvents(1, end)) // which is the start of a thread
+	r, err := record.Command(ctx, c.Cmd, clrsnap.Options{}, allEvents(1, end)) // which is the start of a thread
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +93,7 @@ func endAttached(t *testing.T, mode string) (exit int, stderr string, r *profile
 	recording, recorded := make(chan bool), make(chan bool)
 	go func() {
 		defer close(recorded)
-		r, err = p.Record(ctx, allEvents(0, func() { close(recording) }))
+		r, err = record.Record(ctx, p, allEvents(0, func() { close(recording) }))
 	}()
 	select {
 	case <-recording:
@@ -139,10 +141,10 @@ func TestOrdealEndsHeld(t *testing.T) {
 		t.Run(e.mode, func(t *testing.T) {
 			o := attachOrdeal(t, ordealRun{
 				app: "ordeal", args: []string{"--mode", e.mode},
-				events: clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAll, AllocationBytes: 1, Hold: 500 * time.Millisecond},
+				events: events.Options{Monitor: events.MonitorAll, AllocationBytes: 1, Hold: 500 * time.Millisecond},
 			})
 			if e.mode == "exit7" { // the others do nothing before they end
-				o.take(t, func(n *clrsnap.Notification) bool { return !n.Held })
+				o.take(t, func(n *events.Notification) bool { return !n.Held })
 			}
 			if e.mode == "sigterm" {
 				syscall.Kill(o.pid, syscall.SIGTERM)

@@ -1,6 +1,7 @@
 package clrsnap_test
 
 import (
+	"clrsnap/events"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,24 +24,24 @@ func TestOrdealFaults(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			o := way.begin(t, ordealRun{
 				app: "ordeal", args: []string{"--mode", "faults"},
-				events: clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorExceptions, RingBytes: 64 << 20},
+				events: events.Options{Monitor: events.MonitorExceptions, RingBytes: 64 << 20},
 			})
 			f := newFaults(o)
-			taken := map[clrsnap.Event]int{}
-			use := func(n *clrsnap.Notification) bool {
+			taken := map[events.Event]int{}
+			use := func(n *events.Notification) bool {
 				taken[n.Event]++
 				f.notified(n)
-				return taken[clrsnap.ExceptionThrown] < least
+				return taken[events.ExceptionThrown] < least
 			}
 			o.take(t, use)
-			o.endsNotifying(t, func(n *clrsnap.Notification) { use(n) })
-			thrown := taken[clrsnap.ExceptionThrown]
+			o.endsNotifying(t, func(n *events.Notification) { use(n) })
+			thrown := taken[events.ExceptionThrown]
 			t.Logf("%d rounds; taken %v\n%s", o.rounds("faults"), taken, stats(o.sub))
 			everyCount(t, o.sub, taken)
 			if all := inRound * o.rounds("faults"); thrown > all || !o.attach && thrown != all {
 				t.Errorf("%d exceptions, and %d were thrown", thrown, all)
 			}
-			if caught := taken[clrsnap.ExceptionCatcherEnter]; caught != thrown {
+			if caught := taken[events.ExceptionCatcherEnter]; caught != thrown {
 				t.Errorf("%d exceptions, and %d were caught", thrown, caught)
 			}
 			f.report(t, threads, inRound)
@@ -64,8 +65,8 @@ func newFaults(o *ordeal) *faults {
 	}
 }
 
-func (f *faults) notified(n *clrsnap.Notification) {
-	if n.Event != clrsnap.ExceptionThrown {
+func (f *faults) notified(n *events.Notification) {
+	if n.Event != events.ExceptionThrown {
 		return
 	}
 	class, leaf := n.ClassName, f.leaf(n)
@@ -78,7 +79,7 @@ func (f *faults) notified(n *clrsnap.Notification) {
 }
 
 // leaf is the method that has thrown.
-func (f *faults) leaf(n *clrsnap.Notification) string {
+func (f *faults) leaf(n *events.Notification) string {
 	var leaf clrsnap.FunctionID
 	stop := errors.New("the leaf is enough")
 	err := n.DoStackSnapshot(func(id clrsnap.FunctionID, _ uint64, _ *clrsnap.FrameInfo, _ *clrsnap.Context, _ any) error {
@@ -140,9 +141,9 @@ func TestOrdealCollections(t *testing.T) {
 func ordealCollections(t *testing.T, begin func(*testing.T, ordealRun) *ordeal, server string, everyObject bool, lasts time.Duration) {
 	o := begin(t, ordealRun{
 		app: "ordeal", args: []string{"--mode", "gcstress"}, env: []string{"DOTNET_gcServer=" + server},
-		events: clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAll, AllocationBytes: 1, EveryObject: everyObject, RingBytes: 8 << 20},
+		events: events.Options{Monitor: events.MonitorAll, AllocationBytes: 1, EveryObject: everyObject, RingBytes: 8 << 20},
 	})
-	c := collections{p: o.sub.Process(), classes: map[clrsnap.ClassID]string{}, taken: map[clrsnap.Event]int{}, wrong: map[string]int{}}
+	c := collections{p: o.sub.Process(), classes: map[clrsnap.ClassID]string{}, taken: map[events.Event]int{}, wrong: map[string]int{}}
 	o.takeFor(t, lasts, c.notified)
 	c.ending = true
 	o.endsNotifying(t, c.notified)
@@ -150,7 +151,7 @@ func ordealCollections(t *testing.T, begin func(*testing.T, ordealRun) *ordeal, 
 	everyCount(t, o.sub, c.taken)
 	c.report(t, o.sub)
 	const inRound = 500 // nodes of a list (testdata/apps/ordeal/Garbage.cs)
-	dropped, made := int(o.sub.Stats(clrsnap.ObjectAllocated).Dropped), inRound*o.rounds("gcstress")
+	dropped, made := int(o.sub.Stats(events.ObjectAllocated).Dropped), inRound*o.rounds("gcstress")
 	if everyObject && (c.nodes > made || c.nodes+dropped < made) {
 		t.Errorf("%d nodes of lists, and %d were made; %d objects were dropped", c.nodes, made, dropped)
 	}
@@ -161,15 +162,15 @@ func ordealCollections(t *testing.T, begin func(*testing.T, ordealRun) *ordeal, 
 type collections struct {
 	p       *clrsnap.Process
 	classes map[clrsnap.ClassID]string // of objects
-	taken   map[clrsnap.Event]int
+	taken   map[events.Event]int
 	nodes   int  // objects of the program's lists
 	ending  bool // the program, in which no further class can be looked up then
 	wrong   map[string]int
 }
 
-func (c *collections) notified(n *clrsnap.Notification) {
+func (c *collections) notified(n *events.Notification) {
 	c.taken[n.Event]++
-	if n.Event != clrsnap.ObjectAllocated {
+	if n.Event != events.ObjectAllocated {
 		return
 	}
 	if _, known := c.classes[n.Class]; !known && !c.ending {
@@ -190,26 +191,26 @@ func (c *collections) notified(n *clrsnap.Notification) {
 
 // report requires that nothing is missing without being counted, that what begins
 // ends, and that objects have the classes that the program has.
-func (c *collections) report(t *testing.T, sub *clrsnap.Subscription) {
+func (c *collections) report(t *testing.T, sub *events.Subscription) {
 	t.Helper()
 	for what, n := range c.wrong {
 		t.Errorf("%d times %s", n, what)
 	}
-	for e := clrsnap.ObjectAllocated; e <= clrsnap.RuntimeResumeFinished; e++ {
+	for e := events.ObjectAllocated; e <= events.RuntimeResumeFinished; e++ {
 		s := sub.Stats(e)
-		if e != clrsnap.ExceptionCatcherEnter && s.Published+s.Dropped != s.Seen {
+		if e != events.ExceptionCatcherEnter && s.Published+s.Dropped != s.Seen {
 			t.Errorf("%v: %+v", e, s)
 		}
 	}
 	// The subscription, or the program, may begin or end in between: of most pairs in
 	// one, but there may be a collection in the background and another one meanwhile.
 	for _, x := range []struct {
-		begin, end clrsnap.Event
+		begin, end events.Event
 		between    uint64
 	}{
-		{clrsnap.GarbageCollectionStarted, clrsnap.GarbageCollectionFinished, 2},
-		{clrsnap.RuntimeSuspendStarted, clrsnap.RuntimeSuspendFinished, 1},
-		{clrsnap.RuntimeSuspendFinished, clrsnap.RuntimeResumeFinished, 1},
+		{events.GarbageCollectionStarted, events.GarbageCollectionFinished, 2},
+		{events.RuntimeSuspendStarted, events.RuntimeSuspendFinished, 1},
+		{events.RuntimeSuspendFinished, events.RuntimeResumeFinished, 1},
 	} {
 		if a, b := sub.Stats(x.begin).Seen, sub.Stats(x.end).Seen; a == 0 || a > b+x.between || b > a+x.between {
 			t.Errorf("%v %d times, %v %d times", x.begin, a, x.end, b)

@@ -15,11 +15,12 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/internal/testenv"
 )
 
 // all is what readers ask for: everything, and more than their ring has room for.
-var all = clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAll, AllocationBytes: 1, MaxFrames: 100, RingBytes: 64 << 10}
+var all = events.Options{Monitor: events.MonitorAll, AllocationBytes: 1, MaxFrames: 100, RingBytes: 64 << 10}
 
 // The readers say "now" when the moment has come to kill them.
 func init() {
@@ -29,7 +30,7 @@ func init() {
 	}
 	roles["ordeal-reading"] = func(pid int) error {
 		said := false
-		return ordealRead(pid, all, func(*clrsnap.Subscription, *clrsnap.Notification) error {
+		return ordealRead(pid, all, func(*events.Subscription, *events.Notification) error {
 			if !said {
 				said = true
 				fmt.Println("now")
@@ -40,7 +41,7 @@ func init() {
 	roles["ordeal-holding"] = func(pid int) error {
 		held := all
 		held.Hold = 10 * time.Second
-		return ordealRead(pid, held, func(_ *clrsnap.Subscription, n *clrsnap.Notification) error {
+		return ordealRead(pid, held, func(_ *events.Subscription, n *events.Notification) error {
 			if n.Held { // and it is not released
 				fmt.Println("now")
 			}
@@ -48,7 +49,7 @@ func init() {
 		})
 	}
 	roles["ordeal-detaching"] = func(pid int) error {
-		return ordealRead(pid, all, func(s *clrsnap.Subscription, _ *clrsnap.Notification) error {
+		return ordealRead(pid, all, func(s *events.Subscription, _ *events.Notification) error {
 			fmt.Println("now")
 			if err := s.Close(); err != nil {
 				return err
@@ -58,12 +59,12 @@ func init() {
 	}
 	roles["ordeal-counting"] = func(pid int) error {
 		taken := 0
-		return ordealRead(pid, all, func(s *clrsnap.Subscription, n *clrsnap.Notification) error {
-			if n.Event != clrsnap.ExceptionThrown {
+		return ordealRead(pid, all, func(s *events.Subscription, n *events.Notification) error {
+			if n.Event != events.ExceptionThrown {
 				return nil
 			}
 			taken++
-			stats := s.Stats(clrsnap.ExceptionThrown)
+			stats := s.Stats(events.ExceptionThrown)
 			_, err := fmt.Println(taken, stats.Seen, stats.Published, stats.Dropped)
 			return err
 		})
@@ -71,12 +72,12 @@ func init() {
 }
 
 // ordealRead subscribes to a process and takes its notifications for good.
-func ordealRead(pid int, o clrsnap.SubscribeOptions, use func(*clrsnap.Subscription, *clrsnap.Notification) error) error {
+func ordealRead(pid int, o events.Options, use func(*events.Subscription, *events.Notification) error) error {
 	p, err := clrsnap.Open(pid)
 	if err != nil {
 		return err
 	}
-	s, err := p.Subscribe(context.Background(), o)
+	s, err := events.Subscribe(context.Background(), p, o)
 	if err != nil {
 		return err
 	}
@@ -183,16 +184,16 @@ func TestOrdealReaderKilled(t *testing.T) {
 func notifies(t *testing.T, p *clrsnap.Process) {
 	t.Helper()
 	o := &ordeal{
-		sub:    subscribeOrdeal(t, p, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAll}),
+		sub:    subscribeOrdeal(t, p, events.Options{Monitor: events.MonitorAll}),
 		stderr: func() string { return "" }, // the test's end shows it
 	}
-	missing := map[clrsnap.Event]bool{
-		clrsnap.ObjectAllocated: true, clrsnap.ExceptionThrown: true, clrsnap.ExceptionCatcherEnter: true, clrsnap.LockContended: true,
-		clrsnap.ThreadStarting: true, clrsnap.ThreadCreated: true, clrsnap.ThreadDestroyed: true,
-		clrsnap.GarbageCollectionTriggered: true, clrsnap.GarbageCollectionStarted: true, clrsnap.GarbageCollectionFinished: true,
-		clrsnap.RuntimeSuspendStarted: true, clrsnap.RuntimeSuspendFinished: true, clrsnap.RuntimeResumeFinished: true,
+	missing := map[events.Event]bool{
+		events.ObjectAllocated: true, events.ExceptionThrown: true, events.ExceptionCatcherEnter: true, events.LockContended: true,
+		events.ThreadStarting: true, events.ThreadCreated: true, events.ThreadDestroyed: true,
+		events.GarbageCollectionTriggered: true, events.GarbageCollectionStarted: true, events.GarbageCollectionFinished: true,
+		events.RuntimeSuspendStarted: true, events.RuntimeSuspendFinished: true, events.RuntimeResumeFinished: true,
 	}
-	o.take(t, func(n *clrsnap.Notification) bool {
+	o.take(t, func(n *events.Notification) bool {
 		delete(missing, n.Event)
 		return len(missing) > 0
 	})

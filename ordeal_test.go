@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/internal/testenv"
 )
 
@@ -48,7 +49,7 @@ const ordealLimit = 2 * time.Minute
 // ordeal is a program that is subscribed to.
 type ordeal struct {
 	pid    int
-	sub    *clrsnap.Subscription
+	sub    *events.Subscription
 	attach bool                             // else it was started with the agent
 	stop   func() (result string, exit int) // asks it to end
 	rounds func(worker string) int          // how many there were; after stop
@@ -60,7 +61,7 @@ type ordealRun struct {
 	app       string
 	args, env []string
 	opts      clrsnap.Options
-	events    clrsnap.SubscribeOptions
+	events    events.Options
 }
 
 // ordealWays are how the agent gets into a program.
@@ -79,11 +80,11 @@ func attachOrdeal(t *testing.T, r ordealRun) *ordeal {
 	}
 }
 
-func subscribeOrdeal(t *testing.T, p *clrsnap.Process, events clrsnap.SubscribeOptions) *clrsnap.Subscription {
+func subscribeOrdeal(t *testing.T, p *clrsnap.Process, o events.Options) *events.Subscription {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), ordealLimit)
 	defer cancel()
-	sub, err := p.Subscribe(ctx, events)
+	sub, err := events.Subscribe(ctx, p, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,7 @@ func startOrdeal(t *testing.T, r ordealRun) *ordeal {
 	c := newOrdealCommand(t, r)
 	ctx, cancel := context.WithTimeout(context.Background(), ordealLimit)
 	defer cancel()
-	sub, err := clrsnap.SubscribeCommand(ctx, c.Cmd, r.opts, r.events)
+	sub, err := events.SubscribeCommand(ctx, c.Cmd, r.opts, r.events)
 	t.Cleanup(c.kill)
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +196,7 @@ func (o *ordeal) endsWell(t *testing.T) {
 }
 
 // take hands over notifications until use returns false.
-func (o *ordeal) take(t *testing.T, use func(*clrsnap.Notification) bool) {
+func (o *ordeal) take(t *testing.T, use func(*events.Notification) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), ordealLimit)
 	defer cancel()
@@ -211,10 +212,10 @@ func (o *ordeal) take(t *testing.T, use func(*clrsnap.Notification) bool) {
 }
 
 // takeFor hands over notifications, of which there are always more, for some time.
-func (o *ordeal) takeFor(t *testing.T, lasts time.Duration, use func(*clrsnap.Notification)) {
+func (o *ordeal) takeFor(t *testing.T, lasts time.Duration, use func(*events.Notification)) {
 	t.Helper()
 	end := time.Now().Add(lasts)
-	o.take(t, func(n *clrsnap.Notification) bool {
+	o.take(t, func(n *events.Notification) bool {
 		use(n)
 		return time.Now().Before(end)
 	})
@@ -222,7 +223,7 @@ func (o *ordeal) takeFor(t *testing.T, lasts time.Duration, use func(*clrsnap.No
 
 // endsNotifying stops the program while what it still reports is handed over to
 // use, and requires that both end well.
-func (o *ordeal) endsNotifying(t *testing.T, use func(*clrsnap.Notification)) {
+func (o *ordeal) endsNotifying(t *testing.T, use func(*events.Notification)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), ordealLimit)
 	defer cancel()
@@ -253,9 +254,9 @@ func (o *ordeal) close(t *testing.T) {
 
 // everyCount requires that each chosen event was reported or counted as dropped, and
 // that each report was taken.
-func everyCount(t *testing.T, sub *clrsnap.Subscription, taken map[clrsnap.Event]int) {
+func everyCount(t *testing.T, sub *events.Subscription, taken map[events.Event]int) {
 	t.Helper()
-	for e := clrsnap.ObjectAllocated; e <= clrsnap.RuntimeResumeFinished; e++ {
+	for e := events.ObjectAllocated; e <= events.RuntimeResumeFinished; e++ {
 		s := sub.Stats(e)
 		if s.Published != uint64(taken[e]) || s.Published+s.Dropped > s.Seen {
 			t.Errorf("%v: %+v, taken %d", e, s, taken[e])
@@ -264,9 +265,9 @@ func everyCount(t *testing.T, sub *clrsnap.Subscription, taken map[clrsnap.Event
 }
 
 // stats writes the figures of those events that there were.
-func stats(sub *clrsnap.Subscription) string {
+func stats(sub *events.Subscription) string {
 	var b strings.Builder
-	for e := clrsnap.ObjectAllocated; e <= clrsnap.RuntimeResumeFinished; e++ {
+	for e := events.ObjectAllocated; e <= events.RuntimeResumeFinished; e++ {
 		if s := sub.Stats(e); s.Seen > 0 {
 			fmt.Fprintf(&b, "  %v: %d seen, %d published, %d dropped, %d without a walk\n", e, s.Seen, s.Published, s.Dropped, s.Failed)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/internal/target/live"
 )
 
@@ -24,7 +25,7 @@ func TestOrdealThreads(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			o := way.begin(t, ordealRun{
 				app: "ordeal", args: []string{"--mode", "churn"}, opts: clrsnap.Options{MaxPause: time.Second},
-				events: clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorThreads, RingBytes: 8 << 20},
+				events: events.Options{Monitor: events.MonitorThreads, RingBytes: 8 << 20},
 			})
 			c := newChurn(o)
 			for end := time.Now().Add(lasts); time.Now().Before(end); {
@@ -45,7 +46,7 @@ type churn struct {
 	o      *ordeal
 	p      *clrsnap.Process
 	known  map[clrsnap.ThreadID]bool // created once; whether it is alive
-	taken  map[clrsnap.Event]int
+	taken  map[events.Event]int
 	walks  map[string]int // from outside, by how they went
 	frames int
 	wrong  []string
@@ -53,7 +54,7 @@ type churn struct {
 
 func newChurn(o *ordeal) *churn {
 	return &churn{
-		o: o, p: o.sub.Process(), known: map[clrsnap.ThreadID]bool{}, taken: map[clrsnap.Event]int{}, walks: map[string]int{},
+		o: o, p: o.sub.Process(), known: map[clrsnap.ThreadID]bool{}, taken: map[events.Event]int{}, walks: map[string]int{},
 	}
 }
 
@@ -61,17 +62,17 @@ func (c *churn) bad(format string, args ...any) {
 	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
 }
 
-func (c *churn) notified(n *clrsnap.Notification) {
+func (c *churn) notified(n *events.Notification) {
 	c.taken[n.Event]++
 	id := n.Other
 	alive, known := c.known[id]
 	switch n.Event {
-	case clrsnap.ThreadCreated:
+	case events.ThreadCreated:
 		if alive {
 			c.bad("thread %v is created, but the last one of that id has not ended", id)
 		}
 		c.known[id] = true
-	case clrsnap.ThreadDestroyed:
+	case events.ThreadDestroyed:
 		if earlier := !known && c.o.attach; !alive && !earlier {
 			c.bad("thread %v ends, but was not created", id)
 		}
@@ -156,9 +157,9 @@ func (c *churn) awaitEnds(t *testing.T) {
 		}
 	}
 	maps.DeleteFunc(waiting, func(_ clrsnap.ThreadID, alive bool) bool { return !alive })
-	c.o.take(t, func(n *clrsnap.Notification) bool {
+	c.o.take(t, func(n *events.Notification) bool {
 		c.notified(n)
-		if n.Event == clrsnap.ThreadDestroyed {
+		if n.Event == events.ThreadDestroyed {
 			delete(waiting, n.Other)
 		}
 		return len(waiting) > 0
@@ -174,7 +175,7 @@ func (c *churn) report(t *testing.T) {
 	if c.frames == 0 {
 		t.Error("no thread was walked")
 	}
-	for _, e := range []clrsnap.Event{clrsnap.ThreadStarting, clrsnap.ThreadCreated, clrsnap.ThreadDestroyed} {
+	for _, e := range []events.Event{events.ThreadStarting, events.ThreadCreated, events.ThreadDestroyed} {
 		if s := c.o.sub.Stats(e); s.Dropped > 0 || s.Seen == 0 {
 			t.Errorf("%v: %+v", e, s)
 		}
@@ -196,7 +197,7 @@ func TestOrdealDying(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := attachOrdeal(t, ordealRun{
 				app: "ordeal", args: []string{"--mode", "churn"}, opts: clrsnap.Options{MaxPause: tt.maxPause},
-				events: clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorThreads, RingBytes: 8 << 20},
+				events: events.Options{Monitor: events.MonitorThreads, RingBytes: 8 << 20},
 			})
 			c := newChurn(o)
 			for range tt.times {
@@ -246,10 +247,10 @@ func (c *churn) suspendDying(t *testing.T) *clrsnap.Suspension {
 			continue // too late
 		}
 		suspended := live.Monotonic()
-		var died *clrsnap.Notification
-		c.o.take(t, func(n *clrsnap.Notification) bool {
+		var died *events.Notification
+		c.o.take(t, func(n *events.Notification) bool {
 			c.notified(n)
-			if n.Event == clrsnap.ThreadDestroyed && n.Other == id {
+			if n.Event == events.ThreadDestroyed && n.Other == id {
 				died = n
 			}
 			return died == nil

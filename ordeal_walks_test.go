@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/internal/agent"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
@@ -26,8 +27,8 @@ func TestOrdealWalks(t *testing.T) {
 				app:  "events",
 				args: []string{"--max-seconds", "600"},
 				opts: clrsnap.Options{Mode: clrsnap.AsCoreCLR, MaxPause: time.Second},
-				events: clrsnap.SubscribeOptions{
-					Monitor: clrsnap.MonitorAll, AllocationBytes: 2 << 20, RegisterContext: true, Hold: 10 * time.Second, RingBytes: 8 << 20,
+				events: events.Options{
+					Monitor: events.MonitorAll, AllocationBytes: 2 << 20, RegisterContext: true, Hold: 10 * time.Second, RingBytes: 8 << 20,
 				},
 			})
 			c := newWalkComparison(o)
@@ -41,21 +42,21 @@ func TestOrdealWalks(t *testing.T) {
 }
 
 // stackEvents are the events with a stack.
-var stackEvents = []clrsnap.Event{
-	clrsnap.ObjectAllocated, clrsnap.ExceptionThrown, clrsnap.LockContended, clrsnap.ThreadStarting, clrsnap.GarbageCollectionTriggered,
+var stackEvents = []events.Event{
+	events.ObjectAllocated, events.ExceptionThrown, events.LockContended, events.ThreadStarting, events.GarbageCollectionTriggered,
 }
 
 // walkComparison compares the walks of held threads, and counts.
 type walkComparison struct {
 	*oracle
 	o           *ordeal
-	held        map[clrsnap.Event]int // compared, and there were frames
-	none        int                   // compared, and there were no frames
-	others      int                   // not held, because another thread was
-	cooperative int                   // walks without a seed in cooperative mode
-	documented  int                   // frames of the documented walk
-	snapshots   int                   // frames of snapshots
-	collections uint64                // that had begun when the last thread was released
+	held        map[events.Event]int // compared, and there were frames
+	none        int                  // compared, and there were no frames
+	others      int                  // not held, because another thread was
+	cooperative int                  // walks without a seed in cooperative mode
+	documented  int                  // frames of the documented walk
+	snapshots   int                  // frames of snapshots
+	collections uint64               // that had begun when the last thread was released
 	explained   map[string]int
 	wrong       []string
 }
@@ -63,19 +64,19 @@ type walkComparison struct {
 func newWalkComparison(o *ordeal) *walkComparison {
 	return &walkComparison{
 		oracle: newOracle(&testenv.App{}, nil, o.sub.Process()), o: o,
-		held: map[clrsnap.Event]int{}, explained: map[string]int{},
+		held: map[events.Event]int{}, explained: map[string]int{},
 	}
 }
 
 // each reports whether every event has been compared so often.
 func (c *walkComparison) each(times int) bool {
-	return !slices.ContainsFunc(stackEvents, func(e clrsnap.Event) bool { return c.held[e] < times })
+	return !slices.ContainsFunc(stackEvents, func(e events.Event) bool { return c.held[e] < times })
 }
 
 // compareHeld compares the threads that are held in notifications, while more.
 func (c *walkComparison) compareHeld(t *testing.T, more func() bool) {
 	t.Helper()
-	c.o.take(t, func(n *clrsnap.Notification) bool {
+	c.o.take(t, func(n *events.Notification) bool {
 		if !n.Held {
 			c.others++
 			return true
@@ -83,7 +84,7 @@ func (c *walkComparison) compareHeld(t *testing.T, more func() bool) {
 		if err := c.compareOne(n); err != nil {
 			c.wrong = append(c.wrong, fmt.Sprintf("%v on thread %d: %v", n.Event, n.NSThreadID, err))
 		}
-		c.collections = c.o.sub.Stats(clrsnap.GarbageCollectionStarted).Seen
+		c.collections = c.o.sub.Stats(events.GarbageCollectionStarted).Seen
 		c.o.sub.Release(n)
 		return more() && len(c.wrong)+len(c.unknown) < maxUnknown
 	})
@@ -91,7 +92,7 @@ func (c *walkComparison) compareHeld(t *testing.T, more func() bool) {
 
 // compareOne compares what the CLR has found on a thread that is held with the
 // walks from outside: with and without a seed, in both modes, and Snapshot's.
-func (c *walkComparison) compareOne(n *clrsnap.Notification) error {
+func (c *walkComparison) compareOne(n *events.Notification) error {
 	clr, err := notified(n)
 	if err != nil {
 		return err
@@ -131,7 +132,7 @@ func (c *walkComparison) compareOne(n *clrsnap.Notification) error {
 }
 
 // pairOf is the CLR's walk beside ours as CoreCLR, from a seed or without one.
-func (c *walkComparison) pairOf(n *clrsnap.Notification, s *clrsnap.Suspension, clr *agent.Thread, seed *clrsnap.Context) *difference {
+func (c *walkComparison) pairOf(n *events.Notification, s *clrsnap.Suspension, clr *agent.Thread, seed *clrsnap.Context) *difference {
 	d := &difference{name: n.Event.String(), clr: clr}
 	d.kinds, d.state = s.Chain()
 	d.ours, d.err = callbacksOf(s, seed)
@@ -168,7 +169,7 @@ func (c *walkComparison) begun(d *difference, seed *clrsnap.Context, unseeded *d
 // a thread that is held in preemptive mode does not keep a collection from. Where a
 // frame has saved a reference, ours has the new one. Such registers are not compared.
 func (c *walkComparison) allowMoved(s *clrsnap.Suspension, d *difference) {
-	if inCooperativeMode(s) || c.o.sub.Stats(clrsnap.GarbageCollectionStarted).Seen == c.collections {
+	if inCooperativeMode(s) || c.o.sub.Stats(events.GarbageCollectionStarted).Seen == c.collections {
 		return
 	}
 	for i := range min(len(d.ours), len(d.clr.Frames)) {
@@ -223,7 +224,7 @@ func hresult(err error) clrsnap.HRESULT {
 }
 
 // notified is what the CLR's own walk has found.
-func notified(n *clrsnap.Notification) (*agent.Thread, error) {
+func notified(n *events.Notification) (*agent.Thread, error) {
 	clr := &agent.Thread{ID: uint64(n.Thread), OSID: uint32(n.NSThreadID)}
 	err := n.DoStackSnapshot(func(id clrsnap.FunctionID, ip uint64, _ *clrsnap.FrameInfo, ctx *clrsnap.Context, _ any) error {
 		clr.Frames = append(clr.Frames, agent.Frame{

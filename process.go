@@ -1,23 +1,11 @@
 package clrsnap
 
 import (
-	"errors"
-	"fmt"
-	"strings"
 	"time"
 
-	"clrsnap/internal/arch"
-	"clrsnap/internal/clr"
-	"clrsnap/internal/clr/method"
-	"clrsnap/internal/clr/thread"
-	"clrsnap/internal/contract"
-	"clrsnap/internal/engine"
-	"clrsnap/internal/locate"
-	"clrsnap/internal/mounts"
-	"clrsnap/internal/procdir"
-	"clrsnap/internal/target"
+	"clrsnap/internal/bridge"
+	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
-	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
 
@@ -31,8 +19,8 @@ type Options struct {
 	// AlwaysStop captures threads that are provably blocked with a stop as well.
 	AlwaysStop bool
 	// MaxStack bounds the copy of one thread's stack, in bytes: between 256 KB
-	// and 64 MB; 0 stands for 8 MB. Of a deeper stack the frames near the base are missing, which the
-	// result says.
+	// and 64 MB; 0 stands for 8 MB, of a core dump for 64 MB. Of a deeper stack the frames
+	// near the base are missing, which the result says.
 	MaxStack int
 	// MaxPause is how long a thread may be stopped before a watchdog, which does
 	// not depend on this process being scheduled, lets it go: 2 ms at least; 0 stands
@@ -45,47 +33,29 @@ type Options struct {
 	Wary bool
 }
 
-// ErrMayBlock: the process can keep whoever looks at it waiting for ever.
-var ErrMayBlock = mounts.ErrMayBlock
+func (o Options) session() session.Options {
+	return session.Options{NativeOnly: o.NativeOnly, AlwaysStop: o.AlwaysStop, MaxStack: o.MaxStack, MaxPause: o.MaxPause, Wary: o.Wary}
+}
 
-// BlockError is an ErrMayBlock, and says which file system it is.
-type BlockError = mounts.BlockError
-
-// MayBlock returns an ErrMayBlock that says why if process pid can keep whoever looks at it
-// waiting for ever. It looks at nothing that could do so. pid can be this process.
-func MayBlock(pid int) error { return live.MayBlock(pid) }
+// CoreOptions change how a core dump is looked at. The zero value is good.
+type CoreOptions struct {
+	// Options are those of a running process. AlwaysStop, MaxPause and Wary mean nothing
+	// for a core dump.
+	Options
+	// Executable is the program's file, if it is not where the process had it.
+	Executable string
+	// Sysroot is the folder below which the process's files are: that of an
+	// unpacked container image, for example. Empty: where the process had them.
+	Sysroot string
+}
 
 // Process is a process whose stacks can be walked: a running one, or one of which
 // a core dump is left. It is not safe for concurrent use.
 type Process struct {
-	opts Options
-	from origin        // of threads, registers and memory
-	live *live.Process // the same, if the process runs; nil for a core dump
-	core *dump         // the same, if it is a core dump
-	eng  *engine.Engine
-	arch *arch.Arch
-	info profile.Process
-
-	found  *locate.Runtime // nil: there is none
-	unread error           // why what was found cannot be read, or why nothing was
-	rt     *clr.Runtime    // nil if there is none, and for native AOT programs
-	walker *walk.Walker
-
-	known    map[int]thread.Thread // the runtime's threads, by the id in the target's namespace
-	unlisted error                 // why some may be missing in known; nil: none are
-	capture  target.Capture
-	walked   []profile.Frame // by the latest walk for a Snapshot
-	room     int             // bytes of frames that a Snapshot may still have
-	opened   time.Time
-	updating time.Duration // in which modules were looked for since
-	method   method.Method // the latest that was named
-	moment   uint64        // counts captures: what an earlier one brought is gone
-	walking  bool
-	current  *Suspension // the latest one
-	infos    frameInfos
-	link     *agentLink         // the agent that is subscribed to; nil: none
-	stops    *[]time.Duration   // where to note how long stops last, if anywhere
-	unsuited map[arch.Addr]bool // ips at which a walk without registers fails
+	s       *session.Process
+	mode    Mode
+	infos   frameInfos
+	current *Suspension // the latest one
 }
 
 // Open attaches to nothing: it finds the runtime in process pid, finds out what its
@@ -95,177 +65,45 @@ func Open(pid int) (*Process, error) { return OpenWith(pid, Options{}) }
 
 // OpenWith is Open with options.
 func OpenWith(pid int, o Options) (*Process, error) {
-	o.MaxStack = stackBound(o.MaxStack)
-	open := live.Open
-	if o.Wary {
-		open = live.OpenWary
-	}
-	lp, err := open(pid)
+	s, err := session.Open(pid, o.session())
 	if err != nil {
-		return nil, err
+		return nil, publish(err)
 	}
-	lp.Watchdog = o.MaxPause
-	p := &Process{opts: o, from: lp, live: lp}
-	p.info = profile.Process{PID: lp.PID(), Command: commandLine(lp.Dir())}
-	if err := p.open(); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return &Process{s: s, mode: o.Mode}, nil
 }
 
-// stackBound is what an option MaxStack means.
-func stackBound(n int) int {
-	if n <= 0 {
-		n = 8 << 20
-	}
-	return max(firstStack, min(n, target.MaxStackLimit))
-}
-
-// An origin is where a process is read from.
-type origin interface {
-	engine.Source
-	PID() int
-	// Alive returns nil, or why there is nothing more to be read.
-	Alive() error
-	Threads() ([]int, error)
-	Thread(tid int) (target.ThreadInfo, error)
-	NSTid(tid int) (int, error) // the thread's id inside the target's PID namespace
-	Capture(*target.Request, *target.Capture) error
-	Close() error
-}
-
-// gone returns the end of the process in place of an error that it led to.
-func (p *Process) gone(err error) error {
-	if end := p.from.Alive(); end != nil {
-		return end
-	}
-	return err
-}
-
-// open gets ready to walk, or closes what has been opened.
-func (p *Process) open() error {
-	p.arch, p.unsuited, p.room, p.opened = p.from.Arch(), map[arch.Addr]bool{}, maxStacks, time.Now()
-	if err := p.openEngine(); err != nil {
-		err = p.gone(err)
-		p.Close()
-		return err
-	}
-	return nil
-}
-
-func (p *Process) openEngine() (err error) {
-	if p.eng, err = engine.New(p.from); err != nil {
-		return err
-	}
-	if err := p.openRuntime(); err != nil && !p.opts.NativeOnly {
-		return err
-	}
-	p.rt, p.walker = p.eng.Runtime, p.eng.Walker
-	return nil
-}
-
-func (p *Process) openRuntime() error {
-	found, err := p.eng.OpenRuntime()
-	p.found, p.unread = found, err
-	if found != nil {
-		p.info.Runtime = describeRuntime(found)
-	}
-	if p.core != nil {
-		if spoilt := p.core.spoilt(found, err); spoilt != nil {
-			return fmt.Errorf("process %d (%s): %w", p.from.PID(), shortCommand(p.info.Command), spoilt)
-		}
-	}
-	if found != nil {
-		return runtimeError(err, p.from)
-	}
-	return fmt.Errorf("process %d (%s): %w", p.from.PID(), shortCommand(p.info.Command), err)
-}
-
-func describeRuntime(r *locate.Runtime) profile.Runtime {
-	return profile.Runtime{Version: r.Version, Path: r.Module.Path, Shape: string(r.Shape)}
-}
-
-// ErrUnsupported: there is a .NET runtime, but not one that can be read yet.
-var ErrUnsupported = errors.New("this .NET runtime cannot be read")
-
-// ErrNotDotNet: there is no .NET runtime in the process.
-var ErrNotDotNet = locate.ErrNotDotNet
-
-// runtimeError says why a runtime that was found cannot be read.
-func runtimeError(err error, from origin) error {
-	pid := from.PID()
-	var version *contract.UnknownVersionError
-	dead, isDump := from.(*dump)
-	switch {
-	case err == nil, errors.Is(err, engine.ErrNativeAOT): // its methods are native functions
-		return nil
-	case errors.As(err, &version):
-		return fmt.Errorf("%w: process %d: %w", ErrUnsupported, pid, err) // which says to update clrsnap
-	case errors.Is(err, engine.ErrUnfit) && !isDump && maybeStarting(from):
-		return fmt.Errorf("process %d seems to be starting: %w: try again in a moment", pid, err)
-	case errors.Is(err, engine.ErrUnfit) && isDump && dead.lacks(err):
-		return fmt.Errorf("%w: process %d: %w: see native stacks only with --native, or make a dump with more memory", ErrUnsupported, pid, err)
-	case errors.Is(err, engine.ErrUnknown), errors.Is(err, engine.ErrUnfit):
-		return fmt.Errorf("%w: process %d: %w: update clrsnap, or see native stacks only with --native", ErrUnsupported, pid, err)
-	}
-	return fmt.Errorf("cannot read the .NET runtime in process %d: %w", pid, err)
-}
-
-// settled is how long the runtime takes to start, at most.
-const settled = 10 * time.Second
-
-// maybeStarting reports whether a runtime may only just be starting: none of its own
-// threads has been there for long.
-func maybeStarting(from origin) bool {
-	tids, err := from.Threads()
+// OpenCore opens the process whose core dump is in a file: one that the kernel, gcore
+// or the runtime's createdump has written. What the dump leaves out is read from the
+// process's files if they are the very ones. All of Process works, but a dump can be
+// neither recorded nor subscribed to.
+func OpenCore(path string, o CoreOptions) (*Process, error) {
+	s, err := session.OpenCore(path, session.CoreOptions{NativeOnly: o.NativeOnly, MaxStack: o.MaxStack, Executable: o.Executable, Sysroot: o.Sysroot})
 	if err != nil {
-		return true
+		return nil, publish(err)
 	}
-	for _, tid := range tids {
-		if i, err := from.Thread(tid); err == nil && strings.HasPrefix(i.Name, ".NET ") && live.Age(i.StartTime) > settled {
-			return false
-		}
-	}
-	return true
+	return &Process{s: s, mode: o.Mode}, nil
 }
 
 // Close releases what the Process holds. The target is not affected.
-func (p *Process) Close() error {
-	if p.eng != nil {
-		p.eng.Close()
-	}
-	return p.from.Close()
-}
+func (p *Process) Close() error { return p.s.Close() }
 
 // Info describes the process and its runtime.
-func (p *Process) Info() profile.Process { return p.info }
+func (p *Process) Info() profile.Process { return p.s.Info() }
 
 // HasRuntime reports whether there is a runtime that can be read. Without
 // Options.NativeOnly it is false only for native AOT programs: theirs is not the CLR,
 // and their methods are native functions.
-func (p *Process) HasRuntime() bool { return p.rt != nil }
+func (p *Process) HasRuntime() bool { return p.s.Runtime != nil }
 
-// noRuntime is the error of what needs a runtime.
-func (p *Process) noRuntime() error {
-	why := "has no .NET runtime"
-	if p.info.Runtime.Shape == string(locate.NativeAOT) {
-		why = "is a native AOT program: it has native stacks, which SnapshotAll and Record take, but not the CLR's threads, functions and notifications"
-	}
-	return &Error{HRESULT: CORPROF_E_RUNTIME_UNINITIALIZED, Text: fmt.Sprintf("process %d %s", p.from.PID(), why)}
-}
+// MayBlock returns an ErrMayBlock that says why if process pid can keep whoever looks at it
+// waiting for ever. It looks at nothing that could do so. pid can be this process.
+func MayBlock(pid int) error { return publish(live.MayBlock(pid)) }
 
-func commandLine(of procdir.Dir) string {
-	b, err := of.ReadFile("cmdline")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(strings.ReplaceAll(string(b), "\x00", " "))
-}
-
-func shortCommand(s string) string {
-	const most = 60
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
+// The packages beside this one, which work with a Process, too, reach what is in it.
+func init() {
+	bridge.Session = func(process any) *session.Process { return process.(*Process).s }
+	bridge.Options = func(options any) session.Options { return options.(Options).session() }
+	bridge.Thread = func(t *session.Thread) any { return newThread(t) }
+	bridge.Publish = publish
+	bridge.Call = call
 }

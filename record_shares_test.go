@@ -18,6 +18,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
+	"clrsnap/record"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,7 +47,7 @@ func TestRecordShares(t *testing.T) {
 		"cpu": {profile.CPU}, "wall": {profile.Wall}, "both": {profile.CPU, profile.Wall},
 	} {
 		t.Run(name, func(t *testing.T) {
-			recordUndisturbed(t, a, p, clrsnap.RecordOptions{Modes: modes, Duration: d}).check(t, modes, d)
+			recordUndisturbed(t, a, p, record.Options{Modes: modes, Duration: d}).check(t, modes, d)
 		})
 	}
 	endsWell(t, a)
@@ -58,7 +59,7 @@ func TestRecordBrief(t *testing.T) {
 	d := sharesTime(t)
 	a := testenv.Start(t, "brief", testenv.Options{})
 	p := open(t, a, clrsnap.Options{})
-	s := recordUndisturbed(t, a, p, clrsnap.RecordOptions{Rate: 499, Duration: d})
+	s := recordUndisturbed(t, a, p, record.Options{Rate: 499, Duration: d})
 	if m, _ := s.r.Mode(profile.CPU); m.Source != profile.FromProcessors {
 		t.Fatalf("the samples are from %q, which does not see short-lived threads", m.Source)
 	}
@@ -85,7 +86,7 @@ const tooBusy = 0.4
 
 // recordUndisturbed records until a recording can be judged, and skips the test if that
 // does not come.
-func recordUndisturbed(t *testing.T, a *testenv.App, p *clrsnap.Process, o clrsnap.RecordOptions) *shares {
+func recordUndisturbed(t *testing.T, a *testenv.App, p *clrsnap.Process, o record.Options) *shares {
 	t.Helper()
 	const most = 4
 	late := false
@@ -115,10 +116,10 @@ type shares struct {
 	others float64               // processors that neither the program nor we used
 }
 
-func recordShares(t *testing.T, a *testenv.App, p *clrsnap.Process, o clrsnap.RecordOptions) *shares {
+func recordShares(t *testing.T, a *testenv.App, p *clrsnap.Process, o record.Options) *shares {
 	t.Helper()
 	before, clock, delays, all := askTruth(t, a), processCPU(t, a.PID), runDelays(t, a.PID), machineCPU(t)
-	r, err := p.Record(context.Background(), o)
+	r, err := record.Record(context.Background(), p, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +358,7 @@ func checkCPU(t *testing.T, r *profile.Recording, used time.Duration) {
 // four standard deviations, where samples at regular times scatter less than independent
 // ones.
 func byChance(part time.Duration) time.Duration {
-	const period = float64(time.Second) / clrsnap.DefaultRate
+	const period = float64(time.Second) / record.DefaultRate
 	return time.Duration(4 * math.Sqrt(float64(part)*period))
 }
 

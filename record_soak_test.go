@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/internal/bridge"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
+	"clrsnap/record"
 )
 
 func recordSoakTime(t *testing.T) time.Duration {
@@ -44,7 +46,7 @@ func TestRecordSoak(t *testing.T) {
 	s := &recordSoak{a: a, judge: newJudge(a.JitDump())}
 	// One records in a process of its own, whose memory is its own.
 	other := recorderWith(t, buildCommand(t), a.PID)
-	r := s.record(t, open(t, a, clrsnap.Options{}), other.cmd.Process.Pid, d)
+	r := s.recorded(t, open(t, a, clrsnap.Options{}), other.cmd.Process.Pid, d)
 	q, err := other.end()
 	if err != nil {
 		t.Fatalf("the other recorder: %v", err)
@@ -86,10 +88,10 @@ type moment struct {
 	memory int64         // that the other recorder had, in bytes
 }
 
-func (s *recordSoak) record(t *testing.T, p *clrsnap.Process, other int, d time.Duration) *profile.Recording {
+func (s *recordSoak) recorded(t *testing.T, p *clrsnap.Process, other int, d time.Duration) *profile.Recording {
 	t.Helper()
-	o := clrsnap.RecordOptions{Modes: []profile.Mode{profile.CPU, profile.Wall}, Duration: d}
-	o.Watch(func(th *profile.Thread, begin, end uint64) {
+	o := record.Options{Modes: []profile.Mode{profile.CPU, profile.Wall}, Duration: d}
+	bridge.Watch(&o, func(th *profile.Thread, begin, end uint64) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.seen = append(s.seen, sighting{th, begin, end})
@@ -100,7 +102,7 @@ func (s *recordSoak) record(t *testing.T, p *clrsnap.Process, other int, d time.
 	}
 	done := make(chan result, 1)
 	go func() {
-		r, err := p.Record(context.Background(), o)
+		r, err := record.Record(context.Background(), p, o)
 		done <- result{r, err}
 	}()
 	tick := time.NewTicker(200 * time.Millisecond)

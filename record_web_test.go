@@ -12,6 +12,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
+	"clrsnap/record"
 )
 
 // TestRecordWeb records a web server on Kestrel under load: its own methods and
@@ -25,7 +26,7 @@ func TestRecordWeb(t *testing.T) {
 			defer visit(t, a.Ask("url")[0]+"/orders/17")()
 			for _, modes := range [][]profile.Mode{{profile.CPU}, both} {
 				before := stolenCPU(t)
-				r := record(t, p, clrsnap.RecordOptions{Modes: modes, Rate: 199, Duration: 2500 * time.Millisecond})
+				r := recorded(t, p, record.Options{Modes: modes, Rate: 199, Duration: 2500 * time.Millisecond})
 				checkWeb(t, r, stolenCPU(t)-before)
 			}
 		})

@@ -19,6 +19,7 @@ import (
 	"clrsnap/export"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
+	"clrsnap/record"
 )
 
 // hang is when a recording that should have ended has not.
@@ -41,14 +42,14 @@ type started struct {
 
 // recordCommand starts a program and records it, until it ends or hangs, and waits
 // for it.
-func recordCommand(t *testing.T, args []string, opts clrsnap.Options, o clrsnap.RecordOptions) *started {
+func recordCommand(t *testing.T, args []string, opts clrsnap.Options, o record.Options) *started {
 	t.Helper()
 	s := &started{Cmd: exec.Command(args[0], args[1:]...)}
 	s.Stdout, s.Stderr = &s.out, os.Stderr
 	s.Env = append(os.Environ(), "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1")
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
-	s.r, s.err = clrsnap.RecordCommand(ctx, s.Cmd, opts, o)
+	s.r, s.err = record.Command(ctx, s.Cmd, opts, o)
 	if s.Process == nil {
 		return s
 	}
@@ -172,7 +173,7 @@ func TestRecordCommand(t *testing.T) {
 // Main's first call, by process, and ok whether that is what the program says.
 func recordFirstCall(t *testing.T, modes []profile.Mode) (s *started, got map[int32]time.Duration, ok bool) {
 	t.Helper()
-	s = recordCommand(t, begin(t, "--work", "300", "--seconds", "1"), clrsnap.Options{}, clrsnap.RecordOptions{Rate: 499, Modes: modes})
+	s = recordCommand(t, begin(t, "--work", "300", "--seconds", "1"), clrsnap.Options{}, record.Options{Rate: 499, Modes: modes})
 	r := s.good(t)
 	want, got := s.worked(t), spentIn(r, profile.CPU, "Begin.Program.WorkAsParent")
 	// What could not be walked is in no method, but it is there, and says so.
@@ -182,7 +183,7 @@ func recordFirstCall(t *testing.T, modes []profile.Mode) (s *started, got map[in
 
 // TestRecordCommandExit: how the program ends is its own affair and the caller's.
 func TestRecordCommandExit(t *testing.T) {
-	s := recordCommand(t, begin(t, "--work", "20", "--seconds", "1", "--code", "7"), clrsnap.Options{}, clrsnap.RecordOptions{Rate: 999})
+	s := recordCommand(t, begin(t, "--work", "20", "--seconds", "1", "--code", "7"), clrsnap.Options{}, record.Options{Rate: 999})
 	if s.err != nil || s.ProcessState.ExitCode() != 7 {
 		t.Errorf("%v, %v", s.err, s.ProcessState)
 	}
@@ -190,7 +191,7 @@ func TestRecordCommandExit(t *testing.T) {
 	defer cancel()
 	args := begin(t, "--work", "50", "--seconds", "60")
 	cmd := exec.Command(args[0], args[1:]...)
-	r, err := clrsnap.RecordCommand(ctx, cmd, clrsnap.Options{}, clrsnap.RecordOptions{Modes: both, Progress: func(p clrsnap.RecordProgress) {
+	r, err := record.Command(ctx, cmd, clrsnap.Options{}, record.Options{Modes: both, Progress: func(p record.Progress) {
 		if p.Elapsed > 700*time.Millisecond {
 			cmd.Process.Kill() // fails if it has ended
 		}
@@ -208,7 +209,7 @@ func TestRecordCommandDuration(t *testing.T) {
 	const lasts = 1500 * time.Millisecond // there is a runtime by then
 	args := begin(t, "--work", "4000", "--code", "3")
 	cmd := exec.Command(args[0], args[1:]...)
-	r, err := clrsnap.RecordCommand(context.Background(), cmd, clrsnap.Options{}, clrsnap.RecordOptions{Duration: lasts})
+	r, err := record.Command(context.Background(), cmd, clrsnap.Options{}, record.Options{Duration: lasts})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +248,7 @@ func TestRecordCommandBad(t *testing.T) {
 		{args: []string{"true"}, says: "ended before a .NET runtime was seen in it: if it starts the .NET program as another process, record its subprocesses too"},
 		{args: []string{"sh", "-c", "kill -9 $$"}, says: "ended before a .NET runtime was seen in it"},
 	} {
-		s := recordCommand(t, c.args, clrsnap.Options{}, clrsnap.RecordOptions{Modes: both})
+		s := recordCommand(t, c.args, clrsnap.Options{}, record.Options{Modes: both})
 		switch {
 		case s.err == nil || s.r != nil:
 			t.Errorf("%v: no error", c.args)
@@ -258,7 +259,7 @@ func TestRecordCommandBad(t *testing.T) {
 			t.Errorf("%v is left behind", c.args)
 		}
 	}
-	s := recordCommand(t, []string{"true"}, clrsnap.Options{}, clrsnap.RecordOptions{Subprocesses: true})
+	s := recordCommand(t, []string{"true"}, clrsnap.Options{}, record.Options{Subprocesses: true})
 	if s.err == nil || !bytes.Contains([]byte(s.err.Error()), []byte("does it, or a program that it starts, run .NET?")) {
 		t.Errorf("with subprocesses: %v", s.err)
 	}
@@ -294,7 +295,7 @@ func TestRecordCommandNative(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	record := func() (r *profile.Recording, all time.Duration) {
-		r = recordCommand(t, []string{exe}, clrsnap.Options{NativeOnly: true}, clrsnap.RecordOptions{Modes: both, Rate: 499}).good(t)
+		r = recordCommand(t, []string{exe}, clrsnap.Options{NativeOnly: true}, record.Options{Modes: both, Rate: 499}).good(t)
 		return r, time.Duration(r.Weight(profile.CPU))
 	}
 	const used = 400 * time.Millisecond
@@ -322,7 +323,7 @@ func TestRecordCommandNative(t *testing.T) {
 // TestRecordSubprocesses: .NET in a process that a shell, or another .NET program,
 // has started.
 func TestRecordSubprocesses(t *testing.T) {
-	o := clrsnap.RecordOptions{Modes: both, Rate: 499, Subprocesses: true}
+	o := record.Options{Modes: both, Rate: 499, Subprocesses: true}
 	t.Run("shell", func(t *testing.T) {
 		args := begin(t, "--work", "300", "--seconds", "1")
 		shell := append([]string{"sh", "-c", `"$@"; true`, "sh"}, args...) // not with exec

@@ -12,14 +12,15 @@ import (
 	"clrsnap"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
+	"clrsnap/record"
 )
 
 // record records for a while, and requires that it ends.
-func record(tb testing.TB, p *clrsnap.Process, o clrsnap.RecordOptions) *profile.Recording {
+func recorded(tb testing.TB, p *clrsnap.Process, o record.Options) *profile.Recording {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), o.Duration+hang)
 	defer cancel()
-	r, err := p.Record(ctx, o)
+	r, err := record.Record(ctx, p, o)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func record(tb testing.TB, p *clrsnap.Process, o clrsnap.RecordOptions) *profile
 func TestRecordBadOptions(t *testing.T) {
 	a := testenv.Start(t, "idle", testenv.Options{})
 	p := open(t, a, clrsnap.Options{})
-	for says, o := range map[string]clrsnap.RecordOptions{
+	for says, o := range map[string]record.Options{
 		"a rate of 0.05 samples a second: give one between 0.1 and 10000": {Rate: 0.05},
 		"a rate of 1e+06 samples a second":                                {Rate: 1e6},
 		"a rate of -1 samples a second":                                   {Rate: -1},
@@ -43,16 +44,16 @@ func TestRecordBadOptions(t *testing.T) {
 		"NaN processors to sample with":                                   {MaxCPU: math.NaN()},
 		"there is no mode 7 to sample":                                    {Modes: []profile.Mode{profile.CPU, 7}},
 	} {
-		o.Progress = func(clrsnap.RecordProgress) { t.Errorf("%s: it records", says) }
+		o.Progress = func(record.Progress) { t.Errorf("%s: it records", says) }
 		if o.Duration == 0 {
 			o.Duration = time.Second
 		}
-		if r, err := p.Record(context.Background(), o); err == nil || r != nil || !strings.Contains(err.Error(), says) {
+		if r, err := record.Record(context.Background(), p, o); err == nil || r != nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
 	// As much as one likes is as much as there is.
-	r := record(t, p, clrsnap.RecordOptions{Modes: []profile.Mode{profile.Wall}, MaxCPU: math.Inf(1), Duration: 200 * time.Millisecond})
+	r := recorded(t, p, record.Options{Modes: []profile.Mode{profile.Wall}, MaxCPU: math.Inf(1), Duration: 200 * time.Millisecond})
 	if len(r.Samples) == 0 {
 		t.Errorf("no samples without a limit to clrsnap's CPU time: %v", r.Notes)
 	}
@@ -77,20 +78,20 @@ func TestRecordEnds(t *testing.T) {
 				t.Errorf("%v: %+v", modes, r.Cost)
 			}
 		}
-		complete(record(t, p, clrsnap.RecordOptions{Modes: modes, Duration: 300 * time.Millisecond}), nil, 300*time.Millisecond)
+		complete(recorded(t, p, record.Options{Modes: modes, Duration: 300 * time.Millisecond}), nil, 300*time.Millisecond)
 
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-		r, err := p.Record(ctx, clrsnap.RecordOptions{Modes: modes, Duration: time.Hour})
+		r, err := record.Record(ctx, p, record.Options{Modes: modes, Duration: time.Hour})
 		cancel()
 		complete(r, err, 290*time.Millisecond)
 
 		killed := time.AfterFunc(300*time.Millisecond, func() { _ = syscall.Kill(a.PID, syscall.SIGKILL) })
-		complete(record(t, p, clrsnap.RecordOptions{Modes: modes}), nil, 290*time.Millisecond)
+		complete(recorded(t, p, record.Options{Modes: modes}), nil, 290*time.Millisecond)
 		if killed.Stop() {
 			t.Errorf("%v: the recording ended before its target did", modes)
 		}
 		// There is nothing left to record.
-		if r, err := p.Record(context.Background(), clrsnap.RecordOptions{Modes: modes, Duration: time.Hour}); err == nil && len(r.Samples) > 0 {
+		if r, err := record.Record(context.Background(), p, record.Options{Modes: modes, Duration: time.Hour}); err == nil && len(r.Samples) > 0 {
 			t.Errorf("%v: of a process that has ended: %d samples", modes, len(r.Samples))
 		}
 	}
@@ -101,11 +102,11 @@ func TestRecordThreads(t *testing.T) {
 	a := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "3"}})
 	p := open(t, a, clrsnap.Options{})
 	wanted := threadNamed(t, p, "spin-1").OSThreadID
-	var told []clrsnap.RecordProgress
-	r := record(t, p, clrsnap.RecordOptions{
+	var told []record.Progress
+	r := recorded(t, p, record.Options{
 		Modes: both, Rate: 199, Duration: 1700 * time.Millisecond,
 		Threads:  func(th *clrsnap.Thread) bool { return th.Name == "spin-1" },
-		Progress: func(pr clrsnap.RecordProgress) { told = append(told, pr) },
+		Progress: func(pr record.Progress) { told = append(told, pr) },
 	})
 	if len(r.Threads) != 1 || r.Threads[0].OSThreadID != wanted || r.Threads[0].Name != "spin-1" || r.Threads[0].ManagedThreadID == 0 {
 		t.Errorf("threads %+v, want %d alone", r.Threads, wanted)
@@ -124,7 +125,7 @@ func TestRecordThreads(t *testing.T) {
 	endsWell(t, a)
 }
 
-func checkProgress(t *testing.T, told []clrsnap.RecordProgress, r *profile.Recording) {
+func checkProgress(t *testing.T, told []record.Progress, r *profile.Recording) {
 	t.Helper()
 	if len(told) < 3 {
 		t.Fatalf("%d reports in %v", len(told), r.Duration)
@@ -170,7 +171,7 @@ func TestRecordBlocked(t *testing.T) {
 			stacks[name] = displayNames(th)
 		}
 	}
-	r := record(t, p, clrsnap.RecordOptions{Modes: []profile.Mode{profile.Wall}, MaxCPU: 2, Duration: 1500 * time.Millisecond})
+	r := recorded(t, p, record.Options{Modes: []profile.Mode{profile.Wall}, MaxCPU: 2, Duration: 1500 * time.Millisecond})
 	weights := checkBlocked(t, r, blocked, stacks)
 	for name := range a.Stacks {
 		if got := weights[name]; (got - r.Duration).Abs() > 50*time.Millisecond+r.Duration/20 {
@@ -223,7 +224,7 @@ func TestRecordBudget(t *testing.T) {
 	a := testenv.Start(t, "scenarios", testenv.Options{Args: []string{"--busy", "300", "--workers", "fib,strings"}})
 	p := open(t, a, clrsnap.Options{AlwaysStop: true})
 	const share = 0.01
-	r := record(t, p, clrsnap.RecordOptions{Modes: []profile.Mode{profile.Wall}, MaxCPU: share, Duration: 4 * time.Second})
+	r := recorded(t, p, record.Options{Modes: []profile.Mode{profile.Wall}, MaxCPU: share, Duration: 4 * time.Second})
 	s, _ := r.Mode(profile.Wall)
 	t.Logf("got %.3g of %g a second; we used %v in %v", s.Got, s.Rate, r.Cost.OwnCPU, r.Duration)
 	if s.Got <= 0 || s.Got > s.Rate/2 {
@@ -265,7 +266,7 @@ func TestRecordRenamed(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 		a.Ask("rename")
 	}()
-	r, err := p.Record(ctx, clrsnap.RecordOptions{Modes: both})
+	r, err := record.Record(ctx, p, record.Options{Modes: both})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +289,7 @@ func TestRecordRenamedChosen(t *testing.T) {
 		time.Sleep(before)
 		a.Ask("rename")
 	}()
-	r := record(t, p, clrsnap.RecordOptions{
+	r := recorded(t, p, record.Options{
 		Modes: both, Duration: 3500 * time.Millisecond,
 		Threads: func(th *clrsnap.Thread) bool { return th.Name == "late-name" },
 	})
@@ -310,7 +311,7 @@ func TestRecordRenamedChosen(t *testing.T) {
 func TestRecordDeep(t *testing.T) {
 	const depth = 4000
 	a := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "2", "--depth", "4000"}})
-	r := record(t, open(t, a, clrsnap.Options{}), clrsnap.RecordOptions{Rate: 199, Duration: 1500 * time.Millisecond})
+	r := recorded(t, open(t, a, clrsnap.Options{}), record.Options{Rate: 199, Duration: 1500 * time.Millisecond})
 	s, _ := r.Mode(profile.CPU)
 	if s.Samples < 50 || s.Repaired < s.Samples*9/10 || s.Broken > s.Samples/100 {
 		t.Errorf("%d samples, %d repaired, %d broken", s.Samples, s.Repaired, s.Broken)

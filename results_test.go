@@ -80,7 +80,7 @@ func testDoStackSnapshotInvalidArgument(t *testing.T, runtime string) {
 		{"flag 1<<31", ignore, 1 << 31, nil},
 		{"an empty seed", ignore, 0, new(clrsnap.Context)},
 		{"a seed of no machine", ignore, 0, seed(func(c *clrsnap.Context) { c.Machine = 0 })},
-		{"a seed of arm64", ignore, 0, seed(func(c *clrsnap.Context) { c.Machine = arch.MachineARM64 })},
+		{"a seed of arm64", ignore, 0, seed(func(c *clrsnap.Context) { c.Machine = clrsnap.ARM64 })},
 		{"a seed without a stack pointer", ignore, 0, seed(func(c *clrsnap.Context) { c.Valid &^= 1 << arch.RSP })},
 		{"a seed with a crooked stack pointer", ignore, 0, seed(func(c *clrsnap.Context) { c.Regs[arch.RSP]++ })},
 		{"a seed without an ip", ignore, 0, seed(func(c *clrsnap.Context) { c.IP = 0 })},
@@ -120,10 +120,10 @@ func testDoStackSnapshotCooperative(t *testing.T, runtime string) {
 	native := *seed
 	for _, f := range full.Frames {
 		if f.Kind == "native" {
-			native.IP = arch.Addr(f.IP)
+			native.IP = f.IP
 		}
 	}
-	for _, ip := range []arch.Addr{native.IP, 1, 1 << 50} {
+	for _, ip := range []uint64{native.IP, 1, 1 << 50} {
 		native.IP = ip
 		got, err = calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, &native)
 		wantResult(t, "with a seed in native code", err, clrsnap.CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX)
@@ -206,7 +206,7 @@ func TestDoStackSnapshotPreemptive(t *testing.T) { eachRuntime(t, testDoStackSna
 func testDoStackSnapshotPreemptive(t *testing.T, runtime string) {
 	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, Args: []string{"--only", "pinvoke-sleep,block"}})
 	p := open(t, a, clrsnap.Options{})
-	bogus := &clrsnap.Context{IP: 0x1234, Machine: arch.MachineAMD64}
+	bogus := &clrsnap.Context{IP: 0x1234, Machine: clrsnap.AMD64}
 	bogus.Set(arch.RSP, 0x10000)
 	for name, st := range a.Stacks {
 		s := suspend(t, p, threadID(t, p, st.TID))

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/internal/testenv"
 )
 
-func subscribeTo(t *testing.T, p *clrsnap.Process, o clrsnap.SubscribeOptions) *clrsnap.Subscription {
+func subscribeTo(t *testing.T, p *clrsnap.Process, o events.Options) *events.Subscription {
 	t.Helper()
-	s, err := p.Subscribe(context.Background(), o)
+	s, err := events.Subscribe(context.Background(), p, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +26,7 @@ func subscribeTo(t *testing.T, p *clrsnap.Process, o clrsnap.SubscribeOptions) *
 }
 
 // next returns the next notification of an event.
-func next(t *testing.T, s *clrsnap.Subscription, e clrsnap.Event) *clrsnap.Notification {
+func next(t *testing.T, s *events.Subscription, e events.Event) *events.Notification {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
@@ -41,7 +42,7 @@ func next(t *testing.T, s *clrsnap.Subscription, e clrsnap.Event) *clrsnap.Notif
 }
 
 // methodsOf are the methods of a notification's stack, leaf first.
-func methodsOf(t *testing.T, s *clrsnap.Subscription, n *clrsnap.Notification) []string {
+func methodsOf(t *testing.T, s *events.Subscription, n *events.Notification) []string {
 	t.Helper()
 	var out []string
 	err := n.DoStackSnapshot(func(id clrsnap.FunctionID, _ uint64, _ *clrsnap.FrameInfo, _ *clrsnap.Context, _ any) error {
@@ -64,9 +65,9 @@ func methodsOf(t *testing.T, s *clrsnap.Subscription, n *clrsnap.Notification) [
 func TestSubscribe(t *testing.T) {
 	a := testenv.Start(t, "events", testenv.Options{Args: []string{"--max-seconds", "300"}})
 	p := open(t, a, clrsnap.Options{})
-	s := subscribeTo(t, p, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAll})
+	s := subscribeTo(t, p, events.Options{Monitor: events.MonitorAll})
 
-	has := func(n *clrsnap.Notification, method string) {
+	has := func(n *events.Notification, method string) {
 		t.Helper()
 		if got := methodsOf(t, s, n); !slices.ContainsFunc(got, func(m string) bool { return strings.HasPrefix(m, method) }) {
 			t.Errorf("%v: %s is not on the stack %v", n.Event, method, got)
@@ -75,7 +76,7 @@ func TestSubscribe(t *testing.T) {
 			t.Errorf("%v on thread %v (%d) at %v", n.Event, n.Thread, n.NSThreadID, n.At)
 		}
 	}
-	class := func(n *clrsnap.Notification) string {
+	class := func(n *events.Notification) string {
 		t.Helper()
 		name, err := p.ClassName(n.Class)
 		if err != nil {
@@ -83,58 +84,58 @@ func TestSubscribe(t *testing.T) {
 		}
 		return name.Display
 	}
-	n := next(t, s, clrsnap.ObjectAllocated)
+	n := next(t, s, events.ObjectAllocated)
 	for !strings.HasPrefix(class(n), "Events.") {
-		n = next(t, s, clrsnap.ObjectAllocated)
+		n = next(t, s, events.ObjectAllocated)
 	}
 	has(n, "Events.Allocate.")
 	if n.Size < 24 || n.Bytes < 512<<10 || n.Objects != n.Bytes/float64(n.Size) {
 		t.Errorf("%s of %d bytes stands for %.0f bytes and %.0f objects", class(n), n.Size, n.Bytes, n.Objects)
 	}
-	n = next(t, s, clrsnap.ExceptionThrown)
+	n = next(t, s, events.ExceptionThrown)
 	has(n, "Events.Throw.")
 	if n.Count != 1 || !strings.HasPrefix(n.ClassName, "System.") && n.ClassName != "Marked" {
 		t.Errorf("%q, %d", n.ClassName, n.Count)
 	}
 	for n.Class == 0 {
-		n = next(t, s, clrsnap.ExceptionThrown) // the first ones come before the agent knows where their class is
+		n = next(t, s, events.ExceptionThrown) // the first ones come before the agent knows where their class is
 	}
 	if own := n.ClassName[strings.LastIndexByte(n.ClassName, '.')+1:]; !strings.HasSuffix(class(n), own) {
 		t.Errorf("class %s of %s", class(n), n.ClassName)
 	}
-	if n = next(t, s, clrsnap.ExceptionCatcherEnter); n.Function != 0 {
+	if n = next(t, s, events.ExceptionCatcherEnter); n.Function != 0 {
 		if name, err := p.FunctionName(n.Function); err != nil || !strings.HasPrefix(name.Exact, "Events.Throw") {
 			t.Errorf("caught by %q: %v", name.Exact, err)
 		}
 	}
-	n = next(t, s, clrsnap.LockContended)
+	n = next(t, s, events.LockContended)
 	for n.Waited < 5*time.Millisecond || n.Owner == 0 {
-		n = next(t, s, clrsnap.LockContended)
+		n = next(t, s, events.LockContended)
 	}
 	has(n, "Events.Contend.")
-	n = next(t, s, clrsnap.ThreadStarting)
+	n = next(t, s, events.ThreadStarting)
 	has(n, "Events.Starts.")
 	born := n.Other
-	for n = next(t, s, clrsnap.ThreadCreated); n.Other != born; n = next(t, s, clrsnap.ThreadCreated) {
+	for n = next(t, s, events.ThreadCreated); n.Other != born; n = next(t, s, events.ThreadCreated) {
 	}
-	for n = next(t, s, clrsnap.ThreadDestroyed); n.Other != born; n = next(t, s, clrsnap.ThreadDestroyed) {
+	for n = next(t, s, events.ThreadDestroyed); n.Other != born; n = next(t, s, events.ThreadDestroyed) {
 	}
 	// A background collection has stops of its own, and others come and go during it.
-	for n = next(t, s, clrsnap.RuntimeSuspendStarted); n.Suspension != clrsnap.SuspendForGC; n = next(t, s, clrsnap.RuntimeSuspendStarted) {
+	for n = next(t, s, events.RuntimeSuspendStarted); n.Suspension != events.SuspendForGC; n = next(t, s, events.RuntimeSuspendStarted) {
 	}
 	began := n.At
-	has(next(t, s, clrsnap.GarbageCollectionTriggered), "Events.")
-	n = next(t, s, clrsnap.GarbageCollectionStarted)
+	has(next(t, s, events.GarbageCollectionTriggered), "Events.")
+	n = next(t, s, events.GarbageCollectionStarted)
 	number := n.Collection.Number
 	if n.Collection.Generation < 0 || n.Collection.Generation > 2 || number == 0 || n.Collection.Reason.String() == "" {
 		t.Errorf("collection %+v", n.Collection)
 	}
-	for n = next(t, s, clrsnap.GarbageCollectionFinished); n.Collection.Number != number; n = next(t, s, clrsnap.GarbageCollectionFinished) {
+	for n = next(t, s, events.GarbageCollectionFinished); n.Collection.Number != number; n = next(t, s, events.GarbageCollectionFinished) {
 	}
-	if n = next(t, s, clrsnap.RuntimeResumeFinished); n.At <= began {
+	if n = next(t, s, events.RuntimeResumeFinished); n.At <= began {
 		t.Errorf("resumed at %v, suspended at %v", n.At, began)
 	}
-	for e := clrsnap.ObjectAllocated; e <= clrsnap.RuntimeResumeFinished; e++ {
+	for e := events.ObjectAllocated; e <= events.RuntimeResumeFinished; e++ {
 		if st := s.Stats(e); st.Published == 0 || st.Seen < st.Published {
 			t.Errorf("%v: %+v", e, st)
 		}
@@ -155,15 +156,15 @@ func TestNotificationStack(t *testing.T) {
 	p := open(t, a, clrsnap.Options{})
 	ignore := func(clrsnap.FunctionID, uint64, *clrsnap.FrameInfo, *clrsnap.Context, any) error { return nil }
 
-	s := subscribeTo(t, p, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorExceptions | clrsnap.MonitorGC, MaxFrames: 3})
-	n := next(t, s, clrsnap.ExceptionThrown)
+	s := subscribeTo(t, p, events.Options{Monitor: events.MonitorExceptions | events.MonitorGC, MaxFrames: 3})
+	n := next(t, s, events.ExceptionThrown)
 	for err, want := range map[error]clrsnap.HRESULT{
-		n.DoStackSnapshot(nil, 0, nil):                                                clrsnap.E_INVALIDARG,
-		n.DoStackSnapshot(ignore, clrsnap.COR_PRF_SNAPSHOT_X86_OPTIMIZED, nil):        clrsnap.E_INVALIDARG,
-		n.DoStackSnapshot(ignore, clrsnap.COR_PRF_SNAPSHOT_REGISTER_CONTEXT, nil):     clrsnap.E_INVALIDARG,
-		n.DoStackSnapshot(ignore, 0, nil):                                             clrsnap.CORPROF_E_STACKSNAPSHOT_ABORTED, // cut
-		next(t, s, clrsnap.RuntimeResumeFinished).DoStackSnapshot(ignore, 0, nil):     clrsnap.E_FAIL,
-		next(t, s, clrsnap.GarbageCollectionFinished).DoStackSnapshot(ignore, 0, nil): clrsnap.E_FAIL,
+		n.DoStackSnapshot(nil, 0, nil):                                               clrsnap.E_INVALIDARG,
+		n.DoStackSnapshot(ignore, clrsnap.COR_PRF_SNAPSHOT_X86_OPTIMIZED, nil):       clrsnap.E_INVALIDARG,
+		n.DoStackSnapshot(ignore, clrsnap.COR_PRF_SNAPSHOT_REGISTER_CONTEXT, nil):    clrsnap.E_INVALIDARG,
+		n.DoStackSnapshot(ignore, 0, nil):                                            clrsnap.CORPROF_E_STACKSNAPSHOT_ABORTED, // cut
+		next(t, s, events.RuntimeResumeFinished).DoStackSnapshot(ignore, 0, nil):     clrsnap.E_FAIL,
+		next(t, s, events.GarbageCollectionFinished).DoStackSnapshot(ignore, 0, nil): clrsnap.E_FAIL,
 	} {
 		if !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
@@ -187,8 +188,8 @@ func TestNotificationStack(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	s = subscribeTo(t, p, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorExceptions, RegisterContext: true})
-	n = next(t, s, clrsnap.ExceptionThrown)
+	s = subscribeTo(t, p, events.Options{Monitor: events.MonitorExceptions, RegisterContext: true})
+	n = next(t, s, events.ExceptionThrown)
 	var before uint64
 	if err := n.DoStackSnapshot(func(id clrsnap.FunctionID, ip uint64, _ *clrsnap.FrameInfo, ctx *clrsnap.Context, _ any) error {
 		const rsp = 4
@@ -211,7 +212,7 @@ func TestNotificationStack(t *testing.T) {
 }
 
 // drain takes all notifications until the end.
-func drain(s *clrsnap.Subscription) (n int, err error) {
+func drain(s *events.Subscription) (n int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
 	for {
@@ -228,8 +229,8 @@ func TestSubscribeCommand(t *testing.T) {
 	cmd := exec.Command(kit.Host(testenv.DefaultRuntime), testenv.Build(t, "events"), "--short", "--kinds", "exception,thread,contention")
 	var out strings.Builder
 	cmd.Stdout = &out
-	s, err := clrsnap.SubscribeCommand(context.Background(), cmd, clrsnap.Options{}, clrsnap.SubscribeOptions{
-		Monitor: clrsnap.MonitorExceptions | clrsnap.MonitorThreads, RingBytes: 4 << 20,
+	s, err := events.SubscribeCommand(context.Background(), cmd, clrsnap.Options{}, events.Options{
+		Monitor: events.MonitorExceptions | events.MonitorThreads, RingBytes: 4 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +244,7 @@ func TestSubscribeCommand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n.Event == clrsnap.ExceptionThrown {
+		if n.Event == events.ExceptionThrown {
 			thrown += n.Count
 		}
 	}
@@ -265,23 +266,23 @@ func TestSubscribeCommand(t *testing.T) {
 func TestSubscribeRefused(t *testing.T) {
 	a := testenv.Start(t, "idle", testenv.Options{})
 	p := open(t, a, clrsnap.Options{})
-	for want, o := range map[string]clrsnap.SubscribeOptions{
-		"SubscribeOptions.Monitor 0x0: choose":      {},
-		"SubscribeOptions.Monitor 0x80: choose":     {Monitor: 0x80},
-		"one allocation in -1 bytes":                {Monitor: clrsnap.MonitorAll, AllocationBytes: -1},
-		"one exception in -1":                       {Monitor: clrsnap.MonitorAll, ExceptionEvery: -1},
-		"waits of at least -1s":                     {Monitor: clrsnap.MonitorAll, ContentionMin: -time.Second},
-		"stacks of 513 frames":                      {Monitor: clrsnap.MonitorAll, MaxFrames: 513},
-		"a ring of 100000 bytes":                    {Monitor: clrsnap.MonitorAll, RingBytes: 100000},
-		"threads that are held for 1m0s":            {Monitor: clrsnap.MonitorAll, Hold: time.Minute},
-		"only to a profiler that is there from the": {Monitor: clrsnap.MonitorAll, EveryObject: true},
+	for want, o := range map[string]events.Options{
+		"events.Options.Monitor 0x0: choose":        {},
+		"events.Options.Monitor 0x80: choose":       {Monitor: 0x80},
+		"one allocation in -1 bytes":                {Monitor: events.MonitorAll, AllocationBytes: -1},
+		"one exception in -1":                       {Monitor: events.MonitorAll, ExceptionEvery: -1},
+		"waits of at least -1s":                     {Monitor: events.MonitorAll, ContentionMin: -time.Second},
+		"stacks of 513 frames":                      {Monitor: events.MonitorAll, MaxFrames: 513},
+		"a ring of 100000 bytes":                    {Monitor: events.MonitorAll, RingBytes: 100000},
+		"threads that are held for 1m0s":            {Monitor: events.MonitorAll, Hold: time.Minute},
+		"only to a profiler that is there from the": {Monitor: events.MonitorAll, EveryObject: true},
 	} {
-		if _, err := p.Subscribe(context.Background(), o); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := events.Subscribe(context.Background(), p, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", o, err, want)
 		}
 	}
-	s := subscribeTo(t, p, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorGC})
-	if _, err := p.Subscribe(context.Background(), clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorGC}); err == nil || !strings.Contains(err.Error(), "another profiler is loaded") {
+	s := subscribeTo(t, p, events.Options{Monitor: events.MonitorGC})
+	if _, err := events.Subscribe(context.Background(), p, events.Options{Monitor: events.MonitorGC}); err == nil || !strings.Contains(err.Error(), "another profiler is loaded") {
 		t.Errorf("a second subscription: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -289,7 +290,7 @@ func TestSubscribeRefused(t *testing.T) {
 	if _, err := s.Next(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	_, err := clrsnap.SubscribeCommand(context.Background(), exec.Command("sleep", "0.1"), clrsnap.Options{}, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorGC})
+	_, err := events.SubscribeCommand(context.Background(), exec.Command("sleep", "0.1"), clrsnap.Options{}, events.Options{Monitor: events.MonitorGC})
 	if err == nil || !strings.Contains(err.Error(), "no .NET runtime") {
 		t.Errorf("a program without .NET: %v", err)
 	}

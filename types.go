@@ -5,6 +5,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/session"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -32,11 +33,42 @@ const (
 )
 
 // Context is a register context: the instruction pointer and those integer
-// registers whose values are known. The mask Valid says which; a register that
-// is not in it holds noise. On AMD64 the numbers of the registers are those that
+// registers whose values are known. Bit n of Valid says that of register n; a register
+// that is not in it holds noise. On AMD64 the numbers of the registers are those that
 // instructions encode: 0 rax, 1 rcx, 2 rdx, 3 rbx, 4 rsp, 5 rbp, 6 rsi, 7 rdi,
 // 8 to 15 r8 to r15.
-type Context = arch.Context
+type Context struct {
+	Regs    [32]uint64
+	IP      uint64
+	Valid   uint32
+	Machine Machine
+}
+
+// Machine is the CPU architecture of a Context.
+type Machine uint8
+
+// The machines. Zero is none, so that a Context that nobody has filled in is recognised.
+const (
+	AMD64 = Machine(arch.MachineAMD64)
+	ARM64 = Machine(arch.MachineARM64)
+)
+
+// Reg returns the value of a register and whether it is known.
+func (c *Context) Reg(r uint8) (uint64, bool) { return c.inner().Reg(r) }
+
+// Set gives a register a value and marks it as known.
+func (c *Context) Set(r uint8, v uint64) {
+	c.Regs[r] = v
+	c.Valid |= 1 << r
+}
+
+func (c *Context) inner() *arch.Context {
+	return &arch.Context{Regs: c.Regs, IP: arch.Addr(c.IP), Valid: arch.RegMask(c.Valid), Machine: arch.Machine(c.Machine)}
+}
+
+func newContext(c *arch.Context) *Context {
+	return &Context{Regs: c.Regs, IP: uint64(c.IP), Valid: uint32(c.Valid), Machine: Machine(c.Machine)}
+}
 
 // StackSnapshotCallback is called once for each managed frame and once for each
 // run of unmanaged frames, leaf first.
@@ -60,7 +92,7 @@ var ErrStale = errors.New("a FrameInfo is valid only during its callback")
 // FrameInfo is the frameInfo argument of the callback: what is needed to say more
 // of this very frame than its FunctionID does. It is valid during the callback.
 type FrameInfo struct {
-	p    *Process // nil outside the callback
+	p    *session.Process // nil outside the callback
 	code *codemap.Code
 }
 
@@ -69,7 +101,7 @@ type FrameInfo struct {
 // walk costs less than an allocation for each frame would.
 type frameInfos []FrameInfo
 
-func (f *frameInfos) next(p *Process, code *codemap.Code) *FrameInfo {
+func (f *frameInfos) next(p *session.Process, code *codemap.Code) *FrameInfo {
 	if len(*f) == 0 {
 		*f = make([]FrameInfo, 64)
 	}
@@ -85,7 +117,7 @@ func (f *FrameInfo) Tier() (string, error) {
 	if f == nil || f.p == nil {
 		return "", ErrStale
 	}
-	return f.p.tier(f.code)
+	return f.p.Tier(f.code)
 }
 
 // CodeStart is the address at which the code of the frame's method begins; 0 for a
@@ -101,18 +133,18 @@ func (f *FrameInfo) CodeStart() (uint64, error) {
 }
 
 // Mode changes what DoStackSnapshot reports.
-type Mode = walk.Mode
+type Mode uint8
 
 // The modes.
 const (
 	// AsDocumented: what Microsoft documents. Every run of unmanaged frames
 	// below the leaf-most one, once; true return addresses.
-	AsDocumented = walk.AsDocumented
+	AsDocumented = Mode(walk.AsDocumented)
 	// AsCoreCLR: what CoreCLR does, to compare the two callback by callback. It
 	// leaves out the runs that dispatch an exception, and gives the ip that an
 	// InlinedCallFrame holds for a method in a P/Invoke. docs/correctness.md has
 	// the comparison.
-	AsCoreCLR = walk.AsCoreCLR
+	AsCoreCLR = Mode(walk.AsCoreCLR)
 )
 
 // Thread is one thread of the target.
@@ -124,10 +156,30 @@ type Thread struct {
 	Name        string
 	Role        string // "Main", "Finalizer", "ThreadPool worker", …
 	Cooperative bool   // at the time of the listing
+}
 
-	halted  bool   // stopped by a signal
-	started uint64 // in clock ticks since boot
+func newThread(t *session.Thread) *Thread {
+	return &Thread{
+		ID: ThreadID(t.ID), ManagedID: t.ManagedID, OSThreadID: t.OSThreadID, NSThreadID: t.NSThreadID,
+		Name: t.Name, Role: t.Role, Cooperative: t.Cooperative,
+	}
+}
+
+// Filter chooses threads by what the listing says of them.
+type Filter func(*Thread) bool
+
+func (f Filter) inner() session.Filter {
+	if f == nil {
+		return nil
+	}
+	return func(t *session.Thread) bool { return f(newThread(t)) }
 }
 
 // Stack is a thread with the frames that Snapshot found.
 type Stack = profile.Thread
+
+// ClassID is the address of a type's MethodTable: the ClassID of the profiling
+// API.
+type ClassID uint64
+
+func (c ClassID) String() string { return arch.Addr(c).String() }

@@ -17,6 +17,7 @@ import (
 	"clrsnap"
 	"clrsnap/export"
 	"clrsnap/profile"
+	"clrsnap/record"
 
 	"github.com/spf13/cobra"
 )
@@ -138,7 +139,7 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.DurationVarP(&f.duration, "duration", "d", 0, "how long to record; 0: until Ctrl-C or the end of the process (default 30s for a PID)")
-	fs.Float64VarP(&f.rate, "rate", "r", clrsnap.DefaultRate, "samples a second, for each thread")
+	fs.Float64VarP(&f.rate, "rate", "r", record.DefaultRate, "samples a second, for each thread")
 	fs.StringVarP(&f.mode, "mode", "m", "both", "what to `sample`: cpu, wall or both")
 	f.events.register(cmd)
 	fs.StringArrayVarP(&f.threads, "threads", "t", nil, "only threads whose names match this `regexp`, or with this id; can be given several times")
@@ -179,8 +180,8 @@ func (f *recordFlags) check() error {
 	if f.managed && f.native {
 		return usagef("--managed and --native exclude each other: without either, native frames without names are put together")
 	}
-	if !(f.rate >= clrsnap.MinRate && f.rate <= clrsnap.MaxRate) {
-		return usagef("--rate %v: give a number of samples a second between %v and %v; 99 is good for most purposes", f.rate, clrsnap.MinRate, clrsnap.MaxRate)
+	if !(f.rate >= record.MinRate && f.rate <= record.MaxRate) {
+		return usagef("--rate %v: give a number of samples a second between %v and %v; 99 is good for most purposes", f.rate, record.MinRate, record.MaxRate)
 	}
 	if f.duration < 0 {
 		return usagef("--duration %v: give a positive time such as 30s, or 0 for no end", f.duration)
@@ -212,8 +213,8 @@ func parseShare(s string) (float64, error) {
 	return v * unit, nil
 }
 
-func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, clrsnap.RecordOptions) {
-	ro := clrsnap.RecordOptions{
+func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, record.Options) {
+	ro := record.Options{
 		Rate: f.rate, Duration: f.duration, Subprocesses: f.subprocesses, MaxCPU: f.share, Progress: pr.show,
 		Events: f.events.options(),
 	}
@@ -251,7 +252,7 @@ func (a *app) recordPID(ctx context.Context, pid int, f *recordFlags) error {
 		return err
 	}
 	pr.begin(fmt.Sprintf("process %d (%s)", pid, clip(oneLineText(info.Command), 60)))
-	r, err := p.Record(ctx, ro)
+	r, err := record.Record(ctx, p, ro)
 	pr.end()
 	if err != nil {
 		return hintRecord(err, pid)
@@ -270,7 +271,7 @@ func hintRecord(err error, pid int) error {
 	switch {
 	case errors.Is(err, clrsnap.ErrNotDotNet) && pid > 0:
 		return fmt.Errorf("%w: clrsnap ps lists .NET processes; clrsnap record --native %d records native stacks", err, pid)
-	case errors.Is(err, clrsnap.ErrNoPerfEvents):
+	case errors.Is(err, record.ErrNoPerfEvents):
 		return fmt.Errorf("%w; or record with --mode wall, which does without", err)
 	}
 	return err
@@ -297,7 +298,7 @@ func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) 
 		cmd.Stdout = a.stderr // or the recording would have its output in the middle
 	}
 	pr.begin(clip(oneLineText(line), 60))
-	r, err := clrsnap.RecordCommand(ctx, cmd, o, ro)
+	r, err := record.Command(ctx, cmd, o, ro)
 	pr.end()
 	if err = hintRecord(err, 0); r != nil {
 		err = a.finishRecording(r, out, f)

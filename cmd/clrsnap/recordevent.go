@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/profile"
 )
 
@@ -89,13 +89,13 @@ func parseBytes(s string) (int64, error) {
 }
 
 // options are what the flags ask for; with a Monitor of 0 for nothing.
-func (f *eventFlags) options() clrsnap.SubscribeOptions {
-	o := clrsnap.SubscribeOptions{
+func (f *eventFlags) options() events.Options {
+	o := events.Options{
 		AllocationBytes: f.allocBytes, EveryObject: f.everyObject, ExceptionEvery: f.exceptionEvery, ContentionMin: f.contentionMin,
 	}
-	bits := map[string]clrsnap.Monitor{
-		"alloc": clrsnap.MonitorAllocations, "exception": clrsnap.MonitorExceptions, "contention": clrsnap.MonitorContention,
-		"thread": clrsnap.MonitorThreads, "gc": clrsnap.MonitorGC, "all": clrsnap.MonitorAll,
+	bits := map[string]events.Monitor{
+		"alloc": events.MonitorAllocations, "exception": events.MonitorExceptions, "contention": events.MonitorContention,
+		"thread": events.MonitorThreads, "gc": events.MonitorGC, "all": events.MonitorAll,
 	}
 	for _, e := range f.events {
 		o.Monitor |= bits[e]

@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"time"
 
-	"clrsnap"
 	"clrsnap/export"
 	"clrsnap/profile"
+	"clrsnap/record"
 )
 
 // recordProgress tells on standard error how a recording comes along.
@@ -37,7 +37,7 @@ func (p *recordProgress) begin(what string) {
 }
 
 // show is told how far the recording has come.
-func (p *recordProgress) show(pr clrsnap.RecordProgress) {
+func (p *recordProgress) show(pr record.Progress) {
 	if !p.terminal {
 		return
 	}

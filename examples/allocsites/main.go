@@ -6,6 +6,7 @@
 package main
 
 import (
+	"clrsnap/events"
 	"cmp"
 	"context"
 	"errors"
@@ -45,7 +46,7 @@ func run() error {
 		return err
 	}
 	defer p.Close()
-	s, err := p.Subscribe(ctx, clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAllocations})
+	s, err := events.Subscribe(ctx, p, events.Options{Monitor: events.MonitorAllocations})
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ type use struct {
 }
 
 // collect takes notifications until the time is up or the program ends.
-func collect(ctx context.Context, s *clrsnap.Subscription) (map[site]*use, error) {
+func collect(ctx context.Context, s *events.Subscription) (map[site]*use, error) {
 	sites := map[site]*use{}
 	for {
 		n, err := s.Next(ctx)
@@ -81,7 +82,7 @@ func collect(ctx context.Context, s *clrsnap.Subscription) (map[site]*use, error
 		if err != nil {
 			return nil, err
 		}
-		if n.Event != clrsnap.ObjectAllocated {
+		if n.Event != events.ObjectAllocated {
 			continue
 		}
 		at := site{class: n.Class, method: leaf(n)}
@@ -100,7 +101,7 @@ func collect(ctx context.Context, s *clrsnap.Subscription) (map[site]*use, error
 var errFound = errors.New("found")
 
 // leaf is the method that the thread was in.
-func leaf(n *clrsnap.Notification) clrsnap.FunctionID {
+func leaf(n *events.Notification) clrsnap.FunctionID {
 	var method clrsnap.FunctionID
 	err := n.DoStackSnapshot(func(id clrsnap.FunctionID, _ uint64, _ *clrsnap.FrameInfo, _ *clrsnap.Context, _ any) error {
 		if id == 0 {

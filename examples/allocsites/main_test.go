@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/internal/testenv"
 )
 
@@ -18,7 +19,7 @@ func TestSites(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	s, err := p.Subscribe(t.Context(), clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAllocations})
+	s, err := events.Subscribe(t.Context(), p, events.Options{Monitor: events.MonitorAllocations})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func TestEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	s, err := p.Subscribe(t.Context(), clrsnap.SubscribeOptions{Monitor: clrsnap.MonitorAllocations})
+	s, err := events.Subscribe(t.Context(), p, events.Options{Monitor: events.MonitorAllocations})
 	if err != nil {
 		t.Fatal(err)
 	}

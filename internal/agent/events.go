@@ -18,9 +18,9 @@ func (c *Conn) Drain(f func(*Record) error) error {
 }
 
 // Stats are the counts by type of event. They run ahead of the records a little.
-func (c *Conn) Stats() [eventTypes]Counts {
+func (c *Conn) Stats() [EventTypes]Counts {
 	if c.ring == nil {
-		return [eventTypes]Counts{}
+		return [EventTypes]Counts{}
 	}
 	return c.ring.stats()
 }

@@ -25,16 +25,16 @@ const (
 	EventSuspendBegin   EventType = 11 // reason, number of the collection, 0, events dropped before; no stack
 	EventSuspendEnd     EventType = 12 // no stack
 	EventRestartEnd     EventType = 13 // 0, 0, 0, events dropped before: the runtime runs again; no stack
-	eventTypes          EventType = 14
+	EventTypes          EventType = 14
 )
 
-var eventNames = [eventTypes]string{
+var eventNames = [EventTypes]string{
 	"padding", "allocation", "exception", "caught", "contention", "thread starting", "thread created", "thread ended",
 	"GC triggered", "GC start", "GC end", "suspend begin", "suspend end", "restart end",
 }
 
 func (t EventType) String() string {
-	if t < eventTypes {
+	if t < EventTypes {
 		return eventNames[t]
 	}
 	return fmt.Sprintf("event type %d", uint8(t))
@@ -107,7 +107,7 @@ func parseRecord(b []byte, position uint64) (*Record, error) {
 		OSID:      le.Uint32(b[recordOSID:]),
 		Result:    le.Uint32(b[recordResult:]),
 	}
-	if r.Type >= eventTypes {
+	if r.Type >= EventTypes {
 		return nil, fmt.Errorf("a record of type %d", r.Type)
 	}
 	for i := range r.Values {

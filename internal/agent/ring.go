@@ -172,7 +172,7 @@ type Counts struct {
 	Failed    uint64 // of Published: the runtime could not walk the stack
 }
 
-func (r *ring) stats() (stats [eventTypes]Counts) {
+func (r *ring) stats() (stats [EventTypes]Counts) {
 	for t := range stats {
 		at := func(offset int) uint64 { return atomic.LoadUint64(r.word(offset + 8*t)) }
 		stats[t] = Counts{at(offSeen), at(offPublished), at(offDropped), at(offFailed)}

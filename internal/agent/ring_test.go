@@ -87,7 +87,7 @@ func encodeRecord(r *Record) []byte {
 
 func randomRecord() *Record {
 	r := &Record{
-		Type: 1 + EventType(rand.IntN(int(eventTypes)-1)), Held: rand.IntN(2) == 0, Cut: rand.IntN(2) == 0, Registers: rand.IntN(2) == 0,
+		Type: 1 + EventType(rand.IntN(int(EventTypes)-1)), Held: rand.IntN(2) == 0, Cut: rand.IntN(2) == 0, Registers: rand.IntN(2) == 0,
 		Time: rand.Uint64(), Thread: rand.Uint64(), OSID: rand.Uint32(), Result: rand.Uint32(), Frames: []Frame{},
 		Values: [4]uint64{rand.Uint64(), rand.Uint64(), rand.Uint64(), rand.Uint64()},
 	}
@@ -188,7 +188,7 @@ func TestCorrupt(t *testing.T) {
 		"size of less":           func(r *ring) { le.PutUint32(r.records, 8); r.records[recordType] = 1 },
 		"size without frames":    func(r *ring) { le.PutUint32(r.records, recordSize) },
 		"padding in the middle":  func(r *ring) { r.records[recordType] = 0 },
-		"unknown type":           func(r *ring) { r.records[recordType] = byte(eventTypes) },
+		"unknown type":           func(r *ring) { r.records[recordType] = byte(EventTypes) },
 		"more frames":            func(r *ring) { le.PutUint16(r.records[recordFrames:], 4) },
 		"many frames":            func(r *ring) { le.PutUint16(r.records[recordFrames:], 0xffff) },
 		"frames with registers":  func(r *ring) { r.records[recordFlags] = flagRegisters },
@@ -253,7 +253,7 @@ func FuzzRing(f *testing.F) {
 			if err != nil || got == nil {
 				return
 			}
-			if got.Type == eventPadding || got.Type >= eventTypes || len(got.Frames) > maxFrames {
+			if got.Type == eventPadding || got.Type >= EventTypes || len(got.Frames) > maxFrames {
 				t.Fatalf("%+v", got)
 			}
 		}

@@ -1,0 +1,247 @@
+package events
+
+import (
+	"clrsnap"
+	"fmt"
+	"time"
+
+	"clrsnap/internal/agent"
+	"clrsnap/internal/arch"
+	"clrsnap/internal/bridge"
+	"clrsnap/internal/session"
+)
+
+// Event is what a Notification is about. The names are those of the functions of
+// ICorProfilerCallback, where it has them.
+type Event uint8
+
+// The events, and which fields of a Notification they have besides At and the
+// thread. Those with a stack are marked with *.
+const (
+	// ObjectAllocated*: Class, Object, Size, Bytes, Objects.
+	ObjectAllocated Event = iota + 1
+	// ExceptionThrown*: ClassName, Class, Count. A rethrow (throw;) is not reported, as the
+	// runtime does not tell.
+	ExceptionThrown
+	// ExceptionCatcherEnter: Function is the method whose handler begins, for the
+	// exception which the thread has thrown last and which was not caught yet; 0 if
+	// that was thrown in a filter, and the runtime swallows it. It comes after finally
+	// blocks have run, and only for exceptions that were reported. One that nobody
+	// catches ends the program.
+	ExceptionCatcherEnter
+	// LockContended*: Lock, Owner, Waited. The thread has got the lock.
+	LockContended
+	// ThreadStarting*: Other is the thread that this one starts.
+	ThreadStarting
+	// ThreadCreated: Other is the thread; it is about to run.
+	ThreadCreated
+	// ThreadDestroyed: Other is the thread. Its clrsnap.ThreadID may be used again. The
+	// notification waits until a walk of that thread that is under way has ended.
+	ThreadDestroyed
+	// GarbageCollectionTriggered*: Collection.Reason. The thread is the one that
+	// could not go on without.
+	GarbageCollectionTriggered
+	// GarbageCollectionStarted: Collection.
+	GarbageCollectionStarted
+	// GarbageCollectionFinished: Collection.Number, Collection.Generation.
+	GarbageCollectionFinished
+	// RuntimeSuspendStarted: Suspension, Collection.Number.
+	RuntimeSuspendStarted
+	// RuntimeSuspendFinished: all threads stand still.
+	RuntimeSuspendFinished
+	// RuntimeResumeFinished: all threads may run again.
+	RuntimeResumeFinished
+)
+
+var eventNames = [...]string{
+	ObjectAllocated: "ObjectAllocated", ExceptionThrown: "ExceptionThrown", ExceptionCatcherEnter: "ExceptionCatcherEnter",
+	LockContended: "LockContended", ThreadStarting: "ThreadStarting", ThreadCreated: "ThreadCreated",
+	ThreadDestroyed: "ThreadDestroyed", GarbageCollectionTriggered: "GarbageCollectionTriggered",
+	GarbageCollectionStarted: "GarbageCollectionStarted", GarbageCollectionFinished: "GarbageCollectionFinished",
+	RuntimeSuspendStarted: "RuntimeSuspendStarted", RuntimeSuspendFinished: "RuntimeSuspendFinished",
+	RuntimeResumeFinished: "RuntimeResumeFinished",
+}
+
+func (e Event) String() string {
+	if int(e) < len(eventNames) && eventNames[e] != "" {
+		return eventNames[e]
+	}
+	return fmt.Sprintf("event %d", uint8(e))
+}
+
+// Notification is what the runtime told its profiler, and the stack that the
+// thread had at that moment. Fields that the event does not have are zero.
+type Notification struct {
+	Event      Event
+	At         time.Duration    // CLOCK_MONOTONIC of the machine
+	Thread     clrsnap.ThreadID // that the notification came on; 0: one that the runtime does not know
+	NSThreadID int              // of the same thread, as the target sees it
+
+	Class   clrsnap.ClassID
+	Object  uint64  // ObjectID of what was allocated; it moves with the next collection
+	Size    uint64  // of the object, in bytes
+	Bytes   float64 // allocated bytes that this notification stands for
+	Objects float64 // likewise, allocated objects
+	Count   int64   // exceptions that this notification stands for
+
+	// ClassName is the type of an exception, with its namespace, or the first 256
+	// characters of that. The runtime calls a nested type by its own name alone, and gives
+	// no ClassID: Class is what was found on the thread and has that name, or 0.
+	ClassName string
+
+	Function clrsnap.FunctionID
+	Lock     uint64        // tells locks apart
+	Owner    int           // NSThreadID of the thread that held the lock when the wait began; 0: unknown
+	Waited   time.Duration // for the lock
+	Other    clrsnap.ThreadID
+
+	Collection Collection
+	Suspension SuspendReason
+
+	// Held: the thread stands in the callback, as Options.Hold asks for,
+	// until Subscription.Release.
+	Held bool
+
+	p      *session.Process
+	record agent.Record
+}
+
+// Collection is a garbage collection.
+type Collection struct {
+	Number     int
+	Generation int
+	Reason     CollectionReason
+	Type       CollectionType
+}
+
+// CollectionReason is why there is a garbage collection (gc.h, gc_reason).
+type CollectionReason uint32
+
+var collectionReasons = [...]string{
+	"allocation", "induced", "low memory", "empty", "large-object allocation", "out of space", "out of space for large objects",
+	"induced, not forced", "stress", "low memory, blocking", "induced, compacting", "low memory of the host",
+	"before a full collection", "low memory of the host, blocking", "background tuning", "background tuning for large objects",
+	"background step", "induced, aggressive",
+}
+
+func (r CollectionReason) String() string { return word(collectionReasons[:], uint32(r), "reason") }
+
+// CollectionType is how a garbage collection works.
+type CollectionType uint32
+
+// The types.
+const (
+	BlockingCollection   CollectionType = 0
+	BackgroundCollection CollectionType = 1 // lets the program run, but for short stops
+	ForegroundCollection CollectionType = 2 // blocking, while a background one is under way
+)
+
+var collectionTypes = [...]string{"blocking", "background", "foreground"}
+
+func (t CollectionType) String() string { return word(collectionTypes[:], uint32(t), "type") }
+
+// SuspendReason is why the runtime stops its threads (threadsuspend.h).
+type SuspendReason uint32
+
+// The reasons that have to do with garbage collections.
+const (
+	SuspendForGC     SuspendReason = 1
+	SuspendForGCPrep SuspendReason = 6 // a background collection's short stops
+)
+
+var suspendReasons = [...]string{
+	"other", "garbage collection", "unloading", "recompilation", "shutdown", "debugger", "background garbage collection",
+	"debugger", "profiler",
+}
+
+func (r SuspendReason) String() string { return word(suspendReasons[:], uint32(r), "reason") }
+
+func word(words []string, i uint32, kind string) string {
+	if int(i) < len(words) {
+		return words[i]
+	}
+	return fmt.Sprintf("%s %d", kind, i)
+}
+
+// HasStack reports whether the runtime walked the thread's stack.
+func (n *Notification) HasStack() bool { return len(n.record.Frames) > 0 }
+
+// DoStackSnapshot is the synchronous form of Process.DoStackSnapshot: it calls
+// callback for the frames that the CLR's own DoStackSnapshot found on the thread
+// inside the notification, as often as one likes. There is no seed, and no
+// suspension. COR_PRF_SNAPSHOT_REGISTER_CONTEXT needs
+// Options.RegisterContext.
+//
+// The result is nil (S_OK), or an *Error:
+//
+//   - E_INVALIDARG: unknown flags, a nil callback, a context that was not asked for.
+//   - CORPROF_E_STACKSNAPSHOT_ABORTED: the callback returned an error, or the
+//     stack has more frames than Options.MaxFrames.
+//   - E_FAIL: there is no managed frame, or the event has no stack.
+//   - CORPROF_E_STACKSNAPSHOT_UNSAFE: the CLR could not walk at this moment, as
+//     before the runtime has started.
+func (n *Notification) DoStackSnapshot(callback clrsnap.StackSnapshotCallback, infoFlags clrsnap.SnapshotInfo, clientData any) error {
+	if err := n.checkArguments(callback, infoFlags); err != nil {
+		return err
+	}
+	for i := range n.record.Frames {
+		if err := n.call(&n.record.Frames[i], callback, infoFlags, clientData); err != nil {
+			return &clrsnap.Error{HRESULT: clrsnap.CORPROF_E_STACKSNAPSHOT_ABORTED, Thread: n.Thread, Text: "the callback stopped the walk", Err: err}
+		}
+	}
+	switch hr := clrsnap.HRESULT(n.record.Result); {
+	case n.record.Cut:
+		return &clrsnap.Error{HRESULT: clrsnap.CORPROF_E_STACKSNAPSHOT_ABORTED, Thread: n.Thread, Text: "the stack has more frames than Options.MaxFrames: those near the base are missing"}
+	case !n.Event.hasStack():
+		return &clrsnap.Error{HRESULT: clrsnap.E_FAIL, Thread: n.Thread, Text: fmt.Sprintf("%v comes without a stack", n.Event)}
+	case hr != clrsnap.S_OK:
+		return &clrsnap.Error{HRESULT: hr, Thread: n.Thread, Text: "the CLR did not walk the stack"}
+	}
+	return nil
+}
+
+func (n *Notification) checkArguments(callback clrsnap.StackSnapshotCallback, flags clrsnap.SnapshotInfo) error {
+	bad := func(format string, args ...any) error {
+		return &clrsnap.Error{HRESULT: clrsnap.E_INVALIDARG, Thread: n.Thread, Text: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case callback == nil:
+		return bad("the callback is nil")
+	case flags&^clrsnap.COR_PRF_SNAPSHOT_REGISTER_CONTEXT != 0:
+		return bad("infoFlags %#x are not for a 64-bit target", uint32(flags))
+	case flags != 0 && !n.record.Registers && n.HasStack():
+		return bad("register contexts were not asked for: set Options.RegisterContext")
+	}
+	return nil
+}
+
+func (e Event) hasStack() bool {
+	switch e {
+	case ObjectAllocated, ExceptionThrown, LockContended, ThreadStarting, GarbageCollectionTriggered:
+		return true
+	}
+	return false
+}
+
+func (n *Notification) call(f *agent.Frame, callback clrsnap.StackSnapshotCallback, flags clrsnap.SnapshotInfo, clientData any) error {
+	out := bridge.Frame{Method: arch.Addr(f.Function), IP: arch.Addr(f.IP)}
+	if f.Function != 0 {
+		// Without it, because the code has been unloaded, only the FrameInfo knows less.
+		if code, ok, err := n.p.Walker.Managed(out.IP); err == nil && ok && code.MethodDesc == out.Method {
+			out.Code = &code
+		}
+	}
+	if flags&clrsnap.COR_PRF_SNAPSHOT_REGISTER_CONTEXT != 0 {
+		out.Context = registers(n.p, f)
+	}
+	return bridge.Call(n.p, callback, &out, clientData)
+}
+
+// registers makes a context of the registers that the agent copied.
+func registers(p *session.Process, f *agent.Frame) *arch.Context {
+	c := &arch.Context{Machine: p.Arch.Machine, IP: arch.Addr(f.ContextIP)}
+	for r, v := range map[uint8]uint64{3: f.RBX, 4: f.SP, 5: f.RBP, 12: f.R12, 13: f.R13, 14: f.R14, 15: f.R15} {
+		c.Set(r, v)
+	}
+	return c
+}

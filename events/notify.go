@@ -1,0 +1,90 @@
+package events
+
+import (
+	"clrsnap"
+	"math"
+	"strings"
+	"time"
+
+	"clrsnap/internal/agent"
+	"clrsnap/internal/arch"
+	"clrsnap/internal/session"
+)
+
+// newNotification makes a notification of an agent's record.
+func newNotification(p *session.Process, o *Options, means agent.AllocMeans, r *agent.Record) *Notification {
+	v := r.Values
+	n := &Notification{
+		Event: Event(r.Type), At: time.Duration(r.Time), Thread: clrsnap.ThreadID(r.Thread), NSThreadID: int(r.OSID),
+		Held: r.Held, p: p, record: *r,
+	}
+	switch n.Event {
+	case ObjectAllocated:
+		n.Class, n.Size, n.Object = clrsnap.ClassID(v[0]), v[1], v[3]
+		n.Bytes, n.Objects = allocated(means, v[1], v[2], o.AllocationBytes)
+	case ExceptionThrown:
+		n.ClassName, n.Count = r.Name, o.ExceptionEvery
+		if class := clrsnap.ClassID(v[0]); isClass(p, class, r.Name) {
+			n.Class = class
+		}
+	case ExceptionCatcherEnter:
+		n.Function = clrsnap.FunctionID(v[0])
+	case LockContended:
+		n.Lock, n.Owner, n.Waited = v[0], int(v[1]), time.Duration(v[2])
+	case ThreadStarting, ThreadCreated, ThreadDestroyed:
+		n.Other = clrsnap.ThreadID(v[0])
+	case GarbageCollectionTriggered:
+		n.Collection.Reason = CollectionReason(v[0])
+	case GarbageCollectionStarted:
+		n.Collection = Collection{int(v[0]), int(v[1]), CollectionReason(v[2]), CollectionType(v[3])}
+	case GarbageCollectionFinished:
+		n.Collection = Collection{Number: int(v[0]), Generation: int(v[1])}
+	case RuntimeSuspendStarted:
+		n.Suspension, n.Collection.Number = SuspendReason(v[0]), int(v[1])
+	}
+	return n
+}
+
+// SamplingMean is how far apart, in bytes, the bytes are on average that the
+// runtime's own sampling chooses (gcheaputilities.h, SamplingDistributionMean).
+const SamplingMean = 100 << 10
+
+// allocated says how many bytes and objects a reported object stands for: the
+// reciprocal of the chance that it had.
+//
+// Where the runtime samples, it chooses bytes, each with the same chance, and
+// reports the object that the byte is in; of those objects the agent keeps one
+// in every/SamplingMean, or in every/size if they are larger. Of a tick, which
+// stands for the bytes since the last one, it keeps one in every/tick. With
+// every object reported, it keeps one in every/size.
+func allocated(means agent.AllocMeans, size, tick uint64, every int64) (bytes, objects float64) {
+	s, e := max(float64(size), 1), float64(every)
+	switch means {
+	case agent.AllocSampled:
+		chance := -math.Expm1(-s/SamplingMean) * min(1, max(s, SamplingMean)/e)
+		bytes = s / chance
+	case agent.AllocTick:
+		bytes = max(float64(tick), e)
+	default:
+		bytes = max(s, e)
+	}
+	return bytes, max(bytes/s, 1)
+}
+
+// isClass reports whether the type with an id has a name of the runtime's, which lacks
+// the types that it is nested in, and counts type arguments behind a `.
+func isClass(p *session.Process, id clrsnap.ClassID, runtimeName string) bool {
+	if id == 0 {
+		return false
+	}
+	n, err := p.Class(arch.Addr(id))
+	return err == nil && ownName(n.Display) == ownName(runtimeName)
+}
+
+// ownName is the last part of a type's name, without type arguments.
+func ownName(s string) string {
+	if i := strings.IndexAny(s, "`<["); i >= 0 {
+		s = s[:i]
+	}
+	return s[strings.LastIndexAny(s, ".+")+1:]
+}

@@ -1,0 +1,280 @@
+// Package diagnose looks at everything that stacks and recordings need, each by itself.
+package diagnose
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"clrsnap/internal/clr"
+	"clrsnap/internal/elfx"
+	"clrsnap/internal/inject"
+	"clrsnap/internal/locate"
+	"clrsnap/internal/perfevent"
+	"clrsnap/internal/session"
+	"clrsnap/internal/target/live"
+)
+
+// Verdict says what a check means for us.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Fine     Verdict = iota
+	Degraded         // something will be missing
+	Blocking         // there will be no stacks
+)
+
+// Check is the outcome of one check.
+type Check struct {
+	Name    string // what was looked at
+	Verdict Verdict
+	Detail  string // what was found
+	Remedy  string // what helps; empty if nothing has to, or if another check says it
+}
+
+// Process looks at everything that stacks of process pid need, each by itself,
+// and at last takes them. It stops where nothing more can be found out.
+func Process(pid int) []Check {
+	var d diagnosis
+	blocked := false
+	for _, f := range live.CheckAccess(pid) {
+		c := Check{Name: f.Check, Detail: f.Detail, Remedy: f.Remedy}
+		if !f.OK {
+			c.Verdict, blocked = Blocking, true
+		}
+		d.checks = append(d.checks, c)
+	}
+	if blocked {
+		return d.checks
+	}
+	p, err := session.Open(pid, session.Options{NativeOnly: true})
+	if err != nil {
+		d.add("process", Blocking, err.Error(), "")
+		return d.checks
+	}
+	defer p.Close()
+	d.p = p
+	d.namespace()
+	if !d.runtime() {
+		return d.checks
+	}
+	if p.Runtime != nil {
+		d.layouts()
+	}
+	d.modules()
+	d.stacks()
+	d.watchdog()
+	d.perfEvents()
+	if p.Runtime != nil {
+		d.agent()
+	}
+	return d.checks
+}
+
+// diagnosis collects the checks of a process that could be opened.
+type diagnosis struct {
+	p      *session.Process
+	checks []Check
+}
+
+func (d *diagnosis) add(name string, v Verdict, detail, remedy string) {
+	d.checks = append(d.checks, Check{name, v, detail, remedy})
+}
+
+func (d *diagnosis) namespace() {
+	pid := d.p.Live.PID()
+	ns, err := d.p.Live.NSTid(pid)
+	switch {
+	case err != nil:
+		d.add("PID namespace", Blocking, err.Error(), "read /proc of the namespace that the process was started from")
+	case ns != pid:
+		d.add("PID namespace", Fine, fmt.Sprintf("it has its own (a container), where it is process %d", ns), "")
+	default:
+		d.add("PID namespace", Fine, "the same as ours", "")
+	}
+}
+
+func (d *diagnosis) runtime() bool {
+	r, err := d.p.Found, d.p.Unread
+	if r == nil {
+		remedy := ""
+		if errors.Is(err, locate.ErrNotDotNet) {
+			remedy = "find the right process with clrsnap ps, or look at the native stacks with clrsnap stack --native"
+		}
+		d.add("runtime", Blocking, err.Error(), remedy)
+		return false
+	}
+	version := r.Version
+	if version == "" {
+		version = "of unknown version"
+	}
+	detail := fmt.Sprintf(".NET %s (%s) in %s", version, r.Shape, r.Module.Path)
+	if err := session.RuntimeError(err, d.p.Live); err != nil {
+		text, remedy, _ := cutRemedy(strings.TrimPrefix(err.Error(), session.ErrUnsupported.Error()+": "))
+		d.add("runtime", Blocking, detail+": "+text, remedy)
+		return false
+	}
+	if r.Shape == locate.NativeAOT {
+		detail += ": its methods are native functions, with names if it has symbols; what the CLR knows of threads and events is not to be had"
+	}
+	d.add("runtime", Fine, detail, "")
+	return true
+}
+
+// cutRemedy splits a message of ours into what is wrong and what to do.
+func cutRemedy(s string) (what, remedy string, ok bool) {
+	if i := strings.LastIndex(s, ": "); i >= 0 {
+		return s[:i], s[i+2:], true
+	}
+	return s, "", false
+}
+
+// layouts says where the layout of the runtime's structures is known from.
+func (d *diagnosis) layouts() {
+	own := d.p.Engine.Own
+	if own == nil {
+		d.add("data descriptor", Fine, "the runtime has none; clrsnap's own is used, which fits", "")
+	} else {
+		d.add("data descriptor", Fine, fmt.Sprintf("%d types, %d globals, %d contracts", len(own.Types), len(own.Globals), len(own.Contracts)), "")
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(clr.Needs)) {
+		by := ""
+		if own == nil || own.Contracts[name] == "" {
+			by = " (clrsnap's)"
+		}
+		names = append(names, name+" "+string(d.p.Engine.Layout.Contracts[name])+by)
+	}
+	d.add("contracts", Fine, strings.Join(names, ", "), "")
+}
+
+// modules checks that the native modules can be read: without its file a module
+// has neither names nor, often, a way up the stack.
+func (d *diagnosis) modules() {
+	var bad []string
+	var first error
+	n := 0
+	for _, m := range d.p.Engine.Modules.All() {
+		// Assemblies are mapped like native code but are no ELF images, and a
+		// single-file program maps pieces of its own file as assemblies. A program that
+		// writes a jitdump maps its first page, for perf to find it.
+		jitdump := strings.HasPrefix(m.Name, "jit-") && strings.HasSuffix(m.Name, ".dump")
+		if jitdump || strings.HasSuffix(m.Name, ".dll") || m.Path == d.p.Found.Module.Path && m.Start != d.p.Found.Module.Start {
+			continue
+		}
+		n++
+		if _, err := m.Image(); err != nil {
+			bad = append(bad, m.Name)
+			if first == nil {
+				first = err
+			}
+			continue
+		}
+		if _, err := m.Lookup("_"); err != nil && !errors.Is(err, elfx.ErrNotFound) {
+			bad = append(bad, m.Name)
+		}
+	}
+	if len(bad) == 0 {
+		d.add("modules", Fine, fmt.Sprintf("%d native modules can be read", n), "")
+		return
+	}
+	detail := fmt.Sprintf("%d of %d native modules cannot be read (%s)", len(bad), n, strings.Join(bad, ", "))
+	if first != nil {
+		detail += ": " + first.Error()
+	}
+	d.add("modules", Degraded, detail, "run as root, or restart the program if its files were replaced; stacks through these modules can be incomplete")
+}
+
+// watchdog tells whether something bounds the stops of threads besides ourselves.
+func (d *diagnosis) watchdog() {
+	if why := d.p.Live.Unwatched(); why != "" {
+		d.add("watchdog", Degraded, why+": a thread that is stopped would have to wait if clrsnap itself got no processor", "run as root, or with CAP_SYS_PTRACE")
+		return
+	}
+	d.add("watchdog", Fine, fmt.Sprintf("a stopped thread is let go after %v at the latest, all threads at once after %v", live.DefaultWatchdog, live.DefaultAllLimit+live.DefaultWatchdog), "")
+}
+
+// perfEvents tells whether the use of processors can be sampled, by trying.
+func (d *diagnosis) perfEvents() {
+	const name = "perf events"
+	e, err := perfevent.Open(perfevent.Options{PID: d.p.Live.PID(), Kernel: true})
+	if err != nil {
+		what, remedy, _ := cutRemedy(err.Error())
+		d.add(name, Degraded, what+": clrsnap record cannot sample what uses the processors (--mode wall can be used)", remedy)
+		return
+	}
+	defer e.Close()
+	if e.KernelExcluded() {
+		d.add(name, Degraded, "the use of processors can be sampled, but for time in the kernel", "run as root, or with CAP_PERFMON, or set the sysctl kernel.perf_event_paranoid to 1")
+	} else {
+		d.add(name, Fine, "the use of processors can be sampled, in the kernel too", "")
+	}
+	d.scope(e)
+}
+
+const samplesRemedy = "run as root, or with CAP_PERFMON and CAP_BPF (before Linux 5.8: CAP_SYS_ADMIN)"
+
+// scope tells what the kernel watches for samples, because that decides what they cost.
+func (d *diagnosis) scope(e *perfevent.Events) {
+	const name, remedy = "cost of samples", samplesRemedy
+	switch s, why := e.Scope(); s {
+	case perfevent.Filtered:
+		d.add(name, Fine, "the kernel samples each processor, and drops what other programs do: next to nothing", "")
+	case perfevent.Unfiltered:
+		d.add(name, Degraded, fmt.Sprintf("the kernel samples each processor and copies stacks of all programs, because %v: some per cent of a busy processor", why), remedy)
+	default:
+		d.add(name, Degraded, fmt.Sprintf("the kernel samples each thread by a timer of its own, because %v: time at every switch between threads, up to a fifth of a busy web server's", why), remedy)
+	}
+}
+
+// agent tells whether events can be recorded, without loading the agent.
+func (d *diagnosis) agent() {
+	const name = "events"
+	where, err := inject.Check(d.p.Live.Dir())
+	if err == nil {
+		d.add(name, Fine, "the agent can be unpacked in "+path.Dir(where)+", and the runtime can be asked to load it", "")
+		return
+	}
+	what, remedy, _ := cutRemedy(err.Error())
+	var e *inject.Error
+	if errors.As(err, &e) {
+		what, remedy = e.Reason(), e.Remedy
+	}
+	d.add(name, Degraded, what+": clrsnap record cannot record events", remedy)
+}
+
+// stacks takes them, which is the proof.
+func (d *diagnosis) stacks() {
+	s, err := d.p.SnapshotAll(nil)
+	if err != nil {
+		d.add("stacks", Blocking, err.Error(), "")
+		return
+	}
+	var complete int
+	why := ""
+	for i := range s.Threads {
+		if s.Threads[i].Complete {
+			complete++
+		} else if why == "" {
+			why = fmt.Sprintf("thread %d: %s", s.Threads[i].OSThreadID, s.Threads[i].Error)
+		}
+	}
+	detail := fmt.Sprintf("%d of %d threads complete", complete, len(s.Threads))
+	if p := s.Pauses(); p.Count > 0 {
+		us := func(d time.Duration) float64 { return float64(d) / 1e3 }
+		detail += fmt.Sprintf(", %d stops of p50 %.0f µs, p99 %.0f µs, max %.0f µs", p.Count, us(p.P50), us(p.P99), us(p.Max))
+	}
+	switch {
+	case complete == len(s.Threads):
+		d.add("stacks", Fine, detail, "")
+	case complete > 0:
+		d.add("stacks", Degraded, detail+"; "+why, "try again: threads in the middle of something are better seen a moment later")
+	default:
+		d.add("stacks", Blocking, detail+"; "+why, "")
+	}
+}

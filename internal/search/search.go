@@ -1,0 +1,235 @@
+package search
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/user"
+	"strconv"
+	"sync"
+	"time"
+
+	"clrsnap/internal/locate"
+	"clrsnap/internal/mounts"
+	"clrsnap/internal/procdir"
+	"clrsnap/internal/session"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/waiting"
+)
+
+// search is what one search remembers.
+type search struct {
+	out  []Found
+	late []lateLook
+	end  time.Time
+
+	// A look that is late goes on beside the next one.
+	users sync.Map // names of users, by id
+	other sync.Map // executables that have no runtime in them (mounts.ID)
+	hosts sync.Map // processes with a file that is called as the runtime's, by id
+}
+
+// A look is one process as it was found.
+type look struct {
+	found    Found
+	dotNet   bool // it belongs into the list
+	mayBlock bool // it was not touched
+}
+
+// lateLook is a process that keeps us waiting.
+type lateLook struct {
+	pid  int
+	done chan look
+}
+
+// lookAt looks at processes, one after the other, and returns those that it has not touched
+// because they can keep it waiting for ever, unless they are to be touched all the same.
+func (s *search) lookAt(pids []int, touch bool) (mayBlock []int) {
+	l := &looker{search: s, touch: touch}
+	for _, pid := range pids {
+		if len(s.late) == maxLate || time.Now().After(s.end) {
+			s.list(pid, errNoTime)
+			continue
+		}
+		done := make(chan look, 1)
+		go func(l *looker) { done <- l.look(pid) }(l)
+		r, ok := s.await(done)
+		if !ok {
+			s.late = append(s.late, lateLook{pid, done})
+			l = &looker{search: s, touch: touch}
+			continue
+		}
+		if r.mayBlock {
+			mayBlock = append(mayBlock, pid)
+		}
+		s.take(r)
+	}
+	return mayBlock
+}
+
+// await waits for a look: not until it is done, if it waits for something itself. One that has
+// much to do is waited for, and what it needs for that is not needed twice.
+func (s *search) await(done <-chan look) (r look, ok bool) {
+	for {
+		wait := time.NewTimer(min(patience/time.Duration(len(s.late)+1), max(time.Until(s.end), 0)))
+		select {
+		case r := <-done:
+			wait.Stop()
+			return r, true
+		case <-wait.C:
+		}
+		if waits, err := waiting.Threads(); err != nil || len(waits) > len(s.late) || time.Now().After(s.end) {
+			return look{}, false
+		}
+	}
+}
+
+func (s *search) take(r look) {
+	if r.dotNet {
+		s.out = append(s.out, r.found)
+	}
+}
+
+// awaitLate gives those that were late the rest of the time.
+func (s *search) awaitLate() {
+	end := time.NewTimer(min(time.Until(s.end), moreTime))
+	defer end.Stop()
+	over := false
+	for _, w := range s.late {
+		if !over {
+			select {
+			case r := <-w.done:
+				s.take(r)
+				continue
+			case <-end.C:
+				over = true
+			}
+		}
+		select {
+		case r := <-w.done:
+			s.take(r)
+		default:
+			s.list(w.pid, errNoAnswer)
+		}
+	}
+}
+
+// list lists a process that was given up, if it looks like .NET. It reads only what the kernel
+// has without the process's memory.
+func (s *search) list(pid int, why error) {
+	dir, err := procdir.Open(pid)
+	if err != nil { // it has ended
+		return
+	}
+	defer dir.Close()
+	if _, host := s.hosts.Load(pid); !host && !dotNetThreads(dir) {
+		return
+	}
+	f := s.described(dir, "")
+	f.Err = why
+	s.out = append(s.out, f)
+}
+
+// looker looks at one process at a time.
+type looker struct {
+	*search
+	touch   bool // also what may block
+	checker mounts.Checker
+	buf     []byte
+}
+
+// readMaps reads the list of mappings, which lasts until the next call.
+func (l *looker) readMaps(dir procdir.Dir) ([]byte, error) {
+	const usual = 64 << 10
+	if l.buf == nil {
+		l.buf = make([]byte, 0, usual)
+	}
+	maps, err := live.ReadMaps(dir, l.buf)
+	if cap(maps) <= 1<<20 && maps != nil {
+		l.buf = maps[:0]
+	}
+	return maps, err
+}
+
+// look finds out whether a process runs .NET, and what is known of it.
+func (l *looker) look(pid int) look {
+	dir, err := procdir.Open(pid)
+	if err != nil { // it has ended
+		return look{}
+	}
+	defer dir.Close()
+	maps, err := l.readMaps(dir)
+	switch {
+	case errors.Is(err, os.ErrPermission), errors.Is(err, live.ErrTooLong):
+		if !dotNetThreads(dir) {
+			return look{}
+		}
+		f := l.described(dir, session.CommandLine(dir))
+		if f.Err = openError(dir); f.Err == nil {
+			f.Err = err
+		}
+		return look{found: f, dotNet: true}
+	case err != nil || len(maps) == 0: // it has ended, or is the kernel's own
+		return look{}
+	}
+	host := bytes.Contains(maps, []byte("/libcoreclr.so\n")) || bytes.Contains(maps, []byte("/libcoreclr.so (deleted)\n"))
+	if host {
+		l.hosts.Store(pid, true)
+	}
+	if !l.touch && l.checker.Check(dir, maps) != nil {
+		return look{mayBlock: true}
+	}
+	id, _ := mounts.Stat(dir.FD(), "exe") // zero where it cannot be told
+	if _, other := l.other.Load(id); other && !host {
+		return look{}
+	}
+	r, err := runtimeIn(dir)
+	if errors.Is(err, locate.ErrNotDotNet) || r == nil && (errors.Is(err, live.ErrNoProcess) || errors.Is(err, live.ErrZombie) || errors.Is(err, live.ErrArch)) {
+		if errors.Is(err, locate.ErrNotDotNet) && id != (mounts.ID{}) {
+			l.other.Store(id, true)
+		}
+		return look{}
+	}
+	if r == nil && !dotNetThreads(dir) {
+		return look{}
+	}
+	f := l.described(dir, session.CommandLine(dir))
+	f.Err = err
+	if r != nil {
+		f.Runtime = session.DescribeRuntime(r)
+	}
+	return look{found: f, dotNet: true}
+}
+
+// described describes the process itself. Without a command its name stands for it.
+func (s *search) described(dir procdir.Dir, command string) Found {
+	f := Found{PID: dir.PID(), UID: -1, Command: command}
+	status, err := dir.ReadFile("status")
+	if err != nil {
+		return f
+	}
+	for line := range bytes.Lines(status) {
+		key, value, _ := bytes.Cut(line, []byte(":"))
+		fields := bytes.Fields(value)
+		switch {
+		case string(key) == "Name" && f.Command == "":
+			f.Command = "[" + string(bytes.TrimSpace(value)) + "]"
+		case string(key) == "Uid" && len(fields) > 1: // real, effective, saved, file system
+			f.UID, _ = strconv.Atoi(string(fields[1]))
+		}
+	}
+	f.User = s.user(f.UID)
+	return f
+}
+
+func (s *search) user(uid int) string {
+	if name, ok := s.users.Load(uid); ok {
+		return name.(string)
+	}
+	name := strconv.Itoa(uid)
+	if u, err := user.LookupId(name); err == nil {
+		name = u.Username
+	}
+	s.users.Store(uid, name)
+	return name
+}

@@ -1,0 +1,240 @@
+package session
+
+import (
+	"errors"
+	"time"
+
+	"clrsnap/internal/target"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// SnapshotAtOnce takes the stacks that all threads which filter accepts (nil: all) had at
+// one instant. At that instant every thread that runs was stopped; of the others it is
+// proved that they were blocked, and have not run from before their stacks were copied
+// until after it. Where that cannot be had at the first attempt, because a thread gets no
+// processor to stop on, say, a few more instants are tried, and then the last one is
+// taken as it is: a thread that is missing says why. The stacks in a core dump always
+// belong to one instant.
+func (p *Process) SnapshotAtOnce(filter Filter) (*profile.Snapshot, error) {
+	if p.dump != nil {
+		return p.SnapshotAll(filter)
+	}
+	if p.Walking {
+		return nil, ErrNested(0)
+	}
+	out := &profile.Snapshot{Process: p.info}
+	defer p.note(out)()
+	defer p.Live.FreeAll()
+	p.room = maxStacks
+	a := atOnce{p: p, filter: filter, out: out}
+	for _, limit := range instantLimits {
+		p.Live.AllLimit = limit
+		if err := a.attempt(); err != nil {
+			return nil, err
+		}
+		if !a.again {
+			break
+		}
+	}
+	for i := range a.members {
+		if m := &a.members[i]; !m.ended {
+			out.Threads = append(out.Threads, m.stack)
+		}
+	}
+	return out, p.Live.Alive()
+}
+
+// instantLimits are for how long each attempt waits for the threads that run to stop, while
+// the first of them stand still already. Who has got no processor by then may well
+// have one at the next attempt.
+var instantLimits = []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, live.DefaultAllLimit, live.DefaultAllLimit}
+
+// atOnce is the search for one instant.
+type atOnce struct {
+	p       *Process
+	filter  Filter
+	out     *profile.Snapshot
+	members []member
+	listed  int  // threads of the process when members were listed
+	again   bool // the latest attempt lacks something that another may have
+	extra   int  // bytes that the members ask for beside the first part of their stacks
+}
+
+// member is a thread on its way to the common instant.
+type member struct {
+	thread Thread
+	proof  target.Proof   // that the thread is blocked with this stack; "": it has to be stopped
+	stack  profile.Thread // of the latest capture
+	cost   int            // of its frames, in bytes of Process.room
+	extra  []target.Range // pieces of stack to be copied when it is stopped
+	ended  bool
+}
+
+// looks is how many times blocked threads are looked at before the others are stopped. The first
+// time takes as long as it takes to walk their stacks, and those that have run meanwhile
+// are looked at again.
+const looks = 3
+
+// attempt takes all stacks of one instant.
+func (a *atOnce) attempt() error {
+	if err := a.list(); err != nil {
+		return err
+	}
+	if !a.p.Options.AlwaysStop {
+		for n := 0; n < looks && a.look() > 0; n++ {
+		}
+	}
+	return a.capture()
+}
+
+// list lists the threads, and keeps what is known of those that are known already.
+func (a *atOnce) list() error {
+	list, err := a.p.Threads()
+	if err != nil {
+		return err
+	}
+	known := make(map[int]*member, len(a.members))
+	for i := range a.members {
+		known[a.members[i].thread.OSThreadID] = &a.members[i]
+	}
+	members := make([]member, 0, len(list))
+	for i := range list {
+		if a.filter != nil && !a.filter(&list[i]) {
+			continue
+		}
+		m := member{thread: list[i]}
+		if old := known[m.thread.OSThreadID]; old != nil && old.thread.ID == m.thread.ID {
+			m = *old
+			m.thread, m.ended = list[i], false
+		}
+		members = append(members, m)
+	}
+	a.members, a.listed = members, len(list)
+	return nil
+}
+
+// look captures and walks threads without stopping them, those that are blocked and have
+// not been looked at since they ran last, and returns how many these were.
+func (a *atOnce) look() (moved int) {
+	for i := range a.members {
+		m := &a.members[i]
+		if a.p.Live.Holds(m.thread.OSThreadID, m.proof) {
+			continue
+		}
+		a.forget(m)
+		s := Suspension{Process: a.p, Thread: m.thread, Capture: &a.p.Capture}
+		r, ok := s.Blocked(func() walk.Result { return s.frames(&a.p.walked) })
+		if !ok {
+			continue
+		}
+		moved++
+		m.proof = s.Capture.Proof
+		a.describe(m, &s, r)
+	}
+	return moved
+}
+
+// forget makes room for another stack of a thread, which is going to be walked.
+func (a *atOnce) forget(m *member) {
+	a.p.room += m.cost
+	m.proof, m.cost = "", 0
+}
+
+// describe describes a thread that has just been walked.
+func (a *atOnce) describe(m *member, s *Suspension, r walk.Result) {
+	m.stack = a.p.Summary(&s.Thread)
+	m.stack.Frames = a.p.takeWalked()
+	m.cost = s.cost
+	a.p.room -= m.cost
+	s.fill(&m.stack, r)
+}
+
+// Bounds on the memory for all threads' stacks together, in bytes, as far as each still gets
+// the least: that and the head of its Thread object are a page.
+const (
+	allStacksAtOnce = 64 << 20
+	minStackAtOnce  = 2 << 10
+)
+
+// capture has all members stand still at one instant, and walks those that had to be
+// stopped for it.
+func (a *atOnce) capture() error {
+	reqs := make([]target.Request, len(a.members))
+	limit := max(minStackAtOnce, min(FirstStack, allStacksAtOnce/max(len(reqs), 1)))
+	a.extra = 0
+	for i := range a.members {
+		m := &a.members[i]
+		reqs[i] = a.p.Request(&m.thread, m.extra)
+		reqs[i].StackLimit, reqs[i].Proof = limit, m.proof
+		for _, r := range m.extra {
+			a.extra += r.Len
+		}
+	}
+	a.p.moment++
+	captures, errs := make([]target.Capture, len(reqs)), make([]error, len(reqs))
+	threads := 0
+	err := a.p.Live.Trace(func(t *live.Tracer) (err error) {
+		threads, err = t.CaptureAll(reqs, captures, errs)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	a.out.CapturedAt = time.Now()
+	a.again = false
+	a.p.Engine.Begin()
+	ended := 0
+	for i := range a.members {
+		m := &a.members[i]
+		if captures[i].Stopped || errs[i] != nil {
+			a.stopped(m, &captures[i], errs[i])
+		}
+		if m.ended && m.thread.OSThreadID != a.p.from.PID() { // the main thread is there until all have ended
+			ended++
+		}
+	}
+	a.out.Unlisted = 0
+	if len(a.members) == a.listed { // else it is not known how many of the others have ended
+		a.out.Unlisted = max(threads-(a.listed-ended), 0)
+	}
+	a.again = a.again || a.out.Unlisted > 0
+	return nil
+}
+
+// stopped walks a member that had to be stopped, and notices if another attempt may
+// bring more.
+func (a *atOnce) stopped(m *member, c *target.Capture, err error) {
+	a.forget(m)
+	s := Suspension{Process: a.p, Thread: m.thread, Capture: c, extra: m.extra}
+	if err := a.p.Taken(&s, err); err != nil {
+		m.ended = errors.Is(err, target.ErrThreadExited)
+		m.stack = a.p.Summary(&m.thread)
+		m.stack.Error = err.Error()
+		for _, passing := range []error{live.ErrNotStopping, live.ErrWatchdog, live.ErrTracerLost} {
+			a.again = a.again || errors.Is(err, passing)
+		}
+		return
+	}
+	before := m.stack
+	r := s.frames(&a.p.walked)
+	a.describe(m, &s, r)
+	switch {
+	case s.metRuntime(r), s.Walk.Gap != nil, m.thread.ID != 0 && s.Walk.Info.Address == 0:
+		a.again = true // it is another thread for the runtime than when it was listed, or has thrown since
+	case r.Complete || isFull(r.Err) || sameEnd(&before, &m.stack):
+	default:
+		a.again = true
+		if extra, ok := s.missing(r.Err); !ok {
+			_ = a.p.updateModules() // else the walk says what it lacks
+		} else if a.extra += extra.Len; a.extra <= allStacksAtOnce {
+			m.extra = append(m.extra, extra)
+		}
+	}
+}
+
+// sameEnd reports whether a thread's stack is lost at the same place as before.
+func sameEnd(a, b *profile.Thread) bool {
+	return a.Error == b.Error && len(a.Frames) > 0 && len(a.Frames) == len(b.Frames) && a.Frames[0].IP == b.Frames[0].IP
+}

@@ -1,0 +1,213 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/engine"
+	"clrsnap/internal/locate"
+	"clrsnap/internal/target"
+	"clrsnap/internal/target/core"
+	"clrsnap/profile"
+)
+
+// CoreOptions change how a core dump is looked at. The zero value is good.
+type CoreOptions struct {
+	// NativeOnly and MaxStack are those of Options; a MaxStack of 0 stands for 64 MB.
+	NativeOnly bool
+	MaxStack   int
+	// Executable is the program's file, if it is not where the process had it.
+	Executable string
+	// Sysroot is the folder below which the process's files are: that of an
+	// unpacked container image, for example. Empty: where the process had them.
+	Sysroot string
+}
+
+// OpenCore opens the process whose core dump is in a file: one that the kernel, gcore
+// or the runtime's createdump has written. What the dump leaves out is read from the
+// process's files if they are the very ones. All of Process works but what needs a
+// running one: Record and Subscribe.
+func OpenCore(path string, o CoreOptions) (*Process, error) {
+	if o.MaxStack <= 0 {
+		o.MaxStack = target.MaxStackLimit
+	}
+	c, err := core.Open(path, core.Options{Exe: o.Executable, Sysroot: o.Sysroot})
+	if err != nil {
+		return nil, err
+	}
+	d := &dump{Core: c}
+	p := &Process{
+		Options: Options{NativeOnly: o.NativeOnly, MaxStack: stackBound(o.MaxStack)},
+		from:    d, dump: d,
+	}
+	p.info = profile.Process{PID: c.PID(), Command: c.Command(), Core: &profile.Core{Path: path, Writer: c.Writer(), Signal: crashSignal(c)}}
+	if err := p.open(); err != nil {
+		return nil, err
+	}
+	if p.Runtime != nil {
+		d.needed = p.Runtime.Threads.Needed()
+	}
+	return p, nil
+}
+
+func crashSignal(c *core.Core) *profile.Signal {
+	s := c.Signal()
+	if s == nil {
+		return nil
+	}
+	return &profile.Signal{Number: s.Number, Name: s.Name, Reason: s.Reason, Address: uint64(s.Address), HasAddress: s.HasAddress}
+}
+
+// Runs returns nil for a running process, else why it does nothing any more.
+func (p *Process) Runs() error {
+	if p.dump == nil {
+		return nil
+	}
+	return fmt.Errorf("process %d is read from a core dump, where nothing happens any more: give a running process", p.from.PID())
+}
+
+// dump is a core dump as the origin of a Process.
+type dump struct {
+	*core.Core
+	// needed is how much of a Thread object must be there, in bytes.
+	needed int
+	// buf holds the stack of the last capture.
+	buf []byte
+}
+
+// Alive implements origin: a dump does not end.
+func (d *dump) Alive() error { return nil }
+
+// NSTid implements origin.
+func (d *dump) NSTid(tid int) (int, error) {
+	if _, err := d.find(tid); err != nil {
+		return 0, err
+	}
+	return d.OwnID(tid), nil
+}
+
+// Threads implements origin.
+func (d *dump) Threads() ([]int, error) {
+	var tids []int
+	for _, t := range d.Core.Threads() {
+		tids = append(tids, t.TID)
+	}
+	return tids, nil
+}
+
+// Thread implements origin.
+func (d *dump) Thread(tid int) (target.ThreadInfo, error) {
+	t, err := d.find(tid)
+	if err != nil {
+		return target.ThreadInfo{}, err
+	}
+	return target.ThreadInfo{TID: tid, Name: t.Name}, nil
+}
+
+func (d *dump) find(tid int) (*core.Thread, error) {
+	if t, ok := d.Core.Thread(tid); ok {
+		return t, nil
+	}
+	return nil, &target.ThreadError{TID: tid, Err: target.ErrThreadExited}
+}
+
+// lacks reports whether err is due to memory that the dump has left out.
+func (d *dump) lacks(err error) bool {
+	var re *target.ReadError
+	return errors.As(err, &re) && d.Lacks(re.Addr, re.Len)
+}
+
+// spoilt returns err, if it is there because a file is not to be had, or because the
+// dump is cut off or damaged, with a text that says so; else nil.
+func (d *dump) spoilt(found *locate.Runtime, err error) error {
+	var version *contract.UnknownVersionError
+	if err == nil || errors.Is(err, engine.ErrNativeAOT) || errors.As(err, &version) {
+		return nil
+	}
+	path := ""
+	if file, ok := errors.AsType[*locate.FileError](err); ok {
+		path = file.Path
+	} else if found != nil {
+		path = found.Module.Path
+	}
+	if lost := d.FileError(path); lost != nil {
+		return lost
+	}
+	if damages := d.Damages(); len(damages) > 0 {
+		return fmt.Errorf("%s: %w: copy or make the dump once more, or see native stacks only with --native", damages[0], err)
+	}
+	return nil
+}
+
+// Capture implements origin. The pieces of stack are valid until the next one.
+func (d *dump) Capture(req *target.Request, out *target.Capture) error {
+	t, err := d.find(req.TID)
+	if err != nil {
+		return err
+	}
+	*out = target.Capture{TID: req.TID, Context: t.Context, SyscallNr: t.Syscall, Stopped: true}
+	if out.Head, err = d.head(req); err != nil {
+		return err
+	}
+	sp := arch.Addr(t.Context.Regs[d.Arch().SP])
+	maps, err := d.Mappings()
+	if err != nil {
+		return err
+	}
+	m := maps.Find(sp)
+	if m == nil {
+		return &target.ReadError{Addr: sp, Err: errNoStack}
+	}
+	start := max(m.Start, sp-min(sp, redZone))
+	size := min(uint64(m.End-start), uint64(req.StackLimit))
+	out.Cut = uint64(m.End-start) > size
+	pieces, err := d.pieces(append([]target.Range{{Addr: start, Len: int(size)}}, req.Extra...))
+	if err != nil {
+		return err
+	}
+	out.Stack.Region, out.Stack.Extra = pieces[0], pieces[1:]
+	return nil
+}
+
+var errNoStack = errors.New("the stack pointer is in no memory of the dump")
+
+// redZone is what a leaf function may use below the stack pointer, in bytes (System V
+// ABI for x86-64, 3.2.2).
+const redZone = 128
+
+// head copies the head of a Thread object. One that is shorter may lie at the end of what
+// the dump has; nobody looks at what is behind it.
+func (d *dump) head(req *target.Request) ([]byte, error) {
+	if req.HeadLen == 0 {
+		return nil, nil
+	}
+	b := make([]byte, req.HeadLen)
+	has := max(d.needed, d.Dumped(req.Head, req.HeadLen))
+	if err := d.ReadMemory(b[:has], req.Head); err != nil {
+		return nil, &target.ThreadError{TID: req.TID, Err: err, Detail: "the runtime's Thread object"}
+	}
+	return b, nil
+}
+
+// pieces copies pieces of memory, each up to what the dump lacks.
+func (d *dump) pieces(ranges []target.Range) ([]target.Region, error) {
+	total := 0
+	for i := range ranges {
+		ranges[i].Len = d.Dumped(ranges[i].Addr, ranges[i].Len)
+		total += ranges[i].Len
+	}
+	if total > len(d.buf) {
+		d.buf = make([]byte, max(total, 2*len(d.buf)))
+	}
+	out, rest := make([]target.Region, len(ranges)), d.buf
+	for i, r := range ranges {
+		out[i] = target.Region{Base: r.Addr, Data: rest[:r.Len:r.Len]}
+		if err := d.ReadMemory(out[i].Data, r.Addr); err != nil {
+			return nil, err
+		}
+		rest = rest[r.Len:]
+	}
+	return out, nil
+}

@@ -1,0 +1,329 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unsafe"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/name"
+	"clrsnap/internal/target"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// Snapshot suspends a thread, finds the seed, walks managed and native frames
+// and resumes the thread. It reports methods without
+// metadata and the runtime's exception machinery as well, by name, and it never
+// is incomplete without saying so: Complete is true only if the walk reached the
+// base of the thread's stack and nothing was skipped, and Error says why not.
+func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
+	p.Engine.Begin()
+	p.known, p.room = nil, maxStacks // as it is now
+	t, err := p.Find(thread)
+	if err != nil {
+		return nil, err
+	}
+	if d, ok := p.Describe(t.OSThreadID); ok {
+		t = d
+	}
+	s := p.snapshot(&t)
+	return &s, nil
+}
+
+// Filter chooses threads by what the listing says of them.
+type Filter func(*Thread) bool
+
+// SnapshotAll takes a snapshot of every thread that filter accepts (nil: all),
+// one after the other. Each thread is stopped only while it is copied.
+func (p *Process) SnapshotAll(filter Filter) (*profile.Snapshot, error) {
+	list, err := p.Threads()
+	if err != nil {
+		return nil, err
+	}
+	out := &profile.Snapshot{Process: p.info, CapturedAt: p.now()}
+	p.room = maxStacks
+	defer p.note(out)()
+	for i := range list {
+		if filter != nil && !filter(&list[i]) {
+			continue
+		}
+		s := p.snapshot(&list[i])
+		if s.Frames == nil && s.Error == ErrThreadEnded.Error() {
+			continue
+		}
+		out.Threads = append(out.Threads, s)
+	}
+	if err := p.from.Alive(); err != nil {
+		// What could not be captured for that reason is not worth a mention.
+		out.Threads = slices.DeleteFunc(out.Threads, func(t profile.Thread) bool { return len(t.Frames) == 0 })
+		return out, err
+	}
+	return out, nil
+}
+
+// now is the time of what is being read.
+func (p *Process) now() time.Time {
+	if p.dump != nil {
+		return p.dump.Written()
+	}
+	return time.Now()
+}
+
+// note begins to note in out what stops there are, or what a core dump lacks, until the
+// result is called.
+func (p *Process) note(out *profile.Snapshot) (end func()) {
+	if p.dump != nil {
+		return func() {
+			core := *p.info.Core
+			if core.Missing = p.dump.Missing(); p.unlisted != nil {
+				core.Missing = append(core.Missing, fmt.Sprintf("the runtime has %d threads or more: %v", len(p.known), p.unlisted))
+			}
+			out.Process.Core = &core
+		}
+	}
+	p.Stops = &out.Stops
+	before := p.Live.Released()
+	return func() {
+		p.Stops = nil
+		out.Released = p.Live.Released() - before
+	}
+}
+
+// ErrThreadEnded marks a thread that ended before it could be captured.
+var ErrThreadEnded = errors.New("the thread has ended")
+
+// maxStackFrames bounds the frames of one thread, which a stack of 8 MB seldom has: one that
+// has overflowed has some 260,000 of 32 bytes.
+const maxStackFrames = 300_000
+
+// errManyFrames: more frames than are kept. To take the stack again would not help.
+var errManyFrames = fmt.Errorf("the frames from here on are left out: there are more than the %d that are kept of a thread", maxStackFrames)
+
+// snapshot takes the snapshot of one thread.
+func (p *Process) snapshot(t *Thread) profile.Thread {
+	if p.room <= 0 {
+		st := p.Summary(t)
+		st.Error = errRoom.Error()
+		return st
+	}
+	s := Suspension{Process: p, Thread: *t, Capture: &p.Capture}
+	r, err := s.takeAndWalk(func() walk.Result { return s.frames(&p.walked) })
+	st := p.Summary(&s.Thread)
+	if err != nil {
+		st.Error = err.Error()
+		return st
+	}
+	st.Frames = p.takeWalked()
+	p.room -= s.cost
+	s.fill(&st, r)
+	st.Pause = s.pause
+	return st
+}
+
+// takeWalked returns the frames that were walked last.
+func (p *Process) takeWalked() []profile.Frame {
+	const large = 1 << 14
+	if len(p.walked) < large {
+		return slices.Clone(p.walked)
+	}
+	frames := slices.Clip(p.walked)
+	p.walked = nil
+	return frames
+}
+
+// takeAndWalk captures the thread, without a stop if that is enough, and has it
+// walked, until the result is complete or trying again does not help. Its error
+// is why there is no capture: ErrThreadEnded where the thread has ended.
+func (s *Suspension) takeAndWalk(walked func() walk.Result) (walk.Result, error) {
+	if s.Process.dump == nil && !s.Process.Options.AlwaysStop {
+		if r, ok := s.Blocked(walked); ok {
+			return r, nil
+		}
+	}
+	return s.StopAndWalk(walked)
+}
+
+// StopAndWalk is takeAndWalk for a thread that has to be stopped.
+func (s *Suspension) StopAndWalk(walked func() walk.Result) (walk.Result, error) {
+	s.extra = nil
+	for attempt := 0; ; attempt++ {
+		if err := s.stop(); err != nil {
+			if errors.Is(err, target.ErrThreadExited) {
+				err = ErrThreadEnded
+			}
+			return walk.Result{}, err
+		}
+		if s.Thread.ID != 0 && s.Walk.Info.Address == 0 {
+			return walk.Result{}, ErrThreadEnded // its Thread object is another one's
+		}
+		r := walked()
+		last := attempt == maxAttempts
+		if !last && s.metRuntime(r) {
+			continue
+		}
+		if r.Complete || last || isFull(r.Err) || !s.mend(r.Err, attempt) {
+			return r, nil
+		}
+	}
+}
+
+// metRuntime notices that a native thread has become one of the runtime's since
+// it was listed, and describes it anew.
+func (s *Suspension) metRuntime(r walk.Result) bool {
+	if s.Thread.ID != 0 || s.Process.Runtime == nil || s.Process.dump != nil || r.Complete && !s.Managed {
+		return false
+	}
+	if s.Process.ReadStore() != nil {
+		return false
+	}
+	t, ok := s.Process.Describe(s.Thread.OSThreadID)
+	if !ok || t.ID == 0 {
+		return false
+	}
+	s.Thread = t
+	return true
+}
+
+// Blocked captures the thread without a stop and has it walked, if it is
+// provably blocked and its few known registers lead to the base of its stack.
+func (s *Suspension) Blocked(walked func() walk.Result) (walk.Result, bool) {
+	p := s.Process
+	for range maxAttempts {
+		if s.peek() != nil {
+			return walk.Result{}, false
+		}
+		s.Waits = true
+		if p.unsuited[s.Walk.Context.IP] && (s.Known == nil || !s.Known()) {
+			return walk.Result{}, false
+		}
+		r := walked()
+		if r.Complete || isFull(r.Err) {
+			return r, true
+		}
+		extra, ok := s.missing(r.Err)
+		if !ok {
+			if len(p.unsuited) < maxUnsuited {
+				p.unsuited[s.Walk.Context.IP] = true
+			}
+			return r, false
+		}
+		s.extra = append(s.extra, extra)
+	}
+	return walk.Result{}, false
+}
+
+const maxUnsuited = 4096
+
+// Summary describes a thread, without its frames.
+func (p *Process) Summary(t *Thread) profile.Thread {
+	return profile.Thread{
+		OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedID, ThreadID: uint64(t.ID),
+		Name: t.Name, Role: t.Role,
+	}
+}
+
+// fill completes the description of a walked thread.
+func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
+	st.Complete = r.Complete
+	if r.Err != nil {
+		st.Error = r.Err.Error()
+	}
+	if errors.Is(r.Err, walk.ErrMissing) && s.Capture.Cut {
+		st.Error = "the stack is deeper than what may be copied of it: " + st.Error
+	}
+	st.State = state(s.Capture)
+	if s.Thread.Halted {
+		st.State = "stopped by a signal"
+	}
+	st.Pause = s.Capture.Pause
+	if s.Process.dump != nil && s.Process.dump.Crashed() == s.Thread.OSThreadID {
+		st.Crashed, st.Exception = true, s.Process.exception(&s.Walk.Info)
+		if st.State == running {
+			st.State = ""
+		}
+	}
+	if s.Walk.Info.Address != 0 {
+		st.Mode = "preemptive"
+		if s.Walk.Info.Cooperative {
+			st.Mode = "cooperative"
+		}
+	}
+}
+
+// nameless is why the method of a frame cannot be named. A running process has
+// everything that its methods need; a dump may lack it.
+func nameless(ip arch.Addr, err error) error {
+	var missing *target.ReadError
+	if errors.As(err, &missing) || errors.Is(err, name.ErrRoom) {
+		return fmt.Errorf("the method at %v cannot be named: %w", ip, err)
+	}
+	return fmt.Errorf("%w: the method at %v cannot be named: %w", walk.ErrUnsafe, ip, err)
+}
+
+// maxStacks bounds the frames of one snapshot, in bytes: 400,000 of them have room.
+const maxStacks = 64 << 20
+
+var errRoom = fmt.Errorf("the stacks of the process have more than the %d MB of frames that are kept of them: look at fewer threads at a time", maxStacks>>20)
+
+// isFull reports whether something is left out of a snapshot because there is no room for it.
+func isFull(err error) bool {
+	return errors.Is(err, errRoom) || errors.Is(err, errManyFrames) || errors.Is(err, name.ErrRoom)
+}
+
+// frameCost is how many bytes a frame takes that was made of a walked one. Names of what stays
+// in the process are kept anyway.
+func frameCost(f *walk.Frame, fr *profile.Frame) int {
+	n := int(unsafe.Sizeof(*fr))
+	if fr.Kind == profile.Managed && (f.Code.Collectible || fr.Module == "") {
+		n += len(fr.Method) + len(fr.Display) + len(fr.Short) + len(fr.Signature)
+	}
+	return n
+}
+
+// frames walks the captured thread and names its frames.
+func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
+	*into, s.Managed = (*into)[:0], false
+	ctx := s.Walk.Context
+	var unnamed error
+	s.cost = 0
+	r := s.Process.Walker.Walk(&s.Walk, &ctx, walk.ByUnwindInfo, func(f *walk.Frame) bool {
+		if len(*into) >= maxStackFrames {
+			return false
+		}
+		fr, err := s.Process.Frame(f)
+		if s.cost += frameCost(f, &fr); s.cost > s.Process.room {
+			return false
+		}
+		if err != nil && unnamed == nil {
+			unnamed = nameless(f.IP(), err)
+		}
+		if f.Kind == walk.Native && fr.Method == "" && unnamed == nil {
+			unnamed = f.Module.Nameless()
+		}
+		*into = append(*into, fr)
+		s.Managed = s.Managed || f.Kind == walk.Managed
+		return true
+	})
+	switch {
+	case s.cost > s.Process.room:
+		s.cost = s.Process.room
+		return walk.Result{Err: errRoom}
+	case errors.Is(r.Err, walk.ErrStopped):
+		return walk.Result{Err: errManyFrames}
+	case r.Complete && unnamed != nil:
+		return walk.Result{Err: unnamed}
+	case r.Complete && s.Managed && s.Thread.ID == 0 && s.Process.unlisted != nil:
+		return walk.Result{Err: fmt.Errorf("frames may be missing, or be there no more, because the runtime's Thread object was not found: %w", s.Process.unlisted)}
+	}
+	return r
+}
+
+// Named walks the moment that the suspension holds, once, and names its frames.
+func (s *Suspension) Named() profile.Thread {
+	st := s.Process.Summary(&s.Thread)
+	s.fill(&st, s.frames(&st.Frames))
+	return st
+}

@@ -1,0 +1,260 @@
+package session
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/engine"
+	"clrsnap/internal/target"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/walk"
+)
+
+// Suspension is a thread as it was at one moment: its registers and its stack.
+// It stands for the suspended thread of the profiling API's steps (suspend, get
+// the context, seed, walk, resume), but the thread itself was stopped only for
+// the copy, and runs again. It is valid until the next use of its Process that
+// captures a thread.
+type Suspension struct {
+	Process *Process
+	Thread  Thread
+	Capture *target.Capture
+	Walk    walk.Thread
+
+	Exception thread.Exception
+	Managed   bool        // the last walk met managed frames
+	Waits     bool        // the thread was once found blocked
+	Patient   bool        // the thread most likely waits for a CPU
+	Known     func() bool // whether this very capture need not be walked; nil: it must be
+
+	extra  []target.Range // further pieces of stack that turned out to be needed
+	moment uint64         // Process.moment of the capture; 0: there is none
+	pause  time.Duration  // the longest stop
+	cost   int            // of the frames of the last walk that named them, in bytes
+}
+
+const maxAttempts = 4
+
+// Suspend captures a thread, with everything that a walk of its stack needs. If
+// the first copy lacks something (the ordinary stack below a signal stack, the
+// base of a deep stack), the thread is captured again.
+func (p *Process) Suspend(id arch.Addr) (*Suspension, error) {
+	t, err := p.Find(id)
+	if err != nil {
+		return nil, err
+	}
+	s := &Suspension{Process: p, Thread: t, Capture: &p.Capture}
+	p.announce(id)
+	defer func() {
+		if p.current != s {
+			p.announce(0)
+		}
+	}()
+	for attempt := 0; ; attempt++ {
+		err := s.stop()
+		if err != nil && !errors.Is(err, target.ErrThreadExited) {
+			return nil, p.failure(id, err)
+		}
+		if err != nil || s.Walk.Info.Address == 0 {
+			// The Thread object is dead, or another thread's by now.
+			p.known = nil
+			if s.Thread, err = p.Find(id); err != nil || attempt == maxAttempts {
+				return nil, &Error{Kind: NoThread, Thread: id, Text: "the thread has exited", Err: err}
+			}
+			continue
+		}
+		ctx := s.Walk.Context
+		r := p.Walker.Unwind(&s.Walk, &ctx, walk.ByUnwindInfo, func(*walk.Frame) bool { return true })
+		if attempt < maxAttempts {
+			again := !r.Complete && s.mend(r.Err, attempt)
+			if s.mendChain() || again {
+				continue
+			}
+		}
+		p.current = s
+		return s, nil
+	}
+}
+
+// mendChain has what the thread's Frames point to copied next time, if it is not on the
+// stack: a debugger's evaluation of an expression has its context in the heap.
+func (s *Suspension) mendChain() bool {
+	if s.Walk.Info.Address == 0 || !errors.Is(s.Process.Walker.CheckChain(&s.Walk), walk.ErrMissing) {
+		return false
+	}
+	at := s.Walk.Stack.Miss
+	m := s.mapping(at)
+	if m == nil {
+		return false
+	}
+	for _, r := range s.extra {
+		if at >= r.Addr && at-r.Addr < arch.Addr(r.Len) {
+			return false
+		}
+	}
+	const page = 4096 // a context has less, and what is missed of it first may be any part
+	start, end := max(m.Start, at&^(page-1)-page), min(m.End, at&^(page-1)+2*page)
+	if start >= end {
+		return false // a damaged dump
+	}
+	s.extra = append(s.extra, target.Range{Addr: start, Len: int(end - start)})
+	return true
+}
+
+// mend removes what made a walk incomplete, if it can: a piece of stack that was
+// not copied is copied next time, and a library may have been loaded. It reports whether
+// it makes sense to capture the thread again.
+func (s *Suspension) mend(err error, attempt int) bool {
+	extra, ok := s.missing(err)
+	switch {
+	case ok:
+		s.extra = append(s.extra, extra)
+	case s.Process.dump != nil:
+		return false // it would be the same again
+	case attempt == 0:
+		_ = s.Process.updateModules() // else the walk says what it lacks
+	}
+	return true
+}
+
+// Valid reports whether the suspension still holds its moment.
+func (s *Suspension) Valid() bool { return s.moment != 0 && s.moment == s.Process.moment }
+
+// Resume ends the suspension.
+func (s *Suspension) Resume() {
+	if s.Process.current == s {
+		s.Process.announce(0)
+	}
+	s.moment = 0
+}
+
+// announce tells whoever wants to know which thread is being walked; 0: none.
+func (p *Process) announce(id arch.Addr) {
+	if p.Announce != nil {
+		p.Announce(id)
+	}
+}
+
+// FirstStack is how much of a stack is copied at first, in bytes. Few are deeper;
+// of those the rest is fetched in a second capture.
+const FirstStack = 256 << 10
+
+// Request says what to copy of a thread.
+func (p *Process) Request(t *Thread, extra []target.Range) target.Request {
+	r := target.Request{TID: t.OSThreadID, StackLimit: FirstStack, Extra: extra}
+	if t.ID != 0 {
+		r.Head, r.HeadLen = t.ID, thread.HeadLen
+		if at, n := p.Runtime.Threads.Beside(p.from, t.ID); n > 0 {
+			r.Extra = append(slices.Clip(extra), target.Range{Addr: at, Len: n})
+		}
+	}
+	return r
+}
+
+// stop captures the thread with a stop. A machine under load may not let the
+// thread, or our tracer, run in time: then it is tried again.
+func (s *Suspension) stop() error {
+	for attempt := 1; ; attempt++ {
+		err := s.take(s.Process.from.Capture)
+		late := errors.Is(err, live.ErrWatchdog) || errors.Is(err, live.ErrTracerLost)
+		if late && attempt < maxAttempts || errors.Is(err, live.ErrNotStopping) && attempt == 1 {
+			continue
+		}
+		return err
+	}
+}
+
+// peek captures the thread without a stop, if it is provably blocked.
+func (s *Suspension) peek() error { return s.take(s.Process.Live.TryBlocked) }
+
+// take captures the thread; once more if it has thrown an exception since it was looked
+// at for one.
+func (s *Suspension) take(capture func(*target.Request, *target.Capture) error) error {
+	if s.Process.Walking {
+		return ErrNested(s.Thread.ID)
+	}
+	for attempt := 1; ; attempt++ {
+		req := s.Process.Request(&s.Thread, s.extra)
+		s.Process.moment++
+		req.Unhurried = s.Patient
+		err := capture(&req, s.Capture)
+		s.Process.Engine.Begin()
+		err = s.Process.Taken(s, err)
+		if err != nil || s.Walk.Gap == nil || s.Process.dump != nil || attempt == maxAttempts {
+			return err
+		}
+	}
+}
+
+// Taken takes over what a capture brought.
+func (p *Process) Taken(s *Suspension, err error) error {
+	if s.moment = 0; err != nil {
+		return err
+	}
+	s.moment = p.moment
+	c := s.Capture
+	if c.Stopped {
+		s.pause = max(s.pause, c.Pause)
+		if p.Stops != nil {
+			*p.Stops = append(*p.Stops, c.Pause)
+		}
+	}
+	s.Walk, s.Exception = p.Engine.Thread(&engine.Captured{
+		Object: s.Thread.ID, OSID: s.Thread.NSThreadID,
+		Context: c.Context, Head: c.Head, Stack: &c.Stack,
+	})
+	return nil
+}
+
+// missing returns the piece of stack that a walk lacked: from there to the end of
+// its mapping.
+func (s *Suspension) missing(err error) (target.Range, bool) {
+	if !errors.Is(err, walk.ErrMissing) {
+		return target.Range{}, false
+	}
+	at := s.Walk.Stack.Miss
+	m := s.mapping(at)
+	if m == nil {
+		return target.Range{}, false
+	}
+	const below = 4096 // what was in use may reach below the first read
+	start := max(m.Start, at&^(below-1)-below)
+	left := s.Process.Options.MaxStack - FirstStack
+	for _, r := range s.extra {
+		left -= r.Len
+	}
+	if s.Process.dump != nil {
+		// Another copy costs next to nothing, and a damaged stack can lead anywhere.
+		left = min(left, FirstStack<<(2*(len(s.extra)+1)))
+	}
+	n := min(int64(m.End-start), int64(left))
+	return target.Range{Addr: start, Len: int(n)}, n > below
+}
+
+// mapping returns the mapping that an address lies in, nil if there is none.
+func (s *Suspension) mapping(at arch.Addr) *target.Mapping {
+	m := s.Process.Engine.Maps.Find(at)
+	if m == nil && s.Process.dump == nil && s.Process.updateModules() == nil {
+		m = s.Process.Engine.Maps.Find(at)
+	}
+	return m
+}
+
+// maxUpdating bounds the time in which modules are looked for, beside a tenth of all time:
+// the list of mappings can be as long as a target likes, and each of its threads incomplete.
+const maxUpdating = time.Second
+
+var errUpdating = errors.New("the list of its mappings takes too long to read")
+
+// updateModules takes notice of modules that have come or gone.
+func (p *Process) updateModules() error {
+	began := time.Now()
+	if p.updating > maxUpdating+began.Sub(p.opened)/10 {
+		return errUpdating
+	}
+	defer func() { p.updating += time.Since(began) }()
+	return p.Engine.UpdateModules()
+}

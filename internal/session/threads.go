@@ -1,0 +1,203 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/target"
+	"clrsnap/internal/target/live"
+)
+
+// Thread is one thread of the target.
+type Thread struct {
+	ID          arch.Addr // of the runtime's Thread object; 0: the runtime does not know this thread
+	ManagedID   int       // Environment.CurrentManagedThreadId
+	OSThreadID  int       // as this process sees it
+	NSThreadID  int       // as the target sees it, inside its own PID namespace
+	Name        string
+	Role        string // see Role
+	Cooperative bool   // at the time of the listing
+	Halted      bool   // stopped by a signal
+	Started     uint64 // in clock ticks since boot
+}
+
+// Threads lists the threads of the target: those of the runtime and native ones.
+func (p *Process) Threads() ([]Thread, error) {
+	p.Engine.Begin()
+	return p.list()
+}
+
+func (p *Process) list() ([]Thread, error) {
+	tids, err := p.from.Threads()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.ReadStore(); err != nil {
+		return nil, err
+	}
+	out := make([]Thread, 0, len(tids))
+	for _, tid := range tids {
+		if t, ok := p.Describe(tid); ok {
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
+
+// Describe describes one thread, unless it has ended.
+func (p *Process) Describe(tid int) (Thread, bool) {
+	info, err := p.from.Thread(tid)
+	if err != nil {
+		return Thread{}, false
+	}
+	t := Thread{OSThreadID: tid, Name: info.Name, Halted: info.State == 'T', Started: info.StartTime}
+	if t.NSThreadID, err = p.from.NSTid(tid); err != nil {
+		return Thread{}, false
+	}
+	k, managed := p.known[t.NSThreadID]
+	if managed {
+		t.ID, t.ManagedID, t.Cooperative = k.Address, k.ManagedID, k.Cooperative
+		if name, ok := p.Runtime.Threads.Name(&k); ok {
+			t.Name = name
+		}
+	}
+	if info.Name == "" && len(t.Name) > 0 {
+		info.Name = t.Name[:min(len(t.Name), commLen)] // a core dump lacks the kernel's names
+	}
+	finalizer := managed && k.Address == p.Runtime.Threads.Finalizer()
+	t.Role = Role(tid == p.from.PID(), finalizer, managed && k.State&thread.StateThreadPool != 0, info.Name)
+	return t, true
+}
+
+// ReadStore reads the runtime's own list of threads: of a core dump, and where native
+// stacks would do, as much of it as there is.
+func (p *Process) ReadStore() error {
+	p.known, p.unlisted = map[int]thread.Thread{}, nil
+	if p.Runtime == nil {
+		return nil
+	}
+	list, err := p.Runtime.Threads.List()
+	for attempt := 1; err != nil && attempt < maxAttempts && p.dump == nil; attempt++ {
+		// Threads come and go while the list is read: once more, afresh.
+		p.Engine.Cache.Invalidate()
+		list, err = p.Runtime.Threads.List()
+	}
+	if err != nil {
+		err = p.gone(fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.from.PID(), err))
+		if p.dump == nil && !p.Options.NativeOnly || p.from.Alive() != nil {
+			return err
+		}
+		p.unlisted = err
+	}
+	for _, t := range list {
+		if t.Alive() {
+			p.known[t.OSID] = t
+		}
+	}
+	return nil
+}
+
+// commLen is how much of a name the kernel keeps (TASK_COMM_LEN, without the 0).
+const commLen = 15
+
+// roles are the names that the runtime gives to its own threads.
+var roles = map[string]string{
+	".NET Finalizer":  "Finalizer",
+	".NET TP Worker":  "ThreadPool worker",
+	".NET TP Gate":    "ThreadPool gate",
+	".NET TP Wait":    "ThreadPool waiter",
+	".NET Timer":      "Timer",
+	".NET Tiered Com": "Tiered compilation",
+	".NET Sockets":    "Socket events",
+	".NET SigHandler": "Signal handler",
+	".NET SynchManag": "Synchronisation manager",
+	".NET EventPipe":  "EventPipe",
+	".NET DebugPipe":  "Debugger transport",
+	".NET Debugger":   "Debugger",
+	".NET Server GC":  "GC",
+	".NET BGC":        "Background GC",
+	".NET SIGTERM":    "Signal handler",
+	".NET Long Runni": "Long-running task",
+}
+
+// Role is what the runtime uses a thread for, as far as its name and its state tell.
+func Role(isMain, isFinalizer, isPool bool, comm string) string {
+	switch {
+	case isMain:
+		return "Main"
+	case isFinalizer:
+		return "Finalizer"
+	}
+	if r, ok := roles[comm]; ok {
+		return r
+	}
+	if isPool {
+		return "ThreadPool worker"
+	}
+	return ""
+}
+
+// Find returns the thread whose Thread object has that address.
+func (p *Process) Find(id arch.Addr) (Thread, error) {
+	if id == 0 {
+		return Thread{}, &Error{Kind: NoThread, Text: "thread 0 is the current thread, and this process is another one: give the ThreadID of a thread of the target, or have it walked in its notifications: Subscribe"}
+	}
+	if p.Runtime == nil {
+		return Thread{}, p.NoRuntimeError()
+	}
+	if p.known == nil {
+		if err := p.ReadStore(); err != nil {
+			return Thread{}, p.failure(id, err)
+		}
+	}
+	for retry := false; ; retry = true {
+		for ns, k := range p.known {
+			if k.Address != id {
+				continue
+			}
+			tid, ok := p.HostTID(ns)
+			if ok {
+				return Thread{ID: id, OSThreadID: tid, NSThreadID: ns}, nil
+			}
+		}
+		if retry {
+			return Thread{}, &Error{Kind: NoThread, Thread: id, Text: "no such live thread"}
+		}
+		p.Engine.Cache.Invalidate()
+		if err := p.ReadStore(); err != nil {
+			return Thread{}, p.failure(id, err)
+		}
+	}
+}
+
+// HostTID turns a thread id of the target's namespace into ours.
+func (p *Process) HostTID(ns int) (int, bool) {
+	if got, err := p.from.NSTid(ns); err == nil && got == ns {
+		return ns, true // the usual case: one namespace
+	}
+	tids, err := p.from.Threads()
+	if err != nil {
+		return 0, false
+	}
+	for _, tid := range tids {
+		if got, err := p.from.NSTid(tid); err == nil && got == ns {
+			return tid, true
+		}
+	}
+	return 0, false
+}
+
+// failure says of an error of the target which thread it was about.
+func (p *Process) failure(id arch.Addr, err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		return err
+	}
+	kind := Failed
+	if errors.Is(err, target.ErrThreadExited) || errors.Is(err, live.ErrExited) {
+		kind = NoThread
+	}
+	return &Error{Kind: kind, Thread: id, Text: "the thread cannot be captured", Err: err}
+}

@@ -1,0 +1,99 @@
+package record
+
+import (
+	"clrsnap/internal/bridge"
+	"clrsnap/internal/link"
+	"clrsnap/internal/session"
+	"os/exec"
+)
+
+// attachLater loads the agent into a child process, which may take its time.
+func (e *eventSampler) attachLater(rp *recordedProcess) {
+	e.arriving.Add(1)
+	go func() {
+		defer e.arriving.Done()
+		l, err := e.attach(rp.p)
+		e.arrivals <- link.Met{PID: rp.p.PID(), Link: l, Err: err}
+	}()
+}
+
+func (e *eventSampler) attach(p *session.Process) (*link.Link, error) {
+	if err := bridge.Attachable(e.o); err != nil {
+		return nil, err
+	}
+	return link.Attach(e.ctx, p, bridge.EventRequest(e.o, p.Options.MaxPause))
+}
+
+// launch has the agent loaded by a command that is going to be started.
+func (e *eventSampler) launch(cmd *exec.Cmd) (err error) {
+	e.launcher, err = link.Launch(cmd, bridge.EventRequest(e.o, e.r.opts.MaxPause))
+	return err
+}
+
+// serve begins to answer the agents of the command, whose process id is known now.
+func (e *eventSampler) serve(pid int) {
+	e.launcher.Serve(func(p int) bool { return p == pid || e.r.o.Subprocesses })
+}
+
+// arrive takes notice of agents that have connected.
+func (e *eventSampler) arrive() {
+	var launched <-chan link.Met
+	if e.launcher != nil {
+		launched = e.launcher.Met()
+	}
+	for {
+		select {
+		case m, ok := <-launched:
+			if !ok {
+				launched = nil
+				continue
+			}
+			e.arrived(m)
+		case m := <-e.arrivals:
+			e.arrived(m)
+		default:
+			return
+		}
+	}
+}
+
+func (e *eventSampler) arrived(m link.Met) {
+	if m.Err != nil {
+		e.note("Process %d reports no events: %v.", m.PID, m.Err)
+		return
+	}
+	np := e.met(m.PID, m.Link)
+	if rp := e.r.recorded(m.PID); rp != nil && !rp.ended {
+		np.rp = rp
+	}
+}
+
+// opened takes notice of a process that can be read now. If its agent is not there,
+// because it is a child of one that was attached to, it is loaded.
+func (e *eventSampler) opened(rp *recordedProcess) {
+	np := e.of[rp.p.Live.PID()]
+	switch {
+	case np != nil:
+		np.rp = rp
+	case e.launcher == nil:
+		e.attachLater(rp)
+	}
+}
+
+// close takes leave of all agents, of those that are just being loaded too.
+func (e *eventSampler) close() {
+	e.cancel()
+	go func() {
+		e.arriving.Wait()
+		close(e.arrivals)
+	}()
+	for m := range e.arrivals {
+		if m.Err == nil {
+			m.Link.Detach()
+		}
+	}
+	if e.launcher != nil {
+		e.launcher.Close()
+	}
+	e.finish()
+}

@@ -1,0 +1,389 @@
+package record
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/engine"
+	"clrsnap/internal/perfevent"
+	"clrsnap/internal/session"
+	"clrsnap/internal/target"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// cpuSampler takes the kernel's samples of threads that use a processor, and
+// walks the copies of their stacks.
+type cpuSampler struct {
+	r        *recorder
+	events   *perfevent.Events
+	period   time.Duration
+	stats    profile.ModeStats
+	quiet    bool // only wall-clock sampling wants them, for threads that run
+	held     heldSamples
+	names    map[int]string // what the kernel calls threads, as far as it has said
+	size     stackSize
+	cut      bool             // the copy of the last stack was too short
+	kernelAt map[uint64]int32 // locations by instruction pointer
+	stack    []int32
+	buf      []byte
+	updated  time.Duration // when processors were last looked for
+
+	unfollowed error // why some child has no CPU samples
+	unseen     error // why some processor has none
+}
+
+// processorsEvery is how often processors that have come or gone are looked for.
+const processorsEvery = time.Second
+
+// firstStackCopy is how much of each stack the kernel copies at first, in bytes.
+const firstStackCopy = 32 << 10
+
+// late is when a sample is late: names that it leads to may not be those of its
+// time.
+const late = 250 * time.Millisecond
+
+func newCPUSampler(r *recorder, pid int) (*cpuSampler, error) {
+	period := time.Duration(float64(time.Second) / r.o.Rate)
+	e, err := perfevent.Open(perfevent.Options{PID: pid, Period: period, StackBytes: firstStackCopy, Kernel: true, Children: r.o.Subprocesses})
+	if err != nil {
+		return nil, err
+	}
+	c := &cpuSampler{r: r, events: e, period: period, names: map[int]string{}, kernelAt: map[uint64]int32{}}
+	c.size.bytes = firstStackCopy
+	c.stats = profile.ModeStats{Mode: profile.CPU, Rate: r.o.Rate}
+	c.quiet = !r.o.has(profile.CPU)
+	return c, nil
+}
+
+func (c *cpuSampler) close() { c.events.Close() }
+
+// wait returns after a time, or when the kernel's buffers fill up.
+func (c *cpuSampler) wait(d time.Duration) (full bool) {
+	full, err := c.events.Wait(d)
+	if err != nil {
+		time.Sleep(d)
+	}
+	return full
+}
+
+// drain takes the samples that there are.
+func (c *cpuSampler) drain() {
+	c.read(c.events.Read)
+	if c.r.now >= c.updated+processorsEvery {
+		c.updated = c.r.now
+		if err := c.events.UpdateProcessors(); err != nil && c.unseen == nil {
+			c.unseen = err
+		}
+	}
+}
+
+// finish takes the last samples.
+func (c *cpuSampler) finish() { c.read(c.events.Stop) }
+
+func (c *cpuSampler) read(from func(func(*perfevent.Record)) error) {
+	for _, rp := range c.r.all {
+		rp.fresh = false
+		held, lost := c.held.take(rp.p.Live.PID())
+		c.stats.Lost += lost
+		for _, x := range held {
+			c.sample(rp, x)
+		}
+	}
+	if from(c.record) != nil {
+		c.stats.Lost++ // at least one: the contents of a buffer made no sense
+	}
+	if n := c.size.next(); n > 0 {
+		if c.events.SetStackBytes(n) != nil {
+			c.size.bytes = perfevent.MaxStackBytes // it stays as it is
+		}
+	}
+}
+
+// record takes notice of one record of the kernel's.
+func (c *cpuSampler) record(x *perfevent.Record) {
+	rp := c.r.recorded(x.PID)
+	switch x.Kind {
+	case perfevent.Lost:
+		c.stats.Lost += x.Lost
+	case perfevent.Named, perfevent.Executed:
+		c.names[x.TID] = x.Name
+	case perfevent.Started:
+		if x.PID != x.ParentPID && c.r.o.Subprocesses {
+			c.r.expect(x.PID, true)
+		}
+	case perfevent.Ended:
+		delete(c.names, x.TID)
+		if rp != nil {
+			rp.remove(x.TID)
+		}
+	case perfevent.Sampled:
+		if rp == nil {
+			if c.r.o.Subprocesses && !c.r.expect(x.PID, true) {
+				return
+			}
+			c.held.keep(x)
+			return
+		}
+		c.sample(rp, x)
+	}
+}
+
+// forget drops what is held of a process that is not recorded.
+func (c *cpuSampler) forget(pid int) { c.held.take(pid) }
+
+// ended takes notice of the end of a process that was followed.
+func (c *cpuSampler) ended(pid int) { c.events.Forget(pid) }
+
+// follow has a process sampled that was there before the recording, or that the kernel
+// does not know for a child of the others.
+func (c *cpuSampler) follow(pid int) {
+	if err := c.events.Follow(pid); err != nil && c.unfollowed == nil {
+		c.unfollowed = err
+	}
+}
+
+// sample walks one sample of the kernel's.
+func (c *cpuSampler) sample(rp *recordedProcess, x *perfevent.Record) {
+	if !rp.fresh {
+		rp.fresh = true
+		rp.p.Engine.Begin()
+		rp.frames.begin()
+	}
+	t := rp.thread(x.TID, cmp.Or(x.Name, c.names[x.TID]))
+	if c.r.wall != nil {
+		c.r.wall.hasRun(t)
+	}
+	if !t.chosen || c.quiet && t.wall.owed == 0 && t.wall.wasOnCPU {
+		return
+	}
+	complete, repaired := c.walk(rp, t, x)
+	c.stack = c.kernelFrames(c.stack[:0], x.Kernel)
+	c.stack = append(c.stack, rp.frames.stack...)
+	out := profile.Sample{
+		At: max(x.Time-c.r.start, 0), Weight: int64(c.period), Thread: t.sampled(), Node: c.r.b.Stack(c.stack),
+		Mode: profile.CPU, State: profile.Running, Incomplete: !complete,
+	}
+	if !c.quiet {
+		c.r.b.Add(out)
+	}
+	if c.r.wall != nil {
+		c.r.wall.settle(t, out)
+	}
+	c.count(x, complete, repaired)
+}
+
+func (c *cpuSampler) count(x *perfevent.Record, complete, repaired bool) {
+	c.stats.Samples++
+	if !complete {
+		c.stats.Broken++
+	}
+	if repaired {
+		c.stats.Repaired++
+	}
+	if c.r.now-x.Time > late {
+		c.stats.Late++
+	}
+}
+
+// walk walks the stack of a sample; the locations are in rp.frames.stack. The
+// thread has run on since, so only what was copied then counts. Where that is not
+// enough, what is read now is used as far as what was copied bears it out.
+func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.Record) (complete, repaired bool) {
+	if rp.frames.stack = rp.frames.stack[:0]; x.Context.Machine == 0 {
+		return true, false // it is ending, and has left its own code for good
+	}
+	stack := target.Stack{Region: target.Region{Base: arch.Addr(x.Context.Regs[rp.p.Arch.SP]), Data: x.Stack}}
+	s := session.Suspension{Process: rp.p, Thread: t.info}
+	s.Walk = walk.Thread{Context: x.Context, Stack: &stack}
+	c.cut = false
+	r := rp.frames.walk(&s, x.Time)
+	if s.Managed && t.info.ID == 0 {
+		rp.unnamed = true // it has become one of the runtime's
+	}
+	if !r.Complete {
+		stack, ips := slices.Clone(rp.frames.stack), slices.Clone(rp.frames.ips)
+		if r, repaired = c.mend(rp, t, x, &s, r), true; !r.Complete {
+			rp.frames.stack, rp.frames.ips, repaired = stack, ips, false
+		}
+	}
+	c.size.note(rp.frames.depth, c.cut)
+	if c.r.o.watch != nil {
+		c.r.o.watch(rp.frames, &s, r.Complete, x.Time)
+	}
+	return r.Complete, repaired
+}
+
+// mend walks a stack again after it has removed what made the walk incomplete, as
+// far as it can.
+func (c *cpuSampler) mend(rp *recordedProcess, t *recordedThread, x *perfevent.Record, s *session.Suspension, r walk.Result) walk.Result {
+	if errors.Is(r.Err, walk.ErrMissing) {
+		c.cut = x.Truncated
+		if c.extend(rp, s.Walk.Stack) {
+			r = rp.frames.walk(s, x.Time)
+		}
+	}
+	if !r.Complete && rp.newModules() {
+		r = rp.frames.walk(s, x.Time)
+	}
+	if !r.Complete && c.addFrames(rp, t, s) {
+		r = rp.frames.walk(s, x.Time)
+	}
+	return r
+}
+
+// overlap is how much of the end of a copy has to be the same still for what lies
+// beyond it to be taken for what it was.
+const overlap = 4 << 10
+
+// extend adds to a copied stack what lies beyond it now. The thread runs, but a
+// frame changes only when control returns into it, and then the stack below it is
+// soon used for other calls. So if the end of the copy, many frames, is what it
+// was, before and after the rest is read, the rest is taken for unchanged too.
+func (c *cpuSampler) extend(rp *recordedProcess, s *target.Stack) bool {
+	n := len(s.Data)
+	end := s.Base + arch.Addr(n)
+	if n < 2*overlap || s.Miss < end {
+		return false
+	}
+	m := rp.p.Engine.Maps.Find(end)
+	if m == nil || s.Miss >= m.End {
+		return false
+	}
+	more := min(int(m.End-end), rp.p.Options.MaxStack)
+	if need := n + more; cap(c.buf) < need {
+		c.buf = make([]byte, need)
+	}
+	buf := c.buf[:n+more]
+	copy(buf, s.Data)
+	tail := s.Data[n-overlap:]
+	if rp.p.Live.ReadMemory(buf[n-overlap:], end-overlap) != nil || !bytes.Equal(buf[n-overlap:n], tail) {
+		return false
+	}
+	var again [overlap]byte
+	if rp.p.Live.ReadMemory(again[:], end-overlap) != nil || !bytes.Equal(again[:], tail) {
+		return false
+	}
+	s.Data = buf
+	return true
+}
+
+// addFrames adds what the runtime's Thread object says by now: its chain of
+// Frames and its hijacked return address. What it points to has to be in the
+// copied stack, and to make sense there.
+func (c *cpuSampler) addFrames(rp *recordedProcess, t *recordedThread, s *session.Suspension) bool {
+	if t.info.ID == 0 {
+		return false
+	}
+	head := make([]byte, thread.HeadLen)
+	if rp.p.Live.ReadMemory(head, arch.Addr(t.info.ID)) != nil {
+		return false
+	}
+	stack := s.Walk.Stack
+	s.Walk, _ = rp.p.Engine.Thread(&engine.Captured{
+		Object: arch.Addr(t.info.ID), OSID: t.info.NSThreadID, Context: s.Walk.Context, Head: head, Stack: stack,
+	})
+	return s.Walk.Info.Address != 0 && (s.Walk.Info.Frame == thread.FrameTop || stack.Contains(s.Walk.Info.Frame))
+}
+
+// kernelFrames appends the locations of a call chain in the kernel.
+func (c *cpuSampler) kernelFrames(out []int32, chain []uint64) []int32 {
+	for i, ip := range chain {
+		if i > 0 {
+			ip-- // a return address may lie behind its function
+		}
+		out = append(out, c.kernelFrame(ip))
+	}
+	return out
+}
+
+func (c *cpuSampler) kernelFrame(ip uint64) int32 {
+	if l, ok := c.kernelAt[ip]; ok {
+		return l
+	}
+	l := c.r.b.Location(profile.Location{Function: c.r.b.Function(profile.Function{Kind: profile.Kernel, Display: kernelMark + strconv.FormatUint(ip, 16)})})
+	if len(c.kernelAt) < maxFrameKeys {
+		c.kernelAt[ip] = l
+	}
+	return l
+}
+
+// kernelMark stands before the address of a kernel function that has no name yet:
+// to read all the kernel's symbols takes a tenth of a second of CPU time, for which
+// there is time when the recording is over.
+const kernelMark = "0x"
+
+// kernelName names a function of the kernel.
+func kernelName(f *profile.Function) profile.Function {
+	if f.Kind != profile.Kernel {
+		return *f
+	}
+	out := profile.Function{Kind: profile.Kernel, Display: "[kernel]", Short: "[kernel]", Module: "kernel"}
+	ip, err := strconv.ParseUint(strings.TrimPrefix(f.Display, kernelMark), 16, 64)
+	if err != nil {
+		return *f
+	}
+	if symbols, err := perfevent.LoadKernelSymbols(); err == nil {
+		if name, module, ok := symbols.Name(ip); ok {
+			out.Method, out.Display, out.Short = name, name, name
+			out.Module = cmp.Or(module, out.Module)
+		}
+	}
+	return out
+}
+
+// stackSize chooses how much of each stack to copy. A copy takes time of the
+// target's and room in its caches, so it should be no larger than it must.
+type stackSize struct {
+	bytes   int // at present
+	samples int // since it was last thought about
+	deeper  [len(stackSizes)]int
+	grown   bool // it has been too small once: it stays
+}
+
+// stackSizes are the sizes that there are, in bytes.
+var stackSizes = [...]int{4 << 10, 8 << 10, 16 << 10, 32 << 10, perfevent.MaxStackBytes}
+
+// note counts a stack that was used up to some depth; more: and beyond.
+func (s *stackSize) note(depth int, more bool) {
+	s.samples++
+	for i, n := range stackSizes {
+		if depth > n || more && s.bytes >= n {
+			s.deeper[i]++
+		}
+	}
+}
+
+// next returns a better size, 0 for none. It grows if more than one stack in 200 is
+// deeper, and shrinks to what is enough for all but one in 1,000.
+func (s *stackSize) next() int {
+	const enough, sure = 200, 1000
+	if s.samples < enough {
+		return 0
+	}
+	for i, n := range stackSizes {
+		grow := n > s.bytes && s.deeper[i]*enough <= s.samples
+		last := i == len(stackSizes)-1 && n > s.bytes
+		switch {
+		case n == s.bytes && s.deeper[i]*enough <= s.samples:
+			if s.samples >= sure {
+				*s = stackSize{bytes: s.bytes, grown: s.grown}
+			}
+			return 0
+		case n < s.bytes && !s.grown && s.samples >= sure && s.deeper[i]*sure <= s.samples:
+			*s = stackSize{bytes: n}
+			return n
+		case grow || last:
+			*s = stackSize{bytes: n, grown: true}
+			return n
+		}
+	}
+	return 0
+}

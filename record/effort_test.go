@@ -1,0 +1,97 @@
+package record
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/events"
+	"clrsnap/internal/bridge"
+	"clrsnap/internal/inject"
+	"clrsnap/internal/link"
+	"clrsnap/internal/session"
+	"clrsnap/internal/target/live"
+	"clrsnap/profile"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestForger: an agent that reports as fast as it can does not take a processor of ours, nor
+// memory without bound, and the recording tells of it.
+func TestForger(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "ours"), os.NewFile(uintptr(pair[1]), "theirs")
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours.Close()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "CLRSNAP_TEST_ROLE=forge", "CLRSNAP_TEST_PID=1")
+	cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = []*os.File{theirs}, os.Stderr, os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	theirs.Close()
+
+	o := Options{Events: events.Options{Monitor: events.MonitorExceptions}}
+	if err := o.complete(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := session.Open(cmd.Process.Pid, session.Options{NativeOnly: true})
+	if err != nil {
+		t.Skipf("SKIPPED, NOTHING WAS TESTED: %v", err)
+	}
+	defer p.Close()
+	forged, err := link.New(&inject.Agent{Conn: conn.(*net.UnixConn), PID: cmd.Process.Pid}, bridge.EventRequest(o.Events, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRecorder(o)
+	r.start = live.Monotonic()
+	np := r.events.met(cmd.Process.Pid, forged)
+	np.rp = r.add(p)
+	// On a machine that others use the forger is too slow for the whole share.
+	np.pace.Share = readShare / 6
+	var used, reading, passed time.Duration
+	most := 0
+	live.Urgently(func() {
+		begin, cpu := time.Now(), live.OwnCPU()
+		for time.Since(begin) < 3*time.Second {
+			r.now = live.Monotonic()
+			before := live.ThreadCPU()
+			r.events.drain()
+			reading += live.ThreadCPU() - before
+			most = max(most, np.pending, len(np.thrown))
+			time.Sleep(drainFirst)
+		}
+		used, passed = live.OwnCPU()-cpu, time.Since(begin)
+		r.events.finish()
+	})
+	if len(np.thrown) > 0 || np.pending != 0 || most > maxThrown {
+		t.Errorf("%d exceptions of %d threads wait, of %d at most", np.pending, len(np.thrown), most)
+	}
+	n := r.events.figures[profile.Exception].samples
+	t.Logf("%d exceptions were reported within %v, and read with %v", n, passed.Round(time.Millisecond), used.Round(time.Millisecond))
+	if share := float64(reading) / float64(passed); share > 2*np.pace.Share {
+		t.Errorf("samples were made of them with %.0f %% of a processor, of which they have %.0f %%", 100*share, 100*np.pace.Share)
+	}
+	// What is allocated is collected by others.
+	if share := float64(used) / float64(passed); share > 1 {
+		t.Errorf("%.0f %% of a processor", 100*share)
+	}
+	if n < 1000 {
+		t.Errorf("only %d exceptions were read of", n)
+	}
+	if notes := strings.Join(r.notes, " "); !strings.Contains(notes, "more than is read at once") {
+		t.Errorf("the recording says %q", notes)
+	}
+}

@@ -1,0 +1,148 @@
+package record
+
+import (
+	"clrsnap"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"clrsnap/internal/agent"
+	"clrsnap/internal/arch"
+	"clrsnap/internal/session"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// notified turns the stack of a notification into locations, which are in f.stack
+// then, leaf first. The result is whether all of the stack is there.
+func (f *frameTable) notified(n *notification) bool {
+	f.stack, f.unproven = f.stack[:0], f.unproven[:0]
+	// A thread that the runtime itself lets wait or start others has no managed frame.
+	whole := !n.record.Cut && (n.HasStack() || clrsnap.HRESULT(n.record.Result) == clrsnap.E_FAIL)
+	for i := range n.record.Frames {
+		l, err := f.reported(&n.record.Frames[i])
+		if err != nil {
+			whole = false
+		}
+		f.stack = append(f.stack, l)
+	}
+	whole = f.prove(n.At) == nil && whole
+	f.stack = f.withoutMessenger(f.stack)
+	return whole
+}
+
+// withoutMessenger leaves out the frames at the leaf that only tell the runtime of an
+// event which managed code finds itself, such as that a wait for a lock is over.
+func (f *frameTable) withoutMessenger(stack []int32) []int32 {
+	const messenger = "System.Diagnostics.Tracing.NativeRuntimeEventSource."
+	for len(stack) > 0 {
+		if _, fn := f.b.At(stack[0]); !strings.HasPrefix(fn.Method, messenger) {
+			break
+		}
+		stack = stack[1:]
+	}
+	return stack
+}
+
+// reported returns the location of a frame that the CLR's own walk reported.
+func (f *frameTable) reported(fr *agent.Frame) (int32, error) {
+	ctx := arch.Context{Machine: f.p.Arch.Machine, IP: arch.Addr(fr.IP)}
+	if fr.Function == 0 {
+		return f.unmanaged(&ctx)
+	}
+	if l, ok := f.lasting[frameKey{ip: ctx.IP, managed: true}]; ok {
+		return l, nil // also when the process has ended
+	}
+	code, ok, err := f.p.Walker.Managed(ctx.IP)
+	if err == nil && (!ok || uint64(code.MethodDesc) != fr.Function) {
+		err = fmt.Errorf("the code at %v has been unloaded", ctx.IP)
+	}
+	if err != nil {
+		return f.unloaded(), err
+	}
+	return f.location(&walk.Frame{Kind: walk.Managed, Context: &ctx, Code: &code})
+}
+
+// unmanaged returns the location of the frame that stands for a run of unmanaged
+// ones. Code outside any module is the runtime's: a stub, or a helper.
+func (f *frameTable) unmanaged(ctx *arch.Context) (int32, error) {
+	m := f.p.Engine.Modules.Find(ctx.IP)
+	if m == nil && f.newModules() {
+		m = f.p.Engine.Modules.Find(ctx.IP)
+	}
+	if m == nil {
+		return f.location(&walk.Frame{Kind: walk.Stub, Context: ctx})
+	}
+	return f.location(&walk.Frame{Kind: walk.Native, Context: ctx, Module: m})
+}
+
+// class returns the leaf for objects of a class.
+func (f *frameTable) class(id clrsnap.ClassID) profile.Function {
+	n, err := f.p.Class(arch.Addr(id))
+	if err != nil {
+		return eventFunction("[unloaded class]")
+	}
+	return profile.Function{Kind: profile.Event, Display: n.Display, Short: n.Short, Module: n.Assembly}
+}
+
+// exception returns the leaf of an exception, up to what becomes of it.
+func (f *frameTable) exception(n *notification) profile.Function {
+	if n.Class != 0 {
+		return f.class(n.Class)
+	}
+	name := n.ClassName
+	short := name
+	if !strings.ContainsAny(name, "[`") { // else it has names within
+		short = name[strings.LastIndexByte(name, '.')+1:]
+	}
+	return profile.Function{Kind: profile.Event, Display: name, Short: short}
+}
+
+// holder is the leaf of a wait for a lock: who held it when the wait began.
+func (np *notifiedProcess) holder(n *notification) profile.Function {
+	if n.Owner == 0 {
+		return eventFunction("held by an unknown thread")
+	}
+	return eventFunction("held by " + collective(np.rp.thread(np.rp.hostThread(n.Owner), "").info))
+}
+
+// starting is the leaf of the start of a thread: its name, if it has got one
+// before.
+func (np *notifiedProcess) starting(n *notification) profile.Function {
+	threads := np.rp.p.Runtime.Threads
+	if t, err := threads.Read(arch.Addr(n.Other)); err == nil {
+		if name, ok := threads.Name(&t); ok {
+			return eventFunction("thread " + withoutNumbers(name))
+		}
+	}
+	return eventFunction("thread")
+}
+
+// collective names a thread together with others of its kind.
+func collective(t session.Thread) string {
+	switch {
+	case t.Role != "":
+		return t.Role
+	case t.Name != "":
+		return withoutNumbers(t.Name)
+	}
+	return "a thread without a name"
+}
+
+// withoutNumbers puts # for each number in a name: the threads of a pool differ in
+// nothing else.
+func withoutNumbers(name string) string {
+	var b strings.Builder
+	in := false
+	for _, r := range name {
+		digit := unicode.IsDigit(r)
+		switch {
+		case !digit:
+			b.WriteRune(r)
+		case !in:
+			b.WriteByte('#')
+		}
+		in = digit
+	}
+	return b.String()
+}

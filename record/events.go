@@ -1,0 +1,413 @@
+package record
+
+import (
+	"clrsnap"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"clrsnap/events"
+	"clrsnap/internal/agent"
+	"clrsnap/internal/bridge"
+	"clrsnap/internal/link"
+	"clrsnap/internal/pace"
+	"clrsnap/internal/target/live"
+	"clrsnap/profile"
+)
+
+// eventSampler turns the notifications of recorded processes into samples.
+type eventSampler struct {
+	r       *recorder
+	o       events.Options
+	of      map[int]*notifiedProcess // by process id
+	figures [len(profile.Modes)]eventFigures
+	lives   lifetimes
+	stack   []int32
+	latest  time.Duration // when something was last reported
+	until   time.Duration // what happens later is not recorded
+
+	launcher *link.Launcher // of a command; nil: running processes are attached to
+	ctx      context.Context
+	cancel   context.CancelFunc
+	arriving sync.WaitGroup // attachments under way
+	arrivals chan link.Met  // of those
+}
+
+// eventFigures say how well the events of a mode were sampled.
+type eventFigures struct {
+	samples, broken int
+	lost, seen      int64 // of processes whose agent has gone
+}
+
+// notifiedProcess is a process that has an agent.
+type notifiedProcess struct {
+	e      *eventSampler
+	pid    int
+	link   *link.Link
+	rp     *recordedProcess // nil: it cannot be read yet, and what it reports waits in the ring
+	thrown map[int][]pendingException
+	pauses gcPauses
+
+	pending int           // exceptions in thrown
+	overdue time.Duration // when those are next looked for that have waited for too long
+	births  map[clrsnap.ThreadID]time.Duration
+	over    bool
+
+	queue  []*agent.Record // taken over from link, and not looked at yet
+	pace   pace.Pace
+	slowed bool // there was more than we may look at
+}
+
+// readShare is the share of a CPU that goes into making samples of what one process reports,
+// at most: 60,000 to 200,000 a second, at 3 to 10 µs.
+const readShare = 0.6
+
+// lifetimes are those of threads that have ended.
+type lifetimes struct {
+	created, ended int
+	unknown        int // of those created, whose beginning was not noted
+	known          []time.Duration
+}
+
+func newEventSampler(r *recorder) *eventSampler {
+	e := &eventSampler{r: r, o: r.o.Events, of: map[int]*notifiedProcess{}, until: math.MaxInt64, arrivals: make(chan link.Met)}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	return e
+}
+
+// modes are those that samples of the wanted notifications are of: their bits are
+// in the same order.
+func modesOf(m events.Monitor) []profile.Mode {
+	var out []profile.Mode
+	for mode := profile.Alloc; mode.Known(); mode++ {
+		if m>>(mode-profile.Alloc)&1 != 0 {
+			out = append(out, mode)
+		}
+	}
+	return out
+}
+
+// met takes over the agent of a process.
+func (e *eventSampler) met(pid int, link *link.Link) *notifiedProcess {
+	if old := e.of[pid]; old != nil && !old.over {
+		old.leave() // it has become another program, or its number is another process's
+	}
+	np := &notifiedProcess{e: e, pid: pid, link: link, thrown: map[int][]pendingException{}, births: map[clrsnap.ThreadID]time.Duration{},
+		pace: pace.Pace{Share: readShare, Used: live.ThreadCPU}}
+	e.of[pid] = np
+	return np
+}
+
+// drain takes what the agents have reported.
+func (e *eventSampler) drain() {
+	e.arrive()
+	for pid, np := range e.of {
+		switch {
+		case np.over:
+		case np.rp != nil:
+			np.drain()
+		case np.link.Gone():
+			e.forget(pid)
+		}
+	}
+}
+
+// forget takes leave of a process that cannot be read, and never could.
+func (e *eventSampler) forget(pid int) {
+	if np := e.of[pid]; np != nil && !np.over {
+		np.leave()
+		e.note("What process %d reported is lost: it could not be read, or ended too soon.", pid)
+	}
+}
+
+// drain takes what the process's agent has reported.
+func (np *notifiedProcess) drain() {
+	gone := np.link.Gone() // asked before the last records are read
+	np.pace.Begin(np.e.r.now)
+	err := np.take(np.pace.Spent)
+	np.pace.End()
+	if err != nil {
+		np.e.note("The notifications of process %d end early: %v.", np.rp.p.Live.PID(), err)
+		gone = true
+	}
+	if now := live.Monotonic(); now >= np.overdue {
+		np.overdue = now + overdueEvery
+		np.settle(now-exceptionPatience, unknown)
+	}
+	if gone {
+		np.leave()
+	}
+}
+
+// overdueEvery is how often it is looked which exceptions have waited for too long.
+const overdueEvery = exceptionPatience / 20
+
+// take looks at what the agent has reported, until enough says that it is enough for now.
+func (np *notifiedProcess) take(enough func() bool) error {
+	var err error
+	if len(np.queue) == 0 {
+		np.queue, err = np.link.Records(np.rp.p)
+	}
+	if len(np.queue) == 0 {
+		return err
+	}
+	e := np.e
+	e.latest = e.r.now
+	np.rp.p.Engine.Begin()
+	np.rp.frames.begin()
+	for i, r := range np.queue {
+		if i%link.PaceEvery == 0 && enough() {
+			np.queue, np.slowed = np.queue[i:], true
+			return err
+		}
+		n := notification{bridge.Notification(np.rp.p, &e.o, np.link.Begun.AllocMeans, r).(*events.Notification), r}
+		if n.At >= e.r.start && n.At <= e.until {
+			np.notified(&n)
+		}
+	}
+	np.queue = nil
+	return err
+}
+
+// leave has the agent leave, and takes what is left.
+func (np *notifiedProcess) leave() {
+	died, err := np.link.Stop()
+	np.end(died, err)
+}
+
+// end takes leave of the agent, which has been stopped, or is gone.
+func (np *notifiedProcess) end(died bool, err error) {
+	np.over = true
+	if err != nil {
+		np.e.note("The agent has not left its process in time: %v. It does nothing any more.", err)
+	}
+	fate := inFlight
+	if np.rp != nil {
+		all := func() bool { return false }
+		for range 2 { // what waits here, and then what waits in link
+			_ = np.take(all) // of what is wrong with it there was an error before
+		}
+		if died || np.rp.p.Live.Alive() != nil {
+			fate = uncaught
+		}
+	}
+	np.settle(np.e.until, fate)
+	for mode, s := range statsOf(np.link) {
+		f := &np.e.figures[mode]
+		f.lost, f.seen = f.lost+s.lost, f.seen+s.seen
+	}
+	np.link.Close()
+	if np.slowed || np.link.Slowed() {
+		np.e.note("Process %d reported more than is read at once, with %.0f %% of a processor: it was read later, and is lost where its agent had no room.", np.pid, 100*(link.PumpShare+readShare))
+	}
+}
+
+// finish takes the last notifications.
+func (e *eventSampler) finish() {
+	e.until = e.r.now
+	type stopped struct {
+		np   *notifiedProcess
+		died bool
+		err  error
+	}
+	left := make(chan stopped)
+	n := 0
+	for _, np := range e.of {
+		if np.over {
+			continue
+		}
+		n++
+		go func() {
+			died, err := np.link.Stop()
+			left <- stopped{np, died, err}
+		}()
+	}
+	for range n {
+		s := <-left
+		s.np.end(s.died, s.err)
+	}
+}
+
+func (e *eventSampler) note(format string, args ...any) {
+	e.r.notes = append(e.r.notes, fmt.Sprintf(format, args...))
+}
+
+// notified takes notice of one notification.
+func (np *notifiedProcess) notified(n *notification) {
+	switch n.Event {
+	case events.ObjectAllocated:
+		np.add(n, profile.Alloc, n.Bytes, n.Objects, np.rp.frames.class(n.Class))
+	case events.ExceptionThrown:
+		np.throws(n)
+	case events.ExceptionCatcherEnter:
+		np.catches(n)
+	case events.LockContended:
+		np.add(n, profile.Contention, float64(n.Waited), 1, np.holder(n))
+	case events.ThreadStarting:
+		np.add(n, profile.ThreadStart, 1, 1, np.starting(n))
+	case events.ThreadCreated:
+		np.e.lives.created++
+		np.born(n)
+	case events.ThreadDestroyed:
+		np.died(n)
+	default:
+		np.pauses.notified(np, n)
+	}
+}
+
+// add adds a sample of what a notification reports. what is the leaf.
+func (np *notifiedProcess) add(n *notification, mode profile.Mode, weight, events float64, what profile.Function) {
+	t := np.thread(n)
+	if !t.chosen {
+		return
+	}
+	whole := np.rp.frames.notified(n)
+	np.sample(n.At, t, mode, weight, events, what, np.rp.frames.stack, whole)
+}
+
+// sample adds a sample whose stack is known.
+func (np *notifiedProcess) sample(at time.Duration, t *recordedThread, mode profile.Mode, weight, events float64, what profile.Function, stack []int32, whole bool) {
+	e := np.e
+	b := e.r.b
+	e.stack = append(e.stack[:0], b.Location(profile.Location{Function: b.Function(what)}))
+	e.stack = append(e.stack, stack...)
+	state := profile.Running
+	if mode == profile.Contention {
+		state = profile.Waiting
+	}
+	b.Add(profile.Sample{
+		At: max(at-e.r.start, 0), Weight: int64(weight + 0.5), Events: int64(events + 0.5), Thread: t.sampled(), Node: b.Stack(e.stack),
+		Mode: mode, State: state, Incomplete: !whole,
+	})
+	f := &e.figures[mode]
+	f.samples++
+	if !whole {
+		f.broken++
+	}
+}
+
+// thread is the thread that a notification came on.
+func (np *notifiedProcess) thread(n *notification) *recordedThread {
+	return np.rp.thread(np.rp.hostThread(n.NSThreadID), "")
+}
+
+// born notes when a thread was created, unless too many are alive that say so: a hostile
+// program can report any number.
+func (np *notifiedProcess) born(n *notification) {
+	if _, ok := np.births[n.Other]; !ok && len(np.births) >= maxLives {
+		np.e.lives.unknown++
+		return
+	}
+	np.births[n.Other] = n.At
+}
+
+// died notes how long a thread has lived.
+func (np *notifiedProcess) died(n *notification) {
+	l := &np.e.lives
+	l.ended++
+	if born, ok := np.births[n.Other]; ok {
+		delete(np.births, n.Other)
+		if len(l.known) < maxLives {
+			l.known = append(l.known, n.At-born)
+		}
+	}
+}
+
+// maxLives bounds how many lifetimes are remembered, and how many births of each process.
+const maxLives = 1 << 16
+
+// stats are the figures of the modes that were asked for.
+func (e *eventSampler) stats() []profile.ModeStats {
+	var out []profile.ModeStats
+	for _, mode := range modesOf(e.o.Monitor) {
+		f := e.figures[mode]
+		for _, np := range e.of {
+			if !np.over {
+				s := statsOf(np.link)[mode]
+				f.lost, f.seen = f.lost+s.lost, f.seen+s.seen
+			}
+		}
+		out = append(out, profile.ModeStats{
+			Mode: mode, Samples: f.samples, Broken: f.broken, Lost: int(f.lost), Seen: f.seen, Every: e.every(mode),
+		})
+	}
+	return out
+}
+
+// every is how the events of a mode were chosen.
+func (e *eventSampler) every(m profile.Mode) int64 {
+	switch m {
+	case profile.Alloc:
+		if e.o.EveryObject {
+			return e.o.AllocationBytes
+		}
+		return max(e.o.AllocationBytes, events.SamplingMean)
+	case profile.Exception:
+		return e.o.ExceptionEvery
+	case profile.Contention:
+		return int64(e.o.ContentionMin)
+	}
+	return 0
+}
+
+// remarks are what whoever reads the samples has to know.
+func (e *eventSampler) remarks() []string {
+	var out []string
+	for _, rp := range e.r.all {
+		if np := e.of[rp.p.Live.PID()]; np == nil && e.launcher != nil {
+			out = append(out, fmt.Sprintf("Process %d reports no events: its runtime has not loaded the agent.", rp.p.Live.PID()))
+		}
+	}
+	if e.has(profile.ThreadStart) && e.lives.created > 0 {
+		s := fmt.Sprintf("%d threads were created and %d ended", e.lives.created, e.lives.ended)
+		if k := e.lives.known; len(k) > 0 {
+			slices.Sort(k)
+			s += fmt.Sprintf("; those that were seen from beginning to end lived for %v (median)", k[len(k)/2].Round(time.Microsecond))
+		}
+		if e.lives.unknown > 0 {
+			s += fmt.Sprintf("; how long %d of them lived was not noted, because more than %d were alive", e.lives.unknown, maxLives)
+		}
+		out = append(out, s+".")
+	}
+	return out
+}
+
+func (e *eventSampler) has(m profile.Mode) bool { return slices.Contains(modesOf(e.o.Monitor), m) }
+
+// notification is one of the runtime's, and the agent's record that it was made of.
+type notification struct {
+	*events.Notification
+	record *agent.Record
+}
+
+// linkStats are the statistics of one mode.
+type linkStats struct {
+	seen, lost int64
+}
+
+// eventsOf are the events that samples of a mode are made of; the first one is that
+// which is counted as seen.
+var eventsOf = map[profile.Mode][]events.Event{
+	profile.Alloc:       {events.ObjectAllocated},
+	profile.Exception:   {events.ExceptionThrown, events.ExceptionCatcherEnter},
+	profile.Contention:  {events.LockContended},
+	profile.ThreadStart: {events.ThreadStarting},
+	profile.GC:          {events.RuntimeResumeFinished, events.RuntimeSuspendStarted, events.GarbageCollectionTriggered, events.GarbageCollectionStarted},
+}
+
+// statsOf are the statistics of the event modes.
+func statsOf(l *link.Link) map[profile.Mode]linkStats {
+	out := map[profile.Mode]linkStats{}
+	all := l.Counts()
+	for mode, of := range eventsOf {
+		s := linkStats{seen: int64(all[of[0]].Seen)}
+		for _, e := range of {
+			s.lost += int64(all[e].Dropped)
+		}
+		out[mode] = s
+	}
+	return out
+}

@@ -1,0 +1,97 @@
+package record
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"clrsnap/events"
+	"clrsnap/profile"
+)
+
+// gcPauses puts together what the runtime reports of garbage collections: who
+// triggered one, and the stops that belong to it.
+type gcPauses struct {
+	trigger    *gcTrigger    // of the collection that is about to start
+	background *gcCycle      // the latest one that lets the program run
+	stopped    *gcCycle      // that has started during the stop under way
+	began      time.Duration // of that stop; 0: there is none
+	dropped    uint64        // notifications, of all events, until then
+	reason     events.SuspendReason
+}
+
+// gcTrigger is the thread that could not go on without a collection.
+type gcTrigger struct {
+	thread *recordedThread
+	stack  []int32 // locations, leaf first
+	whole  bool
+}
+
+// gcCycle is a collection, and the one who triggered it.
+type gcCycle struct {
+	collection events.Collection
+	trigger    *gcTrigger
+	counted    bool
+}
+
+func (g *gcPauses) notified(np *notifiedProcess, n *notification) {
+	switch n.Event {
+	case events.RuntimeSuspendStarted:
+		g.began, g.reason, g.stopped, g.dropped = n.At, n.Suspension, nil, n.droppedBefore()
+	case events.GarbageCollectionTriggered:
+		f := np.rp.frames
+		whole := f.notified(n)
+		g.trigger = &gcTrigger{thread: np.thread(n), stack: slices.Clone(f.stack), whole: whole}
+	case events.GarbageCollectionStarted:
+		g.stopped = &gcCycle{collection: n.Collection, trigger: g.trigger}
+		if g.trigger = nil; n.Collection.Type == events.BackgroundCollection {
+			g.background = g.stopped
+		}
+	case events.RuntimeResumeFinished:
+		g.resumed(np, n)
+	}
+}
+
+// resumed takes notice of the end of a stop. One without a collection, which
+// belongs to no background collection either, is somebody else's: a debugger's,
+// say. It delays the program all the same.
+func (g *gcPauses) resumed(np *notifiedProcess, n *notification) {
+	if g.began == 0 {
+		return // it began before we came
+	}
+	if n.droppedBefore() != g.dropped {
+		g.began, g.stopped = 0, nil // the end of that stop may have been dropped, and the beginning of this one
+		return
+	}
+	pause, cycle := n.At-g.began, g.stopped
+	if g.began = 0; cycle == nil && g.reason == events.SuspendForGCPrep {
+		cycle = g.background
+	}
+	by, what, events := &gcTrigger{whole: true}, fmt.Sprintf("stopped: %v", g.reason), 0.0
+	if cycle != nil {
+		c := cycle.collection
+		what = fmt.Sprintf("gen %d, %v, %v", c.Generation, c.Type, c.Reason)
+		if cycle.trigger != nil {
+			by = cycle.trigger
+		}
+		if !cycle.counted {
+			cycle.counted, events = true, 1
+		}
+	}
+	t := by.thread
+	if t == nil {
+		t = np.thread(n)
+	}
+	if t.chosen {
+		np.sample(n.At, t, profile.GC, float64(pause), events, eventFunction(what), by.stack, by.whole)
+	}
+}
+
+// droppedBefore is how many notifications were dropped before this one, which begins
+// or ends a stop of the program.
+func (n *notification) droppedBefore() uint64 { return n.record.Values[3] }
+
+// eventFunction is the leaf of an event that has no class.
+func eventFunction(what string) profile.Function {
+	return profile.Function{Kind: profile.Event, Display: what, Short: what}
+}

@@ -1,0 +1,94 @@
+package record
+
+import (
+	"clrsnap/internal/session"
+	"cmp"
+	"time"
+)
+
+// pendingProcess is a process of which it is not known yet whether .NET will run
+// in it: one that has only just started.
+type pendingProcess struct {
+	pid   int
+	born  bool // since the recording began
+	since time.Duration
+	next  time.Duration // when to look again
+}
+
+// lookAgain is how long to wait before a process is looked at again: .NET is there
+// within 50 ms of a program's start, or much later if something else starts it.
+func (w *pendingProcess) lookAgain(now time.Duration) time.Duration {
+	switch age := now - w.since; {
+	case age < time.Second:
+		return 10 * time.Millisecond
+	case age < 10*time.Second:
+		return 50 * time.Millisecond
+	}
+	return 500 * time.Millisecond
+}
+
+// expect waits for .NET in a process; born: that was started since the recording
+// began. It returns false for a process that cannot be recorded.
+func (r *recorder) expect(pid int, born bool) bool {
+	if r.refused[pid] {
+		return false
+	}
+	for _, w := range r.pending {
+		if w.pid == pid {
+			return true
+		}
+	}
+	if r.recorded(pid) == nil {
+		r.pending = append(r.pending, &pendingProcess{pid: pid, born: born, since: r.now})
+		if r.cpu != nil {
+			r.cpu.follow(pid)
+		}
+	}
+	return true
+}
+
+// openPending looks at the processes that may run .NET by now.
+func (r *recorder) openPending() {
+	left := r.pending[:0]
+	for _, w := range r.pending {
+		if r.now < w.next {
+			left = append(left, w)
+			continue
+		}
+		p, err := session.Open(w.pid, r.opts)
+		switch {
+		case err == nil:
+			rp := r.add(p)
+			if rp.owned = true; w.born {
+				rp.cpu = 0
+			}
+			rp.update()
+			if r.events != nil {
+				r.events.opened(rp)
+			}
+		case session.Final(err):
+			if !session.Exited(err) {
+				r.failed = cmp.Or(r.failed, err)
+				r.refused[w.pid] = true
+			} else if r.cpu != nil {
+				r.cpu.ended(w.pid)
+			}
+			r.forget(w.pid)
+			if r.events != nil {
+				r.events.forget(w.pid)
+			}
+		default:
+			w.next = r.now + w.lookAgain(r.now)
+			left = append(left, w)
+		}
+	}
+	clear(r.pending[len(left):])
+	r.pending = left
+}
+
+// forget drops what was kept for a process that is not recorded.
+func (r *recorder) forget(pid int) {
+	if r.cpu != nil {
+		r.cpu.forget(pid)
+	}
+}

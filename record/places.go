@@ -1,0 +1,92 @@
+package record
+
+import (
+	"encoding/binary"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/session"
+	"clrsnap/profile"
+)
+
+// waitPlace is where a thread waits: with the same instruction and stack pointer, and
+// each return address where it was, a walk leads to the same frames.
+type waitPlace struct {
+	ip, sp  arch.Addr
+	returns []returnSlot // by address; none: no place is known
+	node    wallNode
+}
+
+// recognise finds a thread that is ready to run at a place where it was before: where it
+// waited last, because it has been woken and has had no processor since, or is about to
+// wait there again; or where it gave up its processor.
+func (w *wallSampler) recognise(t *recordedThread, s *session.Suspension) (profile.State, bool) {
+	wt := &t.wall
+	switch {
+	case s.Waits:
+		return 0, false
+	case w.isAt(t, &wt.wait):
+		wt.at = wt.wait.node
+		return profile.Waiting, true
+	case w.isAt(t, &wt.yield):
+		wt.at = wt.yield.node
+		return profile.Running, true
+	}
+	return 0, false
+}
+
+// remember takes the place of a captured thread, whose walk is in the table.
+func (w *wallSampler) remember(at *waitPlace, s *session.Suspension, f *frameTable, n wallNode) {
+	c := &s.Capture.Context
+	*at = waitPlace{c.IP, arch.Addr(c.Regs[s.Process.Arch.SP]), append(at.returns[:0], f.returns...), n}
+}
+
+// isOf reports whether a captured thread is at the place.
+func (at *waitPlace) isOf(s *session.Suspension) bool {
+	c := s.Capture
+	if len(at.returns) == 0 || c.Context.IP != at.ip || arch.Addr(c.Context.Regs[s.Process.Arch.SP]) != at.sp {
+		return false
+	}
+	d := at.sp - c.Stack.Base
+	return uint64(d) <= uint64(len(c.Stack.Data)) && at.returnsIn(c.Stack.Data[d:])
+}
+
+// returnsIn reports whether the bytes from the stack pointer up have each return address
+// in its place.
+func (at *waitPlace) returnsIn(stack []byte) bool {
+	for _, r := range at.returns {
+		d := uint64(r.at - at.sp)
+		if n := uint64(len(stack)); n < callSlot || d > n-callSlot || arch.Addr(binary.LittleEndian.Uint64(stack[d:])) != r.ip {
+			return false
+		}
+	}
+	return true
+}
+
+// isAt reports whether a thread's stack is that of a place. Its registers are not to be
+// had while it is ready to run.
+func (w *wallSampler) isAt(t *recordedThread, at *waitPlace) bool {
+	if len(at.returns) == 0 {
+		return false
+	}
+	size := at.returns[len(at.returns)-1].at + callSlot - at.sp
+	if size > session.FirstStack {
+		return false
+	}
+	if cap(w.buf) < int(size) {
+		w.buf = make([]byte, size)
+	}
+	stack := w.buf[:size]
+	return t.of.p.Live.ReadMemory(stack, at.sp) == nil && at.returnsIn(stack)
+}
+
+// givesUp reports whether a thread that has been stopped was in a system call that does
+// nothing but give up the processor. Where other threads have stopped says little: the
+// interrupt that tells a processor takes its time, above all in a virtual machine, and a
+// thread that runs stops where it next leaves the kernel.
+func givesUp(s *session.Suspension) bool {
+	switch session.Syscalls[s.Capture.SyscallNr] {
+	case "sched_yield", "nanosleep", "clock_nanosleep", "poll", "ppoll", "epoll_wait", "epoll_pwait", "select", "pselect6":
+		return true
+	}
+	return false
+}

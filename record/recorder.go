@@ -1,0 +1,311 @@
+package record
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"clrsnap/internal/session"
+	"clrsnap/internal/target/live"
+	"clrsnap/profile"
+)
+
+// recorder makes one recording. Everything happens in one goroutine: samples of
+// the kernel's are taken out of its buffers often enough, and between that the
+// threads have their turns.
+type recorder struct {
+	o       Options
+	b       *profile.Builder
+	opts    session.Options    // to open further processes with
+	all     []*recordedProcess // those that have ended too
+	pending []*pendingProcess
+	failed  error        // why a process that was expected cannot be recorded
+	refused map[int]bool // the processes of which that was so
+	family  family
+	began   time.Time
+	start   time.Duration // monotonic, like all times here
+	young   time.Duration // until when a process is young
+	now     time.Duration
+	threads threadTable
+	cpu     *cpuSampler   // nil: no such samples
+	wall    *wallSampler  // nil: no such samples
+	events  *eventSampler // nil: likewise
+
+	ownCPU   time.Duration // when recording began
+	notes    []string
+	reported time.Duration
+	busy     time.Duration // targetCPU at the last report
+}
+
+// How often things are done.
+const (
+	drainEvery  = 40 * time.Millisecond  // the kernel's buffers are emptied, for which we take a processor from somebody
+	drainFirst  = 5 * time.Millisecond   // the same, while a program is young: it may end at once; and for events
+	drainSoon   = 4 * time.Millisecond   // and while code is met that can be unloaded and was not known: see trustFor
+	listEvery   = 100 * time.Millisecond // new threads are looked for
+	reportEvery = 500 * time.Millisecond
+)
+
+// How long what is done often goes on.
+const (
+	startLasts = 250 * time.Millisecond
+	newsLast   = time.Second
+)
+
+// youth is for how long a program is young: most that end soon have ended by then.
+const youth = time.Second
+
+func newRecorder(o Options) *recorder {
+	r := &recorder{o: o, b: profile.NewBuilder(profile.Limits{}), refused: map[int]bool{}}
+	r.threads.b = r.b
+	if o.Events.Monitor != 0 {
+		r.events = newEventSampler(r)
+	}
+	return r
+}
+
+// begin starts to sample process pid.
+func (r *recorder) begin(pid int) error {
+	r.began, r.start = time.Now(), live.Monotonic()
+	r.now = r.start
+	r.ownCPU = r.cpuOfOurs()
+	if r.events != nil && r.events.launcher != nil {
+		r.events.serve(pid)
+	}
+	if len(r.o.Modes) == 0 {
+		return nil
+	}
+	c, err := newCPUSampler(r, pid)
+	switch {
+	case err == nil:
+		r.cpu = c
+	case !r.o.has(profile.Wall):
+		return err
+	case r.o.has(profile.CPU):
+		r.notes = append(r.notes, fmt.Sprintf("There are no CPU samples: %v.", err))
+	}
+	if r.o.has(profile.Wall) {
+		r.wall = newWallSampler(r)
+	}
+	return nil
+}
+
+// add starts to record a process.
+func (r *recorder) add(p *session.Process) *recordedProcess {
+	rp := newRecordedProcess(r, p, int32(len(r.all)))
+	r.all = append(r.all, rp)
+	r.young = max(r.young, r.now+youth-p.Live.Age())
+	return rp
+}
+
+// recorded returns the process with an id; nil if it is not recorded, or not yet.
+func (r *recorder) recorded(pid int) *recordedProcess {
+	for _, rp := range r.all {
+		if rp.p.Live.PID() == pid {
+			return rp
+		}
+	}
+	return nil
+}
+
+func (r *recorder) close() {
+	if r.events != nil {
+		r.events.close()
+	}
+	if r.cpu != nil {
+		r.cpu.close()
+	}
+	for _, rp := range r.all {
+		if rp.owned {
+			rp.p.Close()
+		}
+	}
+}
+
+// run records until it is time to end.
+func (r *recorder) run(ctx context.Context) (out *profile.Recording) {
+	live.Urgently(func() { out = r.record(ctx) })
+	return out
+}
+
+func (r *recorder) record(ctx context.Context) *profile.Recording {
+	var end time.Duration
+	if r.o.Duration > 0 {
+		end = r.start + r.o.Duration
+	}
+	var drain, mayDrain, report time.Duration
+	for ctx.Err() == nil {
+		r.now = live.Monotonic()
+		if end > 0 && r.now >= end || !r.alive() {
+			break
+		}
+		if r.now >= mayDrain {
+			after := r.drainAfter()
+			drain, mayDrain = r.now+after, r.now+after*3/4 // the earlier one if we are awake
+			r.housekeep()
+		}
+		next := drain
+		if r.wall != nil {
+			next = min(next, r.wall.step())
+		}
+		if r.now >= report {
+			report = r.now + reportEvery
+			r.report()
+		}
+		if end > 0 {
+			next = min(next, end)
+		}
+		if r.wait(ctx, next) {
+			mayDrain = 0
+		}
+	}
+	r.now = live.Monotonic()
+	for _, rp := range r.all {
+		if rp.update(); !rp.ended {
+			rp.list(true) // for the names that threads have got lately
+		}
+	}
+	if r.cpu != nil {
+		r.cpu.finish()
+	}
+	if r.wall != nil {
+		r.wall.finish()
+		r.now = live.Monotonic()
+	}
+	if r.events != nil {
+		r.events.finish()
+	}
+	return r.finish()
+}
+
+// drainAfter is when the kernel's buffers are to be emptied again.
+func (r *recorder) drainAfter() time.Duration {
+	for _, rp := range r.all {
+		if rp.frames.news > 0 && r.now < rp.frames.news+newsLast {
+			return drainSoon
+		}
+	}
+	if len(r.pending) > 0 || r.now < max(r.young, r.start+startLasts) || r.events != nil && r.now < r.events.latest+time.Second {
+		return drainFirst
+	}
+	return drainEvery
+}
+
+// wait returns at a time, or earlier if there is something to do; full: because the
+// kernel's buffers fill up.
+func (r *recorder) wait(ctx context.Context, until time.Duration) (full bool) {
+	left := until - live.Monotonic()
+	if left <= 0 {
+		return false
+	}
+	if r.cpu != nil {
+		return r.cpu.wait(left)
+	}
+	t := time.NewTimer(left)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// housekeep does what is done every few milliseconds.
+func (r *recorder) housekeep() {
+	r.openPending()
+	r.meetChildren()
+	if r.cpu != nil {
+		r.cpu.drain() // before threads that have ended are forgotten
+	}
+	if r.events != nil {
+		r.events.drain()
+	}
+	for _, rp := range r.all {
+		rp.update()
+	}
+}
+
+// alive reports whether any of the processes runs, or may yet turn out to.
+func (r *recorder) alive() bool {
+	return len(r.pending) > 0 || slices.ContainsFunc(r.all, func(rp *recordedProcess) bool { return !rp.ended })
+}
+
+// cpuOfOurs is the CPU time that this process has used, the tasks that stop
+// threads for it included.
+func (r *recorder) cpuOfOurs() time.Duration {
+	used := live.OwnCPU()
+	for _, rp := range r.all {
+		used += rp.p.Live.TracingCPU()
+	}
+	return used
+}
+
+// targetCPU is the CPU time that the processes have used since recording began.
+func (r *recorder) targetCPU() time.Duration {
+	var sum time.Duration
+	for _, rp := range r.all {
+		sum += rp.usedCPU()
+	}
+	return sum
+}
+
+// report tells Progress how far we are.
+func (r *recorder) report() {
+	if r.o.Progress == nil {
+		return
+	}
+	used := r.targetCPU()
+	pr := Progress{Elapsed: r.now - r.start}
+	for _, m := range r.modes() {
+		pr.Samples += m.Samples
+		pr.Broken += m.Broken
+		pr.Lost += m.Lost
+	}
+	for _, rp := range r.all {
+		pr.Threads += rp.count
+	}
+	if d := r.now - r.reported; r.reported > 0 && d > 0 {
+		pr.TargetCPU = float64(used-r.busy) / float64(d)
+	}
+	r.reported, r.busy = r.now, used
+	r.o.Progress(pr)
+}
+
+func (r *recorder) modes() []profile.ModeStats {
+	var out []profile.ModeStats
+	if r.cpu != nil && !r.cpu.quiet {
+		s := r.cpu.stats
+		s.Source = r.source(profile.CPU)
+		out = append(out, s)
+	}
+	if r.wall != nil {
+		s := r.wall.figures()
+		s.Source = r.source(profile.Wall)
+		out = append(out, s)
+	}
+	if r.events != nil {
+		out = append(out, r.events.stats()...)
+	}
+	return out
+}
+
+// finish makes the recording.
+func (r *recorder) finish() *profile.Recording {
+	r.report()
+	out := r.b.Recording()
+	if r.cpu != nil && len(r.cpu.kernelAt) > 0 {
+		out = out.Rename(kernelName)
+	}
+	out.Start, out.Duration = r.began, r.now-r.start
+	out.Modes = r.modes()
+	out.Cost = profile.Cost{
+		TargetCPU: r.targetCPU(), OwnCPU: r.cpuOfOurs() - r.ownCPU, OwnMemory: live.PeakMemory(), Processors: runtime.NumCPU(),
+	}
+	for _, rp := range r.all {
+		out.Processes = append(out.Processes, rp.p.Info())
+	}
+	out.Notes = r.remarks()
+	return out
+}
