@@ -23,7 +23,7 @@ import (
 func TestNativeAOT(t *testing.T) {
 	pid := testenv.StartAheadOfTime(t)
 	library := filepath.Base(testenv.AheadOfTime(t))
-	p, err := clrsnap.Open(pid)
+	p, err := clrsnap.Open(context.Background(), pid, clrsnap.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestNativeAOT(t *testing.T) {
 	if got := p.Info().Runtime; got != want || p.HasRuntime() {
 		t.Errorf("the runtime is %+v, readable: %v", got, p.HasRuntime())
 	}
-	s, err := p.SnapshotAll(nil)
+	s, err := p.SnapshotAll(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func checkNoCLR(t *testing.T, p *clrsnap.Process, pid int) {
 func TestNativeAOTRecord(t *testing.T) {
 	pid := testenv.StartAheadOfTime(t, "spin")
 	library := filepath.Base(testenv.AheadOfTime(t))
-	p, err := clrsnap.Open(pid)
+	p, err := clrsnap.Open(context.Background(), pid, clrsnap.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package clrsnap_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -34,7 +35,7 @@ func testAtOnceIsOneInstant(t *testing.T, runtime string) {
 	starvedOnce, torn := 0, 0
 	states := map[string]int{}
 	for range rounds {
-		s, err := p.SnapshotAtOnce(nil)
+		s, err := p.SnapshotAtOnce(context.Background(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +55,7 @@ func testAtOnceIsOneInstant(t *testing.T, runtime string) {
 			}
 		}
 		// One after the other, for which nobody promises it.
-		if s, err = p.SnapshotAll(nil); err != nil {
+		if s, err = p.SnapshotAll(context.Background(), nil); err != nil {
 			t.Fatal(err)
 		}
 		for ring := range rings {

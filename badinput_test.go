@@ -2,6 +2,7 @@ package clrsnap_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -50,22 +51,22 @@ func startCommand(t *testing.T, attr *syscall.SysProcAttr, name string, args ...
 
 func TestOpenBadProcess(t *testing.T) {
 	for _, pid := range []int{0, -1, 1 << 30} {
-		_, err := clrsnap.Open(pid)
+		_, err := clrsnap.Open(context.Background(), pid, clrsnap.Options{})
 		wantSentence(t, err, strconv.Itoa(pid))
 	}
 	sleep := startCommand(t, nil, "sleep", "600")
 	waitForState(t, sleep.Process.Pid, "S") // the loader's first frame has no unwind information
-	_, err := clrsnap.Open(sleep.Process.Pid)
+	_, err := clrsnap.Open(context.Background(), sleep.Process.Pid, clrsnap.Options{})
 	wantSentence(t, err, strconv.Itoa(sleep.Process.Pid), ".NET")
 	if !errors.Is(err, clrsnap.ErrNotDotNet) {
 		t.Errorf("%v is not ErrNotDotNet", err)
 	}
-	p, err := clrsnap.OpenWith(sleep.Process.Pid, clrsnap.Options{NativeOnly: true})
+	p, err := clrsnap.Open(context.Background(), sleep.Process.Pid, clrsnap.Options{NativeOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	snap, err := p.SnapshotAll(nil)
+	snap, err := p.SnapshotAll(context.Background(), nil)
 	if err != nil || len(snap.Threads) != 1 || !snap.Threads[0].Complete || len(snap.Threads[0].Frames) == 0 {
 		t.Errorf("native stack of sleep: %+v, %v", snap, err)
 	}
@@ -75,7 +76,7 @@ func TestOpenBadProcess(t *testing.T) {
 
 	zombie := startCommand(t, nil, "true")
 	waitForState(t, zombie.Process.Pid, "Z")
-	_, err = clrsnap.Open(zombie.Process.Pid)
+	_, err = clrsnap.Open(context.Background(), zombie.Process.Pid, clrsnap.Options{})
 	wantSentence(t, err, strconv.Itoa(zombie.Process.Pid))
 }
 
@@ -94,7 +95,7 @@ func waitForState(t *testing.T, pid int, state string) {
 // A process of another user, looked at by a user who may not.
 func TestOpenOtherUser(t *testing.T) {
 	if os.Getuid() != 0 {
-		_, err := clrsnap.Open(1)
+		_, err := clrsnap.Open(context.Background(), 1, clrsnap.Options{})
 		wantSentence(t, err)
 		if !errors.Is(err, live.ErrPermission) {
 			t.Errorf("%v is not a permission error", err)
@@ -130,7 +131,7 @@ func TestOpenOtherUser(t *testing.T) {
 
 func init() {
 	roles["open"] = func(pid int) error {
-		_, err := clrsnap.Open(pid)
+		_, err := clrsnap.Open(context.Background(), pid, clrsnap.Options{})
 		return err
 	}
 }
@@ -151,7 +152,7 @@ func TestExitWhileRead(t *testing.T) {
 		}()
 		var err error
 		for err == nil {
-			_, err = p.SnapshotAll(nil)
+			_, err = p.SnapshotAll(context.Background(), nil)
 		}
 		if e := <-killed; e != nil {
 			t.Fatal(e)
@@ -170,7 +171,7 @@ func TestThreadChurn(t *testing.T) {
 	met := map[uint64]bool{}
 	// Most have ended between the listing and their turn: until some have not.
 	for n := 0; n < 200 || n < 20000 && len(met) < 3; n++ {
-		snap, err := p.SnapshotAll(nil)
+		snap, err := p.SnapshotAll(context.Background(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package clrsnap_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -120,7 +121,7 @@ func BenchmarkWalk(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer s.Resume()
+			defer s.Release()
 			frames, complete := s.BareWalk()
 			if !complete || frames < depth {
 				b.Fatalf("%d frames, complete %v", frames, complete)
@@ -164,7 +165,7 @@ func BenchmarkSnapshotAll(b *testing.B) {
 			p := open(b, a, o)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := p.SnapshotAll(nil); err != nil {
+				if _, err := p.SnapshotAll(context.Background(), nil); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,6 +1,7 @@
 package clrsnap_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -47,7 +48,7 @@ func walkBuild(t *testing.T, b testenv.RuntimeBuild) string {
 	if info.Runtime.Version != b.Version {
 		t.Errorf("the runtime is taken for %s", info.Runtime.Version)
 	}
-	snap, err := p.SnapshotAll(nil)
+	snap, err := p.SnapshotAll(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func stopAndDump(t *testing.T, a *testenv.App, kind testenv.DumpKind) (running *
 		t.Fatal(err)
 	}
 	p := open(t, a, clrsnap.Options{})
-	running, err := p.SnapshotAll(nil)
+	running, err := p.SnapshotAll(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func snapshotCore(t testing.TB, path string, o clrsnap.CoreOptions) *profile.Sna
 	t.Helper()
 	p := openCore(t, path, o)
 	defer p.Close()
-	snap, err := p.SnapshotAll(nil)
+	snap, err := p.SnapshotAll(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func snapshotCore(t testing.TB, path string, o clrsnap.CoreOptions) *profile.Sna
 // openCore opens a dump, which is for the caller to close.
 func openCore(t testing.TB, path string, o clrsnap.CoreOptions) *clrsnap.Process {
 	t.Helper()
-	p, err := clrsnap.OpenCore(path, o)
+	p, err := clrsnap.OpenCore(context.Background(), path, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,11 +217,11 @@ func TestCoreOnly(t *testing.T) {
 	if _, err := events.Subscribe(t.Context(), p, events.Options{}); err == nil || !strings.Contains(err.Error(), "core dump") {
 		t.Errorf("Subscribe: %v", err)
 	}
-	all, err := p.SnapshotAll(nil)
+	all, err := p.SnapshotAll(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	once, err := p.SnapshotAtOnce(nil)
+	once, err := p.SnapshotAtOnce(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package clrsnap_test
 
 import (
+	"context"
 	"debug/elf"
 	"fmt"
 	"io"
@@ -119,12 +120,12 @@ func newDamage(t *testing.T, path string) *damage {
 }
 
 func readCore(path string) (*profile.Snapshot, error) {
-	p, err := clrsnap.OpenCore(path, clrsnap.CoreOptions{})
+	p, err := clrsnap.OpenCore(context.Background(), path, clrsnap.CoreOptions{})
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
-	return p.SnapshotAll(nil)
+	return p.SnapshotAll(context.Background(), nil)
 }
 
 func incompleteThreads(snap *profile.Snapshot) (n int) {

@@ -1,6 +1,7 @@
 package clrsnap_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"slices"
@@ -55,7 +56,7 @@ func kernelDump(t *testing.T, runtime string) (path string) {
 // refused requires that a dump is refused with parts of a text, but for its native stacks.
 func refused(t *testing.T, path string, o clrsnap.CoreOptions, parts ...string) {
 	t.Helper()
-	p, err := clrsnap.OpenCore(path, o)
+	p, err := clrsnap.OpenCore(context.Background(), path, o)
 	if err == nil {
 		p.Close()
 		t.Fatalf("%+v: not refused", o)

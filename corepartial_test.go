@@ -2,6 +2,7 @@ package clrsnap_test
 
 import (
 	"bytes"
+	"context"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -148,7 +149,7 @@ func TestCoreOfNonsense(t *testing.T) {
 			overwrite(t, path, th.ThreadID, bytes.Repeat([]byte{0xa5}, 1024))
 		}
 	}
-	_, err := clrsnap.OpenCore(path, clrsnap.CoreOptions{})
+	_, err := clrsnap.OpenCore(context.Background(), path, clrsnap.CoreOptions{})
 	wantSentence(t, err, "8.0.30", "its list of threads", "--native")
 	if !errors.Is(err, clrsnap.ErrUnsupported) || strings.Contains(err.Error(), "starting") {
 		t.Errorf("%v", err)
@@ -192,7 +193,7 @@ func TestCoreShrinks(t *testing.T) {
 	p := openCore(t, path, clrsnap.CoreOptions{})
 	defer p.Close()
 	managed := 0
-	snap, err := p.SnapshotAll(func(th *clrsnap.Thread) bool {
+	snap, err := p.SnapshotAll(context.Background(), func(th *clrsnap.Thread) bool {
 		if err := os.Truncate(path, 4096); err != nil {
 			t.Fatal(err)
 		}

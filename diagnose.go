@@ -1,6 +1,9 @@
 package clrsnap
 
-import "clrsnap/internal/diagnose"
+import (
+	"clrsnap/internal/diagnose"
+	"context"
+)
 
 // Verdict says what a check means for us.
 type Verdict uint8
@@ -21,8 +24,8 @@ type Check struct {
 }
 
 // Diagnose looks at everything that stacks of process pid need, each by itself,
-// and at last takes them. It stops where nothing more can be found out.
-func Diagnose(pid int) []Check { return newChecks(diagnose.Process(pid)) }
+// and at last takes them. It stops where nothing more can be found out, or when ctx ends.
+func Diagnose(ctx context.Context, pid int) []Check { return newChecks(diagnose.Process(ctx, pid)) }
 
 // DiagnoseSelf tells what this process is allowed, and what can be done with that,
 // whatever process is going to be looked at. Diagnose is about one process.

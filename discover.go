@@ -3,6 +3,7 @@ package clrsnap
 import (
 	"clrsnap/internal/search"
 	"clrsnap/profile"
+	"context"
 )
 
 // Found is a .NET process that Discover found.
@@ -24,18 +25,21 @@ type Found struct {
 // of mappings and nothing else.
 //
 // One that keeps it waiting is given up after a moment, and listed with that as the reason;
-// a thread of this process can go on waiting for ever (Options.Wary).
-func Discover() ([]Found, error) {
-	found, _, err := discover(false)
+// a thread of this process can go on waiting for ever (Options.Wary). With the error of ctx,
+// or of a /proc that cannot be read, the result is what was found by then.
+func Discover(ctx context.Context) ([]Found, error) {
+	found, _, err := discover(ctx, false)
 	return found, err
 }
 
 // DiscoverWary is Discover without processes that can keep it waiting for ever (ErrMayBlock):
 // it does not touch them, and returns their ids as left.
-func DiscoverWary() (found []Found, left []int, err error) { return discover(true) }
+func DiscoverWary(ctx context.Context) (found []Found, left []int, err error) {
+	return discover(ctx, true)
+}
 
-func discover(wary bool) ([]Found, []int, error) {
-	found, left, err := search.Processes(wary)
+func discover(ctx context.Context, wary bool) ([]Found, []int, error) {
+	found, left, err := search.Processes(ctx, wary)
 	out := make([]Found, len(found))
 	for i, f := range found {
 		out[i] = Found(f)

@@ -3,6 +3,7 @@ package clrsnap
 import (
 	"errors"
 	"fmt"
+	"iter"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/bridge"
@@ -46,7 +47,7 @@ func (p *Process) DoStackSnapshot(thread ThreadID, callback StackSnapshotCallbac
 	if err != nil {
 		return err
 	}
-	defer s.Resume()
+	defer s.Release()
 	return s.DoStackSnapshot(callback, infoFlags, clientData, context)
 }
 
@@ -218,6 +219,42 @@ func (s *Suspension) result(err error) error {
 	return &Error{HRESULT: hr, Thread: s.id(), Text: text, Err: err}
 }
 
+// Frame is what a StackSnapshotCallback is told of a frame.
+type Frame struct {
+	ID      FunctionID // 0: a run of unmanaged frames
+	IP      uint64
+	Info    *FrameInfo // valid until the next frame
+	Context *Context   // nil without COR_PRF_SNAPSHOT_REGISTER_CONTEXT
+}
+
+// Frames is DoStackSnapshot as a sequence: its frames, leaf first, and at last the result of
+// DoStackSnapshot with a zero Frame, unless that is nil. The loop may end early, but capture no
+// thread.
+func (p *Process) Frames(thread ThreadID, infoFlags SnapshotInfo, seed *Context) iter.Seq2[Frame, error] {
+	return frames(func(c StackSnapshotCallback) error { return p.DoStackSnapshot(thread, c, infoFlags, nil, seed) })
+}
+
+// Frames is Process.Frames of the moment that the suspension holds.
+func (s *Suspension) Frames(infoFlags SnapshotInfo, seed *Context) iter.Seq2[Frame, error] {
+	return frames(func(c StackSnapshotCallback) error { return s.DoStackSnapshot(c, infoFlags, nil, seed) })
+}
+
+var errLeft = errors.New("the loop has ended")
+
+func frames(walk func(StackSnapshotCallback) error) iter.Seq2[Frame, error] {
+	return func(yield func(Frame, error) bool) {
+		err := walk(func(id FunctionID, ip uint64, info *FrameInfo, ctx *Context, _ any) error {
+			if !yield(Frame{id, ip, info, ctx}, nil) {
+				return errLeft
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errLeft) {
+			yield(Frame{}, err)
+		}
+	}
+}
+
 // Seed returns the registers of the thread's leaf-most managed frame: the seed
 // for DoStackSnapshot. nil means that the thread has no managed frames.
 func (p *Process) Seed(thread ThreadID) (*Context, error) {
@@ -225,7 +262,7 @@ func (p *Process) Seed(thread ThreadID) (*Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.Resume()
+	defer s.Release()
 	return s.Seed()
 }
 
@@ -250,15 +287,6 @@ type NativeFrame struct {
 	Module string // path, as the target sees it; empty for code outside any module
 	Symbol string // demangled; empty where there is none
 	Offset uint64 // of IP from the symbol, else from the module
-}
-
-// UnmanagedWalk is Suspension.UnmanagedWalk of the suspension that was made last.
-// It is for callbacks: while DoStackSnapshot runs, that is the one it walks.
-func (p *Process) UnmanagedWalk(context *Context, yield func(NativeFrame) error) (*Context, error) {
-	if p.current == nil {
-		return nil, &Error{HRESULT: E_INVALIDARG, Text: "UnmanagedWalk needs a thread that has been suspended"}
-	}
-	return p.current.UnmanagedWalk(context, yield)
 }
 
 // UnmanagedWalk yields the unmanaged frames of a run, from the context that a

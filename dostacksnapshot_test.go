@@ -65,7 +65,7 @@ func testDoStackSnapshotFrames(t *testing.T, runtime string) {
 		checkContexts(t, name, got)
 		checkRuns(t, name, s, got, th.Frames)
 		checkFunctions(t, p, th.Frames)
-		s.Resume()
+		s.Release()
 	}
 	endsWell(t, a)
 }
@@ -230,7 +230,7 @@ func testAsCoreCLR(t *testing.T, runtime string) {
 			t.Errorf("%s as CoreCLR: %v", name, err)
 		}
 		compareModes(t, p, name, documented, real, droppedRuns(runtime, name))
-		s.Resume()
+		s.Release()
 	}
 	endsWell(t, a)
 }

@@ -7,20 +7,63 @@ import (
 	"clrsnap/internal/mounts"
 	"clrsnap/internal/search"
 	"clrsnap/internal/session"
+	"clrsnap/internal/target"
+	"clrsnap/internal/target/live"
 )
 
-// What Open and Discover can say of a process. They come wrapped in errors whose texts name
-// the process and say what to do next.
+// What can be said of a process, for errors.Is. The errors that come have texts that name the
+// process and say what to do next.
 var (
 	// ErrNotDotNet: there is no .NET runtime in the process.
 	ErrNotDotNet = locate.ErrNotDotNet
 	// ErrUnsupported: there is a .NET runtime, but not one that can be read yet.
 	ErrUnsupported = session.ErrUnsupported
-	// ErrMayBlock: the process can keep whoever looks at it waiting for ever.
+	// ErrNoProcess: there is no such process.
+	ErrNoProcess = live.ErrNoProcess
+	// ErrNotProcess: the number is that of a thread of a process, or of one of the kernel's.
+	ErrNotProcess = errors.New("not a process")
+	// ErrPermission: this process may not look into the other one. It is an *AttachError,
+	// whose Remedy says what helps.
+	ErrPermission = live.ErrPermission
+	// ErrTraced: a debugger has the process.
+	ErrTraced = live.ErrTraced
+	// ErrMachine: the process has an architecture that cannot be read.
+	ErrMachine = live.ErrArch
+	// ErrExited: the process has exited.
+	ErrExited = live.ErrExited
+	// ErrThreadExited: the thread has exited.
+	ErrThreadExited = target.ErrThreadExited
+	// ErrMayBlock: the process can keep whoever looks at it waiting for ever. It is a
+	// *BlockError.
 	ErrMayBlock = mounts.ErrMayBlock
 	// ErrNoAnswer: the process keeps whoever looks at it waiting.
 	ErrNoAnswer = search.ErrNoAnswer
 )
+
+// AttachError says why a process cannot be looked into, and what helps.
+type AttachError struct {
+	PID    int
+	Detail string // "" where the text of Unwrap says it all
+	Remedy string // what to do next; "" if nothing helps
+	err    error
+}
+
+func (e *AttachError) Error() string { return e.err.Error() }
+
+// Unwrap returns an error that is one of ErrNoProcess, ErrNotProcess, ErrPermission, ErrTraced,
+// ErrMachine and ErrExited.
+func (e *AttachError) Unwrap() error { return e.err }
+
+// Is finds what the kernel has several words for.
+func (e *AttachError) Is(err error) bool {
+	switch err {
+	case ErrNotProcess:
+		return errors.Is(e.err, live.ErrKernelThread) || errors.Is(e.err, live.ErrNotProcess)
+	case ErrExited:
+		return errors.Is(e.err, live.ErrZombie)
+	}
+	return false
+}
 
 // BlockError is an ErrMayBlock, and says which file system it is.
 type BlockError struct {
@@ -42,6 +85,9 @@ func publish(err error) error {
 	}
 	if e, ok := errors.AsType[*session.Error](err); ok {
 		return &Error{HRESULT: results[e.Kind], Thread: ThreadID(e.Thread), Text: e.Text, Err: e.Err}
+	}
+	if e, ok := errors.AsType[*live.AttachError](err); ok {
+		return &AttachError{PID: e.PID, Detail: e.Detail, Remedy: e.Remedy, err: err}
 	}
 	if e, ok := errors.AsType[*mounts.BlockError](err); ok {
 		return &BlockError{Type: e.Type, Place: e.Place, err: err}

@@ -199,7 +199,7 @@ func listenUntilTold(pid int) error {
 	if err := json.Unmarshal([]byte(os.Getenv("CLRSNAP_TEST_SUBSCRIBE")), &o); err != nil {
 		return err
 	}
-	p, err := clrsnap.Open(pid)
+	p, err := clrsnap.Open(context.Background(), pid, clrsnap.Options{})
 	if err != nil {
 		return err
 	}

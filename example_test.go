@@ -1,6 +1,7 @@
 package clrsnap_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log"
@@ -10,12 +11,12 @@ import (
 
 // Every thread's managed methods, leaf first.
 func Example() {
-	p, err := clrsnap.Open(4242)
+	p, err := clrsnap.Open(context.Background(), 4242, clrsnap.Options{})
 	if err != nil {
 		log.Fatal(err) // says in one sentence what to do
 	}
 	defer p.Close()
-	s, err := p.SnapshotAll(nil)
+	s, err := p.SnapshotAll(context.Background(), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func Example() {
 // resume; managed frames from DoStackSnapshot, runs of unmanaged ones from
 // UnmanagedWalk.
 func ExampleSuspension_DoStackSnapshot() {
-	p, err := clrsnap.Open(4242)
+	p, err := clrsnap.Open(context.Background(), 4242, clrsnap.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func ExampleSuspension_DoStackSnapshot() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer s.Resume()
+	defer s.Release()
 	native := func(f clrsnap.NativeFrame) error {
 		fmt.Printf("%s!%s+%#x\n", f.Module, f.Symbol, f.Offset)
 		return nil

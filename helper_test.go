@@ -1,6 +1,7 @@
 package clrsnap_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 
 func open(tb testing.TB, a *testenv.App, o clrsnap.Options) *clrsnap.Process {
 	tb.Helper()
-	p, err := clrsnap.OpenWith(a.PID, o)
+	p, err := clrsnap.Open(context.Background(), a.PID, o)
 	if err != nil {
 		tb.Fatal(err)
 	}

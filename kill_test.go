@@ -2,6 +2,7 @@ package clrsnap_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -22,16 +23,16 @@ func init() { roles["snapshot"] = snapshotForever }
 // snapshotForever takes snapshots of all threads, in every way there is, until
 // it is killed.
 func snapshotForever(pid int) error {
-	p, err := clrsnap.OpenWith(pid, clrsnap.Options{AlwaysStop: true})
+	p, err := clrsnap.Open(context.Background(), pid, clrsnap.Options{AlwaysStop: true})
 	if err != nil {
 		return err
 	}
 	fmt.Println("snapshots")
 	for {
-		if _, err := p.SnapshotAll(nil); err != nil {
+		if _, err := p.SnapshotAll(context.Background(), nil); err != nil {
 			return err
 		}
-		if _, err := p.SnapshotAtOnce(nil); err != nil {
+		if _, err := p.SnapshotAtOnce(context.Background(), nil); err != nil {
 			return err
 		}
 	}
@@ -73,7 +74,7 @@ func TestKillTracer(t *testing.T) {
 // their base.
 func brokenWalks(t *testing.T, p *clrsnap.Process) (out []string) {
 	t.Helper()
-	snap, err := p.SnapshotAll(nil)
+	snap, err := p.SnapshotAll(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package clrsnap_test
 
 import (
 	"bufio"
+	"context"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -51,12 +52,12 @@ func TestMuslNative(t *testing.T) {
 // snapshotPID takes a snapshot of a process.
 func snapshotPID(t *testing.T, pid int, o clrsnap.Options) *profile.Snapshot {
 	t.Helper()
-	p, err := clrsnap.OpenWith(pid, o)
+	p, err := clrsnap.Open(context.Background(), pid, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	s, err := p.SnapshotAll(nil)
+	s, err := p.SnapshotAll(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

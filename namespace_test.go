@@ -2,6 +2,7 @@ package clrsnap_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -51,12 +52,12 @@ func TestPIDNamespace(t *testing.T) {
 	if first != "PID 1" {
 		t.Fatalf("the target said %q, not that it is process 1 of its namespace", first)
 	}
-	p, err := clrsnap.Open(cmd.Process.Pid)
+	p, err := clrsnap.Open(context.Background(), cmd.Process.Pid, clrsnap.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	s, err := p.SnapshotAll(nil)
+	s, err := p.SnapshotAll(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,12 +83,12 @@ func TestPIDNamespace(t *testing.T) {
 		t.Errorf("found %d of 3 threads", idle)
 	}
 	// A dump made from outside has the ids of outside.
-	d, err := clrsnap.OpenCore(testenv.GCoreDump(t, cmd.Process.Pid), clrsnap.CoreOptions{})
+	d, err := clrsnap.OpenCore(context.Background(), testenv.GCoreDump(t, cmd.Process.Pid), clrsnap.CoreOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	dumped, err := d.SnapshotAll(nil)
+	dumped, err := d.SnapshotAll(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

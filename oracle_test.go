@@ -347,7 +347,7 @@ func (o *oracle) pair(t *agent.Thread) (*difference, error) {
 	if err != nil {
 		return nil, fmt.Errorf("thread %d (%s), which the CLR has walked (HRESULT 0x%08x): %w", t.OSID, o.blocked[t.OSID], t.Result, err)
 	}
-	defer s.Resume()
+	defer s.Release()
 	d := &difference{name: s.Thread().Name, clr: t}
 	d.kinds, d.state = s.Chain()
 	d.preemptive = s.Preemptive()

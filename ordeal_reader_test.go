@@ -73,7 +73,7 @@ func init() {
 
 // ordealRead subscribes to a process and takes its notifications for good.
 func ordealRead(pid int, o events.Options, use func(*events.Subscription, *events.Notification) error) error {
-	p, err := clrsnap.Open(pid)
+	p, err := clrsnap.Open(context.Background(), pid, clrsnap.Options{})
 	if err != nil {
 		return err
 	}

@@ -124,7 +124,7 @@ func (c *churn) walk(id clrsnap.ThreadID) error {
 	if err != nil {
 		return err
 	}
-	defer s.Resume()
+	defer s.Release()
 	seed, err := s.Seed()
 	if err != nil || seed == nil {
 		return err
@@ -207,13 +207,13 @@ func TestOrdealDying(t *testing.T) {
 					t.Error("the thread has gone while it was being walked")
 				}
 				if tt.resume {
-					s.Resume()
+					s.Release()
 				}
 				await(t, "the thread is gone", func() bool {
 					_, err := os.Stat(task)
 					return err != nil
 				})
-				s.Resume()
+				s.Release()
 			}
 			o.endsNotifying(t, c.notified)
 			o.close(t)
@@ -258,7 +258,7 @@ func (c *churn) suspendDying(t *testing.T) *clrsnap.Suspension {
 		if died.At > suspended {
 			return s
 		}
-		s.Resume() // it was dying already
+		s.Release() // it was dying already
 	}
 	t.Fatal("no thread could be suspended before its end")
 	return nil

@@ -106,7 +106,7 @@ func (c *walkComparison) compareOne(n *events.Notification) error {
 	if err != nil {
 		return err
 	}
-	defer s.Resume()
+	defer s.Release()
 	seed, err := s.Seed()
 	if err != nil {
 		return fmt.Errorf("no seed: %w", err)

@@ -1,6 +1,7 @@
 package clrsnap_test
 
 import (
+	"context"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,7 +46,7 @@ func checkPerfMap(t *testing.T, a *testenv.App, p *clrsnap.Process, rounds, leas
 	missing := func() bool { return slices.ContainsFunc(tiers, func(tier string) bool { return j.tiers[tier] == 0 }) }
 	for n := 0; n < rounds || n < 50*rounds && missing(); n++ { // tiers come with time
 		begin := monotonic()
-		snap, err := p.SnapshotAll(nil)
+		snap, err := p.SnapshotAll(context.Background(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package clrsnap_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -67,7 +68,7 @@ func inShell(cmd *exec.Cmd, script string, args ...string) {
 // checkIdle requires the stacks of the program "idle", whole and with names.
 func checkIdle(t *testing.T, pid int) {
 	t.Helper()
-	p, err := clrsnap.Open(pid)
+	p, err := clrsnap.Open(context.Background(), pid, clrsnap.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func checkIdle(t *testing.T, pid int) {
 	if r := p.Info().Runtime; r.Version == "" || r.Shape == "" || r.Path == "" {
 		t.Errorf("the runtime is %+v", r)
 	}
-	s, err := p.SnapshotAll(nil)
+	s, err := p.SnapshotAll(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +283,7 @@ func childOf(t *testing.T, pid int) int {
 func wantDoctor(t *testing.T, pid int, says string) {
 	t.Helper()
 	found := false
-	checks := clrsnap.Diagnose(pid)
+	checks := clrsnap.Diagnose(context.Background(), pid)
 	for _, c := range checks {
 		found = found || strings.Contains(c.Detail, says)
 		if c.Verdict == clrsnap.Blocking {

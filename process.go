@@ -1,6 +1,7 @@
 package clrsnap
 
 import (
+	"context"
 	"time"
 
 	"clrsnap/internal/bridge"
@@ -52,20 +53,16 @@ type CoreOptions struct {
 // Process is a process whose stacks can be walked: a running one, or one of which
 // a core dump is left. It is not safe for concurrent use.
 type Process struct {
-	s       *session.Process
-	mode    Mode
-	infos   frameInfos
-	current *Suspension // the latest one
+	s     *session.Process
+	mode  Mode
+	infos frameInfos
 }
 
 // Open attaches to nothing: it finds the runtime in process pid, finds out what its
 // structures look like and gets ready. The error says in one sentence what is in the way
-// and what to do about it.
-func Open(pid int) (*Process, error) { return OpenWith(pid, Options{}) }
-
-// OpenWith is Open with options.
-func OpenWith(pid int, o Options) (*Process, error) {
-	s, err := session.Open(pid, o.session())
+// and what to do about it; errors.Is finds ErrNotDotNet and the like.
+func Open(ctx context.Context, pid int, o Options) (*Process, error) {
+	s, err := session.Open(ctx, pid, o.session())
 	if err != nil {
 		return nil, publish(err)
 	}
@@ -76,8 +73,8 @@ func OpenWith(pid int, o Options) (*Process, error) {
 // or the runtime's createdump has written. What the dump leaves out is read from the
 // process's files if they are the very ones. All of Process works, but a dump can be
 // neither recorded nor subscribed to.
-func OpenCore(path string, o CoreOptions) (*Process, error) {
-	s, err := session.OpenCore(path, session.CoreOptions{NativeOnly: o.NativeOnly, MaxStack: o.MaxStack, Executable: o.Executable, Sysroot: o.Sysroot})
+func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error) {
+	s, err := session.OpenCore(ctx, path, session.CoreOptions{NativeOnly: o.NativeOnly, MaxStack: o.MaxStack, Executable: o.Executable, Sysroot: o.Sysroot})
 	if err != nil {
 		return nil, publish(err)
 	}

@@ -161,7 +161,7 @@ func TestRecordBlocked(t *testing.T) {
 		t.Fatalf("%d blocked threads", len(blocked))
 	}
 	stacks := map[string][]string{}
-	snap, err := p.SnapshotAll(nil)
+	snap, err := p.SnapshotAll(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func cooperative(t *testing.T, p *clrsnap.Process, id clrsnap.ThreadID) *clrsnap
 		if s.Walk().Mode == "cooperative" {
 			return s
 		}
-		s.Resume()
+		s.Release()
 	}
 	t.Fatal("the thread is never in cooperative mode")
 	return nil
@@ -138,7 +138,7 @@ func testDoStackSnapshotCooperative(t *testing.T, runtime string) {
 	if len(got) != 0 {
 		t.Errorf("a seed beside the stack's frames: %d callbacks", len(got))
 	}
-	s.Resume()
+	s.Release()
 	wantResult(t, "after Resume", s.DoStackSnapshot(ignore, 0, nil, seed), clrsnap.CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD)
 	endsWell(t, a)
 }
@@ -154,7 +154,7 @@ func testDoStackSnapshotStaleSeed(t *testing.T, runtime string) {
 	if err != nil || seed == nil {
 		t.Fatal(seed, err)
 	}
-	s.Resume()
+	s.Release()
 	stale := 0
 	// On a busy machine the thread may not get a processor for a while.
 	for n, begun := 0, time.Now(); n < 50 || stale == 0 && time.Since(begun) < 10*time.Second; n++ {
@@ -217,7 +217,7 @@ func testDoStackSnapshotPreemptive(t *testing.T, runtime string) {
 		if len(got) == 0 || len(got) != len(want) {
 			t.Errorf("%s: %d callbacks with a seed, %d without", name, len(got), len(want))
 		}
-		s.Resume()
+		s.Release()
 	}
 	// One of the runtime's own threads is known to it and runs no managed code.
 	none, err := p.Threads()

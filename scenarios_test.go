@@ -1,6 +1,7 @@
 package clrsnap_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,7 +22,7 @@ func testScenarios(t *testing.T, runtime string) {
 	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, Args: []string{"--finalizer"}})
 	for _, o := range []clrsnap.Options{{}, {AlwaysStop: true}} {
 		t.Run(fmt.Sprintf("AlwaysStop=%v", o.AlwaysStop), func(t *testing.T) {
-			snap, err := open(t, a, o).SnapshotAll(nil)
+			snap, err := open(t, a, o).SnapshotAll(context.Background(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,7 +41,7 @@ func snapshotAtOnce(t *testing.T, p *clrsnap.Process) *profile.Snapshot {
 	t.Helper()
 	const most = 3
 	for n := 1; ; n++ {
-		snap, err := p.SnapshotAtOnce(nil)
+		snap, err := p.SnapshotAtOnce(context.Background(), nil)
 		switch {
 		case n < most && (errors.Is(err, live.ErrWatchdog) || err == nil && slices.ContainsFunc(snap.Threads, starved)):
 			t.Log("ONCE MORE: threads were let go before they were captured")

@@ -1,6 +1,7 @@
 package clrsnap_test
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -111,7 +112,7 @@ func checkShape(t *testing.T, a *testenv.App, command, version, shape string) {
 	if r := p.Info().Runtime; r.Version != version || r.Shape != shape {
 		t.Errorf("the runtime is %+v, want %s, %s", r, version, shape)
 	}
-	snap, err := p.SnapshotAll(nil)
+	snap, err := p.SnapshotAll(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package clrsnap
 import (
 	"clrsnap/internal/arch"
 	"clrsnap/profile"
+	"context"
 )
 
 // Threads lists the threads of the target: those of the runtime and native ones.
@@ -30,9 +31,10 @@ func (p *Process) Snapshot(thread ThreadID) (*Stack, error) {
 
 // SnapshotAll takes a snapshot of every thread that filter accepts (nil: all),
 // one after the other. Each thread is stopped only while it is copied. With an error there
-// can be a Snapshot, too: of the threads that were captured before the process exited.
-func (p *Process) SnapshotAll(filter Filter) (*profile.Snapshot, error) {
-	s, err := p.s.SnapshotAll(filter.inner())
+// can be a Snapshot, too: of the threads that were captured before the process exited, or ctx
+// ended.
+func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
+	s, err := p.s.SnapshotAll(ctx, filter.inner())
 	return s, publish(err)
 }
 
@@ -42,8 +44,9 @@ func (p *Process) SnapshotAll(filter Filter) (*profile.Snapshot, error) {
 // until after it. Where that cannot be had at the first attempt, because a thread gets no
 // CPU to stop on, say, a few more instants are tried, and then the last one is
 // taken as it is: a thread that is missing says why. The stacks in a core dump always
-// belong to one instant.
-func (p *Process) SnapshotAtOnce(filter Filter) (*profile.Snapshot, error) {
-	s, err := p.s.SnapshotAtOnce(filter.inner())
+// belong to one instant. When the process exits meanwhile the error says so, and the Snapshot has
+// what was captured; when ctx ends there is only its error.
+func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
+	s, err := p.s.SnapshotAtOnce(ctx, filter.inner())
 	return s, publish(err)
 }

@@ -2,6 +2,7 @@ package clrsnap_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -175,7 +176,7 @@ func (s *soak) round() error {
 	all := s.rounds%50 == 0
 	wanted := func(t *clrsnap.Thread) bool { return all || !s.blocked[t.OSThreadID] }
 	times := moments{begin: map[int]uint64{}, end: map[int]uint64{}}
-	snap, err := s.p.SnapshotAll(func(t *clrsnap.Thread) bool {
+	snap, err := s.p.SnapshotAll(context.Background(), func(t *clrsnap.Thread) bool {
 		times.next(t.OSThreadID)
 		return wanted(t)
 	})
@@ -229,7 +230,7 @@ func (s *soak) suspend(t *clrsnap.Thread) error {
 		return fmt.Errorf("suspending %q: %w", t.Name, err)
 	}
 	end := monotonic() // it has been captured
-	defer held.Resume()
+	defer held.Release()
 	th := held.Walk()
 	th.Name = t.Name
 	s.judge.saw(&th, begin, end)

@@ -267,7 +267,6 @@ func TestSubscribeRefused(t *testing.T) {
 	a := testenv.Start(t, "idle", testenv.Options{})
 	p := open(t, a, clrsnap.Options{})
 	for want, o := range map[string]events.Options{
-		"events.Options.Monitor 0x0: choose":        {},
 		"events.Options.Monitor 0x80: choose":       {Monitor: 0x80},
 		"one allocation in -1 bytes":                {Monitor: events.MonitorAll, AllocationBytes: -1},
 		"one exception in -1":                       {Monitor: events.MonitorAll, ExceptionEvery: -1},

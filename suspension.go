@@ -23,8 +23,7 @@ func (p *Process) Suspend(id ThreadID) (*Suspension, error) {
 	if err != nil {
 		return nil, publish(err)
 	}
-	p.current = &Suspension{p, s}
-	return p.current, nil
+	return &Suspension{p, s}, nil
 }
 
 // Context returns the registers that the thread had.
@@ -33,7 +32,8 @@ func (s *Suspension) Context() Context { return *newContext(&s.s.Walk.Context) }
 // Thread returns the thread.
 func (s *Suspension) Thread() Thread { return *newThread(&s.s.Thread) }
 
-// Resume ends the suspension.
-func (s *Suspension) Resume() { s.s.Resume() }
+// Release ends the suspension: another thread may be captured. The thread itself runs again
+// since it was copied.
+func (s *Suspension) Release() { s.s.Release() }
 
 func (s *Suspension) id() ThreadID { return ThreadID(s.s.Thread.ID) }

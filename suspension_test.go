@@ -1,6 +1,7 @@
 package clrsnap_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -88,7 +89,7 @@ func testSuspensionHoldsOneMoment(t *testing.T, runtime string) {
 				t.Error("Snapshot in a callback took a snapshot")
 			}
 		}
-		if _, err := p.SnapshotAtOnce(nil); !errors.Is(err, clrsnap.CORPROF_E_STACKSNAPSHOT_UNSAFE) {
+		if _, err := p.SnapshotAtOnce(context.Background(), nil); !errors.Is(err, clrsnap.CORPROF_E_STACKSNAPSHOT_UNSAFE) {
 			t.Errorf("SnapshotAtOnce in a callback: %v", err)
 		}
 		return nil

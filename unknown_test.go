@@ -2,6 +2,7 @@ package clrsnap_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -57,7 +58,7 @@ func TestUnlistedBuild(t *testing.T) {
 	if v := p.Info().Runtime.Version; v != "10.0.7" {
 		t.Errorf("version %q", v)
 	}
-	snap, err := p.SnapshotAll(nil)
+	snap, err := p.SnapshotAll(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,13 +93,13 @@ func TestUnreadableRuntimes(t *testing.T) {
 			err := error(nil)
 			// For some seconds it might not have started yet.
 			for end := time.Now().Add(time.Minute); time.Now().Before(end) && !errors.Is(err, clrsnap.ErrUnsupported); time.Sleep(100 * time.Millisecond) {
-				if p, err = clrsnap.Open(a.PID); err == nil {
+				if p, err = clrsnap.Open(context.Background(), a.PID, clrsnap.Options{}); err == nil {
 					p.Close()
 				}
 			}
 			wantSentence(t, err, append(words, strconv.Itoa(a.PID), "--native")...)
 			var blocking []string
-			for _, c := range clrsnap.Diagnose(a.PID) {
+			for _, c := range clrsnap.Diagnose(context.Background(), a.PID) {
 				if c.Verdict == clrsnap.Blocking {
 					blocking = append(blocking, c.Name+": "+c.Detail)
 				}
@@ -107,7 +108,7 @@ func TestUnreadableRuntimes(t *testing.T) {
 				t.Errorf("doctor: in the way are %q", blocking)
 			}
 			native := open(t, a, clrsnap.Options{NativeOnly: true})
-			snap, err := native.SnapshotAll(nil)
+			snap, err := native.SnapshotAll(context.Background(), nil)
 			if err != nil || len(snap.Threads) == 0 || len(snap.Threads[0].Frames) == 0 {
 				t.Errorf("native stacks: %v, %+v", err, snap)
 			}
@@ -126,7 +127,7 @@ func TestDiagnoseOtherRuntimes(t *testing.T) {
 			testenv.Kit(t).Need(t, runtime)
 			a := testenv.Start(t, "idle", testenv.Options{Runtime: runtime})
 			var said strings.Builder
-			for _, c := range clrsnap.Diagnose(a.PID) {
+			for _, c := range clrsnap.Diagnose(context.Background(), a.PID) {
 				if c.Verdict == clrsnap.Blocking {
 					t.Errorf("%s: %s", c.Name, c.Detail)
 				}
@@ -151,7 +152,7 @@ func testOpenWhileStarting(t *testing.T, runtime string) {
 	for n := 0; n < 5 || n < 50 && len(early) == 0; n++ {
 		a := testenv.Start(t, "idle", testenv.Options{Runtime: runtime, NoReady: true})
 		for end := time.Now().Add(time.Minute); ; {
-			p, err := clrsnap.Open(a.PID)
+			p, err := clrsnap.Open(context.Background(), a.PID, clrsnap.Options{})
 			if err == nil {
 				p.Close()
 				break
@@ -176,7 +177,7 @@ func TestOpenInStorm(t *testing.T) { eachRuntime(t, testOpenInStorm) }
 func testOpenInStorm(t *testing.T, runtime string) {
 	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, Args: []string{"--no-blocked", "--busy", "600", "--workers", "thread-churn,ping-pong,eh-storm,eh-native"}})
 	for range 50 {
-		p, err := clrsnap.Open(a.PID)
+		p, err := clrsnap.Open(context.Background(), a.PID, clrsnap.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,7 @@ const MonitorAll = MonitorGC<<1 - 1
 // Options say which notifications a subscription brings. Zero fields
 // stand for good values.
 type Options struct {
-	// Monitor is which kinds of notifications are wanted.
+	// Monitor is which kinds of notifications are wanted; 0: all of them.
 	Monitor Monitor
 
 	// AllocationBytes: of so many allocated bytes one is chosen, by chance, and the
@@ -80,6 +80,9 @@ const (
 )
 
 func (o *Options) complete() error {
+	if o.Monitor == 0 {
+		o.Monitor = MonitorAll
+	}
 	if o.AllocationBytes == 0 {
 		o.AllocationBytes = DefaultAllocationBytes
 	}
@@ -93,7 +96,7 @@ func (o *Options) complete() error {
 		o.RingBytes = defaultRingBytes
 	}
 	switch {
-	case o.Monitor == 0 || o.Monitor&^MonitorAll != 0:
+	case o.Monitor&^MonitorAll != 0:
 		return fmt.Errorf("events.Options.Monitor %#x: choose from MonitorAllocations, MonitorExceptions, MonitorContention, MonitorThreads and MonitorGC", uint32(o.Monitor))
 	case o.AllocationBytes < 0:
 		return fmt.Errorf("one allocation in %d bytes: give a positive number of bytes", o.AllocationBytes)
@@ -220,7 +223,7 @@ func SubscribeCommand(ctx context.Context, cmd *exec.Cmd, opts clrsnap.Options, 
 // openStarting opens a process whose runtime is there, or will be in a moment.
 func openStarting(ctx context.Context, pid int, opts clrsnap.Options) (*clrsnap.Process, error) {
 	for {
-		p, err := clrsnap.OpenWith(pid, opts)
+		p, err := clrsnap.Open(ctx, pid, opts)
 		if err == nil || session.Final(err) {
 			return p, err
 		}

@@ -157,7 +157,7 @@ func TestBirthsBounded(t *testing.T) {
 // TestEndedThreadsBounded: nor does one that reports samples of threads that there are not.
 func TestEndedThreadsBounded(t *testing.T) {
 	r := newRecorder(Options{})
-	p, err := session.Open(os.Getpid(), session.Options{NativeOnly: true})
+	p, err := session.Open(t.Context(), os.Getpid(), session.Options{NativeOnly: true})
 	if err != nil {
 		t.Skipf("SKIPPED, NOTHING WAS TESTED: %v", err)
 	}

@@ -46,7 +46,7 @@ func TestForger(t *testing.T) {
 	if err := o.complete(); err != nil {
 		t.Fatal(err)
 	}
-	p, err := session.Open(cmd.Process.Pid, session.Options{NativeOnly: true})
+	p, err := session.Open(t.Context(), cmd.Process.Pid, session.Options{NativeOnly: true})
 	if err != nil {
 		t.Skipf("SKIPPED, NOTHING WAS TESTED: %v", err)
 	}

@@ -3,6 +3,7 @@ package record
 import (
 	"clrsnap/internal/session"
 	"cmp"
+	"context"
 	"time"
 )
 
@@ -55,7 +56,7 @@ func (r *recorder) openPending() {
 			left = append(left, w)
 			continue
 		}
-		p, err := session.Open(w.pid, r.opts)
+		p, err := session.Open(context.Background(), w.pid, r.opts)
 		switch {
 		case err == nil:
 			rp := r.add(p)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -45,7 +46,7 @@ stacks, and 0 if at worst some of them can be incomplete.`,
 			if err := a.wary(pid); err != nil {
 				return err
 			}
-			return a.doctor(section{"clrsnap itself", clrsnap.DiagnoseSelf()}, section{fmt.Sprintf("process %d", pid), clrsnap.Diagnose(pid)})
+			return a.doctor(section{"clrsnap itself", clrsnap.DiagnoseSelf()}, section{fmt.Sprintf("process %d", pid), clrsnap.Diagnose(context.Background(), pid)})
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 
@@ -36,7 +37,7 @@ func completePID(_ *cobra.Command, args []string, _ string) ([]string, cobra.She
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	found, _, err := clrsnap.DiscoverWary()
+	found, _, err := clrsnap.DiscoverWary(context.Background())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -45,9 +46,9 @@ Its version is then unknown: it was recognised by the names of its threads.`,
 func (a *app) discover() ([]clrsnap.Found, error) {
 	a.patient.Store(true)
 	if a.worker != nil {
-		return clrsnap.Discover()
+		return clrsnap.Discover(context.Background())
 	}
-	found, left, err := clrsnap.DiscoverWary()
+	found, left, err := clrsnap.DiscoverWary(context.Background())
 	if err == nil && len(left) > 0 {
 		err = clrsnap.ErrMayBlock
 	}

@@ -240,7 +240,7 @@ func (a *app) recordPID(ctx context.Context, pid int, f *recordFlags) error {
 	pr := a.newProgress(f)
 	o, ro := f.options(a, pr)
 	a.pid.Store(int64(pid))
-	p, err := clrsnap.OpenWith(pid, o)
+	p, err := clrsnap.Open(context.Background(), pid, o)
 	if err != nil {
 		return hintRecord(err, pid)
 	}

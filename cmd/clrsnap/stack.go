@@ -162,7 +162,7 @@ func (a *app) runningProcess(pid int) subject {
 		name: fmt.Sprintf("process %d", pid), again: fmt.Sprint(pid), others: "clrsnap ps lists .NET processes; ",
 		open: func(f *stackFlags, _ *pendingFile) (*clrsnap.Process, error) {
 			a.pid.Store(int64(pid))
-			return clrsnap.OpenWith(pid, clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause, Wary: a.worker == nil})
+			return clrsnap.Open(context.Background(), pid, clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause, Wary: a.worker == nil})
 		},
 	}
 }
@@ -175,7 +175,7 @@ func coreDump(path string) subject {
 				return nil, err
 			}
 			f.core.NativeOnly = f.text.Native
-			return clrsnap.OpenCore(path, f.core)
+			return clrsnap.OpenCore(context.Background(), path, f.core)
 		},
 	}
 }
@@ -266,7 +266,7 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 	if f.stopAll {
 		take = p.SnapshotAtOnce
 	}
-	s, err := take(watch.filter)
+	s, err := take(context.WithoutCancel(ctx), watch.filter) // the filter ends it, and keeps what there is
 	watch.done()
 	if s == nil {
 		return err

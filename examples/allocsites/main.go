@@ -41,7 +41,7 @@ func run() error {
 	ctx, cancel = context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 
-	p, err := clrsnap.Open(pid)
+	p, err := clrsnap.Open(context.Background(), pid, clrsnap.Options{})
 	if err != nil {
 		return err
 	}

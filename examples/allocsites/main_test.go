@@ -14,7 +14,7 @@ import (
 // TestSites: the places that allocate most are found, and named.
 func TestSites(t *testing.T) {
 	a := testenv.Start(t, "events", testenv.Options{Args: []string{"--kinds", "alloc", "--max-seconds", "120"}})
-	p, err := clrsnap.Open(a.PID)
+	p, err := clrsnap.Open(context.Background(), a.PID, clrsnap.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestSites(t *testing.T) {
 // TestEnd: a program that ends is not an error.
 func TestEnd(t *testing.T) {
 	a := testenv.Start(t, "events", testenv.Options{Args: []string{"--kinds", "alloc", "--max-seconds", "120"}})
-	p, err := clrsnap.Open(a.PID)
+	p, err := clrsnap.Open(context.Background(), a.PID, clrsnap.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@
 package diagnose
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -39,7 +40,7 @@ type Check struct {
 
 // Process looks at everything that stacks of process pid need, each by itself,
 // and at last takes them. It stops where nothing more can be found out.
-func Process(pid int) []Check {
+func Process(ctx context.Context, pid int) []Check {
 	var d diagnosis
 	blocked := false
 	for _, f := range live.CheckAccess(pid) {
@@ -52,7 +53,7 @@ func Process(pid int) []Check {
 	if blocked {
 		return d.checks
 	}
-	p, err := session.Open(pid, session.Options{NativeOnly: true})
+	p, err := session.Open(ctx, pid, session.Options{NativeOnly: true})
 	if err != nil {
 		d.add("process", Blocking, err.Error(), "")
 		return d.checks
@@ -67,7 +68,7 @@ func Process(pid int) []Check {
 		d.layouts()
 	}
 	d.modules()
-	d.stacks()
+	d.stacks(ctx)
 	d.watchdog()
 	d.perfEvents()
 	if p.Runtime != nil {
@@ -249,8 +250,8 @@ func (d *diagnosis) agent() {
 }
 
 // stacks takes them, which is the proof.
-func (d *diagnosis) stacks() {
-	s, err := d.p.SnapshotAll(nil)
+func (d *diagnosis) stacks(ctx context.Context) {
+	s, err := d.p.SnapshotAll(ctx, nil)
 	if err != nil {
 		d.add("stacks", Blocking, err.Error(), "")
 		return

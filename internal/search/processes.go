@@ -3,6 +3,7 @@ package search
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -52,13 +53,14 @@ const (
 
 // Processes lists the .NET processes that are visible here, by process id. Wary: without
 // those that can keep it waiting for ever, which it does not touch, and returns as left.
-func Processes(wary bool) (found []Found, left []int, err error) {
+// When ctx ends, what was found by then is the result, and the error that of ctx.
+func Processes(ctx context.Context, wary bool) (found []Found, left []int, err error) {
 	pids, err := processes()
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot list the processes: %w", err)
 	}
 	takeTurns(pids)
-	s := &search{end: time.Now().Add(allTime)}
+	s := &search{ctx: ctx, end: time.Now().Add(allTime)}
 	mayBlock := s.lookAt(pids, false)
 	if wary {
 		left = mayBlock
@@ -67,7 +69,7 @@ func Processes(wary bool) (found []Found, left []int, err error) {
 	}
 	s.awaitLate()
 	slices.SortFunc(s.out, func(a, b Found) int { return a.PID - b.PID })
-	return s.out, left, nil
+	return s.out, left, ctx.Err()
 }
 
 // processes lists process ids.

@@ -2,6 +2,7 @@ package search
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/user"
@@ -19,6 +20,7 @@ import (
 
 // search is what one search remembers.
 type search struct {
+	ctx  context.Context // of the one search that it is for
 	out  []Found
 	late []lateLook
 	end  time.Time
@@ -47,6 +49,9 @@ type lateLook struct {
 func (s *search) lookAt(pids []int, touch bool) (mayBlock []int) {
 	l := &looker{search: s, touch: touch}
 	for _, pid := range pids {
+		if s.ctx.Err() != nil {
+			return mayBlock
+		}
 		if len(s.late) == maxLate || time.Now().After(s.end) {
 			s.list(pid, errNoTime)
 			continue

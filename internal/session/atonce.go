@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -17,9 +18,9 @@ import (
 // processor to stop on, say, a few more instants are tried, and then the last one is
 // taken as it is: a thread that is missing says why. The stacks in a core dump always
 // belong to one instant.
-func (p *Process) SnapshotAtOnce(filter Filter) (*profile.Snapshot, error) {
+func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	if p.dump != nil {
-		return p.SnapshotAll(filter)
+		return p.SnapshotAll(ctx, filter)
 	}
 	if p.Walking {
 		return nil, ErrNested(0)
@@ -30,6 +31,9 @@ func (p *Process) SnapshotAtOnce(filter Filter) (*profile.Snapshot, error) {
 	p.room = maxStacks
 	a := atOnce{p: p, filter: filter, out: out}
 	for _, limit := range instantLimits {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		p.Live.AllLimit = limit
 		if err := a.attempt(); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -29,7 +30,7 @@ type CoreOptions struct {
 // or the runtime's createdump has written. What the dump leaves out is read from the
 // process's files if they are the very ones. All of Process works but what needs a
 // running one: Record and Subscribe.
-func OpenCore(path string, o CoreOptions) (*Process, error) {
+func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error) {
 	if o.MaxStack <= 0 {
 		o.MaxStack = target.MaxStackLimit
 	}
@@ -43,7 +44,7 @@ func OpenCore(path string, o CoreOptions) (*Process, error) {
 		from:    d, dump: d,
 	}
 	p.info = profile.Process{PID: c.PID(), Command: c.Command(), Core: &profile.Core{Path: path, Writer: c.Writer(), Signal: crashSignal(c)}}
-	if err := p.open(); err != nil {
+	if err := p.open(ctx); err != nil {
 		return nil, err
 	}
 	if p.Runtime != nil {

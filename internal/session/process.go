@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -79,7 +80,10 @@ type Process struct {
 // Open attaches to nothing: it finds the runtime in process pid, finds out what its
 // structures look like and gets ready. The error says in one sentence what is in the way
 // and what to do about it.
-func Open(pid int, o Options) (*Process, error) {
+func Open(ctx context.Context, pid int, o Options) (*Process, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	o.MaxStack = stackBound(o.MaxStack)
 	open := live.Open
 	if o.Wary {
@@ -92,7 +96,7 @@ func Open(pid int, o Options) (*Process, error) {
 	lp.Watchdog = o.MaxPause
 	p := &Process{Options: o, Live: lp, from: lp}
 	p.info = profile.Process{PID: lp.PID(), Command: CommandLine(lp.Dir())}
-	if err := p.open(); err != nil {
+	if err := p.open(ctx); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -128,9 +132,9 @@ func (p *Process) gone(err error) error {
 }
 
 // open gets ready to walk, or closes what has been opened.
-func (p *Process) open() error {
+func (p *Process) open(ctx context.Context) error {
 	p.Arch, p.unsuited, p.room, p.opened = p.from.Arch(), map[arch.Addr]bool{}, maxStacks, time.Now()
-	if err := p.openEngine(); err != nil {
+	if err := p.openEngine(ctx); err != nil {
 		err = p.gone(err)
 		p.Close()
 		return err
@@ -138,8 +142,11 @@ func (p *Process) open() error {
 	return nil
 }
 
-func (p *Process) openEngine() (err error) {
+func (p *Process) openEngine(ctx context.Context) (err error) {
 	if p.Engine, err = engine.New(p.from); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := p.openRuntime(); err != nil && !p.Options.NativeOnly {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bufio"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,13 +66,13 @@ func TestDeepStacks(t *testing.T) {
 	if lines := bufio.NewScanner(said); !lines.Scan() {
 		t.Fatal("the program has ended")
 	}
-	p, err := Open(cmd.Process.Pid, Options{NativeOnly: true})
+	p, err := Open(t.Context(), cmd.Process.Pid, Options{NativeOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	for what, take := range map[string]func(Filter) (*profile.Snapshot, error){"one by one": p.SnapshotAll, "at once": p.SnapshotAtOnce} {
-		s, err := take(nil)
+	for what, take := range map[string]func(context.Context, Filter) (*profile.Snapshot, error){"one by one": p.SnapshotAll, "at once": p.SnapshotAtOnce} {
+		s, err := take(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

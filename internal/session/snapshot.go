@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,8 +38,9 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 type Filter func(*Thread) bool
 
 // SnapshotAll takes a snapshot of every thread that filter accepts (nil: all),
-// one after the other. Each thread is stopped only while it is copied.
-func (p *Process) SnapshotAll(filter Filter) (*profile.Snapshot, error) {
+// one after the other. Each thread is stopped only while it is copied. When ctx ends, the result
+// is what there is by then, and the error that of ctx.
+func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	list, err := p.Threads()
 	if err != nil {
 		return nil, err
@@ -47,6 +49,9 @@ func (p *Process) SnapshotAll(filter Filter) (*profile.Snapshot, error) {
 	p.room = maxStacks
 	defer p.note(out)()
 	for i := range list {
+		if err := ctx.Err(); err != nil {
+			return out, err
+		}
 		if filter != nil && !filter(&list[i]) {
 			continue
 		}

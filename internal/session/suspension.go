@@ -123,8 +123,8 @@ func (s *Suspension) mend(err error, attempt int) bool {
 // Valid reports whether the suspension still holds its moment.
 func (s *Suspension) Valid() bool { return s.moment != 0 && s.moment == s.Process.moment }
 
-// Resume ends the suspension.
-func (s *Suspension) Resume() {
+// Release ends the suspension.
+func (s *Suspension) Release() {
 	if s.Process.current == s {
 		s.Process.announce(0)
 	}
