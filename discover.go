@@ -12,7 +12,7 @@ import (
 
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
@@ -115,7 +115,7 @@ func takeTurns(pids []int) {
 
 // runtimeIn looks for the runtime of a process, through its mappings. With a
 // runtime the error is why it cannot be read.
-func runtimeIn(dir procdir.Dir) (*locate.Runtime, error) {
+func runtimeIn(dir procfs.Dir) (*locate.Runtime, error) {
 	p, err := live.OpenDir(dir)
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func runtimeIn(dir procdir.Dir) (*locate.Runtime, error) {
 }
 
 // openError is why a process cannot be opened.
-func openError(dir procdir.Dir) error {
+func openError(dir procfs.Dir) error {
 	p, err := live.OpenDir(dir)
 	if err == nil {
 		p.Close()
@@ -144,7 +144,7 @@ func openError(dir procdir.Dir) error {
 
 // dotNetThreads recognises a process that may not be looked into by the names
 // that the runtime gives to its threads, which everybody may read.
-func dotNetThreads(dir procdir.Dir) bool {
+func dotNetThreads(dir procfs.Dir) bool {
 	tasks, err := dir.Names("task")
 	if err != nil {
 		return false

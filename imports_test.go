@@ -25,11 +25,11 @@ var mayImport = map[string]string{
 
 	"internal/foreign":     "",
 	"internal/memfd":       "",
-	"internal/mounts":      "internal/memfd internal/procdir",
-	"internal/procdir":     "",
+	"internal/mounts":      "internal/memfd internal/procfs",
+	"internal/procfs":      "",
 	"internal/waiting":     "",
 	"internal/target/core": "internal/arch internal/elfx internal/foreign internal/target",
-	"internal/target/live": "internal/arch internal/foreign internal/mounts internal/procdir internal/target",
+	"internal/target/live": "internal/arch internal/foreign internal/mounts internal/procfs internal/target",
 
 	"internal/unwind":       "internal/arch internal/target",
 	"internal/unwind/amd64": "internal/arch internal/target internal/unwind",
@@ -52,9 +52,9 @@ var mayImport = map[string]string{
 	"internal/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap internal/clr/thread internal/engine internal/recording internal/walk",
 
 	"internal/procroot":    "",
-	"internal/diagnostics": "internal/procdir internal/procroot",
-	"internal/agent":       "internal/diagnostics internal/memfd internal/procdir",
-	"internal/inject":      "internal/agent internal/diagnostics internal/foreign internal/procdir internal/target/live internal/module internal/locate",
+	"internal/diagnostics": "internal/procfs internal/procroot",
+	"internal/agent":       "internal/diagnostics internal/memfd internal/procfs",
+	"internal/inject":      "internal/agent internal/diagnostics internal/foreign internal/procfs internal/target/live internal/module internal/locate",
 
 	"internal/perfevent": "internal/arch",
 
@@ -76,7 +76,7 @@ var outside = map[string]string{
 	"internal/target/core": "golang.org/x/sys",
 	"internal/perfevent":   "golang.org/x/sys github.com/cilium/ebpf",
 	"internal/agent":       "golang.org/x/sys",
-	"internal/procdir":     "golang.org/x/sys",
+	"internal/procfs":      "golang.org/x/sys",
 	"internal/waiting":     "golang.org/x/sys",
 	"internal/procroot":    "golang.org/x/sys",
 	"internal/foreign":     "golang.org/x/sys",

@@ -30,7 +30,7 @@ var mayOpen = map[string]string{
 	"internal/perfevent/generation.go": "/proc/PID/task, /sys/devices/system/cpu",
 	"internal/perfevent/kallsyms.go":   "/proc/kallsyms",
 	"internal/perfevent/program.go":    "/proc/PID/status",
-	"internal/procdir/procdir.go":      "/proc/PID, with O_PATH, and files of it",
+	"internal/procfs/dir.go":           "/proc/PID, with O_PATH, and files of it",
 	"internal/procroot/procroot.go":    "directories, without following links",
 	"internal/recording/file.go":       "moments that tests have recorded",
 	"internal/waiting/waiting.go":      "/proc/self/task/TID/syscall and status",
@@ -73,12 +73,12 @@ func TestWhoOpensFiles(t *testing.T) {
 }
 
 // byNumber are the source files that name a process in /proc by its number, and why. All
-// others go through internal/procdir: the number of a process that has ended is given again.
+// others go through internal/procfs: the number of a process that has ended is given again.
 var byNumber = map[string]string{
 	"discover.go":                      "lists /proc",
 	"internal/perfevent/generation.go": "the kernel's events take numbers, too; Record looks afterwards whether the process is the same",
 	"internal/perfevent/program.go":    "likewise",
-	"internal/procdir/procdir.go":      "holds on to a process",
+	"internal/procfs/dir.go":           "holds on to a process",
 	"internal/target/core/files.go":    "knows the names of files that are none",
 	"internal/target/live/procfs.go":   "our own tasks, and names of other processes for messages",
 }
@@ -94,7 +94,7 @@ func TestWhoNamesProcesses(t *testing.T) {
 			if s, ok := n.(*ast.BasicLit); ok && s.Kind == token.STRING {
 				if text, err := strconv.Unquote(s.Value); err == nil && inProc.MatchString(text) {
 					if used[path] = true; byNumber[path] == "" {
-						t.Errorf("%v: %s: the number may be another process's by now: use a procdir.Dir, as of live.Process", set.Position(s.Pos()), s.Value)
+						t.Errorf("%v: %s: the number may be another process's by now: use a procfs.Dir, as of live.Process", set.Position(s.Pos()), s.Value)
 					}
 				}
 			}

@@ -14,7 +14,7 @@ import (
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
 	"clrsnap/internal/mounts"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -253,7 +253,7 @@ func (p *Process) noRuntime() error {
 	return &Error{HRESULT: CORPROF_E_RUNTIME_UNINITIALIZED, Text: fmt.Sprintf("process %d %s", p.from.PID(), why)}
 }
 
-func commandLine(of procdir.Dir) string {
+func commandLine(of procfs.Dir) string {
 	b, err := of.ReadFile("cmdline")
 	if err != nil {
 		return ""

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 )
 
 // family finds the child processes of those that are recorded.
@@ -26,7 +26,7 @@ func (r *recorder) meetChildren() {
 	}
 	f.next = r.now + childrenEvery
 	met := map[int]bool{}
-	meet := func(parent procdir.Dir) {
+	meet := func(parent procfs.Dir) {
 		met[parent.PID()] = true
 		for _, child := range childrenOf(parent) {
 			if met[child] = true; !f.met[child] {
@@ -41,7 +41,7 @@ func (r *recorder) meetChildren() {
 		}
 	}
 	for _, w := range pending {
-		if dir, err := procdir.Open(w.pid); err == nil {
+		if dir, err := procfs.Open(w.pid); err == nil {
 			meet(dir)
 			dir.Close()
 		}
@@ -50,7 +50,7 @@ func (r *recorder) meetChildren() {
 }
 
 // childrenOf lists the child processes of a process.
-func childrenOf(of procdir.Dir) []int {
+func childrenOf(of procfs.Dir) []int {
 	tasks, err := of.Names("task")
 	if err != nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"clrsnap/internal/mounts"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/waiting"
 )
@@ -115,7 +115,7 @@ func (s *search) awaitLate() {
 // list lists a process that was given up, if it looks like .NET. It reads only what the kernel
 // has without the process's memory.
 func (s *search) list(pid int, why error) {
-	dir, err := procdir.Open(pid)
+	dir, err := procfs.Open(pid)
 	if err != nil { // it has ended
 		return
 	}
@@ -137,7 +137,7 @@ type looker struct {
 }
 
 // readMaps reads the list of mappings, which lasts until the next call.
-func (l *looker) readMaps(dir procdir.Dir) ([]byte, error) {
+func (l *looker) readMaps(dir procfs.Dir) ([]byte, error) {
 	const usual = 64 << 10
 	if l.buf == nil {
 		l.buf = make([]byte, 0, usual)
@@ -151,7 +151,7 @@ func (l *looker) readMaps(dir procdir.Dir) ([]byte, error) {
 
 // look finds out whether a process runs .NET, and what is known of it.
 func (l *looker) look(pid int) look {
-	dir, err := procdir.Open(pid)
+	dir, err := procfs.Open(pid)
 	if err != nil { // it has ended
 		return look{}
 	}
@@ -200,7 +200,7 @@ func (l *looker) look(pid int) look {
 }
 
 // described describes the process itself. Without a command its name stands for it.
-func (s *search) described(dir procdir.Dir, command string) Found {
+func (s *search) described(dir procfs.Dir, command string) Found {
 	f := Found{PID: dir.PID(), UID: -1, Command: command}
 	status, err := dir.ReadFile("status")
 	if err != nil {

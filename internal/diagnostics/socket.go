@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/procroot"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +26,7 @@ var ErrNoSocket = errors.New("no diagnostics socket")
 
 // Listens returns nil if a process has a diagnostics socket, else an error, which
 // is ErrNoSocket where there is none.
-func Listens(of procdir.Dir) error {
+func Listens(of procfs.Dir) error {
 	dir, _, err := sockets(of)
 	if err != nil {
 		return err
@@ -35,7 +35,7 @@ func Listens(of procdir.Dir) error {
 }
 
 // dial connects to the diagnostics socket of a process.
-func dial(ctx context.Context, of procdir.Dir) (*net.UnixConn, error) {
+func dial(ctx context.Context, of procfs.Dir) (*net.UnixConn, error) {
 	dir, names, err := sockets(of)
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func PeerPID(c *net.UnixConn) (int, error) {
 // its PID namespace, and its start time, and puts it in its $TMPDIR or /tmp
 // (src/coreclr/pal/src/thread/process.cpp, PAL_GetTransportName). What follows can be
 // cut off: the address of a socket has 107 bytes.
-func SocketPrefix(of procdir.Dir) (string, error) {
+func SocketPrefix(of procfs.Dir) (string, error) {
 	nspid, err := innermostPID(of)
 	if err != nil {
 		return "", err
@@ -115,7 +115,7 @@ func SocketPrefix(of procdir.Dir) (string, error) {
 // sockets opens the directory with the diagnostics socket of a process and
 // returns the names that it can have there, newest first: an earlier process with the
 // same PID may have left one behind. There is one at least.
-func sockets(of procdir.Dir) (dir *os.File, names []string, err error) {
+func sockets(of procfs.Dir) (dir *os.File, names []string, err error) {
 	prefix, err := SocketPrefix(of)
 	if err != nil {
 		return nil, nil, err
@@ -196,7 +196,7 @@ func newestSockets(dir *os.File, all []string) []string {
 
 // BoundSocket is the path under which a process listens for diagnostics, whether or
 // not the file is still there; "" where it does not, or where that cannot be told.
-func BoundSocket(of procdir.Dir) string {
+func BoundSocket(of procfs.Dir) string {
 	prefix, err := SocketPrefix(of)
 	if err != nil {
 		return ""
@@ -211,7 +211,7 @@ func BoundSocket(of procdir.Dir) string {
 // boundSockets lists the paths of sockets in the network namespace of a process
 // whose names begin with prefix, whether or not their files are still there
 // (proc_pid_net(5)). A path is as the process that bound it wrote it.
-func boundSockets(of procdir.Dir, prefix string) ([]string, error) {
+func boundSockets(of procfs.Dir, prefix string) ([]string, error) {
 	list, err := of.Open("net/unix")
 	if err != nil {
 		return nil, err
@@ -231,7 +231,7 @@ func boundSockets(of procdir.Dir, prefix string) ([]string, error) {
 
 // TemporaryDir is where a process puts temporary files, as it was told when it
 // started.
-func TemporaryDir(of procdir.Dir) string {
+func TemporaryDir(of procfs.Dir) string {
 	env, err := of.ReadFile("environ")
 	if err == nil {
 		for _, v := range bytes.Split(env, []byte{0}) {
@@ -244,7 +244,7 @@ func TemporaryDir(of procdir.Dir) string {
 }
 
 // innermostPID is what a process takes its own PID to be.
-func innermostPID(of procdir.Dir) (string, error) {
+func innermostPID(of procfs.Dir) (string, error) {
 	status, err := of.ReadFile("status")
 	if err != nil {
 		return "", err

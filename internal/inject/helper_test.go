@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"clrsnap/internal/agent"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 )
@@ -40,7 +40,7 @@ var roles = map[string]func(pid int, library []byte) error{
 	},
 	// unpacks and waits to be killed.
 	"unpack": func(pid int, library []byte) error {
-		dir, err := procdir.Open(pid)
+		dir, err := procfs.Open(pid)
 		if err != nil {
 			return err
 		}
@@ -228,9 +228,9 @@ func attachPID(ctx context.Context, pid int, library []byte) (*Agent, error) {
 }
 
 // dirOf holds on to process pid until the end of the test.
-func dirOf(t *testing.T, pid int) procdir.Dir {
+func dirOf(t *testing.T, pid int) procfs.Dir {
 	t.Helper()
-	dir, err := procdir.Open(pid)
+	dir, err := procfs.Open(pid)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/agent"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 )
 
 // A Listener waits for the agents of programs that this process starts.
@@ -27,7 +27,7 @@ func Listen() (*Listener, error) {
 }
 
 func listenWith(library []byte) (*Listener, error) {
-	self, err := procdir.Open(os.Getpid())
+	self, err := procfs.Open(os.Getpid())
 	if err != nil {
 		return nil, err
 	}

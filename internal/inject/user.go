@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,7 +24,7 @@ type user struct {
 }
 
 // userOf reads whose rights a process has (proc_pid_status(5)).
-func userOf(of procdir.Dir) (user, error) {
+func userOf(of procfs.Dir) (user, error) {
 	text, err := of.ReadFile("status")
 	if err != nil {
 		return user{}, err

@@ -19,7 +19,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/memfd"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -88,7 +88,7 @@ type Checker struct {
 // at it waiting, with its mappings or with anything that its files may lie on. It touches
 // neither its memory nor its files. What cannot be read is not judged: then nothing else of
 // the process can be read either.
-func (c *Checker) Check(of procdir.Dir, maps []byte) error {
+func (c *Checker) Check(of procfs.Dir, maps []byte) error {
 	if c.own == nil {
 		c.start()
 	}
@@ -177,7 +177,7 @@ func (c *Checker) start() {
 }
 
 // tableOf reads the mount table of a process; nil where that is not allowed.
-func (c *Checker) tableOf(of procdir.Dir) *table {
+func (c *Checker) tableOf(of procfs.Dir) *table {
 	mnt, err1 := of.Readlink("ns/mnt")
 	user, err2 := of.Readlink("ns/user")
 	if err1 != nil || err2 != nil {

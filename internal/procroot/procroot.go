@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenDir opens the directory that is dir, an absolute path, below root (procdir.Dir.Root),
+// OpenDir opens the directory that is dir, an absolute path, below root (procfs.Dir.Root),
 // for reading. Links are followed, as if root were the root of everything; before Linux
 // 5.6, or where a seccomp filter forbids openat2(2), they are not.
 func OpenDir(root *os.File, dir string) (*os.File, error) {

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 
 	"golang.org/x/sys/unix"
 )
@@ -78,7 +78,7 @@ func TestOpenWithoutLinks(t *testing.T) {
 }
 
 func TestOwnRoot(t *testing.T) {
-	self, err := procdir.Open(os.Getpid())
+	self, err := procfs.Open(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"os"
 	"strings"
 
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 
 	"golang.org/x/sys/unix"
 )
@@ -65,7 +65,7 @@ func checkMachine(pid, dir int) error {
 }
 
 // deniedError explains a refusal by what really stands in the way.
-func deniedError(dir procdir.Dir) error {
+func deniedError(dir procfs.Dir) error {
 	e := &AttachError{PID: dir.PID(), Err: ErrPermission}
 	var details, remedies []string
 	for _, f := range accessFindings(dir) {
@@ -129,7 +129,7 @@ func sameIDs(ids [4]uint64, id uint64) bool { return ids[0] == id && ids[1] == i
 
 // dumpable reports whether the target's files in /proc belong to the target's
 // user: the kernel gives those of a process that is not dumpable to root.
-func dumpable(dir procdir.Dir, su *status) bool {
+func dumpable(dir procfs.Dir, su *status) bool {
 	st, err := dir.Stat("maps")
 	if su.uid[1] == 0 || err != nil {
 		return true // cannot be told

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 )
 
 // What can be wrong with a process that we want to attach to. They come
@@ -22,7 +22,7 @@ var (
 // What can happen later.
 var (
 	// ErrExited: the process has ended. The text names it.
-	ErrExited = procdir.ErrExited
+	ErrExited = procfs.ErrExited
 	// ErrThreadExited: the thread has ended, or belongs to another process now.
 	ErrThreadExited = errors.New("thread has exited")
 	// ErrNotStopping: the thread did not reach a stop within the bound.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +23,7 @@ type Finding struct {
 // the capability to ignore it is OK.
 func CheckAccess(pid int) []Finding {
 	out := []Finding{{Check: "process", OK: true, Detail: fmt.Sprintf("%d (%s)", pid, commOf(pid))}}
-	dir, err := procdir.Open(pid)
+	dir, err := procfs.Open(pid)
 	if pid <= 0 || err != nil {
 		return []Finding{failed("process", missingError(pid))}
 	}
@@ -70,7 +70,7 @@ func failed(check string, err error) Finding {
 }
 
 // accessFindings are the checks of rights.
-func accessFindings(dir procdir.Dir) []Finding {
+func accessFindings(dir procfs.Dir) []Finding {
 	me := whoAmI()
 	text, _ := dir.ReadFile("status") // of a process that has gone nothing is known
 	su := parseStatus(text)
@@ -132,7 +132,7 @@ func capabilityFinding(me *self, su *status, mighty bool) Finding {
 	return f
 }
 
-func dumpableFinding(me *self, su *status, dir procdir.Dir, mighty bool) Finding {
+func dumpableFinding(me *self, su *status, dir procfs.Dir, mighty bool) Finding {
 	f := Finding{Check: "dumpable", OK: true, Detail: "yes"}
 	if dumpable(dir, su) {
 		return f

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
@@ -43,7 +43,7 @@ func (p *Process) readMappings() (target.Mappings, []byte, error) {
 }
 
 // ReadMaps reads what the kernel says of a process's mappings, into buf if there is room.
-func ReadMaps(of procdir.Dir, buf []byte) ([]byte, error) { return readAt(of.FD(), "maps", buf) }
+func ReadMaps(of procfs.Dir, buf []byte) ([]byte, error) { return readAt(of.FD(), "maps", buf) }
 
 // readMem reads a file that shows the address space, from a thread that has
 // one.

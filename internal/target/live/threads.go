@@ -5,7 +5,7 @@ import (
 	"errors"
 	"strconv"
 
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 
 	"golang.org/x/sys/unix"
 )
@@ -57,7 +57,7 @@ func (p *Process) Threads() ([]int, error) {
 		}
 	}
 	if len(tids) == 0 {
-		return nil, procdir.Exited(p.pid)
+		return nil, procfs.Exited(p.pid)
 	}
 	return tids, nil
 }

@@ -1,4 +1,4 @@
-package procdir
+package procfs
 
 import (
 	"bufio"

@@ -1,7 +1,7 @@
-// Package procdir holds on to a process by its directory in /proc. What is read through it
+// Package procfs holds on to a process by its directory in /proc. What is read through it
 // is that process's as long as it lives, and an error from then on, also when its number
 // has gone to another process.
-package procdir
+package procfs
 
 import (
 	"errors"
