@@ -51,8 +51,7 @@ var mayImport = map[string]string{
 
 	"internal/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap internal/clr/thread internal/engine internal/recording internal/walk",
 
-	"internal/procroot":    "",
-	"internal/diagnostics": "internal/procfs internal/procroot",
+	"internal/diagnostics": "internal/foreign internal/procfs",
 	"internal/agent":       "internal/diagnostics internal/memfd internal/procfs",
 	"internal/inject":      "internal/agent internal/diagnostics internal/foreign internal/procfs internal/target/live internal/module internal/locate",
 
@@ -78,7 +77,6 @@ var outside = map[string]string{
 	"internal/agent":       "golang.org/x/sys",
 	"internal/procfs":      "golang.org/x/sys",
 	"internal/waiting":     "golang.org/x/sys",
-	"internal/procroot":    "golang.org/x/sys",
 	"internal/foreign":     "golang.org/x/sys",
 	"internal/memfd":       "golang.org/x/sys",
 	"internal/mounts":      "golang.org/x/sys github.com/moby/sys/mountinfo",

@@ -14,8 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"clrsnap/internal/foreign"
 	"clrsnap/internal/procfs"
-	"clrsnap/internal/procroot"
 
 	"golang.org/x/sys/unix"
 )
@@ -126,7 +126,7 @@ func sockets(of procfs.Dir) (dir *os.File, names []string, err error) {
 	}
 	defer root.Close()
 	where := path.Dir(prefix)
-	dir, err = procroot.OpenDir(root, where)
+	dir, err = foreign.OpenDirBelow(int(root.Fd()), where)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil, fmt.Errorf("%w in %s, which does not exist", ErrNoSocket, where)
 	}

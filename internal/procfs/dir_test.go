@@ -110,6 +110,16 @@ func TestDir(t *testing.T) {
 	if names, err := d.Names("task"); err != nil || len(names) != 1 || names[0] != fmt.Sprint(d.PID()) {
 		t.Errorf("%q, %v", names, err)
 	}
+	if root, err := d.Root(); err != nil {
+		t.Error(err)
+	} else {
+		defer root.Close()
+		theirs, err1 := root.Stat()
+		ours, err2 := os.Stat("/")
+		if err1 != nil || err2 != nil || !os.SameFile(theirs, ours) {
+			t.Errorf("the root is another directory (%v, %v)", err1, err2)
+		}
+	}
 	if _, err := d.ReadFile("nothing"); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrExited) {
 		t.Errorf("a file that is not there: %v", err)
 	}
