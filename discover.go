@@ -1,13 +1,10 @@
 package clrsnap
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
-	"syscall"
+	"strings"
 	"time"
 
 	"clrsnap/internal/engine"
@@ -65,7 +62,7 @@ const (
 )
 
 func discover(wary bool) (found []Found, left []int, err error) {
-	pids, err := processes()
+	pids, err := procfs.Processes()
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot list the processes: %w", err)
 	}
@@ -82,32 +79,14 @@ func discover(wary bool) (found []Found, left []int, err error) {
 	return s.out, left, nil
 }
 
-// processes lists process ids.
-func processes() ([]int, error) {
-	d, err := os.Open("/proc")
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	var pids []int
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids, err
-}
-
 // takeTurns puts the processes of all users in turn: one user's, however many they are and
 // whatever they cost, do not use up the time of the others'.
 func takeTurns(pids []int) {
-	turn, met := map[int]int{}, map[uint32]int{}
+	turn, met := map[int]int{}, map[int]int{}
 	for _, pid := range pids {
-		var st syscall.Stat_t
-		if syscall.Stat("/proc/"+strconv.Itoa(pid), &st) == nil {
-			turn[pid] = met[st.Uid]
-			met[st.Uid]++
+		if uid, ok := procfs.Owner(pid); ok {
+			turn[pid] = met[uid]
+			met[uid]++
 		}
 	}
 	slices.SortStableFunc(pids, func(a, b int) int { return turn[a] - turn[b] })
@@ -145,14 +124,13 @@ func openError(dir procfs.Dir) error {
 // dotNetThreads recognises a process that may not be looked into by the names
 // that the runtime gives to its threads, which everybody may read.
 func dotNetThreads(dir procfs.Dir) bool {
-	tasks, err := dir.Names("task")
+	tids, err := dir.Tasks()
 	if err != nil {
 		return false
 	}
 	const first = 1000 // the runtime's are among those that a program starts with
-	tasks = tasks[:min(len(tasks), first)]
-	for _, t := range tasks {
-		if comm, err := dir.ReadFile("task/" + t + "/comm"); err == nil && bytes.HasPrefix(comm, []byte(".NET ")) {
+	for _, tid := range tids[:min(len(tids), first)] {
+		if name, err := dir.TaskComm(tid); err == nil && strings.HasPrefix(name, ".NET ") {
 			return true
 		}
 	}

@@ -254,11 +254,11 @@ func (p *Process) noRuntime() error {
 }
 
 func commandLine(of procfs.Dir) string {
-	b, err := of.ReadFile("cmdline")
+	s, err := of.Cmdline()
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(strings.ReplaceAll(string(b), "\x00", " "))
+	return s
 }
 
 func shortCommand(s string) string {

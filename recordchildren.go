@@ -2,8 +2,6 @@ package clrsnap
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"clrsnap/internal/procfs"
@@ -28,7 +26,8 @@ func (r *recorder) meetChildren() {
 	met := map[int]bool{}
 	meet := func(parent procfs.Dir) {
 		met[parent.PID()] = true
-		for _, child := range childrenOf(parent) {
+		children, _ := parent.Children() // one that has ended has none
+		for _, child := range children {
 			if met[child] = true; !f.met[child] {
 				r.expect(child, f.met != nil)
 			}
@@ -47,25 +46,4 @@ func (r *recorder) meetChildren() {
 		}
 	}
 	f.met = met // the number of one that has ended may be another's one day
-}
-
-// childrenOf lists the child processes of a process.
-func childrenOf(of procfs.Dir) []int {
-	tasks, err := of.Names("task")
-	if err != nil {
-		return nil
-	}
-	var out []int
-	for _, task := range tasks {
-		b, err := of.ReadFile("task/" + task + "/children")
-		if err != nil {
-			continue // the thread has ended
-		}
-		for _, s := range strings.Fields(string(b)) {
-			if child, err := strconv.Atoi(s); err == nil {
-				out = append(out, child)
-			}
-		}
-	}
-	return out
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -142,7 +143,7 @@ func (l *looker) readMaps(dir procfs.Dir) ([]byte, error) {
 	if l.buf == nil {
 		l.buf = make([]byte, 0, usual)
 	}
-	maps, err := live.ReadMaps(dir, l.buf)
+	maps, err := dir.ReadInto("maps", l.buf)
 	if cap(maps) <= 1<<20 && maps != nil {
 		l.buf = maps[:0]
 	}
@@ -158,7 +159,7 @@ func (l *looker) look(pid int) look {
 	defer dir.Close()
 	maps, err := l.readMaps(dir)
 	switch {
-	case errors.Is(err, os.ErrPermission), errors.Is(err, live.ErrTooLong):
+	case errors.Is(err, os.ErrPermission), errors.Is(err, procfs.ErrTooLong):
 		if !dotNetThreads(dir) {
 			return look{}
 		}
@@ -202,20 +203,14 @@ func (l *looker) look(pid int) look {
 // described describes the process itself. Without a command its name stands for it.
 func (s *search) described(dir procfs.Dir, command string) Found {
 	f := Found{PID: dir.PID(), UID: -1, Command: command}
-	status, err := dir.ReadFile("status")
+	status, err := dir.Status()
 	if err != nil {
 		return f
 	}
-	for line := range bytes.Lines(status) {
-		key, value, _ := bytes.Cut(line, []byte(":"))
-		fields := bytes.Fields(value)
-		switch {
-		case string(key) == "Name" && f.Command == "":
-			f.Command = "[" + string(bytes.TrimSpace(value)) + "]"
-		case string(key) == "Uid" && len(fields) > 1: // real, effective, saved, file system
-			f.UID, _ = strconv.Atoi(string(fields[1]))
-		}
+	if f.Command == "" {
+		f.Command = "[" + strings.TrimSpace(status.Name) + "]"
 	}
+	f.UID = status.UID.Effective
 	f.User = s.user(f.UID)
 	return f
 }

@@ -100,20 +100,7 @@ func inRole(t *testing.T, role string, pid int) *exec.Cmd {
 func startRole(t *testing.T, role string, pid int) (cmd *exec.Cmd, said string) {
 	t.Helper()
 	cmd = inRole(t, role, pid)
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill() // fails if it has ended
-		cmd.Wait()
-	})
-	lines := bufio.NewScanner(stdout)
-	lines.Scan() // what it has not said is not what is expected
-	return cmd, lines.Text()
+	return cmd, testenv.StartSaying(t, cmd)
 }
 
 // asNobody has a command run as a user without rights.

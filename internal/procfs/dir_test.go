@@ -1,7 +1,6 @@
 package procfs
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +10,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"clrsnap/internal/testenv"
 
 	"golang.org/x/sys/unix"
 )
@@ -69,17 +70,8 @@ func pretend() error {
 func TestLong(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = []string{roleVar + "=pretend"}
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
-	if said := bufio.NewScanner(out); !said.Scan() || said.Text() != "ready" {
-		t.Skipf("SKIPPED, NOTHING WAS TESTED: this kernel lets no process tell where its command line is: %s", said.Text())
+	if said := testenv.StartSaying(t, cmd); said != "ready" {
+		t.Skipf("SKIPPED, NOTHING WAS TESTED: this kernel lets no process tell where its command line is: %s", said)
 	}
 	d, err := Open(cmd.Process.Pid)
 	if err != nil {

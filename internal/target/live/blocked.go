@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"clrsnap/internal/procfs"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -72,8 +74,8 @@ func (p *Process) StillBlocked(tid int) (still bool, ran time.Duration) {
 	if string(b) == string(last) {
 		return true, 0
 	}
-	now, then := schedTimes(b), schedTimes([]byte(last))
-	return false, max(0, now[0]+now[1]-then[0]-then[1])
+	now, then := procfs.ParseSchedstat(b), procfs.ParseSchedstat([]byte(last))
+	return false, max(0, now.Running+now.Ready-then.Running-then.Ready)
 }
 
 // Holds reports whether a thread has not run since it was captured with that proof.
@@ -95,8 +97,8 @@ func (p *Process) Times(tid int) (running, ready time.Duration, ok bool) {
 	if err != nil {
 		return 0, 0, false
 	}
-	times := schedTimes(b)
-	return times[0], times[1], times[0] > 0
+	times := procfs.ParseSchedstat(b)
+	return times.Running, times.Ready, times.Running > 0
 }
 
 // A Proof is what the kernel told of how often, and for how long, a thread has run,
@@ -104,21 +106,10 @@ func (p *Process) Times(tid int) (running, ready time.Duration, ok bool) {
 type Proof string
 
 // Running is for how long the thread had a processor until then.
-func (p Proof) Running() time.Duration { return schedTimes([]byte(p))[0] }
+func (p Proof) Running() time.Duration { return procfs.ParseSchedstat([]byte(p)).Running }
 
 // Ready is for how long it had waited for one.
-func (p Proof) Ready() time.Duration { return schedTimes([]byte(p))[1] }
-
-// schedTimes are the times of a line of schedstat: with a processor, and ready without
-// one.
-func schedTimes(b []byte) (t [2]time.Duration) {
-	for i := range t {
-		var f []byte
-		f, b = nextField(b)
-		t[i] = time.Duration(parseUint(f))
-	}
-	return t
-}
+func (p Proof) Ready() time.Duration { return procfs.ParseSchedstat([]byte(p)).Ready }
 
 // maxProof bounds a line of schedstat, of three numbers.
 const maxProof = 64
@@ -147,6 +138,8 @@ type blockedReader struct {
 	c      copier
 }
 
+// blockedFiles are the files that TryBlocked reads, of one thread. They stay open, and are read
+// here and not by procfs, which opens a file for each reading: that takes longer than all the rest.
 type blockedFiles struct{ schedstat, syscall int }
 
 func (f blockedFiles) close() {
@@ -183,11 +176,11 @@ func (r *blockedReader) capture(p *Process, req *Request, out *Capture) error {
 	if err != nil {
 		return r.failed(p, req.TID, err)
 	}
-	l, blocked := parseSyscall(b)
+	l, blocked := procfs.ParseSyscall(b)
 	if !blocked {
 		return &ThreadError{TID: req.TID, Err: ErrNotBlocked}
 	}
-	r.c.copy(uintptr(req.TID), l.sp)
+	r.c.copy(uintptr(req.TID), l.SP)
 	var again [maxProof]byte
 	s2, err := preadAll(f.schedstat, again[:])
 	if err != nil {
@@ -196,8 +189,8 @@ func (r *blockedReader) capture(p *Process, req *Request, out *Capture) error {
 	if !bytes.Equal(s1, s2) {
 		return &ThreadError{TID: req.TID, Err: ErrNotBlocked, Detail: "it ran meanwhile"}
 	}
-	contextSP(&out.Context, l.pc, l.sp)
-	out.SyscallNr, out.SyscallArgs = l.nr, l.args
+	contextSP(&out.Context, l.PC, l.SP)
+	out.SyscallNr, out.SyscallArgs = l.Nr, l.Args
 	out.Pause, out.Stopped, out.Waited = 0, false, 0
 	out.Proof = r.prove(req.TID, s1)
 	return r.c.deliver(req, out)

@@ -135,8 +135,8 @@ func (p *Process) identify() error {
 	if err := checkKind(p.pid, &st, &su); err != nil {
 		return err
 	}
-	p.start = st.start
-	p.nests = max(len(su.nspid)-1, 0)
+	p.start = st.Start
+	p.nests = max(len(su.NSPID)-1, 0)
 	if fd, err := unix.PidfdOpen(p.pid, 0); err == nil {
 		p.pidfd = fd
 	}
@@ -144,7 +144,7 @@ func (p *Process) identify() error {
 	if st, _, err = p.readSelf(); err != nil {
 		return p.unseen(err)
 	}
-	if st.state == 'Z' {
+	if st.State == 'Z' {
 		p.relead()
 	}
 	return nil
@@ -152,25 +152,17 @@ func (p *Process) identify() error {
 
 // unseen is why a process cannot be attached to of which /proc tells nothing.
 func (p *Process) unseen(err error) error {
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+	if errors.Is(err, ErrExited) {
 		return justExited(p.pid)
 	}
 	return missingError(p.pid)
 }
 
-func (p *Process) readSelf() (st stat, su status, err error) {
-	var buf [2048]byte
-	b, err := readAt(p.dir, "stat", buf[:])
-	if err != nil {
-		return st, su, err
+func (p *Process) readSelf() (st procfs.Stat, su procfs.Status, err error) {
+	if st, err = p.Dir().Stat(); err == nil {
+		su, err = p.Dir().Status()
 	}
-	if st, err = parseStat(b); err != nil {
-		return st, su, err
-	}
-	if b, err = readAt(p.dir, "status", buf[:]); err != nil {
-		return st, su, err
-	}
-	return st, parseStatus(b), nil
+	return st, su, err
 }
 
 // probe reads a byte for real: only that tells whether reading is allowed.
@@ -222,12 +214,7 @@ func (p *Process) Alive() error {
 		}
 		return nil
 	}
-	var buf [1024]byte
-	b, err := readAt(p.dir, "stat", buf[:])
-	if err != nil {
-		return procfs.Exited(p.pid)
-	}
-	if st, err := parseStat(b); err != nil || st.start != p.start || st.state == 'Z' && st.count <= 1 {
+	if st, err := p.Dir().Stat(); err != nil || st.Start != p.start || ended(&st) {
 		return procfs.Exited(p.pid)
 	}
 	return nil
