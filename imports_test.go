@@ -79,7 +79,7 @@ var outside = map[string]string{
 	"internal/waiting":     "golang.org/x/sys",
 	"internal/foreign":     "golang.org/x/sys",
 	"internal/memfd":       "golang.org/x/sys",
-	"internal/mounts":      "golang.org/x/sys github.com/moby/sys/mountinfo",
+	"internal/mounts":      "golang.org/x/sys",
 	"internal/diagnostics": "golang.org/x/sys",
 	"internal/inject":      "golang.org/x/sys",
 	"internal/confine":     "golang.org/x/sys github.com/landlock-lsm/go-landlock kernel.org/pub/linux/libs/security/libcap",
