@@ -27,7 +27,7 @@ var mayImport = map[string]string{
 	"internal/memfd":       "",
 	"internal/mounts":      "internal/memfd internal/procfs",
 	"internal/procfs":      "internal/arch internal/target",
-	"internal/waiting":     "",
+	"internal/waiting":     "internal/procfs",
 	"internal/target/core": "internal/arch internal/elfx internal/foreign internal/target",
 	"internal/target/live": "internal/arch internal/foreign internal/mounts internal/procfs internal/target",
 

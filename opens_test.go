@@ -23,7 +23,6 @@ var mayOpen = map[string]string{
 	"internal/foreign/foreign.go":      "anything, after it has looked at it",
 	"internal/inject/folder.go":        "a folder that we have made",
 	"internal/inject/trust.go":         "a directory, by a descriptor, after it was checked",
-	"internal/waiting/waiting.go":      "/proc/self/task/TID/syscall and status",
 	"internal/perfevent/errors.go":     "/proc/sys/kernel/perf_event_paranoid",
 	"internal/perfevent/program.go":    "/proc/PID/status",
 	"internal/perfevent/generation.go": "/proc/PID/task, /sys/devices/system/cpu",
