@@ -1,8 +1,6 @@
 package diagnostics
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,6 +10,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"clrsnap/internal/foreign"
@@ -208,34 +207,19 @@ func BoundSocket(of procfs.Dir) string {
 	return bound[0]
 }
 
-// boundSockets lists the paths of sockets in the network namespace of a process
-// whose names begin with prefix, whether or not their files are still there
-// (proc_pid_net(5)). A path is as the process that bound it wrote it.
+// boundSockets lists the paths of sockets in the network namespace of a process whose names
+// begin with prefix.
 func boundSockets(of procfs.Dir, prefix string) ([]string, error) {
-	list, err := of.Open("net/unix")
-	if err != nil {
-		return nil, err
-	}
-	defer list.Close()
-	var paths []string
-	lines := bufio.NewScanner(list)
-	for lines.Scan() && len(paths) < maxNames {
-		// The path is the last field, and may have blanks in it.
-		line := lines.Text()
-		if at := strings.Index(line, " /"); at >= 0 && strings.Contains(line, "/"+prefix) {
-			paths = append(paths, line[at+1:])
-		}
-	}
-	return paths, lines.Err()
+	return of.BoundSockets(maxNames, func(path string) bool { return strings.Contains(path, "/"+prefix) })
 }
 
 // TemporaryDir is where a process puts temporary files, as it was told when it
 // started.
 func TemporaryDir(of procfs.Dir) string {
-	env, err := of.ReadFile("environ")
+	env, err := of.Environ()
 	if err == nil {
-		for _, v := range bytes.Split(env, []byte{0}) {
-			if dir, ok := strings.CutPrefix(string(v), "TMPDIR="); ok && dir != "" {
+		for v := range env {
+			if dir, ok := strings.CutPrefix(v, "TMPDIR="); ok && dir != "" {
 				return dir
 			}
 		}
@@ -245,16 +229,13 @@ func TemporaryDir(of procfs.Dir) string {
 
 // innermostPID is what a process takes its own PID to be.
 func innermostPID(of procfs.Dir) (string, error) {
-	status, err := of.ReadFile("status")
+	s, err := of.Status()
 	if err != nil {
 		return "", err
 	}
-	for _, line := range strings.Split(string(status), "\n") {
-		if list, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			if f := strings.Fields(list); len(f) > 0 {
-				return f[len(f)-1], nil
-			}
-		}
+	pid, ok := s.InnermostPID()
+	if !ok {
+		return "", fmt.Errorf("the status of process %d has no NSpid", of.PID())
 	}
-	return "", fmt.Errorf("the status of process %d has no NSpid", of.PID())
+	return strconv.Itoa(pid), nil
 }
