@@ -55,7 +55,7 @@ var mayImport = map[string]string{
 	"internal/agent":       "internal/diagnostics internal/memfd internal/procfs",
 	"internal/inject":      "internal/agent internal/diagnostics internal/foreign internal/procfs internal/target/live internal/module internal/locate",
 
-	"internal/perfevent": "internal/arch",
+	"internal/perfevent": "internal/arch internal/procfs",
 
 	"internal/testenv":     "",
 	"internal/clr/clrtest": "internal/arch internal/target internal/contract",

@@ -23,9 +23,7 @@ var mayOpen = map[string]string{
 	"internal/foreign/foreign.go":      "anything, after it has looked at it",
 	"internal/inject/folder.go":        "a folder that we have made",
 	"internal/inject/trust.go":         "a directory, by a descriptor, after it was checked",
-	"internal/perfevent/errors.go":     "/proc/sys/kernel/perf_event_paranoid",
-	"internal/perfevent/program.go":    "/proc/PID/status",
-	"internal/perfevent/generation.go": "/proc/PID/task, /sys/devices/system/cpu",
+	"internal/perfevent/generation.go": "/sys/devices/system/cpu",
 	"internal/perfevent/kallsyms.go":   "/proc/kallsyms",
 	"internal/procfs/dir.go":           "/proc/PID, with O_PATH, and files of it, /proc/sys",
 	"internal/procfs/lists.go":         "/proc",
@@ -68,11 +66,9 @@ func TestWhoOpensFiles(t *testing.T) {
 // byNumber are the source files that name a process in /proc by its number, and why. All
 // others go through internal/procfs: the number of a process that has ended is given again.
 var byNumber = map[string]string{
-	"internal/perfevent/generation.go": "the kernel's events take numbers, too; Record looks afterwards whether the process is the same",
-	"internal/perfevent/program.go":    "likewise",
-	"internal/procfs/dir.go":           "holds on to a process",
-	"internal/procfs/lists.go":         "lists processes, and whose they are",
-	"internal/target/core/files.go":    "knows the names of files that are none",
+	"internal/procfs/dir.go":        "holds on to a process",
+	"internal/procfs/lists.go":      "lists processes, and whose they are",
+	"internal/target/core/files.go": "knows the names of files that are none",
 }
 
 // inProc is a text that the path of a process is made with.
