@@ -1,5 +1,5 @@
 // Package procfs reads what the kernel tells of processes in /proc, and parses it. Nobody else
-// does, but for files that internal/target/live keeps open to read them again and again.
+// parses it; internal/target/live reads by itself what it keeps open to read again and again.
 //
 // A process is held on to by its directory, a Dir: what is read through it is that process's
 // as long as it lives, and an error from then on, also when its number has gone to another

@@ -138,8 +138,8 @@ type blockedReader struct {
 	c      copier
 }
 
-// blockedFiles are the files that TryBlocked reads, of one thread. They stay open, and are read
-// here and not by procfs, which opens a file for each reading: that takes longer than all the rest.
+// blockedFiles are the files that TryBlocked reads, of one thread. They stay open, and so are read
+// here: procfs, whose parsers serve here too, opens a file for each reading.
 type blockedFiles struct{ schedstat, syscall int }
 
 func (f blockedFiles) close() {
