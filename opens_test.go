@@ -15,8 +15,6 @@ import (
 // mayOpen are the source files that open files by themselves, and which ones. All others
 // are strangers' files: internal/foreign opens those.
 var mayOpen = map[string]string{
-	"internal/search/processes.go": "/proc",
-
 	"cmd/clrsnap/place.go": "the directory of an output, and what is there if it is not a stranger's",
 	"cmd/clrsnap/view.go":  "what the user names, which may be a pipe of the user's",
 
@@ -25,22 +23,15 @@ var mayOpen = map[string]string{
 	"internal/foreign/foreign.go":      "anything, after it has looked at it",
 	"internal/inject/folder.go":        "a folder that we have made",
 	"internal/inject/trust.go":         "a directory, by a descriptor, after it was checked",
-	"internal/mounts/mounts.go":        "/proc/PID/mountinfo",
-	"internal/perfevent/errors.go":     "/proc/sys/kernel/perf_event_paranoid",
-	"internal/perfevent/generation.go": "/proc/PID/task, /sys/devices/system/cpu",
+	"internal/perfevent/generation.go": "/sys/devices/system/cpu",
 	"internal/perfevent/kallsyms.go":   "/proc/kallsyms",
-	"internal/perfevent/program.go":    "/proc/PID/status",
-	"internal/procdir/procdir.go":      "/proc/PID, with O_PATH, and files of it",
-	"internal/procroot/procroot.go":    "directories, without following links",
+	"internal/procfs/dir.go":           "/proc/PID, with O_PATH, and files of it, /proc/sys",
+	"internal/procfs/lists.go":         "/proc",
 	"internal/replay/file.go":          "moments that tests have recorded",
-	"internal/waiting/waiting.go":      "/proc/self/task/TID/syscall and status",
 	"internal/target/core/files.go":    "a directory, with O_PATH",
 	"internal/target/live/access.go":   "/proc/PID/exe, which the kernel has executed",
 	"internal/target/live/blocked.go":  "/proc/PID/task/TID/schedstat and syscall",
-	"internal/target/live/files.go":    "/proc/PID/root, with O_PATH",
 	"internal/target/live/memory.go":   "/proc/PID/mem",
-	"internal/target/live/procfs.go":   "files of /proc/PID",
-	"internal/target/live/threads.go":  "/proc/PID/task",
 }
 
 // opening are functions that open a file.
@@ -73,14 +64,11 @@ func TestWhoOpensFiles(t *testing.T) {
 }
 
 // byNumber are the source files that name a process in /proc by its number, and why. All
-// others go through internal/procdir: the number of a process that has ended is given again.
+// others go through internal/procfs: the number of a process that has ended is given again.
 var byNumber = map[string]string{
-	"internal/search/processes.go":     "lists /proc",
-	"internal/perfevent/generation.go": "the kernel's events take numbers, too; Record looks afterwards whether the process is the same",
-	"internal/perfevent/program.go":    "likewise",
-	"internal/procdir/procdir.go":      "holds on to a process",
-	"internal/target/core/files.go":    "knows the names of files that are none",
-	"internal/target/live/procfs.go":   "our own tasks, and names of other processes for messages",
+	"internal/procfs/dir.go":        "holds on to a process",
+	"internal/procfs/lists.go":      "lists processes, and whose they are",
+	"internal/target/core/files.go": "knows the names of files that are none",
 }
 
 // inProc is a text that the path of a process is made with.
@@ -94,7 +82,7 @@ func TestWhoNamesProcesses(t *testing.T) {
 			if s, ok := n.(*ast.BasicLit); ok && s.Kind == token.STRING {
 				if text, err := strconv.Unquote(s.Value); err == nil && inProc.MatchString(text) {
 					if used[path] = true; byNumber[path] == "" {
-						t.Errorf("%v: %s: the number may be another process's by now: use a procdir.Dir, as of live.Process", set.Position(s.Pos()), s.Value)
+						t.Errorf("%v: %s: the number may be another process's by now: use a procfs.Dir, as of live.Process", set.Position(s.Pos()), s.Value)
 					}
 				}
 			}

@@ -2,11 +2,9 @@ package record
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 )
 
 // family finds the child processes of those that are recorded.
@@ -26,9 +24,10 @@ func (r *recorder) meetChildren() {
 	}
 	f.next = r.now + childrenEvery
 	met := map[int]bool{}
-	meet := func(parent procdir.Dir) {
+	meet := func(parent procfs.Dir) {
 		met[parent.PID()] = true
-		for _, child := range childrenOf(parent) {
+		children, _ := parent.Children() // one that has ended has none
+		for _, child := range children {
 			if met[child] = true; !f.met[child] {
 				r.expect(child, f.met != nil)
 			}
@@ -41,31 +40,10 @@ func (r *recorder) meetChildren() {
 		}
 	}
 	for _, w := range pending {
-		if dir, err := procdir.Open(w.pid); err == nil {
+		if dir, err := procfs.Open(w.pid); err == nil {
 			meet(dir)
 			dir.Close()
 		}
 	}
 	f.met = met // the number of one that has ended may be another's one day
-}
-
-// childrenOf lists the child processes of a process.
-func childrenOf(of procdir.Dir) []int {
-	tasks, err := of.Names("task")
-	if err != nil {
-		return nil
-	}
-	var out []int
-	for _, task := range tasks {
-		b, err := of.ReadFile("task/" + task + "/children")
-		if err != nil {
-			continue // the thread has ended
-		}
-		for _, s := range strings.Fields(string(b)) {
-			if child, err := strconv.Atoi(s); err == nil {
-				out = append(out, child)
-			}
-		}
-	}
-	return out
 }

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"clrsnap/internal/diagnostics"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 )
 
 // CLSID is the class that the library implements (agent/entry.c).
@@ -81,7 +81,7 @@ func (l *Listener) Accept(timeout time.Duration) (*Conn, error) {
 // runtime answers the request to load it only when Begin has told the agent what
 // to do; Begin returns that answer if it is an error.
 func (l *Listener) Attach(pid int, library string) (*Conn, error) {
-	of, err := procdir.Open(pid)
+	of, err := procfs.Open(pid)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 	"time"
 	"unicode/utf16"
 
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 )
 
 var magic = [14]byte{'D', 'O', 'T', 'N', 'E', 'T', '_', 'I', 'P', 'C', '_', 'V', '1'}
@@ -89,7 +89,7 @@ type Profiler struct {
 // AttachProfiler has the runtime of a process load the profiler of class clsid
 // from library, a path that the target sees, and initialise it with data. It
 // returns when the profiler is active, at the latest after timeout.
-func AttachProfiler(of procdir.Dir, clsid GUID, library string, data []byte, timeout time.Duration) error {
+func AttachProfiler(of procfs.Dir, clsid GUID, library string, data []byte, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	return Attach(ctx, of, Profiler{CLSID: clsid, Library: library, Data: data})
@@ -97,7 +97,7 @@ func AttachProfiler(of procdir.Dir, clsid GUID, library string, data []byte, tim
 
 // Attach has the runtime of a process load a profiler, and returns when the
 // profiler is active. Without a deadline in ctx the runtime is given attachTimeout.
-func Attach(ctx context.Context, of procdir.Dir, p Profiler) error {
+func Attach(ctx context.Context, of procfs.Dir, p Profiler) error {
 	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
@@ -118,7 +118,7 @@ func Attach(ctx context.Context, of procdir.Dir, p Profiler) error {
 
 // command sends one command and returns the payload of the answer. Where the end
 // of ctx has cut that short, the error is why it has ended.
-func command(ctx context.Context, of procdir.Dir, set, cmd uint8, payload []byte) ([]byte, error) {
+func command(ctx context.Context, of procfs.Dir, set, cmd uint8, payload []byte) ([]byte, error) {
 	if len(payload) > maxMessage-headerSize {
 		return nil, fmt.Errorf("the request has %d bytes, which is too long", len(payload))
 	}
@@ -140,7 +140,7 @@ func interrupted(err error) bool {
 }
 
 // exchange sends a message and returns the payload of the answer.
-func exchange(ctx context.Context, of procdir.Dir, message []byte) ([]byte, error) {
+func exchange(ctx context.Context, of procfs.Dir, message []byte) ([]byte, error) {
 	c, err := dial(ctx, of)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/testenv"
 
 	"golang.org/x/sys/unix"
@@ -58,9 +58,9 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-func dirOf(t *testing.T, pid int) procdir.Dir {
+func dirOf(t *testing.T, pid int) procfs.Dir {
 	t.Helper()
-	dir, err := procdir.Open(pid)
+	dir, err := procfs.Open(pid)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,6 @@
 package diagnostics
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,10 +10,11 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
-	"clrsnap/internal/procdir"
-	"clrsnap/internal/procroot"
+	"clrsnap/internal/foreign"
+	"clrsnap/internal/procfs"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,7 +25,7 @@ var ErrNoSocket = errors.New("no diagnostics socket")
 
 // Listens returns nil if a process has a diagnostics socket, else an error, which
 // is ErrNoSocket where there is none.
-func Listens(of procdir.Dir) error {
+func Listens(of procfs.Dir) error {
 	dir, _, err := sockets(of)
 	if err != nil {
 		return err
@@ -35,7 +34,7 @@ func Listens(of procdir.Dir) error {
 }
 
 // dial connects to the diagnostics socket of a process.
-func dial(ctx context.Context, of procdir.Dir) (*net.UnixConn, error) {
+func dial(ctx context.Context, of procfs.Dir) (*net.UnixConn, error) {
 	dir, names, err := sockets(of)
 	if err != nil {
 		return nil, err
@@ -104,7 +103,7 @@ func PeerPID(c *net.UnixConn) (int, error) {
 // its PID namespace, and its start time, and puts it in its $TMPDIR or /tmp
 // (src/coreclr/pal/src/thread/process.cpp, PAL_GetTransportName). What follows can be
 // cut off: the address of a socket has 107 bytes.
-func SocketPrefix(of procdir.Dir) (string, error) {
+func SocketPrefix(of procfs.Dir) (string, error) {
 	nspid, err := innermostPID(of)
 	if err != nil {
 		return "", err
@@ -115,7 +114,7 @@ func SocketPrefix(of procdir.Dir) (string, error) {
 // sockets opens the directory with the diagnostics socket of a process and
 // returns the names that it can have there, newest first: an earlier process with the
 // same PID may have left one behind. There is one at least.
-func sockets(of procdir.Dir) (dir *os.File, names []string, err error) {
+func sockets(of procfs.Dir) (dir *os.File, names []string, err error) {
 	prefix, err := SocketPrefix(of)
 	if err != nil {
 		return nil, nil, err
@@ -126,7 +125,7 @@ func sockets(of procdir.Dir) (dir *os.File, names []string, err error) {
 	}
 	defer root.Close()
 	where := path.Dir(prefix)
-	dir, err = procroot.OpenDir(root, where)
+	dir, err = foreign.OpenDirBelow(int(root.Fd()), where)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil, fmt.Errorf("%w in %s, which does not exist", ErrNoSocket, where)
 	}
@@ -196,7 +195,7 @@ func newestSockets(dir *os.File, all []string) []string {
 
 // BoundSocket is the path under which a process listens for diagnostics, whether or
 // not the file is still there; "" where it does not, or where that cannot be told.
-func BoundSocket(of procdir.Dir) string {
+func BoundSocket(of procfs.Dir) string {
 	prefix, err := SocketPrefix(of)
 	if err != nil {
 		return ""
@@ -208,34 +207,19 @@ func BoundSocket(of procdir.Dir) string {
 	return bound[0]
 }
 
-// boundSockets lists the paths of sockets in the network namespace of a process
-// whose names begin with prefix, whether or not their files are still there
-// (proc_pid_net(5)). A path is as the process that bound it wrote it.
-func boundSockets(of procdir.Dir, prefix string) ([]string, error) {
-	list, err := of.Open("net/unix")
-	if err != nil {
-		return nil, err
-	}
-	defer list.Close()
-	var paths []string
-	lines := bufio.NewScanner(list)
-	for lines.Scan() && len(paths) < maxNames {
-		// The path is the last field, and may have blanks in it.
-		line := lines.Text()
-		if at := strings.Index(line, " /"); at >= 0 && strings.Contains(line, "/"+prefix) {
-			paths = append(paths, line[at+1:])
-		}
-	}
-	return paths, lines.Err()
+// boundSockets lists the paths of sockets in the network namespace of a process whose names
+// begin with prefix.
+func boundSockets(of procfs.Dir, prefix string) ([]string, error) {
+	return of.BoundSockets(maxNames, func(path string) bool { return strings.Contains(path, "/"+prefix) })
 }
 
 // TemporaryDir is where a process puts temporary files, as it was told when it
 // started.
-func TemporaryDir(of procdir.Dir) string {
-	env, err := of.ReadFile("environ")
+func TemporaryDir(of procfs.Dir) string {
+	env, err := of.Environ()
 	if err == nil {
-		for _, v := range bytes.Split(env, []byte{0}) {
-			if dir, ok := strings.CutPrefix(string(v), "TMPDIR="); ok && dir != "" {
+		for v := range env {
+			if dir, ok := strings.CutPrefix(v, "TMPDIR="); ok && dir != "" {
 				return dir
 			}
 		}
@@ -244,17 +228,14 @@ func TemporaryDir(of procdir.Dir) string {
 }
 
 // innermostPID is what a process takes its own PID to be.
-func innermostPID(of procdir.Dir) (string, error) {
-	status, err := of.ReadFile("status")
+func innermostPID(of procfs.Dir) (string, error) {
+	s, err := of.Status()
 	if err != nil {
 		return "", err
 	}
-	for _, line := range strings.Split(string(status), "\n") {
-		if list, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			if f := strings.Fields(list); len(f) > 0 {
-				return f[len(f)-1], nil
-			}
-		}
+	pid, ok := s.InnermostPID()
+	if !ok {
+		return "", fmt.Errorf("the status of process %d has no NSpid", of.PID())
 	}
-	return "", fmt.Errorf("the status of process %d has no NSpid", of.PID())
+	return strconv.Itoa(pid), nil
 }

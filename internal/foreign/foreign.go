@@ -1,7 +1,7 @@
 // Package foreign opens files that somebody else has chosen: by a name that a process or a
 // file of theirs gives, or in a place where they can put what they like. To open a pipe can
 // block for ever, and to open a device can do something; so a file is looked at before it is
-// opened, and only a regular file is.
+// opened, and only a regular file or a directory is.
 package foreign
 
 import (
@@ -41,6 +41,31 @@ func OpenBelow(root int, path string) (*os.File, error) {
 		return nil, err
 	}
 	return reopen(fd, path)
+}
+
+// OpenDirBelow opens a directory for reading, with links as in OpenBelow.
+func OpenDirBelow(root int, path string) (*os.File, error) {
+	how := unix.OpenHow{Flags: dirFlags | unix.O_NONBLOCK, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := unix.Openat2(root, path, &how)
+	if err == unix.ENOSYS || err == unix.EPERM { // as in OpenBelow
+		fd, err = resolveDir(root, path)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+const dirFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
+
+// resolveDir opens a directory for reading, step by step.
+func resolveDir(root int, path string) (int, error) {
+	fd, err := Resolve(root, path, nil)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(fd)
+	return openat(fd, ".", dirFlags)
 }
 
 // reopen opens for reading what fd (O_PATH) names, and closes fd.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -71,6 +72,38 @@ func TestOpenBelow(t *testing.T) {
 	}
 }
 
+// TestOpenDirBelow: the same for directories.
+func TestOpenDirBelow(t *testing.T) {
+	root, _ := tree(t)
+	byHand := func(root int, path string) (*os.File, error) {
+		fd, err := resolveDir(root, path)
+		if err != nil {
+			return nil, err
+		}
+		return os.NewFile(uintptr(fd), path), nil
+	}
+	for way, open := range map[string]func(int, string) (*os.File, error){"by the kernel": OpenDirBelow, "by hand": byHand} {
+		for _, c := range []struct {
+			path, has string
+			want      error
+		}{
+			{"/", "lib", nil}, {"/lib", "file", nil}, {"/lib/", "file", nil}, {"/../../lib/../lib", "file", nil}, {"/dir", "file", nil},
+			{"/lib/file", "", unix.ENOTDIR}, {"/relative", "", unix.ENOTDIR}, {"/lib/file/x", "", unix.ENOTDIR},
+			{"/out", "", unix.ENOENT}, {"/magic", "", unix.ENOENT}, {"/nothing", "", unix.ENOENT}, {"/loop", "", unix.ELOOP},
+		} {
+			f, err := open(int(root.Fd()), c.path)
+			var names []string
+			if err == nil {
+				names, err = f.Readdirnames(-1)
+				f.Close()
+			}
+			if !errors.Is(err, c.want) || err == nil && !slices.Contains(names, c.has) {
+				t.Errorf("%s, %q: %q, %v, want %q, %v", way, c.path, names, err, c.has, c.want)
+			}
+		}
+	}
+}
+
 // TestOpenSpecial: what is no regular file is not even opened: a pipe would block, and tell
 // who writes to it that somebody reads.
 func TestOpenSpecial(t *testing.T) {
@@ -119,6 +152,9 @@ func TestOpenClosesAll(t *testing.T) {
 			if f, err := reopen(fd, path); err == nil {
 				f.Close()
 			}
+		}
+		if fd, err := resolveDir(int(root.Fd()), path); err == nil {
+			unix.Close(fd)
 		}
 	}
 	if after := count(); after != before {

@@ -10,7 +10,7 @@ import (
 
 	"clrsnap/internal/agent"
 	"clrsnap/internal/diagnostics"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/target/live"
 )
 
@@ -51,7 +51,7 @@ const (
 // connected. Nothing is left behind in the file system. The error is one sentence
 // that says what to do, mostly an *Error, a *live.AttachError or ErrNoLibrary. The end
 // of ctx ends the wait, and means nothing to an agent that has connected.
-func Attach(ctx context.Context, of procdir.Dir) (*Agent, error) {
+func Attach(ctx context.Context, of procfs.Dir) (*Agent, error) {
 	library, err := Library(runtime.GOARCH)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func Attach(ctx context.Context, of procdir.Dir) (*Agent, error) {
 	return attach(ctx, of, library)
 }
 
-func attach(ctx context.Context, of procdir.Dir, library []byte) (*Agent, error) {
+func attach(ctx context.Context, of procfs.Dir, library []byte) (*Agent, error) {
 	p, err := live.OpenDir(of)
 	if err != nil {
 		return nil, err

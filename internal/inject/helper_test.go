@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"clrsnap/internal/agent"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 )
@@ -40,7 +40,7 @@ var roles = map[string]func(pid int, library []byte) error{
 	},
 	// unpacks and waits to be killed.
 	"unpack": func(pid int, library []byte) error {
-		dir, err := procdir.Open(pid)
+		dir, err := procfs.Open(pid)
 		if err != nil {
 			return err
 		}
@@ -100,20 +100,7 @@ func inRole(t *testing.T, role string, pid int) *exec.Cmd {
 func startRole(t *testing.T, role string, pid int) (cmd *exec.Cmd, said string) {
 	t.Helper()
 	cmd = inRole(t, role, pid)
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill() // fails if it has ended
-		cmd.Wait()
-	})
-	lines := bufio.NewScanner(stdout)
-	lines.Scan() // what it has not said is not what is expected
-	return cmd, lines.Text()
+	return cmd, testenv.StartSaying(t, cmd)
 }
 
 // asNobody has a command run as a user without rights.
@@ -228,9 +215,9 @@ func attachPID(ctx context.Context, pid int, library []byte) (*Agent, error) {
 }
 
 // dirOf holds on to process pid until the end of the test.
-func dirOf(t *testing.T, pid int) procdir.Dir {
+func dirOf(t *testing.T, pid int) procfs.Dir {
 	t.Helper()
-	dir, err := procdir.Open(pid)
+	dir, err := procfs.Open(pid)
 	if err != nil {
 		t.Fatal(err)
 	}

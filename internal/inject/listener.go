@@ -2,13 +2,14 @@ package inject
 
 import (
 	"context"
-	"os"
+	"iter"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
 	"clrsnap/internal/agent"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 )
 
 // A Listener waits for the agents of programs that this process starts.
@@ -27,7 +28,7 @@ func Listen() (*Listener, error) {
 }
 
 func listenWith(library []byte) (*Listener, error) {
-	self, err := procdir.Open(os.Getpid())
+	self, err := procfs.Self()
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func checkEnvironment(env []string) error {
 			return &Error{Err: ErrOtherProfiler, Detail: v + " is in its environment", Remedy: "start it without that variable, and so without the other profiler"}
 		}
 	}
-	if v := switchOff(env, "EnableDiagnostics", "EnableDiagnostics_Profiler"); v != "" {
+	if v := switchOff(slices.Values(env), "EnableDiagnostics", "EnableDiagnostics_Profiler"); v != "" {
 		return &Error{Err: ErrProfilerOff, Detail: v + " is in its environment", Remedy: "start it without that variable"}
 	}
 	return nil
@@ -100,8 +101,8 @@ func isOn(value string) bool {
 
 // switchOff returns the variable of env with which one of these settings of the
 // runtime, all of which are on by default, is off; "" if there is none.
-func switchOff(env []string, settings ...string) string {
-	for _, v := range env {
+func switchOff(env iter.Seq[string], settings ...string) string {
+	for v := range env {
 		name, value, _ := strings.Cut(v, "=")
 		for _, prefix := range []string{"DOTNET_", "COMPlus_"} {
 			for _, setting := range settings {

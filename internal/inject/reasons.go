@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"path"
+	"slices"
 	"strings"
 
 	"clrsnap/internal/diagnostics"
@@ -129,7 +131,7 @@ func otherProfiler(p *live.Process) error {
 // there is none, or if it is the agent.
 func startedProfiler(p *live.Process) string {
 	on, found := false, ""
-	for _, v := range environmentOf(p) {
+	for v := range environmentOf(p) {
 		name, value, _ := strings.Cut(v, "=")
 		on = on || isProfilerSetting(name, "ENABLE_PROFILING") && isOn(value)
 		if isProfilerSetting(name, "PROFILER_PATH") && path.Base(value) != libraryName {
@@ -173,10 +175,10 @@ func agentWorks(p *live.Process) bool {
 }
 
 // environmentOf is the environment that a process was started with.
-func environmentOf(p *live.Process) []string {
-	text, err := p.Dir().ReadFile("environ")
+func environmentOf(p *live.Process) iter.Seq[string] {
+	env, err := p.Dir().Environ()
 	if err != nil {
-		return nil
+		return slices.Values[[]string](nil)
 	}
-	return strings.Split(string(text), "\x00")
+	return env
 }

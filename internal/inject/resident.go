@@ -6,14 +6,14 @@ import (
 	"strings"
 
 	"clrsnap/internal/foreign"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 )
 
 // resident returns the name by which a process itself has a library that an earlier
 // agent has kept open there; "" if it has none that is the same. What has been loaded
 // once stays mapped (agent/cflags, nodelete): loading the same file again adds nothing,
 // a new file would add one more copy each time.
-func resident(of procdir.Dir, library []byte) string {
+func resident(of procfs.Dir, library []byte) string {
 	fds, err := of.Names("fd")
 	if err != nil {
 		return ""
@@ -30,7 +30,7 @@ func resident(of procdir.Dir, library []byte) string {
 	return ""
 }
 
-func sameContent(of procdir.Dir, file string, content []byte) bool {
+func sameContent(of procfs.Dir, file string, content []byte) bool {
 	f, err := foreign.OpenAt(of.FD(), file, file) // what is open there is the target's choice
 	if err != nil {
 		return false

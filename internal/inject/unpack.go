@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 
 	"clrsnap/internal/diagnostics"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 )
 
 // unpack makes a folder in the file system of a process.
-func unpack(of procdir.Dir, library []byte) (*folder, error) {
+func unpack(of procfs.Dir, library []byte) (*folder, error) {
 	u, err := userOf(of)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func unpack(of procdir.Dir, library []byte) (*folder, error) {
 
 // places are directories of a process, as it names them: where to unpack, best
 // first.
-func places(of procdir.Dir) []string {
+func places(of procfs.Dir) []string {
 	candidates := []string{diagnostics.TemporaryDir(of), "/tmp", "/var/tmp", "/dev/shm", "/run"}
 	if cwd, err := of.Readlink("cwd"); err == nil {
 		candidates = append(candidates, cwd)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/procfs"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -249,11 +251,19 @@ func TestNotWhereOthersWrite(t *testing.T) {
 }
 
 func TestRootOf(t *testing.T) {
-	for text, want := range map[string]int{
-		"         0          0 4294967295\n": 0, "0 100000 65536\n": 100000, "1 5 1\n0 7 1\n": 7, "1000 1000 1\n": -1, "": -1, "x\n": -1, "0 5 0\n": -1,
+	for _, c := range []struct {
+		ids  []procfs.IDRange
+		want int
+	}{
+		{[]procfs.IDRange{{Inside: 0, Outside: 0, Count: 4294967295}}, 0},
+		{[]procfs.IDRange{{Inside: 0, Outside: 100000, Count: 65536}}, 100000},
+		{[]procfs.IDRange{{Inside: 1, Outside: 5, Count: 1}, {Inside: 0, Outside: 7, Count: 1}}, 7},
+		{[]procfs.IDRange{{Inside: 1000, Outside: 1000, Count: 1}}, -1},
+		{[]procfs.IDRange{{Inside: 0, Outside: 5, Count: 0}}, -1},
+		{nil, -1},
 	} {
-		if got := rootOf([]byte(text)); got != want {
-			t.Errorf("%q: %d, want %d", text, got, want)
+		if got := rootOf(c.ids); got != c.want {
+			t.Errorf("%v: %d, want %d", c.ids, got, c.want)
 		}
 	}
 }
@@ -362,17 +372,17 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-func TestParseUser(t *testing.T) {
+func TestUserIn(t *testing.T) {
 	for status, want := range map[string]user{
 		"Name:\tx\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \n":              {4, 8, []int{9, 10}, -1, 0},
 		"Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nGroups:\t \nCapEff:\t000001ffffffffff\n": {0, 0, nil, -1, 1<<41 - 1},
 	} {
-		if got, err := parseUser([]byte(status)); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := userOfText([]byte(status)); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %+v, %v", status, got, err)
 		}
 	}
 	for _, status := range []string{"", "Uid:\t1\t2\t3\t4\n", "Uid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nCapEff:\tx\n", "Uid:\t1\t2\t3\nGid:\t5\t6\t7\t8\n", "Uid:\t1\t2\t3\tx\nGid:\t5\t6\t7\t8\n"} {
-		if u, err := parseUser([]byte(status)); err == nil {
+		if u, err := userOfText([]byte(status)); err == nil {
 			t.Errorf("%q: %+v", status, u)
 		}
 	}
@@ -388,7 +398,7 @@ func TestDo(t *testing.T) {
 		return
 	}
 	rights := func() string {
-		u, err := parseUser(threadStatus(t))
+		u, err := userOfText(threadStatus(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -415,13 +425,22 @@ func TestDo(t *testing.T) {
 		if err != nil {
 			continue // it has ended
 		}
-		if u, err := parseUser(text); err != nil || fmt.Sprint(u) != before {
+		if u, err := userOfText(text); err != nil || fmt.Sprint(u) != before {
 			t.Errorf("%s: the rights of %v remain (%v), not those of %s", file, u, err, before)
 		}
 	}
 	if _, err := os.Stat(nobodysSecret(t)); err != nil {
 		t.Errorf("root's capabilities are gone: %v", err)
 	}
+}
+
+// userOfText is what the text of a status tells of a user.
+func userOfText(text []byte) (user, error) {
+	s, err := procfs.ParseStatus(text)
+	if err != nil {
+		return user{}, err
+	}
+	return userIn(&s)
 }
 
 // threadStatus is the status of this thread.

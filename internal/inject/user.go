@@ -1,15 +1,12 @@
 package inject
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
 
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,16 +21,16 @@ type user struct {
 }
 
 // userOf reads whose rights a process has (proc_pid_status(5)).
-func userOf(of procdir.Dir) (user, error) {
-	text, err := of.ReadFile("status")
+func userOf(of procfs.Dir) (user, error) {
+	s, err := of.Status()
 	if err != nil {
 		return user{}, err
 	}
-	u, err := parseUser(text)
+	u, err := userIn(&s)
 	if err != nil {
 		return u, err
 	}
-	if ids, err := of.ReadFile("uid_map"); err == nil {
+	if ids, err := of.UIDMap(); err == nil {
 		u.root = rootOf(ids)
 	}
 	theirs, err := of.Readlink("ns/user")
@@ -43,49 +40,21 @@ func userOf(of procdir.Dir) (user, error) {
 	return u, nil
 }
 
-// rootOf is who is root in a user namespace with that uid_map (user_namespaces(7)), -1 if
+// rootOf is who is root in a user namespace with these user ids (user_namespaces(7)), -1 if
 // nobody is.
-func rootOf(uidMap []byte) int {
-	for line := range bytes.Lines(uidMap) {
-		var inside, outside, count int
-		if n, err := fmt.Sscan(string(line), &inside, &outside, &count); err == nil && n == 3 && inside == 0 && count > 0 {
-			return outside
+func rootOf(uids []procfs.IDRange) int {
+	for _, r := range uids {
+		if r.Inside == 0 && r.Count > 0 {
+			return r.Outside
 		}
 	}
 	return -1
 }
 
-func parseUser(status []byte) (user, error) {
-	u := user{uid: -1, gid: -1, root: -1}
-	var bad error
-	for line := range bytes.Lines(status) {
-		key, value, _ := strings.Cut(string(line), ":")
-		if key == "CapEff" {
-			var err error
-			u.caps, err = strconv.ParseUint(strings.TrimSpace(value), 16, 64)
-			bad = errors.Join(bad, err)
-		}
-		if key != "Uid" && key != "Gid" && key != "Groups" {
-			continue
-		}
-		var ids []int
-		for _, f := range strings.Fields(value) {
-			id, err := strconv.Atoi(f)
-			bad = errors.Join(bad, err)
-			ids = append(ids, id)
-		}
-		const fileSystem = 3 // after the real, the effective and the saved id
-		switch {
-		case key == "Groups":
-			u.groups = ids
-		case len(ids) <= fileSystem:
-		case key == "Uid":
-			u.uid = ids[fileSystem]
-		case key == "Gid":
-			u.gid = ids[fileSystem]
-		}
-	}
-	if bad != nil || u.uid < 0 || u.gid < 0 {
+// userIn is what a status tells of it.
+func userIn(s *procfs.Status) (user, error) {
+	u := user{uid: s.UID.FileSystem, gid: s.GID.FileSystem, groups: s.Groups, root: -1, caps: s.CapEff}
+	if u.uid < 0 || u.gid < 0 {
 		return user{}, errors.New("/proc does not tell whose process it is")
 	}
 	return u, nil

@@ -13,15 +13,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 
 	"clrsnap/internal/memfd"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -88,7 +85,7 @@ type Checker struct {
 // at it waiting, with its mappings or with anything that its files may lie on. It touches
 // neither its memory nor its files. What cannot be read is not judged: then nothing else of
 // the process can be read either.
-func (c *Checker) Check(of procdir.Dir, maps []byte) error {
+func (c *Checker) Check(of procfs.Dir, maps []byte) error {
 	if c.own == nil {
 		c.start()
 	}
@@ -104,16 +101,16 @@ func (c *Checker) Check(of procdir.Dir, maps []byte) error {
 			return &BlockError{Place: "its " + link}
 		}
 	}
-	var known []byte // the device of the line before, as it is written there
+	known := ^uint64(0) // the device of the mapping before, which is local; none has this number
 	for line := range bytes.Lines(maps) {
-		dev, path, ok := backing(line)
-		if !ok || bytes.Equal(dev, known) {
+		m, path, ok := procfs.ParseMapping(bytes.TrimSuffix(line, []byte{'\n'}))
+		if !ok || m.Inode == 0 || m.Dev == known {
 			continue
 		}
-		if n, ok := parseDev(string(dev), 16); !ok || !c.isLocal(t, n) {
+		if !c.isLocal(t, m.Dev) {
 			return &BlockError{Place: string(path)}
 		}
-		known = dev
+		known = m.Dev
 	}
 	return nil
 }
@@ -135,41 +132,20 @@ func Stat(dir int, name string) (ID, error) {
 	return ID{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino}, nil
 }
 
-// backing returns the device and the path of the file that a line of maps is about:
-//
-//	7f0a1c000000-7f0a1c021000 rw-p 00000000 fd:01 131	/path with spaces (deleted)
-func backing(line []byte) (dev, path []byte, ok bool) {
-	for range 3 { // the addresses, what is allowed, the offset
-		i := bytes.IndexByte(line, ' ')
-		if i < 0 {
-			return nil, nil, false
-		}
-		line = line[i+1:]
-	}
-	dev, line, _ = bytes.Cut(line, []byte{' '})
-	inode, path, _ := bytes.Cut(line, []byte{' '})
-	return dev, bytes.TrimSpace(path), len(inode) > 0 && inode[0] != '0'
-}
-
-// parseDev reads a device, "major:minor".
-func parseDev(s string, base int) (uint64, bool) {
-	major, minor, _ := strings.Cut(s, ":")
-	ma, err1 := strconv.ParseUint(major, base, 32)
-	mi, err2 := strconv.ParseUint(minor, base, 32)
-	return unix.Mkdev(uint32(ma), uint32(mi)), err1 == nil && err2 == nil
-}
-
 func (c *Checker) start() {
 	c.tables = map[string]*table{}
 	c.own = &table{}
-	if f, err := os.Open("/proc/self/mountinfo"); err == nil {
-		if t := readTable(f, true); t != nil {
-			c.own = t
-		}
+	self, err := procfs.Self()
+	if err != nil {
+		return
 	}
-	c.ownNS, _ = os.Readlink("/proc/self/ns/user")
+	defer self.Close()
+	if t := readTable(self, true); t != nil {
+		c.own = t
+	}
+	c.ownNS, _ = self.Readlink("ns/user")
 	if fd, err := memfd.Create("clrsnap"); err == nil {
-		if id, err := Stat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd)); err == nil {
+		if id, err := Stat(self.FD(), "fd/"+strconv.Itoa(fd)); err == nil {
 			c.memfd = id.Dev
 		}
 		unix.Close(fd)
@@ -177,7 +153,7 @@ func (c *Checker) start() {
 }
 
 // tableOf reads the mount table of a process; nil where that is not allowed.
-func (c *Checker) tableOf(of procdir.Dir) *table {
+func (c *Checker) tableOf(of procfs.Dir) *table {
 	mnt, err1 := of.Readlink("ns/mnt")
 	user, err2 := of.Readlink("ns/user")
 	if err1 != nil || err2 != nil {
@@ -187,13 +163,9 @@ func (c *Checker) tableOf(of procdir.Dir) *table {
 	if t := c.tables[key]; t != nil {
 		return t
 	}
-	f, err := of.Open("mountinfo")
-	if err != nil {
-		return nil
-	}
 	// Every user can make a user namespace, and in it an overlay over a file system of his
 	// own making.
-	t := readTable(f, user == c.ownNS)
+	t := readTable(of, user == c.ownNS)
 	if t != nil {
 		if len(c.tables) >= maxTables {
 			clear(c.tables)
@@ -203,30 +175,28 @@ func (c *Checker) tableOf(of procdir.Dir) *table {
 	return t
 }
 
-// readTable reads a mountinfo and closes it; nil where it cannot be read.
-func readTable(f *os.File, overlayIsLocal bool) *table {
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxTable+1))
+// readTable reads the mountinfo of a process; nil where it cannot be read.
+func readTable(of procfs.Dir, overlayIsLocal bool) *table {
+	b, err := of.ReadMost("mountinfo", maxTable+1)
 	if err != nil {
 		return nil
 	}
-	return parse(b, overlayIsLocal)
+	return judge(b, overlayIsLocal)
 }
 
-// parse reads a mountinfo.
-func parse(b []byte, overlayIsLocal bool) *table {
+// judge judges a mountinfo.
+func judge(b []byte, overlayIsLocal bool) *table {
 	t := &table{local: map[uint64]bool{}}
 	if len(b) > maxTable {
 		t.slow = &BlockError{Type: "unknown", Place: "one of its thousands of mounts"}
 		return t
 	}
-	_, err := mountinfo.GetMountsFromReader(bytes.NewReader(b), func(m *mountinfo.Info) (skip, stop bool) {
-		if local[m.FSType] && (m.FSType != "overlay" || overlayIsLocal) {
-			t.local[unix.Mkdev(uint32(m.Major), uint32(m.Minor))] = true
+	err := procfs.ParseMounts(b, func(m procfs.Mount) {
+		if local[m.Type] && (m.Type != "overlay" || overlayIsLocal) {
+			t.local[m.Dev] = true
 		} else if t.slow == nil {
-			t.slow = &BlockError{Type: m.FSType, Place: m.Mountpoint}
+			t.slow = &BlockError{Type: m.Type, Place: m.Place}
 		}
-		return true, false
 	})
 	if err != nil && t.slow == nil {
 		t.slow = &BlockError{Type: "unknown", Place: "one of its mounts"}

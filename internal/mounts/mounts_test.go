@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 
 	"golang.org/x/sys/unix"
 )
 
 // process makes a folder that looks like a /proc/PID in what a Checker reads.
-func process(t *testing.T, mountinfo, userNS string) procdir.Dir {
+func process(t *testing.T, mountinfo, userNS string) procfs.Dir {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "ns"), 0o755); err != nil {
@@ -35,7 +35,7 @@ func process(t *testing.T, mountinfo, userNS string) procdir.Dir {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
-	return procdir.Of(fd, os.Getpid())
+	return procfs.Of(fd, os.Getpid())
 }
 
 const disk = "22 1 200:1 / / rw,relatime shared:1 - ext4 /dev/x rw\n"
@@ -92,7 +92,7 @@ func TestCheckSelf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Munmap(mem) }()
-	dir, err := procdir.Open(os.Getpid())
+	dir, err := procfs.Open(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}

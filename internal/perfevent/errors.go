@@ -3,9 +3,9 @@ package perfevent
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
-	"strings"
+
+	"clrsnap/internal/procfs"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,6 +18,14 @@ var ErrUnavailable = errors.New("sampling with perf_event_open is not possible")
 var ErrGone = errors.New("process has ended")
 
 func gone(pid int) error { return fmt.Errorf("perfevent: process %d: %w", pid, ErrGone) }
+
+// unread is why /proc does not tell something of a process.
+func unread(pid int, err error) error {
+	if errors.Is(err, procfs.ErrExited) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+		return gone(pid)
+	}
+	return fmt.Errorf("perfevent: process %d: %w", pid, err)
+}
 
 // refusal says why, and what to do.
 func refusal(err error, why string) error {
@@ -71,11 +79,7 @@ func (e *Events) tooManyFiles(err error, threads int) error {
 // paranoid is the kernel's setting. Debian and Ubuntu add levels above 2 that
 // forbid everything.
 func paranoid() int {
-	b, err := os.ReadFile("/proc/sys/kernel/perf_event_paranoid")
-	if err != nil {
-		return 0
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	n, err := strconv.Atoi(procfs.Sysctl("kernel/perf_event_paranoid"))
 	if err != nil {
 		return 0
 	}

@@ -109,15 +109,15 @@ func (f *filter) adopt(r *Record) bool {
 	const generations = 64
 	pid := r.PID
 	for range generations {
-		parent, err := lastNumber(pid, "PPid:")
-		if err != nil || parent <= 0 {
+		s, err := statusOf(pid)
+		if err != nil || s.PPID == 0 {
 			break
 		}
-		if f.pids[parent] {
+		if f.pids[s.PPID] {
 			f.pids[r.PID] = true
 			return true
 		}
-		pid = parent
+		pid = s.PPID
 	}
 	f.strangers[r.PID] = true
 	return false

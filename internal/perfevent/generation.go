@@ -2,13 +2,13 @@ package perfevent
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"unsafe"
+
+	"clrsnap/internal/procfs"
 
 	"golang.org/x/sys/unix"
 )
@@ -225,29 +225,16 @@ func eventID(fd int) (uint64, error) {
 
 // threads lists the threads of a process.
 func threads(pid int) ([]int, error) {
-	names, err := readNames(filepath.Join("/proc", strconv.Itoa(pid), "task"))
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
-		return nil, gone(pid)
-	}
+	dir, err := procfs.Open(pid)
 	if err != nil {
-		return nil, fmt.Errorf("perfevent: %w", err)
-	}
-	tids := make([]int, 0, len(names))
-	for _, name := range names {
-		if tid, err := strconv.Atoi(name); err == nil {
-			tids = append(tids, tid)
-		}
-	}
-	return tids, nil
-}
-
-func readNames(path string) ([]string, error) {
-	dir, err := os.Open(path)
-	if err != nil {
-		return nil, err
+		return nil, unread(pid, err)
 	}
 	defer dir.Close()
-	return dir.Readdirnames(-1)
+	tids, err := dir.Tasks()
+	if err != nil {
+		return nil, unread(pid, err)
+	}
+	return tids, nil
 }
 
 // onlineCPUs lists the processors that are switched on: "0-3,8".

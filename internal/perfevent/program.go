@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
+
+	"clrsnap/internal/procfs"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -202,7 +203,7 @@ func (f *kernelFilter) follow(pid int) error {
 	if space != f.space {
 		return fmt.Errorf("process %d is in a PID namespace of its own: run clrsnap on the host, or in that container", pid)
 	}
-	id, err := lastNumber(pid, innermostID)
+	id, err := innermostPID(pid)
 	if err != nil {
 		return err
 	}
@@ -216,7 +217,7 @@ func (f *kernelFilter) forget(pid int) {
 		_ = f.wanted.Delete(uint32(pid)) // it may not be there
 		return
 	}
-	if id, err := lastNumber(pid, innermostID); err == nil {
+	if id, err := innermostPID(pid); err == nil {
 		_ = f.inside.Delete(uint32(id)) // likewise
 	}
 }
@@ -238,38 +239,44 @@ func (f *kernelFilter) close() {
 // namespaceOf is the PID namespace of a process, as BPF helpers know it: the kernel has
 // minor numbers of 20 bits, stat(2) puts them elsewhere (include/linux/kdev_t.h).
 func namespaceOf(pid int) (namespace, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/pid", pid), &st); err != nil {
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
-			return namespace{}, gone(pid)
-		}
-		return namespace{}, fmt.Errorf("the PID namespace of process %d: %w", pid, err)
+	dir, err := procfs.Open(pid)
+	if err != nil {
+		return namespace{}, unread(pid, err)
+	}
+	defer dir.Close()
+	st, err := dir.StatFile("ns/pid")
+	if err != nil {
+		return namespace{}, unread(pid, err)
 	}
 	return namespace{uint64(unix.Major(st.Dev))<<20 | uint64(unix.Minor(st.Dev)), st.Ino}, nil
 }
 
-// innermostID is the line of /proc/PID/status whose last number is the id that the
-// process has in its own PID namespace.
-const innermostID = "NSpid:"
-
-// lastNumber is the last number of a line of /proc/PID/status.
-func lastNumber(pid int, name string) (int, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// innermostPID is the id that a process has in its own PID namespace.
+func innermostPID(pid int) (int, error) {
+	s, err := statusOf(pid)
 	if err != nil {
-		return 0, gone(pid)
+		return 0, err
 	}
-	for line := range strings.Lines(string(b)) {
-		numbers, ok := strings.CutPrefix(line, name)
-		if !ok {
-			continue
-		}
-		if fields := strings.Fields(numbers); len(fields) > 0 {
-			if n, err := strconv.Atoi(fields[len(fields)-1]); err == nil {
-				return n, nil
-			}
-		}
+	id, ok := s.InnermostPID()
+	if !ok {
+		return 0, fmt.Errorf("process %d: /proc does not tell its NSpid", pid)
 	}
-	return 0, fmt.Errorf("process %d: /proc does not tell its %s", pid, strings.TrimSuffix(name, ":"))
+	return id, nil
+}
+
+// statusOf is the status of a process. Like the kernel's events this takes a number, which can be
+// another process's by now: Record looks afterwards whether the process is the same.
+func statusOf(pid int) (procfs.Status, error) {
+	dir, err := procfs.Open(pid)
+	if err != nil {
+		return procfs.Status{}, unread(pid, err)
+	}
+	defer dir.Close()
+	s, err := dir.Status()
+	if err != nil {
+		return s, unread(pid, err)
+	}
+	return s, nil
 }
 
 // raiseMemoryLimit allows us what memory we may allow ourselves: before Linux 5.11 that

@@ -143,11 +143,11 @@ func (r *report) inside(path string, nested bool) error {
 			if rec.Name == "target" {
 				r.Named++
 			}
-			parent, err := lastNumber(rec.PID, "PPid:")
+			status, err := statusOf(rec.PID)
 			switch {
 			case rec.PID == pid:
 				r.Samples++
-			case err == nil && parent == pid:
+			case err == nil && status.PPID == pid:
 				r.OfChild, child = r.OfChild+1, rec.PID
 			default:
 				r.Elsewhere++

@@ -2,19 +2,16 @@
 package search
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
-	"syscall"
+	"strings"
 	"time"
 
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
@@ -55,7 +52,7 @@ const (
 // those that can keep it waiting for ever, which it does not touch, and returns as left.
 // When ctx ends, what was found by then is the result, and the error that of ctx.
 func Processes(ctx context.Context, wary bool) (found []Found, left []int, err error) {
-	pids, err := processes()
+	pids, err := procfs.Processes()
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot list the processes: %w", err)
 	}
@@ -72,32 +69,14 @@ func Processes(ctx context.Context, wary bool) (found []Found, left []int, err e
 	return s.out, left, ctx.Err()
 }
 
-// processes lists process ids.
-func processes() ([]int, error) {
-	d, err := os.Open("/proc")
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	var pids []int
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids, err
-}
-
 // takeTurns puts the processes of all users in turn: one user's, however many they are and
 // whatever they cost, do not use up the time of the others'.
 func takeTurns(pids []int) {
-	turn, met := map[int]int{}, map[uint32]int{}
+	turn, met := map[int]int{}, map[int]int{}
 	for _, pid := range pids {
-		var st syscall.Stat_t
-		if syscall.Stat("/proc/"+strconv.Itoa(pid), &st) == nil {
-			turn[pid] = met[st.Uid]
-			met[st.Uid]++
+		if uid, ok := procfs.Owner(pid); ok {
+			turn[pid] = met[uid]
+			met[uid]++
 		}
 	}
 	slices.SortStableFunc(pids, func(a, b int) int { return turn[a] - turn[b] })
@@ -105,7 +84,7 @@ func takeTurns(pids []int) {
 
 // runtimeIn looks for the runtime of a process, through its mappings. With a
 // runtime the error is why it cannot be read.
-func runtimeIn(dir procdir.Dir) (*locate.Runtime, error) {
+func runtimeIn(dir procfs.Dir) (*locate.Runtime, error) {
 	p, err := live.OpenDir(dir)
 	if err != nil {
 		return nil, err
@@ -124,7 +103,7 @@ func runtimeIn(dir procdir.Dir) (*locate.Runtime, error) {
 }
 
 // openError is why a process cannot be opened.
-func openError(dir procdir.Dir) error {
+func openError(dir procfs.Dir) error {
 	p, err := live.OpenDir(dir)
 	if err == nil {
 		p.Close()
@@ -134,15 +113,14 @@ func openError(dir procdir.Dir) error {
 
 // dotNetThreads recognises a process that may not be looked into by the names
 // that the runtime gives to its threads, which everybody may read.
-func dotNetThreads(dir procdir.Dir) bool {
-	tasks, err := dir.Names("task")
+func dotNetThreads(dir procfs.Dir) bool {
+	tids, err := dir.Tasks()
 	if err != nil {
 		return false
 	}
 	const first = 1000 // the runtime's are among those that a program starts with
-	tasks = tasks[:min(len(tasks), first)]
-	for _, t := range tasks {
-		if comm, err := dir.ReadFile("task/" + t + "/comm"); err == nil && bytes.HasPrefix(comm, []byte(".NET ")) {
+	for _, tid := range tids[:min(len(tids), first)] {
+		if name, err := dir.TaskComm(tid); err == nil && strings.HasPrefix(name, ".NET ") {
 			return true
 		}
 	}

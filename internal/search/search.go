@@ -7,12 +7,13 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"clrsnap/internal/locate"
 	"clrsnap/internal/mounts"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/waiting"
@@ -122,7 +123,7 @@ func (s *search) awaitLate() {
 // list lists a process that was given up, if it looks like .NET. It reads only what the kernel
 // has without the process's memory.
 func (s *search) list(pid int, why error) {
-	dir, err := procdir.Open(pid)
+	dir, err := procfs.Open(pid)
 	if err != nil { // it has ended
 		return
 	}
@@ -144,12 +145,12 @@ type looker struct {
 }
 
 // readMaps reads the list of mappings, which lasts until the next call.
-func (l *looker) readMaps(dir procdir.Dir) ([]byte, error) {
+func (l *looker) readMaps(dir procfs.Dir) ([]byte, error) {
 	const usual = 64 << 10
 	if l.buf == nil {
 		l.buf = make([]byte, 0, usual)
 	}
-	maps, err := live.ReadMaps(dir, l.buf)
+	maps, err := dir.ReadInto("maps", l.buf)
 	if cap(maps) <= 1<<20 && maps != nil {
 		l.buf = maps[:0]
 	}
@@ -158,14 +159,14 @@ func (l *looker) readMaps(dir procdir.Dir) ([]byte, error) {
 
 // look finds out whether a process runs .NET, and what is known of it.
 func (l *looker) look(pid int) look {
-	dir, err := procdir.Open(pid)
+	dir, err := procfs.Open(pid)
 	if err != nil { // it has ended
 		return look{}
 	}
 	defer dir.Close()
 	maps, err := l.readMaps(dir)
 	switch {
-	case errors.Is(err, os.ErrPermission), errors.Is(err, live.ErrTooLong):
+	case errors.Is(err, os.ErrPermission), errors.Is(err, procfs.ErrTooLong):
 		if !dotNetThreads(dir) {
 			return look{}
 		}
@@ -207,22 +208,16 @@ func (l *looker) look(pid int) look {
 }
 
 // described describes the process itself. Without a command its name stands for it.
-func (s *search) described(dir procdir.Dir, command string) Found {
+func (s *search) described(dir procfs.Dir, command string) Found {
 	f := Found{PID: dir.PID(), UID: -1, Command: command}
-	status, err := dir.ReadFile("status")
+	status, err := dir.Status()
 	if err != nil {
 		return f
 	}
-	for line := range bytes.Lines(status) {
-		key, value, _ := bytes.Cut(line, []byte(":"))
-		fields := bytes.Fields(value)
-		switch {
-		case string(key) == "Name" && f.Command == "":
-			f.Command = "[" + string(bytes.TrimSpace(value)) + "]"
-		case string(key) == "Uid" && len(fields) > 1: // real, effective, saved, file system
-			f.UID, _ = strconv.Atoi(string(fields[1]))
-		}
+	if f.Command == "" {
+		f.Command = "[" + strings.TrimSpace(status.Name) + "]"
 	}
+	f.UID = status.UID.Effective
 	f.User = s.user(f.UID)
 	return f
 }

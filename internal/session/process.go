@@ -14,7 +14,7 @@ import (
 	"clrsnap/internal/contract"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
@@ -258,12 +258,12 @@ func (p *Process) NoRuntimeError() error {
 }
 
 // CommandLine is the command line of a process, its arguments separated by spaces.
-func CommandLine(of procdir.Dir) string {
-	b, err := of.ReadFile("cmdline")
+func CommandLine(of procfs.Dir) string {
+	s, err := of.Cmdline()
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(strings.ReplaceAll(string(b), "\x00", " "))
+	return s
 }
 
 func shortCommand(s string) string {

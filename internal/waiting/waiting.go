@@ -4,16 +4,15 @@
 package waiting
 
 import (
-	"bytes"
 	"fmt"
-	"os"
-	"strconv"
+
+	"clrsnap/internal/procfs"
 
 	"golang.org/x/sys/unix"
 )
 
 // touching are the system calls with which processes and files are read.
-var touching = map[int]bool{
+var touching = map[int64]bool{
 	unix.SYS_PROCESS_VM_READV: true, unix.SYS_PREAD64: true, unix.SYS_READ: true, unix.SYS_OPENAT: true, unix.SYS_OPENAT2: true,
 	unix.SYS_NEWFSTATAT: true, unix.SYS_STATX: true, unix.SYS_FSTAT: true, unix.SYS_READLINKAT: true,
 }
@@ -22,13 +21,18 @@ var touching = map[int]bool{
 // file that cannot be interrupted: a text for each, which is the same only as long as the
 // thread has not run since. A thread that has only begun to wait may be missing once.
 func Threads() ([]string, error) {
-	tasks, err := os.ReadDir("/proc/self/task")
+	self, err := procfs.Self()
+	if err != nil {
+		return nil, err
+	}
+	defer self.Close()
+	tids, err := self.Tasks()
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for _, t := range tasks {
-		if what := of(t.Name()); what != "" {
+	for _, tid := range tids {
+		if what := of(self, tid); what != "" {
 			out = append(out, what)
 		}
 	}
@@ -36,30 +40,23 @@ func Threads() ([]string, error) {
 }
 
 // of says what one thread waits for; nothing is empty.
-func of(tid string) string {
-	dir := "/proc/self/task/" + tid + "/"
-	call, err := os.ReadFile(dir + "syscall")
+func of(self procfs.Dir, tid int) string {
+	text, err := self.ReadFile(procfs.TaskFile(tid, "syscall"))
 	if err != nil {
 		return ""
 	}
-	first, _, _ := bytes.Cut(call, []byte{' '})
-	nr, err := strconv.Atoi(string(first))
-	if err != nil || !touching[nr] {
+	if call, blocked := procfs.ParseSyscall(text); !blocked || !touching[call.Nr] {
 		return ""
 	}
-	status, err := os.ReadFile(dir + "status")
+	status, err := self.TaskStatus(tid)
 	if err != nil {
 		return ""
 	}
-	_, state, _ := bytes.Cut(status, []byte("\nState:\t"))
-	if !bytes.HasPrefix(state, []byte("D")) {
+	if status.State != 'D' {
 		// A wait for a file system in user space looks like one that can be interrupted, such
 		// as for a pipe, until a signal comes. This one means nothing to the Go runtime.
-		if n, err := strconv.Atoi(tid); err == nil {
-			_ = unix.Tgkill(unix.Getpid(), n, unix.SIGURG)
-		}
+		_ = unix.Tgkill(unix.Getpid(), tid, unix.SIGURG)
 		return ""
 	}
-	_, switches, _ := bytes.Cut(status, []byte("\nvoluntary_ctxt_switches:"))
-	return fmt.Sprintf("%s %s %s", tid, call, switches)
+	return fmt.Sprintf("%d %s %d %d", tid, text, status.VoluntarySwitches, status.InvoluntarySwitches)
 }

@@ -6,7 +6,7 @@ import (
 	"os"
 	"strings"
 
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
@@ -27,18 +27,32 @@ func justExited(pid int) error {
 }
 
 // checkKind refuses what is not a process with a program in it.
-func checkKind(pid int, st *stat, su *status) error {
+func checkKind(pid int, st *procfs.Stat, su *procfs.Status) error {
 	switch {
-	case su.tgid != pid:
-		return &AttachError{PID: pid, Err: ErrNotProcess, Detail: fmt.Sprintf("of process %d", su.tgid),
-			Remedy: fmt.Sprintf("attach to %d", su.tgid)}
-	case st.flags&pfKthread != 0:
-		return &AttachError{PID: pid, Err: ErrKernelThread, Detail: st.comm, Remedy: "choose a process that runs a program"}
-	case st.state == 'Z' && st.count <= 1, st.state == 'X':
-		return &AttachError{PID: pid, Err: ErrZombie, Detail: st.comm,
-			Remedy: fmt.Sprintf("nothing is left to look at; its parent is %d (%s)", st.ppid, commOf(st.ppid))}
+	case su.TGID != pid:
+		return &AttachError{PID: pid, Err: ErrNotProcess, Detail: fmt.Sprintf("of process %d", su.TGID),
+			Remedy: fmt.Sprintf("attach to %d", su.TGID)}
+	case st.KernelThread():
+		return &AttachError{PID: pid, Err: ErrKernelThread, Detail: st.Comm, Remedy: "choose a process that runs a program"}
+	case ended(st):
+		return &AttachError{PID: pid, Err: ErrZombie, Detail: st.Comm,
+			Remedy: fmt.Sprintf("nothing is left to look at; its parent is %d (%s)", st.PPID, commOf(st.PPID))}
 	}
 	return nil
+}
+
+// ended reports whether nothing is left of a process but its exit status.
+func ended(st *procfs.Stat) bool { return st.State == 'Z' && st.Threads <= 1 || st.State == 'X' }
+
+// commOf names a process for a message.
+func commOf(pid int) string {
+	if dir, err := procfs.Open(pid); err == nil {
+		defer dir.Close()
+		if name, err := dir.Comm(); err == nil && name != "" {
+			return name
+		}
+	}
+	return "?"
 }
 
 // checkMachine looks at the ELF header of the program.
@@ -66,7 +80,7 @@ func checkMachine(pid, dir int) error {
 }
 
 // deniedError explains a refusal by what really stands in the way.
-func deniedError(dir procdir.Dir) error {
+func deniedError(dir procfs.Dir) error {
 	e := &AttachError{PID: dir.PID(), Err: ErrPermission}
 	var details, remedies []string
 	for _, f := range accessFindings(dir) {
@@ -98,27 +112,32 @@ func tracedError(tid, tracer int) error {
 // __ptrace_may_access in kernel/ptrace.c, of the Yama security module and of
 // cap_ptrace_access_check.
 type self struct {
-	status
-	uid, gid uint64
+	procfs.Status
+	uid, gid int
 	userNS   string
 	yama     string
 	caps     bool // CAP_SYS_PTRACE, in our own user namespace
 }
 
 func whoAmI() self {
-	s := self{status: parseStatus([]byte(readProc("self/status"))), uid: uint64(os.Getuid()), gid: uint64(os.Getgid()),
-		yama: readProc("sys/kernel/yama/ptrace_scope")}
-	s.userNS, _ = os.Readlink("/proc/self/ns/user")
-	s.caps = s.effective&(1<<unix.CAP_SYS_PTRACE) != 0
+	s := self{uid: os.Getuid(), gid: os.Getgid(), yama: procfs.Sysctl(yamaScope)}
+	if dir, err := procfs.Self(); err == nil {
+		defer dir.Close()
+		s.Status, _ = dir.Status() // without it we have no capabilities
+		s.userNS, _ = dir.Readlink("ns/user")
+	}
+	s.caps = s.CapEff&(1<<unix.CAP_SYS_PTRACE) != 0
 	return s
 }
+
+const yamaScope = "kernel/yama/ptrace_scope"
 
 // rootAdvice is how CAP_SYS_PTRACE is come by from where we are.
 func (s *self) rootAdvice() string {
 	switch {
 	case s.caps:
 		return "run in the user namespace of the host, or in the one that the target belongs to"
-	case s.bounding&(1<<unix.CAP_SYS_PTRACE) == 0 || os.Geteuid() == 0:
+	case s.CapBnd&(1<<unix.CAP_SYS_PTRACE) == 0 || os.Geteuid() == 0:
 		// Root without the capability, or nobody can get it: a container.
 		return "add --cap-add=SYS_PTRACE to the container"
 	}
@@ -126,14 +145,16 @@ func (s *self) rootAdvice() string {
 }
 
 // sameIDs reports whether the real, effective and saved id are all ours.
-func sameIDs(ids [4]uint64, id uint64) bool { return ids[0] == id && ids[1] == id && ids[2] == id }
+func sameIDs(ids procfs.IDs, id int) bool {
+	return ids.Real == id && ids.Effective == id && ids.Saved == id
+}
 
 // dumpable reports whether the target's files in /proc belong to the target's
 // user: the kernel gives those of a process that is not dumpable to root.
-func dumpable(dir procdir.Dir, su *status) bool {
-	st, err := dir.Stat("maps")
-	if su.uid[1] == 0 || err != nil {
+func dumpable(dir procfs.Dir, su *procfs.Status) bool {
+	st, err := dir.StatFile("maps")
+	if su.UID.Effective <= 0 || err != nil {
 		return true // cannot be told
 	}
-	return uint64(st.Uid) == su.uid[1]
+	return int(st.Uid) == su.UID.Effective
 }

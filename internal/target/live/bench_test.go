@@ -1,11 +1,9 @@
 package live
 
 import (
-	"fmt"
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -112,20 +110,6 @@ func BenchmarkTryBlocked(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := p.TryBlocked(req, &c); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkParseMaps1000(b *testing.B) {
-	var s strings.Builder
-	for i := range 1000 {
-		fmt.Fprintf(&s, "%x-%x r-xp 00001000 fd:01 131                        /usr/share/dotnet/shared/Microsoft.NETCore.App/%d.dll\n", 0x7f0000000000+i*8192, 0x7f0000000000+i*8192+4096, i%200)
-	}
-	text := []byte(s.String())
-	b.ReportAllocs()
-	for b.Loop() {
-		if ms, err := parseMaps(text); err != nil || len(ms) != 1000 {
 			b.Fatal(err)
 		}
 	}

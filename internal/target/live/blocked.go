@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"clrsnap/internal/procfs"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -73,8 +75,8 @@ func (p *Process) StillBlocked(tid int) (still bool, ran time.Duration) {
 	if string(b) == string(last) {
 		return true, 0
 	}
-	now, then := schedTimes(b), schedTimes([]byte(last))
-	return false, max(0, now[0]+now[1]-then[0]-then[1])
+	now, then := procfs.ParseSchedstat(b), procfs.ParseSchedstat([]byte(last))
+	return false, max(0, now.Running+now.Ready-then.Running-then.Ready)
 }
 
 // Holds reports whether a thread has not run since it was captured with that proof.
@@ -96,19 +98,8 @@ func (p *Process) Times(tid int) (running, ready time.Duration, ok bool) {
 	if err != nil {
 		return 0, 0, false
 	}
-	times := schedTimes(b)
-	return times[0], times[1], times[0] > 0
-}
-
-// schedTimes are the times of a line of schedstat: with a processor, and ready without
-// one.
-func schedTimes(b []byte) (t [2]time.Duration) {
-	for i := range t {
-		var f []byte
-		f, b = nextField(b)
-		t[i] = time.Duration(parseUint(f))
-	}
-	return t
+	times := procfs.ParseSchedstat(b)
+	return times.Running, times.Ready, times.Running > 0
 }
 
 // maxProof bounds a line of schedstat, of three numbers.
@@ -138,6 +129,8 @@ type blockedReader struct {
 	c      copier
 }
 
+// blockedFiles are the files that TryBlocked reads, of one thread. They stay open, and so are read
+// here: procfs, whose parsers serve here too, opens a file for each reading.
 type blockedFiles struct{ schedstat, syscall int }
 
 func (f blockedFiles) close() {
@@ -174,11 +167,11 @@ func (r *blockedReader) capture(p *Process, req *target.Request, out *target.Cap
 	if err != nil {
 		return r.failed(p, req.TID, err)
 	}
-	l, blocked := parseSyscall(b)
+	l, blocked := procfs.ParseSyscall(b)
 	if !blocked {
 		return &target.ThreadError{TID: req.TID, Err: ErrNotBlocked}
 	}
-	r.c.copy(uintptr(req.TID), l.sp)
+	r.c.copy(uintptr(req.TID), l.SP)
 	var again [maxProof]byte
 	s2, err := preadAll(f.schedstat, again[:])
 	if err != nil {
@@ -187,8 +180,8 @@ func (r *blockedReader) capture(p *Process, req *target.Request, out *target.Cap
 	if !bytes.Equal(s1, s2) {
 		return &target.ThreadError{TID: req.TID, Err: ErrNotBlocked, Detail: "it ran meanwhile"}
 	}
-	contextSP(&out.Context, l.pc, l.sp)
-	out.SyscallNr, out.SyscallArgs = l.nr, l.args
+	contextSP(&out.Context, l.PC, l.SP)
+	out.SyscallNr, out.SyscallArgs = l.Nr, l.Args
 	out.Pause, out.Stopped, out.Waited = 0, false, 0
 	out.Proof = r.prove(req.TID, s1)
 	return r.c.deliver(req, out)

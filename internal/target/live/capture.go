@@ -4,10 +4,11 @@ import (
 	"clrsnap/internal/target"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"clrsnap/internal/procfs"
 
 	"golang.org/x/sys/unix"
 )
@@ -47,7 +48,7 @@ func (t *Tracer) mayTrace(te *tracee, outcome uint32) bool {
 	return true
 }
 
-func onlyAncestors() bool { return strings.TrimSpace(readProc("sys/kernel/yama/ptrace_scope")) == "1" }
+func onlyAncestors() bool { return procfs.Sysctl(yamaScope) == "1" }
 
 // forsaken reports whether waiting for a thread that we seized is in vain: it
 // has ended as the main thread of a process that lives on, or, where the tracer
@@ -63,9 +64,8 @@ func (t *Tracer) forsaken() bool {
 	if t.thread == nil || atomic.LoadUint32(&t.thread.sh.step) != stepMissed {
 		return false // not even seized, perhaps
 	}
-	var buf [2048]byte
-	b, err := t.p.readTask(t.waiting, "status", buf[:])
-	return err == nil && parseStatus(b).tracer == 0
+	s, err := t.p.taskStatus(t.waiting)
+	return err == nil && s.TracerPID == 0
 }
 
 // conclude turns the end of a stop into a result.
@@ -138,9 +138,8 @@ func (t *Tracer) seizeError(tid int, errno syscall.Errno) error {
 	if err != nil || info.State == 'Z' || info.State == 'X' {
 		return t.p.threadGone(tid)
 	}
-	var buf [2048]byte
-	if b, err := t.p.readTask(tid, "status", buf[:]); err == nil {
-		if err := tracedError(tid, parseStatus(b).tracer); err != nil {
+	if s, err := t.p.taskStatus(tid); err == nil {
+		if err := tracedError(tid, s.TracerPID); err != nil {
 			return err
 		}
 	}

@@ -307,7 +307,7 @@ func TestExecDuringCapture(t *testing.T) {
 		}
 	}
 	t.Logf("%d captured, %d gone", good, gone)
-	cmdline := func() string { return readProc(strconv.Itoa(pr.pid) + "/cmdline") }
+	cmdline := func() string { return string(readProc(strconv.Itoa(pr.pid) + "/cmdline")) }
 	was := cmdline()
 	if !within(waitLimit, func() bool { return cmdline() != was }) {
 		t.Error("the target executes no more")

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 )
 
 // What can be wrong with a process that we want to attach to. They come
@@ -22,7 +22,7 @@ var (
 // What can happen later.
 var (
 	// ErrExited: the process has ended. The text names it.
-	ErrExited = procdir.ErrExited
+	ErrExited = procfs.ErrExited
 	// ErrNotStopping: the thread did not reach a stop within the bound.
 	ErrNotStopping = errors.New("thread does not stop")
 	// ErrWatchdog: the tracer was late while the thread was, or could be, stopped,

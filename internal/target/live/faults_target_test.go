@@ -11,6 +11,8 @@ import (
 	"time"
 	"unsafe"
 
+	"clrsnap/internal/procfs"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -146,10 +148,9 @@ func held(pid int) string {
 		if err != nil {
 			continue
 		}
-		s := parseStatus(b)
-		st, err := parseStat([]byte(readProc(file[len("/proc/"):len(file)-len("status")] + "stat")))
-		if s.tracer != 0 || err == nil && (st.state == 't' || st.state == 'T') {
-			return fmt.Sprintf("%s: traced by %d, state %c", file, s.tracer, st.state)
+		s, err := procfs.ParseStatus(b)
+		if err != nil || s.TracerPID != 0 || s.State == 't' || s.State == 'T' {
+			return fmt.Sprintf("%s: traced by %d, state %c (%v)", file, s.TracerPID, s.State, err)
 		}
 	}
 	return ""
@@ -175,14 +176,14 @@ func leftTasks(parents ...int) []string {
 		if err != nil {
 			continue
 		}
-		s, err := parseStat(b)
-		if err != nil || s.comm != "clrsnap-watch" && s.comm != "clrsnap-trace" {
+		s, err := procfs.ParseStat(b)
+		if err != nil || s.Comm != "clrsnap-watch" && s.Comm != "clrsnap-trace" {
 			continue
 		}
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		for _, parent := range parents {
-			if s.ppid == parent || pid == parent {
-				out = append(out, fmt.Sprintf("%d (%s) %c, child of %d", pid, s.comm, s.state, s.ppid))
+			if s.PPID == parent || pid == parent {
+				out = append(out, fmt.Sprintf("%d (%s) %c, child of %d", pid, s.Comm, s.State, s.PPID))
 			}
 		}
 	}

@@ -28,12 +28,12 @@ func (p *Process) Executable() (string, error) {
 // OpenFile opens a regular file by the path that the target sees, which is
 // another one than ours when the target runs in a container.
 func (p *Process) OpenFile(path string) (*os.File, error) {
-	root, err := unix.Openat(p.dir, "root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	root, err := p.Dir().Root()
 	if err != nil {
 		return nil, fmt.Errorf("cannot open %s of process %d: %w", path, p.pid, p.explain(err))
 	}
-	defer unix.Close(root)
-	f, err := foreign.OpenBelow(root, path)
+	defer root.Close()
+	f, err := foreign.OpenBelow(int(root.Fd()), path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open %s of process %d: %w", path, p.pid, err)
 	}

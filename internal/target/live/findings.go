@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +23,7 @@ type Finding struct {
 // the capability to ignore it is OK.
 func CheckAccess(pid int) []Finding {
 	out := []Finding{{Check: "process", OK: true, Detail: fmt.Sprintf("%d (%s)", pid, commOf(pid))}}
-	dir, err := procdir.Open(pid)
+	dir, err := procfs.Open(pid)
 	if pid <= 0 || err != nil {
 		return []Finding{failed("process", missingError(pid))}
 	}
@@ -70,10 +70,9 @@ func failed(check string, err error) Finding {
 }
 
 // accessFindings are the checks of rights.
-func accessFindings(dir procdir.Dir) []Finding {
+func accessFindings(dir procfs.Dir) []Finding {
 	me := whoAmI()
-	text, _ := dir.ReadFile("status") // of a process that has gone nothing is known
-	su := parseStatus(text)
+	su, _ := dir.Status() // of a process that has gone nothing is known
 	userNS, nsErr := dir.Readlink("ns/user")
 	// The capability counts in the target's user namespace. Without a look at
 	// that namespace (which needs the same right) assume ours.
@@ -90,15 +89,19 @@ func accessFindings(dir procdir.Dir) []Finding {
 	}
 }
 
-func userFinding(me *self, su *status, mighty bool) Finding {
-	f := Finding{Check: "user", OK: true, Detail: fmt.Sprintf("runs as uid %d, as we do", su.uid[1])}
-	if sameIDs(su.uid, me.uid) && sameIDs(su.gid, me.gid) {
+func userFinding(me *self, su *procfs.Status, mighty bool) Finding {
+	f := Finding{Check: "user", OK: true, Detail: fmt.Sprintf("runs as uid %d, as we do", su.UID.Effective)}
+	if sameIDs(su.UID, me.uid) && sameIDs(su.GID, me.gid) {
+		return f
+	}
+	if su.UID.Effective < 0 {
+		f.Detail = "cannot be told"
 		return f
 	}
 	f.OK = mighty
-	f.Detail = fmt.Sprintf("it runs as uid %d gid %d, we as uid %d gid %d", su.uid[1], su.gid[1], me.uid, me.gid)
+	f.Detail = fmt.Sprintf("it runs as uid %d gid %d, we as uid %d gid %d", su.UID.Effective, su.GID.Effective, me.uid, me.gid)
 	if !f.OK {
-		f.Remedy = fmt.Sprintf("run as the same user (uid %d gid %d), or %s", su.uid[1], su.gid[1], me.rootAdvice())
+		f.Remedy = fmt.Sprintf("run as the same user (uid %d gid %d), or %s", su.UID.Effective, su.GID.Effective, me.rootAdvice())
 	}
 	return f
 }
@@ -118,12 +121,12 @@ func namespaceFinding(me *self, other bool, err error) Finding {
 	return f
 }
 
-func capabilityFinding(me *self, su *status, mighty bool) Finding {
+func capabilityFinding(me *self, su *procfs.Status, mighty bool) Finding {
 	f := Finding{Check: "capabilities", OK: true, Detail: "CAP_SYS_PTRACE is not needed"}
-	switch extra := su.permitted &^ me.permitted; {
+	switch extra := su.CapPrm &^ me.CapPrm; {
 	case me.caps:
 		f.Detail = "we have CAP_SYS_PTRACE"
-	case !sameIDs(su.uid, me.uid): // that is the cause, and it has its remedy
+	case !sameIDs(su.UID, me.uid): // that is the cause, and it has its remedy
 	case extra != 0 && !mighty:
 		f.OK = false
 		f.Detail = fmt.Sprintf("it has capabilities that we lack (%#x)", extra)
@@ -132,7 +135,7 @@ func capabilityFinding(me *self, su *status, mighty bool) Finding {
 	return f
 }
 
-func dumpableFinding(me *self, su *status, dir procdir.Dir, mighty bool) Finding {
+func dumpableFinding(me *self, su *procfs.Status, dir procfs.Dir, mighty bool) Finding {
 	f := Finding{Check: "dumpable", OK: true, Detail: "yes"}
 	if dumpable(dir, su) {
 		return f
@@ -168,11 +171,11 @@ func yamaFinding(me *self, mighty bool) Finding {
 	return f
 }
 
-func tracerFinding(su *status) Finding {
+func tracerFinding(su *procfs.Status) Finding {
 	f := Finding{Check: "tracer", OK: true, Detail: "none"}
-	if su.tracer != 0 {
+	if su.TracerPID != 0 {
 		f.OK = false
-		f.Detail = fmt.Sprintf("process %d (%s) traces it: threads cannot be stopped", su.tracer, commOf(su.tracer))
+		f.Detail = fmt.Sprintf("process %d (%s) traces it: threads cannot be stopped", su.TracerPID, commOf(su.TracerPID))
 		f.Remedy = "end that debugger or tracer"
 	}
 	return f
@@ -180,7 +183,7 @@ func tracerFinding(su *status) Finding {
 
 func seccompFinding(me *self) Finding {
 	f := Finding{Check: "seccomp", OK: true, Detail: "no filter on us"}
-	if me.seccomp == 0 {
+	if me.Seccomp == 0 {
 		return f
 	}
 	f.Detail = "a filter is set on us"

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
 )
 
@@ -221,25 +222,30 @@ func within(d time.Duration, f func() bool) bool {
 	return false
 }
 
+// readProc reads /proc/<name>; nothing where it cannot be read.
+func readProc(name string) []byte {
+	b, _ := os.ReadFile("/proc/" + name)
+	return b
+}
+
 // taskState is the state of a thread as proc_pid_stat(5) has it; 0: it is gone.
 func taskState(pid, tid int) byte {
-	s, err := parseStat([]byte(readProc(fmt.Sprintf("%d/task/%d/stat", pid, tid))))
+	s, err := procfs.ParseStat(readProc(fmt.Sprintf("%d/task/%d/stat", pid, tid)))
 	if err != nil {
 		return 0
 	}
-	return s.state
+	return s.State
 }
 
 // untraced fails the test if a thread of the target is still attached to us.
 func untraced(t testing.TB, p *Process, tid int) {
 	t.Helper()
-	var buf [2048]byte
-	b, err := p.readTask(tid, "status", buf[:])
+	s, err := p.taskStatus(tid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tr := parseStatus(b).tracer; tr != 0 {
-		t.Fatalf("thread %d is still traced by %d", tid, tr)
+	if s.TracerPID != 0 {
+		t.Fatalf("thread %d is still traced by %d", tid, s.TracerPID)
 	}
 }
 

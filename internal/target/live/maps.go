@@ -1,13 +1,9 @@
 package live
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"strings"
 
-	"clrsnap/internal/arch"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
@@ -34,7 +30,7 @@ func (p *Process) readMappings() (target.Mappings, []byte, error) {
 	if len(b) == 0 {
 		return nil, nil, p.explain(unix.ESRCH) // a process that is going has no memory
 	}
-	ms, err := parseMaps(b)
+	ms, err := procfs.ParseMaps(b)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -42,15 +38,12 @@ func (p *Process) readMappings() (target.Mappings, []byte, error) {
 	return ms, b, nil
 }
 
-// ReadMaps reads what the kernel says of a process's mappings, into buf if there is room.
-func ReadMaps(of procdir.Dir, buf []byte) ([]byte, error) { return readAt(of.FD(), "maps", buf) }
-
 // readMem reads a file that shows the address space, from a thread that has
 // one.
 func (p *Process) readMem(name string, buf []byte) ([]byte, error) {
-	b, err := readAt(p.dir, p.memPrefix()+name, buf)
+	b, err := p.Dir().ReadInto(p.memPrefix()+name, buf)
 	if (err != nil || len(b) == 0) && p.relead() {
-		b, err = readAt(p.dir, p.memPrefix()+name, buf)
+		b, err = p.Dir().ReadInto(p.memPrefix()+name, buf)
 	}
 	return b, err
 }
@@ -67,96 +60,4 @@ func (p *Process) setSpans(ms target.Mappings) {
 		}
 	}
 	p.spans.Store(&spans)
-}
-
-var errMaps = errors.New("unexpected format of /proc/<pid>/maps")
-
-// parseMaps reads the lines of a maps file. The paths are cut out of one
-// string, made once: most of the time would go into them otherwise.
-func parseMaps(b []byte) (target.Mappings, error) {
-	text := string(b)
-	ms := make(target.Mappings, 0, bytes.Count(b, []byte{'\n'}))
-	for pos := 0; pos < len(b); {
-		end := bytes.IndexByte(b[pos:], '\n')
-		if end < 0 {
-			end = len(b)
-		} else {
-			end += pos
-		}
-		m, ok := parseMapsLine(b[pos:end], text[pos:end])
-		if !ok {
-			return nil, errMaps
-		}
-		// The kernel gives the file in pieces; a mapping that grows between
-		// two of them can be told twice, the older one is dropped.
-		if n := len(ms); n == 0 || ms[n-1].End <= m.Start {
-			ms = append(ms, m)
-		}
-		pos = end + 1
-	}
-	return ms, nil
-}
-
-// parseMapsLine reads a line of the form
-//
-//	7f0a1c000000-7f0a1c021000 rw-p 00000000 fd:01 131	/path with spaces (deleted)
-//
-// given as bytes and as the string that paths are cut from.
-func parseMapsLine(b []byte, text string) (m target.Mapping, ok bool) {
-	all := len(b)
-	v, b := parseHex(b)
-	m.Start = arch.Addr(v)
-	if len(b) < 2 || b[0] != '-' {
-		return m, false
-	}
-	v, b = parseHex(b[1:])
-	m.End = arch.Addr(v)
-	if m.End <= m.Start || len(b) < 6 || b[0] != ' ' {
-		return m, false
-	}
-	m.Perm = parsePerm(b[1:5])
-	m.Offset, b = parseHex(b[6:])
-	if len(b) < 2 || b[0] != ' ' {
-		return m, false
-	}
-	major, b := parseHex(b[1:])
-	if len(b) < 2 || b[0] != ':' {
-		return m, false
-	}
-	minor, b := parseHex(b[1:])
-	m.Dev = unix.Mkdev(uint32(major), uint32(minor))
-	inode, b := nextField(b)
-	if len(inode) == 0 {
-		return m, false
-	}
-	m.Inode = parseUint(inode)
-	for len(b) > 0 && b[0] == ' ' {
-		b = b[1:]
-	}
-	m.Path, m.Deleted = mapsPath(text[all-len(b):])
-	return m, true
-}
-
-func parsePerm(b []byte) (p target.Perm) {
-	for i, c := range "rwxs" {
-		if b[i] == byte(c) {
-			p |= 1 << i
-		}
-	}
-	return p
-}
-
-// mapsPath undoes what the kernel does to a path: a newline is written as \012
-// (seq_file_path with "\n" in fs/proc/task_mmu.c; a backslash stays as it is),
-// and " (deleted)" is appended when the file has no name any more. A file whose
-// name really ends so is told apart when it is opened, by its inode.
-func mapsPath(s string) (path string, deleted bool) {
-	const mark = " (deleted)"
-	if len(s) > len(mark) && s[0] == '/' && s[len(s)-1] == ')' && s[len(s)-len(mark):] == mark {
-		s, deleted = s[:len(s)-len(mark)], true
-	}
-	if strings.Contains(s, `\012`) {
-		s = strings.ReplaceAll(s, `\012`, "\n")
-	}
-	return s, deleted
 }

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"clrsnap/internal/procfs"
+	"clrsnap/internal/testenv"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,20 +41,11 @@ func TestLongMaps(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Dir = t.TempDir()
 	cmd.Env = []string{"LIVE_TEST_ROLE=mappings"}
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
+	if said := testenv.StartSaying(t, cmd); said != "ready" {
+		t.Fatal(said)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
-	if said := bufio.NewScanner(out); !said.Scan() || said.Text() != "ready" {
-		t.Fatal(said.Text())
-	}
-	_, err = Open(cmd.Process.Pid)
-	if !errors.Is(err, ErrTooLong) {
+	_, err := Open(cmd.Process.Pid)
+	if !errors.Is(err, procfs.ErrTooLong) {
 		t.Errorf("%v", err)
 	} else {
 		t.Log(err)

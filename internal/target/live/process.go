@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
@@ -67,7 +67,7 @@ func Open(pid int) (*Process, error) { return openPID(pid, false) }
 func OpenWary(pid int) (*Process, error) { return openPID(pid, true) }
 
 func openPID(pid int, wary bool) (*Process, error) {
-	dir, err := procdir.Open(pid)
+	dir, err := procfs.Open(pid)
 	if err != nil || pid <= 0 {
 		dir.Close()
 		return nil, missingError(pid)
@@ -77,7 +77,7 @@ func openPID(pid int, wary bool) (*Process, error) {
 
 // OpenDir is Open for the process that dir belongs to, and for no other that has its number
 // since. dir remains the caller's.
-func OpenDir(dir procdir.Dir) (*Process, error) {
+func OpenDir(dir procfs.Dir) (*Process, error) {
 	dir, err := dir.Dup()
 	if err != nil {
 		return nil, fmt.Errorf("cannot attach to %d: %w", dir.PID(), err)
@@ -86,7 +86,7 @@ func OpenDir(dir procdir.Dir) (*Process, error) {
 }
 
 // attach closes dir where it fails.
-func attach(dir procdir.Dir, wary bool) (*Process, error) {
+func attach(dir procfs.Dir, wary bool) (*Process, error) {
 	p := &Process{pid: dir.PID(), dir: dir.FD(), pidfd: -1, memFD: -1}
 	p.lead.Store(int32(p.pid))
 	if err := p.open(wary); err != nil {
@@ -135,8 +135,8 @@ func (p *Process) identify() error {
 	if err := checkKind(p.pid, &st, &su); err != nil {
 		return err
 	}
-	p.start = st.start
-	p.nests = max(len(su.nspid)-1, 0)
+	p.start = st.Start
+	p.nests = max(len(su.NSPID)-1, 0)
 	if fd, err := unix.PidfdOpen(p.pid, 0); err == nil {
 		p.pidfd = fd
 	}
@@ -144,7 +144,7 @@ func (p *Process) identify() error {
 	if st, _, err = p.readSelf(); err != nil {
 		return p.unseen(err)
 	}
-	if st.state == 'Z' {
+	if st.State == 'Z' {
 		p.relead()
 	}
 	return nil
@@ -152,25 +152,17 @@ func (p *Process) identify() error {
 
 // unseen is why a process cannot be attached to of which /proc tells nothing.
 func (p *Process) unseen(err error) error {
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+	if errors.Is(err, ErrExited) {
 		return justExited(p.pid)
 	}
 	return missingError(p.pid)
 }
 
-func (p *Process) readSelf() (st stat, su status, err error) {
-	var buf [2048]byte
-	b, err := readAt(p.dir, "stat", buf[:])
-	if err != nil {
-		return st, su, err
+func (p *Process) readSelf() (st procfs.Stat, su procfs.Status, err error) {
+	if st, err = p.Dir().Stat(); err == nil {
+		su, err = p.Dir().Status()
 	}
-	if st, err = parseStat(b); err != nil {
-		return st, su, err
-	}
-	if b, err = readAt(p.dir, "status", buf[:]); err != nil {
-		return st, su, err
-	}
-	return st, parseStatus(b), nil
+	return st, su, err
 }
 
 // probe reads a byte for real: only that tells whether reading is allowed.
@@ -195,7 +187,7 @@ func (p *Process) probe(ms target.Mappings) error {
 }
 
 // Dir is the process's directory in /proc, which is open until Close.
-func (p *Process) Dir() procdir.Dir { return procdir.Of(p.dir, p.pid) }
+func (p *Process) Dir() procfs.Dir { return procfs.Of(p.dir, p.pid) }
 
 // PID is the process id, in our PID namespace.
 func (p *Process) PID() int { return p.pid }
@@ -218,17 +210,12 @@ func (p *Process) Alive() error {
 	if p.pidfd >= 0 {
 		fds := []unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}
 		if n, _ := unix.Poll(fds, 0); n > 0 {
-			return procdir.Exited(p.pid)
+			return procfs.Exited(p.pid)
 		}
 		return nil
 	}
-	var buf [1024]byte
-	b, err := readAt(p.dir, "stat", buf[:])
-	if err != nil {
-		return procdir.Exited(p.pid)
-	}
-	if st, err := parseStat(b); err != nil || st.start != p.start || st.state == 'Z' && st.count <= 1 {
-		return procdir.Exited(p.pid)
+	if st, err := p.Dir().Stat(); err != nil || st.Start != p.start || ended(&st) {
+		return procfs.Exited(p.pid)
 	}
 	return nil
 }

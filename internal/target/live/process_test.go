@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
@@ -111,7 +112,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"negative", -1, ErrNoProcess, ""},
 		{"thread id", s.arg, ErrNotProcess, "attach to " + strconv.Itoa(s.pid)},
 	}
-	if st, err := parseStat([]byte(readProc("2/stat"))); err == nil && st.flags&pfKthread != 0 {
+	if st, err := procfs.ParseStat(readProc("2/stat")); err == nil && st.KernelThread() {
 		cases = append(cases, cases[0])
 		c := &cases[len(cases)-1]
 		c.name, c.pid, c.want, c.text = "kernel thread", 2, ErrKernelThread, "kthreadd"
@@ -180,7 +181,7 @@ func TestSameUser(t *testing.T) {
 	}
 	nobody := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	pr := start(t, nobody, "spin")
-	if out := asNobody(t, pr.pid); !strings.HasPrefix(out, "<nil>\n") && readProc("sys/kernel/yama/ptrace_scope") == "" {
+	if out := asNobody(t, pr.pid); !strings.HasPrefix(out, "<nil>\n") && procfs.Sysctl(yamaScope) == "" {
 		t.Errorf("same user: %s", out)
 	}
 	un := start(t, nobody, "undumpable")

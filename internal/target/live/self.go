@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"slices"
 	"strings"
+
+	"clrsnap/internal/procfs"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,7 +49,7 @@ func CheckSelf() []Finding {
 		{Check: "no_new_privs", OK: true, Detail: noNewPrivs()},
 		ownSeccomp(&me),
 		{Check: "kernel.yama.ptrace_scope", OK: true, Detail: yamaText(me.yama)},
-		{Check: "kernel.perf_event_paranoid", OK: true, Detail: cmp.Or(readProc("sys/kernel/perf_event_paranoid"), "not in this kernel")},
+		{Check: "kernel.perf_event_paranoid", OK: true, Detail: cmp.Or(procfs.Sysctl("kernel/perf_event_paranoid"), "not in this kernel")},
 		reads,
 		me.eventsFinding(&reads),
 	}
@@ -62,7 +65,13 @@ func (s *self) namespaceText() string {
 
 // inFirstNamespace reports whether user ids are those of the machine.
 func inFirstNamespace() bool {
-	return strings.Join(strings.Fields(readProc("self/uid_map")), " ") == "0 0 4294967295"
+	dir, err := procfs.Self()
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	ids, err := dir.UIDMap()
+	return err == nil && slices.Equal(ids, []procfs.IDRange{{Inside: 0, Outside: 0, Count: 1<<32 - 1}})
 }
 
 // all is all users whom we can have capabilities for.
@@ -87,7 +96,7 @@ func CapabilityNames(set uint64) (names []string, others int) {
 
 func (s *self) capabilitiesFinding() Finding {
 	f := Finding{Check: "capabilities", OK: true, Detail: "none"}
-	names, others := CapabilityNames(s.effective)
+	names, others := CapabilityNames(s.CapEff)
 	if len(names) > 0 {
 		f.Detail = strings.Join(names, ", ")
 	}
@@ -109,7 +118,7 @@ func noNewPrivs() string {
 // ownSeccomp is what is to be told of a filter on us.
 func ownSeccomp(me *self) Finding {
 	f := seccompFinding(me)
-	if me.seccomp != 0 && f.OK {
+	if me.Seccomp != 0 && f.OK {
 		f.Detail += ", which allows ptrace"
 	}
 	return f
@@ -137,7 +146,7 @@ func (s *self) readsFinding() Finding {
 		f.OK, f.Detail, f.Remedy = false, "no process", "set kernel.yama.ptrace_scope below 3 in /etc/sysctl.d and restart the machine"
 	case s.caps:
 		f.Detail = all()
-		if s.effective&(1<<unix.CAP_DAC_READ_SEARCH|1<<unix.CAP_DAC_OVERRIDE) == 0 {
+		if s.CapEff&(1<<unix.CAP_DAC_READ_SEARCH|1<<unix.CAP_DAC_OVERRIDE) == 0 {
 			f.Detail += "; names only from files that everybody may read (CAP_DAC_READ_SEARCH reads the others)"
 		}
 	case s.yama == "2":
@@ -151,7 +160,7 @@ func (s *self) readsFinding() Finding {
 // eventsFinding tells into whose processes the agent can be loaded, of those that can be read.
 func (s *self) eventsFinding(reads *Finding) Finding {
 	f := Finding{Check: "record --event", OK: true, Detail: fmt.Sprintf("processes of user %d", os.Geteuid())}
-	switch lacks, _ := CapabilityNames(forEvents &^ s.effective); {
+	switch lacks, _ := CapabilityNames(forEvents &^ s.CapEff); {
 	case !reads.OK:
 		f.OK, f.Detail = false, reads.Detail
 	case len(lacks) == 0:

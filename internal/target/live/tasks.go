@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
+
+	"clrsnap/internal/procfs"
 
 	"golang.org/x/sys/unix"
 )
@@ -69,7 +70,7 @@ func (w *tasks) keep(stack uintptr, started chan<- error) {
 	w.pid = 0
 	w.mu.Unlock()
 	w.await(pid, 0)
-	awaitTask(int(atomic.LoadInt32(&w.sh.tracer)), pid)
+	awaitTask(int(atomic.LoadInt32(&w.sh.tracer)))
 	close(w.gone)
 }
 
@@ -81,10 +82,15 @@ func (w *tasks) await(pid, options int) {
 
 // awaitTask waits until the tracer has followed a watchdog that somebody killed:
 // until then it may have a thread stopped, and writes to our memory.
-func awaitTask(pid, parent int) {
-	for end := time.Now().Add(time.Second); pid != 0 && time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
-		s, err := parseStat([]byte(readProc(strconv.Itoa(pid) + "/stat")))
-		if err != nil || s.state == 'Z' || s.state == 'X' || s.comm != "clrsnap-trace" {
+func awaitTask(pid int) {
+	dir, err := procfs.Open(pid)
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
+		s, err := dir.Stat()
+		if err != nil || s.State == 'Z' || s.State == 'X' || s.Comm != "clrsnap-trace" {
 			return
 		}
 	}

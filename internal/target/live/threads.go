@@ -3,54 +3,27 @@ package live
 import (
 	"bytes"
 	"errors"
-	"strconv"
 
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
 )
 
-// CountThreads is how many threads the process has, without a list of them: the kernel
-// counts them as links of the folder (proc_task_getattr in fs/proc/base.c).
+// CountThreads is how many threads the process has, without a list of them.
 func (p *Process) CountThreads() (int, error) {
-	var st unix.Stat_t
-	if err := unix.Fstatat(p.dir, "task", &st, 0); err != nil {
+	n, err := p.Dir().CountTasks()
+	if err != nil {
 		return 0, p.explain(err)
 	}
-	return int(st.Nlink) - 2, nil
+	return n, nil
 }
 
 // Threads lists the ids of the target's threads in the order of /proc.
 func (p *Process) Threads() ([]int, error) {
-	fd, err := unix.Openat(p.dir, "task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	tids, err := p.Dir().Tasks()
 	if err != nil {
 		return nil, p.explain(err)
-	}
-	defer unix.Close(fd)
-	var tids []int
-	var names []string
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := unix.ReadDirent(fd, buf)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return nil, p.explain(err)
-		}
-		if n <= 0 {
-			break
-		}
-		_, _, names = unix.ParseDirent(buf[:n], -1, names[:0])
-		for _, name := range names {
-			if tid, err := strconv.Atoi(name); err == nil {
-				tids = append(tids, tid)
-			}
-		}
-	}
-	if len(tids) == 0 {
-		return nil, procdir.Exited(p.pid)
 	}
 	return tids, nil
 }
@@ -62,11 +35,11 @@ func (p *Process) Thread(tid int) (target.ThreadInfo, error) {
 	if err != nil {
 		return target.ThreadInfo{}, err
 	}
-	s, err := parseStat(b)
+	s, err := procfs.ParseStat(b)
 	if err != nil {
 		return target.ThreadInfo{}, &target.ThreadError{TID: tid, Err: err}
 	}
-	return target.ThreadInfo{TID: tid, Name: s.comm, State: s.state, StartTime: s.start}, nil
+	return target.ThreadInfo{TID: tid, Name: s.Comm, State: s.State, StartTime: s.Start}, nil
 }
 
 // ThreadWait says what a thread waits for, for a person to read.
@@ -89,17 +62,13 @@ func (p *Process) ThreadWait(tid int) (ThreadWait, error) {
 	if errors.Is(err, target.ErrThreadExited) {
 		return w, err
 	}
-	f, b := nextField(b)
-	w.RunTime = parseUint(f)
-	f, b = nextField(b)
-	w.Waited = parseUint(f)
-	f, _ = nextField(b)
-	w.Runs = parseUint(f)
+	times := procfs.ParseSchedstat(b)
+	w.RunTime, w.Waited, w.Runs = uint64(times.Running), uint64(times.Ready), times.Runs
 	if b, err := p.readTask(tid, "syscall", buf[:]); err == nil {
-		l, blocked := parseSyscall(b)
+		l, blocked := procfs.ParseSyscall(b)
 		w.Running = !blocked
 		if blocked {
-			w.Syscall, w.Args = l.nr, l.args
+			w.Syscall, w.Args = l.Nr, l.Args
 		}
 	}
 	if b, err := p.readTask(tid, "wchan", buf[:]); err == nil && !bytes.Equal(b, []byte("0")) {
@@ -114,20 +83,32 @@ func (p *Process) NSTid(tid int) (int, error) {
 	if p.nests == 0 {
 		return tid, nil
 	}
-	var buf [2048]byte
-	b, err := p.readTask(tid, "status", buf[:])
+	s, err := p.taskStatus(tid)
 	if err != nil {
 		return 0, err
 	}
-	ids := parseStatus(b).nspid
-	if len(ids) == 0 {
-		return 0, &target.ThreadError{TID: tid, Err: errProcFormat, Detail: "no NSpid line in its status"}
+	inside, ok := s.InnermostPID()
+	if !ok {
+		return 0, &target.ThreadError{TID: tid, Err: procfs.ErrFormat, Detail: "no NSpid line in its status"}
 	}
-	return ids[len(ids)-1], nil
+	return inside, nil
+}
+
+func (p *Process) taskStatus(tid int) (procfs.Status, error) {
+	var buf [2048]byte
+	b, err := p.readTask(tid, "status", buf[:])
+	if err != nil {
+		return procfs.Status{}, err
+	}
+	s, err := procfs.ParseStatus(b)
+	if err != nil {
+		return s, &target.ThreadError{TID: tid, Err: err, Detail: "reading status"}
+	}
+	return s, nil
 }
 
 func (p *Process) readTask(tid int, name string, buf []byte) ([]byte, error) {
-	b, err := readAt(p.dir, "task/"+strconv.Itoa(tid)+"/"+name, buf)
+	b, err := p.Dir().ReadInto(procfs.TaskFile(tid, name), buf)
 	if err == unix.ENOENT || err == unix.ESRCH {
 		return nil, p.threadGone(tid)
 	}

@@ -4,14 +4,14 @@ import (
 	"fmt"
 
 	"clrsnap/internal/mounts"
-	"clrsnap/internal/procdir"
+	"clrsnap/internal/procfs"
 )
 
 // MayBlock returns an error that is mounts.ErrMayBlock if process pid can keep whoever looks
 // at it waiting for ever. It looks at the lists of its mappings and mounts, and at nothing
 // that could block by itself. Of a process that cannot be opened it knows nothing.
 func MayBlock(pid int) error {
-	dir, err := procdir.Open(pid)
+	dir, err := procfs.Open(pid)
 	if err != nil {
 		return nil
 	}
@@ -25,7 +25,7 @@ func MayBlock(pid int) error {
 	return mayBlock(dir, maps)
 }
 
-func mayBlock(dir procdir.Dir, maps []byte) error {
+func mayBlock(dir procfs.Dir, maps []byte) error {
 	if err := new(mounts.Checker).Check(dir, maps); err != nil {
 		return fmt.Errorf("process %d can keep whoever looks at it waiting for ever: %w", dir.PID(), err)
 	}

@@ -1,7 +1,10 @@
-// Package procdir holds on to a process by its directory in /proc. What is read through it
-// is that process's as long as it lives, and an error from then on, also when its number
-// has gone to another process.
-package procdir
+// Package procfs reads what the kernel tells of processes in /proc, and parses it. Nobody else
+// parses it; internal/target/live reads by itself what it keeps open to read again and again.
+//
+// A process is held on to by its directory, a Dir: what is read through it is that process's
+// as long as it lives, and an error from then on, also when its number has gone to another
+// process.
+package procfs
 
 import (
 	"errors"
@@ -9,6 +12,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,8 +32,12 @@ func (e exitedError) Is(target error) bool { return target == ErrExited }
 type Dir struct{ fd, pid int }
 
 // Open takes hold of process pid.
-func Open(pid int) (Dir, error) {
-	name := "/proc/" + strconv.Itoa(pid)
+func Open(pid int) (Dir, error) { return open("/proc/"+strconv.Itoa(pid), pid) }
+
+// Self takes hold of this process.
+func Self() (Dir, error) { return open("/proc/self", os.Getpid()) }
+
+func open(name string, pid int) (Dir, error) {
 	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return Dir{-1, pid}, &os.PathError{Op: "open", Path: name, Err: err}
@@ -91,17 +99,50 @@ func (d Dir) open(name string, flags int) (*os.File, error) {
 const maxFile = 8 << 20
 
 // ReadFile reads a file, of a long one the beginning.
-func (d Dir) ReadFile(name string) ([]byte, error) {
+func (d Dir) ReadFile(name string) ([]byte, error) { return d.ReadMost(name, maxFile) }
+
+// ReadMost reads a file, of one that has more than so many bytes the beginning.
+func (d Dir) ReadMost(name string, most int64) ([]byte, error) {
 	f, err := d.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile))
+	b, err := io.ReadAll(io.LimitReader(f, most))
 	if err != nil {
 		return nil, d.explain("read", name, cause(err))
 	}
 	return b, nil
+}
+
+// ReadInto reads a whole file into buf, or into more memory if it is longer. It is for who reads
+// again and again: the error is the system call's as it is, or ErrTooLong.
+func (d Dir) ReadInto(name string, buf []byte) ([]byte, error) {
+	fd, err := unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	buf = buf[:0]
+	for {
+		if len(buf) > MaxMaps {
+			return nil, ErrTooLong
+		}
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		// The kernel gives a file in pieces; the end is a read of 0.
+		n, err := unix.Read(fd, buf[len(buf):cap(buf)])
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return buf, err
+		case n <= 0:
+			return buf, nil
+		default:
+			buf = buf[:len(buf)+n]
+		}
+	}
 }
 
 // Names lists a directory.
@@ -128,8 +169,8 @@ func (d Dir) Readlink(name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// Stat describes what a name leads to.
-func (d Dir) Stat(name string) (st unix.Stat_t, err error) {
+// StatFile describes what a name leads to.
+func (d Dir) StatFile(name string) (st unix.Stat_t, err error) {
 	if err = unix.Fstatat(d.fd, name, &st, 0); err != nil {
 		err = d.explain("stat", name, err)
 	}
@@ -137,6 +178,15 @@ func (d Dir) Stat(name string) (st unix.Stat_t, err error) {
 }
 
 func (d Dir) path(name string) string { return fmt.Sprintf("/proc/%d/%s", d.pid, name) }
+
+// Sysctl is a setting of the kernel, such as "kernel/yama/ptrace_scope"; "" where it has none.
+func Sysctl(name string) string {
+	b, err := os.ReadFile("/proc/sys/" + name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
 
 // explain tells what a process does not have from the end of the process.
 func (d Dir) explain(op, name string, err error) error {

@@ -1,7 +1,6 @@
-package procdir
+package procfs
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +10,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"clrsnap/internal/testenv"
 
 	"golang.org/x/sys/unix"
 )
@@ -69,17 +70,8 @@ func pretend() error {
 func TestLong(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = []string{roleVar + "=pretend"}
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
-	if said := bufio.NewScanner(out); !said.Scan() || said.Text() != "ready" {
-		t.Skipf("SKIPPED, NOTHING WAS TESTED: this kernel lets no process tell where its command line is: %s", said.Text())
+	if said := testenv.StartSaying(t, cmd); said != "ready" {
+		t.Skipf("SKIPPED, NOTHING WAS TESTED: this kernel lets no process tell where its command line is: %s", said)
 	}
 	d, err := Open(cmd.Process.Pid)
 	if err != nil {
@@ -109,6 +101,16 @@ func TestDir(t *testing.T) {
 	}
 	if names, err := d.Names("task"); err != nil || len(names) != 1 || names[0] != fmt.Sprint(d.PID()) {
 		t.Errorf("%q, %v", names, err)
+	}
+	if root, err := d.Root(); err != nil {
+		t.Error(err)
+	} else {
+		defer root.Close()
+		theirs, err1 := root.Stat()
+		ours, err2 := os.Stat("/")
+		if err1 != nil || err2 != nil || !os.SameFile(theirs, ours) {
+			t.Errorf("the root is another directory (%v, %v)", err1, err2)
+		}
 	}
 	if _, err := d.ReadFile("nothing"); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrExited) {
 		t.Errorf("a file that is not there: %v", err)

@@ -1,0 +1,27 @@
+package testenv
+
+import (
+	"bufio"
+	"os/exec"
+	"testing"
+)
+
+// StartSaying starts a program that says something and stays, and returns the first line of it.
+// The program is killed at the end of the test.
+func StartSaying(tb testing.TB, cmd *exec.Cmd) string {
+	tb.Helper()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		cmd.Process.Kill() // fails if it has ended
+		cmd.Wait()
+	})
+	said := bufio.NewScanner(stdout)
+	said.Scan() // what it has not said is not what is expected
+	return said.Text()
+}
