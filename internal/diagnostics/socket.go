@@ -46,7 +46,7 @@ func dial(ctx context.Context, of procdir.Dir) (*net.UnixConn, error) {
 		if c, err = connect(ctx, dir, name); err != nil {
 			continue
 		}
-		// Anybody may have put a socket there, or a link to one of another process.
+		// Another user may have put a socket there, or a link to another process's.
 		var listener int
 		if listener, err = PeerPID(c); err == nil && listener == of.PID() {
 			return c, nil
@@ -59,9 +59,9 @@ func dial(ctx context.Context, of procdir.Dir) (*net.UnixConn, error) {
 	return nil, err
 }
 
-// connect connects to a socket in dir, and not to what a link there leads to, which would
-// be followed from our root directory. A path below /proc/self/fd is short enough, however
-// long the directory's own is.
+// connect connects to a socket in dir. It does not follow links, which would be resolved
+// from our root directory. A path below /proc/self/fd is short enough, however long the
+// directory's own path is.
 func connect(ctx context.Context, dir *os.File, name string) (*net.UnixConn, error) {
 	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	var c net.Conn
@@ -81,7 +81,7 @@ func connect(ctx context.Context, dir *os.File, name string) (*net.UnixConn, err
 }
 
 // PeerPID is the process at the other end of a connection, in our PID namespace:
-// the one that connected, or that listened for it. 0: it is not to be seen from here.
+// the one that connected, or that listened for it. 0: it is not visible in our namespace.
 func PeerPID(c *net.UnixConn) (int, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -94,7 +94,7 @@ func PeerPID(c *net.UnixConn) (int, error) {
 		return 0, ctlErr
 	}
 	if err != nil {
-		return 0, fmt.Errorf("cannot tell who is at the other end of a socket: %w", err)
+		return 0, fmt.Errorf("cannot find out which process is at the other end of a socket: %w", err)
 	}
 	return int(cred.Pid), nil
 }
@@ -137,7 +137,7 @@ func sockets(of procdir.Dir) (dir *os.File, names []string, err error) {
 	if err == nil {
 		names = newestSockets(dir, all)
 		if bound, err := boundSockets(of, path.Base(prefix)); err == nil {
-			// The files of processes that were killed stay, and PIDs come again.
+			// The files of processes that were killed stay, and PIDs are reused.
 			names = slices.DeleteFunc(names, func(name string) bool {
 				return !slices.ContainsFunc(bound, func(p string) bool { return path.Base(p) == name })
 			})
@@ -195,7 +195,7 @@ func newestSockets(dir *os.File, all []string) []string {
 }
 
 // BoundSocket is the path under which a process listens for diagnostics, whether or
-// not the file is still there; "" where it does not, or where that cannot be told.
+// not the file still exists; "" if it does not listen, or if that cannot be found out.
 func BoundSocket(of procdir.Dir) string {
 	prefix, err := SocketPrefix(of)
 	if err != nil {
@@ -209,8 +209,8 @@ func BoundSocket(of procdir.Dir) string {
 }
 
 // boundSockets lists the paths of sockets in the network namespace of a process
-// whose names begin with prefix, whether or not their files are still there
-// (proc_pid_net(5)). A path is as the process that bound it wrote it.
+// whose names begin with prefix, whether or not their files still exist
+// (proc_pid_net(5)). A path is as the process wrote it that bound the socket.
 func boundSockets(of procdir.Dir, prefix string) ([]string, error) {
 	list, err := of.Open("net/unix")
 	if err != nil {
@@ -243,7 +243,7 @@ func TemporaryDir(of procdir.Dir) string {
 	return "/tmp"
 }
 
-// innermostPID is what a process takes its own PID to be.
+// innermostPID is a process's PID in its own PID namespace.
 func innermostPID(of procdir.Dir) (string, error) {
 	status, err := of.ReadFile("status")
 	if err != nil {
