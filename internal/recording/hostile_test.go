@@ -107,7 +107,8 @@ func (o *outcome) add(p outcome) {
 }
 
 func (o *outcome) String() string {
-	return fmt.Sprintf("%d attacks, %d of them fatal to opening; %d walks: %d as recorded, %d incomplete and said so, %d complete and different; slowest %v, most memory %d KB",
+	return fmt.Sprintf("%d attacks, %d of them fatal to opening; %d walks: %d as recorded, %d incomplete and said so, "+
+		"%d complete and different; slowest %v, most memory %d KB",
 		o.attacks, o.closed, o.walks, o.same, o.incomplete, o.different, o.slowest.Round(time.Microsecond), o.most>>10)
 }
 
@@ -207,7 +208,9 @@ func open(t *testing.T, v *victim) *engine.Engine {
 
 // check walks a thread, twice if the first time took long: the machine may have
 // been busy.
-func check(t *testing.T, e *engine.Engine, th *recording.Thread, how recording.How, want *recording.Walk, lies bool) (out outcome) {
+func check(
+	t *testing.T, e *engine.Engine, th *recording.Thread, how recording.How, want *recording.Walk, lies bool,
+) (out outcome) {
 	t.Helper()
 	out.walks = 1
 	var got recording.Walk

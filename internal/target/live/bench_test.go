@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// floor is the least that stopping a thread takes, as plain as can be written.
+// floor is the least that stopping a thread takes: the system calls and nothing else.
 func floor(tid int, regs *unix.PtraceRegs) {
 	var ws unix.WaitStatus
 	_ = unix.PtraceSeize(tid)
@@ -119,7 +119,9 @@ func BenchmarkTryBlocked(b *testing.B) {
 func BenchmarkParseMaps1000(b *testing.B) {
 	var s strings.Builder
 	for i := range 1000 {
-		fmt.Fprintf(&s, "%x-%x r-xp 00001000 fd:01 131                        /usr/share/dotnet/shared/Microsoft.NETCore.App/%d.dll\n", 0x7f0000000000+i*8192, 0x7f0000000000+i*8192+4096, i%200)
+		const line = "%x-%x r-xp 00001000 fd:01 131                        " +
+			"/usr/share/dotnet/shared/Microsoft.NETCore.App/%d.dll\n"
+		fmt.Fprintf(&s, line, 0x7f0000000000+i*8192, 0x7f0000000000+i*8192+4096, i%200)
 	}
 	text := []byte(s.String())
 	b.ReportAllocs()

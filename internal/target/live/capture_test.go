@@ -98,7 +98,8 @@ func TestNoSignalIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	advances(t, p, pr) // the target waits for each of its signals
-	t.Logf("%d captures, %d signals handled, %d of them met on the way to a stop", n, counter(t, p, pr, 1)+counter(t, p, pr, 3), met)
+	t.Logf("%d captures, %d signals handled, %d of them met on the way to a stop", n,
+		counter(t, p, pr, 1)+counter(t, p, pr, 3), met)
 	if err := unix.Kill(pr.pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,8 @@ func TestThreadsThatDie(t *testing.T) {
 	advances(t, p, pr)
 	pr.kill()
 	var c Capture
-	if err := p.Capture(&Request{TID: pr.pid}, &c); !errors.Is(err, ErrExited) || !strings.Contains(err.Error(), strconv.Itoa(pr.pid)) {
+	if err := p.Capture(&Request{TID: pr.pid}, &c); !errors.Is(err, ErrExited) ||
+		!strings.Contains(err.Error(), strconv.Itoa(pr.pid)) {
 		t.Errorf("after the end: %v", err)
 	}
 	if err := p.ReadMemory(make([]byte, 8), pr.cnt); !errors.Is(err, ErrExited) {
@@ -212,7 +214,8 @@ func TestThreadThatDoesNotStop(t *testing.T) {
 		t.Errorf("without a stop: %v, system call %d", err, c.SyscallNr)
 	}
 	errs := make([]error, 2)
-	if err := captureAll(p, []Request{{TID: pr.pid}, {TID: pr.arg}}, make([]Capture, 2), errs); err != nil || errs[0] != nil || !errors.Is(errs[1], ErrNotStopping) {
+	if err := captureAll(p, []Request{{TID: pr.pid}, {TID: pr.arg}}, make([]Capture, 2), errs); err != nil ||
+		errs[0] != nil || !errors.Is(errs[1], ErrNotStopping) {
 		t.Errorf("CaptureAll: %v %v", err, errs)
 	}
 	untraced(t, p, pr.arg)
@@ -268,12 +271,14 @@ func TestStackBeyondLimit(t *testing.T) {
 	}
 	none := []span{}
 	p.spans.Store(&none) // as if the thread were younger than what we know
-	if err := p.Capture(&Request{TID: pr.arg, StackLimit: 4 << 20}, &c); err != nil || !c.Strange || len(c.Stack.Data) < 300000 {
+	if err := p.Capture(&Request{TID: pr.arg, StackLimit: 4 << 20}, &c); err != nil || !c.Strange ||
+		len(c.Stack.Data) < 300000 {
 		t.Errorf("unknown mapping: %v, strange %v, %d bytes", err, c.Strange, len(c.Stack.Data))
 	}
 	p.noVM.Store(true)
 	var m Capture
-	if err := p.Capture(&Request{TID: pr.arg, StackLimit: 4 << 20}, &m); err != nil || !bytes.Equal(m.Stack.Data[redZone:4096], c.Stack.Data[redZone:4096]) {
+	if err := p.Capture(&Request{TID: pr.arg, StackLimit: 4 << 20}, &m); err != nil ||
+		!bytes.Equal(m.Stack.Data[redZone:4096], c.Stack.Data[redZone:4096]) {
 		t.Errorf("through the mem file: %v, %d bytes", err, len(m.Stack.Data))
 	}
 }
@@ -282,7 +287,7 @@ func TestExecDuringCapture(t *testing.T) {
 	pr := start(t, nil, "exec")
 	p := open(t, pr)
 	var c Capture
-	good, gone := 0, 0
+	good, exited := 0, 0
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
 		tids, err := p.Threads()
 		if err != nil {
@@ -295,7 +300,7 @@ func TestExecDuringCapture(t *testing.T) {
 			if err := p.Capture(&Request{TID: tid}, &c); err == nil {
 				good++
 			} else {
-				gone++
+				exited++
 				if errors.Is(err, ErrNotStopping) {
 					t.Error(err)
 				}
@@ -306,7 +311,7 @@ func TestExecDuringCapture(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d captured, %d gone", good, gone)
+	t.Logf("%d captured, %d exited", good, exited)
 	cmdline := func() string { return readProc(strconv.Itoa(pr.pid) + "/cmdline") }
 	was := cmdline()
 	if !within(waitLimit, func() bool { return cmdline() != was }) {

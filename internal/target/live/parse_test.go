@@ -24,10 +24,13 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
 		t.Fatal(err)
 	}
 	want := target.Mappings{
-		{Start: 0x55d0c5a00000, End: 0x55d0c5a02000, Offset: 0x1000, Perm: target.PermRead, Path: "/usr/bin/a b", Inode: 131, Dev: unix.Mkdev(0xfd, 1)},
-		{Start: 0x7f0000000000, End: 0x7f0000001000, Perm: target.PermRead | target.PermWrite | target.PermShared, Path: "/memfd:doublemapper", Inode: 2068, Dev: 1, Deleted: true},
+		{Start: 0x55d0c5a00000, End: 0x55d0c5a02000, Offset: 0x1000, Perm: target.PermRead, Path: "/usr/bin/a b",
+			Inode: 131, Dev: unix.Mkdev(0xfd, 1)},
+		{Start: 0x7f0000000000, End: 0x7f0000001000, Perm: target.PermRead | target.PermWrite | target.PermShared,
+			Path: "/memfd:doublemapper", Inode: 2068, Dev: 1, Deleted: true},
 		{Start: 0x7f0000001000, End: 0x7f0000002000, Perm: target.PermRead | target.PermWrite},
-		{Start: 0x7f0000002000, End: 0x7f0000003000, Perm: target.PermRead | target.PermExec, Path: "/tmp/x\ny", Inode: 7, Dev: unix.Mkdev(8, 16)},
+		{Start: 0x7f0000002000, End: 0x7f0000003000, Perm: target.PermRead | target.PermExec, Path: "/tmp/x\ny", Inode: 7,
+			Dev: unix.Mkdev(8, 16)},
 		{Start: 0x7ffc00000000, End: 0x7ffc00021000, Perm: target.PermRead | target.PermWrite, Path: "[stack]"},
 		{Start: 0xffffffffff600000, End: 0xffffffffff601000, Perm: target.PermExec, Path: "[vsyscall]"},
 	}
@@ -43,7 +46,8 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
 
 func TestParseStat(t *testing.T) {
 	s, err := parseStat([]byte("42 (a) R (b) S 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 12345 1 2 3\n"))
-	if err != nil || s.comm != "a) R (b" || s.state != 'S' || s.ppid != 7 || s.count != 3 || s.start != 12345 || s.flags != 4194560 {
+	if err != nil || s.comm != "a) R (b" || s.state != 'S' || s.ppid != 7 || s.count != 3 || s.start != 12345 ||
+		s.flags != 4194560 {
 		t.Errorf("%+v %v", s, err)
 	}
 }
