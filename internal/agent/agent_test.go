@@ -118,7 +118,9 @@ func attach(tb testing.TB, l *agent.Listener, a *testenv.App, lib string) *agent
 	return c
 }
 
-func attachAndBegin(l *agent.Listener, a *testenv.App, lib string, s agent.Subscription) (*agent.Conn, agent.Begun, error) {
+func attachAndBegin(l *agent.Listener, a *testenv.App, lib string, s agent.Subscription) (
+	*agent.Conn, agent.Begun, error,
+) {
 	c, err := l.Attach(a.PID, lib)
 	if err != nil {
 		return nil, agent.Begun{}, err
@@ -157,8 +159,8 @@ func endsWell(tb testing.TB, a *testenv.App) {
 	}
 }
 
-// TestAttachAgain: the agent comes and goes as often as one likes, but there is
-// only one at a time.
+// TestAttachAgain: the agent can be attached and detached any number of times, but there
+// is only one at a time.
 func TestAttachAgain(t *testing.T) {
 	lib, l := library(t), listen(t)
 	a := start(t)
@@ -267,8 +269,8 @@ func killReader(t *testing.T, a *testenv.App, lib string) {
 func runs(t *testing.T, a *testenv.App) {
 	t.Helper()
 	const tick = 10 * time.Millisecond // USER_HZ is 100 everywhere
-	began, before := time.Now(), processorTime(t, a.PID)
-	for processorTime(t, a.PID)-before < int64(300*time.Millisecond/tick) {
+	began, before := time.Now(), cpuTime(t, a.PID)
+	for cpuTime(t, a.PID)-before < int64(300*time.Millisecond/tick) {
 		if time.Since(began) > 8*time.Second { // the agent's HOLD_LIMIT_MS is 10 s
 			t.Fatal("the program stands still: nobody has resumed it")
 		}
@@ -276,8 +278,8 @@ func runs(t *testing.T, a *testenv.App) {
 	}
 }
 
-// processorTime is what a process has used, in ticks.
-func processorTime(t *testing.T, pid int) int64 {
+// cpuTime is the CPU time that a process has used, in ticks.
+func cpuTime(t *testing.T, pid int) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -309,8 +311,8 @@ func attachSoon(t *testing.T, l *agent.Listener, a *testenv.App, lib string) *ag
 	}
 }
 
-// TestHoldExpires: a reader that takes too long does not keep the runtime
-// suspended either, and learns of it.
+// TestHoldExpires: a reader that takes too long does not keep the runtime suspended
+// either, and gets an error.
 func TestHoldExpires(t *testing.T) {
 	lib, l := library(t), listen(t)
 	a := start(t)
@@ -367,11 +369,11 @@ func TestSignals(t *testing.T) {
 			continue
 		}
 		found++
-		blocked, err := strconv.ParseUint(strings.TrimPrefix(status(t, filepath.Join(filepath.Dir(comm), "status"), "SigBlk"), "SigBlk "), 16, 64)
+		line := status(t, filepath.Join(filepath.Dir(comm), "status"), "SigBlk")
+		blocked, err := strconv.ParseUint(strings.TrimPrefix(line, "SigBlk "), 16, 64)
 		// All but SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, what
-		// cannot be blocked, and the two that libc keeps for itself. The runtime lets
-		// the signal with which it interrupts threads (34) through to every thread that
-		// it gets to know.
+		// cannot be blocked, and the two that libc keeps for itself. The runtime unblocks
+		// the signal with which it interrupts threads (34) in every thread that calls it.
 		const open, activation = 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<10 | 1<<30 | 1<<8 | 1<<18 | 1<<31 | 1<<32, 1 << 33
 		if err != nil || blocked|activation != ^uint64(open) {
 			t.Errorf("the agent's thread blocks %#x, expected %#x (%v)", blocked, ^uint64(open), err)

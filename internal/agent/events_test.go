@@ -32,7 +32,7 @@ func eachWay(t *testing.T, f func(t *testing.T, runtime string, attached bool)) 
 	}
 }
 
-// subscriber is a program that does what it is asked to, and the agent in it.
+// subscriber is a program that follows commands, and the agent in it.
 type subscriber struct {
 	*testenv.App
 	c     *agent.Conn
@@ -68,7 +68,9 @@ func subscribe(t *testing.T, lib, runtime string, attached bool, s agent.Subscri
 	return sub
 }
 
-func (sub *subscriber) begin(t *testing.T, l *agent.Listener, connect func() (*agent.Conn, error), s agent.Subscription) {
+func (sub *subscriber) begin(
+	t *testing.T, l *agent.Listener, connect func() (*agent.Conn, error), s agent.Subscription,
+) {
 	c, err := connect()
 	if err != nil {
 		t.Error(err)
@@ -81,7 +83,7 @@ func (sub *subscriber) begin(t *testing.T, l *agent.Listener, connect func() (*a
 	sub.c = c
 }
 
-// learn asks the program for what identifies its parts.
+// learn asks the program for the ids of its methods and types.
 func (sub *subscriber) learn(t *testing.T) {
 	t.Helper()
 	for _, line := range sub.Ask("ids") {
@@ -138,7 +140,8 @@ func (sub *subscriber) await(t *testing.T, wanted func(*agent.Record) bool) *age
 // mine takes what has come of types, of the thread that does what is asked.
 func (sub *subscriber) mine(t *testing.T, types ...agent.EventType) []*agent.Record {
 	t.Helper()
-	return slices.DeleteFunc(sub.drain(t), func(r *agent.Record) bool { return r.OSID != sub.tid || !slices.Contains(types, r.Type) })
+	return slices.DeleteFunc(sub.drain(t),
+		func(r *agent.Record) bool { return r.OSID != sub.tid || !slices.Contains(types, r.Type) })
 }
 
 // stack is the part of a stack that the program has names for.
@@ -157,7 +160,8 @@ const caller = "Program.Answer"
 
 func (sub *subscriber) wantStack(t *testing.T, r *agent.Record, want string) {
 	t.Helper()
-	if got := sub.stack(r); !strings.HasPrefix(got, want+" ") || !strings.HasSuffix(got, caller) || r.Result != 0 || r.Cut {
+	if got := sub.stack(r); !strings.HasPrefix(got, want+" ") || !strings.HasSuffix(got, caller) || r.Result != 0 ||
+		r.Cut {
 		t.Errorf("%v: result %#x, cut %v, stack %s, expected %s … %s", r.Type, r.Result, r.Cut, got, want, caller)
 	}
 	for _, f := range r.Frames {
@@ -235,7 +239,8 @@ func (sub *subscriber) testAllocations(t *testing.T) {
 	}
 }
 
-// checkCount: of so many bytes so many samples; of large objects one each.
+// checkCount requires the expected number of samples for the bytes allocated; one for each
+// large object.
 func checkCount(t *testing.T, what string, got int, want float64, large bool) {
 	t.Helper()
 	slack := 6 * math.Sqrt(want)
@@ -250,21 +255,25 @@ func checkCount(t *testing.T, what string, got int, want float64, large bool) {
 func (sub *subscriber) testExceptions(t *testing.T) {
 	thrown := []string{
 		"Notify.Outer: Exceptions.ThrowOuter Exceptions.Through Exceptions.Throw Program.Answer",
-		"Notify.InFilter, nested: Exceptions.ThrowInFilter Exceptions.Filter Exceptions.Through Exceptions.ThrowOuter Exceptions.Through Exceptions.Throw Program.Answer",
+		"Notify.InFilter, nested: Exceptions.ThrowInFilter Exceptions.Filter " +
+			"Exceptions.Through Exceptions.ThrowOuter Exceptions.Through Exceptions.Throw Program.Answer",
 		"caught by Exceptions.Filter",
-		"Notify.Swallowed, nested: Exceptions.Filter Exceptions.Through Exceptions.ThrowOuter Exceptions.Through Exceptions.Throw Program.Answer",
+		"Notify.Swallowed, nested: Exceptions.Filter " +
+			"Exceptions.Through Exceptions.ThrowOuter Exceptions.Through Exceptions.Throw Program.Answer",
 		"caught by ", // nobody: the filter swallows it
-		"Notify.InFinally, nested: Exceptions.ThrowInFinally Exceptions.Finally Exceptions.Through Exceptions.Throw Program.Answer",
+		"Notify.InFinally, nested: Exceptions.ThrowInFinally Exceptions.Finally " +
+			"Exceptions.Through Exceptions.Throw Program.Answer",
 		"caught by Exceptions.Finally",
 		"caught by Exceptions.Throw",
 	}
-	if sub.begun.RuntimeMajor == 8 { // which does not tell that a filter has ended by an exception
+	if sub.begun.RuntimeMajor == 8 { // which does not report that a filter has ended by an exception
 		thrown = slices.DeleteFunc(thrown, func(s string) bool { return s == "caught by " })
 	}
 	sub.wantExceptions(t, "throw", thrown...)
 	sub.wantExceptions(t, "rethrow",
 		"Notify.Outer: Exceptions.ThrowOuter Exceptions.RethrowInFinally Program.Answer",
-		"Notify.InFinally, nested: Exceptions.ThrowInFinally Exceptions.ThrowAgain Exceptions.Rethrow Exceptions.RethrowInFinally Program.Answer",
+		"Notify.InFinally, nested: Exceptions.ThrowInFinally "+
+			"Exceptions.ThrowAgain Exceptions.Rethrow Exceptions.RethrowInFinally Program.Answer",
 		"caught by Exceptions.ThrowAgain",
 		"caught by Exceptions.RethrowInFinally")
 }
@@ -291,7 +300,8 @@ func (sub *subscriber) wantExceptions(t *testing.T, command string, want ...stri
 }
 
 func (sub *subscriber) testContention(t *testing.T) {
-	for command, waiter := range map[string]string{"contend-monitor": "Contention.WaitForMonitor", "contend-lock": "Contention.WaitForLock"} {
+	for command, waiter := range map[string]string{"contend-monitor": "Contention.WaitForMonitor",
+		"contend-lock": "Contention.WaitForLock"} {
 		sub.drain(t)
 		owner := sub.number(t, command)
 		records := slices.DeleteFunc(sub.mine(t, agent.EventContention), func(r *agent.Record) bool {
@@ -328,7 +338,8 @@ func (sub *subscriber) testThreads(t *testing.T) {
 		t.Fatalf("%d records, starting %+v, created %+v", len(records), starting, created)
 	}
 	sub.wantStack(t, starting, "Threads.Start Threads.One")
-	if created.Values[0] != starting.Values[0] || created.Values[1] != uint64(other) || created.Thread != created.Values[0] {
+	if created.Values[0] != starting.Values[0] || created.Values[1] != uint64(other) ||
+		created.Thread != created.Values[0] {
 		t.Errorf("starting %#x, created %#x on %#x", starting.Values, created.Values, created.Thread)
 	}
 	if ended == nil {
@@ -356,7 +367,8 @@ func (sub *subscriber) testCollections(t *testing.T) {
 			got = append(got, r.Type.String())
 		}
 	}
-	want := []string{"suspend begin", "suspend end", "GC triggered", "GC start of generation 1", "GC end of generation 1", "restart end"}
+	want := []string{"suspend begin", "suspend end", "GC triggered", "GC start of generation 1",
+		"GC end of generation 1", "restart end"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, expected %q", got, want)
 	}

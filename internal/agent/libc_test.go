@@ -27,7 +27,9 @@ func TestEveryLibc(t *testing.T) {
 
 func testLibc(t *testing.T, lib, cc string) {
 	program := filepath.Join(t.TempDir(), "load")
-	if text, err := exec.Command(cc, "-std=gnu11", "-Wno-override-init", "-I../../agent", "-o", program, "testdata/load.c", "-pthread", "-ldl").CombinedOutput(); err != nil {
+	build := exec.Command(cc, "-std=gnu11", "-Wno-override-init", "-I../../agent", "-o", program,
+		"testdata/load.c", "-pthread", "-ldl")
+	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	l := listen(t)

@@ -10,14 +10,18 @@ import (
 // everyLibcHas is what the agent calls. All of it is in glibc from the beginning,
 // or from 2.12 on (pthread_setname_np), and in musl.
 var everyLibcHas = []string{
-	"__errno_location", "__tls_get_addr", "clock_gettime", "close", "connect", "fcntl", "getenv", "getpid", "lseek", "memcmp", "memcpy", "memset",
-	"mmap", "munmap", "nanosleep", "open", "poll", "pthread_attr_destroy", "pthread_attr_init", "pthread_attr_setdetachstate", "pthread_attr_setstacksize",
-	"pthread_create", "pthread_self", "pthread_setname_np", "pthread_sigmask", "recv", "recvmsg", "send", "shutdown", "sigdelset", "sigfillset",
+	"__errno_location", "__tls_get_addr", "clock_gettime", "close", "connect", "fcntl", "getenv", "getpid", "lseek",
+	"memcmp", "memcpy", "memset", "mmap", "munmap", "nanosleep", "open", "poll",
+	"pthread_attr_destroy", "pthread_attr_init",
+	"pthread_attr_setdetachstate", "pthread_attr_setstacksize",
+	"pthread_create", "pthread_self", "pthread_setname_np", "pthread_sigmask", "recv", "recvmsg", "send", "shutdown",
+	"sigdelset", "sigfillset",
 	"socket", "strlen", "syscall",
 }
 
-// TestLibrary holds the library to what its place in other people's processes
-// demands: small, any libc, hardly anything thread-local, two names, never unloaded.
+// TestLibrary checks what the library must be, because it is loaded into other people's
+// processes: small, for any libc, with hardly any thread-local memory and two exported
+// names, and never unloaded.
 func TestLibrary(t *testing.T) {
 	lib := library(t)
 	if info, err := os.Stat(lib); err != nil || info.Size() > 40<<10 {
@@ -31,7 +35,8 @@ func TestLibrary(t *testing.T) {
 	if libs, err := f.ImportedLibraries(); err != nil || len(libs) != 0 {
 		t.Errorf("it needs %v (%v)", libs, err)
 	}
-	if flags, err := f.DynValue(elf.DT_FLAGS_1); err != nil || len(flags) != 1 || elf.DynFlag1(flags[0])&elf.DF_1_NODELETE == 0 {
+	if flags, err := f.DynValue(elf.DT_FLAGS_1); err != nil || len(flags) != 1 ||
+		elf.DynFlag1(flags[0])&elf.DF_1_NODELETE == 0 {
 		t.Errorf("DT_FLAGS_1 %v (%v)", flags, err)
 	}
 	for _, p := range f.Progs {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRingNoexec makes a ring with every setting of vm.memfd_noexec. It belongs to a PID
-// namespace, and can only be raised there.
+// TestRingNoexec makes a ring with every setting of vm.memfd_noexec. Each PID namespace has
+// its own setting, which can only be raised.
 func TestRingNoexec(t *testing.T) {
 	const inside, setting = "CLRSNAP_TEST_NOEXEC", "/proc/sys/vm/memfd_noexec"
 	if os.Getenv(inside) == "" {
@@ -29,7 +29,7 @@ func TestRingNoexec(t *testing.T) {
 	}
 	for value := range 3 {
 		if err := os.WriteFile(setting, []byte(fmt.Sprint(value)), 0); err != nil {
-			t.Logf("memfd_noexec=%d: not here: %v", value, err) // it is higher already
+			t.Logf("memfd_noexec=%d cannot be set here: %v", value, err) // it is higher already
 			continue
 		}
 		r, file, err := newRing(minRing)

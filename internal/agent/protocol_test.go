@@ -37,13 +37,14 @@ func TestParseWalk(t *testing.T) {
 	if !reflect.DeepEqual(w, want) {
 		t.Errorf("got  %+v\nwant %+v", w, want)
 	}
+	one := threadRecord{Frames: 1}
 	for name, bad := range map[string][]byte{
 		"empty":             nil,
 		"cut":               good[:len(good)-1],
 		"too long":          append(good[:len(good):len(good)], 0),
 		"more frames":       encode(t, walkReply{Threads: 1, Frames: 1}, threadRecord{Frames: 2}, Frame{}),
 		"more threads":      encode(t, walkReply{Threads: 1 << 31}),
-		"frames in threads": encode(t, walkReply{Threads: 2, Frames: 1}, threadRecord{Frames: 1}, threadRecord{Frames: 1}, Frame{}),
+		"frames in threads": encode(t, walkReply{Threads: 2, Frames: 1}, one, one, Frame{}),
 	} {
 		if w, err := parseWalk(bad); err == nil {
 			t.Errorf("%s: %+v", name, w)

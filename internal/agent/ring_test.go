@@ -179,6 +179,12 @@ func TestUnfinished(t *testing.T) {
 func TestCorrupt(t *testing.T) {
 	good := encodeRecord(&Record{Type: EventAlloc, Frames: make([]Frame, 3)})
 	le := binary.LittleEndian
+	name := func(units uint64) func(*ring) {
+		return func(r *ring) {
+			r.records[recordType] = byte(EventException)
+			le.PutUint64(r.records[recordValues+24:], units)
+		}
+	}
 	for name, spoil := range map[string]func(r *ring){
 		"head beyond the ring":   func(r *ring) { atomic.StoreUint64(r.word(offHead), minRing+8) },
 		"head behind the tail":   func(r *ring) { atomic.StoreUint64(r.word(offHead), 1<<64-8) },
@@ -192,8 +198,8 @@ func TestCorrupt(t *testing.T) {
 		"more frames":            func(r *ring) { le.PutUint16(r.records[recordFrames:], 4) },
 		"many frames":            func(r *ring) { le.PutUint16(r.records[recordFrames:], 0xffff) },
 		"frames with registers":  func(r *ring) { r.records[recordFlags] = flagRegisters },
-		"a name":                 func(r *ring) { r.records[recordType] = 2; le.PutUint64(r.records[recordValues+24:], 1) },
-		"a long name":            func(r *ring) { r.records[recordType] = 2; le.PutUint64(r.records[recordValues+24:], 1<<63) },
+		"a name":                 name(1),
+		"a long name":            name(1 << 63),
 		"size of the whole ring": func(r *ring) { le.PutUint32(r.records, minRing) },
 	} {
 		r, p := makeRing(t, minRing)
@@ -220,8 +226,10 @@ func TestControl(t *testing.T) {
 	for i, offset := range []int{offSeen, offPublished, offDropped, offFailed} {
 		*r.word(offset + 8*int(EventContention)) = uint64(i + 1)
 	}
-	if *r.word(offWalking) != 7 || last.Position != recordSize || *r.word(offReleased) != recordSize+1 || *r.word(offTail) != 2*recordSize {
-		t.Errorf("walking %d, position %d, released %d, tail %d", *r.word(offWalking), last.Position, *r.word(offReleased), *r.word(offTail))
+	if *r.word(offWalking) != 7 || last.Position != recordSize || *r.word(offReleased) != recordSize+1 ||
+		*r.word(offTail) != 2*recordSize {
+		t.Errorf("walking %d, position %d, released %d, tail %d", *r.word(offWalking), last.Position, *r.word(offReleased),
+			*r.word(offTail))
 	}
 	if got := c.Stats()[EventContention]; got != (Counts{1, 2, 3, 4}) {
 		t.Errorf("counts %+v", got)

@@ -20,7 +20,8 @@ import (
 func ringStress(t *testing.T, flags ...string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "ringstress")
-	args := append(flags, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-I../../agent", "-o", out, "testdata/ringstress.c", "../../agent/ring.c")
+	args := append(flags, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-I../../agent", "-o", out,
+		"testdata/ringstress.c", "../../agent/ring.c")
 	if text, err := exec.Command(testenv.CC(t), args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -35,8 +36,8 @@ func TestWriters(t *testing.T) {
 			t.Errorf("the ring was never full: %+v", c)
 		}
 	})
-	// The sanitizer does not see that this process is done with a place before it is
-	// used again, so none is.
+	// The sanitizer does not see that this process has read a place before the writers
+	// use it again, so the ring is large enough that none is used again.
 	t.Run("thread sanitizer", func(t *testing.T) {
 		if c := testWriters(t, ringStress(t, "-g", "-fsanitize=thread"), 1<<24, 5000); c.Dropped != 0 {
 			t.Errorf("the ring was full: %+v", c)
@@ -79,7 +80,8 @@ func testWriters(t *testing.T, program string, capacity, records int) Counts {
 	}
 	counts := c.Stats()[EventAlloc]
 	t.Logf("%+v", counts)
-	if counts.Seen != uint64(threads*records) || counts.Published+counts.Dropped != counts.Seen || counts.Published != w.records {
+	if counts.Seen != uint64(threads*records) || counts.Published+counts.Dropped != counts.Seen ||
+		counts.Published != w.records {
 		t.Errorf("%+v, and %d records", counts, w.records)
 	}
 	return counts
@@ -87,7 +89,7 @@ func testWriters(t *testing.T, program string, capacity, records int) Counts {
 
 // writers are what has been seen of the threads of ringstress.
 type writers struct {
-	next    []uint64 // number of each thread's next record that was not dropped, but for those that were
+	next    []uint64 // number of each thread's next record, not counting dropped ones
 	records uint64
 }
 
@@ -109,8 +111,8 @@ func (w *writers) check(r *Record) error {
 	return nil
 }
 
-// TestRingRefused: the agent takes no memory that could be taken from it, or that
-// is not what it should be.
+// TestRingRefused: the agent refuses memory that could be taken from it, or that is not a
+// ring.
 func TestRingRefused(t *testing.T) {
 	program := ringStress(t)
 	open := func(f *os.File) error {
@@ -152,8 +154,10 @@ func TestRingRefused(t *testing.T) {
 	}
 	defer plain.Close()
 	for name, f := range map[string]*os.File{
-		"can shrink": memory(controlSize+minRing, unix.F_SEAL_GROW), "can grow": memory(controlSize+minRing, unix.F_SEAL_SHRINK),
-		"other size": memory(controlSize+2*minRing, seals), "no records": memory(controlSize, seals), "empty": memory(0, seals),
+		"can shrink": memory(controlSize+minRing, unix.F_SEAL_GROW),
+		"can grow":   memory(controlSize+minRing, unix.F_SEAL_SHRINK),
+		"other size": memory(controlSize+2*minRing, seals),
+		"no records": memory(controlSize, seals), "empty": memory(0, seals),
 		"other magic": spoilt, "plain file": plain,
 	} {
 		if err := open(f); err == nil {

@@ -35,7 +35,8 @@ func TestSampling(t *testing.T) {
 			sub.number(t, "contend-monitor")
 			stats := sub.c.Stats()
 			about := func(kind agent.EventType, seen, published float64) {
-				got := agent.Counts{Seen: stats[kind].Seen - before[kind].Seen, Published: stats[kind].Published - before[kind].Published}
+				got := agent.Counts{Seen: stats[kind].Seen - before[kind].Seen,
+					Published: stats[kind].Published - before[kind].Published}
 				if float64(got.Seen) < seen*0.8 || math.Abs(float64(got.Published)-published) > 6*math.Sqrt(published) {
 					t.Errorf("%v: %+v, expected about %.0f of %.0f", kind, got, published, seen)
 				}
@@ -53,7 +54,8 @@ func TestSampling(t *testing.T) {
 
 // TestHold: a thread whose record is held waits until it is released; others go on.
 func TestHold(t *testing.T) {
-	sub := subscribe(t, library(t), "net10", true, agent.Subscription{Events: agent.Exceptions | agent.Threads, Hold: time.Minute})
+	sub := subscribe(t, library(t), "net10", true,
+		agent.Subscription{Events: agent.Exceptions | agent.Threads, Hold: time.Minute})
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
@@ -92,9 +94,10 @@ func endHolding(t *testing.T, sub *subscriber) {
 	endsWell(t, sub.App)
 }
 
-// TestWalking: a thread that is being walked does not go away.
+// TestWalking: a thread that is being walked does not end meanwhile.
 func TestWalking(t *testing.T) {
-	sub := subscribe(t, library(t), "net10", true, agent.Subscription{Events: agent.Threads, Hold: time.Minute, DestroyWait: time.Minute})
+	sub := subscribe(t, library(t), "net10", true,
+		agent.Subscription{Events: agent.Threads, Hold: time.Minute, DestroyWait: time.Minute})
 	joined := make(chan struct{})
 	go func() {
 		defer close(joined)
@@ -119,7 +122,8 @@ func TestWalking(t *testing.T) {
 // TestFull: what does not fit is dropped and counted, and the program goes on;
 // once there is room again, records come again.
 func TestFull(t *testing.T) {
-	sub := subscribe(t, library(t), "net10", true, agent.Subscription{Events: agent.Exceptions, RingBytes: 1 << 14, MaxFrames: 100})
+	sub := subscribe(t, library(t), "net10", true,
+		agent.Subscription{Events: agent.Exceptions, RingBytes: 1 << 14, MaxFrames: 100})
 	sub.drain(t)
 	for range 200 {
 		sub.Ask("throw")
@@ -135,8 +139,8 @@ func TestFull(t *testing.T) {
 	sub.end(t)
 }
 
-// TestManyThreads: many threads at once, and a reader that keeps up as well as it
-// can: every record is sound, and what is missing was counted.
+// TestManyThreads: with many threads at once, and a reader that may not keep up, every
+// record is sound, and missing ones are counted.
 func TestManyThreads(t *testing.T) {
 	lib := library(t)
 	eachWay(t, func(t *testing.T, runtime string, attached bool) {
@@ -195,14 +199,15 @@ func TestCut(t *testing.T) {
 	sub.end(t)
 }
 
-// TestEveryObject: at start-up every object can be had; the agent cannot be
-// detached then, but falls silent. Later it cannot be had.
+// TestEveryObject: every object can be reported if the agent is loaded at start-up. The
+// agent cannot be detached then, but stops reporting. An agent that is attached refuses it.
 func TestEveryObject(t *testing.T) {
 	lib := library(t)
 	for _, runtime := range runtimes {
 		t.Run(runtime, func(t *testing.T) {
 			const perAllocation = 1 << 20
-			s := agent.Subscription{Events: agent.Allocations | agent.Exceptions | agent.GC, EveryObject: true, AllocBytes: perAllocation}
+			s := agent.Subscription{Events: agent.Allocations | agent.Exceptions | agent.GC, EveryObject: true,
+				AllocBytes: perAllocation}
 			sub := subscribe(t, lib, runtime, false, s)
 			if sub.begun.AllocMeans != agent.AllocObject {
 				t.Errorf("begun %+v", sub.begun)
@@ -243,7 +248,8 @@ func TestEveryObject(t *testing.T) {
 	}
 	a := testenv.Start(t, "notify", testenv.Options{})
 	var cannot *agent.BeginError
-	if _, _, err := attachAndBegin(listen(t), a, lib, agent.Subscription{Events: agent.Allocations, EveryObject: true}); !errors.As(err, &cannot) {
+	every := agent.Subscription{Events: agent.Allocations, EveryObject: true}
+	if _, _, err := attachAndBegin(listen(t), a, lib, every); !errors.As(err, &cannot) {
 		t.Errorf("every object of a running program: %v", err)
 	}
 	check := subscriberOf(t, a, lib)
@@ -286,8 +292,8 @@ func TestSubscribeAgain(t *testing.T) {
 	})
 }
 
-// TestSubscriberKilled: a program whose subscriber dies, with its ring full and
-// threads held, goes on as if nothing had been.
+// TestSubscriberKilled: a program whose subscriber dies, with its ring full and threads
+// held, continues undisturbed.
 func TestSubscriberKilled(t *testing.T) {
 	lib := library(t)
 	a := testenv.Start(t, "notify", testenv.Options{})
@@ -367,7 +373,7 @@ func TestSilentReader(t *testing.T) {
 	sub.end(t)
 }
 
-// TestFromTheStart: what happens before Main is there, and what happens last.
+// TestFromTheStart: events before Main are reported, and so are the last ones.
 func TestFromTheStart(t *testing.T) {
 	lib := library(t)
 	for _, runtime := range runtimes {
@@ -382,7 +388,8 @@ func TestFromTheStart(t *testing.T) {
 				}
 				begun <- err
 			}()
-			a := testenv.Start(t, "notify", testenv.Options{Runtime: runtime, Env: l.Environment(lib), Args: []string{"--throw-at-start"}})
+			a := testenv.Start(t, "notify",
+				testenv.Options{Runtime: runtime, Env: l.Environment(lib), Args: []string{"--throw-at-start"}})
 			if err := <-begun; err != nil {
 				t.Fatal(err)
 			}
@@ -400,7 +407,8 @@ func TestFromTheStart(t *testing.T) {
 			if runtime == "net8" { // see testExceptions
 				caught = 3
 			}
-			if got[agent.EventException] != 4 || got[agent.EventCaught] != caught || got[agent.EventThreadCreated] == 0 || got[agent.EventThreadStarting] == 0 {
+			if got[agent.EventException] != 4 || got[agent.EventCaught] != caught || got[agent.EventThreadCreated] == 0 ||
+				got[agent.EventThreadStarting] == 0 {
 				t.Errorf("records by type: %v", got)
 			}
 		})
@@ -411,7 +419,8 @@ func TestFromTheStart(t *testing.T) {
 func startReader(t *testing.T, a *testenv.App, lib, role string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), victimPID+"="+strconv.Itoa(a.PID), victimLibrary+"="+lib, victimDir+"="+t.TempDir(), victimRole+"="+role)
+	cmd.Env = append(os.Environ(), victimPID+"="+strconv.Itoa(a.PID), victimLibrary+"="+lib, victimDir+"="+t.TempDir(),
+		victimRole+"="+role)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

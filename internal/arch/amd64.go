@@ -26,7 +26,10 @@ var AMD64 = &Arch{
 	Name:        "amd64",
 	Machine:     MachineAMD64,
 	PointerSize: 8,
-	RegNames:    []string{"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"},
+	RegNames: []string{
+		"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
+		"r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
+	},
 	SP:          RSP,
 	FP:          RBP,
 	NonVolatile: 1<<RBX | 1<<RSP | 1<<RBP | 1<<R12 | 1<<R13 | 1<<R14 | 1<<R15,

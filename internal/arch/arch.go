@@ -1,10 +1,10 @@
-// Package arch says what the rest of clrsnap needs to know about a processor
-// architecture: addresses, register contexts and register numbers. An
-// architecture is one value, chosen once when a target is opened; supporting
-// another one adds a file here, not a branch elsewhere.
+// Package arch describes CPU architectures to the rest of clrsnap: addresses,
+// register contexts and register numbers. An architecture is one value, chosen
+// once when a target is opened; supporting another one adds a file here, not a
+// branch elsewhere.
 package arch
 
-// Arch describes one processor architecture.
+// Arch describes one CPU architecture.
 type Arch struct {
 	Name        string
 	Machine     Machine
@@ -27,7 +27,7 @@ type Arch struct {
 	// structure by their field names in the data descriptor.
 	CalleeSaved map[string]uint8
 
-	// ReturnSlot is how a call leaves its return address: the offset in bytes
+	// ReturnSlot is where a call puts its return address: the offset in bytes
 	// from the stack pointer at the first instruction of the callee, or -1
 	// where it is in a register.
 	ReturnSlot int
@@ -36,5 +36,5 @@ type Arch struct {
 }
 
 // EndsInCall reports whether code, the bytes before an address, ends in a call
-// instruction, so that the address can be one that a call returns to.
+// instruction, so that the address can be a return address.
 func (a *Arch) EndsInCall(code []byte) bool { return a.endsInCall(code) }

@@ -15,7 +15,7 @@ func (m RegMask) Has(r uint8) bool { return m&(1<<r) != 0 }
 // Len is the number of registers in the set.
 func (m RegMask) Len() int { return bits.OnesCount32(uint32(m)) }
 
-// Machine names the processor architecture that a Context belongs to.
+// Machine names the CPU architecture that a Context belongs to.
 type Machine uint8
 
 // The architectures that have a number. Zero is no architecture, so that a
@@ -28,7 +28,7 @@ const (
 
 // Context is the register context of one frame: the instruction pointer and
 // those integer registers whose value in that frame is known. A register whose
-// bit in Valid is clear holds noise and must not be read.
+// bit in Valid is clear is undefined and must not be read.
 type Context struct {
 	Regs    [MaxRegs]uint64
 	IP      Addr

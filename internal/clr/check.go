@@ -11,7 +11,7 @@ import (
 	"clrsnap/internal/unwind"
 )
 
-// ErrNotStarted: the runtime is there, but does not run managed code yet.
+// ErrNotStarted: the runtime is loaded, but does not run managed code yet.
 var ErrNotStarted = errors.New("it does not run managed code yet")
 
 const (
@@ -19,7 +19,7 @@ const (
 	maxChecked = 32 // threads whose Frames Check looks at
 )
 
-// Outside is what is known of a target without its runtime.
+// Outside is what is known of a target independently of its runtime.
 type Outside struct {
 	// IsThread reports whether the target has a thread of this id.
 	IsThread func(osID int) bool
@@ -27,10 +27,10 @@ type Outside struct {
 	Compile func(c *codemap.Code, ip arch.Addr) (*unwind.Step, error)
 }
 
-// Check holds the runtime's structures against one another and against what is
-// outside: where their layout is not what it is taken for, they contradict
-// themselves. The target may be running, so that some of what is read is half
-// changed: most of it must make sense, and a check that has failed by chance passes
+// Check compares the runtime's structures with one another and with what is known
+// from outside: where their assumed layout is wrong, they contradict each other. The
+// target may be running, so some of what is read may be in the middle of a change:
+// only most of it must be consistent, and a check that has failed by chance passes
 // when it is repeated.
 func (r *Runtime) Check(o Outside) error {
 	list, err := r.checkThreads(o.IsThread)
@@ -43,8 +43,8 @@ func (r *Runtime) Check(o Outside) error {
 	return r.checkCode(o.Compile)
 }
 
-// starting is how many threads a runtime has at most whose finalizer does not run
-// yet: those of the program's start, and the finalizer.
+// starting is the most threads that a runtime has while its finalizer does not run
+// yet: the program's first thread, and the finalizer.
 const starting = 2
 
 // checkThreads: the list of threads ends, the finalizer is in it, every thread that
@@ -71,25 +71,24 @@ func (r *Runtime) checkThreads(isThread func(int) bool) ([]thread.Thread, error)
 		alive++
 		found = found || t.Address == finalizer
 		if !isThread(t.OSID) {
-			return nil, fmt.Errorf("its list of threads has number %d, which is no thread of the process", t.OSID)
+			return nil, fmt.Errorf("its list of threads has the thread id %d, but the process has no such thread", t.OSID)
 		}
 		refers, sound := r.Threads.Confirmed(t)
 		exposed, confirmed = exposed || refers, confirmed || sound
 	}
 	switch {
 	case !found:
-		return nil, fmt.Errorf("the finalizer is not among the %d threads in its list, or does not run", len(list))
-	case alive == 1: // besides those that run the program
-		return nil, errors.New("its list of threads has nothing but the finalizer")
+		return nil, fmt.Errorf("the finalizer thread is not among the %d threads in its list, or does not run", len(list))
+	case alive == 1: // there must be one that runs the program
+		return nil, errors.New("its list of threads has only the finalizer thread")
 	case exposed && !confirmed:
-		return nil, errors.New("none of its threads has the managed object that it refers to")
+		return nil, errors.New("none of its threads refers to a managed Thread object that refers back")
 	}
 	return list, nil
 }
 
-// checkCode: most of the code that the code map lists leads to methods that have
-// names, and from there to their callers; that of the JIT and that of ReadyToRun
-// images.
+// checkCode: most of the code in the code map, both the JIT's and that of ReadyToRun
+// images, belongs to methods that have names and whose step to the caller compiles.
 func (r *Runtime) checkCode(compile func(*codemap.Code, arch.Addr) (*unwind.Step, error)) error {
 	samples, err := r.Code.Samples(maxSamples)
 	if err != nil {
@@ -137,9 +136,9 @@ func (r *Runtime) checkMethod(start arch.Addr, compile func(*codemap.Code, arch.
 	return err
 }
 
-// checkFrames: the kinds of Frame are told apart; there are threads whose newest Frame
-// is of a known kind, and, if such Frames lead back to managed code, some of them to
-// code of a method. Threads that run leave nothing but traces of Frames.
+// checkFrames: the kinds of Frame can be told apart. There are threads whose newest
+// Frame is of a known kind, and if such Frames lead back to code, some of them lead to
+// a method's. Of threads that run, only remains of Frames may be read.
 func (r *Runtime) checkFrames(list []thread.Thread) error {
 	if err := r.Chain.CheckKinds(r.mem); err != nil {
 		return err
@@ -163,11 +162,11 @@ func (r *Runtime) checkFrames(list []thread.Thread) error {
 			right++
 		case leads && kind == thread.InlinedCallFrame, err != nil && kind.Stays():
 			wrong++
-		} // others mark a place, or lead to native code that has called into the runtime
+		} // other Frames mark a place, or lead to native code that has called into the runtime
 	}
 	switch {
 	case unknown > 0 && known == 0:
-		return fmt.Errorf("the explicit Frames of %d threads are of no known kind", unknown)
+		return fmt.Errorf("the explicit Frames of %d threads are of unknown kinds", unknown)
 	case wrong > 0 && right == 0:
 		return fmt.Errorf("the explicit Frames of %d threads do not lead to managed code", wrong)
 	}

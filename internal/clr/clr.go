@@ -14,9 +14,9 @@ import (
 )
 
 // Needs are the contracts that this package and its sub-packages read, with the
-// versions whose meaning they know. Those of .NET 11 begin with a c, and were counted
-// anew: its ExecutionManager c1 is what .NET 10 calls 2. The c2 of EcmaMetadata and
-// of StackWalk come after .NET 11. They change what is not read here: metadata under
+// versions whose meaning they know. Those of .NET 11 begin with a c, and their count
+// restarts at 1: its ExecutionManager c1 is what .NET 10 calls 2. The c2 of EcmaMetadata
+// and of StackWalk come after .NET 11. They change what is not read here: metadata under
 // edit and continue, and the value classes that a GCFrame protects.
 var Needs = map[string][]contract.Version{
 	"ExecutionManager":  {"1", "2", "c1"},
@@ -43,8 +43,8 @@ type Runtime struct {
 	mem *target.Reader
 }
 
-// New binds a runtime to its data descriptor. The error of a runtime that is not
-// understood names what is missing or of which version.
+// New binds a runtime to its data descriptor. For a runtime that is not understood, the
+// error names what is missing, or the contract whose version is unknown.
 func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, error) {
 	if err := d.Require(Needs); err != nil {
 		return nil, err
@@ -73,6 +73,5 @@ func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, err
 	return &r, nil
 }
 
-// Begin starts a new moment: what can change while the target runs is looked at
-// afresh.
+// Begin starts a new moment: what can change while the target runs is read again.
 func (r *Runtime) Begin() { r.Names.Begin() }

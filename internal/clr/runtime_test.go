@@ -29,8 +29,8 @@ func descriptor(name string, change func(string) string) (*contract.Descriptor, 
 	return d, err
 }
 
-// wrapped is memory of fuzz data: everything can be read, again and again the
-// same bytes, but for one page in eight and for long pieces.
+// wrapped is memory of fuzz data, repeated: everything can be read, except one page in
+// eight and long pieces.
 type wrapped []byte
 
 func (w wrapped) ReadMemory(p []byte, addr arch.Addr) error {
@@ -47,7 +47,9 @@ func (w wrapped) ReadMemory(p []byte, addr arch.Addr) error {
 // anything. There is an answer or an error, in bounded time.
 func FuzzRuntime(f *testing.F) {
 	f.Add(make([]byte, 16), uint64(0x1000))
-	f.Add([]byte("\x00\x10\x00\x00\x00\x00\x00\x00BSJB\x01\x00\x01\x00IL_STUB_PInvoke\x00\x07\x00\x00\x00\x00\x00\x00\x00"), uint64(8))
+	f.Add(
+		[]byte("\x00\x10\x00\x00\x00\x00\x00\x00BSJB\x01\x00\x01\x00IL_STUB_PInvoke\x00\x07\x00\x00\x00\x00\x00\x00\x00"),
+		uint64(8))
 	f.Fuzz(func(t *testing.T, data []byte, addr uint64) {
 		if len(data) == 0 || len(data) > 4096 {
 			return
@@ -62,7 +64,7 @@ func FuzzRuntime(f *testing.F) {
 	})
 }
 
-// readAll reads everything that can be at an address.
+// readAll reads every structure that may lie at an address.
 func readAll(t *testing.T, r *Runtime, at arch.Addr) {
 	r.Begin()
 	c, err := r.Code.Lookup(at)
@@ -110,12 +112,16 @@ func TestNewUnknown(t *testing.T) {
 		name, of, old, new string
 		want               []string
 	}{
-		{"an unknown version of a contract", clrtest.Net10, `"ExecutionManager":2`, `"ExecutionManager":"c9"`, []string{"ExecutionManager", "c9", "1.2.3"}},
-		{"an old name of a version", clrtest.Net11, `"ExecutionManager":"c1"`, `"ExecutionManager":"c2"`, []string{"ExecutionManager", "c2", "1.2.3"}},
+		{"an unknown version of a contract", clrtest.Net10,
+			`"ExecutionManager":2`, `"ExecutionManager":"c9"`, []string{"ExecutionManager", "c9", "1.2.3"}},
+		{"an old name of a version", clrtest.Net11,
+			`"ExecutionManager":"c1"`, `"ExecutionManager":"c2"`, []string{"ExecutionManager", "c2", "1.2.3"}},
 		{"a missing contract", clrtest.Net10, `"ExecutionManager":2,`, ``, []string{"ExecutionManager", "1.2.3"}},
 		{"a missing field", clrtest.Net10, `"OSId":296,`, ``, []string{"Thread", "OSId", "1.2.3"}},
-		{"a missing field of two names", clrtest.Net10, `"GCHandle":[304,"GCHandle"],`, ``, []string{"Thread.GCHandle", "Thread.ExposedObject", "1.2.3"}},
-		{"nothing that tells an array's rank", clrtest.Net11, `"ArrayBaseSize":["0x18","uint32"],`, ``, []string{"ArrayBaseSize", "1.2.3"}},
+		{"a missing field of two names", clrtest.Net10,
+			`"GCHandle":[304,"GCHandle"],`, ``, []string{"Thread.GCHandle", "Thread.ExposedObject", "1.2.3"}},
+		{"nothing that tells an array's rank", clrtest.Net11,
+			`"ArrayBaseSize":["0x18","uint32"],`, ``, []string{"ArrayBaseSize", "1.2.3"}},
 	} {
 		found := false
 		d, err := descriptor(tt.of, func(s string) string {

@@ -1,12 +1,11 @@
-// Package confine has a process give up every right that it does not need any more: before
-// it reads a file that a stranger has made. What is given up does not come back.
+// Package confine makes a process give up every right that it no longer needs, before it
+// reads an untrusted file. What is given up cannot be regained.
 //
-// Capabilities are dropped, and no program can be had by execve(2) with more of them
-// (no_new_privs). Landlock, where the kernel has it, denies all files but those that are
-// named, TCP connections, signals and abstract sockets to others. A seccomp filter denies
-// what Landlock knows nothing of: other sockets, programs that have no path, and to look
-// into other processes. Descriptors that are open stay as they are. All threads are
-// confined, and so are those that they start.
+// Capabilities are dropped, and execve(2) cannot gain new ones (no_new_privs). Landlock,
+// where the kernel has it, denies all files but those that are named, TCP connections, and
+// signals and abstract sockets to other processes. A seccomp filter denies what Landlock
+// does not cover: other sockets, programs that have no path, and access to other processes.
+// Open descriptors stay usable. All threads are confined, and so are those that they start.
 package confine
 
 import (
@@ -28,17 +27,16 @@ import (
 // Rights are what a process keeps.
 type Rights struct {
 	Read    []string // files that may be read, and folders with all that is below them
-	Write   *os.File // a file that may be opened for writing once more; nil: none
-	Make    *os.File // a folder in which, and below which, new regular files may be named; nil: none
-	Replace bool     // and names of files taken away, or given to others
-	// Capabilities are those that are kept, as far as they are there.
+	Write   *os.File // a file that may be opened again for writing; nil: none
+	Make    *os.File // a folder in which, and below which, regular files may be created; nil: none
+	Replace bool     // and files removed, or replaced by others
+	// Capabilities are those that are kept, if the process has them.
 	Capabilities []int
 }
 
-// To leaves this process no more than these rights. Where the kernel cannot deny
-// something, it stays allowed.
+// To confines this process to these rights. What the kernel cannot deny stays allowed.
 func To(r Rights) error {
-	_ = time.Local.String() // has the file of the time zone read, once for all
+	_ = time.Local.String() // reads the time zone's file, while that is allowed
 	if err := keep(r.Capabilities); err != nil {
 		return fmt.Errorf("cannot give up capabilities: %w", err)
 	}
@@ -51,8 +49,8 @@ func To(r Rights) error {
 	return nil
 }
 
-// keep drops all capabilities but some. Where the one to read every file is lacking, the
-// one to open every file is taken for it: containers have that one.
+// keep drops all capabilities but some. If CAP_DAC_READ_SEARCH is lacking,
+// CAP_DAC_OVERRIDE is kept in its place: containers have that one.
 func keep(some []int) error {
 	had, kept := cap.GetProc(), cap.NewSet()
 	for _, c := range some {
@@ -80,7 +78,7 @@ func (r *Rights) restrict() error {
 		rules = append(rules, landlock.PathAccess(access, "/proc/self/fd/"+strconv.Itoa(int(f.Fd()))))
 	}
 	for _, name := range r.Read {
-		// What is not there cannot be read, and whoever wants to says so.
+		// A missing file is not an error here: reading it fails later.
 		if fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
 			f := os.NewFile(uintptr(fd), name)
 			defer f.Close()
@@ -102,19 +100,20 @@ func (r *Rights) restrict() error {
 	return err
 }
 
-// isPipe reports whether a file has no place in the file system: Landlock has no rules for
-// pipes of the shell, and needs none.
+// isPipe reports whether a file is not in the file system, such as a pipe of the shell:
+// Landlock has no rules for those, and needs none.
 func isPipe(f *os.File) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(f.Fd()), &st) == nil && st.Type == unix.PIPEFS_MAGIC
 }
 
-// Files are all files and folders at the root but those that the kernel makes up.
+// Files returns all files and folders at the root, except the kernel's file systems: /proc,
+// /sys and /dev.
 func Files() []string {
 	entries, _ := os.ReadDir("/") // none, then
 	var names []string
 	for _, e := range entries {
-		// A link leads to another of them, or to where nothing is to be read.
+		// A link leads to another of them, or outside of what may be read.
 		if e.Type()&os.ModeSymlink == 0 && !slices.Contains([]string{"proc", "sys", "dev"}, e.Name()) {
 			names = append(names, filepath.Join("/", e.Name()))
 		}
@@ -122,8 +121,9 @@ func Files() []string {
 	return names
 }
 
-// WholeABI is the first version of Landlock's interface that can deny files, cutting them,
-// devices, TCP, signals and abstract sockets.
+// WholeABI is the first version of Landlock's interface that can deny everything that
+// this package denies with it: files, truncation, devices, TCP, signals and abstract
+// sockets.
 const WholeABI = 6
 
 // LandlockABI is the version of Landlock's interface that the kernel has, 0 if it has none

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A task is what a child of the test is to do: to confine itself, and to try everything.
+// A task tells a child of the test how to confine itself, before it tries everything.
 type task struct {
 	Dir     string // with what setUp has put there
 	Replace bool
@@ -29,7 +29,7 @@ type task struct {
 	Old     bool  // is on a kernel without Landlock
 }
 
-// taskVar is the variable that makes this program such a child.
+// taskVar is the environment variable that makes this program such a child.
 const taskVar = "CLRSNAP_CONFINE_TASK"
 
 func TestMain(m *testing.M) {
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// outcome is what came of an attempt: nothing, or the name of an error.
+// outcome is the result of an attempt: "done", or the name of an error.
 func outcome(err error) string {
 	var errno unix.Errno
 	switch {
@@ -52,8 +52,8 @@ func outcome(err error) string {
 	return err.Error()
 }
 
-// attempts are all that is tried, by one thread. n makes names its own. Sockets and files
-// that are open have been opened before.
+// attempts are all that is tried, by one thread. n makes the names of files unique. Sockets
+// and files in o were opened before.
 func attempts(k *task, n int, o *opened) map[string]string {
 	at := func(name string) string { return filepath.Join(k.Dir, name) }
 	open := func(name string, flags int) error {
@@ -84,13 +84,15 @@ func attempts(k *task, n int, o *opened) map[string]string {
 		"link elsewhere": func() error {
 			return unix.Linkat(unix.AT_FDCWD, self, unix.AT_FDCWD, at(fmt.Sprint("l-", n)), unix.AT_SYMLINK_FOLLOW)
 		},
-		"cut elsewhere":     func() error { return unix.Truncate(at("secret"), 0) },
-		"remove elsewhere":  func() error { return unix.Unlink(at(fmt.Sprint("spare-", n))) },
-		"write output":      func() error { return open(at("write"), unix.O_WRONLY|unix.O_TRUNC) },
-		"read output":       func() error { return open(at("write"), unix.O_RDONLY) },
-		"write where made":  func() error { return open(at("make/old"), unix.O_WRONLY) },
-		"write made":        func() error { _, err := unix.Write(int(o.made[n].Fd()), []byte("text")); return err },
-		"name made":         func() error { return unix.Linkat(unix.AT_FDCWD, self, unix.AT_FDCWD, fresh, unix.AT_SYMLINK_FOLLOW) },
+		"cut elsewhere":    func() error { return unix.Truncate(at("secret"), 0) },
+		"remove elsewhere": func() error { return unix.Unlink(at(fmt.Sprint("spare-", n))) },
+		"write output":     func() error { return open(at("write"), unix.O_WRONLY|unix.O_TRUNC) },
+		"read output":      func() error { return open(at("write"), unix.O_RDONLY) },
+		"write where made": func() error { return open(at("make/old"), unix.O_WRONLY) },
+		"write made":       func() error { _, err := unix.Write(int(o.made[n].Fd()), []byte("text")); return err },
+		"name made": func() error {
+			return unix.Linkat(unix.AT_FDCWD, self, unix.AT_FDCWD, fresh, unix.AT_SYMLINK_FOLLOW)
+		},
 		"folder where made": func() error { return unix.Mkdir(at(fmt.Sprint("make/newdir-", n)), 0o700) },
 		"replace":           func() error { return unix.Rename(at(fmt.Sprint("make/from-", n)), at("make/to")) },
 		"TCP":               func() error { return socket(unix.AF_INET, unix.SOCK_STREAM, 0) },
@@ -165,18 +167,20 @@ func open(k *task) (*opened, error) {
 		return fd
 	}
 	o.server = socket(unix.AF_INET)
-	all = errors.Join(all, unix.Bind(o.server, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(o.server, 2*threads))
+	all = errors.Join(all,
+		unix.Bind(o.server, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(o.server, 2*threads))
 	for range threads {
 		fd, err := unix.Open(filepath.Join(k.Dir, "make"), unix.O_WRONLY|unix.O_TMPFILE|unix.O_CLOEXEC, 0o600)
 		all = errors.Join(all, err)
 		o.made = append(o.made, os.NewFile(uintptr(fd), "made"))
-		o.tcp, o.bound, o.unix = append(o.tcp, socket(unix.AF_INET)), append(o.bound, socket(unix.AF_INET)), append(o.unix, socket(unix.AF_UNIX))
+		o.tcp, o.bound, o.unix =
+			append(o.tcp, socket(unix.AF_INET)), append(o.bound, socket(unix.AF_INET)), append(o.unix, socket(unix.AF_UNIX))
 	}
 	return o, all
 }
 
-// child confines itself and writes what came of all attempts, one line for each thread:
-// some of its threads are older than that.
+// child confines itself and writes the outcomes of all attempts, one line for each thread.
+// Some of its threads are started before, some after.
 func child(text string) {
 	var k task
 	die := func(err error) {
@@ -199,7 +203,7 @@ func child(text string) {
 		results <- attempts(&k, n, o)
 		select {} // the thread stays, for its status to be read
 	}
-	for n := range threads - 1 { // older
+	for n := range threads - 1 { // started before
 		go thread(n)
 		<-results
 	}
@@ -213,7 +217,7 @@ func child(text string) {
 			Write: write, Make: folder, Replace: k.Replace, Capabilities: k.Keep,
 		}))
 	}
-	go thread(threads - 1) // younger
+	go thread(threads - 1) // started after
 	<-results
 	close(confined)
 	enc := json.NewEncoder(os.Stdout)
@@ -319,7 +323,7 @@ func needLandlock(t *testing.T, abi int) {
 	}
 }
 
-// want checks what came of attempts, on every thread.
+// want checks the outcomes of attempts, on every thread.
 func (r result) want(t *testing.T, want map[string]string) {
 	t.Helper()
 	for n, got := range r.threads {
@@ -331,7 +335,7 @@ func (r result) want(t *testing.T, want map[string]string) {
 	}
 }
 
-// onlyOutput is what comes of everything where new files can be made.
+// onlyOutput is the outcome of every attempt where new files may be created.
 func onlyOutput() map[string]string {
 	return map[string]string{
 		"read elsewhere": "EACCES", "read a system's": "EACCES", "read of proc": "EACCES", "list elsewhere": "EACCES",
@@ -339,21 +343,26 @@ func onlyOutput() map[string]string {
 		"write what's read": "EACCES", "write elsewhere": "EACCES", "make elsewhere": "EACCES", "folder elsewhere": "EACCES",
 		"link elsewhere": "EACCES", "cut elsewhere": "EACCES", "remove elsewhere": "EACCES",
 		"write output": "done", "read output": "EACCES",
-		"write where made": "EACCES", "write made": "done", "name made": "done", "folder where made": "EACCES", "replace": "EACCES",
-		"TCP": "EPERM", "MPTCP": "EPERM", "UDP": "EPERM", "unix": "EPERM", "netlink": "EPERM", "ring": "EPERM", "x32": "EPERM",
+		"write where made": "EACCES", "write made": "done", "name made": "done",
+		"folder where made": "EACCES", "replace": "EACCES",
+		"TCP": "EPERM", "MPTCP": "EPERM", "UDP": "EPERM", "unix": "EPERM",
+		"netlink": "EPERM", "ring": "EPERM", "x32": "EPERM",
 		"connect": "EACCES", "bind": "EACCES", "connect abstract": "EPERM",
 		"run": "EPERM", "start": "EPERM", "signal": "EPERM", "trace": "EPERM", "look inside": "EPERM",
 		"capabilities": "done",
 	}
 }
 
-// TestConfined: nothing works any more that is not named, on any thread.
+// TestConfined: nothing works that is not named, on any thread.
 func TestConfined(t *testing.T) {
 	needLandlock(t, 6)
 	r := play(t, task{})
 	r.want(t, onlyOutput())
 	for _, s := range r.status {
-		for _, line := range []string{"NoNewPrivs:\t1\n", "Seccomp:\t2\n", "CapPrm:\t0000000000000000\n", "CapEff:\t0000000000000000\n", "CapInh:\t0000000000000000\n", "CapAmb:\t0000000000000000\n"} {
+		for _, line := range []string{
+			"NoNewPrivs:\t1\n", "Seccomp:\t2\n", "CapPrm:\t0000000000000000\n",
+			"CapEff:\t0000000000000000\n", "CapInh:\t0000000000000000\n", "CapAmb:\t0000000000000000\n",
+		} {
 			if !strings.Contains(s, "\n"+line) {
 				t.Errorf("a thread lacks %q:\n%s", line, s)
 			}
@@ -361,10 +370,10 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// TestFree: all that is denied works in a process that is not confined, so that a
-// denial is none of the attempt's own making.
+// TestFree: all that is denied works in a process that is not confined, so a denial is
+// not caused by the attempt itself.
 func TestFree(t *testing.T) {
-	want := map[string]string{"run": "ENOENT", "trace": "ESRCH"} // there are none such
+	want := map[string]string{"run": "ENOENT", "trace": "ESRCH"} // no such program, no such process
 	got := play(t, task{Free: true}).threads[0]
 	for name, confined := range onlyOutput() {
 		switch name {
@@ -396,11 +405,13 @@ func TestKept(t *testing.T) {
 	play(t, task{Keep: []int{unix.CAP_DAC_READ_SEARCH}}).want(t, want)
 }
 
-// TestOldKernel: without Landlock the rest is given up all the same.
+// TestOldKernel: without Landlock the other rights are given up all the same.
 func TestOldKernel(t *testing.T) {
 	r := play(t, task{Old: true})
 	for n, got := range r.threads {
-		for name, want := range map[string]string{"read elsewhere": "done", "make elsewhere": "done", "TCP": "EPERM", "start": "EPERM", "capabilities": "done"} {
+		for name, want := range map[string]string{
+			"read elsewhere": "done", "make elsewhere": "done", "TCP": "EPERM", "start": "EPERM", "capabilities": "done",
+		} {
 			if got[name] != want {
 				t.Errorf("thread %d: %s: %s, want %s", n, name, got[name], want)
 			}
@@ -413,7 +424,7 @@ func TestOldKernel(t *testing.T) {
 	}
 }
 
-// TestFiles: what the kernel makes up is not among the files.
+// TestFiles: the kernel's file systems are not among the files.
 func TestFiles(t *testing.T) {
 	names := Files()
 	if !slices.Contains(names, "/etc") || !slices.Contains(names, "/usr") {

@@ -13,7 +13,7 @@ import (
 // program, or reach into another process.
 var denied = []uint32{
 	unix.SYS_SOCKET,
-	unix.SYS_IO_URING_SETUP, // it makes sockets, too
+	unix.SYS_IO_URING_SETUP, // io_uring makes sockets, too
 	unix.SYS_EXECVE, unix.SYS_EXECVEAT,
 	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD,
 }
@@ -37,8 +37,8 @@ func filterCalls() error {
 	return err
 }
 
-// setFilter sets a filter, and no_new_privs, for all threads: the kernel has the others
-// follow this one, which takes less time than to have each of them do something.
+// setFilter sets a filter, and no_new_privs, for all threads: the kernel applies it to the
+// others (TSYNC), which is faster than a call on each of them.
 func setFilter(program []unix.SockFilter) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -46,12 +46,13 @@ func setFilter(program []unix.SockFilter) error {
 		return err
 	}
 	f := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	thread, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&f)))
+	thread, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&f)))
 	if e != 0 {
 		return e
 	}
 	if thread != 0 {
-		return fmt.Errorf("thread %d has a filter of its own", thread)
+		return fmt.Errorf("thread %d has another seccomp filter", thread)
 	}
 	return nil
 }
@@ -63,7 +64,7 @@ func filter() []unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 	}
 	answer := func(what uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: what} }
-	// jump goes over so many instructions if what was loaded is, or is not, like k.
+	// jump compares what was loaded with k, and skips yes or no instructions.
 	jump := func(how uint16, k uint32, yes, no int) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_JMP | how | unix.BPF_K, Jt: uint8(yes), Jf: uint8(no), K: k}
 	}

@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// Absent is the offset or size of what is optional and not there.
+// Absent is the offset or size of an optional field or type that the runtime lacks.
 const Absent = ^uint32(0)
 
 // Bind fills the struct that layout points to. Its exported fields carry tags:
@@ -21,12 +21,12 @@ const Absent = ^uint32(0)
 //
 // ",optional" after the name allows the runtime not to have it: an offset or a
 // size is then Absent, a global zero. has:"Field" names a bool of the same
-// struct that says whether it was there. Fields without a tag, of struct types
-// too, are left alone.
+// struct that is set to whether the runtime has it. Fields without a tag, also of
+// struct types, are not changed.
 //
 // Everything that is missing is reported at once, as a *MissingError; layout
-// is then filled in as far as possible. A malformed tag is a mistake of the
-// program and panics.
+// is then filled in as far as possible. A malformed tag is a bug in the calling
+// code: Bind panics.
 func (d *Descriptor) Bind(layout any) error {
 	v := reflect.ValueOf(layout)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
@@ -65,7 +65,7 @@ func cutOptional(tag string) (string, bool) {
 }
 
 // bindLayout sets a field to an offset or a size, that of the first of the tag's
-// names that the runtime has, and says what it looked for.
+// names that the runtime has, and returns what it looked for.
 func (d *Descriptor) bindLayout(v reflect.Value, tag string) (what string, found bool) {
 	if v.Kind() != reflect.Uint32 {
 		panic(fmt.Sprintf("contract: clr:%q on a field of type %v", tag, v.Type()))

@@ -166,7 +166,10 @@ func TestBindMissing(t *testing.T) {
 	if !errors.As(err, &missing) {
 		t.Fatal(err)
 	}
-	want := []string{"field Thread.Id", "size of Thread", "global ThreadStore", "global S", "field Thread.GCHandle or field Thread.ExposedObject"}
+	want := []string{
+		"field Thread.Id", "size of Thread", "global ThreadStore", "global S",
+		"field Thread.GCHandle or field Thread.ExposedObject",
+	}
 	if !slices.Equal(missing.Missing, want) || !strings.Contains(err.Error(), ".NET 9.0.5") {
 		t.Errorf("%v", err)
 	}
@@ -204,7 +207,9 @@ func TestFromJSON(t *testing.T) {
 		{"no baseline", `{"version":0,"types":{},"globals":{},"contracts":{}}`, ""},
 		{"unknown keys at the top", `{"version":0,"extra":[1,{"a":2}]}`, ""},
 		{"sub-descriptors", `{"version":2,"subDescriptors":{"GC":[[1],"pointer"]}}`, ""},
-		{"all forms of globals", `{"version":0,"globals":{"a":1,"b":"0x10","c":[0],"d":[5,"uint8"],"e":[[1],"pointer"],"f":["-1","int32"],"g":["","string"]}}`, ""},
+		{"all forms of globals",
+			`{"version":0,"globals":{"a":1,"b":"0x10","c":[0],"d":[5,"uint8"],"e":[[1],"pointer"],` +
+				`"f":["-1","int32"],"g":["","string"]}}`, ""},
 		{"empty", ``, "unexpected end"},
 		{"truncated", `{"version":0,"types":{"Thread":{"Id":1`, "EOF"},
 		{"two documents", `{"version":0}{"version":0}`, "invalid character"},
@@ -244,7 +249,8 @@ func TestFromJSON(t *testing.T) {
 }
 
 func TestGlobals(t *testing.T) {
-	d, err := FromJSON([]byte(`{"version":0,"globals":{"a":1,"b":"0x10","c":[0],"d":[5,"uint8"],"e":[[1],"pointer"],"f":["-1","int32"],"g":["0x0","string"],"h":"-0x8000000000000001"}}`), []uint64{10, 20})
+	d, err := FromJSON([]byte(`{"version":0,"globals":{"a":1,"b":"0x10","c":[0],"d":[5,"uint8"],"e":[[1],"pointer"],`+
+		`"f":["-1","int32"],"g":["0x0","string"],"h":"-0x8000000000000001"}}`), []uint64{10, 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +325,8 @@ func TestBindPanicsOnMistakes(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	m := layOut(nil, []uint64{1, 2}, nil)
 	f.Add(m[0].Data, []byte(`{"version":"0","types":{},"globals":{"a":["x","string"],"b":-1,"c":[0]}}`))
-	f.Add(m[0].Data, []byte(`{"version":2,"baseline":"empty","types":{"T":{"!":8,"a":[1,"b"]}},"globals":{"a":[[1],"pointer"],"b":"0x1"},"contracts":{"A":"c1","B":2}}`))
+	f.Add(m[0].Data, []byte(`{"version":2,"baseline":"empty","types":{"T":{"!":8,"a":[1,"b"]}},`+
+		`"globals":{"a":[[1],"pointer"],"b":"0x1"},"contracts":{"A":"c1","B":2}}`))
 	f.Fuzz(func(t *testing.T, header, text []byte) {
 		if len(header) >= headerSize && len(text) <= maxJSON {
 			// Let most inputs through to the JSON.

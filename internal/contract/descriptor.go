@@ -155,8 +155,8 @@ func (d *Descriptor) Global(name string) (uint64, bool) {
 }
 
 // GlobalString returns the text of a global such as "Architecture" ("x64").
-// .NET 10 gives "1" as its "OperatingSystem" on Linux: the compiler's macro
-// «unix» has found its way into the descriptor. Do not rely on it.
+// Do not rely on "OperatingSystem": .NET 10 has "1" there on Linux, because the
+// compiler's macro «unix» is expanded in the descriptor.
 func (d *Descriptor) GlobalString(name string) (string, bool) {
 	g, ok := d.Globals[name]
 	return g.Text, ok && !g.Indirect

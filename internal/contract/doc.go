@@ -1,15 +1,16 @@
-// Package contract finds out what the structures of a CoreCLR look like: the offsets
-// of fields, the sizes of types, the values of globals, and the versions of the
-// algorithmic contracts that say how these are to be used. A Descriptor holds all
-// that. There are two to be had, and Complete puts them together:
+// Package contract finds the layout of a CoreCLR's structures: the offsets of fields,
+// the sizes of types, the values of globals, and the versions of the algorithmic
+// contracts that define how these are used. A Descriptor holds all that. There are two
+// sources of descriptors, and Complete merges them:
 //
-//   - Parse reads what the runtime says of itself, the data descriptor that newer
-//     ones export as DotNetRuntimeContractDescriptor (Symbol).
-//   - EmbeddedFor has what this program knows of a version of the runtime. Where its
-//     globals are, it finds in a table that every runtime exports as g_dacTable
-//     (TableSymbol). embedded/README.md has the form and the source of each fact.
+//   - Parse reads the runtime's own data descriptor, which newer runtimes export as
+//     DotNetRuntimeContractDescriptor (Symbol).
+//   - EmbeddedFor returns what is embedded in this program about a version of the
+//     runtime. It reads the addresses of globals from a table that every runtime exports
+//     as g_dacTable (TableSymbol). embedded/README.md has the format, and the source of
+//     each fact.
 //
-// Nothing here finds out whether a description is right: clr.Check does.
+// This package does not check whether a description is right: clr.Check does.
 //
 // # The runtime's own descriptor
 //
@@ -25,7 +26,7 @@
 // (dotnet/runtime pull requests 127020 and 131858). Both are read; other
 // versions are refused.
 //
-// The versions of contracts were counted anew when .NET 11 froze them (pull
+// The numbers of contract versions restarted when .NET 11 froze the contracts (pull
 // requests 131790 and 131858): "c1" of a contract is not its version 1. What
 // .NET 10 calls version 2 of ExecutionManager, .NET 11 calls c1.
 //

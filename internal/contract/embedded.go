@@ -26,9 +26,9 @@ const maxTable = 1 << 10
 //go:embed embedded/*.json
 var embedded embed.FS
 
-// Embedded is what this program itself knows of the runtimes of one version and
+// Embedded is the embedded description of the runtimes of one version and
 // architecture. It comes from a file in the folder embedded, whose README.md has
-// the form and the source of every fact.
+// the format, and the source of every fact.
 type Embedded struct {
 	name    string
 	text    []byte
@@ -50,7 +50,7 @@ func EmbeddedFor(version string, m arch.Machine) (*Embedded, bool) {
 }
 
 // EmbeddedLike returns what is embedded about the one version that has the contracts of
-// d, the descriptor of a runtime whose version cannot be told.
+// d, the descriptor of a runtime whose version is not known.
 func EmbeddedLike(d *Descriptor, m arch.Machine) (like *Embedded, ok bool) {
 	files, _ := embedded.ReadDir("embedded") // which has no errors
 	for _, f := range files {
@@ -71,7 +71,7 @@ func EmbeddedLike(d *Descriptor, m arch.Machine) (like *Embedded, ok bool) {
 	return like, like != nil
 }
 
-// versions are the contracts of d as needs of Require.
+// versions are the contracts of d, as an argument for Require.
 func (d *Descriptor) versions() map[string][]Version {
 	out := map[string][]Version{}
 	for name, v := range d.Contracts {
@@ -130,8 +130,8 @@ func (e *Embedded) Layout(mem target.Memory, table arch.Addr, size uint64) (*Des
 }
 
 // readTable reads the entries that are known. Servicing builds insert variables
-// in the middle, so that what follows them, the virtual tables above all, keeps its
-// place only before the table's end. A table of unknown size is taken to have as
+// in the middle, so the entries that follow, above all the virtual tables, keep only
+// their distance from the table's end. A table of unknown size is taken to have as
 // many entries as are known.
 func (e *Embedded) readTable(mem target.Memory, table arch.Addr, size uint64) ([]uint64, error) {
 	pointers := make([]uint64, e.entries)
@@ -160,10 +160,10 @@ func (e *Embedded) readTable(mem target.Memory, table arch.Addr, size uint64) ([
 }
 
 // Complete returns d with what it lacks taken from more: contracts, types, sizes,
-// fields and globals. What d has stays. Where the two contradict each other they are of
+// fields and globals. What d has stays. Where the two contradict each other they describe
 // different structures, which are not mixed: a type stays as d has it if more has
-// another size of it or another offset of one of its fields, and if the two have a
-// contract in different versions, the second result is false.
+// another size for it, or another offset for one of its fields; and if the two have
+// different versions of a contract, the second result is false.
 func (d *Descriptor) Complete(more *Descriptor) (*Descriptor, bool) {
 	for name, v := range d.Contracts {
 		if o, ok := more.Contracts[name]; ok && o != v {

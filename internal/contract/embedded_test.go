@@ -11,8 +11,8 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestEmbedded parses every file that is embedded. What it finds out about a process
-// with it, the tests of the engine see.
+// TestEmbedded parses every embedded file. The tests of package engine use them on
+// processes.
 func TestEmbedded(t *testing.T) {
 	files, err := embedded.ReadDir("embedded")
 	if err != nil || len(files) < 3 {
@@ -65,7 +65,7 @@ func TestEmbeddedForNothing(t *testing.T) {
 	}
 }
 
-// TestEmbeddedLike: of which version a runtime is, its contracts tell.
+// TestEmbeddedLike: the contracts of a runtime identify its version.
 func TestEmbeddedLike(t *testing.T) {
 	text, _ := net10(t)
 	own, err := FromJSON(text, make([]uint64, 24))
@@ -98,10 +98,16 @@ func parsed(t *testing.T, text string) *Descriptor {
 }
 
 func TestComplete(t *testing.T) {
-	own := parsed(t, `{"version":0,"types":{"Both":{"A":1,"B":2},"Own":{"!":8}},"globals":{"X":1,"Y":[0]},"contracts":{"Thread":1}}`)
+	own := parsed(t,
+		`{"version":0,"types":{"Both":{"A":1,"B":2},"Own":{"!":8}},`+
+			`"globals":{"X":1,"Y":[0]},"contracts":{"Thread":1}}`)
 	own.Runtime = "9.0.5"
-	ours := parsed(t, `{"version":0,"types":{"Both":{"!":32,"B":2,"C":3},"Own":{"!":99},"Ours":{"D":4}},"globals":{"Y":[1],"Z":7},"contracts":{"Thread":1,"StackWalk":1}}`)
-	want := parsed(t, `{"version":0,"types":{"Both":{"!":32,"A":1,"B":2,"C":3},"Own":{"!":8},"Ours":{"D":4}},"globals":{"X":1,"Y":[0],"Z":7},"contracts":{"Thread":1,"StackWalk":1}}`)
+	ours := parsed(t,
+		`{"version":0,"types":{"Both":{"!":32,"B":2,"C":3},"Own":{"!":99},"Ours":{"D":4}},`+
+			`"globals":{"Y":[1],"Z":7},"contracts":{"Thread":1,"StackWalk":1}}`)
+	want := parsed(t,
+		`{"version":0,"types":{"Both":{"!":32,"A":1,"B":2,"C":3},"Own":{"!":8},"Ours":{"D":4}},`+
+			`"globals":{"X":1,"Y":[0],"Z":7},"contracts":{"Thread":1,"StackWalk":1}}`)
 	want.Runtime = own.Runtime
 	got, ok := own.Complete(ours)
 	if !ok || !reflect.DeepEqual(got, want) {
@@ -152,7 +158,8 @@ func TestLayoutBad(t *testing.T) {
 
 // FuzzLayout: any file, on any table.
 func FuzzLayout(f *testing.F) {
-	f.Add([]byte(`{"version":0,"entries":3,"tail":2,"types":{"A":{"X":24}},"globals":{"G":[1]}}`), []byte{1, 2, 3, 4, 5, 6, 7, 8}, uint64(24))
+	f.Add([]byte(`{"version":0,"entries":3,"tail":2,"types":{"A":{"X":24}},"globals":{"G":[1]}}`),
+		[]byte{1, 2, 3, 4, 5, 6, 7, 8}, uint64(24))
 	f.Fuzz(func(t *testing.T, text, table []byte, size uint64) {
 		var e *Embedded
 		var err error

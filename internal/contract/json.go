@@ -40,9 +40,9 @@ func parseDocument(text []byte) (doc document, err error) {
 	return doc, nil
 }
 
-// FromJSON parses a descriptor in the compact format. pointerData is what
-// indirect values index: the runtime has it beside its own descriptor; for one that
-// is embedded in this program it is the runtime's table (TableSymbol).
+// FromJSON parses a descriptor in the compact format. Indirect values are indices into
+// pointerData: the runtime has that beside its own descriptor; for an embedded
+// descriptor it is the runtime's table (TableSymbol).
 func FromJSON(text []byte, pointerData []uint64) (*Descriptor, error) {
 	if len(text) > maxJSON {
 		return nil, fmt.Errorf("%w: %d bytes of JSON", ErrFormat, len(text))
@@ -55,12 +55,14 @@ func FromJSON(text []byte, pointerData []uint64) (*Descriptor, error) {
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	if !versions[doc.version] {
-		return nil, fmt.Errorf("%w: its format has version %q, this clrsnap reads 0 and 2: update clrsnap, or the runtime if it is a preview", ErrFormat, doc.version)
+		return nil, fmt.Errorf("%w: its format has version %q, this clrsnap reads 0 and 2: "+
+			"update clrsnap, or the runtime if it is a preview", ErrFormat, doc.version)
 	}
 	// Baselines would be named layouts that the descriptor only amends; no
 	// release of the runtime uses one.
 	if doc.baseline != "" && doc.baseline != "empty" {
-		return nil, fmt.Errorf("%w: it builds on the baseline %q, which this clrsnap does not have: update clrsnap", ErrFormat, doc.baseline)
+		return nil, fmt.Errorf("%w: it builds on the baseline %q, which this clrsnap does not have: update clrsnap",
+			ErrFormat, doc.baseline)
 	}
 	return doc.descriptor(pointerData)
 }
@@ -92,8 +94,8 @@ func (doc *document) descriptor(pointerData []uint64) (*Descriptor, error) {
 	return d, err
 }
 
-// checkKeys refuses an object that has a key twice: which of the two a reader
-// takes would be a guess.
+// checkKeys refuses an object that has a key twice: choosing one of the two would be a
+// guess.
 func checkKeys(text []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	var open []map[string]bool // keys of the objects around; nil for an array

@@ -10,7 +10,8 @@ import (
 // TestTable reads tables of builds that have an entry more or less than the one
 // that the descriptor was made for.
 func TestTable(t *testing.T) {
-	const text = `{"version": 0, "entries": 6, "tail": 3, "types": {}, "contracts": {}, "globals": {"Front": [2], "Tail": [3], "Last": [5]}}`
+	const text = `{"version": 0, "entries": 6, "tail": 3, "types": {}, "contracts": {},
+		"globals": {"Front": [2], "Tail": [3], "Last": [5]}}`
 	for _, tt := range []struct {
 		size              uint64 // of the symbol; 0: it does not say
 		entries           int    // that are there
@@ -49,7 +50,9 @@ func tableOf(entries int) image {
 }
 
 func TestTableBad(t *testing.T) {
-	for _, text := range []string{`{"entries": 5000}`, `{"entries": -1}`, `{"entries": 5, "tail": 6}`, `{"entries": 5, "tail": -1}`} {
+	for _, text := range []string{
+		`{"entries": 5000}`, `{"entries": -1}`, `{"entries": 5, "tail": 6}`, `{"entries": 5, "tail": -1}`,
+	} {
 		if _, err := parseEmbedded("test", []byte(text)); err == nil {
 			t.Errorf("%s: no error", text)
 		}

@@ -1,4 +1,4 @@
-// Package diagnostics asks a .NET runtime for things over its diagnostics socket.
+// Package diagnostics sends commands to a .NET runtime over its diagnostics socket.
 //
 // Every runtime listens on a Unix socket in its temporary directory, unless
 // DOTNET_EnableDiagnostics=0 forbids it. A command is one message, answered by
@@ -63,7 +63,7 @@ var refusals = map[uint32]string{
 	0x80131384: "bad encoding of the request",
 	0x80131385: "unknown command",
 	0x8013136a: "another profiler is active in the process",
-	0x80131375: "the profiler did not want to stay",
+	0x80131375: "the profiler cancelled its activation",
 	0x80131388: "a suspension of the runtime is in progress",
 	0x8007007e: "the profiler's library cannot be loaded",
 }
@@ -120,7 +120,7 @@ func Attach(ctx context.Context, of procfs.Dir, p Profiler) error {
 // of ctx has cut that short, the error is why it has ended.
 func command(ctx context.Context, of procfs.Dir, set, cmd uint8, payload []byte) ([]byte, error) {
 	if len(payload) > maxMessage-headerSize {
-		return nil, fmt.Errorf("the request has %d bytes, which is too long", len(payload))
+		return nil, fmt.Errorf("the request has %d bytes, which is too long for the protocol", len(payload))
 	}
 	var b bytes.Buffer
 	h := header{Magic: magic, Size: uint16(headerSize + len(payload)), Set: set, Command: cmd}
@@ -133,10 +133,11 @@ func command(ctx context.Context, of procfs.Dir, set, cmd uint8, payload []byte)
 	return reply, err
 }
 
-// interrupted reports whether err is what the end of a context makes of connecting,
-// writing and reading.
+// interrupted reports whether err is the error of connecting, writing or reading when
+// the context has ended.
 func interrupted(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // exchange sends a message and returns the payload of the answer.
@@ -166,10 +167,10 @@ func answer(r io.Reader) ([]byte, error) {
 	}
 	payload := make([]byte, int(h.Size)-headerSize)
 	if _, err := io.ReadFull(r, payload); err != nil {
-		return nil, fmt.Errorf("the answer is cut: %w", err)
+		return nil, fmt.Errorf("the answer is cut off: %w", err)
 	}
 	if len(payload) < 4 {
-		return nil, fmt.Errorf("the answer has %d bytes", len(payload))
+		return nil, fmt.Errorf("the answer is too short: its payload has %d bytes", len(payload))
 	}
 	// Both kinds of answer to these commands begin with an HRESULT.
 	if hr := binary.LittleEndian.Uint32(payload); h.Command != serverOK || int32(hr) < 0 {

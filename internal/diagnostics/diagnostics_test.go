@@ -44,13 +44,16 @@ func TestAnswer(t *testing.T) {
 		"failure that is OK": message(t, ok, 0x6a, 0x13, 0x13, 0x80),
 	} {
 		var refused *ServerError
-		if _, err := answer(bytes.NewReader(m)); !errors.As(err, &refused) || refused.HRESULT != 0x8013136a || !strings.Contains(err.Error(), "another profiler") {
+		_, err := answer(bytes.NewReader(m))
+		if !errors.As(err, &refused) || refused.HRESULT != 0x8013136a ||
+			!strings.Contains(err.Error(), "another profiler") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for name, m := range map[string][]byte{
 		"nothing": nil, "cut header": message(t, ok)[:10], "cut payload": message(t, ok, 0, 0),
-		"not .NET": message(t, alien, 0, 0, 0, 0), "impossible size": message(t, short), "a command": message(t, foreign, 0, 0, 0, 0),
+		"not .NET":        message(t, alien, 0, 0, 0, 0),
+		"impossible size": message(t, short), "a command": message(t, foreign, 0, 0, 0, 0),
 	} {
 		if p, err := answer(bytes.NewReader(m)); err == nil {
 			t.Errorf("%s: %v", name, p)
@@ -84,10 +87,12 @@ func TestAttachRefused(t *testing.T) {
 	}
 	a := testenv.Start(t, "idle", testenv.Options{})
 	var refused *ServerError
-	if err := AttachProfiler(dirOf(t, a.PID), GUID{}, "/nowhere.so", nil, 10*time.Second); !errors.As(err, &refused) || !strings.Contains(err.Error(), "cannot be loaded") {
+	err = AttachProfiler(dirOf(t, a.PID), GUID{}, "/nowhere.so", nil, 10*time.Second)
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "cannot be loaded") {
 		t.Errorf("a library that is not there: %v", err)
 	}
-	if err := AttachProfiler(dirOf(t, a.PID), GUID{}, strings.Repeat("x", 1<<16), nil, time.Second); err == nil || errors.As(err, &refused) {
+	err = AttachProfiler(dirOf(t, a.PID), GUID{}, strings.Repeat("x", 1<<16), nil, time.Second)
+	if err == nil || errors.As(err, &refused) {
 		t.Errorf("a request that is too long: %v", err)
 	}
 	if result, code := a.Stop(); result != "OK" || code != 0 {
@@ -142,7 +147,7 @@ func TestPlantedSockets(t *testing.T) {
 	}
 }
 
-// TestLinkToSocket: a link that has come in the place of a socket leads nowhere.
+// TestLinkToSocket: a link in the place of a socket is not followed.
 func TestLinkToSocket(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "socket")
 	l, err := net.Listen("unix", name)
@@ -169,8 +174,8 @@ func TestLinkToSocket(t *testing.T) {
 	}
 }
 
-// TestAttachCancelled: nobody waits for an answer longer than he wants, and he learns
-// that he has not, whatever was going on when he had enough.
+// TestAttachCancelled: Attach returns when its context ends, whatever it waits for, and
+// the error says that there was no answer.
 func TestAttachCancelled(t *testing.T) {
 	a := testenv.Start(t, "idle", testenv.Options{Env: []string{"TMPDIR=" + t.TempDir()}})
 	if err := syscall.Kill(a.PID, syscall.SIGSTOP); err != nil {
@@ -196,8 +201,8 @@ func TestAttachCancelled(t *testing.T) {
 	}
 }
 
-// TestNamesBounded: names are found among many others, and no more are kept than there may
-// be, whatever a target has in its directory.
+// TestNamesBounded: names are found among many others, and no more than the bound are
+// kept, whatever a target has in its directory.
 func TestNamesBounded(t *testing.T) {
 	dir := t.TempDir()
 	fill := func(prefix string, n int) {

@@ -45,7 +45,7 @@ func dial(ctx context.Context, of procfs.Dir) (*net.UnixConn, error) {
 		if c, err = connect(ctx, dir, name); err != nil {
 			continue
 		}
-		// Anybody may have put a socket there, or a link to one of another process.
+		// Another user may have put a socket there, or a link to another process's.
 		var listener int
 		if listener, err = PeerPID(c); err == nil && listener == of.PID() {
 			return c, nil
@@ -58,9 +58,9 @@ func dial(ctx context.Context, of procfs.Dir) (*net.UnixConn, error) {
 	return nil, err
 }
 
-// connect connects to a socket in dir, and not to what a link there leads to, which would
-// be followed from our root directory. A path below /proc/self/fd is short enough, however
-// long the directory's own is.
+// connect connects to a socket in dir. It does not follow links, which would be resolved
+// from our root directory. A path below /proc/self/fd is short enough, however long the
+// directory's own path is.
 func connect(ctx context.Context, dir *os.File, name string) (*net.UnixConn, error) {
 	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	var c net.Conn
@@ -80,7 +80,7 @@ func connect(ctx context.Context, dir *os.File, name string) (*net.UnixConn, err
 }
 
 // PeerPID is the process at the other end of a connection, in our PID namespace:
-// the one that connected, or that listened for it. 0: it is not to be seen from here.
+// the one that connected, or that listened for it. 0: it is not visible in our namespace.
 func PeerPID(c *net.UnixConn) (int, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -93,7 +93,7 @@ func PeerPID(c *net.UnixConn) (int, error) {
 		return 0, ctlErr
 	}
 	if err != nil {
-		return 0, fmt.Errorf("cannot tell who is at the other end of a socket: %w", err)
+		return 0, fmt.Errorf("cannot find out which process is at the other end of a socket: %w", err)
 	}
 	return int(cred.Pid), nil
 }
@@ -136,7 +136,7 @@ func sockets(of procfs.Dir) (dir *os.File, names []string, err error) {
 	if err == nil {
 		names = newestSockets(dir, all)
 		if bound, err := boundSockets(of, path.Base(prefix)); err == nil {
-			// The files of processes that were killed stay, and PIDs come again.
+			// The files of processes that were killed stay, and PIDs are reused.
 			names = slices.DeleteFunc(names, func(name string) bool {
 				return !slices.ContainsFunc(bound, func(p string) bool { return path.Base(p) == name })
 			})

@@ -14,6 +14,6 @@
 // dozen of the several hundred thousand rows of System.Private.CoreLib.
 //
 // Known gaps: rows that a hot reload added live in the runtime's own copy of
-// the metadata and are absent here (ErrNoRow), and in/out/ref parameters all
-// read "ref", because the signature alone does not tell them apart.
+// the metadata and are absent here (ErrNoRow), and in/out/ref parameters are
+// all shown as "ref", because the signature alone does not distinguish them.
 package ecma335

@@ -12,9 +12,8 @@ const (
 	maxFormatText  = 1 << 16 // bytes
 )
 
-// TypeArgs says what a signature cannot: what its generic parameters and the
-// runtime's own types are called. The zero value writes !0, !!0 and the
-// handle's address.
+// TypeArgs names what a signature does not name: its generic parameters and the
+// runtime's own types. The zero value writes !0, !!0 and the handle's address.
 type TypeArgs struct {
 	// Var names generic parameter index of the method or of the type.
 	Var func(isMethod bool, index uint32) string

@@ -80,7 +80,7 @@ func touchMembers(m *Metadata, limit uint32, report func(what string, err error)
 	})
 }
 
-// What it may allocate to read metadata and to name 64 of everything in it.
+// What reading metadata, and naming 64 of everything in it, may allocate.
 const (
 	allocatesPerByte = 500
 	allocatesBesides = 1 << 17
@@ -187,8 +187,8 @@ func cutStream(b []byte) ([]byte, error) {
 	return first, err
 }
 
-// TestSpoiltMetadata changes bytes of real metadata, ever the same ones, and
-// reads it: the answers may be errors or nonsense, but they come, and soon.
+// TestSpoiltMetadata changes bytes of real metadata, always the same ones, and
+// reads it: the answers may be errors or wrong, but they come, and soon.
 func TestSpoiltMetadata(t *testing.T) {
 	good := load(t, filepath.Join(kit(t), "net10", "System.Text.Json.dll"))
 	rnd := rand.New(rand.NewPCG(1, 2))

@@ -45,7 +45,8 @@ func peMetadata(path string) ([]byte, error) {
 	// ReadyToRun images for Linux carry the machine's number xored with one for
 	// the system, which debug/pe does not know.
 	if at := binary.LittleEndian.Uint32(b[0x3c:]); uint64(at)+6 <= uint64(len(b)) {
-		if m := binary.LittleEndian.Uint16(b[at+4:]); m^0x7b79 == pe.IMAGE_FILE_MACHINE_AMD64 || m^0x7b79 == pe.IMAGE_FILE_MACHINE_ARM64 {
+		m := binary.LittleEndian.Uint16(b[at+4:])
+		if m^0x7b79 == pe.IMAGE_FILE_MACHINE_AMD64 || m^0x7b79 == pe.IMAGE_FILE_MACHINE_ARM64 {
 			binary.LittleEndian.PutUint16(b[at+4:], m^0x7b79)
 		}
 	}

@@ -82,7 +82,8 @@ func TestSample(t *testing.T) {
 		if ok, err := m.Implements(2, "System.Collections.Generic.List`1"); err != nil || !ok {
 			t.Errorf("Implements = %v, %v", ok, err)
 		}
-		if s, err := m.MethodSpec(1); err != nil || s.Method != MakeToken(TableMethodDef, 2) || !bytes.Equal(s.Instantiation, []byte{0x0a, 1, 8}) {
+		if s, err := m.MethodSpec(1); err != nil || s.Method != MakeToken(TableMethodDef, 2) ||
+			!bytes.Equal(s.Instantiation, []byte{0x0a, 1, 8}) {
 			t.Errorf("MethodSpec(1) = %+v, %v", s, err)
 		}
 		if r, err := m.MemberRef(1); err != nil || r.Name != "Add" || r.Class != MakeToken(TableTypeSpec, 1) {
@@ -218,7 +219,10 @@ func TestHostileRows(t *testing.T) {
 			func(m *Metadata) error { _, err := m.TypeDef(2); return err }, "does not end"},
 		{"signature outside the heap", func(b *builder) { b.rows[TableMethodDef][4] = 0xfff0 },
 			func(m *Metadata) error { _, err := m.MethodDef(1); return err }, "#Blob ends"},
-		{"blob longer than the heap", func(b *builder) { b.rows[TableMethodDef][4] = uint32(len(b.blobs)); b.blobs = append(b.blobs, 0x7f) },
+		{"blob longer than the heap", func(b *builder) {
+			b.rows[TableMethodDef][4] = uint32(len(b.blobs))
+			b.blobs = append(b.blobs, 0x7f)
+		},
 			func(m *Metadata) error { _, err := m.MethodDef(1); return err }, "#Blob"},
 		{"type reference tag", func(b *builder) { b.rows[TableTypeDef][9] = 3 },
 			func(m *Metadata) error { _, err := m.TypeDef(2); return err }, "no table"},
@@ -230,8 +234,10 @@ func TestHostileRows(t *testing.T) {
 			func(m *Metadata) error { _, err := m.ParamNames(2); return err }, "owns rows"},
 		{"generic parameter twice", func(b *builder) { b.rows[TableGenericParam][6] = 2 << 1 },
 			func(m *Metadata) error { _, err := m.GenericParams(MakeToken(TableTypeDef, 2)); return err }, "out of place"},
-		{"row 0", func(*builder) {}, func(m *Metadata) error { _, err := m.MethodDef(0); return err }, "no such metadata row"},
-		{"table beyond all", func(*builder) {}, func(m *Metadata) error { _, err := m.Cell(0xf0, 1, 0); return err }, "no such metadata row"},
+		{"row 0", func(*builder) {},
+			func(m *Metadata) error { _, err := m.MethodDef(0); return err }, "no such metadata row"},
+		{"table beyond all", func(*builder) {},
+			func(m *Metadata) error { _, err := m.Cell(0xf0, 1, 0); return err }, "no such metadata row"},
 	} {
 		b := sample()
 		tt.spoil(b)

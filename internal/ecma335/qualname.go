@@ -35,9 +35,9 @@ func (q QualName) String() string {
 	return s
 }
 
-// ParseTypeName takes a metadata name such as Ns.Outer`1+Nested apart again.
-// Names that compilers make up may hold dots and pluses between angle
-// brackets; those do not separate.
+// ParseTypeName splits a metadata name such as Ns.Outer`1+Nested into its parts.
+// Compiler-generated names may hold dots and pluses between angle brackets;
+// those do not separate.
 func ParseTypeName(s string) QualName {
 	var q QualName
 	depth, start := 0, 0
@@ -126,11 +126,12 @@ func special(name string, args []string) (string, bool) {
 	case base == "ValueTuple" && arity >= 2 && arity <= 7:
 		return "(" + strings.Join(args, ", ") + ")", true
 	case base == "ValueTuple" && arity == 8:
-		// The eighth is a tuple that goes on.
+		// The eighth is a tuple with the other elements.
 		rest, last := args[7], ""
 		if r, ok := strings.CutPrefix(rest, "("); ok && strings.HasSuffix(r, ")") {
 			last = r
-		} else if r, ok := strings.CutPrefix(strings.TrimPrefix(rest, "System."), "ValueTuple<"); ok && strings.HasSuffix(r, ">") {
+		} else if r, ok := strings.CutPrefix(strings.TrimPrefix(rest, "System."), "ValueTuple<"); ok &&
+			strings.HasSuffix(r, ">") {
 			last = strings.TrimSuffix(r, ">") + ")"
 		} else {
 			return "", false

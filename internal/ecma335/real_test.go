@@ -19,13 +19,16 @@ func TestAgainstReflection(t *testing.T) {
 	dir := kit(t)
 	work := t.TempDir()
 	dll := filepath.Join(work, "reflect.dll")
-	csc := exec.Command(filepath.Join(dir, "bin", "csc"), "net10", "-unsafe+", "-o+", "-out:"+dll, "--rtc", "testdata/reflect.cs")
+	csc := exec.Command(filepath.Join(dir, "bin", "csc"), "net10",
+		"-unsafe+", "-o+", "-out:"+dll, "--rtc", "testdata/reflect.cs")
 	if out, err := csc.CombinedOutput(); err != nil {
 		t.Fatalf("csc: %v\n%s", err, out)
 	}
 	net10 := filepath.Join(dir, "net10")
 	run := exec.Command(filepath.Join(net10, "dotnet"), dll, "self")
-	for _, n := range []string{"System.Private.CoreLib", "System.Linq.Expressions", "Microsoft.VisualBasic.Core", "System.Text.Json"} {
+	for _, n := range []string{
+		"System.Private.CoreLib", "System.Linq.Expressions", "Microsoft.VisualBasic.Core", "System.Text.Json",
+	} {
 		run.Args = append(run.Args, filepath.Join(net10, n+".dll"))
 	}
 	var stderr bytes.Buffer
@@ -153,7 +156,7 @@ func TestEveryAssembly(t *testing.T) {
 	}
 }
 
-// TestImplements tells an async machine from an iterator.
+// TestImplements distinguishes an async state machine from an iterator.
 func TestImplements(t *testing.T) {
 	m, err := Parse(load(t, filepath.Join(kit(t), "net10", "System.Private.CoreLib.dll")))
 	if err != nil {
@@ -165,7 +168,9 @@ func TestImplements(t *testing.T) {
 		if !strings.Contains(name, ">d__") {
 			continue
 		}
-		for _, i := range []string{"System.Runtime.CompilerServices.IAsyncStateMachine", "System.Collections.Generic.IEnumerator`1"} {
+		for _, i := range []string{
+			"System.Runtime.CompilerServices.IAsyncStateMachine", "System.Collections.Generic.IEnumerator`1",
+		} {
 			ok, err := m.Implements(rid, i)
 			if err != nil {
 				t.Errorf("Implements(%s, %s): %v", name, i, err)
@@ -262,10 +267,12 @@ func TestPortablePDB(t *testing.T) {
 	dir := kit(t)
 	work := t.TempDir()
 	src := filepath.Join(work, "p.cs")
-	if err := os.WriteFile(src, []byte("class P { static void Main() { int local = 1; System.Console.Write(local); } }"), 0o600); err != nil {
+	const program = "class P { static void Main() { int local = 1; System.Console.Write(local); } }"
+	if err := os.WriteFile(src, []byte(program), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	csc := exec.Command(filepath.Join(dir, "bin", "csc"), "net10", "-debug:portable", "-out:"+filepath.Join(work, "p.dll"), src)
+	csc := exec.Command(filepath.Join(dir, "bin", "csc"), "net10", "-debug:portable",
+		"-out:"+filepath.Join(work, "p.dll"), src)
 	if out, err := csc.CombinedOutput(); err != nil {
 		t.Fatalf("csc: %v\n%s", err, out)
 	}

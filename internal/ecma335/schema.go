@@ -19,9 +19,10 @@ const (
 // edit-and-continue tables as in the runtime's src/coreclr/md/inc/metamodelcolumndefs.h;
 // 0x30 and up as in the Portable PDB v1.0 specification).
 var schemas = [numTables][]column{
-	TableModule:                 {u2, str, guid, guid, guid},
-	TableTypeRef:                {coded + resolutionScope, str, str},
-	TableTypeDef:                {u4, str, str, coded + typeDefOrRef, list + column(TableField), list + column(TableMethodDef)},
+	TableModule:  {u2, str, guid, guid, guid},
+	TableTypeRef: {coded + resolutionScope, str, str},
+	TableTypeDef: {u4, str, str, coded + typeDefOrRef,
+		list + column(TableField), list + column(TableMethodDef)},
 	TableFieldPtr:               {ref + column(TableField)},
 	TableField:                  {u2, str, blob},
 	TableMethodPtr:              {ref + column(TableMethodDef)},

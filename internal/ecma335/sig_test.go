@@ -16,10 +16,13 @@ func unhex(s string) []byte {
 
 // typeSigs are signatures against sample's metadata.
 var typeSigs = []struct{ sig, full, short string }{
-	{"01", "void", "void"}, {"02", "bool", "bool"}, {"03", "char", "char"}, {"04", "sbyte", "sbyte"}, {"05", "byte", "byte"},
-	{"06", "short", "short"}, {"07", "ushort", "ushort"}, {"08", "int", "int"}, {"09", "uint", "uint"}, {"0a", "long", "long"},
+	{"01", "void", "void"}, {"02", "bool", "bool"}, {"03", "char", "char"},
+	{"04", "sbyte", "sbyte"}, {"05", "byte", "byte"},
+	{"06", "short", "short"}, {"07", "ushort", "ushort"}, {"08", "int", "int"},
+	{"09", "uint", "uint"}, {"0a", "long", "long"},
 	{"0b", "ulong", "ulong"}, {"0c", "float", "float"}, {"0d", "double", "double"}, {"0e", "string", "string"},
-	{"16", "TypedReference", "TypedReference"}, {"18", "nint", "nint"}, {"19", "nuint", "nuint"}, {"1c", "object", "object"},
+	{"16", "TypedReference", "TypedReference"}, {"18", "nint", "nint"},
+	{"19", "nuint", "nuint"}, {"1c", "object", "object"},
 	{"0f 01", "void*", "void*"},
 	{"10 0f 08", "ref int*", "ref int*"},
 	{"1d 0e", "string[]", "string[]"},
@@ -56,7 +59,8 @@ func TestTypeSig(t *testing.T) {
 			t.Errorf("%s: %v", tt.sig, err)
 			continue
 		}
-		if full, short := m.FormatSig(s, TypeArgs{}, Full), m.FormatSig(s, TypeArgs{}, Short); full != tt.full || short != tt.short {
+		full, short := m.FormatSig(s, TypeArgs{}, Full), m.FormatSig(s, TypeArgs{}, Short)
+		if full != tt.full || short != tt.short {
 			t.Errorf("%s = %q and %q, want %q and %q", tt.sig, full, short, tt.full, tt.short)
 		}
 	}
@@ -195,8 +199,10 @@ func TestQualName(t *testing.T) {
 		{"System.Nullable`1", []string{"int"}, "int?", "int?"},
 		{"System.Nullable`1", nil, "System.Nullable`1", "Nullable`1"},
 		{"System.ValueTuple`1", []string{"int"}, "System.ValueTuple<int>", "ValueTuple<int>"},
-		{"System.ValueTuple`8", strings.Split("1 2 3 4 5 6 7 (8,9)", " "), "(1, 2, 3, 4, 5, 6, 7, 8,9)", "(1, 2, 3, 4, 5, 6, 7, 8,9)"},
-		{"System.ValueTuple`8", strings.Split("1 2 3 4 5 6 7 ValueTuple<8>", " "), "(1, 2, 3, 4, 5, 6, 7, 8)", "(1, 2, 3, 4, 5, 6, 7, 8)"},
+		{"System.ValueTuple`8", strings.Split("1 2 3 4 5 6 7 (8,9)", " "),
+			"(1, 2, 3, 4, 5, 6, 7, 8,9)", "(1, 2, 3, 4, 5, 6, 7, 8,9)"},
+		{"System.ValueTuple`8", strings.Split("1 2 3 4 5 6 7 ValueTuple<8>", " "),
+			"(1, 2, 3, 4, 5, 6, 7, 8)", "(1, 2, 3, 4, 5, 6, 7, 8)"},
 	} {
 		q := ParseTypeName(tt.name)
 		if full, short := q.Format(tt.args, Full), q.Format(tt.args, Short); full != tt.full || short != tt.short {

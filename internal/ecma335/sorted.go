@@ -8,8 +8,8 @@ import (
 )
 
 // sortedColumns are the columns that lookups search by. II.22 requires the
-// tables to be sorted by them, which uncompressed metadata (#-) and odd tools
-// do not keep to.
+// tables to be sorted by them, but those of uncompressed metadata (#-) and of
+// some tools are not.
 var sortedColumns = [...]struct {
 	table Table
 	col   int
@@ -43,8 +43,8 @@ func (m *Metadata) lookup(which int, key uint32) (lo, hi int) {
 	return lo, hi
 }
 
-// sort makes sure that lookups find rows in order. The header's Sorted bits say
-// the same as one pass over the table, but cannot be trusted.
+// sort orders the rows of a table for lookups, with one pass if they are in order.
+// The header's Sorted bits cannot be trusted.
 func (m *Metadata) sort(which int) *sortedTable {
 	s := &m.sorted[which]
 	s.once.Do(func() {

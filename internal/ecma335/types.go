@@ -136,8 +136,8 @@ func (m *Metadata) TypeSpec(rid uint32) ([]byte, error) {
 
 // Implements reports whether TypeDef rid itself lists the interface called
 // name, in the form of TypeName, generic arguments aside (InterfaceImpl,
-// II.22.23). It tells async state machines from iterators, which are named
-// alike.
+// II.22.23). It serves to distinguish async state machines from iterators,
+// which are named alike.
 func (m *Metadata) Implements(rid uint32, name string) (bool, error) {
 	if err := m.has(TableTypeDef, rid); err != nil {
 		return false, err

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Budget is what the images of one target may take, all of them together: whoever made
-// the target may have made its files for nothing else. It may be used concurrently.
+// Budget bounds the memory and the reads that all images of one target may cost
+// together: a hostile target may have files that are made to exhaust us. It may be used
+// concurrently.
 type Budget struct {
 	mu     sync.Mutex
 	kept   int64 // bytes
@@ -17,12 +18,12 @@ type Budget struct {
 	pages pages
 }
 
-// Bounds of a Budget, in bytes. A large service has a tenth of what is kept, with all of
-// its symbols; what can be read comes back with time, for targets that are looked at for
-// long.
+// Bounds of a Budget, in bytes. A large service, with all of its symbols, needs a tenth
+// of what may be kept. The allowance for reads is refilled over time, for targets that
+// are observed for long.
 const (
 	maxKept       = 48 << 20
-	forImages     = 16 << 20 // of those: not for their symbols
+	forImages     = 16 << 20 // of those, reserved for the images themselves: not for symbols
 	maxRead       = 256 << 20
 	readPerSecond = 32 << 20
 
@@ -31,12 +32,12 @@ const (
 )
 
 // ErrBudget: the images of one target are too large, or too many.
-var ErrBudget = errors.New("the tables of the program's modules are larger than what is read of them")
+var ErrBudget = errors.New("the symbol and unwind tables of the program's modules are larger than clrsnap's bound")
 
 // NewBudget returns a budget of which nothing is used.
 func NewBudget() *Budget { return &Budget{unread: maxRead, filled: time.Now()} }
 
-// keep takes n bytes, if as many are there beside those in reserve.
+// keep takes n bytes, if so many are left besides those in reserve.
 func (b *Budget) keep(n, reserve int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,7 +55,7 @@ func (b *Budget) give(n int64) {
 	b.kept -= n
 }
 
-// read allows a read of n bytes, or not.
+// read takes a read of n bytes from the allowance; ErrBudget: too little is left.
 func (b *Budget) read(n int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

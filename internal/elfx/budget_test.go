@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestBudget opens an image until there is no more to be had.
+// TestBudget opens an image until the budget is used up.
 func TestBudget(t *testing.T) {
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
@@ -53,7 +53,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestReading reads until no more may be read, and again when time has passed.
+// TestReading reads until the allowance is used up, and again when it has been refilled.
 func TestReading(t *testing.T) {
 	m, _ := open(t, libc)
 	m.budget = NewBudget()

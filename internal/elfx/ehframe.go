@@ -14,8 +14,7 @@ type Frames struct {
 	Frame *Section // .eh_frame, possibly with what follows it in its segment
 }
 
-// Bare reports whether the image has no call frame information at all. Where that
-// cannot be told it has some.
+// Bare reports whether the image certainly has no call frame information.
 func (m *Image) Bare() bool {
 	for i := range m.Progs {
 		if m.Progs[i].Type == ptGNUEHFrame {

@@ -119,7 +119,8 @@ func contents(t *testing.T, s *Section) []byte {
 
 func compareSections(t *testing.T, m *Image, w *elf.File) {
 	for i, p := range w.Progs {
-		if q := m.Progs[i]; q.Type != uint32(p.Type) || uint64(q.Vaddr) != p.Vaddr || q.Filesz != p.Filesz || q.Memsz != p.Memsz || q.Offset != p.Off || q.Align != p.Align {
+		if q := m.Progs[i]; q.Type != uint32(p.Type) || uint64(q.Vaddr) != p.Vaddr || q.Filesz != p.Filesz ||
+			q.Memsz != p.Memsz || q.Offset != p.Off || q.Align != p.Align {
 			t.Errorf("program header %d: %+v, want %+v", i, q, p)
 		}
 	}
@@ -156,8 +157,10 @@ func compareSymbols(t *testing.T, m *Image, w *elf.File) {
 	var want []string
 	for _, s := range append(dyn[:len(dyn):len(dyn)], static...) {
 		typ := elf.ST_TYPE(s.Info)
-		label := typ == elf.STT_NOTYPE && elf.ST_BIND(s.Info) != elf.STB_LOCAL && int(s.Section) < len(w.Sections) && w.Sections[s.Section].Flags&elf.SHF_EXECINSTR != 0
-		if s.Section != elf.SHN_UNDEF && s.Section < elf.SHN_LORESERVE && (typ == elf.STT_FUNC || typ == elf.STT_GNU_IFUNC || label) {
+		label := typ == elf.STT_NOTYPE && elf.ST_BIND(s.Info) != elf.STB_LOCAL &&
+			int(s.Section) < len(w.Sections) && w.Sections[s.Section].Flags&elf.SHF_EXECINSTR != 0
+		if s.Section != elf.SHN_UNDEF && s.Section < elf.SHN_LORESERVE &&
+			(typ == elf.STT_FUNC || typ == elf.STT_GNU_IFUNC || label) {
 			want = append(want, fmt.Sprintf("%x %x %s", s.Value, s.Size, s.Name))
 		}
 	}
@@ -226,7 +229,8 @@ func TestMemory(t *testing.T) {
 			fa, err1 := m.Frames()
 			fb, err2 := mem.Frames()
 			if err1 != nil || err2 != nil || fa.Frame.Addr() != fb.Frame.Addr() ||
-				!bytes.HasPrefix(contents(t, fb.Frame), contents(t, fa.Frame)) || !bytes.Equal(contents(t, fa.Hdr), contents(t, fb.Hdr)) {
+				!bytes.HasPrefix(contents(t, fb.Frame), contents(t, fa.Frame)) ||
+				!bytes.Equal(contents(t, fa.Hdr), contents(t, fb.Hdr)) {
 				t.Errorf("Frames: %v, %v", err1, err2)
 			}
 			countA, countB := 0, 0
@@ -307,7 +311,10 @@ int main(void) {
 	FILE *f = fopen("/proc/self/maps", "r");
 	while ((c = getc(f)) != EOF) putchar(c);
 }`
-	for _, flags := range [][]string{{"-rdynamic"}, {"-rdynamic", "-no-pie"}, {"-rdynamic", "-Wl,-z,noseparate-code"}, {"-rdynamic", "-Wl,-z,max-page-size=65536"}} {
+	for _, flags := range [][]string{
+		{"-rdynamic"}, {"-rdynamic", "-no-pie"}, {"-rdynamic", "-Wl,-z,noseparate-code"},
+		{"-rdynamic", "-Wl,-z,max-page-size=65536"},
+	} {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {
 			exe := build(t, source, flags...)
 			out, err := exec.Command(exe).Output()

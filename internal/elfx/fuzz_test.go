@@ -10,8 +10,8 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// What everything may allocate, with both readers: sections as they are read, and what is
-// kept of symbols. Besides, the buffers that symbols are read with.
+// What reading everything may allocate, with both readers: per byte of input, for sections
+// and for what is kept of symbols; besides, for the buffers that symbols are read with.
 const (
 	allocatesPerByte = 50
 	allocatesBesides = 1 << 18
@@ -19,7 +19,8 @@ const (
 
 // FuzzELF reads everything there is to read, from a file and from memory.
 func FuzzELF(f *testing.F) {
-	exe := build(f, "int f(void){return 1;} int main(void){return f();}", "-rdynamic", "-s", "-nostdlib", "-Wl,-e,f,--build-id,--hash-style=both")
+	exe := build(f, "int f(void){return 1;} int main(void){return f();}",
+		"-rdynamic", "-s", "-nostdlib", "-Wl,-e,f,--build-id,--hash-style=both")
 	b, err := os.ReadFile(exe)
 	if err != nil {
 		f.Fatal(err)
@@ -48,7 +49,7 @@ func FuzzELF(f *testing.F) {
 	})
 }
 
-// longNames returns the headers of a file whose section of names says that it has a megabyte.
+// longNames returns the headers of a file whose section of names claims to have a megabyte.
 func longNames(file []byte) []byte {
 	le := binary.LittleEndian
 	b := bytes.Clone(file)

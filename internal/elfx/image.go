@@ -1,7 +1,7 @@
-// Package elfx reads ELF64 images where they lie: in a file, or in the memory
-// of a target (the vdso; files that are deleted or that live in another mount
-// namespace). It reads only what is asked for, so that opening the executable
-// of a single-file application costs two small reads whatever its size.
+// Package elfx reads ELF64 images from a file, or from the memory of a target (the
+// vdso; files that are deleted or in another mount namespace). It reads only what is
+// asked for, so that opening the executable of a single-file application costs two
+// small reads whatever its size.
 //
 // Addresses are link-time addresses, as the file states them: an image is
 // parsed once and serves every process that maps it. Bias gives what to add
@@ -110,7 +110,7 @@ type Image struct {
 	tables     []symtab
 }
 
-// New returns the image that file holds, with a budget of its own, of which reading has no end.
+// New returns the image that file holds, with a budget of its own that does not bound reads.
 func New(file io.ReaderAt) (*Image, error) { return (&Budget{unread: math.MaxInt64}).Image(file) }
 
 // NewMemory returns the image whose ELF header is mapped at base, with a budget like New's.
@@ -165,8 +165,8 @@ func (m *Image) parseMapped(base arch.Addr) error {
 	return fmt.Errorf("%w: no segment maps the ELF header", ErrFormat)
 }
 
-// Keep takes n bytes of the image's budget, for what is made of the image and kept with
-// it: ErrBudget if they are not there.
+// Keep takes n bytes of the image's budget, for data that is derived from the image and
+// kept with it. The error is ErrBudget if they are not left.
 func (m *Image) Keep(n int64) error { return m.keep(n, forImages) }
 
 func (m *Image) keep(n, reserve int64) error {
@@ -253,8 +253,8 @@ func (m *Image) parseProgs(b []byte) error {
 
 // Bias returns what a process adds to the image's addresses, given one of its
 // executable mappings of the image: where it starts, and at which offset of
-// the file. It is the executable mappings that tell: a single-file application
-// maps its own file dozens of times, as data, at offsets of its own choice.
+// the file. Other mappings do not serve: a single-file application maps its own
+// file dozens of times, as data, at offsets of its own choice.
 func (m *Image) Bias(mapStart arch.Addr, mapOffset uint64) (arch.Addr, error) {
 	// The kernel maps from the page that holds the segment's first byte; its
 	// pages have 4 KB, or up to 64 KB on arm64. The smallest that fits is tried

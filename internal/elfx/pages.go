@@ -12,8 +12,8 @@ const (
 	numPages = 1024
 )
 
-// pages are those pages of sections that were read last. Each has one place where it can
-// be, and what is read next for that place takes it.
+// pages is a direct-mapped cache of the pages of sections that were read last: each page
+// has one place, and replaces what was there.
 type pages struct {
 	mu       sync.Mutex
 	sections uint64
@@ -95,7 +95,7 @@ func (s *Section) page(n uint64) ([]byte, error) {
 	p := &s.img.budget.pages
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	const spread = 97 // sections begin in different places
+	const spread = 97 // so that the pages of different sections have different places
 	slot := &p.slots[(s.id*spread+n)%numPages]
 	if *slot != nil && (*slot).section == s.id && (*slot).n == n {
 		return (*slot).data, nil

@@ -18,7 +18,7 @@ func (m *Image) readFile(p []byte, off uint64) error {
 	return m.pread(p, off)
 }
 
-// pread is readFile beside the budget.
+// pread is readFile without charging the budget.
 func (m *Image) pread(p []byte, off uint64) error {
 	if off > math.MaxInt64-uint64(len(p)) {
 		return fmt.Errorf("%w: offset 0x%x", ErrFormat, off)
@@ -34,7 +34,7 @@ func (m *Image) pread(p []byte, off uint64) error {
 }
 
 // wholly reads n bytes from offset off; the caller has bounded n. It asks for the last byte
-// first, so that a lie about a length does not cost n bytes of memory.
+// first, so that a false length does not cost n bytes of memory.
 func wholly(read func(p []byte, off uint64) error, off, n uint64) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
@@ -55,14 +55,14 @@ func wholly(read func(p []byte, off uint64) error, off, n uint64) ([]byte, error
 // read from a file, and what the dynamic linker changes has its original
 // value there.
 func (m *Image) ReadMemory(p []byte, addr arch.Addr) error {
-	// Who has many segments has many to look through.
+	// An image with many segments is charged for searching them.
 	if err := m.budget.read(int64(len(p) + len(m.Progs))); err != nil {
 		return &target.ReadError{Addr: addr, Len: len(p), Err: err}
 	}
 	return m.readAt(p, addr)
 }
 
-// readAt is ReadMemory beside the budget.
+// readAt is ReadMemory without charging the budget.
 func (m *Image) readAt(p []byte, addr arch.Addr) error {
 	seg := m.segment(addr, uint64(len(p)))
 	if seg == nil {
@@ -104,7 +104,7 @@ func (m *Image) segment(addr arch.Addr, n uint64) *Prog {
 }
 
 // bytes reads n bytes at addr; the caller has bounded n. It asks for the last
-// byte first, so that a lie about a length does not cost n bytes of memory.
+// byte first, so that a false length does not cost n bytes of memory.
 func (m *Image) bytes(addr arch.Addr, n uint64) ([]byte, error) {
 	if n == 0 {
 		return nil, nil

@@ -70,8 +70,7 @@ func (m *Image) loadSections() {
 	})
 }
 
-// ranges are the addresses of certain sections. In an image that makes sense they do not
-// overlap.
+// ranges are the addresses of certain sections. In a valid image they do not overlap.
 func (m *Image) ranges(of func(*section) bool) (out []addrRange) {
 	for i := range m.sections {
 		if s := &m.sections[i]; s.size > 0 && of(s) {

@@ -39,8 +39,8 @@ func (s *Symbol) Type() uint8 { return s.Info & 0xf }
 // Bind is the symbol's binding, such as BindGlobal.
 func (s *Symbol) Bind() uint8 { return s.Info >> 4 }
 
-// Static reports whether the symbol is of .symtab, in which all functions are, not of
-// .dynsym, which has those for other images.
+// Static reports whether the symbol is of .symtab, which lists all functions, and not of
+// .dynsym, which lists those for other images.
 func (s *Symbol) Static() bool { return s.table == tableStatic }
 
 // parseSymbol reads an Elf64_Sym (gABI, figure 4-16).
@@ -201,7 +201,7 @@ func (m *Image) functions(t *symtab, table uint8, yield func(*Symbol) bool) (mor
 	const chunk = 2048
 	size := t.syms.size / symSize * symSize
 	buf := make([]byte, min(size, chunk*symSize))
-	var s Symbol // one for all, since yield makes it escape
+	var s Symbol // one variable for all, because passing it to yield allocates it
 	for off := uint64(0); off < size; off += uint64(len(buf)) {
 		buf = buf[:min(uint64(len(buf)), size-off)]
 		if err := m.readSpan(t.syms, buf, off); err != nil {

@@ -1,6 +1,6 @@
-// Package engine puts together what walks the threads of one target: its pages,
-// its modules, its runtime and the walker. The target is a Source, of which
-// nobody here learns whether it is a live process, a core dump or a recording.
+// Package engine assembles what is needed to walk the threads of one target: a page
+// cache, its modules, its runtime and the walker. The target is a Source; this package
+// does not know whether that is a live process, a core dump or a recording.
 package engine
 
 import (
@@ -38,9 +38,9 @@ type Engine struct {
 	Maps    target.Mappings
 	Runtime *clr.Runtime         // nil before Bind
 	Layout  *contract.Descriptor // what Runtime is bound to
-	Own     *contract.Descriptor // what the runtime says of itself, nil if nothing
+	Own     *contract.Descriptor // the runtime's own; nil: it has none, or it cannot be read
 	Walker  *walk.Walker
-	Changes int // how often modules have come or gone
+	Changes int // how often UpdateModules has found modules unloaded
 
 	src Source
 }
@@ -49,7 +49,7 @@ type Engine struct {
 // list of a thousand threads reads each page once or twice.
 const cachePages = 1024
 
-// New gets ready to walk native stacks; Bind adds the managed ones.
+// New returns an Engine that walks native frames; Bind adds the managed ones.
 func New(src Source) (*Engine, error) {
 	e := &Engine{Arch: src.Arch(), Cache: target.NewCache(src, cachePages), src: src}
 	e.Modules = module.NewSet(e.Arch, e.Cache, src.OpenMapping)
@@ -61,7 +61,7 @@ func New(src Source) (*Engine, error) {
 	return e, nil
 }
 
-// unbind leaves what walks native stacks.
+// unbind removes the runtime, so that only native frames are walked.
 func (e *Engine) unbind() {
 	e.Runtime, e.Layout = nil, nil
 	e.Walker = walk.New(walk.Options{Arch: e.Arch, Memory: e.Cache, Modules: e.Modules, Code: noCode{}, Methods: noCode{}})
@@ -112,7 +112,7 @@ func (e *Engine) compile(c *codemap.Code, ip arch.Addr) (*unwind.Step, error) {
 }
 
 // Begin starts a new moment: the target has run, so everything that can have
-// changed is looked at afresh.
+// changed is read again.
 func (e *Engine) Begin() {
 	e.Cache.Invalidate()
 	e.Walker.Begin()
@@ -121,7 +121,8 @@ func (e *Engine) Begin() {
 	}
 }
 
-// UpdateModules takes notice of modules that have come or gone.
+// UpdateModules reads the target's mappings again, and with them which modules are
+// loaded.
 func (e *Engine) UpdateModules() error {
 	maps, err := e.src.Mappings()
 	if err != nil {
@@ -149,12 +150,13 @@ type Captured struct {
 	Stack   *target.Stack
 }
 
-// ErrUncaptured: what the runtime knows of an exception in flight was not captured with
-// the thread that has thrown it. Another capture may have it.
-var ErrUncaptured = errors.New("frames that an exception has already unwound may be among these, because its tracker was not captured")
+// ErrUncaptured: the tracker of an exception in flight was not captured with the thread
+// that has thrown it. Another capture may have it.
+var ErrUncaptured = errors.New(
+	"some of these frames may already be unwound by an exception, because its tracker was not captured")
 
-// Thread makes sense of what was copied. Info of the result is empty for a thread
-// that is not one of the runtime's, or not any more.
+// Thread decodes what was copied. Info of the result is empty for a thread that is not,
+// or no longer, one of the runtime's.
 func (e *Engine) Thread(c *Captured) (walk.Thread, thread.Exception) {
 	t := walk.Thread{Context: c.Context, Stack: c.Stack, Head: c.Head}
 	var exception thread.Exception

@@ -16,33 +16,32 @@ import (
 var (
 	// ErrNativeAOT: the program has no CoreCLR.
 	ErrNativeAOT = errors.New("a native AOT program without CoreCLR")
-	// ErrUnknown: neither the runtime nor this program knows what its structures
-	// look like.
-	ErrUnknown = errors.New("its structures are not known")
-	// ErrUnfit: the structures are not what they are taken for; those of a runtime
-	// that is only starting are not what they will be.
-	ErrUnfit = errors.New("its structures do not look as they should")
+	// ErrUnknown: neither the runtime nor this program describes the layout of its
+	// structures.
+	ErrUnknown = errors.New("the layout of its structures is not known")
+	// ErrUnfit: the structures do not have the described layout, or the runtime is only
+	// starting and has not filled them in yet.
+	ErrUnfit = errors.New("its structures do not have the expected layout")
 )
 
-// threaded is a Source that knows the target's threads too, against which the runtime's
-// can be held: a live process or a core dump, not a recording.
+// threaded is a Source that also lists the target's threads, with which the runtime's
+// list can be compared: a live process or a core dump, not a recording.
 type threaded interface {
 	Threads() ([]int, error)
 	NSTid(tid int) (int, error) // the thread's id inside the target's PID namespace
 }
 
-// partial is a Source that lacks memory which the target had: a core dump.
+// partial is a Source that lacks some of the target's memory: a core dump.
 type partial interface {
-	// Lacks reports whether such memory is among the n bytes at addr.
+	// Lacks reports whether some of the n bytes at addr were the target's and are missing.
 	Lacks(addr arch.Addr, n int) bool
 }
 
-// OpenRuntime finds the target's runtime and binds it. What the runtime says of
-// itself counts, and if it says enough to be read, it is believed. What it does not
-// say, this program's own descriptor adds. Where that is needed, the two are believed
-// only if the runtime's structures make sense with them, whether or not this build of
-// the runtime was tested. The runtime that was found is there beside an error too,
-// unless nothing was found.
+// OpenRuntime finds the target's runtime and binds it. The runtime's own descriptor
+// comes first; if it describes everything that is read, it is trusted. What it lacks,
+// this program's embedded descriptor adds. If that was needed, the two are accepted
+// only if the runtime's structures are consistent with them, whether or not this build
+// of the runtime was tested. If a runtime was found, it is returned with an error too.
 func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 	r, err := e.Locate()
 	if err != nil {
@@ -68,7 +67,8 @@ func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 		d = merge(d, ours)
 	}
 	if d == nil {
-		return r, fmt.Errorf("%w: .NET %s does not describe itself, and this clrsnap has no description of it", ErrUnknown, versionOf(r))
+		return r, fmt.Errorf("%w: .NET %s does not describe itself, and this clrsnap has no description of it",
+			ErrUnknown, versionOf(r))
 	}
 	d.Runtime = r.Version
 	if _, ok := e.src.(threaded); enough || !ok {
@@ -77,7 +77,7 @@ func (e *Engine) OpenRuntime() (*locate.Runtime, error) {
 	return r, e.bindChecked(r, d, isKnown && known.Tested(r.Version))
 }
 
-// ownDescriptor reads what the runtime says of itself; nil is nothing.
+// ownDescriptor reads the runtime's own descriptor; nil: it has none.
 func (e *Engine) ownDescriptor(r *locate.Runtime) (*contract.Descriptor, error) {
 	if r.Descriptor == 0 {
 		return nil, nil
@@ -85,17 +85,17 @@ func (e *Engine) ownDescriptor(r *locate.Runtime) (*contract.Descriptor, error) 
 	d, err := contract.Parse(e.Cache, r.Descriptor)
 	var left *target.ReadError
 	if errors.As(err, &left) {
-		return nil, nil // small dumps leave it out; what we know ourselves may do
+		return nil, nil // small dumps leave it out; the embedded one may do
 	}
 	if errors.Is(err, contract.ErrFormat) {
-		return nil, unfit(r, err) // its library is only being loaded, perhaps
+		return nil, unfit(r, err) // perhaps its library is still being loaded
 	}
 	return d, err
 }
 
-// embedded returns what this program knows of the runtime. One that says enough of
-// itself says where its globals are, and can do without its table, which a dump may
-// lack.
+// embedded returns the embedded descriptor for the runtime. A runtime whose own
+// descriptor is enough has the addresses of its globals there, and does not need its
+// table, which a dump may lack.
 func (e *Engine) embedded(known *contract.Embedded, r *locate.Runtime, enough bool) (*contract.Descriptor, error) {
 	d, err := known.Layout(e.Cache, r.Table, r.TableSize)
 	switch {
@@ -107,8 +107,8 @@ func (e *Engine) embedded(known *contract.Embedded, r *locate.Runtime, enough bo
 	return d, nil
 }
 
-// merge completes the runtime's own descriptor, if it has one, with ours, if they go
-// together.
+// merge completes the runtime's own descriptor, if it has one, with ours, if they do not
+// contradict each other.
 func merge(own, ours *contract.Descriptor) *contract.Descriptor {
 	if own == nil {
 		return ours
@@ -128,8 +128,8 @@ func (e *Engine) bind(r *locate.Runtime, d *contract.Descriptor) error {
 	return err
 }
 
-// bindChecked binds the runtime if its structures make sense. A dump may lack what it
-// takes to see that: then they are believed if this very build was tested.
+// bindChecked binds the runtime if its structures are consistent. A dump may lack the
+// memory for that check: then they are accepted if this very build was tested.
 func (e *Engine) bindChecked(r *locate.Runtime, d *contract.Descriptor, tested bool) error {
 	if err := e.bind(r, d); err != nil {
 		return err
@@ -146,20 +146,20 @@ func unfit(r *locate.Runtime, err error) error {
 	return fmt.Errorf("%w: .NET %s: %w", ErrUnfit, versionOf(r), err)
 }
 
-// isLeftOut reports whether an error is about memory that the target had and that is
-// not in what is left of it. An address where it had none is one that was never right.
+// isLeftOut reports whether an error is about memory that the target had and the dump
+// lacks. An address where the target had no memory was wrong in the first place.
 func (e *Engine) isLeftOut(err error) bool {
 	p, ok := e.src.(partial)
 	unread, isRead := errors.AsType[*target.ReadError](err)
 	return ok && isRead && p.Lacks(unread.Addr, unread.Len)
 }
 
-// checkTries is how often the structures of a running target are looked at, which
-// may change while they are.
+// checkTries is how often the structures of a running target are checked, because they
+// may change during a check.
 const checkTries = 5
 
-// check holds the runtime's structures against one another and against the
-// target's threads.
+// check compares the runtime's structures with one another and with the target's
+// threads.
 func (e *Engine) check() error {
 	for n := 1; ; n++ {
 		err := e.checkOnce()

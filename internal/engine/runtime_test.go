@@ -39,10 +39,10 @@ func openIdle(t *testing.T, runtime string) (*Engine, *locate.Runtime) {
 	return e, r
 }
 
-// checked are the fields that walks depend on in any program, and whose wrong
-// offset is therefore noticed in a program that does next to nothing. No check can
-// tell what is only there when something happens (an exception, a hijack, a
-// debugger), and what changes a name or a tier into another one.
+// checked are the fields that walks depend on in any program, so that a wrong offset is
+// found even in a program that does next to nothing. No check can find wrong offsets of
+// what exists only when something happens (an exception, a hijack, a debugger), or of
+// what changes a name or a tier into another valid one.
 var checked = map[string][]string{
 	"CodeHeapListNode":     {"HeaderMap", "MapBase", "StartAddress"},
 	"EEClass":              {"MethodTable"},
@@ -54,11 +54,13 @@ var checked = map[string][]string{
 	"Module":               {"Assembly", "Base", "DynamicMetadata", "ReadyToRunInfo"},
 	"RangeSection":         {"HeapList", "NextForDelete", "R2RModule", "RangeBegin", "RangeEndOpen"},
 	"RangeSectionFragment": {"Next", "RangeBegin", "RangeSection"},
-	"ReadyToRunInfo":       {"CompositeInfo", "EntryPointToMethodDescMap", "NumRuntimeFunctions", "ReadyToRunHeader", "RuntimeFunctions"},
-	"RealCodeHeader":       {"MethodDesc", "NumUnwindInfos", "UnwindInfos"},
-	"RuntimeFunction":      {"BeginAddress", "UnwindData"},
-	"Thread":               {"Frame", "Id", "LinkNext", "OSId", "State"},
-	"ThreadStore":          {"FirstThreadLink"},
+	"ReadyToRunInfo": {
+		"CompositeInfo", "EntryPointToMethodDescMap", "NumRuntimeFunctions", "ReadyToRunHeader", "RuntimeFunctions",
+	},
+	"RealCodeHeader":  {"MethodDesc", "NumUnwindInfos", "UnwindInfos"},
+	"RuntimeFunction": {"BeginAddress", "UnwindData"},
+	"Thread":          {"Frame", "Id", "LinkNext", "OSId", "State"},
+	"ThreadStore":     {"FirstThreadLink"},
 }
 
 // TestWrongLayouts: a description of a runtime that is wrong in one field is
@@ -93,7 +95,7 @@ func TestWrongLayouts(t *testing.T) {
 				return // the kinds of Frame of .NET 10 are numbers, not entries of a table
 			}
 			if err := e.bindChecked(r, withFramesMoved(right), true); err == nil {
-				t.Error("a runtime whose kinds of Frame are taken for one another is not refused")
+				t.Error("a runtime whose kinds of Frame are confused with one another is not refused")
 			}
 		})
 	}
@@ -101,10 +103,12 @@ func TestWrongLayouts(t *testing.T) {
 
 // alike are the kinds of Frame that are read in the same way.
 var alike = []string{
-	"PInvokeCalliFrame PrestubMethodFrame StubDispatchFrame CallCountingHelperFrame ExternalMethodFrame DynamicHelperFrame",
+	"PInvokeCalliFrame PrestubMethodFrame StubDispatchFrame " +
+		"CallCountingHelperFrame ExternalMethodFrame DynamicHelperFrame",
 	"ResumableFrame RedirectedThreadFrame",
 	"HelperMethodFrame HelperMethodFrame_1OBJ HelperMethodFrame_2OBJ HelperMethodFrame_3OBJ HelperMethodFrame_PROTECTOBJ",
-	"DebuggerClassInitMarkFrame DebuggerSecurityCodeMarkFrame DebuggerExitFrame DebuggerU2MCatchHandlerFrame ProtectByRefsFrame ProtectValueClassFrame ExceptionFilterFrame",
+	"DebuggerClassInitMarkFrame DebuggerSecurityCodeMarkFrame DebuggerExitFrame DebuggerU2MCatchHandlerFrame " +
+		"ProtectByRefsFrame ProtectValueClassFrame ExceptionFilterFrame",
 }
 
 // TestWrongKinds: a description that takes a kind of Frame for one that is read in
@@ -128,11 +132,13 @@ func TestWrongKinds(t *testing.T) {
 							refuse(one+" for "+other, withKinds(right, map[string]string{one: other, other: one}))
 						}
 					}
-					refuse(one+" for InlinedCallFrame", withKinds(right, map[string]string{one: "InlinedCallFrame", "InlinedCallFrame": one}))
+					refuse(one+" for InlinedCallFrame",
+						withKinds(right, map[string]string{one: "InlinedCallFrame", "InlinedCallFrame": one}))
 				}
 			}
 			// What was wrong once: .NET 9 has no MulticastFrame (vptr_list.h).
-			behind := strings.Fields("PInvokeCalliFrame PrestubMethodFrame ProtectByRefsFrame ProtectValueClassFrame ResumableFrame RedirectedThreadFrame " +
+			behind := strings.Fields("PInvokeCalliFrame PrestubMethodFrame " +
+				"ProtectByRefsFrame ProtectValueClassFrame ResumableFrame RedirectedThreadFrame " +
 				"StubDispatchFrame CallCountingHelperFrame ExternalMethodFrame DynamicHelperFrame ExceptionFilterFrame")
 			more, less := map[string]string{}, map[string]string{}
 			for i := range len(behind) - 1 {
@@ -147,7 +153,7 @@ func TestWrongKinds(t *testing.T) {
 	}
 }
 
-// withKinds returns d with kinds of Frame that are told by what tells others.
+// withKinds returns d with kinds of Frame that have the identifiers of others.
 func withKinds(d *contract.Descriptor, as map[string]string) *contract.Descriptor {
 	out := &contract.Descriptor{Types: d.Types, Globals: maps.Clone(d.Globals), Contracts: d.Contracts}
 	for kind, other := range as {
@@ -156,8 +162,8 @@ func withKinds(d *contract.Descriptor, as map[string]string) *contract.Descripto
 	return out
 }
 
-// without is a target of which a page cannot be read. It says that this is because it
-// was left out, if leftOut.
+// without is a target of which a page cannot be read. With leftOut, it says that the
+// page was left out of a dump.
 type without struct {
 	*live.Process
 	page    arch.Addr
@@ -176,8 +182,8 @@ func (w *without) Lacks(addr arch.Addr, n int) bool {
 	return w.leftOut && w.ReadMemory(make([]byte, n), addr) != nil && addr < 1<<47
 }
 
-// TestUncheckable: what cannot be checked is believed only if what the check needs was
-// left out of a dump, and only of a build that was tested.
+// TestUncheckable: a description that cannot be checked is accepted only if the memory
+// for the check was left out of a dump, and only for a build that was tested.
 func TestUncheckable(t *testing.T) {
 	whole, r := openIdle(t, "net8")
 	store, _ := whole.Layout.Global("ThreadStore")
@@ -212,20 +218,20 @@ func TestUncheckable(t *testing.T) {
 	}
 }
 
-// TestMissingField: a runtime of which something is not known is not one that is only
-// starting.
+// TestMissingField: a runtime with an unknown field is not mistaken for one that is
+// only starting.
 func TestMissingField(t *testing.T) {
 	e, r := openIdle(t, "net8")
 	less := *e.Layout
 	less.Types = maps.Clone(less.Types)
 	delete(less.Types, "RangeSection")
-	if err := e.bindChecked(r, &less, true); !errors.Is(err, ErrUnknown) || errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "RangeSection.") {
+	err := e.bindChecked(r, &less, true)
+	if !errors.Is(err, ErrUnknown) || errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "RangeSection.") {
 		t.Error(err)
 	}
 }
 
-// TestEmbeddedAgrees: what a runtime says of itself and what is embedded about it is
-// the same.
+// TestEmbeddedAgrees: a runtime's own descriptor and the embedded one say the same.
 func TestEmbeddedAgrees(t *testing.T) {
 	for _, runtime := range []string{"net9", "net10"} {
 		t.Run(runtime, func(t *testing.T) {

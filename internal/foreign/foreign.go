@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotRegular: what a name leads to is no regular file.
+// ErrNotRegular: a name leads to something other than a regular file.
 var ErrNotRegular = errors.New("not a regular file")
 
 // Open opens a regular file for reading. Links are followed.
 func Open(name string) (*os.File, error) { return OpenAt(unix.AT_FDCWD, name, name) }
 
-// OpenAt is Open for a name that is relative to a directory. title is what the file is
-// called from then on.
+// OpenAt is Open for a name that is relative to a directory. title becomes the name of
+// the os.File.
 func OpenAt(dir int, name, title string) (*os.File, error) {
 	fd, err := openat(dir, name, unix.O_PATH|unix.O_CLOEXEC)
 	if err != nil {
@@ -79,7 +79,8 @@ func reopen(fd int, name string) (*os.File, error) {
 		return nil, ErrNotRegular
 	}
 	// It cannot have become something else meanwhile.
-	rd, err := openat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC)
+	rd, err := openat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd),
+		unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
@@ -94,15 +95,17 @@ func openat(dir int, name string, flags int) (fd int, err error) {
 	}
 }
 
-// Bounds of Resolve: the links that the kernel itself follows, and a path's longest.
+// Bounds of Resolve, which are the kernel's own: how many links it follows, and the
+// longest path in bytes.
 const (
 	maxLinks = 40
 	maxPath  = 4096
 )
 
-// Resolve opens what a path below root leads to with O_PATH: like OpenBelow, but step by
-// step. check, unless it is nil, is asked at each: about a directory, and what it has by the
-// next name of the way, which may be a link.
+// Resolve opens with O_PATH the file or directory that a path below root leads to. Like
+// OpenBelow it follows links below root, but it does so name by name. Unless check is nil,
+// it is called for each name, with the directory and the entry there, which may be a link;
+// an error ends the resolution.
 func Resolve(root int, path string, check func(name string, dir, there *unix.Stat_t) error) (int, error) {
 	top, err := openat(root, ".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
 	if err != nil {

@@ -16,7 +16,9 @@ func tree(t *testing.T) (root *os.File, outside string) {
 	t.Helper()
 	dir := t.TempDir()
 	outside = filepath.Join(dir, "outside")
-	for name, text := range map[string]string{"outside": "outside", "root/lib/file": "inside", "root/outside": "not that outside"} {
+	for name, text := range map[string]string{
+		"outside": "outside", "root/lib/file": "inside", "root/outside": "not that outside",
+	} {
 		name = filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
@@ -40,8 +42,8 @@ func tree(t *testing.T) (root *os.File, outside string) {
 	return root, outside
 }
 
-// TestOpenBelow: links lead where they would lead a process whose root that is, by the
-// kernel's own resolution and by ours.
+// TestOpenBelow: links lead where they would lead a process with that root, both by the
+// kernel's resolution and by ours.
 func TestOpenBelow(t *testing.T) {
 	root, _ := tree(t)
 	byHand := func(root int, path string) (*os.File, error) {
@@ -57,7 +59,8 @@ func TestOpenBelow(t *testing.T) {
 			{"/lib/file", "inside"}, {"lib/file", "inside"}, {"/../../lib/./file", "inside"}, {"//lib//file", "inside"},
 			{"/relative", "inside"}, {"/absolute", "inside"}, {"/up", "inside"}, {"/dir/file", "inside"}, {"/chain", "inside"},
 			{"/dir/../outside", "not that outside"}, {"/../outside", "not that outside"},
-			{"/out", ""}, {"/magic", ""}, {"/loop", ""}, {"/ping", ""}, {"/lib", ""}, {"/", ""}, {"", ""}, {"/nothing", ""}, {"/lib/file/x", ""},
+			{"/out", ""}, {"/magic", ""}, {"/loop", ""}, {"/ping", ""},
+			{"/lib", ""}, {"/", ""}, {"", ""}, {"/nothing", ""}, {"/lib/file/x", ""},
 		} {
 			f, err := open(int(root.Fd()), c.path)
 			var text []byte
@@ -136,7 +139,7 @@ func TestOpenSpecial(t *testing.T) {
 	}
 }
 
-// TestOpenClosesAll: nothing stays open, whatever comes of it.
+// TestOpenClosesAll: no descriptor stays open, with success or with an error.
 func TestOpenClosesAll(t *testing.T) {
 	root, _ := tree(t)
 	count := func() int {

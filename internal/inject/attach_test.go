@@ -25,8 +25,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAttach: the agent comes, and again at once after it was hung up on; nothing is
-// left in the file system, and the program does not mind.
+// TestAttach: the agent connects, and can be attached again at once after the reader has
+// hung up; nothing is left in the file system, and the program is not disturbed.
 func TestAttach(t *testing.T) {
 	lib := library(t)
 	for _, rt := range []string{"net10", "net9", "net8"} {
@@ -71,8 +71,9 @@ func TestOtherProfiler(t *testing.T) {
 		}
 	}()
 	t.Run("started", func(t *testing.T) {
-		app, tmp := startIn(t, testenv.Options{Env: []string{"CORECLR_ENABLE_PROFILING=1", "CORECLR_PROFILER=" + otherCLSID.String(),
-			"CORECLR_PROFILER_PATH=" + file, "CLRSNAP_AGENT_SOCKET=" + socket}})
+		app, tmp := startIn(t,
+			testenv.Options{Env: []string{"CORECLR_ENABLE_PROFILING=1", "CORECLR_PROFILER=" + otherCLSID.String(),
+				"CORECLR_PROFILER_PATH=" + file, "CLRSNAP_AGENT_SOCKET=" + socket}})
 		if err := <-begun; err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +85,8 @@ func TestOtherProfiler(t *testing.T) {
 	})
 	t.Run("attached", func(t *testing.T) {
 		app, tmp := startIn(t, testenv.Options{})
-		if err := diagnostics.Attach(t.Context(), dirOf(t, app.PID), diagnostics.Profiler{CLSID: otherCLSID, Library: file, Data: []byte(socket)}); err != nil {
+		other := diagnostics.Profiler{CLSID: otherCLSID, Library: file, Data: []byte(socket)}
+		if err := diagnostics.Attach(t.Context(), dirOf(t, app.PID), other); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-begun; err != nil {
@@ -107,7 +109,8 @@ func otherProfilerFile(t *testing.T) string {
 	if err := os.CopyFS(dir, os.DirFS("../../agent")); err != nil {
 		t.Fatal(err)
 	}
-	for name, change := range map[string][2]string{"entry.c": {"0x5d0c6a1e", "0x11223344"}, "session.c": {`"clrsnap-agent"`, `"other"`}} {
+	for name, change := range map[string][2]string{"entry.c": {"0x5d0c6a1e", "0x11223344"},
+		"session.c": {`"clrsnap-agent"`, `"other"`}} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -115,7 +118,8 @@ func otherProfilerFile(t *testing.T) string {
 		if !bytes.Contains(text, []byte(change[0])) {
 			t.Fatalf("%s does not contain %s", name, change[0])
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), bytes.ReplaceAll(text, []byte(change[0]), []byte(change[1])), 0o600); err != nil {
+		text = bytes.ReplaceAll(text, []byte(change[0]), []byte(change[1]))
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -126,11 +130,12 @@ func otherProfilerFile(t *testing.T) string {
 	return file
 }
 
-// TestDiagnosticsOff: what switches off attaching, and what does not although its
-// name says so (.NET 9 and 10).
+// TestDiagnosticsOff: the settings that prevent attaching, and one that does not although
+// its name suggests it (.NET 9 and 10).
 func TestDiagnosticsOff(t *testing.T) {
 	lib := library(t)
-	for _, setting := range []string{"DOTNET_EnableDiagnostics=0", "DOTNET_EnableDiagnostics_IPC=0", "COMPlus_EnableDiagnostics=0"} {
+	for _, setting := range []string{"DOTNET_EnableDiagnostics=0", "DOTNET_EnableDiagnostics_IPC=0",
+		"COMPlus_EnableDiagnostics=0"} {
 		t.Run(setting, func(t *testing.T) {
 			app, tmp := startIn(t, testenv.Options{Env: []string{setting}})
 			badAttach(t, app.PID, lib, ErrDiagnosticsOff, setting, "start it without")
@@ -145,7 +150,7 @@ func TestDiagnosticsOff(t *testing.T) {
 	})
 }
 
-// TestSocketRemoved: the runtime listens, but nobody can find it any more.
+// TestSocketRemoved: the runtime listens, but the file of its socket was removed.
 func TestSocketRemoved(t *testing.T) {
 	app, tmp := startIn(t, testenv.Options{})
 	sockets, err := filepath.Glob(tmp + "/dotnet-diagnostic-*")
@@ -162,7 +167,8 @@ func TestSocketRemoved(t *testing.T) {
 // TestTooEarly: a runtime that waits for a tool to let it start.
 func TestTooEarly(t *testing.T) {
 	tmp := publicDir(t)
-	app := testenv.Start(t, "idle", testenv.Options{NoReady: true, Env: []string{"TMPDIR=" + tmp, "DOTNET_DefaultDiagnosticPortSuspend=1"}})
+	app := testenv.Start(t, "idle",
+		testenv.Options{NoReady: true, Env: []string{"TMPDIR=" + tmp, "DOTNET_DefaultDiagnosticPortSuspend=1"}})
 	waitListening(t, app.PID, tmp+"/dotnet-diagnostic-")
 	badAttach(t, app.PID, library(t), ErrTooEarly, "try again")
 	left(t, tmp)
@@ -233,11 +239,12 @@ func TestHangUp(t *testing.T) {
 	endsWell(t, app)
 }
 
-// TestRefused: every refusal that is known is a sentence of its own, and any other is
-// told as it is.
+// TestRefused: every known refusal has a sentence of its own, and any other is reported
+// as it is.
 func TestRefused(t *testing.T) {
 	for hresult, want := range map[uint32]error{
-		uninitialized: ErrTooEarly, notYetAvailable: ErrTooEarly, modNotFound: ErrNotLoaded, cancelActivation: ErrNoAgent, unknownCommand: ErrProfilerOff,
+		uninitialized: ErrTooEarly, notYetAvailable: ErrTooEarly, modNotFound: ErrNotLoaded, cancelActivation: ErrNoAgent,
+		unknownCommand: ErrProfilerOff,
 	} {
 		e := refused(42, &diagnostics.ServerError{HRESULT: hresult})
 		if !errors.Is(e, want) {
@@ -309,8 +316,8 @@ func waitState(t *testing.T, pid int, want byte) {
 	}
 }
 
-// TestHangs: a runtime that does not answer is waited for as long as there is hope,
-// or until the caller has enough; then nothing is left, and later it can be had.
+// TestHangs: attaching to a runtime that does not answer ends after a limit, or when the
+// caller's context ends. Then nothing is left behind, and attaching works later.
 func TestHangs(t *testing.T) {
 	lib := library(t)
 	app, tmp := startIn(t, testenv.Options{})
@@ -367,8 +374,8 @@ func init() {
 	}
 }
 
-// TestForeignConnection: who connects to the socket, and is not the process that is
-// meant, is hung up on.
+// TestForeignConnection: a process that connects to the socket, and is not the target, is
+// hung up on.
 func TestForeignConnection(t *testing.T) {
 	app, tmp := startIn(t, testenv.Options{})
 	p, f := prepared(t, app.PID)
@@ -426,13 +433,14 @@ func TestNoPlace(t *testing.T) {
 		mount --bind `+net+` `+net+`; mount -o remount,bind,ro `+net+`
 		cd /run`))
 	badAttach(t, s.pid, library(t), ErrNoPlace,
-		"/tmp: mounted noexec", "/var/tmp: mounted noexec", "/dev/shm: mounted noexec", "/run: read-only", net+": read-only", "tmpfs")
+		"/tmp: mounted noexec", "/var/tmp: mounted noexec", "/dev/shm: mounted noexec", "/run: read-only",
+		net+": read-only", "tmpfs")
 	left(t, fmt.Sprintf("/proc/%d/root/tmp", s.pid))
 	s.endsWell(t)
 }
 
-// TestNobody: a user without rights has programs of its own, and no others; root has
-// them all, and leaves no files of root with them.
+// TestNobody: a user without rights can attach to his own programs only. Root can attach to
+// them too, and leaves no files of root there.
 func TestNobody(t *testing.T) {
 	needRoot(t)
 	tmp := nobodysDir(t)

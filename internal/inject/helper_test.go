@@ -172,8 +172,8 @@ func library(t *testing.T) []byte {
 	return b
 }
 
-// startIn starts a program whose temporary directory is its own, so that it shows
-// what is left behind there.
+// startIn starts a program with a temporary directory of its own, so that files left
+// behind there are found.
 func startIn(t *testing.T, o testenv.Options) (a *testenv.App, tmp string) {
 	t.Helper()
 	tmp = publicDir(t)
@@ -366,7 +366,8 @@ func nobodysProgram(t *testing.T, tmp string) *exec.Cmd {
 	t.Helper()
 	dir := publicDir(t)
 	host := testenv.Kit(t).Host(testenv.DefaultRuntime)
-	for _, args := range [][]string{{"-rL", filepath.Dir(host), dir + "/net"}, {testenv.Build(t, "idle"), dir + "/idle.dll"}} {
+	for _, args := range [][]string{{"-rL", filepath.Dir(host), dir + "/net"},
+		{testenv.Build(t, "idle"), dir + "/idle.dll"}} {
 		if out, err := exec.Command("cp", args...).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -383,10 +384,12 @@ func namespaceProgram(t *testing.T, script string) *exec.Cmd {
 	t.Helper()
 	needRoot(t)
 	host := testenv.Kit(t).Host(testenv.DefaultRuntime)
-	cmd := exec.Command("/bin/sh", "-ec", "mount -t proc none /proc\n"+script+"\n"+`exec "$@"`, "sh", host, testenv.Build(t, "idle"), "--stdin", "--max-seconds", "120")
+	cmd := exec.Command("/bin/sh", "-ec", "mount -t proc none /proc\n"+script+"\n"+`exec "$@"`, "sh", host,
+		testenv.Build(t, "idle"), "--stdin", "--max-seconds", "120")
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1"}
 	// The mounts of the script stay in the namespace.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNET, Unshareflags: syscall.CLONE_NEWNS}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNET,
+		Unshareflags: syscall.CLONE_NEWNS}
 	return cmd
 }
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestLibrary: what this program carries is built from the present sources, or is
-// not there, which is told.
+// TestLibrary: the embedded library is built from the present sources; if there is none,
+// the error says so.
 func TestLibrary(t *testing.T) {
 	lib, err := Library(runtime.GOARCH)
 	if err != nil {

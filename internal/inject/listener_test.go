@@ -15,11 +15,11 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// listening is a Listener of which the agents are told to begin, or hung up on.
+// listening is a Listener that tells each agent to begin, or hangs up on it.
 type listening struct {
 	*Listener
 	dir  string
-	pids chan int // of those that have come
+	pids chan int // of the processes whose agents have connected
 }
 
 func listenHere(t *testing.T, welcome bool) *listening {
@@ -64,7 +64,7 @@ func listenHere(t *testing.T, welcome bool) *listening {
 	return here
 }
 
-// next is the process whose agent has come next.
+// next is the process whose agent connects next.
 func (l *listening) next(t *testing.T) int {
 	t.Helper()
 	select {
@@ -92,7 +92,8 @@ func TestListener(t *testing.T) {
 		t.Run(rt, func(t *testing.T) {
 			testenv.Kit(t).Need(t, rt)
 			l := listenHere(t, true)
-			env := l.environment(t, "CORECLR_ENABLE_PROFILING=0", "CORECLR_PROFILER_PATH_64=/nowhere.so", "DOTNET_PROFILER={11111111-1111-1111-1111-111111111111}", "DOTNET_EnableDiagnostics_IPC=0")
+			env := l.environment(t, "CORECLR_ENABLE_PROFILING=0", "CORECLR_PROFILER_PATH_64=/nowhere.so",
+				"DOTNET_PROFILER={11111111-1111-1111-1111-111111111111}", "DOTNET_EnableDiagnostics_IPC=0")
 			app := testenv.Start(t, "idle", testenv.Options{Runtime: rt, Env: env})
 			if pid := l.next(t); pid != app.PID {
 				t.Errorf("the agent of process %d came, not of %d", pid, app.PID)
@@ -117,7 +118,8 @@ func TestListenerHangsUp(t *testing.T) {
 func TestListenerChildren(t *testing.T) {
 	l := listenHere(t, true)
 	host, dll := testenv.Kit(t).Host(testenv.DefaultRuntime), testenv.Build(t, "idle")
-	cmd := exec.Command("/bin/sh", "-ec", `"$@" </dev/null & "$@" </dev/null; wait`, "sh", host, dll, "--stdin", "--max-seconds", "120")
+	cmd := exec.Command("/bin/sh", "-ec", `"$@" </dev/null & "$@" </dev/null; wait`, "sh", host, dll, "--stdin",
+		"--max-seconds", "120")
 	cmd.Env = l.environment(t, append(os.Environ(), "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1")...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -137,8 +139,8 @@ func TestListenerChildren(t *testing.T) {
 	}
 }
 
-// TestListenerClosed: a program that finds nobody listening runs as if nothing had
-// happened.
+// TestListenerClosed: a program that finds nobody listening runs normally, without the
+// agent.
 func TestListenerClosed(t *testing.T) {
 	l, err := listenWith(library(t))
 	if err != nil {
@@ -174,7 +176,8 @@ func TestEnvironment(t *testing.T) {
 	l := listenHere(t, true)
 	env := l.environment(t, "A=1", "CORECLR_PROFILER_PATH_64=/x", "DOTNET_PROFILER=y", "DOTNET_EnableDiagnostics=1",
 		"DOTNET_EnableDiagnostics_IPC=0", "CORECLR_ENABLE_NOTIFICATION_PROFILERS=1", "CORECLR_ENABLE_PROFILING=no")
-	for _, want := range []string{"A=1", "CORECLR_ENABLE_PROFILING=1", "CORECLR_PROFILER_PATH=" + l.f.library(), "CORECLR_ENABLE_NOTIFICATION_PROFILERS=1", "DOTNET_EnableDiagnostics_IPC=0"} {
+	for _, want := range []string{"A=1", "CORECLR_ENABLE_PROFILING=1", "CORECLR_PROFILER_PATH=" + l.f.library(),
+		"CORECLR_ENABLE_NOTIFICATION_PROFILERS=1", "DOTNET_EnableDiagnostics_IPC=0"} {
 		if !slices.Contains(env, want) {
 			t.Errorf("%s is not in %v", want, env)
 		}

@@ -53,12 +53,13 @@ func goodUnpack(t *testing.T, pid int) *folder {
 	return f
 }
 
-// TestFolder: whose the folder is, who can do what with it, and that it goes.
+// TestFolder: the owner of the folder, its permissions, and that it is removed.
 func TestFolder(t *testing.T) {
 	needRoot(t)
 	inUserNamespace := exec.Command("sleep", "60")
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: nobody, Size: 1}}
-	inUserNamespace.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids,
+	inUserNamespace.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER,
+		UidMappings: ids, GidMappings: ids,
 		Credential: &syscall.Credential{NoSetGroups: true}}
 	for _, tt := range []struct {
 		name string
@@ -76,7 +77,8 @@ func TestFolder(t *testing.T) {
 			if filepath.Dir(f.path) != tmp {
 				t.Errorf("the folder is %s", f.path)
 			}
-			for path, mode := range map[string]os.FileMode{f.path: os.ModeDir | 0o700, f.library(): 0o400, f.socket(): os.ModeSocket | 0o600} {
+			for path, mode := range map[string]os.FileMode{f.path: os.ModeDir | 0o700, f.library(): 0o400,
+				f.socket(): os.ModeSocket | 0o600} {
 				info, err := os.Lstat(path)
 				if err != nil {
 					t.Fatal(err)
@@ -102,14 +104,14 @@ func TestFolder(t *testing.T) {
 				t.Errorf("once more: %v", err)
 			}
 			if os.Geteuid() != 0 {
-				t.Fatal("the rights of this process are gone")
+				t.Fatal("this process has lost its rights")
 			}
 		})
 	}
 }
 
-// TestNotWhereItCannotWrite: a process cannot have us, who are root, write where it
-// could not write itself, by its TMPDIR or by links.
+// TestNotWhereItCannotWrite: a process cannot use its TMPDIR or links to make us, as root,
+// write where it could not write itself.
 func TestNotWhereItCannotWrite(t *testing.T) {
 	roots, theirs := publicDir(t), nobodysDir(t)
 	secret := filepath.Join(roots, "secret") // open to all, in a directory that is not
@@ -130,7 +132,7 @@ func TestNotWhereItCannotWrite(t *testing.T) {
 	}
 }
 
-// notIn fails if the folder of a program is made in what it has for TMPDIR.
+// notIn fails if the folder of a program is made in its TMPDIR.
 func notIn(t *testing.T, tmp string, cmd *exec.Cmd) {
 	t.Helper()
 	f := goodUnpack(t, sleeper(t, cmd, "TMPDIR="+tmp))
@@ -142,7 +144,7 @@ func notIn(t *testing.T, tmp string, cmd *exec.Cmd) {
 	}
 }
 
-// TestRootWithoutCapabilities: root in a container has not what root has outside.
+// TestRootWithoutCapabilities: root in a container lacks capabilities of root outside.
 func TestRootWithoutCapabilities(t *testing.T) {
 	needRoot(t)
 	closed := publicDir(t)
@@ -173,7 +175,7 @@ func TestRootWithoutCapabilities(t *testing.T) {
 	}
 }
 
-// TestImmutable: a directory that cannot be changed is named with the reason.
+// TestImmutable: an immutable directory is named with the reason.
 func TestImmutable(t *testing.T) {
 	needRoot(t)
 	dir := publicDir(t)
@@ -196,8 +198,8 @@ func TestImmutable(t *testing.T) {
 	}
 }
 
-// TestNotWhereOthersWrite: where another user could put a library of his own in the place
-// of ours, under the name that the runtime is told, there is none of ours.
+// TestNotWhereOthersWrite: the library is not unpacked where another user could replace it
+// by one of his own, under the name that the runtime is told.
 func TestNotWhereOthersWrite(t *testing.T) {
 	needRoot(t)
 	mode := func(dir string, mode os.FileMode) string {
@@ -268,8 +270,7 @@ func TestRootOf(t *testing.T) {
 	}
 }
 
-// TestPlantedFolder: what lies in the way, or looks like one of our folders, does no
-// harm.
+// TestPlantedFolder: files in the way, and folders that look like ours, do no harm.
 func TestPlantedFolder(t *testing.T) {
 	tmp, elsewhere := publicDir(t), publicDir(t)
 	victim := filepath.Join(elsewhere, libraryName)
@@ -295,7 +296,7 @@ func TestPlantedFolder(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// Something that is not ours in our folder stays, and is told.
+	// A foreign file in our folder stays, and is reported.
 	if err := os.WriteFile(filepath.Join(f.path, "foreign"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -304,8 +305,8 @@ func TestPlantedFolder(t *testing.T) {
 	}
 }
 
-// TestStale: what a program leaves behind that is killed, the next one removes; what
-// belongs to one that lives, it does not.
+// TestStale: the folder of a program that was killed is removed by the next one; the folder
+// of a running program is not.
 func TestStale(t *testing.T) {
 	tmp := publicDir(t)
 	pid := sleeper(t, exec.Command("sleep", "60"), "TMPDIR="+tmp)
@@ -337,7 +338,7 @@ func TestStale(t *testing.T) {
 	left(t, tmp)
 }
 
-// TestFull: a directory that is full is passed over, and nothing stays in it.
+// TestFull: a full directory is skipped, and nothing stays in it.
 func TestFull(t *testing.T) {
 	needRoot(t)
 	tmp := publicDir(t)
@@ -388,8 +389,8 @@ func TestUserIn(t *testing.T) {
 	}
 }
 
-// TestDo: rights that cannot be had are an error, not other rights, and afterwards
-// all is as it was, on every thread.
+// TestDo: rights that cannot be taken on are an error, not other rights, and afterwards
+// every thread has the rights that it had before.
 func TestDo(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if err := (user{uid: os.Geteuid() + 1}).do(func() error { return nil }); err == nil {
@@ -430,7 +431,7 @@ func TestDo(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(nobodysSecret(t)); err != nil {
-		t.Errorf("root's capabilities are gone: %v", err)
+		t.Errorf("root has lost its capabilities: %v", err)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package locate finds the .NET runtime in a process: which file it lives in,
-// of which version it is, and where its data descriptor lies.
+// Package locate finds the .NET runtime in a process: the file that contains it, its
+// version, and the address of its data descriptor.
 package locate
 
 import (
@@ -15,7 +15,7 @@ import (
 	"clrsnap/internal/module"
 )
 
-// Shape says how a program brought its runtime along.
+// Shape is the way in which a program was deployed with its runtime.
 type Shape string
 
 // The shapes.
@@ -29,7 +29,7 @@ const (
 // Runtime is a runtime that was found.
 type Runtime struct {
 	Module     *module.Module
-	Version    string // such as "10.0.8"; empty where it cannot be told
+	Version    string // such as "10.0.8"; empty if it is not known
 	Shape      Shape
 	Descriptor arch.Addr // of DotNetRuntimeContractDescriptor; 0: it has none
 	Table      arch.Addr // of g_dacTable; 0: it has none
@@ -39,7 +39,7 @@ type Runtime struct {
 // ErrNotDotNet: there is no .NET runtime in the process.
 var ErrNotDotNet = errors.New("not a .NET process: it has neither libcoreclr.so nor a .NET single-file host mapped")
 
-// Exported symbols that tell a runtime's file (src/coreclr/hosts,
+// Exported symbols by which a runtime's file is recognised (src/coreclr/hosts,
 // src/coreclr/debug/runtimeinfo).
 const (
 	symDescriptor = "DotNetRuntimeContractDescriptor"
@@ -60,7 +60,7 @@ func (e *FileError) Error() string {
 	return fmt.Sprintf("cannot read %s %s: %v", e.What, e.Path, e.Err)
 }
 
-// Unwrap returns what is in the way.
+// Unwrap returns why it cannot be read.
 func (e *FileError) Unwrap() error { return e.Err }
 
 // Find looks for the runtime among the modules of a process whose executable is
@@ -99,8 +99,9 @@ func Find(mods *module.Set, exe string) (*Runtime, error) {
 	return nil, ErrNotDotNet
 }
 
-// isFile reports whether m is the file at a path. Mappings of a live process have a
-// newline where the kernel writes \012, which can also be what the name itself has.
+// isFile reports whether m is the file at a path. The kernel writes a newline in a path as
+// \012. In mappings of a live process that is turned back into a newline, also where the
+// name itself has \012.
 func isFile(m *module.Module, path string) bool {
 	return m.Path == path || m.Path == strings.ReplaceAll(path, `\012`, "\n")
 }
@@ -119,8 +120,8 @@ func host(m *module.Module) (*Runtime, error) {
 	return nil, nil
 }
 
-// aheadOfTime looks for code that was compiled ahead of time: the program itself,
-// else the first library that has its own runtime in it.
+// aheadOfTime looks for code that was compiled ahead of time: the program itself, or
+// else the first library that contains a runtime of its own.
 func aheadOfTime(mods *module.Set, exe string) *Runtime {
 	var found *module.Module
 	for _, m := range mods.All() {
@@ -194,7 +195,8 @@ func version(m *module.Module) string {
 			return v
 		}
 	}
-	if dir := path.Base(path.Dir(m.Path)); strings.Contains(m.Path, "/shared/") && len(dir) > 0 && dir[0] >= '0' && dir[0] <= '9' {
+	dir := path.Base(path.Dir(m.Path))
+	if strings.Contains(m.Path, "/shared/") && len(dir) > 0 && dir[0] >= '0' && dir[0] <= '9' {
 		return dir
 	}
 	return ""
@@ -204,7 +206,7 @@ const (
 	stamp    = "@(#)Version "
 	stampLen = 64
 	chunk    = 1 << 18
-	maxScan  = 64 << 20 // bytes of one image, however many segments it says that it has
+	maxScan  = 64 << 20 // bytes of one image, however many segments its headers list
 )
 
 // stamped searches the data segments, the writable ones first: the stamp is a

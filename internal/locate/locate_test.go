@@ -38,7 +38,7 @@ func TestParseVersion(t *testing.T) {
 	}
 }
 
-// counted is a sparse file, of which it counts what is read.
+// counted is a sparse file that counts the bytes that are read of it.
 type counted struct {
 	head []byte
 	read int64
@@ -67,7 +67,10 @@ func TestStampedBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range uint64(segments) {
-		p := elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R), Off: 1 << 20, Vaddr: (i + 1) * size, Filesz: size, Memsz: size, Align: 4096}
+		p := elf.Prog64{
+			Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R),
+			Off: 1 << 20, Vaddr: (i + 1) * size, Filesz: size, Memsz: size, Align: 4096,
+		}
 		if err := binary.Write(&b, binary.LittleEndian, &p); err != nil {
 			t.Fatal(err)
 		}
@@ -145,11 +148,13 @@ func TestFindNothing(t *testing.T) {
 	}
 }
 
-// An executable that cannot be read is not said to be no .NET program.
+// An executable that cannot be read is not reported as no .NET program.
 func TestFindUnreadable(t *testing.T) {
 	unreadable := errors.New("no permission")
 	mods := module.NewSet(arch.AMD64, noMemory{}, func(*target.Mapping) (target.File, error) { return nil, unreadable })
-	mods.Update(target.Mappings{{Start: 0x1000, End: 0x2000, Perm: target.PermRead | target.PermExec, Path: "/app/x", Inode: 1}})
+	mods.Update(target.Mappings{
+		{Start: 0x1000, End: 0x2000, Perm: target.PermRead | target.PermExec, Path: "/app/x", Inode: 1},
+	})
 	if _, err := Find(mods, "/app/x"); !errors.Is(err, unreadable) {
 		t.Errorf("%v", err)
 	}
@@ -191,5 +196,7 @@ func TestAheadOfTime(t *testing.T) {
 
 // code is an executable mapping.
 func code(path string, start, end arch.Addr, offset uint64) target.Mapping {
-	return target.Mapping{Start: start, End: end, Perm: target.PermRead | target.PermExec, Path: path, Inode: 1, Offset: offset}
+	return target.Mapping{
+		Start: start, End: end, Perm: target.PermRead | target.PermExec, Path: path, Inode: 1, Offset: offset,
+	}
 }

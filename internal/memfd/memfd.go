@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Create makes a file that has no name anywhere, can be sealed, and is never executed:
-// since Linux 6.3 a kernel warns of who does not say so, and with vm.memfd_noexec=2 the first
-// of these refused him.
+// Create makes a file that has no name in the file system, can be sealed, and is never
+// executed. Since Linux 6.3 the kernel warns if that is not stated, and with
+// vm.memfd_noexec=2 Linux 6.3 refuses the call.
 func Create(title string) (fd int, err error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err = unix.MemfdCreate(title, flags|unix.MFD_NOEXEC_SEAL)

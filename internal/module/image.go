@@ -10,8 +10,8 @@ import (
 	"clrsnap/internal/unwind/cfi"
 )
 
-// image is what is known of a file, for all modules that are of it, or of one module that
-// has no file that can be read.
+// image is what was read of a file, shared by all modules of that file, or what was read
+// from memory of one module whose file cannot be read.
 type image struct {
 	file target.File // nil: it is read from memory
 	err  error       // why the file cannot be read
@@ -59,8 +59,8 @@ func (s *Set) newImage(elf *elfx.Image) *image {
 	return img
 }
 
-// aheadOfTime reports whether it is a native AOT program or library of .NET, with its own
-// runtime in it.
+// aheadOfTime reports whether it is a native AOT program or library of .NET, which
+// contains its own runtime.
 func (img *image) aheadOfTime() bool {
 	img.aheadOnce.Do(func() {
 		_, err := img.elf.Lookup("DotNetRuntimeDebugHeader") // src/coreclr/nativeaot/Runtime/DebugHeader.cpp

@@ -41,22 +41,21 @@ type Module struct {
 	bias arch.Addr
 }
 
-// key tells two modules apart, and recognises one when the mappings are read
-// again.
+// key identifies a module, also when the mappings are read again.
 type key struct {
 	file  fileKey
 	start arch.Addr
 }
 
-// fileKey tells files apart.
+// fileKey identifies a file.
 type fileKey struct {
 	path  string
 	dev   uint64
 	inode uint64
 }
 
-// Set is the modules of one target. It is not safe for concurrent use. What it reads of
-// them, and keeps, has one bound, however many they are.
+// Set is the modules of one target. It is not safe for concurrent use. What it reads and
+// keeps of all of them together is bounded.
 type Set struct {
 	arch   *arch.Arch
 	mem    target.Memory
@@ -78,9 +77,9 @@ func NewSet(a *arch.Arch, mem target.Memory, opener Opener) *Set {
 	return &Set{arch: a, mem: mem, opener: opener, budget: elfx.NewBudget(), files: map[fileKey]*image{}}
 }
 
-// Update takes over the target's mappings. Modules that are still there keep
-// what they have loaded. It reports whether any module has gone.
-func (s *Set) Update(maps target.Mappings) (gone bool) {
+// Update replaces the target's mappings. Modules that are still mapped keep what was
+// read of them. It reports whether any module has been unloaded.
+func (s *Set) Update(maps target.Mappings) (unloaded bool) {
 	old := map[key]*Module{}
 	for _, m := range s.mods {
 		old[m.key] = m
@@ -113,14 +112,14 @@ func (s *Set) Update(maps target.Mappings) (gone bool) {
 	}
 	for k, m := range old {
 		if byKey[k] == nil {
-			gone = true
+			unloaded = true
 			m.Close()
 		}
 	}
-	if gone {
+	if unloaded {
 		s.closeFiles(byKey)
 	}
-	return gone
+	return unloaded
 }
 
 // closeFiles closes the files that no module is of any more.
@@ -141,8 +140,9 @@ func (s *Set) newModule(mp *target.Mapping, k key) *Module {
 	return &Module{Path: mp.Path, Name: path.Base(mp.Path), Start: k.start, End: mp.End, set: s, key: k, exec: *mp}
 }
 
-// isImage: code of the runtime's own (anonymous memory, or a memfd where the
-// runtime maps code twice to keep it either writable or executable) is no image.
+// isImage reports whether m is of an image. Code that the runtime has made is not: it is
+// in anonymous memory, or in a memfd that the runtime maps twice, once writable and once
+// executable.
 func isImage(m *target.Mapping) bool {
 	if m.Path == "[vdso]" {
 		return true
@@ -155,7 +155,7 @@ func isDoubleMapped(p string) bool {
 	return err == nil && ok
 }
 
-// continues reports whether m is a further piece of the file that the mapping before it is of.
+// continues reports whether m is a further piece of the file of the mapping before it.
 func continues(m, before *target.Mapping) bool {
 	return before.End == m.Start && before.Offset <= m.Offset && before.Path == m.Path
 }
@@ -233,10 +233,10 @@ func (m *Module) openFile() error {
 	return nil
 }
 
-var errReplaced = errors.New("the file is another one than the one that is mapped: it was replaced while the program runs")
+var errReplaced = errors.New("the file is not the one that is mapped: it was replaced while the program was running")
 
 // replaced reports whether img, a file's, has another build id than what is mapped
-// at bias. Device and inode do not always tell: on an overlay they differ from what
+// at bias. Device and inode are not enough: on an overlay they differ from what
 // the mappings say of the same file, and inodes of different layers can be equal.
 func (m *Module) replaced(img *elfx.Image, bias arch.Addr) bool {
 	id, err := img.BuildID()
@@ -289,7 +289,7 @@ func (m *Module) Step(pc arch.Addr) (*unwind.Step, error) {
 func (m *Module) Bare() bool { return m.load() == nil && m.img.bare }
 
 // AheadOfTime reports whether the module is a native AOT program or library of .NET,
-// with its own runtime in it.
+// which contains its own runtime.
 func (m *Module) AheadOfTime() bool {
 	return m.load() == nil && m.img.aheadOfTime()
 }
@@ -312,8 +312,8 @@ func (m *Module) Symbol(addr arch.Addr) (f *symbol.Func, offset uint64, ok bool)
 	return m.img.syms.Lookup(addr - m.bias)
 }
 
-// Nameless returns why functions of the module may lack the names that its symbols give
-// them; nil: they do not.
+// Nameless returns why functions of the module may have no names although it has symbols
+// for them; nil: they have names.
 func (m *Module) Nameless() error {
 	if m.load() != nil {
 		return nil

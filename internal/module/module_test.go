@@ -40,14 +40,15 @@ func TestSet(t *testing.T) {
 		mapping(0xc000, 0xd000, rx, "/lib/b.so", 2, 0),
 	}
 	if s.Update(maps) {
-		t.Error("something has gone from nothing")
+		t.Error("a module was unloaded from an empty set")
 	}
 	for _, tt := range []struct {
 		addr arch.Addr
 		name string // of the module
 		code bool
 	}{
-		{0x0, "", false}, {0x1000, "", false}, {0x1fff, "", false}, {0x2000, "a.so", true}, {0x3fff, "a.so", true}, {0x4000, "", false},
+		{0x0, "", false}, {0x1000, "", false}, {0x1fff, "", false}, {0x2000, "a.so", true},
+		{0x3fff, "a.so", true}, {0x4000, "", false},
 		{0x6000, "", true}, {0x6fff, "", true}, {0x7000, "", false}, {0x8000, "", true}, {0xa800, "[vdso]", true},
 		{0xc000, "b.so", true}, {0xd000, "", false}, {^arch.Addr(0), "", false},
 	} {
@@ -138,8 +139,8 @@ func TestLiveModules(t *testing.T) {
 	}
 }
 
-// TestReplacedFile: a file of the same form, but of another build than what is
-// mapped, is not believed. The module is read from memory then.
+// TestReplacedFile: a file of the same layout, but of another build than what is
+// mapped, is not used. The module is read from memory then.
 func TestReplacedFile(t *testing.T) {
 	cmd := startCat(t)
 	p, err := live.Open(cmd.Process.Pid)
@@ -186,8 +187,8 @@ func TestReplacedFile(t *testing.T) {
 	}
 }
 
-// startCat starts a program, and waits until it does what it is for: before that its
-// executable may not even be mapped.
+// startCat starts cat, and waits until it works: before that its executable may not even
+// be mapped.
 func startCat(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("cat")
@@ -289,7 +290,7 @@ func (c *counted) Close() error {
 	return c.File.Close()
 }
 
-// TestAdjacent: to find the modules takes no longer for mappings that lie side by side.
+// TestAdjacent: mappings that lie side by side do not make finding the modules slower.
 func TestAdjacent(t *testing.T) {
 	var maps target.Mappings
 	path := "/" + strings.Repeat("x", 4000)

@@ -67,7 +67,8 @@ func Metadata(mem *target.Reader, base arch.Addr) (arch.Addr, int, error) {
 	if cli == 0 {
 		return 0, 0, fmt.Errorf("%w: the image at %v is not a .NET assembly", ErrNoMetadata, base)
 	}
-	if at, n, ok := metadataAt(mem, base+arch.Addr(cli), func(rva uint32) (arch.Addr, bool) { return base + arch.Addr(rva), true }); ok {
+	loaded := func(rva uint32) (arch.Addr, bool) { return base + arch.Addr(rva), true }
+	if at, n, ok := metadataAt(mem, base+arch.Addr(cli), loaded); ok {
 		return at, n, nil
 	}
 	flat := func(rva uint32) (arch.Addr, bool) { return flatOffset(mem, base, pe, rva) }
@@ -76,7 +77,7 @@ func Metadata(mem *target.Reader, base arch.Addr) (arch.Addr, int, error) {
 			return at, n, nil
 		}
 	}
-	return 0, 0, fmt.Errorf("%w: the image at %v has neither layout", ErrNoMetadata, base)
+	return 0, 0, fmt.Errorf("%w: the CLI header of the image at %v does not lead to any", ErrNoMetadata, base)
 }
 
 // metadataAt follows the CLI header to the metadata and confirms both.

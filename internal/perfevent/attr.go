@@ -12,7 +12,7 @@ const (
 	formatLost       = 1 << 4  // PERF_FORMAT_LOST, since Linux 6.0
 )
 
-// features are what not every kernel can do, or not everybody may ask for.
+// features are what not every kernel supports, or not every user may ask for.
 type features struct {
 	kernel        bool // sample in the kernel too
 	inheritThread bool // let new threads inherit the events, but not new processes
@@ -38,7 +38,7 @@ func (e *Events) sampleAttr(stackBytes int) *unix.PerfEventAttr {
 			a.Bits |= bitInheritThread
 		}
 	} else {
-		// Of a whole processor those records would be about everybody's threads.
+		// For an event of a whole CPU those records would be about all processes' threads.
 		a.Bits |= unix.PerfBitExcludeIdle
 	}
 	if e.attr.formatLost {
@@ -74,8 +74,8 @@ func newAttr(config uint64) *unix.PerfEventAttr {
 }
 
 // retry reports whether an event that the kernel refused may be granted with
-// less, and takes away what is asked for. A kernel refuses bits that it does not
-// know with EINVAL, and kernel time to those who may not see it with EACCES.
+// fewer features, and removes one. The kernel refuses bits that it does not know
+// with EINVAL, and kernel time with EACCES to users who may not see it.
 func (f *features) retry(err error) bool {
 	switch {
 	case err == unix.EINVAL && f.formatLost:

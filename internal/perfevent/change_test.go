@@ -58,7 +58,7 @@ func testSetStackBytes(t *testing.T, scope Scope) {
 		t.Fatal(err)
 	}
 	used.note(t)
-	// Of the time of each switch a period on each processor can be missing.
+	// At each switch, a period on each CPU can be missing.
 	used.check(t, 0, samples, period, float64(switches*len(e.rings)))
 	for _, n := range []int{0, -8, 12, 1 << 16} {
 		if e.SetStackBytes(n) == nil {
@@ -67,7 +67,7 @@ func testSetStackBytes(t *testing.T, scope Scope) {
 	}
 }
 
-// TestOverflow: what has no room in the rings is counted exactly.
+// TestOverflow: records that the rings have no room for are counted exactly.
 func TestOverflow(t *testing.T) { eachScope(t, testOverflow) }
 
 func testOverflow(t *testing.T, scope Scope) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestChurn: in the scope PerThread, 200 threads come and go while sampling begins and changes, over and
-// over. None is missed, and none is sampled twice for the same time.
+// TestChurn: in the scope PerThread, 200 threads start and end while sampling begins and
+// changes, again and again. None is missed, and none is sampled twice for the same time.
 func TestChurn(t *testing.T) {
 	const period = 200 * time.Microsecond
 	p := start(t, strings.Repeat("c", 200))
@@ -30,7 +30,8 @@ func TestChurn(t *testing.T) {
 		e.Close()
 	}
 	mean := float64(c.samples) / float64(c.lives)
-	t.Logf("%d threads seen from start to end, %.1f samples each; %d generations with late threads, %d samples dropped, %d records lost",
+	t.Logf("%d threads seen from start to end, %.1f samples each; "+
+		"%d generations with late threads, %d samples dropped, %d records lost",
 		c.lives, mean, late, repeated, c.lost)
 	if c.tooMany > c.lives/20 {
 		t.Errorf("%d of %d threads have far more samples than they had time", c.tooMany, c.lives)
@@ -122,7 +123,7 @@ func (c *churn) visit(r *Record) {
 		if n > life*3/2 {
 			c.tooMany++
 		}
-	case Lost: // with 200 threads that want two processors, we may be late ourselves
+	case Lost: // with 200 threads that want two CPUs, we may be late ourselves
 		c.lost += r.Lost
 		clear(c.alive)
 	}

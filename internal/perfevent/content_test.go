@@ -11,8 +11,8 @@ import (
 
 const magicWord = 0x1122334400000000 // of the first word; the others follow
 
-// checkMagic holds a sample of magic in target.c against what is on its stack and
-// in its registers.
+// checkMagic compares a sample of magic in target.c with what is on its stack and in its
+// registers.
 func checkMagic(t *testing.T, r *Record, words int) {
 	t.Helper()
 	n := min(words, len(r.Stack)/8)
@@ -32,8 +32,8 @@ func checkMagic(t *testing.T, r *Record, words int) {
 	}
 }
 
-// TestStack: what is copied is the stack from the stack pointer up, at every
-// size, and whether there is more is told.
+// TestStack: what is copied is the stack from the stack pointer up, at every size, and
+// Truncated says whether there is more.
 func TestStack(t *testing.T) { eachScope(t, testStack) }
 
 func testStack(t *testing.T, scope Scope) {

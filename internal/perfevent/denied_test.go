@@ -173,7 +173,8 @@ func denySyscall(name string) error {
 		return err
 	}
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {
 		return errno
 	}
@@ -232,8 +233,8 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// TestUnprivileged: anybody samples his own processes where the setting allows
-// it, without the kernel and with smaller buffers, or is told what to set.
+// TestUnprivileged: where the setting allows it, any user can sample his own processes,
+// without the kernel and with smaller buffers; else the error says what to set.
 func TestUnprivileged(t *testing.T) {
 	need(t)
 	needRoot(t)
@@ -282,7 +283,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestRefusals: each way in which the kernel or a sandbox refuses has its advice.
+// TestRefusals: each refusal by the kernel or a sandbox comes with advice.
 func TestRefusals(t *testing.T) {
 	e := &Events{o: Options{PID: 42}}
 	for _, tt := range []struct {
@@ -294,7 +295,8 @@ func TestRefusals(t *testing.T) {
 		{e.openError(unix.EACCES, 1), "process 42 is another user's"},
 		{e.openError(unix.ENFILE, 1), "fs.file-max"},
 	} {
-		if !errors.Is(tt.err, ErrUnavailable) || !strings.Contains(tt.err.Error(), tt.want) || strings.Contains(tt.err.Error(), "\n") {
+		if !errors.Is(tt.err, ErrUnavailable) || !strings.Contains(tt.err.Error(), tt.want) ||
+			strings.Contains(tt.err.Error(), "\n") {
 			t.Errorf("%v: want %q", tt.err, tt.want)
 		}
 	}

@@ -1,26 +1,25 @@
 // Package perfevent samples the threads of a process with perf_event_open(2):
-// at fixed amounts of CPU time the kernel notes the user registers of whatever
-// runs and copies the top of its stack. Nothing is stopped for it.
+// at fixed amounts of CPU time the kernel records the user registers of whatever
+// runs and copies the top of its stack. No thread is stopped.
 //
-// What is watched. One event on each processor, with a BPF program that lets the
-// samples of the wanted processes pass and drops those of others before anything
-// is copied (Filtered). A switch between threads costs nothing then, nor does a
-// thread that sleeps, and a thread that lives shorter than a period is sampled
-// with the probability that it deserves. That takes CAP_BPF and CAP_PERFMON.
-// Without the program the stacks of everybody's samples are copied, and dropped
-// here (Unfiltered): CAP_PERFMON, or a kernel.perf_event_paranoid of 0. Where
-// processors may not be watched at all, each thread has one event for each
-// processor, which new threads inherit (PerThread): that takes the right to trace
-// the process, and makes every switch between threads dearer, because the kernel
-// stops a timer and starts another one. Scope tells which it is, and why.
+// What is watched. There are three scopes. Filtered: one event on each CPU, with a
+// BPF program that keeps the samples of the wanted processes and drops those of
+// others before anything is copied. A switch between threads costs nothing then, nor
+// does a thread that sleeps, and a thread that lives shorter than a period is sampled
+// with the right probability. That takes CAP_BPF and CAP_PERFMON. Unfiltered: the
+// same without the program. The stacks of all processes' samples are copied, and
+// dropped here. That takes CAP_PERFMON, or a kernel.perf_event_paranoid of 0.
+// PerThread, where CPUs may not be watched at all: each thread has one event for each
+// CPU, which new threads inherit. That takes the right to trace the process, and makes
+// every switch between threads more expensive, because the kernel stops a timer and
+// starts another one. Events.Scope returns which it is, and why.
 //
 // The clock is the kernel's software clock (PERF_COUNT_SW_CPU_CLOCK), which works
-// in every virtual machine and container: a timer, of a processor or of a thread.
+// in every virtual machine and container: a timer, of a CPU or of a thread.
 //
-// Where samples go. Each processor has one ring buffer, which belongs to an idle
-// event of our own main thread rather than to what is watched: it stays whatever
-// becomes of the threads, and outlives a change of the copy size. A ring that is
-// full drops records and says how many.
+// Where samples go. Each CPU has one ring buffer. It belongs to an idle event of our
+// own main thread rather than to what is watched: it stays when threads end, and when
+// the copy size changes. A ring that is full drops records and counts them.
 //
 // Who is sampled. The program knows processes by their ids in the kernel's own PID
 // namespace or, where those are hidden from us, in the process's namespace. The
@@ -30,15 +29,15 @@
 //
 // What is known of threads. For each sample of Filtered the program writes the
 // thread's name into the ring, before the sample. Records of threads that start,
-// end and get names exist in the scope PerThread only: for a processor the kernel
-// writes them for everybody's threads or for none.
+// end and get names exist in the scope PerThread only: for a CPU the kernel writes
+// them for all processes' threads or for none.
 //
 // What is not seen. In the scope PerThread, a thread is sampled at the end of every
-// period that it ran on one processor; the rest that is left when it ends is never
-// counted, and its first sample comes no earlier than after one period. So threads
-// that live shorter than a period are not sampled at all there, and a thread's time is
-// underestimated by half a period on average for each processor that it ran on. In the
-// other scopes chance decides: of n samples a share may be off by some sqrt(n).
+// period that it ran on one CPU. The remainder of the last period is never counted, and
+// the first sample comes after a full period. So threads that live shorter than a period
+// are not sampled at all, and a thread's time is underestimated by half a period on
+// average for each CPU that it ran on. In the other scopes samples are random: a count
+// of n has an error of about sqrt(n).
 //
 // Layout facts are those of include/uapi/linux/perf_event.h and bpf.h, and of
 // perf_output_sample and its neighbours in kernel/events/core.c.

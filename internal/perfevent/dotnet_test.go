@@ -12,8 +12,8 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestDotNet: the threads of a .NET program are sampled as they use the
-// processors, with the stacks that they have there.
+// TestDotNet: the threads of a .NET program are sampled in proportion to their CPU time,
+// with their stacks.
 func TestDotNet(t *testing.T) {
 	const period, frames = time.Millisecond, 60
 	need(t)
@@ -24,7 +24,8 @@ func TestDotNet(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tid := range tids {
-		if name, err := os.ReadFile("/proc/" + strconv.Itoa(app.PID) + "/task/" + strconv.Itoa(tid) + "/comm"); err == nil && strings.HasPrefix(string(name), "spin-") {
+		name, err := os.ReadFile("/proc/" + strconv.Itoa(app.PID) + "/task/" + strconv.Itoa(tid) + "/comm")
+		if err == nil && strings.HasPrefix(string(name), "spin-") {
 			spinning.tids = append(spinning.tids, tid)
 		}
 	}
@@ -46,7 +47,8 @@ func TestDotNet(t *testing.T) {
 		samples[r.TID]++
 		// Each frame has at least a return address and a frame pointer. Under pressure
 		// the kernel may not get at a stack.
-		if sp, ok := r.Context.Reg(arch.RSP); !ok || sp%8 != 0 || r.Context.IP == 0 || len(r.Stack) > 0 && len(r.Stack) < 16*frames {
+		if sp, ok := r.Context.Reg(arch.RSP); !ok || sp%8 != 0 || r.Context.IP == 0 ||
+			len(r.Stack) > 0 && len(r.Stack) < 16*frames {
 			t.Fatalf("%d bytes of stack, %+v", len(r.Stack), r.Context)
 		}
 		if len(r.Stack) == 0 {

@@ -17,7 +17,7 @@ var ErrUnavailable = errors.New("sampling with perf_event_open is not possible")
 // ErrGone is in the chain of Open's error if the process has ended.
 var ErrGone = errors.New("process has ended")
 
-func gone(pid int) error { return fmt.Errorf("perfevent: process %d: %w", pid, ErrGone) }
+func exited(pid int) error { return fmt.Errorf("perfevent: process %d: %w", pid, ErrGone) }
 
 // unread is why /proc does not tell something of a process.
 func unread(pid int, err error) error {
@@ -56,8 +56,9 @@ func (e *Events) openError(err error, threads int) error {
 	case unix.EMFILE, unix.ENFILE:
 		return e.tooManyFiles(err, threads)
 	case unix.EACCES, unix.EPERM:
-		return refusal(err, fmt.Sprintf("process %d is another user's or is protected: run clrsnap as the user of the process, "+
-			"as root, or with CAP_PERFMON (setcap cap_perfmon+ep; --cap-add PERFMON for a container)", e.o.PID))
+		return refusal(err, fmt.Sprintf("process %d is another user's or is protected: "+
+			"run clrsnap as the user of the process, as root, or with CAP_PERFMON "+
+			"(setcap cap_perfmon+ep; --cap-add PERFMON for a container)", e.o.PID))
 	}
 	return fmt.Errorf("perfevent: perf_event_open for process %d: %w", e.o.PID, err)
 }
@@ -67,13 +68,13 @@ func (e *Events) tooManyFiles(err error, threads int) error {
 		return refusal(err, "the whole system has too many open files: raise the sysctl fs.file-max")
 	}
 	var limit unix.Rlimit
-	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) // the text has 0 then
+	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) // on error the text says 0
 	need := (threads + 1) * len(e.rings)
-	if e.gen != nil { // whose events stay until the new ones are there
+	if e.gen != nil { // its events stay open until the new ones are
 		need += len(e.gen.events)
 	}
-	return refusal(err, fmt.Sprintf("%d threads on %d processors need %d file descriptors, and %d are allowed: raise the limit (ulimit -n)",
-		threads, len(e.rings), need, limit.Cur))
+	return refusal(err, fmt.Sprintf("%d threads on %d CPUs need %d file descriptors, and %d are allowed: "+
+		"raise the limit (ulimit -n)", threads, len(e.rings), need, limit.Cur))
 }
 
 // paranoid is the kernel's setting. Debian and Ubuntu add levels above 2 that
@@ -86,7 +87,7 @@ func paranoid() int {
 	return n
 }
 
-// raiseLimit allows us as much of something as we may allow ourselves.
+// raiseLimit raises a resource limit of ours as far as we may.
 func raiseLimit(what int) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(what, &limit); err == nil && limit.Cur < limit.Max {

@@ -14,9 +14,9 @@ type Options struct {
 	PID         int
 	Period      time.Duration // of CPU time between two samples of a thread; 0: 10 ms; at least 10 µs
 	StackBytes  int           // of each stack that are copied; 0: 16 KB; at most MaxStackBytes
-	Kernel      bool          // note the kernel's call chain, where that is permitted
+	Kernel      bool          // record the kernel's call chain too, where that is permitted
 	Children    bool          // follow processes that the process starts from now on
-	BufferBytes int           // of the ring of each processor, a power of two; 0: for a quarter of a second
+	BufferBytes int           // of the ring of each CPU, a power of two; 0: for a quarter of a second
 	Scope       Scope         // what the kernel watches; 0: the best that is allowed
 }
 
@@ -33,7 +33,7 @@ const (
 // Stats counts since Open.
 type Stats struct {
 	Samples   int // delivered
-	Lost      int // records that had no room in a ring; nearly all of them are samples
+	Lost      int // records dropped because a ring was full; nearly all of them are samples
 	Throttled int // how often the kernel found that there were too many samples
 	Foreign   int // records of other processes, dropped
 	Repeated  int // records that came from two events, dropped once
@@ -64,7 +64,7 @@ func Open(o Options) (*Events, error) {
 	return openWith(o, features{kernel: true, inheritThread: !o.Children, formatLost: true})
 }
 
-// openWith asks for features, and does with less where they are refused.
+// openWith asks for features, and does without those that are refused.
 func openWith(o Options, f features) (*Events, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -97,8 +97,10 @@ func (o *Options) complete() error {
 		return fmt.Errorf("perfevent: a period of %v is below the kernel's shortest, %v", o.Period, minPeriod)
 	case !validStack(o.StackBytes):
 		return errStack(o.StackBytes)
-	case o.BufferBytes != 0 && (o.BufferBytes < minRing || o.BufferBytes > maxRing || o.BufferBytes&(o.BufferBytes-1) != 0):
-		return fmt.Errorf("perfevent: a buffer of %d bytes is not a power of two from %d to %d", o.BufferBytes, minRing, maxRing)
+	case o.BufferBytes != 0 && (o.BufferBytes < minRing || o.BufferBytes > maxRing ||
+		o.BufferBytes&(o.BufferBytes-1) != 0):
+		return fmt.Errorf("perfevent: a buffer of %d bytes is not a power of two from %d to %d",
+			o.BufferBytes, minRing, maxRing)
 	case o.Scope > PerThread:
 		return fmt.Errorf("perfevent: there is no scope %d", o.Scope)
 	}
@@ -126,8 +128,8 @@ func (e *Events) start(stackBytes int) error {
 }
 
 // SetStackBytes changes how much of each stack is copied, from now on. The new
-// events sample before the old ones end, so that nothing is lost but the begun
-// period of each thread. After an error all goes on as before.
+// events start before the old ones end, so that only the current period of each
+// thread is lost. After an error sampling continues unchanged.
 func (e *Events) SetStackBytes(n int) error {
 	if e.gen == nil {
 		return os.ErrClosed
@@ -146,19 +148,18 @@ func (e *Events) StackBytes() int {
 	return e.gen.stackBytes
 }
 
-// KernelExcluded reports that the kernel lets us sample a thread only while it
-// executes its own code: time in the kernel is not counted at all.
+// KernelExcluded reports whether the kernel lets us sample a thread only while it
+// executes its own code, so that time in the kernel is not counted at all.
 func (e *Events) KernelExcluded() bool { return !e.attr.kernel }
 
-// BufferBytes is the size of each processor's ring, which can be less than was
-// asked for.
+// BufferBytes is the size of each CPU's ring, which can be less than was asked for.
 func (e *Events) BufferBytes() int { return len(e.rings[0].data) }
 
 // Stats returns what has happened so far.
 func (e *Events) Stats() Stats { return e.stats }
 
-// Wait returns when a ring is a quarter full, and false if none is at the end of
-// the time.
+// Wait waits until a ring is a quarter full, and returns false if none is within the
+// timeout.
 func (e *Events) Wait(timeout time.Duration) (bool, error) {
 	if len(e.poll) == 0 {
 		return false, os.ErrClosed
@@ -172,8 +173,8 @@ func (e *Events) Wait(timeout time.Duration) (bool, error) {
 	}
 }
 
-// Stop ends sampling and reads what is left, and then the losses that the kernel
-// had no occasion to report (Linux 6.0 counts them).
+// Stop ends sampling and reads what is left, and then the counts of losses that the
+// kernel had not yet reported in a ring (since Linux 6.0).
 func (e *Events) Stop(visit func(*Record)) error {
 	if e.gen == nil {
 		return nil
@@ -192,7 +193,7 @@ func (e *Events) Stop(visit func(*Record)) error {
 	return err
 }
 
-// Close ends sampling. What has not been read is gone.
+// Close ends sampling. What has not been read is lost.
 func (e *Events) Close() {
 	if e.gen != nil {
 		e.gen.close()

@@ -10,9 +10,9 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// familyHooks are programs that run where the kernel starts a task and frees one: a
-// process that a wanted one starts is wanted from its first instruction on, until it
-// is no more. They cost nothing where no process is started.
+// familyHooks are BPF programs that run when the kernel starts a task and when it frees
+// one: a process that a wanted one starts is wanted from its first instruction until it
+// has ended. They cost nothing while no process is started.
 type familyHooks struct {
 	programs []*ebpf.Program
 	links    []link.Link
@@ -44,7 +44,9 @@ func newFamilyHooks(f *kernelFilter) (*familyHooks, error) {
 }
 
 func (h *familyHooks) attach(tracepoint string, in asm.Instructions) error {
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: tracepoint, Type: ebpf.RawTracepoint, License: bpfLicense, Instructions: in})
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: tracepoint, Type: ebpf.RawTracepoint, License: bpfLicense, Instructions: in,
+	})
 	if err != nil {
 		return err
 	}
@@ -81,13 +83,13 @@ func (f *kernelFilter) onFork(l taskLayout) asm.Instructions {
 		asm.Mov.Reg(asm.R3, asm.RFP),
 		asm.Add.Imm(asm.R3, slotOne),
 		asm.Mov.Imm(asm.R4, 0),
-		asm.FnMapUpdateElem.Call(), // of too many processes the latest are not followed
+		asm.FnMapUpdateElem.Call(), // beyond maxProcesses it fails, and the process is not followed
 		asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
 		asm.Return(),
 	)
 }
 
-// onFree runs when nothing is left of a task: its id may be another's soon.
+// onFree runs when a task is freed: its id may soon be reused.
 func (f *kernelFilter) onFree(l taskLayout) asm.Instructions {
 	in := asm.Instructions{asm.LoadMem(asm.R7, asm.R1, 0, asm.DWord)}
 	in = append(in, leads(l)...)
@@ -144,8 +146,8 @@ func readTaskLayout() (taskLayout, error) {
 	return taskLayout{pid, tgid}, nil
 }
 
-// memberOffset finds a member, in structures without a name too, which is how kernels
-// with a randomised layout have them.
+// memberOffset finds a member, also inside unnamed structures: kernels with a randomised
+// layout have those.
 func memberOffset(members []btf.Member, name string) (int32, bool) {
 	for _, m := range members {
 		if m.Name == name {

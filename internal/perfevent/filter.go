@@ -2,18 +2,19 @@ package perfevent
 
 import "time"
 
-// filter drops what other processes did and what two events have noted.
+// filter drops the records of other processes, and one of two records that were written
+// for the same sample.
 //
-// When the events of a new generation take over, both generations note things
-// for a moment; the time decides whose records count. Generations are told apart
-// by the ids of their events, which the kernel numbers upwards.
+// When the events of a new generation take over, both generations write records
+// for a moment; the time decides whose records count. Generations are distinguished
+// by the ids of their events, which ascend.
 //
 // A thread has the events of a generation twice if it was started by a thread
 // that had just been given them, and was then found to have none (see
-// openGeneration). Of its samples on each processor those of one event count.
+// openAllThreads). On each CPU only the samples of one of its events count.
 type filter struct {
 	pids   map[int]bool // the processes that are followed
-	open   bool         // the kernel lets nothing come but from those and their children
+	open   bool         // the kernel delivers samples of those and their children only
 	adopts bool         // their children are to be followed too
 	spans  []span       // in the order of their ids and times
 	chosen map[place]uint64
@@ -97,8 +98,8 @@ func (f *filter) end(tid int) {
 	}
 }
 
-// adopt follows the process of a record if it descends from one that is followed. What
-// was found out of others is forgotten after a second: their ids may be others' then.
+// adopt follows the process of a record if it descends from one that is followed. The
+// ids of other processes are cached for a second only, because ids are reused.
 func (f *filter) adopt(r *Record) bool {
 	if f.strangers == nil || r.Time > f.since+time.Second {
 		f.strangers, f.since = map[int]bool{}, r.Time

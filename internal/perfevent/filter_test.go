@@ -45,7 +45,8 @@ func TestFilter(t *testing.T) {
 }
 
 func TestParseCPUs(t *testing.T) {
-	for list, want := range map[string][]int{"0": {0}, "0-3,8": {0, 1, 2, 3, 8}, "": nil, "a": nil, "3-1": nil, "0-99999999": nil, "-1": nil} {
+	for list, want := range map[string][]int{"0": {0}, "0-3,8": {0, 1, 2, 3, 8}, "": nil, "a": nil, "3-1": nil,
+		"0-99999999": nil, "-1": nil} {
 		if got, err := parseCPUs(list); !slices.Equal(got, want) || (err == nil) != (want != nil) {
 			t.Errorf("%q: %v %v", list, got, err)
 		}

@@ -71,7 +71,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestOldKernel: without what newer kernels have, other processes are left out
+// TestOldKernel: without the features of newer kernels, other processes are left out
 // all the same.
 func TestOldKernel(t *testing.T) {
 	p := start(t, "2")

@@ -27,7 +27,7 @@ type generation struct {
 	known      map[int]bool // threads that have events, their own or inherited ones
 }
 
-// event is what samples on one processor: all threads there, or one.
+// event samples on one CPU: all threads there, or one thread.
 type event struct{ fd, cpu int }
 
 // maxRounds bounds the search for threads. Each round finds those that were
@@ -37,7 +37,7 @@ const maxRounds = 20
 // openGeneration has everything sampled that the scope comprises.
 func (e *Events) openGeneration(stackBytes int) (*generation, error) {
 	g := &generation{stackBytes: stackBytes, attr: e.sampleAttr(stackBytes), known: map[int]bool{}}
-	open := g.openProcessors
+	open := g.openCPUs
 	if e.scope == PerThread {
 		open = g.openAllThreads
 	}
@@ -71,7 +71,7 @@ func (g *generation) openAllThreads(e *Events) error {
 		}
 	}
 	if len(g.events) == 0 {
-		return gone(e.o.PID)
+		return exited(e.o.PID)
 	}
 	return nil
 }
@@ -102,13 +102,13 @@ func (g *generation) openThreads(e *Events, tids []int, late bool) (int, error) 
 	return n, nil
 }
 
-// openThread opens a thread's events, one for each processor, and enables them
+// openThread opens a thread's events, one for each CPU, and enables them
 // when they are complete.
 func (g *generation) openThread(e *Events, tid int) error {
 	from := len(g.events)
 	for _, r := range e.rings {
 		err := g.openOn(e, tid, r)
-		if err == unix.ENODEV { // the processor has been switched off
+		if err == unix.ENODEV { // the CPU has been switched off
 			continue
 		}
 		if err != nil {
@@ -118,7 +118,7 @@ func (g *generation) openThread(e *Events, tid int) error {
 	return g.enable(from)
 }
 
-// openOn opens an event of a thread, or -1 for all of them, on the processor of a ring.
+// openOn opens an event of a thread, or -1 for all of them, on the CPU of a ring.
 func (g *generation) openOn(e *Events, tid int, r *ring) error {
 	fd, err := g.open(e, tid, r.cpu)
 	if err != nil {
@@ -144,11 +144,11 @@ func (g *generation) enable(from int) error {
 	return nil
 }
 
-// open opens one event, with less than what was asked for if need be.
+// open opens one event, with fewer features than were asked for if necessary.
 func (g *generation) open(e *Events, tid, cpu int) (int, error) {
 	for {
 		fd, err := unix.PerfEventOpen(g.attr, tid, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
-		// What the first event of all was granted, the others are granted too.
+		// The features that the very first event was granted are granted to the others too.
 		if err == nil || len(g.events) > 0 || e.gen != nil || !e.attr.retry(err) {
 			return fd, err
 		}
@@ -188,7 +188,7 @@ func (g *generation) disable() {
 // end ends the events and returns how many records they have lost, where the
 // kernel counts that.
 func (g *generation) end() uint64 {
-	g.disable() // reading the counters of events that run would interrupt their processors
+	g.disable() // reading the counters of enabled events would interrupt their CPUs
 	var lost uint64
 	if g.attr.Read_format&formatLost != 0 {
 		for _, ev := range g.events {
@@ -199,7 +199,7 @@ func (g *generation) end() uint64 {
 	return lost
 }
 
-// lostBy is how many records of an event had no room, where it counts that.
+// lostBy returns how many records an event has lost, where the kernel counts that.
 func lostBy(fd int) uint64 {
 	var b [16]byte // the value, and the records that were lost
 	if n, err := unix.Read(fd, b[:]); err != nil || n != len(b) {
@@ -217,7 +217,8 @@ func (g *generation) close() {
 
 func eventID(fd int) (uint64, error) {
 	var id uint64
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.PERF_EVENT_IOC_ID, uintptr(unsafe.Pointer(&id))); errno != 0 {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.PERF_EVENT_IOC_ID, uintptr(unsafe.Pointer(&id)))
+	if errno != 0 {
 		return 0, fmt.Errorf("perfevent: reading an event's id: %w", errno)
 	}
 	return id, nil
@@ -237,7 +238,7 @@ func threads(pid int) ([]int, error) {
 	return tids, nil
 }
 
-// onlineCPUs lists the processors that are switched on: "0-3,8".
+// onlineCPUs lists the CPUs that are switched on: "0-3,8".
 func onlineCPUs() ([]int, error) {
 	b, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {
@@ -258,7 +259,7 @@ func parseCPUs(list string) ([]int, error) {
 		from, err1 := strconv.Atoi(low)
 		to, err2 := strconv.Atoi(high)
 		if err1 != nil || err2 != nil || from < 0 || to < from || to >= maxCPUs || len(cpus) > maxCPUs {
-			return nil, fmt.Errorf("perfevent: list of processors %q", list)
+			return nil, fmt.Errorf("perfevent: the kernel's list of CPUs is %q, which cannot be parsed", list)
 		}
 		for cpu := from; cpu <= to; cpu++ {
 			cpus = append(cpus, cpu)

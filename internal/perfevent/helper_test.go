@@ -22,7 +22,7 @@ import (
 
 const (
 	hang  = time.Minute // after which a test gives up
-	roomy = 32 << 20    // bytes of buffers, for tests that must lose nothing on a machine that has much to do
+	roomy = 32 << 20    // bytes of buffers, for tests that must lose nothing on a busy machine
 )
 
 // need ends the test where the kernel does not let us sample.
@@ -70,7 +70,8 @@ func targetPath(tb testing.TB) string {
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
-	out, err := exec.Command(testenv.CC(tb), "-O0", "-fno-omit-frame-pointer", "-pthread", "-o", path, "testdata/target.c").CombinedOutput()
+	out, err := exec.Command(testenv.CC(tb), "-O0", "-fno-omit-frame-pointer", "-pthread", "-o", path,
+		"testdata/target.c").CombinedOutput()
 	if err != nil {
 		tb.Fatalf("%v\n%s", err, out)
 	}
@@ -215,9 +216,9 @@ func cpuTime(tb testing.TB, pid, tid int) time.Duration {
 	return time.Duration(ns)
 }
 
-// usage is what threads have used of the processors. It is noted four times: before
-// and after sampling begins, before and after it ends. Between two of these the test
-// itself may wait for a processor.
+// usage is the CPU time that threads have used. It is read four times: before and after
+// sampling begins, before and after it ends. Between two of these the test itself may wait
+// for a CPU.
 type usage struct {
 	pid   int
 	tids  []int
@@ -240,7 +241,7 @@ func (u *usage) note(tb testing.TB) {
 
 // bounds says how many samples the i-th thread must have. A twentieth may be missing
 // or too much, and on a busy machine a period for each time that the thread had to
-// leave its processor: the kernel's timer is stopped and started again there.
+// leave its CPU: the kernel's timer is stopped and started again there.
 func (u *usage) bounds(i int, period time.Duration) (least, most float64) {
 	n := u.notes
 	slack := float64(n[3][i].switches - n[0][i].switches)
@@ -258,7 +259,7 @@ func (u *usage) check(tb testing.TB, i, samples int, period time.Duration, slack
 	}
 }
 
-// switches is how often a thread has left its processor.
+// switches is how often a thread has left its CPU.
 func switches(tb testing.TB, pid, tid int) int {
 	tb.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/status", pid, tid))

@@ -56,7 +56,8 @@ func (k *KernelSymbols) Len() int {
 // Name returns the function that an address is in, its module ("" for the kernel
 // itself), and false if it is not known.
 func (k *KernelSymbols) Name(addr uint64) (name, module string, ok bool) {
-	i, found := slices.BinarySearchFunc(k.symbols, addr, func(s kernelSymbol, a uint64) int { return cmp.Compare(s.addr, a) })
+	i, found := slices.BinarySearchFunc(k.symbols, addr,
+		func(s kernelSymbol, a uint64) int { return cmp.Compare(s.addr, a) })
 	if !found {
 		i--
 	}

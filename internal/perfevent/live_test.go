@@ -52,7 +52,7 @@ func testShares(t *testing.T, scope Scope) {
 		t.Fatal(err)
 	}
 	used.note(t)
-	// A virtual processor may be taken away while the kernel writes a record.
+	// A virtual CPU may be taken away while the kernel writes a record.
 	if disorder > 6 {
 		t.Errorf("%d of %d records are older than one before them", disorder, e.Stats().Samples)
 	}

@@ -31,7 +31,7 @@ func (e *Events) openNotes(r *ring) error {
 	}
 	fd, err := unix.PerfEventOpen(a, -1, r.cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	switch {
-	case err == unix.ENODEV: // the processor has been switched off
+	case err == unix.ENODEV: // the CPU has been switched off
 		return nil
 	case err == unix.EINVAL && e.attr.retry(err):
 		return e.openNotes(r)
@@ -66,7 +66,7 @@ func (e *Events) closeFilter() {
 	}
 }
 
-// A note begins like a sample: notesType has the same fields up to the processor, then
+// A note begins like a sample: notesType has the same fields up to the CPU, then
 // the size of what the program has written, and that.
 const (
 	notesType = sampleType&^(unix.PERF_SAMPLE_REGS_USER|unix.PERF_SAMPLE_STACK_USER) | unix.PERF_SAMPLE_RAW

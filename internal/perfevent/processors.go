@@ -7,19 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openProcessors opens an event for each processor.
-func (g *generation) openProcessors(e *Events) error {
+// openCPUs opens an event for each CPU.
+func (g *generation) openCPUs(e *Events) error {
 	for _, r := range e.rings {
-		if err := g.openProcessor(e, r); err != nil {
+		if err := g.openCPU(e, r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// openProcessor has everything sampled that runs on the processor of a ring, if it is
-// switched on.
-func (g *generation) openProcessor(e *Events, r *ring) error {
+// openCPU starts to sample everything that runs on the CPU of a ring, if it is switched on.
+func (g *generation) openCPU(e *Events, r *ring) error {
 	from := len(g.events)
 	err := g.openOn(e, -1, r)
 	if err == unix.ENODEV {
@@ -29,7 +28,7 @@ func (g *generation) openProcessor(e *Events, r *ring) error {
 		return wideError(err)
 	}
 	if err != nil {
-		return fmt.Errorf("perfevent: perf_event_open for processor %d: %w", r.cpu, err)
+		return fmt.Errorf("perfevent: perf_event_open for CPU %d: %w", r.cpu, err)
 	}
 	if e.filter != nil {
 		if err := unix.IoctlSetInt(g.events[from].fd, unix.PERF_EVENT_IOC_SET_BPF, e.filter.program.FD()); err != nil {
@@ -39,9 +38,10 @@ func (g *generation) openProcessor(e *Events, r *ring) error {
 	return g.enable(from)
 }
 
-// UpdateProcessors takes notice of processors that have been switched on or off: the
-// kernel takes the events away from one that goes (perf_event_exit_cpu). Events of
-// threads stay, but a processor that is new since Open is none of theirs.
+// UpdateProcessors opens events for CPUs that have been switched on, and closes those of
+// CPUs that have been switched off: the kernel removes the events of such a CPU
+// (perf_event_exit_cpu). Events of threads stay, but they do not cover a CPU that is new
+// since Open.
 func (e *Events) UpdateProcessors() error {
 	if e.gen == nil || e.scope == PerThread {
 		return nil
@@ -68,15 +68,15 @@ func (e *Events) UpdateProcessors() error {
 		if r == nil {
 			continue
 		}
-		if err := e.gen.openProcessor(e, r); err != nil {
+		if err := e.gen.openCPU(e, r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ringOf is the ring of a processor that has just been switched on, ready for its event;
-// nil if the processor is off again.
+// ringOf returns the ring of a CPU that has just been switched on, ready for its event;
+// nil if the CPU is off again.
 func (e *Events) ringOf(cpu int) (*ring, error) {
 	i := slices.IndexFunc(e.rings, func(r *ring) bool { return r.cpu == cpu })
 	if i < 0 {
@@ -86,7 +86,7 @@ func (e *Events) ringOf(cpu int) (*ring, error) {
 		}
 		if err := r.mmap(e.ringSize); err != nil {
 			e.dropRing(r)
-			return nil, fmt.Errorf("perfevent: mapping the buffer of processor %d: %w", cpu, err)
+			return nil, fmt.Errorf("perfevent: mapping the buffer of CPU %d: %w", cpu, err)
 		}
 		i = len(e.rings) - 1
 	}

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestProcessors: a processor that is switched off and on again is sampled again.
-func TestProcessors(t *testing.T) {
+// TestCPUs: a CPU that is switched off and on again is sampled again.
+func TestCPUs(t *testing.T) {
 	needRoot(t)
 	online, err := onlineCPUs()
 	if err != nil {
@@ -21,14 +21,14 @@ func TestProcessors(t *testing.T) {
 	last := online[len(online)-1]
 	power := fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", last)
 	if _, err := os.Stat(power); len(online) < 2 || errors.Is(err, os.ErrNotExist) {
-		t.Skipf("SKIPPED, NOTHING WAS TESTED: processor %d of %d cannot be switched off", last, len(online))
+		t.Skipf("SKIPPED, NOTHING WAS TESTED: CPU %d of %d cannot be switched off", last, len(online))
 	}
 	for _, scope := range []Scope{Filtered, Unfiltered} {
-		t.Run(scope.String(), func(t *testing.T) { testProcessors(t, scope, last, power) })
+		t.Run(scope.String(), func(t *testing.T) { testCPUs(t, scope, last, power) })
 	}
 }
 
-func testProcessors(t *testing.T, scope Scope, last int, power string) {
+func testCPUs(t *testing.T, scope Scope, last int, power string) {
 	turn := func(to string) {
 		t.Helper()
 		if err := os.WriteFile(power, []byte(to), 0o644); err != nil {
@@ -61,7 +61,7 @@ func testProcessors(t *testing.T, scope Scope, last int, power string) {
 		t.Fatal(err)
 	}
 	if slices.ContainsFunc(e.gen.events, func(ev event) bool { return ev.cpu == last }) {
-		t.Error("events of the processor are still open")
+		t.Error("events of the CPU are still open")
 	}
 	clear(seen)
 	readUntil(t, e, visit, func() bool { return seen[0] >= 100 })

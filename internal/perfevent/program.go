@@ -19,17 +19,17 @@ import (
 // these programs may be used under the MIT licence and under the GPL version 2, too.
 const bpfLicense = "Dual MIT/GPL"
 
-// kernelFilter is the program that decides in the kernel, for each sample of a
-// processor, whether it is of a process that we want; and what it decides by.
+// kernelFilter is the BPF program that decides in the kernel, for each sample of a CPU,
+// whether it is of a wanted process, together with its maps.
 //
-// A sample that it lets pass has a note before it in the same ring: the name of the
+// A sample that is kept has a note before it in the same ring, with the name of the
 // thread, which may have ended before we read the sample. (The kernel's own records of
 // names are written for all threads of the machine, or for none.)
 type kernelFilter struct {
 	program *ebpf.Program
 	wanted  *ebpf.Map // process ids, as the kernel itself has them
 	inside  *ebpf.Map // process ids in space; nil if we are in the kernel's own PID namespace
-	notes   *ebpf.Map // by processor: the event that notes are written with
+	notes   *ebpf.Map // by CPU: the event that notes are written with
 
 	space  namespace    // of the process that was asked for
 	family *familyHooks // nil: children are not followed
@@ -54,7 +54,7 @@ func filterError(err error) error {
 	return fmt.Errorf("samples cannot be filtered in the kernel: %w", oneLine{err})
 }
 
-// oneLine is an error of the verifier's without its log.
+// oneLine is an error of the BPF verifier without its log.
 type oneLine struct{ error }
 
 func (e oneLine) Error() string {
@@ -64,8 +64,8 @@ func (e oneLine) Error() string {
 
 func (e oneLine) Unwrap() error { return e.error }
 
-// newKernelFilter loads the program and has it want process pid, in the namespaces that
-// that one and we are in.
+// newKernelFilter loads the program and makes process pid wanted, by its ids in its own
+// PID namespace and in ours.
 func newKernelFilter(pid int, children bool) (*kernelFilter, error) {
 	raiseMemoryLimit()
 	f := &kernelFilter{}
@@ -138,8 +138,8 @@ func (f *kernelFilter) instructions() asm.Instructions {
 		asm.Add.Imm(asm.R4, slotName),
 		asm.Mov.Imm(asm.R5, nameLen),
 		asm.FnPerfEventOutput.Call(),
-		// Without room for the note there is none for the sample, and one loss is to be
-		// counted. A note that fails for another reason is no loss.
+		// If the ring has no room for the note, the sample is dropped too, so that one loss
+		// is counted. If the note fails for another reason, the sample is kept.
 		asm.JEq.Imm(asm.R0, -int32(unix.ENOSPC), "drop"),
 		asm.Mov.Imm(asm.R0, 1),
 		asm.Return(),
@@ -162,8 +162,8 @@ func (f *kernelFilter) isWanted(yes, no string) asm.Instructions {
 	}
 	in = append(in, lookup(f.wanted, yes)...)
 	if f.inside != nil {
-		// The kernel's own ids are hidden from us. It fills in the ids that the current
-		// thread has in a namespace only if that is the thread's very own one.
+		// The kernel's own ids are hidden from us. The helper returns the ids that the
+		// current thread has in a namespace only if that is the thread's own namespace.
 		in = append(in,
 			asm.LoadImm(asm.R1, int64(f.space.dev), asm.DWord),
 			asm.LoadImm(asm.R2, int64(f.space.ino), asm.DWord),
@@ -191,7 +191,7 @@ func lookup(m *ebpf.Map, found string) asm.Instructions {
 	}
 }
 
-// follow lets samples of a process pass.
+// follow makes a process wanted.
 func (f *kernelFilter) follow(pid int) error {
 	if f.inside == nil {
 		return f.wanted.Put(uint32(pid), uint32(1))
@@ -279,6 +279,6 @@ func statusOf(pid int) (procfs.Status, error) {
 	return s, nil
 }
 
-// raiseMemoryLimit allows us what memory we may allow ourselves: before Linux 5.11 that
-// of BPF maps counts as locked.
+// raiseMemoryLimit raises our limit of locked memory as far as we may: before Linux 5.11
+// BPF maps count as locked memory.
 func raiseMemoryLimit() { raiseLimit(unix.RLIMIT_MEMLOCK) }

@@ -12,11 +12,11 @@ const forever = time.Duration(math.MaxInt64)
 
 // settle is how old a record must be to be read. A record is written within
 // microseconds of its time, so after that no older one follows in another ring, unless a
-// hypervisor took the processor away meanwhile.
+// hypervisor took the CPU away meanwhile.
 const settle = time.Millisecond
 
 // Read visits what is in the rings, but for the last millisecond, in the order
-// of time. A Record is valid during its visit only; its room in the ring is
+// of time. A Record is valid during its visit only; its place in the ring is
 // free afterwards. An error means that the contents of a ring were dropped.
 func (e *Events) Read(visit func(*Record)) error {
 	if e.gen == nil {
@@ -53,8 +53,8 @@ func (r *ring) visit(e *Events, visit func(*Record), m *merge) {
 	m.advance(r)
 }
 
-// parse reads a record of a ring into e.rec, unless it says nothing by itself: then it
-// returns false.
+// parse reads a record of a ring into e.rec; it returns false for a record that is not
+// delivered by itself.
 func (e *Events) parse(r *ring, b []byte) (ok bool, err error) {
 	if r.notesID != 0 && u32(b, 0) == unix.PERF_RECORD_SAMPLE && u64(b, sampleID) == r.notesID {
 		r.note, err = parseNote(b)

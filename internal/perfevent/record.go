@@ -20,7 +20,7 @@ const (
 	Ended                     // PID, TID is about to end
 	Named                     // PID, TID is called Name now
 	Executed                  // PID, TID executes another program, named Name; the process has no other threads any more
-	Lost                      // the ring of CPU had no room for Lost records
+	Lost                      // Lost records were dropped because the ring of CPU was full
 	Throttled                 // the kernel takes no more samples of an event for a moment
 )
 
@@ -29,8 +29,8 @@ func (k Kind) String() string {
 	return names[min(int(k), len(names))%len(names)]
 }
 
-// Record is one thing that the kernel has noted. Fields that its kind has no use
-// for are zero, except that Context holds noise where its Machine is 0.
+// Record is one record of the kernel. Fields that its kind does not use are zero, but
+// Context is undefined where its Machine is 0.
 type Record struct {
 	Kind     Kind
 	Time     time.Duration // of CLOCK_MONOTONIC
@@ -40,7 +40,7 @@ type Record struct {
 	// Of Sampled. A thread that was in the kernel has the registers with which it
 	// entered; one that is about to end has none, and Machine is 0.
 	Context   arch.Context
-	Stack     []byte // from the stack pointer up, as far as it could be read, and be it into other mappings above
+	Stack     []byte // from the stack pointer up, as far as it could be read, even into other mappings above
 	Truncated bool   // Stack is as long as it may be: the thread's stack may go on
 	InKernel  bool
 	Kernel    []uint64 // instruction pointers in the kernel, innermost first; all but the first are return addresses
@@ -92,7 +92,7 @@ func cString(b []byte) string {
 func pid(b []byte, at int) int { return int(int32(u32(b, at))) }
 
 // parse reads a complete record; chain says whether samples have a call chain.
-// It returns false for records that say nothing to us.
+// It returns false for records of other kinds.
 func (r *Record) parse(b []byte, chain bool) (bool, error) {
 	r.reset()
 	if len(b) < headerSize {
@@ -112,7 +112,9 @@ func (r *Record) parse(b []byte, chain bool) (bool, error) {
 
 // The bodies of struct fork, exit, comm and lost.
 func (r *Record) event(kind, misc uint32, body []byte) (bool, error) {
-	need := map[uint32]int{unix.PERF_RECORD_FORK: 24, unix.PERF_RECORD_EXIT: 24, unix.PERF_RECORD_COMM: 8, unix.PERF_RECORD_LOST: 16}
+	need := map[uint32]int{
+		unix.PERF_RECORD_FORK: 24, unix.PERF_RECORD_EXIT: 24, unix.PERF_RECORD_COMM: 8, unix.PERF_RECORD_LOST: 16,
+	}
 	if len(body) < need[kind] {
 		return false, errRecord
 	}
@@ -152,7 +154,8 @@ const (
 
 func (r *Record) sample(b []byte, misc uint32, chain bool) error {
 	r.Kind = Sampled
-	r.PID, r.TID, r.Time, r.id, r.CPU = pid(b, sampleTID), pid(b, sampleTID+4), time.Duration(u64(b, sampleTime)), u64(b, sampleID), int(u32(b, sampleCPU))
+	r.PID, r.TID, r.Time = pid(b, sampleTID), pid(b, sampleTID+4), time.Duration(u64(b, sampleTime))
+	r.id, r.CPU = u64(b, sampleID), int(u32(b, sampleCPU))
 	r.InKernel = misc&miscCPUMode == miscKernel
 	rest := b[sampleRest:]
 	var ok bool

@@ -62,12 +62,14 @@ func TestParseSample(t *testing.T) {
 	// The order of the kernel's registers: ax bx cx dx si di bp sp ip, r8 to r15.
 	c := r.Context
 	if c.Machine != arch.MachineAMD64 || c.IP != 108 || c.Regs[arch.RAX] != 100 || c.Regs[arch.RBX] != 101 ||
-		c.Regs[arch.RDI] != 105 || c.Regs[arch.RSP] != 107 || c.Regs[arch.R8] != 109 || c.Regs[arch.R15] != 116 || c.Valid.Len() != 16 {
+		c.Regs[arch.RDI] != 105 || c.Regs[arch.RSP] != 107 || c.Regs[arch.R8] != 109 || c.Regs[arch.R15] != 116 ||
+		c.Valid.Len() != 16 {
 		t.Errorf("%+v", c)
 	}
 	for _, abi := range []uint64{unix.PERF_SAMPLE_REGS_ABI_NONE, unix.PERF_SAMPLE_REGS_ABI_32} {
 		b = words(unix.PERF_RECORD_SAMPLE, 2, sampleWords(nil, abi, nil, 0)...)
-		if ok, err := r.parse(b, false); !ok || err != nil || r.Context.Machine != 0 || r.Stack != nil || r.InKernel || len(r.Kernel) != 0 {
+		if ok, err := r.parse(b, false); !ok || err != nil || r.Context.Machine != 0 || r.Stack != nil || r.InKernel ||
+			len(r.Kernel) != 0 {
 			t.Errorf("ABI %d: %v %v %+v", abi, ok, err, r)
 		}
 	}
@@ -117,7 +119,8 @@ func TestParseEvents(t *testing.T) {
 
 // TestParseShort: no record that lacks its end is taken for a whole one.
 func TestParseShort(t *testing.T) {
-	whole := words(unix.PERF_RECORD_SAMPLE, 1, sampleWords([]uint64{1, 1 << 63}, unix.PERF_SAMPLE_REGS_ABI_64, []uint64{7, 8}, 16)...)
+	whole := words(unix.PERF_RECORD_SAMPLE, 1,
+		sampleWords([]uint64{1, 1 << 63}, unix.PERF_SAMPLE_REGS_ABI_64, []uint64{7, 8}, 16)...)
 	fork := words(unix.PERF_RECORD_FORK, 0, append([]uint64{two(20, 21), two(22, 23), 6000}, trailer(6001)...)...)
 	for _, b := range [][]byte{whole, fork} {
 		var r Record
@@ -130,7 +133,8 @@ func TestParseShort(t *testing.T) {
 }
 
 func FuzzRecord(f *testing.F) {
-	f.Add(words(unix.PERF_RECORD_SAMPLE, 1, sampleWords([]uint64{1, 1 << 63}, unix.PERF_SAMPLE_REGS_ABI_64, []uint64{7, 8}, 16)...), true)
+	f.Add(words(unix.PERF_RECORD_SAMPLE, 1,
+		sampleWords([]uint64{1, 1 << 63}, unix.PERF_SAMPLE_REGS_ABI_64, []uint64{7, 8}, 16)...), true)
 	f.Add(words(unix.PERF_RECORD_SAMPLE, 1, sampleWords(nil, unix.PERF_SAMPLE_REGS_ABI_NONE, nil, 0)...), false)
 	f.Add(words(unix.PERF_RECORD_COMM, 0, append([]uint64{two(20, 21), 0}, trailer(6001)...)...), false)
 	var r Record

@@ -16,7 +16,8 @@ var regOrder = []struct {
 	reg uint8 // or regIP
 }{
 	{0, arch.RAX}, {1, arch.RBX}, {2, arch.RCX}, {3, arch.RDX}, {4, arch.RSI}, {5, arch.RDI}, {6, arch.RBP}, {7, arch.RSP},
-	{8, regIP}, {16, arch.R8}, {17, arch.R9}, {18, arch.R10}, {19, arch.R11}, {20, arch.R12}, {21, arch.R13}, {22, arch.R14}, {23, arch.R15},
+	{8, regIP}, {16, arch.R8}, {17, arch.R9}, {18, arch.R10}, {19, arch.R11},
+	{20, arch.R12}, {21, arch.R13}, {22, arch.R14}, {23, arch.R15},
 }
 
 const (
@@ -26,7 +27,7 @@ const (
 )
 
 // readContext reads the registers of a sample, in ascending order of their
-// numbers. Those of a 32-bit program are of no use to us.
+// numbers. Those of a 32-bit program are not read.
 func readContext(c *arch.Context, abi uint64, words []byte) {
 	if abi != unix.PERF_SAMPLE_REGS_ABI_64 {
 		*c = arch.Context{}

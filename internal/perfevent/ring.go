@@ -15,13 +15,13 @@ import (
 const (
 	minRing   = 128 << 10 // two records of the greatest size
 	maxRing   = 64 << 20
-	goodRing  = 8 << 20   // what we do not go beyond by ourselves
+	goodRing  = 8 << 20   // the largest that goodSize chooses
 	ringTotal = 256 << 20 // likewise, for all rings together
 	ringHolds = 250 * time.Millisecond
 	maxRecord = 1 << 16
 )
 
-// ring is the buffer that the kernel fills with the records of one processor.
+// ring is the buffer that the kernel fills with the records of one CPU.
 // Positions only ever grow; modulo the size they are places in data.
 type ring struct {
 	cpu  int
@@ -41,7 +41,7 @@ type ring struct {
 
 var errRecord = errors.New("perfevent: malformed record")
 
-// openRings makes a ring for each processor, all of the same size.
+// openRings makes a ring for each CPU, all of the same size.
 func (e *Events) openRings() error {
 	cpus, err := onlineCPUs()
 	if err != nil {
@@ -59,8 +59,8 @@ func (e *Events) openRings() error {
 	return e.mapRings(size)
 }
 
-// openRing makes the event of a ring, which has no memory yet; nil if the processor has
-// been switched off meanwhile.
+// openRing makes the event of a ring, which has no memory yet; nil if the CPU has been
+// switched off meanwhile.
 func (e *Events) openRing(cpu, size int) (*ring, error) {
 	fd, err := unix.PerfEventOpen(ringAttr(size/4), os.Getpid(), cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err == unix.ENODEV {
@@ -75,9 +75,9 @@ func (e *Events) openRing(cpu, size int) (*ring, error) {
 	return r, nil
 }
 
-// mapRings gives the rings their memory. Everybody may lock some of it
-// (kernel.perf_event_mlock_kb for each processor, and RLIMIT_MEMLOCK on top);
-// beyond that mmap fails with EPERM, and smaller rings must do.
+// mapRings gives the rings their memory, which counts as locked. Every user may lock
+// some (kernel.perf_event_mlock_kb for each CPU, and RLIMIT_MEMLOCK on top); beyond
+// that mmap fails with EPERM, and smaller rings are tried.
 func (e *Events) mapRings(size int) error {
 	for ; ; size /= 2 {
 		err := e.mapRingsOf(size)
@@ -92,7 +92,7 @@ func (e *Events) mapRings(size int) error {
 			return fmt.Errorf("perfevent: mapping the kernel's buffers: %w", err)
 		}
 		if size <= minRing {
-			return fmt.Errorf("perfevent: the kernel grants no %d KB of locked memory for each of %d processors: "+
+			return fmt.Errorf("perfevent: the kernel does not grant %d KB of locked memory for each of %d CPUs: "+
 				"raise the limit (ulimit -l) or the sysctl kernel.perf_event_mlock_kb: %w", minRing>>10, len(e.rings), err)
 		}
 	}
@@ -107,7 +107,7 @@ func (e *Events) mapRingsOf(size int) error {
 	return nil
 }
 
-// goodSize holds what a processor can produce in ringHolds, with the greatest
+// goodSize is enough for what a CPU can produce in ringHolds, with the greatest
 // stack copies.
 func goodSize(period time.Duration, cpus int) int {
 	need := int(ringHolds/period+1) * maxRecord
@@ -128,7 +128,7 @@ func (r *ring) mmap(size int) error {
 	return nil
 }
 
-// take directs what an event notes into the ring.
+// take directs the records of an event into the ring.
 func (r *ring) take(fd int) error {
 	if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_OUTPUT, r.fd); err != nil {
 		return fmt.Errorf("perfevent: directing an event to its ring: %w", err)
@@ -185,10 +185,9 @@ func (r *ring) next() (bool, error) {
 // word reads the eight bytes at a place; being aligned, they do not wrap.
 func (r *ring) word(at uint64) uint64 { return binary.LittleEndian.Uint64(r.data[at:]) }
 
-// broken gives up what is in the ring: there is no telling where the next record
-// begins.
+// broken drops what is in the ring: the start of the next record is not known.
 func (r *ring) broken(n uint64) error {
-	err := fmt.Errorf("%w of %d bytes at %d of the ring of processor %d", errRecord, n, r.tail, r.cpu)
+	err := fmt.Errorf("%w of %d bytes at %d of the ring of CPU %d", errRecord, n, r.tail, r.cpu)
 	r.tail = r.head
 	return err
 }

@@ -41,7 +41,8 @@ func named11(time uint64) []byte {
 // of their memory, and no newer ones than are asked for.
 func TestMerge(t *testing.T) {
 	for start := uint64(0); start < 1024; start += 8 {
-		e := fakeEvents(put(0, 256, start, named11(1), named11(4), named11(5)), put(1, 512, 3*start, named11(2), named11(3), named11(6), named11(9)),
+		e := fakeEvents(put(0, 256, start, named11(1), named11(4), named11(5)),
+			put(1, 512, 3*start, named11(2), named11(3), named11(6), named11(9)),
 			put(2, 256, 0))
 		var times []time.Duration
 		visit := func(r *Record) {
@@ -92,7 +93,8 @@ func TestMalformed(t *testing.T) {
 
 func FuzzRing(f *testing.F) {
 	f.Add(named11(3), uint64(0), uint64(48))
-	f.Add(words(unix.PERF_RECORD_SAMPLE, 1, sampleWords([]uint64{1, 1 << 63}, unix.PERF_SAMPLE_REGS_ABI_64, []uint64{7, 8}, 16)...), uint64(200), uint64(456))
+	f.Add(words(unix.PERF_RECORD_SAMPLE, 1,
+		sampleWords([]uint64{1, 1 << 63}, unix.PERF_SAMPLE_REGS_ABI_64, []uint64{7, 8}, 16)...), uint64(200), uint64(456))
 	f.Fuzz(func(t *testing.T, content []byte, tail, head uint64) {
 		data := make([]byte, 256)
 		copy(data, content)
@@ -123,7 +125,7 @@ func TestGoodSize(t *testing.T) {
 		{time.Millisecond, 4096, minRing},
 	} {
 		if got := goodSize(tt.period, tt.cpus); got != tt.want {
-			t.Errorf("%v, %d processors: %d", tt.period, tt.cpus, got)
+			t.Errorf("%v, %d CPUs: %d", tt.period, tt.cpus, got)
 		}
 	}
 }

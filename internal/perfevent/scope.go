@@ -12,13 +12,13 @@ type Scope uint8
 
 // The scopes, the best one first. What each one needs and costs is in doc.go.
 const (
-	Filtered   Scope = iota + 1 // each processor; a BPF program drops the samples of others
-	Unfiltered                  // each processor; the samples of others are copied, and dropped here
+	Filtered   Scope = iota + 1 // each CPU; a BPF program drops the samples of other processes
+	Unfiltered                  // each CPU; the samples of other processes are copied, and dropped here
 	PerThread                   // each thread of the process
 )
 
 func (s Scope) String() string {
-	names := [...]string{"none", "processors, filtered", "processors, unfiltered", "threads"}
+	names := [...]string{"none", "CPUs, filtered", "CPUs, unfiltered", "threads"}
 	return names[min(int(s), len(names)-1)]
 }
 
@@ -54,22 +54,23 @@ func (e *Events) tryScope(s Scope, stackBytes int) error {
 	return err
 }
 
-// wideError explains why an event of a processor was not granted.
+// wideError explains why an event of a whole CPU was not granted.
 func wideError(err error) error {
 	switch err {
 	case unix.EACCES, unix.EPERM:
-		return fmt.Errorf("whole processors may not be watched (%w): "+
+		return fmt.Errorf("whole CPUs may not be watched (%w): "+
 			"that takes CAP_PERFMON, or kernel.perf_event_paranoid at 0 (it is %d)", err, paranoid())
 	}
-	return fmt.Errorf("whole processors may not be watched: %w", err)
+	return fmt.Errorf("whole CPUs may not be watched: %w", err)
 }
 
-// Scope is what the kernel watches. why says why it is not a better one; nil: it is the
-// best, or was asked for.
+// Scope returns what the kernel watches. why says why it is not a better scope; nil: it is
+// the best, or the one that was asked for.
 func (e *Events) Scope() (s Scope, why error) { return e.scope, e.why }
 
-// Follow has another process sampled as well, from now on; not in the scope PerThread.
-// Options.Children follows by itself what the process starts from now on.
+// Follow makes the kernel sample another process too, from now on; not in the scope
+// PerThread. With Options.Children, processes that the process starts are followed
+// automatically.
 func (e *Events) Follow(pid int) error {
 	e.accept.pids[pid] = true
 	if e.filter != nil {
@@ -78,7 +79,7 @@ func (e *Events) Follow(pid int) error {
 	return nil
 }
 
-// Forget takes notice that a process that was followed has ended.
+// Forget ends Follow, for a process that has ended.
 func (e *Events) Forget(pid int) {
 	delete(e.accept.pids, pid)
 	if e.filter != nil {

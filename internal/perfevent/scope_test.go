@@ -23,7 +23,8 @@ func TestScopes(t *testing.T) {
 	needRoot(t)
 	pid := strconv.Itoa(p.pid)
 	if paranoid() < 1 {
-		t.Fatalf("kernel.perf_event_paranoid is %d: everybody may watch whole processors, which this test must be able to forbid", paranoid())
+		t.Fatalf("kernel.perf_event_paranoid is %d: everybody may watch whole CPUs, "+
+			"which this test must be able to forbid", paranoid())
 	}
 	for _, tt := range []struct {
 		name     string
@@ -35,14 +36,18 @@ func TestScopes(t *testing.T) {
 		noKernel bool
 	}{
 		{name: "root", role: "scope", want: Filtered},
-		{name: "all capabilities", uid: nobody, role: "scope", caps: []uintptr{unix.CAP_SYS_PTRACE, unix.CAP_PERFMON, unix.CAP_BPF}, want: Filtered},
-		{name: "no CAP_BPF", uid: nobody, role: "scope", caps: []uintptr{unix.CAP_SYS_PTRACE, unix.CAP_PERFMON}, want: Unfiltered, why: "CAP_BPF"},
-		{name: "no CAP_PERFMON", uid: nobody, role: "scope", caps: []uintptr{unix.CAP_SYS_PTRACE, unix.CAP_BPF}, want: PerThread, why: "CAP_PERFMON", noKernel: true},
+		{name: "all capabilities", uid: nobody, role: "scope",
+			caps: []uintptr{unix.CAP_SYS_PTRACE, unix.CAP_PERFMON, unix.CAP_BPF}, want: Filtered},
+		{name: "no CAP_BPF", uid: nobody, role: "scope", caps: []uintptr{unix.CAP_SYS_PTRACE, unix.CAP_PERFMON},
+			want: Unfiltered, why: "CAP_BPF"},
+		{name: "no CAP_PERFMON", uid: nobody, role: "scope", caps: []uintptr{unix.CAP_SYS_PTRACE, unix.CAP_BPF},
+			want: PerThread, why: "CAP_PERFMON", noKernel: true},
 		{name: "no bpf(2)", role: "scope without bpf", want: Unfiltered, why: "CAP_BPF"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := play(t, tt.uid, tt.role, pid, tt.caps...)
-			if r.Error != "" || r.Scope != tt.want || !strings.Contains(r.Why, tt.why) || (r.Why == "") != (tt.why == "") || strings.Contains(r.Why, "\n") {
+			if r.Error != "" || r.Scope != tt.want || !strings.Contains(r.Why, tt.why) || (r.Why == "") != (tt.why == "") ||
+				strings.Contains(r.Why, "\n") {
 				t.Fatalf("%v, because %q; want %v: %+v", r.Scope, r.Why, tt.want, r)
 			}
 			t.Log(r.Why)
@@ -54,12 +59,13 @@ func TestScopes(t *testing.T) {
 			}
 		})
 	}
-	if r := play(t, 0, "scope without perf_event_open", pid); !r.Unavailable || !strings.Contains(r.Error, "--cap-add PERFMON") {
+	if r := play(t, 0, "scope without perf_event_open", pid); !r.Unavailable ||
+		!strings.Contains(r.Error, "--cap-add PERFMON") {
 		t.Errorf("without perf_event_open: %+v", r)
 	}
 }
 
-// TestParanoid: where everybody may watch whole processors, no capability is needed.
+// TestParanoid: where everybody may watch whole CPUs, no capability is needed.
 func TestParanoid(t *testing.T) {
 	need(t)
 	needRoot(t)
@@ -87,7 +93,8 @@ func TestNamespaces(t *testing.T) {
 	need(t)
 	for _, role := range []string{"inside", "inside nested"} {
 		r := play(t, 0, role, targetPath(t))
-		if r.Error != "" || r.Scope != Filtered || r.Why != "" || r.Samples < 100 || r.OfChild < 100 || r.Elsewhere > 0 || r.Foreign > 0 || r.Named < r.Samples {
+		if r.Error != "" || r.Scope != Filtered || r.Why != "" || r.Samples < 100 || r.OfChild < 100 || r.Elsewhere > 0 ||
+			r.Foreign > 0 || r.Named < r.Samples {
 			t.Errorf("%s: %+v", role, r)
 		}
 	}
@@ -135,7 +142,8 @@ func (r *report) inside(path string, nested bool) error {
 	if _, err := io.WriteString(stdin, "f"); err != nil {
 		return err
 	}
-	for end := time.Now().Add(hang); (r.Samples < 100 || r.OfChild < 100) && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	end := time.Now().Add(hang)
+	for ; (r.Samples < 100 || r.OfChild < 100) && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		err := e.Read(func(rec *Record) {
 			if rec.Kind != Sampled {
 				return

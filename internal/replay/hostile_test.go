@@ -107,7 +107,8 @@ func (o *outcome) add(p outcome) {
 }
 
 func (o *outcome) String() string {
-	return fmt.Sprintf("%d attacks, %d of them fatal to opening; %d walks: %d as recorded, %d incomplete and said so, %d complete and different; slowest %v, most memory %d KB",
+	return fmt.Sprintf("%d attacks, %d of them fatal to opening; %d walks: %d as recorded, %d incomplete and said so, "+
+		"%d complete and different; slowest %v, most memory %d KB",
 		o.attacks, o.closed, o.walks, o.same, o.incomplete, o.different, o.slowest.Round(time.Microsecond), o.most>>10)
 }
 

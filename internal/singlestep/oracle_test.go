@@ -40,7 +40,8 @@ func collecting(work string, pause time.Duration, env ...string) workload {
 }
 
 func scenario(worker string) workload {
-	return workload{name: worker, app: "scenarios", args: []string{"--no-blocked", "--busy", "3000", "--workers", worker}, threads: []string{worker}}
+	return workload{name: worker, app: "scenarios",
+		args: []string{"--no-blocked", "--busy", "3000", "--workers", worker}, threads: []string{worker}}
 }
 
 func workloads() []workload {
@@ -54,7 +55,8 @@ func workloads() []workload {
 	}
 	for _, w := range []string{
 		"osr-loop", "simd-loop", "fib", "throw-catch", "faults", "tier-up", "dispatch", "strings", "linq-generics",
-		"dynamic-churn", "alc-churn", "ping-pong", "gc-collect", "alloc", "write-barrier", "casts", "tail-calls", "pinvoke-storm", "qsort-storm", "async-storm",
+		"dynamic-churn", "alc-churn", "ping-pong", "gc-collect", "alloc", "write-barrier", "casts", "tail-calls",
+		"pinvoke-storm", "qsort-storm", "async-storm",
 	} {
 		all = append(all, scenario(w))
 	}
@@ -185,7 +187,8 @@ func check(t *testing.T, r *Report) {
 		t.Errorf("%d walks were never judged", r.Held)
 	}
 	for code, n := range r.Jumps {
-		t.Errorf("%d returns in %s to where no call has been: a frame was missing when stepping began, or the rules do not know this code", n, code)
+		t.Errorf("%d returns in %s to where no call has been: a frame was missing when stepping began, "+
+			"or the rules do not know this code", n, code)
 	}
 	if r.counts.confirmed == 0 || r.counts.rets == 0 {
 		t.Errorf("no frame was confirmed by a ret: %+v", r.counts)

@@ -1,7 +1,7 @@
 // Package symbol names the functions of native code. A Table holds the
 // addresses of an image's function symbols, packed; names stay in the image
-// and are read and demangled when somebody asks for them, because of ten
-// thousand symbols a profile shows a hundred.
+// and are read and demangled on demand, because a profile shows a hundred of
+// ten thousand symbols.
 package symbol
 
 import (
@@ -20,7 +20,7 @@ type Func struct {
 	Name  string // demangled, with parameters: "ns::T<int>::f(char const*)"
 	Short string // without parameters of functions and templates: "ns::T::f"
 	Start arch.Addr
-	Size  uint64 // to the end of the symbol, or of what was taken for it
+	Size  uint64 // in bytes, of the symbol, or as estimated for a symbol without a size
 }
 
 // Table finds native functions by link-time address. The first lookup builds
@@ -109,8 +109,8 @@ func (t *Table) find(vaddr arch.Addr) (uint32, bool) {
 	return t.pieces[i].sym, true
 }
 
-// What is kept for symbols, in bytes: each and its pieces, of which there are two at
-// most, and what has a name.
+// What is kept for symbols, in bytes: for each symbol and its pieces, of which there are
+// two at most, and for each name.
 const (
 	symKeeps  = 24 + 2*16
 	funcKeeps = 128
@@ -129,7 +129,7 @@ func (t *Table) build() {
 	t.cut()
 }
 
-// many symbols are accounted for at once.
+// many is how many symbols are charged to the budget at once.
 const many = 1024
 
 // read reads the symbols, as far as they may be kept.
@@ -159,8 +159,8 @@ func (t *Table) isBound(s *elfx.Symbol) bool {
 	return err == nil && (strings.HasPrefix(name, "__start_") || strings.HasPrefix(name, "__stop_"))
 }
 
-// compare orders symbols by address and those of one address by preference, in
-// the same way whenever an image is read.
+// compare orders symbols by address and those of one address by preference. The order is
+// the same each time an image is read.
 func compare(a, b elfx.Symbol) int {
 	if c := cmp.Compare(a.Value, b.Value); c != 0 {
 		return c
@@ -193,8 +193,8 @@ func rank(s *elfx.Symbol) int {
 
 // extend gives symbols without a size (hand-written assembly) the code up to
 // the next symbol, at most to the end of their section. Where only exported functions
-// have symbols, the code up to the next one belongs to others: there they get their
-// first byte.
+// have symbols, that code belongs to other functions: there they get only their first
+// byte.
 func (t *Table) extend() {
 	next, hasNext := arch.Addr(0), false
 	for i := len(t.syms) - 1; i >= 0; i-- {

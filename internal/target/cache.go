@@ -11,14 +11,14 @@ var errWrap = errors.New("the range leaves the address space")
 const (
 	pageSize = 4096
 
-	// DefaultCachePages bounds a Cache whose size nobody chose: 8 MB.
+	// DefaultCachePages is the size of a Cache where none was chosen: 8 MB.
 	DefaultCachePages = 2048
 
 	// chunkPages is by how much a Cache grows. It never moves what it has.
 	chunkPages = 64
 
-	// A read that lacks more pages than this goes past the cache: it is a copy
-	// of something large, which would only push out what is used again.
+	// A read that lacks more pages than this bypasses the cache: it is a copy
+	// of something large, which would only evict pages that are used again.
 	maxFill = 16
 )
 
@@ -40,7 +40,7 @@ type Cache struct {
 
 type slot struct {
 	page arch.Addr
-	used bool // since the hand passed
+	used bool // since the clock hand passed
 }
 
 // slotHint remembers the page of the last hit: most reads follow one another.
@@ -59,7 +59,7 @@ func NewCache(mem Memory, maxPages int) *Cache {
 	return &Cache{mem: mem, index: make(map[arch.Addr]int32), max: max(maxPages, maxFill)}
 }
 
-// Invalidate forgets everything; the room is kept for the next pages.
+// Invalidate drops all pages; their memory is kept for the next ones.
 func (c *Cache) Invalidate() {
 	clear(c.index)
 	c.slots = c.slots[:0]
@@ -93,8 +93,8 @@ func (c *Cache) read(p []byte, addr arch.Addr) error {
 	first := addr &^ (pageSize - 1)
 	count := int((last-first)/pageSize) + 1
 	if count > maxFill || !c.fill(first, count) {
-		// Whole pages cannot be had (the end of a copied piece, say): then
-		// exactly what was asked for, and its error.
+		// Whole pages cannot be read (at the end of a copied piece, say): read
+		// exactly what was asked for, and return its error.
 		return c.mem.ReadMemory(p, addr)
 	}
 	for n, page := 0, first; n < len(p); page += pageSize {

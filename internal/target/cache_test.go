@@ -105,7 +105,9 @@ func TestCacheNeverKeepsAFailure(t *testing.T) {
 
 func TestMappingsFind(t *testing.T) {
 	ms := Mappings{{Start: 0x1000, End: 0x2000}, {Start: 0x2000, End: 0x3000}, {Start: 0x5000, End: 0x6000}}
-	for addr, want := range map[arch.Addr]int{0: -1, 0xfff: -1, 0x1000: 0, 0x1fff: 0, 0x2000: 1, 0x3000: -1, 0x5000: 2, 0x5fff: 2, 0x6000: -1} {
+	for addr, want := range map[arch.Addr]int{
+		0: -1, 0xfff: -1, 0x1000: 0, 0x1fff: 0, 0x2000: 1, 0x3000: -1, 0x5000: 2, 0x5fff: 2, 0x6000: -1,
+	} {
 		m := ms.Find(addr)
 		if want < 0 != (m == nil) || m != nil && m != &ms[want] {
 			t.Errorf("Find(%v) = %v, want %d", addr, m, want)

@@ -57,8 +57,8 @@ func (ms Mappings) Find(addr arch.Addr) *Mapping {
 	return nil
 }
 
-// Sorted reports whether ms keeps the promise that Find relies on. Mappings
-// that come from a file somebody hands us are checked with it.
+// Sorted reports whether ms is in ascending order without overlap, as Find requires.
+// Mappings that come from a file of unknown origin are checked with it.
 func (ms Mappings) Sorted() bool {
 	for i := range ms {
 		if ms[i].Start >= ms[i].End || i > 0 && ms[i-1].End > ms[i].Start {

@@ -1,6 +1,6 @@
-// Package target says what a target is: memory that can be read, threads that
+// Package target defines what a target is: memory that can be read, threads that
 // can be captured, mappings that can be listed. Its sub-packages are the kinds
-// of target. Whoever reads a target through these types cannot tell whether
+// of target. Code that reads a target through these types does not know whether
 // the bytes come from a live process, a core dump or a recording.
 package target
 
@@ -103,7 +103,7 @@ func (r *Reader) Bytes(addr arch.Addr, n int) ([]byte, error) {
 
 // CString reads a zero-terminated string of at most max bytes at addr.
 func (r *Reader) CString(addr arch.Addr, max int) (string, error) {
-	const step = 64 // never crosses into a page that the string does not reach
+	const step = 64 // aligned, so it never reads a page that the string does not reach
 	var out []byte
 	for len(out) < max {
 		n := min(step-int(addr%step), max-len(out))

@@ -14,7 +14,8 @@ func TestDump(t *testing.T) {
 			}
 			t.Run(runtime+"/"+string(kind), func(t *testing.T) {
 				Kit(t).Need(t, runtime)
-				app := Start(t, "idle", DumpOptions(t, kind, Options{Runtime: runtime, Args: []string{"--threads", "2", "--pool", "1"}}))
+				app := Start(t, "idle",
+					DumpOptions(t, kind, Options{Runtime: runtime, Args: []string{"--threads", "2", "--pool", "1"}}))
 				file := Dump(t, app, kind)
 				f, err := os.Open(file)
 				if err != nil {
@@ -23,7 +24,8 @@ func TestDump(t *testing.T) {
 				defer f.Close()
 				const elfCore = 4 // ET_CORE
 				var header [18]byte
-				if _, err := f.ReadAt(header[:], 0); err != nil || !bytes.HasPrefix(header[:], []byte("\x7fELF")) || header[16] != elfCore {
+				if _, err := f.ReadAt(header[:], 0); err != nil || !bytes.HasPrefix(header[:], []byte("\x7fELF")) ||
+					header[16] != elfCore {
 					t.Fatalf("%s is no core dump: % x, %v", file, header, err)
 				}
 				if !kind.Kills() {

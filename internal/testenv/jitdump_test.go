@@ -46,7 +46,8 @@ func TestJitDumpGrows(t *testing.T) {
 
 	var want []CodeRecord
 	for i := range 200 {
-		r := CodeRecord{Time: uint64(i + 1), TID: i, Start: uint64(i) << 20, End: uint64(i)<<20 + 100, Name: "void [a] T::M()[QuickJitted]"}
+		r := CodeRecord{Time: uint64(i + 1), TID: i, Start: uint64(i) << 20, End: uint64(i)<<20 + 100,
+			Name: "void [a] T::M()[QuickJitted]"}
 		want = append(want, r)
 		b := codeLoadRecord(r)
 		if i%3 != 0 {

@@ -210,7 +210,8 @@ func TestInstalled(t *testing.T) {
 	if err := os.WriteFile(host, nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if runtime, err := Installed("10.0.14"); err != nil || runtime != "net10:"+host || (DotNet{"/kit"}).Host(runtime) != host {
+	if runtime, err := Installed("10.0.14"); err != nil || runtime != "net10:"+host ||
+		(DotNet{"/kit"}).Host(runtime) != host {
 		t.Errorf("%q, %v", runtime, err)
 	}
 }
@@ -272,7 +273,8 @@ func TestMethodName(t *testing.T) {
 	for _, tt := range []struct{ line, want string }{
 		{"   at System.Environment.get_StackTrace()", "System.Environment.get_StackTrace"},
 		{"   at Ns.Type.Method(String s, Int32 n) in /src/a (b).cs:line 7", "Ns.Type.Method"},
-		{"   at System.Collections.Generic.List`1.ConvertAll[TOutput](Converter`2 converter)", "System.Collections.Generic.List`1.ConvertAll"},
+		{"   at System.Collections.Generic.List`1.ConvertAll[TOutput](Converter`2 converter)",
+			"System.Collections.Generic.List`1.ConvertAll"},
 		{"   at Ns.Outer`1.Inner`2.Go[A,B](A a)", "Ns.Outer`1.Inner`2.Go"},
 		{"   at Ns.Type..ctor(Int32 n)", "Ns.Type..ctor"},
 		{"   at Ns.Type..cctor()", "Ns.Type..cctor"},
@@ -282,7 +284,8 @@ func TestMethodName(t *testing.T) {
 		{"   at Ns.Type.Numbers(Int32 n)+MoveNext() in /src/a.cs:line 3", "Ns.Type.Numbers+MoveNext"},
 		{"   at EmittedBlock()", "EmittedBlock"},
 		{"   at lambda_method1(Closure, Int32)", "lambda_method1"},
-		{"   at Ns.T.System.Collections.Generic.IEnumerable<System.Int32>.GetEnumerator()", "Ns.T.System.Collections.Generic.IEnumerable<System.Int32>.GetEnumerator"},
+		{"   at Ns.T.System.Collections.Generic.IEnumerable<System.Int32>.GetEnumerator()",
+			"Ns.T.System.Collections.Generic.IEnumerable<System.Int32>.GetEnumerator"},
 		{"--- End of stack trace from previous location ---", ""},
 		{"   at ", ""},
 		{"", ""},

@@ -34,8 +34,8 @@ func (c counts) sum(kind string, methods ...string) (count, amount int64) {
 	return count, amount
 }
 
-// TestEventsShort holds the counts of the program against each other and against
-// those of the runtime.
+// TestEventsShort compares the counts of the program with each other and with those of
+// the runtime.
 func TestEventsShort(t *testing.T) {
 	eachRuntime(t, func(t *testing.T, runtime string) {
 		a := Start(t, "events", Options{Runtime: runtime, NoReady: true, Args: []string{"--short"}})

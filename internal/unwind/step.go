@@ -17,8 +17,8 @@ var (
 	// ErrStack: a saved register or the return address lies in memory that the
 	// Stack cannot read; its Miss field says where.
 	ErrStack = errors.New("stack memory is not readable")
-	// ErrRegister: the step starts at a register whose value is not known.
-	ErrRegister = errors.New("needed register is not known")
+	// ErrRegister: the step needs a register whose value is not known.
+	ErrRegister = errors.New("a needed register is not known")
 	// ErrProgress: the step does not move the stack pointer up.
 	ErrProgress = errors.New("stack pointer does not move up")
 	// ErrNoInfo: there is no unwind information for the address.
@@ -84,8 +84,8 @@ func (t *Step) Apply(c *arch.Context, s *target.Stack) error {
 			if at >= arch.Addr(c.Regs[t.SP&(arch.MaxRegs-1)]) || !c.Valid.Has(r.Reg) {
 				return ErrStack
 			}
-			// Below the stack pointer, and not copied: an epilog has popped it, of which
-			// call frame information says nothing.
+			// It lies below the stack pointer and was not copied: an epilog has popped it,
+			// which this call frame information does not describe.
 			v = c.Regs[r.Reg&(arch.MaxRegs-1)]
 		}
 		c.Regs[r.Reg&(arch.MaxRegs-1)] = v

@@ -11,9 +11,9 @@ import (
 	"clrsnap/internal/unwind"
 )
 
-// The runtime has a handful of functions in assembly whose call frame information
-// is not the whole truth. They are known by their machine code, which is read from
-// the target, and by nothing else. All are AMD64 code; elsewhere nothing matches.
+// The runtime has a handful of assembly functions whose call frame information is
+// incomplete. They are recognised by their machine code alone, which is read from
+// the target. All are AMD64 code; on other architectures nothing matches.
 //
 // Sources (dotnet/runtime, src/coreclr): vm/amd64/asmhelpers.S, OnHijackTripThread;
 // pal/inc/unixasmmacrosamd64.inc, the macro push_register, which pushes without
@@ -24,9 +24,11 @@ import (
 var (
 	// push rax (room for the return address); push rbp, rbx, r15, r14, r13, r12,
 	// rcx, rdx, rax; mov rdi, rsp
-	hijackTrip = []byte{0x50, 0x55, 0x53, 0x41, 0x57, 0x41, 0x56, 0x41, 0x55, 0x41, 0x54, 0x51, 0x52, 0x50, 0x48, 0x89, 0xe7}
+	hijackTrip = []byte{0x50, 0x55, 0x53, 0x41, 0x57, 0x41, 0x56, 0x41, 0x55, 0x41, 0x54, 0x51, 0x52, 0x50,
+		0x48, 0x89, 0xe7}
 	// The same without rcx, as it was before .NET 10.
-	hijackTripOlder = []byte{0x50, 0x55, 0x53, 0x41, 0x57, 0x41, 0x56, 0x41, 0x55, 0x41, 0x54, 0x52, 0x50, 0x48, 0x89, 0xe7}
+	hijackTripOlder = []byte{0x50, 0x55, 0x53, 0x41, 0x57, 0x41, 0x56, 0x41, 0x55, 0x41, 0x54, 0x52, 0x50,
+		0x48, 0x89, 0xe7}
 	// push rbp; mov r10, rdi; mov r11, rsi; test byte [r10+30h], 2 (CONTEXT_INTEGER
 	// in ContextFlags)
 	restoreContext = []byte{0x55, 0x49, 0x89, 0xfa, 0x49, 0x89, 0xf3, 0x41, 0xf6, 0x42, 0x30, 0x02}
@@ -37,21 +39,21 @@ var (
 	restoreBack = []byte{0x5d, 0xc3}
 )
 
-// maxAsm is how much code before an instruction is looked at: more than any of
-// these functions has between its start and there that matters.
+// maxAsm is how many bytes of code before an instruction are read: more than any of
+// these functions has between its start and an instruction that matters.
 const maxAsm = 256
 
-// amend corrects the step of native code whose information is incomplete. It runs
-// once for each address; what it costs is not part of a warm walk.
+// amend corrects the step of native code whose call frame information is incomplete.
+// It runs once for each address, so a warm walk does not pay for it.
 func (w *Walker) amend(s *site, pc arch.Addr, exact bool) {
 	st := s.step
 	if st == nil || st.End || st.Slow != nil || w.arch.ReturnSlot < 0 {
 		return
 	}
 	if st.IPOff != -int32(w.arch.PointerSize) {
-		// No call has put this return address there: the frame was built by hand, to
-		// lead to an instruction that was interrupted. What is not said to be saved
-		// has changed since.
+		// No call has pushed this return address: the frame was built by hand, and
+		// returns to an instruction that was interrupted. Registers that the information
+		// does not call saved have changed since.
 		st.Signal, s.built = true, true
 		st.Keep &= 1 << w.arch.SP
 		return
@@ -89,9 +91,9 @@ func (w *Walker) amend(s *site, pc arch.Addr, exact bool) {
 	w.pushed(s, start, pc, head[:])
 }
 
-// afterReturn: behind a ret in the middle of a function such information goes on
-// as if the frame were gone. The code there is jumped to from where it is still in
-// place: that is the state to go on from.
+// afterReturn corrects the step of code behind a ret in the middle of a function. The
+// call frame information goes on as if the frame were still popped there; but that code
+// is reached by a jump from before the pops, so the frame is as it was at the jump.
 func (w *Walker) afterReturn(s *site, start, pc arch.Addr, code []byte) {
 	for at := len(code) - 1; at > 0; at-- {
 		if !bytes.HasPrefix(code[at-1:], restoreBack) {
@@ -109,7 +111,8 @@ func (w *Walker) afterReturn(s *site, start, pc arch.Addr, code []byte) {
 			return
 		}
 		w.pushed(&site{mod: s.mod, step: body}, start, start+arch.Addr(jump), code)
-		if sound := then.CFAOff == body.CFAOff; sound || body.IPOff != s.step.IPOff || s.step.CFAReg != w.arch.SP || first.CFAReg != w.arch.SP {
+		if sound := then.CFAOff == body.CFAOff; sound || body.IPOff != s.step.IPOff ||
+			s.step.CFAReg != w.arch.SP || first.CFAReg != w.arch.SP {
 			return
 		}
 		body.CFAOff += s.step.CFAOff - then.CFAOff
@@ -129,8 +132,9 @@ func (w *Walker) afterReturn(s *site, start, pc arch.Addr, code []byte) {
 	}
 }
 
-// freed: an epilog that takes the argument registers off the stack before it pops
-// the others (EPILOG_WITH_TRANSITION_BLOCK_RETURN) does not say so: add rsp, 30h.
+// freed corrects the step in an epilog that takes the argument registers off the stack
+// before it pops the others (EPILOG_WITH_TRANSITION_BLOCK_RETURN): the call frame
+// information lacks its add rsp, 30h.
 func (w *Walker) freed(s *site, from arch.Addr, code []byte) {
 	if s.step.CFAReg != w.arch.SP {
 		return
@@ -143,7 +147,8 @@ func (w *Walker) freed(s *site, from arch.Addr, code []byte) {
 	before, err1 := s.mod.Step(from + arch.Addr(at))
 	after, err2 := s.mod.Step(from + arch.Addr(at) + length)
 	size := int32(int8(code[at+3]))
-	if err1 == nil && err2 == nil && before.CFAReg == w.arch.SP && before.CFAOff == after.CFAOff && after.CFAReg == w.arch.SP && s.step.CFAOff > size {
+	if err1 == nil && err2 == nil && before.CFAReg == w.arch.SP && before.CFAOff == after.CFAOff &&
+		after.CFAReg == w.arch.SP && s.step.CFAOff > size {
 		s.step.CFAOff -= size
 	}
 }
@@ -165,21 +170,22 @@ func onlyPops(code []byte) bool {
 	return true
 }
 
-// testResult: test rax, rax, which in all these functions comes before the jump.
+// testResult is test rax, rax, which precedes the jump in all these functions.
 var testResult = []byte{0x48, 0x85, 0xc0}
 
 // jumpTo finds a short conditional jump (je, jne) to offset target.
 func jumpTo(code []byte, target int) (int, bool) {
 	for at := len(testResult); at+1 < len(code); at++ {
-		if (code[at] == 0x74 || code[at] == 0x75) && bytes.HasSuffix(code[:at], testResult) && at+2+int(int8(code[at+1])) == target {
+		if (code[at] == 0x74 || code[at] == 0x75) && bytes.HasSuffix(code[:at], testResult) &&
+			at+2+int(int8(code[at+1])) == target {
 			return at, true
 		}
 	}
 	return 0, false
 }
 
-// amendRestore: ClrRestoreNonvolatileContextWorker makes no frame of its own, but
-// says that rbp is its frame pointer.
+// amendRestore corrects the step of ClrRestoreNonvolatileContextWorker, which makes no
+// frame of its own although its call frame information has rbp as its frame pointer.
 func (w *Walker) amendRestore(s *site, pc arch.Addr, code []byte) {
 	var next [2]byte
 	if w.mem.ReadMemory(next[:], pc) != nil {
@@ -198,8 +204,8 @@ func (w *Walker) amendRestore(s *site, pc arch.Addr, code []byte) {
 	}
 }
 
-// overwritten takes away the registers that the code before pc has loaded from a
-// CONTEXT without saying that they were lost, or where they are.
+// overwritten marks as unknown the registers that the code before pc has loaded from a
+// CONTEXT. The call frame information says neither that they are lost nor where they are.
 func (w *Walker) overwritten(s *site, from arch.Addr, code []byte) {
 	for r, off := range w.arch.ContextRegs {
 		if !s.step.Keep.Has(uint8(r)) || uint8(r) == w.arch.SP {
@@ -231,8 +237,8 @@ func loads(code []byte, reg uint8, off uint16) iter.Seq[int] {
 	}
 }
 
-// pushed adds the registers that a function pushes first of all without saying
-// where it has put them.
+// pushed adds the registers that a function pushes at its start, where its call frame
+// information does not say where they are saved.
 func (w *Walker) pushed(s *site, start, pc arch.Addr, head []byte) {
 	st := s.step
 	if st.CFAReg != w.arch.SP {
@@ -272,7 +278,7 @@ func push(code []byte) (reg uint8, n int, ok bool) {
 	return 0, 0, false
 }
 
-// special steps from code whose call frame information leads nowhere.
+// special steps from code whose call frame information does not lead to its caller.
 func (u *unwinding) special(s *site) error {
 	if s.kind == siteTrip && (u.trip(s) || u.tripped() && u.follow(nil)) || s.kind == siteJump && u.jump() {
 		return nil
@@ -280,12 +286,12 @@ func (u *unwinding) special(s *site) error {
 	return u.recover(errHidden)
 }
 
-var errHidden = errors.New("the runtime keeps the way on to itself")
+var errHidden = errors.New("the runtime holds the return address elsewhere than on the stack")
 
-// trip steps from the helper that a hijacked return leads to. Nothing has called
-// it: it makes room for the return address where the ret took it from, above which
-// its call frame information is one word off. Which address belongs there the
-// Thread object tells (threadsuspend.cpp, Thread::HijackThread).
+// trip steps from the helper that a hijacked return leads to. Nothing has called the
+// helper: it makes room for the return address in the slot that the ret has popped, and
+// its call frame information is off by one word there. The Thread object has the true
+// return address (threadsuspend.cpp, Thread::HijackThread).
 func (u *unwinding) trip(s *site) bool {
 	saved := *u.ctx
 	if u.t.Info.Address != 0 && s.step.Apply(u.ctx, u.t.Stack) == nil {
@@ -303,7 +309,7 @@ func (u *unwinding) trip(s *site) bool {
 	return false
 }
 
-// jump steps from the end of the restoration of a context: everything is restored
+// jump steps from the end of a context's restoration, where every register is restored
 // but the instruction pointer, which is in rax.
 func (u *unwinding) jump() bool {
 	ip, ok := u.ctx.Reg(arch.RAX)

@@ -10,10 +10,11 @@ import (
 	"clrsnap/internal/unwind/insns"
 )
 
-// What musl has instead of unwind information is its code. Its functions are small
-// enough for package insns to find their callers; three of its ends are known by their
-// instructions (AMD64 code; musl, src/signal/x86_64/restore.s, src/thread/x86_64/clone.s,
-// src/env/__libc_start_main.c and src/thread/pthread_create.c):
+// musl has no unwind information. Its functions are small enough for package insns to
+// find their callers from the machine code; the base of a stack and the return from a
+// signal handler are recognised by their instructions (AMD64 code; musl,
+// src/signal/x86_64/restore.s, src/thread/x86_64/clone.s, src/env/__libc_start_main.c
+// and src/thread/pthread_create.c):
 var (
 	// __restore_rt, to which signal handlers return: mov rax, 15 (rt_sigreturn); syscall
 	restoreSignal = []byte{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}
@@ -25,10 +26,10 @@ var (
 	passResult = []byte{0x89, 0xc7, 0xe8}
 )
 
-// enders are the functions that the last of these call.
+// enders are the functions that are called after passResult.
 var enders = map[string]bool{"exit": true, "pthread_exit": true, "thrd_exit": true}
 
-// readCode reads the instructions at an address, as many as there are.
+// readCode fills b with the code at an address; it returns nil where that cannot be read.
 func (w *Walker) readCode(b []byte, at arch.Addr) []byte {
 	if w.mem.ReadMemory(b, at) != nil {
 		return nil
@@ -37,7 +38,10 @@ func (w *Walker) readCode(b []byte, at arch.Addr) []byte {
 }
 
 // starters are the functions that make such calls (musl and glibc).
-var starters = map[string]bool{"__libc_start_main": true, "libc_start_main_stage2": true, "__libc_start_call_main": true, "start": true, "start_c11": true, "start_thread": true}
+var starters = map[string]bool{
+	"__libc_start_main": true, "libc_start_main_stage2": true, "__libc_start_call_main": true,
+	"start": true, "start_c11": true, "start_thread": true,
+}
 
 // atBase reports whether the frame at hand, which is of a module without unwind
 // information for it, is the base of a thread's stack.
@@ -67,9 +71,9 @@ func (u *unwinding) atBase(s *site) bool {
 // starter and what __clone's call has left there.
 const maxStart = 512
 
-// starts reports whether the function at hand is one of the starters, as its name says.
-// In a library without names of its inner functions it is one where the stack ends, or
-// where the end of __clone is next; memory may go on behind a thread's stack.
+// starts reports whether the function at hand is one of the starters, by its name. In a
+// library without names of its inner functions it is one if the stack ends above it, or
+// if its caller is the end of __clone; memory may go on behind a thread's stack.
 func (u *unwinding) starts(s *site) bool {
 	if f, _, ok := s.mod.Symbol(u.ctx.IP - 1); ok {
 		return starters[f.Name]
@@ -88,7 +92,7 @@ func (u *unwinding) starts(s *site) bool {
 	return false
 }
 
-// byCode is what the code of a site without unwind information tells.
+// byCode is what was found from the machine code of a site without unwind information.
 type byCode struct {
 	steps     []*unwind.Step
 	confirmed map[confirmation]bool
@@ -96,31 +100,36 @@ type byCode struct {
 }
 
 // confirmation is a question to package insns: whether the function that begins at
-// start comes to a site in such a way that this step leads back.
+// start reaches a site with a frame from which this step leads to the caller.
 type confirmation struct {
 	start arch.Addr
 	step  *unwind.Step
 }
 
-// unknownStart stands for a function of which is not known where it begins.
+// unknownStart stands for a function whose start is not known.
 const unknownStart arch.Addr = 0
 
 // maxAnswers bounds the answers of one kind that are kept for one site.
 const maxAnswers = 64
 
-// stepByCode steps by what the code at hand does until it returns. The step must lead
-// to where a call has been, or to the end of a signal handler. It is certain if that call
-// leads to a function whose code comes here with such a frame. One that is not is only
-// taken if there is no other and it need not be certain, and the walk is not complete
-// then.
+// stepByCode steps by following the machine code at hand until it returns. The step must
+// lead behind a call, or to the end of a signal handler. It is certain if that call leads
+// to a function whose code reaches this place with such a frame. A step that is not
+// certain is taken only if it is the only one and onlyCertain is false; the walk is
+// incomplete then.
 func (u *unwinding) stepByCode(s *site, onlyCertain bool) bool {
 	if s.byCode == nil {
-		s.byCode = &byCode{steps: insns.Steps(u.w.mem, u.w.arch, u.ctx.IP), confirmed: map[confirmation]bool{}, jumpsAway: map[arch.Addr]bool{}}
+		s.byCode = &byCode{
+			steps:     insns.Steps(u.w.mem, u.w.arch, u.ctx.IP),
+			confirmed: map[confirmation]bool{},
+			jumpsAway: map[arch.Addr]bool{},
+		}
 	}
 	var likely, certain []arch.Context
 	for _, st := range s.byCode.steps {
 		c := *u.ctx
-		if st.Apply(&c, u.t.Stack) != nil || c.Regs[u.w.arch.SP] <= u.ctx.Regs[u.w.arch.SP] || !u.w.isReturn(c.IP) && !u.w.returnsFromSignal(c.IP) {
+		if st.Apply(&c, u.t.Stack) != nil || c.Regs[u.w.arch.SP] <= u.ctx.Regs[u.w.arch.SP] ||
+			!u.w.isReturn(c.IP) && !u.w.returnsFromSignal(c.IP) {
 			continue
 		}
 		likely = append(likely, c)
@@ -133,7 +142,8 @@ func (u *unwinding) stepByCode(s *site, onlyCertain bool) bool {
 		*u.ctx = certain[0]
 	case len(likely) == 1 && !onlyCertain:
 		if u.gap == nil {
-			u.gap = fmt.Errorf("the frame above %v was found by following machine code in %s and need not be the next one: %w", u.ctx.IP, s.mod.Name, unwind.ErrNoInfo)
+			u.gap = fmt.Errorf("the frame above %v was found by following machine code in %s and may not be its caller: %w",
+				u.ctx.IP, s.mod.Name, unwind.ErrNoInfo)
 		}
 		*u.ctx = likely[0]
 	default:
@@ -143,9 +153,9 @@ func (u *unwinding) stepByCode(s *site, onlyCertain bool) bool {
 	return true
 }
 
-// confirms reports whether the call that returns to caller leads to a function that comes
-// to the site with a frame which step leaves. Where the call does not tell which function
-// that is, the symbol of the one at hand does, or else the code before the site.
+// confirms reports whether the call that returns to caller leads to a function that
+// reaches the site with the frame that step undoes. Where the target of the call is not
+// known, the symbol of the function at hand is used, or else the code before the site.
 func (u *unwinding) confirms(s *site, step *unwind.Step, caller *arch.Context) bool {
 	mem, a := u.w.mem, u.w.arch
 	callees := insns.Callees(mem, a, caller)

@@ -21,9 +21,9 @@ const (
 	cloneReturn   = 9
 )
 
-// newThread steps from these instructions: in the new thread, which rax tells once
-// the system call is done, they are the base of the stack; in the old one the
-// return address is on top of it.
+// newThread steps from these instructions. In the new thread they are the base of the
+// stack; in the old one the return address is on top of it. After the system call rax
+// tells which thread this is.
 func (u *unwinding) newThread() (base, ok bool) {
 	rax, known := u.ctx.Reg(arch.RAX)
 	var code [12]byte

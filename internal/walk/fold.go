@@ -7,16 +7,16 @@ import (
 	"clrsnap/internal/clr/codemap"
 )
 
-// Walk visits the frames that are there from the program's point of view.
+// Walk visits the frames that exist from the program's point of view.
 // Catch and finally bodies are compiled as functions of their own (funclets)
-// and run on top of everything that the exception is unwinding; what the stack
-// holds from such a funclet up to the frame of its method is therefore passed
-// over, and the method is visited once. Filters are frames of their own: when
-// one runs, nothing has been unwound yet. What an exception has unwound between
-// two handlers is passed over too.
+// and run on top of everything that the exception is unwinding. The frames
+// from such a funclet up to the frame of its method are therefore skipped, and
+// the method is visited once. Filters are frames of their own: when one runs,
+// nothing has been unwound yet. Frames that an exception has unwound between
+// two handlers are skipped too.
 //
 // The frames of the runtime's exception machinery and of methods without
-// metadata are visited; Hidden tells them.
+// metadata are visited; Hidden recognises them.
 func (w *Walker) Walk(t *Thread, ctx *arch.Context, route Route, visit func(*Frame) bool) Result {
 	f := folding{w: w, t: t, visit: visit}
 	r := w.Unwind(t, ctx, route, f.frame)
@@ -24,7 +24,8 @@ func (w *Walker) Walk(t *Thread, ctx *arch.Context, route Route, visit func(*Fra
 		return Result{Err: f.err}
 	}
 	if f.parentOf != nil && r.Err == nil {
-		return Result{Err: fmt.Errorf("%w: no frame of the method that the exception handler at %v belongs to", ErrUnsafe, f.parentOf.code.Start)}
+		return Result{Err: fmt.Errorf("%w: no frame of the method that the exception handler at %v belongs to",
+			ErrUnsafe, f.parentOf.code.Start)}
 	}
 	return r
 }

@@ -137,14 +137,16 @@ func (h *hostile) thread() *Thread {
 		t.Context.Set(r, onStack(word(n+1+int(r))))
 	}
 	w := word(n + 20)
-	t.Info = thread.Thread{Address: arch.Addr(w & 1), Cooperative: w&2 != 0, State: uint32(w >> 2), Frame: arch.Addr(onStack(w >> 8))}
+	t.Info = thread.Thread{
+		Address: arch.Addr(w & 1), Cooperative: w&2 != 0, State: uint32(w >> 2), Frame: arch.Addr(onStack(w >> 8)),
+	}
 	t.Head = h.data[:len(h.data)&^7]
 	t.UnwoundLow, t.UnwoundHigh = arch.Addr(onStack(w>>16)), arch.Addr(onStack(w>>24))
 	return t
 }
 
 // FuzzWalk: whatever a target answers, every kind of walk ends, soon, without a
-// panic; and a complete walk says no error, an incomplete one why.
+// panic; a complete walk has no error, an incomplete one says why.
 func FuzzWalk(f *testing.F) {
 	f.Add([]byte("\x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x15\x16\x17\x18\x22"))
 	f.Add(make([]byte, 100))

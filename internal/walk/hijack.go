@@ -10,11 +10,11 @@ import (
 // the address of its own code, so that the thread comes to a stop when its method
 // returns (threadsuspend.cpp, Thread::HijackThread). The Thread object keeps the
 // true address and, in the word after it, the address of the slot. The data
-// descriptor does not name these fields, so the slot is looked for.
+// descriptor does not name these fields, so the address of the slot is searched for.
 //
 // They are set before the slot is overwritten, and stay when it is restored: the
-// caller must know that the slot does not hold the address that it had. The flag
-// in the thread's state is no guide: it is set after the slot has been
+// caller must make sure that the slot no longer holds the true address. The flag
+// in the thread's state does not help: it is set after the slot has been
 // overwritten.
 func (u *unwinding) hijacked(slot uint64) (arch.Addr, bool) {
 	head := u.t.Head
@@ -29,8 +29,8 @@ func (u *unwinding) hijacked(slot uint64) (arch.Addr, bool) {
 	return 0, false
 }
 
-// unhijack puts the true return address in place of the one that was read at the
-// top of a managed frame, if nothing can return to that.
+// unhijack replaces the return address that was read at the top of a managed frame by
+// the true one, if no call can return to the address that was read.
 func (u *unwinding) unhijack(s *site) bool {
 	if !u.fromManaged || u.t.Info.Address == 0 || s != nil && u.w.canReturn(s, u.ctx.IP) {
 		return false

@@ -28,7 +28,7 @@ type site struct {
 	built   bool   // its frame was built by hand, to lead to an instruction that a signal has interrupted
 }
 
-// answer is what is known of a question that costs something to answer.
+// answer is the cached answer to a question that is expensive to answer.
 type answer uint8
 
 const (
@@ -50,7 +50,7 @@ const (
 	siteManaged siteKind = iota
 	siteNative           // a native module's code
 	siteStub             // known to the code map, without unwind information
-	siteHelper           // known to nobody: code that the runtime copied or made
+	siteHelper           // of no module and not in the code map: code that the runtime copied or made
 	siteTrip             // native code: the helper that hijacked returns lead to
 	siteJump             // native code: about to jump to a context that is restored
 )
@@ -66,7 +66,7 @@ func (s *site) frameKind() Kind {
 }
 
 // lookup finds the site of an ip, or nil where there is no code. A site in code
-// that can be unloaded is good for one moment only: other code, even of the same
+// that can be unloaded is valid for one moment only: other code, even of the same
 // size and with the same addresses of header and MethodDesc, may take its place.
 func (w *Walker) lookup(ip arch.Addr, exact bool) (*site, error) {
 	if ip>>userBits != 0 {

@@ -16,15 +16,14 @@ const (
 	// AsDocumented reports each run of unmanaged frames below the leaf-most
 	// one, once, and true return addresses.
 	AsDocumented Mode = iota
-	// AsCoreCLR reports what CoreCLR itself reports. It finds its way across
-	// unmanaged frames by the chain of Frames alone, so that the ip of a method
-	// in a P/Invoke is the one that its InlinedCallFrame holds. And it drops the
-	// runs of unmanaged frames next to the managed exception machinery: those
-	// that called it, and those through which it called a filter or the handlers
-	// of AppDomain.FirstChanceException. That is what TestOracle, which holds this
-	// mode against the runtime itself, sees; CoreCLR marks the InlinedCallFrames of
-	// these calls (InlinedCallFrameMarker::ExceptionHandlingHelper), which is
-	// probably how it knows.
+	// AsCoreCLR reports what CoreCLR itself reports. It crosses unmanaged frames
+	// by the chain of Frames alone, so that the ip of a method in a P/Invoke is
+	// the one that its InlinedCallFrame holds. And it drops the runs of unmanaged
+	// frames next to the managed exception machinery: those that called it, and
+	// those through which it called a filter or the handlers of
+	// AppDomain.FirstChanceException. TestOracle compares this mode with the runtime
+	// itself. CoreCLR probably recognises these runs by the mark that it sets in
+	// their InlinedCallFrames (InlinedCallFrameMarker::ExceptionHandlingHelper).
 	AsCoreCLR
 )
 
@@ -36,8 +35,8 @@ type Run struct {
 }
 
 // DoStackSnapshot visits managed frames and runs of unmanaged frames from ctx on.
-// The run that the walk begins in, if it does, is not visited: whoever has the
-// context has that run too.
+// If the walk begins in a run of unmanaged frames, that run is not visited: whoever has
+// the context has that run too.
 func (w *Walker) DoStackSnapshot(t *Thread, ctx *arch.Context, mode Mode, visit func(Run) bool) Result {
 	route := ByUnwindInfo
 	if mode == AsCoreCLR {
@@ -77,7 +76,7 @@ func (s *snapshot) frame(fr *Frame) bool {
 		return false
 	}
 	if s.inRun = false; tr.hidden && !tr.machinery {
-		return true // a stub without metadata: its caller says whose call the run was
+		return true // a stub without metadata: its caller decides whose call the run was
 	}
 	if !s.flush(tr.machinery) {
 		return false
@@ -112,8 +111,8 @@ func (s *snapshot) flush(drop bool) bool {
 
 // FrameSeed returns the context of the newest managed frame that the thread's
 // chain of explicit Frames leads back to, and false where there is none. For a
-// thread in preemptive mode that is the frame that called native code. A Frame of which
-// it cannot be told is an error: none may be passed over for that.
+// thread in preemptive mode that is the frame that called native code. A Frame that
+// cannot be read or understood is an error: skipping it could skip a managed frame.
 func (w *Walker) FrameSeed(t *Thread) (seed arch.Context, found bool, err error) {
 	err = w.eachFrame(t, func(c *arch.Context, managed bool) bool {
 		if managed {
@@ -124,8 +123,8 @@ func (w *Walker) FrameSeed(t *Thread) (seed arch.Context, found bool, err error)
 	return seed, found, err
 }
 
-// CheckChain says why it cannot be told where the Frames of a thread lead; nil where it
-// can. ErrMissing: what Stack.Miss names has to be captured too.
+// CheckChain returns nil if the whole chain of a thread's Frames can be followed, else
+// the reason. ErrMissing: the memory at Stack.Miss has to be captured too.
 func (w *Walker) CheckChain(t *Thread) error {
 	return w.eachFrame(t, func(*arch.Context, bool) bool { return true })
 }

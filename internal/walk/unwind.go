@@ -32,28 +32,32 @@ type unwinding struct {
 // Route is the way across native code.
 type Route uint8
 
-// The routes. ByUnwindInfo sees every native frame. ByFrames, CoreCLR's own way,
-// sees the first of a run and goes on where the next explicit Frame leads to.
+// The routes. ByUnwindInfo visits every native frame. ByFrames, CoreCLR's own way,
+// visits the first native frame of a run and continues where the next explicit Frame
+// leads.
 const (
 	ByUnwindInfo Route = iota
 	ByFrames
 )
 
 // Unwind visits every frame from ctx, which it changes, to the base of the
-// stack. ctx is where execution goes on, not where a call returns to. The
-// visitor returns false to stop.
+// stack. The ip in ctx is the next instruction to be executed, not a return address.
+// The visitor returns false to stop.
 func (w *Walker) Unwind(t *Thread, ctx *arch.Context, route Route, visit func(*Frame) bool) Result {
 	return w.unwind(t, ctx, route, true, visit)
 }
 
-// UnwindFrom is Unwind from the middle of a stack: unless exact, ctx's ip is
-// where a call returns to.
+// UnwindFrom is Unwind from the middle of a stack: unless exact, ctx's ip is a return
+// address.
 func (w *Walker) UnwindFrom(t *Thread, ctx *arch.Context, exact bool, visit func(*Frame) bool) Result {
 	return w.unwind(t, ctx, ByUnwindInfo, exact, visit)
 }
 
 func (w *Walker) unwind(t *Thread, ctx *arch.Context, route Route, exact bool, visit func(*Frame) bool) Result {
-	u := unwinding{w: w, t: t, ctx: ctx, route: route, exact: exact, leaf: true, runSP: arch.Addr(ctx.Regs[w.arch.SP]), pos: t.Info.Frame, gap: t.Gap}
+	u := unwinding{
+		w: w, t: t, ctx: ctx, route: route, exact: exact, leaf: true,
+		runSP: arch.Addr(ctx.Regs[w.arch.SP]), pos: t.Info.Frame, gap: t.Gap,
+	}
 	u.frame.Context = ctx
 	for n := 0; ; n++ {
 		if n == maxFrames {
@@ -180,14 +184,14 @@ func (u *unwinding) native(s *site) (base bool, err error) {
 	saved := *u.ctx
 	err = step.Apply(u.ctx, u.t.Stack)
 	if err == nil && u.ctx.IP == 0 {
-		// A thread's first function returns to nowhere, and so do steps that went
-		// wrong. If a Frame leads back to managed code, this is not the base; if it
-		// has called nobody or if much of the stack lies above, it hardly is.
+		// The return address of a thread's first function is 0, and so is that of a step
+		// that went wrong. If a Frame leads back to managed code, this is not the base. If
+		// this frame has called nobody, or if much of the stack lies above, it hardly is.
 		if u.follow(errNoReturn) {
 			return false, nil
 		}
 		if u.gap == nil && (u.exact || u.t.Stack.Contains(arch.Addr(u.ctx.Regs[u.w.arch.SP])+nearBase)) {
-			u.gap = fmt.Errorf("%w at %v, which need not be the base of the stack", errNoReturn, saved.IP)
+			u.gap = fmt.Errorf("%w at %v, which may not be the base of the stack", errNoReturn, saved.IP)
 		}
 		return true, nil
 	}
@@ -203,10 +207,10 @@ func (u *unwinding) native(s *site) (base bool, err error) {
 }
 
 // interrupted corrects the step out of the handler of a stack overflow, which runs on
-// a stack of its own: the frame that was built for it leads to the interrupted
-// instruction, but not to its stack. The Frame that the runtime makes of the signal's
-// context does (pal/src/exception/signal.cpp, ExecuteHandlerOnCustomStack;
-// vm/eepolicy.cpp, HandleFatalStackOverflow).
+// a stack of its own. The frame that was built for the handler has the interrupted
+// instruction, but not the interrupted stack pointer. The Frame that the runtime makes
+// of the signal's context has both (pal/src/exception/signal.cpp,
+// ExecuteHandlerOnCustomStack; vm/eepolicy.cpp, HandleFatalStackOverflow).
 func (u *unwinding) interrupted() {
 	at, ok := u.nextFrame()
 	if !ok || at >= arch.Addr(u.ctx.Regs[u.w.arch.SP]) {
@@ -230,8 +234,8 @@ var errNoReturn = errors.New("the return address is 0")
 const nearBase = 64 << 10
 
 // tripped reports whether the frame at hand is the helper that a hijacked return
-// address leads to. Nothing called it, so its call frame information cannot say
-// where it came from; the hijack Frame that its callee has made does
+// address leads to. Nothing called it, so its call frame information cannot lead to
+// a caller; the HijackFrame that its callee has made does
 // (amd64/asmhelpers.S, OnHijackTripThread; threads.cpp, OnHijackWorker).
 func (u *unwinding) tripped() bool {
 	at, ok := u.nextFrame()
@@ -279,9 +283,9 @@ func brokenChain(s *target.Stack, at arch.Addr) error {
 }
 
 // noInfo steps from native code that has no unwind information: a PLT entry, which is a
-// leaf, the end of a signal handler, code that tells itself where it returns to, or,
-// where a whole module has none, code with a frame pointer. Each must be confirmed by a
-// call before the return address.
+// leaf; the end of a signal handler; code whose instructions can be followed to its
+// return; or, where a whole module has no unwind information, code with a frame pointer.
+// Each must be confirmed by a call before the return address.
 func (u *unwinding) noInfo(s *site) error {
 	if u.exact && s.mod.InPLT(u.ctx.IP) {
 		return u.leafStep(pltPushes)
@@ -293,9 +297,9 @@ func (u *unwinding) noInfo(s *site) error {
 	return u.recover(fmt.Errorf("%w in %s", unwind.ErrNoInfo, s.mod.Name))
 }
 
-// byFramePointer steps by the frame pointer, if it leads to where a call has been. The
-// function may have made no frame, or not yet: then this is its caller's, or that of a
-// method which a signal has interrupted.
+// byFramePointer steps by the frame pointer, if that leads behind a call. The function
+// may have made no frame, or not yet: then the frame pointer is its caller's, or that of
+// a method which a signal has interrupted.
 func (u *unwinding) byFramePointer(s *site) bool {
 	fp, known := u.ctx.Reg(u.w.arch.FP)
 	if !known || arch.Addr(fp) <= arch.Addr(u.ctx.Regs[u.w.arch.SP]) {
@@ -316,11 +320,11 @@ func (u *unwinding) byFramePointer(s *site) bool {
 	return true
 }
 
-// How many words a leaf without unwind information may have pushed: the resolve
-// stub of virtual dispatch one register (amd64/virtualcallstubcpu.hpp), the thunk
+// How many words a leaf without unwind information may have pushed. The resolve
+// stub of virtual dispatch pushes one register (amd64/virtualcallstubcpu.hpp); the thunk
 // of a ReadyToRun image's delay-loaded method the number and the address of its
-// import (crossgen2, ImportThunk), the first entry of a PLT two words, the helpers
-// that the runtime copies none.
+// import (crossgen2, ImportThunk); the first entry of a PLT two words; the helpers
+// that the runtime copies push none.
 const (
 	stubPushes = 2
 	pltPushes  = 2
@@ -348,9 +352,9 @@ func (u *unwinding) leafStep(pushes arch.Addr) error {
 // maxChain bounds the Frames looked at in one recovery.
 const maxChain = 1 << 12
 
-// recover goes on at the managed frame that the runtime's own Frames lead back
-// to. why is what made it necessary, nil where the unwind information led to a
-// place that is no code.
+// recover continues at the managed frame that the runtime's own Frames lead back
+// to. why is what made it necessary; nil: the unwind information led to an address
+// without code.
 func (u *unwinding) recover(why error) error {
 	if why == nil {
 		why = fmt.Errorf("no code at %v", u.ctx.IP)
@@ -365,8 +369,8 @@ func (u *unwinding) recover(why error) error {
 }
 
 // follow goes to the managed frame that the first Frame of the present run of
-// native frames leads back to, if there is one. With a reason why, it notes what
-// may have been missed. u.broken is why the Frames do not tell.
+// native frames leads back to, if there is one. With a reason why, it records what
+// may have been missed. If it fails, u.broken says why the Frames could not be followed.
 func (u *unwinding) follow(why error) bool {
 	u.broken = nil
 	at, ok := u.nextFrame()
@@ -381,7 +385,8 @@ func (u *unwinding) follow(why error) bool {
 		if managed && sp > u.runSP {
 			u.note(kind, at, c.IP, why)
 			*u.ctx = c
-			u.exact = kind == thread.FaultingExceptionFrame || kind == thread.RedirectedThreadFrame || kind == thread.ResumableFrame
+			u.exact = kind == thread.FaultingExceptionFrame || kind == thread.RedirectedThreadFrame ||
+				kind == thread.ResumableFrame
 			u.runSP = sp
 			return true
 		}
@@ -390,14 +395,17 @@ func (u *unwinding) follow(why error) bool {
 	return false
 }
 
-// maxLazy bounds the native frames between a function of the runtime's that managed
-// code calls directly and its caller. Most often there is none.
+// maxLazy bounds the native frames between a runtime function that managed code calls
+// directly and its caller. Mostly there is none.
 const maxLazy = 32
 
 // frameContext is Chain.Context, all the way to the managed frame. It returns false for
-// Frames that mark a place, are not in a call, or lead to native code that has called
-// into the runtime: there the chain goes on. Where that cannot be told, it is an error.
-func (w *Walker) frameContext(s *target.Stack, at arch.Addr, c *arch.Context) (kind thread.FrameKind, managed bool, err error) {
+// Frames that only mark a place, are not in a call, or lead to native code that has
+// called into the runtime: the caller goes on with the next Frame. It is an error if
+// none of this can be decided.
+func (w *Walker) frameContext(s *target.Stack, at arch.Addr, c *arch.Context) (
+	kind thread.FrameKind, managed bool, err error,
+) {
 	kind, leads, err := w.chain.Context(s, at, c)
 	if err != nil || !leads {
 		return kind, false, frameError(s, kind, at, err)
@@ -410,7 +418,7 @@ func (w *Walker) frameContext(s *target.Stack, at arch.Addr, c *arch.Context) (k
 		case site != nil && site.kind == siteManaged:
 			return kind, true, nil
 		case kind.Managed(), site == nil && !w.modules.Executable(c.IP):
-			return kind, false, fmt.Errorf("%w: the %v at %v leads to %v, which is no managed code", ErrUnsafe, kind, at, c.IP)
+			return kind, false, fmt.Errorf("%w: the %v at %v leads to %v, which is not managed code", ErrUnsafe, kind, at, c.IP)
 		case !kind.Lazy():
 			return kind, false, nil
 		}
@@ -428,7 +436,7 @@ func (w *Walker) frameContext(s *target.Stack, at arch.Addr, c *arch.Context) (k
 	return kind, false, lostFrame(kind, at, fmt.Errorf("more than %d native frames", maxLazy))
 }
 
-// frameError says why a Frame does not tell what it leads to.
+// frameError says why the code that a Frame leads back to is not known.
 func frameError(s *target.Stack, kind thread.FrameKind, at arch.Addr, err error) error {
 	switch {
 	case err == nil:
@@ -446,9 +454,9 @@ func lostFrame(kind thread.FrameKind, at arch.Addr, why error) error {
 }
 
 // note records that frames may be missing. A thread in preemptive mode has left
-// managed code through its newest Frame, so that no managed frame is missing
-// there, but native ones are; into any other run managed code may have called
-// without leaving a Frame.
+// managed code through its newest Frame, so below that only native frames can be
+// missing. Managed code may have called into any other run of native frames without
+// leaving a Frame.
 func (u *unwinding) note(kind thread.FrameKind, at, ip arch.Addr, why error) {
 	if why == nil || u.gap != nil {
 		return

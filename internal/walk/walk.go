@@ -3,17 +3,17 @@
 //
 // It works on a capture: registers, the head of the runtime's Thread object and
 // a copy of the live part of the stack, all taken at one moment. The thread
-// itself has long gone on. What else is needed (code, unwind information,
+// itself runs on meanwhile. What else is needed (code, unwind information,
 // MethodDescs) does not change while code is alive and is read from the target
 // through small interfaces; code that can be unloaded is checked at each use.
 //
-// Four ways lead from a frame to its caller. Managed code has the runtime's
-// unwind information, native code has call frame information, or else its
-// instructions are followed, from both sides (package insns), and the few
+// There are four ways to step from a frame to its caller. Managed code has the
+// runtime's unwind information. Native code has call frame information; where it has
+// none, its instructions are followed, from both sides (package insns). The few
 // pieces that have neither (stubs, copied helpers, PLT entries) are leaves whose
-// return address is on top of the stack or near it. Where all of them fail, the
+// return address is on top of the stack or near it. Where all of these fail, the
 // runtime's explicit Frames lead back to managed code, and the walk says what it
-// may have missed. Nothing is reported that had to be guessed.
+// may have missed. Nothing that had to be guessed is reported.
 package walk
 
 import (
@@ -92,7 +92,7 @@ func (f *Frame) IP() arch.Addr { return f.Context.IP }
 var (
 	// ErrStopped: the visitor asked to stop.
 	ErrStopped = errors.New("stopped by the visitor")
-	// ErrLost: there is no way on from a frame.
+	// ErrLost: the caller of a frame cannot be found.
 	ErrLost = errors.New("the walk cannot go on")
 	// ErrMissing: stack memory is needed that was not captured; Stack.Miss
 	// says which.
@@ -143,12 +143,12 @@ func New(o Options) *Walker {
 	}
 }
 
-// Begin starts a new moment: what was found out about code that can be unloaded
-// is checked again when it is next used.
+// Begin starts a new moment: what is cached about code that can be unloaded is
+// checked again when it is next used.
 func (w *Walker) Begin() { w.epoch++ }
 
-// Forget drops everything that is cached about native code: modules have come or
-// gone.
+// Forget drops everything that is cached about native code. It is called when modules
+// have been loaded or unloaded.
 func (w *Walker) Forget() {
 	w.sites.reset(func(s *site) bool { return s.mod == nil })
 }
@@ -157,8 +157,8 @@ func (w *Walker) Forget() {
 type Result struct {
 	// Complete: the base of the stack was reached and nothing was skipped.
 	Complete bool
-	// Err says why not; nil with Complete.
+	// Err says why the walk is not complete; nil with Complete.
 	Err error
-	// Gap says what may have been skipped, also where the visitor stopped.
+	// Gap says what may have been skipped, also if the visitor stopped the walk.
 	Gap error
 }

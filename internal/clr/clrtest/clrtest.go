@@ -1,5 +1,5 @@
-// Package clrtest is what the tests of the packages around it share: the data
-// descriptors of runtimes that differ, and memory to lay structures out in.
+// Package clrtest has what the tests of the packages around it share: data
+// descriptors of different runtimes, and memory to lay structures out in.
 package clrtest
 
 import (
@@ -28,7 +28,9 @@ const (
 )
 
 // folders are where they lie, in internal/contract.
-var folders = map[string]string{Net8: "embedded", Net9: "embedded", Net10: "testdata", Net11: "testdata", net10: "embedded"}
+var folders = map[string]string{
+	Net8: "embedded", Net9: "embedded", Net10: "testdata", Net11: "testdata", net10: "embedded",
+}
 
 // pointers is how many of them the largest descriptor indexes.
 const pointers = 160

@@ -63,8 +63,8 @@ type Code struct {
 	image       *image    // of ReadyToRun code
 }
 
-// ErrCorrupt is what the runtime's structures give when they contradict
-// themselves: overwritten, half written, or not what they were taken for.
+// ErrCorrupt: the runtime's structures contradict each other. They were overwritten,
+// or are half written, or have another layout than was assumed.
 var ErrCorrupt = errors.New("the runtime's code map is inconsistent")
 
 func corrupt(format string, args ...any) error {
@@ -131,12 +131,15 @@ type layout struct {
 
 // New binds a code map to the runtime that d describes.
 func New(mem target.Memory, d *contract.Descriptor) (*Map, error) {
-	m := &Map{mem: target.NewReader(mem), linear: d.Contracts["ExecutionManager"] == versionLinear, images: map[arch.Addr]*image{}}
+	m := &Map{
+		mem: target.NewReader(mem), linear: d.Contracts["ExecutionManager"] == versionLinear, images: map[arch.Addr]*image{},
+	}
 	if err := d.Bind(&m.l); err != nil {
 		return nil, err
 	}
 	if m.l.FuncSize < 12 || m.l.FuncSize > 64 || m.l.BucketSlots == 0 || m.l.BucketSlots > 64 || m.l.BucketSize > 4096 {
-		return nil, corrupt("a RuntimeFunction of %d bytes, a hash bucket of %d slots in %d bytes", m.l.FuncSize, m.l.BucketSlots, m.l.BucketSize)
+		return nil, corrupt("a RuntimeFunction of %d bytes, a hash bucket of %d slots in %d bytes",
+			m.l.FuncSize, m.l.BucketSlots, m.l.BucketSize)
 	}
 	return m, nil
 }
@@ -151,7 +154,7 @@ func (m *Map) Lookup(ip arch.Addr) (Code, error) {
 	var c Code
 	switch {
 	case s.flags&sectionInterpreter != 0:
-		// Byte code of the runtime's interpreter: no processor executes it.
+		// Byte code of the runtime's interpreter: no CPU executes it.
 	case s.r2rModule != 0:
 		c, err = m.lookupR2R(&s, ip)
 	case s.flags&sectionRangeList != 0:

@@ -106,8 +106,8 @@ func testLookupJIT(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// Where nobody says where a code header has its exception clauses, whether a funclet is a
-// filter is not guessed.
+// If the descriptor does not say where a code header has its exception clauses, IsFilter
+// returns an error and does not guess.
 func TestClausesUnknown(t *testing.T) {
 	_, m := jitHeap(t, clrtest.Descriptor(t, clrtest.Net10))
 	m.l.HdrEH = contract.Absent
@@ -129,7 +129,9 @@ func testLookupCorrupt(t *testing.T, d *contract.Descriptor) {
 			mem.ptr(frag+arch.Addr(m.l.FragEnd), heapBase)
 			mem.ptr(frag+arch.Addr(m.l.FragNext), frag)
 		},
-		"a section that lies elsewhere":   func(mem memory, m *Map) { mem.ptr(section1+arch.Addr(m.l.SecEnd), heapBase+0x10) },
+		"a section that lies elsewhere": func(mem memory, m *Map) {
+			mem.ptr(section1+arch.Addr(m.l.SecEnd), heapBase+0x10)
+		},
 		"a heap that cannot be read":      func(mem memory, m *Map) { mem.ptr(section1+arch.Addr(m.l.SecHeap), 0xdead0000) },
 		"a nibble map that leads outside": func(mem memory, m *Map) { mem.u32(nibbles1, 0xfffff009) },
 		"a million funclets":              func(mem memory, m *Map) { mem.u32(header1+arch.Addr(m.l.HdrUnwinds), 1_000_000) },
@@ -156,8 +158,8 @@ func testLookupCorrupt(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// wrapped is memory of fuzz data: everything can be read, again and again the
-// same bytes, but for one page in eight.
+// wrapped is memory of fuzz data, repeated: everything can be read, except one page in
+// eight.
 type wrapped []byte
 
 func (w wrapped) ReadMemory(p []byte, addr arch.Addr) error {
@@ -170,7 +172,7 @@ func (w wrapped) ReadMemory(p []byte, addr arch.Addr) error {
 	return nil
 }
 
-// FuzzLookup: whatever the memory holds, an answer comes, and one that fits.
+// FuzzLookup: whatever the memory holds, Lookup returns, with an answer that is consistent.
 func FuzzLookup(f *testing.F) {
 	f.Add(make([]byte, 64), uint64(0x7f00_0002_0050))
 	f.Add([]byte("\x00\x10\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\x7f\x00\x00\x02\x00\x00\x00"), uint64(0x1000))

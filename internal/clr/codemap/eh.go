@@ -54,8 +54,8 @@ func (m *Map) IsFilter(c *Code) (bool, error) {
 	return m.anyFilter(at, n, r2rClauseSize, r2rClauseFilter, offset)
 }
 
-// errNoClauses: of such a runtime it cannot be told whether a funclet is a filter.
-var errNoClauses = errors.New("where the runtime has its exception clauses is not known: update clrsnap")
+// errNoClauses: without the clauses, filters cannot be told from other funclets.
+var errNoClauses = errors.New("the location of this runtime's exception clauses is not known: update clrsnap")
 
 func (m *Map) anyFilter(at arch.Addr, n, size, filterOff, offset uint64) (bool, error) {
 	if n > maxClauses {

@@ -88,7 +88,7 @@ func (m *Map) codeStart(heap, ip arch.Addr) (arch.Addr, bool, error) {
 	return code, true, nil
 }
 
-// heap is a heap of code.
+// heap is a code heap of the JIT.
 type heap struct {
 	start, end, base arch.Addr
 	nibbles          arch.Addr

@@ -5,8 +5,8 @@ import (
 	"clrsnap/internal/contract"
 )
 
-// image is what is kept of a ReadyToRun image. The tables themselves stay in
-// the target and are read through its page cache.
+// image is the cached description of a ReadyToRun image. The tables themselves stay
+// in the target and are read through its page cache.
 type image struct {
 	info              arch.Addr // ReadyToRunInfo
 	functions         arch.Addr

@@ -106,7 +106,9 @@ func r2rImage(t *testing.T, d *contract.Descriptor) (memory, *Map) {
 	mem.ptr(r2rInfo+arch.Addr(l.R2RHeader), r2rHdr)
 	mem.ptr(r2rInfo+arch.Addr(l.R2RFuncs), r2rFuncs)
 	mem.u32(r2rInfo+arch.Addr(l.R2RCount), 4)
-	for i, f := range []runtimeFunction{{0x1000, 0x1100, 0x800}, {0x1100, 0x1140, 0x810}, {0x2000, 0x2080, 0x820}, {0x3000, 0x3020, 0x830}} {
+	for i, f := range []runtimeFunction{
+		{0x1000, 0x1100, 0x800}, {0x1100, 0x1140, 0x810}, {0x2000, 0x2080, 0x820}, {0x3000, 0x3020, 0x830},
+	} {
 		at := r2rFuncs + arch.Addr(uint32(i)*l.FuncSize)
 		mem.u32(at+arch.Addr(l.FuncBegin), f.begin)
 		mem.u32(at+arch.Addr(l.FuncEnd), f.end)

@@ -17,9 +17,9 @@ type Sample struct {
 	Start arch.Addr
 }
 
-// Samples returns where methods start, at most most: a few of each ReadyToRun
-// image and each code heap that cannot be unloaded. It reads the index in the other
-// direction than Lookup, so that the two can be held against one another.
+// Samples returns where methods start, at most most of them: a few of each ReadyToRun
+// image and of each code heap that cannot be unloaded. It reads the index in the
+// opposite direction to Lookup, so that the two can be checked against each other.
 func (m *Map) Samples(most int) ([]Sample, error) {
 	w := sampler{m: m, most: most, seen: map[arch.Addr]bool{}}
 	err := w.level(m.l.TopMap, levels-1)

@@ -80,7 +80,8 @@ func (m *Map) readSection(at, ip arch.Addr) (s section, ok bool, err error) {
 		off uint32
 		to  *arch.Addr
 	}{
-		{m.l.SecBegin, &s.begin}, {m.l.SecEnd, &s.end}, {m.l.SecHeap, &s.heap}, {m.l.SecR2R, &s.r2rModule}, {m.l.SecDelete, &del},
+		{m.l.SecBegin, &s.begin}, {m.l.SecEnd, &s.end}, {m.l.SecHeap, &s.heap},
+		{m.l.SecR2R, &s.r2rModule}, {m.l.SecDelete, &del},
 	} {
 		if *f.to, err = m.mem.Pointer(at + arch.Addr(f.off)); err != nil {
 			return s, false, err
@@ -89,7 +90,7 @@ func (m *Map) readSection(at, ip arch.Addr) (s section, ok bool, err error) {
 	if s.flags, err = m.mem.Uint32(at + arch.Addr(m.l.SecFlags)); err != nil {
 		return s, false, err
 	}
-	if del != 0 { // on its way out: the runtime itself no longer finds it
+	if del != 0 { // about to be deleted: the runtime itself no longer finds it
 		return s, false, nil
 	}
 	if !ip.In(s.begin, s.end) {

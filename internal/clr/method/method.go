@@ -46,7 +46,7 @@ type Method struct {
 // CoreCLR does (method.hpp, MethodDesc::IsNoMetadata).
 func (m *Method) HasMetadata() bool { return m.Class != Dynamic }
 
-// ErrCorrupt is what memory gives that cannot be a MethodDesc.
+// ErrCorrupt: the memory at an address cannot be a MethodDesc.
 var ErrCorrupt = errors.New("not a MethodDesc")
 
 // Bits of a MethodDesc (method.hpp).
@@ -99,8 +99,8 @@ type Reader struct {
 
 	aggressive bool // methods that ask for aggressive optimization take part in tiering
 
-	// Attributes returns a method's MethodImplAttributes, which its metadata has. The
-	// tiers of .NET 8 depend on them; nil: they are not known.
+	// Attributes returns a method's MethodImplAttributes, from its metadata. The tiers
+	// of .NET 8 depend on them; nil: they are not known.
 	Attributes func(*Method) (uint16, error)
 }
 
@@ -217,7 +217,7 @@ func (r *Reader) Dynamic(m *Method) (DynamicInfo, error) {
 	}
 	n, err := r.mem.Uint32(m.Desc + arch.Addr(r.l.DynSigN))
 	if err != nil || sig == 0 || n > maxDynamicSig {
-		return d, err // a name without a signature is a name still
+		return d, err // the name is useful without the signature
 	}
 	d.Signature, err = r.mem.Bytes(sig, int(n))
 	return d, err

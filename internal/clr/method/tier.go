@@ -60,10 +60,10 @@ func (r *Reader) Tier(m *Method, c *codemap.Code) (Tier, error) {
 			return TierUnknown, err
 		}
 	}
-	// No node: the default version. .NET 11 keeps its tier. Elsewhere it starts at
-	// the lowest tier if the method takes part in tiering at all. (A few such methods
-	// the JIT optimises at once, those marked UnmanagedCallersOnly for example;
-	// nothing that the descriptor of .NET 10 names tells them.)
+	// No node: the default version. .NET 11 stores its tier. Other runtimes start it at
+	// the lowest tier if the method takes part in tiering at all. (The JIT optimises a
+	// few such methods at once, for example those marked UnmanagedCallersOnly; the
+	// descriptor of .NET 10 has no field by which they could be recognised.)
 	if m.flags3&flagTiered != 0 {
 		return r.firstTier(m)
 	}
@@ -103,7 +103,7 @@ func (r *Reader) firstTier(m *Method) (Tier, error) {
 		return TierUnknown, err
 	}
 	if int(t) >= len(tiers) {
-		return Tier0, nil // not decided when it was compiled
+		return Tier0, nil // the tier was not yet decided when it was compiled
 	}
 	return tiers[t], nil
 }

@@ -7,7 +7,7 @@ import (
 
 // versionTable is the version of the contract CodeVersions that stands for .NET 8,
 // which is older than the contract: a MethodDesc does not lead to its versions, a
-// hash table of the AppDomain does; and the tiers that methods begin with are others.
+// hash table of the AppDomain does; and methods begin with other tiers.
 const versionTable contract.Version = "0"
 
 // dataLayout is the way from a MethodDesc to its versions (method.hpp, struct
@@ -62,7 +62,7 @@ func (r *Reader) dataState(desc arch.Addr) (arch.Addr, error) {
 
 // tableState looks a method up in a hash table with double hashing: the key is the
 // low half of the address (shash.inl, SHash::Lookup). The table may be replaced
-// while it is read, so a state is only believed that names the method.
+// while it is read, so a state is accepted only if it names the method.
 func (r *Reader) tableState(desc arch.Addr) (arch.Addr, error) {
 	domain, err := r.mem.Pointer(r.table.AppDomain)
 	if err != nil || domain == 0 {

@@ -11,7 +11,7 @@ type Class struct {
 	Display  string // with namespaces and generic arguments, as C# would write it
 	Short    string // Display without namespaces
 	Assembly string // simple name; of an array that of its element's type
-	Passing  bool   // it can be unloaded, and then the same ClassID may be another class
+	Passing  bool   // it can be unloaded; then its ClassID may become another class's
 }
 
 // Class names the type of a type handle, such as a MethodTable, which is what the

@@ -14,8 +14,8 @@ const (
 	EntryPoint                // the synchronous Main around an async one
 )
 
-// Hint tells apart the state machines that are named alike. Whoever can see the
-// type's interfaces or its base knows: async ones implement
+// Hint distinguishes the state machines that are named alike. It follows from the
+// type's interfaces or its base: async ones implement
 // System.Runtime.CompilerServices.IAsyncStateMachine.
 type Hint uint8
 
@@ -29,7 +29,7 @@ const (
 
 // Friendly is a method as its author knows it.
 type Friendly struct {
-	Type   string // metadata form (Ns.Outer`1+Nested), without types that the compiler made up
+	Type   string // metadata form (Ns.Outer`1+Nested), without compiler-generated types
 	Method string // source name; "" where the compiler kept none (Visual Basic's lambdas)
 	Suffix string // what part of Method it is: "{lambda 3_0}", "{async}", several in a row, or ""
 	Kind   Kind   // of the innermost part
@@ -194,7 +194,8 @@ func machineSuffix(member string, hint Hint) string {
 	case hint != NoHint:
 	case short == "SetStateMachine":
 		hint = Async
-	case strings.Contains(member, "IAsyncEnumera") || strings.Contains(member, "IValueTaskSource") || short == "DisposeAsync":
+	case strings.Contains(member, "IAsyncEnumera") || strings.Contains(member, "IValueTaskSource") ||
+		short == "DisposeAsync":
 		hint = AsyncIterator
 	case strings.HasPrefix(member, "System.Collections.") || short == "Dispose":
 		hint = Iterator

@@ -30,7 +30,7 @@ func (n *Namer) assembly(module arch.Addr) (*assembly, error) {
 	if err := n.failed[id]; err != nil {
 		return nil, fmt.Errorf("module at %v: %w", module, err)
 	}
-	n.drop(module) // it was another one, or has grown
+	n.drop(module) // the cached one was another module, or has grown since
 	a, err := n.load(id)
 	if err != nil {
 		if len(n.failed) >= maxFailed {
@@ -51,8 +51,8 @@ func (n *Namer) assembly(module arch.Addr) (*assembly, error) {
 	return a, nil
 }
 
-// load reads metadata: of a program that emits code, from the runtime's copy, else
-// from the PE image.
+// load reads metadata from the PE image, or from the runtime's copy for a module that
+// the program emits.
 func (n *Namer) load(id moduleID) (a *assembly, err error) {
 	at, size := id.metadata, int(id.size)
 	if id.metadata == 0 {

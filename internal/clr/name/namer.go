@@ -36,7 +36,7 @@ type Namer struct {
 
 	assemblies map[arch.Addr]*assembly // by Module
 	passing    []arch.Addr             // modules that can be unloaded
-	failed     map[moduleID]error      // whose metadata cannot be read at this moment: large reads are not repeated
+	failed     map[moduleID]error      // whose metadata cannot be read at this moment: large reads are not retried
 	names      map[arch.Addr]Method    // by MethodDesc, of code that stays
 	classes    map[arch.Addr]Class     // by type handle, of types that stay
 	hidden     map[arch.Addr]bool      // by MethodTable: the exception machinery
@@ -61,7 +61,7 @@ func New(mem target.Memory, d *contract.Descriptor, ts *types.System, ms *method
 	return n, n.bindModules(d)
 }
 
-// Begin starts a new moment: modules that can be unloaded are looked at afresh.
+// Begin starts a new moment: modules that can be unloaded are read again.
 func (n *Namer) Begin() {
 	for _, m := range n.passing {
 		n.drop(m)
@@ -72,10 +72,10 @@ func (n *Namer) Begin() {
 
 // exceptionMachinery is the class whose methods dispatch exceptions
 // (src/coreclr/nativeaot/Runtime.Base/src/System/Runtime/ExceptionHandling.cs,
-// shared with CoreCLR). The runtime's own stack walks pass over it.
+// shared with CoreCLR). The runtime's own stack walks skip it.
 const exceptionMachinery = "System.Runtime.EH"
 
-// Hidden reports whether DoStackSnapshot passes over a method: it has no
+// Hidden reports whether DoStackSnapshot skips a method: it has no
 // metadata, or belongs to the runtime's exception machinery.
 func (n *Namer) Hidden(desc arch.Addr) (hidden, machinery bool, err error) {
 	m, err := n.methods.Read(desc)
@@ -222,7 +222,7 @@ type budget struct{ nodes, text int }
 
 func newBudget() budget { return budget{maxTypeNodes, maxTypeText} }
 
-// errFlag: what should be a flag is none, so this is not the object that it is taken for.
+// errFlag: a flag has an impossible value, so this is not the object that was expected.
 var errFlag = errors.New("the runtime's structures contradict themselves")
 
 var errTooDeep = errors.New("a type is too large to be named")
@@ -235,7 +235,7 @@ func (n *Namer) typeName(h arch.Addr, style ecma335.Style, b *budget, depth int)
 	return s, err
 }
 
-// unboundedName leaves the length of the result to typeName.
+// unboundedName does not bound the length of its result: typeName does.
 func (n *Namer) unboundedName(h arch.Addr, style ecma335.Style, b *budget, depth int) (string, error) {
 	if b.nodes--; b.nodes < 0 || depth > maxTypeDepth {
 		return "", errTooDeep
@@ -290,8 +290,8 @@ func (n *Namer) className(t types.Type, style ecma335.Style, b *budget, depth in
 		}
 		args = append(args, s)
 	}
-	// As an argument of the framework's builders, a state machine stands for the
-	// method that it was made from.
+	// As an argument of the framework's builders, a state machine is shown as the
+	// method that it was compiled from.
 	if f := FriendlyName(q.String(), "MoveNext", NoHint); f.Kind == StateMachine && f.MethodArity <= len(args) {
 		own := len(args) - f.MethodArity
 		s := ecma335.ParseTypeName(f.Type).Format(args[:own], style) + "." + f.Method

@@ -6,8 +6,8 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// Bounds of what a Namer keeps, whatever a program has loaded: metadata and names, all of
-// them together, in bytes. A large service has a third of it on its stacks.
+// Bounds of what a Namer keeps, however much a program has loaded: metadata and names
+// together, in bytes. The methods on a large service's stacks need a third of it.
 const (
 	maxKept      = 64 << 20
 	assemblyCost = 8 << 10 // beside its metadata
@@ -17,10 +17,11 @@ const (
 	maxHidden = 1 << 10
 )
 
-// ErrRoom: there is more metadata than is kept, so that methods have no names any more.
-var ErrRoom = fmt.Errorf("the metadata of the program and its names have more than the %d MB that are kept of them", maxKept>>20)
+// ErrRoom: the bound on metadata and names is reached, so that further methods have no names.
+var ErrRoom = fmt.Errorf("the program's metadata and names are larger than the %d MB that clrsnap keeps of them",
+	maxKept>>20)
 
-// take makes room for n bytes.
+// take reserves room for so many bytes.
 func (n *Namer) take(bytes int) error {
 	if bytes > n.room {
 		return ErrRoom

@@ -38,8 +38,8 @@ func emptyMetadata() []byte {
 }
 
 // TestRoomForMetadata: of a program that has loaded a thousand assemblies with 4 MB of
-// metadata each, 64 MB are kept, and what else there is has no name. What can be unloaded
-// makes room again.
+// metadata each, 64 MB are kept, and the methods of the others have no names. What can be
+// unloaded makes room again.
 func TestRoomForMetadata(t *testing.T) {
 	for _, collectible := range []bool{false, true} {
 		mem := &manyModules{Words: clrtest.Words{}}
@@ -74,7 +74,8 @@ func TestRoomForMetadata(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if kept != maxKept/(size+assemblyCost) || kept != len(n.assemblies) || mem.read > 2*maxKept || len(n.failed) > maxFailed {
+		if kept != maxKept/(size+assemblyCost) || kept != len(n.assemblies) ||
+			mem.read > 2*maxKept || len(n.failed) > maxFailed {
 			t.Errorf("%d modules with 4 MB of metadata are kept, %d MB were read, %d failed", kept, mem.read>>20, len(n.failed))
 		}
 		if err := look(0); err != nil {

@@ -11,13 +11,13 @@ import (
 // Exception is the state of the newest exception in flight on a thread.
 type Exception struct {
 	// Unwinding: a handler has been found, and the stack up to it is being
-	// taken down (the second pass).
+	// unwound (the second pass).
 	Unwinding bool
 	// InHandler: managed code of an exception handler has been entered.
 	InHandler bool
-	// The frames with a stack pointer in [Low, High) are no longer there: the
-	// exception has unwound them, although their memory still is below the
-	// dispatcher's. Both are 0 where nothing has been unwound.
+	// The exception has unwound the frames with a stack pointer in [Low, High).
+	// Their memory is still on the stack, at higher addresses than the dispatcher's
+	// frames. Both are 0 where nothing has been unwound.
 	Low, High arch.Addr
 }
 
@@ -42,7 +42,7 @@ func (l *exLayout) known() bool {
 }
 
 // Exception reads the state of the exception in flight on t, and false where
-// there is none, or none that can be understood.
+// there is none, or its state cannot be understood.
 func (s *Store) Exception(t *Thread, stack *target.Stack) (Exception, bool) {
 	if t.Exception == 0 {
 		return Exception{}, false
@@ -56,8 +56,8 @@ func (s *Store) Exception(t *Thread, stack *target.Stack) (Exception, bool) {
 }
 
 // stackedException reads the state of the exception in flight on t from its ExInfo,
-// which is on the stack. It is only believed where its parts agree with one another:
-// the number of the pass is there twice, as a number and as a flag.
+// which is on the stack. The state is accepted only if it is consistent: the pass is
+// stored twice, as a number and as a flag.
 func (s *Store) stackedException(t *Thread, stack *target.Stack) (Exception, bool) {
 	if !s.ex.known() {
 		return Exception{}, false
@@ -74,7 +74,8 @@ func (s *Store) stackedException(t *Thread, stack *target.Stack) (Exception, boo
 		return Exception{}, false
 	}
 	e := Exception{Unwinding: unwinding, InHandler: entered != 0}
-	if unwinding && uint64(t.Exception) < low && low < high && stack.Contains(arch.Addr(low)) && stack.Contains(arch.Addr(high)) {
+	if unwinding && uint64(t.Exception) < low && low < high &&
+		stack.Contains(arch.Addr(low)) && stack.Contains(arch.Addr(high)) {
 		e.Low, e.High = arch.Addr(low), arch.Addr(high)
 	}
 	return e, true

@@ -75,14 +75,15 @@ const (
 	wayEval           // by that of a debugger's evaluation
 	wayFault          // by a context of their own
 	waySoftware       // likewise
-	wayHelper         // by the registers that a function of the runtime's had
+	wayHelper         // by the registers of a runtime function
 )
 
 func (k FrameKind) way() way {
 	switch k {
 	case InlinedCallFrame:
 		return wayCall
-	case PInvokeCalliFrame, PrestubMethodFrame, CallCountingHelperFrame, StubDispatchFrame, ExternalMethodFrame, DynamicHelperFrame, InterpreterFrame:
+	case PInvokeCalliFrame, PrestubMethodFrame, CallCountingHelperFrame, StubDispatchFrame,
+		ExternalMethodFrame, DynamicHelperFrame, InterpreterFrame:
 		return wayTransition
 	case HijackFrame:
 		return wayHijack
@@ -104,16 +105,16 @@ func (k FrameKind) way() way {
 }
 
 // Stays reports whether Frames of a kind lead back to other code as long as they are
-// on the chain. The others only mark a place, or not even that when their call has
-// returned.
+// on the chain. The others only mark a place, or lead back only while their call has
+// not returned.
 func (k FrameKind) Stays() bool { return k.way() > wayCall }
 
-// Lazy reports whether Frames of a kind may lead to native code, from where the
-// nearest managed frame has to be looked for.
+// Lazy reports whether Frames of a kind may lead to native code, from which one has to
+// unwind to the nearest managed frame.
 func (k FrameKind) Lazy() bool { return k.way() == wayHelper }
 
-// Managed reports whether Frames of a kind lead to managed code and to no other. Stubs
-// can have been called by native code, too, and hijacked methods return there.
+// Managed reports whether Frames of a kind lead to managed code only. Stubs can also
+// have been called by native code, and hijacked methods can return to it.
 func (k FrameKind) Managed() bool { return k.way() == wayCall || k.way() == wayPointed }
 
 // FrameTop ends the chain (frames.h, FRAME_TOP).
@@ -180,21 +181,23 @@ func NewChain(d *contract.Descriptor, a *arch.Arch) (*Chain, error) {
 	if err := d.Bind(&c.l); err != nil {
 		return nil, err
 	}
-	for name, off := range map[string]uint32{"R12": c.l.R12, "R13": c.l.R13, "R14": c.l.R14, "R15": c.l.R15, "Rbx": c.l.Rbx, "Rbp": c.l.Rbp} {
+	for name, off := range map[string]uint32{
+		"R12": c.l.R12, "R13": c.l.R13, "R14": c.l.R14, "R15": c.l.R15, "Rbx": c.l.Rbx, "Rbp": c.l.Rbp,
+	} {
 		reg, ok := a.CalleeSaved[name]
 		if !ok {
 			return nil, fmt.Errorf("the descriptor's CalleeSavedRegisters has %s, which %s lacks", name, a.Name)
 		}
 		c.saved = append(c.saved, savedReg{reg, off})
 	}
-	// A kind that this runtime does not have is never met in its chains.
+	// A kind that this runtime does not have never occurs in its chains.
 	for k := FrameKind(1); k < numFrameKinds; k++ {
 		if id, ok := d.Global(frameNames[k] + "Identifier"); ok && c.described(k) {
 			c.kinds[id] = k
 		}
 	}
 	if len(c.kinds) == 0 {
-		return nil, fmt.Errorf("the runtime's descriptor names no kind of Frame")
+		return nil, errors.New("the runtime's descriptor names no kind of Frame")
 	}
 	return c, nil
 }
@@ -220,30 +223,29 @@ func (c *Chain) Kind(s *target.Stack, at arch.Addr) (FrameKind, bool) {
 }
 
 // Next returns the Frame that follows, or FrameTop. The chain climbs towards
-// the base of the stack; a link that does not is the end of what can be
-// believed.
+// the base of the stack; Next returns false at a link that does not.
 func (c *Chain) Next(s *target.Stack, at arch.Addr) (arch.Addr, bool) {
 	v, ok := s.Uint64(at + arch.Addr(c.l.Next))
 	next := arch.Addr(v)
 	return next, ok && next > at
 }
 
-// Why it cannot be told where a Frame leads back to.
+// Why the code that a Frame leads back to is not known.
 var (
-	// ErrUnread: memory is needed that is not there. Stack.Miss says which.
+	// ErrUnread: memory of the Frame was not captured. Stack.Miss says which.
 	ErrUnread = errors.New("a Frame cannot be read")
-	// ErrKind: nobody knows how it is to be read.
-	ErrKind = errors.New("a Frame is of no known kind")
-	// ErrNowhere: it should lead to code, and does not.
-	ErrNowhere = errors.New("a Frame leads nowhere")
+	// ErrKind: the layout of this kind of Frame is not known.
+	ErrKind = errors.New("a Frame is of an unknown kind")
+	// ErrNowhere: Frames of this kind lead back to code, but its return address is 0.
+	ErrNowhere = errors.New("a Frame has no return address")
 )
 
 // Context sets ctx to the registers of the managed frame that the Frame at
 // address at leads back to; where its kind is Lazy, of a native frame on the way
-// there. It returns false, and leaves ctx unspecified, for Frames that lead nowhere:
-// those that only mark a place, and those that are not in a call. An error is no
-// such answer: the Frame may well lead back, and a walk that passed over it would
-// miss what it leads to.
+// there. It returns false, and leaves ctx unspecified, for Frames that do not lead
+// back to code: those that only mark a place, and those that are not in a call. With an
+// error it is not known whether the Frame leads back, so a walk that skipped it could
+// miss frames.
 func (c *Chain) Context(s *target.Stack, at arch.Addr, ctx *arch.Context) (kind FrameKind, leads bool, err error) {
 	kind, ok := c.Kind(s, at)
 	if !ok {
@@ -330,9 +332,9 @@ func (c *Chain) hijack(s *target.Stack, at arch.Addr, ctx *arch.Context) bool {
 	return c.calleeSaved(s, arch.Addr(args)+arch.Addr(c.l.HijackSaved), ctx)
 }
 
-// helperMethod: a HelperMethodFrame, of a function of the runtime's that managed
-// code calls directly, has the registers that this function had. Whoever needs
-// those of its caller unwinds from there, and keeps the result.
+// helperMethod: a HelperMethodFrame belongs to a runtime function that managed code
+// calls directly. It has the registers of that function. Runtime code that needs those
+// of the caller unwinds from there, and stores the result in the Frame.
 func (c *Chain) helperMethod(s *target.Stack, at arch.Addr, ctx *arch.Context) bool {
 	l := &c.l
 	done, ok := s.Uint64(at + arch.Addr(l.HelperReturn))
@@ -353,12 +355,13 @@ func (c *Chain) helperMethod(s *target.Stack, at arch.Addr, ctx *arch.Context) b
 	if done == 0 {
 		return c.calleeSaved(s, at+arch.Addr(l.HelperCapture), ctx)
 	}
-	return c.calleeSaved(s, at+arch.Addr(l.HelperUnwound), ctx) && c.pointedRegisters(s, at+arch.Addr(l.HelperPointers), ctx)
+	return c.calleeSaved(s, at+arch.Addr(l.HelperUnwound), ctx) &&
+		c.pointedRegisters(s, at+arch.Addr(l.HelperPointers), ctx)
 }
 
 // pointedRegisters sets the registers whose place on the stack is known, from a
 // structure that has the address of that place where CalleeSavedRegisters has the
-// register. A garbage collection changes what is there and nowhere else.
+// register. A garbage collection updates the register's value in that place only.
 func (c *Chain) pointedRegisters(s *target.Stack, at arch.Addr, ctx *arch.Context) bool {
 	for _, r := range c.saved {
 		p, ok := s.Uint64(at + arch.Addr(r.off))

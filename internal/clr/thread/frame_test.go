@@ -72,7 +72,8 @@ func (s *stack) fill(c *Chain, kind FrameKind) (sp uint64, active bool) {
 		s.set(frameAt+arch.Addr(l.CallSP), frameSP)
 		s.set(frameAt+arch.Addr(l.CallIP), frameIP)
 		s.set(frameAt+arch.Addr(l.CallFP), uint64(arch.RBP))
-	case PInvokeCalliFrame, PrestubMethodFrame, CallCountingHelperFrame, StubDispatchFrame, ExternalMethodFrame, DynamicHelperFrame, InterpreterFrame:
+	case PInvokeCalliFrame, PrestubMethodFrame, CallCountingHelperFrame, StubDispatchFrame,
+		ExternalMethodFrame, DynamicHelperFrame, InterpreterFrame:
 		s.set(frameAt+arch.Addr(l.Block), uint64(blockAt))
 		s.set(blockAt+arch.Addr(l.BlockIP), frameIP)
 		s.saved(c, blockAt+arch.Addr(l.BlockSaved))
@@ -133,7 +134,8 @@ func testChainContext(t *testing.T, d *contract.Descriptor) {
 		sp, ok1 := ctx.Reg(arch.RSP)
 		fp, ok2 := ctx.Reg(arch.RBP)
 		rbx, ok3 := ctx.Reg(arch.RBX)
-		if ctx.IP != frameIP || sp != wantSP || fp != uint64(arch.RBP) || !ok1 || !ok2 || ok3 == (kind == InlinedCallFrame) || ok3 && rbx != uint64(arch.RBX) {
+		if ctx.IP != frameIP || sp != wantSP || fp != uint64(arch.RBP) || !ok1 || !ok2 ||
+			ok3 == (kind == InlinedCallFrame) || ok3 && rbx != uint64(arch.RBX) {
 			t.Errorf("%v: %+v", kind, ctx)
 		}
 		s.Data = s.Data[:0x104] // the Frame is cut off
@@ -143,9 +145,9 @@ func testChainContext(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// TestHelperMethodFrame: once somebody has unwound to its caller, the Frame has what
-// came out: values, and, where a register lies on the stack, its address, which a
-// garbage collection changes what is at.
+// TestHelperMethodFrame: once the runtime has unwound to the caller, the Frame has the
+// resulting registers: their values, and for those saved on the stack the address of
+// the place, where a garbage collection updates the value.
 func TestHelperMethodFrame(t *testing.T) {
 	d := clrtest.Descriptor(t, clrtest.Net9)
 	c := newChain(t, d)
@@ -161,7 +163,8 @@ func TestHelperMethodFrame(t *testing.T) {
 	s.set(frameAt+arch.Addr(l.HelperPointers)+arch.Addr(l.Rbx), uint64(moved))
 	s.set(moved, 0x2222)
 	var ctx arch.Context
-	if kind, ok, err := c.Context(&s.Stack, frameAt, &ctx); kind != HelperMethodFrame1 || !ok || err != nil || !kind.Lazy() {
+	kind, ok, err := c.Context(&s.Stack, frameAt, &ctx)
+	if kind != HelperMethodFrame1 || !ok || err != nil || !kind.Lazy() {
 		t.Fatalf("%v, %v, %v", kind, ok, err)
 	}
 	sp, _ := ctx.Reg(arch.RSP)

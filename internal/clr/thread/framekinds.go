@@ -7,23 +7,23 @@ import (
 	"clrsnap/internal/target"
 )
 
-// ErrKinds: the kinds of Frame are not what they are taken for.
-var ErrKinds = errors.New("the kinds of its explicit Frames are taken for one another")
+// ErrKinds: the identifiers of the kinds of Frame are not those that are assumed.
+var ErrKinds = errors.New("the kinds of its explicit Frames are confused with one another")
 
-// In .NET 9 and older a Frame's class is told by its table of virtual functions. Among
-// the first so many, the twelfth in these versions, is the one that leads back
-// (frames.h, Frame::UpdateRegDisplay).
+// virtuals is how many virtual functions of a Frame are looked at. In .NET 9 and older
+// a Frame's class is identified by its table of virtual functions. One of them, the
+// twelfth in these versions, finds the caller (frames.h, Frame::UpdateRegDisplay).
 const virtuals = 16
 
 // firstTable is more than any number that stands for a kind of Frame (.NET 10), and less
 // than any address.
 const firstTable = 4096
 
-// CheckKinds holds the kinds of Frame against the runtime's own code. Classes that are
-// read in the same way have inherited the function that the runtime itself does it
-// with, and those that are read in another way have another one: a class too many or
-// too few in the list that the kinds come from (vptr_list.h) makes one of the others
-// pass for its neighbour.
+// CheckKinds compares the kinds of Frame with the runtime's own code. Classes that are
+// read in the same way have inherited the same virtual function for it; classes that are
+// read in another way have another function. With a class too many or too few in the
+// list that the kinds come from (vptr_list.h), a class is mistaken for its neighbour,
+// and this does not hold.
 func (c *Chain) CheckKinds(mem *target.Reader) error {
 	for id := range c.kinds {
 		if id < firstTable {

@@ -21,9 +21,9 @@ const (
 	maxName = 256 // UTF-16 units
 )
 
-// Name returns the managed name of a thread, and false where it has none. The
-// managed heap moves while it is read, so nothing is believed that the object
-// does not confirm: it must point back at the Thread and repeat its id.
+// Name returns the managed name of a thread, and false where it has none. Objects
+// on the managed heap can move while they are read, so the Thread object is checked:
+// it must point back at the Thread and repeat its id.
 func (s *Store) Name(t *Thread) (string, bool) {
 	if t.Exposed == 0 {
 		return "", false

@@ -46,14 +46,14 @@ type Thread struct {
 	OSID        int       // as the runtime knows it: inside its own PID namespace
 	ManagedID   int
 	State       uint32
-	Cooperative bool      // runs managed code, or touches the managed heap
+	Cooperative bool      // its GC mode: it runs managed code, or touches the managed heap; else preemptive
 	Frame       arch.Addr // the newest Frame
 	Exception   arch.Addr // the newest ExInfo, 0 where no exception is in flight
 	Exposed     arch.Addr // handle of the managed Thread object
 }
 
 // Hijacked reports whether the runtime has replaced a return address on the
-// thread's stack, to be called when the current method returns.
+// thread's stack, to get control when the current method returns.
 func (t *Thread) Hijacked() bool { return t.State&StateHijacked != 0 }
 
 // Alive reports whether the thread has started and not ended.
@@ -137,7 +137,7 @@ func (s *Store) List() ([]Thread, error) {
 		}
 		at := link - arch.Addr(s.l.Link)
 		if at < store+arch.Addr(s.l.First)+8 && store < at+arch.Addr(s.Needed()) {
-			return out, fmt.Errorf("the runtime's thread list leads into the thread store, at %v", store)
+			return out, fmt.Errorf("the runtime's thread list is corrupt: it leads back into the thread store, at %v", store)
 		}
 		if err := s.readHead(head, at); err != nil {
 			return out, err
@@ -194,9 +194,9 @@ func (s *Store) Parse(head []byte, at arch.Addr) Thread {
 	}
 }
 
-// Thrown is where an exception in flight is found: the offset in a Thread object of the
-// address of its newest ExInfo, and the offset in that of the handle of the exception
-// object. Both are 0 where there is no handle (.NET 11).
+// Thrown returns two offsets that lead to an exception in flight: in a Thread object,
+// that of the address of its newest ExInfo; in the ExInfo, that of the handle of the
+// exception object. Both are 0 where there is no handle (.NET 11).
 func (s *Store) Thrown() (inThread, inException uint32) {
 	if s.direct {
 		return 0, 0

@@ -47,7 +47,8 @@ func testException(t *testing.T, d *contract.Descriptor) {
 		{"first pass", 0, 0x11, 1, 0, 0, Exception{}, false},
 		{"a filter runs", 1, 0x11, 1, 0, 0, Exception{InHandler: true}, false},
 		{"second pass", 0, 0x15, 2, low, high, Exception{Unwinding: true, Low: arch.Addr(low), High: arch.Addr(high)}, false},
-		{"a catch block runs", 1, 0x15, 2, low, high, Exception{Unwinding: true, InHandler: true, Low: arch.Addr(low), High: arch.Addr(high)}, false},
+		{"a catch block runs", 1, 0x15, 2, low, high,
+			Exception{Unwinding: true, InHandler: true, Low: arch.Addr(low), High: arch.Addr(high)}, false},
 		{"nothing unwound yet", 0, 0x15, 2, 0, 0, Exception{Unwinding: true}, false},
 		{"a range that is upside down", 0, 0x15, 2, high, low, Exception{Unwinding: true}, false},
 		{"a range beyond the stack", 0, 0x15, 2, low, 1 << 62, Exception{Unwinding: true}, false},
@@ -74,7 +75,7 @@ func testException(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// Where nobody says what an ExInfo looks like, nothing is made of it.
+// If the layout of an ExInfo is not known, no state is read from it.
 func TestExceptionUnknown(t *testing.T) {
 	d := *clrtest.Descriptor(t, clrtest.Net10)
 	pass, ok := d.Offset("ExceptionInfo", "PassNumber")
@@ -82,7 +83,9 @@ func TestExceptionUnknown(t *testing.T) {
 		t.Fatal("the number of the pass is not known")
 	}
 	d.Types = maps.Clone(d.Types)
-	d.Types["ExceptionInfo"] = contract.Type{Fields: map[string]contract.Field{"PreviousNestedInfo": {Offset: 8}, "ThrownObject": {Offset: 0}}}
+	d.Types["ExceptionInfo"] = contract.Type{Fields: map[string]contract.Field{
+		"PreviousNestedInfo": {Offset: 8}, "ThrownObject": {Offset: 0},
+	}}
 	st := newStack()
 	st.set(exInfoAt+arch.Addr(pass), 1)
 	if e, ok := newStore(t, clrtest.Words{}, &d).Exception(&Thread{Exception: exInfoAt}, &st.Stack); ok {

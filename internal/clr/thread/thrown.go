@@ -8,7 +8,7 @@ import (
 type ExceptionObject struct {
 	Type    arch.Addr // its MethodTable
 	Message string    // at most maxMessage characters; empty: the type's default message
-	Unread  bool      // it has a message that cannot be read
+	Unread  bool      // it has a message, which cannot be read
 	HResult int32
 	Inner   arch.Addr // the exception that led to it; 0: none
 }
@@ -25,9 +25,9 @@ type thrownLayout struct {
 	HResult    uint32 `clr:"Exception._HResult"`
 }
 
-// LastException returns the exception object that a thread is dealing with, or the
-// last one that it dealt with; 0: none, or none that can be read. It reads memory as
-// it is now, so the thread must not run.
+// LastException returns the exception object that a thread is handling, or the last
+// one that it handled; 0: there is none, or it cannot be read. It reads memory as it is
+// now, so the thread must not run.
 func (s *Store) LastException(t *Thread) arch.Addr {
 	if t.Exception != 0 {
 		if obj := s.thrownObject(t.Exception + arch.Addr(s.l.ExObject)); obj != 0 {

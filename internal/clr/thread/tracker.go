@@ -14,7 +14,7 @@ const versionTracker contract.Version = "0"
 // trackerUse says whether exceptions have trackers.
 type trackerUse uint8
 
-// .NET 9 has them if its older way of handling exceptions is asked for
+// .NET 9 has them only with its older way of handling exceptions
 // (DOTNET_LegacyExceptionHandling=1): sometimes.
 const (
 	never trackerUse = iota
@@ -49,7 +49,7 @@ func (l *trackerLayout) size() int {
 	return int(max(l.Thread, l.Low, l.High, l.Flags, l.Entered)) + 8
 }
 
-// Beside returns what to capture in one breath with a thread whose Thread object is
+// Beside returns the memory to capture together with a thread whose Thread object is
 // at an address: its exception's tracker, if it has one. mem is read as it is now.
 func (s *Store) Beside(mem target.Memory, thread arch.Addr) (at arch.Addr, n int) {
 	if s.trackers == never {
@@ -63,9 +63,9 @@ func (s *Store) Beside(mem target.Memory, thread arch.Addr) (at arch.Addr, n int
 	return at, s.tracker.size()
 }
 
-// Uncaptured reports whether the capture of t lacks the tracker of its exception, which
-// is so if the exception was thrown after Beside. What the tracker says by now need not
-// fit the stack.
+// Uncaptured reports whether the capture of t lacks the tracker of its exception. That
+// happens if the exception was thrown after Beside. The tracker is not read later,
+// because by then it may not match the stack.
 func (s *Store) Uncaptured(t *Thread, stack *target.Stack) bool {
 	if s.trackers == never || t.Exception == 0 {
 		return false
@@ -76,8 +76,8 @@ func (s *Store) Uncaptured(t *Thread, stack *target.Stack) bool {
 }
 
 // trackedException reads the state of the exception in flight on t from its
-// tracker. One that has been freed names no thread, and what is no tracker does not
-// name this one.
+// tracker. The tracker must name this thread: a freed one names none, and memory that
+// is not a tracker is unlikely to name this one.
 func (s *Store) trackedException(t *Thread, stack *target.Stack) (Exception, bool) {
 	ok := true
 	word := func(off uint32) uint64 {

@@ -10,8 +10,8 @@ import (
 
 // versionToken is the version of the contract RuntimeTypeSystem that stands for the
 // MethodTables of .NET 8, which is older than the contract. Their second word of
-// flags has 16 bits and is followed by the row in the TypeDef table; they hold not
-// the module that defines a type, but the one whose loader has made it.
+// flags has 16 bits and is followed by the row in the TypeDef table; they hold the
+// module whose loader has made a type, not the one that defines it.
 const versionToken contract.Version = "0"
 
 // tokenLayout is what only MethodTables of version 0 need (methodtable.h, class
@@ -45,8 +45,8 @@ func (s *System) bindModule(d *contract.Descriptor) error {
 	return d.Bind(&s.token)
 }
 
-// Module returns the module that defines the type of a MethodTable. Arrays are
-// defined nowhere: theirs is a module that they depend on.
+// Module returns the module that defines the type of a MethodTable. For arrays, which
+// no module defines, it is a module that they depend on.
 func (s *System) Module(mt arch.Addr) (arch.Addr, error) { return s.module(mt) }
 
 func (s *System) fieldModule(mt arch.Addr) (arch.Addr, error) {
@@ -94,7 +94,8 @@ func (s *System) slotModule(mt arch.Addr) (arch.Addr, error) {
 func tokenRID(flags2 uint32) (uint32, error) {
 	rid := flags2 >> tokenShift
 	if rid == tokenOverflow {
-		return 0, fmt.Errorf("%w: a type of an assembly with more than %d types, which clrsnap cannot name on .NET 8", ErrCorrupt, tokenOverflow-1)
+		return 0, fmt.Errorf("%w: a type of an assembly with more than %d types, which clrsnap cannot name on .NET 8",
+			ErrCorrupt, tokenOverflow-1)
 	}
 	return rid, nil
 }

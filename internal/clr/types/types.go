@@ -43,11 +43,11 @@ type Type struct {
 	Elem   arch.Addr   // element type of arrays, pointers and references
 }
 
-// ErrCorrupt is what structures give that cannot be type handles.
+// ErrCorrupt: the memory at an address cannot be what a type handle leads to.
 var ErrCorrupt = errors.New("not a type handle")
 
 const (
-	// MaxArgs bounds type arguments; the runtime allows more than anybody uses.
+	// MaxArgs bounds type arguments. The runtime allows more, but no program uses so many.
 	MaxArgs = 256
 	maxRank = 32
 )

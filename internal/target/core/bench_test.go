@@ -11,7 +11,8 @@ func big(b *testing.B) string {
 	b.Helper()
 	f := newFake()
 	for i := range uint64(1000) {
-		f.segments = append(f.segments, fakeSegment{vaddr: 0x10_0000_0000 + i<<21, memsz: 1 << 20, data: make([]byte, 4*pageSize), flags: flagRead})
+		f.segments = append(f.segments,
+			fakeSegment{vaddr: 0x10_0000_0000 + i<<21, memsz: 1 << 20, data: make([]byte, 4*pageSize), flags: flagRead})
 	}
 	return f.write(b)
 }

@@ -79,7 +79,8 @@ func waits(t *testing.T, pid int) map[int]wait {
 			if f := strings.Fields(string(text)); f[0] == strconv.Itoa(unix.SYS_PAUSE) {
 				var tid int
 				var w wait
-				if _, err := fmt.Sscan(filepath.Base(task)+" "+f[0]+" "+f[len(f)-2]+" "+f[len(f)-1], &tid, &w.syscall, &w.sp, &w.ip); err != nil {
+				text := filepath.Base(task) + " " + f[0] + " " + f[len(f)-2] + " " + f[len(f)-1]
+				if _, err := fmt.Sscan(text, &tid, &w.syscall, &w.sp, &w.ip); err != nil {
 					t.Fatalf("%q: %v", text, err)
 				}
 				out[tid] = w
@@ -100,7 +101,8 @@ func checkWaits(t *testing.T, c *Core, want map[int]wait) {
 	for _, th := range c.Threads() {
 		w, ok := want[th.TID]
 		sp, valid := th.Context.Reg(arch.RSP)
-		if !ok || !valid || th.Context.IP != w.ip || arch.Addr(sp) != w.sp || th.Syscall != w.syscall || th.Context.Valid.Len() != 16 {
+		if !ok || !valid || th.Context.IP != w.ip || arch.Addr(sp) != w.sp || th.Syscall != w.syscall ||
+			th.Context.Valid.Len() != 16 {
 			t.Errorf("thread %d: %+v, want %+v", th.TID, th, w)
 		}
 	}
@@ -135,8 +137,9 @@ func checkMappings(t *testing.T, c *Core, want target.Mappings) {
 	}
 }
 
-// TestDotNet compares dumps of a .NET program with the program. One that goes on is
-// stopped meanwhile; of one that is killed, what does not come from the dump is.
+// TestDotNet compares dumps of a .NET program with the program. A program that survives the
+// dump is stopped for the comparison; for one that is killed, only what does not come from
+// the dump is compared.
 func TestDotNet(t *testing.T) {
 	for _, runtime := range []string{"net8", "net9", "net10"} {
 		for _, kind := range testenv.DumpKinds {
@@ -145,7 +148,8 @@ func TestDotNet(t *testing.T) {
 			}
 			t.Run(runtime+"/"+string(kind), func(t *testing.T) {
 				testenv.Kit(t).Need(t, runtime)
-				app := testenv.Start(t, "idle", testenv.DumpOptions(t, kind, testenv.Options{Runtime: runtime, Args: []string{"--threads", "2", "--pool", "1"}}))
+				app := testenv.Start(t, "idle",
+					testenv.DumpOptions(t, kind, testenv.Options{Runtime: runtime, Args: []string{"--threads", "2", "--pool", "1"}}))
 				var live *liveMemory
 				if kind.Kills() {
 					live = memoryOf(t, app.PID, func(m *target.Mapping) bool { return m.Path != "" && m.Perm&target.PermWrite == 0 })
@@ -175,7 +179,7 @@ func TestDotNet(t *testing.T) {
 	}
 }
 
-// checkFilesFound requires that code and metadata of every library can be had.
+// checkFilesFound requires that code and metadata of every library can be read.
 func checkFilesFound(t *testing.T, c *Core) {
 	t.Helper()
 	var code, assemblies int
@@ -235,7 +239,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestFiles: which file is believed, and what is said of others.
+// TestFiles: which file is used, and what is reported of others.
 func TestFiles(t *testing.T) {
 	exe := buildParked(t)
 	other := buildParked(t, "-O2", "-DOTHER")
@@ -268,10 +272,13 @@ func TestFiles(t *testing.T) {
 		o       Options
 		missing string // empty: it is read
 	}{
-		{"gone", Options{}, exe + " cannot be read: no such file or directory (--exe names this file, --sysroot the folder that has the process's files)"},
+		{"removed", Options{}, exe + " cannot be read: no such file or directory (--exe names this file, " +
+			"--sysroot the folder that has the process's files)"},
 		{"exe", Options{Exe: moved}, ""},
-		{"exe of another build", Options{Exe: other}, exe + " is to be read from " + other + ", which is another file: its build id is "},
-		{"exe without build id", Options{Exe: bare}, exe + " is to be read from " + bare + ", which is another file: it has no build id, and the dump's has "},
+		{"exe of another build", Options{Exe: other},
+			exe + " is to be read from " + other + ", which is another file: its build id is "},
+		{"exe without build id", Options{Exe: bare},
+			exe + " is to be read from " + bare + ", which is another file: it has no build id, and the dump's has "},
 		{"exe that is no program", Options{Exe: path}, exe + " is to be read from " + path + ", which is another file"},
 		{"sysroot", Options{Sysroot: root}, ""},
 		{"empty sysroot", Options{Sysroot: empty}, exe + " is not below " + empty + ": no such file or directory"},

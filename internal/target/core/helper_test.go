@@ -120,7 +120,7 @@ func liveMaps(t *testing.T, pid int) (out target.Mappings) {
 	return out
 }
 
-// pages counts what became of the pages of a process in a dump.
+// pages counts the pages of a process by where they are read from: the dump, a file, nowhere.
 type pages struct{ dumped, filed, lacking int }
 
 // compareMemory requires that every page that the dump gives is the one of the process,
@@ -187,7 +187,7 @@ func memoryOf(t *testing.T, pid int, keep func(*target.Mapping) bool) *liveMemor
 	return l
 }
 
-// page returns nil for a page that the process has not.
+// page returns nil for a page that the process does not have.
 func (l *liveMemory) page(at arch.Addr) []byte {
 	if l.kept != nil {
 		return l.kept[at]

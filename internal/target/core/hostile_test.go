@@ -66,7 +66,8 @@ func TestNoZeros(t *testing.T) {
 	}
 	missing := c.Missing()
 	want := []string{
-		"/no/such/program cannot be read: no such file or directory (--sysroot names the folder that has the process's files)",
+		"/no/such/program cannot be read: no such file or directory " +
+			"(--sysroot names the folder that has the process's files)",
 		"1 page was needed that the dump has left out and no file has, the first at 0x9000000",
 	}
 	if !slices.Equal(missing, want) {
@@ -74,7 +75,7 @@ func TestNoZeros(t *testing.T) {
 	}
 }
 
-// TestForbidden: nobody lacks memory that the process itself could not use.
+// TestForbidden: memory that the process itself could not access is not reported as missing.
 func TestForbidden(t *testing.T) {
 	f := newFake()
 	f.segments = append(f.segments, fakeSegment{vaddr: 0xa000000, memsz: pageSize})
@@ -95,8 +96,10 @@ func TestFileError(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{}, "the dump needs the file /no/such/program, which cannot be read: no such file or directory (--sysroot names the folder that has the process's files)"},
-		{Options{Sysroot: empty}, "the dump needs the file /no/such/program, which is not below " + empty + ": no such file or directory (--sysroot names the folder that has the process's files)"},
+		{Options{}, "the dump needs the file /no/such/program, which cannot be read: no such file or directory " +
+			"(--sysroot names the folder that has the process's files)"},
+		{Options{Sysroot: empty}, "the dump needs the file /no/such/program, which is not below " + empty +
+			": no such file or directory (--sysroot names the folder that has the process's files)"},
 	} {
 		c := openCore(t, newFake().write(t), tt.o)
 		if err := c.FileError("/no/such/program"); err == nil || err.Error() != tt.want {
@@ -111,7 +114,8 @@ func TestFileError(t *testing.T) {
 // TestDumped: how far the dump itself has memory.
 func TestDumped(t *testing.T) {
 	f := newFake()
-	f.segments = append(f.segments, fakeSegment{vaddr: 0x7001000, memsz: 2 * pageSize, data: make([]byte, pageSize), flags: flagRead})
+	f.segments = append(f.segments,
+		fakeSegment{vaddr: 0x7001000, memsz: 2 * pageSize, data: make([]byte, pageSize), flags: flagRead})
 	c := openCore(t, f.write(t), Options{})
 	for _, tt := range []struct {
 		name string
@@ -133,7 +137,7 @@ func TestDumped(t *testing.T) {
 	}
 }
 
-// TestLacks: what was left out, and what never was.
+// TestLacks: Lacks distinguishes memory that was left out from memory that never existed.
 func TestLacks(t *testing.T) {
 	traceless := newFake() // a gcore dump
 	traceless.notes = nil
@@ -193,18 +197,22 @@ func TestRefused(t *testing.T) {
 		{"library", set(16, 3), "it is an ELF file but not a core dump"},
 		{"program headers of another size", set(54, 32), "it is damaged: its program headers have 32 bytes"},
 		{"too many program headers", set(56, 0xfe, 0xff), "it is cut off: 65534 program headers"},
-		{"number of program headers nowhere", func(b []byte) []byte { le.PutUint64(b[40:], 1<<62); return set(56, 0xff, 0xff)(b) },
+		{"number of program headers nowhere",
+			func(b []byte) []byte { le.PutUint64(b[40:], 1<<62); return set(56, 0xff, 0xff)(b) },
 			"it is damaged: the number of its program headers is not in the file"},
 		{"no program headers", set(56, 0, 0), "it has no threads"},
-		{"more in the file than in memory", func(b []byte) []byte { le.PutUint64(b[firstLoad+32:], 1<<40); return b }, "it is damaged: the sizes of the memory at 0x7000000"},
+		{"more in the file than in memory", func(b []byte) []byte { le.PutUint64(b[firstLoad+32:], 1<<40); return b },
+			"it is damaged: the sizes of the memory at 0x7000000"},
 		{"beyond the address space", func(b []byte) []byte {
 			le.PutUint64(b[firstLoad+40:], 1<<63)
 			le.PutUint64(b[firstLoad+16:], 1<<63)
 			return b
 		},
 			"it is damaged: the sizes of the memory at 0x8000000000000000"},
-		{"offset that wraps", func(b []byte) []byte { le.PutUint64(b[firstLoad+8:], 1<<63-1); return b }, "it is damaged: the sizes of the memory at 0x7000000"},
-		{"overlap", func(b []byte) []byte { le.PutUint64(b[firstLoad+16:], 0x400800); return b }, "it is damaged: it has the memory at 0x400800 twice"},
+		{"offset that wraps", func(b []byte) []byte { le.PutUint64(b[firstLoad+8:], 1<<63-1); return b },
+			"it is damaged: the sizes of the memory at 0x7000000"},
+		{"overlap", func(b []byte) []byte { le.PutUint64(b[firstLoad+16:], 0x400800); return b },
+			"it is damaged: it has the memory at 0x400800 twice"},
 	} {
 		f := newFake()
 		f.spoil = tt.spoil
@@ -226,7 +234,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestDamagedNotes: notes that lie.
+// TestDamagedNotes: notes with false contents.
 func TestDamagedNotes(t *testing.T) {
 	huge := func(f *fake) { le.PutUint32(f.notes[4:], 1<<32-1) }
 	for _, tt := range []struct {
@@ -236,19 +244,26 @@ func TestDamagedNotes(t *testing.T) {
 		threads int
 		missing string
 	}{
-		{"double thread", func(f *fake) { f.note("CORE", noteStatus, status(8, 1, 2)) }, "", 2, "the dump has 1 more thread with an id that another one has"},
-		{"registers of another size", func(f *fake) { f.note("CORE", noteStatus, make([]byte, 144)) }, "it is damaged: a thread's registers have 144 bytes", 0, ""},
+		{"double thread", func(f *fake) { f.note("CORE", noteStatus, status(8, 1, 2)) }, "", 2,
+			"the dump has 1 more thread with an id that another one has"},
+		{"registers of another size", func(f *fake) { f.note("CORE", noteStatus, make([]byte, 144)) },
+			"it is damaged: a thread's registers have 144 bytes", 0, ""},
 		{"first note is huge", huge, "it is damaged within its notes, before its threads", 0, ""},
-		{"name is huge", func(f *fake) { le.PutUint32(f.notes, 1<<32-1) }, "it is damaged within its notes, before its threads", 0, ""},
-		{"a note behind the first thread is huge", func(f *fake) { le.PutUint32(f.notes[len(threadNote())+4:], 1<<31) }, "", 1, "the dump is damaged within its notes: there may be more threads"},
-		{"the last thread is zeros", func(f *fake) { clear(f.notes[len(f.notes)-len(threadNote()):]) }, "", 1, "the dump is damaged within its notes: there may be more threads"},
-		{"auxv is huge", func(f *fake) { f.note("CORE", noteAuxv, make([]byte, 1<<17)) }, "it is damaged: a note of type 0x6 has 131072 bytes", 0, ""},
+		{"name is huge", func(f *fake) { le.PutUint32(f.notes, 1<<32-1) },
+			"it is damaged within its notes, before its threads", 0, ""},
+		{"a note behind the first thread is huge", func(f *fake) { le.PutUint32(f.notes[len(threadNote())+4:], 1<<31) }, "",
+			1, "the dump is damaged within its notes: there may be more threads"},
+		{"the last thread is zeros", func(f *fake) { clear(f.notes[len(f.notes)-len(threadNote()):]) }, "", 1,
+			"the dump is damaged within its notes: there may be more threads"},
+		{"auxv is huge", func(f *fake) { f.note("CORE", noteAuxv, make([]byte, 1<<17)) },
+			"it is damaged: a note of type 0x6 has 131072 bytes", 0, ""},
 		{"short process information", func(f *fake) {
 			f.notes = nil
 			f.note("CORE", noteProcess, make([]byte, 8))
 			f.note("CORE", noteStatus, status(3, 1, 1))
 		}, "", 1, ""},
-		{"more files than bytes", func(f *fake) { f.notes = nil; f.note("CORE", noteFile, fileNote(1<<60, 1, nil)) }, "it is damaged: 1152921504606846976 files in a note of 16 bytes", 0, ""},
+		{"more files than bytes", func(f *fake) { f.notes = nil; f.note("CORE", noteFile, fileNote(1<<60, 1, nil)) },
+			"it is damaged: 1152921504606846976 files in a note of 16 bytes", 0, ""},
 		{"files without names", func(f *fake) {
 			f.notes = nil
 			f.note("CORE", noteStatus, status(3, 1, 1))
@@ -257,7 +272,8 @@ func TestDamagedNotes(t *testing.T) {
 		{"files that overlap and wrap", func(f *fake) {
 			f.notes = nil
 			f.note("CORE", noteStatus, status(3, 1, 1))
-			f.note("CORE", noteFile, fileNote(4, 1<<63, [][3]uint64{{0x1000, 0x5000, 3}, {0x2000, 0x6000, 1 << 62}, {0x7000, 0x6000, 0}, {0, 1<<64 - 1, 9}}, "/a", "/b", "/c", "/d"))
+			ranges := [][3]uint64{{0x1000, 0x5000, 3}, {0x2000, 0x6000, 1 << 62}, {0x7000, 0x6000, 0}, {0, 1<<64 - 1, 9}}
+			f.note("CORE", noteFile, fileNote(4, 1<<63, ranges, "/a", "/b", "/c", "/d"))
 		}, "", 1, ""},
 		{"signal before any thread", func(f *fake) {
 			f.notes = append([]byte(nil), f.notes...)
@@ -269,7 +285,8 @@ func TestDamagedNotes(t *testing.T) {
 			f.segments = nil
 			f.spoil = func(b []byte) []byte { return b[:len(b)-100] }
 		}, "", 1, "the dump is cut off within its notes: there may be more threads"},
-		{"cut off in memory", func(f *fake) { f.spoil = func(b []byte) []byte { return b[:len(b)-100] } }, "", 2, "the dump is cut off: 100 bytes of memory are missing at its end"},
+		{"cut off in memory", func(f *fake) { f.spoil = func(b []byte) []byte { return b[:len(b)-100] } }, "", 2,
+			"the dump is cut off: 100 bytes of memory are missing at its end"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFake()
@@ -311,7 +328,7 @@ func (f *fake) prepend(owner string, typ uint32, desc []byte) {
 	f.notes = append(f.notes, rest...)
 }
 
-// useEverything calls what there is and checks what must hold of any dump.
+// useEverything calls every method and checks what must hold of any dump.
 func useEverything(t *testing.T, c *Core) {
 	t.Helper()
 	ms, err := c.Mappings()
@@ -387,7 +404,8 @@ func TestManySegments(t *testing.T) {
 	f.xnum = true
 	const count = 70_000
 	for i := range uint64(count) {
-		f.segments = append(f.segments, fakeSegment{vaddr: 0x10_0000_0000 + 2*pageSize*i, memsz: pageSize, data: []byte{byte(i)}, flags: flagRead})
+		f.segments = append(f.segments,
+			fakeSegment{vaddr: 0x10_0000_0000 + 2*pageSize*i, memsz: pageSize, data: []byte{byte(i)}, flags: flagRead})
 	}
 	c := openCore(t, f.write(t), Options{})
 	var b [1]byte
@@ -425,7 +443,8 @@ func TestHeld(t *testing.T) {
 	} {
 		f := newFake()
 		more(f)
-		if _, err := Open(f.write(t), Options{}); err == nil || !strings.Contains(err.Error(), "it describes more than is read") {
+		if _, err := Open(f.write(t), Options{}); err == nil ||
+			!strings.Contains(err.Error(), "it describes more than is read") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -457,7 +476,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// FuzzPE: whatever is behind an assembly's path.
+// FuzzPE: any file can be at an assembly's path.
 func FuzzPE(f *testing.F) {
 	f.Add([]byte("MZ"))
 	f.Fuzz(func(t *testing.T, data []byte) {

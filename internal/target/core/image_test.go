@@ -14,15 +14,15 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestAssemblies: which assembly is believed, where the dump has its headers
-// (createdump), only its data or nothing (the kernel).
+// TestAssemblies: which assembly is used, if the dump has its headers (createdump), only
+// its data, or nothing of it (the kernel).
 func TestAssemblies(t *testing.T) {
 	const framework = "System.Private.CoreLib.dll"
 	for _, tt := range []struct {
 		kind     testenv.DumpKind
 		assembly string
 		change   func(t *testing.T, b []byte) []byte
-		want     string // what is said of the file; empty: it is believed
+		want     string // what is reported of the file; empty: it is used
 	}{
 		{testenv.DumpNormal, framework, same, ""},
 		{testenv.DumpNormal, framework, otherTime, "is another file: it differs from what the dump has of it"},
@@ -31,7 +31,8 @@ func TestAssemblies(t *testing.T) {
 		{testenv.DumpKernel, framework, longer, "is another file: its size or layout is not that of the mappings"},
 		{testenv.DumpKernel, "idle.dll", same, "trusted"},
 		{testenv.DumpKernel, "idle.dll", longer, "is another file: its size or layout is not that of the mappings"},
-		{testenv.DumpKernel, "idle.dll", func(*testing.T, []byte) []byte { return []byte("no assembly") }, "is another file: its size or layout is not that of the mappings"},
+		{testenv.DumpKernel, "idle.dll", func(*testing.T, []byte) []byte { return []byte("no assembly") },
+			"is another file: its size or layout is not that of the mappings"},
 	} {
 		t.Run(string(tt.kind)+"/"+tt.assembly+"/"+tt.want, func(t *testing.T) {
 			path := dumpOnce(t, tt.kind)
@@ -74,7 +75,8 @@ func dumpOnce(t *testing.T, kind testenv.DumpKind) string {
 		return dumps[kind]
 	}
 	testenv.Kit(t).Need(t, "net9")
-	app := testenv.Start(t, "idle", testenv.DumpOptions(t, kind, testenv.Options{Runtime: "net9", Args: []string{"--threads", "1", "--pool", "1"}}))
+	app := testenv.Start(t, "idle",
+		testenv.DumpOptions(t, kind, testenv.Options{Runtime: "net9", Args: []string{"--threads", "1", "--pool", "1"}}))
 	from := testenv.Dump(t, app, kind)
 	dir, err := os.MkdirTemp("", "clrsnap-core")
 	if err != nil {
@@ -154,7 +156,8 @@ func TestTrust(t *testing.T) {
 	if err := c.ReadMemory(b[:], im.mappings[0].Start); err != nil || b[0] != 'M' {
 		t.Errorf("% x: %v", b, err)
 	}
-	if missing := c.Missing(); len(missing) != 1 || missing[0] != "1 file was taken on trust, because the dump has nothing to compare: idle.dll" {
+	if missing := c.Missing(); len(missing) != 1 ||
+		missing[0] != "1 file was taken on trust, because the dump has nothing to compare: idle.dll" {
 		t.Errorf("missing: %q", missing)
 	}
 }
@@ -171,7 +174,7 @@ func touchInode(t *testing.T, path string) {
 	}
 }
 
-// TestRelocated: cells that have been used tell nothing, even if they are most.
+// TestRelocated: cells that have been used do not count, even if most have been.
 func TestRelocated(t *testing.T) {
 	const base, linked, cells = 0x50000, 0x10000, 100
 	file := make([]byte, 3*pageSize)
@@ -256,7 +259,8 @@ func TestLinkMap(t *testing.T) {
 		if err := c.ReadMemory(is[:], m.Start); err != nil || !livePage(p.pid, m.Start, was[:]) || is != was {
 			t.Errorf("code at %v of %s: %v", m.Start, m.Path, err)
 		}
-		if g := got.Find(m.Start); g.Start != m.Start || g.End != m.End || g.Perm != m.Perm || g.Offset != m.Offset || filepath.Base(g.Path) != filepath.Base(m.Path) {
+		if g := got.Find(m.Start); g.Start != m.Start || g.End != m.End || g.Perm != m.Perm || g.Offset != m.Offset ||
+			filepath.Base(g.Path) != filepath.Base(m.Path) {
 			t.Errorf("mapping %+v, want %+v", g, m)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// floor is the least that stopping a thread takes, as plain as can be written.
+// floor is the least that stopping a thread takes: the system calls and nothing else.
 func floor(tid int, regs *unix.PtraceRegs) {
 	var ws unix.WaitStatus
 	_ = unix.PtraceSeize(tid)

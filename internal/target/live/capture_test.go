@@ -98,7 +98,8 @@ func TestNoSignalIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	advances(t, p, pr) // the target waits for each of its signals
-	t.Logf("%d captures, %d signals handled, %d of them met on the way to a stop", n, counter(t, p, pr, 1)+counter(t, p, pr, 3), met)
+	t.Logf("%d captures, %d signals handled, %d of them met on the way to a stop", n,
+		counter(t, p, pr, 1)+counter(t, p, pr, 3), met)
 	if err := unix.Kill(pr.pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +296,7 @@ func TestExecDuringCapture(t *testing.T) {
 			if err := p.Capture(&target.Request{TID: tid}, &c); err == nil {
 				good++
 			} else {
-				gone++
+				exited++
 				if errors.Is(err, ErrNotStopping) {
 					t.Error(err)
 				}

@@ -102,8 +102,8 @@ func (x *injection) stopped(cmd *exec.Cmd, lines *bufio.Scanner) (r result) {
 	return r
 }
 
-// said accepts a capture that succeeded, or of a thread that has ended, or that
-// got no processor for a second on a machine where twenty want one.
+// said accepts a capture that succeeded, and the failure of one whose thread has ended, or
+// got no CPU for a second on a machine where twenty want one.
 func said(line string) error {
 	if line == "captured <nil>" || strings.HasPrefix(line, "captured thread") &&
 		(strings.Contains(line, target.ErrThreadExited.Error()) || strings.Contains(line, ErrNotStopping.Error())) {

@@ -31,7 +31,7 @@ type fault struct {
 	linger  time.Duration // how long the tracer stays at the step by itself
 	foreign bool          // the tracer is another process: see ownRole
 	native  bool          // not with a .NET program
-	fatal   bool          // the target is gone afterwards
+	fatal   bool          // the target has exited afterwards
 	steps   uint32        // bits; 0: all
 }
 
@@ -54,34 +54,44 @@ var gone = []error{target.ErrThreadExited, ErrExited}
 func faultList(v1, v2 *freezer) []*fault {
 	list := []*fault{
 		{name: "nothing"},
-		{name: "tracer killed", do: func(x *injection) error { return x.kill(&x.sh.tracer, unix.SIGKILL) }, may: []error{ErrTracerLost}},
-		{name: "watchdog killed", do: func(x *injection) error { return x.kill(&x.sh.watchdog, unix.SIGKILL) }, may: []error{ErrTracerLost}},
-		{name: "tracer stopped", strict: true, do: func(x *injection) error { return x.kill(&x.sh.tracer, unix.SIGSTOP) }, may: []error{ErrWatchdog, ErrNotStopping}},
+		{name: "tracer killed", do: func(x *injection) error { return x.kill(&x.sh.tracer, unix.SIGKILL) },
+			may: []error{ErrTracerLost}},
+		{name: "watchdog killed", do: func(x *injection) error { return x.kill(&x.sh.watchdog, unix.SIGKILL) },
+			may: []error{ErrTracerLost}},
+		{name: "tracer stopped", strict: true, do: func(x *injection) error { return x.kill(&x.sh.tracer, unix.SIGSTOP) },
+			may: []error{ErrWatchdog, ErrNotStopping}},
 		{name: "tracer late", strict: true, linger: 30 * time.Millisecond, may: []error{ErrWatchdog, ErrNotStopping}},
 		{name: "our process killed", foreign: true},
 		{name: "our process stopped", foreign: true},
 		{name: "signal", native: true, do: func(x *injection) error { return x.signal() }},
 		{name: "queued signals", native: true, do: func(x *injection) error { return x.queue(3) }},
-		{name: "group stop, then SIGCONT", do: func(x *injection) error { return unix.Kill(x.pid, unix.SIGSTOP) }, after: (*injection).contAfterStop},
-		{name: "SIGCONT in a group stop", before: (*injection).groupStop, do: func(x *injection) error { return unix.Kill(x.pid, unix.SIGCONT) },
+		{name: "group stop, then SIGCONT", do: func(x *injection) error { return unix.Kill(x.pid, unix.SIGSTOP) },
+			after: (*injection).contAfterStop},
+		{name: "SIGCONT in a group stop", before: (*injection).groupStop,
+			do:    func(x *injection) error { return unix.Kill(x.pid, unix.SIGCONT) },
 			after: func(x *injection) error { return unix.Kill(x.pid, unix.SIGCONT) },
 			steps: ^uint32(1<<stepMissed | 1<<stepSignal | 1<<stepContinue)}, // it is in its stop already
 		{name: "debugger comes", do: (*injection).debugger, after: (*injection).debuggerEnds, may: []error{ErrTraced}},
-		{name: "already traced", before: (*injection).debuggerFirst, after: (*injection).debuggerEnds, may: []error{ErrTraced}, steps: 1<<stepSeize | 1<<stepSeized | 1<<stepDetached},
-		{name: "thread exits", native: true, do: act(actExitThread), may: gone},
-		{name: "exec", native: true, do: act(actExec), after: (*injection).newProgram, may: append([]error{ErrNotStopping}, gone...)},
+		{name: "already traced", before: (*injection).debuggerFirst, after: (*injection).debuggerEnds,
+			may: []error{ErrTraced}, steps: 1<<stepSeize | 1<<stepSeized | 1<<stepDetached},
+		{name: "thread exits", native: true, do: act(actExitThread), may: exited},
+		{name: "exec", native: true, do: act(actExec), after: (*injection).newProgram,
+			may: append([]error{ErrNotStopping}, exited...)},
 		{name: "fork", native: true, do: act(actFork)},
 		{name: "vfork", native: true, do: act(actVfork)},
 		{name: "clone", native: true, do: act(actClone)},
-		{name: "process exits", native: true, fatal: true, do: act(actExitProcess), may: gone},
-		{name: "process killed", native: true, fatal: true, do: func(x *injection) error { return unix.Kill(x.pid, unix.SIGKILL) }, may: gone},
-		{name: "thread killed", native: true, fatal: true, do: func(x *injection) error { return unix.Tgkill(x.pid, x.tid, unix.SIGKILL) }, may: gone},
+		{name: "process exits", native: true, fatal: true, do: act(actExitProcess), may: exited},
+		{name: "process killed", native: true, fatal: true,
+			do: func(x *injection) error { return unix.Kill(x.pid, unix.SIGKILL) }, may: exited},
+		{name: "thread killed", native: true, fatal: true,
+			do: func(x *injection) error { return unix.Tgkill(x.pid, x.tid, unix.SIGKILL) }, may: exited},
 	}
 	for _, cg := range []*freezer{v1, v2} {
 		if cg != nil {
-			list = append(list, &fault{name: "frozen cgroup, " + cg.name, before: func(x *injection) error { return cg.add(x.pid) },
-				do:    func(x *injection) error { cg.freeze(x.pid); return nil },
-				after: func(x *injection) error { return cg.thaw(x.pid) }, may: []error{ErrNotStopping}, short: true})
+			list = append(list, &fault{name: "frozen cgroup, " + cg.name,
+				before: func(x *injection) error { return cg.add(x.pid) },
+				do:     func(x *injection) error { cg.freeze(x.pid); return nil },
+				after:  func(x *injection) error { return cg.thaw(x.pid) }, may: []error{ErrNotStopping}, short: true})
 		}
 	}
 	return list
@@ -121,7 +131,8 @@ func (x *injection) queue(n int) error {
 		*(*int32)(unsafe.Pointer(&info[16])) = int32(os.Getpid())
 		*(*int32)(unsafe.Pointer(&info[20])) = int32(os.Getuid())
 		*(*int32)(unsafe.Pointer(&info[24])) = int32(x.ft.want.rt)
-		_, _, e := syscall.Syscall6(unix.SYS_RT_TGSIGQUEUEINFO, uintptr(x.pid), uintptr(x.tid), uintptr(sig), uintptr(unsafe.Pointer(&info)), 0, 0)
+		_, _, e := syscall.Syscall6(unix.SYS_RT_TGSIGQUEUEINFO, uintptr(x.pid), uintptr(x.tid), uintptr(sig),
+			uintptr(unsafe.Pointer(&info)), 0, 0)
 		if e != 0 {
 			return e
 		}
@@ -239,7 +250,8 @@ func newFreezers() (v1, v2 *freezer, why []string) {
 				why = append(why, "cgroup v1: "+err.Error())
 				continue
 			}
-			v1 = &freezer{name: "v1", dir: dir, file: "freezer.state", on: "FROZEN", off: "THAWED", file2: "freezer.state", home: f[1],
+			v1 = &freezer{name: "v1", dir: dir, file: "freezer.state", on: "FROZEN", off: "THAWED", file2: "freezer.state",
+				home:   f[1],
 				frozen: func(s string) bool { return strings.HasPrefix(s, "FROZEN") }}
 		}
 	}

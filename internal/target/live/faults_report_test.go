@@ -17,7 +17,8 @@ type faultReport struct {
 }
 
 func newFaultReport(list []*fault) *faultReport {
-	return &faultReport{list: list, tries: map[[2]string]int{}, hits: map[[2]string]int{}, said: map[string]map[string]int{}}
+	return &faultReport{list: list, tries: map[[2]string]int{}, hits: map[[2]string]int{},
+		said: map[string]map[string]int{}}
 }
 
 // next goes through all pairs.
@@ -25,7 +26,8 @@ func (r *faultReport) next(i int) (*fault, uint32) {
 	var pairs [][2]int
 	for fi, f := range r.list {
 		for step := uint32(1); step < steps; step++ {
-			if (f.steps == 0 || f.steps&(1<<step) != 0) && r.skip&(1<<step) == 0 && !(f.foreign && (step == stepSignal || step == stepContinue)) {
+			if (f.steps == 0 || f.steps&(1<<step) != 0) && r.skip&(1<<step) == 0 &&
+				!(f.foreign && (step == stepSignal || step == stepContinue)) {
 				pairs = append(pairs, [2]int{fi, int(step)})
 			}
 		}
@@ -72,5 +74,6 @@ func (r *faultReport) log(t *testing.T) {
 		}
 		fmt.Fprintf(&b, " %v\n", r.said[f.name])
 	}
-	t.Logf("%d captures disturbed at their step of %d, in columns: %s\n%s", hits, total, strings.Join(stepNames[1:], ", "), b.String())
+	t.Logf("%d captures disturbed at their step of %d, in columns: %s\n%s", hits, total,
+		strings.Join(stepNames[1:], ", "), b.String())
 }

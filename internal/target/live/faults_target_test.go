@@ -36,14 +36,14 @@ const (
 
 const actExitCode = 37
 
-// faultTarget is a process that notices everything that happens to it.
+// faultTarget is a process that records everything that happens to it.
 type faultTarget struct {
 	exe, file string
 	books     *books
 	cmd       *exec.Cmd
 	want      books // usr1 and rt: what was sent
 
-	patient *Process // a Process that nobody hurries
+	patient *Process // a Process with a long watchdog limit
 	strict  *Process // one with the watchdog's default
 }
 
@@ -119,8 +119,10 @@ func (ft *faultTarget) end() {
 func (ft *faultTarget) check() error {
 	b := ft.books
 	progress, main := get(&b.progress), get(&b.main)
-	if !within(10*time.Second, func() bool { return get(&b.progress) > progress+1 && get(&b.main) > main+1 && get(&b.action) == 0 }) {
-		return fmt.Errorf("the target stands still: victim %d → %d, main thread %d → %d, action %d\n%s", progress, get(&b.progress), main, get(&b.main), get(&b.action), states(ft.pid()))
+	if !within(10*time.Second,
+		func() bool { return get(&b.progress) > progress+1 && get(&b.main) > main+1 && get(&b.action) == 0 }) {
+		return fmt.Errorf("the target stands still: victim %d → %d, main thread %d → %d, action %d\n%s", progress,
+			get(&b.progress), main, get(&b.main), get(&b.action), states(ft.pid()))
 	}
 	if !within(waitLimit, func() bool { return get(&b.usr1) == ft.want.usr1 && get(&b.rt) == ft.want.rt }) {
 		return fmt.Errorf("signals: %d of %d, queued: %d of %d", get(&b.usr1), ft.want.usr1, get(&b.rt), ft.want.rt)

@@ -21,8 +21,9 @@ import (
 
 var stepNames = [steps]string{
 	stepSeize: "before SEIZE", stepSeized: "after SEIZE", stepInterrupt: "after INTERRUPT", stepLook: "before the look",
-	stepMissed: "not stopped yet", stepSignal: "before CONT with a signal", stepContinue: "after CONT", stepStopped: "before GETREGS",
-	stepRegs: "before the copy", stepCopied: "before DETACH", stepDetached: "after DETACH",
+	stepMissed: "not stopped yet", stepSignal: "before CONT with a signal", stepContinue: "after CONT",
+	stepStopped: "before GETREGS",
+	stepRegs:    "before the copy", stepCopied: "before DETACH", stepDetached: "after DETACH",
 }
 
 // faultProgram is the path of testdata/faults.c, compiled.
@@ -133,7 +134,7 @@ func injectDotNet(t *testing.T, list []*fault, n int) {
 }
 
 // demote gives all threads of the target, and those that they start, a low
-// priority: it wants every processor, and would slow the test down tenfold.
+// priority: it uses every CPU, and would slow the test down tenfold.
 func demote(t *testing.T, p *Process) {
 	tids, err := p.Threads()
 	if err != nil {
@@ -148,7 +149,8 @@ func demote(t *testing.T, p *Process) {
 func noZombies(t *testing.T) {
 	t.Helper()
 	for _, s := range leftTasks(unix.Getpid()) {
-		if strings.Contains(s, ") Z") && !within(waitLimit, func() bool { return !slices.Contains(leftTasks(unix.Getpid()), s) }) {
+		if strings.Contains(s, ") Z") &&
+			!within(waitLimit, func() bool { return !slices.Contains(leftTasks(unix.Getpid()), s) }) {
 			t.Errorf("not collected: %s", s)
 		}
 	}
@@ -184,7 +186,8 @@ func (x *injection) run(p *Process) (r result) {
 }
 
 func (x *injection) check(r result) error {
-	ok := r.capture == nil || x.notItsFault(r.capture) || slices.ContainsFunc(x.f.may, func(e error) bool { return errors.Is(r.capture, e) })
+	ok := r.capture == nil || x.notItsFault(r.capture) ||
+		slices.ContainsFunc(x.f.may, func(e error) bool { return errors.Is(r.capture, e) })
 	if !ok {
 		return fmt.Errorf("the capture says: %w", r.capture)
 	}
@@ -203,9 +206,9 @@ func (x *injection) check(r result) error {
 	return nil
 }
 
-// notItsFault accepts what happens to threads by themselves: those of a busy
-// program end, and on a busy machine one may get no processor in all the time that
-// the tracer waits for it. For that the kernel has to vouch.
+// notItsFault accepts what can happen without the fault: threads of a busy program end,
+// and on a busy machine a thread may get no CPU in all the time that the tracer waits for
+// it. The kernel's own count must confirm the latter.
 func (x *injection) notItsFault(err error) bool {
 	if x.ft == nil {
 		return errors.Is(err, target.ErrThreadExited) || errors.Is(err, ErrNotStopping)

@@ -102,7 +102,8 @@ func testProgram(t testing.TB, name string) string {
 		}
 		_ = os.Chmod(binaryDir, 0o755)
 		for _, name := range []string{"target", "faults"} {
-			out, err := exec.Command(gcc, "-O1", "-pthread", "-o", filepath.Join(binaryDir, name), "testdata/"+name+".c").CombinedOutput()
+			out, err := exec.Command(gcc, "-O1", "-pthread", "-o", filepath.Join(binaryDir, name),
+				"testdata/"+name+".c").CombinedOutput()
 			if err != nil {
 				binaryErr = fmt.Errorf("%w\n%s", err, out)
 			}
@@ -209,8 +210,8 @@ func advances(t testing.TB, p *Process, pr *program) {
 	}
 }
 
-// waitLimit is how long a test waits for what has to come: nothing, as a rule, and
-// long on a machine that is busy.
+// waitLimit is how long a test waits for what must happen: that is mostly at once, but can
+// be late on a busy machine.
 const waitLimit = 30 * time.Second
 
 func within(d time.Duration, f func() bool) bool {

@@ -138,8 +138,8 @@ func TestCaptureAllRanMeanwhile(t *testing.T) {
 	untraced(t, p, pr.pid)
 }
 
-// TestCaptureAllIsOneInstant holds what threads have counted on their own stacks, each when
-// the one before it has, against what is possible at one instant.
+// TestCaptureAllIsOneInstant: threads count on their own stacks, each after the one before
+// it; the captured counts must be possible at one instant.
 func TestCaptureAllIsOneInstant(t *testing.T) {
 	const n = 8
 	pr := start(t, nil, "relay", "8")
@@ -191,7 +191,7 @@ func TestCaptureAllIsOneInstant(t *testing.T) {
 		if !possible(counts) {
 			t.Fatalf("no instant has %d", counts)
 		}
-		// The same one after the other, for which nobody promises anything.
+		// The same one after the other, which need not be consistent.
 		for i := range in.reqs {
 			if err := p.Capture(&in.reqs[i], &before[i]); err != nil && !errors.Is(err, ErrWatchdog) {
 				t.Fatal(err)
@@ -202,7 +202,8 @@ func TestCaptureAllIsOneInstant(t *testing.T) {
 			torn++
 		}
 	}
-	t.Logf("%d threads stopped, %d proved to be blocked; one after the other %d of 1000 were impossible", stopped, blocked, torn)
+	t.Logf("%d threads stopped, %d proved to be blocked; one after the other %d of 1000 were impossible", stopped,
+		blocked, torn)
 	if stopped == 0 || blocked == 0 || torn == 0 {
 		t.Errorf("nothing was tested: %d stopped, %d blocked, %d impossible otherwise", stopped, blocked, torn)
 	}

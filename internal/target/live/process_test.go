@@ -165,7 +165,8 @@ func TestOtherUser(t *testing.T) {
 	out := asNobody(t, pr.pid)
 	first, rest, _ := strings.Cut(out, "\n")
 	t.Log(out)
-	for _, want := range []string{"operation not permitted", "uid 0", "run as the same user (uid 0 gid 0), or run as root"} {
+	for _, want := range []string{"operation not permitted", "uid 0",
+		"run as the same user (uid 0 gid 0), or run as root"} {
 		if !strings.Contains(first, want) {
 			t.Errorf("%q lacks %q", first, want)
 		}
@@ -186,7 +187,8 @@ func TestSameUser(t *testing.T) {
 	}
 	un := start(t, nobody, "undumpable")
 	out := asNobody(t, un.pid)
-	if first, _, _ := strings.Cut(out, "\n"); !strings.Contains(first, "not dumpable") || !strings.Contains(first, "root") {
+	if first, _, _ := strings.Cut(out, "\n"); !strings.Contains(first, "not dumpable") ||
+		!strings.Contains(first, "root") {
 		t.Errorf("not dumpable: %s", out)
 	}
 }

@@ -21,7 +21,7 @@ type taskCode struct {
 // maxTaskCode bounds one function.
 const maxTaskCode = 1 << 16
 
-// TestTaskCode holds the machine code of what the tasks run against the rules of task.go:
+// TestTaskCode checks the machine code of what the tasks run by the rules of task.go:
 // it calls nothing but functions of this package, so neither a stack check, nor a panic, nor
 // a write barrier, nor a map, nor an allocation; it does not use the goroutine; and it ends
 // far above the end of its stack.

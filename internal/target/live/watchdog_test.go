@@ -125,14 +125,15 @@ func TestTracerInside(t *testing.T) {
 		{"copies", TestCaptureCopiesRegistersStackAndHead}, {"signals", TestNoSignalIsLost},
 		{"dying", TestThreadsThatDie}, {"group stop", TestGroupStopStays}, {"not stopping", TestThreadThatDoesNotStop},
 		{"exec", TestExecDuringCapture}, {"all", TestCaptureAll}, {"blocked", TestCaptureAllBlocked},
-		{"meanwhile", TestCaptureAllRanMeanwhile}, {"one instant", TestCaptureAllIsOneInstant}, {"traced", TestAlreadyTraced}, {"headless", TestMainThreadHasEnded},
+		{"meanwhile", TestCaptureAllRanMeanwhile}, {"one instant", TestCaptureAllIsOneInstant},
+		{"traced", TestAlreadyTraced}, {"headless", TestMainThreadHasEnded},
 	} {
 		t.Run(tt.name, tt.f)
 	}
 }
 
-// TestTaskFunctions holds what the tasks run against the rule of task.go that can
-// be read off the source alone, where the race detector is not on.
+// TestTaskFunctions checks what the tasks run by the rule of task.go that only the source
+// shows where the race detector is not on.
 func TestTaskFunctions(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
@@ -154,7 +155,8 @@ func TestTaskFunctions(t *testing.T) {
 				t.Errorf("%s: %s is nosplit, but not norace", file, lines[i+1])
 			}
 		}
-		if slices.Contains([]string{"task.go", "serve.go", "instant.go", "watchdog.go"}, file) && strings.Contains(string(b), `"sync`) {
+		if slices.Contains([]string{"task.go", "serve.go", "instant.go", "watchdog.go"}, file) &&
+			strings.Contains(string(b), `"sync`) {
 			t.Errorf("%s imports sync", file)
 		}
 	}

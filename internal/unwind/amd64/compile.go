@@ -20,13 +20,13 @@ type Function struct {
 
 // Compile returns the step from ip, which lies inside f, to the caller.
 //
-// mem gives code and unwind information. sameMethod reports whether an address
-// outside [f.Start, f.End) belongs to the same method (another fragment or
-// funclet of it); it tells a tail call from a jump inside the method and may
-// be nil where methods are never split.
+// mem has the code and the unwind information. sameMethod reports whether an
+// address outside [f.Start, f.End) belongs to the same method (another fragment
+// or funclet of it); it distinguishes a tail call from a jump inside the method
+// and may be nil where methods are never split.
 //
-// Errors wrap unwind.ErrNoInfo (nothing to read there) or unwind.ErrBadInfo
-// (what is there makes no sense).
+// Errors wrap unwind.ErrNoInfo (the information cannot be read) or
+// unwind.ErrBadInfo (it is malformed).
 func Compile(mem target.Memory, f Function, ip arch.Addr, sameMethod func(arch.Addr) bool) (*unwind.Step, error) {
 	s, err := compile(mem, f, ip, sameMethod)
 	if err != nil {
@@ -59,9 +59,8 @@ func compile(mem target.Memory, f Function, ip arch.Addr, sameMethod func(arch.A
 	return fr.step()
 }
 
-// prologOps reads the unwind codes of f, those of the entries that it is
-// chained to included, and marks the ones that the prolog has done where it
-// reaches offset.
+// prologOps reads the unwind codes of f, including those of the entries that it
+// is chained to, and marks the ones that the prolog has executed before offset.
 func prologOps(mem target.Memory, f Function, offset uint64, ops []op) ([]op, error) {
 	info := f.UnwindInfo
 	for depth := 0; ; depth++ {
@@ -134,9 +133,9 @@ func (fr *frame) undo(ops []op) error {
 
 // anchor chooses the register that everything is relative to and returns the
 // frame's base, which saves by mov are relative to (EstablisherFrame in
-// unwinder.cpp). From the moment on that a prolog has set a frame register
-// that is the one to trust: rsp moves when the method allocates on the stack.
-// What the prolog did afterwards lies a known distance below.
+// unwinder.cpp). Once the prolog has set a frame register, that is the anchor,
+// because rsp moves when the method allocates on the stack. What the prolog did
+// afterwards lies a known distance below.
 func (fr *frame) anchor(ops []op) (bottom int64) {
 	below := int64(0)
 	for i := range ops {

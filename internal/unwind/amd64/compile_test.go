@@ -45,7 +45,8 @@ func unhex(t testing.TB, s string) []byte {
 
 // function lays out code, unwind information and the information it is chained to.
 func function(code, info, chained []byte) (image, Function) {
-	f := Function{Base: imageBase, Start: imageBase + codeRVA, UnwindInfo: imageBase + infoRVA, MethodStart: imageBase + codeRVA}
+	f := Function{Base: imageBase, Start: imageBase + codeRVA, UnwindInfo: imageBase + infoRVA,
+		MethodStart: imageBase + codeRVA}
 	f.End = f.Start + arch.Addr(len(code))
 	return image{
 		{Base: f.Start, Data: code},
@@ -223,7 +224,7 @@ func TestCompile(t *testing.T) {
 			at:   []at{{2, "rsp+16 rbp@-16"}},
 		},
 		{
-			name: "sub rsp,8; add rsp,8; mov rax,imm64; rex.W jmp [rax]: the target is loaded after the frame is gone",
+			name: "sub rsp,8; add rsp,8; mov rax,imm64; rex.W jmp [rax]: the target is loaded after the frame has been popped",
 			info: "01 04 01 00 | 04 02",
 			code: "4883ec08 4883c408 48b81122334455667788 48ff20",
 			at:   []at{{4, "rsp+16"}, {8, "rsp+8"}, {18, "rsp+8"}},
@@ -329,7 +330,8 @@ func TestMachineFrame(t *testing.T) {
 	if err := s.Apply(&c, &st); err != nil {
 		t.Fatal(err)
 	}
-	if rbx, _ := c.Reg(arch.RBX); c.IP != 0x1234 || c.Regs[arch.RSP] != 0x7fff0000 || rbx != 0xb0b || c.Valid.Has(arch.RAX) || !s.Signal {
+	if rbx, _ := c.Reg(arch.RBX); c.IP != 0x1234 || c.Regs[arch.RSP] != 0x7fff0000 || rbx != 0xb0b ||
+		c.Valid.Has(arch.RAX) || !s.Signal {
 		t.Errorf("got %+v", c)
 	}
 	c.Set(arch.RSP, 0x9000)
@@ -339,14 +341,17 @@ func TestMachineFrame(t *testing.T) {
 }
 
 func FuzzCompile(f *testing.F) {
-	f.Add(unhex(f, "01 06 03 00 06 42 02 30 01 50 00 00"), unhex(f, "55534883ec28904883c4285b5dc3"), unhex(f, "01000000"), uint16(11))
+	f.Add(unhex(f, "01 06 03 00 06 42 02 30 01 50 00 00"), unhex(f, "55534883ec28904883c4285b5dc3"),
+		unhex(f, "01000000"), uint16(11))
 	f.Add(unhex(f, "01 10 06 f5 10 0b 23 01 00 00 08 01 46 02 01 50"), unhex(f, "909090"), []byte{}, uint16(0))
-	f.Add(unhex(f, "21 04 01 00 04 02 00 00 0000000000000000 00880000"), unhex(f, "5d48b8112233445566778848ff20"), unhex(f, "01 0a 03 25 0a 03 05 32 01 50"), uint16(1))
+	f.Add(unhex(f, "21 04 01 00 04 02 00 00 0000000000000000 00880000"), unhex(f, "5d48b8112233445566778848ff20"),
+		unhex(f, "01 0a 03 25 0a 03 05 32 01 50"), uint16(1))
 	f.Fuzz(func(t *testing.T, info, code, chained []byte, off uint16) {
 		mem, fn := function(code, info, chained)
 		var s *unwind.Step
 		var err error
-		testenv.Allocates(t, len(info)+len(code)+len(chained), 50, 1<<16, func() { s, err = Compile(mem, fn, fn.Start+arch.Addr(off), nil) })
+		testenv.Allocates(t, len(info)+len(code)+len(chained), 50, 1<<16,
+			func() { s, err = Compile(mem, fn, fn.Start+arch.Addr(off), nil) })
 		if err != nil {
 			if !errors.Is(err, unwind.ErrBadInfo) && !errors.Is(err, unwind.ErrNoInfo) {
 				t.Fatalf("an error of another kind: %v", err)

@@ -5,9 +5,9 @@
 // # Sources
 //
 // The layout of UNWIND_INFO and the numbers of the unwind codes, the extension
-// SET_FPREG_LARGE among them, are those of src/coreclr/inc/win64unwind.h; what
-// the codes mean is what src/coreclr/unwinder/amd64/unwinder.cpp makes of them;
-// what the JIT emits is in src/coreclr/jit/unwindamd64.cpp (codes) and
+// SET_FPREG_LARGE among them, are those of src/coreclr/inc/win64unwind.h; the
+// meaning of the codes is that of src/coreclr/unwinder/amd64/unwinder.cpp; what
+// the JIT emits is in src/coreclr/jit/unwindamd64.cpp (codes) and
 // src/coreclr/jit/codegenxarch.cpp (genAllocLclFrame, genFnEpilog).
 //
 // # Where this unwinder is stricter or more exact than the runtime's
@@ -18,10 +18,10 @@
 //   - An epilog that ends in a jump may load the jump's target after the last
 //     pop (mov rax,imm64; jmp [rax]: genFnEpilog, when the target's cell is out
 //     of reach of a 32-bit displacement).
-//   - A jump out of the method counts as an epilog only when what stands before
-//     it undoes the first thing that the prolog did. The runtime takes any such
-//     jump for one; a jump that leaves with the frame in place (to a jump stub,
-//     to code that takes the frame over) then unwinds wrongly.
+//   - A jump out of the method counts as an epilog only when the instruction
+//     before it undoes the first action of the prolog. The runtime takes any such
+//     jump for an epilog; a jump that leaves with the frame in place (to a jump
+//     stub, to code that takes the frame over) then unwinds wrongly.
 //   - rsp may be adjusted more than once in an epilog (methods compiled by
 //     on-stack replacement before .NET 7).
 //

@@ -89,8 +89,8 @@ func (e *epilog) leaves(i int) bool {
 	case b[0] == 0xff && len(b) >= 2 && b[1] == 0x25: // jmp [rip+disp]
 		return n == 0 && e.tornDown(jump)
 	case b[0]&0xf8 == 0x48 && len(b) >= 3 && b[1] == 0xff && b[2]&0x38 == 0x20:
-		// REX.W says nothing on an indirect jump; the JIT puts it there to mark
-		// a tail call. Jumps through a switch table come without it.
+		// REX.W has no effect on an indirect jump; the JIT sets it to mark a tail
+		// call. Jumps through a switch table do not have it.
 		reg := b[0]&1<<3 | b[2]&7
 		return (n == 0 || reg == loaded) && e.tornDown(jump)
 	}
@@ -101,7 +101,7 @@ func (e *epilog) leaves(i int) bool {
 func (e *epilog) addr(b []byte) arch.Addr { return e.ip + arch.Addr(len(e.b)-len(b)-e.pos) }
 
 // tailJump reports whether a direct jump at index i to target is a tail call:
-// it leaves the method or starts it again, and the frame is gone.
+// it leaves the method or starts it again, and the frame has been popped.
 func (e *epilog) tailJump(i int, target arch.Addr) bool {
 	if target != e.f.MethodStart {
 		if target.In(e.f.Start, e.f.End) || e.sameMethod != nil && e.sameMethod(target) {
@@ -111,8 +111,8 @@ func (e *epilog) tailJump(i int, target arch.Addr) bool {
 	return e.tornDown(i)
 }
 
-// tornDown reports whether the code before the jump at index i undoes what the
-// prolog did first: only then is the frame gone.
+// tornDown reports whether the code before the jump at index i undoes the first
+// action of the prolog: only then has the frame been popped.
 func (e *epilog) tornDown(i int) bool {
 	first := e.firstOp()
 	if first == nil || undoes(first, e.b[:i]) {
@@ -178,7 +178,7 @@ func addRSPAt(b []byte) (imm int64, n int) {
 		imm, n = int64(int32(binary.LittleEndian.Uint32(b[3:]))), 7
 	}
 	if imm < 0 {
-		return 0, 0 // takes stack instead of giving it back
+		return 0, 0 // it allocates stack instead of freeing it
 	}
 	return imm, n
 }

@@ -49,14 +49,14 @@ const (
 	allocated               // rsp was lowered by arg bytes
 	framed                  // reg became the frame register: rsp at that moment + arg
 	saved                   // reg was stored arg bytes above the frame's base
-	machine                 // the processor pushed a machine frame, arg bytes of error code on top
+	machine                 // the CPU pushed a machine frame, arg bytes of error code on top
 )
 
 // op is one unwind code, decoded.
 type op struct {
 	what effect
 	reg  uint8
-	done bool // the prolog had done it when control reached the address
+	done bool // the prolog had executed it when control reached the address
 	arg  int64
 	at   uint32 // offset in the function of the instruction after the one that did it
 }
@@ -197,7 +197,7 @@ func operand(b []byte) int64 {
 func (o *op) check() error {
 	switch {
 	case (o.what == pushed || o.what == saved) && o.reg == arch.RSP:
-		return fmt.Errorf("%w: rsp is saved", unwind.ErrBadInfo)
+		return fmt.Errorf("%w: it saves rsp", unwind.ErrBadInfo)
 	case o.what == framed && (o.reg == arch.RAX || o.reg == arch.RSP):
 		// 0, the number of rax, stands for «no frame register».
 		return fmt.Errorf("%w: register %d cannot be the frame register", unwind.ErrBadInfo, o.reg)

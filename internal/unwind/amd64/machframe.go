@@ -6,7 +6,7 @@ import (
 	"clrsnap/internal/unwind"
 )
 
-// machFrame is a step through a machine frame: what the processor pushes on an
+// machFrame is a step through a machine frame: what the CPU pushes on an
 // interrupt (rip, cs, rflags, rsp, ss). The caller's stack pointer is read
 // from memory, so the step has no common form.
 type machFrame struct {

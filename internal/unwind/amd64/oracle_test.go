@@ -47,8 +47,8 @@ func (im *r2rImage) disassemble(t testing.TB) []insn {
 		}
 		// What stands before the first function is data, and a decoder that
 		// begins there falls out of step.
-		cmd := exec.Command(objdump, "-D", "-z", "-w", "--no-show-raw-insn", "-b", "binary", "-m", "i386:x86-64", "-M", "intel",
-			"--adjust-vma="+base.String(), "--start-address="+im.funcs[0].Start.String(), file)
+		cmd := exec.Command(objdump, "-D", "-z", "-w", "--no-show-raw-insn", "-b", "binary", "-m", "i386:x86-64",
+			"-M", "intel", "--adjust-vma="+base.String(), "--start-address="+im.funcs[0].Start.String(), file)
 		r, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

@@ -17,22 +17,34 @@ func TestProgram(t *testing.T) {
 		at   map[arch.Addr]string // by offset in the function
 	}{
 		{"push rbp; mov rbp,rsp", []byte{0x41, cfaDefCFAOffset, 16, cfaOffset | 6, 2, 0x43, cfaDefCFARegister, 6},
-			map[arch.Addr]string{0: b, 1: "rsp+16 rbp:c-16 ra:c-8", 3: "rsp+16 rbp:c-16 ra:c-8", 4: "rbp+16 rbp:c-16 ra:c-8", 0xff: "rbp+16 rbp:c-16 ra:c-8"}},
-		{"advance_loc1", []byte{cfaAdvanceLoc1, 0x80, cfaDefCFAOffset, 16}, map[arch.Addr]string{0x7f: b, 0x80: "rsp+16 ra:c-8"}},
-		{"advance_loc2", []byte{cfaAdvanceLoc2, 0x80, 0, cfaDefCFAOffset, 16}, map[arch.Addr]string{0x7f: b, 0x80: "rsp+16 ra:c-8"}},
-		{"advance_loc4", []byte{cfaAdvanceLoc4, 0x80, 0, 0, 0, cfaDefCFAOffset, 16}, map[arch.Addr]string{0x7f: b, 0x80: "rsp+16 ra:c-8"}},
-		{"advance_loc8", []byte{cfaMIPSAdvanceLoc8, 0x80, 0, 0, 0, 0, 0, 0, 0, cfaDefCFAOffset, 16}, map[arch.Addr]string{0x7f: b, 0x80: "rsp+16 ra:c-8"}},
+			map[arch.Addr]string{0: b, 1: "rsp+16 rbp:c-16 ra:c-8", 3: "rsp+16 rbp:c-16 ra:c-8", 4: "rbp+16 rbp:c-16 ra:c-8",
+				0xff: "rbp+16 rbp:c-16 ra:c-8"}},
+		{"advance_loc1", []byte{cfaAdvanceLoc1, 0x80, cfaDefCFAOffset, 16},
+			map[arch.Addr]string{0x7f: b, 0x80: "rsp+16 ra:c-8"}},
+		{"advance_loc2", []byte{cfaAdvanceLoc2, 0x80, 0, cfaDefCFAOffset, 16},
+			map[arch.Addr]string{0x7f: b, 0x80: "rsp+16 ra:c-8"}},
+		{"advance_loc4", []byte{cfaAdvanceLoc4, 0x80, 0, 0, 0, cfaDefCFAOffset, 16},
+			map[arch.Addr]string{0x7f: b, 0x80: "rsp+16 ra:c-8"}},
+		{"advance_loc8", []byte{cfaMIPSAdvanceLoc8, 0x80, 0, 0, 0, 0, 0, 0, 0, cfaDefCFAOffset, 16},
+			map[arch.Addr]string{0x7f: b, 0x80: "rsp+16 ra:c-8"}},
 		{"remember, restore", []byte{0x41, cfaRememberState, cfaDefCFA, 6, 32, cfaOffset | 3, 3, 0x41, cfaRestoreState},
 			map[arch.Addr]string{0: b, 1: "rbp+32 rbx:c-24 ra:c-8", 2: b}},
-		{"restore", []byte{cfaOffset | 3, 3, cfaOffset | 16, 2, 0x41, cfaRestore | 3, cfaRestoreExtended, 16}, map[arch.Addr]string{0: "rsp+8 rbx:c-24 ra:c-16", 1: b}},
-		{"offset_extended, _sf, GNU_negative", []byte{cfaOffsetExtended, 12, 4, cfaOffsetExtendedSF, 13, 0x7e, cfaGNUNegativeOffsetExtended, 14, 3},
+		{"restore", []byte{cfaOffset | 3, 3, cfaOffset | 16, 2, 0x41, cfaRestore | 3, cfaRestoreExtended, 16},
+			map[arch.Addr]string{0: "rsp+8 rbx:c-24 ra:c-16", 1: b}},
+		{"offset_extended, _sf, GNU_negative",
+			[]byte{cfaOffsetExtended, 12, 4, cfaOffsetExtendedSF, 13, 0x7e, cfaGNUNegativeOffsetExtended, 14, 3},
 			map[arch.Addr]string{0: "rsp+8 r12:c-32 r13:c+16 r14:c+24 ra:c-8"}},
-		{"def_cfa_sf, offset_sf", []byte{cfaDefCFASF, 6, 0x7e, 0x41, cfaDefCFAOffsetSF, 0x7c}, map[arch.Addr]string{0: "rbp+16 ra:c-8", 1: "rbp+32 ra:c-8"}},
-		{"val_offset, _sf", []byte{cfaValOffset, 3, 2, cfaValOffsetSF, 7, 0x7f}, map[arch.Addr]string{0: "rsp+8 rbx:v-16 rsp:v+8 ra:c-8"}},
-		{"undefined, same, register", []byte{cfaUndefined, 3, cfaSameValue, 0, cfaRegister, 6, 9}, map[arch.Addr]string{0: "rsp+8 rax:s rbx:u rbp:r9 ra:c-8"}},
-		{"expressions", []byte{cfaDefCFAExpression, 2, opBreg0 + 7, 8, cfaExpression, 3, 1, opLit0, cfaValExpression, 12, 1, opLit0},
+		{"def_cfa_sf, offset_sf", []byte{cfaDefCFASF, 6, 0x7e, 0x41, cfaDefCFAOffsetSF, 0x7c},
+			map[arch.Addr]string{0: "rbp+16 ra:c-8", 1: "rbp+32 ra:c-8"}},
+		{"val_offset, _sf", []byte{cfaValOffset, 3, 2, cfaValOffsetSF, 7, 0x7f},
+			map[arch.Addr]string{0: "rsp+8 rbx:v-16 rsp:v+8 ra:c-8"}},
+		{"undefined, same, register", []byte{cfaUndefined, 3, cfaSameValue, 0, cfaRegister, 6, 9},
+			map[arch.Addr]string{0: "rsp+8 rax:s rbx:u rbp:r9 ra:c-8"}},
+		{"expressions",
+			[]byte{cfaDefCFAExpression, 2, opBreg0 + 7, 8, cfaExpression, 3, 1, opLit0, cfaValExpression, 12, 1, opLit0},
 			map[arch.Addr]string{0: "exp rbx:exp r12:vexp ra:c-8"}},
-		{"args_size, vector register, nop", []byte{cfaGNUArgsSize, 0x90, 1, cfaOffsetExtended, 50, 1, cfaNop}, map[arch.Addr]string{0: b}},
+		{"args_size, vector register, nop", []byte{cfaGNUArgsSize, 0x90, 1, cfaOffsetExtended, 50, 1, cfaNop},
+			map[arch.Addr]string{0: b}},
 		{"set_loc", append([]byte{cfaSetLoc}, 0, 0, 0, 0, cfaDefCFAOffset, 16), nil}, // patched below
 
 		{"unknown", []byte{0x3f}, map[arch.Addr]string{0: ""}},
@@ -106,7 +118,8 @@ func TestEncodings(t *testing.T) {
 	for i := range arch.Addr(100) {
 		b.fde(codeBase+i*codeSize*2, codeSize, cfaDefCFAOffset, byte(i))
 	}
-	for _, enc := range []uint8{peDataRel | peSdata4, peDataRel | peSdata8, peUdata4, peUdata8, peAbsptr, pePCRel | peSdata4, pePCRel | peSdata8, peULEB128, peSLEB128 | peDataRel, peOmit} {
+	for _, enc := range []uint8{peDataRel | peSdata4, peDataRel | peSdata8, peUdata4, peUdata8, peAbsptr,
+		pePCRel | peSdata4, pePCRel | peSdata8, peULEB128, peSLEB128 | peDataRel, peOmit} {
 		var h []byte
 		if enc == peOmit {
 			h = []byte{1, peOmit, peOmit, peOmit}
@@ -152,8 +165,10 @@ func TestCIE(t *testing.T) {
 		{name: "version 4", version: 4, letters: "zR", data: []byte{enc}},
 		{name: "version 2", version: 2, letters: "zR", data: []byte{enc}, bad: true},
 		{name: "64-bit length", version: 1, letters: "zR", data: []byte{enc}, extended: true},
-		{name: "personality and language data", version: 1, letters: "zPLR", data: []byte{peIndirect | enc, 1, 2, 3, 4, enc, enc}},
-		{name: "aligned personality", version: 1, letters: "zPR", data: []byte{peAligned, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 1, 2, 3, 4, 5, 6, 7, 8, enc}},
+		{name: "personality and language data", version: 1, letters: "zPLR",
+			data: []byte{peIndirect | enc, 1, 2, 3, 4, enc, enc}},
+		{name: "aligned personality", version: 1, letters: "zPR",
+			data: []byte{peAligned, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 0xaa, 1, 2, 3, 4, 5, 6, 7, 8, enc}},
 		{name: "signal frame", version: 1, letters: "zRS", data: []byte{enc}, signal: true},
 		{name: "arm64's letters", version: 1, letters: "zRBG", data: []byte{enc}},
 		{name: "unknown last letter", version: 1, letters: "zRX", data: []byte{enc, 1, 2}},
@@ -194,15 +209,20 @@ func TestStep(t *testing.T) {
 	}{
 		{"call", nil, false, nil, nonVolatile, 0x1008},
 		{"push rbp", []byte{cfaOffset | 6, 2}, false, map[uint8]uint64{arch.RBP: 0x1000}, nonVolatile, 0x1008},
-		{"saves a volatile register", []byte{cfaOffset, 2}, false, map[uint8]uint64{arch.RAX: 0x1000}, nonVolatile | 1<<arch.RAX, 0x1008},
-		{"undefined rbx, same rcx", []byte{cfaUndefined, 3, cfaSameValue, 2}, false, nil, nonVolatile&^(1<<arch.RBX) | 1<<arch.RCX, 0x1008},
-		{"rbp in r9, return address in rdx", []byte{cfaRegister, 6, 9, cfaRegister, 16, 1}, true, map[uint8]uint64{arch.RBP: 0x109}, nonVolatile, 0x102},
+		{"saves a volatile register", []byte{cfaOffset, 2}, false, map[uint8]uint64{arch.RAX: 0x1000},
+			nonVolatile | 1<<arch.RAX, 0x1008},
+		{"undefined rbx, same rcx", []byte{cfaUndefined, 3, cfaSameValue, 2}, false, nil,
+			nonVolatile&^(1<<arch.RBX) | 1<<arch.RCX, 0x1008},
+		{"rbp in r9, return address in rdx", []byte{cfaRegister, 6, 9, cfaRegister, 16, 1}, true,
+			map[uint8]uint64{arch.RBP: 0x109}, nonVolatile, 0x102},
 		{"rsp in r8", []byte{cfaRegister, 7, 8}, true, map[uint8]uint64{arch.RSP: 0x108}, nonVolatile, 0x1008},
 		{"rsp is lost", []byte{cfaUndefined, 7}, true, nil, nonVolatile &^ (1 << arch.RSP), 0x1008},
 		{"rsp is unchanged", []byte{cfaSameValue, 7}, true, map[uint8]uint64{arch.RSP: 0x1008}, nonVolatile, 0x1008},
 		{"rbx = CFA-16", []byte{cfaValOffset, 3, 2}, true, map[uint8]uint64{arch.RBX: 0x1000}, nonVolatile, 0x1008},
-		{"rbx in an unknown register", []byte{cfaRegister, 3, 15}, true, nil, nonVolatile &^ (1<<arch.RBX | 1<<arch.R15), 0x1008},
-		{"expressions see the CFA", []byte{cfaExpression, 3, 2, opPlusUconst, 8, cfaValExpression, 12, 2, opPlusUconst, 8, cfaOffset | 16, 1},
+		{"rbx in an unknown register", []byte{cfaRegister, 3, 15}, true, nil, nonVolatile &^ (1<<arch.RBX | 1<<arch.R15),
+			0x1008},
+		{"expressions see the CFA",
+			[]byte{cfaExpression, 3, 2, opPlusUconst, 8, cfaValExpression, 12, 2, opPlusUconst, 8, cfaOffset | 16, 1},
 			true, map[uint8]uint64{arch.RBX: 0x1018, arch.R12: 0x1018}, nonVolatile, 0x1008},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -259,7 +279,8 @@ func TestStepErrors(t *testing.T) {
 	if err != nil || !s.End {
 		t.Errorf("outermost frame: %+v, %v", s, err)
 	}
-	far, err := standard().fde(codeBase, codeSize, cfaOffsetExtended, 3, 0x80, 0x80, 0x80, 0x80, 0x08).table().Step(codeBase)
+	distant := []byte{cfaOffsetExtended, 3, 0x80, 0x80, 0x80, 0x80, 0x08}
+	far, err := standard().fde(codeBase, codeSize, distant...).table().Step(codeBase)
 	if err != nil || far.Slow == nil { // CFA-16 GB is no 32-bit offset
 		t.Fatalf("distant slot: %+v, %v", far, err)
 	}
@@ -272,7 +293,8 @@ func TestStepErrors(t *testing.T) {
 		t.Errorf("distant slot: %v", err)
 	}
 	for name, initial := range map[string][]byte{
-		"no return address": {cfaDefCFA, 7, 8}, "no CFA": {cfaOffset | 16, 1}, "CFA in a vector register": {cfaDefCFA, 20, 8, cfaOffset | 16, 1},
+		"no return address": {cfaDefCFA, 7, 8}, "no CFA": {cfaOffset | 16, 1},
+		"CFA in a vector register":            {cfaDefCFA, 20, 8, cfaOffset | 16, 1},
 		"return address in a vector register": {cfaDefCFA, 7, 8, cfaRegister, 16, 20},
 	} {
 		b := standard()

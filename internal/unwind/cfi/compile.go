@@ -61,7 +61,7 @@ func (t *Table) saved(w *row) []unwind.Saved {
 			n++
 		}
 	}
-	return append([]unwind.Saved(nil), all[:n]...) // no larger than it must be: steps are cached
+	return append([]unwind.Saved(nil), all[:n]...) // no larger than needed: steps are cached
 }
 
 // keep is the set of registers that have the same value in the caller: those

@@ -170,7 +170,7 @@ func (t *Table) pointer(r *reader, s *piece, enc uint8) arch.Addr {
 			r.bad = true
 		}
 		v += s.base
-	default: // peTextRel and peFuncRel: of no known base
+	default: // peTextRel and peFuncRel: relative to an unknown base
 		r.bad = true
 	}
 	if enc&peIndirect != 0 && !r.bad {
@@ -180,8 +180,8 @@ func (t *Table) pointer(r *reader, s *piece, enc uint8) arch.Addr {
 }
 
 // load reads the address at a, which must lie in the call frame information:
-// nothing else of the image is at hand. In practice only personality routines
-// are indirect, and those are skipped.
+// the rest of the image cannot be read here. In practice only personality
+// routines are indirect, and those are skipped.
 func (t *Table) load(r *reader, a arch.Addr) arch.Addr {
 	for _, s := range []Section{t.frame, t.hdr} {
 		if b, err := s.Bytes(uint64(a-s.Addr()), 8); err == nil {

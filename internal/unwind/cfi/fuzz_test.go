@@ -60,7 +60,8 @@ func fuzzTable(t *testing.T, hdr, frame []byte, pc uint64, stack []byte) {
 
 // FuzzExpression evaluates arbitrary expressions.
 func FuzzExpression(f *testing.F) {
-	f.Add([]byte{opBreg0 + 7, 8, opBreg0 + 16, 0, opLit0 + 15, opAnd, opLit0 + 11, opGe, opLit0 + 3, opShl, opPlus}, uint64(5))
+	f.Add([]byte{opBreg0 + 7, 8, opBreg0 + 16, 0, opLit0 + 15, opAnd, opLit0 + 11, opGe, opLit0 + 3, opShl, opPlus},
+		uint64(5))
 	f.Add([]byte{opLit0 + 9, opLit0 + 1, opMinus, opDup, opBra, 0xfa, 0xff}, uint64(0x1000))
 	f.Add([]byte{opDeref, opDerefSize, 4, opSkip, 0, 0, opRot, opPick, 3}, uint64(0x1000))
 	f.Add(binary.LittleEndian.AppendUint64([]byte{opConst8s}, 1<<63), uint64(1))
@@ -97,7 +98,8 @@ func BenchmarkStep(b *testing.B) {
 			t.buildIndex()
 		}
 	})
-	s, err := standard().fde(codeBase, codeSize, cfaDefCFAOffset, 48, cfaOffset|6, 2, cfaOffset|3, 3, cfaOffset|12, 4).table().Step(codeBase)
+	common := []byte{cfaDefCFAOffset, 48, cfaOffset | 6, 2, cfaOffset | 3, 3, cfaOffset | 12, 4}
+	s, err := standard().fde(codeBase, codeSize, common...).table().Step(codeBase)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -112,7 +114,9 @@ func BenchmarkStep(b *testing.B) {
 			}
 		}
 	})
-	slow, err := standard().fde(codeBase, codeSize, cfaDefCFAExpression, 11, opBreg0+7, 8, opBreg0+16, 0, opLit0+15, opAnd, opLit0+11, opGe, opLit0+3, opShl, opPlus).table().Step(codeBase)
+	expression := []byte{cfaDefCFAExpression, 11, opBreg0 + 7, 8, opBreg0 + 16, 0, opLit0 + 15,
+		opAnd, opLit0 + 11, opGe, opLit0 + 3, opShl, opPlus}
+	slow, err := standard().fde(codeBase, codeSize, expression...).table().Step(codeBase)
 	if err != nil {
 		b.Fatal(err)
 	}

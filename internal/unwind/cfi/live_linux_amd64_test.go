@@ -25,7 +25,13 @@ const liveProgram = `
 static volatile int x;
 static void handler(int s) { puts("ready"); fflush(stdout); for (;;) pause(); }
 static int compare(const void *a, const void *b) { raise(SIGUSR1); return ++x; }
-__attribute__((noinline)) int g(int n) { int a[] = {2, 1}; char v[n]; v[n - 1] = 1; qsort(a, 2, sizeof a[0], compare); return v[n - 1] + a[0]; }
+__attribute__((noinline)) int g(int n) {
+	int a[] = {2, 1};
+	char v[n];
+	v[n - 1] = 1;
+	qsort(a, 2, sizeof a[0], compare);
+	return v[n - 1] + a[0];
+}
 __attribute__((noinline)) int f(int n) { return g(n) + x; }
 int main(void) { signal(SIGUSR1, handler); return f(100) + x; }`
 
@@ -89,7 +95,8 @@ func stop(t *testing.T, pid int) arch.Context {
 		t.Fatal(err)
 	}
 	c := arch.Context{IP: arch.Addr(r.Rip), Valid: 0xffff, Machine: arch.MachineAMD64}
-	copy(c.Regs[:], []uint64{r.Rax, r.Rcx, r.Rdx, r.Rbx, r.Rsp, r.Rbp, r.Rsi, r.Rdi, r.R8, r.R9, r.R10, r.R11, r.R12, r.R13, r.R14, r.R15})
+	copy(c.Regs[:], []uint64{r.Rax, r.Rcx, r.Rdx, r.Rbx, r.Rsp, r.Rbp, r.Rsi, r.Rdi,
+		r.R8, r.R9, r.R10, r.R11, r.R12, r.R13, r.R14, r.R15})
 	return c
 }
 
@@ -110,7 +117,8 @@ func images(t *testing.T, pid int) (out []mapped) {
 	for line := range strings.Lines(string(maps)) {
 		f := strings.Fields(line)
 		var lo, hi, off uint64
-		if _, err := fmt.Sscanf(f[0]+" "+f[2], "%x-%x %x", &lo, &hi, &off); err != nil || len(f) < 6 || f[1] != "r-xp" || f[5][0] != '/' {
+		if _, err := fmt.Sscanf(f[0]+" "+f[2], "%x-%x %x", &lo, &hi, &off); err != nil || len(f) < 6 || f[1] != "r-xp" ||
+			f[5][0] != '/' {
 			continue
 		}
 		file, err := os.Open(f[5])

@@ -41,7 +41,7 @@ type row struct {
 }
 
 // Bounds of what one lookup may cost. Compilers nest one deep; the longest
-// programs seen (generated dispatchers) have some thousand instructions.
+// known programs (generated dispatchers) have some thousand instructions.
 const (
 	maxRemembered   = 64
 	maxInstructions = 1 << 16
@@ -260,7 +260,7 @@ func isRegisterOp(op uint8) bool {
 	return false
 }
 
-// maxExpression bounds an expression, in bytes. Those that were seen have a dozen.
+// maxExpression bounds an expression, in bytes. Known ones have a dozen.
 const maxExpression = 128
 
 // expression reads an expression's length and steps over its bytes.
@@ -273,8 +273,8 @@ func expression(kind ruleKind, r *reader) rule {
 }
 
 // other executes the row state instructions (DWARF 5, 6.4.2.4) and those that
-// change nothing here. The size of the arguments on the stack matters only to
-// whoever resumes in the frame.
+// change nothing here. The size of the arguments on the stack matters only for
+// resuming in the frame.
 func (p *program) other(op uint8, r *reader) bool {
 	switch op {
 	case cfaNop:

@@ -55,7 +55,7 @@ func (s *slowStep) Step(c *arch.Context, st *target.Stack) error {
 		switch {
 		case err == nil:
 			n.Set(r.reg, v)
-		case errors.Is(err, unwind.ErrRegister): // lost, and only needed if somebody asks for it
+		case errors.Is(err, unwind.ErrRegister): // its value is lost, and may not be needed
 			n.Valid &^= 1 << r.reg
 		default:
 			return err
@@ -137,9 +137,9 @@ func (e *env) load(addr uint64) (uint64, error) {
 	return v, nil
 }
 
-// loadSize reads a value of n <= 8 bytes. The stack is read in words of 8; at
-// the end of a copied piece the word that ends with the value is there when
-// the one that begins with it is not.
+// loadSize reads a value of n <= 8 bytes. The stack is read in words of 8. At
+// the end of a copied piece, the word that ends with the value can be read when
+// the one that begins with it cannot.
 func (e *env) loadSize(addr uint64, n int) (uint64, error) {
 	shift := 64 - 8*n
 	if v, ok := e.s.Uint64(arch.Addr(addr)); ok {

@@ -33,7 +33,7 @@ import (
 type Section interface {
 	Addr() arch.Addr // at link time
 	Size() uint64
-	// Bytes returns n bytes at an offset, which nobody changes.
+	// Bytes returns n bytes at an offset, which must not be changed.
 	Bytes(off uint64, n int) ([]byte, error)
 }
 
@@ -70,8 +70,8 @@ type indexEntry struct {
 	off uint32 // in .eh_frame
 }
 
-// Bounds of what is read at once: a record, of which the longest that were seen have some
-// thousand bytes, and the .eh_frame of an image without a search table.
+// Bounds of what is read at once: a record, of which the longest known have some thousand
+// bytes, and the .eh_frame of an image without a search table.
 const (
 	maxRecord  = 1 << 18
 	maxIndexed = 16 << 20
@@ -79,7 +79,8 @@ const (
 
 // New returns the call frame information in frame, the section .eh_frame. hdr is
 // .eh_frame_hdr with its binary search table; without one, or if its encoding does not
-// allow a search, the first lookup builds an index of frame, as far as mayKeep agrees.
+// allow a search, the first lookup builds an index of frame, as long as mayKeep allows the
+// memory for it.
 func New(hdr, frame Section, a *arch.Arch, mayKeep func(bytes int64) error) (*Table, error) {
 	if frame.Size() == 0 || frame.Size() > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: .eh_frame of %d bytes", unwind.ErrBadInfo, frame.Size())
@@ -217,7 +218,8 @@ func (t *Table) buildIndex() {
 			break
 		}
 		if off > maxIndexed {
-			t.indexErr = fmt.Errorf("%w: there is no search table, and .eh_frame is larger than what is read without one", unwind.ErrNoInfo)
+			t.indexErr = fmt.Errorf("%w: there is no search table, and .eh_frame is larger than what is read without one",
+				unwind.ErrNoInfo)
 			break
 		}
 		if n%many == 0 {

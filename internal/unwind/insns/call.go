@@ -14,11 +14,11 @@ const maxThunks = 3
 // endbr64 may come before the jump of a PLT entry.
 const endbr64 = 0x0f1e
 
-// Callees returns the functions that the call before the instruction pointer of c, which
-// a call returns to, may have led to, behind their PLT entries: mostly one, several where
-// the bytes before it are calls of several lengths, none where nothing tells. The
-// registers of c are those after the call; what a call through memory finds there is read
-// now.
+// Callees returns the functions that may have been called by the call before the
+// instruction pointer of c, a return address. PLT entries are followed to their functions.
+// There is mostly one; there are several if the bytes before the address can be calls of
+// several lengths, and none if the target is not known. The registers of c are those after
+// the call; for a call through memory, the pointer is read now.
 func Callees(mem target.Memory, a *arch.Arch, c *arch.Context) []arch.Addr {
 	if a.Machine != arch.AMD64.Machine {
 		return nil

@@ -12,10 +12,10 @@ const (
 	operandVector                     // the register that only VEX and EVEX name
 )
 
-// changes returns the general registers that an instruction changes, but for the
-// stack pointer of those that push and pop, and rax, rcx, rdx and what calls do not
-// preserve, where the instruction does not name them. ah, ch, dh and bh, which have
-// the numbers of others, are taken for those.
+// changes returns the general registers that an instruction changes. It leaves out the
+// stack pointer where the instruction pushes or pops, and implicit operands that calls do
+// not preserve (rax, rcx, rdx and so on). ah, ch, dh and bh are taken for the registers
+// whose numbers they have.
 func (in *insn) changes() (changed arch.RegMask) {
 	w := in.written()
 	if w&operandReg != 0 {
@@ -33,7 +33,7 @@ func (in *insn) changes() (changed arch.RegMask) {
 	return changed
 }
 
-// written tells which operands an instruction writes (Intel SDM volume 2, appendix A).
+// written returns which operands an instruction writes (Intel SDM volume 2, appendix A).
 func (in *insn) written() operand {
 	switch {
 	case in.vector:
@@ -79,7 +79,8 @@ func (in *insn) twoByteWritten() operand {
 		op >= 0xbc && op <= 0xbf, op == 0xc5, op == 0xd7, op == 0x38, op == 0xb2, op == 0xb4, op == 0xb5:
 		return operandReg
 	case op < 2, op == 0x7e, op == 0x20, op == 0x21, op >= 0x90 && op <= 0x9f, op == 0xa4, op == 0xa5, op == 0xab,
-		op == 0xac, op == 0xad, op == 0xb0, op == 0xb1, op == 0xb3, op == 0xba, op == 0xbb, op == 0xc7, op == 0xae, op == 0x3a:
+		op == 0xac, op == 0xad, op == 0xb0, op == 0xb1, op == 0xb3,
+		op == 0xba, op == 0xbb, op == 0xc7, op == 0xae, op == 0x3a:
 		return operandRM
 	case op == 0xc0, op == 0xc1: // xadd
 		return operandReg | operandRM

@@ -90,7 +90,7 @@ func (in *insn) operands(code []byte, n int, has operands, size16, addr32 bool) 
 		in.modrm = code[n : n+size]
 		n += size
 		if in.op == 0x8f && !in.vector && in.reg() != 0 {
-			return false // AMD's XOP, which is no more
+			return false // AMD's XOP, which CPUs no longer have
 		}
 		if (in.op == 0xf6 || in.op == 0xf7) && !in.vector && in.reg() > 1 {
 			has &^= imm8 | immZ // only test has one
@@ -165,7 +165,7 @@ func modrmSize(b []byte) int {
 	return n
 }
 
-// oneByte tells what follows an opcode of one byte.
+// oneByte returns what follows an opcode of one byte.
 func oneByte(op byte) operands {
 	switch {
 	case op < 0x40:
@@ -178,7 +178,8 @@ func oneByte(op byte) operands {
 		return hasModRM | immZ
 	case op == 0x6b, op == 0x80, op == 0x83, op == 0xc0, op == 0xc1, op == 0xc6, op == 0xf6:
 		return hasModRM | imm8
-	case op == 0x6a, op >= 0x70 && op <= 0x7f, op == 0xa8, op >= 0xb0 && op <= 0xb7, op == 0xcd, op >= 0xe0 && op <= 0xe7, op == 0xeb:
+	case op == 0x6a, op >= 0x70 && op <= 0x7f, op == 0xa8, op >= 0xb0 && op <= 0xb7,
+		op == 0xcd, op >= 0xe0 && op <= 0xe7, op == 0xeb:
 		return imm8
 	case op >= 0xb8 && op <= 0xbf:
 		return immV
@@ -196,25 +197,28 @@ func oneByte(op byte) operands {
 	return 0
 }
 
-// twoBytes tells what follows an opcode of 0f and another byte, those with a third
-// byte among them.
+// twoBytes returns what follows an opcode of 0f and another byte, also where a third
+// byte belongs to it.
 func twoBytes(op byte) operands {
 	switch {
-	case op == 0x04, op == 0x0a, op == 0x0c, op >= 0x24 && op <= 0x27, op == 0x36, op == 0x39, op >= 0x3b && op <= 0x3f, op == 0x7a, op == 0x7b, op == 0xa6, op == 0xa7:
+	case op == 0x04, op == 0x0a, op == 0x0c, op >= 0x24 && op <= 0x27, op == 0x36, op == 0x39,
+		op >= 0x3b && op <= 0x3f, op == 0x7a, op == 0x7b, op == 0xa6, op == 0xa7:
 		return invalid
-	case op >= 0x05 && op <= 0x09, op == 0x0b, op == 0x0e, op >= 0x30 && op <= 0x37, op == 0x77, op >= 0xa0 && op <= 0xa2, op >= 0xa8 && op <= 0xaa, op >= 0xc8 && op <= 0xcf:
+	case op >= 0x05 && op <= 0x09, op == 0x0b, op == 0x0e, op >= 0x30 && op <= 0x37, op == 0x77,
+		op >= 0xa0 && op <= 0xa2, op >= 0xa8 && op <= 0xaa, op >= 0xc8 && op <= 0xcf:
 		return 0
 	case op >= 0x80 && op <= 0x8f:
 		return rel32
-	case op == 0x0f, op == 0x3a, op >= 0x70 && op <= 0x73, op == 0xa4, op == 0xac, op == 0xba, op == 0xc2, op >= 0xc4 && op <= 0xc6:
+	case op == 0x0f, op == 0x3a, op >= 0x70 && op <= 0x73, op == 0xa4, op == 0xac, op == 0xba,
+		op == 0xc2, op >= 0xc4 && op <= 0xc6:
 		return hasModRM | imm8
 	}
 	return hasModRM
 }
 
 // vectorPrefix reads the prefix and the opcode of a VEX or EVEX instruction at
-// code[n], and tells what follows: as without the prefix. It returns 0 where that is
-// not there. In the prefix REX's bits are inverted.
+// code[n], and returns what follows: the same as without the prefix. It returns 0 where
+// code ends early. In the prefix REX's bits are inverted.
 func (in *insn) vectorPrefix(code []byte, n int) (int, operands) {
 	table, size := byte(1), 2
 	switch {

@@ -39,7 +39,8 @@ const MaxFuncletProlog = 64
 
 // makesRoom reports whether an instruction is sub rsp with a constant.
 func (in *insn) makesRoom() bool {
-	return !in.vector && (in.op == 0x81 || in.op == 0x83) && in.wide() && in.mod() == 3 && in.reg() == 5 && in.rmReg() == arch.RSP
+	return !in.vector && (in.op == 0x81 || in.op == 0x83) && in.wide() &&
+		in.mod() == 3 && in.reg() == 5 && in.rmReg() == arch.RSP
 }
 
 // moves reports whether an instruction is the 64-bit one of that opcode with a register

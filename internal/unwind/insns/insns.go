@@ -3,17 +3,16 @@
 // in native AOT programs.
 //
 // It works from both sides. Steps follows the instructions from where a thread is to
-// where the function returns, and takes down what happens to the stack pointer and to
-// the registers that are saved on the stack, as debuggers do. Confirms follows them from
-// where the function is entered to where the thread is, and holds against that what the
-// first has found.
+// the function's return, and records what happens to the stack pointer and to the
+// registers that are saved on the stack, as debuggers do. Confirms follows them from the
+// function's entry to where the thread is, and compares the result with what Steps has
+// found.
 //
-// Both rely on what the System V ABI for AMD64 asks of every function: that it leaves
-// the registers rbx, rbp and r12 to r15 as they were, and the stack pointer behind its
-// return address. Neither knows where a function ends: behind a call that never returns
-// comes another function, whose instructions say nothing of this one. That is why a step
-// is only certain if both sides agree, and the caller does call where the function is
-// entered.
+// Both rely on what the System V ABI for AMD64 requires of every function: it restores
+// the registers rbx, rbp and r12 to r15, and leaves the stack pointer behind its return
+// address. Neither knows where a function ends: a call that never returns may be followed
+// by another function, whose instructions do not belong to this one. That is why a step
+// is only certain if both sides agree, and the caller does call the function's entry.
 package insns
 
 import (
@@ -34,9 +33,9 @@ const (
 	longest   = 15  // bytes of an instruction
 )
 
-// Steps returns the steps that may lead from ip to its caller, at most maxSteps: mostly
-// one, several where ways through the code do not agree, the shortest way first, none
-// where no way leads on. Memory that cannot be read ends a way.
+// Steps returns the steps that may lead from ip to its caller, at most maxSteps. There is
+// mostly one. There are several where paths through the code do not agree, the shortest
+// path first; none if no path reaches a return. Memory that cannot be read ends a path.
 func Steps(mem target.Memory, a *arch.Arch, ip arch.Addr) []*unwind.Step {
 	var steps []*unwind.Step
 	s := newSearch(mem, a)
@@ -55,10 +54,10 @@ func same(a, b *unwind.Step) bool {
 	return a.CFAReg == b.CFAReg && a.CFAOff == b.CFAOff && slices.Equal(a.Saved, b.Saved)
 }
 
-// Confirms reports whether a function that is entered at start comes to ip in such a way
-// that step leads from there to its caller. Unless exact, ip is where a call returns to,
-// and only what makes that call counts. That it can come there otherwise is no objection:
-// behind a call that never returns there may be code that calls this function again.
+// Confirms reports whether a function that is entered at start can reach ip in a state from
+// which step leads to its caller. Unless exact, ip is a return address, and only paths
+// through the call before it count. Other paths may reach ip in another state: behind a
+// call that never returns there may be code that calls this function again.
 func Confirms(mem target.Memory, a *arch.Arch, start, ip arch.Addr, exact bool, step *unwind.Step) bool {
 	confirmed := false
 	s := newSearch(mem, a)
@@ -73,10 +72,10 @@ func Confirms(mem target.Memory, a *arch.Arch, start, ip arch.Addr, exact bool, 
 // maxBefore is how many bytes before ip Opens looks at.
 const maxBefore = 2048
 
-// Opens is Confirms where nothing tells which function is at ip: it reports whether, at
-// some place before ip, code begins to push registers and comes to ip having put all
-// those on the stack that step restores, where step finds them. Steps that restore none
-// cannot be told from others in this way.
+// Opens is Confirms for an unknown function: it reports whether, somewhere before ip, there
+// is code that begins to push registers, and reaches ip with all registers that step
+// restores saved where step finds them. A step that restores no register cannot be
+// confirmed in this way.
 func Opens(mem target.Memory, a *arch.Arch, ip arch.Addr, exact bool, step *unwind.Step) bool {
 	if len(step.Saved) == 0 {
 		return false
@@ -91,8 +90,8 @@ func Opens(mem target.Memory, a *arch.Arch, ip arch.Addr, exact bool, step *unwi
 	return false
 }
 
-// JumpsAway reports whether a function that is entered at start may jump to where its
-// code does not say, as a call does that replaces the return.
+// JumpsAway reports whether a function that is entered at start may jump to an address that
+// is not in its code, as a tail call through a register or memory does.
 func JumpsAway(mem target.Memory, a *arch.Arch, start arch.Addr) bool {
 	away := false
 	s := newSearch(mem, a)
@@ -103,13 +102,15 @@ func JumpsAway(mem target.Memory, a *arch.Arch, start arch.Addr) bool {
 	return away
 }
 
-// search follows all ways through code.
+// search follows all paths through code.
 type search struct {
 	mem  target.Memory
 	arch *arch.Arch
 
-	arrive func(to arch.Addr, called bool, at *state) (found bool) // may be nil: called at each instruction; called: a call returns there
-	leave  func(at *state, jump bool)                              // may be nil: called where a way returns, or jumps to where the code does not say
+	// arrive, unless nil, is called at each instruction; called: a call returns there.
+	arrive func(to arch.Addr, called bool, at *state) (found bool)
+	// leave, unless nil, is called where a path returns, or jumps to an unknown address.
+	leave func(at *state, jump bool)
 
 	ways  []way // that are still to be followed
 	seen  map[arch.Addr][]state
@@ -120,7 +121,7 @@ type search struct {
 	valid int       // bytes of buf
 }
 
-// way is where to go on, and with what.
+// way is where a path continues, and with what state.
 type way struct {
 	at     arch.Addr
 	called bool
@@ -131,7 +132,7 @@ func newSearch(mem target.Memory, a *arch.Arch) *search {
 	return &search{mem: mem, arch: a, seen: map[arch.Addr][]state{}}
 }
 
-// run follows all ways from an address on, as far as the bounds go.
+// run follows all paths from an address, within the bounds.
 func (s *search) run(from arch.Addr) {
 	if s.arch.Machine != arch.AMD64.Machine {
 		return
@@ -144,7 +145,7 @@ func (s *search) run(from arch.Addr) {
 	}
 }
 
-// follow follows one way to where it divides or ends, or to where another one has been
+// follow follows one path until it divides or ends, or until another path has been there
 // with the same state.
 func (s *search) follow(w way) {
 	for ; s.insns < maxInsns; s.insns++ {
@@ -193,7 +194,7 @@ const (
 	flowReturn             // to the caller
 	flowJump
 	flowEither // on, or jumps
-	flowAway   // jumps to an address in a register or memory: a call that replaces the return, or a switch
+	flowAway   // jumps to an address in a register or memory: a tail call, or a switch
 	flowEnd    // nowhere: traps, hlt, far returns
 )
 
@@ -210,7 +211,8 @@ func (in *insn) flow() flow {
 		return flowEither
 	case op == 0xff && in.reg() == 4:
 		return flowAway
-	case op == 0xcc, op == 0xf4, op == 0xca, op == 0xcb, op == 0xcf, op == 0x0f0b, op == 0xff && (in.reg() == 5 || in.reg() == 7):
+	case op == 0xcc, op == 0xf4, op == 0xca, op == 0xcb, op == 0xcf, op == 0x0f0b,
+		op == 0xff && (in.reg() == 5 || in.reg() == 7):
 		return flowEnd
 	}
 	return flowOn
@@ -255,7 +257,8 @@ func (s *search) fill(at arch.Addr) {
 	}
 }
 
-// step makes a step of the state in which a function returns; false: it cannot be one.
+// step makes a step of the state in which a function returns; false: the state is not that
+// of a return.
 func (s *state) step(a *arch.Arch) (*unwind.Step, bool) {
 	sp := s.regs[arch.RSP]
 	if sp.kind != sum || sp.base == arch.RSP && sp.off < 0 {
@@ -270,7 +273,7 @@ func (s *state) step(a *arch.Arch) (*unwind.Step, bool) {
 		off := v.off - st.CFAOff
 		twice := slices.ContainsFunc(st.Saved, func(o unwind.Saved) bool { return o.Off == off })
 		if v.kind != loaded || v.base != sp.base || off > -2*word || twice {
-			return nil, false // this way leads through another function
+			return nil, false // this path leads through another function
 		}
 		st.Keep &^= 1 << r
 		st.Saved = append(st.Saved, unwind.Saved{Reg: r, Off: off})
@@ -278,8 +281,8 @@ func (s *state) step(a *arch.Arch) (*unwind.Step, bool) {
 	return st, true
 }
 
-// confirms reports whether a step leads from here to where the function of this state
-// has been called from.
+// confirms reports whether a step leads from here to the caller of the function whose
+// state this is.
 func (s *state) confirms(st *unwind.Step) bool {
 	if s.regs[st.CFAReg] != (value{kind: sum, base: arch.RSP, off: word - st.CFAOff}) {
 		return false

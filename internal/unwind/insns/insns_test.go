@@ -24,7 +24,8 @@ import (
 func images(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, pattern := range []string{"/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6", "/usr/lib/x86_64-linux-gnu/libcrypto.so.3"} {
+	for _, pattern := range []string{"/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6",
+		"/usr/lib/x86_64-linux-gnu/libcrypto.so.3"} {
 		if files, _ := filepath.Glob(pattern); len(files) > 0 {
 			all = append(all, files...)
 		}
@@ -35,8 +36,8 @@ func images(t *testing.T) []string {
 	return all
 }
 
-// missing ends the test for want of something: where tests must not be skipped, as a
-// failure.
+// missing ends the test because something is missing: as skipped, or as failed where tests
+// must not be skipped.
 func missing(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" || os.Getenv("CLRSNAP_REQUIRE_DOTNET") == "1" {
@@ -62,7 +63,8 @@ func TestDecode(t *testing.T) {
 		n, bad := 0, 0
 		for _, m := range line.FindAllSubmatch(out, -1) {
 			text := string(m[3])
-			if strings.Contains(text, "(bad)") || incomplete.MatchString(text) || bytes.HasPrefix(m[2], []byte("9b ")) || bytes.HasPrefix(m[2], []byte("8f e")) {
+			if strings.Contains(text, "(bad)") || incomplete.MatchString(text) || bytes.HasPrefix(m[2], []byte("9b ")) ||
+				bytes.HasPrefix(m[2], []byte("8f e")) {
 				continue // no instruction, pieces of one, two (fwait and another one), AMD's XOP
 			}
 			code := unhex(t, string(m[2]))
@@ -70,7 +72,8 @@ func TestDecode(t *testing.T) {
 			in, ok := decode(append(code, make([]byte, longest)...))
 			if r, written := destination(text); !ok || in.length != len(code) || written && !in.changes().Has(r) {
 				if bad++; bad <= 20 { // data can lie between instructions
-					t.Logf("%s: %s: % x (%s): %d bytes, %v, changes %v", filepath.Base(file), m[1], code, text, in.length, ok, in.changes())
+					t.Logf("%s: %s: % x (%s): %d bytes, %v, changes %v", filepath.Base(file), m[1], code, text, in.length, ok,
+						in.changes())
 				}
 			}
 		}
@@ -82,9 +85,11 @@ func TestDecode(t *testing.T) {
 }
 
 var (
-	// readers are instructions that do not write their last operand, and those that
-	// package insns follows otherwise.
-	readers = regexp.MustCompile(`^(bnd |lock |rep[nz]* |notrack |xacquire |xrelease |data16 |cs )*(cmp|test|bt[bwlq]? |push|pop|call|jmp|mul|imul[bwlq]? +%[a-z0-9]+$|div|idiv|nop|v?u?comis|prefetch|bound|out|in |ptwrite|wr[fg]sbase|ltr|lldt|lmsw|ver[rw]|incssp)`)
+	// readers are instructions that do not write their last operand, and those for which
+	// package insns has a rule of its own.
+	readers = regexp.MustCompile(`^(bnd |lock |rep[nz]* |notrack |xacquire |xrelease |data16 |cs )*` +
+		`(cmp|test|bt[bwlq]? |push|pop|call|jmp|mul|imul[bwlq]? +%[a-z0-9]+$|div|idiv|nop|` +
+		`v?u?comis|prefetch|bound|out|in |ptwrite|wr[fg]sbase|ltr|lldt|lmsw|ver[rw]|incssp)`)
 	// names are what a register is called, by its size.
 	names = regexp.MustCompile(`%(?:[er]?(bx|bp)|(bl)|(bpl)|(r1[2-5])[dwb]?)$`)
 )
@@ -99,7 +104,8 @@ func destination(text string) (uint8, bool) {
 	if m == nil || readers.MatchString(text) {
 		return 0, false
 	}
-	r, known := map[string]uint8{"bx": arch.RBX, "bl": arch.RBX, "bp": arch.RBP, "bpl": arch.RBP, "r12": arch.R12, "r13": arch.R13, "r14": arch.R14, "r15": arch.R15}[m[1]+m[2]+m[3]+m[4]]
+	r, known := map[string]uint8{"bx": arch.RBX, "bl": arch.RBX, "bp": arch.RBP, "bpl": arch.RBP, "r12": arch.R12,
+		"r13": arch.R13, "r14": arch.R14, "r15": arch.R15}[m[1]+m[2]+m[3]+m[4]]
 	return r, known
 }
 
@@ -115,9 +121,9 @@ func unhex(t *testing.T, s string) []byte {
 	return b
 }
 
-// TestAgainstCFI compares the steps that the code tells with those that the compiler has
-// written down, at return addresses and between other instructions. What Confirms
-// confirms must be right.
+// TestAgainstCFI compares the steps found from the code with the compiler's call frame
+// information, at return addresses and between other instructions. What Confirms confirms
+// must be right.
 func TestAgainstCFI(t *testing.T) {
 	for _, file := range images(t) {
 		f, err := os.Open(file)
@@ -212,9 +218,9 @@ func (c *comparison) all(code []byte, at arch.Addr) {
 	}
 }
 
-// isEntry reports whether a piece of code can be a function, not the unlikely part of
-// one that the compiler has put elsewhere, and the information about it was not
-// forgotten by who has written it by hand (glibc, sysdeps/x86_64/mul_1.S).
+// isEntry reports whether a piece of code can be a function with sound information. It may
+// be the cold part of a function, which the compiler has put elsewhere, or hand-written
+// code whose information is incomplete (glibc, sysdeps/x86_64/mul_1.S).
 func (c *comparison) isEntry(lo arch.Addr) bool {
 	code := make([]byte, longest)
 	if c.img.ReadMemory(code, lo) != nil {
@@ -226,8 +232,8 @@ func (c *comparison) isEntry(lo arch.Addr) bool {
 	}
 	first, err1 := c.table.Step(lo)
 	second, err2 := c.table.Step(lo + arch.Addr(in.length))
-	return err1 == nil && err2 == nil && first.Slow == nil && !first.End && first.CFAReg == arch.RSP && first.CFAOff == word &&
-		(second.CFAReg != arch.RSP || second.CFAOff >= depth)
+	return err1 == nil && err2 == nil && first.Slow == nil && !first.End && first.CFAReg == arch.RSP &&
+		first.CFAOff == word && (second.CFAReg != arch.RSP || second.CFAOff >= depth)
 }
 
 // compare compares the steps at one instruction pointer.
@@ -276,8 +282,8 @@ func (c *comparison) compare(start, ip arch.Addr, exact bool, n *counts) {
 	}
 }
 
-// restored returns want without the registers that are as they were already, which the
-// compiler does not always say: g has those.
+// restored returns want without the registers that are restored already. The compiler does
+// not always say so; g does.
 func restored(want, g *unwind.Step) *unwind.Step {
 	w := *want
 	w.Keep |= g.Keep & arch.AMD64.NonVolatile
@@ -342,21 +348,22 @@ func TestSteps(t *testing.T) {
 		"ways that meet with different stacks":   {"74 01 5b c3", []string{"rsp+16 rbx-16", "rsp+8"}},
 		"a loop":                                 {"eb fe", nil},
 		"a loop that pushes":                     {"53 eb fd", nil},
-		"many jumps":                             {strings.Repeat("58 74 02 ff e0 ", 12) + "c3", []string{"rsp+16", "rsp+24", "rsp+32", "rsp+40"}},
-		"xor ebp,ebp; leave; ret":                {"31 ed c9 c3", nil},
-		"andn ebp,eax,ecx; leave; ret":           {"c4 e2 78 f2 e9 c9 c3", nil},
-		"blsr rbp,rax; leave; ret":               {"c4 e2 d0 f3 c8 c9 c3", nil},
-		"cmp rbp,rax; test ebp,ebp; leave; ret":  {"48 39 c5 85 ed c9 c3", []string{"rbp+16 rbp-16"}},
-		"push rbp; mov rbp,rsp; leave; ret":      {"55 48 89 e5 c9 c3", []string{"rsp+8"}},
-		"push rax; pop rbx; ret":                 {"50 5b c3", nil},
-		"jmp rax":                                {"ff e0", []string{"rsp+8"}},
-		"mov rsp,rax; ret":                       {"48 89 c4 c3", nil},
-		"and rsp,-16; ret":                       {"48 83 e4 f0 c3", nil},
-		"pop rbp; leave; ret":                    {"5d c9 c3", nil},
-		"hlt; ret":                               {"f4 c3", nil},
-		"at the end of the page":                 {strings.Repeat("90 ", 4094) + "48 83", nil},
-		"push rbx; pop rbx; ret":                 {"53 5b c3", []string{"rsp+8"}},
-		"vector; ret":                            {"c5 f8 77 c4 e2 7d 18 00 62 f1 fd 48 6f 06 c3", []string{"rsp+8"}},
+		"many jumps": {strings.Repeat("58 74 02 ff e0 ", 12) + "c3",
+			[]string{"rsp+16", "rsp+24", "rsp+32", "rsp+40"}},
+		"xor ebp,ebp; leave; ret":               {"31 ed c9 c3", nil},
+		"andn ebp,eax,ecx; leave; ret":          {"c4 e2 78 f2 e9 c9 c3", nil},
+		"blsr rbp,rax; leave; ret":              {"c4 e2 d0 f3 c8 c9 c3", nil},
+		"cmp rbp,rax; test ebp,ebp; leave; ret": {"48 39 c5 85 ed c9 c3", []string{"rbp+16 rbp-16"}},
+		"push rbp; mov rbp,rsp; leave; ret":     {"55 48 89 e5 c9 c3", []string{"rsp+8"}},
+		"push rax; pop rbx; ret":                {"50 5b c3", nil},
+		"jmp rax":                               {"ff e0", []string{"rsp+8"}},
+		"mov rsp,rax; ret":                      {"48 89 c4 c3", nil},
+		"and rsp,-16; ret":                      {"48 83 e4 f0 c3", nil},
+		"pop rbp; leave; ret":                   {"5d c9 c3", nil},
+		"hlt; ret":                              {"f4 c3", nil},
+		"at the end of the page":                {strings.Repeat("90 ", 4094) + "48 83", nil},
+		"push rbx; pop rbx; ret":                {"53 5b c3", []string{"rsp+8"}},
+		"vector; ret":                           {"c5 f8 77 c4 e2 7d 18 00 62 f1 fd 48 6f 06 c3", []string{"rsp+8"}},
 	} {
 		code := unhex(t, tt.code)
 		var got []string
@@ -369,7 +376,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-var registerNames = map[uint8]string{arch.RSP: "rsp", arch.RBP: "rbp", arch.RBX: "rbx", arch.R12: "r12", arch.R13: "r13", arch.R14: "r14", arch.R15: "r15"}
+var registerNames = map[uint8]string{arch.RSP: "rsp", arch.RBP: "rbp", arch.RBX: "rbx", arch.R12: "r12",
+	arch.R13: "r13", arch.R14: "r14", arch.R15: "r15"}
 
 func describe(s *unwind.Step) string {
 	var b bytes.Buffer
@@ -384,7 +392,7 @@ func describe(s *unwind.Step) string {
 	return b.String()
 }
 
-// FuzzSteps: hostile code ends in time and harms nobody.
+// FuzzSteps: following hostile code ends in time and does no harm.
 func FuzzSteps(f *testing.F) {
 	f.Add([]byte{0x5b, 0xc3})
 	f.Add([]byte{0x74, 0xfe, 0xeb, 0xfc})

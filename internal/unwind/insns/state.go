@@ -8,9 +8,9 @@ import (
 
 const word = 8
 
-// value is what is known of a register or of a place on the stack: nothing, that it
-// is what a register held at the start plus a number, or that it is the word which
-// lay there at the start.
+// value is what is known of a register or of a place on the stack: nothing; or that it
+// is the initial value of a register plus a number; or that it is the word which was at
+// such an address at the start.
 type value struct {
 	kind valueKind
 	base uint8
@@ -89,7 +89,7 @@ func (s *state) pop(r uint8) {
 	s.set(r, v)
 }
 
-// store takes down that a register's value goes to a place.
+// store records that a register's value is stored at a place.
 func (s *state) store(at value, r uint8) {
 	if at.kind != sum {
 		return
@@ -115,13 +115,13 @@ func (s *state) load(at value) value {
 		}
 	}
 	if at.base == arch.RSP && at.off < 0 {
-		return value{} // put there since, and not one of the registers
+		return value{} // it was stored since, and is none of the registers
 	}
 	at.kind = loaded
 	return at
 }
 
-// apply takes down what an instruction that does not jump does.
+// apply records the effect of an instruction that does not jump.
 func (s *state) apply(in *insn) {
 	sp := s.regs[arch.RSP]
 	switch op := in.op; {
@@ -178,7 +178,7 @@ func (s *state) calculate(in *insn) {
 	}
 }
 
-// forget applies an instruction of which only matters what it changes.
+// forget applies an instruction by marking the registers that it changes as unknown.
 func (s *state) forget(in *insn) {
 	changed := in.changes()
 	for r := range uint8(registers) {
