@@ -6,29 +6,31 @@ import (
 	"time"
 )
 
-// Builder collects a Recording. What it holds is bounded: see Limits.
+// Builder builds a Recording sample by sample. What it holds is bounded: see Limits.
 type Builder struct {
 	r         Recording
 	limits    Limits
 	functions map[Function]int32
 	locations map[Location]int32
 	nodes     map[Node]int32
-	open      map[sampleKey]int32 // samples that further ones are added to, once there are too many
-	bin       time.Duration       // how much time one sample can stand for; 0: each is kept
-	cut       int                 // stacks that were cut for want of nodes
+	open      map[sampleKey]int32 // index of the sample that equal ones are added to, once there are too many
+	bin       time.Duration       // within which equal samples become one; 0: each is kept
+	cut       int                 // stacks that were cut for lack of nodes
 }
 
-// Limits bound a Builder. Zero fields stand for good ones.
+// Limits bound what a Builder holds. A field that is 0 stands for its default.
 type Limits struct {
-	// Samples is how many samples are kept apart: one million (40 MB). Beyond
-	// that, equal stacks of one thread within some time, that doubles as often as
-	// need be, become one.
+	// Samples is the number of samples, by default 1,048,576 (40 MB). When there are
+	// as many, samples of one thread that have the same stack and were taken within
+	// the same interval are added up. The interval starts at 50 ms and doubles as
+	// often as necessary.
 	Samples int
-	// Nodes is how many nodes the tree of stacks may have: one million (60 MB
-	// with its index). Beyond that, stacks are cut where they leave the tree.
+	// Nodes is the number of nodes that the tree of stacks may have, by default
+	// 1,048,576 (60 MB with its index). Beyond that, a stack keeps its callers as
+	// far as they are in the tree, and loses the frames towards the leaf.
 	Nodes int
-	// Functions is how many functions are kept apart: 65,536 (40 MB, more or less,
-	// with their names). Beyond that, new ones of a module share one entry.
+	// Functions is the number of functions, by default 65,536 (about 40 MB with
+	// their names). Beyond that, further functions of a module share one entry.
 	Functions int
 }
 
@@ -58,21 +60,23 @@ func NewBuilder(l Limits) *Builder {
 	}
 }
 
-// Recording returns what was collected, in the order of time. The Builder may go
-// on to be used; its owner fills in what does not come from samples.
+// Recording returns the recording, its samples sorted by time. It shares its data
+// with the Builder, which can be used further. The caller fills in the fields that
+// do not come from samples: Start, Duration, Processes, Modes and so on.
 func (b *Builder) Recording() *Recording {
 	slices.SortStableFunc(b.r.Samples, func(x, y Sample) int { return cmp.Compare(x.At, y.At) })
-	clear(b.open) // places have changed
+	clear(b.open) // indices have changed
 	return &b.r
 }
 
-// Cut is how many stacks were cut for want of nodes.
+// Cut returns how many stacks were cut, for lack of nodes or because they were
+// deeper than MaxDepth.
 func (b *Builder) Cut() int { return b.cut }
 
-// Bin is the time within which equal samples have become one; 0: none has.
+// Bin returns the interval within which equal samples were added up; 0: none was.
 func (b *Builder) Bin() time.Duration { return b.bin }
 
-// Function returns the index of a function.
+// Function adds a function, unless it is there, and returns its index.
 func (b *Builder) Function(f Function) int32 {
 	i, ok := b.functions[f]
 	if ok || len(b.r.Functions) < b.limits.Functions {
@@ -85,13 +89,13 @@ func (b *Builder) Function(f Function) int32 {
 	return intern(b.functions, &b.r.Functions, Function{Kind: f.Kind, Display: name, Short: name, Module: f.Module})
 }
 
-// Location returns the index of a location.
+// Location adds a location, unless it is there, and returns its index.
 func (b *Builder) Location(l Location) int32 { return intern(b.locations, &b.r.Locations, l) }
 
-// FunctionOf returns the index of the function of a location.
+// FunctionOf returns the index of the function that a location is in.
 func (b *Builder) FunctionOf(location int32) int32 { return b.r.Locations[location].Function }
 
-// At returns a location and its function by the location's index.
+// At returns the location with this index, and its function.
 func (b *Builder) At(location int32) (Location, Function) {
 	l := b.r.Locations[location]
 	return l, b.r.Functions[l.Function]
@@ -113,12 +117,13 @@ func intern[T comparable](index map[T]int32, list *[]T, v T) int32 {
 	return i
 }
 
-// MaxDepth is how many frames a stack of a recording has at most: what shows recordings
-// goes down their trees.
+// MaxDepth is how many frames a stack of a recording has at most. The bound is there
+// because code that shows recordings recurses down the tree of stacks.
 const MaxDepth = 1 << 18
 
-// Stack returns the node of a stack, given as locations, leaf first. What is deeper than
-// MaxDepth is cut off.
+// Stack adds a stack and returns its node. The stack is given as the indices of its
+// locations, leaf first. Of a stack that is deeper than MaxDepth the frames towards
+// the leaf are cut off.
 func (b *Builder) Stack(locations []int32) int32 {
 	if deeper := len(locations) - MaxDepth; deeper > 0 {
 		b.cut++
@@ -136,8 +141,8 @@ func (b *Builder) Stack(locations []int32) int32 {
 	return at
 }
 
-// Child returns the node for a call from a node to a location; the node itself
-// where there is no room for another one.
+// Child returns the node for a call from parent to a location, and adds it unless it
+// is there. It returns parent if the tree is full.
 func (b *Builder) Child(parent, location int32) int32 {
 	n := Node{Parent: parent, Location: location}
 	if at, ok := b.nodes[n]; ok || len(b.r.Nodes) < b.limits.Nodes {
@@ -161,7 +166,7 @@ func (b *Builder) Add(s Sample) {
 	}
 }
 
-// join adds s to a sample of the same stack, if there is one near in time.
+// join adds s to the sample with the same key, if there is one.
 func (b *Builder) join(s Sample) bool {
 	key := b.key(&s)
 	if i, ok := b.open[key]; ok {
@@ -183,11 +188,11 @@ func (s *Sample) add(t *Sample) {
 	s.Count += t.Count
 }
 
-// firstBin is within how much time samples become one at first.
+// firstBin is the first interval within which equal samples are added up.
 const firstBin = 50 * time.Millisecond
 
-// coarsen makes fewer samples of those that there are. Where that no longer
-// helps, because so many stacks differ, the bound is raised.
+// coarsen doubles the interval and adds up equal samples. Where that no longer
+// helps, because too many stacks differ, the limit is raised.
 func (b *Builder) coarsen() {
 	b.bin = max(firstBin, 2*b.bin)
 	before := b.r.Samples
@@ -202,5 +207,5 @@ func (b *Builder) coarsen() {
 	}
 }
 
-// SetThread changes what is known of a thread.
+// SetThread replaces the thread with index i.
 func (b *Builder) SetThread(i int32, t RecordedThread) { b.r.Threads[i] = t }

@@ -2,16 +2,16 @@ package profile
 
 import "math"
 
-// Diff is how the weights of a recording's functions differ from those of another
-// one, the base.
+// Diff is the difference between a base recording and another one, function by
+// function, in one mode.
 type Diff struct {
 	Base, Now *Totals
-	Functions []Change // of either recording, in no certain order
+	Functions []Change // of functions that either recording has, in no particular order
 }
 
-// Change is what became of one function.
+// Change is the difference of one function.
 type Change struct {
-	Function    *Function // as the later recording has it, if it does
+	Function    *Function // from the later recording if it has it, else from the base
 	Self, Total Shift
 }
 
@@ -21,19 +21,19 @@ func (c *Change) Appeared() bool { return c.Total.Base.All().Samples == 0 }
 // Vanished reports whether only the base has samples of the function.
 func (c *Change) Vanished() bool { return c.Total.Now.All().Samples == 0 }
 
-// Shift is what became of one amount.
+// Shift is the difference of one sum.
 type Shift struct {
 	Base, Now           Part
-	BaseShare, NowShare float64 // of all weight of the mode, from 0 to 1
-	Noise               bool    // the shares differ by no more than chance can make them
+	BaseShare, NowShare float64 // of the mode's whole weight, from 0 to 1
+	Noise               bool    // the difference of the shares is not significant: see NoiseSigmas
 }
 
-// Change is by how much the share has grown: from -1 to 1.
+// Change returns by how much the share has grown: from -1 to 1.
 func (s *Shift) Change() float64 { return s.NowShare - s.BaseShare }
 
-// Compare compares the functions of two recordings in one mode. As ids and
-// addresses differ from run to run, functions are the same if their kinds,
-// modules, names and parameters are.
+// Compare compares the functions of two recordings in one mode. Two functions are
+// the same if their kinds, modules, names and parameters are: ids and addresses
+// differ from run to run.
 func Compare(base, now *Recording, m Mode) *Diff {
 	d := &Diff{Base: base.Totals(m), Now: now.Totals(m)}
 	index := map[functionName]int{}
@@ -65,17 +65,18 @@ func (d *Diff) weigh(s *Shift) {
 	s.Noise = noise(s.BaseShare, d.Base.Effective, s.NowShare, d.Now.Effective)
 }
 
-// NoiseSigmas is how many standard errors a change must exceed to be more than
-// noise. A table has hundreds of functions and shows the largest changes: with the
-// usual two, some would exceed them by chance in nearly every comparison.
+// NoiseSigmas is how many standard errors a change must exceed to count as
+// significant. It is not the usual two: a table has hundreds of functions and shows
+// the largest changes, so some would exceed two by chance in nearly every comparison.
 const NoiseSigmas = 3
 
-// noise reports whether two shares, each of so many samples, can be samples of
-// one and the same: the test of two proportions, pooled, with Yates's correction,
-// without which few samples are taken for too much. Samples that depend on one
-// another, such as those of a program that does one thing for seconds, scatter
-// more than this knows, as does what differs from run to run: a change that
-// is no noise in this sense need not come from the program's code.
+// noise reports whether two shares p and q, of n and m samples, may differ by chance
+// alone. It is the two-proportion z-test, pooled, with Yates's continuity correction:
+// without it, small samples would count as significant too often.
+//
+// The test takes samples to be independent. Those of a program that does one thing
+// for seconds are not, and runs differ from each other anyway. So a significant
+// change need not come from a change of the program's code.
 func noise(p, n, q, m float64) bool {
 	if n <= 0 || m <= 0 || p == q {
 		return true

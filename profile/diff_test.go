@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// shares makes a recording of so many samples for each stack.
+// shares makes a recording that has, for each stack, this number of samples.
 func shares(samples map[string]int) *Recording {
 	b := NewBuilder(Limits{})
 	b.Thread(RecordedThread{})
@@ -64,11 +64,12 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestCompareNothing: nothing can be said against an empty recording.
+// TestCompareNothing: compared with an empty recording, every change is noise.
 func TestCompareNothing(t *testing.T) {
 	full, empty := shares(map[string]int{"a": 1000}), shares(nil)
 	for _, d := range []*Diff{Compare(full, empty, CPU), Compare(empty, full, CPU)} {
-		if len(d.Functions) != 1 || !d.Functions[0].Self.Noise || d.Functions[0].Appeared() == d.Functions[0].Vanished() {
+		f := d.Functions
+		if len(f) != 1 || !f[0].Self.Noise || f[0].Appeared() == f[0].Vanished() {
 			t.Errorf("got %+v", d.Functions)
 		}
 	}
@@ -82,7 +83,7 @@ func TestNoise(t *testing.T) {
 		{0.5, 1000, 0.5, 1000, true},
 		{0.10, 2000, 0.13, 2000, true},   // 2.9 standard errors, corrected
 		{0.10, 2000, 0.135, 2000, false}, // 3.4
-		{0, 1000, 0.009, 1000, true},     // 9 samples out of nothing: 1 in 500 comparisons
+		{0, 1000, 0.009, 1000, true},     // from 0 to 9 samples: 1 in 500 comparisons
 		{0, 1000, 0.012, 1000, false},    // 12: 1 in 2000 comparisons
 		{1, 1000, 0.98, 1000, false},
 		{0.1, 0, 0.9, 1000, true},
@@ -96,9 +97,9 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// TestGhosts: two recordings of one and the same program, drawn at random, show
-// hardly any change that is not called noise; a change by a half of a function
-// that has a tenth of the time is found.
+// TestGhosts: between two recordings of the same program, drawn at random, hardly any
+// change counts as significant; if a function with a tenth of the time takes half as
+// much again, that does.
 func TestGhosts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	const runs, samples, functions = 200, 2000, 200
@@ -135,7 +136,8 @@ func TestGhosts(t *testing.T) {
 			found++
 		}
 	}
-	t.Logf("%.3f ghosts in a comparison of %d functions; the change is found in %d of %d", float64(ghosts)/runs, functions, found, runs)
+	t.Logf("%.3f ghosts in a comparison of %d functions; the change is found in %d of %d",
+		float64(ghosts)/runs, functions, found, runs)
 	if ghosts > runs/5 {
 		t.Errorf("%d changes of nothing in %d comparisons", ghosts, runs)
 	}

@@ -2,21 +2,22 @@ package profile
 
 import "fmt"
 
-// Mode is what the weights of a sample count.
+// Mode is what a sample measures: a kind of time, or a kind of event. It is neither
+// the GC mode of a thread (Thread.Mode) nor a mode of the stack walk.
 type Mode uint8
 
-// The modes. CPU samples stand for time on a processor, Wall samples for time as
-// the clock on the wall has it, of whatever a thread did. The samples of the other
-// modes, the event modes, stand for what happened to a thread: the leaf of such a
-// stack says what, as a function of kind Event.
+// The modes. CPU and Wall samples are samples of time. The other modes are the event
+// modes: a sample stands for one or several events, with the stack of the thread
+// that they happened on. The leaf of that stack is a function of kind [Event], which
+// names the event.
 const (
-	CPU Mode = iota
-	Wall
-	Alloc       // objects that were allocated
-	Exception   // exceptions that were thrown
-	Contention  // waits for a lock that another thread held
-	ThreadStart // threads that were started, where they were
-	GC          // stops of the program by the garbage collector
+	CPU         Mode = iota // CPU time
+	Wall                    // wall-clock time, whether the thread ran or waited
+	Alloc                   // objects that were allocated
+	Exception               // exceptions that were thrown
+	Contention              // waits for a lock that another thread held
+	ThreadStart             // threads that were started, with the stack of the thread that started them
+	GC                      // pauses of the whole program for garbage collection
 )
 
 // Modes are all modes, in the order in which they are shown.
@@ -50,7 +51,8 @@ var modes = [len(Modes)]struct {
 	GC:          {"gc", "GC pauses", Nanoseconds},
 }
 
-// String is the name of a mode in files and on command lines.
+// String returns the name that the mode has in files and on the command line: "cpu",
+// "wall", "alloc" and so on.
 func (m Mode) String() string {
 	if !m.Known() {
 		return fmt.Sprintf("mode %d", uint8(m))
@@ -61,17 +63,18 @@ func (m Mode) String() string {
 // Known reports whether m is one of Modes.
 func (m Mode) Known() bool { return int(m) < len(Modes) }
 
-// Unit is what the weights of the mode's samples are measured in.
+// Unit returns the unit of the weights of the mode's samples.
 func (m Mode) Unit() Unit { return modes[m].unit }
 
-// Title is what the weights of the mode's samples are, for people.
+// Title returns what the weights of the mode's samples are, for people: "CPU time",
+// "Allocated bytes".
 func (m Mode) Title() string { return modes[m].title }
 
-// OfEvents reports whether samples of the mode stand for events and not for time
-// that was sampled.
+// OfEvents reports whether m is an event mode: its samples stand for events, not for
+// sampled time.
 func (m Mode) OfEvents() bool { return m > Wall }
 
-// ModeNamed returns the mode of a name as String has it.
+// ModeNamed returns the mode that String has this name for; false: there is none.
 func ModeNamed(name string) (Mode, bool) {
 	for _, m := range Modes {
 		if modes[m].name == name {

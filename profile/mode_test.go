@@ -21,8 +21,11 @@ func TestModes(t *testing.T) {
 	if want := []Mode{Alloc, Exception, Contention, ThreadStart, GC}; !slices.Equal(ofEvents, want) {
 		t.Errorf("of events are %v", ofEvents)
 	}
-	for unit, want := range map[Unit][]Mode{Nanoseconds: {CPU, Wall, Contention, GC}, Bytes: {Alloc}, Count: {Exception, ThreadStart}} {
-		if got := slices.DeleteFunc(slices.Clone(Modes[:]), func(m Mode) bool { return m.Unit() != unit }); !slices.Equal(got, want) {
+	for unit, want := range map[Unit][]Mode{
+		Nanoseconds: {CPU, Wall, Contention, GC}, Bytes: {Alloc}, Count: {Exception, ThreadStart},
+	} {
+		got := slices.DeleteFunc(slices.Clone(Modes[:]), func(m Mode) bool { return m.Unit() != unit })
+		if !slices.Equal(got, want) {
 			t.Errorf("in %v are %v", unit, got)
 		}
 	}
@@ -32,7 +35,8 @@ func TestModes(t *testing.T) {
 func allocations() *Recording {
 	b := NewBuilder(Limits{})
 	b.Thread(RecordedThread{})
-	array := b.Location(Location{Function: b.Function(Function{Kind: Event, Display: "System.Byte[]", Module: "System.Private.CoreLib"})})
+	class := b.Function(Function{Kind: Event, Display: "System.Byte[]", Module: "System.Private.CoreLib"})
+	array := b.Location(Location{Function: class})
 	add := func(node int32, weight, events int64) {
 		b.Add(Sample{Node: b.Child(node, array), Weight: weight, Events: events, Mode: Alloc})
 	}
@@ -42,8 +46,7 @@ func allocations() *Recording {
 	return b.Recording()
 }
 
-// TestEventTotals: what happened is the leaf; whose code it is, is that of the
-// frame below it.
+// TestEventTotals: the event is the leaf; its origin is that of the frame that called it.
 func TestEventTotals(t *testing.T) {
 	r := allocations()
 	got := r.Totals(Alloc)
@@ -52,7 +55,8 @@ func TestEventTotals(t *testing.T) {
 	}
 	for _, f := range got.Functions {
 		name := r.Functions[f.Function].Display
-		self, direct := Amount{}, map[string]Amount{"work": {100, 3, 1}, "[libc]": {40, 2, 1}, "System.Byte[]": {7, 1, 1}}[name]
+		self := Amount{}
+		direct := map[string]Amount{"work": {100, 3, 1}, "[libc]": {40, 2, 1}, "System.Byte[]": {7, 1, 1}}[name]
 		if name == "System.Byte[]" {
 			self = Amount{147, 6, 3}
 		}
@@ -72,7 +76,7 @@ func TestEventTotals(t *testing.T) {
 	}
 }
 
-// TestManagedEvents: what happened is kept, whoever it happened in.
+// TestManagedEvents: events are kept, whether they happened in managed code or not.
 func TestManagedEvents(t *testing.T) {
 	r := allocations().Select(Selection{Managed: true})
 	var got []string

@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// Pauses sums up how long stops kept threads from running.
+// Pauses are statistics of stops: how many there were, and how long threads were
+// kept from running.
 type Pauses struct {
 	Count         int // stops
 	P50, P99, Max time.Duration
 }
 
-// Pauses sums up the stops of a snapshot.
+// Pauses returns the statistics of the snapshot's stops.
 func (s *Snapshot) Pauses() Pauses { return SumPauses(s.Stops) }
 
-// SumPauses sums up stops. The quantiles are times that were measured: of n stops
-// the one at place ⌈q·n⌉, counted from the shortest.
+// SumPauses returns the statistics of stops, given how long each lasted. The
+// quantiles are not interpolated: the q-quantile of n stops is the ⌈q·n⌉-th shortest.
 func SumPauses(stops []time.Duration) Pauses {
 	if len(stops) == 0 {
 		return Pauses{}

@@ -1,6 +1,17 @@
-// Package profile is the data model of what clrsnap collected: whose stacks,
-// when, and what they were. It knows no collector and no output format, and
-// imports nothing but the standard library.
+// Package profile is the data model of what clrsnap collects.
+//
+// A [Snapshot] has the stacks of all threads of one process at one time. A
+// [Recording] has samples of one process, or several, over some time. Each sample
+// has a stack, a weight, and a [Mode] that says what the weight measures: CPU time,
+// wall-clock time, allocated bytes, and so on.
+//
+// A collector builds a Recording with a [Builder]. [Recording.Select] takes a part
+// of it, [Recording.Totals] sums it up by function and by thread, and [Compare]
+// compares two recordings. Package export writes snapshots and recordings in many
+// formats, and reads recordings back.
+//
+// Package profile knows no collector and no output format, and imports nothing but
+// the standard library.
 package profile
 
 import (
@@ -15,11 +26,12 @@ type Snapshot struct {
 	CapturedAt time.Time
 	Threads    []Thread
 	Stops      []time.Duration // how long each stop of a thread lasted; some threads need several, most none
-	Released   int             // stops that a watchdog ended, because we had no processor: they brought nothing
-	Unlisted   int             // threads that were there at the instant, and are not in Threads because they had only just been started
+	Released   int             // stops that the watchdog ended because clrsnap itself got no CPU: they gave no stack
+	Unlisted   int             // threads that existed then, but had just been started and are not in Threads
 }
 
-// Missing is how many threads there were of which there is no stack at all.
+// Missing returns how many threads have no stack at all: those in Threads without
+// frames, and those that are Unlisted.
 func (s *Snapshot) Missing() int {
 	n := s.Unlisted
 	for i := range s.Threads {
@@ -35,16 +47,16 @@ type Process struct {
 	PID     int
 	Command string // command line, arguments separated by spaces
 	Runtime Runtime
-	Core    *Core // what it was read from; nil: it was running
+	Core    *Core // the core dump that it was read from; nil: a running process
 }
 
 // Core is a core dump.
 type Core struct {
 	Path   string
-	Writer string  // "kernel", "createdump", or "gcore", which stands for whatever writes as gdb does
-	Signal *Signal // what ended the process; nil: nothing, or it is not known
-	// Missing says, a sentence each, what was neither in the dump nor to be had
-	// from files.
+	Writer string  // "kernel", "createdump", or "gcore": gdb, or a program that writes dumps as gdb does
+	Signal *Signal // that ended the process; nil: none did, or it is not known
+	// Missing has a sentence for each thing that could be read neither from the
+	// dump nor from the process's files.
 	Missing []string
 }
 
@@ -53,8 +65,8 @@ type Signal struct {
 	Number     int
 	Name       string // such as "SIGSEGV"
 	Reason     string // what its code means, such as "address not mapped"; may be empty
-	Address    uint64 // what could not be accessed, or executed
-	HasAddress bool
+	Address    uint64 // that could not be accessed, or executed
+	HasAddress bool   // Address is known; it can be 0
 }
 
 // String describes s: "SIGSEGV (address not mapped: 0x10)".
@@ -72,18 +84,17 @@ func (s *Signal) String() string {
 	return s.Name + " (" + detail + ")"
 }
 
-// Thrown is a managed exception, and the one that led to it.
+// Thrown is a managed exception, with its inner exceptions.
 type Thrown struct {
-	Type    string // with its namespace
-	Message string // empty: the type's default message
-	HResult int32
-	Inner   *Thrown
-	// NoMessage: it has a message, which could not be read.
-	NoMessage bool
+	Type      string // with its namespace
+	Message   string // empty: the type's default message
+	HResult   int32
+	Inner     *Thrown // the exception that led to this one; nil: none
+	NoMessage bool    // there is a message, but it could not be read
 }
 
-// Program is what the program is called: its file, without its folder, and
-// without the host that runs it.
+// Program returns the file name of the program, without its folder. For "dotnet
+// app.dll" that is "app.dll", not "dotnet".
 func (p *Process) Program() string {
 	name := ""
 	for i, word := range strings.Fields(p.Command) {
@@ -110,16 +121,16 @@ type Runtime struct {
 
 // Thread is one thread and its stack.
 type Thread struct {
-	OSThreadID      int    // as this process sees it
+	OSThreadID      int    // the kernel's thread id, in the PID namespace of clrsnap
 	ManagedThreadID int    // Environment.CurrentManagedThreadId; 0: the runtime does not know this thread
 	ThreadID        uint64 // address of the runtime's Thread object; 0 like ManagedThreadID
 	Name            string
 	Role            string        // "Main", "Finalizer", "ThreadPool worker", "GC", …; empty: an ordinary thread
 	State           string        // such as "running", "waiting (futex)", "sleeping"
-	Mode            string        // "cooperative" or "preemptive"; empty for a native thread
+	Mode            string        // the GC mode: "cooperative" or "preemptive"; empty for a native thread
 	Pause           time.Duration // the longest stop of this thread; 0: it was not stopped
-	Crashed         bool          // of a core dump: the signal that ended the process was for this thread
-	Exception       *Thrown       // that the crashed thread had last to do with; nil: none
+	Crashed         bool          // core dumps only: the signal that ended the process was for this thread
+	Exception       *Thrown       // core dumps only: the crashed thread's last managed exception; nil: none
 	Complete        bool          // the walk reached the base of the stack
 	Error           string        // why it did not, or why there is no stack
 	Frames          []Frame
@@ -144,6 +155,6 @@ type Frame struct {
 	Short      string // friendly name without namespaces
 	Signature  string // parameter types in parentheses
 	Module     string // assembly or native module, without its folder
-	Offset     uint64 // of IP from the start of the method or symbol, else of the module
+	Offset     uint64 // bytes from the start of the method or symbol to IP; without a symbol, from that of the module
 	Tier       string // "tier-0", "tier-1", "ReadyToRun", "OSR", "dynamic", "stub", …; managed frames only
 }

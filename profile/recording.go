@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// Recording is what sampling brought: which stacks the threads of a program had,
-// and for how long, over some time; and with which stacks certain events happened.
+// Recording is the result of sampling one or several processes over some time, of
+// recording their events, or of both.
 //
-// Stacks form a tree, so that what they share is kept once. A sample names the
-// node of its leaf; the way from there to the root is the stack.
+// Stacks form a tree of nodes, so that callers that stacks have in common are stored
+// once. A sample has the index of its leaf's node; the nodes from there to the root
+// are its stack.
 type Recording struct {
 	Version   string    // of clrsnap
 	Start     time.Time // when sampling began
@@ -23,7 +24,7 @@ type Recording struct {
 	Samples   []Sample
 	Modes     []ModeStats // of each mode that was sampled
 	Cost      Cost
-	Notes     []string // what whoever reads the figures has to know, in sentences
+	Notes     []string // sentences that a reader of the numbers has to know
 }
 
 // State is what a thread was doing when it was sampled.
@@ -37,21 +38,25 @@ const (
 
 func (s State) String() string { return [...]string{"running", "waiting"}[s&1] }
 
-// Sample is one or several samples of one stack of one thread.
+// Sample is one sample of a thread, or the sum of several with the same stack.
 type Sample struct {
-	At         time.Duration // since Recording.Start: the end of the time that it stands for; of several samples the first one's
-	Weight     int64         // what it stands for, in Mode.Unit
-	Events     int64         // how many events it stands for, in event modes: objects that were allocated (estimated), exceptions, waits, …
-	Count      int32         // how many samples it is the sum of
-	Thread     int32         // index in Recording.Threads
-	Node       int32         // the leaf of its stack in Recording.Nodes
+	// At is when it was taken, since Recording.Start. A weight that is a time ends
+	// then. Of a sum, it is when the first one was taken.
+	At     time.Duration
+	Weight int64 // the time, bytes or count that the sample stands for, in Mode.Unit
+	// Events is how many events the sample stands for: objects that were allocated
+	// (an estimate), exceptions, waits, … 0 unless Mode is an event mode.
+	Events     int64
+	Count      int32 // how many samples it is the sum of
+	Thread     int32 // index in Recording.Threads
+	Node       int32 // the leaf of its stack: index in Recording.Nodes; 0: the stack is empty
 	Mode       Mode
 	State      State
 	Incomplete bool // frames near the base, or in between, are missing
 }
 
-// RecordedThread is a thread that was sampled. Many threads that have ended can
-// share one.
+// RecordedThread is a thread that was sampled. Threads that have ended can share
+// one.
 type RecordedThread struct {
 	Process         int32 // index in Recording.Processes
 	OSThreadID      int   // 0: several threads that have ended
@@ -74,13 +79,14 @@ type Function struct {
 // recordings have them.
 const Kernel Kind = "kernel"
 
-// Event is the kind of what stands for a function at the leaf of an event's stack:
-// what happened there. It is the type of the object that was allocated, or of the
-// exception (with its assembly as Module); who holds the lock; which collection it
-// was. Only recordings have such frames.
+// Event is the kind of a function that is not code but names an event. It is the
+// leaf of the event's stack. Its name is the type of the object that was allocated
+// or of the exception (with its assembly as Module), the thread that held the lock,
+// the thread that was started, or the garbage collection. Only recordings have such
+// frames.
 const Event Kind = "event"
 
-// Origin tells whose code a function is.
+// Origin says whose code a function is.
 type Origin string
 
 // The origins.
@@ -89,7 +95,7 @@ const (
 	OfFramework Origin = "framework"
 	OfNative    Origin = "native"
 	OfKernel    Origin = "kernel"
-	OfEvent     Origin = "event" // it is no code, but what happened
+	OfEvent     Origin = "event" // not code: a function of kind Event
 )
 
 // Origin returns whose code f is.
@@ -107,10 +113,11 @@ func (f *Function) Origin() Origin {
 	return OfUser
 }
 
-// Framework reports whether an assembly is one of .NET's own. Dynamic methods
-// have no assembly; most are the framework's.
+// Framework reports whether an assembly belongs to .NET itself, by its name. It is
+// true of "", which dynamic methods have: most of those are the framework's.
 func Framework(assembly string) bool {
-	return assembly == "System" || strings.HasPrefix(assembly, "System.") || strings.HasPrefix(assembly, "Microsoft.") ||
+	return assembly == "System" || strings.HasPrefix(assembly, "System.") ||
+		strings.HasPrefix(assembly, "Microsoft.") ||
 		assembly == "mscorlib" || assembly == "netstandard" || assembly == ""
 }
 
@@ -121,41 +128,58 @@ type Location struct {
 	Tier     string // as in Frame
 }
 
-// Node is a frame of the stacks that go through it.
+// Node is one frame of all stacks that have the same callers up to it.
 type Node struct {
-	Parent   int32 // index in Recording.Nodes, less than the node's own: the caller; -1 for the root
-	Location int32 // index in Recording.Locations; the root has none
+	Parent   int32 // the caller: index in Recording.Nodes, less than the node's own; -1 for the root
+	Location int32 // index in Recording.Locations; -1 for the root, which is no frame
 }
 
-// ModeStats says how well a mode was sampled.
+// ModeStats are statistics of how one mode of a recording was sampled: the rate,
+// the number of samples, and how many are lost or flawed.
 type ModeStats struct {
-	Mode     Mode
-	Rate     float64 // samples a second that were asked for: of CPU time, or for each thread; 0: an event mode
-	Got      float64 // what a thread got on average, where the budget was less; 0: as asked for
-	Source   Source  // where the stacks of threads that run come from; empty: an event mode, or not known
-	Samples  int     // taken; of an event mode: events that are in the recording
-	Lost     int     // never seen: the kernel had no room, or a thread could not be captured; of an event mode: events that were dropped
-	Late     int     // taken or understood later than they should have been
-	Broken   int     // of Samples: the stack is incomplete, or missing
-	Repaired int     // of Samples: the stack is complete with what was read later
-	Pauses   Pauses  // stops of the threads
-	Released int     // stops that a watchdog ended
-	Seen     int64   // events that happened, as far as is known, with those that were not sampled; 0: not an event mode, or not known
-	Every    int64   // of an event mode, in Mode.Unit: one sample for so many bytes, one of so many exceptions, no shorter waits than this; 0: each event
+	Mode Mode
+	// Rate is the sampling rate that was asked for, in samples a second: of CPU
+	// time in mode CPU, for each thread in mode Wall. 0 in event modes.
+	Rate float64
+	// Got is the rate that a thread got on average, where the limit of clrsnap's
+	// own CPU time allowed less than Rate. 0: it got Rate.
+	Got float64
+	// Source is where the stacks of running threads come from. Empty in event
+	// modes, and if it is not known.
+	Source Source
+	// Samples is how many samples were taken; in event modes, how many events the
+	// recording has as samples.
+	Samples int
+	// Lost is how many samples are missing, because the kernel's buffer was full or
+	// the thread could not be captured; in event modes, how many events were
+	// dropped.
+	Lost     int
+	Late     int    // samples that were taken, or processed by clrsnap, later than they were due
+	Broken   int    // of Samples: the stack is incomplete, or missing
+	Repaired int    // of Samples: the stack was incomplete, and completed with memory that was read later
+	Pauses   Pauses // how long stops kept threads from running
+	Released int    // stops that the watchdog ended; they gave no stack
+	// Seen is how many events happened, sampled or not, as far as is known. 0 in
+	// the other modes, and if it is not known.
+	Seen int64
+	// Every says which events became samples, in Mode.Unit: one for so many bytes,
+	// one of so many exceptions, or waits of at least so many nanoseconds. 0: each
+	// event, or not an event mode.
+	Every int64
 }
 
-// Source is how threads that use a processor were sampled. What it costs them differs.
+// Source is how running threads were sampled. Sources differ in what they cost.
 type Source string
 
 // The sources, the cheapest one first.
 const (
-	FromProcessors    Source = "processors-filtered" // the kernel sampled each processor, and dropped what others did
-	FromAllProcessors Source = "processors"          // the same, but clrsnap dropped what others did
+	FromProcessors    Source = "processors-filtered" // the kernel sampled each CPU, and dropped other programs
+	FromAllProcessors Source = "processors"          // the kernel sampled each CPU; clrsnap dropped other programs
 	FromThreads       Source = "threads"             // the kernel sampled each thread
 	FromStops         Source = "stops"               // clrsnap stopped each thread
 )
 
-// SourceNamed returns the source with a name; empty if there is none.
+// SourceNamed returns the source with this name; empty if there is none.
 func SourceNamed(name string) Source {
 	switch s := Source(name); s {
 	case FromProcessors, FromAllProcessors, FromThreads, FromStops:
@@ -164,15 +188,15 @@ func SourceNamed(name string) Source {
 	return ""
 }
 
-// Cost says what the recording cost, and what it was spent on.
+// Cost is what the recorded processes and clrsnap used during the recording.
 type Cost struct {
-	TargetCPU  time.Duration // CPU time that the recorded processes used meanwhile
-	OwnCPU     time.Duration // that clrsnap used
-	OwnMemory  int64         // most memory that clrsnap used, in bytes
-	Processors int           // of the machine
+	TargetCPU  time.Duration // CPU time of the recorded processes
+	OwnCPU     time.Duration // CPU time of clrsnap
+	OwnMemory  int64         // peak memory of clrsnap, in bytes
+	Processors int           // CPUs that the machine has
 }
 
-// Stack yields the locations from a node to the base of its stack: leaf first.
+// Stack yields the locations of a node's stack, leaf first.
 func (r *Recording) Stack(node int32) iter.Seq[*Location] {
 	return func(yield func(*Location) bool) {
 		for n := node; n > 0; n = r.Nodes[n].Parent {
@@ -191,7 +215,7 @@ func (r *Recording) Function(node int32) *Function {
 	return &r.Functions[r.Locations[r.Nodes[node].Location].Function]
 }
 
-// Mode returns the figures of a mode, and false if it was not sampled.
+// Mode returns the statistics of a mode; false: it was not sampled.
 func (r *Recording) Mode(m Mode) (ModeStats, bool) {
 	for _, s := range r.Modes {
 		if s.Mode == m {
@@ -201,7 +225,7 @@ func (r *Recording) Mode(m Mode) (ModeStats, bool) {
 	return ModeStats{}, false
 }
 
-// Weight is the sum of the weights of a mode's samples, in the mode's unit.
+// Weight returns the sum of the weights of a mode's samples, in Mode.Unit.
 func (r *Recording) Weight(m Mode) int64 {
 	sum := int64(0)
 	for i := range r.Samples {

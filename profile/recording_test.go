@@ -57,8 +57,10 @@ func TestCoarsen(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range count {
 		s := Sample{
-			At: time.Duration(i) * time.Millisecond, Weight: int64(rng.IntN(1000)), Events: int64(rng.IntN(9)), Count: 1,
-			Thread: rng.Int32N(3), Node: nodes[rng.IntN(len(nodes))], Mode: []Mode{Wall, Alloc}[rng.IntN(2)], State: State(rng.IntN(2)), Incomplete: rng.IntN(50) == 0,
+			At:     time.Duration(i) * time.Millisecond,
+			Weight: int64(rng.IntN(1000)), Events: int64(rng.IntN(9)), Count: 1,
+			Thread: rng.Int32N(3), Node: nodes[rng.IntN(len(nodes))],
+			Mode: []Mode{Wall, Alloc}[rng.IntN(2)], State: State(rng.IntN(2)), Incomplete: rng.IntN(50) == 0,
 		}
 		sum(want, s)
 		b.Add(s)
@@ -84,10 +86,10 @@ func TestCoarsen(t *testing.T) {
 	if b.Bin() == 0 {
 		t.Error("the samples did not become fewer")
 	}
-	b.Add(Sample{At: time.Hour}) // it may go on
+	b.Add(Sample{At: time.Hour}) // the Builder can be used further
 }
 
-// TestAllDifferent: samples that no time brings together raise the bound.
+// TestAllDifferent: samples whose stacks all differ cannot be added up, so the limit is raised.
 func TestAllDifferent(t *testing.T) {
 	b := NewBuilder(Limits{Samples: 100})
 	for i := range 250 {
@@ -109,7 +111,7 @@ func TestNodesBounded(t *testing.T) {
 	}
 }
 
-// TestDepthBounded: of a stack that is too deep the end near the leaf is cut off.
+// TestDepthBounded: of a stack that is too deep the frames near the leaf are cut off.
 func TestDepthBounded(t *testing.T) {
 	b := NewBuilder(Limits{})
 	leaf := b.Location(Location{Function: b.Function(Function{Display: "leaf"})})
@@ -135,10 +137,12 @@ func TestFunctionsBounded(t *testing.T) {
 	first := b.Function(Function{Display: "a", Module: "m"})
 	b.Function(Function{Display: "b", Module: "m"})
 	other := b.Function(Function{Display: "c", Module: "m"})
-	if again := b.Function(Function{Display: "d", Module: "m"}); again != other || b.r.Functions[other].Display != "[other functions]" {
+	again := b.Function(Function{Display: "d", Module: "m"})
+	if again != other || b.r.Functions[other].Display != "[other functions]" {
 		t.Errorf("beyond the bound: %d, %d: %+v", other, again, b.r.Functions)
 	}
-	if b.Function(Function{Display: "a", Module: "m"}) != first || b.Function(Function{Display: "e", Module: "n"}) == other {
+	if b.Function(Function{Display: "a", Module: "m"}) != first ||
+		b.Function(Function{Display: "e", Module: "n"}) == other {
 		t.Errorf("%+v", b.r.Functions)
 	}
 }
@@ -158,10 +162,14 @@ func TestSelect(t *testing.T) {
 		s    Selection
 		want string // the samples: weight, thread, stack
 	}{
-		{"everything", Selection{Native: true}, "1 main Main>[libc]>[libc]>[libm]>Callback>[libc]>Leaf; 2 worker Main>[libc]>[libc]>[libm]>Callback>[libc]>Leaf"},
-		{"runs become one", Selection{}, "1 main Main>[libc]>[libm]>Callback>[libc]>Leaf; 2 worker Main>[libc]>[libm]>Callback>[libc]>Leaf"},
+		{"everything", Selection{Native: true},
+			"1 main Main>[libc]>[libc]>[libm]>Callback>[libc]>Leaf; " +
+				"2 worker Main>[libc]>[libc]>[libm]>Callback>[libc]>Leaf"},
+		{"runs become one", Selection{},
+			"1 main Main>[libc]>[libm]>Callback>[libc]>Leaf; 2 worker Main>[libc]>[libm]>Callback>[libc]>Leaf"},
 		{"managed", Selection{Managed: true}, "1 main Main>Callback>Leaf; 2 worker Main>Callback>Leaf"},
-		{"threads", Selection{Managed: true, Threads: func(t *RecordedThread) bool { return t.Name == "worker" }}, "2 worker Main>Callback>Leaf"},
+		{"threads", Selection{Managed: true, Threads: func(t *RecordedThread) bool { return t.Name == "worker" }},
+			"2 worker Main>Callback>Leaf"},
 		{"modes", Selection{Managed: true, Modes: []Mode{CPU}}, "1 main Main>Callback>Leaf"},
 		{"states", Selection{Managed: true, States: []State{Waiting}}, "2 worker Main>Callback>Leaf"},
 		{"from", Selection{Managed: true, From: 2}, "2 worker Main>Callback>Leaf"},

@@ -5,33 +5,34 @@ import (
 	"time"
 )
 
-// Selection chooses a part of a recording. The zero value is everything.
+// Selection chooses a part of a recording. The zero value chooses every sample, and
+// joins native frames without symbols (see Native).
 type Selection struct {
-	// Managed leaves out frames that are not managed. What happened in a managed
-	// method, an Event, stays.
+	// Managed leaves out frames that are neither managed nor of kind Event.
 	Managed bool
-	// Native keeps every native frame. Else native frames without a symbol that
-	// follow one another in one module become one.
+	// Native keeps every native frame. Without it, consecutive native frames of one
+	// module that have no symbols become one.
 	Native bool
-	// Threads chooses threads; nil: all.
+	// Threads reports whether a thread is chosen; nil: all are.
 	Threads func(*RecordedThread) bool
-	// Modes and States choose samples; none: all.
+	// Modes and States choose samples by their mode and state; empty: all.
 	Modes  []Mode
 	States []State
-	// From and To choose samples by when they were taken; To 0: to the end.
+	// From and To choose samples by their time At: From <= At < To. A To of 0 stands
+	// for the end.
 	From, To time.Duration
 
 	rename func(*Function) Function
 }
 
-// Rename returns a recording with the functions that rename makes of those of r.
-// Those that become equal become one.
+// Rename returns a copy of r with each function replaced by what rename returns for
+// it. Functions that become equal are merged.
 func (r *Recording) Rename(rename func(*Function) Function) *Recording {
 	return r.Select(Selection{Native: true, rename: rename})
 }
 
-// Select returns the part of r that s chooses. r is not changed; what both share
-// must not be changed either.
+// Select returns the part of r that s chooses, as a recording. It does not change r.
+// The two share data: neither may be changed afterwards.
 func (r *Recording) Select(s Selection) *Recording {
 	threads := make([]int32, len(r.Threads))
 	for i := range threads {
@@ -64,19 +65,20 @@ func (r *Recording) Select(s Selection) *Recording {
 		x.Thread, x.Node = threads[x.Thread], nodes[x.Node]
 		b.Add(x)
 	}
-	out := *b.Recording() // and lets go of what it was built with
+	out := *b.Recording() // a copy: the Builder's indices can be freed
 	out.Version, out.Start, out.Duration, out.Processes = r.Version, r.Start, r.Duration, r.Processes
 	out.Modes, out.Cost, out.Notes = r.Modes, r.Cost, r.Notes
 	if len(s.Modes) > 0 {
-		out.Modes = slices.DeleteFunc(slices.Clone(r.Modes), func(m ModeStats) bool { return !slices.Contains(s.Modes, m.Mode) })
+		notChosen := func(m ModeStats) bool { return !slices.Contains(s.Modes, m.Mode) }
+		out.Modes = slices.DeleteFunc(slices.Clone(r.Modes), notChosen)
 	}
 	return &out
 }
 
 // What stands for a new index where there is none.
 const (
-	unused  = -1 // not yet
-	refused = -2
+	unused  = -1 // not needed yet
+	refused = -2 // not chosen
 )
 
 func (s *Selection) accepts(x *Sample) bool {
@@ -85,9 +87,9 @@ func (s *Selection) accepts(x *Sample) bool {
 		x.At >= s.From && (s.To <= 0 || x.At < s.To)
 }
 
-// tree puts those of the used frames that are kept into b, and returns the new
-// node of each node. A parent comes before its children. Functions and locations are
-// looked up once each, as names can be long.
+// tree adds the used frames that are kept to b, and returns the new node of each
+// node. It relies on parents coming before their children. Each function and location
+// is looked up once, because names can be long.
 func (s *Selection) tree(r *Recording, b *Builder, used []bool) []int32 {
 	nodes := make([]int32, len(r.Nodes))
 	functions, locations := unknown(len(r.Functions)), unknown(len(r.Locations))
@@ -123,7 +125,7 @@ func (s *Selection) tree(r *Recording, b *Builder, used []bool) []int32 {
 	return nodes
 }
 
-// unknown are so many indices that are not known yet.
+// unknown returns n indices that are not known yet.
 func unknown(n int) []int32 {
 	out := make([]int32, n)
 	for i := range out {

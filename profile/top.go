@@ -8,7 +8,7 @@ import (
 // Amount is the sum of some samples of one mode.
 type Amount struct {
 	Weight  int64 // in Mode.Unit
-	Events  int64 // that the samples stand for; 0 but in event modes
+	Events  int64 // that the samples stand for; 0 unless in an event mode
 	Samples int
 }
 
@@ -19,7 +19,7 @@ func (a *Amount) Add(b Amount) {
 	a.Samples += b.Samples
 }
 
-// Part is an amount by what the threads were doing, indexed by State.
+// Part is an amount split by the state of the threads. Its index is a State.
 type Part [2]Amount
 
 func (p *Part) add(q *Part) {
@@ -27,7 +27,7 @@ func (p *Part) add(q *Part) {
 	p[Waiting].Add(q[Waiting])
 }
 
-// All is the amount in both states.
+// All returns the sum of both states.
 func (p *Part) All() Amount {
 	a := p[Running]
 	a.Add(p[Waiting])
@@ -40,33 +40,37 @@ type Totals struct {
 	All        Part
 	Incomplete Amount           // of All: in stacks with missing frames
 	Empty      Part             // of All: in stacks without any frame, and so in no function
-	Functions  []FunctionTotal  // that samples go through, in the order of Recording.Functions
-	Threads    []ThreadTotal    // that have samples, the heaviest first
-	Origins    map[Origin]*Part // by whose code FunctionTotal.Direct is of
-	// Effective is how many samples of equal weight would say as much as these:
-	// (Σw)²/Σw², Kish's effective sample size. Samples that were put together are
-	// taken to have been equal.
+	Functions  []FunctionTotal  // those that samples have on their stacks, in the order of Recording.Functions
+	Threads    []ThreadTotal    // those that have samples, the heaviest first
+	Origins    map[Origin]*Part // the sums of FunctionTotal.Direct by Function.Origin
+	// Effective is Kish's effective sample size, (Σw)²/Σw²: how many samples of
+	// equal weight would say as much as these. The parts of a sample with a Count
+	// above 1 are taken to be equal.
 	Effective float64
 }
 
-// FunctionTotal is what one function comes to.
+// FunctionTotal is the sums of one function.
 //
 // Functions that a reader could not tell apart, because kind, module, name and
-// parameters are equal, are one.
+// parameters are equal, have one FunctionTotal together.
 type FunctionTotal struct {
 	Function int32 // index in Recording.Functions, the first of equal ones
-	Self     Part  // the function, or the event, is the leaf
-	Direct   Part  // the function is the leaf but for events, that is, they happened in it; nothing for these events
-	Total    Part  // it is anywhere in the stack: once, however often it recurs
+	Self     Part  // of samples whose leaf it is
+	// Direct is Self, and the events that happened in the function itself. A function
+	// of kind Event has only what happened in no code, because the event is the
+	// whole stack.
+	Direct Part
+	Total  Part // of samples that have it anywhere on their stacks; recursion counts once
 }
 
-// ThreadTotal is what one thread comes to.
+// ThreadTotal is the sum of one thread.
 type ThreadTotal struct {
 	Thread int32 // index in Recording.Threads
 	Total  Part
 }
 
-// Share is a weight as a share of the whole, 0 where there is nothing.
+// Share returns a weight as a share of the mode's whole weight, from 0 to 1. It is 0
+// if there is no weight at all.
 func (t *Totals) Share(weight int64) float64 {
 	all := t.All.All().Weight
 	if all <= 0 {
@@ -91,9 +95,9 @@ func (r *Recording) Totals(m Mode) *Totals {
 	return t
 }
 
-// codes are for each node the node of what runs there: the node itself, or, where that is
-// an event, the nearest caller that is none, if there is one. A parent comes before its
-// children.
+// codes returns for each node the node of the code that runs there: the node itself, or,
+// if it is an event, the nearest caller that is code, or else the root. It relies on parents
+// coming before their children.
 func (r *Recording) codes() []int32 {
 	codes := make([]int32, len(r.Nodes))
 	for i := 1; i < len(codes); i++ {
@@ -105,8 +109,7 @@ func (r *Recording) codes() []int32 {
 	return codes
 }
 
-// samples sums up all samples, and those of each thread. What it returns are the
-// sums by node.
+// samples sums up all samples, and those of each thread. It returns the sums by node.
 func (t *Totals) samples(r *Recording) []Part {
 	self := make([]Part, len(r.Nodes))
 	threads := make([]Part, len(r.Threads))
@@ -136,15 +139,17 @@ func (t *Totals) samples(r *Recording) []Part {
 			t.Threads = append(t.Threads, ThreadTotal{int32(i), threads[i]})
 		}
 	}
-	slices.SortStableFunc(t.Threads, func(a, b ThreadTotal) int { return cmp.Compare(b.Total.All().Weight, a.Total.All().Weight) })
+	slices.SortStableFunc(t.Threads, func(a, b ThreadTotal) int {
+		return cmp.Compare(b.Total.All().Weight, a.Total.All().Weight)
+	})
 	if len(self) > 0 {
 		t.Empty = self[0]
 	}
 	return self
 }
 
-// functions sums up by function. A node's subtree counts for its function unless
-// a caller of the node is the same function: that one's subtree holds it already.
+// functions sums up by function. A node's subtree counts for its function, unless a
+// caller of the node is the same function: the caller's subtree includes it already.
 func (t *Totals) functions(r *Recording, self []Part) {
 	subtree := slices.Clone(self)
 	for n := len(subtree) - 1; n > 0; n-- { // a parent comes before its children
@@ -162,7 +167,7 @@ func (t *Totals) functions(r *Recording, self []Part) {
 		}
 		sums[f].Self.add(&self[n])
 		code := codes[n]
-		if code == 0 { // nothing but events
+		if code == 0 { // the stack is an event alone
 			code = n
 		}
 		sums[function(code)].Direct.add(&self[n])
@@ -176,7 +181,7 @@ func (t *Totals) functions(r *Recording, self []Part) {
 	}
 }
 
-// visit goes through the tree of stacks, callers first. The root is left out.
+// visit walks the tree of stacks depth first, without the root.
 func (r *Recording) visit(enter, leave func(node int32)) {
 	if len(r.Nodes) == 0 {
 		return
@@ -202,8 +207,8 @@ func (r *Recording) visit(enter, leave func(node int32)) {
 	}
 }
 
-// functionName is what a reader knows a function by. Unlike an index it means the
-// same in another recording.
+// functionName is what identifies a function for a reader. Unlike an index it means
+// the same in another recording.
 type functionName struct {
 	kind            Kind
 	module          string
@@ -214,7 +219,7 @@ func nameOf(f *Function) functionName {
 	return functionName{f.Kind, f.Module, cmp.Or(f.Display, f.Method), f.Signature}
 }
 
-// sameNames is for each function the index of the first one of its name.
+// sameNames returns for each function the index of the first one with its name.
 func sameNames(r *Recording) []int32 {
 	byName := make(map[functionName]int32, len(r.Functions))
 	same := make([]int32, len(r.Functions))

@@ -50,12 +50,14 @@ func TestTotals(t *testing.T) {
 			"fib":    {self: Amount{28, 0, 4}, total: Amount{28, 0, 4}},
 			"work":   {self: Amount{10, 0, 1}, total: Amount{55, 0, 6}},
 			"[libc]": {self: Amount{40, 0, 4}, total: Amount{40, 0, 4}},
-		}, Amount{80, 0, 10}, Amount{2, 0, 1}, Amount{}, "worker 42, main 38", map[Origin]int64{OfUser: 38, OfNative: 40}},
+		}, Amount{80, 0, 10}, Amount{2, 0, 1}, Amount{}, "worker 42, main 38",
+			map[Origin]int64{OfUser: 38, OfNative: 40}},
 		{Wall, map[string]sums{
 			"fib":    {self: Amount{30, 0, 1}, total: Amount{30, 0, 1}, waiting: 30, selfWait: 30},
 			"work":   {self: Amount{7, 0, 1}, total: Amount{107, 0, 4}, waiting: 100},
 			"[libc]": {self: Amount{100, 0, 3}, total: Amount{100, 0, 3}, waiting: 100, selfWait: 100},
-		}, Amount{137, 0, 5}, Amount{}, Amount{30, 0, 1}, "worker 107, main 30", map[Origin]int64{OfUser: 37, OfNative: 100}},
+		}, Amount{137, 0, 5}, Amount{}, Amount{30, 0, 1}, "worker 107, main 30",
+			map[Origin]int64{OfUser: 37, OfNative: 100}},
 	} {
 		r := handmade()
 		got := r.Totals(c.mode)
@@ -74,7 +76,8 @@ func TestTotals(t *testing.T) {
 		}
 		threads := ""
 		for i, x := range got.Threads {
-			threads += fmt.Sprintf("%s%s %d", [2]string{"", ", "}[min(i, 1)], r.Threads[x.Thread].Name, x.Total.All().Weight)
+			threads += fmt.Sprintf("%s%s %d",
+				[2]string{"", ", "}[min(i, 1)], r.Threads[x.Thread].Name, x.Total.All().Weight)
 		}
 		if threads != c.threads {
 			t.Errorf("%v: threads: %s, want %s", c.mode, threads, c.threads)
@@ -87,8 +90,8 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// TestTotalsSameName: what looks equal is one function, also where one calls the
-// other; another signature or module is another function.
+// TestTotalsSameName: functions that look equal are one, also where one calls the
+// other. One with another signature or module is another function.
 func TestTotalsSameName(t *testing.T) {
 	b := NewBuilder(Limits{})
 	b.Thread(RecordedThread{})
@@ -99,7 +102,8 @@ func TestTotalsSameName(t *testing.T) {
 	b.Add(Sample{Node: b.Stack([]int32{other, two, one}), Weight: 8})
 	b.Add(Sample{Node: b.Stack([]int32{two}), Weight: 1})
 	got := b.Recording().Totals(CPU).Functions
-	if len(got) != 2 || got[0].Total.All() != (Amount{9, 0, 2}) || got[0].Self.All() != (Amount{1, 0, 1}) || got[1].Total.All() != (Amount{8, 0, 1}) {
+	if len(got) != 2 || got[0].Total.All() != (Amount{9, 0, 2}) || got[0].Self.All() != (Amount{1, 0, 1}) ||
+		got[1].Total.All() != (Amount{8, 0, 1}) {
 		t.Errorf("got %v", got)
 	}
 }
@@ -140,10 +144,12 @@ func drawn(t *rapid.T) *Recording {
 		names := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d", "[e]", "[f]"}), 0, 7).Draw(t, "stack")
 		node := int32(0)
 		for _, name := range names {
-			node = b.Child(node, b.Location(Location{Function: b.Function(Function{Kind: Managed, Display: name}), Offset: rapid.Uint64Range(0, 1).Draw(t, "offset")}))
+			f := b.Function(Function{Kind: Managed, Display: name})
+			node = b.Child(node, b.Location(Location{Function: f, Offset: rapid.Uint64Range(0, 1).Draw(t, "offset")}))
 		}
 		b.Add(Sample{
-			Node: node, Thread: rapid.Int32Range(0, threads-1).Draw(t, "thread"), Count: rapid.Int32Range(1, 3).Draw(t, "count"),
+			Node: node, Thread: rapid.Int32Range(0, threads-1).Draw(t, "thread"),
+			Count:  rapid.Int32Range(1, 3).Draw(t, "count"),
 			Weight: rapid.Int64Range(0, 1000).Draw(t, "weight"), Mode: Mode(rapid.IntRange(0, 1).Draw(t, "mode")),
 			State: State(rapid.IntRange(0, 1).Draw(t, "state")), Incomplete: rapid.Bool().Draw(t, "incomplete"),
 		})
@@ -151,8 +157,8 @@ func drawn(t *rapid.T) *Recording {
 	return b.Recording()
 }
 
-// TestTotalsProperties: the sums equal those that are made the slow way, sample by
-// sample and stack by stack, and no time is lost or counted twice.
+// TestTotalsProperties: the sums equal those of a slow reference that adds sample by
+// sample and frame by frame, and no time is lost or counted twice.
 func TestTotalsProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawn(t)
@@ -181,7 +187,8 @@ func TestTotalsProperties(t *testing.T) {
 			sum, threads, origins := got.Empty.All(), Amount{}, got.Empty.All()
 			for _, f := range got.Functions {
 				if f.Self != self[f.Function] || f.Direct != f.Self || f.Total != total[f.Function] {
-					t.Fatalf("%v %s: got %v, %v; want %v, %v", m, r.Functions[f.Function].Display, f.Self, f.Total, self[f.Function], total[f.Function])
+					t.Fatalf("%v %s: got %v, %v; want %v, %v",
+						m, r.Functions[f.Function].Display, f.Self, f.Total, self[f.Function], total[f.Function])
 				}
 				sum.Add(f.Self.All())
 				total[f.Function] = Part{}
@@ -198,7 +205,8 @@ func TestTotalsProperties(t *testing.T) {
 				origins.Add(p.All())
 			}
 			if got.All != want.All || sum != want.All.All() || threads != sum || origins != sum {
-				t.Fatalf("%v: %v, want %v; functions %v, threads %v, origins %v", m, got.All, want.All, sum, threads, origins)
+				t.Fatalf("%v: %v, want %v; functions %v, threads %v, origins %v",
+					m, got.All, want.All, sum, threads, origins)
 			}
 			if n := float64(want.All.All().Samples); got.Effective > n*(1+1e-9) {
 				t.Fatalf("%v samples are worth %v", n, got.Effective)
@@ -217,7 +225,8 @@ func BenchmarkTotals(b *testing.B) {
 		if i >= 1<<19 {
 			parent = int32(i % (1 << 10))
 		}
-		node = bu.Child(parent, bu.Location(Location{Function: bu.Function(Function{Display: fmt.Sprint(i % 5000)}), Offset: uint64(i)}))
+		f := bu.Function(Function{Display: fmt.Sprint(i % 5000)})
+		node = bu.Child(parent, bu.Location(Location{Function: f, Offset: uint64(i)}))
 		if i%2 == 0 {
 			bu.Add(Sample{Node: node, Weight: 1})
 		}
