@@ -96,7 +96,7 @@ stopall: dotnets agent ## a thousand threads of one instant beside busy processe
 damaged: dotnets ## five thousand damaged core dumps
 	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_DAMAGED=$${CLRSNAP_DAMAGED:-5000} $(GO) test -timeout 60m -count 1 -run '^TestDamagedCores$$' -v . $(TESTFLAGS)
 
-table: dotnets ## write the README's table of what works from what the tests find
+table: dotnets ## write docs/runtimes.md's table of what works from what the tests find
 	CLRSNAP_REQUIRE_DOTNET=1 CLRSNAP_TABLE=1 $(GO) test -timeout 20m -count 1 -run '^(TestShapes|TestMusl|TestCores|TestSupport)$$' . $(TESTFLAGS)
 
 .PHONY: shares recordsoak

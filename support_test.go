@@ -14,7 +14,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// What the tests have found to work, for the table in README.md. TestShapes, TestMusl and
+// What the tests have found to work, for the table in docs/runtimes.md. TestShapes, TestMusl and
 // TestCores note it, and TestSupport, which runs after them, holds it against the table.
 var support = struct {
 	sync.Mutex
@@ -97,7 +97,7 @@ func compareVersions(a, b string) int {
 	})
 }
 
-// TestSupport requires that README.md's table of what works is what the tests have found.
+// TestSupport requires that docs/runtimes.md's table of what works is what the tests have found.
 // CLRSNAP_TABLE=1 writes it.
 func TestSupport(t *testing.T) {
 	if only := flag.Lookup("test.run").Value.String(); only != "" && os.Getenv("CLRSNAP_TABLE") == "" {
@@ -105,23 +105,23 @@ func TestSupport(t *testing.T) {
 	}
 	testenv.Kit(t) // without it there is no table
 	const begin, end = "<!-- what works: begin -->\n", "<!-- what works: end -->\n"
-	text, err := os.ReadFile("README.md")
+	text, err := os.ReadFile("docs/runtimes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	head, rest, ok1 := bytes.Cut(text, []byte(begin))
 	old, tail, ok2 := bytes.Cut(rest, []byte(end))
 	if !ok1 || !ok2 {
-		t.Fatal("README.md has no place for the table")
+		t.Fatal("docs/runtimes.md has no place for the table")
 	}
 	table := supportTable()
 	if os.Getenv("CLRSNAP_TABLE") != "" {
-		if err := os.WriteFile("README.md", slices.Concat(head, []byte(begin+table+end), tail), 0o644); err != nil {
+		if err := os.WriteFile("docs/runtimes.md", slices.Concat(head, []byte(begin+table+end), tail), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
 	if string(old) != table {
-		t.Errorf("README.md says\n%s\nbut the tests have found (make table writes it)\n%s", old, table)
+		t.Errorf("docs/runtimes.md says\n%s\nbut the tests have found (make table writes it)\n%s", old, table)
 	}
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# pictures.sh: makes the pictures of the README, docs/img/*.png, from the sample
+# pictures.sh: makes the pictures of README and docs, docs/img/*.png, from the sample
 # service, with terminals and a browser. Needs aha, chromium and script (Debian's bsdutils), and `make build
 # dotnet`. Run it on a quiet machine: the pictures show pauses.
 set -euo pipefail
