@@ -22,7 +22,7 @@ func exited(pid int) error { return fmt.Errorf("perfevent: process %d: %w", pid,
 // unread is why /proc does not tell something of a process.
 func unread(pid int, err error) error {
 	if errors.Is(err, procfs.ErrExited) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
-		return gone(pid)
+		return exited(pid)
 	}
 	return fmt.Errorf("perfevent: process %d: %w", pid, err)
 }

@@ -283,7 +283,7 @@ func TestExecDuringCapture(t *testing.T) {
 	pr := start(t, nil, "exec")
 	p := open(t, pr)
 	var c target.Capture
-	good, gone := 0, 0
+	good, exited := 0, 0
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
 		tids, err := p.Threads()
 		if err != nil {
@@ -307,7 +307,7 @@ func TestExecDuringCapture(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d captured, %d gone", good, gone)
+	t.Logf("%d captured, %d exited", good, exited)
 	cmdline := func() string { return string(readProc(strconv.Itoa(pr.pid) + "/cmdline")) }
 	was := cmdline()
 	if !within(waitLimit, func() bool { return cmdline() != was }) {

@@ -49,7 +49,7 @@ type injection struct {
 	waitedBefore uint64 // see notItsFault
 }
 
-var gone = []error{target.ErrThreadExited, ErrExited}
+var exited = []error{target.ErrThreadExited, ErrExited}
 
 func faultList(v1, v2 *freezer) []*fault {
 	list := []*fault{
