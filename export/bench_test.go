@@ -11,9 +11,9 @@ import (
 	"clrsnap/profile"
 )
 
-// million is a recording of a million samples of 60 threads and 20 000 different
-// stacks, of which each thread has some hundreds. Every other sample is like the
-// one before it of its thread.
+// million is a recording of a million samples, of 60 threads and 20,000 different
+// stacks. Each thread has some hundreds of them. Every other sample has the same stack
+// as the one before it of the same thread.
 func million() *profile.Recording {
 	const samples, threads, stacks = 1 << 20, 60, 20_000
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -21,8 +21,13 @@ func million() *profile.Recording {
 	var locations []int32
 	for i := range 4000 {
 		name := fmt.Sprintf("Shop.Orders.Service%d.HandleAsync", i/4)
-		f := b.Function(profile.Function{Kind: profile.Managed, Method: name, Display: name, Short: name[12:], Signature: "(Shop.Orders.Order, int)", Module: "Shop"})
-		locations = append(locations, b.Location(profile.Location{Function: f, Offset: uint64(i % 4 * 16), Tier: "tier-1"}))
+		f := b.Function(profile.Function{
+			Kind: profile.Managed, Method: name, Display: name, Short: name[12:], Signature: "(Shop.Orders.Order, int)",
+			Module: "Shop",
+		})
+		locations = append(locations, b.Location(profile.Location{
+			Function: f, Offset: uint64(i % 4 * 16), Tier: "tier-1",
+		}))
 	}
 	var nodes []int32
 	for range stacks {
@@ -53,7 +58,9 @@ func million() *profile.Recording {
 	}
 	r = b.Recording()
 	r.Duration = at
-	r.Modes = []profile.ModeStats{{Mode: profile.CPU, Rate: 99, Samples: samples / 2}, {Mode: profile.Wall, Rate: 99, Samples: samples / 2}}
+	r.Modes = []profile.ModeStats{
+		{Mode: profile.CPU, Rate: 99, Samples: samples / 2}, {Mode: profile.Wall, Rate: 99, Samples: samples / 2},
+	}
 	return r
 }
 
@@ -65,7 +72,7 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tenth writes a tenth of the time only: more would not be a trace any more.
+// tenth writes a tenth of the time only: more than a trace can hold is refused.
 func tenth(write func(io.Writer, *profile.Recording) error) func(io.Writer, *profile.Recording) error {
 	return func(w io.Writer, r *profile.Recording) error {
 		return write(w, r.Select(profile.Selection{To: r.Duration / 10, Native: true}))
@@ -76,10 +83,11 @@ var benchmarked = []struct {
 	name  string
 	write func(io.Writer, *profile.Recording) error
 }{
-	{"clrsnap", WriteRecording}, {"pprof", Pprof}, {"speedscope", Speedscope}, {"folded", foldedOf(profile.CPU, false)}, {"trace-of-a-tenth", tenth(ChromeTrace)},
+	{"clrsnap", WriteRecording}, {"pprof", Pprof}, {"speedscope", Speedscope}, {"folded", foldedOf(profile.CPU, false)},
+	{"trace-of-a-tenth", tenth(ChromeTrace)},
 }
 
-// BenchmarkWrite tells what a million samples cost in each format.
+// BenchmarkWrite writes a million samples in each format.
 func BenchmarkWrite(b *testing.B) {
 	r := million()
 	for _, f := range benchmarked {
@@ -97,7 +105,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkRead tells what it costs to read them again.
+// BenchmarkRead reads them again.
 func BenchmarkRead(b *testing.B) {
 	r := million()
 	for _, f := range benchmarked[:len(benchmarked)-1] { // a trace cannot be read

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// browser is a headless Chromium that is spoken to over two pipes, in the DevTools
-// protocol: JSON objects that end with a zero byte.
+// browser is a headless Chromium. It speaks the DevTools protocol over two pipes: JSON
+// objects that end with a zero byte.
 type browser struct {
 	tb      testing.TB
 	in      *os.File
@@ -36,7 +36,7 @@ type reply struct {
 	Error  *struct{ Message string }
 }
 
-// replyLimit is how long Chromium may take for anything.
+// replyLimit is how long Chromium may take for a reply.
 const replyLimit = 2 * time.Minute
 
 // startBrowser starts Chromium. Without one the test is skipped, or fails if
@@ -48,7 +48,8 @@ func startBrowser(tb testing.TB) *browser {
 		if os.Getenv("CLRSNAP_REQUIRE_CHROMIUM") == "1" {
 			tb.Fatalf("the flame graph is not tested: %v", err)
 		}
-		tb.Skipf("THE FLAME GRAPH IS NOT TESTED: %v: install Debian's chromium, or set CLRSNAP_REQUIRE_CHROMIUM=1 to have this fail", err)
+		tb.Skipf("THE FLAME GRAPH IS NOT TESTED: %v: "+
+			"install Debian's chromium, or set CLRSNAP_REQUIRE_CHROMIUM=1 to have this fail", err)
 	}
 	theirIn, in, err1 := os.Pipe()
 	out, theirOut, err2 := os.Pipe()
@@ -56,8 +57,10 @@ func startBrowser(tb testing.TB) *browser {
 	if err1 != nil || err2 != nil || err3 != nil {
 		tb.Fatal(err1, err2, err3)
 	}
-	cmd := exec.Command(file, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-		"--disable-background-networking", "--hide-scrollbars", "--remote-debugging-pipe", "--user-data-dir="+home, "about:blank")
+	cmd := exec.Command(file, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--no-first-run",
+		"--disable-background-networking", "--hide-scrollbars", "--remote-debugging-pipe",
+		"--user-data-dir="+home, "about:blank")
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut} // 3 and 4
 	cmd.Env = append(os.Environ(), "HOME="+home)
 	if err := cmd.Start(); err != nil {
@@ -114,7 +117,7 @@ func (b *browser) read(out *os.File) {
 	}
 }
 
-// event keeps what must not happen.
+// event records what must not happen.
 func (b *browser) event(r *reply) {
 	var p struct {
 		Request          struct{ URL string }
@@ -124,11 +127,15 @@ func (b *browser) event(r *reply) {
 	}
 	json.Unmarshal(r.Params, &p)
 	switch {
-	case r.Method == "Network.requestWillBeSent" && !strings.HasPrefix(p.Request.URL, "file:") && !strings.HasPrefix(p.Request.URL, "data:") && p.Request.URL != "about:blank":
+	case r.Method == "Network.requestWillBeSent" && !strings.HasPrefix(p.Request.URL, "file:") &&
+		!strings.HasPrefix(p.Request.URL, "data:") && p.Request.URL != "about:blank":
 		b.problems = append(b.problems, "request: "+p.Request.URL)
 	case r.Method == "Runtime.exceptionThrown":
-		b.problems = append(b.problems, fmt.Sprintf("exception: %v %v", p.ExceptionDetails.Text, p.ExceptionDetails.Exception))
-	case r.Method == "Runtime.consoleAPICalled" && (p.Type == "error" || p.Type == "warning"), r.Method == "Log.entryAdded" && (p.Entry.Level == "error" || p.Entry.Level == "warning"):
+		b.problems = append(b.problems, fmt.Sprintf("exception: %v %v",
+			p.ExceptionDetails.Text, p.ExceptionDetails.Exception))
+	case r.Method == "Runtime.consoleAPICalled" &&
+		(p.Type == "error" || p.Type == "warning"), r.Method == "Log.entryAdded" &&
+		(p.Entry.Level == "error" || p.Entry.Level == "warning"):
 		b.problems = append(b.problems, "console: "+string(r.Params))
 	}
 }
@@ -198,7 +205,8 @@ func (b *browser) window(width, height int, phone bool) {
 	if phone {
 		ratio = 2
 	}
-	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": ratio, "mobile": phone}, nil)
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height,
+		"deviceScaleFactor": ratio, "mobile": phone}, nil)
 	b.call("Emulation.setTouchEmulationEnabled", map[string]any{"enabled": phone}, nil)
 }
 
@@ -220,7 +228,8 @@ func (b *browser) load(page []byte) {
 		b.tb.Fatal(err)
 	}
 	b.call("Page.navigate", map[string]any{"url": "file://" + file}, nil)
-	b.until(`location.href.endsWith("/page.html") && document.readyState === "complete" && (window.clrsnap?.state().ready || !document.getElementById("message")?.hidden)`)
+	b.until(`location.href.endsWith("/page.html") && document.readyState === "complete" && ` +
+		`(window.clrsnap?.state().ready || !document.getElementById("message")?.hidden)`)
 }
 
 // until waits for a condition.
@@ -276,7 +285,8 @@ func (b *browser) picture(name string) {
 	if dir == "" {
 		return
 	}
-	b.eval("new Promise((done) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(done)), 250)).then(() => true)", nil)
+	b.eval("new Promise((done) => setTimeout(() => requestAnimationFrame(() => "+
+		"requestAnimationFrame(done)), 250)).then(() => true)", nil)
 	var shot struct{ Data string }
 	b.call("Page.captureScreenshot", map[string]any{"format": "png"}, &shot)
 	data, err := base64.StdEncoding.DecodeString(shot.Data)

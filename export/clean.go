@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Clean makes a name from a target fit for a terminal: control characters,
-// which could move the cursor or colour the screen, characters that turn the
-// direction of writing, and broken UTF-8 are written as escapes.
+// Clean makes a name from a target safe to print on a terminal. It writes control
+// characters, characters that change the direction of writing, and invalid UTF-8 as
+// escapes, such as \x1b: they could move the cursor or hide text.
 func Clean(s string) string {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] >= 0x7f {
@@ -36,13 +36,14 @@ func cleaned(s string) string {
 	return b.String()
 }
 
-// width is how many columns s takes, about: what is rarer than wide East Asian
-// characters is not counted right.
+// width returns about how many terminal columns s takes. It knows wide East Asian
+// characters, and miscounts rarer ones.
 func width(s string) int {
 	n := 0
 	for _, r := range s {
 		n++
-		if r >= 0x1100 && (r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 || r >= 0xf900 && r <= 0xfaff || r >= 0xff00 && r <= 0xff60) {
+		if r >= 0x1100 && (r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 ||
+			r >= 0xf900 && r <= 0xfaff || r >= 0xff00 && r <= 0xff60) {
 			n++
 		}
 	}

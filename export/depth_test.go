@@ -9,10 +9,12 @@ import (
 	"clrsnap/profile"
 )
 
-// deep is a recording with one stack of so many frames.
+// deep is a recording with one stack of n frames.
 func deep(frames int) *profile.Recording {
 	b := profile.NewBuilder(profile.Limits{Nodes: frames + 1})
-	at := b.Location(profile.Location{Function: b.Function(profile.Function{Kind: profile.Managed, Display: "f", Short: "f"})})
+	at := b.Location(profile.Location{
+		Function: b.Function(profile.Function{Kind: profile.Managed, Display: "f", Short: "f"}),
+	})
 	node := int32(0)
 	for range frames {
 		node = b.Child(node, at)
@@ -24,8 +26,8 @@ func deep(frames int) *profile.Recording {
 	return r
 }
 
-// TestDepth: the deepest stack that there may be is read and written in every format, and
-// a deeper one is refused by every reader: what shows recordings goes down their trees.
+// TestDepth: a stack of profile.MaxDepth frames is written and read in every format, and a
+// deeper one is refused by every reader, because showing a recording recurses down its tree.
 func TestDepth(t *testing.T) {
 	whole, tooDeep := deep(profile.MaxDepth), deep(profile.MaxDepth+1)
 	for _, f := range Formats() {

@@ -7,8 +7,9 @@ import (
 	"clrsnap/profile"
 )
 
-// DifferenceJSON writes what Difference shows as one JSON document and a newline.
-// The schema is stable and described in docs/json.md.
+// DifferenceJSON writes what Difference shows as one JSON document and a newline. Of
+// the options, Color, Width and ByThread have no effect. The schema is stable and
+// described in docs/json.md.
 func DifferenceJSON(w io.Writer, base, now *profile.Recording, o TopOptions) error {
 	c := columnWriter{w: bufio.NewWriterSize(w, 1<<16)}
 	c.open(jsonDiff{jsonRecordingOf(base), jsonRecordingOf(now)})
@@ -23,7 +24,8 @@ func DifferenceJSON(w io.Writer, base, now *profile.Recording, o TopOptions) err
 		c.open(jsonModeDiff{modes[i].String(), jsonTotalsOf(base, d.Base), jsonTotalsOf(now, d.Now)})
 		c.text(`,"functions":`)
 		c.list(len(rows), func(i int) {
-			c.value(jsonFunctionDiff{jsonFunctionOf(rows[i].Function), jsonShiftOf(d, &rows[i].Self), jsonShiftOf(d, &rows[i].Total)})
+			f := &rows[i]
+			c.value(jsonFunctionDiff{jsonFunctionOf(f.Function), jsonShiftOf(d, &f.Self), jsonShiftOf(d, &f.Total)})
 		})
 		c.text("}")
 	})
@@ -31,7 +33,7 @@ func DifferenceJSON(w io.Writer, base, now *profile.Recording, o TopOptions) err
 	return c.flush()
 }
 
-// jsonDiff is what comes before the modes, jsonModeDiff what comes before the functions.
+// jsonDiff has the fields before the modes, jsonModeDiff those before the functions.
 type jsonDiff struct {
 	Base jsonRecording `json:"base"`
 	Now  jsonRecording `json:"now"`

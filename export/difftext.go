@@ -12,10 +12,11 @@ import (
 	"clrsnap/profile"
 )
 
-// Difference writes how the functions of a recording differ from those of another
-// one, the base: the largest changes of their shares first.
+// Difference writes a table for people that compares a recording with an earlier one,
+// the base, function by function. The functions whose shares have changed most come
+// first. Only modes that both recordings have samples of are compared.
 //
-// Of the options ByThread is ignored: threads of two runs are not the same.
+// ByThread is ignored, because two runs have different threads.
 func Difference(w io.Writer, base, now *profile.Recording, o TopOptions) error {
 	p := newTable(w, o.Color, o.Width)
 	p.paint(dim, "Base:")
@@ -32,15 +33,14 @@ func Difference(w io.Writer, base, now *profile.Recording, o TopOptions) error {
 	}
 	if len(shown) == 0 {
 		p.end()
-		p.text("There is no mode that both recordings have samples of.")
+		p.text("The two recordings have no samples of the same mode.")
 		p.end()
 	}
 	p.notes(append(prefixed("of the base: ", notesOf(base, shown)), notesOf(now, shown)...))
 	return p.w.Flush()
 }
 
-// bothModes are the modes of which both have samples: nothing else can be
-// compared.
+// bothModes returns the modes that both recordings have samples of.
 func bothModes(base, now *profile.Recording) []profile.Mode {
 	there := sampledModes(base)
 	return slices.DeleteFunc(SampledModes(now), func(m profile.Mode) bool { return !there[m] })
@@ -60,12 +60,12 @@ type diffTable struct {
 	base, now *profile.Recording
 	diff      *profile.Diff
 	sort      Order
-	rates     bool // there is room for them
-	some      bool // a row is noise
+	rates     bool // there is room for columns of rates
+	noise     bool // at least one row is noise
 }
 
-// rateColumn is how rates of a mode are written: how much of its weight there is in
-// a second of a recording. For time that is a number.
+// rateColumn says how the rates of a mode are written. A rate is weight per second of
+// the recording; for a weight that is a time it has no unit.
 type rateColumn struct {
 	scale
 	decimals int
@@ -83,7 +83,7 @@ func (t *diffTable) rateColumn() rateColumn {
 	return rateColumn{scale{s.name + "/s", s.size}, decimalsOf(larger / float64(s.size))}
 }
 
-// of is the rate of a weight in a recording; 0: who knows?
+// of returns the rate of a weight in a recording; 0: the recording's length is not known.
 func (c rateColumn) of(w int64, r *profile.Recording) float64 {
 	if r.Duration <= 0 {
 		return 0
@@ -99,9 +99,10 @@ func (c rateColumn) cell(w int64, r *profile.Recording) cell {
 	return cell{strconv.FormatFloat(v, 'f', c.decimals, 64), plain}
 }
 
-// rateNames are what rates are in words, where the scale does not say it.
+// rateNames say in words what a rate is, where the unit does not.
 var rateNames = [len(profile.Modes)]string{
-	profile.CPU: "processors on average", profile.Wall: "threads on average", profile.Contention: "threads waiting on average", profile.GC: "% of the time",
+	profile.CPU: "CPUs on average", profile.Wall: "threads on average",
+	profile.Contention: "threads waiting on average", profile.GC: "% of the time",
 	profile.Exception: "a second", profile.ThreadStart: "a second",
 }
 
@@ -118,13 +119,14 @@ func (t *diffTable) summary(m profile.Mode) {
 		if m == profile.GC {
 			before, after = 100*before, 100*after
 		}
-		out = append(out, cell{fmt.Sprintf("%.2f → %.2f %s (%+.2f)", before, after, cmp.Or(rateNames[m], c.name), after-before), plain})
+		text := fmt.Sprintf("%.2f → %.2f %s (%+.2f)", before, after, cmp.Or(rateNames[m], c.name), after-before)
+		out = append(out, cell{text, plain})
 	}
 	out = append(out, cell{fmt.Sprintf("%s → %s samples", grouped(was.Samples), grouped(is.Samples)), dim})
 	t.parts(out...)
 }
 
-// diffWide is from which width on there are columns of rates, too.
+// diffWide is the least width at which there are columns of rates.
 const diffWide = 110
 
 func (t *diffTable) functions(o *TopOptions) {
@@ -143,11 +145,13 @@ func (t *diffTable) functions(o *TopOptions) {
 		t.row(n, &rows[i])
 	}
 	if left > 0 {
-		t.paint(dim, fmt.Sprintf("… and %s more, %s (--top 0 shows all)", functionCount(left), t.leftText(rows[len(rows)-left:])))
+		more := t.leftText(rows[len(rows)-left:])
+		t.paint(dim, fmt.Sprintf("… and %s more, %s (--top 0 shows all)", functionCount(left), more))
 		t.end()
 	}
-	if t.some {
-		t.paint(dim, fmt.Sprintf("≈ no more than chance can bring about with this many samples (%d standard errors)", profile.NoiseSigmas))
+	if t.noise {
+		t.paint(dim, fmt.Sprintf("≈ not significant with this many samples: within %d standard errors",
+			profile.NoiseSigmas))
 		t.end()
 	}
 }
@@ -162,12 +166,12 @@ func (t *diffTable) leftText(rows []profile.Change) string {
 		}
 	}
 	if n == 0 {
-		return "none changed beyond chance"
+		return "none changed significantly"
 	}
-	return fmt.Sprintf("%s of them changed beyond chance", grouped(n))
+	return fmt.Sprintf("%s of them changed significantly", grouped(n))
 }
 
-// shiftOf is the amount of a function that decides the order.
+// shiftOf returns what functions are sorted by.
 func shiftOf(c *profile.Change, o Order) *profile.Shift {
 	if o == Cum {
 		return &c.Total
@@ -175,7 +179,8 @@ func shiftOf(c *profile.Change, o Order) *profile.Shift {
 	return &c.Self
 }
 
-// largest puts the largest changes first, then the larger functions.
+// largest returns the functions sorted: the largest changes first, then the larger
+// functions.
 func largest(d *profile.Diff, o Order) []profile.Change {
 	rows := slices.Clone(d.Functions)
 	slices.SortStableFunc(rows, func(a, b profile.Change) int {
@@ -208,14 +213,14 @@ func (t *diffTable) row(n *numbers, c *profile.Change) {
 	t.function(c.Function, used+len(mark))
 }
 
-// shift is one change in three columns.
+// shift returns one change in three columns.
 func (t *diffTable) shift(s *profile.Shift) []cell {
 	change := cell{strconv.FormatFloat(100*s.Change(), 'f', 1, 64), plain}
 	switch {
 	case s.Base.All().Samples == 0 && s.Now.All().Samples == 0:
 		change = cell{"- ", dim}
 	case s.Noise:
-		t.some = true
+		t.noise = true
 		change = cell{signed(change.text) + "≈", dim}
 	case s.Change() > 0:
 		change = cell{signed(change.text) + " ", red}

@@ -20,18 +20,24 @@ import (
 func eventShop() *profile.Recording {
 	s := newShop()
 	event := func(module, display, short string) int32 {
-		return s.Location(profile.Location{Function: s.Function(profile.Function{Kind: profile.Event, Display: display, Short: short, Module: module})})
+		return s.Location(profile.Location{
+			Function: s.Function(profile.Function{Kind: profile.Event, Display: display, Short: short, Module: module}),
+		})
 	}
 	queue := event("Shop", "Shop.Orders.Queue<System.Int32>", "Queue<Int32>")
 	array := event(coreLib, "System.Byte[]", "Byte[]")
 	thrown := event(coreLib, "System.InvalidOperationException", "InvalidOperationException")
 	evil := event("Shop", "Shop.\x1b[31mEvil;Exception", "\x1b[31mEvil;Exception")
 	held := event("", `held by app.orders-2`, `held by app.orders-2`)
-	started, induced, gen0 := event("", "orders-3", "orders-3"), event("", "gen 2, induced", "gen 2, induced"), event("", "gen 0, out of budget", "gen 0, out of budget")
+	started, induced, gen0 := event("", "orders-3", "orders-3"), event("", "gen 2, induced",
+		"gen 2, induced"), event("", "gen 0, out of budget", "gen 0, out of budget")
 
 	add := func(thread int32, m profile.Mode, weight, events int64, leaf int32, names ...string) {
 		s.at += 100 * time.Millisecond
-		x := profile.Sample{At: s.at, Weight: weight, Events: events, Thread: thread, Mode: m, Node: s.Child(s.stack(names...), leaf), Incomplete: len(names) == 0}
+		x := profile.Sample{
+			At: s.at, Weight: weight, Events: events, Thread: thread, Mode: m, Node: s.Child(s.stack(names...), leaf),
+			Incomplete: len(names) == 0,
+		}
 		if m == profile.Contention {
 			x.State = profile.Waiting
 		}
@@ -53,7 +59,9 @@ func eventShop() *profile.Recording {
 
 	r := s.Recording()
 	r.Version, r.Start, r.Duration = "1.2.3", time.Date(2026, 3, 4, 5, 6, 7, 123456789, time.UTC), 2*time.Second
-	r.Processes = []profile.Process{{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{Version: "10.0.9", Shape: "shared"}}}
+	r.Processes = []profile.Process{
+		{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{Version: "10.0.9", Shape: "shared"}},
+	}
 	r.Modes = []profile.ModeStats{
 		{Mode: profile.CPU, Rate: 99, Source: profile.FromProcessors, Samples: 5},
 		{Mode: profile.Wall, Rate: 99, Samples: 4},
@@ -106,13 +114,14 @@ func TestEventFormats(t *testing.T) {
 	}
 }
 
-// TestEventReadBack: what each format brings back of events.
+// TestEventReadBack: what of events can be read back from each format.
 func TestEventReadBack(t *testing.T) {
 	r := eventShop()
 	if got := readBack(t, written(t, WriteRecording, r)); !reflect.DeepEqual(got, r) {
 		t.Errorf("got %+v\nwant %+v", got, r)
 	}
-	for name, write := range map[string]func(io.Writer, *profile.Recording) error{"pprof": Pprof, "speedscope": Speedscope} {
+	for name, write := range map[string]func(io.Writer, *profile.Recording) error{"pprof": Pprof,
+		"speedscope": Speedscope} {
 		got := readBack(t, written(t, write, r))
 		for _, m := range profile.Modes {
 			equalMaps(t, name+" "+m.String(), byStack(got, m, seen), byStack(r, m, seen))
@@ -147,8 +156,10 @@ func TestPprofToolEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	for sample, want := range map[string]string{
-		"alloc_space": `3073MB .* System\.Byte\[\]`, "alloc_objects": `1234567893 .* System\.Byte\[\]`, "exceptions": `4004 .* Shop\.Program\.Main`,
-		"delay": `50\.60ms .* held by app\.orders-2`, "contentions": `3 .* held by app\.orders-2`, "threads": `1 .* orders-3`, "pause": `7250us .* Shop\.Program\.Main`,
+		"alloc_space": `3073MB .* System\.Byte\[\]`, "alloc_objects": `1234567893 .* System\.Byte\[\]`,
+		"exceptions": `4004 .* Shop\.Program\.Main`,
+		"delay":      `50\.60ms .* held by app\.orders-2`, "contentions": `3 .* held by app\.orders-2`,
+		"threads": `1 .* orders-3`, "pause": `7250us .* Shop\.Program\.Main`,
 		"gcs": `3 .* gen 0, out of budget`, "cpu": `50ms .* Shop\.Orders\.Queue\.Submit`,
 	} {
 		out := goTool(t, "-top", "-nodefraction=0", "-sample_index="+sample, file)
@@ -158,8 +169,7 @@ func TestPprofToolEvents(t *testing.T) {
 	}
 }
 
-// TestDocumentedExample: the example of docs/recording.md is a file as it is
-// written.
+// TestDocumentedExample: the example in docs/recording.md is what is written.
 func TestDocumentedExample(t *testing.T) {
 	page, err := os.ReadFile("../docs/recording.md")
 	if err != nil {
@@ -190,12 +200,15 @@ func TestFirstVersion(t *testing.T) {
 	}
 }
 
-// TestForeignEvents reads what other tools write of allocations and locks.
+// TestForeignEvents reads files of other tools about allocations and locks.
 func TestForeignEvents(t *testing.T) {
 	file := func(period *pprof.ValueType, v ...any) []byte {
 		f := &pprof.Function{ID: 1, Name: "main.f"}
 		l := &pprof.Location{ID: 1, Address: 1, Line: []pprof.Line{{Function: f}}}
-		p := &pprof.Profile{Function: []*pprof.Function{f}, Location: []*pprof.Location{l}, Sample: []*pprof.Sample{{Location: []*pprof.Location{l}}}, PeriodType: period, Period: 524288}
+		p := &pprof.Profile{
+			Function: []*pprof.Function{f}, Location: []*pprof.Location{l},
+			Sample: []*pprof.Sample{{Location: []*pprof.Location{l}}}, PeriodType: period, Period: 524288,
+		}
 		for i := 0; i < len(v); i += 3 {
 			p.SampleType = append(p.SampleType, &pprof.ValueType{Type: v[i].(string), Unit: v[i+1].(string)})
 			p.Sample[0].Value = append(p.Sample[0].Value, int64(v[i+2].(int)))
@@ -214,22 +227,41 @@ func TestForeignEvents(t *testing.T) {
 		every          int64
 		note           string
 	}{
-		{"a heap profile of Go", file(&pprof.ValueType{Type: "space", Unit: "bytes"}, "alloc_objects", "count", 3, "alloc_space", "bytes", 4096, "inuse_objects", "count", 1, "inuse_space", "bytes", 8),
+		{"a heap profile of Go", file(&pprof.ValueType{Type: "space", Unit: "bytes"}, "alloc_objects", "count", 3,
+			"alloc_space", "bytes", 4096, "inuse_objects", "count", 1, "inuse_space", "bytes", 8),
 			profile.Alloc, 4096, 3, 524288, ""},
-		{"what is in use", file(nil, "inuse_objects", "count", 1, "inuse_space", "bytes", 8), profile.Alloc, 8, 1, 0, "inuse_space in bytes"},
-		{"a mutex profile of Go", file(nil, "contentions", "count", 5, "delay", "nanoseconds", 777), profile.Contention, 777, 5, 0, ""},
+		{
+			"what is in use", file(nil, "inuse_objects", "count", 1, "inuse_space", "bytes", 8), profile.Alloc, 8, 1, 0,
+			"inuse_space in bytes",
+		},
+		{
+			"a mutex profile of Go", file(nil, "contentions", "count", 5, "delay", "nanoseconds", 777),
+			profile.Contention, 777, 5, 0, "",
+		},
 		{"thread creations of Go", file(nil, "threadcreate", "count", 6), profile.ThreadStart, 6, 6, 0, ""},
-		{"allocations of Pyroscope", file(nil, "timeline", "nanoseconds", 0, "alloc-samples", "count", 2, "alloc-size", "bytes", 64), profile.Alloc, 64, 2, 0, ""},
-		{"locks of Pyroscope", file(nil, "lock-count", "count", 2, "lock-time", "nanoseconds", 64), profile.Contention, 64, 2, 0, ""},
+		{
+			"allocations of Pyroscope", file(nil, "timeline", "nanoseconds", 0, "alloc-samples", "count", 2,
+				"alloc-size", "bytes", 64), profile.Alloc, 64, 2, 0, "",
+		},
+		{
+			"locks of Pyroscope", file(nil, "lock-count", "count", 2, "lock-time", "nanoseconds", 64),
+			profile.Contention, 64, 2, 0, "",
+		},
 		{"exceptions of Pyroscope", file(nil, "exception", "count", 2), profile.Exception, 2, 2, 0, ""},
-		{"speedscope, bytes", []byte(`{"shared":{"frames":[{"name":"f"}]},"profiles":[{"type":"sampled","unit":"bytes","samples":[[0]],"weights":[99]}]}`), profile.Alloc, 99, 0, 0, ""},
+		{
+			"speedscope, bytes",
+			[]byte(`{"shared":{"frames":[{"name":"f"}]},"profiles":[{"type":"sampled","unit":"bytes","samples":[[` +
+				`0]],"weights":[99]}]}`), profile.Alloc, 99, 0, 0, "",
+		},
 	} {
 		r := readBack(t, c.file)
 		total := r.Totals(c.mode).All
-		if all := total.All(); len(r.Samples) != 1 || all.Weight != c.weight || all.Events != c.events || r.Modes[0].Every != c.every || r.Modes[0].Rate != 0 {
+		if all := total.All(); len(r.Samples) != 1 || all.Weight != c.weight || all.Events != c.events ||
+			r.Modes[0].Every != c.every || r.Modes[0].Rate != 0 {
 			t.Errorf("%s: %+v, modes %+v", c.name, r.Samples, r.Modes)
 		}
-		if notes := strings.Join(r.Notes, " "); !strings.Contains(notes, c.note) || c.note == "" && strings.Contains(notes, "pprof") {
+		if notes := strings.Join(r.Notes, " "); !strings.Contains(notes, c.note) || c.note == "" &&
+			strings.Contains(notes, "pprof") {
 			t.Errorf("%s: notes %q", c.name, notes)
 		}
 	}
@@ -238,7 +270,8 @@ func TestForeignEvents(t *testing.T) {
 func TestEventTables(t *testing.T) {
 	alloc, contention := profile.Alloc, profile.Contention
 	for name, o := range map[string]TopOptions{
-		"plain": {}, "80": {Width: 80, Rows: 4}, "cum": {Sort: Cum, Rows: 3, Width: 100, Mode: &alloc}, "color": {Color: true, Width: 120, Mode: &alloc},
+		"plain": {}, "80": {Width: 80, Rows: 4}, "cum": {Sort: Cum, Rows: 3, Width: 100, Mode: &alloc},
+		"color":   {Color: true, Width: 120, Mode: &alloc},
 		"threads": {ByThread: true, Width: 100, Mode: &contention},
 	} {
 		var b bytes.Buffer
@@ -273,7 +306,7 @@ func TestEventTables(t *testing.T) {
 	}
 }
 
-// TestManagedKeepsEvents: what happened stays where frames that are not managed go.
+// TestManagedKeepsEvents: events stay when frames that are not managed are left out.
 func TestManagedKeepsEvents(t *testing.T) {
 	r := eventShop().Select(profile.Selection{Managed: true, Modes: []profile.Mode{profile.Alloc}})
 	got := byStack(r, profile.Alloc, fullName)
@@ -282,14 +315,16 @@ func TestManagedKeepsEvents(t *testing.T) {
 	}
 }
 
-// TestEventSVG: figures of pictures are in the unit of the mode.
+// TestEventSVG: numbers in pictures are in the unit of the mode.
 func TestEventSVG(t *testing.T) {
 	for m, want := range map[profile.Mode][]string{
-		profile.Alloc:       {"Allocated bytes: 3.00 GiB in 1,234,567,900 objects (4 samples) over 2.00 s", "System.Byte[]\n3.00 GiB in 1,234,567,890 objects (100.0 %, 1 sample)"},
+		profile.Alloc: {"Allocated bytes: 3.00 GiB in 1,234,567,900 objects (4 samples) over 2.00 s",
+			"System.Byte[]\n3.00 GiB in 1,234,567,890 objects (100.0 %, 1 sample)"},
 		profile.Exception:   {"Exceptions thrown: 4,004 exceptions (2 samples)", "4,000 exceptions (99.9 %, 1 sample)"},
 		profile.Contention:  {"Lock waiting time: 50.6 ms in 3 waits (2 samples)"},
 		profile.ThreadStart: {"Threads started: 1 thread (1 sample)"},
-		profile.GC:          {"GC pauses: 7.25 ms in 4 GCs (2 samples)", "gen 2, induced\n7.00 ms in 1 GC (96.6 %, 1 sample), self 7.00 ms in 1 GC (96.6 %)"},
+		profile.GC: {"GC pauses: 7.25 ms in 4 GCs (2 samples)",
+			"gen 2, induced\n7.00 ms in 1 GC (96.6 %, 1 sample), self 7.00 ms in 1 GC (96.6 %)"},
 	} {
 		var b bytes.Buffer
 		if err := SVG(&b, eventShop(), SVGOptions{Mode: m}); err != nil {
@@ -309,9 +344,12 @@ func TestWeightText(t *testing.T) {
 		w    int64
 		want string
 	}{
-		{profile.Nanoseconds, 0, "0 s"}, {profile.Nanoseconds, 7, "7 ns"}, {profile.Nanoseconds, 1500, "1.50 µs"}, {profile.Nanoseconds, 45_600_000, "45.6 ms"},
+		{profile.Nanoseconds, 0, "0 s"}, {profile.Nanoseconds, 7, "7 ns"}, {profile.Nanoseconds, 1500, "1.50 µs"},
+		{profile.Nanoseconds, 45_600_000, "45.6 ms"},
 		{profile.Nanoseconds, 999_999_999, "1.00 s"}, {profile.Nanoseconds, 3_600e9, "3600 s"},
-		{profile.Bytes, 0, "0 B"}, {profile.Bytes, 1023, "1,023 B"}, {profile.Bytes, 1024, "1.00 KiB"}, {profile.Bytes, 3 << 29, "1.50 GiB"}, {profile.Bytes, 1<<20 - 1, "1.00 MiB"}, {profile.Bytes, 1 << 60, "1048576 TiB"},
+		{profile.Bytes, 0, "0 B"}, {profile.Bytes, 1023, "1,023 B"}, {profile.Bytes, 1024, "1.00 KiB"},
+		{profile.Bytes, 3 << 29, "1.50 GiB"}, {profile.Bytes, 1<<20 - 1, "1.00 MiB"},
+		{profile.Bytes, 1 << 60, "1048576 TiB"},
 		{profile.Count, 0, "0"}, {profile.Count, 1234567, "1,234,567"},
 	} {
 		if got := WeightText(c.unit, c.w); got != c.want {

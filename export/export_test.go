@@ -37,24 +37,27 @@ func golden(t *testing.T, name string, got []byte) {
 func native(module, name string, offset uint64) profile.Frame {
 	short, _, _ := strings.Cut(name, "(")
 	return profile.Frame{
-		Kind: profile.Native, IP: 0x7f0000000000 + offset, SP: 0x7ffc00001000, Method: name, Display: name, Short: short,
+		Kind: profile.Native, IP: 0x7f0000000000 + offset, SP: 0x7ffc00001000, Method: name, Display: name,
+		Short:  short,
 		Module: module, Offset: offset,
 	}
 }
 
 func managed(module, exact, display, short, signature string) profile.Frame {
 	return profile.Frame{
-		Kind: profile.Managed, FunctionID: 0x7e00_0000_1000, IP: 0x7e0000400010, SP: 0x7ffc00002000, Method: exact, Display: display,
-		Short: short, Signature: signature, Module: module, Offset: 0x10, Tier: "tier-1",
+		Kind: profile.Managed, FunctionID: 0x7e00_0000_1000, IP: 0x7e0000400010, SP: 0x7ffc00002000, Method: exact,
+		Display: display,
+		Short:   short, Signature: signature, Module: module, Offset: 0x10, Tier: "tier-1",
 	}
 }
 
 const coreLib = "System.Private.CoreLib"
 
-// base is how every thread of the synthetic process begins.
+// base has the frames near the base of every thread of the synthetic process.
 func base() []profile.Frame {
 	return []profile.Frame{
-		managed(coreLib, "System.Threading.Thread.StartCallback", "System.Threading.Thread.StartCallback", "Thread.StartCallback", "()"),
+		managed(coreLib, "System.Threading.Thread.StartCallback", "System.Threading.Thread.StartCallback",
+			"Thread.StartCallback", "()"),
 		native("libcoreclr.so", "", 0x5eb1d1), native("libcoreclr.so", "", 0x5eb1d9), native("libc.so.6", "", 0x891f5),
 	}
 }
@@ -63,7 +66,8 @@ func waiting() []profile.Frame {
 	return append([]profile.Frame{
 		native("libc.so.6", "__poll", 0x4f),
 		native("libcoreclr.so", "Thread::DoWait(int, void**, bool)", 0x210),
-		managed(coreLib, "System.Threading.Monitor.Wait", "System.Threading.Monitor.Wait", "Monitor.Wait", "(object, int)"),
+		managed(coreLib, "System.Threading.Monitor.Wait", "System.Threading.Monitor.Wait", "Monitor.Wait",
+			"(object, int)"),
 	}, base()...)
 }
 
@@ -77,7 +81,8 @@ func running() []profile.Frame {
 		frames = append(frames, recurse)
 	}
 	for range 5 {
-		frames = append(frames, managed("Shop", "Shop.A.Ping", "Shop.A.Ping", "A.Ping", "(int)"), managed("Shop", "Shop.B.Pong", "Shop.B.Pong", "B.Pong", "(int)"))
+		frames = append(frames, managed("Shop", "Shop.A.Ping", "Shop.A.Ping", "A.Ping", "(int)"),
+			managed("Shop", "Shop.B.Pong", "Shop.B.Pong", "B.Pong", "(int)"))
 	}
 	return append(frames, base()...)
 }
@@ -86,17 +91,22 @@ func running() []profile.Frame {
 func synthetic() *profile.Snapshot {
 	s := &profile.Snapshot{
 		Process: profile.Process{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{
-			Version: "10.0.9", Path: "/usr/share/dotnet/shared/Microsoft.NETCore.App/10.0.9/libcoreclr.so", Shape: "shared",
+			Version: "10.0.9", Path: "/usr/share/dotnet/shared/Microsoft.NETCore.App/10.0.9/libcoreclr.so",
+			Shape: "shared",
 		}},
 		CapturedAt: time.Date(2026, 3, 4, 5, 6, 7, 123456789, time.FixedZone("", 3600)),
 		Stops:      []time.Duration{14200, 9450, 12000},
 		Released:   1,
 		Threads: []profile.Thread{
-			{OSThreadID: 4243, Name: ".NET SynchManag", Role: "Synchronisation manager", State: "waiting for I/O (poll)", Pause: 9450, Complete: true,
-				Frames: []profile.Frame{native("libc.so.6", "__poll", 0x4f), native("libcoreclr.so", "", 0x10), native("libc.so.6", "", 0x891f5)}},
-			{OSThreadID: 4242, ManagedThreadID: 1, ThreadID: 0x55d0_1000, Name: "Shop", Role: "Main", State: "running", Mode: "cooperative",
+			{OSThreadID: 4243, Name: ".NET SynchManag", Role: "Synchronisation manager",
+				State: "waiting for I/O (poll)", Pause: 9450, Complete: true,
+				Frames: []profile.Frame{native("libc.so.6", "__poll", 0x4f), native("libcoreclr.so", "", 0x10),
+					native("libc.so.6", "", 0x891f5)}},
+			{OSThreadID: 4242, ManagedThreadID: 1, ThreadID: 0x55d0_1000, Name: "Shop", Role: "Main", State: "running",
+				Mode:  "cooperative",
 				Pause: 14200, Complete: true, Frames: running()},
-			{OSThreadID: 4250, ManagedThreadID: 5, ThreadID: 0x55d0_5000, Name: "evil\x1b[31m\u202e", State: "waiting (futex)", Mode: "preemptive",
+			{OSThreadID: 4250, ManagedThreadID: 5, ThreadID: 0x55d0_5000, Name: "evil\x1b[31m\u202e",
+				State: "waiting (futex)", Mode: "preemptive",
 				Complete: false, Error: "no way up from 0x7f12: it is in no module", Frames: waiting()[:3]},
 			{OSThreadID: 4251, Name: "gone", Error: "thread 4251: thread does not stop"},
 		},
@@ -105,13 +115,16 @@ func synthetic() *profile.Snapshot {
 		f := waiting()
 		f[0].Offset += uint64(i) // elsewhere in the same function
 		s.Threads = append(s.Threads, profile.Thread{
-			OSThreadID: 4300 + i, ManagedThreadID: 10 + i, ThreadID: 0x55e0_0000 + uint64(i)<<12, Name: ".NET TP Worker", Role: "ThreadPool worker",
-			State: []string{"waiting (futex)", "running"}[min(i%10, 1)^1], Mode: "preemptive", Complete: true, Frames: f,
+			OSThreadID: 4300 + i, ManagedThreadID: 10 + i, ThreadID: 0x55e0_0000 + uint64(i)<<12,
+			Name: ".NET TP Worker", Role: "ThreadPool worker",
+			State: []string{"waiting (futex)", "running"}[min(i%10, 1)^1], Mode: "preemptive", Complete: true,
+			Frames: f,
 		})
 	}
 	for i := range 2 {
 		s.Threads = append(s.Threads, profile.Thread{
-			OSThreadID: 4400 + i, ManagedThreadID: 50 + i, ThreadID: 0x55f0_0000 + uint64(i)<<12, Name: fmt.Sprintf("twin-%d", i),
+			OSThreadID: 4400 + i, ManagedThreadID: 50 + i, ThreadID: 0x55f0_0000 + uint64(i)<<12,
+			Name:  fmt.Sprintf("twin-%d", i),
 			State: "sleeping (nanosleep)", Mode: "preemptive", Complete: true, Frames: base(),
 		})
 	}
@@ -178,7 +191,8 @@ func dumped() *profile.Snapshot {
 }
 
 func TestCore(t *testing.T) {
-	for name, o := range map[string]TextOptions{"core": {}, "core-color": {Color: true, Managed: true, Group: GroupAlways}} {
+	for name, o := range map[string]TextOptions{"core": {},
+		"core-color": {Color: true, Managed: true, Group: GroupAlways}} {
 		var b bytes.Buffer
 		if err := Text(&b, dumped(), o); err != nil {
 			t.Fatal(err)
@@ -197,12 +211,16 @@ func TestCore(t *testing.T) {
 
 // What a program finds must be what the documentation says, whatever there is.
 func TestJSONOfNothing(t *testing.T) {
-	s := &profile.Snapshot{Process: profile.Process{PID: 1}, CapturedAt: time.Unix(0, 5), Threads: []profile.Thread{{OSThreadID: 1, Name: "a\xff<b>"}}}
+	s := &profile.Snapshot{
+		Process: profile.Process{PID: 1}, CapturedAt: time.Unix(0, 5),
+		Threads: []profile.Thread{{OSThreadID: 1, Name: "a\xff<b>"}},
+	}
 	var b bytes.Buffer
 	if err := JSON(&b, s); err != nil {
 		t.Fatal(err)
 	}
-	want := `{"process":{"pid":1},"capturedAt":"1970-01-01T00:00:00.000000005Z","threads":[{"osThreadId":1,"name":"a\ufffd<b>","complete":false,"frames":[]}]}` + "\n"
+	want := `{"process":{"pid":1},"capturedAt":"1970-01-01T00:00:00.000000005Z","threads":[{"osThreadId":1,` +
+		`"name":"a\ufffd<b>","complete":false,"frames":[]}]}` + "\n"
 	if b.String() != want {
 		t.Errorf("got  %swant %s", b.String(), want)
 	}
@@ -215,7 +233,8 @@ func TestUnlisted(t *testing.T) {
 	if err := JSON(&b, s); err != nil || !strings.Contains(b.String(), `"unlisted":2,"threads":[{`) {
 		t.Errorf("%v: %s", err, b.String())
 	}
-	if got, want := Summary(s), "1 thread, 0 stopped, 1 without a stack, 2 more that had only just started"; got != want || s.Missing() != 3 {
+	want := "1 thread, 0 stopped, 1 without a stack, 2 more that had just been started"
+	if got := Summary(s); got != want || s.Missing() != 3 {
 		t.Errorf("got %q, want %q; %d missing", got, want, s.Missing())
 	}
 }
@@ -266,7 +285,8 @@ func TestWriteError(t *testing.T) {
 }
 
 func TestPause(t *testing.T) {
-	for d, want := range map[time.Duration]string{9450: "9.4 µs", 14200: "14 µs", 1_500_000: "1500 µs", 12_000_000: "12 ms"} {
+	for d, want := range map[time.Duration]string{9450: "9.4 µs", 14200: "14 µs", 1_500_000: "1500 µs",
+		12_000_000: "12 ms"} {
 		if got := Pause(d); got != want {
 			t.Errorf("Pause(%d) = %q, want %q", d, got, want)
 		}

@@ -14,20 +14,21 @@ import (
 	"clrsnap/profile"
 )
 
-// FlameOptions say how to make a flame graph. The zero value is right for most.
+// FlameOptions are the options of FlameGraph. The zero value works.
 type FlameOptions struct {
 	Title string             // of the page; empty: the program and when it was recorded
-	Base  *profile.Recording // what to compare with; nil: nothing
+	Base  *profile.Recording // the recording to compare with; nil: none
 }
 
-// FlameGraph writes a recording as a page that shows it as a flame graph. The page
-// needs nothing else: it carries the whole recording, so that whoever looks at it
-// chooses modes, threads and times. It may not load or send anything, which its
-// content security policy enforces.
+// FlameGraph writes a recording as an HTML page that shows it as an interactive flame
+// graph. The page contains the whole recording, so its reader can choose modes,
+// threads and times. It loads and sends nothing; its content security policy
+// enforces that.
 func FlameGraph(w io.Writer, r *profile.Recording, o FlameOptions) error {
 	style, script := pageFile("page.css"), pageScript()
 	values := map[string]func(io.Writer) error{
-		"policy":    pageText("default-src 'none'; img-src data: blob:; style-src " + sourceHash(style) + "; script-src " + sourceHash(script) + "; base-uri 'none'; form-action 'none'"),
+		"policy": pageText("default-src 'none'; img-src data: blob:; style-src " + sourceHash(style) +
+			"; script-src " + sourceHash(script) + "; base-uri 'none'; form-action 'none'"),
 		"creator":   pageText("clrsnap " + r.Version),
 		"title":     pageText(cmp.Or(o.Title, flameTitle(r))),
 		"heading":   pageText(cmp.Or(o.Title, flameProgram(r))),
@@ -50,9 +51,12 @@ func FlameGraph(w io.Writer, r *profile.Recording, o FlameOptions) error {
 //go:embed flamegraph/page.html flamegraph/page.css flamegraph/*.js
 var pageFiles embed.FS
 
-// pageScripts are the parts of the page's script, in the order in which they stand
-// in it. They share one scope.
-var pageScripts = []string{"modes.js", "data.js", "tree.js", "colors.js", "flame.js", "strip.js", "input.js", "panels.js", "page.js", "controls.js"}
+// pageScripts are the files that the page's script is made of, in their order. They
+// share one scope.
+var pageScripts = []string{
+	"modes.js", "data.js", "tree.js", "colors.js", "flame.js",
+	"strip.js", "input.js", "panels.js", "page.js", "controls.js",
+}
 
 func pageFile(name string) string {
 	b, err := pageFiles.ReadFile("flamegraph/" + name)
@@ -78,7 +82,7 @@ func sourceHash(source string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// fillPage writes a page whose {{names}} stand for values.
+// fillPage writes a page. In the place of each {{name}} it writes the value of that name.
 func fillPage(w io.Writer, page string, values map[string]func(io.Writer) error) error {
 	for {
 		before, rest, found := strings.Cut(page, "{{")

@@ -31,7 +31,7 @@ func page(tb testing.TB, r *profile.Recording, o export.FlameOptions) []byte {
 	return b.Bytes()
 }
 
-// figures are what a page shows of a function, in the unit of the mode.
+// figures are the numbers that a page shows for a function, in the unit of the mode.
 type figures struct {
 	Name, Signature, Module string
 	Self, Total             float64
@@ -43,7 +43,7 @@ type figures struct {
 
 func (f *figures) key() string { return f.Name + f.Signature + "|" + f.Module }
 
-// figuresOf works out in Go what the page works out in JavaScript.
+// figuresOf computes in Go what the page computes in JavaScript.
 func figuresOf(r *profile.Recording) map[string]*figures {
 	out, of := map[string]*figures{}, make([]*figures, len(r.Functions))
 	for i, f := range r.Functions {
@@ -105,7 +105,7 @@ func (b *browser) text(selector string) (text string) {
 	return strings.NewReplacer("\u202f", "", "\u00a0", " ").Replace(text)
 }
 
-// frameNamed returns the heaviest frame of a name.
+// frameNamed returns the heaviest frame with a name.
 func (b *browser) frameNamed(name string) frame {
 	b.tb.Helper()
 	var all []frame
@@ -122,7 +122,7 @@ func (b *browser) frameNamed(name string) frame {
 	return best
 }
 
-// middle is where a frame can be clicked on.
+// middle returns where to click on a frame.
 func (b *browser) middle(i int) (x, y float64) {
 	b.tb.Helper()
 	p := b.placeOf(i)
@@ -137,14 +137,14 @@ func (b *browser) placeOf(i int) (p place) {
 	return p
 }
 
-// stop ends the motions of a zoom before anything is looked at: on a slow machine
-// their last step is still to come when the time is over, and runs before ours.
+// stop ends the animation of a zoom before anything is checked. On a slow machine its last
+// step may otherwise be still to come.
 func (b *browser) stop() {
 	b.tb.Helper()
 	b.eval("new Promise((done) => setTimeout(() => requestAnimationFrame(() => done(true)), 300))", nil)
 }
 
-// TestPageFigures: for every choice the page shows what Go works out.
+// TestPageFigures: for every choice the page shows the numbers that Go computes.
 func TestPageFigures(t *testing.T) {
 	b := startBrowser(t)
 	b.window(1280, 800, false)
@@ -170,16 +170,32 @@ func TestPageFigures(t *testing.T) {
 	}{
 		{"cpu", "", profile.Selection{Modes: cpu}},
 		{"wall", "mode: 1", profile.Selection{Modes: wall}},
-		{"wall, waiting", "mode: 1, states: 2", profile.Selection{Modes: wall, States: []profile.State{profile.Waiting}}},
-		{"wall, running", "mode: 1, states: 1", profile.Selection{Modes: wall, States: []profile.State{profile.Running}}},
+		{
+			"wall, waiting", "mode: 1, states: 2", profile.Selection{
+				Modes: wall, States: []profile.State{profile.Waiting},
+			},
+		},
+		{
+			"wall, running", "mode: 1, states: 1", profile.Selection{
+				Modes: wall, States: []profile.State{profile.Running},
+			},
+		},
 		{"managed", "managed: true", profile.Selection{Modes: cpu, Managed: true}},
 		{"native", "native: true", profile.Selection{Modes: cpu, Native: true}},
-		{"managed and native", "mode: 1, managed: true, native: true", profile.Selection{Modes: wall, Managed: true, Native: true}},
+		{
+			"managed and native", "mode: 1, managed: true, native: true",
+			profile.Selection{Modes: wall, Managed: true, Native: true},
+		},
 		{"one thread", "threads: new Set([6])", profile.Selection{Modes: cpu, Threads: only(r.Threads[6].OSThreadID)}},
 		{"each thread", "threads: 'each'", profile.Selection{Modes: cpu}},
-		{"time", "from: 5e9, to: 8.5e9", profile.Selection{Modes: cpu, From: 5 * time.Second, To: 8500 * time.Millisecond}},
+		{
+			"time", "from: 5e9, to: 8.5e9", profile.Selection{
+				Modes: cpu, From: 5 * time.Second, To: 8500 * time.Millisecond,
+			},
+		},
 		{"all at once", "mode: 1, states: 2, threads: new Set([0]), managed: true, from: 19e9", profile.Selection{
-			Modes: wall, States: []profile.State{profile.Waiting}, Threads: only(r.Threads[0].OSThreadID), Managed: true, From: 19 * time.Second}},
+			Modes: wall, States: []profile.State{profile.Waiting}, Threads: only(r.Threads[0].OSThreadID),
+			Managed: true, From: 19 * time.Second}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b.eval("clrsnap.choose({"+everything+", "+tt.choice+"})", nil)
@@ -211,7 +227,8 @@ func (b *browser) checkFigures(t *testing.T, want map[string]*figures, r *profil
 		}
 		delete(want, g.key())
 		if g.Self != w.Self || g.Total != w.Total || g.Count != w.Count || g.Events != w.Events {
-			t.Errorf("%s: self %v, total %v, %d samples, %v events; want %v, %v, %d, %v", g.key(), g.Self, g.Total, g.Count, g.Events, w.Self, w.Total, w.Count, w.Events)
+			t.Errorf("%s: self %v, total %v, %d samples, %v events; want %v, %v, %d, %v",
+				g.key(), g.Self, g.Total, g.Count, g.Events, w.Self, w.Total, w.Count, w.Events)
 		}
 		if g.Self > hottest.Self {
 			hottest = g
@@ -220,14 +237,14 @@ func (b *browser) checkFigures(t *testing.T, want map[string]*figures, r *profil
 	for k, w := range want {
 		t.Errorf("%s is missing: %v", k, *w)
 	}
-	// What is to be read is the same.
+	// The texts are the same.
 	row := b.text("#table tbody tr:first-child td:first-child")
 	if share := fmt.Sprintf("%.1f %%", 100*hottest.Self/all); !strings.HasPrefix(row, share) {
 		t.Errorf("the first row says %q, want %s (%s)", row, share, hottest.Name)
 	}
 }
 
-// checkTree compares every frame with its callers: what they are, and their weight.
+// checkTree compares every frame with its callers, and their weights.
 func (b *browser) checkTree(t *testing.T, r *profile.Recording, byThread bool) {
 	t.Helper()
 	want, got := map[string]float64{}, map[string]float64{}
@@ -274,7 +291,7 @@ func (b *browser) checkTree(t *testing.T, r *profile.Recording, byThread bool) {
 	}
 }
 
-// TestPageSearch: what matches counts once for each stack.
+// TestPageSearch: matching frames count once for each stack.
 func TestPageSearch(t *testing.T) {
 	b := startBrowser(t)
 	b.window(1280, 800, false)
@@ -320,14 +337,15 @@ func TestPageSearch(t *testing.T) {
 		b.eval("document.getElementById('search').blur()", nil)
 	}
 	b.picture("search")
-	b.eval("document.getElementById('search').value = '/(/'; document.getElementById('search').dispatchEvent(new Event('input'))", nil)
+	b.eval("document.getElementById('search').value = '/(/'; "+
+		"document.getElementById('search').dispatchEvent(new Event('input'))", nil)
 	if text := b.text("#found"); !strings.Contains(text, "no regular expression") {
 		t.Errorf("a wrong expression: %q", text)
 	}
 	b.check(t)
 }
 
-// TestPageDiff: two recordings, compared by their shares.
+// TestPageDiff: two recordings are compared by their shares.
 func TestPageDiff(t *testing.T) {
 	b := startBrowser(t)
 	b.window(1280, 800, false)
@@ -348,14 +366,16 @@ func TestPageDiff(t *testing.T) {
 			wantBefore = *f
 			seen++
 		}
-		if g.Self != wantAfter.Self || g.Total != wantAfter.Total || g.BaseSelf != wantBefore.Self || g.BaseTotal != wantBefore.Total {
+		if g.Self != wantAfter.Self || g.Total != wantAfter.Total || g.BaseSelf != wantBefore.Self ||
+			g.BaseTotal != wantBefore.Total {
 			t.Errorf("%s: %+v, want %+v after %+v", g.key(), g, wantAfter, wantBefore)
 		}
 	}
 	if seen != len(after)+len(before) {
 		t.Errorf("%d figures, want %d", seen, len(after)+len(before))
 	}
-	b.eval("document.querySelector('#table input[value=total]').click(); document.getElementById('sort-change').click()", nil)
+	b.eval("document.querySelector('#table input[value=total]').click(); "+
+		"document.getElementById('sort-change').click()", nil)
 	b.picture("diff")
 	b.eval("document.getElementById('toggle-base').click()", nil)
 	if v := b.state().View; v[1] != float64(good.Weight(profile.CPU)) {

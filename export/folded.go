@@ -10,40 +10,44 @@ import (
 	"clrsnap/profile"
 )
 
-// FoldedOptions say what Folded writes.
+// FoldedOptions are the options of Folded. The zero value works.
 type FoldedOptions struct {
-	Mode     profile.Mode // whose samples: the format cannot keep two modes apart
-	ByThread bool         // a stack's first frame is its thread
+	// Mode is the mode whose samples are written. The zero value, CPU, stands for the
+	// first mode that the recording has samples of.
+	Mode     profile.Mode
+	ByThread bool // each stack begins with a frame that names its thread
 }
 
-// FoldedHelp is about Folded, for people.
-const FoldedHelp = `folded stacks: one line for each different stack, its frames from the base to
-the leaf with ; between them, then a space and a number: microseconds, bytes, or
-how many, as the mode is. A ; in a name is written \x3b, control characters
-likewise; kernel functions end with _[k], what was allocated, thrown or waited for
-with _[e]; stacks whose beginning is missing begin with [incomplete stack]. One
-mode only. flamegraph.pl --countname=us, inferno and speedscope read them.`
+// FoldedHelp describes the format that Folded writes, for people.
+const FoldedHelp = `folded stacks: one line for each different stack. A line has the frames from the
+base to the leaf, separated by ;, then a space and the weight of the stack, in
+microseconds, bytes, or as a count, depending on the mode. In names, ; is written as
+\x3b, and control characters likewise. Names of kernel functions end with _[k], names
+of events (the class that was allocated, for example) with _[e]. A stack whose frames
+near the base are missing begins with [incomplete stack]. A file has one mode.
+flamegraph.pl --countname=us, inferno and speedscope read this format.`
 
-// Folded writes the folded stacks of a recording, as FoldedHelp describes them, in
-// the order in which the stacks first came. The numbers are weights and not counts
-// of samples, because samples need not stand for equal weights. Stacks of less than
-// half a microsecond are left out.
+// Folded writes the folded stacks of a recording in one mode, in the format that
+// FoldedHelp describes, in the order of their first samples. The numbers are weights,
+// not counts of samples, because samples can have different weights. Stacks of less
+// than half a microsecond are left out.
 func Folded(w io.Writer, r *profile.Recording, o FoldedOptions) error {
+	mode := modeOrFirst(r, o.Mode)
 	lines := newFoldedLines(r)
 	for i := range r.Samples {
-		if s := &r.Samples[i]; s.Mode == o.Mode {
+		if s := &r.Samples[i]; s.Mode == mode {
 			lines.add(s, o.ByThread)
 		}
 	}
 	out := bufio.NewWriterSize(w, 1<<16)
-	if err := lines.write(out, o.Mode); err != nil {
+	if err := lines.write(out, mode); err != nil {
 		return err
 	}
 	return out.Flush()
 }
 
-// foldedNumber is what stands behind a stack: times are in microseconds, as other
-// tools have it.
+// foldedNumber returns the number after a stack. Times are in microseconds, because
+// other tools expect that.
 func foldedNumber(m profile.Mode, weight int64) int64 {
 	if m.Unit() == profile.Nanoseconds {
 		return time.Duration(weight).Round(time.Microsecond).Microseconds()
@@ -51,8 +55,8 @@ func foldedNumber(m profile.Mode, weight int64) int64 {
 	return weight
 }
 
-// What is written for stacks without frames, and behind kernel functions and
-// events.
+// What is written for stacks without frames, and after the names of kernel functions
+// and events.
 const (
 	emptyStack   = "[no stack]"
 	foldedKernel = "_[k]"
@@ -72,23 +76,24 @@ func foldedName(f *profile.Function) string {
 
 func foldedText(s string) string { return strings.ReplaceAll(Clean(s), ";", `\x3b`) }
 
-// foldedLines are the lines of the output. Different nodes can make the same line: nodes tell
-// the places in a function apart. Therefore lines have a tree of their own, of names.
+// foldedLines are the lines of the output. Lines have a tree of names of their own, because
+// several nodes of the recording can have the same line: nodes distinguish the locations in a
+// function, lines do not.
 type foldedLines struct {
 	r      *profile.Recording
 	names  []string
 	index  map[string]int32 // of names
-	nodes  []profile.Node   // whose location is the index of a name
-	places []int32          // for each node of the recording one of these
+	nodes  []profile.Node   // the tree of names; a node's location is the index of a name
+	places []int32          // for each node of the recording, its index in nodes
 	lines  []foldedStack
-	known  map[foldedKey]int32 // lines
-	labels []int32             // by thread: the index of a name; 0: not known yet
+	known  map[foldedKey]int32 // the index of each line
+	labels []int32             // by thread: the index of its name; 0: not known yet
 }
 
-// noName is the first name, which stands for none: no other has a control character.
+// noName takes index 0 of the names. No real name is equal to it: they have no control characters.
 const noName = "\x00"
 
-// foldedKey is what tells lines apart. The thread is the index of its name, or 0.
+// foldedKey identifies a line. The thread is the index of its name, or 0.
 type foldedKey struct {
 	thread, node int32
 	incomplete   bool
@@ -111,7 +116,8 @@ func newFoldedLines(r *profile.Recording) *foldedLines {
 	}
 	children := make(map[profile.Node]int32, len(r.Nodes))
 	for n := 1; n < len(r.Nodes); n++ {
-		child := profile.Node{Parent: l.places[r.Nodes[n].Parent], Location: functions[r.Locations[r.Nodes[n].Location].Function]}
+		name := functions[r.Locations[r.Nodes[n].Location].Function]
+		child := profile.Node{Parent: l.places[r.Nodes[n].Parent], Location: name}
 		at, ok := children[child]
 		if !ok {
 			at = int32(len(l.nodes))
@@ -153,8 +159,8 @@ func (l *foldedLines) add(s *profile.Sample, byThread bool) {
 }
 
 func (l *foldedLines) write(out *bufio.Writer, m profile.Mode) error {
-	if l.size() > maxOutput {
-		return outputTooLarge(FormatFolded)
+	if l.size() > MaxOutput {
+		return ErrTooLarge
 	}
 	var frames []string
 	for i := range l.lines {
@@ -175,9 +181,10 @@ func (l *foldedLines) write(out *bufio.Writer, m profile.Mode) error {
 	return nil
 }
 
-// size is how long all lines are together, about.
+// size returns about how many bytes all lines have, but no more than it needs to exceed
+// MaxOutput.
 func (l *foldedLines) size() int {
-	long := make([]int, len(l.nodes)) // the stack of each node
+	long := make([]int, len(l.nodes)) // bytes of the stack of each node
 	for n := 1; n < len(long); n++ {
 		long[n] = long[l.nodes[n].Parent] + len(l.names[l.nodes[n].Location]) + 1
 	}
@@ -186,14 +193,14 @@ func (l *foldedLines) size() int {
 		if sum += long[l.lines[i].node] + 1; l.lines[i].thread > 0 {
 			sum += len(l.names[l.lines[i].thread])
 		}
-		if sum > maxOutput {
+		if sum > MaxOutput {
 			break
 		}
 	}
 	return sum
 }
 
-// frames appends what a line consists of, leaf first.
+// frames appends the frames of a line, leaf first.
 func (l *foldedLines) frames(line *foldedStack, frames []string) []string {
 	for n := line.node; n > 0; n = l.nodes[n].Parent {
 		frames = append(frames, l.names[l.nodes[n].Location])

@@ -8,49 +8,51 @@ import (
 	"clrsnap/profile"
 )
 
-// Format is a format that a recording can be written in, by the name that
-// --format has for it.
+// Format is a format that a recording can be written in. Its value is the name that
+// the flag --format knows it by.
 type Format string
 
 // The formats.
 const (
-	FormatHTML       Format = "html"
-	FormatRecording  Format = "clrsnap"
-	FormatPprof      Format = "pprof"
-	FormatSpeedscope Format = "speedscope"
-	FormatFolded     Format = "folded"
-	FormatTrace      Format = "trace"
-	FormatSVG        Format = "svg"
+	FormatHTML       Format = "html"       // see FlameGraph
+	FormatRecording  Format = "clrsnap"    // see WriteRecording
+	FormatPprof      Format = "pprof"      // see Pprof
+	FormatSpeedscope Format = "speedscope" // see Speedscope
+	FormatFolded     Format = "folded"     // see Folded
+	FormatTrace      Format = "trace"      // see ChromeTrace
+	FormatSVG        Format = "svg"        // see SVG
 )
 
-// formats are all formats, what their files' names end with, the usual ending
-// first, and what they are.
+// formats are all formats, the most useful first, each with its file extensions, the
+// usual one first.
 var formats = []struct {
 	format      Format
-	endings     []string
+	extensions  []string
 	description string
 	encode      func(io.Writer, *profile.Recording, *Options) error
 	oneMode     bool
 }{
-	{FormatHTML, []string{".html", ".htm"}, "interactive flame graph, one page for any browser, with all of the recording inside",
+	{FormatHTML, []string{".html", ".htm"},
+		"interactive flame graph: one page for any browser, with the whole recording inside",
 		func(w io.Writer, r *profile.Recording, o *Options) error {
 			return FlameGraph(w, r, FlameOptions{Title: o.Title, Base: o.Base})
 		}, false},
-	{FormatRecording, []string{".clrsnap"}, "everything that was recorded, to be shown or converted later",
+	{FormatRecording, []string{".clrsnap"}, "everything that was recorded, to show or convert later",
 		func(w io.Writer, r *profile.Recording, _ *Options) error { return WriteRecording(w, r) }, false},
 	{FormatPprof, []string{".pb.gz", ".pprof"}, "for go tool pprof, Pyroscope, Parca",
 		func(w io.Writer, r *profile.Recording, _ *Options) error { return Pprof(w, r) }, false},
-	{FormatSpeedscope, []string{".speedscope.json", ".speedscope"}, "for speedscope, a profile for each thread and mode",
+	{FormatSpeedscope, []string{".speedscope.json", ".speedscope"},
+		"for speedscope: a profile for each thread and mode",
 		func(w io.Writer, r *profile.Recording, _ *Options) error { return Speedscope(w, r) }, false},
-	{FormatFolded, []string{".folded", ".collapsed"}, "text, a line for each different stack with its weight",
+	{FormatFolded, []string{".folded", ".collapsed"}, "folded stacks: a line of text for each different stack",
 		func(w io.Writer, r *profile.Recording, o *Options) error {
-			return Folded(w, r, FoldedOptions{Mode: o.mode(r), ByThread: o.ByThread})
+			return Folded(w, r, FoldedOptions{Mode: o.Mode, ByThread: o.ByThread})
 		}, true},
-	{FormatTrace, []string{".trace.json"}, "trace events for Perfetto, a time line for each thread",
+	{FormatTrace, []string{".trace.json"}, "trace events for Perfetto: a time line for each thread",
 		func(w io.Writer, r *profile.Recording, _ *Options) error { return ChromeTrace(w, r) }, false},
 	{FormatSVG, []string{".svg"}, "flame graph as a picture",
 		func(w io.Writer, r *profile.Recording, o *Options) error {
-			return SVG(w, r, SVGOptions{Title: o.Title, Mode: o.mode(r)})
+			return SVG(w, r, SVGOptions{Title: o.Title, Mode: o.Mode})
 		}, true},
 }
 
@@ -63,22 +65,22 @@ func Formats() []Format {
 	return out
 }
 
-// Endings returns what file names can end with.
+// Endings returns the file extensions of all formats, such as ".html" and ".pb.gz".
 func Endings() []string {
 	var out []string
 	for i := range formats {
-		out = append(out, formats[i].endings...)
+		out = append(out, formats[i].extensions...)
 	}
 	return out
 }
 
-// FormatOf tells a format by the ending of a file's name. A bare .json is the
-// ending of several, and so of none.
+// FormatOf returns the format that a file name's extension stands for; false: it
+// stands for none. That is so of ".json" alone, which several formats end with.
 func FormatOf(fileName string) (Format, bool) {
 	name := strings.ToLower(fileName)
 	for i := range formats {
-		for _, ending := range formats[i].endings {
-			if strings.HasSuffix(name, ending) {
+		for _, extension := range formats[i].extensions {
+			if strings.HasSuffix(name, extension) {
 				return formats[i].format, true
 			}
 		}
@@ -95,16 +97,16 @@ func (f Format) index() int {
 	return -1
 }
 
-// Ending is what the names of files of this format usually end with; empty for
-// what is no format.
+// Ending returns the format's usual file extension, such as ".html". It is empty if
+// f is not one of Formats.
 func (f Format) Ending() string {
 	if i := f.index(); i >= 0 {
-		return formats[i].endings[0]
+		return formats[i].extensions[0]
 	}
 	return ""
 }
 
-// Description says in one line what the format is good for.
+// Description returns one line that says what the format is good for.
 func (f Format) Description() string {
 	if i := f.index(); i >= 0 {
 		return formats[i].description
@@ -112,24 +114,28 @@ func (f Format) Description() string {
 	return ""
 }
 
-// OneMode reports whether files of this format have samples of one mode only.
+// OneMode reports whether a file of this format has the samples of one mode only.
 func (f Format) OneMode() bool {
 	i := f.index()
 	return i >= 0 && formats[i].oneMode
 }
 
-// Options say how to encode. The zero value is right for most; a format ignores
-// what it has no use for.
+// Options are the options of Encode. The zero value works. A format ignores the
+// options that do not concern it, except Base.
 type Options struct {
-	Title    string             // of pictures; empty: one made from the recording
-	Base     *profile.Recording // show the difference from this one: HTML only
-	Mode     *profile.Mode      // for formats that have one mode only; nil: the first one that there are samples of
-	ByThread bool               // folded stacks begin with their thread
+	Title string             // of HTML and SVG; empty: made from the program and the time
+	Base  *profile.Recording // FormatHTML only: the recording to compare with; nil: none
+	// Mode is the mode that is written where Format.OneMode is true. The zero value,
+	// CPU, stands for the first mode that the recording has samples of.
+	Mode     profile.Mode
+	ByThread bool // FormatFolded only: each stack begins with a frame that names its thread
 }
 
-func (o *Options) mode(r *profile.Recording) profile.Mode {
-	if o.Mode != nil {
-		return *o.Mode
+// modeOrFirst returns m. If m is CPU, the zero value, and there are no CPU samples, it
+// returns the first mode that the recording has samples, or else statistics, of.
+func modeOrFirst(r *profile.Recording, m profile.Mode) profile.Mode {
+	if m != profile.CPU {
+		return m
 	}
 	if there := SampledModes(r); len(there) > 0 {
 		return there[0]
@@ -140,11 +146,13 @@ func (o *Options) mode(r *profile.Recording) profile.Mode {
 	return profile.CPU
 }
 
-// Encode writes a recording in a format.
+// Encode writes a recording in a format. It returns an error if the format does not
+// exist, if it cannot show the difference from Options.Base, or if the file would be
+// too large (see MaxOutput).
 func Encode(w io.Writer, r *profile.Recording, f Format, o Options) error {
 	i := f.index()
 	if i < 0 {
-		return fmt.Errorf("there is no format %q", string(f))
+		return fmt.Errorf("there is no format %q: choose one of %v", string(f), Formats())
 	}
 	if o.Base != nil && f != FormatHTML {
 		return fmt.Errorf("%s files cannot show a difference between two recordings: html can", f)

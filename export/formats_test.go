@@ -2,6 +2,7 @@ package export
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -44,7 +45,7 @@ func TestGoldenFormats(t *testing.T) {
 	golden(t, "recording.pprof.txt", []byte(p.String()))
 }
 
-// byStack sums up the weights of a mode by what a reader sees of a stack.
+// byStack sums up the weights of a mode by stack, as a reader sees it.
 func byStack(r *profile.Recording, mode profile.Mode, name func(*profile.Function) string) map[string]int64 {
 	out := map[string]int64{}
 	for i := range r.Samples {
@@ -65,7 +66,7 @@ func byStack(r *profile.Recording, mode profile.Mode, name func(*profile.Functio
 	return out
 }
 
-// sums are the weights by thread, mode, state and so on of a recording.
+// sums returns the weights of a recording by thread, mode, state and so on.
 func sums(r *profile.Recording) map[string]int64 {
 	out := map[string]int64{}
 	for i := range r.Samples {
@@ -116,7 +117,8 @@ func TestPprofReadBack(t *testing.T) {
 			equalMaps(t, m.String(), byStack(got, m, seen), byStack(r, m, seen))
 		}
 		equalMaps(t, "sums", sums(got), sums(r))
-		if got.Version != r.Version || !got.Start.Equal(r.Start) || got.Duration != r.Duration || !slices.Equal(got.Notes, r.Notes) {
+		if got.Version != r.Version || !got.Start.Equal(r.Start) || got.Duration != r.Duration ||
+			!slices.Equal(got.Notes, r.Notes) {
 			t.Errorf("got %q %v %v %q", got.Version, got.Start, got.Duration, got.Notes)
 		}
 		if got.Modes[0].Rate != 100 || got.Modes[0].Samples != 9 || got.Modes[1].Samples != 8 {
@@ -145,7 +147,7 @@ func TestPprofReadBack(t *testing.T) {
 	}
 }
 
-// TestPprofTool: go tool pprof reads our profiles, and its figures are ours.
+// TestPprofTool: go tool pprof reads clrsnap's profiles, and shows the same numbers.
 func TestPprofTool(t *testing.T) {
 	r := recorded()
 	file := filepath.Join(t.TempDir(), "x.pb.gz")
@@ -183,8 +185,8 @@ func TestPprofTool(t *testing.T) {
 	}
 }
 
-// pprofShown is how pprof shows a function: it takes native names for C++ and
-// leaves out their parameters.
+// pprofShown returns the name that pprof shows for a function: it takes native names for
+// C++ and leaves out their parameters.
 func pprofShown(f *profile.Function) string {
 	if f.Kind == profile.Native && f.Method != "" {
 		return f.Short
@@ -194,7 +196,8 @@ func pprofShown(f *profile.Function) string {
 
 func goTool(t *testing.T, args ...string) []byte {
 	t.Helper()
-	cmd := exec.Command("go", append([]string{"tool", "pprof", "-symbolize=local", "-output", "/dev/stdout"}, args...)...)
+	cmd := exec.Command("go", append([]string{"tool", "pprof", "-symbolize=local", "-output", "/dev/stdout"},
+		args...)...)
 	cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -244,7 +247,7 @@ func TestSpeedscopeReadBack(t *testing.T) {
 	}
 }
 
-// TestTimeLine: where samples are on the time line, and that gaps stay gaps.
+// TestTimeLine: samples are where they belong on the time line, and gaps stay gaps.
 func TestTimeLine(t *testing.T) {
 	r := recorded()
 	var f struct {
@@ -275,7 +278,7 @@ func TestFoldedReadBack(t *testing.T) {
 	r := recorded()
 	for _, m := range modesOf(r) {
 		got := readBack(t, written(t, foldedOf(m, false), r))
-		// All is CPU time to the reader, and names are what a terminal shows.
+		// The reader takes everything for CPU time, and names are as a terminal shows them.
 		shown := func(f *profile.Function) string { return Clean(fullName(f)) }
 		equalMaps(t, m.String(), byStack(got, profile.CPU, func(f *profile.Function) string {
 			return strings.ReplaceAll(fullName(f), `\x3b`, ";")
@@ -283,16 +286,23 @@ func TestFoldedReadBack(t *testing.T) {
 	}
 }
 
-// TestForeign reads what other tools write.
+// TestForeign reads files of other tools.
 func TestForeign(t *testing.T) {
 	for _, c := range []struct{ name, file, want string }{
 		{"perf, folded", "dotnet;[libcoreclr.so];Shop.Program::Main_[j];do_futex_[k] 7\ndotnet 3\n",
-			"native  dotnet=3µs; native  dotnet>native libcoreclr.so [libcoreclr.so]>managed  Shop.Program::Main>kernel  do_futex=7µs"},
-		{"dotnet-trace", `{"exporter":"speedscope@1.2","shared":{"frames":[{"name":"Shop!Shop.Program.Main(class System.String[])"},{"name":"UNMANAGED_CODE_TIME"}]},
+			"native  dotnet=3µs; native  dotnet>" +
+				"native libcoreclr.so [libcoreclr.so]>managed  Shop.Program::Main>kernel  do_futex=7µs"},
+		{"dotnet-trace", `{"exporter":"speedscope@1.2",
+			"shared":{"frames":[
+				{"name":"Shop!Shop.Program.Main(class System.String[])"},{"name":"UNMANAGED_CODE_TIME"}]},
 			"profiles":[{"type":"evented","name":"Thread (7)","unit":"milliseconds","startValue":5,"endValue":9.5,
-			"events":[{"type":"O","frame":0,"at":5},{"type":"O","frame":1,"at":6.5},{"type":"C","frame":1,"at":7},{"type":"C","frame":0,"at":9.5}]}]}`,
-			"managed Shop Shop.Program.Main(class System.String[])=4ms; managed Shop Shop.Program.Main(class System.String[])>native  UNMANAGED_CODE_TIME=500µs"},
-		{"py-spy", `{"shared":{"frames":[{"name":"main"},{"name":"f"}]},"profiles":[{"type":"sampled","unit":"seconds","samples":[[0,1],[0]],"weights":[0.01,0.02]}]}`,
+			"events":[{"type":"O","frame":0,"at":5},{"type":"O","frame":1,"at":6.5},
+				{"type":"C","frame":1,"at":7},{"type":"C","frame":0,"at":9.5}]}]}`,
+			"managed Shop Shop.Program.Main(class System.String[])=4ms; " +
+				"managed Shop Shop.Program.Main(class System.String[])>native  UNMANAGED_CODE_TIME=500µs"},
+		{"py-spy",
+			`{"shared":{"frames":[{"name":"main"},{"name":"f"}]},"profiles":[{"type":"sampled","unit":"seconds",` +
+				`"samples":[[0,1],[0]],"weights":[0.01,0.02]}]}`,
 			"native  main=20ms; native  main>native  f=10ms"},
 	} {
 		var got []string
@@ -306,33 +316,36 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestNoRecording: what cannot be read is named, in one sentence.
+// TestNoRecording: a file that cannot be read is described in one sentence.
 func TestNoRecording(t *testing.T) {
+	const sampled = `{"shared":{"frames":[]},"profiles":[{"type":"sampled",`
 	for file, want := range map[string]string{
 		"":             "the file is empty",
-		"\x1f\x8b":     "the file is cut short",
-		"\x1f\x8b\x01": "the file is cut short",
+		"\x1f\x8b":     "the file is truncated",
+		"\x1f\x8b\x01": "the file is truncated",
 		"\x1f\x8b\x01\x00\x00\x00\x00\x00\x00\x00\x00": "the file is damaged",
-		"hello world\n":                   "this is no recording: clrsnap reads",
-		"\x7fELF\x02\x01\x01":             "this is no recording",
+		"hello world\n":                   "this is not a recording: clrsnap reads",
+		"\x7fELF\x02\x01\x01":             "this is not a recording",
 		`{"traceEvents":[]}`:              "this is a Chrome trace, which cannot be read back",
 		`[{"ph":"B"}]`:                    "this is a Chrome trace",
 		`<svg xmlns="x"></svg>`:           "this is a picture or other XML, which cannot be read back",
 		"<?xml version=\"1.0\"?>\n<svg/>": "this is a picture",
-		"<!doctype html><title>x</title>": "this page is no flame graph of clrsnap",
-		"PERFILE2\x00\x00":                "this is the data of perf record",
-		"Nettrace\x14":                    "this is a trace of dotnet-trace",
+		"<!doctype html><title>x</title>": "this page is not a flame graph of clrsnap",
+		"PERFILE2\x00\x00":                "this is a file of perf record",
+		"Nettrace\x14":                    "this is a file of dotnet-trace",
 		`{"process":{"pid":1},"capturedAt":"x","threads":[]}`: "this is a snapshot of clrsnap stack --json",
-		`{"a":1}`:    "this JSON is no recording",
-		`{"a":`:      "this looks like JSON and is damaged",
-		"a;b 1\nc\n": "line 2 has no number behind its stack",
-		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"hertz"}]}`:                                                        "its numbers are hertz, neither times nor bytes nor counts",
-		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"seconds","samples":[[0]],"weights":[1]}]}`:                        "frame 0 of 0",
-		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"seconds","samples":[[0]]}]}`:                                      "not as many weights as samples",
-		`{"shared":{"frames":[]},"profiles":[{"type":"sampled","unit":"seconds","samples":[[]],"weights":[-1]}]}`:                        "negative or too large",
-		`{"shared":{"frames":[{"name":"a"}]},"profiles":[{"type":"evented","unit":"seconds","events":[{"type":"C","frame":0,"at":1}]}]}`: "a frame is left",
+		`{"a":1}`:                     "this JSON is not a recording",
+		`{"a":`:                       "this looks like JSON, but is damaged",
+		"a;b 1\nc\n":                  "line 2 has no number after its stack",
+		sampled + `"unit":"hertz"}]}`: "its numbers are hertz, neither times nor bytes nor counts",
+		sampled + `"unit":"seconds","samples":[[0]],"weights":[1]}]}`: "frame index 0 is out of range [0, 0)",
+		sampled + `"unit":"seconds","samples":[[0]]}]}`:               "the numbers of samples and weights differ",
+		sampled + `"unit":"seconds","samples":[[]],"weights":[-1]}]}`: "negative or too large",
+		`{"shared":{"frames":[{"name":"a"}]},"profiles":[{"type":"evented","unit":"seconds",` +
+			`"events":[{"type":"C","frame":0,"at":1}]}]}`: "a frame is closed",
 	} {
-		if _, err := ReadRecording(strings.NewReader(file)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if _, err := ReadRecording(strings.NewReader(file)); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%.60q: got %v, want %q", file, err, want)
 		}
 	}
@@ -341,14 +354,20 @@ func TestNoRecording(t *testing.T) {
 func TestForeignPprof(t *testing.T) {
 	goProfile := func(types ...*pprof.ValueType) *pprof.Profile {
 		m := &pprof.Mapping{ID: 1, Start: 0x400000, Limit: 0x500000, File: "/usr/bin/prog"}
-		f, g := &pprof.Function{ID: 1, Name: "main.f", Filename: "/src/main.go"}, &pprof.Function{ID: 2, Name: "main.inlined", Filename: "/src/main.go"}
-		inlined := &pprof.Location{ID: 1, Mapping: m, Address: 0x400010, Line: []pprof.Line{{Function: g}, {Function: f}}}
+		f, g := &pprof.Function{ID: 1, Name: "main.f", Filename: "/src/main.go"}, &pprof.Function{ID: 2,
+			Name: "main.inlined", Filename: "/src/main.go"}
+		inlined := &pprof.Location{
+			ID: 1, Mapping: m, Address: 0x400010, Line: []pprof.Line{{Function: g}, {Function: f}},
+		}
 		bare := &pprof.Location{ID: 2, Mapping: m, Address: 0x400020}
 		s := &pprof.Sample{Location: []*pprof.Location{bare, inlined}}
 		for range types {
 			s.Value = append(s.Value, 20)
 		}
-		return &pprof.Profile{SampleType: types, Mapping: []*pprof.Mapping{m}, Function: []*pprof.Function{f, g}, Location: []*pprof.Location{inlined, bare}, Sample: []*pprof.Sample{s}}
+		return &pprof.Profile{
+			SampleType: types, Mapping: []*pprof.Mapping{m}, Function: []*pprof.Function{f, g},
+			Location: []*pprof.Location{inlined, bare}, Sample: []*pprof.Sample{s},
+		}
 	}
 	read := func(p *pprof.Profile) (*profile.Recording, error) {
 		var b bytes.Buffer
@@ -364,7 +383,10 @@ func TestForeignPprof(t *testing.T) {
 		want  int64
 	}{
 		{[]*pprof.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}, profile.CPU, 20},
-		{[]*pprof.ValueType{{Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "microseconds"}}, profile.Contention, 20_000},
+		{
+			[]*pprof.ValueType{{Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "microseconds"}},
+			profile.Contention, 20_000,
+		},
 		{[]*pprof.ValueType{{Type: "cycles", Unit: "count"}}, profile.CPU, 20_000},
 	} {
 		r, err := read(goProfile(c.types...))
@@ -374,7 +396,8 @@ func TestForeignPprof(t *testing.T) {
 		}
 		equalMaps(t, c.types[0].Type, byStack(r, c.mode, seen), map[string]int64{stack: c.want})
 	}
-	if _, err := read(goProfile(&pprof.ValueType{Type: "pitch", Unit: "hertz"})); err == nil || !strings.Contains(err.Error(), "neither times nor bytes nor counts: it has pitch in hertz") {
+	if _, err := read(goProfile(&pprof.ValueType{Type: "pitch", Unit: "hertz"})); err == nil ||
+		!strings.Contains(err.Error(), "no times, bytes or counts, only pitch in hertz") {
 		t.Errorf("another unit: %v", err)
 	}
 	p := goProfile(&pprof.ValueType{Type: "cpu", Unit: "nanoseconds"})
@@ -386,8 +409,9 @@ func TestForeignPprof(t *testing.T) {
 
 func TestFormatOf(t *testing.T) {
 	for name, want := range map[string]Format{
-		"a.html": FormatHTML, "a.clrsnap": FormatRecording, "a.pb.gz": FormatPprof, "/x/A.PPROF": FormatPprof, "a.speedscope.json": FormatSpeedscope,
-		"a.folded": FormatFolded, "a.collapsed": FormatFolded, "a.trace.json": FormatTrace, "a.svg": FormatSVG,
+		"a.html": FormatHTML, "a.clrsnap": FormatRecording, "a.pb.gz": FormatPprof, "/x/A.PPROF": FormatPprof,
+		"a.speedscope.json": FormatSpeedscope,
+		"a.folded":          FormatFolded, "a.collapsed": FormatFolded, "a.trace.json": FormatTrace, "a.svg": FormatSVG,
 		"a.json": "", "a": "", "html": "", "a.gz": "", "": "",
 	} {
 		if got, ok := FormatOf(name); got != want || ok != (want != "") {
@@ -396,13 +420,14 @@ func TestFormatOf(t *testing.T) {
 	}
 	for _, f := range Formats() {
 		if got, ok := FormatOf("x" + f.Ending()); !ok || got != f || f.Description() == "" {
-			t.Errorf("%s: its ending %q is that of %q", f, f.Ending(), got)
+			t.Errorf("%s: its extension %q is that of %q", f, f.Ending(), got)
 		}
 	}
 	if err := Encode(io.Discard, recorded(), "xls", Options{}); err == nil {
 		t.Error("there is no format xls")
 	}
-	if err := Encode(io.Discard, recorded(), FormatPprof, Options{Base: recorded()}); err == nil || !strings.Contains(err.Error(), "cannot show a difference") {
+	if err := Encode(io.Discard, recorded(), FormatPprof, Options{Base: recorded()}); err == nil ||
+		!strings.Contains(err.Error(), "cannot show a difference") {
 		t.Errorf("a difference in pprof: %v", err)
 	}
 	if err := Encode(failing{}, recorded(), FormatFolded, Options{}); err == nil {
@@ -442,32 +467,45 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// TestModeOfFormat: without a mode, formats that have one mode take the one that
-// was sampled.
+// TestModeOfFormat: without a mode, formats that have one mode take the first one that was
+// sampled.
 func TestModeOfFormat(t *testing.T) {
 	wall := recorded().Select(profile.Selection{Modes: []profile.Mode{profile.Wall}, Native: true})
-	for _, r := range []*profile.Recording{wall, {Modes: wall.Modes}} {
-		if got := (&Options{}).mode(r); got != profile.Wall {
-			t.Errorf("got %v", got)
+	for _, c := range []struct {
+		name       string
+		r          *profile.Recording
+		mode, want profile.Mode
+	}{
+		{"wall only", wall, 0, profile.Wall},
+		{"statistics only", &profile.Recording{Modes: wall.Modes}, 0, profile.Wall},
+		{"nothing", &profile.Recording{}, 0, profile.CPU},
+		{"all", recorded(), 0, profile.CPU},
+		{"all, chosen", recorded(), profile.Wall, profile.Wall},
+	} {
+		if got := modeOrFirst(c.r, c.mode); got != c.want {
+			t.Errorf("%s: got %v", c.name, got)
 		}
 	}
-	mode := profile.Wall
-	if got := (&Options{Mode: &mode}).mode(recorded()); got != profile.Wall {
-		t.Errorf("got %v", got)
-	}
-	if got := (&Options{}).mode(recorded()); got != profile.CPU {
-		t.Errorf("got %v", got)
+	for _, f := range []Format{FormatFolded, FormatSVG} {
+		var chosen, first bytes.Buffer
+		err1 := Encode(&first, wall, f, Options{})
+		err2 := Encode(&chosen, wall, f, Options{Mode: profile.Wall})
+		if err := cmp.Or(err1, err2); err != nil || first.Len() == 0 || !bytes.Equal(first.Bytes(), chosen.Bytes()) {
+			t.Errorf("%s: %v, got\n%s\nwant\n%s", f, err, &first, &chosen)
+		}
 	}
 }
 
-// TestTraceTooLarge: a trace that no viewer opens is refused before a byte of it
-// is written.
+// TestTraceTooLarge: a trace that no viewer can open is refused before a byte of it is
+// written.
 func TestTraceTooLarge(t *testing.T) {
 	b := profile.NewBuilder(profile.Limits{Samples: 1 << 18, Nodes: 1 << 10})
 	b.Thread(profile.RecordedThread{OSThreadID: 1})
 	var leaf [2]int32
 	for i := range 60 { // two stacks, 60 deep, with nothing in common
-		l := b.Location(profile.Location{Function: b.Function(profile.Function{Kind: profile.Native, Method: strconv.Itoa(i)})})
+		l := b.Location(profile.Location{
+			Function: b.Function(profile.Function{Kind: profile.Native, Method: strconv.Itoa(i)}),
+		})
 		leaf[i%2] = b.Child(leaf[i%2], l)
 	}
 	for i := range 150_000 {

@@ -11,8 +11,9 @@ import (
 	"clrsnap/profile"
 )
 
-// What reading may allocate: samples, of which the shortest are four bytes in a file, and the
-// tables that find functions and stacks again. Besides, buffers.
+// How much reading may allocate for each byte of a file, and besides. Samples are the largest:
+// the shortest have four bytes in a file. Then there are the indices of functions and stacks,
+// and buffers.
 const (
 	allocatesPerByte = 300
 	allocatesBesides = 1 << 19
@@ -20,7 +21,7 @@ const (
 )
 
 // FuzzReadRecording reads hostile files of every format. What is accepted must be
-// sound: it can be written in every format, and our own brings it back.
+// sound: it can be written in every format, and read back from clrsnap's own.
 func FuzzReadRecording(f *testing.F) {
 	r := recorded()
 	f.Add(inflated(f, written(f, WriteRecording, r)))
@@ -32,7 +33,8 @@ func FuzzReadRecording(f *testing.F) {
 	f.Add(inflated(f, written(f, WriteRecording, events)))
 	f.Add(inflated(f, written(f, Pprof, events)))
 	f.Add(written(f, Speedscope, events))
-	f.Add([]byte(`{"shared":{"frames":[{"name":"A!b(int)"}]},"profiles":[{"type":"evented","unit":"none","events":[{"type":"O","frame":0,"at":1},{"type":"C","frame":0,"at":2}]}]}`))
+	f.Add([]byte(`{"shared":{"frames":[{"name":"A!b(int)"}]},"profiles":[{"type":"evented","unit":"none","events":[` +
+		`{"type":"O","frame":0,"at":1},{"type":"C","frame":0,"at":2}]}]}`))
 	f.Add([]byte(`<html><script type="application/octet-stream" id="recording">H4sIAAAAAAAA</script>`))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		var r *profile.Recording
@@ -41,7 +43,8 @@ func FuzzReadRecording(f *testing.F) {
 		if bytes.HasPrefix(file, gzipMagic) || isPage(file) {
 			input *= mostUnpacked
 		}
-		testenv.Allocates(t, input, allocatesPerByte, allocatesBesides, func() { r, err = ReadRecording(bytes.NewReader(file)) })
+		testenv.Allocates(t, input, allocatesPerByte, allocatesBesides,
+			func() { r, err = ReadRecording(bytes.NewReader(file)) })
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") || len(err.Error()) > 1000 {
 				t.Errorf("not a sentence: %q", err)
@@ -50,7 +53,10 @@ func FuzzReadRecording(f *testing.F) {
 		}
 		for name, write := range map[string]func(io.Writer, *profile.Recording) error{
 			"pprof": Pprof, "speedscope": Speedscope, "folded": foldedOf(profile.CPU, false), "trace": ChromeTrace,
-			"svg":    func(w io.Writer, r *profile.Recording) error { return SVG(w, r, SVGOptions{Mode: profile.Alloc}) },
+			"svg": func(w io.Writer, r *profile.Recording) error {
+				return SVG(w, r,
+					SVGOptions{Mode: profile.Alloc})
+			},
 			"tables": func(w io.Writer, r *profile.Recording) error { return Top(w, r, TopOptions{}) },
 		} {
 			if err := write(io.Discard, r); err != nil {

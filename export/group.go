@@ -2,34 +2,33 @@ package export
 
 import "clrsnap/profile"
 
-// Grouping says which threads with equal stacks share one entry of the text.
+// Grouping says when threads with equal stacks share one entry of the text.
 type Grouping uint8
 
 // The groupings.
 const (
-	// GroupAuto folds a stack that at least autoGroup threads have, at the place
-	// of the first of them.
+	// GroupAuto shows a stack once if four or more threads have it. Its place is
+	// that of the first of these threads.
 	GroupAuto Grouping = iota
-	// GroupAlways folds every stack that two threads have, the largest groups
-	// first.
+	// GroupAlways shows every stack once, the one that most threads have first.
 	GroupAlways
 	// GroupNever shows each thread by itself.
 	GroupNever
 )
 
-// autoGroup is how many threads must have a stack before the default view
-// shows it once: two or three are quickly read, and their own headers say more.
+// autoGroup is from how many threads on GroupAuto shows a stack once. Two or three
+// are quickly read, and their own headers say more.
 const autoGroup = 4
 
-// Group is the threads that have one stack.
+// Group is the threads that have the same stack.
 type Group []*profile.Thread
 
-// GroupThreads puts threads with equal stacks together, in the order of the
-// first of each. Stacks are equal if they consist of the same methods of the
-// same modules; where exactly a thread is within a method, and what its registers
-// hold, does not matter. Frames without a name are told apart by their offset in
-// the module: otherwise different stacks could look equal. Incomplete stacks,
-// empty ones, and that of a thread that crashed, equal nothing.
+// GroupThreads groups threads with equal stacks, in the order of the first thread of
+// each group. Two stacks are equal if they have the same methods of the same modules.
+// Where in a method a thread is does not matter. Frames without a name are compared
+// by their offset in the module, because otherwise different stacks would look
+// equal. A stack that is incomplete or empty, or that of a thread that crashed, is
+// equal to no other.
 func GroupThreads(threads []*profile.Thread) []Group {
 	var groups []Group
 	byStack := map[string]int{}
@@ -54,10 +53,10 @@ func GroupThreads(threads []*profile.Thread) []Group {
 	return groups
 }
 
-// identify appends what makes a frame equal to another one.
+// identify appends the key of a frame: equal frames have equal keys.
 func identify(key []byte, f *profile.Frame) []byte {
 	key = append(append(key, f.Module...), 0)
-	key = append(append(key, f.Display...), 0) // tells instantiations apart, which Method does not
+	key = append(append(key, f.Display...), 0) // unlike Method, it differs between instantiations
 	key = append(key, f.Signature...)
 	if f.Display == "" {
 		key = append(key, hex(f.Offset)...)
@@ -68,16 +67,15 @@ func identify(key []byte, f *profile.Frame) []byte {
 	return append(key, 1)
 }
 
-// repeat is a piece of a stack that comes several times in a row.
+// repeat is a part of a stack that is repeated: period lines, times times.
 type repeat struct{ period, times int }
 
 const (
 	maxPeriod = 8
-	minSaved  = 4 // lines that a fold must save to be worth its own
+	minSaved  = 4 // lines that folding a recursion must save
 )
 
-// repeatAt finds the recursion that starts at line i: period lines that come
-// times times. times is 1 where nothing repeats.
+// repeatAt finds the recursion that starts at line i. times is 1 if nothing repeats.
 func repeatAt(lines []line, i int) repeat {
 	best := repeat{1, 1}
 	for period := 1; period <= maxPeriod && i+2*period <= len(lines); period++ {

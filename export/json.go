@@ -9,9 +9,9 @@ import (
 	"clrsnap/profile"
 )
 
-// JSON writes a snapshot as one JSON document and a newline. The schema is
-// stable and described in docs/json.md. One frame is encoded at a time: a snapshot may have
-// thousands of threads, and a stack 300,000 frames.
+// JSON writes a snapshot as one JSON document and a newline. The schema is stable and
+// described in docs/json.md. It encodes one frame at a time, because a snapshot can
+// have thousands of threads, and a stack hundreds of thousands of frames.
 func JSON(w io.Writer, s *profile.Snapshot) error {
 	c := columnWriter{w: bufio.NewWriter(w)}
 	c.open(jsonSnapshot{
@@ -35,7 +35,7 @@ func JSON(w io.Writer, s *profile.Snapshot) error {
 	return c.flush()
 }
 
-// jsonSnapshot is what comes before the threads, jsonThread what comes before the frames.
+// jsonSnapshot has the fields before the threads, jsonThread those before the frames.
 type jsonSnapshot struct {
 	Process    jsonProcess `json:"process"`
 	CapturedAt string      `json:"capturedAt"`
@@ -57,7 +57,10 @@ func jsonPausesOf(s *profile.Snapshot) *jsonPauses {
 	if p.Count == 0 && s.Released == 0 {
 		return nil
 	}
-	return &jsonPauses{Released: s.Released, Count: p.Count, P50: microseconds(p.P50), P99: microseconds(p.P99), Max: microseconds(p.Max)}
+	return &jsonPauses{
+		Released: s.Released, Count: p.Count,
+		P50: microseconds(p.P50), P99: microseconds(p.P99), Max: microseconds(p.Max),
+	}
 }
 
 func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
@@ -111,7 +114,8 @@ func jsonExceptionOf(e *profile.Thrown) *jsonException {
 		return nil
 	}
 	return &jsonException{
-		Type: e.Type, Message: e.Message, NoMessage: e.NoMessage, HResult: hex(uint64(uint32(e.HResult))), Inner: jsonExceptionOf(e.Inner),
+		Type: e.Type, Message: e.Message, NoMessage: e.NoMessage,
+		HResult: hex(uint64(uint32(e.HResult))), Inner: jsonExceptionOf(e.Inner),
 	}
 }
 
@@ -171,13 +175,13 @@ func jsonFrameOf(f *profile.Frame) *jsonFrame {
 		Kind: f.Kind, FunctionID: address(f.FunctionID), IP: hex(f.IP), SP: hex(f.SP),
 		Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module, Tier: f.Tier,
 	}
-	if f.Module != "" || f.Display != "" { // else there is nothing that it could count from
+	if f.Module != "" || f.Display != "" { // else there is no start that the offset counts from
 		out.Offset = &f.Offset
 	}
 	return out
 }
 
-// address is hex, or nothing for what is not there.
+// address returns v as hex does, or "" for 0, which is no address.
 func address(v uint64) string {
 	if v == 0 {
 		return ""

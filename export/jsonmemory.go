@@ -6,15 +6,15 @@ import (
 	"errors"
 )
 
-// memoryScanner reads JSON that is in memory, and says where in it values are: what needs
-// what stands behind it can be read in another order.
+// memoryScanner reads JSON that is in memory, and knows where in it each value is. So the
+// fields of an object can be read in another order than they have.
 type memoryScanner struct {
 	jsonScanner
 	all []byte
 	in  bytes.Reader
 }
 
-// maxFields is how many fields an object may have that is not read as it comes.
+// maxFields bounds the fields of an object whose fields are read in another order.
 const maxFields = 1 << 12
 
 func newMemoryScanner(all []byte) *memoryScanner {
@@ -31,7 +31,7 @@ func (m *memoryScanner) reset(all []byte) {
 	m.r.Reset(&m.in)
 }
 
-// element passes over a value and returns it.
+// element skips a value and returns its text.
 func (m *memoryScanner) element() ([]byte, error) {
 	if _, err := m.peek(); err != nil {
 		return nil, err
@@ -41,10 +41,10 @@ func (m *memoryScanner) element() ([]byte, error) {
 	return m.all[start:m.at()], err
 }
 
-// at is where in the document the scanner is.
+// at returns the scanner's offset in the document.
 func (m *memoryScanner) at() int { return len(m.all) - m.in.Len() - m.r.Buffered() }
 
-// fields calls field with each field of an object, which is all of the document.
+// fields calls field with each field of an object, which must be the whole document.
 func (m *memoryScanner) fields(field func(name string, value []byte)) error {
 	n := 0
 	err := m.object(func(name string) error {

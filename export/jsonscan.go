@@ -10,18 +10,18 @@ import (
 	"strconv"
 )
 
-// jsonScanner reads a JSON document as it comes, so that a table of a million
-// rows need not be in memory twice. encoding/json would have to see a value
-// whole, and takes ten times as long for a number.
+// jsonScanner reads a JSON document as a stream, so that a table of a million rows is
+// not in memory twice. encoding/json would need each value as a whole, and takes ten
+// times as long for a number.
 type jsonScanner struct {
 	r   *bufio.Reader
-	buf []byte // of the value that is taken whole
+	buf []byte // of the value that is read as a whole
 }
 
-// Bounds of one value that is taken whole.
+// Bounds of a value that is read as a whole.
 const (
 	maxValue = 2*maxName + 1<<10 // bytes
-	maxDepth = 64                // objects and arrays in one another
+	maxDepth = 64                // nested objects and arrays
 )
 
 // next returns the next byte that is not white space.
@@ -60,8 +60,8 @@ func (s *jsonScanner) expect(want byte) error {
 	return err
 }
 
-// end returns an error if anything but white space follows. It reads up to the
-// end, which is where gzip finds out whether all was right.
+// end returns an error if anything but white space follows. It reads to the end of the
+// input, because gzip checks its checksum there.
 func (s *jsonScanner) end() error {
 	for {
 		c, err := s.r.ReadByte()
@@ -71,12 +71,12 @@ func (s *jsonScanner) end() error {
 		case err != nil:
 			return err
 		case c != ' ' && c != '\n' && c != '\t' && c != '\r':
-			return fmt.Errorf("found %q behind the end", c)
+			return fmt.Errorf("found %q after the end of the document", c)
 		}
 	}
 }
 
-// object calls field with each key; it must take the value.
+// object calls field with each key of an object. field must read the value.
 func (s *jsonScanner) object(field func(key string) error) error {
 	if err := s.expect('{'); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s *jsonScanner) object(field func(key string) error) error {
 	})
 }
 
-// array calls element with each index; it must take the value.
+// array calls element with each index of an array. element must read the value.
 func (s *jsonScanner) array(element func(i int) error) error {
 	if err := s.expect('['); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (s *jsonScanner) elements(end byte, element func(i int) error) error {
 	return err
 }
 
-// integer reads a whole number.
+// integer reads an integer.
 func (s *jsonScanner) integer() (int64, error) {
 	c, err := s.next()
 	negative := err == nil && c == '-'
@@ -145,7 +145,7 @@ func (s *jsonScanner) integer() (int64, error) {
 	return int64(v), nil
 }
 
-// unsigned reads a whole number that is not negative.
+// unsigned reads an integer that is not negative.
 func (s *jsonScanner) unsigned() (uint64, error) {
 	c, err := s.next()
 	if err != nil {
@@ -159,7 +159,7 @@ var errTooLarge = errors.New("a number is too large")
 // digits reads a number whose first digit is c.
 func (s *jsonScanner) digits(c byte) (uint64, error) {
 	if c < '0' || c > '9' {
-		return 0, fmt.Errorf("found %q where a whole number should be", c)
+		return 0, fmt.Errorf("found %q where an integer should be", c)
 	}
 	v := uint64(c - '0')
 	for {
@@ -170,7 +170,7 @@ func (s *jsonScanner) digits(c byte) (uint64, error) {
 		switch {
 		case c >= '0' && c <= '9':
 		case c == '.' || c == 'e' || c == 'E':
-			return 0, errors.New("a number is not whole")
+			return 0, errors.New("a number is not an integer")
 		default:
 			return v, s.r.UnreadByte()
 		}
@@ -198,7 +198,8 @@ func (s *jsonScanner) text() (string, error) {
 	return out, unmarshal(raw, &out)
 }
 
-// isPlain reports whether a string in JSON is what it stands for. That is so of nearly all.
+// isPlain reports whether a JSON string has no escapes, so that it can be taken as it
+// is. Nearly all are plain.
 func isPlain(s []byte) bool {
 	for _, c := range s {
 		if c < ' ' || c >= 0x80 || c == '\\' {
@@ -219,18 +220,18 @@ func (s *jsonScanner) float() (float64, error) {
 	}
 	v, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil {
-		return 0, fmt.Errorf("%s is no number", clip(string(raw)))
+		return 0, fmt.Errorf("%s is not a number", clip(string(raw)))
 	}
 	return v, nil
 }
 
-// A jsonList is an array whose elements whoever reads asks for.
+// A jsonList is an array that is read element by element, with more before each.
 type jsonList struct {
 	s     *jsonScanner
 	began bool
 }
 
-// more reports whether there is another element, which must be taken then.
+// more reports whether there is another element. If so, the caller must read it.
 func (l *jsonList) more() (bool, error) {
 	if !l.began {
 		l.began = true
@@ -249,7 +250,7 @@ func (l *jsonList) more() (bool, error) {
 	return c == ',', err
 }
 
-// value takes any value whole.
+// value reads any value as a whole.
 func (s *jsonScanner) value(into any) error {
 	raw, err := s.raw(true)
 	if err != nil {
@@ -258,7 +259,7 @@ func (s *jsonScanner) value(into any) error {
 	return unmarshal(raw, into)
 }
 
-// unmarshal is json.Unmarshal, whose errors can be as long as its input.
+// unmarshal is json.Unmarshal with a short error: json's can be as long as its input.
 func unmarshal(raw []byte, into any) error {
 	if err := json.Unmarshal(raw, into); err != nil {
 		return errors.New(clip(err.Error()))
@@ -266,14 +267,14 @@ func unmarshal(raw []byte, into any) error {
 	return nil
 }
 
-// skip passes over a value.
+// skip skips a value.
 func (s *jsonScanner) skip() error {
 	_, err := s.raw(false)
 	return err
 }
 
-// raw reads one value up to its end, and returns it, up to the next one, if it is to be
-// kept. Whether it is well-formed inside is not looked at.
+// raw reads one value. If keep, it returns the text, which is valid until the next call.
+// It finds only the value's end, and does not check what is inside.
 func (s *jsonScanner) raw(keep bool) ([]byte, error) {
 	c, err := s.next()
 	if err != nil {
@@ -286,7 +287,7 @@ func (s *jsonScanner) raw(keep bool) ([]byte, error) {
 	defer func() { s.buf = out }()
 	v := valueState{quoted: c == '"'}
 	v.depth = v.bracket(c)
-	plain := !v.quoted && v.depth == 0 // a number or a word, which ends before what follows
+	plain := !v.quoted && v.depth == 0 // a number or a literal, which ends before the next byte that isEnd
 	for {
 		if c, err = s.r.ReadByte(); err != nil {
 			return nil, unexpectedEOF(err)
@@ -336,7 +337,7 @@ func (*valueState) bracket(c byte) int {
 	return 0
 }
 
-// isEnd reports whether c can follow a number or a word.
+// isEnd reports whether c can follow a number or a literal.
 func isEnd(c byte) bool {
 	return c == ',' || c == '}' || c == ']' || c == ' ' || c == '\n' || c == '\t' || c == '\r'
 }

@@ -9,8 +9,8 @@ import (
 	"clrsnap/profile"
 )
 
-// fullName is what a function is called where there is room: with namespaces and
-// parameters. Without a symbol it is the module in brackets.
+// fullName returns the name of a function with namespaces and parameters. For a
+// function without a symbol it is the module in brackets.
 func fullName(f *profile.Function) string {
 	name := f.Display
 	if name == "" {
@@ -22,7 +22,7 @@ func fullName(f *profile.Function) string {
 	return name + f.Signature
 }
 
-// nameless stands for all code of a module that has no symbols.
+// nameless returns the name for all code of a module without symbols.
 func nameless(module string) string {
 	if module == "" {
 		return "[unknown]"
@@ -30,11 +30,11 @@ func nameless(module string) string {
 	return "[" + module + "]"
 }
 
-// incompleteFrame is where stacks begin whose true beginning is not known, in
-// formats that have no other place to say so.
+// incompleteFrame is the first frame of a stack whose frames near the base are missing,
+// in formats that have no other place to say so.
 const incompleteFrame = "[incomplete stack]"
 
-// threadLabel is what a thread is called.
+// threadLabel returns the name of a thread for people: "orders-1 (4250)".
 func threadLabel(t *profile.RecordedThread) string {
 	name := t.Name
 	if name == "" {
@@ -51,17 +51,18 @@ func threadLabel(t *profile.RecordedThread) string {
 	return name + " (" + strconv.Itoa(t.OSThreadID) + ")"
 }
 
-// baseName is the last part of a path.
+// baseName returns the last element of a path.
 func baseName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// modeSet is some of all modes.
+// modeSet is a set of modes.
 type modeSet [len(profile.Modes)]bool
 
 func (s *modeSet) list() []profile.Mode {
 	return slices.DeleteFunc(slices.Clone(profile.Modes[:]), func(m profile.Mode) bool { return !s[m] })
 }
 
-// SampledModes are the modes that a recording has samples of.
+// SampledModes returns the modes that a recording has samples of, in the order of
+// profile.Modes.
 func SampledModes(r *profile.Recording) []profile.Mode {
 	s := sampledModes(r)
 	return s.list()
@@ -74,7 +75,7 @@ func sampledModes(r *profile.Recording) (s modeSet) {
 	return s
 }
 
-// modesOf are the modes that a recording has figures or samples of.
+// modesOf returns the modes that a recording has statistics or samples of.
 func modesOf(r *profile.Recording) []profile.Mode {
 	there := sampledModes(r)
 	for i := range r.Modes {
@@ -83,8 +84,8 @@ func modesOf(r *profile.Recording) []profile.Mode {
 	return there.list()
 }
 
-// shorten takes the namespaces off a display name that comes from a format without
-// short ones: the method and its type stay, and within brackets types.
+// shorten removes the namespaces from a display name: of the name itself, and of the
+// types in brackets. It is for formats that have no short names.
 func shorten(display string) string {
 	words := splitOutside(display, '.')
 	if n := len(words); n > 2 && words[n-2] == "" { // Type..ctor
@@ -101,7 +102,7 @@ func shorten(display string) string {
 
 var namespaces = regexp.MustCompile(`(?:[\pL_]\w*\.)+`)
 
-// splitOutside splits s at a separator, but for where it is inside brackets.
+// splitOutside splits s at each separator that is not inside brackets.
 func splitOutside(s string, separator byte) []string {
 	var out []string
 	depth, start := 0, 0
@@ -119,7 +120,7 @@ func splitOutside(s string, separator byte) []string {
 	return append(out, s[start:])
 }
 
-// splitSignature takes the parameters in parentheses off the end of a name.
+// splitSignature splits a name before the parameters in parentheses at its end.
 func splitSignature(name string) (display, signature string) {
 	if !strings.HasSuffix(name, ")") {
 		return name, ""

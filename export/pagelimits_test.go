@@ -15,7 +15,8 @@ import (
 // TestPageReadBack: a page is a recording too, with and without another to compare.
 func TestPageReadBack(t *testing.T) {
 	r := synthetic(2, 1)
-	for _, o := range []export.FlameOptions{{Title: `<script type="application/octet-stream" id="recording">`}, {Base: synthetic(1, 2)}} {
+	for _, o := range []export.FlameOptions{{Title: `<script type="application/octet-stream" id="recording">`},
+		{Base: synthetic(1, 2)}} {
 		got, err := export.ReadRecording(bytes.NewReader(page(t, r, o)))
 		if err != nil {
 			t.Fatal(err)
@@ -26,18 +27,23 @@ func TestPageReadBack(t *testing.T) {
 	}
 }
 
-// TestPageHostile: names are text, whatever they look like.
+// TestPageHostile: names are shown as text, whatever they contain.
 func TestPageHostile(t *testing.T) {
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	builder := profile.NewBuilder(profile.Limits{})
 	names := []string{
-		"<script>window.hacked = 1</script>", `"><img src=x onerror="window.hacked = 1">`, "</script><script>window.hacked = 1</script>",
-		"{{title}}", "a\u202egnp.exe", "nul\x00 and \x1b[31m", strings.Repeat("Long<", 3000) + strings.Repeat(">", 3000), "日本語の名前",
+		"<script>window.hacked = 1</script>", `"><img src=x onerror="window.hacked = 1">`,
+		"</script><script>window.hacked = 1</script>",
+		"{{title}}", "a\u202egnp.exe", "nul\x00 and \x1b[31m", strings.Repeat("Long<", 3000) +
+			strings.Repeat(">", 3000), "日本語の名前",
 	}
 	var stack []int32
 	for _, n := range names {
-		stack = append(stack, builder.Location(profile.Location{Function: builder.Function(profile.Function{Kind: profile.Managed, Method: n, Display: n, Short: n, Signature: "(" + n + ")", Module: n}), Tier: n}))
+		stack = append(stack, builder.Location(profile.Location{
+			Function: builder.Function(profile.Function{Kind: profile.Managed, Method: n, Display: n, Short: n,
+				Signature: "(" + n + ")", Module: n}), Tier: n,
+		}))
 	}
 	builder.Thread(profile.RecordedThread{OSThreadID: 1, Name: names[0], Role: names[1]})
 	builder.Add(profile.Sample{Weight: 1e9, Node: builder.Stack(stack)})
@@ -62,7 +68,7 @@ func TestPageHostile(t *testing.T) {
 	b.check(t)
 }
 
-// TestPagePolicy: the page may load nothing, even if it wanted to.
+// TestPagePolicy: the browser does not let the page load anything.
 func TestPagePolicy(t *testing.T) {
 	b := startBrowser(t)
 	b.load(page(t, synthetic(1, 1), export.FlameOptions{}))
@@ -70,7 +76,10 @@ func TestPagePolicy(t *testing.T) {
 	var refused []string
 	b.eval(`new Promise((done) => {
 		const refused = [];
-		document.addEventListener("securitypolicyviolation", (e) => { refused.push(e.effectiveDirective); if (refused.length === 3) done(refused.sort()); });
+		document.addEventListener("securitypolicyviolation", (e) => {
+			refused.push(e.effectiveDirective);
+			if (refused.length === 3) done(refused.sort());
+		});
 		new Image().src = "http://127.0.0.1:9/x.png";
 		fetch("http://127.0.0.1:9/x").catch(() => {});
 		const s = document.createElement("script"); s.textContent = "window.ran = 1"; document.body.append(s);
@@ -86,7 +95,8 @@ func TestPageEmpty(t *testing.T) {
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	r := profile.NewBuilder(profile.Limits{}).Recording()
-	r.Modes, r.Duration = []profile.ModeStats{{Mode: profile.CPU, Rate: 99}, {Mode: profile.Wall, Rate: 99}}, time.Second
+	r.Modes, r.Duration = []profile.ModeStats{{Mode: profile.CPU, Rate: 99},
+		{Mode: profile.Wall, Rate: 99}}, time.Second
 	b.load(page(t, r, export.FlameOptions{}))
 	if text := b.text("#empty"); !strings.Contains(text, "no CPU samples. The program used no CPU time") {
 		t.Errorf("%q", text)
@@ -97,12 +107,13 @@ func TestPageEmpty(t *testing.T) {
 	}
 	b.check(t)
 	busy := synthetic(2, 1)
-	b.load(page(t, busy.Select(profile.Selection{Threads: func(*profile.RecordedThread) bool { return false }}), export.FlameOptions{Base: busy}))
+	b.load(page(t, busy.Select(profile.Selection{Threads: func(*profile.RecordedThread) bool { return false }}),
+		export.FlameOptions{Base: busy}))
 	b.eval("document.getElementById('toggle-base').click()", nil)
 	b.check(t)
 }
 
-// TestPageOldBrowser: a browser that cannot unpack the recording says so.
+// TestPageOldBrowser: in a browser that cannot decompress the recording the page says so.
 func TestPageOldBrowser(t *testing.T) {
 	b := startBrowser(t)
 	b.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": "delete window.DecompressionStream"}, nil)
@@ -113,7 +124,7 @@ func TestPageOldBrowser(t *testing.T) {
 	b.check(t)
 }
 
-// TestPageLarge: fifty thousand frames. How long they take is told, not judged.
+// TestPageLarge: fifty thousand frames. How long they take is logged, not judged.
 func TestPageLarge(t *testing.T) {
 	b := startBrowser(t)
 	b.window(1280, 800, false)
@@ -127,8 +138,11 @@ func TestPageLarge(t *testing.T) {
 	var draw, zoomed, search float64
 	b.eval("Math.max(...Array.from({length: 20}, () => clrsnap.draw()))", &draw)
 	b.picture("large")
-	b.eval("clrsnap.zoom(5); new Promise((done) => setTimeout(() => done(Math.max(...Array.from({length: 20}, () => clrsnap.draw()))), 300))", &zoomed)
-	b.eval("(() => { const e = document.getElementById('search'), t = performance.now(); e.value = 'Type12'; e.dispatchEvent(new Event('input')); clrsnap.draw(); return performance.now() - t; })()", &search)
-	t.Logf("%d frames: layout %.0f ms, drawing at most %.1f ms, zoomed %.1f ms, search %.0f ms", s.Frames, s.LayoutTime, draw, zoomed, search)
+	b.eval("clrsnap.zoom(5); new Promise((done) => setTimeout(() => done(Math.max(...Array.from({length: 20}, () => "+
+		"clrsnap.draw()))), 300))", &zoomed)
+	b.eval("(() => { const e = document.getElementById('search'), t = performance.now(); e.value = 'Type12'; "+
+		"e.dispatchEvent(new Event('input')); clrsnap.draw(); return performance.now() - t; })()", &search)
+	t.Logf("%d frames: layout %.0f ms, drawing at most %.1f ms, zoomed %.1f ms, search %.0f ms",
+		s.Frames, s.LayoutTime, draw, zoomed, search)
 	b.check(t)
 }

@@ -21,14 +21,18 @@ func TestPageKeys(t *testing.T) {
 	b.click(b.middle(price.Index))
 	b.stop()
 	s := b.state()
-	if s.Focus.Index != price.Index || math.Abs(s.View[1]-s.View[0]-price.Total) > 1 || s.Selected.Index != price.Index {
+	if s.Focus.Index != price.Index || math.Abs(s.View[1]-s.View[0]-price.Total) > 1 ||
+		s.Selected.Index != price.Index {
 		t.Errorf("a click zooms to %+v, view %v; want %+v", s.Focus, s.View, price)
 	}
-	if crumbs := b.text("#crumbs"); !strings.Contains(crumbs, "Tracing.Invoke{async}") || !strings.Contains(crumbs, "PriceEngine.Quote") {
+	if crumbs := b.text("#crumbs"); !strings.Contains(crumbs, "Tracing.Invoke{async}") ||
+		!strings.Contains(crumbs, "PriceEngine.Quote") {
 		t.Errorf("ancestors: %q", crumbs)
 	}
-	if detail := b.text("#detail"); !strings.Contains(detail, "Shop.Domain.Pricing.PriceEngine.Quote(Basket, ref Discounts)") ||
-		!strings.Contains(detail, fmt.Sprintf("(%.1f %%)", 100*price.Total/all.Weight)) || !strings.Contains(detail, "tier-1") {
+	if detail := b.text("#detail"); !strings.Contains(detail,
+		"Shop.Domain.Pricing.PriceEngine.Quote(Basket, ref Discounts)") ||
+		!strings.Contains(detail, fmt.Sprintf("(%.1f %%)",
+			100*price.Total/all.Weight)) || !strings.Contains(detail, "tier-1") {
 		t.Errorf("detail: %q", detail)
 	}
 	b.picture("zoomed")
@@ -56,9 +60,11 @@ func TestPageKeys(t *testing.T) {
 		t.Errorf("Escape leaves the view %v, want %v", s.View, all.View)
 	}
 	x, y := b.middle(price.Index)
-	b.call("Input.dispatchMouseEvent", map[string]any{"type": "mouseWheel", "x": x, "y": y, "deltaX": 0, "deltaY": -50, "modifiers": 2}, nil)
+	b.call("Input.dispatchMouseEvent", map[string]any{"type": "mouseWheel", "x": x, "y": y, "deltaX": 0, "deltaY": -50,
+		"modifiers": 2}, nil)
 	b.stop()
-	if s, now := b.state(), b.placeOf(price.Index); s.View[1]-s.View[0] > 0.9*all.Weight || now.X > x || now.X+now.Width < x {
+	if s, now := b.state(), b.placeOf(price.Index); s.View[1]-s.View[0] > 0.9*all.Weight || now.X > x ||
+		now.X+now.Width < x {
 		t.Errorf("Ctrl-wheel shows %v, the frame that the pointer was on is at %+v", s.View, now)
 	}
 	b.press("0")
@@ -104,7 +110,8 @@ func TestPageSandwich(t *testing.T) {
 	b.window(1280, 800, false)
 	r := synthetic(20, 1)
 	b.load(page(t, r, export.FlameOptions{}))
-	want := figuresOf(r.Select(profile.Selection{Modes: []profile.Mode{profile.CPU}}))["Shop.Domain.Pricing.RuleTree.Apply(Node, decimal)|Shop.Domain"]
+	cpu := r.Select(profile.Selection{Modes: []profile.Mode{profile.CPU}})
+	want := figuresOf(cpu)["Shop.Domain.Pricing.RuleTree.Apply(Node, decimal)|Shop.Domain"]
 	b.click(b.middle(b.frameNamed("RuleTree.Apply").Index))
 	b.press("s")
 	b.stop()
@@ -126,8 +133,10 @@ func TestPageSandwich(t *testing.T) {
 		}
 	}
 	// Incomplete stacks may begin with the function.
-	if callers > want.Total || callers < 0.95*want.Total || callees+all[0].Self != want.Total || self+all[0].Self != want.Self {
-		t.Errorf("callers %v, callees %v, self %v; want %v, %v", callers, callees, self+all[0].Self, want.Total, want.Self)
+	if callers > want.Total || callers < 0.95*want.Total || callees+all[0].Self != want.Total ||
+		self+all[0].Self != want.Self {
+		t.Errorf("callers %v, callees %v, self %v; want %v, %v",
+			callers, callees, self+all[0].Self, want.Total, want.Self)
 	}
 	_, middle := b.middle(0)
 	for _, f := range all[1:] {
@@ -143,7 +152,7 @@ func TestPageSandwich(t *testing.T) {
 	b.check(t)
 }
 
-// TestPageTime: a range is dragged on the strip of time, and moved with keys.
+// TestPageTime: a range is dragged on the time strip, and moved with keys.
 func TestPageTime(t *testing.T) {
 	b := startBrowser(t)
 	b.window(1280, 800, false)
@@ -154,15 +163,20 @@ func TestPageTime(t *testing.T) {
 	y := box.Top + box.Height/2
 	b.mouse("mouseMoved", box.Left+box.Width/4, y)
 	b.mouse("mousePressed", box.Left+box.Width/4, y)
-	b.call("Input.dispatchMouseEvent", map[string]any{"type": "mouseMoved", "x": box.Left + box.Width/3, "y": y, "button": "left", "buttons": 1}, nil)
-	b.call("Input.dispatchMouseEvent", map[string]any{"type": "mouseMoved", "x": box.Left + box.Width/2, "y": y, "button": "left", "buttons": 1}, nil)
+	b.call("Input.dispatchMouseEvent", map[string]any{"type": "mouseMoved", "x": box.Left + box.Width/3, "y": y,
+		"button": "left", "buttons": 1}, nil)
+	b.call("Input.dispatchMouseEvent", map[string]any{"type": "mouseMoved", "x": box.Left + box.Width/2, "y": y,
+		"button": "left", "buttons": 1}, nil)
 	b.mouse("mouseReleased", box.Left+box.Width/2, y)
 	var chosen struct{ From, To float64 }
 	b.eval("clrsnap.state()", &chosen)
 	if math.Abs(chosen.From-5e9) > 5e7 || math.Abs(chosen.To-10e9) > 5e7 {
 		t.Fatalf("a quarter to a half of 20 s is %+v", chosen)
 	}
-	s := r.Select(profile.Selection{Modes: []profile.Mode{profile.CPU}, From: time.Duration(math.Ceil(chosen.From)), To: time.Duration(math.Ceil(chosen.To))})
+	s := r.Select(profile.Selection{
+		Modes: []profile.Mode{profile.CPU}, From: time.Duration(math.Ceil(chosen.From)),
+		To: time.Duration(math.Ceil(chosen.To)),
+	})
 	b.checkFigures(t, figuresOf(s), s)
 	b.picture("time")
 	b.eval("document.querySelectorAll('.handle')[1].focus()", nil)
@@ -175,7 +189,7 @@ func TestPageTime(t *testing.T) {
 	b.check(t)
 }
 
-// TestPageWall: waiting is told from running, threads stand side by side.
+// TestPageWall: running and waiting are shown apart, and threads side by side.
 func TestPageWall(t *testing.T) {
 	b := startBrowser(t)
 	b.window(1280, 800, false)
@@ -208,7 +222,7 @@ func TestPageWall(t *testing.T) {
 	b.check(t)
 }
 
-// TestPagePhone: everything fits a phone, and can be hit with a finger.
+// TestPagePhone: everything fits on a phone, and is large enough for a finger.
 func TestPagePhone(t *testing.T) {
 	b := startBrowser(t)
 	b.window(390, 844, true)
@@ -219,7 +233,8 @@ func TestPagePhone(t *testing.T) {
 	b.eval("document.getElementById('graph').scrollIntoView()", nil)
 	tap := func() {
 		x, y := b.middle(price.Index)
-		b.call("Input.dispatchTouchEvent", map[string]any{"type": "touchStart", "touchPoints": []map[string]any{{"x": x, "y": y}}}, nil)
+		b.call("Input.dispatchTouchEvent", map[string]any{"type": "touchStart",
+			"touchPoints": []map[string]any{{"x": x, "y": y}}}, nil)
 		b.call("Input.dispatchTouchEvent", map[string]any{"type": "touchEnd", "touchPoints": []any{}}, nil)
 		b.stop()
 	}
@@ -237,14 +252,16 @@ func TestPagePhone(t *testing.T) {
 	before := b.state()
 	x, y := b.middle(price.Index)
 	touch := func(kind string, apart float64) {
-		b.call("Input.dispatchTouchEvent", map[string]any{"type": kind, "touchPoints": []map[string]any{{"x": x - apart, "y": y, "id": 1}, {"x": x + apart, "y": y, "id": 2}}}, nil)
+		b.call("Input.dispatchTouchEvent", map[string]any{"type": kind,
+			"touchPoints": []map[string]any{{"x": x - apart, "y": y, "id": 1}, {"x": x + apart, "y": y, "id": 2}}}, nil)
 	}
 	touch("touchStart", 20)
 	touch("touchMove", 30)
 	touch("touchMove", 40)
 	b.call("Input.dispatchTouchEvent", map[string]any{"type": "touchEnd", "touchPoints": []any{}}, nil)
 	b.stop()
-	if now := b.state(); math.Abs((before.View[1]-before.View[0])/(now.View[1]-now.View[0])-2) > 0.1 || now.Focus.Index != 0 {
+	if now := b.state(); math.Abs((before.View[1]-before.View[0])/(now.View[1]-now.View[0])-2) > 0.1 ||
+		now.Focus.Index != 0 {
 		t.Errorf("fingers that go twice as far apart change the view from %v to %v", before.View, now.View)
 	}
 	b.eval("document.getElementById('table').scrollIntoView()", nil)
@@ -252,14 +269,22 @@ func TestPagePhone(t *testing.T) {
 	b.check(t)
 }
 
-// checkFits reports what is wider than a phone, or too small for a finger.
+// checkFits reports elements that are wider than a phone, or too small for a finger.
 func (b *browser) checkFits(t *testing.T) {
 	t.Helper()
 	var size struct{ Wide, Small []string }
-	b.eval(`({
-		wide: [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility() && !e.closest(".rows") && e.getBoundingClientRect().right > 391 && !e.matches(".handle, option, optgroup")).map((e) => e.tagName + "#" + e.id + "." + e.className),
-		small: [...document.querySelectorAll("button, select, input[type=search], .segments label, #toggles label")].filter((e) => e.checkVisibility() && (e.getBoundingClientRect().height < 39.5 || e.getBoundingClientRect().width < 39.5)).map((e) => e.outerHTML.slice(0, 100)),
-	})`, &size)
+	b.eval(`(() => {
+		const visible = (selector) => [...document.querySelectorAll(selector)].filter((e) => e.checkVisibility());
+		const box = (e) => e.getBoundingClientRect();
+		return {
+			wide: visible("body *")
+				.filter((e) => box(e).right > 391 && !e.closest(".rows") && !e.matches(".handle, option, optgroup"))
+				.map((e) => e.tagName + "#" + e.id + "." + e.className),
+			small: visible("button, select, input[type=search], .segments label, #toggles label")
+				.filter((e) => box(e).height < 39.5 || box(e).width < 39.5)
+				.map((e) => e.outerHTML.slice(0, 100)),
+		};
+	})()`, &size)
 	if len(size.Wide) > 0 {
 		t.Errorf("wider than the screen: %v", size.Wide)
 	}

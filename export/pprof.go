@@ -14,22 +14,25 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Pprof writes a recording for go tool pprof, Pyroscope, Parca and whatever else
-// reads pprof's profile.proto, packed with gzip as they expect it.
+// Pprof writes a recording in the format of pprof's profile.proto, compressed with
+// gzip. go tool pprof, Pyroscope, Parca and others read it. A file has all modes.
 //
-// The sample types of CPU time and wall-clock time are the number of samples and
-// the time: "samples" and "cpu", or "samples" and "wall"; of a recording with both
-// modes "cpu_samples", "cpu", "wall_samples" and "wall", so that no tool adds them
-// up. Those of events are "alloc_objects" and "alloc_space", "exceptions",
-// "contentions" and "delay", "threads", "gcs" and "pause", as Go has them where it
-// has them. Samples with the same stack and the same labels are one: when they were
-// taken is not in the file, and neither is the tier of the code.
+// Sample types: CPU time and wall-clock time each have the number of samples and the
+// time. They are called "samples" and "cpu", or "samples" and "wall". If the
+// recording has both modes, they are called "cpu_samples", "cpu", "wall_samples" and
+// "wall", so that no tool adds them up. The types of the event modes are
+// "alloc_objects" and "alloc_space", "exceptions", "contentions" and "delay",
+// "threads", "gcs" and "pause"; the names are Go's where Go has such a type.
 //
-// The labels are thread (its name), role, mode, state, incomplete ("yes") and the
-// numbers tid, managed_tid and, where there are several processes, pid. A
-// function's name has its parameters, its system name is the exact metadata name,
-// its file name the module. Addresses are made up: within the mapping of their
-// module each function has a place of its own, and what has no symbol is at its
+// Samples with the same stack and the same labels are added up. The file has neither
+// their times nor the tier of the code.
+//
+// Labels: thread (the name), role, mode, state, incomplete ("yes"), and the numbers
+// tid, managed_tid and, if there are several processes, pid.
+//
+// Functions: the name includes the parameters, the system name is the exact metadata
+// name, and the file name is the module. Addresses are made up: each function has a
+// range of its own within the mapping of its module. Code without a symbol is at its
 // offset in the module.
 func Pprof(w io.Writer, r *profile.Recording) error {
 	recorded := modesOf(r)
@@ -45,7 +48,7 @@ func Pprof(w io.Writer, r *profile.Recording) error {
 	return errors.Join(e.w.out.Flush(), z.Close())
 }
 
-// pprofComment begins the first comment of our profiles; the version follows.
+// pprofComment begins the first comment of clrsnap's profiles; the version follows.
 const pprofComment = "written by clrsnap "
 
 type pprofEncoder struct {
@@ -58,7 +61,7 @@ type pprofEncoder struct {
 	entries  []pprofEntry
 }
 
-// pprofMapped is a mapping. Its id is one more than its index.
+// pprofMapped is a mapping. Its id is its index + 1.
 type pprofMapped struct {
 	start, limit uint64
 	file         string
@@ -70,13 +73,13 @@ type pprofEntry struct {
 	weight, count int64
 }
 
-// pprofColumn is where a mode has its values in each sample of a profile.
+// pprofColumn says which values of a profile's sample belong to a mode.
 type pprofColumn struct {
 	mode          profile.Mode
-	count, weight int // count is -1 where a mode has none
+	count, weight int // indices of values; count is -1 for a mode without one
 }
 
-// pprofColumns gives each mode its place.
+// pprofColumns assigns values to each mode.
 func pprofColumns(modes []profile.Mode) []pprofColumn {
 	var out []pprofColumn
 	n := 0
@@ -91,9 +94,9 @@ func pprofColumns(modes []profile.Mode) []pprofColumn {
 	return out
 }
 
-// pprofTypes are what the types of a mode's values are called: first by us, then by
-// others. Go has alloc_space, delay and threadcreate, Pyroscope and Datadog have the
-// names with hyphens.
+// pprofTypes are the names of the sample types of each mode: first the one that clrsnap
+// writes, then those that other tools write. alloc_space, delay and threadcreate are
+// Go's, the names with hyphens are Pyroscope's and Datadog's.
 var pprofTypes = [len(profile.Modes)]struct{ weight, count []string }{
 	profile.CPU:         {[]string{"cpu", "cpu-time"}, []string{"cpu_samples", "samples", "cpu-samples"}},
 	profile.Wall:        {[]string{"wall", "wall-time", "time"}, []string{"wall_samples", "samples"}},
@@ -104,8 +107,8 @@ var pprofTypes = [len(profile.Modes)]struct{ weight, count []string }{
 	profile.GC:          {[]string{"pause"}, []string{"gcs"}},
 }
 
-// samplesOnly is what the number of samples is called where CPU time and wall-clock
-// time are not both there.
+// samplesOnly is the name of the number of samples in a profile that has only one of CPU
+// time and wall-clock time.
 const samplesOnly = "samples"
 
 type pprofModule struct {
@@ -113,8 +116,7 @@ type pprofModule struct {
 	name string
 }
 
-// sampleGroup is what samples have in common that only differ in when they were
-// taken, and what they stand for.
+// sampleGroup is what samples must have in common to be added up.
 type sampleGroup struct {
 	thread, node int32
 	mode         profile.Mode
@@ -126,8 +128,8 @@ func groupOf(s *profile.Sample) sampleGroup {
 	return sampleGroup{s.Thread, s.Node, s.Mode, s.State, s.Incomplete}
 }
 
-// encode writes the profile in the order of pprof's own: what samples refer to is behind
-// them, the strings are last.
+// encode writes the profile in the order in which pprof writes its own: the samples,
+// then what they refer to, the strings last.
 func (e *pprofEncoder) encode() error {
 	first, period := e.describe()
 	for _, t := range e.types {
@@ -161,8 +163,8 @@ func (e *pprofEncoder) encode() error {
 	return e.w.err
 }
 
-// describe describes the values of samples, and returns what tools show first: one type of
-// them, and how far from one another its samples are.
+// describe sets the sample types. It returns the type that tools show first, and its
+// sampling period.
 func (e *pprofEncoder) describe() (first [2]string, period int64) {
 	alone := len(e.columns) < 2 || e.columns[1].mode != profile.Wall
 	for _, c := range e.columns {
@@ -187,7 +189,7 @@ func (e *pprofEncoder) describe() (first [2]string, period int64) {
 	return e.types[c.weight], period
 }
 
-// unixNano is t since 1970, or 0 for a time that is not known or out of range.
+// unixNano returns t as nanoseconds since 1970, or 0 if t is not known or out of range.
 func unixNano(t time.Time) int64 {
 	if y := t.Year(); y < 1970 || y > 2200 {
 		return 0
@@ -195,7 +197,7 @@ func unixNano(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// sum makes one sample of those that differ in time only.
+// sum adds up the samples that differ in time only.
 func (e *pprofEncoder) sum() {
 	index := map[sampleGroup]int32{}
 	for i := range e.r.Samples {
@@ -221,7 +223,7 @@ func (e *pprofEncoder) sum() {
 func (e *pprofEncoder) samples() error {
 	frames := newSpelled(e.r)
 	for i := range e.entries {
-		if err := frames.add(e.entries[i].node, FormatPprof); err != nil {
+		if err := frames.add(e.entries[i].node); err != nil {
 			return err
 		}
 	}
@@ -253,7 +255,7 @@ func (e *pprofEncoder) samples() error {
 	return nil
 }
 
-// program makes the mapping that tools name the profile after: the first.
+// program adds the first mapping, after which tools name the profile.
 func (e *pprofEncoder) program() {
 	if len(e.r.Processes) > 0 {
 		if name := e.r.Processes[0].Program(); name != "" {
@@ -274,15 +276,15 @@ func (e *pprofEncoder) mapping(f *profile.Function) int32 {
 	return i
 }
 
-// What the mappings of managed code and the kernel are called. Reading a profile
-// back, kindOfMapping tells from it what kind of code they hold.
+// The file names of mappings that are not native modules. When a profile is read back,
+// kindOf and moduleOfMapping know by them what kind of code a mapping has.
 const (
 	assemblySuffix = ".dll"
 	dynamicMapping = "[dynamic methods]"
 	kernelMapping  = "[kernel.kallsyms]" // as perf calls it
-	kernelModule   = "[kernel: "         // then a module that the kernel has loaded, and ]
+	kernelModule   = "[kernel: "         // followed by a kernel module and ]
 	eventMapping   = "[event]"
-	eventModule    = "[event: " // then the assembly of a type, and ]
+	eventModule    = "[event: " // followed by the assembly of a type and ]
 	unknownMapping = "[unknown]"
 
 	kernelItself = "kernel" // the module of the kernel's own functions
@@ -308,15 +310,15 @@ func mappingFile(m pprofModule) string {
 	return m.name
 }
 
-// Addresses: each function has slotSize bytes, each mapping begins at a multiple
-// of mappingAlign.
+// Made-up addresses: each function has slotSize bytes, and each mapping begins at a
+// multiple of mappingAlign.
 const (
 	slotSize     = 1 << 20
 	mappingAlign = 1 << 24
 )
 
-// locations gives every location its place, and writes mappings and locations. Of a mapping
-// the first part is that of code without symbols, by its offset in the module.
+// locations assigns addresses, and writes mappings and locations. The first part of a
+// mapping is for code without symbols, which is at its offset in the module.
 func (e *pprofEncoder) locations() {
 	functions := e.r.Functions
 	owner := make([]int32, len(functions))
@@ -329,7 +331,7 @@ func (e *pprofEncoder) locations() {
 			size[owner[l.Function]] = max(size[owner[l.Function]], alignUp(boundedOffset(l.Offset)+1, slotSize))
 		}
 	}
-	base := make([]uint64, len(functions)) // within the mapping
+	base := make([]uint64, len(functions)) // offsets in the mapping
 	for i := range functions {
 		if hasSlot(&functions[i]) {
 			base[i] = size[owner[i]]
@@ -357,19 +359,19 @@ func (e *pprofEncoder) locations() {
 	}
 }
 
-// writeMapping says of a mapping that there is nothing to look up.
+// writeMapping writes a mapping, with flags that say that tools need not look up symbols.
 func (e *pprofEncoder) writeMapping(id uint64, m *pprofMapped) {
 	b := appendNumber(nil, 1, id)
 	b = appendNumber(b, 2, m.start)
 	b = appendNumber(b, 3, m.limit)
 	b = e.w.text(b, 5, m.file)
-	for has := protowire.Number(7); has <= 10; has++ { // functions, file names, line numbers, inlined frames
+	for has := protowire.Number(7); has <= 10; has++ { // has_functions … has_inline_frames
 		b = appendNumber(b, has, 1)
 	}
 	e.w.message(3, b)
 }
 
-// hasSlot reports whether a function has addresses of its own.
+// hasSlot reports whether a function has a range of addresses of its own.
 func hasSlot(f *profile.Function) bool { return f.Method != "" || f.Kind == profile.Event }
 
 // boundedOffset keeps made-up addresses from overflowing.
@@ -387,14 +389,17 @@ const (
 
 // labels appends the labels of a sample.
 func (e *pprofEncoder) labels(b []byte, entry *pprofEntry) []byte {
+	label := func(content []byte) {
+		b = protowire.AppendBytes(protowire.AppendTag(b, 3, protowire.BytesType), content)
+	}
 	text := func(name, value string) {
 		if value != "" {
-			b = protowire.AppendBytes(protowire.AppendTag(b, 3, protowire.BytesType), e.w.text(e.w.text(nil, 1, name), 2, value))
+			label(e.w.text(e.w.text(nil, 1, name), 2, value))
 		}
 	}
 	number := func(name string, v int) {
 		if v != 0 {
-			b = protowire.AppendBytes(protowire.AppendTag(b, 3, protowire.BytesType), appendNumber(e.w.text(nil, 1, name), 3, uint64(v)))
+			label(appendNumber(e.w.text(nil, 1, name), 3, uint64(v)))
 		}
 	}
 	t := &e.r.Threads[entry.thread]
@@ -413,8 +418,8 @@ func (e *pprofEncoder) labels(b []byte, entry *pprofEntry) []byte {
 	return b
 }
 
-// pprofWriter writes the fields of a profile bit by bit, and numbers its strings. The first
-// error stays.
+// pprofWriter writes the fields of a profile one by one, and assigns indices to its
+// strings. It keeps the first error.
 type pprofWriter struct {
 	out     *bufio.Writer
 	buf     []byte
@@ -429,7 +434,7 @@ func (w *pprofWriter) write(b []byte) {
 	}
 }
 
-// message writes a field with a message or a text.
+// message writes a field that is a message or a string.
 func (w *pprofWriter) message(field protowire.Number, content []byte) {
 	w.buf = protowire.AppendTag(w.buf[:0], field, protowire.BytesType)
 	w.buf = protowire.AppendVarint(w.buf, uint64(len(content)))
@@ -437,7 +442,7 @@ func (w *pprofWriter) message(field protowire.Number, content []byte) {
 	w.write(content)
 }
 
-// text appends a field with the number of a string.
+// text appends a field with the index of a string.
 func (w *pprofWriter) text(b []byte, field protowire.Number, s string) []byte {
 	i, ok := w.index[s]
 	if !ok {
@@ -452,7 +457,7 @@ func (w *pprofWriter) valueType(b []byte, t [2]string) []byte {
 	return w.text(w.text(b, 1, t[0]), 2, t[1])
 }
 
-// appendNumber appends a field, unless it is 0, as whoever reads takes it for anyway.
+// appendNumber appends a field, unless it is 0, which is the default of a missing field.
 func appendNumber(b []byte, field protowire.Number, v uint64) []byte {
 	if v == 0 {
 		return b

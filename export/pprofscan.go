@@ -7,29 +7,28 @@ import (
 	"clrsnap/profile"
 )
 
-// pprofFile is a profile in memory, in the form in which it is written: a message of
-// pprof's profile.proto. Of its tables is known where in it their entries are; its samples
-// are read one after the other, and never kept. A parsed profile would be a hundred times as
-// large as some files.
+// pprofFile is a profile in memory in its encoded form, a message of pprof's profile.proto.
+// It has an index of the tables' entries. Samples are decoded one after the other and
+// not kept, because a decoded profile can be a hundred times as large as its file.
 type pprofFile struct {
 	raw                            []byte
 	strings                        []pprofSpan
-	made                           map[int32]string // of strings: those that were asked for
+	made                           map[int32]string // the strings that have been decoded, by index
 	types                          []pprofType
 	mappings                       []pprofMapping
 	functions                      []pprofFunction
 	locations                      []pprofLocation
-	mappingID, functionID, placeID idTable // the entries by their ids
+	mappingID, functionID, placeID idTable // the indices of entries by their ids
 	comments                       []int64
 	time, duration, period         int64
 	periodType                     pprofType
 	tables                         budget
 }
 
-// tableBudget is what the tables of a profile may take while it is read.
+// tableBudget is how many bytes the tables of a profile may take while it is read.
 const tableBudget = 256 << 20
 
-// What an entry of a table takes, with its id.
+// How many bytes an entry of a table takes, with its id.
 const (
 	spanCost = 16
 	rowCost  = 64
@@ -38,10 +37,10 @@ const (
 // maxTypes is how many values a sample may have.
 const maxTypes = 1 << 10
 
-// pprofSpan is where in the file something is.
+// pprofSpan is a part of the file.
 type pprofSpan struct{ start, size uint32 }
 
-// pprofType is a type of values, with the indices of its strings until these are known.
+// pprofType is a sample type: the indices of its strings, and then the strings.
 type pprofType struct {
 	nameAt, unitAt int64
 	name, unit     string
@@ -52,16 +51,16 @@ type pprofMapping struct {
 	file         int64
 }
 
-// pprofFunction has indices of strings.
+// pprofFunction is a function; its fields are indices of strings.
 type pprofFunction struct{ name, system, file int64 }
 
-// pprofLocation is read when a sample is there.
+// pprofLocation is a location. It is decoded when a sample needs it.
 type pprofLocation struct {
 	pprofSpan
-	first, n int32 // what a reader has made of it: pprofReader.places
+	first, n int32 // its part of pprofReader.places; first is -1: not decoded yet
 }
 
-// scanPprof finds out where everything is.
+// scanPprof indexes the tables of a profile.
 func scanPprof(raw []byte) (*pprofFile, error) {
 	p := &pprofFile{raw: raw, made: map[int32]string{}, tables: budget{tableBudget}}
 	if err := messageFields(raw, p.field); err != nil {
@@ -80,12 +79,12 @@ func scanPprof(raw []byte) (*pprofFile, error) {
 	return p, err
 }
 
-// field keeps a field of the profile, all but samples.
+// field stores or indexes a field of the profile. It skips samples.
 func (p *pprofFile) field(f wireField) (err error) {
 	switch f.number {
 	case 1:
 		if len(p.types) >= maxTypes {
-			return tooLargeError(fmt.Sprintf("the pprof profile has more than %d types of values", maxTypes))
+			return tooLargeError(fmt.Sprintf("the pprof profile has more than %d sample types", maxTypes))
 		}
 		var t pprofType
 		t, err = valueType(f.bytes)
@@ -185,21 +184,21 @@ func (p *pprofFile) location(l wireField) error {
 	return p.entry(&p.placeID, id, "locations", err)
 }
 
-// entry gives the newest entry of a table its id.
+// entry assigns its id to the newest entry of a table.
 func (p *pprofFile) entry(ids *idTable, id uint64, what string, err error) error {
 	if err == nil {
 		err = p.tables.take(rowCost, what)
 	}
 	if err == nil && !ids.add(id) {
-		err = fmt.Errorf("the id %d of %s is there twice or not allowed", id, what)
+		err = fmt.Errorf("two %s have the id %d, or the id is not allowed", what, id)
 	}
 	return err
 }
 
-// text returns a string of the file, and sets err where there is none.
+// text returns a string of the file. It sets err if there is no string i.
 func (p *pprofFile) text(i int64, err *error) string {
 	if i < 0 || i >= int64(len(p.strings)) {
-		*err = fmt.Errorf("string %d of %d", i, len(p.strings))
+		*err = outOfRange("string", i, len(p.strings))
 		return ""
 	}
 	s, ok := p.made[int32(i)]
@@ -215,14 +214,14 @@ func (p *pprofFile) text(i int64, err *error) string {
 	return s
 }
 
-// pprofPlaces are what a location stands for.
+// pprofPlaces is a decoded location. It has several functions if calls were inlined.
 type pprofPlaces struct {
 	mapping   int32 // -1: not known
 	address   uint64
-	functions []int32 // leaf first, without those that have no name
+	functions []int32 // leaf first
 }
 
-// read reads a location.
+// read decodes a location.
 func (p *pprofFile) read(l *pprofLocation) (out pprofPlaces, err error) {
 	out.mapping = -1
 	err = messageFields(p.bytes(l.pprofSpan), func(f wireField) error {
@@ -268,20 +267,20 @@ func (p *pprofFile) line(message []byte) (int32, error) {
 	return i, err
 }
 
-// pprofSample is one sample; the next one has its place.
+// pprofSample is one sample. It is overwritten by the next one.
 type pprofSample struct {
 	stack  []int32 // indices of locations, leaf first
 	values []int64
 	labels []pprofLabel
 }
 
-// pprofLabel has a text or else a number.
+// pprofLabel is a label with a text or else a number.
 type pprofLabel struct {
 	name, text string
 	number     int64
 }
 
-// maxLabels is how many labels of a sample are looked at.
+// maxLabels bounds the labels of a sample that are kept.
 const maxLabels = 1 << 8
 
 // samples calls each with every sample.
@@ -296,7 +295,7 @@ func (p *pprofFile) samples(each func(*pprofSample) error) error {
 			return err
 		}
 		if len(s.values) != len(p.types) {
-			return fmt.Errorf("a sample has %d values, of which there are %d types", len(s.values), len(p.types))
+			return fmt.Errorf("a sample has %d values, for %d sample types", len(s.values), len(p.types))
 		}
 		return each(&s)
 	})
@@ -319,7 +318,7 @@ func (p *pprofFile) sampleField(s *pprofSample, f wireField) error {
 	case 2:
 		return f.numbers(func(v uint64) error {
 			if len(s.values) >= len(p.types) {
-				return fmt.Errorf("a sample has more values than the %d types", len(p.types))
+				return fmt.Errorf("a sample has more values than the %d sample types", len(p.types))
 			}
 			s.values = append(s.values, int64(v))
 			return nil
@@ -330,7 +329,7 @@ func (p *pprofFile) sampleField(s *pprofSample, f wireField) error {
 	return nil
 }
 
-// label keeps a label that says something of the thread or of the stack.
+// label keeps a label if its name is one of pprofLabelNames.
 func (p *pprofFile) label(s *pprofSample, message []byte) error {
 	var key, text, number int64
 	err := messageFields(message, func(f wireField) error {

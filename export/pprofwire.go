@@ -7,13 +7,14 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// idTable are the indices of entries by their ids, which mostly count from 1.
+// idTable maps ids to the indices of entries. Most profiles number their entries from 1.
 type idTable struct {
-	n, dense int32 // entries; the first of them whose ids do
-	others   map[uint64]int32
+	n      int32            // entries
+	dense  int32            // how many entries at the start have the id index + 1
+	others map[uint64]int32 // the indices of the others
 }
 
-// add gives the next entry an id; false: another one has it, or it is 0.
+// add assigns an id to the next entry; false: another entry has the id, or it is 0.
 func (t *idTable) add(id uint64) bool {
 	i := t.n
 	if i == math.MaxInt32 || id == 0 {
@@ -47,10 +48,10 @@ type wireField struct {
 	number protowire.Number
 	value  uint64
 	bytes  []byte
-	end    int // of the bytes in the message
+	end    int // offset in the message of the end of the bytes
 }
 
-// span is where in the message the bytes of a field are.
+// span returns the part of the message that the bytes of a field are.
 func (f *wireField) span() pprofSpan {
 	return pprofSpan{uint32(f.end - len(f.bytes)), uint32(len(f.bytes))}
 }
@@ -74,7 +75,7 @@ func messageFields(message []byte, field func(wireField) error) error {
 		case protowire.Fixed32Type:
 			_, n = protowire.ConsumeFixed32(rest)
 		default:
-			return fmt.Errorf("field %d is of a kind that no profile has", number)
+			return fmt.Errorf("field %d has a wire type that no profile uses", number)
 		}
 		if n < 0 {
 			return protowire.ParseError(n)
@@ -88,7 +89,7 @@ func messageFields(message []byte, field func(wireField) error) error {
 	return nil
 }
 
-// numbers calls each with the numbers of a repeated field, be they packed or not.
+// numbers calls each with the numbers of a repeated field, packed or not.
 func (f *wireField) numbers(each func(uint64) error) error {
 	if f.bytes == nil {
 		return each(f.value)

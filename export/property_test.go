@@ -18,10 +18,14 @@ import (
 // recordings draws sound recordings of any shape.
 var recordings = rapid.Custom(func(t *rapid.T) *profile.Recording {
 	b := profile.NewBuilder(profile.Limits{})
-	text := rapid.SampledFrom([]string{"", "a", "Shop.Order`1+<>c.<Run>b__0", "List<int, Dictionary<string, T>>.Add", "x;y z", "\"\\\n\x00\u2028</script>", "é漢", "[lib]"})
+	text := rapid.SampledFrom([]string{
+		"", "a", "Shop.Order`1+<>c.<Run>b__0", "List<int, Dictionary<string, T>>.Add", "x;y z",
+		"\"\\\n\x00\u2028</script>", "é漢", "[lib]",
+	})
 	for range rapid.IntRange(1, 8).Draw(t, "functions") {
 		b.Function(profile.Function{
-			Kind: rapid.SampledFrom(kinds[:]).Draw(t, "kind"), Method: text.Draw(t, "method"), Display: text.Draw(t, "display"), Short: text.Draw(t, "short"),
+			Kind: rapid.SampledFrom(kinds[:]).Draw(t, "kind"), Method: text.Draw(t, "method"),
+			Display: text.Draw(t, "display"), Short: text.Draw(t, "short"),
 			Signature: text.Draw(t, "signature"), Module: text.Draw(t, "module"),
 		})
 	}
@@ -29,15 +33,20 @@ var recordings = rapid.Custom(func(t *rapid.T) *profile.Recording {
 	locations := rapid.IntRange(1, 12).Draw(t, "locations")
 	for range locations {
 		b.Location(profile.Location{
-			Function: rapid.Int32Range(0, int32(len(r.Functions)-1)).Draw(t, "function"), Offset: rapid.Uint64().Draw(t, "offset"), Tier: text.Draw(t, "tier"),
+			Function: rapid.Int32Range(0, int32(len(r.Functions)-1)).Draw(t, "function"),
+			Offset:   rapid.Uint64().Draw(t, "offset"), Tier: text.Draw(t, "tier"),
 		})
 	}
 	for range rapid.IntRange(0, 30).Draw(t, "nodes") {
-		b.Child(rapid.Int32Range(0, int32(len(r.Nodes)-1)).Draw(t, "parent"), rapid.Int32Range(0, int32(len(r.Locations)-1)).Draw(t, "location"))
+		b.Child(rapid.Int32Range(0, int32(len(r.Nodes)-1)).Draw(t, "parent"),
+			rapid.Int32Range(0, int32(len(r.Locations)-1)).Draw(t, "location"))
 	}
 	r.Processes = []profile.Process{{PID: rapid.IntRange(1, 9).Draw(t, "pid"), Command: text.Draw(t, "command")}}
 	for i := range rapid.IntRange(1, 4).Draw(t, "threads") {
-		b.Thread(profile.RecordedThread{OSThreadID: 100 + i, ManagedThreadID: rapid.IntRange(0, 3).Draw(t, "managed"), Name: text.Draw(t, "name"), Role: text.Draw(t, "role")})
+		b.Thread(profile.RecordedThread{
+			OSThreadID: 100 + i, ManagedThreadID: rapid.IntRange(0, 3).Draw(t, "managed"), Name: text.Draw(t, "name"),
+			Role: text.Draw(t, "role"),
+		})
 	}
 	for range rapid.IntRange(0, 40).Draw(t, "samples") {
 		mode := profile.Modes[rapid.IntRange(0, len(profile.Modes)-1).Draw(t, "mode")]
@@ -50,18 +59,24 @@ var recordings = rapid.Custom(func(t *rapid.T) *profile.Recording {
 		}
 		b.Add(profile.Sample{
 			At: time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "at")), Weight: weight, Events: events,
-			Count: rapid.Int32Range(1, 1<<20).Draw(t, "count"), Thread: rapid.Int32Range(0, int32(len(r.Threads)-1)).Draw(t, "thread"),
-			Node: rapid.Int32Range(0, int32(len(r.Nodes)-1)).Draw(t, "node"), Mode: mode,
-			State: profile.State(rapid.Int32Range(0, 1).Draw(t, "state")), Incomplete: rapid.Bool().Draw(t, "incomplete"),
+			Count:  rapid.Int32Range(1, 1<<20).Draw(t, "count"),
+			Thread: rapid.Int32Range(0, int32(len(r.Threads)-1)).Draw(t, "thread"),
+			Node:   rapid.Int32Range(0, int32(len(r.Nodes)-1)).Draw(t, "node"), Mode: mode,
+			State:      profile.State(rapid.Int32Range(0, 1).Draw(t, "state")),
+			Incomplete: rapid.Bool().Draw(t, "incomplete"),
 		})
 	}
 	r = b.Recording()
 	r.Version = rapid.SampledFrom([]string{"", "1.0", "a b"}).Draw(t, "version")
-	r.Start = time.Unix(rapid.Int64Range(0, 1<<32).Draw(t, "start"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanoseconds")).UTC()
+	r.Start = time.Unix(rapid.Int64Range(0, 1<<32).Draw(t, "start"),
+		rapid.Int64Range(0, 999_999_999).Draw(t, "nanoseconds")).UTC()
 	r.Duration = time.Duration(rapid.Int64Range(0, 1<<50).Draw(t, "duration"))
 	for _, m := range profile.Modes {
 		if rapid.Bool().Draw(t, "stats") {
-			r.Modes = append(r.Modes, profile.ModeStats{Mode: m, Rate: rapid.Float64Range(0, 1e6).Draw(t, "rate"), Samples: len(r.Samples), Pauses: profile.Pauses{Count: 1, Max: 3}, Seen: int64(m), Every: 5})
+			r.Modes = append(r.Modes, profile.ModeStats{
+				Mode: m, Rate: rapid.Float64Range(0, 1e6).Draw(t, "rate"), Samples: len(r.Samples),
+				Pauses: profile.Pauses{Count: 1, Max: 3}, Seen: int64(m), Every: 5,
+			})
 		}
 	}
 	r.Cost = profile.Cost{TargetCPU: 1, OwnCPU: 2, OwnMemory: 3, Processors: 4}
@@ -108,8 +123,7 @@ func TestPprofRoundTrip(t *testing.T) {
 	})
 }
 
-// TestSpeedscopeRoundTrip: whatever a recording holds, speedscope has all of its
-// time, per mode and stack.
+// TestSpeedscopeRoundTrip: a speedscope file keeps the weight of each mode and stack.
 func TestSpeedscopeRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := recordings.Draw(t, "recording")
@@ -131,17 +145,19 @@ func TestSpeedscopeRoundTrip(t *testing.T) {
 	})
 }
 
+// TestFoldedSums: the numbers of a mode's lines add up to its weight, but for rounding.
 func TestFoldedSums(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := recordings.Draw(t, "recording")
-		for _, m := range profile.Modes {
+		for _, m := range SampledModes(r) {
 			file := encoded(t, foldedOf(m, rapid.Bool().Draw(t, "by thread")), r)
 			if len(file) == 0 {
 				continue
 			}
 			got := decoded(t, file)
 			lines := bytes.Count(file, []byte("\n"))
-			number, want := got.Weight(profile.CPU)/1000, foldedNumber(m, r.Weight(m)) // the reader takes it for µs
+			// The reader takes the numbers for CPU time in µs.
+			number, want := got.Weight(profile.CPU)/1000, foldedNumber(m, r.Weight(m))
 			if d := number - want; d > int64(lines) || -d > int64(len(r.Samples)) {
 				t.Fatalf("%s: %d in %d lines, want %d", m, number, lines, want)
 			}
@@ -160,9 +176,9 @@ type traceEvent struct {
 	} `json:"args"`
 }
 
-// TestTraceNests: slices are well nested, time does not run backwards, every track
-// and process has a name, what is the innermost slice adds up to the samples, and
-// each sample without a length is an instant.
+// TestTraceNests: slices are well nested, time does not run backwards, and every track and
+// process has a name. The innermost slices add up to the samples, and each sample without a
+// duration is an instant.
 func TestTraceNests(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := recordings.Draw(t, "recording")
@@ -232,11 +248,12 @@ func TestTraceNests(t *testing.T) {
 
 func TestShorten(t *testing.T) {
 	for display, want := range map[string]string{
-		"Shop.Index<string, System.Collections.Generic.List<int>>.Scan{lambda 4_0}": "Index<string, List<int>>.Scan{lambda 4_0}",
-		"System.Threading.Monitor.Wait":                                             "Monitor.Wait",
-		"Main":                                                                      "Main",
-		"A.B.C..ctor":                                                               "C..ctor",
-		"":                                                                          "",
+		"Shop.Index<string, System.Collections.Generic.List<int>>.Scan{lambda 4_0}": "Index<string, " +
+			"List<int>>.Scan{lambda 4_0}",
+		"System.Threading.Monitor.Wait": "Monitor.Wait",
+		"Main":                          "Main",
+		"A.B.C..ctor":                   "C..ctor",
+		"":                              "",
 	} {
 		if got := shorten(display); got != want {
 			t.Errorf("%s: got %s, want %s", display, got, want)
@@ -245,7 +262,9 @@ func TestShorten(t *testing.T) {
 }
 
 func TestSpans(t *testing.T) {
-	tr := track{samples: []*profile.Sample{{At: 10, Weight: 10}, {At: 22, Weight: 10}, {At: 31, Weight: 10}, {At: 51, Weight: 10}, {At: 51, Weight: 10}}}
+	tr := track{samples: []*profile.Sample{
+		{At: 10, Weight: 10}, {At: 22, Weight: 10}, {At: 31, Weight: 10}, {At: 51, Weight: 10}, {At: 51, Weight: 10},
+	}}
 	var got []string
 	for s := range tr.spans() {
 		got = append(got, fmt.Sprintf("%d-%d", s.start, s.end))

@@ -12,25 +12,29 @@ import (
 	"clrsnap/profile"
 )
 
-// Bounds of what is read, after it was unpacked.
+// Bounds of what is read, in bytes, after decompression.
 const (
-	maxDocument = 1 << 30   // bytes of our own format, which is read as it comes
-	maxForeign  = 256 << 20 // bytes of the others, which are in memory as a whole
+	maxDocument = 1 << 30   // clrsnap's own format, which is read as a stream
+	maxForeign  = 256 << 20 // the others, which are in memory as a whole
 )
 
-// readable is said where a file cannot be read.
+// readable ends the errors about files that cannot be read.
 const readable = "clrsnap reads recordings (.clrsnap), its own HTML flame graphs, pprof, speedscope and folded stacks"
 
-// ReadRecording reads a recording in any format that can be read back, told by
-// its content: our own, our HTML pages, pprof, speedscope and folded stacks, with
-// or without gzip. Of our own format it brings back all that was written; the
-// others know less. The input may be hostile: what comes out is sound, and what
-// is allocated is bounded, as is what it takes to show it: see recordingBudget.
+// ReadRecording reads a recording. It recognises the format by the content: clrsnap's
+// own format, clrsnap's HTML pages, pprof, speedscope or folded stacks, with or without
+// gzip. From the first two it returns everything that was written. The others store
+// less; what is not known of them, such as when samples were taken, is said in the
+// recording's Notes.
+//
+// The input may be hostile. Every index and number of the result has been checked. A
+// file is refused if the recording, and showing it, could take more than a gigabyte of
+// memory.
 func ReadRecording(rd io.Reader) (*profile.Recording, error) {
 	r, err := read(rd)
 	var large tooLargeError
 	if errors.As(err, &large) {
-		return nil, large // wherever in the file that is
+		return nil, large // without the errors around it, which say where in the file it was found
 	}
 	return r, err
 }
@@ -53,7 +57,7 @@ func read(rd io.Reader) (*profile.Recording, error) {
 
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// sniffSize is how much of a file is looked at to tell what it is, in bytes.
+// sniffSize is how many bytes at the start of a file are inspected to recognise its format.
 const sniffSize = 1 << 16
 
 func whyEmpty(err error) error {
@@ -63,7 +67,7 @@ func whyEmpty(err error) error {
 	return err
 }
 
-// unpacked is gzip's output, whose errors say what they mean.
+// unpacked reads gzip's output, and makes its errors clear.
 type unpacked struct{ io.Reader }
 
 func (u unpacked) Read(p []byte) (int, error) {
@@ -77,17 +81,17 @@ func (u unpacked) Read(p []byte) (int, error) {
 func unpacking(err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
-		return fmt.Errorf("the file is cut short: %w", io.ErrUnexpectedEOF)
+		return fmt.Errorf("the file is truncated: %w", io.ErrUnexpectedEOF)
 	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader):
 		return fmt.Errorf("the file is damaged: %w", err)
 	}
 	return err
 }
 
-// ours is how our own format begins.
+// ours matches the beginning of clrsnap's own format.
 var ours = regexp.MustCompile(`^\s*\{\s*"format"\s*:\s*"` + recordingFormat + `"`)
 
-// readPlain reads what is not packed (any longer).
+// readPlain reads a file that is not compressed, or has been decompressed.
 func readPlain(in *bufio.Reader) (*profile.Recording, error) {
 	head, err := in.Peek(sniffSize)
 	if len(head) == 0 {
@@ -105,11 +109,11 @@ func readPlain(in *bufio.Reader) (*profile.Recording, error) {
 			return f.read(all)
 		}
 	}
-	return nil, errors.New("this is no recording: " + readable)
+	return nil, errors.New("this is not a recording: " + readable)
 }
 
-// bounded is a reader that has an error for what is too long, where
-// io.LimitReader would have an end.
+// bounded is like io.LimitReader, but input that is too long gives an error, not an
+// early end.
 type bounded struct {
 	r          io.Reader
 	left, most int64
@@ -122,14 +126,14 @@ func (b *bounded) Read(p []byte) (int, error) {
 		if _, err := io.ReadFull(b.r, make([]byte, 1)); err != nil {
 			return 0, err
 		}
-		return 0, tooLarge(fmt.Sprintf("is too large, with more than %d MB when it is unpacked", b.most>>20))
+		return 0, tooLarge(fmt.Sprintf("is too large, with more than %d MB when it is decompressed", b.most>>20))
 	}
 	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
 	return n, err
 }
 
-// readAll is io.ReadAll for what can be large: it leaves less garbage behind.
+// readAll is io.ReadAll for large input: it doubles its buffer, and so leaves less garbage.
 func readAll(in io.Reader) ([]byte, error) {
 	all := make([]byte, 0, 1<<16)
 	for {
@@ -155,12 +159,14 @@ type foreignFormat struct {
 // foreign are the formats in the order in which they are tried.
 var foreign = []foreignFormat{
 	{isPage, readPage},
-	{beginsWith("PERFILE2"), refuse("this is the data of perf record: perf script and stackcollapse-perf.pl make folded stacks of it, which can be read")},
-	{beginsWith("Nettrace"), refuse("this is a trace of dotnet-trace: dotnet-trace convert --format Speedscope makes a file of it that can be read")},
+	{beginsWith("PERFILE2"), refuse("this is a file of perf record: convert it to folded stacks " +
+		"with perf script and stackcollapse-perf.pl")},
+	{beginsWith("Nettrace"), refuse("this is a file of dotnet-trace: convert it " +
+		"with dotnet-trace convert --format Speedscope")},
 	{beginsWith("<svg", "<?xml"), refuse("this is a picture or other XML, which cannot be read back: " + readable)},
-	{isFolded, readFolded}, // whose first frame can begin like JSON: [libc.so.6]
+	{isFolded, readFolded}, // before JSON: its first frame can look like JSON, such as [libc.so.6]
 	{beginsWith("{", "["), readJSON},
-	{func([]byte) bool { return true }, readPprof}, // which has no beginning of its own
+	{func([]byte) bool { return true }, readPprof}, // last: it has no magic number
 }
 
 func beginsWith(starts ...string) func([]byte) bool {
@@ -179,7 +185,7 @@ func refuse(why string) func([]byte) (*profile.Recording, error) {
 	return func([]byte) (*profile.Recording, error) { return nil, errors.New(why) }
 }
 
-// readJSON tells formats in JSON by their fields.
+// readJSON reads the formats in JSON. It recognises them by their fields.
 func readJSON(all []byte) (*profile.Recording, error) {
 	if bytes.HasPrefix(bytes.TrimSpace(all), []byte("[")) {
 		return nil, errChromeTrace
@@ -189,7 +195,7 @@ func readJSON(all []byte) (*profile.Recording, error) {
 	has := func(name string) bool { return fields[name] != nil }
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("this looks like JSON and is damaged: %w", err)
+		return nil, fmt.Errorf("this looks like JSON, but is damaged: %w", err)
 	case has("profiles") && has("shared"):
 		return readSpeedscope(fields)
 	case has("traceEvents"):
@@ -197,12 +203,12 @@ func readJSON(all []byte) (*profile.Recording, error) {
 	case has("capturedAt") && has("threads"):
 		return nil, errors.New("this is a snapshot of clrsnap stack --json, not a recording of clrsnap record")
 	}
-	return nil, errors.New("this JSON is no recording: " + readable)
+	return nil, errors.New("this JSON is not a recording: " + readable)
 }
 
 var errChromeTrace = errors.New("this is a Chrome trace, which cannot be read back: " + readable)
 
-// clip is as much of a text from a file as a message can hold.
+// clip cuts a text from a file to the length that an error message can have.
 func clip(s string) string {
 	const most = 80
 	if len(s) > most {

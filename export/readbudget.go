@@ -6,17 +6,17 @@ import (
 	"clrsnap/profile"
 )
 
-// budget is what may still be kept of a file, in bytes. Whoever reads takes from it before
-// the next object is kept, so that no file has more memory than its budget.
+// budget is how many bytes of memory reading a file may still take. Readers subtract from
+// it before they keep an object, so no file can take more than its budget.
 type budget struct{ left int64 }
 
-// recordingBudget is that of a recording, 671 MB. What is kept of one is a third of that or
-// less; the rest is for showing it, for which it is copied and indexed. As large as ours
-// become by profile.Limits, with long names, they take three quarters of it.
+// recordingBudget is the budget of a recording, 671 MB. Keeping it takes a third of that or
+// less; the rest is for showing it, for which it is copied and indexed. The largest
+// recording that profile.Limits allow, with long names, takes three quarters of it.
 const recordingBudget = 640 << 20
 
-// What one object takes at the worst moment: where it is copied for a selection of two
-// recordings that are compared, where functions are summed up, where a tree is drawn.
+// How many bytes one object takes at most: while it is copied for a selection from two
+// recordings that are compared, while functions are summed up, or while a tree is drawn.
 const (
 	sampleCost   = 120
 	nodeCost     = 180
@@ -29,18 +29,18 @@ const (
 	textCost     = 3  // for each byte of a name
 )
 
-// maxName is how many bytes one name may have: each is handled whole.
+// maxName is how many bytes one name may have: each is in memory as a whole.
 const maxName = 4 << 20
 
-// take takes so much for some of what is named.
+// take takes cost bytes. what names the objects that they are for.
 func (b *budget) take(cost int, what string) error {
 	if b.left -= int64(cost); b.left < 0 {
-		return tooLarge("has too many " + what + " for the gigabyte of memory that may be used")
+		return tooLarge("has too many " + what + ": it would take more than a gigabyte of memory")
 	}
 	return nil
 }
 
-// takeText takes what a text will need when it has been made fit to be shown.
+// takeText takes what a text needs when it is shown, with its escapes.
 func (b *budget) takeText(s, what string) error {
 	if len(s) > maxName {
 		return tooLargeError(fmt.Sprintf("the file has a text of %d MB where a name should be", len(s)>>20))
@@ -48,11 +48,12 @@ func (b *budget) takeText(s, what string) error {
 	return b.take(textCost*len(Clean(s)), what)
 }
 
-// takeNames takes for the names of a function, which many functions can share.
+// takeNames takes what the names of a function need. A name that is equal to the one
+// before it shares its memory.
 func (b *budget) takeNames(f *profile.Function) (err error) {
 	last := ""
 	for _, s := range [...]string{f.Method, f.Display, f.Short, f.Signature, f.Module} {
-		if err == nil && s != last { // else it is the same text
+		if err == nil && s != last {
 			err = b.takeText(s, "or too long names of functions")
 		}
 		last = s
@@ -68,7 +69,7 @@ func (b *budget) takeProcess(p *profile.Process) error {
 	return b.takeAll(processCost, "processes", p.Command, p.Runtime.Version, p.Runtime.Path, p.Runtime.Shape)
 }
 
-// takeAll takes for an object with its texts.
+// takeAll takes what an object and its texts need.
 func (b *budget) takeAll(cost int, what string, texts ...string) error {
 	err := b.take(cost, what)
 	for _, s := range texts {
@@ -79,12 +80,12 @@ func (b *budget) takeAll(cost int, what string, texts ...string) error {
 	return err
 }
 
-// tooLargeError says what of a file is too large.
+// tooLargeError says what in a file is too large.
 type tooLargeError string
 
 func (e tooLargeError) Error() string { return string(e) }
 
-// tooLarge also says what to do.
+// tooLarge returns a tooLargeError that also says what to do.
 func tooLarge(what string) error {
-	return tooLargeError("the file " + what + ": make one of a shorter time, or of fewer threads or modes")
+	return tooLargeError("the file " + what + "; record a shorter time, fewer threads or fewer modes")
 }

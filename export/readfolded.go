@@ -13,7 +13,8 @@ import (
 	"clrsnap/profile"
 )
 
-// isFolded tells folded stacks by their first line: what can be on a stack, and a number.
+// isFolded recognises folded stacks by their first line: a stack without control
+// characters, and a number.
 func isFolded(all []byte) bool {
 	line, _, _ := bytes.Cut(bytes.TrimLeft(all, " \t\r\n"), []byte("\n"))
 	stack, _, ok := foldedLine(line)
@@ -21,7 +22,7 @@ func isFolded(all []byte) bool {
 	return ok && len(stack) > 0 && !bytes.ContainsFunc(stack, isControl) && utf8.Valid(line)
 }
 
-// foldedLine takes a line apart: a stack, and a number behind it.
+// foldedLine splits a line into a stack and the number after it.
 func foldedLine(line []byte) (stack []byte, number int64, ok bool) {
 	line = bytes.TrimSpace(line)
 	at := bytes.LastIndexAny(line, " \t")
@@ -36,7 +37,8 @@ func foldedLine(line []byte) (stack []byte, number int64, ok bool) {
 // readFolded reads folded stacks, one a line.
 func readFolded(all []byte) (*profile.Recording, error) {
 	m := foldedReader{importer: newImporter(), locations: map[string]int32{}}
-	m.r.Notes = []string{"Folded stacks have no unit: their numbers are taken for microseconds of CPU time. When they were taken is not known."}
+	m.r.Notes = []string{"Folded stacks have neither units nor times: " +
+		"their numbers are read as microseconds of CPU time."}
 	process, err := m.process(0)
 	if err != nil {
 		return nil, err
@@ -53,7 +55,7 @@ func readFolded(all []byte) (*profile.Recording, error) {
 		}
 		stack, us, ok := foldedLine(line)
 		if !ok || us > math.MaxInt64/2000 {
-			return nil, fmt.Errorf("line %d has no number behind its stack", n)
+			return nil, fmt.Errorf("line %d has no number after its stack", n)
 		}
 		s := profile.Sample{Weight: us * int64(time.Microsecond), Thread: thread}
 		if err := m.stack(&s, stack); err != nil {
@@ -71,7 +73,7 @@ type foldedReader struct {
 	locations map[string]int32 // by name
 }
 
-// stack gives a sample its stack, which is written base first.
+// stack sets the stack of a sample from its names, base first.
 func (m *foldedReader) stack(s *profile.Sample, names []byte) error {
 	if name, rest, more := bytes.Cut(names, []byte(";")); string(name) == incompleteFrame {
 		s.Incomplete, names = true, rest
@@ -102,7 +104,7 @@ func (m *foldedReader) location(name []byte) (int32, error) {
 		return at, nil
 	}
 	if err := m.budget.takeText(string(name), "functions"); err != nil {
-		return 0, err // before anything is made of it
+		return 0, err // before anything is kept
 	}
 	f, err := m.foldedFunction(string(name))
 	if err == nil {
@@ -112,8 +114,8 @@ func (m *foldedReader) location(name []byte) (int32, error) {
 	return at, err
 }
 
-// foldedFunction heeds what follows a name: stackcollapse-perf.pl --all marks
-// functions of the kernel and of a JIT compiler.
+// foldedFunction returns the index of a function. It understands the suffixes with which
+// Folded and stackcollapse-perf.pl --all mark kernel functions, events and JIT-compiled code.
 func (m *foldedReader) foldedFunction(name string) (int32, error) {
 	name = strings.ReplaceAll(name, `\x3b`, ";")
 	if kernel, ok := strings.CutSuffix(name, foldedKernel); ok {

@@ -12,26 +12,26 @@ import (
 	"clrsnap/profile"
 )
 
-// importer builds a recording from a format that knows less than ours. What it keeps is
-// taken from a budget.
+// importer builds a recording from a format that stores less than clrsnap's own. What it
+// keeps is taken from a budget.
 type importer struct {
 	b       *profile.Builder
 	threads map[profile.RecordedThread]int32
 	pids    map[int]int32
-	r       profile.Recording // what does not come from samples
+	r       profile.Recording // the fields that do not come from samples
 	modes   [len(profile.Modes)]profile.ModeStats
 
 	budget                      budget
 	functions, locations, nodes int32 // how many have been taken from the budget
-	entered                     int   // frames, of all samples
+	entered                     int   // frames of all samples
 }
 
-// maxEntered is how many frames all samples of a file may have together. Where a format can
-// name many frames at once, or the same ones again and again, they would be without end.
+// maxEntered bounds the number of frames that all samples of a file have together. It is
+// for formats in which few bytes can stand for many frames.
 const maxEntered = 1 << 27
 
 func newImporter() *importer {
-	const most = recordingBudget / sampleCost // more than the budget has room for, of anything
+	const most = recordingBudget / sampleCost // of anything, more than the budget has room for
 	return &importer{
 		b:       profile.NewBuilder(profile.Limits{Samples: most, Nodes: most, Functions: most}),
 		threads: map[profile.RecordedThread]int32{}, pids: map[int]int32{}, nodes: 1,
@@ -87,7 +87,7 @@ func (m *importer) location(l profile.Location) (int32, error) {
 // enter makes a location the leaf of a sample's stack.
 func (m *importer) enter(s *profile.Sample, location int32) error {
 	if m.entered++; m.entered > maxEntered {
-		return tooLarge(fmt.Sprintf("has too many frames, more than %d million in all samples together", maxEntered>>20))
+		return tooLarge(fmt.Sprintf("has more than %d million frames in all samples together", maxEntered>>20))
 	}
 	s.Node = m.b.Child(s.Node, location)
 	if s.Node < m.nodes {
@@ -112,7 +112,7 @@ func (m *importer) add(s profile.Sample) error {
 	return nil
 }
 
-// note adds a sentence that whoever reads the figures has to know, unless it is there.
+// note adds a sentence to the recording's notes, unless it is one of the latest.
 func (m *importer) note(text string) error {
 	if slices.Contains(m.r.Notes[max(0, len(m.r.Notes)-4):], text) {
 		return nil
@@ -126,8 +126,9 @@ func (m *importer) finish() (*profile.Recording, error) {
 	if _, err := m.process0(); err != nil {
 		return nil, err
 	}
-	r := *m.b.Recording() // and lets go of what it was built with
-	r.Version, r.Start, r.Duration, r.Processes, r.Notes = m.r.Version, m.r.Start, m.r.Duration, m.r.Processes, m.r.Notes
+	r := *m.b.Recording() // a copy: the Builder's indices can be freed
+	r.Version, r.Start, r.Duration = m.r.Version, m.r.Start, m.r.Duration
+	r.Processes, r.Notes = m.r.Processes, m.r.Notes
 	for _, mode := range profile.Modes {
 		if stats := m.modes[mode]; stats.Samples > 0 {
 			stats.Mode = mode
@@ -135,12 +136,12 @@ func (m *importer) finish() (*profile.Recording, error) {
 		}
 	}
 	if err := checkRecording(&r); err != nil {
-		return nil, fmt.Errorf("the file cannot be a recording: %w", err)
+		return nil, fmt.Errorf("the file is damaged: %w", err)
 	}
 	return &r, nil
 }
 
-// process0 makes sure that there is a process.
+// process0 adds a process if there is none, and returns the index of the first.
 func (m *importer) process0() (int32, error) {
 	if len(m.r.Processes) > 0 {
 		return 0, nil
@@ -148,19 +149,19 @@ func (m *importer) process0() (int32, error) {
 	return m.process(0)
 }
 
-// function returns the index of a function that is known by what tools show: its
-// name, and the file of the module that it is in, if that is known.
+// function returns the index of a function by its name as tools show it, and by the file
+// of its module, which may be empty.
 func (m *importer) function(name, file string) (int32, error) {
 	module := baseName(file)
 	if assembly, rest, ok := strings.Cut(name, "!"); ok && module == "" && !strings.ContainsAny(assembly, " (<:") {
-		name, module = rest, assembly+assemblySuffix // as dotnet-trace has it
+		name, module = rest, assembly+assemblySuffix // as dotnet-trace writes it
 	}
 	kind := kindOf(name, module)
 	return m.put(functionOf(kind, "", name, moduleOfMapping(kind, module)))
 }
 
-// functionOf takes the name of a function apart. Without exact the exact name is
-// taken to be the same, but for the parameters.
+// functionOf makes a function of its name as tools show it. If the exact name is empty,
+// it becomes the name without the parameters.
 func functionOf(kind profile.Kind, exact, name, module string) profile.Function {
 	f := profile.Function{Kind: kind, Method: exact, Display: name, Short: name, Module: module}
 	if kind == profile.Event {
@@ -185,7 +186,8 @@ func functionOf(kind profile.Kind, exact, name, module string) profile.Function 
 	return f
 }
 
-// kindOf guesses the kind of a function; a module tells it if there is one.
+// kindOf returns the kind of a function: from its module if it has one, else a guess from
+// its name.
 func kindOf(name, module string) profile.Kind {
 	switch {
 	case isEventMapping(module):
@@ -207,7 +209,7 @@ func isEventMapping(file string) bool {
 	return file == eventMapping || strings.HasPrefix(file, eventModule) && strings.HasSuffix(file, "]")
 }
 
-// moduleOfMapping is a module by the file of its mapping.
+// moduleOfMapping returns the module that a mapping's file stands for.
 func moduleOfMapping(kind profile.Kind, file string) string {
 	switch {
 	case file == dynamicMapping || file == unknownMapping || file == eventMapping:
@@ -224,7 +226,7 @@ func moduleOfMapping(kind profile.Kind, file string) string {
 	return file
 }
 
-// timeUnit is what a number with a unit stands for; false: it is no time.
+// timeUnit returns the time that a unit stands for; false: it is not a unit of time.
 func timeUnit(name string) (time.Duration, bool) {
 	switch strings.TrimSuffix(name, "s") {
 	case "nanosecond", "n":
@@ -239,8 +241,8 @@ func timeUnit(name string) (time.Duration, bool) {
 	return 0, false
 }
 
-// scaled is a number, each of which is so much, as a weight. What does not fit is
-// negative, which importer.add refuses.
+// scaled returns v times unit as a weight. What does not fit becomes -1, which importer.add
+// refuses.
 func scaled(v float64, unit int64) int64 {
 	if v *= float64(unit); !(v >= 0 && v <= maxWeight) {
 		return -1

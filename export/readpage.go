@@ -17,17 +17,16 @@ var (
 
 func isPage(all []byte) bool { return pageStart.Match(all[:min(len(all), 512)]) }
 
-// readPage reads the recording that one of our flame graphs carries: the same
-// bytes as a file of our own, in base64. Of a page with a difference it is the
-// newer one.
+// readPage reads the recording inside one of clrsnap's flame graphs: the same bytes as a
+// .clrsnap file, in base64. Of a page that compares two recordings, that is the later one.
 func readPage(all []byte) (*profile.Recording, error) {
 	at := pageData.FindIndex(all)
 	if at == nil {
-		return nil, errors.New("this page is no flame graph of clrsnap: " + readable)
+		return nil, errors.New("this page is not a flame graph of clrsnap: " + readable)
 	}
 	data, _, ok := bytes.Cut(all[at[1]:], []byte("</script>"))
 	if !ok {
-		return nil, errors.New("the page is cut short: its end is missing")
+		return nil, errors.New("the page is truncated: its end is missing")
 	}
 	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader(bytes.TrimSpace(data))))
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"clrsnap/profile"
 )
 
-// readPprof reads a profile of any program: ours, and best effort those of others.
+// readPprof reads a pprof profile: everything of one that clrsnap wrote, and what it can of
+// those of other programs.
 func readPprof(all []byte) (*profile.Recording, error) {
 	p, err := scanPprof(all)
 	var large tooLargeError
@@ -20,9 +21,12 @@ func readPprof(all []byte) (*profile.Recording, error) {
 	case errors.As(err, &large):
 		return nil, err
 	case err != nil || len(p.types) == 0:
-		return nil, errors.New("this is no recording: " + readable)
+		return nil, errors.New("this is not a recording: " + readable)
 	}
-	in := pprofReader{importer: newImporter(), p: p, places: make([]int32, 0, len(p.locations)), functions: map[pprofPlace]int32{}}
+	in := pprofReader{
+		importer: newImporter(), p: p,
+		places: make([]int32, 0, len(p.locations)), functions: map[pprofPlace]int32{},
+	}
 	if err := in.read(); err != nil {
 		return nil, err
 	}
@@ -33,14 +37,14 @@ func readPprof(all []byte) (*profile.Recording, error) {
 type pprofReader struct {
 	*importer
 	p         *pprofFile
-	ours      bool
+	ours      bool // clrsnap wrote it
 	columns   []pprofColumn
-	units     []int64              // what one of a column's values is, in the mode's unit
-	functions map[pprofPlace]int32 // ours
-	places    []int32              // of locations that have been seen, each leaf first, as inlining makes several of one
+	units     []int64              // by column: what a value of 1 is in the mode's unit
+	functions map[pprofPlace]int32 // the recording's functions
+	places    []int32              // the recording's locations; inlining makes several of one, leaf first
 }
 
-// pprofPlace is a function of a profile, in the file of a mapping.
+// pprofPlace is a function of a profile in a mapping.
 type pprofPlace struct{ function, mapping int32 }
 
 func (in *pprofReader) read() error {
@@ -86,7 +90,7 @@ func (in *pprofReader) read() error {
 
 func damagedPprof(err error) error { return fmt.Errorf("the pprof profile is damaged: %w", err) }
 
-// period fills in what is known of how the profile was sampled.
+// period sets the rate, or Every, of the mode that the profile's period is of.
 func (in *pprofReader) period() {
 	if in.p.period <= 0 {
 		return
@@ -101,8 +105,8 @@ func (in *pprofReader) period() {
 	}
 }
 
-// chooseColumns finds what can be read of the values: for each mode one of them,
-// and the count that goes with it. If there is none, counts are taken for time.
+// chooseColumns chooses the sample types to read: for each mode one type, and the count
+// that goes with it. If no type fits a mode, it reads the first count as time.
 func (in *pprofReader) chooseColumns() error {
 	var seen modeSet
 	for i, t := range in.p.types {
@@ -114,7 +118,8 @@ func (in *pprofReader) chooseColumns() error {
 		in.columns = append(in.columns, pprofColumn{mode, in.countOf(mode, t.name), i})
 		in.units = append(in.units, unit)
 		if mode == profile.Alloc && !isNamed(mode, t.name) {
-			in.r.Notes = append(in.r.Notes, fmt.Sprintf("The pprof profile has %s in bytes: it is shown as allocated bytes.", clip(t.name)))
+			in.r.Notes = append(in.r.Notes,
+				fmt.Sprintf("The pprof profile has %s in bytes: it is shown as allocated bytes.", clip(t.name)))
 		}
 	}
 	if len(in.columns) > 0 {
@@ -126,20 +131,20 @@ func (in *pprofReader) chooseColumns() error {
 		for _, t := range in.p.types[:min(len(in.p.types), 8)] {
 			names = append(names, clip(t.name)+" in "+clip(t.unit))
 		}
-		return fmt.Errorf("the pprof profile has neither times nor bytes nor counts: it has %s", strings.Join(names, ", "))
+		return fmt.Errorf("the pprof profile has no times, bytes or counts, only %s", strings.Join(names, ", "))
 	}
 	unit := int64(time.Microsecond)
 	if in.p.period > 0 && in.p.periodType.unit == "nanoseconds" {
 		unit = in.p.period
 	} else {
-		in.r.Notes = append(in.r.Notes, "The pprof profile has counts only: each is taken for a microsecond.")
+		in.r.Notes = append(in.r.Notes, "The pprof profile has only counts: each is shown as a microsecond.")
 	}
 	in.columns, in.units = []pprofColumn{{modeOfTime(in.p.types[at].name), at, at}}, []int64{unit}
 	return nil
 }
 
-// modeOfType tells what mode a type of values is, and how much one of them is in
-// the mode's unit.
+// modeOfType returns the mode of a sample type, and what a value of 1 is in the mode's
+// unit.
 func modeOfType(t pprofType) (m profile.Mode, unit int64, ok bool) {
 	if unit, ok := timeUnit(t.unit); ok {
 		return modeOfTime(t.name), int64(unit), true
@@ -156,7 +161,7 @@ func modeOfType(t pprofType) (m profile.Mode, unit int64, ok bool) {
 	return 0, 0, false
 }
 
-// modeOfTime tells what a type of time is about.
+// modeOfTime returns the mode of a sample type that is a time.
 func modeOfTime(name string) profile.Mode {
 	for _, m := range profile.Modes {
 		if m.Unit() == profile.Nanoseconds && isNamed(m, name) {
@@ -169,13 +174,14 @@ func modeOfTime(name string) profile.Mode {
 	return profile.CPU
 }
 
-// isNamed reports whether a name is one that weights of a mode have.
+// isNamed reports whether a name is one of those of a mode's weights.
 func isNamed(m profile.Mode, name string) bool {
 	return slices.Contains(pprofTypes[m].weight, name)
 }
 
-// hasBetter reports whether another type is surely the weight of a mode, which one
-// of this name is only taken for. Go's heap profiles also have what is still in use.
+// hasBetter reports whether another sample type has a name of the mode's weights, and the
+// type with this name has not. Go's heap profiles, for example, have inuse_space as well as
+// alloc_space.
 func (in *pprofReader) hasBetter(m profile.Mode, name string) bool {
 	return !isNamed(m, name) && slices.ContainsFunc(in.p.types, func(t pprofType) bool {
 		mode, _, ok := modeOfType(t)
@@ -183,7 +189,7 @@ func (in *pprofReader) hasBetter(m profile.Mode, name string) bool {
 	})
 }
 
-// countOf is the value that counts what another one weighs, or -1.
+// countOf returns the index of the sample type that counts what the type weight weighs, or -1.
 func (in *pprofReader) countOf(m profile.Mode, weight string) int {
 	names := pprofTypes[m].count
 	if space, ok := strings.CutSuffix(weight, "_space"); ok && m == profile.Alloc {
@@ -194,8 +200,8 @@ func (in *pprofReader) countOf(m profile.Mode, weight string) int {
 	})
 }
 
-// isShared reports whether a count goes with several weights: what has no weight is
-// of another mode then.
+// isShared reports whether a count goes with the weights of several modes. Then a sample
+// without weight in one of them belongs to another one.
 func (in *pprofReader) isShared(count int) bool {
 	n := 0
 	for _, c := range in.columns {
@@ -232,7 +238,7 @@ func (in *pprofReader) sample(p *pprofSample) error {
 	return in.values(p, s)
 }
 
-// values adds what a sample of each mode is.
+// values adds a sample for each mode that the profile's sample has values of.
 func (in *pprofReader) values(p *pprofSample, s profile.Sample) error {
 	for i, c := range in.columns {
 		v, n := p.values[c.weight], int64(0)
@@ -240,7 +246,7 @@ func (in *pprofReader) values(p *pprofSample, s profile.Sample) error {
 			n = p.values[c.count]
 		}
 		if v < 0 || n < 0 {
-			return errors.New("it has negative values: a difference between two profiles cannot be read")
+			return errors.New("it has negative values, as a difference of two profiles has: that cannot be read")
 		}
 		if v == 0 && (n == 0 || in.isShared(c.count)) {
 			continue
@@ -261,7 +267,7 @@ func (in *pprofReader) values(p *pprofSample, s profile.Sample) error {
 	return nil
 }
 
-// What others call the labels that say which thread a sample is of.
+// The names that other programs use for the labels of the thread.
 const (
 	otherPID, otherTID         = "process_id", "thread_id"
 	otherThread, anotherThread = "thread_name", "comm"
@@ -271,7 +277,8 @@ const (
 var pprofLabelNames = func() map[string]string {
 	out := map[string]string{}
 	for _, n := range []string{
-		labelThread, labelRole, labelState, labelIncomplete, labelTID, labelManagedTID, labelPID, otherPID, otherTID, otherThread, anotherThread,
+		labelThread, labelRole, labelState, labelIncomplete, labelTID, labelManagedTID, labelPID,
+		otherPID, otherTID, otherThread, anotherThread,
 	} {
 		out[n] = n
 	}
@@ -301,7 +308,7 @@ func (in *pprofReader) threadOf(p *pprofSample) (int32, error) {
 	return in.thread(t)
 }
 
-// location returns our locations for one of a profile, leaf first.
+// location returns the recording's locations for a location of the profile, leaf first.
 func (in *pprofReader) location(i int32) ([]int32, error) {
 	l := &in.p.locations[i]
 	if l.first < 0 {
@@ -314,7 +321,7 @@ func (in *pprofReader) location(i int32) ([]int32, error) {
 	return in.places[l.first : l.first+l.n], nil
 }
 
-// readLocation appends ours for one of a profile.
+// readLocation decodes a location of the profile and appends the recording's to places.
 func (in *pprofReader) readLocation(l *pprofLocation) error {
 	p, err := in.p.read(l)
 	if err != nil {
@@ -345,15 +352,17 @@ func (in *pprofReader) readLocation(l *pprofLocation) error {
 	}
 	module := baseName(file)
 	kind := kindOf("[", module)
-	f := profile.Function{Kind: kind, Display: nameless(moduleOfMapping(kind, module)), Short: nameless(moduleOfMapping(kind, module)), Module: moduleOfMapping(kind, module)}
-	function, err := in.put(f)
+	module = moduleOfMapping(kind, module)
+	function, err := in.put(profile.Function{
+		Kind: kind, Display: nameless(module), Short: nameless(module), Module: module,
+	})
 	if err != nil {
 		return err
 	}
 	return in.place(function, offset)
 }
 
-// place appends a place in one of our functions.
+// place appends a location in one of the recording's functions.
 func (in *pprofReader) place(function int32, offset uint64) error {
 	at, err := in.importer.location(profile.Location{Function: function, Offset: offset})
 	if err == nil {
@@ -363,7 +372,8 @@ func (in *pprofReader) place(function int32, offset uint64) error {
 	return err
 }
 
-// pprofFunction returns ours for one of a profile; -1: it has no name.
+// pprofFunction returns the recording's function for one of the profile; -1: it has no
+// name.
 func (in *pprofReader) pprofFunction(at pprofPlace, file string) (int32, error) {
 	i, ok := in.functions[at]
 	if ok {
@@ -389,8 +399,8 @@ func (in *pprofReader) pprofFunction(at pprofPlace, file string) (int32, error) 
 	return i, cmp.Or(err, in.p.tables.take(rowCost, "functions"))
 }
 
-// offset is that within the function, which only our addresses tell. Events have
-// none.
+// offset returns the offset in the function. Only clrsnap's own profiles have it. Events
+// have none.
 func (in *pprofReader) offset(f *pprofFunction, file string, inMapping uint64) uint64 {
 	switch {
 	case !in.ours || isEventMapping(file):

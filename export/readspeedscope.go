@@ -12,8 +12,8 @@ import (
 	"clrsnap/profile"
 )
 
-// readSpeedscope reads speedscope's own format, sampled and evented. The fields of the file
-// are in memory; of what they hold only what becomes a recording is.
+// readSpeedscope reads speedscope's own format, sampled and evented profiles. The file is in
+// memory as text; only what becomes part of the recording is decoded and kept.
 func readSpeedscope(fields map[string][]byte) (*profile.Recording, error) {
 	in := speedscopeReader{importer: newImporter(), a: newMemoryScanner(nil), b: newMemoryScanner(nil)}
 	if err := in.read(fields); err != nil {
@@ -24,9 +24,9 @@ func readSpeedscope(fields map[string][]byte) (*profile.Recording, error) {
 
 type speedscopeReader struct {
 	*importer
-	a, b   *memoryScanner // of what is read: two lists go side by side
-	ours   bool
-	frames []int32 // their locations; -1: the mark of a missing beginning
+	a, b   *memoryScanner // two, because samples and weights are read side by side
+	ours   bool           // clrsnap wrote it
+	frames []int32        // the locations of frames; -1: incompleteFrame
 }
 
 func (in *speedscopeReader) read(fields map[string][]byte) error {
@@ -36,8 +36,12 @@ func (in *speedscopeReader) read(fields map[string][]byte) error {
 	}
 	if in.ours = strings.HasPrefix(exporter, creatorName); in.ours {
 		in.r.Version = strings.TrimPrefix(strings.TrimPrefix(exporter, creatorName), " ")
-	} else if err := in.note("Speedscope files do not say what kind of time was measured: it is shown as CPU time, unless a profile is named otherwise."); err != nil {
-		return err
+	} else {
+		const note = "Speedscope files do not say what kind of time was measured: " +
+			"it is shown as CPU time, unless a profile's name says otherwise."
+		if err := in.note(note); err != nil {
+			return err
+		}
 	}
 	in.a.reset(fields["shared"])
 	var frames []byte
@@ -77,7 +81,7 @@ func optional(value []byte, into any) error {
 	return unmarshal(value, into)
 }
 
-// frame reads one that profiles refer to.
+// frame reads a frame of the table that profiles refer to.
 func (in *speedscopeReader) frame() error {
 	var name, file string
 	err := in.a.object(func(field string) (err error) {
@@ -142,8 +146,8 @@ func (in *speedscopeReader) profile(all []byte) error {
 	return fmt.Errorf("there is no type %s", clip(kind))
 }
 
-// unit is what one of a profile's numbers is, in the unit of its mode. That is
-// changed where the numbers cannot be of the mode that the name says.
+// unit returns what a weight of 1 in the file is in the unit of the mode. It changes the
+// mode if the file's unit does not fit it.
 func (in *speedscopeReader) unit(name string, m *profile.Mode) (int64, error) {
 	of, isTime := timeUnit(name)
 	switch {
@@ -161,12 +165,13 @@ func (in *speedscopeReader) unit(name string, m *profile.Mode) (int64, error) {
 		return 1, nil
 	}
 	*m = profile.CPU
-	return int64(time.Microsecond), in.note("A profile has no unit: its numbers are taken for microseconds.")
+	return int64(time.Microsecond), in.note("A profile has no unit: its numbers are read as microseconds.")
 }
 
 var withTID = regexp.MustCompile(`^(?:(.*) \((\d+)\)|thread (\d+))$`)
 
-// named takes the name of a profile apart, as far as it is ours: thread and mode.
+// named returns the thread and the mode that the name of a profile says, if clrsnap has
+// written it.
 func (in *speedscopeReader) named(name string) (thread int32, mode profile.Mode, err error) {
 	t := profile.RecordedThread{}
 	if t.Process, err = in.process(0); err != nil {
@@ -201,7 +206,7 @@ func (in *speedscopeReader) sampled(samples, weights []byte, unit int64, s profi
 		case err != nil:
 			return err
 		case more != weighed:
-			return errors.New("there are not as many weights as samples")
+			return errors.New("the numbers of samples and weights differ")
 		case !more:
 			return nil
 		}
@@ -215,7 +220,7 @@ func (in *speedscopeReader) sampled(samples, weights []byte, unit int64, s profi
 	}
 }
 
-// sample reads a stack, base first, which weighs so much.
+// sample reads a stack, base first, and adds a sample of this weight.
 func (in *speedscopeReader) sample(weight int64, s *profile.Sample) error {
 	s.Weight, s.Node, s.Incomplete = weight, 0, false
 	there := false
@@ -233,8 +238,8 @@ func (in *speedscopeReader) sample(weight int64, s *profile.Sample) error {
 	return in.end(s, there)
 }
 
-// end moves on to the end of a sample and adds it, unless it stands for a time
-// without any. When bytes or counts were is not in the file.
+// end sets the time of a sample and adds it, unless it is an empty stack: that is a time
+// without samples. The file has no times for bytes and counts.
 func (in *speedscopeReader) end(s *profile.Sample, there bool) error {
 	if s.Mode.Unit() == profile.Nanoseconds {
 		s.At = min(s.At+time.Duration(s.Weight), maxTime)
@@ -249,7 +254,7 @@ func (in *speedscopeReader) end(s *profile.Sample, there bool) error {
 // enterFrame makes a frame the leaf of the stack.
 func (in *speedscopeReader) enterFrame(s *profile.Sample, frame int64) error {
 	if frame < 0 || frame >= int64(len(in.frames)) {
-		return fmt.Errorf("frame %d of %d", frame, len(in.frames))
+		return outOfRange("frame", frame, len(in.frames))
 	}
 	if in.frames[frame] < 0 {
 		s.Incomplete = true
@@ -258,9 +263,9 @@ func (in *speedscopeReader) enterFrame(s *profile.Sample, frame int64) error {
 	return in.enter(s, in.frames[frame])
 }
 
-// speedscopeEvent is that a frame was entered or left.
+// speedscopeEvent says that a frame was entered or left.
 type speedscopeEvent struct {
-	kind  string // O: it was opened, C: closed
+	kind  string // O: opened, that is entered; C: closed
 	frame int64
 	at    float64
 }
@@ -282,8 +287,7 @@ func (in *speedscopeReader) event() (e speedscopeEvent, err error) {
 	return e, err
 }
 
-// evented reads what entered and left frames: each stretch between two events is a
-// sample.
+// evented reads an evented profile. Each time between two events becomes a sample.
 func (in *speedscopeReader) evented(events []byte, start float64, unit int64, s profile.Sample) error {
 	type open struct {
 		frame      int64
@@ -314,6 +318,6 @@ func (in *speedscopeReader) evented(events []byte, start float64, unit int64, s 
 			s.Node, s.Incomplete, stack = stack[top].below, stack[top].incomplete, stack[:top]
 			return nil
 		}
-		return errors.New("a frame is left that was not the last one entered")
+		return errors.New("a frame is closed that was not the last one opened")
 	})
 }

@@ -22,22 +22,30 @@ func recorded() *profile.Recording {
 		return b.Location(profile.Location{Function: b.Function(f), Offset: offset, Tier: tier})
 	}
 	method := func(module, method, display, short, signature string) profile.Function {
-		return profile.Function{Kind: profile.Managed, Method: method, Display: display, Short: short, Signature: signature, Module: module}
+		return profile.Function{
+			Kind: profile.Managed, Method: method, Display: display, Short: short, Signature: signature, Module: module,
+		}
 	}
-	start := at(method(coreLib, "System.Threading.Thread.StartCallback", "System.Threading.Thread.StartCallback", "Thread.StartCallback", "()"), 0x22, "ReadyToRun")
+	start := at(method(coreLib, "System.Threading.Thread.StartCallback", "System.Threading.Thread.StartCallback",
+		"Thread.StartCallback", "()"), 0x22, "ReadyToRun")
 	main := at(method("Shop", "Shop.Program.Main", "Shop.Program.Main", "Program.Main", "(string[])"), 0x40, "tier-0")
-	scan := method("Shop", "Shop.Index`2+<>c.<Scan>b__4_0", "Shop.Index<string, System.Collections.Generic.List<int>>.Scan{lambda 4_0}",
+	scan := method("Shop", "Shop.Index`2+<>c.<Scan>b__4_0",
+		"Shop.Index<string, System.Collections.Generic.List<int>>.Scan{lambda 4_0}",
 		"Index<string, List<int>>.Scan{lambda 4_0}", "(System.Collections.Generic.KeyValuePair<string, int>, int*)")
 	scan0, scan1 := at(scan, 0x10, "tier-0"), at(scan, 0x84, "tier-1")
-	evil := at(method("Shop", "Shop.\"</script>\\;evil\n\x1b", "Shop.\"</script>\\;evil\n\x1b", "evil", "(int)"), 1, "dynamic")
-	wait := at(method(coreLib, "System.Threading.Monitor.Wait", "System.Threading.Monitor.Wait", "Monitor.Wait", "(object, int)"), 0x31, "ReadyToRun")
+	evil := at(method("Shop", "Shop.\"</script>\\;evil\n\x1b", "Shop.\"</script>\\;evil\n\x1b", "evil", "(int)"), 1,
+		"dynamic")
+	wait := at(method(coreLib, "System.Threading.Monitor.Wait", "System.Threading.Monitor.Wait", "Monitor.Wait",
+		"(object, int)"), 0x31, "ReadyToRun")
 	native := func(module, name, short string, offset uint64) int32 {
-		return at(profile.Function{Kind: profile.Native, Method: name, Display: name, Short: short, Module: module}, offset, "")
+		return at(profile.Function{Kind: profile.Native, Method: name, Display: name, Short: short, Module: module},
+			offset, "")
 	}
 	clr := native("libcoreclr.so", "", "", 0x5eb1d1)
 	doWait := native("libcoreclr.so", "Thread::DoWait(int, void**, bool)", "Thread::DoWait", 0x210)
 	memcpy := native("libc.so.6", "memcpy", "memcpy", 0x80)
-	kernel := at(profile.Function{Kind: profile.Kernel, Method: "do_futex", Display: "do_futex", Short: "do_futex", Module: "kernel"}, 0x99, "")
+	kernel := at(profile.Function{Kind: profile.Kernel, Method: "do_futex", Display: "do_futex", Short: "do_futex",
+		Module: "kernel"}, 0x99, "")
 
 	app := b.Thread(profile.RecordedThread{OSThreadID: 4242, ManagedThreadID: 1, Name: "Shop", Role: "Main"})
 	worker := b.Thread(profile.RecordedThread{OSThreadID: 4250, ManagedThreadID: 5, Name: "orders; <1>"})
@@ -52,7 +60,8 @@ func recorded() *profile.Recording {
 	const tick = int64(10 * time.Millisecond)
 	add := func(ms int, thread, node int32, mode profile.Mode, state profile.State, incomplete bool) {
 		b.Add(profile.Sample{
-			At: time.Duration(ms) * time.Millisecond, Weight: tick, Thread: thread, Node: node, Mode: mode, State: state, Incomplete: incomplete,
+			At: time.Duration(ms) * time.Millisecond, Weight: tick, Thread: thread, Node: node, Mode: mode,
+			State: state, Incomplete: incomplete,
 		})
 	}
 	for i := range 6 {
@@ -72,9 +81,14 @@ func recorded() *profile.Recording {
 	}}}
 	r.Modes = []profile.ModeStats{
 		{Mode: profile.CPU, Rate: 100, Source: profile.FromProcessors, Samples: 9, Lost: 1, Broken: 1, Repaired: 2},
-		{Mode: profile.Wall, Rate: 100, Got: 33.5, Samples: 8, Late: 3, Pauses: profile.Pauses{Count: 4, P50: 14200, P99: 30000, Max: 31000}, Released: 1},
+		{
+			Mode: profile.Wall, Rate: 100, Got: 33.5, Samples: 8, Late: 3,
+			Pauses: profile.Pauses{Count: 4, P50: 14200, P99: 30000, Max: 31000}, Released: 1,
+		},
 	}
-	r.Cost = profile.Cost{TargetCPU: 90 * time.Millisecond, OwnCPU: 3 * time.Millisecond, OwnMemory: 12 << 20, Processors: 2}
+	r.Cost = profile.Cost{
+		TargetCPU: 90 * time.Millisecond, OwnCPU: 3 * time.Millisecond, OwnMemory: 12 << 20, Processors: 2,
+	}
 	r.Notes = []string{"1 sample of 10 was lost."}
 	return r
 }
@@ -109,8 +123,9 @@ func TestRecordingFile(t *testing.T) {
 	for name, file := range map[string][]byte{
 		"packed": packed,
 		"plain":  plain,
-		"page":   []byte("<!DOCTYPE html>\n<script type=\"application/octet-stream\" id=\"recording\">" + base64.StdEncoding.EncodeToString(packed) + "</script>"),
-		"later":  bytes.Replace(plain, []byte(`"tier":`), []byte(`"unknown":[{"a":["\"}",1.5,null]}],"tier":`), 1),
+		"page": []byte("<!DOCTYPE html>\n<script type=\"application/octet-stream\" id=\"recording\">" +
+			base64.StdEncoding.EncodeToString(packed) + "</script>"),
+		"later": bytes.Replace(plain, []byte(`"tier":`), []byte(`"unknown":[{"a":["\"}",1.5,null]}],"tier":`), 1),
 	} {
 		got, err := ReadRecording(bytes.NewReader(file))
 		if err != nil {
@@ -126,47 +141,69 @@ func TestEmptyRecording(t *testing.T) {
 		profile.NewBuilder(profile.Limits{}).Recording(),
 		{Nodes: []profile.Node{{Parent: -1, Location: -1}}, Start: time.Unix(0, 1).UTC()},
 	} {
-		if got, err := ReadRecording(bytes.NewReader(written(t, WriteRecording, r))); err != nil || !reflect.DeepEqual(got, r) {
+		if got, err := ReadRecording(bytes.NewReader(written(t, WriteRecording, r))); err != nil ||
+			!reflect.DeepEqual(got, r) {
 			t.Errorf("got %+v, %v\nwant %+v", got, err, r)
 		}
 	}
 }
 
-// TestDamagedRecording: whatever is wrong is said in one sentence.
+// TestDamagedRecording: every error is one sentence.
 func TestDamagedRecording(t *testing.T) {
 	plain := string(inflated(t, written(t, WriteRecording, recorded())))
 	for _, c := range []struct{ name, old, new, want string }{
-		{"newer", `"version":2,`, `"version":3,"strange":{},`, "the recording has version 3 of its format, this clrsnap knows version 2: use a newer clrsnap"},
+		{
+			"newer", `"version":2,`, `"version":3,"strange":{},`,
+			"the recording has version 3 of its format, this clrsnap knows version 2: use a newer clrsnap",
+		},
 		{"older", `"version":2,`, `"version":0,`, "there is no version 0"},
-		{"no version", `"version":2,`, ``, "it comes before the version"},
-		{"parent", `"parent":[-1,0,`, `"parent":[-1,1,`, "node 1 is called by node 1"},
+		{"no version", `"version":2,`, ``, "it comes before the version of the format"},
+		{
+			"parent", `"parent":[-1,0,`, `"parent":[-1,1,`,
+			"node 1 has the parent 1: a parent must come before its children",
+		},
 		{"root", `"parent":[-1,0,`, `"parent":[0,0,`, "node 0 is not the root"},
-		{"index", `"thread":[0,`, `"thread":[7,`, "sample 0 is of thread 7 of 3"},
-		{"negative index", `"node":[`, `"node":[-`, "is at node -3 of"},
+		{"index", `"thread":[0,`, `"thread":[7,`, "sample 0: thread index 7 is out of range [0, 3)"},
+		{"negative index", `"node":[`, `"node":[-`, "node index -3 is out of range [0, "},
 		{"32 bits", `"thread":[0,`, `"thread":[4294967296,`, "samples: thread: a number is too large"},
 		{"64 bits", `"weight":[1`, `"weight":[99999999999999999999`, "samples: weight: a number is too large"},
 		{"sum of times", `"weight":[1`, `"weight":[4611686018427387903,1`, "another column has 17"},
-		{"weights", `"weight":[10000000,10000000,10000000,`, `"weight":[4611686018427387903,0,4611686018427387903,`, "the cpu samples stand for more than"},
-		{"events", `"events":[0,0,0,`, `"events":[4611686018427387903,0,4611686018427387903,`, "the cpu samples stand for more than"},
-		{"negative events", `"events":[0,`, `"events":[-1,`, "sample 0 stands for 10000000, and for -1 events"},
+		{
+			"weights", `"weight":[10000000,10000000,10000000,`, `"weight":[4611686018427387903,0,4611686018427387903,`,
+			"of all cpu samples is more than",
+		},
+		{
+			"events", `"events":[0,0,0,`, `"events":[4611686018427387903,0,4611686018427387903,`,
+			"of all cpu samples is more than",
+		},
+		{
+			"negative events", `"events":[0,`, `"events":[-1,`,
+			"sample 0: the weight 10000000 or the number of events, -1, is negative or too large",
+		},
 		{"no events", `"events":`, `"event":`, `samples: column "events" is missing`},
-		{"unit", `"unit":"nanoseconds"`, `"unit":"bytes"`, "the unit of mode cpu is nanoseconds, and not bytes"},
-		{"seen", `"seen":0`, `"seen":-3`, "-3 events"},
-		{"time", `"at":[0,`, `"at":[-5,`, "sample 0 is at -1 ns"},
-		{"fraction", `"count":[1,`, `"count":[1.5,`, "samples: count: a number is not whole"},
-		{"no count", `"count":[1,`, `"count":[0,`, "sample 0 stands for 0 samples"},
+		{"unit", `"unit":"nanoseconds"`, `"unit":"bytes"`, "the unit of mode cpu is nanoseconds, not bytes"},
+		{"seen", `"seen":0`, `"seen":-3`, "the number of events, -3, "},
+		{"time", `"at":[0,`, `"at":[-5,`, "sample 0: the time -1 ns is negative"},
+		{"fraction", `"count":[1,`, `"count":[1.5,`, "samples: count: a number is not an integer"},
+		{"no count", `"count":[1,`, `"count":[0,`, "sample 0: a count of 0 is less than 1"},
 		{"mode", `"mode":[0,`, `"mode":[256,`, "there is no mode 256"},
 		{"mode's name", `{"mode":"cpu"`, `{"mode":"heap"`, `there is no mode heap`},
-		{"twice", `{"mode":"cpu"`, `{"mode":"wall"`, "is there twice"},
+		{"twice", `{"mode":"cpu"`, `{"mode":"wall"`, "mode 1 is unknown, or listed twice"},
 		{"kind", `{"kind":[0,`, `{"kind":[9,`, "there is no kind 9"},
-		{"string", `"method":[1,`, `"method":[1000,`, "string 1000 of"},
+		{"string", `"method":[1,`, `"method":[1000,`, "string index 1000 is out of range"},
 		{"rows", `"state":[0,`, `"state":[0,0,`, "18 rows, another column has 17"},
 		{"column", `"state":`, `"statue":`, `samples: column "state" is missing`},
-		{"process", `{"process":0`, `{"process":1`, "thread 0 is of process 1 of 1"},
-		{"incomplete", `"incomplete":[`, `"incomplete":[9`, "is incomplete"},
-		{"start", `"start":"2026`, `"start":"x` + strings.Repeat("\xff", 1000), "is no time as in RFC 3339"},
-		{"year", `"start":"2026-03-04T05:06:07.123456789Z`, `"start":"9999-12-31T23:59:59-02:00`, "it begins in the year 10000"},
-		{"rubbish", "}\n", "}x", `found 'x' behind the end`},
+		{"process", `{"process":0`, `{"process":1`, "thread 0: process index 1 is out of range [0, 1)"},
+		{"incomplete", `"incomplete":[`, `"incomplete":[9`, "incomplete: sample index 9"},
+		{
+			"start", `"start":"2026`, `"start":"x` + strings.Repeat("\xff", 1000),
+			"is not a time in the format of RFC 3339",
+		},
+		{
+			"year", `"start":"2026-03-04T05:06:07.123456789Z`, `"start":"9999-12-31T23:59:59-02:00`,
+			"it begins in the year 10000",
+		},
+		{"rubbish", "}\n", "}x", `found 'x' after the end of the document`},
 		{"brackets", `"notes":[`, `"notes":[` + strings.Repeat("[", 100), "a value is too large"},
 		{"nothing", `"duration":250000000`, `"later":,"duration":1`, "found ',' where a value should be"},
 	} {
@@ -177,7 +214,8 @@ func TestDamagedRecording(t *testing.T) {
 		if changed == plain {
 			t.Errorf("%s: nothing was changed", c.name)
 		}
-		if _, err := ReadRecording(strings.NewReader(changed)); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if _, err := ReadRecording(strings.NewReader(changed)); err == nil || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}
@@ -196,11 +234,11 @@ func TestCutRecording(t *testing.T) {
 	}
 }
 
-// TestWriteRefuses: what could not be read is not written.
+// TestWriteRefuses: a recording that could not be read back is not written.
 func TestWriteRefuses(t *testing.T) {
 	r := recorded()
 	r.Samples[0].Node = int32(len(r.Nodes))
-	if err := WriteRecording(io.Discard, r); err == nil || !strings.Contains(err.Error(), "sample 0 is at node") {
+	if err := WriteRecording(io.Discard, r); err == nil || !strings.Contains(err.Error(), "sample 0: node index ") {
 		t.Errorf("got %v", err)
 	}
 	if err := WriteRecording(failing{}, recorded()); !errors.Is(err, errFull) {
@@ -208,8 +246,8 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// TestUnpackedSize: a small file that would unpack to more than anyone records
-// is refused without being held in memory.
+// TestUnpackedSize: a small file that decompresses to more than any recording is refused,
+// without having been in memory.
 func TestUnpackedSize(t *testing.T) {
 	start := `{"format":"clrsnap recording","version":2,"later":"`
 	endless := io.MultiReader(strings.NewReader(start), zeros{})

@@ -8,8 +8,8 @@ import (
 	"clrsnap/profile"
 )
 
-// Bounds of what is written: far more than a profile.Builder lets a recording become. Of
-// what is read there may be no more than recordingBudget has room for.
+// Bounds of what is written: far more than a profile.Builder allows. What is read is bounded
+// by recordingBudget as well.
 const (
 	maxSamples   = 1 << 24
 	maxNodes     = 1 << 24
@@ -20,26 +20,27 @@ const (
 	maxNotes     = 1 << 12
 )
 
-// maxWeight bounds every weight and number of events, and the sums of each mode,
-// so that nothing that is worked out from them can overflow.
+// maxWeight bounds every weight and number of events, and their sums in each mode, so that
+// nothing that is computed from them can overflow.
 const maxWeight = math.MaxInt64 / 2
 
-// maxTime bounds every time likewise: 146 years.
+// maxTime bounds every time, for the same reason. It is 146 years.
 const maxTime = time.Duration(maxWeight)
 
-// checkRecording returns an error unless everything in r that is an index, a time
-// or a number can be relied on. Whoever gets a recording that was read need not
-// look again.
+// checkRecording returns an error unless every index, time and number in r is valid. A
+// recording that was read has passed it, so that nobody has to check again.
 func checkRecording(r *profile.Recording) error {
 	if y := r.Start.UTC().Year(); y < 0 || y > 9999 {
-		return fmt.Errorf("it begins in the year %d", y) // which RFC 3339 cannot write
+		return fmt.Errorf("it begins in the year %d", y) // RFC 3339 cannot write that
 	}
 	for _, t := range [...]time.Duration{r.Duration, r.Cost.TargetCPU, r.Cost.OwnCPU} {
 		if t < 0 || t > maxTime {
-			return fmt.Errorf("a time of %d ns", t)
+			return fmt.Errorf("a duration of %d ns is negative or too long", t)
 		}
 	}
-	for _, check := range [...]func(*profile.Recording) error{checkSizes, checkModes, checkTables, checkNodes, checkSamples} {
+	for _, check := range [...]func(*profile.Recording) error{
+		checkSizes, checkModes, checkTables, checkNodes, checkSamples,
+	} {
 		if err := check(r); err != nil {
 			return err
 		}
@@ -70,15 +71,17 @@ func checkModes(r *profile.Recording) error {
 		m := &r.Modes[i]
 		switch {
 		case !m.Mode.Known() || seen[m.Mode]:
-			return fmt.Errorf("mode %d is there twice or unknown", m.Mode)
+			return fmt.Errorf("mode %d is unknown, or listed twice", m.Mode)
 		case !finite(m.Rate) || !finite(m.Got) || m.Rate < 0 || m.Got < 0:
-			return fmt.Errorf("a rate of %v, of which %v was reached", m.Rate, m.Got)
+			return fmt.Errorf("mode %v: the rate %v or the rate that was got, %v, is negative or not finite",
+				m.Mode, m.Rate, m.Got)
 		case min(m.Samples, m.Lost, m.Late, m.Broken, m.Repaired, m.Pauses.Count, m.Released) < 0:
-			return fmt.Errorf("a count of samples or pauses that is negative")
+			return fmt.Errorf("mode %v: a count of samples or pauses is negative", m.Mode)
 		case min(m.Seen, m.Every) < 0 || max(m.Seen, m.Every) > maxWeight:
-			return fmt.Errorf("%d events, of which every %d was sampled", m.Seen, m.Every)
+			return fmt.Errorf("mode %v: the number of events, %d, or the interval, %d, is negative or too large",
+				m.Mode, m.Seen, m.Every)
 		case min(m.Pauses.P50, m.Pauses.P99, m.Pauses.Max) < 0:
-			return fmt.Errorf("a pause that is negative")
+			return fmt.Errorf("mode %v: a pause is negative", m.Mode)
 		}
 		seen[m.Mode] = true
 	}
@@ -88,17 +91,18 @@ func checkModes(r *profile.Recording) error {
 func checkTables(r *profile.Recording) error {
 	for i := range r.Threads {
 		if !within(r.Threads[i].Process, len(r.Processes)) {
-			return fmt.Errorf("thread %d is of process %d of %d", i, r.Threads[i].Process, len(r.Processes))
+			return fmt.Errorf("thread %d: %w", i, outOfRange("process", int64(r.Threads[i].Process), len(r.Processes)))
 		}
 	}
 	for i := range r.Functions {
 		if kindNumber(r.Functions[i].Kind) < 0 {
-			return fmt.Errorf("function %d is of kind %q", i, r.Functions[i].Kind)
+			return fmt.Errorf("function %d: there is no kind %q", i, r.Functions[i].Kind)
 		}
 	}
 	for i := range r.Locations {
 		if !within(r.Locations[i].Function, len(r.Functions)) {
-			return fmt.Errorf("location %d is in function %d of %d", i, r.Locations[i].Function, len(r.Functions))
+			return fmt.Errorf("location %d: %w", i,
+				outOfRange("function", int64(r.Locations[i].Function), len(r.Functions)))
 		}
 	}
 	return nil
@@ -112,13 +116,13 @@ func checkNodes(r *profile.Recording) error {
 	for i := 1; i < len(r.Nodes); i++ {
 		n := r.Nodes[i]
 		if !within(n.Parent, i) {
-			return fmt.Errorf("node %d is called by node %d", i, n.Parent)
+			return fmt.Errorf("node %d has the parent %d: a parent must come before its children", i, n.Parent)
 		}
 		if depth[i] = depth[n.Parent] + 1; depth[i] > profile.MaxDepth {
 			return errTooDeep
 		}
 		if !within(n.Location, len(r.Locations)) {
-			return fmt.Errorf("node %d is at location %d of %d", i, n.Location, len(r.Locations))
+			return fmt.Errorf("node %d: %w", i, outOfRange("location", int64(n.Location), len(r.Locations)))
 		}
 	}
 	return nil
@@ -132,22 +136,24 @@ func checkSamples(r *profile.Recording) error {
 		s := &r.Samples[i]
 		switch {
 		case !within(s.Thread, len(r.Threads)):
-			return fmt.Errorf("sample %d is of thread %d of %d", i, s.Thread, len(r.Threads))
+			return fmt.Errorf("sample %d: %w", i, outOfRange("thread", int64(s.Thread), len(r.Threads)))
 		case !within(s.Node, len(r.Nodes)):
-			return fmt.Errorf("sample %d is at node %d of %d", i, s.Node, len(r.Nodes))
+			return fmt.Errorf("sample %d: %w", i, outOfRange("node", int64(s.Node), len(r.Nodes)))
 		case !s.Mode.Known() || s.State > profile.Waiting:
-			return fmt.Errorf("sample %d has mode %d and state %d", i, s.Mode, s.State)
+			return fmt.Errorf("sample %d: there is no mode %d, or no state %d", i, s.Mode, s.State)
 		case s.Count < 1:
-			return fmt.Errorf("sample %d stands for %d samples", i, s.Count)
+			return fmt.Errorf("sample %d: a count of %d is less than 1", i, s.Count)
 		case s.At < 0 || s.At > maxTime:
-			return fmt.Errorf("sample %d is at %d ns", i, s.At)
+			return fmt.Errorf("sample %d: the time %d ns is negative or too late", i, s.At)
 		case min(s.Weight, s.Events) < 0 || max(s.Weight, s.Events) > maxWeight:
-			return fmt.Errorf("sample %d stands for %d, and for %d events", i, s.Weight, s.Events)
+			return fmt.Errorf("sample %d: the weight %d or the number of events, %d, is negative or too large",
+				i, s.Weight, s.Events)
 		}
 		weight[s.Mode] += s.Weight
 		events[s.Mode] += s.Events
 		if max(weight[s.Mode], events[s.Mode]) > maxWeight {
-			return fmt.Errorf("the %s samples stand for more than %d", s.Mode, int64(maxWeight))
+			return fmt.Errorf("the sum of the weights or events of all %s samples is more than %d",
+				s.Mode, int64(maxWeight))
 		}
 	}
 	return nil
@@ -155,3 +161,8 @@ func checkSamples(r *profile.Recording) error {
 
 // within reports whether i is an index of a list of n.
 func within(i int32, n int) bool { return i >= 0 && int(i) < n }
+
+// outOfRange is the error of an index that is not within a list of n.
+func outOfRange(what string, i int64, n int) error {
+	return fmt.Errorf("%s index %d is out of range [0, %d)", what, i, n)
+}

@@ -8,18 +8,18 @@ import (
 	"clrsnap/profile"
 )
 
-// A tableReader reads one table of a recording: an object of columns, that come
-// in any order and are all there.
+// A tableReader reads one table of a recording: an object whose fields are columns. The
+// columns can come in any order, but none may be missing.
 type tableReader struct {
 	d      *documentReader
 	rows   int             // of each column; -1: not known yet
 	kept   int             // rows that have been taken from the budget
-	cost   int             // of each
-	what   string          // they are
-	absent map[string]bool // columns that are still to come
+	cost   int             // of a row, in bytes
+	what   string          // the name of the rows in errors
+	absent map[string]bool // columns that have not come yet
 }
 
-// columnReader reads the column of a name.
+// columnReader reads the column with this name.
 type columnReader func(t *tableReader, name string) error
 
 func (d *documentReader) table(what string, cost int, read columnReader, columns ...string) error {
@@ -29,7 +29,7 @@ func (d *documentReader) table(what string, cost int, read columnReader, columns
 	}
 	err := d.s.object(func(name string) error {
 		if !t.absent[name] {
-			return d.s.skip() // not known
+			return d.s.skip() // an unknown column
 		}
 		delete(t.absent, name)
 		return read(&t, name)
@@ -43,7 +43,7 @@ func (d *documentReader) table(what string, cost int, read columnReader, columns
 }
 
 func (d *documentReader) functionTable() error {
-	columns := []string{"method", "display", "short", "signature", "module"} // the order of documentReader.functions
+	columns := []string{"method", "display", "short", "signature", "module"} // in the order of documentReader.functions
 	return d.table("functions", functionCost, func(t *tableReader, name string) error {
 		if name == "kind" {
 			return column(t, &d.r.Functions, func(f *profile.Function, v int32) error {
@@ -100,7 +100,7 @@ func (d *documentReader) sampleColumn(t *tableReader, name string) error {
 	numbers := func(set func(*sample, int32) error) error { return column(t, &d.r.Samples, set) }
 	switch name {
 	case "at":
-		at := time.Duration(0) // kept where no delta makes it overflow; checkSamples finds what is negative
+		at := time.Duration(0) // clamped, so that no delta makes it overflow; checkSamples refuses it if it is negative
 		return d.numbers(t, func(s *sample, delta int64) {
 			at = min(max(at+time.Duration(delta), -1), maxTime)
 			s.At = at
@@ -116,14 +116,18 @@ func (d *documentReader) sampleColumn(t *tableReader, name string) error {
 	case "node":
 		return numbers(func(s *sample, v int32) error { s.Node = v; return nil })
 	case "mode":
-		return numbers(func(s *sample, v int32) error { s.Mode = profile.Mode(v); return isOf(v, len(profile.Modes), name) })
+		return numbers(func(s *sample, v int32) error {
+			s.Mode = profile.Mode(v)
+			return isOf(v, len(profile.Modes), name)
+		})
 	case "state":
 		return numbers(func(s *sample, v int32) error {
 			s.State = profile.State(v)
 			return isOf(v, int(profile.Waiting)+1, name)
 		})
 	}
-	t = &tableReader{d: d, rows: -1, cost: 4, what: "samples"} // "incomplete" is a list of its own, not of one element a sample
+	// "incomplete" has the indices of some samples, not one element for each.
+	t = &tableReader{d: d, rows: -1, cost: 4, what: "samples"}
 	return column(t, &d.incomplete, func(i *int32, v int32) error { *i = v; return nil })
 }
 
@@ -139,7 +143,7 @@ func (d *documentReader) numbers(t *tableReader, set func(*profile.Sample, int64
 	})
 }
 
-// isOf returns an error unless v is one of the n modes or states that there are.
+// isOf returns an error unless v is less than n, the number of modes or states.
 func isOf(v int32, n int, what string) error {
 	if !within(v, n) {
 		return fmt.Errorf("there is no %s %d", what, v)
@@ -161,7 +165,7 @@ func column[T any](t *tableReader, table *[]T, set func(*T, int32) error) error 
 	})
 }
 
-// rows reads a column into the rows of a table, of which it may be the first.
+// rows reads a column into the rows of a table. The first column adds the rows.
 func rows[T any](t *tableReader, table *[]T, read func(*T) error) error {
 	n := 0
 	err := t.d.s.array(func(i int) error {

@@ -15,20 +15,21 @@ import (
 	"clrsnap/profile"
 )
 
-// What a recording's file begins with, and the version of its format that is
-// written. docs/recording.md describes it.
+// The beginning of a recording's file, and the version of the format that is written.
+// docs/recording.md describes the format.
 const (
 	recordingFormat  = "clrsnap recording"
 	recordingVersion = 2
 	creatorName      = "clrsnap"
 )
 
-// WriteRecording writes everything that is in a recording: gzip of one JSON
-// document, whose tables are stored by column. ReadRecording brings an equal
-// recording back; only what is not UTF-8 in names has U+FFFD in its place.
+// WriteRecording writes a recording in clrsnap's own format, which keeps everything: one
+// JSON document, whose tables are stored by column, compressed with gzip. ReadRecording
+// returns an equal recording, except that invalid UTF-8 in names has become U+FFFD. It
+// returns an error if an index or a number of r is not valid.
 func WriteRecording(w io.Writer, r *profile.Recording) error {
 	if err := checkRecording(r); err != nil {
-		return fmt.Errorf("the recording contradicts itself: %w", err)
+		return fmt.Errorf("the recording is not valid: %w", err)
 	}
 	z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 	if err != nil {
@@ -113,7 +114,7 @@ func writeSamples(c *columnWriter, s []profile.Sample) {
 	c.end()
 }
 
-// stringsOf numbers the strings of a recording.
+// stringsOf is the string table of a recording.
 type stringsOf struct {
 	list  []string
 	index map[string]int64
@@ -147,7 +148,7 @@ func (t *stringsOf) at(s string) int64 {
 // kinds are the kinds of function by their numbers in the file.
 var kinds = [...]profile.Kind{profile.Managed, profile.Native, profile.Kernel, profile.Event}
 
-// kindNumber is a kind's place in kinds, or -1.
+// kindNumber returns the index of a kind in kinds, or -1.
 func kindNumber(k profile.Kind) int {
 	for i := range kinds {
 		if kinds[i] == k {
@@ -157,8 +158,8 @@ func kindNumber(k profile.Kind) int {
 	return -1
 }
 
-// columnWriter writes JSON bit by bit: the columns never are in memory. The first
-// error stays.
+// columnWriter writes JSON as a stream, so that columns are never in memory as a whole. It
+// keeps the first error.
 type columnWriter struct {
 	w     *bufio.Writer
 	buf   []byte
@@ -175,19 +176,19 @@ func (c *columnWriter) text(s string) {
 	}
 }
 
-// field writes a field of the document, which is not its first.
+// field writes a field of the document that is not the first.
 func (c *columnWriter) field(name string, v any) {
 	c.text(",\n\"" + name + "\":")
 	c.value(v)
 }
 
-// value writes any value that is small.
+// value writes any small value.
 func (c *columnWriter) value(v any) { c.encode(v, "\n") }
 
-// open writes an object without its end: fields can follow.
+// open writes an object without its closing brace, so that fields can follow.
 func (c *columnWriter) open(v any) { c.encode(v, "}\n") }
 
-// encode writes a value but for the end.
+// encode writes a value without this end.
 func (c *columnWriter) encode(v any, end string) {
 	if c.enc == nil {
 		c.enc = json.NewEncoder(&c.encoded)
@@ -256,7 +257,7 @@ func (c *columnWriter) list(n int, element func(int)) {
 	c.text("]")
 }
 
-// finite reports whether JSON can have v.
+// finite reports whether v is neither infinite nor NaN, which JSON cannot have.
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // quotedJSON is s as a string in JSON.
@@ -265,7 +266,7 @@ func quotedJSON(s string) string {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(s); err != nil {
-		panic(err) // there is no string that JSON cannot have
+		panic(err) // cannot happen: every string can be encoded
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

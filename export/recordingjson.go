@@ -81,7 +81,8 @@ func modesOut(list []profile.ModeStats) []fileMode {
 	out := make([]fileMode, len(list))
 	for i, m := range list {
 		out[i] = fileMode{
-			m.Mode.String(), m.Mode.Unit().String(), m.Rate, m.Got, string(m.Source), m.Samples, m.Lost, m.Late, m.Broken, m.Repaired,
+			m.Mode.String(), m.Mode.Unit().String(), m.Rate, m.Got, string(m.Source),
+			m.Samples, m.Lost, m.Late, m.Broken, m.Repaired,
 			filePauses(m.Pauses), m.Released, m.Seen, m.Every,
 		}
 	}
@@ -96,10 +97,11 @@ func (m *fileMode) stats() (profile.ModeStats, error) {
 		return profile.ModeStats{}, fmt.Errorf("there is no mode %s", clip(m.Mode))
 	}
 	if unit := mode.Unit().String(); m.Unit != unit && m.Unit != "" { // version 1 has none
-		return profile.ModeStats{}, fmt.Errorf("the unit of mode %s is %s, and not %s", mode, unit, clip(m.Unit))
+		return profile.ModeStats{}, fmt.Errorf("the unit of mode %s is %s, not %s", mode, unit, clip(m.Unit))
 	}
 	return profile.ModeStats{
-		Mode: mode, Rate: m.Rate, Got: m.Got, Source: profile.SourceNamed(m.Source), Samples: m.Samples, Lost: m.Lost, Late: m.Late, Broken: m.Broken,
-		Repaired: m.Repaired, Pauses: profile.Pauses(m.Pauses), Released: m.Released, Seen: m.Seen, Every: m.Every,
+		Mode: mode, Rate: m.Rate, Got: m.Got, Source: profile.SourceNamed(m.Source),
+		Samples: m.Samples, Lost: m.Lost, Late: m.Late, Broken: m.Broken, Repaired: m.Repaired,
+		Pauses: profile.Pauses(m.Pauses), Released: m.Released, Seen: m.Seen, Every: m.Every,
 	}, nil
 }

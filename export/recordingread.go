@@ -12,10 +12,12 @@ import (
 	"clrsnap/profile"
 )
 
-// readDocument reads the JSON document of a recording. It may be hostile: what it
-// can make us allocate is bounded, and what comes out has passed checkRecording.
+// readDocument reads the JSON document of a recording. The document may be hostile: memory is
+// bounded by a budget, and the result has passed checkRecording.
 func readDocument(rd io.Reader) (*profile.Recording, error) {
-	d := documentReader{s: jsonScanner{r: bufio.NewReaderSize(rd, 1<<16)}, r: &profile.Recording{}, budget: budget{recordingBudget}}
+	d := documentReader{
+		s: jsonScanner{r: bufio.NewReaderSize(rd, 1<<16)}, r: &profile.Recording{}, budget: budget{recordingBudget},
+	}
 	err := d.s.object(d.field)
 	if err == nil {
 		err = d.s.end()
@@ -33,20 +35,21 @@ func readDocument(rd io.Reader) (*profile.Recording, error) {
 	case errors.As(err, &newer):
 		return nil, newer
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, errors.New("the recording is cut short: its end is missing")
+		return nil, errors.New("the recording is truncated: its end is missing")
 	}
 	return nil, fmt.Errorf("the recording is damaged: %w", err)
 }
 
-// newerError is the version of a format that is not known yet.
+// newerError is a version of the format that is newer than this clrsnap.
 type newerError int64
 
 func (e newerError) Error() string {
-	return fmt.Sprintf("the recording has version %d of its format, this clrsnap knows version %d: use a newer clrsnap", int64(e), recordingVersion)
+	return fmt.Sprintf("the recording has version %d of its format, this clrsnap knows version %d: use a newer clrsnap",
+		int64(e), recordingVersion)
 }
 
-// documentReader is a recording that is being read. Strings are known by number
-// until all has been read: fields may come in any order.
+// documentReader reads a recording. Names are indices of strings until everything has been
+// read, because fields can come in any order.
 type documentReader struct {
 	s          jsonScanner
 	r          *profile.Recording
@@ -74,7 +77,7 @@ func (d *documentReader) field(key string) error {
 		}
 		at, err := time.Parse(time.RFC3339Nano, text)
 		if err != nil {
-			return fmt.Errorf("%s is no time as in RFC 3339", clip(text))
+			return fmt.Errorf("%s is not a time in the format of RFC 3339", clip(text))
 		}
 		d.r.Start = at.UTC()
 		return nil
@@ -98,7 +101,7 @@ func (d *documentReader) field(key string) error {
 	return d.small(key)
 }
 
-// small reads what is no table.
+// small reads a field that is not a table.
 func (d *documentReader) small(key string) error {
 	switch key {
 	case "processes":
@@ -169,8 +172,8 @@ func (d *documentReader) creator() error {
 	return err
 }
 
-// finish puts the strings in their places, and what else could only be done when
-// all had been read.
+// finish does what needs all fields: it replaces indices by strings, and marks incomplete
+// samples.
 func (d *documentReader) finish() error {
 	if d.format == 0 {
 		return errors.New("the version of the format is missing")
@@ -178,14 +181,15 @@ func (d *documentReader) finish() error {
 	var err error
 	text := func(i int32) string {
 		if !within(i, len(d.strings)) {
-			err = fmt.Errorf("string %d of %d", i, len(d.strings))
+			err = outOfRange("string", int64(i), len(d.strings))
 			return ""
 		}
 		return d.strings[i]
 	}
 	for i, n := range d.functions {
 		f := &d.r.Functions[i]
-		f.Method, f.Display, f.Short, f.Signature, f.Module = text(n[0]), text(n[1]), text(n[2]), text(n[3]), text(n[4])
+		f.Method, f.Display, f.Short = text(n[0]), text(n[1]), text(n[2])
+		f.Signature, f.Module = text(n[3]), text(n[4])
 		if err = cmp.Or(err, d.budget.takeNames(f)); err != nil {
 			return err
 		}
@@ -198,7 +202,7 @@ func (d *documentReader) finish() error {
 	}
 	for _, i := range d.incomplete {
 		if !within(i, len(d.r.Samples)) {
-			return fmt.Errorf("sample %d of %d is incomplete", i, len(d.r.Samples))
+			return fmt.Errorf("incomplete: %w", outOfRange("sample", int64(i), len(d.r.Samples)))
 		}
 		d.r.Samples[i].Incomplete = true
 	}

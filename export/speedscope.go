@@ -8,18 +8,21 @@ import (
 	"clrsnap/profile"
 )
 
-// speedscopeSchema names the format: files without it are not recognised.
+// speedscopeSchema names the format: speedscope does not recognise files without it.
 const speedscopeSchema = "https://www.speedscope.app/file-format-schema.json"
 
-// Speedscope writes a recording for speedscope: one profile for each thread and
-// mode, the busiest thread first, in the order of time, weights in nanoseconds or
-// bytes, or without a unit where they are counts. Empty stacks stand for the times
-// without samples, so that a time line is true.
-// Equal stacks that follow one another are one. A frame's file is its module, with
-// .dll for assemblies; a stack whose beginning is missing begins with the frame
-// "[incomplete stack]". Whether a thread was waiting is not in the file.
+// Speedscope writes a recording in the format of speedscope. A file has one profile for
+// each thread and mode, the busiest thread first.
+//
+// The samples of a profile are in the order of time. Their weights are nanoseconds,
+// bytes, or counts, which have no unit. Empty stacks fill the times without samples, so
+// that speedscope's time line is to scale. Consecutive equal stacks are one sample.
+//
+// A frame's file is its module, with .dll for assemblies. A stack whose frames near the
+// base are missing begins with the frame "[incomplete stack]". The file does not say
+// whether a thread was running or waiting.
 func Speedscope(w io.Writer, r *profile.Recording) error {
-	if err := newSpelled(r).addAll(r, FormatSpeedscope); err != nil {
+	if err := newSpelled(r).addAll(r); err != nil {
 		return err
 	}
 	c := columnWriter{w: bufio.NewWriterSize(w, 1<<16)}
@@ -46,7 +49,7 @@ type speedscopeFrame struct {
 	File string `json:"file,omitempty"`
 }
 
-// speedscopeFrames has one frame a function, and one for missing beginnings.
+// speedscopeFrames returns a frame for each function, and incompleteFrame.
 func speedscopeFrames(r *profile.Recording) []speedscopeFrame {
 	out := make([]speedscopeFrame, 0, len(r.Functions)+1)
 	for i := range r.Functions {
@@ -59,11 +62,11 @@ func speedscopeFrames(r *profile.Recording) []speedscopeFrame {
 type speedscopeEncoder struct {
 	c          *columnWriter
 	r          *profile.Recording
-	incomplete int32 // the frame for it
+	incomplete int32 // the index of incompleteFrame
 	stack      []int32
 }
 
-// speedscopeEntry is what one element of samples and of weights stand for.
+// speedscopeEntry is one element of samples and of weights.
 type speedscopeEntry struct {
 	node       int32
 	incomplete bool
@@ -125,18 +128,21 @@ func (e *speedscopeEncoder) sample(x *speedscopeEntry) {
 	e.c.write(e.c.buf)
 }
 
-// modeSuffix is what the names of profiles end with.
+// modeSuffix returns the suffix of the names of a mode's profiles.
 func modeSuffix(m profile.Mode) string {
 	return [...]string{
-		profile.CPU: ", CPU", profile.Wall: ", wall clock", profile.Alloc: ", allocations", profile.Exception: ", exceptions",
-		profile.Contention: ", waits for locks", profile.ThreadStart: ", thread starts", profile.GC: ", GC pauses",
+		profile.CPU: ", CPU", profile.Wall: ", wall clock", profile.Alloc: ", allocations",
+		profile.Exception: ", exceptions", profile.Contention: ", waits for locks",
+		profile.ThreadStart: ", thread starts", profile.GC: ", GC pauses",
 	}[m]
 }
 
-// speedscopeNoUnit is the unit of what is only counted.
+// speedscopeNoUnit is the unit of counts.
 const speedscopeNoUnit = "none"
 
-var speedscopeUnits = [...]string{profile.Nanoseconds: "nanoseconds", profile.Bytes: "bytes", profile.Count: speedscopeNoUnit}
+var speedscopeUnits = [...]string{
+	profile.Nanoseconds: "nanoseconds", profile.Bytes: "bytes", profile.Count: speedscopeNoUnit,
+}
 
 func creator(r *profile.Recording) string {
 	if r.Version == "" {
@@ -145,7 +151,7 @@ func creator(r *profile.Recording) string {
 	return creatorName + " " + r.Version
 }
 
-// recordingName is what tools call the recording: program, process, time.
+// recordingName returns the title that tools show: program, process and time.
 func recordingName(r *profile.Recording) string {
 	name := "recording"
 	if len(r.Processes) > 0 {

@@ -8,11 +8,12 @@ import (
 	"testing"
 )
 
-// validator is the program that holds files against a JSON schema. Its arguments
-// are the schema and the files.
+// validator is the program that validates files against a JSON schema. Its arguments are
+// the schema and the files.
 const validator = `
 const fs = require("fs"), [schema, ...files] = process.argv.slice(1);
-const check = new (require("ajv").default)({strict: false, allErrors: true}).compile(JSON.parse(fs.readFileSync(schema)));
+const Ajv = require("ajv").default;
+const check = new Ajv({strict: false, allErrors: true}).compile(JSON.parse(fs.readFileSync(schema)));
 for (const f of files)
 	if (!check(JSON.parse(fs.readFileSync(f)))) {
 		console.log(f, JSON.stringify(check.errors, null, 1));
@@ -20,13 +21,14 @@ for (const f of files)
 	}
 `
 
-// TestSpeedscopeSchema holds our files against the schema that speedscope
-// publishes, with a validator that is not ours.
+// TestSpeedscopeSchema validates clrsnap's files against the schema that speedscope
+// publishes, with somebody else's validator.
 func TestSpeedscopeSchema(t *testing.T) {
 	dir := speedscopeDir(t)
 	good, bad := filepath.Join(t.TempDir(), "good.json"), filepath.Join(t.TempDir(), "bad.json")
 	file := written(t, Speedscope, recorded())
-	for name, text := range map[string]string{good: string(file), bad: strings.Replace(string(file), `"weights":[`, `"weights":["x",`, 1)} {
+	for name, text := range map[string]string{good: string(file),
+		bad: strings.Replace(string(file), `"weights":[`, `"weights":["x",`, 1)} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -1,19 +1,25 @@
 package export
 
 import (
-	"fmt"
+	"errors"
 
 	"clrsnap/profile"
 )
 
-// maxOutput is how many bytes formats become that name each frame of each stack, more or less.
-const maxOutput = 1 << 30
+// MaxOutput is how many bytes an output may have, about. Formats that write every frame of
+// every stack refuse to write more. Such files can be far larger than the recording, which
+// stores common callers and names once.
+const MaxOutput = 1 << 30
 
-// spelled are the frames that a format writes which has each stack as a whole. Of a tree in
-// which each of many nodes has a sample these are far more than there are nodes.
+// ErrTooLarge is the error of an output that would be larger than MaxOutput.
+var ErrTooLarge = errors.New("the output would be larger than a gigabyte: " +
+	"choose one mode, fewer threads, a shorter time, or another format")
+
+// spelled counts the frames of a format that writes each stack as a whole. If many nodes of a
+// tree have samples, these are far more frames than there are nodes.
 type spelled struct {
 	depth  []int32 // of each node
-	frames int
+	frames int     // so far
 }
 
 func newSpelled(r *profile.Recording) *spelled {
@@ -25,23 +31,19 @@ func newSpelled(r *profile.Recording) *spelled {
 }
 
 // add adds the stack of a node.
-func (s *spelled) add(node int32, f Format) error {
+func (s *spelled) add(node int32) error {
 	if s.frames += int(s.depth[node]) + 1; s.frames > maxEntered {
-		return outputTooLarge(f)
+		return ErrTooLarge
 	}
 	return nil
 }
 
 // addAll adds the stacks of all samples.
-func (s *spelled) addAll(r *profile.Recording, f Format) error {
+func (s *spelled) addAll(r *profile.Recording) error {
 	for i := range r.Samples {
-		if err := s.add(r.Samples[i].Node, f); err != nil {
+		if err := s.add(r.Samples[i].Node); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func outputTooLarge(f Format) error {
-	return fmt.Errorf("a %s file of this would have more than a gigabyte: choose one mode, fewer threads or a shorter time, or another format", f)
 }

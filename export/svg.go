@@ -13,23 +13,26 @@ import (
 	"clrsnap/profile"
 )
 
-// SVGOptions say how to draw a flame graph. The zero value draws CPU time.
+// SVGOptions are the options of SVG. The zero value works.
 type SVGOptions struct {
-	Title string       // empty: the program and when it was recorded
-	Mode  profile.Mode // what is drawn; modes are never added up
-	Width int          // in pixels; 0: 1200
-	Flame bool         // the root is at the bottom, not at the top
+	Title string // empty: the program and when it was recorded
+	// Mode is the mode that is drawn. The zero value, CPU, stands for the first mode
+	// that the recording has samples of.
+	Mode  profile.Mode
+	Width int  // in pixels; 0: 1200
+	Flame bool // the root is at the bottom, not at the top
 }
 
-// SVG writes one mode of a recording as a picture of a flame graph. The picture is
-// static: the figures of a frame show where the pointer rests on it.
+// SVG writes one mode of a recording as a picture of a flame graph. The picture has no
+// script. A frame's name, weight and share show as a tooltip.
 func SVG(w io.Writer, r *profile.Recording, o SVGOptions) error {
+	o.Mode = modeOrFirst(r, o.Mode)
 	p := &svgPicture{
 		w: bufio.NewWriter(w), o: o, r: r, width: float64(cmp.Or(o.Width, 1200)),
 		tree: newFrameTree(r.Select(profile.Selection{Modes: []profile.Mode{o.Mode}}), o.Mode),
 	}
-	if p.measure(0, 0); p.size > maxOutput {
-		return outputTooLarge(FormatSVG)
+	if p.measure(0, 0); p.size > MaxOutput {
+		return ErrTooLarge
 	}
 	p.head()
 	p.frame(0, svgMargin, 0)
@@ -42,8 +45,8 @@ const (
 	svgRow    = 17   // height of a frame
 	svgTop    = 52   // of the first frame
 	svgLine   = 16   // height of a line of text
-	svgLeast  = 0.1  // pixels: narrower frames are not drawn
-	svgText   = 26.0 // pixels: narrower frames have no text
+	svgLeast  = 0.1  // least width of a frame that is drawn
+	svgText   = 26.0 // least width of a frame that has text
 )
 
 type svgPicture struct {
@@ -59,7 +62,7 @@ type svgPicture struct {
 	origins [len(svgLegend)]bool
 }
 
-// scale is pixels for each unit of weight.
+// scale returns the width of one unit of weight, in pixels.
 func (p *svgPicture) scale() float64 {
 	if all := p.tree.frames[0].total.Weight; all > 0 {
 		return (p.width - 2*svgMargin) / float64(all)
@@ -67,12 +70,12 @@ func (p *svgPicture) scale() float64 {
 	return 0
 }
 
-// measure counts rows, and frames that are too narrow.
+// measure counts rows, frames and bytes, and frames that are too narrow to be drawn.
 func (p *svgPicture) measure(i int32, depth int) {
 	p.rows = max(p.rows, depth+1)
 	p.frames++
 	const rest = 300 // bytes besides names
-	if p.size += rest; p.size > maxOutput {
+	if p.size += rest; p.size > MaxOutput {
 		return
 	}
 	if f := p.tree.frames[i].function; f != nil {
@@ -89,7 +92,7 @@ func (p *svgPicture) measure(i int32, depth int) {
 	}
 }
 
-// count is how many frames there are in a part of the tree that have any time.
+// count returns how many frames with a weight a subtree has.
 func (t *frameTree) count(i int32) int {
 	n := 1
 	for _, c := range t.children(i) {
@@ -103,7 +106,8 @@ func (t *frameTree) count(i int32) int {
 func (p *svgPicture) head() {
 	remarks := p.remarks()
 	height := svgTop + p.rows*svgRow + svgLine*(3+len(remarks))
-	fmt.Fprintf(p.w, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%d" viewBox="0 0 %.0f %d" font-family="system-ui, Verdana, 'DejaVu Sans', sans-serif" font-size="11">
+	fmt.Fprintf(p.w, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%d" viewBox="0 0 %.0f %d"`+
+		` font-family="system-ui, Verdana, 'DejaVu Sans', sans-serif" font-size="11">
 <style>.f text { pointer-events: none } .f:hover rect { stroke: #000 }</style>
 <rect width="100%%" height="100%%" fill="#fff"/>
 `, p.width, height, p.width, height)
@@ -111,16 +115,18 @@ func (p *svgPicture) head() {
 	p.text(svgMargin, 39, `fill="#565d69"`, p.subtitle(), 1)
 }
 
-// subtitle says what the widths are, in words.
+// subtitle returns the line below the title: what the whole width stands for.
 func (p *svgPicture) subtitle() string {
 	all := &p.tree.frames[0]
 	what := fmt.Sprintf("%s: %s", p.o.Mode.Title(), AmountText(p.o.Mode, all.total))
 	if p.o.Mode == profile.Wall {
-		what = fmt.Sprintf("Wall-clock time, %s, of all threads together: %s thread-seconds", p.states(), threeDigits(time.Duration(all.total.Weight).Seconds()))
+		what = fmt.Sprintf("Wall-clock time, %s, of all threads together: %s thread-seconds",
+			p.states(), threeDigits(time.Duration(all.total.Weight).Seconds()))
 	}
-	parts := []string{fmt.Sprintf("%s (%s) over %s", what, samplesText(all.total.Samples), WeightText(profile.Nanoseconds, int64(p.r.Duration)))}
+	over := WeightText(profile.Nanoseconds, int64(p.r.Duration))
+	parts := []string{fmt.Sprintf("%s (%s) over %s", what, samplesText(all.total.Samples), over)}
 	if c := p.r.Cost; c.Processors > 0 && p.r.Duration > 0 {
-		parts = append(parts, fmt.Sprintf("used %.2f of %d processors", c.TargetCPU.Seconds()/p.r.Duration.Seconds(), c.Processors))
+		parts = append(parts, usedText(c.TargetCPU, p.r.Duration, c.Processors))
 	}
 	if len(p.r.Processes) > 0 && p.r.Processes[0].Runtime.Version != "" {
 		parts = append(parts, ".NET "+p.r.Processes[0].Runtime.Version)
@@ -128,7 +134,7 @@ func (p *svgPicture) subtitle() string {
 	return strings.Join(append(parts, "clrsnap "+p.r.Version), " · ")
 }
 
-// states says in which states threads were: the recording may be a selection.
+// states returns in which states the threads were: the recording may be a selection.
 func (p *svgPicture) states() string {
 	var there [2]bool
 	for i := range p.r.Samples {
@@ -145,22 +151,24 @@ func (p *svgPicture) states() string {
 	return "running and waiting"
 }
 
-// remarks are what whoever looks at the picture has to know.
+// remarks returns the sentences below the picture: what a viewer has to know.
 func (p *svgPicture) remarks() []string {
 	var out []string
 	if p.tree.frames[0].total.Weight == 0 {
 		out = append(out, fmt.Sprintf("The recording has no samples of this mode (%s).", p.o.Mode))
 	}
 	if s, ok := p.r.Mode(p.o.Mode); ok && s.Broken+s.Lost > 0 {
-		out = append(out, fmt.Sprintf("%d of %d samples have incomplete stacks; %d more were lost.", s.Broken, s.Samples, s.Lost))
+		out = append(out, fmt.Sprintf("%d of %d samples have incomplete stacks; %d more were lost.",
+			s.Broken, s.Samples, s.Lost))
 	}
 	if p.dropped > 0 {
-		out = append(out, fmt.Sprintf("%d of %d frames are narrower than %g pixels and not drawn.", p.dropped, p.dropped+p.frames, svgLeast))
+		out = append(out, fmt.Sprintf("%d of %d frames are narrower than %g pixels and not drawn.",
+			p.dropped, p.dropped+p.frames, svgLeast))
 	}
 	return append(out, p.r.Notes...)
 }
 
-// frame draws a frame and what it calls.
+// frame draws a frame and its callees.
 func (p *svgPicture) frame(i int32, x float64, depth int) {
 	f := &p.tree.frames[i]
 	w := float64(f.total.Weight) * p.scale()
@@ -201,7 +209,8 @@ func (p *svgPicture) describe(f *treeFrame) string {
 	}
 	all := p.tree.frames[0].total.Weight
 	return fmt.Sprintf("%s\n%s (%s, %s), self %s (%s)\n%s", name,
-		AmountText(p.o.Mode, f.total), percent(f.total.Weight, all), samplesText(f.total.Samples), AmountText(p.o.Mode, f.self), percent(f.self.Weight, all), module)
+		AmountText(p.o.Mode, f.total), percent(f.total.Weight, all), samplesText(f.total.Samples),
+		AmountText(p.o.Mode, f.self), percent(f.self.Weight, all), module)
 }
 
 func samplesText(n int) string { return grouped(n) + plural(n, " sample", " samples") }
@@ -231,20 +240,20 @@ func (p *svgPicture) foot() {
 	p.w.WriteString("</svg>\n")
 }
 
-// text writes one line; what does not fit is cut, and shows where the pointer rests.
+// text writes one line. A line that is too long is cut, and shows whole as a tooltip.
 func (p *svgPicture) text(x float64, y int, attributes, s string, size float64) {
 	fmt.Fprintf(p.w, `<text x="%.0f" y="%d" %s>%s<title>%s</title></text>`+"\n",
 		x, y, attributes, escaped(cut([]rune(Clean(s)), (p.width-x-svgMargin)/size)), escaped(s))
 }
 
-// escaped makes text fit for XML.
+// escaped returns text escaped for XML.
 func escaped(s string) string {
 	var b bytes.Buffer
 	for i, line := range strings.Split(s, "\n") {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		xml.EscapeText(&b, []byte(Clean(line))) // to memory: it cannot fail
+		xml.EscapeText(&b, []byte(Clean(line))) // cannot fail: it writes to memory
 	}
 	return b.String()
 }

@@ -16,7 +16,7 @@ import (
 	"clrsnap/profile"
 )
 
-// drawn is a frame of a picture: what its tip says, and where it is.
+// drawn is a frame of a picture: its tooltip, and where it is.
 type drawn struct {
 	Title string `xml:"title"`
 	Text  string `xml:"text"`
@@ -84,11 +84,14 @@ func TestSVG(t *testing.T) {
 			}
 		}
 		const rule = "Shop.Domain.Pricing.PriceEngine.Quote(Basket, ref Discounts)"
-		want := figuresOf(r.Select(profile.Selection{Modes: []profile.Mode{o.Mode}}))[rule+"|Shop.Domain"].Total / float64(r.Weight(o.Mode))
+		selected := r.Select(profile.Selection{Modes: []profile.Mode{o.Mode}})
+		want := figuresOf(selected)[rule+"|Shop.Domain"].Total / float64(r.Weight(o.Mode))
 		if got := sum[rule] / (d.Frames[0].Rect.Width + 0.5); math.Abs(got-want) > 0.002 || want == 0 {
 			t.Errorf("%v: %s has %.3f of the width, want %.3f", o.Mode, rule, got, want)
 		}
-		if all := strings.Join(d.Texts, "\n"); !strings.Contains(all, "your code") || !strings.Contains(all, r.Notes[0]) || strings.Contains(all, "incomplete stacks") != (o.Mode == profile.CPU) {
+		if all := strings.Join(d.Texts, "\n"); !strings.Contains(all, "your code") ||
+			!strings.Contains(all, r.Notes[0]) || strings.Contains(all,
+			"incomplete stacks") != (o.Mode == profile.CPU) {
 			t.Errorf("what is written: %s", all)
 		}
 	}
@@ -103,11 +106,16 @@ func TestSVGSelection(t *testing.T) {
 	}
 }
 
-// TestSVGHostile: names are text; what is too narrow is left out, and it says so.
+// TestSVGHostile: names are shown as text. Frames that are too narrow are left out, and
+// the picture says so.
 func TestSVGHostile(t *testing.T) {
 	b := profile.NewBuilder(profile.Limits{})
 	at := func(name string) int32 {
-		return b.Location(profile.Location{Function: b.Function(profile.Function{Kind: profile.Managed, Method: name, Display: name, Short: name, Module: "<i>&amp;"})})
+		return b.Location(profile.Location{
+			Function: b.Function(profile.Function{
+				Kind: profile.Managed, Method: name, Display: name, Short: name, Module: "<i>&amp;",
+			}),
+		})
 	}
 	names := []string{"</text><script>alert(1)</script>", "\x00\x1b[31m\u202e\xff", "]]>&<!--", "Box<a.b, c>.Run"}
 	var leafFirst []int32
@@ -139,7 +147,7 @@ func TestSVGEmpty(t *testing.T) {
 	}
 }
 
-// TestSVGPicture shows the picture in a browser, which must run nothing for it.
+// TestSVGPicture shows the picture in a browser, which must run no script for it.
 func TestSVGPicture(t *testing.T) {
 	b := startBrowser(t)
 	b.window(1220, 620, false)
@@ -151,7 +159,9 @@ func TestSVGPicture(t *testing.T) {
 	b.call("Page.navigate", map[string]any{"url": "file://" + file}, nil)
 	b.until(`document.querySelectorAll("g").length > 20`)
 	var wide int
-	b.eval(`[...document.querySelectorAll("g")].filter((g) => { const r = g.querySelector("rect").getBBox(), x = g.querySelector("text")?.getBBox(); return x && x.x + x.width > r.x + r.width + 1; }).length`, &wide)
+	b.eval(`[...document.querySelectorAll("g")].filter((g) => `+
+		`{ const r = g.querySelector("rect").getBBox(), x = g.querySelector("text")?.getBBox(); `+
+		`return x && x.x + x.width > r.x + r.width + 1; }).length`, &wide)
 	if wide > 0 {
 		t.Errorf("%d names are wider than their frames", wide)
 	}

@@ -23,7 +23,7 @@ var svgLegend = [...]struct {
 	{svgPaint{202, 24, 68, 76, "#0a1c30"}, "framework (System.*, Microsoft.*)"},
 	{svgPaint{140, 30, 16, 74, "#13211a"}, "native"},
 	{svgPaint{335, 20, 17, 60, "#1d0c12"}, "kernel"},
-	{svgPaint{180, 24, 62, 26, "#effcfb"}, "what happened there"},
+	{svgPaint{180, 24, 62, 26, "#effcfb"}, "events"},
 }
 
 func originIndex(f *profile.Function) int {
@@ -40,13 +40,13 @@ func originIndex(f *profile.Function) int {
 	return 4
 }
 
-// fill is a colour of the range: the hue by at, the lightness by light, 0 … 1.
+// fill returns a colour of the range. at chooses the hue and light the lightness, from 0 to 1.
 func (p svgPaint) fill(at, light float64) string {
 	return rgb(p.hue+(at-0.2)*p.span, p.saturation/100, (p.lightness+(light-0.5)*11)/100)
 }
 
-// rgb writes a colour as #rrggbb, which every program that shows an SVG knows. The
-// hue is in degrees; the formula is that of CSS Color 4, section 7.1.
+// rgb returns a colour as #rrggbb, which every SVG viewer knows. The hue is in degrees;
+// the formula is that of CSS Color 4, section 7.1.
 func rgb(hue, saturation, lightness float64) string {
 	a := saturation * min(lightness, 1-lightness)
 	channel := func(n float64) uint8 {
@@ -56,7 +56,7 @@ func rgb(hue, saturation, lightness float64) string {
 	return fmt.Sprintf("#%02x%02x%02x", channel(0), channel(8), channel(4))
 }
 
-// svgColor is the colour of a frame; the root of all is neutral.
+// svgColor returns the colours of a frame and its text. The root is neutral.
 func svgColor(f *treeFrame, root bool) (fill, ink string) {
 	switch {
 	case f.function != nil:
@@ -68,7 +68,7 @@ func svgColor(f *treeFrame, root bool) (fill, ink string) {
 	return "#dfe3e9", "#16181d"
 }
 
-// spread maps a text to 0 … 1, evenly and always the same.
+// spread is a hash that maps a text to a number from 0 to 1, evenly.
 func spread(s string) float64 {
 	h := fnv.New32a()
 	h.Write([]byte(s))

@@ -2,7 +2,7 @@ package export
 
 import "strings"
 
-// letterWidth is how wide a letter is in pixels, on the safe side: it is that of a
+// letterWidth returns the width of a letter in pixels. It is an upper estimate: that of a
 // wide font, DejaVu Sans or Verdana, at 11 pixels.
 func letterWidth(r rune) float64 {
 	switch {
@@ -26,7 +26,7 @@ func textWidth(letters []rune) float64 {
 	return sum
 }
 
-// cut shortens a text to a width in pixels at its end.
+// cut shortens a text at its end to a width in pixels.
 func cut(letters []rune, width float64) string {
 	if textWidth(letters) <= width {
 		return string(letters)
@@ -37,7 +37,7 @@ func cut(letters []rune, width float64) string {
 	return ""
 }
 
-// head is as much of the start as fits.
+// head returns as much of the start as fits.
 func head(letters []rune, width float64) string {
 	for i, r := range letters {
 		if width -= letterWidth(r); width < 0 {
@@ -65,8 +65,8 @@ func elided(name string, width float64) string {
 	return cut(letters[at:], width)
 }
 
-// methodStart is where the last part of a name begins, behind the last point that
-// is in no brackets.
+// methodStart returns where the last part of a name begins: after the last dot outside
+// brackets.
 func methodStart(name []rune) int {
 	depth := 0
 	for i := len(name) - 1; i > 0; i-- {

@@ -7,18 +7,18 @@ import (
 	"clrsnap/profile"
 )
 
-// frameTree is a recording's stacks of one mode as functions: what a flame graph
-// shows. Frames [0] is everything. There can be millions of them.
+// frameTree is the tree of functions that a flame graph of one mode shows. frames[0] is the
+// root. There can be millions of frames.
 type frameTree struct {
 	frames []treeFrame
-	sorted []int32 // frames, those that are called by one next to each other
+	sorted []int32 // indices of frames; the children of a frame are contiguous
 }
 
 type treeFrame struct {
-	function    *profile.Function // nil: everything, or incomplete stacks
+	function    *profile.Function // nil: the root, or the parent of incomplete stacks
 	self, total profile.Amount
 	parent      int32
-	first, n    int32 // what it calls in sorted, heaviest first
+	first, n    int32 // its children in sorted, the heaviest first
 }
 
 type treeKey struct {
@@ -27,8 +27,7 @@ type treeKey struct {
 	function   int32
 }
 
-// newFrameTree sums up r, which is a selection already. Incomplete stacks stand
-// apart, below a frame that says so.
+// newFrameTree sums up one mode of r. Incomplete stacks are below a frame of their own.
 func newFrameTree(r *profile.Recording, m profile.Mode) *frameTree {
 	used := usedNodes(r, m)
 	t := &frameTree{frames: make([]treeFrame, 1, 2+used[0].n+used[1].n)}
@@ -57,13 +56,13 @@ func newFrameTree(r *profile.Recording, m profile.Mode) *frameTree {
 	return t
 }
 
-// nodeSet are some of the nodes of a recording.
+// nodeSet is a set of nodes of a recording.
 type nodeSet struct {
 	has []bool
 	n   int
 }
 
-// completeness is the index of a sample's tree: 0 for complete stacks, 1 for others.
+// completeness returns 0 for a complete stack, and 1 for an incomplete one.
 func completeness(s *profile.Sample) int {
 	if s.Incomplete {
 		return 1
@@ -71,7 +70,7 @@ func completeness(s *profile.Sample) int {
 	return 0
 }
 
-// usedNodes are the nodes of complete and of incomplete stacks.
+// usedNodes returns the nodes of complete and of incomplete stacks.
 func usedNodes(r *profile.Recording, m profile.Mode) [2]nodeSet {
 	var used [2]nodeSet
 	for i := range r.Samples {
@@ -91,8 +90,8 @@ func usedNodes(r *profile.Recording, m profile.Mode) [2]nodeSet {
 	return used
 }
 
-// places puts the nodes below a root, and returns where each is. A parent comes
-// before its children.
+// places adds a frame below root for each node, and returns the frame of each. It relies
+// on parents coming before their children.
 func (u *nodeSet) places(r *profile.Recording, root int32, child func(treeKey, *profile.Function) int32) []int32 {
 	if u.n == 0 {
 		return nil
@@ -110,7 +109,7 @@ func (u *nodeSet) places(r *profile.Recording, root int32, child func(treeKey, *
 
 // sum fills in the totals, and sorts children by them.
 func (t *frameTree) sum() {
-	for i := len(t.frames) - 1; i >= 0; i-- { // children are behind their parents
+	for i := len(t.frames) - 1; i >= 0; i-- { // children come after their parents
 		f := &t.frames[i]
 		f.total.Add(f.self)
 		if i > 0 {
@@ -137,13 +136,13 @@ func (t *frameTree) sum() {
 	}
 }
 
-// children are what a frame calls, the heaviest first.
+// children returns the children of a frame, the heaviest first.
 func (t *frameTree) children(i int32) []int32 {
 	f := &t.frames[i]
 	return t.sorted[f.first : f.first+f.n]
 }
 
-// label is what a frame is called that stands for no function.
+// label returns the name of a frame that has no function.
 func (t *frameTree) label(f *treeFrame) string {
 	if f == &t.frames[0] {
 		return "all"

@@ -9,11 +9,11 @@ import (
 	"clrsnap/profile"
 )
 
-// Recordings of events: those of the web service, and a few whose figures can be
-// checked by hand.
+// Recordings of events: those of the web service, and a few whose numbers can be checked by
+// hand.
 
-// happening is a kind of event of the service: where it happens, what the leaf says
-// (see leafOf), how often it does, of all of its mode's, and what it weighs.
+// happening is a kind of event of the service: the stack, the leaf (see leafOf), how often it
+// happens among all events of its mode, and its weight.
 type happening struct {
 	parts, leaf string
 	often       int
@@ -24,21 +24,35 @@ const coreLib = "System.Private.CoreLib!"
 
 var happenings = map[profile.Mode][]happening{
 	profile.Alloc: {
-		{request + "orders json", coreLib + "System.|Byte[]", 30, 4096}, {request + "orders price rule rule linq", "Shop.Domain!Shop.Domain.Pricing.|Discount", 24, 72},
-		{request + "orders price rule rule rule dict", coreLib + "System.|String", 14, 58}, {request + "search json", coreLib + "System.|Byte[]", 9, 16384},
-		{request + "orders sql", coreLib + "System.Collections.Generic.|Dictionary<System.String, System.Collections.Generic.List<Shop.Domain.Product>>+Entry[]", 12, 960},
-		{request + "search dict", coreLib + "System.|String", 7, 44}, {"thread pool async flush", coreLib + "System.|Byte[]", 4, 200_000},
+		{request + "orders json", coreLib + "System.|Byte[]", 30, 4096},
+		{request + "orders price rule rule linq", "Shop.Domain!Shop.Domain.Pricing.|Discount", 24, 72},
+		{request + "orders price rule rule rule dict", coreLib + "System.|String", 14, 58},
+		{request + "search json", coreLib + "System.|Byte[]", 9, 16384},
+		{
+			request + "orders sql", coreLib +
+				"System.Collections.Generic.|Dictionary<System.String, " +
+				"System.Collections.Generic.List<Shop.Domain.Product>>+Entry[]", 12, 960,
+		},
+		{request + "search dict", coreLib + "System.|String", 7, 44},
+		{"thread pool async flush", coreLib + "System.|Byte[]", 4, 200_000},
 	},
 	profile.Exception: {
-		{request + "orders price rule", "Shop.Domain!Shop.Domain.Pricing.|NoSuchRuleException, caught by RuleTree.Apply", 21, 1},
-		{request + "orders sql", coreLib + "System.|TimeoutException, caught by OrdersController.Post{async}", 3, 1}, {request + "search", coreLib + "System.|FormatException, not caught", 1, 1},
+		{
+			request + "orders price rule",
+			"Shop.Domain!Shop.Domain.Pricing.|NoSuchRuleException, caught by RuleTree.Apply", 21, 1,
+		},
+		{request + "orders sql", coreLib + "System.|TimeoutException, caught by OrdersController.Post{async}", 3, 1},
+		{request + "search", coreLib + "System.|FormatException, not caught", 1, 1},
 	},
 	profile.Contention: {
-		{request + "orders lock", "!held by .NET TP Worker", 9, 23_400_000}, {request + "orders lock", "!held by Main", 1, 180_000_000}, {"thread pool async flush", "!held by Telemetry", 2, 1_700_000},
+		{request + "orders lock", "!held by .NET TP Worker", 9, 23_400_000},
+		{request + "orders lock", "!held by Main", 1, 180_000_000},
+		{"thread pool async flush", "!held by Telemetry", 2, 1_700_000},
 	},
 	profile.ThreadStart: {{"main", "!Telemetry", 1, 1}, {request + "orders sql", "!import", 4, 1}},
 	profile.GC: {
-		{request + "orders json", "!gen 0, allocation", 28, 1_400_000}, {request + "orders price rule rule linq", "!gen 1, allocation", 5, 6_100_000},
+		{request + "orders json", "!gen 0, allocation", 28, 1_400_000},
+		{request + "orders price rule rule linq", "!gen 1, allocation", 5, 6_100_000},
 		{"thread pool async flush", "!gen 2, large-object allocation", 1, 61_000_000},
 	},
 }
@@ -48,7 +62,9 @@ const allocEvery = 512 << 10
 // eventful is a recording of the web service in every mode.
 func eventful(seconds int, factor int) *profile.Recording {
 	s := sampledService(seconds, factor)
-	aSecond := map[profile.Mode]int{profile.Alloc: 90, profile.Exception: 9, profile.Contention: 14, profile.ThreadStart: 1, profile.GC: 3}
+	aSecond := map[profile.Mode]int{
+		profile.Alloc: 90, profile.Exception: 9, profile.Contention: 14, profile.ThreadStart: 1, profile.GC: 3,
+	}
 	stats := map[profile.Mode]*profile.ModeStats{}
 	for _, m := range profile.Modes[2:] {
 		n := aSecond[m] * seconds
@@ -95,20 +111,27 @@ func (s *service) happen(m profile.Mode, at time.Duration, h happening) {
 	s.b.Add(x)
 }
 
-// leafOf is the location of what happened, given as module!name; what is before a |
-// in the name is its namespace.
+// leafOf returns the location of an event, given as module!name. What comes before a | in
+// the name is the namespace.
 func leafOf(b *profile.Builder, text string) int32 {
 	module, name, _ := strings.Cut(text, "!")
 	short := name[strings.Index(name, "|")+1:]
-	return b.Location(profile.Location{Function: b.Function(profile.Function{Kind: profile.Event, Display: strings.Replace(name, "|", "", 1), Short: short, Module: module})})
+	return b.Location(profile.Location{
+		Function: b.Function(profile.Function{
+			Kind: profile.Event, Display: strings.Replace(name, "|", "", 1), Short: short, Module: module,
+		}),
+	})
 }
 
-// few is a recording of ten seconds whose figures can be checked by hand: a list of
-// samples with one thread and one function, that ends with what happened.
+// few is a recording of ten seconds whose numbers can be checked by hand: samples with one
+// thread, one function, and an event as the leaf.
 func few(samples ...profile.Sample) *profile.Recording {
 	b := profile.NewBuilder(profile.Limits{})
 	b.Thread(profile.RecordedThread{OSThreadID: 1, Name: "main"})
-	run := b.Location(profile.Location{Function: b.Function(profile.Function{Kind: profile.Managed, Method: "Shop.Run", Display: "Shop.Run", Short: "Shop.Run", Signature: "()", Module: "Shop"}), Tier: "tier-1"})
+	run := b.Location(profile.Location{
+		Function: b.Function(profile.Function{Kind: profile.Managed, Method: "Shop.Run", Display: "Shop.Run",
+			Short: "Shop.Run", Signature: "()", Module: "Shop"}), Tier: "tier-1",
+	})
 	for i, s := range samples {
 		stack := []int32{run}
 		if s.Mode.OfEvents() {
@@ -145,8 +168,10 @@ func fewOfAll() *profile.Recording {
 	)
 	r.Modes = []profile.ModeStats{
 		{Mode: profile.CPU, Rate: 4, Samples: 2}, {Mode: profile.Wall, Rate: 1, Got: 0.5, Samples: 2, Broken: 1},
-		{Mode: profile.Alloc, Samples: 2, Seen: 40, Every: 2 << 30, Lost: 2}, {Mode: profile.Exception, Samples: 2, Seen: 1300, Every: 650},
-		{Mode: profile.Contention, Samples: 2, Seen: 12000, Every: int64(time.Millisecond), Broken: 1}, {Mode: profile.ThreadStart, Samples: 2, Seen: 2}, {Mode: profile.GC, Samples: 2, Seen: 3},
+		{Mode: profile.Alloc, Samples: 2, Seen: 40, Every: 2 << 30, Lost: 2},
+		{Mode: profile.Exception, Samples: 2, Seen: 1300, Every: 650},
+		{Mode: profile.Contention, Samples: 2, Seen: 12000, Every: int64(time.Millisecond), Broken: 1},
+		{Mode: profile.ThreadStart, Samples: 2, Seen: 2}, {Mode: profile.GC, Samples: 2, Seen: 3},
 	}
 	return r
 }

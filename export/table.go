@@ -14,29 +14,29 @@ type cell struct {
 	style style
 }
 
-// numbers are columns of figures, right-aligned, in front of a name.
+// numbers are the columns of a table that hold numbers, right-aligned, before a name.
 type numbers struct {
 	titles []string
 	widths []int
-	used   int // columns with what stands between them and behind them
+	used   int // terminal columns that they take, with all gaps
 }
 
-// numbersGap is what stands between the figures and the name.
+// numbersGap is the gap between the numbers and the name.
 const numbersGap = 2
 
 func newNumbers(titles ...string) *numbers {
 	n := &numbers{titles: titles, used: numbersGap}
 	for _, t := range titles {
-		w := max(width(t), 6) + 2 // "-100.0", and room in front of it
+		w := max(width(t), 6) + 2 // "-100.0", and a gap before it
 		n.widths = append(n.widths, w)
 		n.used += w
 	}
 	return n
 }
 
-// fit makes a column wide enough for a figure.
-func (n *numbers) fit(column int, figure string) {
-	wider := max(width(figure)+2-n.widths[column], 0)
+// fit makes a column wide enough for a number.
+func (n *numbers) fit(column int, number string) {
+	wider := max(width(number)+2-n.widths[column], 0)
 	n.widths[column] += wider
 	n.used += wider
 }
@@ -61,8 +61,7 @@ func (p *printer) numbersRow(n *numbers, cells ...cell) {
 
 func leftPadded(s string, n int) string { return strings.Repeat(" ", max(n-width(s), 0)) + s }
 
-// parts prints what belongs together with dots in between, on more than one line
-// where one is too short.
+// parts prints cells with dots between them, on as many lines as the width needs.
 func (p *printer) parts(cells ...cell) {
 	const between, indent = " · ", "  "
 	at := 0
@@ -84,11 +83,12 @@ func (p *printer) parts(cells ...cell) {
 	p.end()
 }
 
-// function prints the name of a function in the colour of its kind, as stacks have
-// it, and ends the line. used is how many columns have been printed.
+// function prints the name of a function in the colour of its kind, as in stacks, and
+// ends the line. used is how many terminal columns have been printed.
 func (p *printer) function(f *profile.Function, used int) {
 	frame := profile.Frame{
-		Kind: f.Kind, Method: f.Method, Display: cmp.Or(f.Display, f.Method), Short: f.Short, Signature: f.Signature, Module: f.Module,
+		Kind: f.Kind, Method: f.Method, Display: cmp.Or(f.Display, f.Method), Short: f.Short,
+		Signature: f.Signature, Module: f.Module,
 	}
 	switch {
 	case f.Kind == profile.Event:
@@ -105,7 +105,7 @@ func (p *printer) function(f *profile.Function, used int) {
 	p.end()
 }
 
-// percentage is a share for a table: "12.3"; where there is nothing, a dash.
+// percentage returns a share for a table: "12.3", or a dash for 0.
 func percentage(share float64) cell {
 	if share == 0 {
 		return cell{"-", dim}
@@ -113,7 +113,7 @@ func percentage(share float64) cell {
 	return cell{strconv.FormatFloat(100*share, 'f', 1, 64), plain}
 }
 
-// grouped writes a number with separators: "1,234,567".
+// grouped returns a number with separators: "1,234,567".
 func grouped(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {

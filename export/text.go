@@ -13,23 +13,23 @@ import (
 	"clrsnap/profile"
 )
 
-// TextOptions change what Text shows. The zero value is the default view,
-// without colours.
+// TextOptions are the options of Text. The zero value is the default view, without
+// colours.
 type TextOptions struct {
-	Color bool
-	Width int // columns to fit lines into, by leaving out modules and parameters; 0: no bound
-	Group Grouping
+	Color bool     // with ANSI escape sequences for colours
+	Width int      // of the terminal, in columns: longer lines lose modules and parameters; 0: unlimited
+	Group Grouping // when equal stacks are shown once
 
-	Managed bool // managed frames only
-	Native  bool // every native frame on a line of its own, with or without a name
-	Full    bool // nothing left out: no folded recursion, full native names, any width
-	Short   bool // names without namespaces, no parameters, no modules
-	Tier    bool // how the code of managed frames was compiled
-	IP      bool // instruction pointers and offsets
+	Managed bool // show managed frames only
+	Native  bool // show every native frame on a line of its own, with or without a name
+	Full    bool // leave nothing out: no folded recursion, full native names, any width
+	Short   bool // show names without namespaces, parameters and modules
+	Tier    bool // show how the code of managed frames was compiled
+	IP      bool // show instruction pointers and offsets
 }
 
-// Text writes a snapshot for a person to read: threads with managed frames
-// first, leaf first in each stack.
+// Text writes a snapshot for people. Threads with managed frames come first. Stacks are
+// written leaf first.
 func Text(w io.Writer, s *profile.Snapshot, o TextOptions) error {
 	p := &printer{w: bufio.NewWriterSize(w, 64<<10), o: o}
 	p.process(s)
@@ -70,8 +70,8 @@ func hasManaged(t *profile.Thread) bool {
 	return slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return f.Kind == profile.Managed })
 }
 
-// splitManaged sets threads aside that have nothing to show without native
-// frames. What went wrong is always shown.
+// splitManaged removes native frames from stacks. It sets aside the threads that have no
+// others, unless their stacks are incomplete or they crashed.
 func splitManaged(threads []*profile.Thread) (show, hide []*profile.Thread) {
 	for _, t := range threads {
 		if !t.Complete || t.Crashed && !hasManaged(t) {
@@ -94,22 +94,22 @@ func splitManaged(threads []*profile.Thread) (show, hide []*profile.Thread) {
 	return show, hide
 }
 
-// groups folds equal stacks as the options say. Those that are not folded stand
-// one after the other.
+// groups groups threads with equal stacks as the options say. Threads that are not grouped
+// have a group of their own.
 func (p *printer) groups(threads []*profile.Thread) []Group {
-	mode := p.o.Group
-	if mode == GroupAuto && p.o.IP {
-		mode = GroupNever // the addresses of one thread are not those of the others
+	grouping := p.o.Group
+	if grouping == GroupAuto && p.o.IP {
+		grouping = GroupNever // the addresses in equal stacks differ
 	}
 	var out []Group
-	if mode == GroupNever {
+	if grouping == GroupNever {
 		for _, t := range threads {
 			out = append(out, Group{t})
 		}
 		return out
 	}
 	for _, g := range GroupThreads(threads) {
-		if mode == GroupAlways || len(g) >= autoGroup {
+		if grouping == GroupAlways || len(g) >= autoGroup {
 			out = append(out, g)
 			continue
 		}
@@ -117,19 +117,19 @@ func (p *printer) groups(threads []*profile.Thread) []Group {
 			out = append(out, Group{t})
 		}
 	}
-	if mode == GroupAlways {
+	if grouping == GroupAlways {
 		slices.SortStableFunc(out, func(a, b Group) int { return cmp.Compare(len(b), len(a)) })
 	}
 	return out
 }
 
-// printer writes text. Errors stay in w until its Flush.
+// printer writes text. Its errors are returned by w.Flush.
 type printer struct {
 	w *bufio.Writer
 	o TextOptions
 }
 
-// process prints what the snapshot is of.
+// process prints the process, or the core dump, that the snapshot is of.
 func (p *printer) process(s *profile.Snapshot) {
 	p.paint(bold, "Process "+strconv.Itoa(s.Process.PID))
 	if r := &s.Process.Runtime; *r != (profile.Runtime{}) {
@@ -151,7 +151,7 @@ func (p *printer) process(s *profile.Snapshot) {
 	p.end()
 }
 
-// RuntimeText is a runtime for people: ".NET 10.0.9 (shared)".
+// RuntimeText returns a runtime as text for people: ".NET 10.0.9 (shared)".
 func RuntimeText(r *profile.Runtime) string {
 	s := ".NET"
 	if r.Version != "" {
@@ -163,10 +163,10 @@ func RuntimeText(r *profile.Runtime) string {
 	return s
 }
 
-// coreText says what a core dump is: "core dump by createdump".
+// coreText returns what wrote a core dump: "core dump by createdump".
 func coreText(c *profile.Core) string { return "core dump by " + c.Writer }
 
-// summary closes the text.
+// summary prints the last lines of the text.
 func (p *printer) summary(s *profile.Snapshot) {
 	p.paint(dim, Summary(s))
 	p.end()
@@ -179,8 +179,8 @@ func (p *printer) summary(s *profile.Snapshot) {
 	}
 }
 
-// Summary says in one line what a snapshot cost the process, and what is
-// missing in it.
+// Summary returns one line that says how many threads were stopped and for how long, and
+// what is missing from the snapshot.
 func Summary(s *profile.Snapshot) string {
 	var stopped, incomplete, missing int
 	for i := range s.Threads {
@@ -212,12 +212,12 @@ func Summary(s *profile.Snapshot) string {
 		out += fmt.Sprintf(", %d without a stack", missing)
 	}
 	if s.Unlisted > 0 {
-		out += fmt.Sprintf(", %d more that had only just started", s.Unlisted)
+		out += fmt.Sprintf(", %d more that had just been started", s.Unlisted)
 	}
 	return out
 }
 
-// Pause is a short time for people.
+// Pause returns a short time as text for people: "14 µs".
 func Pause(d time.Duration) string {
 	switch us := float64(d.Nanoseconds()) / 1e3; {
 	case us < 10:
@@ -236,7 +236,7 @@ func plural(n int, one, many string) string {
 	return many
 }
 
-// style is the parameters of an ANSI "select graphic rendition" sequence.
+// style has the parameters of an ANSI "select graphic rendition" sequence.
 type style string
 
 const (

@@ -11,18 +11,18 @@ import (
 // line is one line of a stack.
 type line struct {
 	frame    *profile.Frame
-	nameless int    // frames that the line stands for, if they have no names
-	modules  string // whose, where they are more than one
+	nameless int    // how many frames without names the line stands for; 0: one with a name
+	modules  string // of frames without names
 }
 
-// equal is the equality of GroupThreads.
+// equal reports whether two lines look the same.
 func (l *line) equal(o *line) bool {
 	a, b := l.frame, o.frame
-	return l.nameless == o.nameless && l.modules == o.modules && a.Kind == b.Kind && a.Module == b.Module && a.Display == b.Display &&
-		a.Signature == b.Signature && (a.Display != "" || a.IP == b.IP)
+	return l.nameless == o.nameless && l.modules == o.modules && a.Kind == b.Kind && a.Module == b.Module &&
+		a.Display == b.Display && a.Signature == b.Signature && (a.Display != "" || a.IP == b.IP)
 }
 
-// stack prints the frames of a thread and what is missing.
+// stack prints the frames of a thread, and why some are missing.
 func (p *printer) stack(t *profile.Thread) {
 	lines := p.lines(t.Frames)
 	for i := 0; i < len(lines); {
@@ -66,8 +66,8 @@ func (p *printer) trouble(what, why string) {
 	p.end()
 }
 
-// lines decides which frames get a line. Native frames without a name say
-// little one by one, so those in a row share one.
+// lines returns the lines for some frames. Consecutive native frames without names share
+// a line.
 func (p *printer) lines(frames []profile.Frame) []line {
 	out := make([]line, 0, len(frames))
 	for i := range frames {
@@ -152,8 +152,8 @@ func (p *printer) managed(f *profile.Frame, used int) {
 	p.named(f, used, st)
 }
 
-// named prints a frame as fully as there is room: what is left out first is the
-// module, then the parameters, then the namespaces. A name is never cut.
+// named prints a managed frame. If it does not fit, it leaves out the module, then the
+// parameters, then the namespaces. It never cuts a name.
 func (p *printer) named(f *profile.Frame, used int, st style) {
 	name, args, module := Clean(f.Display), Clean(f.Signature), ""
 	short := name
@@ -185,7 +185,7 @@ func (p *printer) named(f *profile.Frame, used int, st style) {
 	p.paint(dim, module)
 }
 
-// room is how many columns a frame with a name may take; 0: no bound.
+// room returns how many terminal columns a frame may take; 0: unlimited.
 func (p *printer) room(f *profile.Frame, used int) int {
 	if p.o.Width <= 0 {
 		return 0

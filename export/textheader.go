@@ -10,7 +10,7 @@ import (
 	"clrsnap/profile"
 )
 
-// group prints one or more threads that share a stack.
+// group prints one or more threads with the same stack.
 func (p *printer) group(g Group) {
 	if len(g) == 1 {
 		p.thread(g[0])
@@ -48,11 +48,11 @@ func (p *printer) thread(t *profile.Thread) {
 	}
 }
 
-// exceptionText is an exception on one line: "System.ArgumentException: bad".
+// exceptionText returns an exception on one line: "System.ArgumentException: bad".
 func exceptionText(e *profile.Thrown) string {
 	switch {
 	case e.NoMessage:
-		return Clean(e.Type) + " (its message is not in the dump)"
+		return Clean(e.Type) + " (the message is not in the dump)"
 	case e.Message == "":
 		return Clean(e.Type)
 	}
@@ -73,8 +73,8 @@ func stateStyle(state string) style {
 	return plain
 }
 
-// shared prints the header of threads with equal stacks: how many, what they
-// are, what they do, and which.
+// shared prints the header of threads with the same stack: how many they are, their roles,
+// states and GC modes, and their ids.
 func (p *printer) shared(g Group) {
 	p.paint(bold, strconv.Itoa(len(g))+" threads")
 	p.text(" with this stack")
@@ -85,8 +85,8 @@ func (p *printer) shared(g Group) {
 	p.list("", g)
 }
 
-// tally counts the values that threads have: "10 waiting (futex), 2 running", or
-// just the value if all have the same.
+// tally counts the threads with each value: "10 waiting (futex), 2 running". If all have
+// the same value, it returns just that.
 func tally(g Group, of func(*profile.Thread) string) string {
 	count := map[string]int{}
 	for _, t := range g {
@@ -115,7 +115,7 @@ const (
 	listWidth = 100
 )
 
-// list prints which threads: ids by name, wrapped.
+// list prints the ids of threads, grouped by name, wrapped.
 func (p *printer) list(title string, threads []*profile.Thread) {
 	byName := map[string][]string{}
 	var names []string
@@ -150,7 +150,7 @@ func (p *printer) list(title string, threads []*profile.Thread) {
 	p.wrap(words)
 }
 
-// wrap prints words, indented, on as many lines as they need.
+// wrap prints words, indented, on as many lines as necessary.
 func (p *printer) wrap(words []string) {
 	most := listWidth
 	if p.o.Width > 0 {

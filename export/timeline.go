@@ -9,7 +9,7 @@ import (
 	"clrsnap/profile"
 )
 
-// A track is the samples of one thread in one mode, in the order of time.
+// A track has the samples of one thread in one mode, in the order of time.
 type track struct {
 	thread  int32
 	mode    profile.Mode
@@ -18,8 +18,8 @@ type track struct {
 	running int64 // of those that were not waiting
 }
 
-// tracks returns the samples of a recording by mode and thread: CPU first,
-// the busiest thread first.
+// tracks returns the samples of a recording by mode, and in each mode by thread, the
+// busiest first.
 func tracks(r *profile.Recording) []*track {
 	type key struct {
 		thread int32
@@ -46,13 +46,14 @@ func tracks(r *profile.Recording) []*track {
 		slices.SortStableFunc(t.samples, func(a, b *profile.Sample) int { return cmp.Compare(a.At, b.At) })
 	}
 	slices.SortFunc(out, func(a, b *track) int {
-		return cmp.Or(cmp.Compare(a.mode, b.mode), cmp.Compare(b.running, a.running), cmp.Compare(b.weight, a.weight), cmp.Compare(a.thread, b.thread))
+		return cmp.Or(cmp.Compare(a.mode, b.mode), cmp.Compare(b.running, a.running),
+			cmp.Compare(b.weight, a.weight), cmp.Compare(a.thread, b.thread))
 	})
 	return out
 }
 
 // lasts reports whether the weights of a track are times, so that its samples have
-// a length.
+// a duration.
 func (t *track) lasts() bool { return t.mode.Unit() == profile.Nanoseconds }
 
 // A span is a sample on a time line.
@@ -61,12 +62,13 @@ type span struct {
 	*profile.Sample
 }
 
-// spans lays the samples of a track on a time line, each for as long as its
-// weight: the time up to when it was taken. Where a sample begins later than the
-// one before it has ended, by more than its own weight, there is a gap: the thread
-// did not run, or was not looked at. Less than that is jitter, and would make
-// slivers of what was one stretch: such samples follow at once. Not so events, which
-// are where they were. Spans never overlap.
+// spans places the samples of a track on a time line. Each ends when it was taken and
+// lasts as long as its weight.
+//
+// If a sample begins later than the one before it ended, by more than its own weight,
+// there is a gap: the thread did not run, or was not sampled. A smaller gap is jitter.
+// It is closed by moving the sample, because it would cut one slice into slivers.
+// Events are not moved. Spans never overlap.
 func (t *track) spans() iter.Seq[span] {
 	return func(yield func(span) bool) {
 		now := time.Duration(0)
@@ -83,7 +85,7 @@ func (t *track) spans() iter.Seq[span] {
 	}
 }
 
-// path returns the functions of a node, base first, in buf.
+// path returns the functions of a node's stack, base first. It reuses buf.
 func path(r *profile.Recording, node int32, buf []int32) []int32 {
 	buf = buf[:0]
 	for l := range r.Stack(node) {

@@ -18,30 +18,30 @@ type Order uint8
 
 // The orders.
 const (
-	Flat Order = iota // what is in the function itself
-	Cum               // what is in the function and what it calls
+	Flat Order = iota // the weight in the function itself
+	Cum               // the weight in the function and in all that it calls
 )
 
-// TopOptions change what Top shows. The zero value is every function in every
-// mode, without colours.
+// TopOptions are the options of Top, Difference and their JSON forms. The zero value
+// shows every function in every mode, without colours.
 type TopOptions struct {
-	Mode     *profile.Mode // nil: every mode that was sampled
-	Rows     int           // how many functions; 0: all
+	Mode     *profile.Mode // the only mode to show; nil: every mode that was sampled
+	Rows     int           // how many functions a table has; 0: all
 	Sort     Order
 	ByThread bool // a table for each of the busiest threads
-	Color    bool
-	Width    int // columns to fit lines into, by leaving out modules and parameters; 0: no bound
+	Color    bool // with ANSI escape sequences for colours
+	Width    int  // of the terminal, in columns: longer lines lose modules and parameters; 0: unlimited
 }
 
-// How many threads are shown: of a list, and with functions of their own.
+// How many threads are shown: in the table of threads, and with a table of their own.
 const (
 	topThreads     = 5
 	topThreadsEach = 10
 )
 
-// Top writes the functions that most time goes to, or whatever the modes of the
-// recording are about, and the threads, for a person to read. Where only a part of a recording is of interest, it is to be given
-// what Select returned.
+// Top writes tables for people: for each mode of the recording the functions with the
+// largest weights, and the threads. For a table of a part of a recording, give it what
+// profile.Recording.Select returns.
 func Top(w io.Writer, r *profile.Recording, o TopOptions) error {
 	p := newTable(w, o.Color, o.Width)
 	p.recording(r)
@@ -59,7 +59,7 @@ func Top(w io.Writer, r *profile.Recording, o TopOptions) error {
 	return p.w.Flush()
 }
 
-// modes are those of the modes that are wanted.
+// modes returns the modes that are to be shown.
 func (o *TopOptions) modes(there []profile.Mode) []profile.Mode {
 	return slices.DeleteFunc(there, func(m profile.Mode) bool { return o.Mode != nil && *o.Mode != m })
 }
@@ -99,16 +99,17 @@ func (p *printer) recording(r *profile.Recording) {
 	}
 }
 
-// usedText is how many processors something kept busy.
-func usedText(cpu, duration time.Duration, processors int) string {
+// usedText returns how many CPUs a program kept busy, of those that the machine has; 0:
+// not known.
+func usedText(cpu, duration time.Duration, cpus int) string {
 	of := ""
-	if processors > 0 {
-		of = fmt.Sprintf(" of %d", processors)
+	if cpus > 0 {
+		of = fmt.Sprintf(" of %d", cpus)
 	}
-	return fmt.Sprintf("used %.2f%s processors", cpu.Seconds()/duration.Seconds(), of)
+	return fmt.Sprintf("used %.2f%s CPUs", cpu.Seconds()/duration.Seconds(), of)
 }
 
-// topMode prints all about one mode.
+// topMode prints everything about one mode.
 func (p *printer) topMode(r *profile.Recording, m profile.Mode, o *TopOptions) {
 	t := r.Totals(m)
 	p.modeSummary(r, t)
@@ -125,8 +126,7 @@ func (p *printer) topMode(r *profile.Recording, m profile.Mode, o *TopOptions) {
 	p.threads(r, t)
 }
 
-// tables prints what happened, if that is what the mode is about, and the hottest
-// functions.
+// tables prints the events, in an event mode, and the hottest functions.
 func (p *printer) tables(r *profile.Recording, t *profile.Totals, o *TopOptions) {
 	if t.Mode.OfEvents() {
 		p.events(r, t, o)
@@ -135,15 +135,18 @@ func (p *printer) tables(r *profile.Recording, t *profile.Totals, o *TopOptions)
 	p.functions(r, t, o)
 }
 
-// eventTitles are what the leaves of event modes are: one, and several.
+// eventTitles say what the events of a mode are grouped by, in the singular and the plural.
 var eventTitles = [len(profile.Modes)][2]string{
-	profile.Alloc: {"class", "classes"}, profile.Exception: {"exception", "exceptions"}, profile.Contention: {"owner", "owners"},
+	profile.Alloc: {"class", "classes"}, profile.Exception: {"exception", "exceptions"},
+	profile.Contention:  {"owner", "owners"},
 	profile.ThreadStart: {"started thread", "started threads"}, profile.GC: {"collection", "collections"},
 }
 
-// events prints what happened most.
+// events prints the events with the largest weights.
 func (p *printer) events(r *profile.Recording, t *profile.Totals, o *TopOptions) {
-	all := slices.DeleteFunc(slices.Clone(t.Functions), func(f profile.FunctionTotal) bool { return r.Functions[f.Function].Kind != profile.Event })
+	all := slices.DeleteFunc(slices.Clone(t.Functions), func(f profile.FunctionTotal) bool {
+		return r.Functions[f.Function].Kind != profile.Event
+	})
 	rows, left := hottest(all, &TopOptions{Rows: o.Rows})
 	c := newAmounts(t, "%")
 	title := eventTitles[t.Mode]
@@ -157,7 +160,8 @@ func (p *printer) events(r *profile.Recording, t *profile.Totals, o *TopOptions)
 	}
 }
 
-// modeSummary says how much there is, of what, and how well it is known.
+// modeSummary prints the line above the tables of a mode: the weight, the threads, whose
+// code it is, and the number of samples.
 func (p *printer) modeSummary(r *profile.Recording, t *profile.Totals) {
 	all := t.All.All()
 	out := []cell{{t.Mode.Title() + ":", bold}}
@@ -177,7 +181,8 @@ func (p *printer) modeSummary(r *profile.Recording, t *profile.Totals) {
 	}
 	for _, origin := range []profile.Origin{profile.OfUser, profile.OfFramework, profile.OfNative, profile.OfKernel} {
 		if part := t.Origins[origin]; part != nil && part.All().Weight > 0 {
-			out = append(out, cell{fmt.Sprintf("%s %.1f %%", originNames[origin], 100*t.Share(part.All().Weight)), plain})
+			text := fmt.Sprintf("%s %.1f %%", originNames[origin], 100*t.Share(part.All().Weight))
+			out = append(out, cell{text, plain})
 		}
 	}
 	samples := grouped(all.Samples) + plural(all.Samples, " sample", " samples")
@@ -188,7 +193,8 @@ func (p *printer) modeSummary(r *profile.Recording, t *profile.Totals) {
 }
 
 var originNames = map[profile.Origin]string{
-	profile.OfUser: "user code", profile.OfFramework: "framework", profile.OfNative: "native", profile.OfKernel: "kernel",
+	profile.OfUser: "user code", profile.OfFramework: "framework",
+	profile.OfNative: "native", profile.OfKernel: "kernel",
 }
 
 // functions prints the hottest functions.
@@ -214,8 +220,8 @@ func (p *printer) functions(r *profile.Recording, t *profile.Totals, o *TopOptio
 	}
 }
 
-// methods are the functions that are no events. What happened in them directly is
-// in them.
+// methods returns the functions that are not events. The events that happened in a function
+// itself count as its own weight.
 func methods(r *profile.Recording, all []profile.FunctionTotal) []profile.FunctionTotal {
 	var out []profile.FunctionTotal
 	for _, f := range all {
@@ -227,11 +233,12 @@ func methods(r *profile.Recording, all []profile.FunctionTotal) []profile.Functi
 	return out
 }
 
-// hottest are the functions of the first rows, and how many there are besides.
+// hottest returns the functions of the first rows, and how many others there are.
 func hottest(all []profile.FunctionTotal, o *TopOptions) (rows []profile.FunctionTotal, left int) {
 	rows = slices.Clone(all)
 	slices.SortStableFunc(rows, func(a, b profile.FunctionTotal) int {
-		self, total := cmp.Compare(b.Self.All().Weight, a.Self.All().Weight), cmp.Compare(b.Total.All().Weight, a.Total.All().Weight)
+		self := cmp.Compare(b.Self.All().Weight, a.Self.All().Weight)
+		total := cmp.Compare(b.Total.All().Weight, a.Total.All().Weight)
 		if o.Sort == Cum {
 			return cmp.Or(total, self)
 		}
@@ -248,9 +255,8 @@ func (p *printer) more(n int, what [2]string, how string) {
 	p.end()
 }
 
-// amounts are the columns of amounts: the share of the whole, the weight, apart
-// for what ran and what waited where there is both, and the number of events where
-// that says more.
+// amounts are the columns of amounts: the share; the weight, in two columns if threads both
+// ran and waited; and the number of events, unless that is the weight.
 type amounts struct {
 	*numbers
 	totals        *profile.Totals
@@ -258,7 +264,7 @@ type amounts struct {
 	weight        weightColumn
 }
 
-// newAmounts makes the columns of so many amounts, each under its title.
+// newAmounts returns the columns of one amount for each title.
 func newAmounts(t *profile.Totals, titles ...string) *amounts {
 	all := t.All.All()
 	a := &amounts{totals: t, weight: weightColumnOf(t.Mode.Unit(), all.Weight), events: countsEvents(t.Mode, all)}
@@ -277,7 +283,7 @@ func newAmounts(t *profile.Totals, titles ...string) *amounts {
 		}
 	}
 	a.numbers = newNumbers(columns...)
-	for i := range columns { // no figure is longer than that of everything
+	for i := range columns { // no number is longer than that of the whole
 		whole := a.cells(&t.All)
 		a.fit(i, whole[i%len(whole)].text)
 	}

@@ -28,9 +28,8 @@ func newShop() *shop {
 	return s
 }
 
-// stack makes a stack of names, base first: "Shop.Type.Method(…)" is the program's,
-// "System.…" the framework's, "lib!name" native, with a symbol or not, "kernel!name"
-// the kernel's.
+// stack makes a stack of names, base first: "Shop.Type.Method(…)" is user code, "System.…"
+// framework, "lib!name" native, with a symbol or without, "kernel!name" kernel.
 func (s *shop) stack(names ...string) int32 {
 	node := int32(0)
 	for _, name := range names {
@@ -55,19 +54,25 @@ func shopFunction(name string) profile.Function {
 	if module == "System" {
 		module = coreLib
 	}
-	return profile.Function{Kind: profile.Managed, Method: display, Display: display, Short: shorten(display), Signature: signature, Module: module}
+	return profile.Function{
+		Kind: profile.Managed, Method: display, Display: display, Short: shorten(display), Signature: signature,
+		Module: module,
+	}
 }
 
 func (s *shop) add(n int, thread int32, mode profile.Mode, state profile.State, weight int, node int32) {
 	for range n {
 		s.at += time.Millisecond
-		s.Add(profile.Sample{At: s.at, Weight: int64(weight) * 1e6, Thread: thread, Node: node, Mode: mode, State: state})
+		s.Add(profile.Sample{
+			At: s.at, Weight: int64(weight) * 1e6, Thread: thread, Node: node, Mode: mode, State: state,
+		})
 	}
 }
 
 const (
-	mainName    = "Shop.Program.Main(string[])"
-	submitName  = "Shop.Orders.Queue.Submit(System.Collections.Generic.Dictionary<string, Shop.Orders.Order>, System.Threading.CancellationToken)"
+	mainName   = "Shop.Program.Main(string[])"
+	submitName = "Shop.Orders.Queue.Submit(System.Collections.Generic.Dictionary<string, Shop.Orders.Order>, " +
+		"System.Threading.CancellationToken)"
 	visitName   = "Shop.Tree.Visit(Shop.Node)"
 	sortName    = "System.Array.Sort(T[], System.Collections.Generic.IComparer<T>)"
 	waitName    = "System.Threading.Monitor.Wait(object, int)"
@@ -96,10 +101,14 @@ func busyShop() *profile.Recording {
 	wall(500, 0, profile.Running, mainName, submitName, visitName)
 	wall(1500, 1, profile.Waiting, mainName, submitName, waitName, "libc.so.6!pthread_cond_wait")
 	wall(100, 1, profile.Running, mainName, submitName, waitName)
-	s.Add(profile.Sample{At: s.at, Weight: 3e9, Count: 100, Thread: 2, Node: s.stack(sortName), Mode: profile.Wall, Incomplete: true})
+	s.Add(profile.Sample{
+		At: s.at, Weight: 3e9, Count: 100, Thread: 2, Node: s.stack(sortName), Mode: profile.Wall, Incomplete: true,
+	})
 	r := s.Recording()
 	r.Start, r.Duration = time.Date(2026, 3, 4, 5, 6, 7, 123456789, time.FixedZone("", 3600)), 20*time.Second
-	r.Processes = []profile.Process{{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{Version: "10.0.9", Shape: "shared"}}}
+	r.Processes = []profile.Process{
+		{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{Version: "10.0.9", Shape: "shared"}},
+	}
 	r.Modes = []profile.ModeStats{
 		{Mode: profile.CPU, Rate: 99, Source: profile.FromThreads, Samples: 1730, Lost: 70, Late: 9},
 		{Mode: profile.Wall, Rate: 99, Got: 33.3, Samples: 2200, Lost: 1, Late: 300, Broken: 100, Released: 1},
@@ -109,7 +118,7 @@ func busyShop() *profile.Recording {
 	return r
 }
 
-// calmShop is busyShop as it was before: a function is slower now, one is new, one is gone.
+// calmShop is busyShop as it was before: a function is slower now, one is new, one has vanished.
 func calmShop() *profile.Recording {
 	s := newShop()
 	cpu := func(n int, thread int32, names ...string) {
@@ -123,7 +132,9 @@ func calmShop() *profile.Recording {
 	cpu(24, 5, waitName, "libc.so.6!pthread_cond_wait", "kernel!do_futex")
 	r := s.Recording()
 	r.Duration = 20 * time.Second
-	r.Processes = []profile.Process{{PID: 3131, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{Version: "10.0.9", Shape: "shared"}}}
+	r.Processes = []profile.Process{
+		{PID: 3131, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{Version: "10.0.9", Shape: "shared"}},
+	}
 	r.Modes = []profile.ModeStats{{Mode: profile.CPU, Rate: 99, Samples: 974}}
 	r.Cost = profile.Cost{TargetCPU: 9800 * time.Millisecond, Processors: 2}
 	return r
@@ -135,7 +146,10 @@ func TestTop(t *testing.T) {
 		return r.Select(profile.Selection{States: []profile.State{profile.Waiting}})
 	}
 	foreign := func(r *profile.Recording) *profile.Recording {
-		return &profile.Recording{Threads: r.Threads[:1], Functions: r.Functions, Locations: r.Locations, Nodes: r.Nodes, Samples: r.Samples[:1]}
+		return &profile.Recording{
+			Threads: r.Threads[:1], Functions: r.Functions, Locations: r.Locations, Nodes: r.Nodes,
+			Samples: r.Samples[:1],
+		}
 	}
 	children := func(r *profile.Recording) *profile.Recording {
 		r.Processes = append(r.Processes, profile.Process{PID: 5001}, profile.Process{PID: 5002})
@@ -173,8 +187,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// checkTerminal requires that nothing from a target reaches the terminal as a
-// control character.
+// checkTerminal requires that no control character from a target reaches the terminal.
 func checkTerminal(t *testing.T, text string, color bool) {
 	t.Helper()
 	if color {
@@ -237,14 +250,15 @@ func TestTopJSON(t *testing.T) {
 	golden(t, "diff.json", indented(func(b *bytes.Buffer) error {
 		return DifferenceJSON(b, calmShop(), busyShop(), TopOptions{Mode: &cpu, Rows: 2})
 	}))
-	// Lists are there, and nothing is null, also where there is nothing.
-	golden(t, "top-nothing.json", indented(func(b *bytes.Buffer) error { return TopJSON(b, &profile.Recording{}, TopOptions{}) }))
+	// Lists are never null, even if there is nothing in them.
+	golden(t, "top-nothing.json",
+		indented(func(b *bytes.Buffer) error { return TopJSON(b, &profile.Recording{}, TopOptions{}) }))
 	golden(t, "diff-nothing.json", indented(func(b *bytes.Buffer) error {
 		return DifferenceJSON(b, &profile.Recording{}, &profile.Recording{}, TopOptions{})
 	}))
 }
 
-// TestTopHasAll: with all rows the flat shares of a table add up to everything.
+// TestTopHasAll: with all rows the flat shares of a table add up to the whole.
 func TestTopHasAll(t *testing.T) {
 	var b bytes.Buffer
 	if err := TopJSON(&b, busyShop(), TopOptions{}); err != nil {
@@ -274,7 +288,8 @@ func TestTopHasAll(t *testing.T) {
 		if m.Mode == "cpu" {
 			flat += 0.02 // two samples have no stack
 		}
-		if want := *m.Total.Seconds; flat < want-1e-6 || flat > want+1e-6 || threads < want-1e-6 || threads > want+1e-6 {
+		if want := *m.Total.Seconds; flat < want-1e-6 || flat > want+1e-6 || threads < want-1e-6 ||
+			threads > want+1e-6 {
 			t.Errorf("%s: functions have %v s, threads %v s, of %v s", m.Mode, flat, threads, want)
 		}
 	}
@@ -282,8 +297,10 @@ func TestTopHasAll(t *testing.T) {
 
 func TestTopWriteError(t *testing.T) {
 	for name, err := range map[string]error{
-		"Top": Top(failing{}, busyShop(), TopOptions{}), "Difference": Difference(failing{}, calmShop(), busyShop(), TopOptions{}),
-		"TopJSON": TopJSON(failing{}, busyShop(), TopOptions{}), "DifferenceJSON": DifferenceJSON(failing{}, calmShop(), busyShop(), TopOptions{}),
+		"Top":            Top(failing{}, busyShop(), TopOptions{}),
+		"Difference":     Difference(failing{}, calmShop(), busyShop(), TopOptions{}),
+		"TopJSON":        TopJSON(failing{}, busyShop(), TopOptions{}),
+		"DifferenceJSON": DifferenceJSON(failing{}, calmShop(), busyShop(), TopOptions{}),
 	} {
 		if !errors.Is(err, errFull) {
 			t.Errorf("%s: %v", name, err)

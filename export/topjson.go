@@ -8,8 +8,9 @@ import (
 	"clrsnap/profile"
 )
 
-// TopJSON writes what Top shows as one JSON document and a newline; colours, width
-// and ByThread do not matter. The schema is stable and described in docs/json.md.
+// TopJSON writes what Top shows as one JSON document and a newline. Of the options,
+// Color, Width and ByThread have no effect. The schema is stable and described in
+// docs/json.md.
 func TopJSON(w io.Writer, r *profile.Recording, o TopOptions) error {
 	c := columnWriter{w: bufio.NewWriterSize(w, 1<<16)}
 	c.open(jsonRecordingOf(r))
@@ -20,8 +21,7 @@ func TopJSON(w io.Writer, r *profile.Recording, o TopOptions) error {
 	return c.flush()
 }
 
-// modeTop writes one mode: its totals, its functions and its threads, of which there can be
-// many.
+// modeTop writes one mode: its totals, its functions and its threads.
 func (c *columnWriter) modeTop(r *profile.Recording, m profile.Mode, o *TopOptions) {
 	t := r.Totals(m)
 	rows, _ := hottest(t.Functions, o)
@@ -29,7 +29,8 @@ func (c *columnWriter) modeTop(r *profile.Recording, m profile.Mode, o *TopOptio
 	c.text(`,"functions":`)
 	c.list(len(rows), func(i int) {
 		f := jsonFunctionTop{
-			jsonFunction: jsonFunctionOf(&r.Functions[rows[i].Function]), Flat: jsonAmountOf(t, &rows[i].Self), Cum: jsonAmountOf(t, &rows[i].Total),
+			jsonFunction: jsonFunctionOf(&r.Functions[rows[i].Function]),
+			Flat:         jsonAmountOf(t, &rows[i].Self), Cum: jsonAmountOf(t, &rows[i].Total),
 		}
 		if m.OfEvents() {
 			direct := jsonAmountOf(t, &rows[i].Direct)
@@ -40,7 +41,8 @@ func (c *columnWriter) modeTop(r *profile.Recording, m profile.Mode, o *TopOptio
 	c.text(`,"threads":`)
 	c.list(len(t.Threads), func(i int) {
 		x := &r.Threads[t.Threads[i].Thread]
-		c.value(jsonThreadTop{int(x.Process), x.OSThreadID, x.ManagedThreadID, x.Name, x.Role, jsonAmountOf(t, &t.Threads[i].Total)})
+		total := jsonAmountOf(t, &t.Threads[i].Total)
+		c.value(jsonThreadTop{int(x.Process), x.OSThreadID, x.ManagedThreadID, x.Name, x.Role, total})
 	})
 	c.text("}")
 }
@@ -66,7 +68,7 @@ type jsonModeTotals struct {
 	Every  float64        `json:"every,omitempty"`
 	Total  jsonAmount     `json:"total"`
 
-	// Of each of these the one that is named after the unit.
+	// Of each of these, only the field that is named after the unit is set.
 	IncompleteSeconds float64                    `json:"incompleteSeconds,omitempty"`
 	IncompleteBytes   int64                      `json:"incompleteBytes,omitempty"`
 	IncompleteCount   int64                      `json:"incompleteCount,omitempty"`
@@ -75,7 +77,7 @@ type jsonModeTotals struct {
 	OriginCount       map[profile.Origin]int64   `json:"originCount,omitzero"`
 }
 
-// jsonAmount is a profile.Part. Seconds, Bytes or Count is there, as the unit is.
+// jsonAmount is a profile.Part. One of Seconds, Bytes and Count is set, depending on the unit.
 type jsonAmount struct {
 	Share   float64  `json:"share"`
 	Seconds *float64 `json:"seconds,omitempty"`
@@ -174,7 +176,10 @@ func originWeights[T any](t *profile.Totals, as func(int64) T) map[profile.Origi
 func asItIs(w int64) int64 { return w }
 
 func jsonFunctionOf(f *profile.Function) jsonFunction {
-	return jsonFunction{Kind: f.Kind, Origin: f.Origin(), Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module}
+	return jsonFunction{
+		Kind: f.Kind, Origin: f.Origin(),
+		Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module,
+	}
 }
 
 func secondsOf(w int64) float64 { return time.Duration(w).Seconds() }

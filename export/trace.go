@@ -12,19 +12,21 @@ import (
 	"clrsnap/profile"
 )
 
-// ChromeTrace writes a recording as trace events in JSON, for Perfetto and
-// Chromium: a time line for each thread and mode, on which a function's slice
-// lasts as long as samples that follow one another are in it. Where a thread did
-// not run, or was not looked at, there is no slice. Each mode of a process is shown
-// as a process of its own, the busiest threads first; with the wall clock a slice
-// "[waiting]" below the leaf tells when a thread was waiting. Stacks whose
-// beginning is missing are in a slice "[incomplete stack]".
+// ChromeTrace writes a recording in the Trace Event Format (JSON), for Perfetto and
+// Chromium: a time line for each thread and mode. Times count from the start of the
+// recording.
 //
-// What has no length, such as an allocation, is an instant named after the class or
-// exception; its arguments are bytes, how many, and the stack, leaf first.
+// A function has a slice as long as consecutive samples have it on their stacks. There
+// is no slice while a thread did not run or was not sampled. In mode wall, a slice
+// "[waiting]" below the leaf shows when a thread was waiting. Stacks whose frames near
+// the base are missing are below a slice "[incomplete stack]".
 //
-// A slice's categories are the kind of its function and the module. Times count
-// from the start of the recording.
+// An event without a duration, such as an allocation, is an instant. Its name is that
+// of the class or exception; its arguments are the bytes, the number of events, and the
+// stack, leaf first.
+//
+// Each mode of a process is shown as a process of its own, the busiest threads first. A
+// slice's categories are the kind of its function and the module.
 func ChromeTrace(w io.Writer, r *profile.Recording) error {
 	c := &columnWriter{w: bufio.NewWriterSize(w, 1<<16)}
 	e := traceEncoder{c: c, r: r, names: make([]traceName, len(r.Functions), len(r.Functions)+3)}
@@ -34,24 +36,28 @@ func ChromeTrace(w io.Writer, r *profile.Recording) error {
 	}
 	n := int32(len(e.names))
 	e.waiting, e.incomplete, e.empty = n, n+1, n+2
-	e.names = append(e.names, traceNameOf(waitingFrame, "waiting", ""), traceNameOf(incompleteFrame, "incomplete", ""), traceNameOf(emptyStack, "incomplete", ""))
+	e.names = append(e.names, traceNameOf(waitingFrame, "waiting", ""),
+		traceNameOf(incompleteFrame, "incomplete", ""), traceNameOf(emptyStack, "incomplete", ""))
 
-	if err := newSpelled(r).addAll(r, FormatTrace); err != nil {
+	if err := newSpelled(r).addAll(r); err != nil {
 		return err
 	}
 	all := tracks(r)
-	for _, t := range all { // first only counting
+	for _, t := range all { // only counts
 		e.slices(t)
 	}
 	switch {
 	case e.events > maxTraceEvents:
-		return fmt.Errorf("the trace would have %d million events, which no viewer opens: choose one mode, fewer threads or a shorter time, or another format", e.events/1e6)
-	case e.size > maxOutput:
-		return outputTooLarge(FormatTrace)
+		return fmt.Errorf("the trace would have %d million events, which no viewer can open: "+
+			"choose one mode, fewer threads, a shorter time, or another format", e.events/1e6)
+	case e.size > MaxOutput:
+		return ErrTooLarge
 	}
 	e.events, e.writing = 0, true
 	c.text(`{"displayTimeUnit":"ms"`)
-	c.field("otherData", map[string]string{"creator": creator(r), "recording": recordingName(r), "start": r.Start.UTC().Format(time.RFC3339Nano)})
+	c.field("otherData", map[string]string{
+		"creator": creator(r), "recording": recordingName(r), "start": r.Start.UTC().Format(time.RFC3339Nano),
+	})
 	c.text(",\n\"traceEvents\":[")
 	e.processes(all)
 	for i, t := range all {
@@ -64,7 +70,7 @@ func ChromeTrace(w io.Writer, r *profile.Recording) error {
 	return c.w.Flush()
 }
 
-// maxTraceEvents is how many events a trace may have: a gigabyte, more or less.
+// maxTraceEvents is how many events a trace may have. That is about a gigabyte.
 const maxTraceEvents = 8 << 20
 
 // waitingFrame is the innermost slice of a thread that waits.
@@ -76,15 +82,15 @@ type traceEncoder struct {
 	names   []traceName
 	writing bool // else events are only counted
 	events  int
-	size    int // of what events name, in bytes
+	size    int // bytes of names and stacks
 
-	waiting, incomplete, empty int32 // in names
+	waiting, incomplete, empty int32 // indices of names
 
-	begin, end, instant string // of the present track: what its events begin with, up to the time
+	begin, end, instant string // how the events of the current track begin, up to the time
 }
 
-// traceName is what of a slice depends on its function, as JSON. Ends repeat the
-// name: speedscope, which reads traces too, wants to see which slice is meant.
+// traceName is the JSON of a slice that depends on its function. Events that end a slice
+// repeat the name, because speedscope, which reads traces too, needs it.
 type traceName struct{ text, rest string }
 
 func (n *traceName) name() string { return `"name":` + n.text }
@@ -100,15 +106,15 @@ func traceNameOf(name, category, module string) traceName {
 	return out
 }
 
-// modeOffset sets the processes and threads of the modes apart: ids of the kernel
-// are less (PID_MAX_LIMIT in include/linux/threads.h).
+// modeOffset makes the process and thread ids of the modes differ. Real ids are less
+// (PID_MAX_LIMIT in the kernel's include/linux/threads.h).
 const modeOffset = 1 << 22
 
 func (e *traceEncoder) pid(process int32, m profile.Mode) int {
 	return e.r.Processes[process].PID + int(m)*modeOffset
 }
 
-// tid is the thread's id; threads that have none get one that no other has.
+// tid returns the thread's id in the trace. A thread without an id gets a unique one.
 func (e *traceEncoder) tid(t *track) int {
 	id := e.r.Threads[t.thread].OSThreadID
 	if id == 0 {
@@ -141,14 +147,15 @@ func (e *traceEncoder) slice(start string, at time.Duration, name, rest string) 
 	e.next()
 	e.c.text(start)
 	us, ns := int64(at/time.Microsecond), int64(at%time.Microsecond)
-	e.c.buf = append(strconv.AppendInt(e.c.buf[:0], us, 10), '.', byte('0'+ns/100), byte('0'+ns/10%10), byte('0'+ns%10), ',')
+	e.c.buf = append(strconv.AppendInt(e.c.buf[:0], us, 10),
+		'.', byte('0'+ns/100), byte('0'+ns/10%10), byte('0'+ns%10), ',')
 	e.c.write(e.c.buf)
 	e.c.text(name)
 	e.c.text(rest)
 	e.c.text("}")
 }
 
-// processes names what is shown as a process.
+// processes writes the names of what is shown as processes.
 func (e *traceEncoder) processes(all []*track) {
 	named := map[int]bool{}
 	for _, t := range all {
@@ -169,12 +176,13 @@ func (e *traceEncoder) processes(all []*track) {
 	}
 }
 
-// track writes all about a track.
+// track writes all events of a track.
 func (e *traceEncoder) track(t *track, order int) {
 	ids := fmt.Sprintf(`"pid":%d,"tid":%d`, e.pid(e.r.Threads[t.thread].Process, t.mode), e.tid(t))
 	e.metadata("thread_name", ids, `"name":`+quotedJSON(threadLabel(&e.r.Threads[t.thread])))
 	e.metadata("thread_sort_index", ids, `"sort_index":`+strconv.Itoa(order))
-	e.begin, e.end, e.instant = `{"ph":"B",`+ids+`,"ts":`, `{"ph":"E",`+ids+`,"ts":`, `{"ph":"i","s":"t",`+ids+`,"ts":`
+	e.begin, e.end = `{"ph":"B",`+ids+`,"ts":`, `{"ph":"E",`+ids+`,"ts":`
+	e.instant = `{"ph":"i","s":"t",` + ids + `,"ts":`
 	e.slices(t)
 }
 
@@ -206,7 +214,7 @@ func (e *traceEncoder) slices(t *track) {
 	e.close(open, 0, end)
 }
 
-// instants writes the samples of a track as events without a length.
+// instants writes the samples of a track as instants: events without a duration.
 func (e *traceEncoder) instants(t *track) {
 	var stack []int32
 	for _, s := range t.samples {
@@ -215,7 +223,7 @@ func (e *traceEncoder) instants(t *track) {
 			stack = slices.Insert(stack, 0, e.incomplete)
 		}
 		if !e.writing {
-			e.events += 1 + len(stack)/2 // it is as long as so many others
+			e.events += 1 + len(stack)/2 // which take as many bytes as the instant
 			for _, f := range stack {
 				e.size += len(e.names[f].text)
 			}
@@ -229,7 +237,7 @@ func (e *traceEncoder) instants(t *track) {
 	}
 }
 
-// arguments are what a viewer shows of an instant, behind a comma.
+// arguments returns the arguments of an instant as JSON, after a comma.
 func (e *traceEncoder) arguments(s *profile.Sample, stack []int32) string {
 	var b strings.Builder
 	b.WriteString(`,"args":{`)
@@ -247,14 +255,14 @@ func (e *traceEncoder) arguments(s *profile.Sample, stack []int32) string {
 	return b.String()
 }
 
-// close ends the slices beyond the first keep, the innermost first.
+// close ends all open slices but the first keep, the innermost first.
 func (e *traceEncoder) close(open []int32, keep int, at time.Duration) {
 	for _, f := range slices.Backward(open[keep:]) {
 		e.slice(e.end, at, e.names[f].name(), "")
 	}
 }
 
-// frames are the slices of a sample from the outermost to the innermost.
+// frames returns the slices of a sample, the outermost first.
 func (e *traceEncoder) frames(s *span, buf []int32) []int32 {
 	buf = path(e.r, s.Node, buf)
 	if s.Incomplete {

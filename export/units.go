@@ -20,8 +20,8 @@ var scales = [...][]scale{
 	profile.Count:       {{"", 1}},
 }
 
-// scaleOf is the scale for a weight, and for what is a part of it: the largest one
-// of which it has at least one when it is rounded.
+// scaleOf returns the scale for a weight and its parts: the largest in which it is, rounded,
+// at least 1.
 func scaleOf(u profile.Unit, whole int64) scale {
 	list := scales[u]
 	if u == profile.Nanoseconds && whole == 0 {
@@ -33,18 +33,18 @@ func scaleOf(u profile.Unit, whole int64) scale {
 	return list[0]
 }
 
-// of is a weight in the scale.
+// of returns a weight in the scale.
 func (s scale) of(w int64) float64 { return float64(w) / float64(s.size) }
 
-// behind is a figure with the name of its scale.
-func (s scale) behind(figure string) string {
+// behind returns a number followed by the name of the scale.
+func (s scale) behind(number string) string {
 	if s.name == "" {
-		return figure
+		return number
 	}
-	return figure + " " + s.name
+	return number + " " + s.name
 }
 
-// WeightText is a weight for people: "12.3 s", "4.56 MiB", "1,234".
+// WeightText returns a weight as text for people: "12.3 s", "4.56 MiB", "1,234".
 func WeightText(u profile.Unit, w int64) string {
 	s := scaleOf(u, w)
 	if s.size == 1 || w == 0 {
@@ -53,7 +53,8 @@ func WeightText(u profile.Unit, w int64) string {
 	return s.behind(threeDigits(s.of(w)))
 }
 
-// threeDigits is a figure with three digits, or all those before the point.
+// threeDigits returns a number with three significant digits, or rounded to an integer if
+// that has more.
 func threeDigits(v float64) string {
 	decimals := 0
 	switch {
@@ -65,14 +66,14 @@ func threeDigits(v float64) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-// eventNames are what the events of a mode are called: one, and several.
+// eventNames are the names of a mode's events, in the singular and the plural.
 var eventNames = [len(profile.Modes)][2]string{
-	profile.Alloc: {"object", "objects"}, profile.Exception: {"exception", "exceptions"}, profile.Contention: {"wait", "waits"},
-	profile.ThreadStart: {"thread", "threads"}, profile.GC: {"GC", "GCs"},
+	profile.Alloc: {"object", "objects"}, profile.Exception: {"exception", "exceptions"},
+	profile.Contention: {"wait", "waits"}, profile.ThreadStart: {"thread", "threads"}, profile.GC: {"GC", "GCs"},
 }
 
-// countsEvents reports whether amounts of a mode have a number of events that says
-// more than their weight.
+// countsEvents reports whether an amount of a mode has a number of events that is not its
+// weight.
 func countsEvents(m profile.Mode, a profile.Amount) bool {
 	return m.Unit() != profile.Count && a.Events > 0
 }
@@ -81,7 +82,7 @@ func eventsText(m profile.Mode, n int64) string {
 	return grouped(int(n)) + plural(int(n), " "+eventNames[m][0], " "+eventNames[m][1])
 }
 
-// AmountText is an amount of a mode for people: "1.23 GiB in 3,400 objects".
+// AmountText returns an amount of a mode as text for people: "1.23 GiB in 3,400 objects".
 func AmountText(m profile.Mode, a profile.Amount) string {
 	switch {
 	case m.Unit() == profile.Count:
@@ -92,8 +93,8 @@ func AmountText(m profile.Mode, a profile.Amount) string {
 	return WeightText(m.Unit(), a.Weight)
 }
 
-// SamplingText says how the samples of a mode were chosen, to follow their number:
-// " at 99 Hz", " of 5,000 exceptions, one in 10"; empty where each event is a
+// SamplingText returns how the samples of a mode were chosen, as text to follow their
+// number: " at 99 Hz", " of 5,000 exceptions, one in 10". It is empty if each event is a
 // sample.
 func SamplingText(s *profile.ModeStats) string {
 	switch {
@@ -109,7 +110,7 @@ func SamplingText(s *profile.ModeStats) string {
 
 func eventSamplingText(s *profile.ModeStats) string {
 	text := ""
-	if s.Seen > int64(s.Samples) && s.Mode != profile.Alloc { // of objects the runtime tells only some
+	if s.Seen > int64(s.Samples) && s.Mode != profile.Alloc { // the runtime reports only some of the objects
 		text = " of " + eventsText(s.Mode, s.Seen)
 	}
 	every := WeightText(s.Mode.Unit(), s.Every)
@@ -125,7 +126,7 @@ func eventSamplingText(s *profile.ModeStats) string {
 	return text
 }
 
-// weightColumn is how a column of weights is written, that are parts of a whole.
+// weightColumn says how a column of weights is written. They are parts of a whole.
 type weightColumn struct {
 	scale
 	decimals int
@@ -139,7 +140,7 @@ func weightColumnOf(u profile.Unit, whole int64) weightColumn {
 	return c
 }
 
-// decimalsOf is how many decimals the parts of a figure have.
+// decimalsOf returns how many decimals the parts of a whole have.
 func decimalsOf(whole float64) int {
 	switch {
 	case whole >= 1000:
@@ -150,20 +151,20 @@ func decimalsOf(whole float64) int {
 	return 3
 }
 
-func (c weightColumn) figure(w int64) string {
+func (c weightColumn) number(w int64) string {
 	if c.size == 1 {
 		return grouped(int(w))
 	}
 	return strconv.FormatFloat(c.of(w), 'f', c.decimals, 64)
 }
 
-// cell is a weight for a table; where there is nothing, a dash.
+// cell returns a weight for a table, or a dash for 0.
 func (c weightColumn) cell(w int64) cell {
 	if w == 0 {
 		return cell{"-", dim}
 	}
-	return cell{c.figure(w), plain}
+	return cell{c.number(w), plain}
 }
 
-// text is the weight with its unit.
-func (c weightColumn) text(w int64) string { return c.behind(c.figure(w)) }
+// text returns the weight with its unit.
+func (c weightColumn) text(w int64) string { return c.behind(c.number(w)) }

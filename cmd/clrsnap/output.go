@@ -201,17 +201,13 @@ func rescue(r *profile.Recording, p *pendingFile, why error) error {
 	return fmt.Errorf("%w: nor could the recording be kept in any other place", why)
 }
 
-// encoding are the options that a recording is encoded with. Of a format that has
-// room for one mode it says which.
-func (a *app) encoding(r *profile.Recording, format export.Format) export.Options {
-	var o export.Options
-	if there := export.SampledModes(r); len(there) > 0 && format.OneMode() {
-		o.Mode = &there[0]
-		if len(there) > 1 {
-			say(a.stderr, "note: %s files have one mode, and this one the %s samples: --mode %s writes the others", format, there[0], joined(there[1:], "or"))
-		}
+// tellMode says which of several modes is written in a format that has room for one. It is
+// the first, which export.Options choose.
+func (a *app) tellMode(r *profile.Recording, format export.Format) {
+	if there := export.SampledModes(r); len(there) > 1 && format.OneMode() {
+		say(a.stderr, "note: %s files have one mode: this one has the %s samples, --mode %s writes the others",
+			format, there[0], joined(there[1:], "or"))
 	}
-	return o
 }
 
 // forTerminal refuses to write what is not text for people to a terminal.

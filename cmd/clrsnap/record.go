@@ -319,7 +319,9 @@ func (a *app) finishRecording(r *profile.Recording, out *pendingFile, f *recordF
 	if f.managed || f.native || out.format != export.FormatHTML && out.format != export.FormatRecording {
 		shown = r.Select(profile.Selection{Managed: f.managed, Native: f.native})
 	}
-	if err := out.write(func(w io.Writer) error { return export.Encode(w, shown, out.format, a.encoding(r, out.format)) }); err != nil {
+	a.tellMode(r, out.format)
+	err := out.write(func(w io.Writer) error { return export.Encode(w, shown, out.format, export.Options{}) })
+	if err != nil {
 		return rescue(r, out, err)
 	}
 	a.finished.Store(true)

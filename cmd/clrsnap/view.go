@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -279,14 +278,17 @@ func (a *app) convert(ctx context.Context, out *pendingFile, r, base *profile.Re
 	if err := a.forTerminal(f.file); err != nil {
 		return err
 	}
-	o := a.encoding(r, f.file.format)
-	o.Base, o.ByThread = base, f.byThread
+	a.tellMode(r, f.file.format)
+	o := export.Options{Base: base, ByThread: f.byThread}
 	return a.writeView(ctx, out, func(w io.Writer) error { return export.Encode(w, r, f.file.format, o) })
 }
 
 // writeView writes to a file, or to standard output.
 func (a *app) writeView(ctx context.Context, out *pendingFile, encode func(io.Writer) error) error {
-	if err := out.write(func(w io.Writer) error { return encode(contextWriter{ctx, &boundedWriter{w, maxOutput}}) }); err != nil {
+	err := out.write(func(w io.Writer) error {
+		return encode(contextWriter{ctx, &boundedWriter{w, export.MaxOutput}})
+	})
+	if err != nil {
 		return fmt.Errorf("cannot write to %s: %w", out.title(), unwrapPath(err))
 	}
 	return nil
@@ -324,11 +326,7 @@ func (a *app) read(ctx context.Context, file string, in io.Reader) (*profile.Rec
 	return r, nil
 }
 
-// maxOutput is how much is written at most, in bytes: with long names in many places that
-// would be far more than a file has.
-const maxOutput = 1 << 30
-
-// boundedWriter refuses what is too much.
+// boundedWriter refuses to write more than left bytes.
 type boundedWriter struct {
 	io.Writer
 	left int
@@ -336,7 +334,7 @@ type boundedWriter struct {
 
 func (w *boundedWriter) Write(p []byte) (int, error) {
 	if w.left -= len(p); w.left < 0 {
-		return 0, errors.New("it would be more than a gigabyte: choose one mode, fewer threads or a shorter time, or another format")
+		return 0, export.ErrTooLarge
 	}
 	return w.Writer.Write(p)
 }

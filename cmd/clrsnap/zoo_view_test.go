@@ -39,7 +39,7 @@ type bomb struct {
 	long  bool              // it takes seconds, and is like another one: for make zoo
 }
 
-const tooMuch = "for the gigabyte of memory that may be used"
+const tooMuch = "it would take more than a gigabyte of memory"
 
 var bombs = []bomb{
 	{name: "nothing but zeros", write: repeated("", 1<<30, "\x00", ""), says: "too large"},
@@ -47,12 +47,12 @@ var bombs = []bomb{
 
 	{name: "pprof, empty samples", write: pprofBomb(60_000_000, 2), says: "damaged"},
 	{name: "pprof, samples", write: pprofBomb(20_000_000, 2, 2<<3, 1), says: tooMuch},
-	{name: "pprof, empty mappings", write: pprofBomb(60_000_000, 3), says: "no recording"},
+	{name: "pprof, empty mappings", write: pprofBomb(60_000_000, 3), says: "not a recording"},
 	{name: "pprof, mappings", write: pprofTable(8_000_000, 3), says: tooMuch},
 	{name: "pprof, locations", write: pprofTable(8_000_000, 4), says: tooMuch},
 	{name: "pprof, functions", write: pprofTable(8_000_000, 5), says: tooMuch},
 	{name: "pprof, strings", write: pprofBomb(60_000_000, 6), says: tooMuch},
-	{name: "pprof, types of values", write: pprofBomb(60_000_000, 1), says: "types of values"},
+	{name: "pprof, sample types", write: pprofBomb(60_000_000, 1), says: "sample types"},
 	{name: "pprof, comments", write: pprofLong(13, 100_000_000, 0)},
 	{name: "pprof, labels", write: pprofLong(2, 60_000_000, 3<<3|2, 0), says: "damaged"},
 	{name: "pprof, values", write: pprofLong(2, 60_000_000, 2<<3, 1), says: "damaged"},
@@ -75,7 +75,7 @@ var bombs = []bomb{
 	{name: "folded, names", write: numbered("", 8_000_000, "%d 1\n", ""), says: tooMuch},
 	{name: "folded, stacks", write: numbered("", 6_000_000, "a;b;%d;c;d;e;f;g;h;i;j;k 1\n", ""), says: tooMuch},
 	{name: "folded, a long name", write: repeated("", 100_000_000, "a", " 1\n"), says: "name"},
-	{name: "folded, a long number", write: repeated("a ", 100_000_000, "1", "\n"), says: "no recording"},
+	{name: "folded, a long number", write: repeated("a ", 100_000_000, "1", "\n"), says: "not a recording"},
 	{name: "folded, a line of spaces", write: repeated("a", 200_000_000, " ", "1")},
 
 	{name: "ours, samples", write: (&tables{samples: 20_000_000}).write, says: tooMuch},
