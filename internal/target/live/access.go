@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// missingError tells a process that does not exist from one that /proc hides.
+// missingError distinguishes a process that does not exist from one that /proc hides.
 func missingError(pid int) error {
 	if pid > 0 && (unix.Kill(pid, 0) == unix.EPERM || unix.Kill(pid, 0) == nil) {
 		return &AttachError{PID: pid, Err: ErrPermission, Detail: "it exists, but /proc does not show it",
@@ -25,7 +25,7 @@ func justExited(pid int) error {
 	return &AttachError{PID: pid, Err: ErrNoProcess, Detail: "it has just exited"}
 }
 
-// checkKind refuses what is not a process with a program in it.
+// checkKind refuses what is not a process that runs a program.
 func checkKind(pid int, st *stat, su *status) error {
 	switch {
 	case su.tgid != pid:
@@ -44,7 +44,7 @@ func checkKind(pid int, st *stat, su *status) error {
 func checkMachine(pid, dir int) error {
 	fd, err := unix.Openat(dir, "exe", unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		// A file that only its owner may read: the memory has proved readable.
+		// The file may be readable for its owner only. The memory has proved readable.
 		return nil //nolint:nilerr // explained above
 	}
 	defer unix.Close(fd)
@@ -56,7 +56,8 @@ func checkMachine(pid, dir int) error {
 	machine := binary.LittleEndian.Uint16(h[18:])
 	switch {
 	case h[4] != class64:
-		return &AttachError{PID: pid, Err: ErrArch, Detail: "a 32-bit program", Remedy: "only 64-bit programs can be read; run the 64-bit .NET runtime"}
+		return &AttachError{PID: pid, Err: ErrArch, Detail: "a 32-bit program",
+			Remedy: "only 64-bit programs can be read; run the 64-bit .NET runtime"}
 	case h[5] != littleEndian || machine != hostELF:
 		return &AttachError{PID: pid, Err: ErrArch, Detail: fmt.Sprintf("ELF machine %d", machine),
 			Remedy: "use the clrsnap that was built for this program's architecture"}
@@ -64,7 +65,7 @@ func checkMachine(pid, dir int) error {
 	return nil
 }
 
-// deniedError explains a refusal by what really stands in the way.
+// deniedError explains a refusal by its actual causes.
 func deniedError(dir procdir.Dir) error {
 	e := &AttachError{PID: dir.PID(), Err: ErrPermission}
 	var details, remedies []string
@@ -90,7 +91,8 @@ func tracedError(tid, tracer int) error {
 		return nil
 	}
 	return &ThreadError{TID: tid, Err: ErrTraced,
-		Detail: fmt.Sprintf("by process %d (%s): end that debugger or tracer, or capture without a stop", tracer, commOf(tracer))}
+		Detail: fmt.Sprintf("by process %d (%s): end that debugger or tracer, or capture without a stop",
+			tracer, commOf(tracer))}
 }
 
 // self is what the kernel compares the target with: the rules are those of
@@ -112,7 +114,7 @@ func whoAmI() self {
 	return s
 }
 
-// rootAdvice is how CAP_SYS_PTRACE is come by from where we are.
+// rootAdvice says how to get CAP_SYS_PTRACE in our situation.
 func (s *self) rootAdvice() string {
 	switch {
 	case s.caps:
@@ -132,7 +134,7 @@ func sameIDs(ids [4]uint64, id uint64) bool { return ids[0] == id && ids[1] == i
 func dumpable(dir procdir.Dir, su *status) bool {
 	st, err := dir.Stat("maps")
 	if su.uid[1] == 0 || err != nil {
-		return true // cannot be told
+		return true // not known
 	}
 	return uint64(st.Uid) == su.uid[1]
 }

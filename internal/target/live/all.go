@@ -10,17 +10,17 @@ import (
 // that TryBlocked made before, does not, if the thread has not run since: what
 // was captured then is what it was at that instant too. Otherwise it is stopped
 // as well. The instant is one at which all that had to be stopped stood still:
-// each proof is looked at after the last of them has stopped, and before the
-// first is let go.
+// each proof is checked after the last of them has stopped, and before the first
+// is released.
 //
-// out and errs have the length of reqs. Stopped tells in out who was stopped and
-// copied; of the others, if their errs are nil, the earlier capture stands. A
-// thread that is not stopped within the limit (Process.AllLimit) is left out, with
+// out and errs have the length of reqs. A thread whose out has Stopped was stopped
+// and copied; for another one whose errs is nil, the earlier capture is still valid.
+// A thread that is not stopped within the limit (Process.AllLimit) is left out, with
 // ErrNotStopping in errs. The slices in out are valid until the next CaptureAll or
 // FreeAll.
 //
-// threads is how many the process had at the instant, those included that have
-// ended and not been collected; 0 if that could not be found out.
+// threads is how many threads the process had at the instant, including zombies; 0 if
+// that is not known.
 func (t *Tracer) CaptureAll(reqs []Request, out []Capture, errs []error) (threads int, err error) {
 	out, errs = out[:len(reqs)], errs[:len(reqs)]
 	if len(reqs) == 0 {
@@ -32,7 +32,7 @@ func (t *Tracer) CaptureAll(reqs []Request, out []Capture, errs []error) (thread
 		if err != nil {
 			return 0, err
 		}
-		// The target executed another program: its threads are gone. See
+		// The target executed another program: its threads have exited. See
 		// startReaper.
 		if slices.ContainsFunc(t.batch, func(te *tracee) bool { return te.wanted && t.mayTrace(te, outcome) }) {
 			continue
@@ -78,8 +78,8 @@ func (t *Tracer) captureAll(reqs []Request, out []Capture, errs []error) (outcom
 	return outcome, nil
 }
 
-// prove prepares to look at the proof that the thread is blocked, if there is one: in
-// the file that is open already, or in one that is opened for it.
+// prove prepares to check the proof that the thread is blocked, if there is one: with the
+// file that is open already, or with one that is opened for it.
 func (t *tracee) prove(r *blockedReader, proof Proof) bool {
 	if proof == "" || len(proof) > len(t.proof) {
 		return false
@@ -93,7 +93,7 @@ func (t *tracee) prove(r *blockedReader, proof Proof) bool {
 	return true
 }
 
-// FreeAll gives back the memory of the latest CaptureAll.
+// FreeAll frees the memory of the latest CaptureAll.
 func (p *Process) FreeAll() {
 	p.traceMu.Lock()
 	defer p.traceMu.Unlock()

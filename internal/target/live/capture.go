@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Capture stops one thread, copies it and lets it go on. On an error out holds
-// nothing of use, except that a *target.ReadError leaves the other pieces.
+// Capture stops one thread, copies it and lets it go on. On an error out is not valid,
+// except that after a *target.ReadError it has the other pieces.
 func (t *Tracer) Capture(req *Request, out *Capture) error {
 	te := t.one
 	te.tid, te.pid, te.unhurried = uintptr(req.TID), uintptr(t.p.pid), req.Unhurried
@@ -30,14 +30,14 @@ func (t *Tracer) Capture(req *Request, out *Capture) error {
 		}
 		err = t.conclude(te, outcome, req, out)
 		if !again && errors.Is(err, ErrPermission) && te.errno == unix.EPERM {
-			continue // a tracer that has let go just now looks the same
+			continue // a tracer that has just detached looks the same
 		}
 		return err
 	}
 }
 
-// mayTrace notices that this process may trace the target, but not a task of
-// its own: see threadTracer.
+// mayTrace finds out whether this process may trace the target, but a task of its own
+// may not: see threadTracer.
 func (t *Tracer) mayTrace(te *tracee, outcome uint32) bool {
 	if outcome != outcomeDone || te.phase != phaseFree || te.errno != unix.EPERM || t.inside || !onlyAncestors() {
 		return false
@@ -48,10 +48,10 @@ func (t *Tracer) mayTrace(te *tracee, outcome uint32) bool {
 
 func onlyAncestors() bool { return strings.TrimSpace(readProc("sys/kernel/yama/ptrace_scope")) == "1" }
 
-// forsaken reports whether waiting for a thread that we seized is in vain: it
-// has ended as the main thread of a process that lives on, or, where the tracer
-// is our thread and the target our child, execve in another thread has taken its
-// place, which unties it from us without a word.
+// forsaken reports whether waiting for a thread that we seized is in vain. Either it
+// was the main thread, and has ended while other threads of the process live on. Or the
+// tracer is our thread, the target our child, and execve in another thread has taken the
+// place of this one, which detaches it from us without a notification.
 func (t *Tracer) forsaken() bool {
 	if t.waiting == 0 {
 		return false
@@ -60,7 +60,7 @@ func (t *Tracer) forsaken() bool {
 		return true
 	}
 	if t.thread == nil || atomic.LoadUint32(&t.thread.sh.step) != stepMissed {
-		return false // not even seized, perhaps
+		return false // it may not be seized yet
 	}
 	var buf [2048]byte
 	b, err := t.p.readTask(t.waiting, "status", buf[:])
@@ -88,7 +88,8 @@ func (t *Tracer) conclude(te *tracee, outcome uint32, req *Request, out *Capture
 		return t.deliver(te, req, out)
 	case phaseFree:
 		if te.moved && te.errno == 0 {
-			return &ThreadError{TID: req.TID, Err: ErrNotStopping, Detail: "it was blocked, and ran just when too little time was left to stop it; try again"}
+			return &ThreadError{TID: req.TID, Err: ErrNotStopping,
+				Detail: "it was blocked, and began to run when too little time was left to stop it; try again"}
 		}
 		return t.seizeError(req.TID, te.errno)
 	case phaseWaiting:
@@ -101,15 +102,16 @@ func (t *Tracer) conclude(te *tracee, outcome uint32, req *Request, out *Capture
 	return t.p.threadGone(req.TID)
 }
 
-// lateError describes what the watchdog did. Where the tracer was not late with
-// a stopped thread but hung in PTRACE_SEIZE, no thread had been stopped.
+// lateError explains why the watchdog acted. If the tracer was not late with a stopped
+// thread but hung in PTRACE_SEIZE, no thread had been stopped.
 func (t *Tracer) lateError(tid int) error {
 	sh := t.tasks.sh
 	if sh.step == stepSeize {
 		return &ThreadError{TID: tid, Err: ErrNotStopping, Detail: "its process executes another program; try again"}
 	}
 	late := time.Duration(sh.late).Round(10 * time.Microsecond)
-	return &ThreadError{TID: tid, Err: ErrWatchdog, Detail: fmt.Sprintf("after %v: this process was given no processor, or is stopped; try again", late)}
+	return &ThreadError{TID: tid, Err: ErrWatchdog,
+		Detail: fmt.Sprintf("after %v: clrsnap got no CPU, or was stopped; try again", late)}
 }
 
 func (t *Tracer) deliver(te *tracee, req *Request, out *Capture) error {
@@ -132,7 +134,7 @@ func (t *Tracer) seizeError(tid int, errno syscall.Errno) error {
 	if errno != unix.EPERM {
 		return &ThreadError{TID: tid, Err: errno, Detail: "PTRACE_SEIZE"}
 	}
-	// EPERM has many meanings, one of them is that the thread is ending.
+	// EPERM has many causes; one of them is that the thread is exiting.
 	info, err := t.p.Thread(tid)
 	if err != nil || info.State == 'Z' || info.State == 'X' {
 		return t.p.threadGone(tid)
@@ -157,10 +159,11 @@ func (t *Tracer) stuckError(tid int, limit time.Duration) error {
 	}
 	e := &ThreadError{TID: tid, Err: ErrNotStopping}
 	if info.State == 'R' {
-		e.Detail = fmt.Sprintf("it is ready to run, but was most likely given no processor within %v; it has been left alone, try again when the machine is less busy", limit)
+		e.Detail = fmt.Sprintf("it is ready to run, but most likely got no CPU within %v; "+
+			"it was not stopped, try again when the machine is less busy", limit)
 		return e
 	}
-	e.Detail = fmt.Sprintf("state %c after %v; it has been left alone, try again later", info.State, limit)
+	e.Detail = fmt.Sprintf("state %c after %v; it was not stopped, try again later", info.State, limit)
 	if w, err := t.p.ThreadWait(tid); err == nil && w.Channel != "" {
 		e.Detail += " (it sleeps in the kernel's " + w.Channel + ")"
 	}

@@ -39,8 +39,8 @@ type Range struct {
 type Request struct {
 	TID int
 
-	// The runtime's Thread object, copied in the same breath as the stack;
-	// none where HeadLen is 0.
+	// The runtime's Thread object, copied together with the stack; none where
+	// HeadLen is 0.
 	Head    arch.Addr
 	HeadLen int
 
@@ -52,8 +52,8 @@ type Request struct {
 
 	Extra []Range // further pieces, such as the ordinary stack below a signal stack
 
-	// Unhurried: the thread waits for a processor, most likely, so it is looked at
-	// less often until it has stopped. That costs less, and the pause is longer.
+	// Unhurried: the thread most likely waits for a CPU, so it is polled less often
+	// until it has stopped. That costs less, and the pause is longer.
 	Unhurried bool
 
 	// Proof is that of an earlier capture without a stop (Capture.Proof). CaptureAll
@@ -61,7 +61,7 @@ type Request struct {
 	Proof Proof
 }
 
-// Capture is what a thread was when it stood still. A Capture that is used
+// Capture is a copy of a thread's state while it stood still. A Capture that is used
 // again reuses its memory: the slices are valid until then.
 type Capture struct {
 	TID     int
@@ -70,7 +70,7 @@ type Capture struct {
 	Head    []byte
 
 	// Pause is an upper bound on how long the thread stood still for us: from
-	// just before PTRACE_INTERRUPT, or from the last look that found it not
+	// just before PTRACE_INTERRUPT, or from the last poll that found it not
 	// stopped yet if that took longer than a short sleep, until just after
 	// PTRACE_DETACH; stops in between for a signal that was passed on are added.
 	// After CaptureAll they all end at the same time. 0 where !Stopped.
@@ -79,8 +79,8 @@ type Capture struct {
 	Proof   Proof // that the thread was blocked (TryBlocked), or still was (CaptureAll)
 
 	// Waited is how long the thread was known not to have stopped. 0: it stopped
-	// within some 40 µs, as one does that has a processor, and then where it next
-	// left the kernel. One that waited for a processor stops exactly where it was.
+	// within some 40 µs, as a thread on a CPU does, at the place where it next left
+	// the kernel. A thread that waited for a CPU stops exactly where it was.
 	Waited time.Duration
 
 	SyscallNr   int64 // the system call that the thread is in; -1: none
@@ -116,7 +116,7 @@ const (
 	pieceExtra = 2
 )
 
-var errRequest = errors.New("request is too large")
+var errRequest = errors.New("the request is too large")
 
 func stackLimit(r *Request) int {
 	if r.StackLimit <= 0 {
@@ -205,7 +205,7 @@ func (c *copier) find(addr uint64) (span, bool) {
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
 		if uint(mid) >= uint(len(spans)) {
-			break // never: said, so that there is nothing to check, and no panic
+			break // never: it lets the compiler leave out a bounds check, and so a panic
 		}
 		if spans[mid].end > addr {
 			hi = mid
@@ -243,8 +243,8 @@ func (c *copier) copy(tid uintptr, sp uint64) {
 		from = c.readFrom(tid, from)
 	}
 	if c.got[pieceStack] == 0 && c.err == 0 && base < sp {
-		// The mapping is not what it was, or the page just below the stack
-		// pointer has not been touched yet: what there is from sp on.
+		// The mappings have changed, or the page just below the stack pointer has
+		// not been touched yet: copy from sp on.
 		c.strange = true
 		c.length(pieceStack, sp, min(uint64(c.remote[pieceStack].Len), c.limit))
 		if c.vm {
@@ -297,7 +297,8 @@ func (c *copier) readMem(piece int) {
 //go:nosplit
 func (c *copier) readv(tid uintptr, from, count int) int {
 	n, e := raw6(unix.SYS_PROCESS_VM_READV, tid,
-		uintptr(unsafe.Pointer(&c.local[from&(maxPieces-1)])), uintptr(count), uintptr(unsafe.Pointer(&c.remote[from&(maxPieces-1)])), uintptr(count), 0)
+		uintptr(unsafe.Pointer(&c.local[from&(maxPieces-1)])), uintptr(count),
+		uintptr(unsafe.Pointer(&c.remote[from&(maxPieces-1)])), uintptr(count), 0)
 	if e != 0 {
 		if e != unix.EFAULT {
 			c.err = e
@@ -326,14 +327,16 @@ func (c *copier) deliver(req *Request, out *Capture) error {
 		if c.err != 0 {
 			err = c.err
 		}
-		return &ThreadError{TID: req.TID, Err: &target.ReadError{Addr: req.Head, Len: req.HeadLen, Err: err}, Detail: "the runtime's Thread object"}
+		return &ThreadError{TID: req.TID, Detail: "the runtime's Thread object",
+			Err: &target.ReadError{Addr: req.Head, Len: req.HeadLen, Err: err}}
 	}
 	if c.got[pieceStack] == 0 {
 		err := error(unix.EFAULT)
 		if c.err != 0 {
 			err = c.err
 		}
-		return &ThreadError{TID: req.TID, Err: &target.ReadError{Addr: out.Stack.Base, Len: c.remote[pieceStack].Len, Err: err}, Detail: "its stack"}
+		return &ThreadError{TID: req.TID, Detail: "its stack",
+			Err: &target.ReadError{Addr: out.Stack.Base, Len: c.remote[pieceStack].Len, Err: err}}
 	}
 	return nil
 }

@@ -29,10 +29,10 @@ func (p *Process) readMappings() (target.Mappings, []byte, error) {
 		return nil, nil, fmt.Errorf("its mappings cannot be read: %w", p.explain(err))
 	}
 	if p.mapsBuf = b; cap(b) > 1<<20 {
-		p.mapsBuf = nil // it is needed seldom
+		p.mapsBuf = nil // such a large buffer is seldom needed
 	}
 	if len(b) == 0 {
-		return nil, nil, p.explain(unix.ESRCH) // a process that is going has no memory
+		return nil, nil, p.explain(unix.ESRCH) // an exiting process has no memory
 	}
 	ms, err := parseMaps(b)
 	if err != nil {
@@ -87,8 +87,8 @@ func parseMaps(b []byte) (target.Mappings, error) {
 		if !ok {
 			return nil, errMaps
 		}
-		// The kernel gives the file in pieces; a mapping that grows between
-		// two of them can be told twice, the older one is dropped.
+		// The kernel returns the file in pieces; a mapping that grows between
+		// two of them can appear twice: the older one is dropped.
 		if n := len(ms); n == 0 || ms[n-1].End <= m.Start {
 			ms = append(ms, m)
 		}
@@ -149,7 +149,7 @@ func parsePerm(b []byte) (p target.Perm) {
 // mapsPath undoes what the kernel does to a path: a newline is written as \012
 // (seq_file_path with "\n" in fs/proc/task_mmu.c; a backslash stays as it is),
 // and " (deleted)" is appended when the file has no name any more. A file whose
-// name really ends so is told apart when it is opened, by its inode.
+// name really ends so is recognised by its inode when it is opened.
 func mapsPath(s string) (path string, deleted bool) {
 	const mark = " (deleted)"
 	if len(s) > len(mark) && s[0] == '/' && s[len(s)-1] == ')' && s[len(s)-len(mark):] == mark {

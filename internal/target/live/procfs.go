@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Parsers of /proc, for proc_pid_stat(5) and its neighbours. A process chooses
-// its own name, so even these files hold hostile text.
+// Parsers of /proc, for proc_pid_stat(5) and related files. A process chooses its own
+// name, so even these files hold hostile text.
 
 // stat is what we use of /proc/<pid>/stat.
 type stat struct {
@@ -170,7 +170,7 @@ type syscallLine struct {
 }
 
 // parseSyscall reports false for "running", which is what the kernel writes
-// for a thread that has not been off the processor while it looked.
+// for a thread that was not off the CPU during the whole check.
 func parseSyscall(b []byte) (l syscallLine, blocked bool) {
 	f, b := nextField(b)
 	if len(f) == 0 || f[0] == 'r' {
@@ -207,12 +207,12 @@ func readAt(dir int, name string, buf []byte) ([]byte, error) {
 // paths are long: each can have as many characters as it likes.
 const MaxMaps = 16 << 20
 
-// ErrTooLong: a file in /proc has more than is read.
-var ErrTooLong = errors.New("the kernel's list of its mappings has more than 16 MB, and clrsnap looks at no program with so many " +
-	"or with such paths")
+// ErrTooLong: a file in /proc is longer than MaxMaps.
+var ErrTooLong = errors.New("the kernel's list of its mappings has more than 16 MB: " +
+	"clrsnap does not read processes with so many mappings, or with such long paths")
 
-// readAll appends the rest of fd to buf. Files of /proc give what they have in
-// pieces; the end is a read of 0.
+// readAll appends the rest of fd to buf. Files of /proc return their contents in pieces;
+// at the end a read returns 0.
 func readAll(fd int, buf []byte) ([]byte, error) {
 	for {
 		if len(buf) > MaxMaps {

@@ -19,13 +19,13 @@ import (
 type tasks struct {
 	sh     *shared
 	stacks []byte
-	gone   chan struct{} // closed when both have ended
+	ended  chan struct{} // closed when both have ended
 
 	mu  sync.Mutex
 	pid int // of the watchdog; 0 when its number may be another process's
 }
 
-const taskStack = 64 << 10 // bytes, of which the lowest page is not there
+const taskStack = 64 << 10 // bytes, of which the lowest page is a guard page
 
 // startTasks starts the watchdog, which starts the tracer.
 func startTasks(limit time.Duration) (*tasks, error) {
@@ -39,7 +39,7 @@ func startTasks(limit time.Duration) (*tasks, error) {
 		}
 	}
 	bottom := uintptr(unsafe.Pointer(&stacks[0]))
-	w := &tasks{stacks: stacks, gone: make(chan struct{})}
+	w := &tasks{stacks: stacks, ended: make(chan struct{})}
 	w.sh = &shared{parent: uintptr(os.Getpid()), stack: bottom + 2*taskStack, limit: int64(limit),
 		begin: entry(beginTracer), run: entry(serve)}
 	started := make(chan error)
@@ -50,8 +50,8 @@ func startTasks(limit time.Duration) (*tasks, error) {
 	return w, nil
 }
 
-// keep starts the watchdog and stays with it: the kernel kills the watchdog when
-// the OS thread that has made it ends, so this one is its own.
+// keep starts the watchdog and waits for its end. It has an OS thread of its own,
+// because the kernel kills the watchdog when the OS thread that has made it ends.
 func (w *tasks) keep(stack uintptr, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -70,7 +70,7 @@ func (w *tasks) keep(stack uintptr, started chan<- error) {
 	w.mu.Unlock()
 	w.await(pid, 0)
 	awaitTask(int(atomic.LoadInt32(&w.sh.tracer)), pid)
-	close(w.gone)
+	close(w.ended)
 }
 
 func (w *tasks) await(pid, options int) {
@@ -79,8 +79,8 @@ func (w *tasks) await(pid, options int) {
 	}
 }
 
-// awaitTask waits until the tracer has followed a watchdog that somebody killed:
-// until then it may have a thread stopped, and writes to our memory.
+// awaitTask waits until the tracer, too, has ended after its watchdog was killed: until
+// then it may have a thread stopped, and may write to our memory.
 func awaitTask(pid, parent int) {
 	for end := time.Now().Add(time.Second); pid != 0 && time.Now().Before(end); time.Sleep(20 * time.Microsecond) {
 		s, err := parseStat([]byte(readProc(strconv.Itoa(pid) + "/stat")))
@@ -111,7 +111,7 @@ func (w *tasks) request(stuck func() bool) (outcome uint32, err error) {
 			continue
 		}
 		select {
-		case <-w.gone:
+		case <-w.ended:
 			if atomic.LoadUint32(&sh.done) != seq {
 				return outcomeDied, nil
 			}
@@ -126,15 +126,17 @@ func (w *tasks) request(stuck func() bool) (outcome uint32, err error) {
 	}
 }
 
-// tasksLimit is how long we wait, in addition, for a tracer that does not die of
-// SIGKILL: the kernel lets nobody end a task that waits for some hardware.
+// tasksLimit is how long we wait, in addition, for a tracer that SIGKILL does not end:
+// a task in uninterruptible sleep cannot be killed.
 const tasksLimit = 5 * time.Second
 
 var errTasksStuck = errors.New("the tracer hangs in the kernel and cannot be ended")
 
 func (w *tasks) sleep(p *uint32, v uint32, d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
-	_, _, _ = syscall.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p)), futexWaitPrivate, uintptr(v), uintptr(unsafe.Pointer(&ts)), 0, 0) // looked at by the caller
+	// The caller checks *p again, whatever the result.
+	_, _, _ = syscall.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p)), futexWaitPrivate, uintptr(v),
+		uintptr(unsafe.Pointer(&ts)), 0, 0)
 }
 
 func (w *tasks) rouse() {
@@ -144,7 +146,7 @@ func (w *tasks) rouse() {
 
 func (w *tasks) alive() bool {
 	select {
-	case <-w.gone:
+	case <-w.ended:
 		return false
 	default:
 		return true
@@ -157,7 +159,7 @@ func (w *tasks) stop() bool {
 	w.rouse()
 	for _, limit := range []time.Duration{time.Second, time.Second} {
 		select {
-		case <-w.gone:
+		case <-w.ended:
 			_ = unix.Munmap(w.stacks) // cannot fail: it is a mapping
 			return true
 		case <-time.After(limit):

@@ -18,8 +18,8 @@ type ThreadInfo struct {
 	StartTime uint64 // clock ticks since boot
 }
 
-// CountThreads is how many threads the process has, without a list of them: the kernel
-// counts them as links of the folder (proc_task_getattr in fs/proc/base.c).
+// CountThreads returns how many threads the process has, without listing them: the kernel
+// shows the count as links of the directory (proc_task_getattr in fs/proc/base.c).
 func (p *Process) CountThreads() (int, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(p.dir, "task", &st, 0); err != nil {
@@ -82,9 +82,9 @@ type ThreadWait struct {
 	Running bool   // it is not blocked, and the rest is empty
 	Syscall int64  // number of the system call; -1: none (a page fault, a stop)
 	Args    [6]uint64
-	RunTime uint64 // ns on a processor so far; 0 where not counted
+	RunTime uint64 // ns on a CPU so far; 0 where not counted
 	Waited  uint64 // ns ready but not running
-	Runs    uint64 // how often it was given a processor
+	Runs    uint64 // how often it was put on a CPU
 }
 
 // ThreadWait reads what a thread waits for. Parts that may not be read stay
