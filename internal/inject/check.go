@@ -7,9 +7,9 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// Check finds out whether the agent could be loaded into a process, as far as that
-// can be told without loading it: its folder is made, and removed again. What it
-// returns are the errors of Attach, and the path that was used.
+// Check checks whether the agent could be loaded into a process, as far as that is
+// possible without loading it: its folder is made, and removed again. It returns the
+// errors of Attach, and the path that was used.
 func Check(of procdir.Dir) (where string, err error) {
 	library, err := Library(runtime.GOARCH)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"clrsnap/internal/procdir"
 )
 
-// resident returns the name by which a process itself has a library that an earlier
-// agent has kept open there; "" if it has none that is the same. What has been loaded
-// once stays mapped (agent/cflags, nodelete): loading the same file again adds nothing,
-// a new file would add one more copy each time.
+// resident returns the path, as the process sees it, of the library that an earlier agent
+// has kept open there; "" if there is none, or another version of it. A library stays
+// mapped once it was loaded (agent/cflags, nodelete): loading the same file again adds no
+// copy, a new file would add one each time.
 func resident(of procdir.Dir, library []byte) string {
 	fds, err := of.Names("fd")
 	if err != nil {
@@ -20,7 +20,8 @@ func resident(of procdir.Dir, library []byte) string {
 	}
 	for _, fd := range fds {
 		target, err := of.Readlink("fd/" + fd)
-		if err != nil || !strings.Contains(target, "/"+folderPrefix) || !strings.HasSuffix(target, "/"+libraryName+" (deleted)") {
+		if err != nil || !strings.Contains(target, "/"+folderPrefix) ||
+			!strings.HasSuffix(target, "/"+libraryName+" (deleted)") {
 			continue
 		}
 		if sameContent(of, "fd/"+fd, library) {
@@ -31,7 +32,7 @@ func resident(of procdir.Dir, library []byte) string {
 }
 
 func sameContent(of procdir.Dir, file string, content []byte) bool {
-	f, err := foreign.OpenAt(of.FD(), file, file) // what is open there is the target's choice
+	f, err := foreign.OpenAt(of.FD(), file, file) // the target decides what is open there
 	if err != nil {
 		return false
 	}

@@ -14,16 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A user is whose rights a process has in the file system, in numbers of our user
-// namespace.
+// A user is the identity with which a process accesses the file system, with ids of our
+// user namespace.
 type user struct {
 	uid, gid int
 	groups   []int
-	root     int    // the root of its user namespace; -1: nobody is
+	root     int    // the root of its user namespace; -1: it has none
 	caps     uint64 // effective capabilities in our user namespace
 }
 
-// userOf reads whose rights a process has (proc_pid_status(5)).
+// userOf reads the identity of a process (proc_pid_status(5)).
 func userOf(of procdir.Dir) (user, error) {
 	text, err := of.ReadFile("status")
 	if err != nil {
@@ -38,13 +38,13 @@ func userOf(of procdir.Dir) (user, error) {
 	}
 	theirs, err := of.Readlink("ns/user")
 	if ours, e := os.Readlink("/proc/self/ns/user"); err != nil || e != nil || theirs != ours {
-		u.caps = 0 // they are for what belongs to a namespace of its own
+		u.caps = 0 // they count only inside its own user namespace
 	}
 	return u, nil
 }
 
-// rootOf is who is root in a user namespace with that uid_map (user_namespaces(7)), -1 if
-// nobody is.
+// rootOf is the user id of root in a user namespace with that uid_map (user_namespaces(7)),
+// -1 if there is none.
 func rootOf(uidMap []byte) int {
 	for line := range bytes.Lines(uidMap) {
 		var inside, outside, count int
@@ -86,7 +86,7 @@ func parseUser(status []byte) (user, error) {
 		}
 	}
 	if bad != nil || u.uid < 0 || u.gid < 0 {
-		return user{}, errors.New("/proc does not tell whose process it is")
+		return user{}, errors.New("/proc does not show the user of the process")
 	}
 	return u, nil
 }
@@ -108,7 +108,7 @@ func (u user) do(f func() error) error {
 	ours := user{uid: os.Geteuid(), gid: os.Getegid(), groups: groups, caps: caps}
 	done := make(chan error)
 	go func() {
-		// A thread that cannot be given its own rights back is never used again.
+		// A thread whose own rights cannot be restored is never used again.
 		runtime.LockOSThread()
 		err := u.assume()
 		if err == nil {
@@ -124,12 +124,12 @@ func (u user) do(f func() error) error {
 
 // assume gives this thread the rights of the user.
 func (u user) assume() error {
-	err := setCapabilities(^uint64(0)) // what it may have, to be given the rest
+	err := setCapabilities(^uint64(0)) // all that are permitted, to be able to change the rest
 	if now, _ := unix.SetfsuidRetUid(-1); err == nil && now != u.uid {
 		err = u.assumeIDs()
 	}
 	if err == nil {
-		// With the user id the kernel takes and gives capabilities for files (capabilities(7)).
+		// With the user id the kernel also changes the file capabilities (capabilities(7)).
 		err = setCapabilities(u.caps)
 	}
 	if err != nil {
@@ -146,7 +146,7 @@ func (u user) assumeIDs() error {
 	if err == nil {
 		err = unix.Setfsuid(u.uid)
 	}
-	// The calls do not say whether they have been obeyed; asking for an impossible id does.
+	// The calls do not report failure; a call with an impossible id returns the current one.
 	uid, _ := unix.SetfsuidRetUid(-1)
 	gid, _ := unix.SetfsgidRetGid(-1)
 	if err == nil && (uid != u.uid || gid != u.gid) {
@@ -161,7 +161,7 @@ func capabilities() (uint64, error) {
 	return uint64(sets[1].Effective)<<32 | uint64(sets[0].Effective), err
 }
 
-// setCapabilities makes those of caps effective, for this thread, that it may have.
+// setCapabilities makes those of caps effective, for this thread, that are permitted.
 func setCapabilities(caps uint64) error {
 	header, sets, err := capget()
 	if err != nil {
