@@ -149,7 +149,8 @@ func (r *runner) settle(s *sample, tr *truth) {
 	m := Miss{truth: tr, r: r}
 	want := m.want()
 	if got := s.thread.Walks[recording.Unwind]; !got.Equal(&want) {
-		r.corpus.fail(fmt.Errorf("%s: an engine that has cached nothing does not give the truth:\n got\n%v want\n%v", s.notes, &got, &want))
+		r.corpus.fail(fmt.Errorf("%s: an engine that has cached nothing does not give the truth:\n got\n%v want\n%v",
+			s.notes, &got, &want))
 		return
 	}
 	s.thread.Walks[recording.Unwind] = want
