@@ -1,13 +1,13 @@
 // Package agent is the reader's side of the in-process agent: a small C library
-// that CoreCLR loads as a profiler, that tells what happens in the runtime, and
-// that has the runtime walk its own stacks. The folder agent at the root of the
-// repository has the library, and its README the conversation.
+// that CoreCLR loads as a profiler. It reports what happens in the runtime, and
+// makes the runtime walk its own stacks. The folder agent at the root of the
+// repository has the library, and its README the protocol.
 //
 // A reader listens first. Then the agent is loaded with a starting program
 // (Environment) or attached to a running one (Listener.Attach), connects, and
-// says hello. Conn.Begin says what is wanted; Conn.Drain has what happens from then
-// on. When the reader hangs up, or dies, the agent resumes the runtime if it has
-// suspended it, and detaches itself.
+// sends its hello. Conn.Begin requests events; Conn.Drain returns those that happen
+// from then on. When the reader hangs up, or dies, the agent resumes the runtime if
+// it has suspended it, and detaches itself.
 package agent
 
 import (
@@ -23,7 +23,8 @@ import (
 )
 
 // CLSID is the class that the library implements (agent/entry.c).
-var CLSID = diagnostics.GUID{A: 0x5d0c6a1e, B: 0x94b7, C: 0x4c0e, D: [8]byte{0x8b, 0x62, 0x7a, 0x53, 0xf1, 0xc9, 0xe2, 0xd4}}
+var CLSID = diagnostics.GUID{A: 0x5d0c6a1e, B: 0x94b7, C: 0x4c0e,
+	D: [8]byte{0x8b, 0x62, 0x7a, 0x53, 0xf1, 0xc9, 0xe2, 0xd4}}
 
 // Version is the protocol's (agent/protocol.h).
 const Version = 2
@@ -36,8 +37,8 @@ type Listener struct {
 	path string
 }
 
-// Listen makes a socket in dir, which the target must see under the same name,
-// and which others had better not be able to write to.
+// Listen makes a socket in dir, which the target must see under the same name.
+// Other users should not be able to write to dir.
 func Listen(dir string) (*Listener, error) {
 	path := filepath.Join(dir, "agent.sock")
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -53,11 +54,11 @@ func Listen(dir string) (*Listener, error) {
 // Close stops waiting.
 func (l *Listener) Close() error { return l.l.Close() }
 
-// Environment is what to start a program with, so that it loads the agent.
+// Environment returns the variables with which a program loads the agent.
 func (l *Listener) Environment(library string) []string { return Environment(library, l.path) }
 
-// Environment is what to start a program with, so that it loads the agent from
-// library, and the agent connects to socket.
+// Environment returns the variables with which a program loads the agent from library,
+// and the agent connects to socket.
 func Environment(library, socket string) []string {
 	return []string{
 		"CORECLR_ENABLE_PROFILING=1",
@@ -78,8 +79,8 @@ func (l *Listener) Accept(timeout time.Duration) (*Conn, error) {
 }
 
 // Attach loads the agent into a running process and waits for its hello. The
-// runtime answers the request to load it only when Begin has told the agent what
-// to do; Begin returns that answer if it is an error.
+// runtime answers the request to load it only after Begin; Begin returns that
+// answer if it is an error.
 func (l *Listener) Attach(pid int, library string) (*Conn, error) {
 	of, err := procfs.Open(pid)
 	if err != nil {
@@ -106,7 +107,7 @@ func (l *Listener) Attach(pid int, library string) (*Conn, error) {
 		a.c.attached = answer
 		return a.c, nil
 	case err := <-answer:
-		l.l.SetDeadline(time.Now()) // nobody will come
+		l.l.SetDeadline(time.Now()) // no agent will connect
 		if a := <-hello; a.c != nil {
 			a.c.Close()
 		}

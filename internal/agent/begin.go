@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What can be asked for (agent/protocol.h, enum event_bits).
+// The events that can be requested (agent/protocol.h, enum event_bits).
 const (
 	Allocations = 1 << iota
 	Exceptions
@@ -20,14 +20,14 @@ type Subscription struct {
 	EveryObject bool   // have the runtime report every object, not its own samples of them; at start-up only
 	Registers   bool   // frames have registers
 
-	AllocBytes     uint64        // one allocation for so many bytes, on average; 0: all that the runtime reports
-	ExceptionEvery uint64        // one exception in so many, on average; 0: all
-	Contention     time.Duration // shorter waits are left out
+	AllocBytes     uint64        // on average, publish one allocation per so many bytes; 0: all that the runtime reports
+	ExceptionEvery uint64        // on average, publish one exception in so many; 0: all
+	Contention     time.Duration // shorter waits are not published
 	MaxFrames      int           // of one stack; 0: 512, which is the most
 	RingBytes      int           // of memory for records, a power of two; 0: 4 MB
 
-	// For tests: a thread whose record has a stack waits until Conn.Release, one
-	// thread at a time, and for so long at most. 0: none waits.
+	// For tests: how long a thread whose record has a stack waits at most for
+	// Conn.Release, one thread at a time. 0: none waits.
 	Hold time.Duration
 
 	// How long a thread that ends waits at most, while Conn.Walking says that it is
@@ -40,13 +40,14 @@ type AllocMeans uint32
 
 // How allocations are found.
 const (
-	AllocNone    AllocMeans = 0
-	AllocSampled AllocMeans = 1 // AllocationSampled, .NET 10: each byte with the same chance, 102,400 bytes apart on average
+	AllocNone AllocMeans = 0
+	// AllocationSampled, .NET 10: each byte with the same chance, 102,400 bytes apart on average.
+	AllocSampled AllocMeans = 1
 	AllocTick    AllocMeans = 2 // AllocationTick, before .NET 10: about every 102,400 bytes of a heap
 	AllocObject  AllocMeans = 3 // ObjectAllocated, every object
 )
 
-// Begun is what a subscription gets.
+// Begun is the agent's answer to a Subscription.
 type Begun struct {
 	Events       uint32
 	AllocMeans   AllocMeans
@@ -103,8 +104,8 @@ func (s *Subscription) request() beginRequest {
 	return r
 }
 
-// A BeginError is an agent's answer that it cannot do what was asked for. It has
-// left the process, or is about to.
+// A BeginError is an agent's answer that it cannot do what was requested. The agent is
+// detached, or about to be.
 type BeginError struct {
 	Step    uint32 // enum begin_step
 	HRESULT uint32
@@ -119,15 +120,15 @@ func (e *BeginError) Error() string {
 }
 
 var beginSteps = []string{
-	"it does not say why",
-	"it does not do what was asked for; every object can be reported only from a program's start on",
+	"it gives no reason",
+	"it does not support the request; every object can be reported only from a program's start on",
 	"it cannot use the memory for its records",
 	"the runtime is too old",
-	"the runtime does not give these notifications",
-	"the runtime does not start an EventPipe session",
+	"the runtime refuses these notifications",
+	"the runtime cannot start an EventPipe session",
 }
 
-// Begin says what is wanted. From now on, Drain has it.
+// Begin requests events. From now on, Drain returns them.
 func (c *Conn) Begin(s Subscription) (Begun, error) {
 	fd := -1
 	if s.Events != 0 {
@@ -154,11 +155,12 @@ func (c *Conn) Begin(s Subscription) (Begun, error) {
 			return Begun{}, err
 		}
 	}
-	return Begun{Events: reply.Events, AllocMeans: AllocMeans(reply.AllocMeans), RuntimeMajor: int(reply.RuntimeMajor)}, nil
+	begun := Begun{Events: reply.Events, AllocMeans: AllocMeans(reply.AllocMeans), RuntimeMajor: int(reply.RuntimeMajor)}
+	return begun, nil
 }
 
-// refusal is what the runtime has said to the request to load the agent, if it has
-// refused it, and else err.
+// refusal returns the runtime's answer to the request to load the agent, if it has refused
+// that, else err.
 func (c *Conn) refusal(err error) error {
 	select {
 	case refused := <-c.attached:

@@ -17,20 +17,20 @@ const (
 	replyTimeout = 20 * time.Second
 )
 
-// A Conn is a connection to an agent. Begin comes first, within 2 seconds, or the
-// agent does not stay. One goroutine may Drain while another does everything else; Done,
-// Stats, Release and Walking are safe at any time before Close.
+// A Conn is a connection to an agent. Begin must be called first, within 2 seconds, or
+// the agent detaches itself. One goroutine may call Drain while another one calls all other
+// methods; Done, Stats, Release and Walking may be called by any goroutine before Close.
 type Conn struct {
 	Hello Hello
 
 	c        *net.UnixConn
 	ring     *ring         // of the subscription; nil if there is none, and after Close
-	messages chan message  // what the agent has sent
-	done     chan struct{} // closed when there are no more
-	broken   error         // why; valid after done
+	messages chan message  // from the agent
+	done     chan struct{} // closed when no more will come
+	broken   error         // why no more will come; valid after done
 	closing  chan struct{} // closed by Close
 	close    func() error  // of c; once
-	attached chan error    // what the runtime says to the request to load the agent; nil if there was none
+	attached chan error    // the runtime's answer to the request to load the agent; nil if there was none
 }
 
 type message struct {
@@ -38,8 +38,8 @@ type message struct {
 	payload []byte
 }
 
-// NewConn makes a Conn of the connection of an agent, and waits until it has said
-// hello, for 5 seconds at most. The connection is the Conn's, even if this fails.
+// NewConn makes a Conn of the connection of an agent, and waits for its hello, for 5
+// seconds at most. It takes over the connection, even if it fails.
 func NewConn(nc *net.UnixConn) (*Conn, error) {
 	c := &Conn{
 		c:        nc,
@@ -58,7 +58,8 @@ func NewConn(nc *net.UnixConn) (*Conn, error) {
 	}
 	if c.Hello.Version != Version {
 		c.Close()
-		return nil, fmt.Errorf("the agent speaks version %d of the protocol, this program %d: load the one that belongs to it", c.Hello.Version, Version)
+		return nil, fmt.Errorf("the agent speaks version %d of the protocol, this program %d: load the agent of this program",
+			c.Hello.Version, Version)
 	}
 	return c, nil
 }
@@ -66,11 +67,11 @@ func NewConn(nc *net.UnixConn) (*Conn, error) {
 // PID is the target's, as it sees itself.
 func (c *Conn) PID() int { return int(c.Hello.PID) }
 
-// Done is closed when the agent is gone: it was detached, or its process has ended.
-// What lies in the ring can be read nevertheless.
+// Done is closed when the agent was detached, or its process has ended. The ring can still
+// be read.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Close hangs up. The agent leaves, a little later. The ring is no longer valid.
+// Close hangs up. The agent detaches itself soon after. The ring is no longer valid.
 func (c *Conn) Close() error {
 	err := c.close()
 	<-c.done
@@ -82,13 +83,13 @@ func (c *Conn) Close() error {
 }
 
 // ErrExpired: the agent had to resume the runtime by itself, because the reader
-// kept it suspended for longer than it had asked for.
+// kept it suspended for longer than it had requested.
 var ErrExpired = errors.New("the suspension ran out of time")
 
-// Walk suspends the target's runtime and has it walk all its threads. If
+// Walk suspends the target's runtime and makes it walk all its threads. If
 // Walk.Result is 0 the runtime stays suspended until Resume, for hold at most.
-// Any other result is "not this time": the runtime runs, and nothing was walked.
-// While the runtime is suspended, Walk walks once more, and hold does not count.
+// With any other result the runtime runs, and nothing was walked. If the runtime is
+// suspended already, Walk walks once more, and hold has no effect.
 func (c *Conn) Walk(hold time.Duration) (*Walk, error) {
 	req := struct{ HoldMS uint32 }{uint32(hold.Milliseconds())}
 	if err := c.send(msgWalk, &req, -1); err != nil {
@@ -119,10 +120,9 @@ func (c *Conn) Resume() error {
 	return nil
 }
 
-// Detach has the agent stop, and waits until it has left the runtime, so that it,
-// or another profiler, can be attached again. After a subscription with
-// EveryObject it stays loaded, and does nothing more. What lies in the ring can
-// still be read, until Close.
+// Detach stops the agent, and waits until the runtime has detached it, so that it, or
+// another profiler, can be attached again. After a subscription with EveryObject the
+// agent stays loaded, and does nothing more. The ring can still be read, until Close.
 func (c *Conn) Detach() error {
 	if err := c.send(msgDetach, nil, -1); err != nil {
 		return err
@@ -159,7 +159,7 @@ func rights(fd int) []byte {
 	return unix.UnixRights(fd)
 }
 
-// read takes messages from the agent until it hangs up, or is hung up on.
+// read takes messages from the agent until either side hangs up.
 func (c *Conn) read() {
 	defer close(c.done)
 	for {
@@ -190,7 +190,7 @@ func readMessage(r io.Reader) (message, error) {
 	return m, err
 }
 
-// next is the next message, even if the agent is gone after it.
+// next returns the next message, also if the agent has been detached after it.
 func (c *Conn) next(timeout time.Duration) (message, error) {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -209,7 +209,7 @@ func (c *Conn) next(timeout time.Duration) (message, error) {
 	}
 }
 
-// payload takes a message, which must be of the kind that is expected.
+// payload takes a message, which must be of the kind want.
 func (c *Conn) payload(want kind, timeout time.Duration) ([]byte, error) {
 	m, err := c.next(timeout)
 	if err != nil {

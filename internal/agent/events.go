@@ -1,9 +1,9 @@
 package agent
 
-// Drain takes all records that are there, in the order in which the agent has made
-// place for them. An error of f, or one that says that the memory is corrupt, ends
-// it. A record that is being written ends it, too; so does one that a process has
-// not finished before it died. Nothing is there before Begin, or after Close.
+// Drain calls f for all complete records in the ring, in the order in which the agent
+// has reserved their places. It ends at an error of f, at ErrCorrupt, and at a record
+// that is still being written, or that a process had not finished when it died. There
+// are no records before Begin, or after Close.
 func (c *Conn) Drain(f func(*Record) error) error {
 	for c.ring != nil {
 		r, err := c.ring.next()
@@ -33,10 +33,10 @@ func (c *Conn) Release(r *Record) {
 	}
 }
 
-// Thrown says where the runtime's structures have the exception that a thread throws:
-// in a Thread the address of its newest exception's state, and in that the handle of
-// the object. From then on records of exceptions have a ClassID, which is to be checked
-// against their name.
+// Thrown tells the agent where the runtime keeps the exception that a thread throws: the
+// offset in a Thread of the address of its newest exception's state, and in that the
+// offset of the object's handle. From then on records of exceptions have a ClassID, which
+// must be checked against their name.
 func (c *Conn) Thrown(inThread, inException uint32) {
 	if c.ring != nil {
 		c.ring.set(offThrown, uint64(inThread))
@@ -44,8 +44,8 @@ func (c *Conn) Thrown(inThread, inException uint32) {
 	}
 }
 
-// Walking says which thread is being walked from outside; 0: none. If it ends
-// meanwhile, it waits (Subscription.DestroyWait).
+// Walking tells the agent which thread is being walked from outside; 0: none. If that
+// thread ends meanwhile, it waits (Subscription.DestroyWait).
 func (c *Conn) Walking(thread uint64) {
 	if c.ring != nil {
 		c.ring.set(offWalking, thread)

@@ -37,7 +37,7 @@ type Hello struct {
 	HoldLimitMS uint32 // longest suspension that may be asked for
 }
 
-// A Walk is what the CLR's DoStackSnapshot said of all threads at one moment.
+// A Walk is what the CLR's DoStackSnapshot reported of all threads at one moment.
 type Walk struct {
 	Result            uint32        // HRESULT of SuspendRuntime
 	Full              bool          // the agent's buffers were too small for all of it
@@ -82,7 +82,8 @@ func parseWalk(p []byte) (*Walk, error) {
 	p = p[n:]
 	want := uint64(r.Threads)*uint64(binary.Size(threadRecord{})) + uint64(r.Frames)*uint64(binary.Size(Frame{}))
 	if uint64(len(p)) != want {
-		return nil, fmt.Errorf("a walk of %d threads and %d frames has %d bytes, expected %d", r.Threads, r.Frames, len(p), want)
+		return nil, fmt.Errorf("a walk of %d threads and %d frames has %d bytes, expected %d",
+			r.Threads, r.Frames, len(p), want)
 	}
 	threads, frames := make([]threadRecord, r.Threads), make([]Frame, r.Frames)
 	n, err = binary.Decode(p, binary.LittleEndian, threads)
@@ -97,7 +98,9 @@ func parseWalk(p []byte) (*Walk, error) {
 		if uint64(t.Frames) > uint64(len(frames)) {
 			return nil, fmt.Errorf("thread %d has %d frames, of which %d are there", t.OSID, t.Frames, len(frames))
 		}
-		w.Threads = append(w.Threads, Thread{ID: t.Thread, OSID: t.OSID, Result: t.Result, ContextSize: t.ContextSize, Frames: frames[:t.Frames:t.Frames]})
+		w.Threads = append(w.Threads, Thread{
+			ID: t.Thread, OSID: t.OSID, Result: t.Result, ContextSize: t.ContextSize, Frames: frames[:t.Frames:t.Frames],
+		})
 		frames = frames[t.Frames:]
 	}
 	return w, nil

@@ -11,11 +11,16 @@ type EventType uint8
 
 // The types of events, and what Record.Values are.
 const (
-	eventPadding        EventType = 0
-	EventAlloc          EventType = 1  // ClassID, size in bytes, bytes that the tick stands for (AllocTick only), address
-	EventException      EventType = 2  // ClassID or 0 (Conn.Thrown), 0, flags (Exception…), length of Name; not told again when a handler rethrows it
-	EventCaught         EventType = 3  // FunctionID of whose handler begins, for the thread's last published exception that is not caught yet; 0: a filter swallows it; no stack
-	EventContention     EventType = 4  // the lock's id, OS thread id of its owner when the wait began (0: unknown), duration in ns
+	eventPadding EventType = 0
+	EventAlloc   EventType = 1 // ClassID, size in bytes, bytes that the tick stands for (AllocTick only), address
+	// ClassID or 0 (Conn.Thrown), 0, flags (Exception…), length of Name. An exception is not
+	// reported again when a handler rethrows it.
+	EventException EventType = 2
+	// FunctionID of the method whose handler begins, for the exception that the thread has
+	// published last and not caught yet; 0: a filter swallows it. Without a stack.
+	EventCaught EventType = 3
+	// The lock's id, OS thread id of its owner when the wait began (0: unknown), duration in ns.
+	EventContention     EventType = 4
 	EventThreadStarting EventType = 5  // ThreadID of the thread that this one starts
 	EventThreadCreated  EventType = 6  // ThreadID, OS thread id; no stack
 	EventThreadEnded    EventType = 7  // ThreadID; no stack

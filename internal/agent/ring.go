@@ -39,22 +39,22 @@ const (
 	maxRing = 1 << 30
 )
 
-// A ring is memory that an agent writes records to and this program takes them
-// from. The agent's process is not trusted: a record is copied before it is looked
-// into, and what cannot be is an error.
+// A ring is memory to which an agent writes records, and from which this program takes
+// them. The agent's process is not trusted: a record is copied before it is parsed, and
+// one that cannot be valid is an error.
 type ring struct {
 	memory  []byte // all of it
 	records []byte
 	at      uint64 // position of the next record; positions count bytes since the beginning
 
-	copied []byte // the record that is being looked into
+	copied []byte // the record that is being parsed
 }
 
-// ErrCorrupt is in every error that says that the ring makes no sense.
+// ErrCorrupt is wrapped by every error about invalid contents of the ring.
 var ErrCorrupt = errors.New("the agent's memory is corrupt")
 
-// newRing makes a ring whose records take so many bytes. The file is what the agent
-// maps; its size is sealed, so that neither side can take memory from the other.
+// newRing makes a ring with so many bytes for records. The agent maps the file; its size is
+// sealed, so that neither side can take memory from the other.
 func newRing(capacity int) (*ring, *os.File, error) {
 	if capacity == 0 {
 		capacity = defaultRing
@@ -136,14 +136,14 @@ func (r *ring) take() ([]byte, error) {
 		return nil, fmt.Errorf("%w: %d bytes at position %d, of which %d are there", ErrCorrupt, size, r.at, min(used, end))
 	}
 	r.copied = append(r.copied[:0], r.records[place:place+size]...)
-	binary.LittleEndian.PutUint32(r.copied, uint32(size)) // whatever it is now
+	binary.LittleEndian.PutUint32(r.copied, uint32(size)) // the copy may have another size by now
 	if r.copied[recordType] == byte(eventPadding) && size != end {
 		return nil, fmt.Errorf("%w: %d bytes of padding at position %d, %d bytes before the end", ErrCorrupt, size, r.at, end)
 	}
 	return r.copied, nil
 }
 
-// advance gives the memory of a record back to the agent, which relies on zeros.
+// advance clears the memory of a record and gives it back to the agent, which relies on zeros.
 func (r *ring) advance(size int) {
 	place := r.at & uint64(len(r.records)-1)
 	clear(r.records[place : place+uint64(size)])
@@ -151,7 +151,7 @@ func (r *ring) advance(size int) {
 	atomic.StoreUint64(r.word(offTail), r.at)
 }
 
-// set changes a number that threads of the agent may wait for.
+// set changes a word that threads of the agent may wait for, and wakes them.
 func (r *ring) set(offset int, value uint64) {
 	word := r.word(offset)
 	atomic.StoreUint64(word, value)
@@ -166,7 +166,7 @@ func wake(word *uint64) {
 
 // Counts are how often a type of event has occurred since Begin.
 type Counts struct {
-	Seen      uint64 // as far as the agent is told
+	Seen      uint64 // that the runtime has reported to the agent
 	Published uint64
 	Dropped   uint64 // chosen, but the ring was full, or too many threads had an event at once
 	Failed    uint64 // of Published: the runtime could not walk the stack

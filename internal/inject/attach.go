@@ -14,19 +14,19 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// An Agent is an agent that has connected. It says hello and waits to be told what
-// to do, for 2 seconds, which is internal/agent's business. Who hangs up has it leave.
+// An Agent is an agent that has connected. It sends its hello and waits 2 seconds for a
+// request; internal/agent has that protocol. If the connection is closed, the agent leaves.
 type Agent struct {
 	Conn *net.UnixConn
-	PID  int // of its process, in our PID namespace; 0: it is not to be seen from here
+	PID  int // of its process, in our PID namespace; 0: it is not visible there
 
 	answer chan error // of the runtime, once; nil: it was not asked
 }
 
-// Loaded waits for what the runtime says to the request to load the agent, which is
-// when the agent has been told what to do, or hung up on. The error is one sentence,
-// an *Error mostly. An agent that was loaded at a program's start is loaded. To be
-// called once.
+// Loaded waits for the runtime's answer to the request to load the agent. It comes after
+// the agent has got its first request, or was hung up on. The error is one sentence,
+// mostly an *Error. For an agent that was loaded at a program's start it returns nil at
+// once. It must be called only once.
 func (a *Agent) Loaded() error {
 	if a.answer == nil {
 		return nil
@@ -35,15 +35,15 @@ func (a *Agent) Loaded() error {
 }
 
 const (
-	// loadLimit is how long a runtime may take to load the agent, and to let go of
-	// an earlier one before, which takes it 5.3 s at most (profdetach.cpp).
+	// loadLimit is how long a runtime may take to load the agent, and to detach an
+	// earlier one before, which takes 5.3 s at most (profdetach.cpp).
 	loadLimit  = 10 * time.Second
 	leaveLimit = 6 * time.Second
 	againAfter = 100 * time.Millisecond
 	// noticeLimit is how long an agent may take to notice that its reader has died.
 	noticeLimit = 2 * time.Second
-	// connectLimit is how long an agent may still take to connect, which it should
-	// have done, when the runtime says that it has loaded it.
+	// connectLimit is how long an agent may still take to connect after the runtime
+	// has answered that it is loaded. It should have connected by then.
 	connectLimit = 2 * time.Second
 )
 
@@ -105,7 +105,7 @@ func prepare(p *live.Process, library []byte) (*folder, error) {
 	return unpack(p.Dir(), library)
 }
 
-// checkReady finds out what can be told without touching the process.
+// checkReady checks what can be checked without touching the process.
 func checkReady(p *live.Process) error {
 	u, err := userOf(p.Dir())
 	if err == nil {
@@ -123,15 +123,17 @@ func checkReady(p *live.Process) error {
 	}
 	switch main.State {
 	case 'T':
-		return &Error{PID: p.PID(), Err: ErrStopped, Remedy: fmt.Sprintf("let it go on with kill -CONT %d, and try again", p.PID())}
+		return &Error{PID: p.PID(), Err: ErrStopped,
+			Remedy: fmt.Sprintf("let it go on with kill -CONT %d, and try again", p.PID())}
 	case 't':
-		return &Error{PID: p.PID(), Err: ErrStopped, Detail: "by a debugger", Remedy: "end the debugger or let it go on, and try again"}
+		return &Error{PID: p.PID(), Err: ErrStopped, Detail: "by a debugger",
+			Remedy: "end the debugger or let it go on, and try again"}
 	}
 	return nil
 }
 
-// load has the runtime load the agent from f and waits until it connects. The
-// runtime answers only later, as the agent keeps it waiting until it knows what to do.
+// load has the runtime load the agent from f and waits until the agent connects. The
+// runtime answers only later, because the agent keeps it waiting for its first request.
 func load(ctx context.Context, p *live.Process, f *folder, library []byte) (*Agent, error) {
 	waiting, stopWaiting := context.WithCancelCause(ctx)
 	defer stopWaiting(nil)
@@ -158,14 +160,14 @@ func load(ctx context.Context, p *live.Process, f *folder, library []byte) (*Age
 			a.answer = answer
 			return a, nil
 		}
-		a.Conn.Close() // some other process of the same user
+		a.Conn.Close() // it is another process of the same user
 	}
 }
 
 // request asks the runtime to load the agent from f, again and again while an
 // earlier agent is about to leave.
 func request(ctx context.Context, p *live.Process, f *folder, library []byte) error {
-	// Asked now: the runtime maps the library before it sees that there is no room.
+	// Checked first: the runtime maps the library before it sees that there is no room.
 	mayLeave := hasAgent(p) && startedProfiler(p) == ""
 	begun, giveUp := time.Now(), time.After(leaveLimit)
 	profiler := diagnostics.Profiler{CLSID: agent.CLSID, Library: resident(p.Dir(), library), Data: []byte(f.socket())}
@@ -180,7 +182,7 @@ func request(ctx context.Context, p *live.Process, f *folder, library []byte) er
 		var refusal *diagnostics.ServerError
 		switch {
 		case errors.As(err, &refusal) && refusal.HRESULT == modNotFound && profiler.Library != f.library():
-			profiler.Library = f.library() // the earlier one has just been closed, or is another user's
+			profiler.Library = f.library() // the earlier file has just been closed, or is another user's
 			continue
 		case refusal == nil || refusal.HRESULT != otherProfilerActive:
 			return err
@@ -200,7 +202,7 @@ func request(ctx context.Context, p *live.Process, f *folder, library []byte) er
 // errNoAnswer is the cause with which waiting for a runtime ends.
 var errNoAnswer = fmt.Errorf("%w within %v", ErrNoAnswer, loadLimit)
 
-// accept waits for an agent, whosever it is.
+// accept waits for an agent, of any process.
 func accept(ctx context.Context, l *net.UnixListener) (*Agent, error) {
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

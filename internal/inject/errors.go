@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// What can stand in the agent's way. They come wrapped in an *Error, whose text says
-// what to do. Processes that do not exist or may not be touched have the errors of
-// internal/target/live, and programs without .NET those of internal/locate.
+// Why the agent cannot be loaded. They come wrapped in an *Error, whose text says what
+// to do. For processes that do not exist or may not be touched there are the errors of
+// internal/target/live, for programs without .NET those of internal/locate.
 var (
 	ErrAheadOfTime    = errors.New("it is compiled ahead of time (native AOT)")
 	ErrDiagnosticsOff = errors.New("its runtime's diagnostics are switched off")
@@ -22,11 +22,11 @@ var (
 	ErrNoAnswer       = errors.New("its runtime does not answer")
 )
 
-// Error says why the agent cannot be loaded into a process, and what helps.
+// Error says why the agent cannot be loaded into a process, and what to do.
 type Error struct {
 	PID    int    // 0: a process that was yet to be started
 	Err    error  // one of the sentinels above, or the runtime's refusal
-	Detail string // "" where Err says it all
+	Detail string // "" where Err is enough
 	Remedy string // what to do next
 }
 
@@ -42,7 +42,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Reason is what is in the way, without the process and the remedy.
+// Reason says why, without the process and the remedy.
 func (e *Error) Reason() string {
 	if e.Detail == "" {
 		return e.Err.Error()

@@ -63,8 +63,8 @@ func newFolder(root *os.File, where string, u user, library []byte) (*folder, er
 	return f, nil
 }
 
-// checkMount returns an error if nothing can be written to dir or to the file system that
-// it is in, or nothing be executed from that.
+// checkMount returns an error if dir or its file system cannot be written to, or if the file
+// system is mounted noexec.
 func checkMount(dir *os.File) error {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(dir.Fd()), &fs); err != nil {
@@ -77,13 +77,14 @@ func checkMount(dir *os.File) error {
 		return errors.New("mounted noexec")
 	}
 	var attributes unix.Statx_t
-	if unix.Statx(int(dir.Fd()), "", unix.AT_EMPTY_PATH, 0, &attributes) == nil && attributes.Attributes&unix.STATX_ATTR_IMMUTABLE != 0 {
+	if unix.Statx(int(dir.Fd()), "", unix.AT_EMPTY_PATH, 0, &attributes) == nil &&
+		attributes.Attributes&unix.STATX_ATTR_IMMUTABLE != 0 {
 		return errors.New("immutable (chattr +i)")
 	}
 	return nil
 }
 
-// make makes the directory and puts into it what belongs there.
+// make makes the directory, with the library and the socket in it.
 func (f *folder) make(library []byte) error {
 	err := unix.Mkdirat(int(f.parent.Fd()), f.name(), 0o700)
 	if err != nil {
@@ -111,7 +112,7 @@ func lockFolder(parent *os.File, name string) (*os.File, error) {
 	if err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err == nil {
 		err = unix.Fstat(fd, &st)
 	}
-	// Between making and locking it somebody may have taken it for one left behind.
+	// Between making and locking it, another process may have removed it as left behind.
 	if err == nil && st.Nlink == 0 {
 		err = unix.ENOENT
 	}
@@ -122,8 +123,8 @@ func lockFolder(parent *os.File, name string) (*os.File, error) {
 	return dir, nil
 }
 
-// writeLibrary writes the library for reading only: to be mapped as code a file
-// needs no other permission, only its file system must allow it.
+// writeLibrary writes the library, readable only: a file needs no execute permission to
+// be mapped as code, only its file system must allow it.
 func writeLibrary(dir *os.File, library []byte) error {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(int(dir.Fd()), libraryName, flags, 0o400)
@@ -148,7 +149,8 @@ func listen(dir *os.File) (*net.UnixListener, error) {
 	if err := unix.Fchmod(fd, 0o600); err != nil {
 		return nil, err
 	}
-	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketName)}); err != nil {
+	path := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketName)
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
 		return nil, err
 	}
 	const backlog = 128 // as many programs may start at the same moment
@@ -201,14 +203,14 @@ func removeFolder(parent, dir *os.File, name string) error {
 func removeStale(parent *os.File) {
 	names, err := parent.Readdirnames(maxListed)
 	if err != nil {
-		return // it may be one that can be written to and not read
+		return // it may be writable but not readable
 	}
 	for _, name := range names {
 		if !strings.HasPrefix(name, folderPrefix) {
 			continue
 		}
 		if dir, err := lockFolder(parent, name); err == nil {
-			removeFolder(parent, dir, name) // it may not be ours to remove
+			removeFolder(parent, dir, name) // on an error it stays: it may be another user's
 			dir.Close()
 		}
 	}

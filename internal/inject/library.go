@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// libraries has what make agent has built.
+// libraries has the files that make agent has built.
 //
 //go:embed lib
 var libraries embed.FS

@@ -44,25 +44,27 @@ func listenWith(library []byte) (*Listener, error) {
 // without the agent.
 func (l *Listener) Close() error { return l.f.Close() }
 
-// Environment returns env with what has a program load the agent, and the programs
-// that it starts. An env that has them load another profiler, or none, is an error.
+// Environment returns env with the variables that make a program load the agent, and also
+// the programs that it starts. It is an error if env makes them load another profiler, or
+// forbids profilers.
 func (l *Listener) Environment(env []string) ([]string, error) {
 	if err := checkEnvironment(env); err != nil {
 		return nil, err
 	}
 	var out []string
 	for _, v := range env {
-		// A path for one kind of processor (PROFILER_PATH_64) would go before ours.
-		if name, _, _ := strings.Cut(v, "="); !isProfilerSetting(name, "ENABLE_PROFILING") && !isProfilerSetting(name, "PROFILER") {
+		// A path for one CPU architecture (PROFILER_PATH_64) would take precedence over ours.
+		name, _, _ := strings.Cut(v, "=")
+		if !isProfilerSetting(name, "ENABLE_PROFILING") && !isProfilerSetting(name, "PROFILER") {
 			out = append(out, v)
 		}
 	}
 	return append(out, agent.Environment(l.f.library(), l.f.socket())...), nil
 }
 
-// Accept waits for the next agent to connect, until the end of ctx. Of those whose
-// programs are of no interest, and of processes that the caller has not started, it
-// should hang up.
+// Accept waits for the next agent to connect, until the end of ctx. The caller should close
+// the connections of programs that it is not interested in, and of processes that it has
+// not started.
 func (l *Listener) Accept(ctx context.Context) (*Agent, error) { return accept(ctx, l.f.listener) }
 
 // checkEnvironment looks for settings that keep the agent out.
@@ -70,7 +72,8 @@ func checkEnvironment(env []string) error {
 	for _, v := range env {
 		name, value, _ := strings.Cut(v, "=")
 		if isProfilerSetting(name, "ENABLE_PROFILING") && isOn(value) {
-			return &Error{Err: ErrOtherProfiler, Detail: v + " is in its environment", Remedy: "start it without that variable, and so without the other profiler"}
+			return &Error{Err: ErrOtherProfiler, Detail: v + " is in its environment",
+				Remedy: "start it without that variable, and so without the other profiler"}
 		}
 	}
 	if v := switchOff(slices.Values(env), "EnableDiagnostics", "EnableDiagnostics_Profiler"); v != "" {
@@ -92,7 +95,7 @@ func isProfilerSetting(variable, meaning string) bool {
 	return false
 }
 
-// isOn reports whether the runtime takes value, a hexadecimal number, for yes
+// isOn reports whether value, a hexadecimal number, means yes to the runtime
 // (src/coreclr/utilcode/clrconfig.cpp).
 func isOn(value string) bool {
 	n, err := strconv.ParseUint(strings.TrimPrefix(strings.ToLower(strings.TrimSpace(value)), "0x"), 16, 32)

@@ -15,8 +15,8 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// What the runtime refuses to attach a profiler with (src/inc/corerror.h, for
-// modNotFound winerror.h; what each means is in profattach.cpp, profilinghelper.cpp and
+// HRESULTs with which the runtime refuses to attach a profiler (src/inc/corerror.h, for
+// modNotFound winerror.h; their meaning is in profattach.cpp, profilinghelper.cpp and
 // ds-protocol.h of the runtime).
 const (
 	otherProfilerActive = 0x8013136a // CORPROF_E_PROFILER_ALREADY_ACTIVE
@@ -42,14 +42,15 @@ func explain(p *live.Process, err error) error {
 	case errors.As(err, &refusal):
 		return refused(pid, refusal)
 	case errors.Is(err, ErrNoAnswer):
-		return &Error{PID: pid, Err: errNoAnswer, Remedy: "it hangs, or its container is paused: see what its threads do with clrsnap stack, and try again when it runs"}
+		return &Error{PID: pid, Err: errNoAnswer, Remedy: "it hangs, or its container is paused: " +
+			"see what its threads do with clrsnap stack, and try again when it runs"}
 	case errors.Is(err, ErrNoAgent):
 		return &Error{PID: pid, Err: ErrNoAgent, Detail: "although it was loaded", Remedy: "try again"}
 	}
 	return &Error{PID: pid, Err: err}
 }
 
-// noSocket tells why a process has no diagnostics socket.
+// noSocket explains why a process has no diagnostics socket.
 func noSocket(p *live.Process, err error) *Error {
 	e := &Error{PID: p.PID()}
 	r, findErr := findRuntime(p)
@@ -94,17 +95,20 @@ func findRuntime(p *live.Process) (*locate.Runtime, error) {
 	return locate.Find(mods, exe)
 }
 
-// refused tells why a runtime did not load the agent.
+// refused explains why a runtime did not load the agent.
 func refused(pid int, refusal *diagnostics.ServerError) *Error {
 	e := &Error{PID: pid}
 	switch refusal.HRESULT {
 	case uninitialized, notYetAvailable:
-		e.Err, e.Remedy = ErrTooEarly, "try again in a moment; with DOTNET_DefaultDiagnosticPortSuspend=1 it waits for another tool to let it start"
+		e.Err = ErrTooEarly
+		e.Remedy = "try again in a moment; with DOTNET_DefaultDiagnosticPortSuspend=1 it waits " +
+			"for another tool to let it start"
 	case modNotFound:
 		e.Err, e.Remedy = ErrNotLoaded, "a security module may forbid it: look into the kernel's audit log"
 	case cancelActivation:
 		e.Err, e.Detail = ErrNoAgent, "it was loaded and did not stay"
-		e.Remedy = "try again; if that does not help, a seccomp filter or a security module may forbid it to connect to Unix sockets"
+		e.Remedy = "try again; if that does not help, a seccomp filter or a security module may forbid it " +
+			"to connect to Unix sockets"
 	case unknownCommand:
 		e.Err, e.Detail, e.Remedy = ErrProfilerOff, "it is older than .NET Core 3.0", "run the program on a newer .NET"
 	default:
@@ -113,7 +117,7 @@ func refused(pid int, refusal *diagnostics.ServerError) *Error {
 	return e
 }
 
-// otherProfiler tells which profiler is in the way.
+// otherProfiler says which profiler is loaded already.
 func otherProfiler(p *live.Process) error {
 	e := &Error{PID: p.PID(), Err: ErrOtherProfiler}
 	switch path := startedProfiler(p); {

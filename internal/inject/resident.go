@@ -20,7 +20,8 @@ func resident(of procfs.Dir, library []byte) string {
 	}
 	for _, fd := range fds {
 		target, err := of.Readlink("fd/" + fd)
-		if err != nil || !strings.Contains(target, "/"+folderPrefix) || !strings.HasSuffix(target, "/"+libraryName+" (deleted)") {
+		if err != nil || !strings.Contains(target, "/"+folderPrefix) ||
+			!strings.HasSuffix(target, "/"+libraryName+" (deleted)") {
 			continue
 		}
 		if sameContent(of, "fd/"+fd, library) {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openDir opens a directory below root in which, by this name, nobody can put something
-// else in the place of what we make: the runtime is told the name of a library, and loads
-// what has it by then.
+// openDir opens a directory below root, if no other user can replace what we make there, by
+// any step of this path: the runtime is told the path of a library, and loads whatever file
+// has that path by then.
 func (u user) openDir(root *os.File, where string) (*os.File, error) {
 	fd, err := foreign.Resolve(int(root.Fd()), where, u.checkStep)
 	if err != nil {
@@ -34,12 +34,12 @@ func (u user) openDir(root *os.File, where string) (*os.File, error) {
 	return os.NewFile(uintptr(dir), where), nil
 }
 
-// checkStep returns an error if others can replace what is in a directory by a name.
+// checkStep returns an error if others can replace the entry of that name in a directory.
 func (u user) checkStep(name string, dir, there *unix.Stat_t) error {
 	if err := u.checkDir("what has "+name, dir); err != nil {
 		return err
 	}
-	// In a directory with the sticky bit others can make what is theirs.
+	// In a directory with the sticky bit others can create entries of their own.
 	if dir.Mode&othersWrite != 0 && !u.trusts(there.Uid) {
 		return fmt.Errorf("user %d has made %s, in a directory that others can write to", there.Uid, name)
 	}
@@ -48,7 +48,7 @@ func (u user) checkStep(name string, dir, there *unix.Stat_t) error {
 
 const othersWrite = unix.S_IWGRP | unix.S_IWOTH
 
-// checkDir returns an error if others can replace what the user has in a directory.
+// checkDir returns an error if others can replace the user's entries in a directory.
 func (u user) checkDir(name string, st *unix.Stat_t) error {
 	switch {
 	case !u.trusts(st.Uid):
@@ -61,8 +61,8 @@ func (u user) checkDir(name string, st *unix.Stat_t) error {
 
 var errOpenToOthers = errors.New("others can write to it, or to a directory above it, and it has no sticky bit")
 
-// trusts reports whether a user can do what this one can anyhow: root, that of the user's
-// own user namespace too, the user and we.
+// trusts reports whether a user has all rights of this one anyway: root, root of the user's
+// own user namespace, the user himself, and we.
 func (u user) trusts(uid uint32) bool {
 	return uid == 0 || int(uid) == u.uid || int(uid) == u.root || int(uid) == os.Geteuid()
 }

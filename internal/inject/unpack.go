@@ -25,7 +25,7 @@ func unpack(of procfs.Dir, library []byte) (*folder, error) {
 	}
 	defer root.Close()
 	if err := u.do(func() error { return nil }); err != nil {
-		return nil, err // the same for every directory
+		return nil, err // it would be the same for every directory
 	}
 	var tried []string
 	for _, where := range places(of) {
@@ -55,8 +55,8 @@ func places(of procfs.Dir) []string {
 	}
 	var out []string
 	for _, dir := range candidates {
-		// The runtime is told the path in UTF-16, and a relative one would be in a
-		// directory that can change.
+		// The runtime is told the path in UTF-16, and a relative path would depend on the
+		// working directory, which can change.
 		if dir = path.Clean(dir); path.IsAbs(dir) && utf8.ValidString(dir) && !slices.Contains(out, dir) {
 			out = append(out, dir)
 		}

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A user is whose rights a process has in the file system, in numbers of our user
-// namespace.
+// A user is the identity with which a process accesses the file system, with ids of our
+// user namespace.
 type user struct {
 	uid, gid int
 	groups   []int
-	root     int    // the root of its user namespace; -1: nobody is
+	root     int    // the root of its user namespace; -1: it has none
 	caps     uint64 // effective capabilities in our user namespace
 }
 
@@ -35,7 +35,7 @@ func userOf(of procfs.Dir) (user, error) {
 	}
 	theirs, err := of.Readlink("ns/user")
 	if ours, e := os.Readlink("/proc/self/ns/user"); err != nil || e != nil || theirs != ours {
-		u.caps = 0 // they are for what belongs to a namespace of its own
+		u.caps = 0 // they count only inside its own user namespace
 	}
 	return u, nil
 }
@@ -77,7 +77,7 @@ func (u user) do(f func() error) error {
 	ours := user{uid: os.Geteuid(), gid: os.Getegid(), groups: groups, caps: caps}
 	done := make(chan error)
 	go func() {
-		// A thread that cannot be given its own rights back is never used again.
+		// A thread whose own rights cannot be restored is never used again.
 		runtime.LockOSThread()
 		err := u.assume()
 		if err == nil {
@@ -93,12 +93,12 @@ func (u user) do(f func() error) error {
 
 // assume gives this thread the rights of the user.
 func (u user) assume() error {
-	err := setCapabilities(^uint64(0)) // what it may have, to be given the rest
+	err := setCapabilities(^uint64(0)) // all that are permitted, to be able to change the rest
 	if now, _ := unix.SetfsuidRetUid(-1); err == nil && now != u.uid {
 		err = u.assumeIDs()
 	}
 	if err == nil {
-		// With the user id the kernel takes and gives capabilities for files (capabilities(7)).
+		// With the user id the kernel also changes the file capabilities (capabilities(7)).
 		err = setCapabilities(u.caps)
 	}
 	if err != nil {
@@ -115,7 +115,7 @@ func (u user) assumeIDs() error {
 	if err == nil {
 		err = unix.Setfsuid(u.uid)
 	}
-	// The calls do not say whether they have been obeyed; asking for an impossible id does.
+	// The calls do not report failure; a call with an impossible id returns the current one.
 	uid, _ := unix.SetfsuidRetUid(-1)
 	gid, _ := unix.SetfsgidRetGid(-1)
 	if err == nil && (uid != u.uid || gid != u.gid) {
@@ -130,7 +130,7 @@ func capabilities() (uint64, error) {
 	return uint64(sets[1].Effective)<<32 | uint64(sets[0].Effective), err
 }
 
-// setCapabilities makes those of caps effective, for this thread, that it may have.
+// setCapabilities makes those of caps effective, for this thread, that are permitted.
 func setCapabilities(caps uint64) error {
 	header, sets, err := capget()
 	if err != nil {

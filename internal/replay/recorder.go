@@ -189,7 +189,10 @@ func CaptureThread(p *live.Process, tid int, object arch.Addr) (*Thread, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Thread{Object: object, OSID: ns, Context: c.Context, Head: c.Head, Stack: append([]target.Region{c.Stack.Region}, c.Stack.Extra...)}, nil
+	return &Thread{
+		Object: object, OSID: ns, Context: c.Context, Head: c.Head,
+		Stack: append([]target.Region{c.Stack.Region}, c.Stack.Extra...),
+	}, nil
 }
 
 const stackLimit = 1 << 20

@@ -28,7 +28,8 @@ type place struct{ kind string }
 func newCoverage() coverage {
 	return coverage{
 		ips: map[uint64]*place{}, methods: map[uint64]bool{}, tiers: map[string]int{}, steps: map[string]int{},
-		distinct: map[string]int{}, natives: map[string]bool{}, frames: map[string]int{}, states: map[string]int{}, shapes: map[string]int{},
+		distinct: map[string]int{}, natives: map[string]bool{}, frames: map[string]int{}, states: map[string]int{},
+		shapes: map[string]int{},
 	}
 }
 

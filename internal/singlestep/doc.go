@@ -7,8 +7,8 @@
 // to an earlier walk. It has these rules, and no others (shadow.go):
 //
 //   - A call pushes a frame: the address behind it, and the slot where the
-//     processor has put that address.
-//   - A frame is gone as soon as the stack pointer lies above its slot, whatever
+//     CPU has put that address.
+//   - A frame is popped as soon as the stack pointer lies above its slot, whatever
 //     moved it: ret, a tail call's epilog, longjmp, the resumption of a method
 //     after a catch. A ret that goes where the call came from confirms the frame.
 //   - Hijacking: where the runtime has overwritten a return address, the ret goes

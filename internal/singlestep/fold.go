@@ -23,7 +23,7 @@ type folding struct {
 
 // checkFold compares the folded walk and DoStackSnapshot with what is left of the
 // true stack: a funclet and everything up to its method's frame are one frame, and
-// the frames that an exception has unwound are gone.
+// the frames that an exception has unwound are left out.
 func (r *runner) checkFold(t *truth) {
 	code, err := r.eng.Runtime.Code.Lookup(arch.Addr(t.leaf.ip))
 	every := foldEvery
@@ -176,7 +176,8 @@ func (r *runner) judgeFold(t *truth, what string, got []seen, res walk.Result, w
 	for i := len(want) - 1; i >= 0; i-- {
 		flat.below = append(flat.below, frame{ip: want[i].ip, sp: want[i].sp})
 	}
-	m := &Miss{verdict: v, truth: &flat, got: append([]seen{{ip: t.leaf.ip, sp: t.leaf.sp}}, got...), res: res, r: r, what: what}
+	m := &Miss{verdict: v, truth: &flat, got: append([]seen{{ip: t.leaf.ip, sp: t.leaf.sp}}, got...), res: res, r: r,
+		what: what}
 	r.missed(m, what+": "+r.rep.describeMiss(m))
 	return v
 }

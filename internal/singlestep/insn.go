@@ -50,7 +50,8 @@ func shapeOf(code []byte) shape {
 	case op == 0x48 && (code[1] == 0x83 || code[1] == 0x81) && (code[2] == 0xec || code[2] == 0xc4),
 		op == 0x48 && code[1] == 0x8d && (code[2] == 0x64 || code[2] == 0xa4) && code[3] == 0x24:
 		return makesRoom
-	case op == 0x48 && (code[1] == 0x8b && code[2] == 0xec || code[1] == 0x89 && (code[2] == 0xe5 || code[2] == 0xec) || code[1] == 0x8d && (code[2] == 0x6c || code[2] == 0x65)):
+	case op == 0x48 && (code[1] == 0x8b && code[2] == 0xec || code[1] == 0x89 && (code[2] == 0xe5 || code[2] == 0xec) ||
+		code[1] == 0x8d && (code[2] == 0x6c || code[2] == 0x65)):
 		return setsFrame
 	}
 	return noShape

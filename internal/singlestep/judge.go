@@ -16,7 +16,8 @@ const (
 	numVerdicts
 )
 
-var verdictNames = [numVerdicts]string{"equal", "equal, but said to be incomplete", "incomplete, and said so", "a register is wrong", "WRONG"}
+var verdictNames = [numVerdicts]string{"equal", "equal, but said to be incomplete", "incomplete, and said so",
+	"a register is wrong", "WRONG"}
 
 func (v Verdict) String() string { return verdictNames[v] }
 

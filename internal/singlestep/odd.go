@@ -7,8 +7,8 @@ import (
 )
 
 // The runtime that is stepped has no symbols. Its functions in assembly, which
-// make a walk hard, are told by what they do while they are stepped; from then on
-// each of their parts is a shape.
+// make a walk hard, are recognised by what they do while they are stepped; from then
+// on each of their parts is a shape.
 const (
 	tripName     = "OnHijackTripThread"
 	restoreName  = "a function that restores a context"
@@ -16,8 +16,7 @@ const (
 	unlistedName = "a function in assembly whose pushes are not in its call frame information"
 )
 
-// learn takes note of what the function at hand, or the one just left, has turned
-// out to be.
+// learn records what the function at hand, or the one just left, has turned out to be.
 func (r *runner) learn(t *transition, before *counts) {
 	now := &r.sh.count
 	switch {

@@ -219,7 +219,8 @@ func (r *runner) observe(t *transition) {
 	}
 }
 
-// findMissingObject: a new thread comes to the runtime's notice at some time.
+// findMissingObject looks for the Thread object, which the runtime makes some time after a
+// thread starts.
 func (r *runner) findMissingObject() {
 	if r.view.object == 0 {
 		r.findObject()
@@ -354,7 +355,8 @@ func (r *runner) hold(t truth, res walk.Result, s *sample) {
 	}
 	t.below = append([]frame(nil), t.below...)
 	m := Miss{verdict: incomplete, truth: &t, got: r.got, res: res, r: r}
-	r.held = append(r.held, heldWalk{t: t, got: append([]seen(nil), r.got...), res: res, key: r.rep.describeMiss(&m), s: s})
+	r.held = append(r.held,
+		heldWalk{t: t, got: append([]seen(nil), r.got...), res: res, key: r.rep.describeMiss(&m), s: s})
 }
 
 // release judges the walks that were held, now that the leaf has left: it has gone
@@ -372,7 +374,8 @@ func (r *runner) release(a *unix.PtraceRegs) {
 			r.settle(h.s, &h.t)
 		}
 		if v != equal {
-			r.missed(&Miss{verdict: v, truth: &h.t, got: h.got, res: h.res, r: r, late: true}, fmt.Sprintf("while leaving: %s: %s", v, h.key))
+			r.missed(&Miss{verdict: v, truth: &h.t, got: h.got, res: h.res, r: r, late: true},
+				fmt.Sprintf("while leaving: %s: %s", v, h.key))
 		}
 	}
 	r.held = r.held[:0]
@@ -389,7 +392,8 @@ func (r *runner) replaced(a *unix.PtraceRegs) {
 	}
 	to, err1 := r.eng.Runtime.Code.Lookup(arch.Addr(a.Rip))
 	from, err2 := r.eng.Runtime.Code.Lookup(arch.Addr(f.ip))
-	if err1 != nil || err2 != nil || to.MethodDesc == 0 || to.MethodDesc != from.MethodDesc || to.MethodStart == from.MethodStart {
+	if err1 != nil || err2 != nil || to.MethodDesc == 0 || to.MethodDesc != from.MethodDesc ||
+		to.MethodStart == from.MethodStart {
 		return
 	}
 	r.sh.frames = r.sh.frames[:len(r.sh.frames)-1]

@@ -103,7 +103,9 @@ func (s *Session) choose(p *live.Process) ([]int, error) {
 }
 
 // thread steps one thread, for at most n of left instructions.
-func (s *Session) thread(p *live.Process, e *engine.Engine, tid, n, left int, deadline time.Time, rep *Report) (int, error) {
+func (s *Session) thread(p *live.Process, e *engine.Engine, tid, n, left int, deadline time.Time, rep *Report) (
+	int, error,
+) {
 	var options uintptr
 	if s.Birth {
 		options = optionClone

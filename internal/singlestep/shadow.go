@@ -23,7 +23,7 @@ type frame struct {
 	stack  int // number of the stack that sp lies on
 	origin origin
 	exact  bool
-	// hijacked: the ret has gone elsewhere, and the frame is yet to be reached.
+	// hijacked: the ret has jumped elsewhere, and the frame is yet to be reached.
 	hijacked bool
 	// saved are the registers that a call preserves, with savedKnown.
 	saved      [len(preserved)]uint64
@@ -83,7 +83,7 @@ type transition struct {
 	code          [16]byte // the instruction and what follows it
 }
 
-// update takes note of what an instruction did.
+// update records what an instruction did.
 func (s *shadow) update(t *transition, m memory) {
 	b, a := t.before, t.after
 	if t.delivered != 0 && s.handler(t, m) {
@@ -159,7 +159,7 @@ func (s *shadow) gone(f *frame, a *unix.PtraceRegs) bool {
 	return a.Rsp >= f.sp
 }
 
-// left notices a leaf that drops its own frame and goes on, and when it has left.
+// left detects a leaf that drops its own frame and goes on, and when it has left.
 func (s *shadow) left(b, a *unix.PtraceRegs, t *transition, before int) {
 	const near = 4096 // within one function
 	inside := a.Rip-b.Rip < near || b.Rip-a.Rip < near

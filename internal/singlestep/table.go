@@ -16,7 +16,8 @@ func (r *Report) Add(o *Report) {
 		r.Folded[v] += o.Folded[v]
 	}
 	for _, x := range [][2]*int{
-		{&r.Held, &o.Held}, {&r.Moved, &o.Moved}, {&r.Unfolded, &o.Unfolded}, {&r.Ended, &o.Ended}, {&r.Threads, &o.Threads}, {&r.Unbegun, &o.Unbegun},
+		{&r.Held, &o.Held}, {&r.Moved, &o.Moved}, {&r.Unfolded, &o.Unfolded}, {&r.Ended, &o.Ended},
+		{&r.Threads, &o.Threads}, {&r.Unbegun, &o.Unbegun},
 		{&r.Blocked, &o.Blocked}, {&r.Repeats, &o.Repeats}, {&r.Signals, &o.Signals},
 	} {
 		*x[0] += *x[1]
@@ -89,8 +90,10 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, "  %-60s %10d  %.5f %%\n", name, r.Verdicts[v], 100*float64(r.Verdicts[v])/float64(max(n, 1)))
 	}
 	fmt.Fprintf(&b, "of these while the leaf was leaving: %v, not judged: %d\n", r.Leaving, r.Held)
-	fmt.Fprintf(&b, "folded walks and DoStackSnapshot: %v, moments at which the truth is not known: %d\n", r.Folded, r.Unfolded)
-	fmt.Fprintf(&b, "threads ended while stepped %d, left because they blocked %d, not begun %d; signals given back %d; turns of repeated instructions, not counted: %d\n", r.Ended, r.Blocked, r.Unbegun, r.Signals, r.Repeats)
+	fmt.Fprintf(&b, "folded walks and DoStackSnapshot: %v, moments at which the truth is not known: %d\n", r.Folded,
+		r.Unfolded)
+	fmt.Fprintf(&b, "threads ended while stepped %d, left because they blocked %d, not begun %d; signals given back %d; "+
+		"turns of repeated instructions, not counted: %d\n", r.Ended, r.Blocked, r.Unbegun, r.Signals, r.Repeats)
 	fmt.Fprintf(&b, "references in saved registers that a collection moved: %d\n", r.Moved)
 	b.WriteString("\nthe shadow stack's rules\n")
 	for _, f := range r.counts.fields() {
@@ -99,7 +102,8 @@ func (r *Report) String() string {
 	r.coverage.text(&b)
 	table(&b, "returns that are jumps, by code", r.Jumps)
 	b.WriteString("\nmisses\n")
-	kinds := slices.SortedFunc(maps.Keys(r.Misses), func(x, y string) int { return cmp.Compare(r.Misses[y].Count, r.Misses[x].Count) })
+	kinds := slices.SortedFunc(maps.Keys(r.Misses),
+		func(x, y string) int { return cmp.Compare(r.Misses[y].Count, r.Misses[x].Count) })
 	for _, k := range kinds {
 		fmt.Fprintf(&b, "%8d × %s\n%s\n", r.Misses[k].Count, k, r.Misses[k].Example)
 	}
@@ -111,7 +115,8 @@ func (c *coverage) text(b *strings.Builder) {
 	for _, n := range c.tiers {
 		methods += n
 	}
-	fmt.Fprintf(b, "\ncode executed: %d kinds, %d methods, %d native functions with a name\n", len(c.steps), methods, len(c.natives))
+	fmt.Fprintf(b, "\ncode executed: %d kinds, %d methods, %d native functions with a name\n", len(c.steps), methods,
+		len(c.natives))
 	fmt.Fprintf(b, "  %-60s %10s %10s\n", "", "steps", "addresses")
 	for _, k := range byCount(c.steps) {
 		fmt.Fprintf(b, "  %-60s %10d %10d\n", k, c.steps[k], c.distinct[k])

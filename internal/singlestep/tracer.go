@@ -18,7 +18,7 @@ const (
 	stepped   event = iota
 	signalled       // a signal is about to be delivered: the next step does that
 	blocked         // the thread is in a system call that does not return
-	ended           // the thread is gone
+	ended           // the thread has exited
 )
 
 // tracer single-steps one thread. Its methods must be called on one locked OS
@@ -205,7 +205,7 @@ func (t *tracer) interrupt() (event, error) {
 	return blocked, t.getRegs()
 }
 
-// gone tells the end of a thread from a failure.
+// gone distinguishes the end of a thread from a failure.
 func (t *tracer) gone(err error) (event, error) {
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ECHILD) {
 		return ended, nil
@@ -230,7 +230,7 @@ func (t *tracer) hideTrapFlag() error {
 // kernel in doubt about whose the trap flag is (arch/x86/kernel/step.c): it would
 // take it for the program's own from then on, the signal frames and with them the
 // contexts that the runtime saves and restores would have it set, and the program
-// would die of it after we have gone. Reports false for what it leaves to a step.
+// would die of it after we have detached. Reports false for what it leaves to a step.
 // (PTRACE_SETREGS keeps the identification flag as it is.)
 func (t *tracer) restoreFlags(in insn) (bool, error) {
 	var b [5 * 8]byte

@@ -39,7 +39,8 @@ const (
 )
 
 func newView(p *live.Process) *view {
-	return &view{p: p, arch: p.Arch(), head: make([]byte, thread.HeadLen), buf: make([]byte, maxStack), extra: make([]byte, maxStack), current: -1}
+	return &view{p: p, arch: p.Arch(), head: make([]byte, thread.HeadLen), buf: make([]byte, maxStack),
+		extra: make([]byte, maxStack), current: -1}
 }
 
 // read copies what belongs to the registers.

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// Allocates fails the test if read allocates more than so many bytes for each byte of its
-// input, of which there are so many, and a constant besides. A reader of what strangers have
-// written whose memory is not bounded by what it is given is a way to take all there is.
+// Allocates fails the test if read allocates more than perByte bytes for each byte of its
+// input, and besides bytes on top. A reader of untrusted input must bound its memory by the
+// size of that input: otherwise a small file could exhaust all memory.
 //
-// What else allocates meanwhile counts, too: there should be no other goroutine that does.
+// Allocations of other goroutines count, too, so none should run meanwhile.
 func Allocates(tb testing.TB, input, perByte, besides int, read func()) {
 	tb.Helper()
 	before := allocated()
@@ -19,8 +19,8 @@ func Allocates(tb testing.TB, input, perByte, besides int, read func()) {
 	}
 }
 
-// allocated is how many bytes this process has allocated so far. The figures of
-// runtime/metrics lag behind by what is left of the spans in use.
+// allocated is how many bytes this process has allocated so far. runtime/metrics is not
+// exact enough: it lags behind by the unused rest of the spans in use.
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

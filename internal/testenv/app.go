@@ -28,13 +28,13 @@ const (
 type Options struct {
 	Args    []string
 	Env     []string // NAME=value, on top of an environment without any .NET settings
-	JitDump bool     // have the runtime write down its code as it comes, for App.JitDump
+	JitDump bool     // make the runtime write a jitdump of its code, for App.JitDump
 	Runtime string   // "net10" (the default), "net9", "net10:dotnet-10.0.8"
 	NoReady bool     // do not wait for READY: for programs that end at once
-	Reuse   bool     // have new code soon get the addresses of code that was unloaded
+	Reuse   bool     // make new code soon get the addresses of code that was unloaded
 	Dir     string   // working directory; that of the test if empty
 	// Prepare changes the command before it is started: other namespaces, another
-	// user. In a PID namespace of its own the program's own ids are others than ours.
+	// user. In a PID namespace of its own the program sees other ids than we do.
 	Prepare func(*exec.Cmd)
 }
 
@@ -161,12 +161,11 @@ func environment(o Options) []string {
 	return append(env, o.Env...)
 }
 
-// startLimited starts a program. With Options.Reuse its address space is limited,
-// to far more than there is memory. By itself the runtime reserves 2 GB for code at
-// its start, of which it gives no address twice; under a limit it is told to
-// reserve none of it, and takes each piece of memory for code from the kernel, which
-// gives away freed addresses at once (ExecutableMemoryAllocator in
-// src/coreclr/pal/src/map/virtual.cpp).
+// startLimited starts a program. With Options.Reuse its address space is limited, to far
+// more than there is memory. Without a limit the runtime reserves 2 GB for code at its
+// start, and never uses an address there twice. With a limit it reserves nothing, and takes
+// each piece of memory for code from the kernel, which reuses freed addresses at once
+// (ExecutableMemoryAllocator in src/coreclr/pal/src/map/virtual.cpp).
 func startLimited(o Options, start func() error) error {
 	if !o.Reuse {
 		return start()

@@ -20,7 +20,8 @@ type RuntimeBuild struct {
 func RuntimeBuilds(tb testing.TB) []RuntimeBuild {
 	tb.Helper()
 	all := []RuntimeBuild{
-		{"net8", "8.0.30", true}, {"net9", "9.0.5", true}, {"net10:dotnet-10.0.8", "10.0.8", true}, {"net10", "10.0.12", true},
+		{"net8", "8.0.30", true}, {"net9", "9.0.5", true},
+		{"net10:dotnet-10.0.8", "10.0.8", true}, {"net10", "10.0.12", true},
 	}
 	apps, err := appsDir()
 	if err != nil {
@@ -90,8 +91,8 @@ func parseBuild(words []string) (RuntimeBuild, error) {
 	return RuntimeBuild{Runtime: "net" + major + ":" + host, Version: version, Always: when == "always"}, nil
 }
 
-// Missing reports whether the kit lacks a build that it need not have. It ends the
-// test if it lacks one that it must have.
+// Missing reports whether the kit lacks a build that is optional. It ends the test if the
+// build is required.
 func (k DotNet) Missing(tb testing.TB, b RuntimeBuild) bool {
 	tb.Helper()
 	if b.Always {

@@ -21,18 +21,18 @@ type DumpKind string
 
 // The kinds. DumpOptions says how a program must be started for the kind.
 const (
-	DumpGCore  DumpKind = "gcore"  // gdb, of a program that goes on
+	DumpGCore  DumpKind = "gcore"  // gdb, of a program that survives
 	DumpKernel DumpKind = "kernel" // the program is killed by a signal
 
-	// .NET's own createdump, by its type, of a program on net9 that goes on.
+	// .NET's own createdump, by its type, of a program on net9 that survives.
 	DumpNormal   DumpKind = "createdump-normal"
 	DumpWithHeap DumpKind = "createdump-withheap"
 	DumpTriage   DumpKind = "createdump-triage"
 	DumpFull     DumpKind = "createdump-full"
 
 	// The same by the runtime itself, because of a SIGABRT. On net9 it starts
-	// createdump; a single-file host has it inside, and can only make this type,
-	// because the library that knows more is not beside it.
+	// createdump; a single-file host contains it, and can only make this type,
+	// because the library that the other types need is missing.
 	DumpCrash DumpKind = "crash-full"
 )
 
@@ -161,9 +161,8 @@ func KernelDumpIn(tb testing.TB, dir string) string {
 
 const corePattern = "/proc/sys/kernel/core_pattern"
 
-// wantCorePattern has the kernel write core dumps to the working directory, and
-// returns what puts things back. Test binaries that do so at the same time wait
-// for each other.
+// wantCorePattern makes the kernel write core dumps to the working directory; restore
+// undoes that. Test binaries that do so at the same time wait for each other.
 func wantCorePattern(tb testing.TB) (restore func()) {
 	tb.Helper()
 	old, err := os.ReadFile(corePattern)
@@ -179,7 +178,8 @@ func wantCorePattern(tb testing.TB) (restore func()) {
 	}
 	if err := os.WriteFile(corePattern, []byte(coreName), 0); err != nil {
 		unlock()
-		lacking(tb, fmt.Sprintf("the kernel gives core dumps to %q: as root, sysctl kernel.core_pattern=%s", strings.TrimSpace(string(old)), coreName))
+		lacking(tb, fmt.Sprintf("the kernel gives core dumps to %q: as root, sysctl kernel.core_pattern=%s",
+			strings.TrimSpace(string(old)), coreName))
 	}
 	return func() {
 		if err := os.WriteFile(corePattern, old, 0); err != nil {
@@ -209,8 +209,8 @@ func (a *App) CrashDump() string {
 	return dumpAt(a.tb, filepath.Join(a.cmd.Dir, crashName))
 }
 
-// crash has the runtime dump the program at a SIGABRT. One from outside does not end
-// the program, which is killed when the dump is there.
+// crash makes the runtime dump the program at a SIGABRT. A SIGABRT from outside does not
+// end the program, so it is killed when the dump is complete.
 func (a *App) crash() string {
 	a.tb.Helper()
 	if err := unix.Kill(a.PID, unix.SIGABRT); err != nil {
@@ -286,7 +286,7 @@ func dumpAt(tb testing.TB, file string) string {
 	return file
 }
 
-// lacking ends the test for want of something that is no part of the kit.
+// lacking ends the test because something is missing that is not part of the kit.
 func lacking(tb testing.TB, what string) {
 	tb.Helper()
 	if required() {

@@ -36,11 +36,11 @@ type JitDump struct {
 }
 
 // jitDumpEnv makes the runtime write a jitdump and no text. .NET 10 must not write
-// whole blocks of stubs: it would read their code before all of it is mapped, take
-// the error for a fatal one and never write again. A 4 leaves all stubs out, from
-// 10.0.10 on: the jitdumps of older builds of .NET 10 are as good as empty. A 2 would
-// have them write each stub by itself, in which they are caught in a deadlock now and
-// then (src/coreclr/vm/perfmap.cpp). .NET 8 and 9 know none of this.
+// whole blocks of stubs: it would read their code before all of it is mapped, and after
+// that error never write again. Granularity 4 leaves all stubs out, but only from 10.0.10
+// on: the jitdumps of older builds of .NET 10 are nearly empty. Granularity 2 would make
+// them write each stub separately, which can deadlock (src/coreclr/vm/perfmap.cpp). .NET 8
+// and 9 do not have the setting.
 func jitDumpEnv() []string {
 	const jitDumpOnly, noStubs = "2", "4"
 	return []string{
@@ -91,7 +91,8 @@ func (d *JitDump) header() error {
 	if _, err := d.file.ReadAt(h[:], 0); err != nil {
 		return err
 	}
-	if magic, size := binary.LittleEndian.Uint32(h[:]), binary.LittleEndian.Uint32(h[8:]); magic != jitDumpMagic || size < jitDumpHeaderSize {
+	magic, size := binary.LittleEndian.Uint32(h[:]), binary.LittleEndian.Uint32(h[8:])
+	if magic != jitDumpMagic || size < jitDumpHeaderSize {
 		return fmt.Errorf("not a jitdump: magic %#x, header of %d bytes", magic, size)
 	} else {
 		d.at = int64(size)
@@ -100,8 +101,8 @@ func (d *JitDump) header() error {
 }
 
 // Next calls add for every record that has been written since the last call. An
-// unfinished last record is left for the next. What has been read is given back
-// to the file system, where it can be, so that long runs need little room.
+// unfinished last record is left for the next. What has been read is freed in the
+// file system, where that is possible, so that long runs need little space.
 func (d *JitDump) Next(add func(CodeRecord)) error {
 	chunk := make([]byte, 1<<20)
 	for {

@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// Reuse starts a program, which runs until the end of the test, under the number of a process
-// that has ended and was waited for.
+// Reuse starts a program with the process id of a process that has ended and was waited for.
+// The program runs until the end of the test.
 func Reuse(t testing.TB, pid int, name string, args ...string) {
 	t.Helper()
 	const last = "/proc/sys/kernel/ns_last_pid"
 	for range 1000 {
 		// Other programs of the machine are started meanwhile.
 		if err := os.WriteFile(last, []byte(strconv.Itoa(pid-1)), 0); err != nil {
-			t.Skipf("SKIPPED, NOTHING WAS TESTED: a number cannot be given again: %v", err)
+			t.Skipf("SKIPPED, NOTHING WAS TESTED: a process id cannot be reused: %v", err)
 		}
 		cmd := exec.Command(name, args...)
 		if err := cmd.Start(); err != nil {
@@ -31,5 +31,5 @@ func Reuse(t testing.TB, pid int, name string, args ...string) {
 		}
 		end()
 	}
-	t.Fatalf("no program could be given the number %d", pid)
+	t.Fatalf("no program got the process id %d", pid)
 }

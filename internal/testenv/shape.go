@@ -28,10 +28,10 @@ const (
 	Compressed         Shape = "compressed single file" // the same, its assemblies compressed
 )
 
-// Shapes are those in which programs of a runtime ("net10", "net9", …) can be
-// made with the kit. The runtimes that the kit has as single-file hosts only are
-// not to be had as libcoreclr.so, which the first three shapes need; for those
-// FrameworkDependent means that host with the framework beside it.
+// Shapes are those in which programs of a runtime ("net10", "net9", …) can be made with
+// the kit. Some runtimes exist in the kit only as single-file hosts, without the
+// libcoreclr.so that the first three shapes need; for those FrameworkDependent means that
+// host with the framework beside it.
 func Shapes(runtime string) []Shape {
 	if runtime == "net9" {
 		return []Shape{FrameworkDependent, AppHost, SelfContained, SingleFile, Compressed}
@@ -51,8 +51,8 @@ type Program struct {
 	app, runtime string
 }
 
-// Publish makes a program of testdata/apps in a shape, in a new folder below
-// parent, which goes at the end of the test; parent "" stands for a temporary one.
+// Publish makes a program of testdata/apps in a shape, in a new folder below parent,
+// which is removed at the end of the test; parent "" stands for a temporary one.
 func Publish(tb testing.TB, app, runtime string, shape Shape, parent string) *Program {
 	tb.Helper()
 	kit := Kit(tb)
@@ -103,8 +103,8 @@ func (k DotNet) publish(p *Program, dll string, shape Shape) error {
 	return fmt.Errorf("no shape %q", shape)
 }
 
-// publishWithFramework puts a framework and a program into one folder, as
-// neighbours: links of the kit's files where they can be had.
+// publishWithFramework puts a framework and a program side by side into one folder, as
+// hard links to the kit's files where possible.
 func (k DotNet) publishWithFramework(p *Program, dll string, shape Shape) error {
 	framework, _, _ := strings.Cut(p.runtime, ":")
 	root := filepath.Join(p.Dir, "dotnet")
@@ -279,8 +279,8 @@ const AheadOfTimeVersion = "10.0.11"
 
 // StartAheadOfTime starts a C program (testdata/aot/host.c) that has called managed
 // code of the library AheadOfTime, and that this code has called back: there it
-// blocks, or with the argument "spin" uses a processor. It returns its process id and
-// ends it after the test.
+// blocks, or with the argument "spin" uses a CPU. It returns its process id and ends it
+// after the test.
 func StartAheadOfTime(tb testing.TB, args ...string) (pid int) {
 	tb.Helper()
 	library := AheadOfTime(tb)
@@ -290,7 +290,8 @@ func StartAheadOfTime(tb testing.TB, args ...string) (pid int) {
 	}
 	host := filepath.Join(tb.TempDir(), "host")
 	source := filepath.Join(filepath.Dir(apps), "aot", "host.c")
-	if out, err := exec.Command(CC(tb), "-O2", "-rdynamic", "-o", host, source, "-ldl", "-lpthread").CombinedOutput(); err != nil {
+	build := exec.Command(CC(tb), "-O2", "-rdynamic", "-o", host, source, "-ldl", "-lpthread")
+	if out, err := build.CombinedOutput(); err != nil {
 		tb.Fatalf("%v\n%s", err, out)
 	}
 	cmd := exec.Command(host, append([]string{library}, args...)...)

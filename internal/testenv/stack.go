@@ -32,9 +32,11 @@ type FrameKind string
 
 // The kinds of frames.
 const (
-	Shown   FrameKind = "shown"
-	Hidden  FrameKind = "hidden"  // Environment.StackTrace leaves it out; it has a frame of its own
-	PInvoke FrameKind = "pinvoke" // a DllImport method: a Frame or a stub, perhaps listed twice; or one that the runtime implements, or an abstract one
+	Shown  FrameKind = "shown"
+	Hidden FrameKind = "hidden" // Environment.StackTrace leaves it out; it has a frame of its own
+	// A DllImport method: a Frame or a stub, perhaps listed twice; or a method that the
+	// runtime implements, or an abstract one.
+	PInvoke FrameKind = "pinvoke"
 	Dynamic FrameKind = "dynamic" // a DynamicMethod
 )
 

@@ -52,7 +52,7 @@ func (k DotNet) Need(tb testing.TB, runtime string) {
 	}
 }
 
-// missing ends the test for want of a part of the kit.
+// missing ends the test because a part of the kit is missing.
 func missing(tb testing.TB, err error) {
 	tb.Helper()
 	msg := fmt.Sprintf("no .NET to test with: %v: run scripts/get-dotnet.sh", err)
@@ -134,7 +134,8 @@ func (k DotNet) build(app, framework string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	args := []string{framework, "-o+", "-deterministic+", "--rtc", "-define:" + symbols(framework), "-pathmap:" + apps + "=/testdata/apps"}
+	args := []string{framework, "-o+", "-deterministic+", "--rtc", "-define:" + symbols(framework),
+		"-pathmap:" + apps + "=/testdata/apps"}
 	if app == aspNetApp {
 		args = slices.Insert(args, 1, "--aspnet")
 	}

@@ -42,14 +42,17 @@ int main(int count, char **arguments) {
     }
     static const struct guid clsid = {0x5d0c6a1e, 0x94b7, 0x4c0e, {0x8b, 0x62, 0x7a, 0x53, 0xf1, 0xc9, 0xe2, 0xd4}};
     static const struct guid factory_iid = {0x00000001, 0x0000, 0x0000, {0xc0, 0, 0, 0, 0, 0, 0, 0x46}};
-    static const struct guid callback_iid = {0x176fbed1, 0xa55c, 0x4796, {0x98, 0xca, 0xa9, 0xda, 0x0e, 0xf8, 0x83, 0xe7}};
+    static const struct guid callback_iid = {
+        0x176fbed1, 0xa55c, 0x4796, {0x98, 0xca, 0xa9, 0xda, 0x0e, 0xf8, 0x83, 0xe7}};
     hresult (*get)(const struct guid *, const struct guid *, struct object **);
     *(void **)&get = dlsym(library, "DllGetClassObject");
     struct object *factory;
     if (!get || get(&clsid, &factory_iid, &factory) != S_OK) return 2;
-    hresult (*create)(struct object *, struct object *, const struct guid *, struct object **) = (void *)factory->vtable[SLOT_CREATE_INSTANCE];
+    hresult (*create)(struct object *, struct object *, const struct guid *, struct object **) =
+        (void *)factory->vtable[SLOT_CREATE_INSTANCE];
     if (create(factory, 0, &callback_iid, &profiler) != S_OK) return 3;
-    if (((hresult(*)(struct object *, struct object *))profiler->vtable[SLOT_INITIALIZE])(profiler, &info) != S_OK) return 4;
+    hresult (*initialize)(struct object *, struct object *) = (void *)profiler->vtable[SLOT_INITIALIZE];
+    if (initialize(profiler, &info) != S_OK) return 4;
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], 0, end, (void *)(uintptr_t)(i + 1));
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], 0);

@@ -19,7 +19,8 @@ static void *write_records(void *number) {
     struct short_frame frames[16];
     uint64_t thread = (uint64_t)(uintptr_t)number, dropped = 0;
     for (uint64_t i = 0; i < (uint64_t)records; i++) {
-        struct record r = {.type = EVENT_ALLOC, .frames = (uint16_t)((i * 7 + thread) % 17), .values = {thread, i, dropped, thread + i + dropped}};
+        struct record r = {.type = EVENT_ALLOC, .frames = (uint16_t)((i * 7 + thread) % 17),
+                           .values = {thread, i, dropped, thread + i + dropped}};
         r.size = (uint32_t)(sizeof r + r.frames * sizeof *frames);
         for (unsigned f = 0; f < r.frames; f++) frames[f] = (struct short_frame){.function = thread + f, .ip = i + f};
         uint64_t position;

@@ -11,10 +11,10 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Options say where a process's files are. The zero value is where they were.
+// Options say where a process's files are now. The zero value: at their original paths.
 type Options struct {
 	Exe     string // the file of the main program
-	Sysroot string // the folder below which all files are looked for
+	Sysroot string // the folder below which all files are searched
 }
 
 // Core is an open core dump. Its methods may be called from several goroutines.
@@ -115,7 +115,7 @@ func (c *Core) PID() int { return c.notes.process.pid }
 func (c *Core) Written() time.Time { return c.written }
 
 // Writer is what has written the dump: "kernel", "createdump", or "gcore", which stands
-// for whatever writes as gdb does.
+// for any writer with gdb's format.
 func (c *Core) Writer() string { return string(c.notes.writer) }
 
 // Threads are the threads of the process, in the order of the dump.
@@ -130,7 +130,7 @@ func (c *Core) Thread(tid int) (*Thread, bool) {
 	return &c.notes.threads[i], true
 }
 
-// Signal is what ended the process, or nil where it had not ended.
+// Signal is the signal that ended the process; nil: it was still running.
 func (c *Core) Signal() *Signal { return c.notes.signal }
 
 // Crashed is the id of the thread that the signal was for; 0: there is none.
@@ -152,11 +152,11 @@ func (c *Core) Executable() (string, error) {
 	if c.opts.Exe != "" {
 		return c.opts.Exe, nil
 	}
-	return "", fmt.Errorf("the core dump %s does not tell which program it is of: name it with --exe", c.path)
+	return "", fmt.Errorf("the core dump %s does not have the path of its program: name the program with --exe", c.path)
 }
 
-// main is a mapping of the main program: the one that its program headers, whose
-// address the kernel has told it, lie in.
+// main returns the mapping of the main program that holds its program headers: the kernel
+// has passed their address to the program (AT_PHDR).
 func (c *Core) main() *mapping {
 	for _, key := range []uint64{auxPHDR, auxEntry} {
 		if at, ok := c.auxv[key]; ok {
@@ -187,7 +187,7 @@ func (c *Core) ReadMemory(p []byte, addr arch.Addr) error {
 	return nil
 }
 
-// dumped is the memory that the dump itself has, without any file's.
+// dumped is the memory in the dump itself, without that of files.
 type dumped struct{ c *Core }
 
 func (d dumped) ReadMemory(p []byte, addr arch.Addr) error {

@@ -207,7 +207,7 @@ func TestSignals(t *testing.T) {
 	exe := buildParked(t)
 	for _, tt := range []struct{ how, want string }{
 		{"segv", "SIGSEGV address not mapped 0x1234 true"},
-		{"wild", "SIGSEGV the address cannot be one, or the access is never allowed 0x0 false"},
+		{"wild", "SIGSEGV the address is not canonical, or the access is never allowed 0x0 false"},
 		{"divide", "SIGFPE integer division by zero IP true"},
 		{"abort", "SIGABRT sent by the process itself 0x0 false"},
 		{"wait", "SIGSYS sent by process PARENT 0x0 false"},

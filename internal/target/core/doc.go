@@ -1,37 +1,37 @@
-// Package core reads ELF core dumps as targets: what the kernel, gdb's gcore and
-// .NET's createdump write. It implements what internal/engine asks of a target, so
-// that a walk cannot tell a dump from a live process.
+// Package core reads ELF core dumps as targets: those that the kernel, gdb's gcore and
+// .NET's createdump write. It implements what internal/engine requires of a target, so
+// that a walk of a dump is the same as one of a live process.
 //
 // # Where bytes come from
 //
-// First from the dump: p_filesz bytes of a PT_LOAD. What p_memsz has beyond was left
-// out; it is not zero, and reading it is an error. Then, for memory that was a file's,
-// from the file, as far as the program cannot have changed what it saw of it: the
-// segments of an ELF image and the sections of a PE image that are not writable, files
-// that were mapped whole, and, where the writer tells (mapping.go), other mappings that
-// were not written. Everything else is an error: no zeros are made up.
+// First from the dump: p_filesz bytes of a PT_LOAD. The rest, up to p_memsz, was left
+// out; it is not zero, and reading it is an error. Then, for memory that was mapped from
+// a file, from that file, where the program cannot have changed the memory: the segments
+// of an ELF image and the sections of a PE image that are not writable, files that were
+// mapped whole, and, where the writer shows it (mapping.go), other mappings that were not
+// written to. Everything else is an error: missing memory never reads as zeros.
 //
-// The dump is read with pread, not mapped: a file that shrinks under a mapping ends the
-// reader with SIGBUS, and mapped pages of a large dump count as our memory. Through the
-// page cache of the engine the difference is not to be felt (BenchmarkReadMemory).
+// The dump is read with pread, not mapped: if a mapped file shrinks, its reader dies of
+// SIGBUS, and mapped pages of a large dump count as our memory. With the page cache of
+// the engine pread is not noticeably slower (BenchmarkReadMemory).
 //
-// # Which file is believed
+// # Which file is used
 //
-// A file is looked for as Options.Exe (the main program), below Options.Sysroot, or at
+// A file is searched for at Options.Exe (the main program), below Options.Sysroot, or at
 // its own path, and used only if it is the very file:
 //
 //   - an ELF image has a GNU build id, which must be the one in the dump;
 //   - of any other file every page that the dump has, and that the program does not
 //     write, must be in the file (at most maxCompared pages);
 //   - of some assemblies the dump has no such page. The kernel and gdb leave out what was
-//     not written to, the headers too unless the file may be executed. What they have of an
-//     assembly that is compiled ahead of time is its data, where at least half of the
-//     relocated words that still lead into the assembly must be those of the file: this tells builds of different
-//     code apart (peImage.relocated);
-//   - of others, of plain IL mostly, the dump has nothing. Such a file must have the size
+//     not written to, the headers too unless the file may be executed. Of an assembly that
+//     is compiled ahead of time they have the data. At least half of the relocated words
+//     there that still lead into the assembly must be those of the file: this distinguishes
+//     builds of different code (peImage.relocated);
+//   - of others, mostly of plain IL, the dump has nothing. Such a file must have the size
 //     or the layout of the mappings; and at its own path it must not have been
-//     written to since the dump was (its mtime; the ctime is also that of a file that got
-//     another name or other permissions). Missing says that it was taken on trust.
+//     written to since the dump was (its mtime; the ctime also changes with the file's
+//     name or permissions). Missing says that it was taken on trust.
 //
 // # What the writers do
 //

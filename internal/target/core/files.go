@@ -15,10 +15,10 @@ import (
 
 var errNotELF = errors.New("not a 64-bit ELF file")
 
-// errUnfound: there is no file at the path that the process had it at.
+// errUnfound: there is no file at the path where the process had it.
 var errUnfound = errors.New("cannot be read")
 
-// advice says how to give the file of an image. It goes behind a sentence.
+// advice says how to name the file of an image. It is appended to a sentence.
 func (im *image) advice() string {
 	if im.main {
 		return " (--exe names this file, --sysroot the folder that has the process's files)"
@@ -26,8 +26,8 @@ func (im *image) advice() string {
 	return " (--sysroot names the folder that has the process's files)"
 }
 
-// openFile looks for the file of an image; vouched reports whether the user has said
-// where it is. An error reads on after the file's path.
+// openFile opens the file of an image; vouched reports whether the user has said where it
+// is. The error continues a sentence that begins with the file's path.
 func (c *Core) openFile(im *image) (f *os.File, vouched bool, err error) {
 	switch {
 	case im.main && c.opts.Exe != "":
@@ -49,13 +49,13 @@ func (c *Core) openFile(im *image) (f *os.File, vouched bool, err error) {
 	return f, false, nil
 }
 
-// isKernels reports whether a path leads to files that the kernel makes up.
+// isKernels reports whether a path leads into one of the kernel's file systems.
 func isKernels(p string) bool {
 	p = path.Clean(p)
 	return strings.HasPrefix(p, "/proc/") || strings.HasPrefix(p, "/sys/") || strings.HasPrefix(p, "/dev/")
 }
 
-// reason is an error without the path, which the sentence around it has.
+// reason is an error without the path, which is in the sentence around it.
 func reason(err error) error {
 	var pe *os.PathError
 	if errors.As(err, &pe) {

@@ -41,7 +41,7 @@ var (
 	errForbidden = errors.New("the process could not read it itself")
 )
 
-// header is what counts of the ELF header.
+// header has the fields of the ELF header that are used.
 type header struct {
 	phoff uint64
 	phnum uint64
@@ -56,8 +56,7 @@ type segment struct {
 	perm       target.Perm
 }
 
-// packed are the beginnings of files that core dumps are stored as, and what unpacks
-// them.
+// packed are the magic numbers of compressed files, and the commands that unpack them.
 var packed = []struct{ magic, with string }{
 	{"\x1f\x8b", "gunzip -k FILE.gz"},
 	{"\x28\xb5\x2f\xfd", "zstd -d FILE.zst, or coredumpctl dump PID --output=FILE"},
@@ -194,10 +193,11 @@ const (
 	threadCosts  = 2 << 10
 )
 
-// hold takes account of what is to be kept.
+// hold counts n more bytes that are kept, up to a bound.
 func (c *Core) hold(n int) error {
 	if c.held += n; c.held > maxHeld {
-		return errors.New("it describes more than is read of any dump: half a million pieces of memory, or fewer with very many files and threads")
+		return errors.New("it describes more than is read of any dump: half a million pieces of memory, " +
+			"or fewer with very many files and threads")
 	}
 	return nil
 }
@@ -215,8 +215,8 @@ func permOf(flags uint32) (p target.Perm) {
 	return p
 }
 
-// orderSegments sorts the segments by address. Two that overlap would leave it open
-// which one is right.
+// orderSegments sorts the segments by address. It refuses overlapping ones, because either
+// could be right.
 func (c *Core) orderSegments() error {
 	slices.SortFunc(c.segments, func(a, b segment) int {
 		switch {
@@ -240,8 +240,8 @@ func (c *Core) segmentFrom(addr arch.Addr) int {
 	return sort.Search(len(c.segments), func(i int) bool { return c.segments[i].end > addr })
 }
 
-// readDumped fills the beginning of p from what the dump has at addr and returns how
-// much that was: nothing where it has none.
+// readDumped fills the beginning of p with the memory that the dump has at addr, and
+// returns how many bytes that were; 0: it has none.
 func (c *Core) readDumped(p []byte, addr arch.Addr) (int, error) {
 	i := c.segmentFrom(addr)
 	if i == len(c.segments) || c.segments[i].start > addr {
@@ -291,7 +291,8 @@ func (c *Core) noThreads() error {
 	case c.notes.damaged:
 		return errors.New("it is damaged within its notes, before its threads: copy or unpack it once more")
 	case c.notes.cut, c.cut() > 0:
-		return errors.New("it is cut off before its threads: the disk may have been full, or the size of dumps limited (ulimit -c)")
+		return errors.New("it is cut off before its threads: the disk may have been full, " +
+			"or the size of dumps limited (ulimit -c)")
 	}
 	return errors.New("it has no threads: it is not the dump of a process")
 }

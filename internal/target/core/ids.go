@@ -18,8 +18,8 @@ func (c *Core) OwnID(tid int) int {
 	return tid
 }
 
-// ownIDs finds where the C library keeps the ids of threads. A place is believed if
-// every thread has an id there, and each another one.
+// ownIDs finds where the C library keeps the ids of threads. A place is accepted if every
+// thread has an id there, and all ids differ.
 func (c *Core) ownIDs() map[int]int {
 	for _, place := range c.layout.ids {
 		if ids, ok := c.idsAt(place); ok {

@@ -30,9 +30,9 @@ type image struct {
 	err     error // why it cannot be used
 	file    *os.File
 	size    uint64
-	changed time.Time // when its content was
+	changed time.Time // when its content was last changed
 	vouched bool      // the user has said where it is
-	trusted bool      // nothing of it could be compared
+	trusted bool      // it is used although nothing of it could be compared
 	used    atomic.Bool
 
 	elf *elfx.Image
@@ -43,7 +43,7 @@ type image struct {
 // maxCompared bounds the pages of a file without build id that are compared.
 const maxCompared = 64
 
-// load opens the file, once, and makes sure that it is the very one.
+// load opens the file, once, and checks that it is the one that was mapped.
 func (im *image) load() error {
 	im.mu.Lock()
 	defer im.mu.Unlock()
@@ -94,7 +94,7 @@ func (im *image) open() (err error) {
 	return nil
 }
 
-// lay finds out where the file has what the process saw.
+// lay finds out which parts of the mappings the file can supply.
 func (im *image) lay() {
 	im.fit = true
 	for _, run := range im.runs() {
@@ -126,13 +126,14 @@ func (im *image) place(run []*mapping, m *mapping) (clean []span, known bool) {
 	return nil, false
 }
 
-// runs cuts the mappings of a file into the times that it was loaded or mapped whole. In
-// one, the offsets ascend; of a PE image the headers and the first section can have the
-// same page.
+// runs splits the mappings of a file into one run for each time that it was loaded or
+// mapped whole. Within a run the offsets ascend; the headers and the first section of a PE
+// image can be of the same page.
 func (im *image) runs() (out [][]*mapping) {
 	first := 0
 	for i := 1; i <= len(im.mappings); i++ {
-		if i == len(im.mappings) || im.mappings[i].Offset < im.mappings[i-1].Offset || im.isWhole(im.mappings[i]) || im.isWhole(im.mappings[i-1]) {
+		if i == len(im.mappings) || im.mappings[i].Offset < im.mappings[i-1].Offset || im.isWhole(im.mappings[i]) ||
+			im.isWhole(im.mappings[i-1]) {
 			out = append(out, im.mappings[first:i])
 			first = i
 		}
@@ -140,8 +141,8 @@ func (im *image) runs() (out [][]*mapping) {
 	return out
 }
 
-// loads are those runs that begin with the file's beginning, as an image that was loaded
-// does: the first of them, if they are very many.
+// loads are the runs that begin with the beginning of the file, as those of a loaded image
+// do; only the first of them, if there are very many.
 func (im *image) loads() [][]*mapping {
 	const most = 64
 	out := slices.DeleteFunc(im.runs(), func(run []*mapping) bool { return run[0].Offset != 0 })
@@ -181,7 +182,7 @@ func (im *image) placeELF(first, m *mapping) (clean []span, known bool) {
 		}
 		seg := span{floor(b + p.Vaddr), ceil(b + p.Vaddr + arch.Addr(p.Filesz))}
 		if m.Offset+uint64(seg.start-m.Start) != floor(p.Offset) {
-			continue // another piece of the file, at the image's place by chance
+			continue // another piece of the file, mapped by chance where the image would have it
 		}
 		seg = span{max(seg.start, m.Start), min(seg.end, m.End)}
 		if seg.start >= seg.end {
@@ -204,7 +205,8 @@ func (im *image) verify() error {
 			case err != nil:
 				return fmt.Errorf("is another file: it has no build id, and the dump's has %s", hex.EncodeToString(dump))
 			case !bytes.Equal(id, dump):
-				return fmt.Errorf("is another file: its build id is %s, and the dump's %s", hex.EncodeToString(id), hex.EncodeToString(dump))
+				return fmt.Errorf("is another file: its build id is %s, and the dump's %s",
+					hex.EncodeToString(id), hex.EncodeToString(dump))
 			}
 			return nil
 		}
@@ -224,7 +226,7 @@ func (im *image) verify() error {
 	return im.trust()
 }
 
-// enoughWords is how many relocated words tell one build from another.
+// enoughWords is how many relocated words are enough to distinguish builds.
 const enoughWords = 16
 
 // relocated compares the words that loading has relocated and nobody has written to since,
@@ -288,9 +290,10 @@ func (im *image) trust() error {
 		return errors.New("is another file: its size or layout is not that of the mappings")
 	case im.vouched:
 	case im.deleted:
-		return errors.New("had been removed or replaced")
+		return errors.New("had been removed or replaced before the dump was made")
 	case im.changed.After(im.c.written):
-		return errors.New("may be another file: it was written to after the dump was made, and the dump has nothing of it to compare (if it is the right one, --sysroot / says so)")
+		return errors.New("may be another file: it was written to after the dump was made, " +
+			"and the dump has nothing of it to compare (if it is the right one, --sysroot / says so)")
 	}
 	im.trusted = true
 	return nil

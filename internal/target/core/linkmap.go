@@ -16,8 +16,8 @@ const (
 
 // linkMap makes the lines of NT_FILE for a dump without that note, from the dynamic
 // linker's list of what it has loaded: struct r_debug and struct link_map of <link.h>.
-// Only ELF images are known to it, and only their program headers, which must be in the
-// dump, tell where their parts are.
+// It lists only ELF images. Their parts are found by their program headers, which must be in
+// the dump.
 func (c *Core) linkMap() (out []fileRange) {
 	r := target.NewReader(dumped{c})
 	lib, ok := c.firstLibrary(r)
@@ -112,7 +112,9 @@ func imageRanges(mem target.Memory, base arch.Addr, path string) (out []fileRang
 		if !ok || p.Type != elfLoad || p.Filesz == 0 {
 			continue
 		}
-		r := fileRange{start: floor(b + p.Vaddr), end: ceil(b + p.Vaddr + arch.Addr(p.Filesz)), off: floor(p.Offset), path: path}
+		r := fileRange{
+			start: floor(b + p.Vaddr), end: ceil(b + p.Vaddr + arch.Addr(p.Filesz)), off: floor(p.Offset), path: path,
+		}
 		if r.start < r.end {
 			out = append(out, r)
 		}

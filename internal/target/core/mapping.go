@@ -11,7 +11,8 @@ import (
 
 const pageSize = 4096
 
-// floor and ceil round to pages; the latter stays where it would leave the address space.
+// floor and ceil round to pages. ceil returns its argument where the result would exceed the
+// address space.
 func floor[T ~uint64](a T) T { return a &^ (pageSize - 1) }
 func ceil[T ~uint64](a T) T {
 	if e := a + pageSize - 1; e > a {
@@ -20,18 +21,18 @@ func ceil[T ~uint64](a T) T {
 	return a
 }
 
-// A mapping is a mapping of the process, as far as the dump tells.
+// A mapping is a mapping of the process, as far as the dump describes it.
 type mapping struct {
 	target.Mapping
 	known bool   // the permissions are those that the dump has
 	image *image // the file; nil: there is none that could be looked for
 
-	// clean is where the file has what the process saw. Valid after image.load.
+	// clean are the parts that can be read from the file. Valid after image.load.
 	clean []span
 }
 
-// forbidden reports whether the process itself could do nothing with the memory
-// (PROT_NONE): nobody lacks it.
+// forbidden reports whether the process itself could not access the memory (PROT_NONE), so
+// that it is not missing.
 func (m *mapping) forbidden() bool { return m.known && m.Perm == 0 }
 
 // span is start <= addr < end.
@@ -97,7 +98,9 @@ func (c *Core) fileMappings() []mapping {
 			continue
 		}
 		path, deleted := strings.CutSuffix(f.path, " (deleted)")
-		out = append(out, mapping{Mapping: target.Mapping{Start: f.start, End: f.end, Offset: f.off, Path: path, Deleted: deleted}})
+		out = append(out, mapping{
+			Mapping: target.Mapping{Start: f.start, End: f.end, Offset: f.off, Path: path, Deleted: deleted},
+		})
 	}
 	return out
 }
@@ -156,9 +159,9 @@ func (c *Core) mapping(addr arch.Addr) *mapping {
 }
 
 // Mappings returns the mappings that the dump knows of: those of files, and memory that
-// was dumped or left out. Of mappings that gcore and createdump have not dumped, the
-// permissions are those that the file asks for; readable, where it does not tell. The
-// result is the same each time, and not to be changed.
+// was dumped or left out. Mappings that gcore and createdump have not dumped have the
+// permissions that the file asks for; readable, if it does not say. The result is the same
+// each time, and must not be changed.
 func (c *Core) Mappings() (target.Mappings, error) {
 	c.shownOnce.Do(func() {
 		for i := range c.mappings {
@@ -177,9 +180,9 @@ func (c *Core) Mappings() (target.Mappings, error) {
 	return c.shown, nil
 }
 
-// unwritten reports whether the process had not written to what the dump leaves out of
-// a mapping that is no part of an image. The kernel and gdb dump a private mapping whole
-// once a page of it was written to; only the kernel tells the permissions.
+// unwritten reports whether the process had not written to those parts of a mapping, which
+// is not part of an image, that the dump leaves out. The kernel and gdb dump a private
+// mapping whole once a page of it was written to; only the kernel has the permissions.
 func (c *Core) unwritten(m *mapping) bool {
 	switch c.notes.writer {
 	case writerKernel:

@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/arch"
 )
 
-// misses is what was asked for in vain.
+// misses is what was asked for and could not be read.
 type misses struct {
 	mu     sync.Mutex
 	pages  map[arch.Addr]bool // at most maxMisses
@@ -23,8 +23,8 @@ const (
 	maxNamed  = 20 // files that Missing names
 )
 
-// add notes that addr could not be read; im is the file that should have been used for
-// it and could not be.
+// add records that addr could not be read; im is the image whose file was needed for it and
+// could not be used.
 func (m *misses) add(addr arch.Addr, im *image) {
 	failed := im != nil && im.load() != nil
 	m.mu.Lock()
@@ -52,8 +52,8 @@ const (
 )
 
 // Lacks reports whether some of the n bytes at addr are memory that the process had, and
-// that neither the dump nor a file has. Only the kernel tells of all memory that there
-// was; of other dumps it is taken to be wherever it could have been.
+// that neither the dump nor a file has. Only the kernel's dumps list all memory of the
+// process; for other dumps every address that could have been memory counts.
 func (c *Core) Lacks(addr arch.Addr, n int) bool {
 	end, ok := addr.Add(uint64(n))
 	if !ok {
@@ -71,14 +71,15 @@ func (c *Core) Lacks(addr arch.Addr, n int) bool {
 	return false
 }
 
-// Missing says, a sentence each, what was asked for and could not be had, and what was
+// Missing says, in one sentence each, what was asked for and could not be read, and what was
 // used without proof.
 func (c *Core) Missing() []string {
 	c.misses.mu.Lock()
 	defer c.misses.mu.Unlock()
 	out := c.Damages()
 	if c.notes.doubles > 0 {
-		out = append(out, fmt.Sprintf("the dump has %s an id that another one has", count(c.notes.doubles, "more thread with", "more threads with")))
+		out = append(out, fmt.Sprintf("the dump has %s an id that another one has",
+			count(c.notes.doubles, "more thread with", "more threads with")))
 	}
 	out = append(out, c.missingFiles()...)
 	if n := len(c.misses.pages); n > 0 {
@@ -86,15 +87,17 @@ func (c *Core) Missing() []string {
 		if n == maxMisses {
 			needed = fmt.Sprintf("%d pages or more were", n)
 		}
-		out = append(out, fmt.Sprintf("%s needed that the dump has left out and no file has, the first at %v", needed, c.misses.first))
+		out = append(out, fmt.Sprintf("%s needed that the dump has left out and no file has, the first at %v",
+			needed, c.misses.first))
 	}
 	return out
 }
 
-// Damages says, a sentence each, what is wrong with the dump's file.
+// Damages says, in one sentence each, what is wrong with the dump's file.
 func (c *Core) Damages() (out []string) {
 	if n := c.cut(); n > 0 {
-		out = append(out, fmt.Sprintf("the dump is cut off: %s missing at its end", count(n, "byte of memory is", "bytes of memory are")))
+		out = append(out, fmt.Sprintf("the dump is cut off: %s missing at its end",
+			count(n, "byte of memory is", "bytes of memory are")))
 	}
 	if c.notes.cut {
 		out = append(out, "the dump is cut off within its notes: there may be more threads")
@@ -156,7 +159,8 @@ func (c *Core) missingFiles() (out []string) {
 		if trusted > len(names) {
 			list += ", …"
 		}
-		out = append(out, fmt.Sprintf("%s taken on trust, because the dump has nothing to compare: %s", count(trusted, "file was", "files were"), list))
+		out = append(out, fmt.Sprintf("%s taken on trust, because the dump has nothing to compare: %s",
+			count(trusted, "file was", "files were"), list))
 	}
 	return out
 }

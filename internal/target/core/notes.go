@@ -51,7 +51,7 @@ type notes struct {
 	writer  writer
 	threads []Thread
 	index   map[int]int // of threads, by id
-	doubles int         // threads that were there already
+	doubles int         // threads with the id of an earlier one
 	cut     bool        // the file ends within them
 	damaged bool        // some could not be read because others are malformed
 
@@ -88,7 +88,8 @@ func (c *Core) readNotes(off, size, align uint64) error {
 	if !whole {
 		size, c.notes.cut = c.size-off, true
 	}
-	n := noteReader{align: 4, left: size, r: bufio.NewReaderSize(io.NewSectionReader(c.file, int64(off), int64(size)), 64<<10)}
+	n := noteReader{align: 4, left: size,
+		r: bufio.NewReaderSize(io.NewSectionReader(c.file, int64(off), int64(size)), 64<<10)}
 	if align == 8 {
 		n.align = 8
 	}
@@ -98,7 +99,7 @@ func (c *Core) readNotes(off, size, align uint64) error {
 			return err
 		}
 		if !ok {
-			// The last one of a file that is cut off ends beyond it, as it must.
+			// If the file is cut off, its last note ends beyond it, which is no damage.
 			c.notes.damaged = c.notes.damaged || n.damaged && whole
 			return nil
 		}
@@ -142,7 +143,7 @@ func (n *noteReader) next() (bool, error) {
 		n.damaged = true // zeros where notes have been, most likely
 	}
 	if nameLen > n.left || n.size > n.left-nameLen {
-		n.damaged = true // there is no telling where the next one is
+		n.damaged = true // the position of the next note is not known
 		return false, nil
 	}
 	if err := n.read(n.name[:short]); err != nil {
@@ -304,7 +305,9 @@ func (c *Core) addFiles(n *noteReader) error {
 		}
 		names = rest
 		e := b[i*24:]
-		r := fileRange{start: arch.Addr(le.Uint64(e)), end: arch.Addr(le.Uint64(e[8:])), off: le.Uint64(e[16:]) * page, path: string(name)}
+		r := fileRange{
+			start: arch.Addr(le.Uint64(e)), end: arch.Addr(le.Uint64(e[8:])), off: le.Uint64(e[16:]) * page, path: string(name),
+		}
 		if r.start < r.end {
 			c.notes.files = append(c.notes.files, r)
 		}

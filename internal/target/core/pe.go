@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// peImage is what counts of a PE file: how the runtime maps it by sections (PE/COFF
+// peImage has the fields of a PE file that decide how the runtime maps it by sections (PE/COFF
 // specification, "Section Table"; dotnet/runtime, src/coreclr/pal/src/map/map.cpp,
 // MAPMapPEFile).
 type peImage struct {
@@ -116,10 +116,10 @@ func (p *peImage) permissions(base arch.Addr, m *mapping) (perm target.Perm) {
 const maxRelocPages = 64
 
 // relocated compares the words that a loader relocates, which are in writable memory, with
-// what the dump has of an image that was mapped by sections from base to end: it returns
-// how many there are that lead into the image, and how many of these are alike. Most are
-// cells for calls; those that have been used lead elsewhere, and tell nothing. In another
-// build, where code has moved, hardly one is alike.
+// the dump's memory of an image that was mapped by sections from base to end. It returns
+// how many of them lead into the image, and how many of these are alike. Most are cells for
+// calls; those that have been used lead elsewhere and do not count. In another build, where
+// code has moved, hardly one is alike.
 func (p *peImage) relocated(dump target.Memory, base, end arch.Addr) (words, alike int) {
 	blocks := p.read(p.relocs, p.relocLen)
 	le := binary.LittleEndian

@@ -44,8 +44,8 @@ func (c *Core) execName() string {
 	return s
 }
 
-// Command is the command line, words apart by spaces: all of it where the dump has the
-// beginning of the stack, else the first 79 bytes, or the program's name.
+// Command is the command line, with spaces between the arguments. It is complete if the
+// dump has the base of the stack; else it is the first 79 bytes, or the program's name.
 func (c *Core) Command() string {
 	if args := c.arguments(); len(args) > 0 {
 		return strings.Join(args, " ")

@@ -39,10 +39,12 @@ var signalNames = [...]string{
 // include/uapi/asm-generic/siginfo.h).
 var faults = map[int][]string{
 	sigSEGV: {1: "address not mapped", 2: "access not permitted", 3: "bounds check failed", 4: "protection key"},
-	sigBUS:  {1: "unaligned address", 2: "no memory behind the address", 3: "hardware error", 4: "memory failed", 5: "memory failed"},
+	sigBUS: {1: "unaligned address", 2: "no memory behind the address", 3: "hardware error", 4: "memory failed",
+		5: "memory failed"},
 	sigFPE: {1: "integer division by zero", 2: "integer overflow", 3: "division by zero", 4: "overflow", 5: "underflow",
 		6: "inexact result", 7: "invalid operation", 8: "subscript out of range"},
-	sigILL:  {1: "illegal opcode", 2: "illegal operand", 3: "illegal addressing mode", 4: "illegal trap", 5: "privileged opcode"},
+	sigILL: {1: "illegal opcode", 2: "illegal operand", 3: "illegal addressing mode", 4: "illegal trap",
+		5: "privileged opcode"},
 	sigTRAP: {1: "breakpoint", 2: "trace trap"},
 }
 
@@ -51,7 +53,7 @@ const (
 	codeUser   = 0 // kill(2)
 	codeQueue  = -1
 	codeTKill  = -6   // tgkill(2), as abort(3) does
-	codeKernel = 0x80 // no more is known: a bad address that is none, for example
+	codeKernel = 0x80 // without further details: for a non-canonical address, for example
 )
 
 // addSignal reads siginfo_t, of which a thread's note follows its registers: number,
@@ -74,15 +76,15 @@ func (c *Core) addSignal(n *noteReader) error {
 	return nil
 }
 
-// fallbackSignal takes the signal from a kernel's first thread, in case no note follows
-// that knows more.
+// fallbackSignal takes the signal from the first thread of a kernel's dump, in case no note
+// with more details follows.
 func (c *Core) fallbackSignal(prstatus []byte, tid int) {
 	if s := c.newSignal(int(binary.LittleEndian.Uint16(prstatus[prCursig:]))); s != nil {
 		c.notes.signal, c.notes.crashed = s, tid
 	}
 }
 
-// newSignal returns nil where the number is none, or the signal by which gdb stops a
+// newSignal returns nil if the number is not a signal, or is the one with which gdb stops a
 // process that it attaches to.
 func (c *Core) newSignal(number int) *Signal {
 	if number <= 0 || number > 64 || c.notes.writer == writerGCore && (number == sigSTOP || number == sigTRAP) {
@@ -101,7 +103,7 @@ func (s *Signal) explain(code int, word uint64, of notes) {
 		sender := int(int32(uint32(word))) // process id of who has sent it
 		switch {
 		case sender == 0 && of.writer == writerCreatedump:
-			// It does not know.
+			// createdump does not know the sender.
 		case sender == 0:
 			s.Reason = "sent from outside its container, or by the kernel"
 		case sender == of.process.pid:
@@ -110,7 +112,7 @@ func (s *Signal) explain(code int, word uint64, of notes) {
 			s.Reason = fmt.Sprintf("sent by process %d", sender)
 		}
 	case code == codeKernel && s.Number == sigSEGV:
-		s.Reason = "the address cannot be one, or the access is never allowed"
+		s.Reason = "the address is not canonical, or the access is never allowed"
 	case code > 0 && code != codeKernel:
 		meanings, fault := faults[s.Number]
 		if fault {

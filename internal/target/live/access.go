@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// missingError tells a process that does not exist from one that /proc hides.
+// missingError distinguishes a process that does not exist from one that /proc hides.
 func missingError(pid int) error {
 	if pid > 0 && (unix.Kill(pid, 0) == unix.EPERM || unix.Kill(pid, 0) == nil) {
 		return &AttachError{PID: pid, Err: ErrPermission, Detail: "it exists, but /proc does not show it",
@@ -59,7 +59,7 @@ func commOf(pid int) string {
 func checkMachine(pid, dir int) error {
 	fd, err := unix.Openat(dir, "exe", unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		// A file that only its owner may read: the memory has proved readable.
+		// The file may be readable for its owner only. The memory has proved readable.
 		return nil //nolint:nilerr // explained above
 	}
 	defer unix.Close(fd)
@@ -71,7 +71,8 @@ func checkMachine(pid, dir int) error {
 	machine := binary.LittleEndian.Uint16(h[18:])
 	switch {
 	case h[4] != class64:
-		return &AttachError{PID: pid, Err: ErrArch, Detail: "a 32-bit program", Remedy: "only 64-bit programs can be read; run the 64-bit .NET runtime"}
+		return &AttachError{PID: pid, Err: ErrArch, Detail: "a 32-bit program",
+			Remedy: "only 64-bit programs can be read; run the 64-bit .NET runtime"}
 	case h[5] != littleEndian || machine != hostELF:
 		return &AttachError{PID: pid, Err: ErrArch, Detail: fmt.Sprintf("ELF machine %d", machine),
 			Remedy: "use the clrsnap that was built for this program's architecture"}

@@ -11,12 +11,12 @@ import (
 // that TryBlocked made before, does not, if the thread has not run since: what
 // was captured then is what it was at that instant too. Otherwise it is stopped
 // as well. The instant is one at which all that had to be stopped stood still:
-// each proof is looked at after the last of them has stopped, and before the
-// first is let go.
+// each proof is checked after the last of them has stopped, and before the first
+// is released.
 //
-// out and errs have the length of reqs. Stopped tells in out who was stopped and
-// copied; of the others, if their errs are nil, the earlier capture stands. A
-// thread that is not stopped within the limit (Process.AllLimit) is left out, with
+// out and errs have the length of reqs. A thread whose out has Stopped was stopped
+// and copied; for another one whose errs is nil, the earlier capture is still valid.
+// A thread that is not stopped within the limit (Process.AllLimit) is left out, with
 // ErrNotStopping in errs. The slices in out are valid until the next CaptureAll or
 // FreeAll.
 //
@@ -33,7 +33,7 @@ func (t *Tracer) CaptureAll(reqs []target.Request, out []target.Capture, errs []
 		if err != nil {
 			return 0, err
 		}
-		// The target executed another program: its threads are gone. See
+		// The target executed another program: its threads have exited. See
 		// startReaper.
 		if slices.ContainsFunc(t.batch, func(te *tracee) bool { return te.wanted && t.mayTrace(te, outcome) }) {
 			continue
@@ -94,7 +94,7 @@ func (t *tracee) prove(r *blockedReader, proof target.Proof) bool {
 	return true
 }
 
-// FreeAll gives back the memory of the latest CaptureAll.
+// FreeAll frees the memory of the latest CaptureAll.
 func (p *Process) FreeAll() {
 	p.traceMu.Lock()
 	defer p.traceMu.Unlock()

@@ -25,7 +25,7 @@ const (
 	preparedThreads = 256
 )
 
-var errTooMany = errors.New("too much is asked for")
+var errTooMany = errors.New("the stacks that are asked for are too large")
 
 // fit makes room for what reqs ask for.
 func (a *arena) fit(reqs []target.Request) error {
@@ -37,12 +37,13 @@ func (a *arena) fit(reqs []target.Request) error {
 	}
 	if need > len(a.pages) {
 		a.free()
-		pages, err := unix.Mmap(-1, 0, need, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+		pages, err := unix.Mmap(-1, 0, need, unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 		if err != nil {
 			return err
 		}
 		// With huge pages each thread would get, and clear, one of 2 MB. A kernel
-		// without them refuses, which is as good.
+		// without huge pages refuses the call, which does no harm.
 		_ = unix.Madvise(pages, unix.MADV_NOHUGEPAGE)
 		a.pages = pages
 	}
@@ -62,7 +63,7 @@ func (a *arena) fit(reqs []target.Request) error {
 	return nil
 }
 
-// roomFor is what a request takes up, in whole pages. One that is too large for
+// roomFor is the memory that a request takes, in whole pages. One that is too large for
 // copier.prepare, which refuses it, takes nothing.
 func roomFor(r *target.Request) int {
 	n := r.HeadLen + stackLimit(r)
@@ -101,7 +102,7 @@ func (a *arena) lend(r *target.Request, out *target.Capture) {
 
 func (a *arena) free() {
 	if a.pages != nil {
-		_ = unix.Munmap(a.pages) // cannot fail: it is a mapping
+		_ = unix.Munmap(a.pages) // cannot fail: it is a mapping of ours
 	}
 	*a = arena{}
 }

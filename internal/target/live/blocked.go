@@ -19,12 +19,12 @@ import (
 // is ErrNotBlocked where the thread runs, or ran meanwhile.
 //
 // Why the copy is good. The kernel counts how often a thread was put on a
-// processor (pcount of struct sched_info, the third number of schedstat) and
-// raises the count in sched_info_arrive, before the thread executes anything.
+// CPU (pcount of struct sched_info, the third number of schedstat) and raises
+// the count in sched_info_arrive, before the thread executes anything.
 //
 //  1. Read schedstat.
 //  2. Read /proc/<pid>/task/<tid>/syscall. The kernel answers with a stack
-//     pointer only if wait_task_inactive found the thread off every processor,
+//     pointer only if wait_task_inactive found the thread off every CPU,
 //     blocked, both before and after it collected the registers
 //     (task_current_syscall in lib/syscall.c). So there is an instant in this
 //     step at which the thread was not running.
@@ -32,7 +32,7 @@ import (
 //  4. Read schedstat again.
 //
 // Had the thread executed one instruction between the instant in 2 and the end
-// of 3, it would have been put on a processor in between, and the count in 4
+// of 3, it would have been put on a CPU in between, and the count in 4
 // would be greater than in 1. The count is written before, and the switch to
 // the thread is a full memory barrier, so a copy that sees what the thread wrote
 // is followed by a read that sees the count. Equal lines therefore prove that
@@ -55,8 +55,8 @@ func (p *Process) TryBlocked(req *target.Request, out *target.Capture) error {
 
 // StillBlocked reports whether a thread has not run since TryBlocked captured
 // it last: schedstat says the same, so that stack and registers are the same too.
-// Otherwise ran is for how long it has run since, or was ready to and had no
-// processor; 0 if that is not to be known.
+// Otherwise ran is how long it has run since, or was ready to run without a CPU; 0 if
+// that is not known.
 func (p *Process) StillBlocked(tid int) (still bool, ran time.Duration) {
 	if p.closed.Load() {
 		return false, 0
@@ -88,8 +88,8 @@ func (p *Process) Holds(tid int, proof target.Proof) bool {
 	return err == nil && proof != "" && string(b) == string(proof)
 }
 
-// Times reads how long a thread has had a processor so far, and how long it was
-// ready to run and had none; false if that is not to be known.
+// Times reads how long a thread has run on a CPU so far, and how long it was ready to run
+// without one; false if that is not known.
 func (p *Process) Times(tid int) (running, ready time.Duration, ok bool) {
 	p.blocked.mu.Lock()
 	defer p.blocked.mu.Unlock()
@@ -105,8 +105,8 @@ func (p *Process) Times(tid int) (running, ready time.Duration, ok bool) {
 // maxProof bounds a line of schedstat, of three numbers.
 const maxProof = 64
 
-// maxBlockedFiles bounds the threads whose files are kept open, two each; so do half of
-// the files that this process may open. Files of others are opened each time.
+// maxBlockedFiles bounds the threads whose files are kept open, two each. Another bound is
+// half of the files that this process may open. Files of other threads are opened each time.
 const maxBlockedFiles = 4096
 
 func blockedFilesLimit() int {
@@ -201,8 +201,8 @@ func (r *blockedReader) prove(tid int, line []byte) target.Proof {
 }
 
 // begin returns the files of a thread, which the caller closes if they are not kept, and
-// the first reading of schedstat. Files of a thread that has ended stay dead when its id is
-// used again, so they are opened anew once.
+// the first reading of schedstat. Files of a thread that has ended cannot be read even if
+// its id is reused, so on an error they are opened again, once.
 func (r *blockedReader) begin(p *Process, tid int, buf []byte) (blockedFiles, []byte, error) {
 	if f, ok := r.files[tid]; ok {
 		if b, err := preadAll(f.schedstat, buf); err == nil {
@@ -223,8 +223,8 @@ func (r *blockedReader) begin(p *Process, tid int, buf []byte) (blockedFiles, []
 	return f, b, nil
 }
 
-// keep keeps the files of a thread open, unless there are too many already: then those
-// of another one are given up for them, which may have ended, but not often.
+// keep keeps the files of a thread open. If there are too many already, it closes those of
+// another thread.
 func (r *blockedReader) keep(tid int, f blockedFiles) {
 	if r.files == nil {
 		r.files, r.limit = map[int]blockedFiles{}, blockedFilesLimit()
@@ -234,7 +234,7 @@ func (r *blockedReader) keep(tid int, f blockedFiles) {
 		if rand.IntN(seldom) != 0 {
 			return
 		}
-		for old := range r.files { // any one
+		for old := range r.files { // any
 			r.closeFiles(old)
 			break
 		}
@@ -260,7 +260,7 @@ func openBlocked(p *Process, tid int) (f blockedFiles, err error) {
 	return f, nil
 }
 
-// noFile tells a kernel without the file from a thread that has gone.
+// noFile distinguishes a kernel without the file from a thread that has exited.
 func noFile(dir int, err error) error {
 	if err == unix.ENOENT && unix.Faccessat(dir, "stat", unix.F_OK, 0) == nil {
 		return ErrNoSchedstat
@@ -302,7 +302,7 @@ func (r *blockedReader) failed(p *Process, tid int, err error) error {
 }
 
 // preadAll reads a short file of /proc from its start, which makes the kernel
-// write it anew.
+// generate it again.
 func preadAll(fd int, buf []byte) ([]byte, error) {
 	for {
 		n, err := unix.Pread(fd, buf, 0)

@@ -32,14 +32,14 @@ func (t *Tracer) Capture(req *target.Request, out *target.Capture) error {
 		}
 		err = t.conclude(te, outcome, req, out)
 		if !again && errors.Is(err, ErrPermission) && te.errno == unix.EPERM {
-			continue // a tracer that has let go just now looks the same
+			continue // a tracer that has just detached looks the same
 		}
 		return err
 	}
 }
 
-// mayTrace notices that this process may trace the target, but not a task of
-// its own: see threadTracer.
+// mayTrace finds out whether this process may trace the target, but a task of its own
+// may not: see threadTracer.
 func (t *Tracer) mayTrace(te *tracee, outcome uint32) bool {
 	if outcome != outcomeDone || te.phase != phaseFree || te.errno != unix.EPERM || t.inside || !onlyAncestors() {
 		return false
@@ -50,10 +50,10 @@ func (t *Tracer) mayTrace(te *tracee, outcome uint32) bool {
 
 func onlyAncestors() bool { return procfs.Sysctl(yamaScope) == "1" }
 
-// forsaken reports whether waiting for a thread that we seized is in vain: it
-// has ended as the main thread of a process that lives on, or, where the tracer
-// is our thread and the target our child, execve in another thread has taken its
-// place, which unties it from us without a word.
+// forsaken reports whether waiting for a thread that we seized is in vain. Either it
+// was the main thread, and has ended while other threads of the process live on. Or the
+// tracer is our thread, the target our child, and execve in another thread has taken the
+// place of this one, which detaches it from us without a notification.
 func (t *Tracer) forsaken() bool {
 	if t.waiting == 0 {
 		return false
@@ -62,7 +62,7 @@ func (t *Tracer) forsaken() bool {
 		return true
 	}
 	if t.thread == nil || atomic.LoadUint32(&t.thread.sh.step) != stepMissed {
-		return false // not even seized, perhaps
+		return false // it may not be seized yet
 	}
 	s, err := t.p.taskStatus(t.waiting)
 	return err == nil && s.TracerPID == 0
@@ -102,8 +102,8 @@ func (t *Tracer) conclude(te *tracee, outcome uint32, req *target.Request, out *
 	return t.p.threadGone(req.TID)
 }
 
-// lateError describes what the watchdog did. Where the tracer was not late with
-// a stopped thread but hung in PTRACE_SEIZE, no thread had been stopped.
+// lateError explains why the watchdog acted. If the tracer was not late with a stopped
+// thread but hung in PTRACE_SEIZE, no thread had been stopped.
 func (t *Tracer) lateError(tid int) error {
 	sh := t.tasks.sh
 	if sh.step == stepSeize {
@@ -133,7 +133,7 @@ func (t *Tracer) seizeError(tid int, errno syscall.Errno) error {
 	if errno != unix.EPERM {
 		return &target.ThreadError{TID: tid, Err: errno, Detail: "PTRACE_SEIZE"}
 	}
-	// EPERM has many meanings, one of them is that the thread is ending.
+	// EPERM has many causes; one of them is that the thread is exiting.
 	info, err := t.p.Thread(tid)
 	if err != nil || info.State == 'Z' || info.State == 'X' {
 		return t.p.threadGone(tid)
@@ -157,10 +157,11 @@ func (t *Tracer) stuckError(tid int, limit time.Duration) error {
 	}
 	e := &target.ThreadError{TID: tid, Err: ErrNotStopping}
 	if info.State == 'R' {
-		e.Detail = fmt.Sprintf("it is ready to run, but was most likely given no processor within %v; it has been left alone, try again when the machine is less busy", limit)
+		e.Detail = fmt.Sprintf("it is ready to run, but most likely got no CPU within %v; "+
+			"it was not stopped, try again when the machine is less busy", limit)
 		return e
 	}
-	e.Detail = fmt.Sprintf("state %c after %v; it has been left alone, try again later", info.State, limit)
+	e.Detail = fmt.Sprintf("state %c after %v; it was not stopped, try again later", info.State, limit)
 	if w, err := t.p.ThreadWait(tid); err == nil && w.Channel != "" {
 		e.Detail += " (it sleeps in the kernel's " + w.Channel + ")"
 	}

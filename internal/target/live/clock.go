@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Monotonic is CLOCK_MONOTONIC, which the kernel's own records can have as well. Go
-// reads that clock, too, without a system call, but does not tell what it reads.
+// Monotonic is CLOCK_MONOTONIC, the clock that the kernel's own records can have as well.
+// Go's time.Now reads it without a system call, but does not show its value.
 func Monotonic() time.Duration { return monotonicBase + time.Since(goBase) }
 
 // goBase and monotonicBase are the same moment, within what one reading takes.
@@ -16,7 +16,7 @@ var goBase, monotonicBase = sameMoment()
 
 func sameMoment() (ofGo time.Time, monotonic time.Duration) {
 	least := time.Duration(math.MaxInt64)
-	for range 10 { // we may lose our processor in between
+	for range 10 { // we may lose our CPU in between
 		before := readClock(unix.CLOCK_MONOTONIC)
 		now := time.Now()
 		after := readClock(unix.CLOCK_MONOTONIC)
@@ -42,7 +42,7 @@ func OwnCPU() time.Duration { return readClock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 // ThreadCPU is the CPU time that this OS thread has used.
 func ThreadCPU() time.Duration { return readClock(unix.CLOCK_THREAD_CPUTIME_ID) }
 
-// readClock returns 0 for a clock that there is not: of a process that has ended.
+// readClock returns 0 for a clock that does not exist, such as that of an exited process.
 func readClock(id int32) time.Duration {
 	var ts unix.Timespec
 	if unix.ClockGettime(id, &ts) != nil {

@@ -43,7 +43,7 @@ const (
 	pieceExtra = 2
 )
 
-var errRequest = errors.New("request is too large")
+var errRequest = errors.New("the request is too large")
 
 func stackLimit(r *target.Request) int {
 	if r.StackLimit <= 0 {
@@ -132,7 +132,7 @@ func (c *copier) find(addr uint64) (span, bool) {
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
 		if uint(mid) >= uint(len(spans)) {
-			break // never: said, so that there is nothing to check, and no panic
+			break // never: it lets the compiler leave out a bounds check, and so a panic
 		}
 		if spans[mid].end > addr {
 			hi = mid
@@ -170,8 +170,8 @@ func (c *copier) copy(tid uintptr, sp uint64) {
 		from = c.readFrom(tid, from)
 	}
 	if c.got[pieceStack] == 0 && c.err == 0 && base < sp {
-		// The mapping is not what it was, or the page just below the stack
-		// pointer has not been touched yet: what there is from sp on.
+		// The mappings have changed, or the page just below the stack pointer has
+		// not been touched yet: copy from sp on.
 		c.strange = true
 		c.length(pieceStack, sp, min(uint64(c.remote[pieceStack].Len), c.limit))
 		if c.vm {
@@ -224,7 +224,8 @@ func (c *copier) readMem(piece int) {
 //go:nosplit
 func (c *copier) readv(tid uintptr, from, count int) int {
 	n, e := raw6(unix.SYS_PROCESS_VM_READV, tid,
-		uintptr(unsafe.Pointer(&c.local[from&(maxPieces-1)])), uintptr(count), uintptr(unsafe.Pointer(&c.remote[from&(maxPieces-1)])), uintptr(count), 0)
+		uintptr(unsafe.Pointer(&c.local[from&(maxPieces-1)])), uintptr(count),
+		uintptr(unsafe.Pointer(&c.remote[from&(maxPieces-1)])), uintptr(count), 0)
 	if e != 0 {
 		if e != unix.EFAULT {
 			c.err = e

@@ -14,7 +14,7 @@ var (
 	ErrZombie       = errors.New("process has ended and waits to be collected by its parent")
 	ErrKernelThread = errors.New("a thread of the kernel")
 	ErrNotProcess   = errors.New("a thread, not a process")
-	ErrArch         = errors.New("unsupported processor architecture")
+	ErrArch         = errors.New("unsupported CPU architecture")
 	ErrPermission   = errors.New("operation not permitted")
 	ErrTraced       = errors.New("already traced")
 )
@@ -26,13 +26,12 @@ var (
 	// ErrNotStopping: the thread did not reach a stop within the bound.
 	ErrNotStopping = errors.New("thread does not stop")
 	// ErrWatchdog: the tracer was late while the thread was, or could be, stopped,
-	// and the watchdog let the thread go.
-	ErrWatchdog = errors.New("let go by the watchdog")
-	// ErrTracerLost: somebody has killed our tracer. The threads went on; the next
-	// request gets another tracer.
+	// and the watchdog released the thread.
+	ErrWatchdog = errors.New("released by the watchdog")
+	// ErrTracerLost: another process has killed our tracer. The threads were released;
+	// the next request gets another tracer.
 	ErrTracerLost = errors.New("the tracer was killed")
-	// ErrNotBlocked: the thread runs or has run, or whether it has cannot be
-	// told; TryBlocked is no use this time.
+	// ErrNotBlocked: the thread runs or has run meanwhile, or that is not known.
 	ErrNotBlocked = errors.New("thread is not blocked")
 	// ErrNoSchedstat: this kernel cannot prove that a thread has not run.
 	ErrNoSchedstat = errors.New("the kernel does not count the runs of threads: capture with a stop instead")

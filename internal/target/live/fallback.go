@@ -11,8 +11,8 @@ import (
 )
 
 // threadTracer performs requests in a thread of ours, where the kernel does not
-// let a task of its own trace: under Yama's ptrace_scope 1 only an ancestor may,
-// and of a target that we have started that is this process, but no child of it.
+// let a separate task trace: under Yama's ptrace_scope 1 only an ancestor may trace,
+// and the ancestor of a target that we have started is this process, not its children.
 // The same functions run under the same rules, but there is no watchdog, because
 // a single thread of a process cannot be killed.
 type threadTracer struct {
@@ -30,9 +30,9 @@ func newThreadTracer() *threadTracer {
 	return th
 }
 
-// main must not run on the process's first thread: the runtime parks that one
-// instead of ending it when a goroutine that is locked to it ends, and would
-// keep the tracees attached.
+// main must not run on the process's first thread: when a goroutine that is locked
+// to it ends, the Go runtime parks that thread instead of ending it, and the tracees
+// would stay attached.
 func (th *threadTracer) main(ready chan struct{}) {
 	runtime.LockOSThread()
 	th.tid = unix.Gettid()
@@ -57,11 +57,11 @@ func (th *threadTracer) main(ready chan struct{}) {
 			break
 		}
 	}
-	// Still locked, so that the OS thread ends: it has precedence, and may have
+	// Still locked, so that the OS thread ends: it has a high priority, and may have
 	// tracees.
 }
 
-// perform is shared.perform, but tells the Go scheduler of what may take long.
+// perform is shared.perform, but lets the Go scheduler know of calls that may take long.
 func (th *threadTracer) perform() {
 	sh := th.sh
 	if t := sh.one; len(sh.many) == 0 {
@@ -135,13 +135,14 @@ func (t *tracee) burySlowly(sh *shared) {
 
 func sleep(ns int64) {
 	ts := unix.NsecToTimespec(ns)
-	_ = unix.Nanosleep(&ts, nil) // too short is as good
+	_ = unix.Nanosleep(&ts, nil) // an early return does no harm
 }
 
-// urgent gives the calling OS thread precedence, as far as it may have it.
+// urgent raises the priority of the calling OS thread, as far as permitted.
 func urgent() {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	fifo := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priorityTracer, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	fifo := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO,
+		Priority: priorityTracer, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
 	_ = unix.SchedSetAttr(0, &fifo, 0)
 }
 
@@ -169,8 +170,8 @@ func (th *threadTracer) request(stuck func() bool) (outcome uint32) {
 	}
 }
 
-// awaitThreadEnd waits until the kernel has ended a tracer's thread, and so
-// has let go of its tracees.
+// awaitThreadEnd waits until the kernel has ended a tracer's thread, and so has
+// detached its tracees.
 func awaitThreadEnd(tid int) {
 	for end := time.Now().Add(time.Second); time.Now().Before(end); {
 		if unix.Tgkill(os.Getpid(), tid, 0) == unix.ESRCH {
@@ -180,12 +181,11 @@ func awaitThreadEnd(tid int) {
 	}
 }
 
-// startReaper watches over seizing many threads. A thread of the target that
-// executes another program waits (de_thread in fs/exec.c) until the others are
-// dead and collected, which is up to us for those that we have seized, and holds
-// a lock that our next PTRACE_SEIZE sleeps on. So somebody else of our process
-// has to collect them: any thread of ours may. Of a tracer that is a task the
-// watchdog frees them by killing it.
+// startReaper prevents a deadlock while many threads are seized. A thread of the
+// target that executes another program waits (de_thread in fs/exec.c) until the others
+// are dead and collected, and holds a lock that our next PTRACE_SEIZE sleeps on. Threads
+// that we have seized must be collected by us. So another thread of our process collects
+// them: any may. If the tracer is a task, the watchdog solves this by killing it.
 func startReaper(many []*tracee, limit time.Duration) (stop func()) {
 	if len(many) == 0 {
 		return func() {}

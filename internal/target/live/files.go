@@ -25,8 +25,8 @@ func (p *Process) Executable() (string, error) {
 	return strings.TrimSuffix(exe, " (deleted)"), nil
 }
 
-// OpenFile opens a regular file by the path that the target sees, which is
-// another one than ours when the target runs in a container.
+// OpenFile opens a regular file by the path that the target sees, which differs
+// from ours when the target runs in a container.
 func (p *Process) OpenFile(path string) (*os.File, error) {
 	root, err := p.Dir().Root()
 	if err != nil {
@@ -40,9 +40,9 @@ func (p *Process) OpenFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// OpenMapping opens the file behind a mapping: the very file, also where its
-// name has been removed or given to another one since (an update of a running
-// program). For those the kernel wants CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
+// OpenMapping opens the file behind a mapping: the very file, even if its name has
+// been removed or given to another file since (an update of a running program). For
+// those the kernel requires CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
 func (p *Process) OpenMapping(m *target.Mapping) (target.File, error) {
 	if !m.IsFile() {
 		return nil, fmt.Errorf("mapping at %v: %w", m.Start, ErrNotRegular)
@@ -65,14 +65,15 @@ func (p *Process) OpenMapping(m *target.Mapping) (target.File, error) {
 	if err != nil && !m.Deleted {
 		return nil, err
 	}
-	// On btrfs and on overlays stat(2) tells another device than maps does.
+	// On btrfs and on overlays stat(2) and maps have different device numbers.
 	if f != nil && sameFile(f, m, false) {
 		return f, nil
 	}
 	if f != nil {
 		f.Close()
 	}
-	return nil, fmt.Errorf("cannot open %s of process %d: the file was removed or replaced while it runs (%w): run as root, or restart the program", m.Path, p.pid, merr)
+	return nil, fmt.Errorf("cannot open %s of process %d: the file was removed or replaced while the program was running "+
+		"(%w): run as root, or restart the program", m.Path, p.pid, merr)
 }
 
 // sameFile compares f with what the mapping says of its file.

@@ -13,14 +13,14 @@ import (
 // Finding is the outcome of one check of what attaching needs.
 type Finding struct {
 	Check  string // what was looked at
-	OK     bool   // it is not in the way
+	OK     bool   // it does not prevent attaching
 	Detail string // what was found
-	Remedy string // what helps; "" where OK, or where another finding's remedy does
+	Remedy string // what helps; "" where OK, or where another finding has the remedy
 }
 
-// CheckAccess looks at everything that attaching to pid needs, each by itself,
-// and at last tries it. A check that stands in nobody's way because we have
-// the capability to ignore it is OK.
+// CheckAccess checks everything that attaching to pid needs, one by one, and at last
+// tries to attach. A check that does not matter because we have the capability to
+// ignore it is OK.
 func CheckAccess(pid int) []Finding {
 	out := []Finding{{Check: "process", OK: true, Detail: fmt.Sprintf("%d (%s)", pid, commOf(pid))}}
 	dir, err := procfs.Open(pid)
@@ -74,8 +74,8 @@ func accessFindings(dir procfs.Dir) []Finding {
 	me := whoAmI()
 	su, _ := dir.Status() // of a process that has gone nothing is known
 	userNS, nsErr := dir.Readlink("ns/user")
-	// The capability counts in the target's user namespace. Without a look at
-	// that namespace (which needs the same right) assume ours.
+	// The capability counts in the target's user namespace. If that namespace
+	// cannot be read (which needs the same right), assume ours.
 	otherNS := nsErr == nil && userNS != me.userNS
 	mighty := me.caps && (nsErr == nil || os.Geteuid() != 0)
 	return []Finding{
@@ -114,9 +114,9 @@ func namespaceFinding(me *self, other bool, err error) Finding {
 		f.Detail = "it belongs to a user namespace that we have no rights in"
 		f.Remedy = me.rootAdvice()
 	case err != nil:
-		f.Detail = "cannot be told"
+		f.Detail = "not known"
 	case other:
-		f.Detail = "another one than ours"
+		f.Detail = "not the same as ours"
 	}
 	return f
 }
@@ -141,7 +141,8 @@ func dumpableFinding(me *self, su *procfs.Status, dir procfs.Dir, mighty bool) F
 		return f
 	}
 	f.OK = mighty
-	f.Detail = "it is not dumpable (a program with set-user-id or file capabilities, or one that its user cannot read, or prctl(PR_SET_DUMPABLE))"
+	f.Detail = "it is not dumpable (a program with set-user-id or file capabilities, " +
+		"or one that its user cannot read, or prctl(PR_SET_DUMPABLE))"
 	if !f.OK {
 		f.Remedy = me.rootAdvice()
 	}
@@ -190,7 +191,8 @@ func seccompFinding(me *self) Finding {
 	if _, _, e := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_INTERRUPT, 0, 0, 0, 0, 0); e != unix.ESRCH {
 		f.OK = false
 		f.Detail = "a filter denies ptrace to us"
-		f.Remedy = "add --cap-add=SYS_PTRACE to the container (container engines allow ptrace with it), or --security-opt seccomp=unconfined"
+		f.Remedy = "add --cap-add=SYS_PTRACE to the container (container engines allow ptrace with it), " +
+			"or --security-opt seccomp=unconfined"
 	}
 	return f
 }

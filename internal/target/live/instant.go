@@ -9,9 +9,9 @@ import (
 // This file is what the tracer runs for many threads at once; the rules of task.go
 // apply.
 
-// runAll has all threads stand still at one instant. It stops those that are not
-// proved to be blocked and copies them, and lets the first go when all have
-// stopped, and none of the others has run meanwhile.
+// runAll makes all threads stand still at one instant. It stops and copies those that
+// are not proved to be blocked. It releases the first only when all have stopped, and
+// none of the others has run meanwhile.
 //
 //go:norace
 //go:nosplit
@@ -30,7 +30,7 @@ func (sh *shared) runAll() {
 	}
 }
 
-// haltAll has all stand still, or as many as do within the limit.
+// haltAll stops all threads, or as many as possible within the limit.
 //
 //go:norace
 //go:nosplit
@@ -50,15 +50,15 @@ func (sh *shared) haltAll(deadline int64) {
 	}
 }
 
-// What halted finds.
+// Results of halted.
 const (
 	haltDone = iota // all stand still, or time is up
 	haltMore        // further threads have to be stopped
 	haltWait        // for those that have not stopped yet
 )
 
-// halted says how it goes on after a round that began at a time. From time to time, and
-// when all have stopped, it looks whether the others are blocked still. Another round is
+// halted decides what follows after a round that began at a time. From time to time, and
+// when all have stopped, it checks whether the others are still blocked. Another round is
 // due after sh.rest.
 //
 //go:norace
@@ -91,7 +91,7 @@ func (sh *shared) seizeMore() {
 	}
 }
 
-// mustStop reports whether the thread is yet to be attached to.
+// mustStop reports whether the thread is still to be seized.
 //
 //go:norace
 //go:nosplit
@@ -102,8 +102,8 @@ const (
 	firstProofs = 1_000_000 // ns after the first stops have been asked for
 )
 
-// setRest says how long to sleep after having looked at all threads for so long. Whoever
-// has not stopped yet may need this very processor, so it gets most of it.
+// setRest sets how long to sleep after a round over all threads that took so long. A thread
+// that has not stopped yet may need this very CPU, so it gets most of its time.
 //
 //go:norace
 //go:nosplit
@@ -138,9 +138,9 @@ func (sh *shared) interruptAll() {
 	}
 }
 
-// pollAll looks at the threads that have not stopped, and reports whether there are
-// any left. The dead are collected at once: a thread that executes another program
-// waits for that.
+// pollAll polls the threads that have not stopped, and reports whether there are any
+// left. Zombies are collected at once: a thread that executes another program waits for
+// that.
 //
 //go:norace
 //go:nosplit
@@ -154,7 +154,7 @@ func (sh *shared) pollAll(now int64) (waiting bool) {
 	return waiting
 }
 
-// polled reports whether a thread that has been looked at is still waited for.
+// polled reports whether a thread must be polled again.
 //
 //go:norace
 //go:nosplit
@@ -183,9 +183,9 @@ func (sh *shared) takeAll() {
 	}
 }
 
-// disproved looks whether the threads that have not been stopped have run since they
+// disproved checks whether the threads that have not been stopped have run since they
 // were proved to be blocked, and reports whether any has. At the instant at which it
-// begins, those that have not are as they were then.
+// begins, those that have not run are as they were captured.
 //
 //go:norace
 //go:nosplit
@@ -200,7 +200,7 @@ func (sh *shared) disproved() (any bool) {
 	return any
 }
 
-// still reports whether schedstat says what the proof says.
+// still reports whether schedstat equals the proof.
 //
 //go:norace
 //go:nosplit
@@ -229,8 +229,8 @@ func (t *tracee) still(sh *shared) bool {
 	return true
 }
 
-// countThreads asks the kernel how many threads there are: the links of the directory
-// that they are in are 2 more (proc_task_getattr in fs/proc/base.c).
+// countThreads asks the kernel how many threads there are: their directory has so many
+// links, and 2 more (proc_task_getattr in fs/proc/base.c).
 //
 //go:norace
 //go:nosplit
@@ -243,7 +243,7 @@ func (sh *shared) countThreads() {
 	}
 }
 
-// finishAll lets all go.
+// finishAll releases all threads.
 //
 //go:norace
 //go:nosplit

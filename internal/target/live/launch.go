@@ -11,11 +11,10 @@ import (
 )
 
 // Launch starts cmd, calls ready before the program executes its first
-// instruction, and lets it run. Waiting for cmd remains with the caller, also
-// where ready or Launch fail once the program has been started: cmd.Process
-// tells.
+// instruction, and lets it run. The caller must wait for cmd if it has been
+// started, that is, if cmd.Process is not nil, even if Launch fails.
 func Launch(cmd *exec.Cmd, ready func(pid int) error) error {
-	// Only the OS thread that started a traced program may let it go.
+	// Only the OS thread that started a traced program may detach it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if cmd.SysProcAttr == nil {

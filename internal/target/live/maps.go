@@ -25,10 +25,10 @@ func (p *Process) readMappings() (target.Mappings, []byte, error) {
 		return nil, nil, fmt.Errorf("its mappings cannot be read: %w", p.explain(err))
 	}
 	if p.mapsBuf = b; cap(b) > 1<<20 {
-		p.mapsBuf = nil // it is needed seldom
+		p.mapsBuf = nil // such a large buffer is seldom needed
 	}
 	if len(b) == 0 {
-		return nil, nil, p.explain(unix.ESRCH) // a process that is going has no memory
+		return nil, nil, p.explain(unix.ESRCH) // an exiting process has no memory
 	}
 	ms, err := procfs.ParseMaps(b)
 	if err != nil {

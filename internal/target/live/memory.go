@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isDenied reports whether a system call was refused, by rights or by a
-// seccomp filter, which also likes to pretend that a call does not exist.
+// isDenied reports whether a system call was refused for lack of rights, or by a
+// seccomp filter, which can also claim that the call does not exist.
 func isDenied(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS)
 }
@@ -45,7 +45,7 @@ func (p *Process) ReadPartial(b []byte, addr arch.Addr) (int, error) {
 
 func (p *Process) readOnce(b []byte, addr arch.Addr) (int, error) {
 	lead := int(p.lead.Load())
-	if p.noVM.Load() || lead != p.pid { // the number of a thread that ends may be another process's
+	if p.noVM.Load() || lead != p.pid { // the id of a thread that ends may be reused
 		return p.readMemFile(b, addr)
 	}
 	local := [1]unix.Iovec{{Base: &b[0]}}
@@ -63,7 +63,7 @@ func (p *Process) readOnce(b []byte, addr arch.Addr) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The call takes a number. It was this process's if the process still lives.
+	// The call takes a process id. If the process still lives, the id was its own.
 	if err := p.Alive(); err != nil {
 		return 0, err
 	}

@@ -32,12 +32,12 @@ type Process struct {
 
 	pid   int
 	start uint64 // clock ticks since boot: with the pid, the process's identity
-	dir   int    // /proc/<pid>: stays bound to this process, not to the number
+	dir   int    // /proc/<pid>: stays bound to this process, not to its id
 	pidfd int    // -1 where the kernel has none (before 5.3)
 	nests int    // how many PID namespaces the process is below ours
 
-	lead    atomic.Int32 // a thread that has the address space; the pid, mostly
-	noVM    atomic.Bool  // process_vm_readv is denied: /proc/<pid>/mem serves
+	lead    atomic.Int32 // a thread that has the address space; mostly the main thread
+	noVM    atomic.Bool  // process_vm_readv is denied: /proc/<pid>/mem is used
 	memOnce sync.Once
 	memFD   int
 	memErr  error
@@ -51,7 +51,7 @@ type Process struct {
 	inside    bool   // do not even try a tracer of its own (test)
 	unwatched string // why not
 	let       atomic.Int64
-	// tracingCPU is what tasks that have ended had used.
+	// tracingCPU is the CPU time that ended tasks had used.
 	tracingCPU time.Duration
 	blocked    blockedReader
 	closed     atomic.Bool
@@ -62,8 +62,8 @@ type Process struct {
 // do.
 func Open(pid int) (*Process, error) { return openPID(pid, false) }
 
-// OpenWary is Open for a process that cannot keep whoever looks at it waiting for ever. Of
-// another one it touches nothing: the error is mounts.ErrMayBlock.
+// OpenWary is Open, but refuses a process that could block its readers for ever. It touches
+// nothing of such a process: the error is mounts.ErrMayBlock.
 func OpenWary(pid int) (*Process, error) { return openPID(pid, true) }
 
 func openPID(pid int, wary bool) (*Process, error) {
@@ -140,7 +140,7 @@ func (p *Process) identify() error {
 	if fd, err := unix.PidfdOpen(p.pid, 0); err == nil {
 		p.pidfd = fd
 	}
-	// Else the number may have gone to another process before it was used.
+	// Otherwise the id may have been reused before the directory was opened.
 	if st, _, err = p.readSelf(); err != nil {
 		return p.unseen(err)
 	}
@@ -150,7 +150,7 @@ func (p *Process) identify() error {
 	return nil
 }
 
-// unseen is why a process cannot be attached to of which /proc tells nothing.
+// unseen explains why a process that /proc does not show cannot be attached to.
 func (p *Process) unseen(err error) error {
 	if errors.Is(err, ErrExited) {
 		return justExited(p.pid)
@@ -165,7 +165,7 @@ func (p *Process) readSelf() (st procfs.Stat, su procfs.Status, err error) {
 	return st, su, err
 }
 
-// probe reads a byte for real: only that tells whether reading is allowed.
+// probe reads a byte of memory: only that shows whether reading is allowed.
 func (p *Process) probe(ms target.Mappings) error {
 	var b [1]byte
 	var err error
@@ -241,7 +241,7 @@ func (p *Process) WaitExit(limit time.Duration) bool {
 }
 
 // CPUTime is the CPU time that all threads of the process have used so far,
-// those that have ended included; 0 once it has gone.
+// including ended ones; 0 once the process has exited.
 func (p *Process) CPUTime() time.Duration {
 	if p.Alive() != nil {
 		return 0
@@ -249,8 +249,8 @@ func (p *Process) CPUTime() time.Duration {
 	return processCPU(p.pid)
 }
 
-// processCPU reads the CPU clock of a process, whose number the kernel makes of
-// the process's (clock_getcpuclockid(3)).
+// processCPU reads the CPU clock of a process. The clock's id is made of the process's
+// (clock_getcpuclockid(3)).
 func processCPU(pid int) time.Duration {
 	const clockSched = 2 // CPUCLOCK_SCHED of include/linux/posix-timers.h
 	if pid <= 0 {
@@ -263,8 +263,8 @@ func processCPU(pid int) time.Duration {
 // into ErrExited where that is the cause.
 func (p *Process) explain(err error) error {
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) {
-		if gone := p.Alive(); gone != nil {
-			return gone
+		if exited := p.Alive(); exited != nil {
+			return exited
 		}
 	}
 	return err
@@ -278,8 +278,8 @@ func (p *Process) memPrefix() string {
 	return ""
 }
 
-// relead chooses another thread to reach the address space through. A main
-// thread that has ended, while others run on, has none any more.
+// relead chooses another thread through which the address space is read. A main thread
+// that has ended while others run on has no address space any more.
 func (p *Process) relead() bool {
 	tids, err := p.Threads()
 	if err != nil {
@@ -293,7 +293,7 @@ func (p *Process) relead() bool {
 	return false
 }
 
-// Close lets go of the process. No request may be under way.
+// Close detaches from the process. No request may be in progress.
 func (p *Process) Close() error {
 	if p.closed.Swap(true) {
 		return nil

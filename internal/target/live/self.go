@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// useful are the capabilities that serve for something here.
+// useful are the capabilities that clrsnap can use.
 var useful = []struct {
 	number int
 	name   string
@@ -30,16 +30,17 @@ var useful = []struct {
 	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"},
 }
 
-// ForOthers are the capabilities, as bits, that it takes to act for another user: its
-// environment and its diagnostics socket are for nobody else, and the agent's folder is made
-// with its rights. forEvents are those that it takes to load the agent into its programs.
+// ForOthers are the capabilities, as bits, that are needed to act for another user: only
+// that user may read the environment and use the diagnostics socket of his processes, and
+// the agent's folder is made with his rights. forEvents are those needed to load the agent
+// into his programs.
 const (
 	ForOthers uint64 = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID
 	forEvents        = ForOthers | 1<<unix.CAP_SYS_PTRACE
 )
 
-// CheckSelf tells what this process is allowed, and which processes it may therefore look
-// at, whatever process that is going to be.
+// CheckSelf reports the rights of this process, and which processes it may therefore look
+// at.
 func CheckSelf() []Finding {
 	me := whoAmI()
 	reads := me.readsFinding()
@@ -55,7 +56,7 @@ func CheckSelf() []Finding {
 	}
 }
 
-// namespaceText says in which user namespace we are (user_namespaces(7)).
+// namespaceText describes our user namespace (user_namespaces(7)).
 func (s *self) namespaceText() string {
 	if inFirstNamespace() {
 		return "in the user namespace of the machine"
@@ -63,7 +64,7 @@ func (s *self) namespaceText() string {
 	return "in a user namespace of its own: capabilities count for what belongs to that one"
 }
 
-// inFirstNamespace reports whether user ids are those of the machine.
+// inFirstNamespace reports whether we are in the initial user namespace.
 func inFirstNamespace() bool {
 	dir, err := procfs.Self()
 	if err != nil {
@@ -74,7 +75,7 @@ func inFirstNamespace() bool {
 	return err == nil && slices.Equal(ids, []procfs.IDRange{{Inside: 0, Outside: 0, Count: 1<<32 - 1}})
 }
 
-// all is all users whom we can have capabilities for.
+// all names the processes of all users that our capabilities cover.
 func all() string {
 	if inFirstNamespace() {
 		return "processes of all users"
@@ -82,7 +83,7 @@ func all() string {
 	return "processes of all users of our user namespace"
 }
 
-// CapabilityNames are the useful ones of a set, and how many others it has.
+// CapabilityNames returns the useful ones of a set, and how many others it has.
 func CapabilityNames(set uint64) (names []string, others int) {
 	others = bits.OnesCount64(set)
 	for _, c := range useful {
@@ -115,7 +116,7 @@ func noNewPrivs() string {
 	return "not set"
 }
 
-// ownSeccomp is what is to be told of a filter on us.
+// ownSeccomp reports whether a seccomp filter is set on us.
 func ownSeccomp(me *self) Finding {
 	f := seccompFinding(me)
 	if me.Seccomp != 0 && f.OK {
@@ -135,15 +136,16 @@ func yamaText(scope string) string {
 	case "2":
 		return "2: without CAP_SYS_PTRACE nothing may be looked at"
 	}
-	return scope + ": nobody may look at anything until the machine starts anew"
+	return scope + ": nobody may look at anything until the machine is restarted"
 }
 
-// readsFinding tells whose processes can be looked at.
+// readsFinding reports whose processes can be looked at.
 func (s *self) readsFinding() Finding {
 	f := Finding{Check: "ps, stack", OK: true, Detail: fmt.Sprintf("processes of user %d", s.uid)}
 	switch {
 	case s.yama == "3":
-		f.OK, f.Detail, f.Remedy = false, "no process", "set kernel.yama.ptrace_scope below 3 in /etc/sysctl.d and restart the machine"
+		f.OK, f.Detail, f.Remedy = false, "no process",
+			"set kernel.yama.ptrace_scope below 3 in /etc/sysctl.d and restart the machine"
 	case s.caps:
 		f.Detail = all()
 		if s.CapEff&(1<<unix.CAP_DAC_READ_SEARCH|1<<unix.CAP_DAC_OVERRIDE) == 0 {
@@ -157,7 +159,7 @@ func (s *self) readsFinding() Finding {
 	return f
 }
 
-// eventsFinding tells into whose processes the agent can be loaded, of those that can be read.
+// eventsFinding reports into whose processes the agent can be loaded, of those that can be read.
 func (s *self) eventsFinding(reads *Finding) Finding {
 	f := Finding{Check: "record --event", OK: true, Detail: fmt.Sprintf("processes of user %d", os.Geteuid())}
 	switch lacks, _ := CapabilityNames(forEvents &^ s.CapEff); {

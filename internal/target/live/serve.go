@@ -15,8 +15,8 @@ func serve(sh *shared) {
 		}
 		swap(&sh.taken, seq)
 		if !sh.perform() {
-			// A thread that is seized and does not stand still cannot be detached
-			// by a call: our end does it, and the watchdog reports that.
+			// A thread that is seized and not stopped cannot be detached by a call,
+			// only by our end, which the watchdog reports.
 			swap(&sh.leaving, 1)
 			sh.rouse()
 			return
@@ -27,7 +27,7 @@ func serve(sh *shared) {
 	}
 }
 
-// perform does the request and reports whether everything is let go.
+// perform does the request and reports whether every thread is released.
 //
 //go:norace
 //go:nosplit
@@ -57,7 +57,7 @@ func (sh *shared) end() bool {
 	return free
 }
 
-// expect tells the watchdog until when we will have shown up again.
+// expect announces to the watchdog the time of our next sign of life.
 //
 //go:norace
 //go:nosplit
@@ -66,7 +66,7 @@ func (sh *shared) expect(since, limit int64) {
 	swap64(&sh.deadline, since+limit)
 }
 
-// run stops one thread, copies it and lets it go.
+// run stops one thread, copies it and releases it.
 //
 //go:norace
 //go:nosplit
@@ -94,7 +94,7 @@ func (t *tracee) stop(sh *shared) {
 	t.finish(sh)
 }
 
-// bury waits for the end of a thread that was killed while it stood still.
+// bury waits for the end of a thread that was killed while it was stopped.
 //
 //go:norace
 //go:nosplit
@@ -105,9 +105,9 @@ func (t *tracee) bury(sh *shared) {
 	}
 }
 
-// free collects a dead thread and reports whether we are done with t. The exit
-// status of a main thread is its parent's. The kernel hands it over when the
-// tracer has collected it, except where the tracer belongs to the parent.
+// free collects a zombie and reports whether we are done with t. The exit status of a
+// main thread is for its parent. The kernel passes it on after the tracer has collected
+// it, except where the tracer belongs to the parent.
 //
 //go:norace
 //go:nosplit
@@ -133,10 +133,10 @@ const (
 	stepDetached             // after it
 	steps
 
-	stepProofs = steps // of many: before it is looked whether the blocked are so still
+	stepProofs = steps // of many: before the proofs of the blocked are checked
 )
 
-// at notes where the tracer is.
+// at records the step that the tracer has reached.
 //
 //go:norace
 //go:nosplit
@@ -147,8 +147,8 @@ func (sh *shared) at(step uint32) {
 	}
 }
 
-// pause is where tests disturb us: it waits until it is told to go on, or for as
-// long as it shall linger.
+// pause is where tests disturb the tracer: it waits until it is told to go on, or for
+// sh.linger.
 //
 //go:norace
 //go:nosplit

@@ -12,8 +12,8 @@ import (
 // the tracer, of which the Go runtime knows nothing (task.go), or in a thread of
 // ours that has blocked the signal that Go preempts with (fallback.go), where
 // there is then no point at which the scheduler, or a garbage collection that
-// stops our world, could take the processor from us. They are norace because the
-// race detector would call into the runtime.
+// stops our world, could take the CPU from us. They are norace because the race
+// detector would call into the runtime.
 
 // phase is how far a stop has come.
 type phase uint8
@@ -22,7 +22,7 @@ const (
 	phaseFree    phase = iota // not attached: SEIZE failed with errno
 	phaseWaiting              // seized, interrupted, not there yet
 	phaseStopped              // in PTRACE_EVENT_STOP
-	phaseDone                 // copied and let go
+	phaseDone                 // copied and released
 	phaseDying                // killed while it was stopped: will exit
 	phaseExited               // a zombie that we have to collect
 	phaseGone                 // no tracee of ours has this id any more
@@ -51,7 +51,7 @@ type tracee struct {
 	info waitInfo
 
 	// CLOCK_MONOTONIC: the last moment at which the thread was known not to be
-	// stopped, and the first at which it was let go. Stops for a signal before
+	// stopped, and the first at which it was released. Stops for a signal before
 	// that are added up in extra.
 	unhurried           bool
 	asked               int64 // when the stop was asked for
@@ -120,10 +120,10 @@ func (t *tracee) interrupt(sh *shared) {
 	sh.at(stepLook)
 }
 
-// poll looks once whether the thread has stopped.
+// poll checks once whether the thread has stopped.
 //
-// It looks with WNOWAIT, which leaves the stop's signal with the thread. Were
-// it consumed, and we killed before the PTRACE_CONT that gives it back, it would
+// It waits with WNOWAIT, which leaves the stop's signal with the thread. If the wait
+// consumed it, and we were killed before the PTRACE_CONT that gives it back, it would
 // be lost: ptrace_stop in kernel/signal.c continues with what the wait has left.
 //
 //go:norace
@@ -177,16 +177,17 @@ func (t *tracee) look() syscall.Errno {
 	return e
 }
 
-// A thread stops within microseconds if it has a processor: so long the wait keeps the
-// processor. Any other needs a processor itself, perhaps the very one that we
-// are on, so the wait then sleeps between two looks: raw, because the Go
-// scheduler would need longer to give us ours back than the thread needs to stop.
+// A thread that has a CPU stops within microseconds: so long the wait keeps our CPU
+// and spins. Any other thread needs a CPU first, perhaps the very one that we are on,
+// so the wait then sleeps between two polls. The sleep is a raw system call, because
+// the Go scheduler would need longer to give us a CPU again than the thread needs to
+// stop.
 //
 // Each sleep is longer than the last: to wake up costs tens of microseconds in a
-// virtual machine, and the thread is kept from running for a sixth of the time
-// that it waited, on average, until we see that it has stopped.
+// virtual machine. On average, until we see that the thread has stopped, it is kept
+// from running for a sixth of the time that it waited.
 const (
-	spins   = 80   // looks, of half a microsecond each
+	spins   = 80   // polls, of half a microsecond each
 	naps    = 14   // sleeps, 3 ms in all, before the wait counts as long
 	napTime = 5000 // ns of the first
 
@@ -212,7 +213,7 @@ func (t *tracee) spin(sh *shared) {
 	}
 }
 
-// Pauses between the looks of a long wait, ns.
+// Pauses between the polls of a long wait, ns.
 const firstPause, lastPause = 250_000, 1_000_000
 
 //go:norace
@@ -224,7 +225,7 @@ func (t *tracee) patient(sh *shared, deadline int64) {
 	}
 }
 
-// lookAgain polls after a sleep, and notes when it found the thread not stopped.
+// lookAgain polls after a sleep, and records when it found the thread not stopped.
 //
 //go:norace
 //go:nosplit
@@ -239,7 +240,7 @@ func (t *tracee) lookAgain(sh *shared) {
 	}
 }
 
-// finish copies a thread that has stopped, and lets it go.
+// finish copies a thread that has stopped, and releases it.
 //
 //go:norace
 //go:nosplit
@@ -282,7 +283,7 @@ func (t *tracee) release(sh *shared) {
 }
 
 // collect collects a zombie, a thread that died while we traced it or a child of
-// ours, and reports whether there is none any more. It looks once, or waits.
+// ours, and reports whether it is collected. It tries once, or waits.
 //
 //go:norace
 //go:nosplit
@@ -303,8 +304,8 @@ func collect(tid uintptr, wait bool) bool {
 // sigset is the kernel's set of signals.
 type sigset uint64
 
-// quiet is every signal but those that our own instructions can raise: blocked,
-// they would kill us.
+// quiet is every signal but those that our own instructions can raise: if those were
+// blocked, they would kill us.
 const quiet = ^sigset(1<<(unix.SIGSEGV-1) | 1<<(unix.SIGBUS-1) | 1<<(unix.SIGFPE-1) |
 	1<<(unix.SIGILL-1) | 1<<(unix.SIGTRAP-1) | 1<<(unix.SIGABRT-1))
 

@@ -12,17 +12,17 @@ import (
 //
 //	this process ── watchdog ── tracer ··(ptrace)·· threads of the target
 //
-// The tracer can therefore be killed by itself, which is the one way to let go
-// of its tracees without its help, and neither our scheduler, nor our garbage
-// collector, nor a stop of our process (SIGSTOP, Ctrl-Z) delays it while a
-// thread stands still. Each of the two dies with its parent.
+// The tracer can therefore be killed alone, which is the only way to detach its
+// tracees without its help. And neither our scheduler, nor our garbage collector, nor
+// a stop of our process (SIGSTOP, Ctrl-Z) delays it while a thread is stopped. Each of
+// the two tasks dies with its parent.
 //
 // What they run is written in Go under the rules of stop.go. There is no
 // goroutine, which a stack check, a write barrier, a panic or a call into the Go
 // runtime would need. So: nosplit and norace functions only,
 // raw system calls, numbers stored but never pointers, and no sync/atomic, which
-// calls into the race detector where that is on. TestTaskCode holds the machine code
-// against this.
+// calls into the race detector where that is on. TestTaskCode checks that in the
+// machine code.
 
 // shared is the memory through which the tasks work together. It is one
 // allocation that never moves; the tasks write numbers only.
@@ -40,18 +40,18 @@ type shared struct {
 	many                []*tracee // instead of one, if there are any
 	stopLimit, allLimit int64     // ns
 	dir                 uintptr   // /proc/<pid> of the target
-	threads             int       // that it had at the instant of many; 0: not known
-	rounds              int       // of looking at many
-	rest, nextProofs    int64     // until the next, and when to look at proofs again
+	threads             int       // that the target had at the instant of many; 0: not known
+	rounds              int       // over many
+	rest, nextProofs    int64     // until the next round, and when to check proofs again
 
 	posted, taken, done uint32 // numbers of requests; futexes of tracer and client
 	outcome             uint32 // of request done
 	giveUp              uint32 // the client knows that waiting is in vain
-	leaving             uint32 // the tracer ends because it could not let go otherwise
+	leaving             uint32 // the tracer ends because it could not detach a thread otherwise
 
 	deadline int64 // when the watchdog kills the tracer, CLOCK_MONOTONIC; 0: never
 	since    int64 // since when a thread may stand still
-	late     int64 // ns from since until the watchdog had let it go
+	late     int64 // ns from since until the watchdog had released it
 
 	watchdog, tracer int32  // process ids
 	prod             uint32 // futex of the watchdog
@@ -74,14 +74,13 @@ const (
 	outcomeDone uint32 = iota // phases of the tracees say what happened
 	outcomeLeft               // the same, and the tracer has ended
 	outcomeLate               // the watchdog killed the tracer
-	outcomeDied               // the tracer was killed by somebody else
+	outcomeDied               // the tracer was killed by another process
 )
 
-// taskFlags share memory, files, and root and working directory, so that a task
-// keeps nothing open or busy that we let go. The lowest byte, the signal that
-// tells of the task's end, is 0: no wait that does not ask for __WALL or
-// __WCLONE sees the task, so programs that collect any child are not disturbed. What a
-// thread has of its own, the task does not share: see cloneTask.
+// taskFlags share memory, files, and root and working directory, so that a task does
+// not keep open or busy what we close. The lowest byte, the signal at the task's end,
+// is 0: a wait sees the task only with __WALL or __WCLONE, so programs that collect any
+// child are not disturbed. Thread-local memory is not shared: see cloneTask.
 const taskFlags = unix.CLONE_VM | unix.CLONE_FILES | unix.CLONE_FS | unix.CLONE_SETTLS
 
 func cloneTask(flags, stack, begin, run uintptr, sh *shared) (pid int)
@@ -103,10 +102,9 @@ func swap(p *uint32, v uint32) uint32
 //go:noescape
 func swap64(p *int64, v int64) int64
 
-// beginWatchdog and beginTracer are the first that a task does. All signals are
-// blocked, as they were in the thread that made the clone, so terminals and other
-// senders cannot stop or end a task but by SIGSTOP and SIGKILL; a session of
-// their own keeps both out of the reach of those that go to a process group.
+// beginWatchdog and beginTracer are what a task runs first. All signals are blocked,
+// as they were in the thread that made the clone, so only SIGSTOP and SIGKILL can stop
+// or end a task. A session of their own protects them from signals to a process group.
 //
 //go:norace
 //go:nosplit
@@ -130,15 +128,15 @@ func beginTracer(sh *shared) {
 func beginTask(parent uintptr, priority int32) {
 	raw(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0)
 	if now, _ := raw(unix.SYS_GETPPID, 0, 0, 0); now != parent {
-		raw(unix.SYS_EXIT_GROUP, 0, 0, 0) // it was quicker to die
+		raw(unix.SYS_EXIT_GROUP, 0, 0, 0) // the parent has died already
 	}
-	// The timer slack is that of sleeps while a thread is on its way to a stop.
+	// A small timer slack, for the sleeps while a thread is about to stop.
 	raw(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, 1, 0)
 	setPriority(0, priority)
 }
 
 // Real-time priorities, as far as we may have them: a stopped thread waits for
-// the tracer, and on a machine whose processors are busy that wait would be most
+// the tracer, and on a machine whose CPUs are busy that wait would be most
 // of the pause. Both tasks sleep whenever they wait for longer than microseconds.
 const (
 	priorityTracer   = 1
@@ -156,9 +154,9 @@ func setPriority(pid uintptr, priority int32) {
 //go:nosplit
 func raw(nr, a, b, c uintptr) (uintptr, syscall.Errno) { return raw6(nr, a, b, c, 0, 0, 0) }
 
-// raw6 is syscall.RawSyscall6 with less of a stack: the linker allows functions
-// that do not check theirs 792 bytes in all, also when the code is instrumented for
-// fuzzing, which makes every frame larger.
+// raw6 is syscall.RawSyscall6 with a smaller frame: the linker allows nosplit functions
+// 792 bytes of stack in all, also when the code is instrumented for fuzzing, which makes
+// every frame larger.
 func raw6(nr, a, b, c, d, e, f uintptr) (r uintptr, errno syscall.Errno)
 
 // clock is CLOCK_MONOTONIC in ns.

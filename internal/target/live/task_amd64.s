@@ -5,9 +5,10 @@
 // The child starts on the top of a stack of its own, calls begin(sh) and run(sh),
 // two Go functions by the addresses of their code, and ends.
 //
-// Behind a call of assembly the compiler has R14 loaded from the thread's own memory, which
-// is below the address in FS: a child without any would load the goroutine of the thread
-// that has made it. The highest OWN bytes of its stack are its own, and stay zero.
+// After a call of assembly the compiler loads R14 from thread-local memory, which is below
+// the address in FS. Without thread-local memory of its own, the child would load the
+// goroutine of the thread that has made it. The highest OWN bytes of the child's stack are
+// its thread-local memory, and stay zero.
 #define OWN 512
 TEXT ·cloneTask(SB),NOSPLIT,$0-48
 	MOVQ	flags+0(FP), DI
@@ -33,9 +34,9 @@ child:
 
 // taskStart calls by Go's internal convention (abi-internal.md beside the
 // compiler): the first argument is in AX, R14 has the goroutine, X15 is 0. The
-// assembler's way would lead through wrappers, which call the race detector where
-// it is on. There is no goroutine, here or later: whatever looks for one ends this task
-// alone. TestTaskCode holds that nothing does.
+// assembler's convention would lead through wrappers, which call the race detector where
+// it is on. There is no goroutine, here or later: code that needs one would crash this
+// task alone. TestTaskCode checks that there is no such code.
 TEXT taskStart<>(SB),NOSPLIT|NOFRAME,$0
 	XORL	R14, R14
 	XORPS	X15, X15

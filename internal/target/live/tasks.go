@@ -20,13 +20,13 @@ import (
 type tasks struct {
 	sh     *shared
 	stacks []byte
-	gone   chan struct{} // closed when both have ended
+	ended  chan struct{} // closed when both have ended
 
 	mu  sync.Mutex
 	pid int // of the watchdog; 0 when its number may be another process's
 }
 
-const taskStack = 64 << 10 // bytes, of which the lowest page is not there
+const taskStack = 64 << 10 // bytes, of which the lowest page is a guard page
 
 // startTasks starts the watchdog, which starts the tracer.
 func startTasks(limit time.Duration) (*tasks, error) {
@@ -40,7 +40,7 @@ func startTasks(limit time.Duration) (*tasks, error) {
 		}
 	}
 	bottom := uintptr(unsafe.Pointer(&stacks[0]))
-	w := &tasks{stacks: stacks, gone: make(chan struct{})}
+	w := &tasks{stacks: stacks, ended: make(chan struct{})}
 	w.sh = &shared{parent: uintptr(os.Getpid()), stack: bottom + 2*taskStack, limit: int64(limit),
 		begin: entry(beginTracer), run: entry(serve)}
 	started := make(chan error)
@@ -51,8 +51,8 @@ func startTasks(limit time.Duration) (*tasks, error) {
 	return w, nil
 }
 
-// keep starts the watchdog and stays with it: the kernel kills the watchdog when
-// the OS thread that has made it ends, so this one is its own.
+// keep starts the watchdog and waits for its end. It has an OS thread of its own,
+// because the kernel kills the watchdog when the OS thread that has made it ends.
 func (w *tasks) keep(stack uintptr, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -71,7 +71,7 @@ func (w *tasks) keep(stack uintptr, started chan<- error) {
 	w.mu.Unlock()
 	w.await(pid, 0)
 	awaitTask(int(atomic.LoadInt32(&w.sh.tracer)))
-	close(w.gone)
+	close(w.exited)
 }
 
 func (w *tasks) await(pid, options int) {
@@ -117,7 +117,7 @@ func (w *tasks) request(stuck func() bool) (outcome uint32, err error) {
 			continue
 		}
 		select {
-		case <-w.gone:
+		case <-w.ended:
 			if atomic.LoadUint32(&sh.done) != seq {
 				return outcomeDied, nil
 			}
@@ -132,15 +132,17 @@ func (w *tasks) request(stuck func() bool) (outcome uint32, err error) {
 	}
 }
 
-// tasksLimit is how long we wait, in addition, for a tracer that does not die of
-// SIGKILL: the kernel lets nobody end a task that waits for some hardware.
+// tasksLimit is how long we wait, in addition, for a tracer that SIGKILL does not end:
+// a task in uninterruptible sleep cannot be killed.
 const tasksLimit = 5 * time.Second
 
 var errTasksStuck = errors.New("the tracer hangs in the kernel and cannot be ended")
 
 func (w *tasks) sleep(p *uint32, v uint32, d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
-	_, _, _ = syscall.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p)), futexWaitPrivate, uintptr(v), uintptr(unsafe.Pointer(&ts)), 0, 0) // looked at by the caller
+	// The caller checks *p again, whatever the result.
+	_, _, _ = syscall.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p)), futexWaitPrivate, uintptr(v),
+		uintptr(unsafe.Pointer(&ts)), 0, 0)
 }
 
 func (w *tasks) rouse() {
@@ -150,7 +152,7 @@ func (w *tasks) rouse() {
 
 func (w *tasks) alive() bool {
 	select {
-	case <-w.gone:
+	case <-w.ended:
 		return false
 	default:
 		return true
@@ -163,7 +165,7 @@ func (w *tasks) stop() bool {
 	w.rouse()
 	for _, limit := range []time.Duration{time.Second, time.Second} {
 		select {
-		case <-w.gone:
+		case <-w.ended:
 			_ = unix.Munmap(w.stacks) // cannot fail: it is a mapping
 			return true
 		case <-time.After(limit):

@@ -48,9 +48,9 @@ type ThreadWait struct {
 	Running bool   // it is not blocked, and the rest is empty
 	Syscall int64  // number of the system call; -1: none (a page fault, a stop)
 	Args    [6]uint64
-	RunTime uint64 // ns on a processor so far; 0 where not counted
+	RunTime uint64 // ns on a CPU so far; 0 where not counted
 	Waited  uint64 // ns ready but not running
-	Runs    uint64 // how often it was given a processor
+	Runs    uint64 // how often it was put on a CPU
 }
 
 // ThreadWait reads what a thread waits for. Parts that may not be read stay

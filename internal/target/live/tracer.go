@@ -45,7 +45,7 @@ func (p *Process) Capture(req *target.Request, out *target.Capture) error {
 	return p.Trace(func(t *Tracer) error { return t.Capture(req, out) })
 }
 
-// perform has the tracees in one or batch stopped, copied and let go.
+// perform has the tracees in one or batch stopped, copied and released.
 func (t *Tracer) perform(one *tracee, batch []*tracee) (uint32, error) {
 	sh, err := t.ready()
 	if err != nil {
@@ -106,11 +106,11 @@ func (t *Tracer) ready() (*shared, error) {
 	return t.tasks.sh, nil
 }
 
-// goInside goes on with a thread of ours for want of a task, and notes why.
+// goInside makes a thread of ours the tracer, because a task cannot be, and records why.
 func (t *Tracer) goInside(why string) { t.inside, t.p.unwatched = true, why }
 
-// abandon leaves everything to a tracer that hangs: what it may still write to
-// must not be used again.
+// abandon gives up the memory that a hanging tracer may still write to: it must not be
+// used again.
 func (t *Tracer) abandon() {
 	t.tasks, t.one, t.many, t.batch, t.arena = nil, &tracee{}, nil, nil, arena{}
 }
@@ -125,8 +125,7 @@ func (t *Tracer) close() {
 	t.arena.free()
 }
 
-// DefaultWatchdog is how long a thread may be stopped before the watchdog lets
-// it go.
+// DefaultWatchdog is how long a thread may be stopped before the watchdog releases it.
 const DefaultWatchdog = 10 * time.Millisecond
 
 func (p *Process) watchLimit() time.Duration {
@@ -136,10 +135,10 @@ func (p *Process) watchLimit() time.Duration {
 	return DefaultWatchdog
 }
 
-// leastWatchdog is longer than the tracer sleeps between two looks.
+// leastWatchdog is longer than the tracer sleeps between two polls.
 const leastWatchdog = 2 * time.Millisecond
 
-// Released is how many times the watchdog has let threads go.
+// Released is how many times the watchdog has released threads.
 func (p *Process) Released() int { return int(p.let.Load()) }
 
 // Unwatched says why no watchdog watches over the stops of this process's

@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// urgency is the niceness of what has to be done in time. It matters on a machine
-// whose processors are all busy with the target.
+// urgency is the nice value of work that must be done in time. It matters on a machine
+// whose CPUs are all busy with the target.
 const urgency = -10
 
-// Urgently calls f on an OS thread of its own, which is given processors sooner
-// than others if we may ask for that.
+// Urgently calls f on an OS thread of its own, with a higher priority than others if that
+// is permitted.
 func Urgently(f func()) {
 	done := make(chan struct{})
 	go func() {

@@ -7,9 +7,9 @@ import (
 	"clrsnap/internal/procfs"
 )
 
-// MayBlock returns an error that is mounts.ErrMayBlock if process pid can keep whoever looks
-// at it waiting for ever. It looks at the lists of its mappings and mounts, and at nothing
-// that could block by itself. Of a process that cannot be opened it knows nothing.
+// MayBlock returns an error that is mounts.ErrMayBlock if process pid can block its readers
+// for ever. It reads the lists of its mappings and mounts, and nothing that could block. It
+// returns nil for a process that cannot be opened.
 func MayBlock(pid int) error {
 	dir, err := procfs.Open(pid)
 	if err != nil {

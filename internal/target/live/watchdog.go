@@ -8,18 +8,18 @@ import (
 
 // This file is what the watchdog runs; the rules of task.go apply.
 //
-// The tracer announces until when it will have shown up again (deadline): while
-// a thread is stopped, or may be, that is the limit after the last look that
-// found it running. The watchdog kills the tracer when that time has passed. The
-// kernel then lets all its tracees go on, with the signals that they were
-// stopped with, because the tracer looks at stops without consuming them.
+// The tracer announces a deadline for its next sign of life: while a thread is
+// stopped, or may be, that is the limit after the last poll that found it running.
+// The watchdog kills the tracer when the deadline has passed. The kernel then resumes
+// all its tracees, with the signals that they were stopped with, because the tracer
+// looks at stops without consuming them.
 
 const (
 	// tick is the longest that the watchdog sleeps while there are requests, in
-	// ns: then it looks whether the tracer lives.
+	// ns: then it checks whether the tracer lives.
 	tick = 10_000_000
-	// idleRounds is for how many ticks it stays awake without a request: in a
-	// sequence of captures nobody pays for waking it.
+	// idleRounds is for how many ticks it stays awake without a request, so that in a
+	// sequence of captures it need not be woken each time.
 	idleRounds = 10
 )
 
@@ -83,8 +83,8 @@ func (sh *shared) spawn() bool {
 	return true
 }
 
-// ended collects a tracer that has ended by itself or by somebody's hand, and
-// ends its request. With wait it waits for that.
+// ended collects a tracer that has ended by itself or was killed, and ends its
+// request. With wait it waits for that.
 //
 //go:norace
 //go:nosplit
@@ -100,8 +100,8 @@ func (sh *shared) ended(wait bool) bool {
 	return true
 }
 
-// shoot ends a tracer that is late. What keeps it may be that it has no
-// processor: for its last microseconds it gets ours.
+// shoot kills a tracer that is late. It may be late because it has no CPU: for its last
+// microseconds it gets ours.
 //
 //go:norace
 //go:nosplit
@@ -124,8 +124,8 @@ func (sh *shared) kill() {
 	sh.reap(true)
 }
 
-// lend moves a task to the processor that we are on, with our priority. We sleep
-// next, and it runs.
+// lend moves a task to the CPU that we are on, with our priority. We sleep next, and it
+// runs.
 //
 //go:norace
 //go:nosplit
@@ -139,8 +139,8 @@ func (sh *shared) lend(pid uintptr) {
 	setPriority(pid, priorityWatchdog)
 }
 
-// reap collects the tracer. When it returns true, the kernel has let go of
-// everything that the tracer had stopped.
+// reap collects the tracer. When it returns true, the kernel has detached everything
+// that the tracer had stopped.
 //
 //go:norace
 //go:nosplit
@@ -152,8 +152,8 @@ func (sh *shared) reap(wait bool) bool {
 	return false
 }
 
-// conclude ends the request that a tracer has left behind. One that it had not
-// begun stays for the next.
+// conclude ends the request that a tracer has left behind. A request that it had not
+// begun stays for the next tracer.
 //
 //go:norace
 //go:nosplit
@@ -167,7 +167,7 @@ func (sh *shared) conclude(outcome uint32) {
 	futexWake(&sh.done)
 }
 
-// rouse makes the watchdog look at once.
+// rouse wakes the watchdog to look at once.
 //
 //go:norace
 //go:nosplit

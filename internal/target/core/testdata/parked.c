@@ -2,7 +2,7 @@
 //
 //   parked wait       three threads wait
 //   parked segv       one reads address 0x1234
-//   parked wild       one reads an address that cannot be one
+//   parked wild       one reads an address that is not canonical
 //   parked divide     one divides by zero
 //   parked abort      abort()
 //

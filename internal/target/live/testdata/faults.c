@@ -1,5 +1,5 @@
-// The program that the fault injection of package live looks at. It keeps books
-// in a file that the test maps too, so that they outlive an exec and an exit.
+// The target of package live's fault injection. It records what happens to it in a file
+// that the test maps too, so that the records outlive an exec and an exit.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,10 @@ static char *self, *file;
 static const int exit_code = 37, child_code = 7;
 
 __attribute__((noreturn)) static void *victim(void *);
-static void us(long n) { struct timespec t = {n / 1000000, n % 1000000 * 1000}; while (nanosleep(&t, &t) && errno == EINTR) {} }
+static void us(long n) {
+	struct timespec t = {n / 1000000, n % 1000000 * 1000};
+	while (nanosleep(&t, &t) && errno == EINTR) {}
+}
 static void wrong(int what) { b->wrong |= 1u << what; }
 
 static void on_usr1(int s, siginfo_t *i, void *c) { (void)s; (void)c; b->usr1++; if (i->si_code != SI_TKILL) wrong(0); }
@@ -79,7 +82,8 @@ static int target(void) {
 	int fd = open(file, O_RDWR | O_CLOEXEC);
 	b = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (b == MAP_FAILED) return 3;
-	struct sigaction u = {.sa_sigaction = on_usr1, .sa_flags = SA_SIGINFO | SA_RESTART}, r = {.sa_sigaction = on_rt, .sa_flags = SA_SIGINFO | SA_RESTART};
+	struct sigaction u = {.sa_sigaction = on_usr1, .sa_flags = SA_SIGINFO | SA_RESTART};
+	struct sigaction r = {.sa_sigaction = on_rt, .sa_flags = SA_SIGINFO | SA_RESTART};
 	sigaction(SIGUSR1, &u, 0);
 	sigaction(SIGRTMIN + 1, &r, 0);
 	alarm(900);

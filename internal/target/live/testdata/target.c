@@ -23,9 +23,16 @@ static volatile uint64_t cnt[4]; // cnt[0]: progress
 static char head[512];
 
 static int tid(void) { return (int)syscall(SYS_gettid); }
-static void ms(int n) { struct timespec t = {n / 1000, n % 1000 * 1000000L}; while (nanosleep(&t, &t) && errno == EINTR) {} }
+static void ms(int n) {
+	struct timespec t = {n / 1000, n % 1000 * 1000000L};
+	while (nanosleep(&t, &t) && errno == EINTR) {}
+}
 static void ready(long a, void *b) { printf("ready %d %ld %p %p\n", tid(), a, (void *)cnt, b); fflush(stdout); }
-static pthread_t spawn(void *(*f)(void *), void *arg) { pthread_t t; if (pthread_create(&t, 0, f, arg)) abort(); return t; }
+static pthread_t spawn(void *(*f)(void *), void *arg) {
+	pthread_t t;
+	if (pthread_create(&t, 0, f, arg)) abort();
+	return t;
+}
 static void forever(void) { for (;;) ms(1000); }
 
 static void on_usr1(int s) { (void)s; cnt[1]++; }
@@ -54,7 +61,15 @@ static void spin(void) { spawn(spinner, 0); while (!victim) ms(1); ready(victim,
 static void *shortlived(void *arg) { (void)arg; ms(1); cnt[0]++; return 0; }
 static void dying(void) { ready(0, 0); for (;;) { pthread_detach(spawn(shortlived, 0)); ms(1); } }
 
-static void *sleeper(void *arg) { (void)arg; struct pollfd f = {0}; char pad[4000]; memset(pad, tid() & 0xff, sizeof pad); victim = tid(); for (;;) { poll(&f, 0, -1); cnt[1] += pad[7]; } return 0; }
+static void *sleeper(void *arg) {
+	(void)arg;
+	struct pollfd f = {0};
+	char pad[4000];
+	memset(pad, tid() & 0xff, sizeof pad);
+	victim = tid();
+	for (;;) { poll(&f, 0, -1); cnt[1] += pad[7]; }
+	return 0;
+}
 static void await_poll(int t) {
 	char path[64];
 	snprintf(path, sizeof path, "/proc/self/task/%d/syscall", t);
@@ -64,11 +79,26 @@ static void await_poll(int t) {
 		fclose(f);
 	}
 }
-static void sleepers(int n) { for (int i = 0; i < n; i++) { victim = 0; spawn(sleeper, 0); while (!victim) sched_yield(); await_poll(victim); } ready(victim, head); forever(); }
+static void sleepers(int n) {
+	for (int i = 0; i < n; i++) {
+		victim = 0;
+		spawn(sleeper, 0);
+		while (!victim) sched_yield();
+		await_poll(victim);
+	}
+	ready(victim, head);
+	forever();
+}
 
 static void ticks(void) { ready(tid(), 0); for (;;) { cnt[0]++; ms(1); } }
 
-static void *vforker(void *arg) { int n = (int)(long)arg; victim = tid(); if (vfork() == 0) { prctl(PR_SET_PDEATHSIG, SIGKILL); cnt[1] = getpid(); ms(n); _exit(0); } for (;;) { cnt[0]++; ms(1); } return 0; }
+static void *vforker(void *arg) {
+	int n = (int)(long)arg;
+	victim = tid();
+	if (vfork() == 0) { prctl(PR_SET_PDEATHSIG, SIGKILL); cnt[1] = getpid(); ms(n); _exit(0); }
+	for (;;) { cnt[0]++; ms(1); }
+	return 0;
+}
 static void vforks(int n) { spawn(vforker, (void *)(long)n); while (!victim) ms(1); ready(victim, 0); forever(); }
 
 static void on_alt(int s) { (void)s; victim = tid(); for (;;) cnt[0]++; }
@@ -83,7 +113,13 @@ static void *alt(void *arg) {
 	raise(SIGUSR1);
 	return (void *)local[3];
 }
-static void altstack(void) { void *local = 0; spawn(alt, &local); while (!victim) ms(1); ready(victim, local); forever(); }
+static void altstack(void) {
+	void *local = 0;
+	spawn(alt, &local);
+	while (!victim) ms(1);
+	ready(victim, local);
+	forever();
+}
 
 static char *self;
 static void *execer(void *arg) { ms(3); char *argv[] = {self, "exec", arg, 0}; execv(self, argv); abort(); }
@@ -97,7 +133,13 @@ static void execs(const char *gen) {
 	forever();
 }
 
-static void *deeper(void *arg) { char big[300000]; memset(big, 0x5a, sizeof big); victim = tid(); for (;;) cnt[0] += big[5]; return arg; }
+static void *deeper(void *arg) {
+	char big[300000];
+	memset(big, 0x5a, sizeof big);
+	victim = tid();
+	for (;;) cnt[0] += big[5];
+	return arg;
+}
 static void deep(void) { spawn(deeper, 0); while (!victim) ms(1); ready(victim, 0); forever(); }
 
 // A ring of threads, each of which counts on its own stack when it is its turn: at every
@@ -120,14 +162,29 @@ static void *relay(void *arg) {
 }
 static void relaying(int n) {
 	relayers = n;
-	for (int i = 0; i < n; i++) { sem_init(&turns[i], 0, 0); spawn(relay, (void *)(long)i); while (!*(volatile uint64_t *)&relays[i].tid) ms(1); }
+	for (int i = 0; i < n; i++) {
+		sem_init(&turns[i], 0, 0);
+		spawn(relay, (void *)(long)i);
+		while (!*(volatile uint64_t *)&relays[i].tid) ms(1);
+	}
 	sem_post(&turns[0]);
 	ready(n, relays);
 	forever();
 }
 
-static void tracer(int pid) { if (ptrace(PTRACE_SEIZE, pid, 0, 0)) { perror("seize"); exit(1); } ready(0, 0); forever(); }
-static void zombie(void) { pid_t c = fork(); if (!c) _exit(0); siginfo_t i; waitid(P_PID, c, &i, WEXITED | WNOWAIT); ready(c, 0); forever(); }
+static void tracer(int pid) {
+	if (ptrace(PTRACE_SEIZE, pid, 0, 0)) { perror("seize"); exit(1); }
+	ready(0, 0);
+	forever();
+}
+static void zombie(void) {
+	pid_t c = fork();
+	if (!c) _exit(0);
+	siginfo_t i;
+	waitid(P_PID, c, &i, WEXITED | WNOWAIT);
+	ready(c, 0);
+	forever();
+}
 static void undumpable(void) { prctl(PR_SET_DUMPABLE, 0); ready(0, 0); forever(); }
 static void *lonely(void *arg) { (void)arg; victim = tid(); for (;;) { cnt[0]++; ms(1); } return 0; }
 static void headless(void) { spawn(lonely, 0); while (!victim) ms(1); ready(victim, 0); pthread_exit(0); }
