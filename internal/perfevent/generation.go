@@ -226,12 +226,7 @@ func eventID(fd int) (uint64, error) {
 
 // threads lists the threads of a process.
 func threads(pid int) ([]int, error) {
-	dir, err := procfs.Open(pid)
-	if err != nil {
-		return nil, unread(pid, err)
-	}
-	defer dir.Close()
-	tids, err := dir.Tasks()
+	tids, err := procfs.TasksOf(pid)
 	if err != nil {
 		return nil, unread(pid, err)
 	}

@@ -2,6 +2,7 @@ package procfs
 
 import (
 	"bytes"
+	"errors"
 	"iter"
 	"os"
 	"strconv"
@@ -17,8 +18,7 @@ func Processes() ([]int, error) {
 		return nil, err
 	}
 	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	return ids(names), err
+	return readIDs(d)
 }
 
 // Owner is the user id that a process is shown with: its effective one, or root's. The number can
@@ -29,16 +29,6 @@ func Owner(pid int) (uid int, ok bool) {
 	return int(st.Uid), err == nil
 }
 
-// ids are those names that are ids.
-func ids(names []string) (list []int) {
-	for _, name := range names {
-		if n, err := strconv.Atoi(name); err == nil {
-			list = append(list, n)
-		}
-	}
-	return list
-}
-
 // Tasks lists the ids of the process's threads in the order of /proc.
 func (d Dir) Tasks() ([]int, error) {
 	f, err := d.Open("task")
@@ -46,27 +36,50 @@ func (d Dir) Tasks() ([]int, error) {
 		return nil, err
 	}
 	defer f.Close()
-	var tids []int
-	var names []string
-	buf := make([]byte, 32<<10) // a process can have thousands
-	for {
-		n, err := unix.ReadDirent(int(f.Fd()), buf)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return nil, d.explain("read", "task", err)
-		}
-		if n <= 0 {
-			break
-		}
-		_, _, names = unix.ParseDirent(buf[:n], -1, names[:0])
-		tids = append(tids, ids(names)...)
+	tids, err := readIDs(f)
+	if err != nil {
+		return nil, d.explain("read", "task", err)
 	}
 	if len(tids) == 0 {
 		return nil, Exited(d.pid)
 	}
 	return tids, nil
+}
+
+// TasksOf is Tasks for who has no more than the number of a process, and perhaps no more than one
+// file that may still be opened. The error is ErrExited, too, if there is no such process.
+func TasksOf(pid int) ([]int, error) {
+	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/task")
+	var tids []int
+	if err == nil {
+		defer f.Close()
+		tids, err = readIDs(f)
+	}
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || err == nil && len(tids) == 0 {
+		return nil, Exited(pid)
+	}
+	return tids, err
+}
+
+// readIDs lists those names of a directory that are ids.
+func readIDs(dir *os.File) (list []int, err error) {
+	var names []string
+	buf := make([]byte, 32<<10) // there can be thousands
+	for {
+		n, err := unix.ReadDirent(int(dir.Fd()), buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return list, err
+		}
+		_, _, names = unix.ParseDirent(buf[:n], -1, names[:0])
+		for _, name := range names {
+			if id, err := strconv.Atoi(name); err == nil {
+				list = append(list, id)
+			}
+		}
+	}
 }
 
 // CountTasks is how many threads the process has, without a list of them: the kernel counts

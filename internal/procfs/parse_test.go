@@ -1,6 +1,7 @@
 package procfs
 
 import (
+	"errors"
 	"os"
 	"reflect"
 	"slices"
@@ -182,6 +183,12 @@ func TestSelf(t *testing.T) {
 	tids, err := d.Tasks()
 	if err != nil || !slices.Contains(tids, os.Getpid()) {
 		t.Errorf("%d, %v", tids, err)
+	}
+	if tids, err := TasksOf(os.Getpid()); err != nil || !slices.Contains(tids, os.Getpid()) {
+		t.Errorf("%d, %v", tids, err)
+	}
+	if _, err := TasksOf(1 << 30); !errors.Is(err, ErrExited) {
+		t.Errorf("threads of a process that does not exist: %v", err)
 	}
 	if n, err := d.CountTasks(); err != nil || n < 1 {
 		t.Errorf("%d threads, %v", n, err)
