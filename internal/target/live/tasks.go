@@ -71,7 +71,7 @@ func (w *tasks) keep(stack uintptr, started chan<- error) {
 	w.mu.Unlock()
 	w.await(pid, 0)
 	awaitTask(int(atomic.LoadInt32(&w.sh.tracer)))
-	close(w.exited)
+	close(w.ended)
 }
 
 func (w *tasks) await(pid, options int) {
