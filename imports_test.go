@@ -1,9 +1,12 @@
 package clrsnap_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -97,23 +100,89 @@ var outside = map[string]string{
 	"export":               "google.golang.org/protobuf",
 }
 
-func TestImports(t *testing.T) {
-	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,Standard", "./...")
-	out, err := cmd.Output()
+const module = "clrsnap"
+
+// goPackage is a package of the module, as go list describes it.
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+}
+
+func packages(t *testing.T) (out []goPackage) {
+	t.Helper()
+	list, err := exec.Command("go", "list", "-e", "-json=ImportPath,Imports", "./...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	const module = "clrsnap"
-	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p struct {
-			ImportPath string
-			Imports    []string
-		}
+	for dec := json.NewDecoder(bytes.NewReader(list)); ; {
+		var p goPackage
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			break
+			return out
 		} else if err != nil {
 			t.Fatal(err)
 		}
+		out = append(out, p)
+	}
+}
+
+var update = flag.Bool("update", false, "write what tests compare with anew")
+
+// TestDrawing: the drawing in docs/architecture.md has the imports that there are. go test -run
+// TestDrawing . -update draws it anew.
+func TestDrawing(t *testing.T) {
+	const file, begin, end = "docs/architecture.md", "```mermaid\nflowchart TD\n", "```\n"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	drawn, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatalf("%s has no drawing", file)
+	}
+	want := arrows(packages(t))
+	if drawn == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s does not have the imports that there are: go test -run TestDrawing . -update\n%s", file, want)
+	}
+	if err := os.WriteFile(file, []byte(before+begin+want+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// arrows are the imports between packages, one a line, without those that a chain of others
+// stands for.
+func arrows(all []goPackage) string {
+	imports := map[string][]string{}
+	for _, p := range all {
+		for _, imp := range p.Imports {
+			if imp == module || strings.HasPrefix(imp, module+"/") {
+				imports[p.ImportPath] = append(imports[p.ImportPath], imp)
+			}
+		}
+	}
+	var leads func(from, to string) bool
+	leads = func(from, to string) bool {
+		return from == to || slices.ContainsFunc(imports[from], func(next string) bool { return leads(next, to) })
+	}
+	short := func(path string) string { return strings.TrimPrefix(strings.TrimPrefix(path, module+"/"), "internal/") }
+	var lines []string
+	for from, direct := range imports {
+		for _, to := range direct {
+			around := func(other string) bool { return other != to && leads(other, to) }
+			if !slices.ContainsFunc(direct, around) {
+				lines = append(lines, "    "+short(from)+" --> "+short(to)+"\n")
+			}
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range packages(t) {
 		name := relative(p.ImportPath, module)
 		allowed, known := mayImport[name]
 		if !known {
