@@ -1,4 +1,4 @@
-/* What the files of the agent know of each other. README.md has the rules. */
+/* What the files of the agent share. README.md has the rules. */
 #ifndef CLRSNAP_AGENT_H
 #define CLRSNAP_AGENT_H
 
@@ -31,7 +31,7 @@ void walk_free(struct walk *w);
 hresult walk_suspend(struct object *info, struct walk *w);
 hresult walk_all(struct object *info, struct walk *w);
 
-/* Memory that counts only once it is written to. */
+/* Address space; its pages take memory only once they are written to. */
 void *reserve(size_t size);
 void unreserve(void *p, size_t size);
 

@@ -1,10 +1,10 @@
 /*
- * What depends on the processor's architecture.
+ * What depends on the CPU architecture.
  *
- * Where a CONTEXT, as the runtime gives it to StackSnapshotCallback, has the
- * registers that the agent reports: on AMD64 its size grows with the processor's
- * vector registers, these offsets do not (src/coreclr/pal/inc/pal.h). Of any other
- * architecture no registers are reported.
+ * These are the offsets, in the CONTEXT that the runtime passes to
+ * StackSnapshotCallback, of the registers that the agent reports. On AMD64 the size
+ * of a CONTEXT grows with the CPU's vector registers, but these offsets do not change
+ * (src/coreclr/pal/inc/pal.h). On other architectures no registers are reported.
  */
 #ifndef CLRSNAP_ARCH_H
 #define CLRSNAP_ARCH_H

@@ -43,8 +43,8 @@ struct object {
 #define CORPROF_E_PROFILER_CANCEL_ACTIVATION ((hresult)0x80131375)
 #define CORPROF_E_UNSUPPORTED_CALL_SEQUENCE ((hresult)0x80131363)
 
-/* COR_PRF_MONITOR and COR_PRF_HIGH_MONITOR. The two of objects can be had from the
- * start of the process only, and keep the profiler from being detached. */
+/* COR_PRF_MONITOR and COR_PRF_HIGH_MONITOR. The two of objects can be requested only at
+ * the start of the process, and prevent the profiler from being detached. */
 #define COR_PRF_MONITOR_OBJECT_ALLOCATED 0x100u
 #define COR_PRF_MONITOR_THREADS 0x200u
 #define COR_PRF_ENABLE_OBJECT_ALLOCATED 0x800000u
@@ -102,7 +102,8 @@ typedef hresult (*stack_snapshot_callback)(id function, uintptr_t ip, id frame_i
                                            uint8_t *context, void *client_data);
 
 static inline hresult query_interface(struct object *o, const struct guid *iid, struct object **out) {
-    return ((hresult(*)(struct object *, const struct guid *, struct object **))o->vtable[SLOT_QUERY_INTERFACE])(o, iid, out);
+    return ((hresult(*)(struct object *, const struct guid *, struct object **))
+        o->vtable[SLOT_QUERY_INTERFACE])(o, iid, out);
 }
 
 static inline void release(struct object *o) {
@@ -124,8 +125,8 @@ static inline hresult get_current_thread_id(struct object *info, id *thread) {
 static inline hresult get_runtime_major(struct object *info, uint16_t *major) {
     uint16_t instance, minor, build, revision;
     uint32_t type;
-    return ((hresult(*)(struct object *, uint16_t *, uint32_t *, uint16_t *, uint16_t *, uint16_t *, uint16_t *, uint32_t,
-                        uint32_t *, uint16_t *))info->vtable[SLOT_GET_RUNTIME_INFORMATION])(
+    return ((hresult(*)(struct object *, uint16_t *, uint32_t *, uint16_t *, uint16_t *, uint16_t *, uint16_t *,
+                        uint32_t, uint32_t *, uint16_t *))info->vtable[SLOT_GET_RUNTIME_INFORMATION])(
         info, &instance, &type, major, &minor, &build, &revision, 0, 0, 0);
 }
 
@@ -153,7 +154,8 @@ static inline hresult event_pipe_stop(struct object *info, uint64_t session) {
 }
 
 /* Never with a seed: a wrong one ends the process. */
-static inline hresult do_stack_snapshot(struct object *info, id thread, stack_snapshot_callback callback, uint32_t flags,
+static inline hresult do_stack_snapshot(struct object *info, id thread, stack_snapshot_callback callback,
+                                       uint32_t flags,
                                         void *client_data) {
     return ((hresult(*)(struct object *, id, stack_snapshot_callback, uint32_t, void *, uint8_t *, uint32_t))
                 info->vtable[SLOT_DO_STACK_SNAPSHOT])(info, thread, callback, flags, client_data, 0, 0);
@@ -176,7 +178,8 @@ static inline hresult resume_runtime(struct object *info) {
 }
 
 static inline hresult threads_next(struct object *threads, uint32_t want, id *out, uint32_t *got) {
-    return ((hresult(*)(struct object *, uint32_t, id *, uint32_t *))threads->vtable[SLOT_THREADS_NEXT])(threads, want, out, got);
+    return ((hresult(*)(struct object *, uint32_t, id *, uint32_t *))
+        threads->vtable[SLOT_THREADS_NEXT])(threads, want, out, got);
 }
 
 #endif

@@ -21,7 +21,8 @@ static uint32_t on_reference(struct object *self) {
     return 1;
 }
 
-static hresult on_create_instance(struct object *self, struct object *outer, const struct guid *iid, struct object **out) {
+static hresult on_create_instance(struct object *self, struct object *outer,
+                                  const struct guid *iid, struct object **out) {
     (void)self;
     if (!out) return E_POINTER;
     *out = 0;

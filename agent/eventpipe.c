@@ -1,17 +1,17 @@
 /*
- * What the runtime tells over EventPipe: sampled allocations, exceptions,
- * contention, threads that are being started, garbage collections.
+ * The events that the runtime delivers over EventPipe: sampled allocations,
+ * exceptions, contention, threads that are being started, garbage collections.
  *
- * A session that a profiler starts without rundown is synchronous: an event comes
- * on the thread that raises it, while it raises it. The payloads have no padding;
- * their fields are in the order of src/coreclr/vm/ClrEtwAll.man in dotnet/runtime,
- * and later versions of an event only add to its end. An object's address is a
- * number here: what lies there may have moved.
+ * A session that a profiler starts without rundown is synchronous: an event is
+ * delivered on the thread that raises it, while it raises it. The payloads have no
+ * padding; their fields are in the order of src/coreclr/vm/ClrEtwAll.man in
+ * dotnet/runtime, and later versions of an event only append fields. An object's
+ * address is only a number here: the object may have moved.
  *
- * Exceptions come this way, although it tells the name of their type only and not
- * the ClassID, because COR_PRF_MONITOR_EXCEPTIONS ends programs: with it .NET 9 and
- * 10 call the profiler around filters and handlers while they hold the exception
- * where the garbage collector does not see it (dotnet/runtime#132462).
+ * Exceptions are taken from EventPipe, although it has only the name of their type
+ * and not the ClassID, because COR_PRF_MONITOR_EXCEPTIONS crashes programs: with it
+ * .NET 9 and 10 call the profiler around filters and handlers while they hold the
+ * exception where the garbage collector does not see it (dotnet/runtime#132462).
  */
 #include <string.h>
 
@@ -45,7 +45,7 @@ enum event_id {
 
 enum { LEVEL_INFORMATIONAL = 4, LEVEL_VERBOSE = 5 };
 
-/* Starts a session of the events that are wanted. */
+/* Starts a session for the requested events. */
 hresult event_pipe_begin(struct object *info, uint32_t events, uint32_t alloc_means, uint64_t *session) {
     static const uint16_t name[] = u"Microsoft-Windows-DotNETRuntime";
     struct provider_config provider = {.name = name, .level = LEVEL_INFORMATIONAL};
@@ -61,7 +61,7 @@ hresult event_pipe_begin(struct object *info, uint32_t events, uint32_t alloc_me
     return provider.keywords ? event_pipe_start(info, &provider, session) : S_OK;
 }
 
-/* A payload, of which `ok` says whether all that was read was there. */
+/* A payload. `ok` is false once a read went beyond its end. */
 struct payload {
     const uint8_t *at;
     size_t left;
@@ -145,7 +145,7 @@ static void catch_start(struct payload *p) {
 }
 
 static void contention_start(struct payload *p) {
-    skip(p, 1 + CLR_INSTANCE); /* flags: nothing in them tells one kind of lock from another */
+    skip(p, 1 + CLR_INSTANCE); /* flags: they do not distinguish kinds of locks */
     uint64_t lock = u64(p);
     skip(p, 8); /* object */
     uint64_t owner = u64(p);
@@ -204,7 +204,8 @@ static void exception_event(uint32_t event, struct payload *p) {
 }
 
 hresult on_event_pipe_event_delivered(struct object *self, uintptr_t provider, uint32_t event, uint32_t version,
-                                      uint32_t metadata_size, const uint8_t *metadata, uint32_t size, const uint8_t *data) {
+                                      uint32_t metadata_size, const uint8_t *metadata,
+                                      uint32_t size, const uint8_t *data) {
     (void)self;
     (void)provider;
     (void)metadata_size;

@@ -1,9 +1,9 @@
 /*
  * Notifications: what happens in the runtime, as records in the reader's ring.
  *
- * Everything here runs on the program's own threads, in the midst of what they do.
- * So nothing blocks, nothing is allocated and no lock is taken. The two waits that
- * the reader may ask for are bounded by it.
+ * Everything here runs on the program's own threads, in the middle of their work.
+ * So nothing blocks, nothing is allocated and no lock is taken. The reader may ask
+ * for two kinds of wait, and sets their bounds.
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
@@ -20,7 +20,7 @@
 
 enum {
     MS = 1000000, /* in ns */
-    SLICE = 10 * MS, /* a thread that waits looks so often whether the session has ended */
+    SLICE = 10 * MS, /* how often a waiting thread checks whether the session has ended */
     MOST_WAIT_MS = 10000,
 };
 
@@ -33,22 +33,22 @@ static struct {
     uint32_t alloc_means;
     uint32_t runtime_major;
     uint64_t event_pipe; /* its session; 0: none */
-    uint32_t session; /* how many there were */
+    uint32_t session; /* number of the session */
     atomic_bool holding; /* a thread is held */
 } events;
 
 /*
- * What a thread remembers. Exceptions in flight are bits, the last one lowest:
- * whether each was published, or whether it is no exception but the beginning of a
- * filter. An exception that only native code catches is never taken off; its bit
- * sinks, and does no harm.
+ * The state of a thread. Exceptions in flight are bits, the newest one lowest:
+ * whether it was published, or whether the entry stands for the start of a filter
+ * and not for an exception. An exception that only native code catches is never
+ * removed; its bit moves up, and does no harm.
  */
 static __thread struct {
     uint64_t random;
     uint64_t lock, owner; /* of the wait that has begun */
     uint64_t published, filters;
     bool catching; /* a handler has begun, and neither ended nor thrown something new */
-    uint32_t session; /* that the exceptions are of */
+    uint32_t session; /* to which the exceptions belong */
     uint32_t os_id;
 } mine;
 
@@ -75,14 +75,15 @@ bool events_wanted(uint32_t which) {
 
 static void wait_slice(const uint64_t *shared, uint64_t value) {
     struct timespec slice = {.tv_nsec = SLICE};
-    syscall(SYS_futex, (const uint32_t *)shared, FUTEX_WAIT, (uint32_t)value, &slice, 0, 0); /* its low half: little-endian */
+    syscall(SYS_futex, (const uint32_t *)shared, FUTEX_WAIT, (uint32_t)value,
+            &slice, 0, 0); /* its low half: little-endian */
 }
 
 static uint64_t deadline(uint32_t ms) {
     return now_ns() + (uint64_t)(ms < MOST_WAIT_MS ? ms : MOST_WAIT_MS) * MS;
 }
 
-/* Waits until the reader has done with the record at position. */
+/* Waits until the reader has released the record at position. */
 static void hold(uint64_t position) {
     const uint64_t *released = &events.ring.control->released;
     for (uint64_t end = deadline(events.wanted.hold_ms); atomic_load(&events.on) && now_ns() < end;) {
@@ -92,11 +93,12 @@ static void hold(uint64_t position) {
     }
 }
 
-/* Waits until the reader walks the thread no longer. */
+/* Waits until the reader no longer walks the thread. */
 static void wait_for_walk(id thread) {
     const uint64_t *walking = &events.ring.control->walking;
     uint64_t end = deadline(events.wanted.destroy_ms);
-    while (__atomic_load_n(walking, __ATOMIC_ACQUIRE) == thread && atomic_load(&events.on) && now_ns() < end) wait_slice(walking, thread);
+    while (__atomic_load_n(walking, __ATOMIC_ACQUIRE) == thread && atomic_load(&events.on) && now_ns() < end)
+        wait_slice(walking, thread);
 }
 
 static struct record new_record(enum event_type type, struct values values) {
@@ -149,8 +151,8 @@ static bool publish_and_hold(struct record *r, struct stack *s) {
     return published;
 }
 
-/* Publishes a record with the stack of this thread, and a name. If there is no room
- * for the record, the stack is not walked for nothing. */
+/* Publishes a record with the stack of this thread, and a name. The stack is walked only
+ * if there is room for the record. */
 static bool publish_stack(enum event_type type, struct values values, const void *name, size_t size) {
     struct stack s;
     if (!ring_has_room(&events.ring, sizeof(struct record)) || !stack_claim(&s)) {
@@ -181,7 +183,8 @@ void events_alloc(id class, uint64_t size, uint64_t tick, uint64_t address) {
 hresult on_object_allocated(struct object *self, id object, id class) {
     (void)self;
     size_t size = 0;
-    if (events_wanted(WANT_ALLOC) && get_object_size(events.info, object, &size) == S_OK) events_alloc(class, size, 0, object);
+    if (events_wanted(WANT_ALLOC) && get_object_size(events.info, object, &size) == S_OK)
+        events_alloc(class, size, 0, object);
     return S_OK;
 }
 
@@ -212,10 +215,10 @@ static bool peek(uint64_t address, uint64_t *value) {
 }
 
 /*
- * The class of what this thread is throwing; 0 if it cannot be found. The reader
- * says where the runtime's structures have it. If it is wrong, or the object moves,
- * the result is: it is read by a system call, which cannot fault, and the reader
- * holds it against the type's name.
+ * The class of the exception that this thread is throwing; 0 if it cannot be found.
+ * The reader tells where the runtime's structures have it. If the reader is wrong, or
+ * the object moves, the result is wrong: so it is read by a system call, which cannot
+ * fault, and the reader checks it against the type's name.
  */
 static id thrown_class(void) {
     uint64_t exception = __atomic_load_n(&events.ring.control->thread_exception, __ATOMIC_RELAXED);
@@ -230,13 +233,14 @@ static id thrown_class(void) {
 }
 
 void events_exception_thrown(const void *name, size_t units, uint32_t flags) {
-    const uint32_t again = 4; /* ExceptionThrown's flag of a rethrow, of which only .NET 8 tells */
+    const uint32_t again = 4; /* ExceptionThrown's flag of a rethrow, which only .NET 8 reports */
     bool published = false;
     if (flags & again) return;
     events_seen(EVENT_EXCEPTION);
     if (units > MAX_NAME_UNITS) units = MAX_NAME_UNITS;
     if (chance(1, events.wanted.exception_every))
-        published = publish_stack(EVENT_EXCEPTION, VALUES(thrown_class(), 0, flags, units), name, units * sizeof(uint16_t));
+        published = publish_stack(EVENT_EXCEPTION, VALUES(thrown_class(), 0, flags, units), name,
+                                  units * sizeof(uint16_t));
     push_exception(published, false);
     mine.catching = false;
 }
@@ -246,8 +250,8 @@ static void note_caught(id function) {
     events_note(EVENT_CAUGHT, VALUES(function));
 }
 
-/* If a handler throws its exception again, the next handler's beginning is all that
- * is told of it. Its exception has been caught already. */
+/* If a handler throws its exception again, only the start of the next handler is
+ * reported. The exception has been caught already. */
 void events_catch_start(id function) {
     remember_session();
     if (mine.catching) return;
@@ -309,7 +313,8 @@ hresult on_thread_destroyed(struct object *self, id thread) {
 static bool sound(const struct begin_request *r, bool attached) {
     const uint32_t known = WANT_ALLOC | WANT_EXCEPTION | WANT_CONTENTION | WANT_THREAD | WANT_GC;
     bool every_object = r->flags & BEGIN_EVERY_OBJECT;
-    return !(r->events & ~known) && r->alloc_bytes && r->exception_every && r->max_frames && r->max_frames <= MAX_FRAMES_LIMIT &&
+    return !(r->events & ~known) && r->alloc_bytes && r->exception_every &&
+           r->max_frames && r->max_frames <= MAX_FRAMES_LIMIT &&
            !(every_object && attached);
 }
 
@@ -332,10 +337,11 @@ static hresult fail(struct begin_reply *reply, enum begin_step step, hresult hr)
 }
 
 /*
- * Makes ready for what the reader has asked for, and says in the reply what it
- * will get. Nothing is published before events_start.
+ * Prepares what the reader has requested, and puts into the reply what it will get.
+ * Nothing is published before events_start.
  */
-hresult events_prepare(struct object *info, const struct begin_request *request, int memory, bool attached, struct begin_reply *reply) {
+hresult events_prepare(struct object *info, const struct begin_request *request,
+                       int memory, bool attached, struct begin_reply *reply) {
     uint16_t major = 0;
     hresult hr = get_runtime_major(info, &major);
     if (hr != S_OK) return fail(reply, STEP_INTERFACE, hr);
@@ -349,7 +355,8 @@ hresult events_prepare(struct object *info, const struct begin_request *request,
     if (request->events) {
         bool registers = request->flags & BEGIN_REGISTERS;
         size_t frame = registers ? sizeof(struct frame_record) : sizeof(struct short_frame);
-        if (!ring_open(&events.ring, memory, sizeof(struct record) + request->max_frames * frame + MAX_NAME_SIZE)) return fail(reply, STEP_RING, E_INVALIDARG);
+        size_t largest = sizeof(struct record) + request->max_frames * frame + MAX_NAME_SIZE;
+        if (!ring_open(&events.ring, memory, largest)) return fail(reply, STEP_RING, E_INVALIDARG);
         if (!stacks_allocate(request->max_frames, registers)) return fail(reply, STEP_RING, E_OUTOFMEMORY);
     }
     hr = set_event_mask(info, low_mask(), request->events ? COR_PRF_HIGH_MONITOR_EVENT_PIPE : 0);
@@ -358,7 +365,8 @@ hresult events_prepare(struct object *info, const struct begin_request *request,
 
 hresult events_start(struct begin_reply *reply) {
     if (!events.wanted.events) return S_OK;
-    atomic_store(&events.holding, true); /* this thread is not to be held: the reader does not know yet that it has begun */
+    /* This thread must not be held: the reader does not know yet that the session has begun. */
+    atomic_store(&events.holding, true);
     atomic_store(&events.on, true);
     hresult hr = event_pipe_begin(events.info, events.wanted.events, events.alloc_means, &events.event_pipe);
     atomic_store(&events.holding, false);
@@ -372,8 +380,8 @@ void events_quiet(void) {
     atomic_store(&events.on, false);
 }
 
-/* Tells the runtime that nothing is wanted any more. What was asked for at the
- * start of the process and cannot be taken back stays. */
+/* Tells the runtime that no events are wanted any more. Requests that can only be made
+ * at the start of the process cannot be taken back, and stay. */
 void events_stop(void) {
     events_quiet();
     if (events.event_pipe) event_pipe_stop(events.info, events.event_pipe);
@@ -381,13 +389,13 @@ void events_stop(void) {
     if (events.wanted.events) set_event_mask(events.info, low_mask() & ~COR_PRF_MONITOR_THREADS, 0);
 }
 
-/* For when none of the runtime's threads can be in the agent any more. */
+/* For use when none of the runtime's threads can be in the agent any more. */
 void events_close(void) {
     ring_close(&events.ring);
     stacks_free();
 }
 
-/* For when some may be. */
+/* For use when some may still be. */
 void events_abandon(void) {
     ring_abandon(&events.ring);
 }

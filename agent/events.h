@@ -32,7 +32,8 @@ void events_contention_stop(uint64_t ns);
 hresult event_pipe_begin(struct object *info, uint32_t events, uint32_t alloc_means, uint64_t *session);
 
 /* The life of a subscription. */
-hresult events_prepare(struct object *info, const struct begin_request *request, int memory, bool attached, struct begin_reply *reply);
+hresult events_prepare(struct object *info, const struct begin_request *request,
+                       int memory, bool attached, struct begin_reply *reply);
 hresult events_start(struct begin_reply *reply);
 void events_quiet(void);
 void events_stop(void);
@@ -45,6 +46,7 @@ hresult on_object_allocated(struct object *self, id object, id class);
 hresult on_thread_assigned_to_os_thread(struct object *self, id thread, uint32_t os_id);
 hresult on_thread_destroyed(struct object *self, id thread);
 hresult on_event_pipe_event_delivered(struct object *self, uintptr_t provider, uint32_t event, uint32_t version,
-                                      uint32_t metadata_size, const uint8_t *metadata, uint32_t size, const uint8_t *data);
+                                      uint32_t metadata_size, const uint8_t *metadata,
+                                      uint32_t size, const uint8_t *data);
 
 #endif

@@ -81,7 +81,8 @@ static int descriptor(struct msghdr *m) {
 
 /* Like io_read; *received is a file descriptor that came with the first byte, or -1. */
 bool io_read_with_fd(int fd, void *buffer, size_t length, int *received, uint64_t deadline) {
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))]; /* there is no room for a second one: the kernel closes it */
+    /* There is no room for a second descriptor: the kernel closes it. */
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
     *received = -1;
     for (;;) {
         if (!wait_for(fd, POLLIN, deadline)) return false;

@@ -35,7 +35,8 @@ static hresult on_query_interface(struct object *self, const struct guid *iid, s
     if (!out) return E_POINTER;
     *out = 0;
     bool known = same_guid(iid, &unknown_iid);
-    for (size_t i = 0; i < sizeof callback_iids / sizeof *callback_iids; i++) known |= same_guid(iid, &callback_iids[i]);
+    for (size_t i = 0; i < sizeof callback_iids / sizeof *callback_iids; i++)
+        known |= same_guid(iid, &callback_iids[i]);
     if (!known) return E_NOINTERFACE;
     *out = self;
     return S_OK;

@@ -1,9 +1,9 @@
 /*
- * What agent and reader say to each other over a Unix stream socket. README.md
- * has the conversation; internal/agent in the Go module is the other side.
+ * The protocol of agent and reader over a Unix stream socket. README.md describes
+ * it; internal/agent in the Go module is the other side.
  *
  * Every message is a header and a payload. Numbers are little-endian, structures
- * have no padding. A reader that asks for anything unknown is hung up on.
+ * have no padding. The agent hangs up on a reader that sends anything unknown.
  */
 #ifndef CLRSNAP_PROTOCOL_H
 #define CLRSNAP_PROTOCOL_H
@@ -20,7 +20,7 @@ enum message {
     MSG_DETACHED = 4, /* without payload; the last message */
     MSG_BEGUN = 5,
     /* from the reader */
-    MSG_BEGIN = 0x100, /* the answer to MSG_HELLO, before anything else; has the ring's descriptor with it if events are wanted */
+    MSG_BEGIN = 0x100, /* the answer to MSG_HELLO; comes with the ring's descriptor if events are wanted */
     MSG_WALK = 0x101,
     MSG_RESUME = 0x102, /* without payload */
     MSG_DETACH = 0x103, /* without payload */
@@ -71,7 +71,7 @@ struct frame_record {
 /* MSG_RESUMED */
 struct resume_reply {
     int32_t result; /* of ResumeRuntime */
-    uint32_t expired; /* 1: the agent had resumed the runtime by itself, because time was up */
+    uint32_t expired; /* 1: the agent had resumed the runtime by itself, because the time was over */
 };
 
 /*
@@ -93,7 +93,8 @@ enum event_bits {
 enum begin_flags {
     BEGIN_EVERY_OBJECT = 1u << 0, /* ObjectAllocated instead of the runtime's own sampling; at start-up only */
     BEGIN_REGISTERS = 1u << 1, /* frames are struct frame_record instead of struct short_frame */
-    BEGIN_HOLD = 1u << 2, /* for tests: after a record with a stack its thread waits, see ring_control.released; one at a time */
+    /* For tests: after a record with a stack its thread waits, see ring_control.released; one at a time. */
+    BEGIN_HOLD = 1u << 2,
 };
 
 struct begin_request {
@@ -122,7 +123,7 @@ enum alloc_means {
 struct begin_reply {
     int32_t result; /* if not 0 there are no events, and the agent leaves */
     uint32_t step; /* what failed: enum begin_step */
-    uint32_t events; /* those that can be had */
+    uint32_t events; /* those that will be reported */
     uint32_t alloc_means; /* enum alloc_means */
     uint32_t runtime_major; /* version of the runtime */
     uint32_t reserved;
@@ -151,7 +152,7 @@ struct ring_control {
     uint64_t tail; /* taken so far: the memory before it is zero again */
     uint64_t unused2[7];
     /* written by the agent: events since the beginning, by enum event_type */
-    uint64_t seen[16]; /* that happened, as far as the agent is told */
+    uint64_t seen[16]; /* that the runtime has reported to the agent */
     uint64_t published[16];
     uint64_t dropped[16]; /* chosen, but the ring was full or no buffer was free */
     uint64_t failed[16]; /* of published: without a stack, as DoStackSnapshot failed */
@@ -165,9 +166,16 @@ struct ring_control {
 enum event_type {
     EVENT_PADDING = 0, /* to the end of the ring; only `size` is valid */
     EVENT_ALLOC = 1, /* values: ClassID, size in bytes, bytes that the tick stands for (ALLOC_TICK only), address */
-    EVENT_EXCEPTION = 2, /* ClassID, as far as the reader has said where it is, and to be checked by it, else 0; 0; enum exception_flags, length of the type's name in UTF-16 units; the name follows the frames; not told again when a handler rethrows it */
-    EVENT_CAUGHT = 3, /* FunctionID of whose handler begins, for the thread's published exception that was thrown last and not caught yet; 0: a filter swallows it; no stack */
-    EVENT_CONTENTION = 4, /* lock's id, OS thread id of the owner when the wait began (0: unknown), duration in ns; when the wait is over */
+    /* ClassID, if the reader has told where it is, and to be checked by the reader; else 0. Then 0,
+     * enum exception_flags, and the length of the type's name in UTF-16 units; the name follows the
+     * frames. An exception is not reported again when a handler rethrows it. */
+    EVENT_EXCEPTION = 2,
+    /* FunctionID of the method whose handler begins, for the exception that the thread has published
+     * last and not caught yet; 0: a filter swallows it. No stack. */
+    EVENT_CAUGHT = 3,
+    /* When the wait is over: the lock's id, OS thread id of its owner when the wait began
+     * (0: unknown), duration in ns. */
+    EVENT_CONTENTION = 4,
     EVENT_THREAD_STARTING = 5, /* ThreadID of the thread that this one starts */
     EVENT_THREAD_CREATED = 6, /* ThreadID, OS thread id; no stack */
     EVENT_THREAD_DESTROYED = 7, /* ThreadID; no stack */

@@ -1,10 +1,10 @@
 /*
  * The ring that the reader takes records from: many writers, one reader.
  *
- * A writer reserves its place by moving `head` on, copies its record there, and
+ * A writer reserves its place by advancing `head`, copies its record there, and
  * stores the size last; the reader takes no record whose size is still 0. Whatever
  * the reader writes to the shared memory, writers stay within it: the capacity is
- * a copy, and every place is cut to it.
+ * a copy, and every place is computed modulo it.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -29,8 +29,8 @@ static bool sound(const struct ring_control *c, uint64_t size, size_t largest_re
 }
 
 /*
- * Maps the reader's memory. Its size must be sealed, or else the reader could take
- * it away from under a writer. It holds two of the largest records at least, so
+ * Maps the reader's memory. Its size must be sealed; otherwise the reader could
+ * shrink it while a writer uses it. It holds at least two of the largest records, so
  * that one always has a place once the ring is empty.
  */
 bool ring_open(struct ring *r, int fd, size_t largest_record) {
@@ -51,13 +51,13 @@ bool ring_open(struct ring *r, int fd, size_t largest_record) {
     return true;
 }
 
-/* For when no writer can be in the ring any more. */
+/* For use when no writer can be in the ring any more. */
 void ring_close(struct ring *r) {
     if (r->control) munmap(r->control, RING_CONTROL_SIZE + r->capacity);
     r->control = 0;
 }
 
-/* For when writers may still be in the ring: they get other memory, which nobody reads. */
+/* For use when writers may still be in the ring: they get other memory, which nobody reads. */
 void ring_abandon(struct ring *r) {
     if (!r->control) return;
     mmap(r->control, RING_CONTROL_SIZE + r->capacity, PROT_READ | PROT_WRITE,
@@ -72,7 +72,8 @@ void ring_count(struct ring *r, enum counter counter, enum event_type type) {
 
 bool ring_has_room(struct ring *r, size_t size) {
     uint64_t head = acquire(&r->control->head), used = head - acquire(&r->control->tail);
-    return (int64_t)used < 0 || (used <= r->capacity && r->capacity - used >= size); /* below 0: head has moved meanwhile */
+    /* It is below 0 if head has moved meanwhile. */
+    return (int64_t)used < 0 || (used <= r->capacity && r->capacity - used >= size);
 }
 
 /* Nothing is left to be taken. */
@@ -86,8 +87,8 @@ static void commit(uint8_t *place, uint32_t size) {
 }
 
 /*
- * Moves head on by what is needed for a record in one piece: its size, and what is
- * left of the ring if it does not fit there, which becomes padding.
+ * Advances head by the size of a record. If the record does not fit before the end of
+ * the ring, the rest of the ring becomes padding.
  */
 static bool reserve_place(struct ring *r, uint64_t size, uint64_t *position) {
     struct ring_control *c = r->control;
@@ -98,12 +99,14 @@ static bool reserve_place(struct ring *r, uint64_t size, uint64_t *position) {
         uint64_t used = head - acquire(&c->tail);
         if (used > r->capacity) {
             uint64_t now = acquire(&c->head);
-            if (now == head) return false; /* the reader has written nonsense */
+            if (now == head) return false; /* the reader has written an invalid tail */
             head = now;
             continue;
         }
         if (padding + size > r->capacity - used) return false;
-        if (!__atomic_compare_exchange_n(&c->head, &head, head + padding + size, true, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
+        if (!__atomic_compare_exchange_n(&c->head, &head, head + padding + size, true,
+                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            continue;
         if (padding) commit(r->records + place, (uint32_t)padding);
         *position = head + padding;
         return true;

@@ -22,10 +22,11 @@ enum {
     HOLD_LIMIT_MS = 10000, /* longest suspension */
     REPLY_LIMIT_MS = 5000, /* for a reader to take a reply while the runtime runs */
     BEGIN_LIMIT_MS = 2000, /* for a reader to say what it wants; the program waits for it */
-    LAST_LOOK_MS = 100, /* for a reader to look at the living process once more, when it ends */
-    /* What the CLR is told to expect. It looks whether the agent can go when this is
-     * over, and when twice this is, but waits 0.3 s at least before each look; later
-     * it looks every 5 s only (src/coreclr/vm/profdetach.cpp). */
+    LAST_LOOK_MS = 100, /* for a reader to read the living process once more, when it ends */
+    /* The time for detaching that the agent announces to the CLR. The CLR checks whether
+     * the agent can be detached after this time, and after twice this time, but waits at
+     * least 0.3 s before each check; later it checks only every 5 s
+     * (src/coreclr/vm/profdetach.cpp). */
     DETACH_MS = 300,
     SHUTDOWN_LIMIT_MS = 2000,
     THREAD_STACK = 1 << 20,
@@ -40,10 +41,10 @@ static struct {
     int fd;
     bool attached;
     bool suspended;
-    bool expired; /* the last suspension ended because time was up */
+    bool expired; /* the last suspension ended because its time was over */
     uint64_t deadline; /* of the suspension */
     struct begin_reply begun;
-    atomic_bool gone; /* the reader */
+    atomic_bool hung_up; /* by the reader */
     struct walk walk;
 } session = {.fd = -1};
 
@@ -91,8 +92,8 @@ static bool reply_walk(uint64_t deadline) {
            io_write(session.fd, w->threads, threads, deadline) && io_write(session.fd, w->frames, frames, deadline);
 }
 
-/* Of a runtime that is suspended already this is one more walk; the time that it
- * may stay suspended is not prolonged. */
+/* If the runtime is suspended already, it is walked once more; the time that it may stay
+ * suspended is not prolonged. */
 static bool serve_walk(const struct walk_request *request) {
     if (session.suspended) {
         walk_all(session.info, &session.walk);
@@ -119,8 +120,8 @@ static bool serve_resume(void) {
     return send_message(MSG_RESUMED, &reply, sizeof reply, in_ms(REPLY_LIMIT_MS));
 }
 
-/* Also if a child of the program, forked and not yet another program, has the
- * connection as well. */
+/* It works also if a forked child of the program, before its execve, has the connection
+ * as well. */
 static void hang_up(void) {
     shutdown(session.fd, SHUT_RDWR);
     close(session.fd);
@@ -128,7 +129,7 @@ static void hang_up(void) {
 }
 
 /*
- * Asks the CLR to let the agent go. If it agrees, the session belongs to
+ * Asks the CLR to detach the agent. If it agrees, the session belongs to
  * session_detached from then on, which the CLR calls when none of its threads is
  * in the agent any more. Otherwise the agent stays loaded and does nothing.
  */
@@ -163,27 +164,28 @@ static bool serve(void) {
     if (!io_read(session.fd, &h, sizeof h, deadline)) return false;
     switch (h.type) {
     case MSG_WALK:
-        return h.length == sizeof request && io_read(session.fd, &request, sizeof request, deadline) && serve_walk(&request);
+        return h.length == sizeof request && io_read(session.fd, &request, sizeof request, deadline) &&
+               serve_walk(&request);
     case MSG_RESUME:
         return h.length == 0 && serve_resume();
     }
-    return false; /* MSG_DETACH, or none that is known: the end in either case */
+    return false; /* MSG_DETACH, or an unknown message: both end the session */
 }
 
 static void *run(void *unused) {
     (void)unused;
     pthread_setname_np(pthread_self(), "clrsnap-agent");
     while (serve()) continue;
-    atomic_store(&session.gone, true);
+    atomic_store(&session.hung_up, true);
     if (session.suspended) resume();
     detach();
     return 0;
 }
 
 /*
- * Starts the session's thread. It takes no signal that is meant for the program,
- * whose handlers belong on the program's threads. Those that a thread causes itself
- * are not blocked: the CLR's walk recovers from faults by them.
+ * Starts the session's thread. It blocks the signals that are meant for the program,
+ * whose handlers must run on the program's threads. Signals that a thread causes itself
+ * are not blocked: the CLR's walk uses them to recover from faults.
  */
 static hresult start_thread(void) {
     sigset_t blocked, before;
@@ -207,14 +209,17 @@ static bool send_begun(void) {
     return send_message(MSG_BEGUN, &session.begun, sizeof session.begun, in_ms(REPLY_LIMIT_MS));
 }
 
-/* Says hello, and hears what is wanted; *memory is a file descriptor, or -1. */
+/* Sends the hello, and receives the request; *memory is a file descriptor, or -1. */
 static bool introduce(struct begin_request *request, int *memory) {
     struct hello hello = {
-        .version = PROTOCOL_VERSION, .pid = (uint32_t)getpid(), .attached = session.attached, .hold_limit_ms = HOLD_LIMIT_MS};
+        .version = PROTOCOL_VERSION, .pid = (uint32_t)getpid(), .attached = session.attached,
+        .hold_limit_ms = HOLD_LIMIT_MS};
     struct header h;
     uint64_t deadline = in_ms(BEGIN_LIMIT_MS);
-    return send_message(MSG_HELLO, &hello, sizeof hello, deadline) && io_read_with_fd(session.fd, &h, sizeof h, memory, deadline) &&
-           h.type == MSG_BEGIN && h.length == sizeof *request && io_read(session.fd, request, sizeof *request, deadline);
+    return send_message(MSG_HELLO, &hello, sizeof hello, deadline) &&
+           io_read_with_fd(session.fd, &h, sizeof h, memory, deadline) &&
+           h.type == MSG_BEGIN && h.length == sizeof *request &&
+           io_read(session.fd, request, sizeof *request, deadline);
 }
 
 static hresult prepare(struct object *unknown, const struct begin_request *request, int memory) {
@@ -226,7 +231,7 @@ static hresult prepare(struct object *unknown, const struct begin_request *reque
     return session.begun.result = hr;
 }
 
-/* Connects to the reader. If nobody is there who says what to do, the agent does
+/* Connects to the reader. If there is no reader, or it sends no request, the agent does
  * not stay. */
 static bool converse(struct object *unknown, const char *path, size_t length) {
     struct begin_request request;
@@ -249,9 +254,9 @@ static void session_close(void) {
 }
 
 /*
- * Opens the agent's own library, for good. Its file lies beside the socket, and is
- * removed once the agent has connected; by the descriptor a later reader can have the
- * runtime load it again, which then is no further copy of it.
+ * Opens the agent's own library, and never closes it. Its file lies beside the socket,
+ * and is removed once the agent has connected. Through the descriptor, a later reader can
+ * make the runtime load the same file again, which maps no further copy of it.
  */
 static void keep_library(const char *socket_path, size_t length) {
     static const char name[] = "libclrsnap-agent.so";
@@ -264,13 +269,13 @@ static void keep_library(const char *socket_path, size_t length) {
     library = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 }
 
-/* Everything up to the runtime's part in it, which is session_begin's. */
+/* Does everything that does not need the runtime; session_begin does the rest. */
 bool session_open(struct object *unknown, const char *path, size_t length, bool attached) {
     int nobody = 0;
     if (!atomic_compare_exchange_strong(&session.holders, &nobody, 1)) return false;
     session.attached = attached;
     session.suspended = session.expired = false;
-    atomic_store(&session.gone, false);
+    atomic_store(&session.hung_up, false);
     keep_library(path, length);
     if (walk_allocate(&session.walk) && converse(unknown, path, length)) return true;
     session_close();
@@ -278,9 +283,9 @@ bool session_open(struct object *unknown, const char *path, size_t length, bool 
 }
 
 /*
- * Begins what was asked for, on a thread on which the runtime calls the agent, and
- * starts the session's thread. If that fails the reader knows, and the agent leaves:
- * a running process is asked to let it go, a starting one refuses it.
+ * Begins what was requested, on a thread on which the runtime calls the agent, and
+ * starts the session's thread. If that fails, the reader is told, and the agent leaves: in
+ * a running process it asks to be detached, in a starting one its initialisation fails.
  */
 bool session_begin(void) {
     atomic_fetch_add(&session.holders, 1);
@@ -313,5 +318,5 @@ void session_shutdown(void) {
     uint64_t deadline = in_ms(SHUTDOWN_LIMIT_MS);
     while (atomic_load(&session.calling) && now_ns() < deadline) sleep_ms();
     deadline = in_ms(LAST_LOOK_MS);
-    while (!atomic_load(&session.gone) && !events_taken() && now_ns() < deadline) sleep_ms();
+    while (!atomic_load(&session.hung_up) && !events_taken() && now_ns() < deadline) sleep_ms();
 }

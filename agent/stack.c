@@ -1,8 +1,8 @@
 /*
  * The calling thread's own stack, into one of a few buffers.
  *
- * The buffers are made before, and claimed for the time of one walk. There are as
- * many as fit into POOL_SIZE, not one for each thread: a walk takes some
+ * The buffers are allocated in advance, and claimed for the time of one walk. There are
+ * as many as fit into POOL_SIZE, not one for each thread: a walk takes some
  * microseconds, so few threads need one at a time, however many there are.
  */
 #include <string.h>
@@ -40,7 +40,8 @@ bool stack_claim(struct stack *s) {
     uint64_t free = __atomic_load_n(&pool.free, __ATOMIC_RELAXED);
     do {
         if (!free) return false;
-    } while (!__atomic_compare_exchange_n(&pool.free, &free, free & (free - 1), true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+    } while (!__atomic_compare_exchange_n(&pool.free, &free, free & (free - 1), true,
+                                          __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
     *s = (struct stack){.buffer = (uint32_t)__builtin_ctzll(free)};
     s->frames = pool.memory + (size_t)s->buffer * pool.size;
     return true;

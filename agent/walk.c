@@ -1,5 +1,5 @@
 /*
- * The CLR's own walk of all its threads, into buffers that were made before.
+ * The CLR's own walk of all its threads, into buffers that were allocated in advance.
  *
  * On Linux DoStackSnapshot walks another thread only while the whole runtime is
  * suspended, which SuspendRuntime does without a garbage collection.
@@ -10,10 +10,10 @@
 
 #include "agent.h"
 
-/* Address space only, until it is written to. */
+/* The buffers take memory only where they are written to. */
 enum { MAX_THREADS = 1 << 14, MAX_FRAMES = 1 << 18 };
 
-/* Memory that counts only once it is written to; 0 if there is none. */
+/* Address space, whose pages take memory only once they are written to; 0 if there is none. */
 void *reserve(size_t size) {
     void *p = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return p == MAP_FAILED ? 0 : p;
