@@ -216,7 +216,7 @@ static bool peek(uint64_t address, uint64_t *value) {
 
 /*
  * The class of the exception that this thread is throwing; 0 if it cannot be found.
- * The reader tells where the runtime's structures have it. If the reader is wrong, or
+ * The reader says where the runtime's structures have it. If the reader is wrong, or
  * the object moves, the result is wrong: so it is read by a system call, which cannot
  * fault, and the reader checks it against the type's name.
  */

@@ -64,7 +64,7 @@ struct thread_record {
 /* One call of StackSnapshotCallback. Registers are 0 where none were given. */
 struct frame_record {
     uint64_t function; /* 0: a run of unmanaged frames */
-    uint64_t ip; /* as the callback was told */
+    uint64_t ip; /* as the callback got it */
     uint64_t context_ip, sp, bp, bx, r12, r13, r14, r15; /* of its register context */
 };
 

@@ -19,7 +19,7 @@ func (m RegMask) Len() int { return bits.OnesCount32(uint32(m)) }
 type Machine uint8
 
 // The architectures that have a number. Zero is no architecture, so that a
-// Context that nobody filled in is recognised.
+// Context that was not filled in is recognised.
 const (
 	_ Machine = iota
 	MachineAMD64

@@ -21,7 +21,7 @@ var denied = []uint32{
 // auditArch is what the kernel calls our system call interface.
 var auditArch = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 
-// x32Bit marks the calls of x86-64's other interface, which nobody here needs.
+// x32Bit marks the calls of x86-64's other interface, x32, which is not used here.
 const x32Bit = 0x40000000
 
 // filterCalls sets the filter, and no_new_privs, for all threads. A kernel that has no

@@ -58,8 +58,8 @@ type Descriptor struct {
 	Contracts      map[string]Version
 	SubDescriptors map[string]Global
 
-	// Runtime names the runtime in errors, for example "10.0.12"; whoever
-	// knows it sets it.
+	// Runtime names the runtime in errors, for example "10.0.12"; a caller that
+	// knows the version sets it.
 	Runtime string
 }
 

@@ -126,7 +126,7 @@ func (f *formatter) array(t *SigType, depth int) string {
 		case t.Kind == ElemSZArray:
 			ranks.WriteString("[]")
 		case t.Rank == 1:
-			ranks.WriteString("[*]") // as reflection tells it from T[]
+			ranks.WriteString("[*]") // as reflection distinguishes it from T[]
 		default:
 			ranks.WriteString("[" + strings.Repeat(",", int(min(t.Rank, maxRank)-1)) + "]")
 		}

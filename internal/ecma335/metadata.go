@@ -140,7 +140,7 @@ func (m *Metadata) layTables(minimalDelta bool) error {
 		}
 		m.tables[t].rows, w.rows[t] = n, n
 	}
-	if w.heaps&0x40 != 0 { // one more word that nobody defines; CoreCLR skips it as well
+	if w.heaps&0x40 != 0 { // one more word, which is undocumented; CoreCLR skips it as well
 		p += 4
 	}
 	if err := w.addReferenced(m.pdb); err != nil {

@@ -188,7 +188,7 @@ func (e *Engine) checkOnce() error {
 }
 
 // tasks returns the ids of the target's threads as the runtime knows them, nil
-// where the source cannot tell.
+// where the source has no list of threads.
 func (e *Engine) tasks() (map[int]bool, error) {
 	l, ok := e.src.(threaded)
 	if !ok {

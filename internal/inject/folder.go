@@ -187,8 +187,7 @@ func (f *folder) Close() error {
 
 func (f *folder) remove() error { return removeFolder(f.parent, f.dir, f.name()) }
 
-// removeFolder removes a folder that we have locked, unless somebody has put
-// something else into it.
+// removeFolder removes a folder that we have locked, unless it has foreign files.
 func removeFolder(parent, dir *os.File, name string) error {
 	for _, inside := range []string{libraryName, socketName} {
 		if err := unix.Unlinkat(int(dir.Fd()), inside, 0); err != nil && err != unix.ENOENT {

@@ -29,7 +29,7 @@ const (
 type report struct {
 	Error          string
 	Unavailable    bool
-	Gone           bool
+	Exited         bool
 	KernelExcluded bool
 	BufferBytes    int
 	Samples        int
@@ -78,7 +78,7 @@ func playRole(role string) {
 }
 
 func (r *report) fail(err error) {
-	r.Error, r.Unavailable, r.Gone = err.Error(), errors.Is(err, ErrUnavailable), errors.Is(err, ErrGone)
+	r.Error, r.Unavailable, r.Exited = err.Error(), errors.Is(err, ErrUnavailable), errors.Is(err, ErrGone)
 }
 
 // sample samples a process of our own.

@@ -70,7 +70,7 @@ func (k *KernelSymbols) Name(addr uint64) (name, module string, ok bool) {
 
 // parseKallsyms reads lines "address type name" with an optional "[module]"
 // (s_show in kernel/kallsyms.c). There are no sizes; a function ends where the
-// next symbol begins, be it a function or not.
+// next symbol begins, whether that is a function or not.
 func parseKallsyms(r io.Reader) (*KernelSymbols, error) {
 	p := kallsyms{modules: map[string]uint32{"": 0}, k: &KernelSymbols{modules: []string{""}}}
 	lines := bufio.NewScanner(r)

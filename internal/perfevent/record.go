@@ -135,7 +135,7 @@ func (r *Record) event(kind, misc uint32, body []byte) (bool, error) {
 	case unix.PERF_RECORD_LOST:
 		r.Kind = Lost
 		r.Lost = int(min(u64(body, 8), 1<<40))
-		r.PID, r.TID = 0, 0 // the trailer's are those of whoever wrote the record
+		r.PID, r.TID = 0, 0 // the trailer's are those of the thread that wrote the record
 	case unix.PERF_RECORD_THROTTLE:
 		r.Kind = Throttled
 	default:

@@ -153,7 +153,7 @@ func (k DotNet) build(app, framework string) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if exists(dll) { // somebody else was faster
+	if exists(dll) { // another process was faster
 		return dll, nil
 	}
 	// Other processes see the directory only when it is complete.

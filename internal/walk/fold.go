@@ -89,7 +89,7 @@ func (f *folding) isParent(fr *Frame) bool {
 	return !f.fpKnown || !ok || fp == f.fp
 }
 
-// Hidden reports whether DoStackSnapshot passes over a managed frame: a method
+// Hidden reports whether DoStackSnapshot skips a managed frame: a method
 // without metadata, or one of the runtime's exception machinery.
 func (w *Walker) Hidden(fr *Frame) (bool, error) {
 	if fr.Kind != Managed {

@@ -8,7 +8,7 @@ import (
 	"clrsnap/internal/clr/thread"
 )
 
-// Mode changes what DoStackSnapshot reports.
+// Mode is what DoStackSnapshot reports. It is unrelated to the GC mode of a thread.
 type Mode uint8
 
 // The modes of DoStackSnapshot.

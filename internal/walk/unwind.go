@@ -186,7 +186,7 @@ func (u *unwinding) native(s *site) (base bool, err error) {
 	if err == nil && u.ctx.IP == 0 {
 		// The return address of a thread's first function is 0, and so is that of a step
 		// that went wrong. If a Frame leads back to managed code, this is not the base. If
-		// this frame has called nobody, or if much of the stack lies above, it hardly is.
+		// this frame has made no call, or if much of the stack lies above, it hardly is.
 		if u.follow(errNoReturn) {
 			return false, nil
 		}
@@ -223,7 +223,7 @@ func (u *unwinding) interrupted() {
 	}
 	*u.ctx = c
 	u.runSP = arch.Addr(c.Regs[u.w.arch.SP])
-	// The next Frame is on the other stack, be it above or below.
+	// The next Frame is on the other stack, at higher or lower addresses.
 	u.pos, _ = u.next(at)
 }
 

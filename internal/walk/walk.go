@@ -33,7 +33,7 @@ type Code interface {
 	IsFilter(c *codemap.Code) (bool, error)
 }
 
-// Methods says which methods DoStackSnapshot passes over.
+// Methods says which methods DoStackSnapshot skips.
 type Methods interface {
 	// Hidden reports whether a method has no metadata or is machinery: part of
 	// the managed code with which the runtime dispatches exceptions.

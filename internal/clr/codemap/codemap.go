@@ -25,7 +25,7 @@ import (
 	"clrsnap/internal/target"
 )
 
-// Kind tells what sort of code an address lies in.
+// Kind is the kind of code that an address lies in.
 type Kind uint8
 
 // The kinds of code. None is code that the runtime's map does not know: native

@@ -65,8 +65,8 @@ const maxLayers = 16
 //	Ns.Outer+_Closure$__                _Lambda$__9-0              Ns.Outer.{lambda 9-0}
 //	Ns.Outer+loop@12-1                  Invoke                     Ns.Outer.loop{lambda 12-1}
 //
-// A lambda's numbers are the compiler's: which method of the type (it tells
-// overloads apart) and which lambda in it; F# has the line instead. The C#
+// A lambda's numbers are the compiler's: which method of the type (it distinguishes
+// overloads) and which lambda in it; F# has the line instead. The C#
 // patterns are Roslyn's (dotnet/roslyn, src/Compilers/CSharp/Portable/Symbols/
 // Synthesized/GeneratedNames.cs and GeneratedNameKind.cs).
 func FriendlyName(typeName, method string, hint Hint) Friendly {
@@ -284,8 +284,8 @@ func generated(name string) (source, rest string, ok bool) {
 	return "", "", false
 }
 
-// isOrdinal reports whether s is one of the numbers that tell generated names
-// apart: 3, 3_0, 3-0 (Visual Basic, F#), 3#1 (after a hot reload).
+// isOrdinal reports whether s is one of the numbers that distinguish generated
+// names: 3, 3_0, 3-0 (Visual Basic, F#), 3#1 (after a hot reload).
 func isOrdinal(s string) bool {
 	if s == "" || s[0] < '0' || s[0] > '9' {
 		return false

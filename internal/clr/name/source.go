@@ -15,7 +15,7 @@ type naming struct {
 	typeArgs, methodArgs []typeText
 }
 
-// hint tells async methods from iterators, whose state machines are named alike.
+// hint distinguishes async methods from iterators, whose state machines are named alike.
 func (d *naming) hint(typeName string) Hint {
 	if !strings.Contains(typeName, ">d") {
 		return NoHint

@@ -68,7 +68,7 @@ type layout struct {
 	ID        uint32 `clr:"Thread.Id"`
 	OSID      uint32 `clr:"Thread.OSId"`
 	State     uint32 `clr:"Thread.State"`
-	Mode      uint32 `clr:"Thread.PreemptiveGCDisabled"`
+	GCMode    uint32 `clr:"Thread.PreemptiveGCDisabled"`
 	Frame     uint32 `clr:"Thread.Frame"`
 	Exception uint32 `clr:"Thread.ExceptionTracker"`
 	Exposed   uint32 `clr:"Thread.GCHandle|Thread.ExposedObject"` // the latter in .NET 11
@@ -108,7 +108,7 @@ func NewStore(mem target.Memory, d *contract.Descriptor) (*Store, error) {
 		return nil, err
 	}
 	s.direct = d.Contracts["Exception"] == "c1" // dotnet/runtime pull request 127300
-	for _, off := range []uint32{s.l.ID, s.l.OSID, s.l.State, s.l.Mode, s.l.Frame, s.l.Exception, s.l.Exposed} {
+	for _, off := range []uint32{s.l.ID, s.l.OSID, s.l.State, s.l.GCMode, s.l.Frame, s.l.Exception, s.l.Exposed} {
 		if off > HeadLen-8 {
 			return nil, fmt.Errorf("a field of Thread lies at offset %d, beyond the %d bytes that are copied", off, HeadLen)
 		}
@@ -174,7 +174,7 @@ func (s *Store) readHead(head []byte, at arch.Addr) error {
 // Needed is the number of bytes of a Thread object that Parse looks at.
 func (s *Store) Needed() int {
 	l := &s.l
-	return int(max(l.ID, l.OSID, l.State, l.Mode, l.Frame, l.Exception, l.Exposed, l.Link)) + 8
+	return int(max(l.ID, l.OSID, l.State, l.GCMode, l.Frame, l.Exception, l.Exposed, l.Link)) + 8
 }
 
 // Parse decodes the head of a Thread object, HeadLen bytes that were read at
@@ -187,7 +187,7 @@ func (s *Store) Parse(head []byte, at arch.Addr) Thread {
 		OSID:        int(u32(s.l.OSID)),
 		ManagedID:   int(u32(s.l.ID)),
 		State:       u32(s.l.State),
-		Cooperative: u32(s.l.Mode) != 0,
+		Cooperative: u32(s.l.GCMode) != 0,
 		Frame:       arch.Addr(u64(s.l.Frame)),
 		Exception:   arch.Addr(u64(s.l.Exception)),
 		Exposed:     arch.Addr(u64(s.l.Exposed)),

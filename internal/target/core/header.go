@@ -256,7 +256,7 @@ func (c *Core) readDumped(p []byte, addr arch.Addr) (int, error) {
 		return 0, nil
 	}
 	n := int(min(uint64(len(p)), s.has-o))
-	// Shorter than at Open: somebody is truncating the file.
+	// It is shorter than at Open: the file is being truncated.
 	if got, err := c.file.ReadAt(p[:n], int64(s.off+o)); got < n {
 		if err == io.EOF {
 			err = errCut

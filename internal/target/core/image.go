@@ -229,7 +229,7 @@ func (im *image) verify() error {
 // enoughWords is how many relocated words are enough to distinguish builds.
 const enoughWords = 16
 
-// relocated compares the words that loading has relocated and nobody has written to since,
+// relocated compares the words that loading has relocated and that were not written to since,
 // of every time that the image was loaded by sections.
 func (im *image) relocated() (words, alike int) {
 	for _, run := range im.loads() {

@@ -214,7 +214,7 @@ func (c *Core) addNote(n *noteReader) error {
 	return nil
 }
 
-// recogniseWriter tells the writers apart by their first note (doc.go).
+// recogniseWriter recognises the writer by its first note (doc.go).
 func (c *Core) recogniseWriter(n *noteReader) {
 	if c.notes.writer != "" {
 		return

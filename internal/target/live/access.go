@@ -65,7 +65,7 @@ func checkMachine(pid, dir int) error {
 	defer unix.Close(fd)
 	var h [20]byte
 	if n, err := unix.Pread(fd, h[:], 0); err != nil || n != len(h) || string(h[:4]) != "\x7fELF" {
-		return nil //nolint:nilerr // a program that is no ELF file is somebody else's error
+		return nil //nolint:nilerr // a program that is no ELF file is reported elsewhere
 	}
 	const class64, littleEndian = 2, 1
 	machine := binary.LittleEndian.Uint16(h[18:])
@@ -100,7 +100,7 @@ func deniedError(dir procfs.Dir) error {
 	return e
 }
 
-// tracedError reports that somebody else traces tid, nil if nobody does.
+// tracedError reports that another process traces tid; nil if none does.
 func tracedError(tid, tracer int) error {
 	if tracer == 0 {
 		return nil

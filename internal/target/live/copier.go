@@ -28,7 +28,7 @@ type copier struct {
 	got    [maxPieces]int // bytes that arrived
 	count  int            // pieces: head, stack, extras
 	limit  uint64         // of the stack's copy
-	end    uint64         // of the stack, where the request tells
+	end    uint64         // of the stack, where the request names it
 	spans  []span
 	vm     bool    // use process_vm_readv
 	mem    uintptr // else this file

@@ -145,7 +145,7 @@ func (t *tracee) poll(sh *shared) {
 		t.signals++
 		sh.at(stepSignal)
 		t.pass(sh, uintptr(t.info.status&0xff))
-	default: // an event that nobody asked for
+	default: // an event that was not requested
 		t.pass(sh, 0)
 	}
 }
