@@ -223,8 +223,8 @@ func (r *blockedReader) begin(p *Process, tid int, buf []byte) (blockedFiles, []
 	return f, b, nil
 }
 
-// keep keeps the files of a thread open. If there are too many already, it closes those of
-// another thread.
+// keep keeps the files of a thread open. If there are too many already, it mostly does not,
+// and sometimes closes those of another thread for them, which may have ended.
 func (r *blockedReader) keep(tid int, f blockedFiles) {
 	if r.files == nil {
 		r.files, r.limit = map[int]blockedFiles{}, blockedFilesLimit()

@@ -283,7 +283,7 @@ func (t *tracee) release(sh *shared) {
 }
 
 // collect collects a zombie, a thread that died while we traced it or a child of
-// ours, and reports whether it is collected. It tries once, or waits.
+// ours, and reports whether there is none left to collect. It tries once, or waits.
 //
 //go:norace
 //go:nosplit
