@@ -29,8 +29,8 @@ var (
 // otherUser is neither root nor nobody.
 const otherUser = 65533
 
-// strangersApp runs a program as another user, where everybody can read it. files is a
-// folder that everybody can write to.
+// strangersApp runs a program as another user, from a folder that everybody can read. files
+// is a folder that everybody can write to.
 func strangersApp(t *testing.T, dir string) (app *testenv.App, files string) {
 	t.Helper()
 	files = dir + "/files"
@@ -38,7 +38,9 @@ func strangersApp(t *testing.T, dir string) (app *testenv.App, files string) {
 	must(t, os.Chmod(files, 0o777|os.ModeSticky))
 	host := testenv.Kit(t).Host(testenv.DefaultRuntime)
 	dll := testenv.Build(t, "events")
-	for _, args := range [][]string{{"-rL", filepath.Dir(host), dir + "/net"}, {"-rL", filepath.Dir(dll), dir + "/app"}, {"a+rX", "-R", dir}} {
+	for _, args := range [][]string{
+		{"-rL", filepath.Dir(host), dir + "/net"}, {"-rL", filepath.Dir(dll), dir + "/app"}, {"a+rX", "-R", dir},
+	} {
 		tool := "cp"
 		if args[1] == "-R" {
 			tool = "chmod"
@@ -47,11 +49,14 @@ func strangersApp(t *testing.T, dir string) (app *testenv.App, files string) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
-	app = testenv.Start(t, "events", testenv.Options{Env: []string{"TMPDIR=" + files}, Dir: "/", Prepare: func(c *exec.Cmd) {
+	prepare := func(c *exec.Cmd) {
 		c.Path = filepath.Join(dir, "net", filepath.Base(host))
 		c.Args[0], c.Args[1] = c.Path, filepath.Join(dir, "app", filepath.Base(dll))
 		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: otherUser, Gid: otherUser}}
-	}})
+	}
+	app = testenv.Start(t, "events", testenv.Options{
+		Env: []string{"TMPDIR=" + files}, Dir: "/", Prepare: prepare,
+	})
 	return app, files
 }
 
@@ -65,13 +70,13 @@ func paranoid(t *testing.T) int {
 	return level
 }
 
-// verb is what is done to the program of the other user.
+// verb is a run of clrsnap on the program of the other user.
 type verb struct {
 	name  string
 	needs []uintptr
 	args  []string
 	shows string // on standard output, or in the recording
-	// less says what comes with one capability less.
+	// less has the outcome without one of the capabilities.
 	less map[uintptr]lack
 }
 
@@ -80,8 +85,8 @@ type lack struct {
 	says   string
 }
 
-// TestCapabilities: a user without rights looks at and records a program of another user
-// with exactly the documented capabilities, and with one less there is one clear sentence.
+// TestCapabilities: with exactly the documented capabilities, a user without rights can read
+// and record a program of another user. Without one of them there is one clear sentence.
 func TestCapabilities(t *testing.T) {
 	if asNobody("true").Run() != nil {
 		t.Skip("SKIPPED, NOTHING WAS TESTED: this needs root")
@@ -93,27 +98,39 @@ func TestCapabilities(t *testing.T) {
 	pid := fmt.Sprint(app.PID)
 	record := filepath.Join(files, "a.clrsnap")
 
-	denied := lack{1, `^clrsnap: cannot attach to ` + pid + `: operation not permitted \(it runs as uid 65533 .*: run as .*\n$`}
+	denied := lack{
+		1, `^clrsnap: cannot attach to ` + pid + `: operation not permitted \(it runs as uid 65533 .*: run as .*\n$`,
+	}
 	eventLack := func(name string) lack {
-		return lack{1, `^clrsnap: cannot load the agent into process ` + pid + `: it is another user's \(clrsnap lacks ` + name + `\): run clrsnap as user 65533 or as root, or give it that as well as CAP_SYS_PTRACE\n`}
+		return lack{
+			1, `^clrsnap: cannot load the agent into process ` + pid + `: it is another user's \(clrsnap lacks ` +
+				name + `\): run clrsnap as user 65533 or as root, or give it that as well as CAP_SYS_PTRACE\n`,
+		}
 	}
 	sampling := map[uintptr]lack{
 		unix.CAP_SYS_PTRACE: denied,
-		unix.CAP_PERFMON:    {0, `^clrsnap: note: The kernel sampled each thread by a timer of its own, because .*CAP_PERFMON`},
-		unix.CAP_BPF:        {0, `^clrsnap: note: The kernel copied a stack for every sample of every program, .*CAP_BPF`},
+		unix.CAP_PERFMON: {
+			0, `^clrsnap: note: The kernel sampled each thread by a timer of its own, because .*CAP_PERFMON`,
+		},
+		unix.CAP_BPF: {
+			0, `^clrsnap: note: The kernel copied a stack for every sample of every program, .*CAP_BPF`,
+		},
 	}
 	verbs := []verb{
 		{name: "ps", needs: toLook, args: []string{"ps"}, shows: `^ *` + pid + ` +\S+ +10\.0\.\d+ `,
 			less: map[uintptr]lack{unix.CAP_SYS_PTRACE: {0, ``}}},
 		{name: "stack", needs: toLook, args: []string{"stack", pid}, shows: `^    Events\.Program\.Main`,
 			less: map[uintptr]lack{unix.CAP_SYS_PTRACE: denied}},
-		{name: "record --mode wall", needs: toSample, args: []string{"record", "--mode", "wall", "-d", "1s", "-o", record, pid},
+		{name: "record --mode wall", needs: toSample,
+			args:  []string{"record", "--mode", "wall", "-d", "1s", "-o", record, pid},
 			shows: `Events\.`, less: sampling},
-		{name: "record --mode cpu", needs: toSample, args: []string{"record", "--mode", "cpu", "-d", "1s", "-o", record, pid},
+		{name: "record --mode cpu", needs: toSample,
+			args:  []string{"record", "--mode", "cpu", "-d", "1s", "-o", record, pid},
 			shows: `Events\.`, less: sampling},
 		{name: "record", needs: toSample, args: []string{"record", "-d", "1s", "-o", record, pid},
 			shows: `Events\.`, less: sampling},
-		{name: "record --event", needs: toRecordEvent, args: []string{"record", "--event", "exception", "-d", "1s", "-o", record, pid},
+		{name: "record --event", needs: toRecordEvent,
+			args:  []string{"record", "--event", "exception", "-d", "1s", "-o", record, pid},
 			shows: `Exception`, less: map[uintptr]lack{
 				unix.CAP_SYS_PTRACE:   denied,
 				unix.CAP_DAC_OVERRIDE: eventLack("CAP_DAC_OVERRIDE"),
@@ -130,7 +147,9 @@ func TestCapabilities(t *testing.T) {
 	run := func(t *testing.T, program string, v verb, caps []uintptr) result {
 		t.Helper()
 		c := prepare(program, v)
-		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, AmbientCaps: caps}
+		c.SysProcAttr = &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, AmbientCaps: caps,
+		}
 		return finish(t, c)
 	}
 	works := func(t *testing.T, v verb, r result) {
@@ -150,7 +169,8 @@ func TestCapabilities(t *testing.T) {
 			for _, less := range v.needs {
 				t.Run("without "+cap.Value(less).String(), func(t *testing.T) {
 					if level := paranoid(t); less == unix.CAP_PERFMON && level != 1 && level != 2 {
-						t.Skipf("SKIPPED, NOTHING WAS TESTED: kernel.perf_event_paranoid is %d, and the capability is for 1 and 2", level)
+						t.Skipf("SKIPPED, NOTHING WAS TESTED: "+
+							"kernel.perf_event_paranoid is %d, and the capability is for 1 and 2", level)
 					}
 					want := v.less[less]
 					caps := slices.DeleteFunc(slices.Clone(v.needs), func(c uintptr) bool { return c == less })
@@ -167,7 +187,7 @@ func TestCapabilities(t *testing.T) {
 		})
 	}
 
-	// Root of a container has those that the container was given, and no others.
+	// Root in a container has only the capabilities that the container was given.
 	for _, v := range verbs {
 		t.Run("root with these only/"+v.name, func(t *testing.T) {
 			c := prepare(c.Path, v)
@@ -190,8 +210,8 @@ func TestCapabilities(t *testing.T) {
 		})
 	}
 
-	// A program with file capabilities is not dumpable: some of its own files in /proc are
-	// not its own any more.
+	// A program with file capabilities is not dumpable: some of its files in /proc belong to
+	// root.
 	t.Run("setcap", func(t *testing.T) {
 		var st unix.Statfs_t
 		must(t, unix.Statfs(dir, &st))
@@ -222,14 +242,18 @@ func TestCapabilities(t *testing.T) {
 		r.says(t, 0)
 		r.want(t, `^clrsnap itself:$`, `^ok +user +uid 65534 gid 65534, `,
 			`^ok +capabilities +CAP_SYS_PTRACE, CAP_PERFMON, CAP_BPF, CAP_DAC_OVERRIDE, CAP_SETUID, CAP_SETGID$`,
-			`^ok +ps, stack +processes of all users`, `^ok +record +CPU samples of each processor, .*the best of three ways$`,
+			`^ok +ps, stack +processes of all users`,
+			`^ok +record +CPU samples of each processor, .*the best of three ways$`,
 			`^ok +record --event +processes of all users`, `^process `+pid+`:$`, `^ok +stacks `, `^ok +events `)
 		r = run(t, c.Path, verb{args: []string{"doctor"}}, nil)
 		r.says(t, 0)
-		r.want(t, `^ok +capabilities +none$`, `^ok +record --event +processes of user 65534; those of others take CAP_SYS_PTRACE, CAP_DAC_OVERRIDE, CAP_SETUID, CAP_SETGID$`)
+		r.want(t, `^ok +capabilities +none$`,
+			`^ok +record --event +processes of user 65534; `+
+				`those of others take CAP_SYS_PTRACE, CAP_DAC_OVERRIDE, CAP_SETUID, CAP_SETGID$`)
 		if regexp.MustCompile(`processes of all users`).MatchString(r.stdout) {
 			t.Errorf("it promises too much:\n%s", r.stdout)
 		}
-		good(t, "doctor").want(t, `^ok +capabilities +CAP_SYS_PTRACE.* that serve for nothing here$`, `→ fewer do: .*setcap cap_sys_ptrace,cap_perfmon,cap_bpf\+ep`)
+		good(t, "doctor").want(t, `^ok +capabilities +CAP_SYS_PTRACE.* that serve for nothing here$`,
+			`→ fewer do: .*setcap cap_sys_ptrace,cap_perfmon,cap_bpf\+ep`)
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// confine has this process keep no rights but to write the file, to read what is named, and
-// to use these capabilities.
+// confine drops all rights of this process but to write the output file, to read the files
+// read, and to use these capabilities.
 func (p *pendingFile) confine(read []string, capabilities ...int) error {
 	r := confine.Rights{Read: read, Capabilities: capabilities}
 	if p.place == nil { // standard output, which is open
@@ -25,7 +25,7 @@ func (p *pendingFile) confine(read []string, capabilities ...int) error {
 		if err != nil {
 			return err
 		}
-		// A file that takes nobody's place needs fewer rights.
+		// A file that replaces no other needs fewer rights.
 		t.fresh = t.name == "" && p.place.st == nil
 		p.temp = t
 		r.Make, r.Replace = p.place.dir, !t.fresh

@@ -20,10 +20,11 @@ import (
 )
 
 // beforeReading runs the command and calls look when it is about to read a file for the
-// first time: the kernel has it wait meanwhile (fanotify(7)).
+// first time. The kernel makes it wait meanwhile (fanotify(7)).
 func beforeReading(t *testing.T, file string, look func(pid int), args ...string) result {
 	t.Helper()
-	group, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY|unix.O_CLOEXEC)
+	group, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK,
+		unix.O_RDONLY|unix.O_CLOEXEC)
 	if err == nil {
 		defer unix.Close(group)
 		err = unix.FanotifyMark(group, unix.FAN_MARK_ADD, unix.FAN_ACCESS_PERM, unix.AT_FDCWD, file)
@@ -59,7 +60,7 @@ func beforeReading(t *testing.T, file string, look func(pid int), args ...string
 	}
 }
 
-// readers are who waits for permission to read.
+// readers returns the processes that wait for permission to read.
 func readers(t *testing.T, group int) []unix.FanotifyEventMetadata {
 	t.Helper()
 	var waiting [32]unix.FanotifyEventMetadata
@@ -71,7 +72,8 @@ func readers(t *testing.T, group int) []unix.FanotifyEventMetadata {
 	return waiting[:max(n, 0)/size]
 }
 
-// isConfined checks the threads of a process: no capabilities but these, and no way to others.
+// isConfined checks that the threads of a process have no capabilities but these, and cannot
+// get others.
 func isConfined(t *testing.T, pid int, capabilities uint64) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
@@ -81,7 +83,10 @@ func isConfined(t *testing.T, pid int, capabilities uint64) {
 	for _, name := range files {
 		text, err := os.ReadFile(name)
 		must(t, err)
-		for _, line := range []string{"NoNewPrivs:\t1", "Seccomp:\t2", fmt.Sprintf("CapPrm:\t%016x", capabilities), fmt.Sprintf("CapEff:\t%016x", capabilities)} {
+		for _, line := range []string{
+			"NoNewPrivs:\t1", "Seccomp:\t2",
+			fmt.Sprintf("CapPrm:\t%016x", capabilities), fmt.Sprintf("CapEff:\t%016x", capabilities),
+		} {
 			if !strings.Contains(string(text), "\n"+line+"\n") {
 				t.Errorf("a thread has not %q when it reads:\n%s", line, text)
 			}
@@ -89,8 +94,8 @@ func isConfined(t *testing.T, pid int, capabilities uint64) {
 	}
 }
 
-// TestConfinedVerbs: what reads files of strangers has given up all other rights before
-// the first byte.
+// TestConfinedVerbs: a verb that reads files of strangers has dropped all other rights before
+// it reads the first byte.
 func TestConfinedVerbs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED, NOTHING WAS TESTED: only root can hold a reader, and has capabilities to lose")
@@ -114,7 +119,10 @@ func TestConfinedVerbs(t *testing.T) {
 		{"view --diff", base, 0, `main|work`, []string{"view", folded, "--diff", base}},
 		{"view --diff, the first", folded, 0, `main|work`, []string{"view", folded, "--diff", base}},
 		{"stack --core", dump, readsAll, `Idle\.Program\.`, []string{"stack", "--core", dump}},
-		{"stack --core --sysroot", dump, readsAll, `Idle\.Program\.`, []string{"stack", "--core", dump, "--sysroot", "/"}},
+		{
+			"stack --core --sysroot", dump, readsAll, `Idle\.Program\.`,
+			[]string{"stack", "--core", dump, "--sysroot", "/"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			see := func(pid int) { isConfined(t, pid, c.capabilities) }
@@ -122,8 +130,8 @@ func TestConfinedVerbs(t *testing.T) {
 			r.says(t, 0)
 			r.want(t, c.writes)
 
-			// A file that takes the output's place is one that is not to be written to, which
-			// Landlock says before anybody has looked at it.
+			// A file that has been put in the output's place must not be written to. Landlock
+			// refuses that before clrsnap can check it.
 			if confine.LandlockABI() == 0 {
 				t.Skip("SKIPPED, LITTLE WAS TESTED: the kernel has no Landlock")
 			}
@@ -134,13 +142,14 @@ func TestConfinedVerbs(t *testing.T) {
 				must(t, os.Rename(out+".new", out))
 			}
 			args := append(c.args, "-o", out)
-			beforeReading(t, c.reads, swap, args...).says(t, 1, `^clrsnap: cannot write to `+regexp.QuoteMeta(out)+`: permission denied\n$`)
+			beforeReading(t, c.reads, swap, args...).says(t, 1,
+				`^clrsnap: cannot write to `+regexp.QuoteMeta(out)+`: permission denied\n$`)
 			unharmed(t, out)
 		})
 	}
 }
 
-// TestConfinedReaches: what a user can read and write, he can when confined.
+// TestConfinedReaches: a user can read and write the same files when confined.
 func TestConfinedReaches(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED, NOTHING WAS TESTED: only root needs capabilities for its files")

@@ -10,7 +10,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// TestStackOfCore shows a core dump of a program that goes on.
+// TestStackOfCore shows a core dump of a program that did not crash.
 func TestStackOfCore(t *testing.T) {
 	app := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "4", "--pool", "6"}})
 	dump := testenv.GCoreDump(t, app.PID)
@@ -28,10 +28,12 @@ func TestStackOfCore(t *testing.T) {
 		t.Errorf("%s%s", r.stdout, r.stderr)
 	}
 	good(t, "stack", "--core", dump, "--thread", "^idle-3$", "--managed").want(t, `^1 thread$`)
-	good(t, "stack", "--json", "--core="+dump).want(t, `"core":\{"path":"[^"]*","writer":"gcore"[,}]`, `"name":"idle-3"`)
+	good(t, "stack", "--json", "--core="+dump).want(t, `"core":\{"path":"[^"]*","writer":"gcore"[,}]`,
+		`"name":"idle-3"`)
 
 	t.Run("no such thread", func(t *testing.T) {
-		command(t, "stack", "--core", dump, "-t", "1").says(t, 1, `^clrsnap: no thread of the core dump .* matches .*: clrsnap stack --core .* shows all\n$`)
+		command(t, "stack", "--core", dump, "-t", "1").says(t, 1,
+			`^clrsnap: no thread of the core dump .* matches .*: clrsnap stack --core .* shows all\n$`)
 	})
 	t.Run("empty sysroot", func(t *testing.T) {
 		r := command(t, "stack", "--core", dump, "--sysroot", t.TempDir())
@@ -47,7 +49,7 @@ func TestStackOfCore(t *testing.T) {
 	})
 }
 
-// TestStackOfCoreRefused: what is no core dump is told apart, in one sentence.
+// TestStackOfCoreRefused: a file that is not a core dump is refused, in one sentence.
 func TestStackOfCoreRefused(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {

@@ -15,18 +15,18 @@ import (
 func newDoctor(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor [PID]",
-		Short: "Check what stands in the way of a process's stacks",
-		Long: `Without a PID: tell what this run of clrsnap is allowed, and what each verb can do
-with that.
+		Short: "Check whether clrsnap can read a process, and what to do if not",
+		Long: `Without a PID: check what this run of clrsnap is permitted to do, and what each verb
+can do with that.
 
-With one, also check everything that the stacks of a process need, one thing after the other:
-permissions, the runtime's version and shape, its description of itself, its
-native modules; and at last take the stacks, which is the proof.
+With a PID: also check everything that reading the stacks of that process needs:
+permissions, the runtime's version and shape, its data descriptor, and its native
+modules. At the end take the stacks, which proves that it works.
 
-What is not in order comes with the remedy. The exit status is 1 if it prevents
-stacks, and 0 if at worst some of them can be incomplete.`,
+Each problem comes with its remedy. The exit status is 1 if a problem prevents
+stacks, and 0 if at worst some stacks can be incomplete.`,
 		Example: `  clrsnap doctor 4242
-  clrsnap doctor               what can be done with the rights that are there?`,
+  clrsnap doctor               what can clrsnap do with the permissions that it has?`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
@@ -51,14 +51,14 @@ stacks, and 0 if at worst some of them can be incomplete.`,
 	}
 }
 
-// marks are how a verdict looks, and in which colour.
+// marks are the words for verdicts, and their colours.
 var marks = map[clrsnap.Verdict][2]string{
 	clrsnap.Fine:     {"ok", "32"},
 	clrsnap.Degraded: {"warning", "33"},
 	clrsnap.Blocking: {"NOT OK", "1;31"},
 }
 
-// section are checks of one thing.
+// section has the checks of clrsnap or of a process.
 type section struct {
 	title  string
 	checks []clrsnap.Check
@@ -98,7 +98,8 @@ func writeChecks(w io.Writer, checks []clrsnap.Check, nameWidth int, color bool)
 	for i := range checks {
 		c := &checks[i]
 		m := marks[c.Verdict]
-		fmt.Fprintf(w, "%s  %-*s  %s\n", paint(color, m[1], fmt.Sprintf("%-*s", markWidth, m[0])), nameWidth, c.Name, oneLineText(c.Detail))
+		mark := paint(color, m[1], fmt.Sprintf("%-*s", markWidth, m[0]))
+		fmt.Fprintf(w, "%s  %-*s  %s\n", mark, nameWidth, c.Name, oneLineText(c.Detail))
 		if c.Remedy != "" {
 			fmt.Fprintf(w, "%*s  → %s\n", markWidth+2+nameWidth, "", oneLineText(c.Remedy))
 		}

@@ -18,22 +18,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Some processes can keep whoever looks at them waiting for ever (clrsnap.ErrMayBlock): a
-// thread of ours that waits so cannot be ended by anything, and a process with such a thread
-// does not end either. So nothing of them is touched by the command that a user has called
-// and waits for. It starts itself once more, as a worker that can be given up, and is its
-// guard from then on: it passes on what the worker writes, its status, and signals.
+// Reading some processes can block for ever (clrsnap.ErrMayBlock). A thread that is blocked in
+// such a system call cannot be ended, not even by SIGKILL, and neither can its process. So the
+// command that the user has called does not touch such a process itself. It starts another
+// clrsnap, the worker, and becomes its guard: it passes on the worker's output and exit status,
+// and signals to the worker. If the worker blocks, the guard ends without it.
 
-// guardVariable says which descriptors a worker has its guard at.
+// guardVariable names the environment variable with which a guard tells its worker that it is
+// one. Its value is the descriptors of worker.status and worker.orders.
 const guardVariable = "CLRSNAP_GUARD"
 
-// worker is what a worker knows of its guard.
+// worker has a worker's connections to its guard.
 type worker struct {
-	status *os.File // takes the exit status, in one byte
-	orders *os.File // brings signals, in one byte each; ends when the guard does
+	status *os.File // for writing the exit status, in one byte
+	orders *os.File // for reading signals, in one byte each; EOF: the guard has ended
 }
 
-// guardOf returns what the process has of a guard; nil: it is no worker.
+// guardOf returns the connections to the guard; nil: the process is not a worker.
 func guardOf() *worker {
 	status, orders, ok := strings.Cut(os.Getenv(guardVariable), ",")
 	s, err1 := strconv.Atoi(status)
@@ -47,15 +48,16 @@ func guardOf() *worker {
 	return &worker{os.NewFile(uintptr(s), "status"), os.NewFile(uintptr(o), "orders")}
 }
 
-// end tells the guard that the worker ends, which it may not be able to.
+// end tells the guard the exit status. The worker itself may not be able to end.
 func (w *worker) end(status int) {
 	if w != nil {
 		_, _ = w.status.Write([]byte{byte(status)})
 	}
 }
 
-// signals adds what the guard passes on to the signals that the worker gets itself: a terminal
-// sends them to both. When the guard ends, the worker does.
+// signals returns the signals of the worker: its own and those that the guard passes on. A
+// signal from a terminal comes from both, and counts once. When the guard ends, so does the
+// worker.
 func (w *worker) signals(own <-chan os.Signal) chan os.Signal {
 	passedOn := make(chan os.Signal, 2)
 	go func() {
@@ -87,11 +89,11 @@ func (w *worker) signals(own <-chan os.Signal) chan os.Signal {
 	return once
 }
 
-// sameSignal is how far apart a signal and the same one from the guard can be.
+// sameSignal is the longest time between a signal and its copy from the guard.
 const sameSignal = 100 * time.Millisecond
 
-// wary returns an ErrMayBlock if a process can keep the command waiting for ever: this
-// process, for its own files. A worker goes on all the same.
+// wary returns an ErrMayBlock if reading the memory or files of a process can block for ever.
+// The process can be this one, for its own files. In a worker, wary returns nil.
 func (a *app) wary(pid int) error {
 	if a.worker != nil {
 		return nil
@@ -118,15 +120,17 @@ func guard(args []string, stdout, stderr *os.File) (int, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return exitFailure, err
 	}
-	// What we have inherited is not the worker's: it would stay open.
+	// The worker must not inherit other descriptors: they would stay open as long as it.
 	_ = unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	if err := cmd.Start(); err != nil {
-		return exitFailure, fmt.Errorf("cannot start another clrsnap, which could be given up if it has to wait for ever: %w", err)
+		return exitFailure,
+			fmt.Errorf("cannot start a second clrsnap, which is needed to read a process that may block: %w",
+				err)
 	}
 	for _, f := range []*os.File{theirStatus, theirOrders, out.write, errs.write} {
-		f.Close() // nil, too: where there is no pipe
+		f.Close() // a nil file means that there is no pipe
 	}
 	said, ended := make(chan int, 1), make(chan int, 1)
 	go func() {
@@ -142,10 +146,10 @@ func guard(args []string, stdout, stderr *os.File) (int, error) {
 	result, over := 0, false
 	for !over {
 		select {
-		case sig := <-signals: // the second one ends this process, and so the worker
+		case sig := <-signals: // a second one ends this process, and so the worker
 			_, _ = orders.Write([]byte{byte(sig.(syscall.Signal))})
 		case result = <-said:
-			// It has written everything, and ends now if it can.
+			// It has written everything, and ends now unless a thread is blocked.
 			select {
 			case <-ended:
 			case <-time.After(endsWithin):
@@ -160,7 +164,7 @@ func guard(args []string, stdout, stderr *os.File) (int, error) {
 	return result, nil
 }
 
-// endsWithin is how long a worker has to end once it has said that it does.
+// endsWithin is how long a worker may take to end after it has told its status.
 const endsWithin = 200 * time.Millisecond
 
 func exitStatus(s *os.ProcessState) int {
@@ -170,14 +174,15 @@ func exitStatus(s *os.ProcessState) int {
 	return s.ExitCode()
 }
 
-// relayed is what a worker writes to. A pipe of the user's would stay open as long as the
-// worker: it gets one of ours, and we pass on what comes. So with a socket.
+// relayed is an output of a worker. If the user's output is a pipe or a socket, the worker does
+// not get it, because it would stay open as long as a blocked worker. It gets a pipe of the
+// guard's, and the guard passes on what comes.
 type relayed struct {
-	write, read *os.File // of our pipe; nil: there is none
+	write, read *os.File // the ends of the guard's pipe; nil: the worker has the user's output
 	done        sync.WaitGroup
 }
 
-// relay lets the worker write to f, and sets its end of it.
+// relay sets theirs to what a worker has to write to, so that its output gets to f.
 func relay(theirs *io.Writer, f *os.File) (*relayed, error) {
 	o := &relayed{}
 	*theirs = f
@@ -195,12 +200,13 @@ func relay(theirs *io.Writer, f *os.File) (*relayed, error) {
 	*theirs = o.write
 	o.done.Go(func() {
 		_, _ = io.Copy(f, o.read)
-		o.read.Close() // where nobody reads any more, the worker's writes fail as ours do
+		o.read.Close() // if f's reader has closed it, the worker's writes must fail too
 	})
 	return o, nil
 }
 
-// finish passes on what is there yet. The pipe does not end if the worker does not.
+// finish passes on what is still in the pipe. It does not wait for the end of the pipe, which
+// does not come while the worker is blocked.
 func (o *relayed) finish() {
 	if o.read == nil {
 		return
@@ -212,7 +218,7 @@ func (o *relayed) finish() {
 	o.done.Wait()
 }
 
-// unread is how many bytes lie in the pipe.
+// unread returns how many bytes are in the pipe.
 func (o *relayed) unread() (n int) {
 	c, err := o.read.SyscallConn()
 	if err != nil {

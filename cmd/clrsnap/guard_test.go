@@ -13,7 +13,7 @@ import (
 	"clrsnap/internal/testenv"
 )
 
-// emptyFile makes a file of zeros in a folder, which is called as the runtime's.
+// emptyFile makes a file of zeros in a folder, with the name of the runtime's library.
 func emptyFile(t *testing.T, dir string) string {
 	t.Helper()
 	file := filepath.Join(dir, "libcoreclr.so")
@@ -26,8 +26,8 @@ func emptyFile(t *testing.T, dir string) string {
 	return file
 }
 
-// silentVictim starts a victim with a file of a file system in user space, which then falls
-// silent.
+// silentVictim starts a victim with a file on a file system in user space, which then stops
+// answering.
 func silentVictim(t *testing.T, attr *syscall.SysProcAttr, kind string) (pid int, place string) {
 	t.Helper()
 	from := t.TempDir()
@@ -38,8 +38,8 @@ func silentVictim(t *testing.T, attr *syscall.SysProcAttr, kind string) (pid int
 	return pid, place
 }
 
-// TestSlow: processes that keep whoever looks at them waiting for ever. Each verb ends by
-// itself and says why; ps lists the others; Ctrl-C ends each at once.
+// TestSlow: reading these processes blocks for ever. Each verb ends by itself and says why; ps
+// lists the other processes; Ctrl-C ends each verb at once.
 func TestSlow(t *testing.T) {
 	app := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "1"}})
 	for _, c := range []struct {
@@ -79,7 +79,7 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// slowVerbs tries each verb on a process that keeps it waiting, all at the same time.
+// slowVerbs runs all verbs, at the same time, on a process that blocks them.
 func slowVerbs(t *testing.T, id, other string) {
 	html := filepath.Join(t.TempDir(), "x.html")
 	ps := launch(t, limited(t, "ps"))
@@ -112,7 +112,7 @@ func slowVerbs(t *testing.T, id, other string) {
 
 	for _, b := range begun {
 		r := b.end(t)
-		r.says(t, 1, `given up: process `+id+` has kept clrsnap waiting for 5s`)
+		r.says(t, 1, `gave up after 5s: reading the memory or the files of process `+id+` blocks`)
 		if strings.Count(r.stderr, "\n") != 1 {
 			t.Errorf("%v: more than one sentence: %s", b.Args, r.stderr)
 		}
@@ -120,7 +120,7 @@ func slowVerbs(t *testing.T, id, other string) {
 	within(t, "giving up", start, stuckFor)
 }
 
-// within requires that something has not taken longer than it may, with room for a busy
+// within requires that something has not taken longer than it may, with a margin for a busy
 // machine.
 func within(t *testing.T, what string, start time.Time, most time.Duration) {
 	t.Helper()
@@ -129,7 +129,7 @@ func within(t *testing.T, what string, start time.Time, most time.Duration) {
 	}
 }
 
-// TestSlowFiles: files that are on a file system that has fallen silent.
+// TestSlowFiles: files on a file system that has stopped answering.
 func TestSlowFiles(t *testing.T) {
 	from := t.TempDir()
 	emptyFile(t, from)
@@ -139,13 +139,13 @@ func TestSlowFiles(t *testing.T) {
 	for _, args := range [][]string{{"view", file}, {"stack", "--core", file}} {
 		t.Run(args[0], func(t *testing.T) {
 			t.Parallel()
-			finish(t, limited(t, args...)).says(t, 1, `given up: a file has kept clrsnap waiting for 5s`)
+			finish(t, limited(t, args...)).says(t, 1, `gave up after 5s: the file system of a file does not answer`)
 		})
 	}
 }
 
 // TestSlowFolder: a program that runs from a file system in user space, as in a container
-// without root. It is looked at as any other as long as the file system answers.
+// without root. It is read like any other as long as the file system answers.
 func TestSlowFolder(t *testing.T) {
 	p := testenv.Publish(t, "idle", "net9", testenv.SelfContained, "")
 	place, order := slowFolder(t, p.Dir)
@@ -164,7 +164,8 @@ func TestSlowFolder(t *testing.T) {
 	}
 	look()
 	order("silent")
-	finish(t, limited(t, "stack", pid)).says(t, 1, `given up: process `+pid+` .* is a file system of type fuse\.slow`)
+	finish(t, limited(t, "stack", pid)).says(t, 1,
+		`gave up after 5s: .* process `+pid+` .* is a file system of type fuse\.slow`)
 	order("answering")
 	look()
 }

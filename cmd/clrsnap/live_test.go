@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// result is what a run of the command left.
+// result is the outcome of a run of the command.
 type result struct {
 	stdout, stderr string
 	status         int // -1: killed by a signal
@@ -92,14 +92,16 @@ func TestIdle(t *testing.T) {
 	})
 	t.Run("json", func(t *testing.T) { testJSON(t, app) })
 	t.Run("stop-all", func(t *testing.T) {
-		good(t, "stack", pid, "--stop-all").want(t, `\d+ stopped \(pauses: p50 [\d.]+ .s, p99 [\d.]+ .s, max [\d.]+ .s\)`)
+		good(t, "stack", pid, "--stop-all").want(t,
+			`\d+ stopped \(pauses: p50 [\d.]+ .s, p99 [\d.]+ .s, max [\d.]+ .s\)`)
 	})
 	t.Run("ps", func(t *testing.T) {
 		good(t, "ps").want(t, `^ *`+pid+`  \S+ +10\.0\.\d+ +(shared|single-file) +.*idle\.dll`)
 	})
 	t.Run("doctor", func(t *testing.T) {
 		r := good(t, "doctor", pid)
-		r.want(t, `^ok +runtime +\.NET 10\.`, `^ok +contracts +.*Thread 1`, `^ok +modules`, `^ok +stacks +(\d+) of \d+ threads complete`)
+		r.want(t, `^ok +runtime +\.NET 10\.`, `^ok +contracts +.*Thread 1`, `^ok +modules`,
+			`^ok +stacks +(\d+) of \d+ threads complete`)
 		if strings.Contains(r.stdout, "NOT OK") || r.stderr != "" {
 			t.Errorf("%s%s", r.stdout, r.stderr)
 		}
@@ -129,7 +131,8 @@ func testJSON(t *testing.T, app *testenv.App) {
 	if err := json.Unmarshal([]byte(r.stdout), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if doc.Process.PID != app.PID || !strings.HasPrefix(doc.Process.Runtime.Version, "10.") || time.Since(doc.CapturedAt) > time.Minute {
+	if doc.Process.PID != app.PID || !strings.HasPrefix(doc.Process.Runtime.Version, "10.") ||
+		time.Since(doc.CapturedAt) > time.Minute {
 		t.Errorf("%+v at %v", doc.Process, doc.CapturedAt)
 	}
 	found := 0
@@ -138,7 +141,8 @@ func testJSON(t *testing.T, app *testenv.App) {
 			t.Errorf("thread %d without complete or frames", th.OSThreadID)
 		}
 		for _, f := range th.Frames {
-			if f.Method == "Idle.Program.Block" && f.Kind == "managed" && strings.HasPrefix(f.FunctionID, "0x") && strings.HasPrefix(f.IP, "0x") {
+			if f.Method == "Idle.Program.Block" && f.Kind == "managed" && strings.HasPrefix(f.FunctionID, "0x") &&
+				strings.HasPrefix(f.IP, "0x") {
 				found++
 			}
 		}
@@ -162,11 +166,12 @@ func testNobody(t *testing.T, pid string) {
 	if r.status != 0 {
 		t.Errorf("status %d: %s", r.status, r.stderr)
 	}
-	r.want(t, `"pid":`+pid+`,"user":"root","command":"[^"]*idle\.dll[^"]*","error":"cannot attach to `+pid+`: operation not permitted`)
+	r.want(t, `"pid":`+pid+`,"user":"root","command":"[^"]*idle\.dll[^"]*",`+
+		`"error":"cannot attach to `+pid+`: operation not permitted`)
 }
 
-// A thread that a debugger holds cannot be stopped: status 1, be all stopped at once or
-// one after the other, and what could be had.
+// A thread that a debugger holds cannot be stopped. Whether all threads are stopped at once or
+// one after the other, the status is 1, and the other stacks are shown.
 func TestStackMissing(t *testing.T) {
 	app := testenv.Start(t, "crowd", testenv.Options{Args: []string{"--threads", "4", "--spin", "1"}})
 	pid := fmt.Sprint(app.PID)
@@ -190,9 +195,10 @@ func TestStackMissing(t *testing.T) {
 	if err := unix.PtraceSeize(spin); err != nil {
 		t.Fatal(err)
 	}
-	for _, flags := range [][]string{nil, {"--stop-all"}, {"--json"}, {"--thread", "spin|blocked"}, {"--stop-all", "--thread", "spin"}} {
+	for _, flags := range [][]string{nil, {"--stop-all"}, {"--json"}, {"--thread", "spin|blocked"},
+		{"--stop-all", "--thread", "spin"}} {
 		r := command(t, append([]string{"stack", pid}, flags...)...)
-		r.says(t, 1, `^clrsnap: the stacks of 1 of \d+ threads are missing, and each says why: .*\n$`)
+		r.says(t, 1, `^clrsnap: the stacks of 1 of \d+ threads are missing, and each thread says why: .*\n$`)
 		r.want(t, `already traced: by process `)
 		if !slices.Contains(flags, "--json") {
 			r.want(t, `, 1 without a stack$`)
@@ -200,7 +206,7 @@ func TestStackMissing(t *testing.T) {
 	}
 	good(t, "stack", pid, "--thread", "blocked")
 	good(t, "stack", pid, "--thread", "blocked", "--stop-all")
-	// A seized thread is let go only where it stands still, or by the end of its tracer.
+	// A seized thread is detached only while it is stopped, or when its tracer ends.
 	if err := unix.PtraceInterrupt(spin); err != nil {
 		t.Fatal(err)
 	}
@@ -217,8 +223,8 @@ func TestStackMissing(t *testing.T) {
 	}
 }
 
-// The target ends in the middle of a snapshot: one sentence, and what was
-// collected.
+// The target ends in the middle of a snapshot: there is one sentence, and what was collected
+// until then.
 func TestExitWhileRead(t *testing.T) {
 	for i := range 6 {
 		app := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "30"}})
@@ -228,14 +234,15 @@ func TestExitWhileRead(t *testing.T) {
 			_ = syscall.Kill(app.PID, syscall.SIGKILL)
 		}()
 		r := finish(t, c)
-		if r.status != 0 && (r.status != 1 || strings.Count(r.stderr, "\n") != 1 || !strings.HasPrefix(r.stderr, "clrsnap: ")) {
+		if r.status != 0 && (r.status != 1 || strings.Count(r.stderr, "\n") != 1 ||
+			!strings.HasPrefix(r.stderr, "clrsnap: ")) {
 			t.Errorf("status %d, stderr %q", r.status, r.stderr)
 		}
 		t.Logf("after %d ms: status %d, %d bytes, %s", 3+4*i, r.status, len(r.stdout), r.stderr)
 	}
 }
 
-// Ctrl-C at any moment: status 130, or 0 if it came too late; the target goes on.
+// Ctrl-C at any moment: the status is 130, or 0 if it came too late. The target keeps running.
 func TestInterrupt(t *testing.T) {
 	app := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "50"}})
 	interrupted := 0

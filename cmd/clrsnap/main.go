@@ -30,8 +30,8 @@ const (
 )
 
 func main() {
-	// This process is over before garbage collection pays: without it the
-	// command is an eighth faster. What lasts, or is large, decides for itself.
+	// Most commands end before garbage collection pays: without it they are an
+	// eighth faster. Verbs that take long or need much memory switch it on.
 	if collectsAsUsual() {
 		debug.SetGCPercent(-1)
 		debug.SetMemoryLimit(memoryLimit)
@@ -42,14 +42,13 @@ func main() {
 	os.Exit(status)
 }
 
-// memoryLimit is how much memory, in bytes, is used before any is collected.
+// memoryLimit is how many bytes of memory are used before garbage is collected.
 const memoryLimit = 128 << 20
 
-// collectsAsUsual: nobody has said when garbage is to be collected.
+// collectsAsUsual reports whether the user has left the garbage collector's settings alone.
 func collectsAsUsual() bool { return os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" }
 
-// collectAbove has garbage collected where there is much of it: not before the heap has
-// 4 MB times percent/100, and then whenever it has grown by so much, or is near memoryLimit.
+// collectAbove sets GOGC to percent, unless the user has set it.
 func collectAbove(percent int) {
 	if collectsAsUsual() {
 		debug.SetGCPercent(percent)
@@ -61,15 +60,15 @@ type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// statusError ends the command with a status and without a message: all has
-// been said.
+// statusError ends the command with a status and without a message, because the user has
+// been told already.
 type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// run is the command without its process.
+// run runs the command and returns its exit status.
 func run(args []string, stdout, stderr *os.File, w *worker) int {
-	// A reader that has gone away is an error of a write, not a signal.
+	// If the reader has closed the pipe, writes return EPIPE; no signal ends the process.
 	signal.Ignore(syscall.SIGPIPE)
 	a := &app{stdout: stdout, stderr: stderr, worker: w}
 	a.graceful.Store(int64(2 * time.Second))
@@ -77,9 +76,9 @@ func run(args []string, stdout, stderr *os.File, w *worker) int {
 	root := newRoot(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	// What has begun is not begun once more.
+	// The command is started again in a worker, unless it has collected something already.
 	if w == nil && errors.Is(err, clrsnap.ErrMayBlock) && !a.collects.Load() {
-		a.graceful.Store(math.MaxInt64) // it is the worker that ends by itself
+		a.graceful.Store(math.MaxInt64) // the worker decides when to end
 		status, err := guard(args, stdout, stderr)
 		if err != nil {
 			report(stderr, err)
@@ -87,7 +86,7 @@ func run(args []string, stdout, stderr *os.File, w *worker) int {
 		return status
 	}
 	status := report(stderr, err)
-	// A signal that comes when all is done changes nothing.
+	// A signal that arrives when everything is done changes nothing.
 	if sig := caught(); sig != 0 && status == exitFailure {
 		return 128 + int(sig)
 	}
@@ -103,7 +102,7 @@ func report(stderr io.Writer, err error) int {
 		return exitOK
 	case errors.As(err, &status):
 		return int(status)
-	case errors.Is(err, syscall.EPIPE): // head and less are done, and so are we
+	case errors.Is(err, syscall.EPIPE): // the reader, such as head or less, has ended
 		return exitFailure
 	case errors.As(err, &usage):
 		say(stderr, "%s", oneLine(err))
@@ -115,9 +114,9 @@ func report(stderr io.Writer, err error) int {
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// interruptible returns a context that ends with Ctrl-C or SIGTERM, or when something keeps
-// the command waiting for too long, and a function that tells which signal it was; 0 for none.
-// The second signal, or one that is not heeded, ends the process.
+// interruptible returns a context and a function. The context ends with Ctrl-C or SIGTERM, or
+// when a system call blocks for too long. The function returns the signal, or 0. A second
+// signal ends the process; so does the first if the command does not end in time.
 func (a *app) interruptible() (context.Context, func() syscall.Signal) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -146,13 +145,13 @@ func (a *app) interruptible() (context.Context, func() syscall.Signal) {
 		case <-signals:
 		case <-time.After(a.grace(why)):
 			if a.finished.Load() {
-				<-signals // it only waits for another program
+				<-signals // the command only waits for the recorded program
 			}
 		}
 		switch {
 		case a.finished.Load():
 		case a.collects.Load():
-			say(os.Stderr, "%v, and given up before what had been collected was written", why)
+			say(os.Stderr, "%v, and gave up before the collected data was written", why)
 		default:
 			say(os.Stderr, "%v", why)
 		}
@@ -168,7 +167,7 @@ func (a *app) interruptible() (context.Context, func() syscall.Signal) {
 	}
 }
 
-// grace is how long the command has to end by itself.
+// grace returns how long the command may take to end by itself.
 func (a *app) grace(why error) time.Duration {
 	var stuck *stuckError
 	if errors.As(why, &stuck) && !a.collects.Load() {
@@ -188,29 +187,29 @@ type app struct {
 	worker         *worker // nil: the process has no guard
 	color          string  // --color
 
-	pid      atomic.Int64 // of the process that is looked at; 0: of none
+	pid      atomic.Int64 // of the target; 0: there is none
 	graceful atomic.Int64 // how long an interrupted command may take to write what it has, in ns
-	collects atomic.Bool  // something that would be lost
+	collects atomic.Bool  // the command has collected something that would be lost
 	patient  atomic.Bool  // the verb itself bounds how long it waits
-	finished atomic.Bool  // all has been written
+	finished atomic.Bool  // everything has been written
 }
 
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "clrsnap",
 		Short: "What the threads of a .NET program are doing right now",
-		Long: `Clrsnap shows the stacks of all threads of a running .NET program on Linux,
-managed and native frames together, from outside the process: nothing has to be
-prepared in the program, and each thread is stopped only while its registers and
-its stack are copied: tens of microseconds, or as long as it waits for a processor
-on a busy machine.
+		Long: `Clrsnap shows the stacks of all threads of a running .NET program on Linux, managed
+and native frames together. It works from outside the process: the program needs no
+preparation. A thread is stopped only while its registers and its stack are copied.
+That takes tens of microseconds, or longer if all CPUs are busy.
 
-Exit status: 0 all right, 1 failure or a partial result (something that was asked
-for is missing), 2 wrong usage, 128+n ended by signal n.`,
+Exit status: 0 success; 1 failure, or a partial result (something that was asked
+for is missing); 2 wrong usage; 128+n ended by signal n.`,
 		Example: `  clrsnap ps                     which .NET processes are there?
   clrsnap stack 4242             what are the threads of process 4242 doing?
+  clrsnap record 4242            what does process 4242 spend its time on?
   clrsnap view app.html          which functions of a recording are the hottest?
-  clrsnap doctor 4242            why can process 4242 not be looked at?`,
+  clrsnap doctor 4242            why can clrsnap not read process 4242?`,
 		Version:           versionText(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -235,9 +234,12 @@ for is missing), 2 wrong usage, 128+n ended by signal n.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w: see %s --help", err, cmd.CommandPath())
 	})
-	root.PersistentFlags().StringVar(&a.color, "color", "auto", "colours: `auto`, always or never; auto heeds NO_COLOR")
+	root.PersistentFlags().StringVar(&a.color, "color", "auto",
+		"colours: `auto`, always or never; auto respects NO_COLOR")
 	complete(root, "color", "auto", "always", "never")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return oneOf("color", a.color, "auto", "always", "never") }
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		return oneOf("color", a.color, "auto", "always", "never")
+	}
 	root.AddCommand(newPS(a), newStack(a), newRecord(a), newView(a), newDoctor(a), newVersion(a))
 	return root
 }
@@ -259,7 +261,7 @@ func oneOf(flag, value string, allowed ...string) error {
 	return usagef("--%s is %s, not %q", flag, enumerated(allowed, "or"), value)
 }
 
-// enumerated is a list in words: "a, b or c".
+// enumerated returns a list in words: "a, b or c".
 func enumerated(list []string, last string) string {
 	n := len(list) - 1
 	if n < 1 {
@@ -268,7 +270,7 @@ func enumerated(list []string, last string) string {
 	return strings.Join(list[:n], ", ") + " " + last + " " + list[n]
 }
 
-// noArgs is cobra.NoArgs with our words and status.
+// noArgs is cobra.NoArgs with clrsnap's message and exit status.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usagef("unexpected argument %q: see %s --help", args[0], cmd.CommandPath())

@@ -46,8 +46,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// cmdStatus is "status N command…": the command must end with that very status.
-// Its output is for stdout and stderr, as after exec.
+// cmdStatus is "status N command…": the command must end with exactly this status. Its output
+// is for stdout and stderr, as after exec.
 func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: status N command [args...]")
@@ -66,8 +66,8 @@ func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdZombie is "zombie VAR": puts the id of a process into VAR that has ended
-// and is not collected before the end of the script.
+// cmdZombie is "zombie VAR": puts the id of a process into VAR that has ended, and is not
+// reaped before the end of the script.
 func cmdZombie(ts *testscript.TestScript, _ bool, args []string) {
 	c := exec.Command("true")
 	ts.Check(c.Start())
@@ -110,8 +110,8 @@ func cmdNobody(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// nobodysCommand copies the program to a folder that everybody may read, and
-// which is to be removed.
+// nobodysCommand copies the program to a folder that everybody may read. The caller removes
+// the folder.
 func nobodysCommand(args ...string) (dir string, c *exec.Cmd, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -121,8 +121,8 @@ func nobodysCommand(args ...string) (dir string, c *exec.Cmd, err error) {
 		return "", nil, err
 	}
 	if err = os.Chmod(dir, 0o755); err == nil {
-		// Not written by this process: a fork for another test would inherit
-		// the open file, and a file that is open for writing cannot be run.
+		// Another process writes it. If this one did, a fork for another test could inherit the
+		// open file, and a file that is open for writing cannot be executed.
 		err = exec.Command("cp", self, dir+"/clrsnap").Run()
 	}
 	if err == nil {

@@ -16,13 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outputFile is what --output and --format say.
+// outputFile has the values of --output and --format.
 type outputFile struct {
-	path   string // empty: named after what is written; "-": standard output
+	path   string // empty: named after the program and the time; "-": standard output
 	format export.Format
 }
 
-// chooseOutput makes sense of --output and --format.
+// chooseOutput returns the file and the format that --output and --format choose. otherwise is
+// the format if neither says one.
 func chooseOutput(output, format string, otherwise export.Format) (outputFile, error) {
 	o := outputFile{path: output, format: otherwise}
 	if format != "" {
@@ -31,30 +32,32 @@ func chooseOutput(output, format string, otherwise export.Format) (outputFile, e
 	}
 	switch {
 	case output == "-":
-		return o, usagef("-o - is standard output, which has no ending: give the format with --format")
+		return o, usagef("-o - is standard output, which has no file extension: give the format with --format")
 	case output != "":
 		f, ok := export.FormatOf(output)
 		if !ok {
-			return o, usagef("the ending of %q is that of no format: it is one of %s; or give the format with --format", output, strings.Join(export.Endings(), ", "))
+			return o,
+				usagef("the file extension of %q is not that of a format: "+
+					"use one of %s, or give the format with --format",
+					output, strings.Join(export.Endings(), ", "))
 		}
 		o.format = f
 	}
 	return o, nil
 }
 
-// pendingFile is an output that is written at the end: either wholly or not at
-// all.
+// pendingFile is an output that is written at the end, either completely or not at all.
 type pendingFile struct {
-	path   string // as the user has it
+	path   string // as the user gave it
 	place  *place // nil: standard output
 	format export.Format
 	stdout *os.File
-	direct bool       // cannot be replaced: a pipe, or a file in a folder of others
-	temp   *temporary // made already; nil: not yet, or not any more
+	direct bool       // it is written in place, because it cannot be replaced: a pipe, or in a directory of others
+	temp   *temporary // the file that will replace it; nil: not made yet, or taken
 }
 
-// open chooses a name, where none was given, and makes sure that the output can be
-// written, before anybody waits for what is to be written.
+// open chooses a file name, if none was given, and checks that the output can be written,
+// before the user waits for a recording.
 func (o *outputFile) open(stdout *os.File, program string, now time.Time) (*pendingFile, error) {
 	p := &pendingFile{path: o.path, format: o.format, stdout: stdout}
 	if p.path == "-" {
@@ -75,7 +78,7 @@ func (p *pendingFile) probe() (err error) {
 		return err
 	}
 	if st := p.place.st; st != nil {
-		// To open a pipe and to close it would be the end of it for whoever reads it.
+		// It is not opened: to open and close a pipe would end it for its reader.
 		if err := unix.Faccessat(int(p.place.dir.Fd()), p.place.name, unix.W_OK, unix.AT_EACCESS); err != nil {
 			return err
 		}
@@ -93,7 +96,7 @@ func (p *pendingFile) probe() (err error) {
 	return t.discard()
 }
 
-// checkDirect refuses what a stranger may have put there to read along.
+// checkDirect refuses a file that another user may have put there to read the output.
 func (p *pendingFile) checkDirect() error {
 	if p.place.proc {
 		return nil
@@ -101,10 +104,10 @@ func (p *pendingFile) checkDirect() error {
 	return p.place.checkOwner("it belongs to user %d")
 }
 
-// fileName makes a name that suits a file of the name of a program.
+// fileName returns a file name for the name of a program.
 func fileName(program string) string {
-	for _, ending := range []string{".dll", ".exe"} {
-		program = strings.TrimSuffix(program, ending)
+	for _, extension := range []string{".dll", ".exe"} {
+		program = strings.TrimSuffix(program, extension)
 	}
 	if program == "" {
 		program = "process"
@@ -117,7 +120,7 @@ func fileName(program string) string {
 	}, program)
 }
 
-// title is what messages call the file.
+// title returns the name of the file in messages.
 func (p *pendingFile) title() string {
 	if p.path == "-" {
 		return "standard output"
@@ -125,7 +128,7 @@ func (p *pendingFile) title() string {
 	return p.path
 }
 
-// write encodes into the file.
+// write writes what encode encodes to the file.
 func (p *pendingFile) write(encode func(io.Writer) error) error {
 	if p.path == "-" {
 		return encode(p.stdout)
@@ -154,7 +157,7 @@ func (p *pendingFile) take() (*temporary, error) {
 	return p.place.makeTemp()
 }
 
-// close gives up what has not been written. It may be called again.
+// close discards what has not been written. It may be called again.
 func (p *pendingFile) close() error {
 	var err error
 	if p.temp != nil {
@@ -174,31 +177,28 @@ func umask() os.FileMode {
 	return os.FileMode(m)
 }
 
-// rescue keeps a recording that could not be written where it should be, and
-// returns the error that says where it is now. Which is to be said even if why is
-// that nobody reads standard output any more.
+// rescue saves a recording somewhere else, because its file could not be written. It returns
+// an error that says why, and where the recording is now. The error does not wrap why: report
+// would be silent about EPIPE.
 func rescue(r *profile.Recording, p *pendingFile, why error) error {
-	path := p.path
-	if path == "-" {
-		path = "to standard output"
-	}
-	why = fmt.Errorf("cannot write %s: %v", path, unwrapPath(why))
+	why = fmt.Errorf("cannot write to %s: %v", p.title(), unwrapPath(why))
 	base := strings.TrimSuffix(filepath.Base(p.path), p.format.Ending())
 	if p.path == "-" || base == "" {
 		base = "clrsnap"
 	}
 	name := fmt.Sprintf("%s-kept-%s%s", base, time.Now().Format("150405"), export.FormatRecording.Ending())
-	home, _ := os.UserHomeDir() // else not there
+	home, _ := os.UserHomeDir() // empty: not there
 	for _, dir := range []string{os.TempDir(), "/dev/shm", "/var/tmp", home, "."} {
 		if dir == "" {
 			continue
 		}
 		path := filepath.Join(dir, name)
 		if replaceFile(path, func(w io.Writer) error { return export.WriteRecording(w, r) }) == nil {
-			return fmt.Errorf("%w: the recording has been kept: clrsnap view %s -o FILE writes it elsewhere", why, path)
+			return fmt.Errorf("%w: the recording was saved elsewhere: clrsnap view %s -o FILE writes it to FILE",
+				why, path)
 		}
 	}
-	return fmt.Errorf("%w: nor could the recording be kept in any other place", why)
+	return fmt.Errorf("%w: the recording is lost, because it could not be saved elsewhere either", why)
 }
 
 // tellMode says which of several modes is written in a format that has room for one. It is
@@ -210,15 +210,15 @@ func (a *app) tellMode(r *profile.Recording, format export.Format) {
 	}
 }
 
-// forTerminal refuses to write what is not text for people to a terminal.
+// forTerminal refuses to write a format that is not text for people to a terminal.
 func (a *app) forTerminal(o outputFile) error {
 	if o.path == "-" && o.format != export.FormatFolded && isTerminal(a.stdout) {
-		return usagef("%s files are not for terminals: give a file with -o", o.format)
+		return usagef("a terminal cannot show %s files: give a file with -o", o.format)
 	}
 	return nil
 }
 
-// formatNames are the values of --format.
+// formatNames returns the values of --format.
 func formatNames() []string {
 	var out []string
 	for _, f := range export.Formats() {

@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// place is where a file is, or may be made: a name in a directory that is held open, so
-// that nobody can put another directory in its stead.
+// place is where a file is, or may be made: a name in a directory. The directory is held open,
+// so that nobody can replace it by another one.
 type place struct {
 	dir  *os.File // with O_PATH
 	name string
-	st   *unix.Stat_t // what is there; nil: nothing
-	proc bool         // a link of procfs, such as /dev/stdout leads to
+	st   *unix.Stat_t // of the file that is there; nil: none
+	proc bool         // a link of procfs, which /dev/stdout leads to, for example
 }
 
 func (p *place) close() { p.dir.Close() }
 
-// locate finds the place of a path. A symbolic link at its end is followed unless somebody
-// else may have planted it: recordings are written by root, too, into directories that
-// everybody can write to. All other links are the kernel's to follow.
+// locate returns the place of a path. It follows a symbolic link at the path's end, unless
+// another user may have planted it: root, too, writes recordings into directories that
+// everybody can write to. The kernel follows all other links.
 func locate(path string) (*place, error) {
 	at := unix.AT_FDCWD
 	const most = 40 // links, as many as the kernel follows
@@ -43,7 +43,7 @@ func locate(path string) (*place, error) {
 		}
 		to, err := readlinkat(int(p.dir.Fd()), p.name)
 		if err == nil {
-			err = p.checkOwner("it is a link that user %d has made")
+			err = p.checkOwner("it is a symbolic link of user %d")
 		}
 		if err == nil {
 			at, err = unix.Dup(int(p.dir.Fd()))
@@ -58,7 +58,7 @@ func locate(path string) (*place, error) {
 	return nil, unix.ELOOP
 }
 
-// placeAt is the place of a path relative to a directory.
+// placeAt returns the place of a path relative to a directory.
 func placeAt(at int, path string) (*place, error) {
 	folder, name := filepath.Split(path)
 	if folder == "" {
@@ -83,7 +83,7 @@ func placeAt(at int, path string) (*place, error) {
 	}
 	var system unix.Statfs_t
 	if unix.Fstatfs(fd, &system) == nil && system.Type == unix.PROC_SUPER_MAGIC {
-		// What such a link says is not a path. It leads to what the process has open.
+		// The text of such a link is not a path. The link leads to an open file of a process.
 		if p.proc = true; p.st != nil {
 			if err := unix.Fstatat(fd, name, p.st, 0); err != nil {
 				p.close()
@@ -100,11 +100,11 @@ func placeAt(at int, path string) (*place, error) {
 
 var errIsDirectory = errors.New("it is a directory")
 
-// isStrangers reports whether something belongs to somebody who is neither us nor root.
+// isStrangers reports whether a file belongs to a user who is neither this one nor root.
 func isStrangers(st *unix.Stat_t) bool { return st.Uid != 0 && int(st.Uid) != os.Geteuid() }
 
-// checkOwner returns an error if another user may have planted what is there. who says
-// whose it is.
+// checkOwner returns an error if another user may have planted what is there. who begins the
+// error; it has a %d for the user.
 func (p *place) checkOwner(who string) error {
 	if !isStrangers(p.st) {
 		return nil
@@ -125,7 +125,7 @@ func readlinkat(dir int, name string) (string, error) {
 	return string(buf[:max(n, 0)]), err
 }
 
-// open opens what is there, if it is what was there before.
+// open opens the file that is there, if it is still the one that was there before.
 func (p *place) open(flags int) (*os.File, error) {
 	flags |= unix.O_NOCTTY | unix.O_CLOEXEC
 	if !p.proc {
@@ -139,12 +139,12 @@ func (p *place) open(flags int) (*os.File, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Dev != p.st.Dev || st.Ino != p.st.Ino {
 		f.Close()
-		return nil, errors.Join(err, errors.New("it has become another file"))
+		return nil, errors.Join(err, errors.New("it has been replaced by another file"))
 	}
 	return f, nil
 }
 
-// openThere opens what is there for writing: nothing else is emptied.
+// openThere opens the file that is there for writing, and truncates it.
 func (p *place) openThere() (*os.File, error) {
 	f, err := p.open(unix.O_WRONLY)
 	if err != nil {
@@ -159,8 +159,8 @@ func (p *place) openThere() (*os.File, error) {
 	return f, nil
 }
 
-// isOwn reports whether no capability is needed to write to what is there (direct), or to
-// make another file in its stead.
+// isOwn reports whether this user needs no capability to write to the file that is there
+// (direct), or to replace it.
 func (p *place) isOwn(direct bool) bool {
 	own := func(st *unix.Stat_t, mode uint32) bool { return int(st.Uid) == os.Geteuid() && st.Mode&mode == mode }
 	var dir unix.Stat_t
@@ -173,13 +173,13 @@ func (p *place) isOwn(direct bool) bool {
 	return own(&dir, unix.S_IXUSR|unix.S_IWUSR)
 }
 
-// temporary is a file that is to take a place. It has no name until then, where the file
-// system can do that: nothing of it is left, whatever ends us.
+// temporary is a file that will replace the one at a place. It has no name until then if the
+// file system supports that: then nothing of it is left, however this process ends.
 type temporary struct {
 	*os.File
 	at    *place
 	name  string // in the directory; empty: none
-	fresh bool   // no other file can be replaced
+	fresh bool   // there is no file that it replaces
 }
 
 // tempPrefix begins the names of files that are not complete.
@@ -194,7 +194,7 @@ func (p *place) makeTemp() (*temporary, error) {
 	return &temporary{File: os.NewFile(uintptr(fd), p.name), at: p}, nil
 }
 
-// makeNamed is makeTemp where files must have names: on NFS, for one.
+// makeNamed is makeTemp for file systems without O_TMPFILE, such as NFS.
 func (p *place) makeNamed() (*temporary, error) {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	var name string
@@ -223,7 +223,7 @@ func withName(use func(name string) error) (err error) {
 	return err
 }
 
-// settle gives the file the place's name, in the stead of whatever has it.
+// settle gives the file the place's name. It replaces the file that has it.
 func (t *temporary) settle() error {
 	dir := int(t.at.dir.Fd())
 	if t.name == "" {
@@ -242,7 +242,7 @@ func (t *temporary) settle() error {
 		if err != nil {
 			return err
 		}
-	} else if err := t.Sync(); err != nil { // a file system of the network tells late what it could not write
+	} else if err := t.Sync(); err != nil { // a network file system reports errors late
 		return err
 	}
 	err := unix.Renameat(dir, t.name, dir, t.at.name)
@@ -261,7 +261,7 @@ func (t *temporary) discard() error {
 	return err
 }
 
-// become writes the file, which then takes the place, or else is discarded.
+// become writes the file and gives it the place's name. If that fails, it discards the file.
 func (t *temporary) become(encode func(io.Writer) error) error {
 	mode := 0o666 &^ umask()
 	if st := t.at.st; st != nil && !isStrangers(st) {
@@ -277,7 +277,7 @@ func (t *temporary) become(encode func(io.Writer) error) error {
 	return errors.Join(err, t.discard())
 }
 
-// replaceFile writes a file in the stead of the one at a path.
+// replaceFile writes a file that replaces the one at a path.
 func replaceFile(path string, encode func(io.Writer) error) error {
 	p, err := placeAt(unix.AT_FDCWD, path)
 	if err != nil {

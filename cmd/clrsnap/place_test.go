@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nobody is a user who is neither root nor us.
+// nobody is a user who is neither root nor the one who runs the test.
 const nobody = 65534
 
 // sharedFolder is a directory that everybody can write to, like /tmp.
@@ -66,13 +66,14 @@ func output(path, text string) error {
 	})
 }
 
-// TestOutputPlanted: a link or a pipe that another user has put where the output is to be
-// is not followed and not written to.
+// TestOutputPlanted: a link or a pipe that another user has put in the output's place is
+// neither followed nor written to.
 func TestOutputPlanted(t *testing.T) {
 	dir := sharedFolder(t)
 	precious := preciousFile(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
-	for name, to := range map[string]string{"planted": precious, "dangling": precious + "-new", "relative": "planted", "far": at("planted")} {
+	for name, to := range map[string]string{"planted": precious, "dangling": precious + "-new", "relative": "planted",
+		"far": at("planted")} {
 		must(t, os.Symlink(to, at(name)))
 		must(t, os.Lchown(at(name), nobody, nobody))
 	}
@@ -80,15 +81,16 @@ func TestOutputPlanted(t *testing.T) {
 	must(t, unix.Mkfifo(at("pipe"), 0o666))
 	must(t, os.Chown(at("pipe"), nobody, nobody))
 	for _, c := range []struct{ name, says string }{
-		{"planted", "a link that user 65534 has made"},
-		{"dangling", "a link that user 65534 has made"},
-		{"relative", "a link that user 65534 has made"},
-		{"far", "a link that user 65534 has made"},
-		{"ours-to-theirs", "a link that user 65534 has made"},
+		{"planted", "a symbolic link of user 65534"},
+		{"dangling", "a symbolic link of user 65534"},
+		{"relative", "a symbolic link of user 65534"},
+		{"far", "a symbolic link of user 65534"},
+		{"ours-to-theirs", "a symbolic link of user 65534"},
 		{"pipe", "it belongs to user 65534"},
 	} {
 		err := output(at(c.name), "text")
-		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "choose another file with -o") {
+		if err == nil || !strings.Contains(err.Error(), c.says) ||
+			!strings.Contains(err.Error(), "choose another file with -o") {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -99,8 +101,7 @@ func TestOutputPlanted(t *testing.T) {
 	nothingLeft(t, dir)
 }
 
-// TestOutputSwapped: what takes the file's place after it has been looked at is not
-// followed either.
+// TestOutputSwapped: neither is one that takes the file's place after it was checked.
 func TestOutputSwapped(t *testing.T) {
 	dir := sharedFolder(t)
 	precious := preciousFile(t)
@@ -124,8 +125,8 @@ func TestOutputSwapped(t *testing.T) {
 	nothingLeft(t, dir)
 }
 
-// TestOutputSwappedDirect: nor is another file emptied that takes the place of one that is
-// to be written to directly.
+// TestOutputSwappedDirect: another file that takes the place of one that is written in place
+// is not truncated.
 func TestOutputSwappedDirect(t *testing.T) {
 	dir, precious := t.TempDir(), preciousFile(t)
 	file := filepath.Join(dir, "out")
@@ -142,8 +143,8 @@ func TestOutputSwappedDirect(t *testing.T) {
 	unharmed(t, precious)
 }
 
-// TestOutputOthersFile: another user's file is replaced; that it was open to everybody is
-// not inherited, and another name that it has keeps what it had.
+// TestOutputOthersFile: another user's file is replaced. The new file does not inherit its
+// permissions, and a hard link to the old one keeps the old contents.
 func TestOutputOthersFile(t *testing.T) {
 	dir := sharedFolder(t)
 	precious := preciousFile(t)
@@ -164,25 +165,28 @@ func TestOutputOthersFile(t *testing.T) {
 	}
 }
 
-// TestOutputLinks: links of our own are followed, in directories of our own those of
-// others too, and what they lead to is replaced, not the link.
+// TestOutputLinks: the user's own links are followed, and in the user's own directories those
+// of others too. The file that a link leads to is replaced, not the link.
 func TestOutputLinks(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	must(t, os.Mkdir(at("folder"), 0o755))
 	must(t, os.WriteFile(at("folder/real"), nil, 0o640))
-	for name, to := range map[string]string{"link": "folder/real", "chain": at("link"), "new": "folder/new", "folder/up": "../folder/../up", "dir": "folder"} {
+	for name, to := range map[string]string{"link": "folder/real", "chain": at("link"), "new": "folder/new",
+		"folder/up": "../folder/../up", "dir": "folder"} {
 		must(t, os.Symlink(to, at(name)))
 	}
 	for name, real := range map[string]string{
-		"link": "folder/real", "chain": "folder/real", "new": "folder/new", "folder/up": "up", "dir/inside": "folder/inside", "plain": "plain",
+		"link": "folder/real", "chain": "folder/real", "new": "folder/new", "folder/up": "up",
+		"dir/inside": "folder/inside", "plain": "plain",
 	} {
 		must(t, output(at(name), name))
 		if text, err := os.ReadFile(at(real)); err != nil || string(text) != name {
 			t.Errorf("%s: %q, %v", name, text, err)
 		}
-		if info, err := os.Lstat(at(name)); err != nil || name != real && name != "dir/inside" && info.Mode()&os.ModeSymlink == 0 {
-			t.Errorf("%s: the link is gone: %v, %v", name, info, err)
+		if info, err := os.Lstat(at(name)); err != nil || name != real && name != "dir/inside" &&
+			info.Mode()&os.ModeSymlink == 0 {
+			t.Errorf("%s: the link has been removed: %v, %v", name, info, err)
 		}
 	}
 	if info, err := os.Stat(at("folder/real")); err != nil || info.Mode().Perm() != 0o640 {
@@ -198,7 +202,7 @@ func TestOutputLinks(t *testing.T) {
 	nothingLeft(t, at("folder"))
 }
 
-// TestOutputDevices: what cannot be replaced is written to.
+// TestOutputDevices: a device or pipe is written in place, because it cannot be replaced.
 func TestOutputDevices(t *testing.T) {
 	must(t, output("/dev/null", "text"))
 	r, w, err := os.Pipe()
@@ -211,8 +215,8 @@ func TestOutputDevices(t *testing.T) {
 	}
 }
 
-// TestOutputNamed: where a file must have a name from the start, it is removed unless it
-// takes its place.
+// TestOutputNamed: on a file system without O_TMPFILE, the temporary file is removed unless it
+// gets the output's name.
 func TestOutputNamed(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "out")

@@ -19,10 +19,10 @@ func newPS(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "List the .NET processes",
-		Long: `List the .NET processes that are visible here, those in containers too.
+		Long: `List the .NET processes that are visible from here, including those in containers.
 
-A process that cannot be looked into is listed with the reason and the remedy.
-Its version is then unknown: it was recognised by the names of its threads.`,
+A process that clrsnap may not read is listed with the reason and the remedy. Its
+version is unknown: it was recognised by the names of its threads.`,
 		Example: `  clrsnap ps
   clrsnap ps --json | jq '.processes[].pid'`,
 		Args:              noArgs,
@@ -42,7 +42,7 @@ Its version is then unknown: it was recognised by the names of its threads.`,
 	return cmd
 }
 
-// discover leaves processes that can keep it waiting for ever to a worker.
+// discover finds the .NET processes. It leaves those that can block it for ever to a worker.
 func (a *app) discover() ([]clrsnap.Found, error) {
 	a.patient.Store(true)
 	if a.worker != nil {
@@ -88,8 +88,7 @@ func psJSON(f *os.File, found []clrsnap.Found) error {
 	return enc.Encode(&out)
 }
 
-// psText prints a table; what stands in the way of a process is on a line of
-// its own below it.
+// psText prints a table. The error of a process is on a line of its own below it.
 func (a *app) psText(found []clrsnap.Found) error {
 	if len(found) == 0 {
 		say(a.stderr, "no .NET process is visible here")
@@ -99,7 +98,8 @@ func (a *app) psText(found []clrsnap.Found) error {
 	for i := range found {
 		p := &found[i]
 		rows = append(rows, []string{
-			strconv.Itoa(p.PID), oneLineText(p.User), orDash(p.Runtime.Version), orDash(p.Runtime.Shape), oneLineText(p.Command),
+			strconv.Itoa(p.PID), oneLineText(p.User),
+			orDash(p.Runtime.Version), orDash(p.Runtime.Shape), oneLineText(p.Command),
 		})
 	}
 	var widths [5]int
@@ -124,7 +124,8 @@ func (a *app) psText(found []clrsnap.Found) error {
 		}
 		fmt.Fprintln(w, line)
 		if i > 0 && found[i-1].Err != nil {
-			fmt.Fprintln(w, paint(color, "31", fmt.Sprintf("%*s  ✗ %s", widths[0], "", oneLineText(found[i-1].Err.Error()))))
+			why := fmt.Sprintf("%*s  ✗ %s", widths[0], "", oneLineText(found[i-1].Err.Error()))
+			fmt.Fprintln(w, paint(color, "31", why))
 		}
 	}
 	return w.Flush()

@@ -41,7 +41,7 @@ type recordFlags struct {
 	durationGiven bool
 	modeGiven     bool
 	chosen        *threadFilter
-	share         float64 // of a processor: maxCPU
+	share         float64 // of one CPU: maxCPU
 	file          outputFile
 }
 
@@ -51,50 +51,48 @@ func newRecord(a *app) *cobra.Command {
 	var f recordFlags
 	cmd := &cobra.Command{
 		Use:   "record PID | -- COMMAND [ARG...]",
-		Short: "Sample the stacks of a process over time, or record its events: what it spends time and memory on",
-		Long: `Sample the stacks of a process over time and show where the time goes, as a flame
-graph in one HTML file that needs no network, or in one of the other formats.
+		Short: "Record what a process spends its time or memory on, as a flame graph",
+		Long: `Sample the stacks of a process for some time, or record its events. The result is a
+flame graph: one HTML file that needs no network. Other formats are listed below.
 
-Two questions about time, one recording:
-  --mode cpu    What uses the processors? RATE times a second the kernel looks at
-                what each processor runs, and keeps what is the program's. No
-                thread is stopped.
-  --mode wall   What does the time pass with, waiting included? Every thread has
-                RATE turns a second. One that is provably blocked is copied where
-                it stands; of one that runs the kernel's sample counts. Few are
-                stopped, for tens of microseconds, and never longer than
-                --max-pause. What clrsnap itself may use is --max-cpu: if that is
-                not enough for all threads, those that run are sampled less often,
-                which the result says.
-  --mode both   Both, in one file; the default without --event.
+Samples of time:
+  --mode cpu    What uses CPU time? The kernel samples each CPU --rate times a second
+                and keeps the samples of this program. No thread is stopped.
+  --mode wall   What does time pass with, waiting included? Each thread is sampled
+                --rate times a second. The stack of a thread that is provably blocked
+                is copied without stopping it. For a running thread the kernel's CPU
+                sample is used. Few threads are stopped, for tens of microseconds and
+                never longer than --max-pause. If --max-cpu does not suffice for all
+                threads, running threads are sampled less often, and the result says
+                so.
+  --mode both   Both, in one file. This is the default without --event.
 
-Five questions about events, each answered with the stack of the very moment:
-  --event alloc        Who allocates what? In bytes, by class; one allocation for
-                       every --alloc-every bytes.
-  --event exception    Who throws, and who catches?
+Events, each with the stack of its thread at that moment:
+  --event alloc        Which code allocates which classes, and how many bytes? One
+                       allocation is recorded for every --alloc-every bytes.
+  --event exception    Who throws which exceptions, and who catches them?
   --event contention   Who waits for which lock, for how long, and who held it?
   --event thread       Who starts threads?
-  --event gc           Which stops of the whole program does the garbage collector
-                       make, and who brought them about?
-Give several, separated by commas, or all; with --mode they go into the same file.
-Events come from a small agent (C, 35 KB) that the .NET runtime loads, without a
-restart, and lets go at the end; no event waits for clrsnap.
+  --event gc           Which garbage collections pause the program, for how long,
+                       and what triggered them?
+Give several, separated by commas, or all. With --mode they go into the same file.
+Events come from a small agent, written in C, that the .NET runtime loads without a
+restart and unloads at the end. The program never waits for clrsnap.
 
-The recording ends after --duration (30s for a PID; a COMMAND is recorded to its
-end), with Ctrl-C, or when the process ends. Everything that was collected until
-then is kept.
+The recording ends after --duration (30s for a PID; a COMMAND is recorded until it
+ends), with Ctrl-C, or when the process ends. What was recorded until then is kept.
 
-A COMMAND is recorded from its beginning. If it starts the .NET program as another
-process, as dotnet run does, add --subprocesses.
+A COMMAND is recorded from its start. If it runs the .NET program as another process,
+as dotnet run does, add --subprocesses.
 
 The file:
-  Its ending says the format. Without --output it is an HTML file in the current
-  directory, named after the process and the time. HTML and .clrsnap files keep the
-  whole recording: clrsnap view makes all other formats of them, whenever you like.
+  Its file extension chooses the format. Without --output it is an HTML file in the
+  current directory, named after the process and the time. HTML and .clrsnap files
+  keep the whole recording: clrsnap view converts them to any other format later.
 
 `,
 		Example: `  clrsnap record 4242                            30 seconds, as a flame graph
-  clrsnap record 4242 -d 10s -o hot.html         10 seconds, into a certain file
+  clrsnap record 4242 -d 10s -o hot.html         10 seconds, to this file
   clrsnap record 4242 --mode cpu -o cpu.pb.gz    for go tool pprof, Pyroscope, Parca
   clrsnap record 4242 --threads '^orders-' --mode wall
   clrsnap record 4242 --event alloc              which code allocates which classes
@@ -117,9 +115,9 @@ The file:
 		if err := a.forTerminal(f.file); err != nil {
 			return err
 		}
-		// Unlike the other verbs this one may go on for hours. It has one thing to do at a
-		// time: with more processors the Go runtime wakes threads of its own several times
-		// for each of ours, which take processors from the program.
+		// Unlike the other verbs this one can run for hours. It does one thing at a time. With
+		// more than one CPU, the Go runtime would wake several of its own threads for each of
+		// ours, and they would take CPU time from the program.
 		runtime.GOMAXPROCS(1)
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(math.MaxInt64)
@@ -142,32 +140,36 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fs.Float64VarP(&f.rate, "rate", "r", record.DefaultRate, "samples a second, for each thread")
 	fs.StringVarP(&f.mode, "mode", "m", "both", "what to `sample`: cpu, wall or both")
 	f.events.register(cmd)
-	fs.StringArrayVarP(&f.threads, "threads", "t", nil, "only threads whose names match this `regexp`, or with this id; can be given several times")
+	fs.StringArrayVarP(&f.threads, "threads", "t", nil,
+		"only threads whose names match this `regexp`, or with this id; can be given several times")
 	fs.BoolVar(&f.managed, "managed", false, "only managed frames in the output")
-	fs.BoolVar(&f.native, "native", false, "every native frame in the output; records processes without .NET too")
-	fs.BoolVar(&f.subprocesses, "subprocesses", false, "record child processes that run .NET too")
+	fs.BoolVar(&f.native, "native", false, "every native frame in the output; also records processes without .NET")
+	fs.BoolVar(&f.subprocesses, "subprocesses", false, "also record child processes that run .NET")
 	maxPauseFlag(fs, &f.maxPause)
-	fs.StringVar(&f.maxCPU, "max-cpu", "10%", "how much of one processor wall-clock sampling may `use`")
+	fs.StringVar(&f.maxCPU, "max-cpu", "10%", "how much of one CPU wall-clock sampling may `use`")
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
-	fs.StringVarP(&f.format, "format", "f", "", "the `format`, if the file's ending does not say it")
+	fs.StringVarP(&f.format, "format", "f", "", "the `format`, if the file extension does not say it")
 	complete(cmd, "mode", "cpu", "wall", "both")
 	complete(cmd, "format", formatNames()...)
 }
 
-// recordArgs requires a process id, or a command behind two dashes.
+// recordArgs requires a process id, or a command after two dashes.
 func recordArgs(cmd *cobra.Command, args []string) error {
 	switch dash := cmd.ArgsLenAtDash(); {
 	case dash == 0 && len(args) == 0:
-		return usagef("which program? write it behind the two dashes, such as %s -- dotnet MyService.dll", cmd.CommandPath())
+		return usagef("which program? write it after the two dashes, such as %s -- dotnet MyService.dll",
+			cmd.CommandPath())
 	case dash == 0:
 		return nil
 	case dash > 0:
-		return usagef("either a process id or a command: see %s --help", cmd.CommandPath())
+		return usagef("give a process id or a command, not both: see %s --help", cmd.CommandPath())
 	case len(args) == 0:
-		return usagef("which process? give its process id, such as %s 4242, or a program, such as %s -- dotnet MyService.dll; clrsnap ps lists .NET processes", cmd.CommandPath(), cmd.CommandPath())
+		return usagef("which process? give its process id, such as %[1]s 4242, or a program, "+
+			"such as %[1]s -- dotnet MyService.dll; clrsnap ps lists .NET processes", cmd.CommandPath())
 	}
 	if _, err := strconv.Atoi(args[0]); err != nil {
-		return usagef("%q is not a process id; to start a program write two dashes before it: %s -- %s", args[0], cmd.CommandPath(), args[0])
+		return usagef("%q is not a process id; to start a program write two dashes before it: %s -- %s",
+			args[0], cmd.CommandPath(), args[0])
 	}
 	return onePID(cmd, args)
 }
@@ -178,7 +180,8 @@ func (f *recordFlags) check() error {
 		return err
 	}
 	if f.managed && f.native {
-		return usagef("--managed and --native exclude each other: without either, native frames without names are put together")
+		return usagef("--managed and --native exclude each other: " +
+			"without either, native frames without names are shown as one")
 	}
 	if !(f.rate >= record.MinRate && f.rate <= record.MaxRate) {
 		return usagef("--rate %v: give a number of samples a second between %v and %v; 99 is good for most purposes", f.rate, record.MinRate, record.MaxRate)
@@ -200,7 +203,7 @@ func (f *recordFlags) check() error {
 	return err
 }
 
-// parseShare reads a share of a processor: "20%" or "0.2".
+// parseShare reads a share of one CPU: "20%" or "0.2".
 func parseShare(s string) (float64, error) {
 	n, unit := s, 1.0
 	if len(s) > 0 && s[len(s)-1] == '%' {
@@ -208,7 +211,7 @@ func parseShare(s string) (float64, error) {
 	}
 	v, err := strconv.ParseFloat(n, 64)
 	if err != nil || !(v > 0) || math.IsInf(v, 0) {
-		return 0, usagef("--max-cpu %q: give a share of one processor, such as 10%% or 0.1", s)
+		return 0, usagef("--max-cpu %q: give a share of one CPU, such as 10%% or 0.1", s)
 	}
 	return v * unit, nil
 }
@@ -260,13 +263,13 @@ func (a *app) recordPID(ctx context.Context, pid int, f *recordFlags) error {
 	return a.finishRecording(r, out, f)
 }
 
-// collecting: from now on there is something to write when the command is interrupted.
+// collecting says that from now on there is data to write if the command is interrupted.
 func (a *app) collecting() {
-	a.graceful.Store(int64(time.Minute)) // a large recording
+	a.graceful.Store(int64(time.Minute)) // enough to write a large recording
 	a.collects.Store(true)
 }
 
-// hintRecord adds what this command can do about an error.
+// hintRecord adds to an error what the user can do with this command instead.
 func hintRecord(err error, pid int) error {
 	switch {
 	case errors.Is(err, clrsnap.ErrNotDotNet) && pid > 0:
@@ -278,7 +281,7 @@ func hintRecord(err error, pid int) error {
 }
 
 func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) error {
-	if err := a.wary(os.Getpid()); err != nil { // the program will have our mounts
+	if err := a.wary(os.Getpid()); err != nil { // the program will have the same mounts
 		return err
 	}
 	a.collecting()
@@ -295,7 +298,7 @@ func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) 
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, a.stdout, a.stderr
 	if out.path == "-" {
-		cmd.Stdout = a.stderr // or the recording would have its output in the middle
+		cmd.Stdout = a.stderr // its output must not get into the recording
 	}
 	pr.begin(clip(oneLineText(line), 60))
 	r, err := record.Command(ctx, cmd, o, ro)
@@ -309,7 +312,7 @@ func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) 
 	return err
 }
 
-// finishRecording writes a recording and says what is in it.
+// finishRecording writes a recording and prints a summary of it.
 func (a *app) finishRecording(r *profile.Recording, out *pendingFile, f *recordFlags) error {
 	r.Version = versionText()
 	if len(r.Samples) == 0 {

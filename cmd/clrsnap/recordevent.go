@@ -24,11 +24,13 @@ type eventFlags struct {
 
 func (f *eventFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringSliceVarP(&f.events, "event", "e", nil, "record these `events`, with stacks: alloc, exception, contention, thread, gc, or all")
-	fs.StringVar(&f.allocEvery, "alloc-every", "512KB", "one allocation for so many `bytes` that are allocated")
-	fs.BoolVar(&f.everyObject, "every-object", false, "have the runtime report every object to the agent; only for a COMMAND, and slow")
-	fs.Int64Var(&f.exceptionEvery, "exception-every", 1, "one exception in so `many`")
-	fs.DurationVar(&f.contentionMin, "contention-min", 0, "no waits for locks that are shorter than this `time`")
+	fs.StringSliceVarP(&f.events, "event", "e", nil,
+		"record these `events`, with stacks: alloc, exception, contention, thread, gc, or all")
+	fs.StringVar(&f.allocEvery, "alloc-every", "512KB", "record one allocation for each so many allocated `bytes`")
+	fs.BoolVar(&f.everyObject, "every-object", false,
+		"have the runtime report every object to the agent; only for a COMMAND, and slow")
+	fs.Int64Var(&f.exceptionEvery, "exception-every", 1, "record one exception in so `many`")
+	fs.DurationVar(&f.contentionMin, "contention-min", 0, "record only waits for locks of at least this `time`")
 	complete(cmd, "event", append(eventNames(), "all")...)
 }
 
@@ -64,7 +66,9 @@ func (f *eventFlags) check(cmd *cobra.Command) error {
 		return usagef("--native and --event exclude each other: events are those of a .NET runtime")
 	}
 	if f.everyObject && cmd.ArgsLenAtDash() != 0 {
-		return usagef("--every-object is for programs that clrsnap starts, such as %s --event alloc --every-object -- dotnet MyService.dll: the runtime reports every object only to an agent that is there from the start", cmd.CommandPath())
+		return usagef("--every-object is for programs that clrsnap starts, such as "+
+			"%s --event alloc --every-object -- dotnet MyService.dll: "+
+			"the runtime reports every object only to an agent that is loaded at the start", cmd.CommandPath())
 	}
 	if f.exceptionEvery < 1 {
 		return usagef("--exception-every %d: give 1 for each, or a larger number", f.exceptionEvery)
@@ -75,8 +79,10 @@ func (f *eventFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// units of --alloc-every. KB and KiB are the same here, as in most tools for memory.
-var byteUnits = map[string]float64{"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20}
+// byteUnits are the units of --alloc-every. KB and KiB are the same, as in most tools for memory.
+var byteUnits = map[string]float64{
+	"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20,
+}
 
 func parseBytes(s string) (int64, error) {
 	n := strings.TrimRight(strings.ToLower(s), "bikm ")

@@ -36,11 +36,14 @@ func TestRecordEvents(t *testing.T) {
 		"alloc": `Events\.Allocate\+Node`, "exception": `Events\.Throw\+Marked, caught by Events\.Throw\.ByFilter`,
 		"contention": `held by holds-monitor`, "thread": `Events\.Starts\.Named`, "gc": `gen \d, blocking, induced`,
 	}
-	for _, file := range []string{"a.clrsnap", "a.html", "a.pb.gz", "a.speedscope.json", "a.folded", "a.trace.json", "a.svg"} {
+	for _, file := range []string{"a.clrsnap", "a.html", "a.pb.gz", "a.speedscope.json", "a.folded", "a.trace.json",
+		"a.svg"} {
 		path := filepath.Join(dir, file)
 		r := finish(t, limited(t, "record", pid, "--event", "all", "-d", "1s", "-o", path))
-		r.says(t, 0, `^clrsnap: alloc: [\d.]+ [MG]iB in [\d,]+ objects; [\d,]+ samples`, `^clrsnap: exception: [\d,]+ exceptions`,
-			`^clrsnap: contention: [\d.]+ m?s in \d+ waits`, `^clrsnap: thread: \d+ threads`, `^clrsnap: gc: [\d.]+ m?s in \d+ GCs`,
+		r.says(t, 0, `^clrsnap: alloc: [\d.]+ [MG]iB in [\d,]+ objects; [\d,]+ samples`,
+			`^clrsnap: exception: [\d,]+ exceptions`,
+			`^clrsnap: contention: [\d.]+ m?s in \d+ waits`, `^clrsnap: thread: \d+ threads`,
+			`^clrsnap: gc: [\d.]+ m?s in \d+ GCs`,
 			`^clrsnap: written to `+regexp.QuoteMeta(path)+`$`)
 		if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", file, err)
@@ -75,7 +78,8 @@ func TestRecordEvents(t *testing.T) {
 func TestRecordEventsOfProgram(t *testing.T) {
 	kit := testenv.Kit(t)
 	dotnet, dll := kit.Host(testenv.DefaultRuntime), testenv.Build(t, "events")
-	for name, flags := range map[string][]string{"sampled": nil, "every object": {"--every-object", "--alloc-every", "64KB"}} {
+	for name, flags := range map[string][]string{"sampled": nil,
+		"every object": {"--every-object", "--alloc-every", "64KB"}} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "a.clrsnap")
 			args := append([]string{"record", "--event", "all", "-o", path}, flags...)
@@ -87,12 +91,14 @@ func TestRecordEventsOfProgram(t *testing.T) {
 	t.Run("subprocesses", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "a.clrsnap")
 		both := `"$0" "$1" --short & "$0" "$1" --short; wait`
-		r := finish(t, limited(t, "record", "--event", "exception", "--subprocesses", "-o", path, "--", "sh", "-c", both, dotnet, dll))
+		r := finish(t, limited(t, "record", "--event", "exception", "--subprocesses", "-o", path, "--", "sh", "-c",
+			both, dotnet, dll))
 		r.says(t, 0, `^clrsnap: exception: 1,200 exceptions`)
 	})
 	t.Run("one kind, Ctrl-C", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "a.clrsnap")
-		r := begin(t, limited(t, "record", "--event", "exception", "-d", "2s", "-o", path, "--", dotnet, dll, "--seconds", "4"))
+		r := begin(t, limited(t, "record", "--event", "exception", "-d", "2s", "-o", path, "--", dotnet, dll,
+			"--seconds", "4"))
 		r.end(t).says(t, 0, `^clrsnap: exception: `, `^clrsnap: waiting for the program`)
 	})
 }
@@ -114,7 +120,7 @@ func awaitAgent(t *testing.T, pid int) {
 	t.Fatal("the agent does not come")
 }
 
-// TestRecordEventsRefused: what keeps the agent out is said in one sentence.
+// TestRecordEventsRefused: the reason why the agent cannot be loaded is said in one sentence.
 func TestRecordEventsRefused(t *testing.T) {
 	kit := testenv.Kit(t)
 	dotnet, dll := kit.Host(testenv.DefaultRuntime), testenv.Build(t, "events")
@@ -123,7 +129,8 @@ func TestRecordEventsRefused(t *testing.T) {
 		app := testenv.Start(t, "idle", testenv.Options{Env: []string{"DOTNET_EnableDiagnostics=0"}})
 		r := finish(t, limited(t, "record", fmt.Sprint(app.PID), "--event", "alloc", "-d", "1s", "-o", out))
 		r.says(t, 1, `^clrsnap: cannot load the agent into process \d+: .*diagnostics are switched off.*\n$`)
-		finish(t, limited(t, "doctor", fmt.Sprint(app.PID))).want(t, `(?m)^\S+ +events +.*diagnostics are switched off.*cannot record events`)
+		finish(t, limited(t, "doctor", fmt.Sprint(app.PID))).want(t,
+			`(?m)^\S+ +events +.*diagnostics are switched off.*cannot record events`)
 	})
 	t.Run("another recording", func(t *testing.T) {
 		app := testenv.Start(t, "idle", testenv.Options{})
@@ -136,10 +143,12 @@ func TestRecordEventsRefused(t *testing.T) {
 	})
 	t.Run("another profiler", func(t *testing.T) {
 		c := limited(t, "record", "--event", "alloc", "-o", out, "--", dotnet, dll, "--short")
-		c.Env = append(os.Environ(), "CORECLR_ENABLE_PROFILING=1", "CORECLR_PROFILER={00000000-0000-0000-0000-000000000001}")
+		c.Env = append(os.Environ(), "CORECLR_ENABLE_PROFILING=1",
+			"CORECLR_PROFILER={00000000-0000-0000-0000-000000000001}")
 		finish(t, c).says(t, 1, `^clrsnap: cannot load the agent into the program: another profiler`)
 	})
 	t.Run("not .NET", func(t *testing.T) {
-		finish(t, limited(t, "record", "--event", "alloc", "-o", out, "--", "sleep", "0.2")).says(t, 1, `^clrsnap: .*\.NET`)
+		finish(t, limited(t, "record", "--event", "alloc", "-o", out, "--", "sleep", "0.2")).says(t, 1,
+			`^clrsnap: .*\.NET`)
 	})
 }

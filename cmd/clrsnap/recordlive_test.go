@@ -22,10 +22,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hang is when a command that should have ended has not.
+// hang is after how long a command is taken to hang.
 const hang = 30 * time.Second
 
-// A running is the command while it runs.
+// running is the command while it runs.
 type running struct {
 	*exec.Cmd
 	out  *bytes.Buffer
@@ -74,7 +74,8 @@ func begin(tb testing.TB, c *exec.Cmd) *running {
 
 var (
 	recording = regexp.MustCompile(`clrsnap: recording .*\n`)
-	awaits    = regexp.MustCompile(`clrsnap: waiting for the program \(process (\d+)\) to end; Ctrl-C leaves it alone\n`)
+	awaits    = regexp.MustCompile(`clrsnap: waiting for the program \(process (\d+)\) to end; ` +
+		`Ctrl-C leaves it alone\n`)
 )
 
 // await waits until the command says something, and returns what matches.
@@ -137,7 +138,9 @@ func TestRecordFormats(t *testing.T) {
 	} {
 		path := filepath.Join(dir, file)
 		r := finish(t, limited(t, "record", pid, "-d", "300ms", "-o", path))
-		r.says(t, 0, `^clrsnap: recording process `+pid+` \(`, `^clrsnap: [\d.]+m?s: \d+ cpu samples.*, \d+ wall samples`, `^clrsnap: written to `+regexp.QuoteMeta(path)+`$`)
+		r.says(t, 0, `^clrsnap: recording process `+pid+` \(`,
+			`^clrsnap: [\d.]+m?s: \d+ cpu samples.*, \d+ wall samples`,
+			`^clrsnap: written to `+regexp.QuoteMeta(path)+`$`)
 		if r.stdout != "" {
 			t.Errorf("%s: %q on standard output", file, r.stdout)
 		}
@@ -168,7 +171,8 @@ func testRecordDefault(t *testing.T, pid string) {
 	}
 	path := filepath.Join(c.Dir, files[0].Name())
 	page, err := os.ReadFile(path)
-	if err != nil || !bytes.HasPrefix(bytes.ToLower(page), []byte("<!doctype html>")) || !bytes.Contains(page, []byte(`id="recording"`)) {
+	if err != nil || !bytes.HasPrefix(bytes.ToLower(page), []byte("<!doctype html>")) ||
+		!bytes.Contains(page, []byte(`id="recording"`)) {
 		t.Errorf("no page: %.200s, %v", page, err)
 	}
 	good(t, "view", path, "--mode", "cpu").want(t, `Spin\.Program\.Mix\(ulong\)  spin$`, `^CPU time: `)
@@ -177,7 +181,8 @@ func testRecordDefault(t *testing.T, pid string) {
 
 // What is chosen of the threads and frames.
 func testRecordSelection(t *testing.T, pid string) {
-	r := finish(t, limited(t, "record", pid, "-d", "500ms", "--mode", "cpu", "--threads", "^spin-1$", "--managed", "-f", "folded", "-o", "-"))
+	r := finish(t, limited(t, "record", pid, "-d", "500ms", "--mode", "cpu", "--threads", "^spin-1$", "--managed", "-f",
+		"folded", "-o", "-"))
 	r.says(t, 0, `^clrsnap: [\d.]+m?s: \d+ cpu samples`)
 	r.want(t, `^System\.Threading\.Thread\.StartCallback.*;Spin\.Program\.Descend.*;Spin\.Program\.Mix\(ulong\) \d+$`)
 	for line := range strings.Lines(r.stdout) {
@@ -193,11 +198,12 @@ func testRecordSelection(t *testing.T, pid string) {
 	r.want(t, `libc\.so.*Spin\.Program\.`)
 }
 
-// On a terminal a line tells how far the recording is, and is gone in the end.
+// testRecordTerminal: on a terminal a line shows the progress, and is removed at the end.
 func testRecordTerminal(t *testing.T, pid string) {
 	file := filepath.Join(t.TempDir(), "a.html")
 	shown, status := terminal(t, 100, "record", pid, "-d", "1200ms", "-o", file)
-	if status != 0 || !regexp.MustCompile(`\r\x1b\[K1s of 1\.2s · [\d,]+ samples, [\d,]+ a second · \d+ threads use \d\.\d\d processors`).MatchString(shown) {
+	line := regexp.MustCompile(`\r\x1b\[K1s of 1\.2s · [\d,]+ samples, [\d,]+ a second · \d+ threads use \d\.\d\d CPUs`)
+	if status != 0 || !line.MatchString(shown) {
 		t.Errorf("status %d: %q", status, shown)
 	}
 	last := shown[strings.LastIndex(shown, "\r\x1b[K")+len("\r\x1b[K"):]
@@ -205,12 +211,12 @@ func testRecordTerminal(t *testing.T, pid string) {
 		t.Errorf("after the last line of progress: %q", last)
 	}
 	shown, status = terminal(t, 100, "record", pid, "-f", "pprof", "-o", "-")
-	if want := "clrsnap: pprof files are not for terminals: give a file with -o\n"; status != 2 || shown != want {
+	if want := "clrsnap: a terminal cannot show pprof files: give a file with -o\n"; status != 2 || shown != want {
 		t.Errorf("status %d: %q", status, shown)
 	}
 }
 
-// isComplete requires that a file is a whole recording, with samples of a method.
+// isComplete requires that a file is a complete recording, with samples of a method.
 func isComplete(t *testing.T, file, method string) {
 	t.Helper()
 	good(t, "view", file, "--managed", "-n", "0").want(t, regexp.QuoteMeta(method))
@@ -219,8 +225,8 @@ func isComplete(t *testing.T, file, method string) {
 	}
 }
 
-// TestRecordInterrupted: a signal ends a recording, and what there is is written;
-// so it is when the target ends.
+// TestRecordInterrupted: a signal or the end of the target ends a recording, and what was
+// recorded is written.
 func TestRecordInterrupted(t *testing.T) {
 	app := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "2"}})
 	file := filepath.Join(t.TempDir(), "a.clrsnap")
@@ -232,16 +238,18 @@ func TestRecordInterrupted(t *testing.T) {
 		} else {
 			r.signal(t, s)
 		}
-		r.end(t).says(t, 0, `^clrsnap: recording .* for 1h0m0s; Ctrl-C ends it earlier and keeps what there is$`, `^clrsnap: [\d.]+m?s: `, `^clrsnap: written to `)
+		r.end(t).says(t, 0, `^clrsnap: recording .* for 1h0m0s; Ctrl-C ends it earlier and keeps what was recorded$`,
+			`^clrsnap: [\d.]+m?s: `, `^clrsnap: written to `)
 		isComplete(t, file, "Spin.Program.Mix(ulong)")
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
 		}
 	}
-	finish(t, limited(t, "record", fmt.Sprint(app.PID), "-o", file)).says(t, 1, `^clrsnap: cannot attach to \d+: (no such process|process has ended)`)
+	finish(t, limited(t, "record", fmt.Sprint(app.PID), "-o", file)).says(t, 1,
+		`^clrsnap: cannot attach to \d+: (no such process|process has ended)`)
 }
 
-// awaitTaken waits until no signal waits for the command to take it.
+// awaitTaken waits until no signal is pending for the command.
 func (r *running) awaitTaken(t *testing.T) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < hang; time.Sleep(time.Millisecond) {
@@ -269,7 +277,7 @@ func TestRecordInterruptedTwice(t *testing.T) {
 	r.awaitTaken(t) // two that wait become one
 	time.Sleep(500 * time.Millisecond)
 	r.signal(t, syscall.SIGINT)
-	r.end(t).says(t, 130, `^clrsnap: interrupted by SIGINT, and given up before what had been collected was written$`)
+	r.end(t).says(t, 130, `^clrsnap: interrupted by SIGINT, and gave up before the collected data was written$`)
 	if result, code := app.Stop(); result != "OK" || code != 0 {
 		t.Errorf("the program ended with %q, %d", result, code)
 	}
@@ -319,7 +327,7 @@ func TestRecordProgram(t *testing.T) {
 		r.awaitWaiting(t)
 		isComplete(t, file, main)
 		r.signal(t, syscall.SIGINT)
-		if out := r.end(t); out.status != 130 || strings.Contains(out.stderr, "given up") {
+		if out := r.end(t); out.status != 130 || strings.Contains(out.stderr, "gave up") {
 			t.Errorf("status %d: %s", out.status, out.stderr)
 		}
 	})
@@ -327,7 +335,8 @@ func TestRecordProgram(t *testing.T) {
 		r := begin(t, recordBegin(t, file, nil, "--seconds", "60"))
 		time.Sleep(2 * time.Second)
 		r.signal(t, syscall.SIGTERM)
-		r.end(t).says(t, 0, `^clrsnap: written to `, `^clrsnap: the program ended with (exit status 143|signal: terminated)$`)
+		r.end(t).says(t, 0, `^clrsnap: written to `,
+			`^clrsnap: the program ended with (exit status 143|signal: terminated)$`)
 		isComplete(t, file, main)
 	})
 	t.Run("SIGTERM later", func(t *testing.T) {
@@ -345,7 +354,7 @@ func TestRecordProgram(t *testing.T) {
 	})
 }
 
-// TestRecordFullDisk: what does not fit is kept elsewhere, and can be read there.
+// TestRecordFullDisk: a recording that does not fit is saved elsewhere, and can be read there.
 func TestRecordFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
@@ -364,8 +373,11 @@ func TestRecordFullDisk(t *testing.T) {
 	c := limited(t, "record", fmt.Sprint(app.PID), "-d", "500ms", "-o", file)
 	c.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 	r := finish(t, c)
-	r.says(t, 1, `^clrsnap: cannot write `+regexp.QuoteMeta(file)+`: no space left on device: the recording has been kept: `)
-	m := regexp.MustCompile(`clrsnap view (\S+/a-kept-\d{6}\.clrsnap) -o FILE writes it elsewhere\n$`).FindStringSubmatch(r.stderr)
+	r.says(t, 1,
+		`^clrsnap: cannot write to `+regexp.QuoteMeta(file)+`: no space left on device: `+
+			`the recording was saved elsewhere: `)
+	saved := regexp.MustCompile(`clrsnap view (\S+/a-kept-\d{6}\.clrsnap) -o FILE writes it to FILE\n$`)
+	m := saved.FindStringSubmatch(r.stderr)
 	if m == nil {
 		t.Fatalf("it is not named: %s", r.stderr)
 	}
@@ -379,8 +391,8 @@ func TestRecordFullDisk(t *testing.T) {
 	}
 }
 
-// TestRecordNobody: a user without rights records a process of its own, and with the
-// capabilities that cheaper samples take.
+// TestRecordNobody: a user without rights records a process of their own, also with the
+// capabilities that cheaper samples need.
 func TestRecordNobody(t *testing.T) {
 	if asNobody("true").Run() != nil {
 		t.Skip("SKIPPED: this needs root")
@@ -394,9 +406,10 @@ func TestRecordNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	// The kit may be where only root can read.
+	// The kit may be in a folder that only root can read.
 	host := testenv.Kit(t).Host(testenv.DefaultRuntime)
-	for _, args := range [][]string{{"-rL", filepath.Dir(host), dir + "/net"}, {testenv.Build(t, "begin"), dir + "/begin.dll"}} {
+	for _, args := range [][]string{{"-rL", filepath.Dir(host), dir + "/net"},
+		{testenv.Build(t, "begin"), dir + "/begin.dll"}} {
 		if out, err := exec.Command("cp", args...).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -408,7 +421,9 @@ func TestRecordNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := dir + "/out/a.clrsnap"
-	command := []string{"record", "-o", file, "--", dir + "/net/" + filepath.Base(host), dir + "/begin.dll", "--seconds", "1"}
+	command := []string{
+		"record", "-o", file, "--", dir + "/net/" + filepath.Base(host), dir + "/begin.dll", "--seconds", "1",
+	}
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1", "TMPDIR=" + dir + "/out"}
 	run := func(t *testing.T, caps ...uintptr) result {
 		t.Helper()
@@ -431,7 +446,9 @@ func TestRecordNobody(t *testing.T) {
 	r := run(t)
 	switch level := strings.TrimSpace(string(paranoid)); level {
 	case "2":
-		r.says(t, 0, `^clrsnap: [\d.]+s: [1-9]\d* cpu samples`, `^clrsnap: note: Time in the kernel is not counted, .* set the sysctl kernel\.perf_event_paranoid to 1\.$`, eachThread)
+		r.says(t, 0, `^clrsnap: [\d.]+s: [1-9]\d* cpu samples`,
+			`^clrsnap: note: Time in the kernel is not counted, .* set the sysctl kernel\.perf_event_paranoid to 1\.$`,
+			eachThread)
 		if got := good(t, "view", file).stdout; strings.Contains(got, "kernel!") {
 			t.Errorf("frames of the kernel:\n%s", got)
 		}
@@ -446,7 +463,8 @@ func TestRecordNobody(t *testing.T) {
 		r.says(t, 0, `^clrsnap: note: There are no CPU samples: `)
 	}
 
-	run(t, unix.CAP_PERFMON).says(t, 0, `^clrsnap: note: The kernel copied a stack for every sample of every program, .*CAP_BPF`)
+	run(t, unix.CAP_PERFMON).says(t, 0,
+		`^clrsnap: note: The kernel copied a stack for every sample of every program, .*CAP_BPF`)
 	from(t, profile.FromAllProcessors)
 	if got := run(t, unix.CAP_PERFMON, unix.CAP_BPF).stderr; strings.Contains(got, "note: The kernel") {
 		t.Errorf("with all capabilities:\n%s", got)

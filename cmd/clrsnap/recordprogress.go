@@ -15,7 +15,7 @@ import (
 	"clrsnap/record"
 )
 
-// recordProgress tells on standard error how a recording comes along.
+// recordProgress shows the progress of a recording on standard error.
 type recordProgress struct {
 	a        *app
 	duration time.Duration
@@ -27,13 +27,13 @@ func (a *app) newProgress(f *recordFlags) *recordProgress {
 	return &recordProgress{a: a, duration: f.duration, terminal: isTerminal(a.stderr)}
 }
 
-// begin says what is recorded, and how to end that.
+// begin says what is recorded, and how to end it.
 func (p *recordProgress) begin(what string) {
 	until := "until it ends"
 	if p.duration > 0 {
 		until = "for " + p.duration.String()
 	}
-	say(p.a.stderr, "recording %s %s; Ctrl-C ends it earlier and keeps what there is", what, until)
+	say(p.a.stderr, "recording %s %s; Ctrl-C ends it earlier and keeps what was recorded", what, until)
 }
 
 // show is told how far the recording has come.
@@ -49,7 +49,7 @@ func (p *recordProgress) show(pr record.Progress) {
 	if s := pr.Elapsed.Seconds(); s > 1 {
 		line += fmt.Sprintf(", %s a second", thousands(int(float64(pr.Samples)/s)))
 	}
-	line += fmt.Sprintf(" · %d threads use %.2f processors", pr.Threads, pr.TargetCPU)
+	line += fmt.Sprintf(" · %d threads use %.2f CPUs", pr.Threads, pr.TargetCPU)
 	if pr.Broken > 0 {
 		line += fmt.Sprintf(" · %s incomplete", thousands(pr.Broken))
 	}
@@ -60,7 +60,7 @@ func (p *recordProgress) show(pr record.Progress) {
 	fmt.Fprintf(p.a.stderr, "\r\x1b[K%s", clip(line, terminalWidth(p.a.stderr)-1))
 }
 
-// end takes the line away.
+// end removes the progress line.
 func (p *recordProgress) end() {
 	if p.shown {
 		fmt.Fprint(p.a.stderr, "\r\x1b[K")
@@ -76,7 +76,7 @@ func thousands(n int) string {
 	return s
 }
 
-// summarize says what has been written, and what to know of it.
+// summarize prints how much was recorded, the recording's notes, and where it was written.
 func (a *app) summarize(r *profile.Recording, path string) {
 	var parts, events []string
 	for i := range r.Modes {
@@ -88,7 +88,8 @@ func (a *app) summarize(r *profile.Recording, path string) {
 	}
 	used := ""
 	if d := r.Duration.Seconds(); d > 0 {
-		used = fmt.Sprintf("; the program used %.2f of %d processors, clrsnap %.2f", r.Cost.TargetCPU.Seconds()/d, r.Cost.Processors, r.Cost.OwnCPU.Seconds()/d)
+		used = fmt.Sprintf("; the program used %.2f of %d CPUs, clrsnap %.2f",
+			r.Cost.TargetCPU.Seconds()/d, r.Cost.Processors, r.Cost.OwnCPU.Seconds()/d)
 	}
 	line := r.Duration.Round(100 * time.Millisecond).String()
 	if len(parts) > 0 {
@@ -116,10 +117,11 @@ func eventLine(r *profile.Recording, m *profile.ModeStats) string {
 	if m.Samples == 1 {
 		samples = " sample"
 	}
-	return fmt.Sprintf("%s: %s; %s", m.Mode, export.AmountText(m.Mode, all.All()), thousands(m.Samples)) + samples + export.SamplingText(m) + flaws(m)
+	return fmt.Sprintf("%s: %s; %s", m.Mode, export.AmountText(m.Mode, all.All()), thousands(m.Samples)) +
+		samples + export.SamplingText(m) + flaws(m)
 }
 
-// flaws is what is missing of a mode.
+// flaws returns how many samples of a mode are incomplete or lost.
 func flaws(m *profile.ModeStats) string {
 	s := ""
 	if m.Broken > 0 {
@@ -133,25 +135,25 @@ func flaws(m *profile.ModeStats) string {
 
 // explainEmpty says why there may be no samples.
 func (a *app) explainEmpty(r *profile.Recording, f *recordFlags) {
-	why := "it may have ended at once"
+	why := "the program may have ended at once"
 	switch {
 	case len(f.threads) > 0:
 		why = "no thread matches " + f.chosen.String()
 	case len(f.events.events) > 0 && !f.modeGiven:
 		why = "none of these events has happened"
 	case f.mode == "cpu":
-		why = "the program has not used a processor for long enough; --mode wall shows what it waits for"
+		why = "the program used hardly any CPU time; --mode wall shows what it waits for"
 	}
 	say(a.stderr, "warning: there are no samples: %s", why)
 }
 
-// awaitCommand waits for a program that was started to be recorded. Whoever ends us
-// with SIGTERM means the program.
+// awaitCommand waits for the recorded program that clrsnap has started to end. It passes on
+// SIGTERM to the program.
 func (a *app) awaitCommand(ctx context.Context, cmd *exec.Cmd) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	interrupted := ctx.Done()
-	if ctx.Err() != nil { // Ctrl-C is the program's affair too, and it takes its time
+	if ctx.Err() != nil { // the program has got Ctrl-C as well, and may take some time to end
 		passOn(ctx, cmd)
 		interrupted = nil
 	}

@@ -9,7 +9,7 @@ import (
 	"clrsnap/profile"
 )
 
-// TestSummarize: time is summed up in one line, each kind of event in one of its own.
+// TestSummarize: the samples of time share one line, each kind of event has its own.
 func TestSummarize(t *testing.T) {
 	b := profile.NewBuilder(profile.Limits{})
 	b.Thread(profile.RecordedThread{})
@@ -25,7 +25,8 @@ func TestSummarize(t *testing.T) {
 		{Mode: profile.Contention, Samples: 12, Seen: 900, Every: 1_000_000},
 		{Mode: profile.GC},
 	}
-	const ofEvents = "clrsnap: alloc: 1.50 GiB in 3,400 objects; 1,234 samples, one for every 512 KiB (5 incomplete)\n" +
+	const ofEvents = "" +
+		"clrsnap: alloc: 1.50 GiB in 3,400 objects; 1,234 samples, one for every 512 KiB (5 incomplete)\n" +
 		"clrsnap: exception: 1 exception; 1 sample, 2 lost\n" +
 		"clrsnap: contention: 45.6 ms in 12 waits; 12 samples of 900 waits, those of 1.00 ms or longer\n" +
 		"clrsnap: gc: 0 s; 0 samples\n" +
@@ -34,9 +35,11 @@ func TestSummarize(t *testing.T) {
 		modes []profile.ModeStats
 		want  string
 	}{
-		{events, "clrsnap: 10s; the program used 0.50 of 2 processors, clrsnap 0.10\n" + ofEvents},
-		{append([]profile.ModeStats{{Mode: profile.CPU, Samples: 5000, Broken: 7}, {Mode: profile.Wall, Samples: 8, Lost: 9}}, events...),
-			"clrsnap: 10s: 5,000 cpu samples (7 incomplete), 8 wall samples, 9 lost; the program used 0.50 of 2 processors, clrsnap 0.10\n" + ofEvents},
+		{events, "clrsnap: 10s; the program used 0.50 of 2 CPUs, clrsnap 0.10\n" + ofEvents},
+		{append([]profile.ModeStats{{Mode: profile.CPU, Samples: 5000, Broken: 7},
+			{Mode: profile.Wall, Samples: 8, Lost: 9}}, events...),
+			"clrsnap: 10s: 5,000 cpu samples (7 incomplete), 8 wall samples, 9 lost; " +
+				"the program used 0.50 of 2 CPUs, clrsnap 0.10\n" + ofEvents},
 	} {
 		r.Modes = c.modes
 		if got := summary(t, r); got != c.want {
@@ -45,7 +48,7 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-// summary is what summarize writes of a recording on standard output.
+// summary returns what summarize prints about a recording.
 func summary(t *testing.T, r *profile.Recording) string {
 	t.Helper()
 	out, in, err := os.Pipe()

@@ -15,8 +15,8 @@ import (
 	"clrsnap/profile"
 )
 
-// evil is what a target or a file may have for a name: it gives a terminal another title,
-// colours in two ways, lines and an order of writing.
+// evil is a name that a target or a file may have. It changes a terminal's title, sets colours
+// in two ways, begins lines and changes the direction of writing.
 const evil = "a\x1b]0;title\a\x1b[31mred\u009b32mgreen\nline\rback\u202ereversed\xff"
 
 func clean(t *testing.T, what, text string) {
@@ -31,7 +31,7 @@ func clean(t *testing.T, what, text string) {
 	}
 }
 
-// TestSaid: what is said beside the output cannot control a terminal.
+// TestSaid: messages cannot control a terminal.
 func TestSaid(t *testing.T) {
 	var b bytes.Buffer
 	say(&b, "written to %s", evil)
@@ -56,8 +56,8 @@ func TestSaid(t *testing.T) {
 	}
 }
 
-// TestWhoSays: everything on standard error goes through say, but for the line that shows
-// progress, which has nothing of a target's.
+// TestWhoSays: everything on standard error goes through say, except the progress line, which
+// has no text of a target.
 func TestWhoSays(t *testing.T) {
 	progress := map[string]bool{"show": true, "end": true, "progress": true, "say": true}
 	files, err := filepath.Glob("*.go")
@@ -93,7 +93,8 @@ func TestWhoSays(t *testing.T) {
 				})
 				if strings.Contains(strings.ToLower(to), "stderr") {
 					if found++; !progress[f.Name.Name] {
-						t.Errorf("%v: %s writes to standard error by itself: say does that", set.Position(c.Pos()), f.Name.Name)
+						t.Errorf("%v: %s writes to standard error by itself: say does that",
+							set.Position(c.Pos()), f.Name.Name)
 					}
 				}
 				return true

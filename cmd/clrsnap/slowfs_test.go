@@ -20,18 +20,19 @@ import (
 )
 
 // slowFS is the command "slowfs FROM PLACE": a file system in user space that shows the folder
-// FROM at PLACE, and answers nothing any more once its standard input says so. Whoever waits
-// for it then waits until it is killed.
+// FROM at PLACE. Once its standard input says so it stops answering, and readers block until
+// it is killed.
 func slowFS() {
 	lower, err := fs.NewLoopbackRoot(os.Args[1])
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	server, err := fs.Mount(os.Args[2], &slowNode{lower.(*fs.LoopbackNode)}, &fs.Options{MountOptions: fuse.MountOptions{
-		DirectMountStrict: true, AllowOther: true, FsName: "slowfs", Name: "slow",
-		SyncRead: true, // or only the page waits, which SIGKILL ends
-	}})
+	server, err := fs.Mount(os.Args[2], &slowNode{lower.(*fs.LoopbackNode)},
+		&fs.Options{MountOptions: fuse.MountOptions{
+			DirectMountStrict: true, AllowOther: true, FsName: "slowfs", Name: "slow",
+			SyncRead: true, // or only the page waits, which SIGKILL ends
+		}})
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -54,7 +55,7 @@ func obey() {
 	}
 }
 
-// slowNode is a file or a folder of it.
+// slowNode is a file or a folder of the file system.
 type slowNode struct{ *fs.LoopbackNode }
 
 // WrapChild makes a slowNode of each node below.
@@ -81,7 +82,7 @@ func (n *slowNode) Getattr(ctx context.Context, f fs.FileHandle, out *fuse.AttrO
 	return n.LoopbackNode.Getattr(ctx, f, out)
 }
 
-// slowFile is an open one.
+// slowFile is an open file.
 type slowFile struct{ fs.FileHandle }
 
 func (f slowFile) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
@@ -142,13 +143,13 @@ func slowFolder(t *testing.T, from string) (place string, order func(string)) {
 		unix.Close(fd)
 	}
 	place = t.TempDir()
-	// Runs last: when the server is killed, everybody who waits for it gets an error.
+	// This runs last: killing the server gives an error to everybody who waits for it.
 	t.Cleanup(func() { _ = unix.Unmount(place, unix.MNT_DETACH) })
 	_, order = helper(t, nil, "slowfs", from, place)
 	return place, order
 }
 
-// victim is the command "victim KIND FILE": a process that makes whoever reads it wait.
+// victim is the command "victim KIND FILE": a process that blocks its readers.
 func victim() {
 	kind, file := os.Args[1], os.Args[2]
 	f, err := os.Open(file)
@@ -171,7 +172,8 @@ func victim() {
 
 const mapped = 1 << 20
 
-// faultsOn maps a file of a tmpfs whose pages this process provides itself, and does not.
+// faultsOn maps a file of a tmpfs whose pages this process must provide (userfaultfd), but
+// never does.
 func faultsOn(file string) error {
 	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
 	if errno != 0 {

@@ -37,47 +37,47 @@ func newStack(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stack {PID | --core FILE}",
 		Short: "Show the stacks of a process's threads",
-		Long: `Show what every thread of a process is doing: its stack, leaf first, managed and
-native frames together, and whether it runs or what it waits for.
+		Long: `Show what every thread of a process is doing: its stack, leaf first, with managed and
+native frames, and whether it is running or what it waits for.
 
-Each thread is stopped while its stack is copied: tens of microseconds, more if
-all processors are busy, and never longer than --max-pause. A thread that is
+Each thread is stopped while its stack is copied. That takes tens of microseconds, or
+longer if all CPUs are busy, but never longer than --max-pause. A thread that is
 provably blocked is not stopped at all.
 
-With --stop-all all stacks belong to one instant: every thread that ran then was
-stopped, all at the same time, and of each of the others it is proved that it was
-blocked and did not run from before its stack was copied until after that instant.
-The stopped ones stand still for longer than without it, until the last of them
-has got a processor to stop on: milliseconds on a busy machine, 100 ms more than
---max-pause at most. Where not all can be had, a few further instants are tried.
+With --stop-all all stacks belong to the same instant. Every thread that was running
+then was stopped, all at the same time. For every other thread it is proved that it
+was blocked from before its stack was copied until after that instant. The stopped
+threads stand still for longer than without --stop-all, until the last of them has
+got a CPU to stop on: milliseconds on a busy machine, and at most 100 ms more than
+--max-pause. If some stacks cannot be had, a few further instants are tried.
 
-The exit status is 1 whenever the stack of a thread is missing; the thread says why.
-Threads that ended meanwhile do not count, and stacks that are there but incomplete,
-which say so, are no more than a warning.
+The exit status is 1 if the stack of a thread is missing; the thread says why.
+Threads that ended meanwhile do not count. Incomplete stacks say why they are
+incomplete, and only cause a warning.
 
 What is shown:
-  By default managed frames come with namespaces and parameters as far as the
-  terminal's width allows, native frames in a row that have no symbols share a
-  line, recursion is folded, and a stack that four or more threads have is shown
-  once. Nothing of this concerns --json, which always has every frame.
+  By default managed frames have namespaces and parameters as far as the width of the
+  terminal allows. Consecutive native frames without symbols share a line. Recursion
+  is folded. A stack that four or more threads have is shown once. --json always has
+  every frame.
 
-  --managed         no native frames; threads without managed ones are listed only
-  --native          every native frame on a line of its own; this also opens
-                    processes without a .NET runtime
+  --managed         no native frames; threads without managed frames are only listed
+  --native          every native frame on a line of its own; also opens processes
+                    without a .NET runtime
   --group           equal stacks once, even of two threads, the largest group first
   --group=never     each thread by itself
   --short, --full   shorter names; nothing folded or left out
 
-Stacks are equal if they go through the same methods; where in a method a thread
-is does not matter.
+  Stacks are equal if they have the same methods, wherever in a method a thread is.
 
 Core dumps:
-  With --core the process is read from an ELF core dump: of createdump
+  With --core the stacks are read from an ELF core dump: of createdump
   (DOTNET_DbgEnableMiniDump=1, dotnet-dump), of the kernel, or of gcore. The thread
-  that crashed comes first, with the signal and the exception. What a dump leaves
-  out is read from the program's files, if they are the very ones (by build id);
-  what is missing is said at the end. Files are looked for where the process had
-  them, or below --sysroot: a folder with the files of its container, for example.
+  that crashed comes first, with the signal and the exception. What the dump does not
+  contain is read from the program's files, if they are the same files (by build id).
+  What is still missing is listed at the end. Files are looked for where the process
+  had them, or below --sysroot, a folder that has the files of its container, for
+  example.
 `,
 		Example: `  clrsnap stack 4242                        every thread
   clrsnap stack 4242 --managed --group      the overview of a busy service
@@ -107,7 +107,7 @@ Core dumps:
 	return cmd
 }
 
-// checkArgs wants a PID or a core dump, and no flags that are for the other.
+// checkArgs requires a PID or a core dump, and refuses flags that are for the other.
 func (f *stackFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	given := cmd.Flags().Changed
 	if !given("core") {
@@ -130,7 +130,7 @@ func (f *stackFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	case f.dump == "":
 		return usagef("--core is empty: give the core dump's file")
 	case f.dump == "-":
-		return usagef("--core - : a core dump cannot be read from a pipe: save it to a file first")
+		return usagef("--core -: a core dump cannot be read from a pipe: save it to a file first")
 	case given("exe") && f.core.Executable == "":
 		return usagef("--exe is empty: give the program's file")
 	case given("sysroot") && f.core.Sysroot == "":
@@ -149,11 +149,11 @@ func isFile(name string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// A subject is what stacks are taken of.
+// A subject is a process or a core dump whose stacks are shown.
 type subject struct {
 	name   string // "process 42"
-	again  string // the arguments that name it
-	others string // what may help if it is not a .NET process
+	again  string // the arguments of clrsnap stack that stand for it
+	others string // advice if it is not a .NET process
 	open   func(*stackFlags, *pendingFile) (*clrsnap.Process, error)
 }
 
@@ -180,8 +180,8 @@ func coreDump(path string) subject {
 	}
 }
 
-// coreReads are the files that the look at a core dump may read. Without --sysroot the
-// dump says where the program's files are: they can be anywhere.
+// coreReads returns the files that reading a core dump may read. Without --sysroot the
+// program's files can be anywhere: the dump says where.
 func (f *stackFlags) coreReads() []string {
 	if f.core.Sysroot == "" {
 		return append(confine.Files(), f.dump, f.core.Executable)
@@ -192,19 +192,22 @@ func (f *stackFlags) coreReads() []string {
 func (f *stackFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringArrayVarP(&f.threads, "thread", "t", nil, "only the thread with this `id`, or those whose names match a regular expression; can be given several times")
+	fs.StringArrayVarP(&f.threads, "thread", "t", nil,
+		"only the thread with this `id`, or those whose names match a regular expression; can be given several times")
 	fs.BoolVar(&f.text.Managed, "managed", false, "only managed frames")
-	fs.BoolVar(&f.text.Native, "native", false, "every native frame; opens processes without .NET too")
-	fs.StringVarP(&f.group, "group", "g", "auto", "`when` to fold equal stacks: auto (those of four or more threads), always or never")
+	fs.BoolVar(&f.text.Native, "native", false, "every native frame; also opens processes without .NET")
+	fs.StringVarP(&f.group, "group", "g", "auto",
+		"`when` to show equal stacks once: auto (those of four or more threads), always or never")
 	fs.Lookup("group").NoOptDefVal = "always"
 	fs.BoolVar(&f.text.Short, "short", false, "names without namespaces and parameters")
 	fs.BoolVar(&f.text.Full, "full", false, "leave nothing out: full native names, any width, no folded recursion")
 	fs.BoolVar(&f.text.Tier, "tier", false, "show how methods were compiled: tier-0, tier-1, ReadyToRun, …")
-	fs.BoolVar(&f.text.IP, "ip", false, "show instruction pointers and offsets, each thread by itself unless --group is given")
-	fs.BoolVar(&f.stopAll, "stop-all", false, "all stacks of the same instant")
+	fs.BoolVar(&f.text.IP, "ip", false,
+		"show instruction pointers and offsets, each thread by itself unless --group is given")
+	fs.BoolVar(&f.stopAll, "stop-all", false, "take all stacks at the same instant")
 	maxPauseFlag(fs, &f.maxPause)
 	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
-	fs.StringVar(&f.core.Executable, "exe", "", "with --core: the program's `file`, if it is not where it was")
+	fs.StringVar(&f.core.Executable, "exe", "", "with --core: the program's `file`, if it has moved")
 	fs.StringVar(&f.core.Sysroot, "sysroot", "", "with --core: the `folder` below which the process's files are")
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md)")
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
@@ -229,7 +232,8 @@ func (f *stackFlags) check() (*threadFilter, error) {
 }
 
 func maxPauseFlag(fs *pflag.FlagSet, d *time.Duration) {
-	fs.DurationVar(d, "max-pause", 10*time.Millisecond, "a watchdog lets a thread go that has been stopped for this `time`, at least 2ms")
+	fs.DurationVar(d, "max-pause", 10*time.Millisecond,
+		"a watchdog resumes a thread that has been stopped for this `time`; at least 2ms")
 }
 
 func checkMaxPause(d time.Duration) error {
@@ -240,7 +244,9 @@ func checkMaxPause(d time.Duration) error {
 }
 
 // groupings are the values of --group.
-var groupings = map[string]export.Grouping{"auto": export.GroupAuto, "always": export.GroupAlways, "never": export.GroupNever}
+var groupings = map[string]export.Grouping{
+	"auto": export.GroupAuto, "always": export.GroupAlways, "never": export.GroupNever,
+}
 
 func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 	chosen, err := f.check()
@@ -287,12 +293,13 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 	}
 	a.warn(s)
 	if n := s.Missing(); n > 0 {
-		return fmt.Errorf("the stacks of %d of %d threads are missing, and each says why: another attempt may have them", n, len(s.Threads)+s.Unlisted)
+		return fmt.Errorf("the stacks of %d of %d threads are missing, and each thread says why: "+
+			"another attempt may get them", n, len(s.Threads)+s.Unlisted)
 	}
 	return nil
 }
 
-// hint adds what this command can do about an error.
+// hint adds to an error what the user can do with this command instead.
 func hint(err error, of subject) error {
 	if errors.Is(err, clrsnap.ErrNotDotNet) {
 		return fmt.Errorf("%w: %sclrsnap stack --native %s shows native stacks", err, of.others, of.again)
@@ -307,7 +314,7 @@ func partial(err error, s *profile.Snapshot) error {
 	return fmt.Errorf("%w before any stack could be taken", err)
 }
 
-// warn tells of what is missing.
+// warn warns of incomplete stacks.
 func (a *app) warn(s *profile.Snapshot) {
 	n := 0
 	for i := range s.Threads {
@@ -320,7 +327,7 @@ func (a *app) warn(s *profile.Snapshot) {
 	}
 }
 
-// file is what --output says.
+// file returns the output that --output chooses.
 func (f *stackFlags) file() *outputFile { return &outputFile{path: cmp.Or(f.output, "-")} }
 
 // write encodes a snapshot to standard output or a file.
@@ -342,7 +349,7 @@ func (a *app) write(s *profile.Snapshot, out *pendingFile, f *stackFlags) error 
 	return nil
 }
 
-// unwrapPath drops the operation and the path that an error repeats.
+// unwrapPath drops the operation and the path from an error, if the message has them already.
 func unwrapPath(err error) error {
 	var pe *os.PathError
 	if errors.As(err, &pe) {

@@ -10,33 +10,36 @@ import (
 )
 
 // stuckFor is how long one system call on a process or a file may take until the command
-// gives up. What can take so long is a file system in user space or of a network, or a page of
+// gives up. A file system in user space or on a network can take so long, and so can a page of
 // memory that the program itself provides (userfaultfd).
 const stuckFor = 5 * time.Second
 
-// stuckError: something has kept the command waiting for too long.
+// stuckError says that a system call has blocked for stuckFor. pid is the target; 0: there is
+// none.
 type stuckError struct{ pid int }
 
 func (e *stuckError) Error() string {
 	if e.pid == 0 {
-		return fmt.Sprintf("given up: a file has kept clrsnap waiting for %v; the file system that it lies on does not answer", stuckFor)
+		return fmt.Sprintf("gave up after %v: the file system of a file does not answer; "+
+			"use files on another file system",
+			stuckFor)
 	}
-	s := fmt.Sprintf("given up: process %d has kept clrsnap waiting for %v with its memory or its files", e.pid, stuckFor)
+	s := fmt.Sprintf("gave up after %v: reading the memory or the files of process %d blocks", stuckFor, e.pid)
 	if err := clrsnap.MayBlock(e.pid); err != nil {
 		var b *clrsnap.BlockError
 		if errors.As(err, &b) {
-			s += fmt.Sprintf(": %v, and must answer first", b)
+			s += fmt.Sprintf(": %v, which must answer first", b)
 		}
 	}
 	return s
 }
 
 // stuck watches the threads of this process until one of them has been in the same system
-// call on a process or a file for stuckFor. It counts looks: a machine can have been paused
-// between two of them. False: it cannot watch them.
+// call on a process or a file for stuckFor. It measures time by the number of checks, because
+// the machine can be paused between two of them. It returns false if it cannot watch threads.
 func stuck() bool {
 	const every = 500 * time.Millisecond
-	before := map[string]int{} // looks in a row that have found what a thread waits for
+	before := map[string]int{} // by system call: consecutive checks that have found it
 	for range time.Tick(every) {
 		seen := map[string]int{}
 		waits, err := waiting.Threads()

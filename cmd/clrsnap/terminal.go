@@ -16,7 +16,7 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// terminalWidth is the width of f in columns; 0: f is no terminal.
+// terminalWidth returns the width of f in columns; 0: f is not a terminal.
 func terminalWidth(f *os.File) int {
 	ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
@@ -36,13 +36,12 @@ func (a *app) colors(f *os.File) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(f)
 }
 
-// say says something beside the output, in one line, whatever a target or a file has put
-// into it.
+// say writes one line to standard error. It cleans what a target or a file has put into it.
 func say(stderr io.Writer, format string, args ...any) {
 	fmt.Fprintf(stderr, "clrsnap: %s\n", export.Clean(fmt.Sprintf(format, args...)))
 }
 
-// oneLineText makes a text from a target fit for one line of a terminal.
+// oneLineText makes a text from a target safe to print on one line of a terminal.
 func oneLineText(s string) string { return export.Clean(strings.Join(strings.Fields(s), " ")) }
 
 // clip cuts s to n columns; n <= 0: not at all.

@@ -11,8 +11,8 @@ import (
 // version is set by the build, with -ldflags "-X main.version=…".
 var version string
 
-// versionText is what the build set, or what Go knows of the module and of the
-// commit.
+// versionText returns the version that the build has set, or else the version or the commit
+// that Go has recorded.
 func versionText() string {
 	if version != "" {
 		return version
@@ -39,7 +39,8 @@ func newVersion(a *app) *cobra.Command {
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(a.stdout, "clrsnap %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(a.stdout, "clrsnap %s %s %s/%s\n",
+				versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}

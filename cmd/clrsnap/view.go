@@ -39,37 +39,36 @@ func newView(a *app) *cobra.Command {
 	var f viewFlags
 	cmd := &cobra.Command{
 		Use:   "view FILE",
-		Short: "Show a recording: the hottest functions, or another format",
-		Long: `Show where the time of a recording went, or what its events were, as tables: the
-functions that most of it goes to, and the threads. With --output or --format the recording, or the part of
-it that is chosen, is written in another format instead.
+		Short: "Show the hottest functions of a recording, or convert it",
+		Long: `Show a recording as tables: for each mode the functions with the most time, bytes or
+events, and the threads. With --output or --format the recording, or the chosen part
+of it, is written in another format instead.
 
-FILE is what clrsnap record wrote, HTML flame graphs included, or a profile in the
-formats of pprof and speedscope or in folded stacks, of whatever origin; - is
-standard input.
+FILE is what clrsnap record has written, HTML flame graphs included. It can also be a
+profile of any program in the format of pprof or speedscope, or as folded stacks.
+- is standard input.
 
 The columns of the tables:
-  flat   what is in the function itself: time, bytes, or a number
-  cum    what is in the function and in all that it calls; recursion counts once
-  run    the part of wall-clock time in which the thread ran, or was ready to
-  wait   the part of it in which the thread waited
-Each mode has tables of its own. With ten threads, a second on the wall has ten
-seconds of wall-clock time. Native code without symbols is called by its module:
-[libcoreclr.so].
+  flat   in the function itself: time, bytes, or the number of events
+  cum    in the function and in all that it calls; recursion counts once
+  run    the part of wall-clock time in which the thread ran, or was ready to run
+  wait   the part of wall-clock time in which the thread waited
+Each mode has its own tables. Ten threads have ten seconds of wall-clock time in each
+second. Native code without symbols is shown as its module: [libcoreclr.so].
 
-Of events, a first table shows what happened: the classes that were allocated, the
-exceptions, who held the locks. The second shows in which functions: flat is what
-happened in the function itself. Bytes and numbers that were sampled are estimates.
+In event modes a first table shows the events: the classes that were allocated, the
+exceptions, or the threads that held locks. A second table shows the functions in
+which the events happened. Bytes and numbers that were sampled are estimates.
 
-With --diff BASE two recordings are compared, function by function, by their shares
-of the time, the largest changes first. Changes that are marked with ≈ are no more
-than chance can bring about: samples are samples. The flags that choose a part
-choose it of both.
+With --diff BASE two recordings are compared function by function. The functions whose
+shares have changed most come first. A change that is marked with ≈ is not
+significant: chance alone can cause it. The flags that choose a part apply to both
+recordings.
 
-Formats, by the ending of the file's name:
+Formats, by file extension:
 `,
 		Example: `  clrsnap view app.clrsnap                            the hottest functions
-  clrsnap view app.html --managed --sort cum          methods by what they call, too
+  clrsnap view app.html --managed --sort cum          methods, callees included
   clrsnap view app.html --mode wall --state waiting   what is waited for?
   clrsnap view app.html --mode alloc                  what is allocated, and by whom?
   clrsnap view app.html --threads '^orders-' --from 5s --to 10s
@@ -95,7 +94,7 @@ Formats, by the ending of the file's name:
 		if err := a.wary(os.Getpid()); err != nil {
 			return err
 		}
-		// A recording can be large, and is in memory as a whole.
+		// A recording can be large, and it is in memory as a whole.
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(viewLimit)
 		return a.view(cmd.Context(), args[0], &f)
@@ -103,26 +102,32 @@ Formats, by the ending of the file's name:
 	return cmd
 }
 
-// viewLimit is from how much memory on garbage is collected more often, in bytes: what a file
-// can have kept is less, and all of it together less than a gigabyte.
+// viewLimit is the memory limit of the garbage collector, in bytes. What reading a file can
+// keep is less. With it, the verb needs less than a gigabyte.
 const viewLimit = 680 << 20
 
 func (f *viewFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`, in the format of its ending; - is standard output")
-	fs.StringVarP(&f.format, "format", "f", "", "the `format`, if no ending says it; without --output to standard output")
+	fs.StringVarP(&f.output, "output", "o", "",
+		"write to this `file`, in the format that its file extension chooses; - is standard output")
+	fs.StringVarP(&f.format, "format", "f", "",
+		"the `format`, if no file extension chooses it; without --output, write to standard output")
 	fs.StringVarP(&f.mode, "mode", "m", modeAll, "only this `mode`: "+enumerated(viewModes(), "or"))
 	fs.StringVar(&f.state, "state", "", "only samples of threads in this `state`: running or waiting")
-	fs.StringArrayVarP(&f.threads, "threads", "t", nil, "only threads whose names match this `regexp`, or with this id; can be given several times")
-	fs.DurationVar(&f.from, "from", 0, "only samples from this `time` after the beginning on, such as 5s")
-	fs.DurationVar(&f.to, "to", 0, "only samples before this `time` after the beginning")
-	fs.BoolVar(&f.managed, "managed", false, "only managed frames: what native code does counts for the method that called it")
+	fs.StringArrayVarP(&f.threads, "threads", "t", nil,
+		"only threads whose names match this `regexp`, or with this id; can be given several times")
+	fs.DurationVar(&f.from, "from", 0, "only samples from this `time` after the start on, such as 5s")
+	fs.DurationVar(&f.to, "to", 0, "only samples before this `time` after the start")
+	fs.BoolVar(&f.managed, "managed", false,
+		"only managed frames: what native code does counts for the method that called it")
 	fs.BoolVar(&f.native, "native", false, "every native frame, with or without a symbol")
 	fs.IntVarP(&f.top, "top", "n", 20, "how many functions a table has; 0: all (the default of --json)")
 	fs.StringVarP(&f.sort, "sort", "s", "flat", "the `order` of functions: flat or cum")
-	fs.BoolVar(&f.byThread, "by-thread", false, "a table for each thread; in folded stacks the thread as the first frame")
-	fs.StringVar(&f.diff, "diff", "", "compare with this `file`, the base: a table, or a flame graph with -o FILE.html")
+	fs.BoolVar(&f.byThread, "by-thread", false,
+		"a table for each thread; in folded stacks the thread as the first frame")
+	fs.StringVar(&f.diff, "diff", "",
+		"compare with this `file`, the base: as a table, or as a flame graph with -o FILE.html")
 	fs.BoolVar(&f.json, "json", false, "the tables as JSON (docs/json.md)")
 	complete(cmd, "mode", viewModes()...)
 	complete(cmd, "state", "running", "waiting")
@@ -134,11 +139,13 @@ func (f *viewFlags) register(cmd *cobra.Command) {
 func oneFile(cmd *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:
-		return usagef("which recording? give its file, such as %s app.clrsnap; clrsnap record makes one", cmd.CommandPath())
+		return usagef("which recording? give its file, such as %s app.clrsnap; clrsnap record makes one",
+			cmd.CommandPath())
 	case 1:
 		return nil
 	}
-	return usagef("one file is enough, unexpected argument %q: %s FILE --diff BASE compares two", args[1], cmd.CommandPath())
+	return usagef("one file is enough, unexpected argument %q: %s FILE --diff BASE compares two",
+		args[1], cmd.CommandPath())
 }
 
 // check refuses flags that make no sense.
@@ -156,13 +163,14 @@ func (f *viewFlags) check(cmd *cobra.Command) error {
 	}
 	switch {
 	case f.managed && f.native:
-		return usagef("--managed and --native exclude each other: without either, native frames without names are put together")
+		return usagef("--managed and --native exclude each other: " +
+			"without either, native frames without names are shown as one")
 	case len(f.modes()) == 0:
 		return usagef("--state %s leaves nothing of --mode %s: %s", f.state, f.mode, whyNoState[f.state])
 	case f.top < 0:
 		return usagef("--top %d: give a number of functions, or 0 for all", f.top)
 	case f.from < 0 || f.to < 0:
-		return usagef("--from and --to are times after the beginning of the recording, such as 5s, and not negative")
+		return usagef("--from and --to are times after the start of the recording, such as 5s, and not negative")
 	case f.to > 0 && f.to <= f.from:
 		return usagef("--to %v is not after --from %v", f.to, f.from)
 	}
@@ -173,8 +181,7 @@ func (f *viewFlags) check(cmd *cobra.Command) error {
 	return f.checkOutput(cmd)
 }
 
-// checkOutput finds out what is to be written, and refuses what does not go with
-// it.
+// checkOutput chooses what is written, and refuses flags that do not fit it.
 func (f *viewFlags) checkOutput(cmd *cobra.Command) error {
 	if f.json && !cmd.Flags().Changed("top") {
 		f.top = 0
@@ -199,20 +206,22 @@ func (f *viewFlags) checkOutput(cmd *cobra.Command) error {
 	}
 	for _, flag := range []string{"top", "sort"} {
 		if cmd.Flags().Changed(flag) {
-			return usagef("--%s is for tables, and not for %s files", flag, f.file.format)
+			return usagef("--%s is for tables, not for %s files", flag, f.file.format)
 		}
 	}
 	switch {
 	case f.diff != "" && f.file.format != export.FormatHTML:
-		return usagef("%s files cannot show a difference between two recordings: html can, and so can the table without -o", f.file.format)
+		return usagef("%s files cannot show a difference between two recordings: "+
+			"html can, and so can the table without -o",
+			f.file.format)
 	case f.byThread && f.file.format != export.FormatFolded:
-		return usagef("--by-thread is for tables and folded stacks, and not for %s files", f.file.format)
+		return usagef("--by-thread is for tables and folded stacks, not for %s files", f.file.format)
 	}
 	return nil
 }
 
-// view reads, chooses and writes. Files of strangers are read with no rights that this
-// does not need.
+// view reads a recording, chooses a part of it and writes that. Files can be hostile: they are
+// read after all rights that this does not need have been dropped.
 func (a *app) view(ctx context.Context, file string, f *viewFlags) error {
 	in, err := openRecording(file)
 	if err != nil {
@@ -256,7 +265,9 @@ func (a *app) view(ctx context.Context, file string, f *viewFlags) error {
 
 // tables writes tables, for people or as JSON.
 func (a *app) tables(ctx context.Context, out *pendingFile, r, base *profile.Recording, f *viewFlags) error {
-	o := export.TopOptions{Rows: f.top, ByThread: f.byThread, Color: a.colors(a.stdout), Width: terminalWidth(a.stdout)}
+	o := export.TopOptions{
+		Rows: f.top, ByThread: f.byThread, Color: a.colors(a.stdout), Width: terminalWidth(a.stdout),
+	}
 	if f.sort == "cum" {
 		o.Sort = export.Cum
 	}
@@ -317,7 +328,7 @@ func (a *app) read(ctx context.Context, file string, in io.Reader) (*profile.Rec
 	}()
 	select {
 	case <-done:
-	case <-ctx.Done(): // which a read from a silent pipe does not notice
+	case <-ctx.Done(): // a blocked read from a pipe would not notice it
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
@@ -339,7 +350,7 @@ func (w *boundedWriter) Write(p []byte) (int, error) {
 	return w.Writer.Write(p)
 }
 
-// contextReader and contextWriter end with their context.
+// contextReader and contextWriter return an error once their context has ended.
 type (
 	contextReader struct {
 		ctx context.Context

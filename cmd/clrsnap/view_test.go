@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal runs clrsnap on a terminal with so many columns, and returns what that
-// showed, and the exit status.
+// terminal runs clrsnap on a terminal of this width, and returns what the terminal showed, and
+// the exit status.
 func terminal(t *testing.T, columns uint16, args ...string) (string, int) {
 	t.Helper()
 	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -73,26 +73,29 @@ func recordingFile(t *testing.T) string {
 	return file
 }
 
-// TestViewTerminal: on a terminal tables have colours and heed its width, and what
-// is not text is refused.
+// TestViewTerminal: on a terminal, tables have colours and fit its width, and formats that are
+// not text are refused.
 func TestViewTerminal(t *testing.T) {
 	file := recordingFile(t)
-	if got, status := terminal(t, 200, "view", file); status != 0 || !strings.Contains(got, "\x1b[1;36mShop.Orders.Submit\x1b[0m(System.Collections") {
+	if got, status := terminal(t, 200, "view", file); status != 0 ||
+		!strings.Contains(got, "\x1b[1;36mShop.Orders.Submit\x1b[0m(System.Collections") {
 		t.Errorf("wide: status %d:\n%s", status, got)
 	}
-	if got, status := terminal(t, 80, "view", file); status != 0 || !strings.Contains(got, "\x1b[1;36mShop.Orders.Submit\x1b[0m(…)") {
+	if got, status := terminal(t, 80, "view", file); status != 0 ||
+		!strings.Contains(got, "\x1b[1;36mShop.Orders.Submit\x1b[0m(…)") {
 		t.Errorf("narrow: status %d:\n%s", status, got)
 	}
 	got, status := terminal(t, 80, "view", file, "-f", "pprof")
-	if want := "clrsnap: pprof files are not for terminals: give a file with -o\n"; status != 2 || got != want {
+	if want := "clrsnap: a terminal cannot show pprof files: give a file with -o\n"; status != 2 || got != want {
 		t.Errorf("pprof: status %d:\n%s", status, got)
 	}
-	if got, status := terminal(t, 80, "view", file, "-f", "folded"); status != 0 || !strings.HasPrefix(got, "Shop.Orders.Submit(") {
+	if got, status := terminal(t, 80, "view", file, "-f", "folded"); status != 0 ||
+		!strings.HasPrefix(got, "Shop.Orders.Submit(") {
 		t.Errorf("folded: status %d:\n%s", status, got)
 	}
 }
 
-// TestViewInterrupted: Ctrl-C while standard input brings nothing.
+// TestViewInterrupted: Ctrl-C works while a read from standard input blocks.
 func TestViewInterrupted(t *testing.T) {
 	out, in, err := os.Pipe()
 	if err != nil {

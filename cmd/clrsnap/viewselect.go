@@ -13,7 +13,7 @@ import (
 	"clrsnap/profile"
 )
 
-// selection is what the flags choose of a recording.
+// selection returns the part of a recording that the flags choose.
 func (f *viewFlags) selection() profile.Selection {
 	s := profile.Selection{Managed: f.managed, Native: f.native, From: f.from, To: f.to}
 	if f.whole() && !f.managed {
@@ -34,13 +34,13 @@ func (f *viewFlags) selection() profile.Selection {
 	return s
 }
 
-// What --mode can be besides the name of a mode.
+// The values of --mode besides the names of modes.
 const (
 	modeBoth = "both" // CPU time and wall-clock time
 	modeAll  = "all"
 )
 
-// viewModes are the values of --mode.
+// viewModes returns the values of --mode.
 func viewModes() []string {
 	var out []string
 	for _, m := range profile.Modes {
@@ -49,7 +49,7 @@ func viewModes() []string {
 	return append(out, modeBoth, modeAll)
 }
 
-// modes are the modes that --mode and --state choose.
+// modes returns the modes that --mode and --state choose.
 func (f *viewFlags) modes() []profile.Mode {
 	var out []profile.Mode
 	for _, m := range profile.Modes {
@@ -61,8 +61,7 @@ func (f *viewFlags) modes() []profile.Mode {
 	return out
 }
 
-// hasState reports whether threads can be in a state where they have samples of a
-// mode.
+// hasState reports whether a mode can have samples of threads in this state.
 func hasState(m profile.Mode, state string) bool {
 	switch m {
 	case profile.Wall:
@@ -76,21 +75,21 @@ func hasState(m profile.Mode, state string) bool {
 // whyNoState says why modes have no samples of a state.
 var whyNoState = map[string]string{
 	profile.Running.String(): "its threads were waiting",
-	profile.Waiting.String(): "whoever waits does nothing of that kind; --mode wall and --mode contention have what is waited for",
+	profile.Waiting.String(): "a waiting thread has no such samples; " +
+		"--mode wall and --mode contention show what threads wait for",
 }
 
-// whole reports whether the output is one that keeps all frames, as who looks at
-// it can choose.
+// whole reports whether the output keeps all frames, because its reader can choose.
 func (f *viewFlags) whole() bool {
 	return f.file.format == export.FormatHTML || f.file.format == export.FormatRecording
 }
 
-// chooses reports whether the flags leave anything of a recording out.
+// chooses reports whether the flags leave out any part of a recording.
 func (f *viewFlags) chooses() bool {
 	return f.managed || f.mode != modeAll || f.state != "" || len(f.threads) > 0 || f.from > 0 || f.to > 0
 }
 
-// choose reads a recording, and returns what the flags choose of it.
+// choose reads a recording, and returns the part that the flags choose.
 func (a *app) choose(ctx context.Context, file string, in io.Reader, f *viewFlags) (*profile.Recording, error) {
 	r, err := a.read(ctx, file, in)
 	if err != nil {
@@ -100,7 +99,8 @@ func (a *app) choose(ctx context.Context, file string, in io.Reader, f *viewFlag
 		return r, nil
 	}
 	if f.from > 0 && f.from >= r.Duration && r.Duration > 0 {
-		return nil, fmt.Errorf("--from %v is behind the end of %s, which is %v long", f.from, file, r.Duration.Round(time.Millisecond))
+		return nil, fmt.Errorf("--from %v is after the end of %s, which is %v long",
+			f.from, file, r.Duration.Round(time.Millisecond))
 	}
 	out := r.Select(f.selection())
 	if len(out.Samples) == 0 && len(r.Samples) > 0 {
@@ -124,19 +124,22 @@ func (f *threadFilter) matchesRecorded(t *profile.RecordedThread) bool {
 
 func recordedName(t *profile.RecordedThread) string { return cmp.Or(t.Name, t.Role) }
 
-// explainNothing says which of the flags leaves nothing of a recording.
+// explainNothing returns an error that says which of the flags no sample matches.
 func (f *viewFlags) explainNothing(r *profile.Recording, file string) error {
 	there, wanted := export.SampledModes(r), f.modes()
 	if !slices.ContainsFunc(there, func(m profile.Mode) bool { return slices.Contains(wanted, m) }) {
 		return fmt.Errorf("%s has no %s samples: it has %s samples", file, joined(wanted, "or"), joined(there, "and"))
 	}
 	if len(f.threads) > 0 && len(r.Select(profile.Selection{Threads: f.chosen.matchesRecorded}).Samples) == 0 {
-		return fmt.Errorf("%s has no samples of threads that match %s: it has those of %s", file, f.chosen, threadNames(r))
+		return fmt.Errorf("%s has no samples of threads that match %s: it has those of %s",
+			file, f.chosen, threadNames(r))
 	}
-	return fmt.Errorf("%s has no samples that all of the flags together leave: try fewer of --mode, --state, --threads, --from and --to", file)
+	return fmt.Errorf("%s has no samples that match all of the flags: "+
+		"use fewer of --mode, --state, --threads, --from and --to",
+		file)
 }
 
-// threadNames names some threads that were sampled, the busiest first.
+// threadNames returns the names of some sampled threads, the busiest first.
 func threadNames(r *profile.Recording) string {
 	const most = 8
 	var names []string
@@ -160,7 +163,7 @@ func threadNames(r *profile.Recording) string {
 	return strings.Join(names, ", ")
 }
 
-// joined names modes: "cpu, wall and gc".
+// joined returns the names of modes as a list in words: "cpu, wall and gc".
 func joined(modes []profile.Mode, last string) string {
 	names := make([]string, len(modes))
 	for i, m := range modes {
@@ -169,7 +172,7 @@ func joined(modes []profile.Mode, last string) string {
 	return enumerated(names, last)
 }
 
-// requireCommon requires that there is something to compare.
+// requireCommon returns an error unless both recordings have samples of the same mode.
 func requireCommon(now *profile.Recording, file string, base *profile.Recording, baseFile string) error {
 	a, b := export.SampledModes(now), export.SampledModes(base)
 	if len(a) == 0 || len(b) == 0 {
@@ -179,13 +182,14 @@ func requireCommon(now *profile.Recording, file string, base *profile.Recording,
 		return fmt.Errorf("%s has no samples: there is nothing to compare", baseFile)
 	}
 	if !slices.ContainsFunc(a, func(m profile.Mode) bool { return slices.Contains(b, m) }) {
-		return fmt.Errorf("cannot compare %s samples with %s samples: %s and %s have no mode in common", joined(a, "and"), joined(b, "and"), file, baseFile)
+		return fmt.Errorf("cannot compare %s samples with %s samples: %s and %s have no mode in common",
+			joined(a, "and"), joined(b, "and"), file, baseFile)
 	}
 	return nil
 }
 
-// span makes the length of a recording that of the part of it that was chosen, as
-// far as tables tell of it. What the process used in that time is not known.
+// span returns a copy of a recording whose start and duration are those that --from and --to
+// choose. Its CPU time is 0: that of a part is not known.
 func (f *viewFlags) span(r *profile.Recording) *profile.Recording {
 	if r == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"clrsnap"
 )
 
-// threadFilter is the values of --thread or --threads.
+// threadFilter has the values of --thread or --threads.
 type threadFilter struct {
 	flag  string
 	text  []string
@@ -40,7 +40,7 @@ func parseThreads(flag string, values []string) (*threadFilter, error) {
 	return f, nil
 }
 
-// matches reports whether a thread is wanted. Its id may be the one that it has
+// matches reports whether a thread is chosen, by its name or by its id. The id may be that
 // inside its container.
 func (f *threadFilter) matches(t *clrsnap.Thread) bool {
 	if len(f.text) == 0 || f.ids[t.OSThreadID] || f.ids[t.NSThreadID] {
@@ -61,15 +61,14 @@ func (f *threadFilter) String() string {
 	return f.flag + " " + strings.Join(f.text, " "+f.flag+" ")
 }
 
-// When a snapshot takes long, and how often to say so.
+// After quietFor a snapshot shows its progress, and updates it every tick.
 const (
 	quietFor = 2 * time.Second
 	tick     = 500 * time.Millisecond
 )
 
-// watch chooses threads for a snapshot while it runs: none any more once ctx has
-// ended, so that what was collected can be printed. After a while it tells on a
-// terminal that there is progress.
+// watch chooses the threads of a snapshot. Once ctx has ended it chooses no more, so that what
+// was collected can be printed. On a terminal it shows the progress of a long snapshot.
 type watch struct {
 	ctx    context.Context
 	chosen *threadFilter

@@ -22,8 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostileProcesses are programs that do what they can to make whoever looks at them
-// run out of memory or time.
+// hostileProcesses are programs that try to make their readers run out of memory or time.
 var hostileProcesses = []struct {
 	name  string
 	begin func(*hostile)
@@ -34,28 +33,34 @@ var hostileProcesses = []struct {
 	{"many-segments", func(h *hostile) { h.visit(16, h.files(256, image{frames: 4096, segments: 4095})...) }},
 	{"many-sections", func(h *hostile) { h.visit(1, h.files(64, image{frames: 4096, sections: 65_000})...) }},
 	{"many-symbols", func(h *hostile) { h.visit(8, h.write(image{frames: 4096, symbols: 2 << 20})) }},
-	{"long-symbols", func(h *hostile) { h.climb(h.write(image{frames: 4096, code: 1 << 20, symbols: 1 << 20, names: 4000})) }},
+	{
+		"long-symbols",
+		func(h *hostile) { h.climb(h.write(image{frames: 4096, code: 1 << 20, symbols: 1 << 20, names: 4000})) },
+	},
 	{"many-mappings-of-a-long-path", func(h *hostile) { h.mapOften(60_000, h.write(image{frames: 4096, path: 3800})) }},
 	{"many-mappings", func(h *hostile) { h.mapOften(60_000, h.write(image{frames: 4096})) }},
-	{"many-mappings-and-threads", func(h *hostile) { h.mapOften(60_000, h.write(image{frames: 4096})); h.recurse(500, 4<<10) }},
+	{
+		"many-mappings-and-threads",
+		func(h *hostile) { h.mapOften(60_000, h.write(image{frames: 4096})); h.recurse(500, 4<<10) },
+	},
 	{"deep-stacks", func(h *hostile) { h.recurse(100, 8<<20) }},
 	{"many-threads", func(h *hostile) { h.recurse(10_000, 4<<10) }},
 }
 
-// Variables of the environment that make this test a hostile process.
+// The environment variables that make this test a hostile process.
 const (
 	zooName   = "CLRSNAP_TEST_HOSTILE"
 	zooFolder = "CLRSNAP_TEST_HOSTILE_FOLDER"
 )
 
-// startHostile starts a hostile process and waits until it is what it wants to be.
+// startHostile starts a hostile process and waits until it is ready.
 func startHostile(t *testing.T, name string) (pid int) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of an executable that it knows to have no runtime ps looks at one process only.
+	// ps reads only one process of an executable that it knows to have no runtime.
 	folder := t.TempDir()
 	exe := filepath.Join(folder, "hostile")
 	if err := exec.Command("cp", self, exe).Run(); err != nil {
@@ -86,7 +91,7 @@ func startHostile(t *testing.T, name string) (pid int) {
 	return c.Process.Pid
 }
 
-// beHostile is the other side of startHostile.
+// beHostile runs in the process that startHostile starts.
 func beHostile(name string) {
 	h := &hostile{folder: os.Getenv(zooFolder), next: 0x2000_0000_0000}
 	for _, p := range hostileProcesses {
@@ -108,7 +113,7 @@ type hostile struct {
 	next   uintptr // where the next mapping goes
 }
 
-// orEnd ends the hostile process, whose parent then says why.
+// orEnd ends the hostile process if there is an error. Its parent reports it.
 func orEnd(err error) {
 	if err != nil {
 		fmt.Println(err)
@@ -121,7 +126,7 @@ func got[T any](v T, err error) T {
 	return v
 }
 
-// image says what is bad about an ELF file. What can be is a hole in it.
+// image describes a bad ELF file. Parts of the file are holes if possible.
 type image struct {
 	hdr, frames int64 // bytes of .eh_frame_hdr and .eh_frame
 	dense       bool  // .eh_frame is full, and has no search table
@@ -151,7 +156,7 @@ func (h *hostile) files(n int, m image) (out []elfFile) {
 	return out
 }
 
-// write makes an ELF file. All of it is one segment, at the addresses that are the offsets.
+// write makes an ELF file. The whole file is one segment, whose addresses are the offsets.
 func (h *hostile) write(m image) elfFile {
 	h.count++
 	dir := h.folder
@@ -181,13 +186,19 @@ func (h *hostile) write(m image) elfFile {
 	}
 	sections := 5 + m.sections
 	put(0, elf.Header64{
-		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
-		Type:  uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT), Ehsize: 64,
+		Ident: [elf.EI_NIDENT]byte{
+			0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT),
+		},
+		Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT), Ehsize: 64,
 		Phoff: 64, Phentsize: 56, Phnum: uint16(min(2+m.segments, 4096)),
 		Shoff: uint64(shdrs), Shentsize: 64, Shnum: uint16(sections), Shstrndx: 4,
-	}, elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X), Filesz: uint64(end), Memsz: uint64(end), Align: page})
+	}, elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R | elf.PF_X), Filesz: uint64(end),
+		Memsz: uint64(end), Align: page})
 	if m.hdr > 0 {
-		put(64+56, elf.Prog64{Type: uint32(elf.PT_GNU_EH_FRAME), Off: uint64(hdr), Vaddr: uint64(hdr), Filesz: uint64(m.hdr), Memsz: uint64(m.hdr)})
+		put(64+56, elf.Prog64{
+			Type: uint32(elf.PT_GNU_EH_FRAME), Off: uint64(hdr), Vaddr: uint64(hdr), Filesz: uint64(m.hdr),
+			Memsz: uint64(m.hdr),
+		})
 	}
 	progs := make([]elf.Prog64, m.segments)
 	for i := range progs {
@@ -198,7 +209,7 @@ func (h *hostile) write(m image) elfFile {
 	}
 	put(64+2*56, progs)
 
-	// A caller's stack pointer is 8 more, and the return address is at its own.
+	// CFA = rsp + 8; the return address is at CFA - 8.
 	cie := []byte{20, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0}
 	last := frame + int64(len(cie))
 	if m.dense {
@@ -226,9 +237,17 @@ func (h *hostile) write(m image) elfFile {
 	}
 	at := func(name string) uint32 { return uint32(strings.Index(string(names), name)) }
 	put(shdrs, elf.Section64{},
-		elf.Section64{Name: at(".eh_frame"), Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC), Addr: uint64(frame), Off: uint64(frame), Size: uint64(m.frames)},
-		elf.Section64{Name: at(".symtab"), Type: uint32(elf.SHT_SYMTAB), Off: uint64(symtab), Size: uint64(m.symbols) * 24, Link: 3},
-		elf.Section64{Name: at(".strtab"), Type: uint32(elf.SHT_STRTAB), Off: uint64(strtab), Size: uint64(m.names)*2 + 64},
+		elf.Section64{
+			Name: at(".eh_frame"), Type: uint32(elf.SHT_PROGBITS), Flags: uint64(elf.SHF_ALLOC), Addr: uint64(frame),
+			Off: uint64(frame), Size: uint64(m.frames),
+		},
+		elf.Section64{
+			Name: at(".symtab"), Type: uint32(elf.SHT_SYMTAB), Off: uint64(symtab), Size: uint64(m.symbols) * 24,
+			Link: 3,
+		},
+		elf.Section64{
+			Name: at(".strtab"), Type: uint32(elf.SHT_STRTAB), Off: uint64(strtab), Size: uint64(m.names)*2 + 64,
+		},
 		elf.Section64{Name: at(".strtab"), Type: uint32(elf.SHT_STRTAB), Off: uint64(strtab), Size: uint64(len(names))})
 	if m.symbols > 0 {
 		syms := make([]byte, 0, 24*m.symbols)
@@ -254,8 +273,8 @@ func fde(b []byte, at int64, lo, size int32) []byte {
 	return append(b, 0, 0, 0, 0)
 }
 
-// threads is a function of two arguments, a stack pointer and a number: so many threads
-// take that stack, and the caller takes it, too, and wait for ever.
+// threads is a function of two arguments, a stack pointer and a number of threads. It starts
+// the threads. All of them, and the caller, switch to that stack and wait for ever.
 var threads = []byte{
 	0x48, 0x89, 0xc4, // mov rsp, rax
 	0x49, 0x89, 0xdc, // mov r12, rbx
@@ -277,11 +296,12 @@ var threads = []byte{
 	0xeb, 0xf7, // jmp wait
 }
 
-// maps maps a file's code and returns where.
+// maps maps a file's code and returns its address.
 func (h *hostile) maps(f elfFile) uintptr {
 	fd := got(os.Open(f.path))
 	defer fd.Close()
-	at, _, errno := unix.Syscall6(unix.SYS_MMAP, h.next, uintptr(f.size), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_FIXED_NOREPLACE, fd.Fd(), uintptr(f.code))
+	at, _, errno := unix.Syscall6(unix.SYS_MMAP, h.next, uintptr(f.size), unix.PROT_READ|unix.PROT_EXEC,
+		unix.MAP_PRIVATE|unix.MAP_FIXED_NOREPLACE, fd.Fd(), uintptr(f.code))
 	if errno != 0 {
 		orEnd(errno)
 	}
@@ -295,7 +315,7 @@ func (h *hostile) mapOften(n int, f elfFile) {
 	}
 }
 
-// visit maps each file some times, and has a thread whose stack leads through all of them.
+// visit maps each file several times, and starts a thread whose stack goes through all of them.
 func (h *hostile) visit(times int, files ...elfFile) {
 	var stack []uintptr
 	for _, f := range files {
@@ -306,7 +326,7 @@ func (h *hostile) visit(times int, files ...elfFile) {
 	h.run(stack, 0)
 }
 
-// climb has a thread that has been called from every address of a file's code.
+// climb starts a thread whose stack has a return address at every address of a file's code.
 func (h *hostile) climb(f elfFile) {
 	at := h.maps(f)
 	stack := make([]uintptr, f.size)
@@ -316,7 +336,7 @@ func (h *hostile) climb(f elfFile) {
 	h.run(stack, 0)
 }
 
-// recurse has threads with deep stacks.
+// recurse starts threads with deep stacks.
 func (h *hostile) recurse(n, size int) {
 	at := h.maps(h.write(image{frames: page}))
 	stack := make([]uintptr, size/8)
@@ -342,7 +362,8 @@ func (h *hostile) run(stack []uintptr, n int) {
 		list := got(os.ReadDir("/proc/self/task"))
 		waiting := 0
 		for _, t := range list {
-			if b, err := os.ReadFile("/proc/self/task/" + t.Name() + "/syscall"); err == nil && strings.HasPrefix(string(b), "34 ") {
+			if b, err := os.ReadFile("/proc/self/task/" + t.Name() + "/syscall"); err == nil &&
+				strings.HasPrefix(string(b), "34 ") {
 				waiting++
 			}
 		}
@@ -353,36 +374,40 @@ func (h *hostile) run(stack []uintptr, n int) {
 	}
 }
 
-// What looking at a hostile process may take.
+// What reading a hostile process may take.
 const (
 	hostileMemory = 200 << 20
 	hostileTime   = 20 * time.Second // in bad times; 5 s is what ps is made for
 )
 
-// TestHostileProcesses looks at each of them in every way.
+// TestHostileProcesses reads each of them in every way.
 func TestHostileProcesses(t *testing.T) {
 	for _, p := range hostileProcesses {
 		t.Run(p.name, func(t *testing.T) {
 			pid := strconv.Itoa(startHostile(t, p.name))
-			for _, args := range [][]string{{"ps"}, {"stack", pid}, {"stack", "--native", pid}, {"stack", "--native", "--json", pid}, {"stack", "--native", "--stop-all", pid}, {"doctor", pid}} {
+			for _, args := range [][]string{{"ps"}, {"stack", pid}, {"stack", "--native", pid},
+				{"stack", "--native", "--json", pid}, {"stack", "--native", "--stop-all", pid}, {"doctor", pid}} {
 				look(t, args)
 			}
 			// Names of 4 KB each are kept for every function of a recording: 691 MB of them.
 			if p.name != "long-symbols" {
-				look(t, []string{"record", "--native", "-d", "1s", "-o", filepath.Join(t.TempDir(), "out.clrsnap"), pid})
+				look(t, []string{
+					"record", "--native", "-d", "1s", "-o", filepath.Join(t.TempDir(), "out.clrsnap"), pid,
+				})
 			}
 		})
 	}
 }
 
-// few are a warning and an error at most, of a sentence each; of a recording what it does.
+// few matches at most a warning and an error, of one sentence each; for record, also what it
+// says about the recording.
 var few = map[bool]*regexp.Regexp{
 	false: regexp.MustCompile(`^(clrsnap: warning: [^\n]{1,500}\n)?(clrsnap: [^\n]{1,500}\n)?$`),
 	true:  regexp.MustCompile(`^(clrsnap: [^\n]{1,500}\n)+$`),
 }
 
-// look runs the command, and holds what it takes against the bounds. Its output is not
-// kept: the memory of this process would count as the command's.
+// look runs the command, and checks its memory and time against the bounds. Its output is not
+// kept, because the memory of this process counts as the command's.
 func look(t *testing.T, args []string) {
 	var said strings.Builder
 	ctx, cancel := context.WithTimeout(t.Context(), 5*hostileTime)

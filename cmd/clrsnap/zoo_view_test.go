@@ -22,15 +22,16 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// What any file may make clrsnap view use. The bound of time is no measure: it ends what
-// would go on for ever.
+// What clrsnap view may use for any file. The bound of time is only there to end what would
+// run for ever.
 const (
 	viewMemory = 1_000_000_000 // bytes
 	viewOutput = 1 << 30
 	viewTime   = 5 * time.Minute
 )
 
-// bomb is a file that becomes more than it seems. A further one is a line of bombs.
+// bomb is a file that needs far more memory or time than its size suggests. To add one, add a
+// line to bombs.
 type bomb struct {
 	name  string
 	write func(w io.Writer) // what gzip packs
@@ -59,16 +60,39 @@ var bombs = []bomb{
 	{name: "pprof, a long stack", write: pprofLong(2, 60_000_000, 1<<3, 1), says: "frames"},
 	{name: "pprof, a location of many lines", write: manyLines, says: "frames"},
 
-	{name: "speedscope, fields", write: repeated("{", 30_000_000, `"a":0,`, `"profiles":[],"shared":{}}`), says: "JSON"},
+	{
+		name: "speedscope, fields", write: repeated("{", 30_000_000, `"a":0,`, `"profiles":[],"shared":{}}`),
+		says: "JSON",
+	},
 	{name: "speedscope, frames", write: repeated(`{"profiles":[],"shared":{"frames":[`, 30_000_000, "{},", "{}]}}")},
-	{name: "speedscope, different frames", write: numbered(`{"profiles":[],"shared":{"frames":[`, 4_000_000, `{"name":"%d"},`, "{}]}}"), says: tooMuch},
-	{name: "speedscope, profiles", write: repeated(`{"shared":{"frames":[]},"profiles":[`, 30_000_000, "{},", "{}]}"), says: "type"},
-	{name: "speedscope, threads", write: numbered(`{"shared":{"frames":[]},"profiles":[`, 4_000_000, `{"type":"sampled","name":"%d"},`, "{}]}"), says: tooMuch},
+	{
+		name: "speedscope, different frames", write: numbered(`{"profiles":[],"shared":{"frames":[`, 4_000_000,
+			`{"name":"%d"},`, "{}]}}"), says: tooMuch,
+	},
+	{
+		name: "speedscope, profiles", write: repeated(`{"shared":{"frames":[]},"profiles":[`, 30_000_000, "{},",
+			"{}]}"), says: "type",
+	},
+	{
+		name: "speedscope, threads", write: numbered(`{"shared":{"frames":[]},"profiles":[`, 4_000_000,
+			`{"type":"sampled","name":"%d"},`, "{}]}"), says: tooMuch,
+	},
 	{name: "speedscope, empty samples", write: speedscopeSamples("[]", 10_000_000)},
 	{name: "speedscope, samples", write: speedscopeSamples("[0]", 20_000_000), says: tooMuch},
-	{name: "speedscope, a long stack", write: repeated(`{"shared":{"frames":[{"name":"a"}]},"profiles":[{"type":"sampled","weights":[1],"samples":[[`, 50_000_000, "0,", "0]]}]}"), says: tooMuch},
-	{name: "speedscope, events", write: repeated(`{"shared":{"frames":[{"name":"a"}]},"profiles":[{"type":"evented","events":[`, 5_000_000, `{"type":"O","frame":0,"at":1},`, "{}]}]}"), says: "frames"},
-	{name: "speedscope, arrays in arrays", write: repeated(`{"shared":{},"profiles":`, 100_000_000, "[", ""), says: "too large"},
+	{
+		name: "speedscope, a long stack",
+		write: repeated(`{"shared":{"frames":[{"name":"a"}]},"profiles":[{"type":"sampled","weights":[1],`+
+			`"samples":[[`, 50_000_000, "0,", "0]]}]}"), says: tooMuch,
+	},
+	{
+		name: "speedscope, events",
+		write: repeated(`{"shared":{"frames":[{"name":"a"}]},"profiles":[{"type":"evented","events":[`, 5_000_000,
+			`{"type":"O","frame":0,"at":1},`, "{}]}]}"), says: "frames",
+	},
+	{
+		name: "speedscope, arrays in arrays", write: repeated(`{"shared":{},"profiles":`, 100_000_000, "[", ""),
+		says: "too large",
+	},
 
 	{name: "folded, frames without names", write: repeated("a", 200_000_000, ";", " 1\n"), says: tooMuch},
 	{name: "folded, samples", write: repeated("", 40_000_000, "a 1\n", ""), says: tooMuch},
@@ -83,18 +107,55 @@ var bombs = []bomb{
 	{name: "ours, locations", write: (&tables{locations: 30_000_000}).write, says: tooMuch},
 	{name: "ours, functions", write: (&tables{functions: 30_000_000}).write, says: tooMuch},
 	{name: "ours, strings", write: (&tables{strings: 100_000_000}).write, says: tooMuch},
-	{name: "ours, threads", write: (&tables{more: `"threads":[`, element: "{},", elements: 30_000_000}).write, says: tooMuch},
-	{name: "ours, processes", write: (&tables{more: `"processes":[`, element: "{},", elements: 30_000_000}).write, says: tooMuch},
-	{name: "ours, notes", write: (&tables{more: `"notes":[`, element: `"",`, elements: 60_000_000}).write, says: tooMuch},
-	{name: "ours, a long note", write: (&tables{more: `"notes":["`, element: `a`, elements: 100_000_000}).write, says: "too large"},
+	{
+		name: "ours, threads", write: (&tables{more: `"threads":[`, element: "{},", elements: 30_000_000}).write,
+		says: tooMuch,
+	},
+	{
+		name: "ours, processes", write: (&tables{more: `"processes":[`, element: "{},", elements: 30_000_000}).write,
+		says: tooMuch,
+	},
+	{
+		name: "ours, notes", write: (&tables{more: `"notes":[`, element: `"",`, elements: 60_000_000}).write,
+		says: tooMuch,
+	},
+	{
+		name: "ours, a long note", write: (&tables{more: `"notes":["`, element: `a`, elements: 100_000_000}).write,
+		says: "too large",
+	},
 	{name: "ours, unknown fields", write: (&tables{more: `"x":[`, element: `0,`, elements: 300_000_000}).write},
-	{name: "ours, functions of one long name", write: (&tables{functions: 100_000, long: 4_000_000}).write, says: tooMuch},
-	{name: "ours, places in one function of a long name", write: (&tables{functions: 2, locations: 1_000_000, nodes: 1_000_000, samples: 10, long: 4_000_000}).write},
-	{name: "ours, frames of a long name, in a picture", write: (&tables{nodes: 1000, depth: 1000, samples: 1000, long: 4_000_000}).write, args: "-f svg", says: "gigabyte"},
-	{name: "ours, frames of a long name, folded", write: (&tables{nodes: 1000, depth: 1000, samples: 1000, long: 4_000_000}).write, args: "-f folded", says: "gigabyte"},
-	{name: "ours, frames of a long name, as a trace", write: (&tables{nodes: 1000, depth: 1000, samples: 1000, long: 4_000_000}).write, args: "-f trace", says: "gigabyte"},
-	{name: "ours, functions of long names, as JSON", write: (&tables{functions: 500, names: 500, locations: 500, nodes: 500, depth: 500, samples: 7, long: 200_000, modes: 7}).write, args: "--json", says: "gigabyte"},
-	{name: "ours, events in events", write: (&tables{kind: 3, nodes: 2_000_000, depth: 262_144, samples: 2_000_000}).write},
+	{
+		name: "ours, functions of one long name", write: (&tables{functions: 100_000, long: 4_000_000}).write,
+		says: tooMuch,
+	},
+	{
+		name:  "ours, places in one function of a long name",
+		write: (&tables{functions: 2, locations: 1_000_000, nodes: 1_000_000, samples: 10, long: 4_000_000}).write,
+	},
+	{
+		name:  "ours, frames of a long name, in a picture",
+		write: (&tables{nodes: 1000, depth: 1000, samples: 1000, long: 4_000_000}).write, args: "-f svg",
+		says: "gigabyte",
+	},
+	{
+		name:  "ours, frames of a long name, folded",
+		write: (&tables{nodes: 1000, depth: 1000, samples: 1000, long: 4_000_000}).write, args: "-f folded",
+		says: "gigabyte",
+	},
+	{
+		name:  "ours, frames of a long name, as a trace",
+		write: (&tables{nodes: 1000, depth: 1000, samples: 1000, long: 4_000_000}).write, args: "-f trace",
+		says: "gigabyte",
+	},
+	{
+		name: "ours, functions of long names, as JSON",
+		write: (&tables{functions: 500, names: 500, locations: 500, nodes: 500, depth: 500, samples: 7,
+			long: 200_000, modes: 7}).write, args: "--json", says: "gigabyte",
+	},
+	{
+		name:  "ours, events in events",
+		write: (&tables{kind: 3, nodes: 2_000_000, depth: 262_144, samples: 2_000_000}).write,
+	},
 	{name: "ours, each frame of deep stacks, folded", write: deepStacks, args: "-f folded", says: "gigabyte"},
 	{name: "ours, each frame of deep stacks, pprof", write: deepStacks, args: "-f pprof", says: "gigabyte"},
 	{name: "ours, each frame of deep stacks, speedscope", write: deepStacks, args: "-f speedscope", says: "gigabyte"},
@@ -106,13 +167,19 @@ var bombs = []bomb{
 	{name: "ours, as many samples as there may be, folded", long: true, write: mostSamples, args: "-f folded"},
 	{name: "ours, as many samples as there may be, pprof", long: true, write: mostSamples, args: "-f pprof"},
 	{name: "ours, as many samples as there may be, speedscope", long: true, write: mostSamples, args: "-f speedscope"},
-	{name: "ours, as many samples as there may be, as a trace", write: mostSamples, args: "-f trace", says: "million events"},
+	{
+		name: "ours, as many samples as there may be, as a trace", write: mostSamples, args: "-f trace",
+		says: "million events",
+	},
 	{name: "ours, as many stacks as there may be", long: true, write: mostNodes, args: "--diff FILE"},
 	{name: "ours, as many stacks as there may be, in a picture", write: mostNodes, args: "-f svg"},
 	{name: "ours, as many stacks as there may be, pprof", long: true, write: mostNodes, args: "-f pprof"},
 	{name: "ours, as many stacks as there may be, folded", long: true, write: mostNodes, args: "-f folded --by-thread"},
 	{name: "ours, as many functions as there may be", long: true, write: mostFunctions, args: "--by-thread"},
-	{name: "ours, as many functions as there may be, compared", long: true, write: mostFunctions, args: "--json --diff FILE", says: "gigabyte"},
+	{
+		name: "ours, as many functions as there may be, compared", long: true, write: mostFunctions,
+		args: "--json --diff FILE", says: "gigabyte",
+	},
 	{name: "ours, as many functions as there may be, in a picture", long: true, write: mostFunctions, args: "-f svg"},
 	{name: "ours, as many threads as there may be", write: mostThreads},
 	{name: "ours, as many threads as there may be, as JSON", long: true, write: mostThreads, args: "--json"},
@@ -122,23 +189,24 @@ var bombs = []bomb{
 	{name: "page, samples", write: htmlPage((&tables{samples: 20_000_000}).write), says: tooMuch},
 }
 
-// The recordings that just fit into the budget: what is shown of them takes the most.
+// The recordings that just fit into the budget: showing these takes the most.
 func mostSamples(w io.Writer) { (&tables{samples: 5_500_000, nodes: 3000, depth: 10}).write(w) }
 func mostNodes(w io.Writer) {
 	(&tables{locations: 100_003, nodes: 3_500_000, depth: 100, samples: 70_000, incomplete: 35_000}).write(w)
 }
 func mostFunctions(w io.Writer) {
-	(&tables{functions: 430_000, names: 430_000, locations: 430_000, nodes: 430_000, depth: 1000, samples: 430 * 7, modes: 7}).write(w)
+	(&tables{functions: 430_000, names: 430_000, locations: 430_000, nodes: 430_000, depth: 1000, samples: 430 * 7,
+		modes: 7}).write(w)
 }
 func mostThreads(w io.Writer) { (&tables{threads: 1 << 20, samples: 1 << 20, nodes: 10}).write(w) }
 
-// deepStacks has a sample in each of a million frames.
+// deepStacks is a recording with a sample in each of a million frames.
 func deepStacks(w io.Writer) {
 	(&tables{nodes: 1_000_000, depth: 262_144, samples: 1_000_000}).write(w)
 }
 
-// TestViewBombs: whatever a file holds, view shows it or says in one sentence why not, and
-// uses no more than so much memory.
+// TestViewBombs: whatever a file contains, view shows it or says in one sentence why not, and
+// uses no more than a bounded amount of memory.
 func TestViewBombs(t *testing.T) {
 	for _, b := range bombs {
 		if b.long && os.Getenv("CLRSNAP_ZOO") != "all" {
@@ -151,26 +219,27 @@ func TestViewBombs(t *testing.T) {
 	}
 }
 
-// hour is a recording of an hour of a large service, as large as ours become: see
-// profile.Limits.
+// hour is a recording of an hour of a large service, as large as profile.Limits allow.
 func hour(w io.Writer) {
-	(&tables{functions: 65_536, names: 65_536, long: 120, locations: 300_007, nodes: 1 << 20, depth: 40, samples: 1 << 20, threads: 5000, modes: 2}).write(w)
+	(&tables{functions: 65_536, names: 65_536, long: 120, locations: 300_007, nodes: 1 << 20, depth: 40,
+		samples: 1 << 20, threads: 5000, modes: 2}).write(w)
 }
 
-// TestViewHour: a large honest recording is written in every format but folded stacks, which would be two gigabytes, and
-// what can be read of that is read.
+// TestViewHour: a large honest recording is written in every format but folded stacks, which
+// would be two gigabytes. What can be read back is read.
 func TestViewHour(t *testing.T) {
 	file := (&bomb{write: hour}).file(t)
-	for _, ending := range []string{".clrsnap", ".html", ".pb.gz", ".speedscope.json", ".svg"} {
-		t.Run(ending[1:], func(t *testing.T) {
+	for _, extension := range []string{".clrsnap", ".html", ".pb.gz", ".speedscope.json", ".svg"} {
+		t.Run(extension[1:], func(t *testing.T) {
 			t.Parallel()
-			out := filepath.Join(t.TempDir(), "hour"+ending)
+			out := filepath.Join(t.TempDir(), "hour"+extension)
 			got := measured(t, "view", file, "-o", out)
 			if got.status != 0 || got.memory > viewMemory {
 				t.Fatalf("written with status %d and %d MB of memory: %s", got.status, got.memory/1e6, got.errors)
 			}
-			t.Logf("written: %d MB of memory, %v, %d MB", got.memory/1e6, got.took.Round(time.Millisecond), sizeOf(t, out)/1e6)
-			if ending == ".svg" {
+			t.Logf("written: %d MB of memory, %v, %d MB",
+				got.memory/1e6, got.took.Round(time.Millisecond), sizeOf(t, out)/1e6)
+			if extension == ".svg" {
 				return
 			}
 			if got = measured(t, "view", out, "--diff", file); got.status != 0 || got.memory > viewMemory {
@@ -181,13 +250,14 @@ func TestViewHour(t *testing.T) {
 	}
 }
 
-// set has clrsnap view look at the bomb.
+// set runs clrsnap view on the bomb.
 func (b *bomb) set(t *testing.T) {
 	t.Helper()
 	file := b.file(t)
 	args := append([]string{"view", file}, strings.Fields(strings.ReplaceAll(b.args, "FILE", file))...)
 	got := measured(t, args...)
-	t.Logf("%d kB of file, %d MB of memory, %d bytes of output, %v: %s", sizeOf(t, file)>>10, got.memory/1e6, got.output, got.took.Round(time.Millisecond), got.errors)
+	t.Logf("%d kB of file, %d MB of memory, %d bytes of output, %v: %s",
+		sizeOf(t, file)>>10, got.memory/1e6, got.output, got.took.Round(time.Millisecond), got.errors)
 	switch {
 	case got.memory > viewMemory:
 		t.Errorf("%d MB of memory", got.memory/1e6)
@@ -220,9 +290,10 @@ func (b *bomb) file(t *testing.T) string {
 	return name
 }
 
-// isSentence reports whether clrsnap has said one thing.
+// isSentence reports whether clrsnap has printed one sentence.
 func isSentence(s string) bool {
-	return strings.HasPrefix(s, "clrsnap: ") && strings.Count(s, "\n") == 1 && strings.HasSuffix(s, "\n") && len(s) < 1000
+	return strings.HasPrefix(s, "clrsnap: ") && strings.Count(s, "\n") == 1 && strings.HasSuffix(s, "\n") &&
+		len(s) < 1000
 }
 
 func sizeOf(t *testing.T, file string) int64 {
@@ -234,7 +305,7 @@ func sizeOf(t *testing.T, file string) int64 {
 	return st.Size()
 }
 
-// usage is what a run of clrsnap came to.
+// usage is the outcome of a run of clrsnap.
 type usage struct {
 	memory, output int64
 	status         int
@@ -250,9 +321,9 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// measured runs clrsnap. It gets no more than thrice the memory that it may use, so that the
-// machine outlives what it does wrong. What it reports of its memory includes that of the
-// process that started it, which therefore makes files bit by bit.
+// measured runs clrsnap. A limit of three times the memory that it may use protects the
+// machine. Its peak memory includes that of the process that started it, which therefore
+// writes files as a stream.
 func measured(t *testing.T, args ...string) usage {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), viewTime)
@@ -307,7 +378,7 @@ func message[T int | []byte](b []byte, field protowire.Number, v T) []byte {
 
 // The numbers of fields are those of pprof's profile.proto.
 
-// pprofHead has one type of values, one function, and one location.
+// pprofHead has one sample type, one function, and one location.
 func pprofHead() []byte {
 	var b []byte
 	for _, s := range []string{"", "cpu", "nanoseconds", "Main"} {
@@ -318,7 +389,7 @@ func pprofHead() []byte {
 	return message(b, 4, message(message(nil, 1, 1), 4, message(nil, 1, 1)))
 }
 
-// pprofBomb is a sound small profile with n times a field more.
+// pprofBomb is a valid small profile with n further copies of a field.
 func pprofBomb(n int, field protowire.Number, content ...byte) func(io.Writer) {
 	return repeated(string(pprofHead()), n, string(message(nil, field, content)), "")
 }
@@ -333,13 +404,13 @@ func pprofTable(n int, field protowire.Number) func(io.Writer) {
 	}
 }
 
-// pprofLong has one field with n times some bytes.
+// pprofLong has one field with n copies of some bytes.
 func pprofLong(field protowire.Number, n int, content ...byte) func(io.Writer) {
 	head := protowire.AppendTag(pprofHead(), field, protowire.BytesType)
 	return repeated(string(protowire.AppendVarint(head, uint64(n*len(content)))), n, string(content), "")
 }
 
-// manyLines: one location stands for a thousand frames, and is a hundred times in each of a
+// manyLines has one location that stands for a thousand frames, a hundred times in each of a
 // million samples.
 func manyLines(w io.Writer) {
 	w.Write(pprofHead())
@@ -350,7 +421,8 @@ func manyLines(w io.Writer) {
 
 func speedscopeSamples(sample string, n int) func(io.Writer) {
 	return func(w io.Writer) {
-		repeated(`{"shared":{"frames":[{"name":"a"}]},"profiles":[{"type":"sampled","samples":[`, n-1, sample+",", sample)(w)
+		repeated(`{"shared":{"frames":[{"name":"a"}]},"profiles":[{"type":"sampled","samples":[`, n-1, sample+",",
+			sample)(w)
 		repeated(`],"weights":[`, n-1, "1,", "1]}]}")(w)
 	}
 }
@@ -366,9 +438,8 @@ func numbered(before string, n int, text, after string) func(io.Writer) {
 	}
 }
 
-// tables is a recording of ours as it is written: so many rows in each of its tables, and
-// what else is to be in it. Stacks go on from node to node, so many frames deep, and each
-// node has the next location.
+// tables is a file of clrsnap's own format, with this number of rows in each of its tables.
+// Each node is the child of the one before it, up to the depth, and has the next location.
 type tables struct {
 	strings, functions, locations, nodes, samples, threads int
 
@@ -383,7 +454,8 @@ func (x *tables) write(w io.Writer) {
 	cycle := func(most int) func(int) int { return func(i int) int { return i % most } }
 	zero := func(int) int { return 0 }
 	f, l, n, s := one(x.functions), one(x.locations), one(x.nodes), x.samples
-	io.WriteString(w, `{"format":"clrsnap recording","version":2,"creator":"","start":"2026-01-01T00:00:00Z","duration":1,"processes":[{}],"threads":[`)
+	io.WriteString(w, `{"format":"clrsnap recording","version":2,"creator":"",`+
+		`"start":"2026-01-01T00:00:00Z","duration":1,"processes":[{}],"threads":[`)
 	repeated("", one(x.threads)-1, "{},", `{}],"strings":["","`)(w)
 	repeated("", x.long, "a", `"`)(w)
 	repeated("", x.strings, `,""`, "")(w)
@@ -445,7 +517,7 @@ func column(w io.Writer, name string, n int, at func(int) int) {
 	io.WriteString(w, "]")
 }
 
-// htmlPage is one of our pages with a recording.
+// htmlPage is one of clrsnap's pages with a recording.
 func htmlPage(write func(io.Writer)) func(io.Writer) {
 	return func(w io.Writer) {
 		io.WriteString(w, `<!doctype html><script type="application/octet-stream" id="recording">`)
