@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -34,7 +33,7 @@ stacks, and 0 if at worst some stacks can be incomplete.`,
 			return onePID(cmd, args)
 		},
 		ValidArgsFunction: completePID,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return a.doctor(section{"clrsnap itself", clrsnap.DiagnoseSelf()})
 			}
@@ -46,7 +45,9 @@ stacks, and 0 if at worst some stacks can be incomplete.`,
 			if err := a.wary(pid); err != nil {
 				return err
 			}
-			return a.doctor(section{"clrsnap itself", clrsnap.DiagnoseSelf()}, section{fmt.Sprintf("process %d", pid), clrsnap.Diagnose(context.Background(), pid)})
+			self := section{"clrsnap itself", clrsnap.DiagnoseSelf()}
+			of := section{fmt.Sprintf("process %d", pid), clrsnap.Diagnose(cmd.Context(), pid)}
+			return a.doctor(self, of)
 		},
 	}
 }

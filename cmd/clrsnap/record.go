@@ -137,7 +137,7 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.DurationVarP(&f.duration, "duration", "d", 0, "how long to record; 0: until Ctrl-C or the end of the process (default 30s for a PID)")
-	fs.Float64VarP(&f.rate, "rate", "r", record.DefaultRate, "samples a second, for each thread")
+	fs.Float64VarP(&f.rate, "rate", "r", record.DefaultRate, "samples a second, of CPU time or of each thread")
 	fs.StringVarP(&f.mode, "mode", "m", "both", "what to `sample`: cpu, wall or both")
 	f.events.register(cmd)
 	fs.StringArrayVarP(&f.threads, "threads", "t", nil,
@@ -275,7 +275,7 @@ func hintRecord(err error, pid int) error {
 	case errors.Is(err, clrsnap.ErrNotDotNet) && pid > 0:
 		return fmt.Errorf("%w: clrsnap ps lists .NET processes; clrsnap record --native %d records native stacks", err, pid)
 	case errors.Is(err, record.ErrNoPerfEvents):
-		return fmt.Errorf("%w; or record with --mode wall, which does without", err)
+		return fmt.Errorf("%w; or record with --mode wall, which does not need them", err)
 	}
 	return err
 }

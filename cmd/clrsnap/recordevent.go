@@ -94,7 +94,7 @@ func parseBytes(s string) (int64, error) {
 	return int64(v * unit), nil
 }
 
-// options are what the flags ask for; with a Monitor of 0 for nothing.
+// options returns the options that the flags stand for. Monitor is 0 if there is no --event.
 func (f *eventFlags) options() events.Options {
 	o := events.Options{
 		AllocationBytes: f.allocBytes, EveryObject: f.everyObject, ExceptionEvery: f.exceptionEvery, ContentionMin: f.contentionMin,

@@ -36,7 +36,7 @@ func (p *recordProgress) begin(what string) {
 	say(p.a.stderr, "recording %s %s; Ctrl-C ends it earlier and keeps what was recorded", what, until)
 }
 
-// show is told how far the recording has come.
+// show updates the progress line, on a terminal.
 func (p *recordProgress) show(pr record.Progress) {
 	if !p.terminal {
 		return
