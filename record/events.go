@@ -109,7 +109,7 @@ func (e *eventSampler) drain() {
 		case np.over:
 		case np.rp != nil:
 			np.drain()
-		case np.link.Gone():
+		case np.link.HasEnded():
 			e.forget(pid)
 		}
 	}
@@ -125,7 +125,7 @@ func (e *eventSampler) forget(pid int) {
 
 // drain takes what the process's agent has reported.
 func (np *notifiedProcess) drain() {
-	gone := np.link.Gone() // asked before the last records are read
+	gone := np.link.HasEnded() // asked before the last records are read
 	np.pace.Begin(np.e.r.now)
 	err := np.take(np.pace.Spent)
 	np.pace.End()

@@ -22,14 +22,14 @@ type Launcher struct {
 	stop     context.CancelFunc
 }
 
-// Met is an agent that has connected, and was told what is wanted.
+// Met is an agent that has connected and got its subscription, or why that failed.
 type Met struct {
 	PID  int
 	Link *Link
 	Err  error
 }
 
-// Launch has cmd, which has not been started yet, load the agent.
+// Launch prepares cmd, which has not been started yet, to load the agent.
 func Launch(cmd *exec.Cmd, want agent.Subscription) (*Launcher, error) {
 	l, err := inject.Listen()
 	if err != nil {
@@ -80,7 +80,7 @@ func (l *Launcher) answer(a *inject.Agent, wanted bool) {
 // Met has the agents that have connected; it is closed when there will be no more.
 func (l *Launcher) Met() <-chan Met { return l.met }
 
-// Close ends the service. Agents that nobody has taken are hung up on.
+// Close stops serving, and detaches the agents that nobody has taken from Met.
 func (l *Launcher) Close() {
 	if l.stop != nil {
 		l.stop()
@@ -106,22 +106,24 @@ func (l *Launcher) Await(ctx context.Context, pid int) (*Link, error) {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: %w", errNotLoaded(pid), ctx.Err())
 		case <-time.After(exitEvery):
-			if ended(pid) {
+			if exited(pid) {
 				return nil, errNotLoaded(pid)
 			}
 		}
 	}
 }
 
-// exitEvery is how often it is looked whether a program has ended before it loaded
-// the agent.
+// exitEvery is how often Await checks whether the program has exited before it loaded the
+// agent.
 const exitEvery = 50 * time.Millisecond
 
 func errNotLoaded(pid int) error {
-	return fmt.Errorf("no .NET runtime in process %d has loaded the agent: is it a .NET program, and does it run without DOTNET_EnableDiagnostics=0?", pid)
+	return fmt.Errorf("no .NET runtime in process %d has loaded the agent: "+
+		"give a .NET program, and start it without DOTNET_EnableDiagnostics=0", pid)
 }
 
-func ended(pid int) bool {
+// exited reports whether a process has exited.
+func exited(pid int) bool {
 	p, err := live.Open(pid)
 	if err != nil {
 		return session.Exited(err)

@@ -16,13 +16,13 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// Link is the connection to the agent in a process, by which its
-// notifications come. A goroutine of its own takes them out of the ring, which is
-// small, because it is in the target's memory.
+// Link is the connection to the agent in a process, through which its notifications come.
+// A goroutine of its own takes them out of the ring, which is small, because it is in the
+// target's memory.
 type Link struct {
 	conn  *agent.Conn
 	Begun agent.Begun // what the agent can do
-	told  bool        // the agent knows where exceptions are
+	told  bool        // the agent has been told where exceptions are
 
 	mu      sync.Mutex
 	waiting []*agent.Record // taken out of the ring
@@ -34,7 +34,7 @@ type Link struct {
 	ended   chan struct{}   // closed when nothing more will come
 
 	pace   pace.Pace   // of pump
-	slowed atomic.Bool // it has taken all that it may: there was more
+	slowed atomic.Bool // pump has used up its CPU time at least once
 }
 
 // maxWaitingFrames bounds what is taken out of the ring and not used yet: 80 bytes
@@ -58,7 +58,7 @@ const (
 // not taken in time the agent drops and counts.
 const PumpShare = 0.2
 
-// PaceEvery is after how many records it is looked how much CPU time has been used.
+// PaceEvery is after how many records the CPU time used is checked.
 const PaceEvery = 64
 
 // Attach loads the agent into a running process and asks it for what is wanted.
@@ -87,25 +87,28 @@ func New(a *inject.Agent, want agent.Subscription) (*Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Link{conn: conn, Begun: begun, pace: pace.Pace{Share: PumpShare, Used: live.ThreadCPU}, arrived: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
+	l := &Link{
+		conn: conn, Begun: begun, pace: pace.Pace{Share: PumpShare, Used: live.ThreadCPU},
+		arrived: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
+	}
 	go live.Urgently(l.pump)
 	return l, nil
 }
 
-// pump takes records out of the ring until the agent is gone and nothing is left.
+// pump takes records out of the ring until the agent has hung up and the ring is empty.
 func (l *Link) pump() {
 	defer close(l.ended)
 	wait, done := pollSoon, l.conn.Done()
-	for gone := false; ; {
+	for hungUp := false; ; {
 		select {
 		case <-l.quit:
 			return
 		case <-done:
-			gone, done = true, nil // what is in the ring is the last
+			hungUp, done = true, nil // what is in the ring is the last
 		case <-time.After(wait):
 		}
 		n, full, err := l.take()
-		if err != nil || gone && !full {
+		if err != nil || hungUp && !full {
 			return
 		}
 		if wait = min(2*wait, pollLate); n >= many {
@@ -114,7 +117,8 @@ func (l *Link) pump() {
 	}
 }
 
-// take takes what there is room and time for out of the ring; full: there was not for all.
+// take takes records out of the ring, as long as there is room and CPU time for them. full: it
+// left some.
 func (l *Link) take() (n int, full bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,8 +153,8 @@ func (l *Link) take() (n int, full bool, err error) {
 
 var errFull = errors.New("full")
 
-// Gone reports whether nothing more will come than what waits to be drained.
-func (l *Link) Gone() bool {
+// HasEnded reports whether nothing more will come: Records returns the last.
+func (l *Link) HasEnded() bool {
 	select {
 	case <-l.ended:
 		return true
@@ -159,7 +163,8 @@ func (l *Link) Gone() bool {
 	}
 }
 
-// Records hands over what has come.
+// Records returns the records that have come since the last call. With an error nothing more
+// will come; the records before it are in the result.
 func (l *Link) Records(p *session.Process) ([]*agent.Record, error) {
 	if !l.told && p.Runtime != nil {
 		l.told = true
@@ -172,35 +177,36 @@ func (l *Link) Records(p *session.Process) ([]*agent.Record, error) {
 	return out, l.err
 }
 
-// Counts are how often each event was reported, by its number.
+// Counts are how often each event happened, was reported and was dropped, by its number.
 func (l *Link) Counts() [agent.EventTypes]agent.Counts { return l.conn.Stats() }
 
-// Slowed reports whether there was more in the ring than may be taken out at once.
+// Slowed reports whether there were more records at some time than PumpShare of a CPU can take.
 func (l *Link) Slowed() bool { return l.slowed.Load() }
 
-// Arrived has something when there is something to be taken by Records.
+// Arrived receives a value when Records has something to return.
 func (l *Link) Arrived() <-chan struct{} { return l.arrived }
 
 // Ended is closed when nothing more will come.
 func (l *Link) Ended() <-chan struct{} { return l.ended }
 
-// Walking tells the agent which thread is being walked from outside; 0: none. It keeps the
-// runtime's ThreadDestroyed waiting until then, but no longer than was agreed.
+// Walking tells the agent which thread is being walked from outside; 0: none. The agent keeps
+// the runtime's ThreadDestroyed waiting until the walk is over, for Subscription.DestroyWait at
+// most.
 func (l *Link) Walking(thread uint64) { l.conn.Walking(thread) }
 
-// Release lets the thread go that stands still in the notification of a record.
+// Release resumes the thread that is held in the notification of a record.
 func (l *Link) Release(r *agent.Record) { l.conn.Release(r) }
 
-// Stop has the agent leave the runtime, and waits until it has: 0.3 s, as a rule.
-// What it has reported can still be drained. died: it had gone by itself, as it does
-// with its process.
+// Stop has the agent leave the runtime, and waits until it has, which usually takes 0.3 s.
+// Records still returns what it has reported. died: the agent had hung up before, as it does
+// when its process exits.
 func (l *Link) Stop() (died bool, err error) {
 	select {
 	case <-l.conn.Done():
 		died = true
 	default:
 	}
-	if !l.Gone() {
+	if !l.HasEnded() {
 		if err = l.conn.Detach(); err != nil && l.hungUp() {
 			died, err = true, nil
 		}
@@ -211,8 +217,8 @@ func (l *Link) Stop() (died bool, err error) {
 	return died, err
 }
 
-// last waits until what an agent that has left has reported is taken out of the ring.
-// A child of the target's may hold the connection open; that is not waited for.
+// last waits until the last records of an agent that has left are taken out of the ring. It does
+// not wait for a child of the target that holds the connection open.
 func (l *Link) last() {
 	select {
 	case <-l.ended:
@@ -230,8 +236,8 @@ func (l *Link) end() {
 	<-l.ended
 }
 
-// hungUp reports whether the agent has hung up: what has just been written to it may
-// say so before what is read does.
+// hungUp reports whether the agent has hung up. A write can fail before the reader of the
+// connection has seen that, so it waits a moment.
 func (l *Link) hungUp() bool {
 	select {
 	case <-l.conn.Done():

@@ -17,14 +17,13 @@ import (
 	"clrsnap/profile"
 )
 
-// Found is a .NET process that Discover found.
+// Found is a .NET process that Processes found.
 type Found struct {
 	PID     int
 	UID     int
 	User    string // name of UID, or the number where it has none
 	Command string // command line, arguments separated by spaces
-	// Runtime is what is known of the runtime: nothing for a process that may
-	// not be looked into.
+	// Runtime describes the runtime; it is zero for a process that we may not read.
 	Runtime profile.Runtime
 	// Err says why the process cannot be opened and what to do; nil if it can.
 	Err error
@@ -36,21 +35,22 @@ var ErrNoAnswer = errors.New("the process keeps whoever looks at it waiting")
 var (
 	errNoAnswer = fmt.Errorf("%w: its memory or its files lie on a file system that does not answer: "+
 		"make that answer or unmount it; its mounts are in /proc/PID/mountinfo (look for fuse, nfs, cifs)", ErrNoAnswer)
-	errNoTime = errors.New("not looked at, because other processes have used up the time: try again, or look at it by its id")
+	errNoTime = errors.New("not read, because other processes have used up the time: " +
+		"try again, or look at it by its id")
 )
 
-// How long Discover waits for processes that do not answer. What comes later than its
-// patience is not lost as long as there is time.
+// How long Processes waits for processes that keep it waiting. It goes on to the next process
+// after patience, and collects late answers at the end.
 const (
-	patience = 100 * time.Millisecond // for the first before it goes on; a half for the second, a third for the third …
-	moreTime = time.Second            // for those that it has gone on without, at the end
-	allTime  = 3 * time.Second        // for all of them together
-	maxLate  = 64                     // are waited for at the same time
+	patience = 100 * time.Millisecond // for the first such process; a half for the second, a third for the third …
+	moreTime = time.Second            // for late ones, at the end
+	allTime  = 3 * time.Second        // for all processes together
+	maxLate  = 64                     // late ones that are waited for at the same time
 )
 
-// Processes lists the .NET processes that are visible here, by process id. Wary: without
-// those that can keep it waiting for ever, which it does not touch, and returns as left.
-// When ctx ends, what was found by then is the result, and the error that of ctx.
+// Processes lists the .NET processes that are visible here, by process id. If wary, it does not
+// touch processes that can keep it waiting for ever, and returns their ids as left. When ctx
+// ends, the result is what was found by then, and the error is that of ctx.
 func Processes(ctx context.Context, wary bool) (found []Found, left []int, err error) {
 	pids, err := procfs.Processes()
 	if err != nil {
@@ -69,8 +69,8 @@ func Processes(ctx context.Context, wary bool) (found []Found, left []int, err e
 	return s.out, left, ctx.Err()
 }
 
-// takeTurns puts the processes of all users in turn: one user's, however many they are and
-// whatever they cost, do not use up the time of the others'.
+// takeTurns orders processes so that users take turns. So the processes of one user, however
+// many, do not use up the time of the others'.
 func takeTurns(pids []int) {
 	turn, met := map[int]int{}, map[int]int{}
 	for _, pid := range pids {
@@ -111,14 +111,14 @@ func openError(dir procfs.Dir) error {
 	return err
 }
 
-// dotNetThreads recognises a process that may not be looked into by the names
-// that the runtime gives to its threads, which everybody may read.
+// dotNetThreads recognises a .NET process that we may not read, by the names of the runtime's
+// threads, which everybody may read.
 func dotNetThreads(dir procfs.Dir) bool {
 	tids, err := dir.Tasks()
 	if err != nil {
 		return false
 	}
-	const first = 1000 // the runtime's are among those that a program starts with
+	const first = 1000 // the runtime's threads are among the first of a program
 	for _, tid := range tids[:min(len(tids), first)] {
 		if name, err := dir.TaskComm(tid); err == nil && strings.HasPrefix(name, ".NET ") {
 			return true

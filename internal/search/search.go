@@ -21,12 +21,12 @@ import (
 
 // search is what one search remembers.
 type search struct {
-	ctx  context.Context // of the one search that it is for
+	ctx  context.Context // of this search alone
 	out  []Found
 	late []lateLook
 	end  time.Time
 
-	// A look that is late goes on beside the next one.
+	// A late look goes on while the next one runs, so what both use is safe for that.
 	users sync.Map // names of users, by id
 	other sync.Map // executables that have no runtime in them (mounts.ID)
 	hosts sync.Map // processes with a file that is called as the runtime's, by id
@@ -35,7 +35,7 @@ type search struct {
 // A look is one process as it was found.
 type look struct {
 	found    Found
-	dotNet   bool // it belongs into the list
+	dotNet   bool // it belongs on the list
 	mayBlock bool // it was not touched
 }
 
@@ -45,8 +45,8 @@ type lateLook struct {
 	done chan look
 }
 
-// lookAt looks at processes, one after the other, and returns those that it has not touched
-// because they can keep it waiting for ever, unless they are to be touched all the same.
+// lookAt looks at processes, one after the other. Unless touch is set, it does not touch those
+// that can keep it waiting for ever, and returns them.
 func (s *search) lookAt(pids []int, touch bool) (mayBlock []int) {
 	l := &looker{search: s, touch: touch}
 	for _, pid := range pids {
@@ -73,8 +73,8 @@ func (s *search) lookAt(pids []int, touch bool) (mayBlock []int) {
 	return mayBlock
 }
 
-// await waits for a look: not until it is done, if it waits for something itself. One that has
-// much to do is waited for, and what it needs for that is not needed twice.
+// await waits for a look until it is done. It gives up, with ok false, if the look itself waits
+// for something for longer than patience, or the time for all is used up.
 func (s *search) await(done <-chan look) (r look, ok bool) {
 	for {
 		wait := time.NewTimer(min(patience/time.Duration(len(s.late)+1), max(time.Until(s.end), 0)))
@@ -120,8 +120,8 @@ func (s *search) awaitLate() {
 	}
 }
 
-// list lists a process that was given up, if it looks like .NET. It reads only what the kernel
-// has without the process's memory.
+// list lists a process that was given up, if it looks like .NET. It reads only files of /proc
+// that do not need the process's memory.
 func (s *search) list(pid int, why error) {
 	dir, err := procfs.Open(pid)
 	if err != nil { // it has ended
@@ -139,7 +139,7 @@ func (s *search) list(pid int, why error) {
 // looker looks at one process at a time.
 type looker struct {
 	*search
-	touch   bool // also what may block
+	touch   bool // read processes that can block us as well
 	checker mounts.Checker
 	buf     []byte
 }
@@ -157,7 +157,7 @@ func (l *looker) readMaps(dir procfs.Dir) ([]byte, error) {
 	return maps, err
 }
 
-// look finds out whether a process runs .NET, and what is known of it.
+// look finds out whether a process runs .NET, and describes it if so.
 func (l *looker) look(pid int) look {
 	dir, err := procfs.Open(pid)
 	if err != nil { // it has ended
@@ -178,19 +178,21 @@ func (l *looker) look(pid int) look {
 	case err != nil || len(maps) == 0: // it has ended, or is the kernel's own
 		return look{}
 	}
-	host := bytes.Contains(maps, []byte("/libcoreclr.so\n")) || bytes.Contains(maps, []byte("/libcoreclr.so (deleted)\n"))
+	host := bytes.Contains(maps, []byte("/libcoreclr.so\n")) ||
+		bytes.Contains(maps, []byte("/libcoreclr.so (deleted)\n"))
 	if host {
 		l.hosts.Store(pid, true)
 	}
 	if !l.touch && l.checker.Check(dir, maps) != nil {
 		return look{mayBlock: true}
 	}
-	id, _ := mounts.Stat(dir.FD(), "exe") // zero where it cannot be told
+	id, _ := mounts.Stat(dir.FD(), "exe") // zero if that fails
 	if _, other := l.other.Load(id); other && !host {
 		return look{}
 	}
 	r, err := runtimeIn(dir)
-	if errors.Is(err, locate.ErrNotDotNet) || r == nil && (errors.Is(err, live.ErrNoProcess) || errors.Is(err, live.ErrZombie) || errors.Is(err, live.ErrArch)) {
+	other := errors.Is(err, live.ErrNoProcess) || errors.Is(err, live.ErrZombie) || errors.Is(err, live.ErrArch)
+	if errors.Is(err, locate.ErrNotDotNet) || r == nil && other {
 		if errors.Is(err, locate.ErrNotDotNet) && id != (mounts.ID{}) {
 			l.other.Store(id, true)
 		}
@@ -207,7 +209,7 @@ func (l *looker) look(pid int) look {
 	return look{found: f, dotNet: true}
 }
 
-// described describes the process itself. Without a command its name stands for it.
+// described describes the process itself. If command is empty, its name stands for it.
 func (s *search) described(dir procfs.Dir, command string) Found {
 	f := Found{PID: dir.PID(), UID: -1, Command: command}
 	status, err := dir.Status()

@@ -14,10 +14,9 @@ import (
 // SnapshotAtOnce takes the stacks that all threads which filter accepts (nil: all) had at
 // one instant. At that instant every thread that runs was stopped; of the others it is
 // proved that they were blocked, and have not run from before their stacks were copied
-// until after it. Where that cannot be had at the first attempt, because a thread gets no
-// processor to stop on, say, a few more instants are tried, and then the last one is
-// taken as it is: a thread that is missing says why. The stacks in a core dump always
-// belong to one instant.
+// until after it. If the first attempt fails, because a thread gets no CPU to stop on, say,
+// a few more instants are tried. The last one is taken as it is: a thread that is missing says
+// why. The stacks in a core dump always belong to one instant.
 func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	if p.dump != nil {
 		return p.SnapshotAll(ctx, filter)
@@ -50,10 +49,12 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 	return out, p.Live.Alive()
 }
 
-// instantLimits are for how long each attempt waits for the threads that run to stop, while
-// the first of them stand still already. Who has got no processor by then may well
-// have one at the next attempt.
-var instantLimits = []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, live.DefaultAllLimit, live.DefaultAllLimit}
+// instantLimits are how long each attempt waits for the running threads to stop, while
+// the first of them stand still already. A thread that has got no CPU by then may well have
+// one at the next attempt.
+var instantLimits = []time.Duration{
+	20 * time.Millisecond, 50 * time.Millisecond, live.DefaultAllLimit, live.DefaultAllLimit,
+}
 
 // atOnce is the search for one instant.
 type atOnce struct {
@@ -63,7 +64,7 @@ type atOnce struct {
 	members []member
 	listed  int  // threads of the process when members were listed
 	again   bool // the latest attempt lacks something that another may have
-	extra   int  // bytes that the members ask for beside the first part of their stacks
+	extra   int  // bytes of stack that the members ask for, beyond the first part of each
 }
 
 // member is a thread on its way to the common instant.
@@ -77,8 +78,8 @@ type member struct {
 }
 
 // looks is how many times blocked threads are looked at before the others are stopped. The first
-// time takes as long as it takes to walk their stacks, and those that have run meanwhile
-// are looked at again.
+// time takes as long as walking their stacks does. Threads that have run meanwhile are looked at
+// again.
 const looks = 3
 
 // attempt takes all stacks of one instant.
@@ -93,7 +94,7 @@ func (a *atOnce) attempt() error {
 	return a.capture()
 }
 
-// list lists the threads, and keeps what is known of those that are known already.
+// list lists the threads, and keeps what earlier attempts have found out about them.
 func (a *atOnce) list() error {
 	list, err := a.p.Threads()
 	if err != nil {
@@ -119,8 +120,8 @@ func (a *atOnce) list() error {
 	return nil
 }
 
-// look captures and walks threads without stopping them, those that are blocked and have
-// not been looked at since they ran last, and returns how many these were.
+// look captures and walks threads without stopping them: those that are blocked and have
+// run since they were last looked at. It returns how many these were.
 func (a *atOnce) look() (moved int) {
 	for i := range a.members {
 		m := &a.members[i]
@@ -155,8 +156,8 @@ func (a *atOnce) describe(m *member, s *Suspension, r walk.Result) {
 	s.fill(&m.stack, r)
 }
 
-// Bounds on the memory for all threads' stacks together, in bytes, as far as each still gets
-// the least: that and the head of its Thread object are a page.
+// Bounds on the memory for the stacks of all threads together, in bytes. Each thread gets
+// minStackAtOnce in any case: that and the head of its Thread object take a page.
 const (
 	allStacksAtOnce = 64 << 20
 	minStackAtOnce  = 2 << 10
@@ -207,7 +208,7 @@ func (a *atOnce) capture() error {
 	return nil
 }
 
-// stopped walks a member that had to be stopped, and notices if another attempt may
+// stopped walks a member that had to be stopped, and sets again if another attempt may
 // bring more.
 func (a *atOnce) stopped(m *member, c *target.Capture, err error) {
 	a.forget(m)

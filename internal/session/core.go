@@ -27,9 +27,9 @@ type CoreOptions struct {
 }
 
 // OpenCore opens the process whose core dump is in a file: one that the kernel, gcore
-// or the runtime's createdump has written. What the dump leaves out is read from the
-// process's files if they are the very ones. All of Process works but what needs a
-// running one: Record and Subscribe.
+// or the runtime's createdump has written. What the dump leaves out is read from the files
+// that the process had mapped, if they are unchanged. All of Process works, but what needs a
+// running process: see Runs.
 func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error) {
 	if o.MaxStack <= 0 {
 		o.MaxStack = target.MaxStackLimit
@@ -43,7 +43,10 @@ func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error)
 		Options: Options{NativeOnly: o.NativeOnly, MaxStack: stackBound(o.MaxStack)},
 		from:    d, dump: d,
 	}
-	p.info = profile.Process{PID: c.PID(), Command: c.Command(), Core: &profile.Core{Path: path, Writer: c.Writer(), Signal: crashSignal(c)}}
+	p.info = profile.Process{
+		PID: c.PID(), Command: c.Command(),
+		Core: &profile.Core{Path: path, Writer: c.Writer(), Signal: crashSignal(c)},
+	}
 	if err := p.open(ctx); err != nil {
 		return nil, err
 	}
@@ -58,18 +61,22 @@ func crashSignal(c *core.Core) *profile.Signal {
 	if s == nil {
 		return nil
 	}
-	return &profile.Signal{Number: s.Number, Name: s.Name, Reason: s.Reason, Address: uint64(s.Address), HasAddress: s.HasAddress}
+	return &profile.Signal{
+		Number: s.Number, Name: s.Name, Reason: s.Reason, Address: uint64(s.Address), HasAddress: s.HasAddress,
+	}
 }
 
-// Runs returns nil for a running process, else why it does nothing any more.
+// Runs returns nil for a running process. For a core dump it returns an error that says that
+// recordings and notifications need a running process.
 func (p *Process) Runs() error {
 	if p.dump == nil {
 		return nil
 	}
-	return fmt.Errorf("process %d is read from a core dump, where nothing happens any more: give a running process", p.from.PID())
+	return fmt.Errorf("process %d is a core dump: only a running process can be recorded or can send notifications",
+		p.from.PID())
 }
 
-// dump is a core dump as the origin of a Process.
+// dump is a core dump as the Source of a Process.
 type dump struct {
 	*core.Core
 	// needed is how much of a Thread object must be there, in bytes.
@@ -78,10 +85,10 @@ type dump struct {
 	buf []byte
 }
 
-// Alive implements origin: a dump does not end.
+// Alive implements Source: a dump does not exit.
 func (d *dump) Alive() error { return nil }
 
-// NSTid implements origin.
+// NSTid implements Source.
 func (d *dump) NSTid(tid int) (int, error) {
 	if _, err := d.find(tid); err != nil {
 		return 0, err
@@ -89,7 +96,7 @@ func (d *dump) NSTid(tid int) (int, error) {
 	return d.OwnID(tid), nil
 }
 
-// Threads implements origin.
+// Threads implements Source.
 func (d *dump) Threads() ([]int, error) {
 	var tids []int
 	for _, t := range d.Core.Threads() {
@@ -98,7 +105,7 @@ func (d *dump) Threads() ([]int, error) {
 	return tids, nil
 }
 
-// Thread implements origin.
+// Thread implements Source.
 func (d *dump) Thread(tid int) (target.ThreadInfo, error) {
 	t, err := d.find(tid)
 	if err != nil {
@@ -120,8 +127,8 @@ func (d *dump) lacks(err error) bool {
 	return errors.As(err, &re) && d.Lacks(re.Addr, re.Len)
 }
 
-// spoilt returns err, if it is there because a file is not to be had, or because the
-// dump is cut off or damaged, with a text that says so; else nil.
+// spoilt says why the runtime could not be opened, if a file that the dump needs cannot be
+// read, or the dump is cut off or damaged. For other causes of err it returns nil.
 func (d *dump) spoilt(found *locate.Runtime, err error) error {
 	var version *contract.UnknownVersionError
 	if err == nil || errors.Is(err, engine.ErrNativeAOT) || errors.As(err, &version) {
@@ -137,12 +144,13 @@ func (d *dump) spoilt(found *locate.Runtime, err error) error {
 		return lost
 	}
 	if damages := d.Damages(); len(damages) > 0 {
-		return fmt.Errorf("%s: %w: copy or make the dump once more, or see native stacks only with --native", damages[0], err)
+		return fmt.Errorf("%s: %w: copy or make the dump once more, or see native stacks only with --native",
+			damages[0], err)
 	}
 	return nil
 }
 
-// Capture implements origin. The pieces of stack are valid until the next one.
+// Capture implements Source. The pieces of stack are valid until the next capture.
 func (d *dump) Capture(req *target.Request, out *target.Capture) error {
 	t, err := d.find(req.TID)
 	if err != nil {
@@ -178,8 +186,8 @@ var errNoStack = errors.New("the stack pointer is in no memory of the dump")
 // ABI for x86-64, 3.2.2).
 const redZone = 128
 
-// head copies the head of a Thread object. One that is shorter may lie at the end of what
-// the dump has; nobody looks at what is behind it.
+// head copies the head of a Thread object. If the dump ends within it, the rest is zero: only
+// the first d.needed bytes are used.
 func (d *dump) head(req *target.Request) ([]byte, error) {
 	if req.HeadLen == 0 {
 		return nil, nil
@@ -192,7 +200,7 @@ func (d *dump) head(req *target.Request) ([]byte, error) {
 	return b, nil
 }
 
-// pieces copies pieces of memory, each up to what the dump lacks.
+// pieces copies pieces of memory, each up to the first byte that the dump lacks.
 func (d *dump) pieces(ranges []target.Range) ([]target.Region, error) {
 	total := 0
 	for i := range ranges {

@@ -9,8 +9,8 @@ import (
 // maxInner bounds the exceptions that led to one another.
 const maxInner = 16
 
-// exception describes the managed exception that a thread had last to do with; nil:
-// there is none that can be read.
+// exception describes the last managed exception of a thread; nil if there is none that can
+// be read.
 func (p *Process) exception(t *thread.Thread) *profile.Thrown {
 	if p.Runtime == nil {
 		return nil

@@ -56,7 +56,7 @@ func (p *Process) Tier(c *codemap.Code) (string, error) {
 	return string(t), err
 }
 
-// Frame turns a walked frame into one for people.
+// Frame names a walked frame. With an error the frame has a placeholder in place of its name.
 func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
 	switch f.Kind {
 	case walk.Managed:
@@ -65,7 +65,9 @@ func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
 		return p.stubFrame(f), nil
 	}
 	n := p.NativeFrame(f)
-	out := profile.Frame{Kind: profile.Native, IP: n.IP, SP: n.SP, Method: n.Symbol, Module: f.Module.Name, Offset: n.Offset}
+	out := profile.Frame{
+		Kind: profile.Native, IP: n.IP, SP: n.SP, Method: n.Symbol, Module: f.Module.Name, Offset: n.Offset,
+	}
 	out.Display, out.Short = n.Symbol, n.Symbol
 	if sym, _, ok := f.Module.Symbol(symbolAddr(f)); ok {
 		out.Short = sym.Short
@@ -99,7 +101,7 @@ func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
 	return out, nil
 }
 
-// named reads and names a method. What was read is in p.method then.
+// named reads and names a method, and keeps what it read in p.method.
 func (p *Process) named(c *codemap.Code) (n name.Method, err error) {
 	if p.method, err = p.Runtime.Methods.Read(c.MethodDesc); err != nil {
 		return n, err
@@ -107,7 +109,8 @@ func (p *Process) named(c *codemap.Code) (n name.Method, err error) {
 	return p.Runtime.Names.Method(&p.method, c.Collectible)
 }
 
-// stubFrame: a stub is the runtime's own code, so it is native for whoever asks.
+// stubFrame describes a frame in a stub. A stub is the runtime's own code, so its frame counts
+// as native.
 func (p *Process) stubFrame(f *walk.Frame) profile.Frame {
 	out := p.bare(f, profile.Native)
 	out.Display = "[stub]"
@@ -124,8 +127,8 @@ func (p *Process) bare(f *walk.Frame, kind profile.Kind) profile.Frame {
 	return profile.Frame{Kind: kind, IP: uint64(f.IP()), SP: f.Context.Regs[p.Arch.SP]}
 }
 
-// symbolAddr is the address whose symbol a native frame shows: a return address
-// may lie behind the function that called.
+// symbolAddr is the address whose symbol a native frame shows. For a return address it is one
+// byte less: a call can be the last instruction of its function.
 func symbolAddr(f *walk.Frame) arch.Addr {
 	if f.Exact {
 		return f.IP()

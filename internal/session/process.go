@@ -21,7 +21,7 @@ import (
 	"clrsnap/profile"
 )
 
-// Options change how a process is looked at. The zero value is good.
+// Options change how a process is read. The zero value has good defaults.
 type Options struct {
 	// NativeOnly opens processes without a .NET runtime too, for their native
 	// stacks.
@@ -29,17 +29,16 @@ type Options struct {
 	// AlwaysStop captures threads that are provably blocked with a stop as well.
 	AlwaysStop bool
 	// MaxStack bounds the copy of one thread's stack, in bytes: between 256 KB
-	// and 64 MB; 0 stands for 8 MB. Of a deeper stack the frames near the base are missing, which the
-	// result says.
+	// and 64 MB; 0 stands for 8 MB. Of a deeper stack the frames near the base are missing, and
+	// the result says so.
 	MaxStack int
 	// MaxPause is how long a thread may be stopped before a watchdog, which does
 	// not depend on this process being scheduled, lets it go: 2 ms at least; 0 stands
 	// for 10 ms. All threads at once (SnapshotAtOnce) have 100 ms more.
 	MaxPause time.Duration
-	// Wary refuses a process that can keep whoever looks at it waiting for ever, because
-	// files of a file system in user space or of a network are within its reach: the error
-	// is an ErrMayBlock. Nothing in this process can end such a wait, not even SIGKILL; who
-	// looks at such a process better does so in a process that can be given up.
+	// Wary refuses, with an ErrMayBlock, a process that can keep its reader waiting for ever: it
+	// has files of a FUSE or network file system within its reach. Nothing ends such a wait, not
+	// even SIGKILL. Read such a process in a process of its own, which can be abandoned.
 	Wary bool
 }
 
@@ -59,7 +58,7 @@ type Process struct {
 	Capture  target.Capture     // the latest
 	Stops    *[]time.Duration   // where to note how long stops last; nil: nowhere
 	Walking  bool               // a callback runs: no thread may be captured
-	Announce func(id arch.Addr) // is told which thread is suspended, and of 0 when none is any more; nil: nobody is
+	Announce func(id arch.Addr) // called with the thread that is suspended, and with 0 when none is; can be nil
 
 	info profile.Process
 	from Source // of threads, registers and memory
@@ -72,14 +71,13 @@ type Process struct {
 	opened   time.Time
 	updating time.Duration      // in which modules were looked for since
 	method   method.Method      // the latest that was named
-	moment   uint64             // counts captures: what an earlier one brought is gone
+	moment   uint64             // counts captures: each overwrites the one before
 	current  *Suspension        // the latest one
 	unsuited map[arch.Addr]bool // ips at which a walk without registers fails
 }
 
-// Open attaches to nothing: it finds the runtime in process pid, finds out what its
-// structures look like and gets ready. The error says in one sentence what is in the way
-// and what to do about it.
+// Open finds the runtime in process pid and the layout of its structures. It attaches to
+// nothing, and stops no thread. The error says what is wrong and what to do next.
 func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -114,7 +112,7 @@ func stackBound(n int) int {
 type Source interface {
 	engine.Source
 	PID() int
-	// Alive returns nil, or why there is nothing more to be read.
+	// Alive returns nil as long as the process can be read; an error once it has exited.
 	Alive() error
 	Threads() ([]int, error)
 	Thread(tid int) (target.ThreadInfo, error)
@@ -123,8 +121,8 @@ type Source interface {
 	Close() error
 }
 
-// gone returns the end of the process in place of an error that it led to.
-func (p *Process) gone(err error) error {
+// orExit returns the error that says that the process has exited, if it has, else err.
+func (p *Process) orExit(err error) error {
 	if end := p.from.Alive(); end != nil {
 		return end
 	}
@@ -135,7 +133,7 @@ func (p *Process) gone(err error) error {
 func (p *Process) open(ctx context.Context) error {
 	p.Arch, p.unsuited, p.room, p.opened = p.from.Arch(), map[arch.Addr]bool{}, maxStacks, time.Now()
 	if err := p.openEngine(ctx); err != nil {
-		err = p.gone(err)
+		err = p.orExit(err)
 		p.Close()
 		return err
 	}
@@ -197,25 +195,28 @@ func RuntimeError(err error, from Source) error {
 	case errors.Is(err, engine.ErrUnfit) && !isDump && maybeStarting(from):
 		return fmt.Errorf("process %d seems to be starting: %w: try again in a moment", pid, err)
 	case errors.Is(err, engine.ErrUnfit) && isDump && dead.lacks(err):
-		return fmt.Errorf("%w: process %d: %w: see native stacks only with --native, or make a dump with more memory", ErrUnsupported, pid, err)
+		return fmt.Errorf("%w: process %d: %w: see native stacks only with --native, or make a dump with more memory",
+			ErrUnsupported, pid, err)
 	case errors.Is(err, engine.ErrUnknown), errors.Is(err, engine.ErrUnfit):
-		return fmt.Errorf("%w: process %d: %w: update clrsnap, or see native stacks only with --native", ErrUnsupported, pid, err)
+		return fmt.Errorf("%w: process %d: %w: update clrsnap, or see native stacks only with --native",
+			ErrUnsupported, pid, err)
 	}
 	return fmt.Errorf("cannot read the .NET runtime in process %d: %w", pid, err)
 }
 
-// settled is how long the runtime takes to start, at most.
+// settled is the longest that the runtime takes to start.
 const settled = 10 * time.Second
 
-// maybeStarting reports whether a runtime may only just be starting: none of its own
-// threads has been there for long.
+// maybeStarting reports whether a runtime may still be starting: none of its own threads is
+// older than settled.
 func maybeStarting(from Source) bool {
 	tids, err := from.Threads()
 	if err != nil {
 		return true
 	}
 	for _, tid := range tids {
-		if i, err := from.Thread(tid); err == nil && strings.HasPrefix(i.Name, ".NET ") && live.Age(i.StartTime) > settled {
+		i, err := from.Thread(tid)
+		if err == nil && strings.HasPrefix(i.Name, ".NET ") && live.Age(i.StartTime) > settled {
 			return false
 		}
 	}
@@ -233,11 +234,10 @@ func (p *Process) Close() error {
 // PID is the id of the process.
 func (p *Process) PID() int { return p.from.PID() }
 
-// IsDump reports whether the process is read from a core dump, where nothing happens any
-// more.
+// IsDump reports whether the process is read from a core dump.
 func (p *Process) IsDump() bool { return p.dump != nil }
 
-// Alive returns nil, or why there is nothing more to be read.
+// Alive returns nil as long as the process can be read; an error once it has exited.
 func (p *Process) Alive() error { return p.from.Alive() }
 
 // Info describes the process and its runtime.
@@ -252,7 +252,8 @@ func (p *Process) HasRuntime() bool { return p.Runtime != nil }
 func (p *Process) NoRuntimeError() error {
 	why := "has no .NET runtime"
 	if p.info.Runtime.Shape == string(locate.NativeAOT) {
-		why = "is a native AOT program: it has native stacks, which SnapshotAll and Record take, but not the CLR's threads, functions and notifications"
+		why = "is a native AOT program, without the CLR's threads, functions and notifications: " +
+			"take its native stacks with SnapshotAll, or record them"
 	}
 	return &Error{Kind: NoRuntime, Text: fmt.Sprintf("process %d %s", p.from.PID(), why)}
 }

@@ -16,10 +16,9 @@ import (
 )
 
 // Snapshot suspends a thread, finds the seed, walks managed and native frames
-// and resumes the thread. It reports methods without
-// metadata and the runtime's exception machinery as well, by name, and it never
-// is incomplete without saying so: Complete is true only if the walk reached the
-// base of the thread's stack and nothing was skipped, and Error says why not.
+// and resumes the thread. It reports methods without metadata and the runtime's exception
+// machinery as well, by name. Complete is true only if the walk reached the base of the
+// thread's stack and nothing was skipped; if not, Error says why.
 func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	p.Engine.Begin()
 	p.known, p.room = nil, maxStacks // as it is now
@@ -39,7 +38,8 @@ type Filter func(*Thread) bool
 
 // SnapshotAll takes a snapshot of every thread that filter accepts (nil: all),
 // one after the other. Each thread is stopped only while it is copied. When ctx ends, the result
-// is what there is by then, and the error that of ctx.
+// has the threads captured by then, and the error is that of ctx. When the process exits, the
+// result has what was captured of it, and the error says that it has exited.
 func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	list, err := p.Threads()
 	if err != nil {
@@ -62,14 +62,14 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 		out.Threads = append(out.Threads, s)
 	}
 	if err := p.from.Alive(); err != nil {
-		// What could not be captured for that reason is not worth a mention.
+		// Threads without frames could not be captured because of that: leave them out.
 		out.Threads = slices.DeleteFunc(out.Threads, func(t profile.Thread) bool { return len(t.Frames) == 0 })
 		return out, err
 	}
 	return out, nil
 }
 
-// now is the time of what is being read.
+// now is the time that the stacks are from: now, or when the dump was written.
 func (p *Process) now() time.Time {
 	if p.dump != nil {
 		return p.dump.Written()
@@ -77,14 +77,15 @@ func (p *Process) now() time.Time {
 	return time.Now()
 }
 
-// note begins to note in out what stops there are, or what a core dump lacks, until the
-// result is called.
+// note records in out how long each stop lasts, until end is called. Of a core dump, end
+// records what the dump lacks.
 func (p *Process) note(out *profile.Snapshot) (end func()) {
 	if p.dump != nil {
 		return func() {
 			core := *p.info.Core
 			if core.Missing = p.dump.Missing(); p.unlisted != nil {
-				core.Missing = append(core.Missing, fmt.Sprintf("the runtime has %d threads or more: %v", len(p.known), p.unlisted))
+				core.Missing = append(core.Missing,
+					fmt.Sprintf("the runtime has %d threads or more: %v", len(p.known), p.unlisted))
 			}
 			out.Process.Core = &core
 		}
@@ -105,7 +106,8 @@ var ErrThreadEnded = errors.New("the thread has ended")
 const maxStackFrames = 300_000
 
 // errManyFrames: more frames than are kept. To take the stack again would not help.
-var errManyFrames = fmt.Errorf("the frames from here on are left out: there are more than the %d that are kept of a thread", maxStackFrames)
+var errManyFrames = fmt.Errorf("the frames from here on are left out: clrsnap keeps at most %d of a thread",
+	maxStackFrames)
 
 // snapshot takes the snapshot of one thread.
 func (p *Process) snapshot(t *Thread) profile.Thread {
@@ -139,9 +141,9 @@ func (p *Process) takeWalked() []profile.Frame {
 	return frames
 }
 
-// takeAndWalk captures the thread, without a stop if that is enough, and has it
-// walked, until the result is complete or trying again does not help. Its error
-// is why there is no capture: ErrThreadEnded where the thread has ended.
+// takeAndWalk captures the thread and walks it, until the result is complete or trying again
+// does not help. It stops the thread only if it must. The error says why there is no capture:
+// ErrThreadEnded if the thread has ended.
 func (s *Suspension) takeAndWalk(walked func() walk.Result) (walk.Result, error) {
 	if s.Process.dump == nil && !s.Process.Options.AlwaysStop {
 		if r, ok := s.Blocked(walked); ok {
@@ -162,7 +164,7 @@ func (s *Suspension) StopAndWalk(walked func() walk.Result) (walk.Result, error)
 			return walk.Result{}, err
 		}
 		if s.Thread.ID != 0 && s.Walk.Info.Address == 0 {
-			return walk.Result{}, ErrThreadEnded // its Thread object is another one's
+			return walk.Result{}, ErrThreadEnded // its Thread object is another thread's now
 		}
 		r := walked()
 		last := attempt == maxAttempts
@@ -175,8 +177,8 @@ func (s *Suspension) StopAndWalk(walked func() walk.Result) (walk.Result, error)
 	}
 }
 
-// metRuntime notices that a native thread has become one of the runtime's since
-// it was listed, and describes it anew.
+// metRuntime reports whether a native thread has become one of the runtime's since
+// it was listed, and describes it again if so.
 func (s *Suspension) metRuntime(r walk.Result) bool {
 	if s.Thread.ID != 0 || s.Process.Runtime == nil || s.Process.dump != nil || r.Complete && !s.Managed {
 		return false
@@ -237,7 +239,7 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 		st.Error = r.Err.Error()
 	}
 	if errors.Is(r.Err, walk.ErrMissing) && s.Capture.Cut {
-		st.Error = "the stack is deeper than what may be copied of it: " + st.Error
+		st.Error = "the stack is deeper than what clrsnap copies of it: " + st.Error
 	}
 	st.State = state(s.Capture)
 	if s.Thread.Halted {
@@ -271,15 +273,16 @@ func nameless(ip arch.Addr, err error) error {
 // maxStacks bounds the frames of one snapshot, in bytes: 400,000 of them have room.
 const maxStacks = 64 << 20
 
-var errRoom = fmt.Errorf("the stacks of the process have more than the %d MB of frames that are kept of them: look at fewer threads at a time", maxStacks>>20)
+var errRoom = fmt.Errorf("the frames of the process take more than the %d MB that clrsnap keeps of them: "+
+	"look at fewer threads at a time", maxStacks>>20)
 
 // isFull reports whether something is left out of a snapshot because there is no room for it.
 func isFull(err error) bool {
 	return errors.Is(err, errRoom) || errors.Is(err, errManyFrames) || errors.Is(err, name.ErrRoom)
 }
 
-// frameCost is how many bytes a frame takes that was made of a walked one. Names of what stays
-// in the process are kept anyway.
+// frameCost is how many bytes the named frame fr of a walked frame f takes. Names of methods that
+// cannot be unloaded are cached anyway, and not counted.
 func frameCost(f *walk.Frame, fr *profile.Frame) int {
 	n := int(unsafe.Sizeof(*fr))
 	if fr.Kind == profile.Managed && (f.Code.Collectible || fr.Module == "") {
@@ -321,12 +324,13 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 	case r.Complete && unnamed != nil:
 		return walk.Result{Err: unnamed}
 	case r.Complete && s.Managed && s.Thread.ID == 0 && s.Process.unlisted != nil:
-		return walk.Result{Err: fmt.Errorf("frames may be missing, or be there no more, because the runtime's Thread object was not found: %w", s.Process.unlisted)}
+		return walk.Result{Err: fmt.Errorf("frames may be missing or stale, because the runtime's Thread object "+
+			"was not found: %w", s.Process.unlisted)}
 	}
 	return r
 }
 
-// Named walks the moment that the suspension holds, once, and names its frames.
+// Named walks the suspended thread's stack once, and names its frames.
 func (s *Suspension) Named() profile.Thread {
 	st := s.Process.Summary(&s.Thread)
 	s.fill(&st, s.frames(&st.Frames))

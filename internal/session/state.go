@@ -26,15 +26,18 @@ func state(c *target.Capture) string {
 	return "in " + name
 }
 
-// waits are the system calls in which threads wait, and how to say that.
+// waits has the system calls in which threads wait, and what to call each wait.
 var waits = map[string]string{
-	"futex": "waiting", "poll": "waiting for I/O", "ppoll": "waiting for I/O", "select": "waiting for I/O", "pselect6": "waiting for I/O",
-	"epoll_wait": "waiting for I/O", "epoll_pwait": "waiting for I/O", "read": "reading", "readv": "reading", "pread64": "reading",
-	"recvfrom": "receiving", "recvmsg": "receiving", "accept": "accepting", "accept4": "accepting", "connect": "connecting",
-	"write": "writing", "writev": "writing", "pwrite64": "writing", "sendto": "sending", "sendmsg": "sending", "fsync": "writing",
+	"futex": "waiting", "semop": "waiting", "semtimedop": "waiting",
+	"poll": "waiting for I/O", "ppoll": "waiting for I/O", "select": "waiting for I/O", "pselect6": "waiting for I/O",
+	"epoll_wait": "waiting for I/O", "epoll_pwait": "waiting for I/O",
+	"read": "reading", "readv": "reading", "pread64": "reading", "recvfrom": "receiving", "recvmsg": "receiving",
+	"accept": "accepting", "accept4": "accepting", "connect": "connecting",
+	"write": "writing", "writev": "writing", "pwrite64": "writing", "fsync": "writing",
+	"sendto": "sending", "sendmsg": "sending",
 	"nanosleep": "sleeping", "clock_nanosleep": "sleeping", "pause": "sleeping",
 	"wait4": "waiting for a process", "waitid": "waiting for a process", "flock": "waiting for a file lock",
-	"rt_sigtimedwait": "waiting for a signal", "rt_sigsuspend": "waiting for a signal", "semop": "waiting", "semtimedop": "waiting",
+	"rt_sigtimedwait": "waiting for a signal", "rt_sigsuspend": "waiting for a signal",
 	"io_getevents": "waiting for I/O", "io_uring_enter": "waiting for I/O", "open": "opening", "openat": "opening",
 	"sched_yield": "yielding",
 	// A wait that was interrupted, by a capture for example, and goes on.
@@ -44,11 +47,12 @@ var waits = map[string]string{
 // Syscalls are the numbers of those system calls on x86-64 (arch/x86/entry/
 // syscalls/syscall_64.tbl) and of a few more that runtimes are seen in.
 var Syscalls = map[int64]string{
-	0: "read", 1: "write", 2: "open", 7: "poll", 9: "mmap", 10: "mprotect", 11: "munmap", 14: "rt_sigprocmask", 15: "rt_sigreturn",
-	16: "ioctl", 17: "pread64", 18: "pwrite64", 19: "readv", 20: "writev", 23: "select", 24: "sched_yield", 28: "madvise",
-	34: "pause", 35: "nanosleep", 42: "connect", 43: "accept", 44: "sendto", 45: "recvfrom", 46: "sendmsg", 47: "recvmsg",
-	56: "clone", 59: "execve", 60: "exit", 61: "wait4", 62: "kill", 65: "semop", 73: "flock", 74: "fsync", 128: "rt_sigtimedwait",
-	130: "rt_sigsuspend", 202: "futex", 208: "io_getevents", 219: "restart_syscall", 220: "semtimedop", 228: "clock_gettime",
-	230: "clock_nanosleep", 231: "exit_group", 232: "epoll_wait", 234: "tgkill", 247: "waitid", 257: "openat", 270: "pselect6",
-	271: "ppoll", 281: "epoll_pwait", 288: "accept4", 324: "membarrier", 426: "io_uring_enter", 435: "clone3", 441: "epoll_pwait2",
+	0: "read", 1: "write", 2: "open", 7: "poll", 9: "mmap", 10: "mprotect", 11: "munmap", 14: "rt_sigprocmask",
+	15: "rt_sigreturn", 16: "ioctl", 17: "pread64", 18: "pwrite64", 19: "readv", 20: "writev", 23: "select",
+	24: "sched_yield", 28: "madvise", 34: "pause", 35: "nanosleep", 42: "connect", 43: "accept", 44: "sendto",
+	45: "recvfrom", 46: "sendmsg", 47: "recvmsg", 56: "clone", 59: "execve", 60: "exit", 61: "wait4", 62: "kill",
+	65: "semop", 73: "flock", 74: "fsync", 128: "rt_sigtimedwait", 130: "rt_sigsuspend", 202: "futex",
+	208: "io_getevents", 219: "restart_syscall", 220: "semtimedop", 228: "clock_gettime", 230: "clock_nanosleep",
+	231: "exit_group", 232: "epoll_wait", 234: "tgkill", 247: "waitid", 257: "openat", 270: "pselect6", 271: "ppoll",
+	281: "epoll_pwait", 288: "accept4", 324: "membarrier", 426: "io_uring_enter", 435: "clone3", 441: "epoll_pwait2",
 }

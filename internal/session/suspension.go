@@ -27,7 +27,7 @@ type Suspension struct {
 	Exception thread.Exception
 	Managed   bool        // the last walk met managed frames
 	Waits     bool        // the thread was once found blocked
-	Patient   bool        // the thread most likely waits for a CPU
+	Patient   bool        // the thread most likely waits for a CPU: stop it without hurry
 	Known     func() bool // whether this very capture need not be walked; nil: it must be
 
 	extra  []target.Range // further pieces of stack that turned out to be needed
@@ -79,8 +79,9 @@ func (p *Process) Suspend(id arch.Addr) (*Suspension, error) {
 	}
 }
 
-// mendChain has what the thread's Frames point to copied next time, if it is not on the
-// stack: a debugger's evaluation of an expression has its context in the heap.
+// mendChain adds to the next copy what the thread's Frames point to outside the stack, and
+// reports whether there is such memory. A debugger's evaluation of an expression has its context
+// in the heap.
 func (s *Suspension) mendChain() bool {
 	if s.Walk.Info.Address == 0 || !errors.Is(s.Process.Walker.CheckChain(&s.Walk), walk.ErrMissing) {
 		return false
@@ -95,7 +96,7 @@ func (s *Suspension) mendChain() bool {
 			return false
 		}
 	}
-	const page = 4096 // a context has less, and what is missed of it first may be any part
+	const page = 4096 // a context is smaller, and the address missed may be anywhere in it
 	start, end := max(m.Start, at&^(page-1)-page), min(m.End, at&^(page-1)+2*page)
 	if start >= end {
 		return false // a damaged dump
@@ -104,9 +105,9 @@ func (s *Suspension) mendChain() bool {
 	return true
 }
 
-// mend removes what made a walk incomplete, if it can: a piece of stack that was
-// not copied is copied next time, and a library may have been loaded. It reports whether
-// it makes sense to capture the thread again.
+// mend removes what made a walk incomplete, if it can. A piece of stack that was missing is
+// copied next time; the list of modules is read again, once. It reports whether it makes sense
+// to capture the thread again.
 func (s *Suspension) mend(err error, attempt int) bool {
 	extra, ok := s.missing(err)
 	switch {
@@ -131,15 +132,15 @@ func (s *Suspension) Release() {
 	s.moment = 0
 }
 
-// announce tells whoever wants to know which thread is being walked; 0: none.
+// announce passes the thread that is being walked to p.Announce; 0: none is.
 func (p *Process) announce(id arch.Addr) {
 	if p.Announce != nil {
 		p.Announce(id)
 	}
 }
 
-// FirstStack is how much of a stack is copied at first, in bytes. Few are deeper;
-// of those the rest is fetched in a second capture.
+// FirstStack is how much of a stack is copied at first, in bytes. Few stacks are deeper; a second
+// capture copies the rest of those.
 const FirstStack = 256 << 10
 
 // Request says what to copy of a thread.
@@ -154,8 +155,8 @@ func (p *Process) Request(t *Thread, extra []target.Range) target.Request {
 	return r
 }
 
-// stop captures the thread with a stop. A machine under load may not let the
-// thread, or our tracer, run in time: then it is tried again.
+// stop captures the thread with a stop. It tries again if the thread, or our tracer, got no CPU
+// in time, which happens on a machine under load.
 func (s *Suspension) stop() error {
 	for attempt := 1; ; attempt++ {
 		err := s.take(s.Process.from.Capture)
@@ -189,7 +190,7 @@ func (s *Suspension) take(capture func(*target.Request, *target.Capture) error) 
 	}
 }
 
-// Taken takes over what a capture brought.
+// Taken puts the result of a capture into the suspension.
 func (p *Process) Taken(s *Suspension, err error) error {
 	if s.moment = 0; err != nil {
 		return err
@@ -209,8 +210,8 @@ func (p *Process) Taken(s *Suspension, err error) error {
 	return nil
 }
 
-// missing returns the piece of stack that a walk lacked: from there to the end of
-// its mapping.
+// missing returns the piece of stack that a walk lacked: from the address it missed to the end
+// of the mapping, as far as Options.MaxStack allows.
 func (s *Suspension) missing(err error) (target.Range, bool) {
 	if !errors.Is(err, walk.ErrMissing) {
 		return target.Range{}, false
@@ -243,13 +244,14 @@ func (s *Suspension) mapping(at arch.Addr) *target.Mapping {
 	return m
 }
 
-// maxUpdating bounds the time in which modules are looked for, beside a tenth of all time:
-// the list of mappings can be as long as a target likes, and each of its threads incomplete.
+// maxUpdating bounds the time that goes into reading the list of mappings: so much, and a tenth
+// of the time since the process was opened. A hostile target can make the list long, and the
+// stack of each of its threads incomplete.
 const maxUpdating = time.Second
 
 var errUpdating = errors.New("the list of its mappings takes too long to read")
 
-// updateModules takes notice of modules that have come or gone.
+// updateModules reads the list of mappings again, for modules loaded and unloaded meanwhile.
 func (p *Process) updateModules() error {
 	began := time.Now()
 	if p.updating > maxUpdating+began.Sub(p.opened)/10 {

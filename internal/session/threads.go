@@ -71,8 +71,9 @@ func (p *Process) Describe(tid int) (Thread, bool) {
 	return t, true
 }
 
-// ReadStore reads the runtime's own list of threads: of a core dump, and where native
-// stacks would do, as much of it as there is.
+// ReadStore reads the runtime's own list of threads. If the list cannot be read completely, that
+// is an error for a running process. For a core dump, and with Options.NativeOnly, the threads
+// read so far are kept, and p.unlisted says why some may be missing.
 func (p *Process) ReadStore() error {
 	p.known, p.unlisted = map[int]thread.Thread{}, nil
 	if p.Runtime == nil {
@@ -80,12 +81,12 @@ func (p *Process) ReadStore() error {
 	}
 	list, err := p.Runtime.Threads.List()
 	for attempt := 1; err != nil && attempt < maxAttempts && p.dump == nil; attempt++ {
-		// Threads come and go while the list is read: once more, afresh.
+		// Threads start and end while the list is read: read it again.
 		p.Engine.Cache.Invalidate()
 		list, err = p.Runtime.Threads.List()
 	}
 	if err != nil {
-		err = p.gone(fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.from.PID(), err))
+		err = p.orExit(fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.from.PID(), err))
 		if p.dump == nil && !p.Options.NativeOnly || p.from.Alive() != nil {
 			return err
 		}
@@ -122,7 +123,7 @@ var roles = map[string]string{
 	".NET Long Runni": "Long-running task",
 }
 
-// Role is what the runtime uses a thread for, as far as its name and its state tell.
+// Role is what the runtime uses a thread for, by its name and state; "" if they do not tell.
 func Role(isMain, isFinalizer, isPool bool, comm string) string {
 	switch {
 	case isMain:
@@ -142,7 +143,8 @@ func Role(isMain, isFinalizer, isPool bool, comm string) string {
 // Find returns the thread whose Thread object has that address.
 func (p *Process) Find(id arch.Addr) (Thread, error) {
 	if id == 0 {
-		return Thread{}, &Error{Kind: NoThread, Text: "thread 0 is the current thread, and this process is another one: give the ThreadID of a thread of the target, or have it walked in its notifications: Subscribe"}
+		return Thread{}, &Error{Kind: NoThread, Text: "thread 0 means the current thread, which is not one of the target's: " +
+			"give the ThreadID of a thread of the target, or walk it in its notifications (package events)"}
 	}
 	if p.Runtime == nil {
 		return Thread{}, p.NoRuntimeError()
@@ -189,7 +191,7 @@ func (p *Process) HostTID(ns int) (int, bool) {
 	return 0, false
 }
 
-// failure says of an error of the target which thread it was about.
+// failure makes an Error of err, which capturing a thread led to.
 func (p *Process) failure(id arch.Addr, err error) error {
 	var e *Error
 	if errors.As(err, &e) {

@@ -26,8 +26,8 @@ type Range struct {
 type Request struct {
 	TID int
 
-	// The runtime's Thread object, copied in the same breath as the stack;
-	// none where HeadLen is 0.
+	// The runtime's Thread object, which is copied during the same stop as the stack;
+	// none if HeadLen is 0.
 	Head    arch.Addr
 	HeadLen int
 
@@ -39,8 +39,8 @@ type Request struct {
 
 	Extra []Range // further pieces, such as the ordinary stack below a signal stack
 
-	// Unhurried: the thread waits for a processor, most likely, so it is looked at
-	// less often until it has stopped. That costs less, and the pause is longer.
+	// Unhurried: the thread most likely waits for a CPU, so the tracer checks less often
+	// whether it has stopped. That costs less, and makes the pause longer.
 	Unhurried bool
 
 	// Proof is that of an earlier capture without a stop (Capture.Proof). live.Tracer.CaptureAll
@@ -48,8 +48,8 @@ type Request struct {
 	Proof Proof
 }
 
-// Capture is what a thread was when it stood still. A Capture that is used
-// again reuses its memory: the slices are valid until then.
+// Capture is the state of a thread at the moment that it stood still. A Capture that is
+// used again reuses its memory: the slices are valid until then.
 type Capture struct {
 	TID     int
 	Context arch.Context // every integer register; only IP and SP where !Stopped
@@ -65,9 +65,9 @@ type Capture struct {
 	Stopped bool  // false: nothing was stopped
 	Proof   Proof // that the thread was blocked (live.Process.TryBlocked), or still was (live.Tracer.CaptureAll)
 
-	// Waited is how long the thread was known not to have stopped. 0: it stopped
-	// within some 40 µs, as one does that has a processor, and then where it next
-	// left the kernel. One that waited for a processor stops exactly where it was.
+	// Waited is how long the thread was known not to have stopped yet. 0: it stopped within
+	// some 40 µs. A thread that is on a CPU does so, where it next leaves the kernel. A thread
+	// that waits for a CPU stops exactly where it was.
 	Waited time.Duration
 
 	SyscallNr   int64 // the system call that the thread is in; -1: none
@@ -85,14 +85,14 @@ type Buffers struct {
 	Extra       [][]byte
 }
 
-// A Proof is what the kernel told of how often, and for how long, a thread has run,
-// when it was found blocked: the line of its schedstat.
+// A Proof shows that a thread was blocked: the line of its schedstat at that time, which
+// changes as soon as the thread runs again.
 type Proof string
 
-// Running is for how long the thread had a CPU until then.
+// Running is how long the thread had run on a CPU by then.
 func (p Proof) Running() time.Duration { return p.field(0) }
 
-// Ready is for how long it had waited for one.
+// Ready is how long it had waited for one.
 func (p Proof) Ready() time.Duration { return p.field(1) }
 
 func (p Proof) field(i int) time.Duration {
@@ -101,6 +101,6 @@ func (p Proof) field(i int) time.Duration {
 		_, rest, _ = strings.Cut(rest, " ")
 	}
 	first, _, _ := strings.Cut(rest, " ")
-	n, _ := strconv.ParseInt(first, 10, 64) // 0 where there is no proof
+	n, _ := strconv.ParseInt(first, 10, 64) // 0 for the empty proof
 	return time.Duration(n)
 }

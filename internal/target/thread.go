@@ -13,7 +13,7 @@ type ThreadInfo struct {
 	StartTime uint64 // clock ticks since boot; 0 where it is not known: in a core dump
 }
 
-// ErrThreadExited: the thread has ended, or belongs to another process now.
+// ErrThreadExited: the thread has exited, or its id belongs to another process now.
 var ErrThreadExited = errors.New("thread has exited")
 
 // ThreadError says what went wrong with one thread.
