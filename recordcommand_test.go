@@ -245,8 +245,8 @@ func TestRecordCommandBad(t *testing.T) {
 		{args: []string{text}, is: fs.ErrPermission},
 		{args: []string{garbage}, is: syscall.ENOEXEC},
 		{args: []string{"no-such-program-anywhere"}, is: exec.ErrNotFound},
-		{args: []string{"true"}, says: "ended before a .NET runtime was seen in it: if it starts the .NET program as another process, record its subprocesses too"},
-		{args: []string{"sh", "-c", "kill -9 $$"}, says: "ended before a .NET runtime was seen in it"},
+		{args: []string{"true"}, says: "exited before a .NET runtime was seen in it: if it starts the .NET program as another process, record its subprocesses too"},
+		{args: []string{"sh", "-c", "kill -9 $$"}, says: "exited before a .NET runtime was seen in it"},
 	} {
 		s := recordCommand(t, c.args, clrsnap.Options{}, record.Options{Modes: both})
 		switch {
@@ -260,7 +260,7 @@ func TestRecordCommandBad(t *testing.T) {
 		}
 	}
 	s := recordCommand(t, []string{"true"}, clrsnap.Options{}, record.Options{Subprocesses: true})
-	if s.err == nil || !bytes.Contains([]byte(s.err.Error()), []byte("does it, or a program that it starts, run .NET?")) {
+	if s.err == nil || !bytes.Contains([]byte(s.err.Error()), []byte("give a program that runs .NET, or that starts one which does")) {
 		t.Errorf("with subprocesses: %v", s.err)
 	}
 }

@@ -40,8 +40,8 @@ func TestRecordBadOptions(t *testing.T) {
 		"a rate of -1 samples a second":                                   {Rate: -1},
 		"a rate of NaN samples a second":                                  {Rate: math.NaN()},
 		"a recording of -1s: give a positive duration":                    {Duration: -time.Second},
-		"-1 processors to sample with: give a share of one processor":     {MaxCPU: -1},
-		"NaN processors to sample with":                                   {MaxCPU: math.NaN()},
+		"-1 CPUs to sample with: give a share of one CPU":                 {MaxCPU: -1},
+		"NaN CPUs to sample with":                                         {MaxCPU: math.NaN()},
 		"there is no mode 7 to sample":                                    {Modes: []profile.Mode{profile.CPU, 7}},
 	} {
 		o.Progress = func(record.Progress) { t.Errorf("%s: it records", says) }
@@ -228,10 +228,10 @@ func TestRecordBudget(t *testing.T) {
 	s, _ := r.Mode(profile.Wall)
 	t.Logf("got %.3g of %g a second; we used %v in %v", s.Got, s.Rate, r.Cost.OwnCPU, r.Duration)
 	if s.Got <= 0 || s.Got > s.Rate/2 {
-		t.Errorf("got %g of %g samples a second, with %g of a processor", s.Got, s.Rate, share)
+		t.Errorf("got %g of %g samples a second, with %g of a CPU", s.Got, s.Rate, share)
 	}
 	if !slices.ContainsFunc(r.Notes, func(n string) bool {
-		return strings.Contains(n, "Every thread that did not stay blocked was sampled") && strings.Contains(n, "more than 1 % of a processor")
+		return strings.Contains(n, "Every thread that did not stay blocked was sampled") && strings.Contains(n, "more than 1 % of a CPU")
 	}) {
 		t.Errorf("no note says so: %q", r.Notes)
 	}

@@ -7,7 +7,7 @@ import (
 	"os/exec"
 )
 
-// attachLater loads the agent into a child process, which may take its time.
+// attachLater loads the agent into a child process, in a goroutine because that can take seconds.
 func (e *eventSampler) attachLater(rp *recordedProcess) {
 	e.arriving.Add(1)
 	go func() {
@@ -30,12 +30,12 @@ func (e *eventSampler) launch(cmd *exec.Cmd) (err error) {
 	return err
 }
 
-// serve begins to answer the agents of the command, whose process id is known now.
+// serve begins to answer the agents of the command, whose process id is pid, and of its children.
 func (e *eventSampler) serve(pid int) {
 	e.launcher.Serve(func(p int) bool { return p == pid || e.r.o.Subprocesses })
 }
 
-// arrive takes notice of agents that have connected.
+// arrive handles the agents that have connected.
 func (e *eventSampler) arrive() {
 	var launched <-chan link.Met
 	if e.launcher != nil {
@@ -68,8 +68,8 @@ func (e *eventSampler) arrived(m link.Met) {
 	}
 }
 
-// opened takes notice of a process that can be read now. If its agent is not there,
-// because it is a child of one that was attached to, it is loaded.
+// opened handles a process that can be read now. A child of a process that was attached to has
+// no agent yet: it is loaded.
 func (e *eventSampler) opened(rp *recordedProcess) {
 	np := e.of[rp.p.Live.PID()]
 	switch {
@@ -80,7 +80,7 @@ func (e *eventSampler) opened(rp *recordedProcess) {
 	}
 }
 
-// close takes leave of all agents, of those that are just being loaded too.
+// close detaches all agents, those that are just being loaded too.
 func (e *eventSampler) close() {
 	e.cancel()
 	go func() {

@@ -149,7 +149,7 @@ func TestBirthsBounded(t *testing.T) {
 		t.Errorf("%d births are known, %+v", len(np.births), r.events.lives.ended)
 	}
 	notes := r.events.remarks()
-	if want := fmt.Sprintf("how long %d of them lived was not noted", more); len(notes) != 1 || !strings.Contains(notes[0], want) {
+	if want := fmt.Sprintf("how long %d of them lived was not recorded", more); len(notes) != 1 || !strings.Contains(notes[0], want) {
 		t.Errorf("%q", notes)
 	}
 }

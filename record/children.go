@@ -7,10 +7,10 @@ import (
 	"clrsnap/internal/procfs"
 )
 
-// family finds the child processes of those that are recorded.
+// family is what is known of the child processes of those that are recorded.
 type family struct {
 	next time.Duration
-	met  map[int]bool // that it has been seen, by process id
+	met  map[int]bool // whether a process has been seen, by its id; nil before the first look
 }
 
 const childrenEvery = 200 * time.Millisecond
@@ -26,7 +26,7 @@ func (r *recorder) meetChildren() {
 	met := map[int]bool{}
 	meet := func(parent procfs.Dir) {
 		met[parent.PID()] = true
-		children, _ := parent.Children() // one that has ended has none
+		children, _ := parent.Children() // none if the parent has exited
 		for _, child := range children {
 			if met[child] = true; !f.met[child] {
 				r.expect(child, f.met != nil)
@@ -45,5 +45,5 @@ func (r *recorder) meetChildren() {
 			dir.Close()
 		}
 	}
-	f.met = met // the number of one that has ended may be another's one day
+	f.met = met // without those that have exited: their ids may be used again
 }

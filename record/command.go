@@ -11,10 +11,14 @@ import (
 	"clrsnap/profile"
 )
 
-// Command starts cmd and records it from its beginning: what it does before
-// there is a .NET runtime in it shows as native frames, and no managed
-// instruction is missed by profile.CPU. profile.Wall begins as soon as the
-// runtime can be read. Waiting for cmd remains with the caller.
+// Command starts cmd and records it from its first instruction. What it does before there is a
+// .NET runtime in it has native frames, and profile.CPU misses no managed instruction.
+// profile.Wall begins as soon as the runtime can be read. opts are for every process that is
+// recorded. The recording ends like that of Record.
+//
+// The caller calls cmd.Wait. After an error the program runs if cmd.Process is set. An error means
+// that there is no recording: options that make no sense, a program that cannot be started, or
+// one that exited before a .NET runtime was seen in it.
 func Command(ctx context.Context, cmd *exec.Cmd, opts clrsnap.Options, o Options) (*profile.Recording, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -41,12 +45,12 @@ func Command(ctx context.Context, cmd *exec.Cmd, opts clrsnap.Options, o Options
 	case r.failed != nil:
 		return nil, bridge.Publish(r.failed)
 	}
-	return nil, fmt.Errorf("%s ended before a .NET runtime was seen in it: %s", cmd.Path, adviceNoRuntime(o))
+	return nil, fmt.Errorf("%s exited before a .NET runtime was seen in it: %s", cmd.Path, adviceNoRuntime(o))
 }
 
 func adviceNoRuntime(o Options) string {
 	if o.Subprocesses {
-		return "does it, or a program that it starts, run .NET?"
+		return "give a program that runs .NET, or that starts one which does"
 	}
 	return "if it starts the .NET program as another process, record its subprocesses too"
 }

@@ -19,40 +19,42 @@ import (
 	"clrsnap/profile"
 )
 
-// cpuSampler takes the kernel's samples of threads that use a processor, and
-// walks the copies of their stacks.
+// cpuSampler takes the kernel's samples of threads that use a CPU, and walks the copies of
+// their stacks.
 type cpuSampler struct {
 	r        *recorder
 	events   *perfevent.Events
 	period   time.Duration
 	stats    profile.ModeStats
-	quiet    bool // only wall-clock sampling wants them, for threads that run
+	quiet    bool // the samples are only for wall-clock sampling, of threads that run
 	held     heldSamples
-	names    map[int]string // what the kernel calls threads, as far as it has said
+	names    map[int]string // the kernel's names of threads, by thread id, as far as records had them
 	size     stackSize
 	cut      bool             // the copy of the last stack was too short
 	kernelAt map[uint64]int32 // locations by instruction pointer
 	stack    []int32
 	buf      []byte
-	updated  time.Duration // when processors were last looked for
+	updated  time.Duration // when the list of CPUs was last read
 
 	unfollowed error // why some child has no CPU samples
-	unseen     error // why some processor has none
+	unseen     error // why some CPU has none
 }
 
-// processorsEvery is how often processors that have come or gone are looked for.
-const processorsEvery = time.Second
+// cpusEvery is how often the list of CPUs is read: they can be switched on and off.
+const cpusEvery = time.Second
 
 // firstStackCopy is how much of each stack the kernel copies at first, in bytes.
 const firstStackCopy = 32 << 10
 
-// late is when a sample is late: names that it leads to may not be those of its
-// time.
+// late is the age from which a sample counts as late: the names found for it may not be those
+// of its time.
 const late = 250 * time.Millisecond
 
 func newCPUSampler(r *recorder, pid int) (*cpuSampler, error) {
 	period := time.Duration(float64(time.Second) / r.o.Rate)
-	e, err := perfevent.Open(perfevent.Options{PID: pid, Period: period, StackBytes: firstStackCopy, Kernel: true, Children: r.o.Subprocesses})
+	e, err := perfevent.Open(perfevent.Options{
+		PID: pid, Period: period, StackBytes: firstStackCopy, Kernel: true, Children: r.o.Subprocesses,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -74,10 +76,10 @@ func (c *cpuSampler) wait(d time.Duration) (full bool) {
 	return full
 }
 
-// drain takes the samples that there are.
+// drain takes the samples out of the kernel's buffers.
 func (c *cpuSampler) drain() {
 	c.read(c.events.Read)
-	if c.r.now >= c.updated+processorsEvery {
+	if c.r.now >= c.updated+cpusEvery {
 		c.updated = c.r.now
 		if err := c.events.UpdateProcessors(); err != nil && c.unseen == nil {
 			c.unseen = err
@@ -107,7 +109,7 @@ func (c *cpuSampler) read(from func(func(*perfevent.Record)) error) {
 	}
 }
 
-// record takes notice of one record of the kernel's.
+// record handles one record of the kernel's.
 func (c *cpuSampler) record(x *perfevent.Record) {
 	rp := c.r.recorded(x.PID)
 	switch x.Kind {
@@ -136,14 +138,14 @@ func (c *cpuSampler) record(x *perfevent.Record) {
 	}
 }
 
-// forget drops what is held of a process that is not recorded.
+// forget drops the samples held of a process that is not recorded.
 func (c *cpuSampler) forget(pid int) { c.held.take(pid) }
 
-// ended takes notice of the end of a process that was followed.
+// ended ends what follow began, for a process that has exited.
 func (c *cpuSampler) ended(pid int) { c.events.Forget(pid) }
 
-// follow has a process sampled that was there before the recording, or that the kernel
-// does not know for a child of the others.
+// follow has the kernel sample another process: one that was there before the recording, or
+// that the kernel does not take for a child of the others.
 func (c *cpuSampler) follow(pid int) {
 	if err := c.events.Follow(pid); err != nil && c.unfollowed == nil {
 		c.unfollowed = err
@@ -193,12 +195,12 @@ func (c *cpuSampler) count(x *perfevent.Record, complete, repaired bool) {
 	}
 }
 
-// walk walks the stack of a sample; the locations are in rp.frames.stack. The
-// thread has run on since, so only what was copied then counts. Where that is not
-// enough, what is read now is used as far as what was copied bears it out.
+// walk walks the stack of a sample; the locations are in rp.frames.stack. The thread has run on
+// since, so the copy of its stack is what counts. Where the copy is not enough, memory read now
+// is used, if it agrees with the copy.
 func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.Record) (complete, repaired bool) {
 	if rp.frames.stack = rp.frames.stack[:0]; x.Context.Machine == 0 {
-		return true, false // it is ending, and has left its own code for good
+		return true, false // the thread is exiting, and runs no more code of its own
 	}
 	stack := target.Stack{Region: target.Region{Base: arch.Addr(x.Context.Regs[rp.p.Arch.SP]), Data: x.Stack}}
 	s := session.Suspension{Process: rp.p, Thread: t.info}
@@ -206,7 +208,7 @@ func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.R
 	c.cut = false
 	r := rp.frames.walk(&s, x.Time)
 	if s.Managed && t.info.ID == 0 {
-		rp.unnamed = true // it has become one of the runtime's
+		rp.unnamed = true // the thread has become one of the runtime's
 	}
 	if !r.Complete {
 		stack, ips := slices.Clone(rp.frames.stack), slices.Clone(rp.frames.ips)
@@ -221,9 +223,9 @@ func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.R
 	return r.Complete, repaired
 }
 
-// mend walks a stack again after it has removed what made the walk incomplete, as
-// far as it can.
-func (c *cpuSampler) mend(rp *recordedProcess, t *recordedThread, x *perfevent.Record, s *session.Suspension, r walk.Result) walk.Result {
+// mend removes what made the walk of a stack incomplete, as far as it can, and walks it again.
+func (c *cpuSampler) mend(rp *recordedProcess, t *recordedThread, x *perfevent.Record,
+	s *session.Suspension, r walk.Result) walk.Result {
 	if errors.Is(r.Err, walk.ErrMissing) {
 		c.cut = x.Truncated
 		if c.extend(rp, s.Walk.Stack) {
@@ -239,14 +241,14 @@ func (c *cpuSampler) mend(rp *recordedProcess, t *recordedThread, x *perfevent.R
 	return r
 }
 
-// overlap is how much of the end of a copy has to be the same still for what lies
-// beyond it to be taken for what it was.
+// overlap is how much of the end of a copied stack must be unchanged for the memory beyond it to
+// count as unchanged too, in bytes.
 const overlap = 4 << 10
 
-// extend adds to a copied stack what lies beyond it now. The thread runs, but a
-// frame changes only when control returns into it, and then the stack below it is
-// soon used for other calls. So if the end of the copy, many frames, is what it
-// was, before and after the rest is read, the rest is taken for unchanged too.
+// extend adds to a copied stack the memory beyond it, as it is now. The thread runs, but a frame
+// changes only when control returns into it, and then the stack below it is soon used for other
+// calls. So the rest counts as unchanged if the end of the copy, many frames, is unchanged before
+// and after the rest is read.
 func (c *cpuSampler) extend(rp *recordedProcess, s *target.Stack) bool {
 	n := len(s.Data)
 	end := s.Base + arch.Addr(n)
@@ -275,9 +277,8 @@ func (c *cpuSampler) extend(rp *recordedProcess, s *target.Stack) bool {
 	return true
 }
 
-// addFrames adds what the runtime's Thread object says by now: its chain of
-// Frames and its hijacked return address. What it points to has to be in the
-// copied stack, and to make sense there.
+// addFrames adds what the runtime's Thread object has now: its chain of Frames and its hijacked
+// return address. It reports whether the chain leads into the copied stack.
 func (c *cpuSampler) addFrames(rp *recordedProcess, t *recordedThread, s *session.Suspension) bool {
 	if t.info.ID == 0 {
 		return false
@@ -297,7 +298,7 @@ func (c *cpuSampler) addFrames(rp *recordedProcess, t *recordedThread, s *sessio
 func (c *cpuSampler) kernelFrames(out []int32, chain []uint64) []int32 {
 	for i, ip := range chain {
 		if i > 0 {
-			ip-- // a return address may lie behind its function
+			ip-- // a call can be the last instruction of its function
 		}
 		out = append(out, c.kernelFrame(ip))
 	}
@@ -308,16 +309,16 @@ func (c *cpuSampler) kernelFrame(ip uint64) int32 {
 	if l, ok := c.kernelAt[ip]; ok {
 		return l
 	}
-	l := c.r.b.Location(profile.Location{Function: c.r.b.Function(profile.Function{Kind: profile.Kernel, Display: kernelMark + strconv.FormatUint(ip, 16)})})
+	f := profile.Function{Kind: profile.Kernel, Display: kernelMark + strconv.FormatUint(ip, 16)}
+	l := c.r.b.Location(profile.Location{Function: c.r.b.Function(f)})
 	if len(c.kernelAt) < maxFrameKeys {
 		c.kernelAt[ip] = l
 	}
 	return l
 }
 
-// kernelMark stands before the address of a kernel function that has no name yet:
-// to read all the kernel's symbols takes a tenth of a second of CPU time, for which
-// there is time when the recording is over.
+// kernelMark stands before the address of a kernel function that has no name yet. Reading the
+// kernel's symbols takes a tenth of a second of CPU time, so it waits until the recording is over.
 const kernelMark = "0x"
 
 // kernelName names a function of the kernel.
@@ -339,19 +340,19 @@ func kernelName(f *profile.Function) profile.Function {
 	return out
 }
 
-// stackSize chooses how much of each stack to copy. A copy takes time of the
-// target's and room in its caches, so it should be no larger than it must.
+// stackSize chooses how much of each stack to copy. A copy costs the target time and room in its
+// caches, so it should be no larger than necessary.
 type stackSize struct {
-	bytes   int // at present
-	samples int // since it was last thought about
-	deeper  [len(stackSizes)]int
-	grown   bool // it has been too small once: it stays
+	bytes   int                  // at present
+	samples int                  // since the size was last chosen
+	deeper  [len(stackSizes)]int // samples whose stacks are deeper than each size
+	grown   bool                 // it has been too small once: it never shrinks again
 }
 
-// stackSizes are the sizes that there are, in bytes.
+// stackSizes are the sizes to choose from, in bytes.
 var stackSizes = [...]int{4 << 10, 8 << 10, 16 << 10, 32 << 10, perfevent.MaxStackBytes}
 
-// note counts a stack that was used up to some depth; more: and beyond.
+// note counts a stack of which depth bytes were used; more: it is deeper than its copy.
 func (s *stackSize) note(depth int, more bool) {
 	s.samples++
 	for i, n := range stackSizes {
@@ -361,8 +362,8 @@ func (s *stackSize) note(depth int, more bool) {
 	}
 }
 
-// next returns a better size, 0 for none. It grows if more than one stack in 200 is
-// deeper, and shrinks to what is enough for all but one in 1,000.
+// next returns a better size, or 0 if the present one is good. The size grows if more than one
+// stack in 200 is deeper, and shrinks to what is enough for all but one in 1,000.
 func (s *stackSize) next() int {
 	const enough, sure = 200, 1000
 	if s.samples < enough {

@@ -1,6 +1,11 @@
-// Package record samples the stacks of a process's threads over time. The kernel's own samples
-// tell what uses the CPUs; looks at the threads that are blocked tell what the time passes
-// with; notifications of the runtime tell who allocates, throws or waits for a lock.
+// Package record samples the stacks of a process's threads over time. It has three sources:
+//
+//   - the kernel's samples show which code uses the CPUs (profile.CPU);
+//   - regular looks at every thread show where time passes, waiting included (profile.Wall);
+//   - notifications of the runtime show which code allocates, throws or waits for a lock
+//     (Options.Events).
+//
+// Record records a running process, and Command a program from its start:
 //
 //	r, err := record.Record(ctx, p, record.Options{
 //		Modes:    []profile.Mode{profile.CPU, profile.Wall},

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestForger: an agent that reports as fast as it can does not take a processor of ours, nor
+// TestForger: an agent that reports as fast as it can does not take a CPU of ours, nor
 // memory without bound, and the recording tells of it.
 func TestForger(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -51,7 +51,8 @@ func TestForger(t *testing.T) {
 		t.Skipf("SKIPPED, NOTHING WAS TESTED: %v", err)
 	}
 	defer p.Close()
-	forged, err := link.New(&inject.Agent{Conn: conn.(*net.UnixConn), PID: cmd.Process.Pid}, bridge.EventRequest(o.Events, 0))
+	connected := &inject.Agent{Conn: conn.(*net.UnixConn), PID: cmd.Process.Pid}
+	forged, err := link.New(connected, bridge.EventRequest(o.Events, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,19 +80,21 @@ func TestForger(t *testing.T) {
 	if len(np.thrown) > 0 || np.pending != 0 || most > maxThrown {
 		t.Errorf("%d exceptions of %d threads wait, of %d at most", np.pending, len(np.thrown), most)
 	}
-	n := r.events.figures[profile.Exception].samples
-	t.Logf("%d exceptions were reported within %v, and read with %v", n, passed.Round(time.Millisecond), used.Round(time.Millisecond))
+	n := r.events.counts[profile.Exception].samples
+	t.Logf("%d exceptions were reported within %v, and read with %v", n, passed.Round(time.Millisecond),
+		used.Round(time.Millisecond))
 	if share := float64(reading) / float64(passed); share > 2*np.pace.Share {
-		t.Errorf("samples were made of them with %.0f %% of a processor, of which they have %.0f %%", 100*share, 100*np.pace.Share)
+		t.Errorf("samples were made of them with %.0f %% of a CPU, of which they have %.0f %%",
+			100*share, 100*np.pace.Share)
 	}
 	// What is allocated is collected by others.
 	if share := float64(used) / float64(passed); share > 1 {
-		t.Errorf("%.0f %% of a processor", 100*share)
+		t.Errorf("%.0f %% of a CPU", 100*share)
 	}
 	if n < 1000 {
 		t.Errorf("only %d exceptions were read of", n)
 	}
-	if notes := strings.Join(r.notes, " "); !strings.Contains(notes, "more than is read at once") {
+	if notes := strings.Join(r.notes, " "); !strings.Contains(notes, "more events than clrsnap reads at once") {
 		t.Errorf("the recording says %q", notes)
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"clrsnap/profile"
 )
 
-// notified turns the stack of a notification into locations, which are in f.stack
-// then, leaf first. The result is whether all of the stack is there.
+// notified turns the stack of a notification into locations and puts them into f.stack, leaf
+// first. It reports whether the stack is complete.
 func (f *frameTable) notified(n *notification) bool {
 	f.stack, f.unproven = f.stack[:0], f.unproven[:0]
-	// A thread that the runtime itself lets wait or start others has no managed frame.
+	// E_FAIL: the thread has no managed frame, because the runtime itself waits or starts a thread on it.
 	whole := !n.record.Cut && (n.HasStack() || clrsnap.HRESULT(n.record.Result) == clrsnap.E_FAIL)
 	for i := range n.record.Frames {
 		l, err := f.reported(&n.record.Frames[i])
@@ -31,8 +31,8 @@ func (f *frameTable) notified(n *notification) bool {
 	return whole
 }
 
-// withoutMessenger leaves out the frames at the leaf that only tell the runtime of an
-// event which managed code finds itself, such as that a wait for a lock is over.
+// withoutMessenger leaves out the frames at the leaf with which managed code reports an event to
+// the runtime, such as the end of a wait for a lock.
 func (f *frameTable) withoutMessenger(stack []int32) []int32 {
 	const messenger = "System.Diagnostics.Tracing.NativeRuntimeEventSource."
 	for len(stack) > 0 {
@@ -51,7 +51,7 @@ func (f *frameTable) reported(fr *agent.Frame) (int32, error) {
 		return f.unmanaged(&ctx)
 	}
 	if l, ok := f.lasting[frameKey{ip: ctx.IP, managed: true}]; ok {
-		return l, nil // also when the process has ended
+		return l, nil // also when the process has exited
 	}
 	code, ok, err := f.p.Walker.Managed(ctx.IP)
 	if err == nil && (!ok || uint64(code.MethodDesc) != fr.Function) {
@@ -85,14 +85,14 @@ func (f *frameTable) class(id clrsnap.ClassID) profile.Function {
 	return profile.Function{Kind: profile.Event, Display: n.Display, Short: n.Short, Module: n.Assembly}
 }
 
-// exception returns the leaf of an exception, up to what becomes of it.
+// exception returns the leaf of an exception, without its fate.
 func (f *frameTable) exception(n *notification) profile.Function {
 	if n.Class != 0 {
 		return f.class(n.Class)
 	}
 	name := n.ClassName
 	short := name
-	if !strings.ContainsAny(name, "[`") { // else it has names within
+	if !strings.ContainsAny(name, "[`") { // else it has type arguments, with dots of their own
 		short = name[strings.LastIndexByte(name, '.')+1:]
 	}
 	return profile.Function{Kind: profile.Event, Display: name, Short: short}
@@ -106,8 +106,7 @@ func (np *notifiedProcess) holder(n *notification) profile.Function {
 	return eventFunction("held by " + collective(np.rp.thread(np.rp.hostThread(n.Owner), "").info))
 }
 
-// starting is the leaf of the start of a thread: its name, if it has got one
-// before.
+// starting is the leaf of the start of a thread: the thread's name, if it has one already.
 func (np *notifiedProcess) starting(n *notification) profile.Function {
 	threads := np.rp.p.Runtime.Threads
 	if t, err := threads.Read(arch.Addr(n.Other)); err == nil {
@@ -118,7 +117,8 @@ func (np *notifiedProcess) starting(n *notification) profile.Function {
 	return eventFunction("thread")
 }
 
-// collective names a thread together with others of its kind.
+// collective is a name that a thread shares with others of its kind: its role, or its name without
+// numbers.
 func collective(t session.Thread) string {
 	switch {
 	case t.Role != "":
@@ -129,7 +129,7 @@ func collective(t session.Thread) string {
 	return "a thread without a name"
 }
 
-// withoutNumbers puts # for each number in a name: the threads of a pool differ in
+// withoutNumbers replaces each number in a name by #. The names of a pool's threads differ in
 // nothing else.
 func withoutNumbers(name string) string {
 	var b strings.Builder

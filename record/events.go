@@ -20,14 +20,14 @@ import (
 
 // eventSampler turns the notifications of recorded processes into samples.
 type eventSampler struct {
-	r       *recorder
-	o       events.Options
-	of      map[int]*notifiedProcess // by process id
-	figures [len(profile.Modes)]eventFigures
-	lives   lifetimes
-	stack   []int32
-	latest  time.Duration // when something was last reported
-	until   time.Duration // what happens later is not recorded
+	r      *recorder
+	o      events.Options
+	of     map[int]*notifiedProcess // by process id
+	counts [len(profile.Modes)]eventCounts
+	lives  lifetimes
+	stack  []int32
+	latest time.Duration // when an agent last reported something
+	until  time.Duration // the end: later events are not recorded
 
 	launcher *link.Launcher // of a command; nil: running processes are attached to
 	ctx      context.Context
@@ -36,10 +36,10 @@ type eventSampler struct {
 	arrivals chan link.Met  // of those
 }
 
-// eventFigures say how well the events of a mode were sampled.
-type eventFigures struct {
+// eventCounts say how many samples and events of a mode there were.
+type eventCounts struct {
 	samples, broken int
-	lost, seen      int64 // of processes whose agent has gone
+	lost, seen      int64 // in processes whose agent has left
 }
 
 // notifiedProcess is a process that has an agent.
@@ -52,34 +52,36 @@ type notifiedProcess struct {
 	pauses gcPauses
 
 	pending int           // exceptions in thrown
-	overdue time.Duration // when those are next looked for that have waited for too long
+	overdue time.Duration // when to look next for exceptions that have waited for too long
 	births  map[clrsnap.ThreadID]time.Duration
-	over    bool
+	over    bool // the agent has left
 
-	queue  []*agent.Record // taken over from link, and not looked at yet
+	queue  []*agent.Record // records taken from link and not handled yet
 	pace   pace.Pace
-	slowed bool // there was more than we may look at
+	slowed bool // records had to wait because the pace was spent
 }
 
-// readShare is the share of a CPU that goes into making samples of what one process reports,
-// at most: 60,000 to 200,000 a second, at 3 to 10 µs.
+// readShare is the largest share of a CPU that goes into making samples of one process's
+// notifications: 60,000 to 200,000 a second, at 3 to 10 µs each.
 const readShare = 0.6
 
 // lifetimes are those of threads that have ended.
 type lifetimes struct {
 	created, ended int
-	unknown        int // of those created, whose beginning was not noted
+	unknown        int // of those created, whose beginning was not recorded
 	known          []time.Duration
 }
 
 func newEventSampler(r *recorder) *eventSampler {
-	e := &eventSampler{r: r, o: r.o.Events, of: map[int]*notifiedProcess{}, until: math.MaxInt64, arrivals: make(chan link.Met)}
+	e := &eventSampler{
+		r: r, o: r.o.Events, of: map[int]*notifiedProcess{}, until: math.MaxInt64, arrivals: make(chan link.Met),
+	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e
 }
 
-// modes are those that samples of the wanted notifications are of: their bits are
-// in the same order.
+// modesOf returns the modes of the samples that the wanted notifications become. The bits of
+// Monitor have the order of the modes.
 func modesOf(m events.Monitor) []profile.Mode {
 	var out []profile.Mode
 	for mode := profile.Alloc; mode.Known(); mode++ {
@@ -93,10 +95,12 @@ func modesOf(m events.Monitor) []profile.Mode {
 // met takes over the agent of a process.
 func (e *eventSampler) met(pid int, link *link.Link) *notifiedProcess {
 	if old := e.of[pid]; old != nil && !old.over {
-		old.leave() // it has become another program, or its number is another process's
+		old.leave() // the process has become another program, or its id belongs to another process
 	}
-	np := &notifiedProcess{e: e, pid: pid, link: link, thrown: map[int][]pendingException{}, births: map[clrsnap.ThreadID]time.Duration{},
-		pace: pace.Pace{Share: readShare, Used: live.ThreadCPU}}
+	np := &notifiedProcess{
+		e: e, pid: pid, link: link, thrown: map[int][]pendingException{}, births: map[clrsnap.ThreadID]time.Duration{},
+		pace: pace.Pace{Share: readShare, Used: live.ThreadCPU},
+	}
 	e.of[pid] = np
 	return np
 }
@@ -115,37 +119,37 @@ func (e *eventSampler) drain() {
 	}
 }
 
-// forget takes leave of a process that cannot be read, and never could.
+// forget detaches the agent of a process that never could be read.
 func (e *eventSampler) forget(pid int) {
 	if np := e.of[pid]; np != nil && !np.over {
 		np.leave()
-		e.note("What process %d reported is lost: it could not be read, or ended too soon.", pid)
+		e.note("The events of process %d are lost: it could not be read, or exited too soon.", pid)
 	}
 }
 
 // drain takes what the process's agent has reported.
 func (np *notifiedProcess) drain() {
-	gone := np.link.HasEnded() // asked before the last records are read
+	ended := np.link.HasEnded() // asked before the last records are read
 	np.pace.Begin(np.e.r.now)
 	err := np.take(np.pace.Spent)
 	np.pace.End()
 	if err != nil {
-		np.e.note("The notifications of process %d end early: %v.", np.rp.p.Live.PID(), err)
-		gone = true
+		np.e.note("The events of process %d end before the recording does: %v.", np.rp.p.Live.PID(), err)
+		ended = true
 	}
 	if now := live.Monotonic(); now >= np.overdue {
 		np.overdue = now + overdueEvery
 		np.settle(now-exceptionPatience, unknown)
 	}
-	if gone {
+	if ended {
 		np.leave()
 	}
 }
 
-// overdueEvery is how often it is looked which exceptions have waited for too long.
+// overdueEvery is how often to look for exceptions that have waited for too long.
 const overdueEvery = exceptionPatience / 20
 
-// take looks at what the agent has reported, until enough says that it is enough for now.
+// take handles what the agent has reported, until enough returns true.
 func (np *notifiedProcess) take(enough func() bool) error {
 	var err error
 	if len(np.queue) == 0 {
@@ -172,23 +176,23 @@ func (np *notifiedProcess) take(enough func() bool) error {
 	return err
 }
 
-// leave has the agent leave, and takes what is left.
+// leave has the agent leave, and handles what it still has reported.
 func (np *notifiedProcess) leave() {
 	died, err := np.link.Stop()
 	np.end(died, err)
 }
 
-// end takes leave of the agent, which has been stopped, or is gone.
+// end handles what is left of an agent that has been stopped. died and err are what Stop returned.
 func (np *notifiedProcess) end(died bool, err error) {
 	np.over = true
 	if err != nil {
-		np.e.note("The agent has not left its process in time: %v. It does nothing any more.", err)
+		np.e.note("The agent has not left process %d in time: %v. It is still loaded there, but inactive.", np.pid, err)
 	}
 	fate := inFlight
 	if np.rp != nil {
 		all := func() bool { return false }
 		for range 2 { // what waits here, and then what waits in link
-			_ = np.take(all) // of what is wrong with it there was an error before
+			_ = np.take(all) // an error was in the notes before
 		}
 		if died || np.rp.p.Live.Alive() != nil {
 			fate = uncaught
@@ -196,12 +200,13 @@ func (np *notifiedProcess) end(died bool, err error) {
 	}
 	np.settle(np.e.until, fate)
 	for mode, s := range statsOf(np.link) {
-		f := &np.e.figures[mode]
+		f := &np.e.counts[mode]
 		f.lost, f.seen = f.lost+s.lost, f.seen+s.seen
 	}
 	np.link.Close()
 	if np.slowed || np.link.Slowed() {
-		np.e.note("Process %d reported more than is read at once, with %.0f %% of a processor: it was read later, and is lost where its agent had no room.", np.pid, 100*(link.PumpShare+readShare))
+		np.e.note("Process %d reported more events than clrsnap reads at once, with at most %.0f %% of a CPU. "+
+			"Some were read later; those for which its agent had no room are lost.", np.pid, 100*(link.PumpShare+readShare))
 	}
 }
 
@@ -235,7 +240,7 @@ func (e *eventSampler) note(format string, args ...any) {
 	e.r.notes = append(e.r.notes, fmt.Sprintf(format, args...))
 }
 
-// notified takes notice of one notification.
+// notified handles one notification.
 func (np *notifiedProcess) notified(n *notification) {
 	switch n.Event {
 	case events.ObjectAllocated:
@@ -269,7 +274,8 @@ func (np *notifiedProcess) add(n *notification, mode profile.Mode, weight, event
 }
 
 // sample adds a sample whose stack is known.
-func (np *notifiedProcess) sample(at time.Duration, t *recordedThread, mode profile.Mode, weight, events float64, what profile.Function, stack []int32, whole bool) {
+func (np *notifiedProcess) sample(at time.Duration, t *recordedThread, mode profile.Mode, weight, events float64,
+	what profile.Function, stack []int32, whole bool) {
 	e := np.e
 	b := e.r.b
 	e.stack = append(e.stack[:0], b.Location(profile.Location{Function: b.Function(what)}))
@@ -279,10 +285,10 @@ func (np *notifiedProcess) sample(at time.Duration, t *recordedThread, mode prof
 		state = profile.Waiting
 	}
 	b.Add(profile.Sample{
-		At: max(at-e.r.start, 0), Weight: int64(weight + 0.5), Events: int64(events + 0.5), Thread: t.sampled(), Node: b.Stack(e.stack),
-		Mode: mode, State: state, Incomplete: !whole,
+		At: max(at-e.r.start, 0), Weight: int64(weight + 0.5), Events: int64(events + 0.5), Thread: t.sampled(),
+		Node: b.Stack(e.stack), Mode: mode, State: state, Incomplete: !whole,
 	})
-	f := &e.figures[mode]
+	f := &e.counts[mode]
 	f.samples++
 	if !whole {
 		f.broken++
@@ -294,8 +300,8 @@ func (np *notifiedProcess) thread(n *notification) *recordedThread {
 	return np.rp.thread(np.rp.hostThread(n.NSThreadID), "")
 }
 
-// born notes when a thread was created, unless too many are alive that say so: a hostile
-// program can report any number.
+// born records when a thread was created, unless too many threads are said to be alive: a
+// hostile program can report any number.
 func (np *notifiedProcess) born(n *notification) {
 	if _, ok := np.births[n.Other]; !ok && len(np.births) >= maxLives {
 		np.e.lives.unknown++
@@ -304,7 +310,7 @@ func (np *notifiedProcess) born(n *notification) {
 	np.births[n.Other] = n.At
 }
 
-// died notes how long a thread has lived.
+// died records how long a thread has lived.
 func (np *notifiedProcess) died(n *notification) {
 	l := &np.e.lives
 	l.ended++
@@ -319,11 +325,11 @@ func (np *notifiedProcess) died(n *notification) {
 // maxLives bounds how many lifetimes are remembered, and how many births of each process.
 const maxLives = 1 << 16
 
-// stats are the figures of the modes that were asked for.
+// stats are the statistics of the modes that were asked for.
 func (e *eventSampler) stats() []profile.ModeStats {
 	var out []profile.ModeStats
 	for _, mode := range modesOf(e.o.Monitor) {
-		f := e.figures[mode]
+		f := e.counts[mode]
 		for _, np := range e.of {
 			if !np.over {
 				s := statsOf(np.link)[mode]
@@ -337,7 +343,7 @@ func (e *eventSampler) stats() []profile.ModeStats {
 	return out
 }
 
-// every is how the events of a mode were chosen.
+// every is profile.ModeStats.Every of a mode: how its events were chosen.
 func (e *eventSampler) every(m profile.Mode) int64 {
 	switch m {
 	case profile.Alloc:
@@ -353,22 +359,25 @@ func (e *eventSampler) every(m profile.Mode) int64 {
 	return 0
 }
 
-// remarks are what whoever reads the samples has to know.
+// remarks are notes for the reader of the recording about its events.
 func (e *eventSampler) remarks() []string {
 	var out []string
 	for _, rp := range e.r.all {
 		if np := e.of[rp.p.Live.PID()]; np == nil && e.launcher != nil {
-			out = append(out, fmt.Sprintf("Process %d reports no events: its runtime has not loaded the agent.", rp.p.Live.PID()))
+			out = append(out,
+				fmt.Sprintf("Process %d reports no events: its runtime has not loaded the agent.", rp.p.Live.PID()))
 		}
 	}
 	if e.has(profile.ThreadStart) && e.lives.created > 0 {
 		s := fmt.Sprintf("%d threads were created and %d ended", e.lives.created, e.lives.ended)
 		if k := e.lives.known; len(k) > 0 {
 			slices.Sort(k)
-			s += fmt.Sprintf("; those that were seen from beginning to end lived for %v (median)", k[len(k)/2].Round(time.Microsecond))
+			s += fmt.Sprintf("; those that were seen from beginning to end lived for %v (median)",
+				k[len(k)/2].Round(time.Microsecond))
 		}
 		if e.lives.unknown > 0 {
-			s += fmt.Sprintf("; how long %d of them lived was not noted, because more than %d were alive", e.lives.unknown, maxLives)
+			s += fmt.Sprintf("; how long %d of them lived was not recorded, because more than %d were alive",
+				e.lives.unknown, maxLives)
 		}
 		out = append(out, s+".")
 	}
@@ -388,14 +397,16 @@ type linkStats struct {
 	seen, lost int64
 }
 
-// eventsOf are the events that samples of a mode are made of; the first one is that
-// which is counted as seen.
+// eventsOf has the events that samples of a mode are made of. The first one is counted as seen.
 var eventsOf = map[profile.Mode][]events.Event{
 	profile.Alloc:       {events.ObjectAllocated},
 	profile.Exception:   {events.ExceptionThrown, events.ExceptionCatcherEnter},
 	profile.Contention:  {events.LockContended},
 	profile.ThreadStart: {events.ThreadStarting},
-	profile.GC:          {events.RuntimeResumeFinished, events.RuntimeSuspendStarted, events.GarbageCollectionTriggered, events.GarbageCollectionStarted},
+	profile.GC: {
+		events.RuntimeResumeFinished, events.RuntimeSuspendStarted, events.GarbageCollectionTriggered,
+		events.GarbageCollectionStarted,
+	},
 }
 
 // statsOf are the statistics of the event modes.

@@ -9,7 +9,7 @@ import (
 	"clrsnap/profile"
 )
 
-// pendingException is an exception of which it is not known yet who catches it.
+// pendingException is an exception whose catcher is not known yet.
 type pendingException struct {
 	at        time.Duration
 	class     profile.Function
@@ -19,11 +19,11 @@ type pendingException struct {
 	functions []clrsnap.FunctionID // likewise
 	whole     bool
 
-	superseded bool // another one that was thrown later has been caught where it would have passed
+	superseded bool // a handler that it would have reached has caught a later exception
 }
 
-// exceptionPatience is how long an exception waits for the one who catches it. Filters
-// and finally blocks run meanwhile, which may take their time.
+// exceptionPatience is how long to wait for the notification that an exception is caught. Filters
+// and finally blocks run before it, and can take long.
 const exceptionPatience = 10 * time.Second
 
 // What becomes of an exception that is not caught, as far as is known.
@@ -35,15 +35,15 @@ const (
 	unknown    = "fate unknown"
 )
 
-// maxPendingExceptions bounds what waits for one thread: exceptions that are thrown
-// while a handler for another one is being looked for.
+// maxPendingExceptions bounds the pending exceptions of one thread. There is more than one if
+// another is thrown before the first is caught: by a filter or a finally block.
 const maxPendingExceptions = 64
 
-// maxThrown bounds what waits for all threads of a process together, of which a hostile one
-// can report any number.
+// maxThrown bounds the pending exceptions of all threads of a process. A hostile process can
+// report any number.
 const maxThrown = 1 << 13
 
-// throws takes notice of an exception.
+// throws records a pending exception.
 func (np *notifiedProcess) throws(n *notification) {
 	t := np.thread(n)
 	if !t.chosen {
@@ -68,7 +68,7 @@ func (np *notifiedProcess) throws(n *notification) {
 	np.waits(n.NSThreadID, waiting)
 }
 
-// waits notes which exceptions of a thread are waiting.
+// waits sets the pending exceptions of a thread.
 func (np *notifiedProcess) waits(tid int, waiting []pendingException) {
 	np.pending += len(waiting) - len(np.thrown[tid])
 	if len(waiting) == 0 {
@@ -78,13 +78,13 @@ func (np *notifiedProcess) waits(tid int, waiting []pendingException) {
 	np.thrown[tid] = waiting
 }
 
-// catches takes notice of the method that catches the thread's last exception, or
-// of its having been thrown in a filter, which nobody hears of.
+// catches settles the thread's last exception: n.Function catches it. If that is 0, the exception
+// was thrown in a filter, and the runtime swallows it.
 func (np *notifiedProcess) catches(n *notification) {
 	waiting := np.thrown[n.NSThreadID]
 	last := len(waiting) - 1
 	if n.Function != 0 {
-		// One that is not on the stack of any catches something that was thrown again.
+		// A catcher that is on no exception's stack catches one that was rethrown, which is not reported.
 		for last >= 0 && !slices.Contains(waiting[last].functions, n.Function) {
 			last--
 		}
@@ -100,8 +100,8 @@ func (np *notifiedProcess) catches(n *notification) {
 	} else {
 		np.caught(x, n.Function)
 	}
-	// What was in flight below, and would have had to pass here, may be gone: a finally
-	// block has thrown. Where notifications were lost nobody knows.
+	// An older exception that would have passed this handler may have been replaced: a finally
+	// block has thrown. If notifications were lost, that cannot be told.
 	lost := np.link.Counts()[events.ExceptionCatcherEnter].Dropped > 0
 	for i := 0; i < last && !lost; i++ {
 		x := &waiting[i]
@@ -110,8 +110,8 @@ func (np *notifiedProcess) catches(n *notification) {
 	np.waits(n.NSThreadID, waiting[:last])
 }
 
-// caught adds the sample of an exception that a method on its stack catches. Nearest
-// to the base it is the method itself, and not one of its filters.
+// caught adds the sample of an exception that a method on its stack catches. The method's frame
+// nearest to the base is the method itself; the others are its filters.
 func (np *notifiedProcess) caught(x *pendingException, by clrsnap.FunctionID) {
 	i := len(x.functions) - 1
 	for x.functions[i] != by {
@@ -128,7 +128,7 @@ func (np *notifiedProcess) settled(x *pendingException, display, short string) {
 	np.sample(x.at, x.thread, profile.Exception, float64(x.count), float64(x.count), x.class, x.stack, x.whole)
 }
 
-// giveUp adds the sample of an exception of which nothing was heard any more.
+// giveUp adds the sample of an exception that was never reported as caught.
 func (np *notifiedProcess) giveUp(x *pendingException, fate string) {
 	if x.superseded {
 		fate = superseded
@@ -136,8 +136,7 @@ func (np *notifiedProcess) giveUp(x *pendingException, fate string) {
 	np.settled(x, fate, fate)
 }
 
-// settle gives up waiting for who catches exceptions that were thrown before a
-// time.
+// settle gives up exceptions that were thrown before a time and are still pending.
 func (np *notifiedProcess) settle(before time.Duration, fate string) {
 	for tid, waiting := range np.thrown {
 		for len(waiting) > 0 && waiting[0].at <= before {

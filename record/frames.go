@@ -11,15 +11,14 @@ import (
 	"clrsnap/profile"
 )
 
-// frameTable turns walked frames into locations of a recording. A name is worked
-// out once for each instruction pointer; that of code which can be unloaded, once
-// for each moment.
+// frameTable turns walked frames into locations of a recording. It names each instruction
+// pointer once; in code that can be unloaded, once for each moment.
 type frameTable struct {
 	p          *session.Process
 	b          *profile.Builder
 	lasting    map[frameKey]int32
 	passing    map[frameKey]int32
-	newModules func() bool  // looks for modules, now and then; whether there may be some
+	newModules func() bool  // looks for new modules, at most every 10 or 100 ms; whether it found any
 	modules    int          // engine.Engine.Changes when lasting was last good
 	stack      []int32      // of the last walk
 	ips        []arch.Addr  // likewise
@@ -28,7 +27,7 @@ type frameTable struct {
 
 	unproven []claim             // of the last walk
 	seen     map[arch.Addr]sight // by the start of the method's code
-	news     time.Duration       // when code that can be unloaded was last met that was not known; 0: never
+	news     time.Duration       // when unknown code that can be unloaded was last met; 0: never
 }
 
 // returnSlot is a place on a stack, and the return address that is there.
@@ -44,7 +43,10 @@ type frameKey struct {
 const maxFrameKeys = 1 << 17
 
 func newFrameTable(p *session.Process, b *profile.Builder, newModules func() bool) *frameTable {
-	return &frameTable{p: p, b: b, newModules: newModules, lasting: map[frameKey]int32{}, passing: map[frameKey]int32{}, seen: map[arch.Addr]sight{}}
+	return &frameTable{
+		p: p, b: b, newModules: newModules,
+		lasting: map[frameKey]int32{}, passing: map[frameKey]int32{}, seen: map[arch.Addr]sight{},
+	}
 }
 
 // callSlot is what a call pushes, in bytes.
@@ -59,8 +61,8 @@ func (f *frameTable) begin() {
 	}
 }
 
-// walk walks a captured thread. The locations of its frames are in f.stack, leaf
-// first. taken is when the thread was as it was captured.
+// walk walks a captured thread, and puts the locations of its frames into f.stack, leaf
+// first. taken is the time of the capture.
 func (f *frameTable) walk(s *session.Suspension, taken time.Duration) walk.Result {
 	f.stack, f.ips, f.returns, f.unproven, s.Managed = f.stack[:0], f.ips[:0], f.returns[:0], f.unproven[:0], false
 	ctx := s.Walk.Context
@@ -117,25 +119,25 @@ type claim struct {
 	location      int32
 }
 
-// sight is code that can be unloaded, as it was at some time.
+// sight is what was known of code that can be unloaded, at some time.
 type sight struct {
 	method   arch.Addr
 	function int32
 	at       time.Duration
 }
 
-// trustFor is for how long code that a thread was seen in is still that code:
-// before others take its place it has to return, the garbage has to be collected,
-// the method finalised and another one compiled.
+// trustFor is how long code that a thread was seen in cannot be replaced. Before other code takes
+// its place the thread must return, a garbage collection must run, the method must be finalised
+// and another one compiled.
 const trustFor = 5 * time.Millisecond
 
-// maxSights bounds the code that is remembered.
+// maxSights bounds the entries of frameTable.seen.
 const maxSights = 1 << 15
 
-// prove takes away the names of code that may have been unloaded, and replaced,
-// between the moment of the stack and that when the name was read. A name is good
-// if the code is the same after it was read, and if it was read soon or had been
-// the same before that moment already.
+// prove removes the names of code that may have been unloaded, and replaced, between the moment
+// of the stack and the moment when the name was read. A name is good if the code is still the
+// same after the name was read, and if either the name was read within trustFor, or the code was
+// the same before the moment of the stack.
 func (f *frameTable) prove(taken time.Duration) error {
 	if len(f.unproven) == 0 {
 		return nil
@@ -172,12 +174,15 @@ func (f *frameTable) prove(taken time.Duration) error {
 // unloaded stands for code whose name is lost.
 func (f *frameTable) unloaded() int32 {
 	const name = "[unloaded code]"
-	return f.b.Location(profile.Location{Function: f.b.Function(profile.Function{Kind: profile.Managed, Display: name, Short: name})})
+	fn := profile.Function{Kind: profile.Managed, Display: name, Short: name}
+	return f.b.Location(profile.Location{Function: f.b.Function(fn)})
 }
 
 func (f *frameTable) resolve(fr *walk.Frame) (int32, error) {
 	n, err := f.p.Frame(fr)
-	fn := profile.Function{Kind: n.Kind, Method: n.Method, Display: n.Display, Short: n.Short, Signature: n.Signature, Module: n.Module}
+	fn := profile.Function{
+		Kind: n.Kind, Method: n.Method, Display: n.Display, Short: n.Short, Signature: n.Signature, Module: n.Module,
+	}
 	l := profile.Location{Offset: n.Offset, Tier: n.Tier}
 	if fn.Display == "" {
 		fn.Display = "[" + n.Module + "]"

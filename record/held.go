@@ -21,11 +21,11 @@ type heldProcess struct {
 // maxHeld bounds the stacks that are held, in bytes.
 const maxHeld = 64 << 20
 
-// heldOverhead is what a sample takes besides its stack, in bytes, more or less.
+// heldOverhead is roughly what a sample takes besides its stack, in bytes.
 const heldOverhead = 512
 
-// keep holds a copy of x. If there is no room, whoever has the most loses its
-// samples: a process that has run for so long without .NET hardly needs them.
+// keep holds a copy of x. If there is no room, the process with the most samples loses them: a
+// process that has run for so long without .NET is unlikely to start it.
 func (h *heldSamples) keep(x *perfevent.Record) {
 	held := *x
 	held.Stack, held.Kernel = slices.Clone(x.Stack), slices.Clone(x.Kernel)
@@ -57,8 +57,7 @@ func (h *heldSamples) drop() {
 	*most = heldProcess{lost: most.lost + len(most.records)}
 }
 
-// take returns what is held of a process and how many samples were lost, and holds
-// nothing of it any longer.
+// take returns the samples held of a process, and how many were lost, and forgets both.
 func (h *heldSamples) take(pid int) (held []*perfevent.Record, lost int) {
 	p := h.of[pid]
 	if p == nil {

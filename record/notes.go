@@ -9,7 +9,7 @@ import (
 	"clrsnap/profile"
 )
 
-// remarks are what whoever reads the recording has to know.
+// remarks are notes for the reader of the recording.
 func (r *recorder) remarks() []string {
 	out := r.notes
 	if r.cpu != nil && !r.cpu.quiet {
@@ -20,49 +20,58 @@ func (r *recorder) remarks() []string {
 	}
 	if r.wall != nil {
 		if r.source(profile.Wall) == profile.FromStops {
-			out = append(out, "Running threads were stopped to be sampled by the clock, because the kernel lets this user take no complete CPU samples. They stop where they next leave the kernel, so system calls look longer than they are.")
+			out = append(out, "Running threads were stopped to be sampled by the clock, because the kernel lets this user "+
+				"take no complete CPU samples. They stop where they next leave the kernel, so system calls look longer than "+
+				"they are.")
 		}
-		if s := r.wall.figures(); s.Got > 0 {
-			out = append(out, fmt.Sprintf("Every thread that did not stay blocked was sampled %.3g times a second instead of %g: more would have taken more than %.3g %% of a processor, or time that there was not.", s.Got, s.Rate, 100*r.o.MaxCPU))
+		if s := r.wall.modeStats(); s.Got > 0 {
+			out = append(out, fmt.Sprintf("Every thread that did not stay blocked was sampled %.3g times a second instead of "+
+				"%g: more samples would have taken more than %.3g %% of a CPU, or came too late.", s.Got, s.Rate, 100*r.o.MaxCPU))
 		}
 	}
 	if r.events != nil {
 		out = append(out, r.events.remarks()...)
 	}
 	if d := r.b.Bin(); d > 0 {
-		out = append(out, fmt.Sprintf("There are so many samples that equal ones within %v were put together.", d.Round(time.Millisecond)))
+		out = append(out, fmt.Sprintf("There are so many samples that equal ones within %v were merged.",
+			d.Round(time.Millisecond)))
 	}
 	if n := r.b.Cut(); n > 0 {
-		out = append(out, fmt.Sprintf("There are so many different stacks, or so deep ones, that %d samples have shortened ones: their frames near the leaf are missing.", n))
+		out = append(out, fmt.Sprintf("There are so many different stacks, or so deep ones, that those of %d samples were "+
+			"shortened: their frames near the leaf are missing.", n))
 	}
 	return out
 }
 
-// cpuRemarks are those about samples of the use of processors.
+// cpuRemarks are the notes about CPU samples.
 func (r *recorder) cpuRemarks() []string {
 	var out []string
 	if r.cpu.events.KernelExcluded() {
-		out = append(out, "Time in the kernel is not counted, because the kernel does not let this user see it: run clrsnap as root or with CAP_PERFMON, or set the sysctl kernel.perf_event_paranoid to 1.")
+		out = append(out, "Time in the kernel is not counted, because the kernel does not let this user see it: "+
+			"run clrsnap as root or with CAP_PERFMON, or set the sysctl kernel.perf_event_paranoid to 1.")
 	}
 	s := r.cpu.stats
 	if all := s.Samples + s.Lost; s.Lost > 0 && s.Lost*100 > all {
-		out = append(out, fmt.Sprintf("%d of %d CPU samples were lost, because they were not taken out of the kernel's buffers in time: a lower rate, or a less busy machine, helps.", s.Lost, all))
+		out = append(out, fmt.Sprintf("%d of %d CPU samples were lost, because clrsnap did not read the kernel's buffers in "+
+			"time: a lower rate, or a less busy machine, helps.", s.Lost, all))
 	}
 	used, seen := r.targetCPU(), time.Duration(s.Samples)*r.cpu.period
-	// Of so many samples as there should be, chance leaves out a few.
+	// Samples are taken by chance: a few may be missing.
 	missing := float64(used-seen) / float64(max(used, 1))
 	chance := 4 / math.Sqrt(float64(used)/float64(r.cpu.period)+1)
 	if r.o.Threads == nil && used > time.Second && missing > max(0.1, chance) {
-		why := "the machine's timers were late, or somebody limits the kernel's samples"
+		why := "the machine's timers were late, or the sysctl kernel.perf_cpu_time_max_percent limits the samples"
 		if r.source(profile.CPU) == profile.FromThreads {
-			why = fmt.Sprintf("a thread is sampled each time it has used %v of one processor, and what it uses after its last sample is not seen. If threads live for a short time, a higher rate helps", r.cpu.period.Round(10*time.Microsecond))
+			why = fmt.Sprintf("a thread is sampled each time it has used %v of one CPU, and what it uses after its last "+
+				"sample is not seen. If threads live for a short time, a higher rate helps", r.cpu.period.Round(10*time.Microsecond))
 		}
-		out = append(out, fmt.Sprintf("The CPU samples stand for %.0f %% of the CPU time that was used: %s.", 100*(1-missing), why))
+		out = append(out, fmt.Sprintf("The CPU samples stand for %.0f %% of the CPU time that was used: %s.",
+			100*(1-missing), why))
 	}
 	return out
 }
 
-// source is where a mode has the stacks of threads that run from.
+// source is how a mode gets the stacks of running threads.
 func (r *recorder) source(m profile.Mode) profile.Source {
 	if r.cpu == nil || m == profile.Wall && r.cpu.events.KernelExcluded() {
 		return profile.FromStops
@@ -76,21 +85,24 @@ func (r *recorder) source(m profile.Mode) profile.Source {
 	return profile.FromThreads
 }
 
-// sourceRemarks say why samples cost the target more than they need to.
+// sourceRemarks are the notes that say why samples cost the target more than necessary.
 func (r *recorder) sourceRemarks() []string {
 	var out []string
 	_, why := r.cpu.events.Scope()
 	switch r.source(profile.CPU) {
 	case profile.FromAllProcessors:
-		out = append(out, fmt.Sprintf("The kernel copied a stack for every sample of every program, and those of others were dropped afterwards, because %v. On a busy machine that costs some per cent of a processor.", why))
+		out = append(out, fmt.Sprintf("The kernel copied a stack for every sample of every program, and clrsnap dropped those "+
+			"of others, because %v. On a busy machine that costs some per cent of a CPU.", why))
 	case profile.FromThreads:
-		out = append(out, fmt.Sprintf("The kernel sampled each thread by a timer of its own, because %v. That costs time at every switch between threads: a web server can lose a fifth of its requests, or half of them at 999 samples a second.", why))
+		out = append(out, fmt.Sprintf("The kernel sampled each thread by a timer of its own, because %v. That costs time at "+
+			"every switch between threads: a web server can lose a fifth of its requests, or half of them at 999 samples "+
+			"a second.", why))
 	}
 	if err := r.cpu.unfollowed; err != nil {
 		out = append(out, fmt.Sprintf("A child process has no CPU samples: %v.", err))
 	}
 	if err := r.cpu.unseen; err != nil {
-		out = append(out, fmt.Sprintf("A processor that was switched on meanwhile has no CPU samples: %v.", err))
+		out = append(out, fmt.Sprintf("A CPU that was switched on during the recording has no samples: %v.", err))
 	}
 	return out
 }

@@ -9,14 +9,14 @@ import (
 	"clrsnap/profile"
 )
 
-// gcPauses puts together what the runtime reports of garbage collections: who
-// triggered one, and the stops that belong to it.
+// gcPauses joins what the runtime reports of garbage collections: the thread that triggered one,
+// and the stops that belong to it.
 type gcPauses struct {
 	trigger    *gcTrigger    // of the collection that is about to start
 	background *gcCycle      // the latest one that lets the program run
-	stopped    *gcCycle      // that has started during the stop under way
-	began      time.Duration // of that stop; 0: there is none
-	dropped    uint64        // notifications, of all events, until then
+	stopped    *gcCycle      // the one that started during the present stop
+	began      time.Duration // when that stop began; 0: there is none
+	dropped    uint64        // notifications of all events that were dropped by then
 	reason     events.SuspendReason
 }
 
@@ -27,7 +27,7 @@ type gcTrigger struct {
 	whole  bool
 }
 
-// gcCycle is a collection, and the one who triggered it.
+// gcCycle is a collection, and the thread that triggered it.
 type gcCycle struct {
 	collection events.Collection
 	trigger    *gcTrigger
@@ -52,15 +52,14 @@ func (g *gcPauses) notified(np *notifiedProcess, n *notification) {
 	}
 }
 
-// resumed takes notice of the end of a stop. One without a collection, which
-// belongs to no background collection either, is somebody else's: a debugger's,
-// say. It delays the program all the same.
+// resumed adds the sample of a stop that has ended. A stop that belongs to no collection has
+// another cause, a debugger, say. It delays the program all the same, and is a sample too.
 func (g *gcPauses) resumed(np *notifiedProcess, n *notification) {
 	if g.began == 0 {
-		return // it began before we came
+		return // it began before the subscription
 	}
 	if n.droppedBefore() != g.dropped {
-		g.began, g.stopped = 0, nil // the end of that stop may have been dropped, and the beginning of this one
+		g.began, g.stopped = 0, nil // the end of that stop and the beginning of another may be among them
 		return
 	}
 	pause, cycle := n.At-g.began, g.stopped
@@ -87,8 +86,8 @@ func (g *gcPauses) resumed(np *notifiedProcess, n *notification) {
 	}
 }
 
-// droppedBefore is how many notifications were dropped before this one, which begins
-// or ends a stop of the program.
+// droppedBefore is how many notifications were dropped before this one. Only those that begin or
+// end a stop of the program have it.
 func (n *notification) droppedBefore() uint64 { return n.record.Values[3] }
 
 // eventFunction is the leaf of an event that has no class.

@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// pendingProcess is a process of which it is not known yet whether .NET will run
-// in it: one that has only just started.
+// pendingProcess is a process that may still start .NET.
 type pendingProcess struct {
 	pid   int
-	born  bool // since the recording began
+	born  bool // it was started since the recording began
 	since time.Duration
 	next  time.Duration // when to look again
 }
 
-// lookAgain is how long to wait before a process is looked at again: .NET is there
-// within 50 ms of a program's start, or much later if something else starts it.
+// lookAgain is how long to wait before looking at a process again. .NET runs within 50 ms of a
+// program's start, or much later if a program that is not .NET loads it.
 func (w *pendingProcess) lookAgain(now time.Duration) time.Duration {
 	switch age := now - w.since; {
 	case age < time.Second:
@@ -28,8 +27,8 @@ func (w *pendingProcess) lookAgain(now time.Duration) time.Duration {
 	return 500 * time.Millisecond
 }
 
-// expect waits for .NET in a process; born: that was started since the recording
-// began. It returns false for a process that cannot be recorded.
+// expect adds a process to the pending ones; born: it was started since the recording began. It
+// returns false for a process that cannot be recorded.
 func (r *recorder) expect(pid int, born bool) bool {
 	if r.refused[pid] {
 		return false
@@ -48,7 +47,7 @@ func (r *recorder) expect(pid int, born bool) bool {
 	return true
 }
 
-// openPending looks at the processes that may run .NET by now.
+// openPending records the pending processes that run .NET by now.
 func (r *recorder) openPending() {
 	left := r.pending[:0]
 	for _, w := range r.pending {
@@ -87,7 +86,7 @@ func (r *recorder) openPending() {
 	r.pending = left
 }
 
-// forget drops what was kept for a process that is not recorded.
+// forget drops the samples held for a process that is not recorded.
 func (r *recorder) forget(pid int) {
 	if r.cpu != nil {
 		r.cpu.forget(pid)

@@ -8,17 +8,17 @@ import (
 	"clrsnap/profile"
 )
 
-// waitPlace is where a thread waits: with the same instruction and stack pointer, and
-// each return address where it was, a walk leads to the same frames.
+// waitPlace is where a thread waits. A thread that has the same instruction pointer, stack
+// pointer and return addresses again has the same frames.
 type waitPlace struct {
 	ip, sp  arch.Addr
-	returns []returnSlot // by address; none: no place is known
+	returns []returnSlot // ascending; none: no place is known
 	node    wallNode
 }
 
-// recognise finds a thread that is ready to run at a place where it was before: where it
-// waited last, because it has been woken and has had no processor since, or is about to
-// wait there again; or where it gave up its processor.
+// recognise reports whether a thread that is ready to run is at a place where it was before, and
+// sets t.wall.at. Either it is where it waited last: it has been woken and has not run since, or
+// is about to wait there again. Or it is where it gave up its CPU.
 func (w *wallSampler) recognise(t *recordedThread, s *session.Suspension) (profile.State, bool) {
 	wt := &t.wall
 	switch {
@@ -34,7 +34,7 @@ func (w *wallSampler) recognise(t *recordedThread, s *session.Suspension) (profi
 	return 0, false
 }
 
-// remember takes the place of a captured thread, whose walk is in the table.
+// remember stores the place of a captured thread, whose walk is in the table.
 func (w *wallSampler) remember(at *waitPlace, s *session.Suspension, f *frameTable, n wallNode) {
 	c := &s.Capture.Context
 	*at = waitPlace{c.IP, arch.Addr(c.Regs[s.Process.Arch.SP]), append(at.returns[:0], f.returns...), n}
@@ -55,15 +55,18 @@ func (at *waitPlace) isOf(s *session.Suspension) bool {
 func (at *waitPlace) returnsIn(stack []byte) bool {
 	for _, r := range at.returns {
 		d := uint64(r.at - at.sp)
-		if n := uint64(len(stack)); n < callSlot || d > n-callSlot || arch.Addr(binary.LittleEndian.Uint64(stack[d:])) != r.ip {
+		if n := uint64(len(stack)); n < callSlot || d > n-callSlot {
+			return false
+		}
+		if arch.Addr(binary.LittleEndian.Uint64(stack[d:])) != r.ip {
 			return false
 		}
 	}
 	return true
 }
 
-// isAt reports whether a thread's stack is that of a place. Its registers are not to be
-// had while it is ready to run.
+// isAt reports whether a thread's stack is that of a place. It compares memory only: the registers
+// of a thread that is ready to run cannot be read without a stop.
 func (w *wallSampler) isAt(t *recordedThread, at *waitPlace) bool {
 	if len(at.returns) == 0 {
 		return false
@@ -79,13 +82,14 @@ func (w *wallSampler) isAt(t *recordedThread, at *waitPlace) bool {
 	return t.of.p.Live.ReadMemory(stack, at.sp) == nil && at.returnsIn(stack)
 }
 
-// givesUp reports whether a thread that has been stopped was in a system call that does
-// nothing but give up the processor. Where other threads have stopped says little: the
-// interrupt that tells a processor takes its time, above all in a virtual machine, and a
-// thread that runs stops where it next leaves the kernel.
+// givesUp reports whether a thread that has been stopped was in a system call that only gives up
+// the CPU. For any other thread the place of the stop says little: the interrupt that stops it can
+// come late, above all in a virtual machine, and a running thread stops where it next leaves the
+// kernel.
 func givesUp(s *session.Suspension) bool {
 	switch session.Syscalls[s.Capture.SyscallNr] {
-	case "sched_yield", "nanosleep", "clock_nanosleep", "poll", "ppoll", "epoll_wait", "epoll_pwait", "select", "pselect6":
+	case "sched_yield", "nanosleep", "clock_nanosleep", "poll", "ppoll", "epoll_wait", "epoll_pwait", "select",
+		"pselect6":
 		return true
 	}
 	return false

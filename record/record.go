@@ -16,43 +16,45 @@ import (
 	"clrsnap/profile"
 )
 
-// Options say how to record. The zero value samples the use of processors
-// at 99 Hz until the context or the process ends.
+// Options say how to record. The zero value takes CPU samples at 99 Hz until the context ends or
+// the process exits.
 type Options struct {
 	// Modes are what to sample; none: profile.CPU, unless there are Events.
 	//
-	// profile.CPU looks Rate times a second at what each processor runs: each sample
-	// stands for 1/Rate of a second of CPU time. The kernel does that; no thread is
-	// stopped. profile.ModeStats.Source tells how.
+	// profile.CPU: the kernel samples what each CPU runs, Rate times a second. Each sample stands
+	// for 1/Rate of a second of CPU time. No thread is stopped. profile.ModeStats.Source of the
+	// result tells how the kernel samples.
 	//
-	// profile.Wall gives every thread Rate turns a second, whatever it does. A thread
-	// that is provably blocked is not stopped, and a CPU sample stands in for one that
-	// runs.
+	// profile.Wall samples every thread Rate times a second, whatever it does. A thread that is
+	// provably blocked is not stopped. For a thread that runs, its next CPU sample is used.
 	Modes []profile.Mode
-	// Events are notifications to record as well, each with the stack of its thread.
-	// Zero Monitor: none. Child processes report events if Subprocesses is set.
+	// Events are notifications to record as well, each with the stack of its thread. If
+	// Events.Monitor is 0, there are none. Child processes report events if Subprocesses is set.
 	Events events.Options
 	// Rate is in samples a second, between MinRate and MaxRate; 0: 99.
 	Rate float64
-	// Duration ends the recording; 0: the context or the end of the process does.
+	// Duration ends the recording; 0: it lasts until the context ends or the process exits.
 	Duration time.Duration
-	// Threads chooses threads by what the listing says of them; nil: all.
+	// Threads chooses the threads to record; nil: all.
 	Threads clrsnap.Filter
 	// Subprocesses records child processes that run .NET too.
 	Subprocesses bool
-	// MaxCPU is how much of one processor profile.Wall may use, such as 0.1 for a
-	// tenth; 0: DefaultMaxCPU. If that is too little for all threads, each is
-	// sampled less often, and stands for more time: the result says so.
+	// MaxCPU is the share of one CPU that profile.Wall may use: 0.1 is a tenth, 0 stands for
+	// DefaultMaxCPU. If that is not enough to sample all threads at Rate, every thread is sampled
+	// less often, and each sample stands for more time. profile.ModeStats.Got and a note in the
+	// result say so.
 	MaxCPU float64
-	// Progress is told from time to time how far the recording has come; nil: nobody is.
+	// Progress is called every 500 ms, on the goroutine that records: it must return soon. nil: it
+	// is not called.
 	Progress func(Progress)
 
-	// watch, in tests, is told of every walk, whose frames are in the table, and
-	// when the moment was at the earliest.
+	// watch is called, in tests, after every walk. The frames are in the table; begin is the
+	// earliest time that the stack can be from.
 	watch func(f *frameTable, s *session.Suspension, complete bool, begin time.Duration)
 }
 
-// The bounds of Options.Rate, and the default of MaxCPU.
+// The bounds and the default of Options.Rate, in samples a second, and the default of
+// Options.MaxCPU, in CPUs.
 const (
 	MinRate       = 0.1
 	MaxRate       = 10_000
@@ -63,15 +65,16 @@ const (
 // Progress is how far a recording has come.
 type Progress struct {
 	Elapsed   time.Duration
-	Samples   int
-	Broken    int     // of Samples
-	Lost      int     // never seen
-	TargetCPU float64 // processors in use by the target since the last report
-	Threads   int     // at the moment
+	Samples   int     // in all modes
+	Broken    int     // of Samples, those whose stacks are incomplete
+	Lost      int     // samples that were lost, in all modes; they are not in Samples
+	TargetCPU float64 // CPUs that the target has used since the last report, on average
+	Threads   int     // threads that run now
 }
 
-// ErrNoPerfEvents: the kernel does not let us sample the use of processors. If
-// profile.Wall is asked for too, the recording does without, and says so.
+// ErrNoPerfEvents: the kernel does not allow CPU samples. The text says what to do. If
+// Options.Modes has profile.Wall too, the recording is made without CPU samples, and a note in
+// it says so.
 var ErrNoPerfEvents = perfevent.ErrUnavailable
 
 func (o *Options) complete() error {
@@ -95,14 +98,15 @@ func (o *Options) complete() error {
 	}
 	for _, m := range o.Modes {
 		if m != profile.CPU && m != profile.Wall {
-			return fmt.Errorf("there is no mode %d to sample: profile.CPU and profile.Wall are those; the others are Options.Events", m)
+			return fmt.Errorf("there is no mode %d to sample: give profile.CPU or profile.Wall, and choose events with "+
+				"Options.Events", m)
 		}
 	}
 	switch {
 	case !(o.Rate >= MinRate && o.Rate <= MaxRate):
 		return fmt.Errorf("a rate of %g samples a second: give one between %g and %d", o.Rate, MinRate, MaxRate)
 	case !(o.MaxCPU > 0):
-		return fmt.Errorf("%g processors to sample with: give a share of one processor, such as %g", o.MaxCPU, DefaultMaxCPU)
+		return fmt.Errorf("%g CPUs to sample with: give a share of one CPU, such as %g", o.MaxCPU, DefaultMaxCPU)
 	case o.Duration < 0:
 		return fmt.Errorf("a recording of %v: give a positive duration, or 0 for no end", o.Duration)
 	}
@@ -112,7 +116,7 @@ func (o *Options) complete() error {
 // readable requires that processes are opened with their runtimes if there are events.
 func (o *Options) readable(opts session.Options) error {
 	if o.Events.Monitor != 0 && opts.NativeOnly {
-		return errors.New("events are those of a .NET runtime: record them without Options.NativeOnly")
+		return errors.New("only a .NET runtime reports events: open the process without Options.NativeOnly")
 	}
 	return nil
 }
@@ -124,8 +128,12 @@ func (o *Options) wants(t *session.Thread) bool {
 }
 
 // Record samples the stacks of the threads of a process over time. It returns when
-// the duration is over, ctx ends or the process does; what was collected until
-// then is the result. An error means that there is no recording.
+// Options.Duration is over, ctx ends or the process exits. In all three cases the result is what
+// was collected by then, and there is no error. profile.Recording.Notes says what is missing in it.
+//
+// An error means that there is no recording: options that make no sense, a core dump, a process
+// that has exited, ErrNoPerfEvents, or an agent that could not be loaded for Options.Events.
+// process must not be used otherwise until Record returns.
 func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.Recording, error) {
 	p := bridge.Session(process)
 	if p.Walking {
@@ -155,7 +163,7 @@ func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.
 	r.opts = p.Options
 	err := r.begin(p.PID())
 	if err == nil {
-		// The kernel takes a number for what it is to sample: it was this process's.
+		// The kernel samples by process id: check that the id still is that of this process.
 		err = p.Alive()
 	}
 	if err != nil {

@@ -12,17 +12,16 @@ import (
 	"clrsnap/profile"
 )
 
-// recorder makes one recording. Everything happens in one goroutine: samples of
-// the kernel's are taken out of its buffers often enough, and between that the
-// threads have their turns.
+// recorder makes one recording. Everything happens in one goroutine: it empties the kernel's
+// buffers before they are full, and samples threads for profile.Wall in between.
 type recorder struct {
 	o       Options
 	b       *profile.Builder
 	opts    session.Options    // to open further processes with
-	all     []*recordedProcess // those that have ended too
+	all     []*recordedProcess // those that have exited too
 	pending []*pendingProcess
-	failed  error        // why a process that was expected cannot be recorded
-	refused map[int]bool // the processes of which that was so
+	failed  error        // why a pending process cannot be recorded
+	refused map[int]bool // processes that cannot be recorded, by id
 	family  family
 	began   time.Time
 	start   time.Duration // monotonic, like all times here
@@ -41,20 +40,20 @@ type recorder struct {
 
 // How often things are done.
 const (
-	drainEvery  = 40 * time.Millisecond  // the kernel's buffers are emptied, for which we take a processor from somebody
-	drainFirst  = 5 * time.Millisecond   // the same, while a program is young: it may end at once; and for events
-	drainSoon   = 4 * time.Millisecond   // and while code is met that can be unloaded and was not known: see trustFor
+	drainEvery  = 40 * time.Millisecond  // the kernel's buffers are emptied; that takes a CPU from the target
+	drainFirst  = 5 * time.Millisecond   // the same, while a program is young, as it may exit at once; and for events
+	drainSoon   = 4 * time.Millisecond   // the same, while unknown code is met that can be unloaded: see trustFor
 	listEvery   = 100 * time.Millisecond // new threads are looked for
 	reportEvery = 500 * time.Millisecond
 )
 
-// How long what is done often goes on.
+// How long buffers are emptied more often.
 const (
-	startLasts = 250 * time.Millisecond
-	newsLast   = time.Second
+	startLasts = 250 * time.Millisecond // after the recording began
+	newsLast   = time.Second            // after unknown code that can be unloaded was met
 )
 
-// youth is for how long a program is young: most that end soon have ended by then.
+// youth is how long a program is young: most programs that exit soon have exited by then.
 const youth = time.Second
 
 func newRecorder(o Options) *recorder {
@@ -187,14 +186,15 @@ func (r *recorder) drainAfter() time.Duration {
 			return drainSoon
 		}
 	}
-	if len(r.pending) > 0 || r.now < max(r.young, r.start+startLasts) || r.events != nil && r.now < r.events.latest+time.Second {
+	reported := r.events != nil && r.now < r.events.latest+time.Second
+	if len(r.pending) > 0 || r.now < max(r.young, r.start+startLasts) || reported {
 		return drainFirst
 	}
 	return drainEvery
 }
 
-// wait returns at a time, or earlier if there is something to do; full: because the
-// kernel's buffers fill up.
+// wait returns at a time, or earlier if there is something to do; full: the kernel's buffers fill
+// up.
 func (r *recorder) wait(ctx context.Context, until time.Duration) (full bool) {
 	left := until - live.Monotonic()
 	if left <= 0 {
@@ -232,8 +232,8 @@ func (r *recorder) alive() bool {
 	return len(r.pending) > 0 || slices.ContainsFunc(r.all, func(rp *recordedProcess) bool { return !rp.ended })
 }
 
-// cpuOfOurs is the CPU time that this process has used, the tasks that stop
-// threads for it included.
+// cpuOfOurs is the CPU time that this process has used, including the tasks that stop threads for
+// it.
 func (r *recorder) cpuOfOurs() time.Duration {
 	used := live.OwnCPU()
 	for _, rp := range r.all {
@@ -251,7 +251,7 @@ func (r *recorder) targetCPU() time.Duration {
 	return sum
 }
 
-// report tells Progress how far we are.
+// report calls Options.Progress.
 func (r *recorder) report() {
 	if r.o.Progress == nil {
 		return
@@ -281,7 +281,7 @@ func (r *recorder) modes() []profile.ModeStats {
 		out = append(out, s)
 	}
 	if r.wall != nil {
-		s := r.wall.figures()
+		s := r.wall.modeStats()
 		s.Source = r.source(profile.Wall)
 		out = append(out, s)
 	}
@@ -301,7 +301,8 @@ func (r *recorder) finish() *profile.Recording {
 	out.Start, out.Duration = r.began, r.now-r.start
 	out.Modes = r.modes()
 	out.Cost = profile.Cost{
-		TargetCPU: r.targetCPU(), OwnCPU: r.cpuOfOurs() - r.ownCPU, OwnMemory: live.PeakMemory(), Processors: runtime.NumCPU(),
+		TargetCPU: r.targetCPU(), OwnCPU: r.cpuOfOurs() - r.ownCPU, OwnMemory: live.PeakMemory(),
+		Processors: runtime.NumCPU(),
 	}
 	for _, rp := range r.all {
 		out.Processes = append(out.Processes, rp.p.Info())

@@ -15,18 +15,18 @@ type recordedProcess struct {
 	index   int32 // in Recording.Processes
 	owned   bool  // opened by the recorder
 	frames  *frameTable
-	threads map[int]*recordedThread // by thread id; those that live, as far as is known
-	ns      map[int]int             // thread ids, by the target's own
+	threads map[int]*recordedThread // threads not known to have ended, by thread id
+	ns      map[int]int             // thread ids, by those of the target's PID namespace
 	since   time.Duration           // when its recording began
 	listed  time.Duration           // when the kernel's list was last looked at,
 	count   int                     // how many threads there were,
 	read    time.Duration           // when it was last read,
 	named   time.Duration           // and when threads were last described
-	cpu     time.Duration           // that it had used when recording began
-	used    time.Duration           // since, when it was last asked
+	cpu     time.Duration           // CPU time that it had used when its recording began
+	used    time.Duration           // CPU time since, when it was last read,
 	counted time.Duration           // and when that was
 	ended   bool
-	unnamed bool          // a thread is one of the runtime's, and was not when it was described
+	unnamed bool          // a thread has become one of the runtime's since it was described
 	fresh   bool          // caches have been brought up to date for the samples at hand
 	stored  time.Duration // when the runtime's list of threads was read
 	mapped  time.Duration // when modules were last looked for
@@ -39,14 +39,16 @@ type recordedThread struct {
 	index  int32 // in Recording.Threads; -1: no sample yet
 	chosen bool
 	ended  bool
-	comm   string        // what the kernel called it at its latest sample
+	comm   string        // the kernel's name of it at its latest sample
 	named  time.Duration // when it was described,
 	again  time.Duration // and when that is to be done again
 	wall   wallThread
 }
 
 func newRecordedProcess(r *recorder, p *session.Process, index int32) *recordedProcess {
-	rp := &recordedProcess{r: r, p: p, index: index, since: r.now, cpu: p.Live.CPUTime(), threads: map[int]*recordedThread{}, ns: map[int]int{}}
+	rp := &recordedProcess{
+		r: r, p: p, index: index, since: r.now, cpu: p.Live.CPUTime(), threads: map[int]*recordedThread{}, ns: map[int]int{},
+	}
 	rp.frames = newFrameTable(p, r.b, rp.newModules)
 	return rp
 }
@@ -59,28 +61,27 @@ func (rp *recordedProcess) usedCPU() time.Duration {
 	return rp.used
 }
 
-// nameEvery is how often threads are described anew: a thread may be given its name, or
-// become one of the runtime's, after it has started. The older the thread was, the longer
-// its description may last.
+// nameEvery is how often threads are described again: a thread may get its name, or become one of
+// the runtime's, after it has started. Old threads are described less often.
 const nameEvery = 2 * time.Second
 
-// mostNamed is how long a description lasts at most, if nothing is chosen by it.
+// mostNamed is the longest that a description lasts, unless Options.Threads depends on it.
 const mostNamed = 30 * time.Second
 
 // readEvery is how often the list of threads is read even if their number is the same.
 const readEvery = time.Second
 
-// countEvery is how often CPU time is read, for which the kernel goes through all threads.
+// countEvery is how often CPU time is read: the kernel adds up that of all threads each time.
 const countEvery = 250 * time.Millisecond
 
-// update takes notice of threads that have come and gone.
+// update checks whether the process has exited, and lists its threads from time to time.
 func (rp *recordedProcess) update() {
 	if rp.ended {
 		return
 	}
 	if rp.r.now < rp.r.young || rp.r.now >= rp.counted+countEvery {
 		rp.counted = rp.r.now
-		rp.usedCPU() // after its end nobody can tell
+		rp.usedCPU() // it cannot be read once the process has exited
 	}
 	if rp.p.Live.Alive() != nil {
 		rp.ended = true
@@ -94,8 +95,8 @@ func (rp *recordedProcess) update() {
 	}
 }
 
-// list takes notice of threads that have come and gone, and of the names that threads may
-// have got meanwhile. last: there is no other time.
+// list finds the threads that have started and ended, and from time to time names that have
+// changed. last: it is called for the last time.
 func (rp *recordedProcess) list(last bool) {
 	now := rp.r.now
 	some := last || rp.unnamed || now >= rp.named+nameEvery
@@ -105,7 +106,7 @@ func (rp *recordedProcess) list(last bool) {
 	}
 	tids, err := rp.p.Live.Threads()
 	if err != nil {
-		return // it is about to end
+		return // it is about to exit
 	}
 	rp.p.Engine.Begin()
 	rp.frames.begin()
@@ -135,8 +136,8 @@ func (rp *recordedProcess) list(last bool) {
 	rp.listed = now
 }
 
-// readStore reads the runtime's list of threads, once for all that is done now. Without it
-// threads are described as native ones, and again a little later.
+// readStore reads the runtime's list of threads, at most once in each round of the recorder. If it
+// cannot be read, threads are described as native ones, and again a little later.
 func (rp *recordedProcess) readStore() {
 	if rp.stored >= rp.r.now {
 		return
@@ -148,8 +149,8 @@ func (rp *recordedProcess) readStore() {
 // recent is how long it takes until a new thread is in the runtime's list, and more.
 const recent = 100 * time.Millisecond
 
-// hostThread turns a thread id of the target's namespace into ours. One that has
-// ended, and was never seen, keeps its number.
+// hostThread turns a thread id of the target's PID namespace into ours. The id of a thread that
+// ended before it was seen stays as it is.
 func (rp *recordedProcess) hostThread(ns int) int {
 	tid, ok := rp.ns[ns]
 	if !ok {
@@ -164,10 +165,11 @@ func (rp *recordedProcess) hostThread(ns int) int {
 	return tid
 }
 
-// maxThreadIDs bounds the numbers that are remembered, and the threads that have ended.
+// maxThreadIDs bounds the ids in recordedProcess.ns, and the threads that were first seen after their
+// end.
 const maxThreadIDs = 1 << 16
 
-// remove takes notice of the end of a thread.
+// remove forgets a thread that has ended.
 func (rp *recordedProcess) remove(tid int) {
 	if t := rp.threads[tid]; t != nil {
 		t.ended = true
@@ -180,8 +182,8 @@ func (rp *recordedProcess) remove(tid int) {
 	}
 }
 
-// thread returns a thread that has been sampled, be it known or not. name is what
-// the kernel calls it.
+// thread returns a thread that has been sampled, and describes it if it is not known yet. name is
+// the kernel's name of it; "" if that is not known.
 func (rp *recordedProcess) thread(tid int, name string) *recordedThread {
 	t := rp.threads[tid]
 	if t != nil && name != "" && name != t.comm {
@@ -200,9 +202,10 @@ func (rp *recordedProcess) thread(tid int, name string) *recordedThread {
 	}
 	if t == nil {
 		// It has ended. What is left of it is its name.
-		t = &recordedThread{of: rp, index: -1, ended: true, info: session.Thread{OSThreadID: tid, Name: name, Role: session.Role(false, false, false, name)}}
+		t = &recordedThread{of: rp, index: -1, ended: true}
+		t.info = session.Thread{OSThreadID: tid, Name: name, Role: session.Role(false, false, false, name)}
 		t.chosen = rp.r.o.wants(&t.info)
-		if len(rp.threads) < maxThreadIDs { // what a program reports need not be true
+		if len(rp.threads) < maxThreadIDs { // a hostile program can report any number
 			rp.threads[tid] = t
 		}
 	}
@@ -216,8 +219,8 @@ const (
 	mapFirst = 10 * time.Millisecond // in the first second
 )
 
-// newModules looks for modules that have been loaded, and reports whether there
-// may be some.
+// newModules looks for modules that have been loaded, and reports whether there are changes. It
+// does so no more often than mapEvery or mapFirst.
 func (rp *recordedProcess) newModules() bool {
 	every := mapEvery
 	if rp.r.now < rp.since+time.Second {
@@ -235,11 +238,10 @@ func (rp *recordedProcess) newModules() bool {
 	return true
 }
 
-// agentThread is the name of the thread that the agent has in the target: it is
-// none of the program's.
+// agentThread is the name of the agent's thread in the target. It is not recorded.
 const agentThread = "clrsnap-agent"
 
-// describe brings what is known of a thread up to date; t is nil for a new one.
+// describe updates the description of a thread; t is nil for a new one.
 func (rp *recordedProcess) describe(tid int, t *recordedThread) *recordedThread {
 	info, ok := rp.p.Describe(tid)
 	if !ok {
@@ -258,7 +260,7 @@ func (rp *recordedProcess) describe(tid int, t *recordedThread) *recordedThread 
 	t.info = info
 	t.describedAt(rp.r.now)
 	if chosen := rp.r.o.wants(&info) && info.Name != agentThread; chosen != t.chosen {
-		// It has a name now that is wanted, or not. The time before is not counted.
+		// Its new name is wanted, or no longer is. The time before does not count.
 		if t.chosen = chosen; !isNew {
 			t.wall.last = rp.r.now
 			rp.changed()
@@ -279,26 +281,26 @@ func (t *recordedThread) describedAt(now time.Duration) {
 	t.named, t.again = now, now+wait
 }
 
-// mayHaveChanged reports whether what is known of a thread is worth another look before
-// the end. Most of what can change does so soon after a thread's start.
+// mayHaveChanged reports whether a thread is worth another look at the end of the recording. Most
+// changes come soon after a thread's start.
 func (t *recordedThread) mayHaveChanged(now time.Duration) bool {
 	const part = 8
 	return now-t.named > t.age(now)/part
 }
 
-// age is how long the thread has been there; now is not long ago.
+// age is how long before now the thread started.
 func (t *recordedThread) age(now time.Duration) time.Duration {
 	return live.Age(t.info.Started) - (live.Monotonic() - now)
 }
 
-// changed has the turns of wall-clock sampling dealt anew.
+// changed has wall-clock sampling collect its threads again.
 func (rp *recordedProcess) changed() {
 	if rp.r.wall != nil {
 		rp.r.wall.dealt = false
 	}
 }
 
-// sampled returns the index of a thread that there is a sample of.
+// sampled returns the index of a thread in Recording.Threads, and adds it there for its first sample.
 func (t *recordedThread) sampled() int32 {
 	if t.index < 0 {
 		t.index = t.of.r.threads.add(t.recorded())
@@ -308,12 +310,13 @@ func (t *recordedThread) sampled() int32 {
 
 func (t *recordedThread) recorded() profile.RecordedThread {
 	return profile.RecordedThread{
-		Process: t.of.index, OSThreadID: t.info.OSThreadID, ManagedThreadID: t.info.ManagedID, Name: t.info.Name, Role: t.info.Role,
+		Process: t.of.index, OSThreadID: t.info.OSThreadID, ManagedThreadID: t.info.ManagedID,
+		Name: t.info.Name, Role: t.info.Role,
 	}
 }
 
-// threadTable numbers threads. Beyond a bound, threads of one name share a
-// number; beyond a second one all do.
+// threadTable numbers threads. Beyond maxThreadsApart, threads of one name share a number; beyond
+// maxThreadNames such names, all do.
 type threadTable struct {
 	b      *profile.Builder
 	n      int
@@ -344,7 +347,7 @@ func (tt *threadTable) add(t profile.RecordedThread) int32 {
 	return i
 }
 
-// rename changes what is known of a thread, unless it shares its number.
+// rename replaces the description of a thread, unless the thread shares its number.
 func (tt *threadTable) rename(i int32, t profile.RecordedThread) {
 	if int(i) < maxThreadsApart {
 		tt.b.SetThread(i, t)

@@ -560,8 +560,8 @@ func (w *wallSampler) trim() {
 	w.pauses = w.pauses[:len(w.pauses)/2]
 }
 
-// figures are the stats so far.
-func (w *wallSampler) figures() profile.ModeStats {
+// modeStats are the statistics so far.
+func (w *wallSampler) modeStats() profile.ModeStats {
 	s := w.stats
 	s.Pauses = profile.SumPauses(w.pauses)
 	for _, rp := range w.r.all {
