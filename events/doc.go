@@ -1,8 +1,8 @@
-// Package events has the notifications of a .NET runtime: who allocates, throws, waits for a
-// lock, starts a thread, brings a garbage collection about. Subscribe has a small agent loaded
-// into the process, which has the CLR walk the thread's stack in the notification. Each
-// Notification has the stack of its moment, for the same callback as
-// clrsnap.Process.DoStackSnapshot:
+// Package events delivers notifications of a .NET runtime: a thread allocates, throws an exception,
+// waits for a lock, starts a thread or triggers a garbage collection. Subscribe loads a small agent
+// into a running process. In each notification the agent has the CLR walk the thread's stack, and
+// Notification.DoStackSnapshot passes the frames to the same callback as
+// clrsnap.Process.DoStackSnapshot does:
 //
 //	s, err := events.Subscribe(ctx, p, events.Options{Monitor: events.MonitorExceptions})
 //	if err != nil {
@@ -19,6 +19,6 @@
 //		}
 //	}
 //
-// SubscribeCommand does so for a program from its start. clrsnap/record makes samples of
-// notifications.
+// SubscribeCommand starts a program and subscribes from the start of its runtime. Package
+// clrsnap/record turns notifications into samples.
 package events

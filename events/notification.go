@@ -20,26 +20,24 @@ type Event uint8
 const (
 	// ObjectAllocated*: Class, Object, Size, Bytes, Objects.
 	ObjectAllocated Event = iota + 1
-	// ExceptionThrown*: ClassName, Class, Count. A rethrow (throw;) is not reported, as the
-	// runtime does not tell.
+	// ExceptionThrown*: ClassName, Class, Count. The runtime does not report a rethrow (throw;).
 	ExceptionThrown
-	// ExceptionCatcherEnter: Function is the method whose handler begins, for the
-	// exception which the thread has thrown last and which was not caught yet; 0 if
-	// that was thrown in a filter, and the runtime swallows it. It comes after finally
-	// blocks have run, and only for exceptions that were reported. One that nobody
-	// catches ends the program.
+	// ExceptionCatcherEnter: Function is the method whose handler begins. It catches the
+	// exception that the thread has thrown last and that was not caught yet. Function is 0 if
+	// that exception was thrown in a filter: the runtime swallows it. The notification comes after
+	// finally blocks have run, and only for exceptions that were reported. An exception that is
+	// never caught ends the program.
 	ExceptionCatcherEnter
-	// LockContended*: Lock, Owner, Waited. The thread has got the lock.
+	// LockContended*: Lock, Owner, Waited. The wait is over: the thread has the lock.
 	LockContended
 	// ThreadStarting*: Other is the thread that this one starts.
 	ThreadStarting
 	// ThreadCreated: Other is the thread; it is about to run.
 	ThreadCreated
-	// ThreadDestroyed: Other is the thread. Its clrsnap.ThreadID may be used again. The
-	// notification waits until a walk of that thread that is under way has ended.
+	// ThreadDestroyed: Other is the thread. Its clrsnap.ThreadID may be used again. If a walk of
+	// that thread is under way, the notification comes after it.
 	ThreadDestroyed
-	// GarbageCollectionTriggered*: Collection.Reason. The thread is the one that
-	// could not go on without.
+	// GarbageCollectionTriggered*: Collection.Reason. The thread is the one that triggered it.
 	GarbageCollectionTriggered
 	// GarbageCollectionStarted: Collection.
 	GarbageCollectionStarted
@@ -54,10 +52,11 @@ const (
 )
 
 var eventNames = [...]string{
-	ObjectAllocated: "ObjectAllocated", ExceptionThrown: "ExceptionThrown", ExceptionCatcherEnter: "ExceptionCatcherEnter",
-	LockContended: "LockContended", ThreadStarting: "ThreadStarting", ThreadCreated: "ThreadCreated",
-	ThreadDestroyed: "ThreadDestroyed", GarbageCollectionTriggered: "GarbageCollectionTriggered",
-	GarbageCollectionStarted: "GarbageCollectionStarted", GarbageCollectionFinished: "GarbageCollectionFinished",
+	ObjectAllocated: "ObjectAllocated", ExceptionThrown: "ExceptionThrown",
+	ExceptionCatcherEnter: "ExceptionCatcherEnter", LockContended: "LockContended", ThreadStarting: "ThreadStarting",
+	ThreadCreated: "ThreadCreated", ThreadDestroyed: "ThreadDestroyed",
+	GarbageCollectionTriggered: "GarbageCollectionTriggered",
+	GarbageCollectionStarted:   "GarbageCollectionStarted", GarbageCollectionFinished: "GarbageCollectionFinished",
 	RuntimeSuspendStarted: "RuntimeSuspendStarted", RuntimeSuspendFinished: "RuntimeSuspendFinished",
 	RuntimeResumeFinished: "RuntimeResumeFinished",
 }
@@ -69,37 +68,37 @@ func (e Event) String() string {
 	return fmt.Sprintf("event %d", uint8(e))
 }
 
-// Notification is what the runtime told its profiler, and the stack that the
-// thread had at that moment. Fields that the event does not have are zero.
+// Notification is what the runtime told its profiler, with the stack that the thread had at that
+// moment. Fields that the event does not have are zero: see the constants of Event.
 type Notification struct {
 	Event      Event
-	At         time.Duration    // CLOCK_MONOTONIC of the machine
-	Thread     clrsnap.ThreadID // that the notification came on; 0: one that the runtime does not know
-	NSThreadID int              // of the same thread, as the target sees it
+	At         time.Duration    // time of CLOCK_MONOTONIC
+	Thread     clrsnap.ThreadID // the thread that the notification came on; 0: the runtime does not know it
+	NSThreadID int              // thread id of the same thread, in the target's PID namespace
 
 	Class   clrsnap.ClassID
-	Object  uint64  // ObjectID of what was allocated; it moves with the next collection
+	Object  uint64  // ObjectID of what was allocated: its address until the next collection
 	Size    uint64  // of the object, in bytes
 	Bytes   float64 // allocated bytes that this notification stands for
 	Objects float64 // likewise, allocated objects
 	Count   int64   // exceptions that this notification stands for
 
-	// ClassName is the type of an exception, with its namespace, or the first 256
-	// characters of that. The runtime calls a nested type by its own name alone, and gives
-	// no ClassID: Class is what was found on the thread and has that name, or 0.
+	// ClassName is the type of an exception, with its namespace; at most the first 256
+	// characters. Of a nested type it is the type's own name alone. Class is the type of the
+	// exception object that was found on the thread, if it has that name; else 0.
 	ClassName string
 
 	Function clrsnap.FunctionID
-	Lock     uint64        // tells locks apart
+	Lock     uint64        // identifies the lock
 	Owner    int           // NSThreadID of the thread that held the lock when the wait began; 0: unknown
-	Waited   time.Duration // for the lock
+	Waited   time.Duration // how long the thread waited for the lock
 	Other    clrsnap.ThreadID
 
 	Collection Collection
 	Suspension SuspendReason
 
-	// Held: the thread stands in the callback, as Options.Hold asks for,
-	// until Subscription.Release.
+	// Held: the thread is held in the callback, because of Options.Hold, until
+	// Subscription.Release.
 	Held bool
 
 	p      *session.Process
@@ -108,8 +107,8 @@ type Notification struct {
 
 // Collection is a garbage collection.
 type Collection struct {
-	Number     int
-	Generation int
+	Number     int // counts collections since the start of the runtime
+	Generation int // the oldest generation that is collected
 	Reason     CollectionReason
 	Type       CollectionType
 }
@@ -118,10 +117,10 @@ type Collection struct {
 type CollectionReason uint32
 
 var collectionReasons = [...]string{
-	"allocation", "induced", "low memory", "empty", "large-object allocation", "out of space", "out of space for large objects",
-	"induced, not forced", "stress", "low memory, blocking", "induced, compacting", "low memory of the host",
-	"before a full collection", "low memory of the host, blocking", "background tuning", "background tuning for large objects",
-	"background step", "induced, aggressive",
+	"allocation", "induced", "low memory", "empty", "large-object allocation", "out of space",
+	"out of space for large objects", "induced, not forced", "stress", "low memory, blocking", "induced, compacting",
+	"low memory of the host", "before a full collection", "low memory of the host, blocking", "background tuning",
+	"background tuning for large objects", "background step", "induced, aggressive",
 }
 
 func (r CollectionReason) String() string { return word(collectionReasons[:], uint32(r), "reason") }
@@ -132,7 +131,7 @@ type CollectionType uint32
 // The types.
 const (
 	BlockingCollection   CollectionType = 0
-	BackgroundCollection CollectionType = 1 // lets the program run, but for short stops
+	BackgroundCollection CollectionType = 1 // the program runs meanwhile, except for short stops
 	ForegroundCollection CollectionType = 2 // blocking, while a background one is under way
 )
 
@@ -150,8 +149,8 @@ const (
 )
 
 var suspendReasons = [...]string{
-	"other", "garbage collection", "unloading", "recompilation", "shutdown", "debugger", "background garbage collection",
-	"debugger", "profiler",
+	"other", "garbage collection", "unloading", "recompilation", "shutdown", "debugger",
+	"background garbage collection", "debugger", "profiler",
 }
 
 func (r SuspendReason) String() string { return word(suspendReasons[:], uint32(r), "reason") }
@@ -166,36 +165,41 @@ func word(words []string, i uint32, kind string) string {
 // HasStack reports whether the runtime walked the thread's stack.
 func (n *Notification) HasStack() bool { return len(n.record.Frames) > 0 }
 
-// DoStackSnapshot is the synchronous form of Process.DoStackSnapshot: it calls
-// callback for the frames that the CLR's own DoStackSnapshot found on the thread
-// inside the notification, as often as one likes. There is no seed, and no
-// suspension. COR_PRF_SNAPSHOT_REGISTER_CONTEXT needs
-// Options.RegisterContext.
+// DoStackSnapshot is the synchronous form of clrsnap.Process.DoStackSnapshot: it calls callback
+// for the frames that the CLR's own DoStackSnapshot found on the thread inside the notification.
+// It can be called any number of times. There is no seed, and no suspension.
+// COR_PRF_SNAPSHOT_REGISTER_CONTEXT needs Options.RegisterContext.
 //
-// The result is nil (S_OK), or an *Error:
+// The result is nil (S_OK), or a *clrsnap.Error:
 //
 //   - E_INVALIDARG: unknown flags, a nil callback, a context that was not asked for.
 //   - CORPROF_E_STACKSNAPSHOT_ABORTED: the callback returned an error, or the
 //     stack has more frames than Options.MaxFrames.
 //   - E_FAIL: there is no managed frame, or the event has no stack.
-//   - CORPROF_E_STACKSNAPSHOT_UNSAFE: the CLR could not walk at this moment, as
-//     before the runtime has started.
-func (n *Notification) DoStackSnapshot(callback clrsnap.StackSnapshotCallback, infoFlags clrsnap.SnapshotInfo, clientData any) error {
+//   - CORPROF_E_STACKSNAPSHOT_UNSAFE: the CLR could not walk at this moment, for example
+//     because the runtime was still starting.
+func (n *Notification) DoStackSnapshot(
+	callback clrsnap.StackSnapshotCallback, infoFlags clrsnap.SnapshotInfo, clientData any,
+) error {
+	failed := func(hr clrsnap.HRESULT, text string, cause error) error {
+		return &clrsnap.Error{HRESULT: hr, Thread: n.Thread, Text: text, Err: cause}
+	}
 	if err := n.checkArguments(callback, infoFlags); err != nil {
 		return err
 	}
 	for i := range n.record.Frames {
 		if err := n.call(&n.record.Frames[i], callback, infoFlags, clientData); err != nil {
-			return &clrsnap.Error{HRESULT: clrsnap.CORPROF_E_STACKSNAPSHOT_ABORTED, Thread: n.Thread, Text: "the callback stopped the walk", Err: err}
+			return failed(clrsnap.CORPROF_E_STACKSNAPSHOT_ABORTED, "the callback stopped the walk", err)
 		}
 	}
 	switch hr := clrsnap.HRESULT(n.record.Result); {
 	case n.record.Cut:
-		return &clrsnap.Error{HRESULT: clrsnap.CORPROF_E_STACKSNAPSHOT_ABORTED, Thread: n.Thread, Text: "the stack has more frames than Options.MaxFrames: those near the base are missing"}
+		return failed(clrsnap.CORPROF_E_STACKSNAPSHOT_ABORTED,
+			"the stack has more frames than Options.MaxFrames: those near the base are missing", nil)
 	case !n.Event.hasStack():
-		return &clrsnap.Error{HRESULT: clrsnap.E_FAIL, Thread: n.Thread, Text: fmt.Sprintf("%v comes without a stack", n.Event)}
+		return failed(clrsnap.E_FAIL, fmt.Sprintf("%v comes without a stack", n.Event), nil)
 	case hr != clrsnap.S_OK:
-		return &clrsnap.Error{HRESULT: hr, Thread: n.Thread, Text: "the CLR did not walk the stack"}
+		return failed(hr, "the CLR did not walk the stack", nil)
 	}
 	return nil
 }
@@ -223,10 +227,11 @@ func (e Event) hasStack() bool {
 	return false
 }
 
-func (n *Notification) call(f *agent.Frame, callback clrsnap.StackSnapshotCallback, flags clrsnap.SnapshotInfo, clientData any) error {
+func (n *Notification) call(f *agent.Frame, callback clrsnap.StackSnapshotCallback,
+	flags clrsnap.SnapshotInfo, clientData any) error {
 	out := bridge.Frame{Method: arch.Addr(f.Function), IP: arch.Addr(f.IP)}
 	if f.Function != 0 {
-		// Without it, because the code has been unloaded, only the FrameInfo knows less.
+		// If the code has been unloaded, out.Code stays nil, and the FrameInfo has less to say.
 		if code, ok, err := n.p.Walker.Managed(out.IP); err == nil && ok && code.MethodDesc == out.Method {
 			out.Code = &code
 		}

@@ -45,18 +45,18 @@ func newNotification(p *session.Process, o *Options, means agent.AllocMeans, r *
 	return n
 }
 
-// SamplingMean is how far apart, in bytes, the bytes are on average that the
-// runtime's own sampling chooses (gcheaputilities.h, SamplingDistributionMean).
+// SamplingMean is the mean distance, in bytes, between the allocated bytes that the runtime's own
+// sampling chooses (gcheaputilities.h, SamplingDistributionMean).
 const SamplingMean = 100 << 10
 
-// allocated says how many bytes and objects a reported object stands for: the
-// reciprocal of the chance that it had.
+// allocated returns how many bytes and objects a reported object stands for. That is its size, or
+// 1, divided by the probability that it was reported.
 //
-// Where the runtime samples, it chooses bytes, each with the same chance, and
-// reports the object that the byte is in; of those objects the agent keeps one
-// in every/SamplingMean, or in every/size if they are larger. Of a tick, which
-// stands for the bytes since the last one, it keeps one in every/tick. With
-// every object reported, it keeps one in every/size.
+// If the runtime samples, it chooses bytes, each with the same probability, and reports the object
+// that the byte is in. Of those objects the agent keeps one in every/SamplingMean, or in
+// every/size if they are larger. Of ticks, each of which stands for the bytes since the last one,
+// the agent keeps one in every/tick. If the runtime reports every object, the agent keeps one in
+// every/size.
 func allocated(means agent.AllocMeans, size, tick uint64, every int64) (bytes, objects float64) {
 	s, e := max(float64(size), 1), float64(every)
 	switch means {
@@ -71,8 +71,8 @@ func allocated(means agent.AllocMeans, size, tick uint64, every int64) (bytes, o
 	return bytes, max(bytes/s, 1)
 }
 
-// isClass reports whether the type with an id has a name of the runtime's, which lacks
-// the types that it is nested in, and counts type arguments behind a `.
+// isClass reports whether the type with an id has the name that the runtime gave. The runtime's
+// name lacks the enclosing types, and has the number of type arguments after a `.
 func isClass(p *session.Process, id clrsnap.ClassID, runtimeName string) bool {
 	if id == 0 {
 		return false

@@ -33,42 +33,45 @@ const (
 // MonitorAll is all of them.
 const MonitorAll = MonitorGC<<1 - 1
 
-// Options say which notifications a subscription brings. Zero fields
-// stand for good values.
+// Options say which notifications a subscription delivers. The zero value asks for all, with the
+// defaults given below.
 type Options struct {
 	// Monitor is which kinds of notifications are wanted; 0: all of them.
 	Monitor Monitor
 
-	// AllocationBytes: of so many allocated bytes one is chosen, by chance, and the
-	// object that it belongs to is reported: 512 KB if it is 0. The runtime itself
-	// chooses one in 100 KB: less means that, except with EveryObject.
+	// AllocationBytes is how many allocated bytes there are for each reported object, on average:
+	// one byte in so many is chosen at random, and the object that has it is reported. 0 stands for
+	// DefaultAllocationBytes. Less than 100 KB means 100 KB, because the runtime itself samples at
+	// that rate, except with EveryObject.
 	AllocationBytes int64
-	// EveryObject has the runtime report every object to the agent, which then
-	// chooses: also those that are smaller than the runtime's own sampling can see,
-	// at a price of 20 to 40 ns for each allocation of the program, for as long as
-	// it runs. It is possible for programs that are started with the subscription,
-	// not for running ones.
+	// EveryObject has the runtime report every object to the agent, which then chooses, instead of
+	// the runtime's own sampling. AllocationBytes can then be less than 100 KB. It costs 20 to 40 ns
+	// for each allocation of the program, for as long as the program runs. It works with
+	// SubscribeCommand only.
 	EveryObject bool
-	// ExceptionEvery: one exception in so many is reported; 0: each.
+	// ExceptionEvery reports one exception in so many; 0 and 1: every one.
 	ExceptionEvery int64
-	// ContentionMin: shorter waits for a lock are not reported.
+	// ContentionMin is the shortest wait for a lock that is reported; 0: all are.
 	ContentionMin time.Duration
 
-	// MaxFrames bounds a stack; 0: 512, which is also the most.
+	// MaxFrames bounds the frames of a stack; 0: MaxNotifiedFrames, which is also the largest
+	// value. Of a deeper stack the frames near the base are missing.
 	MaxFrames int
-	// RegisterContext has the registers of each frame reported too.
+	// RegisterContext reports the registers of each frame too.
 	RegisterContext bool
-	// Hold has the thread stand still in the notification, for so long at most,
-	// until Release, so that it can be looked at from outside too. One thread at a
-	// time is held; others go on. Only tests want the target to wait like that.
+	// Hold keeps the thread in its notification until Subscription.Release, for this time at most,
+	// so that it can be walked from outside too. One thread at a time is held; others go on. It is
+	// for tests; 0: threads are not held.
 	Hold time.Duration
 
-	// RingBytes is the size of the memory that records pass through, a power of two;
-	// 0: 512 KB. What does not fit is dropped and counted; the target never waits.
+	// RingBytes is the size of the shared memory that records pass through: a power of two from
+	// 64 KB to 64 MB; 0: 512 KB. Records that do not fit are dropped and counted
+	// (EventStats.Dropped); the target never waits.
 	RingBytes int
 }
 
-// Bounds and defaults of Options.
+// DefaultAllocationBytes is Options.AllocationBytes, in bytes, and MaxNotifiedFrames is
+// Options.MaxFrames where they are 0.
 const (
 	DefaultAllocationBytes = 512 << 10
 	MaxNotifiedFrames      = 512
@@ -97,7 +100,8 @@ func (o *Options) complete() error {
 	}
 	switch {
 	case o.Monitor&^MonitorAll != 0:
-		return fmt.Errorf("events.Options.Monitor %#x: choose from MonitorAllocations, MonitorExceptions, MonitorContention, MonitorThreads and MonitorGC", uint32(o.Monitor))
+		return fmt.Errorf("events.Options.Monitor %#x: choose from MonitorAllocations, MonitorExceptions, "+
+			"MonitorContention, MonitorThreads and MonitorGC", uint32(o.Monitor))
 	case o.AllocationBytes < 0:
 		return fmt.Errorf("one allocation in %d bytes: give a positive number of bytes", o.AllocationBytes)
 	case o.ExceptionEvery < 0:
@@ -107,26 +111,28 @@ func (o *Options) complete() error {
 	case o.MaxFrames < 0 || o.MaxFrames > MaxNotifiedFrames:
 		return fmt.Errorf("stacks of %d frames: give a number between 1 and %d", o.MaxFrames, MaxNotifiedFrames)
 	case o.RingBytes < minRingBytes || o.RingBytes > maxRingBytes || o.RingBytes&(o.RingBytes-1) != 0:
-		return fmt.Errorf("a ring of %d bytes: give a power of two between %d and %d", o.RingBytes, minRingBytes, maxRingBytes)
+		return fmt.Errorf("a ring of %d bytes: give a power of two between %d and %d",
+			o.RingBytes, minRingBytes, maxRingBytes)
 	case o.RingBytes < o.leastRing():
-		return fmt.Errorf("a ring of %d bytes has no room for two stacks of %d frames: give %d, or fewer MaxFrames", o.RingBytes, o.MaxFrames, 2*o.RingBytes)
+		return fmt.Errorf("a ring of %d bytes has no room for two stacks of %d frames: give %d, or fewer MaxFrames",
+			o.RingBytes, o.MaxFrames, 2*o.RingBytes)
 	case o.Hold < 0 || o.Hold > maxHold:
 		return fmt.Errorf("threads that are held for %v: give a time of at most %v", o.Hold, maxHold)
 	}
 	return nil
 }
 
-// attachable returns why what is wanted cannot be had of a program that runs already.
+// attachable returns an error if the options need a program that is started with the agent.
 func (o *Options) attachable() error {
 	if o.EveryObject {
-		return errors.New("the runtime reports every object only to a profiler that is there from the start: " +
+		return errors.New("the runtime reports every object only to a profiler that is loaded at its start: " +
 			"start the program with the subscription, or do without Options.EveryObject")
 	}
 	return nil
 }
 
-// leastRing is how large a ring must be: one record of the largest kind has a place
-// in it then, wherever the last one ends (agent/ring.c).
+// leastRing is the smallest size of a ring, in bytes: it has room for one record of the largest
+// kind, wherever the last one ends (agent/ring.c).
 func (o *Options) leastRing() int {
 	const record, frame, frameWithRegisters = 64 + 2*256, 16, 80
 	if o.RegisterContext {
@@ -140,12 +146,13 @@ func (o *Options) request(maxPause time.Duration) agent.Subscription {
 	return agent.Subscription{
 		Events: uint32(o.Monitor), EveryObject: o.EveryObject, Registers: o.RegisterContext,
 		AllocBytes: uint64(o.AllocationBytes), ExceptionEvery: uint64(o.ExceptionEvery), Contention: o.ContentionMin,
-		MaxFrames: o.MaxFrames, Hold: o.Hold, DestroyWait: cmp.Or(maxPause, live.DefaultWatchdog), RingBytes: o.RingBytes,
+		MaxFrames: o.MaxFrames, Hold: o.Hold, RingBytes: o.RingBytes,
+		DestroyWait: cmp.Or(maxPause, live.DefaultWatchdog),
 	}
 }
 
-// Subscription is a stream of notifications. Like its Process it is not safe for
-// concurrent use.
+// Subscription is a stream of notifications. Neither it nor its clrsnap.Process is safe for
+// concurrent use, and both share state: use them from one goroutine.
 type Subscription struct {
 	p     *clrsnap.Process
 	s     *session.Process
@@ -159,10 +166,13 @@ type Subscription struct {
 	final  [agent.EventTypes]agent.Counts // when it was closed
 }
 
-// Subscribe loads the agent into the process, over the diagnostics socket of its
-// runtime, and asks for notifications. It needs neither a restart nor anything
-// installed; the agent leaves after Close, and by itself if this
-// process dies. EveryObject is not possible like that.
+// Subscribe loads the agent into a running process, through the diagnostics socket of its runtime,
+// and asks for notifications. The process need not be restarted, and nothing need be installed.
+// The agent leaves the runtime at Close, and by itself if this process exits.
+//
+// It is an error if o makes no sense or has EveryObject, if p is a core dump or has no CoreCLR
+// (CORPROF_E_RUNTIME_UNINITIALIZED), or if the agent cannot be loaded: the text says why and what to
+// do. p stays open after an error, and after Close.
 func Subscribe(ctx context.Context, p *clrsnap.Process, o Options) (*Subscription, error) {
 	s := bridge.Session(p)
 	if err := s.Runs(); err != nil {
@@ -190,10 +200,10 @@ func newSubscription(p *clrsnap.Process, l *link.Link, o Options) *Subscription 
 	return &Subscription{p: p, s: s, o: o, link: l}
 }
 
-// SubscribeCommand starts cmd with the agent in it and asks for notifications
-// from the start of its runtime. Waiting for cmd remains with the caller, also after
-// an error if cmd.Process is set: the program runs then, without the agent. If cmd
-// starts the .NET program as another process, that one is not subscribed to.
+// SubscribeCommand starts cmd with the agent in it, and asks for notifications from the start of
+// its runtime. opts are for the process. The caller calls cmd.Wait. After an error the program runs,
+// without the agent, if cmd.Process is set. If cmd starts the .NET program as another process, that
+// one is not subscribed to: the error then says that no runtime has loaded the agent.
 func SubscribeCommand(ctx context.Context, cmd *exec.Cmd, opts clrsnap.Options, o Options) (*Subscription, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -220,7 +230,7 @@ func SubscribeCommand(ctx context.Context, cmd *exec.Cmd, opts clrsnap.Options, 
 	return s, nil
 }
 
-// openStarting opens a process whose runtime is there, or will be in a moment.
+// openStarting opens a process whose runtime is loaded, or is about to be.
 func openStarting(ctx context.Context, pid int, opts clrsnap.Options) (*clrsnap.Process, error) {
 	for {
 		p, err := clrsnap.Open(ctx, pid, opts)
@@ -235,12 +245,13 @@ func openStarting(ctx context.Context, pid int, opts clrsnap.Options) (*clrsnap.
 	}
 }
 
-// Process returns the process that the notifications are of.
+// Process returns the process that sends the notifications. After SubscribeCommand, Close closes it.
 func (s *Subscription) Process() *clrsnap.Process { return s.p }
 
-// Next returns the next notification; it waits until there is one. The error is
-// io.EOF when the process has exited, and that of ctx when ctx has ended. The
-// notifications of one thread come in their order.
+// Next returns the next notification; it waits until there is one. The notifications of one thread
+// come in order. The error is io.EOF when the process has exited, or after Close; that of ctx when
+// ctx has ended; another one if what the agent has written makes no sense. There is never a
+// notification with an error.
 func (s *Subscription) Next(ctx context.Context) (*Notification, error) {
 	for len(s.queue) == 0 {
 		if s.over {
@@ -251,7 +262,7 @@ func (s *Subscription) Next(ctx context.Context) (*Notification, error) {
 			return nil, ctx.Err()
 		case <-s.link.Arrived():
 		case <-s.link.Ended():
-			s.over = true // what is there now is the last
+			s.over = true // the records that have come by now are the last
 		}
 		var err error
 		if s.queue, err = s.link.Records(s.s); err != nil && len(s.queue) == 0 {
@@ -265,22 +276,22 @@ func (s *Subscription) Next(ctx context.Context) (*Notification, error) {
 	return newNotification(s.s, &s.o, s.link.Begun.AllocMeans, r), nil
 }
 
-// Release lets the thread of a notification go that is Held.
+// Release resumes the thread of a notification that is Held. Of other notifications it does nothing.
 func (s *Subscription) Release(n *Notification) {
 	if n.Held && !s.closed {
 		s.link.Release(&n.record)
 	}
 }
 
-// EventStats are how many notifications of an event there were.
+// EventStats counts how often an event happened, since the subscription began.
 type EventStats struct {
-	Seen      uint64 // events that the agent was told of
-	Published uint64 // that it chose, and reported
-	Dropped   uint64 // that it chose, but had no room for: the reader was too slow
-	Failed    uint64 // of Published: the CLR did not walk the stack
+	Seen      uint64 // events that the runtime told the agent of
+	Published uint64 // events of Seen that the agent chose, and reported
+	Dropped   uint64 // events of Seen that the agent chose, but had no room for: the reader was too slow
+	Failed    uint64 // events of Published whose stack the CLR did not walk
 }
 
-// Stats returns the figures of an event so far.
+// Stats returns the statistics of an event so far; after Close, those of the whole subscription.
 func (s *Subscription) Stats(e Event) EventStats {
 	all := s.final
 	if !s.closed {
@@ -292,8 +303,9 @@ func (s *Subscription) Stats(e Event) EventStats {
 	return EventStats(all[e])
 }
 
-// Close ends the subscription, waits until the agent has left the runtime, and
-// closes the Process if it was opened by SubscribeCommand.
+// Close ends the subscription and waits until the agent has left the runtime, which usually takes
+// 0.3 s. It closes the Process if SubscribeCommand opened it. An error says that the agent could not
+// be told to leave, or has not left in time; the program goes on all the same.
 func (s *Subscription) Close() error {
 	if s.closed {
 		return nil

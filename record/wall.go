@@ -15,30 +15,29 @@ import (
 	"clrsnap/profile"
 )
 
-// wallSampler gives every thread its turn, Rate times a second, whatever the
-// thread does. If that takes more of a processor than it may, or longer than
-// there is time, a round is not finished: the next one goes on there. A sample
-// stands for the time since its thread's last one, so that fewer samples make the
-// result coarser and not wrong.
+// wallSampler gives every thread its turn, Rate times a second, whatever the thread does. A round
+// that takes more CPU time than Options.MaxCPU, or longer than a period, is cut short: the next
+// one goes on there. A sample stands for the time since its thread's last one, so fewer samples
+// make the result coarser and not wrong.
 type wallSampler struct {
 	r      *recorder
 	period time.Duration
 	next   time.Duration // when the next round is due
 	base   time.Duration // next without the jitter
 	pace   pace.Pace
-	usual  int // turns from one look at a thread to the next, if it has been looked at often
+	usual  int // turns from one look at a thread to the next, once it has had firstLooks
 	turns  []*recordedThread
 	turn   int
-	dealt  bool // turns holds the threads that there are
-	whole  bool // the last round had time for all of them
+	dealt  bool // turns is up to date
+	whole  bool // the last round had time for all threads
 
-	closing bool // there will be no more CPU samples
+	closing bool // no more CPU samples will come
 
 	stats  profile.ModeStats
-	due    float64 // turns that there should have been so far
-	sure   int     // turns of threads that are known not to have run between
+	due    float64 // turns that were due so far
+	sure   int     // turns of threads that are known not to have run since their last turn
 	last   time.Duration
-	probe  time.Duration // up to when stops of threads that are ready to run have been used up
+	probe  time.Duration // up to when the budget for stops of threads that are ready to run is used up: see mayProbe
 	buf    []byte
 	pauses []time.Duration
 }
@@ -48,27 +47,27 @@ type wallThread struct {
 	last  time.Duration // when it was sampled
 	at    wallNode      // where it was found last, and
 	wait  waitPlace     // what its stack was like if it waited there
-	valid bool          // it may be there still
-	since time.Duration // when it was found there first, short times that it ran left aside
+	valid bool          // it may still be there
+	since time.Duration // when it was first found there; short runs in between are ignored
 
-	looked, used time.Duration // when it was captured, and how long it had run or been ready by then
+	looked, used time.Duration // when it was captured, and how long it had run or been ready to run by then
 
-	owed  time.Duration // that the thread ran, for which a CPU sample has to come
-	turns int32         // for which owed stands
+	owed  time.Duration // time that the thread ran, and that waits for a CPU sample
+	turns int32         // turns that owed stands for
 
-	had, queued time.Duration // how long it had a processor, and waited for one, when nothing was owed to it
+	had, queued time.Duration // how long it had run on a CPU, and waited for one, when owed was last 0
 
-	due   time.Duration // when it is to be looked at again; 0: it has every turn
+	due   time.Duration // when to look at it again; 0: at every turn
 	busy  int           // looks in a row at which it ran
 	looks int           // up to firstLooks
-	ran   time.Duration // between looks, less than a turn: not accounted for yet
+	ran   time.Duration // time that it ran between looks and that has no sample yet; less than a turn
 
-	yield          waitPlace     // where it was stopped as it gave up its processor
-	running, ready time.Duration // that it has had a processor or waited for one, when it was last found running
-	probe, probes  time.Duration // when it may be stopped to see where it is, and after how long again
+	yield          waitPlace     // where it was stopped as it gave up its CPU
+	running, ready time.Duration // how long it had run on a CPU, and waited for one, when it was last found running
+	probe, probes  time.Duration // when it may be stopped to see where it is, and how long until the next time
 
 	cpu      wallNode // of its latest CPU sample
-	wasOnCPU bool     // there is one
+	wasOnCPU bool     // it has had a CPU sample
 }
 
 // wallNode is a stack that was sampled.
@@ -101,9 +100,9 @@ func (w *wallSampler) step() time.Duration {
 	}
 	w.base += time.Duration(turns) * w.period
 	if now := live.Monotonic(); w.base < now {
-		w.base = now // rounds that were missed are not made up for: the samples stand for more time
+		w.base = now // missed rounds are not made up for: the samples stand for more time
 	}
-	// Programs do things at regular times; we must not keep step with them.
+	// Programs do things at regular times: jitter keeps us from running in step with them.
 	w.next = w.base + time.Duration(rand.Int64N(int64(w.period)/2+1))
 	return w.next
 }
@@ -125,7 +124,7 @@ func (w *wallSampler) round(late bool) (again bool) {
 	}
 	end, looks := w.r.now+w.period, 0
 	if w.whole {
-		w.turn = rand.IntN(len(w.turns)) // so that nobody always comes first
+		w.turn = rand.IntN(len(w.turns)) // so that no thread always comes first
 	}
 	w.whole = false
 	for range w.turns {
@@ -136,8 +135,8 @@ func (w *wallSampler) round(late bool) (again bool) {
 		}
 		w.sample(t, late)
 		again = again || t.wall.due == 0
-		// A thread that waits for a processor takes long to stop; to ask for our
-		// CPU time takes as long as to look at a blocked thread.
+		// The time is checked after each look, because a thread that waits for a CPU takes long to
+		// stop. Reading our CPU time costs as much as a look at a blocked thread: every fourth time.
 		if looks++; live.Monotonic() > end || looks%4 == 0 && w.pace.Spent() {
 			return true
 		}
@@ -146,11 +145,11 @@ func (w *wallSampler) round(late bool) (again bool) {
 	return again
 }
 
-// lastRound is how long the end of a recording may be put off.
+// lastRound is the longest that finish may delay the end of a recording.
 const lastRound = 250 * time.Millisecond
 
-// finish gives those a last turn whose last one was long ago, for the time since
-// to be accounted for, as far as that does not take long.
+// finish gives a last turn to threads whose last one was long ago, so that samples stand for the
+// time since. It takes about lastRound at most.
 func (w *wallSampler) finish() {
 	w.closing = true
 	w.deal()
@@ -168,7 +167,7 @@ func (w *wallSampler) finish() {
 	}
 }
 
-// deal collects the threads that are sampled. Who has waited longest comes first.
+// deal collects the threads to sample. Those whose last sample is oldest come first.
 func (w *wallSampler) deal() {
 	w.dealt = true
 	w.turns = w.turns[:0]
@@ -233,24 +232,26 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 // or of several.
 func (w *wallSampler) spend(t *recordedThread, state profile.State, at, d time.Duration, turns int32, n wallNode) {
 	if d > 0 {
-		w.add(t, profile.Sample{At: at, Weight: int64(d), Count: turns, Node: n.node, State: state, Incomplete: n.incomplete})
+		w.add(t, profile.Sample{
+			At: at, Weight: int64(d), Count: turns, Node: n.node, State: state, Incomplete: n.incomplete,
+		})
 	}
 }
 
-// turnsOf is how many turns a time comprises, one at least.
+// turnsOf is how many turns a time comprises, at least one.
 func (w *wallSampler) turnsOf(d time.Duration) int32 { return max(1, int32((d+w.period/2)/w.period)) }
 
-// A thread that has been looked at for some turns is looked at every few turns only. Each
-// look takes a processor from somebody, and the kernel's samples tell where threads run;
-// what is found stands for the time since the last look, so that it is coarser and not
-// wrong. Who is rarely looked at anyway, or is not sampled by the kernel, has every turn.
+// A thread that has had firstLooks is looked at every few turns only. Each look takes a CPU from
+// the target, and the kernel's samples show where threads run. What a look finds stands for the
+// time since the last one, so the result gets coarser and not wrong. If Rate is low, or there are
+// no CPU samples, threads are looked at every turn.
 const (
 	firstLooks = 30
 	usualRest  = 30 * time.Millisecond
 	mostUsual  = 3 // turns
 )
 
-// rest decides when a thread is looked at again of which nothing else is known.
+// rest decides when to look again at a thread, if there is no reason to wait longer.
 func (w *wallSampler) rest(wt *wallThread, now time.Duration) {
 	if wt.looks == firstLooks && w.usual > 1 {
 		// Rounds come up to half a period early or late.
@@ -258,18 +259,17 @@ func (w *wallSampler) rest(wt *wallThread, now time.Duration) {
 	}
 }
 
-// How long a thread that stays blocked is left alone: a part of the time that it was
-// found blocked at that place so far, because what it does between two looks is not
-// seen. Below some periods that is not worth while.
+// How long a thread that stays blocked is left alone: a part of the time that it was found
+// blocked at that place so far, because what it does between two looks is not seen.
 const (
-	restPart   = 4
-	firstRest  = 4 // periods
-	mostRest   = time.Second
-	restOfEach = time.Millisecond / 2 // more, for each thread that there is: together they are looked at as often
+	restPart   = 4                    // the part is 1/restPart
+	firstRest  = 4                    // periods: the shortest rest that is worth while
+	mostRest   = time.Second          // the longest,
+	restOfEach = time.Millisecond / 2 // and more for each thread, which bounds the looks a second at all of them
 )
 
-// stays accounts for a thread that has not run since it was looked at last. However
-// long that was, there is no doubt where it was, so the next look may wait.
+// stays adds the sample of a thread that has not run since it was last looked at. However long
+// that was, the thread was at the same place, so the next look may wait.
 func (w *wallSampler) stays(t *recordedThread) {
 	wt, now := &t.wall, live.Monotonic()
 	turns := w.turnsOf(now - wt.last)
@@ -280,31 +280,31 @@ func (w *wallSampler) stays(t *recordedThread) {
 	w.leaveAlone(wt)
 }
 
-// hasRun has a thread looked at soon that was to be left alone for long, because it is
-// not where it was.
+// hasRun ends the rest of a thread that was to be left alone for long, because a CPU sample shows
+// that it has run.
 func (w *wallSampler) hasRun(t *recordedThread) {
 	if wt := &t.wall; wt.valid && wt.due-wt.last >= firstRest*w.period {
 		wt.due = 0
 	}
 }
 
-// leaveAlone decides when a thread that was found blocked is looked at again.
+// leaveAlone decides when to look again at a thread that was found blocked.
 func (w *wallSampler) leaveAlone(wt *wallThread) {
 	most := mostRest + time.Duration(len(w.turns))*restOfEach
 	if rest := min((wt.last-wt.since)/restPart, most); rest > firstRest*w.period {
-		// Threads that were left alone together are not to be looked at together.
+		// Jitter: threads that are left alone at the same time are looked at at different times.
 		wt.due = wt.last + rest - time.Duration(rand.Int64N(int64(rest)/4))
 	}
 }
 
-// How many turns a thread is left alone that was found running at several turns in a row.
+// How long a thread that runs is left alone.
 const (
-	busyTurns = 3
-	mostTurns = 8
+	busyTurns = 3 // looks in a row that must have found it running
+	mostTurns = 8 // the longest rest, in turns
 )
 
-// letRun decides when a thread that runs is looked at again. Its CPU samples tell where
-// it runs; looks tell only for how much of the time.
+// letRun decides when to look again at a thread that runs. Its CPU samples show where it runs;
+// looks only show for how much of the time.
 func (w *wallSampler) letRun(wt *wallThread, now time.Duration) {
 	w.rest(wt, now)
 	if wt.busy++; wt.busy > busyTurns {
@@ -313,10 +313,10 @@ func (w *wallSampler) letRun(wt *wallThread, now time.Duration) {
 	}
 }
 
-// woke accounts for a thread that was left alone and has run meanwhile, for as long as
-// the kernel says. The rest of the time it waited, and counts for where it is found now:
-// that is right on average if the look was planned, at a time that has nothing to do with
-// what the thread does. Else half of it counts for where it waited before.
+// woke adds the samples of a thread that was left alone and has run meanwhile. ran is how long it
+// ran, by the kernel's count; it waited for the rest. The rest counts for the place where it is
+// found now. That is right on average if the look was planned, because its time does not depend on
+// what the thread does. If it was not planned, half of the rest counts for the place before.
 func (w *wallSampler) woke(t *recordedThread, ran time.Duration, planned bool) {
 	wt := &t.wall
 	before := wt.at
@@ -348,19 +348,19 @@ func (w *wallSampler) woke(t *recordedThread, ran time.Duration, planned bool) {
 	wt.ran = 0
 }
 
-// owe leaves time that a thread ran, a turn or several, to its next CPU sample.
+// owe leaves time that a thread ran, one turn or several, to its next CPU sample.
 func (w *wallSampler) owe(wt *wallThread, d time.Duration, turns int32) {
 	wt.owed += d
 	wt.turns += turns
 }
 
-// payIdle accounts for what is owed to a thread that is found blocked, if it was ready to
-// run rather than that it ran: it had been woken, and waited for a processor where it is
-// found now, or where it waited before. No CPU sample would tell. running and ready are
-// for how long it had a processor so far, and waited for one, by the kernel's account.
+// payIdle adds the sample for the time owed to a thread that is found blocked, if the thread was
+// mostly ready to run, and hardly ran. It had been woken, and waited for a CPU where it is found
+// now, or where it waited before. No CPU sample would show that. running and ready are how long
+// it has run on a CPU so far, and waited for one, by the kernel's count.
 func (w *wallSampler) payIdle(t *recordedThread, running, ready time.Duration) {
 	wt := &t.wall
-	const mostly = 3 // times as long
+	const mostly = 3 // times as long as it ran
 	if wt.owed > 0 && wt.had > 0 && ready-wt.queued > mostly*(running-wt.had) {
 		w.payAs(t, wt.at)
 	}
@@ -369,7 +369,7 @@ func (w *wallSampler) payIdle(t *recordedThread, running, ready time.Duration) {
 	}
 }
 
-// add adds a sample whose At is not yet relative to the start.
+// add adds a sample whose At is a time of CLOCK_MONOTONIC.
 func (w *wallSampler) add(t *recordedThread, s profile.Sample) {
 	s.At, s.Mode, s.Thread = s.At-w.r.start, profile.Wall, t.sampled()
 	w.r.b.Add(s)
@@ -380,34 +380,33 @@ func (w *wallSampler) add(t *recordedThread, s profile.Sample) {
 }
 
 // errDeferred: the thread runs, and will have a CPU sample.
-var errDeferred = errors.New("the next CPU sample is this one too")
+var errDeferred = errors.New("the thread's next CPU sample stands in for this one")
 
-// mayDefer reports whether a running thread need not be stopped, because CPU
-// samples are taken as well. They come at equal amounts of the time that it runs,
-// so the next one is as good a sample of where it runs as one of this moment:
-// better, because a thread that has a processor stops where it next leaves the
-// kernel, and system calls would look as if they took most of the time. A thread
-// that never had one in a long time does not use enough of a processor for that.
+// mayDefer reports whether a running thread need not be stopped, because its next CPU sample can
+// be used. CPU samples come at equal amounts of the time that it runs, so the next one is as good
+// as a sample of this moment. It is even better: a thread that is on a CPU stops where it next
+// leaves the kernel, which makes system calls look too long. A thread that has had no CPU sample
+// for a long time uses too little of a CPU, and is stopped.
 func (w *wallSampler) mayDefer(wt *wallThread) bool {
 	const patience = time.Second
-	return w.r.cpu != nil && !w.r.cpu.events.KernelExcluded() && (wt.wasOnCPU || !w.closing && wt.owed < max(patience, 4*w.period))
+	if w.r.cpu == nil || w.r.cpu.events.KernelExcluded() {
+		return false
+	}
+	return wt.wasOnCPU || !w.closing && wt.owed < max(patience, 4*w.period)
 }
 
-// How long to wait until a thread that is ready to run is stopped to see where it is:
-// between two stops on average, after some that may come at once; and between two of one
-// thread, at first and at most.
+// How often threads that are ready to run are stopped to see where they are.
 const (
-	probeEvery  = 100 * time.Millisecond
-	probesSaved = 16
-	firstProbes = 50 * time.Millisecond
-	mostProbes  = 10 * time.Second
+	probeEvery  = 100 * time.Millisecond // between two stops of any thread, on average
+	probesSaved = 16                     // stops that may follow each other at once
+	firstProbes = 50 * time.Millisecond  // between two stops of one thread, at first
+	mostProbes  = 10 * time.Second       // and at most
 )
 
-// mayProbe reports whether a thread is to be stopped because it may be ready to run
-// without wanting to: one that gives up its processor again and again, which .NET's
-// thread pool does before it waits, is ready most of the time, and has hardly any CPU
-// samples. Once it has been stopped there, its stack is recognised. What other threads
-// are doing that wait for a processor their CPU samples tell.
+// mayProbe reports whether to stop a thread that is ready to run, to see whether it is giving up
+// its CPU. A thread that does so again and again, as .NET's thread pool does before it waits, is
+// ready to run most of the time, and has hardly any CPU samples. Once it has been stopped there,
+// its stack is recognised. For other threads that wait for a CPU their CPU samples are used.
 func (w *wallSampler) mayProbe(t *recordedThread, now time.Duration) bool {
 	wt := &t.wall
 	w.probe = max(w.probe, now-probesSaved*probeEvery)
@@ -419,7 +418,7 @@ func (w *wallSampler) mayProbe(t *recordedThread, now time.Duration) bool {
 	return true
 }
 
-// delayed reports whether a thread that is ready to run often has no processor.
+// delayed reports whether a thread has often waited for a CPU since it was last asked.
 func (w *wallSampler) delayed(t *recordedThread) bool {
 	wt := &t.wall
 	running, ready, ok := t.of.p.Live.Times(t.info.OSThreadID)
@@ -428,15 +427,15 @@ func (w *wallSampler) delayed(t *recordedThread) bool {
 	return delayed
 }
 
-// settle makes a wall sample of a CPU sample for what is owed to its thread. At is
-// relative to the start.
+// settle makes a wall sample of a CPU sample, for the time owed to its thread. s.At is relative to
+// the start of the recording.
 func (w *wallSampler) settle(t *recordedThread, s profile.Sample) {
 	wt := &t.wall
 	wt.cpu, wt.wasOnCPU = wallNode{s.Node, s.Incomplete}, true
 	w.pay(t, s)
 }
 
-// pay accounts for what is owed to a thread.
+// pay adds sample s for the time owed to a thread.
 func (w *wallSampler) pay(t *recordedThread, s profile.Sample) {
 	wt := &t.wall
 	if wt.owed <= 0 {
@@ -447,8 +446,8 @@ func (w *wallSampler) pay(t *recordedThread, s profile.Sample) {
 	w.add(t, s)
 }
 
-// ended accounts for what is known of a thread's time until it ended, which was some
-// time before now. What it ran without a CPU sample is lost.
+// ended adds the last samples of a thread that ended at about now. Time that it ran without ever
+// having had a CPU sample is lost.
 func (w *wallSampler) ended(t *recordedThread, now time.Duration) {
 	wt := &t.wall
 	if wt.valid && wt.due > wt.last {
@@ -458,8 +457,8 @@ func (w *wallSampler) ended(t *recordedThread, now time.Duration) {
 	w.stats.Lost += int(wt.turns)
 }
 
-// payLast accounts for what is owed to a thread that no more CPU samples come of, by
-// its latest one, or else by where it was found last.
+// payLast adds a sample for the time owed to a thread that gets no more CPU samples: with the
+// stack of its latest one, or else with the stack that was last found.
 func (w *wallSampler) payLast(t *recordedThread) {
 	switch wt := &t.wall; {
 	case wt.wasOnCPU:
@@ -469,9 +468,11 @@ func (w *wallSampler) payLast(t *recordedThread) {
 	}
 }
 
-// payAs accounts for what is owed to a thread by a stack.
+// payAs adds a sample with a given stack for the time owed to a thread.
 func (w *wallSampler) payAs(t *recordedThread, n wallNode) {
-	w.pay(t, profile.Sample{At: t.wall.last - w.r.start, Node: n.node, Incomplete: n.incomplete, State: profile.Running})
+	w.pay(t, profile.Sample{
+		At: t.wall.last - w.r.start, Node: n.node, Incomplete: n.incomplete, State: profile.Running,
+	})
 }
 
 // look captures and walks a thread, and remembers its stack.
@@ -534,7 +535,7 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	return state, nil
 }
 
-// found remembers since when a thread is where it was found, or comes back to.
+// found updates since when a thread has been at the place where it was found.
 func (w *wallSampler) found(wt *wallThread, s *session.Suspension, before wallNode) {
 	now, used := live.Monotonic(), time.Duration(0)
 	if proof := s.Capture.Proof; s.Waits {
@@ -546,8 +547,7 @@ func (w *wallSampler) found(wt *wallThread, s *session.Suspension, before wallNo
 	wt.valid, wt.looked, wt.used = true, now, used
 }
 
-// maxPauses bounds what is remembered of pauses: of more, every second one is
-// forgotten.
+// maxPauses bounds wallSampler.pauses. When it is full, every second pause is dropped.
 const maxPauses = 1 << 16
 
 func (w *wallSampler) trim() {
