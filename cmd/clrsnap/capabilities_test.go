@@ -242,8 +242,7 @@ func TestCapabilities(t *testing.T) {
 		r.says(t, 0)
 		r.want(t, `^clrsnap itself:$`, `^ok +user +uid 65534 gid 65534, `,
 			`^ok +capabilities +CAP_SYS_PTRACE, CAP_PERFMON, CAP_BPF, CAP_DAC_OVERRIDE, CAP_SETUID, CAP_SETGID$`,
-			`^ok +ps, stack +processes of all users`,
-			`^ok +record +CPU samples of each processor, .*the best of three ways$`,
+			`^ok +ps, stack +processes of all users`, `^ok +record +CPU samples of each CPU, .*the best of three ways$`,
 			`^ok +record --event +processes of all users`, `^process `+pid+`:$`, `^ok +stacks `, `^ok +events `)
 		r = run(t, c.Path, verb{args: []string{"doctor"}}, nil)
 		r.says(t, 0)

@@ -1,4 +1,4 @@
-// Package diagnose looks at everything that stacks and recordings need, each by itself.
+// Package diagnose checks everything that stacks and recordings need, one thing at a time.
 package diagnose
 
 import (
@@ -20,14 +20,14 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// Verdict says what a check means for us.
+// Verdict says what a check means for stacks and recordings.
 type Verdict uint8
 
 // The verdicts.
 const (
 	Fine     Verdict = iota
-	Degraded         // something will be missing
-	Blocking         // there will be no stacks
+	Degraded         // something will be missing, or cost more
+	Blocking         // no stacks can be taken
 )
 
 // Check is the outcome of one check.
@@ -35,11 +35,11 @@ type Check struct {
 	Name    string // what was looked at
 	Verdict Verdict
 	Detail  string // what was found
-	Remedy  string // what helps; empty if nothing has to, or if another check says it
+	Remedy  string // what to do; empty if nothing need be done, or if Detail or another check says it
 }
 
-// Process looks at everything that stacks of process pid need, each by itself,
-// and at last takes them. It stops where nothing more can be found out.
+// Process checks everything that stacks of process pid need, one thing at a time, and finally
+// takes them. It stops early if the remaining checks are not possible.
 func Process(ctx context.Context, pid int) []Check {
 	var d diagnosis
 	blocked := false
@@ -121,13 +121,14 @@ func (d *diagnosis) runtime() bool {
 		return false
 	}
 	if r.Shape == locate.NativeAOT {
-		detail += ": its methods are native functions, with names if it has symbols; what the CLR knows of threads and events is not to be had"
+		detail += ": its methods are native functions, with names if it has symbols; " +
+			"there are no managed threads and no events"
 	}
 	d.add("runtime", Fine, detail, "")
 	return true
 }
 
-// cutRemedy splits a message of ours into what is wrong and what to do.
+// cutRemedy splits an error's text into what is wrong and what to do.
 func cutRemedy(s string) (what, remedy string, ok bool) {
 	if i := strings.LastIndex(s, ": "); i >= 0 {
 		return s[:i], s[i+2:], true
@@ -135,13 +136,14 @@ func cutRemedy(s string) (what, remedy string, ok bool) {
 	return s, "", false
 }
 
-// layouts says where the layout of the runtime's structures is known from.
+// layouts says where the layout of the runtime's structures comes from.
 func (d *diagnosis) layouts() {
 	own := d.p.Engine.Own
 	if own == nil {
 		d.add("data descriptor", Fine, "the runtime has none; clrsnap's own is used, which fits", "")
 	} else {
-		d.add("data descriptor", Fine, fmt.Sprintf("%d types, %d globals, %d contracts", len(own.Types), len(own.Globals), len(own.Contracts)), "")
+		d.add("data descriptor", Fine, fmt.Sprintf("%d types, %d globals, %d contracts",
+			len(own.Types), len(own.Globals), len(own.Contracts)), "")
 	}
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(clr.Needs)) {
@@ -154,8 +156,8 @@ func (d *diagnosis) layouts() {
 	d.add("contracts", Fine, strings.Join(names, ", "), "")
 }
 
-// modules checks that the native modules can be read: without its file a module
-// has neither names nor, often, a way up the stack.
+// modules checks that the native modules can be read. Without its file a module has no names, and
+// often no unwind information.
 func (d *diagnosis) modules() {
 	var bad []string
 	var first error
@@ -165,7 +167,8 @@ func (d *diagnosis) modules() {
 		// single-file program maps pieces of its own file as assemblies. A program that
 		// writes a jitdump maps its first page, for perf to find it.
 		jitdump := strings.HasPrefix(m.Name, "jit-") && strings.HasSuffix(m.Name, ".dump")
-		if jitdump || strings.HasSuffix(m.Name, ".dll") || m.Path == d.p.Found.Module.Path && m.Start != d.p.Found.Module.Start {
+		piece := m.Path == d.p.Found.Module.Path && m.Start != d.p.Found.Module.Start
+		if jitdump || piece || strings.HasSuffix(m.Name, ".dll") {
 			continue
 		}
 		n++
@@ -188,68 +191,74 @@ func (d *diagnosis) modules() {
 	if first != nil {
 		detail += ": " + first.Error()
 	}
-	d.add("modules", Degraded, detail, "run as root, or restart the program if its files were replaced; stacks through these modules can be incomplete")
+	d.add("modules", Degraded, detail+"; stacks through these modules can be incomplete",
+		"run as root, or restart the program if its files were replaced")
 }
 
-// watchdog tells whether something bounds the stops of threads besides ourselves.
+// watchdog checks whether something besides this process bounds the stops of threads.
 func (d *diagnosis) watchdog() {
 	if why := d.p.Live.Unwatched(); why != "" {
-		d.add("watchdog", Degraded, why+": a thread that is stopped would have to wait if clrsnap itself got no processor", "run as root, or with CAP_SYS_PTRACE")
+		d.add("watchdog", Degraded, why+": a stopped thread would have to wait if clrsnap itself got no CPU",
+			"run as root, or with CAP_SYS_PTRACE")
 		return
 	}
-	d.add("watchdog", Fine, fmt.Sprintf("a stopped thread is let go after %v at the latest, all threads at once after %v", live.DefaultWatchdog, live.DefaultAllLimit+live.DefaultWatchdog), "")
+	d.add("watchdog", Fine, fmt.Sprintf("a stopped thread is resumed after %v at the latest, all threads at once after %v",
+		live.DefaultWatchdog, live.DefaultAllLimit+live.DefaultWatchdog), "")
 }
 
-// perfEvents tells whether the use of processors can be sampled, by trying.
+// perfEvents checks whether CPU samples are possible, by trying.
 func (d *diagnosis) perfEvents() {
 	const name = "perf events"
 	e, err := perfevent.Open(perfevent.Options{PID: d.p.Live.PID(), Kernel: true})
 	if err != nil {
 		what, remedy, _ := cutRemedy(err.Error())
-		d.add(name, Degraded, what+": clrsnap record cannot sample what uses the processors (--mode wall can be used)", remedy)
+		d.add(name, Degraded, what+": clrsnap record cannot take CPU samples (--mode wall works)", remedy)
 		return
 	}
 	defer e.Close()
 	if e.KernelExcluded() {
-		d.add(name, Degraded, "the use of processors can be sampled, but for time in the kernel", "run as root, or with CAP_PERFMON, or set the sysctl kernel.perf_event_paranoid to 1")
+		d.add(name, Degraded, "CPU samples are possible, but without time in the kernel",
+			"run as root, or with CAP_PERFMON, or set the sysctl kernel.perf_event_paranoid to 1")
 	} else {
-		d.add(name, Fine, "the use of processors can be sampled, in the kernel too", "")
+		d.add(name, Fine, "CPU samples are possible, in the kernel too", "")
 	}
 	d.scope(e)
 }
 
 const samplesRemedy = "run as root, or with CAP_PERFMON and CAP_BPF (before Linux 5.8: CAP_SYS_ADMIN)"
 
-// scope tells what the kernel watches for samples, because that decides what they cost.
+// scope says what the kernel watches for CPU samples, because that decides what they cost.
 func (d *diagnosis) scope(e *perfevent.Events) {
 	const name, remedy = "cost of samples", samplesRemedy
 	switch s, why := e.Scope(); s {
 	case perfevent.Filtered:
-		d.add(name, Fine, "the kernel samples each processor, and drops what other programs do: next to nothing", "")
+		d.add(name, Fine, "next to nothing: the kernel samples each CPU, and drops the samples of other programs", "")
 	case perfevent.Unfiltered:
-		d.add(name, Degraded, fmt.Sprintf("the kernel samples each processor and copies stacks of all programs, because %v: some per cent of a busy processor", why), remedy)
+		d.add(name, Degraded, fmt.Sprintf("some per cent of a CPU on a busy machine: the kernel copies a stack for each sample "+
+			"of any program, because %v", why), remedy)
 	default:
-		d.add(name, Degraded, fmt.Sprintf("the kernel samples each thread by a timer of its own, because %v: time at every switch between threads, up to a fifth of a busy web server's", why), remedy)
+		d.add(name, Degraded, fmt.Sprintf("time at every switch between threads, up to a fifth of a busy web server's: "+
+			"the kernel samples each thread by a timer of its own, because %v", why), remedy)
 	}
 }
 
-// agent tells whether events can be recorded, without loading the agent.
+// agent checks whether events can be recorded, without loading the agent.
 func (d *diagnosis) agent() {
 	const name = "events"
 	where, err := inject.Check(d.p.Live.Dir())
 	if err == nil {
-		d.add(name, Fine, "the agent can be unpacked in "+path.Dir(where)+", and the runtime can be asked to load it", "")
+		d.add(name, Fine, "the agent can be unpacked in "+path.Dir(where)+", and the runtime can be asked to load it",
+			"")
 		return
 	}
-	what, remedy, _ := cutRemedy(err.Error())
-	var e *inject.Error
-	if errors.As(err, &e) {
+	what, remedy := err.Error(), ""
+	if e, ok := errors.AsType[*inject.Error](err); ok {
 		what, remedy = e.Reason(), e.Remedy
 	}
 	d.add(name, Degraded, what+": clrsnap record cannot record events", remedy)
 }
 
-// stacks takes them, which is the proof.
+// stacks takes the stacks of all threads.
 func (d *diagnosis) stacks(ctx context.Context) {
 	s, err := d.p.SnapshotAll(ctx, nil)
 	if err != nil {
@@ -268,13 +277,14 @@ func (d *diagnosis) stacks(ctx context.Context) {
 	detail := fmt.Sprintf("%d of %d threads complete", complete, len(s.Threads))
 	if p := s.Pauses(); p.Count > 0 {
 		us := func(d time.Duration) float64 { return float64(d) / 1e3 }
-		detail += fmt.Sprintf(", %d stops of p50 %.0f µs, p99 %.0f µs, max %.0f µs", p.Count, us(p.P50), us(p.P99), us(p.Max))
+		detail += fmt.Sprintf(", %d stops of p50 %.0f µs, p99 %.0f µs, max %.0f µs",
+			p.Count, us(p.P50), us(p.P99), us(p.Max))
 	}
 	switch {
 	case complete == len(s.Threads):
 		d.add("stacks", Fine, detail, "")
 	case complete > 0:
-		d.add("stacks", Degraded, detail+"; "+why, "try again: threads in the middle of something are better seen a moment later")
+		d.add("stacks", Degraded, detail+"; "+why, "try again: in a moment these threads may be where they can be walked")
 	default:
 		d.add("stacks", Blocking, detail+"; "+why, "")
 	}

@@ -9,8 +9,8 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// Self tells what this process is allowed, and what can be done with that,
-// whatever process is going to be looked at. Process is about one process.
+// Self says what this process is allowed to do, and which of clrsnap's functions that is enough
+// for, with any target. Process is about one target.
 func Self() []Check {
 	var d diagnosis
 	for _, f := range live.CheckSelf() {
@@ -25,8 +25,7 @@ func Self() []Check {
 	return d.checks
 }
 
-// ownSamples tells in which of three ways the use of processors can be sampled, by
-// sampling this process.
+// ownSamples says which of three kinds of CPU samples are possible, by sampling this process.
 func (d *diagnosis) ownSamples() {
 	const name = "record"
 	e, err := perfevent.Open(perfevent.Options{PID: os.Getpid(), Kernel: true})
@@ -39,11 +38,14 @@ func (d *diagnosis) ownSamples() {
 	var detail, remedy string
 	switch s, why := e.Scope(); s {
 	case perfevent.Filtered:
-		detail = "CPU samples of each processor, what others do is dropped in the kernel: the best of three ways"
+		detail = "CPU samples of each CPU, those of other programs are dropped in the kernel: the best of three ways"
 	case perfevent.Unfiltered:
-		detail, remedy = fmt.Sprintf("CPU samples of each processor, what others do is dropped here: the second of three ways, because %v", why), samplesRemedy
+		detail = fmt.Sprintf("CPU samples of each CPU, those of other programs are dropped by clrsnap: "+
+			"the second of three ways, because %v", why)
+		remedy = samplesRemedy
 	default:
-		detail, remedy = fmt.Sprintf("CPU samples of each thread: the last of three ways, because %v", why), samplesRemedy
+		detail = fmt.Sprintf("CPU samples of each thread: the last of three ways, because %v", why)
+		remedy = samplesRemedy
 	}
 	if e.KernelExcluded() {
 		detail += "; without time in the kernel"
@@ -55,17 +57,20 @@ func (d *diagnosis) ownSamples() {
 	d.add(name, v, detail, remedy)
 }
 
-// confinement tells what view and stack --core deny themselves.
+// confinement says what view and stack --core give up before they read a file.
 func (d *diagnosis) confinement() {
 	const name = "view, stack --core"
 	abi := confine.LandlockABI()
 	const first = "capabilities and some system calls are given up before a file is read"
 	switch {
 	case abi == 0:
-		d.add(name, Degraded, first+"; the kernel has no Landlock, so files, signals and abstract sockets are not", "have the kernel start with landlock in lsm=")
+		d.add(name, Degraded, first+"; access to files, signals and abstract sockets is not, because the kernel has no Landlock",
+			"have the kernel start with landlock in lsm=")
 	case abi < confine.WholeABI:
-		d.add(name, Fine, fmt.Sprintf("%s, and what Landlock knows of in version %d of its interface; a newer kernel denies signals and abstract sockets, too", first, abi), "")
+		d.add(name, Fine, fmt.Sprintf("%s, and what version %d of Landlock's interface can deny; a newer kernel denies "+
+			"signals and abstract sockets, too", first, abi), "")
 	default:
-		d.add(name, Fine, fmt.Sprintf("%s, and by Landlock (version %d of its interface) files, TCP, signals and abstract sockets", first, abi), "")
+		d.add(name, Fine, fmt.Sprintf("%s, and by Landlock (version %d of its interface) access to files, TCP, signals and "+
+			"abstract sockets", first, abi), "")
 	}
 }
