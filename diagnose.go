@@ -5,14 +5,14 @@ import (
 	"context"
 )
 
-// Verdict says what a check means for us.
+// Verdict says what a check means for stacks and recordings.
 type Verdict uint8
 
 // The verdicts.
 const (
 	Fine     = Verdict(diagnose.Fine)
-	Degraded = Verdict(diagnose.Degraded) // something will be missing
-	Blocking = Verdict(diagnose.Blocking) // there will be no stacks
+	Degraded = Verdict(diagnose.Degraded) // something will be missing, or cost more
+	Blocking = Verdict(diagnose.Blocking) // no stacks can be taken
 )
 
 // Check is the outcome of one check of Diagnose.
@@ -20,15 +20,16 @@ type Check struct {
 	Name    string // what was looked at
 	Verdict Verdict
 	Detail  string // what was found
-	Remedy  string // what helps; empty if nothing has to, or if another check says it
+	Remedy  string // what to do; empty if nothing need be done, or if Detail or another check says it
 }
 
-// Diagnose looks at everything that stacks of process pid need, each by itself,
-// and at last takes them. It stops where nothing more can be found out, or when ctx ends.
+// Diagnose checks everything that stacks and recordings of process pid need, one thing at a time,
+// and takes its stacks. It stops early if the remaining checks are not possible, or when ctx ends:
+// one of the checks then says so, and is Blocking.
 func Diagnose(ctx context.Context, pid int) []Check { return newChecks(diagnose.Process(ctx, pid)) }
 
-// DiagnoseSelf tells what this process is allowed, and what can be done with that,
-// whatever process is going to be looked at. Diagnose is about one process.
+// DiagnoseSelf says what this process is allowed to do, and what that is enough for with any
+// target. Diagnose is about one target.
 func DiagnoseSelf() []Check { return newChecks(diagnose.Self()) }
 
 func newChecks(checks []diagnose.Check) []Check {

@@ -12,28 +12,27 @@ type Found struct {
 	UID     int
 	User    string // name of UID, or the number where it has none
 	Command string // command line, arguments separated by spaces
-	// Runtime is what is known of the runtime: nothing for a process that may
-	// not be looked into.
+	// Runtime describes the runtime; it is zero for a process that this one may not read.
 	Runtime profile.Runtime
 	// Err says why the process cannot be opened and what to do; nil if it can.
 	Err error
 }
 
-// Discover lists the .NET processes that are visible here, by process id:
-// programs compiled ahead of time and processes of other users too, with the
-// reason why those cannot be opened. Of most other processes it reads the list
-// of mappings and nothing else.
+// Discover lists the .NET processes that are visible here, by process id. It lists programs
+// compiled ahead of time too, and processes that cannot be opened: Found.Err says why. Of most
+// processes that are not .NET it reads the list of mappings and nothing else.
 //
-// One that keeps it waiting is given up after a moment, and listed with that as the reason;
-// a thread of this process can go on waiting for ever (Options.Wary). With the error of ctx,
-// or of a /proc that cannot be read, the result is what was found by then.
+// It takes about three seconds at most. A process that keeps it waiting is listed with
+// ErrNoAnswer, but a thread of this process can go on waiting for ever: see Options.Wary. When
+// ctx ends, the result is what was found by then, and the error is that of ctx. If /proc cannot be
+// read, there is only an error.
 func Discover(ctx context.Context) ([]Found, error) {
 	found, _, err := discover(ctx, false)
 	return found, err
 }
 
-// DiscoverWary is Discover without processes that can keep it waiting for ever (ErrMayBlock):
-// it does not touch them, and returns their ids as left.
+// DiscoverWary is Discover, but does not touch processes that can keep it waiting for ever
+// (ErrMayBlock): it returns their ids as left.
 func DiscoverWary(ctx context.Context) (found []Found, left []int, err error) {
 	return discover(ctx, true)
 }

@@ -1,11 +1,11 @@
 // Package clrsnap takes stack snapshots of .NET (CoreCLR) programs on Linux from
 // outside the process. It implements ICorProfilerInfo2::DoStackSnapshot of the
-// .NET profiling API, with its words and its semantics, for any thread at any
-// instant: what CoreCLR itself does not offer on Linux.
+// .NET profiling API, with its vocabulary and its semantics, for any thread at any
+// moment, which CoreCLR itself does not offer on Linux.
 //
-//	p, err := clrsnap.Open(pid)
+//	p, err := clrsnap.Open(ctx, pid, clrsnap.Options{})
 //	if err != nil {
-//		return err // says what to do
+//		return err // says what is wrong and what to do
 //	}
 //	defer p.Close()
 //	threads, err := p.Threads()
@@ -14,23 +14,29 @@
 //	}
 //	for _, t := range threads {
 //		if t.ID == 0 {
-//			continue // not one of the runtime's
+//			continue // the runtime does not know this thread
 //		}
-//		err := p.DoStackSnapshot(t.ID, func(id clrsnap.FunctionID, ip uint64, _ *clrsnap.FrameInfo, _ *clrsnap.Context, _ any) error {
-//			if id == 0 {
-//				return nil // unmanaged frames
+//		for f, err := range p.Frames(t.ID, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil) {
+//			if errors.Is(err, clrsnap.S_FALSE) {
+//				break // managed frames may be missing at the top
 //			}
-//			name, err := p.FunctionName(id)
-//			if err == nil {
-//				fmt.Println(name.Display)
+//			if err != nil {
+//				return err
 //			}
-//			return err
-//		}, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil, nil)
-//		if err != nil {
-//			return err
+//			if f.ID == 0 {
+//				continue // a run of unmanaged frames
+//			}
+//			name, err := p.FunctionName(f.ID)
+//			if err != nil {
+//				return err
+//			}
+//			fmt.Println(name.Display)
 //		}
 //	}
 //	return nil
+//
+// Frames is DoStackSnapshot as a sequence. Process.Snapshot and Process.SnapshotAll take whole
+// stacks with names, of managed and native frames.
 //
 // # The vocabulary
 //
@@ -43,29 +49,28 @@
 //
 // # Recordings and notifications
 //
-// Package clrsnap/record samples the stacks of all threads over time: what uses the CPUs, and
-// what the time passes with, waiting included. Package clrsnap/events has the synchronous
-// form of DoStackSnapshot: it walks the current thread in response to a notification. Both
+// Package clrsnap/record samples the stacks of all threads over time: it shows which code uses
+// the CPUs, and where time passes, waiting included. Package clrsnap/events has the synchronous
+// form of DoStackSnapshot, which walks the current thread in response to a notification. Both
 // work with a Process.
 //
 // # What happens to the target
 //
 // One thread at a time is stopped, with ptrace, usually for tens of microseconds:
 // its registers, the head of its Thread object and the live part of its stack are
-// copied, and it goes on. Everything else works on the copy. But for the agent of a
-// subscription no code runs in the target, none of its locks is taken, and whatever
-// happens to the walker, the target goes on: a watchdog that does not depend on this
-// process being scheduled lets a thread go that has been stopped for too long
-// (Options.MaxPause).
+// copied, and it goes on. Everything else works on the copy. No code runs in the target,
+// except for the agent of a subscription, and none of its locks is taken. Whatever happens
+// to this process, the target goes on: a watchdog, which does not depend on this process
+// being scheduled, resumes a thread that has been stopped for longer than Options.MaxPause.
 //
 // The guidelines of the profiling API for asynchronous walks warn of deadlocks.
 // None of them can happen here:
 //
 //   - Suspending a thread that owns a lock which the walker needs: the walker
-//     takes no lock of the target.
+//     takes none of the target's locks.
 //   - Walking before the thread has done per-thread initialisation of its own
 //     walker: nothing of the walker is in the thread.
 //   - Holding a lock across a call that triggers a garbage collection: no call
 //     reaches the runtime, and a callback may do what it likes.
-//   - A thread being destroyed under the walk: the walk is of a copy.
+//   - Destroying a thread while it is walked: the walk reads a copy.
 package clrsnap

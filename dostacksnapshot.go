@@ -35,8 +35,10 @@ import (
 //
 // Methods without metadata and the runtime's own exception machinery are passed
 // over, as CoreCLR does. The run of unmanaged frames above the first managed
-// frame is not reported either: it belongs to whoever made the seed.
-func (p *Process) DoStackSnapshot(thread ThreadID, callback StackSnapshotCallback, infoFlags SnapshotInfo, clientData any, context *Context) error {
+// frame is not reported either: the caller that made the seed has walked it.
+func (p *Process) DoStackSnapshot(
+	thread ThreadID, callback StackSnapshotCallback, infoFlags SnapshotInfo, clientData any, context *Context,
+) error {
 	if err := p.checkArguments(thread, callback, infoFlags, context); err != nil {
 		return err
 	}
@@ -51,7 +53,9 @@ func (p *Process) DoStackSnapshot(thread ThreadID, callback StackSnapshotCallbac
 	return s.DoStackSnapshot(callback, infoFlags, clientData, context)
 }
 
-func (p *Process) checkArguments(id ThreadID, callback StackSnapshotCallback, flags SnapshotInfo, context *Context) error {
+func (p *Process) checkArguments(
+	id ThreadID, callback StackSnapshotCallback, flags SnapshotInfo, context *Context,
+) error {
 	bad := func(format string, args ...any) error {
 		return &Error{HRESULT: E_INVALIDARG, Thread: id, Text: fmt.Sprintf(format, args...)}
 	}
@@ -73,7 +77,9 @@ func (p *Process) checkArguments(id ThreadID, callback StackSnapshotCallback, fl
 
 // DoStackSnapshot is Process.DoStackSnapshot of the moment that the suspension
 // holds.
-func (s *Suspension) DoStackSnapshot(callback StackSnapshotCallback, infoFlags SnapshotInfo, clientData any, context *Context) error {
+func (s *Suspension) DoStackSnapshot(
+	callback StackSnapshotCallback, infoFlags SnapshotInfo, clientData any, context *Context,
+) error {
 	p, id := s.p, s.id()
 	if err := p.checkArguments(id, callback, infoFlags, context); err != nil {
 		return err
@@ -86,7 +92,7 @@ func (s *Suspension) DoStackSnapshot(callback StackSnapshotCallback, infoFlags S
 		err = s.run(start, func(r walk.Run) error { return s.call(r, callback, infoFlags, clientData) })
 	}
 	if err == nil && incomplete {
-		return &Error{HRESULT: S_FALSE, Thread: id, Text: "walked without a seed in cooperative mode: managed frames may be missing at the top"}
+		return s.fails(S_FALSE, "walked without a seed in cooperative mode: managed frames may be missing at the top")
 	}
 	return s.result(err)
 }
@@ -96,13 +102,18 @@ func (s *Suspension) usable() error {
 	case s.p.s.Walking:
 		return publish(session.ErrNested(s.s.Thread.ID))
 	case !s.s.Valid():
-		return errOver(s.id())
+		return s.over()
 	}
 	return nil
 }
 
-func errOver(id ThreadID) error {
-	return &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, Thread: id, Text: "the suspension is over: the thread has been resumed, or another one captured"}
+func (s *Suspension) over() error {
+	return s.fails(CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD,
+		"the suspension is over: it has been released, or another thread has been captured: call Suspend again")
+}
+
+func (s *Suspension) fails(hr HRESULT, text string) error {
+	return &Error{HRESULT: hr, Thread: s.id(), Text: text}
 }
 
 // start finds where the walk begins.
@@ -111,7 +122,8 @@ func (s *Suspension) start(seed *Context) (start arch.Context, incomplete, none 
 		// Without a seed the walk starts at the chain of Frames, which an unwind
 		// that is under way is just taking down.
 		if e := s.s.Exception; e.Unwinding && !e.InHandler {
-			return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX, Thread: s.id(), Text: "an exception is being unwound, and no handler has been entered yet: try again"}
+			return start, false, false, s.fails(CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX,
+				"an exception is being unwound, and no handler has been entered yet: try again")
 		}
 	}
 	if !s.s.Walk.Info.Cooperative {
@@ -129,21 +141,24 @@ func (s *Suspension) start(seed *Context) (start arch.Context, incomplete, none 
 	const near = 1 << 20
 	sp := arch.Addr(s.s.Walk.Context.Regs[s.p.s.Arch.SP])
 	if f := s.s.Walk.Info.Frame; f < sp && sp-f < near {
-		return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNSAFE, Thread: s.id(), Text: fmt.Sprintf("the newest Frame, at %v, lies below the stack pointer %v", f, sp)}
+		return start, false, false, s.fails(CORPROF_E_STACKSNAPSHOT_UNSAFE,
+			fmt.Sprintf("the newest Frame, at %v, lies below the stack pointer %v", f, sp))
 	}
 	managed, err := s.p.GetFunctionFromIP(seed.IP)
 	if err != nil {
 		return start, false, false, err
 	}
 	if managed == 0 {
-		return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX, Thread: s.id(), Text: fmt.Sprintf("the seed's instruction pointer %v is not in managed code", arch.Addr(seed.IP))}
+		return start, false, false, s.fails(CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX,
+			fmt.Sprintf("the seed's instruction pointer %v is not in managed code", arch.Addr(seed.IP)))
 	}
 	on, err := s.p.s.Walker.OnStack(&s.s.Walk, seed.inner())
 	if err != nil {
 		return start, false, false, err
 	}
 	if !on {
-		return start, false, false, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_UNSAFE, Thread: s.id(), Text: "the seed is not one of the frames that the thread has now: it has run since"}
+		return start, false, false, s.fails(CORPROF_E_STACKSNAPSHOT_UNSAFE,
+			"the seed is not one of the frames that the thread has now: it has run since")
 	}
 	return *seed.inner(), false, false, nil
 }
@@ -162,8 +177,8 @@ func (s *Suspension) startPreemptive() (start arch.Context, incomplete, none boo
 	return start, false, !ok, err
 }
 
-// run walks from start. The error of the visitor comes back as it is, that of
-// the walk as the walk's.
+// run walks from start. If visit returns an error, that is the cause of the result; else the result
+// is the walk's error.
 func (s *Suspension) run(start arch.Context, visit func(walk.Run) error) error {
 	s.p.s.Walking = true
 	defer func() { s.p.s.Walking = false }()
@@ -173,7 +188,8 @@ func (s *Suspension) run(start arch.Context, visit func(walk.Run) error) error {
 		return aborted == nil
 	})
 	if aborted != nil {
-		return &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_ABORTED, Thread: s.id(), Text: "the callback stopped the walk", Err: aborted}
+		const text = "the callback stopped the walk"
+		return &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_ABORTED, Thread: s.id(), Text: text, Err: aborted}
 	}
 	return r.Err
 }
@@ -194,7 +210,7 @@ func (s *Suspension) call(r walk.Run, callback StackSnapshotCallback, flags Snap
 	return err
 }
 
-// call calls a callback for a frame that somebody else has found.
+// call calls a callback for a frame of a notification.
 func call(p *session.Process, callback any, f *bridge.Frame, clientData any) error {
 	info := &FrameInfo{p: p, code: f.Code}
 	var ctx *Context
@@ -219,7 +235,7 @@ func (s *Suspension) result(err error) error {
 	return &Error{HRESULT: hr, Thread: s.id(), Text: text, Err: err}
 }
 
-// Frame is what a StackSnapshotCallback is told of a frame.
+// Frame has the arguments of a StackSnapshotCallback.
 type Frame struct {
 	ID      FunctionID // 0: a run of unmanaged frames
 	IP      uint64
@@ -228,8 +244,8 @@ type Frame struct {
 }
 
 // Frames is DoStackSnapshot as a sequence: its frames, leaf first, and at last the result of
-// DoStackSnapshot with a zero Frame, unless that is nil. The loop may end early, but capture no
-// thread.
+// DoStackSnapshot with a zero Frame, unless that is nil. The loop may end early. It must not
+// capture a thread.
 func (p *Process) Frames(thread ThreadID, infoFlags SnapshotInfo, seed *Context) iter.Seq2[Frame, error] {
 	return frames(func(c StackSnapshotCallback) error { return p.DoStackSnapshot(thread, c, infoFlags, nil, seed) })
 }
@@ -289,13 +305,14 @@ type NativeFrame struct {
 	Offset uint64 // of IP from the symbol, else from the module
 }
 
-// UnmanagedWalk yields the unmanaged frames of a run, from the context that a
-// callback was given for it, or that Context returned, and hands back the context
-// of the managed frame below them; nil where the run reaches the base of the
-// thread's stack. The suspension must still hold the moment of that context.
+// UnmanagedWalk calls yield for the unmanaged frames of a run, leaf first. context is the one that
+// a callback got for the run, or the result of Context. UnmanagedWalk returns the context of the
+// managed frame below the run; nil if the run reaches the base of the thread's stack. The suspension
+// must still hold the moment of that context. The error is an *Error: of
+// CORPROF_E_STACKSNAPSHOT_ABORTED if yield returned one, else as for DoStackSnapshot.
 func (s *Suspension) UnmanagedWalk(context *Context, yield func(NativeFrame) error) (*Context, error) {
 	if !s.s.Valid() {
-		return nil, errOver(s.id())
+		return nil, s.over()
 	}
 	if context == nil || yield == nil {
 		return nil, &Error{HRESULT: E_INVALIDARG, Thread: s.id(), Text: "UnmanagedWalk needs a context and a function"}
@@ -314,7 +331,8 @@ func (s *Suspension) UnmanagedWalk(context *Context, yield func(NativeFrame) err
 	})
 	switch {
 	case aborted != nil:
-		return nil, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_ABORTED, Thread: s.id(), Text: "the function stopped the walk", Err: aborted}
+		const text = "the function stopped the walk"
+		return nil, &Error{HRESULT: CORPROF_E_STACKSNAPSHOT_ABORTED, Thread: s.id(), Text: text, Err: aborted}
 	case r.Gap != nil:
 		return nil, s.result(r.Gap)
 	case next != nil || r.Complete:

@@ -11,8 +11,8 @@ import (
 	"clrsnap/internal/target/live"
 )
 
-// What can be said of a process, for errors.Is. The errors that come have texts that name the
-// process and say what to do next.
+// Errors of this package for errors.Is. The errors that functions return wrap them; their texts name
+// the process and say what to do next.
 var (
 	// ErrNotDotNet: there is no .NET runtime in the process.
 	ErrNotDotNet = locate.ErrNotDotNet
@@ -20,30 +20,29 @@ var (
 	ErrUnsupported = session.ErrUnsupported
 	// ErrNoProcess: there is no such process.
 	ErrNoProcess = live.ErrNoProcess
-	// ErrNotProcess: the number is that of a thread of a process, or of one of the kernel's.
+	// ErrNotProcess: the id is that of a thread, or of a kernel thread.
 	ErrNotProcess = errors.New("not a process")
-	// ErrPermission: this process may not look into the other one. It is an *AttachError,
-	// whose Remedy says what helps.
+	// ErrPermission: this process may not read the other one. The error is an *AttachError, whose
+	// Remedy says what to do.
 	ErrPermission = live.ErrPermission
-	// ErrTraced: a debugger has the process.
+	// ErrTraced: a debugger is attached to the process.
 	ErrTraced = live.ErrTraced
-	// ErrMachine: the process has an architecture that cannot be read.
+	// ErrMachine: the process has a CPU architecture that is not supported.
 	ErrMachine = live.ErrArch
 	// ErrExited: the process has exited.
 	ErrExited = live.ErrExited
 	// ErrThreadExited: the thread has exited.
 	ErrThreadExited = target.ErrThreadExited
-	// ErrMayBlock: the process can keep whoever looks at it waiting for ever. It is a
-	// *BlockError.
+	// ErrMayBlock: the process can keep its reader waiting for ever. The error is a *BlockError.
 	ErrMayBlock = mounts.ErrMayBlock
-	// ErrNoAnswer: the process keeps whoever looks at it waiting.
+	// ErrNoAnswer: the process keeps its reader waiting.
 	ErrNoAnswer = search.ErrNoAnswer
 )
 
-// AttachError says why a process cannot be looked into, and what helps.
+// AttachError says why a process cannot be read, and what to do.
 type AttachError struct {
 	PID    int
-	Detail string // "" where the text of Unwrap says it all
+	Detail string // more about the cause; "" if Unwrap says everything
 	Remedy string // what to do next; "" if nothing helps
 	err    error
 }
@@ -54,7 +53,7 @@ func (e *AttachError) Error() string { return e.err.Error() }
 // ErrMachine and ErrExited.
 func (e *AttachError) Unwrap() error { return e.err }
 
-// Is finds what the kernel has several words for.
+// Is reports whether e is an ErrNotProcess or an ErrExited.
 func (e *AttachError) Is(err error) bool {
 	switch err {
 	case ErrNotProcess:
@@ -65,10 +64,10 @@ func (e *AttachError) Is(err error) bool {
 	return false
 }
 
-// BlockError is an ErrMayBlock, and says which file system it is.
+// BlockError is an ErrMayBlock, and says which file system can keep the reader waiting.
 type BlockError struct {
-	Type  string // such as "fuse.sshfs"; "" for one that is not mounted where we can see it
-	Place string // where it is mounted, or the path of what is mapped
+	Type  string // such as "fuse.sshfs"; "" if its mount is not visible here
+	Place string // where it is mounted, or the path of the mapped file
 	err   error
 }
 
@@ -95,8 +94,9 @@ func publish(err error) error {
 	return err
 }
 
-// results are what the profiling API says in such cases.
+// results are the results of the profiling API in such cases.
 var results = map[session.Kind]HRESULT{
-	session.Failed: E_FAIL, session.NoThread: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, session.NoRuntime: CORPROF_E_RUNTIME_UNINITIALIZED,
-	session.Nested: CORPROF_E_STACKSNAPSHOT_UNSAFE, session.NoMethod: E_INVALIDARG,
+	session.Failed: E_FAIL, session.NoThread: CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD,
+	session.NoRuntime: CORPROF_E_RUNTIME_UNINITIALIZED,
+	session.Nested:    CORPROF_E_STACKSNAPSHOT_UNSAFE, session.NoMethod: E_INVALIDARG,
 }

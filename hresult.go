@@ -49,7 +49,7 @@ func (h HRESULT) Error() string {
 	return fmt.Sprintf("HRESULT 0x%08x", uint32(h))
 }
 
-// Error is an HRESULT with the words: what happened, and to which thread.
+// Error is an HRESULT with a text that says what happened, and to which thread.
 type Error struct {
 	HRESULT HRESULT
 	Thread  ThreadID // 0: it was not about a thread

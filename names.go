@@ -2,7 +2,7 @@ package clrsnap
 
 import "clrsnap/internal/arch"
 
-// FunctionName is what a method is called.
+// FunctionName is the name of a method.
 type FunctionName struct {
 	// Exact is the metadata name of type and method, as the runtime's own stack
 	// traces have them: Idle.Program+<>c.<Main>b__9_8.
@@ -18,13 +18,14 @@ type FunctionName struct {
 	Assembly string
 }
 
-// FunctionName names a method.
+// FunctionName names a method. The error is an *Error: of E_INVALIDARG if id is not a method, for
+// example because it has been unloaded; of E_FAIL if the method cannot be named.
 func (p *Process) FunctionName(id FunctionID) (FunctionName, error) {
 	n, err := p.s.Method(arch.Addr(id))
 	return FunctionName(n), publish(err)
 }
 
-// ClassName is what a type is called.
+// ClassName is the name of a type.
 type ClassName struct {
 	// Display is the name as C# would write it, with namespaces.
 	Display string
@@ -34,7 +35,7 @@ type ClassName struct {
 	Assembly string
 }
 
-// ClassName names a type.
+// ClassName names a type. The error is an *Error: of E_INVALIDARG if id is not a type.
 func (p *Process) ClassName(id ClassID) (ClassName, error) {
 	n, err := p.s.Class(arch.Addr(id))
 	return ClassName{n.Display, n.Short, n.Assembly}, publish(err)

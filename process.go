@@ -10,7 +10,7 @@ import (
 	"clrsnap/profile"
 )
 
-// Options change how a process is looked at. The zero value is good.
+// Options change how a process is read. The zero value has good defaults.
 type Options struct {
 	// Mode is what DoStackSnapshot reports.
 	Mode Mode
@@ -19,26 +19,27 @@ type Options struct {
 	NativeOnly bool
 	// AlwaysStop captures threads that are provably blocked with a stop as well.
 	AlwaysStop bool
-	// MaxStack bounds the copy of one thread's stack, in bytes: between 256 KB
-	// and 64 MB; 0 stands for 8 MB, of a core dump for 64 MB. Of a deeper stack the frames
-	// near the base are missing, which the result says.
+	// MaxStack bounds the copy of one thread's stack, in bytes: between 256 KB and 64 MB. 0 stands
+	// for 8 MB; for 64 MB of a core dump. Of a deeper stack the frames near the base are missing,
+	// and the result says so.
 	MaxStack int
 	// MaxPause is how long a thread may be stopped before a watchdog, which does
 	// not depend on this process being scheduled, lets it go: 2 ms at least; 0 stands
 	// for 10 ms. All threads at once (SnapshotAtOnce) have 100 ms more.
 	MaxPause time.Duration
-	// Wary refuses a process that can keep whoever looks at it waiting for ever, because
-	// files of a file system in user space or of a network are within its reach: the error
-	// is an ErrMayBlock. Nothing in this process can end such a wait, not even SIGKILL; who
-	// looks at such a process better does so in a process that can be given up.
+	// Wary refuses, with an ErrMayBlock, a process that can keep its reader waiting for ever: it
+	// has files of a FUSE or network file system within its reach. Nothing ends such a wait, not
+	// even SIGKILL. Read such a process in a process of its own, which can be abandoned.
 	Wary bool
 }
 
 func (o Options) session() session.Options {
-	return session.Options{NativeOnly: o.NativeOnly, AlwaysStop: o.AlwaysStop, MaxStack: o.MaxStack, MaxPause: o.MaxPause, Wary: o.Wary}
+	return session.Options{
+		NativeOnly: o.NativeOnly, AlwaysStop: o.AlwaysStop, MaxStack: o.MaxStack, MaxPause: o.MaxPause, Wary: o.Wary,
+	}
 }
 
-// CoreOptions change how a core dump is looked at. The zero value is good.
+// CoreOptions change how a core dump is read. The zero value has good defaults.
 type CoreOptions struct {
 	// Options are those of a running process. AlwaysStop, MaxPause and Wary mean nothing
 	// for a core dump.
@@ -58,9 +59,10 @@ type Process struct {
 	infos frameInfos
 }
 
-// Open attaches to nothing: it finds the runtime in process pid, finds out what its
-// structures look like and gets ready. The error says in one sentence what is in the way
-// and what to do about it; errors.Is finds ErrNotDotNet and the like.
+// Open finds the runtime in process pid and the layout of its structures. It attaches to nothing,
+// and stops no thread. The error says what is wrong and what to do next. errors.Is finds
+// ErrNotDotNet, ErrPermission and the others of this package in it, and errors.As an *AttachError.
+// With an error there is no Process.
 func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 	s, err := session.Open(ctx, pid, o.session())
 	if err != nil {
@@ -70,11 +72,13 @@ func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 }
 
 // OpenCore opens the process whose core dump is in a file: one that the kernel, gcore
-// or the runtime's createdump has written. What the dump leaves out is read from the
-// process's files if they are the very ones. All of Process works, but a dump can be
-// neither recorded nor subscribed to.
+// or the runtime's createdump has written. What the dump leaves out is read from the files that
+// the process had mapped, if they are unchanged. All of Process works, but a dump cannot be used
+// with record.Record and events.Subscribe. Errors are as for Open.
 func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error) {
-	s, err := session.OpenCore(ctx, path, session.CoreOptions{NativeOnly: o.NativeOnly, MaxStack: o.MaxStack, Executable: o.Executable, Sysroot: o.Sysroot})
+	s, err := session.OpenCore(ctx, path, session.CoreOptions{
+		NativeOnly: o.NativeOnly, MaxStack: o.MaxStack, Executable: o.Executable, Sysroot: o.Sysroot,
+	})
 	if err != nil {
 		return nil, publish(err)
 	}
@@ -92,11 +96,12 @@ func (p *Process) Info() profile.Process { return p.s.Info() }
 // and their methods are native functions.
 func (p *Process) HasRuntime() bool { return p.s.Runtime != nil }
 
-// MayBlock returns an ErrMayBlock that says why if process pid can keep whoever looks at it
-// waiting for ever. It looks at nothing that could do so. pid can be this process.
+// MayBlock returns an ErrMayBlock that says why, if process pid can keep its reader waiting for
+// ever; else nil, or why that cannot be found out. It reads nothing that could block. pid can be
+// this process.
 func MayBlock(pid int) error { return publish(live.MayBlock(pid)) }
 
-// The packages beside this one, which work with a Process, too, reach what is in it.
+// Packages events and record work with the inside of a Process.
 func init() {
 	bridge.Session = func(process any) *session.Process { return process.(*Process).s }
 	bridge.Options = func(options any) session.Options { return options.(Options).session() }

@@ -274,7 +274,7 @@ func TestSubscribeRefused(t *testing.T) {
 		"stacks of 513 frames":                      {Monitor: events.MonitorAll, MaxFrames: 513},
 		"a ring of 100000 bytes":                    {Monitor: events.MonitorAll, RingBytes: 100000},
 		"threads that are held for 1m0s":            {Monitor: events.MonitorAll, Hold: time.Minute},
-		"only to a profiler that is there from the": {Monitor: events.MonitorAll, EveryObject: true},
+		"only to a profiler that is loaded at its": {Monitor: events.MonitorAll, EveryObject: true},
 	} {
 		if _, err := events.Subscribe(context.Background(), p, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", o, err, want)

@@ -17,7 +17,9 @@ type Suspension struct {
 
 // Suspend captures a thread, with everything that a walk of its stack needs. If
 // the first copy lacks something (the ordinary stack below a signal stack, the
-// base of a deep stack), the thread is captured again.
+// base of a deep stack), the thread is captured again. The error is an *Error: of
+// CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD if there is no such live thread, of E_FAIL if it
+// cannot be captured.
 func (p *Process) Suspend(id ThreadID) (*Suspension, error) {
 	s, err := p.s.Suspend(arch.Addr(id))
 	if err != nil {
@@ -32,8 +34,7 @@ func (s *Suspension) Context() Context { return *newContext(&s.s.Walk.Context) }
 // Thread returns the thread.
 func (s *Suspension) Thread() Thread { return *newThread(&s.s.Thread) }
 
-// Release ends the suspension: another thread may be captured. The thread itself runs again
-// since it was copied.
+// Release ends the suspension. The thread itself has run again since it was copied.
 func (s *Suspension) Release() { s.s.Release() }
 
 func (s *Suspension) id() ThreadID { return ThreadID(s.s.Thread.ID) }

@@ -33,8 +33,8 @@ const (
 )
 
 // Context is a register context: the instruction pointer and those integer
-// registers whose values are known. Bit n of Valid says that of register n; a register
-// that is not in it holds noise. On AMD64 the numbers of the registers are those that
+// registers whose values are known. Register n is known if bit n of Valid is set; the
+// values of others mean nothing. On AMD64 the numbers of the registers are those that
 // instructions encode: 0 rax, 1 rcx, 2 rdx, 3 rbx, 4 rsp, 5 rbp, 6 rsi, 7 rdi,
 // 8 to 15 r8 to r15.
 type Context struct {
@@ -47,7 +47,7 @@ type Context struct {
 // Machine is the CPU architecture of a Context.
 type Machine uint8
 
-// The machines. Zero is none, so that a Context that nobody has filled in is recognised.
+// The machines. 0 is none of them: a Context that was not filled in.
 const (
 	AMD64 = Machine(arch.MachineAMD64)
 	ARM64 = Machine(arch.MachineARM64)
@@ -63,7 +63,9 @@ func (c *Context) Set(r uint8, v uint64) {
 }
 
 func (c *Context) inner() *arch.Context {
-	return &arch.Context{Regs: c.Regs, IP: arch.Addr(c.IP), Valid: arch.RegMask(c.Valid), Machine: arch.Machine(c.Machine)}
+	return &arch.Context{
+		Regs: c.Regs, IP: arch.Addr(c.IP), Valid: arch.RegMask(c.Valid), Machine: arch.Machine(c.Machine),
+	}
 }
 
 func newContext(c *arch.Context) *Context {
@@ -96,9 +98,9 @@ type FrameInfo struct {
 	code *codemap.Code
 }
 
-// frameInfos hands out FrameInfos. One is never used again, so that a stale one
-// is told from that of a later frame; they are made many at a time, because a
-// walk costs less than an allocation for each frame would.
+// frameInfos hands out FrameInfos. One is never used again, so a stale one cannot be taken for that
+// of a later frame. They are allocated many at a time, because an allocation for each frame would
+// cost more than the walk.
 type frameInfos []FrameInfo
 
 func (f *frameInfos) next(p *session.Process, code *codemap.Code) *FrameInfo {
@@ -151,8 +153,8 @@ const (
 type Thread struct {
 	ID          ThreadID // 0: the runtime does not know this thread
 	ManagedID   int      // Environment.CurrentManagedThreadId
-	OSThreadID  int      // as this process sees it
-	NSThreadID  int      // as the target sees it, inside its own PID namespace
+	OSThreadID  int      // in this process's PID namespace
+	NSThreadID  int      // in the target's PID namespace
 	Name        string
 	Role        string // "Main", "Finalizer", "ThreadPool worker", …
 	Cooperative bool   // at the time of the listing
@@ -165,7 +167,7 @@ func newThread(t *session.Thread) *Thread {
 	}
 }
 
-// Filter chooses threads by what the listing says of them.
+// Filter chooses threads by what Process.Threads says of them.
 type Filter func(*Thread) bool
 
 func (f Filter) inner() session.Filter {
