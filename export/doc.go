@@ -6,10 +6,10 @@
 //
 // A recording is written by [Encode] in one of the formats that [Formats] lists: a
 // flame graph for the browser or as a picture, pprof, speedscope, folded stacks,
-// Chrome trace events, or clrsnap's own format, which alone keeps everything. Each
-// format also has a function of its own, such as [Pprof]. [Top] prints the hottest
-// functions of a recording, and [Difference] compares two recordings; [TopJSON] and
-// [DifferenceJSON] do the same for programs.
+// Chrome trace events, or clrsnap's own format. Only the last one and the flame graph
+// for the browser keep everything. Each format also has a function of its own, such as
+// [Pprof]. [Top] prints the hottest functions of a recording, and [Difference] compares
+// two recordings; [TopJSON] and [DifferenceJSON] do the same for programs.
 //
 // [ReadRecording] reads a recording in any format that can be read back.
 //

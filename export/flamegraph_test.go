@@ -339,7 +339,7 @@ func TestPageSearch(t *testing.T) {
 	b.picture("search")
 	b.eval("document.getElementById('search').value = '/(/'; "+
 		"document.getElementById('search').dispatchEvent(new Event('input'))", nil)
-	if text := b.text("#found"); !strings.Contains(text, "no regular expression") {
+	if text := b.text("#found"); !strings.Contains(text, "not a regular expression") {
 		t.Errorf("a wrong expression: %q", text)
 	}
 	b.check(t)

@@ -71,8 +71,8 @@ func TestPageUnits(t *testing.T) {
 		without string            // what is not, anywhere
 	}{
 		{"CPU", map[string]string{
-			"#summary": "500 ms of CPU time in 2 samples, 0.05 processors on average.",
-			"#facts":   "2 CPU samples (4.00 Hz)", ".stripText": "up to 1.00 processors",
+			"#summary": "500 ms of CPU time in 2 samples, 0.05 CPUs on average.",
+			"#facts":   "2 CPU samples (4.00 Hz)", ".stripText": "up to 1.00 CPUs",
 			"#detail": "total 500 ms (100.0 %)", "#tip": "500 ms (100.0 %) total · 500 ms (100.0 %) self · 2 samples",
 			"#table h2": "Hottest functions", "#legend": "your code",
 		}, "Thing"},
@@ -104,7 +104,7 @@ func TestPageUnits(t *testing.T) {
 			".stripText": "up to 2.00 threads waiting",
 			"#detail":    "total 1.50 s (100.0 %)\nself 0 s (0.0 %)\nwaits 5\non average 300 ms",
 			"#tip":       "1.50 s (100.0 %) in 5 waits total · 0 s (0.0 %) self", "#table h2": "Owners and functions",
-			"#legend": "who held the lock", "#facts .poor": "50.0 % without a whole stack",
+			"#legend": "who held the lock", "#facts .poor": "50.0 % without a complete stack",
 		}, "samples"},
 		{"Threads", map[string]string{
 			"#summary": "2 threads started, 0.20 threads/s on average.", "#facts": "2 thread starts",
@@ -264,8 +264,8 @@ func TestPageEventsEmpty(t *testing.T) {
 	b.picture("events-empty")
 	b.press("3")
 	b.eval("clrsnap.time(5e9, 6e9)", nil)
-	if text, want := b.text("#empty"), "No exceptions are in what is selected. "+
-		"Choose other threads, or all of the time."; text != want {
+	want := "The selection has no exceptions. Choose other threads, or all of the time."
+	if text := b.text("#empty"); text != want {
 		t.Errorf("%q, want %q", text, want)
 	}
 	b.check(t)

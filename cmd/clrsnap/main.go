@@ -199,9 +199,10 @@ func newRoot(a *app) *cobra.Command {
 		Use:   "clrsnap",
 		Short: "What the threads of a .NET program are doing right now",
 		Long: `Clrsnap shows the stacks of all threads of a running .NET program on Linux, managed
-and native frames together. It works from outside the process: the program needs no
-preparation. A thread is stopped only while its registers and its stack are copied.
-That takes tens of microseconds, or longer if all CPUs are busy.
+and native frames together, and records what it spends its time on. It works from
+outside the process: the program needs no preparation. A thread is stopped only while
+its registers and its stack are copied. That takes tens of microseconds, or longer if
+all CPUs are busy.
 
 Exit status: 0 success; 1 failure, or a partial result (something that was asked
 for is missing); 2 wrong usage; 128+n ended by signal n.`,

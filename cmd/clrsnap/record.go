@@ -77,7 +77,7 @@ Events, each with the stack of its thread at that moment:
                        and what triggered them?
 Give several, separated by commas, or all. With --mode they go into the same file.
 Events come from a small agent, written in C, that the .NET runtime loads without a
-restart and unloads at the end. The program never waits for clrsnap.
+restart. It detaches at the end. An event never makes the program wait for clrsnap.
 
 The recording ends after --duration (30s for a PID; a COMMAND is recorded until it
 ends), with Ctrl-C, or when the process ends. What was recorded until then is kept.

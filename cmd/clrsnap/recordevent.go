@@ -26,10 +26,10 @@ func (f *eventFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringSliceVarP(&f.events, "event", "e", nil,
 		"record these `events`, with stacks: alloc, exception, contention, thread, gc, or all")
-	fs.StringVar(&f.allocEvery, "alloc-every", "512KB", "record one allocation for each so many allocated `bytes`")
+	fs.StringVar(&f.allocEvery, "alloc-every", "512KB", "record one allocation per this many allocated `bytes`")
 	fs.BoolVar(&f.everyObject, "every-object", false,
 		"have the runtime report every object to the agent; only for a COMMAND, and slow")
-	fs.Int64Var(&f.exceptionEvery, "exception-every", 1, "record one exception in so `many`")
+	fs.Int64Var(&f.exceptionEvery, "exception-every", 1, "record one exception of this `many`")
 	fs.DurationVar(&f.contentionMin, "contention-min", 0, "record only waits for locks of at least this `time`")
 	complete(cmd, "event", append(eventNames(), "all")...)
 }

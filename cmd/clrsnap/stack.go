@@ -49,7 +49,7 @@ then was stopped, all at the same time. For every other thread it is proved that
 was blocked from before its stack was copied until after that instant. The stopped
 threads stand still for longer than without --stop-all, until the last of them has
 got a CPU to stop on: milliseconds on a busy machine, and at most 100 ms more than
---max-pause. If some stacks cannot be had, a few further instants are tried.
+--max-pause. If an instant does not give all stacks, a few further ones are tried.
 
 The exit status is 1 if the stack of a thread is missing; the thread says why.
 Threads that ended meanwhile do not count. Incomplete stacks say why they are

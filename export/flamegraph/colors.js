@@ -1,7 +1,7 @@
-// Colours: by whose code it is, with a hue that stays the same for a module (or an
-// event) and a lightness that stays the same for a function. The kinds differ in lightness and
-// warmth too, so that they can be told apart without seeing red or green. Events are
-// no code: they are dark where code is light, and light where it is dark.
+// Colours of frames. The range depends on whose code a function is, the hue on its module (or
+// on the event), and the lightness on the function. The ranges differ in lightness and warmth
+// too, so that people who do not see red or green can tell them apart. Events are not code:
+// they are dark where code is light, and light where it is dark.
 
 const PALETTE = {
   light: {
@@ -26,8 +26,7 @@ const PALETTE = {
   },
 };
 
-// What the kinds are called, by their index in ORIGINS; what events are called is up to
-// their mode.
+// The names of the kinds, by their index in ORIGINS. The name of events depends on the mode.
 const ORIGIN_NAMES = ["your code", "framework", "native", "kernel"];
 
 class Colors {
@@ -37,7 +36,7 @@ class Colors {
     this.known = new Map();
   }
 
-  // ofFunction returns {fill, text} of a function, or of a frame that is none.
+  // ofFunction returns {fill, text} of a function, or of a frame that is not a function.
   ofFunction(func) {
     let c = this.known.get(func);
     if (!c) this.known.set(func, c = this.make(func));
@@ -48,7 +47,8 @@ class Colors {
     if (func === INCOMPLETE) return this.palette.incomplete;
     if (func < 0) return this.palette.plain;
     const f = this.functions[func], kind = this.palette[ORIGINS[f.origin]];
-    const hue = kind.hue + (spread(f.kind === EVENT ? f.display : f.module) - 0.2) * kind.range, lightness = kind.lightness + (spread(f.display) - 0.5) * 11;
+    const hue = kind.hue + (spread(f.kind === EVENT ? f.display : f.module) - 0.2) * kind.range;
+    const lightness = kind.lightness + (spread(f.display) - 0.5) * 11;
     return { fill: `hsl(${(hue + 360).toFixed(0)} ${kind.saturation}% ${lightness.toFixed(1)}%)`, text: kind.text };
   }
 
@@ -57,15 +57,16 @@ class Colors {
     return k.fill || `hsl(${k.hue + k.range * 0.3} ${k.saturation}% ${k.lightness}%)`;
   }
 
-  // ofChange is the colour of a change of a share: −1 … 1 of the greatest one. Small
-  // changes must be seen too, hence the root.
+  // ofChange returns the colour of a change of a share, given as −1 … 1 of the greatest change.
+  // The square root makes small changes visible.
   ofChange(change) {
-    const { same, more, less } = this.palette, to = change > 0 ? more : less, t = Math.sqrt(Math.min(Math.abs(change), 1));
+    const { same, more, less } = this.palette, to = change > 0 ? more : less;
+    const t = Math.sqrt(Math.min(Math.abs(change), 1));
     return `rgb(${same.map((v, k) => Math.round(v + (to[k] - v) * t)).join(" ")})`;
   }
 }
 
-// spread maps a text to 0 … 1, evenly and always the same (FNV-1a).
+// spread is a hash that maps a text to 0 … 1, evenly (FNV-1a).
 function spread(text) {
   let h = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193);

@@ -1,5 +1,5 @@
-// Reading the recording that the page carries. docs/recording.md describes the
-// document; here it becomes typed arrays, which everything else works on.
+// Reading the recording inside the page. docs/recording.md describes the document. Here it
+// becomes typed arrays, which everything else works on.
 
 const RUNNING = 0, WAITING = 1;
 const MANAGED = 0, NATIVE = 1, KERNEL = 2, EVENT = 3;
@@ -49,40 +49,41 @@ class Recording {
     for (const i of s.incomplete) this.incomplete[i] = 1;
   }
 
-  // hasMode tells whether a mode was recorded, be it without any sample.
+  // hasMode tells whether a mode was recorded, even if it has no samples.
   hasMode(mode) { return this.stats(mode) !== undefined || this.mode.includes(mode); }
 
   stats(mode) { return this.modes.find((m) => m.mode === MODES[mode].name); }
 
-  // hasLeaves tells whether stacks of a mode end with what happened.
+  // hasLeaves tells whether stacks of a mode end with a frame for the event.
   hasLeaves(mode) {
-    return this.mode.some((m, i) => m === mode && this.node[i] > 0 && this.functions[this.nodeFunction(this.node[i])].kind === EVENT);
+    const endsWithEvent = (node) => node > 0 && this.functions[this.nodeFunction(node)].kind === EVENT;
+    return this.mode.some((m, i) => m === mode && endsWithEvent(this.node[i]));
   }
 
   nodeFunction(node) { return this.locationFunction[this.nodeLocation[node]]; }
 }
 
-// functionsOf makes one object of each function. What is shown of names is clean:
-// see clean.
+// functionsOf returns one object for each function. The names that are shown have passed clean.
 function functionsOf(doc) {
   const f = doc.functions, strings = doc.strings;
   return f.kind.map((kind, i) => {
     const module = strings[f.module[i]];
-    const display = clean(strings[f.display[i]] || strings[f.method[i]] || `[${module || "unknown"}]`); // of others' formats
+    // Formats of other tools may have no display names.
+    const display = clean(strings[f.display[i]] || strings[f.method[i]] || `[${module || "unknown"}]`);
     return {
       kind, module: clean(module), display,
       short: clean(strings[f.short[i]]) || display,
       signature: clean(strings[f.signature[i]]),
       nameless: strings[f.method[i]] === "",
       origin: originOf(kind, module),
-      // what tells functions apart in two recordings
+      // what identifies a function in two recordings
       key: [kind, strings[f.method[i]], strings[f.display[i]], strings[f.signature[i]], module].join("\0"),
     };
   });
 }
 
-// originOf is profile.Function.Origin: whose code a function is, or that it is an
-// event, as an index into ORIGINS.
+// originOf is profile.Function.Origin, as an index into ORIGINS: whose code a function is, or
+// that it is an event.
 function originOf(kind, module) {
   if (kind === EVENT) return 4;
   if (kind === KERNEL) return 3;
@@ -92,9 +93,8 @@ function originOf(kind, module) {
   return framework ? 1 : 0;
 }
 
-// clean writes control characters, invisible ones and those that turn the
-// direction of writing as escapes: names come from the program that was recorded,
-// and could pretend to be others.
+// clean writes control characters, invisible ones and those that change the direction of
+// writing as escapes. Names come from the recorded program, and could look like others.
 function clean(name) {
   return name.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Cs}]/gu, (c) => {
     const hex = c.codePointAt(0).toString(16);
@@ -102,7 +102,7 @@ function clean(name) {
   });
 }
 
-// threadLabel is what to call a thread.
+// threadLabel returns the name of a thread for people.
 function threadLabel(recording, t) {
   const name = clean(t.name) || clean(t.role);
   const ids = t.osThreadId ? ` (${t.osThreadId})` : "";

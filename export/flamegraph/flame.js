@@ -1,7 +1,7 @@
-// The picture of a tree: where each frame is, and drawing what can be seen of it.
+// The picture of a tree: where each frame is, and drawing the visible part.
 
-// A Layout has the place of every frame: x0 … x1 in units of weight, and a row. The
-// frames of a row are in the order of x, so what is visible is found by bisection.
+// A Layout has the position of every frame: x0 … x1 in units of weight, and a row. The frames
+// of a row are sorted by x, so that the visible ones are found by binary search.
 class Layout {
   constructor(tree, weights) {
     const n = tree.size;
@@ -11,7 +11,7 @@ class Layout {
     this.x1 = new Float64Array(n);
     this.row = new Int32Array(n);
     const next = new Float64Array(n);
-    let callers = 0, above = 0; // where the next caller of the root of a sandwich is; how many rows they take
+    let callers = 0, above = 0; // in a sandwich: x of the next caller of the root; rows of callers
     for (let i = 0; i < n; i++) if (tree.up[i] && weights[i] > 0) above = Math.max(above, tree.depth[i]);
     let rows = 1;
     for (let i = 0; i < n; i++) {
@@ -36,7 +36,7 @@ class Layout {
     return Array.from({ length: rows }, (_, r) => frames.subarray(start[r], start[r + 1]));
   }
 
-  // after returns the place in a row of the first frame that ends behind x.
+  // after returns the index in a row of the first frame that ends after x.
   after(row, x, low = 0) {
     const frames = this.rows[row];
     let high = frames.length;
@@ -56,10 +56,10 @@ class Layout {
 }
 
 const GAP = 1; // pixels between frames
-const NARROW = 0.7; // pixels: narrower frames are not drawn one by one
+const NARROW = 0.7; // pixels; narrower frames are not drawn one by one
 
 // Flame draws a layout into a canvas that sticks to the top of a scrolling box.
-// paint is asked for {fill, text} of a frame, label for what to write on it.
+// paint returns {fill, text} of a frame, label the text to write on it.
 class Flame {
   constructor(scroll, { paint, label, changed }) {
     this.scroll = scroll;
@@ -114,7 +114,7 @@ class Flame {
     if (!this.pending) this.pending = requestAnimationFrame(() => { this.pending = 0; this.paintNow(); });
   }
 
-  // rowTop is where a row is, from the top of all rows.
+  // rowTop returns the y of a row, from the top of all rows.
   rowTop(row) {
     const all = Math.max(this.layout.rows.length * this.rowHeight, this.height - 2);
     return this.flip ? all - (row + 1) * this.rowHeight : row * this.rowHeight;
@@ -154,10 +154,11 @@ class Flame {
       const i = frames[k], x = (layout.x0[i] - v0) * scale, end = (layout.x1[i] - v0) * scale;
       if (x >= this.width) break;
       if (end - x >= NARROW) { this.paintFrame(i, Math.max(x, 0), y, Math.min(end, this.width)); continue; }
-      // Narrow frames become one grey pixel: what lies behind it comes next.
+      // Narrow frames become one grey pixel. The next frame is the first that ends after it.
       const last = layout.after(row, v0 + (x + 1) / scale, k);
       this.ctx.fillStyle = this.matches && this.anyMatch(frames, k, last) ? this.style.match : this.style.narrow;
-      this.ctx.fillRect(x, y + GAP, Math.min(1, Math.max(end, this.endBefore(frames, last, v0, scale)) - x), this.rowHeight - GAP);
+      const width = Math.min(1, Math.max(end, this.endBefore(frames, last, v0, scale)) - x);
+      this.ctx.fillRect(x, y + GAP, width, this.rowHeight - GAP);
       k = Math.max(k, last - 1);
     }
   }
@@ -200,11 +201,13 @@ class Flame {
     ctx.restore();
   }
 
-  // outlines marks what the pointer is on, what is selected, and all frames of the
-  // function that is.
+  // outlines outlines the frame under the pointer, the selected frame, and all frames of the
+  // marked function.
   outlines() {
     if (this.marked !== null) {
-      this.eachVisible((i) => { if (this.layout.tree.func[i] === this.marked) this.outline(i, this.style.ink, 1, true); });
+      this.eachVisible((i) => {
+        if (this.layout.tree.func[i] === this.marked) this.outline(i, this.style.ink, 1, true);
+      });
     }
     if (this.layout.tree.wings) this.outline(0, this.style.focus, 2.5, true);
     if (this.hovered >= 0) this.outline(this.hovered, this.style.ink, 1);
@@ -227,11 +230,13 @@ class Flame {
   // seen on dark frames as well as on light ones.
   outline(i, color, thickness, lined) {
     const { layout, ctx } = this, scale = this.width / (this.v1 - this.v0), half = thickness / 2;
-    const x = Math.max((layout.x0[i] - this.v0) * scale, -4), end = Math.min((layout.x1[i] - this.v0) * scale, this.width + 4);
+    const x = Math.max((layout.x0[i] - this.v0) * scale, -4);
+    const end = Math.min((layout.x1[i] - this.v0) * scale, this.width + 4);
     if (end < 0 || x > this.width) return;
     ctx.strokeStyle = color; ctx.lineWidth = thickness;
     const left = Math.max(x, 0) + half, right = Math.min(end, this.width) - GAP - half;
-    const top = this.rowTop(layout.row[i]) - this.scroll.scrollTop + GAP + half, width = right - left, height = this.rowHeight - GAP - thickness;
+    const top = this.rowTop(layout.row[i]) - this.scroll.scrollTop + GAP + half;
+    const width = right - left, height = this.rowHeight - GAP - thickness;
     ctx.strokeRect(left, top, Math.max(width, 1), height);
     const inner = half + 0.5;
     if (!lined || width < 4 * thickness) return;
@@ -239,8 +244,8 @@ class Flame {
     ctx.strokeRect(left + inner, top + inner, width - 2 * inner, height - 2 * inner);
   }
 
-  // fitted shortens a name to a width in pixels: first the type is left out, from
-  // its start, then the end of the method is cut.
+  // fitted shortens a name to a width in pixels: first it cuts the end of the type, then that
+  // of the method.
   fitted(name, width) {
     if (this.textWidth(name) <= width) return name;
     const dot = methodStart(name), method = name.slice(dot);
@@ -323,7 +328,7 @@ class Flame {
     if (i >= 0 && this.layout.x1[i] > this.layout.x0[i]) {
       this.reveal(i);
       const { x0, x1 } = this.layout, pixel = (this.v1 - this.v0) / this.width;
-      // A frame that is out of sight or too narrow to be seen is brought into view.
+      // A frame that is outside the view, or too narrow, is brought into view.
       if (x0[i] >= this.v1 || x1[i] <= this.v0 || x1[i] - x0[i] < 3 * pixel) {
         const p = this.layout.tree.parent[i];
         const near = p >= 0 && x1[i] - x0[i] > (x1[p] - x0[p]) / 100 ? p : i;
@@ -349,8 +354,8 @@ class Flame {
   }
 }
 
-// methodStart is where the last part of a name begins, behind the last point that
-// is in no brackets. What has a comma there is more than a name, and has no such part.
+// methodStart returns where the last part of a name begins: after the last dot outside
+// brackets. A text with a comma outside brackets is more than a name, and has no such part.
 function methodStart(name) {
   let depth = 0, start = 0;
   for (let i = name.length - 1; i > 0; i--) {

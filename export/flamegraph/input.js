@@ -1,4 +1,4 @@
-// Pointers and keys on the graph.
+// Input by pointer and keyboard on the graph.
 
 class Input {
   constructor(flame, page) {
@@ -20,6 +20,8 @@ class Input {
     return { x: e.clientX - box.left, y: e.clientY - box.top };
   }
 
+  distance(p) { return Math.hypot(p.x - this.start.x, p.y - this.start.y); }
+
   down(e) {
     if (e.button !== 0) return;
     const p = this.at(e);
@@ -33,7 +35,7 @@ class Input {
     const p = this.at(e), before = this.pointers.get(e.pointerId);
     if (!before) { this.page.hover(this.flame.frameAt(p.x, p.y), e); return; }
     if (this.pointers.size === 2) this.pinch(e.pointerId, before, p);
-    else if (this.dragged || Math.hypot(p.x - this.start.x, p.y - this.start.y) > (e.pointerType === "mouse" ? 4 : 10)) {
+    else if (this.dragged || this.distance(p) > (e.pointerType === "mouse" ? 4 : 10)) {
       this.dragged = true;
       this.page.hover(-1);
       this.flame.panBy(before.x - p.x);
@@ -60,7 +62,7 @@ class Input {
     if (e.pointerType === "mouse" || again) this.flame.zoomTo(i);
   }
 
-  // A wheel scrolls; with Ctrl (and so does a pinch on a touchpad) it zooms.
+  // A wheel scrolls; with Ctrl it zooms. Browsers report a pinch on a touchpad as such.
   wheel(e) {
     if (e.ctrlKey || e.metaKey || e.altKey) {
       e.preventDefault();
@@ -101,11 +103,11 @@ class Input {
     if (e.key === "ArrowRight") this.page.select(this.beside(row, i, 1));
   }
 
-  // touching is the caller or the heaviest callee in a row; or the frame itself.
+  // touching returns the caller or the heaviest callee in a row, or else the frame itself.
   touching(i, row) {
     const { layout } = this.flame, frames = layout.rows[row] || [];
-    let best = i, width = 0;
-    for (let k = frames.length ? layout.after(row, layout.x0[i]) : 0; k < frames.length && layout.x0[frames[k]] < layout.x1[i]; k++) {
+    let best = i, width = 0, k = frames.length ? layout.after(row, layout.x0[i]) : 0;
+    for (; k < frames.length && layout.x0[frames[k]] < layout.x1[i]; k++) {
       const w = layout.x1[frames[k]] - layout.x0[frames[k]];
       if (w > width) { best = frames[k]; width = w; }
     }

@@ -1,7 +1,7 @@
-// What is counted: the modes of a recording, the words for them, and how their
-// figures are written. docs/recording.md describes the modes.
+// The modes of a recording: what their samples measure, the words for them, and how their
+// weights are written. docs/recording.md describes the modes.
 
-// Units of weights. What is measured in time lasts: until when the sample was taken.
+// Units of weights. lasts: the weight is a time, which ends when the sample was taken.
 const TIME = { format: formatTime, lasts: true };
 const BYTES = { format: formatBytes, lasts: false };
 const COUNT = { format: formatCount, lasts: false };
@@ -9,59 +9,66 @@ const COUNT = { format: formatCount, lasts: false };
 // MODES are indexed by the mode of a sample:
 //
 //   name      in the file
-//   label     on the switch; title says more
-//   total     a weight, and what it is, in a few words
-//   rate      a weight for each nanosecond, in words
-//   samples   one, and many of them
+//   label     on the switch; title is its tooltip
+//   total     text for a weight
+//   rate      text for a weight per nanosecond
+//   samples   the name of a sample, in the singular and the plural
 //   none      why there are none
-//   states    whether one may choose between running and waiting threads
+//   states    there is a choice between running and waiting threads
 //
-// and for events only:
+// and for event modes only:
 //
-//   events    one, and many of them
-//   every     which events were kept, by stats.every; estimates: one stands for others
-//   leaf      what the last frame of a stack is; leaves: several of them
+//   events    the name of an event, in the singular and the plural
+//   every     text for which events were kept, by stats.every
+//   estimates an event that was kept stands for others
+//   leaf      what the last frame of a stack is; leaves: its title, in the plural
 const MODES = [
   {
-    name: "cpu", label: "CPU", title: "Time on a processor", unit: TIME, samples: ["CPU sample", "CPU samples"],
-    total: (w) => `${formatTime(w)} of CPU time`, rate: (r) => `${digits(r)} processors`,
+    name: "cpu", label: "CPU", title: "CPU time", unit: TIME, samples: ["CPU sample", "CPU samples"],
+    total: (w) => `${formatTime(w)} of CPU time`, rate: (r) => `${digits(r)} CPUs`,
     none: "The program used no CPU time while it was recorded.",
   },
   {
-    name: "wall", label: "Wall", title: "All time of all threads on the clock, running and waiting: it adds up to thread-seconds", unit: TIME, samples: ["wall-clock sample", "wall-clock samples"],
+    name: "wall", label: "Wall", unit: TIME, samples: ["wall-clock sample", "wall-clock samples"],
+    title: "Wall-clock time of all threads together, running and waiting, in thread-seconds",
     total: (w) => `${digits(w / 1e9)} thread-seconds`, rate: (r) => `${digits(r)} threads`, states: true,
     none: "No thread was sampled while the program was recorded.",
   },
   {
-    name: "alloc", label: "Alloc", title: "Bytes that were allocated on the managed heap", unit: BYTES, samples: ["allocation", "allocations"],
+    name: "alloc", label: "Alloc", unit: BYTES, samples: ["allocation", "allocations"],
+    title: "Bytes that were allocated on the managed heap",
     total: (w) => `${formatBytes(w)} allocated`, rate: (r) => `${formatBytes(1e9 * r)}/s`,
     none: "The program allocated nothing while it was recorded, or too little for a sample.",
     events: ["object", "objects"], every: (n) => `about one for each ${formatBytes(n)}`, estimates: true,
     leaf: "class that was allocated", leaves: "Classes",
   },
   {
-    name: "exception", label: "Exceptions", title: "Exceptions that were thrown, be they caught or not", unit: COUNT, samples: ["exception", "exceptions"],
+    name: "exception", label: "Exceptions", unit: COUNT, samples: ["exception", "exceptions"],
+    title: "Exceptions that were thrown, caught or not",
     total: (w) => plural(w, "exception", "exceptions"), rate: (r) => perSecond(r, "exceptions"),
     none: "No exception was thrown while the program was recorded.",
     events: ["exception", "exceptions"], every: (n) => `about one in ${formatCount(n)}`, estimates: true,
     leaf: "exception, and who caught it", leaves: "Types",
   },
   {
-    name: "contention", label: "Locks", title: "Time that threads waited for locks that others held", unit: TIME, samples: ["wait for a lock", "waits for locks"],
+    name: "contention", label: "Locks", unit: TIME, samples: ["wait for a lock", "waits for locks"],
+    title: "Time that threads waited for locks that others held",
     total: (w) => `${formatTime(w)} of waiting for locks`, rate: (r) => `${digits(r)} threads waiting`,
     none: "No thread waited for a lock while the program was recorded.",
     events: ["wait", "waits"], every: (n) => `only those of ${formatTime(n)} or longer`,
     leaf: "who held the lock", leaves: "Owners",
   },
   {
-    name: "thread", label: "Threads", title: "Threads that were started, and by whom", unit: COUNT, samples: ["thread start", "thread starts"],
+    name: "thread", label: "Threads", unit: COUNT, samples: ["thread start", "thread starts"],
+    title: "Threads that were started, and by whom",
     total: (w) => `${plural(w, "thread", "threads")} started`, rate: (r) => perSecond(r, "threads"),
     none: "No thread was started while the program was recorded.",
     events: ["thread", "threads"],
     leaf: "thread that was started", leaves: "New threads",
   },
   {
-    name: "gc", label: "GC", title: "Time that the garbage collector stopped the program, and what set it off", unit: TIME, samples: ["GC pause", "GC pauses"],
+    name: "gc", label: "GC", unit: TIME, samples: ["GC pause", "GC pauses"],
+    title: "Time that the garbage collector stopped the program, and what triggered it",
     total: (w) => `${formatTime(w)} of GC pauses`, rate: (r) => `${formatShare(r, 1)} of the time`,
     none: "There was no garbage collection while the program was recorded.",
     events: ["collection", "collections"],
@@ -69,19 +76,19 @@ const MODES = [
   },
 ];
 
-// eventsText is how many events a weight is the sum of, where that is known and says
-// more than the weight: "3 400 objects"; else it is empty.
+// eventsText returns how many events a weight is the sum of: "3 400 objects". It is empty if
+// that is not known, or if the weight is that number.
 function eventsText(mode, events) {
   return mode.events && mode.unit !== COUNT && events > 0 ? plural(events, ...mode.events) : "";
 }
 
-// isSampled tells whether a sample of a mode stands for more than itself.
+// isSampled tells whether a sample of a mode can stand for more than one event, or for time.
 function isSampled(mode, stats) { return !mode.events || Boolean(mode.estimates && stats && stats.every > 1); }
 
-// everyText says which events were recorded; it is empty if all were.
+// everyText returns which events were recorded. It is empty if all were.
 function everyText(mode, every) { return mode.every && every > 1 ? mode.every(every) : ""; }
 
-// whyNone says why a recording has no samples of a mode.
+// whyNone returns why a recording has no samples of a mode.
 function whyNone(mode, stats) {
   if (!mode.events || !stats || !(stats.lost || stats.seen)) return mode.none;
   const which = everyText(mode, stats.every);
@@ -89,7 +96,7 @@ function whyNone(mode, stats) {
   return `${happened}${which && ` (${which})`}${stats.lost ? ": there was no room" : ""}.`;
 }
 
-// Figures.
+// Numbers as text.
 
 function formatTime(ns) {
   const abs = Math.abs(ns);
@@ -107,16 +114,17 @@ function formatBytes(n) {
   return withUnit(unit ? digits(n) : formatCount(Math.round(n)), units[unit]);
 }
 
-// withUnit keeps a figure and its unit on one line.
-function withUnit(figure, unit) { return `${figure}\u00a0${unit}`; }
+// withUnit keeps a number and its unit on one line.
+function withUnit(number, unit) { return `${number}\u00a0${unit}`; }
 
-// perSecond is how often something happens, from how often in a nanosecond.
+// perSecond returns text for how often something happens, given how often in a nanosecond.
 function perSecond(rate, what) {
   const second = 1e9 * rate;
   return second >= 0.1 || second === 0 ? `${digits(second)} ${what}/s` : `${digits(60 * second)} ${what}/min`;
 }
 
-// digits is a figure with three digits, or all those before the point.
+// digits returns a number with three significant digits, or rounded to an integer if that has
+// more.
 function digits(v) {
   const abs = Math.abs(v);
   return group(v.toFixed(abs < 9.995 ? 2 : abs < 99.95 ? 1 : 0));
@@ -132,7 +140,7 @@ function formatShare(part, whole) {
   return withUnit(percent.toFixed(1), "%");
 }
 
-// formatPoints is a change of a share, in percentage points.
+// formatPoints returns text for a change of a share, in percentage points.
 function formatPoints(change) {
   const points = 100 * change;
   if (Math.abs(points) < 0.05) return "±0.0";

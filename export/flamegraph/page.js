@@ -1,4 +1,4 @@
-// The page: what is chosen, and everything that follows from it.
+// The page: what is selected, and everything that depends on it.
 
 class Page {
   constructor(recording, base) {
@@ -9,16 +9,29 @@ class Page {
     this.found = null;
     this.modes = MODES.map((_, m) => m).filter((m) => recording.hasMode(m));
     const mode = this.modes.find((m) => recording.mode.includes(m)) ?? this.modes[0] ?? 0;
-    this.selection = { mode, states: 3, threads: "merged", managed: false, native: false, leaves: true, from: 0, to: Infinity };
+    this.selection = {
+      mode, states: 3, threads: "merged", managed: false, native: false, leaves: true, from: 0, to: Infinity,
+    };
     this.showBase = false;
-    this.flame = new Flame(byId("scroll"), { paint: (t, i) => this.paint(t, i), label: (t, i) => this.labelOf(t, i), changed: () => this.moved() });
-    this.strip = new Strip(byId("strip"), (from, to) => { Object.assign(this.selection, { from, to }); this.update(); });
+    this.flame = new Flame(byId("scroll"), {
+      paint: (t, i) => this.paint(t, i), label: (t, i) => this.labelOf(t, i), changed: () => this.moved(),
+    });
+    this.strip = new Strip(byId("strip"), (from, to) => {
+      Object.assign(this.selection, { from, to });
+      this.update();
+    });
     this.table = new Table(byId("table"), this);
     this.commands = {
       "/": () => this.startSearch(), n: () => this.step(1), N: () => this.step(-1), 0: () => this.resetZoom(),
-      i: () => byId("toggle-flip").click(), t: () => this.toggleTable(), m: () => byId("toggle-managed").click(), e: () => byId("toggle-leaves")?.click(),
-      s: () => { const f = this.flame.selected >= 0 ? this.tree.func[this.flame.selected] : this.flame.marked; if (f >= 0 && f !== null) this.openSandwich(f); },
-      "?": () => byId("help").showModal(), "+": () => this.flame.zoomBy(0.7, this.flame.width / 2), "-": () => this.flame.zoomBy(1 / 0.7, this.flame.width / 2),
+      i: () => byId("toggle-flip").click(), t: () => this.toggleTable(),
+      m: () => byId("toggle-managed").click(), e: () => byId("toggle-leaves")?.click(),
+      s: () => {
+        const f = this.flame.selected >= 0 ? this.tree.func[this.flame.selected] : this.flame.marked;
+        if (f >= 0 && f !== null) this.openSandwich(f);
+      },
+      "?": () => byId("help").showModal(),
+      "+": () => this.flame.zoomBy(0.7, this.flame.width / 2),
+      "-": () => this.flame.zoomBy(1 / 0.7, this.flame.width / 2),
     };
     if (this.modes.length > 1) this.modes.forEach((m, k) => { this.commands[k + 1] = () => chooseMode(this, m); });
     this.input = new Input(this.flame, this);
@@ -28,7 +41,7 @@ class Page {
 
   get stats() { return this.recording.stats(this.selection.mode); }
 
-  // hasLeaves tells whether stacks end with what happened, if that is not left out.
+  // hasLeaves tells whether stacks end with a frame for the event, unless it is left out.
   hasLeaves() { return [this.recording, this.base].some((r) => r && r.hasLeaves(this.selection.mode)); }
 
   start() {
@@ -40,9 +53,13 @@ class Page {
     this.ready = true;
   }
 
-  // update computes anew what follows from the selection.
+  // update recomputes everything that depends on the selection.
   update() {
-    const began = performance.now(), at = this.tree && this.around === null ? { focus: this.path(this.flame.focus), selected: this.path(this.flame.selected) } : null;
+    const began = performance.now();
+    let at = null;
+    if (this.tree && this.around === null) {
+      at = { focus: this.path(this.flame.focus), selected: this.path(this.flame.selected) };
+    }
     this.whole = buildTree(this.recording, this.selection, this.base);
     this.weight = this.whole.total[0];
     this.baseWeight = this.whole.baseTotal[0];
@@ -73,13 +90,16 @@ class Page {
   }
 
   whyEmpty() {
-    if (this.around !== null) return "This function is not in what is selected.";
+    if (this.around !== null) return "The selection has no samples of this function.";
     const { samples, states } = this.mode;
-    if (!this.recording.mode.includes(this.selection.mode)) return `The recording has no ${samples[1]}. ${whyNone(this.mode, this.stats)}`;
-    return `No ${samples[1]} are in what is selected. Choose other threads${states ? " or states" : ""}, or all of the time.`;
+    if (!this.recording.mode.includes(this.selection.mode)) {
+      return `The recording has no ${samples[1]}. ${whyNone(this.mode, this.stats)}`;
+    }
+    const others = `other threads${states ? " or states" : ""}`;
+    return `The selection has no ${samples[1]}. Choose ${others}, or all of the time.`;
   }
 
-  // path names a frame by its functions, so that it can be found in another tree.
+  // path returns the functions from the root to a frame, to find it in another tree.
   path(i) {
     const path = [];
     for (; i > 0; i = this.tree.parent[i]) path.unshift(this.tree.func[i]);
@@ -102,7 +122,7 @@ class Page {
     if (selected.length) f.selected = at(selected);
   }
 
-  // What frames look like.
+  // The colours and texts of frames.
   paint(tree, i) {
     const func = tree.func[i];
     if (!this.base || func < 0) return this.colors.ofFunction(func);
@@ -117,14 +137,17 @@ class Page {
     return `all: ${this.mode.total(this.showBase ? this.baseWeight : this.weight)}`;
   }
 
-  // What weights look like.
+  // Weights as text.
   figure(weight) { return this.mode.unit.format(weight); }
 
   withShare(weight) { return `${this.figure(weight)} (${formatShare(weight, this.weight)})`; }
 
-  beforeWithShare(i) { return `${this.figure(this.tree.baseTotal[i])} (${formatShare(this.tree.baseTotal[i], this.baseWeight)})`; }
+  beforeWithShare(i) {
+    const before = this.tree.baseTotal[i];
+    return `${this.figure(before)} (${formatShare(before, this.baseWeight)})`;
+  }
 
-  // withEvents is the total of a frame, and how many events that is.
+  // withEvents returns the total of a frame, with the number of events.
   withEvents(i) {
     const events = eventsText(this.mode, this.tree.events[i]);
     return this.withShare(this.tree.total[i]) + (events && ` in ${events}`);
@@ -133,8 +156,10 @@ class Page {
   change(tree, i) { return tree.total[i] / (this.weight || 1) - tree.baseTotal[i] / (this.baseWeight || 1); }
 
   greatestChange() {
-    let most = 0.02; // or noise would look like much
-    for (let i = 1; i < this.whole.size; i++) if (this.whole.func[i] >= 0) most = Math.max(most, Math.abs(this.change(this.whole, i)));
+    let most = 0.02; // with less, noise would have strong colours
+    for (let i = 1; i < this.whole.size; i++) {
+      if (this.whole.func[i] >= 0) most = Math.max(most, Math.abs(this.change(this.whole, i)));
+    }
     return most;
   }
 
@@ -178,7 +203,9 @@ class Page {
   // markFunction outlines all frames of a function and selects the heaviest.
   markFunction(func) {
     let best = -1;
-    for (let i = 0; i < this.tree.size; i++) if (this.tree.func[i] === func && (best < 0 || this.shownWeight(i) > this.shownWeight(best))) best = i;
+    for (let i = 0; i < this.tree.size; i++) {
+      if (this.tree.func[i] === func && (best < 0 || this.shownWeight(i) > this.shownWeight(best))) best = i;
+    }
     if (best >= 0) { this.select(best); return; }
     this.flame.marked = func;
     this.flame.draw();
@@ -197,11 +224,15 @@ class Page {
 
   closeSandwich() { const func = this.around; this.around = null; this.arrange(); this.markFunction(func); }
 
-  // back undoes what was done last, more or less.
+  // back undoes one of the zoom, the sandwich, the selection and the search, in this order.
   back() {
     const f = this.flame;
     byId("tip").hidden = true;
-    if (document.activeElement === byId("search")) { this.setSearch(""); f.canvas.focus({ preventScroll: true }); return; }
+    if (document.activeElement === byId("search")) {
+      this.setSearch("");
+      f.canvas.focus({ preventScroll: true });
+      return;
+    }
     if (f.zoomed()) this.resetZoom();
     else if (this.around !== null) this.closeSandwich();
     else if (f.selected >= 0 || f.marked !== null) this.select(-1);
@@ -224,7 +255,7 @@ class Page {
     byId("search").setAttribute("aria-invalid", String(wrong));
     this.found = test ? findFunctions(this, test) : null;
     byId("found").className = wrong ? "wrong" : "";
-    byId("found").textContent = wrong ? "This is no regular expression." : this.found ? this.foundText() : "";
+    byId("found").textContent = wrong ? "This is not a regular expression." : this.found ? this.foundText() : "";
     byId("next").disabled = byId("previous").disabled = !this.found || !this.found.frames;
     this.table.show();
   }
@@ -232,12 +263,13 @@ class Page {
   foundText() {
     const { functions, frames, weight } = this.found;
     if (!frames) return "nothing found";
-    return `${plural(functions.size, "function", "functions")} in ${plural(frames, "frame", "frames")}: ${this.withShare(weight)}`;
+    const where = `${plural(functions.size, "function", "functions")} in ${plural(frames, "frame", "frames")}`;
+    return `${where}: ${this.withShare(weight)}`;
   }
 
   marksOf(tree) { return Uint8Array.from(tree.func, (f) => this.found.functions.has(f) ? 1 : 0); }
 
-  // step goes to the next match, in the order of the picture.
+  // step selects the next match, in the order of the picture.
   step(by) {
     const f = this.flame, n = this.tree.size;
     if (!f.matches) return;
@@ -256,15 +288,21 @@ class Page {
     this.theme = name;
     this.colors = new Colors(name, this.functions);
     const css = getComputedStyle(document.documentElement), color = (v) => css.getPropertyValue(`--${v}`).trim();
-    this.flame.setStyle({ background: color("panel"), ink: color("ink"), match: color("match"), focus: color("focus"), narrow: color("narrow"), font: `12px ${color("font")}` });
-    this.strip.style = { background: color("panel"), muted: color("muted"), running: color("running"), waiting: color("waiting"), event: color("event"), veil: color("veil"), font: `11px ${color("font")}` };
+    this.flame.setStyle({
+      background: color("panel"), ink: color("ink"), match: color("match"), focus: color("focus"),
+      narrow: color("narrow"), font: `12px ${color("font")}`,
+    });
+    this.strip.style = {
+      background: color("panel"), muted: color("muted"), running: color("running"), waiting: color("waiting"),
+      event: color("event"), veil: color("veil"), font: `11px ${color("font")}`,
+    };
     if (!this.ready) return;
     this.flame.draw(); this.strip.draw(); this.table.show(); showLegend(this);
   }
 }
 
-// matcher makes a test of what was typed: null for nothing, undefined for a
-// regular expression that is none.
+// matcher returns a test for what was typed: null for nothing, undefined for an invalid regular
+// expression.
 function matcher(text) {
   if (!text) return null;
   const regex = /^\/(.+?)\/?$/.exec(text);
@@ -275,8 +313,8 @@ function matcher(text) {
   } catch { return undefined; }
 }
 
-// findFunctions finds the functions of which the name, the parameters or the module
-// match. A stack counts once in the weight, however many of its frames match.
+// findFunctions finds the functions whose name, parameters or module match. A stack counts once
+// in the weight, however many of its frames match.
 function findFunctions(page, test) {
   const functions = new Set();
   page.functions.forEach((f, k) => { if (test(f.display + f.signature) || test(f.module)) functions.add(k); });

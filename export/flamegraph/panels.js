@@ -1,6 +1,5 @@
-// What stands around the graph: the table of functions, the selected frame, the
-// ancestors, the legend, the tip at the pointer. Text from the recording is only
-// ever set as text.
+// The panels around the graph: the table of functions, the selected frame, the ancestors, the
+// legend, the tooltip. Text from the recording is only ever set as text, never as HTML.
 
 function element(name, attributes = {}, ...children) {
   const e = document.createElement(name);
@@ -22,26 +21,33 @@ function swatch(color) {
   return i;
 }
 
-function button(text, action, attributes = {}) { return element("button", { type: "button", onclick: action, ...attributes }, text); }
+function button(text, action, attributes = {}) {
+  return element("button", { type: "button", onclick: action, ...attributes }, text);
+}
 
-// The table of functions. Rows are added as one scrolls, so that many cost nothing.
+// The table of functions. It shows some rows, and more on demand, so that many cost nothing.
 const ROWS_AT_ONCE = 100;
 
 class Table {
   constructor(root, page) {
     this.root = root; this.page = page;
     this.sort = "self"; this.descending = true;
-    this.by = "self"; // which of the two a comparison shows
-    let width = 0; // names are cut to it
-    new ResizeObserver(() => { if (root.clientWidth !== width) { width = root.clientWidth; this.cutNames(); } }).observe(root);
+    this.by = "self"; // what a comparison shows: self or total
+    let width = 0; // that names have been cut to
+    new ResizeObserver(() => {
+      if (root.clientWidth === width) return;
+      width = root.clientWidth;
+      this.cutNames();
+    }).observe(root);
   }
 
   show() {
     this.shown = ROWS_AT_ONCE;
     const { page } = this, compare = page.base;
     this.rows = page.rows.filter((r) => (page.weightOf(r) > 0) && (!page.found || page.found.functions.has(r.func)));
-    const value = this.values()[this.sort] || this.values()[this.by];
-    this.rows.sort((a, b) => (this.descending ? -1 : 1) * (typeof value(a) === "string" ? value(a).localeCompare(value(b)) : value(a) - value(b)) || b.self - a.self || b.total - a.total || a.func - b.func);
+    const value = this.values()[this.sort] || this.values()[this.by], sign = this.descending ? -1 : 1;
+    const order = (x, y) => sign * (typeof x === "string" ? x.localeCompare(y) : x - y);
+    this.rows.sort((a, b) => order(value(a), value(b)) || b.self - a.self || b.total - a.total || a.func - b.func);
     this.body = element("tbody");
     const columns = compare ? ["slim", "slim", "slim", ""] : ["number", "number", ""];
     const head = element("div", { class: "tableHead" }, element("h2", {}, this.heading()), this.countText());
@@ -53,16 +59,18 @@ class Table {
     this.fill();
   }
 
-  // heading says what the rows are.
+  // heading returns the title of the table.
   heading() {
     const { page } = this;
     if (!page.mode.events) return "Hottest functions";
     return page.selection.leaves && page.hasLeaves() ? `${page.mode.leaves} and functions` : "Functions";
   }
 
-  countText() { return element("span", { class: "count" }, `${formatCount(this.rows.length)}${this.page.found ? " found" : ""}`); }
+  countText() {
+    return element("span", { class: "count" }, formatCount(this.rows.length) + (this.page.found ? " found" : ""));
+  }
 
-  // values are the columns that can be sorted by.
+  // values returns, for each column, the value of a row that it is sorted by.
   values() {
     const p = this.page, by = this.by === "self" ? ["self", "baseSelf"] : ["total", "baseTotal"];
     return {
@@ -74,12 +82,15 @@ class Table {
 
   headings() {
     const names = this.page.base
-      ? [["before", "Before", "share in the recording that is compared with"], ["after", "After", "share in this recording"], ["change", "Change", "in percentage points of all"]]
-      : [["self", "Self", "of the function itself"], ["total", "Total", "of the function and what it calls; recursion counts once"]];
+      ? [["before", "Before", "share in the base recording"], ["after", "After", "share in this recording"],
+        ["change", "Change", "of the share, in percentage points"]]
+      : [["self", "Self", "of the function itself"],
+        ["total", "Total", "of the function and what it calls; recursion counts once"]];
     return [...names, ["name", "Function", ""]].map(([key, text, title]) => {
       const sorted = key === this.sort;
-      return element("th", { scope: "col", "aria-sort": sorted ? (this.descending ? "descending" : "ascending") : "none" },
-        button(text + (sorted ? (this.descending ? " ▾" : " ▴") : ""), () => this.sortBy(key), { title, id: `sort-${key}` }));
+      const [direction, arrow] = !sorted ? ["none", ""] : this.descending ? ["descending", " ▾"] : ["ascending", " ▴"];
+      return element("th", { scope: "col", "aria-sort": direction },
+        button(text + arrow, () => this.sortBy(key), { title, id: `sort-${key}` }));
     });
   }
 
@@ -101,8 +112,14 @@ class Table {
     this.body.append(...this.rows.slice(from, this.shown).map((r) => this.row(r)));
     this.list.querySelectorAll(".rows > p, .rows > button").forEach((e) => e.remove());
     const left = this.rows.length - this.shown;
-    if (left > 0) this.list.append(button(`Show ${Math.min(left, ROWS_AT_ONCE)} of ${formatCount(left)} more`, () => { this.shown += ROWS_AT_ONCE; this.fill(); }));
-    if (!this.rows.length) this.list.append(element("p", {}, this.page.found ? "No function matches." : "There are no functions in what is selected."));
+    if (left > 0) {
+      const text = `Show ${Math.min(left, ROWS_AT_ONCE)} of ${formatCount(left)} more`;
+      this.list.append(button(text, () => { this.shown += ROWS_AT_ONCE; this.fill(); }));
+    }
+    if (!this.rows.length) {
+      const why = this.page.found ? "No function matches." : "The selection has no functions.";
+      this.list.append(element("p", {}, why));
+    }
     this.cutNames();
     this.mark();
   }
@@ -120,17 +137,20 @@ class Table {
   }
 
   figure(v, title = "") {
-    const cell = element("td", { title: title || undefined }, formatShare(v, this.page.weight), element("small", {}, this.page.figure(v)));
+    const cell = element("td", { title: title || undefined },
+      formatShare(v, this.page.weight), element("small", {}, this.page.figure(v)));
     cell.style.backgroundSize = `${this.page.weight > 0 ? 100 * v / this.page.weight : 0}% 3px`;
     return cell;
   }
 
-  // cutNames shortens names that are too long like those of frames, so that the
-  // method can be read.
+  // cutNames shortens long names as in frames, so that the method stays readable.
   cutNames() {
     if (!this.body || !this.body.firstChild) return;
     const width = (this.body.firstChild.lastChild.clientWidth - 32) * 12 / 13; // of the font of frames
-    for (const row of this.body.children) row.querySelector("span").textContent = this.page.flame.fitted(this.page.functions[row.dataset.func].short, width);
+    for (const row of this.body.children) {
+      const name = this.page.functions[row.dataset.func].short;
+      row.querySelector("span").textContent = this.page.flame.fitted(name, width);
+    }
   }
 
   compared(r) {
@@ -142,17 +162,22 @@ class Table {
 
   // mark shows which function is selected.
   mark() {
-    for (const row of this.body.children) row.setAttribute("aria-selected", String(Number(row.dataset.func) === this.page.flame.marked));
+    for (const row of this.body.children) {
+      row.setAttribute("aria-selected", String(Number(row.dataset.func) === this.page.flame.marked));
+    }
   }
 }
 
-// showDetail describes a frame, or everything.
+// showDetail describes a frame, or the root.
 function showDetail(page, i) {
   const tree = page.tree, func = tree.func[i], f = page.functions[func];
   const name = element("div", {}, element("b", {}, f ? f.display : page.labelOf(tree, i)), f ? f.signature : "");
   const actions = element("div", { class: "actions" });
   if (f) {
-    if (page.around !== func) actions.append(button("Callers & callees", () => page.openSandwich(func), { id: "sandwichButton", title: "Who calls it, what it calls (s)" }));
+    if (page.around !== func) {
+      actions.append(button("Callers & callees", () => page.openSandwich(func),
+        { id: "sandwichButton", title: "Who calls it, what it calls (s)" }));
+    }
     actions.append(button("Copy name", (e) => copy(f.display + f.signature, e.currentTarget), { id: "copyButton" }));
   }
   const facts = element("div", { class: "figures" });
@@ -161,7 +186,7 @@ function showDetail(page, i) {
   add("total", page.withShare(tree.total[i]));
   add("self", page.withShare(tree.self[i]));
   addEvents(page, i, add);
-  if (p >= 0) add(tree.up[i] ? "of what it leads to" : "of its caller", formatShare(tree.total[i], tree.total[p]));
+  if (p >= 0) add(tree.up[i] ? "of its callee" : "of its caller", formatShare(tree.total[i], tree.total[p]));
   if (page.base) {
     add("before", page.beforeWithShare(i));
     add("change", `${formatPoints(page.change(tree, i))} points`);
@@ -169,15 +194,16 @@ function showDetail(page, i) {
   if (f) {
     add("", originName(f.origin, page.mode));
     if (f.module) add("in", f.module);
-    const tiers = page.tiers(i);
-    if (tiers.length) add("compiled", tiers.map(([t, w]) => tiers.length > 1 ? `${clean(t)} ${formatShare(w, tiers.reduce((s, x) => s + x[1], 0))}` : clean(t)).join(", "));
+    const tiers = page.tiers(i), all = tiers.reduce((sum, [, w]) => sum + w, 0);
+    const share = (w) => tiers.length > 1 ? ` ${formatShare(w, all)}` : "";
+    if (tiers.length) add("compiled", tiers.map(([t, w]) => clean(t) + share(w)).join(", "));
   } else if (func === INCOMPLETE) {
-    facts.append(element("span", {}, "Stacks of which frames are missing: near the base, in between, or all of them."));
+    facts.append(element("span", {}, "Stacks with missing frames: near the base, in between, or all of them."));
   }
   byId("detail").replaceChildren(element("div", { class: "name" }, name, actions), facts);
 }
 
-// addEvents tells how many events and samples a frame is made of.
+// addEvents adds how many events and samples a frame stands for.
 function addEvents(page, i, add) {
   const { mode, tree } = page, events = tree.events[i];
   if (eventsText(mode, events)) {
@@ -189,8 +215,8 @@ function addEvents(page, i, add) {
 
 function originName(origin, mode) { return ORIGIN_NAMES[origin] ?? mode.leaf; }
 
-// copy puts a text on the clipboard, by the old way where the new one is refused:
-// pages from a file may lack it.
+// copy puts a text on the clipboard. A page from a file may not be allowed to use
+// navigator.clipboard; then execCommand does it.
 async function copy(text, from) {
   try {
     await navigator.clipboard.writeText(text);
@@ -213,13 +239,24 @@ function showCrumbs(page) {
   const crumbs = byId("crumbs"), { flame, tree } = page, path = [];
   for (let i = tree.parent[flame.focus]; i >= 0; i = tree.parent[i]) path.unshift(i);
   const zoomed = flame.zoomed(), parts = [];
-  const narrow = innerWidth <= 600, label = (i) => i === 0 && page.around === null ? "all" : flame.fitted(page.labelOf(tree, i), narrow ? 76 : 150) || "…";
-  const step = (i) => button(label(i), () => flame.zoomTo(i), { class: i === 0 ? "fixed" : "", title: page.labelOf(tree, i) });
-  const last = narrow ? 1 : 3, shown = path.length > last + 2 ? [path[0], -1, ...path.slice(-last)] : path;
-  for (const i of shown) parts.push(i < 0 ? element("span", { title: `${path.length - 1 - last} frames between` }, "…") : step(i), element("span", { "aria-hidden": "true" }, "›"));
+  const narrow = innerWidth <= 600, last = narrow ? 1 : 3;
+  const label = (i) => {
+    if (i === 0 && page.around === null) return "all";
+    return flame.fitted(page.labelOf(tree, i), narrow ? 76 : 150) || "…";
+  };
+  const step = (i) => button(label(i), () => flame.zoomTo(i),
+    { class: i === 0 ? "fixed" : "", title: page.labelOf(tree, i) });
+  const between = () => element("span", { title: `${path.length - 1 - last} frames between` }, "…");
+  const shown = path.length > last + 2 ? [path[0], -1, ...path.slice(-last)] : path;
+  for (const i of shown) parts.push(i < 0 ? between() : step(i), element("span", { "aria-hidden": "true" }, "›"));
   parts.push(element("span", { class: "here", "aria-current": "location" }, page.labelOf(tree, flame.focus)));
-  if (page.around !== null) parts.unshift(button("✕ Callers & callees of", () => page.closeSandwich(), { id: "closeSandwich", class: "reset", title: "Back to the whole graph (Esc)" }));
-  if (zoomed) parts.push(button("Reset zoom", () => page.resetZoom(), { id: "resetZoom", class: "reset", title: "Esc or 0" }));
+  if (page.around !== null) {
+    parts.unshift(button("✕ Callers & callees of", () => page.closeSandwich(),
+      { id: "closeSandwich", class: "reset", title: "Back to the whole graph (Esc)" }));
+  }
+  if (zoomed) {
+    parts.push(button("Reset zoom", () => page.resetZoom(), { id: "resetZoom", class: "reset", title: "Esc or 0" }));
+  }
   crumbs.replaceChildren(...parts);
   if (page.around !== null) crumbs.firstChild.style.marginLeft = "0";
 }
@@ -229,12 +266,14 @@ function showLegend(page) {
   if (page.base) {
     const bar = element("canvas", { width: 120, height: 12, "aria-hidden": "true" }), ctx = bar.getContext("2d");
     for (let x = 0; x < 120; x++) { ctx.fillStyle = page.colors.ofChange(x / 60 - 1); ctx.fillRect(x, 0, 1, 12); }
-    const most = (100 * page.greatest).toFixed(1);
-    parts.push(element("span", {}, `share of all: −${most} points`, bar, `+${most} points (red: more than before, blue: less)`));
+    const most = (100 * page.greatest).toFixed(1), least = `share of all: −${most} points`;
+    parts.push(element("span", {}, least, bar, `+${most} points (red: more than before, blue: less)`));
   } else {
     const there = new Set(Array.from(page.tree.func, (func) => func >= 0 ? page.functions[func].origin : -1));
     ORIGINS.forEach((name, origin) => {
-      if (there.has(origin)) parts.push(element("span", {}, swatch(page.colors.ofKind(name)), originName(origin, page.mode) + (name === "framework" ? " (System.*, Microsoft.*)" : "")));
+      if (!there.has(origin)) return;
+      const more = name === "framework" ? " (System.*, Microsoft.*)" : "";
+      parts.push(element("span", {}, swatch(page.colors.ofKind(name)), originName(origin, page.mode) + more));
     });
   }
   if (page.tree.func.includes(INCOMPLETE)) {
@@ -245,25 +284,35 @@ function showLegend(page) {
   legend.replaceChildren(...parts);
 }
 
-// showTip puts figures of a frame beside the pointer.
+// showTip shows a tooltip with the numbers of a frame beside the pointer.
 function showTip(page, i, e) {
   const tip = byId("tip");
   tip.hidden = i < 0;
   if (i < 0) return;
   const tree = page.tree, f = page.functions[tree.func[i]];
-  const lines = [element("div", {}, element("b", {}, f ? f.display : page.labelOf(tree, i)), f ? f.signature : ""),
-    element("div", {}, element("b", {}, page.withEvents(i)), ` total · ${page.withShare(tree.self[i])} self`, isSampled(page.mode, page.stats) ? ` · ${plural(tree.count[i], "sample", "samples")}` : "")];
-  if (page.base) lines.push(element("div", {}, `before ${page.beforeWithShare(i)}, change `, element("b", {}, `${formatPoints(page.change(tree, i))} points`)));
+  const samples = isSampled(page.mode, page.stats) ? ` · ${plural(tree.count[i], "sample", "samples")}` : "";
+  const lines = [
+    element("div", {}, element("b", {}, f ? f.display : page.labelOf(tree, i)), f ? f.signature : ""),
+    element("div", {}, element("b", {}, page.withEvents(i)), ` total · ${page.withShare(tree.self[i])} self`, samples),
+  ];
+  if (page.base) {
+    lines.push(element("div", {}, `before ${page.beforeWithShare(i)}, change `,
+      element("b", {}, `${formatPoints(page.change(tree, i))} points`)));
+  }
   if (f && f.module) lines.push(element("div", {}, f.module));
   tip.replaceChildren(...lines);
   const { width, height } = tip.getBoundingClientRect();
-  const x = Math.min(e.clientX + 14, innerWidth - width - 6), y = e.clientY + 18 + height > innerHeight ? e.clientY - height - 10 : e.clientY + 18;
+  const x = Math.min(e.clientX + 14, innerWidth - width - 6);
+  const y = e.clientY + 18 + height > innerHeight ? e.clientY - height - 10 : e.clientY + 18;
   tip.style.transform = `translate(${Math.max(4, x)}px, ${Math.max(4, y)}px)`;
 }
 
-// segments fills a group with buttons of which one is chosen. An option is [value,
-// text, title, whether there is nothing behind it].
+// segments fills a group with radio buttons. An option is [value, text, title, whether it has no
+// samples].
 function segments(group, name, options, chosen, change) {
-  group.replaceChildren(...options.map(([value, text, title, empty]) => element("label", { title, class: empty ? "empty" : "" },
-    element("input", { type: "radio", name, value, checked: value === chosen, onchange: () => change(value) }), element("span", {}, text))));
+  group.replaceChildren(...options.map(([value, text, title, empty]) => {
+    const input = element("input",
+      { type: "radio", name, value, checked: value === chosen, onchange: () => change(value) });
+    return element("label", { title, class: empty ? "empty" : "" }, input, element("span", {}, text));
+  }));
 }

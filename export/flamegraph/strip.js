@@ -1,5 +1,4 @@
-// The strip of time above the graph: how much went on when, and the range that is
-// looked at.
+// The time strip above the graph: how much happened when, and the selected range.
 
 class Strip {
   constructor(root, changed) {
@@ -17,8 +16,8 @@ class Strip {
     this.handles.forEach((h, k) => h.addEventListener("keydown", (e) => this.key(e, k)));
   }
 
-  // show counts the samples of what is selected, whatever their time and state. Only
-  // where one can choose by state it is shown.
+  // show sums up the selected samples, of any time and state. States are shown apart only in
+  // modes with a choice of states.
   show(recording, selection) {
     const bins = 240, span = Math.max(recording.duration, lastSample(recording), 1), mode = MODES[selection.mode];
     const sums = [new Float64Array(bins), new Float64Array(bins)];
@@ -51,8 +50,10 @@ class Strip {
     for (let b = 0; b < bins; b++) {
       const x = b * w / bins, width = (b + 1) * w / bins - x;
       const running = this.sums[RUNNING][b] * scale, waiting = this.sums[WAITING][b] * scale;
-      ctx.fillStyle = this.mode.events ? this.style.event : this.style.running; ctx.fillRect(x, floor - running, width, running);
-      ctx.fillStyle = this.style.waiting; ctx.fillRect(x, floor - running - waiting, width, waiting);
+      ctx.fillStyle = this.mode.events ? this.style.event : this.style.running;
+      ctx.fillRect(x, floor - running, width, running);
+      ctx.fillStyle = this.style.waiting;
+      ctx.fillRect(x, floor - running - waiting, width, waiting);
     }
     this.drawScale(ctx, w, h);
     const x0 = this.from / this.span * w, x1 = Math.min(this.to / this.span, 1) * w;
@@ -75,8 +76,8 @@ class Strip {
   }
 
   placeHandles(x0, x1) {
-    const range = this.isWhole() ? "all of the time" : `${formatTime(this.from)} to ${formatTime(Math.min(this.to, this.span))}`;
-    this.label.textContent = range;
+    const to = formatTime(Math.min(this.to, this.span));
+    this.label.textContent = this.isWhole() ? "all of the time" : `${formatTime(this.from)} to ${to}`;
     this.whole.hidden = this.isWhole();
     this.peak.textContent = `up to ${this.mode.rate(this.most)}`;
     [[x0, this.from, "from"], [x1, Math.min(this.to, this.span), "to"]].forEach(([x, at, name], k) => {
@@ -111,7 +112,7 @@ class Strip {
       this.area.removeEventListener("pointermove", move);
       this.area.removeEventListener("pointerup", end);
       this.area.removeEventListener("pointercancel", end);
-      // A click without a drag takes the range away.
+      // A click without a drag removes the range.
       if (grip >= 0 || Math.abs(ev.clientX - start) > 3) this.choose(fixed, time(ev)); else this.choose(0, Infinity);
     };
     this.area.addEventListener("pointermove", move);
@@ -126,7 +127,9 @@ class Strip {
 
   key(e, k) {
     const step = this.span / (e.shiftKey ? 10 : 100), at = [this.from, Math.min(this.to, this.span)];
-    const by = { ArrowLeft: -step, ArrowDown: -step, ArrowRight: step, ArrowUp: step, PageDown: -10 * step, PageUp: 10 * step }[e.key];
+    const by = {
+      ArrowLeft: -step, ArrowDown: -step, ArrowRight: step, ArrowUp: step, PageDown: -10 * step, PageUp: 10 * step,
+    }[e.key];
     if (by !== undefined) at[k] += by;
     else if (e.key === "Home") at[k] = k ? at[0] : 0;
     else if (e.key === "End") at[k] = k ? this.span : at[1];
@@ -137,9 +140,9 @@ class Strip {
   }
 }
 
-// spreadOut adds a weight to the bins from a place on: as much to each as it is long,
-// or samples and bins would beat against each other. What goes beyond the end of the
-// recording is not shown.
+// spreadOut distributes a weight over the bins from place on, to each as much as fits its
+// length. Adding it to a single bin would cause beats between samples and bins. What goes
+// beyond the end of the recording is not shown.
 function spreadOut(bins, place, weight, bin) {
   let k = Math.min(bins.length - 1, Math.floor(place)), room = (k + 1 - place) * bin;
   for (; k < bins.length && weight > 0; k++, room = bin) {
@@ -150,7 +153,7 @@ function spreadOut(bins, place, weight, bin) {
 
 function lastSample(recording) { return recording.samples ? recording.at[recording.samples - 1] : 0; }
 
-// niceStep is a step of 1, 2 or 5 times a power of ten.
+// niceStep returns a step of 1, 2 or 5 times a power of ten, of at least least.
 function niceStep(least) {
   const power = 10 ** Math.floor(Math.log10(least));
   return [1, 2, 5, 10].find((f) => f * power >= least) * power;

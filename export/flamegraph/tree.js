@@ -1,12 +1,11 @@
-// From samples to trees of frames, and what can be asked of a tree.
+// Trees of frames: how they are made from samples, and what is computed from them.
 
-// Frames that are no function. A frame's func is an index of a function, or one of
-// these; threads are numbered downwards from FIRST_THREAD.
+// Frames that are not functions. A frame's func is the index of a function, or one of these.
+// Threads are numbered downwards from FIRST_THREAD.
 const ROOT = -1, INCOMPLETE = -2, FIRST_THREAD = -3;
 
 // A Tree has its frames in preorder: the subtree of frame i is i … end[i]-1.
-// Weights are in the unit of the mode. In a comparison, base* are those of the other
-// recording.
+// Weights are in the unit of the mode. In a comparison, base* are the weights of the base.
 class Tree {
   constructor(n) {
     this.size = n;
@@ -16,15 +15,14 @@ class Tree {
     this.end = new Int32Array(n);
     this.self = new Float64Array(n);
     this.total = new Float64Array(n);
-    this.count = new Int32Array(n); // samples, of the whole subtree
-    this.events = new Float64Array(n); // likewise
+    this.count = new Int32Array(n); // samples of the subtree
+    this.events = new Float64Array(n); // events of the subtree
     this.baseSelf = new Float64Array(n);
     this.baseTotal = new Float64Array(n);
     this.up = new Uint8Array(n); // the frame is a caller of the root: sandwiches only
   }
 
-  // outermost calls visit for every frame that matches and is in no other such
-  // frame of the same stack.
+  // outermost calls visit for every frame that matches and has no caller that does.
   outermost(matches, visit) {
     for (let i = 0; i < this.size;) {
       if (matches(i)) { visit(i); i = this.end[i]; } else i++;
@@ -35,12 +33,14 @@ class Tree {
 // Growing is a tree under construction: children are found by function.
 class Growing {
   constructor() {
-    this.parent = [-1]; this.func = [ROOT]; this.self = [0]; this.count = [0]; this.events = [0]; this.base = [0]; this.up = [0];
+    this.parent = [-1]; this.func = [ROOT]; this.up = [0];
+    this.self = [0]; this.count = [0]; this.events = [0]; this.base = [0];
     this.children = new Map();
   }
 
   child(parent, func, up = 0) {
-    const key = (parent * 2 + up) * 0x800000 + func + 0x400000; // < 2^53: there are fewer than 2^22 functions and threads
+    // Less than 2^53, because there are fewer than 2^22 functions and threads.
+    const key = (parent * 2 + up) * 0x800000 + func + 0x400000;
     let at = this.children.get(key);
     if (at === undefined) {
       at = this.parent.length;
@@ -55,8 +55,8 @@ class Growing {
     this.self[at] += weight; this.count[at] += count; this.events[at] += events; this.base[at] += base;
   }
 
-  // finish sums up and puts the frames into preorder, siblings by weight. place
-  // tells where each frame has gone.
+  // finish sums up and puts the frames into preorder, siblings by weight. place has the new
+  // index of each frame.
   finish() {
     const n = this.parent.length, total = Float64Array.from(this.self), base = Float64Array.from(this.base);
     const count = Int32Array.from(this.count), events = Float64Array.from(this.events);
@@ -67,15 +67,15 @@ class Growing {
     }
     const order = Array.from({ length: n - 1 }, (_, i) => i + 1);
     order.sort((a, b) => total[b] - total[a] || base[b] - base[a] || a - b);
-    // The children of each frame become a list, heaviest first. Places are given
-    // out from the parents to the children.
+    // The children of each frame become a linked list, the heaviest first. Then indices are
+    // assigned, to parents before children.
     const tree = new Tree(n), place = new Int32Array(n);
     const first = new Int32Array(n).fill(-1), following = new Int32Array(n).fill(-1);
     for (let k = order.length - 1; k >= 0; k--) {
       const i = order[k], p = this.parent[i];
       following[i] = first[p]; first[p] = i;
     }
-    for (let i = 0; i < n; i++) { // a parent is always before its children
+    for (let i = 0; i < n; i++) { // a parent comes before its children
       let at = place[i] + 1;
       for (let c = first[i]; c >= 0; c = following[c]) { place[c] = at; at += size[c]; }
     }
@@ -93,13 +93,13 @@ class Growing {
   }
 }
 
-// A selection is {mode, states, threads, managed, native, leaves, from, to}: the same
-// as profile.Selection, and whether stacks end with what happened. states is a set of
-// bits (1: running, 2: waiting); threads is "merged", "each", or a Set of thread
-// numbers; to is exclusive.
+// A selection is {mode, states, threads, managed, native, leaves, from, to}. It is like
+// profile.Selection. leaves: stacks end with a frame for the event. states is a set of bits
+// (1: running, 2: waiting). threads is "merged", "each", or a Set of thread groups. to is
+// exclusive.
 
-// buildTree makes the tree of what a selection chooses. base is the recording to
-// compare with, or null.
+// buildTree makes the tree of the selected samples. base is the recording to compare with, or
+// null.
 function buildTree(recording, selection, base) {
   const grow = new Growing();
   const memos = [place(recording, selection, grow, recording.samples, 0)];
@@ -109,19 +109,23 @@ function buildTree(recording, selection, base) {
   return tree;
 }
 
-// place adds the samples of one recording to a tree. A raw node can be under
-// several frames (threads, incomplete stacks): a group is such a frame, and where
-// its nodes have gone is remembered for each group.
+// place adds the samples of one recording to a tree. A node of the recording can be below
+// several frames (of threads, and of incomplete stacks). A group is such a frame, with the
+// frames of the nodes below it.
 function place(recording, selection, grow, samples, column) {
   const groups = new Map(), { mode, states, from, to } = selection;
   const each = selection.threads === "each", some = selection.threads instanceof Set ? selection.threads : null;
   for (let i = 0; i < samples; i++) {
     const thread = recording.thread[i];
-    if (recording.mode[i] !== mode || !(states & 1 << recording.state[i]) || recording.at[i] < from || recording.at[i] >= to) continue;
+    if (recording.mode[i] !== mode || !(states & 1 << recording.state[i])) continue;
+    if (recording.at[i] < from || recording.at[i] >= to) continue;
     if (some && !some.has(recording.group[thread])) continue;
     const key = (each ? recording.group[thread] + 1 : 0) * 2 + recording.incomplete[i];
     let g = groups.get(key);
-    if (!g) groups.set(key, g = newGroup(recording, grow, each ? recording.group[thread] : -1, recording.incomplete[i]));
+    if (!g) {
+      g = newGroup(recording, grow, each ? recording.group[thread] : -1, recording.incomplete[i]);
+      groups.set(key, g);
+    }
     const at = frameOf(recording, selection, grow, g, recording.node[i]), w = recording.weight[i];
     g.weight.set(recording.node[i], (g.weight.get(recording.node[i]) || 0) + w);
     if (column) grow.add(at, 0, 0, 0, w); else grow.add(at, w, recording.count[i], recording.events[i], 0);
@@ -136,8 +140,8 @@ function newGroup(recording, grow, thread, incomplete) {
   return { frames: new Map([[0, root]]), weight: new Map() };
 }
 
-// frameOf returns the frame of a raw node. Which frames are left out or joined is
-// the same as in profile/select.go.
+// frameOf returns the frame of a node of the recording. It leaves out and joins frames as
+// profile/select.go does.
 function frameOf(recording, selection, grow, g, node) {
   const missing = [];
   let at;
@@ -145,7 +149,8 @@ function frameOf(recording, selection, grow, g, node) {
   for (let k = missing.length - 1; k >= 0; k--) {
     const n = missing[k], func = recording.nodeFunction(n), f = recording.functions[func];
     const nameless = !selection.native && f.kind === NATIVE && f.nameless;
-    if (!isLeftOut(f.kind, selection) && !(nameless && grow.func[at] === recording.common[func])) at = grow.child(at, recording.common[func]);
+    const joined = nameless && grow.func[at] === recording.common[func];
+    if (!isLeftOut(f.kind, selection) && !joined) at = grow.child(at, recording.common[func]);
     g.frames.set(n, at);
   }
   return at;
@@ -155,8 +160,8 @@ function isLeftOut(kind, selection) {
   return kind === EVENT ? !selection.leaves : selection.managed && kind !== MANAGED;
 }
 
-// unify gives the functions and thread groups of one or two recordings common
-// numbers, and returns the lists of both.
+// unify gives the functions and thread groups of one or two recordings common indices, and
+// returns the lists of both.
 function unify(recording, base) {
   const functions = [], known = new Map(), threads = [], groups = new Map();
   for (const r of base ? [recording, base] : [recording]) {
@@ -165,7 +170,7 @@ function unify(recording, base) {
       return known.get(f.key);
     });
     r.group = Int32Array.from(r.threads, (t, i) => {
-      // Thread ids differ from run to run: names are what can be compared.
+      // Threads are compared by name, because their ids differ from run to run.
       const label = base ? clean(t.name) || clean(t.role) || "threads without a name" : threadLabel(r, t);
       const key = base ? label : i;
       if (!groups.has(key)) { groups.set(key, threads.length); threads.push({ label, ended: !t.osThreadId }); }
@@ -175,7 +180,7 @@ function unify(recording, base) {
   return { functions, threads };
 }
 
-// tiersOf sums up the weight of the frames that matter by compilation tier.
+// tiersOf sums up the weight of some frames by compilation tier.
 function tiersOf(tree, recording, wanted) {
   const sums = new Map();
   for (const g of tree.memos[0]) {
@@ -211,7 +216,8 @@ function functionTable(tree, functionCount) {
     if (!row) rows.set(f, row = { func: f, self: 0, total: 0, count: 0, events: 0, baseSelf: 0, baseTotal: 0 });
     row.self += tree.self[i]; row.baseSelf += tree.baseSelf[i];
     if (depth > 0) continue;
-    row.total += tree.total[i]; row.baseTotal += tree.baseTotal[i]; row.count += tree.count[i]; row.events += tree.events[i];
+    row.total += tree.total[i]; row.baseTotal += tree.baseTotal[i];
+    row.count += tree.count[i]; row.events += tree.events[i];
   }
   return [...rows.values()];
 }
@@ -225,7 +231,8 @@ function sandwich(tree, func) {
     const to = new Int32Array(tree.end[at] - at);
     for (let i = at; i < tree.end[at]; i++) {
       if (i > at) to[i - at] = grow.child(to[tree.parent[i] - at], tree.func[i]);
-      grow.add(to[i - at], tree.self[i], withoutCallees(tree, tree.count, i), withoutCallees(tree, tree.events, i), tree.baseSelf[i]);
+      grow.add(to[i - at], tree.self[i], withoutCallees(tree, tree.count, i),
+        withoutCallees(tree, tree.events, i), tree.baseSelf[i]);
     }
   });
   const down = grow.finish();
@@ -239,14 +246,14 @@ function sandwich(tree, func) {
   return joinWings(down, callers.finish());
 }
 
-// withoutCallees is what a sum over subtrees has of a frame itself.
+// withoutCallees returns the part of a sum over subtrees that is of a frame itself.
 function withoutCallees(tree, sums, i) {
   let n = sums[i];
   for (let c = i + 1; c < tree.end[i]; c = tree.end[c]) n -= sums[c];
   return n;
 }
 
-// joinWings puts the callers behind the callees; both have the same root.
+// joinWings puts the callers after the callees. Both have the same root.
 function joinWings(down, up) {
   const tree = new Tree(down.size + up.size - 1), shift = down.size - 1;
   for (const name of ["func", "depth", "self", "total", "count", "events", "baseSelf", "baseTotal", "up"]) {
