@@ -267,13 +267,13 @@ func TestSubscribeRefused(t *testing.T) {
 	a := testenv.Start(t, "idle", testenv.Options{})
 	p := open(t, a, clrsnap.Options{})
 	for want, o := range map[string]events.Options{
-		"events.Options.Monitor 0x80: choose":       {Monitor: 0x80},
-		"one allocation in -1 bytes":                {Monitor: events.MonitorAll, AllocationBytes: -1},
-		"one exception in -1":                       {Monitor: events.MonitorAll, ExceptionEvery: -1},
-		"waits of at least -1s":                     {Monitor: events.MonitorAll, ContentionMin: -time.Second},
-		"stacks of 513 frames":                      {Monitor: events.MonitorAll, MaxFrames: 513},
-		"a ring of 100000 bytes":                    {Monitor: events.MonitorAll, RingBytes: 100000},
-		"threads that are held for 1m0s":            {Monitor: events.MonitorAll, Hold: time.Minute},
+		"events.Options.Monitor 0x80: choose":      {Monitor: 0x80},
+		"one allocation in -1 bytes":               {Monitor: events.MonitorAll, AllocationBytes: -1},
+		"one exception in -1":                      {Monitor: events.MonitorAll, ExceptionEvery: -1},
+		"waits of at least -1s":                    {Monitor: events.MonitorAll, ContentionMin: -time.Second},
+		"stacks of 513 frames":                     {Monitor: events.MonitorAll, MaxFrames: 513},
+		"a ring of 100000 bytes":                   {Monitor: events.MonitorAll, RingBytes: 100000},
+		"threads that are held for 1m0s":           {Monitor: events.MonitorAll, Hold: time.Minute},
 		"only to a profiler that is loaded at its": {Monitor: events.MonitorAll, EveryObject: true},
 	} {
 		if _, err := events.Subscribe(context.Background(), p, o); err == nil || !strings.Contains(err.Error(), want) {
