@@ -97,8 +97,8 @@ func (p *Process) Info() profile.Process { return p.s.Info() }
 func (p *Process) HasRuntime() bool { return p.s.Runtime != nil }
 
 // MayBlock returns an ErrMayBlock that says why, if process pid can keep its reader waiting for
-// ever; else nil, or why that cannot be found out. It reads nothing that could block. pid can be
-// this process.
+// ever. It returns nil for other processes, and for one that cannot be opened. It reads nothing
+// that could block. pid can be this process.
 func MayBlock(pid int) error { return publish(live.MayBlock(pid)) }
 
 // Packages events and record work with the inside of a Process.

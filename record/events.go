@@ -206,7 +206,8 @@ func (np *notifiedProcess) end(died bool, err error) {
 	np.link.Close()
 	if np.slowed || np.link.Slowed() {
 		np.e.note("Process %d reported more events than clrsnap reads at once, with at most %.0f %% of a CPU. "+
-			"Some were read later; those for which its agent had no room are lost.", np.pid, 100*(link.PumpShare+readShare))
+			"Some were read later; those for which its agent had no room are lost.",
+			np.pid, 100*(link.PumpShare+readShare))
 	}
 }
 

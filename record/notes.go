@@ -20,13 +20,14 @@ func (r *recorder) remarks() []string {
 	}
 	if r.wall != nil {
 		if r.source(profile.Wall) == profile.FromStops {
-			out = append(out, "Running threads were stopped to be sampled by the clock, because the kernel lets this user "+
-				"take no complete CPU samples. They stop where they next leave the kernel, so system calls look longer than "+
-				"they are.")
+			out = append(out, "Running threads were stopped to be sampled by the clock, because the kernel lets "+
+				"this user take no complete CPU samples. They stop where they next leave the kernel, so system calls "+
+				"look longer than they are.")
 		}
 		if s := r.wall.modeStats(); s.Got > 0 {
-			out = append(out, fmt.Sprintf("Every thread that did not stay blocked was sampled %.3g times a second instead of "+
-				"%g: more samples would have taken more than %.3g %% of a CPU, or came too late.", s.Got, s.Rate, 100*r.o.MaxCPU))
+			out = append(out, fmt.Sprintf("Every thread that did not stay blocked was sampled %.3g times a second "+
+				"instead of %g: more samples would have taken more than %.3g %% of a CPU, or come too late.",
+				s.Got, s.Rate, 100*r.o.MaxCPU))
 		}
 	}
 	if r.events != nil {
@@ -37,8 +38,8 @@ func (r *recorder) remarks() []string {
 			d.Round(time.Millisecond)))
 	}
 	if n := r.b.Cut(); n > 0 {
-		out = append(out, fmt.Sprintf("There are so many different stacks, or so deep ones, that those of %d samples were "+
-			"shortened: their frames near the leaf are missing.", n))
+		out = append(out, fmt.Sprintf("There are so many different stacks, or so deep ones, that those of %d samples "+
+			"were shortened: their frames near the leaf are missing.", n))
 	}
 	return out
 }
@@ -52,8 +53,8 @@ func (r *recorder) cpuRemarks() []string {
 	}
 	s := r.cpu.stats
 	if all := s.Samples + s.Lost; s.Lost > 0 && s.Lost*100 > all {
-		out = append(out, fmt.Sprintf("%d of %d CPU samples were lost, because clrsnap did not read the kernel's buffers in "+
-			"time: a lower rate, or a less busy machine, helps.", s.Lost, all))
+		out = append(out, fmt.Sprintf("%d of %d CPU samples were lost, because clrsnap did not read the kernel's buffers "+
+			"in time: a lower rate, or a less busy machine, helps.", s.Lost, all))
 	}
 	used, seen := r.targetCPU(), time.Duration(s.Samples)*r.cpu.period
 	// Samples are taken by chance: a few may be missing.
@@ -62,8 +63,9 @@ func (r *recorder) cpuRemarks() []string {
 	if r.o.Threads == nil && used > time.Second && missing > max(0.1, chance) {
 		why := "the machine's timers were late, or the sysctl kernel.perf_cpu_time_max_percent limits the samples"
 		if r.source(profile.CPU) == profile.FromThreads {
-			why = fmt.Sprintf("a thread is sampled each time it has used %v of one CPU, and what it uses after its last "+
-				"sample is not seen. If threads live for a short time, a higher rate helps", r.cpu.period.Round(10*time.Microsecond))
+			why = fmt.Sprintf("a thread is sampled each time it has used %v of one CPU, and what it uses after its "+
+				"last sample is not seen. If threads live for a short time, a higher rate helps",
+				r.cpu.period.Round(10*time.Microsecond))
 		}
 		out = append(out, fmt.Sprintf("The CPU samples stand for %.0f %% of the CPU time that was used: %s.",
 			100*(1-missing), why))
@@ -91,12 +93,12 @@ func (r *recorder) sourceRemarks() []string {
 	_, why := r.cpu.events.Scope()
 	switch r.source(profile.CPU) {
 	case profile.FromAllProcessors:
-		out = append(out, fmt.Sprintf("The kernel copied a stack for every sample of every program, and clrsnap dropped those "+
-			"of others, because %v. On a busy machine that costs some per cent of a CPU.", why))
+		out = append(out, fmt.Sprintf("The kernel copied a stack for every sample of every program, and clrsnap dropped "+
+			"those of others, because %v. On a busy machine that costs some per cent of a CPU.", why))
 	case profile.FromThreads:
-		out = append(out, fmt.Sprintf("The kernel sampled each thread by a timer of its own, because %v. That costs time at "+
-			"every switch between threads: a web server can lose a fifth of its requests, or half of them at 999 samples "+
-			"a second.", why))
+		out = append(out, fmt.Sprintf("The kernel sampled each thread by a timer of its own, because %v. That costs time "+
+			"at every switch between threads: a web server can lose a fifth of its requests, or half of them at "+
+			"999 samples a second.", why))
 	}
 	if err := r.cpu.unfollowed; err != nil {
 		out = append(out, fmt.Sprintf("A child process has no CPU samples: %v.", err))

@@ -98,8 +98,8 @@ func (o *Options) complete() error {
 	}
 	for _, m := range o.Modes {
 		if m != profile.CPU && m != profile.Wall {
-			return fmt.Errorf("there is no mode %d to sample: give profile.CPU or profile.Wall, and choose events with "+
-				"Options.Events", m)
+			return fmt.Errorf("there is no mode %d to sample: give profile.CPU or profile.Wall, and choose events "+
+				"with Options.Events", m)
 		}
 	}
 	switch {

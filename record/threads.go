@@ -47,7 +47,8 @@ type recordedThread struct {
 
 func newRecordedProcess(r *recorder, p *session.Process, index int32) *recordedProcess {
 	rp := &recordedProcess{
-		r: r, p: p, index: index, since: r.now, cpu: p.Live.CPUTime(), threads: map[int]*recordedThread{}, ns: map[int]int{},
+		r: r, p: p, index: index, since: r.now, cpu: p.Live.CPUTime(),
+		threads: map[int]*recordedThread{}, ns: map[int]int{},
 	}
 	rp.frames = newFrameTable(p, r.b, rp.newModules)
 	return rp

@@ -18,7 +18,8 @@ func init() {
 			for i, l := range ft.stack {
 				loc, fn := ft.b.At(l)
 				th.Frames = append(th.Frames, profile.Frame{
-					Kind: fn.Kind, IP: uint64(ft.ips[i]), Method: fn.Method, Module: fn.Module, Offset: loc.Offset, Tier: loc.Tier,
+					Kind: fn.Kind, IP: uint64(ft.ips[i]), Method: fn.Method, Module: fn.Module,
+					Offset: loc.Offset, Tier: loc.Tier,
 				})
 			}
 			f(&th, uint64(begin), uint64(live.Monotonic()))

@@ -202,7 +202,8 @@ func (d *diagnosis) watchdog() {
 			"run as root, or with CAP_SYS_PTRACE")
 		return
 	}
-	d.add("watchdog", Fine, fmt.Sprintf("a stopped thread is resumed after %v at the latest, all threads at once after %v",
+	d.add("watchdog", Fine, fmt.Sprintf(
+		"a stopped thread is resumed after %v at the latest, all threads at once after %v",
 		live.DefaultWatchdog, live.DefaultAllLimit+live.DefaultWatchdog), "")
 }
 
@@ -234,10 +235,11 @@ func (d *diagnosis) scope(e *perfevent.Events) {
 	case perfevent.Filtered:
 		d.add(name, Fine, "next to nothing: the kernel samples each CPU, and drops the samples of other programs", "")
 	case perfevent.Unfiltered:
-		d.add(name, Degraded, fmt.Sprintf("some per cent of a CPU on a busy machine: the kernel copies a stack for each sample "+
-			"of any program, because %v", why), remedy)
+		d.add(name, Degraded, fmt.Sprintf("some per cent of a CPU on a busy machine: "+
+			"the kernel copies a stack for each sample of any program, because %v", why), remedy)
 	default:
-		d.add(name, Degraded, fmt.Sprintf("time at every switch between threads, up to a fifth of a busy web server's: "+
+		d.add(name, Degraded, fmt.Sprintf(
+			"time at every switch between threads, up to a fifth of a busy web server's: "+
 			"the kernel samples each thread by a timer of its own, because %v", why), remedy)
 	}
 }
@@ -284,7 +286,8 @@ func (d *diagnosis) stacks(ctx context.Context) {
 	case complete == len(s.Threads):
 		d.add("stacks", Fine, detail, "")
 	case complete > 0:
-		d.add("stacks", Degraded, detail+"; "+why, "try again: in a moment these threads may be where they can be walked")
+		d.add("stacks", Degraded, detail+"; "+why,
+			"try again: in a moment these threads may be where they can be walked")
 	default:
 		d.add("stacks", Blocking, detail+"; "+why, "")
 	}

@@ -64,13 +64,14 @@ func (d *diagnosis) confinement() {
 	const first = "capabilities and some system calls are given up before a file is read"
 	switch {
 	case abi == 0:
-		d.add(name, Degraded, first+"; access to files, signals and abstract sockets is not, because the kernel has no Landlock",
+		d.add(name, Degraded, first+
+			"; access to files, signals and abstract sockets is not, because the kernel has no Landlock",
 			"have the kernel start with landlock in lsm=")
 	case abi < confine.WholeABI:
-		d.add(name, Fine, fmt.Sprintf("%s, and what version %d of Landlock's interface can deny; a newer kernel denies "+
-			"signals and abstract sockets, too", first, abi), "")
+		d.add(name, Fine, fmt.Sprintf("%s, and what version %d of Landlock's interface can deny; "+
+			"a newer kernel denies signals and abstract sockets, too", first, abi), "")
 	default:
-		d.add(name, Fine, fmt.Sprintf("%s, and by Landlock (version %d of its interface) access to files, TCP, signals and "+
-			"abstract sockets", first, abi), "")
+		d.add(name, Fine, fmt.Sprintf("%s, and by Landlock (version %d of its interface) access to files, TCP, "+
+			"signals and abstract sockets", first, abi), "")
 	}
 }

@@ -143,8 +143,9 @@ func Role(isMain, isFinalizer, isPool bool, comm string) string {
 // Find returns the thread whose Thread object has that address.
 func (p *Process) Find(id arch.Addr) (Thread, error) {
 	if id == 0 {
-		return Thread{}, &Error{Kind: NoThread, Text: "thread 0 means the current thread, which is not one of the target's: " +
-			"give the ThreadID of a thread of the target, or walk it in its notifications (package events)"}
+		const text = "thread 0 means the current thread, which is none of the target's: " +
+			"give the ThreadID of a thread of the target, or walk it in its notifications (package events)"
+		return Thread{}, &Error{Kind: NoThread, Text: text}
 	}
 	if p.Runtime == nil {
 		return Thread{}, p.NoRuntimeError()
