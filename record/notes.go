@@ -53,8 +53,8 @@ func (r *recorder) cpuRemarks() []string {
 	}
 	s := r.cpu.stats
 	if all := s.Samples + s.Lost; s.Lost > 0 && s.Lost*100 > all {
-		out = append(out, fmt.Sprintf("%d of %d CPU samples were lost, because clrsnap did not read the kernel's buffers "+
-			"in time: a lower rate, or a less busy machine, helps.", s.Lost, all))
+		out = append(out, fmt.Sprintf("%d of %d CPU samples were lost, because clrsnap did not read the kernel's "+
+			"buffers in time: a lower rate, or a less busy machine, helps.", s.Lost, all))
 	}
 	used, seen := r.targetCPU(), time.Duration(s.Samples)*r.cpu.period
 	// Samples are taken by chance: a few may be missing.
@@ -93,11 +93,11 @@ func (r *recorder) sourceRemarks() []string {
 	_, why := r.cpu.events.Scope()
 	switch r.source(profile.CPU) {
 	case profile.FromAllProcessors:
-		out = append(out, fmt.Sprintf("The kernel copied a stack for every sample of every program, and clrsnap dropped "+
-			"those of others, because %v. On a busy machine that costs some per cent of a CPU.", why))
+		out = append(out, fmt.Sprintf("The kernel copied a stack for every sample of every program, and clrsnap "+
+			"dropped those of others, because %v. On a busy machine that costs some per cent of a CPU.", why))
 	case profile.FromThreads:
-		out = append(out, fmt.Sprintf("The kernel sampled each thread by a timer of its own, because %v. That costs time "+
-			"at every switch between threads: a web server can lose a fifth of its requests, or half of them at "+
+		out = append(out, fmt.Sprintf("The kernel sampled each thread by a timer of its own, because %v. That costs "+
+			"time at every switch between threads: a web server can lose a fifth of its requests, or half of them at "+
 			"999 samples a second.", why))
 	}
 	if err := r.cpu.unfollowed; err != nil {

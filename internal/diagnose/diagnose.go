@@ -240,7 +240,7 @@ func (d *diagnosis) scope(e *perfevent.Events) {
 	default:
 		d.add(name, Degraded, fmt.Sprintf(
 			"time at every switch between threads, up to a fifth of a busy web server's: "+
-			"the kernel samples each thread by a timer of its own, because %v", why), remedy)
+				"the kernel samples each thread by a timer of its own, because %v", why), remedy)
 	}
 }
 
