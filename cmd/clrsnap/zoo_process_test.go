@@ -376,7 +376,7 @@ func (h *hostile) run(stack []uintptr, n int) {
 
 // What reading a hostile process may take.
 const (
-	hostileMemory = 200 << 20
+	hostileMemory = 224 << 20
 	hostileTime   = 20 * time.Second // in bad times; 5 s is what ps is made for
 )
 
