@@ -1,8 +1,9 @@
 package clrsnap
 
 import (
-	"clrsnap/internal/diagnose"
 	"context"
+
+	"clrsnap/internal/diagnose"
 )
 
 // Verdict says what a check means for stacks and recordings.

@@ -1,9 +1,10 @@
 package clrsnap
 
 import (
+	"context"
+
 	"clrsnap/internal/search"
 	"clrsnap/profile"
-	"context"
 )
 
 // Found is a .NET process that Discover found.

@@ -1,7 +1,6 @@
 package clrsnap_test
 
 import (
-	"clrsnap/events"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 )
 
 // TestOrdealFaults: faults of the processor, by the hundred thousand, each of which

@@ -1,9 +1,10 @@
 package clrsnap
 
 import (
+	"context"
+
 	"clrsnap/internal/arch"
 	"clrsnap/profile"
-	"context"
 )
 
 // Threads lists the threads of the target: those of the runtime and native ones. With an error,

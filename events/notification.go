@@ -1,10 +1,10 @@
 package events
 
 import (
-	"clrsnap"
 	"fmt"
 	"time"
 
+	"clrsnap"
 	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
 	"clrsnap/internal/bridge"

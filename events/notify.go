@@ -1,11 +1,11 @@
 package events
 
 import (
-	"clrsnap"
 	"math"
 	"strings"
 	"time"
 
+	"clrsnap"
 	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
 	"clrsnap/internal/session"

@@ -1,7 +1,6 @@
 package events
 
 import (
-	"clrsnap"
 	"cmp"
 	"context"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"os/exec"
 	"time"
 
+	"clrsnap"
 	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
 	"clrsnap/internal/bridge"

@@ -1,10 +1,11 @@
 package record
 
 import (
+	"os/exec"
+
 	"clrsnap/internal/bridge"
 	"clrsnap/internal/link"
 	"clrsnap/internal/session"
-	"os/exec"
 )
 
 // attachLater loads the agent into a child process, in a goroutine because that can take seconds.

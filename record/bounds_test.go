@@ -1,13 +1,13 @@
 package record
 
 import (
-	"clrsnap"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"clrsnap"
 	"clrsnap/events"
 	"clrsnap/internal/perfevent"
 	"clrsnap/internal/session"

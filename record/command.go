@@ -1,11 +1,11 @@
 package record
 
 import (
-	"clrsnap"
 	"context"
 	"fmt"
 	"os/exec"
 
+	"clrsnap"
 	"clrsnap/internal/bridge"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"

@@ -1,11 +1,11 @@
 package record
 
 import (
-	"clrsnap"
 	"fmt"
 	"strings"
 	"unicode"
 
+	"clrsnap"
 	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
 	"clrsnap/internal/session"

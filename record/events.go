@@ -1,7 +1,6 @@
 package record
 
 import (
-	"clrsnap"
 	"context"
 	"fmt"
 	"math"
@@ -9,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"clrsnap"
 	"clrsnap/events"
 	"clrsnap/internal/agent"
 	"clrsnap/internal/bridge"

@@ -1,10 +1,10 @@
 package record
 
 import (
-	"clrsnap"
 	"slices"
 	"time"
 
+	"clrsnap"
 	"clrsnap/events"
 	"clrsnap/profile"
 )

@@ -1,10 +1,11 @@
 package record
 
 import (
-	"clrsnap/internal/session"
 	"cmp"
 	"context"
 	"time"
+
+	"clrsnap/internal/session"
 )
 
 // pendingProcess is a process that may still start .NET.

@@ -1,13 +1,13 @@
 package record
 
 import (
-	"clrsnap"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"clrsnap"
 	"clrsnap/events"
 	"clrsnap/internal/bridge"
 	"clrsnap/internal/link"

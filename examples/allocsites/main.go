@@ -6,7 +6,6 @@
 package main
 
 import (
-	"clrsnap/events"
 	"cmp"
 	"context"
 	"errors"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 )
 
 func main() {

@@ -4,12 +4,13 @@
 package bridge
 
 import (
+	"time"
+
 	"clrsnap/internal/agent"
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/session"
 	"clrsnap/profile"
-	"time"
 )
 
 var (

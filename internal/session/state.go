@@ -1,8 +1,9 @@
 package session
 
 import (
-	"clrsnap/internal/target"
 	"fmt"
+
+	"clrsnap/internal/target"
 )
 
 // running is the state of a thread that is in no system call.

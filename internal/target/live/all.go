@@ -1,9 +1,10 @@
 package live
 
 import (
-	"clrsnap/internal/target"
 	"fmt"
 	"slices"
+
+	"clrsnap/internal/target"
 )
 
 // CaptureAll captures the threads that reqs name as they were at one instant. A

@@ -1,9 +1,10 @@
 package live
 
 import (
-	"clrsnap/internal/target"
 	"errors"
 	"os"
+
+	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
 )

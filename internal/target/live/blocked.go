@@ -2,7 +2,6 @@ package live
 
 import (
 	"bytes"
-	"clrsnap/internal/target"
 	"errors"
 	"math/rand/v2"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"clrsnap/internal/procfs"
+	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
 )

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"clrsnap/internal/target"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"clrsnap/internal/procfs"
+	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
 )

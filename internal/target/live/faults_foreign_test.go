@@ -2,7 +2,6 @@ package live
 
 import (
 	"bufio"
-	"clrsnap/internal/target"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
 )

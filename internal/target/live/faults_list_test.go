@@ -2,7 +2,6 @@ package live
 
 import (
 	"bufio"
-	"clrsnap/internal/target"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
 )

@@ -1,10 +1,11 @@
 package live
 
 import (
-	"clrsnap/internal/target"
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"clrsnap/internal/target"
 )
 
 // Tracer stops threads. It exists during Process.Trace only.

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"clrsnap/internal/target"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -11,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"clrsnap/internal/target"
 
 	"golang.org/x/sys/unix"
 )
