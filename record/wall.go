@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clrsnap/internal/pace"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
@@ -83,7 +84,7 @@ func newWallSampler(r *recorder) *wallSampler {
 	w.pace = pace.Pace{Share: min(r.o.MaxCPU, float64(runtime.NumCPU())), Used: r.cpuOfOurs}
 	w.usual = 1
 	if r.cpu != nil {
-		w.usual = max(1, min(mostUsual, int(w.turnsOf(usualRest))))
+		w.usual = min(mostUsual, int(w.turnsOf(usualRest)))
 	}
 	return w
 }
@@ -222,7 +223,8 @@ func (w *wallSampler) sample(t *recordedThread, late bool) {
 		wt.busy = 0
 		w.rest(wt, now)
 		if proof := t.of.p.Capture.Proof; wt.valid && proof != "" {
-			w.payIdle(t, proof.Running(), proof.Ready())
+			times := procfs.ParseSchedstat([]byte(proof))
+			w.payIdle(t, times.Running, times.Ready)
 		}
 	}
 	wt.last = now
@@ -538,8 +540,9 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 // found updates since when a thread has been at the place where it was found.
 func (w *wallSampler) found(wt *wallThread, s *session.Suspension, before wallNode) {
 	now, used := live.Monotonic(), time.Duration(0)
-	if proof := s.Capture.Proof; s.Waits {
-		used = proof.Running() + proof.Ready()
+	if s.Waits {
+		times := procfs.ParseSchedstat([]byte(s.Capture.Proof))
+		used = times.Running + times.Ready
 	}
 	if !s.Waits || wt.at != before || used-wt.used > (now-wt.looked)/restPart {
 		wt.since = now

@@ -1,8 +1,6 @@
 package target
 
 import (
-	"strconv"
-	"strings"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -88,19 +86,3 @@ type Buffers struct {
 // A Proof shows that a thread was blocked: the line of its schedstat at that time, which
 // changes as soon as the thread runs again.
 type Proof string
-
-// Running is how long the thread had run on a CPU by then.
-func (p Proof) Running() time.Duration { return p.field(0) }
-
-// Ready is how long it had waited for one.
-func (p Proof) Ready() time.Duration { return p.field(1) }
-
-func (p Proof) field(i int) time.Duration {
-	rest := string(p)
-	for ; i > 0; i-- {
-		_, rest, _ = strings.Cut(rest, " ")
-	}
-	first, _, _ := strings.Cut(rest, " ")
-	n, _ := strconv.ParseInt(first, 10, 64) // 0 for the empty proof
-	return time.Duration(n)
-}
