@@ -45,15 +45,11 @@ func newNotification(p *session.Process, o *Options, means agent.AllocMeans, r *
 	return n
 }
 
-// SamplingMean is the mean distance, in bytes, between the allocated bytes that the runtime's own
-// sampling chooses (gcheaputilities.h, SamplingDistributionMean).
-const SamplingMean = 100 << 10
-
 // allocated returns how many bytes and objects a reported object stands for. That is its size, or
 // 1, divided by the probability that it was reported.
 //
 // If the runtime samples, it chooses bytes, each with the same probability, and reports the object
-// that the byte is in. Of those objects the agent keeps one in every/SamplingMean, or in
+// that the byte is in. Of those objects the agent keeps one in every/agent.SamplingMean, or in
 // every/size if they are larger. Of ticks, each of which stands for the bytes since the last one,
 // the agent keeps one in every/tick. If the runtime reports every object, the agent keeps one in
 // every/size.
@@ -61,7 +57,7 @@ func allocated(means agent.AllocMeans, size, tick uint64, every int64) (bytes, o
 	s, e := max(float64(size), 1), float64(every)
 	switch means {
 	case agent.AllocSampled:
-		chance := -math.Expm1(-s/SamplingMean) * min(1, max(s, SamplingMean)/e)
+		chance := -math.Expm1(-s/agent.SamplingMean) * min(1, max(s, agent.SamplingMean)/e)
 		bytes = s / chance
 	case agent.AllocTick:
 		bytes = max(float64(tick), e)

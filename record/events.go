@@ -351,7 +351,7 @@ func (e *eventSampler) every(m profile.Mode) int64 {
 		if e.o.EveryObject {
 			return e.o.AllocationBytes
 		}
-		return max(e.o.AllocationBytes, events.SamplingMean)
+		return max(e.o.AllocationBytes, agent.SamplingMean)
 	case profile.Exception:
 		return e.o.ExceptionEvery
 	case profile.Contention:

@@ -35,6 +35,10 @@ type Subscription struct {
 	DestroyWait time.Duration
 }
 
+// SamplingMean is the mean distance, in bytes, between the allocated bytes that the runtime's own
+// sampling chooses (gcheaputilities.h, SamplingDistributionMean).
+const SamplingMean = 100 << 10
+
 // AllocMeans is how allocations are found (agent/protocol.h, enum alloc_means).
 type AllocMeans uint32
 
