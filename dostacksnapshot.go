@@ -152,7 +152,8 @@ func (s *Suspension) start(seed *Context) (start arch.Context, incomplete, none 
 		return start, false, false, s.fails(CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX,
 			fmt.Sprintf("the seed's instruction pointer %v is not in managed code", arch.Addr(seed.IP)))
 	}
-	on, err := s.p.s.Walker.OnStack(&s.s.Walk, seed.inner())
+	at := seed.inner()
+	on, err := s.p.s.Walker.OnStack(&s.s.Walk, at)
 	if err != nil {
 		return start, false, false, err
 	}
@@ -160,7 +161,7 @@ func (s *Suspension) start(seed *Context) (start arch.Context, incomplete, none 
 		return start, false, false, s.fails(CORPROF_E_STACKSNAPSHOT_UNSAFE,
 			"the seed is not one of the frames that the thread has now: it has run since")
 	}
-	return *seed.inner(), false, false, nil
+	return *at, false, false, nil
 }
 
 // startPreemptive begins at the managed frame that called native code. Its true

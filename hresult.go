@@ -1,6 +1,10 @@
 package clrsnap
 
-import "fmt"
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/session"
+	"fmt"
+)
 
 // HRESULT is a result of the profiling API. The values are those of the
 // runtime's corerror.h. As an error it works with errors.Is:
@@ -58,14 +62,8 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	s := e.Text
-	if e.Thread != 0 {
-		s = fmt.Sprintf("thread %v: %s", e.Thread, s)
-	}
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
-	}
-	return s + " (" + e.HRESULT.Error() + ")"
+	said := session.Error{Thread: arch.Addr(e.Thread), Text: e.Text, Err: e.Err}
+	return said.Error() + " (" + e.HRESULT.Error() + ")"
 }
 
 // Unwrap makes errors.Is find both the HRESULT and the cause.

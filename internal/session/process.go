@@ -234,19 +234,11 @@ func (p *Process) Close() error {
 // PID is the id of the process.
 func (p *Process) PID() int { return p.from.PID() }
 
-// IsDump reports whether the process is read from a core dump.
-func (p *Process) IsDump() bool { return p.dump != nil }
-
 // Alive returns nil as long as the process can be read; an error once it has exited.
 func (p *Process) Alive() error { return p.from.Alive() }
 
 // Info describes the process and its runtime.
 func (p *Process) Info() profile.Process { return p.info }
-
-// HasRuntime reports whether there is a runtime that can be read. Without
-// Options.NativeOnly it is false only for native AOT programs: theirs is not the CLR,
-// and their methods are native functions.
-func (p *Process) HasRuntime() bool { return p.Runtime != nil }
 
 // NoRuntimeError is the error of what needs a runtime.
 func (p *Process) NoRuntimeError() error {
