@@ -136,7 +136,8 @@ The file:
 func (f *recordFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.DurationVarP(&f.duration, "duration", "d", 0, "how long to record; 0: until Ctrl-C or the end of the process (default 30s for a PID)")
+	fs.DurationVarP(&f.duration, "duration", "d", 0,
+		"how long to record; 0: until Ctrl-C or the end of the process (default 30s for a PID)")
 	fs.Float64VarP(&f.rate, "rate", "r", record.DefaultRate, "samples a second, of CPU time or of each thread")
 	fs.StringVarP(&f.mode, "mode", "m", "both", "what to `sample`: cpu, wall or both")
 	f.events.register(cmd)
@@ -184,7 +185,8 @@ func (f *recordFlags) check() error {
 			"without either, native frames without names are shown as one")
 	}
 	if !(f.rate >= record.MinRate && f.rate <= record.MaxRate) {
-		return usagef("--rate %v: give a number of samples a second between %v and %v; 99 is good for most purposes", f.rate, record.MinRate, record.MaxRate)
+		return usagef("--rate %v: give a number of samples a second between %v and %v; 99 is good for most purposes",
+			f.rate, record.MinRate, record.MaxRate)
 	}
 	if f.duration < 0 {
 		return usagef("--duration %v: give a positive time such as 30s, or 0 for no end", f.duration)

@@ -97,7 +97,8 @@ func parseBytes(s string) (int64, error) {
 // options returns the options that the flags stand for. Monitor is 0 if there is no --event.
 func (f *eventFlags) options() events.Options {
 	o := events.Options{
-		AllocationBytes: f.allocBytes, EveryObject: f.everyObject, ExceptionEvery: f.exceptionEvery, ContentionMin: f.contentionMin,
+		AllocationBytes: f.allocBytes, EveryObject: f.everyObject,
+		ExceptionEvery: f.exceptionEvery, ContentionMin: f.contentionMin,
 	}
 	bits := map[string]events.Monitor{
 		"alloc": events.MonitorAllocations, "exception": events.MonitorExceptions, "contention": events.MonitorContention,

@@ -162,7 +162,8 @@ func (a *app) runningProcess(pid int) subject {
 		name: fmt.Sprintf("process %d", pid), again: fmt.Sprint(pid), others: "clrsnap ps lists .NET processes; ",
 		open: func(f *stackFlags, _ *pendingFile) (*clrsnap.Process, error) {
 			a.pid.Store(int64(pid))
-			return clrsnap.Open(context.Background(), pid, clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause, Wary: a.worker == nil})
+			o := clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause, Wary: a.worker == nil}
+			return clrsnap.Open(context.Background(), pid, o)
 		},
 	}
 }
