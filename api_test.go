@@ -8,10 +8,11 @@ import (
 	"testing"
 
 	"clrsnap"
+	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 )
 
-// TestErrors: what is wrong with a process is told by errors.Is, and errors.As has the remedy.
+// TestErrors: errors.Is tells what is wrong with a process, and errors.As gives the remedy.
 func TestErrors(t *testing.T) {
 	ended := exec.Command("true")
 	if err := ended.Run(); err != nil {
@@ -30,7 +31,8 @@ func TestErrors(t *testing.T) {
 	} {
 		_, err := clrsnap.Open(t.Context(), c.pid, clrsnap.Options{})
 		var attach *clrsnap.AttachError
-		if !errors.Is(err, c.want) || !errors.As(err, &attach) || attach.PID != c.pid || c.remedy && attach.Remedy == "" {
+		if !errors.Is(err, c.want) || !errors.As(err, &attach) || attach.PID != c.pid ||
+			c.remedy && attach.Remedy == "" {
 			t.Errorf("process %d: %v, want %v; %+v", c.pid, err, c.want, attach)
 		}
 	}
@@ -60,15 +62,15 @@ func otherThread(t *testing.T) int {
 	return 0
 }
 
-// TestFrames: the sequence has what the callback gets, and ends with the result.
+// TestFrames: the sequence has what the callback gets. If the walk fails, its error comes last.
 func TestFrames(t *testing.T) {
-	p := open(t, testenv.Start(t, "scenarios", testenv.Options{}), clrsnap.Options{})
-	s, err := p.Suspend(threadNamed(t, p, "watchdog").ID)
+	p := livetest.Open(t, testenv.Start(t, "scenarios", testenv.Options{}), clrsnap.Options{})
+	s, err := p.Suspend(livetest.ThreadNamed(t, p, "watchdog").ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Release()
-	want, err := calls(s, clrsnap.COR_PRF_SNAPSHOT_REGISTER_CONTEXT, nil)
+	want, err := livetest.Calls(s, clrsnap.COR_PRF_SNAPSHOT_REGISTER_CONTEXT, nil)
 	if err != nil || len(want) < 2 {
 		t.Fatalf("%d frames, %v", len(want), err)
 	}
@@ -77,7 +79,7 @@ func TestFrames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n >= len(want) || f.ID != want[n].id || f.IP != want[n].ip || f.Context == nil || f.Context.IP != f.IP {
+		if n >= len(want) || f.ID != want[n].ID || f.IP != want[n].IP || f.Context == nil || f.Context.IP != f.IP {
 			t.Errorf("frame %d is %+v", n, f)
 		}
 		if _, err := p.Suspend(s.Thread().ID); !errors.Is(err, clrsnap.CORPROF_E_STACKSNAPSHOT_UNSAFE) {
@@ -106,10 +108,10 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestContextEnds: what takes time ends with its context, and what there is by then is kept.
+// TestContextEnds: whatever takes time ends when its context does, and returns what it has by then.
 func TestContextEnds(t *testing.T) {
 	a := testenv.Start(t, "idle", testenv.Options{})
-	p := open(t, a, clrsnap.Options{})
+	p := livetest.Open(t, a, clrsnap.Options{})
 	over, cancel := context.WithCancel(t.Context())
 	asked := 0
 	snap, err := p.SnapshotAll(over, func(*clrsnap.Thread) bool {

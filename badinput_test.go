@@ -13,27 +13,10 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/internal/livetest"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
 )
-
-// wantSentence requires an error of one line that mentions all of words.
-func wantSentence(t *testing.T, err error, words ...string) {
-	t.Helper()
-	if err == nil {
-		t.Error("no error")
-		return
-	}
-	text := err.Error()
-	if strings.Contains(text, "\n") || len(text) > 400 {
-		t.Errorf("not a sentence: %q", text)
-	}
-	for _, w := range words {
-		if !strings.Contains(text, w) {
-			t.Errorf("%q does not mention %q", text, w)
-		}
-	}
-}
 
 func startCommand(t *testing.T, attr *syscall.SysProcAttr, name string, args ...string) *exec.Cmd {
 	t.Helper()
@@ -52,12 +35,12 @@ func startCommand(t *testing.T, attr *syscall.SysProcAttr, name string, args ...
 func TestOpenBadProcess(t *testing.T) {
 	for _, pid := range []int{0, -1, 1 << 30} {
 		_, err := clrsnap.Open(context.Background(), pid, clrsnap.Options{})
-		wantSentence(t, err, strconv.Itoa(pid))
+		livetest.WantSentence(t, err, strconv.Itoa(pid))
 	}
 	sleep := startCommand(t, nil, "sleep", "600")
 	waitForState(t, sleep.Process.Pid, "S") // the loader's first frame has no unwind information
 	_, err := clrsnap.Open(context.Background(), sleep.Process.Pid, clrsnap.Options{})
-	wantSentence(t, err, strconv.Itoa(sleep.Process.Pid), ".NET")
+	livetest.WantSentence(t, err, strconv.Itoa(sleep.Process.Pid), ".NET")
 	if !errors.Is(err, clrsnap.ErrNotDotNet) {
 		t.Errorf("%v is not ErrNotDotNet", err)
 	}
@@ -77,7 +60,7 @@ func TestOpenBadProcess(t *testing.T) {
 	zombie := startCommand(t, nil, "true")
 	waitForState(t, zombie.Process.Pid, "Z")
 	_, err = clrsnap.Open(context.Background(), zombie.Process.Pid, clrsnap.Options{})
-	wantSentence(t, err, strconv.Itoa(zombie.Process.Pid))
+	livetest.WantSentence(t, err, strconv.Itoa(zombie.Process.Pid))
 }
 
 // waitForState waits until the kernel shows a process in a state.
@@ -92,11 +75,11 @@ func waitForState(t *testing.T, pid int, state string) {
 	t.Fatalf("process %d is never in state %s", pid, state)
 }
 
-// A process of another user, looked at by a user who may not.
+// TestOpenOtherUser: a user who may not look at a process gets an error that says so.
 func TestOpenOtherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		_, err := clrsnap.Open(context.Background(), 1, clrsnap.Options{})
-		wantSentence(t, err)
+		livetest.WantSentence(t, err)
 		if !errors.Is(err, live.ErrPermission) {
 			t.Errorf("%v is not a permission error", err)
 		}
@@ -125,8 +108,8 @@ func TestOpenOtherUser(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		t.Errorf("%v", err)
 	}
-	wantSentence(t, errors.New(strings.TrimSpace(string(out))), strconv.Itoa(a.PID), "permi", "root")
-	endsWell(t, a)
+	livetest.WantSentence(t, errors.New(strings.TrimSpace(string(out))), strconv.Itoa(a.PID), "permi", "root")
+	livetest.EndsWell(t, a)
 }
 
 func init() {
@@ -138,13 +121,10 @@ func init() {
 
 // TestExitWhileRead kills the target in the middle of a snapshot.
 func TestExitWhileRead(t *testing.T) {
-	times := 50
-	if testing.Short() {
-		times = 5
-	}
+	const times = 50
 	for i := range times {
 		a := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "8"}})
-		p := open(t, a, clrsnap.Options{AlwaysStop: i%2 == 0})
+		p := livetest.Open(t, a, clrsnap.Options{AlwaysStop: i%2 == 0})
 		killed := make(chan error)
 		go func() {
 			time.Sleep(time.Duration(i) * 200 * time.Microsecond) // somewhere in the snapshots below
@@ -157,7 +137,7 @@ func TestExitWhileRead(t *testing.T) {
 		if e := <-killed; e != nil {
 			t.Fatal(e)
 		}
-		wantSentence(t, err, strconv.Itoa(a.PID))
+		livetest.WantSentence(t, err, strconv.Itoa(a.PID))
 		p.Close()
 		<-a.Ended()
 	}
@@ -166,10 +146,10 @@ func TestExitWhileRead(t *testing.T) {
 // TestThreadChurn: threads that live for milliseconds. Each one either has a
 // stack or has ended.
 func TestThreadChurn(t *testing.T) {
-	a := testenv.Start(t, "scenarios", testenv.Options{Args: []string{"--no-blocked", "--busy", "600", "--workers", "thread-churn,ping-pong"}})
-	p := open(t, a, clrsnap.Options{})
+	a := testenv.Start(t, "scenarios", testenv.Options{Args: shortLived})
+	p := livetest.Open(t, a, clrsnap.Options{})
 	met := map[uint64]bool{}
-	// Most have ended between the listing and their turn: until some have not.
+	// Most end between the listing and their turn: go on until three have been met.
 	for n := 0; n < 200 || n < 20000 && len(met) < 3; n++ {
 		snap, err := p.SnapshotAll(context.Background(), nil)
 		if err != nil {
@@ -189,5 +169,5 @@ func TestThreadChurn(t *testing.T) {
 	if len(met) == 0 {
 		t.Error("no short-lived thread was met")
 	}
-	endsWell(t, a)
+	livetest.EndsWell(t, a)
 }

@@ -27,16 +27,20 @@ type Check struct {
 // Diagnose checks everything that stacks and recordings of process pid need, one thing at a time,
 // and takes its stacks. It stops early if the remaining checks are not possible, or when ctx ends:
 // one of the checks then says so, and is Blocking.
-func Diagnose(ctx context.Context, pid int) []Check { return newChecks(diagnose.Process(ctx, pid)) }
+func Diagnose(ctx context.Context, pid int) (checks []Check) {
+	diagnose.Process(ctx, pid, addTo(&checks))
+	return checks
+}
 
 // DiagnoseSelf says what this process is allowed to do, and what that is enough for with any
 // target. Diagnose is about one target.
-func DiagnoseSelf() []Check { return newChecks(diagnose.Self()) }
+func DiagnoseSelf() (checks []Check) {
+	diagnose.Self(addTo(&checks))
+	return checks
+}
 
-func newChecks(checks []diagnose.Check) []Check {
-	out := make([]Check, len(checks))
-	for i, c := range checks {
-		out[i] = Check{c.Name, Verdict(c.Verdict), c.Detail, c.Remedy}
+func addTo(checks *[]Check) diagnose.Report {
+	return func(name string, v diagnose.Verdict, detail, remedy string) {
+		*checks = append(*checks, Check{name, Verdict(v), detail, remedy})
 	}
-	return out
 }

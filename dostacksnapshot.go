@@ -34,8 +34,8 @@ import (
 //   - S_FALSE: see above.
 //
 // Methods without metadata and the runtime's own exception machinery are passed
-// over, as CoreCLR does. The run of unmanaged frames above the first managed
-// frame is not reported either: the caller that made the seed has walked it.
+// over, as CoreCLR does. A run of unmanaged frames at the leaf is not reported either: the
+// caller that made the seed has walked it.
 func (p *Process) DoStackSnapshot(
 	thread ThreadID, callback StackSnapshotCallback, infoFlags SnapshotInfo, clientData any, context *Context,
 ) error {
@@ -43,7 +43,7 @@ func (p *Process) DoStackSnapshot(
 		return err
 	}
 	if p.s.Walking {
-		return publish(session.ErrNested(arch.Addr(thread)))
+		return publish(session.NestedError(arch.Addr(thread)))
 	}
 	s, err := p.Suspend(thread)
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *Suspension) DoStackSnapshot(
 func (s *Suspension) usable() error {
 	switch {
 	case s.p.s.Walking:
-		return publish(session.ErrNested(s.s.Thread.ID))
+		return publish(session.NestedError(s.s.Thread.ID))
 	case !s.s.Valid():
 		return s.over()
 	}
@@ -244,9 +244,9 @@ type Frame struct {
 	Context *Context   // nil without COR_PRF_SNAPSHOT_REGISTER_CONTEXT
 }
 
-// Frames is DoStackSnapshot as a sequence: its frames, leaf first, and at last the result of
-// DoStackSnapshot with a zero Frame, unless that is nil. The loop may end early. It must not
-// capture a thread.
+// Frames is DoStackSnapshot as a sequence: its frames, leaf first. If the result of DoStackSnapshot
+// is not nil, it comes last, with a zero Frame. The loop may end early. Its body must not capture
+// a thread.
 func (p *Process) Frames(thread ThreadID, infoFlags SnapshotInfo, seed *Context) iter.Seq2[Frame, error] {
 	return frames(func(c StackSnapshotCallback) error { return p.DoStackSnapshot(thread, c, infoFlags, nil, seed) })
 }

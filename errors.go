@@ -35,7 +35,7 @@ var (
 	ErrThreadExited = target.ErrThreadExited
 	// ErrMayBlock: the process can keep its reader waiting for ever. The error is a *BlockError.
 	ErrMayBlock = mounts.ErrMayBlock
-	// ErrNoAnswer: the process keeps its reader waiting.
+	// ErrNoAnswer: the process does not answer in time. Discover lists such processes.
 	ErrNoAnswer = search.ErrNoAnswer
 )
 

@@ -22,7 +22,7 @@ type FunctionName struct {
 // example because it has been unloaded; of E_FAIL if the method cannot be named.
 func (p *Process) FunctionName(id FunctionID) (FunctionName, error) {
 	n, err := p.s.Method(arch.Addr(id))
-	return FunctionName(n), publish(err)
+	return FunctionName{n.Exact, n.Display, n.Short, n.Signature, n.Assembly}, publish(err)
 }
 
 // ClassName is the name of a type.

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// mayOpen are the source files that open files by themselves, and which ones. All others
-// are strangers' files: internal/foreign opens those.
+// mayOpen are the source files that open files themselves, and what they open. All other
+// files may be a stranger's: internal/foreign opens those.
 var mayOpen = map[string]string{
 	"cmd/clrsnap/place.go": "the directory of an output, and what is there if it is not a stranger's",
 	"cmd/clrsnap/view.go":  "what the user names, which may be a pipe of the user's",
@@ -36,12 +36,13 @@ var mayOpen = map[string]string{
 
 // opening are functions that open a file.
 var opening = map[string]bool{
-	"os.Open": true, "os.OpenFile": true, "os.ReadFile": true, "os.OpenRoot": true, "os.OpenInRoot": true, "os.DirFS": true,
-	"unix.Open": true, "unix.Openat": true, "unix.Openat2": true, "syscall.Open": true, "elf.Open": true, "zip.OpenReader": true,
+	"os.Open": true, "os.OpenFile": true, "os.ReadFile": true, "os.OpenRoot": true, "os.OpenInRoot": true,
+	"os.DirFS": true, "unix.Open": true, "unix.Openat": true, "unix.Openat2": true, "syscall.Open": true,
+	"elf.Open": true, "zip.OpenReader": true,
 }
 
-// TestWhoOpensFiles: a file that a target or another file names is opened by
-// internal/foreign and nobody else.
+// TestWhoOpensFiles: only internal/foreign opens a file that a target or another file
+// names.
 func TestWhoOpensFiles(t *testing.T) {
 	used := map[string]bool{}
 	eachSource(t, func(path string, set *token.FileSet, file *ast.File) {
@@ -49,7 +50,8 @@ func TestWhoOpensFiles(t *testing.T) {
 			if s, ok := n.(*ast.SelectorExpr); ok {
 				if of, ok := s.X.(*ast.Ident); ok && opening[of.Name+"."+s.Sel.Name] {
 					if used[path] = true; mayOpen[path] == "" {
-						t.Errorf("%v: %s.%s: a stranger may have chosen the file: internal/foreign opens such files", set.Position(s.Pos()), of.Name, s.Sel.Name)
+						t.Errorf("%v: %s.%s: a stranger may have chosen the file: internal/foreign opens such files",
+							set.Position(s.Pos()), of.Name, s.Sel.Name)
 					}
 				}
 			}
@@ -63,8 +65,8 @@ func TestWhoOpensFiles(t *testing.T) {
 	}
 }
 
-// byNumber are the source files that name a process in /proc by its number, and why. All
-// others go through internal/procfs: the number of a process that has ended is given again.
+// byNumber are the source files that name a process in /proc by its id, and why. All others
+// go through internal/procfs, because the id of a process that has ended is used again.
 var byNumber = map[string]string{
 	"internal/procfs/dir.go":        "holds on to a process",
 	"internal/procfs/lists.go":      "lists processes, and whose they are",
@@ -74,7 +76,7 @@ var byNumber = map[string]string{
 // inProc is a text that the path of a process is made with.
 var inProc = regexp.MustCompile(`^/proc/?$|/proc/%`)
 
-// TestWhoNamesProcesses: nobody else makes such paths.
+// TestWhoNamesProcesses: only the files of byNumber make the path of a process.
 func TestWhoNamesProcesses(t *testing.T) {
 	used := map[string]bool{}
 	eachSource(t, func(path string, set *token.FileSet, file *ast.File) {
@@ -82,7 +84,8 @@ func TestWhoNamesProcesses(t *testing.T) {
 			if s, ok := n.(*ast.BasicLit); ok && s.Kind == token.STRING {
 				if text, err := strconv.Unquote(s.Value); err == nil && inProc.MatchString(text) {
 					if used[path] = true; byNumber[path] == "" {
-						t.Errorf("%v: %s: the number may be another process's by now: use a procfs.Dir, as of live.Process", set.Position(s.Pos()), s.Value)
+						t.Errorf("%v: %s: the number may be another process's by now: "+
+							"use a procfs.Dir, as of live.Process", set.Position(s.Pos()), s.Value)
 					}
 				}
 			}
@@ -105,7 +108,9 @@ func eachSource(t *testing.T, do func(path string, set *token.FileSet, file *ast
 		}
 		if d.IsDir() {
 			switch path {
-			case "testdata", "examples", "scripts", ".git", "bin", "internal/testenv", "internal/clr/clrtest": // for tests, or not Go
+			case "testdata", "examples", "scripts", ".git", "bin",
+				"internal/testenv", "internal/livetest", "internal/proof",
+				"internal/clr/clrtest", "internal/profiletest": // for tests, or not Go
 				return filepath.SkipDir
 			}
 			return nil

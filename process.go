@@ -17,7 +17,8 @@ type Options struct {
 	// NativeOnly opens processes without a .NET runtime too, for their native
 	// stacks.
 	NativeOnly bool
-	// AlwaysStop captures threads that are provably blocked with a stop as well.
+	// AlwaysStop stops every thread that is captured. Otherwise a thread that is provably blocked
+	// is captured without a stop.
 	AlwaysStop bool
 	// MaxStack bounds the copy of one thread's stack, in bytes: between 256 KB and 64 MB. 0 stands
 	// for 8 MB; for 64 MB of a core dump. Of a deeper stack the frames near the base are missing,
@@ -25,23 +26,30 @@ type Options struct {
 	MaxStack int
 	// MaxPause is how long a thread may be stopped before a watchdog, which does
 	// not depend on this process being scheduled, lets it go: 2 ms at least; 0 stands
-	// for 10 ms. All threads at once (SnapshotAtOnce) have 100 ms more.
+	// for 10 ms. In SnapshotAtOnce it is 100 ms more.
 	MaxPause time.Duration
-	// Wary refuses, with an ErrMayBlock, a process that can keep its reader waiting for ever: it
-	// has files of a FUSE or network file system within its reach. Nothing ends such a wait, not
-	// even SIGKILL. Read such a process in a process of its own, which can be abandoned.
-	Wary bool
+	// NonBlocking refuses a process that can keep its reader waiting for ever, with an ErrMayBlock.
+	// Such a process has files of a FUSE or network file system within its reach. Nothing ends the
+	// wait, not even SIGKILL. Read such a process in a process of its own, which can be abandoned.
+	NonBlocking bool
+	// Lines finds the source lines of managed frames (profile.Frame.Line), by the portable PDBs of the
+	// assemblies. A PDB is looked for inside its assembly and beside it, and must have the id and the
+	// checksum that the assembly asks for. Nothing is fetched from anywhere.
+	Lines bool
+	// Symbols are folders on this machine in which PDBs are looked for, too.
+	Symbols []string
 }
 
 func (o Options) session() session.Options {
 	return session.Options{
-		NativeOnly: o.NativeOnly, AlwaysStop: o.AlwaysStop, MaxStack: o.MaxStack, MaxPause: o.MaxPause, Wary: o.Wary,
+		NativeOnly: o.NativeOnly, AlwaysStop: o.AlwaysStop, NonBlocking: o.NonBlocking,
+		MaxStack: o.MaxStack, MaxPause: o.MaxPause, Lines: o.Lines, Symbols: o.Symbols,
 	}
 }
 
 // CoreOptions change how a core dump is read. The zero value has good defaults.
 type CoreOptions struct {
-	// Options are those of a running process. AlwaysStop, MaxPause and Wary mean nothing
+	// Options are those of a running process. AlwaysStop, MaxPause and NonBlocking mean nothing
 	// for a core dump.
 	Options
 	// Executable is the program's file, if it is not where the process had it.
@@ -78,6 +86,7 @@ func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error) {
 	s, err := session.OpenCore(ctx, path, session.CoreOptions{
 		NativeOnly: o.NativeOnly, MaxStack: o.MaxStack, Executable: o.Executable, Sysroot: o.Sysroot,
+		Lines: o.Lines, Symbols: o.Symbols,
 	})
 	if err != nil {
 		return nil, publish(err)
@@ -104,6 +113,8 @@ func MayBlock(pid int) error { return publish(live.MayBlock(pid)) }
 // Packages events and record work with the inside of a Process.
 func init() {
 	bridge.Session = func(process any) *session.Process { return process.(*Process).s }
+	bridge.Suspension = func(s any) *session.Suspension { return s.(*Suspension).s }
+	bridge.SetMode = func(process, mode any) { process.(*Process).mode = mode.(Mode) }
 	bridge.Options = func(options any) session.Options { return options.(Options).session() }
 	bridge.Thread = func(t *session.Thread) any { return newThread(t) }
 	bridge.Publish = publish

@@ -7,11 +7,15 @@ import (
 
 	"clrsnap"
 	"clrsnap/internal/arch"
+	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 )
 
 // ignore is a callback that accepts everything.
 func ignore(clrsnap.FunctionID, uint64, *clrsnap.FrameInfo, *clrsnap.Context, any) error { return nil }
+
+// noThread is the result for a thread that there is not, or not any more.
+const noThread = clrsnap.CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD
 
 // wantResult fails the test unless err is the HRESULT want, for thread id, and
 // says so in words.
@@ -32,31 +36,17 @@ func wantResult(t *testing.T, what string, err error, want clrsnap.HRESULT) {
 func spinning(t *testing.T, runtime string) (*testenv.App, *clrsnap.Process, clrsnap.ThreadID) {
 	t.Helper()
 	a := testenv.Start(t, "spin", testenv.Options{Runtime: runtime, Args: []string{"--threads", "2", "--depth", "20"}})
-	p := open(t, a, clrsnap.Options{})
-	return a, p, threadNamed(t, p, "spin-0").ID
-}
-
-// cooperative suspends a thread at a moment at which it is in cooperative mode.
-func cooperative(t *testing.T, p *clrsnap.Process, id clrsnap.ThreadID) *clrsnap.Suspension {
-	t.Helper()
-	for range 1000 {
-		s := suspend(t, p, id)
-		if s.Walk().Mode == "cooperative" {
-			return s
-		}
-		s.Release()
-	}
-	t.Fatal("the thread is never in cooperative mode")
-	return nil
+	p := livetest.Open(t, a, clrsnap.Options{})
+	return a, p, livetest.ThreadNamed(t, p, "spin-0").ID
 }
 
 func TestDoStackSnapshotInvalidArgument(t *testing.T) {
-	eachRuntime(t, testDoStackSnapshotInvalidArgument)
+	testenv.EachRuntime(t, testDoStackSnapshotInvalidArgument)
 }
 
 func testDoStackSnapshotInvalidArgument(t *testing.T, runtime string) {
 	a, p, id := spinning(t, runtime)
-	s := cooperative(t, p, id)
+	s := livetest.Cooperative(t, p, id)
 	good, err := s.Seed()
 	if err != nil || good == nil {
 		t.Fatal(good, err)
@@ -82,11 +72,13 @@ func testDoStackSnapshotInvalidArgument(t *testing.T, runtime string) {
 		{"a seed of no machine", ignore, 0, seed(func(c *clrsnap.Context) { c.Machine = 0 })},
 		{"a seed of arm64", ignore, 0, seed(func(c *clrsnap.Context) { c.Machine = clrsnap.ARM64 })},
 		{"a seed without a stack pointer", ignore, 0, seed(func(c *clrsnap.Context) { c.Valid &^= 1 << arch.RSP })},
-		{"a seed with a crooked stack pointer", ignore, 0, seed(func(c *clrsnap.Context) { c.Regs[arch.RSP]++ })},
+		{"a seed with a misaligned stack pointer", ignore, 0, seed(func(c *clrsnap.Context) { c.Regs[arch.RSP]++ })},
 		{"a seed without an ip", ignore, 0, seed(func(c *clrsnap.Context) { c.IP = 0 })},
 	} {
-		wantResult(t, tt.what, p.DoStackSnapshot(id, tt.callback, tt.flags, nil, tt.seed), clrsnap.E_INVALIDARG)
-		wantResult(t, tt.what+", suspended", s.DoStackSnapshot(tt.callback, tt.flags, nil, tt.seed), clrsnap.E_INVALIDARG)
+		err := p.DoStackSnapshot(id, tt.callback, tt.flags, nil, tt.seed)
+		wantResult(t, tt.what, err, clrsnap.E_INVALIDARG)
+		err = s.DoStackSnapshot(tt.callback, tt.flags, nil, tt.seed)
+		wantResult(t, tt.what+", suspended", err, clrsnap.E_INVALIDARG)
 	}
 	_, err = s.UnmanagedWalk(nil, func(clrsnap.NativeFrame) error { return nil })
 	wantResult(t, "UnmanagedWalk without a context", err, clrsnap.E_INVALIDARG)
@@ -94,27 +86,30 @@ func testDoStackSnapshotInvalidArgument(t *testing.T, runtime string) {
 	wantResult(t, "UnmanagedWalk without a function", err, clrsnap.E_INVALIDARG)
 	_, err = p.FunctionName(0)
 	wantResult(t, "the name of function 0", err, clrsnap.E_INVALIDARG)
-	if _, err = p.FunctionName(clrsnap.FunctionID(good.Regs[arch.RSP])); !errors.Is(err, clrsnap.E_FAIL) { // what is there may look like a method
+	_, err = p.FunctionName(clrsnap.FunctionID(good.Regs[arch.RSP]))
+	if !errors.Is(err, clrsnap.E_FAIL) { // what is there may look like a method
 		wantResult(t, "the name of something on the stack", err, clrsnap.E_INVALIDARG)
 	}
-	endsWell(t, a)
+	livetest.EndsWell(t, a)
 }
 
-func TestDoStackSnapshotCooperative(t *testing.T) { eachRuntime(t, testDoStackSnapshotCooperative) }
+func TestDoStackSnapshotCooperative(t *testing.T) {
+	testenv.EachRuntime(t, testDoStackSnapshotCooperative)
+}
 
 func testDoStackSnapshotCooperative(t *testing.T, runtime string) {
 	a, p, id := spinning(t, runtime)
-	s := cooperative(t, p, id)
+	s := livetest.Cooperative(t, p, id)
 	seed, err := s.Seed()
 	if err != nil || seed == nil {
 		t.Fatal(seed, err)
 	}
-	full := s.Walk()
-	got, err := calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, seed)
+	full := livetest.Walk(s)
+	got, err := livetest.Calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, seed)
 	wantResult(t, "with the seed of Suspension.Seed", err, clrsnap.S_OK)
 	checkCalls(t, "seeded", got, got, wantCalls(full.Frames), full.Frames)
 
-	_, err = calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil)
+	_, err = livetest.Calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil)
 	wantResult(t, "without a seed", err, clrsnap.S_FALSE)
 
 	native := *seed
@@ -125,7 +120,7 @@ func testDoStackSnapshotCooperative(t *testing.T, runtime string) {
 	}
 	for _, ip := range []uint64{native.IP, 1, 1 << 50} {
 		native.IP = ip
-		got, err = calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, &native)
+		got, err = livetest.Calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, &native)
 		wantResult(t, "with a seed in native code", err, clrsnap.CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX)
 		if len(got) != 0 {
 			t.Errorf("a seed in native code: %d callbacks", len(got))
@@ -133,30 +128,30 @@ func testDoStackSnapshotCooperative(t *testing.T, runtime string) {
 	}
 	off := *seed
 	off.Regs[arch.RSP] += 16
-	got, err = calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, &off)
+	got, err = livetest.Calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, &off)
 	wantResult(t, "with a seed beside the stack's frames", err, clrsnap.CORPROF_E_STACKSNAPSHOT_UNSAFE)
 	if len(got) != 0 {
 		t.Errorf("a seed beside the stack's frames: %d callbacks", len(got))
 	}
 	s.Release()
-	wantResult(t, "after Resume", s.DoStackSnapshot(ignore, 0, nil, seed), clrsnap.CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD)
-	endsWell(t, a)
+	wantResult(t, "after Release", s.DoStackSnapshot(ignore, 0, nil, seed), noThread)
+	livetest.EndsWell(t, a)
 }
 
-// A seed of an earlier moment: the thread has run since, so that it is most
-// probably stale; the thread can be at the same instruction by chance.
-func TestDoStackSnapshotStaleSeed(t *testing.T) { eachRuntime(t, testDoStackSnapshotStaleSeed) }
+// TestDoStackSnapshotStaleSeed uses a seed of an earlier moment. The thread has run since,
+// so the seed is most probably stale; by chance the thread can be at the same instruction.
+func TestDoStackSnapshotStaleSeed(t *testing.T) { testenv.EachRuntime(t, testDoStackSnapshotStaleSeed) }
 
 func testDoStackSnapshotStaleSeed(t *testing.T, runtime string) {
 	a, p, id := spinning(t, runtime)
-	s := cooperative(t, p, id)
+	s := livetest.Cooperative(t, p, id)
 	seed, err := s.Seed()
 	if err != nil || seed == nil {
 		t.Fatal(seed, err)
 	}
 	s.Release()
 	stale := 0
-	// On a busy machine the thread may not get a processor for a while.
+	// On a busy machine the thread may not get a CPU for a while.
 	for n, begun := 0, time.Now(); n < 50 || stale == 0 && time.Since(begun) < 10*time.Second; n++ {
 		err := p.DoStackSnapshot(id, ignore, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil, seed)
 		if err != nil {
@@ -167,25 +162,28 @@ func testDoStackSnapshotStaleSeed(t *testing.T, runtime string) {
 	if stale == 0 {
 		t.Error("a stale seed was accepted all the time")
 	}
-	endsWell(t, a)
+	livetest.EndsWell(t, a)
 }
 
-func TestDoStackSnapshotCallbackStops(t *testing.T) { eachRuntime(t, testDoStackSnapshotCallbackStops) }
+func TestDoStackSnapshotCallbackStops(t *testing.T) {
+	testenv.EachRuntime(t, testDoStackSnapshotCallbackStops)
+}
 
 func testDoStackSnapshotCallbackStops(t *testing.T, runtime string) {
 	a, p, _ := spinning(t, runtime)
-	id := threadNamed(t, p, "watchdog").ID
+	id := livetest.ThreadNamed(t, p, "watchdog").ID
 	stop, n := errors.New("enough"), 0
-	err := p.DoStackSnapshot(id, func(clrsnap.FunctionID, uint64, *clrsnap.FrameInfo, *clrsnap.Context, any) error {
+	callback := func(clrsnap.FunctionID, uint64, *clrsnap.FrameInfo, *clrsnap.Context, any) error {
 		n++
 		return stop
-	}, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil, nil)
+	}
+	err := p.DoStackSnapshot(id, callback, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil, nil)
 	wantResult(t, "callback stops", err, clrsnap.CORPROF_E_STACKSNAPSHOT_ABORTED)
 	if !errors.Is(err, stop) || n != 1 {
 		t.Errorf("%v after %d callbacks", err, n)
 	}
 
-	s := suspend(t, p, id)
+	s := livetest.Suspend(t, p, id)
 	var inner []error
 	err = s.DoStackSnapshot(func(clrsnap.FunctionID, uint64, *clrsnap.FrameInfo, *clrsnap.Context, any) error {
 		inner = append(inner, p.DoStackSnapshot(id, ignore, 0, nil, nil), s.DoStackSnapshot(ignore, 0, nil, nil))
@@ -196,23 +194,27 @@ func testDoStackSnapshotCallbackStops(t *testing.T, runtime string) {
 		wantResult(t, "walk inside a callback", err, clrsnap.CORPROF_E_STACKSNAPSHOT_UNSAFE)
 	}
 	wantResult(t, "walk after that", p.DoStackSnapshot(id, ignore, 0, nil, nil), clrsnap.S_OK)
-	endsWell(t, a)
+	livetest.EndsWell(t, a)
 }
 
-// A thread in preemptive mode is walked from its Frames; a seed is ignored,
-// whatever it is.
-func TestDoStackSnapshotPreemptive(t *testing.T) { eachRuntime(t, testDoStackSnapshotPreemptive) }
+// TestDoStackSnapshotPreemptive: a thread in preemptive mode is walked from its Frames,
+// and any seed is ignored.
+func TestDoStackSnapshotPreemptive(t *testing.T) {
+	testenv.EachRuntime(t, testDoStackSnapshotPreemptive)
+}
 
 func testDoStackSnapshotPreemptive(t *testing.T, runtime string) {
-	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, Args: []string{"--only", "pinvoke-sleep,block"}})
-	p := open(t, a, clrsnap.Options{})
+	a := testenv.Start(t, "scenarios", testenv.Options{
+		Runtime: runtime, Args: []string{"--only", "pinvoke-sleep,block"},
+	})
+	p := livetest.Open(t, a, clrsnap.Options{})
 	bogus := &clrsnap.Context{IP: 0x1234, Machine: clrsnap.AMD64}
 	bogus.Set(arch.RSP, 0x10000)
 	for name, st := range a.Stacks {
-		s := suspend(t, p, threadID(t, p, st.TID))
-		want, err := calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil)
+		s := livetest.Suspend(t, p, livetest.ThreadID(t, p, st.TID))
+		want, err := livetest.Calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil)
 		wantResult(t, name, err, clrsnap.S_OK)
-		got, err := calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, bogus)
+		got, err := livetest.Calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, bogus)
 		wantResult(t, name+" with a bogus seed", err, clrsnap.S_OK)
 		if len(got) == 0 || len(got) != len(want) {
 			t.Errorf("%s: %d callbacks with a seed, %d without", name, len(got), len(want))
@@ -230,10 +232,10 @@ func testDoStackSnapshotPreemptive(t *testing.T, runtime string) {
 			continue
 		}
 		met = true
-		s := suspend(t, p, th.ID)
-		got, err := calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil)
+		s := livetest.Suspend(t, p, th.ID)
+		got, err := livetest.Calls(s, clrsnap.COR_PRF_SNAPSHOT_DEFAULT, nil)
 		seed, err2 := s.Seed()
-		if errors.Is(err, clrsnap.S_FALSE) && s.Walk().Mode == "cooperative" {
+		if errors.Is(err, clrsnap.S_FALSE) && livetest.Walk(s).Mode == "cooperative" {
 			err = nil // it is compiling; without a seed nothing can be known of its stack
 		}
 		if err != nil || len(got) != 0 || seed != nil || err2 != nil {
@@ -243,17 +245,19 @@ func testDoStackSnapshotPreemptive(t *testing.T, runtime string) {
 	if !met {
 		t.Error("no thread without managed frames")
 	}
-	endsWell(t, a)
+	livetest.EndsWell(t, a)
 }
 
-func TestDoStackSnapshotInvalidThread(t *testing.T) { eachRuntime(t, testDoStackSnapshotInvalidThread) }
+func TestDoStackSnapshotInvalidThread(t *testing.T) {
+	testenv.EachRuntime(t, testDoStackSnapshotInvalidThread)
+}
 
 func testDoStackSnapshotInvalidThread(t *testing.T, runtime string) {
-	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, Args: []string{"--no-blocked", "--busy", "600", "--workers", "thread-churn,ping-pong"}})
-	p := open(t, a, clrsnap.Options{})
-	main := threadID(t, p, a.PID)
+	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, Args: shortLived})
+	p := livetest.Open(t, a, clrsnap.Options{})
+	main := livetest.ThreadID(t, p, a.PID)
 	for _, id := range []clrsnap.ThreadID{0, 1, 0xdeadbeef, main + 8, ^clrsnap.ThreadID(0)} {
-		wantResult(t, "thread "+id.String(), p.DoStackSnapshot(id, ignore, 0, nil, nil), clrsnap.CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD)
+		wantResult(t, "thread "+id.String(), p.DoStackSnapshot(id, ignore, 0, nil, nil), noThread)
 	}
 	ended, met := 0, map[clrsnap.ThreadID]bool{}
 	for end := time.Now().Add(30 * time.Second); ended < 10 && time.Now().Before(end); {
@@ -271,18 +275,17 @@ func testDoStackSnapshotInvalidThread(t *testing.T, runtime string) {
 	if ended == 0 {
 		t.Error("no thread was met after its end")
 	}
-	endsWell(t, a)
-	wantResult(t, "after the process has ended", p.DoStackSnapshot(main, ignore, 0, nil, nil), clrsnap.CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD)
+	livetest.EndsWell(t, a)
+	wantResult(t, "after the process has ended", p.DoStackSnapshot(main, ignore, 0, nil, nil), noThread)
 }
 
-// walkEnded walks short-lived threads that have been met before. Most of the
-// time they have ended; but their Thread objects are soon used again, for other
-// threads, and then the walk is one of those.
+// walkEnded walks short-lived threads that have been met before. Most of them have
+// ended. But Thread objects are soon used again: then another thread is walked.
 func walkEnded(t *testing.T, p *clrsnap.Process, met map[clrsnap.ThreadID]bool) (ended int) {
 	for id := range met {
 		err := p.DoStackSnapshot(id, ignore, 0, nil, nil)
 		switch {
-		case errors.Is(err, clrsnap.CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD):
+		case errors.Is(err, noThread):
 			ended++
 		case err != nil && !errors.Is(err, clrsnap.CORPROF_E_STACKSNAPSHOT_UNSAFE) && !errors.Is(err, clrsnap.S_FALSE):
 			t.Errorf("walking a thread that may have ended: %v", err)

@@ -41,12 +41,12 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 	return s, publish(err)
 }
 
-// SnapshotAtOnce takes the stacks that all threads which filter accepts (nil: all) had at
-// one instant. At that instant every thread that runs was stopped; of the others it is
-// proved that they were blocked, and have not run from before their stacks were copied
-// until after it. If the first attempt fails, because a thread gets no CPU to stop on, say,
-// a few more instants are tried. The last one is taken as it is: a thread that is missing says
-// why. The stacks in a core dump always belong to one instant. When the process exits after the
+// SnapshotAtOnce takes the stacks of every thread that filter accepts (nil: all), all of one
+// instant. At that instant every thread that was running is stopped. Of the others it is proved
+// that they were blocked, and did not run from before their stacks were copied until after the
+// instant. If an attempt lacks a stack, because a thread got no CPU to stop on, for example, a few
+// more instants are tried. The last attempt counts as it is: a thread that is missing says why.
+// The stacks in a core dump always belong to one instant. When the process exits after the
 // capture, there is an error and the Snapshot too; when ctx ends, there is only its error.
 func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
 	s, err := p.s.SnapshotAtOnce(ctx, filter.inner())

@@ -139,10 +139,10 @@ type Mode uint8
 
 // The modes.
 const (
-	// AsDocumented: what Microsoft documents. Every run of unmanaged frames
-	// below the leaf-most one, once; true return addresses.
+	// AsDocumented reports what Microsoft documents: each run of unmanaged frames once,
+	// except one at the leaf, and true return addresses.
 	AsDocumented = Mode(walk.AsDocumented)
-	// AsCoreCLR: what CoreCLR does, to compare the two callback by callback. It
+	// AsCoreCLR reports what CoreCLR does, to compare the two callback by callback. It
 	// leaves out the runs that dispatch an exception, and gives the ip that an
 	// InlinedCallFrame holds for a method in a P/Invoke. docs/correctness.md has
 	// the comparison.

@@ -40,18 +40,20 @@ struct stack {
     uint8_t *frames;
     uint32_t buffer;
     uint32_t count;
-    size_t size; /* of all frames, and of a name after them, in bytes */
+    size_t size; /* of all frames, and of what was added after them, in bytes */
     hresult result; /* of DoStackSnapshot; S_OK if the walk was cut */
     bool cut; /* the stack has more frames than fit */
 };
 
-enum { MAX_NAME_SIZE = MAX_NAME_UNITS * sizeof(uint16_t) };
+/* What is added after the frames of an exception at most. */
+enum { MAX_ADDED = sizeof(struct short_frame) + (MAX_NAME_UNITS + MAX_MESSAGE_UNITS) * sizeof(uint16_t) };
 
 bool stacks_allocate(uint32_t frames, bool registers);
 void stacks_free(void);
 bool stack_claim(struct stack *s);
 void stack_walk(struct stack *s, struct object *info);
-void stack_add_name(struct stack *s, const void *name, size_t size);
+void stack_add(struct stack *s, const void *p, size_t size);
+void stack_pad(struct stack *s);
 void stack_release(struct stack *s);
 
 /* io.c: a socket with deadlines, all on the monotonic clock in nanoseconds. */

@@ -128,14 +128,18 @@ static void allocation_tick(struct payload *p) {
     if (p->ok) events_alloc(class, size, amount, address);
 }
 
-static void exception_thrown(struct payload *p) {
-    const uint8_t *name = p->at;
+static struct text text(struct payload *p) {
+    const uint8_t *begin = p->at;
     skip_string(p);
-    const uint8_t *end = p->at;
-    skip_string(p); /* message */
+    return (struct text){.at = begin, .units = p->ok ? (size_t)(p->at - begin) / sizeof(uint16_t) - 1 : 0};
+}
+
+/* The message is the object's field _message, not what its type's property Message returns. */
+static void exception_thrown(struct payload *p) {
+    struct thrown t = {.name = text(p), .message = text(p)};
     skip(p, 8 + 4); /* instruction pointer, HRESULT */
-    uint16_t flags = u16(p);
-    if (p->ok) events_exception_thrown(name, (size_t)(end - name) / sizeof(uint16_t) - 1, flags);
+    t.flags = u16(p);
+    if (p->ok) events_exception_thrown(&t);
 }
 
 static void catch_start(struct payload *p) {
@@ -147,9 +151,9 @@ static void catch_start(struct payload *p) {
 static void contention_start(struct payload *p) {
     skip(p, 1 + CLR_INSTANCE); /* flags: they do not distinguish kinds of locks */
     uint64_t lock = u64(p);
-    skip(p, 8); /* object */
+    uint64_t object = u64(p);
     uint64_t owner = u64(p);
-    if (p->ok) events_contention_start(lock, owner);
+    if (p->ok) events_contention_start(lock, object, owner);
 }
 
 static void contention_stop(struct payload *p) {

@@ -45,9 +45,11 @@ static struct {
  */
 static __thread struct {
     uint64_t random;
-    uint64_t lock, owner; /* of the wait that has begun */
+    uint64_t lock, class, owner; /* of the wait that has begun */
     uint64_t published, filters;
+    uint8_t wait; /* 1 more than its place among the ring's waits; 0: it has none */
     bool catching; /* a handler has begun, and neither ended nor thrown something new */
+    bool caught_published; /* the exception of that handler was published */
     uint32_t session; /* to which the exceptions belong */
     uint32_t os_id;
 } mine;
@@ -151,22 +153,20 @@ static bool publish_and_hold(struct record *r, struct stack *s) {
     return published;
 }
 
-/* Publishes a record with the stack of this thread, and a name. The stack is walked only
- * if there is room for the record. */
-static bool publish_stack(enum event_type type, struct values values, const void *name, size_t size) {
-    struct stack s;
-    if (!ring_has_room(&events.ring, sizeof(struct record)) || !stack_claim(&s)) {
-        ring_count(&events.ring, DROPPED, type);
-        return false;
-    }
-    struct record r = new_record(type, values);
-    stack_walk(&s, events.info);
-    stack_add_name(&s, name, size);
-    return publish_and_hold(&r, &s);
+/* Claims a buffer for a stack, if there is room for a record. */
+static bool claim(enum event_type type, struct stack *s) {
+    if (ring_has_room(&events.ring, sizeof(struct record)) && stack_claim(s)) return true;
+    ring_count(&events.ring, DROPPED, type);
+    return false;
 }
 
+/* Publishes a record with the stack of this thread. */
 void events_stack(enum event_type type, struct values values) {
-    publish_stack(type, values, "", 0);
+    struct stack s;
+    if (!claim(type, &s)) return;
+    struct record r = new_record(type, values);
+    stack_walk(&s, events.info);
+    publish_and_hold(&r, &s);
 }
 
 void events_alloc(id class, uint64_t size, uint64_t tick, uint64_t address) {
@@ -193,8 +193,9 @@ static void remember_session(void) {
     if (mine.session == events.session) return;
     mine.session = events.session;
     mine.published = mine.filters = 0;
-    mine.lock = mine.owner = 0;
-    mine.catching = false;
+    mine.lock = mine.class = mine.owner = 0;
+    mine.wait = 0;
+    mine.catching = mine.caught_published = false;
 }
 
 static void push_exception(bool published, bool filter) {
@@ -208,58 +209,166 @@ static void pop_exception(void) {
     mine.filters >>= 1;
 }
 
+static bool peek_bytes(uint64_t address, void *out, size_t size) {
+    struct iovec to = {.iov_base = out, .iov_len = size};
+    struct iovec from = {.iov_base = (void *)(uintptr_t)address, .iov_len = size};
+    return syscall(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0) == (long)size;
+}
+
 static bool peek(uint64_t address, uint64_t *value) {
-    struct iovec to = {.iov_base = value, .iov_len = sizeof *value};
-    struct iovec from = {.iov_base = (void *)(uintptr_t)address, .iov_len = sizeof *value};
-    return syscall(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0) == sizeof *value;
+    return peek_bytes(address, value, sizeof *value);
+}
+
+static uint64_t offset_of(const uint64_t *offset) {
+    return __atomic_load_n(offset, __ATOMIC_RELAXED);
+}
+
+/* The exception that is being thrown or caught. What is not known is 0. */
+struct exception {
+    uint64_t state; /* the runtime's; the newest one of this thread */
+    uint64_t object;
+    id class;
+    bool again; /* the object was thrown before */
+    struct short_frame first; /* where */
+};
+
+/* The address of the exception object of a state. */
+static bool object_of(uint64_t state, uint64_t *object) {
+    uint64_t handle;
+    return peek(state + offset_of(&events.ring.control->exception_object), &handle) && peek(handle, object);
 }
 
 /*
- * The class of the exception that this thread is throwing; 0 if it cannot be found.
- * The reader says where the runtime's structures have it. If the reader is wrong, or
- * the object moves, the result is wrong: so it is read by a system call, which cannot
- * fault, and the reader checks it against the type's name.
+ * Finds the exception object of this thread. The reader says where the runtime's
+ * structures have it. The thread is in cooperative mode while it throws and when a
+ * handler begins, so the object does not move meanwhile. If the reader is wrong, the
+ * result is wrong: so memory is read by a system call, which cannot fault, and the
+ * reader checks the class against the type's name.
  */
-static id thrown_class(void) {
-    uint64_t exception = __atomic_load_n(&events.ring.control->thread_exception, __ATOMIC_RELAXED);
-    uint64_t object = __atomic_load_n(&events.ring.control->exception_object, __ATOMIC_RELAXED);
-    const uint64_t marks = 7; /* the garbage collector's, in the low bits of an object's first word */
+static struct exception this_exception(void) {
+    struct exception e = {0};
+    uint64_t offset = offset_of(&events.ring.control->thread_exception);
     id thread = 0;
-    uint64_t at;
-    if (!exception || !object || get_current_thread_id(events.info, &thread) != S_OK) return 0;
-    if (!peek(thread + exception, &at) || !peek(at + object, &at)) return 0; /* a handle */
-    if (!peek(at, &at) || !peek(at, &at)) return 0; /* the object, and its first word */
-    return at & ~marks;
+    if (!offset || get_current_thread_id(events.info, &thread) != S_OK) return e;
+    if (!peek(thread + offset, &e.state) || !object_of(e.state, &e.object)) e.object = 0;
+    return e;
 }
 
-void events_exception_thrown(const void *name, size_t units, uint32_t flags) {
-    const uint32_t again = 4; /* ExceptionThrown's flag of a rethrow, which only .NET 8 reports */
-    bool published = false;
-    if (flags & again) return;
-    events_seen(EVENT_EXCEPTION);
-    if (units > MAX_NAME_UNITS) units = MAX_NAME_UNITS;
-    if (chance(1, events.wanted.exception_every))
-        published = publish_stack(EVENT_EXCEPTION, VALUES(thrown_class(), 0, flags, units), name,
-                                  units * sizeof(uint16_t));
-    push_exception(published, false);
+/*
+ * Whether an exception that is being thrown was thrown before, as its stack trace says.
+ * It has none yet if it is new. ExceptionDispatchInfo.Throw, with which await throws too,
+ * gives it back the one that it had. The first element is where it was thrown first. A
+ * stack trace is an array of bytes, or an array of objects whose first element is one
+ * (src/coreclr/vm/object.h, StackTraceArray): a count, a thread, and then the elements,
+ * each with an instruction pointer, a stack pointer and a MethodDesc.
+ */
+static void read_trace(struct exception *e, uint64_t trace) {
+    enum { ELEMENTS = 16 /* of an array */, COUNT = 0, IP = 2, METHOD = 4, WORDS };
+    uint64_t words[WORDS];
+    if (!peek_bytes(trace + ELEMENTS, words, sizeof words)) return;
+    if (words[0] >> 32 && !peek_bytes(words[0] + ELEMENTS, words, sizeof words)) return;
+    if (!(uint32_t)words[COUNT]) return;
+    e->again = true;
+    e->first = (struct short_frame){.function = words[METHOD], .ip = words[IP]};
+}
+
+/* Whether a handler of this thread is running for the same object. "throw e;" in a
+ * handler takes the stack trace away. */
+static bool in_handler(const struct exception *e) {
+    enum { MOST_HANDLERS = 16 };
+    uint64_t state = e->state, object, previous = offset_of(&events.ring.control->exception_previous);
+    for (int i = 0; i < MOST_HANDLERS && peek(state + previous, &state) && state; i++)
+        if (object_of(state, &object) && object == e->object) return true;
+    return false;
+}
+
+static struct exception thrown_exception(uint32_t flags) {
+    const uint64_t marks = 7; /* the garbage collector's, in the low bits of an object's first word */
+    struct exception e = this_exception();
+    uint64_t class, trace, offset = offset_of(&events.ring.control->object_trace);
+    if (!e.object || !peek(e.object, &class)) return e;
+    e.class = class & ~marks;
+    if (!offset || !peek(e.object + offset, &trace)) return e;
+    if (trace) read_trace(&e, trace);
+    if (!e.again && (flags & EXCEPTION_NESTED)) e.again = in_handler(&e);
+    return e;
+}
+
+/*
+ * The objects of exceptions that were published lately, if not all are: when one is thrown
+ * again, that is published too. An object that the garbage collector has moved is
+ * not found, and another one may have its address: the reader checks that.
+ */
+static struct {
+    atomic_uint_fast64_t object[1 << 10];
+} chosen;
+
+static atomic_uint_fast64_t *place_of(uint64_t object) {
+    return &chosen.object[(object >> 3) * UINT64_C(0x9e3779b97f4a7c15) >> 54];
+}
+
+static bool choose(const struct exception *e) {
+    if (events.wanted.exception_every <= 1) return true;
+    if (e->again) return atomic_load_explicit(place_of(e->object), memory_order_relaxed) == e->object;
+    if (!chance(1, events.wanted.exception_every)) return false;
+    if (e->object) atomic_store_explicit(place_of(e->object), e->object, memory_order_relaxed);
+    return true;
+}
+
+static uint32_t cut(size_t units, uint32_t most) {
+    return units < most ? (uint32_t)units : most;
+}
+
+/* Publishes an exception that is being thrown. */
+static bool publish_exception(enum event_type type, const struct exception *e, const struct thrown *t) {
+    struct stack s;
+    if (!claim(type, &s)) return false;
+    uint32_t name = cut(t->name.units, MAX_NAME_UNITS), message = 0;
+    uint64_t whole = NO_MESSAGE;
+    if (events.wanted.flags & BEGIN_MESSAGES) {
+        message = cut(t->message.units, MAX_MESSAGE_UNITS);
+        whole = cut(t->message.units, NO_MESSAGE - 1);
+    }
+    uint64_t lengths = name | message << 16 | whole << 32;
+    struct record r = new_record(type, VALUES(e->class, e->object, t->flags, lengths));
+    stack_walk(&s, events.info);
+    if (type == EVENT_RETHROWN) stack_add(&s, &e->first, sizeof e->first);
+    stack_add(&s, t->name.at, name * sizeof(uint16_t));
+    stack_add(&s, t->message.at, message * sizeof(uint16_t));
+    stack_pad(&s);
+    return publish_and_hold(&r, &s);
+}
+
+void events_exception_thrown(const struct thrown *t) {
+    const uint32_t rethrown = 4; /* ExceptionThrown's flag of "throw;", which only .NET 8 reports */
+    if (t->flags & rethrown) return; /* events_catch_start notes it */
+    struct exception e = thrown_exception(t->flags);
+    enum event_type type = e.again ? EVENT_RETHROWN : EVENT_EXCEPTION;
+    events_seen(type);
+    push_exception(choose(&e) && publish_exception(type, &e, t), false);
     mine.catching = false;
 }
 
-static void note_caught(id function) {
+static void note_caught(id function, bool again) {
+    uint64_t object = function ? this_exception().object : 0;
     events_seen(EVENT_CAUGHT);
-    events_note(EVENT_CAUGHT, VALUES(function));
+    events_note(EVENT_CAUGHT, VALUES(function, object, again));
 }
 
-/* If a handler throws its exception again, only the start of the next handler is
- * reported. The exception has been caught already. */
+/* If a handler throws its exception again ("throw;"), only the start of the next handler is
+ * reported. If all exceptions are published, so is every start of a handler: the reader
+ * knows best which exception it is for. */
 void events_catch_start(id function) {
     remember_session();
-    if (mine.catching) return;
+    bool again = mine.catching;
     mine.catching = true;
-    if (mine.filters & 1) return; /* of an exception that was thrown before the session began */
-    bool published = mine.published & 1;
-    pop_exception();
-    if (published) note_caught(function);
+    if (!again) {
+        mine.caught_published = false;
+        if (mine.filters & 1) return; /* of an exception that was thrown before the session began */
+        mine.caught_published = mine.published & 1;
+        pop_exception();
+    }
+    if (mine.caught_published || events.wanted.exception_every <= 1) note_caught(function, again);
 }
 
 void events_catch_stop(void) {
@@ -275,21 +384,70 @@ void events_filter_stop(void) {
     remember_session();
     for (bool begin = false; mine.filters && !begin; pop_exception()) {
         begin = mine.filters & 1;
-        if (mine.published & 1) note_caught(0);
+        if (mine.published & 1) note_caught(0, false);
     }
 }
 
-void events_contention_start(uint64_t lock, uint64_t owner) {
+/* The class of an object that is locked, as protocol.h has it; 0 if it cannot be read. */
+static id locked_class(uint64_t object) {
+    const uint64_t in_table = UINT64_C(1) << 27, hash = UINT64_C(1) << 26; /* src/coreclr/vm/syncblk.h */
+    const uint64_t marks = 7;
+    uint64_t words[2]; /* before the object, whose header is the upper half of that; and the object's first */
+    if (!object || !peek_bytes(object - sizeof *words, words, sizeof words)) return 0;
+    uint64_t header = words[0] >> 32;
+    bool monitor = (header & (in_table | hash)) == in_table;
+    return (words[1] & ~marks) | (monitor ? 0 : LOCKED_NO_MONITOR);
+}
+
+static struct lock_wait *shown_wait(void) {
+    return &events.ring.control->waits[mine.wait - 1];
+}
+
+/* Takes a place among the ring's waits, if there is one. */
+static bool claim_wait(void) {
+    for (uint32_t i = 0; i < LOCK_WAITS && !mine.wait; i++) {
+        uint32_t place = (os_id() + i) % LOCK_WAITS, nobody = 0;
+        if (__atomic_compare_exchange_n(&events.ring.control->waits[place].os_id, &nobody, os_id(), false,
+                                        __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            mine.wait = (uint8_t)(place + 1);
+    }
+    return mine.wait;
+}
+
+/* Shows the wait of this thread to the reader. */
+static void show_wait(uint64_t object) {
+    if (!claim_wait()) return;
+    struct lock_wait *w = shown_wait();
+    __atomic_store_n(&w->since, 0, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    __atomic_store_n(&w->lock, mine.lock, __ATOMIC_RELAXED);
+    __atomic_store_n(&w->object, object, __ATOMIC_RELAXED);
+    __atomic_store_n(&w->class, mine.class, __ATOMIC_RELAXED);
+    __atomic_store_n(&w->since, now_ns(), __ATOMIC_RELEASE);
+}
+
+static void hide_wait(void) {
+    if (!mine.wait) return;
+    __atomic_store_n(&shown_wait()->since, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&shown_wait()->os_id, 0, __ATOMIC_RELEASE);
+    mine.wait = 0;
+}
+
+void events_contention_start(uint64_t lock, uint64_t object, uint64_t owner) {
     remember_session();
     mine.lock = lock;
+    mine.class = locked_class(object);
     mine.owner = owner;
+    show_wait(object);
 }
 
 void events_contention_stop(uint64_t ns) {
     remember_session();
+    hide_wait();
     events_seen(EVENT_CONTENTION);
-    if (ns >= events.wanted.contention_ns) events_stack(EVENT_CONTENTION, VALUES(mine.lock, mine.owner, ns));
-    mine.lock = mine.owner = 0;
+    if (ns >= events.wanted.contention_ns)
+        events_stack(EVENT_CONTENTION, VALUES(mine.lock, mine.owner, ns, mine.class));
+    mine.lock = mine.class = mine.owner = 0;
 }
 
 /* Comes right after ThreadCreated, on the new thread, and says more. */
@@ -355,7 +513,7 @@ hresult events_prepare(struct object *info, const struct begin_request *request,
     if (request->events) {
         bool registers = request->flags & BEGIN_REGISTERS;
         size_t frame = registers ? sizeof(struct frame_record) : sizeof(struct short_frame);
-        size_t largest = sizeof(struct record) + request->max_frames * frame + MAX_NAME_SIZE;
+        size_t largest = sizeof(struct record) + request->max_frames * frame + MAX_ADDED;
         if (!ring_open(&events.ring, memory, largest)) return fail(reply, STEP_RING, E_INVALIDARG);
         if (!stacks_allocate(request->max_frames, registers)) return fail(reply, STEP_RING, E_OUTOFMEMORY);
     }

@@ -13,6 +13,19 @@ struct values {
     uint64_t v[4];
 };
 
+/* A text in UTF-16. */
+struct text {
+    const void *at;
+    size_t units;
+};
+
+/* What the runtime says of an exception. */
+struct thrown {
+    struct text name; /* of its type */
+    struct text message;
+    uint32_t flags;
+};
+
 #define VALUES(...) ((struct values){{__VA_ARGS__}})
 
 bool events_wanted(uint32_t which);
@@ -20,13 +33,13 @@ void events_seen(enum event_type type);
 void events_note(enum event_type type, struct values values);
 void events_stack(enum event_type type, struct values values);
 void events_alloc(id class, uint64_t size, uint64_t tick, uint64_t address);
-void events_exception_thrown(const void *name, size_t units, uint32_t flags);
+void events_exception_thrown(const struct thrown *t);
 void events_catch_start(id function);
 void events_catch_stop(void);
 uint64_t events_dropped(void);
 void events_filter_start(void);
 void events_filter_stop(void);
-void events_contention_start(uint64_t lock, uint64_t owner);
+void events_contention_start(uint64_t lock, uint64_t object, uint64_t owner);
 void events_contention_stop(uint64_t ns);
 
 hresult event_pipe_begin(struct object *info, uint32_t events, uint32_t alloc_means, uint64_t *session);

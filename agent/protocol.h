@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 2u
+#define PROTOCOL_VERSION 3u
 
 enum message {
     /* from the agent */
@@ -95,6 +95,7 @@ enum begin_flags {
     BEGIN_REGISTERS = 1u << 1, /* frames are struct frame_record instead of struct short_frame */
     /* For tests: after a record with a stack its thread waits, see ring_control.released; one at a time. */
     BEGIN_HOLD = 1u << 2,
+    BEGIN_MESSAGES = 1u << 3, /* exceptions come with their messages */
 };
 
 struct begin_request {
@@ -135,6 +136,26 @@ enum begin_step { STEP_NONE, STEP_REQUEST, STEP_RING, STEP_INTERFACE, STEP_MASK,
 #define RING_CONTROL_SIZE 4096u
 
 /*
+ * A thread that waits for a lock. The thread that puts itself here takes it out when the wait is
+ * over; a wait that an exception ends may stay, until the thread waits again. The reader trusts
+ * what it reads if `since` is not 0, and the same before and after.
+ */
+struct lock_wait {
+    uint32_t os_id; /* of the thread, as the target sees it; 0: free */
+    uint32_t reserved;
+    uint64_t since; /* CLOCK_MONOTONIC, in ns; 0: the other fields are not valid */
+    uint64_t lock; /* its id: the address of the runtime's AwareLock, or what a System.Threading.Lock waits with */
+    uint64_t object; /* that is locked: its address when the wait began */
+    uint64_t class; /* as in EVENT_CONTENTION */
+};
+
+#define LOCK_WAITS 64u
+
+/* A bit of the class of an object that is locked: the object has no place in the sync table, and so nobody
+ * waits for its monitor. It is a System.Threading.Lock, or has moved, and the class is not its own. */
+#define LOCKED_NO_MONITOR 1u
+
+/*
  * Positions count bytes since the beginning; their remainder by `capacity`, a power
  * of two, is a place in the ring. Records lie between tail and head. Each side
  * checks what the other writes.
@@ -159,22 +180,33 @@ struct ring_control {
     /* written by the reader */
     uint64_t released; /* a held thread goes on when this is beyond its record's position */
     uint64_t walking; /* ThreadID that is being walked from outside; 0: none */
-    uint64_t thread_exception; /* offset in a thread of the address of its newest exception's state; 0: not known */
-    uint64_t exception_object; /* offset there of the handle of the exception object; 0: not known */
+    /* Where the runtime keeps exceptions, as offsets in bytes. */
+    uint64_t thread_exception; /* in a thread, the address of its newest exception's state; 0: nothing is known */
+    uint64_t exception_object; /* in that state, the handle of the exception object */
+    uint64_t exception_previous; /* there, the address of the state of the exception before it on the thread */
+    uint64_t object_trace; /* in an exception object, its stack trace; 0: not known */
+    /* written by the agent: the waits for locks that are going on, as far as there is room */
+    struct lock_wait waits[LOCK_WAITS];
 };
 
 enum event_type {
     EVENT_PADDING = 0, /* to the end of the ring; only `size` is valid */
     EVENT_ALLOC = 1, /* values: ClassID, size in bytes, bytes that the tick stands for (ALLOC_TICK only), address */
-    /* ClassID, if the reader has told where it is, and to be checked by the reader; else 0. Then 0,
-     * enum exception_flags, and the length of the type's name in UTF-16 units; the name follows the
-     * frames. An exception is not reported again when a handler rethrows it. */
+    /*
+     * ClassID and address of the object, if the reader has told where they are, and to be checked by the
+     * reader; else 0. Then enum exception_flags. Then the length of the type's name in UTF-16 units, in
+     * the 16 lowest bits; in the next 16 that of the message; in the highest 32 that of the whole message,
+     * or NO_MESSAGE. After the frames come the name and the message.
+     */
     EVENT_EXCEPTION = 2,
-    /* FunctionID of the method whose handler begins, for the exception that the thread has published
-     * last and not caught yet; 0: a filter swallows it. No stack. */
+    /*
+     * A handler begins: FunctionID of its method, address of the exception object or 0, and 1 if the
+     * thread's last handler has thrown its exception again ("throw;"). If FunctionID is 0, a filter
+     * swallows the exception that the thread has published last and not caught yet. No stack.
+     */
     EVENT_CAUGHT = 3,
     /* When the wait is over: the lock's id, OS thread id of its owner when the wait began
-     * (0: unknown), duration in ns. */
+     * (0: unknown), duration in ns, ClassID of the object that is locked and LOCKED_NO_MONITOR (0: unknown). */
     EVENT_CONTENTION = 4,
     EVENT_THREAD_STARTING = 5, /* ThreadID of the thread that this one starts */
     EVENT_THREAD_CREATED = 6, /* ThreadID, OS thread id; no stack */
@@ -185,7 +217,10 @@ enum event_type {
     EVENT_SUSPEND_BEGIN = 11, /* reason, number of the collection, 0, how many events were dropped before; no stack */
     EVENT_SUSPEND_END = 12, /* no stack */
     EVENT_RESTART_END = 13, /* 0, 0, 0, how many events were dropped before: the runtime runs again; no stack */
-    EVENT_TYPES = 14,
+    /* Like EVENT_EXCEPTION, of an object that was thrown before. Between the frames and the name there is
+     * a struct short_frame more: where it was thrown first, or zeros if it does not say. */
+    EVENT_RETHROWN = 14,
+    EVENT_TYPES = 15,
 };
 
 /* Those of ExceptionThrown_V1 (src/coreclr/vm/ClrEtwAll.man). */
@@ -195,6 +230,8 @@ enum exception_flags {
 };
 
 #define MAX_NAME_UNITS 256u /* longer names are cut */
+#define MAX_MESSAGE_UNITS 256u /* longer messages are cut */
+#define NO_MESSAGE UINT32_MAX /* messages were not asked for */
 
 enum record_flags {
     RECORD_HELD = 1u << 0, /* the thread waits for ring_control.released */
@@ -202,10 +239,10 @@ enum record_flags {
     RECORD_REGISTERS = 1u << 2, /* frames are struct frame_record */
 };
 
-/* A record; the frames follow it, leaf first, then the name if there is one.
+/* A record; the frames follow it, leaf first, then what an exception has besides.
  * `size` is written last, and is 0 until then. */
 struct record {
-    uint32_t size; /* of all of it, a multiple of 8: after a name there may be zeros */
+    uint32_t size; /* of all of it, a multiple of 8: after a text there may be zeros */
     uint8_t type; /* enum event_type */
     uint8_t flags; /* enum record_flags */
     uint16_t frames;

@@ -16,7 +16,7 @@ static struct {
     uint64_t free; /* a bit for each buffer */
     uint32_t frames; /* that fit into each of them */
     uint32_t frame_size;
-    uint32_t size; /* of a buffer: frames, and a name after them */
+    uint32_t size; /* of a buffer: frames, and what is added after them */
 } pool;
 
 bool stacks_allocate(uint32_t frames, bool registers) {
@@ -24,7 +24,7 @@ bool stacks_allocate(uint32_t frames, bool registers) {
     if (!pool.memory) return false;
     pool.frames = frames;
     pool.frame_size = registers ? sizeof(struct frame_record) : sizeof(struct short_frame);
-    pool.size = pool.frames * pool.frame_size + MAX_NAME_SIZE;
+    pool.size = pool.frames * pool.frame_size + MAX_ADDED;
     uint32_t buffers = POOL_SIZE / pool.size;
     __atomic_store_n(&pool.free, buffers < MOST_BUFFERS ? (UINT64_C(1) << buffers) - 1 : UINT64_MAX, __ATOMIC_RELEASE);
     return true;
@@ -76,10 +76,15 @@ void stack_walk(struct stack *s, struct object *info) {
     s->size = s->count * pool.frame_size;
 }
 
-/* Adds a name of MAX_NAME_SIZE bytes at most, and zeros up to a multiple of 8. */
-void stack_add_name(struct stack *s, const void *name, size_t size) {
-    size_t padded = (size + 7) & ~(size_t)7;
-    memcpy(s->frames + s->size, name, size);
-    memset(s->frames + s->size + size, 0, padded - size);
-    s->size += padded;
+/* Adds something after the frames; MAX_ADDED bytes at most in all. */
+void stack_add(struct stack *s, const void *p, size_t size) {
+    memcpy(s->frames + s->size, p, size);
+    s->size += size;
+}
+
+/* Adds zeros up to a multiple of 8. */
+void stack_pad(struct stack *s) {
+    size_t padded = (s->size + 7) & ~(size_t)7;
+    memset(s->frames + s->size, 0, padded - s->size);
+    s->size = padded;
 }

@@ -20,15 +20,17 @@ type Event uint8
 const (
 	// ObjectAllocated*: Class, Object, Size, Bytes, Objects.
 	ObjectAllocated Event = iota + 1
-	// ExceptionThrown*: ClassName, Class, Count. The runtime does not report a rethrow (throw;).
+	// ExceptionThrown*: ClassName, Class, Object, Message, Count. An exception that was thrown before
+	// is ExceptionRethrown; what "throw;" throws again has no notification of its own.
 	ExceptionThrown
-	// ExceptionCatcherEnter: Function is the method whose handler begins. It catches the
-	// exception that the thread has thrown last and that was not caught yet. Function is 0 if
-	// that exception was thrown in a filter: the runtime swallows it. The notification comes after
-	// finally blocks have run, and only for exceptions that were reported. An exception that is
-	// never caught ends the program.
+	// ExceptionCatcherEnter: Function is the method whose handler begins, Object the exception. Rethrown:
+	// "throw;" has thrown it again in the handler that began last on this thread. If Object is 0, the
+	// handler is that of the exception that the thread has thrown last and that was not caught yet.
+	// Function is 0 if that exception was thrown in a filter: the runtime swallows it. The notification
+	// comes after finally blocks have run. With Options.ExceptionEvery it comes only for
+	// exceptions that were reported. An exception that is never caught ends the program.
 	ExceptionCatcherEnter
-	// LockContended*: Lock, Owner, Waited. The wait is over: the thread has the lock.
+	// LockContended*: Lock, Class, Owner, Waited. The wait is over: the thread has the lock.
 	LockContended
 	// ThreadStarting*: Other is the thread that this one starts.
 	ThreadStarting
@@ -49,6 +51,11 @@ const (
 	RuntimeSuspendFinished
 	// RuntimeResumeFinished: all threads may run again.
 	RuntimeResumeFinished
+	// ExceptionRethrown*: as ExceptionThrown. The object was thrown before: await and
+	// ExceptionDispatchInfo.Throw throw it again, or "throw e;" in a handler for it does. It is a throw if an
+	// object is thrown anew outside its handlers ("throw stored;"). With Options.ExceptionEvery
+	// it comes only for exceptions that were reported.
+	ExceptionRethrown
 )
 
 var eventNames = [...]string{
@@ -58,7 +65,7 @@ var eventNames = [...]string{
 	GarbageCollectionTriggered: "GarbageCollectionTriggered",
 	GarbageCollectionStarted:   "GarbageCollectionStarted", GarbageCollectionFinished: "GarbageCollectionFinished",
 	RuntimeSuspendStarted: "RuntimeSuspendStarted", RuntimeSuspendFinished: "RuntimeSuspendFinished",
-	RuntimeResumeFinished: "RuntimeResumeFinished",
+	RuntimeResumeFinished: "RuntimeResumeFinished", ExceptionRethrown: "ExceptionRethrown",
 }
 
 func (e Event) String() string {
@@ -77,7 +84,7 @@ type Notification struct {
 	NSThreadID int              // thread id of the same thread, in the target's PID namespace
 
 	Class   clrsnap.ClassID
-	Object  uint64  // ObjectID of what was allocated: its address until the next collection
+	Object  uint64  // ObjectID of what was allocated, thrown or caught: its address until the next collection
 	Size    uint64  // of the object, in bytes
 	Bytes   float64 // allocated bytes that this notification stands for
 	Objects float64 // likewise, allocated objects
@@ -85,8 +92,16 @@ type Notification struct {
 
 	// ClassName is the type of an exception, with its namespace; at most the first 256
 	// characters. Of a nested type it is the type's own name alone. Class is the type of the
-	// exception object that was found on the thread, if it has that name; else 0.
+	// exception object that was found on the thread, if it has that name; else 0. Of a lock, Class is
+	// the type of the object that is locked; 0 if it is not known.
 	ClassName string
+	// Message is what an exception was constructed with, at most the first 256 UTF-16 units of it; empty
+	// if it was constructed without a message, and with Options.NoMessages. A type can show another
+	// one: its property Message is not called. Messages can have secrets in them.
+	Message string
+	// MessageCut: the exception has more of a message.
+	MessageCut bool
+	Rethrown   bool
 
 	Function clrsnap.FunctionID
 	Lock     uint64        // identifies the lock
@@ -193,7 +208,7 @@ func (n *Notification) DoStackSnapshot(
 		}
 	}
 	switch hr := clrsnap.HRESULT(n.record.Result); {
-	case n.record.Cut:
+	case n.record.Truncated:
 		return failed(clrsnap.CORPROF_E_STACKSNAPSHOT_ABORTED,
 			"the stack has more frames than Options.MaxFrames: those near the base are missing", nil)
 	case !n.Event.hasStack():
@@ -221,7 +236,7 @@ func (n *Notification) checkArguments(callback clrsnap.StackSnapshotCallback, fl
 
 func (e Event) hasStack() bool {
 	switch e {
-	case ObjectAllocated, ExceptionThrown, LockContended, ThreadStarting, GarbageCollectionTriggered:
+	case ObjectAllocated, ExceptionThrown, ExceptionRethrown, LockContended, ThreadStarting, GarbageCollectionTriggered:
 		return true
 	}
 	return false

@@ -22,15 +22,19 @@ func newNotification(p *session.Process, o *Options, means agent.AllocMeans, r *
 	case ObjectAllocated:
 		n.Class, n.Size, n.Object = clrsnap.ClassID(v[0]), v[1], v[3]
 		n.Bytes, n.Objects = allocated(means, v[1], v[2], o.AllocationBytes)
-	case ExceptionThrown:
-		n.ClassName, n.Count = r.Name, o.ExceptionEvery
+	case ExceptionThrown, ExceptionRethrown:
+		n.ClassName, n.Count, n.Object = r.Name, o.ExceptionEvery, v[1]
+		n.Message, n.MessageCut = r.Message, r.MessageCut
 		if class := clrsnap.ClassID(v[0]); isClass(p, class, r.Name) {
 			n.Class = class
 		}
 	case ExceptionCatcherEnter:
-		n.Function = clrsnap.FunctionID(v[0])
+		n.Function, n.Object, n.Rethrown = clrsnap.FunctionID(v[0]), v[1], v[2] != 0
 	case LockContended:
 		n.Lock, n.Owner, n.Waited = v[0], int(v[1]), time.Duration(v[2])
+		if class, ok := p.LockedClass(agent.LockedClass(v[3])); ok {
+			n.Class = clrsnap.ClassID(class)
+		}
 	case ThreadStarting, ThreadCreated, ThreadDestroyed:
 		n.Other = clrsnap.ThreadID(v[0])
 	case GarbageCollectionTriggered:

@@ -24,7 +24,7 @@ type Monitor uint32
 // The kinds of notifications.
 const (
 	MonitorAllocations Monitor = 1 << iota // ObjectAllocated
-	MonitorExceptions                      // ExceptionThrown, ExceptionCatcherEnter
+	MonitorExceptions                      // ExceptionThrown, ExceptionRethrown, ExceptionCatcherEnter
 	MonitorContention                      // LockContended
 	MonitorThreads                         // ThreadStarting, ThreadCreated, ThreadDestroyed
 	MonitorGC                              // GarbageCollection…, Runtime…
@@ -51,6 +51,8 @@ type Options struct {
 	EveryObject bool
 	// ExceptionEvery reports one exception in so many; 0 and 1: every one.
 	ExceptionEvery int64
+	// NoMessages leaves the messages of exceptions in the target. They can have secrets in them.
+	NoMessages bool
 	// ContentionMin is the shortest wait for a lock that is reported; 0: all are.
 	ContentionMin time.Duration
 
@@ -134,7 +136,7 @@ func (o *Options) attachable() error {
 // leastRing is the smallest size of a ring, in bytes: it has room for one record of the largest
 // kind, wherever the last one ends (agent/ring.c).
 func (o *Options) leastRing() int {
-	const record, frame, frameWithRegisters = 64 + 2*256, 16, 80
+	const record, frame, frameWithRegisters = 64 + 16 + 2*(256+256), 16, 80
 	if o.RegisterContext {
 		return 2 * (record + o.MaxFrames*frameWithRegisters)
 	}
@@ -144,7 +146,7 @@ func (o *Options) leastRing() int {
 // request is what the agent is asked for. maxPause is clrsnap.Options.MaxPause.
 func (o *Options) request(maxPause time.Duration) agent.Subscription {
 	return agent.Subscription{
-		Events: uint32(o.Monitor), EveryObject: o.EveryObject, Registers: o.RegisterContext,
+		Events: uint32(o.Monitor), EveryObject: o.EveryObject, Registers: o.RegisterContext, Messages: !o.NoMessages,
 		AllocBytes: uint64(o.AllocationBytes), ExceptionEvery: uint64(o.ExceptionEvery), Contention: o.ContentionMin,
 		MaxFrames: o.MaxFrames, Hold: o.Hold, RingBytes: o.RingBytes,
 		DestroyWait: cmp.Or(maxPause, live.DefaultWatchdog),
@@ -196,7 +198,7 @@ func Subscribe(ctx context.Context, p *clrsnap.Process, o Options) (*Subscriptio
 
 func newSubscription(p *clrsnap.Process, l *link.Link, o Options) *Subscription {
 	s := bridge.Session(p)
-	s.Announce = func(id arch.Addr) { l.Walking(uint64(id)) }
+	s.Announce = func(id arch.Addr) { l.SetWalkedThread(uint64(id)) }
 	return &Subscription{p: p, s: s, o: o, link: l}
 }
 
@@ -234,7 +236,7 @@ func SubscribeCommand(ctx context.Context, cmd *exec.Cmd, opts clrsnap.Options, 
 func openStarting(ctx context.Context, pid int, opts clrsnap.Options) (*clrsnap.Process, error) {
 	for {
 		p, err := clrsnap.Open(ctx, pid, opts)
-		if err == nil || session.Final(err) {
+		if err == nil || session.Permanent(err) {
 			return p, err
 		}
 		select {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/base64"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,7 +13,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"clrsnap/internal/testenv/layer"
 )
+
+var pictures = flag.String("pictures", "",
+	"a `directory` for the pages and pictures that the tests look at (an absolute path)")
 
 // browser is a headless Chromium. It speaks the DevTools protocol over two pipes: JSON
 // objects that end with a zero byte.
@@ -39,17 +45,12 @@ type reply struct {
 // replyLimit is how long Chromium may take for a reply.
 const replyLimit = 2 * time.Minute
 
-// startBrowser starts Chromium. Without one the test is skipped, or fails if
-// CLRSNAP_REQUIRE_CHROMIUM is 1.
+// startBrowser starts Chromium.
 func startBrowser(tb testing.TB) *browser {
 	tb.Helper()
 	file, err := exec.LookPath("chromium")
 	if err != nil {
-		if os.Getenv("CLRSNAP_REQUIRE_CHROMIUM") == "1" {
-			tb.Fatalf("the flame graph is not tested: %v", err)
-		}
-		tb.Skipf("THE FLAME GRAPH IS NOT TESTED: %v: "+
-			"install Debian's chromium, or set CLRSNAP_REQUIRE_CHROMIUM=1 to have this fail", err)
+		layer.Lacking(tb, "the flame graph is not tested: "+err.Error()+": install Debian's chromium")
 	}
 	theirIn, in, err1 := os.Pipe()
 	out, theirOut, err2 := os.Pipe()
@@ -220,8 +221,16 @@ func (b *browser) media(features ...string) {
 	b.call("Emulation.setEmulatedMedia", map[string]any{"features": list}, nil)
 }
 
-// load shows a page, given as its bytes, from a file.
+// load shows a page, given as its bytes, from a file, with each frame of plumbing: most tests compare
+// it with the recording.
 func (b *browser) load(page []byte) {
+	b.tb.Helper()
+	b.loadFolded(page)
+	b.eval("window.clrsnap?.choose({plumbing: true})", nil)
+}
+
+// loadFolded shows a page as people first see it.
+func (b *browser) loadFolded(page []byte) {
 	b.tb.Helper()
 	file := filepath.Join(b.tb.TempDir(), "page.html")
 	if err := os.WriteFile(file, page, 0o644); err != nil {
@@ -278,11 +287,10 @@ func (b *browser) click(x, y float64) {
 	b.mouse("mouseReleased", x, y)
 }
 
-// picture takes a picture of what is visible, for CLRSNAP_PICTURES.
+// picture takes a picture of what is visible, for -pictures.
 func (b *browser) picture(name string) {
 	b.tb.Helper()
-	dir := os.Getenv("CLRSNAP_PICTURES")
-	if dir == "" {
+	if *pictures == "" {
 		return
 	}
 	b.eval("new Promise((done) => setTimeout(() => requestAnimationFrame(() => "+
@@ -291,7 +299,7 @@ func (b *browser) picture(name string) {
 	b.call("Page.captureScreenshot", map[string]any{"format": "png"}, &shot)
 	data, err := base64.StdEncoding.DecodeString(shot.Data)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, name+".png"), data, 0o644)
+		err = os.WriteFile(filepath.Join(*pictures, name+".png"), data, 0o644)
 	}
 	if err != nil {
 		b.tb.Fatal(err)

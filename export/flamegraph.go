@@ -5,12 +5,14 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html"
 	"io"
 	"strings"
 
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 )
 
@@ -18,6 +20,7 @@ import (
 type FlameOptions struct {
 	Title string             // of the page; empty: the program and when it was recorded
 	Base  *profile.Recording // the recording to compare with; nil: none
+	Idle  bool               // idle threads are shown at first; a switch of the page hides them
 }
 
 // FlameGraph writes a recording as an HTML page that shows it as an interactive flame
@@ -31,10 +34,12 @@ func FlameGraph(w io.Writer, r *profile.Recording, o FlameOptions) error {
 			"; script-src " + sourceHash(script) + "; base-uri 'none'; form-action 'none'"),
 		"creator":   pageText("clrsnap " + r.Version),
 		"title":     pageText(cmp.Or(o.Title, flameTitle(r))),
+		"idle":      pageText(map[bool]string{true: "shown", false: "hidden"}[o.Idle]),
 		"heading":   pageText(cmp.Or(o.Title, flameProgram(r))),
 		"style":     pageSource(style),
 		"script":    pageSource(script),
 		"recording": func(w io.Writer) error { return writeBase64(w, r) },
+		"plumbing":  func(w io.Writer) error { return writePlumbing(w, r, o.Base) },
 		"base": func(w io.Writer) error {
 			if o.Base == nil {
 				return nil
@@ -54,7 +59,7 @@ var pageFiles embed.FS
 // pageScripts are the files that the page's script is made of, in their order. They
 // share one scope.
 var pageScripts = []string{
-	"modes.js", "data.js", "tree.js", "colors.js", "flame.js",
+	"modes.js", "data.js", "plumbing.js", "tree.js", "colors.js", "flame.js",
 	"strip.js", "input.js", "panels.js", "page.js", "controls.js",
 }
 
@@ -97,7 +102,7 @@ func fillPage(w io.Writer, page string, values map[string]func(io.Writer) error)
 	}
 }
 
-func pageText(s string) func(io.Writer) error { return pageSource(html.EscapeString(Clean(s))) }
+func pageText(s string) func(io.Writer) error { return pageSource(html.EscapeString(display.Clean(s))) }
 
 func pageSource(s string) func(io.Writer) error {
 	return func(w io.Writer) error {
@@ -109,6 +114,42 @@ func pageSource(s string) func(io.Writer) error {
 func writeBase64(w io.Writer, r *profile.Recording) error {
 	enc := base64.NewEncoder(base64.StdEncoding, w)
 	return errors.Join(WriteRecording(enc, r), enc.Close())
+}
+
+// pagePlumbing says which functions of a page's recordings are plumbing. Recordings do not.
+type pagePlumbing struct {
+	Parts     []pagePart `json:"parts"`
+	MinFold   int        `json:"minFold"`
+	Recording []int32    `json:"recording"` // functions of the recording, each followed by its index in Parts
+	Base      []int32    `json:"base"`
+}
+
+type pagePart struct {
+	Name    string   `json:"name"`
+	Implied []string `json:"implied"`
+}
+
+func writePlumbing(w io.Writer, r, base *profile.Recording) error {
+	out := pagePlumbing{MinFold: profile.MinFold, Recording: []int32{}, Base: []int32{}}
+	index := map[string]int32{}
+	for i, p := range profile.PlumbingTable() {
+		index[p.Name] = int32(i)
+		out.Parts = append(out.Parts, pagePart{p.Name, append([]string{}, p.Implied...)})
+	}
+	of := func(r *profile.Recording) []int32 {
+		pairs := []int32{}
+		for i := range r.Functions {
+			if p := r.Functions[i].Plumbing(); p != "" {
+				pairs = append(pairs, int32(i), index[p])
+			}
+		}
+		return pairs
+	}
+	out.Recording = of(r)
+	if base != nil {
+		out.Base = of(base)
+	}
+	return json.NewEncoder(w).Encode(&out) // numbers, and names of ours
 }
 
 // flameTitle names a recording by its program and when it was made.

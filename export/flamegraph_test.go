@@ -7,12 +7,15 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"clrsnap/export"
+	"clrsnap/internal/display"
+	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 )
 
@@ -22,7 +25,7 @@ func page(tb testing.TB, r *profile.Recording, o export.FlameOptions) []byte {
 	if err := export.FlameGraph(&b, r, o); err != nil {
 		tb.Fatal(err)
 	}
-	if dir := os.Getenv("CLRSNAP_PICTURES"); dir != "" {
+	if dir := *pictures; dir != "" {
 		name := strings.ReplaceAll(tb.Name(), "/", "-") + ".html"
 		if err := os.WriteFile(filepath.Join(dir, name), b.Bytes(), 0o644); err != nil {
 			tb.Fatal(err)
@@ -47,7 +50,7 @@ func (f *figures) key() string { return f.Name + f.Signature + "|" + f.Module }
 func figuresOf(r *profile.Recording) map[string]*figures {
 	out, of := map[string]*figures{}, make([]*figures, len(r.Functions))
 	for i, f := range r.Functions {
-		k := &figures{Name: f.Display, Signature: f.Signature, Module: f.Module}
+		k := &figures{Name: strings.TrimSuffix(f.Display+", "+f.Fate, ", "), Signature: f.Signature, Module: f.Module}
 		of[i] = k
 		out[k.key()] = k
 	}
@@ -146,6 +149,7 @@ func (b *browser) stop() {
 
 // TestPageFigures: for every choice the page shows the numbers that Go computes.
 func TestPageFigures(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	r := synthetic(20, 1)
@@ -163,7 +167,7 @@ func TestPageFigures(t *testing.T) {
 	only := func(id int) func(*profile.RecordedThread) bool {
 		return func(t *profile.RecordedThread) bool { return t.OSThreadID == id }
 	}
-	everything := "mode: 0, states: 3, threads: 'merged', managed: false, native: false, from: 0, to: Infinity"
+	everything := "mode: 0, states: 3, threads: 'merged', managed: false, native: false, idle: true, from: 0, to: Infinity"
 	for _, tt := range []struct {
 		name, choice string
 		s            profile.Selection
@@ -180,6 +184,7 @@ func TestPageFigures(t *testing.T) {
 				Modes: wall, States: []profile.State{profile.Running},
 			},
 		},
+		{"wall, at work", "mode: 1, idle: false", profile.Selection{Modes: wall, Working: true}},
 		{"managed", "managed: true", profile.Selection{Modes: cpu, Managed: true}},
 		{"native", "native: true", profile.Selection{Modes: cpu, Native: true}},
 		{
@@ -198,8 +203,14 @@ func TestPageFigures(t *testing.T) {
 			Managed: true, From: 19 * time.Second}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b.eval("clrsnap.choose({"+everything+", "+tt.choice+"})", nil)
+			b.eval("clrsnap.choose({"+everything+", plumbing: true, "+tt.choice+"})", nil)
 			s := r.Select(tt.s)
+			b.checkFigures(t, figuresOf(s), s)
+			b.checkTree(t, s, strings.Contains(tt.choice, "each"))
+		})
+		t.Run(tt.name+", folded", func(t *testing.T) {
+			b.eval("clrsnap.choose({"+everything+", plumbing: false, "+tt.choice+"})", nil)
+			s := r.FoldPlumbing().Select(tt.s)
 			b.checkFigures(t, figuresOf(s), s)
 			b.checkTree(t, s, strings.Contains(tt.choice, "each"))
 		})
@@ -244,6 +255,9 @@ func (b *browser) checkFigures(t *testing.T, want map[string]*figures, r *profil
 	}
 }
 
+// framesInRun is how many frames a run of plumbing has, in its name.
+var framesInRun = regexp.MustCompile(`: \d+(–\d+)? frames\]$`)
+
 // checkTree compares every frame with its callers, and their weights.
 func (b *browser) checkTree(t *testing.T, r *profile.Recording, byThread bool) {
 	t.Helper()
@@ -265,7 +279,7 @@ func (b *browser) checkTree(t *testing.T, r *profile.Recording, byThread bool) {
 		}
 		var names []string
 		for l := range r.Stack(s.Node) {
-			names = append(names, r.Functions[l.Function].Short)
+			names = append(names, display.ShortName(&r.Functions[l.Function]))
 		}
 		for _, name := range slices.Backward(names) {
 			path += "/" + name
@@ -277,7 +291,8 @@ func (b *browser) checkTree(t *testing.T, r *profile.Recording, byThread bool) {
 	paths := []string{""}
 	for _, f := range all {
 		if f.Depth > 0 {
-			paths = append(paths[:f.Depth], paths[f.Depth-1]+"/"+f.Name)
+			name := framesInRun.ReplaceAllString(f.Name, "]")
+			paths = append(paths[:f.Depth], paths[f.Depth-1]+"/"+name)
 		}
 		got[paths[f.Depth]] += f.Total
 	}
@@ -293,6 +308,7 @@ func (b *browser) checkTree(t *testing.T, r *profile.Recording, byThread bool) {
 
 // TestPageSearch: matching frames count once for each stack.
 func TestPageSearch(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	r := synthetic(20, 1)
@@ -301,9 +317,9 @@ func TestPageSearch(t *testing.T) {
 		typed   string
 		matches func(*profile.Function) bool
 	}{
-		{"RULETREE", func(f *profile.Function) bool { return strings.Contains(f.Display, "RuleTree") }},
+		{"RULETREE", func(f *profile.Function) bool { return strings.Contains(f.Display+f.Fate, "RuleTree") }},
 		{`/rule\w+\.apply|^SVR::/`, func(f *profile.Function) bool {
-			return strings.Contains(f.Display, "RuleTree.Apply") || strings.HasPrefix(f.Display, "SVR::")
+			return strings.Contains(f.Display+f.Fate, "RuleTree.Apply") || strings.HasPrefix(f.Display, "SVR::")
 		}},
 		{"System.Text.Json", func(f *profile.Function) bool {
 			return strings.Contains(f.Display+f.Signature, "System.Text.Json") || f.Module == "System.Text.Json"
@@ -347,6 +363,7 @@ func TestPageSearch(t *testing.T) {
 
 // TestPageDiff: two recordings are compared by their shares.
 func TestPageDiff(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	slow, good := synthetic(20, 3), synthetic(30, 1)

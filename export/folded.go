@@ -4,46 +4,69 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 )
 
 // FoldedOptions are the options of Folded. The zero value works.
 type FoldedOptions struct {
-	// Mode is the mode whose samples are written. The zero value, CPU, stands for the
-	// first mode that the recording has samples of.
-	Mode     profile.Mode
-	ByThread bool // each stack begins with a frame that names its thread
+	// Modes are the modes whose samples are written; nil: all that the recording has samples of.
+	Modes    []profile.Mode
+	ByThread bool // a frame that names the thread stands before each stack
 }
 
-// FoldedHelp describes the format that Folded writes, for people.
-const FoldedHelp = `folded stacks: one line for each different stack. A line has the frames from the
-base to the leaf, separated by ;, then a space and the weight of the stack, in
-microseconds, bytes, or as a count, depending on the mode. In names, ; is written as
-\x3b, and control characters likewise. Names of kernel functions end with _[k], names
-of events (the class that was allocated, for example) with _[e]. A stack whose frames
-near the base are missing begins with [incomplete stack]. A file has one mode.
-flamegraph.pl --countname=us, inferno and speedscope read this format.`
-
-// Folded writes the folded stacks of a recording in one mode, in the format that
-// FoldedHelp describes, in the order of their first samples. The numbers are weights,
-// not counts of samples, because samples can have different weights. Stacks of less
-// than half a microsecond are left out.
+// Folded writes a recording as folded stacks, which flamegraph.pl --countname=us, inferno
+// and speedscope read. There is one line for each different stack, in the order of their
+// first samples: the frames from the base to the leaf, separated by ;, then a space and the
+// weight.
+//
+// The weight is in microseconds, bytes, or a count, depending on the mode. If several modes
+// are written, the first frame of each stack names its mode and the unit: [cpu: microseconds],
+// [alloc: bytes], [exception: count]. Stacks of less than half a microsecond are left out.
+//
+// In names, ; is written as \x3b, and control characters likewise. Names of kernel functions
+// end with _[k], names of events (the class that was allocated, for example) with _[e]. A
+// stack whose frames near the base are missing begins with [incomplete stack].
 func Folded(w io.Writer, r *profile.Recording, o FoldedOptions) error {
-	mode := modeOrFirst(r, o.Mode)
+	modes := o.Modes
+	if modes == nil {
+		modes = r.SampledModes()
+	}
 	lines := newFoldedLines(r)
+	for _, m := range modes {
+		if len(modes) > 1 {
+			lines.roots[m] = FoldedRoot(m)
+		}
+	}
 	for i := range r.Samples {
-		if s := &r.Samples[i]; s.Mode == mode {
+		if s := &r.Samples[i]; slices.Contains(modes, s.Mode) {
 			lines.add(s, o.ByThread)
 		}
 	}
 	out := bufio.NewWriterSize(w, 1<<16)
-	if err := lines.write(out, mode); err != nil {
-		return err
+	if lines.size() > MaxOutput {
+		return ErrTooLarge
+	}
+	for _, mode := range modes {
+		if err := lines.write(out, mode); err != nil {
+			return err
+		}
 	}
 	return out.Flush()
+}
+
+// FoldedRoot returns the first frame of the stacks of a mode where Folded writes several modes.
+// It names the mode and the unit.
+func FoldedRoot(m profile.Mode) string {
+	unit := m.Unit().String()
+	if m.Unit() == profile.Nanoseconds {
+		unit = "microseconds"
+	}
+	return "[" + m.String() + ": " + unit + "]"
 }
 
 // foldedNumber returns the number after a stack. Times are in microseconds, because
@@ -55,16 +78,14 @@ func foldedNumber(m profile.Mode, weight int64) int64 {
 	return weight
 }
 
-// What is written for stacks without frames, and after the names of kernel functions
-// and events.
+// What is written after the names of kernel functions and events.
 const (
-	emptyStack   = "[no stack]"
 	foldedKernel = "_[k]"
 	foldedEvent  = "_[e]"
 )
 
 func foldedName(f *profile.Function) string {
-	name := foldedText(fullName(f))
+	name := foldedText(display.FullName(f))
 	switch f.Kind {
 	case profile.Kernel:
 		name += foldedKernel
@@ -74,7 +95,7 @@ func foldedName(f *profile.Function) string {
 	return name
 }
 
-func foldedText(s string) string { return strings.ReplaceAll(Clean(s), ";", `\x3b`) }
+func foldedText(s string) string { return strings.ReplaceAll(display.Clean(s), ";", `\x3b`) }
 
 // foldedLines are the lines of the output. Lines have a tree of names of their own, because
 // several nodes of the recording can have the same line: nodes distinguish the locations in a
@@ -86,8 +107,9 @@ type foldedLines struct {
 	nodes  []profile.Node   // the tree of names; a node's location is the index of a name
 	places []int32          // for each node of the recording, its index in nodes
 	lines  []foldedStack
-	known  map[foldedKey]int32 // the index of each line
-	labels []int32             // by thread: the index of its name; 0: not known yet
+	known  map[foldedKey]int32        // the index of each line
+	labels []int32                    // by thread: the index of its name; 0: not known yet
+	roots  [len(profile.Modes)]string // the first frame of each mode's lines; empty: none
 }
 
 // noName takes index 0 of the names. No real name is equal to it: they have no control characters.
@@ -96,6 +118,7 @@ const noName = "\x00"
 // foldedKey identifies a line. The thread is the index of its name, or 0.
 type foldedKey struct {
 	thread, node int32
+	mode         profile.Mode
 	incomplete   bool
 }
 
@@ -142,10 +165,10 @@ func (l *foldedLines) name(s string) int32 {
 
 // add adds the weight of a sample to its line.
 func (l *foldedLines) add(s *profile.Sample, byThread bool) {
-	key := foldedKey{0, l.places[s.Node], s.Incomplete}
+	key := foldedKey{0, l.places[s.Node], s.Mode, s.Incomplete}
 	if byThread {
 		if l.labels[s.Thread] == 0 {
-			l.labels[s.Thread] = l.name(foldedText(threadLabel(&l.r.Threads[s.Thread])))
+			l.labels[s.Thread] = l.name(foldedText(display.Thread(&l.r.Threads[s.Thread])))
 		}
 		key.thread = l.labels[s.Thread]
 	}
@@ -158,14 +181,12 @@ func (l *foldedLines) add(s *profile.Sample, byThread bool) {
 	l.lines[i].weight += s.Weight
 }
 
+// write writes the lines of a mode.
 func (l *foldedLines) write(out *bufio.Writer, m profile.Mode) error {
-	if l.size() > MaxOutput {
-		return ErrTooLarge
-	}
 	var frames []string
 	for i := range l.lines {
 		line := &l.lines[i]
-		if n := foldedNumber(m, line.weight); n > 0 {
+		if n := foldedNumber(m, line.weight); n > 0 && line.mode == m {
 			frames = l.frames(line, frames[:0])
 			for k := len(frames) - 1; k >= 0; k-- {
 				out.WriteString(frames[k])
@@ -193,6 +214,7 @@ func (l *foldedLines) size() int {
 		if sum += long[l.lines[i].node] + 1; l.lines[i].thread > 0 {
 			sum += len(l.names[l.lines[i].thread])
 		}
+		sum += len(l.roots[l.lines[i].mode])
 		if sum > MaxOutput {
 			break
 		}
@@ -212,7 +234,10 @@ func (l *foldedLines) frames(line *foldedStack, frames []string) []string {
 		frames = append(frames, l.names[line.thread])
 	}
 	if len(frames) == 0 {
-		frames = append(frames, emptyStack)
+		frames = append(frames, display.NoStack)
+	}
+	if root := l.roots[line.mode]; root != "" {
+		frames = append(frames, root)
 	}
 	return frames
 }

@@ -35,7 +35,7 @@ var formats = []struct {
 	{FormatHTML, []string{".html", ".htm"},
 		"interactive flame graph: one page for any browser, with the whole recording inside",
 		func(w io.Writer, r *profile.Recording, o *Options) error {
-			return FlameGraph(w, r, FlameOptions{Title: o.Title, Base: o.Base})
+			return FlameGraph(w, r, FlameOptions{Title: o.Title, Base: o.Base, Idle: o.Idle})
 		}, false},
 	{FormatRecording, []string{".clrsnap"}, "everything that was recorded, to show or convert later",
 		func(w io.Writer, r *profile.Recording, _ *Options) error { return WriteRecording(w, r) }, false},
@@ -44,15 +44,16 @@ var formats = []struct {
 	{FormatSpeedscope, []string{".speedscope.json", ".speedscope"},
 		"for speedscope: a profile for each thread and mode",
 		func(w io.Writer, r *profile.Recording, _ *Options) error { return Speedscope(w, r) }, false},
-	{FormatFolded, []string{".folded", ".collapsed"}, "folded stacks: a line of text for each different stack",
+	{FormatFolded, []string{".folded", ".collapsed"},
+		"folded stacks: a line of text for each different stack; several modes below a frame each",
 		func(w io.Writer, r *profile.Recording, o *Options) error {
-			return Folded(w, r, FoldedOptions{Mode: o.Mode, ByThread: o.ByThread})
-		}, true},
+			return Folded(w, r, FoldedOptions{ByThread: o.ByThread})
+		}, false},
 	{FormatTrace, []string{".trace.json"}, "trace events for Perfetto: a time line for each thread",
 		func(w io.Writer, r *profile.Recording, _ *Options) error { return ChromeTrace(w, r) }, false},
 	{FormatSVG, []string{".svg"}, "flame graph as a picture",
 		func(w io.Writer, r *profile.Recording, o *Options) error {
-			return SVG(w, r, SVGOptions{Title: o.Title, Mode: o.Mode})
+			return SVG(w, r, SVGOptions{Title: o.Title, Mode: o.Mode, Idle: o.Idle})
 		}, true},
 }
 
@@ -65,8 +66,8 @@ func Formats() []Format {
 	return out
 }
 
-// Endings returns the file extensions of all formats, such as ".html" and ".pb.gz".
-func Endings() []string {
+// Extensions returns the file extensions of all formats, such as ".html" and ".pb.gz".
+func Extensions() []string {
 	var out []string
 	for i := range formats {
 		out = append(out, formats[i].extensions...)
@@ -97,9 +98,9 @@ func (f Format) index() int {
 	return -1
 }
 
-// Ending returns the format's usual file extension, such as ".html". It is empty if
+// Extension returns the format's usual file extension, such as ".html". It is empty if
 // f is not one of Formats.
-func (f Format) Ending() string {
+func (f Format) Extension() string {
 	if i := f.index(); i >= 0 {
 		return formats[i].extensions[0]
 	}
@@ -128,7 +129,8 @@ type Options struct {
 	// Mode is the mode that is written where Format.OneMode is true. The zero value,
 	// CPU, stands for the first mode that the recording has samples of.
 	Mode     profile.Mode
-	ByThread bool // FormatFolded only: each stack begins with a frame that names its thread
+	Idle     bool // FormatSVG: with idle threads; FormatHTML: they show at first; the other formats always have them
+	ByThread bool // FormatFolded only: a frame that names the thread stands before each stack
 }
 
 // modeOrFirst returns m. If m is CPU, the zero value, and there are no CPU samples, it
@@ -137,10 +139,10 @@ func modeOrFirst(r *profile.Recording, m profile.Mode) profile.Mode {
 	if m != profile.CPU {
 		return m
 	}
-	if there := SampledModes(r); len(there) > 0 {
+	if there := r.SampledModes(); len(there) > 0 {
 		return there[0]
 	}
-	if sampled := modesOf(r); len(sampled) > 0 {
+	if sampled := r.RecordedModes(); len(sampled) > 0 {
 		return sampled[0]
 	}
 	return profile.CPU

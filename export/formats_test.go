@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/display"
+	"clrsnap/internal/profiletest"
 	"clrsnap/profile"
 
 	pprof "github.com/google/pprof/profile"
@@ -24,7 +26,7 @@ import (
 
 func foldedOf(mode profile.Mode, byThread bool) func(io.Writer, *profile.Recording) error {
 	return func(w io.Writer, r *profile.Recording) error {
-		return Folded(w, r, FoldedOptions{Mode: mode, ByThread: byThread})
+		return Folded(w, r, FoldedOptions{Modes: []profile.Mode{mode}, ByThread: byThread})
 	}
 }
 
@@ -36,13 +38,13 @@ func TestGoldenFormats(t *testing.T) {
 		"cpu.folded":                foldedOf(profile.CPU, false),
 		"wall-by-thread.folded":     foldedOf(profile.Wall, true),
 	} {
-		golden(t, name, written(t, write, r))
+		profiletest.Golden(t, name, written(t, write, r))
 	}
 	p, err := pprof.ParseData(written(t, Pprof, r))
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "recording.pprof.txt", []byte(p.String()))
+	profiletest.Golden(t, "recording.pprof.txt", []byte(p.String()))
 }
 
 // byStack sums up the weights of a mode by stack, as a reader sees it.
@@ -97,7 +99,9 @@ func equalMaps(t errorfer, what string, got, want map[string]int64) {
 
 type errorfer interface{ Errorf(string, ...any) }
 
-func seen(f *profile.Function) string { return string(f.Kind) + " " + f.Module + " " + fullName(f) }
+func seen(f *profile.Function) string {
+	return string(f.Kind) + " " + f.Module + " " + display.FullName(f)
+}
 
 func readBack(t testing.TB, file []byte) *profile.Recording {
 	t.Helper()
@@ -127,7 +131,7 @@ func TestPprofReadBack(t *testing.T) {
 		want := map[profile.Function]bool{}
 		for _, f := range r.Functions {
 			if f.Display == "" {
-				f.Display, f.Short = nameless(f.Module), nameless(f.Module)
+				f.Display, f.Short = display.Nameless(f.Module), display.Nameless(f.Module)
 			}
 			if f.Kind != profile.Managed {
 				f.Short = f.Display
@@ -154,7 +158,7 @@ func TestPprofTool(t *testing.T) {
 	if err := os.WriteFile(file, written(t, Pprof, r), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, mode := range modesOf(r) {
+	for _, mode := range r.RecordedModes() {
 		flat, cum := map[string]int64{}, map[string]int64{}
 		for i := range r.Samples {
 			if s := &r.Samples[i]; s.Mode == mode {
@@ -191,7 +195,7 @@ func pprofShown(f *profile.Function) string {
 	if f.Kind == profile.Native && f.Method != "" {
 		return f.Short
 	}
-	return fullName(f)
+	return display.FullName(f)
 }
 
 func goTool(t *testing.T, args ...string) []byte {
@@ -276,13 +280,50 @@ func TestTimeLine(t *testing.T) {
 
 func TestFoldedReadBack(t *testing.T) {
 	r := recorded()
-	for _, m := range modesOf(r) {
+	for _, m := range r.RecordedModes() {
 		got := readBack(t, written(t, foldedOf(m, false), r))
 		// The reader takes everything for CPU time, and names are as a terminal shows them.
-		shown := func(f *profile.Function) string { return Clean(fullName(f)) }
+		shown := func(f *profile.Function) string { return display.Clean(display.FullName(f)) }
 		equalMaps(t, m.String(), byStack(got, profile.CPU, func(f *profile.Function) string {
-			return strings.ReplaceAll(fullName(f), `\x3b`, ";")
+			return strings.ReplaceAll(display.FullName(f), `\x3b`, ";")
 		}), byStack(r, m, shown))
+	}
+}
+
+// TestFoldedModes: several modes are in one file, each below a frame that names it and its unit,
+// and read back as what they are.
+func TestFoldedModes(t *testing.T) {
+	for _, r := range []*profile.Recording{recorded(), profiletest.EventShop()} {
+		for _, byThread := range []bool{false, true} {
+			file := written(t, func(w io.Writer, r *profile.Recording) error {
+				return Folded(w, r, FoldedOptions{ByThread: byThread})
+			}, r)
+			got := readBack(t, file)
+			for _, m := range r.SampledModes() {
+				if !bytes.Contains(file, []byte("\n"+FoldedRoot(m)+";")) && !bytes.HasPrefix(file, []byte(FoldedRoot(m)+";")) {
+					t.Errorf("no stack begins with %s:\n%s", FoldedRoot(m), file)
+				}
+				name := func(f *profile.Function) string { return strings.ReplaceAll(display.FullName(f), `\x3b`, ";") }
+				shown := func(f *profile.Function) string { return display.Clean(display.FullName(f)) }
+				if !byThread {
+					equalMaps(t, m.String(), byStack(got, m, name), byStack(r, m, shown))
+				}
+				if got, want := got.Totals(m), r.Totals(m); got.All.All().Weight != want.All.All().Weight ||
+					!byThread && got.Incomplete.Weight != want.Incomplete.Weight {
+					t.Errorf("%s: %+v, want %+v", m, got.All, want.All)
+				}
+			}
+			if !slices.Equal(got.SampledModes(), r.SampledModes()) || len(got.Notes) != 1 ||
+				strings.Contains(got.Notes[0], "CPU time") {
+				t.Errorf("modes %v, notes %q", got.SampledModes(), got.Notes)
+			}
+		}
+	}
+	// A program of the name of a mode is none.
+	got := readBack(t, []byte("wall;main 3\n[wall: microseconds];main 4\n"))
+	if got.Weight(profile.CPU) != 3000 || got.Weight(profile.Wall) != 4000 ||
+		!strings.Contains(got.Notes[0], "read as microseconds of CPU time") {
+		t.Errorf("%d, %d, %q", got.Weight(profile.CPU), got.Weight(profile.Wall), got.Notes)
 	}
 }
 
@@ -419,8 +460,8 @@ func TestFormatOf(t *testing.T) {
 		}
 	}
 	for _, f := range Formats() {
-		if got, ok := FormatOf("x" + f.Ending()); !ok || got != f || f.Description() == "" {
-			t.Errorf("%s: its extension %q is that of %q", f, f.Ending(), got)
+		if got, ok := FormatOf("x" + f.Extension()); !ok || got != f || f.Description() == "" {
+			t.Errorf("%s: its extension %q is that of %q", f, f.Extension(), got)
 		}
 	}
 	if err := Encode(io.Discard, recorded(), "xls", Options{}); err == nil {
@@ -430,7 +471,7 @@ func TestFormatOf(t *testing.T) {
 		!strings.Contains(err.Error(), "cannot show a difference") {
 		t.Errorf("a difference in pprof: %v", err)
 	}
-	if err := Encode(failing{}, recorded(), FormatFolded, Options{}); err == nil {
+	if err := Encode(profiletest.Full{}, recorded(), FormatFolded, Options{}); err == nil {
 		t.Error("a full disk was not noticed")
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"clrsnap/internal/profiletest"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
+	"clrsnap/report"
 )
 
 // How much reading may allocate for each byte of a file, and besides. Samples are the largest:
@@ -29,7 +31,8 @@ func FuzzReadRecording(f *testing.F) {
 	f.Add(written(f, WriteRecording, r))
 	f.Add(written(f, Speedscope, r))
 	f.Add(written(f, foldedOf(profile.CPU, true), r))
-	events := eventShop()
+	f.Add([]byte("[wall: microseconds];[incomplete stack];Main 3\n[alloc: bytes];Main;Byte[]_[e] 7\n"))
+	events := profiletest.EventShop()
 	f.Add(inflated(f, written(f, WriteRecording, events)))
 	f.Add(inflated(f, written(f, Pprof, events)))
 	f.Add(written(f, Speedscope, events))
@@ -57,7 +60,7 @@ func FuzzReadRecording(f *testing.F) {
 				return SVG(w, r,
 					SVGOptions{Mode: profile.Alloc})
 			},
-			"tables": func(w io.Writer, r *profile.Recording) error { return Top(w, r, TopOptions{}) },
+			"tables": func(w io.Writer, r *profile.Recording) error { return report.Top(w, r, report.TopOptions{}) },
 		} {
 			if err := write(io.Discard, r); err != nil {
 				t.Errorf("cannot be written as %s: %v", name, err)

@@ -8,17 +8,19 @@ import (
 	"time"
 
 	"clrsnap/export"
+	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 )
 
 // TestPageEventFigures: for every event mode and choice the page shows the numbers that Go
 // computes.
 func TestPageEventFigures(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	r := eventful(20, 1)
 	b.media("prefers-color-scheme=light")
-	b.load(page(t, r, export.FlameOptions{}))
+	b.load(page(t, r, export.FlameOptions{Idle: true}))
 	one := func(t *profile.RecordedThread) bool { return t.OSThreadID == r.Threads[6].OSThreadID }
 	for _, m := range profile.Modes {
 		for _, tt := range []struct {
@@ -28,12 +30,13 @@ func TestPageEventFigures(t *testing.T) {
 			{"everything", "", profile.Selection{}},
 			{"managed", "managed: true", profile.Selection{Managed: true}},
 			{"one thread", "threads: new Set([6])", profile.Selection{Threads: one}},
+			{"at work", "idle: false", profile.Selection{Working: true}},
 			{"time", "from: 5e9, to: 18.5e9", profile.Selection{From: 5 * time.Second, To: 18500 * time.Millisecond}},
 			{"without leaves", "leaves: false", profile.Selection{}},
 		} {
 			t.Run(m.String()+", "+tt.name, func(t *testing.T) {
-				b.eval(fmt.Sprintf("clrsnap.choose({mode: %d, threads: 'merged', managed: false, leaves: true, from: "+
-					"0, to: Infinity, %s})", m, tt.choice), nil)
+				b.eval(fmt.Sprintf("clrsnap.choose({mode: %d, threads: 'merged', managed: false, leaves: true, "+
+					"idle: true, from: 0, to: Infinity, %s})", m, tt.choice), nil)
 				tt.s.Modes = []profile.Mode{m}
 				s := r.Select(tt.s)
 				if strings.Contains(tt.choice, "leaves") {
@@ -62,6 +65,7 @@ func dropLeaves(r *profile.Recording) {
 
 // TestPageUnits: every number has the unit of its mode, wherever it is shown.
 func TestPageUnits(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	b.load(page(t, fewOfAll(), export.FlameOptions{}))
@@ -83,13 +87,13 @@ func TestPageUnits(t *testing.T) {
 			"#table h2": "Hottest functions", "#states": "Waiting", "#facts .poor": "50.0 % incomplete",
 		}, "Thing"},
 		{"Alloc", map[string]string{
-			"#summary": "4.00 GiB allocated in 13845 objects, estimated from 2 samples, 410 MiB/s on average.",
+			"#summary": "4.00 GiB allocated in ~14000 objects, estimated from 2 samples, 410 MiB/s on average.",
 			"#facts":   "2 of 40 allocations (about one for each 2.00 GiB)", ".stripText": "up to 72.0 GiB/s",
-			"#detail":   "total 4.00 GiB (100.0 %)\nself 0 B (0.0 %)\nobjects 13845\non average 303 KiB\nsamples 2",
-			"#tip":      "4.00 GiB (100.0 %) in 13845 objects total · 0 B (0.0 %) self · 2 samples",
+			"#detail":   "total 4.00 GiB (100.0 %)\nself 0 B (0.0 %)\nobjects ~14000\non average 303 KiB\nsamples 2",
+			"#tip":      "4.00 GiB (100.0 %) in ~14000 objects total · 0 B (0.0 %) self · 2 samples",
 			"#table h2": "Classes and functions", "#table tbody": "75.0 %3.00 GiB",
 			"#legend": "class that was allocated", "#toggles": "Classes", "#facts .poor": "50.0 % dropped",
-			"#spoken": "Shop.Run, 4.00 GiB (100.0 %) in 13845 objects", "#crumbs": "all: 4.00 GiB allocated",
+			"#spoken": "Shop.Run, 4.00 GiB (100.0 %) in ~14000 objects", "#crumbs": "all: 4.00 GiB allocated",
 		}, "4.29 s"},
 		{"Exceptions", map[string]string{
 			"#summary": "1300 exceptions, estimated from 2 samples, 130 exceptions/s on average.",
@@ -196,6 +200,7 @@ func (b *browser) functionNamed(name string) int {
 // TestPageLeaves: events can be left out, with mouse and key. Then they count for the
 // function in which they happened.
 func TestPageLeaves(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	b.load(page(t, fewOfAll(), export.FlameOptions{}))
@@ -229,6 +234,7 @@ func (b *browser) checked(id string) (on bool) {
 
 // TestPageEventsEmpty: a mode without samples says why.
 func TestPageEventsEmpty(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	r := few(profile.Sample{At: 1e9, Mode: profile.Exception, Weight: 1, Events: 1})
@@ -273,6 +279,7 @@ func TestPageEventsEmpty(t *testing.T) {
 
 // TestPageEventsDiff: events are compared in their units.
 func TestPageEventsDiff(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	slow, good := eventful(20, 3), eventful(30, 1)
@@ -309,6 +316,7 @@ func TestPageEventsDiff(t *testing.T) {
 
 // TestPageEventPictures: every mode fits a window and a phone.
 func TestPageEventPictures(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	recording := page(t, eventful(20, 1), export.FlameOptions{})
 	for _, theme := range []string{"light", "dark"} {

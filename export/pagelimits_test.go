@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"clrsnap/export"
+	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 )
 
@@ -29,6 +30,7 @@ func TestPageReadBack(t *testing.T) {
 
 // TestPageHostile: names are shown as text, whatever they contain.
 func TestPageHostile(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	builder := profile.NewBuilder(profile.Limits{})
@@ -58,7 +60,7 @@ func TestPageHostile(t *testing.T) {
 	b.stop()
 	b.picture("hostile")
 	var hacked bool
-	b.eval("'hacked' in window || document.images.length > 0 || document.scripts.length !== 2", &hacked)
+	b.eval("'hacked' in window || document.images.length > 0 || document.scripts.length !== 3", &hacked)
 	if hacked {
 		t.Error("a name was taken for markup")
 	}
@@ -70,6 +72,7 @@ func TestPageHostile(t *testing.T) {
 
 // TestPagePolicy: the browser does not let the page load anything.
 func TestPagePolicy(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.load(page(t, synthetic(1, 1), export.FlameOptions{}))
 	b.check(t)
@@ -92,6 +95,7 @@ func TestPagePolicy(t *testing.T) {
 
 // TestPageEmpty: a page without samples says why.
 func TestPageEmpty(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	r := profile.NewBuilder(profile.Limits{}).Recording()
@@ -115,6 +119,7 @@ func TestPageEmpty(t *testing.T) {
 
 // TestPageOldBrowser: in a browser that cannot decompress the recording the page says so.
 func TestPageOldBrowser(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": "delete window.DecompressionStream"}, nil)
 	b.load(page(t, synthetic(1, 1), export.FlameOptions{}))
@@ -126,6 +131,7 @@ func TestPageOldBrowser(t *testing.T) {
 
 // TestPageLarge: fifty thousand frames. How long they take is logged, not judged.
 func TestPageLarge(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	r := wide(50_000)

@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"clrsnap/export"
+	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 )
 
 // TestPageKeys goes through the page with mouse and keys, as a person does.
 func TestPageKeys(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	b.load(page(t, synthetic(20, 1), export.FlameOptions{}))
@@ -106,6 +108,7 @@ func TestPageKeys(t *testing.T) {
 
 // TestPageSandwich: callers and callees of a function add up to its total.
 func TestPageSandwich(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	r := synthetic(20, 1)
@@ -154,6 +157,7 @@ func TestPageSandwich(t *testing.T) {
 
 // TestPageTime: a range is dragged on the time strip, and moved with keys.
 func TestPageTime(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	r := synthetic(20, 1)
@@ -191,12 +195,23 @@ func TestPageTime(t *testing.T) {
 
 // TestPageWall: running and waiting are shown apart, and threads side by side.
 func TestPageWall(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.window(1280, 800, false)
 	r := synthetic(20, 1)
 	b.load(page(t, r, export.FlameOptions{}))
 	b.eval("document.querySelector('#modes input[value=\"1\"]').click()", nil)
-	if text := b.text("#summary"); !strings.Contains(text, "240 thread-seconds") {
+	work := r.Select(profile.Selection{Modes: []profile.Mode{profile.Wall}, Working: true})
+	if text := b.text("#summary"); !strings.Contains(text, "202 thread-seconds") ||
+		!strings.Contains(text, "Left out: idle threads, 16.0 % of the whole (finalizer ") {
+		t.Errorf("summary: %q", text)
+	}
+	if s := b.state(); math.Abs(s.Weight-float64(work.Weight(profile.Wall))) > 1 {
+		t.Errorf("without idle threads it is %v, want %v", s.Weight, work.Weight(profile.Wall))
+	}
+	b.picture("wall-working")
+	b.press("w")
+	if text := b.text("#summary"); !strings.Contains(text, "240 thread-seconds") || strings.Contains(text, "Left out") {
 		t.Errorf("summary: %q", text)
 	}
 	b.picture("wall")
@@ -224,6 +239,7 @@ func TestPageWall(t *testing.T) {
 
 // TestPagePhone: everything fits on a phone, and is large enough for a finger.
 func TestPagePhone(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.window(390, 844, true)
 	b.load(page(t, synthetic(20, 1), export.FlameOptions{}))

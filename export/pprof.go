@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -35,7 +36,7 @@ import (
 // range of its own within the mapping of its module. Code without a symbol is at its
 // offset in the module.
 func Pprof(w io.Writer, r *profile.Recording) error {
-	recorded := modesOf(r)
+	recorded := r.RecordedModes()
 	if len(recorded) == 0 {
 		recorded = []profile.Mode{profile.CPU} // nothing was sampled: an empty profile
 	}
@@ -112,8 +113,9 @@ var pprofTypes = [len(profile.Modes)]struct{ weight, count []string }{
 const samplesOnly = "samples"
 
 type pprofModule struct {
-	kind profile.Kind
-	name string
+	kind  profile.Kind
+	name  string
+	owner profile.Origin
 }
 
 // sampleGroup is what samples must have in common to be added up.
@@ -144,7 +146,7 @@ func (e *pprofEncoder) encode() error {
 	for i := range e.r.Functions {
 		f := &e.r.Functions[i]
 		b := appendNumber(nil, 1, uint64(i+1))
-		b = e.w.text(b, 2, fullName(f))
+		b = e.w.text(b, 2, display.FullName(f))
 		b = e.w.text(b, 3, f.Method)
 		e.w.message(5, e.w.text(b, 4, f.Module))
 	}
@@ -266,7 +268,7 @@ func (e *pprofEncoder) program() {
 
 // mapping returns the index of the mapping of a function.
 func (e *pprofEncoder) mapping(f *profile.Function) int32 {
-	key := pprofModule{f.Kind, f.Module}
+	key := pprofModule{f.Kind, f.Module, f.Owner}
 	i, ok := e.modules[key]
 	if !ok {
 		i = int32(len(e.mappings))
@@ -290,6 +292,25 @@ const (
 	kernelItself = "kernel" // the module of the kernel's own functions
 )
 
+// ownerFolder is the folder of the mapping of assemblies whose Owner is known: tools show a mapping
+// without its folder.
+func ownerFolder(of profile.Origin) string {
+	if of == "" {
+		return ""
+	}
+	return "[" + string(of) + "]/"
+}
+
+// ownerOf returns whose the assembly of a mapping is.
+func ownerOf(file string) profile.Origin {
+	for _, o := range owners[1:] {
+		if strings.HasPrefix(file, ownerFolder(o)) {
+			return o
+		}
+	}
+	return ""
+}
+
 func mappingFile(m pprofModule) string {
 	switch {
 	case m.kind == profile.Event && m.name == "":
@@ -303,7 +324,7 @@ func mappingFile(m pprofModule) string {
 	case m.kind == profile.Managed && m.name == "":
 		return dynamicMapping
 	case m.kind == profile.Managed:
-		return m.name + assemblySuffix
+		return ownerFolder(m.owner) + m.name + assemblySuffix
 	case m.name == "":
 		return unknownMapping
 	}
@@ -383,9 +404,20 @@ func alignUp(v, align uint64) uint64 { return (v + align - 1) &^ (align - 1) }
 const (
 	labelThread, labelRole, labelMode, labelState, labelIncomplete = "thread", "role", "mode", "state", "incomplete"
 	labelTID, labelManagedTID, labelPID                            = "tid", "managed_tid", "pid"
+	labelOrigin                                                    = "origin" // whose code runs, or waits
 
 	yes = "yes" // the value of labelIncomplete
 )
+
+// origin says whose code a stack ends in.
+func (e *pprofEncoder) origin(node int32) profile.Origin {
+	for ; node > 0; node = e.r.Nodes[node].Parent {
+		if f := e.r.Function(node); f.Kind != profile.Event {
+			return f.Origin()
+		}
+	}
+	return ""
+}
 
 // labels appends the labels of a sample.
 func (e *pprofEncoder) labels(b []byte, entry *pprofEntry) []byte {
@@ -407,6 +439,7 @@ func (e *pprofEncoder) labels(b []byte, entry *pprofEntry) []byte {
 		text(labelIncomplete, yes)
 	}
 	text(labelMode, entry.mode.String())
+	text(labelOrigin, string(e.origin(entry.node)))
 	text(labelRole, t.Role)
 	text(labelState, entry.state.String())
 	text(labelThread, t.Name)

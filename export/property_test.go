@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 
 	"pgregory.net/rapid"
@@ -66,6 +67,16 @@ var recordings = rapid.Custom(func(t *rapid.T) *profile.Recording {
 			Incomplete: rapid.Bool().Draw(t, "incomplete"),
 		})
 	}
+	for range rapid.IntRange(0, 5).Draw(t, "holds") {
+		index := func(n int, label string) int32 { return rapid.Int32Range(0, int32(n-1)).Draw(t, label) }
+		b.Hold(profile.Hold{
+			At:     time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "at")),
+			Waited: time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "waited")),
+			Lock:   index(len(r.Functions), "lock"), Holder: index(len(r.Functions), "holder"),
+			Waiter: index(len(r.Threads), "waiter"), Thread: index(len(r.Threads), "thread"),
+			Node: index(len(r.Nodes), "node"), Incomplete: rapid.Bool().Draw(t, "incomplete"),
+		})
+	}
 	r = b.Recording()
 	r.Version = rapid.SampledFrom([]string{"", "1.0", "a b"}).Draw(t, "version")
 	r.Start = time.Unix(rapid.Int64Range(0, 1<<32).Draw(t, "start"),
@@ -117,7 +128,7 @@ func TestPprofRoundTrip(t *testing.T) {
 		r := recordings.Draw(t, "recording")
 		got := decoded(t, encoded(t, Pprof, r))
 		for _, m := range profile.Modes {
-			equalMaps(t, m.String(), byStack(got, m, fullName), byStack(r, m, fullName))
+			equalMaps(t, m.String(), byStack(got, m, display.FullName), byStack(r, m, display.FullName))
 		}
 		equalMaps(t, "sums", sums(got), sums(r))
 	})
@@ -129,11 +140,11 @@ func TestSpeedscopeRoundTrip(t *testing.T) {
 		r := recordings.Draw(t, "recording")
 		got := decoded(t, encoded(t, Speedscope, r))
 		for _, m := range profile.Modes {
-			want := byStack(r, m, fullName)
+			want := byStack(r, m, display.FullName)
 			for _, stack := range []string{"", incompleteFrame} {
 				delete(want, stack) // empty stacks are gaps to speedscope
 			}
-			have := byStack(got, m, fullName)
+			have := byStack(got, m, display.FullName)
 			delete(have, incompleteFrame)
 			for s, w := range want {
 				if w == 0 {
@@ -149,7 +160,7 @@ func TestSpeedscopeRoundTrip(t *testing.T) {
 func TestFoldedSums(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := recordings.Draw(t, "recording")
-		for _, m := range SampledModes(r) {
+		for _, m := range r.SampledModes() {
 			file := encoded(t, foldedOf(m, rapid.Bool().Draw(t, "by thread")), r)
 			if len(file) == 0 {
 				continue
@@ -244,21 +255,6 @@ func TestTraceNests(t *testing.T) {
 			t.Fatalf("%d instants more than samples", instants)
 		}
 	})
-}
-
-func TestShorten(t *testing.T) {
-	for display, want := range map[string]string{
-		"Shop.Index<string, System.Collections.Generic.List<int>>.Scan{lambda 4_0}": "Index<string, " +
-			"List<int>>.Scan{lambda 4_0}",
-		"System.Threading.Monitor.Wait": "Monitor.Wait",
-		"Main":                          "Main",
-		"A.B.C..ctor":                   "C..ctor",
-		"":                              "",
-	} {
-		if got := shorten(display); got != want {
-			t.Errorf("%s: got %s, want %s", display, got, want)
-		}
-	}
 }
 
 func TestSpans(t *testing.T) {

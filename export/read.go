@@ -9,6 +9,7 @@ import (
 	"io"
 	"regexp"
 
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 )
 
@@ -214,5 +215,5 @@ func clip(s string) string {
 	if len(s) > most {
 		s = s[:most] + "…"
 	}
-	return Clean(s)
+	return display.Clean(s)
 }

@@ -3,6 +3,7 @@ package export
 import (
 	"fmt"
 
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 )
 
@@ -19,12 +20,14 @@ const recordingBudget = 640 << 20
 // recordings that are compared, while functions are summed up, or while a tree is drawn.
 const (
 	sampleCost   = 120
-	nodeCost     = 180
+	nodeCost     = 212
+	holdCost     = 240
 	locationCost = 160
 	functionCost = 950
 	threadCost   = 400
 	processCost  = 400
 	noteCost     = 64
+	messageCost  = 100
 	entryCost    = 80 // of a list of strings
 	textCost     = 3  // for each byte of a name
 )
@@ -45,14 +48,14 @@ func (b *budget) takeText(s, what string) error {
 	if len(s) > maxName {
 		return tooLargeError(fmt.Sprintf("the file has a text of %d MB where a name should be", len(s)>>20))
 	}
-	return b.take(textCost*len(Clean(s)), what)
+	return b.take(textCost*len(display.Clean(s)), what)
 }
 
 // takeNames takes what the names of a function need. A name that is equal to the one
 // before it shares its memory.
 func (b *budget) takeNames(f *profile.Function) (err error) {
 	last := ""
-	for _, s := range [...]string{f.Method, f.Display, f.Short, f.Signature, f.Module} {
+	for _, s := range [...]string{f.Method, f.Display, f.Short, f.Signature, f.Module, f.Fate} {
 		if err == nil && s != last {
 			err = b.takeText(s, "or too long names of functions")
 		}

@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 )
 
@@ -37,8 +38,6 @@ func foldedLine(line []byte) (stack []byte, number int64, ok bool) {
 // readFolded reads folded stacks, one a line.
 func readFolded(all []byte) (*profile.Recording, error) {
 	m := foldedReader{importer: newImporter(), locations: map[string]int32{}}
-	m.r.Notes = []string{"Folded stacks have neither units nor times: " +
-		"their numbers are read as microseconds of CPU time."}
 	process, err := m.process(0)
 	if err != nil {
 		return nil, err
@@ -47,17 +46,28 @@ func readFolded(all []byte) (*profile.Recording, error) {
 	if err != nil {
 		return nil, err
 	}
+	unnamed := false // the mode of a stack is not named
 	for n := 1; len(all) > 0; n++ {
 		var line []byte
 		line, all, _ = bytes.Cut(all, []byte("\n"))
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		stack, us, ok := foldedLine(line)
-		if !ok || us > math.MaxInt64/2000 {
+		stack, number, ok := foldedLine(line)
+		if !ok || number > math.MaxInt64/2000 {
 			return nil, fmt.Errorf("line %d has no number after its stack", n)
 		}
-		s := profile.Sample{Weight: us * int64(time.Microsecond), Thread: thread}
+		s := profile.Sample{Weight: number, Thread: thread}
+		rooted := false
+		if s.Mode, stack, rooted = foldedMode(stack); !rooted {
+			unnamed = true
+		}
+		if s.Mode.Unit() == profile.Nanoseconds {
+			s.Weight *= int64(time.Microsecond)
+		}
+		if s.Mode == profile.Contention {
+			s.State = profile.Waiting
+		}
 		if err := m.stack(&s, stack); err != nil {
 			return nil, err
 		}
@@ -65,7 +75,33 @@ func readFolded(all []byte) (*profile.Recording, error) {
 			return nil, err
 		}
 	}
+	m.r.Notes = []string{"Folded stacks say neither when a sample was taken nor whether its thread waited."}
+	if unnamed {
+		m.r.Notes = []string{"Folded stacks have neither units nor times: " +
+			"their numbers are read as microseconds of CPU time."}
+	}
 	return m.finish()
+}
+
+// foldedRoots are the frames that FoldedRoot returns.
+var foldedRoots = func() (out [len(profile.Modes)]string) {
+	for _, m := range profile.Modes {
+		out[m] = FoldedRoot(m)
+	}
+	return out
+}()
+
+// foldedMode returns the mode that the first frame of a stack names, as Folded writes it, and the
+// rest of the stack; false: it names none, and the mode is CPU.
+func foldedMode(stack []byte) (profile.Mode, []byte, bool) {
+	if first, rest, more := bytes.Cut(stack, []byte(";")); more {
+		for _, m := range profile.Modes {
+			if string(first) == foldedRoots[m] {
+				return m, rest, true
+			}
+		}
+	}
+	return profile.CPU, stack, false
 }
 
 type foldedReader struct {
@@ -81,7 +117,7 @@ func (m *foldedReader) stack(s *profile.Sample, names []byte) error {
 			return nil
 		}
 	}
-	if string(names) == emptyStack {
+	if string(names) == display.NoStack {
 		return nil
 	}
 	for more := true; more; {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 )
 
@@ -166,7 +167,8 @@ func functionOf(kind profile.Kind, exact, name, module string) profile.Function 
 	f := profile.Function{Kind: kind, Method: exact, Display: name, Short: name, Module: module}
 	if kind == profile.Event {
 		if module != "" { // the event has a type
-			f.Short = namespaces.ReplaceAllString(name, "")
+			f.Display, f.Fate = display.SplitFate(name)
+			f.Short = display.WithoutNamespaces(f.Display)
 		}
 		return f
 	}
@@ -177,8 +179,8 @@ func functionOf(kind profile.Kind, exact, name, module string) profile.Function 
 		return f // stands for a module
 	}
 	if kind == profile.Managed {
-		f.Display, f.Signature = splitSignature(name)
-		f.Short = shorten(f.Display)
+		f.Display, f.Signature = display.SplitSignature(name)
+		f.Short = display.Shorten(f.Display)
 	}
 	if exact == "" {
 		f.Method = f.Display

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 )
 
@@ -108,7 +109,7 @@ func (in *pprofReader) period() {
 // chooseColumns chooses the sample types to read: for each mode one type, and the count
 // that goes with it. If no type fits a mode, it reads the first count as time.
 func (in *pprofReader) chooseColumns() error {
-	var seen modeSet
+	var seen [len(profile.Modes)]bool
 	for i, t := range in.p.types {
 		mode, unit, ok := modeOfType(t)
 		if !ok || seen[mode] || in.hasBetter(mode, t.name) {
@@ -354,7 +355,7 @@ func (in *pprofReader) readLocation(l *pprofLocation) error {
 	kind := kindOf("[", module)
 	module = moduleOfMapping(kind, module)
 	function, err := in.put(profile.Function{
-		Kind: kind, Display: nameless(module), Short: nameless(module), Module: module,
+		Kind: kind, Display: display.Nameless(module), Short: display.Nameless(module), Module: module,
 	})
 	if err != nil {
 		return err
@@ -392,7 +393,11 @@ func (in *pprofReader) pprofFunction(at pprofPlace, file string) (int32, error) 
 	default:
 		exact, module := in.p.text(f.system, &err), in.p.text(f.file, &err)
 		if err == nil {
-			i, err = in.put(functionOf(kindOf(name, baseName(file)), exact, name, module))
+			f := functionOf(kindOf(name, baseName(file)), exact, name, module)
+			if f.Kind == profile.Managed {
+				f.Owner = ownerOf(file)
+			}
+			i, err = in.put(f)
 		}
 	}
 	in.functions[at] = i

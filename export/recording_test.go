@@ -6,11 +6,15 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
+	"maps"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"clrsnap/internal/profiletest"
 	"clrsnap/profile"
 )
 
@@ -26,8 +30,8 @@ func recorded() *profile.Recording {
 			Kind: profile.Managed, Method: method, Display: display, Short: short, Signature: signature, Module: module,
 		}
 	}
-	start := at(method(coreLib, "System.Threading.Thread.StartCallback", "System.Threading.Thread.StartCallback",
-		"Thread.StartCallback", "()"), 0x22, "ReadyToRun")
+	start := at(method(profiletest.CoreLib, "System.Threading.Thread.StartCallback",
+		"System.Threading.Thread.StartCallback", "Thread.StartCallback", "()"), 0x22, "ReadyToRun")
 	main := at(method("Shop", "Shop.Program.Main", "Shop.Program.Main", "Program.Main", "(string[])"), 0x40, "tier-0")
 	scan := method("Shop", "Shop.Index`2+<>c.<Scan>b__4_0",
 		"Shop.Index<string, System.Collections.Generic.List<int>>.Scan{lambda 4_0}",
@@ -35,8 +39,8 @@ func recorded() *profile.Recording {
 	scan0, scan1 := at(scan, 0x10, "tier-0"), at(scan, 0x84, "tier-1")
 	evil := at(method("Shop", "Shop.\"</script>\\;evil\n\x1b", "Shop.\"</script>\\;evil\n\x1b", "evil", "(int)"), 1,
 		"dynamic")
-	wait := at(method(coreLib, "System.Threading.Monitor.Wait", "System.Threading.Monitor.Wait", "Monitor.Wait",
-		"(object, int)"), 0x31, "ReadyToRun")
+	wait := at(method(profiletest.CoreLib, "System.Threading.Monitor.Wait", "System.Threading.Monitor.Wait",
+		"Monitor.Wait", "(object, int)"), 0x31, "ReadyToRun")
 	native := func(module, name, short string, offset uint64) int32 {
 		return at(profile.Function{Kind: profile.Native, Method: name, Display: name, Short: short, Module: module},
 			offset, "")
@@ -119,7 +123,7 @@ func TestRecordingFile(t *testing.T) {
 	r := recorded()
 	packed := written(t, WriteRecording, r)
 	plain := inflated(t, packed)
-	golden(t, "recording.json", plain)
+	profiletest.Golden(t, "recording.json", plain)
 	for name, file := range map[string][]byte{
 		"packed": packed,
 		"plain":  plain,
@@ -241,7 +245,7 @@ func TestWriteRefuses(t *testing.T) {
 	if err := WriteRecording(io.Discard, r); err == nil || !strings.Contains(err.Error(), "sample 0: node index ") {
 		t.Errorf("got %v", err)
 	}
-	if err := WriteRecording(failing{}, recorded()); !errors.Is(err, errFull) {
+	if err := WriteRecording(profiletest.Full{}, recorded()); !errors.Is(err, profiletest.ErrFull) {
 		t.Errorf("a full disk: %v", err)
 	}
 }
@@ -263,4 +267,49 @@ func (zeros) Read(p []byte) (int, error) {
 		p[i] = '0'
 	}
 	return len(p), nil
+}
+
+// TestOwner: whose an assembly is survives in recordings, pages and pprof files; recordings of older
+// versions say nothing of it.
+func TestOwner(t *testing.T) {
+	r := recorded()
+	for i := range r.Functions {
+		if f := &r.Functions[i]; f.Kind == profile.Managed && f.Module == "Shop" {
+			f.Owner = profile.OfPackage
+		}
+	}
+	origins := func(r *profile.Recording) map[string]profile.Origin {
+		out := map[string]profile.Origin{}
+		for i := range r.Functions {
+			if f := &r.Functions[i]; f.Kind == profile.Managed {
+				out[f.Display] = f.Origin()
+			}
+		}
+		return out
+	}
+	want := origins(r)
+	if !slices.Contains(slices.Collect(maps.Values(want)), profile.OfPackage) {
+		t.Fatal("there is no function to test with")
+	}
+	page := func(w io.Writer, r *profile.Recording) error { return FlameGraph(w, r, FlameOptions{}) }
+	for name, file := range map[string][]byte{
+		"recording": written(t, WriteRecording, r),
+		"pprof":     written(t, Pprof, r),
+		"page":      written(t, page, r),
+	} {
+		got, err := ReadRecording(bytes.NewReader(file))
+		if err != nil || !maps.Equal(origins(got), want) {
+			t.Errorf("%s: %v\nwant %v", name, err, want)
+		}
+	}
+	older := regexp.MustCompile(`,\s*"owner":\[[0-9,]*\]`).ReplaceAll(inflated(t, written(t, WriteRecording, r)), nil)
+	got, err := ReadRecording(bytes.NewReader(older))
+	if err != nil || slices.Contains(slices.Collect(maps.Values(origins(got))), profile.OfPackage) {
+		t.Errorf("an older recording: %v", err)
+	}
+	bad := bytes.Replace(inflated(t, written(t, WriteRecording, r)), []byte(`"owner":[`), []byte(`"owner":[9`), 1)
+	_, err = ReadRecording(bytes.NewReader(bad))
+	if err == nil || !strings.Contains(err.Error(), "there is no owner 9") {
+		t.Errorf("a damaged recording: %v", err)
+	}
 }

@@ -18,6 +18,7 @@ const (
 	maxThreads   = 1 << 20
 	maxProcesses = 1 << 16
 	maxNotes     = 1 << 12
+	maxMessages  = 1 << 16
 )
 
 // maxWeight bounds every weight and number of events, and their sums in each mode, so that
@@ -39,7 +40,7 @@ func checkRecording(r *profile.Recording) error {
 		}
 	}
 	for _, check := range [...]func(*profile.Recording) error{
-		checkSizes, checkModes, checkTables, checkNodes, checkSamples,
+		checkSizes, checkModes, checkMessages, checkTables, checkNodes, checkSamples, checkHolds,
 	} {
 		if err := check(r); err != nil {
 			return err
@@ -56,7 +57,8 @@ func checkSizes(r *profile.Recording) error {
 		{"processes", len(r.Processes), maxProcesses}, {"threads", len(r.Threads), maxThreads},
 		{"functions", len(r.Functions), maxFunctions}, {"locations", len(r.Locations), maxLocations},
 		{"nodes", len(r.Nodes), maxNodes}, {"samples", len(r.Samples), maxSamples},
-		{"notes", len(r.Notes), maxNotes},
+		{"notes", len(r.Notes), maxNotes}, {"messages", len(r.Messages.Counts), maxMessages},
+		{"holds", len(r.Holds), profile.MaxHolds},
 	} {
 		if s.n > s.most {
 			return fmt.Errorf("more than %d %s", s.most, s.what)
@@ -77,13 +79,27 @@ func checkModes(r *profile.Recording) error {
 				m.Mode, m.Rate, m.Got)
 		case min(m.Samples, m.Lost, m.Late, m.Broken, m.Repaired, m.Pauses.Count, m.Released) < 0:
 			return fmt.Errorf("mode %v: a count of samples or pauses is negative", m.Mode)
-		case min(m.Seen, m.Every) < 0 || max(m.Seen, m.Every) > maxWeight:
-			return fmt.Errorf("mode %v: the number of events, %d, or the interval, %d, is negative or too large",
-				m.Mode, m.Seen, m.Every)
+		case min(m.Seen, m.Rethrown, m.Every) < 0 || max(m.Seen, m.Rethrown, m.Every) > maxWeight:
+			return fmt.Errorf("mode %v: the number of events, %d, of rethrows, %d, or the interval, %d, is negative "+
+				"or too large", m.Mode, m.Seen, m.Rethrown, m.Every)
 		case min(m.Pauses.P50, m.Pauses.P99, m.Pauses.Max) < 0:
 			return fmt.Errorf("mode %v: a pause is negative", m.Mode)
 		}
 		seen[m.Mode] = true
+	}
+	return nil
+}
+
+func checkMessages(r *profile.Recording) error {
+	sum := r.Messages.Others
+	for _, m := range r.Messages.Counts {
+		if m.Count < 0 || m.Count > maxWeight || sum < 0 || sum > maxWeight {
+			return fmt.Errorf("the counts of messages are negative or too large")
+		}
+		sum += m.Count
+	}
+	if sum < 0 || sum > maxWeight {
+		return fmt.Errorf("the counts of messages are negative or too large")
 	}
 	return nil
 }
@@ -154,6 +170,28 @@ func checkSamples(r *profile.Recording) error {
 		if max(weight[s.Mode], events[s.Mode]) > maxWeight {
 			return fmt.Errorf("the sum of the weights or events of all %s samples is more than %d",
 				s.Mode, int64(maxWeight))
+		}
+	}
+	return nil
+}
+
+func checkHolds(r *profile.Recording) error {
+	for i := range r.Holds {
+		h := &r.Holds[i]
+		if min(h.At, h.Waited) < 0 || max(h.At, h.Waited) > maxTime {
+			return fmt.Errorf("hold %d: the time %d ns or %d ns is negative or too late", i, h.At, h.Waited)
+		}
+		for _, x := range [...]struct {
+			what string
+			at   int32
+			n    int
+		}{
+			{"lock", h.Lock, len(r.Functions)}, {"holder", h.Holder, len(r.Functions)},
+			{"waiter", h.Waiter, len(r.Threads)}, {"thread", h.Thread, len(r.Threads)}, {"node", h.Node, len(r.Nodes)},
+		} {
+			if !within(x.at, x.n) {
+				return fmt.Errorf("hold %d: %w", i, outOfRange(x.what, int64(x.at), x.n))
+			}
 		}
 	}
 	return nil

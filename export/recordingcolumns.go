@@ -3,6 +3,7 @@ package export
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"clrsnap/profile"
@@ -16,8 +17,11 @@ type tableReader struct {
 	kept   int             // rows that have been taken from the budget
 	cost   int             // of a row, in bytes
 	what   string          // the name of the rows in errors
-	absent map[string]bool // columns that have not come yet
+	absent map[string]bool // columns that have not come yet; true: they must come
 }
+
+// absentBefore marks the name of a column that files of earlier versions do not have.
+const absentBefore = "?"
 
 // columnReader reads the column with this name.
 type columnReader func(t *tableReader, name string) error
@@ -25,17 +29,18 @@ type columnReader func(t *tableReader, name string) error
 func (d *documentReader) table(what string, cost int, read columnReader, columns ...string) error {
 	t := tableReader{d: d, rows: -1, cost: cost, what: what, absent: map[string]bool{}}
 	for _, c := range columns {
-		t.absent[c] = true
+		name, may := strings.CutSuffix(c, absentBefore)
+		t.absent[name] = !may
 	}
 	err := d.s.object(func(name string) error {
-		if !t.absent[name] {
-			return d.s.skip() // an unknown column
+		if _, known := t.absent[name]; !known {
+			return d.s.skip()
 		}
 		delete(t.absent, name)
 		return read(&t, name)
 	})
-	for name := range t.absent {
-		if err == nil {
+	for name, must := range t.absent {
+		if err == nil && must {
 			err = fmt.Errorf("column %q is missing", name)
 		}
 	}
@@ -43,7 +48,7 @@ func (d *documentReader) table(what string, cost int, read columnReader, columns
 }
 
 func (d *documentReader) functionTable() error {
-	columns := []string{"method", "display", "short", "signature", "module"} // in the order of documentReader.functions
+	columns := []string{"method", "display", "short", "signature", "module", "fate"} // as documentReader.functions
 	return d.table("functions", functionCost, func(t *tableReader, name string) error {
 		if name == "kind" {
 			return column(t, &d.r.Functions, func(f *profile.Function, v int32) error {
@@ -54,9 +59,19 @@ func (d *documentReader) functionTable() error {
 				return nil
 			})
 		}
+		if name == "owner" {
+			return column(t, &d.r.Functions, func(f *profile.Function, v int32) error {
+				if !within(v, len(owners)) {
+					return fmt.Errorf("there is no owner %d", v)
+				}
+				f.Owner = owners[v]
+				return nil
+			})
+		}
 		at := slices.Index(columns, name)
-		return column(t, &d.functions, func(f *[5]int32, v int32) error { f[at] = v; return nil })
-	}, append(columns, "kind")...)
+		d.fates = d.fates || name == "fate"
+		return column(t, &d.functions, func(f *[6]int32, v int32) error { f[at] = v; return nil })
+	}, "kind", "method", "display", "short", "signature", "module", "fate"+absentBefore, "owner"+absentBefore)
 }
 
 func (d *documentReader) locationTable() error {
@@ -129,6 +144,35 @@ func (d *documentReader) sampleColumn(t *tableReader, name string) error {
 	// "incomplete" has the indices of some samples, not one element for each.
 	t = &tableReader{d: d, rows: -1, cost: 4, what: "samples"}
 	return column(t, &d.incomplete, func(i *int32, v int32) error { *i = v; return nil })
+}
+
+// holdTable reads the looks at holders of locks, which recordings of other modes do not have.
+func (d *documentReader) holdTable() error {
+	columns := []string{"at", "waited", "incomplete"}
+	for _, c := range holdIndices {
+		columns = append(columns, c.name)
+	}
+	return d.table("holds", holdCost, func(t *tableReader, name string) error {
+		switch name {
+		case "at":
+			return durations(t, &d.r.Holds, func(h *profile.Hold, v time.Duration) { h.At = v })
+		case "waited":
+			return durations(t, &d.r.Holds, func(h *profile.Hold, v time.Duration) { h.Waited = v })
+		case "incomplete":
+			return column(t, &d.r.Holds, func(h *profile.Hold, v int32) error { h.Incomplete = v != 0; return nil })
+		}
+		at := slices.IndexFunc(holdIndices[:], func(c holdIndex) bool { return c.name == name })
+		return column(t, &d.r.Holds, func(h *profile.Hold, v int32) error { *holdIndices[at].of(h) = v; return nil })
+	}, columns...)
+}
+
+// durations reads a column of times.
+func durations[T any](t *tableReader, table *[]T, set func(*T, time.Duration)) error {
+	return rows(t, table, func(row *T) error {
+		v, err := t.d.s.integer()
+		set(row, time.Duration(v))
+		return err
+	})
 }
 
 // numbers reads a column of samples whose numbers need more than 32 bits.

@@ -1,17 +1,17 @@
 package export
 
 import (
-	"bufio"
-	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
+	"clrsnap/internal/jsonwriter"
 	"clrsnap/profile"
 )
 
@@ -35,12 +35,9 @@ func WriteRecording(w io.Writer, r *profile.Recording) error {
 	if err != nil {
 		return err
 	}
-	c := columnWriter{w: bufio.NewWriterSize(z, 1<<16)}
+	c := columnWriter{Writer: jsonwriter.New(z)}
 	writeDocument(&c, r)
-	if c.err != nil {
-		return c.err
-	}
-	if err := c.w.Flush(); err != nil {
+	if err := c.Flush(); err != nil {
 		return err
 	}
 	return z.Close()
@@ -48,16 +45,16 @@ func WriteRecording(w io.Writer, r *profile.Recording) error {
 
 func writeDocument(c *columnWriter, r *profile.Recording) {
 	text := stringTable(r)
-	c.text(`{"format":`)
-	c.value(recordingFormat)
-	c.field("version", recordingVersion)
-	c.field("creator", creator(r))
-	c.field("start", r.Start.UTC().Format(time.RFC3339Nano))
-	c.field("duration", int64(r.Duration))
-	c.field("processes", processesOut(r.Processes))
-	c.field("threads", threadsOut(r.Threads))
-	c.text(",\n\"strings\":")
-	c.list(len(text.list), func(i int) { c.value(text.list[i]) })
+	c.Text(`{"format":`)
+	c.Value(recordingFormat)
+	c.Field("version", recordingVersion)
+	c.Field("creator", creator(r))
+	c.Field("start", r.Start.UTC().Format(time.RFC3339Nano))
+	c.Field("duration", int64(r.Duration))
+	c.Field("processes", processesOut(r.Processes))
+	c.Field("threads", threadsOut(r.Threads))
+	c.Text(",\n\"strings\":")
+	c.List(len(text.list), func(i int) { c.Value(text.list[i]) })
 
 	c.table("functions")
 	f := r.Functions
@@ -67,13 +64,15 @@ func writeDocument(c *columnWriter, r *profile.Recording) {
 	c.column("short", len(f), func(i int) int64 { return text.at(f[i].Short) })
 	c.column("signature", len(f), func(i int) int64 { return text.at(f[i].Signature) })
 	c.column("module", len(f), func(i int) int64 { return text.at(f[i].Module) })
+	c.column("fate", len(f), func(i int) int64 { return text.at(f[i].Fate) })
+	c.column("owner", len(f), func(i int) int64 { return int64(max(0, slices.Index(owners[:], f[i].Owner))) })
 	c.end()
 
 	c.table("locations")
 	l := r.Locations
 	c.column("function", len(l), func(i int) int64 { return int64(l[i].Function) })
 	c.key("offset")
-	c.list(len(l), func(i int) { c.unsigned(l[i].Offset) })
+	c.List(len(l), func(i int) { c.Uint(l[i].Offset) })
 	c.column("tier", len(l), func(i int) int64 { return text.at(l[i].Tier) })
 	c.end()
 
@@ -83,10 +82,14 @@ func writeDocument(c *columnWriter, r *profile.Recording) {
 	c.end()
 
 	writeSamples(c, r.Samples)
-	c.field("modes", modesOut(r.Modes))
-	c.field("cost", costOut(r.Cost))
-	c.field("notes", append([]string{}, r.Notes...))
-	c.text("}\n")
+	writeIdle(c, r)
+	writeHolds(c, r.Holds)
+	c.Field("modes", modesOut(r.Modes))
+	c.Field("cost", costOut(r.Cost))
+	c.Field("messages", messagesOut(r.Messages.Counts))
+	c.Field("otherMessages", r.Messages.Others)
+	c.Field("notes", append([]string{}, r.Notes...))
+	c.Text("}\n")
 }
 
 func writeSamples(c *columnWriter, s []profile.Sample) {
@@ -114,6 +117,55 @@ func writeSamples(c *columnWriter, s []profile.Sample) {
 	c.end()
 }
 
+// writeIdle writes which samples are those of idle threads, for readers that cannot tell. It follows
+// from the samples: documentReader skips it.
+func writeIdle(c *columnWriter, r *profile.Recording) {
+	idle := r.IdleSamples()
+	if len(idle) == 0 {
+		return
+	}
+	c.table("idle")
+	for _, kind := range slices.Sorted(maps.Keys(idle)) {
+		c.column(string(kind), len(idle[kind]), func(i int) int64 { return int64(idle[kind][i]) })
+	}
+	c.end()
+}
+
+// writeHolds writes the looks at holders of locks, if there are any.
+func writeHolds(c *columnWriter, h []profile.Hold) {
+	if len(h) == 0 {
+		return
+	}
+	c.table("holds")
+	c.column("at", len(h), func(i int) int64 { return int64(h[i].At) })
+	c.column("waited", len(h), func(i int) int64 { return int64(h[i].Waited) })
+	for _, column := range holdIndices {
+		c.column(column.name, len(h), func(i int) int64 { return int64(*column.of(&h[i])) })
+	}
+	c.column("incomplete", len(h), func(i int) int64 {
+		if h[i].Incomplete {
+			return 1
+		}
+		return 0
+	})
+	c.end()
+}
+
+// holdIndex is a column of holds that is an index.
+type holdIndex struct {
+	name string
+	of   func(*profile.Hold) *int32
+}
+
+// holdIndices are the columns of holds that are indices.
+var holdIndices = [...]holdIndex{
+	{"lock", func(h *profile.Hold) *int32 { return &h.Lock }},
+	{"holder", func(h *profile.Hold) *int32 { return &h.Holder }},
+	{"waiter", func(h *profile.Hold) *int32 { return &h.Waiter }},
+	{"thread", func(h *profile.Hold) *int32 { return &h.Thread }},
+	{"node", func(h *profile.Hold) *int32 { return &h.Node }},
+}
+
 // stringsOf is the string table of a recording.
 type stringsOf struct {
 	list  []string
@@ -125,7 +177,7 @@ func stringTable(r *profile.Recording) *stringsOf {
 	t.at("")
 	for i := range r.Functions {
 		f := &r.Functions[i]
-		for _, s := range [...]string{f.Method, f.Display, f.Short, f.Signature, f.Module} {
+		for _, s := range [...]string{f.Method, f.Display, f.Short, f.Signature, f.Module, f.Fate} {
 			t.at(s)
 		}
 	}
@@ -148,6 +200,9 @@ func (t *stringsOf) at(s string) int64 {
 // kinds are the kinds of function by their numbers in the file.
 var kinds = [...]profile.Kind{profile.Managed, profile.Native, profile.Kernel, profile.Event}
 
+// owners are the values of profile.Function.Owner by their numbers in the file.
+var owners = [...]profile.Origin{"", profile.OfUser, profile.OfPackage, profile.OfFramework}
+
 // kindNumber returns the index of a kind in kinds, or -1.
 func kindNumber(k profile.Kind) int {
 	for i := range kinds {
@@ -158,103 +213,31 @@ func kindNumber(k profile.Kind) int {
 	return -1
 }
 
-// columnWriter writes JSON as a stream, so that columns are never in memory as a whole. It
-// keeps the first error.
+// columnWriter writes tables by column.
 type columnWriter struct {
-	w     *bufio.Writer
-	buf   []byte
+	*jsonwriter.Writer
 	first bool // the next column is its table's first
-	err   error
-
-	enc     *json.Encoder // into encoded; nil: not needed yet
-	encoded bytes.Buffer
-}
-
-func (c *columnWriter) text(s string) {
-	if _, err := c.w.WriteString(s); err != nil && c.err == nil {
-		c.err = err
-	}
-}
-
-// field writes a field of the document that is not the first.
-func (c *columnWriter) field(name string, v any) {
-	c.text(",\n\"" + name + "\":")
-	c.value(v)
-}
-
-// value writes any small value.
-func (c *columnWriter) value(v any) { c.encode(v, "\n") }
-
-// open writes an object without its closing brace, so that fields can follow.
-func (c *columnWriter) open(v any) { c.encode(v, "}\n") }
-
-// encode writes a value without this end.
-func (c *columnWriter) encode(v any, end string) {
-	if c.enc == nil {
-		c.enc = json.NewEncoder(&c.encoded)
-		c.enc.SetEscapeHTML(false) // names are full of < and >
-	}
-	c.encoded.Reset()
-	if err := c.enc.Encode(v); err != nil && c.err == nil {
-		c.err = err
-	}
-	c.write(bytes.TrimSuffix(c.encoded.Bytes(), []byte(end)))
-}
-
-func (c *columnWriter) flush() error {
-	if c.err != nil {
-		return c.err
-	}
-	return c.w.Flush()
 }
 
 // table begins an object of columns.
 func (c *columnWriter) table(name string) {
-	c.text(",\n\"" + name + "\":{")
+	c.Text(",\n\"" + name + "\":{")
 	c.first = true
 }
 
-func (c *columnWriter) end() { c.text("}") }
+func (c *columnWriter) end() { c.Text("}") }
 
 func (c *columnWriter) key(name string) {
 	if !c.first {
-		c.text(",\n ")
+		c.Text(",\n ")
 	}
 	c.first = false
-	c.text(`"` + name + `":`)
+	c.Text(`"` + name + `":`)
 }
 
 func (c *columnWriter) column(name string, n int, at func(int) int64) {
 	c.key(name)
-	c.list(n, func(i int) {
-		c.buf = strconv.AppendInt(c.buf[:0], at(i), 10)
-		c.write(c.buf)
-	})
-}
-
-func (c *columnWriter) unsigned(v uint64) {
-	c.buf = strconv.AppendUint(c.buf[:0], v, 10)
-	c.write(c.buf)
-}
-
-func (c *columnWriter) write(b []byte) {
-	if _, err := c.w.Write(b); err != nil && c.err == nil {
-		c.err = err
-	}
-}
-
-func (c *columnWriter) list(n int, element func(int)) {
-	c.text("[")
-	for i := range n {
-		if i > 0 {
-			c.text(",")
-		}
-		element(i)
-		if c.err != nil {
-			return
-		}
-	}
-	c.text("]")
+	c.List(n, func(i int) { c.Int(at(i)) })
 }
 
 // finite reports whether v is neither infinite nor NaN, which JSON cannot have.

@@ -43,6 +43,7 @@ type fileMode struct {
 	Pauses   filePauses `json:"pauses"`
 	Released int        `json:"released"`
 	Seen     int64      `json:"seen"`
+	Rethrown int64      `json:"rethrown"`
 	Every    int64      `json:"every"`
 }
 
@@ -83,8 +84,25 @@ func modesOut(list []profile.ModeStats) []fileMode {
 		out[i] = fileMode{
 			m.Mode.String(), m.Mode.Unit().String(), m.Rate, m.Got, string(m.Source),
 			m.Samples, m.Lost, m.Late, m.Broken, m.Repaired,
-			filePauses(m.Pauses), m.Released, m.Seen, m.Every,
+			filePauses(m.Pauses), m.Released, m.Seen, m.Rethrown, m.Every,
 		}
+	}
+	return out
+}
+
+// fileMessage is a profile.MessageCount.
+type fileMessage struct {
+	Type   string `json:"type"`
+	Module string `json:"module"`
+	Text   string `json:"text"`
+	Cut    bool   `json:"cut"`
+	Count  int64  `json:"count"`
+}
+
+func messagesOut(list []profile.MessageCount) []fileMessage {
+	out := make([]fileMessage, len(list))
+	for i, m := range list {
+		out[i] = fileMessage(m)
 	}
 	return out
 }
@@ -102,6 +120,7 @@ func (m *fileMode) stats() (profile.ModeStats, error) {
 	return profile.ModeStats{
 		Mode: mode, Rate: m.Rate, Got: m.Got, Source: profile.SourceNamed(m.Source),
 		Samples: m.Samples, Lost: m.Lost, Late: m.Late, Broken: m.Broken, Repaired: m.Repaired,
-		Pauses: profile.Pauses(m.Pauses), Released: m.Released, Seen: m.Seen, Every: m.Every,
+		Pauses: profile.Pauses(m.Pauses), Released: m.Released, Seen: m.Seen, Rethrown: m.Rethrown,
+		Every: m.Every,
 	}, nil
 }

@@ -55,7 +55,8 @@ type documentReader struct {
 	r          *profile.Recording
 	format     int64 // its version; 0: not known yet
 	strings    []string
-	functions  [][5]int32 // method, display, short, signature, module
+	functions  [][6]int32 // method, display, short, signature, module, fate
+	fates      bool       // the file has the column fate: those of earlier versions do not
 	tiers      []int32
 	incomplete []int32
 	budget     budget
@@ -97,6 +98,8 @@ func (d *documentReader) field(key string) error {
 		return d.nodeTable()
 	case "samples":
 		return d.sampleTable()
+	case "holds":
+		return d.holdTable()
 	}
 	return d.small(key)
 }
@@ -130,6 +133,13 @@ func (d *documentReader) small(key string) error {
 		err := d.s.value(&c)
 		d.r.Cost = profile.Cost(c)
 		return err
+	case "messages":
+		return list(d, func(m *fileMessage) error {
+			d.r.Messages.Counts = append(d.r.Messages.Counts, profile.MessageCount(*m))
+			return d.budget.takeAll(messageCost, key, m.Type, m.Module, m.Text)
+		})
+	case "otherMessages":
+		return d.s.value(&d.r.Messages.Others)
 	case "notes":
 		return list(d, func(note *string) error {
 			d.r.Notes = append(d.r.Notes, *note)
@@ -190,6 +200,9 @@ func (d *documentReader) finish() error {
 		f := &d.r.Functions[i]
 		f.Method, f.Display, f.Short = text(n[0]), text(n[1]), text(n[2])
 		f.Signature, f.Module = text(n[3]), text(n[4])
+		if d.fates {
+			f.Fate = text(n[5])
+		}
 		if err = cmp.Or(err, d.budget.takeNames(f)); err != nil {
 			return err
 		}

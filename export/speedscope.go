@@ -1,10 +1,11 @@
 package export
 
 import (
-	"bufio"
 	"io"
 	"strconv"
 
+	"clrsnap/internal/display"
+	"clrsnap/internal/jsonwriter"
 	"clrsnap/profile"
 )
 
@@ -25,23 +26,20 @@ func Speedscope(w io.Writer, r *profile.Recording) error {
 	if err := newSpelled(r).addAll(r); err != nil {
 		return err
 	}
-	c := columnWriter{w: bufio.NewWriterSize(w, 1<<16)}
-	c.text(`{"$schema":"` + speedscopeSchema + `"`)
-	c.field("name", recordingName(r))
-	c.field("exporter", creator(r))
-	c.field("activeProfileIndex", 0)
-	c.text(",\n\"shared\":{\"frames\":")
+	c := jsonwriter.New(w)
+	c.Text(`{"$schema":"` + speedscopeSchema + `"`)
+	c.Field("name", recordingName(r))
+	c.Field("exporter", creator(r))
+	c.Field("activeProfileIndex", 0)
+	c.Text(",\n\"shared\":{\"frames\":")
 	frames := speedscopeFrames(r)
-	c.list(len(frames), func(i int) { c.value(frames[i]) })
-	c.text("},\n\"profiles\":")
+	c.List(len(frames), func(i int) { c.Value(frames[i]) })
+	c.Text("},\n\"profiles\":")
 	all := tracks(r)
-	e := speedscopeEncoder{c: &c, r: r, incomplete: int32(len(r.Functions))}
-	c.list(len(all), func(i int) { e.profile(all[i]) })
-	c.text("}\n")
-	if c.err != nil {
-		return c.err
-	}
-	return c.w.Flush()
+	e := speedscopeEncoder{c: c, r: r, incomplete: int32(len(r.Functions))}
+	c.List(len(all), func(i int) { e.profile(all[i]) })
+	c.Text("}\n")
+	return c.Flush()
 }
 
 type speedscopeFrame struct {
@@ -54,16 +52,17 @@ func speedscopeFrames(r *profile.Recording) []speedscopeFrame {
 	out := make([]speedscopeFrame, 0, len(r.Functions)+1)
 	for i := range r.Functions {
 		f := &r.Functions[i]
-		out = append(out, speedscopeFrame{fullName(f), mappingFile(pprofModule{f.Kind, f.Module})})
+		out = append(out, speedscopeFrame{display.FullName(f), mappingFile(pprofModule{f.Kind, f.Module, ""})})
 	}
 	return append(out, speedscopeFrame{Name: incompleteFrame})
 }
 
 type speedscopeEncoder struct {
-	c          *columnWriter
+	c          *jsonwriter.Writer
 	r          *profile.Recording
 	incomplete int32 // the index of incompleteFrame
 	stack      []int32
+	buf        []byte
 }
 
 // speedscopeEntry is one element of samples and of weights.
@@ -100,21 +99,21 @@ func (e *speedscopeEncoder) profile(t *track) {
 		}
 	}
 	c := e.c
-	c.text("{\"type\":\"sampled\"")
-	c.field("unit", speedscopeUnits[t.mode.Unit()])
-	c.field("startValue", 0)
-	c.field("endValue", now)
-	c.field("name", threadLabel(&e.r.Threads[t.thread])+modeSuffix(t.mode))
-	c.text(",\n\"samples\":")
-	c.list(len(entries), func(i int) { e.sample(&entries[i]) })
-	c.text(",\n\"weights\":")
-	c.list(len(entries), func(i int) { c.unsigned(uint64(entries[i].weight)) })
-	c.text("}")
+	c.Text("{\"type\":\"sampled\"")
+	c.Field("unit", speedscopeUnits[t.mode.Unit()])
+	c.Field("startValue", 0)
+	c.Field("endValue", now)
+	c.Field("name", display.Thread(&e.r.Threads[t.thread])+modeSuffix(t.mode))
+	c.Text(",\n\"samples\":")
+	c.List(len(entries), func(i int) { e.sample(&entries[i]) })
+	c.Text(",\n\"weights\":")
+	c.List(len(entries), func(i int) { c.Uint(uint64(entries[i].weight)) })
+	c.Text("}")
 }
 
 func (e *speedscopeEncoder) sample(x *speedscopeEntry) {
 	e.stack = path(e.r, x.node, e.stack)
-	b := append(e.c.buf[:0], '[')
+	b := append(e.buf[:0], '[')
 	if x.incomplete {
 		b = append(strconv.AppendInt(b, int64(e.incomplete), 10), ',')
 	}
@@ -124,8 +123,8 @@ func (e *speedscopeEncoder) sample(x *speedscopeEntry) {
 	if b[len(b)-1] == ',' {
 		b = b[:len(b)-1]
 	}
-	e.c.buf = append(b, ']')
-	e.c.write(e.c.buf)
+	e.buf = append(b, ']')
+	e.c.Bytes(e.buf)
 }
 
 // modeSuffix returns the suffix of the names of a mode's profiles.

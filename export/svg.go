@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 )
 
@@ -21,15 +22,17 @@ type SVGOptions struct {
 	Mode  profile.Mode
 	Width int  // in pixels; 0: 1200
 	Flame bool // the root is at the bottom, not at the top
+	Idle  bool // with the samples of idle threads
 }
 
 // SVG writes one mode of a recording as a picture of a flame graph. The picture has no
 // script. A frame's name, weight and share show as a tooltip.
 func SVG(w io.Writer, r *profile.Recording, o SVGOptions) error {
 	o.Mode = modeOrFirst(r, o.Mode)
+	shown := r.Select(profile.Selection{Modes: []profile.Mode{o.Mode}, Working: !o.Idle, Roles: true})
 	p := &svgPicture{
-		w: bufio.NewWriter(w), o: o, r: r, width: float64(cmp.Or(o.Width, 1200)),
-		tree: newFrameTree(r.Select(profile.Selection{Modes: []profile.Mode{o.Mode}}), o.Mode),
+		w: bufio.NewWriter(w), o: o, r: r, width: float64(cmp.Or(o.Width, 1200)), shown: shown,
+		tree: newFrameTree(shown, o.Mode),
 	}
 	if p.measure(0, 0); p.size > MaxOutput {
 		return ErrTooLarge
@@ -53,6 +56,7 @@ type svgPicture struct {
 	w       *bufio.Writer
 	o       SVGOptions
 	r       *profile.Recording
+	shown   *profile.Recording // what of it is drawn
 	tree    *frameTree
 	width   float64
 	rows    int
@@ -80,7 +84,7 @@ func (p *svgPicture) measure(i int32, depth int) {
 	}
 	if f := p.tree.frames[i].function; f != nil {
 		p.origins[originIndex(f)] = true
-		p.size += len(fullName(f)) + len(f.Module)
+		p.size += len(display.FullName(f)) + len(f.Module)
 	}
 	for _, c := range p.tree.children(i) {
 		switch w := float64(p.tree.frames[c].total.Weight) * p.scale(); {
@@ -118,15 +122,15 @@ func (p *svgPicture) head() {
 // subtitle returns the line below the title: what the whole width stands for.
 func (p *svgPicture) subtitle() string {
 	all := &p.tree.frames[0]
-	what := fmt.Sprintf("%s: %s", p.o.Mode.Title(), AmountText(p.o.Mode, all.total))
+	what := fmt.Sprintf("%s: %s", p.o.Mode.Title(), p.amount(all.total, p.tree.errorOf(0).total))
 	if p.o.Mode == profile.Wall {
 		what = fmt.Sprintf("Wall-clock time, %s, of all threads together: %s thread-seconds",
-			p.states(), threeDigits(time.Duration(all.total.Weight).Seconds()))
+			p.states(), display.ThreeDigits(time.Duration(all.total.Weight).Seconds()))
 	}
-	over := WeightText(profile.Nanoseconds, int64(p.r.Duration))
+	over := display.Weight(profile.Nanoseconds, int64(p.r.Duration))
 	parts := []string{fmt.Sprintf("%s (%s) over %s", what, samplesText(all.total.Samples), over)}
 	if c := p.r.Cost; c.Processors > 0 && p.r.Duration > 0 {
-		parts = append(parts, usedText(c.TargetCPU, p.r.Duration, c.Processors))
+		parts = append(parts, display.CPUs(c.TargetCPU, p.r.Duration, c.Processors))
 	}
 	if len(p.r.Processes) > 0 && p.r.Processes[0].Runtime.Version != "" {
 		parts = append(parts, ".NET "+p.r.Processes[0].Runtime.Version)
@@ -137,8 +141,8 @@ func (p *svgPicture) subtitle() string {
 // states returns in which states the threads were: the recording may be a selection.
 func (p *svgPicture) states() string {
 	var there [2]bool
-	for i := range p.r.Samples {
-		if s := &p.r.Samples[i]; s.Mode == p.o.Mode {
+	for i := range p.shown.Samples {
+		if s := &p.shown.Samples[i]; s.Mode == p.o.Mode {
 			there[s.State] = true
 		}
 	}
@@ -154,7 +158,9 @@ func (p *svgPicture) states() string {
 // remarks returns the sentences below the picture: what a viewer has to know.
 func (p *svgPicture) remarks() []string {
 	var out []string
-	if p.tree.frames[0].total.Weight == 0 {
+	if text := display.Idle(p.r, p.o.Mode); text != "" && !p.o.Idle {
+		out = append(out, "Left out: "+text+".")
+	} else if p.tree.frames[0].total.Weight == 0 {
 		out = append(out, fmt.Sprintf("The recording has no samples of this mode (%s).", p.o.Mode))
 	}
 	if s, ok := p.r.Mode(p.o.Mode); ok && s.Broken+s.Lost > 0 {
@@ -181,7 +187,7 @@ func (p *svgPicture) frame(i int32, x float64, depth int) {
 	}
 	fill, ink := svgColor(f, i == 0)
 	fmt.Fprintf(p.w, `<g class="f"><title>%s</title><rect x="%.2f" y="%d" width="%.2f" height="%d" rx="1" fill="%s"/>`,
-		escaped(p.describe(f)), x, y, max(w-0.5, 0.1), svgRow-1, fill)
+		escaped(p.describe(i)), x, y, max(w-0.5, 0.1), svgRow-1, fill)
 	if label := elided(p.short(f), w-6); w >= svgText && label != "" {
 		fmt.Fprintf(p.w, `<text x="%.2f" y="%d" fill="%s">%s</text>`, x+3, y+12, ink, escaped(label))
 	}
@@ -199,21 +205,27 @@ func (p *svgPicture) short(f *treeFrame) string {
 	if f.function == nil {
 		return p.tree.label(f)
 	}
-	return cmp.Or(f.function.Short, f.function.Display, f.function.Method, nameless(f.function.Module))
+	return display.ShortName(f.function)
 }
 
-func (p *svgPicture) describe(f *treeFrame) string {
+func (p *svgPicture) describe(i int32) string {
+	f := &p.tree.frames[i]
 	name, module := p.short(f), ""
 	if f.function != nil {
-		name, module = fullName(f.function), f.function.Module
+		name, module = display.FullName(f.function), f.function.Module
 	}
-	all := p.tree.frames[0].total.Weight
+	all, e := p.tree.frames[0].total.Weight, p.tree.errorOf(i)
 	return fmt.Sprintf("%s\n%s (%s, %s), self %s (%s)\n%s", name,
-		AmountText(p.o.Mode, f.total), percent(f.total.Weight, all), samplesText(f.total.Samples),
-		AmountText(p.o.Mode, f.self), percent(f.self.Weight, all), module)
+		p.amount(f.total, e.total), percent(f.total.Weight, all), samplesText(f.total.Samples),
+		p.amount(f.self, e.self), percent(f.self.Weight, all), module)
 }
 
-func samplesText(n int) string { return grouped(n) + plural(n, " sample", " samples") }
+// amount returns an amount as text, with its standard error if the events were chosen by chance.
+func (p *svgPicture) amount(a profile.Amount, of profile.Variance) string {
+	return display.AmountWithError(p.o.Mode, a, of.Error())
+}
+
+func samplesText(n int) string { return display.Number(n) + display.Plural(n, " sample", " samples") }
 
 func percent(part, all int64) string {
 	if all <= 0 {
@@ -243,7 +255,7 @@ func (p *svgPicture) foot() {
 // text writes one line. A line that is too long is cut, and shows whole as a tooltip.
 func (p *svgPicture) text(x float64, y int, attributes, s string, size float64) {
 	fmt.Fprintf(p.w, `<text x="%.0f" y="%d" %s>%s<title>%s</title></text>`+"\n",
-		x, y, attributes, escaped(cut([]rune(Clean(s)), (p.width-x-svgMargin)/size)), escaped(s))
+		x, y, attributes, escaped(cut([]rune(display.Clean(s)), (p.width-x-svgMargin)/size)), escaped(s))
 }
 
 // escaped returns text escaped for XML.
@@ -253,7 +265,7 @@ func escaped(s string) string {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		xml.EscapeText(&b, []byte(Clean(line))) // cannot fail: it writes to memory
+		xml.EscapeText(&b, []byte(display.Clean(line))) // cannot fail: it writes to memory
 	}
 	return b.String()
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"clrsnap/export"
+	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 )
 
@@ -55,7 +56,7 @@ func svg(t *testing.T, r *profile.Recording, o export.SVGOptions) (svgDocument, 
 			t.Fatalf("%v follows", token)
 		}
 	}
-	if dir := os.Getenv("CLRSNAP_PICTURES"); dir != "" {
+	if dir := *pictures; dir != "" {
 		if err := os.WriteFile(filepath.Join(dir, t.Name()+".svg"), b.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +67,8 @@ func svg(t *testing.T, r *profile.Recording, o export.SVGOptions) (svgDocument, 
 // TestSVG: widths are shares, callees lie inside their callers, on the right side.
 func TestSVG(t *testing.T) {
 	r := synthetic(20, 1)
-	for _, o := range []export.SVGOptions{{Mode: profile.CPU}, {Mode: profile.Wall, Flame: true, Width: 900}} {
+	for _, o := range []export.SVGOptions{{Mode: profile.CPU}, {Mode: profile.Wall, Flame: true, Width: 900},
+		{Mode: profile.Wall, Idle: true}} {
 		d, _ := svg(t, r, o)
 		sum := map[string]float64{}
 		rows := map[float64]float64{} // where the last frame of each row ended
@@ -84,10 +86,14 @@ func TestSVG(t *testing.T) {
 			}
 		}
 		const rule = "Shop.Domain.Pricing.PriceEngine.Quote(Basket, ref Discounts)"
-		selected := r.Select(profile.Selection{Modes: []profile.Mode{o.Mode}})
-		want := figuresOf(selected)[rule+"|Shop.Domain"].Total / float64(r.Weight(o.Mode))
+		selected := r.Select(profile.Selection{Modes: []profile.Mode{o.Mode}, Working: !o.Idle})
+		want := figuresOf(selected)[rule+"|Shop.Domain"].Total / float64(selected.Weight(o.Mode))
 		if got := sum[rule] / (d.Frames[0].Rect.Width + 0.5); math.Abs(got-want) > 0.002 || want == 0 {
 			t.Errorf("%v: %s has %.3f of the width, want %.3f", o.Mode, rule, got, want)
+		}
+		leftOut := strings.Contains(strings.Join(d.Texts, "\n"), "Left out: idle ")
+		if leftOut != (o.Mode == profile.Wall && !o.Idle) {
+			t.Errorf("%+v: idle threads are said to be left out: %v", o, leftOut)
 		}
 		if all := strings.Join(d.Texts, "\n"); !strings.Contains(all, "your code") ||
 			!strings.Contains(all, r.Notes[0]) || strings.Contains(all,
@@ -149,6 +155,7 @@ func TestSVGEmpty(t *testing.T) {
 
 // TestSVGPicture shows the picture in a browser, which must run no script for it.
 func TestSVGPicture(t *testing.T) {
+	layer.Live(t)
 	b := startBrowser(t)
 	b.window(1220, 620, false)
 	_, raw := svg(t, synthetic(20, 1), export.SVGOptions{})

@@ -20,7 +20,8 @@ var svgLegend = [...]struct {
 	text  string
 }{
 	{svgPaint{24, 22, 92, 64, "#221503"}, "your code"},
-	{svgPaint{202, 24, 68, 76, "#0a1c30"}, "framework (System.*, Microsoft.*)"},
+	{svgPaint{54, 12, 82, 72, "#262003"}, "packages"},
+	{svgPaint{202, 24, 68, 76, "#0a1c30"}, "framework"},
 	{svgPaint{140, 30, 16, 74, "#13211a"}, "native"},
 	{svgPaint{335, 20, 17, 60, "#1d0c12"}, "kernel"},
 	{svgPaint{180, 24, 62, 26, "#effcfb"}, "events"},
@@ -30,14 +31,16 @@ func originIndex(f *profile.Function) int {
 	switch f.Origin() {
 	case profile.OfUser:
 		return 0
-	case profile.OfFramework:
+	case profile.OfPackage:
 		return 1
-	case profile.OfNative:
+	case profile.OfFramework:
 		return 2
-	case profile.OfKernel:
+	case profile.OfNative:
 		return 3
+	case profile.OfKernel:
+		return 4
 	}
-	return 4
+	return 5
 }
 
 // fill returns a colour of the range. at chooses the hue and light the lightness, from 0 to 1.

@@ -1,6 +1,10 @@
 package export
 
-import "strings"
+import (
+	"strings"
+
+	"clrsnap/internal/display"
+)
 
 // letterWidth returns the width of a letter in pixels. It is an upper estimate: that of a
 // wide font, DejaVu Sans or Verdana, at 11 pixels.
@@ -50,7 +54,7 @@ func head(letters []rune, width float64) string {
 // elided shortens a name to a width in pixels: the type loses its end first, then
 // the method.
 func elided(name string, width float64) string {
-	letters := []rune(Clean(name))
+	letters := []rune(display.Clean(name))
 	if textWidth(letters) <= width {
 		return string(letters)
 	}

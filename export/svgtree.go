@@ -11,7 +11,8 @@ import (
 // root. There can be millions of frames.
 type frameTree struct {
 	frames []treeFrame
-	sorted []int32 // indices of frames; the children of a frame are contiguous
+	errors []treeError // of frames; nil: they are exact
+	sorted []int32     // indices of frames; the children of a frame are contiguous
 }
 
 type treeFrame struct {
@@ -19,6 +20,17 @@ type treeFrame struct {
 	self, total profile.Amount
 	parent      int32
 	first, n    int32 // its children in sorted, the heaviest first
+}
+
+// treeError are the variances of a frame's sums.
+type treeError struct{ self, total profile.Variance }
+
+// errorOf returns the variances of a frame.
+func (t *frameTree) errorOf(frame int32) treeError {
+	if t.errors == nil {
+		return treeError{}
+	}
+	return t.errors[frame]
 }
 
 type treeKey struct {
@@ -46,10 +58,17 @@ func newFrameTree(r *profile.Recording, m profile.Mode) *frameTree {
 		roots[1] = child(treeKey{incomplete: true}, nil)
 	}
 	places := [2][]int32{used[0].places(r, roots[0], child), used[1].places(r, roots[1], child)}
+	if r.Estimated(m) {
+		t.errors = make([]treeError, len(t.frames))
+	}
 	for _, s := range r.Samples {
 		if s.Mode == m {
-			f := &t.frames[places[completeness(&s)][s.Node]]
+			at := places[completeness(&s)][s.Node]
+			f := &t.frames[at]
 			f.self.Add(profile.Amount{Weight: s.Weight, Events: s.Events, Samples: int(s.Count)})
+			if t.errors != nil {
+				t.errors[at].self.Add(s.Variance())
+			}
 		}
 	}
 	t.sum()
@@ -112,8 +131,14 @@ func (t *frameTree) sum() {
 	for i := len(t.frames) - 1; i >= 0; i-- { // children come after their parents
 		f := &t.frames[i]
 		f.total.Add(f.self)
+		if t.errors != nil {
+			t.errors[i].total.Add(t.errors[i].self)
+		}
 		if i > 0 {
 			t.frames[f.parent].total.Add(f.total)
+			if t.errors != nil {
+				t.errors[f.parent].total.Add(t.errors[i].total)
+			}
 			t.frames[f.parent].n++
 		}
 	}

@@ -39,7 +39,7 @@ var happenings = map[profile.Mode][]happening{
 	profile.Exception: {
 		{
 			request + "orders price rule",
-			"Shop.Domain!Shop.Domain.Pricing.|NoSuchRuleException, caught by RuleTree.Apply", 21, 1,
+			"Shop.Domain!Shop.Domain.Pricing.|NoSuchRuleException, caught by Shop.Domain.Pricing.RuleTree.Apply", 21, 1,
 		},
 		{request + "orders sql", coreLib + "System.|TimeoutException, caught by OrdersController.Post{async}", 3, 1},
 		{request + "search", coreLib + "System.|FormatException, not caught", 1, 1},
@@ -112,13 +112,18 @@ func (s *service) happen(m profile.Mode, at time.Duration, h happening) {
 }
 
 // leafOf returns the location of an event, given as module!name. What comes before a | in
-// the name is the namespace.
+// the name is the namespace; what comes after a comma behind it is the fate.
 func leafOf(b *profile.Builder, text string) int32 {
 	module, name, _ := strings.Cut(text, "!")
+	fate := ""
+	if strings.Contains(name, "Exception, ") {
+		name, fate, _ = strings.Cut(name, ", ")
+	}
 	short := name[strings.Index(name, "|")+1:]
 	return b.Location(profile.Location{
 		Function: b.Function(profile.Function{
 			Kind: profile.Event, Display: strings.Replace(name, "|", "", 1), Short: short, Module: module,
+			Fate: fate,
 		}),
 	})
 }

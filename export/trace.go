@@ -1,7 +1,6 @@
 package export
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"slices"
@@ -9,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"clrsnap/internal/display"
+	"clrsnap/internal/jsonwriter"
 	"clrsnap/profile"
 )
 
@@ -28,16 +29,16 @@ import (
 // Each mode of a process is shown as a process of its own, the busiest threads first. A
 // slice's categories are the kind of its function and the module.
 func ChromeTrace(w io.Writer, r *profile.Recording) error {
-	c := &columnWriter{w: bufio.NewWriterSize(w, 1<<16)}
+	c := jsonwriter.New(w)
 	e := traceEncoder{c: c, r: r, names: make([]traceName, len(r.Functions), len(r.Functions)+3)}
 	for i := range r.Functions {
 		f := &r.Functions[i]
-		e.names[i] = traceNameOf(fullName(f), string(f.Kind), f.Module)
+		e.names[i] = traceNameOf(display.FullName(f), string(f.Kind), f.Module)
 	}
 	n := int32(len(e.names))
 	e.waiting, e.incomplete, e.empty = n, n+1, n+2
 	e.names = append(e.names, traceNameOf(waitingFrame, "waiting", ""),
-		traceNameOf(incompleteFrame, "incomplete", ""), traceNameOf(emptyStack, "incomplete", ""))
+		traceNameOf(incompleteFrame, "incomplete", ""), traceNameOf(display.NoStack, "incomplete", ""))
 
 	if err := newSpelled(r).addAll(r); err != nil {
 		return err
@@ -54,20 +55,17 @@ func ChromeTrace(w io.Writer, r *profile.Recording) error {
 		return ErrTooLarge
 	}
 	e.events, e.writing = 0, true
-	c.text(`{"displayTimeUnit":"ms"`)
-	c.field("otherData", map[string]string{
+	c.Text(`{"displayTimeUnit":"ms"`)
+	c.Field("otherData", map[string]string{
 		"creator": creator(r), "recording": recordingName(r), "start": r.Start.UTC().Format(time.RFC3339Nano),
 	})
-	c.text(",\n\"traceEvents\":[")
+	c.Text(",\n\"traceEvents\":[")
 	e.processes(all)
 	for i, t := range all {
 		e.track(t, i)
 	}
-	c.text("\n]}\n")
-	if c.err != nil {
-		return c.err
-	}
-	return c.w.Flush()
+	c.Text("\n]}\n")
+	return c.Flush()
 }
 
 // maxTraceEvents is how many events a trace may have. That is about a gigabyte.
@@ -77,10 +75,11 @@ const maxTraceEvents = 8 << 20
 const waitingFrame = "[waiting]"
 
 type traceEncoder struct {
-	c       *columnWriter
+	c       *jsonwriter.Writer
 	r       *profile.Recording
 	names   []traceName
-	writing bool // else events are only counted
+	buf     []byte // of a number
+	writing bool   // else events are only counted
 	events  int
 	size    int // bytes of names and stacks
 
@@ -126,15 +125,15 @@ func (e *traceEncoder) tid(t *track) int {
 // metadata writes an event that describes a process or thread.
 func (e *traceEncoder) metadata(name, ids, args string) {
 	e.next()
-	e.c.text(`{"ph":"M","name":"` + name + `",` + ids + `,"args":{` + args + `}}`)
+	e.c.Text(`{"ph":"M","name":"` + name + `",` + ids + `,"args":{` + args + `}}`)
 }
 
 // next begins the next event.
 func (e *traceEncoder) next() {
 	if e.events++; e.events > 1 {
-		e.c.text(",")
+		e.c.Text(",")
 	}
-	e.c.text("\n")
+	e.c.Text("\n")
 }
 
 // slice writes an event that begins or ends a slice.
@@ -145,14 +144,14 @@ func (e *traceEncoder) slice(start string, at time.Duration, name, rest string) 
 		return
 	}
 	e.next()
-	e.c.text(start)
+	e.c.Text(start)
 	us, ns := int64(at/time.Microsecond), int64(at%time.Microsecond)
-	e.c.buf = append(strconv.AppendInt(e.c.buf[:0], us, 10),
+	e.buf = append(strconv.AppendInt(e.buf[:0], us, 10),
 		'.', byte('0'+ns/100), byte('0'+ns/10%10), byte('0'+ns%10), ',')
-	e.c.write(e.c.buf)
-	e.c.text(name)
-	e.c.text(rest)
-	e.c.text("}")
+	e.c.Bytes(e.buf)
+	e.c.Text(name)
+	e.c.Text(rest)
+	e.c.Text("}")
 }
 
 // processes writes the names of what is shown as processes.
@@ -179,7 +178,7 @@ func (e *traceEncoder) processes(all []*track) {
 // track writes all events of a track.
 func (e *traceEncoder) track(t *track, order int) {
 	ids := fmt.Sprintf(`"pid":%d,"tid":%d`, e.pid(e.r.Threads[t.thread].Process, t.mode), e.tid(t))
-	e.metadata("thread_name", ids, `"name":`+quotedJSON(threadLabel(&e.r.Threads[t.thread])))
+	e.metadata("thread_name", ids, `"name":`+quotedJSON(display.Thread(&e.r.Threads[t.thread])))
 	e.metadata("thread_sort_index", ids, `"sort_index":`+strconv.Itoa(order))
 	e.begin, e.end = `{"ph":"B",`+ids+`,"ts":`, `{"ph":"E",`+ids+`,"ts":`
 	e.instant = `{"ph":"i","s":"t",` + ids + `,"ts":`
@@ -244,7 +243,7 @@ func (e *traceEncoder) arguments(s *profile.Sample, stack []int32) string {
 	if s.Mode.Unit() == profile.Bytes {
 		fmt.Fprintf(&b, `"bytes":%d,`, s.Weight)
 	}
-	fmt.Fprintf(&b, `"%s":%d,"stack":[`, eventNames[s.Mode][1], s.Events)
+	fmt.Fprintf(&b, `"%s":%d,"stack":[`, display.EventNames[s.Mode][1], s.Events)
 	for i, f := range slices.Backward(stack) {
 		b.WriteString(e.names[f].text)
 		if i > 0 {

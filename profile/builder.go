@@ -65,13 +65,14 @@ func NewBuilder(l Limits) *Builder {
 // do not come from samples: Start, Duration, Processes, Modes and so on.
 func (b *Builder) Recording() *Recording {
 	slices.SortStableFunc(b.r.Samples, func(x, y Sample) int { return cmp.Compare(x.At, y.At) })
+	slices.SortStableFunc(b.r.Holds, func(x, y Hold) int { return cmp.Compare(x.At, y.At) })
 	clear(b.open) // indices have changed
 	return &b.r
 }
 
-// Cut returns how many stacks were cut, for lack of nodes or because they were
+// Truncated returns how many stacks were cut, for lack of nodes or because they were
 // deeper than MaxDepth.
-func (b *Builder) Cut() int { return b.cut }
+func (b *Builder) Truncated() int { return b.cut }
 
 // Bin returns the interval within which equal samples were added up; 0: none was.
 func (b *Builder) Bin() time.Duration { return b.bin }
@@ -205,6 +206,15 @@ func (b *Builder) coarsen() {
 	if b.bin > time.Hour {
 		b.limits.Samples *= 2
 	}
+}
+
+// Hold adds a look at the holder of a lock. It returns false if there are MaxHolds.
+func (b *Builder) Hold(h Hold) bool {
+	if len(b.r.Holds) >= MaxHolds {
+		return false
+	}
+	b.r.Holds = append(b.r.Holds, h)
+	return true
 }
 
 // SetThread replaces the thread with index i.

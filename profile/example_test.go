@@ -110,6 +110,12 @@ func ExampleRecording_Rename() {
 	// Shop
 }
 
+func ExampleRecording_SampledModes() {
+	fmt.Println(shop(10).SampledModes())
+	// Output:
+	// [cpu]
+}
+
 func ExampleRecording_Mode() {
 	if stats, ok := shop(10).Mode(profile.CPU); ok {
 		fmt.Printf("%d samples at %g Hz, %d lost\n", stats.Samples, stats.Rate, stats.Lost)

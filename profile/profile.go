@@ -7,8 +7,8 @@
 //
 // A collector builds a Recording with a [Builder]. [Recording.Select] takes a part
 // of it, [Recording.Totals] sums it up by function and by thread, and [Compare]
-// compares two recordings. Package export writes snapshots and recordings in many
-// formats, and reads recordings back.
+// compares two recordings. Package report writes snapshots and recordings for
+// people; package export writes recordings for other tools, and reads them back.
 //
 // Package profile knows no collector and no output format, and imports nothing but
 // the standard library.
@@ -16,7 +16,6 @@ package profile
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -84,32 +83,19 @@ func (s *Signal) String() string {
 	return s.Name + " (" + detail + ")"
 }
 
-// Thrown is a managed exception, with its inner exceptions.
-type Thrown struct {
+// ExceptionInfo is a managed exception, with its inner exceptions.
+type ExceptionInfo struct {
 	Type      string // with its namespace
 	Message   string // empty: the type's default message
 	HResult   int32
-	Inner     *Thrown // the exception that led to this one; nil: none
-	NoMessage bool    // there is a message, but it could not be read
+	Inner     *ExceptionInfo // the exception that led to this one; nil: none
+	NoMessage bool           // there is a message, but it could not be read
 }
 
-// Program returns the file name of the program, without its folder. For "dotnet
-// app.dll" that is "app.dll", not "dotnet".
-func (p *Process) Program() string {
-	name := ""
-	for i, word := range strings.Fields(p.Command) {
-		base := word[strings.LastIndexByte(word, '/')+1:]
-		if i == 0 {
-			name = base
-		}
-		if !strings.HasPrefix(name, "dotnet") || word == "--" {
-			break
-		}
-		if strings.HasSuffix(base, ".dll") {
-			return base
-		}
-	}
-	return name
+// FailFast is a call of Environment.FailFast, which ends the process.
+type FailFast struct {
+	Message string // empty: it was called with none
+	Unknown bool   // what it was called with could not be found
 }
 
 // Runtime describes the .NET runtime inside a process.
@@ -125,14 +111,15 @@ type Thread struct {
 	ManagedThreadID int    // Environment.CurrentManagedThreadId; 0: the runtime does not know this thread
 	ThreadID        uint64 // address of the runtime's Thread object; 0 like ManagedThreadID
 	Name            string
-	Role            string        // "Main", "Finalizer", "ThreadPool worker", "GC", …; empty: an ordinary thread
-	State           string        // such as "running", "waiting (futex)", "sleeping"
-	Mode            string        // the GC mode: "cooperative" or "preemptive"; empty for a native thread
-	Pause           time.Duration // the longest stop of this thread; 0: it was not stopped
-	Crashed         bool          // core dumps only: the signal that ended the process was for this thread
-	Exception       *Thrown       // core dumps only: the crashed thread's last managed exception; nil: none
-	Complete        bool          // the walk reached the base of the stack
-	Error           string        // why it did not, or why there is no stack
+	Role            string         // "Main", "Finalizer", "ThreadPool worker", "GC", …; empty: an ordinary thread
+	State           string         // such as "running", "waiting (futex)", "sleeping"
+	Mode            string         // the GC mode: "cooperative" or "preemptive"; empty for a native thread
+	Pause           time.Duration  // the longest stop of this thread; 0: it was not stopped
+	Crashed         bool           // core dumps only: the signal that ended the process was for this thread
+	Exception       *ExceptionInfo // core dumps only: the crashed thread's last managed exception; nil: none
+	FailFast        *FailFast      // core dumps only: how the crashed thread ended the process; nil: otherwise
+	Complete        bool           // the walk reached the base of the stack
+	Error           string         // why it did not, or why there is no stack
 	Frames          []Frame
 }
 
@@ -150,11 +137,31 @@ type Frame struct {
 	Kind       Kind
 	FunctionID uint64 // address of the MethodDesc; 0 for native frames
 	IP, SP     uint64
-	Method     string // exact metadata name, or the demangled native symbol
-	Display    string // friendly name, full form without the parameters
-	Short      string // friendly name without namespaces
-	Signature  string // parameter types in parentheses
-	Module     string // assembly or native module, without its folder
-	Offset     uint64 // bytes from the start of the method or symbol to IP; without a symbol, from that of the module
-	Tier       string // "tier-0", "tier-1", "ReadyToRun", "OSR", "dynamic", "stub", …; managed frames only
+	Method     string      // exact metadata name, or the demangled native symbol
+	Display    string      // friendly name, full form without the parameters
+	Short      string      // friendly name without namespaces
+	Signature  string      // parameter types in parentheses
+	Module     string      // assembly or native module, without its folder
+	Offset     uint64      // bytes from the start of the method or symbol to IP; without a symbol, from that of the module
+	Tier       string      // "tier-0", "tier-1", "ReadyToRun", "OSR", "dynamic", "stub", …; managed frames only
+	Owner      Origin      // as in Function
+	Line       *SourceLine // nil: not known
+	Nearest    string      // of native functions without a symbol: the exported one before it, and how far; "" if it is far
+}
+
+// SourceLine is a place in a source file.
+type SourceLine struct {
+	File        string // as the compiler wrote it: a path on the machine that built the program
+	Line        int    // counted from 1
+	Column      int    // likewise, in UTF-16 code units
+	URL         string // where SourceLink says that the file can be had; empty: it does not
+	Approximate bool   // the code itself belongs to no line: this is the one before
+}
+
+// Same reports whether both are the same line of the same file, or both are nil.
+func (l *SourceLine) Same(o *SourceLine) bool {
+	if l == nil || o == nil {
+		return l == o
+	}
+	return l.File == o.File && l.Line == o.Line
 }

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"iter"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,7 +24,9 @@ type Recording struct {
 	Nodes     []Node // [0] is the root
 	Samples   []Sample
 	Modes     []ModeStats // of each mode that was sampled
+	Holds     []Hold      // looks at threads that held locks, in the order of At; at most MaxHolds
 	Cost      Cost
+	Messages  Messages // of the exceptions
 	Notes     []string // sentences that a reader of the numbers has to know
 }
 
@@ -55,6 +58,22 @@ type Sample struct {
 	Incomplete bool // frames near the base, or in between, are missing
 }
 
+// Hold is a look at a thread while it held a lock that others waited for. A wait of mode Contention
+// during which there was such a look has the holder's method in its leaf.
+type Hold struct {
+	At         time.Duration // since Recording.Start
+	Waited     time.Duration // how long Waiter had waited by then
+	Lock       int32         // index in Recording.Functions: the event that calls the leaf of the lock's waits
+	Holder     int32         // likewise: the event that names the holder's method, as a leaf of waits does
+	Waiter     int32         // index in Recording.Threads: one of those who waited
+	Thread     int32         // likewise: who held the lock
+	Node       int32         // the leaf of that thread's stack: index in Recording.Nodes
+	Incomplete bool          // frames of the stack are missing
+}
+
+// MaxHolds bounds Recording.Holds.
+const MaxHolds = 1 << 16
+
 // RecordedThread is a thread that was sampled. Threads that have ended can share
 // one.
 type RecordedThread struct {
@@ -73,17 +92,35 @@ type Function struct {
 	Short     string // Display without namespaces
 	Signature string // parameter types in parentheses
 	Module    string // assembly or native module, without its folder
+
+	// Fate is what became of an exception, of an Event in mode Exception: CaughtBy and the display name
+	// of the method that caught it last, or other words. Empty in other modes, and in recordings of
+	// earlier versions, which have it in Display and Short.
+	Fate string
+	// Owner is whose Module is, if it is an assembly and Framework does not say so already. Only a
+	// running process, or its files, tell. Empty: what Framework says.
+	Owner Origin
 }
+
+// CaughtBy is what precedes the name of a method in Function.Fate.
+const CaughtBy = "caught by "
 
 // Kernel is the kind of frames inside the operating system's kernel. Only
 // recordings have them.
 const Kernel Kind = "kernel"
 
+// What stands in place of the name of code that can be unloaded. Such a function has no Method.
+const (
+	UnloadedCode = "[unloaded code]" // it was no longer there when its name was to be read
+	UnknownCode  = "[unknown code]"  // its name cannot be read, or it may have replaced the code that was sampled
+)
+
 // Event is the kind of a function that is not code but names an event. It is the
 // leaf of the event's stack. Its name is the type of the object that was allocated
-// or of the exception (with its assembly as Module), the thread that held the lock,
-// the thread that was started, or the garbage collection. Only recordings have such
-// frames.
+// or of the exception (with its assembly as Module), the method or the thread that
+// held the lock, the thread that was started, or the garbage collection. Only recordings
+// have such frames. A wait for a lock has two: its leaf says who held the lock, and the
+// leaf's caller which lock it was (with the assembly of its type as Module).
 const Event Kind = "event"
 
 // Origin says whose code a function is.
@@ -91,23 +128,34 @@ type Origin string
 
 // The origins.
 const (
-	OfUser      Origin = "user"
-	OfFramework Origin = "framework"
+	OfUser      Origin = "user"      // the program's own
+	OfPackage   Origin = "package"   // a library's that the program uses, such as one from NuGet
+	OfFramework Origin = "framework" // .NET's
 	OfNative    Origin = "native"
 	OfKernel    Origin = "kernel"
 	OfEvent     Origin = "event" // not code: a function of kind Event
 )
 
 // Origin returns whose code f is.
-func (f *Function) Origin() Origin {
-	switch {
-	case f.Kind == Event:
+func (f *Function) Origin() Origin { return originOf(f.Kind, f.Module, f.Owner) }
+
+// Origin returns whose code f is in.
+func (f *Frame) Origin() Origin { return originOf(f.Kind, f.Module, f.Owner) }
+
+func originOf(kind Kind, module string, owner Origin) Origin {
+	switch kind {
+	case Event:
 		return OfEvent
-	case f.Kind == Kernel:
+	case Kernel:
 		return OfKernel
-	case f.Kind == Native:
+	case Native:
 		return OfNative
-	case Framework(f.Module):
+	}
+	switch owner {
+	case OfUser, OfPackage, OfFramework:
+		return owner
+	}
+	if Framework(module) {
 		return OfFramework
 	}
 	return OfUser
@@ -162,6 +210,10 @@ type ModeStats struct {
 	// Seen is how many events happened, sampled or not, as far as is known. 0 in
 	// the other modes, and if it is not known.
 	Seen int64
+	// Rethrown is how often exceptions were thrown again, in mode Exception: by await,
+	// ExceptionDispatchInfo.Throw, "throw;", and "throw e;" in a handler. Neither Samples nor
+	// Seen has these. 0 in recordings of earlier versions, in which most of them are samples.
+	Rethrown int64
 	// Every says which events became samples, in Mode.Unit: one for so many bytes,
 	// one of so many exceptions, or waits of at least so many nanoseconds. 0: each
 	// event, or not an event mode.
@@ -186,6 +238,21 @@ func SourceNamed(name string) Source {
 		return s
 	}
 	return ""
+}
+
+// Messages are how often exceptions had which message. Those of a type that computes its message are what the
+// exception was constructed with. The zero value says that none are known.
+type Messages struct {
+	Counts []MessageCount // the most frequent first
+	Others int64          // exceptions whose message is not in Counts, because there were too many different ones
+}
+
+// MessageCount is how often exceptions of a type had a message.
+type MessageCount struct {
+	Type, Module string // Function.Display and Function.Module of the type
+	Text         string // as the program gave it, with any characters; may be empty
+	Cut          bool   // Text is only the beginning of the message
+	Count        int64  // exceptions
 }
 
 // Cost is what the recorded processes and clrsnap used during the recording.
@@ -223,6 +290,35 @@ func (r *Recording) Mode(m Mode) (ModeStats, bool) {
 		}
 	}
 	return ModeStats{}, false
+}
+
+// SampledModes returns the modes that r has samples of, in the order of Modes.
+func (r *Recording) SampledModes() []Mode {
+	there := r.sampledModes()
+	return there.list()
+}
+
+// RecordedModes returns the modes that r has samples or statistics of, in the order of Modes.
+func (r *Recording) RecordedModes() []Mode {
+	there := r.sampledModes()
+	for i := range r.Modes {
+		there[r.Modes[i].Mode] = true
+	}
+	return there.list()
+}
+
+// modeSet is a set of modes.
+type modeSet [len(Modes)]bool
+
+func (s *modeSet) list() []Mode {
+	return slices.DeleteFunc(slices.Clone(Modes[:]), func(m Mode) bool { return !s[m] })
+}
+
+func (r *Recording) sampledModes() (s modeSet) {
+	for i := range r.Samples {
+		s[r.Samples[i].Mode] = true
+	}
+	return s
 }
 
 // Weight returns the sum of the weights of a mode's samples, in Mode.Unit.

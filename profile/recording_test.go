@@ -106,8 +106,8 @@ func TestNodesBounded(t *testing.T) {
 	if got := text(b.Recording(), whole); got != "a>b>c" {
 		t.Errorf("the first stack is %q", got)
 	}
-	if got := text(b.Recording(), cut); got != "a" || b.Cut() != 1 {
-		t.Errorf("the cut stack is %q, %d are cut", got, b.Cut())
+	if got := text(b.Recording(), cut); got != "a" || b.Truncated() != 1 {
+		t.Errorf("the cut stack is %q, %d are cut", got, b.Truncated())
 	}
 }
 
@@ -127,8 +127,8 @@ func TestDepthBounded(t *testing.T) {
 			t.Fatal("the leaf is there")
 		}
 	}
-	if depth != MaxDepth || b.Cut() != 1 {
-		t.Errorf("%d frames, %d stacks are cut", depth, b.Cut())
+	if depth != MaxDepth || b.Truncated() != 1 {
+		t.Errorf("%d frames, %d stacks are cut", depth, b.Truncated())
 	}
 }
 

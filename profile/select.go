@@ -21,6 +21,12 @@ type Selection struct {
 	// From and To choose samples by their time At: From <= At < To. A To of 0 stands
 	// for the end.
 	From, To time.Duration
+	// Working leaves out the samples of idle threads (Recording.Idle).
+	Working bool
+	// Roles gives native code without symbols that does the runtime's own work a name that says
+	// which: [GC], [finalizer], [tiered compilation] and so on by the role of the thread, which also
+	// becomes the first frame of its stacks, and [JIT] on other threads. Stacks of events stay as they are.
+	Roles bool
 
 	rename func(*Function) Function
 }
@@ -40,30 +46,55 @@ func (r *Recording) Select(s Selection) *Recording {
 			threads[i] = refused
 		}
 	}
-	count := 0
-	used := make([]bool, len(r.Nodes))
-	chosen := func(yield func(Sample) bool) {
-		for _, x := range r.Samples {
-			if threads[x.Thread] != refused && s.accepts(&x) && !yield(x) {
-				return
+	var idle *idler
+	if s.Working {
+		idle = r.idler()
+	}
+	roles := s.roles(r)
+	b := NewBuilder(Limits{
+		Samples: len(r.Samples) + 2, Nodes: 2*len(r.Nodes)*(len(roles)+1) + 2*len(roles),
+		Functions: len(r.Functions) + len(roles) + len(moduleWork) + 1,
+	})
+	for i, role := range roles {
+		chosen := func(yield func(Sample) bool) {
+			for _, x := range r.Samples {
+				if threads[x.Thread] != refused && (len(roles) == 1 || s.role(r, &x) == role) && s.accepts(&x) &&
+					(idle == nil || idle.of(&x) == "") && !yield(x) {
+					return
+				}
 			}
 		}
-	}
-	for x := range chosen {
-		count++
-		for n := x.Node; n > 0 && !used[n]; n = r.Nodes[n].Parent {
-			used[n] = true
+		count := 0
+		used := make([]bool, len(r.Nodes))
+		for x := range chosen {
+			count++
+			for n := x.Node; n > 0 && !used[n]; n = r.Nodes[n].Parent {
+				used[n] = true
+			}
+		}
+		if i == 0 {
+			b.r.Samples = slices.Grow(b.r.Samples, count)
+		}
+		if count == 0 {
+			continue
+		}
+		nodes := s.tree(r, b, used, role)
+		for x := range chosen {
+			if threads[x.Thread] == unused {
+				threads[x.Thread] = b.Thread(r.Threads[x.Thread])
+			}
+			x.Thread, x.Node = threads[x.Thread], nodes[x.Node]
+			b.Add(x)
 		}
 	}
-	b := NewBuilder(Limits{Samples: len(r.Samples) + 2, Nodes: len(r.Nodes) + 1, Functions: len(r.Functions) + 1})
-	b.r.Samples = slices.Grow(b.r.Samples, count)
-	nodes := s.tree(r, b, used)
-	for x := range chosen {
-		if threads[x.Thread] == unused {
-			threads[x.Thread] = b.Thread(r.Threads[x.Thread])
+	if holds := s.holds(r, threads); len(holds) > 0 {
+		used := make([]bool, len(r.Nodes))
+		for i := range holds {
+			for n := holds[i].Node; n > 0 && !used[n]; n = r.Nodes[n].Parent {
+				used[n] = true
+			}
 		}
-		x.Thread, x.Node = threads[x.Thread], nodes[x.Node]
-		b.Add(x)
+		s.addHolds(r, b, holds, threads, s.tree(r, b, used, roles[0]))
 	}
 	out := *b.Recording() // a copy: the Builder's indices can be freed
 	out.Version, out.Start, out.Duration, out.Processes = r.Version, r.Start, r.Duration, r.Processes
@@ -72,7 +103,44 @@ func (r *Recording) Select(s Selection) *Recording {
 		notChosen := func(m ModeStats) bool { return !slices.Contains(s.Modes, m.Mode) }
 		out.Modes = slices.DeleteFunc(slices.Clone(r.Modes), notChosen)
 	}
+	if s.Threads == nil && s.From <= 0 && s.To <= 0 && (len(s.Modes) == 0 || slices.Contains(s.Modes, Exception)) {
+		out.Messages = r.Messages // else it is not known which of them belong to the part
+	}
 	return &out
+}
+
+// holds returns the looks at holders of locks that s chooses: as it chooses the waits.
+func (s *Selection) holds(r *Recording, threads []int32) []Hold {
+	var out []Hold
+	for _, h := range r.Holds {
+		if threads[h.Waiter] != refused && s.accepts(&Sample{Mode: Contention, State: Waiting, At: h.At}) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// addHolds adds looks at holders of locks to b. The holder need not be one of the chosen threads.
+func (s *Selection) addHolds(r *Recording, b *Builder, holds []Hold, threads, nodes []int32) {
+	others := map[int32]int32{}
+	thread := func(i int32) int32 {
+		if threads[i] == unused {
+			threads[i] = b.Thread(r.Threads[i])
+		}
+		if threads[i] != refused {
+			return threads[i]
+		}
+		if _, ok := others[i]; !ok {
+			others[i] = b.Thread(r.Threads[i])
+		}
+		return others[i]
+	}
+	for _, h := range holds {
+		h.Waiter, h.Thread, h.Node = thread(h.Waiter), thread(h.Thread), nodes[h.Node]
+		h.Lock = b.Function(s.renamed(&r.Functions[h.Lock]))
+		h.Holder = b.Function(s.renamed(&r.Functions[h.Holder]))
+		b.Hold(h)
+	}
 }
 
 // What stands for a new index where there is none.
@@ -90,9 +158,10 @@ func (s *Selection) accepts(x *Sample) bool {
 // tree adds the used frames that are kept to b, and returns the new node of each
 // node. It relies on parents coming before their children. Each function and location
 // is looked up once, because names can be long.
-func (s *Selection) tree(r *Recording, b *Builder, used []bool) []int32 {
+func (s *Selection) tree(r *Recording, b *Builder, used []bool, role runtimeWork) []int32 {
 	nodes := make([]int32, len(r.Nodes))
 	functions, locations := unknown(len(r.Functions)), unknown(len(r.Locations))
+	work := s.newWork(r, b, nodes, role)
 	for n := 1; n < len(r.Nodes); n++ {
 		if !used[n] {
 			continue
@@ -106,6 +175,13 @@ func (s *Selection) tree(r *Recording, b *Builder, used []bool) []int32 {
 		nameless := !s.Native && f.Kind == Native && f.Method == ""
 		if s.Managed && f.Kind != Managed && f.Kind != Event {
 			continue
+		}
+		if work != nil {
+			named := false
+			if parent, named = work.place(n, parent, f); named {
+				nodes[n] = parent
+				continue
+			}
 		}
 		if functions[of] == unused {
 			functions[of] = b.Function(s.renamed(f))

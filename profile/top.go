@@ -42,11 +42,14 @@ type Totals struct {
 	Empty      Part             // of All: in stacks without any frame, and so in no function
 	Functions  []FunctionTotal  // those that samples have on their stacks, in the order of Recording.Functions
 	Threads    []ThreadTotal    // those that have samples, the heaviest first
-	Origins    map[Origin]*Part // the sums of FunctionTotal.Direct by Function.Origin
+	Origins    map[Origin]*Part // as FunctionTotal.Direct, by Function.Origin
 	// Effective is Kish's effective sample size, (Σw)²/Σw²: how many samples of
 	// equal weight would say as much as these. The parts of a sample with a Count
 	// above 1 are taken to be equal.
 	Effective float64
+	Variance  Variance // of All; 0: it is exact, or a time
+
+	estimation estimation
 }
 
 // FunctionTotal is the sums of one function.
@@ -61,12 +64,15 @@ type FunctionTotal struct {
 	// whole stack.
 	Direct Part
 	Total  Part // of samples that have it anywhere on their stacks; recursion counts once
+
+	SelfVariance, DirectVariance, TotalVariance Variance
 }
 
 // ThreadTotal is the sum of one thread.
 type ThreadTotal struct {
-	Thread int32 // index in Recording.Threads
-	Total  Part
+	Thread   int32 // index in Recording.Threads
+	Total    Part
+	Variance Variance
 }
 
 // Share returns a weight as a share of the mode's whole weight, from 0 to 1. It is 0
@@ -81,16 +87,11 @@ func (t *Totals) Share(weight int64) float64 {
 
 // Totals sums up the samples of a mode.
 func (r *Recording) Totals(m Mode) *Totals {
-	t := &Totals{Mode: m, Origins: map[Origin]*Part{}}
-	self := t.samples(r)
-	t.functions(r, self)
+	t := &Totals{Mode: m, Origins: map[Origin]*Part{}, estimation: r.estimation(m)}
+	self, variances := t.samples(r)
+	t.functions(r, self, variances)
 	for i := range t.Functions {
-		f := &t.Functions[i]
-		o := r.Functions[f.Function].Origin()
-		if t.Origins[o] == nil {
-			t.Origins[o] = &Part{}
-		}
-		t.Origins[o].add(&f.Direct)
+		t.origin(r.Functions[t.Functions[i].Function].Origin())
 	}
 	return t
 }
@@ -109,10 +110,15 @@ func (r *Recording) codes() []int32 {
 	return codes
 }
 
-// samples sums up all samples, and those of each thread. It returns the sums by node.
-func (t *Totals) samples(r *Recording) []Part {
-	self := make([]Part, len(r.Nodes))
+// samples sums up all samples, and those of each thread. It returns the sums by node, and their
+// variances if there are any.
+func (t *Totals) samples(r *Recording) (self []Part, variances []Variance) {
+	self = make([]Part, len(r.Nodes))
 	threads := make([]Part, len(r.Threads))
+	byThread := make([]Variance, len(r.Threads))
+	if t.estimation == ofChosenEvent {
+		variances = make([]Variance, len(r.Nodes))
+	}
 	sum, squares := 0.0, 0.0
 	for i := range r.Samples {
 		s := &r.Samples[i]
@@ -125,6 +131,14 @@ func (t *Totals) samples(r *Recording) []Part {
 		if int(s.Thread) < len(threads) {
 			threads[s.Thread][s.State].Add(a)
 		}
+		if variances != nil {
+			v := s.Variance()
+			t.Variance.Add(v)
+			variances[s.Node].Add(v)
+			if int(s.Thread) < len(threads) {
+				byThread[s.Thread].Add(v)
+			}
+		}
 		if s.Incomplete {
 			t.Incomplete.Add(a)
 		}
@@ -136,7 +150,7 @@ func (t *Totals) samples(r *Recording) []Part {
 	}
 	for i := range threads {
 		if threads[i].All().Samples > 0 {
-			t.Threads = append(t.Threads, ThreadTotal{int32(i), threads[i]})
+			t.Threads = append(t.Threads, ThreadTotal{int32(i), threads[i], byThread[i]})
 		}
 	}
 	slices.SortStableFunc(t.Threads, func(a, b ThreadTotal) int {
@@ -145,15 +159,18 @@ func (t *Totals) samples(r *Recording) []Part {
 	if len(self) > 0 {
 		t.Empty = self[0]
 	}
-	return self
+	return self, variances
 }
 
 // functions sums up by function. A node's subtree counts for its function, unless a
 // caller of the node is the same function: the caller's subtree includes it already.
-func (t *Totals) functions(r *Recording, self []Part) {
-	subtree := slices.Clone(self)
+func (t *Totals) functions(r *Recording, self []Part, variances []Variance) {
+	subtree, below := slices.Clone(self), slices.Clone(variances)
 	for n := len(subtree) - 1; n > 0; n-- { // a parent comes before its children
 		subtree[r.Nodes[n].Parent].add(&subtree[n])
+		if below != nil {
+			below[r.Nodes[n].Parent].Add(below[n])
+		}
 	}
 	same := sameNames(r)
 	sums := make([]FunctionTotal, len(r.Functions))
@@ -164,13 +181,24 @@ func (t *Totals) functions(r *Recording, self []Part) {
 		f := function(n)
 		if active[f]++; active[f] == 1 {
 			sums[f].Total.add(&subtree[n])
+			if below != nil {
+				sums[f].TotalVariance.Add(below[n])
+			}
 		}
 		sums[f].Self.add(&self[n])
 		code := codes[n]
 		if code == 0 { // the stack is an event alone
 			code = n
 		}
-		sums[function(code)].Direct.add(&self[n])
+		direct := &sums[function(code)]
+		direct.Direct.add(&self[n])
+		if self[n].All().Samples > 0 {
+			t.origin(r.Function(code).Origin()).add(&self[n])
+		}
+		if variances != nil {
+			sums[f].SelfVariance.Add(variances[n])
+			direct.DirectVariance.Add(variances[n])
+		}
 	}, func(n int32) { active[function(n)]-- })
 	t.Functions = sums[:0] // in their place: there can be many
 	for f := range sums {
@@ -179,6 +207,15 @@ func (t *Totals) functions(r *Recording, self []Part) {
 			t.Functions = append(t.Functions, sums[f])
 		}
 	}
+}
+
+// origin returns the sum of an origin. Functions of one FunctionTotal can be of several: an assembly
+// may belong to the program in one process, and to a package in its child.
+func (t *Totals) origin(o Origin) *Part {
+	if t.Origins[o] == nil {
+		t.Origins[o] = &Part{}
+	}
+	return t.Origins[o]
 }
 
 // visit walks the tree of stacks depth first, without the root.
@@ -213,10 +250,11 @@ type functionName struct {
 	kind            Kind
 	module          string
 	name, signature string
+	fate            string
 }
 
 func nameOf(f *Function) functionName {
-	return functionName{f.Kind, f.Module, cmp.Or(f.Display, f.Method), f.Signature}
+	return functionName{f.Kind, f.Module, cmp.Or(f.Display, f.Method), f.Signature, f.Fate}
 }
 
 // sameNames returns for each function the index of the first one with its name.

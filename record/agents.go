@@ -14,7 +14,7 @@ func (e *eventSampler) attachLater(rp *recordedProcess) {
 	go func() {
 		defer e.arriving.Done()
 		l, err := e.attach(rp.p)
-		e.arrivals <- link.Met{PID: rp.p.PID(), Link: l, Err: err}
+		e.arrivals <- link.Accepted{PID: rp.p.PID(), Link: l, Err: err}
 	}()
 }
 
@@ -38,9 +38,9 @@ func (e *eventSampler) serve(pid int) {
 
 // arrive handles the agents that have connected.
 func (e *eventSampler) arrive() {
-	var launched <-chan link.Met
+	var launched <-chan link.Accepted
 	if e.launcher != nil {
-		launched = e.launcher.Met()
+		launched = e.launcher.Accepted()
 	}
 	for {
 		select {
@@ -58,7 +58,7 @@ func (e *eventSampler) arrive() {
 	}
 }
 
-func (e *eventSampler) arrived(m link.Met) {
+func (e *eventSampler) arrived(m link.Accepted) {
 	if m.Err != nil {
 		e.note("Process %d reports no events: %v.", m.PID, m.Err)
 		return

@@ -40,13 +40,15 @@ func TestThreadTable(t *testing.T) {
 		tt.add(profile.RecordedThread{OSThreadID: i, Name: fmt.Sprint("name ", i)})
 	}
 	threads := b.Recording().Threads
-	if first, common := threads[0], threads[shared]; first.Name != "new" || common != (profile.RecordedThread{Name: "pool", Role: "ThreadPool worker"}) {
+	first, common := threads[0], threads[shared]
+	if first.Name != "new" || common != (profile.RecordedThread{Name: "pool", Role: "ThreadPool worker"}) {
 		t.Errorf("after renaming: %+v, %+v", first, common)
 	}
 	if n := len(threads) - maxThreadsApart; n > maxThreadNames+1 {
 		t.Errorf("%d numbers are shared", n)
 	}
-	if last := threads[tt.add(profile.RecordedThread{Name: "one more"})]; last != (profile.RecordedThread{Name: "other threads"}) {
+	last := threads[tt.add(profile.RecordedThread{Name: "one more"})]
+	if last != (profile.RecordedThread{Name: "other threads"}) {
 		t.Errorf("whoever comes last is among %+v", last)
 	}
 }
@@ -135,21 +137,25 @@ func TestBirthsBounded(t *testing.T) {
 	defer r.close()
 	np := &notifiedProcess{e: r.events, births: map[clrsnap.ThreadID]time.Duration{}}
 	const more = 10
-	for i := range clrsnap.ThreadID(maxLives + more) {
-		np.notified(&notification{Notification: &events.Notification{Event: events.ThreadCreated, Other: i + 1, At: 1}})
+	notify := func(e events.Event, id clrsnap.ThreadID, at time.Duration) {
+		np.notified(&notification{Notification: &events.Notification{Event: e, Other: id, At: at}})
 	}
-	np.notified(&notification{Notification: &events.Notification{Event: events.ThreadCreated, Other: 1, At: 2}}) // known already
+	for i := range clrsnap.ThreadID(maxLives + more) {
+		notify(events.ThreadCreated, i+1, 1)
+	}
+	notify(events.ThreadCreated, 1, 2) // known already
 	if len(np.births) != maxLives || r.events.lives.created != maxLives+more+1 || r.events.lives.unknown != more {
 		t.Errorf("%d births are known, %+v", len(np.births), r.events.lives)
 	}
 	for i := range clrsnap.ThreadID(maxLives + more) {
-		np.notified(&notification{Notification: &events.Notification{Event: events.ThreadDestroyed, Other: i + 1, At: 3}})
+		notify(events.ThreadDestroyed, i+1, 3)
 	}
 	if len(np.births) != 0 || len(r.events.lives.known) != maxLives || r.events.lives.ended != maxLives+more {
 		t.Errorf("%d births are known, %+v", len(np.births), r.events.lives.ended)
 	}
 	notes := r.events.remarks()
-	if want := fmt.Sprintf("how long %d of them lived was not recorded", more); len(notes) != 1 || !strings.Contains(notes[0], want) {
+	want := fmt.Sprintf("How long %d of them lived was not recorded", more)
+	if len(notes) != 1 || !strings.Contains(notes[0], want) {
 		t.Errorf("%q", notes)
 	}
 }

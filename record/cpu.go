@@ -81,7 +81,7 @@ func (c *cpuSampler) drain() {
 	c.read(c.events.Read)
 	if c.r.now >= c.updated+cpusEvery {
 		c.updated = c.r.now
-		if err := c.events.UpdateProcessors(); err != nil && c.unseen == nil {
+		if err := c.events.UpdateCPUs(); err != nil && c.unseen == nil {
 			c.unseen = err
 		}
 	}

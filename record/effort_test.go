@@ -64,7 +64,7 @@ func TestForger(t *testing.T) {
 	np.pace.Share = readShare / 6
 	var used, reading, passed time.Duration
 	most := 0
-	live.Urgently(func() {
+	live.RunAtHighPriority(func() {
 		begin, cpu := time.Now(), live.OwnCPU()
 		for time.Since(begin) < 3*time.Second {
 			r.now = live.Monotonic()

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
 
@@ -16,9 +15,9 @@ import (
 // notified turns the stack of a notification into locations and puts them into f.stack, leaf
 // first. It reports whether the stack is complete.
 func (f *frameTable) notified(n *notification) bool {
-	f.stack, f.unproven = f.stack[:0], f.unproven[:0]
+	f.stack, f.unproven, f.taken = f.stack[:0], f.unproven[:0], n.At
 	// E_FAIL: the thread has no managed frame, because the runtime itself waits or starts a thread on it.
-	whole := !n.record.Cut && (n.HasStack() || clrsnap.HRESULT(n.record.Result) == clrsnap.E_FAIL)
+	whole := !n.record.Truncated && (n.HasStack() || clrsnap.HRESULT(n.record.Result) == clrsnap.E_FAIL)
 	for i := range n.record.Frames {
 		l, err := f.reported(&n.record.Frames[i])
 		if err != nil {
@@ -26,7 +25,7 @@ func (f *frameTable) notified(n *notification) bool {
 		}
 		f.stack = append(f.stack, l)
 	}
-	whole = f.prove(n.At) == nil && whole
+	f.prove()
 	f.stack = f.withoutMessenger(f.stack)
 	return whole
 }
@@ -54,13 +53,16 @@ func (f *frameTable) reported(fr *agent.Frame) (int32, error) {
 		return l, nil // also when the process has exited
 	}
 	code, ok, err := f.p.Walker.Managed(ctx.IP)
-	if err == nil && (!ok || uint64(code.MethodDesc) != fr.Function) {
-		err = fmt.Errorf("the code at %v has been unloaded", ctx.IP)
+	if err != nil || !ok || uint64(code.MethodDesc) != fr.Function {
+		code, err = f.p.Engine.Code(ctx.IP, arch.Addr(fr.Function))
 	}
 	if err != nil {
-		return f.unloaded(), err
+		return f.unnamed(profile.UnknownCode), err
 	}
-	return f.location(&walk.Frame{Kind: walk.Managed, Context: &ctx, Code: &code})
+	if uint64(code.MethodDesc) != fr.Function {
+		return f.unnamed(profile.UnloadedCode), nil
+	}
+	return f.location(&walk.Frame{Kind: walk.Managed, Context: &ctx, Code: &code}, 0)
 }
 
 // unmanaged returns the location of the frame that stands for a run of unmanaged
@@ -71,9 +73,9 @@ func (f *frameTable) unmanaged(ctx *arch.Context) (int32, error) {
 		m = f.p.Engine.Modules.Find(ctx.IP)
 	}
 	if m == nil {
-		return f.location(&walk.Frame{Kind: walk.Stub, Context: ctx})
+		return f.location(&walk.Frame{Kind: walk.Stub, Context: ctx}, 0)
 	}
-	return f.location(&walk.Frame{Kind: walk.Native, Context: ctx, Module: m})
+	return f.location(&walk.Frame{Kind: walk.Native, Context: ctx, Module: m}, 0)
 }
 
 // class returns the leaf for objects of a class.
@@ -96,14 +98,6 @@ func (f *frameTable) exception(n *notification) profile.Function {
 		short = name[strings.LastIndexByte(name, '.')+1:]
 	}
 	return profile.Function{Kind: profile.Event, Display: name, Short: short}
-}
-
-// holder is the leaf of a wait for a lock: who held it when the wait began.
-func (np *notifiedProcess) holder(n *notification) profile.Function {
-	if n.Owner == 0 {
-		return eventFunction("held by an unknown thread")
-	}
-	return eventFunction("held by " + collective(np.rp.thread(np.rp.hostThread(n.Owner), "").info))
 }
 
 // starting is the leaf of the start of a thread: the thread's name, if it has one already.

@@ -25,15 +25,20 @@ type eventSampler struct {
 	of     map[int]*notifiedProcess // by process id
 	counts [len(profile.Modes)]eventCounts
 	lives  lifetimes
+	locks  lockNames
 	stack  []int32
+
+	rethrows int64        // of exceptions whose agents have told of them
+	messages messageTable // of exceptions
+
 	latest time.Duration // when an agent last reported something
 	until  time.Duration // the end: later events are not recorded
 
 	launcher *link.Launcher // of a command; nil: running processes are attached to
 	ctx      context.Context
 	cancel   context.CancelFunc
-	arriving sync.WaitGroup // attachments under way
-	arrivals chan link.Met  // of those
+	arriving sync.WaitGroup     // attachments under way
+	arrivals chan link.Accepted // of those
 }
 
 // eventCounts say how many samples and events of a mode there were.
@@ -47,14 +52,21 @@ type notifiedProcess struct {
 	e      *eventSampler
 	pid    int
 	link   *link.Link
-	rp     *recordedProcess // nil: it cannot be read yet, and what it reports waits in the ring
-	thrown map[int][]pendingException
+	rp     *recordedProcess  // nil: it cannot be read yet, and what it reports waits in the ring
+	thrown map[int][]flight  // exceptions in flight, by thread
+	caught []caughtException // in the order in which they were caught
 	pauses gcPauses
+	holds  holders
 
 	pending int           // exceptions in thrown
+	gaveUp  bool          // some that may be in flight are no longer there
 	overdue time.Duration // when to look next for exceptions that have waited for too long
 	births  map[clrsnap.ThreadID]time.Duration
 	over    bool // the agent has left
+
+	before  agentCounts               // when recording began
+	after   *agentCounts              // when it ended; nil: it has not
+	arrived [len(profile.Modes)]int64 // events since recording began that the agent reported, on any thread
 
 	queue  []*agent.Record // records taken from link and not handled yet
 	pace   pace.Pace
@@ -74,7 +86,7 @@ type lifetimes struct {
 
 func newEventSampler(r *recorder) *eventSampler {
 	e := &eventSampler{
-		r: r, o: r.o.Events, of: map[int]*notifiedProcess{}, until: math.MaxInt64, arrivals: make(chan link.Met),
+		r: r, o: r.o.Events, of: map[int]*notifiedProcess{}, until: math.MaxInt64, arrivals: make(chan link.Accepted),
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e
@@ -98,7 +110,7 @@ func (e *eventSampler) met(pid int, link *link.Link) *notifiedProcess {
 		old.leave() // the process has become another program, or its id belongs to another process
 	}
 	np := &notifiedProcess{
-		e: e, pid: pid, link: link, thrown: map[int][]pendingException{}, births: map[clrsnap.ThreadID]time.Duration{},
+		e: e, pid: pid, link: link, thrown: map[int][]flight{}, births: map[clrsnap.ThreadID]time.Duration{},
 		pace: pace.Pace{Share: readShare, Used: live.ThreadCPU},
 	}
 	e.of[pid] = np
@@ -137,9 +149,11 @@ func (np *notifiedProcess) drain() {
 		np.e.note("The events of process %d end before the recording does: %v.", np.rp.p.Live.PID(), err)
 		ended = true
 	}
+	np.lookAtHolders()
 	if now := live.Monotonic(); now >= np.overdue {
 		np.overdue = now + overdueEvery
 		np.settle(now-exceptionPatience, unknown)
+		np.forget(now-rethrowPatience, maxCaught)
 	}
 	if ended {
 		np.leave()
@@ -195,11 +209,14 @@ func (np *notifiedProcess) end(died bool, err error) {
 			_ = np.take(all) // an error was in the notes before
 		}
 		if died || np.rp.p.Live.Alive() != nil {
-			fate = uncaught
+			fate = overtaken
+			np.fatal()
 		}
 	}
 	np.settle(np.e.until, fate)
-	for mode, s := range statsOf(np.link) {
+	np.forget(math.MaxInt64, 0)
+	np.e.rethrows += np.unreported()
+	for mode, s := range np.stats() {
 		f := &np.e.counts[mode]
 		f.lost, f.seen = f.lost+s.lost, f.seen+s.seen
 	}
@@ -226,6 +243,8 @@ func (e *eventSampler) finish() {
 			continue
 		}
 		n++
+		after := np.link.Counts()
+		np.after = &after
 		go func() {
 			died, err := np.link.Stop()
 			left <- stopped{np, died, err}
@@ -246,12 +265,12 @@ func (np *notifiedProcess) notified(n *notification) {
 	switch n.Event {
 	case events.ObjectAllocated:
 		np.add(n, profile.Alloc, n.Bytes, n.Objects, np.rp.frames.class(n.Class))
-	case events.ExceptionThrown:
+	case events.ExceptionThrown, events.ExceptionRethrown:
 		np.throws(n)
 	case events.ExceptionCatcherEnter:
 		np.catches(n)
 	case events.LockContended:
-		np.add(n, profile.Contention, float64(n.Waited), 1, np.holder(n))
+		np.contended(n)
 	case events.ThreadStarting:
 		np.add(n, profile.ThreadStart, 1, 1, np.starting(n))
 	case events.ThreadCreated:
@@ -266,6 +285,7 @@ func (np *notifiedProcess) notified(n *notification) {
 
 // add adds a sample of what a notification reports. what is the leaf.
 func (np *notifiedProcess) add(n *notification, mode profile.Mode, weight, events float64, what profile.Function) {
+	np.arrived[mode]++
 	t := np.thread(n)
 	if !t.chosen {
 		return
@@ -330,18 +350,39 @@ const maxLives = 1 << 16
 func (e *eventSampler) stats() []profile.ModeStats {
 	var out []profile.ModeStats
 	for _, mode := range modesOf(e.o.Monitor) {
-		f := e.counts[mode]
-		for _, np := range e.of {
-			if !np.over {
-				s := statsOf(np.link)[mode]
-				f.lost, f.seen = f.lost+s.lost, f.seen+s.seen
+		f := e.countsOf(mode)
+		m := profile.ModeStats{
+			Mode: mode, Samples: f.samples, Broken: f.broken, Lost: int(f.lost), Seen: f.seen, Every: e.every(mode),
+		}
+		if mode == profile.Exception {
+			m.Rethrown = e.rethrows
+			for _, np := range e.of {
+				if !np.over {
+					m.Rethrown += np.unreported()
+				}
 			}
 		}
-		out = append(out, profile.ModeStats{
-			Mode: mode, Samples: f.samples, Broken: f.broken, Lost: int(f.lost), Seen: f.seen, Every: e.every(mode),
-		})
+		out = append(out, m)
 	}
 	return out
+}
+
+// countsOf are the counts of a mode, with those of processes that still have an agent.
+func (e *eventSampler) countsOf(mode profile.Mode) eventCounts {
+	f := e.counts[mode]
+	for _, np := range e.of {
+		if !np.over {
+			s := np.stats()[mode]
+			f.lost, f.seen = f.lost+s.lost, f.seen+s.seen
+		}
+	}
+	return f
+}
+
+// chooses reports whether agents leave out some events of a mode.
+func (e *eventSampler) chooses(m profile.Mode) bool {
+	return m == profile.Alloc || m == profile.Exception && e.o.ExceptionEvery > 1 ||
+		m == profile.Contention && e.o.ContentionMin > 0
 }
 
 // every is profile.ModeStats.Every of a mode: how its events were chosen.
@@ -370,19 +411,43 @@ func (e *eventSampler) remarks() []string {
 		}
 	}
 	if e.has(profile.ThreadStart) && e.lives.created > 0 {
-		s := fmt.Sprintf("%d threads were created and %d ended", e.lives.created, e.lives.ended)
+		s := fmt.Sprintf("%s began and %d ended", counted(e.lives.created, "thread", "threads"), e.lives.ended)
+		if n := e.lives.created - int(e.countsOf(profile.ThreadStart).seen); n > 0 {
+			s += fmt.Sprintf(". Managed code did not start %d of them: such threads are the runtime's own, or native "+
+				"ones that have called managed code", n)
+		}
 		if k := e.lives.known; len(k) > 0 {
 			slices.Sort(k)
-			s += fmt.Sprintf("; those that were seen from beginning to end lived for %v (median)",
+			s += fmt.Sprintf(". Those that were seen from beginning to end lived for %v (median)",
 				k[len(k)/2].Round(time.Microsecond))
 		}
 		if e.lives.unknown > 0 {
-			s += fmt.Sprintf("; how long %d of them lived was not recorded, because more than %d were alive",
+			s += fmt.Sprintf(". How long %d of them lived was not recorded, because more than %d were alive",
 				e.lives.unknown, maxLives)
 		}
 		out = append(out, s+".")
 	}
+	if want := e.o.AllocationBytes; e.has(profile.Alloc) && want < e.every(profile.Alloc) {
+		out = append(out, fmt.Sprintf("One object was recorded for every %s that were allocated, not for every %s: "+
+			"the runtime itself samples no more often. A program that clrsnap starts can report every object "+
+			"(--every-object).", bytesText(e.every(profile.Alloc)), bytesText(want)))
+	}
 	return out
+}
+
+func bytesText(n int64) string {
+	if n%1024 == 0 {
+		return fmt.Sprintf("%d KiB", n/1024)
+	}
+	return counted(int(n), "byte", "bytes")
+}
+
+// counted returns a number of things in words.
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 func (e *eventSampler) has(m profile.Mode) bool { return slices.Contains(modesOf(e.o.Monitor), m) }
@@ -401,7 +466,7 @@ type linkStats struct {
 // eventsOf has the events that samples of a mode are made of. The first one is counted as seen.
 var eventsOf = map[profile.Mode][]events.Event{
 	profile.Alloc:       {events.ObjectAllocated},
-	profile.Exception:   {events.ExceptionThrown, events.ExceptionCatcherEnter},
+	profile.Exception:   {events.ExceptionThrown, events.ExceptionRethrown, events.ExceptionCatcherEnter},
 	profile.Contention:  {events.LockContended},
 	profile.ThreadStart: {events.ThreadStarting},
 	profile.GC: {
@@ -410,16 +475,54 @@ var eventsOf = map[profile.Mode][]events.Event{
 	},
 }
 
-// statsOf are the statistics of the event modes.
-func statsOf(l *link.Link) map[profile.Mode]linkStats {
+// agentCounts are the counters of an agent.
+type agentCounts = [agent.EventTypes]agent.Counts
+
+// stats are the statistics of the event modes, of the time of the recording. The agent was there
+// before, and it is there until it has left.
+func (np *notifiedProcess) stats() map[profile.Mode]linkStats {
 	out := map[profile.Mode]linkStats{}
-	all := l.Counts()
+	now := np.after
+	if now == nil {
+		all := np.link.Counts()
+		now = &all
+	}
 	for mode, of := range eventsOf {
-		s := linkStats{seen: int64(all[of[0]].Seen)}
+		s := linkStats{seen: np.arrived[mode]}
 		for _, e := range of {
-			s.lost += int64(all[e].Dropped)
+			s.lost += grown(now[e].Dropped, np.before[e].Dropped)
+		}
+		first := of[0]
+		switch {
+		case np.rp == nil: // nothing could be read
+			s.seen = grown(now[first].Seen, np.before[first].Seen)
+		default:
+			s.seen += grown(now[first].Dropped, np.before[first].Dropped)
+			if np.e.chooses(mode) {
+				s.seen += grown(leftOut(&now[first]), leftOut(&np.before[first]))
+			}
 		}
 		out[mode] = s
 	}
 	return out
+}
+
+// unreported is how many exceptions were thrown again without a record of it.
+func (np *notifiedProcess) unreported() int64 {
+	now := np.after
+	if now == nil {
+		all := np.link.Counts()
+		now = &all
+	}
+	of := events.ExceptionRethrown
+	return grown(now[of].Seen-now[of].Published, np.before[of].Seen-np.before[of].Published)
+}
+
+// leftOut is how many events an agent has not chosen.
+func leftOut(c *agent.Counts) uint64 { return uint64(grown(c.Seen, c.Published+c.Dropped)) }
+
+// grown is how much a counter has grown. Counters can be forged.
+func grown(now, before uint64) int64 {
+	const most = 1 << 48
+	return int64(min(now-min(now, before), most))
 }

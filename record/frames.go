@@ -6,7 +6,6 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/session"
-	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -18,6 +17,7 @@ type frameTable struct {
 	b          *profile.Builder
 	lasting    map[frameKey]int32
 	passing    map[frameKey]int32
+	loose      map[frameKey]looseName
 	newModules func() bool  // looks for new modules, at most every 10 or 100 ms; whether it found any
 	modules    int          // engine.Engine.Changes when lasting was last good
 	stack      []int32      // of the last walk
@@ -25,9 +25,13 @@ type frameTable struct {
 	returns    []returnSlot // likewise
 	depth      int          // of the last walk: the bytes of stack between its first and its last frame
 
+	taken    time.Duration       // the moment of the stack that is walked
 	unproven []claim             // of the last walk
-	seen     map[arch.Addr]sight // by the start of the method's code
-	news     time.Duration       // when unknown code that can be unloaded was last met; 0: never
+	seen     map[arch.Addr]sight // code that can be unloaded, by the start of the method
+	unloads  unloads
+	survey   survey
+	news     time.Duration // when code was last met whose name must be read soon; 0: never
+	unknown  int           // stacks with profile.UnknownCode
 }
 
 // returnSlot is a place on a stack, and the return address that is there.
@@ -37,16 +41,20 @@ type frameKey struct {
 	ip      arch.Addr
 	exact   bool
 	managed bool
+	callee  arch.Addr // MethodDesc of the P/Invoke that the frame is in, or that a native frame belongs to
 }
 
 // maxFrameKeys bounds a frameTable: 40 bytes each, more or less.
 const maxFrameKeys = 1 << 17
 
-func newFrameTable(p *session.Process, b *profile.Builder, newModules func() bool) *frameTable {
-	return &frameTable{
-		p: p, b: b, newModules: newModules,
-		lasting: map[frameKey]int32{}, passing: map[frameKey]int32{}, seen: map[arch.Addr]sight{},
+func newFrameTable(p *session.Process, b *profile.Builder) *frameTable {
+	f := &frameTable{
+		p: p, b: b,
+		lasting: map[frameKey]int32{}, passing: map[frameKey]int32{}, loose: map[frameKey]looseName{},
+		seen: map[arch.Addr]sight{}, unloads: unloads{p: p},
 	}
+	f.unloads.look()
+	return f
 }
 
 // callSlot is what a call pushes, in bytes.
@@ -55,6 +63,7 @@ const callSlot = 8
 // begin starts a new moment.
 func (f *frameTable) begin() {
 	clear(f.passing)
+	clear(f.loose)
 	if n := f.p.Engine.Changes; n != f.modules || len(f.lasting) > maxFrameKeys {
 		f.modules = n
 		clear(f.lasting)
@@ -62,17 +71,22 @@ func (f *frameTable) begin() {
 }
 
 // walk walks a captured thread, and puts the locations of its frames into f.stack, leaf
-// first. taken is the time of the capture.
+// first. taken is the time of the capture, or a little earlier.
 func (f *frameTable) walk(s *session.Suspension, taken time.Duration) walk.Result {
 	f.stack, f.ips, f.returns, f.unproven, s.Managed = f.stack[:0], f.ips[:0], f.returns[:0], f.unproven[:0], false
+	f.taken = taken
 	ctx := s.Walk.Context
 	sp := &ctx.Regs[f.p.Arch.SP]
 	first := *sp
 	var unnamed error
 	r := f.p.Walker.Walk(&s.Walk, &ctx, walk.ByUnwindInfo, func(fr *walk.Frame) bool {
-		l, err := f.location(fr)
+		callee := fr.Callee()
+		l, err := f.location(fr, callee)
 		if err != nil && unnamed == nil {
 			unnamed = fmt.Errorf("%w: the method at %v cannot be named: %w", walk.ErrUnsafe, fr.IP(), err)
+		}
+		if n := len(f.stack); n > 0 && callee != 0 {
+			f.stack[n-1] = f.called(f.stack[n-1], f.ips[n-1], fr, callee)
 		}
 		s.Managed = s.Managed || fr.Kind == walk.Managed
 		f.stack, f.ips = append(f.stack, l), append(f.ips, fr.IP())
@@ -82,106 +96,64 @@ func (f *frameTable) walk(s *session.Suspension, taken time.Duration) walk.Resul
 		return true
 	})
 	f.depth = int(*sp - first)
-	if err := f.prove(taken); err != nil {
-		unnamed = err
-	}
+	f.prove()
 	if r.Complete && unnamed != nil {
 		return walk.Result{Err: unnamed}
 	}
 	return r
 }
 
-func (f *frameTable) location(fr *walk.Frame) (int32, error) {
-	key := frameKey{fr.IP(), fr.Exact, fr.Kind == walk.Managed}
-	unloadable := fr.Code != nil && fr.Code.Collectible
+// location returns the location of a frame. callee is the MethodDesc of the P/Invoke that the frame
+// is in; 0: it is in none, or that is not known.
+func (f *frameTable) location(fr *walk.Frame, callee arch.Addr) (int32, error) {
+	key := frameKey{fr.IP(), fr.Exact, fr.Kind == walk.Managed, callee}
+	if fr.Code != nil && fr.Code.Collectible {
+		return f.claimed(fr, key), nil
+	}
 	table := f.lasting
-	if unloadable || fr.Kind == walk.Stub {
+	if fr.Kind == walk.Stub {
 		table = f.passing
 	}
 	if l, ok := table[key]; ok {
 		return l, nil
 	}
-	l, err := f.resolve(fr)
+	l, _, err := f.resolve(fr)
 	if err == nil {
 		table[key] = l
-	}
-	if unloadable {
-		f.unproven = append(f.unproven, claim{len(f.stack), key, fr.Code.MethodStart, fr.Code.MethodDesc, l})
 	}
 	return l, err
 }
 
-// claim is the name that was found for a frame in code that can be unloaded.
-type claim struct {
-	frame         int // in frameTable.stack
-	key           frameKey
-	start, method arch.Addr // of the method's code, and its MethodDesc
-	location      int32
-}
-
-// sight is what was known of code that can be unloaded, at some time.
-type sight struct {
-	method   arch.Addr
-	function int32
-	at       time.Duration
-}
-
-// trustFor is how long code that a thread was seen in cannot be replaced. Before other code takes
-// its place the thread must return, a garbage collection must run, the method must be finalised
-// and another one compiled.
-const trustFor = 5 * time.Millisecond
-
-// maxSights bounds the entries of frameTable.seen.
-const maxSights = 1 << 15
-
-// prove removes the names of code that may have been unloaded, and replaced, between the moment
-// of the stack and the moment when the name was read. A name is good if the code is still the
-// same after the name was read, and if either the name was read within trustFor, or the code was
-// the same before the moment of the stack.
-func (f *frameTable) prove(taken time.Duration) error {
-	if len(f.unproven) == 0 {
-		return nil
+// called returns the location of the native frame at ip, for which l was found. A function without
+// a symbol is named by callee, which its caller, a managed frame, calls.
+func (f *frameTable) called(l int32, ip arch.Addr, caller *walk.Frame, callee arch.Addr) int32 {
+	at, fn := f.b.At(l)
+	if fn.Kind != profile.Native || fn.Method != "" || at.Tier != "" {
+		return l
 	}
-	f.p.Engine.Cache.Invalidate()
-	f.p.Runtime.Begin()
-	now := live.Monotonic()
-	if len(f.seen) > maxSights {
-		clear(f.seen)
+	table := f.lasting
+	if caller.Code.Collectible {
+		table = f.passing
 	}
-	var err error
-	for _, c := range f.unproven {
-		code, e := f.p.Runtime.Code.Lookup(c.key.ip)
-		there := e == nil && code.MethodStart == c.start && code.MethodDesc == c.method
-		is := sight{c.method, f.b.FunctionOf(c.location), now}
-		was, known := f.seen[c.start]
-		if there {
-			f.seen[c.start] = is
-		}
-		same := known && was.method == is.method
-		if !same {
-			f.news = now
-		}
-		before := same && was.function == is.function && was.at <= taken
-		if !there || now-taken > trustFor && !before {
-			delete(f.passing, c.key)
-			f.stack[c.frame] = f.unloaded()
-			err = fmt.Errorf("%w: the code at %v has been unloaded, or may have been", walk.ErrUnsafe, c.key.ip)
-		}
+	key := frameKey{ip: ip, callee: callee}
+	if named, ok := table[key]; ok {
+		return named
 	}
-	return err
+	n := profile.Frame{Kind: fn.Kind, Module: fn.Module, IP: uint64(ip)}
+	if f.p.NameCallee(&n, caller) {
+		fn.Method, fn.Display, fn.Short, at.Offset = n.Method, n.Display, n.Short, n.Offset
+		at.Function = f.b.Function(fn)
+		l = f.b.Location(at)
+	}
+	table[key] = l
+	return l
 }
 
-// unloaded stands for code whose name is lost.
-func (f *frameTable) unloaded() int32 {
-	const name = "[unloaded code]"
-	fn := profile.Function{Kind: profile.Managed, Display: name, Short: name}
-	return f.b.Location(profile.Location{Function: f.b.Function(fn)})
-}
-
-func (f *frameTable) resolve(fr *walk.Frame) (int32, error) {
+func (f *frameTable) resolve(fr *walk.Frame) (int32, nameSum, error) {
 	n, err := f.p.Frame(fr)
 	fn := profile.Function{
 		Kind: n.Kind, Method: n.Method, Display: n.Display, Short: n.Short, Signature: n.Signature, Module: n.Module,
+		Owner: n.Owner,
 	}
 	l := profile.Location{Offset: n.Offset, Tier: n.Tier}
 	if fn.Display == "" {
@@ -189,5 +161,5 @@ func (f *frameTable) resolve(fr *walk.Frame) (int32, error) {
 		fn.Short = fn.Display
 	}
 	l.Function = f.b.Function(fn)
-	return f.b.Location(l), err
+	return f.b.Location(l), sumOf(&n), err
 }

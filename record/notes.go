@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"clrsnap/internal/link"
 	"clrsnap/internal/perfevent"
 	"clrsnap/profile"
 )
@@ -33,15 +34,62 @@ func (r *recorder) remarks() []string {
 	if r.events != nil {
 		out = append(out, r.events.remarks()...)
 	}
+	if s := r.unknownRemark(); s != "" {
+		out = append(out, s)
+	}
 	if d := r.b.Bin(); d > 0 {
 		out = append(out, fmt.Sprintf("There are so many samples that equal ones within %v were merged.",
 			d.Round(time.Millisecond)))
 	}
-	if n := r.b.Cut(); n > 0 {
+	if n := r.b.Truncated(); n > 0 {
 		out = append(out, fmt.Sprintf("There are so many different stacks, or so deep ones, that those of %d samples "+
 			"were shortened: their frames near the leaf are missing.", n))
 	}
 	return out
+}
+
+// unknownRemark says what unknown code is, if there is more than a little.
+func (r *recorder) unknownRemark() string {
+	const notable = 200 // one stack in so many
+	unknown, all := 0, 0
+	for _, rp := range r.all {
+		unknown += rp.frames.unknown
+	}
+	for _, m := range r.modes() {
+		all += m.Samples
+	}
+	if unknown == 0 || unknown*notable < all {
+		return ""
+	}
+	return fmt.Sprintf("%s %s: it can be unloaded, and may have been replaced before its name was read.",
+		counted(unknown, "stack has", "stacks have"), profile.UnknownCode)
+}
+
+// agentRemarks say how much of the sampled CPU time was the agent's.
+func agentRemarks(r *profile.Recording) []string {
+	all, agents := r.Weight(profile.CPU), agentTime(r)
+	if agents == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("About %.1f %% of the CPU time (%s) is not the program's own: clrsnap's agent took the "+
+		"stacks of events with it (frames of %s, and what they call).",
+		100*float64(agents)/float64(all), time.Duration(agents).Round(time.Millisecond), link.AgentModule)}
+}
+
+// agentTime is the CPU time of samples with a frame of the agent's.
+func agentTime(r *profile.Recording) int64 {
+	ofAgent := make([]bool, len(r.Nodes))
+	for n := 1; n < len(r.Nodes); n++ { // a caller comes before what it calls
+		f := r.Function(int32(n))
+		ofAgent[n] = ofAgent[r.Nodes[n].Parent] || f.Kind == profile.Native && f.Module == link.AgentModule
+	}
+	sum := int64(0)
+	for i := range r.Samples {
+		if s := &r.Samples[i]; s.Mode == profile.CPU && ofAgent[s.Node] {
+			sum += s.Weight
+		}
+	}
+	return sum
 }
 
 // cpuRemarks are the notes about CPU samples.

@@ -58,6 +58,7 @@ func (g *gcPauses) resumed(np *notifiedProcess, n *notification) {
 	if g.began == 0 {
 		return // it began before the subscription
 	}
+	np.arrived[profile.GC]++
 	if n.droppedBefore() != g.dropped {
 		g.began, g.stopped = 0, nil // the end of that stop and the beginning of another may be among them
 		return

@@ -67,7 +67,7 @@ func (r *recorder) openPending() {
 			if r.events != nil {
 				r.events.opened(rp)
 			}
-		case session.Final(err):
+		case session.Permanent(err):
 			if !session.Exited(err) {
 				r.failed = cmp.Or(r.failed, err)
 				r.refused[w.pid] = true

@@ -22,7 +22,7 @@ type waitPlace struct {
 func (w *wallSampler) recognise(t *recordedThread, s *session.Suspension) (profile.State, bool) {
 	wt := &t.wall
 	switch {
-	case s.Waits:
+	case s.FoundBlocked:
 		return 0, false
 	case w.isAt(t, &wt.wait):
 		wt.at = wt.wait.node

@@ -137,7 +137,7 @@ func (o *Options) wants(t *session.Thread) bool {
 func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.Recording, error) {
 	p := bridge.Session(process)
 	if p.Walking {
-		return nil, bridge.Publish(session.ErrNested(0))
+		return nil, bridge.Publish(session.NestedError(0))
 	}
 	if err := p.Runs(); err != nil {
 		return nil, err
@@ -161,6 +161,12 @@ func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.
 	r := newRecorder(o)
 	defer r.close()
 	r.opts = p.Options
+	var before agentCounts
+	if agent != nil {
+		before = agent.Counts()
+	}
+	r.surveyed = newFrameTable(p, r.b)
+	r.surveyed.know(surveyFirst)
 	err := r.begin(p.PID())
 	if err == nil {
 		// The kernel samples by process id: check that the id still is that of this process.
@@ -174,7 +180,8 @@ func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.
 	}
 	rp := r.add(p)
 	if agent != nil {
-		r.events.met(p.PID(), agent).rp = rp
+		np := r.events.met(p.PID(), agent)
+		np.rp, np.before = rp, before
 	}
 	return r.run(ctx), nil
 }

@@ -15,22 +15,23 @@ import (
 // recorder makes one recording. Everything happens in one goroutine: it empties the kernel's
 // buffers before they are full, and samples threads for profile.Wall in between.
 type recorder struct {
-	o       Options
-	b       *profile.Builder
-	opts    session.Options    // to open further processes with
-	all     []*recordedProcess // those that have exited too
-	pending []*pendingProcess
-	failed  error        // why a pending process cannot be recorded
-	refused map[int]bool // processes that cannot be recorded, by id
-	family  family
-	began   time.Time
-	start   time.Duration // monotonic, like all times here
-	young   time.Duration // until when a process is young
-	now     time.Duration
-	threads threadTable
-	cpu     *cpuSampler   // nil: no such samples
-	wall    *wallSampler  // nil: no such samples
-	events  *eventSampler // nil: likewise
+	o        Options
+	b        *profile.Builder
+	opts     session.Options    // to open further processes with
+	all      []*recordedProcess // those that have exited too
+	pending  []*pendingProcess
+	failed   error        // why a pending process cannot be recorded
+	refused  map[int]bool // processes that cannot be recorded, by id
+	surveyed *frameTable  // of the process that is about to be recorded; nil: none
+	family   family
+	began    time.Time
+	start    time.Duration // monotonic, like all times here
+	young    time.Duration // until when a process is young
+	now      time.Duration
+	threads  threadTable
+	cpu      *cpuSampler   // nil: no such samples
+	wall     *wallSampler  // nil: no such samples
+	events   *eventSampler // nil: likewise
 
 	ownCPU   time.Duration // when recording began
 	notes    []string
@@ -42,7 +43,7 @@ type recorder struct {
 const (
 	drainEvery  = 40 * time.Millisecond  // the kernel's buffers are emptied; that takes a CPU from the target
 	drainFirst  = 5 * time.Millisecond   // the same, while a program is young, as it may exit at once; and for events
-	drainSoon   = 4 * time.Millisecond   // the same, while unknown code is met that can be unloaded: see trustFor
+	drainSoon   = 4 * time.Millisecond   // the same, while code is met whose name must be read soon: see trustFor
 	listEvery   = 100 * time.Millisecond // new threads are looked for
 	reportEvery = 500 * time.Millisecond
 )
@@ -50,7 +51,7 @@ const (
 // How long buffers are emptied more often.
 const (
 	startLasts = 250 * time.Millisecond // after the recording began
-	newsLast   = time.Second            // after unknown code that can be unloaded was met
+	newsLast   = time.Second            // after code was met whose name must be read soon
 )
 
 // youth is how long a program is young: most programs that exit soon have exited by then.
@@ -125,7 +126,7 @@ func (r *recorder) close() {
 
 // run records until it is time to end.
 func (r *recorder) run(ctx context.Context) (out *profile.Recording) {
-	live.Urgently(func() { out = r.record(ctx) })
+	live.RunAtHighPriority(func() { out = r.record(ctx) })
 	return out
 }
 
@@ -216,6 +217,9 @@ func (r *recorder) wait(ctx context.Context, until time.Duration) (full bool) {
 func (r *recorder) housekeep() {
 	r.openPending()
 	r.meetChildren()
+	for _, rp := range r.all {
+		rp.frames.unloads.look() // before what was sampled since the last time is read
+	}
 	if r.cpu != nil {
 		r.cpu.drain() // before threads that have ended are forgotten
 	}
@@ -223,7 +227,9 @@ func (r *recorder) housekeep() {
 		r.events.drain()
 	}
 	for _, rp := range r.all {
-		rp.update()
+		if rp.update(); !rp.ended {
+			rp.frames.know(surveySlice)
+		}
 	}
 }
 
@@ -308,5 +314,9 @@ func (r *recorder) finish() *profile.Recording {
 		out.Processes = append(out.Processes, rp.p.Info())
 	}
 	out.Notes = r.remarks()
+	if r.events != nil {
+		out.Messages = r.events.messages.messages()
+		out.Notes = append(out.Notes, agentRemarks(out)...)
+	}
 	return out
 }

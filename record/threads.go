@@ -50,7 +50,10 @@ func newRecordedProcess(r *recorder, p *session.Process, index int32) *recordedP
 		r: r, p: p, index: index, since: r.now, cpu: p.Live.CPUTime(),
 		threads: map[int]*recordedThread{}, ns: map[int]int{},
 	}
-	rp.frames = newFrameTable(p, r.b, rp.newModules)
+	if rp.frames = r.surveyed; rp.frames == nil || rp.frames.p != p {
+		rp.frames = newFrameTable(p, r.b)
+	}
+	rp.frames.newModules, r.surveyed = rp.newModules, nil
 	return rp
 }
 
@@ -144,7 +147,7 @@ func (rp *recordedProcess) readStore() {
 		return
 	}
 	rp.stored = live.Monotonic()
-	_ = rp.p.ReadStore()
+	_ = rp.p.ReadThreadStore()
 }
 
 // recent is how long it takes until a new thread is in the runtime's list, and more.

@@ -483,7 +483,7 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	rp.frames.begin()
 	s := session.Suspension{Process: rp.p, Thread: t.info, Capture: &rp.p.Capture}
 	same := false
-	s.Known = func() bool {
+	s.Unchanged = func() bool {
 		same = wt.wait.isOf(&s)
 		return same
 	}
@@ -492,30 +492,30 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	rp.p.Stops = &w.pauses
 	defer func() { rp.p.Stops = nil }()
 	walked := func() walk.Result {
-		if s.Waits && !s.Capture.Stopped && s.Known() {
+		if s.FoundBlocked && !s.Capture.Stopped && s.Unchanged() {
 			return walk.Result{Complete: true}
 		}
 		same = false
-		return rp.frames.walk(&s, live.Monotonic())
+		return rp.frames.walk(&s, begin)
 	}
-	r, ok := s.Blocked(walked)
+	r, ok := s.WalkBlocked(walked)
 	var err error
 	if !ok {
 		if state, known := w.recognise(t, &s); known {
 			return state, nil
 		}
-		mayDefer := !s.Waits && w.mayDefer(wt)
+		mayDefer := !s.FoundBlocked && w.mayDefer(wt)
 		if mayDefer && !w.mayProbe(t, begin) {
 			return profile.Running, errDeferred
 		}
-		s.Patient = mayDefer
+		s.SlowPoll = mayDefer
 		if r, err = s.StopAndWalk(walked); mayDefer && err == nil && !givesUp(&s) {
 			err = errDeferred
 		}
 	}
 	w.trim()
 	state := profile.Running
-	if s.Waits {
+	if s.FoundBlocked {
 		state = profile.Waiting
 	}
 	if err != nil {
@@ -527,7 +527,7 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 			w.r.o.watch(rp.frames, &s, r.Complete, begin)
 		}
 		wt.at = wallNode{w.r.b.Stack(rp.frames.stack), !r.Complete}
-		if s.Waits {
+		if s.FoundBlocked {
 			w.remember(&wt.wait, &s, rp.frames, wt.at)
 		} else if givesUp(&s) {
 			w.remember(&wt.yield, &s, rp.frames, wt.at)
@@ -540,11 +540,11 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 // found updates since when a thread has been at the place where it was found.
 func (w *wallSampler) found(wt *wallThread, s *session.Suspension, before wallNode) {
 	now, used := live.Monotonic(), time.Duration(0)
-	if s.Waits {
+	if s.FoundBlocked {
 		times := procfs.ParseSchedstat([]byte(s.Capture.Proof))
 		used = times.Running + times.Ready
 	}
-	if !s.Waits || wt.at != before || used-wt.used > (now-wt.looked)/restPart {
+	if !s.FoundBlocked || wt.at != before || used-wt.used > (now-wt.looked)/restPart {
 		wt.since = now
 	}
 	wt.valid, wt.looked, wt.used = true, now, used

@@ -18,7 +18,7 @@ func init() {
 			for i, l := range ft.stack {
 				loc, fn := ft.b.At(l)
 				th.Frames = append(th.Frames, profile.Frame{
-					Kind: fn.Kind, IP: uint64(ft.ips[i]), Method: fn.Method, Module: fn.Module,
+					Kind: fn.Kind, IP: uint64(ft.ips[i]), Method: fn.Method, Display: fn.Display, Module: fn.Module,
 					Offset: loc.Offset, Tier: loc.Tier,
 				})
 			}

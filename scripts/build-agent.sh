@@ -11,8 +11,8 @@ arch=${1:-amd64}
 cc=${2:-${CC:-cc}}
 lib=internal/inject/lib/libclrsnap-agent-linux-$arch.so
 
-# usable: whether the compiler makes libraries for ARCH out of files that use libc. An
-# error in the agent's own sources is another matter, and never passed over.
+# usable: whether the compiler makes libraries for ARCH from files that use libc. It does
+# not compile the agent: an error in the agent's sources always fails the build.
 usable() {
     case $arch in
     amd64) macro=__x86_64__ ;;
@@ -26,12 +26,13 @@ if ! why=$(usable); then
     rm -f "$lib"
     echo "build-agent.sh: $cc is no C compiler for $arch${why:+: $why}" >&2
     [ -n "$optional" ] || exit 1
-    echo "build-agent.sh: clrsnap is built without the in-process agent; install a C compiler (Debian: apt-get install gcc libc6-dev) and run make build again to have it" >&2
+    echo "build-agent.sh: clrsnap is built without the in-process agent;" \
+        "install a C compiler (Debian: apt-get install gcc libc6-dev) and run make build again to have it" >&2
     exit 0
 fi
 
-# Moved into its place, and only if it is another one: builds that run meanwhile see
-# a whole file, and nothing that has not changed is built again.
+# Moved into place, and only if it has changed: other builds that run now see a whole
+# file, and go build has nothing to do if the file is the same.
 mkdir -p bin
 new=$(mktemp bin/agent.XXXXXX)
 trap 'rm -f "$new"' EXIT

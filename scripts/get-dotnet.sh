@@ -5,10 +5,9 @@
 #   scripts/get-dotnet.sh [DIR] [MAJOR...] [builds] [aot] [musl]     majors: 8 9 10; default all
 #
 # DIR defaults to $CLRSNAP_DOTNET, then ${XDG_CACHE_HOME:-$HOME/.cache}/clrsnap-dotnet.
-# The tests need only 10. What is in place is not made again, so a second run
-# takes no time; a changed script makes everything anew, out of the downloads in
-# DIR/.cache (elsewhere with DOTNET_KIT_CACHE). Runs at the same time wait for
-# each other.
+# The tests need only 10. A second run makes nothing again. After a change to a
+# script everything is made again, from the downloads in DIR/.cache (elsewhere
+# with DOTNET_KIT_CACHE). Runs at the same time wait for each other.
 #
 # What it leaves in DIR:
 #
@@ -17,18 +16,18 @@
 #                  the other framework assemblies lie beside it.
 #                  net10/dotnet-10.0.8 is a second host, one without a data
 #                  contract descriptor.
-#   net9/          the same use, but an ordinary DOTNET_ROOT with a separate
-#                  libcoreclr.so and createdump
+#   net9/          is used in the same way, but is an ordinary DOTNET_ROOT with a
+#                  separate libcoreclr.so and createdump
 #   netN/dotnet-*, netN/N.*/
 #                  runtimes of other servicing builds, run by netN/dotnet-8.0.4 and
 #                  netN/9.0.1/dotnet; scripts/dotnet/builds.txt lists them. A few come
 #                  with their major version, all with `builds` (1 GB of downloads).
-#   aot/library.so with `aot`: a library that was compiled ahead of time, 10.0.11, with
-#                  its own runtime in it. It is an add-in for Node.js.
+#   aot/library.so with `aot`: a native AOT library with a runtime of its own, 10.0.11:
+#                  an add-on for Node.js.
 #   net9/musl-9.0.9, musl/
 #                  with `musl`: a single-file host for Alpine Linux, and what it needs to
-#                  run elsewhere: musl/env PROGRAM runs a program that bin/single has made
-#                  of it (bin/single net9:musl-9.0.9 OUT app.dll).
+#                  run elsewhere. musl/env PROGRAM runs a program that was made with
+#                  bin/single net9:musl-9.0.9 OUT app.dll.
 #   bin/csc        the C# compiler: bin/csc net10 -o+ -out:app.dll --rtc app.cs
 #   bin/single     a single-file application: bin/single net10[:HOST] OUT app.dll...
 #                  (--compress: its assemblies are compressed; --base: without ASP.NET Core)
@@ -38,13 +37,14 @@
 #   env.sh         CSC, NET8, NET9, NET10: the paths, to be sourced
 #
 # Where it comes from:
-#   - an SDK on PATH, for every major version that it has a runtime of
-#     (FORCE_NPM=1 ignores it);
-#   - otherwise npm packages that ship self-contained .NET programs, each pinned
-#     and checked. The runtime inside is Microsoft's own build, untouched; one of
-#     them also holds Roslyn. scripts/dotnet/kit.js takes them apart;
+#   - npm packages that ship self-contained .NET programs, each pinned and
+#     checked. The runtime inside is Microsoft's own build, untouched; one of them
+#     also holds Roslyn. scripts/dotnet/kit.js takes them apart;
 #   - apt, for commands that are missing: node, npm, mcs (the old compiler builds
 #     the small program that has Roslyn build the rest), and gcc for .NET 9.
+#
+# An installed .NET changes nothing of this: the tests want these versions and these
+# hosts. They use installed runtimes besides (testenv.InstalledRuntimes).
 set -euo pipefail
 
 die() { echo "get-dotnet: $*" >&2; exit 1; }
@@ -93,7 +93,7 @@ SOURCES=$(cat "${BASH_SOURCE[0]}" "$SRC"/* | sha256sum | cut -c1-16)
 done_already() { [ "$(cat "$DIR/.done-$1" 2>/dev/null)" = "$SOURCES" ]; }
 mark() { echo "$SOURCES" >"$DIR/.done-$1"; }
 
-# Without ICU the runtime refuses to start unless it is told to do without.
+# Without ICU the runtime starts only in invariant mode.
 INVARIANT=''
 if ! PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep -q libicuuc; then
     INVARIANT='export DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1'
@@ -154,68 +154,6 @@ need_npm() {
     need npm npm ca-certificates
 }
 
-# -------------------------------------------------------------- an installed SDK
-SDK='' SDK_ROOT=''
-find_sdk() {
-    local line
-    [ -z "${FORCE_NPM:-}" ] && command -v dotnet >/dev/null || return 0
-    # last line of --list-sdks: "9.0.100 [/usr/share/dotnet/sdk]"
-    line=$(dotnet --list-sdks 2>/dev/null | tail -n1) || return 0
-    [[ $line =~ ^([^ ]+)\ \[(.*)\]$ ]] || return 0
-    [ -d "${BASH_REMATCH[2]}/${BASH_REMATCH[1]}/Roslyn/bincore" ] || return 0
-    SDK=${BASH_REMATCH[2]}/${BASH_REMATCH[1]}
-    SDK_ROOT=$(dirname "${BASH_REMATCH[2]}")
-    note "using the installed SDK $SDK"
-}
-
-# newest PATTERN-PREFIX SUFFIX: the last, by version, of the paths PREFIX*SUFFIX
-newest() { printf '%s\n' "$1"*"$2" | sort -V | tail -n1; }
-
-# use_sdk_runtime MAJOR: net$MAJOR out of the SDK; fails if it has no such runtime
-# netN/.fw lists the directories to compile against, base framework first.
-use_sdk_runtime() {
-    [ -n "$SDK" ] || return 1
-    local base asp
-    base=$(newest "$SDK_ROOT/shared/Microsoft.NETCore.App/$1." '')
-    asp=$(newest "$SDK_ROOT/shared/Microsoft.AspNetCore.App/$1." '')
-    [ -d "$base" ] || return 1
-    mkdir -p "$DIR/net$1"
-    ln -sfn "$SDK_ROOT/dotnet" "$DIR/net$1/dotnet"
-    echo "$base" >"$DIR/net$1/.fw"
-    if [ -d "$asp" ]; then echo "$asp" >>"$DIR/net$1/.fw"; fi
-}
-
-# The SDK's Roslyn behind the same driver, built by the SDK's own compiler.
-make_sdk_csc() {
-    done_already csc && return
-    local base version dll refs=()
-    base=$(dirname "$(newest "$SDK_ROOT/shared/Microsoft.NETCore.App/" /System.Private.CoreLib.dll)")
-    version=$(basename "$base")
-    fresh
-    mkdir "$TMP/csc"
-    cp "$SDK"/Roslyn/bincore/Microsoft.CodeAnalysis{,.CSharp}.dll "$TMP/csc/"
-    for dll in "$base"/*.dll; do refs+=("-r:$dll"); done
-    dotnet exec "$SDK/Roslyn/bincore/csc.dll" -nologo -noconfig -nostdlib -nowarn:CS1701 "${refs[@]}" \
-        -r:"$TMP/csc/Microsoft.CodeAnalysis.dll" -r:"$TMP/csc/Microsoft.CodeAnalysis.CSharp.dll" \
-        -out:"$TMP/csc/csc.dll" "$SRC/csc.cs"
-    printf '{"runtimeOptions":{"tfm":"net%s","framework":{"name":"Microsoft.NETCore.App","version":"%s"}}}\n' \
-        "${version%.*}" "$version" >"$TMP/csc/csc.runtimeconfig.json"
-    csc_runner "$SDK_ROOT/dotnet exec" >"$TMP/csc/run"
-    chmod +x "$TMP/csc/run"
-    rm -rf "$DIR/csc"
-    mv "$TMP/csc" "$DIR/csc"
-    mark csc
-}
-
-# csc_runner HOST: the script that runs the compiler driver on HOST
-csc_runner() {
-    cat <<END
-#!/bin/sh
-export DOTNET_TieredPGO=0 DOTNET_gcConcurrent=0
-exec $1 "$DIR/csc/csc.dll" "\$@"
-END
-}
-
 # ------------------------------------------------ .NET 10: hosts, and the compiler
 # mcs builds stage0; stage0, bundled with the .NET 10 host, has Roslyn build run.dll
 # and csc.dll; run.dll becomes the `dotnet` of the single-file hosts.
@@ -250,6 +188,15 @@ make_net10() {
     mark net10
 }
 
+# csc_runner HOST: the script that runs the compiler driver on HOST
+csc_runner() {
+    cat <<END
+#!/bin/sh
+export DOTNET_TieredPGO=0 DOTNET_gcConcurrent=0
+exec $1 "$DIR/csc/csc.dll" "\$@"
+END
+}
+
 # -------------------------------------------------------- .NET 9: a DOTNET_ROOT
 make_net9() {
     done_already net9 && return
@@ -262,8 +209,8 @@ make_net9() {
     mkdir "$TMP/net9"
     kit root "$TMP/package/dist" "$TMP/net9" >&2
     ln -s shared/Microsoft.NETCore.App/9.0.5 "$TMP/net9/.frame"
-    # libm must be loaded before the runtime's own libraries, which use it without
-    # saying so: the real launcher brings it in with libstdc++.
+    # The runtime's own libraries use libm, but do not name it as a dependency. The
+    # real launcher loads it with libstdc++.
     gcc -O2 -o "$TMP/net9/dotnet" "$SRC/muxer.c" -Wl,--no-as-needed -lm -lpthread -ldl
     install -m755 "$TMP/package/dist/azmcp" "$TMP/net9/.apphost"
     printf '%s\n' "$DIR"/net9/shared/Microsoft.{NETCore,AspNetCore}.App/9.0.5 >"$TMP/net9/.fw"
@@ -296,10 +243,6 @@ make_builds() {
     local net=$DIR/net$1 frame version when kind inside pkg
     frame=$net
     if [ -e "$net/.frame" ]; then frame=$net/.frame; fi
-    if ! [ -e "$frame/.framework.json" ]; then
-        note "no other builds of .NET $1 beside those of an SDK (FORCE_NPM=1 does without the SDK)"
-        return
-    fi
     need_npm
     fresh
     "$DIR/csc/run" --fw:"$frame" -debug- -out:"$TMP/run.dll" "$SRC/run.cs"
@@ -330,7 +273,7 @@ make_root() {
     greet "$3/$1/dotnet"
 }
 
-# greet HOST: it must run the hello world of its major version
+# greet HOST: checks that it runs the hello world of its major version
 greet() {
     local major=${1#"$DIR/net"}
     "$1" "$DIR/.hello/hello${major%%/*}.dll" >/dev/null || die "$1: hello world failed"
@@ -350,10 +293,10 @@ make_aot() {
 }
 
 # -------------------------------------------------- .NET 9 for musl (Alpine Linux)
-# Debian has musl, but neither libstdc++ nor libgcc_s for it: those for glibc do, with
-# what dotnet/musl.c adds, and with something in place of glibc's dynamic linker.
+# Debian has musl, but neither libstdc++ nor libgcc_s for it. Those for glibc work with
+# what dotnet/musl.c adds, and with a substitute for glibc's dynamic linker.
 make_musl() {
-    [ -e "$DIR/net9/.frame" ] || die "musl: net9 must be there, and not out of an SDK"
+    [ -e "$DIR/net9/.frame" ] || die "musl: net9 must be there"
     if done_already musl && [ -e "$DIR/net9/musl-9.0.9" ]; then return; fi
     need_npm
     need gcc gcc libc6-dev
@@ -424,22 +367,23 @@ END
     } >"$DIR/env.sh"
 }
 
-# say_hello MAJOR: compiles and runs a program, which must name that version
+# say_hello MAJOR: compiles and runs a program, which must print that version
 say_hello() {
     done_already "hello$1" && return
     local answer
     mkdir -p "$DIR/.hello"
-    echo 'System.Console.WriteLine(System.Runtime.InteropServices.RuntimeInformation.FrameworkDescription);' >"$DIR/.hello/hello.cs"
-    "$DIR/bin/csc" "net$1" --rtc -debug- -out:"$DIR/.hello/hello$1.dll" "$DIR/.hello/hello.cs" || die ".NET $1: the compiler failed"
+    echo 'System.Console.WriteLine(System.Runtime.InteropServices.RuntimeInformation.FrameworkDescription);' \
+        >"$DIR/.hello/hello.cs"
+    "$DIR/bin/csc" "net$1" --rtc -debug- -out:"$DIR/.hello/hello$1.dll" "$DIR/.hello/hello.cs" ||
+        die ".NET $1: the compiler failed"
     answer=$("$DIR/net$1/dotnet" "$DIR/.hello/hello$1.dll") || die ".NET $1: hello world failed"
     case $answer in ".NET $1."*) note "net$1: $answer" ;; *) die "net$1: unexpected answer: $answer" ;; esac
     mark "hello$1"
 }
 
 # -------------------------------------------------------------------------- build
-find_sdk
-if [ -n "$SDK" ]; then make_sdk_csc; else make_net10; fi     # the compiler first
-for major in "${MAJORS[@]}"; do use_sdk_runtime "$major" || "make_net$major"; done
+make_net10     # the compiler first
+for major in "${MAJORS[@]}"; do "make_net$major"; done
 make_commands
 for major in "${MAJORS[@]}"; do
     say_hello "$major"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# get-tools.sh: what the tests use besides Go and .NET, from Debian packages: a C
-# compiler for the agent and for native test programs, readelf to compare unwind
-# information with, gdb's gcore for core dumps, Chromium for the flame graph. Installs what is missing, as root.
+# get-tools.sh: installs, as root and from Debian packages, what the tests use besides Go
+# and .NET: a C compiler for the agent and for native test programs, readelf to compare
+# unwind information with, gdb's gcore for core dumps, Chromium for the flame graph.
 set -euo pipefail
 
 tools=(gcc:gcc readelf:binutils gcore:gdb chromium:chromium)
@@ -14,7 +14,8 @@ done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-    echo "get-tools.sh: missing: ${missing[*]}: install them (Debian: apt-get install ${missing[*]}), or run this as root" >&2
+    echo "get-tools.sh: missing: ${missing[*]}:" \
+        "install them (Debian: apt-get install ${missing[*]}), or run this as root" >&2
     exit 1
 fi
 echo "installing ${missing[*]}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # pictures.sh: makes the pictures of README and docs, docs/img/*.png, from the sample
-# service, with terminals and a browser. Needs aha, chromium and script (Debian's bsdutils), and `make build
-# dotnet`. Run it on a quiet machine: the pictures show pauses.
+# service, with terminals and a browser. Needs aha, chromium and script (Debian's
+# bsdutils), and `make build dotnet`. Run it on an idle machine: the pictures show pauses.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,13 +11,13 @@ pids=()
 trap 'kill "${pids[@]}" 2>/dev/null; rm -rf "$tmp" /tmp/shop' EXIT
 export DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1
 
-# A place without the paths of this machine, for what the pictures show.
+# The pictures must not show paths of this machine.
 rm -rf /tmp/shop; mkdir -p /tmp/shop docs/img
 for name in Shop Mail Legacy; do
     "$kit/bin/csc" net10 -o+ -out:"/tmp/shop/$name.dll" --rtc testdata/apps/common/*.cs testdata/apps/service/*.cs
 done
 
-# start HOST ARGS...: a program that is called dotnet
+# start HOST ARGS...: starts a program under the name dotnet
 start() {
     local host=$1; shift
     (cd /tmp/shop && exec -a dotnet "$kit/net10/$host" "$@" --max-seconds 120) >"$tmp/$1.log" &
@@ -28,9 +28,12 @@ start dotnet Shop.dll --clients 6
 service=${pids[0]}
 sleep 2
 
-# friendly gives the service the ids 4242, 4243, … and takes this machine's paths away
+# friendly replaces the ids of the service by 4242, 4243, …, and removes this machine's paths
 friendly() {
     local script="s#$kit/net10/##g; s#$tmp/##g; s/\x1b\[2m/\x1b[90m/g" dir tid
+    local pid width=4
+    for pid in "${pids[@]}"; do if [ ${#pid} -gt $width ]; then width=${#pid}; fi; done
+    script+="; s/^ *$service /$(printf "%${width}d" 4242) /" # of ps: in the column of ids
     for dir in "/proc/$service/task"/*; do
         tid=${dir##*/}
         script+="; s/\b$tid\b/$((4242 + tid - service))/g"
@@ -38,42 +41,54 @@ friendly() {
     sed "$script"
 }
 
-# picture NAME COLUMNS COMMAND...: what a terminal of so many columns shows
+# screenshot NAME WIDTH HEIGHT FILE [FLAGS...]: what a browser shows of a page
+screenshot() {
+    chromium --no-sandbox --disable-gpu --hide-scrollbars --no-first-run --disable-background-networking \
+        --user-data-dir="$tmp/chromium" --window-size="$2,$3" --screenshot="docs/img/$1.png" \
+        "${@:5}" "file://$4" >/dev/null 2>&1
+    echo "docs/img/$1.png"
+}
+
+# terminal COLUMNS COMMAND...: what a terminal with COLUMNS columns shows of a command of clrsnap
+terminal() {
+    local columns=$1; shift
+    printf '\033[1;32m$\033[0m \033[1mclrsnap %s\033[0m\n' "$(sed "s/\b$service\b/4242/g; s#$tmp/##g" <<<"$*")"
+    script -qec "stty cols $columns; bin/clrsnap $(printf ' %q' "$@")" /dev/null |
+        sed 's/\r$//; s/.*\r\x1b\[K//' | friendly
+}
+
+# picture NAME COLUMNS COMMAND...: a picture of that terminal
 picture() {
     local name=$1 columns=$2; shift 2
-    { printf '\033[1;32m$\033[0m \033[1mclrsnap %s\033[0m\n' "$(sed "s/\b$service\b/4242/g; s#$tmp/##g" <<<"$*")"
-      script -qec "stty cols $columns; bin/clrsnap $(printf ' %q' "$@")" /dev/null | sed 's/\r$//; s/.*\r\x1b\[K//' | friendly; } >"$tmp/$name.ans" || true
-    local rows; rows=$(wc -l <"$tmp/$name.ans")
+    terminal "$columns" "$@" >"$tmp/$name.ans" || true
     { echo '<!doctype html><meta charset="utf-8"><style>html{background:#14171c}body{margin:14px 18px;color:#d7dae0}'
       echo 'pre{font:14px/19px "DejaVu Sans Mono",monospace;margin:0;white-space:pre}</style><pre>'
-      aha --no-header --black <"$tmp/$name.ans" | sed 's/filter: contrast(70%) brightness(190%);color:dimgray;/color:#7d8590;/g'
+      aha --no-header --black <"$tmp/$name.ans" |
+          sed 's/filter: contrast(70%) brightness(190%);color:dimgray;/color:#7d8590;/g'
       echo '</pre>'; } >"$tmp/$name.html"
-    # chromium leaves the bottom of a very low window unpainted
-    chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --no-first-run --disable-background-networking \
-        --user-data-dir="$tmp/chromium" --window-size=$((columns * 9)),$((rows * 19 + 28 > 170 ? rows * 19 + 28 : 170)) \
-        --screenshot="docs/img/$name.png" "file://$tmp/$name.html" >/dev/null 2>&1
-    echo "docs/img/$name.png"
+    local rows height
+    rows=$(wc -l <"$tmp/$name.ans")
+    height=$((rows * 19 + 28))
+    if [ $height -lt 170 ]; then height=170; fi # chromium leaves the bottom of a lower window unpainted
+    screenshot "$name" $((columns * 9)) $height "$tmp/$name.html" --headless
 }
 
 picture stack 118 stack "$service" --thread orders
 picture group 118 stack "$service" --managed --group
 picture doctor 225 doctor "$service"
 
-# page NAME WIDTH HEIGHT FILE: what a browser shows of a page
-page() {
-    chromium --headless=new --no-sandbox --disable-gpu --hide-scrollbars --no-first-run --disable-background-networking \
-        --user-data-dir="$tmp/chromium" --window-size="$2,$3" --virtual-time-budget=5000 \
-        --screenshot="docs/img/$1.png" "file://$4" >/dev/null 2>&1
-    echo "docs/img/$1.png"
-}
+# page NAME FILE: a picture of a flame graph
+page() { screenshot "$1" 1280 800 "$2" --headless=new --virtual-time-budget=5000; }
+
 picture record 136 record "$service" --duration 20s --output "$tmp/shop.html"
 picture view 118 view "$tmp/shop.html" --mode cpu --managed --top 12
-page flame 1280 800 "$tmp/shop.html"
+page flame "$tmp/shop.html"
 bin/clrsnap view "$tmp/shop.html" --mode wall -o "$tmp/wall.html"
-page flame-wall 1280 800 "$tmp/wall.html"
-picture events 136 record "$service" --event alloc,contention --alloc-every 100KB --duration 20s --output "$tmp/shop-events.html"
+page flame-wall "$tmp/wall.html"
+picture events 136 record "$service" --event alloc,contention --alloc-every 100KB --duration 20s \
+    --output "$tmp/shop-events.html"
 bin/clrsnap view "$tmp/shop-events.html" --mode alloc -o "$tmp/alloc.html"
-page flame-alloc 1280 800 "$tmp/alloc.html"
+page flame-alloc "$tmp/alloc.html"
 picture view-locks 118 view "$tmp/shop-events.html" --mode contention --top 8
 (cd /tmp/shop && DOTNET_DbgEnableMiniDump=1 DOTNET_DbgMiniDumpType=4 DOTNET_DbgMiniDumpName="$tmp/core.4242" \
     exec -a dotnet "$kit/net10/dotnet" Shop.dll --bankrupt --max-seconds 60 >/dev/null 2>&1) || true

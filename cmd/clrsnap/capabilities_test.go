@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 
 	"golang.org/x/sys/unix"
 	"kernel.org/pub/linux/libs/security/libcap/cap"
@@ -88,6 +89,7 @@ type lack struct {
 // TestCapabilities: with exactly the documented capabilities, a user without rights can read
 // and record a program of another user. Without one of them there is one clear sentence.
 func TestCapabilities(t *testing.T) {
+	layer.Live(t)
 	if asNobody("true").Run() != nil {
 		t.Skip("SKIPPED, NOTHING WAS TESTED: this needs root")
 	}

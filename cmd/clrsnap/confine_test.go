@@ -15,6 +15,7 @@ import (
 
 	"clrsnap/internal/confine"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 
 	"golang.org/x/sys/unix"
 )
@@ -97,6 +98,7 @@ func isConfined(t *testing.T, pid int, capabilities uint64) {
 // TestConfinedVerbs: a verb that reads files of strangers has dropped all other rights before
 // it reads the first byte.
 func TestConfinedVerbs(t *testing.T) {
+	layer.Live(t)
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED, NOTHING WAS TESTED: only root can hold a reader, and has capabilities to lose")
 	}

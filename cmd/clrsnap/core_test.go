@@ -20,8 +20,8 @@ func TestStackOfCore(t *testing.T) {
 	r := good(t, "stack", "--core", dump)
 	r.want(t,
 		fmt.Sprintf(`^Process %d · \.NET 10\..* · core dump by gcore · `, app.PID),
-		`^Thread \d+ "idle-3" \(managed \d+, 0x[0-9a-f]+\) · waiting \(futex\) · preemptive$`,
-		`^    Idle\.Program\.Step\(int, string\)  idle$`,
+		`^Thread \d+ "idle-3" \(managed \d+\) · waiting \(futex\)$`,
+		`^    Idle\.Program\.Step\(int, string\)  idle/Program\.cs:\d+  idle$`,
 		`^6 threads with this stack · ThreadPool worker · waiting`,
 		`^\d+ threads$`)
 	if strings.Contains(r.stdout, "stopped") || strings.Contains(r.stdout, "Ended by") || r.stderr != "" {

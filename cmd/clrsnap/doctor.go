@@ -1,12 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"strings"
 
 	"clrsnap"
+	"clrsnap/report"
 
 	"github.com/spf13/cobra"
 )
@@ -35,78 +34,51 @@ stacks, and 0 if at worst some stacks can be incomplete.`,
 		ValidArgsFunction: completePID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return a.doctor(section{"clrsnap itself", clrsnap.DiagnoseSelf()})
+				return a.doctor(section("clrsnap itself", clrsnap.DiagnoseSelf()))
 			}
 			pid, err := parsePID(args[0])
 			if err != nil {
 				return err
 			}
 			a.pid.Store(int64(pid))
-			if err := a.wary(pid); err != nil {
+			if err := a.mayBlock(pid); err != nil {
 				return err
 			}
-			self := section{"clrsnap itself", clrsnap.DiagnoseSelf()}
-			of := section{fmt.Sprintf("process %d", pid), clrsnap.Diagnose(cmd.Context(), pid)}
+			self := section("clrsnap itself", clrsnap.DiagnoseSelf())
+			of := section(fmt.Sprintf("process %d", pid), clrsnap.Diagnose(cmd.Context(), pid))
 			return a.doctor(self, of)
 		},
 	}
 }
 
-// marks are the words for verdicts, and their colours.
-var marks = map[clrsnap.Verdict][2]string{
-	clrsnap.Fine:     {"ok", "32"},
-	clrsnap.Degraded: {"warning", "33"},
-	clrsnap.Blocking: {"NOT OK", "1;31"},
+// verdicts are what report calls the verdicts.
+var verdicts = map[clrsnap.Verdict]report.Verdict{
+	clrsnap.Fine: report.Fine, clrsnap.Degraded: report.Degraded, clrsnap.Blocking: report.Blocking,
 }
 
-// section has the checks of clrsnap or of a process.
-type section struct {
-	title  string
-	checks []clrsnap.Check
+// section makes a section of the report.
+func section(title string, checks []clrsnap.Check) report.Section {
+	out := report.Section{Title: title, Checks: make([]report.Check, len(checks))}
+	for i, c := range checks {
+		out.Checks[i] = report.Check{Name: c.Name, Verdict: verdicts[c.Verdict], Detail: c.Detail, Remedy: c.Remedy}
+	}
+	return out
 }
 
-func (a *app) doctor(sections ...section) error {
-	nameWidth := 0
-	for _, s := range sections {
-		for i := range s.checks {
-			nameWidth = max(nameWidth, len(s.checks[i].Name))
-		}
-	}
-	w, color := bufio.NewWriter(a.stdout), a.colors(a.stdout)
-	var blocking []string
-	for i, s := range sections {
-		if i > 0 {
-			fmt.Fprintln(w)
-		}
-		fmt.Fprintf(w, "%s:\n", s.title)
-		blocking = append(blocking, writeChecks(w, s.checks, nameWidth, color)...)
-	}
-	if err := w.Flush(); err != nil {
+func (a *app) doctor(sections ...report.Section) error {
+	if err := report.Checks(a.stdout, sections, a.table()); err != nil {
 		return err
+	}
+	var blocking []string
+	for _, s := range sections {
+		for _, c := range s.Checks {
+			if c.Verdict == report.Blocking {
+				blocking = append(blocking, c.Name)
+			}
+		}
 	}
 	if len(blocking) > 0 {
 		return fmt.Errorf("no stacks can be taken because of: %s", strings.Join(blocking, ", "))
 	}
 	return nil
-}
-
-// writeChecks writes checks, one a line, and returns the names of those that prevent stacks.
-func writeChecks(w io.Writer, checks []clrsnap.Check, nameWidth int, color bool) (blocking []string) {
-	markWidth := 0
-	for _, m := range marks {
-		markWidth = max(markWidth, len(m[0]))
-	}
-	for i := range checks {
-		c := &checks[i]
-		m := marks[c.Verdict]
-		mark := paint(color, m[1], fmt.Sprintf("%-*s", markWidth, m[0]))
-		fmt.Fprintf(w, "%s  %-*s  %s\n", mark, nameWidth, c.Name, oneLineText(c.Detail))
-		if c.Remedy != "" {
-			fmt.Fprintf(w, "%*s  → %s\n", markWidth+2+nameWidth, "", oneLineText(c.Remedy))
-		}
-		if c.Verdict == clrsnap.Blocking {
-			blocking = append(blocking, c.Name)
-		}
-	}
-	return blocking
 }

@@ -92,9 +92,9 @@ func (w *worker) signals(own <-chan os.Signal) chan os.Signal {
 // sameSignal is the longest time between a signal and its copy from the guard.
 const sameSignal = 100 * time.Millisecond
 
-// wary returns an ErrMayBlock if reading the memory or files of a process can block for ever.
-// The process can be this one, for its own files. In a worker, wary returns nil.
-func (a *app) wary(pid int) error {
+// mayBlock returns an ErrMayBlock if reading the memory or files of a process can block for ever.
+// The process can be this one, for its own files. In a worker, mayBlock returns nil.
+func (a *app) mayBlock(pid int) error {
 	if a.worker != nil {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 )
 
 // emptyFile makes a file of zeros in a folder, with the name of the runtime's library.
@@ -131,6 +132,7 @@ func within(t *testing.T, what string, start time.Time, most time.Duration) {
 
 // TestSlowFiles: files on a file system that has stopped answering.
 func TestSlowFiles(t *testing.T) {
+	layer.Live(t)
 	from := t.TempDir()
 	emptyFile(t, from)
 	place, order := slowFolder(t, from)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 
 	"golang.org/x/sys/unix"
 )
@@ -60,6 +61,7 @@ func (r result) want(tb testing.TB, patterns ...string) {
 }
 
 func TestIdle(t *testing.T) {
+	layer.Check(t)
 	app := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "8", "--pool", "6"}})
 	pid := fmt.Sprint(app.PID)
 
@@ -67,15 +69,21 @@ func TestIdle(t *testing.T) {
 		r := good(t, "stack", pid)
 		r.want(t,
 			`^Process `+pid+` · \.NET 10\.`,
-			`^Thread `+pid+` .*\(managed 1, 0x[0-9a-f]+\) Main · `,
-			`^Thread \d+ "idle-3" \(managed \d+, 0x[0-9a-f]+\) · waiting`,
-			`^    Idle\.Program\.Step\(int, string\)  idle$`,
+			`^Thread `+pid+` .*\(managed 1\) Main · `,
+			`^Thread \d+ "idle-3" \(managed \d+\) · waiting \(futex\)$`,
+			`^    Idle\.Program\.Step\(int, string\)  idle/Program\.cs:\d+  idle$`,
 			`↻ the 2 frames above \d+ times more`,
 			`^6 threads with this stack · ThreadPool worker · waiting`,
 			`^\d+ threads, \d+ stopped`)
 		if strings.Contains(r.stdout, "\x1b") || r.stderr != "" {
 			t.Errorf("colours or warnings: %q", r.stderr)
 		}
+	})
+	t.Run("full", func(t *testing.T) {
+		good(t, "stack", pid, "--full", "--group").want(t,
+			`^Thread `+pid+` .*\(managed 1, 0x[0-9a-f]+\) Main · .* · preemptive$`,
+			`^6 threads with this stack · ThreadPool worker · waiting \(futex\) · preemptive$`,
+			`^Thread \d+ "\.NET Finalizer" \(managed \d+, 0x[0-9a-f]+\) Finalizer · idle · preemptive$`)
 	})
 	t.Run("managed", func(t *testing.T) {
 		r := good(t, "stack", pid, "--managed", "--thread", "^idle-3$")
@@ -96,7 +104,8 @@ func TestIdle(t *testing.T) {
 			`\d+ stopped \(pauses: p50 [\d.]+ .s, p99 [\d.]+ .s, max [\d.]+ .s\)`)
 	})
 	t.Run("ps", func(t *testing.T) {
-		good(t, "ps").want(t, `^ *`+pid+`  \S+ +10\.0\.\d+ +(shared|single-file) +.*idle\.dll`)
+		good(t, "ps").want(t, `^ *`+pid+`  \S+ +10\.0\.\d+ +(shared|single-file) +\d+s +(-|\d+\.\d %) `+
+			`+\d\S* MiB +\d+  idle\.dll --stdin`)
 	})
 	t.Run("doctor", func(t *testing.T) {
 		r := good(t, "doctor", pid)
@@ -167,7 +176,8 @@ func testNobody(t *testing.T, pid string) {
 		t.Errorf("status %d: %s", r.status, r.stderr)
 	}
 	r.want(t, `"pid":`+pid+`,"user":"root","command":"[^"]*idle\.dll[^"]*",`+
-		`"error":"cannot attach to `+pid+`: operation not permitted`)
+		`"error":"cannot attach to `+pid+`: operation not permitted[^"]*",`+
+		`"program":"idle\.dll","ageSeconds":\d[\d.]*,"cpuSeconds":\d[\d.]*,"rssBytes":\d{8,},"threads":\d+`)
 }
 
 // A thread that a debugger holds cannot be stopped. Whether all threads are stopped at once or

@@ -66,6 +66,12 @@ type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
+// programError ends the command with the status of the program that it has recorded, as a shell
+// would. The user has been told already.
+type programError int
+
+func (e programError) Error() string { return fmt.Sprintf("the program ended with status %d", int(e)) }
+
 // run runs the command and returns its exit status.
 func run(args []string, stdout, stderr *os.File, w *worker) int {
 	// If the reader has closed the pipe, writes return EPIPE; no signal ends the process.
@@ -81,27 +87,30 @@ func run(args []string, stdout, stderr *os.File, w *worker) int {
 		a.graceful.Store(math.MaxInt64) // the worker decides when to end
 		status, err := guard(args, stdout, stderr)
 		if err != nil {
-			report(stderr, err)
+			explain(stderr, err)
 		}
 		return status
 	}
-	status := report(stderr, err)
+	status := explain(stderr, err)
 	// A signal that arrives when everything is done changes nothing.
-	if sig := caught(); sig != 0 && status == exitFailure {
+	if sig := caught(); sig != 0 && status == exitFailure && !errors.As(err, new(programError)) {
 		return 128 + int(sig)
 	}
 	return status
 }
 
-// report says what went wrong, in one sentence, and returns the exit status.
-func report(stderr io.Writer, err error) int {
+// explain says what went wrong, in one sentence, and returns the exit status.
+func explain(stderr io.Writer, err error) int {
 	var status statusError
+	var program programError
 	var usage usageError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &status):
 		return int(status)
+	case errors.As(err, &program):
+		return int(program)
 	case errors.Is(err, syscall.EPIPE): // the reader, such as head or less, has ended
 		return exitFailure
 	case errors.As(err, &usage):
@@ -205,7 +214,8 @@ its registers and its stack are copied. That takes tens of microseconds, or long
 all CPUs are busy.
 
 Exit status: 0 success; 1 failure, or a partial result (something that was asked
-for is missing); 2 wrong usage; 128+n ended by signal n.`,
+for is missing); 2 wrong usage; 128+n ended by signal n. After record -- COMMAND it
+is that of the command, unless that is 0.`,
 		Example: `  clrsnap ps                     which .NET processes are there?
   clrsnap stack 4242             what are the threads of process 4242 doing?
   clrsnap record 4242            what does process 4242 spend its time on?

@@ -39,7 +39,7 @@ func chooseOutput(output, format string, otherwise export.Format) (outputFile, e
 			return o,
 				usagef("the file extension of %q is not that of a format: "+
 					"use one of %s, or give the format with --format",
-					output, strings.Join(export.Endings(), ", "))
+					output, strings.Join(export.Extensions(), ", "))
 		}
 		o.format = f
 	}
@@ -64,7 +64,7 @@ func (o *outputFile) open(stdout *os.File, program string, now time.Time) (*pend
 		return p, nil
 	}
 	if p.path == "" {
-		p.path = fmt.Sprintf("%s-%s%s", fileName(program), now.Format("20060102-150405"), o.format.Ending())
+		p.path = fmt.Sprintf("%s-%s%s", fileName(program), now.Format("20060102-150405"), o.format.Extension())
 	}
 	if err := p.probe(); err != nil {
 		return nil, fmt.Errorf("cannot write to %s: %w: choose another file with -o", p.path, unwrapPath(err))
@@ -178,15 +178,15 @@ func umask() os.FileMode {
 }
 
 // rescue saves a recording somewhere else, because its file could not be written. It returns
-// an error that says why, and where the recording is now. The error does not wrap why: report
+// an error that says why, and where the recording is now. The error does not wrap why: explain
 // would be silent about EPIPE.
 func rescue(r *profile.Recording, p *pendingFile, why error) error {
 	why = fmt.Errorf("cannot write to %s: %v", p.title(), unwrapPath(why))
-	base := strings.TrimSuffix(filepath.Base(p.path), p.format.Ending())
+	base := strings.TrimSuffix(filepath.Base(p.path), p.format.Extension())
 	if p.path == "-" || base == "" {
 		base = "clrsnap"
 	}
-	name := fmt.Sprintf("%s-kept-%s%s", base, time.Now().Format("150405"), export.FormatRecording.Ending())
+	name := fmt.Sprintf("%s-kept-%s%s", base, time.Now().Format("150405"), export.FormatRecording.Extension())
 	home, _ := os.UserHomeDir() // empty: not there
 	for _, dir := range []string{os.TempDir(), "/dev/shm", "/var/tmp", home, "."} {
 		if dir == "" {
@@ -202,9 +202,19 @@ func rescue(r *profile.Recording, p *pendingFile, why error) error {
 }
 
 // tellMode says which of several modes is written in a format that has room for one. It is
-// the first, which export.Options choose.
+// the first, which export.Options choose. Of folded stacks it says how to tell the modes apart.
 func (a *app) tellMode(r *profile.Recording, format export.Format) {
-	if there := export.SampledModes(r); len(there) > 1 && format.OneMode() {
+	there := r.SampledModes()
+	switch {
+	case len(there) < 2:
+	case format == export.FormatFolded:
+		var roots []string
+		for _, m := range there {
+			roots = append(roots, export.FoldedRoot(m))
+		}
+		say(a.stderr, "note: these folded stacks have several modes: the first frame names the mode and the unit, %s",
+			enumerated(roots, "and"))
+	case format.OneMode():
 		say(a.stderr, "note: %s files have one mode: this one has the %s samples, --mode %s writes the others",
 			format, there[0], joined(there[1:], "or"))
 	}
@@ -231,7 +241,7 @@ func formatNames() []string {
 func formatsHelp() string {
 	var b strings.Builder
 	for _, f := range export.Formats() {
-		fmt.Fprintf(&b, "  %-18s %s\n", f.Ending(), f.Description())
+		fmt.Fprintf(&b, "  %-18s %s\n", f.Extension(), f.Description())
 	}
 	return strings.TrimRight(b.String(), "\n")
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"clrsnap"
+	"clrsnap/internal/display"
 
 	"github.com/spf13/cobra"
 )
@@ -38,13 +39,13 @@ func completePID(_ *cobra.Command, args []string, _ string) ([]string, cobra.She
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	found, _, err := clrsnap.DiscoverWary(context.Background())
+	found, _, err := clrsnap.DiscoverNonBlocking(context.Background())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var out []string
 	for i := range found {
-		out = append(out, fmt.Sprintf("%d\t%s", found[i].PID, oneLineText(found[i].Command)))
+		out = append(out, fmt.Sprintf("%d\t%s", found[i].PID, display.OneLine(found[i].Command)))
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp
 }

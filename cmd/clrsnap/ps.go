@@ -1,15 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
 
 	"clrsnap"
+	"clrsnap/report"
 
 	"github.com/spf13/cobra"
 )
@@ -20,6 +15,11 @@ func newPS(a *app) *cobra.Command {
 		Use:   "ps",
 		Short: "List the .NET processes",
 		Long: `List the .NET processes that are visible from here, including those in containers.
+
+PROGRAM is what runs and its arguments: the assembly, where the dotnet command runs one.
+CPU is how much of one CPU the process has used on average since it started: 250 % is two
+and a half CPUs. What it uses now can be more or less. MEMORY is what it has in RAM (RSS),
+pages that it shares with other processes included.
 
 A process that clrsnap may not read is listed with the reason and the remedy. Its
 version is unknown: it was recognised by the names of its threads.`,
@@ -32,10 +32,14 @@ version is unknown: it was recognised by the names of its threads.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return psJSON(a.stdout, found)
+			switch {
+			case asJSON:
+				return report.ProcessesJSON(a.stdout, listed(found))
+			case len(found) == 0:
+				say(a.stderr, "no .NET process is visible here")
+				return nil
 			}
-			return a.psText(found)
+			return report.Processes(a.stdout, listed(found), a.table())
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON (docs/json.md)")
@@ -48,99 +52,25 @@ func (a *app) discover() ([]clrsnap.Found, error) {
 	if a.worker != nil {
 		return clrsnap.Discover(context.Background())
 	}
-	found, left, err := clrsnap.DiscoverWary(context.Background())
+	found, left, err := clrsnap.DiscoverNonBlocking(context.Background())
 	if err == nil && len(left) > 0 {
 		err = clrsnap.ErrMayBlock
 	}
 	return found, err
 }
 
-type psRuntime struct {
-	Version string `json:"version,omitempty"`
-	Path    string `json:"path,omitempty"`
-	Shape   string `json:"shape,omitempty"`
-}
-
-type psProcess struct {
-	PID     int        `json:"pid"`
-	User    string     `json:"user,omitempty"`
-	Command string     `json:"command,omitempty"`
-	Runtime *psRuntime `json:"runtime,omitempty"`
-	Error   string     `json:"error,omitempty"`
-}
-
-func psJSON(f *os.File, found []clrsnap.Found) error {
-	out := struct {
-		Processes []psProcess `json:"processes"`
-	}{make([]psProcess, len(found))}
+// listed returns what report needs to know about the processes.
+func listed(found []clrsnap.Found) []report.Process {
+	out := make([]report.Process, len(found))
 	for i := range found {
 		p := &found[i]
-		out.Processes[i] = psProcess{PID: p.PID, User: p.User, Command: p.Command}
-		if r := p.Runtime; r.Shape != "" {
-			out.Processes[i].Runtime = &psRuntime{r.Version, r.Path, r.Shape}
+		out[i] = report.Process{
+			PID: p.PID, User: p.User, Command: p.Command, Program: p.Program, Arguments: p.Arguments,
+			Threads: p.Threads, Age: p.Age, CPU: p.CPU, RSS: p.RSS, Runtime: p.Runtime,
 		}
 		if p.Err != nil {
-			out.Processes[i].Error = oneLine(p.Err)
+			out[i].Error = p.Err.Error()
 		}
 	}
-	enc := json.NewEncoder(f)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(&out)
-}
-
-// psText prints a table. The error of a process is on a line of its own below it.
-func (a *app) psText(found []clrsnap.Found) error {
-	if len(found) == 0 {
-		say(a.stderr, "no .NET process is visible here")
-		return nil
-	}
-	rows := [][]string{{"PID", "USER", "VERSION", "SHAPE", "COMMAND"}}
-	for i := range found {
-		p := &found[i]
-		rows = append(rows, []string{
-			strconv.Itoa(p.PID), oneLineText(p.User),
-			orDash(p.Runtime.Version), orDash(p.Runtime.Shape), oneLineText(p.Command),
-		})
-	}
-	var widths [5]int
-	for _, row := range rows {
-		for c, cell := range row {
-			widths[c] = max(widths[c], len([]rune(cell)))
-		}
-	}
-	w := bufio.NewWriter(a.stdout)
-	color, columns := a.colors(a.stdout), terminalWidth(a.stdout)
-	for i, row := range rows {
-		var b strings.Builder
-		fmt.Fprintf(&b, "%*s", widths[0], row[0])
-		for c := 1; c < len(row)-1; c++ {
-			fmt.Fprintf(&b, "  %-*s", widths[c], row[c])
-		}
-		line := b.String() + "  "
-		line += row[len(row)-1]
-		line = clip(line, columns)
-		if i == 0 {
-			line = paint(color, "1", line)
-		}
-		fmt.Fprintln(w, line)
-		if i > 0 && found[i-1].Err != nil {
-			why := fmt.Sprintf("%*s  ✗ %s", widths[0], "", oneLineText(found[i-1].Err.Error()))
-			fmt.Fprintln(w, paint(color, "31", why))
-		}
-	}
-	return w.Flush()
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return oneLineText(s)
-}
-
-func paint(color bool, style, s string) string {
-	if !color {
-		return s
-	}
-	return "\x1b[" + style + "m" + s + "\x1b[0m"
+	return out
 }

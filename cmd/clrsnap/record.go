@@ -16,6 +16,7 @@ import (
 
 	"clrsnap"
 	"clrsnap/export"
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 	"clrsnap/record"
 
@@ -30,6 +31,7 @@ type recordFlags struct {
 	threads      []string
 	managed      bool
 	native       bool
+	idle         bool
 	subprocesses bool
 	maxPause     time.Duration
 	maxCPU       string
@@ -70,8 +72,15 @@ Samples of time:
 Events, each with the stack of its thread at that moment:
   --event alloc        Which code allocates which classes, and how many bytes? One
                        allocation is recorded for every --alloc-every bytes.
-  --event exception    Who throws which exceptions, and who catches them?
-  --event contention   Who waits for which lock, for how long, and who held it?
+  --event exception    Who throws which exceptions, with which messages, and who catches
+                       them? Rethrows are only counted: an exception that is thrown
+                       again, by await or throw;, is one exception, with the stack of
+                       its first throw and with its last catcher. Messages can have
+                       secrets in them, and are in the file; --no-messages leaves them
+                       out.
+  --event contention   Who waits for which lock, for how long, and what was its holder
+                       doing? For that the holders of locks that are waited for are
+                       looked at, 100 times a second at most.
   --event thread       Who starts threads?
   --event gc           Which garbage collections pause the program, for how long,
                        and what triggered them?
@@ -83,12 +92,17 @@ The recording ends after --duration (30s for a PID; a COMMAND is recorded until 
 ends), with Ctrl-C, or when the process ends. What was recorded until then is kept.
 
 A COMMAND is recorded from its start. If it runs the .NET program as another process,
-as dotnet run does, add --subprocesses.
+as dotnet run does, add --subprocesses. The exit status is that of the COMMAND, as in a
+shell: 128+n if signal n ended it, such as 134 after SIGABRT. If clrsnap itself fails,
+the exit status is 1, or 2 for wrong usage.
 
 The file:
   Its file extension chooses the format. Without --output it is an HTML file in the
   current directory, named after the process and the time. HTML and .clrsnap files
   keep the whole recording: clrsnap view converts them to any other format later.
+  The number after a folded stack is microseconds, bytes, or how many. If there are
+  several modes, the first frame of each stack names the mode and the unit, such as
+  [wall: microseconds] or [alloc: bytes].
 
 `,
 		Example: `  clrsnap record 4242                            30 seconds, as a flame graph
@@ -145,6 +159,7 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 		"only threads whose names match this `regexp`, or with this id; can be given several times")
 	fs.BoolVar(&f.managed, "managed", false, "only managed frames in the output")
 	fs.BoolVar(&f.native, "native", false, "every native frame in the output; also records processes without .NET")
+	fs.BoolVar(&f.idle, "idle", false, "with idle threads in the picture, which html and svg files leave out at first")
 	fs.BoolVar(&f.subprocesses, "subprocesses", false, "also record child processes that run .NET")
 	maxPauseFlag(fs, &f.maxPause)
 	fs.StringVar(&f.maxCPU, "max-cpu", "10%", "how much of one CPU wall-clock sampling may `use`")
@@ -201,7 +216,9 @@ func (f *recordFlags) check() error {
 	if f.chosen, err = parseThreads("threads", f.threads); err != nil {
 		return err
 	}
-	f.file, err = chooseOutput(f.output, f.format, export.FormatHTML)
+	if f.file, err = chooseOutput(f.output, f.format, export.FormatHTML); err == nil {
+		err = checkIdle(f.idle, f.file.format)
+	}
 	return err
 }
 
@@ -235,7 +252,7 @@ func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, reco
 	if len(f.threads) > 0 {
 		ro.Threads = f.chosen.matches
 	}
-	return clrsnap.Options{NativeOnly: f.native, MaxPause: f.maxPause, Wary: a.worker == nil}, ro
+	return clrsnap.Options{NativeOnly: f.native, MaxPause: f.maxPause, NonBlocking: a.worker == nil}, ro
 }
 
 func (a *app) recordPID(ctx context.Context, pid int, f *recordFlags) error {
@@ -256,7 +273,7 @@ func (a *app) recordPID(ctx context.Context, pid int, f *recordFlags) error {
 	if err != nil {
 		return err
 	}
-	pr.begin(fmt.Sprintf("process %d (%s)", pid, clip(oneLineText(info.Command), 60)))
+	pr.begin(fmt.Sprintf("process %d (%s)", pid, display.Clip(display.OneLine(info.Command), 60)))
 	r, err := record.Record(ctx, p, ro)
 	pr.end()
 	if err != nil {
@@ -283,7 +300,7 @@ func hintRecord(err error, pid int) error {
 }
 
 func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) error {
-	if err := a.wary(os.Getpid()); err != nil { // the program will have the same mounts
+	if err := a.mayBlock(os.Getpid()); err != nil { // the program will have the same mounts
 		return err
 	}
 	a.collecting()
@@ -302,14 +319,16 @@ func (a *app) recordCommand(ctx context.Context, args []string, f *recordFlags) 
 	if out.path == "-" {
 		cmd.Stdout = a.stderr // its output must not get into the recording
 	}
-	pr.begin(clip(oneLineText(line), 60))
+	pr.begin(display.Clip(display.OneLine(line), 60))
 	r, err := record.Command(ctx, cmd, o, ro)
 	pr.end()
 	if err = hintRecord(err, 0); r != nil {
 		err = a.finishRecording(r, out, f)
 	}
 	if cmd.Process != nil {
-		a.awaitCommand(ctx, cmd)
+		if ended := a.awaitCommand(ctx, cmd); err == nil {
+			err = ended
+		}
 	}
 	return err
 }
@@ -325,7 +344,8 @@ func (a *app) finishRecording(r *profile.Recording, out *pendingFile, f *recordF
 		shown = r.Select(profile.Selection{Managed: f.managed, Native: f.native})
 	}
 	a.tellMode(r, out.format)
-	err := out.write(func(w io.Writer) error { return export.Encode(w, shown, out.format, export.Options{}) })
+	o := export.Options{Idle: f.idle}
+	err := out.write(func(w io.Writer) error { return export.Encode(w, shown, out.format, o) })
 	if err != nil {
 		return rescue(r, out, err)
 	}

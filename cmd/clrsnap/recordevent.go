@@ -18,6 +18,7 @@ type eventFlags struct {
 	everyObject    bool
 	exceptionEvery int64
 	contentionMin  time.Duration
+	noMessages     bool
 
 	allocBytes int64
 }
@@ -26,10 +27,12 @@ func (f *eventFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringSliceVarP(&f.events, "event", "e", nil,
 		"record these `events`, with stacks: alloc, exception, contention, thread, gc, or all")
-	fs.StringVar(&f.allocEvery, "alloc-every", "512KB", "record one allocation per this many allocated `bytes`")
+	fs.StringVar(&f.allocEvery, "alloc-every", "512KB",
+		"record one allocation per this many allocated `bytes`; without --every-object 100KB or more")
 	fs.BoolVar(&f.everyObject, "every-object", false,
 		"have the runtime report every object to the agent; only for a COMMAND, and slow")
 	fs.Int64Var(&f.exceptionEvery, "exception-every", 1, "record one exception of this `many`")
+	fs.BoolVar(&f.noMessages, "no-messages", false, "do not record the messages of exceptions")
 	fs.DurationVar(&f.contentionMin, "contention-min", 0, "record only waits for locks of at least this `time`")
 	complete(cmd, "event", append(eventNames(), "all")...)
 }
@@ -52,7 +55,9 @@ func (f *eventFlags) check(cmd *cobra.Command) error {
 		}
 	}
 	if len(f.events) == 0 {
-		for _, name := range []string{"alloc-every", "every-object", "exception-every", "contention-min"} {
+		for _, name := range []string{
+			"alloc-every", "every-object", "exception-every", "no-messages", "contention-min",
+		} {
 			if cmd.Flags().Changed(name) {
 				return usagef("--%s is for --event", name)
 			}
@@ -98,7 +103,7 @@ func parseBytes(s string) (int64, error) {
 func (f *eventFlags) options() events.Options {
 	o := events.Options{
 		AllocationBytes: f.allocBytes, EveryObject: f.everyObject,
-		ExceptionEvery: f.exceptionEvery, ContentionMin: f.contentionMin,
+		ExceptionEvery: f.exceptionEvery, NoMessages: f.noMessages, ContentionMin: f.contentionMin,
 	}
 	bits := map[string]events.Monitor{
 		"alloc": events.MonitorAllocations, "exception": events.MonitorExceptions, "contention": events.MonitorContention,

@@ -33,14 +33,15 @@ func TestRecordEvents(t *testing.T) {
 	app := testenv.Start(t, "events", testenv.Options{Args: []string{"--max-seconds", "300"}})
 	pid, dir := fmt.Sprint(app.PID), t.TempDir()
 	shown := map[string]string{
-		"alloc": `Events\.Allocate\+Node`, "exception": `Events\.Throw\+Marked, caught by Events\.Throw\.ByFilter`,
-		"contention": `held by holds-monitor`, "thread": `Events\.Starts\.Named`, "gc": `gen \d, blocking, induced`,
+		"alloc": `Events\.Allocate\+Node`, "exception": `Events\.Throw\+Marked \(events\), caught by Events\.Throw\.ByFilter`,
+		"contention": `held by (Events\.Contend\.HoldMonitor|holds-monitor)`, "thread": `Events\.Starts\.Named`,
+		"gc": `gen \d, blocking, induced`,
 	}
 	for _, file := range []string{"a.clrsnap", "a.html", "a.pb.gz", "a.speedscope.json", "a.folded", "a.trace.json",
 		"a.svg"} {
 		path := filepath.Join(dir, file)
 		r := finish(t, limited(t, "record", pid, "--event", "all", "-d", "1s", "-o", path))
-		r.says(t, 0, `^clrsnap: alloc: [\d.]+ [MG]iB in [\d,]+ objects; [\d,]+ samples`,
+		r.says(t, 0, `^clrsnap: alloc: [\d.,]+ ± [\d.,]+ [MG]iB in [\d,]+ ± [\d,]+ objects; [\d,]+ samples`,
 			`^clrsnap: exception: [\d,]+ exceptions`,
 			`^clrsnap: contention: [\d.]+ m?s in \d+ waits`, `^clrsnap: thread: \d+ threads`,
 			`^clrsnap: gc: [\d.]+ m?s in \d+ GCs`,
@@ -51,6 +52,10 @@ func TestRecordEvents(t *testing.T) {
 		if file != "a.clrsnap" && file != "a.html" {
 			continue
 		}
+		r = finish(t, limited(t, "view", path, "--mode", "alloc"))
+		r.says(t, 0)
+		r.want(t, `Allocated bytes: [\d.,]+ ± [\d.,]+ [MG]iB · .*[\d,]+ ± [\d,]+ objects`)
+		r.want(t, `~[\d,]+  Events\.Allocate\+Node`)
 		for mode, what := range shown {
 			r := finish(t, limited(t, "view", path, "--mode", mode, "--top", "0"))
 			r.says(t, 0)
@@ -78,24 +83,33 @@ func TestRecordEvents(t *testing.T) {
 func TestRecordEventsOfProgram(t *testing.T) {
 	kit := testenv.Kit(t)
 	dotnet, dll := kit.Host(testenv.DefaultRuntime), testenv.Build(t, "events")
-	for name, flags := range map[string][]string{"sampled": nil,
-		"every object": {"--every-object", "--alloc-every", "64KB"}} {
-		t.Run(name, func(t *testing.T) {
+	for _, way := range []struct {
+		name  string
+		flags []string
+	}{
+		{"sampled", nil},
+		{"every object", []string{"--every-object", "--alloc-every", "64KB"}},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
 			path := filepath.Join(t.TempDir(), "a.clrsnap")
-			args := append([]string{"record", "--event", "all", "-o", path}, flags...)
+			args := append([]string{"record", "--event", "all", "-o", path}, way.flags...)
 			r := finish(t, limited(t, append(args, "--", dotnet, dll, "--short")...))
-			r.says(t, 0, `^clrsnap: alloc: `, `^clrsnap: exception: 600 exceptions`, `^clrsnap: written to `)
+			r.says(t, 0, `^clrsnap: alloc: `,
+				`^clrsnap: exception: 560 exceptions; 560 samples, and 80 rethrows$`, `^clrsnap: written to `)
 			r.want(t, `^RESULT OK$`)
 		})
 	}
 	t.Run("subprocesses", func(t *testing.T) {
+		t.Parallel()
 		path := filepath.Join(t.TempDir(), "a.clrsnap")
 		both := `"$0" "$1" --short & "$0" "$1" --short; wait`
 		r := finish(t, limited(t, "record", "--event", "exception", "--subprocesses", "-o", path, "--", "sh", "-c",
 			both, dotnet, dll))
-		r.says(t, 0, `^clrsnap: exception: 1,200 exceptions`)
+		r.says(t, 0, `^clrsnap: exception: 1,120 exceptions; 1,120 samples, and 160 rethrows$`)
 	})
 	t.Run("one kind, Ctrl-C", func(t *testing.T) {
+		t.Parallel()
 		path := filepath.Join(t.TempDir(), "a.clrsnap")
 		r := begin(t, limited(t, "record", "--event", "exception", "-d", "2s", "-o", path, "--", dotnet, dll,
 			"--seconds", "4"))

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 
 	"golang.org/x/sys/unix"
@@ -125,6 +126,20 @@ func limited(tb testing.TB, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	tb.Cleanup(cancel)
 	return exec.CommandContext(ctx, "clrsnap", args...)
+}
+
+// TestRecordAndView records a running program, and shows the recording.
+func TestRecordAndView(t *testing.T) {
+	layer.Check(t)
+	app := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "2"}})
+	file := filepath.Join(t.TempDir(), "a.clrsnap")
+	r := finish(t, limited(t, "record", fmt.Sprint(app.PID), "-d", "300ms", "-o", file))
+	r.says(t, 0, `^clrsnap: [\d.]+m?s: \d+ cpu samples.*, \d+ wall samples`,
+		`^clrsnap: written to `+regexp.QuoteMeta(file)+`$`)
+	isComplete(t, file, "Spin.Program.Mix(ulong)")
+	if result, code := app.Stop(); result != "OK" || code != 0 {
+		t.Errorf("the program ended with %q, %d", result, code)
+	}
 }
 
 // TestRecordFormats records into a file of each format, which clrsnap view shows,
@@ -306,21 +321,36 @@ func (r *running) awaitWaiting(t *testing.T) {
 
 // TestRecordProgram: a program is recorded from its start, and waited for.
 func TestRecordProgram(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "a.html")
+	layer.Live(t)
 	main := "Begin.Program.WorkAsParent(long)"
 	t.Run("to its end", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(t.TempDir(), "a.html")
 		r := begin(t, recordBegin(t, file, nil, "--seconds", "1", "--code", "3")).end(t)
-		r.says(t, 0, `^clrsnap: recording .* until it ends; Ctrl-C`, `^clrsnap: the program ended with exit status 3$`)
+		r.says(t, 3, `^clrsnap: recording .* until it ends; Ctrl-C`, `^clrsnap: the program ended with exit status 3$`)
 		r.want(t, `^COUNT worked-us \d+$`, `^RESULT OK$`)
 		isComplete(t, file, main)
 	})
+	t.Run("to its abort", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(t.TempDir(), "a.clrsnap")
+		c := limited(t, "record", "--event", "exception", "--mode", "both", "-o", file, "--",
+			testenv.Kit(t).Host(testenv.DefaultRuntime), testenv.Build(t, "ordeal"), "--mode", "unhandled")
+		c.Env = append(os.Environ(), "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1", "DOTNET_DbgEnableMiniDump=0")
+		finish(t, c).says(t, 134, `^clrsnap: written to `, `^clrsnap: the program ended with signal: aborted`)
+		good(t, "view", file, "--mode", "exception").want(t, `System\.InvalidOperationException`)
+	})
 	t.Run("for a time", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(t.TempDir(), "a.html")
 		r := begin(t, recordBegin(t, file, []string{"-d", "2s"}, "--seconds", "4")).end(t)
 		r.says(t, 0, `^clrsnap: recording .* for 2s; `, `^clrsnap: [\d.]+m?s: `, `^clrsnap: waiting for the program`)
 		r.want(t, `^RESULT OK$`)
 		isComplete(t, file, main)
 	})
 	t.Run("Ctrl-C", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(t.TempDir(), "a.html")
 		r := begin(t, recordBegin(t, file, nil, "--seconds", "60"))
 		time.Sleep(2 * time.Second)
 		r.signal(t, syscall.SIGINT)
@@ -332,30 +362,37 @@ func TestRecordProgram(t *testing.T) {
 		}
 	})
 	t.Run("SIGTERM", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(t.TempDir(), "a.html")
 		r := begin(t, recordBegin(t, file, nil, "--seconds", "60"))
 		time.Sleep(2 * time.Second)
 		r.signal(t, syscall.SIGTERM)
-		r.end(t).says(t, 0, `^clrsnap: written to `,
+		r.end(t).says(t, 143, `^clrsnap: written to `,
 			`^clrsnap: the program ended with (exit status 143|signal: terminated)$`)
 		isComplete(t, file, main)
 	})
 	t.Run("SIGTERM later", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(t.TempDir(), "a.html")
 		r := begin(t, recordBegin(t, file, []string{"-d", "2s"}, "--seconds", "60"))
 		r.awaitWaiting(t)
 		r.signal(t, syscall.SIGTERM)
-		r.end(t).says(t, 0, `^clrsnap: the program ended with (exit status 143|signal: terminated)$`)
+		r.end(t).says(t, 143, `^clrsnap: the program ended with (exit status 143|signal: terminated)$`)
 	})
 	t.Run("subprocess", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(t.TempDir(), "a.html")
 		c := recordBegin(t, file, []string{"--subprocesses"}, "--seconds", "1")
 		at := slices.Index(c.Args, "--") + 1
 		c.Args = slices.Insert(c.Args, at, "sh", "-c", `"$@"; exit 5`, "sh")
-		begin(t, c).end(t).says(t, 0, `^clrsnap: the program ended with exit status 5$`)
+		begin(t, c).end(t).says(t, 5, `^clrsnap: the program ended with exit status 5$`)
 		isComplete(t, file, main)
 	})
 }
 
 // TestRecordFullDisk: a recording that does not fit is saved elsewhere, and can be read there.
 func TestRecordFullDisk(t *testing.T) {
+	layer.Live(t)
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
 		t.Skipf("SKIPPED: to mount a small file system needs root: %v", err)
@@ -394,6 +431,7 @@ func TestRecordFullDisk(t *testing.T) {
 // TestRecordNobody: a user without rights records a process of their own, also with the
 // capabilities that cheaper samples need.
 func TestRecordNobody(t *testing.T) {
+	layer.Live(t)
 	if asNobody("true").Run() != nil {
 		t.Skip("SKIPPED: this needs root")
 	}

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
-	"clrsnap/export"
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 	"clrsnap/record"
+	"clrsnap/report"
 )
 
 // recordProgress shows the progress of a recording on standard error.
@@ -45,19 +45,20 @@ func (p *recordProgress) show(pr record.Progress) {
 	if p.duration > 0 {
 		line += " of " + p.duration.String()
 	}
-	line += fmt.Sprintf(" · %s samples", thousands(pr.Samples))
+	line += fmt.Sprintf(" · %s %s", display.Number(pr.Samples), display.Plural(pr.Samples, "sample", "samples"))
 	if s := pr.Elapsed.Seconds(); s > 1 {
-		line += fmt.Sprintf(", %s a second", thousands(int(float64(pr.Samples)/s)))
+		line += fmt.Sprintf(", %s a second", display.Number(int(float64(pr.Samples)/s)))
 	}
-	line += fmt.Sprintf(" · %d threads use %.2f CPUs", pr.Threads, pr.TargetCPU)
+	line += fmt.Sprintf(" · %d %s %.2f CPUs", pr.Threads, display.Plural(pr.Threads, "thread uses", "threads use"),
+		pr.TargetCPU)
 	if pr.Broken > 0 {
-		line += fmt.Sprintf(" · %s incomplete", thousands(pr.Broken))
+		line += fmt.Sprintf(" · %s incomplete", display.Number(pr.Broken))
 	}
 	if pr.Lost > 0 {
-		line += fmt.Sprintf(" · %s lost", thousands(pr.Lost))
+		line += fmt.Sprintf(" · %s lost", display.Number(pr.Lost))
 	}
 	p.shown = true
-	fmt.Fprintf(p.a.stderr, "\r\x1b[K%s", clip(line, terminalWidth(p.a.stderr)-1))
+	fmt.Fprintf(p.a.stderr, "\r\x1b[K%s", display.Clip(line, terminalWidth(p.a.stderr)-1))
 }
 
 // end removes the progress line.
@@ -67,40 +68,10 @@ func (p *recordProgress) end() {
 	}
 }
 
-// thousands writes a number with separators.
-func thousands(n int) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
 // summarize prints how much was recorded, the recording's notes, and where it was written.
 func (a *app) summarize(r *profile.Recording, path string) {
-	var parts, events []string
-	for i := range r.Modes {
-		if m := &r.Modes[i]; m.Mode.OfEvents() {
-			events = append(events, eventLine(r, m))
-		} else {
-			parts = append(parts, fmt.Sprintf("%s %s samples", thousands(m.Samples), m.Mode)+flaws(m))
-		}
-	}
-	used := ""
-	if d := r.Duration.Seconds(); d > 0 {
-		used = fmt.Sprintf("; the program used %.2f of %d CPUs, clrsnap %.2f",
-			r.Cost.TargetCPU.Seconds()/d, r.Cost.Processors, r.Cost.OwnCPU.Seconds()/d)
-	}
-	line := r.Duration.Round(100 * time.Millisecond).String()
-	if len(parts) > 0 {
-		line += ": " + strings.Join(parts, ", ")
-	}
-	say(a.stderr, "%s%s", line, used)
-	for _, s := range events {
-		say(a.stderr, "%s", s)
-	}
-	for _, n := range r.Notes {
-		say(a.stderr, "note: %s", oneLineText(n))
+	for _, line := range report.RecordingSummary(r) {
+		say(a.stderr, "%s", line)
 	}
 	if path != "-" {
 		if abs, err := filepath.Abs(path); err == nil {
@@ -108,29 +79,6 @@ func (a *app) summarize(r *profile.Recording, path string) {
 		}
 		say(a.stderr, "written to %s", path)
 	}
-}
-
-// eventLine sums up a mode of events: "alloc: 1.23 GiB in 3,400 objects; 99 samples".
-func eventLine(r *profile.Recording, m *profile.ModeStats) string {
-	all := r.Totals(m.Mode).All
-	samples := " samples"
-	if m.Samples == 1 {
-		samples = " sample"
-	}
-	return fmt.Sprintf("%s: %s; %s", m.Mode, export.AmountText(m.Mode, all.All()), thousands(m.Samples)) +
-		samples + export.SamplingText(m) + flaws(m)
-}
-
-// flaws returns how many samples of a mode are incomplete or lost.
-func flaws(m *profile.ModeStats) string {
-	s := ""
-	if m.Broken > 0 {
-		s += fmt.Sprintf(" (%s incomplete)", thousands(m.Broken))
-	}
-	if m.Lost > 0 {
-		s += fmt.Sprintf(", %s lost", thousands(m.Lost))
-	}
-	return s
 }
 
 // explainEmpty says why there may be no samples.
@@ -148,8 +96,9 @@ func (a *app) explainEmpty(r *profile.Recording, f *recordFlags) {
 }
 
 // awaitCommand waits for the recorded program that clrsnap has started to end. It passes on
-// SIGTERM to the program.
-func (a *app) awaitCommand(ctx context.Context, cmd *exec.Cmd) {
+// SIGTERM to the program. It returns a programError if the program has ended with another status
+// than 0.
+func (a *app) awaitCommand(ctx context.Context, cmd *exec.Cmd) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	interrupted := ctx.Done()
@@ -164,14 +113,15 @@ func (a *app) awaitCommand(ctx context.Context, cmd *exec.Cmd) {
 			var exit *exec.ExitError
 			if errors.As(err, &exit) {
 				say(a.stderr, "the program ended with %v", exit)
+				return programError(exitStatus(exit.ProcessState))
 			}
-			return
+			return nil
 		case <-said:
 			a.finished.Store(true)
 			say(a.stderr, "waiting for the program (process %d) to end; Ctrl-C leaves it alone", cmd.Process.Pid)
 		case <-interrupted:
 			if !passOn(ctx, cmd) {
-				return
+				return nil
 			}
 			interrupted = nil
 		}

@@ -26,10 +26,10 @@ func TestSummarize(t *testing.T) {
 		{Mode: profile.GC},
 	}
 	const ofEvents = "" +
-		"clrsnap: alloc: 1.50 GiB in 3,400 objects; 1,234 samples, one for every 512 KiB (5 incomplete)\n" +
+		"clrsnap: alloc: 2 ± 1 GiB in 3,000 ± 3,000 objects; 1,234 samples, one for every 512 KiB (5 incomplete)\n" +
 		"clrsnap: exception: 1 exception; 1 sample, 2 lost\n" +
 		"clrsnap: contention: 45.6 ms in 12 waits; 12 samples of 900 waits, those of 1.00 ms or longer\n" +
-		"clrsnap: gc: 0 s; 0 samples\n" +
+		"clrsnap: gc: 0 s; 0 pauses\n" +
 		"clrsnap: note: A note.\n"
 	for _, c := range []struct {
 		modes []profile.ModeStats

@@ -38,8 +38,8 @@ func TestSaid(t *testing.T) {
 	clean(t, "say", b.String())
 	for _, err := range []error{errors.New(evil), usagef("%s", evil)} {
 		b.Reset()
-		report(&b, err)
-		clean(t, "report", b.String())
+		explain(&b, err)
+		clean(t, "explain", b.String())
 	}
 	file, err := os.CreateTemp(t.TempDir(), "")
 	must(t, err)

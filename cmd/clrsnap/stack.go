@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"clrsnap"
-	"clrsnap/export"
 	"clrsnap/internal/confine"
 	"clrsnap/profile"
+	"clrsnap/report"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -29,7 +29,9 @@ type stackFlags struct {
 	json     bool
 	output   string
 	group    string
-	text     export.TextOptions
+	lines    string
+	symbols  []string
+	text     report.TextOptions
 }
 
 func newStack(a *app) *cobra.Command {
@@ -39,6 +41,9 @@ func newStack(a *app) *cobra.Command {
 		Short: "Show the stacks of a process's threads",
 		Long: `Show what every thread of a process is doing: its stack, leaf first, with managed and
 native frames, and whether it is running or what it waits for.
+
+Threads of the runtime that wait for work are called idle: pool workers, the timer, the
+finalizer and others. They come after those that are doing something.
 
 Each thread is stopped while its stack is copied. That takes tens of microseconds, or
 longer if all CPUs are busy, but never longer than --max-pause. A thread that is
@@ -57,8 +62,10 @@ incomplete, and only cause a warning.
 
 What is shown:
   By default managed frames have namespaces and parameters as far as the width of the
-  terminal allows. Consecutive native frames without symbols share a line. Recursion
-  is folded. A stack that four or more threads have is shown once. --json always has
+  terminal allows. Consecutive native frames without symbols share a line. So do frames
+  that only lead from a thread to the program's code, such as those of the thread pool,
+  of awaits and of ASP.NET Core: [pool → Kestrel → ASP.NET: 14 frames]. Recursion is
+  folded. A stack that four or more threads have is shown once. --json always has
   every frame.
 
   --managed         no native frames; threads without managed frames are only listed
@@ -66,9 +73,19 @@ What is shown:
                     without a .NET runtime
   --group           equal stacks once, even of two threads, the largest group first
   --group=never     each thread by itself
-  --short, --full   shorter names; nothing folded or left out
+  --plumbing        every frame of .NET's plumbing
+  --short, --full   shorter names; nothing folded or left out, with the address of
+                    the runtime's Thread object and the GC mode of each thread
 
   Stacks are equal if they have the same methods, wherever in a method a thread is.
+
+Source lines:
+  A managed frame has its source line if the assembly's portable PDB is there: inside
+  the assembly, beside it, or in a folder that --symbols names. A PDB of another build
+  is not used. A frame that called another is at the line of the call. Shop/Queue.cs:~42
+  is the nearest line before: optimised code does not always belong to one. Threads that
+  share a stack but not the line of a frame have none there; --lines=always shows them
+  apart. Nothing is ever fetched from anywhere.
 
 Core dumps:
   With --core the stacks are read from an ELF core dump: of createdump
@@ -93,7 +110,7 @@ Core dumps:
 	f.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.dump != "" {
-			if err := a.wary(os.Getpid()); err != nil {
+			if err := a.mayBlock(os.Getpid()); err != nil {
 				return err
 			}
 			return a.stack(cmd.Context(), coreDump(f.dump), &f)
@@ -162,7 +179,8 @@ func (a *app) runningProcess(pid int) subject {
 		name: fmt.Sprintf("process %d", pid), again: fmt.Sprint(pid), others: "clrsnap ps lists .NET processes; ",
 		open: func(f *stackFlags, _ *pendingFile) (*clrsnap.Process, error) {
 			a.pid.Store(int64(pid))
-			o := clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause, Wary: a.worker == nil}
+			o := clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause, NonBlocking: a.worker == nil}
+			o.Lines, o.Symbols = f.lines != "never", f.symbols
 			return clrsnap.Open(context.Background(), pid, o)
 		},
 	}
@@ -175,7 +193,7 @@ func coreDump(path string) subject {
 			if err := out.confine(f.coreReads(), unix.CAP_DAC_READ_SEARCH); err != nil {
 				return nil, err
 			}
-			f.core.NativeOnly = f.text.Native
+			f.core.NativeOnly, f.core.Lines, f.core.Symbols = f.text.Native, f.lines != "never", f.symbols
 			return clrsnap.OpenCore(context.Background(), path, f.core)
 		},
 	}
@@ -185,9 +203,9 @@ func coreDump(path string) subject {
 // program's files can be anywhere: the dump says where.
 func (f *stackFlags) coreReads() []string {
 	if f.core.Sysroot == "" {
-		return append(confine.Files(), f.dump, f.core.Executable)
+		return append(append(confine.Files(), f.dump, f.core.Executable), f.symbols...)
 	}
-	return []string{f.dump, f.core.Executable, f.core.Sysroot}
+	return append([]string{f.dump, f.core.Executable, f.core.Sysroot}, f.symbols...)
 }
 
 func (f *stackFlags) register(cmd *cobra.Command) {
@@ -201,10 +219,18 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 		"`when` to show equal stacks once: auto (those of four or more threads), always or never")
 	fs.Lookup("group").NoOptDefVal = "always"
 	fs.BoolVar(&f.text.Short, "short", false, "names without namespaces and parameters")
-	fs.BoolVar(&f.text.Full, "full", false, "leave nothing out: full native names, any width, no folded recursion")
+	fs.BoolVar(&f.text.Plumbing, "plumbing", false,
+		"each frame between a thread and the program's code: of the thread pool, awaits, ASP.NET Core")
+	fs.BoolVar(&f.text.Full, "full", false,
+		"leave nothing out: full native names, any width, no folded recursion or plumbing, ThreadIDs and GC modes")
 	fs.BoolVar(&f.text.Tier, "tier", false, "show how methods were compiled: tier-0, tier-1, ReadyToRun, …")
 	fs.BoolVar(&f.text.IP, "ip", false,
 		"show instruction pointers and offsets, each thread by itself unless --group is given")
+	fs.StringVar(&f.lines, "lines", "auto",
+		"`when` to show source lines: auto (where there are PDBs), always (threads at different lines are no group)"+
+			" or never")
+	fs.StringArrayVar(&f.symbols, "symbols", nil,
+		"a `folder` in which to look for PDBs that are not beside their assemblies; can be given several times")
 	fs.BoolVar(&f.stopAll, "stop-all", false, "take all stacks at the same instant")
 	maxPauseFlag(fs, &f.maxPause)
 	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
@@ -213,6 +239,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md)")
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	complete(cmd, "group", "auto", "always", "never")
+	complete(cmd, "lines", "auto", "always", "never")
 }
 
 // check refuses flags that make no sense.
@@ -220,6 +247,10 @@ func (f *stackFlags) check() (*threadFilter, error) {
 	if err := oneOf("group", f.group, "auto", "always", "never"); err != nil {
 		return nil, err
 	}
+	if err := oneOf("lines", f.lines, "auto", "always", "never"); err != nil {
+		return nil, err
+	}
+	f.text.ByLine = f.lines == "always"
 	if f.text.Managed && f.text.Native {
 		return nil, usagef("--managed and --native exclude each other: without either, both kinds of frames are shown")
 	}
@@ -245,8 +276,8 @@ func checkMaxPause(d time.Duration) error {
 }
 
 // groupings are the values of --group.
-var groupings = map[string]export.Grouping{
-	"auto": export.GroupAuto, "always": export.GroupAlways, "never": export.GroupNever,
+var groupings = map[string]report.Grouping{
+	"auto": report.GroupAuto, "always": report.GroupAlways, "never": report.GroupNever,
 }
 
 func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
@@ -340,9 +371,9 @@ func (a *app) write(s *profile.Snapshot, out *pendingFile, f *stackFlags) error 
 	}
 	err := out.write(func(w io.Writer) error {
 		if f.json {
-			return export.JSON(w, s)
+			return report.JSON(w, s)
 		}
-		return export.Text(w, s, o)
+		return report.Text(w, s, o)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot write to %s: %w", out.title(), unwrapPath(err))

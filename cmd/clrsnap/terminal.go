@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
-	"clrsnap/export"
+	"clrsnap/report"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,19 +35,12 @@ func (a *app) colors(f *os.File) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(f)
 }
 
-// say writes one line to standard error. It cleans what a target or a file has put into it.
-func say(stderr io.Writer, format string, args ...any) {
-	fmt.Fprintf(stderr, "clrsnap: %s\n", export.Clean(fmt.Sprintf(format, args...)))
+// table returns how tables are written to standard output.
+func (a *app) table() report.TableOptions {
+	return report.TableOptions{Color: a.colors(a.stdout), Width: terminalWidth(a.stdout)}
 }
 
-// oneLineText makes a text from a target safe to print on one line of a terminal.
-func oneLineText(s string) string { return export.Clean(strings.Join(strings.Fields(s), " ")) }
-
-// clip cuts s to n columns; n <= 0: not at all.
-func clip(s string, n int) string {
-	r := []rune(s)
-	if n <= 0 || len(r) <= n {
-		return s
-	}
-	return string(r[:max(n-1, 0)]) + "…"
+// say writes one line to standard error. It cleans what a target or a file has put into it.
+func say(stderr io.Writer, format string, args ...any) {
+	fmt.Fprintf(stderr, "clrsnap: %s\n", report.Clean(fmt.Sprintf(format, args...)))
 }

@@ -11,8 +11,7 @@ import (
 // version is set by the build, with -ldflags "-X main.version=…".
 var version string
 
-// versionText returns the version that the build has set, or else the version or the commit
-// that Go has recorded.
+// versionText returns the version that the build has set, or else what Go has recorded.
 func versionText() string {
 	if version != "" {
 		return version
@@ -21,15 +20,28 @@ func versionText() string {
 	if !ok {
 		return "unknown"
 	}
+	return recordedVersion(info)
+}
+
+// recordedVersion is the version of the module, as go install module@version knows it, or else the
+// commit that was checked out. Go records neither with -buildvcs=false.
+func recordedVersion(info *debug.BuildInfo) string {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v
 	}
+	commit, suffix := "unknown", ""
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value[:min(12, len(s.Value))]
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			suffix = "-dirty" // as git describe
 		}
 	}
-	return "unknown"
+	if commit == "unknown" {
+		return commit
+	}
+	return commit + suffix
 }
 
 func newVersion(a *app) *cobra.Command {

@@ -11,6 +11,7 @@ import (
 
 	"clrsnap/export"
 	"clrsnap/profile"
+	"clrsnap/report"
 
 	"github.com/spf13/cobra"
 )
@@ -27,6 +28,12 @@ type viewFlags struct {
 	top      int
 	sort     string
 	byThread bool
+	full     bool
+	plumbing bool
+	idle     bool
+	callers  string
+	callees  string
+	path     bool
 	from, to time.Duration
 	diff     string
 	json     bool
@@ -40,9 +47,9 @@ func newView(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "view FILE",
 		Short: "Show the hottest functions of a recording, or convert it",
-		Long: `Show a recording as tables: for each mode the functions with the most time, bytes or
-events, and the threads. With --output or --format the recording, or the chosen part
-of it, is written in another format instead.
+		Long: `Show a recording as tables: for each mode the functions of your own code, those of all
+code with the most time, bytes or events, and the threads. With --output or --format
+the recording, or the chosen part of it, is written in another format instead.
 
 FILE is what clrsnap record has written, HTML flame graphs included. It can also be a
 profile of any program in the format of pprof or speedscope, or as folded stacks.
@@ -53,12 +60,43 @@ The columns of the tables:
   cum    in the function and in all that it calls; recursion counts once
   run    the part of wall-clock time in which the thread ran, or was ready to run
   wait   the part of wall-clock time in which the thread waited
+  CPU %  per cent of one CPU; wall %: per cent of the recording's length, so that two
+         threads that are always there have 200; MiB/s, per s: per second
 Each mode has its own tables. Ten threads have ten seconds of wall-clock time in each
-second. Native code without symbols is shown as its module: [libcoreclr.so].
+second. Rates of functions need 110 columns, and are those of cum. Threads that the
+runtime has for the same purpose share a row; --by-thread shows each.
 
-In event modes a first table shows the events: the classes that were allocated, the
-exceptions, or the threads that held locks. A second table shows the functions in
-which the events happened. Bytes and numbers that were sampled are estimates.
+Idle threads are left out of tables and pictures: pool workers without work, also while
+they spin, and threads of the runtime that wait for work. A line says how much that is;
+100 % is the rest. --idle shows them. JSON and other formats always have them.
+
+Native code without symbols is shown as its module: [libcoreclr.so]. What the runtime
+does on its own behalf has a name: [GC], [JIT], [finalizer], [tiered compilation].
+
+--callers NAME shows as a tree who calls a function, --callees NAME what it calls, and
+--path the heaviest calls from the base of the stacks on. NAME is a function's name, with
+or without namespaces, or else a part of names, or else a regular expression. If several
+functions of a stack match, the outermost counts. Shares are those of the whole mode.
+
+Folded stacks end with a number: microseconds, bytes, or how many. If there are several
+modes, the first frame of each stack names the mode and the unit, such as
+[wall: microseconds] or [alloc: bytes]; --mode chooses one, without such a frame.
+
+In tables a name that does not fit into the line of the terminal, or is longer than 100
+columns elsewhere, is cut in the middle (…); --full shows it whole. JSON and other
+formats always have it whole.
+
+In event modes another table shows the events: the classes that were allocated, the
+exceptions, or who held locks. The messages of exceptions follow, with how often there
+was each. The tables of functions show in which the events happened. Before them is a
+table of the locks that were waited for: the type of the object that was locked, and
+below it the methods that its holders were in, with those that had called them (←).
+"(code not seen)" is a thread that held a lock too briefly to be looked at.
+
+Numbers with ~ are estimated from samples, and rounded to the digits that are known: up
+to the first one of the standard error. Of a time only that which has few samples, about
+a hundred, is marked. The line above the tables has the standard error itself: 4,500 ±
+800 objects. Numbers of events without ~ are exact.
 
 With --diff BASE two recordings are compared function by function. The functions whose
 shares have changed most come first. A change that is marked with ≈ is not
@@ -71,9 +109,12 @@ Formats, by file extension:
   clrsnap view app.html --managed --sort cum          methods, callees included
   clrsnap view app.html --mode wall --state waiting   what is waited for?
   clrsnap view app.html --mode alloc                  what is allocated, and by whom?
+  clrsnap view app.html --callers Thread.Sleep        who sleeps?
+  clrsnap view app.html --callees Orders.Submit --mode wall
+  clrsnap view app.html --path                        where most of the time goes
   clrsnap view app.html --threads '^orders-' --from 5s --to 10s
   clrsnap view app.html -o app.pb.gz                  for go tool pprof
-  clrsnap view app.html -f folded | flamegraph.pl --countname=us >app.svg
+  clrsnap view app.html -m cpu -f folded | flamegraph.pl --countname=us >app.svg
   clrsnap view after.html --diff before.html          what has become slower?
   clrsnap view after.html --diff before.html -o diff.html
   clrsnap view app.html --json | jq '.modes[0].functions[0]'`,
@@ -91,7 +132,7 @@ Formats, by file extension:
 		if err := f.check(cmd); err != nil {
 			return err
 		}
-		if err := a.wary(os.Getpid()); err != nil {
+		if err := a.mayBlock(os.Getpid()); err != nil {
 			return err
 		}
 		// A recording can be large, and it is in memory as a whole.
@@ -122,12 +163,24 @@ func (f *viewFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.managed, "managed", false,
 		"only managed frames: what native code does counts for the method that called it")
 	fs.BoolVar(&f.native, "native", false, "every native frame, with or without a symbol")
-	fs.IntVarP(&f.top, "top", "n", 20, "how many functions a table has; 0: all (the default of --json)")
+	fs.BoolVar(&f.plumbing, "plumbing", false,
+		"each function of .NET's plumbing (thread pool, awaits, Kestrel): else runs of them are one in tables")
+	fs.BoolVar(&f.idle, "idle", false,
+		"with idle threads, which tables and pictures leave out otherwise")
+	fs.IntVarP(&f.top, "top", "n", 20,
+		"how many `rows` of functions a table has, half as many of your own; 0: all\n"+
+			"(the default of --json; that of --callers and --callees is 40, of --path 100)")
+	fs.StringVar(&f.callers, "callers", "",
+		"who calls the functions with this `name`, part of a name, or regexp")
+	fs.StringVar(&f.callees, "callees", "", "what the functions with this `name`, part of a name, or regexp call")
+	fs.BoolVar(&f.path, "path", false, "the heaviest path, from the base of the stacks on")
 	fs.StringVarP(&f.sort, "sort", "s", "flat", "the `order` of functions: flat or cum")
 	fs.BoolVar(&f.byThread, "by-thread", false,
 		"a table for each thread; in folded stacks the thread as the first frame")
 	fs.StringVar(&f.diff, "diff", "",
 		"compare with this `file`, the base: as a table, or as a flame graph with -o FILE.html")
+	fs.BoolVar(&f.full, "full", false,
+		"names at full length: else those that are too long for a line are cut in the middle")
 	fs.BoolVar(&f.json, "json", false, "the tables as JSON (docs/json.md)")
 	complete(cmd, "mode", viewModes()...)
 	complete(cmd, "state", "running", "waiting")
@@ -186,11 +239,18 @@ func (f *viewFlags) checkOutput(cmd *cobra.Command) error {
 	if f.json && !cmd.Flags().Changed("top") {
 		f.top = 0
 	}
+	if err := f.checkCalls(cmd); err != nil {
+		return err
+	}
 	switch {
 	case f.json && f.format != "":
 		return usagef("--json and --format exclude each other: --json is about the tables")
 	case f.byThread && (f.json || f.diff != ""):
 		return usagef("--by-thread does not go with --json or --diff: choose a thread with --threads")
+	case f.json && f.idle:
+		return usagef("--idle is for tables and pictures: --json always has idle threads")
+	case f.json && f.plumbing:
+		return usagef("--plumbing is for tables: --json always has every function")
 	case f.json:
 		f.file.path = f.output
 		return nil
@@ -204,10 +264,13 @@ func (f *viewFlags) checkOutput(cmd *cobra.Command) error {
 	if f.file.path == "" {
 		f.file.path = "-"
 	}
-	for _, flag := range []string{"top", "sort"} {
+	for _, flag := range []string{"top", "sort", "full", "plumbing"} {
 		if cmd.Flags().Changed(flag) {
 			return usagef("--%s is for tables, not for %s files", flag, f.file.format)
 		}
+	}
+	if err := checkIdle(f.idle, f.file.format); err != nil {
+		return err
 	}
 	switch {
 	case f.diff != "" && f.file.format != export.FormatHTML:
@@ -216,6 +279,14 @@ func (f *viewFlags) checkOutput(cmd *cobra.Command) error {
 			f.file.format)
 	case f.byThread && f.file.format != export.FormatFolded:
 		return usagef("--by-thread is for tables and folded stacks, not for %s files", f.file.format)
+	}
+	return nil
+}
+
+// checkIdle refuses --idle for a format that has idle threads anyway.
+func checkIdle(idle bool, format export.Format) error {
+	if idle && format != export.FormatHTML && format != export.FormatSVG {
+		return usagef("--idle is for tables and pictures: %s files always have idle threads", format)
 	}
 	return nil
 }
@@ -260,26 +331,36 @@ func (a *app) view(ctx context.Context, file string, f *viewFlags) error {
 	if f.file.format != "" {
 		return a.convert(ctx, out, r, base, f)
 	}
-	return a.tables(ctx, out, r, base, f)
+	return a.tables(ctx, out, file, r, base, f)
 }
 
 // tables writes tables, for people or as JSON.
-func (a *app) tables(ctx context.Context, out *pendingFile, r, base *profile.Recording, f *viewFlags) error {
-	o := export.TopOptions{
-		Rows: f.top, ByThread: f.byThread, Color: a.colors(a.stdout), Width: terminalWidth(a.stdout),
+func (a *app) tables(
+	ctx context.Context, out *pendingFile, file string, r, base *profile.Recording, f *viewFlags,
+) error {
+	o := report.TopOptions{
+		Rows: f.top, ByThread: f.byThread, Color: a.colors(a.stdout), Width: terminalWidth(a.stdout), Full: f.full,
+		Idle: f.idle, Plumbing: f.plumbing,
 	}
 	if f.sort == "cum" {
-		o.Sort = export.Cum
+		o.Sort = report.Cum
 	}
 	r, base = f.span(r), f.span(base)
-	encode := func(w io.Writer) error { return export.Top(w, r, o) }
+	encode := func(w io.Writer) error { return report.Top(w, r, o) }
+	if calls, ok := f.calls(o); ok {
+		encode = func(w io.Writer) error { return report.Calls(w, r, calls) }
+		if f.json {
+			encode = func(w io.Writer) error { return report.CallsJSON(w, r, calls) }
+		}
+		return a.writeCalls(ctx, out, file, encode)
+	}
 	switch {
 	case f.json && base != nil:
-		encode = func(w io.Writer) error { return export.DifferenceJSON(w, base, r, o) }
+		encode = func(w io.Writer) error { return report.DiffJSON(w, base, r, o) }
 	case f.json:
-		encode = func(w io.Writer) error { return export.TopJSON(w, r, o) }
+		encode = func(w io.Writer) error { return report.TopJSON(w, r, o) }
 	case base != nil:
-		encode = func(w io.Writer) error { return export.Difference(w, base, r, o) }
+		encode = func(w io.Writer) error { return report.Diff(w, base, r, o) }
 	}
 	return a.writeView(ctx, out, encode)
 }
@@ -290,7 +371,7 @@ func (a *app) convert(ctx context.Context, out *pendingFile, r, base *profile.Re
 		return err
 	}
 	a.tellMode(r, f.file.format)
-	o := export.Options{Base: base, ByThread: f.byThread}
+	o := export.Options{Base: base, ByThread: f.byThread, Idle: f.idle}
 	return a.writeView(ctx, out, func(w io.Writer) error { return export.Encode(w, r, f.file.format, o) })
 }
 

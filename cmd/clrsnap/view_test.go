@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"clrsnap/export"
 	"clrsnap/profile"
@@ -93,6 +95,44 @@ func TestViewTerminal(t *testing.T) {
 		!strings.HasPrefix(got, "Shop.Orders.Submit(") {
 		t.Errorf("folded: status %d:\n%s", status, got)
 	}
+}
+
+// TestViewPipe: at a pipe, tables have long names cut in the middle, unless --full is given.
+// Everything else has them whole.
+func TestViewPipe(t *testing.T) {
+	const arguments = "<System.Collections.Generic.Dictionary<string, Shop.Orders.Order>, System.Threading.Tasks.Task>"
+	name := "Shop.Orders.Pipeline" + arguments + ".Submit"
+	file := filepath.Join(t.TempDir(), "long.clrsnap")
+	b := profile.NewBuilder(profile.Limits{})
+	thread := b.Thread(profile.RecordedThread{OSThreadID: 1, Name: "main"})
+	node := b.Child(0, b.Location(profile.Location{Function: b.Function(profile.Function{
+		Kind: profile.Managed, Method: name, Display: name, Short: "Pipeline.Submit",
+		Signature: "(System.Threading.CancellationToken)", Module: "Shop",
+	})}))
+	b.Add(profile.Sample{Thread: thread, Node: node, Weight: 1e9})
+	r := b.Recording()
+	r.Processes = []profile.Process{{PID: 1}}
+	if err := replaceFile(file, func(w io.Writer) error { return export.WriteRecording(w, r) }); err != nil {
+		t.Fatal(err)
+	}
+	good(t, "view", file).want(t, `  Shop\.Orders\.Pipeline<System\..*….*Task>\.Submit\(…\)  Shop$`)
+	for line := range strings.Lines(good(t, "view", file).stdout) {
+		if cells := strings.SplitN(line, "  Shop.", 2); len(cells) == 2 && utf8.RuneCountInString("Shop."+cells[1]) !=
+			100+len("  Shop\n") {
+			t.Errorf("%d columns: %s", utf8.RuneCountInString("Shop."+cells[1]), cells[1])
+		}
+	}
+	whole := regexp.QuoteMeta(name + "(System.Threading.CancellationToken)")
+	good(t, "view", file, "--full").want(t, whole+"  Shop$")
+	good(t, "view", file, "-f", "folded").want(t, "^"+whole+` 1000000$`)
+	for _, args := range [][]string{{"--json"}, {"-f", "speedscope"}} {
+		if got := good(t, append([]string{"view", file}, args...)...).stdout; !strings.Contains(got, ">.Submit") ||
+			strings.Contains(got, "…") {
+			t.Errorf("%v: %s", args, got)
+		}
+	}
+	good(t, "view", file, "--diff", file).want(t, `Pipeline<System\..*….*Task>\.Submit\(…\)`)
+	good(t, "view", file, "--diff", file, "--full").want(t, whole)
 }
 
 // TestViewInterrupted: Ctrl-C works while a read from standard input blocks.

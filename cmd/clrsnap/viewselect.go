@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"clrsnap/export"
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 )
 
@@ -126,7 +127,7 @@ func recordedName(t *profile.RecordedThread) string { return cmp.Or(t.Name, t.Ro
 
 // explainNothing returns an error that says which of the flags no sample matches.
 func (f *viewFlags) explainNothing(r *profile.Recording, file string) error {
-	there, wanted := export.SampledModes(r), f.modes()
+	there, wanted := r.SampledModes(), f.modes()
 	if !slices.ContainsFunc(there, func(m profile.Mode) bool { return slices.Contains(wanted, m) }) {
 		return fmt.Errorf("%s has no %s samples: it has %s samples", file, joined(wanted, "or"), joined(there, "and"))
 	}
@@ -144,10 +145,10 @@ func threadNames(r *profile.Recording) string {
 	const most = 8
 	var names []string
 	seen := map[string]bool{}
-	for _, m := range export.SampledModes(r) {
+	for _, m := range r.SampledModes() {
 		for _, t := range r.Totals(m).Threads {
 			x := &r.Threads[t.Thread]
-			name := oneLineText(recordedName(x))
+			name := display.OneLine(recordedName(x))
 			if name == "" {
 				name = fmt.Sprint(x.OSThreadID)
 			}
@@ -174,7 +175,7 @@ func joined(modes []profile.Mode, last string) string {
 
 // requireCommon returns an error unless both recordings have samples of the same mode.
 func requireCommon(now *profile.Recording, file string, base *profile.Recording, baseFile string) error {
-	a, b := export.SampledModes(now), export.SampledModes(base)
+	a, b := now.SampledModes(), base.SampledModes()
 	if len(a) == 0 || len(b) == 0 {
 		if len(a) == 0 {
 			baseFile = file

@@ -19,6 +19,8 @@ import (
 	"time"
 	"unsafe"
 
+	"clrsnap/internal/testenv/layer"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -26,25 +28,32 @@ import (
 var hostileProcesses = []struct {
 	name  string
 	begin func(*hostile)
+	long  bool // reading it takes seconds, and is like reading another one: for proof
 }{
-	{"one-file-mapped-often", func(h *hostile) { h.visit(64, h.write(image{hdr: 120 << 20, frames: 120 << 20})) }},
-	{"many-files", func(h *hostile) { h.visit(1, h.files(64, image{hdr: 120 << 20, frames: 120 << 20})...) }},
-	{"no-search-table", func(h *hostile) { h.visit(1, h.files(4, image{frames: 48 << 20, dense: true})...) }},
-	{"many-segments", func(h *hostile) { h.visit(16, h.files(256, image{frames: 4096, segments: 4095})...) }},
-	{"many-sections", func(h *hostile) { h.visit(1, h.files(64, image{frames: 4096, sections: 65_000})...) }},
-	{"many-symbols", func(h *hostile) { h.visit(8, h.write(image{frames: 4096, symbols: 2 << 20})) }},
-	{
-		"long-symbols",
-		func(h *hostile) { h.climb(h.write(image{frames: 4096, code: 1 << 20, symbols: 1 << 20, names: 4000})) },
-	},
-	{"many-mappings-of-a-long-path", func(h *hostile) { h.mapOften(60_000, h.write(image{frames: 4096, path: 3800})) }},
-	{"many-mappings", func(h *hostile) { h.mapOften(60_000, h.write(image{frames: 4096})) }},
-	{
-		"many-mappings-and-threads",
-		func(h *hostile) { h.mapOften(60_000, h.write(image{frames: 4096})); h.recurse(500, 4<<10) },
-	},
-	{"deep-stacks", func(h *hostile) { h.recurse(100, 8<<20) }},
-	{"many-threads", func(h *hostile) { h.recurse(10_000, 4<<10) }},
+	{name: "one-file-mapped-often",
+		begin: func(h *hostile) { h.visit(64, h.write(image{hdr: 120 << 20, frames: 120 << 20})) }},
+	{name: "many-files",
+		begin: func(h *hostile) { h.visit(1, h.files(64, image{hdr: 120 << 20, frames: 120 << 20})...) }},
+	{name: "no-search-table",
+		begin: func(h *hostile) { h.visit(1, h.files(4, image{frames: 48 << 20, dense: true})...) }},
+	{name: "many-segments",
+		begin: func(h *hostile) { h.visit(16, h.files(256, image{frames: 4096, segments: 4095})...) }},
+	{name: "many-sections",
+		begin: func(h *hostile) { h.visit(1, h.files(64, image{frames: 4096, sections: 65_000})...) }},
+	{name: "many-symbols",
+		begin: func(h *hostile) { h.visit(8, h.write(image{frames: 4096, symbols: 2 << 20})) }},
+	{name: "long-symbols", long: true,
+		begin: func(h *hostile) {
+			h.climb(h.write(image{frames: 4096, code: 1 << 20, symbols: 1 << 20, names: 4000}))
+		}},
+	{name: "many-mappings-of-a-long-path",
+		begin: func(h *hostile) { h.mapOften(60_000, h.write(image{frames: 4096, path: 3800})) }},
+	{name: "many-mappings", long: true,
+		begin: func(h *hostile) { h.mapOften(60_000, h.write(image{frames: 4096})) }},
+	{name: "many-mappings-and-threads", long: true,
+		begin: func(h *hostile) { h.mapOften(60_000, h.write(image{frames: 4096})); h.recurse(500, 4<<10) }},
+	{name: "deep-stacks", begin: func(h *hostile) { h.recurse(100, 8<<20) }},
+	{name: "many-threads", long: true, begin: func(h *hostile) { h.recurse(10_000, 4<<10) }},
 }
 
 // The environment variables that make this test a hostile process.
@@ -380,9 +389,23 @@ const (
 	hostileTime   = 20 * time.Second // in bad times; 5 s is what ps is made for
 )
 
-// TestHostileProcesses reads each of them in every way.
+// TestHostileProcesses reads them in every way.
 func TestHostileProcesses(t *testing.T) {
+	layer.Live(t)
+	lookAtHostile(t, func(long bool) bool { return !long })
+}
+
+// TestHostileProcessesAll has those that take long; in its full form, all.
+func TestHostileProcessesAll(t *testing.T) {
+	layer.Proof(t)
+	lookAtHostile(t, func(long bool) bool { return long || layer.Size(false, true) })
+}
+
+func lookAtHostile(t *testing.T, wanted func(long bool) bool) {
 	for _, p := range hostileProcesses {
+		if !wanted(p.long) {
+			continue
+		}
 		t.Run(p.name, func(t *testing.T) {
 			pid := strconv.Itoa(startHostile(t, p.name))
 			for _, args := range [][]string{{"ps"}, {"stack", pid}, {"stack", "--native", pid},

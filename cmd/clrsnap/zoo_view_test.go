@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/testenv/layer"
+
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -37,7 +39,8 @@ type bomb struct {
 	write func(w io.Writer) // what gzip packs
 	says  string            // part of the one sentence; empty: it is shown
 	args  string            // besides view FILE; FILE stands for the file
-	long  bool              // it takes seconds, and is like another one: for make zoo
+	quick bool              // it takes half a second at most: for check
+	long  bool              // it takes seconds, and is like another one: for proof
 }
 
 const tooMuch = "it would take more than a gigabyte of memory"
@@ -48,23 +51,26 @@ var bombs = []bomb{
 
 	{name: "pprof, empty samples", write: pprofBomb(60_000_000, 2), says: "damaged"},
 	{name: "pprof, samples", write: pprofBomb(20_000_000, 2, 2<<3, 1), says: tooMuch},
-	{name: "pprof, empty mappings", write: pprofBomb(60_000_000, 3), says: "not a recording"},
-	{name: "pprof, mappings", write: pprofTable(8_000_000, 3), says: tooMuch},
-	{name: "pprof, locations", write: pprofTable(8_000_000, 4), says: tooMuch},
+	{name: "pprof, empty mappings", quick: true, write: pprofBomb(60_000_000, 3), says: "not a recording"},
+	{name: "pprof, mappings", long: true, write: pprofTable(8_000_000, 3), says: tooMuch},
+	{name: "pprof, locations", long: true, write: pprofTable(8_000_000, 4), says: tooMuch},
 	{name: "pprof, functions", write: pprofTable(8_000_000, 5), says: tooMuch},
 	{name: "pprof, strings", write: pprofBomb(60_000_000, 6), says: tooMuch},
-	{name: "pprof, sample types", write: pprofBomb(60_000_000, 1), says: "sample types"},
+	{name: "pprof, sample types", quick: true, write: pprofBomb(60_000_000, 1), says: "sample types"},
 	{name: "pprof, comments", write: pprofLong(13, 100_000_000, 0)},
 	{name: "pprof, labels", write: pprofLong(2, 60_000_000, 3<<3|2, 0), says: "damaged"},
 	{name: "pprof, values", write: pprofLong(2, 60_000_000, 2<<3, 1), says: "damaged"},
-	{name: "pprof, a long stack", write: pprofLong(2, 60_000_000, 1<<3, 1), says: "frames"},
-	{name: "pprof, a location of many lines", write: manyLines, says: "frames"},
+	{name: "pprof, a long stack", quick: true, write: pprofLong(2, 60_000_000, 1<<3, 1), says: "frames"},
+	{name: "pprof, a location of many lines", long: true, write: manyLines, says: "frames"},
 
 	{
 		name: "speedscope, fields", write: repeated("{", 30_000_000, `"a":0,`, `"profiles":[],"shared":{}}`),
 		says: "JSON",
 	},
-	{name: "speedscope, frames", write: repeated(`{"profiles":[],"shared":{"frames":[`, 30_000_000, "{},", "{}]}}")},
+	{
+		name: "speedscope, frames", long: true,
+		write: repeated(`{"profiles":[],"shared":{"frames":[`, 30_000_000, "{},", "{}]}}"),
+	},
 	{
 		name: "speedscope, different frames", write: numbered(`{"profiles":[],"shared":{"frames":[`, 4_000_000,
 			`{"name":"%d"},`, "{}]}}"), says: tooMuch,
@@ -74,18 +80,18 @@ var bombs = []bomb{
 			"{}]}"), says: "type",
 	},
 	{
-		name: "speedscope, threads", write: numbered(`{"shared":{"frames":[]},"profiles":[`, 4_000_000,
+		name: "speedscope, threads", long: true, write: numbered(`{"shared":{"frames":[]},"profiles":[`, 4_000_000,
 			`{"type":"sampled","name":"%d"},`, "{}]}"), says: tooMuch,
 	},
 	{name: "speedscope, empty samples", write: speedscopeSamples("[]", 10_000_000)},
-	{name: "speedscope, samples", write: speedscopeSamples("[0]", 20_000_000), says: tooMuch},
+	{name: "speedscope, samples", long: true, write: speedscopeSamples("[0]", 20_000_000), says: tooMuch},
 	{
-		name: "speedscope, a long stack",
+		name: "speedscope, a long stack", long: true,
 		write: repeated(`{"shared":{"frames":[{"name":"a"}]},"profiles":[{"type":"sampled","weights":[1],`+
 			`"samples":[[`, 50_000_000, "0,", "0]]}]}"), says: tooMuch,
 	},
 	{
-		name: "speedscope, events",
+		name: "speedscope, events", long: true,
 		write: repeated(`{"shared":{"frames":[{"name":"a"}]},"profiles":[{"type":"evented","events":[`, 5_000_000,
 			`{"type":"O","frame":0,"at":1},`, "{}]}]}"), says: "frames",
 	},
@@ -94,18 +100,24 @@ var bombs = []bomb{
 		says: "too large",
 	},
 
-	{name: "folded, frames without names", write: repeated("a", 200_000_000, ";", " 1\n"), says: tooMuch},
+	{
+		name: "folded, frames without names", long: true, write: repeated("a", 200_000_000, ";", " 1\n"),
+		says: tooMuch,
+	},
 	{name: "folded, samples", write: repeated("", 40_000_000, "a 1\n", ""), says: tooMuch},
 	{name: "folded, names", write: numbered("", 8_000_000, "%d 1\n", ""), says: tooMuch},
-	{name: "folded, stacks", write: numbered("", 6_000_000, "a;b;%d;c;d;e;f;g;h;i;j;k 1\n", ""), says: tooMuch},
+	{
+		name: "folded, stacks", long: true,
+		write: numbered("", 6_000_000, "a;b;%d;c;d;e;f;g;h;i;j;k 1\n", ""), says: tooMuch,
+	},
 	{name: "folded, a long name", write: repeated("", 100_000_000, "a", " 1\n"), says: "name"},
 	{name: "folded, a long number", write: repeated("a ", 100_000_000, "1", "\n"), says: "not a recording"},
 	{name: "folded, a line of spaces", write: repeated("a", 200_000_000, " ", "1")},
 
-	{name: "ours, samples", write: (&tables{samples: 20_000_000}).write, says: tooMuch},
-	{name: "ours, stacks", write: (&tables{nodes: 30_000_000}).write, says: tooMuch},
-	{name: "ours, locations", write: (&tables{locations: 30_000_000}).write, says: tooMuch},
-	{name: "ours, functions", write: (&tables{functions: 30_000_000}).write, says: tooMuch},
+	{name: "ours, samples", long: true, write: (&tables{samples: 20_000_000}).write, says: tooMuch},
+	{name: "ours, stacks", long: true, write: (&tables{nodes: 30_000_000}).write, says: tooMuch},
+	{name: "ours, locations", long: true, write: (&tables{locations: 30_000_000}).write, says: tooMuch},
+	{name: "ours, functions", long: true, write: (&tables{functions: 30_000_000}).write, says: tooMuch},
 	{name: "ours, strings", write: (&tables{strings: 100_000_000}).write, says: tooMuch},
 	{
 		name: "ours, threads", write: (&tables{more: `"threads":[`, element: "{},", elements: 30_000_000}).write,
@@ -116,17 +128,17 @@ var bombs = []bomb{
 		says: tooMuch,
 	},
 	{
-		name: "ours, notes", write: (&tables{more: `"notes":[`, element: `"",`, elements: 60_000_000}).write,
-		says: tooMuch,
+		name: "ours, notes", long: true,
+		write: (&tables{more: `"notes":[`, element: `"",`, elements: 60_000_000}).write, says: tooMuch,
 	},
 	{
-		name: "ours, a long note", write: (&tables{more: `"notes":["`, element: `a`, elements: 100_000_000}).write,
-		says: "too large",
+		name: "ours, a long note", quick: true,
+		write: (&tables{more: `"notes":["`, element: `a`, elements: 100_000_000}).write, says: "too large",
 	},
 	{name: "ours, unknown fields", write: (&tables{more: `"x":[`, element: `0,`, elements: 300_000_000}).write},
 	{
-		name: "ours, functions of one long name", write: (&tables{functions: 100_000, long: 4_000_000}).write,
-		says: tooMuch,
+		name: "ours, functions of one long name", quick: true,
+		write: (&tables{functions: 100_000, long: 4_000_000}).write, says: tooMuch,
 	},
 	{
 		name:  "ours, places in one function of a long name",
@@ -138,12 +150,12 @@ var bombs = []bomb{
 		says: "gigabyte",
 	},
 	{
-		name:  "ours, frames of a long name, folded",
+		name: "ours, frames of a long name, folded", quick: true,
 		write: (&tables{nodes: 1000, depth: 1000, samples: 1000, long: 4_000_000}).write, args: "-f folded",
 		says: "gigabyte",
 	},
 	{
-		name:  "ours, frames of a long name, as a trace",
+		name: "ours, frames of a long name, as a trace", long: true,
 		write: (&tables{nodes: 1000, depth: 1000, samples: 1000, long: 4_000_000}).write, args: "-f trace",
 		says: "gigabyte",
 	},
@@ -157,10 +169,19 @@ var bombs = []bomb{
 		write: (&tables{kind: 3, nodes: 2_000_000, depth: 262_144, samples: 2_000_000}).write,
 	},
 	{name: "ours, each frame of deep stacks, folded", write: deepStacks, args: "-f folded", says: "gigabyte"},
-	{name: "ours, each frame of deep stacks, pprof", write: deepStacks, args: "-f pprof", says: "gigabyte"},
-	{name: "ours, each frame of deep stacks, speedscope", write: deepStacks, args: "-f speedscope", says: "gigabyte"},
-	{name: "ours, each frame of deep stacks, as a trace", write: deepStacks, args: "-f trace", says: "gigabyte"},
-	{name: "ours, each frame of deep stacks, in a picture", write: deepStacks, args: "-f svg"},
+	{
+		name: "ours, each frame of deep stacks, pprof", long: true, write: deepStacks, args: "-f pprof",
+		says: "gigabyte",
+	},
+	{
+		name: "ours, each frame of deep stacks, speedscope", long: true, write: deepStacks, args: "-f speedscope",
+		says: "gigabyte",
+	},
+	{
+		name: "ours, each frame of deep stacks, as a trace", long: true, write: deepStacks, args: "-f trace",
+		says: "gigabyte",
+	},
+	{name: "ours, each frame of deep stacks, in a picture", long: true, write: deepStacks, args: "-f svg"},
 	{name: "ours, each frame of deep stacks, as a page", write: deepStacks, args: "-f html"},
 
 	{name: "ours, as many samples as there may be", write: mostSamples, args: "--diff FILE"},
@@ -168,7 +189,7 @@ var bombs = []bomb{
 	{name: "ours, as many samples as there may be, pprof", long: true, write: mostSamples, args: "-f pprof"},
 	{name: "ours, as many samples as there may be, speedscope", long: true, write: mostSamples, args: "-f speedscope"},
 	{
-		name: "ours, as many samples as there may be, as a trace", write: mostSamples, args: "-f trace",
+		name: "ours, as many samples as there may be, as a trace", long: true, write: mostSamples, args: "-f trace",
 		says: "million events",
 	},
 	{name: "ours, as many stacks as there may be", long: true, write: mostNodes, args: "--diff FILE"},
@@ -181,6 +202,12 @@ var bombs = []bomb{
 		args: "--json --diff FILE", says: "gigabyte",
 	},
 	{name: "ours, as many functions as there may be, in a picture", long: true, write: mostFunctions, args: "-f svg"},
+	{name: "ours, deep stacks of many functions, callers", write: deepFunctions, args: "--callers 5 --top 0"},
+	{name: "ours, deep stacks of many functions, callees", write: deepFunctions, args: "--callees .* --top 0 --json"},
+	{name: "ours, as many stacks as there may be, callees", long: true, write: mostNodes, args: "--callees .*"},
+	{name: "ours, as many functions as there may be, a path", write: mostFunctions, args: "--path --top 0 --json"},
+	{name: "ours, as many functions as there may be, callers", long: true, write: mostFunctions, args: "--callers 99"},
+	{name: "ours, as many samples as there may be, a path", long: true, write: mostSamples, args: "--path --idle"},
 	{name: "ours, as many threads as there may be", write: mostThreads},
 	{name: "ours, as many threads as there may be, as JSON", long: true, write: mostThreads, args: "--json"},
 	{name: "ours, as many threads as there may be, speedscope", long: true, write: mostThreads, args: "-f speedscope"},
@@ -192,11 +219,15 @@ var bombs = []bomb{
 // The recordings that just fit into the budget: showing these takes the most.
 func mostSamples(w io.Writer) { (&tables{samples: 5_500_000, nodes: 3000, depth: 10}).write(w) }
 func mostNodes(w io.Writer) {
-	(&tables{locations: 100_003, nodes: 3_500_000, depth: 100, samples: 70_000, incomplete: 35_000}).write(w)
+	(&tables{locations: 100_003, nodes: 3_000_000, depth: 100, samples: 70_000, incomplete: 35_000}).write(w)
 }
 func mostFunctions(w io.Writer) {
 	(&tables{functions: 430_000, names: 430_000, locations: 430_000, nodes: 430_000, depth: 1000, samples: 430 * 7,
 		modes: 7}).write(w)
+}
+func deepFunctions(w io.Writer) {
+	(&tables{functions: 100_000, names: 100_000, locations: 100_000, nodes: 1_000_000, depth: 10_000,
+		samples: 1_000_000}).write(w)
 }
 func mostThreads(w io.Writer) { (&tables{threads: 1 << 20, samples: 1 << 20, nodes: 10}).write(w) }
 
@@ -208,14 +239,27 @@ func deepStacks(w io.Writer) {
 // TestViewBombs: whatever a file contains, view shows it or says in one sentence why not, and
 // uses no more than a bounded amount of memory.
 func TestViewBombs(t *testing.T) {
-	for _, b := range bombs {
-		if b.long && os.Getenv("CLRSNAP_ZOO") != "all" {
-			continue
+	layer.Live(t)
+	setEach(t, func(b *bomb) bool { return !b.long })
+}
+
+// TestViewBombsQuick is a part of TestViewBombs.
+func TestViewBombsQuick(t *testing.T) { setEach(t, func(b *bomb) bool { return b.quick }) }
+
+// TestViewBombsAll has those of our own format that take long; in its full form, all.
+func TestViewBombsAll(t *testing.T) {
+	layer.Proof(t)
+	setEach(t, func(b *bomb) bool { return b.long && strings.HasPrefix(b.name, "ours") || layer.Size(false, true) })
+}
+
+func setEach(t *testing.T, wanted func(*bomb) bool) {
+	for i := range bombs {
+		if b := &bombs[i]; wanted(b) {
+			t.Run(b.name, func(t *testing.T) {
+				t.Parallel()
+				b.set(t)
+			})
 		}
-		t.Run(b.name, func(t *testing.T) {
-			t.Parallel()
-			b.set(t)
-		})
 	}
 }
 
@@ -228,8 +272,19 @@ func hour(w io.Writer) {
 // TestViewHour: a large honest recording is written in every format but folded stacks, which
 // would be two gigabytes. What can be read back is read.
 func TestViewHour(t *testing.T) {
+	layer.Live(t)
+	viewHour(t, ".clrsnap", ".svg")
+}
+
+// TestViewHourAll has the formats that TestViewHour leaves out.
+func TestViewHourAll(t *testing.T) {
+	layer.Proof(t)
+	viewHour(t, ".html", ".pb.gz", ".speedscope.json")
+}
+
+func viewHour(t *testing.T, extensions ...string) {
 	file := (&bomb{write: hour}).file(t)
-	for _, extension := range []string{".clrsnap", ".html", ".pb.gz", ".speedscope.json", ".svg"} {
+	for _, extension := range extensions {
 		t.Run(extension[1:], func(t *testing.T) {
 			t.Parallel()
 			out := filepath.Join(t.TempDir(), "hour"+extension)

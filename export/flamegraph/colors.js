@@ -6,6 +6,7 @@
 const PALETTE = {
   light: {
     user: { hue: 24, range: 22, saturation: 92, lightness: 64, text: "#221503" },
+    package: { hue: 54, range: 12, saturation: 82, lightness: 72, text: "#262003" },
     framework: { hue: 202, range: 24, saturation: 68, lightness: 76, text: "#0a1c30" },
     native: { hue: 140, range: 30, saturation: 16, lightness: 74, text: "#13211a" },
     kernel: { hue: 335, range: 20, saturation: 17, lightness: 60, text: "#1d0c12" },
@@ -16,6 +17,7 @@ const PALETTE = {
   },
   dark: {
     user: { hue: 20, range: 20, saturation: 72, lightness: 36, text: "#fff3e2" },
+    package: { hue: 52, range: 12, saturation: 58, lightness: 24, text: "#fff7d6" },
     framework: { hue: 205, range: 22, saturation: 46, lightness: 34, text: "#e6f1ff" },
     native: { hue: 140, range: 30, saturation: 13, lightness: 30, text: "#e3efe8" },
     kernel: { hue: 335, range: 20, saturation: 20, lightness: 24, text: "#f6dfe6" },
@@ -27,7 +29,7 @@ const PALETTE = {
 };
 
 // The names of the kinds, by their index in ORIGINS. The name of events depends on the mode.
-const ORIGIN_NAMES = ["your code", "framework", "native", "kernel"];
+const ORIGIN_NAMES = ["your code", "packages", "framework", "native", "kernel"];
 
 class Colors {
   constructor(theme, functions) {

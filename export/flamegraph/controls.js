@@ -82,12 +82,24 @@ function showSummary(page) {
   }
   if (base) parts.push(` Widths: ${page.showBase ? "before" : "after"}.`);
   if (base && !page.strip.isWhole()) parts.push(" The time range applies to this recording only.");
+  if (!s.idle) parts.push(idleText(page));
   byId("summary").replaceChildren(...parts);
+}
+
+// idleText says what is left out, and how much of all that is.
+function idleText(page) {
+  const kinds = page.recording.idleShares(page.selection.mode), named = 3;
+  if (!kinds.length) return "";
+  const share = (list) => formatShare(list.reduce((sum, k) => sum + k.share, 0), 1);
+  const parts = kinds.slice(0, named).map((k) => `${clean(k.kind)} ${share([k])}`);
+  if (kinds.length > named) parts.push(`others ${share(kinds.slice(named))}`);
+  return ` Left out: idle threads, ${share(kinds)} of the whole (${parts.join(", ")}).`;
 }
 
 // whatIsCounted returns what a total is the sum of, as far as its own text does not say so.
 function whatIsCounted({ mode, stats, selection, whole }) {
-  const events = eventsText(mode, whole.events[0]), samples = plural(whole.count[0], "sample", "samples");
+  const events = eventsText({ mode, stats }, whole.events[0], whole.count[0]);
+  const samples = plural(whole.count[0], "sample", "samples");
   const states = mode.states ? `, ${["", "running", "waiting", "running and waiting"][selection.states]},` : "";
   const from = !isSampled(mode, stats) ? "" : mode.events ? `, estimated from ${samples}` : ` in ${samples}`;
   return states + (events && ` in ${events}`) + from;
@@ -148,6 +160,15 @@ function showToggles(page) {
     ["flip", "Root at bottom", "Flame instead of icicle (i)",
       flame.flip, (on) => { flame.flip = on; flame.resize(); flame.reveal(flame.focus, true); }],
   ];
+  if (page.idle.length) {
+    const title = "With the threads that have nothing to do and wait for work (w)";
+    const change = (on) => { s.idle = on; listThreads(page); page.update(); };
+    toggles.unshift(["idle", "Idle threads", title, s.idle, change]);
+  }
+  if (page.hasFolds()) {
+    const title = "Each frame of the thread pool, awaits, ASP.NET Core and the like (p)";
+    toggles.splice(2, 0, ["plumbing", "Show plumbing", title, s.plumbing, (on) => { s.plumbing = on; page.update(); }]);
+  }
   if (page.hasLeaves()) {
     const title = `The last frame of a stack: ${mode.leaf}. Without it, the last frame is the function (e)`;
     toggles.unshift(["leaves", mode.leaves, title, s.leaves, (on) => { s.leaves = on; page.update(); }]);
@@ -171,7 +192,7 @@ function listThreads(page) {
   const { recording: r, selection: s } = page, weights = new Float64Array(page.threads.length);
   let all = 0;
   for (let i = 0; i < r.samples; i++) {
-    if (r.mode[i] !== s.mode) continue;
+    if (r.mode[i] !== s.mode || !s.idle && r.idle[i]) continue;
     weights[r.group[r.thread[i]]] += r.weight[i];
     all += r.weight[i];
   }
@@ -211,7 +232,9 @@ const KEYS = [
   ["s", "callers and callees of the selected function"],
   ["i", "root at the top or at the bottom"],
   ["m", "managed frames only"],
+  ["p", "show plumbing: the frames of thread pool, awaits and ASP.NET Core one by one"],
   ["1  2  3 …", "choose a mode, in the order of the buttons"],
+  ["w", "with or without idle threads, which wait for work"],
   ["e", "in event modes: with or without the event as the last frame"],
   ["t", "show or hide the table"],
   ["?", "this help"],

@@ -3,7 +3,10 @@
 
 const RUNNING = 0, WAITING = 1;
 const MANAGED = 0, NATIVE = 1, KERNEL = 2, EVENT = 3;
-const ORIGINS = ["user", "framework", "native", "kernel", "event"];
+const ORIGINS = ["user", "package", "framework", "native", "kernel", "event"];
+
+// The values of the column "owner" of functions, as indices into ORIGINS; 0: the name says it.
+const OWNERS = [undefined, 0, 1, 2];
 
 // readRecording decodes base64 → gzip → JSON of one script element.
 async function readRecording(element) {
@@ -32,6 +35,9 @@ class Recording {
     this.nodeParent = Int32Array.from(doc.nodes.parent);
     this.nodeLocation = Int32Array.from(doc.nodes.location);
     this.readSamples(doc.samples);
+    this.idle = new Uint8Array(this.samples);
+    this.idleKinds = doc.idle ?? {};
+    for (const samples of Object.values(this.idleKinds)) for (const i of samples) this.idle[i] = 1;
   }
 
   readSamples(s) {
@@ -60,6 +66,16 @@ class Recording {
     return this.mode.some((m, i) => m === mode && endsWithEvent(this.node[i]));
   }
 
+  // idleShares returns the kinds of idle thread that have samples of a mode, the largest first, each
+  // with its share of all.
+  idleShares(mode) {
+    const sum = (list) => list.reduce((n, i) => n + (this.mode[i] === mode ? this.weight[i] : 0), 0);
+    let all = 0;
+    for (let i = 0; i < this.samples; i++) if (this.mode[i] === mode) all += this.weight[i];
+    return Object.entries(this.idleKinds).map(([kind, list]) => ({ kind, share: all > 0 ? sum(list) / all : 0 }))
+      .filter((k) => k.share > 0).sort((a, b) => b.share - a.share);
+  }
+
   nodeFunction(node) { return this.locationFunction[this.nodeLocation[node]]; }
 }
 
@@ -69,28 +85,44 @@ function functionsOf(doc) {
   return f.kind.map((kind, i) => {
     const module = strings[f.module[i]];
     // Formats of other tools may have no display names.
-    const display = clean(strings[f.display[i]] || strings[f.method[i]] || `[${module || "unknown"}]`);
+    const name = clean(strings[f.display[i]] || strings[f.method[i]] || `[${module || "unknown"}]`);
+    const fate = f.fate ? clean(strings[f.fate[i]]) : ""; // recordings of earlier versions have it in the name
+    const withFate = (name, fate) => fate ? `${name}, ${fate}` : name;
     return {
-      kind, module: clean(module), display,
-      short: clean(strings[f.short[i]]) || display,
+      kind, module: clean(module), display: withFate(name, fate),
+      short: withFate(clean(strings[f.short[i]]) || name, shortFate(fate)),
       signature: clean(strings[f.signature[i]]),
       nameless: strings[f.method[i]] === "",
-      origin: originOf(kind, module),
+      origin: originOf(kind, module, OWNERS[f.owner[i]]),
       // what identifies a function in two recordings
-      key: [kind, strings[f.method[i]], strings[f.display[i]], strings[f.signature[i]], module].join("\0"),
+      key: [kind, strings[f.method[i]], strings[f.display[i]], strings[f.signature[i]], module, fate].join("\0"),
     };
   });
 }
 
+// shortFate leaves out the namespace of the method that caught an exception: all but the last two names.
+function shortFate(fate) {
+  const mark = "caught by ", at = fate.indexOf(mark);
+  if (at < 0) return fate;
+  const by = fate.slice(at + mark.length), dots = [];
+  for (let i = 0, depth = 0; i < by.length; i++) {
+    if ("<([{".includes(by[i])) depth++;
+    else if (">)]}".includes(by[i])) depth--;
+    else if (by[i] === "." && depth <= 0) dots.push(i);
+  }
+  return fate.slice(0, at + mark.length) + (dots.length > 1 ? by.slice(dots[dots.length - 2] + 1) : by);
+}
+
 // originOf is profile.Function.Origin, as an index into ORIGINS: whose code a function is, or
 // that it is an event.
-function originOf(kind, module) {
-  if (kind === EVENT) return 4;
-  if (kind === KERNEL) return 3;
-  if (kind === NATIVE) return 2;
+function originOf(kind, module, owner) {
+  if (kind === EVENT) return 5;
+  if (kind === KERNEL) return 4;
+  if (kind === NATIVE) return 3;
+  if (owner !== undefined) return owner;
   const framework = module === "" || module === "mscorlib" || module === "netstandard" || module === "System" ||
     module.startsWith("System.") || module.startsWith("Microsoft.");
-  return framework ? 1 : 0;
+  return framework ? 2 : 0;
 }
 
 // clean writes control characters, invisible ones and those that change the direction of

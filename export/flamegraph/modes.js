@@ -76,10 +76,22 @@ const MODES = [
   },
 ];
 
-// eventsText returns how many events a weight is the sum of: "3 400 objects". It is empty if
+// eventsText returns how many events a weight is the sum of: "~3 400 objects". It is empty if
 // that is not known, or if the weight is that number.
-function eventsText(mode, events) {
-  return mode.events && mode.unit !== COUNT && events > 0 ? plural(events, ...mode.events) : "";
+function eventsText({ mode, stats }, events, samples) {
+  if (!mode.events || mode.unit === COUNT || events <= 0) return "";
+  const [one, many] = mode.events;
+  const count = isSampled(mode, stats) ? estimatedCount(events, samples) : formatCount(events);
+  return `${count} ${events === 1 ? one : many}`;
+}
+
+// estimatedCount returns a number of events that was estimated from samples, rounded to the digits that are
+// known: up to the first one of its standard error, which takes the samples to be equal.
+function estimatedCount(n, samples) {
+  const error = samples > 0 && n > samples ? n * Math.sqrt((1 - samples / n) / samples) : 0;
+  if (error < 0.5) return formatCount(n);
+  const unit = 10 ** Math.max(0, Math.floor(Math.log10(error)));
+  return `~${formatCount(Math.round(n / unit) * unit)}`;
 }
 
 // isSampled tells whether a sample of a mode can stand for more than one event, or for time.

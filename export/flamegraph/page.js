@@ -3,6 +3,7 @@
 class Page {
   constructor(recording, base) {
     this.recording = recording; this.base = base;
+    readPlumbing(byId("plumbing"), recording, base);
     Object.assign(this, unify(recording, base));
     this.ready = false;
     this.around = null; // the function of a sandwich
@@ -10,7 +11,8 @@ class Page {
     this.modes = MODES.map((_, m) => m).filter((m) => recording.hasMode(m));
     const mode = this.modes.find((m) => recording.mode.includes(m)) ?? this.modes[0] ?? 0;
     this.selection = {
-      mode, states: 3, threads: "merged", managed: false, native: false, leaves: true, from: 0, to: Infinity,
+      mode, states: 3, threads: "merged", managed: false, native: false, leaves: true, plumbing: false,
+      idle: byId("app").dataset.idle === "shown", from: 0, to: Infinity,
     };
     this.showBase = false;
     this.flame = new Flame(byId("scroll"), {
@@ -24,7 +26,8 @@ class Page {
     this.commands = {
       "/": () => this.startSearch(), n: () => this.step(1), N: () => this.step(-1), 0: () => this.resetZoom(),
       i: () => byId("toggle-flip").click(), t: () => this.toggleTable(),
-      m: () => byId("toggle-managed").click(), e: () => byId("toggle-leaves")?.click(),
+      m: () => byId("toggle-managed").click(), p: () => byId("toggle-plumbing")?.click(),
+      e: () => byId("toggle-leaves")?.click(), w: () => byId("toggle-idle")?.click(),
       s: () => {
         const f = this.flame.selected >= 0 ? this.tree.func[this.flame.selected] : this.flame.marked;
         if (f >= 0 && f !== null) this.openSandwich(f);
@@ -40,6 +43,9 @@ class Page {
   get mode() { return MODES[this.selection.mode]; }
 
   get stats() { return this.recording.stats(this.selection.mode); }
+
+  // idle lists the idle threads of the recordings, with their shares of the mode.
+  get idle() { return [this.recording, this.base].flatMap((r) => r ? r.idleShares(this.selection.mode) : []); }
 
   // hasLeaves tells whether stacks end with a frame for the event, unless it is left out.
   hasLeaves() { return [this.recording, this.base].some((r) => r && r.hasLeaves(this.selection.mode)); }
@@ -95,6 +101,9 @@ class Page {
     if (!this.recording.mode.includes(this.selection.mode)) {
       return `The recording has no ${samples[1]}. ${whyNone(this.mode, this.stats)}`;
     }
+    if (!this.selection.idle && this.idle.length) {
+      return `The selection has no ${samples[1]} but those of idle threads. "Idle threads" shows them.`;
+    }
     const others = `other threads${states ? " or states" : ""}`;
     return `The selection has no ${samples[1]}. Choose ${others}, or all of the time.`;
   }
@@ -131,11 +140,21 @@ class Page {
 
   labelOf(tree, i) {
     const func = tree.func[i];
-    if (func >= 0) return this.functions[func].short;
+    if (func >= 0) return this.nameOf(tree, i);
     if (func === INCOMPLETE) return "[incomplete stack]";
     if (func <= FIRST_THREAD) return this.threads[FIRST_THREAD - func].label;
     return `all: ${this.mode.total(this.showBase ? this.baseWeight : this.weight)}`;
   }
+
+  // nameOf returns the name of a function, or of a run of plumbing.
+  nameOf(tree, i, long) {
+    const f = this.functions[tree.func[i]], run = tree.runs.get(i);
+    if (run) return foldLabel(f.fold, run);
+    return long ? f.display : f.short;
+  }
+
+  // hasFolds tells whether there is plumbing to fold.
+  hasFolds() { return [this.recording, this.base].some((r) => r && r.folds.any); }
 
   // Weights as text.
   figure(weight) { return this.mode.unit.format(weight); }
@@ -149,7 +168,7 @@ class Page {
 
   // withEvents returns the total of a frame, with the number of events.
   withEvents(i) {
-    const events = eventsText(this.mode, this.tree.events[i]);
+    const events = eventsText(this, this.tree.events[i], this.tree.count[i]);
     return this.withShare(this.tree.total[i]) + (events && ` in ${events}`);
   }
 
@@ -261,10 +280,10 @@ class Page {
   }
 
   foundText() {
-    const { functions, frames, weight } = this.found;
-    if (!frames) return "nothing found";
+    const { functions, frames, weight, folded } = this.found, elsewhere = folded ? "; plumbing is folded (p)" : "";
+    if (!frames) return `nothing found${elsewhere}`;
     const where = `${plural(functions.size, "function", "functions")} in ${plural(frames, "frame", "frames")}`;
-    return `${where}: ${this.withShare(weight)}`;
+    return `${where}: ${this.withShare(weight)}${elsewhere}`;
   }
 
   marksOf(tree) { return Uint8Array.from(tree.func, (f) => this.found.functions.has(f) ? 1 : 0); }
@@ -323,5 +342,6 @@ function findFunctions(page, test) {
   const tree = page.whole, present = new Set();
   for (let i = 1; i < tree.size; i++) if (functions.has(tree.func[i])) { frames++; present.add(tree.func[i]); }
   tree.outermost((i) => present.has(tree.func[i]), (i) => { weight += tree.total[i]; });
-  return { functions: present, frames, weight };
+  const folded = !page.selection.plumbing && [...functions].some((func) => page.functions[func]?.plumbing);
+  return { functions: present, frames, weight, folded };
 }

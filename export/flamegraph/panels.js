@@ -131,7 +131,7 @@ class Table {
     const row = element("tr", { onclick: () => p.markFunction(r.func), ondblclick: () => p.openSandwich(r.func) });
     row.dataset.func = r.func;
     if (p.base) row.append(...this.compared(r));
-    else row.append(this.figure(r.self), this.figure(r.total, eventsText(p.mode, r.events)));
+    else row.append(this.figure(r.self), this.figure(r.total, eventsText(p, r.events, r.count)));
     row.append(element("td", {}, name));
     return row;
   }
@@ -171,12 +171,17 @@ class Table {
 // showDetail describes a frame, or the root.
 function showDetail(page, i) {
   const tree = page.tree, func = tree.func[i], f = page.functions[func];
-  const name = element("div", {}, element("b", {}, f ? f.display : page.labelOf(tree, i)), f ? f.signature : "");
+  const name = element("div", {}, element("b", {}, f ? page.nameOf(tree, i, true) : page.labelOf(tree, i)),
+    f ? f.signature : "");
   const actions = element("div", { class: "actions" });
   if (f) {
     if (page.around !== func) {
       actions.append(button("Callers & callees", () => page.openSandwich(func),
         { id: "sandwichButton", title: "Who calls it, what it calls (s)" }));
+    }
+    if (f.fold) {
+      actions.append(button("Show plumbing", () => byId("toggle-plumbing").click(),
+        { id: "plumbingButton", title: "Each of these frames (p)" }));
     }
     actions.append(button("Copy name", (e) => copy(f.display + f.signature, e.currentTarget), { id: "copyButton" }));
   }
@@ -205,9 +210,9 @@ function showDetail(page, i) {
 
 // addEvents adds how many events and samples a frame stands for.
 function addEvents(page, i, add) {
-  const { mode, tree } = page, events = tree.events[i];
-  if (eventsText(mode, events)) {
-    add(mode.events[1], formatCount(events));
+  const { mode, tree } = page, events = tree.events[i], samples = tree.count[i];
+  if (eventsText(page, events, samples)) {
+    add(mode.events[1], isSampled(mode, page.stats) ? estimatedCount(events, samples) : formatCount(events));
     add("on average", page.figure(tree.total[i] / events));
   }
   if (isSampled(mode, page.stats)) add("samples", formatCount(tree.count[i]));
@@ -272,8 +277,7 @@ function showLegend(page) {
     const there = new Set(Array.from(page.tree.func, (func) => func >= 0 ? page.functions[func].origin : -1));
     ORIGINS.forEach((name, origin) => {
       if (!there.has(origin)) return;
-      const more = name === "framework" ? " (System.*, Microsoft.*)" : "";
-      parts.push(element("span", {}, swatch(page.colors.ofKind(name)), originName(origin, page.mode) + more));
+      parts.push(element("span", {}, swatch(page.colors.ofKind(name)), originName(origin, page.mode)));
     });
   }
   if (page.tree.func.includes(INCOMPLETE)) {
@@ -292,7 +296,8 @@ function showTip(page, i, e) {
   const tree = page.tree, f = page.functions[tree.func[i]];
   const samples = isSampled(page.mode, page.stats) ? ` · ${plural(tree.count[i], "sample", "samples")}` : "";
   const lines = [
-    element("div", {}, element("b", {}, f ? f.display : page.labelOf(tree, i)), f ? f.signature : ""),
+    element("div", {}, element("b", {}, f ? page.nameOf(tree, i, true) : page.labelOf(tree, i)),
+      f ? f.signature : ""),
     element("div", {}, element("b", {}, page.withEvents(i)), ` total · ${page.withShare(tree.self[i])} self`, samples),
   ];
   if (page.base) {

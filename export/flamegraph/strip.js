@@ -24,6 +24,7 @@ class Strip {
     const some = selection.threads instanceof Set ? selection.threads : null;
     for (let i = 0; i < recording.samples; i++) {
       if (recording.mode[i] !== selection.mode || some && !some.has(recording.group[recording.thread[i]])) continue;
+      if (!selection.idle && recording.idle[i]) continue;
       const series = sums[mode.states ? recording.state[i] : RUNNING];
       if (mode.unit.lasts) {
         const begin = Math.max(0, recording.at[i] - recording.weight[i]); // samples stand for the time before them

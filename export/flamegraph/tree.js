@@ -20,6 +20,7 @@ class Tree {
     this.baseSelf = new Float64Array(n);
     this.baseTotal = new Float64Array(n);
     this.up = new Uint8Array(n); // the frame is a caller of the root: sandwiches only
+    this.runs = new Map(); // of frames that stand for plumbing: how many frames, least and most
   }
 
   // outermost calls visit for every frame that matches and has no caller that does.
@@ -36,6 +37,7 @@ class Growing {
     this.parent = [-1]; this.func = [ROOT]; this.up = [0];
     this.self = [0]; this.count = [0]; this.events = [0]; this.base = [0];
     this.children = new Map();
+    this.runs = new Map(); // of frames that stand for plumbing: how many frames, least and most
   }
 
   child(parent, func, up = 0) {
@@ -89,12 +91,20 @@ class Growing {
     }
     for (let at = 1; at < n; at++) tree.depth[at] = tree.depth[tree.parent[at]] + 1;
     tree.place = place;
+    tree.runs = new Map([...this.runs].map(([i, run]) => [place[i], run]));
     return tree;
+  }
+
+  // run notes how many frames a frame stands for.
+  run(at, frames) {
+    const [least, most] = this.runs.get(at) || [frames, frames];
+    this.runs.set(at, [Math.min(least, frames), Math.max(most, frames)]);
   }
 }
 
-// A selection is {mode, states, threads, managed, native, leaves, from, to}. It is like
-// profile.Selection. leaves: stacks end with a frame for the event. states is a set of bits
+// A selection is {mode, states, threads, managed, native, leaves, plumbing, idle, from, to}. It is like
+// profile.Selection. leaves: stacks end with a frame for the event. plumbing: each frame of it is
+// there; else runs are one frame. idle: idle threads, too. states is a set of bits
 // (1: running, 2: waiting). threads is "merged", "each", or a Set of thread groups. to is
 // exclusive.
 
@@ -119,7 +129,7 @@ function place(recording, selection, grow, samples, column) {
     const thread = recording.thread[i];
     if (recording.mode[i] !== mode || !(states & 1 << recording.state[i])) continue;
     if (recording.at[i] < from || recording.at[i] >= to) continue;
-    if (some && !some.has(recording.group[thread])) continue;
+    if (some && !some.has(recording.group[thread]) || !selection.idle && recording.idle[i]) continue;
     const key = (each ? recording.group[thread] + 1 : 0) * 2 + recording.incomplete[i];
     let g = groups.get(key);
     if (!g) {
@@ -137,7 +147,9 @@ function newGroup(recording, grow, thread, incomplete) {
   let root = 0;
   if (thread >= 0) root = grow.child(root, FIRST_THREAD - thread);
   if (incomplete) root = grow.child(root, INCOMPLETE);
-  return { frames: new Map([[0, root]]), weight: new Map() };
+  // frames has the frame of each node; with folds, of each node that is not the leaf or near it. shown
+  // has the frames near the leaf, by leaf, as pairs of a node and its frame, the leaf first.
+  return { frames: new Map([[0, root]]), weight: new Map(), shown: new Map() };
 }
 
 // frameOf returns the frame of a node of the recording. It leaves out and joins frames as
@@ -145,14 +157,51 @@ function newGroup(recording, grow, thread, incomplete) {
 function frameOf(recording, selection, grow, g, node) {
   const missing = [];
   let at;
+  if (!selection.plumbing) return foldedFrameOf(recording, selection, grow, g, node);
   for (let n = node; (at = g.frames.get(n)) === undefined; n = recording.nodeParent[n]) missing.push(n);
   for (let k = missing.length - 1; k >= 0; k--) {
-    const n = missing[k], func = recording.nodeFunction(n), f = recording.functions[func];
-    const nameless = !selection.native && f.kind === NATIVE && f.nameless;
-    const joined = nameless && grow.func[at] === recording.common[func];
-    if (!isLeftOut(f.kind, selection) && !joined) at = grow.child(at, recording.common[func]);
-    g.frames.set(n, at);
+    at = frameBelow(recording, selection, grow, at, missing[k]);
+    g.frames.set(missing[k], at);
   }
+  return at;
+}
+
+// frameBelow returns the frame of a node, below the frame of its caller.
+function frameBelow(recording, selection, grow, at, node) {
+  const func = recording.nodeFunction(node), f = recording.functions[func];
+  const nameless = !selection.native && f.kind === NATIVE && f.nameless;
+  const joined = nameless && grow.func[at] === recording.common[func];
+  return isLeftOut(f.kind, selection) || joined ? at : grow.child(at, recording.common[func]);
+}
+
+// foldedFrameOf returns the frame of a leaf where runs of plumbing are one frame. The leaf is in none
+// of them, nor is the managed frame that is nearest to it: see profile.Folds.
+function foldedFrameOf(recording, selection, grow, g, leaf) {
+  const known = g.shown.get(leaf);
+  if (known) return known[0][1];
+  const { folds } = recording, shown = [], missing = [];
+  let n = leaf, at;
+  for (let kind = NATIVE; n > 0 && kind !== MANAGED; n = recording.nodeParent[n]) {
+    kind = recording.functions[recording.nodeFunction(n)].kind;
+    shown.push([n, 0]);
+  }
+  for (; (at = g.frames.get(n)) === undefined; n = folds.caller(recording, n)) missing.push(n);
+  for (let k = missing.length - 1; k >= 0; k--) {
+    const m = missing[k];
+    if (folds.isFold(m)) {
+      at = grow.child(at, recording.foldFunctions[folds.parts[m]]);
+      grow.run(at, folds.length[m]);
+    } else {
+      at = frameBelow(recording, selection, grow, at, m);
+    }
+    g.frames.set(m, at);
+  }
+  for (let k = shown.length - 1; k >= 0; k--) {
+    at = frameBelow(recording, selection, grow, at, shown[k][0]);
+    shown[k][1] = at;
+  }
+  if (!shown.length) shown.push([0, at]);
+  g.shown.set(leaf, shown);
   return at;
 }
 
@@ -176,6 +225,11 @@ function unify(recording, base) {
       if (!groups.has(key)) { groups.set(key, threads.length); threads.push({ label, ended: !t.osThreadId }); }
       return groups.get(key);
     });
+    r.foldFunctions = Int32Array.from(r.folds.labels, (label) => {
+      const f = foldFunction(label);
+      if (!known.has(f.key)) { known.set(f.key, functions.length); functions.push(f); }
+      return known.get(f.key);
+    });
   }
   return { functions, threads };
 }
@@ -183,17 +237,28 @@ function unify(recording, base) {
 // tiersOf sums up the weight of some frames by compilation tier.
 function tiersOf(tree, recording, wanted) {
   const sums = new Map();
+  const add = (node, w) => {
+    const tier = recording.tiers[recording.locationTier[recording.nodeLocation[node]]];
+    if (tier) sums.set(tier, (sums.get(tier) || 0) + w);
+  };
   for (const g of tree.memos[0]) {
-    const total = new Map();
+    const folded = g.shown.size > 0, total = new Map(folded ? [] : g.weight);
+    for (const [leaf, shown] of g.shown) {
+      const w = g.weight.get(leaf), base = recording.nodeParent[shown[shown.length - 1][0]];
+      if (leaf === 0) continue;
+      total.set(base, (total.get(base) || 0) + w);
+      shown.forEach(([n, frame], k) => {
+        const caller = k + 1 < shown.length ? shown[k + 1][1] : g.frames.get(base);
+        if (frame !== caller && wanted.has(tree.place[frame])) add(n, w);
+      });
+    }
     const nodes = [...g.frames.keys()].sort((a, b) => b - a); // children first
     for (const n of nodes) {
       if (n === 0) continue;
-      const w = (g.weight.get(n) || 0) + (total.get(n) || 0), p = recording.nodeParent[n];
+      const fold = folded && recording.folds.isFold(n), frame = g.frames.get(n);
+      const w = total.get(n) || 0, p = fold ? recording.folds.before[n] : recording.nodeParent[n];
       total.set(p, (total.get(p) || 0) + w);
-      const frame = g.frames.get(n);
-      if (frame === g.frames.get(p) || !wanted.has(tree.place[frame])) continue;
-      const tier = recording.tiers[recording.locationTier[recording.nodeLocation[n]]];
-      if (tier) sums.set(tier, (sums.get(tier) || 0) + w);
+      if (!fold && frame !== g.frames.get(p) && wanted.has(tree.place[frame])) add(n, w);
     }
   }
   return [...sums].sort((a, b) => b[1] - a[1]);

@@ -11,6 +11,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -27,11 +28,12 @@ var CLSID = diagnostics.GUID{A: 0x5d0c6a1e, B: 0x94b7, C: 0x4c0e,
 	D: [8]byte{0x8b, 0x62, 0x7a, 0x53, 0xf1, 0xc9, 0xe2, 0xd4}}
 
 // Version is the protocol's (agent/protocol.h).
-const Version = 2
+const Version = 3
 
 const attachTimeout = 10 * time.Second
 
-// A Listener waits for agents.
+// A Listener waits for agents. It is for tests of the protocol: package inject has what brings the
+// agent into programs.
 type Listener struct {
 	l    *net.UnixListener
 	path string
@@ -93,7 +95,10 @@ func (l *Listener) Attach(pid int, library string) (*Conn, error) {
 	answer, hello := make(chan error, 1), make(chan accepted, 1)
 	go func() {
 		defer of.Close()
-		answer <- diagnostics.AttachProfiler(of, CLSID, library, []byte(l.path), attachTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), attachTimeout)
+		defer cancel()
+		p := diagnostics.Profiler{CLSID: CLSID, Library: library, Data: []byte(l.path)}
+		answer <- diagnostics.Attach(ctx, of, p)
 	}()
 	go func() {
 		c, err := l.Accept(attachTimeout)

@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"clrsnap/internal/agent"
 	"clrsnap/internal/diagnostics"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 )
 
 // The test binary starts itself as the reader that gets killed.
@@ -29,7 +31,9 @@ const (
 func TestMain(m *testing.M) {
 	pid, err := strconv.Atoi(os.Getenv(victimPID))
 	if err != nil {
-		os.Exit(m.Run())
+		status := m.Run()
+		os.RemoveAll(built.dir)
+		os.Exit(status)
 	}
 	role := suspendForGood
 	if os.Getenv(victimRole) == victimSubscriber {
@@ -81,14 +85,25 @@ func walk(c *agent.Conn, hold time.Duration) (*agent.Walk, error) {
 	return nil, errors.New("the runtime is always suspended by somebody else")
 }
 
+// built is the agent, built once from its present sources.
+var built struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
 func library(tb testing.TB) string {
 	tb.Helper()
 	cc := testenv.CC(tb)
-	lib := filepath.Join(tb.TempDir(), "agent.so")
-	if err := agent.Build(cc, "../../agent", lib); err != nil {
-		tb.Fatal(err)
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "agent"); built.err == nil {
+			built.err = agent.Build(cc, "../../agent", built.dir+"/agent.so")
+		}
+	})
+	if built.err != nil {
+		tb.Fatal(built.err)
 	}
-	return lib
+	return built.dir + "/agent.so"
 }
 
 func listen(tb testing.TB) *agent.Listener {
@@ -119,16 +134,16 @@ func attach(tb testing.TB, l *agent.Listener, a *testenv.App, lib string) *agent
 }
 
 func attachAndBegin(l *agent.Listener, a *testenv.App, lib string, s agent.Subscription) (
-	*agent.Conn, agent.Begun, error,
+	*agent.Conn, agent.BeginResult, error,
 ) {
 	c, err := l.Attach(a.PID, lib)
 	if err != nil {
-		return nil, agent.Begun{}, err
+		return nil, agent.BeginResult{}, err
 	}
 	begun, err := c.Begin(s)
 	if err != nil {
 		c.Close()
-		return nil, agent.Begun{}, err
+		return nil, agent.BeginResult{}, err
 	}
 	return c, begun, nil
 }
@@ -144,8 +159,8 @@ func check(tb testing.TB, c *agent.Conn) {
 	for _, t := range w.Threads {
 		most = max(most, len(t.Frames))
 	}
-	if most < 1000 || w.Full {
-		tb.Errorf("%d threads, the deepest with %d frames, full %v", len(w.Threads), most, w.Full)
+	if most < 1000 || w.Truncated {
+		tb.Errorf("%d threads, the deepest with %d frames, full %v", len(w.Threads), most, w.Truncated)
 	}
 	if err := c.Resume(); err != nil {
 		tb.Error(err)
@@ -162,6 +177,7 @@ func endsWell(tb testing.TB, a *testenv.App) {
 // TestAttachAgain: the agent can be attached and detached any number of times, but there
 // is only one at a time.
 func TestAttachAgain(t *testing.T) {
+	layer.Live(t)
 	lib, l := library(t), listen(t)
 	a := start(t)
 	for range 5 {
@@ -182,6 +198,7 @@ func TestAttachAgain(t *testing.T) {
 // TestStartUp: an agent that was loaded with the program can walk from the first
 // moment on, can leave, and be attached later.
 func TestStartUp(t *testing.T) {
+	layer.Live(t)
 	lib, l := library(t), listen(t)
 	early := make(chan error)
 	var c *agent.Conn
@@ -227,6 +244,7 @@ func walkEarly(c *agent.Conn) error {
 // TestNoReader: without a reader the program runs as if there were no agent, and
 // one can be attached.
 func TestNoReader(t *testing.T) {
+	layer.Live(t)
 	lib, l := library(t), listen(t)
 	env := l.Environment(lib)
 	l.Close()
@@ -241,6 +259,7 @@ func TestNoReader(t *testing.T) {
 // TestReaderKilled: a reader that dies while the runtime is suspended on its
 // behalf does not keep it suspended.
 func TestReaderKilled(t *testing.T) {
+	layer.Live(t)
 	lib, l := library(t), listen(t)
 	a := start(t)
 	for range 3 {
@@ -314,6 +333,7 @@ func attachSoon(t *testing.T, l *agent.Listener, a *testenv.App, lib string) *ag
 // TestHoldExpires: a reader that takes too long does not keep the runtime suspended
 // either, and gets an error.
 func TestHoldExpires(t *testing.T) {
+	layer.Live(t)
 	lib, l := library(t), listen(t)
 	a := start(t)
 	c := attach(t, l, a, lib)
@@ -336,6 +356,7 @@ func TestHoldExpires(t *testing.T) {
 // TestEndWhileSuspended: a program that wants to end while a reader keeps it
 // suspended ends well, when the time of the suspension has run out.
 func TestEndWhileSuspended(t *testing.T) {
+	layer.Live(t)
 	lib, l := library(t), listen(t)
 	a := start(t)
 	c := attach(t, l, a, lib)
@@ -351,6 +372,7 @@ func TestEndWhileSuspended(t *testing.T) {
 // TestSignals: the agent changes no handler, and its thread takes no signal that
 // is meant for the program.
 func TestSignals(t *testing.T) {
+	layer.Live(t)
 	lib, l := library(t), listen(t)
 	a := start(t)
 	before := status(t, fmt.Sprintf("/proc/%d/status", a.PID), "SigCgt", "SigIgn")

@@ -24,13 +24,16 @@ type Subscription struct {
 	ExceptionEvery uint64        // on average, publish one exception in so many; 0: all
 	Contention     time.Duration // shorter waits are not published
 	MaxFrames      int           // of one stack; 0: 512, which is the most
+	Messages       bool          // exceptions come with their messages
 	RingBytes      int           // of memory for records, a power of two; 0: 4 MB
+
+	ExceptionOffsets ExceptionOffsets // if they are known already: see Conn.SetExceptionOffsets
 
 	// For tests: how long a thread whose record has a stack waits at most for
 	// Conn.Release, one thread at a time. 0: none waits.
 	Hold time.Duration
 
-	// How long a thread that ends waits at most, while Conn.Walking says that it is
+	// How long a thread that ends waits at most, while Conn.SetWalkedThread says that it is
 	// being walked. 0: it does not wait.
 	DestroyWait time.Duration
 }
@@ -51,8 +54,8 @@ const (
 	AllocObject  AllocMeans = 3 // ObjectAllocated, every object
 )
 
-// Begun is the agent's answer to a Subscription.
-type Begun struct {
+// BeginResult is the agent's answer to a Subscription.
+type BeginResult struct {
 	Events       uint32
 	AllocMeans   AllocMeans
 	RuntimeMajor int // version of the runtime
@@ -69,6 +72,7 @@ const (
 	beginEveryObject = 1 << iota
 	beginRegisters
 	beginHold
+	beginMessages
 )
 
 // struct begin_request
@@ -102,6 +106,9 @@ func (s *Subscription) request() beginRequest {
 	if s.Registers {
 		r.Flags |= beginRegisters
 	}
+	if s.Messages {
+		r.Flags |= beginMessages
+	}
 	if s.Hold > 0 {
 		r.Flags |= beginHold
 	}
@@ -133,34 +140,36 @@ var beginSteps = []string{
 }
 
 // Begin requests events. From now on, Drain returns them.
-func (c *Conn) Begin(s Subscription) (Begun, error) {
+func (c *Conn) Begin(s Subscription) (BeginResult, error) {
 	fd := -1
 	if s.Events != 0 {
 		r, memory, err := newRing(s.RingBytes)
 		if err != nil {
-			return Begun{}, err
+			return BeginResult{}, err
 		}
 		defer memory.Close()
+		r.setExceptionOffsets(s.ExceptionOffsets)
 		c.ring, fd = r, int(memory.Fd())
 	}
 	request := s.request()
 	if err := c.send(msgBegin, &request, fd); err != nil {
-		return Begun{}, c.refusal(err)
+		return BeginResult{}, c.refusal(err)
 	}
 	var reply beginReply
 	if err := c.receive(msgBegun, &reply, beginTimeout); err != nil {
-		return Begun{}, c.refusal(fmt.Errorf("the agent did not begin: %w", err))
+		return BeginResult{}, c.refusal(fmt.Errorf("the agent did not begin: %w", err))
 	}
 	if reply.Result != 0 {
-		return Begun{}, &BeginError{Step: reply.Step, HRESULT: reply.Result}
+		return BeginResult{}, &BeginError{Step: reply.Step, HRESULT: reply.Result}
 	}
 	if c.attached != nil {
 		if err := <-c.attached; err != nil {
-			return Begun{}, err
+			return BeginResult{}, err
 		}
 	}
-	begun := Begun{Events: reply.Events, AllocMeans: AllocMeans(reply.AllocMeans), RuntimeMajor: int(reply.RuntimeMajor)}
-	return begun, nil
+	return BeginResult{
+		Events: reply.Events, AllocMeans: AllocMeans(reply.AllocMeans), RuntimeMajor: int(reply.RuntimeMajor),
+	}, nil
 }
 
 // refusal returns the runtime's answer to the request to load the agent, if it has refused

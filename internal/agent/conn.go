@@ -19,7 +19,7 @@ const (
 
 // A Conn is a connection to an agent. Begin must be called first, within 2 seconds, or
 // the agent detaches itself. One goroutine may call Drain while another one calls all other
-// methods; Done, Stats, Release and Walking may be called by any goroutine before Close.
+// methods; Done, Stats, Release and SetWalkedThread may be called by any goroutine before Close.
 type Conn struct {
 	Hello Hello
 
@@ -89,7 +89,8 @@ var ErrExpired = errors.New("the suspension ran out of time")
 // Walk suspends the target's runtime and makes it walk all its threads. If
 // Walk.Result is 0 the runtime stays suspended until Resume, for hold at most.
 // With any other result the runtime runs, and nothing was walked. If the runtime is
-// suspended already, Walk walks once more, and hold has no effect.
+// suspended already, Walk walks once more, and hold has no effect. It is for tests: walks from
+// outside are compared with it.
 func (c *Conn) Walk(hold time.Duration) (*Walk, error) {
 	req := struct{ HoldMS uint32 }{uint32(hold.Milliseconds())}
 	if err := c.send(msgWalk, &req, -1); err != nil {
@@ -102,7 +103,7 @@ func (c *Conn) Walk(hold time.Duration) (*Walk, error) {
 	return parseWalk(payload)
 }
 
-// Resume lets the runtime go on.
+// Resume lets the runtime go on after Walk.
 func (c *Conn) Resume() error {
 	if err := c.send(msgResume, nil, -1); err != nil {
 		return err

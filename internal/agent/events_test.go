@@ -11,6 +11,7 @@ import (
 
 	"clrsnap/internal/agent"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 )
 
 const everything = agent.Allocations | agent.Exceptions | agent.Contention | agent.Threads | agent.GC
@@ -25,18 +26,19 @@ var runtimes = []string{"net10", "net9", "net8"}
 
 // eachWay runs f for each runtime and each way.
 func eachWay(t *testing.T, f func(t *testing.T, runtime string, attached bool)) {
-	for _, runtime := range runtimes {
+	t.Helper()
+	testenv.EachOf(t, runtimes, func(t *testing.T, runtime string) {
 		for _, w := range ways {
-			t.Run(runtime+"/"+w.name, func(t *testing.T) { f(t, runtime, w.attached) })
+			t.Run(w.name, func(t *testing.T) { f(t, runtime, w.attached) })
 		}
-	}
+	})
 }
 
 // subscriber is a program that follows commands, and the agent in it.
 type subscriber struct {
 	*testenv.App
 	c     *agent.Conn
-	begun agent.Begun
+	begun agent.BeginResult
 	ids   map[string]uint64 // of methods and types: FunctionIDs and ClassIDs
 	names map[uint64]string
 	tid   uint32     // of the thread that does what is asked
@@ -161,8 +163,8 @@ const caller = "Program.Answer"
 func (sub *subscriber) wantStack(t *testing.T, r *agent.Record, want string) {
 	t.Helper()
 	if got := sub.stack(r); !strings.HasPrefix(got, want+" ") || !strings.HasSuffix(got, caller) || r.Result != 0 ||
-		r.Cut {
-		t.Errorf("%v: result %#x, cut %v, stack %s, expected %s … %s", r.Type, r.Result, r.Cut, got, want, caller)
+		r.Truncated {
+		t.Errorf("%v: result %#x, cut %v, stack %s, expected %s … %s", r.Type, r.Result, r.Truncated, got, want, caller)
 	}
 	for _, f := range r.Frames {
 		if f.IP == 0 {
@@ -187,10 +189,11 @@ func (sub *subscriber) end(t *testing.T) {
 
 // TestEvents: every type of event comes with what belongs to it.
 func TestEvents(t *testing.T) {
+	layer.Each(t)
 	lib := library(t)
 	eachWay(t, func(t *testing.T, runtime string, attached bool) {
 		sub := subscribe(t, lib, runtime, attached, agent.Subscription{Events: everything, Registers: true})
-		want := agent.Begun{Events: everything, AllocMeans: agent.AllocSampled, RuntimeMajor: 10}
+		want := agent.BeginResult{Events: everything, AllocMeans: agent.AllocSampled, RuntimeMajor: 10}
 		switch runtime {
 		case "net9":
 			want.AllocMeans, want.RuntimeMajor = agent.AllocTick, 9
@@ -275,6 +278,7 @@ func (sub *subscriber) testExceptions(t *testing.T) {
 		"Notify.InFinally, nested: Exceptions.ThrowInFinally "+
 			"Exceptions.ThrowAgain Exceptions.Rethrow Exceptions.RethrowInFinally Program.Answer",
 		"caught by Exceptions.ThrowAgain",
+		"caught again by Exceptions.Rethrow",
 		"caught by Exceptions.RethrowInFinally")
 }
 
@@ -285,7 +289,11 @@ func (sub *subscriber) wantExceptions(t *testing.T, command string, want ...stri
 	var got []string
 	for _, r := range sub.mine(t, agent.EventException, agent.EventCaught) {
 		if r.Type == agent.EventCaught {
-			got = append(got, "caught by "+sub.names[r.Values[0]])
+			again := ""
+			if r.Values[2] != 0 {
+				again = "again "
+			}
+			got = append(got, "caught "+again+"by "+sub.names[r.Values[0]])
 			continue
 		}
 		what := r.Name

@@ -40,7 +40,7 @@ type Hello struct {
 // A Walk is what the CLR's DoStackSnapshot reported of all threads at one moment.
 type Walk struct {
 	Result            uint32        // HRESULT of SuspendRuntime
-	Full              bool          // the agent's buffers were too small for all of it
+	Truncated         bool          // the agent's buffers were too small for all of it
 	Suspending, Taken time.Duration // Suspending is 0 if the runtime was suspended already
 	Threads           []Thread
 }
@@ -93,7 +93,10 @@ func parseWalk(p []byte) (*Walk, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Walk{Result: r.Result, Full: r.Full != 0, Suspending: time.Duration(r.SuspendNS), Taken: time.Duration(r.WalkNS)}
+	w := &Walk{
+		Result: r.Result, Truncated: r.Full != 0,
+		Suspending: time.Duration(r.SuspendNS), Taken: time.Duration(r.WalkNS),
+	}
 	for _, t := range threads {
 		if uint64(t.Frames) > uint64(len(frames)) {
 			return nil, fmt.Errorf("thread %d has %d frames, of which %d are there", t.OSID, t.Frames, len(frames))

@@ -13,13 +13,15 @@ type EventType uint8
 const (
 	eventPadding EventType = 0
 	EventAlloc   EventType = 1 // ClassID, size in bytes, bytes that the tick stands for (AllocTick only), address
-	// ClassID or 0 (Conn.Thrown), 0, flags (Exception…), length of Name. An exception is not
-	// reported again when a handler rethrows it.
+	// ClassID and address of the object, or 0 (Conn.SetExceptionOffsets), flags (Exception…), lengths of Name
+	// and Message.
 	EventException EventType = 2
-	// FunctionID of the method whose handler begins, for the exception that the thread has
-	// published last and not caught yet; 0: a filter swallows it. Without a stack.
+	// A handler begins: FunctionID of its method, address of the exception object or 0, and 1 if the thread's
+	// last handler has thrown its exception again ("throw;"). If FunctionID is 0, a filter swallows the
+	// exception that the thread has published last and not caught yet. Without a stack.
 	EventCaught EventType = 3
-	// The lock's id, OS thread id of its owner when the wait began (0: unknown), duration in ns.
+	// The lock's id, OS thread id of its owner when the wait began (0: unknown), duration in ns, ClassID
+	// of the object that is locked (LockedClass; 0: unknown).
 	EventContention     EventType = 4
 	EventThreadStarting EventType = 5  // ThreadID of the thread that this one starts
 	EventThreadCreated  EventType = 6  // ThreadID, OS thread id; no stack
@@ -30,12 +32,14 @@ const (
 	EventSuspendBegin   EventType = 11 // reason, number of the collection, 0, events dropped before; no stack
 	EventSuspendEnd     EventType = 12 // no stack
 	EventRestartEnd     EventType = 13 // 0, 0, 0, events dropped before: the runtime runs again; no stack
-	EventTypes          EventType = 14
+	// Like EventException, of an object that was thrown before. First is where, if that is known.
+	EventRethrown EventType = 14
+	EventTypes    EventType = 15
 )
 
 var eventNames = [EventTypes]string{
 	"padding", "allocation", "exception", "caught", "contention", "thread starting", "thread created", "thread ended",
-	"GC triggered", "GC start", "GC end", "suspend begin", "suspend end", "restart end",
+	"GC triggered", "GC start", "GC end", "suspend begin", "suspend end", "restart end", "rethrown",
 }
 
 func (t EventType) String() string {
@@ -49,7 +53,7 @@ func (t EventType) String() string {
 type Record struct {
 	Type      EventType
 	Held      bool // the thread waits for Ring.Release
-	Cut       bool // the stack has more frames than Frames
+	Truncated bool // the stack has more frames than Frames
 	Registers bool // Frames have registers
 
 	Position uint64 // in the ring, in bytes since the beginning
@@ -60,6 +64,11 @@ type Record struct {
 	Values   [4]uint64
 	Frames   []Frame // leaf first
 	Name     string  // of an exception's type, with its namespace; the first 256 characters of it
+
+	Message    string // of an exception; the first 256 UTF-16 units of it
+	HasMessage bool   // messages were asked for (Subscription.Messages); Message may be empty
+	MessageCut bool   // the exception's message is longer than Message
+	First      Frame  // where an exception was thrown first, if it is rethrown; zero if it does not say
 }
 
 // Flags of an EventException, its third value.
@@ -67,6 +76,14 @@ const (
 	ExceptionInner  = 1 << iota // it has an inner exception
 	ExceptionNested             // it was thrown while another one was in flight
 )
+
+// LockedClass returns the ClassID of an object that is locked, from what an EventContention or a Wait
+// says. monitor: somebody waits for the object's monitor. Else it is a System.Threading.Lock, or the
+// object has moved, and the class is another one's.
+func LockedClass(v uint64) (class uint64, monitor bool) {
+	const noMonitor = 1 // LOCKED_NO_MONITOR
+	return v &^ noMonitor, v&noMonitor == 0
+}
 
 // Offsets in bytes of struct record, and sizes.
 const (
@@ -81,7 +98,9 @@ const (
 	recordSize      = 64
 	recordAlignment = 8
 
-	maxNameUnits = 256 // MAX_NAME_UNITS
+	maxNameUnits    = 256 // MAX_NAME_UNITS
+	maxMessageUnits = 256 // MAX_MESSAGE_UNITS
+	noMessage       = 1<<32 - 1
 
 	shortFrameSize = 16
 	frameSize      = 80
@@ -104,7 +123,7 @@ func parseRecord(b []byte, position uint64) (*Record, error) {
 	r := &Record{
 		Type:      EventType(b[recordType]),
 		Held:      flags&flagHeld != 0,
-		Cut:       flags&flagCut != 0,
+		Truncated: flags&flagCut != 0,
 		Registers: flags&flagRegisters != 0,
 		Position:  position,
 		Time:      le.Uint64(b[recordTime:]),
@@ -122,25 +141,51 @@ func parseRecord(b []byte, position uint64) (*Record, error) {
 	if r.Registers {
 		size = frameSize
 	}
-	units := uint64(0)
-	if r.Type == EventException {
-		units = r.Values[3]
+	var t texts
+	if r.Type == EventException || r.Type == EventRethrown {
+		t = textsOf(r)
 	}
-	name := recordSize + count*size
-	if count > maxFrames || units > maxNameUnits || len(b) != align(name+2*int(units)) {
-		return nil, fmt.Errorf("a record of %d bytes with %d frames and a name of %d units", len(b), count, units)
+	at := recordSize + count*size
+	if count > maxFrames || t.name > maxNameUnits || t.message > maxMessageUnits || len(b) != align(at+t.size()) {
+		return nil, fmt.Errorf("a record of %d bytes with %d frames, and texts of %d and %d units",
+			len(b), count, t.name, t.message)
 	}
 	r.Frames = make([]Frame, count)
 	for i := range r.Frames {
 		r.Frames[i] = parseFrame(b[recordSize+i*size:][:size])
 	}
-	r.Name = parseName(b[name:][:2*units])
+	if t.first > 0 {
+		r.First = parseFrame(b[at:][:t.first])
+		at += t.first
+	}
+	r.Name = parseText(b[at:][:2*t.name])
+	r.Message = parseText(b[at+2*t.name:][:2*t.message])
 	return r, nil
+}
+
+// texts are the sizes of what follows an exception's frames.
+type texts struct {
+	first         int // bytes of Record.First
+	name, message int // UTF-16 units
+}
+
+func (t *texts) size() int { return t.first + 2*(t.name+t.message) }
+
+// textsOf returns the sizes that an exception's record states.
+func textsOf(r *Record) texts {
+	lengths := r.Values[3]
+	t := texts{name: int(lengths & 0xffff), message: int(lengths >> 16 & 0xffff)}
+	if r.Type == EventRethrown {
+		t.first = shortFrameSize
+	}
+	whole := lengths >> 32
+	r.HasMessage, r.MessageCut = whole != noMessage, whole != noMessage && whole > uint64(t.message)
+	return t
 }
 
 func align(size int) int { return (size + recordAlignment - 1) &^ (recordAlignment - 1) }
 
-func parseName(b []byte) string {
+func parseText(b []byte) string {
 	units := make([]uint16, len(b)/2)
 	for i := range units {
 		units[i] = binary.LittleEndian.Uint16(b[2*i:])

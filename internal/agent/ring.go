@@ -31,7 +31,8 @@ const (
 	offFailed    = offDropped + 8*counters
 	offReleased  = offFailed + 8*counters
 	offWalking   = offReleased + 8
-	offThrown    = offWalking + 8 // thread_exception, exception_object
+	offThrown    = offWalking + 8 // thread_exception and the three after it
+	offWaits     = offThrown + 32
 )
 
 const (
@@ -178,4 +179,43 @@ func (r *ring) stats() (stats [EventTypes]Counts) {
 		stats[t] = Counts{at(offSeen), at(offPublished), at(offDropped), at(offFailed)}
 	}
 	return stats
+}
+
+// A Wait is that of a thread for a lock, which goes on.
+type Wait struct {
+	OSID   uint32 // of the thread, as the target sees it
+	Since  uint64 // CLOCK_MONOTONIC, in ns
+	Lock   uint64 // its id
+	Object uint64 // that is locked: its address when the wait began
+	Class  uint64 // as in an EventContention
+}
+
+// struct lock_wait: how many there are, and offsets in bytes.
+const (
+	lockWaits = 64
+
+	waitSize   = 40
+	waitSince  = 8
+	waitLock   = 16
+	waitObject = 24
+	waitClass  = 32
+)
+
+// waits appends the waits that go on now to out. The agent may change them meanwhile.
+func (r *ring) waits(out []Wait) []Wait {
+	for i := range lockWaits {
+		at := offWaits + i*waitSize
+		since := r.word(at + waitSince)
+		w := Wait{Since: atomic.LoadUint64(since)}
+		if w.Since == 0 {
+			continue
+		}
+		w.OSID = uint32(atomic.LoadUint64(r.word(at)))
+		w.Lock, w.Object = atomic.LoadUint64(r.word(at+waitLock)), atomic.LoadUint64(r.word(at+waitObject))
+		w.Class = atomic.LoadUint64(r.word(at + waitClass))
+		if atomic.LoadUint64(since) == w.Since && w.OSID != 0 {
+			out = append(out, w)
+		}
+	}
+	return out
 }

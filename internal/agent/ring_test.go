@@ -55,7 +55,7 @@ func encodeRecord(r *Record) []byte {
 	le := binary.LittleEndian
 	b := make([]byte, recordSize)
 	b[recordType] = byte(r.Type)
-	for flag, on := range map[byte]bool{flagHeld: r.Held, flagCut: r.Cut, flagRegisters: r.Registers} {
+	for flag, on := range map[byte]bool{flagHeld: r.Held, flagCut: r.Truncated, flagRegisters: r.Registers} {
 		if on {
 			b[recordFlags] |= flag
 		}
@@ -77,7 +77,10 @@ func encodeRecord(r *Record) []byte {
 			b = le.AppendUint64(b, w)
 		}
 	}
-	for _, u := range utf16.Encode([]rune(r.Name)) {
+	if r.Type == EventRethrown {
+		b = le.AppendUint64(le.AppendUint64(b, r.First.Function), r.First.IP)
+	}
+	for _, u := range utf16.Encode([]rune(r.Name + r.Message)) {
 		b = le.AppendUint16(b, u)
 	}
 	b = append(b, make([]byte, align(len(b))-len(b))...)
@@ -87,13 +90,23 @@ func encodeRecord(r *Record) []byte {
 
 func randomRecord() *Record {
 	r := &Record{
-		Type: 1 + EventType(rand.IntN(int(EventTypes)-1)), Held: rand.IntN(2) == 0, Cut: rand.IntN(2) == 0, Registers: rand.IntN(2) == 0,
+		Type: 1 + EventType(rand.IntN(int(EventTypes)-1)),
+		Held: rand.IntN(2) == 0, Truncated: rand.IntN(2) == 0, Registers: rand.IntN(2) == 0,
 		Time: rand.Uint64(), Thread: rand.Uint64(), OSID: rand.Uint32(), Result: rand.Uint32(), Frames: []Frame{},
 		Values: [4]uint64{rand.Uint64(), rand.Uint64(), rand.Uint64(), rand.Uint64()},
 	}
-	if r.Type == EventException {
-		r.Name = strings.Repeat("Ä", rand.IntN(20))
-		r.Values[3] = uint64(utf8.RuneCountInString(r.Name))
+	if r.Type == EventException || r.Type == EventRethrown {
+		r.Name, r.Message = strings.Repeat("Ä", rand.IntN(20)), strings.Repeat("ö", rand.IntN(20))
+		name, message := uint64(utf8.RuneCountInString(r.Name)), uint64(utf8.RuneCountInString(r.Message))
+		whole := message + rand.Uint64N(2)
+		r.HasMessage, r.MessageCut = true, whole > message
+		if message == 0 && rand.IntN(2) == 0 {
+			whole, r.HasMessage, r.MessageCut = noMessage, false, false
+		}
+		r.Values[3] = name | message<<16 | whole<<32
+	}
+	if r.Type == EventRethrown {
+		r.First = Frame{Function: rand.Uint64(), IP: rand.Uint64()}
 	}
 	for range rand.IntN(12) {
 		f := Frame{Function: rand.Uint64(), IP: rand.Uint64()}
@@ -179,9 +192,9 @@ func TestUnfinished(t *testing.T) {
 func TestCorrupt(t *testing.T) {
 	good := encodeRecord(&Record{Type: EventAlloc, Frames: make([]Frame, 3)})
 	le := binary.LittleEndian
-	name := func(units uint64) func(*ring) {
+	thrown := func(t EventType, units uint64) func(*ring) {
 		return func(r *ring) {
-			r.records[recordType] = byte(EventException)
+			r.records[recordType] = byte(t)
 			le.PutUint64(r.records[recordValues+24:], units)
 		}
 	}
@@ -198,8 +211,12 @@ func TestCorrupt(t *testing.T) {
 		"more frames":            func(r *ring) { le.PutUint16(r.records[recordFrames:], 4) },
 		"many frames":            func(r *ring) { le.PutUint16(r.records[recordFrames:], 0xffff) },
 		"frames with registers":  func(r *ring) { r.records[recordFlags] = flagRegisters },
-		"a name":                 name(1),
-		"a long name":            name(1 << 63),
+		"a name":                 thrown(EventException, 1),
+		"a long name":            thrown(EventException, 0xffff),
+		"a message":              thrown(EventException, 1<<16),
+		"a long message":         thrown(EventException, 0xffff<<16),
+		"two long texts":         thrown(EventException, 0xffffffff),
+		"a rethrow":              thrown(EventRethrown, 0),
 		"size of the whole ring": func(r *ring) { le.PutUint32(r.records, minRing) },
 	} {
 		r, p := makeRing(t, minRing)
@@ -215,7 +232,7 @@ func TestCorrupt(t *testing.T) {
 func TestControl(t *testing.T) {
 	r, p := makeRing(t, minRing)
 	c := &Conn{ring: r}
-	c.Walking(7)
+	c.SetWalkedThread(7)
 	p.put(encodeRecord(&Record{Type: EventGCEnd}))
 	p.put(encodeRecord(&Record{Type: EventGCEnd}))
 	var last *Record
@@ -267,4 +284,29 @@ func FuzzRing(f *testing.F) {
 		}
 		t.Error("more records than there is room for")
 	})
+}
+
+// TestWaits: a wait is returned if it goes on and nothing of it changes meanwhile. Anything can be in the
+// memory.
+func TestWaits(t *testing.T) {
+	r, _ := makeRing(t, minRing)
+	put := func(i int, words ...uint64) {
+		for j, w := range words {
+			atomic.StoreUint64(r.word(offWaits+i*waitSize+8*j), w)
+		}
+	}
+	if last := offWaits + lockWaits*waitSize; last > controlSize {
+		t.Fatalf("the control page ends at %d, the waits at %d", controlSize, last)
+	}
+	if got := r.waits(nil); len(got) != 0 {
+		t.Errorf("nobody waits, got %+v", got)
+	}
+	put(0, 11, 1000, 0xa, 0xb, 0xc)
+	put(1, 12, 0, 0xa, 0xb, 0xc) // being changed, or over
+	put(2, 0, 1000, 0xa, 0xb, 0xc)
+	put(lockWaits-1, 1<<32|13, ^uint64(0), ^uint64(0), 1, 0)
+	want := []Wait{{11, 1000, 0xa, 0xb, 0xc}, {13, ^uint64(0), ^uint64(0), 1, 0}}
+	if got := r.waits(nil); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
 }

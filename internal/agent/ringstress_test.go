@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 )
 
 // ringStress builds a program that writes to a ring with the agent's own code.
@@ -31,6 +32,7 @@ func ringStress(t *testing.T, flags ...string) string {
 // TestWriters: many threads of another process write as fast as they can. Nothing
 // is lost but what was counted, and nothing is mixed up.
 func TestWriters(t *testing.T) {
+	layer.Live(t)
 	t.Run("small ring", func(t *testing.T) {
 		if c := testWriters(t, ringStress(t), 1<<13, 50000); c.Dropped == 0 {
 			t.Errorf("the ring was never full: %+v", c)

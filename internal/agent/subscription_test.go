@@ -15,45 +15,46 @@ import (
 	"clrsnap/internal/agent"
 	"clrsnap/internal/diagnostics"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 )
 
 // TestSampling: of everything that happens, the agent publishes the share that was
 // asked for.
 func TestSampling(t *testing.T) {
+	layer.Each(t)
 	lib := library(t)
-	for _, runtime := range runtimes {
-		t.Run(runtime, func(t *testing.T) {
-			const perAllocation, every, rounds = 1 << 20, 10, 100
-			sub := subscribe(t, lib, runtime, true, agent.Subscription{
-				Events: everything, AllocBytes: perAllocation, ExceptionEvery: every, Contention: time.Hour,
-			})
-			before := sub.c.Stats()
-			bytes := sub.number(t, "allocate") + sub.number(t, "large")
-			for range rounds {
-				sub.Ask("throw")
-			}
-			sub.number(t, "contend-monitor")
-			stats := sub.c.Stats()
-			about := func(kind agent.EventType, seen, published float64) {
-				got := agent.Counts{Seen: stats[kind].Seen - before[kind].Seen,
-					Published: stats[kind].Published - before[kind].Published}
-				if float64(got.Seen) < seen*0.8 || math.Abs(float64(got.Published)-published) > 6*math.Sqrt(published) {
-					t.Errorf("%v: %+v, expected about %.0f of %.0f", kind, got, published, seen)
-				}
-			}
-			about(agent.EventAlloc, float64(bytes/2/(100<<10)), float64(bytes)/perAllocation)
-			about(agent.EventException, 4*rounds, 4*rounds/every)
-			about(agent.EventContention, 1, 0)
-			if caught, thrown := stats[agent.EventCaught].Published, stats[agent.EventException].Published; caught > thrown {
-				t.Errorf("%d exceptions, of which %d were caught", thrown, caught)
-			}
-			sub.end(t)
+	testenv.EachOf(t, runtimes, func(t *testing.T, runtime string) {
+		const perAllocation, every, rounds = 1 << 20, 10, 100
+		sub := subscribe(t, lib, runtime, true, agent.Subscription{
+			Events: everything, AllocBytes: perAllocation, ExceptionEvery: every, Contention: time.Hour,
 		})
-	}
+		before := sub.c.Stats()
+		bytes := sub.number(t, "allocate") + sub.number(t, "large")
+		for range rounds {
+			sub.Ask("throw")
+		}
+		sub.number(t, "contend-monitor")
+		stats := sub.c.Stats()
+		about := func(kind agent.EventType, seen, published float64) {
+			got := agent.Counts{Seen: stats[kind].Seen - before[kind].Seen,
+				Published: stats[kind].Published - before[kind].Published}
+			if float64(got.Seen) < seen*0.8 || math.Abs(float64(got.Published)-published) > 6*math.Sqrt(published) {
+				t.Errorf("%v: %+v, expected about %.0f of %.0f", kind, got, published, seen)
+			}
+		}
+		about(agent.EventAlloc, float64(bytes/2/(100<<10)), float64(bytes)/perAllocation)
+		about(agent.EventException, 4*rounds, 4*rounds/every)
+		about(agent.EventContention, 1, 0)
+		if caught, thrown := stats[agent.EventCaught].Published, stats[agent.EventException].Published; caught > thrown {
+			t.Errorf("%d exceptions, of which %d were caught", thrown, caught)
+		}
+		sub.end(t)
+	})
 }
 
 // TestHold: a thread whose record is held waits until it is released; others go on.
 func TestHold(t *testing.T) {
+	layer.Live(t)
 	sub := subscribe(t, library(t), "net10", true,
 		agent.Subscription{Events: agent.Exceptions | agent.Threads, Hold: time.Minute})
 	answered := make(chan struct{})
@@ -96,6 +97,7 @@ func endHolding(t *testing.T, sub *subscriber) {
 
 // TestWalking: a thread that is being walked does not end meanwhile.
 func TestWalking(t *testing.T) {
+	layer.Live(t)
 	sub := subscribe(t, library(t), "net10", true,
 		agent.Subscription{Events: agent.Threads, Hold: time.Minute, DestroyWait: time.Minute})
 	joined := make(chan struct{})
@@ -104,7 +106,7 @@ func TestWalking(t *testing.T) {
 		sub.Ask("thread")
 	}()
 	starting := sub.await(t, func(r *agent.Record) bool { return r.Held })
-	sub.c.Walking(starting.Values[0])
+	sub.c.SetWalkedThread(starting.Values[0])
 	sub.c.Release(starting)
 	sub.await(t, func(r *agent.Record) bool {
 		return r.Type == agent.EventThreadEnded && r.Values[0] == starting.Values[0]
@@ -114,7 +116,7 @@ func TestWalking(t *testing.T) {
 		t.Error("the thread did not wait")
 	case <-time.After(100 * time.Millisecond):
 	}
-	sub.c.Walking(0)
+	sub.c.SetWalkedThread(0)
 	<-joined
 	sub.end(t)
 }
@@ -122,6 +124,7 @@ func TestWalking(t *testing.T) {
 // TestFull: what does not fit is dropped and counted, and the program goes on;
 // once there is room again, records come again.
 func TestFull(t *testing.T) {
+	layer.Live(t)
 	sub := subscribe(t, library(t), "net10", true,
 		agent.Subscription{Events: agent.Exceptions, RingBytes: 1 << 14, MaxFrames: 100})
 	sub.drain(t)
@@ -142,6 +145,7 @@ func TestFull(t *testing.T) {
 // TestManyThreads: with many threads at once, and a reader that may not keep up, every
 // record is sound, and missing ones are counted.
 func TestManyThreads(t *testing.T) {
+	layer.Each(t)
 	lib := library(t)
 	eachWay(t, func(t *testing.T, runtime string, attached bool) {
 		sub := subscribe(t, lib, runtime, attached, agent.Subscription{Events: everything})
@@ -185,6 +189,7 @@ func TestManyThreads(t *testing.T) {
 
 // TestCut: a stack that is too deep is cut, and says so.
 func TestCut(t *testing.T) {
+	layer.Live(t)
 	sub := subscribe(t, library(t), "net10", true, agent.Subscription{Events: agent.Exceptions, MaxFrames: 2})
 	sub.Ask("throw")
 	records := sub.mine(t, agent.EventException)
@@ -192,7 +197,7 @@ func TestCut(t *testing.T) {
 		t.Errorf("%d records", len(records))
 	}
 	for _, r := range records {
-		if !r.Cut || len(r.Frames) != 2 || r.Result != 0 {
+		if !r.Truncated || len(r.Frames) != 2 || r.Result != 0 {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -200,52 +205,57 @@ func TestCut(t *testing.T) {
 }
 
 // TestEveryObject: every object can be reported if the agent is loaded at start-up. The
-// agent cannot be detached then, but stops reporting. An agent that is attached refuses it.
+// agent cannot be detached then, but stops reporting.
 func TestEveryObject(t *testing.T) {
+	layer.Each(t)
 	lib := library(t)
-	for _, runtime := range runtimes {
-		t.Run(runtime, func(t *testing.T) {
-			const perAllocation = 1 << 20
-			s := agent.Subscription{Events: agent.Allocations | agent.Exceptions | agent.GC, EveryObject: true,
-				AllocBytes: perAllocation}
-			sub := subscribe(t, lib, runtime, false, s)
-			if sub.begun.AllocMeans != agent.AllocObject {
-				t.Errorf("begun %+v", sub.begun)
+	testenv.EachOf(t, runtimes, func(t *testing.T, runtime string) {
+		const perAllocation = 1 << 20
+		s := agent.Subscription{Events: agent.Allocations | agent.Exceptions | agent.GC, EveryObject: true,
+			AllocBytes: perAllocation}
+		sub := subscribe(t, lib, runtime, false, s)
+		if sub.begun.AllocMeans != agent.AllocObject {
+			t.Errorf("begun %+v", sub.begun)
+		}
+		before := sub.c.Stats()[agent.EventAlloc]
+		sub.drain(t)
+		bytes := sub.number(t, "allocate")
+		after := sub.c.Stats()[agent.EventAlloc]
+		if n := after.Seen - before.Seen; n < uint64(bytes/boxSize) {
+			t.Errorf("%d objects were seen of %d", n, bytes/boxSize)
+		}
+		boxes := 0
+		for _, r := range sub.mine(t, agent.EventAlloc) {
+			if r.Values[0] == sub.ids["Box"] && r.Values[1] == boxSize {
+				sub.wantStack(t, r, "Allocations.MakeBox Allocations.Small")
+				boxes++
 			}
-			before := sub.c.Stats()[agent.EventAlloc]
-			sub.drain(t)
-			bytes := sub.number(t, "allocate")
-			after := sub.c.Stats()[agent.EventAlloc]
-			if n := after.Seen - before.Seen; n < uint64(bytes/boxSize) {
-				t.Errorf("%d objects were seen of %d", n, bytes/boxSize)
-			}
-			boxes := 0
-			for _, r := range sub.mine(t, agent.EventAlloc) {
-				if r.Values[0] == sub.ids["Box"] && r.Values[1] == boxSize {
-					sub.wantStack(t, r, "Allocations.MakeBox Allocations.Small")
-					boxes++
-				}
-			}
-			checkCount(t, "boxes", boxes, float64(bytes)/perAllocation, false)
+		}
+		checkCount(t, "boxes", boxes, float64(bytes)/perAllocation, false)
 
-			if err := sub.c.Detach(); err != nil {
-				t.Error(err)
-			}
-			<-sub.c.Done()
-			silent := sub.c.Stats()
-			sub.Ask("throw")
-			sub.number(t, "allocate")
-			sub.Ask("collect")
-			if now := sub.c.Stats(); now != silent {
-				t.Errorf("the agent goes on: %+v, then %+v", silent, now)
-			}
-			var refused *diagnostics.ServerError
-			if _, err := listen(t).Attach(sub.PID, lib); !errors.As(err, &refused) {
-				t.Errorf("another agent beside it: %v", err)
-			}
-			endsWell(t, sub.App)
-		})
-	}
+		if err := sub.c.Detach(); err != nil {
+			t.Error(err)
+		}
+		<-sub.c.Done()
+		silent := sub.c.Stats()
+		sub.Ask("throw")
+		sub.number(t, "allocate")
+		sub.Ask("collect")
+		if now := sub.c.Stats(); now != silent {
+			t.Errorf("the agent goes on: %+v, then %+v", silent, now)
+		}
+		var refused *diagnostics.ServerError
+		if _, err := listen(t).Attach(sub.PID, lib); !errors.As(err, &refused) {
+			t.Errorf("another agent beside it: %v", err)
+		}
+		endsWell(t, sub.App)
+	})
+}
+
+// TestEveryObjectAttached: an agent that is attached refuses to report every object.
+func TestEveryObjectAttached(t *testing.T) {
+	layer.Live(t)
+	lib := library(t)
 	a := testenv.Start(t, "notify", testenv.Options{})
 	var cannot *agent.BeginError
 	every := agent.Subscription{Events: agent.Allocations, EveryObject: true}
@@ -277,6 +287,7 @@ func subscriberOf(t *testing.T, a *testenv.App, lib string) *subscriber {
 
 // TestSubscribeAgain: subscriptions come and go.
 func TestSubscribeAgain(t *testing.T) {
+	layer.Each(t)
 	lib := library(t)
 	eachWay(t, func(t *testing.T, runtime string, attached bool) {
 		sub := subscribe(t, lib, runtime, attached, agent.Subscription{Events: everything})
@@ -295,6 +306,7 @@ func TestSubscribeAgain(t *testing.T) {
 // TestSubscriberKilled: a program whose subscriber dies, with its ring full and threads
 // held, continues undisturbed.
 func TestSubscriberKilled(t *testing.T) {
+	layer.Live(t)
 	lib := library(t)
 	a := testenv.Start(t, "notify", testenv.Options{})
 	for range 3 {
@@ -358,6 +370,7 @@ func subscribeForGood(pid int, lib, dir string) error {
 // TestSilentReader: a reader that accepts and says nothing does not keep the
 // program from running for long, and the agent does not stay.
 func TestSilentReader(t *testing.T) {
+	layer.Live(t)
 	lib, l := library(t), listen(t)
 	a := testenv.Start(t, "notify", testenv.Options{Env: l.Environment(lib)})
 	c, err := l.Accept(time.Minute)
@@ -375,44 +388,43 @@ func TestSilentReader(t *testing.T) {
 
 // TestFromTheStart: events before Main are reported, and so are the last ones.
 func TestFromTheStart(t *testing.T) {
+	layer.Each(t)
 	lib := library(t)
-	for _, runtime := range runtimes {
-		t.Run(runtime, func(t *testing.T) {
-			l := listen(t)
-			begun := make(chan error, 1)
-			var c *agent.Conn
-			go func() {
-				var err error
-				if c, err = l.Accept(time.Minute); err == nil {
-					_, err = c.Begin(agent.Subscription{Events: everything})
-				}
-				begun <- err
-			}()
-			a := testenv.Start(t, "notify",
-				testenv.Options{Runtime: runtime, Env: l.Environment(lib), Args: []string{"--throw-at-start"}})
-			if err := <-begun; err != nil {
-				t.Fatal(err)
+	testenv.EachOf(t, runtimes, func(t *testing.T, runtime string) {
+		l := listen(t)
+		begun := make(chan error, 1)
+		var c *agent.Conn
+		go func() {
+			var err error
+			if c, err = l.Accept(time.Minute); err == nil {
+				_, err = c.Begin(agent.Subscription{Events: everything})
 			}
-			defer c.Close()
-			endsWell(t, a)
-			<-c.Done()
-			var got [16]int
-			if err := c.Drain(func(r *agent.Record) error {
-				got[r.Type]++
-				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
-			caught := 4
-			if runtime == "net8" { // see testExceptions
-				caught = 3
-			}
-			if got[agent.EventException] != 4 || got[agent.EventCaught] != caught || got[agent.EventThreadCreated] == 0 ||
-				got[agent.EventThreadStarting] == 0 {
-				t.Errorf("records by type: %v", got)
-			}
-		})
-	}
+			begun <- err
+		}()
+		a := testenv.Start(t, "notify",
+			testenv.Options{Runtime: runtime, Env: l.Environment(lib), Args: []string{"--throw-at-start"}})
+		if err := <-begun; err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		endsWell(t, a)
+		<-c.Done()
+		var got [16]int
+		if err := c.Drain(func(r *agent.Record) error {
+			got[r.Type]++
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		caught := 4
+		if runtime == "net8" { // see testExceptions
+			caught = 3
+		}
+		if got[agent.EventException] != 4 || got[agent.EventCaught] != caught || got[agent.EventThreadCreated] == 0 ||
+			got[agent.EventThreadStarting] == 0 {
+			t.Errorf("records by type: %v", got)
+		}
+	})
 }
 
 // startReader starts this program as a reader that can be killed.

@@ -16,6 +16,10 @@ import (
 var (
 	// Session returns the session of a *clrsnap.Process.
 	Session func(process any) *session.Process
+	// Suspension returns the session's part of a *clrsnap.Suspension. It is for tests.
+	Suspension func(suspension any) *session.Suspension
+	// SetMode changes the clrsnap.Mode of a *clrsnap.Process. It is for tests.
+	SetMode func(process, mode any)
 	// Options converts clrsnap.Options.
 	Options func(options any) session.Options
 	// Thread makes a *clrsnap.Thread.

@@ -160,7 +160,7 @@ func (r *Runtime) checkFrames(list []thread.Thread) error {
 		switch {
 		case leads && r.isMethod(ctx.IP):
 			right++
-		case leads && kind == thread.InlinedCallFrame, err != nil && kind.Stays():
+		case leads && kind == thread.InlinedCallFrame, err != nil && kind.AlwaysReturns():
 			wrong++
 		} // other Frames mark a place, or lead to native code that has called into the runtime
 	}

@@ -5,6 +5,7 @@ package clr
 import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/ilmap"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/clr/thread"
@@ -39,6 +40,7 @@ type Runtime struct {
 	Types   *types.System
 	Methods *method.Reader
 	Names   *name.Namer
+	IL      *ilmap.Reader
 
 	mem *target.Reader
 }
@@ -67,6 +69,9 @@ func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, err
 		return nil, err
 	}
 	if r.Names, err = name.New(mem, d, r.Types, r.Methods); err != nil {
+		return nil, err
+	}
+	if r.IL, err = ilmap.New(mem, d, r.Code); err != nil {
 		return nil, err
 	}
 	r.Methods.Attributes = r.Names.Attributes

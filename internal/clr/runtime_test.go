@@ -72,6 +72,7 @@ func readAll(t *testing.T, r *Runtime, at arch.Addr) {
 		c = codemap.Code{Kind: codemap.JIT, MethodDesc: at, MethodStart: at}
 	}
 	r.Code.IsFilter(&c)
+	r.IL.Of(&c)
 	for _, desc := range []arch.Addr{at, c.MethodDesc} {
 		r.Names.Hidden(desc)
 		m, err := r.Methods.Read(desc)

@@ -296,28 +296,31 @@ func TestParseHeader(t *testing.T) {
 }
 
 func TestBindPanicsOnMistakes(t *testing.T) {
-	for name, layout := range map[string]any{
-		"not a pointer": struct{}{},
-		"a tag without dot": new(struct {
+	for _, tt := range []struct {
+		name   string
+		layout any
+	}{
+		{"not a pointer", struct{}{}},
+		{"a tag without dot", new(struct {
 			A uint32 `clr:"Thread"`
-		}),
-		"an alternative without dot": new(struct {
+		})},
+		{"an alternative without dot", new(struct {
 			A uint32 `clr:"Thread.None|Thread"`
-		}),
-		"a wide offset": new(struct {
+		})},
+		{"a wide offset", new(struct {
 			A uint64 `clr:"Thread.Id"`
-		}),
-		"a narrow global": new(struct {
+		})},
+		{"a narrow global", new(struct {
 			A uint32 `global:"ThreadStore"`
-		}),
+		})},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
 			defer func() {
 				if recover() == nil {
 					t.Error("no panic")
 				}
 			}()
-			_ = new(Descriptor).Bind(layout)
+			_ = new(Descriptor).Bind(tt.layout)
 		})
 	}
 }

@@ -25,14 +25,31 @@ type UnknownVersionError struct {
 	Runtime    string // version, where it is known
 }
 
+// Remedy says what to do. It ends the error's text.
+func (e *UnknownVersionError) Remedy() string { return "update clrsnap" }
+
 func (e *UnknownVersionError) Error() string {
 	known := make([]string, len(e.Understood))
 	for i, v := range e.Understood {
 		known[i] = string(v)
 	}
-	return fmt.Sprintf("%s follows version %s of the contract %s; this clrsnap understands %s: update clrsnap",
-		runtimeName(e.Runtime), e.Found, e.Contract, strings.Join(known, ", "))
+	return fmt.Sprintf("%s follows version %s of the contract %s; this clrsnap understands %s: %s",
+		runtimeName(e.Runtime), e.Found, e.Contract, strings.Join(known, ", "), e.Remedy())
 }
+
+// UnknownFormatError: the runtime's descriptor has a format that this program does not know. It is
+// an ErrFormat.
+type UnknownFormatError struct {
+	Detail string // what is not known
+	Remedy string // what to do
+}
+
+func (e *UnknownFormatError) Error() string {
+	return fmt.Sprintf("%v: %s: %s", ErrFormat, e.Detail, e.Remedy)
+}
+
+// Unwrap returns ErrFormat.
+func (e *UnknownFormatError) Unwrap() error { return ErrFormat }
 
 func runtimeName(v string) string {
 	if v == "" {

@@ -55,14 +55,18 @@ func FromJSON(text []byte, pointerData []uint64) (*Descriptor, error) {
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	if !versions[doc.version] {
-		return nil, fmt.Errorf("%w: its format has version %q, this clrsnap reads 0 and 2: "+
-			"update clrsnap, or the runtime if it is a preview", ErrFormat, doc.version)
+		return nil, &UnknownFormatError{
+			Detail: fmt.Sprintf("its format has version %q, this clrsnap reads 0 and 2", doc.version),
+			Remedy: "update clrsnap, or the runtime if it is a preview",
+		}
 	}
 	// Baselines would be named layouts that the descriptor only amends; no
 	// release of the runtime uses one.
 	if doc.baseline != "" && doc.baseline != "empty" {
-		return nil, fmt.Errorf("%w: it builds on the baseline %q, which this clrsnap does not have: update clrsnap",
-			ErrFormat, doc.baseline)
+		return nil, &UnknownFormatError{
+			Detail: fmt.Sprintf("it builds on the baseline %q, which this clrsnap does not have", doc.baseline),
+			Remedy: "update clrsnap",
+		}
 	}
 	return doc.descriptor(pointerData)
 }

@@ -30,39 +30,33 @@ const (
 	Blocking         // no stacks can be taken
 )
 
-// Check is the outcome of one check.
-type Check struct {
-	Name    string // what was looked at
-	Verdict Verdict
-	Detail  string // what was found
-	Remedy  string // what to do; empty if nothing need be done, or if Detail or another check says it
-}
+// Report is called with the outcome of each check, which clrsnap.Check explains.
+type Report func(name string, v Verdict, detail, remedy string)
 
 // Process checks everything that stacks of process pid need, one thing at a time, and finally
 // takes them. It stops early if the remaining checks are not possible.
-func Process(ctx context.Context, pid int) []Check {
-	var d diagnosis
+func Process(ctx context.Context, pid int, report Report) {
 	blocked := false
 	for _, f := range live.CheckAccess(pid) {
-		c := Check{Name: f.Check, Detail: f.Detail, Remedy: f.Remedy}
+		v := Fine
 		if !f.OK {
-			c.Verdict, blocked = Blocking, true
+			v, blocked = Blocking, true
 		}
-		d.checks = append(d.checks, c)
+		report(f.Check, v, f.Detail, f.Remedy)
 	}
 	if blocked {
-		return d.checks
+		return
 	}
 	p, err := session.Open(ctx, pid, session.Options{NativeOnly: true})
 	if err != nil {
-		d.add("process", Blocking, err.Error(), "")
-		return d.checks
+		report("process", Blocking, err.Error(), "")
+		return
 	}
 	defer p.Close()
-	d.p = p
+	d := diagnosis{p: p, add: report}
 	d.namespace()
 	if !d.runtime() {
-		return d.checks
+		return
 	}
 	if p.Runtime != nil {
 		d.layouts()
@@ -74,17 +68,12 @@ func Process(ctx context.Context, pid int) []Check {
 	if p.Runtime != nil {
 		d.agent()
 	}
-	return d.checks
 }
 
-// diagnosis collects the checks of a process that could be opened.
+// diagnosis checks a process that could be opened.
 type diagnosis struct {
-	p      *session.Process
-	checks []Check
-}
-
-func (d *diagnosis) add(name string, v Verdict, detail, remedy string) {
-	d.checks = append(d.checks, Check{name, v, detail, remedy})
+	p   *session.Process
+	add Report
 }
 
 func (d *diagnosis) namespace() {
@@ -101,7 +90,7 @@ func (d *diagnosis) namespace() {
 }
 
 func (d *diagnosis) runtime() bool {
-	r, err := d.p.Found, d.p.Unread
+	r, err := d.p.Found, d.p.RuntimeErr
 	if r == nil {
 		remedy := ""
 		if errors.Is(err, locate.ErrNotDotNet) {
@@ -115,9 +104,8 @@ func (d *diagnosis) runtime() bool {
 		version = "of unknown version"
 	}
 	detail := fmt.Sprintf(".NET %s (%s) in %s", version, r.Shape, r.Module.Path)
-	if err := session.RuntimeError(err, d.p.Live); err != nil {
-		text, remedy, _ := cutRemedy(strings.TrimPrefix(err.Error(), session.ErrUnsupported.Error()+": "))
-		d.add("runtime", Blocking, detail+": "+text, remedy)
+	if e, ok := errors.AsType[*session.UnreadableError](session.RuntimeError(err, d.p.Live)); ok {
+		d.add("runtime", Blocking, detail+": "+e.Reason(), e.Remedy)
 		return false
 	}
 	if r.Shape == locate.NativeAOT {
@@ -126,14 +114,6 @@ func (d *diagnosis) runtime() bool {
 	}
 	d.add("runtime", Fine, detail, "")
 	return true
-}
-
-// cutRemedy splits an error's text into what is wrong and what to do.
-func cutRemedy(s string) (what, remedy string, ok bool) {
-	if i := strings.LastIndex(s, ": "); i >= 0 {
-		return s[:i], s[i+2:], true
-	}
-	return s, "", false
 }
 
 // layouts says where the layout of the runtime's structures comes from.
@@ -212,7 +192,7 @@ func (d *diagnosis) perfEvents() {
 	const name = "perf events"
 	e, err := perfevent.Open(perfevent.Options{PID: d.p.Live.PID(), Kernel: true})
 	if err != nil {
-		what, remedy, _ := cutRemedy(err.Error())
+		what, remedy := samplesError(err)
 		d.add(name, Degraded, what+": clrsnap record cannot take CPU samples (--mode wall works)", remedy)
 		return
 	}
@@ -224,6 +204,14 @@ func (d *diagnosis) perfEvents() {
 		d.add(name, Fine, "CPU samples are possible, in the kernel too", "")
 	}
 	d.scope(e)
+}
+
+// samplesError is what is wrong and what to do, if perfevent.Open returns err.
+func samplesError(err error) (what, remedy string) {
+	if e, ok := errors.AsType[*perfevent.Error](err); ok {
+		return e.Reason(), e.Remedy
+	}
+	return err.Error(), ""
 }
 
 const samplesRemedy = "run as root, or with CAP_PERFMON and CAP_BPF (before Linux 5.8: CAP_SYS_ADMIN)"

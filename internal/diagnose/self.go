@@ -11,27 +11,25 @@ import (
 
 // Self says what this process is allowed to do, and which of clrsnap's functions that is enough
 // for, with any target. Process is about one target.
-func Self() []Check {
-	var d diagnosis
+func Self(report Report) {
 	for _, f := range live.CheckSelf() {
 		v := Fine
 		if !f.OK {
 			v = Degraded
 		}
-		d.add(f.Check, v, f.Detail, f.Remedy)
+		report(f.Check, v, f.Detail, f.Remedy)
 	}
-	d.ownSamples()
-	d.confinement()
-	return d.checks
+	ownSamples(report)
+	confinement(report)
 }
 
 // ownSamples says which of three kinds of CPU samples are possible, by sampling this process.
-func (d *diagnosis) ownSamples() {
+func ownSamples(report Report) {
 	const name = "record"
 	e, err := perfevent.Open(perfevent.Options{PID: os.Getpid(), Kernel: true})
 	if err != nil {
-		what, remedy, _ := cutRemedy(err.Error())
-		d.add(name, Degraded, "by the clock only (--mode wall): "+what, remedy)
+		what, remedy := samplesError(err)
+		report(name, Degraded, "by the clock only (--mode wall): "+what, remedy)
 		return
 	}
 	defer e.Close()
@@ -54,24 +52,24 @@ func (d *diagnosis) ownSamples() {
 	if remedy != "" {
 		v = Degraded
 	}
-	d.add(name, v, detail, remedy)
+	report(name, v, detail, remedy)
 }
 
 // confinement says what view and stack --core give up before they read a file.
-func (d *diagnosis) confinement() {
+func confinement(report Report) {
 	const name = "view, stack --core"
 	abi := confine.LandlockABI()
 	const first = "capabilities and some system calls are given up before a file is read"
 	switch {
 	case abi == 0:
-		d.add(name, Degraded, first+
+		report(name, Degraded, first+
 			"; access to files, signals and abstract sockets is not, because the kernel has no Landlock",
 			"have the kernel start with landlock in lsm=")
 	case abi < confine.WholeABI:
-		d.add(name, Fine, fmt.Sprintf("%s, and what version %d of Landlock's interface can deny; "+
+		report(name, Fine, fmt.Sprintf("%s, and what version %d of Landlock's interface can deny; "+
 			"a newer kernel denies signals and abstract sockets, too", first, abi), "")
 	default:
-		d.add(name, Fine, fmt.Sprintf("%s, and by Landlock (version %d of its interface) access to files, TCP, "+
+		report(name, Fine, fmt.Sprintf("%s, and by Landlock (version %d of its interface) access to files, TCP, "+
 			"signals and abstract sockets", first, abi), "")
 	}
 }

@@ -86,15 +86,6 @@ type Profiler struct {
 	Data    []byte // what to initialise it with
 }
 
-// AttachProfiler has the runtime of a process load the profiler of class clsid
-// from library, a path that the target sees, and initialise it with data. It
-// returns when the profiler is active, at the latest after timeout.
-func AttachProfiler(of procfs.Dir, clsid GUID, library string, data []byte, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	return Attach(ctx, of, Profiler{CLSID: clsid, Library: library, Data: data})
-}
-
 // Attach has the runtime of a process load a profiler, and returns when the
 // profiler is active. Without a deadline in ctx the runtime is given attachTimeout.
 func Attach(ctx context.Context, of procfs.Dir, p Profiler) error {

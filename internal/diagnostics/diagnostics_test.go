@@ -16,6 +16,7 @@ import (
 
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 
 	"golang.org/x/sys/unix"
 )
@@ -81,17 +82,17 @@ func TestGUID(t *testing.T) {
 // TestAttachRefused: what cannot be attached is refused with a reason, by a process
 // that is not .NET and by one that is.
 func TestAttachRefused(t *testing.T) {
-	err := AttachProfiler(dirOf(t, os.Getpid()), GUID{}, "/nowhere.so", nil, time.Second)
+	err := attachWithin(dirOf(t, os.Getpid()), "/nowhere.so", time.Second)
 	if err == nil || !strings.Contains(err.Error(), "no diagnostics socket") {
 		t.Errorf("a process without a runtime: %v", err)
 	}
 	a := testenv.Start(t, "idle", testenv.Options{})
 	var refused *ServerError
-	err = AttachProfiler(dirOf(t, a.PID), GUID{}, "/nowhere.so", nil, 10*time.Second)
+	err = attachWithin(dirOf(t, a.PID), "/nowhere.so", 10*time.Second)
 	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "cannot be loaded") {
 		t.Errorf("a library that is not there: %v", err)
 	}
-	err = AttachProfiler(dirOf(t, a.PID), GUID{}, strings.Repeat("x", 1<<16), nil, time.Second)
+	err = attachWithin(dirOf(t, a.PID), strings.Repeat("x", 1<<16), time.Second)
 	if err == nil || errors.As(err, &refused) {
 		t.Errorf("a request that is too long: %v", err)
 	}
@@ -204,6 +205,7 @@ func TestAttachCancelled(t *testing.T) {
 // TestNamesBounded: names are found among many others, and no more than the bound are
 // kept, whatever a target has in its directory.
 func TestNamesBounded(t *testing.T) {
+	layer.Live(t)
 	dir := t.TempDir()
 	fill := func(prefix string, n int) {
 		for i := range n {
@@ -233,4 +235,11 @@ func TestNamesBounded(t *testing.T) {
 	if names := list(); len(names) != maxNames {
 		t.Errorf("%d names", len(names))
 	}
+}
+
+// attachWithin is Attach with a time limit.
+func attachWithin(of procfs.Dir, library string, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return Attach(ctx, of, Profiler{Library: library})
 }

@@ -42,6 +42,8 @@ func touchTypes(m *Metadata, limit uint32, report func(what string, err error)) 
 		report("TypeName", err)
 		_, err = m.GenericParams(MakeToken(TableTypeDef, rid))
 		report("GenericParams", err)
+		_, _, err = m.OnlyMethod(rid, "")
+		report("OnlyMethod", err)
 		_, err = m.Implements(rid, "")
 		report("Implements", err)
 	})
@@ -179,7 +181,7 @@ func FuzzRows(f *testing.F) {
 // cutStream returns the first stream of a container.
 func cutStream(b []byte) ([]byte, error) {
 	var first []byte
-	err := eachStream(b, func(_ string, data []byte) {
+	err := eachStream(b, func(_ string, _ int, data []byte) {
 		if first == nil {
 			first = data
 		}

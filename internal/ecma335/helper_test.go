@@ -8,21 +8,17 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 )
 
 // kit returns the folder that scripts/get-dotnet.sh fills.
 func kit(t testing.TB) string {
 	t.Helper()
-	dir := os.Getenv("CLRSNAP_DOTNET")
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir = filepath.Join(cache, "clrsnap-dotnet")
-	}
+	dir := testenv.InKit("")
 	if _, err := os.Stat(filepath.Join(dir, "net10", "System.Private.CoreLib.dll")); err != nil {
-		t.Skipf("SKIPPED, NOT TESTED AGAINST REAL METADATA: no .NET in %s: run scripts/get-dotnet.sh (%v)", dir, err)
+		layer.Lacking(t, "no real metadata to test with: "+err.Error()+": run scripts/get-dotnet.sh")
 	}
 	return dir
 }

@@ -17,6 +17,7 @@ const (
 type Metadata struct {
 	strings, blobs, guids []byte // heaps, II.24.2.3 to II.24.2.5
 	pdb                   []byte // #Pdb stream of a stand-alone portable PDB
+	pdbAt                 int    // its offset in what was parsed
 	rows                  []byte // the whole #~ or #- stream
 	tables                [numTables]table
 	sorted                [len(sortedColumns)]sortedTable
@@ -37,7 +38,7 @@ type field struct{ off, width uint8 }
 func Parse(b []byte) (*Metadata, error) {
 	m := &Metadata{}
 	var minimalDelta bool
-	err := eachStream(b, func(name string, data []byte) {
+	err := eachStream(b, func(name string, at int, data []byte) {
 		// The format allows each name once; of several, the last counts.
 		switch name {
 		case "#~", "#-":
@@ -49,7 +50,7 @@ func Parse(b []byte) (*Metadata, error) {
 		case "#GUID":
 			m.guids = data
 		case "#Pdb":
-			m.pdb = data
+			m.pdb, m.pdbAt = data, at
 		case "#JTD":
 			// An edit-and-continue delta; the stream is empty and only says
 			// that every index is 4 bytes wide.
@@ -73,7 +74,7 @@ const Signature = 0x424a5342
 
 // eachStream walks the metadata root and the stream headers (II.24.2.1 and
 // II.24.2.2).
-func eachStream(b []byte, visit func(name string, data []byte)) error {
+func eachStream(b []byte, visit func(name string, at int, data []byte)) error {
 	le := binary.LittleEndian
 	if len(b) < 20 || le.Uint32(b) != Signature {
 		return malformed("no BSJB signature at the start of %d bytes", len(b))
@@ -101,7 +102,7 @@ func eachStream(b []byte, visit func(name string, data []byte)) error {
 		if off+size > uint64(len(b)) {
 			return malformed("stream %q at %#x+%#x lies beyond the end at %#x", name[:end], off, size, len(b))
 		}
-		visit(string(name[:end]), b[off:off+size:off+size])
+		visit(string(name[:end]), int(off), b[off:off+size:off+size])
 		p += 8 + (end+1+3)&^3
 		if p > len(b) {
 			return malformed("header of stream %d lies beyond the end", i)

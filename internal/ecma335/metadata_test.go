@@ -73,6 +73,14 @@ func TestSample(t *testing.T) {
 				t.Errorf("MethodOwner(%d) = %d, %v; want %d", rid, got, err, want)
 			}
 		}
+		if def, ok, err := m.OnlyMethod(2, "B"); err != nil || !ok || def.Name != "B" || !def.IsStatic() {
+			t.Errorf("OnlyMethod(2, B) = %+v, %v, %v", def, ok, err)
+		}
+		for _, none := range []string{"C", ""} { // another type's, and nobody's
+			if def, ok, err := m.OnlyMethod(2, none); err != nil || ok {
+				t.Errorf("OnlyMethod(2, %q) = %+v, %v, %v", none, def, ok, err)
+			}
+		}
 		if names, err := m.ParamNames(2); err != nil || !slices.Equal(names, []string{"arg"}) {
 			t.Errorf("ParamNames(2) = %q, %v", names, err)
 		}
@@ -117,6 +125,12 @@ func TestUncompressed(t *testing.T) {
 			t.Errorf("MethodOwner(%d) = %d, %v; want %d", rid, got, err, want)
 		}
 	}
+	if def, ok, err := m.OnlyMethod(2, "C"); err != nil || !ok || def.Name != "C" {
+		t.Errorf("OnlyMethod(2, C) = %+v, %v, %v", def, ok, err)
+	}
+	if def, ok, err := m.OnlyMethod(2, "B"); err != nil || ok {
+		t.Errorf("OnlyMethod(2, B) = %+v, %v, %v", def, ok, err)
+	}
 	if got, err := m.TypeName(5); err != nil || got != "Ns.Outer`1+In+Second" {
 		t.Errorf("TypeName(5) = %q, %v", got, err)
 	}
@@ -125,6 +139,16 @@ func TestUncompressed(t *testing.T) {
 	}
 	if names, err := m.ParamNames(2); err != nil || !slices.Equal(names, []string{"arg"}) {
 		t.Errorf("ParamNames(2) = %q, %v", names, err)
+	}
+}
+
+// Of two methods of one name, neither is the only one.
+func TestOverloads(t *testing.T) {
+	b := sample()
+	b.rows[TableMethodDef][9] = b.rows[TableMethodDef][3]
+	m := parse(t, b)
+	if def, ok, err := m.OnlyMethod(2, "A"); err != nil || ok {
+		t.Errorf("OnlyMethod(2, A) = %+v, %v, %v", def, ok, err)
 	}
 }
 
@@ -234,6 +258,8 @@ func TestHostileRows(t *testing.T) {
 			func(m *Metadata) error { _, err := m.ParamNames(2); return err }, "owns rows"},
 		{"generic parameter twice", func(b *builder) { b.rows[TableGenericParam][6] = 2 << 1 },
 			func(m *Metadata) error { _, err := m.GenericParams(MakeToken(TableTypeDef, 2)); return err }, "out of place"},
+		{"methods backwards", func(b *builder) { b.rows[TableTypeDef][11] = 9 },
+			func(m *Metadata) error { _, _, err := m.OnlyMethod(2, "A"); return err }, "owns rows"},
 		{"row 0", func(*builder) {},
 			func(m *Metadata) error { _, err := m.MethodDef(0); return err }, "no such metadata row"},
 		{"table beyond all", func(*builder) {},

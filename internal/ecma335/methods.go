@@ -54,6 +54,43 @@ func (m *Metadata) MethodOwner(rid uint32) (uint32, error) {
 	return uint32(owner), nil
 }
 
+// maxMethods bounds the search for a type's method.
+const maxMethods = 1 << 14
+
+// OnlyMethod returns the method of that name that TypeDef rid declares, and false if there
+// is none, or more than one.
+func (m *Metadata) OnlyMethod(rid uint32, name string) (def MethodDef, ok bool, err error) {
+	if err := m.has(TableTypeDef, rid); err != nil {
+		return def, false, err
+	}
+	lo, hi, err := m.run(TableTypeDef, rid, 5, TableMethodDef)
+	if err != nil {
+		return def, false, err
+	}
+	if hi-lo > maxMethods {
+		return def, false, malformed("%v declares %d methods", MakeToken(TableTypeDef, rid), hi-lo)
+	}
+	found := uint32(0)
+	for ; lo < hi; lo++ {
+		r, err := m.listed(TableMethodDef, lo)
+		if err != nil {
+			return def, false, err
+		}
+		if !m.reads(m.raw(TableMethodDef, r, 3), name) {
+			continue
+		}
+		if found != 0 {
+			return def, false, nil
+		}
+		found = r
+	}
+	if found == 0 {
+		return def, false, nil
+	}
+	def, err = m.MethodDef(found)
+	return def, err == nil, err
+}
+
 // methodPosition returns where method rid stands in the order that MethodList
 // counts in.
 func (m *Metadata) methodPosition(rid uint32) (uint32, error) {
@@ -111,6 +148,34 @@ func (m *Metadata) ParamNames(methodRID uint32) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// Import is what a method calls in a native library (II.22.22).
+type Import struct {
+	Name    string // of the function
+	Library string // as the program has it: libc, or a path
+}
+
+// Import returns the native function that method rid stands for; false: it is no P/Invoke.
+func (m *Metadata) Import(rid uint32) (i Import, ok bool, err error) {
+	if err := m.has(TableMethodDef, rid); err != nil {
+		return i, false, err
+	}
+	const isMethod = 1 // MemberForwarded, II.24.2.6
+	lo, hi := m.lookup(byForwarded, rid<<1|isMethod)
+	if hi-lo != 1 {
+		return i, false, nil
+	}
+	row := m.sort(byForwarded).at(lo)
+	library := m.raw(TableImplMap, row, 3)
+	if err := m.has(TableModuleRef, library); err != nil {
+		return i, false, err
+	}
+	if i.Name, err = m.stringAt(TableImplMap, row, 2); err != nil {
+		return i, false, err
+	}
+	i.Library, err = m.stringAt(TableModuleRef, library, 0)
+	return i, err == nil && i.Name != "", err
 }
 
 // GenericParams returns the names of the generic parameters that a TypeDef or

@@ -11,11 +11,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"clrsnap/internal/testenv/layer"
 )
 
 // TestAgainstReflection compares names, owners, parameters and signatures with
 // what the runtime's own reflection says about the same files.
 func TestAgainstReflection(t *testing.T) {
+	layer.Live(t)
 	dir := kit(t)
 	work := t.TempDir()
 	dll := filepath.Join(work, "reflect.dll")
@@ -49,9 +52,9 @@ func TestAgainstReflection(t *testing.T) {
 			c.method(f)
 		}
 	}
-	t.Logf("%d types, %d methods equal", c.types, c.methods)
-	if c.types < 1000 || c.methods < 20000 {
-		t.Errorf("only %d types and %d methods compared", c.types, c.methods)
+	t.Logf("%d types, %d methods, %d P/Invokes equal", c.types, c.methods, c.imports)
+	if c.types < 1000 || c.methods < 20000 || c.imports < 300 {
+		t.Errorf("only %d types, %d methods and %d P/Invokes compared", c.types, c.methods, c.imports)
 	}
 }
 
@@ -60,6 +63,7 @@ type checker struct {
 	self           string
 	m              *Metadata
 	types, methods int
+	imports        int
 }
 
 func (c *checker) assembly(f []string) {
@@ -120,6 +124,12 @@ func (c *checker) method(f []string) {
 	if err != nil || int(sig.GenericParamCount) != len(args) || sig.HasThis == d.IsStatic() {
 		c.t.Errorf("DecodeMethodSig of %s: %+v, %v", f[3], sig, err)
 	}
+	i, ok, err := c.m.Import(r)
+	if err != nil || ok != (f[8] != "") || ok && i.Name+" in "+i.Library != f[8] {
+		c.t.Errorf("Import of %s = %+v, %v, %v; want %q", f[3], i, ok, err, f[8])
+	} else if ok {
+		c.imports++
+	}
 	want := "(" + f[7] + ")"
 	if sig.Conv == CallVarArg {
 		want = strings.Replace(want, "()", "(__arglist)", 1)
@@ -131,6 +141,7 @@ func (c *checker) method(f []string) {
 
 // TestEveryAssembly touches every row of every assembly of the kit.
 func TestEveryAssembly(t *testing.T) {
+	layer.Live(t)
 	files, _ := filepath.Glob(filepath.Join(kit(t), "net10", "*.dll"))
 	seen := 0
 	for _, path := range files {
@@ -264,6 +275,7 @@ func BenchmarkTypeName(b *testing.B) {
 // TestPortablePDB lays out the tables of a stand-alone PDB, whose indices reach
 // into the tables of another file.
 func TestPortablePDB(t *testing.T) {
+	layer.Live(t)
 	dir := kit(t)
 	work := t.TempDir()
 	src := filepath.Join(work, "p.cs")

@@ -28,6 +28,24 @@ func (m *Metadata) Cell(t Table, rid uint32, col int) (uint32, error) {
 	return m.raw(t, rid, col), nil
 }
 
+// Token is Cell for a column that names a row, of one table or of one of several.
+func (m *Metadata) Token(t Table, rid uint32, col int) (Token, error) {
+	v, err := m.Cell(t, rid, col)
+	if err != nil {
+		return 0, err
+	}
+	switch c := schemas[t][col]; {
+	case c >= list || c < ref:
+		return 0, malformed("column %d of table %#x names no row", col, uint8(t))
+	case c >= coded:
+		return decodeCoded(c-coded, v)
+	case v > 0xffffff:
+		return 0, malformed("row %d, rows end at %d", v, 0xffffff)
+	default:
+		return MakeToken(Table(c-ref), v), nil
+	}
+}
+
 // raw is Cell for a row and a column that exist: placeTables has checked that
 // every row lies inside the stream.
 func (m *Metadata) raw(t Table, rid uint32, col int) uint32 {
@@ -81,6 +99,15 @@ func (m *Metadata) String(i uint32) (string, error) {
 	return strings.ToValidUTF8(string(s[:end]), "\uFFFD"), nil
 }
 
+// reads reports whether the string at index i of #Strings is s, without copying it.
+func (m *Metadata) reads(i uint32, s string) bool {
+	if i == 0 || uint64(i) >= uint64(len(m.strings)) {
+		return i == 0 && s == ""
+	}
+	rest := m.strings[i:]
+	return len(rest) > len(s) && rest[len(s)] == 0 && string(rest[:len(s)]) == s
+}
+
 // Blob returns the blob at index i of #Blob (II.24.2.4), without its length.
 // The result is part of the metadata.
 func (m *Metadata) Blob(i uint32) ([]byte, error) {
@@ -115,23 +142,12 @@ func (m *Metadata) GUID(i uint32) ([16]byte, error) {
 // PDBStream returns the #Pdb stream; nil: this is no stand-alone portable PDB.
 func (m *Metadata) PDBStream() []byte { return m.pdb }
 
+// PDBStreamAt is the offset of the #Pdb stream in the bytes that were parsed.
+func (m *Metadata) PDBStreamAt() int { return m.pdbAt }
+
 // stringAt is String of a string column of a row that exists.
 func (m *Metadata) stringAt(t Table, rid uint32, col int) (string, error) {
 	return m.String(m.raw(t, rid, col))
-}
-
-// compressed decodes an unsigned integer (II.23.2) at the start of b and
-// returns how many bytes it took.
-func compressed(b []byte) (v uint32, used int, err error) {
-	switch {
-	case len(b) >= 1 && b[0]&0x80 == 0:
-		return uint32(b[0]), 1, nil
-	case len(b) >= 2 && b[0]&0xc0 == 0x80:
-		return uint32(b[0]&0x3f)<<8 | uint32(b[1]), 2, nil
-	case len(b) >= 4 && b[0]&0xe0 == 0xc0:
-		return binary.BigEndian.Uint32(b) & 0x1fffffff, 4, nil
-	}
-	return 0, 0, malformed("no compressed integer in % x", b[:min(len(b), 4)])
 }
 
 // run returns the rows [lo, hi) that a list column of row rid of table t owns:

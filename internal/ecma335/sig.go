@@ -69,20 +69,13 @@ func (d *sigDecoder) uint() (uint32, error) {
 	return v, nil
 }
 
-// int decodes a signed integer: the sign is kept in the lowest bit, and the
-// encoding's length says how far it extends (II.23.2).
 func (d *sigDecoder) int() (int32, error) {
-	v, n, err := compressed(d.b)
+	v, n, err := compressedSigned(d.b)
 	if err != nil {
 		return 0, err
 	}
 	d.b = d.b[n:]
-	bits := map[int]uint{1: 6, 2: 13, 4: 28}[n]
-	r := int32(v >> 1)
-	if v&1 != 0 {
-		r -= 1 << bits
-	}
-	return r, nil
+	return v, nil
 }
 
 // count reads how many items follow. Each takes a byte or more, so the number

@@ -17,12 +17,14 @@ var sortedColumns = [...]struct {
 	byNested:    {TableNestedClass, 0},
 	byOwner:     {TableGenericParam, 2},
 	byInterface: {TableInterfaceImpl, 0},
+	byForwarded: {TableImplMap, 1},
 }
 
 const (
 	byNested = iota
 	byOwner
 	byInterface
+	byForwarded
 )
 
 // sortedTable is the order of one table's rows, worked out at the first lookup.

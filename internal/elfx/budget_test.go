@@ -29,7 +29,7 @@ func TestBudget(t *testing.T) {
 	if len(images) < maxKept/imageCosts/2 || len(images) == maxKept/imageCosts {
 		t.Errorf("%d images", len(images))
 	}
-	if err := images[0].Keep(1); !errors.Is(err, ErrBudget) {
+	if err := images[0].Reserve(1); !errors.Is(err, ErrBudget) {
 		t.Errorf("more is kept of an image: %v", err)
 	}
 	for _, m := range images {
@@ -42,10 +42,10 @@ func TestBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Keep(maxKept - forImages - b.kept); err != nil {
+	if err := m.Reserve(maxKept - forImages - b.kept); err != nil {
 		t.Error(err)
 	}
-	if err := m.Keep(1); !errors.Is(err, ErrBudget) {
+	if err := m.Reserve(1); !errors.Is(err, ErrBudget) {
 		t.Errorf("symbols take what other images need: %v", err)
 	}
 	if _, err := b.Image(bytes.NewReader(self)); err != nil {

@@ -14,8 +14,8 @@ type Frames struct {
 	Frame *Section // .eh_frame, possibly with what follows it in its segment
 }
 
-// Bare reports whether the image certainly has no call frame information.
-func (m *Image) Bare() bool {
+// NoFrames reports whether the image certainly has no call frame information.
+func (m *Image) NoFrames() bool {
 	for i := range m.Progs {
 		if m.Progs[i].Type == ptGNUEHFrame {
 			return false

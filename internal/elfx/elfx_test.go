@@ -15,6 +15,8 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 )
 
 // libc is the C library that programs on this machine use; the tests compare
@@ -22,16 +24,15 @@ import (
 const libc = "/lib/x86_64-linux-gnu/libc.so.6"
 
 func dotnet() string {
-	home, _ := os.UserHomeDir()
-	return filepath.Join(home, ".cache/clrsnap-dotnet/net10/dotnet")
+	return testenv.InKit("net10/dotnet")
 }
 
-// open opens an image; without the file the test is skipped.
+// open opens an image.
 func open(tb testing.TB, path string) (*Image, *os.File) {
 	tb.Helper()
 	f, err := os.Open(path)
 	if err != nil {
-		tb.Skipf("SKIPPED, NOT TESTED: %v", err)
+		layer.Lacking(tb, err.Error())
 	}
 	tb.Cleanup(func() { f.Close() })
 	m, err := New(f)

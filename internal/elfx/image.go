@@ -165,9 +165,9 @@ func (m *Image) parseMapped(base arch.Addr) error {
 	return fmt.Errorf("%w: no segment maps the ELF header", ErrFormat)
 }
 
-// Keep takes n bytes of the image's budget, for data that is derived from the image and
+// Reserve takes n bytes of the image's budget, for data that is derived from the image and
 // kept with it. The error is ErrBudget if they are not left.
-func (m *Image) Keep(n int64) error { return m.keep(n, forImages) }
+func (m *Image) Reserve(n int64) error { return m.keep(n, forImages) }
 
 func (m *Image) keep(n, reserve int64) error {
 	err := m.budget.keep(n, reserve)
@@ -179,8 +179,8 @@ func (m *Image) keep(n, reserve int64) error {
 	return err
 }
 
-// Give gives n bytes back that Keep took.
-func (m *Image) Give(n int64) {
+// Release gives n bytes back that Reserve took.
+func (m *Image) Release(n int64) {
 	m.keptMu.Lock()
 	defer m.keptMu.Unlock()
 	m.budget.give(n)

@@ -60,7 +60,7 @@ func (m *Image) loadSections() {
 		}
 		b, err := wholly(m.readFile, m.shoff, num*shdrSize)
 		const keeps = 128 // bytes for a section
-		if err != nil || m.Keep(int64(num)*keeps) != nil {
+		if err != nil || m.Reserve(int64(num)*keeps) != nil {
 			return
 		}
 		m.sections = parseSections(b)

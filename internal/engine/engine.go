@@ -121,6 +121,19 @@ func (e *Engine) Begin() {
 	}
 }
 
+// Code is the code at ip. The runtime changes its index while it is read, so if this is not the code
+// of the method that is expected, the index is read again.
+func (e *Engine) Code(ip, method arch.Addr) (code codemap.Code, err error) {
+	const tries = 3
+	for range tries {
+		if code, err = e.Runtime.Code.Lookup(ip); err == nil && code.MethodDesc == method {
+			break
+		}
+		e.Cache.Invalidate()
+	}
+	return code, err
+}
+
 // UpdateModules reads the target's mappings again, and with them which modules are
 // loaded.
 func (e *Engine) UpdateModules() error {

@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 )
 
 // openIdle returns an engine on a program that runs on a runtime.
@@ -66,6 +67,7 @@ var checked = map[string][]string{
 // TestWrongLayouts: a description of a runtime that is wrong in one field is
 // refused, whatever the field.
 func TestWrongLayouts(t *testing.T) {
+	layer.Live(t)
 	for _, runtime := range []string{"net8", "net9", "net10:dotnet-10.0.8"} {
 		t.Run(runtime, func(t *testing.T) {
 			e, r := openIdle(t, runtime)
@@ -115,13 +117,14 @@ var alike = []string{
 // another way is refused, be there a class too many in its list, a class too few, or
 // two in the wrong order.
 func TestWrongKinds(t *testing.T) {
+	layer.Live(t)
 	for _, runtime := range []string{"net8", "net8:dotnet-8.0.4", "net9", "net9:dotnet-9.0.9"} {
 		t.Run(runtime, func(t *testing.T) {
 			e, r := openIdle(t, runtime)
 			right := e.Layout
 			refuse := func(what string, wrong *contract.Descriptor) {
 				t.Helper()
-				if err := e.bindChecked(r, wrong, true); !errors.Is(err, thread.ErrKinds) {
+				if err := e.bindChecked(r, wrong, true); !errors.Is(err, thread.ErrFrameKinds) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
@@ -233,43 +236,41 @@ func TestMissingField(t *testing.T) {
 
 // TestEmbeddedAgrees: a runtime's own descriptor and the embedded one say the same.
 func TestEmbeddedAgrees(t *testing.T) {
-	for _, runtime := range []string{"net9", "net10"} {
-		t.Run(runtime, func(t *testing.T) {
-			e, r := openIdle(t, runtime)
-			known, ok := contract.EmbeddedFor(r.Version, e.Arch.Machine)
-			if !ok {
-				t.Fatalf("nothing is embedded about .NET %s", r.Version)
+	testenv.EachOf(t, []string{"net10", "net9"}, func(t *testing.T, runtime string) {
+		e, r := openIdle(t, runtime)
+		known, ok := contract.EmbeddedFor(r.Version, e.Arch.Machine)
+		if !ok {
+			t.Fatalf("nothing is embedded about .NET %s", r.Version)
+		}
+		ours, err := known.Layout(e.Cache, r.Table, r.TableSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal := 0
+		for name, typ := range ours.Types {
+			own := e.Own.Types[name]
+			if typ.HasSize && own.HasSize && typ.Size != own.Size {
+				t.Errorf("size of %s: %d, the runtime says %d", name, typ.Size, own.Size)
 			}
-			ours, err := known.Layout(e.Cache, r.Table, r.TableSize)
-			if err != nil {
-				t.Fatal(err)
-			}
-			equal := 0
-			for name, typ := range ours.Types {
-				own := e.Own.Types[name]
-				if typ.HasSize && own.HasSize && typ.Size != own.Size {
-					t.Errorf("size of %s: %d, the runtime says %d", name, typ.Size, own.Size)
-				}
-				for field, f := range typ.Fields {
-					if o, ok := own.Fields[field]; ok && o.Offset != f.Offset {
-						t.Errorf("%s.%s: %d, the runtime says %d", name, field, f.Offset, o.Offset)
-					} else if ok {
-						equal++
-					}
-				}
-			}
-			for name, g := range ours.Globals {
-				if o, ok := e.Own.Globals[name]; ok && o.Value != g.Value {
-					t.Errorf("%s: %#x, the runtime says %#x", name, g.Value, o.Value)
+			for field, f := range typ.Fields {
+				if o, ok := own.Fields[field]; ok && o.Offset != f.Offset {
+					t.Errorf("%s.%s: %d, the runtime says %d", name, field, f.Offset, o.Offset)
 				} else if ok {
 					equal++
 				}
 			}
-			if t.Logf("%d values are equal", equal); equal < 30 {
-				t.Error("next to nothing was compared")
+		}
+		for name, g := range ours.Globals {
+			if o, ok := e.Own.Globals[name]; ok && o.Value != g.Value {
+				t.Errorf("%s: %#x, the runtime says %#x", name, g.Value, o.Value)
+			} else if ok {
+				equal++
 			}
-		})
-	}
+		}
+		if t.Logf("%d values are equal", equal); equal < 30 {
+			t.Error("next to nothing was compared")
+		}
+	})
 }
 
 // withFramesMoved returns d with every kind of Frame in the place of the next one.

@@ -85,12 +85,15 @@ func TestOpenDirBelow(t *testing.T) {
 		}
 		return os.NewFile(uintptr(fd), path), nil
 	}
-	for way, open := range map[string]func(int, string) (*os.File, error){"by the kernel": OpenDirBelow, "by hand": byHand} {
+	for way, open := range map[string]func(int, string) (*os.File, error){
+		"by the kernel": OpenDirBelow, "by hand": byHand,
+	} {
 		for _, c := range []struct {
 			path, has string
 			want      error
 		}{
-			{"/", "lib", nil}, {"/lib", "file", nil}, {"/lib/", "file", nil}, {"/../../lib/../lib", "file", nil}, {"/dir", "file", nil},
+			{"/", "lib", nil}, {"/lib", "file", nil}, {"/lib/", "file", nil},
+			{"/../../lib/../lib", "file", nil}, {"/dir", "file", nil},
 			{"/lib/file", "", unix.ENOTDIR}, {"/relative", "", unix.ENOTDIR}, {"/lib/file/x", "", unix.ENOTDIR},
 			{"/out", "", unix.ENOENT}, {"/magic", "", unix.ENOENT}, {"/nothing", "", unix.ENOENT}, {"/loop", "", unix.ELOOP},
 		} {

@@ -21,6 +21,7 @@ import (
 	"clrsnap/internal/locate"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,29 +29,28 @@ import (
 // TestAttach: the agent connects, and can be attached again at once after the reader has
 // hung up; nothing is left in the file system, and the program is not disturbed.
 func TestAttach(t *testing.T) {
+	layer.Each(t)
 	lib := library(t)
-	for _, rt := range []string{"net10", "net9", "net8"} {
-		t.Run(rt, func(t *testing.T) {
-			testenv.Kit(t).Need(t, rt)
-			app, tmp := startIn(t, testenv.Options{Runtime: rt})
-			for range 3 {
-				c := goodAttach(t, app.PID, lib)
-				if file := mapped(t, app.PID); !strings.HasPrefix(file, tmp+"/") || !strings.HasSuffix(file, "(deleted)") {
-					t.Errorf("%q is mapped", file)
-				}
-				left(t, tmp)
-				badAttach(t, app.PID, lib, ErrOtherProfiler, "another clrsnap")
-				left(t, tmp)
-				c.Close()
+	testenv.EachOf(t, []string{"net10", "net9", "net8"}, func(t *testing.T, rt string) {
+		app, tmp := startIn(t, testenv.Options{Runtime: rt})
+		for range 3 {
+			c := goodAttach(t, app.PID, lib)
+			if file := mapped(t, app.PID); !strings.HasPrefix(file, tmp+"/") || !strings.HasSuffix(file, "(deleted)") {
+				t.Errorf("%q is mapped", file)
 			}
-			endsWell(t, app)
-		})
-	}
+			left(t, tmp)
+			badAttach(t, app.PID, lib, ErrOtherProfiler, "another clrsnap")
+			left(t, tmp)
+			c.Close()
+		}
+		endsWell(t, app)
+	})
 }
 
 // TestOtherProfiler: a profiler that is there already is left alone, and named if
 // it was loaded at the start.
 func TestOtherProfiler(t *testing.T) {
+	layer.Live(t)
 	lib := library(t)
 	file := otherProfilerFile(t)
 	socket := filepath.Join(publicDir(t), "s")
@@ -133,6 +133,7 @@ func otherProfilerFile(t *testing.T) string {
 // TestDiagnosticsOff: the settings that prevent attaching, and one that does not although
 // its name suggests it (.NET 9 and 10).
 func TestDiagnosticsOff(t *testing.T) {
+	layer.Live(t)
 	lib := library(t)
 	for _, setting := range []string{"DOTNET_EnableDiagnostics=0", "DOTNET_EnableDiagnostics_IPC=0",
 		"COMPlus_EnableDiagnostics=0"} {
@@ -405,6 +406,7 @@ func TestForeignConnection(t *testing.T) {
 // TestNamespaces: a program in a container, with mounts, processes and a network of
 // its own, whose directories take the library or do not.
 func TestNamespaces(t *testing.T) {
+	layer.Live(t)
 	lib := library(t)
 	for _, tt := range []struct{ name, script, where string }{
 		{"tmpfs", "mount -t tmpfs none /tmp", "/tmp"},

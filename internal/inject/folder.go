@@ -13,9 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// LibraryName is the file name of the agent's library: the module of its frames.
+const LibraryName = "libclrsnap-agent.so"
+
 const (
 	folderPrefix = ".clrsnap-"
-	libraryName  = "libclrsnap-agent.so"
+	libraryName  = LibraryName
 	socketName   = "socket"
 
 	// maxSocketPath is how long the address of a socket may be, in bytes (unix(7)).

@@ -3,9 +3,10 @@ package inject
 import (
 	"bytes"
 	"errors"
-	"os"
 	"runtime"
 	"testing"
+
+	"clrsnap/internal/testenv/layer"
 )
 
 // TestLibrary: the embedded library is built from the present sources; if there is none,
@@ -13,7 +14,7 @@ import (
 func TestLibrary(t *testing.T) {
 	lib, err := Library(runtime.GOARCH)
 	if err != nil {
-		if !errors.Is(err, ErrNoLibrary) || os.Getenv("CLRSNAP_REQUIRE_DOTNET") == "1" {
+		if !errors.Is(err, ErrNoLibrary) || layer.Required {
 			t.Errorf("%v", err)
 		}
 		isSentence(t, err.Error(), runtime.GOARCH, "make build", "C compiler")

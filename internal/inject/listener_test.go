@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 )
 
 // listening is a Listener that tells each agent to begin, or hangs up on it.
@@ -88,23 +89,21 @@ func (l *listening) environment(t *testing.T, env ...string) []string {
 // TestListener: a program that is started has the agent, whatever else its
 // environment says of profilers that are not enabled.
 func TestListener(t *testing.T) {
-	for _, rt := range []string{"net10", "net9", "net8"} {
-		t.Run(rt, func(t *testing.T) {
-			testenv.Kit(t).Need(t, rt)
-			l := listenHere(t, true)
-			env := l.environment(t, "CORECLR_ENABLE_PROFILING=0", "CORECLR_PROFILER_PATH_64=/nowhere.so",
-				"DOTNET_PROFILER={11111111-1111-1111-1111-111111111111}", "DOTNET_EnableDiagnostics_IPC=0")
-			app := testenv.Start(t, "idle", testenv.Options{Runtime: rt, Env: env})
-			if pid := l.next(t); pid != app.PID {
-				t.Errorf("the agent of process %d came, not of %d", pid, app.PID)
-			}
-			endsWell(t, app)
-		})
-	}
+	testenv.EachOf(t, []string{"net10", "net9", "net8"}, func(t *testing.T, rt string) {
+		l := listenHere(t, true)
+		env := l.environment(t, "CORECLR_ENABLE_PROFILING=0", "CORECLR_PROFILER_PATH_64=/nowhere.so",
+			"DOTNET_PROFILER={11111111-1111-1111-1111-111111111111}", "DOTNET_EnableDiagnostics_IPC=0")
+		app := testenv.Start(t, "idle", testenv.Options{Runtime: rt, Env: env})
+		if pid := l.next(t); pid != app.PID {
+			t.Errorf("the agent of process %d came, not of %d", pid, app.PID)
+		}
+		endsWell(t, app)
+	})
 }
 
 // TestListenerHangsUp: a program whose agent is not wanted runs without.
 func TestListenerHangsUp(t *testing.T) {
+	layer.Live(t)
 	l := listenHere(t, false)
 	app := testenv.Start(t, "idle", testenv.Options{Env: l.environment(t)})
 	if pid := l.next(t); pid != app.PID {
@@ -116,6 +115,7 @@ func TestListenerHangsUp(t *testing.T) {
 
 // TestListenerChildren: programs that the program starts have agents, too.
 func TestListenerChildren(t *testing.T) {
+	layer.Live(t)
 	l := listenHere(t, true)
 	host, dll := testenv.Kit(t).Host(testenv.DefaultRuntime), testenv.Build(t, "idle")
 	cmd := exec.Command("/bin/sh", "-ec", `"$@" </dev/null & "$@" </dev/null; wait`, "sh", host, dll, "--stdin",
@@ -142,6 +142,7 @@ func TestListenerChildren(t *testing.T) {
 // TestListenerClosed: a program that finds nobody listening runs normally, without the
 // agent.
 func TestListenerClosed(t *testing.T) {
+	layer.Live(t)
 	l, err := listenWith(library(t))
 	if err != nil {
 		t.Fatal(err)
@@ -158,6 +159,7 @@ func TestListenerClosed(t *testing.T) {
 
 // TestListenerOff: the settings that Environment refuses do keep the agent out.
 func TestListenerOff(t *testing.T) {
+	layer.Live(t)
 	for _, setting := range []string{"DOTNET_EnableDiagnostics=0", "DOTNET_EnableDiagnostics_Profiler=0"} {
 		t.Run(setting, func(t *testing.T) {
 			l := listenHere(t, true)

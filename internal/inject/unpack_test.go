@@ -382,7 +382,13 @@ func TestUserIn(t *testing.T) {
 			t.Errorf("%q: %+v, %v", status, got, err)
 		}
 	}
-	for _, status := range []string{"", "Uid:\t1\t2\t3\t4\n", "Uid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nCapEff:\tx\n", "Uid:\t1\t2\t3\nGid:\t5\t6\t7\t8\n", "Uid:\t1\t2\t3\tx\nGid:\t5\t6\t7\t8\n"} {
+	for _, status := range []string{
+		"",
+		"Uid:\t1\t2\t3\t4\n",
+		"Uid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nCapEff:\tx\n",
+		"Uid:\t1\t2\t3\nGid:\t5\t6\t7\t8\n",
+		"Uid:\t1\t2\t3\tx\nGid:\t5\t6\t7\t8\n",
+	} {
 		if u, err := userOfText([]byte(status)); err == nil {
 			t.Errorf("%q: %+v", status, u)
 		}

@@ -18,12 +18,12 @@ import (
 type Launcher struct {
 	listener *inject.Listener
 	want     agent.Subscription
-	met      chan Met
+	accepted chan Accepted
 	stop     context.CancelFunc
 }
 
-// Met is an agent that has connected and got its subscription, or why that failed.
-type Met struct {
+// Accepted is an agent that has connected and got its subscription, or why that failed.
+type Accepted struct {
 	PID  int
 	Link *Link
 	Err  error
@@ -39,7 +39,7 @@ func Launch(cmd *exec.Cmd, want agent.Subscription) (*Launcher, error) {
 		l.Close()
 		return nil, err
 	}
-	return &Launcher{listener: l, want: want, met: make(chan Met, 64)}, nil
+	return &Launcher{listener: l, want: want, accepted: make(chan Accepted, 64)}, nil
 }
 
 // Serve answers the agents that connect, until the launcher is closed. A program
@@ -63,7 +63,7 @@ func (l *Launcher) Serve(wanted func(pid int) bool) {
 			}()
 		}
 		answering.Wait()
-		close(l.met)
+		close(l.accepted)
 	}()
 }
 
@@ -72,19 +72,38 @@ func (l *Launcher) answer(a *inject.Agent, wanted bool) {
 		a.Conn.Close()
 		return
 	}
-	m := Met{PID: a.PID}
-	m.Link, m.Err = New(a, l.want)
-	l.met <- m
+	m := Accepted{PID: a.PID}
+	want := l.want
+	want.ExceptionOffsets = startingOffsets(a.PID)
+	m.Link, m.Err = New(a, want)
+	l.accepted <- m
 }
 
-// Met has the agents that have connected; it is closed when there will be no more.
-func (l *Launcher) Met() <-chan Met { return l.met }
+// startingOffsets returns the ExceptionOffsets of a process whose runtime waits for the agent's
+// answer. If they cannot be found yet, Link.Records passes them on later.
+func startingOffsets(pid int) agent.ExceptionOffsets {
+	ctx, cancel := context.WithTimeout(context.Background(), lookPatience)
+	defer cancel()
+	p, err := session.Open(ctx, pid, session.Options{})
+	if err != nil {
+		return agent.ExceptionOffsets{}
+	}
+	defer p.Close()
+	return exceptionOffsets(p)
+}
 
-// Close stops serving, and detaches the agents that nobody has taken from Met.
+// lookPatience is less than the time for which a program waits for its agent's answer. Looking takes
+// some milliseconds.
+const lookPatience = time.Second
+
+// Accepted has the agents that have connected; it is closed when there will be no more.
+func (l *Launcher) Accepted() <-chan Accepted { return l.accepted }
+
+// Close stops serving, and detaches the agents that nobody has taken from Accepted.
 func (l *Launcher) Close() {
 	if l.stop != nil {
 		l.stop()
-		for m := range l.met {
+		for m := range l.accepted {
 			if m.Err == nil {
 				m.Link.Detach()
 			}
@@ -98,7 +117,7 @@ func (l *Launcher) Await(ctx context.Context, pid int) (*Link, error) {
 	l.Serve(func(p int) bool { return p == pid })
 	for {
 		select {
-		case m, ok := <-l.met:
+		case m, ok := <-l.accepted:
 			if !ok {
 				return nil, errNotLoaded(pid)
 			}

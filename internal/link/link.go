@@ -21,8 +21,8 @@ import (
 // target's memory.
 type Link struct {
 	conn  *agent.Conn
-	Begun agent.Begun // what the agent can do
-	told  bool        // the agent has been told where exceptions are
+	Begun agent.BeginResult // what the agent can do
+	told  bool              // the agent has been told where exceptions are
 
 	mu      sync.Mutex
 	waiting []*agent.Record // taken out of the ring
@@ -36,6 +36,9 @@ type Link struct {
 	pace   pace.Pace   // of pump
 	slowed atomic.Bool // pump has used up its CPU time at least once
 }
+
+// AgentModule is the module of the agent's frames.
+const AgentModule = inject.LibraryName
 
 // maxWaitingFrames bounds what is taken out of the ring and not used yet: 80 bytes
 // for each frame, 40 MB. Beyond that the ring fills up, and the agent drops and
@@ -67,6 +70,7 @@ func Attach(ctx context.Context, p *session.Process, want agent.Subscription) (*
 	if err != nil {
 		return nil, err
 	}
+	want.ExceptionOffsets = exceptionOffsets(p)
 	return New(a, want)
 }
 
@@ -91,7 +95,7 @@ func New(a *inject.Agent, want agent.Subscription) (*Link, error) {
 		conn: conn, Begun: begun, pace: pace.Pace{Share: PumpShare, Used: live.ThreadCPU},
 		arrived: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{}),
 	}
-	go live.Urgently(l.pump)
+	go live.RunAtHighPriority(l.pump)
 	return l, nil
 }
 
@@ -163,12 +167,19 @@ func (l *Link) HasEnded() bool {
 	}
 }
 
+func exceptionOffsets(p *session.Process) agent.ExceptionOffsets {
+	if p.Runtime == nil {
+		return agent.ExceptionOffsets{}
+	}
+	return agent.ExceptionOffsets(p.Runtime.Threads.ExceptionOffsets())
+}
+
 // Records returns the records that have come since the last call. With an error nothing more
 // will come; the records before it are in the result.
 func (l *Link) Records(p *session.Process) ([]*agent.Record, error) {
 	if !l.told && p.Runtime != nil {
 		l.told = true
-		l.conn.Thrown(p.Runtime.Threads.Thrown())
+		l.conn.SetExceptionOffsets(exceptionOffsets(p))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,6 +191,9 @@ func (l *Link) Records(p *session.Process) ([]*agent.Record, error) {
 // Counts are how often each event happened, was reported and was dropped, by its number.
 func (l *Link) Counts() [agent.EventTypes]agent.Counts { return l.conn.Stats() }
 
+// Waits appends to out the waits for locks that go on now, as the agent says.
+func (l *Link) Waits(out []agent.Wait) []agent.Wait { return l.conn.Waits(out) }
+
 // Slowed reports whether there were more records at some time than PumpShare of a CPU can take.
 func (l *Link) Slowed() bool { return l.slowed.Load() }
 
@@ -189,10 +203,10 @@ func (l *Link) Arrived() <-chan struct{} { return l.arrived }
 // Ended is closed when nothing more will come.
 func (l *Link) Ended() <-chan struct{} { return l.ended }
 
-// Walking tells the agent which thread is being walked from outside; 0: none. The agent keeps
+// SetWalkedThread tells the agent which thread is being walked from outside; 0: none. The agent keeps
 // the runtime's ThreadDestroyed waiting until the walk is over, for Subscription.DestroyWait at
 // most.
-func (l *Link) Walking(thread uint64) { l.conn.Walking(thread) }
+func (l *Link) SetWalkedThread(thread uint64) { l.conn.SetWalkedThread(thread) }
 
 // Release resumes the thread that is held in the notification of a record.
 func (l *Link) Release(r *agent.Record) { l.conn.Release(r) }

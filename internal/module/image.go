@@ -50,9 +50,9 @@ func (s *Set) openFile(m *Module) *image {
 }
 
 func (s *Set) newImage(elf *elfx.Image) *image {
-	img := &image{elf: elf, syms: symbol.New(elf), bare: elf.Bare()}
+	img := &image{elf: elf, syms: symbol.New(elf), bare: elf.NoFrames()}
 	if f, err := elf.Frames(); err == nil {
-		if t, err := cfi.New(f.Hdr, f.Frame, s.arch, elf.Keep); err == nil {
+		if t, err := cfi.New(f.Hdr, f.Frame, s.arch, elf.Reserve); err == nil {
 			img.cfi = t
 		}
 	}

@@ -284,9 +284,9 @@ func (m *Module) Step(pc arch.Addr) (*unwind.Step, error) {
 	return m.img.cfi.Step(pc - m.bias)
 }
 
-// Bare reports whether the module has no unwind information at all, so that its
+// NoUnwindInfo reports whether the module has no unwind information at all, so that its
 // code can only be crossed by frame pointers, if it has any.
-func (m *Module) Bare() bool { return m.load() == nil && m.img.bare }
+func (m *Module) NoUnwindInfo() bool { return m.load() == nil && m.img.bare }
 
 // AheadOfTime reports whether the module is a native AOT program or library of .NET,
 // which contains its own runtime.
@@ -312,9 +312,29 @@ func (m *Module) Symbol(addr arch.Addr) (f *symbol.Func, offset uint64, ok bool)
 	return m.img.syms.Lookup(addr - m.bias)
 }
 
-// Nameless returns why functions of the module may have no names although it has symbols
+// maxNear is how far from an exported function one without a symbol may lie and be described by
+// it, in bytes. Functions of one source file lie together; a library with few exported functions
+// has most of its code far from them.
+const maxNear = 64 << 10
+
+// Nearest describes the function at addr, which has no symbol, by the exported function before it:
+// "sqlite3_step+0x1f40" begins 8000 bytes behind the start of sqlite3_step. It returns "" where
+// there is none nearby, or where it is not known where the function begins.
+func (m *Module) Nearest(addr arch.Addr) string {
+	start, ok := m.Function(addr)
+	if !ok {
+		return ""
+	}
+	f, offset, ok := m.img.syms.Before(start - m.bias)
+	if !ok || offset == 0 || offset > maxNear {
+		return ""
+	}
+	return fmt.Sprintf("%s+%#x", f.Short, offset)
+}
+
+// SymbolError returns why functions of the module may have no names although it has symbols
 // for them; nil: they have names.
-func (m *Module) Nameless() error {
+func (m *Module) SymbolError() error {
 	if m.load() != nil {
 		return nil
 	}

@@ -44,21 +44,26 @@ const disk = "22 1 200:1 / / rw,relatime shared:1 - ext4 /dev/x rw\n"
 func TestCheck(t *testing.T) {
 	const mapped = "7f0a1c000000-7f0a1c021000 r-xp 00000000 c8:01 131                        /a file\n"
 	const detached = "7f0a1d000000-7f0a1d021000 r-xp 00000000 00:fe 7                          /gone\n"
+	const nowhere = "/gone is mapped from a file system that is mounted nowhere to be seen"
 	const overlay = "30 1 0:251 / /o rw - overlay overlay rw,lowerdir=/x\n"
 	for _, c := range []struct{ name, mountinfo, userNS, maps, want string }{
 		{"nothing special", disk, "", mapped + "7fff0000-7fff1000 rw-p 00000000 00:00 0    [stack]\n", ""},
 		{"anonymous memory with a name", disk, "", "7fff0000-7fff1000 rw-p 00000000 00:00 0 [anon:x y]\n", ""},
-		{"FUSE", disk + "31 22 0:45 / /home/u/remote\\040files rw,nosuid shared:9 master:1 - fuse.sshfs u@h: rw\n", "", mapped,
-			"/home/u/remote files is a file system of type fuse.sshfs"},
-		{"FUSE on a block device", disk + "31 22 0:45 / /m rw - fuseblk /dev/y rw\n", "", mapped, "/m is a file system of type fuseblk"},
+		{"FUSE", disk + "31 22 0:45 / /home/u/remote\\040files rw,nosuid shared:9 master:1 - fuse.sshfs u@h: rw\n", "",
+			mapped, "/home/u/remote files is a file system of type fuse.sshfs"},
+		{"FUSE on a block device", disk + "31 22 0:45 / /m rw - fuseblk /dev/y rw\n", "",
+			mapped, "/m is a file system of type fuseblk"},
 		{"a network", disk + "31 22 0:45 / /m rw - nfs4 h:/x rw\n", "", mapped, "/m is a file system of type nfs4"},
-		{"a type that nobody knows", disk + "31 22 0:45 / /m rw - newfs x rw\n", "", mapped, "/m is a file system of type newfs"},
-		{"mapped from nowhere", disk, "", mapped + detached, "/gone is mapped from a file system that is mounted nowhere to be seen"},
-		{"the same, not first of its lines", disk, "", detached + mapped, "/gone is mapped from a file system that is mounted nowhere to be seen"},
+		{"a type that nobody knows", disk + "31 22 0:45 / /m rw - newfs x rw\n", "",
+			mapped, "/m is a file system of type newfs"},
+		{"mapped from nowhere", disk, "", mapped + detached, nowhere},
+		{"the same, not first of its lines", disk, "", detached + mapped, nowhere},
 		{"an overlay of the administrator's", disk + overlay, "", strings.Replace(mapped, "c8:01", "00:fb", 1), ""},
 		{"an overlay that a user may have made", disk + overlay, "user:[7]", mapped, "/o is a file system of type overlay"},
-		{"a mount called like a local one", disk + "31 22 0:45 / /\\040-\\040ext4 rw - fuse x rw\n", "", mapped, "/ - ext4 is a file system of type fuse"},
-		{"too many mounts", strings.Repeat(disk, maxTable/len(disk)+1), "", mapped, "one of its thousands of mounts is a file system of type unknown"},
+		{"a mount called like a local one", disk + "31 22 0:45 / /\\040-\\040ext4 rw - fuse x rw\n", "",
+			mapped, "/ - ext4 is a file system of type fuse"},
+		{"too many mounts", strings.Repeat(disk, maxTable/len(disk)+1), "",
+			mapped, "one of its thousands of mounts is a file system of type unknown"},
 		{"nonsense among the mounts", "x\n" + disk, "", mapped, "one of its mounts is a file system of type unknown"},
 		{"nonsense among the mappings", disk, "", mapped + "x y\n\n", ""},
 	} {

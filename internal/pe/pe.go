@@ -1,9 +1,12 @@
-// Package pe finds the metadata of a .NET assembly inside its PE image as it
-// lies in a target's memory. The image is either laid out by its sections, as a
-// loader does it, or is a plain copy of its file: the runtime does both.
+// Package pe finds the metadata of a .NET assembly inside its PE image, and what
+// its debug directory says about the PDB that belongs to it. The image lies in a
+// target's memory or in a file (File). In memory it is either laid out by its
+// sections, as a loader does it, or is a plain copy of its file: the runtime does
+// both.
 //
-// Sources: PE/COFF specification (headers, section table), ECMA-335 II.25.3.3
-// (CLI header), II.24.2.1 (metadata root).
+// Sources: PE/COFF specification (headers, section table, debug directory),
+// ECMA-335 II.25.3.3 (CLI header), II.24.2.1 (metadata root), dotnet/runtime
+// docs/design/specs/PE-COFF.md (entries of the debug directory).
 package pe
 
 import (
@@ -25,8 +28,9 @@ const (
 	coffOptional = 20
 
 	optMagic64    = 0x20b
-	optDirs32     = 96
+	optDirs32     = 96 // the number of directories stands before them
 	optDirs64     = 112
+	dirDebug      = 6
 	dirCLR        = 14
 	sectionSize   = 40
 	maxSections   = 256
@@ -41,43 +45,70 @@ const (
 // Metadata returns where the metadata of the image at base lies, and its size
 // in bytes.
 func Metadata(mem *target.Reader, base arch.Addr) (arch.Addr, int, error) {
+	a, err := open(mem, base)
+	if err != nil {
+		return 0, 0, err
+	}
+	return a.metadata, a.size, nil
+}
+
+// assembly is a .NET image whose layout is known.
+type assembly struct {
+	mem      *target.Reader
+	base     arch.Addr
+	pe       arch.Addr // "PE\0\0"
+	dirs     arch.Addr // data directories
+	flat     bool      // a plain copy of the file
+	metadata arch.Addr
+	size     int // of the metadata
+}
+
+// open finds out how the image at base is laid out: so that its CLI header leads to metadata.
+func open(mem *target.Reader, base arch.Addr) (*assembly, error) {
 	lfanew, err := mem.Uint32(base + offNewHeader)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	pe := base + arch.Addr(lfanew)
-	if sig, err := mem.Uint32(pe); err != nil {
-		return 0, 0, err
+	a := &assembly{mem: mem, base: base, pe: base + arch.Addr(lfanew)}
+	if sig, err := mem.Uint32(a.pe); err != nil {
+		return nil, err
 	} else if sig != peSignature {
-		return 0, 0, fmt.Errorf("%w: no PE header at %v", ErrNoMetadata, pe)
+		return nil, fmt.Errorf("%w: no PE header at %v", ErrNoMetadata, a.pe)
 	}
-	opt := pe + coffSize
+	opt := a.pe + coffSize
 	magic, err := mem.Uint16(opt)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	dirs := opt + optDirs32
+	a.dirs = opt + optDirs32
 	if magic == optMagic64 {
-		dirs = opt + optDirs64
+		a.dirs = opt + optDirs64
 	}
-	cli, err := mem.Uint32(dirs + dirCLR*8)
+	cli, err := mem.Uint32(a.dirs + dirCLR*8)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	if cli == 0 {
-		return 0, 0, fmt.Errorf("%w: the image at %v is not a .NET assembly", ErrNoMetadata, base)
+		return nil, fmt.Errorf("%w: the image at %v is not a .NET assembly", ErrNoMetadata, base)
 	}
-	loaded := func(rva uint32) (arch.Addr, bool) { return base + arch.Addr(rva), true }
-	if at, n, ok := metadataAt(mem, base+arch.Addr(cli), loaded); ok {
-		return at, n, nil
-	}
-	flat := func(rva uint32) (arch.Addr, bool) { return flatOffset(mem, base, pe, rva) }
-	if header, ok := flat(cli); ok {
-		if at, n, ok := metadataAt(mem, header, flat); ok {
-			return at, n, nil
+	for _, a.flat = range []bool{false, true} {
+		header, ok := a.resolve(cli)
+		if !ok {
+			continue
+		}
+		if a.metadata, a.size, ok = metadataAt(mem, header, a.resolve); ok {
+			return a, nil
 		}
 	}
-	return 0, 0, fmt.Errorf("%w: the CLI header of the image at %v does not lead to any", ErrNoMetadata, base)
+	return nil, fmt.Errorf("%w: the CLI header of the image at %v does not lead to any", ErrNoMetadata, base)
+}
+
+// resolve finds what has an RVA.
+func (a *assembly) resolve(rva uint32) (arch.Addr, bool) {
+	if a.flat {
+		return flatOffset(a.mem, a.base, a.pe, rva)
+	}
+	return a.base + arch.Addr(rva), true
 }
 
 // metadataAt follows the CLI header to the metadata and confirms both.

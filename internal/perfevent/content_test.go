@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/testenv/layer"
 )
 
 const magicWord = 0x1122334400000000 // of the first word; the others follow
@@ -32,9 +33,18 @@ func checkMagic(t *testing.T, r *Record, words int) {
 	}
 }
 
+// isSet reports whether magic in target.c has filled its stack: it sets RAX last.
+func isSet(r *Record) bool {
+	last, _ := r.Context.Reg(arch.RAX)
+	return last == 0x5eed000f
+}
+
 // TestStack: what is copied is the stack from the stack pointer up, at every size, and
 // Truncated says whether there is more.
-func TestStack(t *testing.T) { eachScope(t, testStack) }
+func TestStack(t *testing.T) {
+	layer.Live(t)
+	eachScope(t, testStack)
+}
 
 func testStack(t *testing.T, scope Scope) {
 	const few, many = 3000, 60000 // words, as in target.c
@@ -44,7 +54,7 @@ func testStack(t *testing.T, scope Scope) {
 		e := open(t, Options{PID: p.pid, Period: time.Millisecond, StackBytes: size, Scope: scope})
 		seen := 0
 		readUntil(t, e, func(r *Record) {
-			if r.Kind != Sampled || r.TID != tid {
+			if r.Kind != Sampled || r.TID != tid || seen == 0 && !isSet(r) {
 				return
 			}
 			seen++
@@ -62,7 +72,7 @@ func testStack(t *testing.T, scope Scope) {
 	e := open(t, Options{PID: p.pid, Period: time.Millisecond, StackBytes: MaxStackBytes, Scope: scope})
 	seen := 0
 	readUntil(t, e, func(r *Record) {
-		if r.Kind != Sampled || r.TID != tid {
+		if r.Kind != Sampled || r.TID != tid || seen == 0 && !isSet(r) {
 			return
 		}
 		seen++
@@ -77,6 +87,7 @@ func testStack(t *testing.T, scope Scope) {
 // TestKernel: a thread in the kernel has the registers of its own code and the
 // kernel's call chain, whose functions have names.
 func TestKernel(t *testing.T) {
+	layer.Alone(t)
 	p := start(t, "k2")
 	tid := p.number("kernel")
 	other, _ := p.burner()

@@ -14,6 +14,8 @@ import (
 	"time"
 	"unsafe"
 
+	"clrsnap/internal/testenv/layer"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -78,7 +80,7 @@ func playRole(role string) {
 }
 
 func (r *report) fail(err error) {
-	r.Error, r.Unavailable, r.Exited = err.Error(), errors.Is(err, ErrUnavailable), errors.Is(err, ErrGone)
+	r.Error, r.Unavailable, r.Exited = err.Error(), errors.Is(err, ErrUnavailable), errors.Is(err, ErrExited)
 }
 
 // sample samples a process of our own.
@@ -236,6 +238,7 @@ func needRoot(t *testing.T) {
 // TestUnprivileged: where the setting allows it, any user can sample his own processes,
 // without the kernel and with smaller buffers; else the error says what to set.
 func TestUnprivileged(t *testing.T) {
+	layer.Live(t)
 	need(t)
 	needRoot(t)
 	r := play(t, nobody, "sample", targetPath(t))
@@ -256,6 +259,7 @@ func TestUnprivileged(t *testing.T) {
 
 // TestDenied: the error says what is in the way and what to do.
 func TestDenied(t *testing.T) {
+	layer.Live(t)
 	p := start(t, "sss")
 	p.scan("READY")
 	self := strconv.Itoa(p.pid)
@@ -271,7 +275,7 @@ func TestDenied(t *testing.T) {
 	t.Log(r.Error)
 
 	p.end()
-	if _, err := Open(Options{PID: p.pid}); !errors.Is(err, ErrGone) {
+	if _, err := Open(Options{PID: p.pid}); !errors.Is(err, ErrExited) {
 		t.Errorf("a process that has ended: %v", err)
 	}
 	for _, o := range []Options{{}, {PID: 1, Period: 1}, {PID: 1, StackBytes: 12}, {PID: 1, StackBytes: 1 << 16},
@@ -298,6 +302,9 @@ func TestRefusals(t *testing.T) {
 		if !errors.Is(tt.err, ErrUnavailable) || !strings.Contains(tt.err.Error(), tt.want) ||
 			strings.Contains(tt.err.Error(), "\n") {
 			t.Errorf("%v: want %q", tt.err, tt.want)
+		}
+		if e, ok := errors.AsType[*Error](tt.err); !ok || e.Remedy == "" && !errors.Is(e, unix.ENOSYS) {
+			t.Errorf("%v: without a remedy", tt.err)
 		}
 	}
 }

@@ -10,11 +10,13 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 )
 
 // TestDotNet: the threads of a .NET program are sampled in proportion to their CPU time,
 // with their stacks.
 func TestDotNet(t *testing.T) {
+	layer.Alone(t)
 	const period, frames = time.Millisecond, 60
 	need(t)
 	app := testenv.Start(t, "spin", testenv.Options{Args: []string{"--threads", "3", "--depth", strconv.Itoa(frames)}})

@@ -14,10 +14,10 @@ import (
 // does not let us sample at all, or not this process.
 var ErrUnavailable = errors.New("sampling with perf_event_open is not possible")
 
-// ErrGone is in the chain of Open's error if the process has ended.
-var ErrGone = errors.New("process has ended")
+// ErrExited is in the chain of Open's error if the process has ended.
+var ErrExited = errors.New("process has ended")
 
-func exited(pid int) error { return fmt.Errorf("perfevent: process %d: %w", pid, ErrGone) }
+func exited(pid int) error { return fmt.Errorf("perfevent: process %d: %w", pid, ErrExited) }
 
 // unread is why /proc does not tell something of a process.
 func unread(pid int, err error) error {
@@ -27,10 +27,25 @@ func unread(pid int, err error) error {
 	return fmt.Errorf("perfevent: process %d: %w", pid, err)
 }
 
-// refusal says why, and what to do.
-func refusal(err error, why string) error {
-	return fmt.Errorf("%w (%w): %s", ErrUnavailable, err, why)
+// Error is an ErrUnavailable, and says what to do.
+type Error struct {
+	Err    error  // the system call's
+	Detail string // why
+	Remedy string // what to do; "" where nothing helps
 }
+
+func (e *Error) Error() string {
+	if e.Remedy == "" {
+		return e.Reason()
+	}
+	return e.Reason() + ": " + e.Remedy
+}
+
+// Reason is the error without its remedy.
+func (e *Error) Reason() string { return fmt.Sprintf("%v (%v): %s", ErrUnavailable, e.Err, e.Detail) }
+
+// Unwrap returns ErrUnavailable and the system call's error.
+func (e *Error) Unwrap() []error { return []error{ErrUnavailable, e.Err} }
 
 // refused explains why not even an idle event of our own was granted.
 func (e *Events) refused(err error) error {
@@ -38,13 +53,14 @@ func (e *Events) refused(err error) error {
 	case err == unix.EMFILE || err == unix.ENFILE:
 		return e.tooManyFiles(err, 1)
 	case err == unix.ENOSYS || err == unix.ENOENT || err == unix.EOPNOTSUPP:
-		return refusal(err, "this kernel, or the sandbox, has no perf events")
+		return &Error{err, "this kernel, or the sandbox, has no perf events", ""}
 	case err == unix.EACCES && paranoid() > 2:
-		return refusal(err, fmt.Sprintf("kernel.perf_event_paranoid is %d: run sysctl kernel.perf_event_paranoid=2, "+
-			"or give clrsnap CAP_PERFMON (setcap cap_perfmon+ep), or run it as root", paranoid()))
+		return &Error{err, fmt.Sprintf("kernel.perf_event_paranoid is %d", paranoid()),
+			"run sysctl kernel.perf_event_paranoid=2, or give clrsnap CAP_PERFMON (setcap cap_perfmon+ep), " +
+				"or run it as root"}
 	case err == unix.EPERM || err == unix.EACCES:
-		return refusal(err, "most likely the container's seccomp profile, or a security module, forbids it: "+
-			"start the container with --cap-add PERFMON, or run clrsnap on the host")
+		return &Error{err, "most likely the container's seccomp profile, or a security module, forbids it",
+			"start the container with --cap-add PERFMON, or run clrsnap on the host"}
 	}
 	return fmt.Errorf("perfevent: perf_event_open: %w", err)
 }
@@ -56,16 +72,16 @@ func (e *Events) openError(err error, threads int) error {
 	case unix.EMFILE, unix.ENFILE:
 		return e.tooManyFiles(err, threads)
 	case unix.EACCES, unix.EPERM:
-		return refusal(err, fmt.Sprintf("process %d is another user's or is protected: "+
-			"run clrsnap as the user of the process, as root, or with CAP_PERFMON "+
-			"(setcap cap_perfmon+ep; --cap-add PERFMON for a container)", e.o.PID))
+		return &Error{err, fmt.Sprintf("process %d is another user's or is protected", e.o.PID),
+			"run clrsnap as the user of the process, as root, or with CAP_PERFMON " +
+				"(setcap cap_perfmon+ep; --cap-add PERFMON for a container)"}
 	}
 	return fmt.Errorf("perfevent: perf_event_open for process %d: %w", e.o.PID, err)
 }
 
 func (e *Events) tooManyFiles(err error, threads int) error {
 	if err == unix.ENFILE {
-		return refusal(err, "the whole system has too many open files: raise the sysctl fs.file-max")
+		return &Error{err, "the whole system has too many open files", "raise the sysctl fs.file-max"}
 	}
 	var limit unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) // on error the text says 0
@@ -73,8 +89,8 @@ func (e *Events) tooManyFiles(err error, threads int) error {
 	if e.gen != nil { // its events stay open until the new ones are
 		need += len(e.gen.events)
 	}
-	return refusal(err, fmt.Sprintf("%d threads on %d CPUs need %d file descriptors, and %d are allowed: "+
-		"raise the limit (ulimit -n)", threads, len(e.rings), need, limit.Cur))
+	return &Error{err, fmt.Sprintf("%d threads on %d CPUs need %d file descriptors, and %d are allowed",
+		threads, len(e.rings), need, limit.Cur), "raise the limit (ulimit -n)"}
 }
 
 // paranoid is the kernel's setting. Debian and Ubuntu add levels above 2 that

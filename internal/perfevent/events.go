@@ -140,22 +140,11 @@ func (e *Events) SetStackBytes(n int) error {
 	return e.start(n)
 }
 
-// StackBytes is how much of each stack is copied.
-func (e *Events) StackBytes() int {
-	if e.gen == nil {
-		return 0
-	}
-	return e.gen.stackBytes
-}
-
 // KernelExcluded reports whether the kernel lets us sample a thread only while it
 // executes its own code, so that time in the kernel is not counted at all.
 func (e *Events) KernelExcluded() bool { return !e.attr.kernel }
 
-// BufferBytes is the size of each CPU's ring, which can be less than was asked for.
-func (e *Events) BufferBytes() int { return len(e.rings[0].data) }
-
-// Stats returns what has happened so far.
+// Stats returns what has happened so far. It is for tests.
 func (e *Events) Stats() Stats { return e.stats }
 
 // Wait waits until a ring is a quarter full, and returns false if none is within the

@@ -3,11 +3,16 @@ package perfevent
 import (
 	"testing"
 	"time"
+
+	"clrsnap/internal/testenv/layer"
 )
 
 // TestChildren: processes that the target starts are followed if they are to be,
 // and not otherwise.
-func TestChildren(t *testing.T) { eachScope(t, testChildren) }
+func TestChildren(t *testing.T) {
+	layer.Alone(t)
+	eachScope(t, testChildren)
+}
 
 func testChildren(t *testing.T, scope Scope) {
 	for _, children := range []bool{false, true} {
@@ -44,6 +49,7 @@ func testChildren(t *testing.T, scope Scope) {
 
 // TestExec: a process that executes another program is sampled on.
 func TestExec(t *testing.T) {
+	layer.Live(t)
 	p := start(t, "2s")
 	sleeper := p.number("sleeper")
 	e := open(t, Options{PID: p.pid, Period: time.Millisecond, Scope: PerThread})
@@ -74,6 +80,7 @@ func TestExec(t *testing.T) {
 // TestOldKernel: without the features of newer kernels, other processes are left out
 // all the same.
 func TestOldKernel(t *testing.T) {
+	layer.Live(t)
 	p := start(t, "2")
 	tid, _ := p.burner()
 	e, err := openWith(Options{PID: p.pid, Period: time.Millisecond, Scope: PerThread}, features{kernel: true})

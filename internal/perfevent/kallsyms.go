@@ -42,17 +42,6 @@ var loadKernel = sync.OnceValues(func() (*KernelSymbols, error) {
 // there are no names.
 func LoadKernelSymbols() (*KernelSymbols, error) { return loadKernel() }
 
-// Len is the number of functions that have names.
-func (k *KernelSymbols) Len() int {
-	n := 0
-	for _, s := range k.symbols {
-		if s.from != s.to {
-			n++
-		}
-	}
-	return n
-}
-
 // Name returns the function that an address is in, its module ("" for the kernel
 // itself), and false if it is not known.
 func (k *KernelSymbols) Name(addr uint64) (name, module string, ok bool) {

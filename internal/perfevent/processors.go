@@ -38,11 +38,11 @@ func (g *generation) openCPU(e *Events, r *ring) error {
 	return g.enable(from)
 }
 
-// UpdateProcessors opens events for CPUs that have been switched on, and closes those of
+// UpdateCPUs opens events for CPUs that have been switched on, and closes those of
 // CPUs that have been switched off: the kernel removes the events of such a CPU
 // (perf_event_exit_cpu). Events of threads stay, but they do not cover a CPU that is new
 // since Open.
-func (e *Events) UpdateProcessors() error {
+func (e *Events) UpdateCPUs() error {
 	if e.gen == nil || e.scope == PerThread {
 		return nil
 	}

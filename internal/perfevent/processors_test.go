@@ -8,11 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/testenv/layer"
+
 	"golang.org/x/sys/unix"
 )
 
-// TestCPUs: a CPU that is switched off and on again is sampled again.
+// TestCPUs: a CPU that is switched off and on again is sampled again. Nothing else may need it.
 func TestCPUs(t *testing.T) {
+	layer.Alone(t)
 	needRoot(t)
 	online, err := onlineCPUs()
 	if err != nil {
@@ -48,7 +51,7 @@ func testCPUs(t *testing.T, scope Scope, last int, power string) {
 		}
 	}
 	enough := func() bool {
-		if err := e.UpdateProcessors(); err != nil {
+		if err := e.UpdateCPUs(); err != nil {
 			t.Fatal(err)
 		}
 		return seen[last] >= 100
@@ -57,7 +60,7 @@ func testCPUs(t *testing.T, scope Scope, last int, power string) {
 
 	turn("0")
 	defer func() { _ = os.WriteFile(power, []byte("1"), 0o644) }() // it may be on already
-	if err := e.UpdateProcessors(); err != nil {
+	if err := e.UpdateCPUs(); err != nil {
 		t.Fatal(err)
 	}
 	if slices.ContainsFunc(e.gen.events, func(ev event) bool { return ev.cpu == last }) {

@@ -30,7 +30,7 @@ func (e *Events) setScope(stackBytes int) error {
 	}
 	for s := Filtered; ; s++ {
 		err := e.tryScope(s, stackBytes)
-		if err == nil || s == PerThread || errors.Is(err, ErrGone) {
+		if err == nil || s == PerThread || errors.Is(err, ErrExited) {
 			return err
 		}
 		e.why = err

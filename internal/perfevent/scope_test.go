@@ -12,12 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/testenv/layer"
+
 	"golang.org/x/sys/unix"
 )
 
 // TestScopes: each scope is used with exactly what it needs, samples the process and
 // nothing else, and says why it is not a better one.
 func TestScopes(t *testing.T) {
+	layer.Live(t)
 	p := start(t, "2")
 	p.burner()
 	needRoot(t)
@@ -65,8 +68,10 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// TestParanoid: where everybody may watch whole CPUs, no capability is needed.
+// TestParanoid: where everybody may watch whole CPUs, no capability is needed. Nothing else may
+// depend on the setting meanwhile.
 func TestParanoid(t *testing.T) {
+	layer.Alone(t)
 	need(t)
 	needRoot(t)
 	const file = "/proc/sys/kernel/perf_event_paranoid"
@@ -89,6 +94,7 @@ func TestParanoid(t *testing.T) {
 // the kernel's ids are hidden from us: in a container. The process may be in one that
 // lies within, and so may its children.
 func TestNamespaces(t *testing.T) {
+	layer.Live(t)
 	needRoot(t)
 	need(t)
 	for _, role := range []string{"inside", "inside nested"} {

@@ -9,8 +9,11 @@ import (
 
 func BenchmarkParseMaps1000(b *testing.B) {
 	var s strings.Builder
+	const line = "%x-%x r-xp 00001000 fd:01 131                        " +
+		"/usr/share/dotnet/shared/Microsoft.NETCore.App/%d.dll\n"
 	for i := range 1000 {
-		fmt.Fprintf(&s, "%x-%x r-xp 00001000 fd:01 131                        /usr/share/dotnet/shared/Microsoft.NETCore.App/%d.dll\n", 0x7f0000000000+i*8192, 0x7f0000000000+i*8192+4096, i%200)
+		start := 0x7f0000000000 + i*8192
+		fmt.Fprintf(&s, line, start, start+4096, i%200)
 	}
 	text := []byte(s.String())
 	b.ReportAllocs()

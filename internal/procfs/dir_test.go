@@ -36,7 +36,8 @@ const pretended = 1 << 30
 // pretend claims that a large part of the memory is the command line and the environment,
 // which takes no rights (prctl(2), PR_SET_MM_MAP).
 func pretend() error {
-	at, err := unix.MmapPtr(-1, 0, nil, pretended, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	const private = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_NORESERVE
+	at, err := unix.MmapPtr(-1, 0, nil, pretended, unix.PROT_READ|unix.PROT_WRITE, private)
 	if err != nil {
 		return err
 	}

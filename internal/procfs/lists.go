@@ -134,8 +134,33 @@ func (d Dir) comm(file string) (string, error) {
 // Cmdline is the command line, with a blank between two arguments. It is what the process
 // claims it to be, and can be long.
 func (d Dir) Cmdline() (string, error) {
+	args, err := d.Args()
+	return JoinArgs(args), err
+}
+
+// Args is the command line as a list: what the process claims it to be.
+func (d Dir) Args() ([]string, error) {
 	b, err := d.ReadFile("cmdline")
-	return strings.TrimSpace(strings.ReplaceAll(string(b), "\x00", " ")), err
+	return parseArgs(b), err
+}
+
+// JoinArgs is a command line as one text, with a blank between two arguments.
+func JoinArgs(args []string) string { return strings.TrimSpace(strings.Join(args, " ")) }
+
+// maxArgs bounds the list: a process can claim to have millions of arguments.
+const maxArgs = 1000
+
+// parseArgs parses a command line, in which each argument ends with a 0. The last one may have none.
+// Of more than maxArgs arguments the last has all that follow.
+func parseArgs(b []byte) []string {
+	s := strings.TrimRight(string(b), "\x00")
+	if s == "" {
+		return nil
+	}
+	args := strings.SplitN(s, "\x00", maxArgs)
+	last := &args[len(args)-1]
+	*last = strings.ReplaceAll(*last, "\x00", " ")
+	return args
 }
 
 // Environ is the environment that the process was started with, as NAME=value each, or what the

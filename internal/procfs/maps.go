@@ -17,8 +17,8 @@ import (
 const MaxMaps = 16 << 20
 
 // ErrTooLong: a file has more than ReadInto reads.
-var ErrTooLong = errors.New("the kernel's list of its mappings has more than 16 MB, and clrsnap looks at no program with so many " +
-	"or with such paths")
+var ErrTooLong = errors.New("the kernel's list of its mappings has more than 16 MB, " +
+	"and clrsnap looks at no program with so many or with such paths")
 
 var errMaps = errors.New("unexpected format of /proc/<pid>/maps")
 

@@ -16,13 +16,15 @@ import (
 )
 
 func TestParseStatus(t *testing.T) {
-	const text = "Name:\ta b\\nUid:\\t0\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t7\nNgid:\t0\nPid:\t8\nPPid:\t5\nTracerPid:\t9\n" +
-		"Uid:\t1\t2\t3\t4294967294\nGid:\t5\t6\t7\t8\nFDSize:\t64\nGroups:\t9 10 \nNStgid:\t7\t1\nNSpid:\t8\t2\nVmPeak:\t 10 kB\n" +
+	const text = "Name:\ta b\\nUid:\\t0\nUmask:\t0022\nState:\tS (sleeping)\n" +
+		"Tgid:\t7\nNgid:\t0\nPid:\t8\nPPid:\t5\nTracerPid:\t9\n" +
+		"Uid:\t1\t2\t3\t4294967294\nGid:\t5\t6\t7\t8\nFDSize:\t64\nGroups:\t9 10 \n" +
+		"NStgid:\t7\t1\nNSpid:\t8\t2\nVmPeak:\t 10 kB\nVmRSS:\t  1234 kB\n" +
 		"CapPrm:\t000001ffffffffff\nCapEff:\t0000000000000006\nCapBnd:\t0000000000000001\nSeccomp:\t2\n" +
 		"voluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n"
 	want := Status{
 		Name: `a b\nUid:\t0`, State: 'S', TGID: 7, PPID: 5, TracerPID: 9,
-		UID: IDs{1, 2, 3, 4294967294}, GID: IDs{5, 6, 7, 8}, Groups: []int{9, 10}, NSPID: []int{8, 2},
+		UID: IDs{1, 2, 3, 4294967294}, GID: IDs{5, 6, 7, 8}, Groups: []int{9, 10}, NSPID: []int{8, 2}, RSS: 1234 << 10,
 		CapPrm: 1<<41 - 1, CapEff: 6, CapBnd: 1, Seccomp: 2, VoluntarySwitches: 150, InvoluntarySwitches: 545,
 	}
 	if got, err := ParseStatus([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
@@ -39,8 +41,11 @@ func TestParseStatus(t *testing.T) {
 		t.Errorf("%d in a PID namespace that is not known", id)
 	}
 	for _, bad := range []string{
-		"Uid:\t1\t2\t3\n", "Uid:\t1\t2\t3\tx\n", "Uid:\t1\t2\t3\t4\t5\n", "Gid:\t1\t2\t3\t-4\n", "Gid:\t1\t2\t3\t4294967296\n", "Groups:\t1 x\n",
-		"CapEff:\tx\n", "CapEff:\t\n", "CapEff:\t00000000000000001\n0", "State:\t\n", "Tgid:\t99999999999999999999\n", "Tgid:\n",
+		"Uid:\t1\t2\t3\n", "Uid:\t1\t2\t3\tx\n", "Uid:\t1\t2\t3\t4\t5\n",
+		"Gid:\t1\t2\t3\t-4\n", "Gid:\t1\t2\t3\t4294967296\n", "Groups:\t1 x\n",
+		"CapEff:\tx\n", "CapEff:\t\n", "CapEff:\t00000000000000001\n0",
+		"State:\t\n", "Tgid:\t99999999999999999999\n", "Tgid:\n",
+		"VmRSS:\tx kB\n", "VmRSS:\t9999999999999999 kB\n", "VmRSS:\n",
 		"NSpid:\t" + strings.Repeat("1\t", maxNSPID+1), "Groups:\t" + strings.Repeat("1 ", maxGroups+1),
 	} {
 		if got, err := ParseStatus([]byte(bad)); err != ErrFormat || !reflect.DeepEqual(got, unknown) {
@@ -55,7 +60,8 @@ func TestParseStatus(t *testing.T) {
 
 func TestParseStat(t *testing.T) {
 	s, err := ParseStat([]byte("42 (a) R (b\n) S 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 12345 1 2 3\n"))
-	if want := (Stat{Comm: "a) R (b\n", State: 'S', PPID: 7, Flags: 4194560, Threads: 3, Start: 12345}); err != nil || s != want {
+	want := Stat{Comm: "a) R (b\n", State: 'S', PPID: 7, Flags: 4194560, CPU: 11, Threads: 3, Start: 12345}
+	if err != nil || s != want {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if s.KernelThread() {
@@ -65,7 +71,11 @@ func TestParseStat(t *testing.T) {
 	if err != nil || !s.KernelThread() {
 		t.Errorf("a thread of the kernel: %+v, %v", s, err)
 	}
-	for _, bad := range []string{"", "42 a S 7", "42 (a) S", "42 )a( S 7 42 42", "42 (a) S x 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 12345 1", "42 (a) S 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0"} {
+	for _, bad := range []string{
+		"", "42 a S 7", "42 (a) S", "42 )a( S 7 42 42",
+		"42 (a) S x 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 12345 1",
+		"42 (a) S 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0",
+	} {
 		if s, err := ParseStat([]byte(bad)); err != ErrFormat {
 			t.Errorf("%q: %+v, %v", bad, s, err)
 		}
@@ -110,10 +120,13 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
 		t.Fatal(err)
 	}
 	want := target.Mappings{
-		{Start: 0x55d0c5a00000, End: 0x55d0c5a02000, Offset: 0x1000, Perm: target.PermRead, Path: "/usr/bin/a b", Inode: 131, Dev: unix.Mkdev(0xfd, 1)},
-		{Start: 0x7f0000000000, End: 0x7f0000001000, Perm: target.PermRead | target.PermWrite | target.PermShared, Path: "/memfd:doublemapper", Inode: 2068, Dev: 1, Deleted: true},
+		{Start: 0x55d0c5a00000, End: 0x55d0c5a02000, Offset: 0x1000, Perm: target.PermRead,
+			Path: "/usr/bin/a b", Inode: 131, Dev: unix.Mkdev(0xfd, 1)},
+		{Start: 0x7f0000000000, End: 0x7f0000001000, Perm: target.PermRead | target.PermWrite | target.PermShared,
+			Path: "/memfd:doublemapper", Inode: 2068, Dev: 1, Deleted: true},
 		{Start: 0x7f0000001000, End: 0x7f0000002000, Perm: target.PermRead | target.PermWrite},
-		{Start: 0x7f0000002000, End: 0x7f0000003000, Perm: target.PermRead | target.PermExec, Path: "/tmp/x\ny", Inode: 7, Dev: unix.Mkdev(8, 16)},
+		{Start: 0x7f0000002000, End: 0x7f0000003000, Perm: target.PermRead | target.PermExec,
+			Path: "/tmp/x\ny", Inode: 7, Dev: unix.Mkdev(8, 16)},
 		{Start: 0x7ffc00000000, End: 0x7ffc00021000, Perm: target.PermRead | target.PermWrite, Path: "[stack]"},
 		{Start: 0xffffffffff600000, End: 0xffffffffff601000, Perm: target.PermExec, Path: "[vsyscall]"},
 	}
@@ -140,13 +153,18 @@ func TestParseMounts(t *testing.T) {
 
 // TestLists: ids of children, ranges of user ids, paths of sockets.
 func TestLists(t *testing.T) {
-	for text, want := range map[string][]int{"": nil, "12 345 ": {12, 345}, "12 345 67": {12, 345}, "67": nil, "x 12 ": {12}} {
+	for text, want := range map[string][]int{
+		"": nil, "12 345 ": {12, 345}, "12 345 67": {12, 345}, "67": nil, "x 12 ": {12},
+	} {
 		if got := parseChildren([]byte(text)); !slices.Equal(got, want) {
 			t.Errorf("children of %q: %d", text, got)
 		}
 	}
 	for text, want := range map[string][]IDRange{
-		"         0          0 4294967295\n": {{0, 0, 4294967295}}, "1 5 1\n0 7 1\n": {{1, 5, 1}, {0, 7, 1}}, "": nil, "x\n1 2\n1 2 3 4\n": nil,
+		"         0          0 4294967295\n": {{0, 0, 4294967295}},
+		"1 5 1\n0 7 1\n":                     {{1, 5, 1}, {0, 7, 1}},
+		"":                                   nil,
+		"x\n1 2\n1 2 3 4\n":                  nil,
 	} {
 		if got := parseIDMap([]byte(text)); !slices.Equal(got, want) {
 			t.Errorf("ranges of %q: %v", text, got)
@@ -166,6 +184,24 @@ func TestLists(t *testing.T) {
 	}
 }
 
+// TestParseArgs: what the kernel writes, and what a process can put in its place.
+func TestParseArgs(t *testing.T) {
+	for text, want := range map[string][]string{
+		"": nil, "\x00": nil, "\x00\x00\x00": nil, "a": {"a"}, "a\x00": {"a"}, "a b\x00c\x00": {"a b", "c"},
+		"a\x00b": {"a", "b"}, "\x00b\x00": {"", "b"}, "a\x00\x00b\x00\x00": {"a", "", "b"},
+		"\x1b[2J\n\x00\xff": {"\x1b[2J\n", "\xff"},
+	} {
+		if got := parseArgs([]byte(text)); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	many := parseArgs([]byte(strings.Repeat("a\x00", maxFile/2)))
+	last := many[len(many)-1]
+	if len(many) != maxArgs || len(last) != 2*(maxFile/2-maxArgs+1)-1 || strings.Contains(last, "\x00") {
+		t.Errorf("%d arguments, the last has %d bytes", len(many), len(last))
+	}
+}
+
 // TestSelf: what the kernel tells of this process is in the formats that are parsed.
 func TestSelf(t *testing.T) {
 	d, err := Self()
@@ -173,7 +209,9 @@ func TestSelf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if s, err := d.Status(); err != nil || s.TGID != os.Getpid() || s.PPID != os.Getppid() || s.UID.Effective != os.Geteuid() || s.GID.Real != os.Getgid() {
+	s, err := d.Status()
+	if err != nil || s.TGID != os.Getpid() || s.PPID != os.Getppid() ||
+		s.UID.Effective != os.Geteuid() || s.GID.Real != os.Getgid() || s.RSS < 1<<20 || s.RSS > 1<<40 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	stat, err := d.Stat()
@@ -260,7 +298,8 @@ func FuzzStatus(f *testing.F) {
 			t.Error("unbounded")
 		}
 		for _, ids := range []IDs{s.UID, s.GID} {
-			if low := min(ids.Real, ids.Effective, ids.Saved, ids.FileSystem); low < 0 && ids != unknownIDs || err != nil && low >= 0 {
+			low := min(ids.Real, ids.Effective, ids.Saved, ids.FileSystem)
+			if low < 0 && ids != unknownIDs || err != nil && low >= 0 {
 				t.Errorf("%+v, %v", ids, err)
 			}
 		}
@@ -277,11 +316,36 @@ func FuzzStat(f *testing.F) {
 		if s.PPID < 0 || s.Threads < 0 {
 			t.Errorf("%+v", s)
 		}
+		testenv.Allocates(t, len(b), perByte, besides, func() { parseExitCode(b) })
 	})
 }
 
+// A process that lives has no exit code yet, nor has what is no stat.
+func TestParseExitCode(t *testing.T) {
+	const before, between = "42 (a) Z 1 2 3) ", " 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 12345 1 2 3" +
+		" 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51"
+	for text, want := range map[string]int64{
+		before + "Z" + between + " 134\n":  134,
+		before + "X" + between + " 1792\n": 1792,
+		before + "S" + between + " 134\n":  -1,
+		before + "Z" + between + "\n":      -1,
+		before + "Z" + between + " x\n":    -1,
+		"":                                 -1,
+	} {
+		got := int64(-1)
+		if status, ok := parseExitCode([]byte(text)); ok {
+			got = int64(status)
+		}
+		if got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}
+
 func FuzzSyscall(f *testing.F) {
-	for _, line := range []string{"running\n", "-1 0x10 0x20\n", "7 0x1 0x2 0x3 0x4 0x5 0x6 0x7ffc0 0x7f01\n", "1000000 2000 3\n"} {
+	for _, line := range []string{
+		"running\n", "-1 0x10 0x20\n", "7 0x1 0x2 0x3 0x4 0x5 0x6 0x7ffc0 0x7f01\n", "1000000 2000 3\n",
+	} {
 		f.Add([]byte(line))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -3,7 +3,11 @@ package procfs
 import (
 	"bytes"
 	"fmt"
+	"time"
 )
+
+// ClockTick is the unit of times in a Stat (USER_HZ in include/uapi/asm-generic/param.h).
+const ClockTick = time.Second / 100
 
 // Stat is what is used of /proc/PID/stat, and of a thread's (proc_pid_stat(5)).
 type Stat struct {
@@ -11,6 +15,7 @@ type Stat struct {
 	State   byte   // R S D T t Z X I
 	PPID    int
 	Flags   uint64 // PF_… of include/linux/sched.h
+	CPU     uint64 // clock ticks of all threads, those that have ended included, in user and kernel mode
 	Threads int
 	Start   uint64 // clock ticks since boot
 }
@@ -54,6 +59,10 @@ func ParseStat(b []byte) (Stat, error) {
 			s.PPID, ok = id(field)
 		case 9:
 			s.Flags, ok = number(field)
+		case 14, 15:
+			var used uint64
+			used, ok = number(field)
+			s.CPU += used
 		case 20:
 			s.Threads, ok = id(field)
 		case 22:

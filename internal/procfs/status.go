@@ -3,6 +3,7 @@ package procfs
 import (
 	"bytes"
 	"fmt"
+	"math"
 )
 
 // Status is what is used of /proc/PID/status, and of a thread's (proc_pid_status(5)). What the
@@ -15,6 +16,7 @@ type Status struct {
 	UID, GID               IDs
 	Groups                 []int
 	NSPID                  []int  // from our PID namespace down to the innermost
+	RSS                    int64  // bytes of memory that the process has in RAM, shared ones included
 	CapPrm, CapEff, CapBnd uint64 // capabilities, as bits
 	Seccomp                int    // 0: off, 1: strict, 2: a filter
 	VoluntarySwitches      uint64 // context switches because the thread waited for something
@@ -97,6 +99,11 @@ func (s *Status) set(key string, value []byte) (ok bool) {
 		s.Groups, ok = idList(nil, value, maxGroups)
 	case "NSpid":
 		s.NSPID, ok = idList(nil, value, maxNSPID)
+	case "VmRSS":
+		var kib uint64
+		kib, ok = number(first)
+		ok = ok && kib <= math.MaxInt64>>10
+		s.RSS = int64(kib) << 10
 	case "CapPrm":
 		s.CapPrm, ok = hex(first)
 	case "CapEff":

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 	"clrsnap/internal/engine"
 	"clrsnap/internal/replay"
 	"clrsnap/internal/target"
+	"clrsnap/internal/testenv/layer"
 )
 
 // The bounds of one walk, whatever memory holds. The walks of one attack share an
@@ -26,28 +25,18 @@ const (
 	maxMemory = 256 << 20 // bytes allocated by one attack: opening and all walks
 )
 
-// attacks is how many attacks TestHostile makes: $CLRSNAP_ATTACKS, or a number
-// that takes some seconds.
-func attacks(t *testing.T) int {
-	v := os.Getenv("CLRSNAP_ATTACKS")
-	if v == "" {
-		return 600
-	}
-	n, err := strconv.Atoi(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
+// attacks is how many attacks TestHostile makes.
+var attacks = layer.Size(600, 6600)
 
 // TestHostile walks corpora whose memory, files, stacks and registers have
 // been changed. There may be errors, and wrong frames where the stack itself was
 // made to lie, but never a panic, a hang or memory without bound. And where
 // nothing was changed but something is missing, every frame that is reported is a
-// true one, and a walk that calls itself complete has them all.
+// true one, and a walk that calls itself complete has them all. FuzzHostile makes one
+// attack of each kind in other layers.
 func TestHostile(t *testing.T) {
+	layer.Proof(t)
 	names := corpus(t)
-	n := attacks(t)
 	whole := make([]*replay.Corpus, len(names))
 	for i, name := range names {
 		whole[i] = read(t, name)
@@ -55,7 +44,7 @@ func TestHostile(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			var total outcome
-			for i := range n / len(kinds) {
+			for i := range attacks / len(kinds) {
 				seed := uint64(i)
 				total.add(attack(t, whole[i%len(whole)], k, seed))
 				if t.Failed() {
@@ -208,7 +197,9 @@ func open(t *testing.T, v *victim) *engine.Engine {
 
 // check walks a thread, twice if the first time took long: the machine may have
 // been busy.
-func check(t *testing.T, e *engine.Engine, th *replay.Thread, how replay.How, want *replay.Walk, lies bool) (out outcome) {
+func check(
+	t *testing.T, e *engine.Engine, th *replay.Thread, how replay.How, want *replay.Walk, lies bool,
+) (out outcome) {
 	t.Helper()
 	out.walks = 1
 	var got replay.Walk

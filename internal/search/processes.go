@@ -17,16 +17,17 @@ import (
 	"clrsnap/profile"
 )
 
-// Found is a .NET process that Processes found.
+// Found is a .NET process that Processes found. It is converted to a clrsnap.Found, where the
+// fields are explained.
 type Found struct {
-	PID     int
-	UID     int
-	User    string // name of UID, or the number where it has none
-	Command string // command line, arguments separated by spaces
-	// Runtime describes the runtime; it is zero for a process that we may not read.
-	Runtime profile.Runtime
-	// Err says why the process cannot be opened and what to do; nil if it can.
-	Err error
+	PID, UID           int
+	User, Command      string
+	Program, Arguments string
+	Threads            int
+	Age, CPU           time.Duration
+	RSS                int64
+	Runtime            profile.Runtime
+	Err                error
 }
 
 // ErrNoAnswer: the process keeps whoever looks at it waiting.
@@ -48,10 +49,10 @@ const (
 	maxLate  = 64                     // late ones that are waited for at the same time
 )
 
-// Processes lists the .NET processes that are visible here, by process id. If wary, it does not
+// Processes lists the .NET processes that are visible here, by process id. If nonBlocking, it does not
 // touch processes that can keep it waiting for ever, and returns their ids as left. When ctx
 // ends, the result is what was found by then, and the error is that of ctx.
-func Processes(ctx context.Context, wary bool) (found []Found, left []int, err error) {
+func Processes(ctx context.Context, nonBlocking bool) (found []Found, left []int, err error) {
 	pids, err := procfs.Processes()
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot list the processes: %w", err)
@@ -59,7 +60,7 @@ func Processes(ctx context.Context, wary bool) (found []Found, left []int, err e
 	takeTurns(pids)
 	s := &search{ctx: ctx, end: time.Now().Add(allTime)}
 	mayBlock := s.lookAt(pids, false)
-	if wary {
+	if nonBlocking {
 		left = mayBlock
 	} else {
 		s.lookAt(mayBlock, true)

@@ -2,10 +2,12 @@ package search
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"os"
 	"os/user"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +19,7 @@ import (
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/waiting"
+	"clrsnap/profile"
 )
 
 // search is what one search remembers.
@@ -131,7 +134,7 @@ func (s *search) list(pid int, why error) {
 	if _, host := s.hosts.Load(pid); !host && !dotNetThreads(dir) {
 		return
 	}
-	f := s.described(dir, "")
+	f := s.described(dir, nil)
 	f.Err = why
 	s.out = append(s.out, f)
 }
@@ -170,7 +173,7 @@ func (l *looker) look(pid int) look {
 		if !dotNetThreads(dir) {
 			return look{}
 		}
-		f := l.described(dir, session.CommandLine(dir))
+		f := l.described(dir, commandLine(dir))
 		if f.Err = openError(dir); f.Err == nil {
 			f.Err = err
 		}
@@ -201,7 +204,7 @@ func (l *looker) look(pid int) look {
 	if r == nil && !dotNetThreads(dir) {
 		return look{}
 	}
-	f := l.described(dir, session.CommandLine(dir))
+	f := l.described(dir, commandLine(dir))
 	f.Err = err
 	if r != nil {
 		f.Runtime = session.DescribeRuntime(r)
@@ -209,19 +212,59 @@ func (l *looker) look(pid int) look {
 	return look{found: f, dotNet: true}
 }
 
-// described describes the process itself. If command is empty, its name stands for it.
-func (s *search) described(dir procfs.Dir, command string) Found {
-	f := Found{PID: dir.PID(), UID: -1, Command: command}
+// muxer is the name that the file of the dotnet command must have.
+const muxer = "dotnet"
+
+// described describes the process itself. If there is no command line, the process's name stands
+// for it. It reads nothing that lies in the process's memory.
+func (s *search) described(dir procfs.Dir, args []string) Found {
+	f := Found{PID: dir.PID(), UID: -1, Command: procfs.JoinArgs(args)}
+	if exe, err := dir.Readlink("exe"); err == nil && len(args) > 0 && path.Base(exe) == muxer {
+		args[0] = exe // whatever it was called by whoever started it
+	}
+	program, rest := profile.ProgramOf(args)
+	f.Program, f.Arguments = program, arguments(rest)
 	status, err := dir.Status()
 	if err != nil {
 		return f
 	}
-	if f.Command == "" {
-		f.Command = "[" + strings.TrimSpace(status.Name) + "]"
-	}
+	name := "[" + strings.TrimSpace(status.Name) + "]"
+	f.Command, f.Program = cmp.Or(f.Command, name), cmp.Or(f.Program, name)
 	f.UID = status.UID.Effective
 	f.User = s.user(f.UID)
+	if stat, err := dir.Stat(); err == nil {
+		f.Threads, f.RSS = stat.Threads, status.RSS
+		f.Age, f.CPU = max(live.Age(stat.Start), 0), time.Duration(stat.CPU)*procfs.ClockTick
+	}
 	return f
+}
+
+// maxArguments bounds the text of a program's arguments, in bytes.
+const maxArguments = 4 << 10
+
+// arguments is the beginning of some arguments, with a blank between two.
+func arguments(args []string) string {
+	var b strings.Builder
+	for _, arg := range args {
+		if b.Len() >= maxArguments {
+			break
+		}
+		b.WriteString(" " + arg[:min(len(arg), maxArguments)])
+	}
+	s := strings.TrimSpace(b.String())
+	if len(s) <= maxArguments {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxArguments], "") + "…"
+}
+
+// commandLine is the command line of a process, as it claims it to be; nil if it cannot be read.
+func commandLine(dir procfs.Dir) []string {
+	args, err := dir.Args()
+	if err != nil {
+		return nil
+	}
+	return args
 }
 
 func (s *search) user(uid int) string {

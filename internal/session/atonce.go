@@ -11,21 +11,21 @@ import (
 	"clrsnap/profile"
 )
 
-// SnapshotAtOnce takes the stacks that all threads which filter accepts (nil: all) had at
-// one instant. At that instant every thread that runs was stopped; of the others it is
-// proved that they were blocked, and have not run from before their stacks were copied
-// until after it. If the first attempt fails, because a thread gets no CPU to stop on, say,
-// a few more instants are tried. The last one is taken as it is: a thread that is missing says
-// why. The stacks in a core dump always belong to one instant.
+// SnapshotAtOnce takes the stacks of every thread that filter accepts (nil: all), all of one
+// instant. At that instant every thread that was running is stopped. Of the others it is proved
+// that they were blocked, and did not run from before their stacks were copied until after the
+// instant. If an attempt lacks a stack, because a thread got no CPU to stop on, for example, a few
+// more instants are tried. The last attempt counts as it is: a thread that is missing says why.
+// The stacks in a core dump always belong to one instant.
 func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
-	if p.dump != nil {
+	if !p.from.changes() {
 		return p.SnapshotAll(ctx, filter)
 	}
 	if p.Walking {
-		return nil, ErrNested(0)
+		return nil, NestedError(0)
 	}
 	out := &profile.Snapshot{Process: p.info}
-	defer p.note(out)()
+	defer p.from.note(p, out)()
 	defer p.Live.FreeAll()
 	p.room = maxStacks
 	a := atOnce{p: p, filter: filter, out: out}
@@ -65,6 +65,7 @@ type atOnce struct {
 	listed  int  // threads of the process when members were listed
 	again   bool // the latest attempt lacks something that another may have
 	extra   int  // bytes of stack that the members ask for, beyond the first part of each
+	beyond  int  // bytes that they may have there
 }
 
 // member is a thread on its way to the common instant.
@@ -130,7 +131,7 @@ func (a *atOnce) look() (moved int) {
 		}
 		a.forget(m)
 		s := Suspension{Process: a.p, Thread: m.thread, Capture: &a.p.Capture}
-		r, ok := s.Blocked(func() walk.Result { return s.frames(&a.p.walked) })
+		r, ok := s.WalkBlocked(func() walk.Result { return s.frames(&a.p.walked) })
 		if !ok {
 			continue
 		}
@@ -163,11 +164,19 @@ const (
 	minStackAtOnce  = 2 << 10
 )
 
+// shareStacks shares allStacksAtOnce out: each of n threads gets so much for the first part of its
+// stack, half of the memory at most together. The rest is for what deep stacks have beyond that.
+func shareStacks(n int) (first, beyond int) {
+	first = max(minStackAtOnce, min(FirstStack, allStacksAtOnce/2/max(n, 1)))
+	return first, max(allStacksAtOnce-n*first, 0)
+}
+
 // capture has all members stand still at one instant, and walks those that had to be
 // stopped for it.
 func (a *atOnce) capture() error {
 	reqs := make([]target.Request, len(a.members))
-	limit := max(minStackAtOnce, min(FirstStack, allStacksAtOnce/max(len(reqs), 1)))
+	var limit int
+	limit, a.beyond = shareStacks(len(reqs))
 	a.extra = 0
 	for i := range a.members {
 		m := &a.members[i]
@@ -213,7 +222,7 @@ func (a *atOnce) capture() error {
 func (a *atOnce) stopped(m *member, c *target.Capture, err error) {
 	a.forget(m)
 	s := Suspension{Process: a.p, Thread: m.thread, Capture: c, extra: m.extra}
-	if err := a.p.Taken(&s, err); err != nil {
+	if err := a.p.FinishCapture(&s, err); err != nil {
 		m.ended = errors.Is(err, target.ErrThreadExited)
 		m.stack = a.p.Summary(&m.thread)
 		m.stack.Error = err.Error()
@@ -233,7 +242,7 @@ func (a *atOnce) stopped(m *member, c *target.Capture, err error) {
 		a.again = true
 		if extra, ok := s.missing(r.Err); !ok {
 			_ = a.p.updateModules() // else the walk says what it lacks
-		} else if a.extra += extra.Len; a.extra <= allStacksAtOnce {
+		} else if a.extra += extra.Len; a.extra <= a.beyond {
 			m.extra = append(m.extra, extra)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/contract"
@@ -24,6 +25,9 @@ type CoreOptions struct {
 	// Sysroot is the folder below which the process's files are: that of an
 	// unpacked container image, for example. Empty: where the process had them.
 	Sysroot string
+	// Lines and Symbols are those of Options.
+	Lines   bool
+	Symbols []string
 }
 
 // OpenCore opens the process whose core dump is in a file: one that the kernel, gcore
@@ -39,10 +43,9 @@ func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error)
 		return nil, err
 	}
 	d := &dump{Core: c}
-	p := &Process{
-		Options: Options{NativeOnly: o.NativeOnly, MaxStack: stackBound(o.MaxStack)},
-		from:    d, dump: d,
-	}
+	p := &Process{from: d, Options: Options{
+		NativeOnly: o.NativeOnly, MaxStack: stackBound(o.MaxStack), Lines: o.Lines, Symbols: o.Symbols,
+	}}
 	p.info = profile.Process{
 		PID: c.PID(), Command: c.Command(),
 		Core: &profile.Core{Path: path, Writer: c.Writer(), Signal: crashSignal(c)},
@@ -66,17 +69,7 @@ func crashSignal(c *core.Core) *profile.Signal {
 	}
 }
 
-// Runs returns nil for a running process. For a core dump it returns an error that says that
-// recordings and notifications need a running process.
-func (p *Process) Runs() error {
-	if p.dump == nil {
-		return nil
-	}
-	return fmt.Errorf("process %d is a core dump: only a running process can be recorded or can send notifications",
-		p.from.PID())
-}
-
-// dump is a core dump as the Source of a Process.
+// dump is a core dump as the origin of a Process.
 type dump struct {
 	*core.Core
 	// needed is how much of a Thread object must be there, in bytes.
@@ -85,10 +78,10 @@ type dump struct {
 	buf []byte
 }
 
-// Alive implements Source: a dump does not exit.
+// Alive implements origin: a dump does not exit.
 func (d *dump) Alive() error { return nil }
 
-// NSTid implements Source.
+// NSTid implements origin.
 func (d *dump) NSTid(tid int) (int, error) {
 	if _, err := d.find(tid); err != nil {
 		return 0, err
@@ -96,7 +89,7 @@ func (d *dump) NSTid(tid int) (int, error) {
 	return d.OwnID(tid), nil
 }
 
-// Threads implements Source.
+// Threads implements origin.
 func (d *dump) Threads() ([]int, error) {
 	var tids []int
 	for _, t := range d.Core.Threads() {
@@ -105,7 +98,7 @@ func (d *dump) Threads() ([]int, error) {
 	return tids, nil
 }
 
-// Thread implements Source.
+// Thread implements origin.
 func (d *dump) Thread(tid int) (target.ThreadInfo, error) {
 	t, err := d.find(tid)
 	if err != nil {
@@ -121,14 +114,49 @@ func (d *dump) find(tid int) (*core.Thread, error) {
 	return nil, &target.ThreadError{TID: tid, Err: target.ErrThreadExited}
 }
 
-// lacks reports whether err is due to memory that the dump has left out.
-func (d *dump) lacks(err error) bool {
-	var re *target.ReadError
-	return errors.As(err, &re) && d.Lacks(re.Addr, re.Len)
+// runs implements origin.
+func (d *dump) runs() error {
+	return fmt.Errorf("process %d is a core dump: only a running process can be recorded or can send notifications",
+		d.PID())
 }
 
-// spoilt says why the runtime could not be opened, if a file that the dump needs cannot be
-// read, or the dump is cut off or damaged. For other causes of err it returns nil.
+// changes implements origin.
+func (d *dump) changes() bool { return false }
+
+// capturedAt implements origin: it is when the dump was written.
+func (d *dump) capturedAt() time.Time { return d.Written() }
+
+// note implements origin: it records what the dump lacks.
+func (d *dump) note(p *Process, out *profile.Snapshot) (end func()) {
+	p.lacks.stacks = nil
+	return func() {
+		core := *p.info.Core
+		if core.Missing = d.Missing(p.lacks.consequence(out)); p.unlisted != nil {
+			core.Missing = append(core.Missing,
+				fmt.Sprintf("the runtime has %d threads or more: %v", len(p.known), p.unlisted))
+		}
+		out.Process.Core = &core
+	}
+}
+
+// furtherStack implements origin. Another copy costs next to nothing, and a damaged stack can
+// lead anywhere: pieces grow.
+func (d *dump) furtherStack(pieces, left int) int { return min(left, FirstStack<<(2*(pieces+1))) }
+
+// starting implements origin. The process of a dump starts no more.
+func (d *dump) starting() bool { return false }
+
+// misses implements origin.
+func (d *dump) misses() int { return d.Misses() }
+
+// leftOut implements origin.
+func (d *dump) leftOut(err error) bool {
+	unread, ok := errors.AsType[*target.ReadError](err)
+	return ok && d.Lacks(unread.Addr, unread.Len)
+}
+
+// spoilt implements origin: a file that the dump needs cannot be read, or the dump is cut off or
+// damaged.
 func (d *dump) spoilt(found *locate.Runtime, err error) error {
 	var version *contract.UnknownVersionError
 	if err == nil || errors.Is(err, engine.ErrNativeAOT) || errors.As(err, &version) {
@@ -150,7 +178,12 @@ func (d *dump) spoilt(found *locate.Runtime, err error) error {
 	return nil
 }
 
-// Capture implements Source. The pieces of stack are valid until the next capture.
+// TryBlocked implements origin. Threads of a dump need not be stopped, so there is nothing to try.
+func (d *dump) TryBlocked(*target.Request, *target.Capture) error { return errNotTried }
+
+var errNotTried = errors.New("threads of a core dump need not be stopped")
+
+// Capture implements origin. The pieces of stack are valid until the next capture.
 func (d *dump) Capture(req *target.Request, out *target.Capture) error {
 	t, err := d.find(req.TID)
 	if err != nil {
@@ -171,7 +204,7 @@ func (d *dump) Capture(req *target.Request, out *target.Capture) error {
 	}
 	start := max(m.Start, sp-min(sp, redZone))
 	size := min(uint64(m.End-start), uint64(req.StackLimit))
-	out.Cut = uint64(m.End-start) > size
+	out.Truncated = uint64(m.End-start) > size
 	pieces, err := d.pieces(append([]target.Range{{Addr: start, Len: int(size)}}, req.Extra...))
 	if err != nil {
 		return err

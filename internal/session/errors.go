@@ -42,13 +42,13 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrNested is the error of a capture inside the callback of a walk.
-func ErrNested(id arch.Addr) error {
+// NestedError is the error of a capture inside the callback of a walk.
+func NestedError(id arch.Addr) error {
 	return &Error{Kind: Nested, Thread: id, Text: "a walk was asked for inside the callback of a walk"}
 }
 
-// Final reports whether an error of Open will not go away by waiting.
-func Final(err error) bool {
+// Permanent reports whether an error of Open will not go away by waiting.
+func Permanent(err error) bool {
 	return Exited(err) || errors.Is(err, live.ErrPermission) || errors.Is(err, live.ErrArch) ||
 		errors.Is(err, ErrUnsupported) || errors.Is(err, mounts.ErrMayBlock)
 }

@@ -71,6 +71,8 @@ func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
 	out.Display, out.Short = n.Symbol, n.Symbol
 	if sym, _, ok := f.Module.Symbol(symbolAddr(f)); ok {
 		out.Short = sym.Short
+	} else {
+		out.Nearest = f.Module.Nearest(symbolAddr(f))
 	}
 	return out, nil
 }
@@ -86,6 +88,8 @@ func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
 		return out, err
 	}
 	out.Method, out.Display, out.Short, out.Signature, out.Module = n.Exact, n.Display, n.Short, n.Signature, n.Assembly
+	out.Owner = p.owner(n.Assembly, n.Image)
+	out.Line = p.line(f, n.Image)
 	if p.Walker.Filter(f) {
 		out.Display += " [filter]"
 		out.Short += " [filter]"
@@ -98,7 +102,43 @@ func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
 		t = "JIT"
 	}
 	out.Tier = string(t)
+	if t == method.TierILStub && n.Exact == name.PInvokeStub {
+		if call, ok := p.callee(f); ok {
+			out.Display = call.Display()
+			out.Short = out.Display
+		}
+	}
 	return out, nil
+}
+
+// callee names the P/Invoke that a managed frame is in.
+func (p *Process) callee(f *walk.Frame) (call name.PInvoke, ok bool) {
+	desc := f.Callee()
+	if desc == 0 {
+		return call, false
+	}
+	return p.Runtime.Names.PInvoke(desc)
+}
+
+// NameCallee names a frame without a symbol by the P/Invoke that its caller, a managed frame, is
+// in. It returns false if nothing is changed: the frame must be of the function that the runtime has
+// linked the P/Invoke to.
+func (p *Process) NameCallee(frame *profile.Frame, caller *walk.Frame) bool {
+	if frame.Kind != profile.Native || frame.Method != "" || frame.Tier != "" {
+		return false
+	}
+	call, ok := p.callee(caller)
+	m := p.Engine.Modules.Find(arch.Addr(frame.IP))
+	if !ok || m == nil || call.Target == 0 {
+		return false
+	}
+	start, ok := m.Function(arch.Addr(frame.IP) - 1) // the call can be its last instruction
+	if !ok || start != call.Target {
+		return false
+	}
+	frame.Method, frame.Display, frame.Short, frame.Nearest = call.Name, call.Name, call.Name, ""
+	frame.Offset = frame.IP - uint64(start)
+	return true
 }
 
 // named reads and names a method, and keeps what it read in p.method.

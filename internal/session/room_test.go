@@ -50,7 +50,9 @@ func TestDeepStacks(t *testing.T) {
 	if err := os.WriteFile(source, []byte(deepProgram), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(testenv.CC(t), "-O1", "-fno-optimize-sibling-calls", "-fno-inline", "-pthread", "-o", exe, source).CombinedOutput(); err != nil {
+	compile := exec.Command(testenv.CC(t),
+		"-O1", "-fno-optimize-sibling-calls", "-fno-inline", "-pthread", "-o", exe, source)
+	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	cmd := exec.Command(exe)
@@ -71,7 +73,9 @@ func TestDeepStacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	for what, take := range map[string]func(context.Context, Filter) (*profile.Snapshot, error){"one by one": p.SnapshotAll, "at once": p.SnapshotAtOnce} {
+	for what, take := range map[string]func(context.Context, Filter) (*profile.Snapshot, error){
+		"one by one": p.SnapshotAll, "at once": p.SnapshotAtOnce,
+	} {
 		s, err := take(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +93,8 @@ func TestDeepStacks(t *testing.T) {
 		}
 		most := maxStacks / int(unsafe.Sizeof(profile.Frame{}))
 		if len(s.Threads) != 41 || frames > most || frames < most*9/10 || whole < 2 || cut < 10 {
-			t.Errorf("%s: %d threads with %d frames, of which %d are kept: %d are complete, %d cut", what, len(s.Threads), frames, most, whole, cut)
+			t.Errorf("%s: %d threads with %d frames, of which %d are kept: %d are complete, %d cut",
+				what, len(s.Threads), frames, most, whole, cut)
 		}
 		t.Logf("%s: %d threads with %d frames: %d are complete, %d cut", what, len(s.Threads), frames, whole, cut)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 	"unsafe"
 
 	"clrsnap/internal/arch"
@@ -45,9 +44,9 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 	if err != nil {
 		return nil, err
 	}
-	out := &profile.Snapshot{Process: p.info, CapturedAt: p.now()}
+	out := &profile.Snapshot{Process: p.info, CapturedAt: p.from.capturedAt()}
 	p.room = maxStacks
-	defer p.note(out)()
+	defer p.from.note(p, out)()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
 			return out, err
@@ -69,35 +68,6 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 	return out, nil
 }
 
-// now is the time that the stacks are from: now, or when the dump was written.
-func (p *Process) now() time.Time {
-	if p.dump != nil {
-		return p.dump.Written()
-	}
-	return time.Now()
-}
-
-// note records in out how long each stop lasts, until end is called. Of a core dump, end
-// records what the dump lacks.
-func (p *Process) note(out *profile.Snapshot) (end func()) {
-	if p.dump != nil {
-		return func() {
-			core := *p.info.Core
-			if core.Missing = p.dump.Missing(); p.unlisted != nil {
-				core.Missing = append(core.Missing,
-					fmt.Sprintf("the runtime has %d threads or more: %v", len(p.known), p.unlisted))
-			}
-			out.Process.Core = &core
-		}
-	}
-	p.Stops = &out.Stops
-	before := p.Live.Released()
-	return func() {
-		p.Stops = nil
-		out.Released = p.Live.Released() - before
-	}
-}
-
 // ErrThreadEnded marks a thread that ended before it could be captured.
 var ErrThreadEnded = errors.New("the thread has ended")
 
@@ -116,6 +86,7 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 		st.Error = errRoom.Error()
 		return st
 	}
+	defer p.lacks.watch(p.from, t.OSThreadID)()
 	s := Suspension{Process: p, Thread: *t, Capture: &p.Capture}
 	r, err := s.takeAndWalk(func() walk.Result { return s.frames(&p.walked) })
 	st := p.Summary(&s.Thread)
@@ -145,8 +116,8 @@ func (p *Process) takeWalked() []profile.Frame {
 // does not help. It stops the thread only if it must. The error says why there is no capture:
 // ErrThreadEnded if the thread has ended.
 func (s *Suspension) takeAndWalk(walked func() walk.Result) (walk.Result, error) {
-	if s.Process.dump == nil && !s.Process.Options.AlwaysStop {
-		if r, ok := s.Blocked(walked); ok {
+	if !s.Process.Options.AlwaysStop {
+		if r, ok := s.WalkBlocked(walked); ok {
 			return r, nil
 		}
 	}
@@ -180,10 +151,10 @@ func (s *Suspension) StopAndWalk(walked func() walk.Result) (walk.Result, error)
 // metRuntime reports whether a native thread has become one of the runtime's since
 // it was listed, and describes it again if so.
 func (s *Suspension) metRuntime(r walk.Result) bool {
-	if s.Thread.ID != 0 || s.Process.Runtime == nil || s.Process.dump != nil || r.Complete && !s.Managed {
+	if s.Thread.ID != 0 || s.Process.Runtime == nil || !s.Process.from.changes() || r.Complete && !s.Managed {
 		return false
 	}
-	if s.Process.ReadStore() != nil {
+	if s.Process.ReadThreadStore() != nil {
 		return false
 	}
 	t, ok := s.Process.Describe(s.Thread.OSThreadID)
@@ -194,16 +165,16 @@ func (s *Suspension) metRuntime(r walk.Result) bool {
 	return true
 }
 
-// Blocked captures the thread without a stop and has it walked, if it is
+// WalkBlocked captures the thread without a stop and has it walked, if it is
 // provably blocked and its few known registers lead to the base of its stack.
-func (s *Suspension) Blocked(walked func() walk.Result) (walk.Result, bool) {
+func (s *Suspension) WalkBlocked(walked func() walk.Result) (walk.Result, bool) {
 	p := s.Process
 	for range maxAttempts {
 		if s.peek() != nil {
 			return walk.Result{}, false
 		}
-		s.Waits = true
-		if p.unsuited[s.Walk.Context.IP] && (s.Known == nil || !s.Known()) {
+		s.FoundBlocked = true
+		if p.unsuited[s.Walk.Context.IP] && (s.Unchanged == nil || !s.Unchanged()) {
 			return walk.Result{}, false
 		}
 		r := walked()
@@ -238,7 +209,7 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 	if r.Err != nil {
 		st.Error = r.Err.Error()
 	}
-	if errors.Is(r.Err, walk.ErrMissing) && s.Capture.Cut {
+	if errors.Is(r.Err, walk.ErrMissing) && s.Capture.Truncated {
 		st.Error = "the stack is deeper than what clrsnap copies of it: " + st.Error
 	}
 	st.State = state(s.Capture)
@@ -246,11 +217,10 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 		st.State = "stopped by a signal"
 	}
 	st.Pause = s.Capture.Pause
-	if s.Process.dump != nil && s.Process.dump.Crashed() == s.Thread.OSThreadID {
+	if s.Process.from.Crashed() == s.Thread.OSThreadID {
 		st.Crashed, st.Exception = true, s.Process.exception(&s.Walk.Info)
-		if st.State == running {
-			st.State = ""
-		}
+		s.failFast(st)
+		st.State = s.Process.crashState()
 	}
 	if s.Walk.Info.Address != 0 {
 		st.Mode = "preemptive"
@@ -264,7 +234,7 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 // everything that its methods need; a dump may lack it.
 func nameless(ip arch.Addr, err error) error {
 	var missing *target.ReadError
-	if errors.As(err, &missing) || errors.Is(err, name.ErrRoom) {
+	if errors.As(err, &missing) || errors.Is(err, name.ErrLimit) {
 		return fmt.Errorf("the method at %v cannot be named: %w", ip, err)
 	}
 	return fmt.Errorf("%w: the method at %v cannot be named: %w", walk.ErrUnsafe, ip, err)
@@ -278,13 +248,13 @@ var errRoom = fmt.Errorf("the frames of the process take more than the %d MB tha
 
 // isFull reports whether something is left out of a snapshot because there is no room for it.
 func isFull(err error) bool {
-	return errors.Is(err, errRoom) || errors.Is(err, errManyFrames) || errors.Is(err, name.ErrRoom)
+	return errors.Is(err, errRoom) || errors.Is(err, errManyFrames) || errors.Is(err, name.ErrLimit)
 }
 
 // frameCost is how many bytes the named frame fr of a walked frame f takes. Names of methods that
 // cannot be unloaded are cached anyway, and not counted.
 func frameCost(f *walk.Frame, fr *profile.Frame) int {
-	n := int(unsafe.Sizeof(*fr))
+	n := int(unsafe.Sizeof(*fr)) + len(fr.Nearest)
 	if fr.Kind == profile.Managed && (f.Code.Collectible || fr.Module == "") {
 		n += len(fr.Method) + len(fr.Display) + len(fr.Short) + len(fr.Signature)
 	}
@@ -308,8 +278,11 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 		if err != nil && unnamed == nil {
 			unnamed = nameless(f.IP(), err)
 		}
+		if n := len(*into); n > 0 && f.Kind == walk.Managed {
+			s.Process.NameCallee(&(*into)[n-1], f)
+		}
 		if f.Kind == walk.Native && fr.Method == "" && unnamed == nil {
-			unnamed = f.Module.Nameless()
+			unnamed = f.Module.SymbolError()
 		}
 		*into = append(*into, fr)
 		s.Managed = s.Managed || f.Kind == walk.Managed
@@ -330,7 +303,8 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 	return r
 }
 
-// Named walks the suspended thread's stack once, and names its frames.
+// Named walks the suspended thread's stack once, and names its frames. It is for tests, which walk
+// a moment that they hold; Snapshot captures the thread by itself.
 func (s *Suspension) Named() profile.Thread {
 	st := s.Process.Summary(&s.Thread)
 	s.fill(&st, s.frames(&st.Frames))

@@ -6,14 +6,14 @@ import (
 	"clrsnap/internal/target"
 )
 
-// running is the state of a thread that is in no system call.
-const running = "running"
+// stateRunning is the state of a thread that is in no system call.
+const stateRunning = "running"
 
 // state says in words what a captured thread was doing.
 func state(c *target.Capture) string {
 	switch {
 	case c.SyscallNr < 0 && c.Stopped:
-		return running
+		return stateRunning
 	case c.SyscallNr < 0:
 		return "blocked in the kernel" // by a page fault, for example
 	}

@@ -24,11 +24,12 @@ type Suspension struct {
 	Capture *target.Capture
 	Walk    walk.Thread
 
-	Exception thread.Exception
-	Managed   bool        // the last walk met managed frames
-	Waits     bool        // the thread was once found blocked
-	Patient   bool        // the thread most likely waits for a CPU: stop it without hurry
-	Known     func() bool // whether this very capture need not be walked; nil: it must be
+	Exception    thread.Exception
+	Managed      bool           // the last walk met managed frames
+	FoundBlocked bool           // the thread was once found blocked
+	SlowPoll     bool           // the thread most likely waits for a CPU: stop it without hurry
+	Also         []target.Range // memory beside the stack, copied at the same moment: see Copied
+	Unchanged    func() bool    // whether this very capture need not be walked; nil: it must be
 
 	extra  []target.Range // further pieces of stack that turned out to be needed
 	moment uint64         // Process.moment of the capture; 0: there is none
@@ -113,12 +114,22 @@ func (s *Suspension) mend(err error, attempt int) bool {
 	switch {
 	case ok:
 		s.extra = append(s.extra, extra)
-	case s.Process.dump != nil:
+	case !s.Process.from.changes():
 		return false // it would be the same again
 	case attempt == 0:
 		_ = s.Process.updateModules() // else the walk says what it lacks
 	}
 	return true
+}
+
+// Copied reads the copy of one of the ranges in Also; false: it could not be copied.
+func (s *Suspension) Copied(r target.Range) ([]byte, bool) {
+	for _, e := range s.Capture.Stack.Extra {
+		if e.Base == r.Addr && len(e.Data) == r.Len {
+			return e.Data, true
+		}
+	}
+	return nil, false
 }
 
 // Valid reports whether the suspension still holds its moment.
@@ -148,7 +159,7 @@ func (p *Process) Request(t *Thread, extra []target.Range) target.Request {
 	r := target.Request{TID: t.OSThreadID, StackLimit: FirstStack, Extra: extra}
 	if t.ID != 0 {
 		r.Head, r.HeadLen = t.ID, thread.HeadLen
-		if at, n := p.Runtime.Threads.Beside(p.from, t.ID); n > 0 {
+		if at, n := p.Runtime.Threads.TrackerRange(p.from, t.ID); n > 0 {
 			r.Extra = append(slices.Clip(extra), target.Range{Addr: at, Len: n})
 		}
 	}
@@ -169,29 +180,29 @@ func (s *Suspension) stop() error {
 }
 
 // peek captures the thread without a stop, if it is provably blocked.
-func (s *Suspension) peek() error { return s.take(s.Process.Live.TryBlocked) }
+func (s *Suspension) peek() error { return s.take(s.Process.from.TryBlocked) }
 
 // take captures the thread; once more if it has thrown an exception since it was looked
 // at for one.
 func (s *Suspension) take(capture func(*target.Request, *target.Capture) error) error {
 	if s.Process.Walking {
-		return ErrNested(s.Thread.ID)
+		return NestedError(s.Thread.ID)
 	}
 	for attempt := 1; ; attempt++ {
-		req := s.Process.Request(&s.Thread, s.extra)
+		req := s.Process.Request(&s.Thread, slices.Concat(s.Also, s.extra))
 		s.Process.moment++
-		req.Unhurried = s.Patient
+		req.SlowPoll = s.SlowPoll
 		err := capture(&req, s.Capture)
 		s.Process.Engine.Begin()
-		err = s.Process.Taken(s, err)
-		if err != nil || s.Walk.Gap == nil || s.Process.dump != nil || attempt == maxAttempts {
+		err = s.Process.FinishCapture(s, err)
+		if err != nil || s.Walk.Gap == nil || !s.Process.from.changes() || attempt == maxAttempts {
 			return err
 		}
 	}
 }
 
-// Taken puts the result of a capture into the suspension.
-func (p *Process) Taken(s *Suspension, err error) error {
+// FinishCapture puts the result of a capture into the suspension.
+func (p *Process) FinishCapture(s *Suspension, err error) error {
 	if s.moment = 0; err != nil {
 		return err
 	}
@@ -227,18 +238,14 @@ func (s *Suspension) missing(err error) (target.Range, bool) {
 	for _, r := range s.extra {
 		left -= r.Len
 	}
-	if s.Process.dump != nil {
-		// Another copy costs next to nothing, and a damaged stack can lead anywhere.
-		left = min(left, FirstStack<<(2*(len(s.extra)+1)))
-	}
-	n := min(int64(m.End-start), int64(left))
+	n := min(int64(m.End-start), int64(s.Process.from.furtherStack(len(s.extra), left)))
 	return target.Range{Addr: start, Len: int(n)}, n > below
 }
 
 // mapping returns the mapping that an address lies in, nil if there is none.
 func (s *Suspension) mapping(at arch.Addr) *target.Mapping {
 	m := s.Process.Engine.Maps.Find(at)
-	if m == nil && s.Process.dump == nil && s.Process.updateModules() == nil {
+	if m == nil && s.Process.from.changes() && s.Process.updateModules() == nil {
 		m = s.Process.Engine.Maps.Find(at)
 	}
 	return m

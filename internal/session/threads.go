@@ -34,13 +34,18 @@ func (p *Process) list() ([]Thread, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.ReadStore(); err != nil {
+	if err := p.ReadThreadStore(); err != nil {
 		return nil, err
 	}
 	out := make([]Thread, 0, len(tids))
+	p.lacks.names = 0
 	for _, tid := range tids {
+		before := p.from.misses()
 		if t, ok := p.Describe(tid); ok {
 			out = append(out, t)
+			if p.from.misses() > before {
+				p.lacks.names++
+			}
 		}
 	}
 	return out, nil
@@ -71,23 +76,23 @@ func (p *Process) Describe(tid int) (Thread, bool) {
 	return t, true
 }
 
-// ReadStore reads the runtime's own list of threads. If the list cannot be read completely, that
+// ReadThreadStore reads the runtime's own list of threads. If the list cannot be read completely, that
 // is an error for a running process. For a core dump, and with Options.NativeOnly, the threads
 // read so far are kept, and p.unlisted says why some may be missing.
-func (p *Process) ReadStore() error {
+func (p *Process) ReadThreadStore() error {
 	p.known, p.unlisted = map[int]thread.Thread{}, nil
 	if p.Runtime == nil {
 		return nil
 	}
 	list, err := p.Runtime.Threads.List()
-	for attempt := 1; err != nil && attempt < maxAttempts && p.dump == nil; attempt++ {
+	for attempt := 1; err != nil && attempt < maxAttempts && p.from.changes(); attempt++ {
 		// Threads start and end while the list is read: read it again.
 		p.Engine.Cache.Invalidate()
 		list, err = p.Runtime.Threads.List()
 	}
 	if err != nil {
 		err = p.orExit(fmt.Errorf("cannot read the runtime's list of threads in process %d: %w", p.from.PID(), err))
-		if p.dump == nil && !p.Options.NativeOnly || p.from.Alive() != nil {
+		if p.from.changes() && !p.Options.NativeOnly || p.from.Alive() != nil {
 			return err
 		}
 		p.unlisted = err
@@ -111,6 +116,7 @@ var roles = map[string]string{
 	".NET TP Wait":    "ThreadPool waiter",
 	".NET Timer":      "Timer",
 	".NET Tiered Com": "Tiered compilation",
+	".NET Tiered JIT": "Tiered compilation", // its name from .NET 11 on
 	".NET Sockets":    "Socket events",
 	".NET SigHandler": "Signal handler",
 	".NET SynchManag": "Synchronisation manager",
@@ -151,7 +157,7 @@ func (p *Process) Find(id arch.Addr) (Thread, error) {
 		return Thread{}, p.NoRuntimeError()
 	}
 	if p.known == nil {
-		if err := p.ReadStore(); err != nil {
+		if err := p.ReadThreadStore(); err != nil {
 			return Thread{}, p.failure(id, err)
 		}
 	}
@@ -169,7 +175,7 @@ func (p *Process) Find(id arch.Addr) (Thread, error) {
 			return Thread{}, &Error{Kind: NoThread, Thread: id, Text: "no such live thread"}
 		}
 		p.Engine.Cache.Invalidate()
-		if err := p.ReadStore(); err != nil {
+		if err := p.ReadThreadStore(); err != nil {
 			return Thread{}, p.failure(id, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 
@@ -58,6 +59,22 @@ func (t *Table) Lookup(vaddr arch.Addr) (f *Func, offset uint64, ok bool) {
 	if !ok {
 		return nil, 0, false
 	}
+	return t.named(i, vaddr)
+}
+
+// Before returns the last exported function that begins at or before vaddr, which belongs to
+// another function, and how far before. It returns false where all functions have symbols.
+func (t *Table) Before(vaddr arch.Addr) (f *Func, offset uint64, ok bool) {
+	t.once.Do(t.build)
+	i := sort.Search(len(t.syms), func(i int) bool { return t.syms[i].Value > vaddr })
+	if t.all || i == 0 {
+		return nil, 0, false
+	}
+	return t.named(uint32(i-1), vaddr)
+}
+
+// named returns the function of a symbol, and how far into it vaddr is.
+func (t *Table) named(i uint32, vaddr arch.Addr) (f *Func, offset uint64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f = t.names[i]
@@ -71,7 +88,7 @@ func (t *Table) Lookup(vaddr arch.Addr) (f *Func, offset uint64, ok bool) {
 		}
 		f = &Func{Start: t.syms[i].Value, Size: t.syms[i].Size}
 		f.Name, f.Short = Demangle(raw)
-		if err := t.img.Keep(funcKeeps + int64(len(f.Name)+len(f.Short))); err != nil {
+		if err := t.img.Reserve(funcKeeps + int64(len(f.Name)+len(f.Short))); err != nil {
 			t.err = err
 			return nil, 0, false
 		}
@@ -122,7 +139,7 @@ func (t *Table) build() {
 		all := len(t.syms)
 		t.syms = slices.Clone(slices.DeleteFunc(t.syms, func(s elfx.Symbol) bool { return s.Static() }))
 		t.all = false
-		t.img.Give(int64(all-len(t.syms)) / many * many * symKeeps)
+		t.img.Release(int64(all-len(t.syms)) / many * many * symKeeps)
 	}
 	slices.SortFunc(t.syms, compare)
 	t.extend()
@@ -137,7 +154,7 @@ func (t *Table) read() (err error) {
 	beyond := t.img.Functions(func(s *elfx.Symbol) bool {
 		if _, ok := s.Value.Add(s.Size); ok && !t.isBound(s) {
 			if len(t.syms)%many == 0 {
-				if err = t.img.Keep(many * symKeeps); err != nil {
+				if err = t.img.Reserve(many * symKeeps); err != nil {
 					return false
 				}
 			}

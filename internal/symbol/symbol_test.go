@@ -67,10 +67,7 @@ nolabel: .skip 16			# local and without type: part of label
 `
 
 func TestLookup(t *testing.T) {
-	gcc, err := exec.LookPath("gcc")
-	if err != nil {
-		t.Skip("SKIPPED, NOT TESTED:", err)
-	}
+	gcc := testenv.CC(t)
 	dir := t.TempDir()
 	src, out := filepath.Join(dir, "a.s"), filepath.Join(dir, "a.out")
 	if err := os.WriteFile(src, []byte(assembly), 0o600); err != nil {
@@ -119,10 +116,7 @@ func TestLookup(t *testing.T) {
 // TestStripped: of a function whose symbol has no size nothing but the start is known
 // where functions have lost their symbols.
 func TestStripped(t *testing.T) {
-	gcc, err := exec.LookPath("gcc")
-	if err != nil {
-		t.Skip("SKIPPED, NOT TESTED:", err)
-	}
+	gcc := testenv.CC(t)
 	dir := t.TempDir()
 	src, out := filepath.Join(dir, "a.s"), filepath.Join(dir, "a.so")
 	const source = `
@@ -149,6 +143,12 @@ internal: .skip 16
 	}
 	if f, _, ok := tab.Lookup(s.Value + 20); ok {
 		t.Errorf("another function is called %s", f.Name)
+	}
+	if f, off, ok := tab.Before(s.Value + 16); !ok || f.Name != "exported" || off != 16 {
+		t.Errorf("the one before it is %+v, %d bytes before, %v", f, off, ok)
+	}
+	if f, _, ok := tab.Before(s.Value - 1); ok {
+		t.Errorf("before the first one is %+v", f)
 	}
 }
 
@@ -206,10 +206,13 @@ func FuzzDemangle(f *testing.F) {
 	f.Add("_ZN2ns1TIiE1fEPKc")
 	f.Add("_RNvC6_123foo3bar")
 	f.Add("_Z" + strings.Repeat("1aIS_", 50))
+	f.Add("_ZN1aIS_" + strings.Repeat("Z", 90) + "flcv" + strings.Repeat("S_", 350) + strings.Repeat("ES_", 60))
 	f.Fuzz(func(t *testing.T, raw string) {
 		raw = raw[:min(len(raw), 4096)]
 		var full, short string
-		testenv.Allocates(t, len(raw), 500, 1<<17, func() { full, short = Demangle(raw) })
+		// What the demangler allocates grows with the square of the length.
+		each := 500 + 20*min(len(raw), maxMangled)
+		testenv.Allocates(t, len(raw), each, 1<<17, func() { full, short = Demangle(raw) })
 		if len(full) > 1<<13 || len(short) > 1<<13 {
 			t.Fatalf("%d and %d bytes", len(full), len(short))
 		}

@@ -37,9 +37,9 @@ type Request struct {
 
 	Extra []Range // further pieces, such as the ordinary stack below a signal stack
 
-	// Unhurried: the thread most likely waits for a CPU, so the tracer checks less often
+	// SlowPoll: the thread most likely waits for a CPU, so the tracer checks less often
 	// whether it has stopped. That costs less, and makes the pause longer.
-	Unhurried bool
+	SlowPoll bool
 
 	// Proof is that of an earlier capture without a stop (Capture.Proof). live.Tracer.CaptureAll
 	// does not stop the thread as long as it holds.
@@ -71,8 +71,8 @@ type Capture struct {
 	SyscallNr   int64 // the system call that the thread is in; -1: none
 	SyscallArgs [6]uint64
 
-	Cut     bool // StackLimit left out the upper part of the stack
-	Strange bool // the stack pointer was in no known mapping; call Mappings
+	Truncated  bool // StackLimit left out the upper part of the stack
+	SPUnmapped bool // the stack pointer was in no known mapping; call Mappings
 
 	Buffers Buffers // of whoever captures: what the other fields point into
 }

@@ -29,10 +29,11 @@ type Options struct {
 	Args    []string
 	Env     []string // NAME=value, on top of an environment without any .NET settings
 	JitDump bool     // make the runtime write a jitdump of its code, for App.JitDump
-	Runtime string   // "net10" (the default), "net9", "net10:dotnet-10.0.8"
+	Runtime string   // "net10" (the default), "net9", "net10:dotnet-10.0.8": see DotNet.Host
 	NoReady bool     // do not wait for READY: for programs that end at once
 	Reuse   bool     // make new code soon get the addresses of code that was unloaded
 	Dir     string   // working directory; that of the test if empty
+	Compile []string // more arguments for the compiler: see BuildWith
 	// Prepare changes the command before it is started: other namespaces, another
 	// user. In a PID namespace of its own the program sees other ids than we do.
 	Prepare func(*exec.Cmd)
@@ -46,11 +47,12 @@ type App struct {
 	Counts map[string]int   // what happened how often, likewise
 	Truths []Truth          // what the program "events" has counted, likewise
 
-	tb     testing.TB
-	name   string
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	stderr lockedBuffer
+	tb      testing.TB
+	name    string
+	runtime string // as Options.Runtime has it
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	stderr  lockedBuffer
 
 	answer  []string // so far
 	answers chan []string
@@ -68,7 +70,7 @@ func Start(tb testing.TB, app string, o Options) *App {
 	if o.Runtime == "" {
 		o.Runtime = DefaultRuntime
 	}
-	dll := buildFor(tb, kit, app, o.Runtime)
+	dll := buildFor(tb, kit, app, o.Runtime, o.Compile...)
 	return start(tb, app, exec.Command(kit.Host(o.Runtime), dll), o)
 }
 
@@ -81,6 +83,7 @@ func start(tb testing.TB, app string, cmd *exec.Cmd, o Options) *App {
 		Counts:  map[string]int{},
 		tb:      tb,
 		name:    app,
+		runtime: o.Runtime,
 		cmd:     cmd,
 		answers: make(chan []string, 1),
 		ready:   make(chan struct{}),

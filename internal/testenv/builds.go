@@ -1,9 +1,14 @@
 package testenv
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -15,8 +20,8 @@ type RuntimeBuild struct {
 	Always  bool   // it comes with its major version, not only with "get-dotnet.sh builds"
 }
 
-// RuntimeBuilds lists the builds of the kit: those of its frameworks, then those of
-// scripts/dotnet/builds.txt.
+// RuntimeBuilds lists the builds of the kit: those of its frameworks, those of
+// scripts/dotnet/builds.txt, and those that CLRSNAP_DOTNET_ROOTS leads to.
 func RuntimeBuilds(tb testing.TB) []RuntimeBuild {
 	tb.Helper()
 	all := []RuntimeBuild{
@@ -41,7 +46,7 @@ func RuntimeBuilds(tb testing.TB) []RuntimeBuild {
 		}
 		all = append(all, b)
 	}
-	return all
+	return append(all, rootRuntimes()...)
 }
 
 // AspNetRuntimes lists the builds that the program "web" runs on, as they have
@@ -62,9 +67,9 @@ func AspNetRuntimes(tb testing.TB) []RuntimeBuild {
 // Options.Runtime, by its version: "10.0.14". CLRSNAP_DOTNET_ROOTS names the folder
 // in which each installation has a folder called like its version.
 func Installed(version string) (runtime string, err error) {
-	roots := os.Getenv("CLRSNAP_DOTNET_ROOTS")
+	roots := os.Getenv(rootsVariable)
 	if roots == "" {
-		return "", fmt.Errorf("CLRSNAP_DOTNET_ROOTS does not say where .NET %s is", version)
+		return "", fmt.Errorf("%s does not say where .NET %s is", rootsVariable, version)
 	}
 	host, err := filepath.Abs(filepath.Join(roots, version, "dotnet"))
 	if err != nil {
@@ -73,8 +78,116 @@ func Installed(version string) (runtime string, err error) {
 	if _, err := os.Stat(host); err != nil {
 		return "", err
 	}
+	return runtimeAt(host, version), nil
+}
+
+// rootsVariable is documented in CONTRIBUTING.md.
+const rootsVariable = "CLRSNAP_DOTNET_ROOTS"
+
+// runtimeAt is Options.Runtime for a `dotnet` that the kit has not.
+func runtimeAt(host, version string) string {
 	major, _, _ := strings.Cut(version, ".")
-	return "net" + major + ":" + host, nil
+	return "net" + major + ":" + host
+}
+
+// InstalledRuntimes lists the runtimes beside the kit, oldest first: those in the folder that
+// CLRSNAP_DOTNET_ROOTS names, and those of an SDK on PATH. They add to the kit, and stand in for
+// nothing in it.
+func InstalledRuntimes() []RuntimeBuild {
+	all := rootRuntimes()
+	for _, b := range pathRuntimes() {
+		if !slices.ContainsFunc(all, func(has RuntimeBuild) bool { return has.Version == b.Version }) {
+			all = append(all, b)
+		}
+	}
+	slices.SortFunc(all, func(a, b RuntimeBuild) int { return CompareVersions(a.Version, b.Version) })
+	return all
+}
+
+// rootRuntimes lists those that CLRSNAP_DOTNET_ROOTS leads to.
+func rootRuntimes() (all []RuntimeBuild) {
+	for _, version := range versionsIn(os.Getenv(rootsVariable)) {
+		if runtime, err := Installed(version); err == nil {
+			all = append(all, RuntimeBuild{Runtime: runtime, Version: version})
+		}
+	}
+	return all
+}
+
+// pathRuntimes lists those of the `dotnet` on PATH. A program runs on the newest one of its
+// major version.
+func pathRuntimes() (all []RuntimeBuild) {
+	host, err := exec.LookPath("dotnet")
+	if err != nil {
+		return nil
+	}
+	if host, err = filepath.EvalSymlinks(host); err != nil {
+		return nil
+	}
+	if host, err = filepath.Abs(host); err != nil {
+		return nil
+	}
+	newest := map[string]RuntimeBuild{}
+	for _, version := range versionsIn(filepath.Join(filepath.Dir(host), frameworkFolder)) {
+		runtime := runtimeAt(host, version)
+		newest[runtime] = RuntimeBuild{Runtime: runtime, Version: version}
+	}
+	return slices.Collect(maps.Values(newest))
+}
+
+// frameworkFolder is where an installation of .NET has a folder for each of its runtimes.
+const frameworkFolder = "shared/Microsoft.NETCore.App"
+
+// released is a version that programs can be compiled for.
+var released = regexp.MustCompile(`^(8|9|10)\.0\.\d+$`)
+
+// versionsIn lists the folders of a folder that are called like a version, oldest first.
+func versionsIn(dir string) (versions []string) {
+	if dir == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if released.MatchString(e.Name()) {
+			versions = append(versions, e.Name())
+		}
+	}
+	slices.SortFunc(versions, CompareVersions)
+	return versions
+}
+
+// CompareVersions orders versions such as "8.0.9" and "8.0.10".
+func CompareVersions(a, b string) int {
+	return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(x, y string) int {
+		return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
+	})
+}
+
+// installed returns the build of a runtime that is not the kit's.
+func installed(runtime string) (RuntimeBuild, bool) {
+	for _, b := range InstalledRuntimes() {
+		if b.Runtime == runtime {
+			return b, true
+		}
+	}
+	return RuntimeBuild{}, false
+}
+
+// InstalledVersion is the version of a runtime that is not the kit's.
+func InstalledVersion(runtime string) (version string, ok bool) {
+	b, ok := installed(runtime)
+	return b.Version, ok
+}
+
+// Name is what tests call a runtime: "net10:10.0.14" if it is not the kit's.
+func Name(runtime string) string {
+	if version, ok := InstalledVersion(runtime); ok {
+		return Framework(runtime) + ":" + version
+	}
+	return runtime
 }
 
 // parseBuild takes version, when, kind, path and package.

@@ -3,10 +3,11 @@ package testenv
 import (
 	"os/exec"
 	"testing"
+
+	"clrsnap/internal/testenv/layer"
 )
 
-// CC finds the C compiler that the in-process agent is built with. Without one
-// the test is skipped, or fails, as with Kit.
+// CC finds the C compiler that the in-process agent is built with. Without one it ends the test.
 func CC(tb testing.TB) string {
 	tb.Helper()
 	for _, name := range []string{"cc", "gcc", "clang"} {
@@ -14,10 +15,6 @@ func CC(tb testing.TB) string {
 			return path
 		}
 	}
-	const msg = "no C compiler (cc, gcc or clang) to build the agent with"
-	if required() {
-		tb.Fatal(msg)
-	}
-	tb.Skip("SKIPPED, NOTHING WAS TESTED: " + msg + " (CLRSNAP_REQUIRE_DOTNET=1 makes this a failure)")
+	layer.Lacking(tb, "no C compiler (cc, gcc or clang) to build the agent with")
 	return ""
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"clrsnap/internal/testenv/layer"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -24,13 +26,14 @@ const (
 	DumpGCore  DumpKind = "gcore"  // gdb, of a program that survives
 	DumpKernel DumpKind = "kernel" // the program is killed by a signal
 
-	// .NET's own createdump, by its type, of a program on net9 that survives.
+	// .NET's own createdump, by its type, of a program that survives: on a runtime
+	// that has one.
 	DumpNormal   DumpKind = "createdump-normal"
 	DumpWithHeap DumpKind = "createdump-withheap"
 	DumpTriage   DumpKind = "createdump-triage"
 	DumpFull     DumpKind = "createdump-full"
 
-	// The same by the runtime itself, because of a SIGABRT. On net9 it starts
+	// The same by the runtime itself, because of a SIGABRT. It starts its
 	// createdump; a single-file host contains it, and can only make this type,
 	// because the library that the other types need is missing.
 	DumpCrash DumpKind = "crash-full"
@@ -45,7 +48,8 @@ func (k DumpKind) Kills() bool { return k == DumpKernel || k == DumpCrash }
 // Runs reports whether there is a dump of this kind of a program that runs on
 // runtime, "" for the default.
 func (k DumpKind) Runs(runtime string) bool {
-	return k.createdumpType() == "" || runtime == "net9"
+	_, ordinary := installed(runtime)
+	return k.createdumpType() == "" || runtime == "net9" || ordinary
 }
 
 // createdumpType is the option of the program createdump, or "".
@@ -97,7 +101,7 @@ func GCoreDump(tb testing.TB, pid int) string {
 	tb.Helper()
 	gcore, err := exec.LookPath("gcore")
 	if err != nil {
-		lacking(tb, "no gcore to make a core dump with: install gdb")
+		layer.Lacking(tb, "no gcore to make a core dump with: install gdb")
 	}
 	prefix := filepath.Join(tb.TempDir(), "gcore")
 	runDump(tb, gcore, "-o", prefix, strconv.Itoa(pid))
@@ -178,7 +182,7 @@ func wantCorePattern(tb testing.TB) (restore func()) {
 	}
 	if err := os.WriteFile(corePattern, []byte(coreName), 0); err != nil {
 		unlock()
-		lacking(tb, fmt.Sprintf("the kernel gives core dumps to %q: as root, sysctl kernel.core_pattern=%s",
+		layer.Lacking(tb, fmt.Sprintf("the kernel gives core dumps to %q: as root, sysctl kernel.core_pattern=%s",
 			strings.TrimSpace(string(old)), coreName))
 	}
 	return func() {
@@ -189,16 +193,21 @@ func wantCorePattern(tb testing.TB) (restore func()) {
 	}
 }
 
-// createdump runs .NET 9's own program.
+// createdump runs the program that the runtime of the app came with.
 func (a *App) createdump(option string) string {
 	a.tb.Helper()
-	framework := filepath.Join(Kit(a.tb).Dir, "net9", "shared", "Microsoft.NETCore.App")
-	programs, err := filepath.Glob(filepath.Join(framework, "*", "createdump"))
-	if err != nil || len(programs) == 0 {
-		missing(a.tb, errors.New("no createdump in "+framework))
+	major := strings.TrimPrefix(Framework(a.runtime), "net") + "."
+	frameworks := filepath.Join(filepath.Dir(Kit(a.tb).Host(a.runtime)), frameworkFolder)
+	versions := slices.DeleteFunc(versionsIn(frameworks), func(v string) bool { return !strings.HasPrefix(v, major) })
+	if len(versions) == 0 {
+		missing(a.tb, errors.New("no .NET "+major+"x in "+frameworks))
+	}
+	program := filepath.Join(frameworks, versions[len(versions)-1], "createdump")
+	if !exists(program) {
+		missing(a.tb, errors.New("no "+program))
 	}
 	file := filepath.Join(a.tb.TempDir(), "createdump")
-	runDump(a.tb, programs[len(programs)-1], option, "-f", file, strconv.Itoa(a.PID))
+	runDump(a.tb, program, option, "-f", file, strconv.Itoa(a.PID))
 	return dumpAt(a.tb, file)
 }
 
@@ -284,13 +293,4 @@ func dumpAt(tb testing.TB, file string) string {
 		tb.Fatalf("no core dump was made: %v", err)
 	}
 	return file
-}
-
-// lacking ends the test because something is missing that is not part of the kit.
-func lacking(tb testing.TB, what string) {
-	tb.Helper()
-	if required() {
-		tb.Fatal(what)
-	}
-	tb.Skip("SKIPPED, NOTHING WAS TESTED: " + what + " (CLRSNAP_REQUIRE_DOTNET=1 makes this a failure)")
 }

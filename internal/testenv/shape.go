@@ -31,8 +31,12 @@ const (
 // Shapes are those in which programs of a runtime ("net10", "net9", …) can be made with
 // the kit. Some runtimes exist in the kit only as single-file hosts, without the
 // libcoreclr.so that the first three shapes need; for those FrameworkDependent means that
-// host with the framework beside it.
+// host with the framework beside it. One that is installed beside the kit has no parts to
+// make another shape of.
 func Shapes(runtime string) []Shape {
+	if _, ok := installed(runtime); ok {
+		return []Shape{FrameworkDependent}
+	}
 	if runtime == "net9" {
 		return []Shape{FrameworkDependent, AppHost, SelfContained, SingleFile, Compressed}
 	}
@@ -104,12 +108,13 @@ func (k DotNet) publish(p *Program, dll string, shape Shape) error {
 }
 
 // publishWithFramework puts a framework and a program side by side into one folder, as
-// hard links to the kit's files where possible.
+// hard links to the runtime's files where possible.
 func (k DotNet) publishWithFramework(p *Program, dll string, shape Shape) error {
-	framework, _, _ := strings.Cut(p.runtime, ":")
 	root := filepath.Join(p.Dir, "dotnet")
-	if err := linkTree(filepath.Join(k.Dir, framework), root); err != nil {
-		return err
+	for from, to := range k.parts(p.runtime) {
+		if err := linkTree(from, filepath.Join(root, to)); err != nil {
+			return err
+		}
 	}
 	own := filepath.Join(p.Dir, "app")
 	if err := linkTree(filepath.Dir(dll), own); err != nil {
@@ -126,6 +131,20 @@ func (k DotNet) publishWithFramework(p *Program, dll string, shape Shape) error 
 	return nil
 }
 
+// parts are the files and folders that a program needs of a runtime, and where they belong
+// below a folder. An installation may have other runtimes, and an SDK, too.
+func (k DotNet) parts(runtime string) map[string]string {
+	b, ok := installed(runtime)
+	if !ok {
+		return map[string]string{filepath.Join(k.Dir, Framework(runtime)): "."}
+	}
+	parts := map[string]string{}
+	for _, part := range []string{"dotnet", "host", filepath.Join(frameworkFolder, b.Version)} {
+		parts[filepath.Join(filepath.Dir(k.Host(runtime)), part)] = part
+	}
+	return parts
+}
+
 func (k DotNet) command(name string, args ...string) error {
 	if out, err := exec.Command(filepath.Join(k.Dir, "bin", name), args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %v (is the kit as new as scripts/get-dotnet.sh?): %w\n%s", name, args, err, out)
@@ -133,7 +152,7 @@ func (k DotNet) command(name string, args ...string) error {
 	return nil
 }
 
-// linkTree makes to a copy of a folder, of hard links if it can.
+// linkTree makes to a copy of a folder or file, of hard links if it can.
 func linkTree(from, to string) error {
 	return filepath.WalkDir(from, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -144,6 +163,11 @@ func linkTree(from, to string) error {
 			return err
 		}
 		dest := filepath.Join(to, rel)
+		if rel == "." {
+			if err := os.MkdirAll(filepath.Dir(dest), 0o755); err != nil {
+				return err
+			}
+		}
 		switch {
 		case d.IsDir():
 			return os.MkdirAll(dest, 0o755)

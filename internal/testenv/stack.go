@@ -22,6 +22,8 @@ type Frame struct {
 	MethodDesc   uint64 // the method handle; not to be relied on for generics
 	NativeOffset int    // from the start of the method's code; that of the first frame will have moved
 	ILOffset     int    // -1 if unknown
+	Line         int    // 0 if unknown
+	File         string // - if unknown
 	Kind         FrameKind
 	Assembly     string // simple name; "-" for a dynamic method
 	Method       string // Type.Method as reflection writes it: Ns.Outer+Inner`1[T].Method
@@ -93,11 +95,11 @@ func (s *Stack) add(line string) error {
 }
 
 func parseFrame(text string) (Frame, error) {
-	words := strings.SplitN(text, " ", 7)
-	if len(words) != 7 {
-		return Frame{}, fmt.Errorf("%d words instead of 7", len(words))
+	words := strings.SplitN(text, " ", 9)
+	if len(words) != 9 {
+		return Frame{}, fmt.Errorf("%d words instead of 9", len(words))
 	}
-	f := Frame{Kind: FrameKind(words[4]), Assembly: words[5], Method: words[6]}
+	f := Frame{File: words[5], Kind: FrameKind(words[6]), Assembly: words[7], Method: words[8]}
 	token, err := strconv.ParseUint(words[0], 16, 32)
 	if err != nil {
 		return Frame{}, err
@@ -109,7 +111,10 @@ func parseFrame(text string) (Frame, error) {
 	if f.NativeOffset, err = strconv.Atoi(words[2]); err != nil {
 		return Frame{}, err
 	}
-	f.ILOffset, err = strconv.Atoi(words[3])
+	if f.ILOffset, err = strconv.Atoi(words[3]); err != nil {
+		return Frame{}, err
+	}
+	f.Line, err = strconv.Atoi(words[4])
 	return f, err
 }
 

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"clrsnap/internal/testenv/layer"
 )
 
 // DefaultRuntime is the runtime that programs are built for and run on.
@@ -28,11 +30,11 @@ type DotNet struct {
 	Dir string // absolute
 }
 
-// Kit finds the kit in $CLRSNAP_DOTNET or the default cache directory. Without
-// one the test is skipped; it fails if CI or CLRSNAP_REQUIRE_DOTNET says that
-// .NET must be there.
+// Kit finds the kit in $CLRSNAP_DOTNET or the default cache directory. It ends the test if
+// there is none (layer.Lacking), or if tests with .NET do not run in this layer.
 func Kit(tb testing.TB) DotNet {
 	tb.Helper()
+	layer.Kit(tb)
 	dir, err := kitDir()
 	if err == nil {
 		kit := DotNet{dir}
@@ -42,6 +44,58 @@ func Kit(tb testing.TB) DotNet {
 	}
 	missing(tb, err)
 	panic("unreachable")
+}
+
+// AllRuntimes are those that tests are repeated on: one that describes itself, one of the same
+// version that does not, and older ones, which describe themselves in part or not at all. Those that
+// are installed beside the kit are ordinary: a libcoreclr.so and many other files.
+func AllRuntimes() []string {
+	all := []string{DefaultRuntime, "net10:dotnet-10.0.8", "net9", "net8"}
+	for _, b := range InstalledRuntimes() {
+		all = append(all, b.Runtime)
+	}
+	return all
+}
+
+// Framework is the framework of a runtime: "net10" of "net10:dotnet-10.0.8".
+func Framework(runtime string) string {
+	framework, _, _ := strings.Cut(runtime, ":")
+	return framework
+}
+
+// InLayer reports whether this layer is for tests on a runtime: check, live and alone are for
+// the default one, matrix is for the others, proof for those of the kit, and in its full form for
+// all.
+func InLayer(runtime string) bool {
+	switch layer.Now() {
+	case "matrix":
+		return runtime != DefaultRuntime
+	case "proof":
+		_, host, _ := strings.Cut(runtime, ":")
+		return layer.Size(!filepath.IsAbs(host), true)
+	}
+	return runtime == DefaultRuntime
+}
+
+// EachRuntime runs a test on those of AllRuntimes that this layer is for.
+func EachRuntime(t *testing.T, test func(t *testing.T, runtime string)) {
+	t.Helper()
+	EachOf(t, AllRuntimes(), test)
+}
+
+// EachOf runs a test on those of some runtimes that this layer is for.
+func EachOf(t *testing.T, runtimes []string, test func(t *testing.T, runtime string)) {
+	t.Helper()
+	layer.Each(t)
+	for _, runtime := range runtimes {
+		if !InLayer(runtime) {
+			continue
+		}
+		t.Run(Name(runtime), func(t *testing.T) {
+			Kit(t).Need(t, runtime)
+			test(t, runtime)
+		})
+	}
 }
 
 // Need ends the test if the kit lacks a runtime, as Kit does without a kit.
@@ -55,15 +109,17 @@ func (k DotNet) Need(tb testing.TB, runtime string) {
 // missing ends the test because a part of the kit is missing.
 func missing(tb testing.TB, err error) {
 	tb.Helper()
-	msg := fmt.Sprintf("no .NET to test with: %v: run scripts/get-dotnet.sh", err)
-	if required() {
-		tb.Fatal(msg)
-	}
-	tb.Skip("SKIPPED, NOTHING WAS TESTED: " + msg + " (CLRSNAP_REQUIRE_DOTNET=1 makes this a failure)")
+	layer.Lacking(tb, fmt.Sprintf("no .NET to test with: %v: run scripts/get-dotnet.sh", err))
 }
 
-func required() bool {
-	return os.Getenv("CI") == "true" || os.Getenv("CLRSNAP_REQUIRE_DOTNET") == "1"
+// InKit is where a file of the kit is, whether there is a kit or not: for tests that read files of
+// .NET and start none, which belong to any layer.
+func InKit(name string) string {
+	dir, err := kitDir()
+	if err != nil {
+		dir = "no kit: " + err.Error() // nothing is there
+	}
+	return filepath.Join(dir, name)
 }
 
 func kitDir() (string, error) {
@@ -109,23 +165,37 @@ func (k DotNet) Host(runtime string) string {
 // many tests and test binaries ask at the same time.
 func Build(tb testing.TB, app string) string {
 	tb.Helper()
-	return buildFor(tb, Kit(tb), app, DefaultRuntime)
+	return BuildFor(tb, app, DefaultRuntime)
 }
 
-func buildFor(tb testing.TB, kit DotNet, app, runtime string) string {
+// BuildFor is Build for another runtime.
+func BuildFor(tb testing.TB, app, runtime string) string {
+	tb.Helper()
+	return buildFor(tb, Kit(tb), app, runtime)
+}
+
+// BuildWith is Build for a runtime, with more arguments for the compiler, such as "-o-" for
+// a debug build or "-debug:embedded" for one with its PDB inside. Without them a program is optimised
+// and has a portable PDB beside it.
+func BuildWith(tb testing.TB, app, runtime string, args ...string) string {
+	tb.Helper()
+	return buildFor(tb, Kit(tb), app, runtime, args...)
+}
+
+func buildFor(tb testing.TB, kit DotNet, app, runtime string, args ...string) string {
 	tb.Helper()
 	if err := kit.check(runtime); err != nil {
 		missing(tb, err)
 	}
-	framework, _, _ := strings.Cut(runtime, ":")
-	dll, err := kit.build(app, framework)
+	framework := Framework(runtime)
+	dll, err := kit.build(app, framework, args...)
 	if err != nil {
 		tb.Fatalf("building %s for %s: %v", app, framework, err)
 	}
 	return dll
 }
 
-func (k DotNet) build(app, framework string) (string, error) {
+func (k DotNet) build(app, framework string, more ...string) (string, error) {
 	apps, err := appsDir()
 	if err != nil {
 		return "", err
@@ -134,8 +204,8 @@ func (k DotNet) build(app, framework string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	args := []string{framework, "-o+", "-deterministic+", "--rtc", "-define:" + symbols(framework),
-		"-pathmap:" + apps + "=/testdata/apps"}
+	args := []string{framework, "-o+", "-deterministic+", "--rtc", "-define:" + symbols(framework)}
+	args = append(append(args, more...), "-pathmap:"+apps+"=/testdata/apps")
 	if app == aspNetApp {
 		args = slices.Insert(args, 1, "--aspnet")
 	}

@@ -7,33 +7,31 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"clrsnap/internal/testenv/layer"
 )
 
 func TestScenarios(t *testing.T) {
-	for _, runtime := range []string{"net10", "net9", "net8"} {
-		t.Run(runtime, func(t *testing.T) {
-			if kit := Kit(t); runtime != DefaultRuntime && kit.check(runtime) != nil {
-				t.Skipf("the kit has no %s", runtime)
-			}
-			a := Start(t, "scenarios", Options{Runtime: runtime, Args: []string{"--finalizer"}})
-			if len(a.Stacks) < 60 {
-				t.Errorf("%d scenarios", len(a.Stacks))
-			}
-			for _, s := range a.Stacks {
-				checkStack(t, a, s)
-			}
-			checkContents(t, a)
-			if result, code := a.Stop(); result != "OK" || code != 0 {
-				t.Errorf("result %q, exit code %d\n%s", result, code, a.Stderr())
-			}
-		})
-	}
+	EachOf(t, []string{"net10", "net9", "net8"}, func(t *testing.T, runtime string) {
+		a := Start(t, "scenarios", Options{Runtime: runtime, Args: []string{"--finalizer"}})
+		if len(a.Stacks) < 60 {
+			t.Errorf("%d scenarios", len(a.Stacks))
+		}
+		for _, s := range a.Stacks {
+			checkStack(t, a, s)
+		}
+		checkContents(t, a)
+		if result, code := a.Stop(); result != "OK" || code != 0 {
+			t.Errorf("result %q, exit code %d\n%s", result, code, a.Stderr())
+		}
+	})
 }
 
 // checkStack checks what holds for the stack of every scenario.
@@ -115,6 +113,7 @@ func TestBusy(t *testing.T) {
 }
 
 func TestOtherApps(t *testing.T) {
+	layer.Live(t)
 	for _, app := range []string{"idle", "spin", "service"} {
 		t.Run(app, func(t *testing.T) {
 			a := Start(t, app, Options{})
@@ -128,12 +127,10 @@ func TestOtherApps(t *testing.T) {
 		app string
 		o   Options
 	}{
-		{"busy", Options{Args: []string{"--threads", "3"}}},
-		{"busy", Options{Args: []string{"--threads", "3"}, Runtime: "net9"}},
 		{"spin", Options{Args: []string{"--threads", "3", "--idle", "30"}}},
 		{"handover", Options{Args: []string{"--pairs", "3"}}},
 	} {
-		t.Run(tt.app+tt.o.Runtime, func(t *testing.T) { checkUnits(t, Start(t, tt.app, tt.o)) })
+		t.Run(tt.app+" works", func(t *testing.T) { checkUnits(t, Start(t, tt.app, tt.o)) })
 	}
 	t.Run("shortlived", func(t *testing.T) {
 		a := Start(t, "shortlived", Options{NoReady: true, Args: []string{"--code", "7"}})
@@ -146,6 +143,12 @@ func TestOtherApps(t *testing.T) {
 		if _, code := a.Wait(); code != 124 || !strings.Contains(a.Stderr(), "--max-seconds") {
 			t.Errorf("exit code %d, want 124; stderr %q", code, a.Stderr())
 		}
+	})
+}
+
+func TestBusyApp(t *testing.T) {
+	EachOf(t, []string{"net10", "net9"}, func(t *testing.T, runtime string) {
+		checkUnits(t, Start(t, "busy", Options{Args: []string{"--threads", "3"}, Runtime: runtime}))
 	})
 }
 
@@ -168,28 +171,33 @@ func checkUnits(t *testing.T, a *App) {
 
 // TestWeb has a web server answer on every runtime that has ASP.NET Core.
 func TestWeb(t *testing.T) {
+	layer.Each(t)
 	for _, b := range AspNetRuntimes(t) {
-		t.Run(b.Version, func(t *testing.T) {
-			a := Start(t, "web", Options{Runtime: b.Runtime})
-			url := a.Ask("url")[0]
-			for path, want := range map[string]string{"/text": "Hello", "/orders/17": `{"Id":17,`, "/nonesuch": ""} {
-				r, err := http.Get(url + path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				body, err := io.ReadAll(r.Body)
-				r.Body.Close()
-				if err != nil || (r.StatusCode == http.StatusOK) != (want != "") || !strings.HasPrefix(string(body), want) {
-					t.Errorf("%s: status %s, %q, %v", path, r.Status, body, err)
-				}
-			}
-			if answer := a.Ask("units")[0]; !strings.HasPrefix(answer, "UNITS 3 ") {
-				t.Errorf("after three requests it says %q", answer)
-			}
-			if result, code := a.Stop(); result != "OK" || code != 0 {
-				t.Errorf("result %q, exit code %d\n%s", result, code, a.Stderr())
-			}
-		})
+		if InLayer(b.Runtime) {
+			t.Run(b.Version, func(t *testing.T) { testWeb(t, b.Runtime) })
+		}
+	}
+}
+
+func testWeb(t *testing.T, runtime string) {
+	a := Start(t, "web", Options{Runtime: runtime})
+	url := a.Ask("url")[0]
+	for path, want := range map[string]string{"/text": "Hello", "/orders/17": `{"Id":17,`, "/nonesuch": ""} {
+		r, err := http.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil || (r.StatusCode == http.StatusOK) != (want != "") || !strings.HasPrefix(string(body), want) {
+			t.Errorf("%s: status %s, %q, %v", path, r.Status, body, err)
+		}
+	}
+	if answer := a.Ask("units")[0]; !strings.HasPrefix(answer, "UNITS 3 ") {
+		t.Errorf("after three requests it says %q", answer)
+	}
+	if result, code := a.Stop(); result != "OK" || code != 0 {
+		t.Errorf("result %q, exit code %d\n%s", result, code, a.Stderr())
 	}
 }
 
@@ -213,6 +221,118 @@ func TestInstalled(t *testing.T) {
 	if runtime, err := Installed("10.0.14"); err != nil || runtime != "net10:"+host ||
 		(DotNet{"/kit"}).Host(runtime) != host {
 		t.Errorf("%q, %v", runtime, err)
+	}
+}
+
+// TestInstalledRuntimes: what is installed adds to the runtimes that tests are repeated on, and
+// stands in for none of the kit's.
+func TestInstalledRuntimes(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("CLRSNAP_DOTNET_ROOTS", "")
+	kits := AllRuntimes()
+	if len(InstalledRuntimes()) != 0 || !slices.Equal(kits, []string{"net10", "net10:dotnet-10.0.8", "net9", "net8"}) {
+		t.Fatalf("with nothing installed: %q", kits)
+	}
+
+	roots := t.TempDir()
+	for _, version := range []string{"10.0.14", "9.0.22", "9.0.9"} {
+		writeHost(t, filepath.Join(roots, version), version)
+	}
+	for _, other := range []string{"11.0.1", "10.0.0-rc.1", "crossgen2"} {
+		writeHost(t, filepath.Join(roots, other), other)
+	}
+	if err := os.Mkdir(filepath.Join(roots, "8.0.33"), 0o755); err != nil { // with no dotnet in it
+		t.Fatal(err)
+	}
+	t.Setenv("CLRSNAP_DOTNET_ROOTS", roots)
+
+	sdk, bin := t.TempDir(), t.TempDir()
+	for _, version := range []string{"8.0.9", "8.0.10", "9.0.22", "7.0.20", "10.0.0-rc.2"} {
+		writeHost(t, sdk, version)
+	}
+	if err := os.Symlink(filepath.Join(sdk, "dotnet"), filepath.Join(bin, "dotnet")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin)
+
+	var names []string
+	for _, runtime := range AllRuntimes() {
+		names = append(names, Name(runtime))
+	}
+	// The SDK's newest runtime of a version is what its dotnet runs, unless the folder has the same.
+	want := append(slices.Clone(kits), "net8:8.0.10", "net9:9.0.9", "net9:9.0.22", "net10:10.0.14")
+	if !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
+	if !slices.Equal(AllRuntimes()[:len(kits)], kits) {
+		t.Errorf("%q, want those of the kit first", AllRuntimes())
+	}
+	for _, b := range InstalledRuntimes() {
+		host := filepath.Join(roots, b.Version, "dotnet")
+		if b.Version == "8.0.10" {
+			host = filepath.Join(sdk, "dotnet")
+		}
+		if got := (DotNet{"/kit"}).Host(b.Runtime); got != host || b.Always || !DumpNormal.Runs(b.Runtime) ||
+			!slices.Equal(Shapes(b.Runtime), []Shape{FrameworkDependent}) {
+			t.Errorf("%+v: host %s, want %s; shapes %q", b, got, host, Shapes(b.Runtime))
+		}
+	}
+}
+
+// writeHost makes what is looked for of an installation with a runtime.
+func writeHost(t *testing.T, dir, version string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(dir, "shared", "Microsoft.NETCore.App", version), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "dotnet"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKitBesideSDK: scripts/get-dotnet.sh leaves the kit its own runtime where an SDK is on PATH.
+func TestKitBesideSDK(t *testing.T) {
+	apps, err := appsDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts := filepath.Join(apps, "..", "..", "scripts")
+	const sources = `cat "$0/get-dotnet.sh" "$0"/dotnet/* | sha256sum | cut -c1-16`
+	state, err := exec.Command("bash", "-c", sources, scripts).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kit, sdk := t.TempDir(), t.TempDir()
+	framework := filepath.Join(sdk, "shared", "Microsoft.NETCore.App", "10.0.7")
+	files := map[string]string{
+		filepath.Join(kit, "net10", "dotnet"): "the kit's own",
+		filepath.Join(kit, "net10", ".fw"):    filepath.Join(kit, "net10") + "\n",
+		filepath.Join(sdk, "dotnet"):          "#!/bin/sh\necho \"10.0.107 [" + sdk + "/sdk]\"\n",
+
+		filepath.Join(sdk, "sdk", "10.0.107", "Roslyn", "bincore", "csc.dll"): "",
+		filepath.Join(framework, "System.Private.CoreLib.dll"):                "",
+	}
+	for _, part := range []string{"net10", "csc", "hello10", "builds10"} { // nothing is to be made again
+		files[filepath.Join(kit, ".done-"+part)] = string(state)
+	}
+	for file, text := range files {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := exec.Command(filepath.Join(scripts, "get-dotnet.sh"), kit, "10")
+	script.Env = append(os.Environ(), "PATH="+sdk+":"+os.Getenv("PATH"))
+	if out, err := script.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, file := range []string{"net10/dotnet", "net10/.fw"} {
+		file = filepath.Join(kit, file)
+		if got, err := os.ReadFile(file); err != nil || string(got) != files[file] {
+			t.Errorf("%s: %v, %q, want %q", file, err, got, files[file])
+		}
 	}
 }
 
@@ -245,27 +365,24 @@ type recorder struct {
 	how string
 }
 
-func (r *recorder) Helper()       {}
-func (r *recorder) Fatal(...any)  { r.how = "failed"; panic(r) }
-func (r *recorder) Skip(a ...any) { r.how = "skipped: " + fmt.Sprint(a...); panic(r) }
+func (r *recorder) Helper()        {}
+func (r *recorder) Fatal(a ...any) { r.how = "failed: " + fmt.Sprint(a...); panic(r) }
+func (r *recorder) Skip(a ...any)  { r.how = "skipped: " + fmt.Sprint(a...); panic(r) }
 
 func TestMissingKit(t *testing.T) {
+	layer.Live(t)
 	t.Setenv("CLRSNAP_DOTNET", t.TempDir())
-	for _, tt := range []struct{ ci, require, want string }{
-		{"", "", "skipped: "},
-		{"true", "", "failed"},
-		{"", "1", "failed"},
-	} {
-		t.Setenv("CI", tt.ci)
-		t.Setenv("CLRSNAP_REQUIRE_DOTNET", tt.require)
-		r := &recorder{TB: t}
-		func() {
-			defer func() { recover() }()
-			Kit(r)
-		}()
-		if !strings.HasPrefix(r.how, tt.want) || tt.want == "skipped: " && !strings.Contains(r.how, "scripts/get-dotnet.sh") {
-			t.Errorf("CI=%q CLRSNAP_REQUIRE_DOTNET=%q: %q, want %q", tt.ci, tt.require, r.how, tt.want)
-		}
+	want := "skipped: "
+	if layer.Required {
+		want = "failed"
+	}
+	r := &recorder{TB: t}
+	func() {
+		defer func() { recover() }()
+		Kit(r)
+	}()
+	if !strings.HasPrefix(r.how, want) || !strings.Contains(r.how, "scripts/get-dotnet.sh") {
+		t.Errorf("%q, want %q", r.how, want)
 	}
 }
 

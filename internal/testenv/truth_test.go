@@ -10,12 +10,8 @@ import (
 // eachRuntime runs a test on every runtime of the kit that events and ordeal are
 // meant for.
 func eachRuntime(t *testing.T, test func(t *testing.T, runtime string)) {
-	for _, runtime := range []string{"net10", "net9"} {
-		t.Run(runtime, func(t *testing.T) {
-			Kit(t).Need(t, runtime)
-			test(t, runtime)
-		})
-	}
+	t.Helper()
+	EachOf(t, []string{"net10", "net9"}, test)
 }
 
 // counts sums up truths.

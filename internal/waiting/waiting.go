@@ -13,8 +13,9 @@ import (
 
 // touching are the system calls with which processes and files are read.
 var touching = map[int64]bool{
-	unix.SYS_PROCESS_VM_READV: true, unix.SYS_PREAD64: true, unix.SYS_READ: true, unix.SYS_OPENAT: true, unix.SYS_OPENAT2: true,
-	unix.SYS_NEWFSTATAT: true, unix.SYS_STATX: true, unix.SYS_FSTAT: true, unix.SYS_READLINKAT: true,
+	unix.SYS_PROCESS_VM_READV: true, unix.SYS_PREAD64: true, unix.SYS_READ: true,
+	unix.SYS_OPENAT: true, unix.SYS_OPENAT2: true, unix.SYS_NEWFSTATAT: true,
+	unix.SYS_STATX: true, unix.SYS_FSTAT: true, unix.SYS_READLINKAT: true,
 }
 
 // Threads returns what threads of this process wait for, in system calls on a process or a

@@ -183,7 +183,7 @@ func (u *unwinding) confirms(s *site, step *unwind.Step, caller *arch.Context) b
 func (u *unwinding) comesFrom(s *site, start arch.Addr, step *unwind.Step) bool {
 	return remember(s.byCode.confirmed, confirmation{start, step}, func() bool {
 		if start == unknownStart {
-			return insns.Opens(u.w.mem, u.w.arch, u.ctx.IP, u.exact, step)
+			return insns.ConfirmsAnyEntry(u.w.mem, u.w.arch, u.ctx.IP, u.exact, step)
 		}
 		return insns.Confirms(u.w.mem, u.w.arch, start, u.ctx.IP, u.exact, step)
 	})

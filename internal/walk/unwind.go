@@ -26,6 +26,7 @@ type unwinding struct {
 	gap         error     // why frames may be missing in the middle
 	pos         arch.Addr // in the chain of Frames: none before it is of the present run
 	broken      error     // why the chain of Frames could not be followed to its end
+	called      arch.Addr // in the chain of Frames: none before it is of the frame that Callee was last asked about
 	frame       Frame
 }
 
@@ -58,7 +59,7 @@ func (w *Walker) unwind(t *Thread, ctx *arch.Context, route Route, exact bool, v
 		w: w, t: t, ctx: ctx, route: route, exact: exact, leaf: true,
 		runSP: arch.Addr(ctx.Regs[w.arch.SP]), pos: t.Info.Frame, gap: t.Gap,
 	}
-	u.frame.Context = ctx
+	u.called, u.frame.Context, u.frame.walk = t.Info.Frame, ctx, &u
 	for n := 0; ; n++ {
 		if n == maxFrames {
 			return u.lost(fmt.Errorf("more than %d frames", maxFrames))
@@ -290,7 +291,7 @@ func (u *unwinding) noInfo(s *site) error {
 	if u.exact && s.mod.InPLT(u.ctx.IP) {
 		return u.leafStep(pltPushes)
 	}
-	bare := s.mod.AheadOfTime() || s.mod.Bare()
+	bare := s.mod.AheadOfTime() || s.mod.NoUnwindInfo()
 	if u.signalReturn() || u.stepByCode(s, !bare) || bare && u.byFramePointer(s) {
 		return nil
 	}
@@ -441,9 +442,9 @@ func frameError(s *target.Stack, kind thread.FrameKind, at arch.Addr, err error)
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, thread.ErrUnread), errors.Is(err, unwind.ErrStack):
+	case errors.Is(err, thread.ErrNotCaptured), errors.Is(err, unwind.ErrStack):
 		return fmt.Errorf("%w at %v, which the %v at %v needs", ErrMissing, s.Miss, kind, at)
-	case errors.Is(err, thread.ErrNowhere):
+	case errors.Is(err, thread.ErrNoReturnAddress):
 		return fmt.Errorf("%w: the %v at %v: %w", ErrUnsafe, kind, at, err)
 	}
 	return lostFrame(kind, at, err)

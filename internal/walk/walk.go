@@ -83,6 +83,7 @@ type Frame struct {
 	Module  *module.Module
 	Exact   bool // the ip is where execution goes on, not where a call returns to
 	site    *site
+	walk    *unwinding
 }
 
 // IP returns the frame's instruction pointer.

@@ -76,7 +76,11 @@ static class Csc
         bool rtc = false, aspnet = false, time = false;
         string tfm = null;
         var fw = new List<string>();
-        var rest = new List<string> { "-noconfig", "-nostdlib+", "-unsafe+", "-langversion:latest", "-debug:portable", "-nologo", "-nowarn:CS1701,CS1702,CS8632" };
+        var rest = new List<string>
+        {
+            "-noconfig", "-nostdlib+", "-unsafe+", "-langversion:latest", "-debug:portable", "-nologo",
+            "-nowarn:CS1701,CS1702,CS8632",
+        };
         foreach (string a in argv)
         {
             if (a.StartsWith("--fw:")) fw.Add(Path.GetFullPath(a.Substring(5)));
@@ -91,18 +95,25 @@ static class Csc
         {
             string d = Environment.GetEnvironmentVariable("CSC_FRAMEWORK");
             if (string.IsNullOrEmpty(d)) d = Path.GetDirectoryName(typeof(object).Assembly.Location);
-            if (string.IsNullOrEmpty(d)) { Console.Error.WriteLine("csc: no framework directory; give --fw:DIR"); return 2; }
+            if (string.IsNullOrEmpty(d))
+            {
+                Console.Error.WriteLine("csc: no framework directory; give --fw:DIR");
+                return 2;
+            }
             fw.Add(d);
         }
         if (tfm == null)
         {
             // CoreLib's own version names the framework: 9.0.0.0 -> net9.0
             string core = Path.Combine(fw[0], "System.Private.CoreLib.dll");
-            Version v = File.Exists(core) ? System.Reflection.AssemblyName.GetAssemblyName(core).Version : Environment.Version;
+            Version v = File.Exists(core)
+                ? System.Reflection.AssemblyName.GetAssemblyName(core).Version
+                : Environment.Version;
             tfm = $"net{v.Major}.{v.Minor}";
         }
 
-        CSharpCommandLineArguments args = CSharpCommandLineParser.Default.Parse(rest, Directory.GetCurrentDirectory(), fw[0]);
+        CSharpCommandLineArguments args =
+            CSharpCommandLineParser.Default.Parse(rest, Directory.GetCurrentDirectory(), fw[0]);
         bool bad = false;
         foreach (Diagnostic d in args.Errors) { Console.WriteLine(d); bad |= d.Severity == DiagnosticSeverity.Error; }
         if (bad) return 1;
@@ -113,7 +124,11 @@ static class Csc
         {
             string p = r.Reference;
             if (!File.Exists(p)) p = fw.Select(d => Path.Combine(d, r.Reference)).FirstOrDefault(File.Exists) ?? p;
-            if (!File.Exists(p)) { Console.WriteLine($"error CS0006: Metadata file '{r.Reference}' could not be found"); return 1; }
+            if (!File.Exists(p))
+            {
+                Console.WriteLine($"error CS0006: Metadata file '{r.Reference}' could not be found");
+                return 1;
+            }
             seen.Add(Path.GetFileName(p));
             refs.Add(MetadataReference.CreateFromFile(p, r.Properties));
         }
@@ -123,7 +138,10 @@ static class Csc
 
         // NET, NETCOREAPP, NET9_0, NET5_0_OR_GREATER ... as the SDK would define them.
         string ver = tfm.Substring(3);
-        var symbols = new List<string>(args.ParseOptions.PreprocessorSymbolNames) { "NET", "NETCOREAPP", "NET" + ver.Replace('.', '_') };
+        var symbols = new List<string>(args.ParseOptions.PreprocessorSymbolNames)
+        {
+            "NET", "NETCOREAPP", "NET" + ver.Replace('.', '_'),
+        };
         for (int i = 5; i <= int.Parse(ver.Split('.')[0]); i++) symbols.Add($"NET{i}_0_OR_GREATER");
         CSharpParseOptions parseOptions = args.ParseOptions.WithPreprocessorSymbols(symbols);
 
@@ -132,18 +150,22 @@ static class Csc
         {
             string path = args.SourceFiles[i].Path;
             using var s = File.OpenRead(path);
-            trees[i] = CSharpSyntaxTree.ParseText(SourceText.From(s, args.Encoding ?? Encoding.UTF8, args.ChecksumAlgorithm, canBeEmbedded: true), parseOptions, path);
+            var text = SourceText.From(s, args.Encoding ?? Encoding.UTF8, args.ChecksumAlgorithm, canBeEmbedded: true);
+            trees[i] = CSharpSyntaxTree.ParseText(text, parseOptions, path);
         });
-        SyntaxTree attrs = CSharpSyntaxTree.ParseText(SourceText.From(
-            $"[assembly: System.Runtime.Versioning.TargetFramework(\".NETCoreApp,Version=v{ver}\", FrameworkDisplayName = \".NET {ver}\")]\n", Encoding.UTF8),
-            parseOptions, "TargetFramework.g.cs");
+        string attribute = $"[assembly: System.Runtime.Versioning.TargetFramework("
+            + $"\".NETCoreApp,Version=v{ver}\", FrameworkDisplayName = \".NET {ver}\")]\n";
+        SyntaxTree attrs = CSharpSyntaxTree.ParseText(
+            SourceText.From(attribute, Encoding.UTF8), parseOptions, "TargetFramework.g.cs");
 
         string outName = args.OutputFileName ?? Path.GetFileNameWithoutExtension(args.SourceFiles[0].Path) + ".dll";
         string outPath = Path.Combine(args.OutputDirectory, outName);
         CSharpCompilation comp = CSharpCompilation.Create(
             Path.GetFileNameWithoutExtension(outName), trees.Append(attrs), refs,
-            args.CompilationOptions.WithSourceReferenceResolver(new SourceFileResolver([], args.BaseDirectory, args.PathMap)));
-        if (comp.Options.OutputKind == OutputKind.ConsoleApplication && args.CompilationOptions.Platform == Platform.AnyCpu32BitPreferred)
+            args.CompilationOptions.WithSourceReferenceResolver(
+                new SourceFileResolver([], args.BaseDirectory, args.PathMap)));
+        if (comp.Options.OutputKind == OutputKind.ConsoleApplication
+            && args.CompilationOptions.Platform == Platform.AnyCpu32BitPreferred)
             comp = comp.WithOptions(comp.Options.WithPlatform(Platform.AnyCpu));
         long tParse = clock.ElapsedMilliseconds;
 
@@ -153,7 +175,7 @@ static class Csc
         using (var pe = new MemoryStream())
         using (var pdb = pdbPath != null ? new MemoryStream() : null)
         {
-            result = comp.Emit(pe, pdb, options: args.EmitOptions.WithPdbFilePath(pdbPath != null ? Path.GetFileName(pdbPath) : null));
+            result = comp.Emit(pe, pdb, options: args.EmitOptions.WithPdbFilePath(Path.GetFileName(pdbPath)));
             if (result.Success)
             {
                 Directory.CreateDirectory(Path.GetDirectoryName(Path.GetFullPath(outPath)));
@@ -168,10 +190,15 @@ static class Csc
         {
             string name = aspnet ? "Microsoft.AspNetCore.App" : "Microsoft.NETCore.App";
             File.WriteAllText(Path.ChangeExtension(outPath, ".runtimeconfig.json"),
-                "{\n  \"runtimeOptions\": {\n    \"tfm\": \"" + tfm + "\",\n    \"framework\": { \"name\": \"" + name + "\", \"version\": \"" + ver + ".0\" }\n  }\n}\n");
+                "{\n  \"runtimeOptions\": {\n    \"tfm\": \"" + tfm + "\",\n"
+                + "    \"framework\": { \"name\": \"" + name + "\", \"version\": \"" + ver + ".0\" }\n  }\n}\n");
         }
         if (time)
-            Console.Error.WriteLine($"{outName}: {refs.Count} refs {tRefs} ms, parse {tParse - tRefs} ms, bind+emit {clock.ElapsedMilliseconds - tParse} ms, total {clock.ElapsedMilliseconds} ms");
+        {
+            long tEmit = clock.ElapsedMilliseconds;
+            Console.Error.WriteLine($"{outName}: {refs.Count} refs {tRefs} ms, parse {tParse - tRefs} ms, "
+                + $"bind+emit {tEmit - tParse} ms, total {tEmit} ms");
+        }
         return result.Success ? 0 : 1;
     }
 }

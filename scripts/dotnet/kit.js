@@ -24,7 +24,12 @@ function parse(d) {
   let p = Number(d.readBigInt64LE(sig - 8));
   if (!p) return null;
   const int = () => (p += 4, d.readInt32LE(p - 4)), long = () => (p += 8, Number(d.readBigInt64LE(p - 8)));
-  const str = () => { let n = 0, s = 0, b; do { b = d[p++]; n += (b & 127) * 2 ** s; s += 7; } while (b & 128); p += n; return d.toString('utf8', p - n, p); };
+  const str = () => {
+    let n = 0, s = 0, b;
+    do { b = d[p++]; n += (b & 127) * 2 ** s; s += 7; } while (b & 128);
+    p += n;
+    return d.toString('utf8', p - n, p);
+  };
   const major = int(), minor = int(), count = int(), id = str();
   if (major >= 2) p += 40;                       // deps.json, runtimeconfig.json, flags
   const files = [];
@@ -42,7 +47,18 @@ function body(d, f) {
   return b;
 }
 
-function find(d, info, end) { return JSON.parse(body(d, info.files.find(f => !f.name.includes('/') && f.name.endsWith(end)))); }
+function find(d, info, end) {
+  return JSON.parse(body(d, info.files.find(f => !f.name.includes('/') && f.name.endsWith(end))));
+}
+
+// The framework that an assembly from a package of its own belongs to.
+const OF_ASPNET = new RegExp('^Microsoft\\.Extensions\\.(Caching|Configuration|DependencyInjection|Diagnostics|'
+  + 'FileProviders|FileSystemGlobbing|Hosting|Logging|Options|Primitives|Localization|ObjectPool|WebEncoders|Http)\\b');
+function frameworkOf(assembly) {
+  if (assembly === 'System.Formats.Asn1.dll') return 'Microsoft.NETCore.App';
+  if (OF_ASPNET.test(assembly) || assembly === 'System.Diagnostics.EventLog.dll') return 'Microsoft.AspNetCore.App';
+  return null;
+}
 
 // The shared frameworks inside an application's deps.json, with their files.
 function frameworks(deps, config) {
@@ -55,9 +71,7 @@ function frameworks(deps, config) {
   for (const [k, v] of Object.entries(target)) {
     if (k.startsWith('runtimepack.')) continue;
     for (const [file, info] of Object.entries(v.runtime || {})) {
-      const base = path.basename(file);
-      const to = base === 'System.Formats.Asn1.dll' ? 'Microsoft.NETCore.App'
-        : /^Microsoft\.Extensions\.(Caching|Configuration|DependencyInjection|Diagnostics|FileProviders|FileSystemGlobbing|Hosting|Logging|Options|Primitives|Localization|ObjectPool|WebEncoders|Http)\b/.test(base) || base === 'System.Diagnostics.EventLog.dll' ? 'Microsoft.AspNetCore.App' : null;
+      const base = path.basename(file), to = frameworkOf(base);
       if (to && out[to] && !Object.values(out).some(o => o.runtime[base])) out[to].runtime[base] = info;
     }
   }
@@ -88,19 +102,27 @@ function root(dist, out) {
       libraries: { [id]: { type: 'package', serviceable: true, sha512: '', path: id.toLowerCase() } },
     }, null, 2));
     if (name === 'Microsoft.NETCore.App')
-      fs.writeFileSync(path.join(dir, '.framework.json'), JSON.stringify({ tfm: fw.tfm, frameworks: { [name]: { version, runtime, native } } }));
+      fs.writeFileSync(path.join(dir, '.framework.json'), JSON.stringify({
+        tfm: fw.tfm, frameworks: { [name]: { version, runtime, native } },
+      }));
     else
       fs.writeFileSync(path.join(dir, name + '.runtimeconfig.json'), JSON.stringify({
-        runtimeOptions: { tfm: fw.tfm, framework: { name: 'Microsoft.NETCore.App', version: fw.frameworks['Microsoft.NETCore.App'].version } } }, null, 2));
+        runtimeOptions: {
+          tfm: fw.tfm,
+          framework: { name: 'Microsoft.NETCore.App', version: fw.frameworks['Microsoft.NETCore.App'].version },
+        },
+      }, null, 2));
     console.log(name, version, Object.keys(runtime).length, 'assemblies,', Object.keys(native).length, 'native files');
   }
 }
 
 function frame(bundle, out) {
-  const d = fs.readFileSync(bundle), info = parse(d), fw = frameworks(find(d, info, '.deps.json'), find(d, info, '.runtimeconfig.json'));
+  const d = fs.readFileSync(bundle), info = parse(d);
+  const fw = frameworks(find(d, info, '.deps.json'), find(d, info, '.runtimeconfig.json'));
   fs.mkdirSync(out, { recursive: true });
   for (const [name, f] of Object.entries(fw.frameworks)) {
-    for (const file of Object.keys(f.runtime)) fs.writeFileSync(path.join(out, file), body(d, info.files.find(x => x.name === file)));
+    for (const file of Object.keys(f.runtime))
+      fs.writeFileSync(path.join(out, file), body(d, info.files.find(x => x.name === file)));
     console.log(name, f.version, Object.keys(f.runtime).length, 'assemblies');
   }
   fs.writeFileSync(path.join(out, '.framework.json'), JSON.stringify(fw));
@@ -109,7 +131,8 @@ function frame(bundle, out) {
 function pick(bundle, out, names) {
   const d = fs.readFileSync(bundle), info = parse(d);
   fs.mkdirSync(out, { recursive: true });
-  for (const n of names) fs.writeFileSync(path.join(out, path.basename(n)), body(d, info.files.find(x => x.name === n)));
+  for (const n of names)
+    fs.writeFileSync(path.join(out, path.basename(n)), body(d, info.files.find(x => x.name === n)));
 }
 
 function rename(host, main) {
@@ -122,7 +145,8 @@ function rename(host, main) {
 // lists the framework's files as those of runtime packs.
 function selfContained(fw, main, extra) {
   const name = main.replace(/\.dll$/, ''), TR = `.NETCoreApp,Version=v${fw.tfm.slice(3)}/linux-x64`;
-  const target = { [`${name}/1.0.0`]: { dependencies: {}, runtime: { [main]: {} } } }, libraries = { [`${name}/1.0.0`]: { type: 'project', serviceable: false, sha512: '' } };
+  const target = { [`${name}/1.0.0`]: { dependencies: {}, runtime: { [main]: {} } } };
+  const libraries = { [`${name}/1.0.0`]: { type: 'project', serviceable: false, sha512: '' } };
   for (const f of extra) target[`${name}/1.0.0`].runtime[f] = {};
   for (const [k, v] of Object.entries(fw.frameworks)) {
     const pack = `runtimepack.${k}.Runtime.linux-x64`;
@@ -130,20 +154,34 @@ function selfContained(fw, main, extra) {
     target[`${pack}/${v.version}`] = { runtime: v.runtime, native: v.native || {} };
     libraries[`${pack}/${v.version}`] = { type: 'runtimepack', serviceable: false, sha512: '' };
   }
-  return {
-    deps: { name: name + '.deps.json', data: Buffer.from(JSON.stringify({ runtimeTarget: { name: TR, signature: '' }, compilationOptions: {}, targets: { [TR.split('/')[0]]: {}, [TR]: target }, libraries })) },
-    config: { name: name + '.runtimeconfig.json', data: Buffer.from(JSON.stringify({ runtimeOptions: { tfm: fw.tfm, includedFrameworks: Object.entries(fw.frameworks).map(([k, v]) => ({ name: k, version: v.version })), configProperties: { 'System.Runtime.Serialization.EnableUnsafeBinaryFormatterSerialization': false } } })) },
+  const deps = {
+    runtimeTarget: { name: TR, signature: '' }, compilationOptions: {},
+    targets: { [TR.split('/')[0]]: {}, [TR]: target }, libraries,
   };
+  const config = {
+    runtimeOptions: {
+      tfm: fw.tfm,
+      includedFrameworks: Object.entries(fw.frameworks).map(([k, v]) => ({ name: k, version: v.version })),
+      configProperties: { 'System.Runtime.Serialization.EnableUnsafeBinaryFormatterSerialization': false },
+    },
+  };
+  const file = (end, json) => ({ name: name + end, data: Buffer.from(JSON.stringify(json)) });
+  return { deps: file('.deps.json', deps), config: file('.runtimeconfig.json', config) };
 }
 
 // A folder with everything: links to the framework's files, where the file system
 // is the same.
 function folder(template, root, out, app) {
-  const main = path.basename(app), shared = path.join(root, '.frame'), fw = frameOf(shared), { deps, config } = selfContained(fw, main, []);
-  const place = (from, name) => { try { fs.linkSync(from, path.join(out, name)); } catch { fs.copyFileSync(from, path.join(out, name)); } };
+  const main = path.basename(app), shared = path.join(root, '.frame'), fw = frameOf(shared);
+  const { deps, config } = selfContained(fw, main, []);
+  const place = (from, name) => {
+    const to = path.join(out, name);
+    try { fs.linkSync(from, to); } catch { fs.copyFileSync(from, to); }
+  };
   fs.mkdirSync(out, { recursive: true });
   for (const f of Object.values(fw.frameworks))
-    for (const name of [...Object.keys(f.runtime), ...Object.keys(f.native)]) place(fs.realpathSync(path.join(shared, name)), name);
+    for (const name of [...Object.keys(f.runtime), ...Object.keys(f.native)])
+      place(fs.realpathSync(path.join(shared, name)), name);
   const fxr = path.join(root, 'host/fxr');
   place(path.join(fxr, fs.readdirSync(fxr)[0], 'libhostfxr.so'), 'libhostfxr.so');
   fs.copyFileSync(app, path.join(out, main));
@@ -157,6 +195,15 @@ function apphost(template, out, main) {
   fs.writeFileSync(out, h, { mode: 0o755 });
 }
 
+// The kind of a file in a bundle, by its name.
+function kindOf(name) {
+  if (name.endsWith('.dll')) return 'assembly';
+  if (name.endsWith('.deps.json')) return 'deps';
+  if (name.endsWith('.runtimeconfig.json')) return 'config';
+  if (name.endsWith('.pdb')) return 'symbols';
+  return /\.so\b/.test(name) ? 'native' : 'unknown';
+}
+
 function build(hostFile, fw, out, main, files, compress) {
   let host = fs.readFileSync(hostFile);
   const old = parse(host);
@@ -165,23 +212,40 @@ function build(hostFile, fw, out, main, files, compress) {
   const sig = host.indexOf(SIG);
   rename(host, main);
 
-  const { deps, config } = selfContained(fw, main, files.filter(f => f.name.endsWith('.dll') && f.extra).map(f => f.name));
+  const extra = files.filter(f => f.name.endsWith('.dll') && f.extra).map(f => f.name);
+  const { deps, config } = selfContained(fw, main, extra);
   files.push(deps, config);
 
   const parts = [host], list = [], special = { deps: [0, 0], config: [0, 0] }, hash = crypto.createHash('sha256');
   let at = host.length;
   for (const f of files) {
-    const kind = f.name.endsWith('.dll') ? 'assembly' : f.name.endsWith('.deps.json') ? 'deps' : f.name.endsWith('.runtimeconfig.json') ? 'config' : f.name.endsWith('.pdb') ? 'symbols' : /\.so\b/.test(f.name) ? 'native' : 'unknown';
+    const kind = kindOf(f.name);
     const packed = compress && kind === 'assembly', data = packed ? zlib.deflateRawSync(f.data, { level: 1 }) : f.data;
-    const align = kind === 'assembly' && !packed ? 4096 : 16, pad = (align - at % align) % align;     // assemblies are mapped, unless packed
+    const align = kind === 'assembly' && !packed ? 4096 : 16;   // assemblies are mapped, unless packed
+    const pad = (align - at % align) % align;
     parts.push(Buffer.alloc(pad), data); at += pad;
     list.push([at, f.data.length, packed ? data.length : 0, KIND[kind], f.name]);
     if (special[kind]) special[kind] = [at, f.data.length];
     hash.update(f.data); at += data.length;
   }
-  const header = at, i32 = (...v) => { const b = Buffer.alloc(4 * v.length); v.forEach((x, i) => b.writeInt32LE(x, 4 * i)); parts.push(b); };
-  const i64 = (...v) => { const b = Buffer.alloc(8 * v.length); v.forEach((x, i) => b.writeBigInt64LE(BigInt(x), 8 * i)); parts.push(b); };
-  const str = s => { const b = Buffer.from(s), n = []; let k = b.length; for (; k > 127; k >>= 7) n.push(k & 127 | 128); n.push(k); parts.push(Buffer.from(n), b); };
+  const header = at;
+  const i32 = (...v) => {
+    const b = Buffer.alloc(4 * v.length);
+    v.forEach((x, i) => b.writeInt32LE(x, 4 * i));
+    parts.push(b);
+  };
+  const i64 = (...v) => {
+    const b = Buffer.alloc(8 * v.length);
+    v.forEach((x, i) => b.writeBigInt64LE(BigInt(x), 8 * i));
+    parts.push(b);
+  };
+  const str = s => {
+    const b = Buffer.from(s), n = [];
+    let k = b.length;
+    for (; k > 127; k >>= 7) n.push(k & 127 | 128);
+    n.push(k);
+    parts.push(Buffer.from(n), b);
+  };
   i32(6, 0, list.length); str(hash.digest('hex').slice(0, 12));
   i64(...special.deps, ...special.config, 0);
   for (const [off, size, packed, kind, n] of list) { i64(off, size, packed); parts.push(Buffer.from([kind])); str(n); }
@@ -191,21 +255,29 @@ function build(hostFile, fw, out, main, files, compress) {
   fs.renameSync(tmp, out);
 }
 
-const [cmd, ...words] = process.argv.slice(2), a = words.filter(w => !w.startsWith('--')), flag = name => words.includes('--' + name), frameOf = dir => JSON.parse(fs.readFileSync(path.join(dir, '.framework.json')));
+const [cmd, ...words] = process.argv.slice(2), a = words.filter(w => !w.startsWith('--'));
+const flag = name => words.includes('--' + name);
+const frameOf = dir => JSON.parse(fs.readFileSync(path.join(dir, '.framework.json')));
 const load = (f, extra) => ({ name: path.basename(f), data: fs.readFileSync(f), extra });
 if (cmd === 'list') {
   const i = parse(fs.readFileSync(a[0]));
   console.log(`bundle version ${i.major}.${i.minor}, ${i.files.length} files, host ${i.hostSize} bytes`);
-  for (const f of i.files) console.log(String(f.size).padStart(10), Object.keys(KIND)[f.kind].padEnd(9), f.packed ? 'packed' : '      ', f.name);
+  for (const f of i.files) {
+    const kind = Object.keys(KIND)[f.kind];
+    console.log(String(f.size).padStart(10), kind.padEnd(9), f.packed ? 'packed' : '      ', f.name);
+  }
 } else if (cmd === 'root') root(a[0], a[1]);
 else if (cmd === 'frame') frame(a[0], a[1]);
 else if (cmd === 'pick') pick(a[0], a[1], a.slice(2));
 else if (cmd === 'apphost') apphost(a[0], a[1], path.basename(a[2]));
 else if (cmd === 'folder') folder(a[0], a[1], a[2], a[3]);
-else if (cmd === 'launch') build(a[0], frameOf(a[1]), a[2], path.basename(a[3]), [load(a[3]), load(path.join(a[1], 'System.Private.CoreLib.dll'))]);
-else if (cmd === 'single') {
+else if (cmd === 'launch') {
+  const files = [load(a[3]), load(path.join(a[1], 'System.Private.CoreLib.dll'))];
+  build(a[0], frameOf(a[1]), a[2], path.basename(a[3]), files);
+} else if (cmd === 'single') {
   const fw = frameOf(a[1]);
   if (flag('base')) fw.frameworks = { 'Microsoft.NETCore.App': fw.frameworks['Microsoft.NETCore.App'] };
   const names = Object.values(fw.frameworks).flatMap(f => Object.keys(f.runtime));
-  build(a[0], fw, a[2], path.basename(a[3]), [load(a[3]), ...a.slice(4).map(f => load(f, true)), ...names.map(n => load(path.join(a[1], n)))], flag('compress'));
+  const files = [load(a[3]), ...a.slice(4).map(f => load(f, true)), ...names.map(n => load(path.join(a[1], n)))];
+  build(a[0], fw, a[2], path.basename(a[3]), files, flag('compress'));
 } else { console.error('usage: see the top of this file'); process.exit(2); }

@@ -1,5 +1,5 @@
-// What glibc's builds of libstdc++ and libgcc_s want of the C library and musl does
-// not have. With it they can be loaded into a program that was built for musl, such as
+// What glibc's builds of libstdc++ and libgcc_s need from the C library and musl
+// lacks. With it they can be loaded into a program that was built for musl, such as
 // a .NET host for Alpine Linux, on a machine that has no such libraries of its own.
 #define _GNU_SOURCE
 #include <link.h>
@@ -25,7 +25,7 @@ uint32_t arc4random(void) {
 
 int __pthread_key_create(pthread_key_t *key, void (*destroy)(void *)) { return pthread_key_create(key, destroy); }
 
-// libgcc_s has these two itself, but of a version that musl's linker does not take.
+// libgcc_s has these two itself, but in a symbol version that musl's linker does not accept.
 int __cpu_indicator_init(void) { return 0; }
 struct {
     unsigned vendor, type, subtype, features[1];

@@ -49,18 +49,22 @@ static class Stage0
         Type kind = core.GetType("Microsoft.CodeAnalysis.OutputKind");
 
         IList refs = ListOf(reference);
-        foreach (string dll in Directory.GetFiles(a[1], "*.dll").Concat(Directory.GetFiles(dir, "Microsoft.CodeAnalysis*.dll")))
-            refs.Add(Call(reference, null, "CreateFromFile", p => p.Length > 0 && p[0].ParameterType == typeof(string), dll));
+        string[] framework = Directory.GetFiles(a[1], "*.dll");
+        foreach (string dll in framework.Concat(Directory.GetFiles(dir, "Microsoft.CodeAnalysis*.dll")))
+            refs.Add(Call(reference, null, "CreateFromFile",
+                          p => p.Length > 0 && p[0].ParameterType == typeof(string), dll));
         IList trees = ListOf(tree);
         trees.Add(Call(cs.GetType("Microsoft.CodeAnalysis.CSharp.CSharpSyntaxTree"), null, "ParseText",
-                       p => p[0].ParameterType == typeof(string) && p.Length > 2 && p.Any(q => q.Name == "path") && p.Last().Name == "cancellationToken" && !p.Any(q => q.Name == "diagnosticOptions"),
+                       p => p[0].ParameterType == typeof(string) && p.Length > 2 && p.Any(q => q.Name == "path")
+                           && p.Last().Name == "cancellationToken" && !p.Any(q => q.Name == "diagnosticOptions"),
                        File.ReadAllText(a[2])));
 
         ConstructorInfo c = options.GetConstructors().OrderByDescending(x => x.GetParameters().Length).First();
         object[] ca = c.GetParameters().Select(p =>
             p.ParameterType == kind ? Enum.Parse(kind, "ConsoleApplication")
             : p.Name == "allowUnsafe" ? true
-            : p.DefaultValue != null && p.DefaultValue != DBNull.Value ? (p.ParameterType.IsEnum ? Enum.ToObject(p.ParameterType, p.DefaultValue) : p.DefaultValue)
+            : p.DefaultValue != null && p.DefaultValue != DBNull.Value
+                ? (p.ParameterType.IsEnum ? Enum.ToObject(p.ParameterType, p.DefaultValue) : p.DefaultValue)
             : p.ParameterType.IsValueType ? Activator.CreateInstance(p.ParameterType) : null).ToArray();
 
         object comp = Call(cs.GetType("Microsoft.CodeAnalysis.CSharp.CSharpCompilation"), null, "Create",

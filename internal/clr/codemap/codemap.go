@@ -103,6 +103,7 @@ type layout struct {
 	HdrUnwinds uint32 `clr:"RealCodeHeader.NumUnwindInfos"`
 	HdrUnwind  uint32 `clr:"RealCodeHeader.UnwindInfos"`
 	HdrEH      uint32 `clr:"RealCodeHeader.EHInfo,optional"`
+	HdrDebug   uint32 `clr:"RealCodeHeader.DebugInfo,optional"`
 
 	FuncSize   uint32 `clr:"RuntimeFunction.!"`
 	FuncBegin  uint32 `clr:"RuntimeFunction.BeginAddress"`

@@ -21,21 +21,41 @@ type Sample struct {
 // image and of each code heap that cannot be unloaded. It reads the index in the
 // opposite direction to Lookup, so that the two can be checked against each other.
 func (m *Map) Samples(most int) ([]Sample, error) {
-	w := sampler{m: m, most: most, seen: map[arch.Addr]bool{}}
+	w := sampler{m: m, most: most, seen: map[arch.Addr]bool{}, sections: maxSampled, entries: maxEntries}
+	w.visit = func(s *section) error {
+		if s.flags&sectionCollectible != 0 {
+			return nil
+		}
+		return w.section(s)
+	}
 	err := w.level(m.l.TopMap, levels-1)
 	return w.out, err
 }
 
 type sampler struct {
-	m    *Map
-	most int
-	seen map[arch.Addr]bool // range sections
-	work int                // entries and fragments
-	out  []Sample
+	m     *Map
+	most  int
+	visit func(*section) error
+	seen  map[arch.Addr]bool // range sections
+	work  int                // entries and fragments
+	out   []Sample
+
+	sections, entries int // bounds of seen and of work
+
+	tolerant, lacks bool // what cannot be read is left out; that has happened
+}
+
+// failed is the error to return for one that was met.
+func (w *sampler) failed(err error) error {
+	if err == nil || !w.tolerant {
+		return err
+	}
+	w.lacks = true
+	return nil
 }
 
 func (w *sampler) full() bool {
-	return len(w.out) >= w.most || len(w.seen) >= maxSampled || w.work >= maxEntries
+	return len(w.out) >= w.most || len(w.seen) >= w.sections || w.work >= w.entries
 }
 
 // level visits one array of the range section map.
@@ -46,7 +66,7 @@ func (w *sampler) level(at arch.Addr, level int) error {
 		}
 		p, err := w.m.mem.Pointer(at + 8*i)
 		if err != nil {
-			return err
+			return w.failed(err)
 		}
 		if w.work++; p&^pointerFlag == 0 {
 			continue
@@ -68,24 +88,24 @@ func (w *sampler) fragments(p arch.Addr) error {
 	for ; p != 0 && !w.full(); w.work++ {
 		at, err := w.m.mem.Pointer(p + arch.Addr(w.m.l.FragSection))
 		if err != nil {
-			return err
+			return w.failed(err)
 		}
 		begin, err := w.m.mem.Pointer(p + arch.Addr(w.m.l.FragBegin))
 		if err != nil {
-			return err
+			return w.failed(err)
 		}
 		if !w.seen[at] {
 			w.seen[at] = true
-			if s, ok, err := w.m.readSection(at, begin); err != nil {
+			s, ok, err := w.m.readSection(at, begin)
+			if err == nil && ok {
+				err = w.visit(&s)
+			}
+			if err = w.failed(err); err != nil {
 				return err
-			} else if ok && s.flags&sectionCollectible == 0 {
-				if err := w.section(&s); err != nil {
-					return err
-				}
 			}
 		}
 		if p, err = w.m.mem.Pointer(p + arch.Addr(w.m.l.FragNext)); err != nil {
-			return err
+			return w.failed(err)
 		}
 		p &^= pointerFlag
 	}

@@ -85,6 +85,9 @@ type layout struct {
 	NodeCode  uint32 `clr:"NativeCodeVersionNode.NativeCode"`
 	NodeTier  uint32 `clr:"NativeCodeVersionNode.OptimizationTier,optional"`
 	ModFlags  uint32 `clr:"Module.Flags"`
+
+	Target uint32 `clr:"PInvokeMethodDesc.Target|NDirectWriteableData.Target,optional"`
+	Data   uint32 `clr:"PInvokeMethodDesc.WriteableData,optional"` // .NET 8: what has the target
 }
 
 // Reader reads MethodDescs of one runtime. It is not safe for concurrent use.
@@ -221,4 +224,20 @@ func (r *Reader) Dynamic(m *Method) (DynamicInfo, error) {
 	}
 	d.Signature, err = r.mem.Bytes(sig, int(n))
 	return d, err
+}
+
+// Target returns the address of the native function that a P/Invoke has been linked to; until
+// then that of the runtime's code that links it; 0 if it is not known.
+func (r *Reader) Target(m *Method) (arch.Addr, error) {
+	if m.Class != PInvoke || r.l.Target == contract.Absent {
+		return 0, nil
+	}
+	at := m.Desc
+	if r.l.Data != contract.Absent {
+		var err error
+		if at, err = r.mem.Pointer(at + arch.Addr(r.l.Data)); err != nil {
+			return 0, err
+		}
+	}
+	return r.mem.Pointer(at + arch.Addr(r.l.Target))
 }

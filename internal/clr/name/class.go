@@ -8,10 +8,10 @@ import (
 
 // Class is what a type is called.
 type Class struct {
-	Display  string // with namespaces and generic arguments, as C# would write it
-	Short    string // Display without namespaces
-	Assembly string // simple name; of an array that of its element's type
-	Passing  bool   // it can be unloaded; then its ClassID may become another class's
+	Display     string // with namespaces and generic arguments, as C# would write it
+	Short       string // Display without namespaces
+	Assembly    string // simple name; of an array that of its element's type
+	Collectible bool   // it can be unloaded; then its ClassID may become another class's
 }
 
 // Class names the type of a type handle, such as a MethodTable, which is what the
@@ -21,7 +21,7 @@ func (n *Namer) Class(h arch.Addr) (Class, error) {
 		return c, nil
 	}
 	c, err := n.class(h)
-	if err == nil && !c.Passing {
+	if err == nil && !c.Collectible {
 		if err := n.take(nameCost + len(c.Display) + len(c.Short) + len(c.Assembly)); err != nil {
 			return Class{}, err
 		}
@@ -35,7 +35,7 @@ func (n *Namer) class(h arch.Addr) (Class, error) {
 	if err != nil {
 		return Class{}, err
 	}
-	out := Class{Passing: t.Collectible}
+	out := Class{Collectible: t.Collectible}
 	if out.Display, err = n.Type(h, ecma335.Full); err != nil {
 		return Class{}, err
 	}

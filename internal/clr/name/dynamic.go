@@ -5,6 +5,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/method"
+	"clrsnap/internal/clr/types"
 	"clrsnap/internal/ecma335"
 )
 
@@ -26,7 +27,14 @@ var stubKinds = map[string]string{
 	"DelegateInvoke_Invoke":       "delegate invoke",
 }
 
+// delegateStubs are those that are made for one type of delegate.
+var delegateStubs = map[string]bool{"MulticastDelegate_Invoke": true, "WrapperDelegate_Invoke": true}
+
 const stubPrefix = "IL_STUB_"
+
+// PInvokeStub is the exact name of all stubs from which P/Invokes are called. P/Invokes with the
+// same parameters share one (dllimport.cpp, CreateInteropILStub).
+const PInvokeStub = stubPrefix + "PInvoke"
 
 // dynamic names a method without metadata: one that the program made with
 // DynamicMethod or compiled from an expression, or an IL stub of the runtime.
@@ -46,6 +54,9 @@ func (n *Namer) dynamic(m *method.Method) (Method, error) {
 		}
 		out.Display = "[IL stub: " + kind + "]"
 		out.Short = out.Display
+		if delegateStubs[rest] {
+			n.delegate(m, kind, &out)
+		}
 	}
 	sig, err := ecma335.DecodeMethodSig(d.Signature)
 	if err != nil {
@@ -56,6 +67,21 @@ func (n *Namer) dynamic(m *method.Method) (Method, error) {
 		out.Signature = a.md.FormatParams(sig, ecma335.TypeArgs{Handle: n.handleName(ecma335.Short)}, ecma335.Short)
 	}
 	return out, nil
+}
+
+// delegate adds to the name of a stub the type of delegate that it is for. The stub's MethodDesc is
+// among those of that type (comdelegate.cpp, COMDelegate::GetMulticastInvoke); other stubs belong
+// to a type that is not in metadata.
+func (n *Namer) delegate(m *method.Method, kind string, out *Method) {
+	t, err := n.types.Read(m.MethodTable)
+	if err != nil || t.Kind != types.Class || t.RID == 0 {
+		return
+	}
+	long, err1 := n.Type(m.MethodTable, ecma335.Full)
+	short, err2 := n.Type(m.MethodTable, ecma335.Short)
+	if err1 == nil && err2 == nil {
+		out.Display, out.Short = "["+kind+" "+long+"]", "["+kind+" "+short+"]"
+	}
 }
 
 // handleName names the type handles in signatures that the runtime made.

@@ -35,8 +35,24 @@ type Friendly struct {
 	Kind   Kind   // of the innermost part
 
 	// MethodArity is how many of the type's generic arguments, counted from
-	// the last, are really those of Method.
+	// the last, are really those of Method; AllOfThem for the types that F# makes.
 	MethodArity int
+}
+
+// AllOfThem is the MethodArity of a type whose generic arguments are all its method's: those
+// that F# makes declare the parameters that they need, whatever the types around them declare,
+// and their names do not say how many.
+const AllOfThem = -1
+
+// typeArgs returns how many of n generic arguments are those of Type.
+func (f Friendly) typeArgs(n int) int {
+	switch {
+	case f.MethodArity == AllOfThem:
+		return 0
+	case f.MethodArity > n:
+		return n // these are not the arguments of that type
+	}
+	return n - f.MethodArity
 }
 
 // maxLayers bounds how often generated names may be wrapped in each other;
@@ -61,14 +77,20 @@ const maxLayers = 16
 //	Ns.<File>F0123…__Hidden             Go                         Ns.Hidden.Go
 //	Ns.Outer                            .ctor                      Ns.Outer..ctor
 //	Ns.Outer                            System.IDisposable.Dispose unchanged; Short: Outer.IDisposable.Dispose
-//	Ns.Outer+VB$StateMachine_5_RunAsync MoveNext                   Ns.Outer.RunAsync
+//	Ns.Outer+VB$StateMachine_5_RunAsync MoveNext, Async            Ns.Outer.RunAsync{async}
 //	Ns.Outer+_Closure$__                _Lambda$__9-0              Ns.Outer.{lambda 9-0}
+//	Ns.Outer+_Closure$__9-0             _Lambda$__1                Ns.Outer.{lambda 9-1}
 //	Ns.Outer+loop@12-1                  Invoke                     Ns.Outer.loop{lambda 12-1}
+//	Ns.Outer+work@14                    MoveNext, Async            Ns.Outer.work{async}
+//	Ns.Outer+items@16                   GenerateNext               Ns.Outer.items{iterator}
 //
 // A lambda's numbers are the compiler's: which method of the type (it distinguishes
-// overloads) and which lambda in it; F# has the line instead. The C#
+// overloads) and which lambda in it; F# has the line instead. The C# and Visual Basic
 // patterns are Roslyn's (dotnet/roslyn, src/Compilers/CSharp/Portable/Symbols/
-// Synthesized/GeneratedNames.cs and GeneratedNameKind.cs).
+// Synthesized/GeneratedNames.cs and GeneratedNameKind.cs; VisualBasic/Portable/Symbols/
+// SynthesizedSymbols/GeneratedNames.vb). F#'s are those of dotnet/fsharp (tests/
+// FSharp.Compiler.ComponentTests/EmittedIL): what it makes of task { } is a state machine, of
+// seq { } a subclass of GeneratedSequenceBase, of async { } closures like those of lambdas.
 func FriendlyName(typeName, method string, hint Hint) Friendly {
 	plain := Friendly{Type: typeName, Method: method}
 	if !strings.ContainsAny(typeName, "<$@") && !strings.ContainsAny(method, "<$") {
@@ -82,14 +104,6 @@ func FriendlyName(typeName, method string, hint Hint) Friendly {
 		return f
 	}
 	return plain
-}
-
-// String writes the name for display: nested types after a dot, no arities.
-func (f Friendly) String() string { return displayType(f.Type) + "." + f.Method + f.Suffix }
-
-// Short is String without namespaces.
-func (f Friendly) Short() string {
-	return displayType(cutNamespace(f.Type)) + "." + shortMember(f.Method) + f.Suffix
 }
 
 // resolve peels one layer off: the type that the compiler made around the
@@ -111,13 +125,14 @@ func resolve(segs []string, method string, hint Hint, depth int) (Friendly, bool
 			f, ok = resolve(outer, source, NoHint, depth+1)
 			f.add(StateMachine, machineSuffix(method, hint))
 			matched = true
-		} else if source, line, is := fsharpClosure(last, method); is {
-			f, ok = Friendly{Type: join(outer), Method: source}, true
-			f.add(Lambda, "{lambda "+line+"}")
-			matched = true
+		} else if f, is := fsharp(last, method, hint); is {
+			f.Type = join(outer)
+			return f, true
 		}
 		if matched {
-			f.MethodArity += arity
+			if f.MethodArity != AllOfThem {
+				f.MethodArity += arity
+			}
 			return f, ok
 		}
 	}
@@ -133,8 +148,12 @@ func resolve(segs []string, method string, hint Hint, depth int) (Friendly, bool
 // method, where the enclosing closure type has it instead of the name.
 func resolveMember(segs []string, method, ordinal string, depth int) (f Friendly, matched, ok bool) {
 	if number, is := strings.CutPrefix(method, "_Lambda$__"); is && isOrdinal(strings.TrimPrefix(number, "R")) {
+		number = strings.TrimPrefix(number, "R")
+		if ordinal != "" && !strings.Contains(number, "-") {
+			number = ordinal + "-" + number
+		}
 		f.Type = join(segs)
-		f.add(Lambda, "{lambda "+strings.TrimPrefix(number, "R")+"}")
+		f.add(Lambda, "{lambda "+number+"}")
 		return f, true, true
 	}
 	source, rest, is := generated(method)
@@ -215,7 +234,9 @@ func machineSuffix(member string, hint Hint) string {
 // <>c__9 (generic methods), <>c__DisplayClass9_0, _Closure$__9-0.
 func closure(seg string) (ordinal string, ok bool) {
 	if rest, is := strings.CutPrefix(seg, "_Closure$__"); is {
-		return "", rest == "" || isOrdinal(strings.TrimPrefix(rest, "R"))
+		rest = strings.TrimPrefix(rest, "R")
+		ordinal, _, _ = strings.Cut(rest, "-")
+		return ordinal, rest == "" || isOrdinal(rest)
 	}
 	rest, is := strings.CutPrefix(seg, "<>c")
 	if !is {
@@ -251,18 +272,25 @@ func stateMachine(seg string) (source string, ok bool) {
 	return strings.ReplaceAll(source, "-", "."), true
 }
 
-// fsharpClosure recognises F#'s name@line and name@line-n types by their shape
-// and by the methods that such types have.
-func fsharpClosure(seg, method string) (source, line string, ok bool) {
+// fsharp recognises F#'s name@line and name@line-n types by their shape, and by the methods
+// that such types have.
+func fsharp(seg, method string, hint Hint) (f Friendly, ok bool) {
 	at := strings.LastIndexByte(seg, '@')
 	if at <= 0 || !isOrdinal(strings.TrimSuffix(seg[at+1:], "T")) {
-		return "", "", false
+		return f, false
 	}
-	switch method {
-	case "Invoke", "MoveNext", "GenerateNext", "Specialize":
-		return seg[:at], strings.TrimSuffix(seg[at+1:], "T"), true
+	f = Friendly{Method: seg[:at], MethodArity: AllOfThem}
+	switch {
+	case hint == Async || hint == AsyncIterator: // object expressions may be iterators, written by hand
+		f.add(StateMachine, machineSuffix(method, hint))
+	case method == "GenerateNext":
+		f.add(StateMachine, machineSuffix("MoveNext", Iterator))
+	case method == "Invoke" || method == "MoveNext" || method == "Specialize":
+		f.add(Lambda, "{lambda "+strings.TrimSuffix(seg[at+1:], "T")+"}")
+	default:
+		return f, false
 	}
-	return "", "", false
+	return f, true
 }
 
 // generated takes <source>rest apart. The source may hold brackets of its own.

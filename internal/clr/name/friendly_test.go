@@ -66,10 +66,22 @@ func TestFriendlyName(t *testing.T) {
 		{hidden + "+<>c", "<Go>b__0_0", NoHint, "Ns.Hid.Go{lambda 0_0}", Lambda, 0},
 		// other languages
 		{"Ns.Outer+VB$StateMachine_5_RunAsync", "MoveNext", NoHint, "Ns.Outer.RunAsync", StateMachine, 0},
+		{"Ns.Outer+VB$StateMachine_5_RunAsync", "MoveNext", Async, "Ns.Outer.RunAsync{async}", StateMachine, 0},
+		{"Ns.Outer+VB$StateMachine_5__Run_1`1", "MoveNext", Iterator, "Ns.Outer._Run_1{iterator}", StateMachine, 1},
 		{"Ns.Outer+_Closure$__", "_Lambda$__9-0", NoHint, "Ns.Outer.{lambda 9-0}", Lambda, 0},
-		{"Ns.Outer+_Closure$__9-0", "_Lambda$__R1", NoHint, "Ns.Outer.{lambda 1}", Lambda, 0},
-		{"Ns.Outer+loop@12-1", "Invoke", NoHint, "Ns.Outer.loop{lambda 12-1}", Lambda, 0},
-		{"Ns.Outer+loop@12T", "Invoke", NoHint, "Ns.Outer.loop{lambda 12}", Lambda, 0},
+		{"Ns.Outer", "_Lambda$__9-0", NoHint, "Ns.Outer.{lambda 9-0}", Lambda, 0},
+		{"Ns.Outer+_Closure$__9-0", "_Lambda$__1", NoHint, "Ns.Outer.{lambda 9-1}", Lambda, 0},
+		{"Ns.Outer+_Closure$__R9-0", "_Lambda$__R1", NoHint, "Ns.Outer.{lambda 9-1}", Lambda, 0},
+		{"Ns.Outer+_Closure$__+VB$StateMachine___Lambda$__9-0", "MoveNext", Async,
+			"Ns.Outer.{lambda 9-0}{async}", StateMachine, 0},
+		{"Ns.Outer+_Closure$__9-0+VB$StateMachine___Lambda$__1", "MoveNext", Async,
+			"Ns.Outer.{lambda 9-1}{async}", StateMachine, 0},
+		{"Ns.Outer+loop@12-1", "Invoke", NoHint, "Ns.Outer.loop{lambda 12-1}", Lambda, AllOfThem},
+		{"Ns.Outer+loop@12T", "Specialize", NoHint, "Ns.Outer.loop{lambda 12}", Lambda, AllOfThem},
+		{"Ns.Outer`1+clo@7", "MoveNext", Async, "Ns.Outer.clo{async}", StateMachine, AllOfThem},
+		{"Ns.Outer+work@20-1", "SetStateMachine", Async, "Ns.Outer.work{async SetStateMachine}", StateMachine, AllOfThem},
+		{"Ns.Outer+items@30", "GenerateNext", NoHint, "Ns.Outer.items{iterator}", StateMachine, AllOfThem},
+		{"Ns.Outer+Pipe #1 input@30", "Invoke", NoHint, "Ns.Outer.Pipe #1 input{lambda 30}", Lambda, AllOfThem},
 	} {
 		f := FriendlyName(tt.typ, tt.method, tt.hint)
 		if got := f.String(); got != tt.want || f.Kind != tt.kind || f.MethodArity != tt.arity {
@@ -87,12 +99,23 @@ func TestFriendlyNameUnchanged(t *testing.T) {
 		{"A", "<X>g__|0_0"}, {"A", "<X>g__L"}, {"A", "<X>g__L|"}, {"A", "<<X>b__0"}, {"<Module>", ".cctor"},
 		{"<PrivateImplementationDetails>", "ComputeStringHash"}, {"<>f__AnonymousType0`2", "get_A"},
 		{"<>c", "<X>b__0x"}, {"A+VB$StateMachine_", "MoveNext"},
-		{"A+@12", "Invoke"}, {"A+x@y", "Invoke"}, {"A+x@1", "ToString"},
+		{"A+@12", "Invoke"}, {"A+x@y", "Invoke"},
 		{"A", strings.Repeat("<", 100) + "X" + strings.Repeat(">b__0", 100)},
 		{"A+" + strings.Repeat("<", 100) + "X" + strings.Repeat(">d", 100), "MoveNext"},
 	} {
 		if f := FriendlyName(tt[0], tt[1], Async); f != (Friendly{Type: tt[0], Method: tt[1]}) {
 			t.Errorf("FriendlyName(%q, %q) = %+v, want it unchanged", tt[0], tt[1], f)
+		}
+	}
+}
+
+// A closure of F# has members that nobody wrote; an object expression has some that somebody did.
+func TestFSharpUnchanged(t *testing.T) {
+	for _, hint := range []Hint{NoHint, Iterator} {
+		for _, method := range []string{"ToString", ".ctor", "Dispose"} {
+			if f := FriendlyName("A+x@1", method, hint); f != (Friendly{Type: "A+x@1", Method: method}) {
+				t.Errorf("FriendlyName(A+x@1, %s, %d) = %+v, want it unchanged", method, hint, f)
+			}
 		}
 	}
 }
@@ -133,4 +156,36 @@ func BenchmarkFriendlyName(b *testing.B) {
 	for b.Loop() {
 		FriendlyName("App.Outer`1+<>c__DisplayClass2_0+<<RunAsync>b__0>d", "MoveNext", Async)
 	}
+}
+
+// String writes the name for display: nested types after a dot, no arities.
+func (f Friendly) String() string { return displayType(f.Type) + "." + f.Method + f.Suffix }
+
+// Short is String without namespaces.
+func (f Friendly) Short() string {
+	return displayType(cutNamespace(f.Type)) + "." + shortMember(f.Method) + f.Suffix
+}
+
+// displayType writes nested types after a dot and leaves arities out.
+func displayType(s string) string {
+	segs, ok := splitNested(s)
+	if !ok {
+		return s
+	}
+	for i := range segs {
+		segs[i], _ = cutArity(segs[i])
+	}
+	return strings.Join(segs, ".")
+}
+
+// cutNamespace cuts the namespace off a metadata type name.
+func cutNamespace(s string) string {
+	end := len(s)
+	if i := strings.IndexAny(s, "+<`"); i >= 0 {
+		end = i
+	}
+	if dot := strings.LastIndexByte(s[:end], '.'); dot >= 0 && dot+1 < len(s) {
+		return s[dot+1:]
+	}
+	return s
 }

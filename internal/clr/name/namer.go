@@ -20,6 +20,8 @@ type Method struct {
 	Short     string // Display without namespaces
 	Signature string // parameter types in parentheses; empty where they are not known
 	Assembly  string // simple name; empty for dynamic methods
+
+	Image arch.Addr // of Assembly, where it was loaded; 0: it has none
 }
 
 // Namer names the methods and types of one runtime. It is not safe for
@@ -179,8 +181,8 @@ func (n *Namer) method(m *method.Method) (Method, error) {
 		return Method{}, err
 	}
 	d := naming{n: n, a: a, def: def, typeRID: t.RID, methodRID: m.RID, typeArgs: typeArgs, methodArgs: methodArgs}
-	out := Method{Exact: typeName + "." + def.Name, Assembly: a.name}
-	f := FriendlyName(typeName, def.Name, d.hint(typeName))
+	out := Method{Exact: typeName + "." + def.Name, Assembly: a.name, Image: a.id.base}
+	f := FriendlyName(typeName, def.Name, hintOf(a.md, t.RID, typeName))
 	out.Display, out.Short = d.display(f, ecma335.Full), d.display(f, ecma335.Short)
 	out.Signature = d.signature(f)
 	return out, nil
@@ -292,13 +294,17 @@ func (n *Namer) className(t types.Type, style ecma335.Style, b *budget, depth in
 	}
 	// As an argument of the framework's builders, a state machine is shown as the
 	// method that it was compiled from.
-	if f := FriendlyName(q.String(), "MoveNext", NoHint); f.Kind == StateMachine && f.MethodArity <= len(args) {
-		own := len(args) - f.MethodArity
+	name, hint := q.String(), NoHint
+	if strings.Contains(name, "@") { // F#'s are not told from its closures by their names
+		hint = hintOf(a.md, t.RID, name)
+	}
+	if f := FriendlyName(name, "MoveNext", hint); f.Kind == StateMachine && f.MethodArity <= len(args) {
+		own := f.typeArgs(len(args))
 		s := ecma335.ParseTypeName(f.Type).Format(args[:own], style) + "." + f.Method
 		if own < len(args) {
 			s += "<" + strings.Join(args[own:], ", ") + ">"
 		}
-		return s + f.Suffix, nil
+		return s + strings.TrimSuffix(f.Suffix, "{async}"), nil
 	}
 	return q.Format(args, style), nil
 }

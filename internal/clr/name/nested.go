@@ -75,30 +75,6 @@ func cutArity(seg string) (string, int) {
 	return seg[:i], n
 }
 
-// displayType writes nested types after a dot and leaves arities out.
-func displayType(s string) string {
-	segs, ok := splitNested(s)
-	if !ok {
-		return s
-	}
-	for i := range segs {
-		segs[i], _ = cutArity(segs[i])
-	}
-	return strings.Join(segs, ".")
-}
-
-// cutNamespace cuts the namespace off a metadata type name.
-func cutNamespace(s string) string {
-	end := len(s)
-	if i := strings.IndexAny(s, "+<`"); i >= 0 {
-		end = i
-	}
-	if dot := strings.LastIndexByte(s[:end], '.'); dot >= 0 && dot+1 < len(s) {
-		return s[dot+1:]
-	}
-	return s
-}
-
 // shortMember cuts the namespaces out of an explicit interface implementation:
 // System.Collections.Generic.IEnumerable<System.Int32>.GetEnumerator becomes
 // IEnumerable<Int32>.GetEnumerator. Other names hold no dot, or begin with one.

@@ -17,14 +17,14 @@ const (
 	maxHidden = 1 << 10
 )
 
-// ErrRoom: the bound on metadata and names is reached, so that further methods have no names.
-var ErrRoom = fmt.Errorf("the program's metadata and names are larger than the %d MB that clrsnap keeps of them",
+// ErrLimit: the bound on metadata and names is reached, so that further methods have no names.
+var ErrLimit = fmt.Errorf("the program's metadata and names are larger than the %d MB that clrsnap keeps of them",
 	maxKept>>20)
 
 // take reserves room for so many bytes.
 func (n *Namer) take(bytes int) error {
 	if bytes > n.room {
-		return ErrRoom
+		return ErrLimit
 	}
 	n.room -= bytes
 	return nil

@@ -70,7 +70,7 @@ func TestRoomForMetadata(t *testing.T) {
 			err := look(i)
 			if err == nil {
 				kept++
-			} else if !errors.Is(err, ErrRoom) {
+			} else if !errors.Is(err, ErrLimit) {
 				t.Fatal(err)
 			}
 		}

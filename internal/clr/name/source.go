@@ -15,13 +15,13 @@ type naming struct {
 	typeArgs, methodArgs []typeText
 }
 
-// hint distinguishes async methods from iterators, whose state machines are named alike.
-func (d *naming) hint(typeName string) Hint {
-	if !strings.Contains(typeName, ">d") {
+// hintOf distinguishes async methods from iterators, whose state machines are named alike.
+func hintOf(md *ecma335.Metadata, typeRID uint32, typeName string) Hint {
+	if !strings.Contains(typeName, ">d") && !strings.ContainsAny(typeName, "$@") {
 		return NoHint
 	}
 	implements := func(name string) bool {
-		ok, err := d.a.md.Implements(d.typeRID, name)
+		ok, err := md.Implements(typeRID, name)
 		return err == nil && ok
 	}
 	async := implements("System.Runtime.CompilerServices.IAsyncStateMachine")
@@ -46,10 +46,9 @@ func pick(args []typeText, style ecma335.Style) []string {
 
 func (d *naming) display(f Friendly, style ecma335.Style) string {
 	typeArgs, methodArgs := pick(d.typeArgs, style), pick(d.methodArgs, style)
-	if k := f.MethodArity; k > 0 && k <= len(typeArgs) {
-		methodArgs = append(typeArgs[len(typeArgs)-k:len(typeArgs):len(typeArgs)], methodArgs...)
-		typeArgs = typeArgs[:len(typeArgs)-k]
-	}
+	own := f.typeArgs(len(typeArgs))
+	methodArgs = append(typeArgs[own:len(typeArgs):len(typeArgs)], methodArgs...)
+	typeArgs = typeArgs[:own]
 	s := ecma335.ParseTypeName(f.Type).Format(typeArgs, style)
 	member := f.Method
 	if style == ecma335.Short {
@@ -62,17 +61,14 @@ func (d *naming) display(f Friendly, style ecma335.Style) string {
 	return s + f.Suffix
 }
 
-// maxOverloads bounds the search for the source of a state machine.
-const maxOverloads = 1 << 14
-
 // signature returns the parameter types of the method that the author wrote. A
 // state machine has lost them; they are those of the method it was made from, if
-// that has no overloads.
+// that can be told from its overloads.
 func (d *naming) signature(f Friendly) string {
-	def := d.def
+	def, generic := d.def, 0
 	if f.Kind == StateMachine {
 		var ok bool
-		if def, ok = d.source(f); !ok {
+		if def, generic, ok = d.source(); !ok {
 			return ""
 		}
 	}
@@ -80,45 +76,37 @@ func (d *naming) signature(f Friendly) string {
 	if err != nil {
 		return ""
 	}
-	return d.a.md.FormatParams(sig, d.sigArgs(f), ecma335.Short)
+	return d.a.md.FormatParams(sig, d.sigArgs(generic), ecma335.Short)
 }
 
-func (d *naming) source(f Friendly) (ecma335.MethodDef, bool) {
-	rid := d.typeRID
-	for name := ""; name != f.Type; {
-		outer, ok, err := d.a.md.EnclosingType(rid)
-		if err != nil || !ok {
-			return ecma335.MethodDef{}, false
-		}
-		rid = outer
-		if name, err = d.a.md.TypeName(rid); err != nil {
-			return ecma335.MethodDef{}, false
-		}
-	}
-	t, err := d.a.md.TypeDef(rid)
+// source finds the method that a state machine was made from: a member of the type around
+// the machine, and named in the machine's name. Of a lambda that is the method <Main>b__8_1
+// beside the machine <<Main>b__8_1>d, and not Main. generic is how many generic parameters
+// the method has; the machine has them behind those of the type around it.
+func (d *naming) source() (def ecma335.MethodDef, generic int, ok bool) {
+	machine, err := d.a.md.TypeDef(d.typeRID)
 	if err != nil {
-		return ecma335.MethodDef{}, false
+		return def, 0, false
 	}
-	end := d.a.md.Rows(ecma335.TableMethodDef) + 1
-	if next, err := d.a.md.TypeDef(rid + 1); err == nil {
-		end = next.MethodList
+	segment, generic := cutArity(machine.Name)
+	name, ok := stateMachine(segment)
+	if !ok {
+		return def, 0, false
 	}
-	var found ecma335.MethodDef
-	n := 0
-	for r := t.MethodList; r < end && r-t.MethodList < maxOverloads; r++ {
-		if def, err := d.a.md.MethodDef(r); err == nil && def.Name == f.Method {
-			found = def
-			n++
-		}
+	outer, ok, err := d.a.md.EnclosingType(d.typeRID)
+	if err != nil || !ok {
+		return def, 0, false
 	}
-	return found, n == 1
+	def, ok, err = d.a.md.OnlyMethod(outer, name)
+	return def, generic, ok && err == nil
 }
 
 // sigArgs names generic parameters: by the arguments that this code was compiled
-// for, else as the source does.
-func (d *naming) sigArgs(f Friendly) ecma335.TypeArgs {
+// for, else as the source does. The last of the type's arguments, so many as generic says, are
+// those of the method that has the signature.
+func (d *naming) sigArgs(generic int) ecma335.TypeArgs {
 	typeArgs, methodArgs := pick(d.typeArgs, ecma335.Short), pick(d.methodArgs, ecma335.Short)
-	if k := f.MethodArity; f.Kind == StateMachine && k > 0 && k <= len(typeArgs) {
+	if k := generic; k > 0 && k <= len(typeArgs) {
 		methodArgs, typeArgs = typeArgs[len(typeArgs)-k:], typeArgs[:len(typeArgs)-k]
 	}
 	params := func(t ecma335.Table, rid uint32) []string {

@@ -104,10 +104,10 @@ func (k FrameKind) way() way {
 	return wayUnknown
 }
 
-// Stays reports whether Frames of a kind lead back to other code as long as they are
+// AlwaysReturns reports whether Frames of a kind lead back to other code as long as they are
 // on the chain. The others only mark a place, or lead back only while their call has
 // not returned.
-func (k FrameKind) Stays() bool { return k.way() > wayCall }
+func (k FrameKind) AlwaysReturns() bool { return k.way() > wayCall }
 
 // Lazy reports whether Frames of a kind may lead to native code, from which one has to
 // unwind to the nearest managed frame.
@@ -126,6 +126,7 @@ type frameLayout struct {
 	CallSP uint32 `clr:"InlinedCallFrame.CallSiteSP"`
 	CallIP uint32 `clr:"InlinedCallFrame.CallerReturnAddress"`
 	CallFP uint32 `clr:"InlinedCallFrame.CalleeSavedFP"`
+	Callee uint32 `clr:"InlinedCallFrame.Datum,optional"`
 
 	Block      uint32 `clr:"FramedMethodFrame.TransitionBlockPtr"`
 	BlockSize  uint32 `clr:"TransitionBlock.!"`
@@ -145,6 +146,7 @@ type frameLayout struct {
 
 	// Of the runtimes that have HelperMethodFrames: parts of their LazyMachState
 	// (amd64/gmscpu.h).
+	HelperMethod   uint32 `clr:"HelperMethodFrame.Method,optional"`
 	HelperIP       uint32 `clr:"HelperMethodFrame.Rip,optional"`
 	HelperSP       uint32 `clr:"HelperMethodFrame.Rsp,optional"`
 	HelperReturn   uint32 `clr:"HelperMethodFrame.RetAddr,optional"`
@@ -232,12 +234,12 @@ func (c *Chain) Next(s *target.Stack, at arch.Addr) (arch.Addr, bool) {
 
 // Why the code that a Frame leads back to is not known.
 var (
-	// ErrUnread: memory of the Frame was not captured. Stack.Miss says which.
-	ErrUnread = errors.New("a Frame cannot be read")
-	// ErrKind: the layout of this kind of Frame is not known.
-	ErrKind = errors.New("a Frame is of an unknown kind")
-	// ErrNowhere: Frames of this kind lead back to code, but its return address is 0.
-	ErrNowhere = errors.New("a Frame has no return address")
+	// ErrNotCaptured: memory of the Frame was not captured. Stack.Miss says which.
+	ErrNotCaptured = errors.New("a Frame cannot be read")
+	// ErrUnknownFrame: the layout of this kind of Frame is not known.
+	ErrUnknownFrame = errors.New("a Frame is of an unknown kind")
+	// ErrNoReturnAddress: Frames of this kind lead back to code, but its return address is 0.
+	ErrNoReturnAddress = errors.New("a Frame has no return address")
 )
 
 // Context sets ctx to the registers of the managed frame that the Frame at
@@ -249,7 +251,7 @@ var (
 func (c *Chain) Context(s *target.Stack, at arch.Addr, ctx *arch.Context) (kind FrameKind, leads bool, err error) {
 	kind, ok := c.Kind(s, at)
 	if !ok {
-		return kind, false, ErrUnread
+		return kind, false, ErrNotCaptured
 	}
 	switch kind.way() {
 	case wayMark:
@@ -272,15 +274,15 @@ func (c *Chain) Context(s *target.Stack, at arch.Addr, ctx *arch.Context) (kind 
 		ok = c.context(s, at+arch.Addr(c.l.SoftwareContext), ctx)
 		ctx.Valid &= c.a.NonVolatile
 	default:
-		return kind, false, ErrKind
+		return kind, false, ErrUnknownFrame
 	}
 	switch {
 	case !ok:
-		return kind, false, ErrUnread
+		return kind, false, ErrNotCaptured
 	case ctx.IP != 0:
 		return kind, true, nil
-	case kind.Stays():
-		return kind, false, ErrNowhere
+	case kind.AlwaysReturns():
+		return kind, false, ErrNoReturnAddress
 	}
 	return kind, false, nil
 }
@@ -301,6 +303,28 @@ func (c *Chain) inlinedCall(s *target.Stack, at arch.Addr, ctx *arch.Context) bo
 	ctx.Set(c.a.SP, sp)
 	ctx.Set(c.a.FP, fp)
 	return ok
+}
+
+// Bits of InlinedCallFrame.Datum (frames.h, InlinedCallFrame::HasFunction and
+// InlinedCallFrameMarker).
+const (
+	datumAddress = 1 // the rest is the address of code, not a MethodDesc
+	datumMarks   = 7 // what is not part of a MethodDesc's address
+)
+
+// PInvoke returns what the Frame at address at says of the P/Invoke that its thread is in: the
+// address to which that returns, and the MethodDesc of what is called. It returns 0 for the
+// MethodDesc where the Frame is of another kind, is in no call, or does not say.
+func (c *Chain) PInvoke(s *target.Stack, at arch.Addr) (returns, desc arch.Addr) {
+	if kind, ok := c.Kind(s, at); !ok || kind != InlinedCallFrame || c.l.Callee == contract.Absent {
+		return 0, 0
+	}
+	ip, ok1 := s.Uint64(at + arch.Addr(c.l.CallIP))
+	datum, ok2 := s.Uint64(at + arch.Addr(c.l.Callee))
+	if !ok1 || !ok2 || ip == 0 || datum&datumAddress != 0 {
+		return 0, 0
+	}
+	return arch.Addr(ip), arch.Addr(datum &^ datumMarks)
 }
 
 func (c *Chain) transition(s *target.Stack, at arch.Addr, ctx *arch.Context) bool {
@@ -357,6 +381,18 @@ func (c *Chain) helperMethod(s *target.Stack, at arch.Addr, ctx *arch.Context) b
 	}
 	return c.calleeSaved(s, at+arch.Addr(l.HelperUnwound), ctx) &&
 		c.pointedRegisters(s, at+arch.Addr(l.HelperPointers), ctx)
+}
+
+// Method returns the MethodDesc of the runtime function that the Frame at an address belongs to, if
+// managed code has called it like a method; 0: it is of another kind, or the runtime has not looked
+// for it yet.
+func (c *Chain) Method(s *target.Stack, at arch.Addr) arch.Addr {
+	kind, ok := c.Kind(s, at)
+	if !ok || kind.way() != wayHelper || c.l.HelperMethod == contract.Absent {
+		return 0
+	}
+	desc, _ := s.Uint64(at + arch.Addr(c.l.HelperMethod))
+	return arch.Addr(desc)
 }
 
 // pointedRegisters sets the registers whose place on the stack is known, from a

@@ -139,7 +139,7 @@ func testChainContext(t *testing.T, d *contract.Descriptor) {
 			t.Errorf("%v: %+v", kind, ctx)
 		}
 		s.Data = s.Data[:0x104] // the Frame is cut off
-		if _, ok, err := c.Context(&s.Stack, frameAt, &ctx); ok || err != ErrUnread {
+		if _, ok, err := c.Context(&s.Stack, frameAt, &ctx); ok || err != ErrNotCaptured {
 			t.Errorf("%v: a context from memory that is not there: %v", kind, err)
 		}
 	}
@@ -174,7 +174,7 @@ func TestHelperMethodFrame(t *testing.T) {
 		t.Errorf("%+v", ctx)
 	}
 	s.set(frameAt+arch.Addr(l.HelperPointers)+arch.Addr(l.Rbx), 8)
-	if _, ok, err := c.Context(&s.Stack, frameAt, &ctx); ok || err != ErrUnread {
+	if _, ok, err := c.Context(&s.Stack, frameAt, &ctx); ok || err != ErrNotCaptured {
 		t.Error("a context with a register that lies beside the stack")
 	}
 }
@@ -190,6 +190,41 @@ func testInactiveInlinedCallFrame(t *testing.T, d *contract.Descriptor) {
 	var ctx arch.Context
 	if kind, ok, err := c.Context(&s.Stack, base, &ctx); kind != InlinedCallFrame || ok || err != nil {
 		t.Errorf("%v, %v, %v", kind, ok, err)
+	}
+}
+
+// TestFrameOfPInvoke: an InlinedCallFrame names a MethodDesc only while the call lasts, and only if
+// its word for that is not the address of code.
+func TestFrameOfPInvoke(t *testing.T) {
+	for _, name := range []string{clrtest.Net8, clrtest.Net9, clrtest.Net10, clrtest.Net11} {
+		t.Run(name, func(t *testing.T) { testFrameOfPInvoke(t, clrtest.Descriptor(t, name)) })
+	}
+}
+
+func testFrameOfPInvoke(t *testing.T, d *contract.Descriptor) {
+	c := newChain(t, d)
+	for _, tt := range []struct {
+		ip, datum     uint64
+		returns, desc arch.Addr
+	}{
+		{frameIP, 0x7000, frameIP, 0x7000},
+		{frameIP, 0x7002, frameIP, 0x7000}, // marked: a helper of the exception machinery
+		{frameIP, 0x7006, frameIP, 0x7000},
+		{frameIP, 0x7001, 0, 0}, // a call by a function pointer
+		{frameIP, 0, frameIP, 0},
+		{0, 0x7000, 0, 0}, // not in a call
+	} {
+		s := newStack()
+		s.frame(t, d, frameAt, InlinedCallFrame, FrameTop)
+		s.set(frameAt+arch.Addr(c.l.CallIP), tt.ip)
+		s.set(frameAt+arch.Addr(c.l.Callee), tt.datum)
+		if returns, desc := c.PInvoke(&s.Stack, frameAt); returns != tt.returns || desc != tt.desc {
+			t.Errorf("%+v: %v, %v", tt, returns, desc)
+		}
+		s.frame(t, d, frameAt, PrestubMethodFrame, FrameTop)
+		if returns, desc := c.PInvoke(&s.Stack, frameAt); returns != 0 || desc != 0 {
+			t.Errorf("another kind of Frame: %v, %v", returns, desc)
+		}
 	}
 }
 

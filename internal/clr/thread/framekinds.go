@@ -7,8 +7,8 @@ import (
 	"clrsnap/internal/target"
 )
 
-// ErrKinds: the identifiers of the kinds of Frame are not those that are assumed.
-var ErrKinds = errors.New("the kinds of its explicit Frames are confused with one another")
+// ErrFrameKinds: the identifiers of the kinds of Frame are not those that are assumed.
+var ErrFrameKinds = errors.New("the kinds of its explicit Frames are confused with one another")
 
 // virtuals is how many virtual functions of a Frame are looked at. In .NET 9 and older
 // a Frame's class is identified by its table of virtual functions. One of them, the
@@ -35,7 +35,7 @@ func (c *Chain) CheckKinds(mem *target.Reader) error {
 			return err
 		}
 	}
-	return ErrKinds
+	return ErrFrameKinds
 }
 
 // divides reports whether the n-th virtual function is the same in all kinds of Frame

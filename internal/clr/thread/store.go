@@ -75,6 +75,7 @@ type layout struct {
 	Link      uint32 `clr:"Thread.LinkNext"`
 
 	ExObject     uint32 `clr:"ExceptionInfo.ThrownObject"`
+	ExPrevious   uint32 `clr:"ExceptionInfo.PreviousNestedInfo,optional"`
 	StringLength uint32 `clr:"String.m_StringLength"`
 	StringChars  uint32 `clr:"String.m_FirstChar"`
 	Untag        uint64 `global:"ObjectToMethodTableUnmask"`
@@ -194,14 +195,24 @@ func (s *Store) Parse(head []byte, at arch.Addr) Thread {
 	}
 }
 
-// Thrown returns two offsets that lead to an exception in flight: in a Thread object,
-// that of the address of its newest ExInfo; in the ExInfo, that of the handle of the
-// exception object. Both are 0 where there is no handle (.NET 11).
-func (s *Store) Thrown() (inThread, inException uint32) {
+// ExceptionOffsets returns offsets that lead to an exception in flight, in bytes: in a Thread object,
+// that of the address of its newest ExInfo; in the ExInfo, those of the handle of the exception object
+// and of the address of the previous ExInfo; in the exception object, that of its stack trace. All are 0
+// where there is no handle (.NET 11).
+func (s *Store) ExceptionOffsets() ExceptionOffsets {
 	if s.direct {
-		return 0, 0
+		return ExceptionOffsets{}
 	}
-	return s.l.Exception, s.l.ExObject
+	o := ExceptionOffsets{Thread: s.l.Exception, Object: s.l.ExObject}
+	if s.l.ExPrevious != contract.Absent && s.thrown.Trace != contract.Absent {
+		o.Previous, o.Trace = s.l.ExPrevious, s.thrown.Trace
+	}
+	return o
+}
+
+// ExceptionOffsets say where exceptions in flight are: see Store.ExceptionOffsets.
+type ExceptionOffsets struct {
+	Thread, Object, Previous, Trace uint32
 }
 
 // Finalizer returns the address of the finalizer's Thread object.

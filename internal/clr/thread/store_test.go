@@ -103,14 +103,14 @@ func testLastException(t *testing.T, d *contract.Descriptor) {
 	th := Thread{Address: threadAt, Exception: exInfoAt}
 	mem[exInfoAt+arch.Addr(s.l.ExObject)] = uint64(handleAt)
 	mem[threadAt+arch.Addr(s.thrown.LastThrown)] = uint64(handleAt + 8)
-	inThread, inException := s.Thrown()
+	offsets := s.ExceptionOffsets()
 	if s.direct {
 		mem[exInfoAt+arch.Addr(s.l.ExObject)] = uint64(objectAt)
-		if inThread != 0 || inException != 0 {
-			t.Errorf("a handle at %d, %d", inThread, inException)
+		if offsets != (ExceptionOffsets{}) {
+			t.Errorf("a handle at %+v", offsets)
 		}
-	} else if inThread != s.l.Exception || inException != s.l.ExObject {
-		t.Errorf("the handle is at %d, %d", inThread, inException)
+	} else if want := (ExceptionOffsets{s.l.Exception, s.l.ExObject, s.l.ExPrevious, 48}); offsets != want {
+		t.Errorf("the handle is at %+v, not at %+v", offsets, want)
 	}
 	if obj := s.LastException(&th); obj != objectAt {
 		t.Errorf("in flight: %v", obj)

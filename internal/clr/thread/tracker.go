@@ -49,9 +49,9 @@ func (l *trackerLayout) size() int {
 	return int(max(l.Thread, l.Low, l.High, l.Flags, l.Entered)) + 8
 }
 
-// Beside returns the memory to capture together with a thread whose Thread object is
+// TrackerRange returns the memory to capture together with a thread whose Thread object is
 // at an address: its exception's tracker, if it has one. mem is read as it is now.
-func (s *Store) Beside(mem target.Memory, thread arch.Addr) (at arch.Addr, n int) {
+func (s *Store) TrackerRange(mem target.Memory, thread arch.Addr) (at arch.Addr, n int) {
 	if s.trackers == never {
 		return 0, 0
 	}
@@ -64,7 +64,7 @@ func (s *Store) Beside(mem target.Memory, thread arch.Addr) (at arch.Addr, n int
 }
 
 // Uncaptured reports whether the capture of t lacks the tracker of its exception. That
-// happens if the exception was thrown after Beside. The tracker is not read later,
+// happens if the exception was thrown after TrackerRange. The tracker is not read later,
 // because by then it may not match the stack.
 func (s *Store) Uncaptured(t *Thread, stack *target.Stack) bool {
 	if s.trackers == never || t.Exception == 0 {

@@ -73,11 +73,11 @@ func TestUncaptured(t *testing.T) {
 		field := threadAt + arch.Addr(s.l.Exception)
 		mem[field] = 0
 		th := Thread{Address: threadAt}
-		if at, n := s.Beside(mem, threadAt); n != 0 || s.Uncaptured(&th, &newStack().Stack) {
+		if at, n := s.TrackerRange(mem, threadAt); n != 0 || s.Uncaptured(&th, &newStack().Stack) {
 			t.Errorf("%s: no exception, and beside the thread are %d bytes at %v", name, n, at)
 		}
 		mem[field], th.Exception = uint64(trackerAt), trackerAt
-		at, n := s.Beside(mem, threadAt)
+		at, n := s.TrackerRange(mem, threadAt)
 		if at != trackerAt || n != s.tracker.size() {
 			t.Fatalf("%s: beside the thread are %d bytes at %v", name, n, at)
 		}

@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/elfx"
 	"clrsnap/internal/target"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,6 +23,7 @@ import (
 // TestParked compares dumps of a C program with the program itself: memory, mappings,
 // registers, arguments.
 func TestParked(t *testing.T) {
+	layer.Live(t)
 	long := strings.Repeat("a long argument ", 20)
 	for _, writer := range []string{"gcore", "kernel"} {
 		t.Run(writer, func(t *testing.T) {
@@ -141,40 +143,40 @@ func checkMappings(t *testing.T, c *Core, want target.Mappings) {
 // dump is stopped for the comparison; for one that is killed, only what does not come from
 // the dump is compared.
 func TestDotNet(t *testing.T) {
-	for _, runtime := range []string{"net8", "net9", "net10"} {
+	testenv.EachOf(t, []string{"net10", "net9", "net8"}, func(t *testing.T, runtime string) {
 		for _, kind := range testenv.DumpKinds {
-			if !kind.Runs(runtime) {
-				continue
+			if kind.Runs(runtime) {
+				t.Run(string(kind), func(t *testing.T) { testDotNet(t, runtime, kind) })
 			}
-			t.Run(runtime+"/"+string(kind), func(t *testing.T) {
-				testenv.Kit(t).Need(t, runtime)
-				app := testenv.Start(t, "idle",
-					testenv.DumpOptions(t, kind, testenv.Options{Runtime: runtime, Args: []string{"--threads", "2", "--pool", "1"}}))
-				var live *liveMemory
-				if kind.Kills() {
-					live = memoryOf(t, app.PID, func(m *target.Mapping) bool { return m.Path != "" && m.Perm&target.PermWrite == 0 })
-				} else {
-					live = memoryOf(t, app.PID, nil)
-					if err := unix.Kill(app.PID, unix.SIGSTOP); err != nil {
-						t.Fatal(err)
-					}
-				}
-				c := openCore(t, testenv.Dump(t, app, kind), Options{})
-				n := compareMemory(t, c, live, kind.Kills())
-				t.Logf("%+v; %q", n, c.Missing())
-				if n.dumped == 0 || n.filed == 0 && !strings.HasSuffix(string(kind), "full") {
-					t.Errorf("pages: %+v", n)
-				}
-				if !strings.Contains(c.Command(), "idle.dll") && kind != testenv.DumpTriage {
-					t.Errorf("command line %q", c.Command())
-				}
-				checkFilesFound(t, c)
-				if !kind.Kills() {
-					if err := unix.Kill(app.PID, unix.SIGCONT); err != nil {
-						t.Fatal(err)
-					}
-				}
-			})
+		}
+	})
+}
+
+func testDotNet(t *testing.T, runtime string, kind testenv.DumpKind) {
+	app := testenv.Start(t, "idle",
+		testenv.DumpOptions(t, kind, testenv.Options{Runtime: runtime, Args: []string{"--threads", "2", "--pool", "1"}}))
+	var live *liveMemory
+	if kind.Kills() {
+		live = memoryOf(t, app.PID, func(m *target.Mapping) bool { return m.Path != "" && m.Perm&target.PermWrite == 0 })
+	} else {
+		live = memoryOf(t, app.PID, nil)
+		if err := unix.Kill(app.PID, unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := openCore(t, testenv.Dump(t, app, kind), Options{})
+	n := compareMemory(t, c, live, kind.Kills())
+	t.Logf("%+v; %q", n, c.Missing(""))
+	if n.dumped == 0 || n.filed == 0 && !strings.HasSuffix(string(kind), "full") {
+		t.Errorf("pages: %+v", n)
+	}
+	if !strings.Contains(c.Command(), "idle.dll") && kind != testenv.DumpTriage {
+		t.Errorf("command line %q", c.Command())
+	}
+	checkFilesFound(t, c)
+	if !kind.Kills() {
+		if err := unix.Kill(app.PID, unix.SIGCONT); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
@@ -204,6 +206,7 @@ func checkFilesFound(t *testing.T, c *Core) {
 }
 
 func TestSignals(t *testing.T) {
+	layer.Live(t)
 	exe := buildParked(t)
 	for _, tt := range []struct{ how, want string }{
 		{"segv", "SIGSEGV address not mapped 0x1234 true"},
@@ -303,7 +306,7 @@ func TestFiles(t *testing.T) {
 			if err == nil || ferr == nil {
 				t.Fatalf("% x was read from a file that must not be believed (%v)", got, ferr)
 			}
-			if missing := c.Missing(); len(missing) != 1 || !strings.HasPrefix(missing[0], tt.missing) {
+			if missing := c.Missing(""); len(missing) != 1 || !strings.HasPrefix(missing[0], tt.missing) {
 				t.Errorf("missing: %q, want %q", missing, tt.missing)
 			}
 		})

@@ -49,6 +49,18 @@ func (c *Core) openFile(im *image) (f *os.File, vouched bool, err error) {
 	return f, false, nil
 }
 
+// OpenFile opens a regular file by the path that the process had for it: below the sysroot, if the
+// user has given one, else in the same place.
+func (c *Core) OpenFile(path string) (*os.File, error) {
+	switch {
+	case c.sysroot != nil:
+		return foreign.OpenBelow(int(c.sysroot.Fd()), path)
+	case isKernels(path):
+		return nil, errors.New("is not a file on disk")
+	}
+	return foreign.Open(path)
+}
+
 // isKernels reports whether a path leads into one of the kernel's file systems.
 func isKernels(p string) bool {
 	p = path.Clean(p)

@@ -64,7 +64,7 @@ func TestNoZeros(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
-	missing := c.Missing()
+	missing := c.Missing("")
 	want := []string{
 		"/no/such/program cannot be read: no such file or directory " +
 			"(--sysroot names the folder that has the process's files)",
@@ -84,7 +84,7 @@ func TestForbidden(t *testing.T) {
 	if err := c.ReadMemory(b[:], 0xa000000); !errors.Is(err, errForbidden) {
 		t.Errorf("read: %v", err)
 	}
-	if missing := c.Missing(); c.Lacks(0xa000000, 8) || len(missing) > 0 {
+	if missing := c.Missing(""); c.Lacks(0xa000000, 8) || len(missing) > 0 {
 		t.Errorf("missing: %q", missing)
 	}
 }
@@ -305,7 +305,7 @@ func TestDamagedNotes(t *testing.T) {
 			if len(c.Threads()) != tt.threads {
 				t.Errorf("%d threads, want %d", len(c.Threads()), tt.threads)
 			}
-			missing := strings.Join(c.Missing(), "\n")
+			missing := strings.Join(c.Missing(""), "\n")
 			if !strings.Contains(missing, tt.missing) || tt.missing == "" && missing != "" {
 				t.Errorf("missing %q, want %q", missing, tt.missing)
 			}
@@ -357,7 +357,7 @@ func useEverything(t *testing.T, c *Core) {
 			t.Errorf("thread %+v has registers", th)
 		}
 	}
-	if n := len(c.Missing()); n > maxNamed+10 {
+	if n := len(c.Missing("")); n > maxNamed+10 {
 		t.Errorf("%d sentences on what is missing", n)
 	}
 }
@@ -373,7 +373,7 @@ func TestTruncated(t *testing.T) {
 		}
 		if c, err := Open(path, Options{}); err == nil {
 			useEverything(t, c)
-			if len(c.Missing()) == 0 {
+			if len(c.Missing("")) == 0 {
 				t.Errorf("%d of %d bytes: nothing is missing", n, len(all))
 			}
 			c.Close()

@@ -12,11 +12,13 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 )
 
 // TestAssemblies: which assembly is used, if the dump has its headers (createdump), only
 // its data, or nothing of it (the kernel).
 func TestAssemblies(t *testing.T) {
+	layer.Live(t)
 	const framework = "System.Private.CoreLib.dll"
 	for _, tt := range []struct {
 		kind     testenv.DumpKind
@@ -156,7 +158,7 @@ func TestTrust(t *testing.T) {
 	if err := c.ReadMemory(b[:], im.mappings[0].Start); err != nil || b[0] != 'M' {
 		t.Errorf("% x: %v", b, err)
 	}
-	if missing := c.Missing(); len(missing) != 1 ||
+	if missing := c.Missing(""); len(missing) != 1 ||
 		missing[0] != "1 file was taken on trust, because the dump has nothing to compare: idle.dll" {
 		t.Errorf("missing: %q", missing)
 	}

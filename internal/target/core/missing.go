@@ -14,6 +14,7 @@ import (
 type misses struct {
 	mu     sync.Mutex
 	pages  map[arch.Addr]bool // at most maxMisses
+	reads  int                // that failed for lack of a page, repeated ones included
 	first  arch.Addr          // of the pages
 	images map[*image]bool
 }
@@ -36,6 +37,7 @@ func (m *misses) add(addr arch.Addr, im *image) {
 		m.images[im] = true
 		return
 	}
+	m.reads++
 	if len(m.pages) == 0 {
 		m.first = addr
 	}
@@ -71,9 +73,17 @@ func (c *Core) Lacks(addr arch.Addr, n int) bool {
 	return false
 }
 
+// Misses is how many reads have failed so far for lack of a page that neither the dump nor a file
+// has. A file that cannot be used does not count.
+func (c *Core) Misses() int {
+	c.misses.mu.Lock()
+	defer c.misses.mu.Unlock()
+	return c.misses.reads
+}
+
 // Missing says, in one sentence each, what was asked for and could not be read, and what was
-// used without proof.
-func (c *Core) Missing() []string {
+// used without proof. so is what follows from pages that are missing; it can be empty.
+func (c *Core) Missing(so string) []string {
 	c.misses.mu.Lock()
 	defer c.misses.mu.Unlock()
 	out := c.Damages()
@@ -87,8 +97,11 @@ func (c *Core) Missing() []string {
 		if n == maxMisses {
 			needed = fmt.Sprintf("%d pages or more were", n)
 		}
-		out = append(out, fmt.Sprintf("%s needed that the dump has left out and no file has, the first at %v",
-			needed, c.misses.first))
+		if so != "" {
+			so = ": " + so
+		}
+		out = append(out, fmt.Sprintf("%s needed that the dump has left out and no file has, the first at %v%s",
+			needed, c.misses.first, so))
 	}
 	return out
 }

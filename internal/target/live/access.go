@@ -106,7 +106,8 @@ func tracedError(tid, tracer int) error {
 		return nil
 	}
 	return &target.ThreadError{TID: tid, Err: ErrTraced,
-		Detail: fmt.Sprintf("by process %d (%s): end that debugger or tracer, or capture without a stop", tracer, commOf(tracer))}
+		Detail: fmt.Sprintf("by process %d (%s): end that debugger or tracer, or capture without a stop",
+			tracer, commOf(tracer))}
 }
 
 // self is what the kernel compares the target with: the rules are those of

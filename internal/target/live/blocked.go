@@ -88,6 +88,52 @@ func (p *Process) Holds(tid int, proof target.Proof) bool {
 	return err == nil && proof != "" && string(b) == string(proof)
 }
 
+// RunCount is what schedstat says of a thread now; "" if that is not known.
+func (p *Process) RunCount(tid int) target.Proof {
+	p.blocked.mu.Lock()
+	defer p.blocked.mu.Unlock()
+	var buf [maxProof]byte
+	b, err := p.blocked.schedstat(p, tid, buf[:])
+	if err != nil || bytes.HasPrefix(b, []byte("0 0 0")) {
+		return ""
+	}
+	return target.Proof(b)
+}
+
+// NotRunSince reports whether a thread has certainly not run since RunCount returned count. It must be
+// blocked now: while it is on a CPU, schedstat changes only from time to time. The reasons are those of
+// TryBlocked. At the instant when it is off every CPU it has not been put on one since, and had it
+// been on one before, the time that it has run would be another.
+func (p *Process) NotRunSince(tid int, count target.Proof) bool {
+	if p.closed.Load() || count == "" {
+		return false
+	}
+	p.blocked.mu.Lock()
+	defer p.blocked.mu.Unlock()
+	r := &p.blocked
+	var sched [maxProof]byte
+	f, s, err := r.begin(p, tid, sched[:])
+	if err != nil {
+		return false
+	}
+	if r.files[tid] != f {
+		defer f.close()
+	}
+	if string(s) != string(count) {
+		return false
+	}
+	var buf [256]byte
+	b, err := preadAll(f.syscall, buf[:])
+	if err != nil {
+		return false
+	}
+	if _, blocked := procfs.ParseSyscall(b); !blocked {
+		return false
+	}
+	s, err = preadAll(f.schedstat, sched[:])
+	return err == nil && string(s) == string(count)
+}
+
 // Times reads how long a thread has run on a CPU so far, and how long it was ready to run
 // without one; false if that is not known.
 func (p *Process) Times(tid int) (running, ready time.Duration, ok bool) {

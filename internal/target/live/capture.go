@@ -17,7 +17,7 @@ import (
 // nothing of use, except that a *target.ReadError leaves the other pieces.
 func (t *Tracer) Capture(req *target.Request, out *target.Capture) error {
 	te := t.one
-	te.tid, te.pid, te.unhurried = uintptr(req.TID), uintptr(t.p.pid), req.Unhurried
+	te.tid, te.pid, te.slowPoll = uintptr(req.TID), uintptr(t.p.pid), req.SlowPoll
 	if err := te.copier.prepare(t.p, req, out); err != nil {
 		return err
 	}
@@ -84,12 +84,14 @@ func (t *Tracer) conclude(te *tracee, outcome uint32, req *target.Request, out *
 		return nil
 	case phaseDone:
 		if te.foreign {
-			return &target.ThreadError{TID: req.TID, Err: target.ErrThreadExited, Detail: "its id belongs to another process now"}
+			return &target.ThreadError{TID: req.TID, Err: target.ErrThreadExited,
+				Detail: "its id belongs to another process now"}
 		}
 		return t.deliver(te, req, out)
 	case phaseFree:
 		if te.moved && te.errno == 0 {
-			return &target.ThreadError{TID: req.TID, Err: ErrNotStopping, Detail: "it was blocked, and ran just when too little time was left to stop it; try again"}
+			return &target.ThreadError{TID: req.TID, Err: ErrNotStopping,
+				Detail: "it was blocked, and ran just when too little time was left to stop it; try again"}
 		}
 		return t.seizeError(req.TID, te.errno)
 	case phaseWaiting:
@@ -110,7 +112,8 @@ func (t *Tracer) lateError(tid int) error {
 		return &target.ThreadError{TID: tid, Err: ErrNotStopping, Detail: "its process executes another program; try again"}
 	}
 	late := time.Duration(sh.late).Round(10 * time.Microsecond)
-	return &target.ThreadError{TID: tid, Err: ErrWatchdog, Detail: fmt.Sprintf("after %v: this process was given no processor, or is stopped; try again", late)}
+	return &target.ThreadError{TID: tid, Err: ErrWatchdog,
+		Detail: fmt.Sprintf("after %v: this process was given no processor, or is stopped; try again", late)}
 }
 
 func (t *Tracer) deliver(te *tracee, req *target.Request, out *target.Capture) error {

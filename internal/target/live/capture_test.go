@@ -12,6 +12,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
+	"clrsnap/internal/testenv/layer"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,7 +26,7 @@ func TestCaptureCopiesRegistersStackAndHead(t *testing.T) {
 			t.Fatal(err)
 		}
 		sp, ok := c.Context.Reg(arch.RSP)
-		if !ok || !c.Stopped || c.Pause <= 0 || c.SyscallNr != -1 || c.Strange || c.Cut {
+		if !ok || !c.Stopped || c.Pause <= 0 || c.SyscallNr != -1 || c.SPUnmapped || c.Truncated {
 			t.Fatalf("%+v", c.Context)
 		}
 		ms, _ := p.Mappings()
@@ -69,10 +70,8 @@ func TestCaptureNoAllocation(t *testing.T) {
 }
 
 func TestNoSignalIsLost(t *testing.T) {
-	n := 20000
-	if testing.Short() {
-		n = 2000
-	}
+	layer.Live(t)
+	const n = 20000
 	pr := start(t, nil, "storm")
 	p := open(t, pr)
 	met, late := 0, 0
@@ -115,6 +114,7 @@ func TestNoSignalIsLost(t *testing.T) {
 }
 
 func TestThreadsThatDie(t *testing.T) {
+	layer.Live(t)
 	pr := start(t, nil, "dying")
 	p := open(t, pr)
 	good, dead, late := 0, 0, 0
@@ -150,7 +150,8 @@ func TestThreadsThatDie(t *testing.T) {
 	advances(t, p, pr)
 	pr.kill()
 	var c target.Capture
-	if err := p.Capture(&target.Request{TID: pr.pid}, &c); !errors.Is(err, ErrExited) || !strings.Contains(err.Error(), strconv.Itoa(pr.pid)) {
+	err := p.Capture(&target.Request{TID: pr.pid}, &c)
+	if !errors.Is(err, ErrExited) || !strings.Contains(err.Error(), strconv.Itoa(pr.pid)) {
 		t.Errorf("after the end: %v", err)
 	}
 	if err := p.ReadMemory(make([]byte, 8), pr.cnt); !errors.Is(err, ErrExited) {
@@ -185,6 +186,7 @@ func TestGroupStopStays(t *testing.T) {
 }
 
 func TestThreadThatDoesNotStop(t *testing.T) {
+	layer.Live(t)
 	pr := start(t, nil, "vfork", "60000")
 	p := open(t, pr)
 	p.StopLimit, p.AllLimit = 500*time.Millisecond, 500*time.Millisecond
@@ -213,7 +215,8 @@ func TestThreadThatDoesNotStop(t *testing.T) {
 		t.Errorf("without a stop: %v, system call %d", err, c.SyscallNr)
 	}
 	errs := make([]error, 2)
-	if err := captureAll(p, []target.Request{{TID: pr.pid}, {TID: pr.arg}}, make([]target.Capture, 2), errs); err != nil || errs[0] != nil || !errors.Is(errs[1], ErrNotStopping) {
+	err = captureAll(p, []target.Request{{TID: pr.pid}, {TID: pr.arg}}, make([]target.Capture, 2), errs)
+	if err != nil || errs[0] != nil || !errors.Is(errs[1], ErrNotStopping) {
 		t.Errorf("CaptureAll: %v %v", err, errs)
 	}
 	untraced(t, p, pr.arg)
@@ -230,7 +233,9 @@ func TestSignalStackAndExtra(t *testing.T) {
 	pr := start(t, nil, "altstack")
 	p := open(t, pr)
 	var c target.Capture
-	req := &target.Request{TID: pr.arg, Extra: []target.Range{{Addr: pr.ptr, Len: 512}, {Addr: 1, Len: 16}, {Addr: pr.ptr + 8, Len: 8}}}
+	req := &target.Request{TID: pr.arg, Extra: []target.Range{
+		{Addr: pr.ptr, Len: 512}, {Addr: 1, Len: 16}, {Addr: pr.ptr + 8, Len: 8},
+	}}
 	if err := p.Capture(req, &c); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +251,8 @@ func TestSignalStackAndExtra(t *testing.T) {
 		t.Errorf("piece after an unreadable one: %#x", v)
 	}
 	var re *target.ReadError
-	if err := p.Capture(&target.Request{TID: pr.arg, Head: 16, HeadLen: 8}, &c); !errors.As(err, &re) || len(c.Stack.Data) == 0 {
+	err := p.Capture(&target.Request{TID: pr.arg, Head: 16, HeadLen: 8}, &c)
+	if !errors.As(err, &re) || len(c.Stack.Data) == 0 {
 		t.Errorf("unreadable head: %v, %d bytes of stack", err, len(c.Stack.Data))
 	}
 }
@@ -259,27 +265,31 @@ func TestStackBeyondLimit(t *testing.T) {
 		if err := p.Capture(&target.Request{TID: pr.arg, StackLimit: limit}, &c); err != nil {
 			t.Fatal(err)
 		}
-		if want := limit < 300000; c.Cut != want || want && len(c.Stack.Data) != limit {
-			t.Errorf("limit %d: %d bytes, cut %v", limit, len(c.Stack.Data), c.Cut)
+		if want := limit < 300000; c.Truncated != want || want && len(c.Stack.Data) != limit {
+			t.Errorf("limit %d: %d bytes, cut %v", limit, len(c.Stack.Data), c.Truncated)
 		}
 	}
 	sp := c.Stack.Base + redZone
-	if err := p.Capture(&target.Request{TID: pr.arg, StackEnd: sp + 8000}, &c); err != nil || len(c.Stack.Data) != 8000+redZone {
+	err := p.Capture(&target.Request{TID: pr.arg, StackEnd: sp + 8000}, &c)
+	if err != nil || len(c.Stack.Data) != 8000+redZone {
 		t.Errorf("StackEnd: %v, %d bytes", err, len(c.Stack.Data))
 	}
 	none := []span{}
 	p.spans.Store(&none) // as if the thread were younger than what we know
-	if err := p.Capture(&target.Request{TID: pr.arg, StackLimit: 4 << 20}, &c); err != nil || !c.Strange || len(c.Stack.Data) < 300000 {
-		t.Errorf("unknown mapping: %v, strange %v, %d bytes", err, c.Strange, len(c.Stack.Data))
+	err = p.Capture(&target.Request{TID: pr.arg, StackLimit: 4 << 20}, &c)
+	if err != nil || !c.SPUnmapped || len(c.Stack.Data) < 300000 {
+		t.Errorf("unknown mapping: %v, spUnmapped %v, %d bytes", err, c.SPUnmapped, len(c.Stack.Data))
 	}
 	p.noVM.Store(true)
 	var m target.Capture
-	if err := p.Capture(&target.Request{TID: pr.arg, StackLimit: 4 << 20}, &m); err != nil || !bytes.Equal(m.Stack.Data[redZone:4096], c.Stack.Data[redZone:4096]) {
+	err = p.Capture(&target.Request{TID: pr.arg, StackLimit: 4 << 20}, &m)
+	if err != nil || !bytes.Equal(m.Stack.Data[redZone:4096], c.Stack.Data[redZone:4096]) {
 		t.Errorf("through the mem file: %v, %d bytes", err, len(m.Stack.Data))
 	}
 }
 
 func TestExecDuringCapture(t *testing.T) {
+	layer.Live(t)
 	pr := start(t, nil, "exec")
 	p := open(t, pr)
 	var c target.Capture

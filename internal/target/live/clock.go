@@ -4,6 +4,8 @@ import (
 	"math"
 	"time"
 
+	"clrsnap/internal/procfs"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -27,13 +29,10 @@ func sameMoment() (ofGo time.Time, monotonic time.Duration) {
 	return ofGo, monotonic
 }
 
-// ticks is the unit of target.ThreadInfo.StartTime (USER_HZ in include/uapi/asm-generic/param.h).
-const ticks = time.Second / 100
-
 // Age is how long a process or thread has been there that started at a time, in clock
 // ticks since boot.
 func Age(start uint64) time.Duration {
-	return readClock(unix.CLOCK_BOOTTIME) - time.Duration(start)*ticks
+	return readClock(unix.CLOCK_BOOTTIME) - time.Duration(start)*procfs.ClockTick
 }
 
 // OwnCPU is the CPU time that this process has used, without its tracing tasks.

@@ -34,7 +34,7 @@ type copier struct {
 	mem    uintptr // else this file
 	err    syscall.Errno
 
-	strange, cut bool
+	spUnmapped, cut bool
 }
 
 const (
@@ -60,7 +60,7 @@ func (c *copier) prepare(p *Process, req *target.Request, out *target.Capture) e
 	}
 	c.limit, c.end = uint64(limit), uint64(req.StackEnd)
 	c.count = pieceExtra + len(req.Extra)
-	c.strange, c.cut, c.err = false, false, 0
+	c.spUnmapped, c.cut, c.err = false, false, 0
 	out.Buffers.Stack = grow(out.Buffers.Stack, limit)
 	out.Buffers.Head = grow(out.Buffers.Head, req.HeadLen)
 	c.set(pieceHead, out.Buffers.Head, req.Head, req.HeadLen)
@@ -163,7 +163,7 @@ func (c *copier) copy(tid uintptr, sp uint64) {
 	if c.end > sp && c.end < end {
 		end = c.end
 	}
-	c.strange = !known
+	c.spUnmapped = !known
 	c.cut = known && end-base > c.limit
 	c.length(pieceStack, uint64(base), min(end-base, c.limit))
 	for from := pieceHead; from < c.count; {
@@ -172,7 +172,7 @@ func (c *copier) copy(tid uintptr, sp uint64) {
 	if c.got[pieceStack] == 0 && c.err == 0 && base < sp {
 		// The mappings have changed, or the page just below the stack pointer has
 		// not been touched yet: copy from sp on.
-		c.strange = true
+		c.spUnmapped = true
 		c.length(pieceStack, sp, min(uint64(c.remote[pieceStack].Len), c.limit))
 		if c.vm {
 			c.got[pieceStack] = c.readv(tid, pieceStack, 1)
@@ -238,7 +238,7 @@ func (c *copier) readv(tid uintptr, from, count int) int {
 // deliver puts what was copied into out.
 func (c *copier) deliver(req *target.Request, out *target.Capture) error {
 	out.TID = req.TID
-	out.Strange, out.Cut = c.strange, c.cut
+	out.SPUnmapped, out.Truncated = c.spUnmapped, c.cut
 	out.Head = out.Buffers.Head[:c.got[pieceHead]]
 	out.Stack.Base = arch.Addr(c.remote[pieceStack].Base)
 	out.Stack.Data = out.Buffers.Stack[:c.got[pieceStack]]
@@ -254,14 +254,16 @@ func (c *copier) deliver(req *target.Request, out *target.Capture) error {
 		if c.err != 0 {
 			err = c.err
 		}
-		return &target.ThreadError{TID: req.TID, Err: &target.ReadError{Addr: req.Head, Len: req.HeadLen, Err: err}, Detail: "the runtime's Thread object"}
+		unread := &target.ReadError{Addr: req.Head, Len: req.HeadLen, Err: err}
+		return &target.ThreadError{TID: req.TID, Err: unread, Detail: "the runtime's Thread object"}
 	}
 	if c.got[pieceStack] == 0 {
 		err := error(unix.EFAULT)
 		if c.err != 0 {
 			err = c.err
 		}
-		return &target.ThreadError{TID: req.TID, Err: &target.ReadError{Addr: out.Stack.Base, Len: c.remote[pieceStack].Len, Err: err}, Detail: "its stack"}
+		unread := &target.ReadError{Addr: out.Stack.Base, Len: c.remote[pieceStack].Len, Err: err}
+		return &target.ThreadError{TID: req.TID, Err: unread, Detail: "its stack"}
 	}
 	return nil
 }

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +13,7 @@ import (
 
 	"clrsnap/internal/target"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,25 +28,14 @@ var stepNames = [steps]string{
 // faultProgram is the path of testdata/faults.c, compiled.
 var faultProgram string
 
-// injections is $CLRSNAP_FAULTS, or enough for every pair once or twice.
-func injections(t *testing.T) int {
-	v := os.Getenv("CLRSNAP_FAULTS")
-	if v == "" {
-		return 400
-	}
-	n, err := strconv.Atoi(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
+// injections is how many faults are injected. The short form has enough for every pair of a step
+// and a fault once or twice.
+var injections = layer.Size(400, 10_000)
 
 // TestFaults disturbs captures at every step in every way that we could think of.
-// CLRSNAP_FAULTS says how many times; three in ten with a .NET program.
+// Three in ten are of a .NET program.
 func TestFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED, NOTHING TESTED: takes half a minute")
-	}
+	layer.Proof(t)
 	faultProgram = testProgram(t, "faults")
 	v1, v2, why := newFreezers()
 	defer v1.remove()
@@ -56,9 +44,9 @@ func TestFaults(t *testing.T) {
 		t.Logf("NOT TESTED, frozen targets: %s", w)
 	}
 	list := faultList(v1, v2)
-	n := injections(t)
-	t.Run("native", func(t *testing.T) { injectNative(t, list, n-n*3/10) })
-	t.Run("dotnet", func(t *testing.T) { injectDotNet(t, list, n*3/10) })
+	dotnet := injections * 3 / 10
+	t.Run("native", func(t *testing.T) { injectNative(t, list, injections-dotnet) })
+	t.Run("dotnet", func(t *testing.T) { injectDotNet(t, list, dotnet) })
 	if !within(waitLimit, func() bool { return len(leftTasks(unix.Getpid())) == 0 }) {
 		t.Errorf("left behind: %q", leftTasks(unix.Getpid()))
 	}

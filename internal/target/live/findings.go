@@ -99,9 +99,11 @@ func userFinding(me *self, su *procfs.Status, mighty bool) Finding {
 		return f
 	}
 	f.OK = mighty
-	f.Detail = fmt.Sprintf("it runs as uid %d gid %d, we as uid %d gid %d", su.UID.Effective, su.GID.Effective, me.uid, me.gid)
+	f.Detail = fmt.Sprintf("it runs as uid %d gid %d, we as uid %d gid %d",
+		su.UID.Effective, su.GID.Effective, me.uid, me.gid)
 	if !f.OK {
-		f.Remedy = fmt.Sprintf("run as the same user (uid %d gid %d), or %s", su.UID.Effective, su.GID.Effective, me.rootAdvice())
+		f.Remedy = fmt.Sprintf("run as the same user (uid %d gid %d), or %s",
+			su.UID.Effective, su.GID.Effective, me.rootAdvice())
 	}
 	return f
 }

@@ -18,6 +18,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
+	"clrsnap/internal/testenv/layer"
 )
 
 // The test binary starts itself in other roles.
@@ -110,7 +111,7 @@ func testProgram(t testing.TB, name string) string {
 		}
 	})
 	if errors.Is(binaryErr, exec.ErrNotFound) {
-		t.Skip("SKIPPED, NOTHING TESTED: there is no gcc to build the target programs with")
+		layer.Lacking(t, "no gcc to build the target programs with")
 	}
 	if binaryErr != nil {
 		t.Fatal(binaryErr)

@@ -11,6 +11,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
+	"clrsnap/internal/testenv/layer"
 )
 
 // instant is what a test captures of many threads at once.
@@ -22,7 +23,11 @@ type instant struct {
 }
 
 func newInstant(tids []int) *instant {
-	in := &instant{reqs: make([]target.Request, len(tids)), out: make([]target.Capture, len(tids)), errs: make([]error, len(tids))}
+	in := &instant{
+		reqs: make([]target.Request, len(tids)),
+		out:  make([]target.Capture, len(tids)),
+		errs: make([]error, len(tids)),
+	}
 	for i, tid := range tids {
 		in.reqs[i] = target.Request{TID: tid, StackLimit: 8 << 10}
 	}
@@ -73,6 +78,7 @@ func TestCaptureAllBlocked(t *testing.T) {
 func testCaptureAllBlocked(t *testing.T, files int) {
 	pr := start(t, nil, "sleepers", "100")
 	p := open(t, pr)
+	p.AllLimit = 10 * time.Second // a busy machine
 	p.blocked.files, p.blocked.limit = map[int]blockedFiles{}, files
 	tids, err := p.Threads()
 	if err != nil {
@@ -141,6 +147,7 @@ func TestCaptureAllRanMeanwhile(t *testing.T) {
 // TestCaptureAllIsOneInstant: threads count on their own stacks, each after the one before
 // it; the captured counts must be possible at one instant.
 func TestCaptureAllIsOneInstant(t *testing.T) {
+	layer.Live(t)
 	const n = 8
 	pr := start(t, nil, "relay", "8")
 	p := open(t, pr)

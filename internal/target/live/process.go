@@ -62,17 +62,17 @@ type Process struct {
 // do.
 func Open(pid int) (*Process, error) { return openPID(pid, false) }
 
-// OpenWary is Open, but refuses a process that could block its readers for ever. It touches
+// OpenNonBlocking is Open, but refuses a process that could block its readers for ever. It touches
 // nothing of such a process: the error is mounts.ErrMayBlock.
-func OpenWary(pid int) (*Process, error) { return openPID(pid, true) }
+func OpenNonBlocking(pid int) (*Process, error) { return openPID(pid, true) }
 
-func openPID(pid int, wary bool) (*Process, error) {
+func openPID(pid int, nonBlocking bool) (*Process, error) {
 	dir, err := procfs.Open(pid)
 	if err != nil || pid <= 0 {
 		dir.Close()
 		return nil, missingError(pid)
 	}
-	return attach(dir, wary)
+	return attach(dir, nonBlocking)
 }
 
 // OpenDir is Open for the process that dir belongs to, and for no other that has its number
@@ -86,22 +86,22 @@ func OpenDir(dir procfs.Dir) (*Process, error) {
 }
 
 // attach closes dir where it fails.
-func attach(dir procfs.Dir, wary bool) (*Process, error) {
+func attach(dir procfs.Dir, nonBlocking bool) (*Process, error) {
 	p := &Process{pid: dir.PID(), dir: dir.FD(), pidfd: -1, memFD: -1}
 	p.lead.Store(int32(p.pid))
-	if err := p.open(wary); err != nil {
+	if err := p.open(nonBlocking); err != nil {
 		p.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
-func (p *Process) open(wary bool) error {
+func (p *Process) open(nonBlocking bool) error {
 	if err := p.identify(); err != nil {
 		return err
 	}
 	ms, text, err := p.readMappings()
-	if err == nil && wary {
+	if err == nil && nonBlocking {
 		if err := mayBlock(p.Dir(), text); err != nil {
 			return err
 		}

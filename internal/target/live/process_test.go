@@ -33,10 +33,7 @@ func role(name string, arg int, attr *syscall.SysProcAttr) *exec.Cmd {
 func TestTracerKilledAnyTime(t *testing.T) {
 	pr := start(t, nil, "storm")
 	p := open(t, pr)
-	n := 50
-	if testing.Short() {
-		n = 10
-	}
+	const n = 50
 	for range n {
 		cmd := role("tracer", pr.pid, nil)
 		out, err := cmd.StdoutPipe()
@@ -201,7 +198,7 @@ func TestMainThreadHasEnded(t *testing.T) {
 	p := open(t, pr)
 	advances(t, p, pr)
 	var c target.Capture
-	if err := p.Capture(&target.Request{TID: pr.arg}, &c); err != nil || c.Strange {
+	if err := p.Capture(&target.Request{TID: pr.arg}, &c); err != nil || c.SPUnmapped {
 		t.Errorf("%v", err)
 	}
 	if err := p.Capture(&target.Request{TID: pr.pid}, &c); !errors.Is(err, target.ErrThreadExited) {

@@ -50,7 +50,8 @@ func CheckSelf() []Finding {
 		{Check: "no_new_privs", OK: true, Detail: noNewPrivs()},
 		ownSeccomp(&me),
 		{Check: "kernel.yama.ptrace_scope", OK: true, Detail: yamaText(me.yama)},
-		{Check: "kernel.perf_event_paranoid", OK: true, Detail: cmp.Or(procfs.Sysctl("kernel/perf_event_paranoid"), "not in this kernel")},
+		{Check: "kernel.perf_event_paranoid", OK: true,
+			Detail: cmp.Or(procfs.Sysctl("kernel/perf_event_paranoid"), "not in this kernel")},
 		reads,
 		me.eventsFinding(&reads),
 	}

@@ -53,7 +53,7 @@ type tracee struct {
 	// CLOCK_MONOTONIC: the last moment at which the thread was known not to be
 	// stopped, and the first at which it was released. Stops for a signal before
 	// that are added up in extra.
-	unhurried           bool
+	slowPoll            bool
 	asked               int64 // when the stop was asked for
 	began, ended, extra int64
 }
@@ -191,17 +191,17 @@ const (
 	naps    = 14   // sleeps, 3 ms in all, before the wait counts as long
 	napTime = 5000 // ns of the first
 
-	unhurriedSpins   = 8
-	unhurriedNaps    = 7 // also 3 ms
-	unhurriedNapTime = 100_000
+	slowSpins   = 8
+	slowNaps    = 7 // also 3 ms
+	slowNapTime = 100_000
 )
 
 //go:norace
 //go:nosplit
 func (t *tracee) spin(sh *shared) {
 	looks, sleeps, nanos := spins, naps, int64(napTime)
-	if t.unhurried {
-		looks, sleeps, nanos = unhurriedSpins, unhurriedNaps, unhurriedNapTime
+	if t.slowPoll {
+		looks, sleeps, nanos = slowSpins, slowNaps, slowNapTime
 	}
 	for i := 0; i < looks && t.phase == phaseWaiting; i++ {
 		t.poll(sh)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"clrsnap/internal/target"
+	"clrsnap/internal/testenv/layer"
 
 	"golang.org/x/sys/unix"
 )
@@ -117,6 +118,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 // TestTracerInside runs the tests of captures with the tracer in a thread of ours,
 // as where Yama lets only ancestors trace.
 func TestTracerInside(t *testing.T) {
+	layer.Live(t)
 	openInside = true
 	defer func() { openInside = false }()
 	for _, tt := range []struct {

@@ -3,6 +3,7 @@ package amd64
 import (
 	"bufio"
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
+	"clrsnap/internal/testenv/layer"
 )
 
 // The oracle knows nothing of unwind information: objdump (binutils) decodes
@@ -32,7 +34,7 @@ func (im *r2rImage) disassemble(t testing.TB) []insn {
 	t.Helper()
 	objdump, err := exec.LookPath("objdump")
 	if err != nil {
-		t.Skip("SKIPPED, AND WITH IT THE PROOF ON REAL CODE: objdump (binutils) is not installed")
+		layer.Lacking(t, "objdump (binutils) is not installed, with which real code is read")
 	}
 	var out []insn
 	for _, s := range im.text {
@@ -315,15 +317,13 @@ func (c *checker) check(im *r2rImage, f Function, ip arch.Addr, s *state) error 
 	return nil
 }
 
+// images are ReadyToRun images, by their paths in the kit.
+var images = flag.String("images", "net9/shared/Microsoft.NETCore.App/9.0.5/System.Linq.Expressions.dll,"+
+	"net10/System.Private.Xml.dll", "the `files` of the kit that TestEveryInstruction looks at")
+
 func TestEveryInstruction(t *testing.T) {
-	files := []string{
-		"net9/shared/Microsoft.NETCore.App/9.0.5/System.Linq.Expressions.dll",
-		"net10/System.Private.Xml.dll",
-	}
-	if all := os.Getenv("CLRSNAP_ORACLE"); all != "" {
-		files = strings.Split(all, ",")
-	}
-	for _, name := range files {
+	layer.Live(t)
+	for name := range strings.SplitSeq(*images, ",") {
 		t.Run(name, func(t *testing.T) {
 			im := loadR2R(t, kitFile(t, name))
 			everyInstruction(t, im, im.disassemble(t))

@@ -5,26 +5,19 @@ import (
 	"debug/pe"
 	"encoding/binary"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 )
 
-// kitFile finds a file of the .NET kit or skips the test.
+// kitFile finds a file of the .NET kit.
 func kitFile(t testing.TB, name string) string {
 	t.Helper()
-	dir := os.Getenv("CLRSNAP_DOTNET")
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Skipf("SKIPPED, AND WITH IT THE PROOF ON REAL CODE: no cache directory: %v; set CLRSNAP_DOTNET", err)
-		}
-		dir = filepath.Join(cache, "clrsnap-dotnet")
-	}
-	p := filepath.Join(dir, name)
+	p := testenv.InKit(name)
 	if _, err := os.Stat(p); err != nil {
-		t.Skipf("SKIPPED, AND WITH IT THE PROOF ON REAL CODE: %v; run scripts/get-dotnet.sh", err)
+		layer.Lacking(t, "no real code to test with: "+err.Error()+": run scripts/get-dotnet.sh")
 	}
 	return p
 }

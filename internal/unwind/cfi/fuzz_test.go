@@ -77,7 +77,7 @@ func FuzzExpression(f *testing.F) {
 }
 
 func BenchmarkStep(b *testing.B) {
-	tab, indexed := open(b, dotnetPath("net10/dotnet"))
+	tab, indexed := open(b, testenv.InKit("net10/dotnet"))
 	indexed.buildIndex()
 	var pcs []arch.Addr
 	for i, e := range indexed.index {

@@ -15,6 +15,7 @@ import (
 	"clrsnap/internal/elfx"
 	"clrsnap/internal/symbol"
 	"clrsnap/internal/target"
+	"clrsnap/internal/testenv"
 )
 
 const liveProgram = `
@@ -45,10 +46,7 @@ type mapped struct {
 // TestLive unwinds a stopped process from inside a signal handler through
 // libc's functions to the outermost frame.
 func TestLive(t *testing.T) {
-	gcc, err := exec.LookPath("gcc")
-	if err != nil {
-		t.Skip("SKIPPED, NOT TESTED:", err)
-	}
+	gcc := testenv.CC(t)
 	dir := t.TempDir()
 	src, exe := filepath.Join(dir, "a.c"), filepath.Join(dir, "a.out")
 	if err := os.WriteFile(src, []byte(liveProgram), 0o600); err != nil {

@@ -13,22 +13,19 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/elfx"
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 	"clrsnap/internal/unwind"
 )
 
 const libc = "/lib/x86_64-linux-gnu/libc.so.6"
-
-func dotnetPath(file string) string {
-	home, _ := os.UserHomeDir()
-	return filepath.Join(home, ".cache/clrsnap-dotnet", file)
-}
 
 // open returns an image's table, and one that ignores the binary search table.
 func open(tb testing.TB, path string) (t, indexed *Table) {
 	tb.Helper()
 	f, err := os.Open(path)
 	if err != nil {
-		tb.Skipf("SKIPPED, NOT TESTED: %v", err)
+		layer.Lacking(tb, err.Error())
 	}
 	tb.Cleanup(func() { f.Close() })
 	m, err := elfx.New(f)
@@ -39,10 +36,10 @@ func open(tb testing.TB, path string) (t, indexed *Table) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if t, err = New(fr.Hdr, fr.Frame, arch.AMD64, m.Keep); err != nil {
+	if t, err = New(fr.Hdr, fr.Frame, arch.AMD64, m.Reserve); err != nil {
 		tb.Fatal(err)
 	}
-	if indexed, err = New(inMemory{}, fr.Frame, arch.AMD64, m.Keep); err != nil {
+	if indexed, err = New(inMemory{}, fr.Frame, arch.AMD64, m.Reserve); err != nil {
 		tb.Fatal(err)
 	}
 	return t, indexed
@@ -240,7 +237,7 @@ func against(tb testing.TB, path string) *comparison {
 	tb.Helper()
 	readelf, err := exec.LookPath("readelf")
 	if err != nil {
-		tb.Skipf("SKIPPED, NOT TESTED: %v", err)
+		layer.Lacking(tb, err.Error()+": install binutils")
 	}
 	t, indexed := open(tb, path)
 	c := &comparison{tb: tb, tables: []*Table{t, indexed}, cies: map[string]*cieRow{}}
@@ -268,20 +265,29 @@ func against(tb testing.TB, path string) *comparison {
 	return c
 }
 
+// readable is an image with at least so many rows.
+type readable struct {
+	path string
+	rows int
+}
+
 func TestAgainstReadelf(t *testing.T) {
-	for _, c := range []struct {
-		path string
-		rows int // at least
-	}{
-		{libc, 20000},
-		{"/lib64/ld-linux-x86-64.so.2", 1000},
-		{dotnetPath("net10/dotnet"), 50000},
-		{dotnetPath("net9/shared/Microsoft.NETCore.App/9.0.5/libcoreclr.so"), 50000},
-	} {
+	eachAgainst(t, []readable{{libc, 20000}, {"/lib64/ld-linux-x86-64.so.2", 1000}})
+}
+
+// TestAgainstReadelfLarge is TestAgainstReadelf for the runtime itself, which takes seconds.
+func TestAgainstReadelfLarge(t *testing.T) {
+	layer.Live(t)
+	eachAgainst(t, []readable{
+		{testenv.InKit("net10/dotnet"), 50000},
+		{testenv.InKit("net9/shared/Microsoft.NETCore.App/9.0.5/libcoreclr.so"), 50000},
+	})
+}
+
+func eachAgainst(t *testing.T, images []readable) {
+	t.Helper()
+	for _, c := range images {
 		t.Run(filepath.Base(c.path), func(t *testing.T) {
-			if testing.Short() && c.rows >= 50000 {
-				t.Skip("SKIPPED, NOT TESTED: -short")
-			}
 			if got := against(t, c.path); got.rows < c.rows {
 				t.Errorf("only %d rows", got.rows)
 			}

@@ -40,7 +40,7 @@ func TestConfirms(t *testing.T) {
 			if Confirms(p, arch.AMD64, 0x1000+tt.start, 0x1000+tt.ip, tt.exact, s) {
 				confirmed = append(confirmed, describe(s))
 			}
-			if Opens(p, arch.AMD64, 0x1000+tt.ip, tt.exact, s) {
+			if ConfirmsAnyEntry(p, arch.AMD64, 0x1000+tt.ip, tt.exact, s) {
 				opens = append(opens, describe(s))
 			}
 		}

@@ -69,14 +69,14 @@ func Confirms(mem target.Memory, a *arch.Arch, start, ip arch.Addr, exact bool, 
 	return confirmed
 }
 
-// maxBefore is how many bytes before ip Opens looks at.
+// maxBefore is how many bytes before ip ConfirmsAnyEntry looks at.
 const maxBefore = 2048
 
-// Opens is Confirms for an unknown function: it reports whether, somewhere before ip, there
+// ConfirmsAnyEntry is Confirms for an unknown function: it reports whether, somewhere before ip, there
 // is code that begins to push registers, and reaches ip with all registers that step
 // restores saved where step finds them. A step that restores no register cannot be
 // confirmed in this way.
-func Opens(mem target.Memory, a *arch.Arch, ip arch.Addr, exact bool, step *unwind.Step) bool {
+func ConfirmsAnyEntry(mem target.Memory, a *arch.Arch, ip arch.Addr, exact bool, step *unwind.Step) bool {
 	if len(step.Saved) == 0 {
 		return false
 	}

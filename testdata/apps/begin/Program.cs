@@ -1,5 +1,5 @@
 // Works from the first instruction of Main on, and says how much: for tests of
-// what is seen of a program's beginning.
+// recordings that begin when a program begins.
 //
 //   --work MS      how much CPU time Main uses before anything else, default 200
 //   --late NAME    then there is a thread that is called "early" and has this name
@@ -25,7 +25,7 @@ static class Program
 {
     static int Main(string[] args)
     {
-        // Only what follows says which process this is: nothing comes before it.
+        // App.Start prints the PID: the work comes before anything else.
         long worked = Array.IndexOf(args, "--started") >= 0 ? WorkAsChild(Work(args)) : WorkAsParent(Work(args));
         App.Start(args);
         App.Line($"COUNT worked-us {worked / 1000}");
@@ -50,7 +50,7 @@ static class Program
     [MethodImpl(MethodImplOptions.NoInlining)]
     static long WorkAsChild(long ms) => Use(ms * 1_000_000) + 0;
 
-    /// <summary>Uses so many nanoseconds of a processor; returns how many it were.</summary>
+    /// <summary>Uses so many nanoseconds of CPU time; returns how many it really used.</summary>
     [MethodImpl(MethodImplOptions.NoInlining)]
     static long Use(long nanoseconds)
     {
@@ -92,7 +92,11 @@ static class Program
 
     static void StartChild(string[] args)
     {
-        string[] child = [typeof(Program).Assembly.Location, "--started", "--work", Work(args).ToString(), "--seconds", App.Text("seconds", "0")];
+        string[] child =
+        [
+            typeof(Program).Assembly.Location, "--started",
+            "--work", Work(args).ToString(), "--seconds", App.Text("seconds", "0"),
+        ];
         using var p = Process.Start(Environment.ProcessPath, child);
         p.WaitForExit();
         App.Line($"COUNT child {p.Id}");

@@ -1,7 +1,7 @@
-// Spends its time in threads that live for 1 to 5 milliseconds of CPU time each, one
-// after the other from each of two others. What every method had is measured inside.
+// Spends its time in threads that each live for 1 to 5 milliseconds of CPU time. Two other
+// threads start them, one after another. The program measures what each method used.
 //
-//   --stdin, --max-seconds as everywhere
+//   --stdin, --max-seconds: see App.cs
 //
 // The command "totals" on stdin is answered with what was spent since the start, in the
 // form of the program "shares"; the methods run on threads that come and go.
@@ -31,7 +31,7 @@ static class Program
             int seed = 4711 + i;
             App.Background("starter", () => StartThreads(new Random(seed)));
         }
-        Thread.Sleep(1500); // what is compiled first is not what is measured
+        Thread.Sleep(1500); // until hot methods have been recompiled
         App.Answer = command => command == "totals" ? Totals() : [];
         App.Line("READY");
         App.WaitForEnd();

@@ -1,15 +1,15 @@
-// Threads that work all the time at the bottom of stacks as servers have them: 30
-// to 70 frames of middleware, rules, generics and the framework. They count what
-// they have done, so that the cost of looking at them can be measured.
+// Threads that compute all the time below stacks as servers have them: 30 to 70
+// frames of middleware, rules, generics and the framework. They count what they have
+// done, so that the cost of recording them can be measured.
 //
 //   --threads N   default 50
-//   --stdin, --max-seconds as everywhere
+//   --stdin, --max-seconds: see App.cs
 //
 // The command "units" on stdin is answered with
 //
 //   UNITS <units of work since the start> <CLOCK_MONOTONIC ns>
 //
-// At the end each unit must have come out as the first one of its order did.
+// At the end it checks that each unit gave the result of the first one of its order.
 using System;
 using System.Diagnostics;
 using System.Linq;
@@ -20,7 +20,7 @@ namespace Busy;
 
 static class Program
 {
-    // A cache line each, so that counting costs nothing.
+    // One cache line each: no false sharing.
     const int Apart = 16;
     static long[] units;
     static volatile string wrong;
@@ -36,7 +36,7 @@ static class Program
             int me = i;
             workers[i] = App.Background($"busy-{i}", () => Work(me));
         }
-        Thread.Sleep(3000); // by then the code has been compiled for good
+        Thread.Sleep(3000); // until hot methods have been recompiled
         App.Answer = _ => [$"UNITS {Units()} {Stopwatch.GetTimestamp()}"];
         App.Line("READY");
         App.WaitForEnd();
@@ -57,7 +57,8 @@ static class Program
             for (int i = 0; i < Orders; i++)
             {
                 long price = service.Handle(new Order(i, me));
-                if ((expected[i] ??= price) != price) wrong = $"thread {me}, order {i}: {price} instead of {expected[i]}";
+                if ((expected[i] ??= price) != price)
+                    wrong = $"thread {me}, order {i}: {price} instead of {expected[i]}";
                 units[(me + 1) * Apart]++;
             }
         }

@@ -1,5 +1,5 @@
 // Rules that are made of rules, walked by a generic visitor: two frames for each
-// level, and the work at the bottom.
+// level, and the work at the leaf.
 using System;
 using System.Collections.Generic;
 using System.Globalization;
@@ -24,7 +24,9 @@ abstract class Rule
     {
         if (levels == 0) return new Items(random.Next(1, 5));
         Rule inner = Make(random, levels - 1, catalog);
-        return random.Next(2) == 0 ? new Discount(random.Next(1, 30), inner) : new Choice(random.Next(2), inner, new Items(1));
+        return random.Next(2) == 0
+            ? new Discount(random.Next(1, 30), inner)
+            : new Choice(random.Next(2), inner, new Items(1));
     }
 }
 

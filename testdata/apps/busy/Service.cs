@@ -8,7 +8,8 @@ namespace Busy;
 
 sealed record Order(int Number, int Customer)
 {
-    public readonly int[] Items = Enumerable.Range(0, 24 + Number % 5).Select(i => (i * 37 + Number * 11 + Customer) % 97).ToArray();
+    public readonly int[] Items =
+        Enumerable.Range(0, 24 + Number % 5).Select(i => (i * 37 + Number * 11 + Customer) % 97).ToArray();
 }
 
 delegate long Handler(Order order);

@@ -1,5 +1,5 @@
-// What all the test programs share: options, the line protocol on stdout, and
-// the promise that a program ends by itself.
+// What all test programs share: options, the line protocol on stdout, and the
+// watchdogs that end a program.
 using System;
 using System.Collections.Generic;
 using System.IO;
@@ -51,7 +51,7 @@ static class App
     }
 
     /// <summary>
-    /// What the program says to a line on stdin. Each line of it is written as
+    /// The program's answer to a line on stdin. Each of its lines is written as
     /// "ANSWER line", and ANSWERED after the last.
     /// </summary>
     public static volatile Func<string, IEnumerable<string>> Answer = _ => [];

@@ -5,7 +5,7 @@ using System.Threading;
 
 namespace Common;
 
-/// <summary>Stands for .NET 9's Lock where there is none: a lock is a monitor then.</summary>
+/// <summary>Replaces .NET 9's Lock on older runtimes: a monitor.</summary>
 sealed class MonitorLock
 {
     public void Enter() => Monitor.Enter(this);

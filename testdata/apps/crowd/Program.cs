@@ -1,12 +1,12 @@
-// Many threads, most of which are blocked in one way or another, for captures of all at
-// the same instant.
+// Many threads, most of which are blocked in one way or another, for snapshots of all
+// threads at the same instant.
 //
 //   --threads N   blocked for good, default 1000: by fifths in a monitor, a semaphore, an
 //                 event, a join and a sleep, at depths of 10 to 50 frames
 //   --timed N     asleep for 50 ms at a time, default 0
 //   --spin N      computing, default 0
 //   --rings N     rings of four threads that hand a token around, default 0: see Ring.cs
-//   --seconds N   ends after N seconds; --stdin, --max-seconds as everywhere
+//   --seconds N   ends after N seconds; --stdin, --max-seconds: see App.cs
 using System;
 using System.Runtime.CompilerServices;
 using System.Threading;

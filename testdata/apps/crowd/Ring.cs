@@ -16,7 +16,8 @@ sealed class Ring
     const int members = 4;
 
     // By member: it may take the token; the next one has it; it is not in Carry any more.
-    readonly AutoResetEvent[] token = new AutoResetEvent[members], received = new AutoResetEvent[members], left = new AutoResetEvent[members];
+    readonly AutoResetEvent[] token = new AutoResetEvent[members], received = new AutoResetEvent[members],
+        left = new AutoResetEvent[members];
     readonly ManualResetEvent begun = new(false);
     ulong work = 1;
 

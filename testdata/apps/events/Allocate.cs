@@ -9,13 +9,15 @@ using System.Threading.Tasks;
 
 namespace Events;
 
-/// <summary>Objects of one class in a unit of what a method allocates: how many, and how many bytes they have in all.</summary>
+/// <summary>
+/// Objects of one class in a unit of what a method allocates: how many, and how many bytes they have in all.
+/// </summary>
 readonly record struct Part(Type Class, long Count, long Bytes);
 
 /// <summary>
 /// A method that allocates units, each of the same objects. The runtime counts what
-/// this thread allocates to the byte, so the truth does not hang on the sizes below:
-/// what does not add up is reported with the class "-".
+/// this thread allocates to the byte, so the truth does not depend on the sizes below:
+/// what they do not explain is reported with the class "-".
 /// </summary>
 sealed class AllocationSite
 {
@@ -49,8 +51,8 @@ sealed class AllocationSite
         rest.Add(0, bytes - units * unitBytes);
     }
 
-    // The runtime makes a few objects of its own when something is done for the first
-    // time, and pads some; more means that a size below is wrong for this runtime.
+    // The runtime allocates a few objects of its own when something is done for the first
+    // time, and pads some. More than that means that a size below is wrong for this runtime.
     const long Own = 64 << 10;
 
     string Explained() => rest.Amount is > -Own and < Own ? null : $"{rest}: not what its objects should have";
@@ -91,10 +93,12 @@ static class Allocate
         (5, Make(Lists, new Part(typeof(List<long>), 1, 32), new Part(typeof(long[]), Growths, GrowthBytes()))),
         (3, Make(Boxes, new Part(typeof(int), 1, 24))),
         (3, Make(Closures, new Part(Closure, 1, 24), new Part(typeof(Func<long>), 1, DelegateBytes))),
-        (3, Make(AsyncMethods, new Part(StateMachineBox, 1, StateMachineBoxBytes), new Part(typeof(Action), 1, DelegateBytes))),
+        (3, Make(AsyncMethods,
+            new Part(StateMachineBox, 1, StateMachineBoxBytes), new Part(typeof(Action), 1, DelegateBytes))),
     ];
 
-    static AllocationSite Make(Action<int> allocate, params Part[] parts) => new("Events.Allocate." + allocate.Method.Name, allocate, parts);
+    static AllocationSite Make(Action<int> allocate, params Part[] parts) =>
+        new("Events.Allocate." + allocate.Method.Name, allocate, parts);
 
     static long Size(long bytes) => (bytes + 7) & ~7;
 
@@ -155,7 +159,8 @@ static class Allocate
     static long GrowthBytes()
     {
         long bytes = 0;
-        for (int capacity = FirstCapacity; capacity <= ListLength; capacity *= 2) bytes += ArrayBytes(capacity * sizeof(long));
+        for (int capacity = FirstCapacity; capacity <= ListLength; capacity *= 2)
+            bytes += ArrayBytes(capacity * sizeof(long));
         return bytes;
     }
 

@@ -1,5 +1,5 @@
-// Garbage collections: those that methods ask for, and those that allocations bring
-// about.
+// Garbage collections: those that methods ask for, and those that allocations
+// trigger.
 using System;
 using System.Runtime.CompilerServices;
 

@@ -63,7 +63,8 @@ static class Contend
         Site[] crowd = [new(1, Crowd)];
         return
         [
-            new Lane("waits-monitor", 30, [Wait(2, monitorHolder, 10, MonitorShort), Wait(1, monitorHolder, 40, MonitorLong)]),
+            new Lane("waits-monitor", 30,
+                [Wait(2, monitorHolder, 10, MonitorShort), Wait(1, monitorHolder, 40, MonitorLong)]),
             new Lane("waits-lock", 25, [Wait(3, lockHolder, 12, LockShort), Wait(1, lockHolder, 30, LockLong)]),
             new Lane("crowd-1", 40, crowd), new Lane("crowd-2", 40, crowd), new Lane("crowd-3", 40, crowd),
         ];

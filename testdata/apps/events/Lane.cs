@@ -13,8 +13,8 @@ sealed record Site(double Often, Action Run);
 
 /// <summary>
 /// A thread that visits its sites in random order, so that there is no period that
-/// a sampling profiler's could beat with, at a rate that leaves the processors time.
-/// What counts is not what comes how often, but what the sites have counted.
+/// could beat with a sampling profiler's, at a rate that leaves the CPUs some time.
+/// How often a site comes does not matter: the sites count.
 /// </summary>
 sealed class Lane(string name, double perSecond, Site[] sites)
 {
@@ -95,7 +95,8 @@ sealed class Lane(string name, double perSecond, Site[] sites)
         }
     }
 
-    public static IEnumerable<string> Wrong(Lane[] lanes) => lanes.Where(l => l.wrong != null).Select(l => l.wrong + "; ");
+    public static IEnumerable<string> Wrong(Lane[] lanes) =>
+        lanes.Where(l => l.wrong != null).Select(l => l.wrong + "; ");
 
     string Name => name;
 }

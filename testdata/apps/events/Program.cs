@@ -1,5 +1,5 @@
-// Has the runtime do what it can notify others of, in known proportions from known
-// methods, and counts it: what a profiler says of it can be held against that.
+// Makes the runtime do what it can notify a profiler of, in known proportions from
+// known methods, and counts it: a profiler's numbers can be compared with these.
 //
 //   --kinds a,b     what to do: alloc, exception, contention, thread, gc; default all
 //   --alloc-mb N    how many MB a second are allocated, default 60
@@ -9,7 +9,7 @@
 //   --threads N     with --throughput, how many those are, default 2
 //   --short         does a little of each kind and ends
 //   --seconds N     goes on for so long, default until --stdin ends it
-//   --stdin, --max-seconds as everywhere
+//   --stdin, --max-seconds: see App.cs
 //
 // READY comes when everything has been done once. At the end there is on stdout:
 //

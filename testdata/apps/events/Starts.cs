@@ -9,11 +9,13 @@ namespace Events;
 
 static class Starts
 {
-    public static Lane[] Lanes() => [new Lane("starts", App.Int("starts", 50), [new(6, Named), new(3, Unnamed), new(1, LongRunning)])];
+    public static Lane[] Lanes() =>
+        [new Lane("starts", App.Int("starts", 50), [new(6, Named), new(3, Unnamed), new(1, LongRunning)])];
 
     static Tally Started(string method) => Truth.Of("thread", "Events.Starts." + method, typeof(Thread));
 
-    static readonly Tally named = Started(nameof(Named)), unnamed = Started(nameof(Unnamed)), longRunning = Started(nameof(LongRunning));
+    static readonly Tally named = Started(nameof(Named)), unnamed = Started(nameof(Unnamed)),
+        longRunning = Started(nameof(LongRunning));
 
     static int ran;
 
@@ -43,6 +45,8 @@ static class Starts
     static void LongRunning()
     {
         longRunning.Add();
-        Task.Factory.StartNew(Brief, CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default).Wait();
+        Task.Factory
+            .StartNew(Brief, CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default)
+            .Wait();
     }
 }

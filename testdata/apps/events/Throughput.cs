@@ -22,7 +22,8 @@ static class Throughput
         site = new AllocationSite("Events.Throughput.Trees", Trees,
             new Part(typeof(Tree), Nodes, Nodes * 40), new Part(typeof(string), Leaves, Leaves * 48));
         Site[] sites = [new Site(1, () => site.Run(UnitsPerVisit))];
-        return Enumerable.Range(1, App.Int("threads", 2)).Select(i => new Lane($"throughput-{i}", Lane.Unpaced, sites)).ToArray();
+        return Enumerable.Range(1, App.Int("threads", 2))
+            .Select(i => new Lane($"throughput-{i}", Lane.Unpaced, sites)).ToArray();
     }
 
     sealed class Tree
@@ -31,7 +32,7 @@ static class Throughput
         public string Text;
     }
 
-    // So that a processor makes about half a gigabyte a second, as a program does that
+    // So that a CPU makes about half a gigabyte a second, as a program does that
     // has something to do with its objects; with none it would be ten times as much.
     const int Looks = 12;
 

@@ -108,7 +108,7 @@ static class Throw
         catch (Marked e) when (e.Mark == 1) { byFilter.Add(); }
     }
 
-    // Its filter does not want what comes by.
+    // Its filter does not accept the exception.
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void PassBy()
     {
@@ -166,7 +166,7 @@ static class Throw
         catch (NullReferenceException) { ofNothing.Add(); }
     }
 
-    // By a fault of the processor, as is the next.
+    // By a CPU fault, as is the next.
     [MethodImpl(MethodImplOptions.NoInlining)]
     static int Dereference(Cell none)
     {
@@ -200,11 +200,14 @@ static class Throw
     {
         try { ThrowingFinally(); }
         catch (NotSupportedException) { afterFinally.Add(); }
-        catch (IndexOutOfRangeException) { throw new InvalidOperationException("the finally block's exception is gone"); }
+        catch (IndexOutOfRangeException)
+        {
+            throw new InvalidOperationException("the finally block's exception is gone");
+        }
     }
 
-    // The exception of the finally block takes the place of the one that ran it, which
-    // nobody catches: but somebody must be about to, or there would be no second pass.
+    // The exception of the finally block replaces the one that ran it, which is never
+    // caught. But it needs a handler, or there would be no second pass.
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void ThrowingFinally()
     {
@@ -230,12 +233,15 @@ static class Throw
     static readonly Tally inFilter = Thrown<NotImplementedException>(nameof(InFilter));
     static readonly Tally afterFilter = Caught<ArithmeticException>(nameof(AfterFilter));
 
-    // What a filter throws the runtime swallows, and takes for a no.
+    // The runtime swallows what a filter throws, and takes it for false.
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void AfterFilter()
     {
         try { Plain(); }
-        catch (ArithmeticException) when (InFilter()) { throw new InvalidOperationException("a filter that throws is not a yes"); }
+        catch (ArithmeticException) when (InFilter())
+        {
+            throw new InvalidOperationException("a filter that throws is not a yes");
+        }
         catch (ArithmeticException) { afterFilter.Add(); }
     }
 
@@ -253,13 +259,13 @@ static class Throw
         throw new NotImplementedException(Reason);
     }
 
-    // The state machine of Failing catches what it will hand to whoever awaits it. There
-    // it is thrown anew, and caught.
+    // The state machine of Failing catches the exception and hands it to the method that
+    // awaits it. There it is thrown again, and caught.
     static readonly string awaiting = Truth.MoveNext(typeof(Throw), nameof(Awaiting));
     static readonly string failing = Truth.MoveNext(typeof(Throw), nameof(Failing));
     static readonly Tally fromAsync = Thrown<UnauthorizedAccessException>(nameof(FromAsync));
     static readonly Tally handed = Truth.Of("catch", failing, typeof(UnauthorizedAccessException));
-    static readonly Tally anew = Announced("exception", awaiting, typeof(UnauthorizedAccessException));
+    static readonly Tally anew = Announced("rethrow", awaiting, typeof(UnauthorizedAccessException));
     static readonly Tally awaited = Truth.Of("catch", awaiting, typeof(UnauthorizedAccessException));
 
     [MethodImpl(MethodImplOptions.NoInlining)]
@@ -294,7 +300,9 @@ static class Throw
     static readonly Tally inCallback = Thrown<OperationCanceledException>(nameof(InCallback));
     static readonly Tally compare = Caught<OperationCanceledException>(nameof(Compare));
 
-    [DllImport("libc")] static extern unsafe void qsort(int* values, nuint count, nuint size, delegate* unmanaged[Cdecl]<int*, int*, int> compare);
+    [DllImport("libc")]
+    static extern unsafe void qsort(
+        int* values, nuint count, nuint size, delegate* unmanaged[Cdecl]<int*, int*, int> compare);
 
     /// <summary>Below native frames.</summary>
     [MethodImpl(MethodImplOptions.NoInlining)]

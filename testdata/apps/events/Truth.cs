@@ -54,12 +54,15 @@ static class Truth
     /// <summary>Has a check made at the end. It returns what is wrong, or nothing.</summary>
     public static void Check(Func<string> check) => checks.Add(check);
 
-    public static IEnumerable<string> Wrong() => checks.Select(c => c()).Where(wrong => wrong != null).Select(wrong => wrong + "; ");
+    public static IEnumerable<string> Wrong() =>
+        checks.Select(c => c()).Where(wrong => wrong != null).Select(wrong => wrong + "; ");
 
     /// <summary>The class that the compiler made of an asynchronous method.</summary>
     public static Type StateMachine(Type type, string method) =>
-        type.GetMethod(method, BindingFlags.Static | BindingFlags.NonPublic).GetCustomAttribute<AsyncStateMachineAttribute>().StateMachineType;
+        type.GetMethod(method, BindingFlags.Static | BindingFlags.NonPublic)
+            .GetCustomAttribute<AsyncStateMachineAttribute>().StateMachineType;
 
     /// <summary>What the frames of an asynchronous method are called.</summary>
-    public static string MoveNext(Type type, string method) => StateMachine(type, method).FullName.Replace('+', '.') + ".MoveNext";
+    public static string MoveNext(Type type, string method) =>
+        StateMachine(type, method).FullName.Replace('+', '.') + ".MoveNext";
 }

@@ -2,14 +2,14 @@
 // tens of thousands of context switches a second.
 //
 //   --pairs N   default 2
-//   --work N    rounds of a random number generator before a baton is given on, default 10000
-//   --stdin, --max-seconds as everywhere
+//   --work N    rounds of a random number generator before a baton is passed on, default 10000
+//   --stdin, --max-seconds: see App.cs
 //
 // The command "units" on stdin is answered with
 //
 //   UNITS <times that a baton was handed over since the start> <CLOCK_MONOTONIC ns>
 //
-// At the end each baton must have been in each hand as often as in the other.
+// At the end it checks that both threads of a pair have had the baton equally often.
 using System.Diagnostics;
 using System.Linq;
 using System.Runtime.CompilerServices;
@@ -25,7 +25,7 @@ static class Program
         App.Start(args);
         Baton[] batons = Enumerable.Range(0, App.Int("pairs", 2)).Select(i => new Baton(i)).ToArray();
         App.Answer = _ => [$"UNITS {batons.Sum(b => b.Count)} {Stopwatch.GetTimestamp()}"];
-        Thread.Sleep(1000); // by then the code has been compiled for good
+        Thread.Sleep(1000); // until hot methods have been recompiled
         App.Line("READY");
         App.WaitForEnd();
         bool right = batons.All(b => b.End());

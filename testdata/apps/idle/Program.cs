@@ -2,8 +2,9 @@
 //
 //   --threads N   default 16; their depths go from 20 to 60 frames
 //   --pool N      blocked thread-pool workers, default 4
+//   --resting     idle threads of the runtime's own: see Resting.cs
 //   --heap N      megabytes of objects that stay alive, default 0
-//   --stdin, --max-seconds as everywhere
+//   --stdin, --max-seconds: see App.cs
 using System;
 using System.Collections.Generic;
 using System.Runtime.CompilerServices;
@@ -33,9 +34,10 @@ static class Program
             int depth = 20 + i * 7 % 41;
             App.Background($"idle-{i}", () => Descend(depth, ""), stackBytes: 1 << 20);
         }
-        ThreadPool.SetMinThreads(pool, 1);
+        ThreadPool.SetMinThreads(pool + Resting.Workers, 1);
         for (int i = 0; i < pool; i++) ThreadPool.UnsafeQueueUserWorkItem(static _ => Descend(10, 1), null);
         while (Volatile.Read(ref blocked) < threads + pool) Thread.Sleep(1);
+        if (App.Flag("resting")) Resting.Start();
         Thread.Sleep(50);
         App.Line("READY");
         App.WaitForEnd();

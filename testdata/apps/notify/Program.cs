@@ -2,7 +2,7 @@
 //
 // Commands on stdin: ids, tid, allocate, large, throw, rethrow,
 // contend-monitor, contend-lock, thread, collect, crowd N. All run on the thread that reads stdin.
-// What a reader cannot know is answered: "ids" lists the addresses of the methods
+// The answer has what a reader cannot know: "ids" lists the addresses of the methods
 // and types below, which are their FunctionIDs and ClassIDs.
 using System;
 using System.Collections.Generic;
@@ -213,14 +213,15 @@ static class Contention
     static int WithOwner(Action<Action> hold, Action wait)
     {
         int owner = 0;
-        bool next = false; // to wait is the lock: this thread has waited for the owner before
+        bool next = false; // the next wait is the one for the lock, not for the owner's start
         Thread waiter = Thread.CurrentThread;
         using var owned = new ManualResetEventSlim();
         var thread = new Thread(() => hold(() =>
         {
             owner = Program.gettid();
             owned.Set();
-            SpinWait.SpinUntil(() => Volatile.Read(ref next) && waiter.ThreadState.HasFlag(ThreadState.WaitSleepJoin), 10_000);
+            SpinWait.SpinUntil(
+                () => Volatile.Read(ref next) && waiter.ThreadState.HasFlag(ThreadState.WaitSleepJoin), 10_000);
             Thread.Sleep(100);
         }));
         thread.Start();

@@ -1,4 +1,4 @@
-// Threads that live for a moment.
+// Short-lived threads.
 using System;
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
@@ -55,11 +55,12 @@ static class Churn
     }
 
     [DllImport("libc")]
-    static extern unsafe int pthread_create(nint* thread, void* attributes, delegate* unmanaged[Cdecl]<nint, nint> start, nint argument);
+    static extern unsafe int pthread_create(
+        nint* thread, void* attributes, delegate* unmanaged[Cdecl]<nint, nint> start, nint argument);
 
     [DllImport("libc")] static extern unsafe int pthread_join(nint thread, nint* result);
 
-    /// <summary>Threads that the runtime first hears of when they call managed code.</summary>
+    /// <summary>Native threads: the runtime first sees them when they call managed code.</summary>
     [MethodImpl(MethodImplOptions.NoInlining)]
     static unsafe long Foreign()
     {
@@ -67,7 +68,8 @@ static class Churn
         GCHandle handle = GCHandle.Alloc(sum);
         nint* threads = stackalloc nint[Each];
         int started = 0;
-        while (started < Each && pthread_create(&threads[started], null, &CalledBack, GCHandle.ToIntPtr(handle)) == 0) started++;
+        while (started < Each
+            && pthread_create(&threads[started], null, &CalledBack, GCHandle.ToIntPtr(handle)) == 0) started++;
         for (int i = 0; i < started; i++) pthread_join(threads[i], null);
         handle.Free();
         return sum.Value;

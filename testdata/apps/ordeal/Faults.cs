@@ -1,4 +1,4 @@
-// Faults of the processor that the runtime makes exceptions of.
+// CPU faults that the runtime turns into exceptions.
 using System;
 using System.Runtime.CompilerServices;
 

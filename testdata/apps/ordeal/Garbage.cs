@@ -1,4 +1,4 @@
-// Objects that must come through collections of every generation unchanged.
+// Objects that must survive collections of every generation unchanged.
 using System;
 using System.Collections.Generic;
 using System.Runtime.CompilerServices;

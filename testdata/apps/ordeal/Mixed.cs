@@ -1,4 +1,4 @@
-// Locks that several threads want, exceptions that travel far.
+// Contended locks, and exceptions that unwind many frames.
 using System;
 using System.Runtime.CompilerServices;
 using System.Threading;

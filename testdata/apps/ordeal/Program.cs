@@ -1,9 +1,9 @@
-// What a process must survive with an agent in it, or must die of as it would
-// without one.
+// What a process with an agent in it must survive, and what must end it just as it
+// would end it without an agent.
 //
 //   --mode MODE     see below
 //   --seconds N     goes on for so long, default 5; with --stdin until that ends
-//   --stdin, --max-seconds as everywhere
+//   --stdin, --max-seconds: see App.cs
 //
 // These check what they compute, in rounds, until they are told to end:
 //
@@ -20,9 +20,10 @@
 //
 //   overflow   overflows a stack        the runtime aborts: SIGABRT, 134 to a shell
 //   abort      Environment.FailFast     likewise
+//   because    the same, with an exception
 //   unhandled  nobody catches           likewise
 //   inner      the same, with an exception that led to it
-//   segv       native code reads from nowhere: likewise
+//   segv       native code reads an unmapped address: likewise
 //   exit7      a thread ends the process while others allocate and throw: exit code 7
 //
 //   sigterm    waits for SIGTERM: exit code 143; told to end, it does with RESULT OK
@@ -49,6 +50,7 @@ static class Program
     {
         ["overflow"] = () => Descend(0),
         ["abort"] = () => Environment.FailFast("as it was told to"),
+        ["because"] = () => Environment.FailFast("because of another", Innermost()),
         ["unhandled"] = () => throw new InvalidOperationException("thrown for nobody"),
         ["inner"] = () => throw new AggregateException("led to by another", Innermost()),
         ["segv"] = () => strlen((nint)0xdead0000L),

@@ -6,7 +6,7 @@ using Common;
 
 namespace Ordeal;
 
-/// <summary>One or more threads, each of which does rounds until the program ends: so many at least.</summary>
+/// <summary>One or more threads. Each does rounds until the program ends, and at least so many.</summary>
 sealed class Worker(string name, int threads, Func<long> round, long expected, int least = 1)
 {
     readonly Thread[] running = new Thread[threads];

@@ -82,4 +82,29 @@ static class Async
         [MethodImpl(MethodImplOptions.NoInlining)]
         static void Drop() => GC.KeepAlive(new Finalized());
     }
+
+    // Async lambdas whose parameters are not those of the method around them.
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static int Lambdas(int[] amounts)
+    {
+        Func<string, int, Task<int>> outer = async (string s, int k) =>
+        {
+            Func<long, Task<int>> inner = async n => await Generic((byte)n, k) + k;
+            return await inner(s.Length);
+        };
+        return outer("lambda", amounts.Length).Result + 1;
+    }
+
+    // One in a generic method: its closure has the method's parameter.
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static Task<int> Generic<T>(T first, int second)
+    {
+        Func<char, Dictionary<T, int>, Task<int>> lambda = async (c, of) =>
+        {
+            int n = Here.Block();
+            await Task.Yield();
+            return n + of.Count + second;
+        };
+        return lambda('c', new() { [first] = 1 });
+    }
 }

@@ -75,7 +75,11 @@ static class Calls
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static int InterfaceDispatch()
     {
-        IShape[] shapes = [new Shape<int>(1), new Shape<long>(1), new Shape<string>(""), new Shape<byte>(1), new Shape<object>(""), new Shape<char>('a')];
+        IShape[] shapes =
+        [
+            new Shape<int>(1), new Shape<long>(1), new Shape<string>(""),
+            new Shape<byte>(1), new Shape<object>(""), new Shape<char>('a'),
+        ];
         int sum = 0;
         for (int i = 0; i < 600; i++) sum += shapes[i % shapes.Length].Area(i);
         shapes[3] = new Shape<Blocking>(new Blocking());
@@ -83,16 +87,17 @@ static class Calls
         return sum + 1;
     }
 
-    // Says only when an interface is called what it does with it.
+    // Says only at the call how it implements an interface.
     sealed class Castable : IDynamicInterfaceCastable
     {
         public bool IsInterfaceImplemented(RuntimeTypeHandle type, bool throwIfNot) => true;
 
         [MethodImpl(MethodImplOptions.NoInlining)]
-        public RuntimeTypeHandle GetInterfaceImplementation(RuntimeTypeHandle type) => Here.Block() > 0 ? type : default;
+        public RuntimeTypeHandle GetInterfaceImplementation(RuntimeTypeHandle type) =>
+            Here.Block() > 0 ? type : default;
     }
 
-    // The runtime asks while it resolves the call, between the call site and the method.
+    // The runtime asks it while it resolves the call, between the call site and the method.
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static int CastableDispatch()
     {

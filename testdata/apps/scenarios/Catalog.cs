@@ -46,6 +46,8 @@ static class Catalog
         new("pinvoke-sleep", Native.Sleep, Native: true),
         new("pinvoke-poll", Native.Poll, Native: true),
         new("pinvoke-read", Native.Read, Native: true),
+        new("pinvoke-shared", Native.SleepByStub, Native: true),
+        new("pinvoke-string", Native.Write, Native: true),
         new("calli-read", Native.ReadByPointer, Native: true),
         new("qsort-fnptr", Native.SortByFunctionPointer),
         new("qsort-delegate", Native.SortByDelegate),
@@ -66,6 +68,9 @@ static class Catalog
         new("eh-filter-throw", Exceptions.FilterThrows),
         new("finally-normal", Exceptions.FinallyWithoutException),
 
+        new("names-fsharp", Languages.FSharp),
+        new("names-vb", Languages.VisualBasic),
+
         new("monitor-owner", Locks.MonitorOwner),
         new("monitor-waiter", Locks.MonitorWaiter),
         new("monitor-wait", Locks.MonitorWait),
@@ -79,6 +84,7 @@ static class Catalog
 
         new("async-blocked", Async.Blocked),
         new("async-resumed", Async.Resumed, Elsewhere: true),
+        new("async-lambda", () => Async.Lambdas([1, 2])),
         new("async-pending", Async.Pending, Silent: true),
         new("pool-worker", Async.PoolWorker, Elsewhere: true),
         new("timer", Async.TimerCallback, Elsewhere: true),

@@ -46,12 +46,15 @@ static class Dynamic
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static int ExplicitTailCall()
     {
-        TypeBuilder type = Module("TailCalls", AssemblyBuilderAccess.Run).DefineType("Emitted.Tail", TypeAttributes.Public);
-        MethodBuilder m = type.DefineMethod("TailCaller", MethodAttributes.Public | MethodAttributes.Static, typeof(int), [typeof(int)]);
+        TypeBuilder type = Module("TailCalls", AssemblyBuilderAccess.Run)
+            .DefineType("Emitted.Tail", TypeAttributes.Public);
+        MethodBuilder m = type.DefineMethod(
+            "TailCaller", MethodAttributes.Public | MethodAttributes.Static, typeof(int), [typeof(int)]);
         ILGenerator il = m.GetILGenerator();
         il.Emit(OpCodes.Ldarg_0);
         il.Emit(OpCodes.Tailcall);
-        il.EmitCall(OpCodes.Call, typeof(Dynamic).GetMethod(nameof(TailTarget), BindingFlags.Static | BindingFlags.NonPublic), null);
+        il.EmitCall(OpCodes.Call,
+            typeof(Dynamic).GetMethod(nameof(TailTarget), BindingFlags.Static | BindingFlags.NonPublic), null);
         il.Emit(OpCodes.Ret);
         return type.CreateType().GetMethod("TailCaller").CreateDelegate<Func<int, int>>()(4) + 1;
     }
@@ -69,8 +72,11 @@ static class Dynamic
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static int RunAndCollect()
     {
-        TypeBuilder type = Module("Collected", AssemblyBuilderAccess.RunAndCollect).DefineType("Emitted.Collected", TypeAttributes.Public);
-        EmitBlock(type.DefineMethod("BlockInCollected", MethodAttributes.Public | MethodAttributes.Static, typeof(int), null).GetILGenerator());
+        TypeBuilder type = Module("Collected", AssemblyBuilderAccess.RunAndCollect)
+            .DefineType("Emitted.Collected", TypeAttributes.Public);
+        EmitBlock(type
+            .DefineMethod("BlockInCollected", MethodAttributes.Public | MethodAttributes.Static, typeof(int), null)
+            .GetILGenerator());
         return type.CreateType().GetMethod("BlockInCollected").CreateDelegate<Func<int>>()() + 1;
     }
 
@@ -78,8 +84,10 @@ static class Dynamic
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static int Fault()
     {
-        TypeBuilder type = Module("Faults", AssemblyBuilderAccess.Run).DefineType("Emitted.Fault", TypeAttributes.Public);
-        MethodBuilder m = type.DefineMethod("TryFault", MethodAttributes.Public | MethodAttributes.Static, typeof(int), null);
+        TypeBuilder type = Module("Faults", AssemblyBuilderAccess.Run)
+            .DefineType("Emitted.Fault", TypeAttributes.Public);
+        MethodBuilder m = type.DefineMethod(
+            "TryFault", MethodAttributes.Public | MethodAttributes.Static, typeof(int), null);
         ILGenerator il = m.GetILGenerator();
         il.BeginExceptionBlock();
         il.EmitCall(OpCodes.Call, typeof(Exceptions).GetMethod(nameof(Exceptions.Throw)), null);

@@ -49,12 +49,14 @@ static class Generics
         public class Inner<U>
         {
             [MethodImpl(MethodImplOptions.NoInlining)]
-            public int Go<V>(V v) => Here.Block() + typeof(T).Name.Length + typeof(U).Name.Length + typeof(V).Name.Length;
+            public int Go<V>(V v) =>
+                Here.Block() + typeof(T).Name.Length + typeof(U).Name.Length + typeof(V).Name.Length;
         }
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
-    public static int Nested() => new Outer<string>.Inner<int>().Go(1.5) + new Outer<int[]>.Inner<List<string>>().Go("");
+    public static int Nested() =>
+        new Outer<string>.Inner<int>().Go(1.5) + new Outer<int[]>.Inner<List<string>>().Go("");
 
     abstract class Visitor
     {

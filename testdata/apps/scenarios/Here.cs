@@ -19,7 +19,8 @@ namespace Scenarios;
 /// <param name="Elsewhere">The stack is on another thread, which Body only brings about.</param>
 /// <param name="Silent">There is no stack to announce.</param>
 /// <param name="Flag">Runs only with this command line flag.</param>
-sealed record Scenario(string Name, Func<int> Body, bool Native = false, bool Elsewhere = false, bool Silent = false, string Flag = null);
+sealed record Scenario(
+    string Name, Func<int> Body, bool Native = false, bool Elsewhere = false, bool Silent = false, string Flag = null);
 
 static class Here
 {
@@ -66,7 +67,7 @@ static class Here
     /// AggressiveInlining, and rewrites the names of state machines. The second
     /// listing does neither: each line is
     ///
-    ///   token  MethodDesc  native offset  IL offset  kind  assembly  Type.Method
+    ///   token  MethodDesc  native offset  IL offset  line  file  kind  assembly  Type.Method
     ///
     /// with the caller first, and its offsets those of the call to Announce. Kinds:
     /// shown; hidden (left out of Environment.StackTrace); pinvoke (a DllImport
@@ -84,7 +85,7 @@ static class Here
         int tid = gettid();
         var text = new StringBuilder($"STACK {name} {tid} {Environment.CurrentManagedThreadId}\n");
         foreach (string line in stackTrace.Split('\n')) text.Append('\t').Append(line.TrimEnd('\r')).Append('\n');
-        foreach (StackFrame frame in new StackTrace(1, false).GetFrames()) Describe(text, frame);
+        foreach (StackFrame frame in new StackTrace(1, true).GetFrames()) Describe(text, frame);
         App.Line(text.Append("END").ToString());
         lock (announced) announced[name] = (tid, Thread.CurrentThread);
     }
@@ -101,12 +102,17 @@ static class Here
             handle = (ulong)m.MethodHandle.Value;
             assembly = m.Module.Assembly.GetName().Name;
             type = m.DeclaringType + ".";
-            bool hidden = m.IsDefined(typeof(StackTraceHiddenAttribute), false) || m.DeclaringType.IsDefined(typeof(StackTraceHiddenAttribute), false)
+            bool hidden = m.IsDefined(typeof(StackTraceHiddenAttribute), false)
+                || m.DeclaringType.IsDefined(typeof(StackTraceHiddenAttribute), false)
                 || (m.MethodImplementationFlags & MethodImplAttributes.AggressiveInlining) != 0;
-            bool pinvoke = (m.Attributes & (MethodAttributes.PinvokeImpl | MethodAttributes.Abstract)) != 0 || (m.MethodImplementationFlags & MethodImplAttributes.InternalCall) != 0;
+            bool pinvoke = (m.Attributes & (MethodAttributes.PinvokeImpl | MethodAttributes.Abstract)) != 0
+                || (m.MethodImplementationFlags & MethodImplAttributes.InternalCall) != 0;
             kind = pinvoke ? "pinvoke" : hidden ? "hidden" : "shown";
         }
-        text.Append($"\t\t{token:x8} {handle:x} {frame.GetNativeOffset()} {frame.GetILOffset()} {kind} {assembly} {type}{m?.Name ?? "?"}\n");
+        text.Append(
+            $"\t\t{token:x8} {handle:x} {frame.GetNativeOffset()} {frame.GetILOffset()} "
+            + $"{frame.GetFileLineNumber()} {frame.GetFileName() ?? "-"} "
+            + $"{kind} {assembly} {type}{m?.Name ?? "?"}\n");
     }
 
     /// <summary>Returns once every scenario has announced its stack and sleeps in the kernel.</summary>

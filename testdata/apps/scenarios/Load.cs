@@ -11,8 +11,8 @@ using Common;
 namespace Scenarios;
 
 /// <summary>
-/// One busy worker: Round must return Expected, every time. What is OnlyByName takes
-/// so much of the processors that it would keep the others from their work.
+/// One busy worker: Round must return Expected, every time. What is OnlyByName uses
+/// so much CPU time that it would keep the others from their work.
 /// </summary>
 sealed record Worker(string Name, Func<long> Round, long Expected, int Threads = 1, bool OnlyByName = false);
 

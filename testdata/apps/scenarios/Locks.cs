@@ -27,7 +27,8 @@ static class Locks
     public static int MonitorWaiter()
     {
         // Alone (--only) it needs another owner.
-        if (!owned.Wait(2000)) App.Background("owner", () => { lock (contended) { owned.Set(); Here.Never.WaitOne(); } });
+        if (!owned.Wait(2000))
+            App.Background("owner", () => { lock (contended) { owned.Set(); Here.Never.WaitOne(); } });
         owned.Wait();
         Here.Announce(Environment.StackTrace);
         lock (contended) return 1;

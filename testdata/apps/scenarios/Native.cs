@@ -14,8 +14,11 @@ static unsafe class Native
     [DllImport("libc")] static extern int poll(void* fds, nuint count, int milliseconds);
     [DllImport("libc", SetLastError = true)] static extern nint read(int fd, byte[] buffer, nint size);
     [DllImport("libc")] static extern int pipe(int* fds);
-    [DllImport("libc")] static extern void qsort(int* values, nuint count, nuint size, delegate* unmanaged[Cdecl]<int*, int*, int> compare);
-    [DllImport("libc", EntryPoint = "qsort")] static extern void qsortDelegate(int[] values, nuint count, nuint size, Compare compare);
+    [DllImport("libc")]
+    static extern void qsort(
+        int* values, nuint count, nuint size, delegate* unmanaged[Cdecl]<int*, int*, int> compare);
+    [DllImport("libc", EntryPoint = "qsort")]
+    static extern void qsortDelegate(int[] values, nuint count, nuint size, Compare compare);
 
     [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
     delegate int Compare(int* a, int* b);
@@ -55,12 +58,38 @@ static unsafe class Native
         return (int)read(fd, buffer, buffer.Length) + 1;
     }
 
+    [DllImport("libc", SetLastError = true)] static extern int usleep(uint microseconds);
+    [DllImport("libc", SetLastError = true)] static extern int sleep(uint seconds);
+    [DllImport("libc", SetLastError = true)] static extern nint write(int fd, string text, nint size);
+
+    // The two functions have the same parameters: one IL stub serves both.
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static int SleepByStub()
+    {
+        usleep(1);
+        Here.Announce(Environment.StackTrace);
+        return (int)sleep((uint)Long) + 1;
+    }
+
+    // Marshals a string, for which the pipe has no room: it holds 64 KB.
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static int Write()
+    {
+        int* fds = stackalloc int[2];
+        if (pipe(fds) != 0) throw new InvalidOperationException("pipe");
+        var text = new string('x', 1 << 16);
+        if (write(fds[1], text, text.Length) != text.Length) throw new InvalidOperationException("write");
+        Here.Announce(Environment.StackTrace);
+        return (int)write(fds[1], text, 1) + 1;
+    }
+
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static int ReadByPointer()
     {
         int fd = EmptyPipe();
         byte* buffer = stackalloc byte[16];
-        var readPointer = (delegate* unmanaged<int, byte*, nint, nint>)NativeLibrary.GetExport(NativeLibrary.Load("libc.so.6"), "read");
+        var readPointer = (delegate* unmanaged<int, byte*, nint, nint>)
+            NativeLibrary.GetExport(NativeLibrary.Load("libc.so.6"), "read");
         Here.Announce(Environment.StackTrace);
         return (int)readPointer(fd, buffer, 16) + 1;
     }
@@ -103,7 +132,13 @@ static unsafe class Native
 
     struct StackArea { public byte* Base; public int Flags; public nuint Size; }
 
-    struct SignalAction { public delegate* unmanaged[Cdecl]<int, void> Handler; public fixed ulong Mask[16]; public int Flags; public nint Restorer; }
+    struct SignalAction
+    {
+        public delegate* unmanaged[Cdecl]<int, void> Handler;
+        public fixed ulong Mask[16];
+        public int Flags;
+        public nint Restorer;
+    }
 
     [DllImport("libc")] static extern byte* mmap(void* at, nuint size, int access, int flags, int fd, nint offset);
     [DllImport("libc")] static extern int sigaltstack(StackArea* area, StackArea* old);
@@ -123,7 +158,8 @@ static unsafe class Native
         byte* at = (byte*)((nuint)(&action) & ~(nuint)0xfff), stack = null;
         while (stack != at) stack = mmap(at -= 4 * Size, Size, ReadWrite, PrivateAtOnlyThisPlace, -1, 0);
         var area = new StackArea { Base = stack, Size = Size };
-        if (sigaltstack(&area, null) != 0 || sigaction(SIGUSR2, &action, null) != 0) throw new InvalidOperationException("no signal stack");
+        if (sigaltstack(&area, null) != 0 || sigaction(SIGUSR2, &action, null) != 0)
+            throw new InvalidOperationException("no signal stack");
         return raise(SIGUSR2) + 1;
     }
 }

@@ -7,7 +7,7 @@
 //   --workers a,b   only these of them
 //   --storm         and those that make everything else happen (Storm.cs)
 //   --assembly FILE where this assembly is, for a single-file application
-//   --stdin, --max-seconds N
+//   --stdin, --max-seconds N: see App.cs
 //
 // Protocol on stdout:
 //

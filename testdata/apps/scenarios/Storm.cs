@@ -1,5 +1,5 @@
-// Everything at once, for soaks: workers on top of the busy ones, and counts of
-// what they made happen.
+// Everything at once, for soaks: workers besides the busy ones, and counts of what
+// they made happen.
 using System;
 using System.Collections.Generic;
 using System.Runtime;
@@ -45,7 +45,8 @@ static class Counts
     /// <summary>Set by whoever finds something wrong outside of a worker's round.</summary>
     public static volatile string Damaged;
 
-    public static void Start() => AppDomain.CurrentDomain.FirstChanceException += (_, _) => Interlocked.Increment(ref Exceptions);
+    public static void Start() =>
+        AppDomain.CurrentDomain.FirstChanceException += (_, _) => Interlocked.Increment(ref Exceptions);
 
     /// <summary>Counts o, an assembly or its context, as unloaded when it is gone.</summary>
     public static void WillUnload(object o)
@@ -85,10 +86,13 @@ static class Counts
     {
         (string Name, long Value)[] all =
         [
-            ("exceptions", Exceptions), ("gen-0", GC.CollectionCount(0)), ("gen-1", GC.CollectionCount(1)), ("gen-2", GC.CollectionCount(2)),
-            ("background", background), ("compacting", compacting), ("latency-modes", LatencyModes), ("no-gc-regions", NoGCRegions),
+            ("exceptions", Exceptions),
+            ("gen-0", GC.CollectionCount(0)), ("gen-1", GC.CollectionCount(1)), ("gen-2", GC.CollectionCount(2)),
+            ("background", background), ("compacting", compacting),
+            ("latency-modes", LatencyModes), ("no-gc-regions", NoGCRegions),
             ("finalized", Finalized), ("assemblies-loaded", loaded), ("assemblies-unloaded", unloaded),
-            ("dynamic-methods", DynamicMethods), ("threads", Threads), ("methods-compiled", JitInfo.GetCompiledMethodCount()),
+            ("dynamic-methods", DynamicMethods), ("threads", Threads),
+            ("methods-compiled", JitInfo.GetCompiledMethodCount()),
             ("server-gc", GCSettings.IsServerGC ? 1 : 0), ("working-set-mb", Environment.WorkingSet >> 20),
         ];
         foreach ((string name, long value) in all) App.Line($"COUNT {name} {value}");

@@ -1,6 +1,6 @@
 // Storm workers whose code is unloaded after milliseconds. Every generation has
-// names of its own, so that a name that outlives its code is seen to be wrong once
-// other code lies in its place.
+// names of its own: a name that outlives its code is seen to be wrong once other code
+// has its address.
 using System;
 using System.Collections.Generic;
 using System.IO;
@@ -38,7 +38,8 @@ static class StormCode
     {
         var context = new AssemblyLoadContext(name, isCollectible: true);
         Assembly assembly = context.LoadFromStream(new MemoryStream(Renamed(name)));
-        var run = assembly.GetType("Scenarios." + name).GetMethod(nameof(Gen000000.Run)).CreateDelegate<Func<int, long>>();
+        var run = assembly.GetType("Scenarios." + name)
+            .GetMethod(nameof(Gen000000.Run)).CreateDelegate<Func<int, long>>();
         long right = run(LifeMs);
         Counts.WillUnload(context);
         context.Unload();
@@ -109,7 +110,8 @@ static class StormCode
     [MethodImpl(MethodImplOptions.NoInlining)]
     static long RunEmitted(string name)
     {
-        TypeBuilder type = Dynamic.Module(name, AssemblyBuilderAccess.RunAndCollect).DefineType("Emitted." + name, TypeAttributes.Public);
+        TypeBuilder type = Dynamic.Module(name, AssemblyBuilderAccess.RunAndCollect)
+            .DefineType("Emitted." + name, TypeAttributes.Public);
         MethodBuilder spin = Define(type, "Spin");
         EmitSpin(spin.GetILGenerator());
         ILGenerator il = Define(type, "Fault").GetILGenerator();
@@ -171,7 +173,9 @@ static class StormCode
     }
 }
 
-/// <summary>One generation of unloadable code; uses nothing of this assembly, of which its context has a copy.</summary>
+/// <summary>
+/// One generation of unloadable code; uses nothing of this assembly, of which its context has a copy.
+/// </summary>
 public static class Gen000000
 {
     static readonly long began = Construct();

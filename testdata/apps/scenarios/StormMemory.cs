@@ -21,8 +21,9 @@ static class StormMemory
         for (int i = 0; i < 200; i++) list.AddLast(new[] { i, -i });
         Action[] kinds =
         [
-            () => GC.Collect(0), () => GC.Collect(1), Background, Compacting, () => GC.Collect(2, GCCollectionMode.Optimized),
-            () => GC.Collect(0), CompactLargeObjects, () => Latency(GCLatencyMode.SustainedLowLatency), () => GC.Collect(1),
+            () => GC.Collect(0), () => GC.Collect(1), Background, Compacting,
+            () => GC.Collect(2, GCCollectionMode.Optimized), () => GC.Collect(0), CompactLargeObjects,
+            () => Latency(GCLatencyMode.SustainedLowLatency), () => GC.Collect(1),
             () => Latency(GCLatencyMode.Batch), NoCollection, Background, LowLatency, Aggressive,
         ];
         kinds[turn++ % kinds.Length]();
@@ -134,8 +135,9 @@ static class StormMemory
         long right = heap[4999];
         for (int i = 0; i < 32; i++)
         {
-            if (*(byte*)(addresses[i] + 100 * (i + 1) - 1) == i && shorts[i].TryGetTarget(out object o) && o == keep[i] &&
-                longs[i].Target == o && table.TryGetValue(o, out string s) && s == i.ToString()) right++;
+            if (*(byte*)(addresses[i] + 100 * (i + 1) - 1) == i
+                && shorts[i].TryGetTarget(out object o) && o == keep[i]
+                && longs[i].Target == o && table.TryGetValue(o, out string s) && s == i.ToString()) right++;
             pinned[i].Free();
             longs[i].Free();
         }

@@ -10,7 +10,7 @@ namespace Scenarios;
 
 static class StormThreads
 {
-    /// <summary>Threads that do next to nothing.</summary>
+    /// <summary>Threads that do almost nothing.</summary>
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static long Microseconds()
     {
@@ -39,7 +39,10 @@ static class StormThreads
         for (int i = 0; i < threads.Length; i++)
         {
             int pieces = i == 0 && round % 4 == 0 ? 300 : 10 + (i * 7 + round) % 20;
-            threads[i] = new Thread(() => Interlocked.Add(ref right, Piece(pieces))) { IsBackground = true, Name = "mayfly" };
+            threads[i] = new Thread(() => Interlocked.Add(ref right, Piece(pieces)))
+            {
+                IsBackground = true, Name = "mayfly",
+            };
             threads[i].Start();
         }
         foreach (Thread t in threads) t.Join();
@@ -69,7 +72,8 @@ static class StormThreads
         }
         Parallel.For(0, 64, new ParallelOptions { MaxDegreeOfParallelism = 3 }, n => Interlocked.Add(ref sum, n));
         done.Wait();
-        Task.WhenAll(Enumerable.Range(0, 8).Select(async n => { await Task.Delay(1); Interlocked.Add(ref sum, n); })).Wait();
+        Task.WhenAll(
+            Enumerable.Range(0, 8).Select(async n => { await Task.Delay(1); Interlocked.Add(ref sum, n); })).Wait();
         return sum;
     }
 
@@ -112,8 +116,14 @@ static class StormThreads
     }
 
     abstract class Shape { [MethodImpl(MethodImplOptions.NoInlining)] public virtual int Size<T>(T x) => 1; }
-    sealed class Round : Shape { [MethodImpl(MethodImplOptions.NoInlining)] public override int Size<T>(T x) => typeof(T).IsValueType ? 2 : 3; }
-    sealed class Square : Shape { [MethodImpl(MethodImplOptions.NoInlining)] public override int Size<T>(T x) => base.Size(x) + 3; }
+    sealed class Round : Shape
+    {
+        [MethodImpl(MethodImplOptions.NoInlining)] public override int Size<T>(T x) => typeof(T).IsValueType ? 2 : 3;
+    }
+    sealed class Square : Shape
+    {
+        [MethodImpl(MethodImplOptions.NoInlining)] public override int Size<T>(T x) => base.Size(x) + 3;
+    }
     interface IMeasure<in T> { int Measure(T x); static abstract int Unit { get; } }
     sealed class Meter : IMeasure<object> { public int Measure(object x) => 1; public static int Unit => 1; }
 
@@ -133,7 +143,8 @@ static class StormThreads
         for (int i = 0; i < 1000; i++)
         {
             Shape s = shapes[i & 1];
-            sum += s.Size(i) + s.Size("text") + s.Size((i, 'c')) + s.Size(shapes) + measure.Measure("text") + UnitOf<Meter>();
+            sum += s.Size(i) + s.Size("text") + s.Size((i, 'c')) + s.Size(shapes)
+                + measure.Measure("text") + UnitOf<Meter>();
         }
         return sum + Once<int>.Length + Once<string>.Length + Once<List<string>>.Length;
     }
@@ -151,8 +162,10 @@ static class StormThreads
     {
         var closed = new Closed();
         Func<int, int> open = Open, instance = closed.Call, all = open + instance;
-        var unbound = (Func<Closed, int, int>)Delegate.CreateDelegate(typeof(Func<Closed, int, int>), typeof(Closed).GetMethod("Call"));
-        var extended = (Func<int, int>)Delegate.CreateDelegate(typeof(Func<int, int>), closed, ((Func<object, int, int>)Extended).Method);
+        var unbound = (Func<Closed, int, int>)Delegate.CreateDelegate(
+            typeof(Func<Closed, int, int>), typeof(Closed).GetMethod("Call"));
+        var extended = (Func<int, int>)Delegate.CreateDelegate(
+            typeof(Func<int, int>), closed, ((Func<object, int, int>)Extended).Method);
         long sum = 0;
         for (int i = 0; i < 1000; i++) sum += open(0) + instance(0) + all(0) + unbound(closed, 0) + extended(0);
         return sum;

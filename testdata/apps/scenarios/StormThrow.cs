@@ -10,12 +10,17 @@ namespace Scenarios;
 
 static class StormThrow
 {
-    sealed class Marked(int mark, Exception inner = null) : Exception("marked", inner) { public readonly int Mark = mark; }
+    sealed class Marked(int mark, Exception inner = null) : Exception("marked", inner)
+    {
+        public readonly int Mark = mark;
+    }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static int Throw(int mark) => throw new Marked(mark);
 
-    /// <summary>A catch that throws inside of a catch, thrown again on the way, through finally blocks that collect garbage.</summary>
+    /// <summary>
+    /// A catch that throws inside of a catch, thrown again on the way, through finally blocks that collect garbage.
+    /// </summary>
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static long Nested()
     {
@@ -58,7 +63,7 @@ static class StormThrow
         finally { Inner(i); }
     }
 
-    // What a finally funclet runs throws and catches for itself.
+    // What a finally funclet calls throws and catches an exception of its own.
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Inner(int i)
     {
@@ -66,7 +71,7 @@ static class StormThrow
         catch (Marked e) when (Filter(e, -i)) { }
     }
 
-    // An exception in a filter is swallowed there, and means no.
+    // An exception in a filter is swallowed there, and means false.
     [MethodImpl(MethodImplOptions.NoInlining)]
     static bool Filter(Marked e, int mark)
     {
@@ -113,7 +118,7 @@ static class StormThrow
         return 0;
     }
 
-    /// <summary>What the processor or the runtime throws, in ordinary code, catch and finally funclets.</summary>
+    /// <summary>What the CPU or the runtime throws, in ordinary code, catch and finally funclets.</summary>
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static long Faults()
     {
@@ -137,7 +142,9 @@ static class StormThrow
         return caught;
     }
 
-    [DllImport("libc")] static extern unsafe void qsort(int* values, nuint count, nuint size, delegate* unmanaged[Cdecl]<int*, int*, int> compare);
+    [DllImport("libc")]
+    static extern unsafe void qsort(
+        int* values, nuint count, nuint size, delegate* unmanaged[Cdecl]<int*, int*, int> compare);
     [DllImport("libc", EntryPoint = "no_such_function_in_libc")] static extern void Missing();
 
     // No exception may leave it: native code has nothing to unwind with.

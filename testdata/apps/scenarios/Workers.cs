@@ -154,7 +154,10 @@ static class Workers
         var threads = new Thread[4];
         for (int i = 0; i < threads.Length; i++)
         {
-            threads[i] = new Thread(() => { for (int n = 0; n < 100; n++) Interlocked.Increment(ref sum); }) { Name = "mayfly" };
+            threads[i] = new Thread(() => { for (int n = 0; n < 100; n++) Interlocked.Increment(ref sum); })
+            {
+                Name = "mayfly",
+            };
             threads[i].Start();
         }
         foreach (Thread t in threads) t.Join();
@@ -193,14 +196,22 @@ static class Workers
     {
         Type t = typeof(int);
         for (int bits = number; bits > 0; bits >>= 1)
-            t = (bits & 1) == 0 ? typeof(ValueTuple<>).MakeGenericType(t) : typeof(KeyValuePair<,>).MakeGenericType(t, typeof(byte));
+            t = (bits & 1) == 0
+                ? typeof(ValueTuple<>).MakeGenericType(t)
+                : typeof(KeyValuePair<,>).MakeGenericType(t, typeof(byte));
         return t;
     }
 
     interface IStep { int Step(int n); }
     abstract class StepBase { public abstract int Step(int n); }
-    sealed class A : StepBase, IStep { [MethodImpl(MethodImplOptions.NoInlining)] public override int Step(int n) => n % 2; }
-    sealed class B : StepBase, IStep { [MethodImpl(MethodImplOptions.NoInlining)] public override int Step(int n) => 1 - n % 2; }
+    sealed class A : StepBase, IStep
+    {
+        [MethodImpl(MethodImplOptions.NoInlining)] public override int Step(int n) => n % 2;
+    }
+    sealed class B : StepBase, IStep
+    {
+        [MethodImpl(MethodImplOptions.NoInlining)] public override int Step(int n) => 1 - n % 2;
+    }
     struct C : IStep { [MethodImpl(MethodImplOptions.NoInlining)] public readonly int Step(int n) => 1; }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
@@ -358,8 +369,10 @@ static class Workers
 
     static Func<int, int, int> MakeTailLoop()
     {
-        TypeBuilder type = Dynamic.Module("TailLoops", AssemblyBuilderAccess.Run).DefineType("Emitted.TailLoop", TypeAttributes.Public);
-        MethodBuilder m = type.DefineMethod("Loop", MethodAttributes.Public | MethodAttributes.Static, typeof(int), [typeof(int), typeof(int)]);
+        TypeBuilder type = Dynamic.Module("TailLoops", AssemblyBuilderAccess.Run)
+            .DefineType("Emitted.TailLoop", TypeAttributes.Public);
+        MethodBuilder m = type.DefineMethod(
+            "Loop", MethodAttributes.Public | MethodAttributes.Static, typeof(int), [typeof(int), typeof(int)]);
         ILGenerator il = m.GetILGenerator();
         Label more = il.DefineLabel();
         il.Emit(OpCodes.Ldarg_0);
@@ -395,7 +408,9 @@ static class Workers
 
     [DllImport("libc")] static extern int getpid();
     [DllImport("libc"), SuppressGCTransition] static extern int abs(int n);
-    [DllImport("libc")] static extern unsafe void qsort(int* values, nuint count, nuint size, delegate* unmanaged[Cdecl]<int*, int*, int> compare);
+    [DllImport("libc")]
+    static extern unsafe void qsort(
+        int* values, nuint count, nuint size, delegate* unmanaged[Cdecl]<int*, int*, int> compare);
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static long PInvokeStorm()

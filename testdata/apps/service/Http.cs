@@ -98,7 +98,12 @@ static class Client
         var buffer = new byte[4096];
         for (int n = first; !App.Ending; n++)
         {
-            string request = (n % 4) switch { 0 => "GET /price", 1 => "GET /summary", _ => $"POST /{items[n % items.Length]}" };
+            string request = (n % 4) switch
+            {
+                0 => "GET /price",
+                1 => "GET /summary",
+                _ => $"POST /{items[n % items.Length]}",
+            };
             await stream.WriteAsync(Encoding.ASCII.GetBytes($"{request} HTTP/1.1\r\n\r\n"));
             if (await stream.ReadAsync(buffer) == 0) return;
             await Task.Delay(2);

@@ -3,7 +3,7 @@
 //
 //   --clients N   how many clients make requests, default 4
 //   --bankrupt    crashes after a second: a price list lacks an article
-//   --seconds N   ends after N seconds; --stdin, --max-seconds as everywhere
+//   --seconds N   ends after N seconds; --stdin, --max-seconds: see App.cs
 using System;
 using System.Threading;
 using Common;

@@ -1,5 +1,5 @@
-// Methods that wait, each in another way. Somebody else ends what has no time-out
-// of its own (Feeder).
+// Methods that wait, each in another way. Feeder ends the waits that have no time-out
+// of their own.
 using System;
 using System.Collections.Generic;
 using System.Net;
@@ -15,7 +15,7 @@ static class Blocked
 {
     static int Milliseconds(long ns) => (int)(ns / 1_000_000);
 
-    /// <summary>What a thread does that has had its share.</summary>
+    /// <summary>What a thread does that has used its share of CPU time.</summary>
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static void Rest(long ns) => Thread.Sleep(Milliseconds(ns));
 

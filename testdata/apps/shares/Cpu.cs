@@ -1,5 +1,5 @@
-// Managed methods that use a processor, each until its thread's CPU clock says
-// that it is enough.
+// Managed methods that use CPU time, each until its thread's CPU clock says that it
+// is enough.
 using System;
 using System.Runtime.CompilerServices;
 
@@ -41,7 +41,7 @@ static class Cpu
 
     const int Depth = 300;
 
-    /// <summary>At the bottom of 300 frames.</summary>
+    /// <summary>At the leaf of 300 frames.</summary>
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static void Beta(long ns) => Sink.Take((ulong)Descend(Depth, ns, 1));
 
@@ -68,13 +68,13 @@ static class Cpu
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static void Blink(long ns) => Compute(ns);
 
-    // Of one system call, without load.
+    // The cost of one system call, without load.
     static readonly double clockCost = Native.shares_cpu_cost();
 
     /// <summary>
-    /// One half of the thread that waits during the other half. It tells what the
-    /// system calls in it took, each less than a microsecond: whoever finds more has
-    /// samples that favour system calls.
+    /// One half of the thread that waits during the other half. It reports how long its
+    /// system calls took, each less than a microsecond. A profiler that finds more takes
+    /// too many samples in system calls.
     /// </summary>
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static void Half(long ns)

@@ -21,7 +21,7 @@ static class Pool
         _ = Consume(between.Reader);
     }
 
-    // About a tenth of a processor for both stages.
+    // About a tenth of a CPU for both stages.
     static async Task Produce(ChannelWriter<long> to)
     {
         var random = new Random(4711);

@@ -1,9 +1,9 @@
-// Spends known shares of its time in known methods: on a processor and waiting, in
-// managed and in native code. Slices last until a clock says so, and what they
-// really took is measured inside.
+// Spends known shares of its time in known methods: running and waiting, in managed
+// and in native code. A slice lasts until a clock says so. The program measures how
+// long each really took.
 //
 //   --native FILE   the library made of shares.c
-//   --stdin, --max-seconds as everywhere
+//   --stdin, --max-seconds: see App.cs
 //
 // The command "totals" on stdin is answered with what was spent since the start:
 //
@@ -11,8 +11,8 @@
 //   THREAD <name> <os thread id> <cpu ns> <wall ns>
 //   SHARE <thread> <method> <cpu ns> <wall ns>          callees included
 //
-// The methods of the thread "pool" run on any of the thread pool's. In all it uses
-// about 1.2 processors.
+// The methods of the thread "pool" run on any thread of the thread pool. The program
+// uses about 1.2 CPUs.
 using System;
 using System.Linq;
 using System.Threading;
@@ -29,7 +29,7 @@ static class Program
         Feeder.Start();
         foreach (Worker w in Workers) w.Start();
         Pool.Start();
-        Thread.Sleep(1500); // what is compiled first is not what is measured
+        Thread.Sleep(1500); // until hot methods have been recompiled
         App.Answer = command => command == "totals"
             ? new[] { $"NOW {Meter.Now}" }.Concat(Worker.Report()).Concat(Pool.Report())
             : [];
@@ -50,7 +50,12 @@ static class Program
             new("Shares.Cpu.Gamma", Cpu.Gamma, .06),
             Rest(.70),
         ]),
-        new("native", [new("Shares.Native.Spin", Native.Spin, .08), new("Shares.Native.CallBack", Native.CallBack, .08), Rest(.84)]),
+        new("native",
+        [
+            new("Shares.Native.Spin", Native.Spin, .08),
+            new("Shares.Native.CallBack", Native.CallBack, .08),
+            Rest(.84),
+        ]),
         new("blocked",
         [
             new("Shares.Blocked.Sleep", Blocked.Sleep, 1),
@@ -65,7 +70,11 @@ static class Program
         new("holder", [new("Shares.Blocked.Hold", Blocked.Hold, 1), Rest(1)]),
         new("contender", [new("Shares.Blocked.Contend", Blocked.Contend, 2), Rest(1)]),
         new("half", [new("Shares.Cpu.Half", Cpu.Half, 1), new("Shares.Blocked.Sleep", Blocked.Sleep, 1)]),
-        new("waits", [new("Shares.Cpu.Blink", Cpu.Blink, 1, 200_000, 600_000), new("Shares.Blocked.Sleep", Blocked.Sleep, 1, 20_000_000, 60_000_000)]),
+        new("waits",
+        [
+            new("Shares.Cpu.Blink", Cpu.Blink, 1, 200_000, 600_000),
+            new("Shares.Blocked.Sleep", Blocked.Sleep, 1, 20_000_000, 60_000_000),
+        ]),
         new("thrower", [new("Shares.Cpu.Throw", Cpu.Throw, .1), Rest(.9)]),
     ];
 }

@@ -29,9 +29,9 @@ readonly record struct Meter(long Wall, long Cpu)
 sealed record Slice(string Method, Action<long> Run, double Often, long Least = 5_000_000, long Most = 35_000_000);
 
 /// <summary>
-/// A thread that takes its slices in random order, each of random length: nothing
-/// in it has a period that a profiler's could beat with. Which slice comes how often
-/// is only about right; what counts is what is measured.
+/// A thread that takes its slices in random order, each of random length: nothing in
+/// it has a period that could beat with a profiler's. How often each slice comes is
+/// only about right; what counts is what is measured.
 /// </summary>
 sealed class Worker(string name, Slice[] slices, int stackBytes = 0)
 {

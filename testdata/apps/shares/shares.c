@@ -1,6 +1,6 @@
 /*
- * The native part of the program "shares": time on a processor, and time that is
- * waited for, in functions that managed code calls by P/Invoke.
+ * The native part of the program "shares": CPU time and waiting time, in functions
+ * that managed code calls by P/Invoke.
  */
 #define _GNU_SOURCE
 #include <poll.h>

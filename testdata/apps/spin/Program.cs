@@ -1,9 +1,9 @@
-// Threads that compute at the bottom of a deep stack, for benchmarks.
+// Threads that compute at the leaf of a deep stack, for benchmarks.
 //
 //   --threads N   default 4
 //   --depth D     frames above the hot one, default 60
-//   --idle N      threads that do nothing but wake up every one to three seconds, default 0
-//   --seconds N   ends after N seconds; --stdin, --max-seconds as everywhere
+//   --idle N      threads that only wake up every one to three seconds, default 0
+//   --seconds N   ends after N seconds; --stdin, --max-seconds: see App.cs
 //
 // The command "units" on stdin is answered with
 //
@@ -18,7 +18,7 @@ namespace Spin;
 
 static class Program
 {
-    // A cache line each, so that counting costs nothing.
+    // One cache line each: no false sharing.
     const int Apart = 16;
     static long[] units;
     static int started;

@@ -1,4 +1,4 @@
-// Ways to call, and what the runtime helps compiled code with.
+// Ways to call, and the runtime's helpers for compiled code.
 using System;
 using System.Collections.Generic;
 using System.Reflection;
@@ -19,8 +19,16 @@ static partial class Pieces
         public virtual int Count<T>(T value) => Unsafe.SizeOf<T>() > 0 ? Sides() : 0;
     }
     sealed class Line : Shape { [MethodImpl(MethodImplOptions.NoInlining)] public override int Sides() => 2; }
-    sealed class Triangle : Shape { [MethodImpl(MethodImplOptions.NoInlining)] public override int Sides() => 3; public override int Count<T>(T value) => 3; }
-    struct Dot : IShape { [MethodImpl(MethodImplOptions.NoInlining)] public readonly int Sides() => 2; public readonly int Count<T>(T value) => 2; }
+    sealed class Triangle : Shape
+    {
+        [MethodImpl(MethodImplOptions.NoInlining)] public override int Sides() => 3;
+        public override int Count<T>(T value) => 3;
+    }
+    struct Dot : IShape
+    {
+        [MethodImpl(MethodImplOptions.NoInlining)] public readonly int Sides() => 2;
+        public readonly int Count<T>(T value) => 2;
+    }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static int SidesOf(IShape s) => s.Sides();
@@ -52,7 +60,8 @@ static partial class Pieces
         int one = 1;
         Func<int> closure = () => one;
         Func<int> open = Three;
-        Func<Line, int> virtualOpen = (Func<Line, int>)Delegate.CreateDelegate(typeof(Func<Line, int>), typeof(Shape).GetMethod("Sides"));
+        Func<Line, int> virtualOpen = (Func<Line, int>)Delegate.CreateDelegate(
+            typeof(Func<Line, int>), typeof(Shape).GetMethod("Sides"));
         Action many = () => one++;
         many += () => one++;
         long sum = closure() + virtualOpen(new Line()) + open();
@@ -104,8 +113,10 @@ static partial class Pieces
     static long Statics()
     {
         Type t = typeof(int);
-        for (int n = ++rounds % 512 + 1; n > 0; n >>= 1) t = (n & 1) == 0 ? t.MakeArrayType() : typeof(List<>).MakeGenericType(t);
-        var fresh = (int)typeof(Pieces).GetMethod(nameof(Touch), BindingFlags.Static | BindingFlags.NonPublic).MakeGenericMethod(t).Invoke(null, null);
+        for (int n = ++rounds % 512 + 1; n > 0; n >>= 1)
+            t = (n & 1) == 0 ? t.MakeArrayType() : typeof(List<>).MakeGenericType(t);
+        var fresh = (int)typeof(Pieces).GetMethod(nameof(Touch), BindingFlags.Static | BindingFlags.NonPublic)
+            .MakeGenericMethod(t).Invoke(null, null);
         return fresh + Touch<string>() + Touch<int>() + Touch<Line>();
     }
 
@@ -143,14 +154,17 @@ static partial class Pieces
 
     static Func<int, int, int> Loop(bool big)
     {
-        TypeBuilder type = AssemblyBuilder.DefineDynamicAssembly(new AssemblyName("Tail" + big), AssemblyBuilderAccess.Run)
+        TypeBuilder type = AssemblyBuilder
+            .DefineDynamicAssembly(new AssemblyName("Tail" + big), AssemblyBuilderAccess.Run)
             .DefineDynamicModule("m").DefineType("Tail", TypeAttributes.Public);
         var two = new[] { typeof(int), typeof(int) };
         var many = new Type[14];
         Array.Fill(many, typeof(long));
         many[0] = many[1] = typeof(int);
-        MethodBuilder m = type.DefineMethod("Loop", MethodAttributes.Public | MethodAttributes.Static, typeof(int), two);
-        MethodBuilder other = !big ? m : type.DefineMethod("Wide", MethodAttributes.Public | MethodAttributes.Static, typeof(int), many);
+        MethodBuilder m = type.DefineMethod(
+            "Loop", MethodAttributes.Public | MethodAttributes.Static, typeof(int), two);
+        MethodBuilder other = !big ? m : type.DefineMethod(
+            "Wide", MethodAttributes.Public | MethodAttributes.Static, typeof(int), many);
         Body(m.GetILGenerator(), other, big ? many.Length : 2);
         if (big) Body(other.GetILGenerator(), m, 2);
         return type.CreateType().GetMethod("Loop").CreateDelegate<Func<int, int, int>>();
@@ -182,8 +196,11 @@ static partial class Pieces
     [DllImport("libc")] static extern int getpid();
     [DllImport("libc"), SuppressGCTransition] static extern int abs(int n);
     [DllImport("libc", SetLastError = true)] static extern nint strlen(string text);
-    [DllImport("libc")] static extern unsafe void qsort(int* values, nuint count, nuint size, delegate* unmanaged[Cdecl]<int*, int*, int> compare);
-    [DllImport("libc", EntryPoint = "qsort")] static extern unsafe void QsortWith(int* values, nuint count, nuint size, Comparer compare);
+    [DllImport("libc")]
+    static extern unsafe void qsort(
+        int* values, nuint count, nuint size, delegate* unmanaged[Cdecl]<int*, int*, int> compare);
+    [DllImport("libc", EntryPoint = "qsort")]
+    static extern unsafe void QsortWith(int* values, nuint count, nuint size, Comparer compare);
 
     [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
     unsafe delegate int Comparer(int* a, int* b);
@@ -203,7 +220,8 @@ static partial class Pieces
         long sum = 0;
         for (int i = 0; i < 16; i++) sum += numbers[i] == i ? i : -100;
         if (getpid() == Environment.ProcessId) sum++;
-        var function = (delegate* unmanaged<int>)NativeLibrary.GetExport(NativeLibrary.GetMainProgramHandle(), "getpid");
+        var function = (delegate* unmanaged<int>)
+            NativeLibrary.GetExport(NativeLibrary.GetMainProgramHandle(), "getpid");
         if (function() == Environment.ProcessId) sum++;
         return sum + abs(-1) + strlen("abc");
     }

@@ -87,7 +87,10 @@ static partial class Pieces
     {
         if (depth == 0) throw new InvalidOperationException();
         try { return Descend(depth - 1, translate); }
-        catch (InvalidOperationException e) when (translate && depth % 4 == 0) { throw new InvalidOperationException("again", e); }
+        catch (InvalidOperationException e) when (translate && depth % 4 == 0)
+        {
+            throw new InvalidOperationException("again", e);
+        }
         finally { trace++; }
     }
 

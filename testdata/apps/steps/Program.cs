@@ -4,7 +4,7 @@
 //
 //   --work NAME   repeat this piece on a thread called "stepped"
 //   --gc N        meanwhile collect garbage every N milliseconds on another thread
-//   --stdin, --max-seconds N
+//   --stdin, --max-seconds N: see App.cs
 //
 // Protocol on stdout: PID, READY, RESULT OK | RESULT BAD ... (see App.cs).
 using System;

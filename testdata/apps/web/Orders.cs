@@ -17,7 +17,8 @@ sealed record Order(int Id, Line[] Lines, long Total);
 /// <summary>Answers what an order costs.</summary>
 sealed class Orders
 {
-    readonly Dictionary<string, long> prices = Enumerable.Range(0, 97).ToDictionary(i => $"item-{i}", i => 100L + i * 7 % 50);
+    readonly Dictionary<string, long> prices =
+        Enumerable.Range(0, 97).ToDictionary(i => $"item-{i}", i => 100L + i * 7 % 50);
     readonly ConcurrentDictionary<int, long> totals = new();
 
     public volatile string Wrong;
@@ -29,6 +30,18 @@ sealed class Orders
         if (totals.GetOrAdd(id % 1000, order.Total) != order.Total) Wrong = $"order {id}: {order.Total}";
         context.Response.ContentType = "application/json";
         await JsonSerializer.SerializeAsync(context.Response.Body, order);
+    }
+
+    /// <summary>Keeps its thread until the end of the program.</summary>
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static void Hold() => Common.App.WaitForEnd();
+
+    /// <summary>The same after an await, on another thread.</summary>
+    public async Task<string> HoldLater(int id)
+    {
+        await Load(id);
+        Hold();
+        return "held";
     }
 
     // Stands for a database that answers at once, on another thread of the pool.

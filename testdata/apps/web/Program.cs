@@ -1,7 +1,7 @@
 // A web service on Kestrel with the work of a small one: routing, an await, some
 // lookups, JSON. It listens on the loopback interface, on a port that it chooses.
 //
-//   --stdin, --max-seconds as everywhere
+//   --stdin, --max-seconds: see App.cs
 //
 // The command "url" on stdin is answered with its address, the command "units" with
 //
@@ -35,9 +35,12 @@ static class Program
         var orders = new Orders();
         app.MapGet("/text", context => context.Response.WriteAsync("Hello from Kestrel\n"));
         app.MapGet("/orders/{id:int}", orders.Handle);
+        app.MapGet("/held", context => { Orders.Hold(); return Task.CompletedTask; });
+        app.MapGet("/held/{id:int}", (int id) => orders.HoldLater(id));
         await app.StartAsync();
         string url = app.Urls.First();
-        App.Answer = command => [command == "url" ? url : $"UNITS {Interlocked.Read(ref requests)} {Stopwatch.GetTimestamp()}"];
+        App.Answer = command =>
+            [command == "url" ? url : $"UNITS {Interlocked.Read(ref requests)} {Stopwatch.GetTimestamp()}"];
         App.Line("READY");
         await Task.Run(() => App.WaitForEnd());
         await app.StopAsync();

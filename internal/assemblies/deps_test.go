@@ -1,0 +1,300 @@
+package assemblies
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"strings"
+	"testing"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+	"clrsnap/profile"
+)
+
+// shop is what the SDK writes for a self-contained program with a native asset, a satellite
+// assembly, a package with a file for each platform, and an assembly from a folder.
+const shop = "\xef\xbb\xbf" + `{
+  "runtimeTarget": { "name": ".NETCoreApp,Version=v8.0/linux-x64", "signature": "" },
+  "compilationOptions": {},
+  "targets": {
+    ".NETCoreApp,Version=v8.0": {},
+    ".NETCoreApp,Version=v8.0/linux-x64": {
+      "Shop/1.0.0": { "dependencies": { "Npgsql": "8.0.3" }, "runtime": { "Shop.dll": {} } },
+      "runtimepack.Microsoft.NETCore.App.Runtime.linux-x64/8.0.8": {
+        "runtime": { "System.Private.CoreLib.dll": { "assemblyVersion": "8.0.0.0" }, "System.Linq.dll": {} },
+        "native": { "libcoreclr.so": { "fileVersion": "0.0.0.0" } }
+      },
+      "Microsoft.EntityFrameworkCore/8.0.8": {
+        "runtime": { "lib/net8.0/Microsoft.EntityFrameworkCore.dll": { "assemblyVersion": "8.0.8.0" } },
+        "resources": { "lib/net8.0/de/Microsoft.EntityFrameworkCore.resources.dll": { "locale": "de" } }
+      },
+      "Npgsql/8.0.3": { "runtime": { "lib/net8.0/Npgsql.dll": {} } },
+      "SqlClient/5.2.0": { "runtimeTargets": {
+        "runtimes/unix/lib/net8.0/SqlClient.dll": { "rid": "unix", "assetType": "runtime" },
+        "runtimes/unix/native/libsni.so": { "rid": "unix", "assetType": "native" }
+      } },
+      "System.Shared/1.0.0": { "runtime": { "System.Shared.dll": {} } },
+      "Vendor.Reference/1.0.0.0": { "runtime": { "Vendor.dll": {} } },
+      "Unlisted/1.0.0": { "runtime": { "Unlisted.dll": {} } },
+      "Strange/1.0.0": { "runtime": { "Strange.dll": {} } }
+    }
+  },
+  "libraries": {
+    "Shop/1.0.0": { "type": "project", "serviceable": false, "sha512": "" },
+    "runtimepack.Microsoft.NETCore.App.Runtime.linux-x64/8.0.8": { "type": "runtimepack" },
+    "Microsoft.EntityFrameworkCore/8.0.8": { "type": "package", "path": "a", "hashPath": "b" },
+    "Npgsql/8.0.3": { "type": "package" },
+    "SqlClient/5.2.0": { "type": "package" },
+    "System.Shared/1.0.0": { "type": "project" },
+    "Vendor.Reference/1.0.0.0": { "type": "reference" },
+    "Strange/1.0.0": { "type": "winmd" }
+  }
+}`
+
+var shopWants = map[string]profile.Origin{
+	"Shop": profile.OfUser, "System.Private.CoreLib": profile.OfFramework, "System.Linq": profile.OfFramework,
+	"Microsoft.EntityFrameworkCore": profile.OfPackage, "Npgsql": profile.OfPackage, "SqlClient": profile.OfPackage,
+	"System.Shared": profile.OfUser, "Vendor": profile.OfUser,
+}
+
+func TestParse(t *testing.T) {
+	got, err := Parse([]byte(shop))
+	if err != nil || !maps.Equal(got, shopWants) {
+		t.Errorf("%v, %v\nwant %v", got, err, shopWants)
+	}
+}
+
+// TestParseHostile: what is no deps.json is an error, and costs no more than its own size.
+func TestParseHostile(t *testing.T) {
+	nested := strings.Repeat("[", 1<<20)
+	for name, text := range map[string]string{
+		"empty": "", "no object": `[]`, "cut off": shop[:len(shop)/2], "nested": `{"other":` + nested,
+		"nested libraries": `{"libraries":{"a":{"other":` + strings.Repeat(`{"a":`, 1<<20),
+		"no text":          `{"libraries":{"a":{"type":{}}}}`,
+		"targets":          `{"targets":7}`,
+		"asset":            `{"targets":{"a":{"b":{"runtime":[1]}}}}`,
+		"large":            strings.Repeat(" ", maxDeps+1),
+		"many": `{"targets":{"a":{"b":{"runtime":{` + strings.Repeat(`"x.dll":0,`, maxListed+1) +
+			`"x.dll":0}}}}}`,
+	} {
+		if got, err := Parse([]byte(text)); !errors.Is(err, errDeps) || got != nil {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	odd := `{"targets":{"t":{"a":{"runtime":{"` + strings.Repeat("x", 300) + `.dll":0,".dll":0,"dll":0,"a/.DLL":0,` +
+		`"B.Exe":0}}}},"libraries":{"a":{"type":"package"}}}`
+	want := map[string]profile.Origin{"B": profile.OfPackage}
+	if got, err := Parse([]byte(odd)); err != nil || !maps.Equal(got, want) {
+		t.Errorf("odd names: %v, %v", got, err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(shop))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		all, _ := Parse(text)
+		for name, of := range all {
+			if rank[of] == 0 || name == "" || len(name) > maxName {
+				t.Errorf("%q: %q", name, of)
+			}
+		}
+	})
+}
+
+// bundle makes a single-file program, with the mark at some place.
+func bundle(mark int, major uint32, id string, deps string) []byte {
+	b := make([]byte, mark)
+	header := uint64(mark + len(bundleMark) + 100)
+	b = append(b[:mark-8], binary.LittleEndian.AppendUint64(nil, header)...)
+	b = append(b, bundleMark...)
+	b = append(b, make([]byte, 100)...)
+	b = binary.LittleEndian.AppendUint32(b, major)
+	b = append(b, make([]byte, 8)...)
+	b = append(append(b, byte(len(id))), id...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(b)+16))
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(deps)))
+	return append(b, deps...)
+}
+
+func TestBundle(t *testing.T) {
+	for _, mark := range []int{8, 4096, bundleChunk - 5, bundleChunk, bundleChunk + 7, 3*bundleChunk - 20} {
+		got, err := bundledDeps(bytes.NewReader(bundle(mark, 6, "0123456789ab", shop)))
+		if err != nil || string(got) != shop {
+			t.Errorf("mark at %d: %d bytes, %v", mark, len(got), err)
+		}
+	}
+	good := bundle(4096, 6, "id", shop)
+	header := 4096 + len(bundleMark) + 100
+	led := func(to uint64) []byte {
+		return bytes.Replace(good, binary.LittleEndian.AppendUint64(nil, uint64(header)),
+			binary.LittleEndian.AppendUint64(nil, to), 1)
+	}
+	for name, b := range map[string][]byte{
+		"empty": {}, "none": make([]byte, 3*bundleChunk), "old": bundle(4096, 1, "id", shop),
+		"without": bundle(4096, 6, "id", ""), "cut off": good[:header+6], "cut off later": good[:header+15],
+		"long id":        bundle(4096, 6, strings.Repeat("x", 200), shop),
+		"host":           append(make([]byte, 4096), bundleMark...),
+		"header far":     led(1<<64 - 1),
+		"header outside": led(1 << 32),
+	} {
+		if got, err := bundledDeps(bytes.NewReader(b)); err == nil {
+			t.Errorf("%s: %d bytes", name, len(got))
+		}
+	}
+}
+
+// files is a target: its files by their paths, and where each is mapped.
+type files struct {
+	text map[string]string
+	maps target.Mappings
+}
+
+type file struct{ *bytes.Reader }
+
+func (file) Close() error { return nil }
+
+func (f *files) OpenFile(path string) (target.File, error) {
+	text, ok := f.text[path]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	return file{bytes.NewReader([]byte(text))}, nil
+}
+
+func (f *files) OpenMapping(m *target.Mapping) (target.File, error) { return f.OpenFile(m.Path) }
+
+func (f *files) Mappings() (target.Mappings, error) { return f.maps, nil }
+
+// load maps a file, and returns where.
+func (f *files) load(path, text string) arch.Addr {
+	if f.text == nil {
+		f.text = map[string]string{}
+	}
+	f.text[path] = text
+	at := arch.Addr(0x10000 * (1 + len(f.maps)))
+	f.maps = append(f.maps, target.Mapping{Start: at, End: at + 0x1000, Path: path})
+	return at
+}
+
+func TestOwners(t *testing.T) {
+	const shared = "/usr/share/dotnet/shared/"
+	for _, c := range []struct {
+		name   string
+		beside map[string]string // files that are not loaded
+		want   map[string]profile.Origin
+	}{
+		{"listed", map[string]string{"/app/Shop.deps.json": shop}, map[string]profile.Origin{
+			"/app/Shop.dll": "", "/app/Npgsql.dll": profile.OfPackage,
+			"/app/Microsoft.EntityFrameworkCore.dll": profile.OfPackage, "/app/System.Shared.dll": profile.OfUser,
+			"/app/Vendor.dll": "", "/plugins/Other.dll": "", "/plugins/Microsoft.Other.dll": profile.OfPackage,
+			shared + "Microsoft.NETCore.App/8.0.8/System.Private.CoreLib.dll": "",
+			shared + "Microsoft.NETCore.App/8.0.8/System.Linq.dll":            "",
+			// The program lists it, but the framework's is newer.
+			shared + "Microsoft.AspNetCore.App/8.0.8/SqlClient.dll": profile.OfFramework,
+		}},
+		{"plugin", map[string]string{"/app/Shop.deps.json": shop, "/plugins/P.deps.json": `{"targets":{"t":{
+			"P/1":{"runtime":{"P.dll":{}}},"Q/1":{"runtime":{"lib/Q.dll":{}}},
+			"System.Shared/1":{"runtime":{"System.Shared.dll":{}}}}},
+			"libraries":{"P/1":{"type":"project"},"Q/1":{"type":"package"},"System.Shared/1":{"type":"package"}}}`},
+			map[string]profile.Origin{
+				"/app/Shop.dll": "", "/plugins/P.dll": "", "/plugins/Q.dll": profile.OfPackage,
+				"/app/System.Shared.dll": profile.OfUser,
+			}},
+		{"not listed", map[string]string{"/app/Microsoft.Shop.runtimeconfig.json": "{}"}, map[string]profile.Origin{
+			"/app/Microsoft.Shop.dll": profile.OfUser, "/app/Npgsql.dll": "",
+			"/app/Microsoft.Data.dll": profile.OfPackage,
+			shared + "Microsoft.NETCore.App/8.0.8/System.Private.CoreLib.dll": "",
+			shared + "Microsoft.AspNetCore.App/8.0.8/Odd.dll":                 profile.OfFramework,
+		}},
+		{"self-contained", map[string]string{"/app/Shop.runtimeconfig.json": "{}"}, map[string]profile.Origin{
+			"/app/Shop.dll": "", "/app/System.Private.CoreLib.dll": "", "/app/Microsoft.Data.dll": "",
+			"/app/Npgsql.dll": "",
+		}},
+		{"damaged", map[string]string{"/app/Shop.deps.json": shop[:200]}, map[string]profile.Origin{
+			"/app/Shop.dll": "", "/app/Npgsql.dll": "",
+			shared + "Microsoft.NETCore.App/8.0.8/System.Private.CoreLib.dll": "",
+		}},
+	} {
+		f := &files{}
+		at := map[string]arch.Addr{}
+		for path := range c.want {
+			at[path] = f.load(path, "MZ")
+		}
+		maps.Copy(f.text, c.beside)
+		o := New(f, 0)
+		o.Read(f.maps)
+		for path, want := range c.want {
+			for range 2 {
+				if got := o.Of(simpleName(path), at[path], f.maps, func() target.Mappings { return nil }); got != want {
+					t.Errorf("%s: %s is %q, want %q", c.name, path, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestLoadedLater: assemblies that were not mapped when the files were read. As long as the mappings
+// cannot be read again, the answer is what the name says, and not for good.
+func TestLoadedLater(t *testing.T) {
+	f := &files{}
+	f.load("/usr/dotnet/shared/Microsoft.NETCore.App/8.0.8/System.Private.CoreLib.dll", "MZ")
+	o := New(f, 0)
+	before := f.maps
+	o.Read(before)
+	at := f.load("/app/Microsoft.Odd.dll", "MZ")
+	if got := o.Of("Microsoft.Odd", at, before, func() target.Mappings { return nil }); got != "" {
+		t.Errorf("too early: %q", got)
+	}
+	reads := 0
+	fresh := func() target.Mappings { reads++; return f.maps }
+	for range 2 {
+		if got := o.Of("Microsoft.Odd", at, before, fresh); got != profile.OfPackage || reads != 1 {
+			t.Errorf("%q after %d reads", got, reads)
+		}
+	}
+	if got := o.Of("", 0, before, fresh); got != "" || reads != 1 {
+		t.Errorf("dynamic methods: %q", got)
+	}
+}
+
+// TestBundled: the deps.json of the bundle, not of a file.
+func TestBundled(t *testing.T) {
+	f := &files{}
+	exe := f.load("/app/Shop", string(bundle(4096, 6, "0123456789ab", shop)))
+	o := New(f, exe+8)
+	o.Read(f.maps)
+	for name, want := range map[string]profile.Origin{
+		"Npgsql": profile.OfPackage, "System.Shared": profile.OfUser, "System.Linq": "", "Shop": "",
+	} {
+		if got := o.Of(name, exe, f.maps, func() target.Mappings { return f.maps }); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestManyFiles: however many assemblies have a deps.json, few are read.
+func TestManyFiles(t *testing.T) {
+	f := &files{}
+	for i := range 3 * maxFiles {
+		f.load(fmt.Sprintf("/app/A%d.dll", i), "MZ")
+		f.text[fmt.Sprintf("/app/A%d.deps.json", i)] = "{}"
+	}
+	o := New(f, 0)
+	o.Read(f.maps)
+	if o.deps != maxFiles {
+		t.Errorf("%d files were read", o.deps)
+	}
+	large := strings.Repeat(" ", maxDeps)
+	for path := range f.text {
+		f.text[path] = large
+	}
+	o = New(f, 0)
+	o.Read(f.maps)
+	if o.bytes != maxBytes {
+		t.Errorf("%d bytes were read", o.bytes)
+	}
+}

@@ -1,0 +1,237 @@
+package assemblies
+
+import (
+	"io"
+	"path"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+	"clrsnap/profile"
+)
+
+// Source is the target.
+type Source interface {
+	Mappings() (target.Mappings, error)
+	// OpenMapping opens the file behind a mapping.
+	OpenMapping(*target.Mapping) (target.File, error)
+	// OpenFile opens a regular file by the path that the target sees.
+	OpenFile(path string) (target.File, error)
+}
+
+// Owners says whose the assemblies of one process are. It is not safe for concurrent use.
+type Owners struct {
+	src    Source
+	bundle arch.Addr // somewhere in the single-file program; 0: it is none
+
+	listed    map[string]profile.Origin // what the program's deps.json list, by simple names
+	seen      map[string]bool           // paths of assemblies beside which a deps.json was looked for
+	framework map[string]bool           // folders of shared frameworks
+	programs  map[string]bool           // folders of programs
+	known     map[key]profile.Origin
+	deps      int // files that have been read
+	bytes     int // of them
+}
+
+// key is an assembly that was loaded. Its image can give way to another one.
+type key struct {
+	name  string
+	image arch.Addr
+}
+
+// Bounds of Owners. Each assembly that a program has loaded is a file to look for; few of them
+// have a deps.json, and those of plugins count too.
+const (
+	maxSeen  = 1 << 14
+	maxKnown = 1 << 14
+	maxFiles = 64
+	maxBytes = 64 << 20 // of all files
+)
+
+// New returns the Owners of a process. bundle is an address in its single-file program; 0: it is
+// none.
+func New(src Source, bundle arch.Addr) *Owners {
+	return &Owners{
+		src: src, bundle: bundle,
+		listed: map[string]profile.Origin{}, seen: map[string]bool{}, framework: map[string]bool{},
+		programs: map[string]bool{}, known: map[key]profile.Origin{},
+	}
+}
+
+// Read reads what there is about the assemblies in these mappings, as far as it was not read
+// before. What cannot be read is as if it were not there.
+func (o *Owners) Read(maps target.Mappings) {
+	if o.bundle != 0 {
+		o.readBundle(maps.Find(o.bundle))
+		o.bundle = 0
+	}
+	for i := range maps {
+		if p := maps[i].Path; maps[i].IsFile() && !o.seen[p] && simpleName(p) != "" && len(o.seen) < maxSeen {
+			o.seen[p] = true
+			o.look(p)
+		}
+	}
+}
+
+const coreLib = "System.Private.CoreLib"
+
+// look looks at what lies beside an assembly. One with a deps.json, or a runtimeconfig.json, is a
+// program, or a plugin.
+func (o *Owners) look(file string) {
+	name, folder := simpleName(file), path.Dir(file)
+	if name == coreLib {
+		o.framework[folder] = true
+		return
+	}
+	stem := file[:len(file)-len(".dll")]
+	if text := o.read(stem + ".deps.json"); text != nil {
+		o.add(text)
+		o.programs[folder] = true
+	} else if f, err := o.src.OpenFile(stem + ".runtimeconfig.json"); err == nil {
+		f.Close()
+		o.programs[folder] = true
+		o.list(name, profile.OfUser)
+	}
+}
+
+func (o *Owners) read(file string) []byte {
+	if o.deps >= maxFiles || o.bytes >= maxBytes {
+		return nil
+	}
+	f, err := o.src.OpenFile(file)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	o.deps++
+	text, err := readFile(io.NewSectionReader(f, 0, maxDeps+1))
+	o.bytes += len(text)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+func (o *Owners) readBundle(m *target.Mapping) {
+	if m == nil || !m.IsFile() {
+		return
+	}
+	f, err := o.src.OpenMapping(m)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if text, err := bundledDeps(f); err == nil {
+		o.add(text)
+	}
+}
+
+// add adds what a deps.json lists.
+func (o *Owners) add(text []byte) {
+	all, err := Parse(text)
+	if err != nil {
+		return
+	}
+	for name, of := range all {
+		o.list(name, of)
+	}
+}
+
+func (o *Owners) list(name string, of profile.Origin) {
+	if rank[of] > rank[o.listed[name]] && len(o.listed) < maxListed {
+		o.listed[name] = of
+	}
+}
+
+// Of says whose an assembly is, by its simple name and the address of its image, 0 if it has none.
+// It is "" where profile.Framework says so by the name alone. fresh has the mappings read again,
+// unless they were read a moment ago.
+func (o *Owners) Of(name string, image arch.Addr, maps target.Mappings, fresh func() target.Mappings) profile.Origin {
+	if name == "" {
+		return ""
+	}
+	k := key{name, image}
+	if of, ok := o.known[k]; ok {
+		return of
+	}
+	file, settled := fileOf(name, image, maps), true
+	if file == "" && image != 0 { // it has been loaded since, or from no file
+		if now := fresh(); now != nil {
+			o.Read(now)
+			file = fileOf(name, image, now)
+		} else {
+			settled = false
+		}
+	}
+	of := o.decide(name, file)
+	if of == byName(name) {
+		of = ""
+	}
+	if settled {
+		if len(o.known) >= maxKnown {
+			clear(o.known)
+		}
+		o.known[k] = of
+	}
+	return of
+}
+
+// fileOf returns the file that an assembly was loaded from; "": none is known.
+func fileOf(name string, image arch.Addr, maps target.Mappings) string {
+	m := maps.Find(image)
+	if image == 0 || m == nil || !m.IsFile() || !strings.EqualFold(simpleName(m.Path), name) {
+		return ""
+	}
+	return m.Path
+}
+
+// decide says whose an assembly is. The folder of a shared framework decides first: an assembly
+// that a program lists is not always the one that is loaded, as the newer one wins.
+func (o *Owners) decide(name, file string) profile.Origin {
+	if file != "" && o.isFramework(path.Dir(file)) {
+		return profile.OfFramework
+	}
+	if of := o.listed[name]; of != "" {
+		return of
+	}
+	of := byName(name)
+	if file != "" && of == profile.OfFramework && o.isShared() {
+		return profile.OfPackage // the framework's assemblies are elsewhere
+	}
+	return of
+}
+
+func byName(assembly string) profile.Origin {
+	if profile.Framework(assembly) {
+		return profile.OfFramework
+	}
+	return profile.OfUser
+}
+
+// isShared reports whether the framework is in a folder of its own.
+func (o *Owners) isShared() bool {
+	for folder := range o.framework {
+		if !o.programs[folder] {
+			return true
+		}
+	}
+	return false
+}
+
+// isFramework reports whether a folder is that of a shared framework. They lie side by side, in
+// shared/NAME/VERSION: Microsoft.NETCore.App, Microsoft.AspNetCore.App.
+func (o *Owners) isFramework(folder string) bool {
+	if o.programs[folder] {
+		return false
+	}
+	if o.framework[folder] {
+		return true
+	}
+	all := path.Dir(path.Dir(folder))
+	for known := range o.framework {
+		if !o.programs[known] && path.Base(all) == "shared" && path.Dir(path.Dir(known)) == all {
+			return true
+		}
+	}
+	return false
+}

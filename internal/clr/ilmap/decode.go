@@ -1,0 +1,157 @@
+package ilmap
+
+import "encoding/binary"
+
+// maxEncoded is how many nibbles an encoded number of 32 bits has at most.
+const maxEncoded = 11
+
+// nibbles reads numbers from a stream of nibbles: the low one of a byte first. A number has 3 bits
+// in each nibble, the highest ones first; the fourth bit says that more follow (nibblestream.h).
+type nibbles struct {
+	b   []byte
+	at  int // in nibbles
+	bad bool
+}
+
+func (r *nibbles) number() uint32 {
+	v := uint64(0)
+	for range maxEncoded {
+		if r.at/2 >= len(r.b) {
+			break
+		}
+		n := r.b[r.at/2] >> (4 * (r.at % 2)) & 0xf
+		r.at++
+		v = v<<3 | uint64(n&7)
+		if n&8 == 0 {
+			r.bad = r.bad || v > 0xffff_ffff
+			return uint32(v)
+		}
+	}
+	r.bad = true
+	return 0
+}
+
+// nextByte is the first byte that no number has used.
+func (r *nibbles) nextByte() int { return (r.at + 1) / 2 }
+
+// header says where the points are that fit the code as it runs.
+type header struct{ at, size uint32 }
+
+// hasInstrumented, in place of the size of the points, says that there are two lists: of the code
+// with its instrumentation, which is what runs, and without.
+const hasInstrumented = 0xffff_ffff
+
+// readHeader reads the sizes before the points. Those of variables and other things follow; where
+// they lie does not matter here.
+func readHeader(b []byte, f form) (h header, err error) {
+	r := nibbles{b: b}
+	h.size = r.number()
+	switch {
+	case f.fat && h.size == 0:
+		h.size = r.number()
+		for range 5 {
+			r.number()
+		}
+	case f.extra && f.packed != 0 && h.size == hasInstrumented:
+		h.size = r.number()
+		r.number()
+		r.number()
+	default:
+		r.number()
+	}
+	if r.bad {
+		return h, corrupt("its header is no header")
+	}
+	h.at = uint32(r.nextByte())
+	return h, nil
+}
+
+// ilBias is what is added to an IL offset, so that those that stand for none are small, too.
+const ilBias = NoMapping - Epilog + 1
+
+// maxPoints bounds the points of one method.
+const maxPoints = 1 << 17
+
+// decode reads a list of points.
+func decode(b []byte, f form) (Map, error) {
+	r := nibbles{b: b}
+	n := r.number()
+	if r.bad || n > maxPoints || uint64(n) > uint64(len(b))*8 {
+		return nil, corrupt("%d points in %d bytes", n, len(b))
+	}
+	if f.packed == 0 {
+		return decodeNibbles(&r, n)
+	}
+	w := widths{flags: f.packed, native: uint(r.number()) + 1, il: uint(r.number()) + 1}
+	if r.bad || w.native > 32 || w.il > 32 {
+		return nil, corrupt("points of %d and %d bits", w.native, w.il)
+	}
+	return decodePacked(b[r.nextByte():], n, w)
+}
+
+// Flags of a point in nibbles (cordebuginfo.h, enum SourceTypes, as of .NET 8 and 9).
+const (
+	sourceStackEmpty = 2
+	sourceCall       = 0x10
+)
+
+func decodeNibbles(r *nibbles, n uint32) (Map, error) {
+	out := make(Map, 0, min(n, uint32(len(r.b))))
+	native := uint64(0)
+	for range n {
+		native += uint64(r.number())
+		il := r.number() - ilBias
+		source := r.number()
+		if r.bad || native > 0xffff_ffff {
+			return nil, corrupt("point %d of %d", len(out), n)
+		}
+		out = append(out, Point{
+			Native: uint32(native), IL: il, Call: source&sourceCall != 0, StackEmpty: source&sourceStackEmpty != 0,
+		})
+	}
+	return out, nil
+}
+
+// widths are the bits of each part of a packed point, the lowest ones first.
+type widths struct{ flags, native, il uint }
+
+// Flags of a packed point.
+const (
+	packedCall       = 1
+	packedStackEmpty = 2
+	packedAsync      = 4
+)
+
+func decodePacked(b []byte, n uint32, w widths) (Map, error) {
+	if bits := uint64(n) * uint64(w.flags+w.native+w.il); bits > uint64(len(b))*8 {
+		return nil, corrupt("%d points of %d bits in %d bytes", n, w.flags+w.native+w.il, len(b))
+	}
+	out := make(Map, 0, n)
+	at, native := uint(0), uint64(0)
+	take := func(bits uint) uint32 {
+		v := bitsAt(b, at, bits)
+		at += bits
+		return v
+	}
+	for range n {
+		flags := take(w.flags)
+		native += uint64(take(w.native))
+		il := take(w.il) - ilBias
+		if native > 0xffff_ffff {
+			return nil, corrupt("point %d of %d", len(out), n)
+		}
+		out = append(out, Point{
+			Native: uint32(native), IL: il, Call: flags&packedCall != 0,
+			StackEmpty: flags&packedStackEmpty != 0, Async: flags&packedAsync != 0,
+		})
+	}
+	return out, nil
+}
+
+// bitsAt returns up to 32 bits of b from a bit on.
+func bitsAt(b []byte, at, bits uint) uint32 {
+	var word [8]byte
+	copy(word[:], b[at/8:])
+	v := binary.LittleEndian.Uint64(word[:]) >> (at % 8)
+	return uint32(v & (1<<bits - 1))
+}

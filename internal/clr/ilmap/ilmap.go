@@ -1,0 +1,255 @@
+// Package ilmap says which IL instruction a native instruction was compiled from. It reads what
+// the JIT and the ReadyToRun compiler keep for debuggers.
+//
+// Sources (dotnet/runtime): docs/design/datacontracts/DebugInfo.md, src/coreclr/vm/debuginfostore.cpp,
+// src/coreclr/inc/nibblestream.h, cordebuginfo.h and patchpointinfo.h.
+//
+// The map is a list of points. A point says at which native offset the code of an IL offset begins.
+// Optimised code can have several places for one IL offset, or none. Callees that were inlined have
+// no points: their code belongs to the call.
+//
+// Everything read is hostile: lists are bounded, and bytes that contradict each other are an error.
+package ilmap
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/target"
+)
+
+// Point is where the code of an IL offset begins.
+type Point struct {
+	Native     uint32 // bytes from the start of the method's code
+	IL         uint32 // bytes from the start of the method's IL; or Prolog, Epilog or NoMapping
+	Call       bool   // the instruction is a call
+	StackEmpty bool   // nothing is on IL's evaluation stack there
+	Async      bool   // the method is suspended or resumed there (.NET 11)
+}
+
+// What stands for an IL offset where there is none (cordebuginfo.h, enum MappingTypes).
+const (
+	NoMapping = 0xffff_ffff
+	Prolog    = 0xffff_fffe
+	Epilog    = 0xffff_fffd
+)
+
+// Mapped reports whether the code of p is that of an IL instruction.
+func (p *Point) Mapped() bool { return p.IL < Epilog }
+
+// Map is the points of one method, by ascending native offset.
+type Map []Point
+
+// IL returns the IL offset of the instruction at a native offset: that of the last point at or
+// before it that has one. Code before the first such point, the prolog, is at IL offset 0.
+// exact is false if the nearest point is one without an IL offset.
+func (m Map) IL(native uint32) (il uint32, exact bool) {
+	i, _ := slices.BinarySearchFunc(m, uint64(native)+1, func(p Point, at uint64) int {
+		if uint64(p.Native) < at {
+			return -1
+		}
+		return 1
+	})
+	for k := i - 1; k >= 0; k-- {
+		if m[k].Mapped() {
+			return m[k].IL, exactly(m[k+1 : i])
+		}
+	}
+	return 0, exactly(m[:i])
+}
+
+// exactly reports whether points without an IL offset say no more than that the prolog ends, or
+// the epilog begins.
+func exactly(points []Point) bool {
+	return !slices.ContainsFunc(points, func(p Point) bool { return p.IL == NoMapping })
+}
+
+// Reader reads the maps of one runtime.
+type Reader struct {
+	mem     *target.Reader
+	code    *codemap.Map
+	l       layout
+	version contract.Version
+}
+
+type layout struct {
+	PatchSize   uint32 `clr:"PatchpointInfo.!,optional"`
+	PatchLocals uint32 `clr:"PatchpointInfo.LocalCount,optional"`
+	Version     uint64 `global:"DebugInfoVersion,optional" has:"HasVersion"`
+	HasVersion  bool
+}
+
+// The versions of the contract. The descriptors of .NET 8 to 10 do not name it: the global
+// DebugInfoVersion is ours, and 0 for the form that .NET 8 and 9 have.
+const (
+	versionNibbles = "0"
+	versionPacked  = "1"  // .NET 10
+	versionFat     = "2"  // previews of .NET 11
+	version11      = "c1" // .NET 11
+)
+
+// ErrUnknown: the runtime keeps its maps in a form that is not known.
+var ErrUnknown = errors.New("the form of this runtime's debug info is not known: update clrsnap")
+
+// ErrCorrupt: the bytes of a map contradict each other.
+var ErrCorrupt = errors.New("the debug info of a method is inconsistent")
+
+func corrupt(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
+}
+
+// New binds a reader to the runtime that d describes.
+func New(mem target.Memory, d *contract.Descriptor, code *codemap.Map) (*Reader, error) {
+	r := &Reader{mem: target.NewReader(mem), code: code, version: d.Contracts["DebugInfo"]}
+	if err := d.Bind(&r.l); err != nil {
+		return nil, err
+	}
+	if r.version == "" && r.l.HasVersion {
+		r.version = contract.Version(strconv.FormatUint(r.l.Version, 10))
+	}
+	return r, nil
+}
+
+// Of reads the map of the method that c is code of. It is empty if the method has none: a stub's.
+func (r *Reader) Of(c *codemap.Code) (Map, error) {
+	info, err := r.code.DebugInfo(c)
+	if err != nil || info.At == 0 {
+		return nil, err
+	}
+	form, err := r.formOf(&info)
+	if err != nil {
+		return nil, err
+	}
+	at := info.At
+	if form.extra {
+		if at, err = r.skipExtra(at); err != nil {
+			return nil, err
+		}
+	}
+	return r.bounds(at, form)
+}
+
+// form is how the debug info of a method is encoded.
+type form struct {
+	extra  bool // a byte of flags comes first, and what it names
+	fat    bool // the header can be a fat one
+	packed uint // bits of the flags of a packed point; 0: points are in nibbles
+}
+
+// Versions of the ReadyToRun format (readytorun.h) from which on points are packed, and have 3 flags.
+const (
+	majorPacked = 16
+	majorAsync  = 17
+)
+
+func (r *Reader) formOf(info *codemap.DebugInfo) (form, error) {
+	switch {
+	case info.Major != 0 && info.Major < majorPacked:
+		return form{}, nil
+	case info.Major != 0 && info.Major < majorAsync:
+		return form{packed: 2}, nil
+	case info.Major != 0:
+		return form{packed: 3, fat: true}, nil
+	case r.version == versionNibbles:
+		return form{extra: true}, nil
+	case r.version == versionPacked:
+		return form{extra: true, packed: 2}, nil
+	case r.version == versionFat || r.version == version11:
+		return form{packed: 3, fat: true}, nil
+	}
+	return form{}, fmt.Errorf("%w (contract DebugInfo %q)", ErrUnknown, r.version)
+}
+
+// What can come before the header (debuginfostore.cpp, enum EXTRA_DEBUG_INFO_FLAGS).
+const (
+	hasPatchpoints = 1
+	hasRich        = 2
+
+	maxLocals = 1 << 16
+	maxRich   = 1 << 24 // bytes
+)
+
+// skipExtra returns where the header is.
+func (r *Reader) skipExtra(at arch.Addr) (arch.Addr, error) {
+	flags, err := r.mem.Uint8(at)
+	if err != nil {
+		return 0, err
+	}
+	if flags&^(hasPatchpoints|hasRich) != 0 {
+		return 0, corrupt("flags %#x at %v", flags, at)
+	}
+	at++
+	if flags&hasPatchpoints != 0 {
+		if r.l.PatchSize == contract.Absent || r.l.PatchLocals == contract.Absent {
+			return 0, ErrUnknown
+		}
+		n, err := r.mem.Uint32(at + arch.Addr(r.l.PatchLocals))
+		if err != nil {
+			return 0, err
+		}
+		if n > maxLocals {
+			return 0, corrupt("patchpoints with %d locals at %v", n, at)
+		}
+		at += arch.Addr(r.l.PatchSize) + arch.Addr(n)*4
+	}
+	if flags&hasRich != 0 {
+		n, err := r.mem.Uint32(at)
+		if err != nil {
+			return 0, err
+		}
+		if n > maxRich {
+			return 0, corrupt("%d bytes of rich debug info at %v", n, at)
+		}
+		at += 4 + arch.Addr(n)
+	}
+	return at, nil
+}
+
+const (
+	maxHeader = (7*maxEncoded + 1) / 2 // bytes: seven numbers
+	maxBounds = 1 << 20                // bytes of points
+)
+
+// header reads the header at an address. It asks for no byte of the next page unless it has to:
+// the header can end with its page.
+func (r *Reader) header(at arch.Addr, f form) (header, error) {
+	const page = 4096
+	if left := page - int(at%page); left < maxHeader {
+		b, err := r.mem.Bytes(at, left)
+		if err != nil {
+			return header{}, err
+		}
+		if h, err := readHeader(b, f); err == nil {
+			return h, nil
+		}
+	}
+	b, err := r.mem.Bytes(at, maxHeader)
+	if err != nil {
+		return header{}, err
+	}
+	return readHeader(b, f)
+}
+
+// bounds reads the points behind the header at an address.
+func (r *Reader) bounds(at arch.Addr, f form) (Map, error) {
+	h, err := r.header(at, f)
+	if err != nil {
+		return nil, err
+	}
+	if h.size == 0 {
+		return nil, nil
+	}
+	if h.size > maxBounds {
+		return nil, corrupt("%d bytes of points at %v", h.size, at)
+	}
+	b, err := r.mem.Bytes(at+arch.Addr(h.at), int(h.size))
+	if err != nil {
+		return nil, err
+	}
+	return decode(b, f)
+}

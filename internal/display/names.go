@@ -1,0 +1,140 @@
+package display
+
+import (
+	"cmp"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"clrsnap/profile"
+)
+
+// NoStack is what is shown for a stack without frames.
+const NoStack = "[no stack]"
+
+// FullName returns the name of a function with namespaces and parameters. For a
+// function without a symbol it is the module in brackets.
+func FullName(f *profile.Function) string {
+	name := f.Display
+	if name == "" {
+		name = f.Method
+	}
+	if name == "" {
+		return Nameless(f.Module)
+	}
+	return withFate(name+f.Signature, f.Fate)
+}
+
+// ShortName returns the name of a function without namespaces and parameters.
+func ShortName(f *profile.Function) string {
+	name := cmp.Or(f.Short, f.Display, f.Method)
+	if name == "" {
+		name = Nameless(f.Module)
+	}
+	return withFate(name, ShortFate(f.Fate))
+}
+
+func withFate(name, fate string) string {
+	if fate == "" {
+		return name
+	}
+	return name + ", " + fate
+}
+
+// ShortFate returns what became of an exception without the namespace of the method that caught it.
+func ShortFate(fate string) string {
+	if before, by, ok := strings.Cut(fate, profile.CaughtBy); ok {
+		return before + profile.CaughtBy + Shorten(by)
+	}
+	return fate
+}
+
+// Nameless returns the name for all code of a module without symbols.
+func Nameless(module string) string {
+	if module == "" {
+		return "[unknown]"
+	}
+	return "[" + module + "]"
+}
+
+// SplitFate splits what FullName returns for an event that has a type.
+func SplitFate(name string) (display, fate string) {
+	parts := splitOutside(name, ',')
+	display = parts[0]
+	return display, strings.TrimPrefix(strings.TrimPrefix(name[len(display):], ","), " ")
+}
+
+// Thread returns the name of a thread for people: "orders-1 (4250)".
+func Thread(t *profile.RecordedThread) string {
+	name := t.Name
+	if name == "" {
+		name = t.Role
+	}
+	switch {
+	case t.OSThreadID == 0 && name == "":
+		return "threads that have ended"
+	case t.OSThreadID == 0:
+		return name
+	case name == "":
+		return "thread " + strconv.Itoa(t.OSThreadID)
+	}
+	return name + " (" + strconv.Itoa(t.OSThreadID) + ")"
+}
+
+// Shorten removes the namespaces from a display name: of the name itself, and of the
+// types in brackets. It is for formats that have no short names.
+func Shorten(display string) string {
+	words := splitOutside(display, '.')
+	if n := len(words); n > 2 && words[n-2] == "" { // Type..ctor
+		words = append(words[:n-2], "."+words[n-1])
+	}
+	words = words[max(0, len(words)-2):]
+	for i, w := range words {
+		if at := strings.IndexAny(w, "<([{"); at >= 0 {
+			words[i] = w[:at] + WithoutNamespaces(w[at:])
+		}
+	}
+	return strings.Join(words, ".")
+}
+
+// WithoutNamespaces removes the namespaces of all types in a text.
+func WithoutNamespaces(s string) string { return namespaces.ReplaceAllString(s, "") }
+
+var namespaces = regexp.MustCompile(`(?:[\pL_]\w*\.)+`)
+
+// splitOutside splits s at each separator that is not inside brackets.
+func splitOutside(s string, separator byte) []string {
+	var out []string
+	depth, start := 0, 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case strings.IndexByte("<([{", c) >= 0:
+			depth++
+		case strings.IndexByte(">)]}", c) >= 0:
+			depth--
+		case c == separator && depth <= 0:
+			out = append(out, s[start:i])
+			start = i + 1
+		}
+	}
+	return append(out, s[start:])
+}
+
+// SplitSignature splits a name before the parameters in parentheses at its end.
+func SplitSignature(name string) (display, signature string) {
+	if !strings.HasSuffix(name, ")") {
+		return name, ""
+	}
+	depth := 0
+	for i := len(name) - 1; i > 0; i-- {
+		switch name[i] {
+		case ')':
+			depth++
+		case '(':
+			if depth--; depth == 0 {
+				return name[:i], name[i:]
+			}
+		}
+	}
+	return name, ""
+}

@@ -1,0 +1,36 @@
+package display
+
+import (
+	"strconv"
+	"strings"
+
+	"clrsnap/profile"
+)
+
+// Source returns a line for people: the name of the file and of its folder, and the line's number:
+// "Shop/OrderQueue.cs:42". A ~ before the number says that the line is the nearest one before. The
+// other folders are those of the machine that built the program; full adds them.
+func Source(l *profile.SourceLine, full bool) string {
+	if full {
+		return sourceLine(l, l.File)
+	}
+	return sourceLine(l, lastParts(l.File, 2))
+}
+
+// SourceFile is Source without any folder.
+func SourceFile(l *profile.SourceLine) string { return sourceLine(l, lastParts(l.File, 1)) }
+
+func sourceLine(l *profile.SourceLine, file string) string {
+	about := ":"
+	if l.Approximate {
+		about = ":~"
+	}
+	return Clean(file) + about + strconv.Itoa(l.Line)
+}
+
+// lastParts returns the last n parts of a path of any system, with slashes.
+func lastParts(path string, n int) string {
+	path = strings.ReplaceAll(path, `\`, "/")
+	parts := strings.Split(path, "/")
+	return strings.Join(parts[max(0, len(parts)-n):], "/")
+}

@@ -1,0 +1,82 @@
+package livetest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// StartBusy starts n processes that do nothing but use CPUs, until the test ends.
+func StartBusy(tb testing.TB, n int) {
+	tb.Helper()
+	for range n {
+		c := exec.Command("timeout", "900", "sh", "-c", "while :; do :; done")
+		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := c.Start(); err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() {
+			_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
+			_ = c.Wait() // killed
+		})
+	}
+}
+
+// Measured is what a run of a command left, and took.
+type Measured struct {
+	Stdout []byte
+	Stderr string
+	Status int
+	Peak   int // memory, in KB
+	CPU    time.Duration
+}
+
+// RunMeasured runs a command. The kernel's own maximum of a process's memory (ru_maxrss)
+// is no less than what its parent had when it started it, so it is read from the process.
+func RunMeasured(tb testing.TB, c *exec.Cmd) Measured {
+	tb.Helper()
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	var r Measured
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Wait() // looked at below
+	}()
+	for running := true; running; {
+		r.Peak = max(r.Peak, peakMemory(c.Process.Pid))
+		select {
+		case <-ended:
+			running = false
+		case <-time.After(time.Millisecond):
+		}
+	}
+	r.Stdout, r.Stderr, r.Status = out.Bytes(), errs.String(), c.ProcessState.ExitCode()
+	r.CPU = c.ProcessState.UserTime() + c.ProcessState.SystemTime()
+	return r
+}
+
+// peakMemory is the most memory that a process has had since it was executed, in KB; 0 if
+// it has ended, or is not executed yet.
+func peakMemory(pid int) (kb int) {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if self, _ := os.Executable(); err != nil || exe == self {
+		return 0
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	if _, rest, ok := strings.Cut(string(b), "VmHWM:"); ok {
+		_, _ = fmt.Sscan(rest, &kb) // 0 then
+	}
+	return kb
+}

@@ -1,0 +1,190 @@
+// Package livetest has what tests of the public packages share: they open live .NET processes
+// and compare what they see.
+package livetest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+	"clrsnap/record"
+)
+
+// Hang is how long nothing at all may take.
+const Hang = 30 * time.Second
+
+// A Role is what a test binary does when it starts itself.
+type Role func(pid int) error
+
+// Main is for a TestMain. CLRSNAP_TEST_ROLE names the role that the process has, if any;
+// CLRSNAP_TEST_PID is its target.
+func Main(m *testing.M, roles map[string]Role) {
+	role := os.Getenv("CLRSNAP_TEST_ROLE")
+	if role == "" {
+		os.Exit(m.Run())
+	}
+	pid, err := strconv.Atoi(os.Getenv("CLRSNAP_TEST_PID"))
+	if err == nil {
+		err = roles[role](pid)
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// InRole is a command that runs this test binary in a role.
+func InRole(role string, pid int) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "CLRSNAP_TEST_ROLE="+role, "CLRSNAP_TEST_PID="+strconv.Itoa(pid))
+	return cmd
+}
+
+// Open opens a program until the test ends.
+func Open(tb testing.TB, a *testenv.App, o clrsnap.Options) *clrsnap.Process {
+	tb.Helper()
+	p, err := clrsnap.Open(context.Background(), a.PID, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { p.Close() })
+	return p
+}
+
+// EndsWell stops the program and requires that it found nothing wrong.
+func EndsWell(tb testing.TB, a *testenv.App) {
+	tb.Helper()
+	if result, code := a.Stop(); result != "OK" || code != 0 {
+		tb.Errorf("the target ended with result %q and exit code %d\n%s", result, code, a.Stderr())
+	}
+}
+
+// ThreadID returns the ThreadID of a thread by its operating system's id.
+func ThreadID(tb testing.TB, p *clrsnap.Process, tid int) clrsnap.ThreadID {
+	tb.Helper()
+	threads, err := p.Threads()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, t := range threads {
+		if t.OSThreadID == tid && t.ID != 0 {
+			return t.ID
+		}
+	}
+	tb.Fatalf("no managed thread %d", tid)
+	return 0
+}
+
+// ThreadNamed returns the first managed thread with a name.
+func ThreadNamed(tb testing.TB, p *clrsnap.Process, name string) clrsnap.Thread {
+	tb.Helper()
+	threads, err := p.Threads()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, t := range threads {
+		if t.Name == name && t.ID != 0 {
+			return t
+		}
+	}
+	tb.Fatalf("no managed thread named %q", name)
+	return clrsnap.Thread{}
+}
+
+// OfKind returns the frames of one kind.
+func OfKind(frames []profile.Frame, k profile.Kind) []profile.Frame {
+	var out []profile.Frame
+	for _, f := range frames {
+		if f.Kind == k {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// Reported lists the managed frames that DoStackSnapshot does not pass over.
+func Reported(frames []profile.Frame) []clrsnap.FunctionID {
+	var out []clrsnap.FunctionID
+	for _, f := range frames {
+		if f.Kind == profile.Managed && f.Tier != "dynamic" && f.Tier != "IL stub" &&
+			!strings.HasPrefix(f.Method, "System.Runtime.EH.") {
+			out = append(out, clrsnap.FunctionID(f.FunctionID))
+		}
+	}
+	return out
+}
+
+// Starved reports whether a thread could not be captured because it, or our tracer, was
+// given no CPU in time.
+func Starved(th profile.Thread) bool {
+	return strings.Contains(th.Error, live.ErrNotStopping.Error()) || strings.Contains(th.Error, live.ErrWatchdog.Error())
+}
+
+// Text writes frames for failure messages, the deepest hundred at most.
+func Text(frames []profile.Frame) string {
+	var b strings.Builder
+	for i, f := range frames {
+		if i == 100 {
+			fmt.Fprintf(&b, "\t… %d more\n", len(frames)-i)
+			break
+		}
+		fmt.Fprintf(&b, "\t%-7s %#x %s!%s+%#x [%s]\n", f.Kind, f.IP, f.Module, f.Method, f.Offset, f.Tier)
+	}
+	return b.String()
+}
+
+// Recorded records for a while, and requires that the recording ends in time.
+func Recorded(tb testing.TB, p *clrsnap.Process, o record.Options) *profile.Recording {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), o.Duration+Hang)
+	defer cancel()
+	r, err := record.Record(ctx, p, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if ctx.Err() != nil {
+		tb.Fatalf("a recording of %v took %v", o.Duration, r.Duration)
+	}
+	return r
+}
+
+// Command builds cmd/clrsnap and returns where it is.
+func Command(tb testing.TB) string {
+	tb.Helper()
+	exe := filepath.Join(tb.TempDir(), "clrsnap")
+	build := exec.Command("go", "build", "-o", exe, "clrsnap/cmd/clrsnap")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		tb.Fatalf("%v\n%s", err, out)
+	}
+	return exe
+}
+
+// WantSentence requires an error of one line that mentions all of words.
+func WantSentence(tb testing.TB, err error, words ...string) {
+	tb.Helper()
+	if err == nil {
+		tb.Error("no error")
+		return
+	}
+	text := err.Error()
+	if strings.Contains(text, "\n") || len(text) > 400 {
+		tb.Errorf("not a sentence: %q", text)
+	}
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			tb.Errorf("%q does not mention %q", text, w)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package livetest
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"clrsnap/profile"
+	"clrsnap/record"
+)
+
+// TooBusy is how many CPUs other programs may use. On a machine that has none left, what is
+// recorded gets so few samples that hardly anything follows.
+const TooBusy = 0.4
+
+// StatsLine says how a mode was sampled, and at what cost.
+func StatsLine(tb testing.TB, r *profile.Recording, m profile.Mode) string {
+	tb.Helper()
+	s, ok := r.Mode(m)
+	if !ok {
+		tb.Fatalf("the recording does not know that %v was sampled", m)
+	}
+	return fmt.Sprintf("%v for %v: %d samples, %d lost, %d late, %d broken, %d repaired; "+
+		"the target used %v, we %v and %d MB",
+		m, r.Duration.Round(time.Millisecond), s.Samples, s.Lost, s.Late, s.Broken, s.Repaired,
+		r.Cost.TargetCPU.Round(time.Millisecond), r.Cost.OwnCPU.Round(time.Millisecond), r.Cost.OwnMemory>>20)
+}
+
+// ShareOf is how many per cent a part is.
+func ShareOf(part, all time.Duration) float64 { return 100 * float64(part) / float64(max(1, all)) }
+
+// ByChance is how far the samples of CPU time may be off for a part of it: four standard
+// deviations, where samples at regular times scatter less than independent ones.
+func ByChance(part time.Duration) time.Duration {
+	const period = float64(time.Second) / record.DefaultRate
+	return time.Duration(4 * math.Sqrt(float64(part)*period))
+}

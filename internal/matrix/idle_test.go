@@ -1,0 +1,54 @@
+package matrix
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+)
+
+// TestIdleThreads: threads of the runtime that wait for work are told from those that wait in code of
+// the program, also where that is called as the runtime's is.
+func TestIdleThreads(t *testing.T) { testenv.EachRuntime(t, testIdleThreads) }
+
+func testIdleThreads(t *testing.T, runtime string) {
+	a := testenv.Start(t, "idle", testenv.Options{
+		Runtime: runtime, Args: []string{"--threads", "5", "--pool", "3", "--resting"},
+	})
+	snap, err := livetest.Open(t, a, clrsnap.Options{}).SnapshotAll(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pretenders, workers = 3, 4 // of Resting.cs
+	const main = 3                   // the main thread, and two of App.cs
+	count, own := map[profile.Idle]int{}, 0
+	for i := range snap.Threads {
+		th := &snap.Threads[i]
+		idle := th.Idle()
+		count[idle]++
+		if slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return f.Module == "idle" }) {
+			if own++; idle != "" {
+				t.Errorf("%q: %q\n%s", th.Name, idle, livetest.Text(th.Frames))
+			}
+		} else if idle == "" {
+			t.Logf("not idle: %q, %s, %s\n%s", th.Name, th.Role, th.State, livetest.Text(th.Frames))
+		}
+	}
+	if own != main+5+3+pretenders {
+		t.Errorf("%d threads in code of the program", own)
+	}
+	for idle, want := range map[profile.Idle]int{
+		profile.IdleWorker: workers, profile.IdleTimer: 1, profile.IdleGate: 1, profile.IdleWaiter: 1,
+		profile.IdleSockets: 1, "finalizer": 1,
+	} {
+		if count[idle] != want && (idle != profile.IdleWorker || count[idle] < want) {
+			t.Errorf("%d are idle as %q, want %d", count[idle], idle, want)
+		}
+	}
+	t.Logf("%v", count)
+	livetest.EndsWell(t, a)
+}

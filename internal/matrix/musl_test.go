@@ -1,0 +1,129 @@
+package matrix
+
+import (
+	"bufio"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+	"clrsnap/profile"
+)
+
+var muslRow = supportRow{"9.0.9", "single file, musl"}
+
+// TestMusl takes the stacks of a program for Alpine Linux. Its C library has no unwind
+// information.
+func TestMusl(t *testing.T) {
+	layer.Matrix(t)
+	p := testenv.PublishMusl(t, "scenarios", "")
+	dumpEach(t, p, muslRow)
+	checkFates(t, p, livetest.Command(t), muslRow, "single-file")
+}
+
+// TestMuslNative walks a C program that blocks in musl: through musl's functions, out of
+// signal handlers, and to the base of the stack.
+func TestMuslNative(t *testing.T) {
+	layer.Matrix(t)
+	exe := filepath.Join(t.TempDir(), "threads")
+	compile := exec.Command(testenv.MuslCC(t), "-O2", "-o", exe, "../../testdata/musl/threads.c")
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	pid := startUntilReady(t, exec.Command(exe))
+	for _, o := range []clrsnap.Options{{NativeOnly: true}, {NativeOnly: true, AlwaysStop: true}} {
+		s := snapshotPID(t, pid, o)
+		seen := map[string]bool{}
+		for i := range s.Threads {
+			th := &s.Threads[i]
+			wantComplete(t, th)
+			seen[ownFunctions(th.Frames)] = true
+		}
+		for _, want := range []string{
+			"main", "compare in_qsort run", "in_cond_wait run", "handler in_handler run", "handler in_loop run",
+			"in_printf run",
+		} {
+			if !seen[want] {
+				t.Errorf("no stack is %q: %v", want, seen)
+			}
+		}
+	}
+}
+
+// snapshotPID takes a snapshot of a process.
+func snapshotPID(t *testing.T, pid int, o clrsnap.Options) *profile.Snapshot {
+	t.Helper()
+	p, err := clrsnap.Open(context.Background(), pid, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	s, err := p.SnapshotAll(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestMuslEnding: a function that ends the program as the C library does is not taken for
+// the base of the stack, not even in a static program without unwind information.
+func TestMuslEnding(t *testing.T) {
+	layer.Matrix(t)
+	exe := filepath.Join(t.TempDir(), "ending")
+	cmd := exec.Command(testenv.MuslCC(t),
+		"-O2", "-static", "-fno-asynchronous-unwind-tables", "-o", exe, "../../testdata/musl/ending.c")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s := snapshotPID(t, startUntilReady(t, exec.Command(exe)), clrsnap.Options{NativeOnly: true})
+	th := &s.Threads[0]
+	has := func(method string) bool {
+		return slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return f.Method == method })
+	}
+	if !has("ending") || th.Complete && !has("main") || !th.Complete && th.Error == "" {
+		t.Errorf("complete %v, error %q\n%s", th.Complete, th.Error, livetest.Text(th.Frames))
+	}
+}
+
+// ownFunctions names the functions of the program itself that are on a stack, leaf first.
+func ownFunctions(frames []profile.Frame) string {
+	var names []string
+	for _, f := range frames {
+		if f.Module == "threads" && f.Method != "_start" && f.Method != "_start_c" {
+			names = append(names, f.Method)
+		}
+	}
+	return strings.Join(slices.Compact(names), " ")
+}
+
+// startUntilReady starts a command, waits until it says READY, and returns its process
+// id. After the test its standard input is closed, which ends it.
+func startUntilReady(t *testing.T, cmd *exec.Cmd) (pid int) {
+	t.Helper()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stdin.Close()
+		_ = cmd.Wait()
+	})
+	said := bufio.NewScanner(stdout)
+	if !said.Scan() || said.Text() != "READY" {
+		t.Fatalf("%s said %q", cmd.Path, said.Text())
+	}
+	return cmd.Process.Pid
+}

@@ -1,0 +1,84 @@
+package matrix
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+	"clrsnap/record"
+)
+
+// TestPInvokes: stubs are named by what they call in recordings as well, and functions of the
+// runtime that have no symbols by the P/Invokes that call them. The JIT notes what it calls; code
+// compiled ahead of time does not.
+func TestPInvokes(t *testing.T) { testenv.EachRuntime(t, testPInvokes) }
+
+func testPInvokes(t *testing.T, runtime string) {
+	a := testenv.Start(t, "scenarios", testenv.Options{
+		Runtime: runtime, Args: []string{"--only", "pinvoke-shared,pinvoke-string,monitor-wait,sleep,join"},
+		Env: []string{"DOTNET_ReadyToRun=0", "DOTNET_TieredCompilation=0"},
+	})
+	p := livetest.Open(t, a, clrsnap.Options{})
+	snap, err := p.SnapshotAll(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for scenario, want := range qcalls(runtime) {
+		called := func(f profile.Frame) bool { return inRuntime(&f, want) }
+		for _, th := range snap.Threads {
+			if th.Name == scenario && !slices.ContainsFunc(th.Frames, called) {
+				t.Errorf("%s: the runtime's %s is not on the stack\n%s", scenario, want, livetest.Text(th.Frames))
+			}
+		}
+	}
+	for _, th := range snap.Threads {
+		for _, f := range th.Frames {
+			if strings.HasPrefix(f.Module, "libc.so") && f.Method == "" && !strings.Contains(f.Nearest, "+0x") {
+				t.Errorf("no exported function is near %s!+%#x", f.Module, f.Offset)
+			}
+		}
+	}
+	r := livetest.Recorded(t, p, record.Options{Modes: []profile.Mode{profile.Wall}, Rate: 19, Duration: time.Second})
+	for _, want := range []string{"[P/Invoke sleep in libc]", "[P/Invoke write in libc]"} {
+		if !slices.ContainsFunc(r.Functions, func(f profile.Function) bool { return f.Display == want && f.Short == want }) {
+			t.Errorf("nothing in the recording is called %s", want)
+		}
+	}
+	for _, f := range r.Functions {
+		if strings.HasPrefix(f.Display, "[IL stub: P/Invoke") {
+			t.Errorf("the recording has a %s%s", f.Display, f.Signature)
+		}
+	}
+	for _, want := range qcalls(runtime) {
+		called := func(f profile.Function) bool { return f.Method == want && f.Kind == profile.Native }
+		if !slices.ContainsFunc(r.Functions, called) {
+			t.Errorf("nothing in the recording is called %s", want)
+		}
+	}
+	livetest.EndsWell(t, a)
+}
+
+// qcalls are the functions of the runtime that scenarios wait in, where they are P/Invokes. Those
+// of .NET 8 are called in another way, and have no names.
+func qcalls(runtime string) map[string]string {
+	switch framework, _, _ := strings.Cut(runtime, ":"); framework {
+	case "net8":
+		return nil
+	case "net9":
+		return map[string]string{"monitor-wait": "Monitor_Wait", "sleep": "ThreadNative_Sleep"}
+	}
+	return map[string]string{"monitor-wait": "Monitor_Wait", "sleep": "ThreadNative_Sleep", "join": "ThreadNative_Join"}
+}
+
+// inRuntime reports whether a frame is of a function of the runtime, which is a library or
+// part of the host.
+func inRuntime(f *profile.Frame, name string) bool {
+	return f.Kind == profile.Native && f.Method == name && f.Display == name && f.Offset > 0 && f.Offset < 1<<12 &&
+		(f.Module == "libcoreclr.so" || strings.HasPrefix(f.Module, "dotnet"))
+}

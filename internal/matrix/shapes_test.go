@@ -1,0 +1,168 @@
+package matrix
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+)
+
+// fates are what can happen to a program's files while it runs, one after the other.
+var fates = []struct {
+	name   string
+	befall func(*testenv.Program, testing.TB)
+}{
+	{"intact", func(*testenv.Program, testing.TB) {}},
+	{"replaced", (*testenv.Program).Replace},
+	{"deleted", (*testenv.Program).Delete},
+}
+
+// versionOf is the version that a shape of a runtime has: the single-file hosts of the
+// kit are not all of the version of its frameworks.
+func versionOf(runtime string, s testenv.Shape) string {
+	if version, ok := testenv.InstalledVersion(runtime); ok {
+		return version
+	}
+	if runtime == "net9" && (s == testenv.SingleFile || s == testenv.Compressed) {
+		return "9.0.9"
+	}
+	return map[string]string{
+		"net10": "10.0.12", "net10:dotnet-10.0.8": "10.0.8", "net9": "9.0.5", "net8": "8.0.30",
+	}[runtime]
+}
+
+// recognisedAs is what a program's shape is taken for.
+func recognisedAs(runtime string, s testenv.Shape) string {
+	if _, ok := testenv.InstalledVersion(runtime); ok {
+		return "shared"
+	}
+	switch {
+	case runtime != "net9" || s == testenv.SingleFile || s == testenv.Compressed:
+		return "single-file"
+	case s == testenv.SelfContained:
+		return "self-contained"
+	}
+	return "shared"
+}
+
+// TestShapes takes the stacks of the scenarios in every shape that programs are
+// shipped in, with the files in place, removed and replaced.
+func TestShapes(t *testing.T) {
+	layer.Matrix(t)
+	kit, command := testenv.Kit(t), livetest.Command(t)
+	for _, runtime := range testenv.AllRuntimes() {
+		for _, shape := range testenv.Shapes(runtime) {
+			t.Run(fmt.Sprintf("%s/%s", testenv.Name(runtime), shape), func(t *testing.T) {
+				kit.Need(t, runtime)
+				p := testenv.Publish(t, "scenarios", runtime, shape, "")
+				row := supportRow{versionOf(runtime, shape), string(shape)}
+				if shape != testenv.FrameworkDependent { // TestCores has those
+					dumpEach(t, p, row)
+				}
+				checkFates(t, p, command, row, recognisedAs(runtime, shape))
+			})
+		}
+	}
+}
+
+// checkFates starts a program and checks it after each of the fates of its files.
+func checkFates(t *testing.T, p *testenv.Program, command string, row supportRow, shape string) {
+	t.Helper()
+	a := p.Start(t, testenv.Options{Args: []string{"--assembly", p.Assembly}})
+	for _, fate := range fates {
+		fate.befall(p, t)
+		t.Run(fate.name, func(t *testing.T) {
+			if fate.name == "intact" {
+				works(t, row, doLive)
+			} else {
+				works(t, row, doFates)
+			}
+			checkShape(t, a, command, row.version, shape)
+		})
+	}
+}
+
+// dumpEach dumps a program in every way that all runtimes know.
+func dumpEach(t *testing.T, p *testenv.Program, row supportRow) {
+	t.Helper()
+	for _, kind := range []testenv.DumpKind{testenv.DumpGCore, testenv.DumpKernel, testenv.DumpCrash} {
+		t.Run(string(kind), func(t *testing.T) {
+			works(t, row, string(kind))
+			checkShapeCore(t, p, kind)
+		})
+	}
+}
+
+// checkShapeCore dumps a program, and checks the stacks in the dump.
+func checkShapeCore(t *testing.T, p *testenv.Program, kind testenv.DumpKind) {
+	t.Helper()
+	a := p.Start(t, testenv.DumpOptions(t, kind, testenv.Options{Args: []string{"--assembly", p.Assembly}}))
+	path := testenv.Dump(t, a, kind)
+	if !kind.Kills() {
+		livetest.EndsWell(t, a)
+	}
+	checkScenarioStacks(t, a, snapshotCore(t, path, clrsnap.CoreOptions{}), kind)
+}
+
+// checkShape checks what the library and the command say of a program.
+func checkShape(t *testing.T, a *testenv.App, command, version, shape string) {
+	t.Helper()
+	p := livetest.Open(t, a, clrsnap.Options{})
+	if r := p.Info().Runtime; r.Version != version || r.Shape != shape {
+		t.Errorf("the runtime is %+v, want %s, %s", r, version, shape)
+	}
+	snap, err := p.SnapshotAll(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]int{}
+	for i := range snap.Threads {
+		th := &snap.Threads[i]
+		byName[th.Name] = i
+		wantComplete(t, th)
+	}
+	if len(a.Stacks) < 40 {
+		t.Errorf("the program told of %d scenarios only", len(a.Stacks))
+	}
+	for name, want := range a.Stacks {
+		i, ok := byName[name]
+		if !ok {
+			t.Errorf("no thread %q", name)
+			continue
+		}
+		if err := compareStack(&snap.Threads[i], want); err != nil {
+			walked := livetest.Text(snap.Threads[i].Frames)
+			t.Errorf("%s: %v\n%s--\n%s", name, err, walked, strings.Join(want.Lines, "\n"))
+		}
+	}
+	checkCommand(t, a, command, version, shape)
+}
+
+// checkCommand checks that clrsnap stack shows the program, and every scenario in it.
+func checkCommand(t *testing.T, a *testenv.App, command, version, shape string) {
+	t.Helper()
+	cmd := exec.Command(command, "stack", fmt.Sprint(a.PID), "--full", "--group=never")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil || stderr.Len() > 0 {
+		t.Fatalf("clrsnap stack: %v\n%s", err, stderr.String())
+	}
+	header, _, _ := strings.Cut(string(out), "\n\n")
+	for _, want := range []string{version, shape} {
+		if !strings.Contains(header, want) {
+			t.Errorf("the header does not say %s:\n%s", want, header)
+		}
+	}
+	for name := range a.Stacks {
+		if !strings.Contains(string(out), name) {
+			t.Errorf("clrsnap stack does not show %s", name)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package matrix
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+)
+
+// relabelled copies the 10.0.8 runtime, which does not describe itself, and changes the
+// version that the copy says it is. The new stamp is as long as the old one.
+func relabelled(t *testing.T, stamp string) string {
+	t.Helper()
+	kit := testenv.Kit(t)
+	kit.Need(t, "net10:dotnet-10.0.8")
+	host, dir := kit.Host("net10:dotnet-10.0.8"), t.TempDir()
+	text, err := os.ReadFile(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const own = "@(#)Version 10.0.826."
+	changed := bytes.ReplaceAll(text, []byte(own), []byte("@(#)Version "+stamp))
+	if len(changed) != len(text) || bytes.Equal(changed, text) {
+		t.Fatalf("%s does not have the stamp %q, or it is longer than %q", host, own, stamp)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "dotnet"), changed, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	framework, err := filepath.Glob(filepath.Join(filepath.Dir(host), "*.dll"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range framework {
+		if err := os.Symlink(file, filepath.Join(dir, filepath.Base(file))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name, err := filepath.Rel(filepath.Join(kit.Dir, "net10"), filepath.Join(dir, "dotnet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "net10:" + name
+}
+
+// TestUnlistedBuild: a build that nobody has tested is read if it looks like its
+// relatives.
+func TestUnlistedBuild(t *testing.T) {
+	a := testenv.Start(t, "scenarios", testenv.Options{
+		Runtime: relabelled(t, "10.0.726."), Args: []string{"--only", "lambda,eh-catch"},
+	})
+	p := livetest.Open(t, a, clrsnap.Options{})
+	if v := p.Info().Runtime.Version; v != "10.0.7" {
+		t.Errorf("version %q", v)
+	}
+	snap, err := p.SnapshotAll(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for name, want := range a.Stacks {
+		for i := range snap.Threads {
+			if th := &snap.Threads[i]; th.OSThreadID == want.TID {
+				compared++
+				if err := compareStack(th, want); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+	}
+	if compared < 2 || compared != len(a.Stacks) {
+		t.Errorf("of %d stacks %d were compared", len(a.Stacks), compared)
+	}
+	livetest.EndsWell(t, a)
+}
+
+// TestUnreadableRuntimes: a runtime that nothing is known of is refused, and so is one
+// that is not what it says it is. The error names the version. Native stacks can be had.
+func TestUnreadableRuntimes(t *testing.T) {
+	layer.Live(t)
+	for _, tt := range []struct {
+		stamp string
+		words []string
+	}{
+		{"7.00.826.", []string{".NET 7.0.8", "does not describe itself", "update clrsnap"}},
+		{"9.00.526.", []string{".NET 9.0.5", "update clrsnap"}},
+	} {
+		t.Run(tt.stamp, func(t *testing.T) {
+			a := testenv.Start(t, "idle", testenv.Options{Runtime: relabelled(t, tt.stamp)})
+			var p *clrsnap.Process
+			var err error
+			// For some seconds it might not have started yet.
+			end := time.Now().Add(time.Minute)
+			for !errors.Is(err, clrsnap.ErrUnsupported) && time.Now().Before(end) {
+				time.Sleep(100 * time.Millisecond)
+				if p, err = clrsnap.Open(context.Background(), a.PID, clrsnap.Options{}); err == nil {
+					p.Close()
+				}
+			}
+			livetest.WantSentence(t, err, append(tt.words, strconv.Itoa(a.PID), "--native")...)
+			var blocking []string
+			for _, c := range clrsnap.Diagnose(context.Background(), a.PID) {
+				if c.Verdict == clrsnap.Blocking {
+					blocking = append(blocking, c.Name+": "+c.Detail)
+				}
+			}
+			if len(blocking) != 1 || !strings.HasPrefix(blocking[0], "runtime: ") {
+				t.Errorf("doctor: in the way are %q", blocking)
+			}
+			native := livetest.Open(t, a, clrsnap.Options{NativeOnly: true})
+			snap, err := native.SnapshotAll(context.Background(), nil)
+			if err != nil || len(snap.Threads) == 0 || len(snap.Threads[0].Frames) == 0 {
+				t.Errorf("native stacks: %v, %+v", err, snap)
+			}
+			livetest.EndsWell(t, a)
+		})
+	}
+}
+
+// TestDiagnoseOtherRuntimes: the doctor says which contracts are the runtime's own, and
+// which clrsnap adds.
+func TestDiagnoseOtherRuntimes(t *testing.T) {
+	layer.Live(t)
+	for _, tt := range []struct {
+		runtime string
+		words   []string
+	}{
+		{"net9", []string{"types", "ExecutionManager 1 (clrsnap's)", "Thread 1,"}},
+		{"net10:dotnet-10.0.8", []string{"none", "Thread 1 (clrsnap's)"}},
+	} {
+		t.Run(tt.runtime, func(t *testing.T) {
+			testenv.Kit(t).Need(t, tt.runtime)
+			a := testenv.Start(t, "idle", testenv.Options{Runtime: tt.runtime})
+			var said strings.Builder
+			for _, c := range clrsnap.Diagnose(context.Background(), a.PID) {
+				if c.Verdict == clrsnap.Blocking {
+					t.Errorf("%s: %s", c.Name, c.Detail)
+				}
+				said.WriteString(c.Name + ": " + c.Detail + ",\n")
+			}
+			for _, w := range tt.words {
+				if !strings.Contains(said.String(), w) {
+					t.Errorf("not said: %q in\n%s", w, &said)
+				}
+			}
+			livetest.EndsWell(t, a)
+		})
+	}
+}
+
+// TestOpenWhileStarting: the error for a runtime that is still starting says that it is not
+// there yet, or not ready yet, and nothing else.
+func TestOpenWhileStarting(t *testing.T) { testenv.EachRuntime(t, testOpenWhileStarting) }
+
+func testOpenWhileStarting(t *testing.T, runtime string) {
+	early := map[string]int{}
+	for n := 0; n < 5 || n < 50 && len(early) == 0; n++ {
+		a := testenv.Start(t, "idle", testenv.Options{Runtime: runtime, NoReady: true})
+		for end := time.Now().Add(time.Minute); ; {
+			p, err := clrsnap.Open(context.Background(), a.PID, clrsnap.Options{})
+			if err == nil {
+				p.Close()
+				break
+			}
+			starting := !errors.Is(err, clrsnap.ErrUnsupported) &&
+				strings.HasSuffix(err.Error(), "try again in a moment")
+			if !starting && !errors.Is(err, clrsnap.ErrNotDotNet) || time.Now().After(end) {
+				t.Fatal(err)
+			}
+			early[err.Error()[strings.LastIndex(err.Error(), ": ")+2:]]++
+		}
+		livetest.EndsWell(t, a)
+	}
+	if t.Logf("before it had started: %v", early); len(early) == 0 {
+		t.Error("the runtime had started before it was first looked at")
+	}
+}
+
+// TestOpenInStorm: a runtime is readable although its threads and methods change while it
+// is opened.
+func TestOpenInStorm(t *testing.T) { testenv.EachRuntime(t, testOpenInStorm) }
+
+func testOpenInStorm(t *testing.T, runtime string) {
+	a := testenv.Start(t, "scenarios", testenv.Options{Runtime: runtime, Args: []string{
+		"--no-blocked", "--busy", "600", "--workers", "thread-churn,ping-pong,eh-storm,eh-native",
+	}})
+	for range 50 {
+		p, err := clrsnap.Open(context.Background(), a.PID, clrsnap.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Close()
+	}
+	livetest.EndsWell(t, a)
+}

@@ -1,0 +1,157 @@
+package pdb
+
+import (
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/subtle"
+	"hash"
+	"strings"
+	"unicode/utf8"
+
+	"clrsnap/internal/ecma335"
+	"clrsnap/internal/pe"
+)
+
+// maxDocumentName bounds a document's name, in bytes: PATH_MAX of Linux.
+const maxDocumentName = 4096
+
+// A Document is a source file.
+type Document struct {
+	Name          string // as the compiler wrote it: a path on the machine that built it; hostile
+	HashAlgorithm [16]byte
+	Hash          []byte // part of the PDB
+	Language      [16]byte
+}
+
+// Languages of Document.
+var (
+	LanguageCSharp      = guid("3f5162f8-07c6-11d3-9053-00c04fa302a1")
+	LanguageVisualBasic = guid("3a12d0b8-c26c-11d0-b442-00a0244a1dd2")
+	LanguageFSharp      = guid("ab4f38c9-b6e6-43ba-be3b-58080b2ccce3")
+)
+
+// Algorithms of Document. The specification has the first two, Roslyn's
+// SourceHashAlgorithms.cs all.
+var hashes = map[[16]byte]func() hash.Hash{
+	guid("ff1816ec-aa5e-4d10-87f7-6f4963833460"): sha1.New,
+	guid("8829d00f-11b8-4213-878b-770e8597ac16"): sha256.New,
+	guid("d99cfeb1-8c43-444a-8a6c-b61269d2a0bf"): sha512.New384,
+	guid("ef2d1afc-6550-46d6-b14b-d70afe9a5566"): sha512.New,
+}
+
+// Is reports whether content is the document's text. known is false if the PDB has no hash of it.
+func (d Document) Is(content []byte) (same, known bool) {
+	newHash, ok := hashes[d.HashAlgorithm]
+	if !ok || len(d.Hash) == 0 {
+		return false, false
+	}
+	h := newHash()
+	h.Write(content)
+	return subtle.ConstantTimeCompare(h.Sum(nil), d.Hash) == 1, true
+}
+
+// Documents is how many there are. They are counted from 1.
+func (f *File) Documents() int32 { return int32(f.md.Rows(ecma335.TableDocument)) }
+
+// Document returns one of them.
+func (f *File) Document(i int32) (d Document, err error) {
+	if i < 1 || i > f.Documents() {
+		return d, malformed("no document %d of %d", i, f.Documents())
+	}
+	var cells [4]uint32
+	for col := range cells {
+		if cells[col], err = f.md.Cell(ecma335.TableDocument, uint32(i), col); err != nil {
+			return d, err
+		}
+	}
+	if d.Name, err = f.documentName(cells[0]); err != nil {
+		return d, err
+	}
+	if d.HashAlgorithm, err = f.optionalGUID(cells[1]); err != nil {
+		return d, err
+	}
+	if d.Hash, err = f.md.Blob(cells[2]); err != nil {
+		return d, err
+	}
+	d.Language, err = f.optionalGUID(cells[3])
+	return d, err
+}
+
+func (f *File) optionalGUID(i uint32) ([16]byte, error) {
+	if i == 0 {
+		return [16]byte{}, nil
+	}
+	return f.md.GUID(i)
+}
+
+// documentName joins a name's parts: after the separator, a byte that 0 stands for none in,
+// come the blobs that they are in.
+func (f *File) documentName(blob uint32) (string, error) {
+	b, err := f.md.Blob(blob)
+	if err != nil {
+		return "", err
+	}
+	r := ecma335.NewBlobReader(b)
+	separator, err := r.Byte()
+	if err != nil {
+		return "", err
+	}
+	if separator >= utf8.RuneSelf { // the specification allows it, System.Reflection.Metadata does not
+		return "", malformed("a document's name with separator %#x", separator)
+	}
+	var name []byte
+	for first := true; r.Len() > 0; first = false {
+		at, err := r.Uint()
+		if err != nil {
+			return "", err
+		}
+		part, err := f.md.Blob(at)
+		if err != nil {
+			return "", err
+		}
+		if !first && separator != 0 {
+			name = append(name, separator)
+		}
+		if len(name)+len(part) > maxDocumentName {
+			return "", malformed("a document's name of more than %d bytes", maxDocumentName)
+		}
+		name = append(name, part...)
+	}
+	return strings.ToValidUTF8(string(name), "\uFFFD"), nil
+}
+
+// MaxSource bounds an embedded source file, in bytes.
+const MaxSource = 16 << 20
+
+// HasSource reports whether the PDB contains the text of a document.
+func (f *File) HasSource(document int32) bool {
+	return document > 0 && f.indexed().sources[uint32(document)] != 0
+}
+
+// Source returns the text of a document; false: the PDB does not contain it.
+func (f *File) Source(document int32) (content []byte, ok bool, err error) {
+	if !f.HasSource(document) {
+		return nil, false, nil
+	}
+	b, err := f.md.Blob(f.indexed().sources[uint32(document)])
+	if err != nil {
+		return nil, false, err
+	}
+	r := ecma335.NewBlobReader(b)
+	size, err := r.Uint32()
+	if err != nil {
+		return nil, false, err
+	}
+	b = b[4:]
+	switch {
+	case size == 0 && len(b) <= MaxSource:
+		return b, true, nil
+	case size == 0 || size > MaxSource:
+		return nil, false, malformed("embedded source of format %#x in %d bytes", size, len(b))
+	}
+	if content, err = pe.Inflate(b, int(size)); err != nil {
+		return nil, false, malformed("embedded source: %v", err)
+	}
+	return content, true, nil
+}

@@ -1,0 +1,205 @@
+package pdb
+
+import "clrsnap/internal/ecma335"
+
+// A Point is a sequence point: from its IL offset on, up to the next point's, a method's code
+// belongs to a piece of source text.
+type Point struct {
+	IL                               uint32
+	Line, EndLine, Column, EndColumn uint32 // counted from 1; all 0 if hidden
+	Document                         int32  // for File.Document
+	Hidden                           bool   // code that no source text stands for
+}
+
+// Bounds of a sequence point ("Sequence Points Blob").
+const (
+	maxIL     = 0x20000000
+	maxLine   = 0x20000000
+	maxColumn = 0x10000
+
+	hiddenLine = 0xfeefee // not a line
+)
+
+// Lines returns the sequence points of a method by its row number, in the order of their IL
+// offsets. A method may have none.
+func (f *File) Lines(method uint32) ([]Point, error) {
+	d, err := f.points(method)
+	if err != nil {
+		return nil, err
+	}
+	var all []Point
+	for d.more() {
+		p, err := d.next()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// LineAt returns the point that the IL offset il of a method belongs to: the last one at or
+// before it that is not hidden, as the runtime's own stack traces have it
+// (StackTraceSymbols.GetSourceLineInfo). exact is false if a hidden point lies between the two: that
+// ends the text's code, so that the line is the nearest one before. ok is false if there is none, or
+// if anything in the method's points breaks the rules.
+func (f *File) LineAt(method, il uint32) (at Point, exact, ok bool) {
+	d, err := f.points(method)
+	if err != nil {
+		return Point{}, false, false
+	}
+	for d.more() {
+		p, err := d.next()
+		switch {
+		case err != nil:
+			return Point{}, false, false
+		case p.IL > il: // the rest is read all the same: it may be wrong
+		case p.Hidden:
+			exact = false
+		default:
+			at, exact, ok = p, true, true
+		}
+	}
+	if at.Line == 0 { // the format allows it
+		return Point{}, false, false
+	}
+	return at, exact, ok
+}
+
+// Columns of MethodDebugInformation.
+const colDocument, colPoints = 0, 1
+
+func (f *File) points(method uint32) (*pointReader, error) {
+	if !f.isMethod(method) {
+		return nil, malformed("no method %d: the module has %d", method, f.methods)
+	}
+	d := &pointReader{documents: f.md.Rows(ecma335.TableDocument)}
+	if f.md.Rows(ecma335.TableMethodDebugInformation) == 0 {
+		return d, nil
+	}
+	at, err := f.md.Cell(ecma335.TableMethodDebugInformation, method, colPoints)
+	if err != nil {
+		return nil, err
+	}
+	b, err := f.blob(at)
+	if err != nil || len(b) == 0 {
+		return d, err
+	}
+	d.r = ecma335.NewBlobReader(b)
+	document, err := f.md.Cell(ecma335.TableMethodDebugInformation, method, colDocument)
+	if err != nil {
+		return nil, err
+	}
+	return d, d.header(document)
+}
+
+// pointReader decodes the points of one method.
+type pointReader struct {
+	r         ecma335.BlobReader
+	documents uint32
+
+	last         Point // of which IL offset and document are valid
+	line, column int32 // of the last point that was not hidden
+	some, seen   bool  // there was a point, one that was not hidden
+}
+
+// header reads the row of the local signature, which nobody needs, and the first document if
+// the table has none because there are several.
+func (d *pointReader) header(document uint32) error {
+	_, err := d.r.Uint()
+	if err == nil && document == 0 {
+		document, err = d.r.Uint()
+	}
+	if err == nil {
+		err = d.setDocument(document)
+	}
+	if err == nil && d.r.Len() == 0 {
+		err = malformed("a header without sequence points")
+	}
+	return err
+}
+
+func (d *pointReader) setDocument(rid uint32) error {
+	if rid == 0 || rid > d.documents {
+		return malformed("sequence points in document %d of %d", rid, d.documents)
+	}
+	d.last.Document = int32(rid)
+	return nil
+}
+
+func (d *pointReader) more() bool { return d.r.Len() > 0 }
+
+// next reads a point, and the change of document that may stand before it.
+func (d *pointReader) next() (Point, error) {
+	delta, err := d.r.Uint()
+	for err == nil && delta == 0 && d.some {
+		var rid uint32
+		if rid, err = d.r.Uint(); err == nil {
+			err = d.setDocument(rid)
+		}
+		if err == nil {
+			delta, err = d.r.Uint()
+		}
+	}
+	if err != nil {
+		return Point{}, err
+	}
+	p := Point{IL: d.last.IL + delta, Document: d.last.Document} // both below 2^29
+	if p.IL >= maxIL {
+		return Point{}, malformed("a sequence point at IL offset %#x", p.IL)
+	}
+	if err := d.text(&p); err != nil {
+		return Point{}, err
+	}
+	d.last, d.some = p, true
+	return p, nil
+}
+
+// text reads where a point's text begins and ends.
+func (d *pointReader) text(p *Point) error {
+	lines, err := d.r.Uint()
+	if err != nil {
+		return err
+	}
+	columns, err := d.integer(lines != 0)
+	if err != nil {
+		return err
+	}
+	if lines == 0 && columns == 0 {
+		p.Hidden = true
+		return nil
+	}
+	line, err := d.integer(d.seen)
+	if err != nil {
+		return err
+	}
+	column, err := d.integer(d.seen)
+	if err != nil {
+		return err
+	}
+	line, column = line+d.line, column+d.column // all below 2^30
+	if !within(line, lines, maxLine) || line == hiddenLine || line+int32(lines) == hiddenLine {
+		return malformed("a sequence point at line %d, of %d more", line, lines)
+	}
+	if column < 0 || column >= maxColumn || column+columns < 0 || column+columns >= maxColumn {
+		return malformed("a sequence point from column %d to %d", column, column+columns)
+	}
+	p.Line, p.EndLine = uint32(line), uint32(line)+lines
+	p.Column, p.EndColumn = uint32(column), uint32(column+columns)
+	d.line, d.column, d.seen = line, column, true
+	return nil
+}
+
+// within reports whether n, which is below 2^30, and n+more lie between 0 and limit.
+func within(n int32, more uint32, limit int64) bool {
+	return n >= 0 && int64(n)+int64(more) < limit
+}
+
+// integer reads a compressed integer, which is below 2^29.
+func (d *pointReader) integer(signed bool) (int32, error) {
+	if signed {
+		return d.r.Int()
+	}
+	v, err := d.r.Uint()
+	return int32(v), err
+}

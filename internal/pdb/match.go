@@ -1,0 +1,98 @@
+package pdb
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"errors"
+	"fmt"
+	"hash"
+	"strings"
+
+	"clrsnap/internal/pe"
+	"clrsnap/internal/target"
+)
+
+// ErrMismatch: a PDB is that of another build, or was changed.
+var ErrMismatch = errors.New("the PDB does not belong to the assembly")
+
+// Match parses a PDB and makes sure that it belongs to the assembly whose debug directory d is: by its
+// id, and by its checksum if the assembly has one. b is kept, not copied.
+func Match(d *pe.Debug, b []byte) (*File, error) {
+	want, ok := d.Portable()
+	if !ok {
+		return nil, fmt.Errorf("%w: the assembly names no portable PDB", ErrMismatch)
+	}
+	f, err := Parse(b)
+	if err != nil {
+		return nil, err
+	}
+	if f.id != want.ID() {
+		return nil, fmt.Errorf("%w: its id is %s, the assembly asks for %s", ErrMismatch, idText(f.id), idText(want.ID()))
+	}
+	if err := f.check(d.Checksums); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Embedded returns the PDB inside the assembly that d was read from. The error is pe.ErrNoEmbedded if
+// it has none.
+func Embedded(d *pe.Debug, mem *target.Reader) (*File, error) {
+	b, err := d.Embedded(mem)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := d.Portable(); ok { // "they shall represent the same data"
+		return Match(d, b)
+	}
+	f, err := Parse(b)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.check(d.Checksums); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// algorithms are those of checksums (PE-COFF.md, and SHA1 that older compilers could be asked for).
+var algorithms = map[string]func() hash.Hash{
+	"SHA1": sha1.New, "SHA256": sha256.New, "SHA384": sha512.New384, "SHA512": sha512.New,
+}
+
+// check makes sure that the PDB has one of the checksums. Several stand for several PDBs of one build.
+func (f *File) check(sums []pe.Checksum) error {
+	if len(sums) == 0 {
+		return nil
+	}
+	var differ []string
+	have := map[string][]byte{} // by algorithm: hashing takes time
+	for _, want := range sums {
+		newHash, ok := algorithms[want.Algorithm]
+		if !ok {
+			differ = append(differ, fmt.Sprintf("the assembly has a checksum of unknown kind %.20q", want.Algorithm))
+			continue
+		}
+		if have[want.Algorithm] == nil {
+			have[want.Algorithm] = f.hash(newHash())
+		}
+		if bytes.Equal(have[want.Algorithm], want.Sum) {
+			return nil
+		}
+		differ = append(differ, fmt.Sprintf("its %s checksum is %x, the assembly asks for %x",
+			want.Algorithm, have[want.Algorithm], want.Sum))
+	}
+	const most = 4
+	return fmt.Errorf("%w: %s", ErrMismatch, strings.Join(differ[:min(len(differ), most)], "; "))
+}
+
+// hash hashes the PDB with zeros in place of its id (PE-COFF.md, "Portable PDB Checksum").
+func (f *File) hash(h hash.Hash) []byte {
+	at := f.md.PDBStreamAt()
+	h.Write(f.raw[:at])
+	h.Write(make([]byte, idSize))
+	h.Write(f.raw[at+idSize:])
+	return h.Sum(nil)
+}

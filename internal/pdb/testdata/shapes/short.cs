@@ -1,0 +1,1 @@
+struct Short { public int F() => 1; }

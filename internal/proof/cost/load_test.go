@@ -1,0 +1,64 @@
+package cost
+
+import (
+	"bytes"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A load is wrk, asking a web server as fast as it answers, from one thread.
+type load struct {
+	cmd     *exec.Cmd
+	started time.Time
+	before  int64 // requests that the program had counted by then
+	out     bytes.Buffer
+}
+
+const (
+	connections = 8
+	loadTime    = 2 * time.Minute // then it ends by itself
+)
+
+func startLoad(b *testing.B, s *subject) *load {
+	b.Helper()
+	before, _ := s.ask()
+	seconds := fmt.Sprintf("%.0fs", loadTime.Seconds())
+	l := &load{before: before, started: time.Now()}
+	// However late an answer comes, it is one.
+	l.cmd = exec.Command("wrk", "--threads", "1", "--connections", strconv.Itoa(connections),
+		"--duration", seconds, "--timeout", seconds, s.url)
+	l.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // or it would go on asking nobody
+	l.cmd.Stdout, l.cmd.Stderr = &l.out, &l.out
+	if err := l.cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { l.cmd.Process.Kill() }) // fails if it has ended
+	return l
+}
+
+var wrkRequests = regexp.MustCompile(`(\d+) requests in `)
+
+// end ends it and returns how many requests were answered, each of them well.
+func (l *load) end(b *testing.B) int64 {
+	b.Helper()
+	if err := l.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		b.Fatal(err)
+	}
+	err := l.cmd.Wait()
+	out := l.out.String()
+	m := wrkRequests.FindStringSubmatch(out)
+	if err != nil || m == nil || strings.Contains(out, "Socket errors") || strings.Contains(out, "Non-2xx") {
+		b.Fatalf("wrk: %v\n%s", err, out)
+	}
+	n, err := strconv.ParseInt(m[1], 10, 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}

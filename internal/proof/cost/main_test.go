@@ -1,0 +1,17 @@
+package cost
+
+import (
+	"flag"
+	"testing"
+
+	"clrsnap/internal/livetest"
+)
+
+var (
+	waysFlag  = flag.String("ways", ".*", "a regular expression: which ways to observe a program RecordCost compares")
+	quietFlag = flag.Float64("quiet", 0.04, "how many CPUs other processes may use in a pair of windows that counts")
+)
+
+func TestMain(m *testing.M) {
+	livetest.Main(m, map[string]livetest.Role{"listen": listen})
+}

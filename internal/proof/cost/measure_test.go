@@ -1,0 +1,303 @@
+package cost
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/proof/observer"
+	"clrsnap/internal/testenv"
+)
+
+// A subject is a process that works, and what it is measured by.
+type subject struct {
+	pid int
+	ask func() (units int64, at time.Duration) // what it has done so far, and when that was
+	url string                                 // of what wrk asks it for meanwhile; "": it works by itself
+	own func() time.Duration                   // CPU time of the observer that has started it; nil: none has
+
+	load   *load // what asks it now
+	awake  wakers
+	others float64 // as in the last phase
+}
+
+// subjectOf is a program that answers the command "units".
+func subjectOf(tb testing.TB, a *testenv.App) *subject {
+	return &subject{pid: a.PID, ask: func() (int64, time.Duration) { return askUnits(tb, a) }}
+}
+
+func askUnits(tb testing.TB, a *testenv.App) (units int64, at time.Duration) {
+	tb.Helper()
+	answer := a.Ask("units")
+	if len(answer) != 1 {
+		tb.Fatalf("%s answers %q", a, answer)
+	}
+	if _, err := fmt.Sscanf(answer[0], "UNITS %d %d", &units, &at); err != nil {
+		tb.Fatalf("%q: %v", answer[0], err)
+	}
+	return units, at
+}
+
+// A phase is what a subject did for some seconds.
+type phase struct {
+	perSecond   float64 // units of work
+	cpuPerUnit  float64 // of the subject, in seconds
+	observerCPU float64 // CPUs that the observer used
+	others      float64 // CPUs that everybody else used, and the kernel by itself
+}
+
+// A phase has begun when what came before it has an end, and an observer has begun:
+// what it costs to begin is not in it.
+// Phases are short, because what a virtual machine can do changes every few seconds.
+const (
+	settleTime = time.Second / 2
+	phaseTime  = time.Second
+)
+
+// repeats is how often a pair that others disturb is repeated. If they go on, it is not
+// counted. So is one whose two phases without an observer differ by more than steady, a
+// part of what was done: something else has changed meanwhile.
+const (
+	repeats = 3
+	steady  = 0.1
+)
+
+// awaitQuiet waits until others leave the CPUs alone, if they did not in the last phase; for a
+// minute at most.
+func (s *subject) awaitQuiet(b *testing.B) {
+	b.Helper()
+	for end := time.Now().Add(time.Minute); s.others > *quietFlag && time.Now().Before(end); {
+		start, all, known := time.Now(), livetest.MachineCPU(b), s.cpu(b)
+		time.Sleep(time.Second)
+		all, known = livetest.MachineCPU(b)-all, s.cpu(b)-known
+		s.others = (all - known).Seconds() / time.Since(start).Seconds()
+	}
+}
+
+// cpu is the CPU time of the subject, of what asks it, and of what keeps CPUs awake.
+func (s *subject) cpu(b *testing.B) time.Duration {
+	b.Helper()
+	sum := livetest.CPU(b, s.pid) + s.awake.cpu(b)
+	if s.load != nil {
+		sum += livetest.CPU(b, s.load.cmd.Process.Pid)
+	}
+	return sum
+}
+
+// phase has the subject work while it is observed in a way, nil: left alone.
+func (s *subject) phase(b *testing.B, w *way) (phase, *observer.Quality) {
+	b.Helper()
+	s.keepAsking(b)
+	s.awaitQuiet(b)
+	if w == nil || w.start == nil {
+		return s.measure(b, nil), new(observer.Quality)
+	}
+	o := w.start(b, s.pid)
+	p := s.measure(b, o)
+	seen, err := o.End()
+	if err != nil {
+		b.Fatalf("%s: %v", w.name, err)
+	}
+	return p, seen
+}
+
+// keepAsking has a load ask the subject, if it needs one. It is the same for many
+// phases: a web server that begins to be asked takes some seconds to come to its pace.
+func (s *subject) keepAsking(b *testing.B) {
+	b.Helper()
+	if s.url == "" || s.load != nil && time.Since(s.load.started) < loadTime/2 {
+		return
+	}
+	s.stopAsking(b)
+	s.load = startLoad(b, s)
+	time.Sleep(3 * time.Second)
+}
+
+// stopAsking ends the load, and requires that the program has counted as many
+// requests. Each connection can leave one behind at the end, of this load and of the
+// one before it.
+func (s *subject) stopAsking(b *testing.B) {
+	b.Helper()
+	if s.load == nil {
+		return
+	}
+	l := s.load
+	s.load = nil
+	answers := l.end(b)
+	if after, _ := s.ask(); after-l.before < answers || after-l.before > answers+2*connections {
+		b.Fatalf("wrk had %d answers, the program %d requests", answers, after-l.before)
+	}
+}
+
+// measure takes the figures of a phase.
+func (s *subject) measure(b *testing.B, o *observer.Observer) phase {
+	b.Helper()
+	ownCPU := func() time.Duration {
+		switch {
+		case o != nil:
+			return o.CPU(b)
+		case s.own != nil:
+			return s.own()
+		}
+		return 0
+	}
+	time.Sleep(settleTime)
+	own, known, all := ownCPU(), s.cpu(b), livetest.MachineCPU(b)
+	units, at := s.ask()
+	cpu := livetest.CPU(b, s.pid)
+	time.Sleep(phaseTime)
+	units2, at2 := s.ask()
+	cpu = livetest.CPU(b, s.pid) - cpu
+	own, known, all = ownCPU()-own, s.cpu(b)-known, livetest.MachineCPU(b)-all
+	done, d := float64(units2-units), (at2 - at).Seconds()
+	s.others = (all - own - known).Seconds() / d
+	return phase{done / d, cpu.Seconds() / done, own.Seconds() / d, s.others}
+}
+
+// A way is how a subject is observed, and what came of it.
+type way struct {
+	key   string // what -ways chooses it by
+	name  string
+	start func(b *testing.B, pid int) *observer.Observer // nil: it is left alone
+	floor bool                                           // nobody judges its stacks
+
+	lost        []float64 // per cent of the throughput, of each pair
+	moreCPU     []float64 // per cent of the CPU time for a unit
+	observerCPU []float64 // per cent of one CPU
+	others      []float64 // what others used in the worst of its phases, likewise
+	disturbed   int       // pairs that others disturbed, every time, and that are not counted
+	seen        observer.Quality
+}
+
+// wanted are the ways whose whole keys -ways matches.
+func wanted(b *testing.B, ways ...*way) (out []*way) {
+	b.Helper()
+	re, err := regexp.Compile("^(?:" + *waysFlag + ")$")
+	if err != nil {
+		b.Fatalf("-ways: %v", err)
+	}
+	for _, w := range ways {
+		if re.MatchString(w.key) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// compareWays measures every way once in each iteration, another one first each time.
+func (s *subject) compareWays(b *testing.B, ways []*way) {
+	b.Helper()
+	s.awake = keepAwake(b)
+	alone := func() phase { p, _ := s.phase(b, nil); return p }
+	before := alone()
+	for i := 0; b.Loop(); i++ {
+		for j := range ways {
+			w := ways[(i+j)%len(ways)]
+			before = w.compare(before, func() (phase, *observer.Quality) { return s.phase(b, w) }, alone)
+		}
+	}
+	s.stopAsking(b)
+}
+
+// compare measures a phase that is observed and one that is not, again and again
+// until nobody else disturbs them, and returns the one that came last.
+func (w *way) compare(before phase, observed func() (phase, *observer.Quality), alone func() phase) phase {
+	for range repeats + 1 {
+		during, seen := observed()
+		after := alone()
+		if max(before.others, during.others, after.others) <= *quietFlag && before.like(&after) {
+			w.add(&before, &during, &after, seen)
+			return after
+		}
+		before = after
+	}
+	w.disturbed++
+	return before
+}
+
+// like reports whether as much was done as in another phase.
+func (p *phase) like(q *phase) bool {
+	return math.Abs(p.perSecond-q.perSecond) <= steady*max(p.perSecond, q.perSecond)
+}
+
+// add counts a pair: a phase that is observed, and the mean of the one before and the
+// one after it, so that what the machine does slowly cancels out.
+func (w *way) add(before, during, after *phase, seen *observer.Quality) {
+	w.lost = append(w.lost, 100*(1-2*during.perSecond/(before.perSecond+after.perSecond)))
+	w.moreCPU = append(w.moreCPU, 100*(2*during.cpuPerUnit/(before.cpuPerUnit+after.cpuPerUnit)-1))
+	w.observerCPU = append(w.observerCPU, 100*during.observerCPU)
+	w.others = append(w.others, 100*max(before.others, during.others, after.others))
+	w.seen.Add(seen)
+}
+
+// A column is one more in a table of ways.
+type column struct {
+	head string
+	cell func(w *way) string
+}
+
+// reportWays prints what ways cost in a table, ready for a document, and reports the losses.
+func reportWays(b *testing.B, head, unit string, ways []*way, more ...column) {
+	b.Helper()
+	title := "observed by\tpairs\tleft out\tothers %\t" + unit + " lost %\tmedian\t" +
+		"CPU for each, more %\tmedian\tits own CPU %\tMB\tsamples\tlost\tbroken"
+	for _, c := range more {
+		title += "\t" + c.head
+	}
+	t := newColumns(title)
+	disturbed := 0
+	for _, w := range ways {
+		row := fmt.Sprintf("%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s", w.name, len(w.lost), w.disturbed,
+			middle(w.others), spread(w.lost), middle(w.lost), spread(w.moreCPU), middle(w.moreCPU))
+		if w.seen.Memory == 0 { // nothing observed it, or all its pairs are left out
+			row += strings.Repeat("\t–", 5)
+		} else {
+			s := &w.seen
+			broken := strconv.Itoa(s.Broken)
+			if w.floor {
+				broken = "–"
+			}
+			row += fmt.Sprintf("\t%s\t%d\t%d\t%d\t%s", spread(w.observerCPU), s.Memory>>20, s.Samples, s.Lost, broken)
+		}
+		for _, c := range more {
+			row += "\t" + c.cell(w)
+		}
+		t.row("%s", row)
+		disturbed += w.disturbed
+		if lost, _ := mean(w.lost); len(w.lost) > 0 {
+			metric(b, lost, cmp.Or(w.key, w.name)+"-lost-%")
+		}
+	}
+	text := fmt.Sprintf("%s\n%s Each window of %v in which something observes it is compared with the windows "+
+		"before and after it, in which nothing does. Values are means ± standard error. A CPU is 100 %%.\n\n%s",
+		machine(), head, phaseTime, t)
+	if disturbed > 0 {
+		text += fmt.Sprintf("\n%d pairs are left out: %d times in a row others used more than %g CPUs, "+
+			"or what was done before and after differed by more than %.0f %%.\n",
+			disturbed, repeats+1, *quietFlag, 100*steady)
+	}
+	fmt.Printf("\n\n%s\n", text) // and not to the log, which indents it
+}
+
+// machine is what figures were measured on.
+func machine() string {
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	info, _ := os.ReadFile("/proc/cpuinfo")
+	model := "unknown"
+	if m := regexp.MustCompile(`(?m)^model name\s*: (.*)$`).FindSubmatch(info); m != nil {
+		model = string(m[1])
+	}
+	virtual := ""
+	if strings.Contains(string(info), " hypervisor") {
+		virtual = ", a virtual machine"
+	}
+	cpus := strings.Count(string(info), "processor\t")
+	return fmt.Sprintf("%d CPUs (%s%s), Linux %s.", cpus, model, virtual, strings.TrimSpace(string(kernel)))
+}

@@ -1,0 +1,154 @@
+package cost
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/proof/observer"
+	"clrsnap/internal/testenv"
+)
+
+// A workload is a program of testdata/apps that does what some programs do.
+type workload struct {
+	name, app string
+	args      []string
+	path      string // of what wrk asks it for; "": it works by itself
+	what      string
+	unit      string // that it counts
+}
+
+var (
+	webLoad   = workload{"web", "web", nil, "/orders/17", "Kestrel answers with JSON, after one await", "requests"}
+	workloads = []workload{
+		{"handover", "handover", nil, "", "Two pairs of threads hand something over", "handovers"},
+		{
+			"crowd", "spin", []string{"--threads", "2", "--idle", "3000"}, "",
+			"Two threads compute, 3,000 wake up every one to three seconds", "units",
+		},
+		{"computing", "busy", nil, "", "50 threads compute", "units"},
+	}
+)
+
+// longest is how many seconds a program lives if nobody ends it.
+const longest = "14400"
+
+func (l *workload) start(b *testing.B, runtime string) (*testenv.App, *subject) {
+	b.Helper()
+	args := append([]string{"--max-seconds", longest}, l.args...)
+	a := testenv.Start(b, l.app, testenv.Options{Runtime: runtime, Args: args})
+	s := subjectOf(b, a)
+	if l.path != "" {
+		s.url = a.Ask("url")[0] + l.path
+	}
+	return a, s
+}
+
+// BenchmarkRecordCost measures how much less programs do while they are recorded. Recorder and
+// program share the CPUs. Each phase with a recorder is compared with one before it and one
+// after it without: what else the machine does changes slowly. The floor is perf, which walks
+// no stack of .NET frames and names none. Aims: at most 1 % lost at 99 Hz, 3 % at 999 Hz.
+func BenchmarkRecordCost(b *testing.B) {
+	exe := livetest.Command(b)
+	b.Run(webLoad.name, func(b *testing.B) {
+		if _, err := exec.LookPath("wrk"); err != nil {
+			b.Skip("SKIPPED, NOTHING WAS MEASURED: there is no wrk: run scripts/get-tools.sh bench")
+		}
+		for _, r := range testenv.AspNetRuntimes(b) {
+			if r.Runtime != "net10" { // 10.0.14 is one, too
+				b.Run(r.Version, func(b *testing.B) { webLoad.measure(b, exe, r.Runtime) })
+			}
+		}
+	})
+	for _, l := range workloads {
+		b.Run(l.name, func(b *testing.B) { l.measure(b, exe, testenv.DefaultRuntime) })
+	}
+}
+
+func (l *workload) measure(b *testing.B, exe, runtime string) {
+	a, s := l.start(b, runtime)
+	ways := recordWays(b, exe)
+	for range 3 {
+		s.phase(b, nil) // while code is compiled, and compiled better
+	}
+	head := l.describe(b, s)
+	defer func() { // of what there is, should something fail
+		reportWays(b, head+" .NET "+runtimeOf(ways)+".", l.unit, ways)
+	}()
+	s.compareWays(b, ways)
+	livetest.EndsWell(b, a)
+}
+
+// describe says what the program does while it is left alone.
+func (l *workload) describe(b *testing.B, s *subject) string {
+	b.Helper()
+	s.keepAsking(b)
+	before, start := switches(b, s.pid), time.Now()
+	p := s.measure(b, nil)
+	each := float64(switches(b, s.pid)-before) / time.Since(start).Seconds()
+	return fmt.Sprintf("%s: %s %s and %s context switches a second, with %.2f CPUs.",
+		l.what, grouped(p.perSecond), l.unit, grouped(each), p.cpuPerUnit*p.perSecond)
+}
+
+// switches is how often the threads that a process has were switched away from.
+func switches(b *testing.B, pid int) (n int64) {
+	b.Helper()
+	tasks := fmt.Sprintf("/proc/%d/task", pid)
+	entries, err := os.ReadDir(tasks)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, e := range entries {
+		text, _ := os.ReadFile(tasks + "/" + e.Name() + "/status") // empty if it has ended
+		for line := range strings.Lines(string(text)) {
+			if _, number, ok := strings.Cut(line, "ctxt_switches:"); ok {
+				times, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+				if err != nil {
+					b.Fatalf("%q: %v", line, err)
+				}
+				n += times
+			}
+		}
+	}
+	return n
+}
+
+// runtimeOf is the version of .NET as clrsnap has seen it.
+func runtimeOf(ways []*way) string {
+	for _, w := range ways {
+		if v := w.seen.Runtime; v != "" {
+			return v
+		}
+	}
+	return "of an unknown version"
+}
+
+// recordWays are those that -ways chooses.
+func recordWays(b *testing.B, exe string) []*way {
+	b.Helper()
+	ways := []*way{
+		{key: "nothing", name: "nothing"},
+		recordWay("cpu-99", exe, "--mode", "cpu", "-r", "99"),
+		recordWay("default", exe),
+		recordWay("cpu-999", exe, "--mode", "cpu", "-r", "999"),
+	}
+	if _, err := exec.LookPath("perf"); err != nil {
+		b.Log("NO FLOOR WAS MEASURED: there is no perf: run scripts/get-tools.sh bench")
+	} else {
+		ways = append(ways, floorWay(99), floorWay(999))
+	}
+	return wanted(b, ways...)
+}
+
+// recordWay records with some flags.
+func recordWay(key, exe string, flags ...string) *way {
+	name := strings.Join(append([]string{"`clrsnap record"}, flags...), " ") + "`"
+	return &way{key: key, name: name, start: func(b *testing.B, pid int) *observer.Observer {
+		return observer.Recorder(b, exe, pid, flags...)
+	}}
+}

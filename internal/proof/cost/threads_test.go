@@ -1,0 +1,77 @@
+package cost
+
+import (
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+)
+
+// A crowd is a program with many threads, and the command that shows them.
+type crowd struct {
+	threads int
+	flags   []string
+	limit   int // KB of memory
+}
+
+func (m *crowd) command(exe string, a *testenv.App) *exec.Cmd {
+	return exec.Command(exe, append([]string{"stack", strconv.Itoa(a.PID)}, m.flags...)...)
+}
+
+// manyThreads are what the memory of the command is measured with.
+var manyThreads = []crowd{
+	{20, nil, 30 << 10}, {20, []string{"--stop-all"}, 30 << 10},
+	{1000, nil, 52 << 10}, {1000, []string{"--stop-all"}, 48 << 10}, {1000, []string{"--json"}, 60 << 10},
+}
+
+// TestMemory bounds the memory of the command, with room for what differs between machines.
+func TestMemory(t *testing.T) {
+	layer.Live(t)
+	command := livetest.Command(t)
+	apps := map[int]*testenv.App{}
+	for _, m := range manyThreads {
+		a := apps[m.threads]
+		if a == nil {
+			a = testenv.Start(t, "crowd", testenv.Options{Args: []string{"--threads", strconv.Itoa(m.threads)}})
+			apps[m.threads] = a
+		}
+		r := livetest.RunMeasured(t, m.command(command, a))
+		t.Logf("%d threads %v: %d KB, %v of CPU time", m.threads, m.flags, r.Peak, r.CPU)
+		if r.Status != 0 || r.Peak == 0 || r.Peak > m.limit {
+			t.Errorf("%d threads %v: status %d %s, %d KB of memory, want %d at most",
+				m.threads, m.flags, r.Status, r.Stderr, r.Peak, m.limit)
+		}
+	}
+	for _, a := range apps {
+		livetest.EndsWell(t, a)
+	}
+}
+
+// BenchmarkManyThreads measures time, memory and CPU time of the command. The floor beside it is
+// the same command showing its version.
+func BenchmarkManyThreads(b *testing.B) {
+	command := livetest.Command(b)
+	for _, m := range manyThreads {
+		b.Run(strings.Join(append([]string{strconv.Itoa(m.threads)}, m.flags...), ""), func(b *testing.B) {
+			a := testenv.Start(b, "crowd", testenv.Options{Args: []string{"--threads", strconv.Itoa(m.threads)}})
+			peak, cpu, floor := 0, time.Duration(0), time.Duration(0)
+			for b.Loop() {
+				r := livetest.RunMeasured(b, m.command(command, a))
+				if r.Status != 0 {
+					b.Fatalf("status %d: %s", r.Status, r.Stderr)
+				}
+				peak, cpu = max(peak, r.Peak), cpu+r.CPU
+				floor += livetest.RunMeasured(b, exec.Command(command, "version")).CPU
+			}
+			b.ReportMetric(float64(peak)/1024, "peak-MB")
+			b.ReportMetric(float64(cpu)/float64(b.N)/1e6, "cpu-ms")
+			b.ReportMetric(float64(floor)/float64(b.N)/1e6, "floor-cpu-ms")
+			livetest.EndsWell(b, a)
+		})
+	}
+}

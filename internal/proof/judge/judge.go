@@ -1,0 +1,308 @@
+// Package judge holds walks against a witness: the runtime's own perf map, which has each piece
+// of code, its name and its time. docs/correctness.md, oracle 3, has the rule.
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Judge compares frames with a jitdump as both come in, and keeps figures only.
+type Judge struct {
+	Tiers    map[string]int  // frames by tier
+	Methods  map[string]bool // all generations of a method are one
+	Reused   map[string]int  // frames in code that got the place of other code
+	Replayed int             // kept frames whose place was used again; each must be found stale
+
+	Blind    bool // the runtime writes no records: walks must be complete, but who knows what is right
+	CutNames bool // some names in the jitdump lack their last character
+
+	dump     *testenv.JitDump
+	log      *codeLog
+	waiting  []sighting // not compared yet
+	doubtful []doubt    // not right yet: the record may still be missing
+
+	verdicts   map[verdict]int
+	faults     map[string]*fault
+	unrecorded map[string]int // frames by method that the runtime keeps no record of
+	kept       []keptFrame
+	unnamed    int // frames without a name in walks that say so: the thread ran on, and its code was unloaded
+	otherTiers int // frames of which only the tier was not what the map says, for a known reason
+}
+
+// A sighting is a walk at some time from begin to end.
+type sighting struct {
+	th         *profile.Thread
+	begin, end uint64
+}
+
+type doubt struct {
+	sighting
+	frame int
+}
+
+// A keptFrame was right once and will be stale.
+type keptFrame struct {
+	method string
+	ip     uint64
+	code   *code
+}
+
+// A fault is a kind of wrong frame, with one example.
+type fault struct {
+	times   int
+	example string
+}
+
+const (
+	patience  = 3_000_000_000 // ns that a record may come late: its writer may have no processor
+	maxFaults = 20
+	maxKept   = 2000
+)
+
+// New returns a judge of walks of the program that writes the jitdump.
+func New(d *testenv.JitDump) *Judge {
+	return &Judge{
+		Tiers: map[string]int{}, Methods: map[string]bool{}, Reused: map[string]int{},
+		dump: d, log: newCodeLog(), verdicts: map[verdict]int{},
+		faults: map[string]*fault{}, unrecorded: map[string]int{},
+	}
+}
+
+// Now is the time in the terms of a jitdump.
+func Now() uint64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err)
+	}
+	return uint64(ts.Nano())
+}
+
+// Saw takes a walk. The times must enclose the moment that it is about, and
+// nothing that can be avoided: the narrower, the stricter.
+func (j *Judge) Saw(th *profile.Thread, begin, end uint64) {
+	j.waiting = append(j.waiting, sighting{th, begin, end})
+}
+
+// Settle reads what the runtime has written and compares.
+func (j *Judge) Settle() error {
+	j.log.cuts = j.CutNames
+	if err := j.dump.Next(j.log.add); err != nil {
+		return err
+	}
+	now := Now()
+	doubtful := j.doubtful
+	j.doubtful = nil
+	for _, d := range doubtful {
+		j.frame(d.sighting, d.frame, d.end+patience < now)
+	}
+	for _, s := range j.waiting {
+		for i := range s.th.Frames {
+			switch f := &s.th.Frames[i]; {
+			case f.Kind != profile.Managed:
+			case f.Method == "" && (!s.th.Complete || recordedWithout(f)):
+				j.unnamed++
+			default:
+				j.frame(s, i, false)
+			}
+		}
+	}
+	j.waiting = j.waiting[:0]
+	j.log.horizon = now
+	for _, d := range j.doubtful {
+		j.log.horizon = min(j.log.horizon, d.begin)
+	}
+	return nil
+}
+
+// recordedWithout reports whether a recording says that it has no name for a frame.
+func recordedWithout(f *profile.Frame) bool {
+	return f.Display == profile.UnknownCode || f.Display == profile.UnloadedCode
+}
+
+// Finish waits for what is still doubtful, and then tests the test.
+func (j *Judge) Finish() error {
+	for wait := true; wait; wait = len(j.doubtful) > 0 {
+		if err := j.Settle(); err != nil {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	j.replay()
+	return nil
+}
+
+// frame compares the i-th frame of a walk; last says that there is no more time.
+func (j *Judge) frame(s sighting, i int, last bool) {
+	f := &s.th.Frames[i]
+	v, c := j.log.judge(f.Method, f.IP, s.th.OSThreadID, s.begin, s.end)
+	if j.Blind {
+		v, last = unrecorded, true
+	}
+	if !v.right() && !last {
+		j.doubtful = append(j.doubtful, doubt{s, i})
+		return
+	}
+	if v == unknown && pinvokeStub(s.th.Frames, i) {
+		v = unrecorded
+	}
+	j.verdicts[v]++
+	j.Tiers[f.Tier]++
+	if v == unrecorded {
+		Note(j.unrecorded, f.Method)
+		return
+	}
+	if !v.right() {
+		said := "knows no code there"
+		if c != nil {
+			said = "says " + c.name.family
+		}
+		family := generation.ReplaceAllString(f.Method, "$1…")
+		j.fault(fmt.Sprintf("%s frame: %q [%s]: the perf map %s", v, family, f.Tier, said), s.th, f, c)
+		return
+	}
+	if v == certain && c.reused {
+		j.Reused[c.name.origin()]++
+	}
+	if v == certain && len(j.kept) < maxKept && c.name.origin() != "other" &&
+		(len(j.kept) == 0 || j.kept[len(j.kept)-1].code != c) {
+		j.kept = append(j.kept, keptFrame{f.Method, f.IP, c})
+	}
+	j.Methods[c.name.family] = true
+	j.details(s.th, f, c)
+}
+
+// pinvokeStub reports whether a frame may be that of a P/Invoke's stub that was
+// compiled ahead of time: it calls native code, or on its return the collector. The
+// runtime takes such code into use without a record (MethodDesc::DoPrestub in
+// src/coreclr/vm/prestub.cpp; only PrepareILBasedCode writes one).
+func pinvokeStub(frames []profile.Frame, i int) bool {
+	if frames[i].Tier != "ReadyToRun" {
+		return false
+	}
+	return i == 0 || frames[i-1].Kind == profile.Native ||
+		strings.HasPrefix(frames[i-1].Method, "System.Threading.Thread.<PollGC>")
+}
+
+// details compares what else the record says: start, assembly and tier.
+func (j *Judge) details(th *profile.Thread, f *profile.Frame, c *code) {
+	if start := f.IP - f.Offset; start != c.Start {
+		j.fault("wrong start of "+c.name.family, th, f, c)
+	}
+	if f.Module != c.name.assembly && !c.name.dynamic { // dynamic methods belong to no assembly, the map names their host
+		j.fault(fmt.Sprintf("%s is in %q", c.name.family, f.Module), th, f, c)
+	}
+	if !slices.Contains(perfTiers[c.name.tier], f.Tier) && !j.knownTier(f, c) {
+		j.fault(fmt.Sprintf("%s: tier %q, the perf map says %q", c.name.family, f.Tier, c.name.tier), th, f, c)
+	}
+}
+
+// knownTier accepts what .NET 10's data descriptor does not tell, of the tests' own
+// code only for the methods that are listed.
+func (j *Judge) knownTier(f *profile.Frame, c *code) bool {
+	list := map[string]map[string]bool{
+		"tier-0 Optimized": switched, "optimized MinOptJitted": unoptimized,
+	}[f.Tier+" "+c.name.tier]
+	if list == nil || c.name.assembly == "scenarios" && !list[f.Method] && !list[c.name.family] {
+		return false
+	}
+	j.otherTiers++
+	return true
+}
+
+// fault notes a wrong frame. Of many kinds only the number is kept.
+func (j *Judge) fault(what string, th *profile.Thread, f *profile.Frame, c *code) {
+	if j.faults[what] == nil && len(j.faults) >= maxFaults {
+		what = "further faults"
+	}
+	if old := j.faults[what]; old != nil {
+		old.times++
+		return
+	}
+	said := ""
+	if c != nil {
+		said = fmt.Sprintf("\tthe record: %d %#x-%#x %s by %d, replaced %d\n",
+			c.Time, c.Start, c.End, c.Name, c.TID, c.replaced)
+	}
+	j.faults[what] = &fault{1, fmt.Sprintf("%#x in thread %d %q (%s, %s):\n%s%s",
+		f.IP, th.OSThreadID, th.Name, th.Mode, th.State, said, livetest.Text(th.Frames))}
+}
+
+// replay feeds frames once more that were right when they were seen, and whose
+// place other code has got since: all must be stale.
+func (j *Judge) replay() {
+	now := Now()
+	for _, k := range j.kept {
+		newer := j.log.at(k.ip)
+		if k.code.replaced == 0 || len(newer) > 0 && newer[len(newer)-1].name.method == k.method {
+			continue // still there, or code with the same name: a stub, or a method that was compiled anew
+		}
+		j.Replayed++
+		if v, _ := j.log.judge(k.method, k.ip, 0, now, now); v.right() {
+			j.faults["the judge finds what was replaced "+string(v)] = &fault{1, fmt.Sprintf("%s at %#x\n", k.method, k.ip)}
+		}
+	}
+}
+
+// Frames is how many frames were compared.
+func (j *Judge) Frames() int {
+	n := 0
+	for _, of := range j.verdicts {
+		n += of
+	}
+	return n
+}
+
+// Recorded is how many frames were held against a record of the runtime.
+func (j *Judge) Recorded() int { return j.Frames() - j.verdicts[unrecorded] }
+
+// Faults is how many kinds of wrong frame there are.
+func (j *Judge) Faults() int { return len(j.faults) }
+
+// Report logs the figures, and fails the test for each fault.
+func (j *Judge) Report(t testing.TB) {
+	t.Helper()
+	t.Logf("%d frames of %d methods compared: %s", j.Frames(), len(j.Methods), Figures(j.verdicts))
+	if j.unnamed > 0 {
+		t.Logf("%d frames without a name, in walks that say that their code was gone when it was to be named", j.unnamed)
+	}
+	t.Logf("frames by tier: %s; %d of a tier that .NET 10 does not tell", Figures(j.Tiers), j.otherTiers)
+	t.Logf("the perf map has %d records; of code at reused addresses: %s; frames there: %s; "+
+		"%d old frames fed again, all stale",
+		j.log.records, Figures(j.log.reuses), Figures(j.Reused), j.Replayed)
+	if len(j.unrecorded) > 0 {
+		t.Logf("without a record, P/Invoke stubs compiled ahead of time: %s", Figures(j.unrecorded))
+	}
+	for what, f := range j.faults {
+		t.Errorf("%d times: %s\n%s", f.times, what, f.example)
+	}
+}
+
+// Figures writes a map in the order of its keys.
+func Figures[K ~string](m map[K]int) string {
+	var all []string
+	for k, n := range m {
+		all = append(all, fmt.Sprintf("%s %d", k, n))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// Note counts what was found. A long run must not collect without end.
+func Note(counts map[string]int, what string) string {
+	const most = 20
+	if _, ok := counts[what]; !ok && len(counts) >= most {
+		what = "further kinds"
+	}
+	counts[what]++
+	return what
+}

@@ -1,0 +1,134 @@
+// Package observer has processes that look at a target: clrsnap record, and roles of a test
+// binary (livetest.Main). Benchmarks and soaks have them look from outside, so that their CPU
+// time and memory can be told from those of the test. Quality is what they have seen.
+package observer
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"clrsnap/internal/livetest"
+)
+
+// An Observer is a process that looks at a target.
+type Observer struct {
+	Cmd   *exec.Cmd
+	End   func() (*Quality, error) // ends it and returns what it has seen
+	Ended time.Time                // when a Recorder had ended
+}
+
+const began = "began\n"
+
+// Began is what a role calls once it looks at its target: Observe waits for it.
+func Began() { fmt.Print(began) }
+
+// UntilStdinEnds is the time that a role looks at its target: Observer.End ends it.
+func UntilStdinEnds() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // until it ends, however
+		cancel()
+	}()
+	return ctx
+}
+
+// Observe has a process of its own take a role, and waits until it has begun. Once its stdin
+// ends, the role writes its Quality as JSON. env is added to its environment.
+func Observe(tb testing.TB, role string, pid int, env ...string) *Observer {
+	tb.Helper()
+	cmd := livetest.InRole(role, pid)
+	cmd.Env = append(cmd.Env, env...)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { cmd.Process.Kill() }) // fails if it has ended
+	out := bufio.NewReader(stdout)
+	if line, err := out.ReadString('\n'); line != began {
+		tb.Fatalf("%s says %q, %v", role, line, err)
+	}
+	return &Observer{Cmd: cmd, End: func() (*Quality, error) {
+		stdin.Close()
+		text, err := io.ReadAll(out)
+		if err == nil {
+			err = cmd.Wait()
+		}
+		q := new(Quality)
+		if err == nil {
+			err = json.Unmarshal(text, q)
+		}
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, text)
+		}
+		return q, err
+	}}
+}
+
+// Recorder is clrsnap record with some flags; exe is the command (livetest.Command).
+func Recorder(tb testing.TB, exe string, pid int, flags ...string) *Observer {
+	tb.Helper()
+	file := filepath.Join(tb.TempDir(), "recording.clrsnap")
+	args := append([]string{"record", strconv.Itoa(pid), "--duration", "0", "--output", file}, flags...)
+	cmd := exec.Command(exe, args...)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { cmd.Process.Kill() }) // fails if it has ended
+	said := bufio.NewReader(stderr)
+	if line, err := said.ReadString('\n'); !strings.HasPrefix(line, "clrsnap: recording ") {
+		tb.Fatalf("clrsnap says %q, %v", line, err)
+	}
+	o := &Observer{Cmd: cmd}
+	o.End = func() (*Quality, error) {
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			return nil, err
+		}
+		rest, _ := io.ReadAll(said) // Wait says what went wrong
+		err := cmd.Wait()
+		if o.Ended = time.Now(); err != nil {
+			return nil, fmt.Errorf("%w\n%s", err, rest)
+		}
+		return ReadQuality(file)
+	}
+	return o
+}
+
+// CPU is the CPU time that the observer has used. It includes that of its tracing tasks,
+// which are processes.
+func (o *Observer) CPU(tb testing.TB) time.Duration {
+	tb.Helper()
+	sum := livetest.CPU(tb, o.Cmd.Process.Pid)
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", o.Cmd.Process.Pid))
+	for _, list := range lists {
+		children, _ := os.ReadFile(list)
+		for _, child := range strings.Fields(string(children)) {
+			if pid, err := strconv.Atoi(child); err == nil {
+				sum += livetest.CPU(tb, pid)
+			}
+		}
+	}
+	return sum
+}

@@ -1,0 +1,68 @@
+package perfmap
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+)
+
+// TestBuilds walks a storm on every build of .NET that the kit has: code that comes, goes and
+// throws. Its frames are held against what the runtime itself wrote down. TestBuilds of
+// internal/matrix walks threads that are blocked.
+func TestBuilds(t *testing.T) {
+	layer.Matrix(t)
+	kit := testenv.Kit(t)
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "runtime\tversion\tframes of a storm\twith a record\t")
+	for _, b := range testenv.RuntimeBuilds(t) {
+		t.Run(testenv.Name(b.Runtime), func(t *testing.T) {
+			if kit.Missing(t, b) {
+				t.Skip("SKIPPED, NOTHING WAS TESTED: the kit lacks this build: run scripts/get-dotnet.sh 8 9 10 builds")
+			}
+			all, recorded := storm(t, b)
+			row := fmt.Sprintf("%d\t%d", all, recorded)
+			if t.Failed() {
+				row = "FAILED"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t\n", testenv.Name(b.Runtime), b.Version, row)
+		})
+	}
+	w.Flush()
+	t.Logf("what was walked:\n%s", &table)
+}
+
+// cutNames are builds that write some methods without the last character of their
+// names into a jitdump.
+var cutNames = map[string]bool{"8.0.4": true, "8.0.6": true}
+
+// noRecords are builds whose jitdumps are empty (see jitDumpEnv in internal/testenv).
+var noRecords = map[string]bool{"10.0.0": true, "10.0.3": true, "10.0.5": true, "10.0.8": true, "10.0.9": true}
+
+// storm returns how many frames it has seen, and how many of them were held against
+// the runtime's own record.
+func storm(t *testing.T, b testenv.RuntimeBuild) (all, recorded int) {
+	const moment = 3 * time.Second
+	a := testenv.Start(t, "scenarios", testenv.Options{
+		Runtime: b.Runtime, JitDump: true,
+		Args: []string{"--busy", "300", "--max-seconds", "300", "--storm", "--no-blocked"},
+		// As long as new methods come the runtime puts off what it wants to compile again.
+		Env: []string{"DOTNET_TC_CallCountingDelayMs=0"},
+	})
+	s := newSoak(a, livetest.Open(t, a, clrsnap.Options{}))
+	s.judge.CutNames = cutNames[b.Version]
+	s.judge.Blind = noRecords[b.Version]
+	if err := s.run(t, moment); err != nil {
+		t.Fatal(err)
+	}
+	livetest.EndsWell(t, a)
+	s.report(t)
+	return s.judge.Frames(), s.judge.Recorded()
+}

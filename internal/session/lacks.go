@@ -1,0 +1,89 @@
+package session
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"clrsnap/profile"
+)
+
+// lacks is what reads of memory that a dump lacks were for.
+type lacks struct {
+	names  int          // threads whose description needed some
+	stacks map[int]bool // threads whose walk did, by thread id
+}
+
+// watch notes whether memory is missing from now until end is called, for the walk of a thread.
+func (l *lacks) watch(from origin, tid int) (end func()) {
+	before := from.misses()
+	return func() {
+		if from.misses() == before {
+			return
+		}
+		if l.stacks == nil {
+			l.stacks = map[int]bool{}
+		}
+		l.stacks[tid] = true
+	}
+}
+
+// consequence says what is missing in a snapshot because of memory that the dump lacks.
+func (l *lacks) consequence(s *profile.Snapshot) string {
+	var cut []string
+	whole, first := 0, 0
+	for i := range s.Threads {
+		t := &s.Threads[i]
+		switch {
+		case !l.stacks[t.OSThreadID]:
+		case !t.Complete:
+			cut = append(cut, strconv.Itoa(t.OSThreadID))
+		default:
+			if whole++; whole == 1 {
+				first = t.OSThreadID
+			}
+		}
+	}
+	var out []string
+	if n := len(cut); n > 0 {
+		const most = 5
+		list := strings.Join(cut[:min(n, most)], ", ")
+		if n > most {
+			list += ", …"
+		}
+		out = append(out, fmt.Sprintf("%s not complete (%s)", are(n, "stack is", "stacks are"), list))
+	}
+	if whole > 0 {
+		const what = "names, parameters or tiers of methods may be missing, first in thread %d"
+		out = append(out, fmt.Sprintf(what, first))
+	}
+	if l.names > 0 {
+		whose := are(l.names, "thread", "threads")
+		out = append(out, "the names of "+whose+" may be the kernel's, or missing")
+	}
+	if len(out) == 0 {
+		return "nothing that is shown needs them"
+	}
+	return strings.Join(out, "; ")
+}
+
+func are(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// crashState says what the thread was doing that the process died of: dying. While a dump is
+// written it waits for createdump in the runtime's handler, or still is in the system call that
+// has raised the signal.
+func (p *Process) crashState() string {
+	switch s := p.info.Core.Signal; {
+	case s == nil:
+		return ""
+	case s.Name == "SIGABRT":
+		return "aborted (SIGABRT)"
+	default:
+		return "crashed (" + s.Name + ")"
+	}
+}

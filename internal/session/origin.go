@@ -1,0 +1,97 @@
+package session
+
+import (
+	"strings"
+	"time"
+
+	"clrsnap/internal/engine"
+	"clrsnap/internal/locate"
+	"clrsnap/internal/target"
+	"clrsnap/internal/target/live"
+	"clrsnap/profile"
+)
+
+// origin is where a process is read from: a running process or a core dump. Its methods are all
+// that the two differ in.
+type origin interface {
+	engine.Source
+	// OpenFile opens a regular file by the path that the process had for it.
+	OpenFile(path string) (target.File, error)
+	PID() int
+	// Alive returns nil as long as the process can be read; an error once it has exited.
+	Alive() error
+	Threads() ([]int, error)
+	Thread(tid int) (target.ThreadInfo, error)
+	NSTid(tid int) (int, error) // the thread's id inside the target's PID namespace
+	Capture(*target.Request, *target.Capture) error
+	// TryBlocked captures a thread without a stop. It returns an error if that is not possible.
+	TryBlocked(*target.Request, *target.Capture) error
+	Close() error
+
+	// runs returns nil if the process can be recorded and send notifications, else why it cannot.
+	runs() error
+	// changes reports whether reading again can find something else.
+	changes() bool
+	// Crashed is the thread that the process died of; 0: none.
+	Crashed() int
+	// capturedAt is the time of stacks that are captured now.
+	capturedAt() time.Time
+	// note records what taking the stacks of out costs or lacks, until end is called.
+	note(p *Process, out *profile.Snapshot) (end func())
+	// furtherStack bounds a further piece of a stack, in bytes, of which pieces were copied
+	// before, and left bytes may still be.
+	furtherStack(pieces, left int) int
+	// starting reports whether the runtime may still be starting.
+	starting() bool
+	// misses is how many reads have failed so far because the origin lacks memory that the process had.
+	misses() int
+	// leftOut reports whether err is about memory that the process had, and that the origin lacks.
+	leftOut(err error) bool
+	// spoilt says why the runtime could not be opened, if the reason lies in the origin's files;
+	// else nil. found is the runtime, nil if none was found.
+	spoilt(found *locate.Runtime, err error) error
+}
+
+// running is a running process as the origin of a Process.
+type running struct{ *live.Process }
+
+func (running) runs() error                         { return nil }
+func (running) changes() bool                       { return true }
+func (running) Crashed() int                        { return 0 }
+func (running) capturedAt() time.Time               { return time.Now() }
+func (running) furtherStack(_, left int) int        { return left }
+func (running) misses() int                         { return 0 }
+func (running) leftOut(error) bool                  { return false }
+func (running) spoilt(*locate.Runtime, error) error { return nil }
+
+// note implements origin: it records how long each stop lasts.
+func (r running) note(p *Process, out *profile.Snapshot) (end func()) {
+	p.Stops = &out.Stops
+	before := r.Released()
+	return func() {
+		p.Stops = nil
+		out.Released = r.Released() - before
+	}
+}
+
+// settled is the longest that the runtime takes to start.
+const settled = 10 * time.Second
+
+// starting implements origin: none of the runtime's own threads is older than settled.
+func (r running) starting() bool {
+	tids, err := r.Threads()
+	if err != nil {
+		return true
+	}
+	for _, tid := range tids {
+		i, err := r.Thread(tid)
+		if err == nil && strings.HasPrefix(i.Name, ".NET ") && live.Age(i.StartTime) > settled {
+			return false
+		}
+	}
+	return true
+}
+
+// Runs returns nil for a running process. For a core dump it returns an error that says that
+// recordings and notifications need a running process.
+func (p *Process) Runs() error { return p.from.runs() }

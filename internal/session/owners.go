@@ -1,0 +1,63 @@
+package session
+
+import (
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/assemblies"
+	"clrsnap/internal/locate"
+	"clrsnap/internal/target"
+	"clrsnap/profile"
+)
+
+// OpenFile implements assemblies.Source.
+func (r running) OpenFile(path string) (target.File, error) {
+	f, err := r.Process.OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// OpenFile implements assemblies.Source. Nothing proves that the file is the one that was there when
+// the process ran; it says only whose code something is.
+func (d *dump) OpenFile(path string) (target.File, error) {
+	f, err := d.Core.OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// owner says whose an assembly is, by its simple name and the address of its image. The first call reads
+// files beside the assemblies: a process that is only listed has no use for them.
+func (p *Process) owner(assembly string, image arch.Addr) profile.Origin {
+	if p.owners == nil {
+		var bundle arch.Addr
+		if p.Found != nil && p.Found.Shape == locate.SingleFile {
+			bundle = p.Found.Module.Start
+		}
+		p.owners = assemblies.New(p.from, bundle)
+		p.owners.Read(p.Engine.Maps)
+	}
+	return p.owners.Of(assembly, image, p.Engine.Maps, p.remapped)
+}
+
+// remapEvery is how often the mappings are read again at most, for the files of assemblies that
+// have been loaded since.
+const remapEvery = 100 * time.Millisecond
+
+// remapped reads the mappings again; nil: they have been read only just now, or cannot be read.
+func (p *Process) remapped() target.Mappings {
+	if !p.from.changes() {
+		return p.Engine.Maps
+	}
+	if now := time.Now(); now.Sub(p.mapped) > remapEvery {
+		p.mapped = now
+		if maps, err := p.from.Mappings(); err == nil {
+			p.maps = maps
+			return maps
+		}
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package live
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// TestNotRunSince: if a thread is said not to have run, it has changed nothing meanwhile.
+func TestNotRunSince(t *testing.T) {
+	pr := start(t, nil, "ticks")
+	p := open(t, pr)
+	rested, ran := 0, 0
+	for i := 0; i < 3000 || rested == 0 || ran == 0; i++ {
+		if i == 100_000 {
+			t.Fatalf("it rested %d times and ran %d times", rested, ran)
+		}
+		count := p.RunCount(pr.pid)
+		before := counter(t, p, pr, 0)
+		time.Sleep(time.Duration(rand.Int64N(int64(300 * time.Microsecond))))
+		after := counter(t, p, pr, 0)
+		if !p.NotRunSince(pr.pid, count) {
+			ran++
+		} else if rested++; before != after {
+			t.Fatalf("it has not run since %q, but its counter has grown from %d to %d", count, before, after)
+		}
+	}
+	if p.NotRunSince(pr.pid, "") {
+		t.Error("it has not run since nobody knows when")
+	}
+	t.Logf("it rested %d times and ran %d times", rested, ran)
+}
+
+// TestNotRunSinceBusy: of a thread that does not leave its CPU nothing is known.
+func TestNotRunSinceBusy(t *testing.T) {
+	pr := start(t, nil, "spin")
+	p := open(t, pr)
+	for range 1000 {
+		if count := p.RunCount(pr.arg); p.NotRunSince(pr.arg, count) {
+			t.Fatalf("a busy thread has not run since %q", count)
+		}
+	}
+	if got := p.RunCount(1 << 30); got != "" {
+		t.Errorf("%q of no thread", got)
+	}
+	p.Close()
+	if p.NotRunSince(pr.arg, "1 1 1") {
+		t.Error("after the end")
+	}
+}

@@ -1,0 +1,120 @@
+// Package layer says which tests a run of "go test" is for. Each layer is a build tag:
+//
+//	check    what needs no .NET process, and one live test for each verb
+//	live     all that, and all live behaviour on the newest .NET
+//	alone    live behaviour that is measured in time: nothing else may run beside it
+//	matrix   what depends on the runtime or on the shape of a program, on all the others
+//	proof    oracles, soaks and the like: short ones, with the tag full long ones
+//
+// scripts/test.sh runs them. Without a tag it is check, but a test that lacks something is
+// skipped; with a tag it fails.
+//
+// A test says first thing where it belongs. One that says nothing is in check and live; if it
+// needs .NET (testenv.Kit), in live only.
+package layer
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Required reports whether it is a failure that something a test needs is missing.
+const Required = tag != ""
+
+// declared has the names of the top-level tests that said where they belong.
+var declared sync.Map
+
+// Now is the layer of this run.
+func Now() string {
+	if tag == "" {
+		return "check"
+	}
+	return tag
+}
+
+// Check is for a test that is quick: a smoke test of a verb.
+func Check(tb testing.TB) {
+	tb.Helper()
+	only(tb, "check", "live")
+}
+
+// Live is for a test of live behaviour that does not ask for the .NET kit, or is slow.
+func Live(tb testing.TB) {
+	tb.Helper()
+	only(tb, "live")
+}
+
+// Alone is for a test that measures time.
+func Alone(tb testing.TB) {
+	tb.Helper()
+	only(tb, "alone")
+}
+
+// Matrix is for a test of all runtimes, shapes of programs or dumps.
+func Matrix(tb testing.TB) {
+	tb.Helper()
+	only(tb, "matrix")
+}
+
+// Each is for a test that depends on the runtime: live has the newest one, matrix the others
+// (testenv.InLayer).
+func Each(tb testing.TB) {
+	tb.Helper()
+	otherwise(tb, "live", "matrix")
+}
+
+// Proof is for a proof. Size says how long it is.
+func Proof(tb testing.TB) {
+	tb.Helper()
+	only(tb, "proof")
+}
+
+// Kit is for what needs .NET. It changes nothing if the test has said where it belongs.
+func Kit(tb testing.TB) {
+	tb.Helper()
+	otherwise(tb, "live")
+}
+
+// Size is how long or how big a proof is.
+func Size[T any](short, full T) T {
+	if isFull {
+		return full
+	}
+	return short
+}
+
+// only skips the test unless this run is for one of the layers.
+func only(tb testing.TB, layers ...string) {
+	tb.Helper()
+	if _, ok := tb.(*testing.B); ok {
+		return
+	}
+	if !slices.Contains(layers, Now()) {
+		tb.Skipf("not a test of the layer %s, but of %s: scripts/test.sh", Now(), strings.Join(layers, ", "))
+	}
+	declared.Store(top(tb), true)
+}
+
+// otherwise is only, for a test that has not said where it belongs.
+func otherwise(tb testing.TB, layers ...string) {
+	tb.Helper()
+	if _, ok := declared.Load(top(tb)); !ok {
+		only(tb, layers...)
+	}
+}
+
+func top(tb testing.TB) string {
+	name, _, _ := strings.Cut(tb.Name(), "/")
+	return name
+}
+
+// Lacking ends a test because something that it needs is not there.
+func Lacking(tb testing.TB, what string) {
+	tb.Helper()
+	if Required {
+		tb.Fatal(what)
+	}
+	tb.Skip("SKIPPED, NOTHING WAS TESTED: " + what + " (a failure with -tags " + Now() + ")")
+}

@@ -1,0 +1,5 @@
+//go:build alone
+
+package layer
+
+const tag = "alone"

@@ -1,0 +1,5 @@
+//go:build check
+
+package layer
+
+const tag = "check"

@@ -1,0 +1,5 @@
+//go:build live
+
+package layer
+
+const tag = "live"

@@ -1,0 +1,5 @@
+//go:build matrix
+
+package layer
+
+const tag = "matrix"

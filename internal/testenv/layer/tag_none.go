@@ -1,0 +1,5 @@
+//go:build !check && !live && !alone && !matrix && !proof
+
+package layer
+
+const tag = ""

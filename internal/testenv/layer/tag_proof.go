@@ -1,0 +1,5 @@
+//go:build proof
+
+package layer
+
+const tag = "proof"

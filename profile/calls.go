@@ -1,0 +1,219 @@
+package profile
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Calls is a tree of calls of one mode of a recording: of the callers of some functions, of their callees,
+// or of everything. Functions that a reader could not tell apart are one, as in Totals. A function that
+// calls itself directly is one call.
+type Calls struct {
+	Mode    Mode
+	All     Part // of all samples of the mode
+	Matched Part // of the samples that the tree is about; each counts once
+	// List has the calls in preorder: the tree of a call is followed by those of its siblings. Of calls
+	// with one parent the heaviest comes first.
+	List []Call
+	// Cut is set if the tree is incomplete, because it would have too many calls or levels.
+	Cut bool
+}
+
+// Call is a function in a tree of calls.
+type Call struct {
+	Function int32 // index in Recording.Functions
+	Parent   int32 // in Calls.List: what it calls, in a tree of callers, or else what calls it; -1: nothing
+	End      int32 // of its tree in Calls.List, exclusive
+	Total    Part  // of the samples whose stacks have these calls
+	Self     Part  // of those that end here; not in a tree of callers
+}
+
+// Bounds of a tree of calls.
+const (
+	maxCalls   = 1 << 20
+	maxCallers = 128 // levels of callers
+)
+
+// Callers returns who calls the functions that match, directly or not. If several functions of a stack
+// match, the outermost counts.
+func (r *Recording) Callers(m Mode, match func(*Function) bool) *Calls {
+	g := newCallGraph(r, m, match)
+	for n := 1; n < len(r.Nodes); n++ {
+		if g.anchor[n] != int32(n) || g.subtree[n].All().Samples == 0 {
+			continue
+		}
+		at := int32(-1)
+		levels := 0
+		for c := int32(n); c > 0; c = r.Nodes[c].Parent {
+			next := g.child(at, g.function(c))
+			if levels++; next < 0 || levels > maxCallers {
+				g.cut = true
+				break
+			}
+			if next != at {
+				g.calls[next].Total.add(&g.subtree[n])
+			}
+			at = next
+		}
+		g.matched.add(&g.subtree[n])
+	}
+	return g.finish()
+}
+
+// Callees returns what the functions that match call, directly or not. If several functions of a stack
+// match, the outermost counts. If match is nil, it returns all calls, from the bases of the stacks on.
+func (r *Recording) Callees(m Mode, match func(*Function) bool) *Calls {
+	g := newCallGraph(r, m, match)
+	place := make([]int32, len(r.Nodes)) // of each node in g.calls
+	for n := 1; n < len(r.Nodes); n++ {
+		place[n] = -1
+		anchor := g.anchor[n]
+		if anchor == 0 || g.subtree[n].All().Samples == 0 {
+			continue
+		}
+		parent := int32(-1)
+		if anchor != int32(n) {
+			parent = place[r.Nodes[n].Parent]
+		} else {
+			g.matched.add(&g.subtree[n])
+		}
+		at := g.child(parent, g.function(int32(n)))
+		if at < 0 { // there are too many: the parent has its weight
+			g.cut = true
+			place[n] = parent
+			if at = parent; at < 0 {
+				continue
+			}
+		}
+		place[n] = at
+		g.calls[at].Self.add(&g.self[n])
+		g.calls[at].Total.add(&g.self[n])
+	}
+	for i := len(g.calls) - 1; i >= 0; i-- { // a parent comes before its children
+		if p := g.calls[i].Parent; p >= 0 {
+			g.calls[p].Total.add(&g.calls[i].Total)
+		}
+	}
+	return g.finish()
+}
+
+// HeaviestPath returns the calls from the base of the stacks on that have the largest totals: at each, the
+// heaviest of its callees follows, until more is in the function itself than in that.
+func (c *Calls) HeaviestPath() []Call {
+	var out []Call
+	for i := int32(0); int(i) < len(c.List); i++ { // the heaviest callee comes first, right behind
+		call := &c.List[i]
+		if n := len(out); n > 0 {
+			caller := &out[n-1]
+			if i >= caller.End || caller.Self.All().Weight > call.Total.All().Weight {
+				break
+			}
+		}
+		out = append(out, *call)
+	}
+	return out
+}
+
+// callGraph is a tree of calls under construction.
+type callGraph struct {
+	r             *Recording
+	mode          Mode
+	self, subtree []Part  // by node
+	anchor        []int32 // by node: the outermost node from the base to there that matches; 0: none
+	same          []int32 // by function
+	calls         []Call
+	index         map[callKey]int32
+	all, matched  Part
+	cut           bool
+}
+
+type callKey struct{ parent, function int32 }
+
+func newCallGraph(r *Recording, m Mode, match func(*Function) bool) *callGraph {
+	g := &callGraph{r: r, mode: m, same: sameNames(r), index: map[callKey]int32{}}
+	g.self, g.anchor = make([]Part, len(r.Nodes)), make([]int32, len(r.Nodes))
+	for i := range r.Samples {
+		if x := &r.Samples[i]; x.Mode == m {
+			a := Amount{x.Weight, x.Events, int(x.Count)}
+			g.self[x.Node][x.State&1].Add(a)
+			g.all[x.State&1].Add(a)
+		}
+	}
+	matches := make([]bool, len(r.Functions))
+	for i := range matches {
+		matches[i] = match == nil || match(&r.Functions[i])
+	}
+	g.subtree = slices.Clone(g.self)
+	for n := len(g.subtree) - 1; n > 0; n-- { // a parent comes before its children
+		g.subtree[r.Nodes[n].Parent].add(&g.subtree[n])
+	}
+	for n := 1; n < len(r.Nodes); n++ {
+		g.anchor[n] = g.anchor[r.Nodes[n].Parent]
+		if g.anchor[n] == 0 && matches[r.Locations[r.Nodes[n].Location].Function] {
+			g.anchor[n] = int32(n)
+		}
+	}
+	return g
+}
+
+func (g *callGraph) function(node int32) int32 {
+	return g.same[g.r.Locations[g.r.Nodes[node].Location].Function]
+}
+
+// child returns the index of a call, or that of parent if it is of the same function; -1: there are too many.
+func (g *callGraph) child(parent, function int32) int32 {
+	if parent >= 0 && g.calls[parent].Function == function {
+		return parent
+	}
+	k := callKey{parent, function}
+	at, ok := g.index[k]
+	if !ok {
+		if len(g.calls) >= maxCalls {
+			return -1
+		}
+		at = int32(len(g.calls))
+		g.index[k] = at
+		g.calls = append(g.calls, Call{Function: function, Parent: parent})
+	}
+	return at
+}
+
+// finish puts the calls into preorder, siblings by weight.
+func (g *callGraph) finish() *Calls {
+	n := len(g.calls)
+	size, first, next := make([]int32, n), unknown(n+1), unknown(n)
+	order := make([]int32, n)
+	for i := n - 1; i >= 0; i-- {
+		order[i] = int32(i)
+		size[i]++
+		if p := g.calls[i].Parent; p >= 0 {
+			size[p] += size[i]
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int32) int {
+		return cmp.Compare(g.calls[b].Total.All().Weight, g.calls[a].Total.All().Weight)
+	})
+	for _, i := range slices.Backward(order) { // lists of children, the heaviest first; [0] has the roots
+		p := g.calls[i].Parent + 1
+		next[i], first[p] = first[p], i
+	}
+	place, list := make([]int32, n), make([]Call, n)
+	put := func(child, at int32) {
+		for ; child >= 0; child = next[child] {
+			place[child] = at
+			at += size[child]
+		}
+	}
+	put(first[0], 0)
+	for i := range g.calls { // a parent comes before its children
+		put(first[i+1], place[i]+1)
+	}
+	for i, c := range g.calls {
+		if c.Parent >= 0 {
+			c.Parent = place[c.Parent]
+		}
+		c.End = place[i] + size[i]
+		list[place[i]] = c
+	}
+	return &Calls{Mode: g.mode, All: g.all, Matched: g.matched, List: list, Cut: g.cut}
+}

@@ -1,0 +1,175 @@
+package profile
+
+import "slices"
+
+// FoldPlumbing returns a copy of r in which each run of plumbing is one frame, of a function that is
+// named after what the run leads through, such as "[pool → Kestrel]". As in Folds, the leaf of a
+// stack is in no run, nor is the managed frame that is nearest to it. The two share data: neither may
+// be changed afterwards.
+func (r *Recording) FoldPlumbing() *Recording {
+	f := folder{
+		r: r, runs: runsOf(r), closed: unknown(len(r.Nodes)), leaves: unknown(len(r.Nodes)),
+		functions: unknown(len(r.Functions)), locations: unknown(len(r.Locations)),
+	}
+	f.folds = unknown(len(f.runs.labels))
+	f.b = NewBuilder(Limits{
+		Samples: len(r.Samples) + 2, Nodes: 2*len(r.Nodes) + 2, Functions: 2*len(r.Functions) + 2,
+	})
+	f.closed[0], f.leaves[0] = 0, 0
+	for i := range r.Threads {
+		f.b.Thread(r.Threads[i])
+	}
+	for _, x := range r.Samples {
+		x.Node = f.leaf(x.Node)
+		f.b.Add(x)
+	}
+	for _, h := range r.Holds {
+		h.Node = f.leaf(h.Node)
+		h.Lock, h.Holder = f.function(h.Lock), f.function(h.Holder)
+		f.b.Hold(h)
+	}
+	out := *f.b.Recording()
+	out.Version, out.Start, out.Duration, out.Processes = r.Version, r.Start, r.Duration, r.Processes
+	out.Modes, out.Cost, out.Notes, out.Messages = r.Modes, r.Cost, r.Notes, r.Messages
+	return &out
+}
+
+// run is the run of plumbing that ends at a node.
+type run struct {
+	frames int32 // up to the node
+	before int32 // the node that called its first frame
+	parts  int32 // what it leads through, as an index in runs.labels
+}
+
+type runs struct {
+	of     []run // by node; none if frames is 0
+	labels []string
+}
+
+func runsOf(r *Recording) runs {
+	type step struct {
+		list int32
+		part string
+	}
+	out := runs{of: make([]run, len(r.Nodes)), labels: []string{""}}
+	lists, known := [][]string{nil}, map[step]int32{}
+	parts := make([]string, len(r.Functions))
+	for i := range r.Functions {
+		parts[i] = r.Functions[i].Plumbing()
+	}
+	for n := 1; n < len(r.Nodes); n++ {
+		parent := r.Nodes[n].Parent
+		part := parts[r.Locations[r.Nodes[n].Location].Function]
+		if part == "" {
+			continue
+		}
+		here := run{1, parent, 0}
+		if up := out.of[parent]; up.frames > 0 {
+			here = run{up.frames + 1, up.before, up.parts}
+		}
+		if s := (step{here.parts, part}); !slices.Contains(lists[here.parts], part) {
+			at, ok := known[s]
+			if !ok {
+				list := append(slices.Clone(lists[here.parts]), part)
+				at = int32(len(lists))
+				known[s], lists = at, append(lists, list)
+				out.labels = append(out.labels, "["+PlumbingParts(list)+"]")
+			}
+			here.parts = at
+		}
+		out.of[n] = here
+	}
+	return out
+}
+
+// folder folds the stacks of a recording.
+type folder struct {
+	r      *Recording
+	b      *Builder
+	runs   runs
+	closed []int32 // new nodes of nodes that are not near a leaf
+	leaves []int32 // new nodes of leaves
+
+	functions, locations []int32 // new indices: each is looked up once, because names can be long
+	folds                []int32 // new locations of runs, by runs.labels
+}
+
+func (f *folder) isFold(n int32) bool { return f.runs.of[n].frames >= MinFold }
+
+// leaf returns the new node of a leaf. Up to the managed frame that is nearest to it, all are shown.
+func (f *folder) leaf(leaf int32) int32 {
+	var missing []int32
+	n := leaf
+	for n > 0 && f.leaves[n] == unused {
+		missing = append(missing, n)
+		managed := f.r.Function(n).Kind == Managed
+		if n = f.r.Nodes[n].Parent; managed {
+			break
+		}
+	}
+	at := int32(0)
+	switch {
+	case len(missing) == 0 || n > 0 && f.r.Function(missing[len(missing)-1]).Kind != Managed:
+		at = max(0, f.leaves[n])
+	case n > 0:
+		at = f.inner(n)
+	}
+	for _, m := range slices.Backward(missing) {
+		at = f.copy(at, m)
+		f.leaves[m] = at
+	}
+	return at
+}
+
+// inner returns the new node of one that is not near a leaf.
+func (f *folder) inner(n int32) int32 {
+	var missing []int32
+	for ; f.closed[n] == unused; n = f.caller(n) {
+		missing = append(missing, n)
+	}
+	at := f.closed[n]
+	for _, m := range slices.Backward(missing) {
+		if f.isFold(m) {
+			at = f.b.Child(at, f.fold(f.runs.of[m].parts))
+		} else {
+			at = f.copy(at, m)
+		}
+		f.closed[m] = at
+	}
+	return at
+}
+
+func (f *folder) caller(n int32) int32 {
+	if f.isFold(n) {
+		return f.runs.of[n].before
+	}
+	return f.r.Nodes[n].Parent
+}
+
+// fold returns the location that stands for runs of plumbing with a label.
+func (f *folder) fold(label int32) int32 {
+	if f.folds[label] == unused {
+		name := f.runs.labels[label]
+		fn := Function{Kind: Managed, Display: name, Short: name, Owner: OfFramework}
+		f.folds[label] = f.b.Location(Location{Function: f.b.Function(fn)})
+	}
+	return f.folds[label]
+}
+
+// copy adds a node as it is.
+func (f *folder) copy(parent, n int32) int32 {
+	at := f.r.Nodes[n].Location
+	if f.locations[at] == unused {
+		l := f.r.Locations[at]
+		l.Function = f.function(l.Function)
+		f.locations[at] = f.b.Location(l)
+	}
+	return f.b.Child(parent, f.locations[at])
+}
+
+func (f *folder) function(i int32) int32 {
+	if f.functions[i] == unused {
+		f.functions[i] = f.b.Function(f.r.Functions[i])
+	}
+	return f.functions[i]
+}

@@ -1,0 +1,354 @@
+package profile
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// Idle says what kind of thread has nothing to do and waits for work. Empty: the thread works, waits for
+// something else, or that is not known.
+type Idle string
+
+// The kinds of idle thread that their managed frames tell.
+const (
+	IdleWorker  Idle = "pool worker"
+	IdleGate    Idle = "pool gate"     // watches whether the pool needs more workers
+	IdleWaiter  Idle = "pool waiter"   // waits for handles on behalf of RegisterWaitForSingleObject
+	IdleTimer   Idle = "timer"         // waits until the next timer is due
+	IdleSockets Idle = "socket events" // waits for any socket to become ready
+	IdleFiles   Idle = "file watcher"  // waits for changes of files, on behalf of FileSystemWatcher
+	IdleKestrel Idle = "Kestrel timer" // waits for the next second, on behalf of ASP.NET Core's web server
+)
+
+// idleRoles are the threads of the runtime that wait for work in native code, by Thread.Role. Those of
+// the garbage collector are not among them: in the middle of a collection they wait for one another.
+var idleRoles = map[string]Idle{
+	"Finalizer":               "finalizer",
+	"Tiered compilation":      "tiered compilation",
+	"EventPipe":               "EventPipe",
+	"Debugger":                "debugger",
+	"Debugger transport":      "debugger transport",
+	"Signal handler":          "signal handler",
+	"Synchronisation manager": "synchronisation manager",
+}
+
+// collectors are the threads of the garbage collector, by RecordedThread.Role. Over some time, other than
+// at one moment, what they wait for is nearly always the next collection. In one they spin first.
+var collectors = map[string]Idle{"GC": "garbage collector", "Background GC": "garbage collector"}
+
+// Idle returns what kind of idle thread t is.
+//
+// It knows from the frames: the method that the thread was started for is the runtime's own, and
+// what it has called is nothing but a wait of the runtime's. A pool worker is idle as well while it
+// spins for a moment before it blocks, or between two pieces of work. A thread without managed frames
+// is known by its role, and idle if it is blocked; what the runtime's native code waits for there is
+// not looked at.
+func (t *Thread) Idle() Idle {
+	if !t.Complete {
+		return ""
+	}
+	idle, managed := idleStack(func(yield func(code) bool) {
+		for i := range t.Frames {
+			if f := &t.Frames[i]; !yield(code{f.Kind, f.Module, f.Method}) {
+				return
+			}
+		}
+	}, t.Waits())
+	if !managed && len(t.Frames) > 0 && t.Waits() {
+		return idleRoles[t.Role]
+	}
+	return idle
+}
+
+// Idle is Thread.Idle of the thread that was sampled, at that moment. A blocked thread of the garbage
+// collector is idle, too.
+//
+// For all samples, IdleSamples is faster.
+func (r *Recording) Idle(x *Sample) Idle {
+	idle, managed := idleStack(func(yield func(code) bool) {
+		for l := range r.Stack(x.Node) {
+			if f := &r.Functions[l.Function]; !yield(code{f.Kind, f.Module, f.Method}) {
+				return
+			}
+		}
+	}, x.State == Waiting)
+	switch {
+	case !managed:
+		return r.idleRole(x)
+	case x.Incomplete:
+		return ""
+	}
+	return idle
+}
+
+// idleRole is Idle of a sample without managed frames.
+func (r *Recording) idleRole(x *Sample) Idle {
+	role := r.Threads[x.Thread].Role
+	switch {
+	case x.State != Waiting:
+		return ""
+	case x.Incomplete || x.Node == 0: // the finalizer could be in a method of the program
+		return collectors[role]
+	}
+	return cmp.Or(idleRoles[role], collectors[role])
+}
+
+// idler finds out which samples are those of idle threads. It says the same of a stack as idleStack, but
+// looks at each node once: stacks can be deep, and have most of their frames in common.
+type idler struct {
+	r *Recording
+	// By node: the nearest node to the base that is a method or an event, or the node itself; 0: none.
+	code []int32
+	jit  []bool           // by node: the compiler runs, called by that
+	idle [2][]*idleThread // by the state of the thread, and the node of a method: what is idle if that is the leaf
+}
+
+// idleFunction is what is known of a function.
+type idleFunction struct {
+	kind   Kind
+	jit    bool
+	thread *idleThread             // that is started for it
+	waits  bool                    // it is a part of waits
+	idle   [2]map[*idleThread]bool // those that are idle if they have called it, by the state of the thread
+}
+
+func (r *Recording) idler() *idler {
+	d := &idler{r: r, code: make([]int32, len(r.Nodes)), jit: make([]bool, len(r.Nodes))}
+	functions := make([]idleFunction, len(r.Functions))
+	for i := range functions {
+		functions[i] = idleFunctionOf(&r.Functions[i])
+	}
+	for s := range d.idle {
+		d.idle[s] = make([]*idleThread, len(r.Nodes))
+	}
+	for n := 1; n < len(r.Nodes); n++ { // a parent comes before its children
+		f := &functions[r.Locations[r.Nodes[n].Location].Function]
+		parent := r.Nodes[n].Parent
+		if f.kind == Native || f.kind == Kernel {
+			d.code[n], d.jit[n] = d.code[parent], d.jit[parent] || f.jit
+			continue
+		}
+		d.code[n] = int32(n)
+		caller := d.code[parent]
+		var called *idleThread
+		if caller > 0 {
+			called = functions[r.Locations[r.Nodes[caller].Location].Function].thread
+		}
+		for s := range d.idle {
+			switch {
+			case f.thread != nil && f.thread.waitsIn("", State(s) == Waiting):
+				d.idle[s][n] = f.thread
+			case f.thread != nil || !f.waits || caller == 0:
+			case called == nil:
+				d.idle[s][n] = d.idle[s][caller]
+			case f.idle[s][called]:
+				d.idle[s][n] = called
+			}
+		}
+	}
+	return d
+}
+
+func idleFunctionOf(f *Function) idleFunction {
+	c := code{f.Kind, f.Module, f.Method}
+	out := idleFunction{kind: f.Kind, jit: f.Module == jitModule && f.Kind == Native}
+	if f.Kind != Managed {
+		return out
+	}
+	if t := idleThreads[f.Method]; t != nil && t.module == f.Module {
+		out.thread = t
+	} else if out.waits = c.waits(); out.waits {
+		for s := range out.idle {
+			out.idle[s] = map[*idleThread]bool{}
+			for _, t := range idleThreads {
+				out.idle[s][t] = t.waitsIn(f.Method, State(s) == Waiting)
+			}
+		}
+	}
+	return out
+}
+
+func (d *idler) of(x *Sample) Idle {
+	code := d.code[x.Node]
+	if code > 0 {
+		if t := d.idle[x.State&1][code]; t != nil && !x.Incomplete && !d.jit[x.Node] {
+			return t.idle
+		}
+		return ""
+	}
+	return d.r.idleRole(x)
+}
+
+// IdleTotal is the samples of one kind of idle thread in one mode.
+type IdleTotal struct {
+	Idle  Idle
+	Total Part
+}
+
+// IdleTotals sums up a mode's samples of idle threads by kind, the largest first.
+func (r *Recording) IdleTotals(m Mode) []IdleTotal {
+	d, sums := r.idler(), map[Idle]*Part{}
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		if x.Mode != m {
+			continue
+		}
+		if idle := d.of(x); idle != "" {
+			if sums[idle] == nil {
+				sums[idle] = &Part{}
+			}
+			sums[idle][x.State].Add(Amount{x.Weight, x.Events, int(x.Count)})
+		}
+	}
+	var out []IdleTotal
+	for idle, sum := range sums {
+		out = append(out, IdleTotal{idle, *sum})
+	}
+	slices.SortFunc(out, func(a, b IdleTotal) int {
+		return cmp.Or(cmp.Compare(b.Total.All().Weight, a.Total.All().Weight), cmp.Compare(a.Idle, b.Idle))
+	})
+	return out
+}
+
+// IdleSamples returns the indices of the samples of idle threads, by kind.
+func (r *Recording) IdleSamples() map[Idle][]int32 {
+	d, out := r.idler(), map[Idle][]int32{}
+	for i := range r.Samples {
+		if idle := d.of(&r.Samples[i]); idle != "" {
+			out[idle] = append(out[idle], int32(i))
+		}
+	}
+	return out
+}
+
+// Waits reports whether the thread was blocked in a system call that waits for something to happen.
+func (t *Thread) Waits() bool {
+	verb, _, _ := strings.Cut(t.State, " (")
+	return waits[verb]
+}
+
+var waits = map[string]bool{
+	"waiting": true, "waiting for I/O": true, "waiting for a signal": true, "sleeping": true,
+	"reading": true, "receiving": true, "accepting": true, "opening": true,
+}
+
+// code is what is looked at of a frame.
+type code struct {
+	kind           Kind
+	module, method string
+}
+
+// idleThread is a kind of thread of the runtime's.
+type idleThread struct {
+	idle    Idle
+	module  string
+	callees []string // what its method calls to wait; prefixes of names; empty: anything that waits
+	blocked bool     // idle only if it is blocked
+	spins   []string // what it calls to spin, if it is not blocked; the JIT compiler inlines both into it
+}
+
+const (
+	coreLib   = "System.Private.CoreLib"
+	jitModule = "libclrjit.so"
+)
+
+// idleThreads are the methods that the runtime's own threads are started for, from .NET 8 on. These are
+// PortableThreadPool.*.cs and TimerQueue.Portable.cs in src/libraries/System.Private.CoreLib/src/System/
+// Threading, SocketAsyncEngine.Unix.cs in src/libraries/System.Net.Sockets, and FileSystemWatcher.Linux.cs
+// in src/libraries/System.IO.FileSystem.Watcher; Heartbeat.cs in src/Servers/Kestrel of ASP.NET Core.
+var idleThreads = map[string]*idleThread{
+	"System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart": {
+		IdleWorker, coreLib, []string{"System.Threading.LowLevelLifoSemaphore"}, false, []string{
+			"System.Threading.LowLevelSpinWaiter.", "System.Threading.Thread.UninterruptibleSleep0",
+			"System.Threading.Thread.SpinWait", "System.Threading.Thread.Yield", "System.Threading.Backoff.",
+			"System.Threading.Thread.Sleep", "IL_STUB_PInvoke",
+		},
+	},
+	"System.Threading.PortableThreadPool+GateThread.GateThreadStart": {
+		IdleGate, coreLib, []string{"System.Threading.WaitHandle."}, false, nil,
+	},
+	"System.Threading.PortableThreadPool+WaitThread.WaitThreadStart": {
+		IdleWaiter, coreLib, []string{"System.Threading.WaitHandle."}, false, nil,
+	},
+	"System.Threading.TimerQueue.TimerThread": {
+		IdleTimer, coreLib, []string{"System.Threading.WaitHandle."}, false, nil,
+	},
+	"System.Net.Sockets.SocketAsyncEngine.EventLoop": {IdleSockets, "System.Net.Sockets", nil, true, nil},
+	"System.IO.FileSystemWatcher+RunningInstance.ProcessEvents": {
+		IdleFiles, "System.IO.FileSystem.Watcher", nil, true, nil,
+	},
+	"Microsoft.AspNetCore.Server.Kestrel.Core.Internal.Infrastructure.Heartbeat.TimerLoop": {
+		IdleKestrel, "Microsoft.AspNetCore.Server.Kestrel.Core",
+		[]string{"System.Threading.ManualResetEventSlim."}, true, nil,
+	},
+}
+
+// waiting are the beginnings of the methods that those threads wait in. None of them calls code of
+// the program.
+var waiting = []string{
+	"System.Threading.LowLevelLifoSemaphore.", "System.Threading.LowLevelLifoSemaphoreBase.",
+	"System.Threading.LowLevelSpinWaiter.", "System.Threading.LowLevelThreadBlocker.",
+	"System.Threading.LowLevelMonitor.", "System.Threading.LowLevelFutex.", "System.Threading.Backoff.",
+	"System.Threading.WaitHandle.", "System.Threading.WaitSubsystem.", "System.Threading.WaitSubsystem+",
+	"System.Threading.Thread.SpinWait", "System.Threading.Thread.UninterruptibleSleep0",
+	"System.Threading.Thread.Sleep", "System.Threading.Thread.Yield",
+	"System.Threading.ManualResetEventSlim.Wait", "System.Threading.Monitor.Wait",
+}
+
+// waits reports whether a frame can be part of the wait of a thread of the runtime's.
+func (c *code) waits() bool {
+	switch c.method {
+	case "IL_STUB_PInvoke": // below it the native code that waits
+		return true
+	case "Interop+Sys.WaitForSocketEvents":
+		return c.module == "System.Net.Sockets"
+	case "Interop+Sys.Read", "System.IO.FileSystemWatcher+RunningInstance.TryReadEvent":
+		return c.module == "System.IO.FileSystem.Watcher"
+	}
+	return c.module == coreLib && hasPrefix(c.method, waiting)
+}
+
+func hasPrefix(s string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(s, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// idleStack looks at a stack, leaf first. managed: it has managed frames.
+func idleStack(frames iter.Seq[code], blocked bool) (idle Idle, managed bool) {
+	callee, compiles := "", false
+	for c := range frames {
+		switch {
+		case c.kind == Native || c.kind == Kernel:
+			compiles = compiles || !managed && c.module == jitModule
+			continue
+		case c.kind != Managed: // an event
+			return "", true
+		}
+		if t, ok := idleThreads[c.method]; ok && t.module == c.module {
+			if t.waitsIn(callee, blocked) && !compiles {
+				return t.idle, true
+			}
+			return "", true
+		}
+		if managed = true; !c.waits() {
+			return "", true
+		}
+		callee = c.method
+	}
+	return "", managed
+}
+
+// waitsIn reports whether a thread waits for work in what its method has called: "" stands for
+// native code, or nothing.
+func (t *idleThread) waitsIn(callee string, blocked bool) bool {
+	if t.spins != nil && !blocked && (callee == "" || hasPrefix(callee, t.spins)) {
+		return true
+	}
+	return (t.callees == nil || hasPrefix(callee, t.callees)) && (blocked || !t.blocked)
+}

@@ -1,0 +1,150 @@
+package profile
+
+import "testing"
+
+// Methods of the runtime's own threads.
+const (
+	workerStart = "System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart"
+	lifoWait    = "System.Threading.LowLevelLifoSemaphore.Wait"
+	waitOne     = "System.Threading.WaitHandle.WaitOneNoCheck"
+	timerThread = "System.Threading.TimerQueue.TimerThread"
+	callback    = "System.Threading.Thread.StartCallback"
+)
+
+// seen is a thread with a native frame at the leaf and managed frames of one module.
+func seen(module, role, state string, methods ...string) *Thread {
+	t := &Thread{Role: role, State: state, Complete: true, Frames: []Frame{{Kind: Native, Module: "libc.so.6"}}}
+	for _, m := range methods {
+		t.Frames = append(t.Frames, Frame{Kind: Managed, Module: module, Method: m})
+	}
+	return t
+}
+
+func TestIdle(t *testing.T) {
+	const futex = "waiting (futex)"
+	of := func(state string, methods ...string) *Thread { return seen(coreLib, "", state, methods...) }
+	incomplete := of(futex, lifoWait, workerStart)
+	incomplete.Complete = false
+	sockets := seen("System.Net.Sockets", "", "waiting for I/O (epoll_wait)",
+		"Interop+Sys.WaitForSocketEvents", "System.Net.Sockets.SocketAsyncEngine.EventLoop")
+	busySockets := *sockets
+	busySockets.State = "running"
+	called := of(futex, waitOne, "Shop.Wait", timerThread)
+	called.Frames[2].Module = "Shop"
+	kestrel := of(futex, "System.Threading.Monitor.Wait", "System.Threading.ManualResetEventSlim.Wait",
+		"Microsoft.AspNetCore.Server.Kestrel.Core.Internal.Infrastructure.Heartbeat.TimerLoop")
+	kestrel.Frames[3].Module = "Microsoft.AspNetCore.Server.Kestrel.Core"
+	compiling := of("running", workerStart)
+	compiling.Frames[0].Module = "libclrjit.so"
+	for name, c := range map[string]struct {
+		t    *Thread
+		want Idle
+	}{
+		"worker": {of(futex, "System.Threading.LowLevelLifoSemaphore.WaitNative",
+			"System.Threading.LowLevelLifoSemaphore.WaitForSignal", lifoWait, workerStart, callback), IdleWorker},
+		"worker that spins": {of("running", "System.Threading.LowLevelSpinWaiter.Wait", lifoWait, workerStart),
+			IdleWorker},
+		"worker between two": {of("running", "System.Threading.Thread.UninterruptibleSleep0", workerStart),
+			IdleWorker},
+		"worker at work": {of("running", "System.Threading.ThreadPoolWorkQueue.Dispatch", workerStart), ""},
+		"worker that waits in an item": {of(futex, waitOne, "System.Threading.ThreadPoolWorkQueue.Dispatch",
+			workerStart), ""},
+		"incomplete":                           {incomplete, ""},
+		"nothing but the method":               {of(futex, workerStart), ""},
+		"worker that spins, inlined":           {of("running", workerStart, callback), IdleWorker},
+		"worker that spins in a stub, inlined": {of("running", "IL_STUB_PInvoke", workerStart), IdleWorker},
+		"worker whose method is compiled":      {compiling, ""},
+		"timer thread at work":                 {of("running", timerThread), ""},
+		"garbage collector at work":            {seen("", "GC", "running"), ""},
+		"through a stub":                       {of(futex, "IL_STUB_PInvoke", lifoWait, workerStart), IdleWorker},
+		"timer": {of(futex, waitOne, "System.Threading.WaitHandle.WaitOne", timerThread),
+			IdleTimer},
+		"timer that fires": {of("running", "System.Threading.ThreadPool.UnsafeQueueUserWorkItem",
+			timerThread), ""},
+		"timer of another":    {seen("Shop", "", futex, waitOne, timerThread), ""},
+		"timer in other code": {called, ""},
+		"wait":                {of(futex, waitOne, callback), ""},
+		"sockets":             {sockets, IdleSockets},
+		"busy sockets":        {&busySockets, ""},
+		"sockets of another": {seen("Shop", "", "waiting for I/O (epoll_wait)",
+			"Interop+Sys.WaitForSocketEvents", "System.Net.Sockets.SocketAsyncEngine.EventLoop"), ""},
+		"file watcher": {seen("System.IO.FileSystem.Watcher", "", "reading (read)", "Interop+Sys.Read",
+			"System.IO.FileSystemWatcher+RunningInstance.TryReadEvent",
+			"System.IO.FileSystemWatcher+RunningInstance.ProcessEvents"), IdleFiles},
+		"file watcher that tells": {seen("System.IO.FileSystem.Watcher", "", "reading (read)", "Interop+Sys.Read",
+			"System.IO.FileSystemWatcher.OnChanged",
+			"System.IO.FileSystemWatcher+RunningInstance.ProcessEvents"), ""},
+		"Kestrel":                   {kestrel, IdleKestrel},
+		"finalizer":                 {seen("", "Finalizer", futex), "finalizer"},
+		"finalizer at work":         {seen("", "Finalizer", "running"), ""},
+		"finalizer in a finalizer":  {seen("Shop", "Finalizer", futex, "Shop.Order.Finalize"), ""},
+		"finalizer, a page fault":   {seen("", "Finalizer", "blocked in the kernel"), ""},
+		"EventPipe that writes":     {seen("", "EventPipe", "writing (write)"), ""},
+		"garbage collector":         {seen("", "GC", futex), ""},
+		"thread without a role":     {seen("", "", futex), ""},
+		"nothing":                   {&Thread{Complete: true, State: futex, Role: "Finalizer"}, ""},
+		"halted, with other states": {of("stopped by a signal", lifoWait, workerStart), IdleWorker},
+	} {
+		if got := c.t.Idle(); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		if c.t.Role == "GC" && c.t.Waits() { // over some time, it is the next collection that it waits for
+			c.want = "garbage collector"
+		}
+		if got := recorded(c.t); got != c.want && len(c.t.Frames) > 0 {
+			t.Errorf("%s, recorded: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// recorded is what a recording says of a sample with such a stack.
+func recorded(t *Thread) Idle {
+	b := NewBuilder(Limits{})
+	var locations []int32
+	for i := range t.Frames {
+		f := &t.Frames[i]
+		name := Function{Kind: f.Kind, Module: f.Module, Method: f.Method}
+		locations = append(locations, b.Location(Location{Function: b.Function(name)}))
+	}
+	x := Sample{Thread: b.Thread(RecordedThread{Role: t.Role}), Mode: Wall, Incomplete: !t.Complete}
+	if t.Waits() {
+		x.State = Waiting
+	}
+	x.Node = b.Stack(locations)
+	b.Add(x)
+	r := b.Recording()
+	idle := r.Idle(&x)
+	all := r.IdleTotals(x.Mode)
+	if same := len(all) == 1 && all[0].Idle == idle && all[0].Total.All().Samples == 1; idle != "" && !same ||
+		idle == "" && len(all) > 0 {
+		return idle + ", but not in the sums"
+	}
+	return idle
+}
+
+// TestIdleOfDeepStacks: a recording with a sample in each frame of a deep stack is looked at in linear time.
+func TestIdleOfDeepStacks(t *testing.T) {
+	const depth = 200_000
+	b := NewBuilder(Limits{})
+	b.Thread(RecordedThread{Role: "ThreadPool worker"})
+	node := int32(0)
+	add := func(f Function) {
+		node = b.Child(node, b.Location(Location{Function: b.Function(f), Offset: uint64(node)}))
+		b.Add(Sample{Weight: 1, Node: node, Mode: Wall, State: Waiting})
+	}
+	add(Function{Kind: Managed, Module: coreLib, Method: workerStart})
+	for range depth {
+		add(Function{Kind: Managed, Module: coreLib, Method: lifoWait})
+	}
+	for range depth {
+		add(Function{Kind: Native, Module: "libc.so.6"})
+	}
+	r := b.Recording()
+	got := r.IdleTotals(Wall)
+	if len(got) != 1 || got[0].Idle != IdleWorker || got[0].Total.All().Samples != 2*depth {
+		t.Errorf("%+v", got)
+	}
+	if left := r.Select(Selection{Working: true}); len(left.Samples) != 1 {
+		t.Errorf("%d samples are left", len(left.Samples))
+	}
+}

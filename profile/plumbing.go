@@ -1,0 +1,162 @@
+package profile
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// plumbing are the parts of .NET that only lead from a thread to the program's code, and back to it:
+// the beginnings of their methods' names, from .NET 8 on. What a thread waits in is not among
+// them, nor what works for the program, such as a serializer. A method belongs to the first that
+// fits.
+//
+// These are Thread.cs, ThreadPoolWorkQueue.cs, PortableThreadPool*.cs, TimerQueue*.cs and the folders
+// Threading/Tasks and Runtime/CompilerServices of src/libraries/System.Private.CoreLib/src/System,
+// src/libraries/System.Net.Sockets and System.IO.Pipelines of dotnet/runtime; dotnet/aspnetcore.
+var plumbing = []PlumbingPart{
+	{Name: partThread, Implied: started, methods: []string{
+		"System.Threading.Thread.StartCallback", "System.Threading.Thread+StartHelper.",
+	}},
+	{Name: partPool, methods: []string{
+		"System.Threading.PortableThreadPool+WorkerThread.", "System.Threading.PortableThreadPool+IOCompletion",
+		"System.Threading.ThreadPoolWorkQueue.", "System.Threading.ThreadPool+",
+		"System.Threading.QueueUserWorkItemCallback",
+		"System.Threading._ThreadPoolWaitCallback.", "System.Threading._ThreadPoolWaitOrTimerCallback.",
+		"System.Threading.CompleteWaitThreadPoolWorkItem.", "System.Threading.ThreadPoolTypedWorkItemQueue",
+	}},
+	{Name: partTimer, methods: []string{
+		"System.Threading.TimerQueue.", "System.Threading.TimerQueueTimer.", "System.Threading.PeriodicTimer+",
+	}},
+	{Name: partTasks, Implied: served, methods: []string{
+		"System.Threading.ExecutionContext.Run", "System.Threading.ExecutionContext+",
+		"System.Runtime.CompilerServices.AsyncTaskMethodBuilder",
+		"System.Runtime.CompilerServices.AsyncValueTaskMethodBuilder",
+		"System.Runtime.CompilerServices.PoolingAsyncValueTaskMethodBuilder",
+		"System.Runtime.CompilerServices.AsyncVoidMethodBuilder",
+		"System.Runtime.CompilerServices.AsyncIteratorMethodBuilder",
+		"System.Runtime.CompilerServices.AsyncMethodBuilderCore",
+		"System.Runtime.CompilerServices.TaskAwaiter+", "System.Runtime.CompilerServices.YieldAwaitable+",
+		"System.Threading.Tasks.AwaitTaskContinuation", "System.Threading.Tasks.ContinuationTaskFrom",
+		"System.Threading.Tasks.ContinueWithTaskContinuation", "System.Threading.Tasks.ContinuationResultTaskFrom",
+		"System.Threading.Tasks.SynchronizationContextAwaitTaskContinuation",
+		"System.Threading.Tasks.TaskSchedulerAwaitTaskContinuation",
+		"System.Threading.Tasks.StandardTaskContinuation", "System.Threading.Tasks.TaskContinuation",
+		"System.Threading.Tasks.UnwrapPromise", "System.Threading.Tasks.TaskCompletionSource",
+		"System.Threading.Tasks.ThreadPoolTaskScheduler.", "System.Threading.Tasks.TaskScheduler.",
+		"System.Threading.Tasks.Task+", "System.Threading.Tasks.Task`1+", "System.Threading.Tasks.TaskFactory+",
+		"System.Threading.Tasks.Task.Execute", "System.Threading.Tasks.Task.Finish",
+		"System.Threading.Tasks.Task.RunContinuations", "System.Threading.Tasks.Task.RunOrQueue",
+		"System.Threading.Tasks.Task.InnerInvoke", "System.Threading.Tasks.Task`1.InnerInvoke",
+		"System.Threading.Tasks.Task.TrySet", "System.Threading.Tasks.Task`1.TrySet",
+		"System.Threading.Tasks.Sources.",
+	}},
+	{Name: partSockets, Implied: served, methods: []string{
+		"System.Net.Sockets.SocketAsyncEngine", "System.Net.Sockets.SocketAsyncContext+",
+		"System.Net.Sockets.SocketAsyncContext.Handle", "System.Net.Sockets.SocketAsyncContext.Process",
+		"System.Net.Sockets.SocketAsyncEventArgs.TransferCompletion",
+		"System.Net.Sockets.SocketAsyncEventArgs.OnCompleted",
+		"System.Net.Sockets.Socket+AwaitableSocketAsyncEventArgs.OnCompleted",
+		"System.Net.Sockets.Socket+AwaitableSocketAsyncEventArgs.InvokeContinuation",
+	}},
+	{Name: partPipelines, Implied: served, methods: []string{"System.IO.Pipelines."}},
+	{Name: partKestrel, methods: []string{"Microsoft.AspNetCore.Server.Kestrel.", "Microsoft.AspNetCore.Connections."}},
+	{Name: partASPNET, methods: []string{"Microsoft.AspNetCore."}},
+	{Name: partHost, methods: []string{"Microsoft.Extensions.Hosting."}},
+}
+
+const (
+	partThread, partPool, partTimer, partTasks = "thread", "pool", "timer", "tasks"
+	partSockets, partPipelines                 = "sockets", "pipelines"
+	partKestrel, partASPNET, partHost          = "Kestrel", "ASP.NET", "host"
+)
+
+// What implies parts that are everywhere.
+var started, served = []string{partPool, partTimer}, []string{partKestrel, partASPNET, partHost}
+
+// PlumbingPart is a part of .NET that is plumbing.
+type PlumbingPart struct {
+	Name    string
+	Implied []string // a run that leads through one of these does not mention the part
+
+	methods []string
+}
+
+// PlumbingTable returns all parts.
+func PlumbingTable() []PlumbingPart { return slices.Clone(plumbing) }
+
+// Plumbing returns the part of .NET that f is plumbing of, such as "pool" or "Kestrel"; "" if it is
+// none. Plumbing leads from a thread to the program's code.
+func (f *Function) Plumbing() string {
+	return plumbingOf(f.Kind, cmp.Or(f.Method, f.Display), f.Origin())
+}
+
+// Plumbing is Function.Plumbing of the function that f is in.
+func (f *Frame) Plumbing() string { return plumbingOf(f.Kind, cmp.Or(f.Method, f.Display), f.Origin()) }
+
+func plumbingOf(kind Kind, method string, origin Origin) string {
+	if kind != Managed || origin != OfFramework {
+		return ""
+	}
+	if !strings.HasPrefix(method, "System.") && !strings.HasPrefix(method, "Microsoft.") {
+		return ""
+	}
+	for i := range plumbing {
+		if hasPrefix(method, plumbing[i].methods) {
+			return plumbing[i].Name
+		}
+	}
+	return ""
+}
+
+// MinFold is how many frames a Fold has at least.
+const MinFold = 3
+
+// Fold is a run of frames that are plumbing.
+type Fold struct {
+	First, Frames int    // indices in the stack, leaf first
+	Parts         string // what it leads through, from the base to the leaf: "pool → Kestrel → ASP.NET"
+}
+
+// Folds finds the runs of plumbing in a stack, leaf first. The leaf is in none of them, nor is the
+// managed frame that is nearest to it, so that what the thread does stays visible.
+func Folds(frames []Frame) []Fold {
+	var folds []Fold
+	at := 1 + slices.IndexFunc(frames, func(f Frame) bool { return f.Kind == Managed })
+	if at == 0 {
+		return nil
+	}
+	for at < len(frames) {
+		end, parts := at, []string(nil)
+		for ; end < len(frames); end++ {
+			part := frames[end].Plumbing()
+			if part == "" {
+				break
+			}
+			parts = append(parts, part)
+		}
+		if end-at >= MinFold {
+			slices.Reverse(parts)
+			folds = append(folds, Fold{at, end - at, PlumbingParts(parts)})
+		}
+		at = max(end, at+1)
+	}
+	return folds
+}
+
+// PlumbingParts describes a run of plumbing by its parts, base first: each once, without those that
+// others imply.
+func PlumbingParts(parts []string) string {
+	var out []string
+	for _, p := range parts {
+		if slices.Contains(out, p) {
+			continue
+		}
+		i := slices.IndexFunc(plumbing, func(t PlumbingPart) bool { return t.Name == p })
+		implied := func(by string) bool { return slices.Contains(parts, by) }
+		if i < 0 || !slices.ContainsFunc(plumbing[i].Implied, implied) {
+			out = append(out, p)
+		}
+	}
+	return strings.Join(out, " → ")
+}

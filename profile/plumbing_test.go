@@ -1,0 +1,135 @@
+package profile
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// web is how a request comes to the program's code, leaf first, and comes back to Kestrel from there.
+// "n:" is native code, "own:" the program's, "package:" a package's.
+var web = strings.Fields(`
+	n:pthread_cond_wait
+	n:
+	System.Threading.Monitor.Wait
+	own:Web.Orders.Hold
+	package:Microsoft.AspNetCore.Extra.Middleware.Invoke
+	Microsoft.AspNetCore.HostFiltering.HostFilteringMiddleware.Invoke
+	Microsoft.AspNetCore.Server.Kestrel.Core.Internal.Http.HttpProtocol+<ProcessRequests>d__238.MoveNext
+	System.Runtime.CompilerServices.AsyncMethodBuilderCore.Start
+	System.Runtime.CompilerServices.AsyncTaskMethodBuilder.Start
+	Microsoft.AspNetCore.Server.Kestrel.Core.Internal.Http.HttpProtocol.ProcessRequestsAsync
+	System.Net.Sockets.SocketAsyncEngine.System.Threading.IThreadPoolWorkItem.Execute
+	System.Threading.ThreadPoolWorkQueue.Dispatch
+	System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart
+	System.Threading.Thread.StartCallback
+	n:start_thread`)
+
+func framesOf(names []string) []Frame {
+	var out []Frame
+	for _, name := range names {
+		f := Frame{Kind: Managed, Method: name, Display: name, Module: "System.Private.CoreLib"}
+		if strings.HasPrefix(name, "Microsoft.AspNetCore.") {
+			f.Module = "Microsoft.AspNetCore.Server.Kestrel.Core"
+		}
+		if where, rest, ok := strings.Cut(name, ":"); ok {
+			f.Method, f.Display, f.Module = rest, rest, "Web"
+			switch where {
+			case "n":
+				f.Kind, f.Module = Native, "libc.so.6"
+			case "package":
+				f.Owner = OfPackage
+			}
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+func TestFolds(t *testing.T) {
+	pool := []string{
+		"System.Threading.ThreadPoolWorkQueue.Dispatch",
+		"System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart", "System.Threading.Thread.StartCallback",
+	}
+	for _, c := range []struct {
+		name  string
+		stack []string
+		want  []Fold
+	}{
+		{"empty", nil, nil},
+		{"native", []string{"n:a", "n:b"}, nil},
+		{"request", web, []Fold{{5, 9, "pool → Kestrel → ASP.NET"}}},
+		{"leaf", pool, nil},
+		{"below a leaf", append([]string{"n:futex", "System.Threading.Tasks.Task.ExecuteEntry"}, pool...),
+			[]Fold{{2, 3, "pool"}}},
+		{"two", pool[1:], nil},
+		{"two below own code", append([]string{"own:A.B"}, pool[1:]...), nil},
+		{"thread", []string{
+			"own:A.B", "System.Threading.ExecutionContext.RunInternal", "System.Threading.Thread+StartHelper.Run",
+			"System.Threading.Thread.StartCallback",
+		}, []Fold{{1, 3, "thread → tasks"}}},
+		{"timer", []string{
+			"own:A.B", "System.Threading.ExecutionContext.RunInternal", "System.Threading.TimerQueueTimer.Fire",
+			"System.Threading.TimerQueue.FireNextTimers", "System.Threading.ThreadPoolWorkQueue.Dispatch",
+			"System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart",
+		}, []Fold{{1, 5, "pool → timer → tasks"}}},
+		{"work of .NET's", slices.Concat([]string{"own:A.B", "System.Text.Json.JsonSerializer.Serialize"}, pool),
+			[]Fold{{2, 3, "pool"}}},
+		{"waits", slices.Concat([]string{
+			"n:futex", "System.Threading.Monitor.Wait", "System.Threading.Tasks.Task.SpinThenBlockingWait",
+			"System.Threading.Tasks.Task.InternalWaitCore", "own:A.B"}, pool), []Fold{{5, 3, "pool"}}},
+		{"awaits", []string{
+			"own:A.C", "System.Threading.ExecutionContext.RunInternal",
+			"System.Runtime.CompilerServices.AsyncTaskMethodBuilder`1+AsyncStateMachineBox`1.MoveNext",
+			"System.Threading.Tasks.AwaitTaskContinuation.RunOrScheduleAction",
+			"System.Threading.Tasks.Task.RunContinuations", "System.Threading.Tasks.Task`1.TrySetResult", "own:A.B",
+		}, []Fold{{1, 5, "tasks"}}},
+		{"another's namespace", []string{
+			"own:A.B", "own:Microsoft.AspNetCore.X", "own:Microsoft.AspNetCore.Y", "own:Microsoft.AspNetCore.Z",
+		}, nil},
+	} {
+		if got := Folds(framesOf(c.stack)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestFoldPlumbing: stacks of a recording are folded as those of threads are, and weights stay.
+func TestFoldPlumbing(t *testing.T) {
+	b := NewBuilder(Limits{})
+	b.Thread(RecordedThread{OSThreadID: 1})
+	stacks := [][]string{web, web[2:], web[3:], web[4:], web[5:], web[6:], web[11:], web[12:], nil}
+	for i, names := range stacks {
+		var locations []int32
+		for _, f := range framesOf(names) {
+			fn := Function{Kind: f.Kind, Method: f.Method, Display: f.Display, Module: f.Module, Owner: f.Owner}
+			locations = append(locations, b.Location(Location{Function: b.Function(fn)}))
+		}
+		b.Add(Sample{Node: b.Stack(locations), Weight: 1 << i})
+	}
+	r := b.Recording()
+	folded := r.FoldPlumbing()
+	if len(folded.Samples) != len(stacks) || folded.Weight(CPU) != r.Weight(CPU) {
+		t.Fatalf("%d samples of %d", len(folded.Samples), folded.Weight(CPU))
+	}
+	for i, names := range stacks {
+		frames := framesOf(names)
+		var want, got []string
+		folds := Folds(frames)
+		for k := 0; k < len(frames); k++ {
+			if len(folds) > 0 && folds[0].First == k {
+				want = append(want, "["+folds[0].Parts+"]")
+				k += folds[0].Frames - 1
+				folds = folds[1:]
+				continue
+			}
+			want = append(want, frames[k].Display)
+		}
+		for l := range folded.Stack(folded.Samples[i].Node) {
+			got = append(got, folded.Functions[l.Function].Display)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q\nbecomes %q\nwant %q", names, got, want)
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package record_test
+
+import (
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+	"clrsnap/record"
+)
+
+// TestIdleSamples: samples of threads that have nothing to do are told from those of the others.
+func TestIdleSamples(t *testing.T) {
+	a := testenv.Start(t, "idle", testenv.Options{Args: []string{"--threads", "2", "--pool", "2", "--resting"}})
+	r := livetest.Recorded(t, livetest.Open(t, a, clrsnap.Options{}), record.Options{
+		Modes: []profile.Mode{profile.Wall}, Duration: time.Second,
+	})
+	spent := map[profile.Idle]time.Duration{}
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		idle := r.Idle(x)
+		spent[idle] += time.Duration(x.Weight)
+		for l := range r.Stack(x.Node) {
+			if r.Functions[l.Function].Module == "idle" && idle != "" {
+				t.Errorf("a sample of %+v is called idle as %q", r.Threads[x.Thread], idle)
+				break
+			}
+		}
+	}
+	for idle, threads := range map[profile.Idle]time.Duration{
+		"": 3 + 2 + 2 + 3, profile.IdleWorker: 4, profile.IdleTimer: 1, profile.IdleGate: 1, profile.IdleWaiter: 1,
+		profile.IdleSockets: 1, "finalizer": 1,
+	} {
+		if got, want := spent[idle], threads*r.Duration; got < want*8/10 || got > want*12/10 {
+			t.Errorf("%q: %v, want about %v", idle, got, want)
+		}
+	}
+	livetest.EndsWell(t, a)
+}

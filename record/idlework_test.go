@@ -1,0 +1,132 @@
+package record_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+	"clrsnap/profile"
+	"clrsnap/record"
+)
+
+// TestIdleIsNotWork: of a web server, what is left without idle threads has all code of the program and of
+// Kestrel, and no worker that spins, nor a thread of the runtime's that waits. What the runtime does on its
+// own behalf has a name.
+func TestIdleIsNotWork(t *testing.T) {
+	layer.Live(t)
+	for _, b := range testenv.AspNetRuntimes(t) {
+		t.Run(b.Version, func(t *testing.T) {
+			a := testenv.Start(t, "web", testenv.Options{
+				Runtime: b.Runtime, Env: []string{"DOTNET_gcServer=1", "DOTNET_GCgen0size=100000"},
+			})
+			p := livetest.Open(t, a, clrsnap.Options{})
+			end := visit(t, a.Ask("url")[0]+"/orders/17")
+			r := livetest.Recorded(t, p, record.Options{Modes: both, Rate: 199, Duration: 2 * time.Second})
+			end()
+			checkIdleSamples(t, r)
+			checkWork(t, r)
+		})
+	}
+}
+
+// checkIdleSamples requires that each sample of a pool worker without a piece of work is idle, and no other.
+func checkIdleSamples(t *testing.T, r *profile.Recording) {
+	t.Helper()
+	spinning, compiling, inlined := 0, 0, 0
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		methods, jit := []string{}, false
+		for l := range r.Stack(x.Node) {
+			f := &r.Functions[l.Function]
+			if jit = jit || f.Module == "libclrjit.so"; f.Kind == profile.Managed {
+				methods = append(methods, f.Method)
+			}
+		}
+		worker := slices.Index(methods, "System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart")
+		if x.Incomplete || worker < 0 {
+			continue
+		}
+		atWork := slices.ContainsFunc(methods[:worker], func(m string) bool {
+			return strings.HasPrefix(m, "System.Threading.ThreadPoolWorkQueue.Dispatch")
+		})
+		switch idle := r.Idle(x); {
+		case idle != "" && (idle != profile.IdleWorker || atWork):
+			t.Errorf("%q: %v\n%s", idle, x.State, strings.Join(methods, "\n"))
+		case jit:
+			compiling++
+		case idle != "" && x.State == profile.Running:
+			spinning++
+			if worker == 0 {
+				inlined++
+			}
+		case idle == "" && worker == 0 && x.State == profile.Running:
+			t.Errorf("a worker that does nothing is not idle")
+		}
+	}
+	t.Logf("%d samples of workers that spin, of %d with all of it inlined; %d of workers whose code is compiled",
+		spinning, inlined, compiling)
+	if spinning == 0 {
+		t.Error("no worker spins, but they do so between two requests")
+	}
+}
+
+// checkWork looks at what tables are made of.
+func checkWork(t *testing.T, r *profile.Recording) {
+	t.Helper()
+	work := r.Select(profile.Selection{Working: true, Roles: true})
+	has := func(r *profile.Recording, m profile.Mode, name string) (weight int64) {
+		for _, f := range r.Totals(m).Functions {
+			if r.Functions[f.Function].Display == name {
+				weight += f.Total.All().Weight
+			}
+		}
+		return weight
+	}
+	for _, m := range r.SampledModes() {
+		idle := int64(0)
+		for _, k := range r.IdleTotals(m) {
+			idle += k.Total.All().Weight
+		}
+		if got, want := work.Weight(m), r.Weight(m)-idle; got != want || idle == 0 {
+			t.Errorf("%v: %d are left of %d without %d", m, got, r.Weight(m), idle)
+		}
+		for _, name := range []string{"Web.Orders.Price", "Common.App.WaitForEnd"} {
+			if got, want := has(work, m, name), has(r, m, name); got != want {
+				t.Errorf("%v: %s has %d of %d", m, name, got, want)
+			}
+		}
+	}
+	for i := range work.Samples {
+		x := &work.Samples[i]
+		role := work.Threads[x.Thread].Role
+		if waits := framesOf(work, x, "System.Threading.LowLevelLifoSemaphore.Wait"); waits > 0 && !x.Incomplete &&
+			work.Function(x.Node).Display != "[JIT]" {
+			t.Errorf("an idle worker is still there")
+		}
+		if !x.Mode.OfEvents() && (role == "GC" || role == "Tiered compilation") {
+			first := ""
+			for l := range work.Stack(x.Node) {
+				first = work.Functions[l.Function].Display
+			}
+			if want := map[string]string{"GC": "[GC]", "Tiered compilation": "[tiered compilation]"}[role]; first != want {
+				t.Errorf("%s begins with %q", role, first)
+			}
+		}
+		if x.Mode == profile.Wall && role == "GC" && x.State == profile.Waiting {
+			t.Error("a thread of the garbage collector that waits is not idle")
+		}
+	}
+	t.Logf("CPU time: [GC] %v, [JIT] %v, [tiered compilation] %v", time.Duration(has(work, profile.CPU, "[GC]")),
+		time.Duration(has(work, profile.CPU, "[JIT]")), time.Duration(has(work, profile.CPU, "[tiered compilation]")))
+	if has(work, profile.CPU, "[tiered compilation]") == 0 {
+		t.Error("no tiered compilation, but the program has just started")
+	}
+	if has(work, profile.CPU, "[libclrjit.so]") > 0 {
+		t.Error("the JIT compiler has no name")
+	}
+}

@@ -1,0 +1,51 @@
+package record_test
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/events"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+	"clrsnap/profile"
+	"clrsnap/record"
+)
+
+// TestRecordLiving: compiled expressions and their like, which live as long as the program, have their
+// names and complete stacks, although the machine is so busy that samples are read late.
+func TestRecordLiving(t *testing.T) {
+	layer.Each(t)
+	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+		for name, living := range map[string]string{"one": "1", "many": "300"} {
+			t.Run(name, func(t *testing.T) { testLiving(t, runtime, living) })
+		}
+	})
+}
+
+func testLiving(t *testing.T, on, living string) {
+	a := testenv.Start(t, "living", testenv.Options{Runtime: on, Args: []string{"--living", living}})
+	p := livetest.Open(t, a, clrsnap.Options{})
+	livetest.StartBusy(t, 2*runtime.NumCPU())
+	for _, o := range []record.Options{
+		{Modes: []profile.Mode{profile.CPU, profile.Wall}},
+		{
+			Modes:  []profile.Mode{profile.CPU, profile.Wall},
+			Events: events.Options{Monitor: events.MonitorAll, RingBytes: 4 << 20},
+		},
+	} {
+		o.Duration = 3 * time.Second
+		r := livetest.Recorded(t, p, o)
+		for _, m := range r.Modes {
+			t.Log(livetest.StatsLine(t, r, m.Mode))
+		}
+		m := livetest.CheckMarks(t, r)
+		t.Logf("%d frames of %d methods", m.Live, len(m.Methods))
+		if m.Live == 0 {
+			t.Errorf("no method that lives was seen\n%s", livetest.Top(t, r))
+		}
+	}
+	livetest.EndsWell(t, a)
+}

@@ -1,0 +1,300 @@
+package record
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"clrsnap/internal/agent"
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/session"
+	"clrsnap/internal/target"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// The runtime says who holds a lock when a wait begins, and how long the wait was when it is over.
+// What the holder is doing it does not say. So the agent shows which waits are going on, and the
+// recorder looks at the holders of those that last: it copies the holder's stack and the lock at the
+// same moment. The lock itself says whether the thread held it then. Of a wait that was over before
+// there was a look, the holder's thread is all that is known.
+
+// How often holders are looked at.
+const (
+	shortestWait = time.Millisecond      // waits that may end any moment are left alone
+	lookEvery    = 10 * time.Millisecond // between two looks in a process, on average
+	looksSaved   = 8                     // looks that may follow each other at once
+	lookAgain    = 20 * time.Millisecond // between two looks at the holder of one lock
+	lookPart     = 8                     // the same, of a wait that lasts: this part of it
+	lookLatest   = time.Second           // the same, at most
+)
+
+// Bounds of what is remembered of the locks of a process.
+const (
+	maxHeldLocks = 1 << 10
+	maxLooks     = 64 // at the holder of one lock: the latest ones
+)
+
+// holders are the looks at threads that hold locks.
+type holders struct {
+	waits  []agent.Wait
+	of     map[uint64]*heldLock // by the lock's id
+	budget time.Duration        // up to when looks are used up: see looksSaved
+}
+
+// heldLock is a lock that is waited for.
+type heldLock struct {
+	due   time.Duration // when to look at its holder again
+	looks []holderLook  // the oldest first
+}
+
+// holderLook is a look at the holder of a lock. The lock was held at some moment from begin to end.
+type holderLook struct {
+	begin, end time.Duration
+	method     profile.Function // of kind Event
+	thread     *recordedThread
+	node       int32
+	incomplete bool
+	kept       bool // in Recording.Holds
+}
+
+// within reports whether the moment of the look lies in a wait.
+func (l *holderLook) within(begin, end time.Duration) bool { return l.begin >= begin && l.end <= end }
+
+// lookAtHolders looks at the holders of the locks that are waited for now.
+func (np *notifiedProcess) lookAtHolders() {
+	if h := &np.holds; np.e.has(profile.Contention) {
+		h.waits = np.link.Waits(h.waits[:0])
+		slices.SortFunc(h.waits, func(a, b agent.Wait) int { return cmp.Compare(a.Since, b.Since) })
+		for i := range h.waits {
+			now := live.Monotonic()
+			if h.budget = max(h.budget, now-looksSaved*lookEvery); now < h.budget+lookEvery {
+				return
+			}
+			np.lookAtHolder(&h.waits[i], now)
+		}
+	}
+}
+
+// lookAtHolder looks at the holder of the lock that a thread waits for, if it is time to. w can be
+// anything: the target's memory has it.
+func (np *notifiedProcess) lookAtHolder(w *agent.Wait, now time.Duration) {
+	h := &np.holds
+	since := time.Duration(w.Since)
+	lock := h.of[w.Lock]
+	if since < np.e.r.start-time.Hour || now-since < shortestWait || lock != nil && now < lock.due {
+		return
+	}
+	if lock == nil {
+		if len(h.of) >= maxHeldLocks || h.of == nil {
+			h.of = map[uint64]*heldLock{}
+		}
+		lock = &heldLock{}
+		h.of[w.Lock] = lock
+	}
+	h.budget += lookEvery
+	lock.due = now + min(max(lookAgain, (now-since)/lookPart), lookLatest)
+	waiter := np.rp.thread(np.rp.hostThread(int(w.OSID)), "")
+	if !waiter.chosen {
+		return
+	}
+	t, begin, r, ok := np.captureHolder(w)
+	if !ok {
+		return
+	}
+	look := holderLook{
+		begin: begin, end: live.Monotonic(), method: np.holding(np.rp.frames.stack), thread: t,
+		node: np.e.r.b.Stack(np.rp.frames.stack), incomplete: !r.Complete,
+	}
+	if look.method.Display == "" {
+		return
+	}
+	if len(lock.looks) == maxLooks {
+		lock.looks = slices.Delete(lock.looks, 0, 1)
+	}
+	lock.looks = append(lock.looks, look)
+}
+
+// captureHolder walks the stack of the thread that holds a lock. false: no thread does, or it has let
+// go before its stack was copied. begin is a time before the copy.
+func (np *notifiedProcess) captureHolder(w *agent.Wait) (
+	t *recordedThread, begin time.Duration, r walk.Result, ok bool,
+) {
+	rp := np.rp
+	class, ok := rp.p.LockedClass(agent.LockedClass(w.Class))
+	if !ok {
+		return nil, 0, r, false
+	}
+	where, object := target.Range{Addr: arch.Addr(w.Lock), Len: thread.LockLen}, rp.p.IsLock(class)
+	if object {
+		where.Addr = arch.Addr(w.Object)
+	}
+	var b [thread.LockLen]byte
+	if rp.p.Live.ReadMemory(b[:], where.Addr) != nil {
+		return nil, 0, r, false
+	}
+	owner := thread.LockOwner(b[:], object)
+	if owner == 0 {
+		return nil, 0, r, false
+	}
+	if t = rp.thread(rp.hostThread(owner), ""); t.ended || t.info.ID == 0 {
+		return nil, 0, r, false
+	}
+	rp.frames.begin()
+	s := session.Suspension{
+		Process: rp.p, Thread: t.info, Capture: &rp.p.Capture, Also: []target.Range{where},
+	}
+	begin = live.Monotonic()
+	walked := func() walk.Result { return rp.frames.walk(&s, live.Monotonic()) }
+	if r, ok = s.WalkBlocked(walked); !ok {
+		var err error
+		if r, err = s.StopAndWalk(walked); err != nil {
+			return nil, 0, r, false
+		}
+	}
+	copied, there := s.Copied(where)
+	if object && rp.p.Runtime.Threads.LockID(where.Addr, class) != w.Lock {
+		there = false // it is somewhere else by now
+	}
+	return t, begin, r, there && thread.LockOwner(copied, object) == owner
+}
+
+// holding is the leaf of waits whose holder has this stack: the method of the program's own code that
+// is nearest to the leaf, or else the nearest managed one.
+func (np *notifiedProcess) holding(stack []int32) profile.Function {
+	var first *profile.Function
+	for _, l := range stack {
+		_, f := np.e.r.b.At(l)
+		if f.Kind != profile.Managed || f.Method == "" {
+			continue
+		}
+		if f.Origin() == profile.OfUser {
+			return heldBy(f.Display, f.Short)
+		}
+		if first == nil {
+			first = &f
+		}
+	}
+	if first == nil {
+		return profile.Function{}
+	}
+	return heldBy(first.Display, first.Short)
+}
+
+// keep puts a look into the recording. since is when the wait began that it lies in.
+func (l *holderLook) keep(r *recorder, lock int32, waiter *recordedThread, since time.Duration) {
+	if l.kept {
+		return
+	}
+	l.kept = true
+	r.b.Hold(profile.Hold{
+		At: max(l.begin-r.start, 0), Waited: l.begin - since, Lock: lock, Holder: r.b.Function(l.method),
+		Waiter: waiter.sampled(), Thread: l.thread.sampled(), Node: l.node, Incomplete: l.incomplete,
+	})
+}
+
+func heldBy(display, short string) profile.Function {
+	const held = "held by "
+	return profile.Function{Kind: profile.Event, Display: held + display, Short: held + short}
+}
+
+// contended adds the sample of a wait for a lock: its leaf says who held the lock, and the leaf's caller
+// which lock it was.
+func (np *notifiedProcess) contended(n *notification) {
+	np.arrived[profile.Contention]++
+	t := np.thread(n)
+	if !t.chosen {
+		return
+	}
+	whole := np.rp.frames.notified(n)
+	b := np.e.r.b
+	lock := b.Function(np.lockName(n.Lock, arch.Addr(n.Class)))
+	stack := append([]int32{b.Location(profile.Location{Function: lock})}, np.rp.frames.stack...)
+	np.sample(n.At, t, profile.Contention, float64(n.Waited), 1, np.holder(n, lock, t), stack, whole)
+}
+
+// holder is the leaf of a wait of a thread for a lock: the method that most looks at the holder during the
+// wait have found, the first of equal ones. Without a look it is the thread that held the lock when the
+// wait began. A look is kept once a wait is reported that it lies in: only then is it sure that somebody
+// waited.
+func (np *notifiedProcess) holder(n *notification, lock int32, waiter *recordedThread) profile.Function {
+	var most profile.Function
+	if held := np.holds.of[n.Lock]; held != nil {
+		count := map[profile.Function]int{}
+		for i := range held.looks {
+			l := &held.looks[i]
+			if !l.within(n.At-n.Waited, n.At) {
+				continue
+			}
+			if count[l.method]++; count[l.method] > count[most] {
+				most = l.method
+			}
+			l.keep(np.e.r, lock, waiter, n.At-n.Waited)
+		}
+	}
+	if most.Display != "" {
+		return most
+	}
+	const unseen = " (code not seen)"
+	if n.Owner == 0 {
+		return heldBy("an unknown thread", "an unknown thread")
+	}
+	who := collective(np.rp.thread(np.rp.hostThread(n.Owner), "").info) + unseen
+	return heldBy(who, who)
+}
+
+// lockNames are what locks are called. Several of one type have numbers.
+type lockNames struct {
+	of    map[lockKey]profile.Function
+	types map[profile.Function]int // how many locks have the name without a number
+}
+
+type lockKey struct {
+	pid       int
+	id, class uint64
+}
+
+// How many locks have names of their own.
+const (
+	maxLockNames = 1 << 12
+	maxOfType    = 64
+)
+
+// lockName is the event that stands for a lock.
+func (np *notifiedProcess) lockName(id uint64, class arch.Addr) profile.Function {
+	names := &np.e.locks
+	key := lockKey{np.pid, id, uint64(class)}
+	if f, ok := names.of[key]; ok {
+		return f
+	}
+	f := np.lockType(class)
+	if names.of == nil {
+		names.of, names.types = map[lockKey]profile.Function{}, map[profile.Function]int{}
+	}
+	n, full := names.types[f]+1, len(names.of) >= maxLockNames
+	plain := f
+	switch {
+	case full || n > maxOfType:
+		f.Display, f.Short = f.Display+" (others)", f.Short+" (others)"
+	case n > 1:
+		number := fmt.Sprintf(" #%d", n)
+		f.Display, f.Short = f.Display+number, f.Short+number
+	}
+	if !full {
+		names.types[plain], names.of[key] = n, f
+	}
+	return f
+}
+
+// lockType is the name of a lock of a class.
+func (np *notifiedProcess) lockType(class arch.Addr) profile.Function {
+	if c, err := np.rp.p.Class(class); err == nil {
+		return profile.Function{
+			Kind: profile.Event, Display: "lock " + c.Display, Short: "lock " + c.Short, Module: c.Assembly,
+		}
+	}
+	return eventFunction("lock of an unknown type")
+}

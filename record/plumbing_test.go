@@ -1,0 +1,138 @@
+package record_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+	"clrsnap/profile"
+	"clrsnap/record"
+	"clrsnap/report"
+)
+
+// TestPlumbingOfWeb: between a thread of the pool and the code of a web service there are many frames
+// of Kestrel and ASP.NET Core, which are one line, and one frame of a folded recording. After an await
+// there is none of them. Recordings and JSON have all.
+func TestPlumbingOfWeb(t *testing.T) {
+	layer.Live(t)
+	for _, b := range testenv.AspNetRuntimes(t) {
+		t.Run(b.Version, func(t *testing.T) {
+			a := testenv.Start(t, "web", testenv.Options{Runtime: b.Runtime})
+			p := livetest.Open(t, a, clrsnap.Options{})
+			url := a.Ask("url")[0]
+			holdRequests(t, url+"/held", url+"/held/17")
+			var snap *profile.Snapshot
+			livetest.Await(t, "requests that are held", func() bool {
+				var err error
+				if snap, err = p.SnapshotAll(context.Background(), nil); err != nil {
+					t.Fatal(err)
+				}
+				return len(held(snap)) == 2
+			})
+			for _, th := range held(snap) {
+				checkHeld(t, &th)
+			}
+			r := livetest.Recorded(t, p, record.Options{
+				Modes: []profile.Mode{profile.Wall}, Rate: 19, Duration: time.Second,
+			})
+			checkFolded(t, r)
+		})
+	}
+}
+
+// holdRequests asks for what is answered at the end of the program.
+func holdRequests(t *testing.T, urls ...string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	for _, url := range urls {
+		rq, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if r, err := http.DefaultClient.Do(rq); err == nil {
+				r.Body.Close()
+			}
+		}()
+	}
+}
+
+const holds = "Web.Orders.Hold"
+
+// held are the threads whose requests are held.
+func held(s *profile.Snapshot) []profile.Thread {
+	var out []profile.Thread
+	for _, th := range s.Threads {
+		if slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return f.Method == holds }) {
+			out = append(out, th)
+		}
+	}
+	return out
+}
+
+// checkHeld looks at the text of a thread.
+func checkHeld(t *testing.T, th *profile.Thread) {
+	t.Helper()
+	var b strings.Builder
+	if err := report.Text(&b, &profile.Snapshot{Threads: []profile.Thread{*th}}, report.TextOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	isLater := func(f profile.Frame) bool { return strings.Contains(f.Method, "<HoldLater>") }
+	later := slices.ContainsFunc(th.Frames, isLater)
+	want := "[pool → Kestrel → ASP.NET: "
+	if later {
+		want = "[pool → tasks: "
+	}
+	at := strings.Index(text, want)
+	if own := strings.Index(text, holds+"("); own < 0 || at < own || !strings.Contains(text[:own], "Monitor.Wait") {
+		t.Errorf("no %q after %s and its wait:\n%s", want, holds, text)
+	}
+	for _, none := range []string{"ThreadPoolWorkQueue", "Microsoft.AspNetCore.", "AsyncMethodBuilder"} {
+		if strings.Contains(text, none) {
+			t.Errorf("%s is shown:\n%s", none, text)
+		}
+	}
+	for _, f := range profile.Folds(th.Frames) {
+		if !later && strings.HasSuffix(f.Parts, "ASP.NET") && f.Frames < 8 {
+			t.Errorf("only %d frames lead through %s", f.Frames, f.Parts)
+		}
+	}
+}
+
+// checkFolded compares a recording with what is folded of it.
+func checkFolded(t *testing.T, r *profile.Recording) {
+	t.Helper()
+	count := func(r *profile.Recording, name string) (n int) {
+		for i := range r.Samples {
+			if framesOf(r, &r.Samples[i], holds) == 0 {
+				continue
+			}
+			for l := range r.Stack(r.Samples[i].Node) {
+				if strings.Contains(r.Functions[l.Function].Display, name) {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	folded := r.FoldPlumbing()
+	if folded.Weight(profile.Wall) != r.Weight(profile.Wall) {
+		t.Errorf("it stands for %d ns, folded for %d", r.Weight(profile.Wall), folded.Weight(profile.Wall))
+	}
+	for _, all := range []string{"Microsoft.AspNetCore.Server.Kestrel.", "ThreadPoolWorkQueue.Dispatch"} {
+		if n, left := count(r, all), count(folded, all); n == 0 || left != 0 {
+			t.Errorf("%d frames of %s, %d when folded", n, all, left)
+		}
+	}
+	if count(folded, "[pool → Kestrel → ASP.NET]") == 0 || count(folded, "[pool → tasks]") == 0 {
+		t.Error("what is folded has no frame")
+	}
+}

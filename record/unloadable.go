@@ -1,0 +1,287 @@
+package record
+
+import (
+	"hash/maphash"
+	"strings"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/session"
+	"clrsnap/internal/target"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// Code that can be unloaded (DynamicMethod, Expression.Compile, collectible assemblies) is named
+// later than it was sampled, and other code may have got its place in between. A name is given if
+// it is proved that this has not happened:
+//
+//   - the same code was there before the moment of the stack: a walk has met it, or a survey;
+//   - or nothing has been unloaded since that moment;
+//   - or that moment is so short ago that there was no time for it (trustFor).
+//
+// In any case the code must still be there after its name was read.
+
+// looseName is what was found for a frame in code that can be unloaded.
+type looseName struct {
+	location      int32
+	start, method arch.Addr // of the method's code, and its MethodDesc
+	name          nameSum   // 0: the name could not be read
+	read          time.Duration
+	proved        bool
+	from          time.Duration // since when it is proved
+}
+
+// claim is a frame whose name is to be proved.
+type claim struct {
+	frame int // in frameTable.stack
+	key   frameKey
+}
+
+// sight is the same code at all times that it was looked at between two.
+type sight struct {
+	method   arch.Addr
+	name     nameSum
+	from, to time.Duration
+}
+
+// nameSum stands for a name, with what tells methods of the same name apart.
+type nameSum uint64
+
+var nameSeed = maphash.MakeSeed()
+
+func sumOf(n *profile.Frame) nameSum {
+	var h maphash.Hash
+	h.SetSeed(nameSeed)
+	for _, s := range []string{n.Method, strings.TrimSuffix(n.Display, " [filter]"), n.Signature, n.Module} {
+		h.WriteString(s)
+		h.WriteByte(0)
+	}
+	return max(1, nameSum(h.Sum64()))
+}
+
+// trustFor is how long code that a thread was seen in cannot be replaced. Before other code takes
+// its place the thread must return, the garbage must be collected (twice for a dynamic method), finalizers
+// must run, and another method must be made and compiled. In a program with a small heap that does nothing
+// else this was seen to happen within 5 ms.
+const trustFor = time.Millisecond
+
+// maxSights bounds the entries of frameTable.seen.
+const maxSights = 1 << 15
+
+// claimed returns the location of a frame in code that can be unloaded. If it is not proved for this
+// moment, prove will do that, or put another one in its place. A moment after the name was read needs
+// another reading.
+func (f *frameTable) claimed(fr *walk.Frame, key frameKey) int32 {
+	n, ok := f.loose[key]
+	if !ok || n.start != fr.Code.MethodStart || n.method != fr.Code.MethodDesc || f.taken > n.read {
+		l, sum, err := f.resolve(fr)
+		if err != nil {
+			sum = 0
+		}
+		n = looseName{
+			location: l, start: fr.Code.MethodStart, method: fr.Code.MethodDesc, name: sum, read: live.Monotonic(),
+		}
+		f.loose[key] = n
+	}
+	if !n.proved || f.taken < n.from {
+		f.unproven = append(f.unproven, claim{len(f.stack), key})
+	}
+	return n.location
+}
+
+// prove replaces the names of code that may not be those of the moment of the stack. The stack is as
+// complete as before: only a name is missing.
+func (f *frameTable) prove() {
+	if len(f.unproven) == 0 {
+		return
+	}
+	f.p.Engine.Cache.Invalidate()
+	f.p.Runtime.Begin()
+	now := live.Monotonic()
+	unknown := false
+	for _, c := range f.unproven {
+		n := f.loose[c.key]
+		code, err := f.p.Engine.Code(c.key.ip, n.method)
+		switch {
+		case err == nil && (code.MethodStart != n.start || code.MethodDesc != n.method):
+			f.stack[c.frame] = f.unnamed(profile.UnloadedCode)
+			delete(f.loose, c.key)
+		case err == nil && n.name != 0 && f.proved(&n, now):
+			f.loose[c.key] = n
+		default:
+			f.stack[c.frame] = f.unnamed(profile.UnknownCode)
+			unknown = true
+		}
+	}
+	if unknown {
+		f.unknown++
+	}
+}
+
+// proved reports whether a name that was read before now, of code that is still there, is that of
+// the moment of the stack, and remembers the code.
+func (f *frameTable) proved(n *looseName, now time.Duration) bool {
+	is := sight{n.method, n.name, now, now}
+	was, known := f.seen[n.start]
+	if known = known && was.method == is.method && was.name == is.name; known {
+		is.from = was.from
+	} else {
+		f.news = now
+	}
+	proved := is.from <= f.taken
+	if !proved && (now-f.taken <= trustFor || f.unloads.noneSince(f.taken)) {
+		proved, is.from = true, f.taken
+	}
+	if len(f.seen) < maxSights || known {
+		f.seen[n.start] = is
+	}
+	if proved {
+		n.proved, n.from = true, is.from
+	}
+	return proved
+}
+
+// unnamed stands for code whose name is lost, and says why.
+func (f *frameTable) unnamed(why string) int32 {
+	fn := profile.Function{Kind: profile.Managed, Display: why, Short: why}
+	return f.b.Location(profile.Location{Function: f.b.Function(fn)})
+}
+
+// unloads knows since when no code has been unloaded that a thread was in.
+//
+// Code that is on a thread's stack is kept by the garbage collector (GcStackCrawlCallBack in
+// src/coreclr/vm/gcenv.ee.common.cpp). All other code that was in use goes by a finalizer: of
+// DynamicResolver.DestroyScout for dynamic methods, of LoaderAllocatorScout for what belongs to
+// assemblies. So code that a thread was in at some moment is still there if the finalizer thread has not
+// run since that moment, which the kernel tells.
+type unloads struct {
+	p     *session.Process
+	tid   int           // the finalizer thread's; 0: not known yet
+	tried time.Duration // when it was last looked for
+	count target.Proof  // of when it was last looked at; "": nothing is known
+	since time.Duration // when that was first so
+}
+
+// findEvery is how often the finalizer thread is looked for: a program that starts has none yet.
+const findEvery = 100 * time.Millisecond
+
+// look notes how often the finalizer thread has run so far.
+func (u *unloads) look() {
+	if u.tid == 0 && !u.find() {
+		return
+	}
+	if count := u.p.Live.RunCount(u.tid); count != u.count {
+		u.count, u.since = count, live.Monotonic()
+	}
+}
+
+func (u *unloads) find() bool {
+	now := live.Monotonic()
+	if u.tried > 0 && now < u.tried+findEvery {
+		return false
+	}
+	u.tried = now
+	if u.p.Runtime == nil {
+		return false
+	}
+	u.p.Engine.Cache.Invalidate()
+	threads := u.p.Runtime.Threads
+	at := threads.Finalizer()
+	if at == 0 {
+		return false
+	}
+	t, err := threads.Read(at)
+	if err != nil || t.OSID == 0 {
+		return false
+	}
+	tid, ok := u.p.HostTID(t.OSID)
+	if ok {
+		u.tid = tid
+	}
+	return ok
+}
+
+// noneSince reports whether it is certain that no code has been unloaded since a moment when a
+// thread was in it.
+func (u *unloads) noneSince(moment time.Duration) bool {
+	return u.count != "" && u.since <= moment && u.p.Live.NotRunSince(u.tid, u.count)
+}
+
+// survey lists the code that can be unloaded, so that what lives is known before it is sampled. That
+// matters only while finalizers run: otherwise unloads has the better proof.
+type survey struct {
+	next  time.Duration // when to begin the next one
+	began time.Duration // this one
+	took  time.Duration // so far
+	left  []arch.Addr   // starts of methods
+	whole bool          // it has all there are
+}
+
+// How much surveys may take.
+const (
+	surveyEvery = time.Second
+	surveyShare = 100                    // surveys take 1/surveyShare of the time
+	surveySlice = 2 * time.Millisecond   // at once
+	surveyFirst = 250 * time.Millisecond // before the recording begins
+)
+
+// know goes on with the survey for a while, or begins one if it is time.
+func (f *frameTable) know(slice time.Duration) {
+	v := &f.survey
+	begin := live.Monotonic()
+	if f.p.Runtime == nil || len(v.left) == 0 && begin < v.next {
+		return
+	}
+	f.p.Engine.Begin()
+	if len(v.left) == 0 {
+		v.began, v.took = begin, 0
+		v.left, v.whole = f.p.Runtime.Code.Collectible(maxSights)
+	}
+	now := begin
+	for len(v.left) > 0 && now < begin+slice {
+		f.meet(v.left[0])
+		v.left, now = v.left[1:], live.Monotonic()
+	}
+	v.took += now - begin
+	if len(v.left) == 0 {
+		v.next = now + max(surveyEvery, surveyShare*v.took)
+		f.forget()
+	}
+}
+
+// meet remembers the method that starts somewhere.
+func (f *frameTable) meet(start arch.Addr) {
+	code, err := f.p.Runtime.Code.Lookup(start)
+	if err != nil || !code.Kind.Managed() || code.MethodStart != start || !code.Collectible {
+		return
+	}
+	ctx := arch.Context{Machine: f.p.Arch.Machine, IP: start}
+	n, err := f.p.Frame(&walk.Frame{Kind: walk.Managed, Context: &ctx, Code: &code, Exact: true})
+	if err != nil {
+		return
+	}
+	now := live.Monotonic()
+	is := sight{code.MethodDesc, sumOf(&n), now, now}
+	was, known := f.seen[start]
+	if known && was.method == is.method && was.name == is.name {
+		is.from = was.from
+	}
+	if known || len(f.seen) < maxSights {
+		f.seen[start] = is
+	}
+}
+
+// forget drops what neither the survey has met nor a walk since it began. If the survey may lack
+// some, that waits until there is no more room.
+func (f *frameTable) forget() {
+	if !f.survey.whole && len(f.seen) < maxSights {
+		return
+	}
+	for start, s := range f.seen {
+		if s.to < f.survey.began {
+			delete(f.seen, start)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package record_test
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+	"clrsnap/profile"
+	"clrsnap/record"
+)
+
+// TestRecordWeb records a web server on Kestrel under load: its own methods and
+// Kestrel's are there, named, with stacks that reach the base of their threads, and
+// stand for the CPU time that it has used.
+func TestRecordWeb(t *testing.T) {
+	layer.Alone(t)
+	for _, b := range testenv.AspNetRuntimes(t) {
+		t.Run(b.Version, func(t *testing.T) {
+			a := testenv.Start(t, "web", testenv.Options{Runtime: b.Runtime})
+			p := livetest.Open(t, a, clrsnap.Options{})
+			defer visit(t, a.Ask("url")[0]+"/orders/17")()
+			for _, modes := range [][]profile.Mode{{profile.CPU}, both} {
+				before := livetest.StolenCPU(t)
+				r := livetest.Recorded(t, p, record.Options{Modes: modes, Rate: 199, Duration: 2500 * time.Millisecond})
+				checkWeb(t, r, livetest.StolenCPU(t)-before)
+			}
+		})
+	}
+}
+
+// visit asks a server on some connections until the function that it returns is called.
+func visit(t *testing.T, url string) (end func()) {
+	stop := make(chan struct{})
+	var visitors sync.WaitGroup
+	for range 4 {
+		visitors.Go(func() {
+			client := http.Client{Transport: &http.Transport{}, Timeout: livetest.Hang}
+			defer client.CloseIdleConnections()
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				r, err := client.Get(url)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				body, err := io.ReadAll(r.Body)
+				r.Body.Close()
+				if err != nil || r.StatusCode != http.StatusOK || !strings.HasPrefix(string(body), `{"Id":17,`) {
+					t.Errorf("status %s, %q, %v", r.Status, body, err)
+					return
+				}
+			}
+		})
+	}
+	return func() {
+		close(stop)
+		visitors.Wait()
+	}
+}
+
+// webStack is how a request comes to the code that prices orders, leaf first: by a
+// continuation after an await, on a thread of the pool.
+var webStack = []string{
+	"Web.Orders.Price",
+	"Web.Orders+<Load>d__6.MoveNext",
+	"System.Threading.ThreadPoolWorkQueue.Dispatch",
+	"System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart",
+}
+
+// checkWeb compares. stolen is what other machines took away meanwhile.
+func checkWeb(t *testing.T, r *profile.Recording, stolen time.Duration) {
+	t.Helper()
+	priced, kestrel := time.Duration(0), time.Duration(0)
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		if x.Mode != profile.CPU || x.Incomplete {
+			continue
+		}
+		names, ofKestrel := managedStack(t, r, x)
+		if ofKestrel {
+			kestrel += time.Duration(x.Weight)
+		}
+		if framesOf(r, x, webStack[0]) == 0 {
+			continue
+		}
+		priced += time.Duration(x.Weight)
+		if !inOrder(names, webStack) {
+			t.Errorf("%v:\n\t%s\nhas not, in this order,\n\t%s", x.At, strings.Join(names, "\n\t"),
+				strings.Join(webStack, "\n\t"))
+		}
+	}
+	cpu := time.Duration(r.Weight(profile.CPU))
+	t.Logf("%v CPU time of %v, %v in Kestrel, %v in prices, %v in incomplete stacks",
+		cpu, r.Cost.TargetCPU, kestrel, priced, incomplete(r))
+	if priced == 0 || kestrel < cpu/20 || incomplete(r) > cpu/20 ||
+		(cpu-r.Cost.TargetCPU).Abs() > r.Cost.TargetCPU/5+stolen {
+		t.Errorf("samples stand for %v of %v, other machines took %v: "+
+			"%v in prices, %v in Kestrel, %v in incomplete stacks",
+			cpu, r.Cost.TargetCPU, stolen, priced, kestrel, incomplete(r))
+	}
+	if _, ok := r.Mode(profile.Wall); !ok {
+		return
+	}
+	if waits := spentIn(r, profile.Wall, "Common.App.WaitForEnd")[0]; waits < r.Duration/2 || waits > r.Duration*11/10 {
+		t.Errorf("the thread that waits for the end does so for %v of %v", waits, r.Duration)
+	}
+}
+
+// managedStack are the names of a sample's managed frames, leaf first, all of which
+// must have one, and whether a frame is Kestrel's.
+func managedStack(t *testing.T, r *profile.Recording, x *profile.Sample) (names []string, kestrel bool) {
+	t.Helper()
+	for l := range r.Stack(x.Node) {
+		f := &r.Functions[l.Function]
+		if f.Kind != profile.Managed {
+			continue
+		}
+		if f.Method == "" {
+			t.Errorf("%v: a frame in %s has no name", x.At, f.Module)
+		}
+		names = append(names, f.Method)
+		kestrel = kestrel || strings.HasPrefix(f.Method, "Microsoft.AspNetCore.Server.Kestrel.")
+	}
+	return names, kestrel
+}
+
+// inOrder reports whether all has those names in this order, others in between.
+func inOrder(all, wanted []string) bool {
+	for _, w := range wanted {
+		i := slices.Index(all, w)
+		if i < 0 {
+			return false
+		}
+		all = all[i+1:]
+	}
+	return true
+}

@@ -1,0 +1,64 @@
+package report
+
+import (
+	"fmt"
+	"io"
+
+	"clrsnap/internal/display"
+)
+
+// Verdict says what a check means for stacks and recordings.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Fine     Verdict = iota
+	Degraded         // something will be missing, or cost more
+	Blocking         // no stacks can be taken
+)
+
+// Check is the outcome of one check.
+type Check struct {
+	Name    string // what was looked at
+	Verdict Verdict
+	Detail  string // what was found
+	Remedy  string // what to do; empty: nothing
+}
+
+// Section has the checks of one thing.
+type Section struct {
+	Title  string // such as "process 4242"
+	Checks []Check
+}
+
+// verdictMarks are the words for verdicts, as wide as each other, and their colours.
+var verdictMarks = [...]cell{
+	Fine: {"ok     ", green}, Degraded: {"warning", yellow}, Blocking: {"NOT OK ", red},
+}
+
+// Checks writes checks for people, one a line, and below each what to do. Of the options,
+// Width has no effect.
+func Checks(w io.Writer, sections []Section, o TableOptions) error {
+	p := newTable(w, o.Color, 0)
+	names := 0
+	for i := range sections {
+		for _, c := range sections[i].Checks {
+			names = max(names, len(c.Name))
+		}
+	}
+	for i := range sections {
+		if i > 0 {
+			p.end()
+		}
+		p.text(display.Clean(sections[i].Title) + ":\n")
+		for _, c := range sections[i].Checks {
+			mark := verdictMarks[c.Verdict]
+			p.paint(mark.style, mark.text)
+			p.text(fmt.Sprintf("  %-*s  %s\n", names, c.Name, display.OneLine(c.Detail)))
+			if c.Remedy != "" {
+				p.text(fmt.Sprintf("%*s  → %s\n", len(mark.text)+2+names, "", display.OneLine(c.Remedy)))
+			}
+		}
+	}
+	return p.w.Flush()
+}

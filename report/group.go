@@ -1,0 +1,120 @@
+package report
+
+import (
+	"strconv"
+
+	"clrsnap/profile"
+)
+
+// Grouping says when threads with equal stacks share one entry of the text.
+type Grouping uint8
+
+// The groupings.
+const (
+	// GroupAuto shows a stack once if four or more threads have it. Its place is
+	// that of the first of these threads.
+	GroupAuto Grouping = iota
+	// GroupAlways shows every stack once, the one that most threads have first.
+	GroupAlways
+	// GroupNever shows each thread by itself.
+	GroupNever
+)
+
+// autoGroup is from how many threads on GroupAuto shows a stack once. Two or three
+// are quickly read, and their own headers say more.
+const autoGroup = 4
+
+// Group is the threads that have the same stack.
+type Group []*profile.Thread
+
+// GroupThreads groups threads with equal stacks, in the order of the first thread of
+// each group. Two stacks are equal if they have the same methods of the same modules.
+// Where in a method a thread is does not matter. Frames without a name are compared
+// by their offset in the module, because otherwise different stacks would look
+// equal. A stack that is incomplete or empty, or that of a thread that crashed, is
+// equal to no other.
+func GroupThreads(threads []*profile.Thread) []Group {
+	return groupThreads(threads, func([]profile.Frame) []profile.Fold { return nil }, false)
+}
+
+// groupThreads is GroupThreads for stacks that are folded: runs of plumbing are equal if they lead
+// through the same parts. byLine: the same methods at different source lines are not equal.
+func groupThreads(threads []*profile.Thread, folds func([]profile.Frame) []profile.Fold, byLine bool) []Group {
+	var groups []Group
+	byStack := map[string]int{}
+	var key []byte
+	for _, t := range threads {
+		if !t.Complete || t.Crashed || len(t.Frames) == 0 {
+			groups = append(groups, Group{t})
+			continue
+		}
+		key = key[:0]
+		folded := folds(t.Frames)
+		for i := 0; i < len(t.Frames); i++ {
+			if len(folded) > 0 && folded[0].First == i {
+				key = append(append(append(key, "\x00\x00"...), folded[0].Parts...), 1)
+				i += folded[0].Frames - 1
+				folded = folded[1:]
+				continue
+			}
+			key = identify(key, &t.Frames[i])
+			if l := t.Frames[i].Line; byLine && l != nil {
+				key = strconv.AppendInt(append(append(key, l.File...), 0), int64(l.Line), 10)
+			}
+		}
+		i, ok := byStack[string(key)]
+		if !ok {
+			byStack[string(key)] = len(groups)
+			groups = append(groups, Group{t})
+			continue
+		}
+		groups[i] = append(groups[i], t)
+	}
+	return groups
+}
+
+// identify appends the key of a frame: equal frames have equal keys.
+func identify(key []byte, f *profile.Frame) []byte {
+	key = append(append(key, f.Module...), 0)
+	key = append(append(key, f.Display...), 0) // unlike Method, it differs between instantiations
+	key = append(key, f.Signature...)
+	if f.Display == "" {
+		key = append(key, hex(f.Offset)...)
+		if f.Module == "" {
+			key = append(key, hex(f.IP)...)
+		}
+	}
+	return append(key, 1)
+}
+
+// repeat is a part of a stack that is repeated: period lines, times times.
+type repeat struct{ period, times int }
+
+const (
+	maxPeriod = 8
+	minSaved  = 4 // lines that folding a recursion must save
+)
+
+// repeatAt finds the recursion that starts at line i. times is 1 if nothing repeats.
+func repeatAt(lines []line, i int) repeat {
+	best := repeat{1, 1}
+	for period := 1; period <= maxPeriod && i+2*period <= len(lines); period++ {
+		n := 1
+		for end := i + period; end+period <= len(lines) && sameLines(lines, i, end, period); end += period {
+			n++
+		}
+		if saved := (n - 1) * period; saved >= minSaved && saved > (best.times-1)*best.period {
+			best = repeat{period, n}
+		}
+	}
+	return best
+}
+
+func sameLines(lines []line, a, b, n int) bool {
+	for k := range n {
+		if !lines[a+k].equal(&lines[b+k]) {
+			return false
+		}
+	}
+	return true
+}

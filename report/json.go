@@ -1,0 +1,221 @@
+package report
+
+import (
+	"io"
+	"strconv"
+	"time"
+
+	"clrsnap/internal/jsonwriter"
+	"clrsnap/profile"
+)
+
+// JSON writes a snapshot as one JSON document and a newline. The schema is stable and
+// described in docs/json.md. It encodes one frame at a time, because a snapshot can
+// have thousands of threads, and a stack hundreds of thousands of frames.
+func JSON(w io.Writer, s *profile.Snapshot) error {
+	c := jsonwriter.New(w)
+	c.Open(jsonSnapshot{
+		Process: jsonProcess{
+			PID: s.Process.PID, Command: s.Process.Command,
+			Runtime: jsonRuntimeOf(&s.Process.Runtime), Core: jsonCoreOf(s.Process.Core),
+		},
+		CapturedAt: s.CapturedAt.UTC().Format(time.RFC3339Nano),
+		Pauses:     jsonPausesOf(s),
+		Unlisted:   s.Unlisted,
+	})
+	c.Text(`,"threads":`)
+	c.List(len(s.Threads), func(i int) {
+		t := &s.Threads[i]
+		c.Open(jsonThreadOf(t))
+		c.Text(`,"frames":`)
+		c.List(len(t.Frames), func(i int) { c.Value(jsonFrameOf(&t.Frames[i])) })
+		c.Text("}")
+	})
+	c.Text("}\n")
+	return c.Flush()
+}
+
+// jsonSnapshot has the fields before the threads, jsonThread those before the frames.
+type jsonSnapshot struct {
+	Process    jsonProcess `json:"process"`
+	CapturedAt string      `json:"capturedAt"`
+	Pauses     *jsonPauses `json:"pauses,omitempty"`
+	Unlisted   int         `json:"unlisted,omitempty"`
+}
+
+type jsonPauses struct {
+	Count int     `json:"count"`
+	P50   float64 `json:"p50Microseconds"`
+	P99   float64 `json:"p99Microseconds"`
+	Max   float64 `json:"maxMicroseconds"`
+
+	Released int `json:"released,omitempty"`
+}
+
+func jsonPausesOf(s *profile.Snapshot) *jsonPauses {
+	p := s.Pauses()
+	if p.Count == 0 && s.Released == 0 {
+		return nil
+	}
+	return &jsonPauses{
+		Released: s.Released, Count: p.Count,
+		P50: microseconds(p.P50), P99: microseconds(p.P99), Max: microseconds(p.Max),
+	}
+}
+
+func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+type jsonProcess struct {
+	PID     int          `json:"pid"`
+	Command string       `json:"command,omitempty"`
+	Runtime *jsonRuntime `json:"runtime,omitempty"`
+	Core    *jsonCore    `json:"core,omitempty"`
+}
+
+type jsonCore struct {
+	Path    string      `json:"path"`
+	Writer  string      `json:"writer,omitempty"`
+	Signal  *jsonSignal `json:"signal,omitempty"`
+	Missing []string    `json:"missing,omitempty"`
+}
+
+type jsonSignal struct {
+	Number  int    `json:"number"`
+	Name    string `json:"name"`
+	Reason  string `json:"reason,omitempty"`
+	Address string `json:"address,omitempty"`
+}
+
+type jsonException struct {
+	Type    string         `json:"type"`
+	Message string         `json:"message,omitempty"`
+	HResult string         `json:"hresult,omitempty"`
+	Inner   *jsonException `json:"inner,omitempty"`
+
+	NoMessage bool `json:"noMessage,omitempty"`
+}
+
+type jsonFailFast struct {
+	Message   string `json:"message,omitempty"`
+	NoMessage bool   `json:"noMessage,omitempty"`
+}
+
+func jsonFailFastOf(f *profile.FailFast) *jsonFailFast {
+	if f == nil {
+		return nil
+	}
+	return &jsonFailFast{Message: f.Message, NoMessage: f.Unknown}
+}
+
+func jsonCoreOf(c *profile.Core) *jsonCore {
+	if c == nil {
+		return nil
+	}
+	out := &jsonCore{Path: c.Path, Writer: c.Writer, Missing: c.Missing}
+	if s := c.Signal; s != nil {
+		out.Signal = &jsonSignal{Number: s.Number, Name: s.Name, Reason: s.Reason}
+		if s.HasAddress {
+			out.Signal.Address = hex(s.Address)
+		}
+	}
+	return out
+}
+
+func jsonExceptionOf(e *profile.ExceptionInfo) *jsonException {
+	if e == nil {
+		return nil
+	}
+	return &jsonException{
+		Type: e.Type, Message: e.Message, NoMessage: e.NoMessage,
+		HResult: hex(uint64(uint32(e.HResult))), Inner: jsonExceptionOf(e.Inner),
+	}
+}
+
+type jsonRuntime struct {
+	Version string `json:"version,omitempty"`
+	Path    string `json:"path,omitempty"`
+	Shape   string `json:"shape,omitempty"`
+}
+
+type jsonThread struct {
+	OSThreadID      int            `json:"osThreadId"`
+	ManagedThreadID int            `json:"managedThreadId,omitempty"`
+	ThreadID        string         `json:"threadId,omitempty"`
+	Name            string         `json:"name,omitempty"`
+	Role            string         `json:"role,omitempty"`
+	State           string         `json:"state,omitempty"`
+	Mode            string         `json:"mode,omitempty"`
+	Idle            profile.Idle   `json:"idle,omitempty"`
+	Pause           float64        `json:"pauseMicroseconds,omitempty"`
+	Crashed         bool           `json:"crashed,omitempty"`
+	Exception       *jsonException `json:"exception,omitempty"`
+	FailFast        *jsonFailFast  `json:"failFast,omitempty"`
+	Complete        bool           `json:"complete"`
+	Error           string         `json:"error,omitempty"`
+}
+
+type jsonFrame struct {
+	Kind       profile.Kind   `json:"kind"`
+	FunctionID string         `json:"functionId,omitempty"`
+	IP         string         `json:"ip"`
+	SP         string         `json:"sp"`
+	Method     string         `json:"method,omitempty"`
+	Display    string         `json:"display,omitempty"`
+	Signature  string         `json:"signature,omitempty"`
+	Module     string         `json:"module,omitempty"`
+	Origin     profile.Origin `json:"origin,omitempty"`
+	Offset     *uint64        `json:"offset,omitempty"`
+	Tier       string         `json:"tier,omitempty"`
+	Nearest    string         `json:"nearest,omitempty"`
+
+	File        string `json:"file,omitempty"`
+	Line        int    `json:"line,omitempty"`
+	Column      int    `json:"column,omitempty"`
+	URL         string `json:"url,omitempty"`
+	Approximate bool   `json:"approximate,omitempty"`
+}
+
+func jsonRuntimeOf(r *profile.Runtime) *jsonRuntime {
+	if *r == (profile.Runtime{}) {
+		return nil
+	}
+	return &jsonRuntime{Version: r.Version, Path: r.Path, Shape: r.Shape}
+}
+
+func jsonThreadOf(t *profile.Thread) jsonThread {
+	return jsonThread{
+		OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, ThreadID: address(t.ThreadID),
+		Name: t.Name, Role: t.Role, State: t.State, Mode: t.Mode, Idle: t.Idle(),
+		Pause:   microseconds(t.Pause),
+		Crashed: t.Crashed, Exception: jsonExceptionOf(t.Exception), FailFast: jsonFailFastOf(t.FailFast),
+		Complete: t.Complete, Error: t.Error,
+	}
+}
+
+func jsonFrameOf(f *profile.Frame) *jsonFrame {
+	out := &jsonFrame{
+		Kind: f.Kind, FunctionID: address(f.FunctionID), IP: hex(f.IP), SP: hex(f.SP),
+		Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module, Tier: f.Tier,
+		Nearest: f.Nearest,
+	}
+	if f.Kind == profile.Managed {
+		out.Origin = f.Origin()
+	}
+	if l := f.Line; l != nil {
+		out.File, out.Line, out.Column, out.URL, out.Approximate = l.File, l.Line, l.Column, l.URL, l.Approximate
+	}
+	if f.Module != "" || f.Display != "" { // else there is no start that the offset counts from
+		out.Offset = &f.Offset
+	}
+	return out
+}
+
+// address returns v as hex does, or "" for 0, which is no address.
+func address(v uint64) string {
+	if v == 0 {
+		return ""
+	}
+	return hex(v)
+}
+
+func hex(v uint64) string { return "0x" + strconv.FormatUint(v, 16) }

@@ -1,0 +1,65 @@
+package report
+
+import (
+	"slices"
+
+	"clrsnap/profile"
+)
+
+// own prints the functions of the program's own code, because they are what its author can change: those
+// with the largest totals, and those with the most in themselves. It prints nothing if there are none, or
+// if there is nothing else.
+func (p *printer) own(r *profile.Recording, t *profile.Totals, o *TopOptions) {
+	own, others := ownFunctions(r, t)
+	if len(own) == 0 || !others {
+		return
+	}
+	rows, left := ownRows(own, o.Rows)
+	c := newAmounts(r, t, o.wide(rateWide), false, "flat %", "cum %")
+	p.numbersHead(c.numbers, "function of your own code")
+	for i := range rows {
+		p.numbersRow(c.numbers, c.rows(estimatesOf(&rows[i])...)...)
+		p.function(&r.Functions[rows[i].Function], c.used)
+	}
+	if left > 0 {
+		p.more(left, [2]string{"function", "functions"}, "--top 0 shows all")
+	}
+	p.end()
+}
+
+// ownFunctions returns the functions of the program's own code. others: other code has samples, too.
+func ownFunctions(r *profile.Recording, t *profile.Totals) (own []profile.FunctionTotal, others bool) {
+	all := t.Functions
+	if t.Mode.OfEvents() {
+		all = methods(r, all)
+	}
+	for i := range all {
+		switch r.Functions[all[i].Function].Origin() {
+		case profile.OfUser:
+			own = append(own, all[i])
+		default:
+			others = true
+		}
+	}
+	return own, others
+}
+
+// ownRows returns half as many functions as a table has rows (0: all), and how many others there are. They
+// are taken from the largest totals and from the largest parts of their own in turn.
+func ownRows(own []profile.FunctionTotal, rows int) (shown []profile.FunctionTotal, left int) {
+	byTotal, _ := hottest(own, &TopOptions{Sort: Cum})
+	bySelf, _ := hottest(own, &TopOptions{Sort: Flat})
+	most := (rows + 1) / 2
+	if rows == 0 || most >= len(own) {
+		return byTotal, 0
+	}
+	chosen := map[int32]bool{}
+	for i := 0; len(chosen) < most; i++ {
+		chosen[byTotal[i].Function] = true
+		if s := &bySelf[i]; len(chosen) < most && s.Self.All().Weight > 0 {
+			chosen[s.Function] = true
+		}
+	}
+	shown = slices.DeleteFunc(byTotal, func(f profile.FunctionTotal) bool { return !chosen[f.Function] })
+	return shown, len(own) - len(shown)
+}

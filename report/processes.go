@@ -1,0 +1,212 @@
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+)
+
+// TableOptions are the options of Processes and Checks. The zero value writes whole
+// lines, without colours.
+type TableOptions struct {
+	Color bool // with ANSI escape sequences for colours
+	Width int  // of the terminal, in columns: longer lines are cut; 0: unlimited
+}
+
+// Process is a .NET process as Processes lists it.
+type Process struct {
+	PID       int
+	User      string
+	Command   string // command line, arguments separated by spaces
+	Program   string // what runs, without its folder; empty: Command stands for it
+	Arguments string // of Program, separated by spaces
+	Threads   int    // 0: not known, nor the next three
+	Age       time.Duration
+	CPU       time.Duration   // that it has used since it started
+	RSS       int64           // bytes
+	Runtime   profile.Runtime // zero: not known
+	Error     string          // why it cannot be opened; empty if it can
+}
+
+// share is how much of a CPU the process has used since it started: 1 is one CPU. The kernel counts
+// both times in ticks of 10 ms.
+func (p *Process) share() (share float64, known bool) {
+	const least = time.Second // before that the ticks are too coarse
+	if p.Threads == 0 || p.Age < least {
+		return 0, false
+	}
+	return p.CPU.Seconds() / p.Age.Seconds(), true
+}
+
+// column is a column of the list of processes.
+type column struct {
+	title  string
+	number bool // right-aligned
+	spare  int  // which column is left out first where there is no room; 0: never
+	text   func(*Process) string
+}
+
+var columns = []column{
+	{"PID", true, 0, func(p *Process) string { return strconv.Itoa(p.PID) }},
+	{"USER", false, 2, func(p *Process) string { return orDash(p.User) }},
+	{"VERSION", false, 0, func(p *Process) string { return orDash(p.Runtime.Version) }},
+	{"SHAPE", false, 1, func(p *Process) string { return orDash(p.Runtime.Shape) }},
+	{"AGE", true, 0, func(p *Process) string { return orUnknown(p, ageText(p.Age)) }},
+	{"CPU", true, 0, cpuText},
+	{"MEMORY", true, 0, func(p *Process) string { return orUnknown(p, display.Weight(profile.Bytes, p.RSS)) }},
+	{"THREADS", true, 3, func(p *Process) string { return orUnknown(p, strconv.Itoa(p.Threads)) }},
+}
+
+const unknown = "-"
+
+func orDash(s string) string { return cmp.Or(display.OneLine(s), unknown) }
+
+func orUnknown(p *Process, s string) string {
+	if p.Threads == 0 {
+		return unknown
+	}
+	return s
+}
+
+func cpuText(p *Process) string {
+	share, known := p.share()
+	if !known {
+		return unknown
+	}
+	return strconv.FormatFloat(100*share, 'f', 1, 64) + " %"
+}
+
+// ageText returns the two largest units of a time: "3d 4h", "2h 5m", "12m 30s", "45s".
+func ageText(d time.Duration) string {
+	const day = 24 * time.Hour
+	days, hours, minutes, seconds := d/day, d%day/time.Hour, d%time.Hour/time.Minute, d%time.Minute/time.Second
+	switch {
+	case days > 0:
+		return fmt.Sprintf("%dd %dh", days, hours)
+	case hours > 0:
+		return fmt.Sprintf("%dh %dm", hours, minutes)
+	case minutes > 0:
+		return fmt.Sprintf("%dm %ds", minutes, seconds)
+	}
+	return fmt.Sprintf("%ds", seconds)
+}
+
+// Processes writes a table of processes for people. The error of a process is on a line
+// of its own below it.
+func Processes(w io.Writer, list []Process, o TableOptions) error {
+	shown, widths := chosenColumns(list, o.Width)
+	p := newTable(w, o.Color, o.Width)
+	p.processLine(bold, shown, widths, func(c *column) string { return c.title }, "PROGRAM")
+	for i := range list {
+		of := &list[i]
+		p.processLine(plain, shown, widths, func(c *column) string { return c.text(of) }, programText(of, o.Width))
+		if of.Error != "" {
+			p.paint(darkRed, fmt.Sprintf("%*s  ✗ %s", widths[0], "", display.OneLine(of.Error)))
+			p.end()
+		}
+	}
+	return p.w.Flush()
+}
+
+// leastProgram is how many terminal columns are left for the program, if possible.
+const leastProgram = 24
+
+// chosenColumns returns the columns that there is room for, and their widths.
+func chosenColumns(list []Process, width int) (shown []column, widths []int) {
+	shown = slices.Clone(columns)
+	used := 0
+	for i := range shown {
+		w := display.Width(shown[i].title)
+		for k := range list {
+			w = max(w, display.Width(shown[i].text(&list[k])))
+		}
+		widths = append(widths, w)
+		used += w + columnGap
+	}
+	for spare := 1; width > 0 && width-used < leastProgram; spare++ {
+		i := slices.IndexFunc(shown, func(c column) bool { return c.spare == spare })
+		if i < 0 {
+			break
+		}
+		used -= widths[i] + columnGap
+		shown, widths = slices.Delete(shown, i, i+1), slices.Delete(widths, i, i+1)
+	}
+	return shown, widths
+}
+
+const columnGap = 2
+
+// processLine prints a line of the table.
+func (p *printer) processLine(st style, shown []column, widths []int, text func(*column) string, program string) {
+	var b strings.Builder
+	for i := range shown {
+		s := text(&shown[i])
+		pad := strings.Repeat(" ", widths[i]-display.Width(s))
+		if shown[i].number {
+			s = pad + s
+		} else {
+			s += pad
+		}
+		b.WriteString(s + strings.Repeat(" ", columnGap))
+	}
+	p.paint(st, display.Clip(b.String()+program, p.o.Width))
+	p.end()
+}
+
+// programText returns what a process runs, and its arguments.
+func programText(p *Process, width int) string {
+	s := p.Command
+	if p.Program != "" {
+		s = p.Program + " " + p.Arguments
+	}
+	if most := 16 * width; width > 0 && len(s) > most {
+		s = s[:most] // a process can claim to have megabytes of arguments
+	}
+	return orDash(s)
+}
+
+type jsonListed struct {
+	PID     int          `json:"pid"`
+	User    string       `json:"user,omitempty"`
+	Command string       `json:"command,omitempty"`
+	Runtime *jsonRuntime `json:"runtime,omitempty"`
+	Error   string       `json:"error,omitempty"`
+
+	Program string   `json:"program,omitempty"`
+	Age     *float64 `json:"ageSeconds,omitempty"`
+	CPU     *float64 `json:"cpuSeconds,omitempty"`
+	RSS     *int64   `json:"rssBytes,omitempty"`
+	Threads int      `json:"threads,omitempty"`
+}
+
+// ProcessesJSON writes processes as one JSON document and a newline. The schema is stable
+// and described in docs/json.md.
+func ProcessesJSON(w io.Writer, list []Process) error {
+	out := struct {
+		Processes []jsonListed `json:"processes"`
+	}{make([]jsonListed, len(list))}
+	for i := range list {
+		p := &list[i]
+		j := jsonListed{PID: p.PID, User: p.User, Command: p.Command, Program: p.Program}
+		if p.Runtime.Shape != "" {
+			j.Runtime = jsonRuntimeOf(&p.Runtime)
+		}
+		if p.Threads > 0 {
+			age, cpu := p.Age.Seconds(), p.CPU.Seconds()
+			j.Age, j.CPU, j.RSS, j.Threads = &age, &cpu, &p.RSS, p.Threads
+		}
+		j.Error = strings.Join(strings.Fields(p.Error), " ")
+		out.Processes[i] = j
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(&out)
+}

@@ -1,0 +1,271 @@
+package report
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+)
+
+// TextOptions are the options of Text. The zero value is the default view, without
+// colours.
+type TextOptions struct {
+	Color bool     // with ANSI escape sequences for colours
+	Width int      // of the terminal, in columns: longer lines lose modules and parameters; 0: unlimited
+	Group Grouping // when equal stacks are shown once
+
+	Managed  bool // show managed frames only
+	Native   bool // show every native frame on a line of its own, with or without a name
+	Plumbing bool // show each frame of .NET's plumbing: without it, runs of them share a line
+	Full     bool // leave nothing out: nothing folded, full native names, any width, ThreadIDs, GC modes
+	Short    bool // show names without namespaces, parameters and modules
+	Tier     bool // show how the code of managed frames was compiled
+	IP       bool // show instruction pointers and offsets
+	ByLine   bool // threads at different source lines have different stacks; else such lines are not shown
+}
+
+// Text writes a snapshot for people. Threads with managed frames come first, then idle ones, then
+// native ones. Stacks are written leaf first.
+func Text(w io.Writer, s *profile.Snapshot, o TextOptions) error {
+	p := &printer{w: bufio.NewWriterSize(w, 64<<10), o: o}
+	p.process(s)
+	threads := make([]*profile.Thread, len(s.Threads))
+	for i := range s.Threads {
+		threads[i] = &s.Threads[i]
+	}
+	slices.SortStableFunc(threads, func(a, b *profile.Thread) int { return cmp.Compare(rank(a), rank(b)) })
+	var hidden []*profile.Thread
+	if o.Managed {
+		threads, hidden = splitManaged(threads)
+	}
+	for _, g := range p.groups(threads) {
+		p.group(g)
+	}
+	if len(hidden) > 0 {
+		what := display.Plural(len(hidden), " thread", " threads")
+		p.list(strconv.Itoa(len(hidden))+what+" without managed frames:", hidden)
+		p.end()
+	}
+	p.summary(s)
+	return p.w.Flush()
+}
+
+// rank puts the thread first that crashed, then those that run the program's own code.
+func rank(t *profile.Thread) int {
+	switch {
+	case t.Crashed:
+		return -1
+	case !t.Complete:
+		return 0
+	case t.Idle() != "" && t.ThreadID != 0:
+		return 1
+	case hasManaged(t):
+		return 0
+	case t.ThreadID != 0:
+		return 1
+	}
+	return 2
+}
+
+func hasManaged(t *profile.Thread) bool {
+	return slices.ContainsFunc(t.Frames, func(f profile.Frame) bool { return f.Kind == profile.Managed })
+}
+
+// splitManaged removes native frames from stacks. It sets aside the threads that have no
+// others, unless their stacks are incomplete or they crashed.
+func splitManaged(threads []*profile.Thread) (show, hide []*profile.Thread) {
+	for _, t := range threads {
+		if !t.Complete || t.Crashed && !hasManaged(t) {
+			show = append(show, t)
+			continue
+		}
+		c := *t
+		c.Frames = nil
+		for i := range t.Frames {
+			if t.Frames[i].Kind == profile.Managed {
+				c.Frames = append(c.Frames, t.Frames[i])
+			}
+		}
+		if c.Frames == nil {
+			hide = append(hide, t)
+		} else {
+			show = append(show, &c)
+		}
+	}
+	return show, hide
+}
+
+// groups groups threads with equal stacks as the options say. Threads that are not grouped
+// have a group of their own.
+func (p *printer) groups(threads []*profile.Thread) []Group {
+	grouping := p.o.Group
+	if grouping == GroupAuto && p.o.IP {
+		grouping = GroupNever // the addresses in equal stacks differ
+	}
+	var out []Group
+	if grouping == GroupNever {
+		for _, t := range threads {
+			out = append(out, Group{t})
+		}
+		return out
+	}
+	for _, g := range groupThreads(threads, p.folds, p.o.ByLine) {
+		if grouping == GroupAlways || len(g) >= autoGroup {
+			out = append(out, g)
+			continue
+		}
+		for _, t := range g {
+			out = append(out, Group{t})
+		}
+	}
+	if grouping == GroupAlways {
+		slices.SortStableFunc(out, func(a, b Group) int { return cmp.Compare(len(b), len(a)) })
+	}
+	return out
+}
+
+// printer writes text. Its errors are returned by w.Flush.
+type printer struct {
+	w       *bufio.Writer
+	o       TextOptions
+	longest int // how many columns a name may take where Width is 0; 0: names are never cut
+}
+
+// process prints the process, or the core dump, that the snapshot is of.
+func (p *printer) process(s *profile.Snapshot) {
+	p.paint(bold, "Process "+strconv.Itoa(s.Process.PID))
+	if r := &s.Process.Runtime; *r != (profile.Runtime{}) {
+		p.text(" · " + RuntimeText(r))
+	}
+	if s.Process.Core != nil {
+		p.property(plain, coreText(s.Process.Core))
+	}
+	p.paint(dim, " · "+s.CapturedAt.Format("2006-01-02 15:04:05.000 -07:00"))
+	p.end()
+	if s.Process.Command != "" {
+		p.paint(dim, display.Clean(s.Process.Command))
+		p.end()
+	}
+	if c := s.Process.Core; c != nil && c.Signal != nil {
+		p.paint(red, "Ended by "+display.Clean(c.Signal.String()))
+		p.end()
+	}
+	p.end()
+}
+
+// RuntimeText returns a runtime as text for people: ".NET 10.0.9 (shared)".
+func RuntimeText(r *profile.Runtime) string {
+	s := ".NET"
+	if r.Version != "" {
+		s += " " + display.Clean(r.Version)
+	}
+	if r.Shape != "" {
+		s += " (" + display.Clean(r.Shape) + ")"
+	}
+	return s
+}
+
+// coreText returns what wrote a core dump: "core dump by createdump".
+func coreText(c *profile.Core) string { return "core dump by " + c.Writer }
+
+// summary prints the last lines of the text.
+func (p *printer) summary(s *profile.Snapshot) {
+	p.paint(dim, Summary(s))
+	p.end()
+	if s.Process.Core == nil {
+		return
+	}
+	for _, m := range s.Process.Core.Missing {
+		p.paint(yellow, "missing: "+display.Clean(m))
+		p.end()
+	}
+}
+
+// Summary returns one line that says how many threads were stopped and for how long, and
+// what is missing from the snapshot.
+func Summary(s *profile.Snapshot) string {
+	var stopped, incomplete, missing int
+	for i := range s.Threads {
+		t := &s.Threads[i]
+		if t.Pause > 0 {
+			stopped++
+		}
+		switch {
+		case len(t.Frames) == 0:
+			missing++
+		case !t.Complete:
+			incomplete++
+		}
+	}
+	out := fmt.Sprintf("%d %s", len(s.Threads), display.Plural(len(s.Threads), "thread", "threads"))
+	if s.Process.Core == nil {
+		out += fmt.Sprintf(", %d stopped", stopped)
+	}
+	if p := s.Pauses(); p.Count > 0 {
+		out += fmt.Sprintf(" (pauses: p50 %s, p99 %s, max %s)", PauseText(p.P50), PauseText(p.P99), PauseText(p.Max))
+	}
+	if s.Released > 0 {
+		out += fmt.Sprintf(", %d %s ended by the watchdog", s.Released, display.Plural(s.Released, "stop", "stops"))
+	}
+	if incomplete > 0 {
+		out += fmt.Sprintf(", %d incomplete", incomplete)
+	}
+	if missing > 0 {
+		out += fmt.Sprintf(", %d without a stack", missing)
+	}
+	if s.Unlisted > 0 {
+		out += fmt.Sprintf(", %d more that had just been started", s.Unlisted)
+	}
+	return out
+}
+
+// PauseText returns a short time as text for people: "14 µs".
+func PauseText(d time.Duration) string {
+	switch us := float64(d.Nanoseconds()) / 1e3; {
+	case us < 10:
+		return strconv.FormatFloat(us, 'f', 1, 64) + " µs"
+	case us < 10000:
+		return strconv.FormatFloat(us, 'f', 0, 64) + " µs"
+	default:
+		return strconv.FormatFloat(us/1e3, 'f', 0, 64) + " ms"
+	}
+}
+
+// style has the parameters of an ANSI "select graphic rendition" sequence.
+type style string
+
+const (
+	plain    style = ""
+	bold     style = "1"
+	dim      style = "2"
+	red      style = "1;31"
+	darkRed  style = "31"
+	green    style = "32"
+	yellow   style = "33"
+	blue     style = "1;34" // bold: plain blue is too dark on black
+	magenta  style = "35"
+	cyan     style = "36"
+	boldCyan style = "1;36"
+)
+
+func (p *printer) text(s string) { p.w.WriteString(s) }
+func (p *printer) end()          { p.w.WriteByte('\n') }
+
+func (p *printer) paint(st style, s string) {
+	if !p.o.Color || st == plain || s == "" {
+		p.w.WriteString(s)
+		return
+	}
+	p.w.WriteString("\x1b[" + string(st) + "m")
+	p.w.WriteString(s)
+	p.w.WriteString("\x1b[0m")
+}
+
+func quoted(s string) string { return `"` + strings.ReplaceAll(display.Clean(s), `"`, `\"`) + `"` }

@@ -1,0 +1,289 @@
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+)
+
+// line is one line of a stack.
+type line struct {
+	frame    *profile.Frame
+	nameless int    // how many frames without names the line stands for; 0: one with a name
+	modules  string // of frames without names
+	plumbing string // what a run of plumbing leads through; "": the line is none
+	run      [2]int // how many frames that is: of a group, the least and the most
+	apart    bool   // the threads of a group are at different source lines
+}
+
+// equal reports whether two lines look the same.
+func (l *line) equal(o *line) bool {
+	a, b := l.frame, o.frame
+	if l.plumbing != "" || o.plumbing != "" {
+		return l.plumbing == o.plumbing && l.run == o.run
+	}
+	return l.nameless == o.nameless && l.modules == o.modules && a.Kind == b.Kind && a.Module == b.Module &&
+		a.Display == b.Display && a.Signature == b.Signature && (a.Display != "" || a.IP == b.IP)
+}
+
+// stack prints the frames of threads with the same stack, and why some are missing.
+func (p *printer) stack(g Group) {
+	t := g[0]
+	lines := p.lines(t.Frames)
+	p.join(lines, g[1:])
+	for i := 0; i < len(lines); {
+		r := repeat{1, 1}
+		if !p.o.Full && !p.o.IP {
+			r = repeatAt(lines, i)
+		}
+		for k := range r.period {
+			p.line(&lines[i+k])
+		}
+		if r.times > 1 {
+			p.repeated(r)
+		}
+		i += r.period * r.times
+	}
+	switch {
+	case t.Complete && len(t.Frames) == 0:
+		p.paint(dim, "    (no frames)")
+		p.end()
+	case !t.Complete && len(t.Frames) == 0:
+		p.trouble("no stack", t.Error)
+	case !t.Complete:
+		p.trouble("incomplete", t.Error)
+	}
+}
+
+func (p *printer) repeated(r repeat) {
+	what := "the frame above"
+	if r.period > 1 {
+		what = "the " + strconv.Itoa(r.period) + " frames above"
+	}
+	p.paint(yellow, fmt.Sprintf("    ↻ %s %d times more", what, r.times-1))
+	p.end()
+}
+
+func (p *printer) trouble(what, why string) {
+	if why == "" {
+		why = "the walk did not reach the base of the stack"
+	}
+	p.paint(red, "    ✗ "+what+": "+display.Clean(why))
+	p.end()
+}
+
+// folds returns the runs of plumbing that share a line each.
+func (p *printer) folds(frames []profile.Frame) []profile.Fold {
+	if p.o.Plumbing || p.o.Full || p.o.IP {
+		return nil
+	}
+	return profile.Folds(frames)
+}
+
+// join has lines stand for the same stack of others, too: it has lines of plumbing say how many frames
+// they stand for in each, and leaves out source lines that the others are not at.
+func (p *printer) join(lines []line, others []*profile.Thread) {
+	for _, t := range others {
+		for i, o := range p.lines(t.Frames) {
+			if i == len(lines) {
+				break
+			}
+			l := &lines[i]
+			l.run = [2]int{min(l.run[0], o.run[0]), max(l.run[1], o.run[1])}
+			l.apart = l.apart || !l.frame.Line.Same(o.frame.Line)
+		}
+	}
+}
+
+// lines returns the lines for some frames. Runs of plumbing, and consecutive native frames without
+// names, share a line.
+func (p *printer) lines(frames []profile.Frame) []line {
+	out := make([]line, 0, len(frames))
+	folds := p.folds(frames)
+	for i := 0; i < len(frames); i++ {
+		f := &frames[i]
+		if len(folds) > 0 && folds[0].First == i {
+			n := folds[0].Frames
+			out = append(out, line{frame: f, plumbing: folds[0].Parts, run: [2]int{n, n}})
+			i += n - 1
+			folds = folds[1:]
+			continue
+		}
+		if p.o.Managed && f.Kind != profile.Managed {
+			continue
+		}
+		if f.Display != "" || p.o.Native || p.o.Full || p.o.IP {
+			out = append(out, line{frame: f})
+			continue
+		}
+		if n := len(out); n > 0 && out[n-1].nameless > 0 {
+			l := &out[n-1]
+			l.nameless++
+			if m := moduleOf(f); m != l.modules && !strings.HasSuffix(l.modules, ", "+m) {
+				l.modules += ", " + m
+			}
+			continue
+		}
+		out = append(out, line{frame: f, nameless: 1, modules: moduleOf(f)})
+	}
+	return out
+}
+
+// line prints one line of a stack.
+func (p *printer) line(l *line) {
+	f := l.frame
+	if l.apart {
+		without := *f
+		without.Line, f = nil, &without
+	}
+	p.text("    ")
+	if l.plumbing != "" {
+		p.paint(dim, display.Plumbing(l.plumbing, l.run[0], l.run[1]))
+		p.end()
+		return
+	}
+	used := 4
+	if p.o.IP {
+		s := fmt.Sprintf("%#016x  ", f.IP)
+		p.paint(dim, s)
+		used += len(s)
+	}
+	switch {
+	case l.nameless > 1:
+		p.paint(dim, fmt.Sprintf("%s (%d frames without symbols)", l.modules, l.nameless))
+	case f.Display == "":
+		p.nameless(f)
+	case f.Kind == profile.Native:
+		p.native(f, used)
+	default:
+		p.managed(f, used)
+	}
+	if p.o.Tier && f.Tier != "" {
+		p.paint(green, "  "+display.Clean(f.Tier))
+	}
+	p.end()
+}
+
+// nameless prints native code without a symbol. The question mark says that the name is not its
+// own, but that of a neighbour.
+func (p *printer) nameless(f *profile.Frame) {
+	if f.Nearest == "" || p.o.IP {
+		p.paint(dim, moduleOf(f)+"!+"+hex(f.Offset))
+		return
+	}
+	p.paint(dim, moduleOf(f)+"!"+display.Clean(f.Nearest)+"?")
+}
+
+func moduleOf(f *profile.Frame) string {
+	if f.Module == "" {
+		return "[unknown code]"
+	}
+	return display.Clean(f.Module)
+}
+
+func (p *printer) offset(f *profile.Frame) string {
+	if !p.o.IP {
+		return ""
+	}
+	return "+" + hex(f.Offset)
+}
+
+func (p *printer) native(f *profile.Frame, used int) {
+	module := ""
+	if f.Module != "" {
+		module = display.Clean(f.Module) + "!"
+	}
+	name := f.Display
+	if !p.o.Full && f.Short != "" {
+		name = f.Short
+	}
+	name, _ = p.shortened(display.Clean(name), "", used+display.Width(module))
+	p.paint(dim, module+name+p.offset(f))
+}
+
+func (p *printer) managed(f *profile.Frame, used int) {
+	st := cyan
+	switch f.Origin() {
+	case profile.OfUser:
+		st = boldCyan
+	case profile.OfPackage:
+		st = blue
+	}
+	p.named(f, used, st)
+}
+
+// named prints a managed frame. If it does not fit, it leaves out the module, then the
+// parameters, then the namespaces, then the source file's folder. Only tables cut a name: see shortened.
+func (p *printer) named(f *profile.Frame, used int, st style) {
+	name, args, module := display.Clean(f.Display), display.Clean(f.Signature), ""
+	short := name
+	if f.Short != "" {
+		short = display.Clean(f.Short)
+	}
+	if f.Module != "" {
+		module = "  " + display.Clean(f.Module)
+	}
+	if p.o.Short {
+		name, args, module = short, "", ""
+	}
+	offset, where := p.offset(f), ""
+	if f.Line != nil {
+		where = "  " + display.Source(f.Line, p.o.Full)
+	}
+	if most := p.room(f, used+display.Width(offset)); most > 0 && !p.o.Full {
+		fits := func() bool {
+			return display.Width(name)+display.Width(args)+display.Width(where)+display.Width(module) <= most
+		}
+		if !fits() {
+			module = ""
+		}
+		if !fits() && len(args) > len("()") {
+			args = "(…)"
+		}
+		if !fits() {
+			name = short
+		}
+		if !fits() && f.Line != nil {
+			where = "  " + display.SourceFile(f.Line)
+		}
+	}
+	name, args = p.shortened(name, args, used)
+	p.paint(st, name)
+	p.text(args)
+	p.text(offset)
+	p.paint(dim, where+module)
+}
+
+// In tables, the columns that a name may take with its parameters, and those that it always gets.
+const (
+	longestName  = 100
+	shortestName = 24
+)
+
+// shortened cuts what is too long for a table, in the middle: the parameters, then the name too.
+func (p *printer) shortened(name, args string, used int) (string, string) {
+	if p.longest == 0 {
+		return name, args
+	}
+	most := p.longest
+	if p.o.Width > 0 {
+		most = max(p.o.Width-used, shortestName)
+	}
+	least := min(display.Width("(…)"), display.Width(args))
+	name = display.Elide(name, most-least)
+	return name, display.Elide(args, max(most-display.Width(name), least))
+}
+
+// room returns how many terminal columns a frame may take; 0: unlimited.
+func (p *printer) room(f *profile.Frame, used int) int {
+	if p.o.Width <= 0 {
+		return 0
+	}
+	if p.o.Tier && f.Tier != "" {
+		used += 2 + display.Width(f.Tier)
+	}
+	return max(1, p.o.Width-used)
+}

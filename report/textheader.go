@@ -1,0 +1,230 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+)
+
+// group prints one or more threads with the same stack.
+func (p *printer) group(g Group) {
+	if len(g) == 1 {
+		p.thread(g[0])
+	} else {
+		p.shared(g)
+	}
+	p.stack(g)
+	p.end()
+}
+
+// thread prints the header of one thread.
+func (p *printer) thread(t *profile.Thread) {
+	p.paint(bold, "Thread "+strconv.Itoa(t.OSThreadID))
+	if t.Name != "" {
+		p.paint(yellow, " "+quoted(t.Name))
+	}
+	if t.ManagedThreadID != 0 {
+		address := ""
+		if p.o.Full {
+			address = ", " + hex(t.ThreadID)
+		}
+		p.paint(dim, " (managed "+strconv.Itoa(t.ManagedThreadID)+address+")")
+	}
+	if t.Role != "" {
+		p.text(" " + display.Clean(t.Role))
+	}
+	if !t.Crashed {
+		p.property(stateStyle(t), stateText(t))
+	} else {
+		p.property(red, cmp.Or(t.State, "crashed"))
+	}
+	if p.o.Full {
+		p.property(plain, t.Mode)
+	}
+	if t.Pause > 0 {
+		p.property(dim, "paused "+PauseText(t.Pause))
+	}
+	p.end()
+	begin := "  "
+	if t.FailFast != nil {
+		p.paint(red, "  "+failFastText(t.FailFast))
+		p.end()
+		begin = "  last exception: "
+	}
+	for e, intro := t.Exception, begin; e != nil; e, intro = e.Inner, "    caused by " {
+		p.paint(red, intro+exceptionText(e))
+		p.end()
+	}
+}
+
+// failFastText returns how a program has ended itself on one line.
+func failFastText(f *profile.FailFast) string {
+	const what = "Environment.FailFast"
+	switch {
+	case f.Unknown:
+		return what + " (its message was not found)"
+	case f.Message == "":
+		return what
+	}
+	return what + ": " + display.Clean(f.Message)
+}
+
+// exceptionText returns an exception on one line: "System.ArgumentException: bad".
+func exceptionText(e *profile.ExceptionInfo) string {
+	switch {
+	case e.NoMessage:
+		return display.Clean(e.Type) + " (the message is not in the dump)"
+	case e.Message == "":
+		return display.Clean(e.Type)
+	}
+	return display.Clean(e.Type) + ": " + display.Clean(e.Message)
+}
+
+func (p *printer) property(st style, s string) {
+	if s != "" {
+		p.paint(dim, " · ")
+		p.paint(st, display.Clean(s))
+	}
+}
+
+const stateRunning = "running"
+
+// stateText returns what a thread is doing: "waiting (futex)", "idle". The role says what an idle
+// thread is there for; where there is none, the state does.
+func stateText(t *profile.Thread) string {
+	idle := t.Idle()
+	if idle == "" {
+		return t.State
+	}
+	s := "idle"
+	if t.Role == "" {
+		s += " " + string(idle)
+	}
+	switch {
+	case t.State == stateRunning || strings.HasPrefix(t.State, "yielding"):
+		s += " (spinning)" // before it blocks
+	case t.State != "" && !t.Waits():
+		s += " (" + t.State + ")"
+	}
+	return s
+}
+
+func stateStyle(t *profile.Thread) style {
+	switch {
+	case t.Idle() != "":
+		return dim
+	case t.State == stateRunning:
+		return green
+	}
+	return plain
+}
+
+// shared prints the header of threads with the same stack: how many they are, their roles and
+// states, and their ids.
+func (p *printer) shared(g Group) {
+	p.paint(bold, strconv.Itoa(len(g))+" threads")
+	p.text(" with this stack")
+	p.property(plain, tally(g, func(t *profile.Thread) string { return t.Role }))
+	p.property(plain, tally(g, stateText))
+	if p.o.Full {
+		p.property(plain, tally(g, func(t *profile.Thread) string { return t.Mode }))
+	}
+	p.end()
+	p.list("", g)
+}
+
+// tally counts the threads with each value: "10 waiting (futex), 2 running". If all have
+// the same value, it returns just that.
+func tally(g Group, of func(*profile.Thread) string) string {
+	count := map[string]int{}
+	for _, t := range g {
+		count[of(t)]++
+	}
+	if len(count) == 1 {
+		return of(g[0])
+	}
+	delete(count, "")
+	values := make([]string, 0, len(count))
+	for v := range count {
+		values = append(values, v)
+	}
+	slices.SortFunc(values, func(a, b string) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
+	})
+	for i, v := range values {
+		values[i] = strconv.Itoa(count[v]) + " " + v
+	}
+	return strings.Join(values, ", ")
+}
+
+// Bounds of a list of threads.
+const (
+	listMost  = 24
+	listWidth = 100
+)
+
+// list prints the ids of threads, grouped by name, wrapped.
+func (p *printer) list(title string, threads []*profile.Thread) {
+	byName := map[string][]string{}
+	var names []string
+	left := len(threads)
+	for _, t := range threads {
+		if len(threads)-left == listMost && !p.o.Full && left > 1 {
+			break
+		}
+		if byName[t.Name] == nil {
+			names = append(names, t.Name)
+		}
+		byName[t.Name] = append(byName[t.Name], strconv.Itoa(t.OSThreadID))
+		left--
+	}
+	var words []string
+	for i, n := range names {
+		if n != "" {
+			words = append(words, quoted(n))
+		}
+		words = append(words, byName[n]...)
+		if i < len(names)-1 || left > 0 {
+			words[len(words)-1] += ","
+		}
+	}
+	if left > 0 {
+		words = append(words, fmt.Sprintf("and %d more (--full lists all)", left))
+	}
+	if title != "" {
+		p.text(title)
+		p.end()
+	}
+	p.wrap(words)
+}
+
+// wrap prints words, indented, on as many lines as necessary.
+func (p *printer) wrap(words []string) {
+	most := listWidth
+	if p.o.Width > 0 {
+		most = min(most, p.o.Width)
+	}
+	at := 0
+	var b strings.Builder
+	for _, w := range words {
+		if n := display.Width(w); at > 0 && at+1+n > most {
+			p.paint(dim, b.String())
+			p.end()
+			b.Reset()
+			at = 0
+		}
+		sep := " "
+		if at == 0 {
+			sep = "  "
+		}
+		b.WriteString(sep + w)
+		at += len(sep) + display.Width(w)
+	}
+	p.paint(dim, b.String())
+	p.end()
+}

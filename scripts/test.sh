@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Runs the tests of a layer: check, live, alone, matrix or proof. internal/testenv/layer says what
+# belongs to which.
+#
+#   scripts/test.sh LAYER [short|full] [go test's flags and packages] [-args the tests' own flags]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+GO=${GO:-go}
+
+layer=${1:?"usage: scripts/test.sh check|live|alone|matrix|proof [short|full] [go test's flags and packages]"}
+shift
+tags=$layer
+timeout=20m
+at_once=1
+saying= # what a test says that belongs to this layer alone
+case $layer in
+    check) timeout=5m at_once=2 ;;
+    live) at_once=2 ;;
+    alone) saying='layer\.Alone(' ;;
+    matrix) saying='layer\.Matrix(\|layer\.Each(\|EachRuntime(\|EachOf(' at_once=2 ;;
+    proof) saying='layer\.Proof(' ;;
+    *) echo "$0: there is no layer $layer: give check, live, alone, matrix or proof" >&2; exit 2 ;;
+esac
+case ${1:-} in
+    short) shift ;;
+    full) tags=$tags,full timeout=6h; shift ;;
+esac
+
+packages=()
+flags=()
+while [ $# -gt 0 ] && [ "$1" != -args ]; do
+    case $1 in
+        --) ;;
+        ./*|.) packages+=("$1") ;;
+        *) flags+=("$1") ;;
+    esac
+    shift
+done
+if [ ${#packages[@]} -eq 0 ]; then
+    packages=(./...)
+    if [ -n "$saying" ]; then
+        mapfile -t packages < <(grep -rl --include='*_test.go' "$saying" . | xargs -n1 dirname | sort -u)
+    fi
+fi
+
+# A terminal sees each test as it ends, others a line for each package. Failures are repeated at
+# the end. Tests of other layers are not shown.
+format=pkgname
+color=()
+if [ -t 1 ]; then
+    format=testname
+    [ -n "${NO_COLOR:-}" ] || color=(--no-color=false)
+fi
+events=$(mktemp)
+trap 'rm -f "$events"' EXIT
+status=0
+# Nothing is taken from go test's cache, which does not see what compilers and .NET read. make lint
+# has go vet.
+"$GO" run gotest.tools/gotestsum@v1.13.0 --format "${CLRSNAP_TEST_FORMAT:-$format}" --format-hide-empty-pkg \
+    ${color[@]+"${color[@]}"} --hide-summary skipped --jsonfile "$events" \
+    -- -tags "$tags" -p "$at_once" -timeout "$timeout" -count 1 -vet off \
+    "${packages[@]}" ${flags[@]+"${flags[@]}"} "$@" |
+    grep --line-buffered -v $'^\\(\e\\[[0-9;]*m\\)*SKIP\\(\e\\[0m\\)* ' || status=${PIPESTATUS[0]}
+
+# What was skipped although it belongs to the layer: this machine lacks something.
+said='[^"]*: *\(SKIPPED\|NOT JUDGED\)[^"]*'
+lacking=$(sed -n 's/.*"Test":"\([^"]*\)","Output":" *\('"$said"'\)\\n".*/    \1: \2/p' "$events")
+if [ -n "$lacking" ]; then
+    printf '\nNot tested:\n%s\n' "$lacking"
+fi
+exit "$status"
