@@ -52,14 +52,27 @@ if [ -t 1 ]; then
     [ -n "${NO_COLOR:-}" ] || color=(--no-color=false)
 fi
 events=$(mktemp)
-trap 'rm -f "$events"' EXIT
+again=$(mktemp)
+trap 'rm -f "$events" "$again"' EXIT
 status=0
+# In CI, whose machine others use as well, up to three live tests that fail are run once more. That is said below.
+# A proof is not: one failure is what it looks for.
+rerun=()
+case $layer in
+    live | alone | matrix)
+        if [ -n "${CI:-}" ] && [ $# -eq 0 ]; then
+            rerun=(--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test --rerun-fails-report "$again"
+                --packages "${packages[*]}")
+            packages=()
+        fi
+        ;;
+esac
 # Nothing is taken from go test's cache, which does not see what compilers and .NET read. make lint
 # has go vet.
 "$GO" run gotest.tools/gotestsum@v1.13.0 --format "${CLRSNAP_TEST_FORMAT:-$format}" --format-hide-empty-pkg \
-    ${color[@]+"${color[@]}"} --hide-summary skipped --jsonfile "$events" \
+    ${color[@]+"${color[@]}"} ${rerun[@]+"${rerun[@]}"} --hide-summary skipped --jsonfile "$events" \
     -- -tags "$tags" -p "$at_once" -timeout "$timeout" -count 1 -vet off \
-    "${packages[@]}" ${flags[@]+"${flags[@]}"} "$@" |
+    ${packages[@]+"${packages[@]}"} ${flags[@]+"${flags[@]}"} "$@" |
     grep --line-buffered -v $'^\\(\e\\[[0-9;]*m\\)*SKIP\\(\e\\[0m\\)* ' || status=${PIPESTATUS[0]}
 
 # What was skipped although it belongs to the layer: this machine lacks something.
@@ -67,5 +80,9 @@ said='[^"]*: *\(SKIPPED\|NOT JUDGED\)[^"]*'
 lacking=$(sed -n 's/.*"Test":"\([^"]*\)","Output":" *\('"$said"'\)\\n".*/    \1: \2/p' "$events")
 if [ -n "$lacking" ]; then
     printf '\nNot tested:\n%s\n' "$lacking"
+fi
+if [ -s "$again" ]; then
+    printf '\nUnsteady, and run once more (each with its runs and failures):\n'
+    sed 's/^/    /' "$again"
 fi
 exit "$status"
