@@ -1,25 +1,27 @@
 #!/usr/bin/env bash
 # Runs the tests of a layer: check, live, alone, matrix or proof. internal/testenv/layer says what
-# belongs to which.
+# belongs to which. quiet is the part of proof beside which nothing else may run.
 #
 #   scripts/test.sh LAYER [short|full] [go test's flags and packages] [-args the tests' own flags]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 GO=${GO:-go}
 
-layer=${1:?"usage: scripts/test.sh check|live|alone|matrix|proof [short|full] [go test's flags and packages]"}
+layer=${1:?"usage: scripts/test.sh check|live|alone|matrix|proof|quiet [short|full] [go test's flags and packages]"}
 shift
 tags=$layer
 timeout=20m
 at_once=1
 saying= # what a test says that belongs to this layer alone
+but=    # what no test of such a package says
 case $layer in
     check) timeout=5m at_once=2 ;;
     live) at_once=2 ;;
     alone) saying='layer\.Alone(' ;;
     matrix) saying='layer\.Matrix(\|layer\.Each(\|EachRuntime(\|EachOf(' at_once=2 ;;
-    proof) saying='layer\.Proof(' ;;
-    *) echo "$0: there is no layer $layer: give check, live, alone, matrix or proof" >&2; exit 2 ;;
+    proof) saying='layer\.Proof(' but='layer\.Quiet(' at_once=2 ;;
+    quiet) tags=proof saying='layer\.Quiet(' ;;
+    *) echo "$0: there is no layer $layer: give check, live, alone, matrix, proof or quiet" >&2; exit 2 ;;
 esac
 case ${1:-} in
     short) shift ;;
@@ -39,7 +41,8 @@ done
 if [ ${#packages[@]} -eq 0 ]; then
     packages=(./...)
     if [ -n "$saying" ]; then
-        mapfile -t packages < <(grep -rl --include='*_test.go' "$saying" . | xargs -n1 dirname | sort -u)
+        saying() { grep -rl --include='*_test.go' "$1" . | xargs -n1 dirname | sort -u; }
+        mapfile -t packages < <(comm -23 <(saying "$saying") <([ -z "$but" ] || saying "$but"))
     fi
 fi
 
