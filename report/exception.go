@@ -13,7 +13,7 @@ import (
 func (p *printer) exceptions(t *profile.Thread) {
 	traces := false
 	show := func(intro string, e *profile.ExceptionInfo) {
-		p.exception("  ", intro, e)
+		p.exception("  ", "    ", intro, e)
 		traces = traces || len(e.Frames) > 0
 	}
 	if t.FailFast != nil {
@@ -22,7 +22,7 @@ func (p *printer) exceptions(t *profile.Thread) {
 			show("with ", e)
 		}
 	}
-	if t.Exception != nil {
+	if t.Exception != nil && (t.FailFast == nil || t.FailFast.Exception != t.Exception) {
 		intro := ""
 		switch {
 		case t.FailFast != nil:
@@ -52,17 +52,13 @@ func (p *printer) failFast(f *profile.FailFast) {
 		p.paint(red, "  "+what)
 		p.end()
 	default:
-		p.message("  ", what+": ", f.Message, false)
+		p.message("  ", "    ", what+": ", f.Message, false)
 	}
 }
 
-// exception prints an exception, its own stack trace, and those that led to it. All of these are indented alike,
-// but those that an AggregateException has further.
-func (p *printer) exception(indent, intro string, e *profile.ExceptionInfo) {
-	chain := indent
-	if indent == "  " {
-		chain = "    "
-	}
+// exception prints an exception, indented by indent, its own stack trace, and those that led to it, indented by
+// chain. Those that an AggregateException has are indented further.
+func (p *printer) exception(indent, chain, intro string, e *profile.ExceptionInfo) {
 	switch name := intro + display.Clean(e.Type); {
 	case e.NoMessage:
 		p.paint(red, indent+name+" (the message cannot be read)")
@@ -71,7 +67,7 @@ func (p *printer) exception(indent, intro string, e *profile.ExceptionInfo) {
 		p.paint(red, indent+name)
 		p.end()
 	default:
-		p.message(indent, name+": ", e.Message, e.CutMessage)
+		p.message(indent, chain, name+": ", e.Message, e.CutMessage)
 	}
 	if e.Uncertain != "" {
 		p.remark(chain, "uncertain: "+e.Uncertain)
@@ -80,9 +76,9 @@ func (p *printer) exception(indent, intro string, e *profile.ExceptionInfo) {
 	p.trace(chain, e)
 	switch {
 	case len(e.Others) > 0:
-		p.aggregated(chain+"  ", e)
+		p.aggregated(chain, e)
 	case e.Inner != nil:
-		p.exception(chain, "caused by ", e.Inner)
+		p.exception(chain, chain, "caused by ", e.Inner)
 	}
 	if e.LeftOut {
 		p.remark(chain, "further inner exceptions are left out")
@@ -90,12 +86,12 @@ func (p *printer) exception(indent, intro string, e *profile.ExceptionInfo) {
 }
 
 // aggregated prints the exceptions that an AggregateException has.
-func (p *printer) aggregated(indent string, e *profile.ExceptionInfo) {
+func (p *printer) aggregated(chain string, e *profile.ExceptionInfo) {
 	n := 0
 	for _, o := range append([]*profile.ExceptionInfo{e.Inner}, e.Others...) {
 		if o != nil {
 			n++
-			p.exception(indent, fmt.Sprintf("caused by #%d ", n), o)
+			p.exception(chain+"  ", chain+"    ", fmt.Sprintf("caused by #%d ", n), o)
 		}
 	}
 }
@@ -114,7 +110,7 @@ const (
 
 // message prints a text of the program after some words. Its further lines have a mark, so that they cannot be
 // taken for lines of ours.
-func (p *printer) message(indent, intro, text string, cut bool) {
+func (p *printer) message(indent, chain, intro, text string, cut bool) {
 	shown := text
 	if r := []rune(text); !p.o.Full && len(r) > textChars {
 		shown = string(r[:textChars])
@@ -126,16 +122,16 @@ func (p *printer) message(indent, intro, text string, cut bool) {
 	}
 	for i, l := range lines {
 		if i > 0 {
-			intro = "  │ "
+			indent, intro = chain, "│ "
 		}
 		p.paint(red, indent+intro+display.Clean(l))
 		p.end()
 	}
 	switch {
 	case shown != text:
-		p.remark(indent+"  ", fmt.Sprintf("the message has %d bytes: --full shows all", len(text)))
+		p.remark(chain, fmt.Sprintf("the message has %d bytes: --full shows all", len(text)))
 	case cut:
-		p.remark(indent+"  ", "the message is longer than what clrsnap reads of it")
+		p.remark(chain, "the message is longer than what clrsnap reads of it")
 	}
 }
 

@@ -53,9 +53,9 @@ func testHeldExceptions(t *testing.T, runtime string) {
 		}
 	}
 	checkDuring(t, snap)
-	t.Logf("%d frames are the same, %d of them with a line; .NET is wrong about %d lines", c.compared, c.lines, c.lies)
-	if c.compared < 1200 || c.lines < 1150 || c.lies != 1 {
-		t.Errorf("%d frames compared, %d with a line; .NET is wrong about %d lines", c.compared, c.lines, c.lies)
+	t.Logf("%d frames are the same, %d of them with a line", c.compared, c.lines)
+	if c.compared < 1200 || c.lines < 1150 {
+		t.Errorf("%d frames compared, %d with a line", c.compared, c.lines)
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)

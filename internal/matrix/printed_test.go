@@ -123,17 +123,11 @@ func asPrinted(method string) string {
 	return strings.ReplaceAll(method, "+", ".")
 }
 
-// lied are the places whose line .NET gets wrong. For an instruction that has faulted it looks at the
-// one before, which can belong to the statement before (src/coreclr/vm/debugdebugger.cpp, InitPass2: the address
-// is taken for one behind a call). By method: the line that .NET prints, and the right one.
-var lied = map[string][2]int{"Failing.Faults.Field": {281, 282}}
-
 // comparison compares exceptions with what .NET prints of them.
 type comparison struct {
 	t        *testing.T
 	compared int // frames
 	lines    int
-	lies     int
 }
 
 // same requires that e is the exception that .NET has printed, with its inner ones.
@@ -214,12 +208,7 @@ func (c *comparison) line(what string, f *profile.TraceFrame, want printedFrame,
 		return
 	}
 	c.lines++
-	line := want.line
-	if lie, ok := lied[f.Method]; ok && line == lie[0] {
-		c.lies++
-		line = lie[1]
-	}
-	if f.Line.Line != line || f.Line.File != want.file {
+	if f.Line.Line != want.line || f.Line.File != want.file {
 		c.t.Errorf("%s: %s is at %s:%d, .NET prints %s:%d", what, f.Method, f.Line.File, f.Line.Line, want.file, want.line)
 	}
 }
