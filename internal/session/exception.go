@@ -158,15 +158,6 @@ func (p *Process) knownBase(class arch.Addr) (base arch.Addr, name string, known
 	return 0, "", false
 }
 
-// exceptionClass returns the name of a class, and whether it is certainly one of exceptions.
-func (p *Process) exceptionClass(class arch.Addr) (name string, is bool) {
-	if _, base, known := p.knownBase(class); !known || base == "" {
-		return "", false
-	}
-	c, err := p.Runtime.Names.Class(class)
-	return c.Display, err == nil
-}
-
 // exceptions describes the exceptions in some objects. uncertain is why they may be others than
 // those that are meant.
 func (p *Process) exceptions(objects []arch.Addr, uncertain string) []*profile.ExceptionInfo {
