@@ -89,7 +89,7 @@ func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
 	}
 	out.Method, out.Display, out.Short, out.Signature, out.Module = n.Exact, n.Display, n.Short, n.Signature, n.Assembly
 	out.Owner = p.owner(n.Assembly, n.Image)
-	out.Line = p.line(f, n.Image)
+	out.Line = p.line(f, n.Assembly, n.Image)
 	if p.Walker.Filter(f) {
 		out.Display += " [filter]"
 		out.Short += " [filter]"

@@ -1,14 +1,17 @@
 package session
 
 import (
+	"io/fs"
+
 	"clrsnap/internal/arch"
+	"clrsnap/internal/locate"
 	"clrsnap/internal/source"
 	"clrsnap/internal/target"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
 
-// sourceFiles are the target's files as package source wants them.
+// sourceFiles are the target's files and symbols as package source wants them.
 type sourceFiles struct {
 	target.Memory
 	p *Process
@@ -16,18 +19,26 @@ type sourceFiles struct {
 
 func (s sourceFiles) OpenFile(path string) (target.File, error) { return s.p.from.OpenFile(path) }
 
-func (s sourceFiles) File(at arch.Addr) string {
-	m := s.p.Engine.Maps.Find(at)
-	if m == nil {
-		m = s.p.maps.Find(at)
+func (s sourceFiles) File(m *source.Module) (string, bool) { return s.p.imageFile(m.Assembly, m.Image) }
+
+func (s sourceFiles) SymbolStream(module arch.Addr) (arch.Addr, uint32) {
+	at, size, err := s.p.Runtime.Names.SymbolStream(module)
+	if err != nil {
+		return 0, 0
 	}
-	if m == nil { // the assembly was loaded since
-		m = s.p.remapped().Find(at)
+	return at, size
+}
+
+func (s sourceFiles) Bundle() (target.File, string, error) {
+	if s.p.Found == nil || s.p.Found.Shape != locate.SingleFile {
+		return nil, "", fs.ErrNotExist
 	}
+	m := s.p.Engine.Maps.Find(s.p.Found.Module.Start)
 	if m == nil || !m.IsFile() {
-		return ""
+		return nil, "", fs.ErrNotExist
 	}
-	return m.Path
+	f, err := s.p.from.OpenMapping(m)
+	return f, m.Path, err
 }
 
 // lines are the source lines of code that stays.
@@ -44,17 +55,19 @@ type lineKey struct {
 // maxLines bounds the lines that are remembered: 100 bytes each, more or less.
 const maxLines = 1 << 16
 
-// line returns the source line of a managed frame, whose method p.method is, in the assembly whose
-// image is at base; nil: there is none.
-func (p *Process) line(f *walk.Frame, base arch.Addr) *profile.SourceLine {
-	if p.lines == nil || base == 0 || !p.method.HasMetadata() {
+// line returns the source line of a managed frame, whose method p.method is, in an assembly whose image is
+// there; nil: there is none.
+func (p *Process) line(f *walk.Frame, assembly string, image arch.Addr) *profile.SourceLine {
+	if p.lines == nil || image == 0 || !p.method.HasMetadata() {
 		return nil
 	}
 	key := lineKey{f.IP(), f.Exact}
 	if s, ok := p.lines.known[key]; ok && !f.Code.Collectible {
 		return s
 	}
-	a, err := p.lines.finder.Assembly(base, f.Code.Collectible)
+	a, err := p.lines.finder.Assembly(&source.Module{
+		Assembly: assembly, Address: p.method.Module, Image: image, Passing: f.Code.Collectible,
+	})
 	if err != nil {
 		return nil
 	}
