@@ -1,9 +1,11 @@
-// Loads a copy of itself from memory, with its PDB, and blocks in a method of that copy.
+// Blocks in a method, in a copy of itself that is loaded from memory, or in itself.
 //
 //   --stdin, --max-seconds: see App.cs
-//   --pdb FILE: the PDB to load with it; none without FILE
+//   --image FILE: the assembly to load from memory; without it the program itself blocks
+//   --pdb FILE: the PDB to load with it; without it none is
 //
-// It prints the line that the blocked method is at, as the compiler knows it: "LINE file number".
+// The command "line" on stdin is answered with the line that the method is at, as the compiler knows it:
+// the name of the file and the number.
 using System;
 using System.IO;
 using System.Reflection;
@@ -16,32 +18,38 @@ namespace InMemory;
 public static class Program
 {
     static readonly ManualResetEventSlim blocked = new(false);
+    static string line;
 
     static void Main(string[] args)
     {
         App.Start(args);
-        byte[] image = File.ReadAllBytes(App.Text("image", typeof(Program).Assembly.Location));
-        string pdb = App.Text("pdb", "");
-        byte[] symbols = pdb == "" ? null : File.ReadAllBytes(pdb);
-        MethodInfo wait = Assembly.Load(image, symbols).GetType("InMemory.Program").GetMethod("Wait");
-        App.Background("in memory", () => wait.Invoke(null, [(Action<string>)Announce]));
+        ThreadStart body = () => Wait(Announce);
+        if (App.Flag("image"))
+        {
+            byte[] symbols = App.Flag("pdb") ? File.ReadAllBytes(App.Text("pdb", "")) : null;
+            Assembly copy = Assembly.Load(File.ReadAllBytes(App.Text("image", "")), symbols);
+            MethodInfo wait = copy.GetType("InMemory.Program").GetMethod("Wait");
+            body = () => wait.Invoke(null, [(Action<string>)Announce]);
+        }
+        App.Background("in memory", body);
         blocked.Wait();
+        App.Answer = command => command == "line" ? [line] : [];
         App.Line("READY");
         App.WaitForEnd();
         App.Line("RESULT OK");
         App.Exit(0);
     }
 
-    static void Announce(string line)
+    static void Announce(string where)
     {
-        App.Line(line);
+        line = where;
         blocked.Set();
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static void Wait(Action<string> announce)
     {
-        announce("LINE " + Here());
+        announce(Here());
         Thread.Sleep(Timeout.Infinite);
     }
 
