@@ -79,36 +79,62 @@ func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
 
 func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
 	out := p.bare(f, profile.Managed)
-	out.FunctionID = uint64(f.Code.MethodDesc)
-	out.Offset = uint64(f.IP() - f.Code.MethodStart)
-	n, err := p.named(f.Code)
-	if err != nil {
-		out.Display = fmt.Sprintf("[method %v]", f.Code.MethodDesc)
-		out.Short = out.Display
+	if err := p.methodFrame(&out, f.Code, f.IP(), f.Exact); err != nil {
 		return out, err
 	}
-	out.Method, out.Display, out.Short, out.Signature, out.Module = n.Exact, n.Display, n.Short, n.Signature, n.Assembly
-	out.Owner = p.owner(n.Assembly, n.Image)
-	out.Line = p.line(f, n.Assembly, n.Image)
 	if p.Walker.Filter(f) {
 		out.Display += " [filter]"
 		out.Short += " [filter]"
 	}
-	t, err := p.Runtime.Methods.Tier(&p.method, f.Code)
-	if err != nil {
-		return out, err
-	}
-	if t == method.TierUnknown {
-		t = "JIT"
-	}
-	out.Tier = string(t)
-	if t == method.TierILStub && n.Exact == name.PInvokeStub {
+	if out.Tier == string(method.TierILStub) && out.Method == name.PInvokeStub {
 		if call, ok := p.callee(f); ok {
 			out.Display = call.Display()
 			out.Short = out.Display
 		}
 	}
 	return out, nil
+}
+
+// methodFrame names the method whose code is at ip, and keeps what it read in p.method. exact says that ip is
+// not an address behind a call. With an error, out has a placeholder in place of the name, or no tier.
+func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Addr, exact bool) error {
+	out.FunctionID = uint64(code.MethodDesc)
+	out.Offset = uint64(ip - code.MethodStart)
+	image, err := p.nameFrame(out, code)
+	if err != nil {
+		out.Display = fmt.Sprintf("[method %v]", code.MethodDesc)
+		out.Short = out.Display
+		return err
+	}
+	out.Line = p.line(code, ip, exact, out.Module, image)
+	t, err := p.Runtime.Methods.Tier(&p.method, code)
+	if err != nil {
+		return err
+	}
+	if t == method.TierUnknown {
+		t = "JIT"
+	}
+	out.Tier = string(t)
+	return nil
+}
+
+// nameFrame names the method that code is of, and returns the image of its assembly.
+func (p *Process) nameFrame(out *profile.Frame, code *codemap.Code) (image arch.Addr, err error) {
+	if p.method, err = p.Runtime.Methods.Read(code.MethodDesc); err != nil {
+		return 0, err
+	}
+	return p.nameMethod(out, code.Collectible)
+}
+
+// nameMethod names p.method, and returns the image of its assembly.
+func (p *Process) nameMethod(out *profile.Frame, volatile bool) (image arch.Addr, err error) {
+	n, err := p.Runtime.Names.Method(&p.method, volatile)
+	if err != nil {
+		return 0, err
+	}
+	out.Method, out.Display, out.Short, out.Signature, out.Module = n.Exact, n.Display, n.Short, n.Signature, n.Assembly
+	out.Owner = p.owner(n.Assembly, n.Image)
+	return n.Image, nil
 }
 
 // callee names the P/Invoke that a managed frame is in.
@@ -139,14 +165,6 @@ func (p *Process) NameCallee(frame *profile.Frame, caller *walk.Frame) bool {
 	frame.Method, frame.Display, frame.Short, frame.Nearest = call.Name, call.Name, call.Name, ""
 	frame.Offset = frame.IP - uint64(start)
 	return true
-}
-
-// named reads and names a method, and keeps what it read in p.method.
-func (p *Process) named(c *codemap.Code) (n name.Method, err error) {
-	if p.method, err = p.Runtime.Methods.Read(c.MethodDesc); err != nil {
-		return n, err
-	}
-	return p.Runtime.Names.Method(&p.method, c.Collectible)
 }
 
 // stubFrame describes a frame in a stub. A stub is the runtime's own code, so its frame counts
