@@ -148,7 +148,7 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 	p.Runtime, p.Walker = p.Engine.Runtime, p.Engine.Walker
 	if p.Options.Lines {
 		files := sourceFiles{Memory: p.Engine.Cache, p: p}
-		p.lines = &lines{finder: source.New(files, p.Options.Symbols), known: map[lineKey]*profile.SourceLine{}}
+		p.lines = &lines{finder: source.New(files, p.Options.Symbols), known: map[walk.Place]*profile.SourceLine{}}
 	}
 	return nil
 }

@@ -33,12 +33,7 @@ func (s sourceFiles) File(at arch.Addr) string {
 // lines are the source lines of code that stays.
 type lines struct {
 	finder *source.Finder
-	known  map[lineKey]*profile.SourceLine
-}
-
-type lineKey struct {
-	ip    arch.Addr
-	exact bool
+	known  map[walk.Place]*profile.SourceLine
 }
 
 // maxLines bounds the lines that are remembered: 100 bytes each, more or less.
@@ -50,7 +45,7 @@ func (p *Process) line(f *walk.Frame, base arch.Addr) *profile.SourceLine {
 	if p.lines == nil || base == 0 || !p.method.HasMetadata() {
 		return nil
 	}
-	key := lineKey{f.IP(), f.Exact}
+	key := f.Place()
 	if s, ok := p.lines.known[key]; ok && !f.Code.Collectible {
 		return s
 	}
@@ -58,11 +53,11 @@ func (p *Process) line(f *walk.Frame, base arch.Addr) *profile.SourceLine {
 	if err != nil {
 		return nil
 	}
-	il, exact, ok := p.ilOffset(f)
+	il, next, exact, ok := p.ilOffset(f)
 	if !ok {
 		return nil
 	}
-	l, err := a.Line(p.method.RID, il)
+	l, err := a.LineIn(p.method.RID, il, next)
 	if err != nil {
 		return nil
 	}
@@ -78,16 +73,18 @@ func (p *Process) line(f *walk.Frame, base arch.Addr) *profile.SourceLine {
 	return s
 }
 
-// ilOffset returns the IL offset that a frame is at. A return address is that of the call before it.
-func (p *Process) ilOffset(f *walk.Frame) (il uint32, exact, ok bool) {
+// ilOffset returns the IL offset that a frame is at, and the next one that has code of its own. A return
+// address is that of the call before it.
+func (p *Process) ilOffset(f *walk.Frame) (il, next uint32, exact, ok bool) {
 	m, err := p.Runtime.IL.Of(f.Code)
 	if err != nil || len(m) == 0 {
-		return 0, false, false
+		return 0, 0, false, false
 	}
-	at := uint32(f.IP() - f.Code.MethodStart)
-	if !f.Exact && at > 0 {
+	place := f.Place()
+	at := uint32(place.IP - f.Code.MethodStart)
+	if !place.Exact && at > 0 {
 		at--
 	}
 	il, exact = m.IL(at)
-	return il, exact, true
+	return il, m.Next(il), exact, true
 }

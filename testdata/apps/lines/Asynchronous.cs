@@ -226,7 +226,7 @@ static class Asynchronous
     {
         await Task.Yield();
         return 1;
-    }
+    } // @async-caller
 
     // What awaits is called by what ends.
     static async Task Caller()

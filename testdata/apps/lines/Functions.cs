@@ -140,7 +140,7 @@ static class Functions
         try
         {
             yield return 1;
-        }
+        } // @iterator-finally
         finally
         {
             Here.Stop(); // @iterator-finally

@@ -373,7 +373,7 @@ static class Handlers
         {
             Here.Stop(); // @fault
         }
-    }
+    } // the fault block @fault
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static int FaultOfIterator()

@@ -205,8 +205,8 @@ static class Members
     sealed class Initialized
     {
         int a = 1;
-        int b =
-            Here.Stop(); // @field-init
+        int b = // @field-init
+            Here.Stop();
         int c = 3;
 
         [MethodImpl(MethodImplOptions.NoInlining)]

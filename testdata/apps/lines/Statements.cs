@@ -219,8 +219,8 @@ static class Statements
     [MethodImpl(MethodImplOptions.NoInlining)]
     static int Coalesce(int? n)
     {
-        int m = n
-            ?? Down(); // @coalesce
+        int m = n // @coalesce
+            ?? Down();
         return m + 1;
     }
 
