@@ -57,10 +57,15 @@ func (p *Process) Tier(c *codemap.Code) (string, error) {
 }
 
 // Frame names a walked frame. With an error the frame has a placeholder in place of its name.
+// Frames are named in the order in which a walk visits them.
 func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
+	if f.Kind == walk.Managed {
+		out, err := p.managedFrame(f)
+		p.above = lastName(out.Method)
+		return out, err
+	}
+	p.above = ""
 	switch f.Kind {
-	case walk.Managed:
-		return p.managedFrame(f)
 	case walk.Stub:
 		return p.stubFrame(f), nil
 	}

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"strings"
+
 	"clrsnap/internal/arch"
 	"clrsnap/internal/source"
 	"clrsnap/internal/target"
@@ -57,7 +59,7 @@ func (p *Process) line(f *walk.Frame, base arch.Addr) *profile.SourceLine {
 	if !ok {
 		return nil
 	}
-	l, err := a.LineIn(p.method.RID, il, next)
+	l, err := p.lineIn(f, a, il, next)
 	if err != nil {
 		return nil
 	}
@@ -72,6 +74,25 @@ func (p *Process) line(f *walk.Frame, base arch.Addr) *profile.SourceLine {
 	}
 	return s
 }
+
+// lineIn returns the line of a frame whose code is of the IL from il to next.
+func (p *Process) lineIn(f *walk.Frame, a *source.Assembly, il, next uint32) (source.Line, error) {
+	if f.Place().Exact || p.above == "" {
+		return a.LineIn(p.method.RID, il, next)
+	}
+	named, err := p.Runtime.Names.Sites(&p.method)
+	if err != nil { // such as IL that a profiler has replaced
+		return a.LineIn(p.method.RID, il, next)
+	}
+	sites := make([]source.Site, len(named))
+	for i, s := range named {
+		sites[i] = source.Site{IL: s.IL, Method: lastName(s.Method)}
+	}
+	return a.LineOfCall(p.method.RID, il, next, sites, p.above)
+}
+
+// lastName is the last part of a method's name: that of an explicit implementation begins with its interface's.
+func lastName(method string) string { return method[strings.LastIndexByte(method, '.')+1:] }
 
 // ilOffset returns the IL offset that a frame is at, and the next one that has code of its own. A return
 // address is that of the call before it.

@@ -91,6 +91,13 @@ func (a *Assembly) LineIn(method, il, next uint32) (Line, error) {
 	if !ok {
 		return Line{}, none("the method has none in its PDB")
 	}
+	return a.line(at, exact)
+}
+
+func (a *Assembly) line(at pdb.Point, exact bool) (Line, error) {
+	if at.Line == 0 {
+		return Line{}, none("the method has none in its PDB")
+	}
 	d, err := a.document(at.Document)
 	if err != nil {
 		return Line{}, none("%v", err)
