@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/method"
 	"clrsnap/internal/source"
 	"clrsnap/internal/target"
 	"clrsnap/internal/walk"
@@ -84,11 +85,15 @@ func (p *Process) lineIn(f *walk.Frame, a *source.Assembly, il, next uint32) (so
 	if err != nil { // such as IL that a profiler has replaced
 		return a.LineIn(p.method.RID, il, next)
 	}
-	sites := make([]source.Site, len(named))
-	for i, s := range named {
-		sites[i] = source.Site{IL: s.IL, Method: lastName(s.Method)}
+	// Code of tier-0 can be optimised: that of a loop where the runtime has no OSR.
+	tier, _ := p.Runtime.Methods.Tier(&p.method, f.Code)
+	call := source.Call{
+		IL: il, Next: next, Callee: p.above, Optimized: tier != method.TierMinOpts, Sites: make([]source.Site, len(named)),
 	}
-	return a.LineOfCall(p.method.RID, il, next, sites, p.above)
+	for i, s := range named {
+		call.Sites[i] = source.Site{IL: s.IL, Method: lastName(s.Method)}
+	}
+	return a.LineOfCall(p.method.RID, &call)
 }
 
 // lastName is the last part of a method's name: that of an explicit implementation begins with its interface's.

@@ -8,44 +8,65 @@ type Site struct {
 	Method string // the name of what it calls; empty: that is not known
 }
 
-// LineOfCall is LineIn for code that is in a call of a method whose name is callee, or of another one that was
-// inlined and has led to it. sites are all of the calling method, in the order of their offsets.
+// A Call is what a frame's code is in: a call that has not returned yet.
+type Call struct {
+	IL, Next  uint32 // the code is of the IL from IL up to Next
+	Callee    string // the name of the method that was called, or that an inlined one has called
+	Optimized bool   // statements may be merged, and callees be inlined
+	Sites     []Site // all of the calling method, in the order of their offsets
+}
+
+// LineOfCall returns the line of a call, as Line does.
 //
 // The JIT keeps no point for a call while something is on IL's evaluation stack, and it merges statements
 // when it optimises. So a line is certain only if the sites of no other line explain the call. If those
 // of another line explain it better, that is the line; it is approximate.
-func (a *Assembly) LineOfCall(method, il, next uint32, sites []Site, callee string) (Line, error) {
+func (a *Assembly) LineOfCall(method uint32, c *Call) (Line, error) {
 	points, err := a.file.Lines(method)
 	if err != nil {
 		return Line{}, none("%v", err)
 	}
-	var here, named, elsewhere oneLine // the lines of sites from il to next, of those with the name, and of others with it
+	var here, named, elsewhere oneLine // the lines of sites from IL to Next, of those with the name, and of others with it
 	text := textAt{points: points}
-	for _, s := range sites {
+	explains := c.explains()
+	for i := range c.Sites {
+		s := &c.Sites[i]
 		text.move(s.IL)
-		in, same := s.IL >= il && s.IL < next, s.Method == callee
-		if in {
-			here.add(&text)
-		}
-		if in && same {
+		in, does := s.IL >= c.IL && s.IL < c.Next, explains(s)
+		switch {
+		case in && does:
 			named.add(&text)
-		}
-		if !in && same {
+			here.add(&text)
+		case in:
+			here.add(&text)
+		case does:
 			elsewhere.add(&text)
 		}
 	}
-	if here.lines == 1 && (named.lines == 1 || elsewhere.lines == 0) {
-		return a.line(here.at, here.exact)
-	}
 	switch {
+	case here.lines == 1 && (named.lines == 1 || elsewhere.lines == 0 && !c.Optimized):
+		return a.line(here.at, here.exact)
 	case named.lines == 1:
 		return a.line(named.at, false)
 	case named.lines == 0 && elsewhere.lines == 1:
 		return a.line(elsewhere.at, false)
+	case here.lines == 1:
+		return a.line(here.at, false)
 	}
-	l, err := a.LineIn(method, il, next)
+	l, err := a.LineIn(method, c.IL, c.Next)
 	l.Approximate = true
 	return l, err
+}
+
+// explains returns whether the code of a site leads to the callee, as far as names say: by the callee's, or
+// if no site has that, as delegates and function pointers do.
+func (c *Call) explains() func(s *Site) bool {
+	for i := range c.Sites {
+		if c.Sites[i].Method == c.Callee {
+			return func(s *Site) bool { return s.Method == c.Callee }
+		}
+	}
+	return func(s *Site) bool { return s.Method == "Invoke" }
 }
 
 // textAt is the text of an IL offset that moves up.
