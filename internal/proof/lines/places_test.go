@@ -17,40 +17,50 @@ import (
 // A mode is a way in which the program's methods are compiled.
 type mode struct {
 	name  string
+	form  form
 	o     testenv.Options
 	tiers []string // of which there must be frames of the program
-	short bool     // part of the short form on every runtime, not only on the newest
+	most  int      // per cent of its lines that may be approximate
 }
 
-var debug = []string{"-o-", "-define:DEBUG"}
+// form is where a mode belongs.
+type form int
+
+const (
+	always form = iota // in the short form on every major version
+	newest             // in the short form on the newest runtime only
+	full
+)
 
 // modes are all ways. Environment variables: src/coreclr/inc/clrconfigvalues.h, src/coreclr/jit/jitconfigvalues.h.
 var modes = []mode{
-	{name: "debug", o: testenv.Options{Compile: debug}, tiers: []string{"minopts"}, short: true},
-	{name: "tier-0", tiers: []string{"tier-0", "OSR"}, short: true},
-	{name: "instrumented", o: testenv.Options{
+	{name: "debug", form: newest, o: testenv.Options{Compile: debug}, tiers: []string{"minopts"}, most: 2},
+	{name: "tier-0", form: always, tiers: []string{"tier-0", "OSR"}, most: 6},
+	{name: "instrumented", form: full, o: testenv.Options{
 		Env: []string{"DOTNET_TieredPGO_InstrumentOnlyHotCode=0", "DOTNET_OSR_HitLimit=1"},
-	}, tiers: []string{"tier-0", "OSR"}},
-	{name: "no OSR", o: testenv.Options{
+	}, tiers: []string{"tier-0", "OSR"}, most: 6},
+	{name: "no OSR", form: full, o: testenv.Options{
 		Env: []string{"DOTNET_TC_QuickJitForLoops=0"},
-	}, tiers: []string{"tier-0", "optimized"}},
-	{name: "tier-1", o: testenv.Options{
+	}, tiers: []string{"tier-0", "optimized"}, most: 6},
+	{name: "tier-1", form: full, o: testenv.Options{
 		Args: []string{"--warm", "40"}, Env: soon,
-	}, tiers: []string{"tier-1"}},
-	{name: "tier-1 without a profile", o: testenv.Options{
+	}, tiers: []string{"tier-1"}, most: 50},
+	{name: "tier-1 without a profile", form: full, o: testenv.Options{
 		Args: []string{"--warm", "40"}, Env: append([]string{"DOTNET_TieredPGO=0"}, soon...),
-	}, tiers: []string{"tier-1"}},
-	{name: "replaced", o: testenv.Options{
+	}, tiers: []string{"tier-1"}, most: 20},
+	{name: "replaced", form: newest, o: testenv.Options{
 		Args: []string{"--after", "40"}, Env: soon,
-	}, tiers: []string{"tier-0", "OSR"}, short: true},
-	{name: "optimized", o: testenv.Options{
+	}, tiers: []string{"tier-0", "OSR"}, most: 50},
+	{name: "optimized", form: always, o: testenv.Options{
 		Env: []string{"DOTNET_TieredCompilation=0"},
-	}, tiers: []string{"optimized"}, short: true},
-	{name: "unoptimized", o: testenv.Options{
+	}, tiers: []string{"optimized"}, most: 20},
+	{name: "unoptimized", form: full, o: testenv.Options{
 		Env: []string{"DOTNET_JITMinOpts=1"},
-	}},
-	{name: "ReadyToRun", o: testenv.Options{ReadyToRun: true}, tiers: []string{"ReadyToRun"}},
+	}, most: 6},
+	{name: "ReadyToRun", form: newest, o: testenv.Options{ReadyToRun: true}, tiers: []string{"ReadyToRun"}, most: 20},
 }
+
+var debug = []string{"-o-", "-define:DEBUG"}
 
 // soon has methods tier up as soon as they can.
 var soon = []string{"DOTNET_TC_CallCountingDelayMs=0", "DOTNET_TC_CallCountThreshold=5", "DOTNET_TC_BackgroundWorkerTimeoutMs=0"}
@@ -61,13 +71,21 @@ func TestPlaces(t *testing.T) {
 	layer.Proof(t)
 	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
 		for _, m := range modes {
-			if runtime != testenv.DefaultRuntime && !layer.Size(m.short, true) ||
-				m.o.ReadyToRun && testenv.Framework(runtime) != "net10" {
+			if !m.belongs(runtime) {
 				continue
 			}
 			t.Run(m.name, func(t *testing.T) { testMode(t, runtime, m) })
 		}
 	})
+}
+
+// belongs reports whether a mode is to be tested on a runtime in this form of the proof.
+func (m *mode) belongs(runtime string) bool {
+	if m.o.ReadyToRun && testenv.Framework(runtime) != "net10" { // crossgen2 is of .NET 10
+		return false
+	}
+	short := m.form == always && !strings.Contains(runtime, ":") || m.form == newest && runtime == testenv.DefaultRuntime
+	return layer.Size(short, true)
 }
 
 func testMode(t *testing.T, runtime string, m mode) {
@@ -199,6 +217,13 @@ func (c *comparison) report() {
 	}
 	if c.places != len(c.callers) {
 		c.t.Errorf("%d of %d places were looked at", c.places, len(c.callers))
+	}
+	if c.approximate*100 > c.lines*c.mode.most {
+		c.t.Errorf("%d of %d lines are approximate", c.approximate, c.lines)
+	}
+	// Where StackTrace has the right line, and ours is approximate and another one.
+	if worse := c.ruled["approximate"]; worse > 40 {
+		c.t.Errorf("%d approximate lines are wrong", worse)
 	}
 	for _, tier := range c.mode.tiers {
 		if c.tiers[tier] == 0 {

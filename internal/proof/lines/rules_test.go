@@ -32,6 +32,9 @@ type observed struct {
 // isLeaf: it called Stop.
 func (o *observed) isLeaf() bool { return o.i == 1 }
 
+// inHere: a method of Here, whose lines are on all stacks, and are not marked.
+func (o *observed) inHere() bool { return strings.HasPrefix(o.w.Method, "Lines.Here") }
+
 // optimized reports whether the frame's code is optimised.
 func (o *observed) optimized() bool {
 	return o.got.Tier != "minopts" && o.c.mode.name != "unoptimized"
@@ -54,7 +57,7 @@ func (o *observed) judge() {
 	if !o.none() && o.ours != o.theirs {
 		o.explain(rules, "StackTrace says", o.theirs)
 	}
-	if !strings.HasPrefix(o.w.Method, "Lines.Here") && !o.right(o.ours) {
+	if !o.inHere() && !o.right(o.ours) {
 		o.explain(sourceRules, "the sources do not, StackTrace says", o.theirs)
 	}
 	if o.isLeaf() && o.ours != o.leaf {
@@ -91,8 +94,8 @@ var rules = []rule{
 	}},
 	// StackTrace of .NET 8 has no lines at all in a stack with a dynamic method.
 	{"dynamic method on .NET 8", func(o *observed) bool {
-		return testenv.Framework(o.c.runtime) == "net8" && o.theirs.line == 0 && o.right(o.ours) &&
-			strings.Contains(strings.Join(o.want.Names(testenv.Dynamic), ""), ".")
+		return testenv.Framework(o.c.runtime) == "net8" && o.theirs.line == 0 && (o.right(o.ours) || o.inHere()) &&
+			len(o.want.Names(testenv.Dynamic)) > 0
 	}},
 	// The JIT has no point for a call while a value is on the evaluation stack, and has merged statements.
 	// StackTrace takes the point before it; the sources say that the call is on another line.
