@@ -74,6 +74,7 @@ type Process struct {
 	opened   time.Time
 	updating time.Duration      // in which modules were looked for since
 	method   method.Method      // the latest that was named
+	above    string             // the name of the latest frame's method, without its type; empty: it was not managed
 	moment   uint64             // counts captures: each overwrites the one before
 	current  *Suspension        // the latest one
 	lacks    lacks              // what a dump lacks of the threads
@@ -148,7 +149,7 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 	p.Runtime, p.Walker = p.Engine.Runtime, p.Engine.Walker
 	if p.Options.Lines {
 		files := sourceFiles{Memory: p.Engine.Cache, p: p}
-		p.lines = &lines{finder: source.New(files, p.Options.Symbols), known: map[lineKey]*profile.SourceLine{}}
+		p.lines = &lines{finder: source.New(files, p.Options.Symbols), known: map[walk.Place]*profile.SourceLine{}}
 	}
 	return nil
 }

@@ -264,7 +264,7 @@ func frameCost(f *walk.Frame, fr *profile.Frame) int {
 
 // frames walks the captured thread and names its frames.
 func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
-	*into, s.Managed = (*into)[:0], false
+	*into, s.Managed, s.Process.above = (*into)[:0], false, ""
 	ctx := s.Walk.Context
 	var unnamed error
 	s.cost = 0
