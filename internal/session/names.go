@@ -58,6 +58,7 @@ func (p *Process) Tier(c *codemap.Code) (string, error) {
 
 // Frame names a walked frame. With an error the frame has a placeholder in place of its name.
 func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
+	p.later, p.passing = nil, false
 	switch f.Kind {
 	case walk.Managed:
 		return p.managedFrame(f)
@@ -87,6 +88,12 @@ func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
 		out.Short = out.Display
 		return out, err
 	}
+	if n.Shared {
+		out.Generics = profile.SharedGenerics
+		if p.Options.ExactGenerics {
+			n = p.instantiated(f, n, &out)
+		}
+	}
 	out.Method, out.Display, out.Short, out.Signature, out.Module = n.Exact, n.Display, n.Short, n.Signature, n.Assembly
 	out.Owner = p.owner(n.Assembly, n.Image)
 	out.Line = p.line(f, n.Image)
@@ -109,6 +116,17 @@ func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
 		}
 	}
 	return out, nil
+}
+
+// instantiated returns the name of the instantiation that a frame of shared code runs, or n, the code's
+// own, if that is not known yet.
+func (p *Process) instantiated(f *walk.Frame, n name.Method, out *profile.Frame) name.Method {
+	x, later, ok := p.instance(f)
+	if p.later = later; !ok {
+		return n
+	}
+	out.Generics = profile.ExactGenerics
+	return x
 }
 
 // callee names the P/Invoke that a managed frame is in.
