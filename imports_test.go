@@ -60,7 +60,8 @@ var mayImport = map[string]string{
 	"internal/walk": "internal/arch internal/target internal/unwind internal/unwind/insns internal/module " +
 		"internal/clr/codemap internal/clr/thread",
 
-	"internal/assemblies": "profile internal/arch internal/target",
+	"internal/assemblies": "profile internal/arch internal/bundle internal/target",
+	"internal/bundle":     "internal/pe",
 	"internal/engine": "internal/arch internal/target internal/unwind internal/unwind/amd64 internal/module " +
 		"internal/locate internal/contract internal/clr internal/clr/* internal/walk",
 	"internal/replay": "internal/arch internal/target internal/target/live internal/engine " +
@@ -95,6 +96,8 @@ var mayImport = map[string]string{
 	"internal/livetest": ". record profile report internal/arch internal/bridge internal/clr/thread " +
 		"internal/target/live internal/testenv internal/walk",
 
+	"internal/ecma335/ecma335test": "",
+
 	"internal/clr/clrtest": "internal/arch internal/target internal/contract",
 	"internal/confine":     "",
 
@@ -102,7 +105,7 @@ var mayImport = map[string]string{
 	"internal/jsonwriter":  "",
 	"internal/profiletest": "profile internal/display",
 
-	"internal/source": "internal/arch internal/foreign internal/pdb internal/pe internal/target",
+	"internal/source": "internal/arch internal/bundle internal/foreign internal/pdb internal/pe internal/target",
 
 	"internal/session": "profile internal/arch internal/assemblies internal/source internal/target " +
 		"internal/target/core internal/target/live internal/mounts internal/procfs internal/contract internal/clr " +

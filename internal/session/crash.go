@@ -4,81 +4,10 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/thread"
 	"clrsnap/profile"
 )
 
-// maxInner bounds the exceptions that led to one another.
-const maxInner = 16
-
-// exception describes the last managed exception of a thread; nil if there is none that can
-// be read.
-func (p *Process) exception(t *thread.Thread) *profile.ExceptionInfo {
-	if p.Runtime == nil {
-		return nil
-	}
-	var first *profile.ExceptionInfo
-	to := &first
-	obj := p.Runtime.Threads.LastException(t)
-	for range maxInner {
-		if obj == 0 {
-			break
-		}
-		var e *profile.ExceptionInfo
-		e, obj = p.readException(obj)
-		if e == nil {
-			break
-		}
-		*to, to = e, &e.Inner
-	}
-	return first
-}
-
-// readException describes an exception object and returns the address of the one that
-// led to it.
-func (p *Process) readException(obj arch.Addr) (*profile.ExceptionInfo, arch.Addr) {
-	e, err := p.Runtime.Threads.ReadException(obj)
-	if err != nil {
-		return nil, 0
-	}
-	class, err := p.Runtime.Names.Class(e.Type)
-	if err != nil {
-		return nil, 0
-	}
-	return &profile.ExceptionInfo{
-		Type: class.Display, Message: e.Message + p.parameter(obj, e), NoMessage: e.Unread, HResult: e.HResult,
-	}, e.Inner
-}
-
-// maxBases bounds the classes that an exception's class derives from.
-const maxBases = 32
-
-// parameter is what an ArgumentException adds to its message: the name of the parameter, in the
-// words of System.Private.CoreLib (Arg_ParamName_Name in Strings.resx).
-func (p *Process) parameter(obj arch.Addr, e thread.ExceptionObject) string {
-	if e.Message == "" {
-		return ""
-	}
-	class := e.Type
-	for range maxBases {
-		switch c, err := p.Runtime.Names.Class(class); {
-		case err != nil:
-			return ""
-		case c.Display == "System.ArgumentException" && c.Assembly == coreLib:
-			if name, ok := p.Runtime.Threads.OwnString(obj, class); ok && name != "" {
-				return " (Parameter '" + name + "')"
-			}
-			return ""
-		}
-		if class = p.Runtime.Threads.Base(class); class == 0 {
-			return ""
-		}
-	}
-	return ""
-}
-
 const (
-	coreLib       = "System.Private.CoreLib"
 	failFastName  = "System.Environment.FailFast"
 	failFastError = "System.ExecutionEngineException"
 )
@@ -99,8 +28,9 @@ func (s *Suspension) failFast(st *profile.Thread) {
 		st.Exception = e.Inner
 	}
 	threads := s.Process.Runtime.Threads
-	objects, chars := threads.Strings(arch.Addr(st.Frames[first].SP), arch.Addr(st.Frames[end].SP))
-	st.FailFast = &profile.FailFast{}
+	low, high := arch.Addr(st.Frames[first].SP), arch.Addr(st.Frames[end].SP)
+	objects, chars := threads.Strings(low, high)
+	st.FailFast = &profile.FailFast{Exception: s.failFastException(low, high)}
 	switch {
 	case len(chars) == 1:
 		st.FailFast.Message = chars[0]
@@ -109,6 +39,24 @@ func (s *Suspension) failFast(st *profile.Thread) {
 	default:
 		st.FailFast.Unknown = true
 	}
+}
+
+// failFastException reads the exception that FailFast was called with: its object is held where the message
+// is. It is nil if there is none, or more than one that it could be.
+func (s *Suspension) failFastException(low, high arch.Addr) *profile.ExceptionInfo {
+	p := s.Process
+	found := p.Runtime.Threads.Objects(low, high, func(class arch.Addr) bool {
+		name, known := p.exceptionClass(class)
+		return known && name != failFastError
+	})
+	if len(found) != 1 {
+		return nil
+	}
+	all := p.exceptions(found, "")
+	if len(all) != 1 {
+		return nil
+	}
+	return all[0]
 }
 
 // failFastFrames returns where among the frames those of FailFast are, with what they have called

@@ -49,6 +49,20 @@ func (p *Process) instance(f *walk.Frame) (n name.Method, later *generic, ok boo
 	return n, nil, ok
 }
 
+// Context returns the context of a frame of shared generic code, and the slot on the stack where it is, if
+// that is what tells its instantiation: a MethodDesc or a MethodTable.
+func (p *Process) Context(f *walk.Frame) (slot, context arch.Addr, ok bool) {
+	if p.Runtime == nil || f.Kind != walk.Managed {
+		return 0, 0, false
+	}
+	place, slot, ok := p.contextSlot(f)
+	if !ok || place.Kind == gcinfo.This {
+		return 0, 0, false
+	}
+	word, ok := f.Word(slot)
+	return slot, arch.Addr(word), ok && word != 0
+}
+
 // contextSlot is where a frame keeps its context; false: it keeps none, or has none at this instruction.
 func (p *Process) contextSlot(f *walk.Frame) (place generics.Place, slot arch.Addr, ok bool) {
 	if f.Code.Funclet || f.Epilog() {

@@ -180,6 +180,9 @@ func DescribeRuntime(r *locate.Runtime) profile.Runtime {
 
 // Close releases what the Process holds. The target is not affected.
 func (p *Process) Close() error {
+	if p.lines != nil {
+		p.lines.finder.Close()
+	}
 	if p.Engine != nil {
 		p.Engine.Close()
 	}

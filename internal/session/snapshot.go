@@ -220,8 +220,9 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 		st.State = "stopped by a signal"
 	}
 	st.Pause = s.Capture.Pause
-	if s.Process.from.Crashed() == s.Thread.OSThreadID {
-		st.Crashed, st.Exception = true, s.Process.exception(&s.Walk.Info)
+	st.Crashed = s.Process.from.Crashed() == s.Thread.OSThreadID
+	s.exception(st)
+	if st.Crashed {
 		s.failFast(st)
 		st.State = s.Process.crashState()
 	}

@@ -1,14 +1,17 @@
 package session
 
 import (
+	"io/fs"
+
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/locate"
 	"clrsnap/internal/source"
 	"clrsnap/internal/target"
-	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
 
-// sourceFiles are the target's files as package source wants them.
+// sourceFiles are the target's files and symbols as package source wants them.
 type sourceFiles struct {
 	target.Memory
 	p *Process
@@ -16,18 +19,26 @@ type sourceFiles struct {
 
 func (s sourceFiles) OpenFile(path string) (target.File, error) { return s.p.from.OpenFile(path) }
 
-func (s sourceFiles) File(at arch.Addr) string {
-	m := s.p.Engine.Maps.Find(at)
-	if m == nil {
-		m = s.p.maps.Find(at)
+func (s sourceFiles) File(m *source.Module) (string, bool) { return s.p.imageFile(m.Assembly, m.Image) }
+
+func (s sourceFiles) SymbolStream(module arch.Addr) (arch.Addr, uint32) {
+	at, size, err := s.p.Runtime.Names.SymbolStream(module)
+	if err != nil {
+		return 0, 0
 	}
-	if m == nil { // the assembly was loaded since
-		m = s.p.remapped().Find(at)
+	return at, size
+}
+
+func (s sourceFiles) Bundle() (target.File, string, error) {
+	if s.p.Found == nil || s.p.Found.Shape != locate.SingleFile {
+		return nil, "", fs.ErrNotExist
 	}
+	m := s.p.Engine.Maps.Find(s.p.Found.Module.Start)
 	if m == nil || !m.IsFile() {
-		return ""
+		return nil, "", fs.ErrNotExist
 	}
-	return m.Path
+	f, err := s.p.from.OpenMapping(m)
+	return f, m.Path, err
 }
 
 // lines are the source lines of code that stays.
@@ -44,21 +55,25 @@ type lineKey struct {
 // maxLines bounds the lines that are remembered: 100 bytes each, more or less.
 const maxLines = 1 << 16
 
-// line returns the source line of a managed frame, whose method p.method is, in the assembly whose
-// image is at base; nil: there is none.
-func (p *Process) line(f *walk.Frame, base arch.Addr) *profile.SourceLine {
-	if p.lines == nil || base == 0 || !p.method.HasMetadata() {
+// line returns the source line of code of p.method at ip, in an assembly whose image is there; nil: there is
+// none. exact says that ip is not an address behind a call.
+func (p *Process) line(
+	code *codemap.Code, ip arch.Addr, exact bool, assembly string, image arch.Addr,
+) *profile.SourceLine {
+	if p.lines == nil || image == 0 || !p.method.HasMetadata() {
 		return nil
 	}
-	key := lineKey{f.IP(), f.Exact}
-	if s, ok := p.lines.known[key]; ok && !f.Code.Collectible {
+	key := lineKey{ip, exact}
+	if s, ok := p.lines.known[key]; ok && !code.Collectible {
 		return s
 	}
-	a, err := p.lines.finder.Assembly(base, f.Code.Collectible)
+	a, err := p.lines.finder.Assembly(&source.Module{
+		Assembly: assembly, Address: p.method.Module, Image: image, Passing: code.Collectible,
+	})
 	if err != nil {
 		return nil
 	}
-	il, exact, ok := p.ilOffset(f)
+	il, precise, ok := p.ilOffset(code, ip, exact)
 	if !ok {
 		return nil
 	}
@@ -67,9 +82,9 @@ func (p *Process) line(f *walk.Frame, base arch.Addr) *profile.SourceLine {
 		return nil
 	}
 	s := &profile.SourceLine{
-		File: l.File, Line: l.Line, Column: l.Column, URL: l.URL, Approximate: l.Approximate || !exact,
+		File: l.File, Line: l.Line, Column: l.Column, URL: l.URL, Approximate: l.Approximate || !precise,
 	}
-	if !f.Code.Collectible {
+	if !code.Collectible {
 		if len(p.lines.known) >= maxLines {
 			clear(p.lines.known)
 		}
@@ -78,16 +93,16 @@ func (p *Process) line(f *walk.Frame, base arch.Addr) *profile.SourceLine {
 	return s
 }
 
-// ilOffset returns the IL offset that a frame is at. A return address is that of the call before it.
-func (p *Process) ilOffset(f *walk.Frame) (il uint32, exact, ok bool) {
-	m, err := p.Runtime.IL.Of(f.Code)
+// ilOffset returns the IL offset of code at ip. A return address is that of the call before it.
+func (p *Process) ilOffset(code *codemap.Code, ip arch.Addr, exact bool) (il uint32, precise, ok bool) {
+	m, err := p.Runtime.IL.Of(code)
 	if err != nil || len(m) == 0 {
 		return 0, false, false
 	}
-	at := uint32(f.IP() - f.Code.MethodStart)
-	if !f.Exact && at > 0 {
+	at := uint32(ip - code.MethodStart)
+	if !exact && at > 0 {
 		at--
 	}
-	il, exact = m.IL(at)
-	return il, exact, true
+	il, precise = m.IL(at)
+	return il, precise, true
 }

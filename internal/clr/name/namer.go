@@ -37,6 +37,7 @@ type Namer struct {
 	identify  func(module arch.Addr) (moduleID, error)
 	moduleL   moduleLayout
 	assemblyL assemblyLayout
+	streamL   streamLayout
 
 	assemblies map[arch.Addr]*assembly // by Module
 	passing    []arch.Addr             // modules that can be unloaded
