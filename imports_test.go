@@ -51,8 +51,12 @@ var mayImport = map[string]string{
 	"internal/clr/method":  "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap",
 	"internal/clr/name": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/method internal/ecma335 internal/pe",
+	"internal/clr/gcinfo": "internal/arch",
+	"internal/clr/generics": "internal/arch internal/target internal/contract internal/clr/types " +
+		"internal/clr/codemap internal/clr/method internal/clr/gcinfo",
 	"internal/clr": "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap " +
-		"internal/clr/thread internal/clr/method internal/clr/name internal/clr/ilmap internal/unwind",
+		"internal/clr/thread internal/clr/method internal/clr/name internal/clr/ilmap " +
+		"internal/clr/generics internal/unwind",
 	"internal/walk": "internal/arch internal/target internal/unwind internal/unwind/insns internal/module " +
 		"internal/clr/codemap internal/clr/thread",
 
@@ -74,6 +78,7 @@ var mayImport = map[string]string{
 	"internal/proof/perfmap":    "",
 	"internal/proof/ordeal":     "",
 	"internal/proof/recordsoak": "",
+	"internal/proof/lines":      "",
 	"internal/proof/living":     "",
 	"internal/proof/shares":     "",
 	"internal/proof/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap " +

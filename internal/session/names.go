@@ -59,8 +59,25 @@ func (p *Process) Tier(c *codemap.Code) (string, error) {
 // Frame names a walked frame. With an error the frame has a placeholder in place of its name.
 // Frames are named in the order in which a walk visits them.
 func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
+	if p.Options.ExactGenerics {
+		return p.frame(f, anyInstance)
+	}
+	return p.frame(f, noInstance)
+}
+
+// LastingFrame is Frame for names that are kept. Of shared generic code the instantiation is named only if
+// the frame's Context tells it and it cannot be unloaded.
+func (p *Process) LastingFrame(f *walk.Frame) (profile.Frame, error) {
+	if p.Options.ExactGenerics && (f.Code == nil || !f.Code.Collectible) {
+		return p.frame(f, lastingInstance)
+	}
+	return p.frame(f, noInstance)
+}
+
+func (p *Process) frame(f *walk.Frame, which instances) (profile.Frame, error) {
+	p.later, p.passing = nil, false
 	if f.Kind == walk.Managed {
-		out, err := p.managedFrame(f)
+		out, err := p.managedFrame(f, which)
 		p.above = lastName(out.Method)
 		return out, err
 	}
@@ -82,10 +99,13 @@ func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
 	return out, nil
 }
 
-func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
+func (p *Process) managedFrame(f *walk.Frame, which instances) (profile.Frame, error) {
 	out := p.bare(f, profile.Managed)
 	if err := p.methodFrame(&out, f.Code, f.IP(), f.Place()); err != nil {
 		return out, err
+	}
+	if out.Generics == profile.SharedGenerics && which != noInstance {
+		p.nameInstance(&out, f, which)
 	}
 	if p.Walker.Filter(f) {
 		out.Display += " [filter]"
@@ -98,6 +118,27 @@ func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
 		}
 	}
 	return out, nil
+}
+
+// instances says which instantiations of shared generic code are named.
+type instances uint8
+
+const (
+	noInstance instances = iota
+	lastingInstance
+	anyInstance
+)
+
+// nameInstance names the instantiation that a frame of shared code runs, if it is told, and not only later.
+func (p *Process) nameInstance(out *profile.Frame, f *walk.Frame, which instances) {
+	n, later, ok := p.instance(f)
+	if which == lastingInstance && (later != nil || p.passing) {
+		p.passing = false
+		return
+	}
+	if p.later = later; ok {
+		out.Display, out.Short, out.Signature, out.Generics = n.Display, n.Short, n.Signature, profile.ExactGenerics
+	}
 }
 
 // methodFrame names the method whose code is at ip, and keeps what it read in p.method. at is where the method
@@ -139,6 +180,9 @@ func (p *Process) nameMethod(out *profile.Frame, volatile bool) (image arch.Addr
 	}
 	out.Method, out.Display, out.Short, out.Signature, out.Module = n.Exact, n.Display, n.Short, n.Signature, n.Assembly
 	out.Owner = p.owner(n.Assembly, n.Image)
+	if n.Shared {
+		out.Generics = profile.SharedGenerics
+	}
 	return n.Image, nil
 }
 
