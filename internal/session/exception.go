@@ -327,11 +327,7 @@ func (s *Suspension) unobserved(st *profile.Thread) {
 		if len(args) != 1 {
 			return nil
 		}
-		class, err := p.Runtime.Threads.Class(args[0])
-		if err != nil {
-			return nil
-		}
-		return []arch.Addr{p.Runtime.Threads.Own(args[0], class)}
+		return []arch.Addr{p.Runtime.Threads.First(args[0])}
 	}
 	all := p.read(find())
 	uncertain := uncertainFound
