@@ -175,8 +175,19 @@ type Frame struct {
 	Tier       string      // "tier-0", "tier-1", "ReadyToRun", "OSR", "dynamic", "stub", …; managed frames only
 	Owner      Origin      // as in Function
 	Line       *SourceLine // nil: not known
+	Generics   Generics    // of shared generic code; empty: the code is not shared
 	Nearest    string      // of native functions without a symbol: the exported one before it, and how far; "" if it is far
 }
+
+// Generics says what the name of a frame of shared generic code tells. The runtime compiles one piece of
+// code for all type arguments that are reference types.
+type Generics string
+
+// The kinds of name of shared generic code.
+const (
+	ExactGenerics  Generics = "exact"  // the type arguments are those of the instantiation that runs
+	SharedGenerics Generics = "shared" // System.__Canon stands for those that are reference types
+)
 
 // SourceLine is a place in a source file.
 type SourceLine struct {

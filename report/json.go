@@ -205,6 +205,8 @@ type jsonFrame struct {
 	Tier       string         `json:"tier,omitempty"`
 	Nearest    string         `json:"nearest,omitempty"`
 
+	Generics profile.Generics `json:"generics,omitempty"`
+
 	File        string `json:"file,omitempty"`
 	Line        int    `json:"line,omitempty"`
 	Column      int    `json:"column,omitempty"`
@@ -234,7 +236,7 @@ func jsonFrameOf(f *profile.Frame) *jsonFrame {
 	out := &jsonFrame{
 		Kind: f.Kind, FunctionID: address(f.FunctionID), IP: hex(f.IP), SP: hex(f.SP),
 		Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module, Tier: f.Tier,
-		Nearest: f.Nearest,
+		Nearest: f.Nearest, Generics: f.Generics,
 	}
 	if f.Kind == profile.Managed {
 		out.Origin = f.Origin()

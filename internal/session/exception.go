@@ -7,6 +7,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
 
@@ -214,7 +215,7 @@ func (p *Process) traceFrame(f *thread.TraceFrame) profile.TraceFrame {
 		return out
 	}
 	// An address within an instruction is as good for its line as where execution goes on.
-	if err := p.methodFrame(&out.Frame, &code, f.IP, true); err == nil {
+	if err := p.methodFrame(&out.Frame, &code, f.IP, walk.Place{IP: f.IP, Exact: true}); err == nil {
 		out.Hidden, _ = p.Runtime.Names.HiddenInTraces(&p.method)
 	}
 	return out

@@ -57,10 +57,32 @@ func (p *Process) Tier(c *codemap.Code) (string, error) {
 }
 
 // Frame names a walked frame. With an error the frame has a placeholder in place of its name.
+// Frames are named in the order in which a walk visits them.
 func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
+	if p.Options.ExactGenerics {
+		return p.frame(f, anyInstance)
+	}
+	return p.frame(f, noInstance)
+}
+
+// LastingFrame is Frame for names that are kept. Of shared generic code the instantiation is named only if
+// the frame's Context tells it and it cannot be unloaded.
+func (p *Process) LastingFrame(f *walk.Frame) (profile.Frame, error) {
+	if p.Options.ExactGenerics && (f.Code == nil || !f.Code.Collectible) {
+		return p.frame(f, lastingInstance)
+	}
+	return p.frame(f, noInstance)
+}
+
+func (p *Process) frame(f *walk.Frame, which instances) (profile.Frame, error) {
+	p.later, p.passing = nil, false
+	if f.Kind == walk.Managed {
+		out, err := p.managedFrame(f, which)
+		p.above = lastName(out.Method)
+		return out, err
+	}
+	p.above = ""
 	switch f.Kind {
-	case walk.Managed:
-		return p.managedFrame(f)
 	case walk.Stub:
 		return p.stubFrame(f), nil
 	}
@@ -77,10 +99,13 @@ func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
 	return out, nil
 }
 
-func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
+func (p *Process) managedFrame(f *walk.Frame, which instances) (profile.Frame, error) {
 	out := p.bare(f, profile.Managed)
-	if err := p.methodFrame(&out, f.Code, f.IP(), f.Exact); err != nil {
+	if err := p.methodFrame(&out, f.Code, f.IP(), f.Place()); err != nil {
 		return out, err
+	}
+	if out.Generics == profile.SharedGenerics && which != noInstance {
+		p.nameInstance(&out, f, which)
 	}
 	if p.Walker.Filter(f) {
 		out.Display += " [filter]"
@@ -95,9 +120,30 @@ func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
 	return out, nil
 }
 
-// methodFrame names the method whose code is at ip, and keeps what it read in p.method. exact says that ip is
-// not an address behind a call. With an error, out has a placeholder in place of the name, or no tier.
-func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Addr, exact bool) error {
+// instances says which instantiations of shared generic code are named.
+type instances uint8
+
+const (
+	noInstance instances = iota
+	lastingInstance
+	anyInstance
+)
+
+// nameInstance names the instantiation that a frame of shared code runs, if it is told, and not only later.
+func (p *Process) nameInstance(out *profile.Frame, f *walk.Frame, which instances) {
+	n, later, ok := p.instance(f)
+	if which == lastingInstance && (later != nil || p.passing) {
+		p.passing = false
+		return
+	}
+	if p.later = later; ok {
+		out.Display, out.Short, out.Signature, out.Generics = n.Display, n.Short, n.Signature, profile.ExactGenerics
+	}
+}
+
+// methodFrame names the method whose code is at ip, and keeps what it read in p.method. at is where the method
+// is. With an error, out has a placeholder in place of the name, or no tier.
+func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Addr, at walk.Place) error {
 	out.FunctionID = uint64(code.MethodDesc)
 	out.Offset = uint64(ip - code.MethodStart)
 	image, err := p.nameFrame(out, code)
@@ -106,7 +152,7 @@ func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Ad
 		out.Short = out.Display
 		return err
 	}
-	out.Line = p.line(code, ip, exact, image)
+	out.Line = p.line(code, at, out.Module, image)
 	t, err := p.Runtime.Methods.Tier(&p.method, code)
 	if err != nil {
 		return err
@@ -134,6 +180,9 @@ func (p *Process) nameMethod(out *profile.Frame, volatile bool) (image arch.Addr
 	}
 	out.Method, out.Display, out.Short, out.Signature, out.Module = n.Exact, n.Display, n.Short, n.Signature, n.Assembly
 	out.Owner = p.owner(n.Assembly, n.Image)
+	if n.Shared {
+		out.Generics = profile.SharedGenerics
+	}
 	return n.Image, nil
 }
 
