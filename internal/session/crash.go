@@ -1,6 +1,7 @@
 package session
 
 import (
+	"reflect"
 	"slices"
 
 	"clrsnap/internal/arch"
@@ -31,6 +32,9 @@ func (s *Suspension) failFast(st *profile.Thread) {
 	low, high := arch.Addr(st.Frames[first].SP), arch.Addr(st.Frames[end].SP)
 	objects, chars := threads.Strings(low, high)
 	st.FailFast = &profile.FailFast{Exception: s.failFastException(low, high)}
+	if reflect.DeepEqual(st.FailFast.Exception, st.Exception) {
+		st.FailFast.Exception = st.Exception // it is the same one
+	}
 	switch {
 	case len(chars) == 1:
 		st.FailFast.Message = chars[0]

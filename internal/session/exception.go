@@ -7,6 +7,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
 
@@ -223,7 +224,7 @@ func (p *Process) traceFrame(f *thread.TraceFrame) profile.TraceFrame {
 		return out
 	}
 	// An address within an instruction is as good for its line as where execution goes on.
-	if err := p.methodFrame(&out.Frame, &code, f.IP, true); err == nil {
+	if err := p.methodFrame(&out.Frame, &code, f.IP, walk.Place{IP: f.IP, Exact: true}); err == nil {
 		out.Hidden, _ = p.Runtime.Names.HiddenInTraces(&p.method)
 	}
 	return out
@@ -326,11 +327,7 @@ func (s *Suspension) unobserved(st *profile.Thread) {
 		if len(args) != 1 {
 			return nil
 		}
-		class, err := p.Runtime.Threads.Class(args[0])
-		if err != nil {
-			return nil
-		}
-		return []arch.Addr{p.Runtime.Threads.Own(args[0], class)}
+		return []arch.Addr{p.Runtime.Threads.First(args[0])}
 	}
 	all := p.read(find())
 	uncertain := uncertainFound

@@ -57,6 +57,7 @@ func (p *Process) Tier(c *codemap.Code) (string, error) {
 }
 
 // Frame names a walked frame. With an error the frame has a placeholder in place of its name.
+// Frames are named in the order in which a walk visits them.
 func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
 	if p.Options.ExactGenerics {
 		return p.frame(f, anyInstance)
@@ -75,9 +76,13 @@ func (p *Process) LastingFrame(f *walk.Frame) (profile.Frame, error) {
 
 func (p *Process) frame(f *walk.Frame, which instances) (profile.Frame, error) {
 	p.later, p.passing = nil, false
+	if f.Kind == walk.Managed {
+		out, err := p.managedFrame(f, which)
+		p.above = lastName(out.Method)
+		return out, err
+	}
+	p.above = ""
 	switch f.Kind {
-	case walk.Managed:
-		return p.managedFrame(f, which)
 	case walk.Stub:
 		return p.stubFrame(f), nil
 	}
@@ -96,7 +101,7 @@ func (p *Process) frame(f *walk.Frame, which instances) (profile.Frame, error) {
 
 func (p *Process) managedFrame(f *walk.Frame, which instances) (profile.Frame, error) {
 	out := p.bare(f, profile.Managed)
-	if err := p.methodFrame(&out, f.Code, f.IP(), f.Exact); err != nil {
+	if err := p.methodFrame(&out, f.Code, f.IP(), f.Place()); err != nil {
 		return out, err
 	}
 	if out.Generics == profile.SharedGenerics && which != noInstance {
@@ -136,9 +141,9 @@ func (p *Process) nameInstance(out *profile.Frame, f *walk.Frame, which instance
 	}
 }
 
-// methodFrame names the method whose code is at ip, and keeps what it read in p.method. exact says that ip is
-// not an address behind a call. With an error, out has a placeholder in place of the name, or no tier.
-func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Addr, exact bool) error {
+// methodFrame names the method whose code is at ip, and keeps what it read in p.method. at is where the method
+// is. With an error, out has a placeholder in place of the name, or no tier.
+func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Addr, at walk.Place) error {
 	out.FunctionID = uint64(code.MethodDesc)
 	out.Offset = uint64(ip - code.MethodStart)
 	image, err := p.nameFrame(out, code)
@@ -147,7 +152,7 @@ func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Ad
 		out.Short = out.Display
 		return err
 	}
-	out.Line = p.line(code, ip, exact, out.Module, image)
+	out.Line = p.line(code, at, out.Module, image)
 	t, err := p.Runtime.Methods.Tier(&p.method, code)
 	if err != nil {
 		return err

@@ -77,6 +77,7 @@ type Process struct {
 	opened   time.Time
 	updating time.Duration      // in which modules were looked for since
 	method   method.Method      // the latest that was named
+	above    string             // the name of the latest frame's method, without its type; empty: it was not managed
 	later    *generic           // what the name of the latest frame waits for; nil: nothing
 	passing  bool               // the name of the latest frame is not kept: it has types that can be unloaded
 	moment   uint64             // counts captures: each overwrites the one before
@@ -153,7 +154,7 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 	p.Runtime, p.Walker = p.Engine.Runtime, p.Engine.Walker
 	if p.Options.Lines {
 		files := sourceFiles{Memory: p.Engine.Cache, p: p}
-		p.lines = &lines{finder: source.New(files, p.Options.Symbols), known: map[lineKey]*profile.SourceLine{}}
+		p.lines = &lines{finder: source.New(files, p.Options.Symbols), known: map[walk.Place]*profile.SourceLine{}}
 	}
 	return nil
 }

@@ -267,7 +267,7 @@ func (p *Process) frameCost(f *walk.Frame, fr *profile.Frame) int {
 
 // frames walks the captured thread and names its frames.
 func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
-	*into, s.Managed, s.generics = (*into)[:0], false, s.generics[:0]
+	*into, s.Managed, s.generics, s.Process.above = (*into)[:0], false, s.generics[:0], ""
 	ctx := s.Walk.Context
 	var unnamed error
 	s.cost = 0

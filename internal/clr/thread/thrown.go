@@ -216,10 +216,13 @@ func (s *Store) Objects(from, to arch.Addr, is func(class arch.Addr) bool) []arc
 	return out
 }
 
-// Class returns the MethodTable of an object.
-func (s *Store) Class(obj arch.Addr) (arch.Addr, error) {
-	mt, err := s.mem.Uint64(obj)
-	return arch.Addr(mt &^ s.l.Untag), err
+// First returns the object that another one refers to in its first field, if it is of a class whose bases have none.
+func (s *Store) First(obj arch.Addr) arch.Addr {
+	first, err := s.mem.Pointer(obj + objectHeader)
+	if err != nil {
+		return 0
+	}
+	return first
 }
 
 // Strings returns the different strings that the words of a piece of memory refer to: by their

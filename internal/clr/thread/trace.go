@@ -51,9 +51,9 @@ type traceLayout struct {
 	HeaderSize  uint32 `clr:"StackTraceArrayHeader.!,optional"`
 	HeaderCount uint32 `clr:"StackTraceArrayHeader.Size,optional"` // 32 bits: .NET 8 has 64, the upper half 0
 	ElementSize uint32 `clr:"StackTraceElement.!,optional"`
-	IP          uint32 `clr:"StackTraceElement.IP,optional"`
-	SP          uint32 `clr:"StackTraceElement.SP,optional"` // the descriptors of .NET 11 do not name it
-	Method      uint32 `clr:"StackTraceElement.pFunc,optional"`
+	IP          uint32 `clr:"StackTraceElement.IP|StackTraceElement.Ip,optional"`
+	SP          uint32 `clr:"StackTraceElement.SP,optional"` // not all descriptors of .NET 11 name it
+	Method      uint32 `clr:"StackTraceElement.pFunc|StackTraceElement.MethodDesc,optional"`
 	Flags       uint32 `clr:"StackTraceElement.Flags,optional"`
 
 	ArrayHeader uint32 `clr:"Array.!,optional"`

@@ -277,14 +277,18 @@ static class Faults
     public static int First(object node) =>
         Unsafe.As<Node>(node).Value;
 
+    // The first instruction behind a call is the one that fails.
     [MethodImpl(MethodImplOptions.NoInlining | MethodImplOptions.AggressiveOptimization)]
     public static int Field(int n, object node)
     {
-        Volatile.Write(ref sink, n);
+        Sink(n);
         n = Unsafe.As<Node>(node).Value;
-        Volatile.Write(ref sink, n);
+        Sink(n);
         return n;
     }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Sink(int n) => sink = n;
 
     static int sink;
 
