@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -183,8 +184,12 @@ func (p *Process) describeThrown(t *thrown) *profile.ExceptionInfo {
 	}
 	if o.Text == "" { // else .NET prints that text, and no frames
 		e.Frames = make([]profile.TraceFrame, 0, len(t.trace.Frames))
+		p.above = ""
 		for i := range t.trace.Frames {
 			e.Frames = append(e.Frames, p.traceFrame(&t.trace.Frames[i]))
+			if p.above = lastName(e.Frames[i].Method); e.Frames[i].EndsTrace {
+				p.above = "" // the next one has not called it
+			}
 		}
 	}
 	if t.inner != nil {
@@ -217,8 +222,26 @@ func (p *Process) traceFrame(f *thread.TraceFrame) profile.TraceFrame {
 	// An address within an instruction is as good for its line as where execution goes on.
 	if err := p.methodFrame(&out.Frame, &code, f.IP, walk.Place{IP: f.IP, Exact: true}); err == nil {
 		out.Hidden, _ = p.Runtime.Names.HiddenInTraces(&p.method)
+		p.confirmLine(&out.Frame, &code)
 	}
 	return out
+}
+
+// confirmLine makes an approximate line of a trace's frame certain if the call that it is in has the same. The
+// line stays that of the address alone, as .NET prints it, also if the call's is another.
+func (p *Process) confirmLine(f *profile.Frame, code *codemap.Code) {
+	if p.above == "" || f.Line == nil || !f.Line.Approximate {
+		return
+	}
+	n, err := p.Runtime.Names.Method(&p.method, code.Collectible)
+	if err != nil {
+		return
+	}
+	behind := walk.Place{IP: arch.Addr(f.IP) + 1} // a part of the call
+	if l := p.line(code, behind, n.Assembly, n.Image); l != nil && !l.Approximate && l.Line == f.Line.Line &&
+		l.File == f.Line.File {
+		f.Line = l
+	}
 }
 
 // Why an exception may not be the one that is meant.
