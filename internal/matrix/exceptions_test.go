@@ -191,7 +191,7 @@ const (
 	unhandled = "Unhandled exception. "
 	passedOn  = `System.NullReferenceException: Object reference not set to an instance of an object.
    at Failing.Deaths.RankOf(Item item) in /testdata/apps/failing/Deaths.cs:line 84
-   at Failing.Deaths.ByRank(IntPtr a, IntPtr b) in /testdata/apps/failing/Deaths.cs:line 89`
+   at Failing.Deaths.ByRank(IntPtr a, IntPtr b) in /testdata/apps/failing/Deaths.cs:line 88`
 )
 
 // failFast compares the end of a program that has called FailFast. .NET prints the message, then the stack of the
