@@ -55,12 +55,14 @@ func testExceptionsWitness(t *testing.T, runtime string) {
 				t.Errorf("%s: ClrMD knows %d exceptions %s: %s", way, len(found), e.Type, message)
 				continue
 			}
-			exceptions++
-			frames += sameAsWitness(t, way, e, found[0])
+			// ClrMD 4.1 does not know the form that traces with methods which can be unloaded have since .NET 9.
+			if exceptions++; way != "dynamic" && way != "collectible" || len(found[0].Frames) > 0 {
+				frames += sameAsWitness(t, way, e, found[0])
+			}
 		}
 	}
 	t.Logf("%d frames of %d exceptions are the same", frames, exceptions)
-	if exceptions < len(ways) || frames < 150 {
+	if exceptions < len(ways) || frames < 120 {
 		t.Errorf("%d frames of %d exceptions compared", frames, exceptions)
 	}
 	livetest.EndsWell(t, a)
@@ -104,7 +106,7 @@ func sameAsWitness(t *testing.T, way string, e *profile.ExceptionInfo, want witn
 
 // typeArguments are those of a generic type or method, which follow its name. Names that the compiler has made
 // begin with a bracket of this kind.
-var typeArguments = regexp.MustCompile("(`\\d+|(\\w)<[\\w.,+ <>]*>)(\\.|$)")
+var typeArguments = regexp.MustCompile("(`\\d+|(\\w)<[\\w.,+ <>]*>|\\[\\[.*\\]\\])(\\.|$)")
 
 // withoutArguments removes arity and arguments of generic types and methods from a name.
 func withoutArguments(method string) string { return typeArguments.ReplaceAllString(method, "$2$3") }

@@ -18,6 +18,7 @@ const (
 	maxTraces     = 4000    // frames of all of them
 	maxTexts      = 1 << 20 // bytes of messages and traces as text
 	maxBases      = 32      // classes that an exception's class derives from
+	maxReadings   = 8       // pairs of readings of a running process
 )
 
 // The classes of System.Private.CoreLib that are looked into.
@@ -276,7 +277,7 @@ func (s *Suspension) liveExceptions() []*profile.ExceptionInfo {
 
 // readTwice reads exceptions until two readings are the same. uncertain is why they were not.
 func (p *Process) readTwice(find func() []arch.Addr) (all []*thrown, uncertain string) {
-	for range maxAttempts {
+	for range maxReadings {
 		p.Engine.Cache.Invalidate()
 		settled := p.Runtime.Threads.Settled()
 		all = p.read(find())
