@@ -17,9 +17,10 @@ import (
 
 // heldWays are the ways in which the program failing keeps a thread in a handler.
 var heldWays = []string{
-	"catch", "filter", "finally", "again", "throw-ex", "inner", "during", "dispatch", "async", "aggregate", "aggregates",
-	"generic", "iterator", "lambda", "dynamic", "collectible", "null", "null-field", "divide", "index", "constructor",
-	"argument", "reflection", "remote", "deep", "long", "lines", "no-message", "cycle", "unobserved",
+	"catch", "filter", "finally", "again", "throw-ex", "inner", "during", "dispatch", "async", "aggregate",
+	"aggregates", "generic", "references", "values", "iterator", "lambda", "dynamic", "collectible", "null",
+	"null-field", "divide", "index", "constructor", "argument", "reflection", "remote", "deep", "long", "lines",
+	"no-message", "cycle", "unobserved",
 }
 
 // TestHeldExceptions compares the exceptions in flight of a running program, frame by frame, with

@@ -307,6 +307,9 @@ const (
 // unobserved describes the exception whose handlers of TaskScheduler.UnobservedTaskException run on the
 // thread. It is not in flight: only the arguments of the handlers have it, which some frame refers to.
 func (s *Suspension) unobserved(st *profile.Thread) {
+	if s.Thread.Role != finalizer {
+		return
+	}
 	at := slices.IndexFunc(st.Frames, func(f profile.Frame) bool {
 		return f.Method == holderFinalizer && f.Module == coreLib
 	})
