@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/gcinfo"
@@ -123,11 +124,11 @@ func (p *Process) exactly(m *method.Method, kind gcinfo.Context, context arch.Ad
 // objects names the frames of a captured thread whose instantiation depends on objects, as far as it can
 // be proved which objects these were.
 //
-// Of a thread that was captured without a stop: it has not run until after an object was read, so that
-// its frames are as they were; and their slots still lead to the same object, and the collector was at
-// rest between, so that the object is where it was. Of a thread that was stopped in cooperative mode:
-// objects that were copied with its stack. No collection moves anything while such a thread stands
-// still, unless it is collecting itself, which the collector's state says.
+// The frames must have been on the stack all the time: the thread was blocked and has not run since, or it
+// stood still. When its stack had been copied, and with it the addresses of the objects, the collector was
+// not moving anything. Then the objects were read, and then the addresses once more, from the stack. A
+// collection that moves an object changes its address on the stack before: if the addresses are the same,
+// the objects were there.
 func (s *Suspension) objects(frames []profile.Frame) {
 	if len(s.generics) == 0 {
 		return
@@ -148,7 +149,7 @@ func (s *Suspension) objects(frames []profile.Frame) {
 		if err != nil {
 			continue
 		}
-		if at, err := mem.Pointer(g.slot); err == nil && at == g.object {
+		if again, err := mem.Pointer(g.slot); err == nil && again == g.object {
 			tables[i] = s.Process.Runtime.Generic.ObjectTable(word)
 		}
 	}
@@ -176,51 +177,69 @@ func (s *Suspension) rename(frames []profile.Frame, g *generic, table arch.Addr)
 	}
 }
 
-// copiedObjects is objects for a thread that was stopped.
+// copiedObjects is objects for a thread that was stopped: what askObjects had copied after the stack.
 func (s *Suspension) copiedObjects(frames []profile.Frame) {
-	state, ok := s.copiedWord(s.collector, 4)
-	if !ok || state != 0 || !s.Walk.Info.Cooperative {
+	if len(s.copies) == 0 || s.Capture.SPUnmapped { // then the stack may have been copied last
 		return
 	}
+	state, ok := s.copied(0, s.copies[0].Addr)
+	if !ok || uint32(state) != 0 {
+		return
+	}
+	last := len(s.copies) - 1
 	for i := range s.generics {
 		g := &s.generics[i]
-		if word, ok := s.copiedWord(g.object, 8); ok {
-			s.rename(frames, g, s.Process.Runtime.Generic.ObjectTable(word))
+		if again, ok := s.copied(last, g.slot); !ok || arch.Addr(again) != g.object {
+			continue
+		}
+		for k := 1; k < last; k++ {
+			if word, ok := s.copied(k, g.object); ok {
+				s.rename(frames, g, s.Process.Runtime.Generic.ObjectTable(word))
+				break
+			}
 		}
 	}
 }
 
-func (s *Suspension) copiedWord(at arch.Addr, n int) (uint64, bool) {
-	b, ok := s.Copied(target.Range{Addr: at, Len: n})
-	if !ok || at == 0 {
+// copied reads the word at an address in one of the copies.
+func (s *Suspension) copied(i int, at arch.Addr) (uint64, bool) {
+	r := s.copies[i]
+	b, ok := s.Copied(r)
+	if d := uint64(at - r.Addr); !ok || d > uint64(len(b)) || uint64(len(b))-d < 8 {
 		return 0, false
 	}
-	var word [8]byte
-	copy(word[:], b)
-	return binary.LittleEndian.Uint64(word[:]), true
+	return binary.LittleEndian.Uint64(b[at-r.Addr:]), true
 }
 
-// maxCopied bounds the objects that are copied with a stack.
-const maxCopied = 8
+const (
+	maxCopied = 8        // objects that are copied with a stack
+	maxSlots  = 64 << 10 // bytes of stack that are copied once more
+)
 
-// askObjects has the next capture of a thread that was stopped copy the objects that its frames depend
-// on. It returns false if that would bring nothing.
+// askObjects has the next capture of a thread that was stopped copy, after its stack and in this order, the
+// collector's state, the objects that its frames depend on, and the part of the stack with their addresses.
+// It returns false if that would bring nothing.
 func (s *Suspension) askObjects() bool {
-	if len(s.generics) == 0 || s.collector != 0 || !s.Capture.Stopped || !s.Walk.Info.Cooperative || !s.Process.from.changes() {
+	if len(s.generics) == 0 || len(s.copies) > 0 || !s.Capture.Stopped || !s.Process.from.changes() {
 		return false
 	}
 	at, ok := s.Process.Runtime.Generic.CollectorState()
 	if !ok {
 		return false
 	}
-	s.collector = at
-	s.copies = append(s.copies[:0], target.Range{Addr: at, Len: 4})
-	seen := map[arch.Addr]bool{}
+	s.copies = append(s.copies, target.Range{Addr: at, Len: 8})
+	first := s.generics[0].slot
+	end := first
 	for i := range s.generics {
-		if o := s.generics[i].object; !seen[o] && len(seen) < maxCopied {
-			seen[o] = true
-			s.copies = append(s.copies, target.Range{Addr: o, Len: 8})
+		g := &s.generics[i]
+		known := slices.ContainsFunc(s.copies[1:], func(r target.Range) bool { return r.Addr == g.object })
+		if g.slot < first || g.slot-first > maxSlots || !known && len(s.copies) > maxCopied {
+			break
+		}
+		if end = g.slot + 8; !known {
+			s.copies = append(s.copies, target.Range{Addr: g.object, Len: 8})
 		}
 	}
+	s.copies = append(s.copies, target.Range{Addr: first, Len: int(end - first)})
 	return true
 }

@@ -126,7 +126,7 @@ func (s *Suspension) takeAndWalk(walked func() walk.Result) (walk.Result, error)
 
 // StopAndWalk is takeAndWalk for a thread that has to be stopped.
 func (s *Suspension) StopAndWalk(walked func() walk.Result) (walk.Result, error) {
-	s.extra, s.copies, s.collector = nil, nil, 0
+	s.extra, s.copies = nil, nil
 	for attempt := 0; ; attempt++ {
 		if err := s.stop(); err != nil {
 			if errors.Is(err, target.ErrThreadExited) {

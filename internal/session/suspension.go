@@ -36,9 +36,8 @@ type Suspension struct {
 	pause  time.Duration  // the longest stop
 	cost   int            // of the frames of the last walk that named them, in bytes
 
-	generics  []generic      // frames of the last walk whose instantiation depends on an object
-	collector arch.Addr      // where the garbage collector's state is that is copied with the stack; 0: it is not
-	copies    []target.Range // it and objects
+	generics []generic      // frames of the last walk whose instantiation depends on an object
+	copies   []target.Range // what is copied for them: see askObjects
 }
 
 const maxAttempts = 4
