@@ -19,6 +19,7 @@ const (
 	maxTraces     = 4000    // frames of all of them
 	maxTexts      = 1 << 20 // bytes of messages and traces as text
 	maxBases      = 32      // classes that an exception's class derives from
+	maxReadings   = 8       // pairs of readings of a running process
 )
 
 // The classes of System.Private.CoreLib that are looked into.
@@ -299,7 +300,7 @@ func (s *Suspension) liveExceptions() []*profile.ExceptionInfo {
 
 // readTwice reads exceptions until two readings are the same. uncertain is why they were not.
 func (p *Process) readTwice(find func() []arch.Addr) (all []*thrown, uncertain string) {
-	for range maxAttempts {
+	for range maxReadings {
 		p.Engine.Cache.Invalidate()
 		settled := p.Runtime.Threads.Settled()
 		all = p.read(find())
@@ -329,6 +330,9 @@ const (
 // unobserved describes the exception whose handlers of TaskScheduler.UnobservedTaskException run on the
 // thread. It is not in flight: only the arguments of the handlers have it, which some frame refers to.
 func (s *Suspension) unobserved(st *profile.Thread) {
+	if s.Thread.Role != finalizer {
+		return
+	}
 	at := slices.IndexFunc(st.Frames, func(f profile.Frame) bool {
 		return f.Method == holderFinalizer && f.Module == coreLib
 	})
