@@ -120,7 +120,7 @@ type TraceFrame struct {
 type FailFast struct {
 	Message   string         // empty: it was called with none
 	Unknown   bool           // what it was called with could not be found
-	Exception *ExceptionInfo // that it was called with, which can be Thread.Exception; nil: none, or it was not found
+	Exception *ExceptionInfo // that it was called with, which can be Thread.Exception; nil: none
 }
 
 // Runtime describes the .NET runtime inside a process.

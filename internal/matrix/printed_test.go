@@ -126,7 +126,8 @@ func asPrinted(method string) string {
 // comparison compares exceptions with what .NET prints of them.
 type comparison struct {
 	t        *testing.T
-	compared int // frames
+	old      bool // it is .NET 8
+	compared int  // frames
 	lines    int
 }
 

@@ -13,10 +13,9 @@ const (
 	failFastError = "System.ExecutionEngineException"
 )
 
-// failFast describes the end of a thread that has called Environment.FailFast. The runtime makes an
-// exception of it that nobody has thrown, for a debugger; its inner one is the last that was thrown
-// (src/coreclr/vm/eepolicy.cpp, LogFatalError). The message is kept nowhere but on the stack, where
-// the string is held while the runtime has its characters (src/coreclr/classlibnative/bcltype/system.cpp).
+// failFast describes the end of a thread that has called Environment.FailFast. The message is kept nowhere
+// but on the stack, where the string is held while the runtime has its characters
+// (src/coreclr/classlibnative/bcltype/system.cpp).
 func (s *Suspension) failFast(st *profile.Thread) {
 	if s.Process.Runtime == nil {
 		return
@@ -25,16 +24,10 @@ func (s *Suspension) failFast(st *profile.Thread) {
 	if end == len(st.Frames) {
 		return
 	}
-	if e := st.Exception; e != nil && e.Type == failFastError {
-		st.Exception = e.Inner
-	}
+	st.FailFast = &profile.FailFast{}
+	s.failFastException(st)
 	threads := s.Process.Runtime.Threads
-	low, high := arch.Addr(st.Frames[first].SP), arch.Addr(st.Frames[end].SP)
-	objects, chars := threads.Strings(low, high)
-	st.FailFast = &profile.FailFast{Exception: s.failFastException(low, high)}
-	if reflect.DeepEqual(st.FailFast.Exception, st.Exception) {
-		st.FailFast.Exception = st.Exception // it is the same one
-	}
+	objects, chars := threads.Strings(arch.Addr(st.Frames[first].SP), arch.Addr(st.Frames[end].SP))
 	switch {
 	case len(chars) == 1:
 		st.FailFast.Message = chars[0]
@@ -45,22 +38,20 @@ func (s *Suspension) failFast(st *profile.Thread) {
 	}
 }
 
-// failFastException reads the exception that FailFast was called with: its object is held where the message
-// is. It is nil if there is none, or more than one that it could be.
-func (s *Suspension) failFastException(low, high arch.Addr) *profile.ExceptionInfo {
-	p := s.Process
-	found := p.Runtime.Threads.Objects(low, high, func(class arch.Addr) bool {
-		name, known := p.exceptionClass(class)
-		return known && name != failFastError
-	})
-	if len(found) != 1 {
-		return nil
+// failFastException describes the exception that FailFast was called with. The runtime makes another one for
+// debuggers, the last of the thread, which nobody has thrown; its inner one is that of FailFast, and no other: an
+// exception that was merely thrown before is not (live, .NET 8 to 10; src/coreclr/vm/eepolicy.cpp).
+func (s *Suspension) failFastException(st *profile.Thread) {
+	last := []arch.Addr{s.Process.Runtime.Threads.LastThrown(&s.Walk.Info)}
+	if all := s.Process.exceptions(last, ""); len(all) == 1 && all[0].Type == failFastError {
+		st.FailFast.Exception = all[0].Inner
 	}
-	all := p.exceptions(found, "")
-	if len(all) != 1 {
-		return nil
+	switch e := st.Exception; {
+	case e != nil && e.Type == failFastError:
+		st.Exception = st.FailFast.Exception
+	case e != nil && reflect.DeepEqual(e, st.FailFast.Exception):
+		st.FailFast.Exception = e // FailFast was called while it was handled
 	}
-	return all[0]
 }
 
 // failFastFrames returns where among the frames those of FailFast are, with what they have called

@@ -51,6 +51,12 @@ func (s *Store) LastException(t *Thread) arch.Addr {
 			return obj
 		}
 	}
+	return s.LastThrown(t)
+}
+
+// LastThrown returns the exception object that a thread has thrown last, in flight or not; 0: there is
+// none, or it cannot be read.
+func (s *Store) LastThrown(t *Thread) arch.Addr {
 	return s.object(t.Address + arch.Addr(s.thrown.LastThrown))
 }
 
