@@ -104,7 +104,7 @@ func FuzzLines(f *testing.F) {
 			return
 		}
 		b := one(1, "")
-		b.rows[0x31] = b.rows[0x31][:2]
+		b.Rows[0x31], b.Counts[0x31] = b.Rows[0x31][:2], 1
 		b.methods = 1
 		b.method(document, points)
 		file := b.parse(t)

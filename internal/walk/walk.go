@@ -106,6 +106,25 @@ func (f *Frame) Place() Place {
 	return Place{f.IP(), f.Exact}
 }
 
+// Epilog reports whether the frame is being torn down: what it held may be overwritten.
+func (f *Frame) Epilog() bool { return f.Exact && f.site.step != nil && f.site.step.Epilog }
+
+// CallerSP returns the stack pointer of a managed frame's caller, as it is after the return; false if it
+// is not known.
+func (f *Frame) CallerSP() (arch.Addr, bool) {
+	if f.site.step == nil {
+		return 0, false
+	}
+	c := *f.Context
+	if f.site.step.Apply(&c, f.walk.t.Stack) != nil {
+		return 0, false
+	}
+	return arch.Addr(c.Regs[f.walk.w.arch.SP]), true
+}
+
+// Word reads 8 bytes of the stack that is walked.
+func (f *Frame) Word(at arch.Addr) (uint64, bool) { return f.walk.t.Stack.Uint64(at) }
+
 // Errors of a walk. The text that wraps them has the address and the reason.
 var (
 	// ErrStopped: the visitor asked to stop.
