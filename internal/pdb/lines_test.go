@@ -153,6 +153,35 @@ func TestLineAt(t *testing.T) {
 	}
 }
 
+func TestLineIn(t *testing.T) {
+	// IL 2: line 10; 5: line 10; 9: hidden; 11: line 13
+	f := one(1, "00  02 00 05 0a 03  03 00 03 00 00  04 00 00  02 00 02 06 00").parse(t)
+	for _, tt := range []struct {
+		il, next, line uint32
+		exact          bool
+	}{
+		{2, 5, 10, true}, {2, 9, 10, true}, {2, 11, 10, true}, {2, 12, 10, false}, {4, 1 << 31, 10, false},
+		{9, 11, 10, false}, {11, 1<<32 - 1, 13, true}, {0, 3, 0, false},
+	} {
+		p, exact, ok := f.LineIn(2, tt.il, tt.next)
+		if p.Line != tt.line || exact != tt.exact || ok != (tt.line != 0) {
+			t.Errorf("IL %d to %d: line %d, exact %v, %v; want line %d, %v", tt.il, tt.next, p.Line, exact, ok, tt.line, tt.exact)
+		}
+	}
+}
+
+// What is decoded of one PDB is bounded, however many methods share a blob.
+func TestDecodedBound(t *testing.T) {
+	f := one(1, "00  02 00 05 0a 03").parse(t)
+	f.decoded.Store(maxDecoded - 4)
+	if _, err := f.Lines(2); err != errDecoded {
+		t.Errorf("%v", err)
+	}
+	if p, _, ok := f.LineAt(2, 2); ok {
+		t.Errorf("%+v", p)
+	}
+}
+
 // A PDB may have no rows of methods at all, but none may be missing: a row would be another method's.
 func TestRowsOfMethods(t *testing.T) {
 	b := newBuilder()

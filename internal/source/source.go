@@ -69,7 +69,8 @@ type Finder struct {
 	mem    *target.Reader
 	dirs   []string
 	pdbs   map[arch.Addr]*Assembly // by the address of the image
-	room   int                     // bytes of PDBs that may still be read
+	room   int                     // bytes of PDBs that may still be kept
+	unread int                     // bytes of files that may still be read
 
 	bundled bool           // the bundle has been looked for
 	bundle  *bundle.Bundle // nil: there is none
@@ -94,13 +95,16 @@ type document struct{ name, url string }
 
 // Bounds of what is read and kept.
 const (
-	maxPDBs       = 192 << 20 // bytes of all
+	maxPDBs       = 96 << 20  // bytes of all that are kept
+	maxRead       = 512 << 20 // bytes of all that are read, those of other builds included
 	maxAssemblies = 1 << 14
 )
 
 // New returns a Finder that also looks into some folders of this machine.
 func New(t Target, dirs []string) *Finder {
-	return &Finder{target: t, mem: target.NewReader(t), dirs: dirs, pdbs: map[arch.Addr]*Assembly{}, room: maxPDBs}
+	return &Finder{
+		target: t, mem: target.NewReader(t), dirs: dirs, pdbs: map[arch.Addr]*Assembly{}, room: maxPDBs, unread: maxRead,
+	}
 }
 
 // Line returns the line of the IL offset il in a method, by its row number. Without a line the error wraps
@@ -296,7 +300,7 @@ func (f *Finder) inBundle(name string) ([]byte, error) {
 }
 
 // most is how many bytes a PDB may have.
-func (f *Finder) most() int { return min(pdb.MaxSize, f.room) }
+func (f *Finder) most() int { return min(pdb.MaxSize, f.room, f.unread) }
 
 func tooLarge(most int) error { return fmt.Errorf("it has more than %d bytes", most) }
 
@@ -306,12 +310,30 @@ func (f *Finder) read(file target.File, err error) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	most := f.most()
-	b, err := io.ReadAll(io.NewSectionReader(file, 0, int64(most)+1))
-	if err == nil && len(b) > most {
-		err = tooLarge(most)
+	size, err := sizeOf(file)
+	if err != nil {
+		return nil, err
 	}
+	if most := f.most(); size > int64(most) {
+		return nil, tooLarge(most)
+	}
+	f.unread -= int(size)
+	b := make([]byte, size)
+	_, err = io.ReadFull(io.NewSectionReader(file, 0, size), b)
 	return b, err
+}
+
+// sizeOf is how many bytes a file has.
+func sizeOf(file target.File) (int64, error) {
+	f, ok := file.(interface{ Stat() (fs.FileInfo, error) })
+	if !ok {
+		return 0, errors.New("a file of unknown size")
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return st.Size(), nil
 }
 
 func (f *Finder) match(a *Assembly, d *pe.Debug, b []byte) error {

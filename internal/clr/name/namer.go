@@ -48,6 +48,7 @@ type Namer struct {
 	classes    map[arch.Addr]Class     // by type handle, of types that stay
 	hidden     map[arch.Addr]bool      // by MethodTable: the exception machinery
 	room       int                     // bytes left for assemblies, names and classes
+	il         int                     // bytes of IL that were read
 }
 
 type layout struct {
