@@ -136,6 +136,16 @@ func (n *Namer) Attributes(m *method.Method) (uint16, error) {
 	return def.ImplFlags, err
 }
 
+// IsStatic reports whether a method, which has metadata, has no object.
+func (n *Namer) IsStatic(m *method.Method) (bool, error) {
+	a, err := n.assembly(m.Module)
+	if err != nil {
+		return false, err
+	}
+	def, err := a.md.MethodDef(m.RID)
+	return def.IsStatic(), err
+}
+
 // Method names the method of a MethodDesc. volatile says that its code can be
 // unloaded; such names are worked out each time, and not kept.
 func (n *Namer) Method(m *method.Method, volatile bool) (Method, error) {
