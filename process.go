@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
+	"clrsnap/symbols"
 )
 
 // Options change how a process is read. The zero value has good defaults.
@@ -32,18 +33,22 @@ type Options struct {
 	// Such a process has files of a FUSE or network file system within its reach. Nothing ends the
 	// wait, not even SIGKILL. Read such a process in a process of its own, which can be abandoned.
 	NonBlocking bool
-	// Lines finds the source lines of managed frames (profile.Frame.Line), by the portable PDBs of the
-	// assemblies. A PDB is looked for inside its assembly and beside it, and must have the id and the
-	// checksum that the assembly asks for. Nothing is fetched from anywhere.
+	// Lines finds the source lines of frames (profile.Frame.Line). Managed ones have them by the portable PDBs of the
+	// assemblies. A PDB is looked for inside its assembly and beside it, and must have the id and the checksum that
+	// the assembly asks for. Native ones have them by DWARF. Nothing is fetched from anywhere, unless Source says so.
 	Lines bool
-	// Symbols are folders on this machine in which PDBs are looked for, too.
+	// Symbols are folders on this machine in which PDBs, and debug files of native modules, are looked for, too.
 	Symbols []string
+	// Source is where symbols are fetched from that are nowhere on this machine, when all stacks of a snapshot
+	// have been taken; nil: nowhere. Package symbols has one that asks symbol servers.
+	Source symbols.Source
 }
 
 func (o Options) session() session.Options {
 	return session.Options{
 		NativeOnly: o.NativeOnly, AlwaysStop: o.AlwaysStop, NonBlocking: o.NonBlocking,
 		MaxStack: o.MaxStack, MaxPause: o.MaxPause, Lines: o.Lines, Symbols: o.Symbols,
+		Source: o.Source,
 	}
 }
 
@@ -86,7 +91,7 @@ func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error) {
 	s, err := session.OpenCore(ctx, path, session.CoreOptions{
 		NativeOnly: o.NativeOnly, MaxStack: o.MaxStack, Executable: o.Executable, Sysroot: o.Sysroot,
-		Lines: o.Lines, Symbols: o.Symbols,
+		Lines: o.Lines, Symbols: o.Symbols, Source: o.Source,
 	})
 	if err != nil {
 		return nil, publish(err)

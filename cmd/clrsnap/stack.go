@@ -31,6 +31,8 @@ type stackFlags struct {
 	group    string
 	lines    string
 	symbols  []string
+	servers  []string
+	fetcher  *fetcher // nil: nothing is fetched
 	text     report.TextOptions
 }
 
@@ -85,7 +87,9 @@ Source lines:
   is not used. A frame that called another is at the line of the call. Shop/Queue.cs:~42
   is the nearest line before: optimised code does not always belong to one. Threads that
   share a stack but not the line of a frame have none there; --lines=always shows them
-  apart. Nothing is ever fetched from anywhere.
+  apart. Native frames have lines where there is DWARF: in the library, or in its debug file
+  in the usual places. Nothing is fetched from anywhere, unless --symbol-server or
+  CLRSNAP_SYMBOL_SERVER names servers: see docs/usage.md.
 
 Core dumps:
   With --core the stacks are read from an ELF core dump: of createdump
@@ -180,9 +184,17 @@ func (a *app) runningProcess(pid int) subject {
 		open: func(f *stackFlags, _ *pendingFile) (*clrsnap.Process, error) {
 			a.pid.Store(int64(pid))
 			o := clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause, NonBlocking: a.worker == nil}
-			o.Lines, o.Symbols = f.lines != "never", f.symbols
+			f.symbolOptions(&o)
 			return clrsnap.Open(context.Background(), pid, o)
 		},
+	}
+}
+
+// symbolOptions say where symbols are looked for.
+func (f *stackFlags) symbolOptions(o *clrsnap.Options) {
+	o.Lines, o.Symbols = f.lines != "never", f.symbols
+	if f.fetcher != nil {
+		o.Source = f.fetcher
 	}
 }
 
@@ -193,7 +205,8 @@ func coreDump(path string) subject {
 			if err := out.confine(f.coreReads(), unix.CAP_DAC_READ_SEARCH); err != nil {
 				return nil, err
 			}
-			f.core.NativeOnly, f.core.Lines, f.core.Symbols = f.text.Native, f.lines != "never", f.symbols
+			f.core.NativeOnly = f.text.Native
+			f.symbolOptions(&f.core.Options)
 			return clrsnap.OpenCore(context.Background(), path, f.core)
 		},
 	}
@@ -230,7 +243,10 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 		"`when` to show source lines: auto (where there are PDBs), always (threads at different lines are no group)"+
 			" or never")
 	fs.StringArrayVar(&f.symbols, "symbols", nil,
-		"a `folder` in which to look for PDBs that are not beside their assemblies; can be given several times")
+		"a `folder` in which to look for PDBs, and debug files of native code, that are nowhere else; can be given"+
+			" several times")
+	fs.StringArrayVar(&f.servers, "symbol-server", nil,
+		"the `address` of a server from which symbols are fetched that are nowhere else; can be given several times")
 	fs.BoolVar(&f.stopAll, "stop-all", false, "take all stacks at the same instant")
 	maxPauseFlag(fs, &f.maxPause)
 	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
@@ -291,6 +307,12 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 		return err
 	}
 	defer out.close()
+	if err := a.startFetching(ctx, f); err != nil {
+		return err
+	}
+	if f.fetcher != nil {
+		defer f.fetcher.Close()
+	}
 	p, err := of.open(f, out)
 	if err != nil {
 		return hint(err, of)
@@ -323,7 +345,7 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return partial(cause, s)
 	}
-	a.warn(s)
+	a.warn(s, f.fetcher)
 	if n := s.Missing(); n > 0 {
 		return fmt.Errorf("the stacks of %d of %d threads are missing, and each thread says why: "+
 			"another attempt may get them", n, len(s.Threads)+s.Unlisted)
@@ -346,8 +368,24 @@ func partial(err error, s *profile.Snapshot) error {
 	return fmt.Errorf("%w before any stack could be taken", err)
 }
 
-// warn warns of incomplete stacks.
-func (a *app) warn(s *profile.Snapshot) {
+// startFetching starts the fetcher, if the user names symbol servers.
+func (a *app) startFetching(ctx context.Context, f *stackFlags) error {
+	servers, err := symbolServers(f.servers)
+	if err != nil || len(servers) == 0 {
+		return err
+	}
+	progress := &fetchProgress{a: a}
+	f.fetcher, err = startFetcher(ctx, servers, progress.tell)
+	return err
+}
+
+// warn warns of incomplete stacks, and of symbols that could not be fetched.
+func (a *app) warn(s *profile.Snapshot, f *fetcher) {
+	if f != nil {
+		for _, text := range f.Warnings() {
+			say(a.stderr, "warning: %s", text)
+		}
+	}
 	n := 0
 	for i := range s.Threads {
 		if t := &s.Threads[i]; !t.Complete && len(t.Frames) > 0 {

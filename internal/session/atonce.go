@@ -46,6 +46,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 			out.Threads = append(out.Threads, m.stack)
 		}
 	}
+	p.fetch(ctx, out.Threads)
 	return out, p.Live.Alive()
 }
 

@@ -64,15 +64,11 @@ func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
 	case walk.Stub:
 		return p.stubFrame(f), nil
 	}
-	n := p.NativeFrame(f)
-	out := profile.Frame{
-		Kind: profile.Native, IP: n.IP, SP: n.SP, Method: n.Symbol, Module: f.Module.Name, Offset: n.Offset,
-	}
-	out.Display, out.Short = n.Symbol, n.Symbol
-	if sym, _, ok := f.Module.Symbol(symbolAddr(f)); ok {
-		out.Short = sym.Short
-	} else {
-		out.Nearest = f.Module.Nearest(symbolAddr(f))
+	out := p.bare(f, profile.Native)
+	out.Module, out.Offset = f.Module.Name, f.Module.Offset(f.IP())
+	p.nameNative(&out, placeOf(f))
+	if p.late != nil && (out.Method == "" || p.lines != nil && out.Line == nil) && f.Module.Wanted() {
+		p.late.addNative(f)
 	}
 	return out, nil
 }

@@ -18,6 +18,7 @@ import (
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
+	"clrsnap/symbols"
 )
 
 // Options change how a process is read. The zero value has good defaults.
@@ -42,8 +43,10 @@ type Options struct {
 	NonBlocking bool
 	// Lines finds the source lines of managed frames, if the PDBs of the assemblies are there.
 	Lines bool
-	// Symbols are folders on this machine in which PDBs are looked for, too.
+	// Symbols are folders on this machine in which PDBs and debug files are looked for, too.
 	Symbols []string
+	// Source is where symbols are fetched from that are nowhere on this machine; nil: nowhere.
+	Source symbols.Source
 }
 
 // Process is a process whose stacks can be walked: a running one, or one of which
@@ -78,6 +81,7 @@ type Process struct {
 	current  *Suspension        // the latest one
 	lacks    lacks              // what a dump lacks of the threads
 	lines    *lines             // nil: no source lines are wanted
+	late     *late              // nil: no symbols are fetched
 	unsuited map[arch.Addr]bool // ips at which a walk without registers fails
 	owners   *assemblies.Owners // nil: not read yet
 	mapped   time.Time          // when mappings were read for owners and lines
@@ -146,9 +150,14 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 		return err
 	}
 	p.Runtime, p.Walker = p.Engine.Runtime, p.Engine.Walker
+	p.late = newLate(p.Options.Source)
+	p.Engine.Modules.Debug(p.debugging())
 	if p.Options.Lines {
 		files := sourceFiles{Memory: p.Engine.Cache, p: p}
-		p.lines = &lines{finder: source.New(files, p.Options.Symbols), known: map[lineKey]*profile.SourceLine{}}
+		p.lines = &lines{
+			finder: source.New(files, p.Options.Symbols, p.late != nil),
+			known:  map[lineKey]*profile.SourceLine{}, native: map[nativePlace]*profile.SourceLine{},
+		}
 	}
 	return nil
 }

@@ -41,10 +41,11 @@ func (s sourceFiles) Bundle() (target.File, string, error) {
 	return f, m.Path, err
 }
 
-// lines are the source lines of code that stays.
+// lines are the source lines of code that stays; nil stands for none.
 type lines struct {
 	finder *source.Finder
 	known  map[lineKey]*profile.SourceLine
+	native map[nativePlace]*profile.SourceLine // ip is 0
 }
 
 type lineKey struct {
@@ -68,20 +69,23 @@ func (p *Process) line(f *walk.Frame, assembly string, image arch.Addr) *profile
 	a, err := p.lines.finder.Assembly(&source.Module{
 		Assembly: assembly, Address: p.method.Module, Image: image, Passing: f.Code.Collectible,
 	})
-	if err != nil {
+	wanted := err != nil && a != nil && a.Wanted() && p.late != nil
+	if err != nil && !wanted {
 		return nil
 	}
 	il, exact, ok := p.ilOffset(f)
 	if !ok {
 		return nil
 	}
+	if wanted {
+		p.late.addLine(f, a, p.method.RID, il, !exact)
+		return nil
+	}
 	l, err := a.Line(p.method.RID, il)
 	if err != nil {
 		return nil
 	}
-	s := &profile.SourceLine{
-		File: l.File, Line: l.Line, Column: l.Column, URL: l.URL, Approximate: l.Approximate || !exact,
-	}
+	s := sourceLine(&l, !exact)
 	if !f.Code.Collectible {
 		if len(p.lines.known) >= maxLines {
 			clear(p.lines.known)
@@ -89,6 +93,13 @@ func (p *Process) line(f *walk.Frame, assembly string, image arch.Addr) *profile
 		p.lines.known[key] = s
 	}
 	return s
+}
+
+// sourceLine is what a frame shows of a line.
+func sourceLine(l *source.Line, approximate bool) *profile.SourceLine {
+	return &profile.SourceLine{
+		File: l.File, Line: l.Line, Column: l.Column, URL: l.URL, Approximate: l.Approximate || approximate,
+	}
 }
 
 // ilOffset returns the IL offset that a frame is at. A return address is that of the call before it.

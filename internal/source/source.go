@@ -22,6 +22,7 @@ import (
 	"clrsnap/internal/pdb"
 	"clrsnap/internal/pe"
 	"clrsnap/internal/target"
+	"clrsnap/symbols"
 )
 
 // Target is where the assemblies are.
@@ -68,6 +69,7 @@ type Finder struct {
 	target Target
 	mem    *target.Reader
 	dirs   []string
+	remote bool                    // what is not found may be fetched
 	pdbs   map[arch.Addr]*Assembly // by the address of the image
 	room   int                     // bytes of PDBs that may still be read
 
@@ -79,12 +81,14 @@ type Finder struct {
 
 // Assembly is an assembly with its PDB.
 type Assembly struct {
-	id   [20]byte // that the assembly asks for
-	file *pdb.File
-	link *pdb.SourceLink
-	err  error // why there is no file
-	size int   // of the file, in bytes
-	soon bool  // it was not known which file the assembly is: ask again
+	id    [20]byte // that the assembly asks for
+	file  *pdb.File
+	link  *pdb.SourceLink
+	err   error        // why there is no file
+	size  int          // of the file, in bytes
+	soon  bool         // it was not known which file the assembly is: ask again
+	want  *symbols.Key // what a server may have, and has not been asked for; nil: nothing
+	debug *pe.Debug    // likewise
 
 	documents map[int32]document
 }
@@ -98,14 +102,20 @@ const (
 	maxAssemblies = 1 << 14
 )
 
-// New returns a Finder that also looks into some folders of this machine.
-func New(t Target, dirs []string) *Finder {
-	return &Finder{target: t, mem: target.NewReader(t), dirs: dirs, pdbs: map[arch.Addr]*Assembly{}, room: maxPDBs}
+// New returns a Finder that also looks into some folders of this machine. remote says that what it does not
+// find may be fetched: see Fetch.
+func New(t Target, dirs []string, remote bool) *Finder {
+	return &Finder{
+		target: t, mem: target.NewReader(t), dirs: dirs, remote: remote, pdbs: map[arch.Addr]*Assembly{}, room: maxPDBs,
+	}
 }
 
 // Line returns the line of the IL offset il in a method, by its row number. Without a line the error wraps
 // ErrNone.
 func (a *Assembly) Line(method, il uint32) (Line, error) {
+	if a.file == nil {
+		return Line{}, a.err
+	}
 	at, exact, ok := a.file.LineAt(method, il)
 	if !ok {
 		return Line{}, none("the method has none in its PDB")
@@ -205,6 +215,9 @@ func (f *Finder) load(a *Assembly, d *pe.Debug, m *Module) error {
 			return nil
 		}
 		why = cmp.Or(why, fmt.Errorf("%w: %s: %w", ErrNone, name, err))
+	}
+	if f.remote {
+		a.want, a.debug = key(name, &view, d), d
 	}
 	return cmp.Or(why, none("%s was not found beside the assembly", name))
 }
