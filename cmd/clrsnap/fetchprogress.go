@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,42 +16,52 @@ type fetchProgress struct {
 	a *app
 
 	mu    sync.Mutex
-	busy  map[string]time.Time // when it began, by file and host
-	order []string
-	said  bool
+	busy  []symbols.Progress // the first to begin comes first
+	timer *time.Timer
 }
 
+// tell takes note of how far a file is.
 func (p *fetchProgress) tell(now symbols.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	what := now.Name + " from " + now.Host
-	if now.Done {
-		delete(p.busy, what)
-	} else if _, ok := p.busy[what]; !ok {
-		if p.busy == nil {
-			p.busy = map[string]time.Time{}
-		}
-		p.busy[what] = time.Now()
+	i := slices.IndexFunc(p.busy, func(b symbols.Progress) bool { return b.Name == now.Name && b.Host == now.Host })
+	switch {
+	case now.Done && i >= 0:
+		p.busy = slices.Delete(p.busy, i, i+1)
+	case now.Done:
+	case i >= 0:
+		p.busy[i] = now
+	default:
+		p.busy = append(p.busy, now)
 	}
-	text := ""
-	if len(p.busy) > 0 {
-		if _, ok := p.busy[what]; !ok { // another one
-			for what = range p.busy {
-				break
-			}
-			now = symbols.Progress{}
-		}
-		text = "fetching " + what + amount(now)
-		if n := len(p.busy) - 1; n > 0 {
-			text += fmt.Sprintf(" and %d more", n)
-		}
-		text = report.Clean(text)
-	}
+	text := p.text()
 	p.a.fetching.Store(&text)
-	if begun, ok := p.busy[what]; ok && !p.said && time.Since(begun) > quietFor && !isTerminal(p.a.stderr) {
-		p.said = true
-		say(p.a.stderr, "%s …", strings.TrimSpace(text))
+	if p.timer == nil && !isTerminal(p.a.stderr) {
+		p.timer = time.AfterFunc(quietFor, p.say)
 	}
+}
+
+func (p *fetchProgress) say() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if text := p.text(); text != "" {
+		say(p.a.stderr, "%s …", text)
+	} else {
+		p.timer = nil // the next one may take long
+	}
+}
+
+// text says what is being fetched; "": nothing.
+func (p *fetchProgress) text() string {
+	if len(p.busy) == 0 {
+		return ""
+	}
+	first := p.busy[0]
+	text := "fetching " + first.Name + " from " + first.Host + amount(first)
+	if n := len(p.busy) - 1; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return report.Clean(text)
 }
 
 // amount says how much of a file is there.
