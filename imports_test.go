@@ -16,17 +16,18 @@ import (
 // mayImport has, for each package, the packages that it may import. Data flows one way, as
 // docs/architecture.md draws it: no arrow points back.
 var mayImport = map[string]string{
-	"profile":           "",
-	"export":            "profile internal/display internal/jsonwriter",
-	"report":            "profile internal/display internal/jsonwriter",
-	"internal/arch":     "",
-	"internal/ecma335":  "",
-	"internal/target":   "internal/arch",
-	"internal/elfx":     "internal/arch internal/target",
-	"internal/pe":       "internal/arch internal/target",
-	"internal/pdb":      "internal/ecma335 internal/pe internal/target",
-	"internal/symbol":   "internal/arch internal/elfx",
-	"internal/contract": "internal/arch internal/target",
+	"profile":            "",
+	"export":             "profile internal/display internal/jsonwriter",
+	"report":             "profile internal/display internal/jsonwriter",
+	"internal/arch":      "",
+	"internal/ecma335":   "",
+	"internal/target":    "internal/arch",
+	"internal/elfx":      "internal/arch internal/target",
+	"internal/pe":        "internal/arch internal/target",
+	"internal/pdb":       "internal/ecma335 internal/pe internal/target",
+	"internal/symbol":    "internal/arch internal/elfx",
+	"internal/dwarfline": "internal/arch",
+	"internal/contract":  "internal/arch internal/target",
 
 	"internal/foreign":     "",
 	"internal/memfd":       "",
@@ -40,8 +41,8 @@ var mayImport = map[string]string{
 	"internal/unwind/amd64": "internal/arch internal/target internal/unwind",
 	"internal/unwind/cfi":   "internal/arch internal/target internal/unwind",
 	"internal/unwind/insns": "internal/arch internal/target internal/unwind",
-	"internal/module": "internal/arch internal/target internal/elfx internal/symbol internal/unwind " +
-		"internal/unwind/cfi",
+	"internal/module": "symbols internal/arch internal/target internal/dwarfline internal/elfx internal/symbol " +
+		"internal/unwind internal/unwind/cfi",
 	"internal/locate": "internal/arch internal/elfx internal/module",
 
 	"internal/clr/types":   "internal/arch internal/target internal/contract",
@@ -51,8 +52,12 @@ var mayImport = map[string]string{
 	"internal/clr/method":  "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap",
 	"internal/clr/name": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/method internal/ecma335 internal/pe",
+	"internal/clr/gcinfo": "internal/arch",
+	"internal/clr/generics": "internal/arch internal/target internal/contract internal/clr/types " +
+		"internal/clr/codemap internal/clr/method internal/clr/gcinfo",
 	"internal/clr": "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap " +
-		"internal/clr/thread internal/clr/method internal/clr/name internal/clr/ilmap internal/unwind",
+		"internal/clr/thread internal/clr/method internal/clr/name internal/clr/ilmap " +
+		"internal/clr/generics internal/unwind",
 	"internal/walk": "internal/arch internal/target internal/unwind internal/unwind/insns internal/module " +
 		"internal/clr/codemap internal/clr/thread",
 
@@ -74,6 +79,7 @@ var mayImport = map[string]string{
 	"internal/proof/perfmap":    "",
 	"internal/proof/ordeal":     "",
 	"internal/proof/recordsoak": "",
+	"internal/proof/lines":      "",
 	"internal/proof/living":     "",
 	"internal/proof/shares":     "",
 	"internal/proof/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap " +
@@ -105,7 +111,8 @@ var mayImport = map[string]string{
 		"internal/target",
 	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
 
-	"internal/session": "profile symbols internal/arch internal/assemblies internal/source internal/target " +
+	"internal/session": "profile symbols internal/arch internal/assemblies internal/foreign internal/module " +
+		"internal/source internal/target " +
 		"internal/target/core internal/target/live internal/mounts internal/procfs internal/contract internal/clr " +
 		"internal/clr/* " +
 		"internal/locate internal/walk internal/engine",

@@ -30,9 +30,11 @@ type stackFlags struct {
 	output   string
 	group    string
 	lines    string
+	generics string
 	symbols  []string
 	servers  []string
 	fetcher  *fetcher // nil: nothing is fetched
+	linker   *linker  // nil: source lines have no links
 	text     report.TextOptions
 }
 
@@ -190,9 +192,9 @@ func (a *app) runningProcess(pid int) subject {
 	}
 }
 
-// symbolOptions say where symbols are looked for.
+// symbolOptions say what frames are to have besides names, and where symbols are looked for.
 func (f *stackFlags) symbolOptions(o *clrsnap.Options) {
-	o.Lines, o.Symbols = f.lines != "never", f.symbols
+	o.Lines, o.Symbols, o.ExactGenerics = f.lines != "never", f.symbols, f.generics == "exact"
 	if f.fetcher != nil {
 		o.Source = f.fetcher
 	}
@@ -247,6 +249,8 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 			" several times")
 	fs.StringArrayVar(&f.servers, "symbol-server", nil,
 		"the `address` of a server from which symbols are fetched that are nowhere else; can be given several times")
+	fs.StringVar(&f.generics, "generics", "exact",
+		"type arguments of shared generic code: exact (where the frame keeps them, else __Canon) or shared (__Canon)")
 	fs.BoolVar(&f.stopAll, "stop-all", false, "take all stacks at the same instant")
 	maxPauseFlag(fs, &f.maxPause)
 	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
@@ -256,6 +260,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	complete(cmd, "group", "auto", "always", "never")
 	complete(cmd, "lines", "auto", "always", "never")
+	complete(cmd, "generics", "exact", "shared")
 }
 
 // check refuses flags that make no sense.
@@ -264,6 +269,9 @@ func (f *stackFlags) check() (*threadFilter, error) {
 		return nil, err
 	}
 	if err := oneOf("lines", f.lines, "auto", "always", "never"); err != nil {
+		return nil, err
+	}
+	if err := oneOf("generics", f.generics, "exact", "shared"); err != nil {
 		return nil, err
 	}
 	f.text.ByLine = f.lines == "always"
@@ -307,6 +315,9 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 		return err
 	}
 	defer out.close()
+	if out.path == "-" {
+		f.linker = a.newLinker(a.stdout)
+	}
 	if err := a.startFetching(ctx, f); err != nil {
 		return err
 	}
@@ -406,6 +417,9 @@ func (a *app) write(s *profile.Snapshot, out *pendingFile, f *stackFlags) error 
 	o.Group, o.Color = groupings[f.group], a.color == "always"
 	if out.path == "-" {
 		o.Color, o.Width = a.colors(a.stdout), terminalWidth(a.stdout)
+	}
+	if f.linker != nil {
+		o.Link = f.linker.link
 	}
 	err := out.write(func(w io.Writer) error {
 		if f.json {

@@ -44,6 +44,12 @@ func (f *File) Lines(method uint32) ([]Point, error) {
 // ends the text's code, so that the line is the nearest one before. ok is false if there is none, or
 // if anything in the method's points breaks the rules.
 func (f *File) LineAt(method, il uint32) (at Point, exact, ok bool) {
+	return f.LineIn(method, il, il+1)
+}
+
+// LineIn is LineAt for code that is of the IL from il up to next. exact is false, too, if the code of
+// another line begins in between.
+func (f *File) LineIn(method, il, next uint32) (at Point, exact, ok bool) {
 	d, err := f.points(method)
 	if err != nil {
 		return Point{}, false, false
@@ -54,6 +60,7 @@ func (f *File) LineAt(method, il uint32) (at Point, exact, ok bool) {
 		case err != nil:
 			return Point{}, false, false
 		case p.IL > il: // the rest is read all the same: it may be wrong
+			exact = exact && (p.IL >= next || p.Hidden || p.Line == at.Line && p.Document == at.Document)
 		case p.Hidden:
 			exact = false
 		default:

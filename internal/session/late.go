@@ -4,67 +4,84 @@ import (
 	"context"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/method"
 	"clrsnap/internal/source"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
-	"clrsnap/symbols"
 )
 
 // late is what frames lack because their symbols are not on this machine. Symbols are fetched when all stacks
 // have been taken: they would be of another moment otherwise.
 type late struct {
-	lines  map[lineKey]lateLine
-	native map[lineKey]nativePlace
+	lines  []lateLine
+	native map[walk.Place]nativePlace
 }
 
-// lateLine is a place in managed code.
+// lateLine is a place in managed code, and the line of frames there, which is still empty.
 type lateLine struct {
-	function    arch.Addr
-	assembly    *source.Assembly
-	method, il  uint32
-	approximate bool
+	line     *profile.SourceLine
+	assembly *source.Assembly
+	code     codemap.Code
+	at       walk.Place
+	method   method.Method
+	above    string // as in Process
+	il, next uint32
+	exact    bool
 }
 
-// addLine notes that a managed frame's line may be had later.
-func (l *late) addLine(f *walk.Frame, a *source.Assembly, method, il uint32, approximate bool) {
-	if len(l.lines) < maxLines {
-		l.lines[lineKey{f.IP(), f.Exact}] = lateLine{f.Code.MethodDesc, a, method, il, approximate}
+// beginLate has symbols that are missing noted, if there is somebody to fetch them from.
+func (p *Process) beginLate() {
+	if p.Options.Source != nil {
+		p.late = &late{native: map[walk.Place]nativePlace{}}
 	}
+}
+
+// endLate forgets what was noted, if it was not fetched.
+func (p *Process) endLate() {
+	if p.late == nil {
+		return
+	}
+	for i := range p.late.lines {
+		if l := &p.late.lines[i]; p.lines.known[l.at] == l.line {
+			delete(p.lines.known, l.at)
+		}
+	}
+	p.late = nil
+}
+
+// addLine notes that the line of code of p.method may be had later, and returns it; nil: there is no room.
+func (p *Process) addLine(code *codemap.Code, at walk.Place, a *source.Assembly, il, next uint32, exact bool) *profile.SourceLine {
+	if len(p.late.lines) >= maxLines {
+		return nil
+	}
+	l := lateLine{&profile.SourceLine{}, a, *code, at, p.method, p.above, il, next, exact}
+	p.late.lines = append(p.late.lines, l)
+	return l.line
 }
 
 // addNative notes that a native frame's name and line may be had later.
 func (l *late) addNative(f *walk.Frame) {
 	if len(l.native) < maxLines {
-		l.native[lineKey{f.IP(), f.Exact}] = placeOf(f)
+		l.native[walk.Place{IP: f.IP(), Exact: f.Exact}] = placeOf(f)
 	}
 }
 
-// newLate returns what keeps such notes; nil: there is nothing to fetch from.
-func newLate(from symbols.Source) *late {
-	if from == nil {
-		return nil
-	}
-	return &late{lines: map[lineKey]lateLine{}, native: map[lineKey]nativePlace{}}
-}
-
-// keyOf returns which of two notes a frame is about. An address may be a return address in one stack, and
-// where the thread was interrupted in another: if both are known, only the first frame is certain.
-func keyOf[V any](notes map[lineKey]V, ip arch.Addr, first bool) (lineKey, bool) {
-	exact, call := lineKey{ip, true}, lineKey{ip, false}
-	_, isExact := notes[exact]
-	_, isCall := notes[call]
-	switch {
-	case isExact && (first || !isCall):
+// nativeAt returns what was noted of a native frame. An address may be a return address in one stack, and where
+// the thread was interrupted in another: if both are known, only the first frame is certain.
+func (l *late) nativeAt(ip arch.Addr, first bool) (nativePlace, bool) {
+	exact, isExact := l.native[walk.Place{IP: ip, Exact: true}]
+	call, isCall := l.native[walk.Place{IP: ip}]
+	if isExact && (first || !isCall) {
 		return exact, true
-	case isCall && !isExact:
-		return call, true
 	}
-	return lineKey{}, false
+	return call, isCall && !isExact
 }
 
-// fetch gets the symbols that frames lack from Options.Source, and completes the frames of these threads.
+// fetch gets the symbols that frames lack from Options.Source, and completes these threads.
 func (p *Process) fetch(ctx context.Context, threads []profile.Thread) {
-	if p.late == nil || len(p.late.lines) == 0 && len(p.late.native) == 0 {
+	l := p.late
+	if p.late = nil; l == nil || len(l.lines) == 0 && len(l.native) == 0 {
 		return
 	}
 	from := p.Options.Source
@@ -72,37 +89,59 @@ func (p *Process) fetch(ctx context.Context, threads []profile.Thread) {
 		p.lines.finder.Fetch(ctx, from)
 	}
 	p.Engine.Modules.Fetch(ctx, from)
+	for i := range l.lines {
+		p.completeLine(&l.lines[i])
+	}
 	if p.lines != nil {
 		clear(p.lines.native)
 	}
 	for t := range threads {
-		for i := range threads[t].Frames {
-			p.complete(&threads[t].Frames[i], i == 0)
+		frames := threads[t].Frames
+		for i := range frames {
+			if frames[i].Kind != profile.Native || frames[i].Module == "" {
+				continue
+			}
+			if at, ok := l.nativeAt(arch.Addr(frames[i].IP), i == 0); ok {
+				p.nameNative(&frames[i], at)
+			}
 		}
+		eachFrame(&threads[t], func(f *profile.Frame) {
+			if f.Line != nil && f.Line.Line == 0 {
+				f.Line = nil
+			}
+		})
 	}
-	clear(p.late.lines)
-	clear(p.late.native)
 }
 
-// complete gives a frame what was fetched for it.
-func (p *Process) complete(f *profile.Frame, first bool) {
-	ip := arch.Addr(f.IP)
-	if f.Kind == profile.Native {
-		if key, ok := keyOf(p.late.native, ip, first); ok && f.Module != "" {
-			p.nameNative(f, p.late.native[key])
-		}
-		return
-	}
-	key, ok := keyOf(p.late.lines, ip, first)
-	if !ok || f.Line != nil {
-		return
-	}
-	l := p.late.lines[key]
-	if arch.Addr(f.FunctionID) != l.function {
-		return
-	}
-	at, err := l.assembly.Line(l.method, l.il)
+// completeLine gives frames the line that was noted for them. What has none stays empty.
+func (p *Process) completeLine(l *lateLine) {
+	p.method, p.above = l.method, l.above
+	at, err := p.lineIn(&l.code, l.at, l.assembly, l.il, l.next)
 	if err == nil {
-		f.Line = sourceLine(&at, l.approximate)
+		*l.line = *sourceLine(&at, !l.exact)
+	} else if p.lines.known[l.at] == l.line {
+		delete(p.lines.known, l.at)
+	}
+}
+
+// eachFrame visits the frames of a thread, and those of its exceptions.
+func eachFrame(t *profile.Thread, visit func(*profile.Frame)) {
+	for i := range t.Frames {
+		visit(&t.Frames[i])
+	}
+	exceptions := append([]*profile.ExceptionInfo{t.Exception}, t.Handling...)
+	if t.FailFast != nil {
+		exceptions = append(exceptions, t.FailFast.Exception)
+	}
+	for len(exceptions) > 0 {
+		last := len(exceptions) - 1
+		e := exceptions[last]
+		if exceptions = exceptions[:last]; e == nil {
+			continue
+		}
+		for i := range e.Frames {
+			visit(&e.Frames[i].Frame)
+		}
+		exceptions = append(append(exceptions, e.Inner), e.Others...)
 	}
 }

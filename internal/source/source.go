@@ -54,7 +54,7 @@ type Line struct {
 	Line        int    // counted from 1
 	Column      int    // likewise, in UTF-16 code units
 	URL         string // where SourceLink says that the file can be had; empty: it does not
-	Approximate bool   // the code belongs to no line itself: this is the one before
+	Approximate bool   // the code belongs to no line itself, or to one of several: this is the first one before
 }
 
 // ErrNone: there is no line. What wraps it says why, in words that can follow "no line: ".
@@ -112,12 +112,22 @@ func New(t Target, dirs []string, remote bool) *Finder {
 
 // Line returns the line of the IL offset il in a method, by its row number. Without a line the error wraps
 // ErrNone.
-func (a *Assembly) Line(method, il uint32) (Line, error) {
+func (a *Assembly) Line(method, il uint32) (Line, error) { return a.LineIn(method, il, il+1) }
+
+// LineIn is Line for code of the IL from il up to next, which is approximate if it can be of several lines.
+func (a *Assembly) LineIn(method, il, next uint32) (Line, error) {
 	if a.file == nil {
 		return Line{}, a.err
 	}
-	at, exact, ok := a.file.LineAt(method, il)
+	at, exact, ok := a.file.LineIn(method, il, next)
 	if !ok {
+		return Line{}, none("the method has none in its PDB")
+	}
+	return a.line(at, exact)
+}
+
+func (a *Assembly) line(at pdb.Point, exact bool) (Line, error) {
+	if at.Line == 0 {
 		return Line{}, none("the method has none in its PDB")
 	}
 	d, err := a.document(at.Document)
