@@ -33,6 +33,7 @@ type stackFlags struct {
 	generics string
 	symbols  []string
 	servers  []string
+	asked    []string // servers that symbols are fetched from
 	fetcher  *fetcher // nil: nothing is fetched
 	linker   *linker  // nil: source lines have no links
 	text     report.TextOptions
@@ -264,7 +265,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 }
 
 // check refuses flags that make no sense.
-func (f *stackFlags) check() (*threadFilter, error) {
+func (f *stackFlags) check() (_ *threadFilter, err error) {
 	if err := oneOf("group", f.group, "auto", "always", "never"); err != nil {
 		return nil, err
 	}
@@ -282,6 +283,9 @@ func (f *stackFlags) check() (*threadFilter, error) {
 		return nil, usagef("--short and --full exclude each other: without either, names are as long as fits")
 	}
 	if err := checkMaxPause(f.maxPause); err != nil {
+		return nil, err
+	}
+	if f.asked, err = symbolServers(f.servers); err != nil {
 		return nil, err
 	}
 	return parseThreads("thread", f.threads)
@@ -380,13 +384,12 @@ func partial(err error, s *profile.Snapshot) error {
 }
 
 // startFetching starts the fetcher, if the user names symbol servers.
-func (a *app) startFetching(ctx context.Context, f *stackFlags) error {
-	servers, err := symbolServers(f.servers)
-	if err != nil || len(servers) == 0 {
-		return err
+func (a *app) startFetching(ctx context.Context, f *stackFlags) (err error) {
+	if len(f.asked) == 0 {
+		return nil
 	}
 	progress := &fetchProgress{a: a}
-	f.fetcher, err = startFetcher(ctx, servers, progress.tell)
+	f.fetcher, err = startFetcher(ctx, f.asked, progress.tell)
 	return err
 }
 

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -168,7 +167,7 @@ func TestCompilers(t *testing.T) {
 // TestGo: the same of a larger program: Go writes version 5, compressed.
 func TestGo(t *testing.T) {
 	exe := filepath.Join(t.TempDir(), "program")
-	cmd := exec.Command(filepath.Join(runtime.GOROOT(), "bin", "go"), "build", "-o", exe, "cmd/gofmt")
+	cmd := exec.Command("go", "build", "-o", exe, "cmd/gofmt")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)

@@ -35,10 +35,9 @@ type Debugging struct {
 
 // debug is what a module was stripped of, or has itself.
 type debug struct {
-	img    *image // nil: the module has no other file
-	lines  *dwarfline.Table
-	looked bool
-	want   *symbols.Key // what a server may have; nil: nothing
+	img   *image // nil: the module has no other file
+	lines *dwarfline.Table
+	want  *symbols.Key // what a server may have; nil: nothing
 }
 
 // Bounds of debug files.
