@@ -28,11 +28,11 @@ func (t *Table) readHeader(at int64) (*header, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n > uint64(t.size-r.pos) {
+	if n > uint64(t.size-r.pos()) {
 		return nil, malformed("a line table of %d bytes", n)
 	}
-	h := &header{offset: at, end: r.pos + int64(n), wide: r.wide}
-	r.end = h.end
+	h := &header{offset: at, end: r.pos() + int64(n), wide: r.wide}
+	r.limit(h.end)
 	version, err := r.fixed(2)
 	if err != nil {
 		return h, err
@@ -49,10 +49,10 @@ func (t *Table) readHeader(at int64) (*header, error) {
 	if err != nil {
 		return h, err
 	}
-	if length > uint64(h.end-r.pos) {
+	if length > uint64(h.end-r.pos()) {
 		return h, malformed("a header of %d bytes", length)
 	}
-	h.program = r.pos + int64(length)
+	h.program = r.pos() + int64(length)
 	return h, h.parameters(r)
 }
 
@@ -81,7 +81,7 @@ func (h *header) parameters(r *reader) error {
 		}
 		h.lengths[i] = b
 	}
-	h.names = r.pos
+	h.names = r.pos()
 	if h.names > h.program {
 		return malformed("a header that is longer than it says")
 	}

@@ -29,8 +29,12 @@ const (
 	opEndSequence, opSetAddress = 1, 2
 )
 
-func (t *Table) machine(h *header, at int64) *machine {
-	m := &machine{header: h, in: newReader(t.line, at, h.end, 4096)}
+// machine returns one that begins at an offset. buf is for its reader; nil: it makes one.
+func (t *Table) machine(h *header, at int64, buf []byte) *machine {
+	if buf == nil {
+		buf = make([]byte, 4096)
+	}
+	m := &machine{header: h, in: &reader{src: t.line, free: buf, base: at, end: h.end}}
 	m.reset()
 	return m
 }
@@ -39,9 +43,6 @@ func (m *machine) reset() {
 	m.registers = registers{file: 1, line: 1}
 	m.ascending, m.highest, m.rows = true, 0, false
 }
-
-// at is the offset of the next opcode.
-func (m *machine) at() int64 { return m.in.pos }
 
 // step executes one opcode. row reports whether it adds a row to the table, ended whether it ends the sequence: then
 // address is the first one behind it. The registers are those of the row.

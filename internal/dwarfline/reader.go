@@ -1,38 +1,75 @@
 package dwarfline
 
-import (
-	"encoding/binary"
-	"io"
-)
+import "io"
 
 var errEnd = malformed("a section ends too early")
 
+// reader reads what is encoded in a section, from an offset to an end, piece by piece.
+type reader struct {
+	src  io.ReaderAt
+	free []byte // what pieces are read into
+	buf  []byte // the present piece
+	next int    // index in buf
+	base int64  // offset of buf
+	end  int64
+	wide bool // the 64-bit format
+}
+
+func newReader(section io.ReaderAt, at, end int64, size int) *reader {
+	return &reader{src: section, free: make([]byte, size), base: at, end: end}
+}
+
+// pos is the offset of what is read next.
+func (r *reader) pos() int64 { return r.base + int64(r.next) }
+
+// limit moves the end to an earlier place.
+func (r *reader) limit(end int64) {
+	r.end = end
+	if over := r.base + int64(len(r.buf)) - end; over > 0 {
+		r.buf = r.buf[:max(r.next, len(r.buf)-int(over))]
+	}
+}
+
 // ReadByte implements io.ByteReader.
 func (r *reader) ReadByte() (byte, error) {
-	b, err := r.buf.ReadByte()
-	if err != nil {
-		return 0, ended(err)
+	if r.next >= len(r.buf) {
+		if err := r.fill(); err != nil {
+			return 0, err
+		}
 	}
-	r.pos++
+	b := r.buf[r.next]
+	r.next++
 	return b, nil
 }
 
-// ended replaces the end of a section by what is wrong with it.
-func ended(err error) error {
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
+// fill reads the next piece.
+func (r *reader) fill() error {
+	r.base += int64(r.next)
+	r.buf, r.next = nil, 0
+	n := int(min(int64(len(r.free)), r.end-r.base))
+	if n <= 0 {
 		return errEnd
+	}
+	got, err := r.src.ReadAt(r.free[:n], r.base)
+	if r.buf = r.free[:got]; got > 0 {
+		return nil
+	}
+	if err == nil || err == io.EOF {
+		err = errEnd
 	}
 	return err
 }
 
 // fixed reads a number of n bytes, 8 at most.
-func (r *reader) fixed(n int) (uint64, error) {
-	var b [8]byte
-	if _, err := io.ReadFull(r.buf, b[:n]); err != nil {
-		return 0, ended(err)
+func (r *reader) fixed(n int) (v uint64, err error) {
+	for i := range n {
+		b, err := r.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		v |= uint64(b) << (8 * i)
 	}
-	r.pos += int64(n)
-	return binary.LittleEndian.Uint64(b[:]), nil
+	return v, nil
 }
 
 // offset reads an offset in a section.
@@ -81,16 +118,14 @@ func (r *reader) sleb() (v int64, err error) {
 }
 
 func (r *reader) skip(n uint64) error {
-	if n > uint64(r.end-r.pos) {
+	if n > uint64(r.end-r.pos()) {
 		return errEnd
 	}
-	for n > 0 {
-		got, err := r.buf.Discard(int(min(n, 1<<20)))
-		r.pos += int64(got)
-		if n -= uint64(got); err != nil {
-			return ended(err)
-		}
+	if n <= uint64(len(r.buf)-r.next) {
+		r.next += int(n)
+		return nil
 	}
+	r.base, r.buf, r.next = r.pos()+int64(n), nil, 0
 	return nil
 }
 

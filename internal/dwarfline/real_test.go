@@ -180,3 +180,16 @@ func TestGo(t *testing.T) {
 		t.Errorf("only %d addresses have a line", n)
 	}
 }
+
+// BenchmarkIndex measures how long a line table takes to read, a megabyte of it.
+func BenchmarkIndex(b *testing.B) {
+	exe := filepath.Join(b.TempDir(), "program")
+	if text, err := exec.Command("go", "build", "-o", exe, "cmd/gofmt").CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, text)
+	}
+	for b.Loop() {
+		table := open(b, exe)
+		_, _ = table.Lookup(1)
+		b.SetBytes(table.size)
+	}
+}

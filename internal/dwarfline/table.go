@@ -1,7 +1,6 @@
 package dwarfline
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
@@ -51,6 +50,7 @@ type Table struct {
 	header   *header
 	last     map[uint64]string // names of files of header, by their numbers
 	spent    int64             // bytes that lookups have read
+	buffer   [16 << 10]byte    // for index
 }
 
 // sequence is a run of instructions with ascending addresses, [lo, hi).
@@ -152,7 +152,7 @@ func (t *Table) indexUnit(at int64) (next int64, err error) {
 		}
 		return t.size, nil
 	}
-	m := t.machine(h, h.program)
+	m := t.machine(h, h.program, t.buffer[:])
 	start, lo, first := h.program, arch.Addr(0), true
 	for {
 		row, ended, err := m.step()
@@ -171,7 +171,7 @@ func (t *Table) indexUnit(at int64) (next int64, err error) {
 				return 0, err
 			}
 		}
-		start, first = m.at(), true
+		start, first = m.in.pos(), true
 	}
 }
 
@@ -202,11 +202,11 @@ func (t *Table) run(s *sequence, addr arch.Addr) (Line, error) {
 	if t.spent > maxSpent {
 		return Line{}, fmt.Errorf("%w: too much of the table had to be read for the others", ErrNone)
 	}
-	m := t.machine(t.header, s.start)
-	defer func() { t.spent += m.at() - s.start }()
+	m := t.machine(t.header, s.start, nil)
+	defer func() { t.spent += m.in.pos() - s.start }()
 	var at registers
 	have := false
-	for m.at()-s.start < maxRunBytes {
+	for m.in.pos()-s.start < maxRunBytes {
 		row, ended, err := m.step()
 		if err != nil {
 			return Line{}, err
@@ -247,16 +247,4 @@ func (t *Table) file(number uint64) (string, error) {
 	}
 	t.last[number] = name
 	return name, nil
-}
-
-// reader reads what is encoded in a section, from an offset to an end.
-type reader struct {
-	buf  *bufio.Reader
-	pos  int64
-	end  int64
-	wide bool // the 64-bit format
-}
-
-func newReader(section io.ReaderAt, at, end int64, size int) *reader {
-	return &reader{buf: bufio.NewReaderSize(io.NewSectionReader(section, at, end-at), size), pos: at, end: end}
 }

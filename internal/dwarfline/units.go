@@ -43,10 +43,11 @@ func (t *Table) readUnits() {
 	for at := int64(0); at < size && units < maxUnits; units++ {
 		r := newReader(info, at, size, 512)
 		n, err := r.length()
-		if err != nil || n > uint64(size-r.pos) {
+		if err != nil || n > uint64(size-r.pos()) {
 			return
 		}
-		at, r.end = r.pos+int64(n), r.pos+int64(n)
+		at = r.pos() + int64(n)
+		r.limit(at)
 		line, dir, err := t.unit(r, abbrev, abbrevSize)
 		if err != nil || dir == "" {
 			continue
