@@ -204,7 +204,7 @@ func (p *printer) traceFrame(chain string, f *profile.TraceFrame) {
 		p.text(p.offset(&f.Frame))
 	}
 	if f.Line != nil {
-		p.paint(dim, " in "+display.SourceIn(f.Line, p.o.Full))
+		p.paint(dim, " in "+display.Source(f.Line, p.o.Full))
 	}
 	if p.o.Tier && f.Tier != "" {
 		p.paint(green, "  "+display.Clean(f.Tier))

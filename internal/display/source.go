@@ -17,18 +17,6 @@ func Source(l *profile.SourceLine, full bool) string {
 	return sourceLine(l, lastParts(l.File, 2))
 }
 
-// SourceIn is Source in the words of .NET's stack traces: "Shop/OrderQueue.cs:line 42".
-func SourceIn(l *profile.SourceLine, full bool) string {
-	file, about := l.File, ":line "
-	if !full {
-		file = lastParts(file, 2)
-	}
-	if l.Approximate {
-		about += "~"
-	}
-	return Clean(file) + about + strconv.Itoa(l.Line)
-}
-
 // SourceFile is Source without any folder.
 func SourceFile(l *profile.SourceLine) string { return sourceLine(l, lastParts(l.File, 1)) }
 

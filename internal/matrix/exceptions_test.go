@@ -17,9 +17,10 @@ import (
 
 // heldWays are the ways in which the program failing keeps a thread in a handler.
 var heldWays = []string{
-	"catch", "filter", "finally", "again", "throw-ex", "inner", "during", "dispatch", "async", "aggregate", "aggregates",
-	"generic", "iterator", "lambda", "dynamic", "collectible", "null", "null-field", "divide", "index", "constructor",
-	"argument", "reflection", "remote", "deep", "long", "lines", "no-message", "cycle", "unobserved",
+	"catch", "filter", "finally", "again", "throw-ex", "inner", "during", "dispatch", "async", "aggregate",
+	"aggregates", "generic", "references", "values", "iterator", "lambda", "dynamic", "collectible", "null",
+	"null-field", "divide", "index", "constructor", "argument", "reflection", "remote", "deep", "long", "lines",
+	"no-message", "cycle", "unobserved",
 }
 
 // TestHeldExceptions compares the exceptions in flight of a running program, frame by frame, with
@@ -61,6 +62,68 @@ func testHeldExceptions(t *testing.T, runtime string) {
 		t.Error(err)
 	}
 	livetest.EndsWell(t, a)
+}
+
+// TestMovingExceptions reads exceptions of a program whose objects move all the time, and exceptions that are
+// thrown and caught meanwhile. What is said to be certain must be right. The message of the latter says how many
+// calls have been left at most.
+func TestMovingExceptions(t *testing.T) { testenv.EachRuntime(t, testMovingExceptions) }
+
+func testMovingExceptions(t *testing.T, runtime string) {
+	a := testenv.Start(t, "failing", testenv.Options{
+		Runtime: runtime, Args: []string{"--hold", strings.Join(heldWays, ","), "--collect", "--storm"},
+	})
+	p := livetest.Open(t, a, clrsnap.Options{Lines: true})
+	texts := heldTexts(t, a)
+	certain, uncertain, storms := 0, 0, 0
+	const rounds = 30
+	for range rounds {
+		snap, err := p.SnapshotAll(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := comparison{t: t, old: testenv.Framework(runtime) == "net8"}
+		for _, way := range heldWays {
+			if way == "cycle" || way == "unobserved" { // the latter is never certain
+				continue
+			}
+			e := heldException(t, snap, way)
+			if e == nil || e.Uncertain != "" {
+				uncertain++
+				continue
+			}
+			certain++
+			c.same(way, e, parsePrinted(t, texts[way]))
+		}
+		storms += checkStorm(t, heldException(t, snap, "storm"))
+	}
+	t.Logf("%d exceptions were certain, %d uncertain; %d in flight for a moment", certain, uncertain, storms)
+	if certain < rounds*len(heldWays)/4 {
+		t.Errorf("only %d exceptions were certain, %d uncertain", certain, uncertain)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	livetest.EndsWell(t, a)
+}
+
+// checkStorm checks an exception of the thread that throws them all the time, and returns how many it is.
+func checkStorm(t *testing.T, e *profile.ExceptionInfo) int {
+	t.Helper()
+	if e == nil || e.Uncertain != "" {
+		return 0
+	}
+	n, ok := strings.CutPrefix(e.Message, "storm ")
+	depth, err := strconv.Atoi(n)
+	if !ok || err != nil || e.Type != "Failing.OrderRefused" || len(e.Frames) > depth+2 {
+		t.Errorf("storm: %+v", e)
+	}
+	for i, f := range e.Frames {
+		if want := i <= depth; (f.Method == "Failing.Shop.Validate") != want || !want && f.Method != "Failing.Storm.Throw" {
+			t.Errorf("%s, frame %d: %s", e.Message, i, f.Method)
+		}
+	}
+	return 1
 }
 
 // heldTexts are the exceptions that the program failing has printed, by way.
@@ -191,7 +254,7 @@ const (
 	unhandled = "Unhandled exception. "
 	passedOn  = `System.NullReferenceException: Object reference not set to an instance of an object.
    at Failing.Deaths.RankOf(Item item) in /testdata/apps/failing/Deaths.cs:line 84
-   at Failing.Deaths.ByRank(IntPtr a, IntPtr b) in /testdata/apps/failing/Deaths.cs:line 89`
+   at Failing.Deaths.ByRank(IntPtr a, IntPtr b) in /testdata/apps/failing/Deaths.cs:line 88`
 )
 
 // failFast compares the end of a program that has called FailFast. .NET prints the message, then the stack of the

@@ -19,52 +19,89 @@ import (
 // every kind. A name that claims an instantiation must be that of the program.
 func TestGenerics(t *testing.T) { testenv.EachRuntime(t, testGenerics) }
 
-// genericCode is a way of compiling the program: told is how many of the shared frames, in percent, must
-// be told at least.
+// genericCode is a way of compiling the program, and the tier of code that must be met.
 var genericCode = []struct {
-	name    string
-	compile []string
-	env     []string
-	told    int
+	name string
+	o    testenv.Options
+	tier string
 }{
-	{"tier0", nil, nil, 60},
-	{"debug", []string{"-o-"}, nil, 60},
-	{"optimized", nil, []string{"DOTNET_TieredCompilation=0"}, 60},
-	{"osr", nil, []string{
+	{"tier0", testenv.Options{}, "tier-0"},
+	{"debug", testenv.Options{Compile: []string{"-o-"}}, "minopts"},
+	{"optimized", testenv.Options{Env: []string{"DOTNET_TieredCompilation=0"}}, "optimized"},
+	{"osr", testenv.Options{Env: []string{
 		"DOTNET_TC_QuickJitForLoops=1", "DOTNET_OSR_HitLimit=1", "DOTNET_TC_OnStackReplacement_InitialCounter=1",
 		"DOTNET_TC_OnStackReplacement=1",
-	}, 60},
-	{"jitted", nil, []string{"DOTNET_ReadyToRun=0"}, 60},
+	}}, "OSR"},
+	{"jitted", testenv.Options{Env: []string{"DOTNET_ReadyToRun=0"}}, "tier-0"},
+	{"precompiled", testenv.Options{ReadyToRun: true}, "ReadyToRun"},
 }
 
 func testGenerics(t *testing.T, runtime string) {
 	for _, c := range genericCode {
+		if c.o.ReadyToRun && testenv.Framework(runtime) != "net10" { // crossgen2 is of .NET 10
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
-			a := testenv.Start(t, "generics", testenv.Options{Runtime: runtime, Compile: c.compile, Env: c.env})
+			c.o.Runtime = runtime
+			a := testenv.Start(t, "generics", c.o)
+			places := a.Ask("places")
 			p := livetest.Open(t, a, clrsnap.Options{ExactGenerics: true})
 			snap, err := p.SnapshotAll(context.Background(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			tally := judgeGenerics(t, snap, a.Ask("places"))
+			tally := judgeGenerics(t, snap, places)
 			t.Log(&tally)
-			if shared := tally.exact + tally.shared; shared < 200 || tally.exact*100 < shared*c.told {
-				t.Errorf("%d of %d frames are told, want %d %%", tally.exact, shared, c.told)
+			tally.check(t, c.tier)
+			if snap, err = p.SnapshotAtOnce(context.Background(), nil); err != nil {
+				t.Fatal(err)
+			}
+			tally = judgeGenerics(t, snap, places)
+			tally.check(t, c.tier)
+			if c.name == "tier0" {
+				judgeGenericsDump(t, a, places, c.tier)
 			}
 			livetest.EndsWell(t, a)
 		})
 	}
 }
 
+// judgeGenericsDump is for a core dump of the same program.
+func judgeGenericsDump(t *testing.T, a *testenv.App, places []string, tier string) {
+	t.Helper()
+	o := clrsnap.CoreOptions{Options: clrsnap.Options{ExactGenerics: true}}
+	p, err := clrsnap.OpenCore(context.Background(), testenv.GCoreDump(t, a.PID), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	snap, err := p.SnapshotAll(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tally := judgeGenerics(t, snap, places)
+	tally.check(t, tier)
+}
+
 // genericTally counts frames of shared code.
 type genericTally struct {
 	exact, shared  int
+	tiers          map[string]int // of exact ones
 	untold, others map[string]int // by name: not told; told, and the program says nothing about them
+}
+
+// check requires that most frames are told, some of a tier among them.
+func (g *genericTally) check(t *testing.T, tier string) {
+	t.Helper()
+	const percent = 80
+	if all := g.exact + g.shared; all < 200 || g.exact*100 < all*percent || g.tiers[tier] < 5 {
+		t.Errorf("%d of %d frames are told, want %d %%; by tier: %v", g.exact, all, percent, g.tiers)
+	}
 }
 
 func (g *genericTally) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d told, %d not", g.exact, g.shared)
+	fmt.Fprintf(&b, "%d told, %d not; %v", g.exact, g.shared, g.tiers)
 	for _, m := range []map[string]int{g.untold, g.others} {
 		b.WriteString("\n")
 		for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -78,7 +115,7 @@ func (g *genericTally) String() string {
 // on its stack, and its other generic frames.
 func judgeGenerics(t *testing.T, snap *profile.Snapshot, places []string) genericTally {
 	t.Helper()
-	tally := genericTally{untold: map[string]int{}, others: map[string]int{}}
+	tally := genericTally{tiers: map[string]int{}, untold: map[string]int{}, others: map[string]int{}}
 	for _, line := range places {
 		parts := strings.Split(line, "|")
 		tid, err := strconv.Atoi(parts[1])
@@ -135,6 +172,7 @@ func (g *genericStack) frame(f *profile.Frame) {
 		return
 	case f.Generics == profile.ExactGenerics:
 		g.tally.exact++
+		g.tally.tiers[f.Tier]++
 		if strings.Contains(f.Display+f.Signature, "__Canon") {
 			g.t.Errorf("%s: %s%s is said to be exact", g.place, f.Display, f.Signature)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -18,6 +19,7 @@ const (
 	maxTraces     = 4000    // frames of all of them
 	maxTexts      = 1 << 20 // bytes of messages and traces as text
 	maxBases      = 32      // classes that an exception's class derives from
+	maxReadings   = 8       // pairs of readings of a running process
 )
 
 // The classes of System.Private.CoreLib that are looked into.
@@ -183,8 +185,12 @@ func (p *Process) describeThrown(t *thrown) *profile.ExceptionInfo {
 	}
 	if o.Text == "" { // else .NET prints that text, and no frames
 		e.Frames = make([]profile.TraceFrame, 0, len(t.trace.Frames))
+		p.above = ""
 		for i := range t.trace.Frames {
 			e.Frames = append(e.Frames, p.traceFrame(&t.trace.Frames[i]))
+			if p.above = lastName(e.Frames[i].Method); e.Frames[i].EndsTrace {
+				p.above = "" // the next one has not called it
+			}
 		}
 	}
 	if t.inner != nil {
@@ -217,8 +223,26 @@ func (p *Process) traceFrame(f *thread.TraceFrame) profile.TraceFrame {
 	// An address within an instruction is as good for its line as where execution goes on.
 	if err := p.methodFrame(&out.Frame, &code, f.IP, walk.Place{IP: f.IP, Exact: true}); err == nil {
 		out.Hidden, _ = p.Runtime.Names.HiddenInTraces(&p.method)
+		p.confirmLine(&out.Frame, &code)
 	}
 	return out
+}
+
+// confirmLine makes an approximate line of a trace's frame certain if the call that it is in has the same. The
+// line stays that of the address alone, as .NET prints it, also if the call's is another.
+func (p *Process) confirmLine(f *profile.Frame, code *codemap.Code) {
+	if p.above == "" || f.Line == nil || !f.Line.Approximate {
+		return
+	}
+	n, err := p.Runtime.Names.Method(&p.method, code.Collectible)
+	if err != nil {
+		return
+	}
+	behind := walk.Place{IP: arch.Addr(f.IP) + 1} // a part of the call
+	if l := p.line(code, behind, n.Assembly, n.Image); l != nil && !l.Approximate && l.Line == f.Line.Line &&
+		l.File == f.Line.File {
+		f.Line = l
+	}
 }
 
 // Why an exception may not be the one that is meant.
@@ -276,7 +300,7 @@ func (s *Suspension) liveExceptions() []*profile.ExceptionInfo {
 
 // readTwice reads exceptions until two readings are the same. uncertain is why they were not.
 func (p *Process) readTwice(find func() []arch.Addr) (all []*thrown, uncertain string) {
-	for range maxAttempts {
+	for range maxReadings {
 		p.Engine.Cache.Invalidate()
 		settled := p.Runtime.Threads.Settled()
 		all = p.read(find())
@@ -306,6 +330,9 @@ const (
 // unobserved describes the exception whose handlers of TaskScheduler.UnobservedTaskException run on the
 // thread. It is not in flight: only the arguments of the handlers have it, which some frame refers to.
 func (s *Suspension) unobserved(st *profile.Thread) {
+	if s.Thread.Role != finalizer {
+		return
+	}
 	at := slices.IndexFunc(st.Frames, func(f profile.Frame) bool {
 		return f.Method == holderFinalizer && f.Module == coreLib
 	})

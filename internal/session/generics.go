@@ -26,28 +26,43 @@ type generic struct {
 // maxGenerics bounds the objects of one thread that are looked at.
 const maxGenerics = 1 << 10
 
+// A held context is what tells the instantiation of a frame, and where it is.
+type held struct {
+	kind  gcinfo.Context
+	value arch.Addr
+	slot  arch.Addr // on the stack; 0: it is in a register
+}
+
 // instance names the instantiation of shared code that a frame runs, whose method is p.method; false: it
 // is not known. later: it depends on an object, which may have moved since the stack was captured.
 func (p *Process) instance(f *walk.Frame) (n name.Method, later *generic, ok bool) {
-	place, slot, ok := p.contextSlot(f)
+	c, ok := p.context(f)
+	if !ok {
+		c, ok = p.variable(f)
+	}
 	if !ok {
 		return n, nil, false
 	}
-	word, ok := f.Word(slot)
-	if !ok || word == 0 {
-		return n, nil, false
-	}
-	context := arch.Addr(word)
-	if place.Kind == gcinfo.This {
-		g := &generic{method: p.method, slot: slot, object: context, volatile: f.Code.Collectible}
+	if c.kind == gcinfo.This {
+		g := &generic{method: p.method, slot: c.slot, object: c.value, volatile: f.Code.Collectible}
 		if p.from.changes() {
 			return n, g, false
 		}
 		n, ok = p.instanceOf(g, p.Engine.Cache)
 		return n, nil, ok
 	}
-	n, ok = p.exactly(&p.method, place.Kind, context, f.Code.Collectible)
+	n, ok = p.exactly(&p.method, c.kind, c.value, f.Code.Collectible)
 	return n, nil, ok
+}
+
+// context is the context that a frame keeps for the runtime's own use.
+func (p *Process) context(f *walk.Frame) (c held, ok bool) {
+	place, slot, ok := p.contextSlot(f)
+	if !ok {
+		return c, false
+	}
+	word, ok := f.Word(slot)
+	return held{place.Kind, arch.Addr(word), slot}, ok && word != 0
 }
 
 // Context returns the context of a frame of shared generic code, and the slot on the stack where it is, if
@@ -56,12 +71,8 @@ func (p *Process) Context(f *walk.Frame) (slot, context arch.Addr, ok bool) {
 	if p.Runtime == nil || f.Kind != walk.Managed {
 		return 0, 0, false
 	}
-	place, slot, ok := p.contextSlot(f)
-	if !ok || place.Kind == gcinfo.This {
-		return 0, 0, false
-	}
-	word, ok := f.Word(slot)
-	return slot, arch.Addr(word), ok && word != 0
+	c, ok := p.context(f)
+	return c.slot, c.value, ok && c.kind != gcinfo.This
 }
 
 // contextSlot is where a frame keeps its context; false: it keeps none, or has none at this instruction.

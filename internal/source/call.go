@@ -76,13 +76,15 @@ func (c *Call) explains() func(s *Site) bool {
 type textAt struct {
 	points []pdb.Point // those not passed yet
 	at     pdb.Point   // the last one that is not hidden
-	exact  bool        // no hidden one is behind it
+	exact  bool        // no hidden one is behind it, but for an await
 }
 
 func (t *textAt) move(il uint32) {
 	for len(t.points) > 0 && t.points[0].IL <= il {
-		if t.exact = !t.points[0].Hidden; t.exact {
-			t.at = t.points[0]
+		if p := t.points[0]; !p.Hidden {
+			t.at, t.exact = p, true
+		} else if !p.Await {
+			t.exact = false
 		}
 		t.points = t.points[1:]
 	}

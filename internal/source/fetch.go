@@ -21,8 +21,11 @@ func key(name string, view *pe.CodeView, d *pe.Debug) *symbols.Key {
 // Wanted reports whether the assembly's PDB was not found, and Fetch has not looked for it yet.
 func (a *Assembly) Wanted() bool { return a.want != nil }
 
-// atOnce is how many files are fetched at the same time.
-const atOnce = 4
+// Bounds of Fetch.
+const (
+	atOnce     = 4   // files at the same time
+	maxFetched = 512 // files each time: few programs have so many assemblies on their stacks
+)
 
 // Fetch gets the PDBs of assemblies that are Wanted. Those that cannot be had have no lines. It takes as long
 // as from takes.
@@ -44,7 +47,7 @@ func (f *Finder) Fetch(ctx context.Context, from symbols.Source) {
 	}
 	var all []*Assembly
 	for _, a := range f.pdbs {
-		if a.want != nil {
+		if a.want != nil && len(all) < maxFetched {
 			all = append(all, a)
 		}
 	}

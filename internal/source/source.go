@@ -71,7 +71,8 @@ type Finder struct {
 	dirs   []string
 	remote bool                    // what is not found may be fetched
 	pdbs   map[arch.Addr]*Assembly // by the address of the image
-	room   int                     // bytes of PDBs that may still be read
+	room   int                     // bytes of PDBs that may still be kept
+	unread int                     // bytes of files that may still be read
 
 	bundled bool           // the bundle has been looked for
 	bundle  *bundle.Bundle // nil: there is none
@@ -98,7 +99,8 @@ type document struct{ name, url string }
 
 // Bounds of what is read and kept.
 const (
-	maxPDBs       = 192 << 20 // bytes of all
+	maxPDBs       = 96 << 20  // bytes of all that are kept
+	maxRead       = 512 << 20 // bytes of all that are read, those of other builds included
 	maxAssemblies = 1 << 14
 )
 
@@ -106,7 +108,8 @@ const (
 // find may be fetched: see Fetch.
 func New(t Target, dirs []string, remote bool) *Finder {
 	return &Finder{
-		target: t, mem: target.NewReader(t), dirs: dirs, remote: remote, pdbs: map[arch.Addr]*Assembly{}, room: maxPDBs,
+		target: t, mem: target.NewReader(t), dirs: dirs, remote: remote, pdbs: map[arch.Addr]*Assembly{},
+		room: maxPDBs, unread: maxRead,
 	}
 }
 
@@ -277,6 +280,7 @@ func (f *Finder) stream(m *Module) ([]byte, error) {
 	if most := f.most(); int(size) > most {
 		return nil, tooLarge(most)
 	}
+	f.unread -= int(size)
 	return f.mem.Pieces(at, int(size))
 }
 
@@ -305,11 +309,13 @@ func (f *Finder) inBundle(name string) ([]byte, error) {
 	if !ok {
 		return nil, fs.ErrNotExist
 	}
-	return f.bundle.Read(file, f.most())
+	b, err := f.bundle.Read(file, f.most())
+	f.unread -= len(b)
+	return b, err
 }
 
 // most is how many bytes a PDB may have.
-func (f *Finder) most() int { return min(pdb.MaxSize, f.room) }
+func (f *Finder) most() int { return min(pdb.MaxSize, f.room, f.unread) }
 
 func tooLarge(most int) error { return fmt.Errorf("it has more than %d bytes", most) }
 
@@ -319,12 +325,30 @@ func (f *Finder) read(file target.File, err error) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	most := f.most()
-	b, err := io.ReadAll(io.NewSectionReader(file, 0, int64(most)+1))
-	if err == nil && len(b) > most {
-		err = tooLarge(most)
+	size, err := sizeOf(file)
+	if err != nil {
+		return nil, err
 	}
+	if most := f.most(); size > int64(most) {
+		return nil, tooLarge(most)
+	}
+	f.unread -= int(size)
+	b := make([]byte, size)
+	_, err = io.ReadFull(io.NewSectionReader(file, 0, size), b)
 	return b, err
+}
+
+// sizeOf is how many bytes a file has.
+func sizeOf(file target.File) (int64, error) {
+	f, ok := file.(interface{ Stat() (fs.FileInfo, error) })
+	if !ok {
+		return 0, errors.New("a file of unknown size")
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return st.Size(), nil
 }
 
 func (f *Finder) match(a *Assembly, d *pe.Debug, b []byte) error {

@@ -117,10 +117,7 @@ func (r *Reader) place(c *codemap.Code) (Place, error) {
 	if err != nil || info.At == 0 {
 		return Place{}, err
 	}
-	version := r.version
-	if info.Major != 0 {
-		version = gcinfo.OfImage(info.Major)
-	}
+	version := r.versionOf(&info)
 	if version == 0 {
 		return Place{}, ErrUnknown
 	}
@@ -137,6 +134,47 @@ func (r *Reader) place(c *codemap.Code) (Place, error) {
 		p.Base, p.Register = FrameRegister, h.BaseRegister
 	}
 	return p, nil
+}
+
+// Untracked returns the stack slots that hold the addresses of objects all the time in the method that c
+// is code of, and its frame register.
+func (r *Reader) Untracked(c *codemap.Code) ([]gcinfo.Slot, uint8, error) {
+	info, err := r.code.GCInfo(c)
+	if err != nil || info.At == 0 {
+		return nil, 0, err
+	}
+	version := r.versionOf(&info)
+	if version == 0 {
+		return nil, 0, ErrUnknown
+	}
+	h, err := r.header(info.At, version)
+	if err != nil {
+		return nil, 0, err
+	}
+	// How long the information is, is not said. A page of it is enough for all but huge methods.
+	const page = 4096
+	b, err := r.mem.Bytes(info.At, page-int(info.At%page))
+	if err != nil {
+		return nil, 0, err
+	}
+	slots, err := gcinfo.Untracked(b, version)
+	if err != nil {
+		more, err := r.mem.Bytes(info.At, len(b)+page)
+		if err != nil {
+			return nil, 0, err
+		}
+		if slots, err = gcinfo.Untracked(more, version); err != nil {
+			return nil, 0, err
+		}
+	}
+	return slots, h.BaseRegister, nil
+}
+
+func (r *Reader) versionOf(info *codemap.GCInfo) gcinfo.Version {
+	if info.Major != 0 {
+		return gcinfo.OfImage(info.Major)
+	}
+	return r.version
 }
 
 // header reads the header at an address. It asks for no byte of the next page unless it has to: the

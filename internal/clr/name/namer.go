@@ -48,6 +48,7 @@ type Namer struct {
 	classes    map[arch.Addr]Class     // by type handle, of types that stay
 	hidden     map[arch.Addr]bool      // by MethodTable: the exception machinery
 	room       int                     // bytes left for assemblies, names and classes
+	il         int                     // bytes of IL that were read
 }
 
 type layout struct {
@@ -133,6 +134,16 @@ func (n *Namer) Attributes(m *method.Method) (uint16, error) {
 	}
 	def, err := a.md.MethodDef(m.RID)
 	return def.ImplFlags, err
+}
+
+// IsStatic reports whether a method, which has metadata, has no object.
+func (n *Namer) IsStatic(m *method.Method) (bool, error) {
+	a, err := n.assembly(m.Module)
+	if err != nil {
+		return false, err
+	}
+	def, err := a.md.MethodDef(m.RID)
+	return def.IsStatic(), err
 }
 
 // Method names the method of a MethodDesc. volatile says that its code can be

@@ -15,6 +15,9 @@ type Site struct {
 	Method string // the name of what it calls, without its type; empty: that is the runtime's choice
 }
 
+// maxIL bounds the IL that is read of one process, in bytes.
+const maxIL = 256 << 20
+
 // Sites returns the sites of a method that is described by metadata, in the order of their offsets.
 func (n *Namer) Sites(m *method.Method) ([]Site, error) {
 	a, err := n.assembly(m.Module)
@@ -68,6 +71,9 @@ func (n *Namer) body(a *assembly, rid uint32) ([]byte, error) {
 	skip, size, err := ecma335.BodyHeader(header)
 	if err != nil {
 		return nil, err
+	}
+	if n.il += int(size); n.il > maxIL {
+		return nil, fmt.Errorf("more than %d bytes of IL", maxIL)
 	}
 	return n.mem.Bytes(at+arch.Addr(skip), int(size))
 }

@@ -41,3 +41,10 @@ func (s *System) Ancestor(mt, canon arch.Addr) (arch.Addr, bool, error) {
 	}
 	return 0, false, fmt.Errorf("%w: more than %d base classes of %v", ErrCorrupt, maxParents, mt)
 }
+
+// IsObject reports whether the instances of a MethodTable are objects whose first word is a MethodTable, and
+// not values or interfaces.
+func (s *System) IsObject(mt arch.Addr) (bool, error) {
+	flags, err := s.mem.Uint32(mt + arch.Addr(s.l.Flags))
+	return flags&categoryMask == 0, err
+}

@@ -27,6 +27,8 @@ static class Held
         ["aggregate"] = () => Catch("aggregate", () => Async("aggregate").Wait()),
         ["aggregates"] = () => Catch("aggregates", Aggregates),
         ["generic"] = () => Catch("generic", () => Shop.Generic("x", new List<string>())),
+        ["references"] = () => Catch("references", () => Box<string>.Start("x")),
+        ["values"] = () => Catch("values", () => Box<int>.Start(3)),
         ["iterator"] = () => Catch("iterator", () =>
         {
             foreach (int n in Numbers()) GC.KeepAlive(n);
@@ -261,6 +263,33 @@ static class Held
         Task task = Task.WhenAll(Async("unobserved"), Async("neither"));
         while (!task.IsCompleted) Thread.Sleep(1);
     }
+}
+
+/// <summary>Its methods are called through stubs.</summary>
+interface IRun
+{
+    void Run();
+}
+
+struct Cart<T> : IRun
+{
+    public T Item;
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public void Run() => Shop.Process("generics");
+}
+
+class Box<T>
+{
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    U Map<U>(U value, IRun run)
+    {
+        run.Run();
+        return value;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static void Start(T item) => new Box<T[]>().Map(new List<T>(), new Cart<T> { Item = item });
 }
 
 /// <summary>Faults of the hardware, and exceptions that the runtime throws.</summary>

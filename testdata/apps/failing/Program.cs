@@ -5,6 +5,9 @@
 //     <<< WAY
 //     the text
 //     >>>
+//
+// --collect has the garbage collector move objects all the time, and --storm throws and catches exceptions
+// meanwhile, on a thread of that name.
 using System;
 using System.Collections.Generic;
 using System.Runtime.CompilerServices;
@@ -27,6 +30,8 @@ static class Program
         }
         held.Signal();
         held.Wait();
+        if (App.Flag("collect")) App.Background("collect", Storm.Collect);
+        if (App.Flag("storm")) App.Background("storm", Storm.Throw);
         App.Line("READY");
         App.WaitForEnd();
         if (App.Flag("die")) Deaths.Ways[App.Text("die", "")]();
