@@ -66,8 +66,11 @@ func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
 }
 
 // LastingFrame is Frame for names that are kept. Of shared generic code the instantiation is named only if
-// the frame's Context tells it and it cannot be unloaded.
+// the frame's Context tells it and it cannot be unloaded. Native frames have no lines: to read the first of a
+// library takes long.
 func (p *Process) LastingFrame(f *walk.Frame) (profile.Frame, error) {
+	p.lasting = true
+	defer func() { p.lasting = false }()
 	if p.Options.ExactGenerics && (f.Code == nil || !f.Code.Collectible) {
 		return p.frame(f, lastingInstance)
 	}

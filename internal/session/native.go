@@ -30,7 +30,7 @@ func (p *Process) nameNative(out *profile.Frame, f nativePlace) {
 	} else if out.Method == "" {
 		out.Nearest = f.module.Nearest(f.at)
 	}
-	if p.lines != nil {
+	if p.lines != nil && !p.lasting {
 		out.Line = p.lines.of(f)
 	}
 }

@@ -88,6 +88,7 @@ type Process struct {
 	lacks    lacks              // what a dump lacks of the threads
 	lines    *lines             // nil: no source lines are wanted
 	late     *late              // nil: no symbols are fetched
+	lasting  bool               // LastingFrame names a frame
 	unsuited map[arch.Addr]bool // ips at which a walk without registers fails
 	owners   *assemblies.Owners // nil: not read yet
 	mapped   time.Time          // when mappings were read for owners and lines
