@@ -131,7 +131,8 @@ var mayImport = map[string]string{
 		"internal/engine internal/link internal/pace internal/perfevent internal/procfs internal/session " +
 		"internal/target internal/target/live internal/walk",
 
-	"cmd/clrsnap":         ". events record profile report export symbols internal/confine internal/display internal/waiting",
+	"cmd/clrsnap": ". events record profile report export symbols internal/confine internal/display " +
+		"internal/waiting",
 	"examples/allocsites": ". events",
 }
 

@@ -83,7 +83,8 @@ func (l *linker) link(line *profile.SourceLine) string {
 
 // sources are the extensions of files that are linked to. Whoever opens a link starts the program that the user
 // has chosen for the file's type, and a PDB can name any file.
-var sources = strings.Fields(".cs .fs .fsi .fsx .vb .razor .cshtml .xaml .il .c .cc .cpp .cxx .h .hh .hpp .hxx .inl .s .asm .rs .go")
+var sources = strings.Fields(`
+	.cs .fs .fsi .fsx .vb .razor .cshtml .xaml .il .c .cc .cpp .cxx .h .hh .hpp .hxx .inl .s .asm .rs .go`)
 
 // isSource reports whether a path leads to a source file on this machine. Nothing is mounted in order to find out,
 // and links of other users are not followed.

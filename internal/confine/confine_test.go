@@ -214,7 +214,9 @@ func child(text string) {
 	die(err)
 	switch {
 	case k.Network:
-		die(To(Rights{Network: true, Folder: folder, Read: []string{filepath.Join(k.Dir, "read"), filepath.Join(k.Dir, "folder")}}))
+		die(To(Rights{Network: true, Folder: folder, Read: []string{
+			filepath.Join(k.Dir, "read"), filepath.Join(k.Dir, "folder"),
+		}}))
 	case !k.Free:
 		die(To(Rights{
 			Read:  []string{filepath.Join(k.Dir, "read"), filepath.Join(k.Dir, "folder"), filepath.Join(k.Dir, "none")},

@@ -72,7 +72,9 @@ func compare(t *testing.T, file, dir string, step uint64) (lines int) {
 }
 
 // compareRows compares what is between the rows of a unit.
-func compareRows(t *testing.T, table *Table, r *dwarf.LineReader, ranges [][2]uint64, dir string, step uint64) (lines int) {
+func compareRows(
+	t *testing.T, table *Table, r *dwarf.LineReader, ranges [][2]uint64, dir string, step uint64,
+) (lines int) {
 	t.Helper()
 	covered := func(a uint64) bool {
 		for _, r := range ranges {
@@ -115,9 +117,11 @@ func compareRows(t *testing.T, table *Table, r *dwarf.LineReader, ranges [][2]ui
 
 // sources are a program of two files in two folders, one of which includes the other.
 var sources = map[string]string{
-	"src/main.c":      "#include \"../include/inner.h\"\nint outer(int x) {\n\tif (x > 3)\n\t\treturn inner(x);\n\treturn x;\n}\n",
-	"include/inner.h": "#include <stdlib.h>\nstatic inline int inner(int x) {\n\tfor (int i = 0; i < x; i++)\n\t\tx ^= rand();\n\treturn x;\n}\n",
-	"src/other.c":     "int other(int x) { return x * 3; }\nint unused(int x) { return x; }\n",
+	"src/main.c": "#include \"../include/inner.h\"\nint outer(int x) {\n" +
+		"\tif (x > 3)\n\t\treturn inner(x);\n\treturn x;\n}\n",
+	"include/inner.h": "#include <stdlib.h>\nstatic inline int inner(int x) {\n" +
+		"\tfor (int i = 0; i < x; i++)\n\t\tx ^= rand();\n\treturn x;\n}\n",
+	"src/other.c": "int other(int x) { return x * 3; }\nint unused(int x) { return x; }\n",
 }
 
 // TestCompilers: the lines of what C compilers write, in each version of DWARF, are those that Go's reader finds.
@@ -136,8 +140,8 @@ func TestCompilers(t *testing.T) {
 	}
 	mapped := "-fdebug-prefix-map=" + dir + "=/build"
 	for _, version := range []int{2, 3, 4, 5} {
-		for _, more := range []string{"-O0", "-O2 -ffunction-sections -Wl,--gc-sections -Wl,-u,other", "-gz=zlib", "-gz=zlib-gnu",
-			mapped, "-gdwarf64"} {
+		for _, more := range []string{
+			"-O0", "-O2 -ffunction-sections -Wl,--gc-sections -Wl,-u,other", "-gz=zlib", "-gz=zlib-gnu", mapped, "-gdwarf64"} {
 			if version == 2 && more == "-gdwarf64" {
 				continue // of version 3 and later
 			}

@@ -99,7 +99,8 @@ func TestDebugLink(t *testing.T) {
 	if _, _, ok := d.DebugLink(); ok {
 		t.Error("the debug file has a link")
 	}
-	if sum, err := Checksum(bytes.NewReader(content), int64(len(content))); err != nil || sum != crc32.ChecksumIEEE(content) {
+	sum, err := Checksum(bytes.NewReader(content), int64(len(content)))
+	if err != nil || sum != crc32.ChecksumIEEE(content) {
 		t.Errorf("%#x, %v", sum, err)
 	}
 	if _, err := Checksum(bytes.NewReader(content), int64(len(content))-1); err == nil {

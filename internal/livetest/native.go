@@ -103,11 +103,16 @@ func CheckNative(tb testing.TB, frames []profile.Frame, lines bool) {
 		if f.Method != name {
 			tb.Errorf("frame %d is %q (%s), want %s", i, f.Method, f.Display, name)
 		}
-		switch {
-		case !lines && f.Line != nil:
-			tb.Errorf("%s has a line: %+v", name, *f.Line)
-		case lines && (f.Line == nil || f.Line.Line != want[name] || f.Line.File != "/testdata/apps/inmemory/shop.c" || f.Line.Approximate):
-			tb.Errorf("%s is at %+v, want line %d", name, f.Line, want[name])
+		at := profile.SourceLine{}
+		if f.Line != nil {
+			at = *f.Line
+		}
+		expected := profile.SourceLine{}
+		if lines {
+			expected = profile.SourceLine{File: "/testdata/apps/inmemory/shop.c", Line: want[name], Column: at.Column}
+		}
+		if at != expected {
+			tb.Errorf("%s is at %+v, want %+v", name, at, expected)
 		}
 	}
 }

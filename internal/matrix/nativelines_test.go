@@ -36,7 +36,9 @@ func onlyExported(t *testing.T, p *clrsnap.Process) {
 
 // TestNativeLines: functions of a native library have the lines of DWARF, in each version of it.
 func TestNativeLines(t *testing.T) {
-	for _, args := range [][]string{{"-gdwarf-4"}, {"-gdwarf-5"}, {"-gdwarf-5", "-gz=zlib"}, {"-gdwarf-3", "-gz=zlib-gnu"}} {
+	for _, args := range [][]string{
+		{"-gdwarf-4"}, {"-gdwarf-5"}, {"-gdwarf-5", "-gz=zlib"}, {"-gdwarf-3", "-gz=zlib-gnu"},
+	} {
 		a := inLibrary(t, livetest.Compile(t, t.TempDir(), args...), nil)
 		livetest.CheckNative(t, livetest.InNative(t, livetest.Open(t, a, clrsnap.Options{Lines: true})), true)
 		livetest.CheckNative(t, livetest.InNative(t, livetest.Open(t, a, clrsnap.Options{})), false)
@@ -74,7 +76,8 @@ func TestDebugFiles(t *testing.T) {
 		put  func(t *testing.T, from, beside, system string)
 		o    clrsnap.Options
 	}{
-		{"linked, beside", func(t *testing.T, from, beside, _ string) { move(t, from, beside, "libshop.debug") }, clrsnap.Options{}},
+		{"linked, beside", func(t *testing.T, from, beside, _ string) { move(t, from, beside, "libshop.debug") },
+			clrsnap.Options{}},
 		{"linked, in .debug", func(t *testing.T, from, beside, _ string) { move(t, from, beside, ".debug/libshop.debug") },
 			clrsnap.Options{}},
 		{"named as .NET does", func(t *testing.T, from, beside, _ string) { move(t, from, beside, "libshop.so.dbg") },

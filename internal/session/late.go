@@ -51,7 +51,9 @@ func (p *Process) endLate() {
 }
 
 // addLine notes that the line of code of p.method may be had later, and returns it; nil: there is no room.
-func (p *Process) addLine(code *codemap.Code, at walk.Place, a *source.Assembly, il, next uint32, exact bool) *profile.SourceLine {
+func (p *Process) addLine(
+	code *codemap.Code, at walk.Place, a *source.Assembly, il, next uint32, exact bool,
+) *profile.SourceLine {
 	if len(p.late.lines) >= maxLines {
 		return nil
 	}

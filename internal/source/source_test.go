@@ -351,7 +351,8 @@ func TestFetched(t *testing.T) {
 		has  remote
 		want bool
 	}{
-		"there": {remote{"spin.pdb": p.pdb}, true}, "nowhere": {remote{}, false}, "cut": {remote{"spin.pdb": p.pdb[:100]}, false},
+		"there": {remote{"spin.pdb": p.pdb}, true}, "nowhere": {remote{}, false},
+		"cut": {remote{"spin.pdb": p.pdb[:100]}, false},
 	} {
 		f := New(loaded(t, p.dll, ""), nil, true)
 		a, err := f.Assembly(module(false))

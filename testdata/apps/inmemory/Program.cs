@@ -37,7 +37,8 @@ public static class Program
         blocked.Wait();
         if (App.Flag("library"))
         {
-            NativeLibrary.SetDllImportResolver(typeof(Program).Assembly, (_, _, _) => NativeLibrary.Load(App.Text("library", "")));
+            NativeLibrary.SetDllImportResolver(typeof(Program).Assembly,
+                (_, _, _) => NativeLibrary.Load(App.Text("library", "")));
             App.Background("native", Call);
             Thread.Sleep(100); // until it is there, more or less
         }
