@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/session"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
+	"clrsnap/symbols"
 )
 
 // Options change how a process is read. The zero value has good defaults.
@@ -36,19 +37,22 @@ type Options struct {
 	// frame keeps it: List<Order>.Add instead of List<__Canon>.Add. Frames that keep it say so
 	// (profile.Frame.Generics). A running thread may be stopped once more for that.
 	ExactGenerics bool
-	// Lines finds the source lines of managed frames (profile.Frame.Line), by the portable PDBs of the
-	// assemblies. A PDB is looked for inside its assembly and beside it, and must have the id and the
-	// checksum that the assembly asks for. Nothing is fetched from anywhere.
+	// Lines finds the source lines of frames (profile.Frame.Line). Managed ones have them by the portable PDBs of the
+	// assemblies. A PDB is looked for inside its assembly and beside it, and must have the id and the checksum that
+	// the assembly asks for. Native ones have them by DWARF. Nothing is fetched from anywhere, unless Source says so.
 	Lines bool
-	// Symbols are folders on this machine in which PDBs are looked for, too.
+	// Symbols are folders on this machine in which PDBs, and debug files of native modules, are looked for, too.
 	Symbols []string
+	// Source is where symbols are fetched from that are nowhere on this machine, when all stacks of a snapshot
+	// have been taken; nil: nowhere. Package symbols has one that asks symbol servers.
+	Source symbols.Source
 }
 
 func (o Options) session() session.Options {
 	return session.Options{
 		NativeOnly: o.NativeOnly, AlwaysStop: o.AlwaysStop, NonBlocking: o.NonBlocking,
 		MaxStack: o.MaxStack, MaxPause: o.MaxPause, ExactGenerics: o.ExactGenerics,
-		Lines: o.Lines, Symbols: o.Symbols,
+		Lines: o.Lines, Symbols: o.Symbols, Source: o.Source,
 	}
 }
 
@@ -91,7 +95,7 @@ func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error) {
 	s, err := session.OpenCore(ctx, path, session.CoreOptions{
 		NativeOnly: o.NativeOnly, MaxStack: o.MaxStack, Executable: o.Executable, Sysroot: o.Sysroot,
-		ExactGenerics: o.ExactGenerics, Lines: o.Lines, Symbols: o.Symbols,
+		ExactGenerics: o.ExactGenerics, Lines: o.Lines, Symbols: o.Symbols, Source: o.Source,
 	})
 	if err != nil {
 		return nil, publish(err)

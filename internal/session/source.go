@@ -44,10 +44,11 @@ func (s sourceFiles) Bundle() (target.File, string, error) {
 	return f, m.Path, err
 }
 
-// lines are the source lines of code that stays.
+// lines are the source lines of code that stays; nil stands for none.
 type lines struct {
 	finder *source.Finder
 	known  map[walk.Place]*profile.SourceLine
+	native map[nativePlace]*profile.SourceLine // ip is 0
 }
 
 // maxLines bounds the lines that are remembered: 100 bytes each, more or less.
@@ -65,19 +66,25 @@ func (p *Process) line(code *codemap.Code, at walk.Place, assembly string, image
 	a, err := p.lines.finder.Assembly(&source.Module{
 		Assembly: assembly, Address: p.method.Module, Image: image, Passing: code.Collectible,
 	})
-	if err != nil {
+	wanted := err != nil && a != nil && a.Wanted() && p.late != nil
+	if err != nil && !wanted {
 		return nil
 	}
 	il, next, exact, ok := p.ilOffset(code, at)
 	if !ok {
 		return nil
 	}
-	l, err := p.lineIn(code, at, a, il, next)
-	if err != nil {
-		return nil
-	}
-	s := &profile.SourceLine{
-		File: l.File, Line: l.Line, Column: l.Column, URL: l.URL, Approximate: l.Approximate || !exact,
+	var s *profile.SourceLine
+	if wanted {
+		if s = p.addLine(code, at, a, il, next, exact); s == nil {
+			return nil
+		}
+	} else {
+		l, err := p.lineIn(code, at, a, il, next)
+		if err != nil {
+			return nil
+		}
+		s = sourceLine(&l, !exact)
 	}
 	if !code.Collectible {
 		if len(p.lines.known) >= maxLines {
@@ -86,6 +93,13 @@ func (p *Process) line(code *codemap.Code, at walk.Place, assembly string, image
 		p.lines.known[at] = s
 	}
 	return s
+}
+
+// sourceLine is what a frame shows of a line.
+func sourceLine(l *source.Line, approximate bool) *profile.SourceLine {
+	return &profile.SourceLine{
+		File: l.File, Line: l.Line, Column: l.Column, URL: l.URL, Approximate: l.Approximate || approximate,
+	}
 }
 
 // lineIn returns the line of code of p.method that is of the IL from il to next.

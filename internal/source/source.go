@@ -22,6 +22,7 @@ import (
 	"clrsnap/internal/pdb"
 	"clrsnap/internal/pe"
 	"clrsnap/internal/target"
+	"clrsnap/symbols"
 )
 
 // Target is where the assemblies are.
@@ -68,6 +69,7 @@ type Finder struct {
 	target Target
 	mem    *target.Reader
 	dirs   []string
+	remote bool                    // what is not found may be fetched
 	pdbs   map[arch.Addr]*Assembly // by the address of the image
 	room   int                     // bytes of PDBs that may still be kept
 	unread int                     // bytes of files that may still be read
@@ -80,12 +82,14 @@ type Finder struct {
 
 // Assembly is an assembly with its PDB.
 type Assembly struct {
-	id   [20]byte // that the assembly asks for
-	file *pdb.File
-	link *pdb.SourceLink
-	err  error // why there is no file
-	size int   // of the file, in bytes
-	soon bool  // it was not known which file the assembly is: ask again
+	id    [20]byte // that the assembly asks for
+	file  *pdb.File
+	link  *pdb.SourceLink
+	err   error        // why there is no file
+	size  int          // of the file, in bytes
+	soon  bool         // it was not known which file the assembly is: ask again
+	want  *symbols.Key // what a server may have, and has not been asked for; nil: nothing
+	debug *pe.Debug    // likewise
 
 	documents map[int32]document
 }
@@ -100,10 +104,12 @@ const (
 	maxAssemblies = 1 << 14
 )
 
-// New returns a Finder that also looks into some folders of this machine.
-func New(t Target, dirs []string) *Finder {
+// New returns a Finder that also looks into some folders of this machine. remote says that what it does not
+// find may be fetched: see Fetch.
+func New(t Target, dirs []string, remote bool) *Finder {
 	return &Finder{
-		target: t, mem: target.NewReader(t), dirs: dirs, pdbs: map[arch.Addr]*Assembly{}, room: maxPDBs, unread: maxRead,
+		target: t, mem: target.NewReader(t), dirs: dirs, remote: remote, pdbs: map[arch.Addr]*Assembly{},
+		room: maxPDBs, unread: maxRead,
 	}
 }
 
@@ -113,6 +119,9 @@ func (a *Assembly) Line(method, il uint32) (Line, error) { return a.LineIn(metho
 
 // LineIn is Line for code of the IL from il up to next, which is approximate if it can be of several lines.
 func (a *Assembly) LineIn(method, il, next uint32) (Line, error) {
+	if a.file == nil {
+		return Line{}, a.err
+	}
 	at, exact, ok := a.file.LineIn(method, il, next)
 	if !ok {
 		return Line{}, none("the method has none in its PDB")
@@ -220,6 +229,9 @@ func (f *Finder) load(a *Assembly, d *pe.Debug, m *Module) error {
 		}
 		why = cmp.Or(why, fmt.Errorf("%w: %s: %w", ErrNone, name, err))
 	}
+	if f.remote {
+		a.want, a.debug = key(name, &view, d), d
+	}
 	return cmp.Or(why, none("%s was not found beside the assembly", name))
 }
 
@@ -268,6 +280,7 @@ func (f *Finder) stream(m *Module) ([]byte, error) {
 	if most := f.most(); int(size) > most {
 		return nil, tooLarge(most)
 	}
+	f.unread -= int(size)
 	return f.mem.Pieces(at, int(size))
 }
 
@@ -296,7 +309,9 @@ func (f *Finder) inBundle(name string) ([]byte, error) {
 	if !ok {
 		return nil, fs.ErrNotExist
 	}
-	return f.bundle.Read(file, f.most())
+	b, err := f.bundle.Read(file, f.most())
+	f.unread -= len(b)
+	return b, err
 }
 
 // most is how many bytes a PDB may have.
