@@ -28,6 +28,12 @@ const (
 	processCost  = 400
 	noteCost     = 64
 	messageCost  = 100
+	assemblyCost = 200
+	checksumCost = 64
+	methodCost   = 64
+	lineCost     = 240 // with its place in the sums of lines
+	sourceCost   = 240
+	excerptCost  = 64
 	entryCost    = 80 // of a list of strings
 	textCost     = 3  // for each byte of a name
 )
