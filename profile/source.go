@@ -1,5 +1,7 @@
 package profile
 
+import "slices"
+
 // Where the locations of a recording are in the program's source text. What was met while it was recorded
 // is the method's place in its assembly and the IL offset. That is enough to find the line later, with the
 // PDB that the assembly asks for. If the PDB was there, the recording has the line, too.
@@ -91,6 +93,16 @@ func (r *Recording) WithoutLines() *Recording {
 	out.Locations = make([]Location, len(r.Locations))
 	for i, l := range r.Locations {
 		out.Locations[i] = Location{Function: l.Function, Offset: l.Offset, Tier: l.Tier}
+	}
+	return &out
+}
+
+// WithoutText returns a copy of r that has no text of source files. The two share data, as with WithoutLines.
+func (r *Recording) WithoutText() *Recording {
+	out := *r
+	out.Files = slices.Clone(r.Files)
+	for i := range out.Files {
+		out.Files[i].Text = nil
 	}
 	return &out
 }

@@ -44,6 +44,11 @@ type Options struct {
 	// less often, and each sample stands for more time. profile.ModeStats.Got and a note in the
 	// result say so.
 	MaxCPU float64
+	// SourceText keeps the text around the source lines, as far as it is in a PDB, or in a file on this machine
+	// that has the hash that the PDB says. Lines are recorded if the process was opened with clrsnap.Options.Lines.
+	SourceText bool
+	// ExplainLines adds a note for each assembly of the program, and of its packages, that has no source lines.
+	ExplainLines bool
 	// Progress is called every 500 ms, on the goroutine that records: it must return soon. nil: it
 	// is not called.
 	Progress func(Progress)
@@ -165,7 +170,7 @@ func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.
 	if agent != nil {
 		before = agent.Counts()
 	}
-	r.surveyed = newFrameTable(p, r.b)
+	r.surveyed = newFrameTable(p, r.assemblies)
 	r.surveyed.know(surveyFirst)
 	err := r.begin(p.PID())
 	if err == nil {

@@ -30,7 +30,7 @@ type stackFlags struct {
 	output   string
 	group    string
 	lines    string
-	symbols  []string
+	source   sourceFlags
 	text     report.TextOptions
 }
 
@@ -85,7 +85,8 @@ Source lines:
   is not used. A frame that called another is at the line of the call. Shop/Queue.cs:~42
   is the nearest line before: optimised code does not always belong to one. Threads that
   share a stack but not the line of a frame have none there; --lines=always shows them
-  apart. Nothing is ever fetched from anywhere.
+  apart. --source-root says where the files are on this machine. Nothing is ever fetched
+  from anywhere.
 
 Core dumps:
   With --core the stacks are read from an ELF core dump: of createdump
@@ -180,7 +181,7 @@ func (a *app) runningProcess(pid int) subject {
 		open: func(f *stackFlags, _ *pendingFile) (*clrsnap.Process, error) {
 			a.pid.Store(int64(pid))
 			o := clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause, NonBlocking: a.worker == nil}
-			o.Lines, o.Symbols = f.lines != "never", f.symbols
+			o.Lines, o.Symbols, o.SourceRoots = f.lines != "never", f.source.symbols, f.source.sourceRoots()
 			return clrsnap.Open(context.Background(), pid, o)
 		},
 	}
@@ -193,7 +194,8 @@ func coreDump(path string) subject {
 			if err := out.confine(f.coreReads(), unix.CAP_DAC_READ_SEARCH); err != nil {
 				return nil, err
 			}
-			f.core.NativeOnly, f.core.Lines, f.core.Symbols = f.text.Native, f.lines != "never", f.symbols
+			f.core.NativeOnly, f.core.Lines = f.text.Native, f.lines != "never"
+			f.core.Symbols, f.core.SourceRoots = f.source.symbols, f.source.sourceRoots()
 			return clrsnap.OpenCore(context.Background(), path, f.core)
 		},
 	}
@@ -203,9 +205,9 @@ func coreDump(path string) subject {
 // program's files can be anywhere: the dump says where.
 func (f *stackFlags) coreReads() []string {
 	if f.core.Sysroot == "" {
-		return append(append(confine.Files(), f.dump, f.core.Executable), f.symbols...)
+		return append(append(confine.Files(), f.dump, f.core.Executable), f.source.folders()...)
 	}
-	return append([]string{f.dump, f.core.Executable, f.core.Sysroot}, f.symbols...)
+	return append([]string{f.dump, f.core.Executable, f.core.Sysroot}, f.source.folders()...)
 }
 
 func (f *stackFlags) register(cmd *cobra.Command) {
@@ -229,8 +231,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.lines, "lines", "auto",
 		"`when` to show source lines: auto (where there are PDBs), always (threads at different lines are no group)"+
 			" or never")
-	fs.StringArrayVar(&f.symbols, "symbols", nil,
-		"a `folder` in which to look for PDBs that are not beside their assemblies; can be given several times")
+	f.source.register(fs)
 	fs.BoolVar(&f.stopAll, "stop-all", false, "take all stacks at the same instant")
 	maxPauseFlag(fs, &f.maxPause)
 	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
@@ -248,6 +249,9 @@ func (f *stackFlags) check() (*threadFilter, error) {
 		return nil, err
 	}
 	if err := oneOf("lines", f.lines, "auto", "always", "never"); err != nil {
+		return nil, err
+	}
+	if err := f.source.check(); err != nil {
 		return nil, err
 	}
 	f.text.ByLine = f.lines == "always"

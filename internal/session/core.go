@@ -10,6 +10,7 @@ import (
 	"clrsnap/internal/contract"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
+	"clrsnap/internal/source"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/core"
 	"clrsnap/profile"
@@ -25,9 +26,10 @@ type CoreOptions struct {
 	// Sysroot is the folder below which the process's files are: that of an
 	// unpacked container image, for example. Empty: where the process had them.
 	Sysroot string
-	// Lines and Symbols are those of Options.
+	// Lines, Symbols and Roots are those of Options.
 	Lines   bool
 	Symbols []string
+	Roots   source.Roots
 }
 
 // OpenCore opens the process whose core dump is in a file: one that the kernel, gcore
@@ -45,6 +47,7 @@ func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error)
 	d := &dump{Core: c}
 	p := &Process{from: d, Options: Options{
 		NativeOnly: o.NativeOnly, MaxStack: stackBound(o.MaxStack), Lines: o.Lines, Symbols: o.Symbols,
+		Roots: o.Roots,
 	}}
 	p.info = profile.Process{
 		PID: c.PID(), Command: c.Command(),

@@ -81,6 +81,7 @@ func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
 	out := p.bare(f, profile.Managed)
 	out.FunctionID = uint64(f.Code.MethodDesc)
 	out.Offset = uint64(f.IP() - f.Code.MethodStart)
+	p.image = 0
 	n, err := p.named(f.Code)
 	if err != nil {
 		out.Display = fmt.Sprintf("[method %v]", f.Code.MethodDesc)
@@ -88,6 +89,7 @@ func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
 		return out, err
 	}
 	out.Method, out.Display, out.Short, out.Signature, out.Module = n.Exact, n.Display, n.Short, n.Signature, n.Assembly
+	p.image = n.Image
 	out.Owner = p.owner(n.Assembly, n.Image)
 	out.Line = p.line(f, n.Image)
 	if p.Walker.Filter(f) {

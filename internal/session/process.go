@@ -44,6 +44,8 @@ type Options struct {
 	Lines bool
 	// Symbols are folders on this machine in which PDBs are looked for, too.
 	Symbols []string
+	// Roots say where source files are on this machine.
+	Roots source.Roots
 }
 
 // Process is a process whose stacks can be walked: a running one, or one of which
@@ -74,6 +76,7 @@ type Process struct {
 	opened   time.Time
 	updating time.Duration      // in which modules were looked for since
 	method   method.Method      // the latest that was named
+	image    arch.Addr          // of its assembly
 	moment   uint64             // counts captures: each overwrites the one before
 	current  *Suspension        // the latest one
 	lacks    lacks              // what a dump lacks of the threads
@@ -148,7 +151,7 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 	p.Runtime, p.Walker = p.Engine.Runtime, p.Engine.Walker
 	if p.Options.Lines {
 		files := sourceFiles{Memory: p.Engine.Cache, p: p}
-		p.lines = &lines{finder: source.New(files, p.Options.Symbols), known: map[lineKey]*profile.SourceLine{}}
+		p.lines = newLines(source.New(files, p.Options.Symbols, p.Options.Roots))
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"strings"
@@ -33,7 +32,7 @@ type Target interface {
 
 // Line is a place in a source file.
 type Line struct {
-	File        string // as the compiler wrote it: a path on the machine that built it
+	File        string // as the compiler wrote it: a path on the machine that built it; or as a Root maps that
 	Line        int    // counted from 1
 	Column      int    // likewise, in UTF-16 code units
 	URL         string // where SourceLink says that the file can be had; empty: it does not
@@ -54,6 +53,9 @@ type Finder struct {
 	dirs   []string
 	pdbs   map[arch.Addr]*Assembly // by the address of the image
 	room   int                     // bytes of PDBs that may still be read
+	roots  Roots
+
+	held, packed int // files and bytes of Later
 }
 
 // Assembly is an assembly with its PDB.
@@ -64,6 +66,7 @@ type Assembly struct {
 	err  error // why there is no file
 	size int   // of the file, in bytes
 
+	roots     Roots
 	documents map[int32]document
 }
 
@@ -76,9 +79,13 @@ const (
 	maxAssemblies = 1 << 14
 )
 
-// New returns a Finder that also looks into some folders of this machine.
-func New(t Target, dirs []string) *Finder {
-	return &Finder{target: t, mem: target.NewReader(t), dirs: dirs, pdbs: map[arch.Addr]*Assembly{}, room: maxPDBs}
+// New returns a Finder that also looks into some folders of this machine. The files of its lines are those
+// that the roots say, as far as they do.
+func New(t Target, dirs []string, roots Roots) *Finder {
+	return &Finder{
+		target: t, mem: target.NewReader(t), dirs: dirs, roots: roots,
+		pdbs: map[arch.Addr]*Assembly{}, room: maxPDBs,
+	}
 }
 
 // Line returns the line of the IL offset il in a method, by its row number. Without a line the error wraps
@@ -103,7 +110,8 @@ func (a *Assembly) document(i int32) (document, error) {
 	if err != nil {
 		return document{}, err
 	}
-	d := document{name: full.Name}
+	algorithm, sum := full.Checksum()
+	d := document{name: cmp.Or(a.roots.Path(full.Name, algorithm, sum), full.Name)}
 	if a.link != nil {
 		d.url, _ = a.link.URL(full.Name)
 	}
@@ -133,7 +141,7 @@ func (f *Finder) Assembly(base arch.Addr, passing bool) (*Assembly, error) {
 		clear(f.pdbs)
 		f.room = maxPDBs
 	}
-	a = &Assembly{id: view.ID(), documents: map[int32]document{}}
+	a = &Assembly{id: view.ID(), roots: f.roots, documents: map[int32]document{}}
 	f.pdbs[base] = a
 	if a.err = f.load(a, d, base); a.err == nil {
 		a.link, _ = a.file.SourceLink() // without it there are no URLs
@@ -204,17 +212,9 @@ func (f *Finder) places(name string, base arch.Addr) []func() (target.File, erro
 }
 
 func (f *Finder) match(a *Assembly, d *pe.Debug, name string, file target.File) error {
-	most := int64(min(pdb.MaxSize, f.room))
-	b, err := io.ReadAll(io.NewSectionReader(file, 0, most+1))
+	p, err := readPDB(d, name, file, int64(min(pdb.MaxSize, f.room)))
 	if err != nil {
 		return err
-	}
-	if int64(len(b)) > most {
-		return fmt.Errorf("%s has more than %d bytes", name, most)
-	}
-	p, err := pdb.Match(d, b)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
 	}
 	return f.keep(a, p)
 }

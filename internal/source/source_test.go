@@ -97,7 +97,7 @@ func TestFinder(t *testing.T) {
 		{"of another assembly, and one in a folder", strange, []string{away}, ""},
 		{"cut", cut, nil, "spin.pdb: "},
 	} {
-		f := New(c.of, c.dirs)
+		f := New(c.of, c.dirs, nil)
 		a, err := f.Assembly(base, false)
 		if c.why != "" {
 			if !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), c.why) {
@@ -129,7 +129,7 @@ func TestFinder(t *testing.T) {
 }
 
 func TestNoImage(t *testing.T) {
-	f := New(disk{Reader: target.NewReader(shifted{}), dll: ""}, nil)
+	f := New(disk{Reader: target.NewReader(shifted{}), dll: ""}, nil, nil)
 	if _, err := f.Assembly(0, false); !errors.Is(err, ErrNone) {
 		t.Error(err)
 	}
@@ -137,7 +137,7 @@ func TestNoImage(t *testing.T) {
 
 func TestBounded(t *testing.T) {
 	dll := testenv.Build(t, "spin")
-	f := New(loaded(t, dll, "spin.pdb"), nil)
+	f := New(loaded(t, dll, "spin.pdb"), nil, nil)
 	f.room = 100
 	if _, err := f.Assembly(base, false); !errors.Is(err, ErrNone) || errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)

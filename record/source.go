@@ -1,0 +1,169 @@
+package record
+
+import (
+	"fmt"
+	"os"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/lines"
+	"clrsnap/internal/session"
+	"clrsnap/internal/source"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// Lines are found when everything is recorded. While a process is recorded, a frame's place in IL is noted when
+// its instruction is met for the first time, because neither the code nor the process need be there later;
+// and the PDB of its assembly is opened, but not read. No thread is stopped for any of that.
+
+// assemblies are those of a recording, with what finds their PDBs.
+type assemblies struct {
+	b     *profile.Builder
+	known map[assemblyKey]int32
+	later []*source.Later // by index in Recording.Assemblies
+}
+
+type assemblyKey struct {
+	id        [20]byte
+	pdb, path string
+}
+
+func newAssemblies(b *profile.Builder) *assemblies {
+	return &assemblies{b: b, known: map[assemblyKey]int32{}}
+}
+
+// add returns the index of an assembly; 0: it has no PDB that could be found, or there is no room.
+func (a *assemblies) add(name string, f *source.Finder, image arch.Addr) int32 {
+	l, err := f.Later(image)
+	if err != nil {
+		return 0
+	}
+	key := assemblyKey{l.ID, l.PDB, l.Path}
+	if i, ok := a.known[key]; ok {
+		l.Close()
+		return i
+	}
+	p := profile.Assembly{Name: name, Path: l.Path, PDB: l.PDB, ID: l.ID}
+	for _, c := range l.Checksums {
+		p.Checksums = append(p.Checksums, profile.Checksum(c))
+	}
+	i := a.b.Assembly(p)
+	a.known[key] = i
+	if i == 0 {
+		l.Close()
+		return 0
+	}
+	for len(a.later) <= int(i) {
+		a.later = append(a.later, nil)
+	}
+	a.later[i] = l
+	return i
+}
+
+func (a *assemblies) close() {
+	for _, l := range a.later {
+		if l != nil {
+			l.Close()
+		}
+	}
+}
+
+// placer notes where frames of one process are in IL.
+type placer struct {
+	p       *session.Process
+	all     *assemblies
+	finder  *source.Finder // nil: no lines are wanted
+	lasting map[arch.Addr]int32
+	passing map[arch.Addr]int32    // assemblies that can be unloaded, at this moment
+	ids     map[arch.Addr][20]byte // of their PDBs, likewise
+}
+
+func newPlacer(p *session.Process, all *assemblies) placer {
+	return placer{
+		p: p, all: all, finder: p.LinesLater(),
+		lasting: map[arch.Addr]int32{}, passing: map[arch.Addr]int32{}, ids: map[arch.Addr][20]byte{},
+	}
+}
+
+// begin starts a new moment.
+func (p *placer) begin() {
+	clear(p.passing)
+	clear(p.ids)
+}
+
+// place adds its place to the location of a frame that has just been named.
+func (p *placer) place(fr *walk.Frame, module string, l *profile.Location) {
+	at, ok := p.p.Place(fr)
+	if !ok {
+		return
+	}
+	known := p.lasting
+	if fr.Code.Collectible {
+		known = p.passing
+	}
+	assembly, ok := known[at.Image]
+	if !ok {
+		assembly = p.all.add(module, p.finder, at.Image)
+		known[at.Image] = assembly
+	}
+	if assembly > 0 {
+		l.Method = p.all.b.Method(profile.Method{Assembly: assembly, Row: at.Method})
+		l.IL, l.Nearest = at.IL, at.Nearest
+	}
+}
+
+// id identifies the PDB of the assembly of code that can be unloaded and has just been named. With it, two builds
+// of an assembly are told apart, whose methods have the same names.
+func (p *placer) id() (id [20]byte) {
+	image := p.p.Image()
+	if p.finder == nil || image == 0 {
+		return id
+	}
+	id, ok := p.ids[image]
+	if !ok {
+		of, _ := p.finder.Identity(image) // zero: it has none
+		id = of.ID
+		p.ids[image] = id
+	}
+	return id
+}
+
+// addLines finds the lines of a recording, as far as the PDBs are there.
+func (r *recorder) addLines(out *profile.Recording) {
+	if !r.opts.Lines {
+		return
+	}
+	missing := lines.Add(out, func(i int32) (*source.Assembly, error) {
+		return r.assemblies.later[i].Assembly()
+	}, lines.Options{
+		Roots: r.opts.Roots, Text: r.o.SourceText,
+		// Else a hostile program could name a file that keeps its reader waiting.
+		Local: r.o.SourceText && live.MayBlock(os.Getpid()) == nil,
+	})
+	if r.o.ExplainLines {
+		out.Notes = append(out.Notes, withoutLines(out, missing)...)
+	}
+}
+
+// withoutLines says which assemblies of the program and its packages have no lines, and why.
+func withoutLines(r *profile.Recording, missing []lines.Missing) []string {
+	const most = 20
+	framework := map[string]bool{}
+	for i := range r.Functions {
+		if f := &r.Functions[i]; f.Kind == profile.Managed && f.Origin() == profile.OfFramework {
+			framework[f.Module] = true
+		}
+	}
+	var out []string
+	for _, m := range missing {
+		if name := r.Assemblies[m.Assembly].Name; !framework[name] {
+			out = append(out, fmt.Sprintf("%s has no source lines: %v.", name, m.Why))
+		}
+	}
+	if more := len(out) - most; more > 0 {
+		out = append(out[:most], fmt.Sprintf("%s no source lines.", counted(more, "further assembly has",
+			"further assemblies have")))
+	}
+	return out
+}
