@@ -113,6 +113,9 @@ func (b *Builder) Assembly(a Assembly) int32 {
 	return int32(len(b.r.Assemblies) - 1)
 }
 
+// SetAssembly replaces the assembly with index i.
+func (b *Builder) SetAssembly(i int32, a Assembly) { b.r.Assemblies[i] = a }
+
 // Method adds a method, unless it is there, and returns its index.
 func (b *Builder) Method(m Method) int32 {
 	if len(b.r.Methods) == 0 {

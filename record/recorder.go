@@ -231,6 +231,7 @@ func (r *recorder) housekeep() {
 	for _, rp := range r.all {
 		if rp.update(); !rp.ended {
 			rp.frames.know(surveySlice)
+			rp.frames.places.look(r.now)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package record
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/lines"
@@ -33,32 +34,38 @@ func newAssemblies(b *profile.Builder) *assemblies {
 	return &assemblies{b: b, known: map[assemblyKey]int32{}}
 }
 
-// add returns the index of an assembly; 0: it has no PDB that could be found, or there is no room.
-func (a *assemblies) add(name string, f *source.Finder, image arch.Addr) int32 {
+// add returns the index of an assembly; 0: it has no PDB that could be found, or there is no room. located: it is
+// known which file it is from.
+func (a *assemblies) add(name string, f *source.Finder, image arch.Addr) (i int32, located bool) {
 	l, err := f.Later(image)
 	if err != nil {
-		return 0
+		return 0, true
 	}
+	located = l.Path != ""
 	key := assemblyKey{l.ID, l.PDB, l.Path}
-	if i, ok := a.known[key]; ok {
+	if i, ok := a.known[key]; ok && located {
 		l.Close()
-		return i
+		return i, true
 	}
-	p := profile.Assembly{Name: name, Path: l.Path, PDB: l.PDB, ID: l.ID}
-	for _, c := range l.Checksums {
-		p.Checksums = append(p.Checksums, profile.Checksum(c))
-	}
-	i := a.b.Assembly(p)
-	a.known[key] = i
+	i = a.b.Assembly(assemblyOf(name, l))
 	if i == 0 {
 		l.Close()
-		return 0
+		return 0, true
 	}
+	a.known[key] = i
 	for len(a.later) <= int(i) {
 		a.later = append(a.later, nil)
 	}
 	a.later[i] = l
-	return i
+	return i, located
+}
+
+func assemblyOf(name string, l *source.Later) profile.Assembly {
+	out := profile.Assembly{Name: name, Path: l.Path, PDB: l.PDB, ID: l.ID}
+	for _, c := range l.Checksums {
+		out.Checksums = append(out.Checksums, profile.Checksum(c))
+	}
+	return out
 }
 
 func (a *assemblies) close() {
@@ -77,7 +84,19 @@ type placer struct {
 	lasting map[arch.Addr]int32
 	passing map[arch.Addr]int32    // assemblies that can be unloaded, at this moment
 	ids     map[arch.Addr][20]byte // of their PDBs, likewise
+	lost    []lostAssembly
 }
+
+// lostAssembly is an assembly whose file is not known yet, because it has just been loaded, or because it has none.
+type lostAssembly struct {
+	index int32
+	image arch.Addr
+	name  string
+	until time.Duration // when to stop looking
+}
+
+// lookFor is how long the file of an assembly is looked for: the list of mappings is read every 100 ms at most.
+const lookFor = time.Second
 
 func newPlacer(p *session.Process, all *assemblies) placer {
 	return placer{
@@ -104,13 +123,31 @@ func (p *placer) place(fr *walk.Frame, module string, l *profile.Location) {
 	}
 	assembly, ok := known[at.Image]
 	if !ok {
-		assembly = p.all.add(module, p.finder, at.Image)
+		var located bool
+		if assembly, located = p.all.add(module, p.finder, at.Image); !located && !fr.Code.Collectible {
+			p.lost = append(p.lost, lostAssembly{assembly, at.Image, module, live.Monotonic() + lookFor})
+		}
 		known[at.Image] = assembly
 	}
 	if assembly > 0 {
 		l.Method = p.all.b.Method(profile.Method{Assembly: assembly, Row: at.Method})
 		l.IL, l.Nearest = at.IL, at.Nearest
 	}
+}
+
+// look looks for the files of assemblies that have just been loaded.
+func (p *placer) look(now time.Duration) {
+	left := p.lost[:0]
+	for _, x := range p.lost {
+		l := p.all.later[x.index]
+		switch {
+		case p.finder.Locate(l, x.image):
+			p.all.b.SetAssembly(x.index, assemblyOf(x.name, l))
+		case now < x.until:
+			left = append(left, x)
+		}
+	}
+	p.lost = left
 }
 
 // id identifies the PDB of the assembly of code that can be unloaded and has just been named. With it, two builds

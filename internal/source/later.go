@@ -66,7 +66,7 @@ func (f *Finder) Later(base arch.Addr) (*Later, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Later{Identity: id, Path: f.target.File(base), debug: d}
+	l := &Later{Identity: id, debug: d}
 	if d.HasEmbedded() {
 		p, err := d.Packed(f.mem)
 		switch {
@@ -78,10 +78,20 @@ func (f *Finder) Later(base arch.Addr) (*Later, error) {
 			f.packed += p.Size()
 			l.packed = &p
 		}
-		return l, nil
 	}
-	for _, open := range f.places(id.PDB, base) {
-		if id.PDB == "" || f.held >= maxHeldFiles {
+	f.Locate(l, base)
+	return l, nil
+}
+
+// Locate looks for the file of an assembly whose Path is not known yet, and for the PDBs beside it and in the
+// folders. It reports whether there is a file: of an assembly that has just been loaded it may not be known yet.
+func (f *Finder) Locate(l *Later, base arch.Addr) bool {
+	if l.Path = f.target.File(base); l.Path == "" && len(l.files) > 0 || l.packed != nil {
+		return l.Path != ""
+	}
+	l.Close()
+	for _, open := range f.places(l.PDB, base) {
+		if l.PDB == "" || f.held >= maxHeldFiles {
 			break
 		}
 		file, err := open()
@@ -92,7 +102,7 @@ func (f *Finder) Later(base arch.Addr) (*Later, error) {
 			l.why = cmp.Or(l.why, none("%v", err))
 		}
 	}
-	return l, nil
+	return l.Path != ""
 }
 
 // Assembly reads the PDB. Without one the error wraps ErrNone.
