@@ -78,6 +78,7 @@ public static class Program
 
     static void Garbage()
     {
+        Mark("garbage", AllocateLine());
         while (!App.Ending)
         {
             for (int i = 0; i < 100; i++) Allocate(8000);
@@ -85,12 +86,10 @@ public static class Program
         }
     }
 
+    static int AllocateLine() => Here() + 3;
+
     [MethodImpl(MethodImplOptions.NoInlining)]
-    static void Allocate(int n)
-    {
-        Mark("garbage", Here() + 1);
-        garbage = new byte[n];
-    }
+    static void Allocate(int n) => garbage = new byte[n];
 
     static void Plugin()
     {
