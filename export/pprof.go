@@ -60,7 +60,7 @@ type pprofEncoder struct {
 	mappings []pprofMapped
 	modules  map[pprofModule]int32 // their mappings
 	entries  []pprofEntry
-	sources  pprofSources
+	sources  functionSources
 }
 
 // pprofMapped is a mapping. Its id is its index + 1.
@@ -337,7 +337,7 @@ const (
 // mapping is for code without symbols, which is at its offset in the module.
 func (e *pprofEncoder) locations() {
 	functions := e.r.Functions
-	e.sources = newPprofSources(e.r)
+	e.sources = newFunctionSources(e.r)
 	owner := make([]int32, len(functions))
 	for i := range functions {
 		owner[i] = e.mapping(&functions[i])

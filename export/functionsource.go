@@ -5,23 +5,23 @@ import (
 	"clrsnap/profile"
 )
 
-// pprofSources are the functions of a profile: one for each function and source file. The first ones are the
+// functionSources are the functions of a pprof profile: one for each function and source file. The first ones are the
 // recording's functions, in their order.
-type pprofSources struct {
-	list  []pprofSource
-	index map[pprofSourceKey]uint64 // ids of further ones
+type functionSources struct {
+	list  []functionSource
+	index map[functionSourceKey]uint64 // ids of further ones
 }
 
-// pprofSource is a function of the profile.
-type pprofSource struct {
-	pprofSourceKey
+// functionSource is a function of the profile.
+type functionSource struct {
+	functionSourceKey
 	start int32 // the first line of the function; 0: not known
 }
 
-type pprofSourceKey struct{ function, file int32 }
+type functionSourceKey struct{ function, file int32 }
 
-func newPprofSources(r *profile.Recording) pprofSources {
-	s := pprofSources{list: make([]pprofSource, len(r.Functions)), index: map[pprofSourceKey]uint64{}}
+func newFunctionSources(r *profile.Recording) functionSources {
+	s := functionSources{list: make([]functionSource, len(r.Functions)), index: map[functionSourceKey]uint64{}}
 	for i := range s.list {
 		s.list[i].function = int32(i)
 	}
@@ -31,11 +31,11 @@ func newPprofSources(r *profile.Recording) pprofSources {
 		if file == 0 {
 			continue
 		}
-		key := pprofSourceKey{l.Function, file}
+		key := functionSourceKey{l.Function, file}
 		if own := &s.list[l.Function]; own.file == 0 {
-			*own = pprofSource{key, startOf(r, l, file)}
+			*own = functionSource{key, startOf(r, l, file)}
 		} else if _, ok := s.index[key]; !ok && own.file != file {
-			s.list = append(s.list, pprofSource{key, startOf(r, l, file)})
+			s.list = append(s.list, functionSource{key, startOf(r, l, file)})
 			s.index[key] = uint64(len(s.list))
 		}
 	}
@@ -62,8 +62,8 @@ func startOf(r *profile.Recording, l *profile.Location, file int32) int32 {
 }
 
 // id returns the id of the function of a location. One whose file is not known is in the function's first file.
-func (s *pprofSources) id(r *profile.Recording, l *profile.Location) uint64 {
-	if id, ok := s.index[pprofSourceKey{l.Function, sourceFileOf(r, l)}]; ok {
+func (s *functionSources) id(r *profile.Recording, l *profile.Location) uint64 {
+	if id, ok := s.index[functionSourceKey{l.Function, sourceFileOf(r, l)}]; ok {
 		return id
 	}
 	return uint64(l.Function + 1)
