@@ -99,6 +99,7 @@ var mayImport = map[string]string{
 	"internal/profiletest": "profile internal/display",
 
 	"internal/source": "internal/arch internal/foreign internal/pdb internal/pe internal/target",
+	"internal/lines":  "profile internal/pe internal/source",
 
 	"internal/session": "profile internal/arch internal/assemblies internal/source internal/target " +
 		"internal/target/core internal/target/live internal/mounts internal/procfs internal/contract internal/clr " +
@@ -113,13 +114,15 @@ var mayImport = map[string]string{
 	"internal/bridge": "profile internal/agent internal/arch internal/clr/codemap internal/session",
 
 	".": "profile internal/arch internal/target internal/bridge internal/clr/codemap internal/diagnose " +
-		"internal/locate internal/mounts internal/search internal/session internal/target/live internal/walk",
+		"internal/locate internal/mounts internal/search internal/session internal/source internal/target/live " +
+		"internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
-		"internal/engine internal/link internal/pace internal/perfevent internal/procfs internal/session " +
-		"internal/target internal/target/live internal/walk",
+		"internal/engine internal/lines internal/link internal/pace internal/perfevent internal/procfs " +
+		"internal/session internal/source internal/target internal/target/live internal/walk",
 
-	"cmd/clrsnap":         ". events record profile report export internal/confine internal/display internal/waiting",
+	"cmd/clrsnap": ". events record profile report export internal/confine internal/display internal/lines " +
+		"internal/source internal/waiting",
 	"examples/allocsites": ". events",
 }
 
