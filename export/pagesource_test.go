@@ -15,7 +15,8 @@ const ruleSource = `    decimal Apply(Node node, decimal price)
     {
 	if (node == null) return price; // </script><img src=x onerror=alert(1)>
         foreach (Rule rule in node.Rules)
-            price = rule.Lines.Select(line => line.Price * rule.Factor).Aggregate(price, (a, b) => Math.Min(a, b), "` + "\x1b[31m\u202e" + `");
+            price = rule.Lines.Select(line => line.Price * rule.Factor).Aggregate(price, Math.Min, "` +
+	"\x1b[31m\u202e" + `");
         return node.Next.Aggregate(price, (p, next) => Apply(next, p));
     }`
 

@@ -73,7 +73,7 @@ func TestPprofList(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "web.html")
 	pprof("-weblist", `Program\.Work`, "-output", page)
 	web, err := os.ReadFile(page)
-	line = regexp.MustCompile(`> *`+heavy+`</span>.*\d.*3 \* Unit`).FindStringSubmatch(string(web))
+	line = regexp.MustCompile(`> *` + heavy + `</span>.*\d.*3 \* Unit`).FindStringSubmatch(string(web))
 	if err != nil || line == nil {
 		t.Errorf("weblist does not have the line and its time: %v\n%.5000s", err, web[max(0, len(web)-5000):])
 	}
