@@ -135,6 +135,30 @@ func TestRecordedLines(t *testing.T) {
 	}
 }
 
+// TestLocalText: the text is also that of the file that the compiler has named.
+func TestLocalText(t *testing.T) {
+	if err := clrsnap.MayBlock(os.Getpid()); err != nil {
+		t.Skip(err)
+	}
+	apps, err := filepath.Abs("../testdata/apps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := testenv.Start(t, "hotlines", testenv.Options{Compile: []string{"-pathmap:" + apps + "=" + apps}})
+	want := hotLines(t, a)
+	p := livetest.Open(t, a, clrsnap.Options{Lines: true})
+	r := livetest.Recorded(t, p, record.Options{Rate: 499, Duration: time.Second, SourceText: true})
+	for i := range r.Files {
+		if f := &r.Files[i]; strings.HasSuffix(f.Name, "hotlines/Program.cs") {
+			if text, _ := f.Line(want["heavy"]); !strings.Contains(text, "3 * Unit") {
+				t.Errorf("the text of %s is %q", f.Name, text)
+			}
+			return
+		}
+	}
+	t.Error("the program's file has no lines")
+}
+
 // TestRecordedLinesOfEvents: allocations have the lines that allocate.
 func TestRecordedLinesOfEvents(t *testing.T) {
 	a := testenv.Start(t, "hotlines", testenv.Options{})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"clrsnap/internal/link"
 	"clrsnap/internal/perfevent"
 	"clrsnap/internal/session"
+	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
 
@@ -56,6 +58,10 @@ type Options struct {
 	// watch is called, in tests, after every walk. The frames are in the table; begin is the
 	// earliest time that the stack can be from.
 	watch func(f *frameTable, s *session.Suspension, complete bool, begin time.Duration)
+
+	// local: files of this machine can be read whose names a program gives, because none can keep its reader
+	// waiting. Mapped rings of perf events look as if they could, so this is found out first.
+	local bool
 }
 
 // The bounds and the default of Options.Rate, in samples a second, and the default of
@@ -83,6 +89,7 @@ type Progress struct {
 var ErrNoPerfEvents = perfevent.ErrUnavailable
 
 func (o *Options) complete() error {
+	o.local = o.SourceText && live.MayBlock(os.Getpid()) == nil
 	if o.Events.Monitor != 0 {
 		complete, err := bridge.EventOptions(o.Events)
 		if err != nil {

@@ -2,7 +2,6 @@ package record
 
 import (
 	"fmt"
-	"os"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -174,9 +173,7 @@ func (r *recorder) addLines(out *profile.Recording) {
 	missing := lines.Add(out, func(i int32) (*source.Assembly, error) {
 		return r.assemblies.later[i].Assembly()
 	}, lines.Options{
-		Roots: r.opts.Roots, Text: r.o.SourceText,
-		// Else a hostile program could name a file that keeps its reader waiting.
-		Local: r.o.SourceText && live.MayBlock(os.Getpid()) == nil,
+		Roots: r.opts.Roots, Text: r.o.SourceText, Local: r.o.local,
 	})
 	if r.o.ExplainLines {
 		out.Notes = append(out.Notes, withoutLines(out, missing)...)
