@@ -31,7 +31,8 @@ const (
 	assemblyCost = 200
 	checksumCost = 64
 	methodCost   = 64
-	lineCost     = 240 // with its place in the sums of lines
+	lineCost     = 64
+	placedCost   = 320 // of a location with a line, for the sums by line
 	sourceCost   = 240
 	excerptCost  = 64
 	entryCost    = 80 // of a list of strings

@@ -83,7 +83,11 @@ func (m *importer) location(l profile.Location) (int32, error) {
 		return i, nil
 	}
 	m.locations++
-	return i, m.budget.take(locationCost, "places in functions")
+	cost := locationCost
+	if l.Line > 0 {
+		cost += placedCost
+	}
+	return i, m.budget.take(cost, "places in functions")
 }
 
 // sourceLine returns the index of a line in a file with this name.

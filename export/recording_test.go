@@ -116,7 +116,7 @@ func addSources(b *profile.Builder, main, scan0, scan1 int32) {
 	r := b.Recording()
 	at := func(location, file, line, column int32, approximate bool, m profile.Method, il int32) {
 		l := &r.Locations[location]
-		l.Method, l.IL, l.Nearest = b.Method(m), il, approximate
+		l.Method, l.IL, l.Next, l.Nearest = b.Method(m), il, max(0, il+5), approximate
 		l.Line = b.Sources().Line(profile.Line{File: file, Line: line, Column: column, Approximate: approximate})
 	}
 	at(main, program, 10, 5, false, profile.Method{Assembly: assembly, Row: 1, File: program, First: 9, Last: 12}, 7)
@@ -232,6 +232,7 @@ func TestDamagedRecording(t *testing.T) {
 		{"method", "\"method\":[0,1,2,2,", "\"method\":[0,1,3,2,", "location 2: method index 3 is out of range [0, 3)"},
 		{"line", "\"line\":[0,1,2,3,", "\"line\":[0,1,2,4,", "location 3: line index 4 is out of range [0, 4)"},
 		{"IL", `"il":[0,7,`, `"il":[0,-7,`, "location 1: there is no IL offset -7"},
+		{"next IL", `"next":[0,12,`, `"next":[0,-12,`, "location 1: there is no IL offset 7, or -12"},
 		{"assembly", `"assembly":[0,1,1]`, `"assembly":[0,1,-1]`, "method 2: assembly index -1 is out of range"},
 		{"row", `"row":[0,1,`, `"row":[0,-1,`, "methods: row: a row is negative"},
 		{"file of a method", `"file":[0,1,2]`, `"file":[0,1,3]`, "method 2: file index 3 is out of range [0, 3)"},

@@ -85,6 +85,8 @@ func (d *documentReader) locationTable() error {
 			return column(t, &d.r.Locations, func(l *profile.Location, v int32) error { l.Method = v; return nil })
 		case "il":
 			return column(t, &d.r.Locations, func(l *profile.Location, v int32) error { l.IL = v; return nil })
+		case "next":
+			return column(t, &d.r.Locations, func(l *profile.Location, v int32) error { l.Next = v; return nil })
 		case "nearest":
 			return d.flags(&d.nearest, "locations")
 		case "line":
@@ -95,7 +97,7 @@ func (d *documentReader) locationTable() error {
 			return err
 		})
 	}, "function", "offset", "tier",
-		"method"+absentBefore, "il"+absentBefore, "nearest"+absentBefore, "line"+absentBefore)
+		"method"+absentBefore, "il"+absentBefore, "next"+absentBefore, "nearest"+absentBefore, "line"+absentBefore)
 }
 
 func (d *documentReader) nodeTable() error {

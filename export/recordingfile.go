@@ -76,6 +76,7 @@ func writeDocument(c *columnWriter, r *profile.Recording) {
 	c.column("tier", len(l), func(i int) int64 { return text.at(l[i].Tier) })
 	c.column("method", len(l), func(i int) int64 { return int64(l[i].Method) })
 	c.column("il", len(l), func(i int) int64 { return int64(l[i].IL) })
+	c.column("next", len(l), func(i int) int64 { return int64(l[i].Next) })
 	c.flags("nearest", len(l), func(i int) bool { return l[i].Nearest })
 	c.column("line", len(l), func(i int) int64 { return int64(l[i].Line) })
 	c.end()

@@ -222,6 +222,13 @@ func (d *documentReader) finish() error {
 			return err
 		}
 	}
+	for i := range d.r.Locations {
+		if d.r.Locations[i].Line > 0 {
+			if err = cmp.Or(err, d.budget.take(placedCost, "places in source files")); err != nil {
+				return err
+			}
+		}
+	}
 	return cmp.Or(err,
 		flagged("incomplete: sample", d.incomplete, d.r.Samples, func(s *profile.Sample) { s.Incomplete = true }),
 		flagged("nearest: location", d.nearest, d.r.Locations, func(l *profile.Location) { l.Nearest = true }),

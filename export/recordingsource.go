@@ -247,8 +247,8 @@ func checkSources(r *profile.Recording) error {
 			return fmt.Errorf("location %d: %w", i, outOfRange("method", int64(l.Method), len(r.Methods)))
 		case !withinOrNone(l.Line, len(r.Lines)):
 			return fmt.Errorf("location %d: %w", i, outOfRange("line", int64(l.Line), len(r.Lines)))
-		case l.IL < -1:
-			return fmt.Errorf("location %d: there is no IL offset %d", i, l.IL)
+		case l.IL < -1 || l.Next < 0:
+			return fmt.Errorf("location %d: there is no IL offset %d, or %d", i, l.IL, l.Next)
 		}
 	}
 	return checkExcerpts(r)

@@ -181,6 +181,7 @@ type Location struct {
 	Tier     string // as in Frame
 	Method   int32  // index in Recording.Methods; 0: not known
 	IL       int32  // with a Method: the offset in its IL, of a caller that of the call; -1: not known
+	Next     int32  // with an IL: the code belongs to the IL from there up to here
 	Nearest  bool   // the instruction itself belongs to no IL offset: IL is the nearest one before
 	Line     int32  // index in Recording.Lines; 0: not known
 }

@@ -35,18 +35,17 @@ func newAssemblies(b *profile.Builder) *assemblies {
 
 // add returns the index of an assembly; 0: it has no PDB that could be found, or there is no room. located: it is
 // known which file it is from.
-func (a *assemblies) add(name string, f *source.Finder, image arch.Addr) (i int32, located bool) {
-	l, err := f.Later(image)
+func (a *assemblies) add(f *source.Finder, m *source.Module) (i int32, located bool) {
+	l, located, err := f.Later(m)
 	if err != nil {
 		return 0, true
 	}
-	located = l.Path != ""
 	key := assemblyKey{l.ID, l.PDB, l.Path}
 	if i, ok := a.known[key]; ok && located {
 		l.Close()
 		return i, true
 	}
-	i = a.b.Assembly(assemblyOf(name, l))
+	i = a.b.Assembly(assemblyOf(m.Assembly, l))
 	if i == 0 {
 		l.Close()
 		return 0, true
@@ -88,10 +87,9 @@ type placer struct {
 
 // lostAssembly is an assembly whose file is not known yet, because it has just been loaded, or because it has none.
 type lostAssembly struct {
-	index int32
-	image arch.Addr
-	name  string
-	until time.Duration // when to stop looking
+	index  int32
+	module source.Module
+	until  time.Duration // when to stop looking
 }
 
 // lookFor is how long the file of an assembly is looked for: the list of mappings is read every 100 ms at most.
@@ -112,7 +110,7 @@ func (p *placer) begin() {
 
 // place adds its place to the location of a frame that has just been named.
 func (p *placer) place(fr *walk.Frame, module string, l *profile.Location) {
-	at, ok := p.p.Place(fr)
+	at, ok := p.p.Place(fr, module)
 	if !ok {
 		return
 	}
@@ -120,17 +118,17 @@ func (p *placer) place(fr *walk.Frame, module string, l *profile.Location) {
 	if fr.Code.Collectible {
 		known = p.passing
 	}
-	assembly, ok := known[at.Image]
+	assembly, ok := known[at.Module.Image]
 	if !ok {
 		var located bool
-		if assembly, located = p.all.add(module, p.finder, at.Image); !located && !fr.Code.Collectible {
-			p.lost = append(p.lost, lostAssembly{assembly, at.Image, module, live.Monotonic() + lookFor})
+		if assembly, located = p.all.add(p.finder, &at.Module); !located && !fr.Code.Collectible {
+			p.lost = append(p.lost, lostAssembly{assembly, at.Module, live.Monotonic() + lookFor})
 		}
-		known[at.Image] = assembly
+		known[at.Module.Image] = assembly
 	}
 	if assembly > 0 {
 		l.Method = p.all.b.Method(profile.Method{Assembly: assembly, Row: at.Method})
-		l.IL, l.Nearest = at.IL, at.Nearest
+		l.IL, l.Next, l.Nearest = at.IL, at.Next, at.Nearest
 	}
 }
 
@@ -140,8 +138,8 @@ func (p *placer) look(now time.Duration) {
 	for _, x := range p.lost {
 		l := p.all.later[x.index]
 		switch {
-		case p.finder.Locate(l, x.image):
-			p.all.b.SetAssembly(x.index, assemblyOf(x.name, l))
+		case p.finder.Locate(l, &x.module):
+			p.all.b.SetAssembly(x.index, assemblyOf(x.module.Assembly, l))
 		case now < x.until:
 			left = append(left, x)
 		}
@@ -151,16 +149,16 @@ func (p *placer) look(now time.Duration) {
 
 // id identifies the PDB of the assembly of code that can be unloaded and has just been named. With it, two builds
 // of an assembly are told apart, whose methods have the same names.
-func (p *placer) id() (id [20]byte) {
-	image := p.p.Image()
-	if p.finder == nil || image == 0 {
+func (p *placer) id(fr *walk.Frame, assembly string) (id [20]byte) {
+	m, ok := p.p.Module(fr, assembly)
+	if p.finder == nil || !ok {
 		return id
 	}
-	id, ok := p.ids[image]
+	id, ok = p.ids[m.Image]
 	if !ok {
-		of, _ := p.finder.Identity(image) // zero: it has none
+		of, _ := p.finder.Identity(&m) // zero: it has none
 		id = of.ID
-		p.ids[image] = id
+		p.ids[m.Image] = id
 	}
 	return id
 }

@@ -56,7 +56,7 @@ func (f *frameTable) sum(fr *walk.Frame, n *profile.Frame) nameSum {
 	if !fr.Code.Collectible {
 		return 0
 	}
-	return sumOf(n, f.places.id())
+	return sumOf(n, f.places.id(fr, n.Module))
 }
 
 // sumOf is the sum of a frame in an assembly whose PDB has an id.

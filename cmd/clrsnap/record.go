@@ -33,6 +33,7 @@ type recordFlags struct {
 	native       bool
 	idle         bool
 	subprocesses bool
+	generics     string
 	maxPause     time.Duration
 	maxCPU       string
 	output       string
@@ -171,6 +172,8 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.native, "native", false, "every native frame in the output; also records processes without .NET")
 	fs.BoolVar(&f.idle, "idle", false, "with idle threads in the picture, which html and svg files leave out at first")
 	fs.BoolVar(&f.subprocesses, "subprocesses", false, "also record child processes that run .NET")
+	fs.StringVar(&f.generics, "generics", "shared",
+		"type arguments of shared generic code: shared (__Canon) or exact (where the stack has them, else __Canon)")
 	maxPauseFlag(fs, &f.maxPause)
 	fs.StringVar(&f.maxCPU, "max-cpu", "10%", "how much of one CPU wall-clock sampling may `use`")
 	fs.StringVar(&f.lines, "lines", "auto",
@@ -182,6 +185,7 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fs.StringVarP(&f.format, "format", "f", "", "the `format`, if the file extension does not say it")
 	complete(cmd, "mode", "cpu", "wall", "both")
 	complete(cmd, "lines", "auto", "always", "never")
+	complete(cmd, "generics", "shared", "exact")
 	complete(cmd, "format", formatNames()...)
 }
 
@@ -212,6 +216,9 @@ func (f *recordFlags) check() error {
 		return err
 	}
 	if err := oneOf("lines", f.lines, "auto", "always", "never"); err != nil {
+		return err
+	}
+	if err := oneOf("generics", f.generics, "shared", "exact"); err != nil {
 		return err
 	}
 	if err := f.source.check(); err != nil {
@@ -275,7 +282,7 @@ func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, reco
 		ro.Threads = f.chosen.matches
 	}
 	return clrsnap.Options{
-		NativeOnly: f.native, MaxPause: f.maxPause, NonBlocking: a.worker == nil,
+		NativeOnly: f.native, MaxPause: f.maxPause, NonBlocking: a.worker == nil, ExactGenerics: f.generics == "exact",
 		Lines: f.lines != "never", Symbols: f.source.symbols, SourceRoots: f.source.sourceRoots(),
 	}, ro
 }

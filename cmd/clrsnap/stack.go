@@ -30,6 +30,7 @@ type stackFlags struct {
 	output   string
 	group    string
 	lines    string
+	generics string
 	source   sourceFlags
 	text     report.TextOptions
 }
@@ -182,6 +183,7 @@ func (a *app) runningProcess(pid int) subject {
 			a.pid.Store(int64(pid))
 			o := clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause, NonBlocking: a.worker == nil}
 			o.Lines, o.Symbols, o.SourceRoots = f.lines != "never", f.source.symbols, f.source.sourceRoots()
+			o.ExactGenerics = f.generics == "exact"
 			return clrsnap.Open(context.Background(), pid, o)
 		},
 	}
@@ -196,6 +198,7 @@ func coreDump(path string) subject {
 			}
 			f.core.NativeOnly, f.core.Lines = f.text.Native, f.lines != "never"
 			f.core.Symbols, f.core.SourceRoots = f.source.symbols, f.source.sourceRoots()
+			f.core.ExactGenerics = f.generics == "exact"
 			return clrsnap.OpenCore(context.Background(), path, f.core)
 		},
 	}
@@ -232,6 +235,8 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 		"`when` to show source lines: auto (where there are PDBs), always (threads at different lines are no group)"+
 			" or never")
 	f.source.register(fs)
+	fs.StringVar(&f.generics, "generics", "exact",
+		"type arguments of shared generic code: exact (where the frame keeps them, else __Canon) or shared (__Canon)")
 	fs.BoolVar(&f.stopAll, "stop-all", false, "take all stacks at the same instant")
 	maxPauseFlag(fs, &f.maxPause)
 	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
@@ -241,6 +246,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	complete(cmd, "group", "auto", "always", "never")
 	complete(cmd, "lines", "auto", "always", "never")
+	complete(cmd, "generics", "exact", "shared")
 }
 
 // check refuses flags that make no sense.
@@ -249,6 +255,9 @@ func (f *stackFlags) check() (*threadFilter, error) {
 		return nil, err
 	}
 	if err := oneOf("lines", f.lines, "auto", "always", "never"); err != nil {
+		return nil, err
+	}
+	if err := oneOf("generics", f.generics, "exact", "shared"); err != nil {
 		return nil, err
 	}
 	if err := f.source.check(); err != nil {

@@ -5,6 +5,7 @@ package clr
 import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/generics"
 	"clrsnap/internal/clr/ilmap"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
@@ -41,6 +42,7 @@ type Runtime struct {
 	Methods *method.Reader
 	Names   *name.Namer
 	IL      *ilmap.Reader
+	Generic *generics.Reader
 
 	mem *target.Reader
 }
@@ -72,6 +74,9 @@ func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, err
 		return nil, err
 	}
 	if r.IL, err = ilmap.New(mem, d, r.Code); err != nil {
+		return nil, err
+	}
+	if r.Generic, err = generics.New(mem, d, r.Code, r.Types, r.Methods, r.Names); err != nil {
 		return nil, err
 	}
 	r.Methods.Attributes = r.Names.Attributes

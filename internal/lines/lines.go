@@ -130,7 +130,7 @@ func (a *adder) assembly(pdb *source.Assembly, locations []int32) {
 		if l.IL < 0 {
 			continue
 		}
-		at, err := pdb.Point(a.r.Methods[l.Method].Row, uint32(l.IL))
+		at, err := pdb.Point(a.r.Methods[l.Method].Row, uint32(l.IL), uint32(max(l.Next, l.IL+1)))
 		if err != nil {
 			continue
 		}

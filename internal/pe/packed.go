@@ -13,7 +13,7 @@ func (d *Debug) Packed(mem *target.Reader) (Packed, error) {
 	if d.embedded == nil {
 		return Packed{}, ErrNoEmbedded
 	}
-	b, err := read(mem, d.embedded.at, d.embedded.packed)
+	b, err := mem.Pieces(d.embedded.at, d.embedded.packed)
 	return Packed{b, d.embedded.size}, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"strings"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/foreign"
@@ -30,20 +31,21 @@ type Later struct {
 
 	debug  *pe.Debug
 	packed *pe.Packed
-	files  []target.File // that may be the PDB
-	why    error         // why there is none
+	reads  []func() ([]byte, error) // what may be the PDB
+	files  []target.File            // those of reads
+	why    error                    // why there is none
 }
 
 // Bounds of what all Later of one Finder hold.
 const (
 	maxHeldFiles  = 512
-	maxHeldPacked = 64 << 20 // bytes
+	maxHeldPacked = 64 << 20 // bytes of PDBs inside assemblies, and of those in memory
 )
 
-// Identity returns what identifies the PDB of the assembly whose image is at base. An assembly that was built
-// without one has an error that wraps ErrNone.
-func (f *Finder) Identity(base arch.Addr) (Identity, error) {
-	_, id, err := f.identity(base)
+// Identity returns what identifies the PDB of an assembly. One that was built without a PDB has an error that wraps
+// ErrNone.
+func (f *Finder) Identity(m *Module) (Identity, error) {
+	_, id, err := f.identity(m.Image)
 	return id, err
 }
 
@@ -59,14 +61,14 @@ func (f *Finder) identity(base arch.Addr) (*pe.Debug, Identity, error) {
 	return d, Identity{PDB: fileName(view.Path), ID: view.ID(), Checksums: d.Checksums}, nil
 }
 
-// Later looks for the PDB of the assembly whose image is at base, and holds it without reading it. The error
-// is Identity's. Close releases what is held.
-func (f *Finder) Later(base arch.Addr) (*Later, error) {
-	d, id, err := f.identity(base)
+// Later looks for the PDB of an assembly, and holds it without parsing it. known is false if it is not known yet
+// which file the assembly is: call Locate again. The error is Identity's. Close releases what is held.
+func (f *Finder) Later(m *Module) (l *Later, known bool, err error) {
+	d, id, err := f.identity(m.Image)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	l := &Later{Identity: id, debug: d}
+	l = &Later{Identity: id, debug: d}
 	if d.HasEmbedded() {
 		p, err := d.Packed(f.mem)
 		switch {
@@ -79,52 +81,85 @@ func (f *Finder) Later(base arch.Addr) (*Later, error) {
 			l.packed = &p
 		}
 	}
-	f.Locate(l, base)
-	return l, nil
+	return l, f.Locate(l, m), nil
 }
 
-// Locate looks for the file of an assembly whose Path is not known yet, and for the PDBs beside it and in the
-// folders. It reports whether there is a file: of an assembly that has just been loaded it may not be known yet.
-func (f *Finder) Locate(l *Later, base arch.Addr) bool {
-	if l.Path = f.target.File(base); l.Path == "" && len(l.files) > 0 || l.packed != nil {
-		return l.Path != ""
-	}
+// Locate looks for the file of an assembly, and for the PDBs in the folders and beside it. It returns false if it
+// is not known yet which file that is.
+func (f *Finder) Locate(l *Later, m *Module) (known bool) {
+	l.Path, known = f.target.File(m)
 	l.Close()
-	for _, open := range f.places(l.PDB, base) {
-		if l.PDB == "" || f.held >= maxHeldFiles {
-			break
-		}
-		file, err := open()
-		if err == nil {
-			l.files = append(l.files, file)
-			f.held++
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			l.why = cmp.Or(l.why, none("%v", err))
+	if l.PDB == "" {
+		return known
+	}
+	if b, err := f.stream(m); err == nil && f.packed+len(b) <= maxHeldPacked {
+		f.packed += len(b)
+		l.reads = append(l.reads, func() ([]byte, error) { return b, nil })
+	}
+	for _, dir := range f.dirs {
+		f.hold(l, func() (target.File, error) { return foreign.Open(path.Join(dir, l.PDB)) })
+	}
+	beside := func(file, name string) {
+		f.hold(l, func() (target.File, error) { return f.target.OpenFile(path.Join(path.Dir(file), name)) })
+	}
+	if l.Path != "" {
+		beside(l.Path, l.PDB)
+		if own := strings.TrimSuffix(path.Base(l.Path), path.Ext(l.Path)) + ".pdb"; own != l.PDB {
+			beside(l.Path, own)
 		}
 	}
-	return l.Path != ""
+	if f.openBundle() {
+		l.reads = append(l.reads, func() ([]byte, error) { return f.inBundle(l.PDB) })
+		if f.host != l.Path {
+			beside(f.host, l.PDB)
+		}
+	}
+	return known
+}
+
+// hold opens a file that may be the PDB, and keeps it open.
+func (f *Finder) hold(l *Later, open func() (target.File, error)) {
+	if f.held >= maxHeldFiles {
+		return
+	}
+	file, err := open()
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		l.why = cmp.Or(l.why, none("%v", err))
+		return
+	}
+	f.held++
+	l.files = append(l.files, file)
+	l.reads = append(l.reads, func() ([]byte, error) { return readAll(file) })
 }
 
 // Assembly reads the PDB. Without one the error wraps ErrNone.
 func (l *Later) Assembly() (*Assembly, error) {
+	why := l.why
 	if l.packed != nil {
 		b, err := l.packed.Unpack()
-		if err != nil {
-			return nil, none("%v", err)
-		}
-		p, err := pdb.Unpacked(l.debug, b)
-		if err != nil {
-			return nil, none("%v", err)
-		}
-		return assemblyOf(p), nil
-	}
-	why := l.why
-	for _, file := range l.files {
-		p, err := readPDB(l.debug, l.PDB, file, pdb.MaxSize)
 		if err == nil {
-			return assemblyOf(p), nil
+			var p *pdb.File
+			if p, err = pdb.Unpacked(l.debug, b); err == nil {
+				return assemblyOf(p), nil
+			}
 		}
 		why = cmp.Or(why, none("%v", err))
+	}
+	for _, read := range l.reads {
+		b, err := read()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			var p *pdb.File
+			if p, err = pdb.Match(l.debug, b); err == nil {
+				return assemblyOf(p), nil
+			}
+		}
+		why = cmp.Or(why, none("%s: %v", l.PDB, err))
 	}
 	return nil, cmp.Or(why, none("%s was not found beside the assembly", l.PDB))
 }
@@ -134,7 +169,7 @@ func (l *Later) Close() {
 	for _, file := range l.files {
 		file.Close()
 	}
-	l.files = nil
+	l.files, l.reads = nil, nil
 }
 
 // Find looks for a PDB in folders of this machine, and for the assembly itself, which may have it inside. of is
@@ -176,7 +211,7 @@ func findPDB(want *pe.Debug, dir, name string) (*pdb.File, error) {
 		return nil, err
 	}
 	defer file.Close()
-	return readPDB(want, name, file, pdb.MaxSize)
+	return readPDB(want, name, file)
 }
 
 // findEmbedded reads the PDB inside an assembly, which must be the same build.
@@ -211,18 +246,29 @@ func assemblyOf(p *pdb.File) *Assembly {
 	return a
 }
 
-// readPDB reads a PDB of at most so many bytes, and makes sure that it is the one that d asks for.
-func readPDB(d *pe.Debug, name string, file target.File, most int64) (*pdb.File, error) {
-	b, err := io.ReadAll(io.NewSectionReader(file, 0, most+1))
+// readPDB reads a PDB, and makes sure that it is the one that d asks for.
+func readPDB(d *pe.Debug, name string, file target.File) (*pdb.File, error) {
+	b, err := readAll(file)
 	if err != nil {
 		return nil, err
-	}
-	if int64(len(b)) > most {
-		return nil, fmt.Errorf("%s has more than %d bytes", name, most)
 	}
 	p, err := pdb.Match(d, b)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return p, nil
+}
+
+// readAll reads a file that may be a PDB.
+func readAll(file target.File) ([]byte, error) {
+	size, err := sizeOf(file)
+	if err != nil {
+		return nil, err
+	}
+	if size > pdb.MaxSize {
+		return nil, tooLarge(pdb.MaxSize)
+	}
+	b := make([]byte, size)
+	_, err = io.ReadFull(io.NewSectionReader(file, 0, size), b)
+	return b, err
 }

@@ -41,7 +41,7 @@ func TestLater(t *testing.T) {
 			}
 		}
 		f := New(of, nil, nil)
-		l, err := f.Later(base)
+		l, _, err := f.Later(module(false))
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -67,11 +67,11 @@ func TestFind(t *testing.T) {
 	dll := testenv.Build(t, "spin")
 	inside := testenv.BuildWith(t, "spin", testenv.DefaultRuntime, "-debug:embedded")
 	debug := testenv.BuildWith(t, "spin", testenv.DefaultRuntime, "-o-")
-	id, err := New(loaded(t, dll, ""), nil, nil).Identity(base)
+	id, err := New(loaded(t, dll, ""), nil, nil).Identity(module(false))
 	if err != nil {
 		t.Fatal(err)
 	}
-	idInside, err := New(loaded(t, inside, ""), nil, nil).Identity(base)
+	idInside, err := New(loaded(t, inside, ""), nil, nil).Identity(module(false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func checkSpin(t *testing.T, name string, a *Assembly) {
 		if err != nil || !strings.HasPrefix(d.Name, "/testdata/apps/") || d.Algorithm != "SHA256" || len(d.Sum) != 32 {
 			continue // of the compiler's own
 		}
-		p, err := a.Point(method, 0)
+		p, err := a.Point(method, 0, 1)
 		if errors.Is(err, ErrNone) {
 			continue // it begins with code that belongs to no line
 		}

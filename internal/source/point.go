@@ -7,10 +7,10 @@ type Point struct {
 	Approximate  bool  // the code belongs to no line itself: this is the one before
 }
 
-// Point is Line without the names.
-func (a *Assembly) Point(method, il uint32) (Point, error) {
-	at, exact, ok := a.file.LineAt(method, il)
-	if !ok {
+// Point is LineIn without the names.
+func (a *Assembly) Point(method, il, next uint32) (Point, error) {
+	at, exact, ok := a.file.LineIn(method, il, next)
+	if !ok || at.Line == 0 {
 		return Point{}, none("the method has none in its PDB")
 	}
 	return Point{Document: at.Document, Line: int(at.Line), Column: int(at.Column), Approximate: !exact}, nil
