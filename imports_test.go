@@ -109,7 +109,8 @@ var mayImport = map[string]string{
 
 	"internal/source": "symbols internal/arch internal/bundle internal/foreign internal/pdb internal/pe " +
 		"internal/target",
-	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
+	"internal/lines": "profile internal/pe internal/source",
+	"symbols":        "internal/elfx internal/foreign internal/pdb internal/pe",
 
 	"internal/session": "profile symbols internal/arch internal/assemblies internal/foreign internal/module " +
 		"internal/source internal/target " +
@@ -125,14 +126,15 @@ var mayImport = map[string]string{
 	"internal/bridge": "profile internal/agent internal/arch internal/clr/codemap internal/session",
 
 	".": "profile symbols internal/arch internal/target internal/bridge internal/clr/codemap internal/diagnose " +
-		"internal/locate internal/mounts internal/search internal/session internal/target/live internal/walk",
+		"internal/locate internal/mounts internal/search internal/session internal/source internal/target/live " +
+		"internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
-		"internal/engine internal/link internal/pace internal/perfevent internal/procfs internal/session " +
-		"internal/target internal/target/live internal/walk",
+		"internal/engine internal/lines internal/link internal/pace internal/perfevent internal/procfs " +
+		"internal/session internal/source internal/target internal/target/live internal/walk",
 
 	"cmd/clrsnap": ". events record profile report export symbols internal/confine internal/display " +
-		"internal/waiting",
+		"internal/lines internal/source internal/waiting",
 	"examples/allocsites": ". events",
 }
 

@@ -31,7 +31,7 @@ type stackFlags struct {
 	group    string
 	lines    string
 	generics string
-	symbols  []string
+	source   sourceFlags
 	servers  []string
 	asked    []string // servers that symbols are fetched from
 	fetcher  *fetcher // nil: nothing is fetched
@@ -90,7 +90,7 @@ Source lines:
   is not used. A frame that called another is at the line of the call. Shop/Queue.cs:~42
   is the nearest line before: optimised code does not always belong to one. Threads that
   share a stack but not the line of a frame have none there; --lines=always shows them
-  apart. Native frames have lines where there is DWARF: in the library, or in its debug file
+  apart. --source-root says where the files are on this machine. Native frames have lines where there is DWARF: in the library, or in its debug file
   in the usual places. Nothing is fetched from anywhere, unless --symbol-server or
   CLRSNAP_SYMBOL_SERVER names servers: see docs/usage.md.
 
@@ -195,7 +195,8 @@ func (a *app) runningProcess(pid int) subject {
 
 // symbolOptions say what frames are to have besides names, and where symbols are looked for.
 func (f *stackFlags) symbolOptions(o *clrsnap.Options) {
-	o.Lines, o.Symbols, o.ExactGenerics = f.lines != "never", f.symbols, f.generics == "exact"
+	o.Lines, o.ExactGenerics = f.lines != "never", f.generics == "exact"
+	o.Symbols, o.SourceRoots = f.source.symbols, f.source.sourceRoots()
 	if f.fetcher != nil {
 		o.Source = f.fetcher
 	}
@@ -219,9 +220,9 @@ func coreDump(path string) subject {
 // program's files can be anywhere: the dump says where.
 func (f *stackFlags) coreReads() []string {
 	if f.core.Sysroot == "" {
-		return append(append(confine.Files(), f.dump, f.core.Executable), f.symbols...)
+		return append(append(confine.Files(), f.dump, f.core.Executable), f.source.folders()...)
 	}
-	return append([]string{f.dump, f.core.Executable, f.core.Sysroot}, f.symbols...)
+	return append([]string{f.dump, f.core.Executable, f.core.Sysroot}, f.source.folders()...)
 }
 
 func (f *stackFlags) register(cmd *cobra.Command) {
@@ -245,9 +246,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.lines, "lines", "auto",
 		"`when` to show source lines: auto (where there are PDBs), always (threads at different lines are no group)"+
 			" or never")
-	fs.StringArrayVar(&f.symbols, "symbols", nil,
-		"a `folder` in which to look for PDBs, and debug files of native code, that are nowhere else; can be given"+
-			" several times")
+	f.source.register(fs)
 	fs.StringArrayVar(&f.servers, "symbol-server", nil,
 		"the `address` of a server from which symbols are fetched that are nowhere else; can be given several times")
 	fs.StringVar(&f.generics, "generics", "exact",
@@ -273,6 +272,9 @@ func (f *stackFlags) check() (_ *threadFilter, err error) {
 		return nil, err
 	}
 	if err := oneOf("generics", f.generics, "exact", "shared"); err != nil {
+		return nil, err
+	}
+	if err := f.source.check(); err != nil {
 		return nil, err
 	}
 	f.text.ByLine = f.lines == "always"

@@ -10,6 +10,7 @@ import (
 	"clrsnap/internal/contract"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
+	"clrsnap/internal/source"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/core"
 	"clrsnap/profile"
@@ -26,10 +27,11 @@ type CoreOptions struct {
 	// Sysroot is the folder below which the process's files are: that of an
 	// unpacked container image, for example. Empty: where the process had them.
 	Sysroot string
-	// ExactGenerics, Lines, Symbols and Source are those of Options.
+	// ExactGenerics, Lines, Symbols, Roots and Source are those of Options.
 	ExactGenerics bool
 	Lines         bool
 	Symbols       []string
+	Roots         source.Roots
 	Source        symbols.Source
 }
 
@@ -48,7 +50,7 @@ func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error)
 	d := &dump{Core: c}
 	p := &Process{from: d, Options: Options{
 		NativeOnly: o.NativeOnly, MaxStack: stackBound(o.MaxStack), ExactGenerics: o.ExactGenerics,
-		Lines: o.Lines, Symbols: o.Symbols, Source: o.Source,
+		Lines: o.Lines, Symbols: o.Symbols, Roots: o.Roots, Source: o.Source,
 	}}
 	p.info = profile.Process{
 		PID: c.PID(), Command: c.Command(),

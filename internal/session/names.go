@@ -146,6 +146,7 @@ func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Ad
 	out.FunctionID = uint64(code.MethodDesc)
 	out.Offset = uint64(ip - code.MethodStart)
 	image, err := p.nameFrame(out, code)
+	p.image = image
 	if err != nil {
 		out.Display = fmt.Sprintf("[method %v]", code.MethodDesc)
 		out.Short = out.Display

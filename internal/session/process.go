@@ -48,6 +48,8 @@ type Options struct {
 	Lines bool
 	// Symbols are folders on this machine in which PDBs and debug files are looked for, too.
 	Symbols []string
+	// Roots say where source files are on this machine.
+	Roots source.Roots
 	// Source is where symbols are fetched from that are nowhere on this machine; nil: nowhere.
 	Source symbols.Source
 }
@@ -80,6 +82,7 @@ type Process struct {
 	opened   time.Time
 	updating time.Duration      // in which modules were looked for since
 	method   method.Method      // the latest that was named
+	image    arch.Addr          // of its assembly
 	above    string             // the name of the latest frame's method, without its type; empty: it was not managed
 	later    *generic           // what the name of the latest frame waits for; nil: nothing
 	passing  bool               // the name of the latest frame is not kept: it has types that can be unloaded
@@ -160,10 +163,7 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 	p.Engine.Modules.Debug(p.debugging())
 	if p.Options.Lines {
 		files := sourceFiles{Memory: p.Engine.Cache, p: p}
-		p.lines = &lines{
-			finder: source.New(files, p.Options.Symbols, p.Options.Source != nil),
-			known:  map[walk.Place]*profile.SourceLine{}, native: map[nativePlace]*profile.SourceLine{},
-		}
+		p.lines = newLines(source.New(files, p.Options.Symbols, p.Options.Roots, p.Options.Source != nil))
 	}
 	return nil
 }

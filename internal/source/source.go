@@ -50,7 +50,7 @@ type Module struct {
 
 // Line is a place in a source file.
 type Line struct {
-	File        string // as the compiler wrote it: a path on the machine that built it
+	File        string // as the compiler wrote it: a path on the machine that built it; or as a Root maps that
 	Line        int    // counted from 1
 	Column      int    // likewise, in UTF-16 code units
 	URL         string // where SourceLink says that the file can be had; empty: it does not
@@ -73,6 +73,9 @@ type Finder struct {
 	pdbs   map[arch.Addr]*Assembly // by the address of the image
 	room   int                     // bytes of PDBs that may still be kept
 	unread int                     // bytes of files that may still be read
+	roots  Roots
+
+	held, packed int // files and bytes of Later
 
 	bundled bool           // the bundle has been looked for
 	bundle  *bundle.Bundle // nil: there is none
@@ -91,6 +94,7 @@ type Assembly struct {
 	want  *symbols.Key // what a server may have, and has not been asked for; nil: nothing
 	debug *pe.Debug    // likewise
 
+	roots     Roots
 	documents map[int32]document
 }
 
@@ -104,12 +108,12 @@ const (
 	maxAssemblies = 1 << 14
 )
 
-// New returns a Finder that also looks into some folders of this machine. remote says that what it does not
-// find may be fetched: see Fetch.
-func New(t Target, dirs []string, remote bool) *Finder {
+// New returns a Finder that also looks into some folders of this machine. The files of its lines are those
+// that the roots say, as far as they do. remote says that what it does not find may be fetched: see Fetch.
+func New(t Target, dirs []string, roots Roots, remote bool) *Finder {
 	return &Finder{
-		target: t, mem: target.NewReader(t), dirs: dirs, remote: remote, pdbs: map[arch.Addr]*Assembly{},
-		room: maxPDBs, unread: maxRead,
+		target: t, mem: target.NewReader(t), dirs: dirs, roots: roots, remote: remote,
+		pdbs: map[arch.Addr]*Assembly{}, room: maxPDBs, unread: maxRead,
 	}
 }
 
@@ -148,7 +152,8 @@ func (a *Assembly) document(i int32) (document, error) {
 	if err != nil {
 		return document{}, err
 	}
-	d := document{name: full.Name}
+	algorithm, sum := full.Checksum()
+	d := document{name: cmp.Or(a.roots.Path(full.Name, algorithm, sum), full.Name)}
 	if a.link != nil {
 		d.url, _ = a.link.URL(full.Name)
 	}
@@ -191,7 +196,7 @@ func (f *Finder) Assembly(m *Module) (*Assembly, error) {
 		clear(f.pdbs)
 		f.room = maxPDBs
 	}
-	a = &Assembly{id: view.ID(), documents: map[int32]document{}}
+	a = &Assembly{id: view.ID(), roots: f.roots, documents: map[int32]document{}}
 	f.pdbs[m.Image] = a
 	if a.err = f.load(a, d, m); a.err == nil {
 		a.link, _ = a.file.SourceLink() // without it there are no URLs

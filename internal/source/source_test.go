@@ -246,7 +246,7 @@ func TestFinder(t *testing.T) {
 		{"in the bundle", p.single(t, true), nil, ""},
 		{"beside the single-file program", p.single(t, false), nil, ""},
 	} {
-		f := New(c.of, c.dirs, false)
+		f := New(c.of, c.dirs, nil, false)
 		defer f.Close()
 		a, err := f.Assembly(module(false))
 		if c.why != "" {
@@ -288,7 +288,7 @@ func TestTooEarly(t *testing.T) {
 		}
 		return d.dll, true
 	}
-	f := New(d, nil, false)
+	f := New(d, nil, nil, false)
 	for range 3 {
 		if _, err := f.Assembly(module(false)); !errors.Is(err, ErrNone) {
 			t.Fatal(err)
@@ -309,7 +309,7 @@ func TestTooEarly(t *testing.T) {
 }
 
 func TestNoImage(t *testing.T) {
-	f := New(disk{Reader: target.NewReader(shifted{}), dll: ""}, nil, false)
+	f := New(disk{Reader: target.NewReader(shifted{}), dll: ""}, nil, nil, false)
 	if _, err := f.Assembly(&Module{}); !errors.Is(err, ErrNone) {
 		t.Error(err)
 	}
@@ -317,7 +317,7 @@ func TestNoImage(t *testing.T) {
 
 func TestBounded(t *testing.T) {
 	dll := testenv.Build(t, "spin")
-	f := New(loaded(t, dll, "spin.pdb"), nil, false)
+	f := New(loaded(t, dll, "spin.pdb"), nil, nil, false)
 	f.room = 100
 	if _, err := f.Assembly(module(false)); !errors.Is(err, ErrNone) || errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
