@@ -26,11 +26,12 @@ var stormType = map[string]string{
 }
 
 func testGenericsMove(t *testing.T, runtime string) {
-	for _, env := range [][]string{nil, {"DOTNET_TieredCompilation=0"}} {
-		a := testenv.Start(t, "generics", testenv.Options{
-			Runtime: runtime, Args: []string{"--storm", "6"},
-			Env: append(env, "DOTNET_GCgen0size=0x40000", "DOTNET_gcForceCompact=1"),
-		})
+	for _, o := range []testenv.Options{
+		{}, {Compile: []string{"-o-"}}, {Env: []string{"DOTNET_TieredCompilation=0"}},
+	} {
+		o.Runtime, o.Args = runtime, []string{"--storm", "6"}
+		o.Env = append(o.Env, "DOTNET_GCgen0size=0x40000", "DOTNET_gcForceCompact=1")
+		a := testenv.Start(t, "generics", o)
 		p := livetest.Open(t, a, clrsnap.Options{ExactGenerics: true})
 		var s storm
 		for end := time.Now().Add(time.Duration(layer.Size(5, 60)) * time.Second); time.Now().Before(end); {
@@ -44,26 +45,32 @@ func testGenericsMove(t *testing.T, runtime string) {
 				s.judge(t, snap.Threads[i].Frames)
 			}
 		}
-		t.Logf("objects: %d told, %d not; methods: %d told, %d not", s.objects[1], s.objects[0], s.methods[1], s.methods[0])
-		if s.objects[1] < 100 || s.methods[0] > s.methods[1]/100 {
+		t.Logf("not told and told, by an object: %v; by it as a mere argument: %v; by a method: %v", s.objects, s.plain, s.methods)
+		if s.objects[1] < 100 || o.Compile != nil && s.plain[1] < 100 || s.methods[0] > s.methods[1]/100 {
 			t.Error("too few are told")
 		}
 		livetest.EndsWell(t, a)
 	}
 }
 
-// storm counts frames that are told, and frames that are not.
-type storm struct{ objects, methods [2]int }
+// storm counts frames that are not told, and frames that are.
+type storm struct{ objects, plain, methods [2]int }
 
 func (s *storm) judge(t *testing.T, frames []profile.Frame) {
 	t.Helper()
 	managed := livetest.OfKind(frames, profile.Managed)
 	for i := range managed[:max(len(managed)-1, 0)] {
 		f, caller := &managed[i], &managed[i+1]
-		of, format := &s.objects, "Generics.Deep<%>.Go"
-		if f.Method == "Generics.Storm.Method" {
+		var of *[2]int
+		var format string
+		switch f.Method {
+		case "Generics.Deep`1.Go":
+			of, format = &s.objects, "Generics.Deep<%>.Go"
+		case "Generics.Deep`1.Plain":
+			of, format = &s.plain, "Generics.Deep<%>.Plain"
+		case "Generics.Storm.Method":
 			of, format = &s.methods, "Generics.Storm.Method<%>"
-		} else if f.Method != "Generics.Deep`1.Go" {
+		default:
 			continue
 		}
 		if f.Generics != profile.ExactGenerics {

@@ -28,6 +28,8 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 	defer p.from.note(p, out)()
 	defer p.Live.FreeAll()
 	p.room = maxStacks
+	p.beginLate()
+	defer p.endLate()
 	a := atOnce{p: p, filter: filter, out: out}
 	for _, limit := range instantLimits {
 		if err := ctx.Err(); err != nil {
@@ -46,6 +48,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 			out.Threads = append(out.Threads, m.stack)
 		}
 	}
+	p.fetch(ctx, out.Threads)
 	return out, p.Live.Alive()
 }
 

@@ -28,8 +28,10 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	if d, ok := p.Describe(t.OSThreadID); ok {
 		t = d
 	}
-	s := p.snapshot(&t)
-	return &s, nil
+	p.beginLate()
+	s := []profile.Thread{p.snapshot(&t)}
+	p.fetch(context.Background(), s)
+	return &s[0], nil
 }
 
 // Filter chooses threads by what the listing says of them.
@@ -47,6 +49,8 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 	out := &profile.Snapshot{Process: p.info, CapturedAt: p.from.capturedAt()}
 	p.room = maxStacks
 	defer p.from.note(p, out)()
+	p.beginLate()
+	defer func() { p.fetch(ctx, out.Threads) }()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
 			return out, err

@@ -21,6 +21,14 @@ class Deep<T>
         int sum = typeof(T).Name.Length + Storm.Next(depth - 1) + 1;
         return neighbour is T ? 0 : sum;
     }
+
+    /// <summary>Go without any use of T: the object is no more than an argument.</summary>
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public int Plain(int depth)
+    {
+        neighbour = new byte[Random.Shared.Next(100)];
+        return Storm.Next(depth - 1) + (neighbour is null ? 0 : 1);
+    }
 }
 
 class Deeper<T> : Deep<T> { }
@@ -63,17 +71,36 @@ static class Storm
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
-    static int AsOrder(int depth) => (depth & 1) == 0 ? Make<Order>().Go(depth) + 1 : Method<Order>(depth) + 1;
+    static int AsOrder(int depth) => (depth % 3) switch
+    {
+        0 => Make<Order>().Go(depth) + 1,
+        1 => Make<Order>().Plain(depth) + 1,
+        _ => Method<Order>(depth) + 1,
+    };
 
     [MethodImpl(MethodImplOptions.NoInlining)]
-    static int AsBill(int depth) => (depth & 1) == 0 ? Make<Bill>().Go(depth) + 1 : Method<Bill>(depth) + 1;
+    static int AsBill(int depth) => (depth % 3) switch
+    {
+        0 => Make<Bill>().Go(depth) + 1,
+        1 => Make<Bill>().Plain(depth) + 1,
+        _ => Method<Bill>(depth) + 1,
+    };
 
     [MethodImpl(MethodImplOptions.NoInlining)]
-    static int AsText(int depth) => (depth & 1) == 0 ? Make<string>().Go(depth) + 1 : Method<string>(depth) + 1;
+    static int AsText(int depth) => (depth % 3) switch
+    {
+        0 => Make<string>().Go(depth) + 1,
+        1 => Make<string>().Plain(depth) + 1,
+        _ => Method<string>(depth) + 1,
+    };
 
     [MethodImpl(MethodImplOptions.NoInlining)]
-    static int AsList(int depth) =>
-        (depth & 1) == 0 ? Make<List<Order>>().Go(depth) + 1 : Method<List<Order>>(depth) + 1;
+    static int AsList(int depth) => (depth % 3) switch
+    {
+        0 => Make<List<Order>>().Go(depth) + 1,
+        1 => Make<List<Order>>().Plain(depth) + 1,
+        _ => Method<List<Order>>(depth) + 1,
+    };
 
     // Some garbage of each instantiation, of the same size, lies around the object.
     [MethodImpl(MethodImplOptions.NoInlining)]
