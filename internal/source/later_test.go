@@ -40,7 +40,7 @@ func TestLater(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		f := New(of, nil, nil)
+		f := New(of, nil, nil, false)
 		l, _, err := f.Later(module(false))
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
@@ -67,11 +67,11 @@ func TestFind(t *testing.T) {
 	dll := testenv.Build(t, "spin")
 	inside := testenv.BuildWith(t, "spin", testenv.DefaultRuntime, "-debug:embedded")
 	debug := testenv.BuildWith(t, "spin", testenv.DefaultRuntime, "-o-")
-	id, err := New(loaded(t, dll, ""), nil, nil).Identity(module(false))
+	id, err := New(loaded(t, dll, ""), nil, nil, false).Identity(module(false))
 	if err != nil {
 		t.Fatal(err)
 	}
-	idInside, err := New(loaded(t, inside, ""), nil, nil).Identity(module(false))
+	idInside, err := New(loaded(t, inside, ""), nil, nil, false).Identity(module(false))
 	if err != nil {
 		t.Fatal(err)
 	}

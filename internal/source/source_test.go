@@ -354,7 +354,7 @@ func TestFetched(t *testing.T) {
 		"there": {remote{"spin.pdb": p.pdb}, true}, "nowhere": {remote{}, false},
 		"cut": {remote{"spin.pdb": p.pdb[:100]}, false},
 	} {
-		f := New(loaded(t, p.dll, ""), nil, true)
+		f := New(loaded(t, p.dll, ""), nil, nil, true)
 		a, err := f.Assembly(module(false))
 		if !errors.Is(err, ErrNone) || !a.Wanted() {
 			t.Fatalf("%s: %v", name, err)
