@@ -38,12 +38,16 @@ type Options struct {
 	Lines bool
 	// Symbols are folders on this machine in which PDBs are looked for, too.
 	Symbols []string
+	// Inlined adds frames for methods that were certainly inlined (profile.Frame.Inlined) to the stacks
+	// of snapshots. DoStackSnapshot never reports them.
+	Inlined bool
 }
 
 func (o Options) session() session.Options {
 	return session.Options{
 		NativeOnly: o.NativeOnly, AlwaysStop: o.AlwaysStop, NonBlocking: o.NonBlocking,
 		MaxStack: o.MaxStack, MaxPause: o.MaxPause, Lines: o.Lines, Symbols: o.Symbols,
+		Inlined: o.Inlined,
 	}
 }
 
@@ -86,7 +90,7 @@ func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error) {
 	s, err := session.OpenCore(ctx, path, session.CoreOptions{
 		NativeOnly: o.NativeOnly, MaxStack: o.MaxStack, Executable: o.Executable, Sysroot: o.Sysroot,
-		Lines: o.Lines, Symbols: o.Symbols,
+		Lines: o.Lines, Symbols: o.Symbols, Inlined: o.Inlined,
 	})
 	if err != nil {
 		return nil, publish(err)

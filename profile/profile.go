@@ -146,6 +146,7 @@ type Frame struct {
 	Tier       string      // "tier-0", "tier-1", "ReadyToRun", "OSR", "dynamic", "stub", …; managed frames only
 	Owner      Origin      // as in Function
 	Line       *SourceLine // nil: not known
+	Inlined    bool        // the method has no frame of its own: its code is part of that of the next frame with one
 	Nearest    string      // of native functions without a symbol: the exported one before it, and how far; "" if it is far
 }
 

@@ -6,6 +6,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/ilmap"
+	"clrsnap/internal/clr/inlining"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/clr/thread"
@@ -41,6 +42,7 @@ type Runtime struct {
 	Methods *method.Reader
 	Names   *name.Namer
 	IL      *ilmap.Reader
+	Inlined *inlining.Reader
 
 	mem *target.Reader
 }
@@ -74,9 +76,15 @@ func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, err
 	if r.IL, err = ilmap.New(mem, d, r.Code); err != nil {
 		return nil, err
 	}
+	if r.Inlined, err = inlining.New(mem, d, r.Code, r.Methods, r.Names); err != nil {
+		return nil, err
+	}
 	r.Methods.Attributes = r.Names.Attributes
 	return &r, nil
 }
 
 // Begin starts a new moment: what can change while the target runs is read again.
-func (r *Runtime) Begin() { r.Names.Begin() }
+func (r *Runtime) Begin() {
+	r.Names.Begin()
+	r.Inlined.Begin()
+}

@@ -18,6 +18,8 @@ var sortedColumns = [...]struct {
 	byOwner:     {TableGenericParam, 2},
 	byInterface: {TableInterfaceImpl, 0},
 	byForwarded: {TableImplMap, 1},
+
+	byImplementer: {TableMethodImpl, 0},
 }
 
 const (
@@ -25,6 +27,7 @@ const (
 	byOwner
 	byInterface
 	byForwarded
+	byImplementer
 )
 
 // sortedTable is the order of one table's rows, worked out at the first lookup.

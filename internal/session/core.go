@@ -25,8 +25,9 @@ type CoreOptions struct {
 	// Sysroot is the folder below which the process's files are: that of an
 	// unpacked container image, for example. Empty: where the process had them.
 	Sysroot string
-	// Lines and Symbols are those of Options.
+	// Lines, Symbols and Inlined are those of Options.
 	Lines   bool
+	Inlined bool
 	Symbols []string
 }
 
@@ -45,6 +46,7 @@ func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error)
 	d := &dump{Core: c}
 	p := &Process{from: d, Options: Options{
 		NativeOnly: o.NativeOnly, MaxStack: stackBound(o.MaxStack), Lines: o.Lines, Symbols: o.Symbols,
+		Inlined: o.Inlined,
 	}}
 	p.info = profile.Process{
 		PID: c.PID(), Command: c.Command(),

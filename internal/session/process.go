@@ -44,6 +44,8 @@ type Options struct {
 	Lines bool
 	// Symbols are folders on this machine in which PDBs are looked for, too.
 	Symbols []string
+	// Inlined adds methods that were certainly inlined to the stacks of snapshots.
+	Inlined bool
 }
 
 // Process is a process whose stacks can be walked: a running one, or one of which
@@ -78,6 +80,8 @@ type Process struct {
 	current  *Suspension        // the latest one
 	lacks    lacks              // what a dump lacks of the threads
 	lines    *lines             // nil: no source lines are wanted
+	inlined  *inlined           // nil: inlined methods are not wanted
+	calls    []Call             // of the latest walk for a Snapshot
 	unsuited map[arch.Addr]bool // ips at which a walk without registers fails
 	owners   *assemblies.Owners // nil: not read yet
 	mapped   time.Time          // when mappings were read for owners and lines
@@ -149,6 +153,9 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 	if p.Options.Lines {
 		files := sourceFiles{Memory: p.Engine.Cache, p: p}
 		p.lines = &lines{finder: source.New(files, p.Options.Symbols), known: map[lineKey]*profile.SourceLine{}}
+	}
+	if p.Options.Inlined && p.Runtime != nil {
+		p.inlined = &inlined{known: map[callKey][]profile.Frame{}}
 	}
 	return nil
 }

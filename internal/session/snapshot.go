@@ -28,8 +28,9 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	if d, ok := p.Describe(t.OSThreadID); ok {
 		t = d
 	}
-	s := p.snapshot(&t)
-	return &s, nil
+	st := []profile.Thread{p.snapshot(&t)}
+	p.addInlined(st, callsByThread{t.OSThreadID: p.calls})
+	return &st[0], nil
 }
 
 // Filter chooses threads by what the listing says of them.
@@ -47,6 +48,8 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 	out := &profile.Snapshot{Process: p.info, CapturedAt: p.from.capturedAt()}
 	p.room = maxStacks
 	defer p.from.note(p, out)()
+	calls := callsByThread{}
+	defer func() { p.addInlined(out.Threads, calls) }()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
 			return out, err
@@ -59,6 +62,7 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 			continue
 		}
 		out.Threads = append(out.Threads, s)
+		calls.keep(s.OSThreadID, p.calls)
 	}
 	if err := p.from.Alive(); err != nil {
 		// Threads without frames could not be captured because of that: leave them out.
@@ -81,6 +85,7 @@ var errManyFrames = fmt.Errorf("the frames from here on are left out: clrsnap ke
 
 // snapshot takes the snapshot of one thread.
 func (p *Process) snapshot(t *Thread) profile.Thread {
+	p.calls = p.calls[:0]
 	if p.room <= 0 {
 		st := p.Summary(t)
 		st.Error = errRoom.Error()
@@ -263,7 +268,7 @@ func frameCost(f *walk.Frame, fr *profile.Frame) int {
 
 // frames walks the captured thread and names its frames.
 func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
-	*into, s.Managed = (*into)[:0], false
+	*into, s.Managed, s.Process.calls = (*into)[:0], false, s.Process.calls[:0]
 	ctx := s.Walk.Context
 	var unnamed error
 	s.cost = 0
@@ -280,6 +285,9 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 		}
 		if n := len(*into); n > 0 && f.Kind == walk.Managed {
 			s.Process.NameCallee(&(*into)[n-1], f)
+			if c, ok := s.Process.Call(f, n, &(*into)[n-1]); ok {
+				s.Process.calls = append(s.Process.calls, c)
+			}
 		}
 		if f.Kind == walk.Native && fr.Method == "" && unnamed == nil {
 			unnamed = f.Module.SymbolError()

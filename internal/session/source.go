@@ -78,6 +78,23 @@ func (p *Process) line(f *walk.Frame, base arch.Addr) *profile.SourceLine {
 	return s
 }
 
+// lineAt returns the source line of an IL offset in a method, by its row in the metadata of the
+// assembly whose image is at base; nil: there is none.
+func (p *Process) lineAt(base arch.Addr, method, il uint32) *profile.SourceLine {
+	if p.lines == nil || base == 0 {
+		return nil
+	}
+	a, err := p.lines.finder.Assembly(base, false)
+	if err != nil {
+		return nil
+	}
+	l, err := a.Line(method, il)
+	if err != nil {
+		return nil
+	}
+	return &profile.SourceLine{File: l.File, Line: l.Line, Column: l.Column, URL: l.URL, Approximate: l.Approximate}
+}
+
 // ilOffset returns the IL offset that a frame is at. A return address is that of the call before it.
 func (p *Process) ilOffset(f *walk.Frame) (il uint32, exact, ok bool) {
 	m, err := p.Runtime.IL.Of(f.Code)

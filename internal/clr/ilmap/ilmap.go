@@ -63,6 +63,28 @@ func (m Map) IL(native uint32) (il uint32, exact bool) {
 	return 0, exactly(m[:i])
 }
 
+// Statement returns the IL that the instruction at a native offset can belong to: from the point
+// before that of its IL offset to the one after it, by IL offset. A point stands for a statement, and
+// optimised code can have moved a call from the end of a statement to the next one.
+func (m Map) Statement(native uint32) (start, end uint32) {
+	const all = ^uint32(0)
+	il, exact := m.IL(native)
+	if !exact {
+		return 0, all
+	}
+	start, end = 0, all
+	for i := range m {
+		switch p := &m[i]; {
+		case !p.Mapped():
+		case p.IL < il:
+			start = max(start, p.IL)
+		case p.IL > il:
+			end = min(end, p.IL)
+		}
+	}
+	return start, end
+}
+
 // exactly reports whether points without an IL offset say no more than that the prolog ends, or
 // the epilog begins.
 func exactly(points []Point) bool {

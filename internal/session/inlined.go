@@ -1,0 +1,186 @@
+package session
+
+import (
+	"errors"
+	"slices"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/inlining"
+	"clrsnap/internal/clr/method"
+	"clrsnap/internal/clr/name"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// Call is a call by managed code, at which other methods may have been inlined. It stays valid when
+// the walk is over.
+type Call struct {
+	Frame int // of the caller, in the stack, leaf first
+
+	code   codemap.Code
+	ip     arch.Addr
+	callee arch.Addr // MethodDesc of the frame that was called, or of the P/Invoke that the caller is in
+}
+
+// inlined is what is known of inlined methods.
+type inlined struct {
+	known map[callKey][]profile.Frame
+}
+
+type callKey struct{ ip, callee arch.Addr }
+
+// maxInlined bounds the calls of which it is remembered what was inlined there: 300 bytes each, more
+// or less.
+const maxInlined = 1 << 14
+
+// Call describes the call that a managed frame is at; above is the frame that it called. False:
+// nothing can be said of it.
+func (p *Process) Call(f *walk.Frame, frame int, above *profile.Frame) (Call, bool) {
+	if p.inlined == nil || f.Kind != walk.Managed || f.Exact || f.Code.Collectible {
+		return Call{}, false
+	}
+	c := Call{Frame: frame, code: *f.Code, ip: f.IP(), callee: f.Callee()}
+	if above.Kind == profile.Managed {
+		c.callee = arch.Addr(above.FunctionID)
+	}
+	return c, c.callee != 0
+}
+
+// callsByThread are the calls of stacks, by the thread's id.
+type callsByThread map[int][]Call
+
+func (c callsByThread) keep(tid int, calls []Call) {
+	if len(calls) > 0 {
+		c[tid] = slices.Clone(calls)
+	}
+}
+
+// addInlined adds to captured stacks what was certainly inlined at their calls.
+func (p *Process) addInlined(threads []profile.Thread, calls callsByThread) {
+	if len(calls) == 0 {
+		return
+	}
+	p.Engine.Begin() // what was inlined was written down before the code ran, but perhaps not long before
+	for i := range threads {
+		t := &threads[i]
+		t.Frames = p.AddInlined(t.Frames, calls[t.OSThreadID])
+	}
+}
+
+// AddInlined adds to a stack, leaf first, the methods that were certainly inlined at its calls, which
+// are those of its frames in ascending order. The calls of a stack should be looked at when it has
+// been captured: what is read by then includes all that was inlined into its methods.
+func (p *Process) AddInlined(frames []profile.Frame, calls []Call) []profile.Frame {
+	var out []profile.Frame
+	from := 0
+	for i := range calls {
+		c := &calls[i]
+		found := p.InlinedAt(c)
+		if len(found) == 0 || c.Frame >= len(frames) {
+			continue
+		}
+		out = append(out, frames[from:c.Frame]...)
+		for _, f := range found {
+			caller := &frames[c.Frame]
+			f.IP, f.SP, f.Tier = caller.IP, caller.SP, caller.Tier
+			out = append(out, f)
+		}
+		from = c.Frame
+	}
+	if out == nil {
+		return frames
+	}
+	return append(out, frames[from:]...)
+}
+
+// InlinedAt returns the methods that were certainly inlined at a call, innermost first, as frames
+// without registers. It remembers them.
+func (p *Process) InlinedAt(c *Call) []profile.Frame {
+	key := callKey{c.ip, c.callee}
+	if found, ok := p.inlined.known[key]; ok {
+		return found
+	}
+	found, err := p.proveInlined(c)
+	if err != nil && !errors.Is(err, inlining.ErrUnknown) {
+		return nil // it may be readable the next time
+	}
+	if len(p.inlined.known) >= maxInlined {
+		clear(p.inlined.known)
+	}
+	p.inlined.known[key] = found
+	return found
+}
+
+func (p *Process) proveInlined(c *Call) ([]profile.Frame, error) {
+	of, ok, err := p.Runtime.Inlined.Definition(c.code.MethodDesc)
+	if err != nil || !ok {
+		return nil, err
+	}
+	callee, ok, err := p.called(c)
+	if err != nil || !ok {
+		return nil, err
+	}
+	points, err := p.Runtime.IL.Of(&c.code)
+	if err != nil {
+		return nil, err
+	}
+	start, end := points.Statement(uint32(c.ip - 1 - c.code.MethodStart))
+	found, err := p.Runtime.Inlined.Prove(&c.code, of, callee, inlining.Range{Start: start, End: end})
+	if err != nil {
+		return nil, err
+	}
+	var out []profile.Frame
+	for i := range slices.Backward(found) {
+		f, err := p.inlinedFrame(&found[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// called returns the method that a call calls; false: it is not certain. It must be both what the
+// instruction calls and what was found to have been called: then nothing else was in between, such as
+// a method that has left its frame to the one that it called last.
+func (p *Process) called(c *Call) (d inlining.Definition, ok bool, err error) {
+	above, err := p.Runtime.Methods.Read(c.callee)
+	if err != nil {
+		return d, false, err
+	}
+	if above.Class == method.PInvoke { // called by this very code
+		return p.Runtime.Inlined.Definition(c.callee)
+	}
+	desc, err := p.Runtime.Inlined.Callee(c.ip)
+	if err != nil || desc == 0 {
+		return d, false, err
+	}
+	if d, ok, err = p.Runtime.Inlined.Definition(desc); err != nil || !ok {
+		return d, false, err
+	}
+	if above.Class == method.Dynamic {
+		called, err := p.Runtime.Methods.Read(desc)
+		if err != nil || called.Class != method.PInvoke {
+			return d, false, err
+		}
+		n, err := p.Runtime.Names.Method(&above, true)
+		return d, err == nil && n.Exact == name.PInvokeStub, err
+	}
+	return d, d == inlining.Definition{Module: above.Module, RID: above.RID}, nil
+}
+
+func (p *Process) inlinedFrame(f *inlining.Frame) (profile.Frame, error) {
+	n, err := p.Runtime.Names.Definition(f.Module, f.RID)
+	if err != nil {
+		return profile.Frame{}, err
+	}
+	out := profile.Frame{
+		Kind: profile.Managed, Inlined: true, FunctionID: uint64(f.Desc), Method: n.Exact, Display: n.Display,
+		Short: n.Short, Signature: n.Signature, Module: n.Assembly, Owner: p.owner(n.Assembly, n.Image),
+	}
+	if f.HasIL {
+		out.Line = p.lineAt(n.Image, f.RID, f.IL)
+	}
+	return out, nil
+}
