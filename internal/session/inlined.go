@@ -101,7 +101,7 @@ func (p *Process) InlinedAt(c *Call) []profile.Frame {
 	if found, ok := p.inlined.known[key]; ok {
 		return found
 	}
-	found, err := p.proveInlined(c)
+	found, err := p.findInlined(c)
 	if err != nil && !errors.Is(err, inlining.ErrUnknown) {
 		return nil // it may be readable the next time
 	}
@@ -112,7 +112,44 @@ func (p *Process) InlinedAt(c *Call) []profile.Frame {
 	return found
 }
 
-func (p *Process) proveInlined(c *Call) ([]profile.Frame, error) {
+// findInlined is InlinedAt of a call that is not remembered.
+func (p *Process) findInlined(c *Call) ([]profile.Frame, error) {
+	found, recorded, err := p.Recorded(c)
+	if err == nil && !recorded {
+		found, err = p.Proved(c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []profile.Frame
+	for i := range slices.Backward(found) {
+		f, err := p.inlinedFrame(&found[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// Recorded returns what was inlined at a call by what the runtime has recorded of the code, outermost
+// first; false: it has recorded nothing, as usual.
+func (p *Process) Recorded(c *Call) (found []inlining.Frame, ok bool, err error) {
+	t, err := p.Runtime.IL.Tree(&c.code)
+	if err != nil || t == nil {
+		return nil, false, err
+	}
+	callee, ok, err := p.called(c)
+	if err != nil || !ok {
+		return nil, true, err
+	}
+	found, err = p.Runtime.Inlined.Recorded(t, uint32(c.ip-c.code.MethodStart), callee)
+	return found, true, err
+}
+
+// Proved returns what was certainly inlined at a call of code of which nothing is recorded, outermost
+// first.
+func (p *Process) Proved(c *Call) ([]inlining.Frame, error) {
 	of, ok, err := p.Runtime.Inlined.Definition(c.code.MethodDesc)
 	if err != nil || !ok {
 		return nil, err
@@ -126,19 +163,7 @@ func (p *Process) proveInlined(c *Call) ([]profile.Frame, error) {
 		return nil, err
 	}
 	start, end := points.Statement(uint32(c.ip - 1 - c.code.MethodStart))
-	found, err := p.Runtime.Inlined.Prove(&c.code, of, callee, inlining.Range{Start: start, End: end})
-	if err != nil {
-		return nil, err
-	}
-	var out []profile.Frame
-	for i := range slices.Backward(found) {
-		f, err := p.inlinedFrame(&found[i])
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, f)
-	}
-	return out, nil
+	return p.Runtime.Inlined.Prove(&c.code, of, callee, inlining.Range{Start: start, End: end})
 }
 
 // called returns the method that a call calls; false: it is not certain. It must be both what the
@@ -171,7 +196,7 @@ func (p *Process) called(c *Call) (d inlining.Definition, ok bool, err error) {
 }
 
 func (p *Process) inlinedFrame(f *inlining.Frame) (profile.Frame, error) {
-	n, err := p.Runtime.Names.Definition(f.Module, f.RID)
+	n, err := p.nameInlined(f)
 	if err != nil {
 		return profile.Frame{}, err
 	}
@@ -183,4 +208,15 @@ func (p *Process) inlinedFrame(f *inlining.Frame) (profile.Frame, error) {
 		out.Line = p.lineAt(n.Image, f.RID, f.IL)
 	}
 	return out, nil
+}
+
+func (p *Process) nameInlined(f *inlining.Frame) (name.Method, error) {
+	if f.Desc == 0 {
+		return p.Runtime.Names.Definition(f.Module, f.RID)
+	}
+	m, err := p.Runtime.Methods.Read(f.Desc)
+	if err != nil {
+		return name.Method{}, err
+	}
+	return p.Runtime.Names.Method(&m, false)
 }

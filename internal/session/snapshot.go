@@ -311,10 +311,11 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 	return r
 }
 
-// Named walks the suspended thread's stack once, and names its frames. It is for tests, which walk
-// a moment that they hold; Snapshot captures the thread by itself.
-func (s *Suspension) Named() profile.Thread {
+// Named walks the suspended thread's stack once, and names its frames and the calls by which others
+// may have been inlined. It is for tests, which walk a moment that they hold; Snapshot captures the
+// thread by itself.
+func (s *Suspension) Named() (profile.Thread, []Call) {
 	st := s.Process.Summary(&s.Thread)
 	s.fill(&st, s.frames(&st.Frames))
-	return st
+	return st, slices.Clone(s.Process.calls)
 }

@@ -149,9 +149,11 @@ func (r *Reader) Of(c *codemap.Code) (Map, error) {
 	}
 	at := info.At
 	if form.extra {
-		if at, err = r.skipExtra(at); err != nil {
+		e, err := r.extra(at)
+		if err != nil {
 			return nil, err
 		}
+		at = e.header
 	}
 	return r.bounds(at, form)
 }
@@ -196,40 +198,49 @@ const (
 	maxRich   = 1 << 24 // bytes
 )
 
-// skipExtra returns where the header is.
-func (r *Reader) skipExtra(at arch.Addr) (arch.Addr, error) {
+// extra is what comes before the header.
+type extra struct {
+	rich     arch.Addr // the tree of inlined methods
+	richSize uint32    // in bytes; 0: there is none
+	header   arch.Addr
+}
+
+// extra finds what comes before the header.
+func (r *Reader) extra(at arch.Addr) (e extra, err error) {
 	flags, err := r.mem.Uint8(at)
 	if err != nil {
-		return 0, err
+		return e, err
 	}
 	if flags&^(hasPatchpoints|hasRich) != 0 {
-		return 0, corrupt("flags %#x at %v", flags, at)
+		return e, corrupt("flags %#x at %v", flags, at)
 	}
 	at++
 	if flags&hasPatchpoints != 0 {
 		if r.l.PatchSize == contract.Absent || r.l.PatchLocals == contract.Absent {
-			return 0, ErrUnknown
+			return e, ErrUnknown
 		}
 		n, err := r.mem.Uint32(at + arch.Addr(r.l.PatchLocals))
 		if err != nil {
-			return 0, err
+			return e, err
 		}
 		if n > maxLocals {
-			return 0, corrupt("patchpoints with %d locals at %v", n, at)
+			return e, corrupt("patchpoints with %d locals at %v", n, at)
 		}
 		at += arch.Addr(r.l.PatchSize) + arch.Addr(n)*4
 	}
 	if flags&hasRich != 0 {
 		n, err := r.mem.Uint32(at)
 		if err != nil {
-			return 0, err
+			return e, err
 		}
 		if n > maxRich {
-			return 0, corrupt("%d bytes of rich debug info at %v", n, at)
+			return e, corrupt("%d bytes of rich debug info at %v", n, at)
 		}
+		e.rich, e.richSize = at+4, n
 		at += 4 + arch.Addr(n)
 	}
-	return at, nil
+	e.header = at
+	return e, nil
 }
 
 const (

@@ -49,6 +49,7 @@ func corrupt(format string, args ...any) error {
 // Reader finds what was inlined in one runtime's code. It is not safe for concurrent use.
 type Reader struct {
 	mem     *target.Reader
+	refresh func() // has memory be read anew, and not from a cache; nil: it never changes
 	code    *codemap.Map
 	methods *method.Reader
 	names   *name.Namer
@@ -87,6 +88,9 @@ func New(
 	r := &Reader{
 		mem: target.NewReader(mem), code: code, methods: methods, names: names,
 		images: map[arch.Addr]imageRecord{}, known: map[Definition]*node{},
+	}
+	if c, ok := mem.(interface{ Invalidate() }); ok {
+		r.refresh = c.Invalidate
 	}
 	return r, d.Bind(&r.l)
 }

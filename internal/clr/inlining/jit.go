@@ -2,6 +2,7 @@ package inlining
 
 import (
 	"encoding/binary"
+	"errors"
 	"slices"
 
 	"clrsnap/internal/arch"
@@ -14,6 +15,7 @@ type jitRecord struct {
 	err     error
 	callees map[arch.Addr][]arch.Addr
 	pairs   int
+	virtual arch.Addr // what all entries begin with
 }
 
 // mapHead is the table of one module.
@@ -79,7 +81,12 @@ func (r *Reader) readJIT() error {
 		return err
 	}
 	for _, m := range modules {
-		if err := r.readModule(m); err != nil {
+		err := r.readModule(m)
+		for try := 0; errors.Is(err, ErrCorrupt) && r.refresh != nil && try < maxTries; try++ {
+			r.refresh() // the table was replaced
+			err = r.readModule(m)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -152,11 +159,13 @@ func (r *Reader) readModule(module arch.Addr) error {
 	}
 	t, found := table(b), uint32(0)
 	for i := range h.size {
-		at := t.at(i)
-		if at == 0 || at == deleted {
+		if at := t.at(i); at == 0 || at == deleted {
 			continue
 		}
-		key, inliners, err := r.store(t, i, at)
+		key, inliners, err := r.store(t, i)
+		for try := 0; err != nil && try < maxTries; try++ {
+			key, inliners, err = r.storeAgain(module, &h, t, i)
+		}
 		if err != nil {
 			return err
 		}
@@ -172,6 +181,31 @@ func (r *Reader) readModule(module arch.Addr) error {
 		return corrupt("%d of %d inlined methods of the module at %v", found, h.count, module)
 	}
 	return nil
+}
+
+// maxTries is how often an entry is read again that has been replaced since the table was read.
+const maxTries = 5
+
+// storeAgain is store of an entry as it is now. Only the first entries of a table are those that it
+// had: what has come since does not matter.
+func (r *Reader) storeAgain(module arch.Addr, h *mapHead, t table, slot uint32) (arch.Addr, []arch.Addr, error) {
+	if r.refresh == nil {
+		return 0, nil, corrupt("entry %d of a table of inlined methods is no entry", slot)
+	}
+	r.refresh()
+	now, err := r.mapHead(module)
+	if err != nil {
+		return 0, nil, err
+	}
+	if now.table != h.table || now.size != h.size {
+		return 0, nil, corrupt("a table of inlined methods has been replaced")
+	}
+	at, err := r.mem.Pointer(h.table + 8*arch.Addr(slot))
+	if err != nil {
+		return 0, nil, err
+	}
+	t.set(slot, at)
+	return r.store(t, slot)
 }
 
 // mapHead reads the table's head. A module that has no table is one that does not track inlining;
@@ -207,6 +241,8 @@ const deleted = ^arch.Addr(0)
 
 func (t table) size() uint32 { return uint32(len(t) / 8) }
 
+func (t table) set(i uint32, to arch.Addr) { binary.LittleEndian.PutUint64(t[8*i:], uint64(to)) }
+
 func (t table) at(i uint32) arch.Addr { return arch.Addr(binary.LittleEndian.Uint64(t[8*i:])) }
 
 // belongs reports whether the entry of a key may be in a slot: whether a search for the key comes
@@ -231,22 +267,22 @@ func (t table) belongs(key arch.Addr, slot uint32) bool {
 }
 
 // store reads an entry: a method, and those that it was inlined into. Memory that was freed since
-// the table was read shows in the key, which does not belong there.
-func (r *Reader) store(t table, slot uint32, at arch.Addr) (key arch.Addr, inliners []arch.Addr, err error) {
-	key, err = r.mem.Pointer(at + storeKey)
-	if err != nil {
+// the table was read does not begin like an entry.
+func (r *Reader) store(t table, slot uint32) (key arch.Addr, inliners []arch.Addr, err error) {
+	at := t.at(slot)
+	if key, err = r.storeKey(t, slot, at); err != nil {
 		return 0, nil, err
 	}
-	if !t.belongs(key, slot) {
+	if key == 0 {
 		if at, err = r.mem.Pointer(at + trackersStore); err != nil {
 			return 0, nil, err
 		}
-		if key, err = r.mem.Pointer(at + storeKey); err != nil {
+		if key, err = r.storeKey(t, slot, at); err != nil {
 			return 0, nil, err
 		}
-		if !t.belongs(key, slot) {
-			return 0, nil, corrupt("entry %d of a table of inlined methods is no entry", slot)
-		}
+	}
+	if key == 0 {
+		return 0, nil, corrupt("entry %d of a table of inlined methods is no entry", slot)
 	}
 	n, err := r.mem.Uint32(at + storeCapacity)
 	if err != nil {
@@ -261,6 +297,26 @@ func (r *Reader) store(t table, slot uint32, at arch.Addr) (key arch.Addr, inlin
 	}
 	inliners, err = usedValues(table(values))
 	return key, inliners, err
+}
+
+// storeKey returns the key of the KeyValueStore at an address; 0: there is none. All begin with the
+// same address, that of their virtual functions.
+func (r *Reader) storeKey(t table, slot uint32, at arch.Addr) (arch.Addr, error) {
+	virtual, err := r.mem.Pointer(at)
+	if err != nil {
+		return 0, err
+	}
+	key, err := r.mem.Pointer(at + storeKey)
+	if err != nil || !t.belongs(key, slot) {
+		return 0, err
+	}
+	if r.jit.virtual == 0 {
+		r.jit.virtual = virtual
+	}
+	if virtual != r.jit.virtual {
+		return 0, corrupt("entry %d of a table of inlined methods is no entry", slot)
+	}
+	return key, nil
 }
 
 // usedValues returns those of the values that are in use. If the last two are not, the last one is
