@@ -166,33 +166,20 @@ func (p *Process) Proved(c *Call) ([]inlining.Frame, error) {
 	return p.Runtime.Inlined.Prove(&c.code, of, callee, inlining.Range{Start: start, End: end})
 }
 
-// called returns the method that a call calls; false: it is not certain. It must be both what the
-// instruction calls and what was found to have been called: then nothing else was in between, such as
-// a method that has left its frame to the one that it called last.
+// called returns the method that a call calls; false: it is not certain. The frame above need not be
+// that method's: one that has called another last may have left its frame to it.
 func (p *Process) called(c *Call) (d inlining.Definition, ok bool, err error) {
 	above, err := p.Runtime.Methods.Read(c.callee)
 	if err != nil {
 		return d, false, err
 	}
-	if above.Class == method.PInvoke { // called by this very code
-		return p.Runtime.Inlined.Definition(c.callee)
-	}
-	desc, err := p.Runtime.Inlined.Callee(c.ip)
-	if err != nil || desc == 0 {
-		return d, false, err
-	}
-	if d, ok, err = p.Runtime.Inlined.Definition(desc); err != nil || !ok {
-		return d, false, err
-	}
-	if above.Class == method.Dynamic {
-		called, err := p.Runtime.Methods.Read(desc)
-		if err != nil || called.Class != method.PInvoke {
+	desc := c.callee
+	if above.Class != method.PInvoke { // else it is called by this very code
+		if desc, err = p.Runtime.Inlined.Callee(c.ip); err != nil || desc == 0 {
 			return d, false, err
 		}
-		n, err := p.Runtime.Names.Method(&above, true)
-		return d, err == nil && n.Exact == name.PInvokeStub, err
 	}
-	return d, d == inlining.Definition{Module: above.Module, RID: above.RID}, nil
+	return p.Runtime.Inlined.Definition(desc)
 }
 
 func (p *Process) inlinedFrame(f *inlining.Frame) (profile.Frame, error) {

@@ -65,7 +65,9 @@ func (r *Reader) jitInlinees(desc arch.Addr) ([]Definition, error) {
 		if err != nil || !ok {
 			return nil, corrupt("%v was inlined, but is no method (%v)", callee, err)
 		}
-		out = append(out, d)
+		if !slices.Contains(out, d) {
+			out = append(out, d)
+		}
 	}
 	return out, nil
 }
@@ -82,7 +84,7 @@ func (r *Reader) readJIT() error {
 	}
 	for _, m := range modules {
 		err := r.readModule(m)
-		for try := 0; errors.Is(err, ErrCorrupt) && r.refresh != nil && try < maxTries; try++ {
+		for try := 0; err != nil && !errors.Is(err, ErrUnknown) && r.refresh != nil && try < maxTries; try++ {
 			r.refresh() // the table was replaced
 			err = r.readModule(m)
 		}

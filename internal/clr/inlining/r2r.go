@@ -1,6 +1,10 @@
 package inlining
 
-import "clrsnap/internal/clr/codemap"
+import (
+	"slices"
+
+	"clrsnap/internal/clr/codemap"
+)
 
 // imageRecord has what was inlined into the methods of a ReadyToRun image, by rows of its module's
 // MethodDef table.
@@ -39,7 +43,9 @@ func (r *Reader) imageInlinees(c *codemap.Code, of Definition) ([]Definition, er
 	}
 	out := make([]Definition, 0, len(rec.callees[of.RID]))
 	for _, rid := range rec.callees[of.RID] {
-		out = append(out, Definition{im.Module, rid})
+		if d := (Definition{im.Module, rid}); !slices.Contains(out, d) {
+			out = append(out, d)
+		}
 	}
 	return out, nil
 }
