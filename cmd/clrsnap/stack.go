@@ -30,6 +30,7 @@ type stackFlags struct {
 	output   string
 	group    string
 	lines    string
+	inlined  string
 	symbols  []string
 	text     report.TextOptions
 }
@@ -86,6 +87,11 @@ Source lines:
   is the nearest line before: optimised code does not always belong to one. Threads that
   share a stack but not the line of a frame have none there; --lines=always shows them
   apart. Nothing is ever fetched from anywhere.
+
+Inlined methods:
+  A method that the compiler has inlined into its caller has no frame. It is shown
+  between the two frames, as (inlined), where it is proved that it was called there.
+  Others are left out: docs/usage.md says which. --inlined=never shows frames only.
 
 Core dumps:
   With --core the stacks are read from an ELF core dump: of createdump
@@ -180,7 +186,7 @@ func (a *app) runningProcess(pid int) subject {
 		open: func(f *stackFlags, _ *pendingFile) (*clrsnap.Process, error) {
 			a.pid.Store(int64(pid))
 			o := clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause, NonBlocking: a.worker == nil}
-			o.Lines, o.Symbols = f.lines != "never", f.symbols
+			o.Lines, o.Symbols, o.Inlined = f.lines != "never", f.symbols, f.inlined != "never"
 			return clrsnap.Open(context.Background(), pid, o)
 		},
 	}
@@ -194,6 +200,7 @@ func coreDump(path string) subject {
 				return nil, err
 			}
 			f.core.NativeOnly, f.core.Lines, f.core.Symbols = f.text.Native, f.lines != "never", f.symbols
+			f.core.Inlined = f.inlined != "never"
 			return clrsnap.OpenCore(context.Background(), path, f.core)
 		},
 	}
@@ -229,6 +236,8 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.lines, "lines", "auto",
 		"`when` to show source lines: auto (where there are PDBs), always (threads at different lines are no group)"+
 			" or never")
+	fs.StringVar(&f.inlined, "inlined", "proven",
+		"`which` inlined methods to show: proven (those that certainly were, where the frames are) or never")
 	fs.StringArrayVar(&f.symbols, "symbols", nil,
 		"a `folder` in which to look for PDBs that are not beside their assemblies; can be given several times")
 	fs.BoolVar(&f.stopAll, "stop-all", false, "take all stacks at the same instant")
@@ -240,6 +249,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	complete(cmd, "group", "auto", "always", "never")
 	complete(cmd, "lines", "auto", "always", "never")
+	complete(cmd, "inlined", "proven", "never")
 }
 
 // check refuses flags that make no sense.
@@ -248,6 +258,9 @@ func (f *stackFlags) check() (*threadFilter, error) {
 		return nil, err
 	}
 	if err := oneOf("lines", f.lines, "auto", "always", "never"); err != nil {
+		return nil, err
+	}
+	if err := oneOf("inlined", f.inlined, "proven", "never"); err != nil {
 		return nil, err
 	}
 	f.text.ByLine = f.lines == "always"

@@ -16,11 +16,10 @@ import (
 // Call is a call by managed code, at which other methods may have been inlined. It stays valid when
 // the walk is over.
 type Call struct {
-	Frame int // of the caller, in the stack, leaf first
-
-	code   codemap.Code
-	ip     arch.Addr
-	callee arch.Addr // MethodDesc of the frame that was called, or of the P/Invoke that the caller is in
+	Frame  int // of the caller, in the stack, leaf first
+	Code   codemap.Code
+	IP     arch.Addr // where it returns to
+	Callee arch.Addr // MethodDesc of the frame that was called, or of the P/Invoke that the caller is in
 }
 
 // inlined is what is known of inlined methods.
@@ -40,11 +39,11 @@ func (p *Process) Call(f *walk.Frame, frame int, above *profile.Frame) (Call, bo
 	if p.inlined == nil || f.Kind != walk.Managed || f.Exact || f.Code.Collectible {
 		return Call{}, false
 	}
-	c := Call{Frame: frame, code: *f.Code, ip: f.IP(), callee: f.Callee()}
+	c := Call{Frame: frame, Code: *f.Code, IP: f.IP(), Callee: f.Callee()}
 	if above.Kind == profile.Managed {
-		c.callee = arch.Addr(above.FunctionID)
+		c.Callee = arch.Addr(above.FunctionID)
 	}
-	return c, c.callee != 0
+	return c, c.Callee != 0
 }
 
 // callsByThread are the calls of stacks, by the thread's id.
@@ -97,7 +96,7 @@ func (p *Process) AddInlined(frames []profile.Frame, calls []Call) []profile.Fra
 // InlinedAt returns the methods that were certainly inlined at a call, innermost first, as frames
 // without registers. It remembers them.
 func (p *Process) InlinedAt(c *Call) []profile.Frame {
-	key := callKey{c.ip, c.callee}
+	key := callKey{c.IP, c.Callee}
 	if found, ok := p.inlined.known[key]; ok {
 		return found
 	}
@@ -135,7 +134,7 @@ func (p *Process) findInlined(c *Call) ([]profile.Frame, error) {
 // Recorded returns what was inlined at a call by what the runtime has recorded of the code, outermost
 // first; false: it has recorded nothing, as usual.
 func (p *Process) Recorded(c *Call) (found []inlining.Frame, ok bool, err error) {
-	t, err := p.Runtime.IL.Tree(&c.code)
+	t, err := p.Runtime.IL.Tree(&c.Code)
 	if err != nil || t == nil {
 		return nil, false, err
 	}
@@ -143,14 +142,14 @@ func (p *Process) Recorded(c *Call) (found []inlining.Frame, ok bool, err error)
 	if err != nil || !ok {
 		return nil, true, err
 	}
-	found, err = p.Runtime.Inlined.Recorded(t, uint32(c.ip-c.code.MethodStart), callee)
+	found, err = p.Runtime.Inlined.Recorded(t, uint32(c.IP-c.Code.MethodStart), callee)
 	return found, true, err
 }
 
 // Proved returns what was certainly inlined at a call of code of which nothing is recorded, outermost
 // first.
 func (p *Process) Proved(c *Call) ([]inlining.Frame, error) {
-	of, ok, err := p.Runtime.Inlined.Definition(c.code.MethodDesc)
+	of, ok, err := p.Runtime.Inlined.Definition(c.Code.MethodDesc)
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -158,24 +157,24 @@ func (p *Process) Proved(c *Call) ([]inlining.Frame, error) {
 	if err != nil || !ok {
 		return nil, err
 	}
-	points, err := p.Runtime.IL.Of(&c.code)
+	points, err := p.Runtime.IL.Of(&c.Code)
 	if err != nil {
 		return nil, err
 	}
-	start, end := points.Statement(uint32(c.ip - 1 - c.code.MethodStart))
-	return p.Runtime.Inlined.Prove(&c.code, of, callee, inlining.Range{Start: start, End: end})
+	start, end := points.Statement(uint32(c.IP - 1 - c.Code.MethodStart))
+	return p.Runtime.Inlined.Prove(&c.Code, of, callee, inlining.Range{Start: start, End: end})
 }
 
 // called returns the method that a call calls; false: it is not certain. The frame above need not be
 // that method's: one that has called another last may have left its frame to it.
 func (p *Process) called(c *Call) (d inlining.Definition, ok bool, err error) {
-	above, err := p.Runtime.Methods.Read(c.callee)
+	above, err := p.Runtime.Methods.Read(c.Callee)
 	if err != nil {
 		return d, false, err
 	}
-	desc := c.callee
+	desc := c.Callee
 	if above.Class != method.PInvoke { // else it is called by this very code
-		if desc, err = p.Runtime.Inlined.Callee(c.ip); err != nil || desc == 0 {
+		if desc, err = p.Runtime.Inlined.Callee(c.IP); err != nil || desc == 0 {
 			return d, false, err
 		}
 	}
