@@ -63,9 +63,9 @@ func (m Map) IL(native uint32) (il uint32, exact bool) {
 	return 0, exactly(m[:i])
 }
 
-// Statement returns the IL that the instruction at a native offset can belong to: from the point
-// before that of its IL offset to the one after it, by IL offset. A point stands for a statement, and
-// optimised code can have moved a call from the end of a statement to the next one.
+// Statement returns the IL that the instruction at a native offset can belong to: the statement that
+// its point stands for, and the ones around it. A call can have moved into the next statement, which
+// uses its result. Where two statements begin at the same instruction, one of them has no point there.
 func (m Map) Statement(native uint32) (start, end uint32) {
 	const all = ^uint32(0)
 	il, exact := m.IL(native)
@@ -73,12 +73,15 @@ func (m Map) Statement(native uint32) (start, end uint32) {
 		return 0, all
 	}
 	start, end = 0, all
+	next := all
 	for i := range m {
 		switch p := &m[i]; {
 		case !p.Mapped():
 		case p.IL < il:
 			start = max(start, p.IL)
-		case p.IL > il:
+		case p.IL > il && p.IL < next:
+			next, end = p.IL, next
+		case p.IL > next:
 			end = min(end, p.IL)
 		}
 	}
