@@ -101,7 +101,7 @@ func (p *Process) InlinedAt(c *Call) []profile.Frame {
 		return found
 	}
 	found, err := p.findInlined(c)
-	if err != nil && !errors.Is(err, inlining.ErrUnknown) {
+	if err != nil {
 		return nil // it may be readable the next time
 	}
 	if len(p.inlined.known) >= maxInlined {
@@ -113,12 +113,16 @@ func (p *Process) InlinedAt(c *Call) []profile.Frame {
 
 // findInlined is InlinedAt of a call that is not remembered.
 func (p *Process) findInlined(c *Call) ([]profile.Frame, error) {
-	found, recorded, err := p.Recorded(c)
-	if err == nil && !recorded {
-		found, err = p.Proved(c)
-	}
+	found, _, err := p.Recorded(c)
 	if err != nil {
 		return nil, err
+	}
+	proved, err := p.Proved(c)
+	if err != nil && !errors.Is(err, inlining.ErrUnknown) {
+		return nil, err
+	}
+	if len(proved) > len(found) { // a method that was inlined several times is certain, if not which time
+		found = proved
 	}
 	var out []profile.Frame
 	for i := range slices.Backward(found) {

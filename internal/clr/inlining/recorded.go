@@ -33,22 +33,40 @@ func (r *Reader) Recorded(t *ilmap.Tree, native uint32, callee Definition) ([]Fr
 			calling = append(calling, i)
 		}
 	}
-	p, ok := t.At(native - 1)
-	if !ok || len(calling) == 0 {
+	if len(calling) == 0 {
 		return nil, nil
 	}
-	if !slices.Contains(calling, p.Node) {
-		certain := path(t, calling[0])
-		for _, i := range calling[1:] {
-			certain = common(certain, path(t, i))
-		}
-		return frames(t, nodes, certain), nil
+	p, ok := t.At(native - 1)
+	if ok && slices.Contains(calling, p.Node) {
+		calling = []int{p.Node}
 	}
-	out := frames(t, nodes, path(t, p.Node))
-	if n := len(out); n > 0 && p.IL < ilmap.Epilog {
-		out[n-1].IL, out[n-1].HasIL = p.IL, true
+	certain := path(t, calling[0])
+	for _, i := range calling[1:] {
+		certain = common(certain, path(t, i))
+	}
+	out := frames(t, nodes, certain)
+	if last := len(out) - 1; last >= 0 && len(calling) == 1 {
+		out[last].IL, out[last].HasIL = nodes[calling[0]].onlyCall(called)
+		if !out[last].HasIL && ok && p.Node == calling[0] {
+			out[last].IL, out[last].HasIL = p.IL, p.IL < ilmap.Epilog
+		}
 	}
 	return out, nil
+}
+
+// onlyCall returns where the only call in the IL of n is that can be one of another method; false:
+// there are several.
+func (n *node) onlyCall(callee *node) (at uint32, ok bool) {
+	for i := range n.il {
+		if !n.il[i].may(callee) {
+			continue
+		}
+		if ok {
+			return 0, false
+		}
+		at, ok = n.il[i].at, true
+	}
+	return at, ok
 }
 
 // calls reports whether IL of n can call another method.
