@@ -3,12 +3,14 @@ package session
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/inlining"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
+	"clrsnap/internal/module"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -24,7 +26,9 @@ type Call struct {
 
 // inlined is what is known of inlined methods.
 type inlined struct {
-	known map[callKey][]profile.Frame
+	known    map[callKey][]profile.Frame
+	profiler bool // a profiler is loaded, which can have the runtime compile other IL
+	modules  int  // that were there when it was looked for
 }
 
 type callKey struct{ ip, callee arch.Addr }
@@ -60,11 +64,35 @@ func (p *Process) addInlined(threads []profile.Thread, calls callsByThread) {
 	if len(calls) == 0 {
 		return
 	}
+	if p.profiled() {
+		return
+	}
 	p.Engine.Begin() // what was inlined was written down before the code ran, but perhaps not long before
 	for i := range threads {
 		t := &threads[i]
 		t.Frames = p.AddInlined(t.Frames, calls[t.OSThreadID])
 	}
+}
+
+// agentLibrary is the profiler that changes no IL: our own.
+const agentLibrary = "libclrsnap-agent.so"
+
+// profiled reports whether a profiler is loaded: a library by which the runtime finds one. It can have
+// methods compiled from other IL than their assembly's, by which nothing can be proved.
+func (p *Process) profiled() bool {
+	modules := p.Engine.Modules.All()
+	if p.inlined.modules == len(modules) {
+		return p.inlined.profiler
+	}
+	p.inlined.modules = len(modules)
+	p.inlined.profiler = slices.ContainsFunc(modules, func(m *module.Module) bool {
+		if strings.HasPrefix(m.Name, agentLibrary) {
+			return false
+		}
+		at, err := m.Lookup("DllGetClassObject")
+		return err == nil && at != 0
+	})
+	return p.inlined.profiler
 }
 
 // AddInlined adds to a stack, leaf first, the methods that were certainly inlined at its calls, which
