@@ -51,8 +51,10 @@ var mayImport = map[string]string{
 	"internal/clr/method":  "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap",
 	"internal/clr/name": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/method internal/ecma335 internal/pe",
+	"internal/clr/inlining": "internal/arch internal/target internal/contract internal/clr/codemap internal/clr/ilmap " +
+		"internal/clr/method internal/clr/name internal/ecma335 internal/pe",
 	"internal/clr": "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap " +
-		"internal/clr/thread internal/clr/method internal/clr/name internal/clr/ilmap internal/unwind",
+		"internal/clr/thread internal/clr/method internal/clr/name internal/clr/ilmap internal/clr/inlining internal/unwind",
 	"internal/walk": "internal/arch internal/target internal/unwind internal/unwind/insns internal/module " +
 		"internal/clr/codemap internal/clr/thread",
 

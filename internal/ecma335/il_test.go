@@ -129,6 +129,6 @@ func FuzzCalls(f *testing.F) {
 	f.Add([]byte{0x45, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0x73, 2, 0, 0, 0x0a, 0x2a})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		BodyHeader(b)
-		testenv.Allocates(t, len(b), 64, 1<<12, func() { Calls(b) })
+		testenv.Allocates(t, len(b), 64, 1<<14, func() { Calls(b) })
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"clrsnap/internal/clr/inlining"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
-	"clrsnap/internal/module"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -85,13 +84,15 @@ func (p *Process) profiled() bool {
 		return p.inlined.profiler
 	}
 	p.inlined.modules = len(modules)
-	p.inlined.profiler = slices.ContainsFunc(modules, func(m *module.Module) bool {
+	p.inlined.profiler = false
+	for _, m := range modules {
 		if strings.HasPrefix(m.Name, agentLibrary) {
-			return false
+			continue
 		}
-		at, err := m.Lookup("DllGetClassObject")
-		return err == nil && at != 0
-	})
+		if at, err := m.Lookup("DllGetClassObject"); err == nil && at != 0 {
+			p.inlined.profiler = true
+		}
+	}
 	return p.inlined.profiler
 }
 
