@@ -64,6 +64,7 @@ PROOF ?=
 proof: tools agent dotnets ## the proofs of docs/correctness.md (FORM=full: the long ones; PROOF=oracle: that one)
 	@GO='$(GO)' scripts/test.sh proof $(FORM) $(TESTFLAGS) \
 		$(foreach p,$(PROOF),$(if $(filter ./%,$p),$p,./internal/proof/$p))
+	@[ -n '$(PROOF)' ] || GO='$(GO)' scripts/test.sh quiet $(FORM) $(TESTFLAGS)
 
 test-race: tools agent dotnets speedscope ## live tests under the race detector (needs gcc)
 	@CGO_ENABLED=1 GO='$(GO)' scripts/test.sh live -race $(TESTFLAGS)

@@ -51,14 +51,19 @@ var mayImport = map[string]string{
 	"internal/clr/method":  "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap",
 	"internal/clr/name": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/method internal/ecma335 internal/pe",
+	"internal/clr/gcinfo": "internal/arch",
+	"internal/clr/generics": "internal/arch internal/target internal/contract internal/clr/types " +
+		"internal/clr/codemap internal/clr/method internal/clr/gcinfo",
 	"internal/clr/inlining": "internal/arch internal/target internal/contract internal/clr/codemap internal/clr/ilmap " +
-		"internal/clr/method internal/clr/name internal/ecma335 internal/pe",
+		"internal/clr/method internal/clr/name internal/ecma335",
 	"internal/clr": "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap " +
-		"internal/clr/thread internal/clr/method internal/clr/name internal/clr/ilmap internal/clr/inlining internal/unwind",
+		"internal/clr/thread internal/clr/method internal/clr/name internal/clr/ilmap " +
+		"internal/clr/generics internal/clr/inlining internal/unwind",
 	"internal/walk": "internal/arch internal/target internal/unwind internal/unwind/insns internal/module " +
 		"internal/clr/codemap internal/clr/thread",
 
-	"internal/assemblies": "profile internal/arch internal/target",
+	"internal/assemblies": "profile internal/arch internal/bundle internal/target",
+	"internal/bundle":     "internal/pe",
 	"internal/engine": "internal/arch internal/target internal/unwind internal/unwind/amd64 internal/module " +
 		"internal/locate internal/contract internal/clr internal/clr/* internal/walk",
 	"internal/replay": "internal/arch internal/target internal/target/live internal/engine " +
@@ -69,12 +74,14 @@ var mayImport = map[string]string{
 	"internal/proof/cost":       "",
 	"internal/proof/damage":     "",
 	"internal/proof/instant":    "",
+	"internal/proof/inlined":    "",
 	"internal/proof/judge":      "profile internal/livetest internal/testenv",
 	"internal/proof/observer":   "export profile internal/livetest",
 	"internal/proof/oracle":     ". internal/agent internal/livetest internal/target/live",
 	"internal/proof/perfmap":    "",
 	"internal/proof/ordeal":     "",
 	"internal/proof/recordsoak": "",
+	"internal/proof/lines":      "",
 	"internal/proof/living":     "",
 	"internal/proof/shares":     "",
 	"internal/proof/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap " +
@@ -93,6 +100,8 @@ var mayImport = map[string]string{
 	"internal/livetest": ". record profile report internal/arch internal/bridge internal/clr/thread " +
 		"internal/target/live internal/testenv internal/walk",
 
+	"internal/ecma335/ecma335test": "",
+
 	"internal/clr/clrtest": "internal/arch internal/target internal/contract",
 	"internal/confine":     "",
 
@@ -100,9 +109,11 @@ var mayImport = map[string]string{
 	"internal/jsonwriter":  "",
 	"internal/profiletest": "profile internal/display",
 
-	"internal/source": "internal/arch internal/foreign internal/pdb internal/pe internal/target",
+	"internal/source": "symbols internal/arch internal/bundle internal/foreign internal/pdb internal/pe " +
+		"internal/target",
+	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
 
-	"internal/session": "profile internal/arch internal/assemblies internal/source internal/target " +
+	"internal/session": "profile symbols internal/arch internal/assemblies internal/source internal/target " +
 		"internal/target/core internal/target/live internal/mounts internal/procfs internal/contract internal/clr " +
 		"internal/clr/* " +
 		"internal/locate internal/walk internal/engine",
@@ -114,14 +125,14 @@ var mayImport = map[string]string{
 	"internal/link":   "internal/agent internal/inject internal/pace internal/session internal/target/live",
 	"internal/bridge": "profile internal/agent internal/arch internal/clr/codemap internal/session",
 
-	".": "profile internal/arch internal/target internal/bridge internal/clr/codemap internal/diagnose " +
+	".": "profile symbols internal/arch internal/target internal/bridge internal/clr/codemap internal/diagnose " +
 		"internal/locate internal/mounts internal/search internal/session internal/target/live internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
 		"internal/engine internal/link internal/pace internal/perfevent internal/procfs internal/session " +
 		"internal/target internal/target/live internal/walk",
 
-	"cmd/clrsnap":         ". events record profile report export internal/confine internal/display internal/waiting",
+	"cmd/clrsnap":         ". events record profile report export symbols internal/confine internal/display internal/waiting",
 	"examples/allocsites": ". events",
 }
 
@@ -141,11 +152,13 @@ var outside = map[string]string{
 	"internal/confine": "golang.org/x/sys github.com/landlock-lsm/go-landlock " +
 		"kernel.org/pub/linux/libs/security/libcap",
 	"internal/testenv":  "golang.org/x/sys",
+	"symbols":           "golang.org/x/sys",
 	"internal/livetest": "golang.org/x/sys",
 	"internal/symbol":   "github.com/ianlancetaylor/demangle",
 	"cmd/clrsnap":       "golang.org/x github.com/spf13",
 	"export":            "google.golang.org/protobuf",
 
+	"internal/proof/inlined":    "",
 	"internal/proof/judge":      "golang.org/x/sys",
 	"internal/proof/singlestep": "golang.org/x/sys",
 }

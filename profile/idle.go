@@ -20,6 +20,8 @@ const (
 	IdleSockets Idle = "socket events" // waits for any socket to become ready
 	IdleFiles   Idle = "file watcher"  // waits for changes of files, on behalf of FileSystemWatcher
 	IdleKestrel Idle = "Kestrel timer" // waits for the next second, on behalf of ASP.NET Core's web server
+	IdleHost    Idle = "host"          // the main thread waits until the web server or service is told to end
+	IdleMain    Idle = "async Main"    // the main thread waits until the task that Main returned has ended
 )
 
 // idleRoles are the threads of the runtime that wait for work in native code, by Thread.Role. Those of
@@ -157,13 +159,15 @@ func idleFunctionOf(f *Function) idleFunction {
 	if f.Kind != Managed {
 		return out
 	}
-	if t := idleThreads[f.Method]; t != nil && t.module == f.Module {
-		out.thread = t
-	} else if out.waits = c.waits(); out.waits {
+	if out.thread = c.thread(); out.thread != nil {
+		return out
+	}
+	if out.waits = c.waits(); out.waits {
 		for s := range out.idle {
-			out.idle[s] = map[*idleThread]bool{}
+			blocked := State(s) == Waiting
+			out.idle[s] = map[*idleThread]bool{asyncMain: asyncMain.waitsIn(f.Method, blocked)}
 			for _, t := range idleThreads {
-				out.idle[s][t] = t.waitsIn(f.Method, State(s) == Waiting)
+				out.idle[s][t] = t.waitsIn(f.Method, blocked)
 			}
 		}
 	}
@@ -256,8 +260,9 @@ const (
 
 // idleThreads are the methods that the runtime's own threads are started for, from .NET 8 on. These are
 // PortableThreadPool.*.cs and TimerQueue.Portable.cs in src/libraries/System.Private.CoreLib/src/System/
-// Threading, SocketAsyncEngine.Unix.cs in src/libraries/System.Net.Sockets, and FileSystemWatcher.Linux.cs
-// in src/libraries/System.IO.FileSystem.Watcher; Heartbeat.cs in src/Servers/Kestrel of ASP.NET Core.
+// Threading, SocketAsyncEngine.Unix.cs in src/libraries/System.Net.Sockets, FileSystemWatcher.Linux.cs
+// in src/libraries/System.IO.FileSystem.Watcher, and HostingAbstractionsHostExtensions.cs in src/libraries/
+// Microsoft.Extensions.Hosting.Abstractions; Heartbeat.cs in src/Servers/Kestrel of ASP.NET Core.
 var idleThreads = map[string]*idleThread{
 	"System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart": {
 		IdleWorker, coreLib, []string{"System.Threading.LowLevelLifoSemaphore"}, false, []string{
@@ -283,10 +288,22 @@ var idleThreads = map[string]*idleThread{
 		IdleKestrel, "Microsoft.AspNetCore.Server.Kestrel.Core",
 		[]string{"System.Threading.ManualResetEventSlim."}, true, nil,
 	},
+	"Microsoft.Extensions.Hosting.HostingAbstractionsHostExtensions.Run": {
+		IdleHost, "Microsoft.Extensions.Hosting.Abstractions", awaited, true, nil,
+	},
 }
 
+// asyncMain is the thread of a program whose Main is asynchronous. The method is the entry point that the C#
+// compiler makes for it, and whose name nobody can write.
+var asyncMain = &idleThread{IdleMain, "", awaited, true, nil}
+
+const asyncMainMethod = ".<Main>"
+
+// awaited are the beginnings of what waits for a task.
+var awaited = []string{"System.Runtime.CompilerServices.TaskAwaiter.", "System.Threading.Tasks.Task."}
+
 // waiting are the beginnings of the methods that those threads wait in. None of them calls code of
-// the program.
+// the program, other than Task.InternalWait: that is a frame of its own.
 var waiting = []string{
 	"System.Threading.LowLevelLifoSemaphore.", "System.Threading.LowLevelLifoSemaphoreBase.",
 	"System.Threading.LowLevelSpinWaiter.", "System.Threading.LowLevelThreadBlocker.",
@@ -295,6 +312,19 @@ var waiting = []string{
 	"System.Threading.Thread.SpinWait", "System.Threading.Thread.UninterruptibleSleep0",
 	"System.Threading.Thread.Sleep", "System.Threading.Thread.Yield",
 	"System.Threading.ManualResetEventSlim.Wait", "System.Threading.Monitor.Wait",
+	"System.Runtime.CompilerServices.TaskAwaiter.", "System.Threading.Tasks.Task.InternalWait",
+	"System.Threading.Tasks.Task.SpinThenBlockingWait",
+}
+
+// thread is the kind of thread that is started for a method; nil: none is.
+func (c *code) thread() *idleThread {
+	if t := idleThreads[c.method]; t != nil && t.module == c.module {
+		return t
+	}
+	if strings.HasSuffix(c.method, asyncMainMethod) {
+		return asyncMain
+	}
+	return nil
 }
 
 // waits reports whether a frame can be part of the wait of a thread of the runtime's.
@@ -330,7 +360,7 @@ func idleStack(frames iter.Seq[code], blocked bool) (idle Idle, managed bool) {
 		case c.kind != Managed: // an event
 			return "", true
 		}
-		if t, ok := idleThreads[c.method]; ok && t.module == c.module {
+		if t := c.thread(); t != nil {
 			if t.waitsIn(callee, blocked) && !compiles {
 				return t.idle, true
 			}

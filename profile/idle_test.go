@@ -34,6 +34,20 @@ func TestIdle(t *testing.T) {
 	kestrel := of(futex, "System.Threading.Monitor.Wait", "System.Threading.ManualResetEventSlim.Wait",
 		"Microsoft.AspNetCore.Server.Kestrel.Core.Internal.Infrastructure.Heartbeat.TimerLoop")
 	kestrel.Frames[3].Module = "Microsoft.AspNetCore.Server.Kestrel.Core"
+	const (
+		taskWait = "System.Threading.Tasks.Task.SpinThenBlockingWait"
+		getTask  = "System.Runtime.CompilerServices.TaskAwaiter.GetResult"
+		hostRun  = "Microsoft.Extensions.Hosting.HostingAbstractionsHostExtensions.Run"
+	)
+	host := of(futex, "System.Threading.Monitor.Wait", "System.Threading.ManualResetEventSlim.Wait", taskWait,
+		"System.Threading.Tasks.Task.InternalWaitCore", "System.Threading.Tasks.Task.InternalWait", getTask, hostRun,
+		"Shop.Program.Main")
+	host.Frames[7].Module = "Microsoft.Extensions.Hosting.Abstractions"
+	asyncly := of(futex, "System.Threading.ManualResetEventSlim.Wait", taskWait, getTask, "Shop.Program.<Main>")
+	asyncly.Frames[4].Module = "Shop"
+	inlined := of(futex, waitOne, "Shop.Program+<Main>d__0.MoveNext", "System.Threading.Tasks.Task.InternalWait", getTask,
+		"Shop.Program.<Main>")
+	inlined.Frames[2].Module, inlined.Frames[5].Module = "Shop", "Shop"
 	compiling := of("running", workerStart)
 	compiling.Frames[0].Module = "libclrjit.so"
 	for name, c := range map[string]struct {
@@ -75,6 +89,10 @@ func TestIdle(t *testing.T) {
 			"System.IO.FileSystemWatcher.OnChanged",
 			"System.IO.FileSystemWatcher+RunningInstance.ProcessEvents"), ""},
 		"Kestrel":                   {kestrel, IdleKestrel},
+		"host":                      {host, IdleHost},
+		"async Main":                {asyncly, IdleMain},
+		"async Main, a task of it":  {inlined, ""},
+		"Main that waits for tasks": {of(futex, taskWait, getTask, "Shop.Program.Main"), ""},
 		"finalizer":                 {seen("", "Finalizer", futex), "finalizer"},
 		"finalizer at work":         {seen("", "Finalizer", "running"), ""},
 		"finalizer in a finalizer":  {seen("Shop", "Finalizer", futex, "Shop.Order.Finalize"), ""},

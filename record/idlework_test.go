@@ -37,7 +37,7 @@ func TestIdleIsNotWork(t *testing.T) {
 // checkIdleSamples requires that each sample of a pool worker without a piece of work is idle, and no other.
 func checkIdleSamples(t *testing.T, r *profile.Recording) {
 	t.Helper()
-	spinning, compiling, inlined := 0, 0, 0
+	spinning, compiling, inlined, mains := 0, 0, 0, 0
 	for i := range r.Samples {
 		x := &r.Samples[i]
 		methods, jit := []string{}, false
@@ -45,6 +45,12 @@ func checkIdleSamples(t *testing.T, r *profile.Recording) {
 			f := &r.Functions[l.Function]
 			if jit = jit || f.Module == "libclrjit.so"; f.Kind == profile.Managed {
 				methods = append(methods, f.Method)
+			}
+		}
+		if r.Idle(x) == profile.IdleMain {
+			mains++
+			if !slices.Contains(methods, "Web.Program.<Main>") {
+				t.Errorf("no async Main:\n%s", strings.Join(methods, "\n"))
 			}
 		}
 		worker := slices.Index(methods, "System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart")
@@ -70,6 +76,9 @@ func checkIdleSamples(t *testing.T, r *profile.Recording) {
 	}
 	t.Logf("%d samples of workers that spin, of %d with all of it inlined; %d of workers whose code is compiled",
 		spinning, inlined, compiling)
+	if mains == 0 {
+		t.Error("the thread of the async Main is not idle")
+	}
 	if spinning == 0 {
 		t.Error("no worker spins, but they do so between two requests")
 	}

@@ -1,25 +1,27 @@
 #!/usr/bin/env bash
 # Runs the tests of a layer: check, live, alone, matrix or proof. internal/testenv/layer says what
-# belongs to which.
+# belongs to which. quiet is the part of proof beside which nothing else may run.
 #
 #   scripts/test.sh LAYER [short|full] [go test's flags and packages] [-args the tests' own flags]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 GO=${GO:-go}
 
-layer=${1:?"usage: scripts/test.sh check|live|alone|matrix|proof [short|full] [go test's flags and packages]"}
+layer=${1:?"usage: scripts/test.sh check|live|alone|matrix|proof|quiet [short|full] [go test's flags and packages]"}
 shift
 tags=$layer
 timeout=20m
 at_once=1
 saying= # what a test says that belongs to this layer alone
+but=    # what no test of such a package says
 case $layer in
     check) timeout=5m at_once=2 ;;
     live) at_once=2 ;;
     alone) saying='layer\.Alone(' ;;
     matrix) saying='layer\.Matrix(\|layer\.Each(\|EachRuntime(\|EachOf(' at_once=2 ;;
-    proof) saying='layer\.Proof(' ;;
-    *) echo "$0: there is no layer $layer: give check, live, alone, matrix or proof" >&2; exit 2 ;;
+    proof) saying='layer\.Proof(' but='layer\.Quiet(' at_once=2 ;;
+    quiet) tags=proof saying='layer\.Quiet(' ;;
+    *) echo "$0: there is no layer $layer: give check, live, alone, matrix, proof or quiet" >&2; exit 2 ;;
 esac
 case ${1:-} in
     short) shift ;;
@@ -39,7 +41,8 @@ done
 if [ ${#packages[@]} -eq 0 ]; then
     packages=(./...)
     if [ -n "$saying" ]; then
-        mapfile -t packages < <(grep -rl --include='*_test.go' "$saying" . | xargs -n1 dirname | sort -u)
+        saying() { grep -rl --include='*_test.go' "$1" . | xargs -n1 dirname | sort -u; }
+        mapfile -t packages < <(comm -23 <(saying "$saying") <([ -z "$but" ] || saying "$but"))
     fi
 fi
 
@@ -52,14 +55,27 @@ if [ -t 1 ]; then
     [ -n "${NO_COLOR:-}" ] || color=(--no-color=false)
 fi
 events=$(mktemp)
-trap 'rm -f "$events"' EXIT
+again=$(mktemp)
+trap 'rm -f "$events" "$again"' EXIT
 status=0
+# In CI, whose machine others use as well, up to three live tests that fail are run once more. That is said below.
+# A proof is not: one failure is what it looks for.
+rerun=()
+case $layer in
+    live | alone | matrix)
+        if [ -n "${CI:-}" ] && [ $# -eq 0 ]; then
+            rerun=(--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test --rerun-fails-report "$again"
+                --packages "${packages[*]}")
+            packages=()
+        fi
+        ;;
+esac
 # Nothing is taken from go test's cache, which does not see what compilers and .NET read. make lint
 # has go vet.
 "$GO" run gotest.tools/gotestsum@v1.13.0 --format "${CLRSNAP_TEST_FORMAT:-$format}" --format-hide-empty-pkg \
-    ${color[@]+"${color[@]}"} --hide-summary skipped --jsonfile "$events" \
+    ${color[@]+"${color[@]}"} ${rerun[@]+"${rerun[@]}"} --hide-summary skipped --jsonfile "$events" \
     -- -tags "$tags" -p "$at_once" -timeout "$timeout" -count 1 -vet off \
-    "${packages[@]}" ${flags[@]+"${flags[@]}"} "$@" |
+    ${packages[@]+"${packages[@]}"} ${flags[@]+"${flags[@]}"} "$@" |
     grep --line-buffered -v $'^\\(\e\\[[0-9;]*m\\)*SKIP\\(\e\\[0m\\)* ' || status=${PIPESTATUS[0]}
 
 # What was skipped although it belongs to the layer: this machine lacks something.
@@ -67,5 +83,9 @@ said='[^"]*: *\(SKIPPED\|NOT JUDGED\)[^"]*'
 lacking=$(sed -n 's/.*"Test":"\([^"]*\)","Output":" *\('"$said"'\)\\n".*/    \1: \2/p' "$events")
 if [ -n "$lacking" ]; then
     printf '\nNot tested:\n%s\n' "$lacking"
+fi
+if [ -s "$again" ]; then
+    printf '\nUnsteady, and run once more (each with its runs and failures):\n'
+    sed 's/^/    /' "$again"
 fi
 exit "$status"

@@ -31,6 +31,7 @@ type stackFlags struct {
 	group    string
 	lines    string
 	inlined  string
+	generics string
 	symbols  []string
 	text     report.TextOptions
 }
@@ -187,6 +188,7 @@ func (a *app) runningProcess(pid int) subject {
 			a.pid.Store(int64(pid))
 			o := clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause, NonBlocking: a.worker == nil}
 			o.Lines, o.Symbols, o.Inlined = f.lines != "never", f.symbols, f.inlined != "never"
+			o.ExactGenerics = f.generics == "exact"
 			return clrsnap.Open(context.Background(), pid, o)
 		},
 	}
@@ -200,7 +202,7 @@ func coreDump(path string) subject {
 				return nil, err
 			}
 			f.core.NativeOnly, f.core.Lines, f.core.Symbols = f.text.Native, f.lines != "never", f.symbols
-			f.core.Inlined = f.inlined != "never"
+			f.core.Inlined, f.core.ExactGenerics = f.inlined != "never", f.generics == "exact"
 			return clrsnap.OpenCore(context.Background(), path, f.core)
 		},
 	}
@@ -240,6 +242,8 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 		"`which` inlined methods to show: proven (those that certainly were, where the frames are) or never")
 	fs.StringArrayVar(&f.symbols, "symbols", nil,
 		"a `folder` in which to look for PDBs that are not beside their assemblies; can be given several times")
+	fs.StringVar(&f.generics, "generics", "exact",
+		"type arguments of shared generic code: exact (where the frame keeps them, else __Canon) or shared (__Canon)")
 	fs.BoolVar(&f.stopAll, "stop-all", false, "take all stacks at the same instant")
 	maxPauseFlag(fs, &f.maxPause)
 	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
@@ -250,6 +254,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	complete(cmd, "group", "auto", "always", "never")
 	complete(cmd, "lines", "auto", "always", "never")
 	complete(cmd, "inlined", "proven", "never")
+	complete(cmd, "generics", "exact", "shared")
 }
 
 // check refuses flags that make no sense.
@@ -261,6 +266,9 @@ func (f *stackFlags) check() (*threadFilter, error) {
 		return nil, err
 	}
 	if err := oneOf("inlined", f.inlined, "proven", "never"); err != nil {
+		return nil, err
+	}
+	if err := oneOf("generics", f.generics, "exact", "shared"); err != nil {
 		return nil, err
 	}
 	f.text.ByLine = f.lines == "always"

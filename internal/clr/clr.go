@@ -5,6 +5,7 @@ package clr
 import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/generics"
 	"clrsnap/internal/clr/ilmap"
 	"clrsnap/internal/clr/inlining"
 	"clrsnap/internal/clr/method"
@@ -43,6 +44,7 @@ type Runtime struct {
 	Names   *name.Namer
 	IL      *ilmap.Reader
 	Inlined *inlining.Reader
+	Generic *generics.Reader
 
 	mem *target.Reader
 }
@@ -77,6 +79,9 @@ func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, err
 		return nil, err
 	}
 	if r.Inlined, err = inlining.New(mem, d, r.Code, r.Methods, r.Names); err != nil {
+		return nil, err
+	}
+	if r.Generic, err = generics.New(mem, d, r.Code, r.Types, r.Methods, r.Names); err != nil {
 		return nil, err
 	}
 	r.Methods.Attributes = r.Names.Attributes

@@ -74,10 +74,11 @@ func TestRealIL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if def.RVA == 0 {
+		rva, err := md.MethodRVA(rid)
+		if err != nil || rva == 0 {
 			continue
 		}
-		body := b[resolve(def.RVA):]
+		body := b[resolve(rva):]
 		at, size, err := BodyHeader(body[:min(len(body), MaxBodyHeader)])
 		if err != nil {
 			t.Fatalf("%s: %v", def.Name, err)

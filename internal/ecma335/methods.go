@@ -4,7 +4,6 @@ import "sort"
 
 // MethodDef is a row of the MethodDef table (II.22.26).
 type MethodDef struct {
-	RVA       uint32 // of its body; 0: it has none
 	Name      string
 	Flags     uint16 // MethodAttributes, II.23.1.10
 	ImplFlags uint16 // MethodImplAttributes, II.23.1.11
@@ -32,7 +31,6 @@ func (m *Metadata) MethodDef(rid uint32) (MethodDef, error) {
 		return MethodDef{}, err
 	}
 	return MethodDef{
-		RVA:       m.raw(TableMethodDef, rid, 0),
 		Name:      name,
 		ImplFlags: uint16(m.raw(TableMethodDef, rid, 1)),
 		Flags:     uint16(m.raw(TableMethodDef, rid, 2)),

@@ -14,11 +14,11 @@ var sortedColumns = [...]struct {
 	table Table
 	col   int
 }{
-	byNested:    {TableNestedClass, 0},
-	byOwner:     {TableGenericParam, 2},
-	byInterface: {TableInterfaceImpl, 0},
-	byForwarded: {TableImplMap, 1},
-
+	byNested:      {TableNestedClass, 0},
+	byOwner:       {TableGenericParam, 2},
+	byInterface:   {TableInterfaceImpl, 0},
+	byForwarded:   {TableImplMap, 1},
+	byAttributed:  {TableCustomAttribute, 0},
 	byImplementer: {TableMethodImpl, 0},
 }
 
@@ -27,6 +27,7 @@ const (
 	byOwner
 	byInterface
 	byForwarded
+	byAttributed
 	byImplementer
 )
 

@@ -52,19 +52,6 @@ func Metadata(mem *target.Reader, base arch.Addr) (arch.Addr, int, error) {
 	return a.metadata, a.size, nil
 }
 
-// At returns where what has an RVA lies in the image at base.
-func At(mem *target.Reader, base arch.Addr, rva uint32) (arch.Addr, error) {
-	a, err := open(mem, base)
-	if err != nil {
-		return 0, err
-	}
-	at, ok := a.resolve(rva)
-	if !ok {
-		return 0, fmt.Errorf("%w: no section of the image at %v has RVA %#x", ErrNoMetadata, base, rva)
-	}
-	return at, nil
-}
-
 // assembly is a .NET image whose layout is known.
 type assembly struct {
 	mem      *target.Reader
@@ -170,4 +157,17 @@ func flatOffset(mem *target.Reader, base, pe arch.Addr, rva uint32) (arch.Addr, 
 		}
 	}
 	return 0, false
+}
+
+// At returns where the byte at an RVA of the image at base is.
+func At(mem *target.Reader, base arch.Addr, rva uint32) (arch.Addr, error) {
+	a, err := open(mem, base)
+	if err != nil {
+		return 0, err
+	}
+	at, ok := a.resolve(rva)
+	if !ok {
+		return 0, fmt.Errorf("the image at %v has no RVA %#x", base, rva)
+	}
+	return at, nil
 }

@@ -10,6 +10,7 @@ import (
 	"clrsnap/internal/clr/inlining"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
+	"clrsnap/internal/source"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -224,7 +225,7 @@ func (p *Process) inlinedFrame(f *inlining.Frame) (profile.Frame, error) {
 		Short: n.Short, Signature: n.Signature, Module: n.Assembly, Owner: p.owner(n.Assembly, n.Image),
 	}
 	if f.HasIL {
-		out.Line = p.lineAt(n.Image, f.RID, f.IL)
+		out.Line = p.lineAt(&n, f)
 	}
 	return out, nil
 }
@@ -238,4 +239,20 @@ func (p *Process) nameInlined(f *inlining.Frame) (name.Method, error) {
 		return name.Method{}, err
 	}
 	return p.Runtime.Names.Method(&m, false)
+}
+
+// lineAt returns the source line of an inlined method's call; nil: there is none.
+func (p *Process) lineAt(n *name.Method, f *inlining.Frame) *profile.SourceLine {
+	if p.lines == nil || n.Image == 0 {
+		return nil
+	}
+	a, err := p.lines.finder.Assembly(&source.Module{Assembly: n.Assembly, Address: f.Module, Image: n.Image})
+	if err != nil {
+		return nil
+	}
+	l, err := a.Line(f.RID, f.IL)
+	if err != nil {
+		return nil
+	}
+	return &profile.SourceLine{File: l.File, Line: l.Line, Column: l.Column, URL: l.URL, Approximate: l.Approximate}
 }

@@ -88,6 +88,18 @@ func (m Map) Statement(native uint32) (start, end uint32) {
 	return start, end
 }
 
+// Next returns the first IL offset behind il that has a point; NoMapping: none has. The code of the IL
+// offsets in between has no points of its own, and is part of that of il.
+func (m Map) Next(il uint32) uint32 {
+	next := uint32(NoMapping)
+	for i := range m {
+		if p := &m[i]; p.Mapped() && p.IL > il {
+			next = min(next, p.IL)
+		}
+	}
+	return next
+}
+
 // exactly reports whether points without an IL offset say no more than that the prolog ends, or
 // the epilog begins.
 func exactly(points []Point) bool {

@@ -139,12 +139,3 @@ func (r *nibbles) plain() (v uint32) {
 	}
 	return v
 }
-
-// signed reads a number whose lowest bit is its sign.
-func (r *nibbles) signed() int32 {
-	v := r.number()
-	if v&1 != 0 {
-		return -int32(v >> 1)
-	}
-	return int32(v >> 1)
-}

@@ -77,10 +77,11 @@ func (r *Reader) readNode(d Definition) (*node, error) {
 	n.synchronized = def.ImplFlags&implSynchronized != 0
 	n.coreLib = a.Name == "System.Private.CoreLib"
 	n.helper = n.coreLib && isHelper(n.owner, n.name)
-	if def.RVA == 0 || a.Base == 0 || n.coreLib && isReplaced(n.owner) {
-		return n, nil
+	rva, err := md.MethodRVA(d.RID)
+	if err != nil || rva == 0 || a.Base == 0 || n.coreLib && isReplaced(n.owner) {
+		return n, err
 	}
-	il, err := r.body(a, def.RVA)
+	il, err := r.names.IL(d.Module, d.RID)
 	if err != nil {
 		return nil, err
 	}

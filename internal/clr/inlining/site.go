@@ -5,32 +5,8 @@ import (
 	"strings"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/name"
 	"clrsnap/internal/ecma335"
-	"clrsnap/internal/pe"
 )
-
-// body reads the IL of a method.
-func (r *Reader) body(a name.Assembly, rva uint32) ([]byte, error) {
-	at, err := pe.At(r.mem, a.Base, rva)
-	if err != nil {
-		return nil, err
-	}
-	head, err := r.mem.Bytes(at, 1)
-	if err != nil {
-		return nil, err
-	}
-	if _, _, err := ecma335.BodyHeader(head); err != nil {
-		if head, err = r.mem.Bytes(at, ecma335.MaxBodyHeader); err != nil {
-			return nil, err
-		}
-	}
-	skip, size, err := ecma335.BodyHeader(head)
-	if err != nil {
-		return nil, err
-	}
-	return r.mem.Bytes(at+arch.Addr(skip), int(size))
-}
 
 // readSite reads what a call in IL says of the method that it calls: the method itself if it is one
 // of the same module, else its name.

@@ -52,3 +52,12 @@ func params(md *ecma335.Metadata, of ecma335.Token) ([]typeText, error) {
 	}
 	return out, err
 }
+
+// IL returns the IL of a method of a Module, as its image has it. A method without IL is an error.
+func (n *Namer) IL(module arch.Addr, rid uint32) ([]byte, error) {
+	a, err := n.assembly(module)
+	if err != nil {
+		return nil, err
+	}
+	return n.body(a, rid)
+}

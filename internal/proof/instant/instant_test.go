@@ -21,7 +21,7 @@ import (
 // TestAtOnceIsOneInstant holds stacks of the same instant against what is possible at one:
 // see testdata/apps/crowd/Ring.cs.
 func TestAtOnceIsOneInstant(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	testenv.EachRuntime(t, testAtOnceIsOneInstant)
 }
 
@@ -105,7 +105,7 @@ func ringState(s *profile.Snapshot, ring int) (state string, ok bool) {
 // TestStopAll has the command show a thousand threads of one instant, beside two processes that
 // do nothing but use CPUs.
 func TestStopAll(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	const threads = 1000
 	times := layer.Size(5, 100)
 	command := livetest.Command(t)

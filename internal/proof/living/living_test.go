@@ -27,7 +27,7 @@ const eachRecording = 30 * time.Second
 // TestLiving: in an hour of churn under load all code that lives has its name, all its stacks are
 // complete, and no code has the name of other code that is gone.
 func TestLiving(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	d := *churnTime
 	a := testenv.Start(t, "living", testenv.Options{Reuse: true, Args: []string{
 		"--living", "90", "--threads", "2", "--churn", "2", "--max-seconds", strconv.Itoa(int(d.Seconds()) + 600),

@@ -36,7 +36,7 @@ var ordealEnds = []struct {
 // TestOrdealEnds: a program with an agent ends as it would without one, and the
 // recording has the exception that has ended it.
 func TestOrdealEnds(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	for _, e := range ordealEnds {
 		for range layer.Size(1, 10) {
 			t.Run(e.mode+" started", func(t *testing.T) {
@@ -150,7 +150,7 @@ func checkEnd(t *testing.T, wantExit int, wantStderr, wantThrown string, exit in
 // TestOrdealEndsHeld: neither does a thread that is held in a notification, which
 // nobody lets go, keep the program from ending.
 func TestOrdealEndsHeld(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	for _, e := range ordealEnds {
 		t.Run(e.mode, func(t *testing.T) {
 			o := attachOrdeal(t, ordealRun{

@@ -17,7 +17,7 @@ import (
 // the runtime makes an exception of, on four threads. The program checks that what
 // it computes between them comes out right, and not one notification is missing.
 func TestOrdealFaults(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	const (
 		threads, inRound = 4, 1000 // testdata/apps/ordeal/Faults.cs
 		least            = 150_000
@@ -133,7 +133,7 @@ func (f *faults) report(t *testing.T, threads, inRound int) {
 // allocate what must come through them, and everything that they allocate is wanted:
 // more than any reader could take.
 func TestOrdealCollections(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	lasts := time.Duration(layer.Size(2, 10)) * time.Second
 	for _, server := range []string{"0", "1"} {
 		for _, way := range ordealWays {

@@ -149,7 +149,7 @@ func (r *eventReader) kill() string {
 // keep a thread standing, detach. The program goes on, the next one can attach, and
 // nothing is left behind.
 func TestOrdealReaderKilled(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	phases := []struct {
 		role   string
 		within time.Duration // of "now"
@@ -206,7 +206,7 @@ func notifies(t *testing.T, p *clrsnap.Process) {
 // TestOrdealReattach attaches and detaches again and again. Each time it works, and
 // the program has no more threads, files and memory afterwards.
 func TestOrdealReattach(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	times := layer.Size(20, 100)
 	a := testenv.Start(t, "ordeal", testenv.Options{Args: []string{"--mode", "all", "--max-seconds", "3600"}})
 	p := livetest.Open(t, a, clrsnap.Options{})
@@ -280,7 +280,7 @@ func resourcesOf(t *testing.T, pid int) (r resources) {
 // wait for it: it throws as much as before, and what there is no room for is counted.
 // Afterwards notifications come again.
 func TestOrdealReaderStopped(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	a := testenv.Start(t, "events", testenv.Options{Args: []string{"--kinds", "exception", "--max-seconds", "600"}})
 	r := startEventReader(t, "ordeal-counting", a.PID)
 	for range layer.Size(2, 20) {

@@ -22,7 +22,7 @@ import (
 // walked from outside meanwhile, dying ones too. Each that began ends, in the right
 // order, and nobody waits for anybody for good.
 func TestOrdealThreads(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	lasts := time.Duration(layer.Size(5, 30)) * time.Second
 	for _, way := range ordealWays {
 		t.Run(way.name, func(t *testing.T) {
@@ -189,7 +189,7 @@ func (c *churn) report(t *testing.T) {
 // TestOrdealDying: a thread that is being walked does not go away until the walk is
 // over, or until Options.MaxPause is.
 func TestOrdealDying(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	for _, tt := range []struct {
 		name     string
 		maxPause time.Duration

@@ -23,7 +23,7 @@ import (
 // notification, and that of the same thread from outside, while it stands there. It
 // does so for each event that has a stack.
 func TestOrdealWalks(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	for _, way := range ordealWays {
 		t.Run(way.name, func(t *testing.T) {
 			o := way.begin(t, ordealRun{

@@ -32,7 +32,7 @@ const workers = "thread-work,thread-micro,gen-context,gen-emitted,gen-dynamic,ge
 
 // TestRecordSoak records in both modes while threads come and go and code is made and unloaded.
 func TestRecordSoak(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	d := *soakTime
 	seconds := strconv.Itoa(int(d.Seconds()) + 300) // it is asked to end before
 	a := testenv.Start(t, "scenarios", testenv.Options{

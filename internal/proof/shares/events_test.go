@@ -24,7 +24,7 @@ import (
 // compares: what the shares are of each method, each class, each thread that holds
 // a lock.
 func TestEventShares(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	shareEvents(t, testenv.DefaultRuntime, map[string]record.Options{
 		"events":             {},
 		"with cpu and wall":  {Modes: []profile.Mode{profile.CPU, profile.Wall}},
@@ -62,7 +62,7 @@ func shareEvents(t *testing.T, runtime string, ways map[string]record.Options) {
 // TestEventSharesFromStart is TestEventShares for a program that is started with
 // the agent, with the runtime's own sampling and with every object reported.
 func TestEventSharesFromStart(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	for _, way := range []struct {
 		name        string
 		everyObject bool

@@ -33,7 +33,7 @@ func sharesTime() time.Duration { return layer.Size(8*time.Second, fullShares) }
 // TestRecordShares records a program that knows what it spends its time with, and
 // compares.
 func TestRecordShares(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	d := sharesTime()
 	a := startShares(t)
 	p := livetest.Open(t, a, clrsnap.Options{})
@@ -55,7 +55,7 @@ func TestRecordShares(t *testing.T) {
 // TestRecordBrief records a program whose threads live shorter than a period: chance
 // decides which are sampled, and each method has its share all the same.
 func TestRecordBrief(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	d := sharesTime()
 	a := testenv.Start(t, "brief", testenv.Options{})
 	p := livetest.Open(t, a, clrsnap.Options{})

@@ -35,7 +35,7 @@ var injections = layer.Size(400, 10_000)
 // TestFaults disturbs captures at every step in every way that we could think of.
 // Three in ten are of a .NET program.
 func TestFaults(t *testing.T) {
-	layer.Proof(t)
+	layer.Quiet(t)
 	faultProgram = testProgram(t, "faults")
 	v1, v2, why := newFreezers()
 	defer v1.remove()

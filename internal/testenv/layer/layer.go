@@ -71,6 +71,12 @@ func Proof(tb testing.TB) {
 	only(tb, "proof")
 }
 
+// Quiet is for a proof that measures time or shares: no other package is tested beside its own.
+func Quiet(tb testing.TB) {
+	tb.Helper()
+	Proof(tb)
+}
+
 // Kit is for what needs .NET. It changes nothing if the test has said where it belongs.
 func Kit(tb testing.TB) {
 	tb.Helper()
