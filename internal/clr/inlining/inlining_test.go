@@ -80,7 +80,8 @@ func TestMay(t *testing.T) {
 		{"an explicit implementation", site{name: "A", virtual: true}, node{name: "N.I.A"}, true},
 		{"of a call that is not virtual", site{name: "A"}, node{name: "N.I.A"}, false},
 		{"an implementation of another name", site{name: "A", virtual: true}, node{name: "B", renamed: true}, true},
-		{"a delegate", site{name: "Invoke", any: true}, node{name: "B", params: 3}, true},
+		{"a delegate", site{name: "Invoke", any: true, params: 2}, node{name: "B", params: 3}, true},
+		{"a delegate with other parameters", site{name: "Invoke", any: true, params: 1}, node{name: "B", params: 3}, false},
 		{"a string's constructor", site{op: ecma335.OpNewobj, name: ".ctor", params: 1},
 			node{owner: "System.String", name: "Ctor", params: 2}, true},
 	} {

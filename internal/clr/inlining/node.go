@@ -26,7 +26,7 @@ type site struct {
 	params  uint32
 	exact   Definition // zero: any method of that name
 	virtual bool       // what is called may be another method, which overrides it
-	any     bool       // may call any method
+	any     bool       // may call any method with such parameters: a delegate, or a function pointer
 }
 
 const maxKnown = 1 << 13

