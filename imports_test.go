@@ -55,9 +55,11 @@ var mayImport = map[string]string{
 	"internal/clr/gcinfo": "internal/arch",
 	"internal/clr/generics": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/codemap internal/clr/method internal/clr/gcinfo",
+	"internal/clr/inlining": "internal/arch internal/target internal/contract internal/clr/codemap internal/clr/ilmap " +
+		"internal/clr/method internal/clr/name internal/ecma335",
 	"internal/clr": "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap " +
 		"internal/clr/thread internal/clr/method internal/clr/name internal/clr/ilmap " +
-		"internal/clr/generics internal/unwind",
+		"internal/clr/generics internal/clr/inlining internal/unwind",
 	"internal/walk": "internal/arch internal/target internal/unwind internal/unwind/insns internal/module " +
 		"internal/clr/codemap internal/clr/thread",
 
@@ -73,6 +75,7 @@ var mayImport = map[string]string{
 	"internal/proof/cost":       "",
 	"internal/proof/damage":     "",
 	"internal/proof/instant":    "",
+	"internal/proof/inlined":    "",
 	"internal/proof/judge":      "profile internal/livetest internal/testenv",
 	"internal/proof/observer":   "export profile internal/livetest",
 	"internal/proof/oracle":     ". internal/agent internal/livetest internal/target/live",
@@ -160,6 +163,7 @@ var outside = map[string]string{
 	"cmd/clrsnap":       "golang.org/x github.com/spf13",
 	"export":            "google.golang.org/protobuf",
 
+	"internal/proof/inlined":    "",
 	"internal/proof/judge":      "golang.org/x/sys",
 	"internal/proof/singlestep": "golang.org/x/sys",
 }

@@ -44,6 +44,9 @@ type Options struct {
 	Lines bool
 	// Symbols are folders on this machine in which PDBs, and debug files of native modules, are looked for, too.
 	Symbols []string
+	// Inlined adds frames for methods that were certainly inlined (profile.Frame.Inlined) to the stacks
+	// of snapshots. DoStackSnapshot never reports them.
+	Inlined bool
 	// SourceRoots say where source files are on this machine, one after the other.
 	SourceRoots []SourceRoot
 	// Source is where symbols are fetched from that are nowhere on this machine, when all stacks of a snapshot
@@ -59,7 +62,7 @@ func (o Options) session() session.Options {
 	return session.Options{
 		NativeOnly: o.NativeOnly, AlwaysStop: o.AlwaysStop, NonBlocking: o.NonBlocking,
 		MaxStack: o.MaxStack, MaxPause: o.MaxPause, ExactGenerics: o.ExactGenerics,
-		Lines: o.Lines, Symbols: o.Symbols, Roots: o.roots(), Source: o.Source,
+		Lines: o.Lines, Inlined: o.Inlined, Symbols: o.Symbols, Roots: o.roots(), Source: o.Source,
 	}
 }
 
@@ -110,7 +113,8 @@ func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error) {
 	s, err := session.OpenCore(ctx, path, session.CoreOptions{
 		NativeOnly: o.NativeOnly, MaxStack: o.MaxStack, Executable: o.Executable, Sysroot: o.Sysroot,
-		ExactGenerics: o.ExactGenerics, Lines: o.Lines, Symbols: o.Symbols, Roots: o.roots(), Source: o.Source,
+		ExactGenerics: o.ExactGenerics, Lines: o.Lines, Inlined: o.Inlined, Symbols: o.Symbols, Roots: o.roots(),
+		Source: o.Source,
 	})
 	if err != nil {
 		return nil, publish(err)

@@ -30,6 +30,7 @@ type stackFlags struct {
 	output   string
 	group    string
 	lines    string
+	inlined  string
 	generics string
 	source   sourceFlags
 	servers  []string
@@ -94,6 +95,11 @@ Source lines:
   where there is DWARF: in the library, or in its debug file in the usual places. Nothing
   is fetched from anywhere, unless --symbol-server or CLRSNAP_SYMBOL_SERVER names servers:
   see docs/usage.md.
+
+Inlined methods:
+  A method that the compiler has inlined into its caller has no frame. It is shown
+  between the two frames, as (inlined), where it is proved that it was called there.
+  Others are left out: docs/usage.md says which. --inlined=never shows frames only.
 
 Core dumps:
   With --core the stacks are read from an ELF core dump: of createdump
@@ -196,7 +202,7 @@ func (a *app) runningProcess(pid int) subject {
 
 // symbolOptions say what frames are to have besides names, and where symbols are looked for.
 func (f *stackFlags) symbolOptions(o *clrsnap.Options) {
-	o.Lines, o.ExactGenerics = f.lines != "never", f.generics == "exact"
+	o.Lines, o.Inlined, o.ExactGenerics = f.lines != "never", f.inlined != "never", f.generics == "exact"
 	o.Symbols, o.SourceRoots = f.source.symbols, f.source.sourceRoots()
 	if f.fetcher != nil {
 		o.Source = f.fetcher
@@ -247,6 +253,8 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.lines, "lines", "auto",
 		"`when` to show source lines: auto (where there are PDBs), always (threads at different lines are no group)"+
 			" or never")
+	fs.StringVar(&f.inlined, "inlined", "proven",
+		"`which` inlined methods to show: proven (those that certainly were, where the frames are) or never")
 	f.source.register(fs)
 	fs.StringArrayVar(&f.servers, "symbol-server", nil,
 		"the `address` of a server from which symbols are fetched that are nowhere else; can be given several times")
@@ -261,6 +269,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	complete(cmd, "group", "auto", "always", "never")
 	complete(cmd, "lines", "auto", "always", "never")
+	complete(cmd, "inlined", "proven", "never")
 	complete(cmd, "generics", "exact", "shared")
 }
 
@@ -270,6 +279,9 @@ func (f *stackFlags) check() (_ *threadFilter, err error) {
 		return nil, err
 	}
 	if err := oneOf("lines", f.lines, "auto", "always", "never"); err != nil {
+		return nil, err
+	}
+	if err := oneOf("inlined", f.inlined, "proven", "never"); err != nil {
 		return nil, err
 	}
 	if err := oneOf("generics", f.generics, "exact", "shared"); err != nil {

@@ -7,6 +7,7 @@ import (
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/generics"
 	"clrsnap/internal/clr/ilmap"
+	"clrsnap/internal/clr/inlining"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/clr/thread"
@@ -42,6 +43,7 @@ type Runtime struct {
 	Methods *method.Reader
 	Names   *name.Namer
 	IL      *ilmap.Reader
+	Inlined *inlining.Reader
 	Generic *generics.Reader
 
 	mem *target.Reader
@@ -76,6 +78,9 @@ func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, err
 	if r.IL, err = ilmap.New(mem, d, r.Code); err != nil {
 		return nil, err
 	}
+	if r.Inlined, err = inlining.New(mem, d, r.Code, r.Methods, r.Names); err != nil {
+		return nil, err
+	}
 	if r.Generic, err = generics.New(mem, d, r.Code, r.Types, r.Methods, r.Names); err != nil {
 		return nil, err
 	}
@@ -84,4 +89,7 @@ func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, err
 }
 
 // Begin starts a new moment: what can change while the target runs is read again.
-func (r *Runtime) Begin() { r.Names.Begin() }
+func (r *Runtime) Begin() {
+	r.Names.Begin()
+	r.Inlined.Begin()
+}

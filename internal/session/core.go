@@ -27,9 +27,10 @@ type CoreOptions struct {
 	// Sysroot is the folder below which the process's files are: that of an
 	// unpacked container image, for example. Empty: where the process had them.
 	Sysroot string
-	// ExactGenerics, Lines, Symbols, Roots and Source are those of Options.
+	// ExactGenerics, Lines, Inlined, Symbols, Roots and Source are those of Options.
 	ExactGenerics bool
 	Lines         bool
+	Inlined       bool
 	Symbols       []string
 	Roots         source.Roots
 	Source        symbols.Source
@@ -50,7 +51,7 @@ func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error)
 	d := &dump{Core: c}
 	p := &Process{from: d, Options: Options{
 		NativeOnly: o.NativeOnly, MaxStack: stackBound(o.MaxStack), ExactGenerics: o.ExactGenerics,
-		Lines: o.Lines, Symbols: o.Symbols, Roots: o.Roots, Source: o.Source,
+		Lines: o.Lines, Inlined: o.Inlined, Symbols: o.Symbols, Roots: o.Roots, Source: o.Source,
 	}}
 	p.info = profile.Process{
 		PID: c.PID(), Command: c.Command(),

@@ -52,6 +52,8 @@ type Options struct {
 	Roots source.Roots
 	// Source is where symbols are fetched from that are nowhere on this machine; nil: nowhere.
 	Source symbols.Source
+	// Inlined adds methods that were certainly inlined to the stacks of snapshots.
+	Inlined bool
 }
 
 // Process is a process whose stacks can be walked: a running one, or one of which
@@ -92,6 +94,8 @@ type Process struct {
 	lines    *lines             // nil: no source lines are wanted
 	late     *late              // nil: no symbols are fetched
 	lasting  bool               // LastingFrame names a frame
+	inlined  *inlined           // nil: inlined methods are not wanted
+	calls    []Call             // of the latest walk for a Snapshot
 	unsuited map[arch.Addr]bool // ips at which a walk without registers fails
 	owners   *assemblies.Owners // nil: not read yet
 	mapped   time.Time          // when mappings were read for owners and lines
@@ -164,6 +168,9 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 	if p.Options.Lines {
 		files := sourceFiles{Memory: p.Engine.Cache, p: p}
 		p.lines = newLines(source.New(files, p.Options.Symbols, p.Options.Roots, p.Options.Source != nil))
+	}
+	if p.Options.Inlined && p.Runtime != nil {
+		p.inlined = &inlined{known: map[callKey][]profile.Frame{}}
 	}
 	return nil
 }
