@@ -259,8 +259,8 @@ func (z *pdbZoo) lines(name string) int {
 	var snap struct {
 		Threads []struct {
 			Frames []struct {
-				Method, File string
-				Line         int
+				Kind, Method, File string
+				Line               int
 			}
 		}
 	}
@@ -270,7 +270,7 @@ func (z *pdbZoo) lines(name string) int {
 	n := 0
 	for _, th := range snap.Threads {
 		for _, f := range th.Frames {
-			if f.Line == 0 && f.File == "" {
+			if f.Kind != "managed" || f.Line == 0 && f.File == "" {
 				continue
 			}
 			n++

@@ -50,8 +50,8 @@ func linesOf(t *testing.T, command string, pid int, flag string) (n int, memory 
 	var snap struct {
 		Threads []struct {
 			Frames []struct {
-				Method, File string
-				Line         int
+				Kind, Method, File string
+				Line               int
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func linesOf(t *testing.T, command string, pid int, flag string) (n int, memory 
 	call := lineWith(t, "../../../testdata/apps/assemblies/Program.cs", "// of the next copy")
 	for _, th := range snap.Threads {
 		for _, f := range th.Frames {
-			if f.Line == 0 {
+			if f.Kind != "managed" || f.Line == 0 {
 				continue
 			}
 			n++

@@ -67,6 +67,9 @@ type soak struct {
 
 func (s *soak) frame(t *testing.T, f *profile.Frame) {
 	t.Helper()
+	if f.Kind != profile.Managed {
+		return
+	}
 	if f.Module == "scenarios" {
 		s.frames++
 	} else if f.Line != nil {

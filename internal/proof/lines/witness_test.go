@@ -108,7 +108,7 @@ func (w *witnessed) thread(th *profile.Thread) {
 	}
 	for i := range th.Frames {
 		f := &th.Frames[i]
-		if f.Kind != profile.Managed || f.Module != "lines" {
+		if f.Kind != profile.Managed || f.Inlined || f.Module != "lines" {
 			continue
 		}
 		they, ok := w.theirs[frameIP{th.OSThreadID, fmt.Sprintf("%#x", f.IP)}]
