@@ -90,9 +90,10 @@ Source lines:
   is not used. A frame that called another is at the line of the call. Shop/Queue.cs:~42
   is the nearest line before: optimised code does not always belong to one. Threads that
   share a stack but not the line of a frame have none there; --lines=always shows them
-  apart. --source-root says where the files are on this machine. Native frames have lines where there is DWARF: in the library, or in its debug file
-  in the usual places. Nothing is fetched from anywhere, unless --symbol-server or
-  CLRSNAP_SYMBOL_SERVER names servers: see docs/usage.md.
+  apart. --source-root says where the files are on this machine. Native frames have lines
+  where there is DWARF: in the library, or in its debug file in the usual places. Nothing is
+  fetched from anywhere, unless --symbol-server or CLRSNAP_SYMBOL_SERVER names servers:
+  see docs/usage.md.
 
 Core dumps:
   With --core the stacks are read from an ELF core dump: of createdump
