@@ -16,17 +16,18 @@ import (
 // mayImport has, for each package, the packages that it may import. Data flows one way, as
 // docs/architecture.md draws it: no arrow points back.
 var mayImport = map[string]string{
-	"profile":           "",
-	"export":            "profile internal/display internal/jsonwriter",
-	"report":            "profile internal/display internal/jsonwriter",
-	"internal/arch":     "",
-	"internal/ecma335":  "",
-	"internal/target":   "internal/arch",
-	"internal/elfx":     "internal/arch internal/target",
-	"internal/pe":       "internal/arch internal/target",
-	"internal/pdb":      "internal/ecma335 internal/pe internal/target",
-	"internal/symbol":   "internal/arch internal/elfx",
-	"internal/contract": "internal/arch internal/target",
+	"profile":            "",
+	"export":             "profile internal/display internal/jsonwriter",
+	"report":             "profile internal/display internal/jsonwriter",
+	"internal/arch":      "",
+	"internal/ecma335":   "",
+	"internal/target":    "internal/arch",
+	"internal/elfx":      "internal/arch internal/target",
+	"internal/pe":        "internal/arch internal/target",
+	"internal/pdb":       "internal/ecma335 internal/pe internal/target",
+	"internal/symbol":    "internal/arch internal/elfx",
+	"internal/dwarfline": "internal/arch",
+	"internal/contract":  "internal/arch internal/target",
 
 	"internal/foreign":     "",
 	"internal/memfd":       "",
@@ -40,8 +41,8 @@ var mayImport = map[string]string{
 	"internal/unwind/amd64": "internal/arch internal/target internal/unwind",
 	"internal/unwind/cfi":   "internal/arch internal/target internal/unwind",
 	"internal/unwind/insns": "internal/arch internal/target internal/unwind",
-	"internal/module": "internal/arch internal/target internal/elfx internal/symbol internal/unwind " +
-		"internal/unwind/cfi",
+	"internal/module": "symbols internal/arch internal/target internal/dwarfline internal/elfx internal/symbol " +
+		"internal/unwind internal/unwind/cfi",
 	"internal/locate": "internal/arch internal/elfx internal/module",
 
 	"internal/clr/types":   "internal/arch internal/target internal/contract",
@@ -111,9 +112,11 @@ var mayImport = map[string]string{
 
 	"internal/source": "symbols internal/arch internal/bundle internal/foreign internal/pdb internal/pe " +
 		"internal/target",
-	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
+	"internal/lines": "profile internal/pe internal/source",
+	"symbols":        "internal/elfx internal/foreign internal/pdb internal/pe",
 
-	"internal/session": "profile symbols internal/arch internal/assemblies internal/source internal/target " +
+	"internal/session": "profile symbols internal/arch internal/assemblies internal/foreign internal/module " +
+		"internal/source internal/target " +
 		"internal/target/core internal/target/live internal/mounts internal/procfs internal/contract internal/clr " +
 		"internal/clr/* " +
 		"internal/locate internal/walk internal/engine",
@@ -126,13 +129,15 @@ var mayImport = map[string]string{
 	"internal/bridge": "profile internal/agent internal/arch internal/clr/codemap internal/session",
 
 	".": "profile symbols internal/arch internal/target internal/bridge internal/clr/codemap internal/diagnose " +
-		"internal/locate internal/mounts internal/search internal/session internal/target/live internal/walk",
+		"internal/locate internal/mounts internal/search internal/session internal/source internal/target/live " +
+		"internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
-		"internal/engine internal/link internal/pace internal/perfevent internal/procfs internal/session " +
-		"internal/target internal/target/live internal/walk",
+		"internal/engine internal/lines internal/link internal/pace internal/perfevent internal/procfs " +
+		"internal/session internal/source internal/target internal/target/live internal/walk",
 
-	"cmd/clrsnap":         ". events record profile report export symbols internal/confine internal/display internal/waiting",
+	"cmd/clrsnap": ". events record profile report export symbols internal/confine internal/display " +
+		"internal/lines internal/source internal/waiting",
 	"examples/allocsites": ". events",
 }
 

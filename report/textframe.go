@@ -208,6 +208,10 @@ func (p *printer) native(f *profile.Frame, used int) {
 	}
 	name, _ = p.shortened(display.Clean(name), "", used+display.Width(module))
 	p.paint(dim, module+name+p.offset(f))
+	if f.Line != nil {
+		p.text(gap)
+		p.place(f.Line, display.Source(f.Line, p.o.Full))
+	}
 }
 
 func (p *printer) managed(f *profile.Frame, used int) {
@@ -242,10 +246,14 @@ func (p *printer) named(f *profile.Frame, used int, st style) {
 	if f.Inlined {
 		offset += inlined
 	}
+	taken := used + display.Width(offset)
 	if f.Line != nil {
-		where = "  " + display.Source(f.Line, p.o.Full)
+		taken += len(gap)
 	}
-	if most := p.room(f, used+display.Width(offset)); most > 0 && !p.o.Full {
+	if f.Line != nil {
+		where = display.Source(f.Line, p.o.Full)
+	}
+	if most := p.room(f, taken); most > 0 && !p.o.Full {
 		fits := func() bool {
 			return display.Width(name)+display.Width(args)+display.Width(where)+display.Width(module) <= most
 		}
@@ -259,18 +267,26 @@ func (p *printer) named(f *profile.Frame, used int, st style) {
 			name = short
 		}
 		if !fits() && f.Line != nil {
-			where = "  " + display.SourceFile(f.Line)
+			where = display.SourceFile(f.Line)
 		}
 	}
 	name, args = p.shortened(name, args, used)
 	p.paint(st, name)
 	p.text(args)
-	if !f.Inlined {
+	if f.Inlined {
+		p.paint(dim, offset)
+	} else {
 		p.text(offset)
-		offset = ""
 	}
-	p.paint(dim, offset+where+module)
+	if where != "" {
+		p.text(gap)
+		p.place(f.Line, where)
+	}
+	p.paint(dim, module)
 }
+
+// gap is what lies between a name and what follows it.
+const gap = "  "
 
 // inlined marks methods that have no frame of their own.
 const inlined = " (inlined)"

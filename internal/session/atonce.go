@@ -29,6 +29,8 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 	defer p.from.note(p, out)()
 	defer p.Live.FreeAll()
 	p.room = maxStacks
+	p.beginLate()
+	defer p.endLate()
 	a := atOnce{p: p, filter: filter, out: out}
 	for _, limit := range instantLimits {
 		if err := ctx.Err(); err != nil {
@@ -49,6 +51,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 			calls.keep(m.stack.OSThreadID, m.calls)
 		}
 	}
+	p.fetch(ctx, out.Threads)
 	p.addInlined(out.Threads, calls)
 	return out, p.Live.Alive()
 }

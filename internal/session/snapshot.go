@@ -28,9 +28,12 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	if d, ok := p.Describe(t.OSThreadID); ok {
 		t = d
 	}
-	st := []profile.Thread{p.snapshot(&t)}
-	p.addInlined(st, callsByThread{t.OSThreadID: p.calls})
-	return &st[0], nil
+	p.beginLate()
+	s := []profile.Thread{p.snapshot(&t)}
+	calls := callsByThread{t.OSThreadID: p.calls}
+	p.fetch(context.Background(), s)
+	p.addInlined(s, calls)
+	return &s[0], nil
 }
 
 // Filter chooses threads by what the listing says of them.
@@ -50,6 +53,8 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 	defer p.from.note(p, out)()
 	calls := callsByThread{}
 	defer func() { p.addInlined(out.Threads, calls) }()
+	p.beginLate()
+	defer func() { p.fetch(ctx, out.Threads) }()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
 			return out, err
