@@ -99,7 +99,7 @@ const stateRunning = "running"
 func stateText(t *profile.Thread) string {
 	idle := t.Idle()
 	if idle == "" {
-		return t.State
+		return cmp.Or(waitText(t.Wait), t.State)
 	}
 	s := "idle"
 	if t.Role == "" {

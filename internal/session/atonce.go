@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"clrsnap/internal/target"
@@ -130,7 +131,9 @@ func (a *atOnce) look() (moved int) {
 			continue
 		}
 		a.forget(m)
-		s := Suspension{Process: a.p, Thread: m.thread, Capture: &a.p.Capture}
+		s := Suspension{
+			Process: a.p, Thread: m.thread, Capture: &a.p.Capture, Also: a.p.alsoBlocking(&m.thread),
+		}
 		r, ok := s.WalkBlocked(func() walk.Result { return s.frames(&a.p.walked) })
 		if !ok {
 			continue
@@ -155,6 +158,7 @@ func (a *atOnce) describe(m *member, s *Suspension, r walk.Result) {
 	m.cost = s.cost
 	a.p.room -= m.cost
 	s.fill(&m.stack, r)
+	s.explain(&m.stack)
 }
 
 // Bounds on the memory for the stacks of all threads together, in bytes. Each thread gets
@@ -180,7 +184,7 @@ func (a *atOnce) capture() error {
 	a.extra = 0
 	for i := range a.members {
 		m := &a.members[i]
-		reqs[i] = a.p.Request(&m.thread, m.extra)
+		reqs[i] = a.p.Request(&m.thread, slices.Concat(a.p.alsoBlocking(&m.thread), m.extra))
 		reqs[i].StackLimit, reqs[i].Proof = limit, m.proof
 		for _, r := range m.extra {
 			a.extra += r.Len

@@ -16,6 +16,7 @@ import (
 	"clrsnap/internal/source"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
+	"clrsnap/internal/waits"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -80,6 +81,8 @@ type Process struct {
 	lines    *lines             // nil: no source lines are wanted
 	unsuited map[arch.Addr]bool // ips at which a walk without registers fails
 	owners   *assemblies.Owners // nil: not read yet
+	waits    *waits.Reader      // nil: not needed yet
+	refs     refs
 	mapped   time.Time          // when mappings were read for owners and lines
 	maps     target.Mappings    // those
 }

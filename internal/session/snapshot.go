@@ -87,7 +87,7 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 		return st
 	}
 	defer p.lacks.watch(p.from, t.OSThreadID)()
-	s := Suspension{Process: p, Thread: *t, Capture: &p.Capture}
+	s := Suspension{Process: p, Thread: *t, Capture: &p.Capture, Also: p.alsoBlocking(t)}
 	r, err := s.takeAndWalk(func() walk.Result { return s.frames(&p.walked) })
 	st := p.Summary(&s.Thread)
 	if err != nil {
@@ -97,6 +97,7 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 	st.Frames = p.takeWalked()
 	p.room -= s.cost
 	s.fill(&st, r)
+	s.explain(&st)
 	st.Pause = s.pause
 	return st
 }

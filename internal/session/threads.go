@@ -80,7 +80,7 @@ func (p *Process) Describe(tid int) (Thread, bool) {
 // is an error for a running process. For a core dump, and with Options.NativeOnly, the threads
 // read so far are kept, and p.unlisted says why some may be missing.
 func (p *Process) ReadThreadStore() error {
-	p.known, p.unlisted = map[int]thread.Thread{}, nil
+	p.known, p.unlisted, p.refs = map[int]thread.Thread{}, nil, refs{}
 	if p.Runtime == nil {
 		return nil
 	}

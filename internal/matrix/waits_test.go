@@ -1,0 +1,178 @@
+package matrix
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+)
+
+// TestWaits: each thread of a program waits in a way of its own. What clrsnap says of each, without stopping
+// any, is what the program itself says.
+func TestWaits(t *testing.T) { testenv.EachRuntime(t, testWaits) }
+
+func testWaits(t *testing.T, runtime string) {
+	a := startWaits(t, runtime, testenv.Options{})
+	p := livetest.Open(t, a, clrsnap.Options{})
+	snap, err := p.SnapshotAll(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkWaits(t, a, snap, runtime)
+	if snap, err = p.SnapshotAtOnce(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	checkWaits(t, a, snap, runtime)
+	livetest.EndsWell(t, a)
+}
+
+// TestWaitsOfServer: the garbage collector of servers has several heaps.
+func TestWaitsOfServer(t *testing.T) {
+	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+		a := startWaits(t, runtime, testenv.Options{Env: []string{"DOTNET_gcServer=1", "DOTNET_GCHeapCount=2"}})
+		snap, err := livetest.Open(t, a, clrsnap.Options{}).SnapshotAll(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkWaits(t, a, snap, runtime)
+	})
+}
+
+// TestWaitsOfCore: a dump of the program says the same.
+func TestWaitsOfCore(t *testing.T) {
+	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+		a := startWaits(t, runtime, testenv.Options{})
+		snap := snapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{})
+		checkWaits(t, a, snap, runtime)
+	})
+}
+
+func startWaits(t *testing.T, runtime string, o testenv.Options) *testenv.App {
+	t.Helper()
+	o.Runtime = runtime
+	return testenv.Start(t, "waits", o)
+}
+
+// waitTruth is what the program says of a thread: see Zoo.Truths.
+type waitTruth map[string]string
+
+func askWaits(t *testing.T, a *testenv.App) (waits, holds []waitTruth) {
+	t.Helper()
+	for _, line := range a.Ask("truths") {
+		words := strings.Split(line, "\t")
+		truth := waitTruth{}
+		for _, w := range words[1:] {
+			name, value, _ := strings.Cut(w, "=")
+			truth[name] = value
+		}
+		switch words[0] {
+		case "wait":
+			waits = append(waits, truth)
+		case "hold":
+			holds = append(holds, truth)
+		default:
+			t.Fatalf("%q", line)
+		}
+	}
+	if len(waits) < 40 {
+		t.Fatalf("only %d waits", len(waits))
+	}
+	return waits, holds
+}
+
+// checkWaits compares a snapshot with what the program says.
+func checkWaits(t *testing.T, a *testenv.App, snap *profile.Snapshot, runtime string) {
+	t.Helper()
+	truths, _ := askWaits(t, a)
+	threads := map[string]*profile.Thread{}
+	for i := range snap.Threads {
+		threads[snap.Threads[i].Name] = &snap.Threads[i]
+	}
+	for _, truth := range truths {
+		th := threads[truth["thread"]]
+		if th == nil {
+			t.Errorf("no thread %q", truth["thread"])
+			continue
+		}
+		if err := truth.check(th.Wait, threads, runtime); err != nil {
+			t.Errorf("%q: %v\n%s\n%+v", th.Name, err, livetest.Text(th.Frames), th.Wait)
+		}
+	}
+}
+
+// unseen reports whether a wait cannot be seen on some runtimes: before .NET 10 Thread.Join(int) is a function
+// of the runtime without a frame of its own.
+func (truth waitTruth) unseen(runtime string) bool {
+	return truth["thread"] == "join-timed" && !strings.HasPrefix(testenv.Framework(runtime), "net10")
+}
+
+// withoutObject are the kinds whose frames do not always keep the object.
+var withoutObject = map[profile.WaitKind]bool{profile.CountdownWait: true}
+
+func (truth waitTruth) check(w *profile.Wait, threads map[string]*profile.Thread, runtime string) error {
+	if w == nil {
+		if truth.unseen(runtime) {
+			return nil
+		}
+		return fmt.Errorf("no wait, want %v", truth)
+	}
+	kind := profile.WaitKind(truth["kind"])
+	if !w.Certain && kind != profile.HandleAny {
+		return fmt.Errorf("not certain, want %v", truth)
+	}
+	seen := waitTruth{"kind": string(w.Kind), "type": w.Type, "object": fmt.Sprintf("%#x", w.Object)}
+	owner := ""
+	if w.Owner != nil {
+		owner = w.Owner.Name
+		if th := threads[owner]; th == nil || th.OSThreadID != w.Owner.OSThreadID ||
+			th.ManagedThreadID != w.Owner.ManagedThreadID {
+			return fmt.Errorf("owner %+v", w.Owner)
+		}
+	}
+	if w.Object != 0 || !withoutObject[kind] {
+		seen["recursion"], seen["waiters"] = strconv.Itoa(w.Recursion), strconv.Itoa(w.Waiters)
+	}
+	for name, want := range truth {
+		got, known := seen[name]
+		switch {
+		case name == "thread":
+			continue
+		case name == "timeout":
+			if err := checkTimeout(w, want); err != nil {
+				return err
+			}
+			continue
+		case name == "owner":
+			got, known = owner, true
+		case w.Object == 0 && withoutObject[kind]:
+			continue
+		}
+		if known && got != want {
+			return fmt.Errorf("%s %s, want %s", name, got, want)
+		}
+	}
+	if truth["owner"] == "" && owner != "" {
+		return fmt.Errorf("owner %s, want none", owner)
+	}
+	return nil
+}
+
+// checkTimeout compares a timeout in ms. Some primitives deduct the time that they have spun before.
+func checkTimeout(w *profile.Wait, want string) error {
+	ms, err := strconv.Atoi(want)
+	switch {
+	case err != nil || w.Timeout == 0:
+		return err
+	case ms < 0 && w.Timeout != profile.Forever,
+		ms >= 0 && (w.Timeout > time.Duration(ms)*time.Millisecond || w.Timeout < time.Duration(ms-30_000)*time.Millisecond):
+		return fmt.Errorf("timeout %v, want %v ms", w.Timeout, ms)
+	}
+	return nil
+}

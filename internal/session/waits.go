@@ -1,0 +1,102 @@
+package session
+
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/target"
+	"clrsnap/internal/waits"
+	"clrsnap/profile"
+)
+
+// alsoBlocking returns the memory that is copied with a thread so that its wait can be explained.
+func (p *Process) alsoBlocking(t *Thread) []target.Range {
+	if t.ID == 0 || p.Runtime == nil || p.Runtime.Locks == nil {
+		return nil
+	}
+	return []target.Range{p.Runtime.Locks.BlockingRange(t.ID)}
+}
+
+// explain says what a thread that has just been walked waits for.
+func (s *Suspension) explain(st *profile.Thread) {
+	p := s.Process
+	if p.Runtime == nil || s.Walk.Info.Address == 0 || st.State == stateRunning || len(st.Frames) == 0 {
+		return
+	}
+	st.Wait = p.waitReader().Wait(&waits.Subject{Frames: st.Frames, Stack: s.Walk.Stack, Thread: s.Walk.Info})
+}
+
+// waitReader returns what explains waits.
+func (p *Process) waitReader() *waits.Reader {
+	if p.waits == nil {
+		p.waits = &waits.Reader{Runtime: p.Runtime, People: people{p}}
+		if p.from.changes() {
+			p.waits.Live, p.waits.Renew = p.from, p.Engine.Cache.Invalidate
+		}
+	}
+	return p.waits
+}
+
+// people are the threads of a process.
+type people struct{ p *Process }
+
+// refs are what threads are called, by the id in the target's namespace, since they were listed.
+type refs struct {
+	known map[int]*profile.ThreadRef
+	host  map[int]int // the ids that this process sees; nil: not needed yet
+}
+
+// ByOSID implements waits.People.
+func (o people) ByOSID(id int) *profile.ThreadRef {
+	if k, ok := o.p.known[id]; ok {
+		return o.ref(&k)
+	}
+	return &profile.ThreadRef{}
+}
+
+// ByManagedID implements waits.People.
+func (o people) ByManagedID(id int) *profile.ThreadRef {
+	for _, k := range o.p.known {
+		if k.ManagedID == id {
+			return o.ref(&k)
+		}
+	}
+	return &profile.ThreadRef{ManagedThreadID: id}
+}
+
+// ByObject implements waits.People.
+func (o people) ByObject(obj arch.Addr) *profile.ThreadRef {
+	for _, k := range o.p.known {
+		if o.p.Runtime.Threads.Object(&k) == obj {
+			return o.ref(&k)
+		}
+	}
+	return nil
+}
+
+func (o people) ref(k *thread.Thread) *profile.ThreadRef {
+	r := &o.p.refs
+	if ref := r.known[k.OSID]; ref != nil {
+		return ref
+	}
+	if r.host == nil {
+		r.known, r.host = map[int]*profile.ThreadRef{}, map[int]int{}
+		tids, err := o.p.from.Threads()
+		if err != nil {
+			return nil
+		}
+		for _, tid := range tids {
+			if ns, err := o.p.from.NSTid(tid); err == nil {
+				r.host[ns] = tid
+			}
+		}
+	}
+	ref := &profile.ThreadRef{ManagedThreadID: k.ManagedID}
+	if tid, ok := r.host[k.OSID]; ok {
+		ref.OSThreadID = tid
+		if t, ok := o.p.Describe(tid); ok {
+			ref.Name = t.Name
+		}
+	}
+	r.known[k.OSID] = ref
+	return ref
+}

@@ -1,0 +1,28 @@
+// Threads that wait in every way there is, for ever. The program knows of each what it waits for, and says so
+// when it is asked: see Zoo.Truths.
+using System;
+using System.Threading;
+using Common;
+
+namespace Waits;
+
+static class Program
+{
+    static void Main(string[] args)
+    {
+        App.Start(args);
+        Monitors.Fill();
+        Locks.Fill();
+        Semaphores.Fill();
+        Handles.Fill();
+        Tasks.Fill();
+        ReadersWriters.Fill();
+        Inputs.Fill();
+        Zoo.Settle();
+        App.Answer = _ => Zoo.Truths();
+        App.Line("READY");
+        App.WaitForEnd();
+        App.Line("RESULT OK");
+        App.Exit(0);
+    }
+}

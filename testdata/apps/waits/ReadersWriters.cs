@@ -1,0 +1,36 @@
+using System.Threading;
+
+namespace Waits;
+
+/// <summary>ReaderWriterLockSlim.</summary>
+static class ReadersWriters
+{
+    const string type = "System.Threading.ReaderWriterLockSlim";
+
+    public static void Fill()
+    {
+        var written = new ReaderWriterLockSlim();
+        Zoo.Start("rw-writer", () => { written.EnterWriteLock(); Zoo.Rest(); });
+        Thread.Sleep(100);
+        Zoo.Waits(new() { Thread = "rw-read", Kind = "ReaderWriterLockSlim.Read", Type = type, Object = written,
+            Owner = "rw-writer" }, () => written.EnterReadLock());
+        Zoo.Waits(new() { Thread = "rw-write", Kind = "ReaderWriterLockSlim.Write", Type = type, Object = written,
+            Owner = "rw-writer" }, () => written.EnterWriteLock());
+        Zoo.Waits(new() { Thread = "rw-upgradeable", Kind = "ReaderWriterLockSlim.UpgradeableRead", Type = type,
+            Object = written, Owner = "rw-writer" }, () => written.TryEnterUpgradeableReadLock(3_600_000));
+
+        // Readers keep a writer out, and nobody owns it.
+        var read = new ReaderWriterLockSlim();
+        for (int i = 0; i < 2; i++) Zoo.Start($"rw-reader-{i}", () => { read.EnterReadLock(); Zoo.Rest(); });
+        Thread.Sleep(100);
+        Zoo.Waits(new() { Thread = "rw-readers", Kind = "ReaderWriterLockSlim.Write", Type = type, Object = read },
+            () => read.EnterWriteLock());
+
+        // An upgrade waits for the other readers.
+        var upgraded = new ReaderWriterLockSlim();
+        Zoo.Start("rw-other", () => { upgraded.EnterReadLock(); Zoo.Rest(); });
+        Thread.Sleep(100);
+        Zoo.Waits(new() { Thread = "rw-upgrade", Kind = "ReaderWriterLockSlim.Write", Type = type, Object = upgraded },
+            () => { upgraded.EnterUpgradeableReadLock(); upgraded.EnterWriteLock(); });
+    }
+}
