@@ -50,6 +50,10 @@ func (p *printer) thread(t *profile.Thread) {
 		p.property(dim, "paused "+PauseText(t.Pause))
 	}
 	p.end()
+	for i := range t.Holds {
+		p.paint(yellow, "  "+holdText(&t.Holds[i]))
+		p.end()
+	}
 	begin := "  "
 	if t.FailFast != nil {
 		p.paint(red, "  "+failFastText(t.FailFast))

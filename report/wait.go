@@ -65,6 +65,29 @@ func waitText(w *profile.Wait) string {
 	return text
 }
 
+// held says as what a thread holds a lock; "%s" stands for the object.
+var held = map[profile.WaitKind]string{
+	profile.MonitorEnter:    "holds Monitor of %s",
+	profile.LockEnter:       "holds %s",
+	profile.UpgradeableLock: "holds %s, to read, upgradeable",
+	profile.WriteLock:       "holds %s, to write",
+}
+
+// holdText says what a thread holds, on one line.
+func holdText(w *profile.Wait) string {
+	text := strings.Replace(held[w.Kind], "%s", thing(w), 1)
+	if w.Recursion > 1 {
+		text += fmt.Sprintf(" %d times", w.Recursion)
+	}
+	switch {
+	case w.Waiters == 1:
+		text += " (1 waiter)"
+	case w.Waiters > 1:
+		text += fmt.Sprintf(" (%d waiters)", w.Waiters)
+	}
+	return text
+}
+
 // thing is what is waited for.
 func thing(w *profile.Wait) string {
 	switch {

@@ -47,6 +47,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 			out.Threads = append(out.Threads, m.stack)
 		}
 	}
+	p.addHolds(out)
 	return out, p.Live.Alive()
 }
 

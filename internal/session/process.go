@@ -83,8 +83,8 @@ type Process struct {
 	owners   *assemblies.Owners // nil: not read yet
 	waits    *waits.Reader      // nil: not needed yet
 	refs     refs
-	mapped   time.Time          // when mappings were read for owners and lines
-	maps     target.Mappings    // those
+	mapped   time.Time       // when mappings were read for owners and lines
+	maps     target.Mappings // those
 }
 
 // Open finds the runtime in process pid and the layout of its structures. It attaches to

@@ -28,8 +28,9 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	if d, ok := p.Describe(t.OSThreadID); ok {
 		t = d
 	}
-	s := p.snapshot(&t)
-	return &s, nil
+	out := profile.Snapshot{Threads: []profile.Thread{p.snapshot(&t)}}
+	p.addHolds(&out)
+	return &out.Threads[0], nil
 }
 
 // Filter chooses threads by what the listing says of them.
@@ -60,6 +61,7 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 		}
 		out.Threads = append(out.Threads, s)
 	}
+	p.addHolds(out)
 	if err := p.from.Alive(); err != nil {
 		// Threads without frames could not be captured because of that: leave them out.
 		out.Threads = slices.DeleteFunc(out.Threads, func(t profile.Thread) bool { return len(t.Frames) == 0 })

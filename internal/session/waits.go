@@ -1,6 +1,8 @@
 package session
 
 import (
+	"slices"
+
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/target"
@@ -16,13 +18,41 @@ func (p *Process) alsoBlocking(t *Thread) []target.Range {
 	return []target.Range{p.Runtime.Locks.BlockingRange(t.ID)}
 }
 
-// explain says what a thread that has just been walked waits for.
+// explain says what a thread that has just been walked waits for, and what it holds.
 func (s *Suspension) explain(st *profile.Thread) {
 	p := s.Process
-	if p.Runtime == nil || s.Walk.Info.Address == 0 || st.State == stateRunning || len(st.Frames) == 0 {
+	if p.Runtime == nil || s.Walk.Info.Address == 0 || len(st.Frames) == 0 {
 		return
 	}
-	st.Wait = p.waitReader().Wait(&waits.Subject{Frames: st.Frames, Stack: s.Walk.Stack, Thread: s.Walk.Info})
+	subject := waits.Subject{Frames: st.Frames, Stack: s.Walk.Stack, Thread: s.Walk.Info}
+	if st.State != stateRunning {
+		st.Wait = p.waitReader().Wait(&subject)
+	}
+	st.Holds = p.waitReader().Holds(&subject)
+}
+
+// addHolds adds the monitors that threads hold without having a reference to them on their stacks.
+func (p *Process) addHolds(out *profile.Snapshot) {
+	if p.Runtime == nil {
+		return
+	}
+	if p.from.changes() {
+		p.Engine.Cache.Invalidate()
+	}
+	held, _ := p.waitReader().Monitors()
+	for i := range out.Threads {
+		t := &out.Threads[i]
+		ns, err := p.from.NSTid(t.OSThreadID)
+		if err != nil || t.ThreadID == 0 {
+			continue
+		}
+		for _, h := range held[ns] {
+			same := func(w profile.Wait) bool { return w.Object == h.Object && w.Kind == h.Kind }
+			if !slices.ContainsFunc(t.Holds, same) {
+				t.Holds = append(t.Holds, h)
+			}
+		}
+	}
 }
 
 // waitReader returns what explains waits.

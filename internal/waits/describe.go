@@ -67,10 +67,12 @@ func (e *explanation) task(obj arch.Addr, class *object.Class) error {
 	return nil
 }
 
+const readerWriterClass = "System.Threading.ReaderWriterLockSlim"
+
 // readerWriter explains a wait for a ReaderWriterLockSlim.
 func (e *explanation) readerWriter() error {
 	f, ok := only(e.inFrames(false), func(f *found) bool {
-		return f.class.Is(coreLib, "System.Threading.ReaderWriterLockSlim")
+		return f.class.Is(coreLib, readerWriterClass)
 	})
 	if !ok {
 		return nil

@@ -85,6 +85,9 @@ func ruleOf(f *profile.Frame) *rule {
 // pinvokeStub is the code between a managed method and the native one that it calls.
 const pinvokeStub = "IL_STUB_PInvoke"
 
+// spinning is a part of several primitives, which sleep or yield meanwhile.
+const spinning = "System.Threading.SpinWait."
+
 // classify finds the outermost primitive: the last of the managed frames, counted from the leaf, that are
 // all methods which wait.
 func classify(frames []profile.Frame) primitive {
@@ -100,7 +103,7 @@ func classify(frames []profile.Frame) primitive {
 		if p.first < 0 {
 			p.first = i
 		}
-		if f.Method == pinvokeStub {
+		if f.Method == pinvokeStub || f.Module == coreLib && strings.HasPrefix(f.Method, spinning) {
 			continue
 		}
 		r := ruleOf(f)

@@ -1,3 +1,4 @@
+using System;
 using System.Threading;
 
 namespace Waits;
@@ -10,8 +11,8 @@ static class ReadersWriters
     public static void Fill()
     {
         var written = new ReaderWriterLockSlim();
-        Zoo.Start("rw-writer", () => { written.EnterWriteLock(); Zoo.Rest(); });
-        Thread.Sleep(100);
+        Zoo.Holds(new() { Thread = "rw-writer", Kind = "ReaderWriterLockSlim.Write", Type = type, Object = written,
+            Waiters = 3 }, rest => Write(written, rest));
         Zoo.Waits(new() { Thread = "rw-read", Kind = "ReaderWriterLockSlim.Read", Type = type, Object = written,
             Owner = "rw-writer" }, () => written.EnterReadLock());
         Zoo.Waits(new() { Thread = "rw-write", Kind = "ReaderWriterLockSlim.Write", Type = type, Object = written,
@@ -31,6 +32,26 @@ static class ReadersWriters
         Zoo.Start("rw-other", () => { upgraded.EnterReadLock(); Zoo.Rest(); });
         Thread.Sleep(100);
         Zoo.Waits(new() { Thread = "rw-upgrade", Kind = "ReaderWriterLockSlim.Write", Type = type, Object = upgraded },
-            () => { upgraded.EnterUpgradeableReadLock(); upgraded.EnterWriteLock(); });
+            () => Upgrade(upgraded));
+        Zoo.Also(new Hold { Thread = "rw-upgrade", Kind = "ReaderWriterLockSlim.UpgradeableRead", Type = type,
+            Object = upgraded, Waiters = 1 });
+    }
+
+    static void Write(ReaderWriterLockSlim rw, Action rest)
+    {
+        rw.EnterWriteLock();
+        try { rest(); }
+        finally { rw.ExitWriteLock(); }
+    }
+
+    static void Upgrade(ReaderWriterLockSlim rw)
+    {
+        rw.EnterUpgradeableReadLock();
+        try
+        {
+            rw.EnterWriteLock();
+            rw.ExitWriteLock();
+        }
+        finally { rw.ExitUpgradeableReadLock(); }
     }
 }

@@ -40,12 +40,12 @@ static class Zoo
         return Start(wait.Thread, body);
     }
 
-    /// <summary>Starts a thread that takes a lock, and then waits in a way of its own.</summary>
-    public static Thread Holds(Hold hold, Action take)
+    /// <summary>Starts a thread that takes a lock, and returns once it calls what it is given.</summary>
+    public static Thread Holds(Hold hold, Action<Action> take)
     {
         holds.Add(hold);
         var taken = new ManualResetEventSlim();
-        Thread thread = Start(hold.Thread, () => { take(); taken.Set(); Rest(); });
+        Thread thread = Start(hold.Thread, () => take(() => { taken.Set(); Rest(); }));
         taken.Wait();
         return thread;
     }
