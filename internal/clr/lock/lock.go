@@ -46,7 +46,8 @@ type layout struct {
 	Object    uint32    `clr:"SyncTableEntry.Object"`
 	State     uint32    `clr:"AwareLock.LockState"`
 	Recursion uint32    `clr:"AwareLock.RecursionLevel"`
-	Holder    uint32    `clr:"AwareLock.HoldingThread"`
+	Holder    uint32    `clr:"AwareLock.HoldingThread,optional"`   // the address of a Thread object (.NET 8 and 9)
+	HolderID  uint32    `clr:"AwareLock.HoldingThreadId,optional"` // four bytes (.NET 10)
 	OSID      uint32    `clr:"AwareLock.HoldingOSThreadId"`
 	Index     uint32    `clr:"AwareLock.SyncIndex"`
 	Link      uint32    `clr:"SyncBlock.Link"`
@@ -89,7 +90,12 @@ func New(mem target.Memory, d *contract.Descriptor, objects *object.Reader) (*St
 	if err := d.Bind(&s.l); err != nil {
 		return nil, err
 	}
-	for _, off := range []uint32{s.l.State, s.l.Recursion, s.l.Holder, s.l.OSID, s.l.Index, s.l.Link} {
+	if s.l.Holder == contract.Absent && s.l.HolderID == contract.Absent {
+		return nil, &contract.MissingError{Runtime: d.Runtime, Missing: []string{"field AwareLock.HoldingThread"}}
+	}
+	for _, off := range []uint32{
+		s.l.State, s.l.Recursion, min(s.l.Holder, s.l.HolderID), s.l.OSID, s.l.Index, s.l.Link,
+	} {
 		if off > blockLen-8 {
 			return nil, fmt.Errorf("%w: a field of a sync block at %d", contract.ErrFormat, off)
 		}
@@ -184,7 +190,12 @@ func (s *Store) parse(b []byte) (m Monitor, index int, err error) {
 	u32 := func(off uint32) uint32 { return binary.LittleEndian.Uint32(lock[off:]) }
 	u64 := func(off uint32) uint64 { return binary.LittleEndian.Uint64(lock[off:]) }
 	state, often, osID := u32(s.l.State), u32(s.l.Recursion), u64(s.l.OSID)
-	m = Monitor{Recursion: int(often), Waiters: int(state >> waiterShift), holder: u64(s.l.Holder)}
+	m = Monitor{Recursion: int(often), Waiters: int(state >> waiterShift)}
+	if s.l.HolderID != contract.Absent {
+		m.holder = uint64(u32(s.l.HolderID))
+	} else {
+		m.holder = u64(s.l.Holder)
+	}
 	held := state&stateLocked != 0
 	if held != (often != 0) || held != (m.holder != 0) || held != (osID != 0) || osID>>31 != 0 || often > maxRecursion {
 		return m, 0, ErrChanging

@@ -11,6 +11,7 @@ import (
 	"clrsnap/internal/clr/name"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/types"
+	"clrsnap/internal/contract"
 	"clrsnap/internal/target"
 )
 
@@ -61,13 +62,15 @@ func held(s *Store) clrtest.Words {
 	mem.Zero(blockAt, 128)
 	mem.Uint32(blockAt+arch.Addr(s.l.State), 3<<waiterShift|stateLocked)
 	mem.Uint32(blockAt+arch.Addr(s.l.Recursion), 2)
-	mem[blockAt+arch.Addr(s.l.Holder)] = 5
+	mem[blockAt+holderAt(s)] = 5
 	mem[blockAt+arch.Addr(s.l.OSID)] = 4242
 	mem.Uint32(blockAt+arch.Addr(s.l.Index), 1<<31|index)
 	mem[blockAt+arch.Addr(s.l.Link)] = uint64(linkAt)
 	mem[linkAt] = 0
 	return mem
 }
+
+func holderAt(s *Store) arch.Addr { return arch.Addr(min(s.l.Holder, s.l.HolderID)) }
 
 func each(t *testing.T, test func(t *testing.T, descriptor string)) {
 	for _, d := range []string{clrtest.Net8, clrtest.Net9, clrtest.Net10} {
@@ -88,7 +91,10 @@ func testMonitor(t *testing.T, d string) {
 		t.Errorf("%+v, %v", m, err)
 	}
 	mem.Uint32(blockAt, 0)
-	mem.Zero(blockAt+arch.Addr(s.l.Holder), 16)
+	mem.Zero(blockAt+holderAt(s), 16)
+	if s.l.HolderID != contract.Absent {
+		mem[blockAt+holderAt(s)] = 0x55b8 << 32 // what lies behind four bytes means nothing
+	}
 	mem.Uint32(blockAt+arch.Addr(s.l.Recursion), 0)
 	if m, err := s.Of(objectAt); err != nil || m != (Monitor{Object: objectAt, Waiting: 1}) {
 		t.Errorf("free: %+v, %v", m, err)
@@ -129,7 +135,7 @@ func TestChanging(t *testing.T) {
 			"thin":            func(m clrtest.Words) { m.Uint32(objectAt-4, index) },
 			"owner, not held": func(m clrtest.Words) { m.Uint32(blockAt, 3<<waiterShift) },
 			"no owner":        func(m clrtest.Words) { m[blockAt+arch.Addr(l.OSID)] = 0 },
-			"no holder":       func(m clrtest.Words) { m[blockAt+arch.Addr(l.Holder)] = 0 },
+			"no holder":       func(m clrtest.Words) { m[blockAt+holderAt(&Store{l: l})] = 0 },
 			"no recursion":    func(m clrtest.Words) { m.Uint32(blockAt+arch.Addr(l.Recursion), 0) },
 			"large owner":     func(m clrtest.Words) { m[blockAt+arch.Addr(l.OSID)] = 1 << 40 },
 			"circle":          func(m clrtest.Words) { m[linkAt] = uint64(linkAt) },
