@@ -49,8 +49,11 @@ func waitText(w *profile.Wait) string {
 		return ""
 	}
 	verb := verbs[w.Kind]
-	if verb == "" {
+	switch {
+	case w.Kind == profile.WaitIO && strings.Contains(w.Target, " "):
 		return display.Clean(w.Target)
+	case verb == "":
+		return ""
 	}
 	text := strings.Replace(verb, "%s", thing(w), 1)
 	if w.Owner != nil && w.Kind != profile.ThreadJoin {

@@ -36,7 +36,10 @@ func TestWaitText(t *testing.T) {
 		},
 		"waits to enter Monitor of Evil\\x1b 0x1": {Kind: profile.MonitorEnter, Type: "Evil\x1b", Object: 1, Certain: true},
 		"sleeps": {Kind: profile.ThreadSleep, Timeout: profile.Forever, Certain: true},
-		"":       nil,
+		"recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established": {
+			Kind: profile.WaitIO, Target: "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established", Certain: true,
+		},
+		"": nil,
 	} {
 		if got := waitText(w); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -121,7 +121,7 @@ func compareWaits(waits, holds []waitTruth, snap *profile.Snapshot, runtime stri
 		th := threads[truth["thread"]]
 		if th == nil {
 			wrong = append(wrong, "no thread "+truth["thread"])
-		} else if err := truth.check(th.Wait, threads, runtime); err != nil {
+		} else if err := truth.check(th.Wait, threads, runtime, snap.Process.Core != nil); err != nil {
 			wrong = append(wrong, fmt.Sprintf("%q: %v\n%s\n%+v", th.Name, err, livetest.Text(th.Frames), th.Wait))
 		}
 	}
@@ -166,7 +166,9 @@ func (truth waitTruth) unseen(runtime string) bool {
 // withoutObject are the kinds whose frames do not always keep the object.
 var withoutObject = map[profile.WaitKind]bool{profile.CountdownWait: true}
 
-func (truth waitTruth) check(w *profile.Wait, threads map[string]*profile.Thread, runtime string) error {
+func (truth waitTruth) check(
+	w *profile.Wait, threads map[string]*profile.Thread, runtime string, core bool,
+) error {
 	if w == nil {
 		if truth.unseen(runtime) {
 			return nil
@@ -177,7 +179,9 @@ func (truth waitTruth) check(w *profile.Wait, threads map[string]*profile.Thread
 	if !w.Certain && kind != profile.HandleAny {
 		return fmt.Errorf("not certain, want %v", truth)
 	}
-	seen := waitTruth{"kind": string(w.Kind), "type": w.Type, "object": fmt.Sprintf("%#x", w.Object)}
+	seen := waitTruth{
+		"kind": string(w.Kind), "type": w.Type, "object": fmt.Sprintf("%#x", w.Object), "target": w.Target,
+	}
 	owner := ""
 	if w.Owner != nil {
 		owner = w.Owner.Name
@@ -203,6 +207,8 @@ func (truth waitTruth) check(w *profile.Wait, threads map[string]*profile.Thread
 			got, known = owner, true
 		case w.Object == 0 && withoutObject[kind]:
 			continue
+		case name == "target" && core:
+			want, _, _ = strings.Cut(want, " ")
 		}
 		if known && got != want {
 			return fmt.Errorf("%s %s, want %s", name, got, want)

@@ -84,6 +84,7 @@ func (p *Process) ReadThreadStore() error {
 	if p.Runtime == nil {
 		return nil
 	}
+	p.Runtime.Heap.Begin(true)
 	list, err := p.Runtime.Threads.List()
 	for attempt := 1; err != nil && attempt < maxAttempts && p.from.changes(); attempt++ {
 		// Threads start and end while the list is read: read it again.

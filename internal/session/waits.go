@@ -5,6 +5,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
 	"clrsnap/internal/waits"
 	"clrsnap/profile"
@@ -21,14 +22,40 @@ func (p *Process) alsoBlocking(t *Thread) []target.Range {
 // explain says what a thread that has just been walked waits for, and what it holds.
 func (s *Suspension) explain(st *profile.Thread) {
 	p := s.Process
-	if p.Runtime == nil || s.Walk.Info.Address == 0 || len(st.Frames) == 0 {
+	if len(st.Frames) == 0 {
 		return
 	}
-	subject := waits.Subject{Frames: st.Frames, Stack: s.Walk.Stack, Thread: s.Walk.Info}
-	if st.State != stateRunning {
-		st.Wait = p.waitReader().Wait(&subject)
+	if p.Runtime != nil && s.Walk.Info.Address != 0 {
+		subject := waits.Subject{Frames: st.Frames, Stack: s.Walk.Stack, Thread: s.Walk.Info}
+		if st.State != stateRunning {
+			st.Wait = p.waitReader().Wait(&subject)
+		}
+		st.Holds = p.waitReader().Holds(&subject)
 	}
-	st.Holds = p.waitReader().Holds(&subject)
+	switch idle := st.Idle(); {
+	case st.State == stateRunning || !st.Waits():
+	case idle != "" && idle != profile.IdleHost && idle != profile.IdleMain:
+		st.Wait = &profile.Wait{Kind: profile.WaitIdle, Certain: true}
+	case st.Wait == nil:
+		if st.Wait = s.ioWait(); st.Wait == nil && p.inRuntime(st.Frames) {
+			st.Wait = &profile.Wait{Kind: profile.WaitRuntime, Certain: true}
+		}
+	}
+}
+
+// inRuntime reports whether a thread has called the runtime's native code, which waits by itself.
+func (p *Process) inRuntime(frames []profile.Frame) bool {
+	if p.Found == nil || p.Found.Module == nil {
+		return false
+	}
+	for i := range frames {
+		if f := &frames[i]; f.Kind != profile.Native || f.Tier != "" {
+			return false
+		} else if f.Module == p.Found.Module.Name {
+			return true
+		}
+	}
+	return false
 }
 
 // addHolds adds the monitors that threads hold without having a reference to them on their stacks.
@@ -61,6 +88,7 @@ func (p *Process) waitReader() *waits.Reader {
 		p.waits = &waits.Reader{Runtime: p.Runtime, People: people{p}}
 		if p.from.changes() {
 			p.waits.Live, p.waits.Renew = p.from, p.Engine.Cache.Invalidate
+			p.waits.File = p.describeIO
 		}
 	}
 	return p.waits
@@ -73,6 +101,8 @@ type people struct{ p *Process }
 type refs struct {
 	known map[int]*profile.ThreadRef
 	host  map[int]int // the ids that this process sees; nil: not needed yet
+
+	connections map[uint64]procfs.Connection // by inode; nil: not needed yet
 }
 
 // ByOSID implements waits.People.

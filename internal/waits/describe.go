@@ -71,7 +71,7 @@ const readerWriterClass = "System.Threading.ReaderWriterLockSlim"
 
 // readerWriter explains a wait for a ReaderWriterLockSlim.
 func (e *explanation) readerWriter() error {
-	f, ok := only(e.inFrames(false), func(f *found) bool {
+	f, ok := e.r.only(e.inFrames(false), func(f *found) bool {
 		return f.class.Is(coreLib, readerWriterClass)
 	})
 	if !ok {
@@ -146,7 +146,7 @@ func (r *Reader) readerWriter(f found) (rw readerWriter, err error) {
 // join explains a wait for the end of a thread.
 func (e *explanation) join() error {
 	own := e.r.Runtime.Threads.Object(&e.s.Thread)
-	f, ok := only(e.inFrames(false), func(f *found) bool {
+	f, ok := e.r.only(e.inFrames(false), func(f *found) bool {
 		return f.obj != own && f.class.Is(coreLib, "System.Threading.Thread")
 	})
 	if !ok {
@@ -163,11 +163,11 @@ const safeHandle = "Microsoft.Win32.SafeHandles.SafeWaitHandle"
 // kind of handle it is.
 func (e *explanation) handle() error {
 	list := e.inFrames(true)
-	safe, ok := only(list, func(f *found) bool { return f.class.Is(coreLib, safeHandle) })
+	safe, ok := e.r.only(list, func(f *found) bool { return f.class.Is(coreLib, safeHandle) })
 	if !ok {
 		return nil
 	}
-	f, ok := only(list, func(f *found) bool {
+	f, ok := e.r.only(list, func(f *found) bool {
 		return f.class.Is(coreLib, "System.Threading.WaitHandle") && e.refers(f, safe.obj, false)
 	})
 	if ok {
@@ -182,7 +182,7 @@ const maxHandles = 64
 // handles explains a wait for several handles.
 func (e *explanation) handles() error {
 	objects := e.r.Runtime.Objects
-	f, ok := only(e.inFrames(false), func(f *found) bool { return f.class.Display == safeHandle+"[]" })
+	f, ok := e.r.only(e.inFrames(false), func(f *found) bool { return f.class.Display == safeHandle+"[]" })
 	if !ok {
 		return nil
 	}

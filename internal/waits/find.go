@@ -61,9 +61,9 @@ func (e *explanation) inFrames(wide bool) []found {
 }
 
 // only returns the one object of some that is wanted; false: there is none, or there are several.
-func only(list []found, wanted func(*found) bool) (f found, ok bool) {
+func (r *Reader) only(list []found, wanted func(*found) bool) (f found, ok bool) {
 	for i := range list {
-		if !wanted(&list[i]) {
+		if !wanted(&list[i]) || !r.Runtime.Heap.IsObject(r.segments, list[i].obj) {
 			continue
 		}
 		if ok {

@@ -21,13 +21,14 @@ func (r *Reader) Holds(s *Subject) []profile.Wait {
 	if r.segments, err = r.Runtime.Heap.Segments(); err != nil {
 		return nil
 	}
+	r.Runtime.Heap.Begin(false)
 	var out []profile.Wait
 	list := r.look(s.Stack, arch.Addr(s.Frames[0].SP), s.Stack.Base+arch.Addr(len(s.Stack.Data)))
 	for _, f := range slices.Clone(list) {
 		if len(out) == maxHolds {
 			break
 		}
-		if held, _ := r.held(f, s); held == nil {
+		if held, _ := r.held(f, s); held == nil || !r.Runtime.Heap.IsObject(r.segments, f.obj) {
 			continue
 		}
 		var h *profile.Wait

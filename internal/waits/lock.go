@@ -20,7 +20,7 @@ const (
 func (e *explanation) lock() error {
 	obj, ms, ok := e.r.blockingInfo(e.s.Stack, arch.Addr(e.s.Frames[0].SP), frameAt(e.s, e.p.outer+1))
 	if !ok {
-		f, only := only(e.inFrames(false), func(f *found) bool { return f.class.Is(coreLib, lockClass) })
+		f, only := e.r.only(e.inFrames(false), func(f *found) bool { return f.class.Is(coreLib, lockClass) })
 		if !only {
 			return nil
 		}

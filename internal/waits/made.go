@@ -36,7 +36,7 @@ func (e *explanation) made(m lock.Monitor) error {
 	var class *object.Class
 	list := e.inFrames(true)
 	for _, p := range madeOf[e.w.Kind] {
-		f, ok := only(list, func(f *found) bool {
+		f, ok := e.r.only(list, func(f *found) bool {
 			return f.class.Is(p.assembly, p.class) && e.refers(f, inner, p == taskPart)
 		})
 		if !ok {

@@ -19,6 +19,7 @@ const (
 	coreLib    = "System.Private.CoreLib"
 	threading  = "System.Threading"
 	concurrent = "System.Collections.Concurrent"
+	sockets    = "System.Net.Sockets"
 )
 
 // rule says what methods of a framework's type wait for.
@@ -65,6 +66,9 @@ var rules = []rule{
 	{threading, "System.Threading.Barrier.", profile.BarrierWait, false},
 	{threading, "System.Threading.CountdownEvent.Wait", profile.CountdownWait, false},
 	{coreLib, "System.Threading.CountdownEvent.Wait", profile.CountdownWait, false},
+	{sockets, "System.Net.Sockets.SocketAsyncContext.", profile.WaitIO, false},
+	{sockets, "System.Net.Sockets.Socket.", profile.WaitIO, false},
+	{sockets, "System.Net.Sockets.NetworkStream.", profile.WaitIO, false},
 	{concurrent, "System.Collections.Concurrent.BlockingCollection`1.Add", profile.CollectionAdd, false},
 	{concurrent, "System.Collections.Concurrent.BlockingCollection`1.TryAdd", profile.CollectionAdd, false},
 	{concurrent, "System.Collections.Concurrent.BlockingCollection`1.Take", profile.CollectionTake, false},

@@ -10,7 +10,7 @@
 // For what is not made of monitors (Lock, ReaderWriterLockSlim, Thread.Join, handles) the object is the only
 // one of its class in the frames of the primitive, and in a state in which threads wait for it. If there are
 // several, the wait has no object. Frames also have references to what an object was before the collector
-// moved it: what lies in no allocated part of the heap does not count.
+// moved it: what is no object of the heap (package heap) does not count.
 //
 // The program runs on while all this is read. Everything that a statement rests on, the waiting thread's
 // stack included, is kept (target.Evidence) and read again. If it has changed, all is read anew, a few times.
@@ -52,6 +52,8 @@ type Reader struct {
 	People  People
 	// Live is the target's memory as it is now. nil: the target does not run.
 	Live target.Memory
+	// File describes what is done with a descriptor of the target. nil: that is not known.
+	File func(verb string, fd int32) string
 	// Renew is called before memory is read once more. It drops what caches have of it.
 	Renew func()
 
@@ -74,6 +76,7 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 	var w *profile.Wait
 	stands := r.steadily(func() error {
 		r.segments, _ = r.Runtime.Heap.Segments() // without them nothing on a stack counts as an object
+		r.Runtime.Heap.Begin(false)
 		e := explanation{r: r, s: s, p: p, blocking: blocking, blocked: blocked}
 		w = &e.w
 		return e.run()
@@ -197,6 +200,9 @@ func (e *explanation) monitor() error {
 		e.w.Kind = profile.MonitorEnter
 	} else if e.w.Kind == "" || e.w.Kind == profile.MonitorEnter {
 		e.w.Kind = profile.MonitorWait
+	}
+	if !enters && e.w.Kind == profile.WaitIO {
+		return e.socket()
 	}
 	m, err := e.r.Runtime.Locks.At(e.blocking.Lock)
 	if err != nil {

@@ -2,8 +2,7 @@
 //
 // The collector moves objects. What it leaves behind looks like an object until the memory is used again, and
 // a frame may still refer to it in a place that it needs no more. So an address that leads to what looks like
-// an object is one only if it lies in the allocated part of a segment. (That is not quite enough: within it
-// lies free space, too.)
+// an object is one only if it lies in the allocated part of a segment, and objects lead to it from there on.
 //
 // Sources (dotnet/runtime): the collector describes itself for debuggers, in a table with a version of its own
 // (src/coreclr/gc/gcinterface.dacvars.def, gcinterface.dac.h, dac_gcheap_fields.h, dac_generation_fields.h).
@@ -73,16 +72,28 @@ type Segment struct {
 type Reader struct {
 	mem *target.Reader
 	l   layout
+
+	moment int
+	budget int64                 // bytes that may still be walked
+	walks  map[arch.Addr]*starts // by the start of the segment
+	sizes  map[arch.Addr]size    // by MethodTable
 }
 
 type layout struct {
-	Vars arch.Addr `global:"GCDacGlobals,optional"`
+	Vars     arch.Addr `global:"GCDacGlobals,optional"`
+	Untag    uint64    `global:"ObjectToMethodTableUnmask,optional"`
+	Flags    uint32    `clr:"MethodTable.MTFlags,optional"`
+	BaseSize uint32    `clr:"MethodTable.BaseSize,optional"`
 }
 
 // New binds the heap of the runtime that d describes.
 func New(mem target.Memory, d *contract.Descriptor) (*Reader, error) {
-	r := &Reader{mem: target.NewReader(mem)}
-	return r, d.Bind(&r.l)
+	r := &Reader{mem: target.NewReader(mem), budget: maxBudget}
+	err := d.Bind(&r.l)
+	if r.l.Flags == contract.Absent || r.l.BaseSize == contract.Absent {
+		r.l.Vars = 0
+	}
+	return r, err
 }
 
 // Segments returns the heap's segments, by address. While the program runs they are those of no single moment.
@@ -114,7 +125,10 @@ func (r *Reader) Segments() ([]Segment, error) {
 }
 
 // Contains reports whether an address lies in one of some segments, which are sorted.
-func Contains(segments []Segment, at arch.Addr) bool {
+func Contains(segments []Segment, at arch.Addr) bool { return find(segments, at) >= 0 }
+
+// find returns the segment that an address lies in; -1: none.
+func find(segments []Segment, at arch.Addr) int {
 	i, found := slices.BinarySearchFunc(segments, at, func(s Segment, at arch.Addr) int {
 		switch {
 		case s.End <= at:
@@ -124,7 +138,10 @@ func Contains(segments []Segment, at arch.Addr) bool {
 		}
 		return 0
 	})
-	return found && i < len(segments)
+	if !found {
+		return -1
+	}
+	return i
 }
 
 // table is what the collector says of itself.
