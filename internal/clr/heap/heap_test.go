@@ -1,6 +1,7 @@
 package heap
 
 import (
+	"encoding/binary"
 	"errors"
 	"testing"
 
@@ -124,4 +125,102 @@ func TestSegmentsRefused(t *testing.T) {
 	if _, err := r.Segments(); !errors.Is(err, ErrUnknown) {
 		t.Error(err)
 	}
+}
+
+const (
+	tableOfObject = arch.Addr(0x7400_0000) // 24 bytes
+	tableOfArray  = arch.Addr(0x7400_1000) // 24 bytes, and four for each element
+)
+
+// objects fills the segment of the older generation: an object, an array of three elements, a piece of an
+// allocation context, an object with a word in front of it, and free space that looks like one with an object.
+func objects(r *Reader, mem clrtest.Words) []Segment {
+	for at, flags := range map[arch.Addr]uint32{tableOfObject: 0, tableOfArray: hasComponents | 4} {
+		mem.Zero(at, 64)
+		mem.Uint32(at+arch.Addr(r.l.Flags), flags)
+		mem.Uint32(at+arch.Addr(r.l.BaseSize), 24)
+	}
+	s := Segment{0x5_0000, 0x5_0100}
+	mem.Zero(s.Start, 0x100)
+	mem[s.Start] = uint64(tableOfObject) | 1 // marked
+	mem[s.Start+24] = uint64(tableOfArray)
+	mem[s.Start+32] = 3 // 36 bytes, so 40
+	mem[s.Start+0x78] = 0x0800_0011 << 32
+	mem[s.Start+0x80] = uint64(tableOfObject)
+	mem[s.Start+0x98] = uint64(tableOfArray)
+	mem[s.Start+0xa0] = 16 // up to 0xf0
+	mem[s.Start+0xc0] = uint64(tableOfObject)
+	return []Segment{s}
+}
+
+func TestIsObject(t *testing.T) {
+	mem := clrtest.Words{}
+	r := made(t, mem, false)
+	segments := objects(r, mem)
+	want := map[arch.Addr]bool{0x5_0000: true, 0x5_0018: true, 0x5_0080: true, 0x5_0098: true}
+	for at := arch.Addr(0x4_fff0); at < 0x5_0110; at += 4 {
+		if got := r.IsObject(segments, at); got != want[at] {
+			t.Errorf("IsObject(%v) is %v", at, got)
+		}
+	}
+	// What has been walked counts until it is looked at again.
+	mem[0x5_0080] = 0
+	if !r.IsObject(segments, 0x5_0080) {
+		t.Error("nothing has been looked at again")
+	}
+	mem[0x5_00f0] = uint64(tableOfObject)
+	segments[0].End = 0x5_0108
+	mem.Zero(0x5_00f8, 24)
+	if r.IsObject(segments, 0x5_00f0) {
+		t.Error("the segment was not walked again")
+	}
+	if r.Begin(false); !r.IsObject(segments, 0x5_00f0) || r.IsObject(segments, 0x5_0080) {
+		t.Error("the segment was walked again")
+	}
+}
+
+// A segment that is too large, or whose objects make no sense, has no objects from there on.
+func TestIsObjectRefused(t *testing.T) {
+	mem := clrtest.Words{}
+	r := made(t, mem, false)
+	segments := objects(r, mem)
+	mem.Uint32(tableOfArray+arch.Addr(r.l.BaseSize), 8)
+	if !r.IsObject(segments, 0x5_0000) || r.IsObject(segments, 0x5_0080) {
+		t.Error("an array of a size that none has")
+	}
+	mem[0x5_0020] = 1 << 40
+	if r.Begin(true); r.IsObject(segments, 0x5_0080) {
+		t.Error("an array beyond the segment")
+	}
+	if r.Begin(true); r.IsObject([]Segment{{0x5_0000, 0x5_0000 + maxWalk + 8}}, 0x5_0000) {
+		t.Error("too large")
+	}
+	if r.budget = 8; r.IsObject(segments, 0x5_0000) {
+		t.Error("beyond the budget")
+	}
+}
+
+// FuzzIsObject: whatever a segment has, a walk ends, and finds objects within the segment only.
+func FuzzIsObject(f *testing.F) {
+	mem := clrtest.Words{}
+	r := made(f, mem, false)
+	segments := objects(r, mem)
+	seed := make([]byte, 0x100)
+	if err := mem.ReadMemory(seed, segments[0].Start); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed, uint32(24), uint32(hasComponents|4))
+	f.Fuzz(func(t *testing.T, data []byte, base, flags uint32) {
+		for i := 0; i+8 <= len(data) && i < 0x100; i += 8 {
+			mem[0x5_0000+arch.Addr(i)] = binary.LittleEndian.Uint64(data[i:])
+		}
+		mem.Uint32(tableOfArray+arch.Addr(r.l.Flags), flags)
+		mem.Uint32(tableOfArray+arch.Addr(r.l.BaseSize), base)
+		r.Begin(true)
+		for at := arch.Addr(0x4_fff8); at < 0x5_0110; at += 8 {
+			if r.IsObject(segments, at) && !Contains(segments, at) {
+				t.Errorf("%v", at)
+			}
+		}
+	})
 }
