@@ -237,7 +237,7 @@ func TestWaitsWitness(t *testing.T) {
 		t.Skip("NOT TESTED: CLRSNAP_DOTNET_ROOTS names no folder with .NET 10 and clrmd")
 	}
 	for _, runtime := range testenv.AllRuntimes() {
-		if !strings.Contains(runtime, ":") || strings.Contains(runtime, "dotnet-") {
+		if _, installed := testenv.InstalledVersion(runtime); !installed {
 			continue // it reads no single-file programs
 		}
 		t.Run(testenv.Name(runtime), func(t *testing.T) {
