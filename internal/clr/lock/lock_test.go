@@ -225,3 +225,44 @@ func FuzzMonitor(f *testing.F) {
 		}
 	})
 }
+
+// The table is looked through up to its first entry that was never used. Entries that are free, and monitors that
+// nobody holds or that make no sense, are passed over.
+func TestHeld(t *testing.T) { each(t, testHeld) }
+
+func testHeld(t *testing.T, d string) {
+	s := newStore(t, clrtest.Words{}, d)
+	mem := clrtest.Words{}
+	mem[s.l.Table] = uint64(entriesAt)
+	mem.Zero(entriesAt, 16*chunk+32)
+	one := held(s)
+	for i, spoil := range []func(at arch.Addr){
+		func(arch.Addr) {},
+		func(at arch.Addr) { mem.Uint32(at+arch.Addr(s.l.Index), 99) },                   // of another entry
+		func(at arch.Addr) { mem.Uint32(at, 3<<waiterShift); mem.Zero(at+4, 20) },        // free
+		func(at arch.Addr) { mem[entriesAt+4*16+arch.Addr(s.l.Object)] = 0x1234<<1 | 1 }, // of no object
+		func(arch.Addr) {},
+	} {
+		n := i + 1
+		block := blockAt - arch.Addr(n)*0x100 // not in the order of the table
+		for off := arch.Addr(0); off < 0x100; off += 8 {
+			mem[block+off] = one[blockAt+off]
+		}
+		mem.Uint32(block+arch.Addr(s.l.Index), uint32(n))
+		mem[entriesAt+16*arch.Addr(n)+arch.Addr(s.l.Block)] = uint64(block)
+		mem[entriesAt+16*arch.Addr(n)+arch.Addr(s.l.Object)] = uint64(objectAt) + 0x100*uint64(n)
+		spoil(block)
+	}
+	s = newStore(t, mem, d)
+	got, all, err := s.Held()
+	if err != nil || !all || len(got) != 2 || got[0].Object != objectAt+0x500 || got[1].Object != objectAt+0x100 {
+		t.Fatalf("%+v, %v, %v", got, all, err)
+	}
+	if m := got[0]; m.Owner != 4242 || m.Recursion != 2 || m.Waiters != 3 {
+		t.Errorf("%+v", m)
+	}
+	delete(mem, entriesAt+5*16) // the table ends before an entry that was never used
+	if got, all, err := s.Held(); err != nil || all || len(got) != 1 {
+		t.Errorf("%+v, %v, %v", got, all, err)
+	}
+}
