@@ -54,16 +54,19 @@ var mayImport = map[string]string{
 	"internal/clr/object": "internal/arch internal/target internal/contract internal/clr/types internal/clr/name",
 	"internal/clr/heap":   "internal/arch internal/target internal/contract",
 	"internal/clr/lock":   "internal/arch internal/target internal/contract internal/clr/object",
+	"internal/clr/gcinfo": "internal/arch",
+	"internal/clr/generics": "internal/arch internal/target internal/contract internal/clr/types " +
+		"internal/clr/codemap internal/clr/method internal/clr/gcinfo",
 	"internal/clr": "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap " +
 		"internal/clr/thread internal/clr/method internal/clr/name internal/clr/heap internal/clr/ilmap " +
-		"internal/clr/object internal/clr/lock internal/unwind",
+		"internal/clr/generics internal/clr/object internal/clr/lock internal/unwind",
 	"internal/walk": "internal/arch internal/target internal/unwind internal/unwind/insns internal/module " +
 		"internal/clr/codemap internal/clr/thread",
 
 	"internal/waits": "profile internal/arch internal/target internal/clr internal/clr/heap internal/clr/lock " +
-		"internal/clr/object " +
-		"internal/clr/thread",
-	"internal/assemblies": "profile internal/arch internal/target",
+		"internal/clr/object internal/clr/thread",
+	"internal/assemblies": "profile internal/arch internal/bundle internal/target",
+	"internal/bundle":     "internal/pe",
 	"internal/engine": "internal/arch internal/target internal/unwind internal/unwind/amd64 internal/module " +
 		"internal/locate internal/contract internal/clr internal/clr/* internal/walk",
 	"internal/replay": "internal/arch internal/target internal/target/live internal/engine " +
@@ -80,6 +83,7 @@ var mayImport = map[string]string{
 	"internal/proof/perfmap":    "",
 	"internal/proof/ordeal":     "",
 	"internal/proof/recordsoak": "",
+	"internal/proof/lines":      "",
 	"internal/proof/living":     "",
 	"internal/proof/shares":     "",
 	"internal/proof/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap " +
@@ -98,6 +102,8 @@ var mayImport = map[string]string{
 	"internal/livetest": ". record profile report internal/arch internal/bridge internal/clr/thread " +
 		"internal/target/live internal/testenv internal/walk",
 
+	"internal/ecma335/ecma335test": "",
+
 	"internal/clr/clrtest": "internal/arch internal/target internal/contract",
 	"internal/confine":     "",
 
@@ -105,9 +111,11 @@ var mayImport = map[string]string{
 	"internal/jsonwriter":  "",
 	"internal/profiletest": "profile internal/display",
 
-	"internal/source": "internal/arch internal/foreign internal/pdb internal/pe internal/target",
+	"internal/source": "symbols internal/arch internal/bundle internal/foreign internal/pdb internal/pe " +
+		"internal/target",
+	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
 
-	"internal/session": "profile internal/arch internal/assemblies internal/source internal/target " +
+	"internal/session": "profile symbols internal/arch internal/assemblies internal/source internal/target " +
 		"internal/target/core internal/target/live internal/mounts internal/procfs internal/contract internal/clr " +
 		"internal/clr/* " +
 		"internal/locate internal/waits internal/walk internal/engine",
@@ -119,14 +127,14 @@ var mayImport = map[string]string{
 	"internal/link":   "internal/agent internal/inject internal/pace internal/session internal/target/live",
 	"internal/bridge": "profile internal/agent internal/arch internal/clr/codemap internal/session",
 
-	".": "profile internal/arch internal/target internal/bridge internal/clr/codemap internal/diagnose " +
+	".": "profile symbols internal/arch internal/target internal/bridge internal/clr/codemap internal/diagnose " +
 		"internal/locate internal/mounts internal/search internal/session internal/target/live internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
 		"internal/engine internal/link internal/pace internal/perfevent internal/procfs internal/session " +
 		"internal/target internal/target/live internal/walk",
 
-	"cmd/clrsnap":         ". events record profile report export internal/confine internal/display internal/waiting",
+	"cmd/clrsnap":         ". events record profile report export symbols internal/confine internal/display internal/waiting",
 	"examples/allocsites": ". events",
 }
 
@@ -146,6 +154,7 @@ var outside = map[string]string{
 	"internal/confine": "golang.org/x/sys github.com/landlock-lsm/go-landlock " +
 		"kernel.org/pub/linux/libs/security/libcap",
 	"internal/testenv":  "golang.org/x/sys",
+	"symbols":           "golang.org/x/sys",
 	"internal/livetest": "golang.org/x/sys",
 	"internal/symbol":   "github.com/ianlancetaylor/demangle",
 	"cmd/clrsnap":       "golang.org/x github.com/spf13",

@@ -32,6 +32,10 @@ type Options struct {
 	// Such a process has files of a FUSE or network file system within its reach. Nothing ends the
 	// wait, not even SIGKILL. Read such a process in a process of its own, which can be abandoned.
 	NonBlocking bool
+	// ExactGenerics finds which instantiation of shared generic code a managed frame runs, where the
+	// frame keeps it: List<Order>.Add instead of List<__Canon>.Add. Frames that keep it say so
+	// (profile.Frame.Generics). A running thread may be stopped once more for that.
+	ExactGenerics bool
 	// Lines finds the source lines of managed frames (profile.Frame.Line), by the portable PDBs of the
 	// assemblies. A PDB is looked for inside its assembly and beside it, and must have the id and the
 	// checksum that the assembly asks for. Nothing is fetched from anywhere.
@@ -43,7 +47,8 @@ type Options struct {
 func (o Options) session() session.Options {
 	return session.Options{
 		NativeOnly: o.NativeOnly, AlwaysStop: o.AlwaysStop, NonBlocking: o.NonBlocking,
-		MaxStack: o.MaxStack, MaxPause: o.MaxPause, Lines: o.Lines, Symbols: o.Symbols,
+		MaxStack: o.MaxStack, MaxPause: o.MaxPause, ExactGenerics: o.ExactGenerics,
+		Lines: o.Lines, Symbols: o.Symbols,
 	}
 }
 
@@ -86,7 +91,7 @@ func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error) {
 	s, err := session.OpenCore(ctx, path, session.CoreOptions{
 		NativeOnly: o.NativeOnly, MaxStack: o.MaxStack, Executable: o.Executable, Sysroot: o.Sysroot,
-		Lines: o.Lines, Symbols: o.Symbols,
+		ExactGenerics: o.ExactGenerics, Lines: o.Lines, Symbols: o.Symbols,
 	})
 	if err != nil {
 		return nil, publish(err)

@@ -85,17 +85,42 @@ func (s *Signal) String() string {
 
 // ExceptionInfo is a managed exception, with its inner exceptions.
 type ExceptionInfo struct {
-	Type      string // with its namespace
-	Message   string // empty: the type's default message
-	HResult   int32
-	Inner     *ExceptionInfo // the exception that led to this one; nil: none
-	NoMessage bool           // there is a message, but it could not be read
+	Type       string // with its namespace
+	Message    string // empty: the type's default message
+	HResult    int32
+	Inner      *ExceptionInfo   // the exception that led to this one; nil: none
+	Others     []*ExceptionInfo // of an AggregateException: what it has besides Inner
+	NoMessage  bool             // there is a message, but it could not be read
+	CutMessage bool             // Message is only the beginning
+
+	Frames []TraceFrame // the exception's own stack trace: the frame that has thrown first
+	More   int          // frames after these, which are left out
+	Remote string       // a stack trace that the exception had as text before it was thrown here
+	// NoFrames is why the stack trace could not be read, or not all of it; empty: it was.
+	NoFrames string
+
+	// LeftOut: there are inner exceptions that are not here, because they are too many, or one
+	// of those that are here once more.
+	LeftOut bool
+	// Uncertain is why this may not be the exception of the thread's stack; empty: it is. A running process
+	// changes while it is read.
+	Uncertain string
+}
+
+// TraceFrame is a frame of an exception's stack trace. Its IP is an address within the instruction that the
+// exception came through: unlike that of a thread's frame, not the address behind a call. It is 0 where none is
+// known, and so are Offset and Tier.
+type TraceFrame struct {
+	Frame
+	Hidden    bool // .NET leaves the frame out when it prints the exception
+	EndsTrace bool // the next frame is one of the code that has thrown the exception again
 }
 
 // FailFast is a call of Environment.FailFast, which ends the process.
 type FailFast struct {
-	Message string // empty: it was called with none
-	Unknown bool   // what it was called with could not be found
+	Message   string         // empty: it was called with none
+	Unknown   bool           // what it was called with could not be found
+	Exception *ExceptionInfo // that it was called with, which can be Thread.Exception; nil: none
 }
 
 // Runtime describes the .NET runtime inside a process.
@@ -111,18 +136,22 @@ type Thread struct {
 	ManagedThreadID int    // Environment.CurrentManagedThreadId; 0: the runtime does not know this thread
 	ThreadID        uint64 // address of the runtime's Thread object; 0 like ManagedThreadID
 	Name            string
-	Role            string         // "Main", "Finalizer", "ThreadPool worker", "GC", …; empty: an ordinary thread
-	State           string         // such as "running", "waiting (futex)", "sleeping"
-	Mode            string         // the GC mode: "cooperative" or "preemptive"; empty for a native thread
-	Wait            *Wait          // what it waits for; nil: it does not wait, or that is not known
-	Holds           []Wait         // the locks that it holds, as far as they are known; Kind is that of who would wait
-	Pause           time.Duration  // the longest stop of this thread; 0: it was not stopped
-	Crashed         bool           // core dumps only: the signal that ended the process was for this thread
-	Exception       *ExceptionInfo // core dumps only: the crashed thread's last managed exception; nil: none
-	FailFast        *FailFast      // core dumps only: how the crashed thread ended the process; nil: otherwise
-	Complete        bool           // the walk reached the base of the stack
-	Error           string         // why it did not, or why there is no stack
-	Frames          []Frame
+	Role            string        // "Main", "Finalizer", "ThreadPool worker", "GC", …; empty: an ordinary thread
+	State           string        // such as "running", "waiting (futex)", "sleeping"
+	Mode            string        // the GC mode: "cooperative" or "preemptive"; empty for a native thread
+	Wait            *Wait         // what it waits for; nil: it does not wait, or that is not known
+	Holds           []Wait        // the locks that it holds, as far as they are known; Kind is that of who would wait
+	Pause           time.Duration // the longest stop of this thread; 0: it was not stopped
+	Crashed         bool          // core dumps only: the signal that ended the process was for this thread
+	// Exception is the newest exception in flight: one that is being thrown, or whose handler runs. Of the
+	// thread that a process died of it is the last one that it has thrown. nil: there is none.
+	Exception *ExceptionInfo
+	// Handling has the exceptions whose handlers were running when Exception was thrown, the newest first.
+	Handling []*ExceptionInfo
+	FailFast *FailFast // core dumps only: how the crashed thread ended the process; nil: otherwise
+	Complete bool      // the walk reached the base of the stack
+	Error    string    // why it did not, or why there is no stack
+	Frames   []Frame
 }
 
 // Kind tells managed from native frames.
@@ -148,8 +177,19 @@ type Frame struct {
 	Tier       string      // "tier-0", "tier-1", "ReadyToRun", "OSR", "dynamic", "stub", …; managed frames only
 	Owner      Origin      // as in Function
 	Line       *SourceLine // nil: not known
+	Generics   Generics    // of shared generic code; empty: the code is not shared
 	Nearest    string      // of native functions without a symbol: the exported one before it, and how far; "" if it is far
 }
+
+// Generics says what the name of a frame of shared generic code tells. The runtime compiles one piece of
+// code for all type arguments that are reference types.
+type Generics string
+
+// The kinds of name of shared generic code.
+const (
+	ExactGenerics  Generics = "exact"  // the type arguments are those of the instantiation that runs
+	SharedGenerics Generics = "shared" // System.__Canon stands for those that are reference types
+)
 
 // SourceLine is a place in a source file.
 type SourceLine struct {

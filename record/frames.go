@@ -11,7 +11,8 @@ import (
 )
 
 // frameTable turns walked frames into locations of a recording. It names each instruction
-// pointer once; in code that can be unloaded, once for each moment.
+// pointer once, and in shared generic code each instantiation there; in code that can be unloaded, once
+// for each moment.
 type frameTable struct {
 	p          *session.Process
 	b          *profile.Builder
@@ -23,6 +24,7 @@ type frameTable struct {
 	stack      []int32      // of the last walk
 	ips        []arch.Addr  // likewise
 	returns    []returnSlot // likewise
+	context    returnSlot   // of the latest frame's instantiation; at 0: it is not told
 	depth      int          // of the last walk: the bytes of stack between its first and its last frame
 
 	taken    time.Duration       // the moment of the stack that is walked
@@ -34,7 +36,7 @@ type frameTable struct {
 	unknown  int           // stacks with profile.UnknownCode
 }
 
-// returnSlot is a place on a stack, and the return address that is there.
+// returnSlot is a place on a stack, and what is there: a return address, or the context of a generic method.
 type returnSlot struct{ at, ip arch.Addr }
 
 type frameKey struct {
@@ -42,6 +44,7 @@ type frameKey struct {
 	exact   bool
 	managed bool
 	callee  arch.Addr // MethodDesc of the P/Invoke that the frame is in, or that a native frame belongs to
+	context arch.Addr // of shared generic code, if its instantiation is told; 0: it is not
 }
 
 // maxFrameKeys bounds a frameTable: 40 bytes each, more or less.
@@ -93,6 +96,9 @@ func (f *frameTable) walk(s *session.Suspension, taken time.Duration) walk.Resul
 		if !fr.Exact {
 			f.returns = append(f.returns, returnSlot{arch.Addr(fr.Context.Regs[f.p.Arch.SP]) - callSlot, fr.IP()})
 		}
+		if f.context.at != 0 {
+			f.returns = append(f.returns, f.context)
+		}
 		return true
 	})
 	f.depth = int(*sp - first)
@@ -106,13 +112,19 @@ func (f *frameTable) walk(s *session.Suspension, taken time.Duration) walk.Resul
 // location returns the location of a frame. callee is the MethodDesc of the P/Invoke that the frame
 // is in; 0: it is in none, or that is not known.
 func (f *frameTable) location(fr *walk.Frame, callee arch.Addr) (int32, error) {
-	key := frameKey{fr.IP(), fr.Exact, fr.Kind == walk.Managed, callee}
+	f.context = returnSlot{}
+	key := frameKey{ip: fr.IP(), exact: fr.Exact, managed: fr.Kind == walk.Managed, callee: callee}
 	if fr.Code != nil && fr.Code.Collectible {
 		return f.claimed(fr, key), nil
 	}
 	table := f.lasting
 	if fr.Kind == walk.Stub {
 		table = f.passing
+	}
+	if f.p.Options.ExactGenerics && len(table) < maxFrameKeys {
+		if slot, context, ok := f.p.Context(fr); ok {
+			key.context, f.context = context, returnSlot{slot, context}
+		}
 	}
 	if l, ok := table[key]; ok {
 		return l, nil
@@ -150,7 +162,7 @@ func (f *frameTable) called(l int32, ip arch.Addr, caller *walk.Frame, callee ar
 }
 
 func (f *frameTable) resolve(fr *walk.Frame) (int32, nameSum, error) {
-	n, err := f.p.Frame(fr)
+	n, err := f.p.LastingFrame(fr)
 	fn := profile.Function{
 		Kind: n.Kind, Method: n.Method, Display: n.Display, Short: n.Short, Signature: n.Signature, Module: n.Module,
 		Owner: n.Owner,

@@ -9,7 +9,7 @@ import (
 )
 
 // waitPlace is where a thread waits. A thread that has the same instruction pointer, stack
-// pointer and return addresses again has the same frames.
+// pointer and return addresses again, and the same contexts of generic methods, has the same frames.
 type waitPlace struct {
 	ip, sp  arch.Addr
 	returns []returnSlot // ascending; none: no place is known
@@ -50,7 +50,7 @@ func (at *waitPlace) isOf(s *session.Suspension) bool {
 	return uint64(d) <= uint64(len(c.Stack.Data)) && at.returnsIn(c.Stack.Data[d:])
 }
 
-// returnsIn reports whether the bytes from the stack pointer up have each return address
+// returnsIn reports whether the bytes from the stack pointer up have each return address and context
 // in its place.
 func (at *waitPlace) returnsIn(stack []byte) bool {
 	for _, r := range at.returns {

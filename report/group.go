@@ -31,8 +31,8 @@ type Group []*profile.Thread
 // each group. Two stacks are equal if they have the same methods of the same modules.
 // Where in a method a thread is does not matter. Frames without a name are compared
 // by their offset in the module, because otherwise different stacks would look
-// equal. A stack that is incomplete or empty, or that of a thread that crashed, is
-// equal to no other.
+// equal. A stack that is incomplete or empty, or that of a thread that crashed or has an
+// exception in flight, is equal to no other.
 func GroupThreads(threads []*profile.Thread) []Group {
 	return groupThreads(threads, func([]profile.Frame) []profile.Fold { return nil }, false)
 }
@@ -44,7 +44,7 @@ func groupThreads(threads []*profile.Thread, folds func([]profile.Frame) []profi
 	byStack := map[string]int{}
 	var key []byte
 	for _, t := range threads {
-		if !t.Complete || t.Crashed || len(t.Frames) == 0 {
+		if !t.Complete || t.Crashed || t.Exception != nil || len(t.Frames) == 0 {
 			groups = append(groups, Group{t})
 			continue
 		}
@@ -96,11 +96,11 @@ const (
 )
 
 // repeatAt finds the recursion that starts at line i. times is 1 if nothing repeats.
-func repeatAt(lines []line, i int) repeat {
+func repeatAt[T any](lines []T, i int, equal func(a, b *T) bool) repeat {
 	best := repeat{1, 1}
 	for period := 1; period <= maxPeriod && i+2*period <= len(lines); period++ {
 		n := 1
-		for end := i + period; end+period <= len(lines) && sameLines(lines, i, end, period); end += period {
+		for end := i + period; end+period <= len(lines) && sameLines(lines, i, end, period, equal); end += period {
 			n++
 		}
 		if saved := (n - 1) * period; saved >= minSaved && saved > (best.times-1)*best.period {
@@ -110,9 +110,9 @@ func repeatAt(lines []line, i int) repeat {
 	return best
 }
 
-func sameLines(lines []line, a, b, n int) bool {
+func sameLines[T any](lines []T, a, b, n int, equal func(a, b *T) bool) bool {
 	for k := range n {
-		if !lines[a+k].equal(&lines[b+k]) {
+		if !equal(&lines[a+k], &lines[b+k]) {
 			return false
 		}
 	}

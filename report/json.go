@@ -87,24 +87,38 @@ type jsonSignal struct {
 }
 
 type jsonException struct {
-	Type    string         `json:"type"`
-	Message string         `json:"message,omitempty"`
-	HResult string         `json:"hresult,omitempty"`
-	Inner   *jsonException `json:"inner,omitempty"`
+	Type    string           `json:"type"`
+	Message string           `json:"message,omitempty"`
+	HResult string           `json:"hresult,omitempty"`
+	Frames  []jsonTraceFrame `json:"frames,omitempty"`
+	More    int              `json:"moreFrames,omitempty"`
+	Remote  string           `json:"remote,omitempty"`
+	Inner   *jsonException   `json:"inner,omitempty"`
+	Others  []*jsonException `json:"others,omitempty"`
 
-	NoMessage bool `json:"noMessage,omitempty"`
+	NoMessage bool   `json:"noMessage,omitempty"`
+	Truncated bool   `json:"truncated,omitempty"`
+	NoFrames  string `json:"noFrames,omitempty"`
+	Uncertain string `json:"uncertain,omitempty"`
+}
+
+type jsonTraceFrame struct {
+	*jsonFrame
+	Hidden    bool `json:"hidden,omitempty"`
+	EndsTrace bool `json:"endsTrace,omitempty"`
 }
 
 type jsonFailFast struct {
-	Message   string `json:"message,omitempty"`
-	NoMessage bool   `json:"noMessage,omitempty"`
+	Message   string         `json:"message,omitempty"`
+	NoMessage bool           `json:"noMessage,omitempty"`
+	Exception *jsonException `json:"exception,omitempty"`
 }
 
 func jsonFailFastOf(f *profile.FailFast) *jsonFailFast {
 	if f == nil {
 		return nil
 	}
-	return &jsonFailFast{Message: f.Message, NoMessage: f.Unknown}
+	return &jsonFailFast{Message: f.Message, NoMessage: f.Unknown, Exception: jsonExceptionOf(f.Exception)}
 }
 
 func jsonCoreOf(c *profile.Core) *jsonCore {
@@ -126,9 +140,31 @@ func jsonExceptionOf(e *profile.ExceptionInfo) *jsonException {
 		return nil
 	}
 	return &jsonException{
-		Type: e.Type, Message: e.Message, NoMessage: e.NoMessage,
-		HResult: hex(uint64(uint32(e.HResult))), Inner: jsonExceptionOf(e.Inner),
+		Type: e.Type, Message: e.Message, NoMessage: e.NoMessage, HResult: hex(uint64(uint32(e.HResult))),
+		Frames: jsonTraceOf(e.Frames), More: e.More, Remote: e.Remote,
+		Inner: jsonExceptionOf(e.Inner), Others: jsonExceptionsOf(e.Others),
+		Truncated: e.LeftOut || e.CutMessage, NoFrames: e.NoFrames, Uncertain: e.Uncertain,
 	}
+}
+
+func jsonExceptionsOf(all []*profile.ExceptionInfo) (out []*jsonException) {
+	for _, e := range all {
+		out = append(out, jsonExceptionOf(e))
+	}
+	return out
+}
+
+func jsonTraceOf(frames []profile.TraceFrame) (out []jsonTraceFrame) {
+	for i := range frames {
+		f := &frames[i]
+		j := jsonFrameOf(&f.Frame)
+		j.IP, j.SP = address(f.IP), address(f.SP)
+		if f.IP == 0 {
+			j.Offset = nil
+		}
+		out = append(out, jsonTraceFrame{j, f.Hidden, f.EndsTrace})
+	}
+	return out
 }
 
 type jsonRuntime struct {
@@ -138,29 +174,30 @@ type jsonRuntime struct {
 }
 
 type jsonThread struct {
-	OSThreadID      int            `json:"osThreadId"`
-	ManagedThreadID int            `json:"managedThreadId,omitempty"`
-	ThreadID        string         `json:"threadId,omitempty"`
-	Name            string         `json:"name,omitempty"`
-	Role            string         `json:"role,omitempty"`
-	State           string         `json:"state,omitempty"`
-	Mode            string         `json:"mode,omitempty"`
-	Idle            profile.Idle   `json:"idle,omitempty"`
-	Wait            *jsonWait      `json:"wait,omitempty"`
-	Holds           []*jsonWait    `json:"holds,omitempty"`
-	Pause           float64        `json:"pauseMicroseconds,omitempty"`
-	Crashed         bool           `json:"crashed,omitempty"`
-	Exception       *jsonException `json:"exception,omitempty"`
-	FailFast        *jsonFailFast  `json:"failFast,omitempty"`
-	Complete        bool           `json:"complete"`
-	Error           string         `json:"error,omitempty"`
+	OSThreadID      int              `json:"osThreadId"`
+	ManagedThreadID int              `json:"managedThreadId,omitempty"`
+	ThreadID        string           `json:"threadId,omitempty"`
+	Name            string           `json:"name,omitempty"`
+	Role            string           `json:"role,omitempty"`
+	State           string           `json:"state,omitempty"`
+	Mode            string           `json:"mode,omitempty"`
+	Idle            profile.Idle     `json:"idle,omitempty"`
+	Wait            *jsonWait        `json:"wait,omitempty"`
+	Holds           []*jsonWait      `json:"holds,omitempty"`
+	Pause           float64          `json:"pauseMicroseconds,omitempty"`
+	Crashed         bool             `json:"crashed,omitempty"`
+	Exception       *jsonException   `json:"exception,omitempty"`
+	Handling        []*jsonException `json:"handling,omitempty"`
+	FailFast        *jsonFailFast    `json:"failFast,omitempty"`
+	Complete        bool             `json:"complete"`
+	Error           string           `json:"error,omitempty"`
 }
 
 type jsonFrame struct {
 	Kind       profile.Kind   `json:"kind"`
 	FunctionID string         `json:"functionId,omitempty"`
-	IP         string         `json:"ip"`
-	SP         string         `json:"sp"`
+	IP         string         `json:"ip,omitempty"` // of traces only: else they are always known
+	SP         string         `json:"sp,omitempty"`
 	Method     string         `json:"method,omitempty"`
 	Display    string         `json:"display,omitempty"`
 	Signature  string         `json:"signature,omitempty"`
@@ -169,6 +206,8 @@ type jsonFrame struct {
 	Offset     *uint64        `json:"offset,omitempty"`
 	Tier       string         `json:"tier,omitempty"`
 	Nearest    string         `json:"nearest,omitempty"`
+
+	Generics profile.Generics `json:"generics,omitempty"`
 
 	File        string `json:"file,omitempty"`
 	Line        int    `json:"line,omitempty"`
@@ -189,7 +228,8 @@ func jsonThreadOf(t *profile.Thread) jsonThread {
 		OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, ThreadID: address(t.ThreadID),
 		Name: t.Name, Role: t.Role, State: t.State, Mode: t.Mode, Idle: t.Idle(),
 		Wait: jsonWaitOf(t.Wait), Holds: jsonHoldsOf(t.Holds), Pause: microseconds(t.Pause),
-		Crashed: t.Crashed, Exception: jsonExceptionOf(t.Exception), FailFast: jsonFailFastOf(t.FailFast),
+		Crashed: t.Crashed, Exception: jsonExceptionOf(t.Exception),
+		Handling: jsonExceptionsOf(t.Handling), FailFast: jsonFailFastOf(t.FailFast),
 		Complete: t.Complete, Error: t.Error,
 	}
 }
@@ -198,7 +238,7 @@ func jsonFrameOf(f *profile.Frame) *jsonFrame {
 	out := &jsonFrame{
 		Kind: f.Kind, FunctionID: address(f.FunctionID), IP: hex(f.IP), SP: hex(f.SP),
 		Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module, Tier: f.Tier,
-		Nearest: f.Nearest,
+		Nearest: f.Nearest, Generics: f.Generics,
 	}
 	if f.Kind == profile.Managed {
 		out.Origin = f.Origin()

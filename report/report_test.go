@@ -231,7 +231,7 @@ func TestFailFast(t *testing.T) {
 		json string
 	}{
 		{profile.FailFast{Message: "no more\ndisks \x1b[2J"},
-			`  Environment.FailFast: no more\x0adisks \x1b[2J`, `"failFast":{"message":"no more\n`},
+			"  Environment.FailFast: no more\n    │ disks \\x1b[2J", `"failFast":{"message":"no more\n`},
 		{profile.FailFast{}, "  Environment.FailFast", `"failFast":{}`},
 		{profile.FailFast{Unknown: true},
 			"  Environment.FailFast (its message was not found)", `"failFast":{"noMessage":true}`},
@@ -250,6 +250,69 @@ func TestFailFast(t *testing.T) {
 			t.Errorf("%+v: %s", tt.how, b.String())
 		}
 	}
+}
+
+// thrown is a synthetic exception with everything that one can have.
+func thrown() *profile.ExceptionInfo {
+	frame := func(method, args string, line int) profile.TraceFrame {
+		f := profile.TraceFrame{Frame: profile.Frame{
+			Kind: profile.Managed, FunctionID: 0x7000, IP: 0x7100, SP: 0x7fff0000, Method: method, Display: method,
+			Short: strings.TrimPrefix(method, "Shop."), Signature: args, Module: "Shop", Offset: 0x10, Tier: "tier-0",
+		}}
+		if line > 0 {
+			f.Line = &profile.SourceLine{File: "/src/Shop/Orders.cs", Line: line, Column: 9, Approximate: line == 7}
+		}
+		return f
+	}
+	checked, gone := frame("Shop.Orders.Check", "(int)", 42), frame("[method 0x5]", "", 0)
+	async := frame("Shop.Orders.Run", "()", 7)
+	checked.EndsTrace, async.EndsTrace = true, true
+	async.Method = "Shop.Orders+<Run>d__1.MoveNext"
+	gone.IP, gone.SP, gone.Method, gone.Module, gone.Tier = 0, 0, "", "", ""
+	hidden := frame("System.Runtime.ExceptionServices.ExceptionDispatchInfo.Throw", "()", 0)
+	hidden.Hidden = true
+	deep := frame("Shop.Orders.Deep", "(int)", 43)
+	return &profile.ExceptionInfo{
+		Type: "System.AggregateException", Message: "several", HResult: -2146233088, LeftOut: true,
+		Frames: []profile.TraceFrame{checked, hidden, async},
+		Inner: &profile.ExceptionInfo{
+			Type: "Shop.OutOfStock", Message: "nails\n   at Not.A.Frame()\x1b[2J", CutMessage: true,
+			Frames: []profile.TraceFrame{deep, deep, deep, deep, deep, deep, checked}, More: 12,
+			Inner: &profile.ExceptionInfo{Type: "Shop.Closed", NoMessage: true, NoFrames: "it is not in the dump"},
+		},
+		Others: []*profile.ExceptionInfo{
+			{Type: "Shop.Late", Message: strings.Repeat("a\n", 30), Remote: "   at Else.Where()\r\n   at \x1b[2J",
+				Frames: []profile.TraceFrame{gone}},
+			{Type: "Shop.Long", Message: strings.Repeat("x", 3000)},
+		},
+	}
+}
+
+// In text and JSON, an exception has its own stack trace, in which nothing can be taken for ours that is not.
+func TestExceptions(t *testing.T) {
+	s := synthetic()
+	s.Threads = s.Threads[:2]
+	s.Threads[0].Exception = thrown()
+	s.Threads[0].Exception.Uncertain = "the thread ran"
+	s.Threads[0].Handling = []*profile.ExceptionInfo{{Type: "Shop.First", Message: "the first"}}
+	s.Threads[1].FailFast = &profile.FailFast{Message: "no", Exception: thrown().Inner}
+	s.Threads[1].Exception = s.Threads[1].FailFast.Exception
+	for name, o := range map[string]TextOptions{"exceptions": {}, "exceptions-full": {Full: true, IP: true, Tier: true},
+		"exceptions-short": {Short: true, Color: true, Group: GroupAlways}} {
+		var b bytes.Buffer
+		if err := Text(&b, s, o); err != nil {
+			t.Fatal(err)
+		}
+		profiletest.Golden(t, name+".txt", b.Bytes())
+	}
+	var b, indented bytes.Buffer
+	if err := JSON(&b, s); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Indent(&indented, b.Bytes(), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	profiletest.Golden(t, "exceptions.json", indented.Bytes())
 }
 
 // What a program finds must be what the documentation says, whatever there is.

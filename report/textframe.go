@@ -37,7 +37,7 @@ func (p *printer) stack(g Group) {
 	for i := 0; i < len(lines); {
 		r := repeat{1, 1}
 		if !p.o.Full && !p.o.IP {
-			r = repeatAt(lines, i)
+			r = repeatAt(lines, i, (*line).equal)
 		}
 		for k := range r.period {
 			p.line(&lines[i+k])
@@ -205,14 +205,17 @@ func (p *printer) native(f *profile.Frame, used int) {
 }
 
 func (p *printer) managed(f *profile.Frame, used int) {
-	st := cyan
-	switch f.Origin() {
+	p.named(f, used, originStyle(f.Origin()))
+}
+
+func originStyle(o profile.Origin) style {
+	switch o {
 	case profile.OfUser:
-		st = boldCyan
+		return boldCyan
 	case profile.OfPackage:
-		st = blue
+		return blue
 	}
-	p.named(f, used, st)
+	return cyan
 }
 
 // named prints a managed frame. If it does not fit, it leaves out the module, then the

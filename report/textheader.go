@@ -54,39 +54,7 @@ func (p *printer) thread(t *profile.Thread) {
 		p.paint(yellow, "  "+holdText(&t.Holds[i]))
 		p.end()
 	}
-	begin := "  "
-	if t.FailFast != nil {
-		p.paint(red, "  "+failFastText(t.FailFast))
-		p.end()
-		begin = "  last exception: "
-	}
-	for e, intro := t.Exception, begin; e != nil; e, intro = e.Inner, "    caused by " {
-		p.paint(red, intro+exceptionText(e))
-		p.end()
-	}
-}
-
-// failFastText returns how a program has ended itself on one line.
-func failFastText(f *profile.FailFast) string {
-	const what = "Environment.FailFast"
-	switch {
-	case f.Unknown:
-		return what + " (its message was not found)"
-	case f.Message == "":
-		return what
-	}
-	return what + ": " + display.Clean(f.Message)
-}
-
-// exceptionText returns an exception on one line: "System.ArgumentException: bad".
-func exceptionText(e *profile.ExceptionInfo) string {
-	switch {
-	case e.NoMessage:
-		return display.Clean(e.Type) + " (the message is not in the dump)"
-	case e.Message == "":
-		return display.Clean(e.Type)
-	}
-	return display.Clean(e.Type) + ": " + display.Clean(e.Message)
+	p.exceptions(t)
 }
 
 func (p *printer) property(st style, s string) {

@@ -33,6 +33,7 @@ type recordFlags struct {
 	native       bool
 	idle         bool
 	subprocesses bool
+	generics     string
 	maxPause     time.Duration
 	maxCPU       string
 	output       string
@@ -161,11 +162,14 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.native, "native", false, "every native frame in the output; also records processes without .NET")
 	fs.BoolVar(&f.idle, "idle", false, "with idle threads in the picture, which html and svg files leave out at first")
 	fs.BoolVar(&f.subprocesses, "subprocesses", false, "also record child processes that run .NET")
+	fs.StringVar(&f.generics, "generics", "shared",
+		"type arguments of shared generic code: shared (__Canon) or exact (where the stack has them, else __Canon)")
 	maxPauseFlag(fs, &f.maxPause)
 	fs.StringVar(&f.maxCPU, "max-cpu", "10%", "how much of one CPU wall-clock sampling may `use`")
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	fs.StringVarP(&f.format, "format", "f", "", "the `format`, if the file extension does not say it")
 	complete(cmd, "mode", "cpu", "wall", "both")
+	complete(cmd, "generics", "shared", "exact")
 	complete(cmd, "format", formatNames()...)
 }
 
@@ -193,6 +197,9 @@ func recordArgs(cmd *cobra.Command, args []string) error {
 // check refuses flags that make no sense.
 func (f *recordFlags) check() error {
 	if err := oneOf("mode", f.mode, "cpu", "wall", "both"); err != nil {
+		return err
+	}
+	if err := oneOf("generics", f.generics, "shared", "exact"); err != nil {
 		return err
 	}
 	if f.managed && f.native {
@@ -252,7 +259,9 @@ func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, reco
 	if len(f.threads) > 0 {
 		ro.Threads = f.chosen.matches
 	}
-	return clrsnap.Options{NativeOnly: f.native, MaxPause: f.maxPause, NonBlocking: a.worker == nil}, ro
+	return clrsnap.Options{
+		NativeOnly: f.native, MaxPause: f.maxPause, NonBlocking: a.worker == nil, ExactGenerics: f.generics == "exact",
+	}, ro
 }
 
 func (a *app) recordPID(ctx context.Context, pid int, f *recordFlags) error {

@@ -30,6 +30,7 @@ type stackFlags struct {
 	output   string
 	group    string
 	lines    string
+	generics string
 	symbols  []string
 	text     report.TextOptions
 }
@@ -180,7 +181,7 @@ func (a *app) runningProcess(pid int) subject {
 		open: func(f *stackFlags, _ *pendingFile) (*clrsnap.Process, error) {
 			a.pid.Store(int64(pid))
 			o := clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause, NonBlocking: a.worker == nil}
-			o.Lines, o.Symbols = f.lines != "never", f.symbols
+			o.Lines, o.Symbols, o.ExactGenerics = f.lines != "never", f.symbols, f.generics == "exact"
 			return clrsnap.Open(context.Background(), pid, o)
 		},
 	}
@@ -194,6 +195,7 @@ func coreDump(path string) subject {
 				return nil, err
 			}
 			f.core.NativeOnly, f.core.Lines, f.core.Symbols = f.text.Native, f.lines != "never", f.symbols
+			f.core.ExactGenerics = f.generics == "exact"
 			return clrsnap.OpenCore(context.Background(), path, f.core)
 		},
 	}
@@ -231,6 +233,8 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 			" or never")
 	fs.StringArrayVar(&f.symbols, "symbols", nil,
 		"a `folder` in which to look for PDBs that are not beside their assemblies; can be given several times")
+	fs.StringVar(&f.generics, "generics", "exact",
+		"type arguments of shared generic code: exact (where the frame keeps them, else __Canon) or shared (__Canon)")
 	fs.BoolVar(&f.stopAll, "stop-all", false, "take all stacks at the same instant")
 	maxPauseFlag(fs, &f.maxPause)
 	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
@@ -240,6 +244,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	complete(cmd, "group", "auto", "always", "never")
 	complete(cmd, "lines", "auto", "always", "never")
+	complete(cmd, "generics", "exact", "shared")
 }
 
 // check refuses flags that make no sense.
@@ -248,6 +253,9 @@ func (f *stackFlags) check() (*threadFilter, error) {
 		return nil, err
 	}
 	if err := oneOf("lines", f.lines, "auto", "always", "never"); err != nil {
+		return nil, err
+	}
+	if err := oneOf("generics", f.generics, "exact", "shared"); err != nil {
 		return nil, err
 	}
 	f.text.ByLine = f.lines == "always"

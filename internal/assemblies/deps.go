@@ -77,7 +77,7 @@ func (d *depsReader) assets(library string) error {
 			return d.skip()
 		}
 		return d.object(func(file string) error {
-			if name := simpleName(file); name != "" {
+			if name := SimpleName(file); name != "" {
 				if len(d.listed) >= maxListed {
 					return fmt.Errorf("more than %d assemblies", maxListed)
 				}
@@ -151,8 +151,8 @@ func (d *depsReader) skip() error {
 	}
 }
 
-// simpleName is the simple name of the assembly in a file; "": it is none.
-func simpleName(path string) string {
+// SimpleName is the simple name of the assembly in a file; "": it is none.
+func SimpleName(path string) string {
 	file := path[strings.LastIndexByte(path, '/')+1:]
 	n := len(file) - len(".dll")
 	if n < 1 || len(file) > maxName || !strings.EqualFold(file[n:], ".dll") && !strings.EqualFold(file[n:], ".exe") {

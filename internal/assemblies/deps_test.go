@@ -105,46 +105,17 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// bundle makes a single-file program, with the mark at some place.
-func bundle(mark int, major uint32, id string, deps string) []byte {
-	b := make([]byte, mark)
-	header := uint64(mark + len(bundleMark) + 100)
-	b = append(b[:mark-8], binary.LittleEndian.AppendUint64(nil, header)...)
-	b = append(b, bundleMark...)
-	b = append(b, make([]byte, 100)...)
-	b = binary.LittleEndian.AppendUint32(b, major)
-	b = append(b, make([]byte, 8)...)
-	b = append(append(b, byte(len(id))), id...)
-	b = binary.LittleEndian.AppendUint64(b, uint64(len(b)+16))
-	b = binary.LittleEndian.AppendUint64(b, uint64(len(deps)))
-	return append(b, deps...)
-}
-
-func TestBundle(t *testing.T) {
-	for _, mark := range []int{8, 4096, bundleChunk - 5, bundleChunk, bundleChunk + 7, 3*bundleChunk - 20} {
-		got, err := bundledDeps(bytes.NewReader(bundle(mark, 6, "0123456789ab", shop)))
-		if err != nil || string(got) != shop {
-			t.Errorf("mark at %d: %d bytes, %v", mark, len(got), err)
-		}
-	}
-	good := bundle(4096, 6, "id", shop)
-	header := 4096 + len(bundleMark) + 100
-	led := func(to uint64) []byte {
-		return bytes.Replace(good, binary.LittleEndian.AppendUint64(nil, uint64(header)),
-			binary.LittleEndian.AppendUint64(nil, to), 1)
-	}
-	for name, b := range map[string][]byte{
-		"empty": {}, "none": make([]byte, 3*bundleChunk), "old": bundle(4096, 1, "id", shop),
-		"without": bundle(4096, 6, "id", ""), "cut off": good[:header+6], "cut off later": good[:header+15],
-		"long id":        bundle(4096, 6, strings.Repeat("x", 200), shop),
-		"host":           append(make([]byte, 4096), bundleMark...),
-		"header far":     led(1<<64 - 1),
-		"header outside": led(1 << 32),
-	} {
-		if got, err := bundledDeps(bytes.NewReader(b)); err == nil {
-			t.Errorf("%s: %d bytes", name, len(got))
-		}
-	}
+// bundled makes a single-file program (see package bundle).
+func bundled(deps string) []byte {
+	const mark = "\x8b\x12\x02\xb9\x6a\x61\x20\x38\x72\x7b\x93\x02\x14\xd7\xa0\x32" +
+		"\x13\xf5\xb9\xe6\xef\xae\x33\x18\xee\x3b\x2d\xce\x24\xb3\x6a\xae"
+	le := binary.LittleEndian
+	b := append(le.AppendUint64(make([]byte, 4096), uint64(4096+8+len(mark))), mark...)
+	b = append(le.AppendUint32(b, 6), make([]byte, 8)...)
+	b = append(b, "\x020a"...)
+	b = le.AppendUint64(b, uint64(len(b)+40))
+	b = le.AppendUint64(b, uint64(len(deps)))
+	return append(append(b, make([]byte, 24)...), deps...)
 }
 
 // files is a target: its files by their paths, and where each is mapped.
@@ -178,6 +149,11 @@ func (f *files) load(path, text string) arch.Addr {
 	at := arch.Addr(0x10000 * (1 + len(f.maps)))
 	f.maps = append(f.maps, target.Mapping{Start: at, End: at + 0x1000, Path: path})
 	return at
+}
+
+// file is what is mapped at an address.
+func (f *files) file(at arch.Addr) func() (string, bool) {
+	return func() (string, bool) { return f.maps.Find(at).Path, true }
 }
 
 func TestOwners(t *testing.T) {
@@ -229,7 +205,7 @@ func TestOwners(t *testing.T) {
 		o.Read(f.maps)
 		for path, want := range c.want {
 			for range 2 {
-				if got := o.Of(simpleName(path), at[path], f.maps, func() target.Mappings { return nil }); got != want {
+				if got := o.Of(SimpleName(path), at[path], f.file(at[path])); got != want {
 					t.Errorf("%s: %s is %q, want %q", c.name, path, got, want)
 				}
 			}
@@ -237,26 +213,25 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// TestLoadedLater: assemblies that were not mapped when the files were read. As long as the mappings
-// cannot be read again, the answer is what the name says, and not for good.
+// TestLoadedLater: assemblies that were not mapped when the files were read. As long as it is not known
+// which file one was loaded from, the answer is what the name says, and not for good.
 func TestLoadedLater(t *testing.T) {
 	f := &files{}
 	f.load("/usr/dotnet/shared/Microsoft.NETCore.App/8.0.8/System.Private.CoreLib.dll", "MZ")
 	o := New(f, 0)
-	before := f.maps
-	o.Read(before)
+	o.Read(f.maps)
 	at := f.load("/app/Microsoft.Odd.dll", "MZ")
-	if got := o.Of("Microsoft.Odd", at, before, func() target.Mappings { return nil }); got != "" {
+	if got := o.Of("Microsoft.Odd", at, func() (string, bool) { return "", false }); got != "" {
 		t.Errorf("too early: %q", got)
 	}
-	reads := 0
-	fresh := func() target.Mappings { reads++; return f.maps }
+	asked := 0
+	file := func() (string, bool) { asked++; return f.file(at)() }
 	for range 2 {
-		if got := o.Of("Microsoft.Odd", at, before, fresh); got != profile.OfPackage || reads != 1 {
-			t.Errorf("%q after %d reads", got, reads)
+		if got := o.Of("Microsoft.Odd", at, file); got != profile.OfPackage || asked != 1 {
+			t.Errorf("%q after %d questions", got, asked)
 		}
 	}
-	if got := o.Of("", 0, before, fresh); got != "" || reads != 1 {
+	if got := o.Of("", 0, file); got != "" || asked != 1 {
 		t.Errorf("dynamic methods: %q", got)
 	}
 }
@@ -264,13 +239,13 @@ func TestLoadedLater(t *testing.T) {
 // TestBundled: the deps.json of the bundle, not of a file.
 func TestBundled(t *testing.T) {
 	f := &files{}
-	exe := f.load("/app/Shop", string(bundle(4096, 6, "0123456789ab", shop)))
+	exe := f.load("/app/Shop", string(bundled(shop)))
 	o := New(f, exe+8)
 	o.Read(f.maps)
 	for name, want := range map[string]profile.Origin{
 		"Npgsql": profile.OfPackage, "System.Shared": profile.OfUser, "System.Linq": "", "Shop": "",
 	} {
-		if got := o.Of(name, exe, f.maps, func() target.Mappings { return f.maps }); got != want {
+		if got := o.Of(name, exe, f.file(exe)); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}

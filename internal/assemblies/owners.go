@@ -1,11 +1,13 @@
 package assemblies
 
 import (
+	"fmt"
 	"io"
 	"path"
 	"strings"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/bundle"
 	"clrsnap/internal/target"
 	"clrsnap/profile"
 )
@@ -66,7 +68,7 @@ func (o *Owners) Read(maps target.Mappings) {
 		o.bundle = 0
 	}
 	for i := range maps {
-		if p := maps[i].Path; maps[i].IsFile() && !o.seen[p] && simpleName(p) != "" && len(o.seen) < maxSeen {
+		if p := maps[i].Path; maps[i].IsFile() && !o.seen[p] && SimpleName(p) != "" && len(o.seen) < maxSeen {
 			o.seen[p] = true
 			o.look(p)
 		}
@@ -78,7 +80,7 @@ const coreLib = "System.Private.CoreLib"
 // look looks at what lies beside an assembly. One with a deps.json, or a runtimeconfig.json, is a
 // program, or a plugin.
 func (o *Owners) look(file string) {
-	name, folder := simpleName(file), path.Dir(file)
+	name, folder := SimpleName(file), path.Dir(file)
 	if name == coreLib {
 		o.framework[folder] = true
 		return
@@ -121,7 +123,11 @@ func (o *Owners) readBundle(m *target.Mapping) {
 		return
 	}
 	defer f.Close()
-	if text, err := bundledDeps(f); err == nil {
+	b, err := bundle.Open(f)
+	if err != nil {
+		return
+	}
+	if text, err := b.Deps(maxDeps); err == nil {
 		o.add(text)
 	}
 }
@@ -144,9 +150,9 @@ func (o *Owners) list(name string, of profile.Origin) {
 }
 
 // Of says whose an assembly is, by its simple name and the address of its image, 0 if it has none.
-// It is "" where profile.Framework says so by the name alone. fresh has the mappings read again,
-// unless they were read a moment ago.
-func (o *Owners) Of(name string, image arch.Addr, maps target.Mappings, fresh func() target.Mappings) profile.Origin {
+// It is "" where profile.Framework says so by the name alone. file returns the path of the file that the
+// image was loaded from, "" if it was none; known is false if that may change.
+func (o *Owners) Of(name string, image arch.Addr, file func() (path string, known bool)) profile.Origin {
 	if name == "" {
 		return ""
 	}
@@ -154,16 +160,11 @@ func (o *Owners) Of(name string, image arch.Addr, maps target.Mappings, fresh fu
 	if of, ok := o.known[k]; ok {
 		return of
 	}
-	file, settled := fileOf(name, image, maps), true
-	if file == "" && image != 0 { // it has been loaded since, or from no file
-		if now := fresh(); now != nil {
-			o.Read(now)
-			file = fileOf(name, image, now)
-		} else {
-			settled = false
-		}
+	from, settled := file()
+	if !strings.EqualFold(SimpleName(from), name) { // a bundle, or a file of another name
+		from = ""
 	}
-	of := o.decide(name, file)
+	of := o.decide(name, from)
 	if of == byName(name) {
 		of = ""
 	}
@@ -174,15 +175,6 @@ func (o *Owners) Of(name string, image arch.Addr, maps target.Mappings, fresh fu
 		o.known[k] = of
 	}
 	return of
-}
-
-// fileOf returns the file that an assembly was loaded from; "": none is known.
-func fileOf(name string, image arch.Addr, maps target.Mappings) string {
-	m := maps.Find(image)
-	if image == 0 || m == nil || !m.IsFile() || !strings.EqualFold(simpleName(m.Path), name) {
-		return ""
-	}
-	return m.Path
 }
 
 // decide says whose an assembly is. The folder of a shared framework decides first: an assembly
@@ -234,4 +226,13 @@ func (o *Owners) isFramework(folder string) bool {
 		}
 	}
 	return false
+}
+
+// readFile reads all of a file, unless it is too large for a deps.json.
+func readFile(r io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxDeps+1))
+	if err == nil && len(text) > maxDeps {
+		err = fmt.Errorf("%w: it has more than %d bytes", errDeps, maxDeps)
+	}
+	return text, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/generics"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/ilmap"
 	"clrsnap/internal/clr/lock"
@@ -46,6 +47,7 @@ type Runtime struct {
 	Methods *method.Reader
 	Names   *name.Namer
 	IL      *ilmap.Reader
+	Generic *generics.Reader
 
 	// Seen is what Objects and Locks are read from.
 	Seen    *target.Evidence
@@ -83,6 +85,9 @@ func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, err
 		return nil, err
 	}
 	if r.IL, err = ilmap.New(mem, d, r.Code); err != nil {
+		return nil, err
+	}
+	if r.Generic, err = generics.New(mem, d, r.Code, r.Types, r.Methods, r.Names); err != nil {
 		return nil, err
 	}
 	r.Methods.Attributes = r.Names.Attributes

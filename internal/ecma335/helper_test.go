@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"clrsnap/internal/ecma335/ecma335test"
 	"clrsnap/internal/testenv"
 	"clrsnap/internal/testenv/layer"
 )
@@ -77,15 +78,15 @@ func rva(f *pe.File, addr, size uint32) ([]byte, error) {
 
 // builder makes metadata by hand. All indices are 2 bytes wide.
 type builder struct {
+	ecma335test.Tables
 	strings, blobs []byte
-	rows           [64][]uint32 // cells, row after row
-	counts         [64]uint32
 	streamName     string
-	heapSizes      byte
 }
 
 func newBuilder() *builder {
-	return &builder{strings: []byte{0}, blobs: []byte{0}, streamName: "#~"}
+	b := &builder{strings: []byte{0}, blobs: []byte{0}, streamName: "#~"}
+	b.Wide = func(t, i int) bool { return schemas[t][i%len(schemas[t])] == u4 }
+	return b
 }
 
 func (b *builder) str(s string) uint32 {
@@ -100,60 +101,13 @@ func (b *builder) blob(p ...byte) uint32 {
 	return uint32(i)
 }
 
-func (b *builder) row(t Table, cells ...uint32) {
-	b.rows[t] = append(b.rows[t], cells...)
-	b.counts[t]++
-}
+func (b *builder) row(t Table, cells ...uint32) { b.Row(int(t), cells...) }
 
 func (b *builder) bytes() []byte {
-	le := binary.LittleEndian
-	tables := []byte{0, 0, 0, 0, 2, 0, b.heapSizes, 1}
-	var valid uint64
-	for t, n := range b.counts {
-		if n > 0 {
-			valid |= 1 << t
-		}
-	}
-	tables = le.AppendUint64(le.AppendUint64(tables, valid), 0)
-	for _, n := range b.counts {
-		if n > 0 {
-			tables = le.AppendUint32(tables, n)
-		}
-	}
-	if b.heapSizes&0x40 != 0 {
-		tables = append(tables, 0xaa, 0xbb, 0xcc, 0xdd)
-	}
-	for t, cells := range b.rows {
-		for i, c := range cells {
-			if schemas[t][i%len(schemas[t])] == u4 {
-				tables = le.AppendUint32(tables, c)
-			} else {
-				tables = le.AppendUint16(tables, uint16(c))
-			}
-		}
-	}
-	return container([]string{b.streamName, "#Strings", "#Blob"}, [][]byte{tables, b.strings, b.blobs})
+	return container([]string{b.streamName, "#Strings", "#Blob"}, [][]byte{b.Bytes(), b.strings, b.blobs})
 }
 
 // container puts streams into a metadata root.
 func container(names []string, streams [][]byte) []byte {
-	le := binary.LittleEndian
-	out := append([]byte("BSJB\x01\x00\x01\x00\x00\x00\x00\x00\x0c\x00\x00\x00"), "v4.0.30319\x00\x00"...)
-	out = append(out, 0, 0, byte(len(names)), 0)
-	size := len(out)
-	for _, n := range names {
-		size += 8 + (len(n)+4)&^3
-	}
-	for i, n := range names {
-		out = le.AppendUint32(out, uint32(size))
-		out = le.AppendUint32(out, uint32(len(streams[i])))
-		out = append(out, n...)
-		out = append(out, make([]byte, 4-len(n)%4)...)
-		size += (len(streams[i]) + 3) &^ 3
-	}
-	for _, s := range streams {
-		out = append(out, s...)
-		out = append(out, make([]byte, (4-len(s)%4)%4)...)
-	}
-	return out
+	return ecma335test.Container(ecma335test.Assembly, names, streams)
 }

@@ -55,7 +55,7 @@ func parse(t *testing.T, b *builder) *Metadata {
 func TestSample(t *testing.T) {
 	for _, heapSizes := range []byte{0, 0x40} {
 		b := sample()
-		b.heapSizes = heapSizes
+		b.HeapSizes = heapSizes
 		m := parse(t, b)
 		touch(m, 100, func(what string, err error) {
 			if err != nil {
@@ -115,7 +115,7 @@ func TestUncompressed(t *testing.T) {
 		b.row(TableParamPtr, p)
 	}
 	b.row(TableTypeDef, 2, b.str("Second"), 0, 0, 1, 4)
-	b.rows[TableNestedClass], b.counts[TableNestedClass] = nil, 0
+	b.Rows[TableNestedClass], b.Counts[TableNestedClass] = nil, 0
 	b.row(TableNestedClass, 5, 4)
 	b.row(TableNestedClass, 4, 2)
 	b.row(TableGenericParam, 1, 0, 2<<1, b.str("T2"))
@@ -145,7 +145,7 @@ func TestUncompressed(t *testing.T) {
 // Of two methods of one name, neither is the only one.
 func TestOverloads(t *testing.T) {
 	b := sample()
-	b.rows[TableMethodDef][9] = b.rows[TableMethodDef][3]
+	b.Rows[TableMethodDef][9] = b.Rows[TableMethodDef][3]
 	m := parse(t, b)
 	if def, ok, err := m.OnlyMethod(2, "A"); err != nil || ok {
 		t.Errorf("OnlyMethod(2, A) = %+v, %v, %v", def, ok, err)
@@ -226,39 +226,39 @@ func TestHostileRows(t *testing.T) {
 		call  func(m *Metadata) error
 		want  string
 	}{
-		{"type nested in itself", func(b *builder) { b.rows[TableNestedClass][1] = 4 },
+		{"type nested in itself", func(b *builder) { b.Rows[TableNestedClass][1] = 4 },
 			func(m *Metadata) error { _, err := m.TypeName(4); return err }, "deep"},
-		{"enclosing type beyond the table", func(b *builder) { b.rows[TableNestedClass][1] = 99 },
+		{"enclosing type beyond the table", func(b *builder) { b.Rows[TableNestedClass][1] = 99 },
 			func(m *Metadata) error { _, err := m.TypeName(4); return err }, "no such metadata row"},
-		{"nested type without outer", func(b *builder) { b.rows[TableNestedClass][0] = 2 },
+		{"nested type without outer", func(b *builder) { b.Rows[TableNestedClass][0] = 2 },
 			func(m *Metadata) error { _, err := m.TypeName(4); return err }, "no enclosing type"},
-		{"reference within itself", func(b *builder) { b.rows[TableTypeRef][3] = 3 | 2<<2 },
+		{"reference within itself", func(b *builder) { b.Rows[TableTypeRef][3] = 3 | 2<<2 },
 			func(m *Metadata) error { _, err := m.TypeRefName(2); return err }, "deep"},
-		{"name outside the heap", func(b *builder) { b.rows[TableTypeDef][7] = 0xfff0 },
+		{"name outside the heap", func(b *builder) { b.Rows[TableTypeDef][7] = 0xfff0 },
 			func(m *Metadata) error { _, err := m.TypeDef(2); return err }, "#Strings ends"},
 		{"endless name", func(b *builder) {
 			b.strings = append(b.strings, strings.Repeat("x", 9000)...)
-			b.rows[TableTypeDef][7] = uint32(len(b.strings) - 9000)
+			b.Rows[TableTypeDef][7] = uint32(len(b.strings) - 9000)
 		},
 			func(m *Metadata) error { _, err := m.TypeDef(2); return err }, "does not end"},
-		{"signature outside the heap", func(b *builder) { b.rows[TableMethodDef][4] = 0xfff0 },
+		{"signature outside the heap", func(b *builder) { b.Rows[TableMethodDef][4] = 0xfff0 },
 			func(m *Metadata) error { _, err := m.MethodDef(1); return err }, "#Blob ends"},
 		{"blob longer than the heap", func(b *builder) {
-			b.rows[TableMethodDef][4] = uint32(len(b.blobs))
+			b.Rows[TableMethodDef][4] = uint32(len(b.blobs))
 			b.blobs = append(b.blobs, 0x7f)
 		},
 			func(m *Metadata) error { _, err := m.MethodDef(1); return err }, "#Blob"},
-		{"type reference tag", func(b *builder) { b.rows[TableTypeDef][9] = 3 },
+		{"type reference tag", func(b *builder) { b.Rows[TableTypeDef][9] = 3 },
 			func(m *Metadata) error { _, err := m.TypeDef(2); return err }, "no table"},
-		{"methods of no type", func(b *builder) { b.rows[TableTypeDef][5] = 9 },
+		{"methods of no type", func(b *builder) { b.Rows[TableTypeDef][5] = 9 },
 			func(m *Metadata) error { _, err := m.MethodOwner(1); return err }, ""},
-		{"parameter beyond the signature", func(b *builder) { b.rows[TableParam][4] = 7 },
+		{"parameter beyond the signature", func(b *builder) { b.Rows[TableParam][4] = 7 },
 			func(m *Metadata) error { _, err := m.ParamNames(2); return err }, "number 7"},
-		{"parameters backwards", func(b *builder) { b.rows[TableMethodDef][11] = 3; b.rows[TableMethodDef][17] = 1 },
+		{"parameters backwards", func(b *builder) { b.Rows[TableMethodDef][11] = 3; b.Rows[TableMethodDef][17] = 1 },
 			func(m *Metadata) error { _, err := m.ParamNames(2); return err }, "owns rows"},
-		{"generic parameter twice", func(b *builder) { b.rows[TableGenericParam][6] = 2 << 1 },
+		{"generic parameter twice", func(b *builder) { b.Rows[TableGenericParam][6] = 2 << 1 },
 			func(m *Metadata) error { _, err := m.GenericParams(MakeToken(TableTypeDef, 2)); return err }, "out of place"},
-		{"methods backwards", func(b *builder) { b.rows[TableTypeDef][11] = 9 },
+		{"methods backwards", func(b *builder) { b.Rows[TableTypeDef][11] = 9 },
 			func(m *Metadata) error { _, _, err := m.OnlyMethod(2, "A"); return err }, "owns rows"},
 		{"row 0", func(*builder) {},
 			func(m *Metadata) error { _, err := m.MethodDef(0); return err }, "no such metadata row"},

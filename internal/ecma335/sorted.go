@@ -14,10 +14,11 @@ var sortedColumns = [...]struct {
 	table Table
 	col   int
 }{
-	byNested:    {TableNestedClass, 0},
-	byOwner:     {TableGenericParam, 2},
-	byInterface: {TableInterfaceImpl, 0},
-	byForwarded: {TableImplMap, 1},
+	byNested:     {TableNestedClass, 0},
+	byOwner:      {TableGenericParam, 2},
+	byInterface:  {TableInterfaceImpl, 0},
+	byForwarded:  {TableImplMap, 1},
+	byAttributed: {TableCustomAttribute, 0},
 }
 
 const (
@@ -25,6 +26,7 @@ const (
 	byOwner
 	byInterface
 	byForwarded
+	byAttributed
 )
 
 // sortedTable is the order of one table's rows, worked out at the first lookup.

@@ -6,9 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +15,6 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
-	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 )
 
@@ -229,49 +225,45 @@ func (truth waitTruth) check(
 // TestWaitsWitness: Microsoft's own reader of the runtime, which stops the program and goes through its whole heap,
 // finds the same locks held, by the same threads, as often.
 func TestWaitsWitness(t *testing.T) {
-	layer.Matrix(t)
-	roots := os.Getenv("CLRSNAP_DOTNET_ROOTS")
-	reader := filepath.Join(roots, "clrmd", "clrmd.dll")
-	hosts, _ := filepath.Glob(filepath.Join(roots, "10.*", "dotnet"))
-	if _, err := os.Stat(reader); roots == "" || err != nil || len(hosts) == 0 {
-		t.Skip("NOT TESTED: CLRSNAP_DOTNET_ROOTS names no folder with .NET 10 and clrmd")
+	var installed []string
+	for _, b := range testenv.InstalledRuntimes() {
+		installed = append(installed, b.Runtime)
 	}
-	for _, runtime := range testenv.AllRuntimes() {
-		if _, installed := testenv.InstalledVersion(runtime); !installed {
-			continue // it reads no single-file programs
+	testenv.EachOf(t, installed, testWaitsWitness)
+}
+
+func testWaitsWitness(t *testing.T, runtime string) {
+	a := startWaits(t, runtime, testenv.Options{})
+	p := livetest.Open(t, a, clrsnap.Options{})
+	snap, err := p.SnapshotAll(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	var got []string
+	for _, th := range snap.Threads {
+		for _, h := range th.Holds {
+			if h.Kind == profile.MonitorEnter || h.Kind == profile.LockEnter {
+				got = append(got, fmt.Sprintf("%#x %d %d", h.Object, th.OSThreadID, h.Recursion))
+			}
 		}
-		t.Run(testenv.Name(runtime), func(t *testing.T) {
-			a := startWaits(t, runtime, testenv.Options{})
-			snap, err := livetest.Open(t, a, clrsnap.Options{}).SnapshotAll(context.Background(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for _, th := range snap.Threads {
-				for _, h := range th.Holds {
-					if h.Kind == profile.MonitorEnter || h.Kind == profile.LockEnter {
-						got = append(got, fmt.Sprintf("%#x %d %d", h.Object, th.OSThreadID, h.Recursion))
-					}
-				}
-			}
-			out, err := exec.Command(hosts[0], reader, "locks", strconv.Itoa(a.PID)).Output()
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := witnessed(t, out)
-			slices.Sort(got)
-			slices.Sort(want)
-			if !slices.Equal(got, want) || len(want) < 8 {
-				t.Errorf("held are\n%s\nand the witness says\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-			}
-		})
+	}
+	want := witnessedLocks(t, a)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) || len(want) < 8 {
+		t.Errorf("held are\n%s\nand the witness says\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// witnessed are the locks that the witness finds held. It counts those beyond the first one, but for monitors
-// with a sync block.
-func witnessed(t *testing.T, out []byte) (held []string) {
+// witnessedLocks are the locks that the witness finds held. It counts how often beyond the first time, but for
+// monitors with a sync block.
+func witnessedLocks(t *testing.T, a *testenv.App) (held []string) {
 	t.Helper()
+	out, err := testenv.ClrMD(t, "locks", a).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for line := range bytes.Lines(out) {
 		var l struct {
 			Kind, Object string

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"clrsnap/internal/ecma335"
+	"clrsnap/internal/ecma335/ecma335test"
 	"clrsnap/internal/pe"
 )
 
@@ -25,13 +26,7 @@ type builder struct {
 	methods uint32 // of the module
 	blobs   []byte
 	guids   []byte
-	rows    [64][]uint16 // cells, row after row
-}
-
-var columns = map[ecma335.Table]int{
-	ecma335.TableMethodDef: 7, // one of 4 bytes
-	ecma335.TableDocument:  4, ecma335.TableMethodDebugInformation: 2,
-	ecma335.TableStateMachineMethod: 2, ecma335.TableCustomDebugInformation: 3,
+	ecma335test.Tables
 }
 
 func newBuilder() *builder { return &builder{blobs: []byte{0}} }
@@ -48,7 +43,13 @@ func (b *builder) guid(g [16]byte) uint16 {
 	return uint16(len(b.guids) / 16)
 }
 
-func (b *builder) row(t ecma335.Table, cells ...uint16) { b.rows[t] = append(b.rows[t], cells...) }
+func (b *builder) row(t ecma335.Table, cells ...uint16) {
+	var wide []uint32
+	for _, c := range cells {
+		wide = append(wide, uint32(c))
+	}
+	b.Row(int(t), wide...)
+}
 
 // document adds one with a name that has no separator.
 func (b *builder) document(name string) {
@@ -76,50 +77,14 @@ func (b *builder) bytes() []byte {
 
 func (b *builder) streams() (pdb, tables []byte) {
 	le := binary.LittleEndian
-	tables = []byte{0, 0, 0, 0, 2, 0, 0, 1}
-	var valid uint64
-	for t, cells := range b.rows {
-		if len(cells) > 0 {
-			valid |= 1 << t
-		}
-	}
-	tables = le.AppendUint64(le.AppendUint64(tables, valid), 0)
-	for t, cells := range b.rows {
-		if len(cells) > 0 {
-			tables = le.AppendUint32(tables, uint32(len(cells)/columns[ecma335.Table(t)]))
-		}
-	}
-	for _, cells := range b.rows {
-		for _, c := range cells {
-			tables = le.AppendUint16(tables, c)
-		}
-	}
 	pdb = le.AppendUint32(b.id[:len(b.id):len(b.id)], 0)
 	pdb = le.AppendUint32(le.AppendUint64(pdb, 1<<ecma335.TableMethodDef), b.methods)
-	return pdb, tables
+	return pdb, b.Bytes()
 }
 
 // container puts streams into a metadata root.
 func container(names []string, streams [][]byte) []byte {
-	le := binary.LittleEndian
-	out := append([]byte("BSJB\x01\x00\x01\x00\x00\x00\x00\x00\x0c\x00\x00\x00"), "PDB v1.0\x00\x00\x00\x00"...)
-	out = append(out, 0, 0, byte(len(names)), 0)
-	size := len(out)
-	for _, n := range names {
-		size += 8 + (len(n)+4)&^3
-	}
-	for i, n := range names {
-		out = le.AppendUint32(out, uint32(size))
-		out = le.AppendUint32(out, uint32(len(streams[i])))
-		out = append(out, n...)
-		out = append(out, make([]byte, 4-len(n)%4)...)
-		size += (len(streams[i]) + 3) &^ 3
-	}
-	for _, s := range streams {
-		out = append(out, s...)
-		out = append(out, make([]byte, (4-len(s)%4)%4)...)
-	}
-	return out
+	return ecma335test.Container(ecma335test.PDB, names, streams)
 }
 
 func (b *builder) parse(t *testing.T) *File {

@@ -1,6 +1,11 @@
 package pdb
 
-import "clrsnap/internal/ecma335"
+import (
+	"cmp"
+	"slices"
+
+	"clrsnap/internal/ecma335"
+)
 
 // A Point is a sequence point: from its IL offset on, up to the next point's, a method's code
 // belongs to a piece of source text.
@@ -9,6 +14,8 @@ type Point struct {
 	Line, EndLine, Column, EndColumn uint32 // counted from 1; all 0 if hidden
 	Document                         int32  // for File.Document
 	Hidden                           bool   // code that no source text stands for
+	// Await: a hidden one, from which on the code before it waits for an awaited task, and goes on afterwards.
+	Await bool
 }
 
 // Bounds of a sequence point ("Sequence Points Blob").
@@ -18,6 +25,8 @@ const (
 	maxColumn = 0x10000
 
 	hiddenLine = 0xfeefee // not a line
+
+	maxPoints = 1 << 18 // of one method: 12 MB
 )
 
 // Lines returns the sequence points of a method by its row number, in the order of their IL
@@ -33,35 +42,60 @@ func (f *File) Lines(method uint32) ([]Point, error) {
 		if err != nil {
 			return nil, err
 		}
+		if len(all) == maxPoints {
+			return nil, malformed("method %d has more than %d points", method, maxPoints)
+		}
 		all = append(all, p)
 	}
+	f.setAwaits(method, all)
 	return all, nil
+}
+
+// setAwaits finds the points at which the method waits. The C# compiler puts one behind each GetAwaiter, before
+// the code that waits, goes on and gets the result; the rest of the statement follows without a point.
+func (f *File) setAwaits(method uint32, points []Point) {
+	a, ok, err := f.Async(method)
+	if !ok || err != nil {
+		return
+	}
+	for _, s := range a.Steps {
+		next, _ := slices.BinarySearchFunc(points, s.Yield+1, func(p Point, il uint32) int { return cmp.Compare(p.IL, il) })
+		inside := s.Method == method && s.Yield < s.Resume && (next == len(points) || s.Resume < points[next].IL)
+		if i := next - 1; i > 0 && inside && !points[i-1].Hidden {
+			points[i].Await = points[i].Hidden
+		}
+	}
 }
 
 // LineAt returns the point that the IL offset il of a method belongs to: the last one at or
 // before it that is not hidden, as the runtime's own stack traces have it
-// (StackTraceSymbols.GetSourceLineInfo). exact is false if a hidden point lies between the two: that
-// ends the text's code, so that the line is the nearest one before. ok is false if there is none, or
+// (StackTraceSymbols.GetSourceLineInfo). exact is false if a hidden point, other than at an await,
+// lies between the two: that ends the text's code, so that the line is the nearest one before. ok is false if there is none, or
 // if anything in the method's points breaks the rules.
 func (f *File) LineAt(method, il uint32) (at Point, exact, ok bool) {
-	d, err := f.points(method)
+	return f.LineIn(method, il, il+1)
+}
+
+// LineIn is LineAt for code that is of the IL from il up to next. exact is false, too, if the code of
+// another line begins in between.
+func (f *File) LineIn(method, il, next uint32) (at Point, exact, ok bool) {
+	points, err := f.Lines(method)
 	if err != nil {
 		return Point{}, false, false
 	}
-	for d.more() {
-		p, err := d.next()
+	for _, p := range points {
 		switch {
-		case err != nil:
-			return Point{}, false, false
-		case p.IL > il: // the rest is read all the same: it may be wrong
+		case p.IL >= next:
+			return at, exact, ok
+		case p.IL > il:
+			exact = exact && (p.Hidden || p.Line == at.Line && p.Document == at.Document)
 		case p.Hidden:
-			exact = false
-		default:
+			exact = exact && p.Await
+		case p.Line > 0: // the format allows 0
 			at, exact, ok = p, true, true
+		default:
+			at, exact, ok = Point{}, false, false
 		}
-	}
-	if at.Line == 0 { // the format allows it
-		return Point{}, false, false
 	}
 	return at, exact, ok
 }

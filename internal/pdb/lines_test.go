@@ -29,18 +29,18 @@ func TestLines(t *testing.T) {
 	}{
 		{"none", 0, "", nil},
 		{"a local signature of two bytes", 1, "80 81  00 00 05 0a 03",
-			[]Point{{0, 10, 10, 3, 8, 1, false}}},
+			[]Point{{0, 10, 10, 3, 8, 1, false, false}}},
 		{"deltas forward and back", 1, "00  00 00 05 0a 03  04 00 02 04 02  06 02 7b 7d 0c",
-			[]Point{{0, 10, 10, 3, 8, 1, false}, {4, 12, 12, 4, 6, 1, false}, {10, 10, 12, 10, 7, 1, false}}},
+			[]Point{{0, 10, 10, 3, 8, 1, false, false}, {4, 12, 12, 4, 6, 1, false, false}, {10, 10, 12, 10, 7, 1, false, false}}},
 		{"hidden points keep the line that deltas count from", 1, "00  00 00 00  02 00 05 0a 03  03 00 00  04 00 01 02 00",
-			[]Point{{IL: 0, Document: 1, Hidden: true}, {2, 10, 10, 3, 8, 1, false}, {IL: 5, Document: 1, Hidden: true},
-				{9, 11, 11, 3, 4, 1, false}}},
+			[]Point{{IL: 0, Document: 1, Hidden: true}, {2, 10, 10, 3, 8, 1, false, false}, {IL: 5, Document: 1, Hidden: true},
+				{9, 11, 11, 3, 4, 1, false, false}}},
 		{"several documents", 0, "00 02  01 00 05 0a 03  00 03  02 00 05 02 00  00 01 00 02  02 00 00",
-			[]Point{{1, 10, 10, 3, 8, 2, false}, {3, 11, 11, 3, 8, 3, false}, {IL: 5, Document: 2, Hidden: true}}},
+			[]Point{{1, 10, 10, 3, 8, 2, false, false}, {3, 11, 11, 3, 8, 3, false, false}, {IL: 5, Document: 2, Hidden: true}}},
 		{"several lines, ending left of the start", 1, "00  00 03 7b 0a 09",
-			[]Point{{0, 10, 13, 9, 6, 1, false}}},
+			[]Point{{0, 10, 13, 9, 6, 1, false, false}}},
 		{"the highest", 1, "00  df ff ff ff 00 01 df ff ff ff c0 00 ff fe",
-			[]Point{{0x1fffffff, 0x1fffffff, 0x1fffffff, 0xfffe, 0xffff, 1, false}}},
+			[]Point{{0x1fffffff, 0x1fffffff, 0x1fffffff, 0xfffe, 0xffff, 1, false, false}}},
 	} {
 		f := one(tt.document, tt.points).parse(t)
 		got, err := f.Lines(2)
@@ -88,6 +88,41 @@ func TestWrongLines(t *testing.T) {
 	}
 }
 
+// TestAwait: a statement goes on behind its await. Its hidden point has where it waits and goes on before the
+// next point.
+func TestAwait(t *testing.T) {
+	// IL 2: line 10; 5: hidden; 9: line 11; 12: hidden; 14: hidden; 20: line 12; 24: hidden
+	const points = "00  02 00 05 0a 03  03 00 00  04 00 01 02 00  03 00 00  02 00 00  06 00 01 02 00  04 00 00"
+	for _, tt := range []struct {
+		name, steps string
+		awaits      []uint32 // IL offsets
+	}{
+		{"none", "", nil},
+		{"in both", "06000000 08000000 02  1a000000 1b000000 02", []uint32{5, 24}},
+		{"across the next point", "06000000 09000000 02", nil},
+		{"across the end", "1a000000 ffffff1f 02", []uint32{24}},
+		{"backwards", "08000000 06000000 02", nil},
+		{"behind another hidden point", "0f000000 10000000 02", nil},
+		{"before the hidden point", "04000000 06000000 02", nil},
+		{"in text", "0a000000 0b000000 02", nil},
+		{"that goes on elsewhere", "06000000 08000000 01", nil},
+	} {
+		b := one(1, points)
+		b.custom(tagMethod, 2, kindAsync, unhex("00000000"+tt.steps))
+		f := b.parse(t)
+		all, err := f.Lines(2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range all {
+			await := slices.Contains(tt.awaits, p.IL)
+			if _, exact, ok := f.LineAt(2, p.IL+1); p.Await != await || !ok || exact != (await || !p.Hidden) {
+				t.Errorf("%s: %+v, exact %v", tt.name, p, exact)
+			}
+		}
+	}
+}
+
 func TestLineAt(t *testing.T) {
 	// IL 2: line 10; 5: hidden; 9: line 11; 12: hidden; 14: hidden
 	f := one(1, "00  02 00 05 0a 03  03 00 00  04 00 01 02 00  03 00 00  02 00 00").parse(t)
@@ -115,6 +150,35 @@ func TestLineAt(t *testing.T) {
 		if p, err := f.Lines(method); err == nil {
 			t.Errorf("method %d: %+v", method, p)
 		}
+	}
+}
+
+func TestLineIn(t *testing.T) {
+	// IL 2: line 10; 5: line 10; 9: hidden; 11: line 13
+	f := one(1, "00  02 00 05 0a 03  03 00 03 00 00  04 00 00  02 00 02 06 00").parse(t)
+	for _, tt := range []struct {
+		il, next, line uint32
+		exact          bool
+	}{
+		{2, 5, 10, true}, {2, 9, 10, true}, {2, 11, 10, true}, {2, 12, 10, false}, {4, 1 << 31, 10, false},
+		{9, 11, 10, false}, {11, 1<<32 - 1, 13, true}, {0, 3, 0, false},
+	} {
+		p, exact, ok := f.LineIn(2, tt.il, tt.next)
+		if p.Line != tt.line || exact != tt.exact || ok != (tt.line != 0) {
+			t.Errorf("IL %d to %d: line %d, exact %v, %v; want line %d, %v", tt.il, tt.next, p.Line, exact, ok, tt.line, tt.exact)
+		}
+	}
+}
+
+// What is decoded of one PDB is bounded, however many methods share a blob.
+func TestDecodedBound(t *testing.T) {
+	f := one(1, "00  02 00 05 0a 03").parse(t)
+	f.decoded.Store(maxDecoded - 4)
+	if _, err := f.Lines(2); err != errDecoded {
+		t.Errorf("%v", err)
+	}
+	if p, _, ok := f.LineAt(2, 2); ok {
+		t.Errorf("%+v", p)
 	}
 }
 

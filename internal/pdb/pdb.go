@@ -21,12 +21,13 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"clrsnap/internal/ecma335"
 )
 
 // MaxSize bounds a PDB, in bytes.
-const MaxSize = 128 << 20
+const MaxSize = 64 << 20
 
 // Errors that those of this package wrap.
 var (
@@ -35,6 +36,8 @@ var (
 	// ErrNotPortable is a file that is no portable PDB.
 	ErrNotPortable = errors.New("not a portable PDB")
 )
+
+var errDecoded = fmt.Errorf("more than %d bytes of the PDB were decoded", maxDecoded)
 
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
@@ -47,6 +50,7 @@ type File struct {
 	md      *ecma335.Metadata
 	id      [20]byte
 	methods uint32 // of the module
+	decoded atomic.Int64
 
 	once sync.Once
 	index
@@ -65,6 +69,9 @@ const maxRow = 0xffffff // of a token
 // maxBlob bounds what is decoded for one method, in bytes. The longest methods have some thousand points
 // of five bytes.
 const maxBlob = 1 << 20
+
+// maxDecoded bounds what is decoded of one PDB, in bytes: all its methods can share one long blob.
+const maxDecoded = 256 << 20
 
 // Parse reads the headers of a PDB. b is kept, not copied.
 func Parse(b []byte) (*File, error) {
@@ -254,6 +261,9 @@ func (f *File) blob(at uint32) ([]byte, error) {
 	b, err := f.md.Blob(at)
 	if len(b) > maxBlob {
 		return nil, malformed("a blob of %d bytes", len(b))
+	}
+	if f.decoded.Add(int64(len(b))) > maxDecoded {
+		return nil, errDecoded
 	}
 	return b, err
 }

@@ -55,25 +55,11 @@ func (d *Debug) Embedded(mem *target.Reader) ([]byte, error) {
 	if d.embedded == nil {
 		return nil, ErrNoEmbedded
 	}
-	packed, err := read(mem, d.embedded.at, d.embedded.packed)
+	packed, err := mem.Pieces(d.embedded.at, d.embedded.packed)
 	if err != nil {
 		return nil, err
 	}
 	return Inflate(packed, d.embedded.size)
-}
-
-// read reads n bytes piece by piece, so that a size that is a lie costs no more than what is there.
-func read(mem *target.Reader, at arch.Addr, n int) ([]byte, error) {
-	const piece = 64 << 10
-	var out []byte
-	for len(out) < n {
-		p, err := mem.Bytes(at+arch.Addr(len(out)), min(piece, n-len(out)))
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, p...)
-	}
-	return out, nil
 }
 
 // Inflate unpacks what deflate has packed (RFC 1951) into size bytes, no fewer and no more. What it

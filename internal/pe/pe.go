@@ -158,3 +158,16 @@ func flatOffset(mem *target.Reader, base, pe arch.Addr, rva uint32) (arch.Addr, 
 	}
 	return 0, false
 }
+
+// At returns where the byte at an RVA of the image at base is.
+func At(mem *target.Reader, base arch.Addr, rva uint32) (arch.Addr, error) {
+	a, err := open(mem, base)
+	if err != nil {
+		return 0, err
+	}
+	at, ok := a.resolve(rva)
+	if !ok {
+		return 0, fmt.Errorf("the image at %v has no RVA %#x", base, rva)
+	}
+	return at, nil
+}

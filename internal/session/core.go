@@ -25,9 +25,10 @@ type CoreOptions struct {
 	// Sysroot is the folder below which the process's files are: that of an
 	// unpacked container image, for example. Empty: where the process had them.
 	Sysroot string
-	// Lines and Symbols are those of Options.
-	Lines   bool
-	Symbols []string
+	// ExactGenerics, Lines and Symbols are those of Options.
+	ExactGenerics bool
+	Lines         bool
+	Symbols       []string
 }
 
 // OpenCore opens the process whose core dump is in a file: one that the kernel, gcore
@@ -44,7 +45,8 @@ func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error)
 	}
 	d := &dump{Core: c}
 	p := &Process{from: d, Options: Options{
-		NativeOnly: o.NativeOnly, MaxStack: stackBound(o.MaxStack), Lines: o.Lines, Symbols: o.Symbols,
+		NativeOnly: o.NativeOnly, MaxStack: stackBound(o.MaxStack),
+		ExactGenerics: o.ExactGenerics, Lines: o.Lines, Symbols: o.Symbols,
 	}}
 	p.info = profile.Process{
 		PID: c.PID(), Command: c.Command(),

@@ -1,92 +1,21 @@
 package session
 
 import (
+	"reflect"
 	"slices"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/thread"
 	"clrsnap/profile"
 )
 
-// maxInner bounds the exceptions that led to one another.
-const maxInner = 16
-
-// exception describes the last managed exception of a thread; nil if there is none that can
-// be read.
-func (p *Process) exception(t *thread.Thread) *profile.ExceptionInfo {
-	if p.Runtime == nil {
-		return nil
-	}
-	var first *profile.ExceptionInfo
-	to := &first
-	obj := p.Runtime.Threads.LastException(t)
-	for range maxInner {
-		if obj == 0 {
-			break
-		}
-		var e *profile.ExceptionInfo
-		e, obj = p.readException(obj)
-		if e == nil {
-			break
-		}
-		*to, to = e, &e.Inner
-	}
-	return first
-}
-
-// readException describes an exception object and returns the address of the one that
-// led to it.
-func (p *Process) readException(obj arch.Addr) (*profile.ExceptionInfo, arch.Addr) {
-	e, err := p.Runtime.Threads.ReadException(obj)
-	if err != nil {
-		return nil, 0
-	}
-	class, err := p.Runtime.Names.Class(e.Type)
-	if err != nil {
-		return nil, 0
-	}
-	return &profile.ExceptionInfo{
-		Type: class.Display, Message: e.Message + p.parameter(obj, e), NoMessage: e.Unread, HResult: e.HResult,
-	}, e.Inner
-}
-
-// maxBases bounds the classes that an exception's class derives from.
-const maxBases = 32
-
-// parameter is what an ArgumentException adds to its message: the name of the parameter, in the
-// words of System.Private.CoreLib (Arg_ParamName_Name in Strings.resx).
-func (p *Process) parameter(obj arch.Addr, e thread.ExceptionObject) string {
-	if e.Message == "" {
-		return ""
-	}
-	class := e.Type
-	for range maxBases {
-		switch c, err := p.Runtime.Names.Class(class); {
-		case err != nil:
-			return ""
-		case c.Display == "System.ArgumentException" && c.Assembly == coreLib:
-			if name, ok := p.Runtime.Threads.OwnString(obj, class); ok && name != "" {
-				return " (Parameter '" + name + "')"
-			}
-			return ""
-		}
-		if class = p.Runtime.Threads.Base(class); class == 0 {
-			return ""
-		}
-	}
-	return ""
-}
-
 const (
-	coreLib       = "System.Private.CoreLib"
 	failFastName  = "System.Environment.FailFast"
 	failFastError = "System.ExecutionEngineException"
 )
 
-// failFast describes the end of a thread that has called Environment.FailFast. The runtime makes an
-// exception of it that nobody has thrown, for a debugger; its inner one is the last that was thrown
-// (src/coreclr/vm/eepolicy.cpp, LogFatalError). The message is kept nowhere but on the stack, where
-// the string is held while the runtime has its characters (src/coreclr/classlibnative/bcltype/system.cpp).
+// failFast describes the end of a thread that has called Environment.FailFast. The message is kept nowhere
+// but on the stack, where the string is held while the runtime has its characters
+// (src/coreclr/classlibnative/bcltype/system.cpp).
 func (s *Suspension) failFast(st *profile.Thread) {
 	if s.Process.Runtime == nil {
 		return
@@ -95,12 +24,10 @@ func (s *Suspension) failFast(st *profile.Thread) {
 	if end == len(st.Frames) {
 		return
 	}
-	if e := st.Exception; e != nil && e.Type == failFastError {
-		st.Exception = e.Inner
-	}
+	st.FailFast = &profile.FailFast{}
+	s.failFastException(st)
 	threads := s.Process.Runtime.Threads
 	objects, chars := threads.Strings(arch.Addr(st.Frames[first].SP), arch.Addr(st.Frames[end].SP))
-	st.FailFast = &profile.FailFast{}
 	switch {
 	case len(chars) == 1:
 		st.FailFast.Message = chars[0]
@@ -108,6 +35,22 @@ func (s *Suspension) failFast(st *profile.Thread) {
 		st.FailFast.Message = objects[0]
 	default:
 		st.FailFast.Unknown = true
+	}
+}
+
+// failFastException describes the exception that FailFast was called with. The runtime makes another one for
+// debuggers, the last of the thread, which nobody has thrown; its inner one is that of FailFast, and no other: an
+// exception that was merely thrown before is not (live, .NET 8 to 10; src/coreclr/vm/eepolicy.cpp).
+func (s *Suspension) failFastException(st *profile.Thread) {
+	last := []arch.Addr{s.Process.Runtime.Threads.LastThrown(&s.Walk.Info)}
+	if all := s.Process.exceptions(last, ""); len(all) == 1 && all[0].Type == failFastError {
+		st.FailFast.Exception = all[0].Inner
+	}
+	switch e := st.Exception; {
+	case e != nil && e.Type == failFastError:
+		st.Exception = st.FailFast.Exception
+	case e != nil && reflect.DeepEqual(e, st.FailFast.Exception):
+		st.FailFast.Exception = e // FailFast was called while it was handled
 	}
 }
 

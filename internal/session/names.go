@@ -57,10 +57,32 @@ func (p *Process) Tier(c *codemap.Code) (string, error) {
 }
 
 // Frame names a walked frame. With an error the frame has a placeholder in place of its name.
+// Frames are named in the order in which a walk visits them.
 func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
+	if p.Options.ExactGenerics {
+		return p.frame(f, anyInstance)
+	}
+	return p.frame(f, noInstance)
+}
+
+// LastingFrame is Frame for names that are kept. Of shared generic code the instantiation is named only if
+// the frame's Context tells it and it cannot be unloaded.
+func (p *Process) LastingFrame(f *walk.Frame) (profile.Frame, error) {
+	if p.Options.ExactGenerics && (f.Code == nil || !f.Code.Collectible) {
+		return p.frame(f, lastingInstance)
+	}
+	return p.frame(f, noInstance)
+}
+
+func (p *Process) frame(f *walk.Frame, which instances) (profile.Frame, error) {
+	p.later, p.passing = nil, false
+	if f.Kind == walk.Managed {
+		out, err := p.managedFrame(f, which)
+		p.above = lastName(out.Method)
+		return out, err
+	}
+	p.above = ""
 	switch f.Kind {
-	case walk.Managed:
-		return p.managedFrame(f)
 	case walk.Stub:
 		return p.stubFrame(f), nil
 	}
@@ -77,38 +99,91 @@ func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
 	return out, nil
 }
 
-func (p *Process) managedFrame(f *walk.Frame) (profile.Frame, error) {
+func (p *Process) managedFrame(f *walk.Frame, which instances) (profile.Frame, error) {
 	out := p.bare(f, profile.Managed)
-	out.FunctionID = uint64(f.Code.MethodDesc)
-	out.Offset = uint64(f.IP() - f.Code.MethodStart)
-	n, err := p.named(f.Code)
-	if err != nil {
-		out.Display = fmt.Sprintf("[method %v]", f.Code.MethodDesc)
-		out.Short = out.Display
+	if err := p.methodFrame(&out, f.Code, f.IP(), f.Place()); err != nil {
 		return out, err
 	}
-	out.Method, out.Display, out.Short, out.Signature, out.Module = n.Exact, n.Display, n.Short, n.Signature, n.Assembly
-	out.Owner = p.owner(n.Assembly, n.Image)
-	out.Line = p.line(f, n.Image)
+	if out.Generics == profile.SharedGenerics && which != noInstance {
+		p.nameInstance(&out, f, which)
+	}
 	if p.Walker.Filter(f) {
 		out.Display += " [filter]"
 		out.Short += " [filter]"
 	}
-	t, err := p.Runtime.Methods.Tier(&p.method, f.Code)
-	if err != nil {
-		return out, err
-	}
-	if t == method.TierUnknown {
-		t = "JIT"
-	}
-	out.Tier = string(t)
-	if t == method.TierILStub && n.Exact == name.PInvokeStub {
+	if out.Tier == string(method.TierILStub) && out.Method == name.PInvokeStub {
 		if call, ok := p.callee(f); ok {
 			out.Display = call.Display()
 			out.Short = out.Display
 		}
 	}
 	return out, nil
+}
+
+// instances says which instantiations of shared generic code are named.
+type instances uint8
+
+const (
+	noInstance instances = iota
+	lastingInstance
+	anyInstance
+)
+
+// nameInstance names the instantiation that a frame of shared code runs, if it is told, and not only later.
+func (p *Process) nameInstance(out *profile.Frame, f *walk.Frame, which instances) {
+	n, later, ok := p.instance(f)
+	if which == lastingInstance && (later != nil || p.passing) {
+		p.passing = false
+		return
+	}
+	if p.later = later; ok {
+		out.Display, out.Short, out.Signature, out.Generics = n.Display, n.Short, n.Signature, profile.ExactGenerics
+	}
+}
+
+// methodFrame names the method whose code is at ip, and keeps what it read in p.method. at is where the method
+// is. With an error, out has a placeholder in place of the name, or no tier.
+func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Addr, at walk.Place) error {
+	out.FunctionID = uint64(code.MethodDesc)
+	out.Offset = uint64(ip - code.MethodStart)
+	image, err := p.nameFrame(out, code)
+	if err != nil {
+		out.Display = fmt.Sprintf("[method %v]", code.MethodDesc)
+		out.Short = out.Display
+		return err
+	}
+	out.Line = p.line(code, at, out.Module, image)
+	t, err := p.Runtime.Methods.Tier(&p.method, code)
+	if err != nil {
+		return err
+	}
+	if t == method.TierUnknown {
+		t = "JIT"
+	}
+	out.Tier = string(t)
+	return nil
+}
+
+// nameFrame names the method that code is of, and returns the image of its assembly.
+func (p *Process) nameFrame(out *profile.Frame, code *codemap.Code) (image arch.Addr, err error) {
+	if p.method, err = p.Runtime.Methods.Read(code.MethodDesc); err != nil {
+		return 0, err
+	}
+	return p.nameMethod(out, code.Collectible)
+}
+
+// nameMethod names p.method, and returns the image of its assembly.
+func (p *Process) nameMethod(out *profile.Frame, volatile bool) (image arch.Addr, err error) {
+	n, err := p.Runtime.Names.Method(&p.method, volatile)
+	if err != nil {
+		return 0, err
+	}
+	out.Method, out.Display, out.Short, out.Signature, out.Module = n.Exact, n.Display, n.Short, n.Signature, n.Assembly
+	out.Owner = p.owner(n.Assembly, n.Image)
+	if n.Shared {
+		out.Generics = profile.SharedGenerics
+	}
+	return n.Image, nil
 }
 
 // callee names the P/Invoke that a managed frame is in.
@@ -139,14 +214,6 @@ func (p *Process) NameCallee(frame *profile.Frame, caller *walk.Frame) bool {
 	frame.Method, frame.Display, frame.Short, frame.Nearest = call.Name, call.Name, call.Name, ""
 	frame.Offset = frame.IP - uint64(start)
 	return true
-}
-
-// named reads and names a method, and keeps what it read in p.method.
-func (p *Process) named(c *codemap.Code) (n name.Method, err error) {
-	if p.method, err = p.Runtime.Methods.Read(c.MethodDesc); err != nil {
-		return n, err
-	}
-	return p.Runtime.Names.Method(&p.method, c.Collectible)
 }
 
 // stubFrame describes a frame in a stub. A stub is the runtime's own code, so its frame counts

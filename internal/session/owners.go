@@ -1,6 +1,7 @@
 package session
 
 import (
+	"strings"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -40,7 +41,39 @@ func (p *Process) owner(assembly string, image arch.Addr) profile.Origin {
 		p.owners = assemblies.New(p.from, bundle)
 		p.owners.Read(p.Engine.Maps)
 	}
-	return p.owners.Of(assembly, image, p.Engine.Maps, p.remapped)
+	return p.owners.Of(assembly, image, func() (string, bool) { return p.imageFile(assembly, image) })
+}
+
+// imageFile returns the path of the file that an assembly's image was loaded from, or of the single-file
+// program that it is in; "": it was loaded from memory. known is false if the mappings that there are may
+// be too old to say: then ask again later.
+func (p *Process) imageFile(assembly string, image arch.Addr) (path string, known bool) {
+	if image == 0 {
+		return "", true
+	}
+	for _, maps := range []target.Mappings{p.Engine.Maps, p.maps} {
+		m := maps.Find(image)
+		if m != nil && m.IsFile() && (strings.EqualFold(assemblies.SimpleName(m.Path), assembly) || p.isBundle(m)) {
+			return m.Path, true
+		}
+	}
+	// It has been loaded since, or from memory, or from a file of another name.
+	now := p.remapped()
+	if now == nil {
+		return "", false
+	}
+	if p.owners != nil {
+		p.owners.Read(now)
+	}
+	if m := now.Find(image); m != nil && m.IsFile() {
+		return m.Path, true
+	}
+	return "", true
+}
+
+// isBundle reports whether a mapping is of the single-file program.
+func (p *Process) isBundle(m *target.Mapping) bool {
+	return p.Found != nil && p.Found.Shape == locate.SingleFile && m.Path == p.Found.Module.Path
 }
 
 // remapEvery is how often the mappings are read again at most, for the files of assemblies that

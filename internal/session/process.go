@@ -41,6 +41,9 @@ type Options struct {
 	// Such a process has files of a FUSE or network file system within its reach. Nothing ends the
 	// wait, not even SIGKILL. Read such a process in a process of its own, which can be abandoned.
 	NonBlocking bool
+	// ExactGenerics finds which instantiation of shared generic code each frame runs, where the frame
+	// keeps it.
+	ExactGenerics bool
 	// Lines finds the source lines of managed frames, if the PDBs of the assemblies are there.
 	Lines bool
 	// Symbols are folders on this machine in which PDBs are looked for, too.
@@ -75,6 +78,9 @@ type Process struct {
 	opened   time.Time
 	updating time.Duration      // in which modules were looked for since
 	method   method.Method      // the latest that was named
+	above    string             // the name of the latest frame's method, without its type; empty: it was not managed
+	later    *generic           // what the name of the latest frame waits for; nil: nothing
+	passing  bool               // the name of the latest frame is not kept: it has types that can be unloaded
 	moment   uint64             // counts captures: each overwrites the one before
 	current  *Suspension        // the latest one
 	lacks    lacks              // what a dump lacks of the threads
@@ -151,7 +157,7 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 	p.Runtime, p.Walker = p.Engine.Runtime, p.Engine.Walker
 	if p.Options.Lines {
 		files := sourceFiles{Memory: p.Engine.Cache, p: p}
-		p.lines = &lines{finder: source.New(files, p.Options.Symbols), known: map[lineKey]*profile.SourceLine{}}
+		p.lines = &lines{finder: source.New(files, p.Options.Symbols), known: map[walk.Place]*profile.SourceLine{}}
 	}
 	return nil
 }
@@ -178,6 +184,9 @@ func DescribeRuntime(r *locate.Runtime) profile.Runtime {
 
 // Close releases what the Process holds. The target is not affected.
 func (p *Process) Close() error {
+	if p.lines != nil {
+		p.lines.finder.Close()
+	}
 	if p.Engine != nil {
 		p.Engine.Close()
 	}

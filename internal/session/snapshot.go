@@ -129,7 +129,7 @@ func (s *Suspension) takeAndWalk(walked func() walk.Result) (walk.Result, error)
 
 // StopAndWalk is takeAndWalk for a thread that has to be stopped.
 func (s *Suspension) StopAndWalk(walked func() walk.Result) (walk.Result, error) {
-	s.extra = nil
+	s.extra, s.copies = nil, nil
 	for attempt := 0; ; attempt++ {
 		if err := s.stop(); err != nil {
 			if errors.Is(err, target.ErrThreadExited) {
@@ -143,6 +143,9 @@ func (s *Suspension) StopAndWalk(walked func() walk.Result) (walk.Result, error)
 		r := walked()
 		last := attempt == maxAttempts
 		if !last && s.metRuntime(r) {
+			continue
+		}
+		if !last && !isFull(r.Err) && s.askObjects() {
 			continue
 		}
 		if r.Complete || last || isFull(r.Err) || !s.mend(r.Err, attempt) {
@@ -220,8 +223,9 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 		st.State = "stopped by a signal"
 	}
 	st.Pause = s.Capture.Pause
-	if s.Process.from.Crashed() == s.Thread.OSThreadID {
-		st.Crashed, st.Exception = true, s.Process.exception(&s.Walk.Info)
+	st.Crashed = s.Process.from.Crashed() == s.Thread.OSThreadID
+	s.exception(st)
+	if st.Crashed {
 		s.failFast(st)
 		st.State = s.Process.crashState()
 	}
@@ -256,9 +260,9 @@ func isFull(err error) bool {
 
 // frameCost is how many bytes the named frame fr of a walked frame f takes. Names of methods that
 // cannot be unloaded are cached anyway, and not counted.
-func frameCost(f *walk.Frame, fr *profile.Frame) int {
+func (p *Process) frameCost(f *walk.Frame, fr *profile.Frame) int {
 	n := int(unsafe.Sizeof(*fr)) + len(fr.Nearest)
-	if fr.Kind == profile.Managed && (f.Code.Collectible || fr.Module == "") {
+	if fr.Kind == profile.Managed && (f.Code.Collectible || fr.Module == "" || p.passing) {
 		n += len(fr.Method) + len(fr.Display) + len(fr.Short) + len(fr.Signature)
 	}
 	return n
@@ -266,7 +270,7 @@ func frameCost(f *walk.Frame, fr *profile.Frame) int {
 
 // frames walks the captured thread and names its frames.
 func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
-	*into, s.Managed = (*into)[:0], false
+	*into, s.Managed, s.generics, s.Process.above = (*into)[:0], false, s.generics[:0], ""
 	ctx := s.Walk.Context
 	var unnamed error
 	s.cost = 0
@@ -275,8 +279,12 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 			return false
 		}
 		fr, err := s.Process.Frame(f)
-		if s.cost += frameCost(f, &fr); s.cost > s.Process.room {
+		if s.cost += s.Process.frameCost(f, &fr); s.cost > s.Process.room {
 			return false
+		}
+		if g := s.Process.later; g != nil && len(s.generics) < maxGenerics {
+			g.frame = len(*into)
+			s.generics = append(s.generics, *g)
 		}
 		if err != nil && unnamed == nil {
 			unnamed = nameless(f.IP(), err)
@@ -291,6 +299,9 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 		s.Managed = s.Managed || f.Kind == walk.Managed
 		return true
 	})
+	if s.cost <= s.Process.room {
+		s.objects(*into)
+	}
 	switch {
 	case s.cost > s.Process.room:
 		s.cost = s.Process.room

@@ -35,6 +35,9 @@ type Suspension struct {
 	moment uint64         // Process.moment of the capture; 0: there is none
 	pause  time.Duration  // the longest stop
 	cost   int            // of the frames of the last walk that named them, in bytes
+
+	generics []generic      // frames of the last walk whose instantiation depends on an object
+	copies   []target.Range // what is copied for them: see askObjects
 }
 
 const maxAttempts = 4
@@ -189,7 +192,7 @@ func (s *Suspension) take(capture func(*target.Request, *target.Capture) error) 
 		return NestedError(s.Thread.ID)
 	}
 	for attempt := 1; ; attempt++ {
-		req := s.Process.Request(&s.Thread, slices.Concat(s.Also, s.extra))
+		req := s.Process.Request(&s.Thread, slices.Concat(s.Also, s.extra, s.copies))
 		s.Process.moment++
 		req.SlowPoll = s.SlowPoll
 		err := capture(&req, s.Capture)

@@ -111,7 +111,7 @@ const commLen = 15
 
 // roles are the names that the runtime gives to its own threads.
 var roles = map[string]string{
-	".NET Finalizer":  "Finalizer",
+	".NET Finalizer":  finalizer,
 	".NET TP Worker":  "ThreadPool worker",
 	".NET TP Gate":    "ThreadPool gate",
 	".NET TP Wait":    "ThreadPool waiter",
@@ -130,13 +130,16 @@ var roles = map[string]string{
 	".NET Long Runni": "Long-running task",
 }
 
+// finalizer is the role of the thread that runs finalizers.
+const finalizer = "Finalizer"
+
 // Role is what the runtime uses a thread for, by its name and state; "" if they do not tell.
 func Role(isMain, isFinalizer, isPool bool, comm string) string {
 	switch {
 	case isMain:
 		return "Main"
 	case isFinalizer:
-		return "Finalizer"
+		return finalizer
 	}
 	if r, ok := roles[comm]; ok {
 		return r

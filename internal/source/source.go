@@ -1,9 +1,10 @@
 // Package source finds the source lines of a target's managed code. It looks for the portable PDB of
 // each assembly, and takes none that is another build's.
 //
-// A PDB is looked for inside the assembly, in folders that the user names, beside the assembly as
-// the target sees it, and below the name that the compiler wrote, without its folder. Its id must be
-// that of the assembly, and so must its checksum if the assembly has one.
+// A PDB is looked for inside the assembly; where the runtime keeps the one that an assembly was loaded
+// with from memory; in folders that the user names; beside the assembly as the target sees it, and below
+// the name that the compiler wrote, without its folder; and, in a single-file program, in its bundle and
+// beside it. Its id must be that of the assembly, and so must its checksum if the assembly has one.
 package source
 
 import (
@@ -16,6 +17,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/bundle"
 	"clrsnap/internal/foreign"
 	"clrsnap/internal/pdb"
 	"clrsnap/internal/pe"
@@ -27,8 +29,22 @@ type Target interface {
 	target.Memory
 	// OpenFile opens a regular file by the path that the target sees.
 	OpenFile(path string) (target.File, error)
-	// File is the path of the file that is mapped at an address; empty: none is.
-	File(at arch.Addr) string
+	// File is the path of the file that a module was loaded from, or of the single-file program that it
+	// is in; "": it was loaded from memory. known is false if that may be said too early: ask again later.
+	File(m *Module) (path string, known bool)
+	// SymbolStream is where the runtime keeps the symbols that an assembly was loaded with from memory,
+	// and their size in bytes; 0: there are none.
+	SymbolStream(module arch.Addr) (at arch.Addr, size uint32)
+	// Bundle opens the single-file program that is the target's. The error is fs.ErrNotExist if it is none.
+	Bundle() (f target.File, path string, err error)
+}
+
+// Module is an assembly that is loaded.
+type Module struct {
+	Assembly string    // its simple name
+	Address  arch.Addr // of the runtime's Module
+	Image    arch.Addr // where it was loaded
+	Passing  bool      // it can be unloaded, so that another one may be at Image the next time
 }
 
 // Line is a place in a source file.
@@ -37,7 +53,7 @@ type Line struct {
 	Line        int    // counted from 1
 	Column      int    // likewise, in UTF-16 code units
 	URL         string // where SourceLink says that the file can be had; empty: it does not
-	Approximate bool   // the code belongs to no line itself: this is the one before
+	Approximate bool   // the code belongs to no line itself, or to one of several: this is the first one before
 }
 
 // ErrNone: there is no line. What wraps it says why, in words that can follow "no line: ".
@@ -53,7 +69,13 @@ type Finder struct {
 	mem    *target.Reader
 	dirs   []string
 	pdbs   map[arch.Addr]*Assembly // by the address of the image
-	room   int                     // bytes of PDBs that may still be read
+	room   int                     // bytes of PDBs that may still be kept
+	unread int                     // bytes of files that may still be read
+
+	bundled bool           // the bundle has been looked for
+	bundle  *bundle.Bundle // nil: there is none
+	host    string         // the path of the single-file program
+	close   func() error   // of the program's file; nil: it is not open
 }
 
 // Assembly is an assembly with its PDB.
@@ -63,6 +85,7 @@ type Assembly struct {
 	link *pdb.SourceLink
 	err  error // why there is no file
 	size int   // of the file, in bytes
+	soon bool  // it was not known which file the assembly is: ask again
 
 	documents map[int32]document
 }
@@ -72,20 +95,33 @@ type document struct{ name, url string }
 
 // Bounds of what is read and kept.
 const (
-	maxPDBs       = 192 << 20 // bytes of all
+	maxPDBs       = 96 << 20  // bytes of all that are kept
+	maxRead       = 512 << 20 // bytes of all that are read, those of other builds included
 	maxAssemblies = 1 << 14
 )
 
 // New returns a Finder that also looks into some folders of this machine.
 func New(t Target, dirs []string) *Finder {
-	return &Finder{target: t, mem: target.NewReader(t), dirs: dirs, pdbs: map[arch.Addr]*Assembly{}, room: maxPDBs}
+	return &Finder{
+		target: t, mem: target.NewReader(t), dirs: dirs, pdbs: map[arch.Addr]*Assembly{}, room: maxPDBs, unread: maxRead,
+	}
 }
 
 // Line returns the line of the IL offset il in a method, by its row number. Without a line the error wraps
 // ErrNone.
-func (a *Assembly) Line(method, il uint32) (Line, error) {
-	at, exact, ok := a.file.LineAt(method, il)
+func (a *Assembly) Line(method, il uint32) (Line, error) { return a.LineIn(method, il, il+1) }
+
+// LineIn is Line for code of the IL from il up to next, which is approximate if it can be of several lines.
+func (a *Assembly) LineIn(method, il, next uint32) (Line, error) {
+	at, exact, ok := a.file.LineIn(method, il, next)
 	if !ok {
+		return Line{}, none("the method has none in its PDB")
+	}
+	return a.line(at, exact)
+}
+
+func (a *Assembly) line(at pdb.Point, exact bool) (Line, error) {
+	if at.Line == 0 {
 		return Line{}, none("the method has none in its PDB")
 	}
 	d, err := a.document(at.Document)
@@ -111,19 +147,32 @@ func (a *Assembly) document(i int32) (document, error) {
 	return d, nil
 }
 
-// Assembly returns the assembly whose image is at base, if its PDB can be found; else the error wraps
-// ErrNone. passing says that the assembly can be unloaded, so that another one may be there the next time.
-func (f *Finder) Assembly(base arch.Addr, passing bool) (*Assembly, error) {
-	a := f.pdbs[base]
-	if a != nil && !passing {
+// Close closes the files that are open. The lines of what was found can still be read.
+func (f *Finder) Close() error {
+	if f.close == nil {
+		return nil
+	}
+	err := f.close()
+	f.bundle, f.close = nil, nil
+	return err
+}
+
+// Assembly returns the assembly that a module is, if its PDB can be found; else the error wraps ErrNone.
+func (f *Finder) Assembly(m *Module) (*Assembly, error) {
+	a := f.pdbs[m.Image]
+	if a != nil && a.soon {
+		if _, known := f.target.File(m); !known {
+			return a, a.err
+		}
+	} else if a != nil && !m.Passing {
 		return a, a.err
 	}
-	d, err := pe.DebugDirectory(f.mem, base)
+	d, err := pe.DebugDirectory(f.mem, m.Image)
 	if err != nil {
 		return nil, none("%v", err)
 	}
-	view, _ := d.Portable()
-	if a != nil && a.id == view.ID() {
+	view, ok := d.Portable()
+	if a != nil && !a.soon && ok && a.id == view.ID() {
 		return a, a.err
 	}
 	if a != nil {
@@ -134,45 +183,44 @@ func (f *Finder) Assembly(base arch.Addr, passing bool) (*Assembly, error) {
 		f.room = maxPDBs
 	}
 	a = &Assembly{id: view.ID(), documents: map[int32]document{}}
-	f.pdbs[base] = a
-	if a.err = f.load(a, d, base); a.err == nil {
+	f.pdbs[m.Image] = a
+	if a.err = f.load(a, d, m); a.err == nil {
 		a.link, _ = a.file.SourceLink() // without it there are no URLs
 	}
 	return a, a.err
 }
 
 // load finds the PDB that a debug directory asks for.
-func (f *Finder) load(a *Assembly, d *pe.Debug, base arch.Addr) error {
+func (f *Finder) load(a *Assembly, d *pe.Debug, m *Module) error {
+	var why error
 	if d.HasEmbedded() {
-		return f.embedded(a, d)
+		if why = f.embedded(a, d); why == nil {
+			return nil
+		}
 	}
 	view, ok := d.Portable()
 	if !ok {
-		return none("the assembly was built without a portable PDB")
+		return cmp.Or(why, none("the assembly was built without a portable PDB"))
 	}
 	name := fileName(view.Path)
 	if name == "" {
-		return none("the assembly does not name its PDB")
+		return cmp.Or(why, none("the assembly does not name its PDB"))
 	}
-	var why error
-	for _, open := range f.places(name, base) {
-		file, err := open()
+	for _, read := range f.places(a, name, m) {
+		b, err := read()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err == nil {
-			err = f.match(a, d, name, file)
-			file.Close()
+			err = f.match(a, d, b)
 		}
 		if err == nil {
+			a.soon = false
 			return nil
 		}
-		why = cmp.Or(why, err)
+		why = cmp.Or(why, fmt.Errorf("%w: %s: %w", ErrNone, name, err))
 	}
-	if why == nil {
-		return none("%s was not found beside the assembly", name)
-	}
-	return none("%v", why)
+	return cmp.Or(why, none("%s was not found beside the assembly", name))
 }
 
 func (f *Finder) embedded(a *Assembly, d *pe.Debug) error {
@@ -183,38 +231,115 @@ func (f *Finder) embedded(a *Assembly, d *pe.Debug) error {
 	return f.keep(a, file)
 }
 
-// places are functions that open the files that may be the PDB.
-func (f *Finder) places(name string, base arch.Addr) []func() (target.File, error) {
-	var out []func() (target.File, error)
+// places are functions that read what may be the PDB.
+func (f *Finder) places(a *Assembly, name string, m *Module) []func() ([]byte, error) {
+	out := []func() ([]byte, error){func() ([]byte, error) { return f.stream(m) }}
 	for _, dir := range f.dirs {
-		out = append(out, func() (target.File, error) { return foreign.Open(path.Join(dir, name)) })
+		out = append(out, func() ([]byte, error) { return f.read(foreign.Open(path.Join(dir, name))) })
 	}
-	of := f.target.File(base)
-	if of == "" {
-		return out
+	beside := func(file, name string) {
+		out = append(out, func() ([]byte, error) {
+			return f.read(f.target.OpenFile(path.Join(path.Dir(file), name)))
+		})
 	}
-	beside := func(name string) func() (target.File, error) {
-		return func() (target.File, error) { return f.target.OpenFile(path.Join(path.Dir(of), name)) }
+	of, known := f.target.File(m)
+	a.soon = !known
+	if of != "" {
+		beside(of, name)
+		if own := strings.TrimSuffix(path.Base(of), path.Ext(of)) + ".pdb"; own != name {
+			beside(of, own)
+		}
 	}
-	out = append(out, beside(name))
-	if own := strings.TrimSuffix(path.Base(of), path.Ext(of)) + ".pdb"; own != name {
-		out = append(out, beside(own))
+	if f.openBundle() {
+		out = append(out, func() ([]byte, error) { return f.inBundle(name) })
+		if f.host != of {
+			beside(f.host, name)
+		}
 	}
 	return out
 }
 
-func (f *Finder) match(a *Assembly, d *pe.Debug, name string, file target.File) error {
-	most := int64(min(pdb.MaxSize, f.room))
-	b, err := io.ReadAll(io.NewSectionReader(file, 0, most+1))
+// stream reads the PDB that an assembly was loaded with from memory.
+func (f *Finder) stream(m *Module) ([]byte, error) {
+	at, size := f.target.SymbolStream(m.Address)
+	if size == 0 {
+		return nil, fs.ErrNotExist
+	}
+	if most := f.most(); int(size) > most {
+		return nil, tooLarge(most)
+	}
+	return f.mem.Pieces(at, int(size))
+}
+
+// openBundle opens the bundle, if the target is a single-file program.
+func (f *Finder) openBundle() bool {
+	if !f.bundled {
+		f.bundled = true
+		file, name, err := f.target.Bundle()
+		if err != nil {
+			return false
+		}
+		f.host, f.close = name, file.Close
+		f.bundle, _ = bundle.Open(file) // without it there may be files beside the program
+	}
+	return f.host != ""
+}
+
+func (f *Finder) inBundle(name string) ([]byte, error) {
+	if f.bundle == nil {
+		return nil, fs.ErrNotExist
+	}
+	file, ok, err := f.bundle.PDB(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if int64(len(b)) > most {
-		return fmt.Errorf("%s has more than %d bytes", name, most)
+	if !ok {
+		return nil, fs.ErrNotExist
 	}
+	return f.bundle.Read(file, f.most())
+}
+
+// most is how many bytes a PDB may have.
+func (f *Finder) most() int { return min(pdb.MaxSize, f.room, f.unread) }
+
+func tooLarge(most int) error { return fmt.Errorf("it has more than %d bytes", most) }
+
+// read reads a file that was opened, and closes it.
+func (f *Finder) read(file target.File, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	size, err := sizeOf(file)
+	if err != nil {
+		return nil, err
+	}
+	if most := f.most(); size > int64(most) {
+		return nil, tooLarge(most)
+	}
+	f.unread -= int(size)
+	b := make([]byte, size)
+	_, err = io.ReadFull(io.NewSectionReader(file, 0, size), b)
+	return b, err
+}
+
+// sizeOf is how many bytes a file has.
+func sizeOf(file target.File) (int64, error) {
+	f, ok := file.(interface{ Stat() (fs.FileInfo, error) })
+	if !ok {
+		return 0, errors.New("a file of unknown size")
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return st.Size(), nil
+}
+
+func (f *Finder) match(a *Assembly, d *pe.Debug, b []byte) error {
 	p, err := pdb.Match(d, b)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return err
 	}
 	return f.keep(a, p)
 }

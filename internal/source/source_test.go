@@ -1,6 +1,7 @@
 package source
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -19,9 +20,44 @@ type disk struct {
 	*target.Reader
 	dll  string // the target's path of the assembly
 	root string
+
+	file   func() (string, bool) // instead of dll
+	host   string                // the target's path of the single-file program
+	stream uint32                // bytes of the symbols that the assembly was loaded with
 }
 
-func (d disk) File(arch.Addr) string { return d.dll }
+// Where the runtime's Module is, and where the symbols are in the memory of the assembly.
+const (
+	moduleAt = arch.Addr(0x20)
+	streamAt = 1 << 20
+)
+
+// module is the assembly.
+func module(passing bool) *Module {
+	return &Module{Assembly: "spin", Address: moduleAt, Image: base, Passing: passing}
+}
+
+func (d disk) File(*Module) (string, bool) {
+	if d.file != nil {
+		return d.file()
+	}
+	return d.dll, true
+}
+
+func (d disk) SymbolStream(module arch.Addr) (arch.Addr, uint32) {
+	if d.stream == 0 || module != moduleAt {
+		return 0, 0
+	}
+	return base + streamAt, d.stream
+}
+
+func (d disk) Bundle() (target.File, string, error) {
+	if d.host == "" {
+		return nil, "", fs.ErrNotExist
+	}
+	f, err := d.OpenFile(d.host)
+	return f, d.host, err
+}
 
 func (d disk) OpenFile(path string) (target.File, error) { return os.Open(filepath.Join(d.root, path)) }
 
@@ -59,46 +95,158 @@ func loaded(t *testing.T, dll, pdb string) disk {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
-	return disk{target.NewReader(shifted{pe.File(f)}), "/app/" + filepath.Base(dll), root}
+	return disk{Reader: target.NewReader(shifted{pe.File(f)}), dll: "/app/" + filepath.Base(dll), root: root}
 }
 
-func TestFinder(t *testing.T) {
-	dll := testenv.Build(t, "spin")
-	other := testenv.Build(t, "brief")
-	inside := testenv.BuildWith(t, "spin", testenv.DefaultRuntime, "-debug:embedded")
-	away := t.TempDir()
-	pdb, err := os.ReadFile(strings.TrimSuffix(dll, ".dll") + ".pdb")
+// places are what TestFinder looks for a PDB in.
+type places struct {
+	dll, inside string // the program, and the same with its PDB inside
+	pdb         []byte // of dll
+	away        string // a folder with that
+}
+
+func newPlaces(t *testing.T) *places {
+	t.Helper()
+	p := &places{
+		dll: testenv.Build(t, "spin"), inside: testenv.BuildWith(t, "spin", testenv.DefaultRuntime, "-debug:embedded"),
+		away: t.TempDir(),
+	}
+	var err error
+	if p.pdb, err = os.ReadFile(strings.TrimSuffix(p.dll, ".dll") + ".pdb"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(p.away, "spin.pdb"), p.pdb)
+	return p
+}
+
+func write(t *testing.T, file string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cut has half of its PDB beside it.
+func (p *places) cut(t *testing.T) disk {
+	d := loaded(t, p.dll, "")
+	write(t, filepath.Join(d.root, "app/spin.pdb"), p.pdb[:len(p.pdb)/2])
+	return d
+}
+
+// strange has the PDB of another assembly beside it, under the right name.
+func (p *places) strange(t *testing.T) disk {
+	d := loaded(t, p.dll, "")
+	wrong := strings.TrimSuffix(testenv.Build(t, "brief"), ".dll") + ".pdb"
+	if err := os.Symlink(wrong, filepath.Join(d.root, "app/spin.pdb")); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// damaged has a PDB inside it that cannot be unpacked.
+func (p *places) damaged(t *testing.T, beside bool) disk {
+	t.Helper()
+	image, err := os.ReadFile(p.inside)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(away, "spin.pdb"), pdb, 0o666); err != nil {
+	debug, err := pe.DebugDirectory(pe.File(bytes.NewReader(image)), 0)
+	if err != nil {
 		t.Fatal(err)
 	}
-	cut := loaded(t, dll, "")
-	if err := os.WriteFile(filepath.Join(cut.root, "app/spin.pdb"), pdb[:len(pdb)/2], 0o666); err != nil {
+	unpacked, err := debug.Embedded(pe.File(bytes.NewReader(image)))
+	if err != nil {
 		t.Fatal(err)
 	}
-	strange := loaded(t, dll, "")
-	wrong := strings.TrimSuffix(other, ".dll") + ".pdb"
-	if err := os.Symlink(wrong, filepath.Join(strange.root, "app/spin.pdb")); err != nil {
+	at := bytes.Index(image, []byte("MPDB"))
+	for i := range 64 {
+		image[at+100+i] ^= 0x55
+	}
+	dll := filepath.Join(t.TempDir(), "spin.dll")
+	write(t, dll, image)
+	d := loaded(t, dll, "")
+	if beside {
+		write(t, filepath.Join(d.root, "app/spin.pdb"), unpacked)
+	}
+	return d
+}
+
+// memory is memory with an assembly and, behind it, the symbols that it was loaded with.
+type memory struct {
+	target.Memory
+	symbols []byte
+}
+
+func (m memory) ReadMemory(p []byte, addr arch.Addr) error {
+	if addr < base+streamAt {
+		return m.Memory.ReadMemory(p, addr)
+	}
+	if at := int(addr - base - streamAt); at+len(p) <= len(m.symbols) {
+		copy(p, m.symbols[at:])
+		return nil
+	}
+	return &target.ReadError{Addr: addr, Len: len(p)}
+}
+
+// inMemory is loaded from no file, with symbols of size bytes.
+func (p *places) inMemory(t *testing.T, symbols []byte, size int) disk {
+	d := loaded(t, p.dll, "spin.pdb")
+	d.Reader, d.stream = target.NewReader(memory{d.Reader, symbols}), uint32(size)
+	d.file = func() (string, bool) { return "", true }
+	return d
+}
+
+// single is a single-file program with the assembly; bundled says that its PDB is in the bundle.
+func (p *places) single(t *testing.T, bundled bool) disk {
+	d := loaded(t, p.dll, "")
+	d.dll, d.host = "/bin/spin", "/bin/spin"
+	if err := os.Mkdir(filepath.Join(d.root, "bin"), 0o777); err != nil {
 		t.Fatal(err)
 	}
+	host, err := os.ReadFile(testenv.Publish(t, "spin", testenv.DefaultRuntime, testenv.SingleFile, "").Exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(d.root, d.host), host)
+	if bundled {
+		pdb := strings.TrimSuffix(p.dll, ".dll") + ".pdb"
+		prog := testenv.PublishWith(t, "spin", testenv.DefaultRuntime, testenv.SingleFile, "", pdb)
+		if err := os.Rename(prog.Exe, filepath.Join(d.root, d.host)); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		write(t, filepath.Join(d.root, "bin/spin.pdb"), p.pdb)
+	}
+	return d
+}
+
+func TestFinder(t *testing.T) {
+	p := newPlaces(t)
 	for _, c := range []struct {
 		name string
 		of   disk
 		dirs []string
 		why  string // "": there is a line
 	}{
-		{"beside", loaded(t, dll, "spin.pdb"), nil, ""},
-		{"embedded", loaded(t, inside, ""), nil, ""},
-		{"in a folder", loaded(t, dll, ""), []string{away}, ""},
-		{"nowhere", loaded(t, dll, ""), []string{t.TempDir()}, "spin.pdb was not found beside the assembly"},
-		{"of another assembly", strange, nil, "does not belong to the assembly"},
-		{"of another assembly, and one in a folder", strange, []string{away}, ""},
-		{"cut", cut, nil, "spin.pdb: "},
+		{"beside", loaded(t, p.dll, "spin.pdb"), nil, ""},
+		{"embedded", loaded(t, p.inside, ""), nil, ""},
+		{"in a folder", loaded(t, p.dll, ""), []string{p.away}, ""},
+		{"nowhere", loaded(t, p.dll, ""), []string{t.TempDir()}, "spin.pdb was not found beside the assembly"},
+		{"of another assembly", p.strange(t), nil, "does not belong to the assembly"},
+		{"of another assembly, and one in a folder", p.strange(t), []string{p.away}, ""},
+		{"cut", p.cut(t), nil, "spin.pdb: "},
+		{"damaged inside", p.damaged(t, false), nil, "unpacking "},
+		{"damaged inside, and beside", p.damaged(t, true), nil, ""},
+		{"in memory", p.inMemory(t, p.pdb, len(p.pdb)), nil, ""},
+		{"in memory without", p.inMemory(t, nil, 0), nil, "was not found"},
+		{"in memory, cut", p.inMemory(t, p.pdb[:len(p.pdb)-1], len(p.pdb)), nil, "cannot read"},
+		{"in memory, too large", p.inMemory(t, p.pdb, 1<<32-1), nil, "more than"},
+		{"in the bundle", p.single(t, true), nil, ""},
+		{"beside the single-file program", p.single(t, false), nil, ""},
 	} {
 		f := New(c.of, c.dirs)
-		a, err := f.Assembly(base, false)
+		defer f.Close()
+		a, err := f.Assembly(module(false))
 		if c.why != "" {
 			if !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("%s: %v, want %q", c.name, err, c.why)
@@ -122,15 +270,45 @@ func TestFinder(t *testing.T) {
 		if lines == 0 {
 			t.Errorf("%s: no method has a line", c.name)
 		}
-		if again, err := f.Assembly(base, true); again != a || err != nil {
+		if again, err := f.Assembly(module(true)); again != a || err != nil {
 			t.Errorf("%s: the same assembly, asked for again, is another", c.name)
 		}
 	}
 }
 
+// TestTooEarly: as long as it is not known which file an assembly is, that there is no line is not for good.
+func TestTooEarly(t *testing.T) {
+	d := loaded(t, testenv.Build(t, "spin"), "spin.pdb")
+	known, asked := false, 0
+	d.file = func() (string, bool) {
+		if asked++; !known {
+			return "", false
+		}
+		return d.dll, true
+	}
+	f := New(d, nil)
+	for range 3 {
+		if _, err := f.Assembly(module(false)); !errors.Is(err, ErrNone) {
+			t.Fatal(err)
+		}
+	}
+	known = true
+	a, err := f.Assembly(module(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := asked
+	if again, err := f.Assembly(module(false)); again != a || err != nil || asked != before {
+		t.Errorf("what was found is looked for again: %v", err)
+	}
+	if room := maxPDBs - a.size; f.room != room {
+		t.Errorf("room for %d bytes is left, want %d", f.room, room)
+	}
+}
+
 func TestNoImage(t *testing.T) {
 	f := New(disk{Reader: target.NewReader(shifted{}), dll: ""}, nil)
-	if _, err := f.Assembly(0, false); !errors.Is(err, ErrNone) {
+	if _, err := f.Assembly(&Module{}); !errors.Is(err, ErrNone) {
 		t.Error(err)
 	}
 }
@@ -139,7 +317,7 @@ func TestBounded(t *testing.T) {
 	dll := testenv.Build(t, "spin")
 	f := New(loaded(t, dll, "spin.pdb"), nil)
 	f.room = 100
-	if _, err := f.Assembly(base, false); !errors.Is(err, ErrNone) || errors.Is(err, fs.ErrNotExist) {
+	if _, err := f.Assembly(module(false)); !errors.Is(err, ErrNone) || errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	if f.room != 100 {

@@ -101,6 +101,21 @@ func (r *Reader) Bytes(addr arch.Addr, n int) ([]byte, error) {
 	return p, nil
 }
 
+// Pieces is Bytes for many bytes, of which the target says how many they are. It reads them piece by piece,
+// so that a size that is a lie costs no more memory than what is there.
+func (r *Reader) Pieces(addr arch.Addr, n int) ([]byte, error) {
+	const piece = 64 << 10
+	var out []byte
+	for len(out) < n {
+		p, err := r.Bytes(addr+arch.Addr(len(out)), min(piece, n-len(out)))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p...)
+	}
+	return out, nil
+}
+
 // CString reads a zero-terminated string of at most max bytes at addr.
 func (r *Reader) CString(addr arch.Addr, max int) (string, error) {
 	const step = 64 // aligned, so it never reads a page that the string does not reach

@@ -34,6 +34,8 @@ type Options struct {
 	Reuse   bool     // make new code soon get the addresses of code that was unloaded
 	Dir     string   // working directory; that of the test if empty
 	Compile []string // more arguments for the compiler: see BuildWith
+	// ReadyToRun has the program's methods compiled before it is started.
+	ReadyToRun bool
 	// Prepare changes the command before it is started: other namespaces, another
 	// user. In a PID namespace of its own the program sees other ids than we do.
 	Prepare func(*exec.Cmd)
@@ -71,6 +73,9 @@ func Start(tb testing.TB, app string, o Options) *App {
 		o.Runtime = DefaultRuntime
 	}
 	dll := buildFor(tb, kit, app, o.Runtime, o.Compile...)
+	if o.ReadyToRun {
+		dll = kit.precompile(tb, dll, o.Runtime)
+	}
 	return start(tb, app, exec.Command(kit.Host(o.Runtime), dll), o)
 }
 

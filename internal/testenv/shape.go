@@ -53,18 +53,25 @@ type Program struct {
 	Assembly string // the program's assembly in a file that is not in Dir
 
 	app, runtime string
+	more         []string // files in the bundle
 }
 
 // Publish makes a program of testdata/apps in a shape, in a new folder below parent,
 // which is removed at the end of the test; parent "" stands for a temporary one.
 func Publish(tb testing.TB, app, runtime string, shape Shape, parent string) *Program {
 	tb.Helper()
+	return PublishWith(tb, app, runtime, shape, parent)
+}
+
+// PublishWith is Publish of a single file with more files in its bundle.
+func PublishWith(tb testing.TB, app, runtime string, shape Shape, parent string, more ...string) *Program {
+	tb.Helper()
 	kit := Kit(tb)
 	dll := buildFor(tb, kit, app, runtime)
 	if parent == "" {
 		parent = tb.TempDir()
 	}
-	p := &Program{Dir: filepath.Join(parent, "program"), Assembly: dll, app: app, runtime: runtime}
+	p := &Program{Dir: filepath.Join(parent, "program"), Assembly: dll, app: app, runtime: runtime, more: more}
 	if err := kit.publish(p, dll, shape); err != nil {
 		tb.Fatalf("making %s for %s in the shape %s: %v", app, runtime, shape, err)
 	}
@@ -100,9 +107,9 @@ func (k DotNet) publish(p *Program, dll string, shape Shape) error {
 	case SelfContained:
 		return k.command("folder", p.runtime, p.Dir, dll)
 	case SingleFile:
-		return k.command("single", p.runtime, p.Exe, dll, "--base")
+		return k.command("single", append([]string{p.runtime, p.Exe, dll, "--base"}, p.more...)...)
 	case Compressed:
-		return k.command("single", p.runtime, p.Exe, dll, "--base", "--compress")
+		return k.command("single", append([]string{p.runtime, p.Exe, dll, "--base", "--compress"}, p.more...)...)
 	}
 	return fmt.Errorf("no shape %q", shape)
 }

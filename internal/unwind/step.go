@@ -42,6 +42,7 @@ type Step struct {
 	SP     uint8 // number of the stack pointer register
 	End    bool  // outermost frame: there is no caller
 	Signal bool  // the caller was interrupted, not called: its ip is exact
+	Epilog bool  // the frame is being torn down: what it held, beside saved registers, is not valid
 
 	CFAOff int32 // … plus this
 	IPOff  int32 // the return address lies at CFA+IPOff

@@ -35,6 +35,7 @@ type folding struct {
 	t        *Thread
 	visit    func(*Frame) bool
 	parentOf *site // a funclet whose method's frame is looked for
+	handler  Place // in that funclet
 	called   bool  // the frame that called the funclet has been seen, or does not matter
 	fp       uint64
 	fpKnown  bool
@@ -60,6 +61,8 @@ func (f *folding) frame(fr *Frame) bool {
 			return true
 		}
 		f.parentOf = nil
+		fr.Handler = &f.handler
+		return f.visit(fr)
 	}
 	if fr.Code.Funclet {
 		tr, err := f.w.trait(fr.site, fr.IP())
@@ -69,6 +72,7 @@ func (f *folding) frame(fr *Frame) bool {
 		}
 		if !tr.filter {
 			f.parentOf, f.called, f.fpKnown = fr.site, tr.ownFP, false
+			f.handler = Place{fr.IP(), fr.Exact}
 			if tr.setFP {
 				f.fp, f.fpKnown = fr.Context.Reg(f.w.arch.FP)
 			}

@@ -85,6 +85,7 @@ func (w *Walker) unwind(t *Thread, ctx *arch.Context, route Route, exact bool, v
 			s = &site{kind: siteHelper}
 		}
 		u.frame.Kind, u.frame.Code, u.frame.Module, u.frame.Exact, u.frame.site = s.frameKind(), &s.code, s.mod, u.exact, s
+		u.frame.Handler = nil
 		if !visit(&u.frame) {
 			return Result{Err: ErrStopped, Gap: u.gap}
 		}

@@ -82,12 +82,48 @@ type Frame struct {
 	Code    *codemap.Code // of managed frames, and of stubs that the code map knows
 	Module  *module.Module
 	Exact   bool // the ip is where execution goes on, not where a call returns to
+	// Handler is where the method is in a catch or finally body, which Walk does not visit by itself: the IP
+	// is where it left the code that the body belongs to. nil: in none.
+	Handler *Place
 	site    *site
 	walk    *unwinding
 }
 
 // IP returns the frame's instruction pointer.
 func (f *Frame) IP() arch.Addr { return f.Context.IP }
+
+// Place is where a method is.
+type Place struct {
+	IP    arch.Addr
+	Exact bool // as Frame.Exact
+}
+
+// Place returns where the frame's method is: in its body, or in that of a handler.
+func (f *Frame) Place() Place {
+	if f.Handler != nil {
+		return *f.Handler
+	}
+	return Place{f.IP(), f.Exact}
+}
+
+// Epilog reports whether the frame is being torn down: what it held may be overwritten.
+func (f *Frame) Epilog() bool { return f.Exact && f.site.step != nil && f.site.step.Epilog }
+
+// CallerSP returns the stack pointer of a managed frame's caller, as it is after the return; false if it
+// is not known.
+func (f *Frame) CallerSP() (arch.Addr, bool) {
+	if f.site.step == nil {
+		return 0, false
+	}
+	c := *f.Context
+	if f.site.step.Apply(&c, f.walk.t.Stack) != nil {
+		return 0, false
+	}
+	return arch.Addr(c.Regs[f.walk.w.arch.SP]), true
+}
+
+// Word reads 8 bytes of the stack that is walked.
+func (f *Frame) Word(at arch.Addr) (uint64, bool) { return f.walk.t.Stack.Uint64(at) }
 
 // Errors of a walk. The text that wraps them has the address and the reason.
 var (

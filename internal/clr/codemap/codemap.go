@@ -104,6 +104,7 @@ type layout struct {
 	HdrUnwind  uint32 `clr:"RealCodeHeader.UnwindInfos"`
 	HdrEH      uint32 `clr:"RealCodeHeader.EHInfo,optional"`
 	HdrDebug   uint32 `clr:"RealCodeHeader.DebugInfo,optional"`
+	HdrGC      uint32 `clr:"RealCodeHeader.GCInfo,optional"`
 
 	FuncSize   uint32 `clr:"RuntimeFunction.!"`
 	FuncBegin  uint32 `clr:"RuntimeFunction.BeginAddress"`

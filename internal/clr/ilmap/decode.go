@@ -34,8 +34,9 @@ func (r *nibbles) number() uint32 {
 // nextByte is the first byte that no number has used.
 func (r *nibbles) nextByte() int { return (r.at + 1) / 2 }
 
-// header says where the points are that fit the code as it runs.
-type header struct{ at, size uint32 }
+// header says where the points are that fit the code as it runs. vars is how many bytes of variables
+// follow them; 0: it is not known where these are.
+type header struct{ at, size, vars uint32 }
 
 // hasInstrumented, in place of the size of the points, says that there are two lists: of the code
 // with its instrumentation, which is what runs, and without.
@@ -57,7 +58,7 @@ func readHeader(b []byte, f form) (h header, err error) {
 		r.number()
 		r.number()
 	default:
-		r.number()
+		h.vars = r.number()
 	}
 	if r.bad {
 		return h, corrupt("its header is no header")

@@ -63,6 +63,18 @@ func (m Map) IL(native uint32) (il uint32, exact bool) {
 	return 0, exactly(m[:i])
 }
 
+// Next returns the first IL offset behind il that has a point; NoMapping: none has. The code of the IL
+// offsets in between has no points of its own, and is part of that of il.
+func (m Map) Next(il uint32) uint32 {
+	next := uint32(NoMapping)
+	for i := range m {
+		if p := &m[i]; p.Mapped() && p.IL > il {
+			next = min(next, p.IL)
+		}
+	}
+	return next
+}
+
 // exactly reports whether points without an IL offset say no more than that the prolog ends, or
 // the epilog begins.
 func exactly(points []Point) bool {

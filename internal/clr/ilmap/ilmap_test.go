@@ -198,3 +198,12 @@ func FuzzDecode(f *testing.F) {
 		})
 	})
 }
+
+func TestNext(t *testing.T) {
+	m := Map{{Native: 0, IL: Prolog}, {Native: 4, IL: 0}, {Native: 9, IL: 12}, {Native: 11, IL: NoMapping}, {Native: 20, IL: 5}, {Native: 30, IL: Epilog}}
+	for _, c := range [][2]uint32{{0, 5}, {4, 5}, {5, 12}, {12, NoMapping}, {40, NoMapping}} {
+		if got := m.Next(c[0]); got != c[1] {
+			t.Errorf("behind IL %d comes %#x, want %#x", c[0], got, c[1])
+		}
+	}
+}

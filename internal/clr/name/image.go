@@ -31,6 +31,32 @@ type assemblyLayout struct {
 	BufferData uint32 `clr:"SBuffer.Buffer"`
 }
 
+// streamLayout is where a Module says which symbols it was loaded with (ceeload.h, class Module,
+// m_pIStreamSym, and class CGrowableStream; contract Loader, TryGetSymbolStream).
+type streamLayout struct {
+	Stream uint32 `clr:"Module.GrowableSymbolStream,optional"`
+	Buffer uint32 `clr:"CGrowableSymbolStream.Buffer,optional"`
+	Size   uint32 `clr:"CGrowableSymbolStream.Size,optional"`
+}
+
+// SymbolStream returns where the runtime keeps the symbols that came with an assembly that was loaded from
+// memory, and their size in bytes; 0: none came, or the runtime does not say.
+func (n *Namer) SymbolStream(module arch.Addr) (at arch.Addr, size uint32, err error) {
+	l := &n.streamL
+	if l.Stream == contract.Absent || l.Buffer == contract.Absent || l.Size == contract.Absent {
+		return 0, 0, nil
+	}
+	stream, err := n.mem.Pointer(module + arch.Addr(l.Stream))
+	if err != nil || stream == 0 {
+		return 0, 0, err
+	}
+	if at, err = n.mem.Pointer(stream + arch.Addr(l.Buffer)); err != nil {
+		return 0, 0, err
+	}
+	size, err = n.mem.Uint32(stream + arch.Addr(l.Size))
+	return at, size, err
+}
+
 // moduleID says where the metadata of a module is, and recognises the module when
 // its address is seen again.
 type moduleID struct {
@@ -40,6 +66,9 @@ type moduleID struct {
 }
 
 func (n *Namer) bindModules(d *contract.Descriptor) error {
+	if err := d.Bind(&n.streamL); err != nil {
+		return err
+	}
 	if d.Contracts["Loader"] == versionAssembly {
 		n.identify = n.assemblyID
 		return d.Bind(&n.assemblyL)

@@ -3,6 +3,7 @@ package name
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"clrsnap/internal/arch"
@@ -20,6 +21,7 @@ type Method struct {
 	Short     string // Display without namespaces
 	Signature string // parameter types in parentheses; empty where they are not known
 	Assembly  string // simple name; empty for dynamic methods
+	Shared    bool   // the code is shared by several instantiations: __Canon stands for type arguments
 
 	Image arch.Addr // of Assembly, where it was loaded; 0: it has none
 }
@@ -35,14 +37,18 @@ type Namer struct {
 	identify  func(module arch.Addr) (moduleID, error)
 	moduleL   moduleLayout
 	assemblyL assemblyLayout
+	streamL   streamLayout
 
 	assemblies map[arch.Addr]*assembly // by Module
 	passing    []arch.Addr             // modules that can be unloaded
 	failed     map[moduleID]error      // whose metadata cannot be read at this moment: large reads are not retried
 	names      map[arch.Addr]Method    // by MethodDesc, of code that stays
+	instances  map[instanceKey]Method  // likewise, of instantiations of shared code
+	canon      arch.Addr               // MethodTable of System.__Canon; 0: not known yet
 	classes    map[arch.Addr]Class     // by type handle, of types that stay
 	hidden     map[arch.Addr]bool      // by MethodTable: the exception machinery
 	room       int                     // bytes left for assemblies, names and classes
+	il         int                     // bytes of IL that were read
 }
 
 type layout struct {
@@ -55,7 +61,8 @@ func New(mem target.Memory, d *contract.Descriptor, ts *types.System, ms *method
 	n := &Namer{
 		mem: target.NewReader(mem), types: ts, methods: ms,
 		assemblies: map[arch.Addr]*assembly{}, names: map[arch.Addr]Method{}, hidden: map[arch.Addr]bool{},
-		failed: map[moduleID]error{}, classes: map[arch.Addr]Class{}, room: maxKept,
+		instances: map[instanceKey]Method{},
+		failed:    map[moduleID]error{}, classes: map[arch.Addr]Class{}, room: maxKept,
 	}
 	if err := d.Bind(&n.l); err != nil {
 		return nil, err
@@ -71,6 +78,8 @@ func (n *Namer) Begin() {
 	n.passing = n.passing[:0]
 	clear(n.failed)
 }
+
+const coreLib = "System.Private.CoreLib"
 
 // exceptionMachinery is the class whose methods dispatch exceptions
 // (src/coreclr/nativeaot/Runtime.Base/src/System/Runtime/ExceptionHandling.cs,
@@ -107,7 +116,7 @@ func (n *Namer) machinery(m *method.Method) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	h := a.name == "System.Private.CoreLib" && s == exceptionMachinery
+	h := a.name == coreLib && s == exceptionMachinery
 	if h && len(n.hidden) < maxHidden {
 		n.hidden[m.MethodTable] = true // CoreLib stays; other answers may not
 	}
@@ -125,6 +134,16 @@ func (n *Namer) Attributes(m *method.Method) (uint16, error) {
 	}
 	def, err := a.md.MethodDef(m.RID)
 	return def.ImplFlags, err
+}
+
+// IsStatic reports whether a method, which has metadata, has no object.
+func (n *Namer) IsStatic(m *method.Method) (bool, error) {
+	a, err := n.assembly(m.Module)
+	if err != nil {
+		return false, err
+	}
+	def, err := a.md.MethodDef(m.RID)
+	return def.IsStatic(), err
 }
 
 // Method names the method of a MethodDesc. volatile says that its code can be
@@ -180,8 +199,12 @@ func (n *Namer) method(m *method.Method) (Method, error) {
 	if err != nil {
 		return Method{}, err
 	}
+	shared, err := n.HasCanon(slices.Concat(t.Args, m.Args)...)
+	if err != nil {
+		return Method{}, err
+	}
 	d := naming{n: n, a: a, def: def, typeRID: t.RID, methodRID: m.RID, typeArgs: typeArgs, methodArgs: methodArgs}
-	out := Method{Exact: typeName + "." + def.Name, Assembly: a.name, Image: a.id.base}
+	out := Method{Exact: typeName + "." + def.Name, Assembly: a.name, Image: a.id.base, Shared: shared}
 	f := FriendlyName(typeName, def.Name, hintOf(a.md, t.RID, typeName))
 	out.Display, out.Short = d.display(f, ecma335.Full), d.display(f, ecma335.Short)
 	out.Signature = d.signature(f)

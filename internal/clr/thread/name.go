@@ -85,25 +85,35 @@ func (s *Store) exposes(obj arch.Addr, t *Thread) bool {
 
 // str reads a managed string, or the first most UTF-16 units of it.
 func (s *Store) str(obj arch.Addr, most uint32) (string, bool) {
+	text, _, ok := s.text(obj, most)
+	return text, ok
+}
+
+// text is str, and reports whether there is more of the string.
+func (s *Store) text(obj arch.Addr, most uint32) (text string, cut, ok bool) {
 	want, err := s.mem.Uint64(s.l.StringType)
 	if err != nil {
-		return "", false
+		return "", false, false
 	}
 	mt, err := s.mem.Uint64(obj)
 	if err != nil || mt&^s.l.Untag != want {
-		return "", false
+		return "", false, false
 	}
 	n, err := s.mem.Uint32(obj + arch.Addr(s.l.StringLength))
-	if err != nil || n > 1<<20 {
-		return "", false
+	if err != nil || n > maxString {
+		return "", false, false
 	}
 	b, err := s.mem.Bytes(obj+arch.Addr(s.l.StringChars), int(min(n, most))*2)
 	if err != nil {
-		return "", false
+		return "", false, false
 	}
 	u := make([]uint16, len(b)/2)
 	for i := range u {
 		u[i] = binary.LittleEndian.Uint16(b[2*i:])
 	}
-	return string(utf16.Decode(u)), true
+	return string(utf16.Decode(u)), n > most, true
 }
+
+// maxString is the longest string that there can be, in UTF-16 units (src/coreclr/vm/object.h,
+// CORINFO_String_MaxLength).
+const maxString = 0x3fff_ffdf

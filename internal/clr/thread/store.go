@@ -13,6 +13,7 @@ package thread
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"clrsnap/internal/arch"
@@ -86,6 +87,8 @@ type Store struct {
 	mem    *target.Reader
 	l      layout
 	thrown thrownLayout
+	trace  traceLayout
+	gc     gcLayout
 	ex     exLayout
 	direct bool // an ExInfo holds the exception object itself, not a handle of it
 
@@ -100,6 +103,9 @@ func NewStore(mem target.Memory, d *contract.Descriptor) (*Store, error) {
 		return nil, err
 	}
 	if err := d.Bind(&s.thrown); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(d.Bind(&s.trace), d.Bind(&s.gc)); err != nil {
 		return nil, err
 	}
 	if err := d.Bind(&s.ex); err != nil {

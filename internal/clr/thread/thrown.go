@@ -12,12 +12,23 @@ type ExceptionObject struct {
 	Type    arch.Addr // its MethodTable
 	Message string    // at most maxMessage characters; empty: the type's default message
 	Unread  bool      // it has a message, which cannot be read
+	Cut     bool      // Message is only the beginning
 	HResult int32
 	Inner   arch.Addr // the exception that led to it; 0: none
+	Remote  string    // stack trace as text, in front of the object's own: of another process, or restored
+	Text    string    // stack trace as text, in place of the object's own: of an exception that was deserialized
 }
 
-// maxMessage bounds an exception's message, in UTF-16 units.
-const maxMessage = 1 << 12
+// Bounds of the texts of an exception, in UTF-16 units: of its message, and of the stack trace of another
+// machine. maxName bounds the name of a parameter.
+const (
+	maxMessage = 1 << 15
+	maxRemote  = 1 << 15
+	maxParam   = 1 << 12
+)
+
+// maxNested bounds the exceptions that are in flight on one thread.
+const maxNested = 16
 
 // Exception objects of .NET (System.Private.CoreLib, Exception.CoreCLR.cs; the
 // runtime's view of them is src/coreclr/vm/object.h, class ExceptionObject).
@@ -40,7 +51,42 @@ func (s *Store) LastException(t *Thread) arch.Addr {
 			return obj
 		}
 	}
+	return s.LastThrown(t)
+}
+
+// LastThrown returns the exception object that a thread has thrown last, in flight or not; 0: there is
+// none, or it cannot be read.
+func (s *Store) LastThrown(t *Thread) arch.Addr {
 	return s.object(t.Address + arch.Addr(s.thrown.LastThrown))
+}
+
+// InFlight returns the exception objects in flight on a thread, the newest first. The others were being handled
+// when it was thrown. It reads memory as it is now.
+func (s *Store) InFlight(t *Thread) []arch.Addr {
+	var out []arch.Addr
+	at := t.Exception
+	for range maxNested {
+		if at == 0 {
+			break
+		}
+		if obj := s.thrownObject(at + arch.Addr(s.l.ExObject)); obj != 0 && !slices.Contains(out, obj) {
+			out = append(out, obj) // what is thrown again is in flight twice
+		}
+		if s.l.ExPrevious == contract.Absent {
+			break
+		}
+		var err error
+		if at, err = s.mem.Pointer(at + arch.Addr(s.l.ExPrevious)); err != nil {
+			break
+		}
+	}
+	return out
+}
+
+// StillInFlight reports whether the newest exception in flight on a thread is that of t now.
+func (s *Store) StillInFlight(t *Thread) bool {
+	at, err := s.mem.Pointer(t.Address + arch.Addr(s.l.Exception))
+	return err == nil && at == t.Exception
 }
 
 // thrownObject returns the object of an ExInfo's field at an address.
@@ -81,16 +127,32 @@ func (s *Store) ReadException(obj arch.Addr) (ExceptionObject, error) {
 		return e, err
 	}
 	if message != 0 {
-		text, ok := s.str(message, maxMessage)
-		e.Message, e.Unread = text, !ok
+		text, cut, ok := s.text(message, maxMessage)
+		e.Message, e.Cut, e.Unread = text, cut, !ok
 	}
 	hr, err := s.mem.Uint32(obj + arch.Addr(s.thrown.HResult))
 	if err != nil {
 		return e, err
 	}
 	e.HResult = int32(hr)
-	e.Inner, err = s.mem.Pointer(obj + arch.Addr(s.thrown.Inner))
-	return e, err
+	if e.Inner, err = s.mem.Pointer(obj + arch.Addr(s.thrown.Inner)); err != nil {
+		return e, err
+	}
+	e.Remote, e.Text = s.traceText(obj, s.trace.Remote), s.traceText(obj, s.trace.Text)
+	return e, nil
+}
+
+// traceText reads a field of an exception object that has a stack trace as text; "" if there is none.
+func (s *Store) traceText(obj arch.Addr, field uint32) string {
+	if field == contract.Absent {
+		return ""
+	}
+	text, err := s.mem.Pointer(obj + arch.Addr(field))
+	if err != nil || text == 0 {
+		return ""
+	}
+	str, _ := s.str(text, maxRemote)
+	return str
 }
 
 // Base returns the MethodTable of the class that another one derives from; 0: there is none, or it
@@ -106,32 +168,68 @@ func (s *Store) Base(class arch.Addr) arch.Addr {
 	return base
 }
 
-// OwnString reads the string that an object has in the first field which a class of its adds to
-// those of its base: the fields of a class lie behind those of its base, and references are the
-// first of them (src/coreclr/vm/methodtablebuilder.cpp). It is false if there is none.
+// OwnString reads the string that Own returns. It is false if there is none.
 func (s *Store) OwnString(obj, class arch.Addr) (string, bool) {
+	text := s.Own(obj, class)
+	if text == 0 {
+		return "", false
+	}
+	return s.str(text, maxParam)
+}
+
+// Own returns the object that another one refers to in the first field which a class of its adds to
+// those of its base: the fields of a class lie behind those of its base, and references are the
+// first of them (src/coreclr/vm/methodtablebuilder.cpp). It is 0 if there is none.
+func (s *Store) Own(obj, class arch.Addr) arch.Addr {
 	base := s.Base(class)
 	if base == 0 || s.thrown.BaseSize == contract.Absent {
-		return "", false
+		return 0
 	}
 	size, err := s.mem.Uint32(base + arch.Addr(s.thrown.BaseSize))
 	if err != nil || size < minObject || size > maxObject {
-		return "", false
+		return 0
 	}
-	text, err := s.mem.Pointer(obj + arch.Addr(size-objectHeader))
-	if err != nil || text == 0 {
-		return "", false
+	own, err := s.mem.Pointer(obj + arch.Addr(size-objectHeader))
+	if err != nil {
+		return 0
 	}
-	return s.str(text, maxMessage)
+	return own
 }
 
 // The size of an object (MethodTable.BaseSize) counts the header in front of it
 // (src/coreclr/vm/methodtable.h, object.h).
 const (
 	objectHeader = 8
-	minObject    = 24
+	minObject    = 24      // bytes
 	maxObject    = 1 << 12 // of an exception's base class; they have some 130
 )
+
+// Objects returns the different addresses of objects in a piece of memory that is accepts, which is given the
+// MethodTable of each.
+func (s *Store) Objects(from, to arch.Addr, is func(class arch.Addr) bool) []arch.Addr {
+	to = min(to, from+maxScanned)
+	var out []arch.Addr
+	for ; from < to && len(out) < maxStrings; from += 8 {
+		obj, err := s.mem.Pointer(from)
+		if err != nil || obj == 0 || obj%8 != 0 || slices.Contains(out, obj) {
+			continue
+		}
+		mt, err := s.mem.Uint64(obj)
+		if class := arch.Addr(mt &^ s.l.Untag); err == nil && class != 0 && is(class) {
+			out = append(out, obj)
+		}
+	}
+	return out
+}
+
+// First returns the object that another one refers to in its first field, if it is of a class whose bases have none.
+func (s *Store) First(obj arch.Addr) arch.Addr {
+	first, err := s.mem.Pointer(obj + objectHeader)
+	if err != nil {
+		return 0
+	}
+	return first
+}
 
 // Strings returns the different strings that the words of a piece of memory refer to: by their
 // objects, and by their first characters, as native code does that a string was passed to.

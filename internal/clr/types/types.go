@@ -59,6 +59,7 @@ const (
 	genericsTypical   = 0x30
 	categoryMask      = 0x000C0000
 	categoryArray     = 0x00080000
+	categoryValueType = 0x00040000
 	flagSZArray       = 0x00020000
 	flagCollectible   = 0x00200000 // also in gcenv.object.h, MTFlag_Collectible
 	ridShift          = 8          // in MTFlags2
@@ -82,6 +83,7 @@ type layout struct {
 	Module     uint32 `clr:"MethodTable.Module|MethodTable.LoaderModule"`
 	Class      uint32 `clr:"MethodTable.EEClassOrCanonMT"`
 	PerInst    uint32 `clr:"MethodTable.PerInstInfo"`
+	Parent     uint32 `clr:"MethodTable.ParentMethodTable"`
 	ClassMT    uint32 `clr:"EEClass.MethodTable"`
 	Rank       uint32 `clr:"ArrayClass.Rank,optional"`
 	NumDicts   uint32 `clr:"GenericsDictInfo.NumDicts"`

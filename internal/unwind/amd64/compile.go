@@ -50,7 +50,11 @@ func compile(mem target.Memory, f Function, ip arch.Addr, sameMethod func(arch.A
 	}
 	e := epilog{code: &c, f: &f, sameMethod: sameMethod, ops: ops}
 	if fr, ok := e.recognise(); ok {
-		return fr.step()
+		s, err := fr.step()
+		if err == nil {
+			s.Epilog = true
+		}
+		return s, err
 	}
 	fr := frame{base: arch.RSP}
 	if err := fr.undo(ops); err != nil {

@@ -3,7 +3,6 @@ using System;
 using System.Collections.Generic;
 using System.Diagnostics;
 using System.IO;
-using System.Reflection;
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 using System.Text;
@@ -65,18 +64,8 @@ static class Here
     ///
     /// Environment.StackTrace leaves out what is marked StackTraceHidden or
     /// AggressiveInlining, and rewrites the names of state machines. The second
-    /// listing does neither: each line is
-    ///
-    ///   token  MethodDesc  native offset  IL offset  line  file  kind  assembly  Type.Method
-    ///
-    /// with the caller first, and its offsets those of the call to Announce. Kinds:
-    /// shown; hidden (left out of Environment.StackTrace); pinvoke (a DllImport
-    /// method, which stands for a Frame or a stub, and may be listed twice, or one
-    /// that the runtime implements, or an abstract one, which stands for the Frame of
-    /// a call that is being resolved); dynamic (a DynamicMethod).
-    /// Dynamic methods have token 0 and MethodDesc 0, and their assembly is "-".
-    /// The method handle of a shared generic method is that of the instantiation
-    /// over which it is shared, or of its open form: do not rely on it for generics.
+    /// listing does neither (FrameText.cs), with the caller first, and its offsets those of the
+    /// call to Announce.
     /// </summary>
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static void Announce(string stackTrace, string name = null)
@@ -85,34 +74,9 @@ static class Here
         int tid = gettid();
         var text = new StringBuilder($"STACK {name} {tid} {Environment.CurrentManagedThreadId}\n");
         foreach (string line in stackTrace.Split('\n')) text.Append('\t').Append(line.TrimEnd('\r')).Append('\n');
-        foreach (StackFrame frame in new StackTrace(1, true).GetFrames()) Describe(text, frame);
+        foreach (StackFrame frame in new StackTrace(1, true).GetFrames()) FrameText.Append(text, frame);
         App.Line(text.Append("END").ToString());
         lock (announced) announced[name] = (tid, Thread.CurrentThread);
-    }
-
-    static void Describe(StringBuilder text, StackFrame frame)
-    {
-        MethodBase m = frame.GetMethod();
-        uint token = 0;
-        ulong handle = 0;
-        string assembly = "-", type = "", kind = "dynamic";
-        if (m?.DeclaringType != null)
-        {
-            token = (uint)m.MetadataToken;
-            handle = (ulong)m.MethodHandle.Value;
-            assembly = m.Module.Assembly.GetName().Name;
-            type = m.DeclaringType + ".";
-            bool hidden = m.IsDefined(typeof(StackTraceHiddenAttribute), false)
-                || m.DeclaringType.IsDefined(typeof(StackTraceHiddenAttribute), false)
-                || (m.MethodImplementationFlags & MethodImplAttributes.AggressiveInlining) != 0;
-            bool pinvoke = (m.Attributes & (MethodAttributes.PinvokeImpl | MethodAttributes.Abstract)) != 0
-                || (m.MethodImplementationFlags & MethodImplAttributes.InternalCall) != 0;
-            kind = pinvoke ? "pinvoke" : hidden ? "hidden" : "shown";
-        }
-        text.Append(
-            $"\t\t{token:x8} {handle:x} {frame.GetNativeOffset()} {frame.GetILOffset()} "
-            + $"{frame.GetFileLineNumber()} {frame.GetFileName() ?? "-"} "
-            + $"{kind} {assembly} {type}{m?.Name ?? "?"}\n");
     }
 
     /// <summary>Returns once every scenario has announced its stack and sleeps in the kernel.</summary>

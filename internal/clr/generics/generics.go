@@ -1,0 +1,357 @@
+// Package generics finds out which instantiation of shared generic code a frame runs.
+//
+// One piece of code serves all instantiations over reference types: that of List<string> and of
+// List<Order> is List<__Canon>. Code that needs to know its instantiation has a context: a MethodDesc or
+// a MethodTable as a hidden argument, or its object. The GC info of such code says in which slot of the
+// frame the context is kept, from the end of the prolog on.
+//
+// Sources (dotnet/runtime): src/coreclr/vm/eetwain.cpp (GetExactGenericsToken), vm/generics.cpp
+// (GetExactInstantiationsOfMethodAndItsClassFromCallInformation), vm/stackwalk.cpp
+// (CrawlFrame::GetExactGenericArgsToken), docs/design/coreclr/botr/shared-generics.md.
+//
+// A context is only believed if its own code is that of the frame: the MethodDesc must be of the same
+// method, the MethodTable of the class that declares it or of one that derives from that, and each type
+// argument must be one for which this code was compiled. Otherwise the instantiation is not known.
+package generics
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/gcinfo"
+	"clrsnap/internal/clr/method"
+	"clrsnap/internal/clr/types"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/target"
+)
+
+// Names tells the type that stands for all reference types.
+type Names interface {
+	IsCanon(h arch.Addr) (bool, error)
+	HasCanon(h ...arch.Addr) (bool, error)
+}
+
+// Reader reads contexts of one runtime. It is not safe for concurrent use.
+type Reader struct {
+	mem     *target.Reader
+	code    *codemap.Map
+	types   *types.System
+	methods *method.Reader
+	names   Names
+	version gcinfo.Version // of the JIT's GC info; 0: not known
+	l       layout
+
+	places map[arch.Addr]Place // by the start of a method's code that stays
+}
+
+type layout struct {
+	Version    uint64 `global:"GCInfoVersion,optional"`
+	ObjectMask uint64 `global:"ObjectToMethodTableUnmask"`
+
+	// GCDacVars is the garbage collector's own table for debuggers (gcinterface.dacvars.def).
+	Collector  arch.Addr `global:"GCDacVars,optional"`
+	InvalidCnt uint32    `clr:"GCDacVars.StructuresInvalidCount,optional"`
+}
+
+// New binds a reader to the runtime that d describes.
+func New(mem target.Memory, d *contract.Descriptor, code *codemap.Map, ts *types.System, ms *method.Reader,
+	names Names,
+) (*Reader, error) {
+	r := &Reader{
+		mem: target.NewReader(mem), code: code, types: ts, methods: ms, names: names, places: map[arch.Addr]Place{},
+	}
+	if err := d.Bind(&r.l); err != nil {
+		return nil, err
+	}
+	if r.l.Version <= uint64(gcinfo.VersionNewest) {
+		r.version = gcinfo.Version(r.l.Version)
+	}
+	return r, nil
+}
+
+// Base is what the offset of a context's slot counts from.
+type Base uint8
+
+// The bases.
+const (
+	CallerSP      Base = iota // the stack pointer of the caller, after the return
+	SP                        // the frame's own stack pointer
+	FrameRegister             // the register of the Place
+)
+
+// Place is where frames of a method keep their context.
+type Place struct {
+	Kind     gcinfo.Context
+	Base     Base
+	Register uint8  // of FrameRegister
+	Offset   int32  // of the slot from the base, in bytes
+	From     uint32 // offset in the method's code from which on the slot has its value
+}
+
+// ErrUnknown: the encoding of this runtime's GC info is not known.
+var ErrUnknown = errors.New("the encoding of this runtime's GC info is not known: update clrsnap")
+
+const maxPlaces = 1 << 16
+
+// Place returns where frames of the method that c is code of keep their context. Its Kind is NoContext if
+// they keep none.
+func (r *Reader) Place(c *codemap.Code) (Place, error) {
+	if p, ok := r.places[c.MethodStart]; ok && !c.Collectible {
+		return p, nil
+	}
+	p, err := r.place(c)
+	if err == nil && !c.Collectible {
+		if len(r.places) >= maxPlaces {
+			clear(r.places)
+		}
+		r.places[c.MethodStart] = p
+	}
+	return p, err
+}
+
+func (r *Reader) place(c *codemap.Code) (Place, error) {
+	info, err := r.code.GCInfo(c)
+	if err != nil || info.At == 0 {
+		return Place{}, err
+	}
+	version := r.versionOf(&info)
+	if version == 0 {
+		return Place{}, ErrUnknown
+	}
+	h, err := r.header(info.At, version)
+	if err != nil {
+		return Place{}, err
+	}
+	p := Place{Kind: h.Context, Offset: h.Slot, From: h.PrologSize}
+	switch {
+	case version < gcinfo.VersionFromSP:
+	case h.BaseRegister == gcinfo.NoRegister:
+		p.Base = SP
+	default:
+		p.Base, p.Register = FrameRegister, h.BaseRegister
+	}
+	return p, nil
+}
+
+// Untracked returns the stack slots that hold the addresses of objects all the time in the method that c
+// is code of, and its frame register.
+func (r *Reader) Untracked(c *codemap.Code) ([]gcinfo.Slot, uint8, error) {
+	info, err := r.code.GCInfo(c)
+	if err != nil || info.At == 0 {
+		return nil, 0, err
+	}
+	version := r.versionOf(&info)
+	if version == 0 {
+		return nil, 0, ErrUnknown
+	}
+	h, err := r.header(info.At, version)
+	if err != nil {
+		return nil, 0, err
+	}
+	// How long the information is, is not said. A page of it is enough for all but huge methods.
+	const page = 4096
+	b, err := r.mem.Bytes(info.At, page-int(info.At%page))
+	if err != nil {
+		return nil, 0, err
+	}
+	slots, err := gcinfo.Untracked(b, version)
+	if err != nil {
+		more, err := r.mem.Bytes(info.At, len(b)+page)
+		if err != nil {
+			return nil, 0, err
+		}
+		if slots, err = gcinfo.Untracked(more, version); err != nil {
+			return nil, 0, err
+		}
+	}
+	return slots, h.BaseRegister, nil
+}
+
+func (r *Reader) versionOf(info *codemap.GCInfo) gcinfo.Version {
+	if info.Major != 0 {
+		return gcinfo.OfImage(info.Major)
+	}
+	return r.version
+}
+
+// header reads the header at an address. It asks for no byte of the next page unless it has to: the
+// header can end with its page.
+func (r *Reader) header(at arch.Addr, v gcinfo.Version) (gcinfo.Header, error) {
+	const page = 4096
+	if left := page - int(at%page); left < gcinfo.MaxHeader {
+		b, err := r.mem.Bytes(at, left)
+		if err != nil {
+			return gcinfo.Header{}, err
+		}
+		if h, err := gcinfo.Decode(b, v); err == nil {
+			return h, nil
+		}
+	}
+	b, err := r.mem.Bytes(at, gcinfo.MaxHeader)
+	if err != nil {
+		return gcinfo.Header{}, err
+	}
+	return gcinfo.Decode(b, v)
+}
+
+// ErrOther: a context does not belong to the code.
+var ErrOther = errors.New("the context of a generic method is that of another one")
+
+// Exact returns the instantiation of m, a method whose code is shared, that has a context: the same
+// method with the MethodTable and type arguments of the instantiation. The context is a MethodDesc or a
+// MethodTable, which for This is that of the object. Collectible says that a type among the arguments
+// can be unloaded.
+func (r *Reader) Exact(m *method.Method, kind gcinfo.Context, context arch.Addr) (out method.Method, err error) {
+	out = *m
+	switch kind {
+	case gcinfo.MethodDesc:
+		x, err := r.methods.Read(context)
+		if err != nil {
+			return out, err
+		}
+		if err := r.sameMethod(m, &x); err != nil {
+			return out, err
+		}
+		out.MethodTable, out.Args = x.MethodTable, x.Args
+	case gcinfo.MethodTable, gcinfo.This:
+		canon, err := r.types.Canonical(m.MethodTable)
+		if err != nil {
+			return out, err
+		}
+		mt, ok, err := r.types.Ancestor(context, canon)
+		if err != nil {
+			return out, err
+		}
+		if !ok || len(m.Args) > 0 {
+			return out, ErrOther
+		}
+		out.MethodTable = mt
+	default:
+		return out, ErrOther
+	}
+	t, err := r.types.Read(out.MethodTable)
+	if err != nil {
+		return out, err
+	}
+	for _, list := range [][]arch.Addr{t.Args, out.Args} {
+		if has, err := r.names.HasCanon(list...); err != nil || has {
+			return out, errors.Join(ErrOther, err)
+		}
+	}
+	return out, nil
+}
+
+// sameMethod checks that x is an instantiation that m is the code of.
+func (r *Reader) sameMethod(m, x *method.Method) error {
+	if m.RID == 0 || x.RID != m.RID || x.Module != m.Module || len(x.Args) != len(m.Args) {
+		return ErrOther
+	}
+	a, err := r.types.Canonical(m.MethodTable)
+	if err != nil {
+		return err
+	}
+	b, err := r.types.Canonical(x.MethodTable)
+	if err != nil {
+		return err
+	}
+	if a != b {
+		return ErrOther
+	}
+	for i, h := range x.Args {
+		if ok, err := r.fits(h, m.Args[i]); err != nil || !ok {
+			return errors.Join(ErrOther, err)
+		}
+	}
+	return nil
+}
+
+// fits reports whether code for the type argument code serves the type argument h.
+func (r *Reader) fits(h, code arch.Addr) (bool, error) {
+	if h == code {
+		return true, nil
+	}
+	value, err := r.types.IsValueType(h)
+	if err != nil {
+		return false, err
+	}
+	if !value {
+		return r.names.IsCanon(code)
+	}
+	a, err := r.types.Canonical(h)
+	if err != nil {
+		return false, err
+	}
+	b, err := r.types.Canonical(code)
+	return a == b, err
+}
+
+// Collectible reports whether an instantiation has a type that can be unloaded.
+func (r *Reader) Collectible(m *method.Method) (bool, error) {
+	left := maxTypes
+	return r.collectible(append([]arch.Addr{m.MethodTable}, m.Args...), &left)
+}
+
+// maxTypes bounds the types in the arguments of one method.
+const maxTypes = 1 << 10
+
+func (r *Reader) collectible(handles []arch.Addr, left *int) (bool, error) {
+	for _, h := range handles {
+		if *left--; *left < 0 {
+			return false, fmt.Errorf("%w: more than %s types", types.ErrCorrupt, strconv.Itoa(maxTypes))
+		}
+		t, err := r.types.Read(h)
+		if err != nil || t.Collectible {
+			return t.Collectible, err
+		}
+		inner := t.Args
+		if t.Elem != 0 {
+			inner = []arch.Addr{t.Elem}
+		}
+		if c, err := r.collectible(inner, left); err != nil || c {
+			return c, err
+		}
+	}
+	return false, nil
+}
+
+// Settled reports whether the garbage collector moves no objects at this moment, as far as mem has it:
+// the copy of a moment, or memory that is read anew. It is false where that is not known.
+//
+// From before objects get new addresses until after they have been moved there, the collector's count
+// is not 0 (gc.cpp, gc1; gcscan.cpp, GcRuntimeStructuresValid).
+func (r *Reader) Settled(mem target.Memory) bool {
+	at, ok := r.CollectorState()
+	if !ok {
+		return false
+	}
+	n, err := target.NewReader(mem).Uint32(at)
+	return err == nil && n == 0
+}
+
+// CollectorState is where the count is that Settled reads, 4 bytes; false: it is not known.
+func (r *Reader) CollectorState() (arch.Addr, bool) {
+	if r.l.Collector == 0 || r.l.InvalidCnt == contract.Absent {
+		return 0, false
+	}
+	vars, err := r.mem.Pointer(r.l.Collector)
+	if err != nil || vars == 0 {
+		return 0, false
+	}
+	major, err := r.mem.Uint8(vars)
+	if err != nil || major != collectorMajor {
+		return 0, false
+	}
+	at, err := r.mem.Pointer(vars + arch.Addr(r.l.InvalidCnt))
+	return at, err == nil && at != 0
+}
+
+// collectorMajor is the major version of GCDacVars whose fields are where the descriptor says. Only
+// another one can move them (gcinterface.dac.h).
+const collectorMajor = 2
+
+// ObjectTable returns the MethodTable in the first word of an object, without the bits that the garbage
+// collector puts there.
+func (r *Reader) ObjectTable(word uint64) arch.Addr { return arch.Addr(word &^ r.l.ObjectMask) }

@@ -1,0 +1,155 @@
+package lines
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+	"clrsnap/profile"
+)
+
+// TestWitness compares the lines with what ClrMD says of the same process, frame by frame. Where the two differ
+// the sources must agree with ours, and not with ClrMD's.
+func TestWitness(t *testing.T) {
+	layer.Matrix(t)
+	for _, version := range []string{"8.0.33", "9.0.22", "10.0.14"} {
+		t.Run(version, func(t *testing.T) {
+			runtime, err := testenv.Installed(version)
+			if err != nil {
+				t.Skipf("SKIPPED, NOTHING WAS TESTED: %v", err)
+			}
+			for _, m := range modes {
+				// With replaced methods the debugging libraries of .NET 9 and 10 crash in most runs.
+				if m.name == "tier-0" || m.name == "replaced" && version == "8.0.33" {
+					t.Run(m.name, func(t *testing.T) { testWitness(t, runtime, m) })
+				}
+			}
+		})
+	}
+}
+
+func testWitness(t *testing.T, runtime string, m mode) {
+	m.o.Runtime = runtime
+	a := testenv.Start(t, "lines", m.o)
+	theirs := clrmd(t, a)
+	p := livetest.Open(t, a, clrsnap.Options{Lines: true})
+	snap, err := p.SnapshotAll(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &witnessed{c: newComparison(t, a, runtime, m), theirs: theirs}
+	for i := range snap.Threads {
+		w.thread(&snap.Threads[i])
+	}
+	t.Logf("%d frames of the program, %d with the same line; explained: %v", w.frames, w.same, w.c.ruled)
+	if w.frames < 500 || (w.same+w.c.ruled["replaced"])*10 < w.frames*9 {
+		t.Errorf("only %d frames, %d with the same line", w.frames, w.same)
+	}
+	livetest.EndsWell(t, a)
+}
+
+// A frameIP is a frame: of which thread, and where.
+type frameIP struct {
+	tid int
+	ip  string
+}
+
+// clrmd returns what ClrMD says of each frame.
+func clrmd(t *testing.T, a *testenv.App) map[frameIP]clrmdFrame {
+	t.Helper()
+	out, err := testenv.ClrMD(t, "lines", a).Output()
+	if err != nil {
+		t.Fatalf("ClrMD: %v", err)
+	}
+	all := map[frameIP]clrmdFrame{}
+	s := bufio.NewScanner(bytes.NewReader(out))
+	s.Buffer(nil, 16<<20)
+	for s.Scan() {
+		var th struct {
+			OSThreadID int          `json:"osThreadId"`
+			Frames     []clrmdFrame `json:"frames"`
+		}
+		if err := json.Unmarshal(s.Bytes(), &th); err != nil {
+			t.Fatalf("ClrMD: %q: %v", s.Text(), err)
+		}
+		for _, f := range th.Frames {
+			all[frameIP{th.OSThreadID, f.IP}] = f
+		}
+	}
+	return all
+}
+
+// clrmdFrame is a frame of ClrMD's.
+type clrmdFrame struct {
+	IP     string `json:"ip"`
+	Method string `json:"method"`
+	IL     int    `json:"il"`
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+}
+
+type witnessed struct {
+	c            *comparison
+	theirs       map[frameIP]clrmdFrame
+	frames, same int
+}
+
+func (w *witnessed) thread(th *profile.Thread) {
+	want, ok := w.c.stacks[th.OSThreadID]
+	if !ok {
+		return
+	}
+	for i := range th.Frames {
+		f := &th.Frames[i]
+		if f.Kind != profile.Managed || f.Module != "lines" {
+			continue
+		}
+		they, ok := w.theirs[frameIP{th.OSThreadID, fmt.Sprintf("%#x", f.IP)}]
+		if !ok {
+			w.c.t.Errorf("%s: ClrMD has no frame %s+%#x", want.Scenario, f.Method, f.Offset)
+			continue
+		}
+		w.frames++
+		o := observed{
+			c: w.c, want: want, w: testenv.Frame{Method: f.Method}, got: f, leaf: w.c.callers[want.Scenario],
+			theirs: place{they.File, they.Line},
+		}
+		if f.Line != nil {
+			o.ours = place{f.Line.File, f.Line.Line}
+		}
+		if o.ours == o.theirs || o.none() {
+			w.same++
+			continue
+		}
+		// StackTrace's frame of the method, if any, tells whether it called Stop.
+		if len(want.Frames) > 1 && exact(want.Frames[1]) == f.Method {
+			o.i = 1
+		}
+		o.explain(witnessRules, "ClrMD says", o.theirs)
+	}
+}
+
+// witnessRules are about what ClrMD says. In each case the sources say that ours is right.
+var witnessRules = []rule{
+	// ClrMD takes the method where it left the code that the handler belongs to, as StackTrace does.
+	{"handler", func(o *observed) bool {
+		return o.right(o.ours) && !o.right(o.theirs) && handles(o.want.Scenario)
+	}},
+	// It looks up the frame's code by the method's newest version: OSR methods and those that have tiered up
+	// while they were on the stack have several.
+	{"OSR", func(o *observed) bool { return (o.right(o.ours) || o.inHere()) && o.got.Tier == "OSR" }},
+	{"replaced", func(o *observed) bool {
+		return (o.right(o.ours) || o.inHere()) && o.c.mode.name == "replaced"
+	}},
+	// As in rules.
+	{"call without a point", func(o *observed) bool { return o.right(o.ours) && !o.right(o.theirs) }},
+	{"call without a point, in two methods' lines", func(o *observed) bool { return o.isLeaf() && o.ours == o.leaf }},
+	{"approximate", (*observed).approximate},
+}

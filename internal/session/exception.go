@@ -1,0 +1,367 @@
+package session
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// Bounds of the exceptions of one thread.
+const (
+	maxExceptions = 64      // together
+	maxDepth      = 16      // of exceptions that led to one another
+	maxTraces     = 4000    // frames of all of them
+	maxTexts      = 1 << 20 // bytes of messages and traces as text
+	maxBases      = 32      // classes that an exception's class derives from
+	maxReadings   = 8       // pairs of readings of a running process
+)
+
+// The classes of System.Private.CoreLib that are looked into.
+const (
+	coreLib            = "System.Private.CoreLib"
+	exceptionName      = "System.Exception"
+	argumentException  = "System.ArgumentException"
+	aggregateException = "System.AggregateException"
+)
+
+// thrown is what an exception object has, without the names of methods.
+type thrown struct {
+	at        arch.Addr
+	name      string // of the class
+	object    thread.ExceptionObject
+	parameter string // of an ArgumentException
+	trace     thread.Trace
+	traceErr  string
+	inner     *thrown
+	others    []*thrown
+	leftOut   bool
+}
+
+// reading is one reading of the exceptions of a thread.
+type reading struct {
+	p      *Process
+	seen   map[arch.Addr]bool
+	frames int // that there is still room for
+	texts  int // bytes of text that there is still room for
+}
+
+// read reads the exceptions in some objects, with their inner ones. Those that cannot be read are left out.
+func (p *Process) read(objects []arch.Addr) []*thrown {
+	r := reading{p: p, seen: map[arch.Addr]bool{}, frames: maxTraces, texts: maxTexts}
+	var out []*thrown
+	for _, obj := range objects {
+		if t := r.read(obj, 0); t != nil {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// read reads the exception in an object; nil if it cannot be read, or there is no room for it.
+func (r *reading) read(obj arch.Addr, depth int) *thrown {
+	if obj == 0 || depth >= maxDepth || r.seen[obj] || len(r.seen) >= maxExceptions {
+		return nil
+	}
+	r.seen[obj] = true
+	threads := r.p.Runtime.Threads
+	e, err := threads.ReadException(obj)
+	if err != nil {
+		return nil
+	}
+	class, err := r.p.Runtime.Names.Class(e.Type)
+	if err != nil {
+		return nil
+	}
+	base, baseName, known := r.p.knownBase(e.Type)
+	if known && baseName == "" {
+		return nil // it is no exception
+	}
+	r.bound(&e)
+	t := &thrown{at: obj, name: class.Display, object: e}
+	if t.trace, err = threads.ReadTrace(obj); err != nil {
+		t.traceErr = err.Error()
+	}
+	if n := len(t.trace.Frames); n > r.frames {
+		t.trace.Frames, t.trace.More = t.trace.Frames[:r.frames], t.trace.More+n-r.frames
+	}
+	r.frames -= len(t.trace.Frames)
+	if baseName == argumentException && e.Message != "" {
+		t.parameter, _ = threads.OwnString(obj, base)
+	}
+	if t.inner = r.read(e.Inner, depth+1); t.inner == nil && e.Inner != 0 {
+		t.leftOut = true
+	}
+	if baseName == aggregateException {
+		r.others(t, threads.Own(obj, base), depth)
+	}
+	return t
+}
+
+// bound cuts the texts of an exception to what there is still room for.
+func (r *reading) bound(e *thread.ExceptionObject) {
+	if len(e.Message) > r.texts {
+		e.Message, e.Cut = "", true
+	}
+	r.texts -= len(e.Message)
+	for _, text := range []*string{&e.Remote, &e.Text} {
+		if len(*text) > r.texts {
+			*text = ""
+		}
+		r.texts -= len(*text)
+	}
+}
+
+// others reads the inner exceptions of an AggregateException that follow the first one, which is its
+// inner exception as well (System.Private.CoreLib, AggregateException.cs: _innerExceptions).
+func (r *reading) others(t *thrown, array arch.Addr, depth int) {
+	if array == 0 {
+		return
+	}
+	objects, all, err := r.p.Runtime.Threads.References(array, maxExceptions)
+	t.leftOut = t.leftOut || err != nil || all > len(objects)
+	for i, obj := range objects {
+		if i == 0 && obj == t.object.Inner {
+			continue
+		}
+		o := r.read(obj, depth+1)
+		if o == nil {
+			t.leftOut = true
+			continue
+		}
+		t.others = append(t.others, o)
+	}
+}
+
+// knownBase returns the class that a class derives from, or is, which is the first of those that are looked into,
+// and its name; "" if none is. known is false if not all classes can be read, as in a small dump.
+func (p *Process) knownBase(class arch.Addr) (base arch.Addr, name string, known bool) {
+	for range maxBases {
+		c, err := p.Runtime.Names.Class(class)
+		if err != nil {
+			return 0, "", false
+		}
+		switch c.Display {
+		case exceptionName, argumentException, aggregateException:
+			if c.Assembly == coreLib {
+				return class, c.Display, true
+			}
+		case "object", "System.Object":
+			return 0, "", true
+		}
+		if class = p.Runtime.Threads.Base(class); class == 0 {
+			return 0, "", false
+		}
+	}
+	return 0, "", false
+}
+
+// exceptions describes the exceptions in some objects. uncertain is why they may be others than
+// those that are meant.
+func (p *Process) exceptions(objects []arch.Addr, uncertain string) []*profile.ExceptionInfo {
+	var out []*profile.ExceptionInfo
+	for _, t := range p.read(objects) {
+		e := p.describeThrown(t)
+		e.Uncertain = uncertain
+		out = append(out, e)
+	}
+	return out
+}
+
+// describeThrown names what has been read.
+func (p *Process) describeThrown(t *thrown) *profile.ExceptionInfo {
+	o := &t.object
+	e := &profile.ExceptionInfo{
+		Type: t.name, Message: o.Message, NoMessage: o.Unread, CutMessage: o.Cut, HResult: o.HResult,
+		More: t.trace.More, Remote: o.Remote + o.Text, NoFrames: t.traceErr, LeftOut: t.leftOut,
+	}
+	if t.parameter != "" { // the words are those of System.Private.CoreLib (Arg_ParamName_Name in Strings.resx)
+		e.Message += " (Parameter '" + t.parameter + "')"
+	}
+	if o.Text == "" { // else .NET prints that text, and no frames
+		e.Frames = make([]profile.TraceFrame, 0, len(t.trace.Frames))
+		p.above = ""
+		for i := range t.trace.Frames {
+			e.Frames = append(e.Frames, p.traceFrame(&t.trace.Frames[i]))
+			if p.above = lastName(e.Frames[i].Method); e.Frames[i].EndsTrace {
+				p.above = "" // the next one has not called it
+			}
+		}
+	}
+	if t.inner != nil {
+		e.Inner = p.describeThrown(t.inner)
+	}
+	for _, o := range t.others {
+		e.Others = append(e.Others, p.describeThrown(o))
+	}
+	return e
+}
+
+// traceFrame names a frame of an exception's stack trace. The name is that of the MethodDesc in it, if
+// the code at its address is code of that method: the memory of a method that was unloaded can be another's.
+func (p *Process) traceFrame(f *thread.TraceFrame) profile.TraceFrame {
+	out := profile.TraceFrame{EndsTrace: f.EndsTrace}
+	out.Kind, out.IP, out.SP, out.FunctionID = profile.Managed, uint64(f.IP), uint64(f.SP), uint64(f.Method)
+	out.Display = fmt.Sprintf("[method %v]", f.Method)
+	out.Short = out.Display
+	if f.IP == 0 || f.Resumed {
+		if m, err := p.Runtime.Methods.Read(f.Method); err == nil {
+			p.method = m
+			_, _ = p.nameMethod(&out.Frame, true) // else the placeholder stays
+		}
+		return out
+	}
+	code, err := p.Engine.Code(f.IP, f.Method)
+	if err != nil || code.MethodDesc != f.Method || !code.Kind.Managed() {
+		return out
+	}
+	// An address within an instruction is as good for its line as where execution goes on.
+	if err := p.methodFrame(&out.Frame, &code, f.IP, walk.Place{IP: f.IP, Exact: true}); err == nil {
+		out.Hidden, _ = p.Runtime.Names.HiddenInTraces(&p.method)
+		p.confirmLine(&out.Frame, &code)
+	}
+	return out
+}
+
+// confirmLine makes an approximate line of a trace's frame certain if the call that it is in has the same. The
+// line stays that of the address alone, as .NET prints it, also if the call's is another.
+func (p *Process) confirmLine(f *profile.Frame, code *codemap.Code) {
+	if p.above == "" || f.Line == nil || !f.Line.Approximate {
+		return
+	}
+	n, err := p.Runtime.Names.Method(&p.method, code.Collectible)
+	if err != nil {
+		return
+	}
+	behind := walk.Place{IP: arch.Addr(f.IP) + 1} // a part of the call
+	if l := p.line(code, behind, n.Assembly, n.Image); l != nil && !l.Approximate && l.Line == f.Line.Line &&
+		l.File == f.Line.File {
+		f.Line = l
+	}
+}
+
+// Why an exception may not be the one that is meant.
+const (
+	uncertainMoved = "the garbage collector ran, or the exception changed, while it was read"
+	uncertainRan   = "the thread ran while it was read: this is the exception in flight a moment after the stack"
+	uncertainFound = "it was found among what the stack refers to"
+)
+
+// exception describes the exceptions of a captured thread.
+func (s *Suspension) exception(st *profile.Thread) {
+	p := s.Process
+	switch {
+	case p.Runtime == nil:
+		return
+	case !p.from.changes():
+		objects := p.Runtime.Threads.InFlight(&s.Walk.Info)
+		if st.Crashed && len(objects) == 0 {
+			objects = []arch.Addr{p.Runtime.Threads.LastException(&s.Walk.Info)}
+		}
+		setExceptions(st, p.exceptions(objects, ""))
+	case s.Walk.Info.Address != 0 && s.Walk.Info.Exception != 0:
+		setExceptions(st, s.liveExceptions())
+	}
+	if st.Exception == nil {
+		s.unobserved(st)
+	}
+}
+
+func setExceptions(st *profile.Thread, all []*profile.ExceptionInfo) {
+	if len(all) > 0 {
+		st.Exception, st.Handling = all[0], all[1:]
+	}
+}
+
+// liveExceptions describes the exceptions in flight of a thread of a running process. Objects move and change
+// meanwhile. What is read twice alike, with no collection under way before, between and after, is as it was.
+func (s *Suspension) liveExceptions() []*profile.ExceptionInfo {
+	find := func() []arch.Addr { return s.Process.Runtime.Threads.InFlight(&s.Walk.Info) }
+	all, uncertain := s.Process.readTwice(find)
+	if uncertain == "" && !s.unmoved() {
+		uncertain = uncertainRan
+	}
+	if !s.Process.Runtime.Threads.StillInFlight(&s.Walk.Info) {
+		return nil // it has been handled since: what was read can be anything
+	}
+	out := make([]*profile.ExceptionInfo, 0, len(all))
+	for _, t := range all {
+		e := s.Process.describeThrown(t)
+		e.Uncertain = uncertain
+		out = append(out, e)
+	}
+	return out
+}
+
+// readTwice reads exceptions until two readings are the same. uncertain is why they were not.
+func (p *Process) readTwice(find func() []arch.Addr) (all []*thrown, uncertain string) {
+	for range maxReadings {
+		p.Engine.Cache.Invalidate()
+		settled := p.Runtime.Threads.Settled()
+		all = p.read(find())
+		p.Engine.Cache.Invalidate()
+		settled = settled && p.Runtime.Threads.Settled()
+		again := p.read(find())
+		p.Engine.Cache.Invalidate()
+		if settled && p.Runtime.Threads.Settled() && reflect.DeepEqual(all, again) {
+			return all, ""
+		}
+	}
+	return all, uncertainMoved
+}
+
+// unmoved reports whether the thread has certainly not run since it was captured.
+func (s *Suspension) unmoved() bool {
+	return s.Process.Live != nil && s.Process.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof)
+}
+
+// Where the exceptions of a task that nobody has looked at are reported, and what the handlers are given
+// (System.Private.CoreLib, TaskExceptionHolder.cs and TaskScheduler.cs).
+const (
+	holderFinalizer = "System.Threading.Tasks.TaskExceptionHolder.Finalize"
+	unobservedArgs  = "System.Threading.Tasks.UnobservedTaskExceptionEventArgs"
+)
+
+// unobserved describes the exception whose handlers of TaskScheduler.UnobservedTaskException run on the
+// thread. It is not in flight: only the arguments of the handlers have it, which some frame refers to.
+func (s *Suspension) unobserved(st *profile.Thread) {
+	if s.Thread.Role != finalizer {
+		return
+	}
+	at := slices.IndexFunc(st.Frames, func(f profile.Frame) bool {
+		return f.Method == holderFinalizer && f.Module == coreLib
+	})
+	if at < 0 || at+1 >= len(st.Frames) {
+		return
+	}
+	p := s.Process
+	find := func() []arch.Addr {
+		args := p.Runtime.Threads.Objects(arch.Addr(st.Frames[0].SP), arch.Addr(st.Frames[at+1].SP), p.isUnobserved)
+		if len(args) != 1 {
+			return nil
+		}
+		return []arch.Addr{p.Runtime.Threads.First(args[0])}
+	}
+	all := p.read(find())
+	uncertain := uncertainFound
+	if p.from.changes() {
+		var moved string
+		if all, moved = p.readTwice(find); moved != "" {
+			uncertain = moved
+		}
+	}
+	if len(all) == 1 {
+		st.Exception = p.describeThrown(all[0])
+		st.Exception.Uncertain = uncertain
+	}
+}
+
+func (p *Process) isUnobserved(class arch.Addr) bool {
+	c, err := p.Runtime.Names.Class(class)
+	return err == nil && c.Display == unobservedArgs && c.Assembly == coreLib
+}

@@ -1,0 +1,256 @@
+package session
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/gcinfo"
+	"clrsnap/internal/clr/generics"
+	"clrsnap/internal/clr/method"
+	"clrsnap/internal/clr/name"
+	"clrsnap/internal/target"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// A generic is a frame of shared generic code whose context is an object.
+type generic struct {
+	frame    int // index among the named frames
+	method   method.Method
+	slot     arch.Addr // of the object's address, on the stack
+	object   arch.Addr
+	volatile bool // the code can be unloaded
+}
+
+// maxGenerics bounds the objects of one thread that are looked at.
+const maxGenerics = 1 << 10
+
+// A held context is what tells the instantiation of a frame, and where it is.
+type held struct {
+	kind  gcinfo.Context
+	value arch.Addr
+	slot  arch.Addr // on the stack; 0: it is in a register
+}
+
+// instance names the instantiation of shared code that a frame runs, whose method is p.method; false: it
+// is not known. later: it depends on an object, which may have moved since the stack was captured.
+func (p *Process) instance(f *walk.Frame) (n name.Method, later *generic, ok bool) {
+	c, ok := p.context(f)
+	if !ok {
+		c, ok = p.variable(f)
+	}
+	if !ok {
+		return n, nil, false
+	}
+	if c.kind == gcinfo.This {
+		g := &generic{method: p.method, slot: c.slot, object: c.value, volatile: f.Code.Collectible}
+		if p.from.changes() {
+			return n, g, false
+		}
+		n, ok = p.instanceOf(g, p.Engine.Cache)
+		return n, nil, ok
+	}
+	n, ok = p.exactly(&p.method, c.kind, c.value, f.Code.Collectible)
+	return n, nil, ok
+}
+
+// context is the context that a frame keeps for the runtime's own use.
+func (p *Process) context(f *walk.Frame) (c held, ok bool) {
+	place, slot, ok := p.contextSlot(f)
+	if !ok {
+		return c, false
+	}
+	word, ok := f.Word(slot)
+	return held{place.Kind, arch.Addr(word), slot}, ok && word != 0
+}
+
+// Context returns the context of a frame of shared generic code, and the slot on the stack where it is, if
+// that is what tells its instantiation: a MethodDesc or a MethodTable.
+func (p *Process) Context(f *walk.Frame) (slot, context arch.Addr, ok bool) {
+	if p.Runtime == nil || f.Kind != walk.Managed {
+		return 0, 0, false
+	}
+	c, ok := p.context(f)
+	return c.slot, c.value, ok && c.kind != gcinfo.This
+}
+
+// contextSlot is where a frame keeps its context; false: it keeps none, or has none at this instruction.
+func (p *Process) contextSlot(f *walk.Frame) (place generics.Place, slot arch.Addr, ok bool) {
+	if f.Code.Funclet || f.Epilog() {
+		return place, 0, false // a filter's registers are not those of its method
+	}
+	place, err := p.Runtime.Generic.Place(f.Code)
+	if err != nil || place.Kind == gcinfo.NoContext {
+		return place, 0, false
+	}
+	if f.Exact && f.Code.Start == f.Code.MethodStart && uint64(f.IP()-f.Code.MethodStart) < uint64(place.From) {
+		return place, 0, false
+	}
+	var base arch.Addr
+	switch place.Base {
+	case generics.CallerSP:
+		base, ok = f.CallerSP()
+	case generics.SP:
+		base, ok = register(f, p.Arch.SP)
+	case generics.FrameRegister:
+		base, ok = register(f, place.Register)
+	}
+	return place, base + arch.Addr(int64(place.Offset)), ok
+}
+
+func register(f *walk.Frame, r uint8) (arch.Addr, bool) {
+	v, ok := f.Context.Reg(r)
+	return arch.Addr(v), ok
+}
+
+// instanceOf names the instantiation that belongs to an object, which mem has.
+func (p *Process) instanceOf(g *generic, mem target.Memory) (n name.Method, ok bool) {
+	if !p.Runtime.Generic.Settled(mem) {
+		return n, false
+	}
+	word, err := target.NewReader(mem).Uint64(g.object)
+	if err != nil {
+		return n, false
+	}
+	return p.exactly(&g.method, gcinfo.This, p.Runtime.Generic.ObjectTable(word), g.volatile)
+}
+
+// exactly names the instantiation of a method that has a context.
+func (p *Process) exactly(m *method.Method, kind gcinfo.Context, context arch.Addr, volatile bool) (name.Method, bool) {
+	x, err := p.Runtime.Generic.Exact(m, kind, context)
+	if err != nil {
+		return name.Method{}, false
+	}
+	if !volatile {
+		if volatile, err = p.Runtime.Generic.Collectible(&x); err != nil {
+			return name.Method{}, false
+		}
+	}
+	n, err := p.Runtime.Names.Instance(&x, context, volatile)
+	p.passing = volatile
+	return n, err == nil
+}
+
+// objects names the frames of a captured thread whose instantiation depends on objects, as far as it can
+// be proved which objects these were.
+//
+// The frames must have been on the stack all the time: the thread was blocked and has not run since, or it
+// stood still. When its stack had been copied, and with it the addresses of the objects, the collector was
+// not moving anything. Then the objects were read, and then the addresses once more, from the stack. A
+// collection that moves an object changes its address on the stack before: if the addresses are the same,
+// the objects were there.
+func (s *Suspension) objects(frames []profile.Frame) {
+	if len(s.generics) == 0 {
+		return
+	}
+	if s.Capture.Stopped {
+		s.copiedObjects(frames)
+		return
+	}
+	live := s.Process.from
+	if !s.Process.Runtime.Generic.Settled(live) {
+		return
+	}
+	tables := make([]arch.Addr, len(s.generics))
+	mem := target.NewReader(live)
+	for i := range s.generics {
+		g := &s.generics[i]
+		word, err := mem.Uint64(g.object)
+		if err != nil {
+			continue
+		}
+		if again, err := mem.Pointer(g.slot); err == nil && again == g.object {
+			tables[i] = s.Process.Runtime.Generic.ObjectTable(word)
+		}
+	}
+	if s.Process.Live == nil || !s.Process.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof) {
+		return
+	}
+	for i := range s.generics {
+		s.rename(frames, &s.generics[i], tables[i])
+	}
+}
+
+// rename gives a frame the name of its instantiation.
+func (s *Suspension) rename(frames []profile.Frame, g *generic, table arch.Addr) {
+	if table == 0 {
+		return
+	}
+	n, ok := s.Process.exactly(&g.method, gcinfo.This, table, g.volatile)
+	if !ok {
+		return
+	}
+	f := &frames[g.frame]
+	f.Display, f.Short, f.Signature, f.Generics = n.Display, n.Short, n.Signature, profile.ExactGenerics
+	if s.Process.passing {
+		s.cost += len(n.Display) + len(n.Short) + len(n.Signature)
+	}
+}
+
+// copiedObjects is objects for a thread that was stopped: what askObjects had copied after the stack.
+func (s *Suspension) copiedObjects(frames []profile.Frame) {
+	if len(s.copies) == 0 || s.Capture.SPUnmapped { // then the stack may have been copied last
+		return
+	}
+	state, ok := s.copied(0, s.copies[0].Addr)
+	if !ok || uint32(state) != 0 {
+		return
+	}
+	last := len(s.copies) - 1
+	for i := range s.generics {
+		g := &s.generics[i]
+		if again, ok := s.copied(last, g.slot); !ok || arch.Addr(again) != g.object {
+			continue
+		}
+		for k := 1; k < last; k++ {
+			if word, ok := s.copied(k, g.object); ok {
+				s.rename(frames, g, s.Process.Runtime.Generic.ObjectTable(word))
+				break
+			}
+		}
+	}
+}
+
+// copied reads the word at an address in one of the copies.
+func (s *Suspension) copied(i int, at arch.Addr) (uint64, bool) {
+	r := s.copies[i]
+	b, ok := s.Copied(r)
+	if d := uint64(at - r.Addr); !ok || d > uint64(len(b)) || uint64(len(b))-d < 8 {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint64(b[at-r.Addr:]), true
+}
+
+const (
+	maxCopied = 8        // objects that are copied with a stack
+	maxSlots  = 64 << 10 // bytes of stack that are copied once more
+)
+
+// askObjects has the next capture of a thread that was stopped copy, after its stack and in this order, the
+// collector's state, the objects that its frames depend on, and the part of the stack with their addresses.
+// It returns false if that would bring nothing.
+func (s *Suspension) askObjects() bool {
+	if len(s.generics) == 0 || len(s.copies) > 0 || !s.Capture.Stopped || !s.Process.from.changes() {
+		return false
+	}
+	at, ok := s.Process.Runtime.Generic.CollectorState()
+	if !ok {
+		return false
+	}
+	s.copies = append(s.copies, target.Range{Addr: at, Len: 8})
+	first := s.generics[0].slot
+	end := first
+	for i := range s.generics {
+		g := &s.generics[i]
+		known := slices.ContainsFunc(s.copies[1:], func(r target.Range) bool { return r.Addr == g.object })
+		if g.slot < first || g.slot-first > maxSlots || !known && len(s.copies) > maxCopied {
+			break
+		}
+		if end = g.slot + 8; !known {
+			s.copies = append(s.copies, target.Range{Addr: g.object, Len: 8})
+		}
+	}
+	s.copies = append(s.copies, target.Range{Addr: first, Len: int(end - first)})
+	return true
+}

@@ -1,0 +1,99 @@
+package session
+
+import (
+	"slices"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/gcinfo"
+	"clrsnap/internal/clr/ilmap"
+	"clrsnap/internal/walk"
+)
+
+// variable is the context of a frame that does not keep one, but still has it as an argument: its object, or
+// the hidden argument of its method, which is p.method. The debug info says where, and from where to where.
+//
+// The address of an object counts only in a stack slot that the garbage collector looks after at every
+// instruction. In other places it may be out of date.
+func (p *Process) variable(f *walk.Frame) (c held, ok bool) {
+	if f.Code.Funclet || f.Epilog() || f.IP() < f.Code.MethodStart {
+		return c, false
+	}
+	number, kind, ok := p.contextArgument()
+	if !ok {
+		return c, false
+	}
+	places, err := p.Runtime.IL.Variable(f.Code, number)
+	if err != nil {
+		return c, false
+	}
+	at := uint64(f.IP() - f.Code.MethodStart)
+	i := slices.IndexFunc(places, func(v ilmap.Variable) bool {
+		// The argument of a call that returns here may have been needed for the last time.
+		return at < uint64(v.End) && (at > uint64(v.Start) || f.Exact && at == uint64(v.Start))
+	})
+	if i < 0 {
+		return c, false
+	}
+	base, ok := register(f, places[i].Register)
+	if !ok {
+		return c, false
+	}
+	c = held{kind: kind, value: base}
+	if places[i].OnStack {
+		c.slot = base + arch.Addr(int64(places[i].Offset))
+		word, ok := f.Word(c.slot)
+		if !ok {
+			return c, false
+		}
+		c.value = arch.Addr(word)
+	}
+	if kind == gcinfo.This && (c.slot == 0 || !p.lookedAfter(f, c.slot)) {
+		return c, false
+	}
+	return c, c.value != 0
+}
+
+// contextArgument is the argument of p.method, whose code is shared, that tells its instantiation.
+func (p *Process) contextArgument() (number uint32, kind gcinfo.Context, ok bool) {
+	m := &p.method
+	if len(m.Args) > 0 {
+		return ilmap.ContextVariable, gcinfo.MethodDesc, true
+	}
+	static, err := p.Runtime.Names.IsStatic(m)
+	if err != nil {
+		return 0, 0, false
+	}
+	object, err := p.Runtime.Types.IsObject(m.MethodTable)
+	if err != nil {
+		return 0, 0, false
+	}
+	if static || !object {
+		return ilmap.ContextVariable, gcinfo.MethodTable, true
+	}
+	return ilmap.ThisVariable, gcinfo.This, true
+}
+
+// lookedAfter reports whether the collector knows at every instruction that a slot of a frame has the
+// address of an object.
+func (p *Process) lookedAfter(f *walk.Frame, slot arch.Addr) bool {
+	slots, frameRegister, err := p.Runtime.Generic.Untracked(f.Code)
+	if err != nil {
+		return false
+	}
+	for _, s := range slots {
+		var base arch.Addr
+		var ok bool
+		switch s.Base {
+		case gcinfo.FromCallerSP:
+			base, ok = f.CallerSP()
+		case gcinfo.FromSP:
+			base, ok = register(f, p.Arch.SP)
+		case gcinfo.FromRegister:
+			base, ok = register(f, frameRegister)
+		}
+		if ok && base+arch.Addr(int64(s.Offset)) == slot {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,105 @@
+package source
+
+import "clrsnap/internal/pdb"
+
+// Site is an instruction of a method's IL whose code may call a managed method.
+type Site struct {
+	IL     uint32 // offset
+	Method string // the name of what it calls; empty: that is not known
+}
+
+// A Call is what a frame's code is in: a call that has not returned yet.
+type Call struct {
+	IL, Next  uint32 // the code is of the IL from IL up to Next
+	Callee    string // the name of the method that was called, or that an inlined one has called
+	Optimized bool   // statements may be merged, and callees be inlined
+	Sites     []Site // all of the calling method, in the order of their offsets
+}
+
+// LineOfCall returns the line of a call, as Line does.
+//
+// The JIT keeps no point for a call while something is on IL's evaluation stack, and it merges statements
+// when it optimises. So a line is certain only if the sites of no other line explain the call. If those
+// of another line explain it better, that is the line; it is approximate.
+func (a *Assembly) LineOfCall(method uint32, c *Call) (Line, error) {
+	points, err := a.file.Lines(method)
+	if err != nil {
+		return Line{}, none("%v", err)
+	}
+	var here, named, elsewhere oneLine // the lines of sites from IL to Next, of those with the name, and of others with it
+	text := textAt{points: points}
+	explains := c.explains()
+	for i := range c.Sites {
+		s := &c.Sites[i]
+		text.move(s.IL)
+		in, does := s.IL >= c.IL && s.IL < c.Next, explains(s)
+		switch {
+		case in && does:
+			named.add(&text)
+			here.add(&text)
+		case in:
+			here.add(&text)
+		case does:
+			elsewhere.add(&text)
+		}
+	}
+	switch {
+	case here.lines == 1 && (named.lines == 1 || elsewhere.lines == 0 && !c.Optimized):
+		return a.line(here.at, here.exact)
+	case named.lines == 1:
+		return a.line(named.at, false)
+	case named.lines == 0 && elsewhere.lines == 1:
+		return a.line(elsewhere.at, false)
+	case here.lines == 1:
+		return a.line(here.at, false)
+	}
+	l, err := a.LineIn(method, c.IL, c.Next)
+	l.Approximate = true
+	return l, err
+}
+
+// explains returns whether the code of a site leads to the callee, as far as names say: by the callee's, or
+// if no site has that, as delegates and function pointers do.
+func (c *Call) explains() func(s *Site) bool {
+	for i := range c.Sites {
+		if c.Sites[i].Method == c.Callee {
+			return func(s *Site) bool { return s.Method == c.Callee }
+		}
+	}
+	return func(s *Site) bool { return s.Method == "Invoke" }
+}
+
+// textAt is the text of an IL offset that moves up.
+type textAt struct {
+	points []pdb.Point // those not passed yet
+	at     pdb.Point   // the last one that is not hidden
+	exact  bool        // no hidden one is behind it, but for an await
+}
+
+func (t *textAt) move(il uint32) {
+	for len(t.points) > 0 && t.points[0].IL <= il {
+		if p := t.points[0]; !p.Hidden {
+			t.at, t.exact = p, true
+		} else if !p.Await {
+			t.exact = false
+		}
+		t.points = t.points[1:]
+	}
+}
+
+// oneLine is a line, if it is only one.
+type oneLine struct {
+	lines int // 2: several
+	at    pdb.Point
+	exact bool
+}
+
+func (o *oneLine) add(t *textAt) {
+	if o.lines == 0 {
+		*o = oneLine{1, t.at, t.exact}
+	} else if t.at.Line != o.at.Line || t.at.Document != o.at.Document {
+		o.lines = 2
+	} else {
+		o.exact = o.exact && t.exact
+	}
+}

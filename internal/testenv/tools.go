@@ -1,0 +1,94 @@
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"clrsnap/internal/testenv/layer"
+)
+
+// tool finds a program beside the runtimes that CLRSNAP_DOTNET_ROOTS leads to. It ends the test if it
+// is not there.
+func tool(tb testing.TB, path string) string {
+	tb.Helper()
+	roots := os.Getenv(rootsVariable)
+	if roots == "" {
+		tb.Skipf("SKIPPED, NOTHING WAS TESTED: %s does not say where %s is", rootsVariable, filepath.Dir(path))
+	}
+	file, err := filepath.Abs(filepath.Join(roots, path))
+	if err == nil {
+		_, err = os.Stat(file)
+	}
+	if err != nil {
+		tb.Skipf("SKIPPED, NOTHING WAS TESTED: %v", err)
+	}
+	return file
+}
+
+// ClrMD returns the command that has ClrMD, the reader that SOS stands on, answer a question about a
+// process: "stacks", "lines", "locks", "heap", "tasks", "roots" or "exceptions". It prints a JSON document
+// on each line. It holds the process meanwhile, whose runtime must have a libmscordaccore.so. Without ClrMD
+// the test is skipped.
+func ClrMD(tb testing.TB, question string, a *App) *exec.Cmd {
+	tb.Helper()
+	dll := tool(tb, "clrmd/clrmd.dll")
+	host := tool(tb, "10.0.14/dotnet")
+	return exec.Command(host, dll, question, fmt.Sprint(a.PID))
+}
+
+// precompile makes a ReadyToRun image of an assembly, in a folder with everything else that lies beside
+// the assembly, and returns where the image is. Without crossgen2 the test is skipped.
+func (k DotNet) precompile(tb testing.TB, dll, runtime string) string {
+	tb.Helper()
+	compiler := tool(tb, "crossgen2/crossgen2")
+	dir := filepath.Dir(dll) + "-r2r"
+	image := filepath.Join(dir, filepath.Base(dll))
+	unlock, err := lock(filepath.Join(k.Dir, "apps", ".lock"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer unlock()
+	if exists(image) {
+		return image
+	}
+	tmp := dir + ".tmp"
+	if err := os.RemoveAll(tmp); err != nil {
+		tb.Fatal(err)
+	}
+	if err := linkTree(filepath.Dir(dll), tmp); err != nil {
+		tb.Fatal(err)
+	}
+	made := filepath.Join(tmp, filepath.Base(dll))
+	if err := os.Remove(made); err != nil { // a link to the assembly itself
+		tb.Fatal(err)
+	}
+	out, err := exec.Command(compiler, dll, "-o", made, "-r", filepath.Join(k.framework(tb, runtime), "*.dll"),
+		"--targetos", "linux", "--targetarch", "x64", "-O").CombinedOutput()
+	if err != nil {
+		tb.Fatalf("crossgen2: %v\n%s", err, out)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		tb.Fatal(err)
+	}
+	return image
+}
+
+// framework is the folder of a runtime's assemblies.
+func (k DotNet) framework(tb testing.TB, runtime string) string {
+	tb.Helper()
+	const core = "System.Private.CoreLib.dll"
+	root := filepath.Dir(k.Host(runtime))
+	for _, pattern := range []string{core, filepath.Join(frameworkFolder, "*", core)} {
+		if files, _ := filepath.Glob(filepath.Join(root, pattern)); len(files) > 0 {
+			return filepath.Dir(files[len(files)-1])
+		}
+	}
+	layer.Lacking(tb, "no "+core+" below "+root)
+	panic("unreachable")
+}

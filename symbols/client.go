@@ -1,0 +1,73 @@
+package symbols
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// newClient returns a client with all limits. It sends no cookies, and obeys the environment's proxies.
+func newClient(o *Options) *http.Client {
+	dialer := &net.Dialer{Timeout: o.Connect}
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+			TLSHandshakeTimeout: o.Connect, ResponseHeaderTimeout: o.Stall, MaxResponseHeaderBytes: maxHeader,
+			MaxConnsPerHost: 4, IdleConnTimeout: time.Minute,
+		},
+		CheckRedirect: redirect,
+	}
+}
+
+// redirect decides whether a redirect is followed. Where it leads learns nothing of where we come from: the
+// address of a server may have a password or a token.
+func redirect(to *http.Request, before []*http.Request) error {
+	from := before[len(before)-1].URL
+	switch {
+	case len(before) > maxRedirects:
+		return fmt.Errorf("it redirects more than %d times", maxRedirects)
+	case to.URL.Scheme != "https" && to.URL.Scheme != "http":
+		return fmt.Errorf("it redirects to an address of type %.20q", to.URL.Scheme)
+	case from.Scheme == "https" && to.URL.Scheme != "https":
+		return errors.New("it redirects from https to http")
+	}
+	to.Header.Del("Referer")
+	if to.URL.Host != before[0].URL.Host {
+		to.Header.Del("Authorization")
+		to.Header.Del("Cookie")
+	}
+	return nil
+}
+
+// reason is why a request failed, without the address, which may have a password or a token.
+func reason(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return err
+}
+
+// stall ends a context when nothing has come for a while.
+type stall struct {
+	ctx   context.Context
+	timer *time.Timer
+	limit time.Duration
+}
+
+func stallTimer(parent context.Context, limit time.Duration) (stop func(), s *stall) {
+	ctx, cancel := context.WithCancelCause(parent)
+	s = &stall{ctx: ctx, limit: limit}
+	s.timer = time.AfterFunc(limit, func() { cancel(fmt.Errorf("nothing has come from it for %v", limit)) })
+	return func() { s.timer.Stop(); cancel(context.Canceled) }, s
+}
+
+// alive says that something has come.
+func (s *stall) alive() { s.timer.Reset(s.limit) }
