@@ -39,6 +39,44 @@ func testWaits(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
+// TestWaitsCollecting: what is said for certain is right, while the collector moves the objects all the time.
+func TestWaitsCollecting(t *testing.T) { testenv.EachRuntime(t, testWaitsCollecting) }
+
+func testWaitsCollecting(t *testing.T, runtime string) {
+	a := startWaits(t, runtime, testenv.Options{Args: []string{"--collect"}})
+	p := livetest.Open(t, a, clrsnap.Options{})
+	truths, _ := askWaits(t, a)
+	certain, uncertain, without := 0, 0, 0
+	for range 20 {
+		snap, err := p.SnapshotAll(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		threads := threadsOf(snap)
+		for _, truth := range truths {
+			th := threads[truth["thread"]]
+			switch w := th.Wait; {
+			case strings.HasPrefix(truth["thread"], "barrier"): // may have woken
+			case w == nil || !w.Certain:
+				uncertain++
+			case w.Object == 0 && truth["object"] != "":
+				without++
+			default:
+				certain++
+				delete(truth, "object") // it has been moved since
+				if err := truth.check(w, threads, runtime, false); err != nil {
+					t.Errorf("%q: %v\n%s\n%+v", th.Name, err, livetest.Text(th.Frames), w)
+				}
+			}
+		}
+	}
+	t.Logf("%d waits certain, %d of them without their object, %d uncertain", certain+without, without, uncertain)
+	if certain < 20*len(truths)/2 {
+		t.Errorf("only %d are certain", certain)
+	}
+	livetest.EndsWell(t, a)
+}
+
 // TestWaitsOfServer: the garbage collector of servers has several heaps.
 func TestWaitsOfServer(t *testing.T) {
 	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
@@ -114,11 +152,16 @@ func checkWaits(t *testing.T, a *testenv.App, runtime string, take func() *profi
 	}
 }
 
-func compareWaits(waits, holds []waitTruth, snap *profile.Snapshot, runtime string) (wrong []string) {
+func threadsOf(snap *profile.Snapshot) map[string]*profile.Thread {
 	threads := map[string]*profile.Thread{}
 	for i := range snap.Threads {
 		threads[snap.Threads[i].Name] = &snap.Threads[i]
 	}
+	return threads
+}
+
+func compareWaits(waits, holds []waitTruth, snap *profile.Snapshot, runtime string) (wrong []string) {
+	threads := threadsOf(snap)
 	for _, truth := range waits {
 		th := threads[truth["thread"]]
 		if th == nil {

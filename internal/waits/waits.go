@@ -12,8 +12,9 @@
 // several, the wait has no object. Frames also have references to what an object was before the collector
 // moved it: what is no object of the heap (package heap) does not count.
 //
-// The program runs on while all this is read. Everything that a statement rests on, the waiting thread's
-// stack included, is kept (target.Evidence) and read again. If it has changed, all is read anew, a few times.
+// The program runs on while all this is read. Everything that a statement rests on, the waiting thread's stack
+// included, is kept (target.Evidence) and read again. If it has changed, or if the collector moved objects meanwhile,
+// all is read anew, a few times.
 package waits
 
 import (
@@ -92,13 +93,14 @@ func (r *Reader) steadily(read func() error, s *Subject, p primitive) bool {
 	seen := r.Runtime.Seen
 	defer seen.End()
 	for try := 0; ; try++ {
+		settled := r.Live == nil || r.Runtime.Heap.Settled(r.Live)
 		seen.Begin()
 		err := read()
 		seen.End()
 		if r.Live == nil {
 			return err == nil
 		}
-		if err == nil && r.same(s, p) && seen.Stands(r.Live) {
+		if err == nil && settled && r.same(s, p) && seen.Stands(r.Live) && r.Runtime.Heap.Settled(r.Live) {
 			return true
 		}
 		if try == maxTries {

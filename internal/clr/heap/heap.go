@@ -31,6 +31,7 @@ const (
 	varAllocAllocated   = 120
 	varHeapCount        = 176
 	varHeaps            = 184
+	varInvalid          = 192
 	varHeapFields       = 240
 	varGenerationFields = 248
 
@@ -122,6 +123,25 @@ func (r *Reader) Segments() ([]Segment, error) {
 		return 1
 	})
 	return out, nil
+}
+
+// Settled reports whether the collector is moving no objects, and updating no references, now: as mem has it. It is
+// true for a collector that does not describe itself: nothing on a stack counts as one of its objects.
+func (r *Reader) Settled(mem target.Memory) bool {
+	if r.l.Vars == 0 {
+		return true
+	}
+	now := target.NewReader(mem)
+	vars, err := now.Pointer(r.l.Vars)
+	if err != nil {
+		return false
+	}
+	at, err := now.Pointer(vars + varInvalid)
+	if err != nil || at == 0 {
+		return false
+	}
+	reasons, err := now.Uint32(at)
+	return err == nil && reasons == 0
 }
 
 // Contains reports whether an address lies in one of some segments, which are sorted.

@@ -153,6 +153,21 @@ func objects(r *Reader, mem clrtest.Words) []Segment {
 	return []Segment{s}
 }
 
+func TestSettled(t *testing.T) {
+	mem := clrtest.Words{}
+	r := made(t, mem, false)
+	if r.Settled(mem) {
+		t.Error("the table lacks it")
+	}
+	mem[varsAt+varInvalid] = uint64(listAt)
+	for reasons, want := range map[uint64]bool{0: true, 1: false, 2: false} {
+		mem[listAt] = reasons
+		if r.Settled(mem) != want {
+			t.Errorf("%d reasons: %v", reasons, !want)
+		}
+	}
+}
+
 func TestIsObject(t *testing.T) {
 	mem := clrtest.Words{}
 	r := made(t, mem, false)

@@ -1,5 +1,5 @@
 // Threads that wait in every way there is, for ever. The program knows of each what it waits for, and says so
-// when it is asked: see Zoo.Truths.
+// when it is asked: see Zoo.Truths. With --collect their objects are moved all the time.
 using System;
 using System.Threading;
 using Common;
@@ -19,6 +19,7 @@ static class Program
         ReadersWriters.Fill();
         Inputs.Fill();
         Zoo.Settle();
+        if (App.Flag("collect")) Zoo.Collect();
         App.Answer = _ => Zoo.Truths();
         App.Line("READY");
         App.WaitForEnd();

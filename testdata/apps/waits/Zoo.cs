@@ -81,6 +81,21 @@ static class Zoo
         Interlocked.Exchange(ref settled, 1);
     }
 
+    /// <summary>Allocates objects between those of others, and collects.</summary>
+    public static void Collect()
+    {
+        for (int i = 0; i < 2; i++)
+            App.Background("collects", () =>
+            {
+                var kept = new object[1000];
+                for (int n = 0; ; n++)
+                {
+                    kept[n % kept.Length] = new byte[n % 300];
+                    if (n % 20_000 == 0) GC.Collect(n / 20_000 % 3, GCCollectionMode.Forced, true, true);
+                }
+            });
+    }
+
     /// <summary>One line for each wait and each hold: name=value, separated by tabs.</summary>
     public static IEnumerable<string> Truths()
     {
