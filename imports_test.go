@@ -16,17 +16,18 @@ import (
 // mayImport has, for each package, the packages that it may import. Data flows one way, as
 // docs/architecture.md draws it: no arrow points back.
 var mayImport = map[string]string{
-	"profile":           "",
-	"export":            "profile internal/display internal/jsonwriter",
-	"report":            "profile internal/display internal/jsonwriter",
-	"internal/arch":     "",
-	"internal/ecma335":  "",
-	"internal/target":   "internal/arch",
-	"internal/elfx":     "internal/arch internal/target",
-	"internal/pe":       "internal/arch internal/target",
-	"internal/pdb":      "internal/ecma335 internal/pe internal/target",
-	"internal/symbol":   "internal/arch internal/elfx",
-	"internal/contract": "internal/arch internal/target",
+	"profile":            "",
+	"export":             "profile internal/display internal/jsonwriter",
+	"report":             "profile internal/display internal/jsonwriter",
+	"internal/arch":      "",
+	"internal/ecma335":   "",
+	"internal/target":    "internal/arch",
+	"internal/elfx":      "internal/arch internal/target",
+	"internal/pe":        "internal/arch internal/target",
+	"internal/pdb":       "internal/ecma335 internal/pe internal/target",
+	"internal/symbol":    "internal/arch internal/elfx",
+	"internal/dwarfline": "internal/arch",
+	"internal/contract":  "internal/arch internal/target",
 
 	"internal/foreign":     "",
 	"internal/memfd":       "",
@@ -40,8 +41,8 @@ var mayImport = map[string]string{
 	"internal/unwind/amd64": "internal/arch internal/target internal/unwind",
 	"internal/unwind/cfi":   "internal/arch internal/target internal/unwind",
 	"internal/unwind/insns": "internal/arch internal/target internal/unwind",
-	"internal/module": "internal/arch internal/target internal/elfx internal/symbol internal/unwind " +
-		"internal/unwind/cfi",
+	"internal/module": "symbols internal/arch internal/target internal/dwarfline internal/elfx internal/symbol " +
+		"internal/unwind internal/unwind/cfi",
 	"internal/locate": "internal/arch internal/elfx internal/module",
 
 	"internal/clr/types":   "internal/arch internal/target internal/contract",
@@ -57,9 +58,11 @@ var mayImport = map[string]string{
 	"internal/clr/gcinfo": "internal/arch",
 	"internal/clr/generics": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/codemap internal/clr/method internal/clr/gcinfo",
+	"internal/clr/inlining": "internal/arch internal/target internal/contract internal/clr/codemap internal/clr/ilmap " +
+		"internal/clr/method internal/clr/name internal/ecma335",
 	"internal/clr": "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap " +
 		"internal/clr/thread internal/clr/method internal/clr/name internal/clr/heap internal/clr/ilmap " +
-		"internal/clr/generics internal/clr/object internal/clr/lock internal/unwind",
+		"internal/clr/generics internal/clr/inlining internal/clr/object internal/clr/lock internal/unwind",
 	"internal/walk": "internal/arch internal/target internal/unwind internal/unwind/insns internal/module " +
 		"internal/clr/codemap internal/clr/thread",
 
@@ -77,6 +80,7 @@ var mayImport = map[string]string{
 	"internal/proof/cost":       "",
 	"internal/proof/damage":     "",
 	"internal/proof/instant":    "",
+	"internal/proof/inlined":    "",
 	"internal/proof/judge":      "profile internal/livetest internal/testenv",
 	"internal/proof/observer":   "export profile internal/livetest",
 	"internal/proof/oracle":     ". internal/agent internal/livetest internal/target/live",
@@ -113,9 +117,11 @@ var mayImport = map[string]string{
 
 	"internal/source": "symbols internal/arch internal/bundle internal/foreign internal/pdb internal/pe " +
 		"internal/target",
-	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
+	"internal/lines": "profile internal/pe internal/source",
+	"symbols":        "internal/elfx internal/foreign internal/pdb internal/pe",
 
-	"internal/session": "profile symbols internal/arch internal/assemblies internal/source internal/target " +
+	"internal/session": "profile symbols internal/arch internal/assemblies internal/foreign internal/module " +
+		"internal/source internal/target " +
 		"internal/target/core internal/target/live internal/mounts internal/procfs internal/contract internal/clr " +
 		"internal/clr/* " +
 		"internal/locate internal/waits internal/walk internal/engine",
@@ -128,13 +134,15 @@ var mayImport = map[string]string{
 	"internal/bridge": "profile internal/agent internal/arch internal/clr/codemap internal/session",
 
 	".": "profile symbols internal/arch internal/target internal/bridge internal/clr/codemap internal/diagnose " +
-		"internal/locate internal/mounts internal/search internal/session internal/target/live internal/walk",
+		"internal/locate internal/mounts internal/search internal/session internal/source internal/target/live " +
+		"internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
-		"internal/engine internal/link internal/pace internal/perfevent internal/procfs internal/session " +
-		"internal/target internal/target/live internal/walk",
+		"internal/engine internal/lines internal/link internal/pace internal/perfevent internal/procfs " +
+		"internal/session internal/source internal/target internal/target/live internal/walk",
 
-	"cmd/clrsnap":         ". events record profile report export symbols internal/confine internal/display internal/waiting",
+	"cmd/clrsnap": ". events record profile report export symbols internal/confine internal/display " +
+		"internal/lines internal/source internal/waiting",
 	"examples/allocsites": ". events",
 }
 
@@ -160,6 +168,7 @@ var outside = map[string]string{
 	"cmd/clrsnap":       "golang.org/x github.com/spf13",
 	"export":            "google.golang.org/protobuf",
 
+	"internal/proof/inlined":    "",
 	"internal/proof/judge":      "golang.org/x/sys",
 	"internal/proof/singlestep": "golang.org/x/sys",
 }

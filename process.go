@@ -6,8 +6,10 @@ import (
 
 	"clrsnap/internal/bridge"
 	"clrsnap/internal/session"
+	"clrsnap/internal/source"
 	"clrsnap/internal/target/live"
 	"clrsnap/profile"
+	"clrsnap/symbols"
 )
 
 // Options change how a process is read. The zero value has good defaults.
@@ -36,20 +38,40 @@ type Options struct {
 	// frame keeps it: List<Order>.Add instead of List<__Canon>.Add. Frames that keep it say so
 	// (profile.Frame.Generics). A running thread may be stopped once more for that.
 	ExactGenerics bool
-	// Lines finds the source lines of managed frames (profile.Frame.Line), by the portable PDBs of the
-	// assemblies. A PDB is looked for inside its assembly and beside it, and must have the id and the
-	// checksum that the assembly asks for. Nothing is fetched from anywhere.
+	// Lines finds the source lines of frames (profile.Frame.Line). Managed ones have them by the portable PDBs of the
+	// assemblies. A PDB is looked for inside its assembly and beside it, and must have the id and the checksum that
+	// the assembly asks for. Native ones have them by DWARF. Nothing is fetched from anywhere, unless Source says so.
 	Lines bool
-	// Symbols are folders on this machine in which PDBs are looked for, too.
+	// Symbols are folders on this machine in which PDBs, and debug files of native modules, are looked for, too.
 	Symbols []string
+	// Inlined adds frames for methods that were certainly inlined (profile.Frame.Inlined) to the stacks
+	// of snapshots. DoStackSnapshot never reports them.
+	Inlined bool
+	// SourceRoots say where source files are on this machine, one after the other.
+	SourceRoots []SourceRoot
+	// Source is where symbols are fetched from that are nowhere on this machine, when all stacks of a snapshot
+	// have been taken; nil: nowhere. Package symbols has one that asks symbol servers.
+	Source symbols.Source
 }
+
+// SourceRoot says that a source file that the compiler called From/a/b.cs is To/a/b.cs on this machine. With an
+// empty From the file is looked for below To (a/b.cs, then b.cs), and must have the hash that the PDB says.
+type SourceRoot struct{ From, To string }
 
 func (o Options) session() session.Options {
 	return session.Options{
 		NativeOnly: o.NativeOnly, AlwaysStop: o.AlwaysStop, NonBlocking: o.NonBlocking,
 		MaxStack: o.MaxStack, MaxPause: o.MaxPause, ExactGenerics: o.ExactGenerics,
-		Lines: o.Lines, Symbols: o.Symbols,
+		Lines: o.Lines, Inlined: o.Inlined, Symbols: o.Symbols, Roots: o.roots(), Source: o.Source,
 	}
+}
+
+func (o Options) roots() source.Roots {
+	var out source.Roots
+	for _, r := range o.SourceRoots {
+		out = append(out, source.NewRoot(r.From, r.To))
+	}
+	return out
 }
 
 // CoreOptions change how a core dump is read. The zero value has good defaults.
@@ -91,7 +113,8 @@ func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error) {
 	s, err := session.OpenCore(ctx, path, session.CoreOptions{
 		NativeOnly: o.NativeOnly, MaxStack: o.MaxStack, Executable: o.Executable, Sysroot: o.Sysroot,
-		ExactGenerics: o.ExactGenerics, Lines: o.Lines, Symbols: o.Symbols,
+		ExactGenerics: o.ExactGenerics, Lines: o.Lines, Inlined: o.Inlined, Symbols: o.Symbols, Roots: o.roots(),
+		Source: o.Source,
 	})
 	if err != nil {
 		return nil, publish(err)

@@ -60,7 +60,7 @@ var pageFiles embed.FS
 // share one scope.
 var pageScripts = []string{
 	"modes.js", "data.js", "plumbing.js", "tree.js", "colors.js", "flame.js",
-	"strip.js", "input.js", "panels.js", "page.js", "controls.js",
+	"strip.js", "input.js", "panels.js", "source.js", "page.js", "controls.js",
 }
 
 func pageFile(name string) string {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"clrsnap/internal/display"
 	"clrsnap/profile"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -32,7 +31,8 @@ import (
 // tid, managed_tid and, if there are several processes, pid.
 //
 // Functions: the name includes the parameters, the system name is the exact metadata
-// name, and the file name is the module. Addresses are made up: each function has a
+// name, and the file name is that of the source file, or of the module where the source
+// file is not known. A function whose lines are in several files is several. Addresses are made up: each function has a
 // range of its own within the mapping of its module. Code without a symbol is at its
 // offset in the module.
 func Pprof(w io.Writer, r *profile.Recording) error {
@@ -60,6 +60,7 @@ type pprofEncoder struct {
 	mappings []pprofMapped
 	modules  map[pprofModule]int32 // their mappings
 	entries  []pprofEntry
+	sources  functionSources
 }
 
 // pprofMapped is a mapping. Its id is its index + 1.
@@ -143,13 +144,7 @@ func (e *pprofEncoder) encode() error {
 	}
 	e.program()
 	e.locations()
-	for i := range e.r.Functions {
-		f := &e.r.Functions[i]
-		b := appendNumber(nil, 1, uint64(i+1))
-		b = e.w.text(b, 2, display.FullName(f))
-		b = e.w.text(b, 3, f.Method)
-		e.w.message(5, e.w.text(b, 4, f.Module))
-	}
+	e.writeFunctions()
 	tail := appendNumber(nil, 9, uint64(unixNano(e.r.Start)))
 	tail = appendNumber(tail, 10, uint64(e.r.Duration))
 	tail = protowire.AppendBytes(protowire.AppendTag(tail, 11, protowire.BytesType), e.w.valueType(nil, first))
@@ -342,6 +337,7 @@ const (
 // mapping is for code without symbols, which is at its offset in the module.
 func (e *pprofEncoder) locations() {
 	functions := e.r.Functions
+	e.sources = newFunctionSources(e.r)
 	owner := make([]int32, len(functions))
 	for i := range functions {
 		owner[i] = e.mapping(&functions[i])
@@ -375,7 +371,11 @@ func (e *pprofEncoder) locations() {
 		b := appendNumber(nil, 1, uint64(i+1))
 		b = appendNumber(b, 2, uint64(owner[l.Function]+1))
 		b = appendNumber(b, 3, e.mappings[owner[l.Function]].start+offset)
-		line := appendNumber(nil, 1, uint64(l.Function+1))
+		line := appendNumber(nil, 1, e.sources.id(e.r, &e.r.Locations[i]))
+		if l.Line > 0 {
+			line = appendNumber(line, 2, uint64(e.r.Lines[l.Line].Line))
+			line = appendNumber(line, 3, uint64(e.r.Lines[l.Line].Column))
+		}
 		e.w.message(4, protowire.AppendBytes(protowire.AppendTag(b, 4, protowire.BytesType), line))
 	}
 }

@@ -216,9 +216,15 @@ func (p *pprofFile) text(i int64, err *error) string {
 
 // pprofPlaces is a decoded location. It has several functions if calls were inlined.
 type pprofPlaces struct {
-	mapping   int32 // -1: not known
-	address   uint64
-	functions []int32 // leaf first
+	mapping int32 // -1: not known
+	address uint64
+	lines   []pprofLine // leaf first
+}
+
+// pprofLine is a line of a location: a function, and a place in its source file.
+type pprofLine struct {
+	function     int32
+	line, column int64 // 0: not known
 }
 
 // read decodes a location.
@@ -237,26 +243,31 @@ func (p *pprofFile) read(l *pprofLocation) (out pprofPlaces, err error) {
 		case 3:
 			out.address = f.value
 		case 4:
-			i, err := p.line(f.bytes)
+			l, err := p.line(f.bytes)
 			if err != nil {
 				return err
 			}
-			if len(out.functions) >= profile.MaxDepth {
+			if len(out.lines) >= profile.MaxDepth {
 				return errTooDeep
 			}
-			out.functions = append(out.functions, i)
+			out.lines = append(out.lines, l)
 		}
 		return nil
 	})
 	return out, err
 }
 
-// line returns the function of a line of a location.
-func (p *pprofFile) line(message []byte) (int32, error) {
+// line decodes a line of a location.
+func (p *pprofFile) line(message []byte) (l pprofLine, err error) {
 	id := uint64(0)
-	err := messageFields(message, func(f wireField) error {
-		if f.number == 1 {
+	err = messageFields(message, func(f wireField) error {
+		switch f.number {
+		case 1:
 			id = f.value
+		case 2:
+			l.line = int64(f.value)
+		case 3:
+			l.column = int64(f.value)
 		}
 		return nil
 	})
@@ -264,7 +275,8 @@ func (p *pprofFile) line(message []byte) (int32, error) {
 	if err == nil && !ok {
 		err = fmt.Errorf("there is no function %d", id)
 	}
-	return i, err
+	l.function = i
+	return l, err
 }
 
 // pprofSample is one sample. It is overwritten by the next one.

@@ -28,6 +28,13 @@ const (
 	processCost  = 400
 	noteCost     = 64
 	messageCost  = 100
+	assemblyCost = 200
+	checksumCost = 64
+	methodCost   = 64
+	lineCost     = 64
+	placedCost   = 320 // of a location with a line, for the sums by line
+	sourceCost   = 240
+	excerptCost  = 64
 	entryCost    = 80 // of a list of strings
 	textCost     = 3  // for each byte of a name
 )

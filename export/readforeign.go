@@ -24,6 +24,7 @@ type importer struct {
 
 	budget                      budget
 	functions, locations, nodes int32 // how many have been taken from the budget
+	files, lines                int32 // likewise, without those that stand for none
 	entered                     int   // frames of all samples
 }
 
@@ -82,7 +83,26 @@ func (m *importer) location(l profile.Location) (int32, error) {
 		return i, nil
 	}
 	m.locations++
-	return i, m.budget.take(locationCost, "places in functions")
+	cost := locationCost
+	if l.Line > 0 {
+		cost += placedCost
+	}
+	return i, m.budget.take(cost, "places in functions")
+}
+
+// sourceLine returns the index of a line in a file with this name.
+func (m *importer) sourceLine(file string, l profile.Line) (int32, error) {
+	var err error
+	if l.File = m.b.Sources().File(profile.SourceFile{Name: file}); l.File > m.files {
+		m.files = l.File
+		err = m.budget.takeAll(sourceCost, "source files", file)
+	}
+	at := m.b.Sources().Line(l)
+	if at > m.lines {
+		m.lines = at
+		err = cmp.Or(err, m.budget.take(lineCost, "lines of source files"))
+	}
+	return at, err
 }
 
 // enter makes a location the leaf of a sample's stack.

@@ -337,15 +337,21 @@ func (in *pprofReader) readLocation(l *pprofLocation) error {
 		}
 	}
 	before := len(in.places)
-	for _, f := range p.functions {
-		named, e := in.pprofFunction(pprofPlace{f, p.mapping}, file)
+	for _, l := range p.lines {
+		named, e := in.pprofFunction(pprofPlace{l.function, p.mapping}, file)
 		if err = cmp.Or(err, e); err != nil {
 			return err
 		}
-		if named >= 0 {
-			if err := in.place(named, in.offset(&in.p.functions[f], file, offset)); err != nil {
-				return err
-			}
+		if named < 0 {
+			continue
+		}
+		f := &in.p.functions[l.function]
+		at := profile.Location{Function: named, Offset: in.offset(f, file, offset)}
+		if at.Line, err = in.line(f, l); err != nil {
+			return err
+		}
+		if err := in.place(at); err != nil {
+			return err
 		}
 	}
 	if err != nil || len(in.places) > before {
@@ -360,12 +366,24 @@ func (in *pprofReader) readLocation(l *pprofLocation) error {
 	if err != nil {
 		return err
 	}
-	return in.place(function, offset)
+	return in.place(profile.Location{Function: function, Offset: offset})
 }
 
-// place appends a location in one of the recording's functions.
-func (in *pprofReader) place(function int32, offset uint64) error {
-	at, err := in.importer.location(profile.Location{Function: function, Offset: offset})
+// line returns the recording's line for one of the profile; 0: it is not known.
+func (in *pprofReader) line(f *pprofFunction, l pprofLine) (at int32, err error) {
+	if l.line <= 0 || l.line > math.MaxInt32 || l.column < 0 || l.column > math.MaxInt32 {
+		return 0, nil
+	}
+	name := in.p.text(f.file, &err)
+	if err != nil || name == "" {
+		return 0, err
+	}
+	return in.sourceLine(name, profile.Line{Line: int32(l.line), Column: int32(l.column)})
+}
+
+// place appends a location.
+func (in *pprofReader) place(l profile.Location) error {
+	at, err := in.importer.location(l)
 	if err == nil {
 		in.places = append(in.places, at)
 		err = in.p.tables.take(4, "lines of locations")
@@ -391,9 +409,10 @@ func (in *pprofReader) pprofFunction(at pprofPlace, file string) (int32, error) 
 	case !in.ours:
 		i, err = in.function(name, file)
 	default:
-		exact, module := in.p.text(f.system, &err), in.p.text(f.file, &err)
+		exact := in.p.text(f.system, &err)
 		if err == nil {
-			f := functionOf(kindOf(name, baseName(file)), exact, name, module)
+			kind := kindOf(name, baseName(file))
+			f := functionOf(kind, exact, name, moduleOfMapping(kind, baseName(file)))
 			if f.Kind == profile.Managed {
 				f.Owner = ownerOf(file)
 			}

@@ -83,13 +83,15 @@ func optional(value []byte, into any) error {
 
 // frame reads a frame of the table that profiles refer to.
 func (in *speedscopeReader) frame() error {
-	var name, file string
+	var name, file, module string
 	err := in.a.object(func(field string) (err error) {
 		switch field {
 		case "name":
 			name, err = in.a.text()
 		case "file":
 			err = in.a.value(&file) // which can be null
+		case "module": // of ours, whose file is the source
+			err = in.a.value(&module)
 		default:
 			err = in.a.skip()
 		}
@@ -100,7 +102,7 @@ func (in *speedscopeReader) frame() error {
 	}
 	at := int32(-1)
 	if name != incompleteFrame || file != "" {
-		function, err := in.function(name, file)
+		function, err := in.function(name, cmp.Or(module, file))
 		if err == nil {
 			at, err = in.location(profile.Location{Function: function})
 		}

@@ -78,6 +78,7 @@ func recorded() *profile.Recording {
 	add(70, app, stack(main, scan1), profile.Wall, profile.Running, false)
 	add(200, ended, stack(start), profile.Wall, profile.Running, false)
 
+	addSources(b, main, scan0, scan1)
 	r := b.Recording()
 	r.Version, r.Start, r.Duration = "1.2.3", time.Date(2026, 3, 4, 5, 6, 7, 123456789, time.UTC), 250*time.Millisecond
 	r.Processes = []profile.Process{{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{
@@ -95,6 +96,33 @@ func recorded() *profile.Recording {
 	}
 	r.Notes = []string{"1 sample of 10 was lost."}
 	return r
+}
+
+// addSources puts locations on lines of source files.
+func addSources(b *profile.Builder, main, scan0, scan1 int32) {
+	assembly := b.Assembly(profile.Assembly{
+		Name: "Shop", Path: "/app/Shop.dll", PDB: "Shop.pdb", ID: [20]byte{1, 2, 3, 19: 0xff},
+		Checksums: []profile.Checksum{{Algorithm: "SHA256", Sum: []byte{0xab, 0xcd}}},
+	})
+	program := b.Sources().File(profile.SourceFile{
+		Name: "/src/Shop/Program.cs", URL: "https://example.org/raw/abc/Shop/Program.cs",
+		Checksum: profile.Checksum{Algorithm: "SHA256", Sum: []byte{0x12}},
+		Text: []profile.Excerpt{
+			{First: 9, Lines: []string{"\t{", "\t\tvar index = new Index<string, List<int>>(args[0]); // </script>"}},
+			{First: 30, Lines: []string{"\t}"}},
+		},
+	})
+	index := b.Sources().File(profile.SourceFile{Name: `C:\src\Shop\Index.cs`, Path: "/home/me/Shop/Index.cs"})
+	r := b.Recording()
+	at := func(location, file, line, column int32, approximate bool, m profile.Method, il int32) {
+		l := &r.Locations[location]
+		l.Method, l.IL, l.Next, l.Nearest = b.Method(m), il, max(0, il+5), approximate
+		l.Line = b.Sources().Line(profile.Line{File: file, Line: line, Column: column, Approximate: approximate})
+	}
+	at(main, program, 10, 5, false, profile.Method{Assembly: assembly, Row: 1, File: program, First: 9, Last: 12}, 7)
+	scan := profile.Method{Assembly: assembly, Row: 17, File: index, First: 40, Last: 44}
+	at(scan0, index, 41, 13, true, scan, 0)
+	at(scan1, index, 43, 0, false, scan, -1)
 }
 
 func written(t testing.TB, write func(io.Writer, *profile.Recording) error, r *profile.Recording) []byte {
@@ -199,6 +227,30 @@ func TestDamagedRecording(t *testing.T) {
 		{"column", `"state":`, `"statue":`, `samples: column "state" is missing`},
 		{"process", `{"process":0`, `{"process":1`, "thread 0: process index 1 is out of range [0, 1)"},
 		{"incomplete", `"incomplete":[`, `"incomplete":[9`, "incomplete: sample index 9"},
+		{"nearest", `"nearest":[`, `"nearest":[9`, "nearest: location index 92 is out of range"},
+		{"approximate", `"approximate":[`, `"approximate":[-`, "approximate: line index -2 is out of range"},
+		{"method", "\"method\":[0,1,2,2,", "\"method\":[0,1,3,2,", "location 2: method index 3 is out of range [0, 3)"},
+		{"line", "\"line\":[0,1,2,3,", "\"line\":[0,1,2,4,", "location 3: line index 4 is out of range [0, 4)"},
+		{"IL", `"il":[0,7,`, `"il":[0,-7,`, "location 1: there is no IL offset -7"},
+		{"next IL", `"next":[0,12,`, `"next":[0,-12,`, "location 1: there is no IL offset 7, or -12"},
+		{"assembly", `"assembly":[0,1,1]`, `"assembly":[0,1,-1]`, "method 2: assembly index -1 is out of range"},
+		{"row", `"row":[0,1,`, `"row":[0,-1,`, "methods: row: a row is negative"},
+		{"file of a method", `"file":[0,1,2]`, `"file":[0,1,3]`, "method 2: file index 3 is out of range [0, 3)"},
+		{"first", `"first":[0,9,`, `"first":[0,19,`, "method 1: lines 19 to 12"},
+		{"last", `"last":[0,12,`, `"last":[0,-12,`, "method 1: lines 9 to -12"},
+		{"no method", `"row":[0,`, `"row":[5,`, "which stands for none, is one"},
+		{"file of a line", `"file":[0,1,2,2]`, `"file":[0,1,2,3]`, "line 3: file index 3 is out of range [0, 3)"},
+		{"no file", `"file":[0,1,2,2]`, `"file":[0,1,2,0]`, "line 3: there is no line 43, or no column 0"},
+		{"line 0", `"line":[0,10,`, `"line":[0,0,`, "line 1: there is no line 0"},
+		{"column number", `"column":[0,5,`, `"column":[0,-5,`, "there is no line 10, or no column -5"},
+		{"lines", `"column":[0,5,13,0]`, `"column":[0,5,13]`, "3 rows, another column has 4"},
+		{"no lines", `"approximate":`, `"approximately":`, `lines: column "approximate" is missing`},
+		{"id", `"id":"0102`, `"id":"01xx`, "assemblies: the id 01xx0300"},
+		{"short id", `"id":"0102`, `"id":"01`, "is not one of a PDB"},
+		{"checksum", `"sum":"12"`, `"sum":"1"`, "files: checksum: the checksum 1 is not hexadecimal"},
+		{"text", `{"first":30,`, `{"first":10,`, "file 1: line 10 of its text comes after line 10"},
+		{"first line", `{"first":9,`, `{"first":0,`, "file 1: line 0 of its text comes after line 0"},
+		{"far line", `{"first":9,`, `{"first":4294967305,`, "a number is too large"},
 		{
 			"start", `"start":"2026`, `"start":"x` + strings.Repeat("\xff", 1000),
 			"is not a time in the format of RFC 3339",

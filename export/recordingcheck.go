@@ -19,6 +19,9 @@ const (
 	maxProcesses = 1 << 16
 	maxNotes     = 1 << 12
 	maxMessages  = 1 << 16
+	maxMethods   = 1 << 20
+	maxFiles     = 1 << 18
+	maxLines     = 1 << 22
 )
 
 // maxWeight bounds every weight and number of events, and their sums in each mode, so that
@@ -40,7 +43,7 @@ func checkRecording(r *profile.Recording) error {
 		}
 	}
 	for _, check := range [...]func(*profile.Recording) error{
-		checkSizes, checkModes, checkMessages, checkTables, checkNodes, checkSamples, checkHolds,
+		checkSizes, checkModes, checkMessages, checkTables, checkSources, checkNodes, checkSamples, checkHolds,
 	} {
 		if err := check(r); err != nil {
 			return err
@@ -59,6 +62,8 @@ func checkSizes(r *profile.Recording) error {
 		{"nodes", len(r.Nodes), maxNodes}, {"samples", len(r.Samples), maxSamples},
 		{"notes", len(r.Notes), maxNotes}, {"messages", len(r.Messages.Counts), maxMessages},
 		{"holds", len(r.Holds), profile.MaxHolds},
+		{"assemblies", len(r.Assemblies), profile.MaxAssemblies}, {"methods", len(r.Methods), maxMethods},
+		{"files", len(r.Files), maxFiles}, {"lines", len(r.Lines), maxLines},
 	} {
 		if s.n > s.most {
 			return fmt.Errorf("more than %d %s", s.most, s.what)

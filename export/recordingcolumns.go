@@ -81,12 +81,23 @@ func (d *documentReader) locationTable() error {
 			return column(t, &d.r.Locations, func(l *profile.Location, v int32) error { l.Function = v; return nil })
 		case "tier":
 			return column(t, &d.tiers, func(n *int32, v int32) error { *n = v; return nil })
+		case "method":
+			return column(t, &d.r.Locations, func(l *profile.Location, v int32) error { l.Method = v; return nil })
+		case "il":
+			return column(t, &d.r.Locations, func(l *profile.Location, v int32) error { l.IL = v; return nil })
+		case "next":
+			return column(t, &d.r.Locations, func(l *profile.Location, v int32) error { l.Next = v; return nil })
+		case "nearest":
+			return d.flags(&d.nearest, "locations")
+		case "line":
+			return column(t, &d.r.Locations, func(l *profile.Location, v int32) error { l.Line = v; return nil })
 		}
 		return rows(t, &d.r.Locations, func(l *profile.Location) (err error) {
 			l.Offset, err = d.s.unsigned()
 			return err
 		})
-	}, "function", "offset", "tier")
+	}, "function", "offset", "tier",
+		"method"+absentBefore, "il"+absentBefore, "next"+absentBefore, "nearest"+absentBefore, "line"+absentBefore)
 }
 
 func (d *documentReader) nodeTable() error {
@@ -141,9 +152,13 @@ func (d *documentReader) sampleColumn(t *tableReader, name string) error {
 			return isOf(v, int(profile.Waiting)+1, name)
 		})
 	}
-	// "incomplete" has the indices of some samples, not one element for each.
-	t = &tableReader{d: d, rows: -1, cost: 4, what: "samples"}
-	return column(t, &d.incomplete, func(i *int32, v int32) error { *i = v; return nil })
+	return d.flags(&d.incomplete, "samples")
+}
+
+// flags reads a column that has the indices of some rows, not one element for each.
+func (d *documentReader) flags(into *[]int32, what string) error {
+	t := &tableReader{d: d, rows: -1, cost: 4, what: what}
+	return column(t, into, func(i *int32, v int32) error { *i = v; return nil })
 }
 
 // holdTable reads the looks at holders of locks, which recordings of other modes do not have.

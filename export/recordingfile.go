@@ -74,7 +74,13 @@ func writeDocument(c *columnWriter, r *profile.Recording) {
 	c.key("offset")
 	c.List(len(l), func(i int) { c.Uint(l[i].Offset) })
 	c.column("tier", len(l), func(i int) int64 { return text.at(l[i].Tier) })
+	c.column("method", len(l), func(i int) int64 { return int64(l[i].Method) })
+	c.column("il", len(l), func(i int) int64 { return int64(l[i].IL) })
+	c.column("next", len(l), func(i int) int64 { return int64(l[i].Next) })
+	c.flags("nearest", len(l), func(i int) bool { return l[i].Nearest })
+	c.column("line", len(l), func(i int) int64 { return int64(l[i].Line) })
 	c.end()
+	writeSources(c, r)
 
 	c.table("nodes")
 	c.column("parent", len(r.Nodes), func(i int) int64 { return int64(r.Nodes[i].Parent) })
@@ -107,13 +113,7 @@ func writeSamples(c *columnWriter, s []profile.Sample) {
 	c.column("node", len(s), func(i int) int64 { return int64(s[i].Node) })
 	c.column("mode", len(s), func(i int) int64 { return int64(s[i].Mode) })
 	c.column("state", len(s), func(i int) int64 { return int64(s[i].State) })
-	var incomplete []int
-	for i := range s {
-		if s[i].Incomplete {
-			incomplete = append(incomplete, i)
-		}
-	}
-	c.column("incomplete", len(incomplete), func(i int) int64 { return int64(incomplete[i]) })
+	c.flags("incomplete", len(s), func(i int) bool { return s[i].Incomplete })
 	c.end()
 }
 
@@ -238,6 +238,17 @@ func (c *columnWriter) key(name string) {
 func (c *columnWriter) column(name string, n int, at func(int) int64) {
 	c.key(name)
 	c.List(n, func(i int) { c.Int(at(i)) })
+}
+
+// flags writes a column of its own length: the indices of the rows that have a property.
+func (c *columnWriter) flags(name string, n int, has func(int) bool) {
+	var rows []int
+	for i := range n {
+		if has(i) {
+			rows = append(rows, i)
+		}
+	}
+	c.column(name, len(rows), func(i int) int64 { return int64(rows[i]) })
 }
 
 // finite reports whether v is neither infinite nor NaN, which JSON cannot have.

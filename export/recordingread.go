@@ -51,15 +51,16 @@ func (e newerError) Error() string {
 // documentReader reads a recording. Names are indices of strings until everything has been
 // read, because fields can come in any order.
 type documentReader struct {
-	s          jsonScanner
-	r          *profile.Recording
-	format     int64 // its version; 0: not known yet
-	strings    []string
-	functions  [][6]int32 // method, display, short, signature, module, fate
-	fates      bool       // the file has the column fate: those of earlier versions do not
-	tiers      []int32
-	incomplete []int32
-	budget     budget
+	s         jsonScanner
+	r         *profile.Recording
+	format    int64 // its version; 0: not known yet
+	strings   []string
+	functions [][6]int32 // method, display, short, signature, module, fate
+	fates     bool       // the file has the column fate: those of earlier versions do not
+	tiers     []int32
+	budget    budget
+
+	incomplete, nearest, approximate []int32 // indices of samples, of locations and of lines
 }
 
 func (d *documentReader) field(key string) error {
@@ -100,6 +101,14 @@ func (d *documentReader) field(key string) error {
 		return d.sampleTable()
 	case "holds":
 		return d.holdTable()
+	case "methods":
+		return d.methodTable()
+	case "lines":
+		return d.lineTable()
+	case "assemblies":
+		return d.assemblyList()
+	case "files":
+		return d.sourceList()
 	}
 	return d.small(key)
 }
@@ -213,11 +222,27 @@ func (d *documentReader) finish() error {
 			return err
 		}
 	}
-	for _, i := range d.incomplete {
-		if !within(i, len(d.r.Samples)) {
-			return fmt.Errorf("incomplete: %w", outOfRange("sample", int64(i), len(d.r.Samples)))
+	for i := range d.r.Locations {
+		if d.r.Locations[i].Line > 0 {
+			if err = cmp.Or(err, d.budget.take(placedCost, "places in source files")); err != nil {
+				return err
+			}
 		}
-		d.r.Samples[i].Incomplete = true
 	}
-	return err
+	return cmp.Or(err,
+		flagged("incomplete: sample", d.incomplete, d.r.Samples, func(s *profile.Sample) { s.Incomplete = true }),
+		flagged("nearest: location", d.nearest, d.r.Locations, func(l *profile.Location) { l.Nearest = true }),
+		flagged("approximate: line", d.approximate, d.r.Lines, func(l *profile.Line) { l.Approximate = true }),
+	)
+}
+
+// flagged sets a flag of the rows of a table that a column has the indices of.
+func flagged[T any](what string, indices []int32, table []T, set func(*T)) error {
+	for _, i := range indices {
+		if !within(i, len(table)) {
+			return outOfRange(what, int64(i), len(table))
+		}
+		set(&table[i])
+	}
+	return nil
 }

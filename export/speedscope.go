@@ -19,7 +19,9 @@ const speedscopeSchema = "https://www.speedscope.app/file-format-schema.json"
 // bytes, or counts, which have no unit. Empty stacks fill the times without samples, so
 // that speedscope's time line is to scale. Consecutive equal stacks are one sample.
 //
-// A frame's file is its module, with .dll for assemblies. A stack whose frames near the
+// A frame's file and line are those of the function in its source, if they are known. Else its file is its
+// module, with .dll for assemblies; a frame with a source file has that as "module", which speedscope does
+// not show. A stack whose frames near the
 // base are missing begins with the frame "[incomplete stack]". The file does not say
 // whether a thread was running or waiting.
 func Speedscope(w io.Writer, r *profile.Recording) error {
@@ -43,16 +45,22 @@ func Speedscope(w io.Writer, r *profile.Recording) error {
 }
 
 type speedscopeFrame struct {
-	Name string `json:"name"`
-	File string `json:"file,omitempty"`
+	Name   string `json:"name"`
+	File   string `json:"file,omitempty"`
+	Line   int32  `json:"line,omitempty"`
+	Module string `json:"module,omitempty"`
 }
 
 // speedscopeFrames returns a frame for each function, and incompleteFrame.
 func speedscopeFrames(r *profile.Recording) []speedscopeFrame {
 	out := make([]speedscopeFrame, 0, len(r.Functions)+1)
-	for i := range r.Functions {
+	for i, s := range newFunctionSources(r).list[:len(r.Functions)] {
 		f := &r.Functions[i]
-		out = append(out, speedscopeFrame{display.FullName(f), mappingFile(pprofModule{f.Kind, f.Module, ""})})
+		frame := speedscopeFrame{Name: display.FullName(f), File: mappingFile(pprofModule{f.Kind, f.Module, ""})}
+		if s.file > 0 {
+			frame.File, frame.Line, frame.Module = r.Files[s.file].Title(), s.start, frame.File
+		}
+		out = append(out, frame)
 	}
 	return append(out, speedscopeFrame{Name: incompleteFrame})
 }

@@ -26,7 +26,7 @@ type SVGOptions struct {
 }
 
 // SVG writes one mode of a recording as a picture of a flame graph. The picture has no
-// script. A frame's name, weight and share show as a tooltip.
+// script. A frame's name, weight, share and source lines show as a tooltip.
 func SVG(w io.Writer, r *profile.Recording, o SVGOptions) error {
 	o.Mode = modeOrFirst(r, o.Mode)
 	shown := r.Select(profile.Selection{Modes: []profile.Mode{o.Mode}, Working: !o.Idle, Roles: true})
@@ -215,6 +215,9 @@ func (p *svgPicture) describe(i int32) string {
 		name, module = display.FullName(f.function), f.function.Module
 	}
 	all, e := p.tree.frames[0].total.Weight, p.tree.errorOf(i)
+	if lines := f.lines.text(p.shown); lines != "" {
+		module += "\n" + lines
+	}
 	return fmt.Sprintf("%s\n%s (%s, %s), self %s (%s)\n%s", name,
 		p.amount(f.total, e.total), percent(f.total.Weight, all), samplesText(f.total.Samples),
 		p.amount(f.self, e.self), percent(f.self.Weight, all), module)

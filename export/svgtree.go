@@ -3,7 +3,9 @@ package export
 import (
 	"cmp"
 	"slices"
+	"strconv"
 
+	"clrsnap/internal/display"
 	"clrsnap/profile"
 )
 
@@ -20,6 +22,43 @@ type treeFrame struct {
 	self, total profile.Amount
 	parent      int32
 	first, n    int32 // its children in sorted, the heaviest first
+	lines       lineRange
+}
+
+// lineRange are the source lines of a frame: those of one file, if they are in several.
+type lineRange struct {
+	file        int32 // index in Recording.Files; 0: no line is known
+	first, last int32
+	approximate bool // the lines are the nearest ones before
+}
+
+// add adds the line of a location.
+func (l *lineRange) add(r *profile.Recording, at *profile.Location) {
+	if at.Line <= 0 {
+		return
+	}
+	line := &r.Lines[at.Line]
+	switch l.file {
+	case 0:
+		*l = lineRange{line.File, line.Line, line.Line, line.Approximate}
+	case line.File:
+		l.first, l.last = min(l.first, line.Line), max(l.last, line.Line)
+		l.approximate = l.approximate || line.Approximate
+	}
+}
+
+// text is the range for people; empty: there is none.
+func (l *lineRange) text(r *profile.Recording) string {
+	if l.file == 0 {
+		return ""
+	}
+	out := display.Source(&profile.SourceLine{
+		File: r.Files[l.file].Title(), Line: int(l.first), Approximate: l.approximate,
+	}, false)
+	if l.last > l.first {
+		out += "–" + strconv.Itoa(int(l.last))
+	}
+	return out
 }
 
 // treeError are the variances of a frame's sums.
@@ -58,6 +97,13 @@ func newFrameTree(r *profile.Recording, m profile.Mode) *frameTree {
 		roots[1] = child(treeKey{incomplete: true}, nil)
 	}
 	places := [2][]int32{used[0].places(r, roots[0], child), used[1].places(r, roots[1], child)}
+	for _, frames := range places {
+		for n, at := range frames {
+			if n > 0 && at > 0 {
+				t.frames[at].lines.add(r, &r.Locations[r.Nodes[n].Location])
+			}
+		}
+	}
 	if r.Estimated(m) {
 		t.errors = make([]treeError, len(t.frames))
 	}

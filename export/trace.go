@@ -23,17 +23,21 @@ import (
 // the base are missing are below a slice "[incomplete stack]".
 //
 // An event without a duration, such as an allocation, is an instant. Its name is that
-// of the class or exception; its arguments are the bytes, the number of events, and the
-// stack, leaf first.
+// of the class or exception; its arguments are the bytes, the number of events, the source
+// line nearest to the leaf, and the stack, leaf first. The arguments of a slice are the file
+// and the first line of its function, where they are known.
 //
 // Each mode of a process is shown as a process of its own, the busiest threads first. A
 // slice's categories are the kind of its function and the module.
 func ChromeTrace(w io.Writer, r *profile.Recording) error {
 	c := jsonwriter.New(w)
 	e := traceEncoder{c: c, r: r, names: make([]traceName, len(r.Functions), len(r.Functions)+3)}
-	for i := range r.Functions {
+	for i, s := range newFunctionSources(r).list[:len(r.Functions)] {
 		f := &r.Functions[i]
 		e.names[i] = traceNameOf(display.FullName(f), string(f.Kind), f.Module)
+		if s.file > 0 {
+			e.names[i].place = fmt.Sprintf(`"file":%s,"line":%d`, quotedJSON(r.Files[s.file].Title()), s.start)
+		}
 	}
 	n := int32(len(e.names))
 	e.waiting, e.incomplete, e.empty = n, n+1, n+2
@@ -90,15 +94,26 @@ type traceEncoder struct {
 
 // traceName is the JSON of a slice that depends on its function. Events that end a slice
 // repeat the name, because speedscope, which reads traces too, needs it.
-type traceName struct{ text, rest string }
+type traceName struct {
+	text, rest string
+	place      string // arguments that say where the function is in its source; empty: that is not known
+}
 
 func (n *traceName) name() string { return `"name":` + n.text }
+
+// begin is what follows the name where a slice begins.
+func (n *traceName) begin() string {
+	if n.place == "" {
+		return n.rest
+	}
+	return n.rest + `,"args":{` + n.place + "}"
+}
 
 func traceNameOf(name, category, module string) traceName {
 	if module != "" {
 		category += "," + strings.ReplaceAll(module, ",", "_")
 	}
-	out := traceName{quotedJSON(name), `,"cat":` + quotedJSON(category)}
+	out := traceName{text: quotedJSON(name), rest: `,"cat":` + quotedJSON(category)}
 	if name == waitingFrame {
 		out.rest += `,"cname":"thread_state_sleeping"` // grey
 	}
@@ -205,7 +220,7 @@ func (e *traceEncoder) slices(t *track) {
 		}
 		e.close(open, same, s.start)
 		for _, f := range next[same:] {
-			e.slice(e.begin, s.start, e.names[f].name(), e.names[f].rest)
+			e.slice(e.begin, s.start, e.names[f].name(), e.names[f].begin())
 		}
 		open, next = next, open
 		end = s.end
@@ -243,6 +258,9 @@ func (e *traceEncoder) arguments(s *profile.Sample, stack []int32) string {
 	if s.Mode.Unit() == profile.Bytes {
 		fmt.Fprintf(&b, `"bytes":%d,`, s.Weight)
 	}
+	if l := e.lineOf(s.Node); l != nil {
+		fmt.Fprintf(&b, `"file":%s,"line":%d,`, quotedJSON(l.File), l.Line)
+	}
 	fmt.Fprintf(&b, `"%s":%d,"stack":[`, display.EventNames[s.Mode][1], s.Events)
 	for i, f := range slices.Backward(stack) {
 		b.WriteString(e.names[f].text)
@@ -252,6 +270,16 @@ func (e *traceEncoder) arguments(s *profile.Sample, stack []int32) string {
 	}
 	b.WriteString("]}")
 	return b.String()
+}
+
+// lineOf returns the line of the frame nearest to the leaf that has one; nil: none has.
+func (e *traceEncoder) lineOf(node int32) *profile.SourceLine {
+	for l := range e.r.Stack(node) {
+		if line := e.r.SourceLine(l); line != nil {
+			return line
+		}
+	}
+	return nil
 }
 
 // close ends all open slices but the first keep, the innermost first.

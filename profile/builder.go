@@ -12,6 +12,8 @@ type Builder struct {
 	limits    Limits
 	functions map[Function]int32
 	locations map[Location]int32
+	methods   map[Method]int32
+	sources   *Sources
 	nodes     map[Node]int32
 	open      map[sampleKey]int32 // index of the sample that equal ones are added to, once there are too many
 	bin       time.Duration       // within which equal samples become one; 0: each is kept
@@ -53,11 +55,14 @@ func NewBuilder(l Limits) *Builder {
 	if l.Functions <= 0 {
 		l.Functions = 1 << 16
 	}
-	return &Builder{
+	b := &Builder{
 		r:         Recording{Nodes: []Node{{Parent: -1, Location: -1}}},
 		limits:    l,
 		functions: map[Function]int32{}, locations: map[Location]int32{}, nodes: map[Node]int32{},
+		methods: map[Method]int32{},
 	}
+	b.sources = NewSources(&b.r)
+	return b
 }
 
 // Recording returns the recording, its samples sorted by time. It shares its data
@@ -92,6 +97,35 @@ func (b *Builder) Function(f Function) int32 {
 
 // Location adds a location, unless it is there, and returns its index.
 func (b *Builder) Location(l Location) int32 { return intern(b.locations, &b.r.Locations, l) }
+
+// MaxAssemblies bounds Recording.Assemblies.
+const MaxAssemblies = 1 << 14
+
+// Assembly adds an assembly and returns its index; 0: there are MaxAssemblies.
+func (b *Builder) Assembly(a Assembly) int32 {
+	if len(b.r.Assemblies) == 0 {
+		b.r.Assemblies = append(b.r.Assemblies, Assembly{})
+	}
+	if len(b.r.Assemblies) >= MaxAssemblies {
+		return 0
+	}
+	b.r.Assemblies = append(b.r.Assemblies, a)
+	return int32(len(b.r.Assemblies) - 1)
+}
+
+// SetAssembly replaces the assembly with index i.
+func (b *Builder) SetAssembly(i int32, a Assembly) { b.r.Assemblies[i] = a }
+
+// Method adds a method, unless it is there, and returns its index.
+func (b *Builder) Method(m Method) int32 {
+	if len(b.r.Methods) == 0 {
+		intern(b.methods, &b.r.Methods, Method{})
+	}
+	return intern(b.methods, &b.r.Methods, m)
+}
+
+// Sources returns what adds source files and lines.
+func (b *Builder) Sources() *Sources { return b.sources }
 
 // FunctionOf returns the index of the function that a location is in.
 func (b *Builder) FunctionOf(location int32) int32 { return b.r.Locations[location].Function }

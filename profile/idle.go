@@ -53,7 +53,7 @@ func (t *Thread) Idle() Idle {
 	}
 	idle, managed := idleStack(func(yield func(code) bool) {
 		for i := range t.Frames {
-			if f := &t.Frames[i]; !yield(code{f.Kind, f.Module, f.Method}) {
+			if f := &t.Frames[i]; !f.Inlined && !yield(code{f.Kind, f.Module, f.Method}) {
 				return
 			}
 		}

@@ -129,7 +129,7 @@ func Folds(frames []Frame) []Fold {
 	for at < len(frames) {
 		end, parts := at, []string(nil)
 		for ; end < len(frames); end++ {
-			part := frames[end].Plumbing()
+			part := plumbingAt(frames, end)
 			if part == "" {
 				break
 			}
@@ -142,6 +142,15 @@ func Folds(frames []Frame) []Fold {
 		at = max(end, at+1)
 	}
 	return folds
+}
+
+// plumbingAt is the Plumbing of a frame in a stack. A method of .NET that was inlined is plumbing if the
+// frame is that it is part of.
+func plumbingAt(frames []Frame, i int) string {
+	for i+1 < len(frames) && frames[i].Inlined && frames[i].Origin() == OfFramework {
+		i++
+	}
+	return frames[i].Plumbing()
 }
 
 // PlumbingParts describes a run of plumbing by its parts, base first: each once, without those that

@@ -177,6 +177,7 @@ type Frame struct {
 	Tier       string      // "tier-0", "tier-1", "ReadyToRun", "OSR", "dynamic", "stub", …; managed frames only
 	Owner      Origin      // as in Function
 	Line       *SourceLine // nil: not known
+	Inlined    bool        // the method has no frame of its own: its code is part of that of the next frame with one
 	Generics   Generics    // of shared generic code; empty: the code is not shared
 	Nearest    string      // of native functions without a symbol: the exported one before it, and how far; "" if it is far
 }

@@ -25,9 +25,14 @@ type Recording struct {
 	Samples   []Sample
 	Modes     []ModeStats // of each mode that was sampled
 	Holds     []Hold      // looks at threads that held locks, in the order of At; at most MaxHolds
-	Cost      Cost
-	Messages  Messages // of the exceptions
-	Notes     []string // sentences that a reader of the numbers has to know
+	// Where the locations are in the program's source text, as far as that is known: see Assembly.
+	Assemblies []Assembly
+	Methods    []Method
+	Files      []SourceFile
+	Lines      []Line
+	Cost       Cost
+	Messages   Messages // of the exceptions
+	Notes      []string // sentences that a reader of the numbers has to know
 }
 
 // State is what a thread was doing when it was sampled.
@@ -174,6 +179,11 @@ type Location struct {
 	Function int32  // index in Recording.Functions
 	Offset   uint64 // bytes from the start of the function's code
 	Tier     string // as in Frame
+	Method   int32  // index in Recording.Methods; 0: not known
+	IL       int32  // with a Method: the offset in its IL, of a caller that of the call; -1: not known
+	Next     int32  // with an IL: the code belongs to the IL from there up to here
+	Nearest  bool   // the instruction itself belongs to no IL offset: IL is the nearest one before
+	Line     int32  // index in Recording.Lines; 0: not known
 }
 
 // Node is one frame of all stacks that have the same callers up to it.

@@ -162,44 +162,21 @@ func (t *Totals) samples(r *Recording) (self []Part, variances []Variance) {
 	return self, variances
 }
 
-// functions sums up by function. A node's subtree counts for its function, unless a
-// caller of the node is the same function: the caller's subtree includes it already.
+// functions sums up by function.
 func (t *Totals) functions(r *Recording, self []Part, variances []Variance) {
-	subtree, below := slices.Clone(self), slices.Clone(variances)
-	for n := len(subtree) - 1; n > 0; n-- { // a parent comes before its children
-		subtree[r.Nodes[n].Parent].add(&subtree[n])
-		if below != nil {
-			below[r.Nodes[n].Parent].Add(below[n])
-		}
-	}
 	same := sameNames(r)
-	sums := make([]FunctionTotal, len(r.Functions))
-	active := make([]int32, len(r.Functions)) // how often each is in the present stack
-	function := func(n int32) int32 { return same[r.Locations[r.Nodes[n].Location].Function] }
-	codes := r.codes()
-	r.visit(func(n int32) {
-		f := function(n)
-		if active[f]++; active[f] == 1 {
-			sums[f].Total.add(&subtree[n])
-			if below != nil {
-				sums[f].TotalVariance.Add(below[n])
-			}
+	sums := sumUp(r, self, variances, len(r.Functions), func(n int32) int32 {
+		return same[r.Locations[r.Nodes[n].Location].Function]
+	})
+	for n, code := range r.codes() {
+		if n == 0 || self[n].All().Samples == 0 {
+			continue
 		}
-		sums[f].Self.add(&self[n])
-		code := codes[n]
 		if code == 0 { // the stack is an event alone
-			code = n
+			code = int32(n)
 		}
-		direct := &sums[function(code)]
-		direct.Direct.add(&self[n])
-		if self[n].All().Samples > 0 {
-			t.origin(r.Function(code).Origin()).add(&self[n])
-		}
-		if variances != nil {
-			sums[f].SelfVariance.Add(variances[n])
-			direct.DirectVariance.Add(variances[n])
-		}
-	}, func(n int32) { active[function(n)]-- })
+		t.origin(r.Function(code).Origin()).add(&self[n])
+	}
 	t.Functions = sums[:0] // in their place: there can be many
 	for f := range sums {
 		if sums[f].Total.All().Samples > 0 {
@@ -207,6 +184,53 @@ func (t *Totals) functions(r *Recording, self []Part, variances []Variance) {
 			t.Functions = append(t.Functions, sums[f])
 		}
 	}
+}
+
+// sumUp sums up by groups of nodes: group returns that of a node, less than groups, or -1. A node's subtree
+// counts for its group, unless a caller of the node is in the same one: the caller's subtree includes it
+// already.
+func sumUp(
+	r *Recording, self []Part, variances []Variance, groups int, group func(node int32) int32,
+) []FunctionTotal {
+	subtree, below := slices.Clone(self), slices.Clone(variances)
+	for n := len(subtree) - 1; n > 0; n-- { // a parent comes before its children
+		subtree[r.Nodes[n].Parent].add(&subtree[n])
+		if below != nil {
+			below[r.Nodes[n].Parent].Add(below[n])
+		}
+	}
+	sums := make([]FunctionTotal, groups)
+	active := make([]int32, groups) // how often each is in the present stack
+	codes := r.codes()
+	r.visit(func(n int32) {
+		if g := group(n); g >= 0 {
+			if active[g]++; active[g] == 1 {
+				sums[g].Total.add(&subtree[n])
+				if below != nil {
+					sums[g].TotalVariance.Add(below[n])
+				}
+			}
+			sums[g].Self.add(&self[n])
+			if variances != nil {
+				sums[g].SelfVariance.Add(variances[n])
+			}
+		}
+		code := codes[n]
+		if code == 0 { // the stack is an event alone
+			code = n
+		}
+		if g := group(code); g >= 0 {
+			sums[g].Direct.add(&self[n])
+			if variances != nil {
+				sums[g].DirectVariance.Add(variances[n])
+			}
+		}
+	}, func(n int32) {
+		if g := group(n); g >= 0 {
+			active[g]--
+		}
+	})
+	return sums
 }
 
 // origin returns the sum of an origin. Functions of one FunctionTotal can be of several: an assembly

@@ -34,6 +34,7 @@ type frameTable struct {
 	survey   survey
 	news     time.Duration // when code was last met whose name must be read soon; 0: never
 	unknown  int           // stacks with profile.UnknownCode
+	places   placer
 }
 
 // returnSlot is a place on a stack, and what is there: a return address, or the context of a generic method.
@@ -50,9 +51,9 @@ type frameKey struct {
 // maxFrameKeys bounds a frameTable: 40 bytes each, more or less.
 const maxFrameKeys = 1 << 17
 
-func newFrameTable(p *session.Process, b *profile.Builder) *frameTable {
+func newFrameTable(p *session.Process, all *assemblies) *frameTable {
 	f := &frameTable{
-		p: p, b: b,
+		p: p, b: all.b, places: newPlacer(p, all),
 		lasting: map[frameKey]int32{}, passing: map[frameKey]int32{}, loose: map[frameKey]looseName{},
 		seen: map[arch.Addr]sight{}, unloads: unloads{p: p},
 	}
@@ -67,6 +68,7 @@ const callSlot = 8
 func (f *frameTable) begin() {
 	clear(f.passing)
 	clear(f.loose)
+	f.places.begin()
 	if n := f.p.Engine.Changes; n != f.modules || len(f.lasting) > maxFrameKeys {
 		f.modules = n
 		clear(f.lasting)
@@ -173,5 +175,9 @@ func (f *frameTable) resolve(fr *walk.Frame) (int32, nameSum, error) {
 		fn.Short = fn.Display
 	}
 	l.Function = f.b.Function(fn)
-	return f.b.Location(l), sumOf(&n), err
+	if fr.Kind != walk.Managed || err != nil {
+		return f.b.Location(l), 0, err
+	}
+	f.places.place(fr, n.Module, &l)
+	return f.b.Location(l), f.sum(fr, &n), nil
 }

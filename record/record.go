@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"clrsnap/internal/link"
 	"clrsnap/internal/perfevent"
 	"clrsnap/internal/session"
+	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
 
@@ -44,6 +46,11 @@ type Options struct {
 	// less often, and each sample stands for more time. profile.ModeStats.Got and a note in the
 	// result say so.
 	MaxCPU float64
+	// SourceText keeps the text around the source lines, as far as it is in a PDB, or in a file on this machine
+	// that has the hash that the PDB says. Lines are recorded if the process was opened with clrsnap.Options.Lines.
+	SourceText bool
+	// ExplainLines adds a note for each assembly of the program, and of its packages, that has no source lines.
+	ExplainLines bool
 	// Progress is called every 500 ms, on the goroutine that records: it must return soon. nil: it
 	// is not called.
 	Progress func(Progress)
@@ -51,6 +58,10 @@ type Options struct {
 	// watch is called, in tests, after every walk. The frames are in the table; begin is the
 	// earliest time that the stack can be from.
 	watch func(f *frameTable, s *session.Suspension, complete bool, begin time.Duration)
+
+	// local: files of this machine can be read whose names a program gives, because none can keep its reader
+	// waiting. Mapped rings of perf events look as if they could, so this is found out first.
+	local bool
 }
 
 // The bounds and the default of Options.Rate, in samples a second, and the default of
@@ -78,6 +89,7 @@ type Progress struct {
 var ErrNoPerfEvents = perfevent.ErrUnavailable
 
 func (o *Options) complete() error {
+	o.local = o.SourceText && live.MayBlock(os.Getpid()) == nil
 	if o.Events.Monitor != 0 {
 		complete, err := bridge.EventOptions(o.Events)
 		if err != nil {
@@ -165,7 +177,7 @@ func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.
 	if agent != nil {
 		before = agent.Counts()
 	}
-	r.surveyed = newFrameTable(p, r.b)
+	r.surveyed = newFrameTable(p, r.assemblies)
 	r.surveyed.know(surveyFirst)
 	err := r.begin(p.PID())
 	if err == nil {

@@ -15,23 +15,24 @@ import (
 // recorder makes one recording. Everything happens in one goroutine: it empties the kernel's
 // buffers before they are full, and samples threads for profile.Wall in between.
 type recorder struct {
-	o        Options
-	b        *profile.Builder
-	opts     session.Options    // to open further processes with
-	all      []*recordedProcess // those that have exited too
-	pending  []*pendingProcess
-	failed   error        // why a pending process cannot be recorded
-	refused  map[int]bool // processes that cannot be recorded, by id
-	surveyed *frameTable  // of the process that is about to be recorded; nil: none
-	family   family
-	began    time.Time
-	start    time.Duration // monotonic, like all times here
-	young    time.Duration // until when a process is young
-	now      time.Duration
-	threads  threadTable
-	cpu      *cpuSampler   // nil: no such samples
-	wall     *wallSampler  // nil: no such samples
-	events   *eventSampler // nil: likewise
+	o          Options
+	b          *profile.Builder
+	assemblies *assemblies
+	opts       session.Options    // to open further processes with
+	all        []*recordedProcess // those that have exited too
+	pending    []*pendingProcess
+	failed     error        // why a pending process cannot be recorded
+	refused    map[int]bool // processes that cannot be recorded, by id
+	surveyed   *frameTable  // of the process that is about to be recorded; nil: none
+	family     family
+	began      time.Time
+	start      time.Duration // monotonic, like all times here
+	young      time.Duration // until when a process is young
+	now        time.Duration
+	threads    threadTable
+	cpu        *cpuSampler   // nil: no such samples
+	wall       *wallSampler  // nil: no such samples
+	events     *eventSampler // nil: likewise
 
 	ownCPU   time.Duration // when recording began
 	notes    []string
@@ -59,7 +60,7 @@ const youth = time.Second
 
 func newRecorder(o Options) *recorder {
 	r := &recorder{o: o, b: profile.NewBuilder(profile.Limits{}), refused: map[int]bool{}}
-	r.threads.b = r.b
+	r.threads.b, r.assemblies = r.b, newAssemblies(r.b)
 	if o.Events.Monitor != 0 {
 		r.events = newEventSampler(r)
 	}
@@ -122,6 +123,7 @@ func (r *recorder) close() {
 			rp.p.Close()
 		}
 	}
+	r.assemblies.close()
 }
 
 // run records until it is time to end.
@@ -229,6 +231,7 @@ func (r *recorder) housekeep() {
 	for _, rp := range r.all {
 		if rp.update(); !rp.ended {
 			rp.frames.know(surveySlice)
+			rp.frames.places.look(r.now)
 		}
 	}
 }
@@ -318,5 +321,6 @@ func (r *recorder) finish() *profile.Recording {
 		out.Messages = r.events.messages.messages()
 		out.Notes = append(out.Notes, agentRemarks(out)...)
 	}
+	r.addLines(out)
 	return out
 }

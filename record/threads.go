@@ -51,7 +51,7 @@ func newRecordedProcess(r *recorder, p *session.Process, index int32) *recordedP
 		threads: map[int]*recordedThread{}, ns: map[int]int{},
 	}
 	if rp.frames = r.surveyed; rp.frames == nil || rp.frames.p != p {
-		rp.frames = newFrameTable(p, r.b)
+		rp.frames = newFrameTable(p, r.assemblies)
 	}
 	rp.frames.newModules, r.surveyed = rp.newModules, nil
 	return rp

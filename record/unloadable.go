@@ -51,9 +51,19 @@ type nameSum uint64
 
 var nameSeed = maphash.MakeSeed()
 
-func sumOf(n *profile.Frame) nameSum {
+// sum is that of a frame in code that can be unloaded; 0 for other code.
+func (f *frameTable) sum(fr *walk.Frame, n *profile.Frame) nameSum {
+	if !fr.Code.Collectible {
+		return 0
+	}
+	return sumOf(n, f.places.id(fr, n.Module))
+}
+
+// sumOf is the sum of a frame in an assembly whose PDB has an id.
+func sumOf(n *profile.Frame, id [20]byte) nameSum {
 	var h maphash.Hash
 	h.SetSeed(nameSeed)
+	h.Write(id[:])
 	for _, s := range []string{n.Method, strings.TrimSuffix(n.Display, " [filter]"), n.Signature, n.Module} {
 		h.WriteString(s)
 		h.WriteByte(0)
@@ -235,6 +245,7 @@ func (f *frameTable) know(slice time.Duration) {
 		return
 	}
 	f.p.Engine.Begin()
+	f.places.begin()
 	if len(v.left) == 0 {
 		v.began, v.took = begin, 0
 		v.left, v.whole = f.p.Runtime.Code.Collectible(maxSights)
@@ -258,12 +269,14 @@ func (f *frameTable) meet(start arch.Addr) {
 		return
 	}
 	ctx := arch.Context{Machine: f.p.Arch.Machine, IP: start}
-	n, err := f.p.Frame(&walk.Frame{Kind: walk.Managed, Context: &ctx, Code: &code, Exact: true})
+	fr := walk.Frame{Kind: walk.Managed, Context: &ctx, Code: &code, Exact: true}
+	n, err := f.p.Frame(&fr)
 	if err != nil {
 		return
 	}
+	sum := f.sum(&fr, &n)
 	now := live.Monotonic()
-	is := sight{code.MethodDesc, sumOf(&n), now, now}
+	is := sight{code.MethodDesc, sum, now, now}
 	was, known := f.seen[start]
 	if known && was.method == is.method && was.name == is.name {
 		is.from = was.from

@@ -71,14 +71,19 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestNameSum: parts of a name do not run into one another, and a filter is part of its method.
+// TestNameSum: parts of a name do not run into one another, a filter is part of its method, and methods of two
+// builds of an assembly differ.
 func TestNameSum(t *testing.T) {
-	a := sumOf(&profile.Frame{Method: "ab", Display: "c"})
+	id := [20]byte{1}
+	a := sumOf(&profile.Frame{Method: "ab", Display: "c"}, id)
 	other := &profile.Frame{Method: "a", Display: "bc"}
-	if sumOf(other) == a || sumOf(&profile.Frame{Method: "ab", Display: "d"}) == a {
+	if sumOf(other, id) == a || sumOf(&profile.Frame{Method: "ab", Display: "d"}, id) == a {
 		t.Error("two names have one sum")
 	}
-	if sumOf(&profile.Frame{Method: "ab", Display: "c [filter]"}) != a {
+	if sumOf(&profile.Frame{Method: "ab", Display: "c"}, [20]byte{2}) == a {
+		t.Error("two builds have one sum")
+	}
+	if sumOf(&profile.Frame{Method: "ab", Display: "c [filter]"}, id) != a {
 		t.Error("a filter is another method")
 	}
 }

@@ -204,6 +204,7 @@ type jsonFrame struct {
 	Module     string         `json:"module,omitempty"`
 	Origin     profile.Origin `json:"origin,omitempty"`
 	Offset     *uint64        `json:"offset,omitempty"`
+	Inlined    bool           `json:"inlined,omitempty"`
 	Tier       string         `json:"tier,omitempty"`
 	Nearest    string         `json:"nearest,omitempty"`
 
@@ -238,7 +239,7 @@ func jsonFrameOf(f *profile.Frame) *jsonFrame {
 	out := &jsonFrame{
 		Kind: f.Kind, FunctionID: address(f.FunctionID), IP: hex(f.IP), SP: hex(f.SP),
 		Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module, Tier: f.Tier,
-		Nearest: f.Nearest, Generics: f.Generics,
+		Nearest: f.Nearest, Generics: f.Generics, Inlined: f.Inlined,
 	}
 	if f.Kind == profile.Managed {
 		out.Origin = f.Origin()
@@ -246,7 +247,7 @@ func jsonFrameOf(f *profile.Frame) *jsonFrame {
 	if l := f.Line; l != nil {
 		out.File, out.Line, out.Column, out.URL, out.Approximate = l.File, l.Line, l.Column, l.URL, l.Approximate
 	}
-	if f.Module != "" || f.Display != "" { // else there is no start that the offset counts from
+	if !f.Inlined && (f.Module != "" || f.Display != "") { // else there is no start that the offset counts from
 		out.Offset = &f.Offset
 	}
 	return out

@@ -17,9 +17,11 @@ func (p *printer) own(r *profile.Recording, t *profile.Totals, o *TopOptions) {
 	rows, left := ownRows(own, o.Rows)
 	c := newAmounts(r, t, o.wide(rateWide), false, "flat %", "cum %")
 	p.numbersHead(c.numbers, "function of your own code")
+	lines := linesOf(r, t.Mode, o)
 	for i := range rows {
 		p.numbersRow(c.numbers, c.rows(estimatesOf(&rows[i])...)...)
 		p.function(&r.Functions[rows[i].Function], c.used)
+		p.sourceLines(r, c, lines[rows[i].Function], o)
 	}
 	if left > 0 {
 		p.more(left, [2]string{"function", "functions"}, "--top 0 shows all")

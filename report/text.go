@@ -29,6 +29,9 @@ type TextOptions struct {
 	Tier     bool // show how the code of managed frames was compiled
 	IP       bool // show instruction pointers and offsets
 	ByLine   bool // threads at different source lines have different stacks; else such lines are not shown
+
+	// Link returns the URL that a terminal opens for a source line; "": none. nil: the terminal knows no links.
+	Link func(*profile.SourceLine) string
 }
 
 // Text writes a snapshot for people. Threads with managed frames come first, then idle ones, then
@@ -267,5 +270,28 @@ func (p *printer) paint(st style, s string) {
 	p.w.WriteString(s)
 	p.w.WriteString("\x1b[0m")
 }
+
+// place prints a source line, dim, as a link if there is something to open.
+func (p *printer) place(l *profile.SourceLine, text string) {
+	to := ""
+	if p.o.Link != nil {
+		to = p.o.Link(l)
+	}
+	// A URL has no other characters (RFC 3986). Others could end the sequence.
+	if strings.ContainsFunc(to, func(r rune) bool { return r <= ' ' || r >= 0x7f }) || len(to) > maxLink {
+		to = ""
+	}
+	if to == "" {
+		p.paint(dim, text)
+		return
+	}
+	const link, end = "\x1b]8;;", "\x1b\\"
+	p.text(link + to + end)
+	p.paint(dim, text)
+	p.text(link + end)
+}
+
+// maxLink is the longest URL in bytes: terminals ignore longer ones.
+const maxLink = 2048
 
 func quoted(s string) string { return `"` + strings.ReplaceAll(display.Clean(s), `"`, `\"`) + `"` }

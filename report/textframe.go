@@ -17,6 +17,7 @@ type line struct {
 	plumbing string // what a run of plumbing leads through; "": the line is none
 	run      [2]int // how many frames that is: of a group, the least and the most
 	apart    bool   // the threads of a group are at different source lines
+	mixed    bool   // the method was inlined in some of a group's threads only
 }
 
 // equal reports whether two lines look the same.
@@ -26,7 +27,7 @@ func (l *line) equal(o *line) bool {
 		return l.plumbing == o.plumbing && l.run == o.run
 	}
 	return l.nameless == o.nameless && l.modules == o.modules && a.Kind == b.Kind && a.Module == b.Module &&
-		a.Display == b.Display && a.Signature == b.Signature && (a.Display != "" || a.IP == b.IP)
+		a.Display == b.Display && a.Signature == b.Signature && a.Inlined == b.Inlined && (a.Display != "" || a.IP == b.IP)
 }
 
 // stack prints the frames of threads with the same stack, and why some are missing.
@@ -94,6 +95,7 @@ func (p *printer) join(lines []line, others []*profile.Thread) {
 			l := &lines[i]
 			l.run = [2]int{min(l.run[0], o.run[0]), max(l.run[1], o.run[1])}
 			l.apart = l.apart || !l.frame.Line.Same(o.frame.Line)
+			l.mixed = l.mixed || l.frame.Inlined != o.frame.Inlined
 		}
 	}
 }
@@ -135,9 +137,13 @@ func (p *printer) lines(frames []profile.Frame) []line {
 // line prints one line of a stack.
 func (p *printer) line(l *line) {
 	f := l.frame
-	if l.apart {
+	if l.apart || l.mixed {
 		without := *f
-		without.Line, f = nil, &without
+		if l.apart {
+			without.Line = nil
+		}
+		without.Inlined = f.Inlined && !l.mixed
+		f = &without
 	}
 	p.text("    ")
 	if l.plumbing != "" {
@@ -185,7 +191,7 @@ func moduleOf(f *profile.Frame) string {
 }
 
 func (p *printer) offset(f *profile.Frame) string {
-	if !p.o.IP {
+	if !p.o.IP || f.Inlined {
 		return ""
 	}
 	return "+" + hex(f.Offset)
@@ -202,6 +208,10 @@ func (p *printer) native(f *profile.Frame, used int) {
 	}
 	name, _ = p.shortened(display.Clean(name), "", used+display.Width(module))
 	p.paint(dim, module+name+p.offset(f))
+	if f.Line != nil {
+		p.text(gap)
+		p.place(f.Line, display.Source(f.Line, p.o.Full))
+	}
 }
 
 func (p *printer) managed(f *profile.Frame, used int) {
@@ -233,10 +243,17 @@ func (p *printer) named(f *profile.Frame, used int, st style) {
 		name, args, module = short, "", ""
 	}
 	offset, where := p.offset(f), ""
-	if f.Line != nil {
-		where = "  " + display.Source(f.Line, p.o.Full)
+	if f.Inlined {
+		offset += inlined
 	}
-	if most := p.room(f, used+display.Width(offset)); most > 0 && !p.o.Full {
+	taken := used + display.Width(offset)
+	if f.Line != nil {
+		taken += len(gap)
+	}
+	if f.Line != nil {
+		where = display.Source(f.Line, p.o.Full)
+	}
+	if most := p.room(f, taken); most > 0 && !p.o.Full {
 		fits := func() bool {
 			return display.Width(name)+display.Width(args)+display.Width(where)+display.Width(module) <= most
 		}
@@ -250,15 +267,29 @@ func (p *printer) named(f *profile.Frame, used int, st style) {
 			name = short
 		}
 		if !fits() && f.Line != nil {
-			where = "  " + display.SourceFile(f.Line)
+			where = display.SourceFile(f.Line)
 		}
 	}
 	name, args = p.shortened(name, args, used)
 	p.paint(st, name)
 	p.text(args)
-	p.text(offset)
-	p.paint(dim, where+module)
+	if f.Inlined {
+		p.paint(dim, offset)
+	} else {
+		p.text(offset)
+	}
+	if where != "" {
+		p.text(gap)
+		p.place(f.Line, where)
+	}
+	p.paint(dim, module)
 }
+
+// gap is what lies between a name and what follows it.
+const gap = "  "
+
+// inlined marks methods that have no frame of their own.
+const inlined = " (inlined)"
 
 // In tables, the columns that a name may take with its parameters, and those that it always gets.
 const (

@@ -32,6 +32,7 @@ type TopOptions struct {
 	Width    int  // of the terminal, in columns: longer lines lose modules and parameters; 0: unlimited
 	Full     bool // no name is shortened: else one that does not fit, or has more than 100 columns if Width is 0
 	Idle     bool // with the samples of idle threads; TopJSON and DiffJSON always have them
+	Lines    bool // below each function its source lines; JSON always has them
 	Plumbing bool // each function of .NET's plumbing: without it, runs of them are one; JSON always has each
 }
 
@@ -268,9 +269,11 @@ func (p *printer) functions(r *profile.Recording, t *profile.Totals, o *TopOptio
 	rows, left := hottest(all, o)
 	c := newAmounts(r, t, o.wide(rateWide), false, "flat %", "cum %")
 	p.numbersHead(c.numbers, "function")
+	lines := linesOf(r, t.Mode, o)
 	for i := range rows {
 		p.numbersRow(c.numbers, c.rows(estimatesOf(&rows[i])...)...)
 		p.function(&r.Functions[rows[i].Function], c.used)
+		p.sourceLines(r, c, lines[rows[i].Function], o)
 	}
 	if t.Empty.All().Samples > 0 {
 		p.numbersRow(c.numbers, c.rows(estimate{part: &t.Empty}, estimate{part: &t.Empty})...)

@@ -41,6 +41,7 @@ func TestTop(t *testing.T) {
 			Threads: func(t *profile.RecordedThread) bool { return t.Role == "Signal handler" }})
 	}
 	nothing := func(*profile.Recording) *profile.Recording { return &profile.Recording{} }
+	source := func(*profile.Recording) *profile.Recording { return profiletest.SourceShop() }
 	for _, c := range []struct {
 		name   string
 		o      TopOptions
@@ -60,6 +61,10 @@ func TestTop(t *testing.T) {
 		{"resting-idle", TopOptions{Width: 120, Rows: 6, Idle: true}, resting},
 		{"resting-threads", TopOptions{Width: 120, Rows: 1, ByThread: true}, resting},
 		{"resting-only", TopOptions{Width: 100}, onlyIdle},
+		{"lines", TopOptions{Lines: true}, source},
+		{"lines-80", TopOptions{Lines: true, Width: 80, Rows: 4, Color: true}, source},
+		{"lines-full", TopOptions{Lines: true, Full: true, Sort: Cum}, source},
+		{"no-lines", TopOptions{}, source},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := profiletest.BusyShop()
@@ -186,6 +191,9 @@ func TestTopJSON(t *testing.T) {
 	}
 	profiletest.Golden(t, "top.json", indented(func(b *bytes.Buffer) error {
 		return TopJSON(b, profiletest.BusyShop(), TopOptions{Rows: 2})
+	}))
+	profiletest.Golden(t, "top-lines.json", indented(func(b *bytes.Buffer) error {
+		return TopJSON(b, profiletest.SourceShop(), TopOptions{Rows: 2})
 	}))
 	profiletest.Golden(t, "top-resting.json", indented(func(b *bytes.Buffer) error {
 		return TopJSON(b, profiletest.RestingShop(), TopOptions{Rows: 1})

@@ -30,10 +30,12 @@ func modeTop(c *jsonwriter.Writer, r *profile.Recording, m profile.Mode, o *TopO
 		c.Text(`,"idle":`)
 		c.List(len(idle), func(i int) { c.Value(jsonIdle{idle[i].Idle, jsonAmountOf(t, &idle[i].Total)}) })
 	}
+	lines := r.LineTotals(m)
 	c.Text(`,"functions":`)
 	c.List(len(rows), func(i int) {
 		f := jsonFunctionTop{
 			jsonFunction: jsonFunctionOf(&r.Functions[rows[i].Function]),
+			Lines:        jsonLinesOf(r, t, lines[rows[i].Function]),
 			Flat:         jsonAmountOf(t, &rows[i].Self, rows[i].SelfVariance),
 			Cum:          jsonAmountOf(t, &rows[i].Total, rows[i].TotalVariance),
 		}
@@ -133,6 +135,8 @@ type jsonFunctionTop struct {
 	Flat   jsonAmount  `json:"flat"`
 	Direct *jsonAmount `json:"direct,omitempty"`
 	Cum    jsonAmount  `json:"cum"`
+
+	Lines []jsonLineTop `json:"lines,omitempty"`
 }
 
 type jsonThreadTop struct {

@@ -137,6 +137,14 @@ func (s *server) name() string { return s.base.Scheme + "://" + s.base.Host + s.
 // Uncached returns why there is no cache although Options ask for one; nil: there is one.
 func (s *Store) Uncached() error { return s.uncached }
 
+// CacheDir is the cache's directory, open; nil: there is none.
+func (s *Store) CacheDir() *os.File {
+	if s.cache == nil {
+		return nil
+	}
+	return s.cache.dir
+}
+
 // Failures returns why servers could not be asked, one error for each server.
 func (s *Store) Failures() []error {
 	var out []error

@@ -56,10 +56,11 @@ type Checksum struct {
 	Sum       []byte
 }
 
-// File is an open file. It is safe for concurrent use.
+// File is an open file, such as an *os.File. It is safe for concurrent use.
 type File interface {
 	io.ReaderAt
 	io.Closer
+	Stat() (fs.FileInfo, error) // for its size
 }
 
 // Source is where symbols are had from. It is safe for concurrent use.

@@ -36,6 +36,9 @@ func main() {
 		debug.SetGCPercent(-1)
 		debug.SetMemoryLimit(memoryLimit)
 	}
+	if conn := fetcherOf(); conn != nil {
+		os.Exit(runFetcher(conn))
+	}
 	w := guardOf()
 	status := run(os.Args[1:], os.Stdout, os.Stderr, w)
 	w.end(status)
@@ -196,11 +199,12 @@ type app struct {
 	worker         *worker // nil: the process has no guard
 	color          string  // --color
 
-	pid      atomic.Int64 // of the target; 0: there is none
-	graceful atomic.Int64 // how long an interrupted command may take to write what it has, in ns
-	collects atomic.Bool  // the command has collected something that would be lost
-	patient  atomic.Bool  // the verb itself bounds how long it waits
-	finished atomic.Bool  // everything has been written
+	pid      atomic.Int64           // of the target; 0: there is none
+	graceful atomic.Int64           // how long an interrupted command may take to write what it has, in ns
+	collects atomic.Bool            // the command has collected something that would be lost
+	patient  atomic.Bool            // the verb itself bounds how long it waits
+	finished atomic.Bool            // everything has been written
+	fetching atomic.Pointer[string] // which symbols are being fetched; nil, "": none
 }
 
 func newRoot(a *app) *cobra.Command {

@@ -39,6 +39,8 @@ type recordFlags struct {
 	output       string
 	format       string
 
+	lines  string
+	source sourceFlags
 	events eventFlags
 
 	durationGiven bool
@@ -96,6 +98,14 @@ A COMMAND is recorded from its start. If it runs the .NET program as another pro
 as dotnet run does, add --subprocesses. The exit status is that of the COMMAND, as in a
 shell: 128+n if signal n ended it, such as 134 after SIGABRT. If clrsnap itself fails,
 the exit status is 1, or 2 for wrong usage.
+
+Source lines:
+  Managed code has its source lines if the assembly's portable PDB is there: inside the
+  assembly, beside it, or in a folder that --symbols names. A PDB of another build is not
+  used. The lines are found when everything is recorded. clrsnap view --symbols adds them
+  later, too. The text around them is kept if it is in the PDB, in the file that the
+  compiler names, or below --source-root, and has the checksum that the PDB says;
+  --no-source leaves it out. Nothing is ever fetched from anywhere.
 
 The file:
   Its file extension chooses the format. Without --output it is an HTML file in the
@@ -166,9 +176,15 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 		"type arguments of shared generic code: shared (__Canon) or exact (where the stack has them, else __Canon)")
 	maxPauseFlag(fs, &f.maxPause)
 	fs.StringVar(&f.maxCPU, "max-cpu", "10%", "how much of one CPU wall-clock sampling may `use`")
+	fs.StringVar(&f.lines, "lines", "auto",
+		"`when` to record source lines: auto (where there are PDBs), always (says which assemblies have none, and why)"+
+			" or never")
+	f.source.register(fs)
+	f.source.registerText(fs)
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	fs.StringVarP(&f.format, "format", "f", "", "the `format`, if the file extension does not say it")
 	complete(cmd, "mode", "cpu", "wall", "both")
+	complete(cmd, "lines", "auto", "always", "never")
 	complete(cmd, "generics", "shared", "exact")
 	complete(cmd, "format", formatNames()...)
 }
@@ -199,7 +215,13 @@ func (f *recordFlags) check() error {
 	if err := oneOf("mode", f.mode, "cpu", "wall", "both"); err != nil {
 		return err
 	}
+	if err := oneOf("lines", f.lines, "auto", "always", "never"); err != nil {
+		return err
+	}
 	if err := oneOf("generics", f.generics, "shared", "exact"); err != nil {
+		return err
+	}
+	if err := f.source.check(); err != nil {
 		return err
 	}
 	if f.managed && f.native {
@@ -245,7 +267,7 @@ func parseShare(s string) (float64, error) {
 func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, record.Options) {
 	ro := record.Options{
 		Rate: f.rate, Duration: f.duration, Subprocesses: f.subprocesses, MaxCPU: f.share, Progress: pr.show,
-		Events: f.events.options(),
+		Events: f.events.options(), SourceText: !f.source.noText, ExplainLines: f.lines == "always",
 	}
 	switch {
 	case ro.Events.Monitor != 0 && !f.modeGiven: // events alone
@@ -261,6 +283,7 @@ func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, reco
 	}
 	return clrsnap.Options{
 		NativeOnly: f.native, MaxPause: f.maxPause, NonBlocking: a.worker == nil, ExactGenerics: f.generics == "exact",
+		Lines: f.lines != "never", Symbols: f.source.symbols, SourceRoots: f.source.sourceRoots(),
 	}, ro
 }
 

@@ -30,8 +30,13 @@ type stackFlags struct {
 	output   string
 	group    string
 	lines    string
+	inlined  string
 	generics string
-	symbols  []string
+	source   sourceFlags
+	servers  []string
+	asked    []string // servers that symbols are fetched from
+	fetcher  *fetcher // nil: nothing is fetched
+	linker   *linker  // nil: source lines have no links
 	text     report.TextOptions
 }
 
@@ -84,9 +89,17 @@ Source lines:
   A managed frame has its source line if the assembly's portable PDB is there: inside
   the assembly, beside it, or in a folder that --symbols names. A PDB of another build
   is not used. A frame that called another is at the line of the call. Shop/Queue.cs:~42
-  is the nearest line before: optimised code does not always belong to one. Threads that
+  is not certain: optimised code can belong to several lines, or to none. Threads that
   share a stack but not the line of a frame have none there; --lines=always shows them
-  apart. Nothing is ever fetched from anywhere.
+  apart. --source-root says where the files are on this machine. Native frames have lines
+  where there is DWARF: in the library, or in its debug file in the usual places. Nothing
+  is fetched from anywhere, unless --symbol-server or CLRSNAP_SYMBOL_SERVER names servers:
+  see docs/usage.md.
+
+Inlined methods:
+  A method that the compiler has inlined into its caller has no frame. It is shown
+  between the two frames, as (inlined), where it is proved that it was called there.
+  Others are left out: docs/usage.md says which. --inlined=never shows frames only.
 
 Core dumps:
   With --core the stacks are read from an ELF core dump: of createdump
@@ -181,9 +194,18 @@ func (a *app) runningProcess(pid int) subject {
 		open: func(f *stackFlags, _ *pendingFile) (*clrsnap.Process, error) {
 			a.pid.Store(int64(pid))
 			o := clrsnap.Options{NativeOnly: f.text.Native, MaxPause: f.maxPause, NonBlocking: a.worker == nil}
-			o.Lines, o.Symbols, o.ExactGenerics = f.lines != "never", f.symbols, f.generics == "exact"
+			f.symbolOptions(&o)
 			return clrsnap.Open(context.Background(), pid, o)
 		},
+	}
+}
+
+// symbolOptions say what frames are to have besides names, and where symbols are looked for.
+func (f *stackFlags) symbolOptions(o *clrsnap.Options) {
+	o.Lines, o.Inlined, o.ExactGenerics = f.lines != "never", f.inlined != "never", f.generics == "exact"
+	o.Symbols, o.SourceRoots = f.source.symbols, f.source.sourceRoots()
+	if f.fetcher != nil {
+		o.Source = f.fetcher
 	}
 }
 
@@ -194,8 +216,8 @@ func coreDump(path string) subject {
 			if err := out.confine(f.coreReads(), unix.CAP_DAC_READ_SEARCH); err != nil {
 				return nil, err
 			}
-			f.core.NativeOnly, f.core.Lines, f.core.Symbols = f.text.Native, f.lines != "never", f.symbols
-			f.core.ExactGenerics = f.generics == "exact"
+			f.core.NativeOnly = f.text.Native
+			f.symbolOptions(&f.core.Options)
 			return clrsnap.OpenCore(context.Background(), path, f.core)
 		},
 	}
@@ -205,9 +227,9 @@ func coreDump(path string) subject {
 // program's files can be anywhere: the dump says where.
 func (f *stackFlags) coreReads() []string {
 	if f.core.Sysroot == "" {
-		return append(append(confine.Files(), f.dump, f.core.Executable), f.symbols...)
+		return append(append(confine.Files(), f.dump, f.core.Executable), f.source.folders()...)
 	}
-	return append([]string{f.dump, f.core.Executable, f.core.Sysroot}, f.symbols...)
+	return append([]string{f.dump, f.core.Executable, f.core.Sysroot}, f.source.folders()...)
 }
 
 func (f *stackFlags) register(cmd *cobra.Command) {
@@ -231,8 +253,11 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.lines, "lines", "auto",
 		"`when` to show source lines: auto (where there are PDBs), always (threads at different lines are no group)"+
 			" or never")
-	fs.StringArrayVar(&f.symbols, "symbols", nil,
-		"a `folder` in which to look for PDBs that are not beside their assemblies; can be given several times")
+	fs.StringVar(&f.inlined, "inlined", "proven",
+		"`which` inlined methods to show: proven (those that certainly were, where the frames are) or never")
+	f.source.register(fs)
+	fs.StringArrayVar(&f.servers, "symbol-server", nil,
+		"the `address` of a server from which symbols are fetched that are nowhere else; can be given several times")
 	fs.StringVar(&f.generics, "generics", "exact",
 		"type arguments of shared generic code: exact (where the frame keeps them, else __Canon) or shared (__Canon)")
 	fs.BoolVar(&f.stopAll, "stop-all", false, "take all stacks at the same instant")
@@ -244,18 +269,25 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	complete(cmd, "group", "auto", "always", "never")
 	complete(cmd, "lines", "auto", "always", "never")
+	complete(cmd, "inlined", "proven", "never")
 	complete(cmd, "generics", "exact", "shared")
 }
 
 // check refuses flags that make no sense.
-func (f *stackFlags) check() (*threadFilter, error) {
+func (f *stackFlags) check() (_ *threadFilter, err error) {
 	if err := oneOf("group", f.group, "auto", "always", "never"); err != nil {
 		return nil, err
 	}
 	if err := oneOf("lines", f.lines, "auto", "always", "never"); err != nil {
 		return nil, err
 	}
+	if err := oneOf("inlined", f.inlined, "proven", "never"); err != nil {
+		return nil, err
+	}
 	if err := oneOf("generics", f.generics, "exact", "shared"); err != nil {
+		return nil, err
+	}
+	if err := f.source.check(); err != nil {
 		return nil, err
 	}
 	f.text.ByLine = f.lines == "always"
@@ -266,6 +298,9 @@ func (f *stackFlags) check() (*threadFilter, error) {
 		return nil, usagef("--short and --full exclude each other: without either, names are as long as fits")
 	}
 	if err := checkMaxPause(f.maxPause); err != nil {
+		return nil, err
+	}
+	if f.asked, err = symbolServers(f.servers); err != nil {
 		return nil, err
 	}
 	return parseThreads("thread", f.threads)
@@ -299,6 +334,15 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 		return err
 	}
 	defer out.close()
+	if out.path == "-" {
+		f.linker = a.newLinker(a.stdout)
+	}
+	if err := a.startFetching(ctx, f); err != nil {
+		return err
+	}
+	if f.fetcher != nil {
+		defer f.fetcher.Close()
+	}
 	p, err := of.open(f, out)
 	if err != nil {
 		return hint(err, of)
@@ -331,7 +375,7 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return partial(cause, s)
 	}
-	a.warn(s)
+	a.warn(s, f.fetcher)
 	if n := s.Missing(); n > 0 {
 		return fmt.Errorf("the stacks of %d of %d threads are missing, and each thread says why: "+
 			"another attempt may get them", n, len(s.Threads)+s.Unlisted)
@@ -354,8 +398,23 @@ func partial(err error, s *profile.Snapshot) error {
 	return fmt.Errorf("%w before any stack could be taken", err)
 }
 
-// warn warns of incomplete stacks.
-func (a *app) warn(s *profile.Snapshot) {
+// startFetching starts the fetcher, if the user names symbol servers.
+func (a *app) startFetching(ctx context.Context, f *stackFlags) (err error) {
+	if len(f.asked) == 0 {
+		return nil
+	}
+	progress := &fetchProgress{a: a}
+	f.fetcher, err = startFetcher(ctx, f.asked, progress.tell)
+	return err
+}
+
+// warn warns of incomplete stacks, and of symbols that could not be fetched.
+func (a *app) warn(s *profile.Snapshot, f *fetcher) {
+	if f != nil {
+		for _, text := range f.Warnings() {
+			say(a.stderr, "warning: %s", text)
+		}
+	}
 	n := 0
 	for i := range s.Threads {
 		if t := &s.Threads[i]; !t.Complete && len(t.Frames) > 0 {
@@ -376,6 +435,9 @@ func (a *app) write(s *profile.Snapshot, out *pendingFile, f *stackFlags) error 
 	o.Group, o.Color = groupings[f.group], a.color == "always"
 	if out.path == "-" {
 		o.Color, o.Width = a.colors(a.stdout), terminalWidth(a.stdout)
+	}
+	if f.linker != nil {
+		o.Link = f.linker.link
 	}
 	err := out.write(func(w io.Writer) error {
 		if f.json {

@@ -14,6 +14,7 @@ import (
 	"clrsnap/report"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 // viewFlags are the flags of the verb view.
@@ -37,6 +38,8 @@ type viewFlags struct {
 	from, to time.Duration
 	diff     string
 	json     bool
+	lines    string
+	source   sourceFlags
 
 	chosen *threadFilter
 	file   outputFile // its path is empty: tables on standard output
@@ -98,6 +101,10 @@ to the first one of the standard error. Of a time only that which has few sample
 a hundred, is marked. The line above the tables has the standard error itself: 4,500 ±
 800 objects. Numbers of events without ~ are exact.
 
+--lines shows below each function its source lines, with their shares, if the recording has
+them. --symbols DIR finds them by the PDBs in a folder, on any machine: a PDB must be that of
+the recorded build. --source-root says where the source files are, for their text.
+
 With --diff BASE two recordings are compared function by function. The functions whose
 shares have changed most come first. A change that is marked with ≈ is not
 significant: chance alone can cause it. The flags that choose a part apply to both
@@ -112,6 +119,7 @@ Formats, by file extension:
   clrsnap view app.html --callers Thread.Sleep        who sleeps?
   clrsnap view app.html --callees Orders.Submit --mode wall
   clrsnap view app.html --path                        where most of the time goes
+  clrsnap view app.clrsnap --lines --symbols ./bin --source-root ~/src/shop
   clrsnap view app.html --threads '^orders-' --from 5s --to 10s
   clrsnap view app.html -o app.pb.gz                  for go tool pprof
   clrsnap view app.html -m cpu -f folded | flamegraph.pl --countname=us >app.svg
@@ -179,11 +187,18 @@ func (f *viewFlags) register(cmd *cobra.Command) {
 		"a table for each thread; in folded stacks the thread as the first frame")
 	fs.StringVar(&f.diff, "diff", "",
 		"compare with this `file`, the base: as a table, or as a flame graph with -o FILE.html")
+	fs.StringVar(&f.lines, "lines", "auto",
+		"`when` to show source lines: always adds those of each function to tables; never leaves them out of\n"+
+			"everything, also of files that are written")
+	fs.Lookup("lines").NoOptDefVal = "always"
+	f.source.register(fs)
+	f.source.registerText(fs)
 	fs.BoolVar(&f.full, "full", false,
 		"names at full length: else those that are too long for a line are cut in the middle")
 	fs.BoolVar(&f.json, "json", false, "the tables as JSON (docs/json.md)")
 	complete(cmd, "mode", viewModes()...)
 	complete(cmd, "state", "running", "waiting")
+	complete(cmd, "lines", "auto", "always", "never")
 	complete(cmd, "sort", "flat", "cum")
 	complete(cmd, "format", formatNames()...)
 }
@@ -207,6 +222,12 @@ func (f *viewFlags) check(cmd *cobra.Command) error {
 		return err
 	}
 	if err := oneOf("sort", f.sort, "flat", "cum"); err != nil {
+		return err
+	}
+	if err := oneOf("lines", f.lines, "auto", "always", "never"); err != nil {
+		return err
+	}
+	if err := f.source.check(); err != nil {
 		return err
 	}
 	if f.state != "" {
@@ -312,7 +333,7 @@ func (a *app) view(ctx context.Context, file string, f *viewFlags) error {
 		return err
 	}
 	defer out.close()
-	if err := out.confine(nil); err != nil {
+	if err := f.confine(out); err != nil {
 		return err
 	}
 	r, err := a.choose(ctx, file, in, f)
@@ -334,13 +355,22 @@ func (a *app) view(ctx context.Context, file string, f *viewFlags) error {
 	return a.tables(ctx, out, file, r, base, f)
 }
 
+// confine gives up all rights but to read the folders that the user has named.
+func (f *viewFlags) confine(out *pendingFile) error {
+	folders := f.source.folders()
+	if len(folders) == 0 {
+		return out.confine(nil)
+	}
+	return out.confine(folders, unix.CAP_DAC_READ_SEARCH)
+}
+
 // tables writes tables, for people or as JSON.
 func (a *app) tables(
 	ctx context.Context, out *pendingFile, file string, r, base *profile.Recording, f *viewFlags,
 ) error {
 	o := report.TopOptions{
 		Rows: f.top, ByThread: f.byThread, Color: a.colors(a.stdout), Width: terminalWidth(a.stdout), Full: f.full,
-		Idle: f.idle, Plumbing: f.plumbing,
+		Idle: f.idle, Plumbing: f.plumbing, Lines: f.lines == "always",
 	}
 	if f.sort == "cum" {
 		o.Sort = report.Cum

@@ -23,6 +23,12 @@ import (
 // the exit status.
 func terminal(t *testing.T, columns uint16, args ...string) (string, int) {
 	t.Helper()
+	return terminalWith(t, columns, nil, args...)
+}
+
+// terminalWith is terminal with more in the environment.
+func terminalWith(t *testing.T, columns uint16, env []string, args ...string) (string, int) {
+	t.Helper()
 	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -45,6 +51,7 @@ func terminal(t *testing.T, columns uint16, args ...string) (string, int) {
 	}
 	c := exec.Command("clrsnap", args...)
 	c.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=")
+	c.Env = append(c.Env, env...)
 	c.Stdout, c.Stderr = tty, tty
 	err = c.Start()
 	tty.Close()

@@ -96,6 +96,14 @@ func (a *app) choose(ctx context.Context, file string, in io.Reader, f *viewFlag
 	if err != nil {
 		return nil, err
 	}
+	if f.lines == "never" {
+		r = r.WithoutLines()
+	} else {
+		a.addLines(r, &f.source)
+	}
+	if f.source.noText {
+		r = r.WithoutText()
+	}
 	if f.whole() && !f.chooses() {
 		return r, nil
 	}

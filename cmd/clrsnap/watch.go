@@ -83,7 +83,7 @@ func (a *app) watch(ctx context.Context, chosen *threadFilter) *watch {
 		close(w.ended)
 		return w
 	}
-	go w.progress(a.stderr)
+	go w.progress(a.stderr, &a.fetching)
 	return w
 }
 
@@ -95,7 +95,7 @@ func (w *watch) filter(t *clrsnap.Thread) bool {
 	return true
 }
 
-func (w *watch) progress(f *os.File) {
+func (w *watch) progress(f *os.File, fetching *atomic.Pointer[string]) {
 	defer close(w.ended)
 	wait := time.NewTimer(quietFor)
 	defer wait.Stop()
@@ -108,7 +108,11 @@ func (w *watch) progress(f *os.File) {
 			}
 			return
 		case <-wait.C:
-			fmt.Fprintf(f, "\r\x1b[Kclrsnap: thread %d …", w.seen.Load())
+			what := fmt.Sprintf("thread %d", w.seen.Load())
+			if text := fetching.Load(); text != nil && *text != "" {
+				what = *text
+			}
+			fmt.Fprintf(f, "\r\x1b[Kclrsnap: %s …", what)
 			shown = true
 			wait.Reset(tick)
 		}

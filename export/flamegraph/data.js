@@ -32,6 +32,7 @@ class Recording {
     this.locationFunction = Int32Array.from(doc.locations.function);
     this.locationTier = Int32Array.from(doc.locations.tier);
     this.tiers = doc.strings; // indexed by locationTier
+    this.sources = new Sources(doc);
     this.nodeParent = Int32Array.from(doc.nodes.parent);
     this.nodeLocation = Int32Array.from(doc.nodes.location);
     this.readSamples(doc.samples);

@@ -23,6 +23,7 @@ class Page {
       this.update();
     });
     this.table = new Table(byId("table"), this);
+    this.source = new SourcePanel(byId("source"), this);
     this.commands = {
       "/": () => this.startSearch(), n: () => this.step(1), N: () => this.step(-1), 0: () => this.resetZoom(),
       i: () => byId("toggle-flip").click(), t: () => this.toggleTable(),
@@ -198,6 +199,7 @@ class Page {
     const f = this.flame, crumbs = `${f.focus} ${f.zoomed()} ${this.around}`;
     if (this.crumbsOf !== crumbs || this.detailTree !== this.tree) showCrumbs(this);
     this.crumbsOf = crumbs;
+    this.source.show(f.marked);
     const i = f.selected >= 0 ? f.selected : f.focus;
     if (this.detailOf !== i || this.detailTree !== this.tree) {
       this.detailOf = i; this.detailTree = this.tree;
@@ -229,6 +231,7 @@ class Page {
     this.flame.marked = func;
     this.flame.draw();
     this.table.mark();
+    this.source.show(func);
   }
 
   shownWeight(i) { return this.flame.layout.x1[i] - this.flame.layout.x0[i]; }

@@ -10,6 +10,7 @@ import (
 	"clrsnap/internal/clr/generics"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/ilmap"
+	"clrsnap/internal/clr/inlining"
 	"clrsnap/internal/clr/lock"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
@@ -47,6 +48,7 @@ type Runtime struct {
 	Methods *method.Reader
 	Names   *name.Namer
 	IL      *ilmap.Reader
+	Inlined *inlining.Reader
 	Generic *generics.Reader
 
 	// Seen is what Objects and Locks are read from.
@@ -87,6 +89,9 @@ func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, err
 	if r.IL, err = ilmap.New(mem, d, r.Code); err != nil {
 		return nil, err
 	}
+	if r.Inlined, err = inlining.New(mem, d, r.Code, r.Methods, r.Names); err != nil {
+		return nil, err
+	}
 	if r.Generic, err = generics.New(mem, d, r.Code, r.Types, r.Methods, r.Names); err != nil {
 		return nil, err
 	}
@@ -113,4 +118,7 @@ func (r *Runtime) bindHeap(mem target.Memory, d *contract.Descriptor) error {
 }
 
 // Begin starts a new moment: what can change while the target runs is read again.
-func (r *Runtime) Begin() { r.Names.Begin() }
+func (r *Runtime) Begin() {
+	r.Names.Begin()
+	r.Inlined.Begin()
+}

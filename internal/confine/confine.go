@@ -30,6 +30,8 @@ type Rights struct {
 	Write   *os.File // a file that may be opened again for writing; nil: none
 	Make    *os.File // a folder in which, and below which, regular files may be created; nil: none
 	Replace bool     // and files removed, or replaced by others
+	Folder  *os.File // a folder in which files may be created, read, written and removed; nil: none
+	Network bool     // sockets may be made
 	// Capabilities are those that are kept, if the process has them.
 	Capabilities []int
 }
@@ -40,7 +42,7 @@ func To(r Rights) error {
 	if err := keep(r.Capabilities); err != nil {
 		return fmt.Errorf("cannot give up capabilities: %w", err)
 	}
-	if err := filterCalls(); err != nil {
+	if err := filterCalls(r.Network); err != nil {
 		return fmt.Errorf("cannot give up system calls: %w", err)
 	}
 	if err := r.restrict(); err != nil {
@@ -95,7 +97,17 @@ func (r *Rights) restrict() error {
 		}
 		allow(r.Make, access)
 	}
-	err := landlock.V11.BestEffort().Restrict(rules...)
+	if r.Folder != nil {
+		allow(r.Folder, ll.AccessFSMakeReg|ll.AccessFSRemoveFile|ll.AccessFSReadFile|ll.AccessFSReadDir|
+			ll.AccessFSWriteFile|ll.AccessFSTruncate)
+	}
+	most := landlock.V11.BestEffort()
+	if !r.Network {
+		err := most.Restrict(rules...)
+		runtime.KeepAlive(r)
+		return err
+	}
+	err := errors.Join(most.RestrictPaths(rules...), most.RestrictScoped())
 	runtime.KeepAlive(r)
 	return err
 }

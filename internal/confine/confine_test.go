@@ -27,6 +27,7 @@ type task struct {
 	Keep    []int // capabilities
 	Free    bool  // does not confine itself
 	Old     bool  // is on a kernel without Landlock
+	Network bool  // keeps the network, and a folder
 }
 
 // taskVar is the environment variable that makes this program such a child.
@@ -211,7 +212,12 @@ func child(text string) {
 	die(err)
 	folder, err := os.OpenFile(filepath.Join(k.Dir, "make"), unix.O_PATH, 0)
 	die(err)
-	if !k.Free {
+	switch {
+	case k.Network:
+		die(To(Rights{Network: true, Folder: folder, Read: []string{
+			filepath.Join(k.Dir, "read"), filepath.Join(k.Dir, "folder"),
+		}}))
+	case !k.Free:
 		die(To(Rights{
 			Read:  []string{filepath.Join(k.Dir, "read"), filepath.Join(k.Dir, "folder"), filepath.Join(k.Dir, "none")},
 			Write: write, Make: folder, Replace: k.Replace, Capabilities: k.Keep,
@@ -392,6 +398,23 @@ func TestConfinedReplace(t *testing.T) {
 	want := onlyOutput()
 	want["replace"] = "done"
 	play(t, task{Replace: true}).want(t, want)
+}
+
+// TestNetwork: with the network and a folder, nothing else works.
+func TestNetwork(t *testing.T) {
+	needLandlock(t, 6)
+	want := onlyOutput()
+	for _, name := range []string{
+		"TCP", "UDP", "unix", "netlink", "connect", "bind", "read where made", "write where made", "replace",
+	} {
+		want[name] = "done"
+	}
+	want["write output"] = "EACCES"
+	r := play(t, task{Network: true})
+	for _, got := range r.threads {
+		delete(got, "MPTCP") // not in every kernel
+	}
+	r.want(t, want)
 }
 
 // TestKept: capabilities that are named are kept, and give no rights that Landlock denies.

@@ -14,6 +14,9 @@ type MethodDef struct {
 // IsStatic reports whether the method has no this.
 func (d MethodDef) IsStatic() bool { return d.Flags&0x10 != 0 }
 
+// IsVirtual reports whether a derived type may override the method.
+func (d MethodDef) IsVirtual() bool { return d.Flags&0x40 != 0 }
+
 // MethodDef returns a method that the module defines.
 func (m *Metadata) MethodDef(rid uint32) (MethodDef, error) {
 	if err := m.has(TableMethodDef, rid); err != nil {
@@ -215,6 +218,25 @@ func (m *Metadata) GenericParams(tok Token) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// ImplementsOther reports whether TypeDef rid says that its method implements another one, which may
+// have another name (MethodImpl, II.22.27).
+func (m *Metadata) ImplementsOther(rid, method uint32) (bool, error) {
+	lo, hi := m.lookup(byImplementer, rid)
+	if hi-lo > maxMethods {
+		return false, malformed("%v implements %d methods", MakeToken(TableTypeDef, rid), hi-lo)
+	}
+	for i := lo; i < hi; i++ {
+		body, err := decodeCoded(methodDefOrRef, m.raw(TableMethodImpl, m.sorted[byImplementer].at(i), 1))
+		if err != nil {
+			return false, err
+		}
+		if body == MakeToken(TableMethodDef, method) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // MemberRef is a row of the MemberRef table (II.22.25): a field or method of

@@ -44,6 +44,12 @@ func sigHeader(blob []byte) (first byte, params, generic uint32, err error) {
 	return d.header()
 }
 
+// ParamCount returns how many parameters a method's signature has, this not among them.
+func ParamCount(blob []byte) (uint32, error) {
+	_, n, _, err := sigHeader(blob)
+	return n, err
+}
+
 type sigDecoder struct {
 	b     []byte
 	nodes int // left

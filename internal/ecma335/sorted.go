@@ -14,11 +14,12 @@ var sortedColumns = [...]struct {
 	table Table
 	col   int
 }{
-	byNested:     {TableNestedClass, 0},
-	byOwner:      {TableGenericParam, 2},
-	byInterface:  {TableInterfaceImpl, 0},
-	byForwarded:  {TableImplMap, 1},
-	byAttributed: {TableCustomAttribute, 0},
+	byNested:      {TableNestedClass, 0},
+	byOwner:       {TableGenericParam, 2},
+	byInterface:   {TableInterfaceImpl, 0},
+	byForwarded:   {TableImplMap, 1},
+	byAttributed:  {TableCustomAttribute, 0},
+	byImplementer: {TableMethodImpl, 0},
 }
 
 const (
@@ -27,6 +28,7 @@ const (
 	byInterface
 	byForwarded
 	byAttributed
+	byImplementer
 )
 
 // sortedTable is the order of one table's rows, worked out at the first lookup.

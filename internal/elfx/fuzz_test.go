@@ -33,6 +33,13 @@ func FuzzELF(f *testing.F) {
 		f.Add(c)
 	}
 	f.Add(longNames(b))
+	for _, how := range []string{"-gz=zlib", "-gz=zlib-gnu"} {
+		packed, err := os.ReadFile(build(f, "int f(void){return 1;}", "-g", how, "-nostdlib", "-Wl,-e,f,--build-id"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(packed)
+	}
 	header := bytes.Clone(b[:64])
 	binary.LittleEndian.PutUint16(header[56:], maxProgs)
 	f.Add(header)
@@ -61,6 +68,13 @@ func longNames(file []byte) []byte {
 
 func everything(m *Image) {
 	_, _ = m.BuildID()
+	m.sectionBuildID()
+	m.DebugLink()
+	for _, name := range []string{".debug_line", ".debug_str"} {
+		if r, size, err := m.DebugSection(name, 1<<16); err == nil {
+			_, _ = r.ReadAt(make([]byte, 64), size-64)
+		}
+	}
 	_, _ = m.Frames()
 	_, _ = m.Lookup("f")
 	_, _ = m.Bias(0x555555554000, 0x1000)

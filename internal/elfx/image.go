@@ -293,6 +293,9 @@ func (m *Image) BuildID() ([]byte, error) {
 			return id, nil
 		}
 	}
+	if id := m.sectionBuildID(); id != nil {
+		return id, nil
+	}
 	return nil, fmt.Errorf("build id: %w", ErrNotFound)
 }
 

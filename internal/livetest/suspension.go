@@ -59,7 +59,10 @@ func Cooperative(tb testing.TB, p *clrsnap.Process, id clrsnap.ThreadID) *clrsna
 }
 
 // Walk walks the moment that a suspension holds, as Snapshot does.
-func Walk(s *clrsnap.Suspension) profile.Thread { return bridge.Suspension(s).Named() }
+func Walk(s *clrsnap.Suspension) profile.Thread {
+	t, _ := bridge.Suspension(s).Named()
+	return t
+}
 
 // Chain lists the runtime's Frames on the stack, newest first: their kinds, and in state their
 // addresses and the thread's mode.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 
+	"clrsnap/internal/dwarfline"
 	"clrsnap/internal/elfx"
 	"clrsnap/internal/symbol"
 	"clrsnap/internal/target"
@@ -19,6 +20,9 @@ type image struct {
 	cfi  *cfi.Table // nil: it has no unwind information
 	bare bool
 	syms *symbol.Table
+
+	lines *dwarfline.Table // its own; nil: not asked for yet
+	debug lazyDebug
 
 	aheadOnce sync.Once
 	ahead     bool
@@ -70,6 +74,9 @@ func (img *image) aheadOfTime() bool {
 }
 
 func (img *image) close() {
+	if img.debug.img != nil {
+		img.debug.img.close()
+	}
 	if img.elf != nil {
 		img.elf.Close()
 	}

@@ -64,6 +64,8 @@ type Set struct {
 	mods   []*Module // by the address of their executable mappings
 	spans  []span    // every executable mapping, also without a module
 	files  map[fileKey]*image
+
+	debugging Debugging
 }
 
 // span is one executable mapping.
@@ -76,6 +78,10 @@ type span struct {
 func NewSet(a *arch.Arch, mem target.Memory, opener Opener) *Set {
 	return &Set{arch: a, mem: mem, opener: opener, budget: elfx.NewBudget(), files: map[fileKey]*image{}}
 }
+
+// Debug has symbols of modules looked for beyond those that they have themselves. It is to be called before any
+// is asked for.
+func (s *Set) Debug(d Debugging) { s.debugging = d }
 
 // Update replaces the target's mappings. Modules that are still mapped keep what was
 // read of them. It reports whether any module has been unloaded.
@@ -309,7 +315,10 @@ func (m *Module) Symbol(addr arch.Addr) (f *symbol.Func, offset uint64, ok bool)
 	if m.load() != nil {
 		return nil, 0, false
 	}
-	return m.img.syms.Lookup(addr - m.bias)
+	if f, offset, ok := m.img.syms.Lookup(addr - m.bias); ok {
+		return f, offset, true
+	}
+	return m.strippedSymbol(addr - m.bias)
 }
 
 // maxNear is how far from an exported function one without a symbol may lie and be described by

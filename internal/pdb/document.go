@@ -1,11 +1,6 @@
 package pdb
 
 import (
-	"crypto/sha1"
-	"crypto/sha256"
-	"crypto/sha512"
-	"crypto/subtle"
-	"hash"
 	"strings"
 	"unicode/utf8"
 
@@ -31,24 +26,31 @@ var (
 	LanguageFSharp      = guid("ab4f38c9-b6e6-43ba-be3b-58080b2ccce3")
 )
 
-// Algorithms of Document. The specification has the first two, Roslyn's
+// algorithmNames are the algorithms of Document. The specification has the first two, Roslyn's
 // SourceHashAlgorithms.cs all.
-var hashes = map[[16]byte]func() hash.Hash{
-	guid("ff1816ec-aa5e-4d10-87f7-6f4963833460"): sha1.New,
-	guid("8829d00f-11b8-4213-878b-770e8597ac16"): sha256.New,
-	guid("d99cfeb1-8c43-444a-8a6c-b61269d2a0bf"): sha512.New384,
-	guid("ef2d1afc-6550-46d6-b14b-d70afe9a5566"): sha512.New,
+var algorithmNames = map[[16]byte]string{
+	guid("ff1816ec-aa5e-4d10-87f7-6f4963833460"): "SHA1",
+	guid("8829d00f-11b8-4213-878b-770e8597ac16"): "SHA256",
+	guid("d99cfeb1-8c43-444a-8a6c-b61269d2a0bf"): "SHA384",
+	guid("ef2d1afc-6550-46d6-b14b-d70afe9a5566"): "SHA512",
 }
 
 // Is reports whether content is the document's text. known is false if the PDB has no hash of it.
 func (d Document) Is(content []byte) (same, known bool) {
-	newHash, ok := hashes[d.HashAlgorithm]
-	if !ok || len(d.Hash) == 0 {
+	algorithm, sum := d.Checksum()
+	if algorithm == "" {
 		return false, false
 	}
-	h := newHash()
-	h.Write(content)
-	return subtle.ConstantTimeCompare(h.Sum(nil), d.Hash) == 1, true
+	return SameText(content, algorithm, sum), true
+}
+
+// Checksum returns the hash of the document's text, and its algorithm as SameText calls it; "": it is not
+// known.
+func (d Document) Checksum() (algorithm string, sum []byte) {
+	if len(d.Hash) == 0 {
+		return "", nil
+	}
+	return algorithmNames[d.HashAlgorithm], d.Hash
 }
 
 // Documents is how many there are. They are counted from 1.

@@ -44,6 +44,11 @@ func Embedded(d *pe.Debug, mem *target.Reader) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+	return Unpacked(d, b)
+}
+
+// Unpacked is Embedded for the bytes of a PDB that are unpacked already. b is kept, not copied.
+func Unpacked(d *pe.Debug, b []byte) (*File, error) {
 	if _, ok := d.Portable(); ok { // "they shall represent the same data"
 		return Match(d, b)
 	}
@@ -86,6 +91,18 @@ func (f *File) check(sums []pe.Checksum) error {
 	}
 	const most = 4
 	return fmt.Errorf("%w: %s", ErrMismatch, strings.Join(differ[:min(len(differ), most)], "; "))
+}
+
+// SameText reports whether content has a hash, by the name of its algorithm. It is false if the algorithm is not
+// known.
+func SameText(content []byte, algorithm string, sum []byte) bool {
+	newHash, ok := algorithms[algorithm]
+	if !ok {
+		return false
+	}
+	h := newHash()
+	h.Write(content)
+	return bytes.Equal(h.Sum(nil), sum)
 }
 
 // hash hashes the PDB with zeros in place of its id (PE-COFF.md, "Portable PDB Checksum").

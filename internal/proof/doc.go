@@ -10,6 +10,7 @@
 //	shares      recordings of programs that measure themselves, and that count their events
 //	ordeal      a program goes on whatever it does with the agent in it, and whatever its reader does
 //	recordsoak  a long recording, against the runtime's records
+//	inlined     inlined methods, against what the runtime records of them if it is asked to
 //	lines       source lines, at every kind of place of a source text
 //	living      code that can be unloaded, while it lives and when it is gone
 //	cost        benchmarks: what clrsnap costs; docs/costs.md

@@ -29,6 +29,8 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 	defer p.from.note(p, out)()
 	defer p.Live.FreeAll()
 	p.room = maxStacks
+	p.beginLate()
+	defer p.endLate()
 	a := atOnce{p: p, filter: filter, out: out}
 	for _, limit := range instantLimits {
 		if err := ctx.Err(); err != nil {
@@ -42,12 +44,16 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 			break
 		}
 	}
+	calls := callsByThread{}
 	for i := range a.members {
 		if m := &a.members[i]; !m.ended {
 			out.Threads = append(out.Threads, m.stack)
+			calls.keep(m.stack.OSThreadID, m.calls)
 		}
 	}
 	p.addHolds(out)
+	p.fetch(ctx, out.Threads)
+	p.addInlined(out.Threads, calls)
 	return out, p.Live.Alive()
 }
 
@@ -75,6 +81,7 @@ type member struct {
 	thread Thread
 	proof  target.Proof   // that the thread is blocked with this stack; "": it has to be stopped
 	stack  profile.Thread // of the latest capture
+	calls  []Call         // of its frames
 	cost   int            // of its frames, in bytes of Process.room
 	extra  []target.Range // pieces of stack to be copied when it is stopped
 	ended  bool
@@ -156,6 +163,7 @@ func (a *atOnce) forget(m *member) {
 func (a *atOnce) describe(m *member, s *Suspension, r walk.Result) {
 	m.stack = a.p.Summary(&s.Thread)
 	m.stack.Frames = a.p.takeWalked()
+	m.calls = slices.Clone(a.p.calls)
 	m.cost = s.cost
 	a.p.room -= m.cost
 	s.fill(&m.stack, r)

@@ -10,9 +10,11 @@ import (
 	"clrsnap/internal/contract"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
+	"clrsnap/internal/source"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/core"
 	"clrsnap/profile"
+	"clrsnap/symbols"
 )
 
 // CoreOptions change how a core dump is looked at. The zero value is good.
@@ -25,10 +27,13 @@ type CoreOptions struct {
 	// Sysroot is the folder below which the process's files are: that of an
 	// unpacked container image, for example. Empty: where the process had them.
 	Sysroot string
-	// ExactGenerics, Lines and Symbols are those of Options.
+	// ExactGenerics, Lines, Inlined, Symbols, Roots and Source are those of Options.
 	ExactGenerics bool
 	Lines         bool
+	Inlined       bool
 	Symbols       []string
+	Roots         source.Roots
+	Source        symbols.Source
 }
 
 // OpenCore opens the process whose core dump is in a file: one that the kernel, gcore
@@ -45,8 +50,8 @@ func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error)
 	}
 	d := &dump{Core: c}
 	p := &Process{from: d, Options: Options{
-		NativeOnly: o.NativeOnly, MaxStack: stackBound(o.MaxStack),
-		ExactGenerics: o.ExactGenerics, Lines: o.Lines, Symbols: o.Symbols,
+		NativeOnly: o.NativeOnly, MaxStack: stackBound(o.MaxStack), ExactGenerics: o.ExactGenerics,
+		Lines: o.Lines, Inlined: o.Inlined, Symbols: o.Symbols, Roots: o.Roots, Source: o.Source,
 	}}
 	p.info = profile.Process{
 		PID: c.PID(), Command: c.Command(),

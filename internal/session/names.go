@@ -66,8 +66,11 @@ func (p *Process) Frame(f *walk.Frame) (profile.Frame, error) {
 }
 
 // LastingFrame is Frame for names that are kept. Of shared generic code the instantiation is named only if
-// the frame's Context tells it and it cannot be unloaded.
+// the frame's Context tells it and it cannot be unloaded. Native frames have no lines: to read the first of a
+// library takes long.
 func (p *Process) LastingFrame(f *walk.Frame) (profile.Frame, error) {
+	p.lasting = true
+	defer func() { p.lasting = false }()
 	if p.Options.ExactGenerics && (f.Code == nil || !f.Code.Collectible) {
 		return p.frame(f, lastingInstance)
 	}
@@ -86,15 +89,11 @@ func (p *Process) frame(f *walk.Frame, which instances) (profile.Frame, error) {
 	case walk.Stub:
 		return p.stubFrame(f), nil
 	}
-	n := p.NativeFrame(f)
-	out := profile.Frame{
-		Kind: profile.Native, IP: n.IP, SP: n.SP, Method: n.Symbol, Module: f.Module.Name, Offset: n.Offset,
-	}
-	out.Display, out.Short = n.Symbol, n.Symbol
-	if sym, _, ok := f.Module.Symbol(symbolAddr(f)); ok {
-		out.Short = sym.Short
-	} else {
-		out.Nearest = f.Module.Nearest(symbolAddr(f))
+	out := p.bare(f, profile.Native)
+	out.Module, out.Offset = f.Module.Name, f.Module.Offset(f.IP())
+	p.nameNative(&out, placeOf(f))
+	if p.late != nil && (out.Method == "" || p.lines != nil && out.Line == nil) && f.Module.Wanted() {
+		p.late.addNative(f)
 	}
 	return out, nil
 }
@@ -147,6 +146,7 @@ func (p *Process) methodFrame(out *profile.Frame, code *codemap.Code, ip arch.Ad
 	out.FunctionID = uint64(code.MethodDesc)
 	out.Offset = uint64(ip - code.MethodStart)
 	image, err := p.nameFrame(out, code)
+	p.image = image
 	if err != nil {
 		out.Display = fmt.Sprintf("[method %v]", code.MethodDesc)
 		out.Short = out.Display

@@ -19,6 +19,7 @@ import (
 	"clrsnap/internal/waits"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
+	"clrsnap/symbols"
 )
 
 // Options change how a process is read. The zero value has good defaults.
@@ -46,8 +47,14 @@ type Options struct {
 	ExactGenerics bool
 	// Lines finds the source lines of managed frames, if the PDBs of the assemblies are there.
 	Lines bool
-	// Symbols are folders on this machine in which PDBs are looked for, too.
+	// Symbols are folders on this machine in which PDBs and debug files are looked for, too.
 	Symbols []string
+	// Roots say where source files are on this machine.
+	Roots source.Roots
+	// Source is where symbols are fetched from that are nowhere on this machine; nil: nowhere.
+	Source symbols.Source
+	// Inlined adds methods that were certainly inlined to the stacks of snapshots.
+	Inlined bool
 }
 
 // Process is a process whose stacks can be walked: a running one, or one of which
@@ -78,6 +85,7 @@ type Process struct {
 	opened   time.Time
 	updating time.Duration      // in which modules were looked for since
 	method   method.Method      // the latest that was named
+	image    arch.Addr          // of its assembly
 	above    string             // the name of the latest frame's method, without its type; empty: it was not managed
 	later    *generic           // what the name of the latest frame waits for; nil: nothing
 	passing  bool               // the name of the latest frame is not kept: it has types that can be unloaded
@@ -85,6 +93,10 @@ type Process struct {
 	current  *Suspension        // the latest one
 	lacks    lacks              // what a dump lacks of the threads
 	lines    *lines             // nil: no source lines are wanted
+	late     *late              // nil: no symbols are fetched
+	lasting  bool               // LastingFrame names a frame
+	inlined  *inlined           // nil: inlined methods are not wanted
+	calls    []Call             // of the latest walk for a Snapshot
 	unsuited map[arch.Addr]bool // ips at which a walk without registers fails
 	owners   *assemblies.Owners // nil: not read yet
 	waits    *waits.Reader      // nil: not needed yet
@@ -155,9 +167,13 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 		return err
 	}
 	p.Runtime, p.Walker = p.Engine.Runtime, p.Engine.Walker
+	p.Engine.Modules.Debug(p.debugging())
 	if p.Options.Lines {
 		files := sourceFiles{Memory: p.Engine.Cache, p: p}
-		p.lines = &lines{finder: source.New(files, p.Options.Symbols), known: map[walk.Place]*profile.SourceLine{}}
+		p.lines = newLines(source.New(files, p.Options.Symbols, p.Options.Roots, p.Options.Source != nil))
+	}
+	if p.Options.Inlined && p.Runtime != nil {
+		p.inlined = &inlined{known: map[callKey][]profile.Frame{}}
 	}
 	return nil
 }

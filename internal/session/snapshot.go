@@ -28,8 +28,12 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	if d, ok := p.Describe(t.OSThreadID); ok {
 		t = d
 	}
+	p.beginLate()
 	out := profile.Snapshot{Threads: []profile.Thread{p.snapshot(&t)}}
+	calls := callsByThread{t.OSThreadID: p.calls}
 	p.addHolds(&out)
+	p.fetch(context.Background(), out.Threads)
+	p.addInlined(out.Threads, calls)
 	return &out.Threads[0], nil
 }
 
@@ -48,6 +52,10 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 	out := &profile.Snapshot{Process: p.info, CapturedAt: p.from.capturedAt()}
 	p.room = maxStacks
 	defer p.from.note(p, out)()
+	calls := callsByThread{}
+	defer func() { p.addInlined(out.Threads, calls) }()
+	p.beginLate()
+	defer func() { p.fetch(ctx, out.Threads) }()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
 			return out, err
@@ -60,6 +68,7 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 			continue
 		}
 		out.Threads = append(out.Threads, s)
+		calls.keep(s.OSThreadID, p.calls)
 	}
 	p.addHolds(out)
 	if err := p.from.Alive(); err != nil {
@@ -83,6 +92,7 @@ var errManyFrames = fmt.Errorf("the frames from here on are left out: clrsnap ke
 
 // snapshot takes the snapshot of one thread.
 func (p *Process) snapshot(t *Thread) profile.Thread {
+	p.calls = p.calls[:0]
 	if p.room <= 0 {
 		st := p.Summary(t)
 		st.Error = errRoom.Error()
@@ -271,6 +281,7 @@ func (p *Process) frameCost(f *walk.Frame, fr *profile.Frame) int {
 // frames walks the captured thread and names its frames.
 func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 	*into, s.Managed, s.generics, s.Process.above = (*into)[:0], false, s.generics[:0], ""
+	s.Process.calls = s.Process.calls[:0]
 	ctx := s.Walk.Context
 	var unnamed error
 	s.cost = 0
@@ -291,6 +302,9 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 		}
 		if n := len(*into); n > 0 && f.Kind == walk.Managed {
 			s.Process.NameCallee(&(*into)[n-1], f)
+			if c, ok := s.Process.Call(f, n, &(*into)[n-1]); ok {
+				s.Process.calls = append(s.Process.calls, c)
+			}
 		}
 		if f.Kind == walk.Native && fr.Method == "" && unnamed == nil {
 			unnamed = f.Module.SymbolError()
@@ -317,10 +331,11 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 	return r
 }
 
-// Named walks the suspended thread's stack once, and names its frames. It is for tests, which walk
-// a moment that they hold; Snapshot captures the thread by itself.
-func (s *Suspension) Named() profile.Thread {
+// Named walks the suspended thread's stack once, and names its frames and the calls by which others
+// may have been inlined. It is for tests, which walk a moment that they hold; Snapshot captures the
+// thread by itself.
+func (s *Suspension) Named() (profile.Thread, []Call) {
 	st := s.Process.Summary(&s.Thread)
 	s.fill(&st, s.frames(&st.Frames))
-	return st
+	return st, slices.Clone(s.Process.calls)
 }

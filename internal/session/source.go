@@ -2,10 +2,12 @@ package session
 
 import (
 	"io/fs"
+	"math"
 	"strings"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/ilmap"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/locate"
 	"clrsnap/internal/source"
@@ -44,19 +46,32 @@ func (s sourceFiles) Bundle() (target.File, string, error) {
 	return f, m.Path, err
 }
 
-// lines are the source lines of code that stays.
+// lines are the source lines of code that stays; nil stands for none.
 type lines struct {
 	finder *source.Finder
 	known  map[walk.Place]*profile.SourceLine
+	native map[nativePlace]*profile.SourceLine // ip is 0
+	late   bool                                // frames get no lines now: see Place
+	maps   map[arch.Addr]ilmap.Map             // of code that stays, by its start
+}
+
+func newLines(f *source.Finder) *lines {
+	return &lines{
+		finder: f, known: map[walk.Place]*profile.SourceLine{}, native: map[nativePlace]*profile.SourceLine{},
+		maps: map[arch.Addr]ilmap.Map{},
+	}
 }
 
 // maxLines bounds the lines that are remembered: 100 bytes each, more or less.
 const maxLines = 1 << 16
 
+// maxMaps bounds the IL maps that are remembered: some kilobytes each.
+const maxMaps = 1 << 8
+
 // line returns the source line of a place in code of p.method, in an assembly whose image is there; nil: there
 // is none.
 func (p *Process) line(code *codemap.Code, at walk.Place, assembly string, image arch.Addr) *profile.SourceLine {
-	if p.lines == nil || image == 0 || !p.method.HasMetadata() {
+	if p.lines == nil || p.lines.late || image == 0 || !p.method.HasMetadata() {
 		return nil
 	}
 	if s, ok := p.lines.known[at]; ok && !code.Collectible {
@@ -65,19 +80,25 @@ func (p *Process) line(code *codemap.Code, at walk.Place, assembly string, image
 	a, err := p.lines.finder.Assembly(&source.Module{
 		Assembly: assembly, Address: p.method.Module, Image: image, Passing: code.Collectible,
 	})
-	if err != nil {
+	wanted := err != nil && a != nil && a.Wanted() && p.late != nil
+	if err != nil && !wanted {
 		return nil
 	}
 	il, next, exact, ok := p.ilOffset(code, at)
 	if !ok {
 		return nil
 	}
-	l, err := p.lineIn(code, at, a, il, next)
-	if err != nil {
-		return nil
-	}
-	s := &profile.SourceLine{
-		File: l.File, Line: l.Line, Column: l.Column, URL: l.URL, Approximate: l.Approximate || !exact,
+	var s *profile.SourceLine
+	if wanted {
+		if s = p.addLine(code, at, a, il, next, exact); s == nil {
+			return nil
+		}
+	} else {
+		l, err := p.lineIn(code, at, a, il, next)
+		if err != nil {
+			return nil
+		}
+		s = sourceLine(&l, !exact)
 	}
 	if !code.Collectible {
 		if len(p.lines.known) >= maxLines {
@@ -86,6 +107,13 @@ func (p *Process) line(code *codemap.Code, at walk.Place, assembly string, image
 		p.lines.known[at] = s
 	}
 	return s
+}
+
+// sourceLine is what a frame shows of a line.
+func sourceLine(l *source.Line, approximate bool) *profile.SourceLine {
+	return &profile.SourceLine{
+		File: l.File, Line: l.Line, Column: l.Column, URL: l.URL, Approximate: l.Approximate || approximate,
+	}
 }
 
 // lineIn returns the line of code of p.method that is of the IL from il to next.
@@ -114,7 +142,7 @@ func lastName(method string) string { return method[strings.LastIndexByte(method
 // ilOffset returns the IL offset of a place in code, and the next one that has code of its own. A return
 // address is that of the call before it.
 func (p *Process) ilOffset(code *codemap.Code, at walk.Place) (il, next uint32, exact, ok bool) {
-	m, err := p.Runtime.IL.Of(code)
+	m, err := p.ilMap(code)
 	if err != nil || len(m) == 0 {
 		return 0, 0, false, false
 	}
@@ -124,4 +152,63 @@ func (p *Process) ilOffset(code *codemap.Code, at walk.Place) (il, next uint32, 
 	}
 	il, exact = m.IL(offset)
 	return il, m.Next(il), exact, true
+}
+
+// ilMap returns the IL map of code. Several instructions of a method are often asked for one after the other.
+func (p *Process) ilMap(c *codemap.Code) (ilmap.Map, error) {
+	if p.lines == nil || c.Collectible {
+		return p.Runtime.IL.Of(c)
+	}
+	if m, ok := p.lines.maps[c.MethodStart]; ok {
+		return m, nil
+	}
+	m, err := p.Runtime.IL.Of(c)
+	if err == nil {
+		if len(p.lines.maps) >= maxMaps {
+			clear(p.lines.maps)
+		}
+		p.lines.maps[c.MethodStart] = m
+	}
+	return m, err
+}
+
+// Place is where a managed frame is in the IL of its method: what is needed to find its line later.
+type Place struct {
+	Module  source.Module // the assembly
+	Method  uint32        // its row in the assembly's metadata
+	IL      int32         // -1: not known
+	Next    int32         // the code belongs to the IL from there up to here
+	Nearest bool          // IL is the nearest offset before
+}
+
+// LinesLater says that frames get no lines from now on. It returns what finds them later; nil: no lines are
+// wanted.
+func (p *Process) LinesLater() *source.Finder {
+	if p.lines == nil {
+		return nil
+	}
+	p.lines.late = true
+	return p.lines.finder
+}
+
+// Place returns the place of the frame that has just been named, in an assembly; false: its method has none, or no
+// lines are wanted.
+func (p *Process) Place(f *walk.Frame, assembly string) (Place, bool) {
+	if p.lines == nil || f.Kind != walk.Managed || p.image == 0 || !p.method.HasMetadata() {
+		return Place{}, false
+	}
+	out := Place{Module: p.module(f.Code, assembly), Method: p.method.RID, IL: -1}
+	if il, next, exact, ok := p.ilOffset(f.Code, f.Place()); ok && il < math.MaxInt32 {
+		out.IL, out.Next, out.Nearest = int32(il), int32(min(next, math.MaxInt32)), !exact
+	}
+	return out, true
+}
+
+// Module returns the assembly of the method that has just been named; false: it has none.
+func (p *Process) Module(f *walk.Frame, assembly string) (source.Module, bool) {
+	return p.module(f.Code, assembly), p.image != 0 && p.method.HasMetadata()
+}
+
+func (p *Process) module(c *codemap.Code, assembly string) source.Module {
+	return source.Module{Assembly: assembly, Address: p.method.Module, Image: p.image, Passing: c.Collectible}
 }

@@ -22,6 +22,9 @@ type Call struct {
 // when it optimises. So a line is certain only if the sites of no other line explain the call. If those
 // of another line explain it better, that is the line; it is approximate.
 func (a *Assembly) LineOfCall(method uint32, c *Call) (Line, error) {
+	if a.file == nil {
+		return Line{}, a.err
+	}
 	points, err := a.file.Lines(method)
 	if err != nil {
 		return Line{}, none("%v", err)

@@ -22,6 +22,7 @@ import (
 	"clrsnap/internal/pdb"
 	"clrsnap/internal/pe"
 	"clrsnap/internal/target"
+	"clrsnap/symbols"
 )
 
 // Target is where the assemblies are.
@@ -49,7 +50,7 @@ type Module struct {
 
 // Line is a place in a source file.
 type Line struct {
-	File        string // as the compiler wrote it: a path on the machine that built it
+	File        string // as the compiler wrote it: a path on the machine that built it; or as a Root maps that
 	Line        int    // counted from 1
 	Column      int    // likewise, in UTF-16 code units
 	URL         string // where SourceLink says that the file can be had; empty: it does not
@@ -68,9 +69,13 @@ type Finder struct {
 	target Target
 	mem    *target.Reader
 	dirs   []string
+	remote bool                    // what is not found may be fetched
 	pdbs   map[arch.Addr]*Assembly // by the address of the image
 	room   int                     // bytes of PDBs that may still be kept
 	unread int                     // bytes of files that may still be read
+	roots  Roots
+
+	held, packed int // files and bytes of Later
 
 	bundled bool           // the bundle has been looked for
 	bundle  *bundle.Bundle // nil: there is none
@@ -80,13 +85,16 @@ type Finder struct {
 
 // Assembly is an assembly with its PDB.
 type Assembly struct {
-	id   [20]byte // that the assembly asks for
-	file *pdb.File
-	link *pdb.SourceLink
-	err  error // why there is no file
-	size int   // of the file, in bytes
-	soon bool  // it was not known which file the assembly is: ask again
+	id    [20]byte // that the assembly asks for
+	file  *pdb.File
+	link  *pdb.SourceLink
+	err   error        // why there is no file
+	size  int          // of the file, in bytes
+	soon  bool         // it was not known which file the assembly is: ask again
+	want  *symbols.Key // what a server may have, and has not been asked for; nil: nothing
+	debug *pe.Debug    // likewise
 
+	roots     Roots
 	documents map[int32]document
 }
 
@@ -100,10 +108,12 @@ const (
 	maxAssemblies = 1 << 14
 )
 
-// New returns a Finder that also looks into some folders of this machine.
-func New(t Target, dirs []string) *Finder {
+// New returns a Finder that also looks into some folders of this machine. The files of its lines are those
+// that the roots say, as far as they do. remote says that what it does not find may be fetched: see Fetch.
+func New(t Target, dirs []string, roots Roots, remote bool) *Finder {
 	return &Finder{
-		target: t, mem: target.NewReader(t), dirs: dirs, pdbs: map[arch.Addr]*Assembly{}, room: maxPDBs, unread: maxRead,
+		target: t, mem: target.NewReader(t), dirs: dirs, roots: roots, remote: remote,
+		pdbs: map[arch.Addr]*Assembly{}, room: maxPDBs, unread: maxRead,
 	}
 }
 
@@ -113,6 +123,9 @@ func (a *Assembly) Line(method, il uint32) (Line, error) { return a.LineIn(metho
 
 // LineIn is Line for code of the IL from il up to next, which is approximate if it can be of several lines.
 func (a *Assembly) LineIn(method, il, next uint32) (Line, error) {
+	if a.file == nil {
+		return Line{}, a.err
+	}
 	at, exact, ok := a.file.LineIn(method, il, next)
 	if !ok {
 		return Line{}, none("the method has none in its PDB")
@@ -139,7 +152,8 @@ func (a *Assembly) document(i int32) (document, error) {
 	if err != nil {
 		return document{}, err
 	}
-	d := document{name: full.Name}
+	algorithm, sum := full.Checksum()
+	d := document{name: cmp.Or(a.roots.Path(full.Name, algorithm, sum), full.Name)}
 	if a.link != nil {
 		d.url, _ = a.link.URL(full.Name)
 	}
@@ -182,7 +196,7 @@ func (f *Finder) Assembly(m *Module) (*Assembly, error) {
 		clear(f.pdbs)
 		f.room = maxPDBs
 	}
-	a = &Assembly{id: view.ID(), documents: map[int32]document{}}
+	a = &Assembly{id: view.ID(), roots: f.roots, documents: map[int32]document{}}
 	f.pdbs[m.Image] = a
 	if a.err = f.load(a, d, m); a.err == nil {
 		a.link, _ = a.file.SourceLink() // without it there are no URLs
@@ -219,6 +233,9 @@ func (f *Finder) load(a *Assembly, d *pe.Debug, m *Module) error {
 			return nil
 		}
 		why = cmp.Or(why, fmt.Errorf("%w: %s: %w", ErrNone, name, err))
+	}
+	if f.remote {
+		a.want, a.debug = key(name, &view, d), d
 	}
 	return cmp.Or(why, none("%s was not found beside the assembly", name))
 }
@@ -268,6 +285,7 @@ func (f *Finder) stream(m *Module) ([]byte, error) {
 	if most := f.most(); int(size) > most {
 		return nil, tooLarge(most)
 	}
+	f.unread -= int(size)
 	return f.mem.Pieces(at, int(size))
 }
 
@@ -296,7 +314,9 @@ func (f *Finder) inBundle(name string) ([]byte, error) {
 	if !ok {
 		return nil, fs.ErrNotExist
 	}
-	return f.bundle.Read(file, f.most())
+	b, err := f.bundle.Read(file, f.most())
+	f.unread -= len(b)
+	return b, err
 }
 
 // most is how many bytes a PDB may have.

@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"clrsnap/internal/pe"
 	"clrsnap/internal/target"
 	"clrsnap/internal/testenv"
+	"clrsnap/symbols"
 )
 
 // disk is a target that has one assembly loaded, from a file, at address 0.
@@ -244,7 +246,7 @@ func TestFinder(t *testing.T) {
 		{"in the bundle", p.single(t, true), nil, ""},
 		{"beside the single-file program", p.single(t, false), nil, ""},
 	} {
-		f := New(c.of, c.dirs)
+		f := New(c.of, c.dirs, nil, false)
 		defer f.Close()
 		a, err := f.Assembly(module(false))
 		if c.why != "" {
@@ -286,7 +288,7 @@ func TestTooEarly(t *testing.T) {
 		}
 		return d.dll, true
 	}
-	f := New(d, nil)
+	f := New(d, nil, nil, false)
 	for range 3 {
 		if _, err := f.Assembly(module(false)); !errors.Is(err, ErrNone) {
 			t.Fatal(err)
@@ -307,7 +309,7 @@ func TestTooEarly(t *testing.T) {
 }
 
 func TestNoImage(t *testing.T) {
-	f := New(disk{Reader: target.NewReader(shifted{}), dll: ""}, nil)
+	f := New(disk{Reader: target.NewReader(shifted{}), dll: ""}, nil, nil, false)
 	if _, err := f.Assembly(&Module{}); !errors.Is(err, ErrNone) {
 		t.Error(err)
 	}
@@ -315,12 +317,55 @@ func TestNoImage(t *testing.T) {
 
 func TestBounded(t *testing.T) {
 	dll := testenv.Build(t, "spin")
-	f := New(loaded(t, dll, "spin.pdb"), nil)
+	f := New(loaded(t, dll, "spin.pdb"), nil, nil, false)
 	f.room = 100
 	if _, err := f.Assembly(module(false)); !errors.Is(err, ErrNone) || errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	if f.room != 100 {
 		t.Errorf("room for %d bytes is left, of 100", f.room)
+	}
+}
+
+// remote is a Source that has PDBs.
+type remote map[string][]byte
+
+func (r remote) Open(_ context.Context, k symbols.Key) (symbols.File, error) {
+	b, ok := r[k.Name]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	f, err := os.CreateTemp("", "clrsnap-test-")
+	if err != nil {
+		return nil, err
+	}
+	os.Remove(f.Name())
+	_, err = f.Write(b)
+	return f, err
+}
+
+// TestFetched: what is nowhere here is fetched when that is asked for, and not before.
+func TestFetched(t *testing.T) {
+	p := newPlaces(t)
+	for name, c := range map[string]struct {
+		has  remote
+		want bool
+	}{
+		"there": {remote{"spin.pdb": p.pdb}, true}, "nowhere": {remote{}, false},
+		"cut": {remote{"spin.pdb": p.pdb[:100]}, false},
+	} {
+		f := New(loaded(t, p.dll, ""), nil, nil, true)
+		a, err := f.Assembly(module(false))
+		if !errors.Is(err, ErrNone) || !a.Wanted() {
+			t.Fatalf("%s: %v", name, err)
+		}
+		f.Fetch(t.Context(), c.has)
+		again, err := f.Assembly(module(false))
+		if again != a || a.Wanted() || (err == nil) != c.want || err != nil && !errors.Is(err, ErrNone) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if room := maxPDBs - a.size; f.room != room || c.want != (a.size > 0) {
+			t.Errorf("%s: room for %d bytes is left, want %d", name, f.room, room)
+		}
 	}
 }

@@ -62,6 +62,12 @@ func (t *Table) Lookup(vaddr arch.Addr) (f *Func, offset uint64, ok bool) {
 	return t.named(i, vaddr)
 }
 
+// Complete reports whether all functions have symbols, and not only those that are exported.
+func (t *Table) Complete() bool {
+	t.once.Do(t.build)
+	return t.all
+}
+
 // Before returns the last exported function that begins at or before vaddr, which belongs to
 // another function, and how far before. It returns false where all functions have symbols.
 func (t *Table) Before(vaddr arch.Addr) (f *Func, offset uint64, ok bool) {

@@ -63,6 +63,31 @@ func (m Map) IL(native uint32) (il uint32, exact bool) {
 	return 0, exactly(m[:i])
 }
 
+// Statement returns the IL that the instruction at a native offset can belong to: the statement that
+// its point stands for, and the ones around it. A call can have moved into the next statement, which
+// uses its result. Where two statements begin at the same instruction, one of them has no point there.
+func (m Map) Statement(native uint32) (start, end uint32) {
+	const all = ^uint32(0)
+	il, exact := m.IL(native)
+	if !exact {
+		return 0, all
+	}
+	start, end = 0, all
+	next := all
+	for i := range m {
+		switch p := &m[i]; {
+		case !p.Mapped():
+		case p.IL < il:
+			start = max(start, p.IL)
+		case p.IL > il && p.IL < next:
+			next, end = p.IL, next
+		case p.IL > next:
+			end = min(end, p.IL)
+		}
+	}
+	return start, end
+}
+
 // Next returns the first IL offset behind il that has a point; NoMapping: none has. The code of the IL
 // offsets in between has no points of its own, and is part of that of il.
 func (m Map) Next(il uint32) uint32 {
@@ -139,9 +164,11 @@ func (r *Reader) Of(c *codemap.Code) (Map, error) {
 	}
 	at := info.At
 	if form.extra {
-		if at, err = r.skipExtra(at); err != nil {
+		e, err := r.extra(at)
+		if err != nil {
 			return nil, err
 		}
+		at = e.header
 	}
 	return r.bounds(at, form)
 }
@@ -186,40 +213,49 @@ const (
 	maxRich   = 1 << 24 // bytes
 )
 
-// skipExtra returns where the header is.
-func (r *Reader) skipExtra(at arch.Addr) (arch.Addr, error) {
+// extra is what comes before the header.
+type extra struct {
+	rich     arch.Addr // the tree of inlined methods
+	richSize uint32    // in bytes; 0: there is none
+	header   arch.Addr
+}
+
+// extra finds what comes before the header.
+func (r *Reader) extra(at arch.Addr) (e extra, err error) {
 	flags, err := r.mem.Uint8(at)
 	if err != nil {
-		return 0, err
+		return e, err
 	}
 	if flags&^(hasPatchpoints|hasRich) != 0 {
-		return 0, corrupt("flags %#x at %v", flags, at)
+		return e, corrupt("flags %#x at %v", flags, at)
 	}
 	at++
 	if flags&hasPatchpoints != 0 {
 		if r.l.PatchSize == contract.Absent || r.l.PatchLocals == contract.Absent {
-			return 0, ErrUnknown
+			return e, ErrUnknown
 		}
 		n, err := r.mem.Uint32(at + arch.Addr(r.l.PatchLocals))
 		if err != nil {
-			return 0, err
+			return e, err
 		}
 		if n > maxLocals {
-			return 0, corrupt("patchpoints with %d locals at %v", n, at)
+			return e, corrupt("patchpoints with %d locals at %v", n, at)
 		}
 		at += arch.Addr(r.l.PatchSize) + arch.Addr(n)*4
 	}
 	if flags&hasRich != 0 {
 		n, err := r.mem.Uint32(at)
 		if err != nil {
-			return 0, err
+			return e, err
 		}
 		if n > maxRich {
-			return 0, corrupt("%d bytes of rich debug info at %v", n, at)
+			return e, corrupt("%d bytes of rich debug info at %v", n, at)
 		}
+		e.rich, e.richSize = at+4, n
 		at += 4 + arch.Addr(n)
 	}
-	return at, nil
+	e.header = at
+	return e, nil
 }
 
 const (

@@ -54,9 +54,11 @@ func (r *Reader) Variable(c *codemap.Code, number uint32) ([]Variable, error) {
 	}
 	at := info.At
 	if f.extra {
-		if at, err = r.skipExtra(at); err != nil {
+		e, err := r.extra(at)
+		if err != nil {
 			return nil, err
 		}
+		at = e.header
 	}
 	h, err := r.header(at, f)
 	if err != nil || h.vars == 0 {

@@ -183,14 +183,6 @@ func (n *Namer) method(m *method.Method) (Method, error) {
 	if err != nil {
 		return Method{}, err
 	}
-	typeName, err := a.md.TypeName(t.RID)
-	if err != nil {
-		return Method{}, err
-	}
-	def, err := a.md.MethodDef(m.RID)
-	if err != nil {
-		return Method{}, err
-	}
 	typeArgs, err := n.args(t.Args)
 	if err != nil {
 		return Method{}, err
@@ -203,9 +195,24 @@ func (n *Namer) method(m *method.Method) (Method, error) {
 	if err != nil {
 		return Method{}, err
 	}
-	d := naming{n: n, a: a, def: def, typeRID: t.RID, methodRID: m.RID, typeArgs: typeArgs, methodArgs: methodArgs}
-	out := Method{Exact: typeName + "." + def.Name, Assembly: a.name, Image: a.id.base, Shared: shared}
-	f := FriendlyName(typeName, def.Name, hintOf(a.md, t.RID, typeName))
+	out, err := n.defined(a, t.RID, m.RID, typeArgs, methodArgs)
+	out.Shared = shared
+	return out, err
+}
+
+// defined names a method of a type, both by their rows, with type arguments.
+func (n *Namer) defined(a *assembly, typeRID, rid uint32, typeArgs, methodArgs []typeText) (Method, error) {
+	typeName, err := a.md.TypeName(typeRID)
+	if err != nil {
+		return Method{}, err
+	}
+	def, err := a.md.MethodDef(rid)
+	if err != nil {
+		return Method{}, err
+	}
+	d := naming{n: n, a: a, def: def, typeRID: typeRID, methodRID: rid, typeArgs: typeArgs, methodArgs: methodArgs}
+	out := Method{Exact: typeName + "." + def.Name, Assembly: a.name, Image: a.id.base}
+	f := FriendlyName(typeName, def.Name, hintOf(a.md, typeRID, typeName))
 	out.Display, out.Short = d.display(f, ecma335.Full), d.display(f, ecma335.Short)
 	out.Signature = d.signature(f)
 	return out, nil

@@ -3,6 +3,7 @@
 //   --stdin, --max-seconds: see App.cs
 //   --image FILE: the assembly to load from memory; without it the program itself blocks
 //   --pdb FILE: the PDB to load with it; without it none is
+//   --library FILE: shop.c, compiled, in which another thread blocks
 //
 // The command "line" on stdin is answered with the line that the method is at, as the compiler knows it:
 // the name of the file and the number.
@@ -10,6 +11,7 @@ using System;
 using System.IO;
 using System.Reflection;
 using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
 using System.Threading;
 using Common;
 
@@ -33,12 +35,25 @@ public static class Program
         }
         App.Background("in memory", body);
         blocked.Wait();
+        if (App.Flag("library"))
+        {
+            NativeLibrary.SetDllImportResolver(typeof(Program).Assembly,
+                (_, _, _) => NativeLibrary.Load(App.Text("library", "")));
+            App.Background("native", Call);
+            Thread.Sleep(100); // until it is there, more or less
+        }
         App.Answer = command => command == "line" ? [line] : [];
         App.Line("READY");
         App.WaitForEnd();
         App.Line("RESULT OK");
         App.Exit(0);
     }
+
+    [DllImport("shop")]
+    static extern void shop_wait(int x);
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Call() => shop_wait(1);
 
     static void Announce(string where)
     {

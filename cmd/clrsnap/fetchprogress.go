@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"clrsnap/report"
+	"clrsnap/symbols"
+)
+
+// fetchProgress tells the user which file is being fetched, if that takes long. On a terminal that is in the
+// line of a.watch, elsewhere it is said once.
+type fetchProgress struct {
+	a *app
+
+	mu    sync.Mutex
+	busy  []symbols.Progress // the first to begin comes first
+	timer *time.Timer
+}
+
+// tell takes note of how far a file is.
+func (p *fetchProgress) tell(now symbols.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.busy, func(b symbols.Progress) bool { return b.Name == now.Name && b.Host == now.Host })
+	switch {
+	case now.Done && i >= 0:
+		p.busy = slices.Delete(p.busy, i, i+1)
+	case now.Done:
+	case i >= 0:
+		p.busy[i] = now
+	default:
+		p.busy = append(p.busy, now)
+	}
+	text := p.text()
+	p.a.fetching.Store(&text)
+	if p.timer == nil && !isTerminal(p.a.stderr) {
+		p.timer = time.AfterFunc(quietFor, p.say)
+	}
+}
+
+func (p *fetchProgress) say() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if text := p.text(); text != "" {
+		say(p.a.stderr, "%s …", text)
+	} else {
+		p.timer = nil // the next one may take long
+	}
+}
+
+// text says what is being fetched; "": nothing.
+func (p *fetchProgress) text() string {
+	if len(p.busy) == 0 {
+		return ""
+	}
+	first := p.busy[0]
+	text := "fetching " + first.Name + " from " + first.Host + amount(first)
+	if n := len(p.busy) - 1; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return report.Clean(text)
+}
+
+// amount says how much of a file is there.
+func amount(p symbols.Progress) string {
+	const mega = 1 << 20
+	switch {
+	case p.Bytes == 0:
+		return ""
+	case p.Total > 0:
+		return fmt.Sprintf(", %d of %d MB", p.Bytes/mega, p.Total/mega)
+	}
+	return fmt.Sprintf(", %d MB", p.Bytes/mega)
+}

@@ -1,0 +1,120 @@
+// Package inlining says which methods were inlined between a method and the one that its code calls.
+//
+// A compiled method has no record of where another one was inlined, unless the target runs with
+// DOTNET_RichDebugInfo=1 (ilmap.Tree). But the runtime remembers which methods were inlined into
+// which: for profilers that replace methods, which must find all copies of one. Of code that the JIT
+// compiled, that is a hash table in each module (jit.go); of code compiled ahead of time, a section
+// of its image (r2r.go). Neither says where. That is proved (prove.go): from what the machine's call
+// instruction calls, and from the IL of the method and of those that were inlined into it.
+//
+// Sources (dotnet/runtime): src/coreclr/vm/inlinetracking.h and .cpp (JITInlineTrackingMap,
+// PersistentInlineTrackingMapR2R2), crossloaderallocatorhash.h and .inl, inc/shash.h, arraylist.h,
+// vm/nativeformatreader.h, vm/jitinterface.cpp (CEEInfo::reportInliningDecision), ECMA-335 II.25.4
+// and III.
+//
+// Everything read is hostile: lists are bounded, and what contradicts itself is an error. An error
+// stands for "not known": then nothing is claimed.
+package inlining
+
+import (
+	"errors"
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/method"
+	"clrsnap/internal/clr/name"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/target"
+)
+
+// Definition is a method as metadata defines it, whatever its type arguments.
+type Definition struct {
+	Module arch.Addr
+	RID    uint32 // row in the MethodDef table
+}
+
+// Errors of this package.
+var (
+	// ErrUnknown: the runtime does not say what was inlined into a method.
+	ErrUnknown = errors.New("it is not known what was inlined")
+	// ErrCorrupt: the runtime's records contradict each other, or change while they are read.
+	ErrCorrupt = errors.New("the runtime's record of inlined methods is inconsistent")
+)
+
+func corrupt(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
+}
+
+// Reader finds what was inlined in one runtime's code. It is not safe for concurrent use.
+type Reader struct {
+	mem     *target.Reader
+	refresh func() // has memory be read anew, and not from a cache; nil: it never changes
+	code    *codemap.Map
+	methods *method.Reader
+	names   *name.Namer
+	l       layout
+	jit     jitRecord
+	images  map[arch.Addr]imageRecord // by ReadyToRun image
+	known   map[Definition]*node      // of code that stays
+}
+
+type layout struct {
+	AppDomain  arch.Addr `global:"AppDomain,optional"`
+	Assemblies uint32    `clr:"AppDomain.DomainAssemblyList,optional"`
+	AsmModule  uint32    `clr:"Assembly.Module,optional"`
+	ListCount  uint32    `clr:"ArrayListBase.Count,optional"`
+	ListFirst  uint32    `clr:"ArrayListBase.FirstBlock,optional"`
+	BlockNext  uint32    `clr:"ArrayListBlock.Next,optional"`
+	BlockSize  uint32    `clr:"ArrayListBlock.Size,optional"`
+	BlockStart uint32    `clr:"ArrayListBlock.ArrayStart,optional"`
+
+	ModAllocator uint32 `clr:"Module.LoaderAllocator,optional"`
+	ModInliners  uint32 `clr:"Module.JitInlinerTrackingMap,optional"`
+}
+
+// hasJIT reports whether the record of the JIT can be read.
+func (l *layout) hasJIT() bool {
+	return l.AppDomain != 0 && l.Assemblies != contract.Absent && l.AsmModule != contract.Absent &&
+		l.ListCount != contract.Absent && l.ListFirst != contract.Absent && l.BlockNext != contract.Absent &&
+		l.BlockSize != contract.Absent && l.BlockStart != contract.Absent &&
+		l.ModAllocator != contract.Absent && l.ModInliners != contract.Absent
+}
+
+// New binds a reader to the runtime that d describes.
+func New(
+	mem target.Memory, d *contract.Descriptor, code *codemap.Map, methods *method.Reader, names *name.Namer,
+) (*Reader, error) {
+	r := &Reader{
+		mem: target.NewReader(mem), code: code, methods: methods, names: names,
+		images: map[arch.Addr]imageRecord{}, known: map[Definition]*node{},
+	}
+	if c, ok := mem.(interface{ Invalidate() }); ok {
+		r.refresh = c.Invalidate
+	}
+	return r, d.Bind(&r.l)
+}
+
+// Begin starts a new moment: the record of the JIT may have grown.
+func (r *Reader) Begin() { r.jit = jitRecord{} }
+
+// Definition returns the definition of a method; false: it has none.
+func (r *Reader) Definition(desc arch.Addr) (Definition, bool, error) {
+	m, err := r.methods.Read(desc)
+	if err != nil || !m.HasMetadata() || m.Module == 0 || m.RID == 0 {
+		return Definition{}, false, err
+	}
+	return Definition{m.Module, m.RID}, true, nil
+}
+
+// inlinees returns what was inlined into code, directly or by way of others: into any version and
+// instantiation of the method, and so perhaps not into this one.
+func (r *Reader) inlinees(c *codemap.Code, of Definition) ([]Definition, error) {
+	switch c.Kind {
+	case codemap.JIT:
+		return r.jitInlinees(c.MethodDesc)
+	case codemap.ReadyToRun:
+		return r.imageInlinees(c, of)
+	}
+	return nil, ErrUnknown
+}

@@ -1,0 +1,345 @@
+package inlining
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"clrsnap/internal/arch"
+)
+
+// jitRecord is what the runtime remembers of the JIT's inlining: the methods that were inlined, by
+// the MethodDesc of the one that they were inlined into. They are typical definitions.
+type jitRecord struct {
+	read    bool // at this moment
+	err     error
+	callees map[arch.Addr][]arch.Addr
+	pairs   int
+	virtual arch.Addr // what all entries begin with
+}
+
+// mapHead is the table of one module.
+type mapHead struct {
+	table       arch.Addr
+	size, count uint32
+}
+
+// JITInlineTrackingMap: its loader allocator, a hash table of trackers of collectible code, and the
+// one that is read: from a method to a list of methods that it was inlined into. Both tables are
+// SHash (inc/shash.h): pointer, size, count of entries, of used ones, limit.
+const (
+	mapTable = 32
+	mapSize  = 40
+	mapCount = 44
+	mapLen   = 56
+
+	// KeyValueStore: virtual functions, capacity, key, values. LAHashKeyToTrackers, in its place if
+	// collectible code is among the values: virtual functions, trackers, KeyValueStore.
+	storeCapacity = 8
+	storeKey      = 16
+	storeValues   = 24
+	trackersStore = 16
+)
+
+const (
+	maxModules  = 1 << 14
+	maxTable    = 1 << 18 // entries of one module's table
+	maxCapacity = 1 << 16
+	maxPairs    = 1 << 20 // of all modules: 16 MB, more or less
+	maxProbes   = 1 << 10
+	maxBlocks   = 1 << 12 // of the list of assemblies
+)
+
+// jitInlinees returns what the JIT has inlined into the method of a MethodDesc.
+func (r *Reader) jitInlinees(desc arch.Addr) ([]Definition, error) {
+	if !r.jit.read {
+		r.jit = jitRecord{read: true, callees: map[arch.Addr][]arch.Addr{}}
+		r.jit.err = r.readJIT()
+	}
+	if r.jit.err != nil {
+		return nil, r.jit.err
+	}
+	var out []Definition
+	for _, callee := range r.jit.callees[desc] {
+		d, ok, err := r.Definition(callee)
+		if err != nil || !ok {
+			return nil, corrupt("%v was inlined, but is no method (%v)", callee, err)
+		}
+		if !slices.Contains(out, d) {
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}
+
+// readJIT reads the tables of all modules. All that was inlined into code is in them before the
+// code runs, so what is read after a stack is complete for all code on it.
+func (r *Reader) readJIT() error {
+	if !r.l.hasJIT() {
+		return ErrUnknown
+	}
+	modules, err := r.modules()
+	if err != nil {
+		return err
+	}
+	for _, m := range modules {
+		err := r.readModule(m)
+		for try := 0; err != nil && !errors.Is(err, ErrUnknown) && r.refresh != nil && try < maxTries; try++ {
+			r.refresh() // the table was replaced
+			err = r.readModule(m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// modules returns the modules of all assemblies.
+func (r *Reader) modules() ([]arch.Addr, error) {
+	domain, err := r.mem.Pointer(r.l.AppDomain)
+	if err != nil {
+		return nil, err
+	}
+	list := domain + arch.Addr(r.l.Assemblies)
+	n, err := r.mem.Uint32(list + arch.Addr(r.l.ListCount))
+	if err != nil {
+		return nil, err
+	}
+	if n > maxModules {
+		return nil, corrupt("%d assemblies", n)
+	}
+	out := make([]arch.Addr, 0, n)
+	block := list + arch.Addr(r.l.ListFirst)
+	for range maxBlocks {
+		if block == 0 || n == 0 {
+			return out, nil
+		}
+		size, err := r.mem.Uint32(block + arch.Addr(r.l.BlockSize))
+		if err != nil {
+			return nil, err
+		}
+		for i := range min(size, n) {
+			m, err := r.moduleOf(block + arch.Addr(r.l.BlockStart) + 8*arch.Addr(i))
+			if err != nil {
+				return nil, err
+			}
+			if m != 0 {
+				out = append(out, m)
+			}
+		}
+		n -= min(size, n)
+		if block, err = r.mem.Pointer(block + arch.Addr(r.l.BlockNext)); err != nil {
+			return nil, err
+		}
+	}
+	return nil, corrupt("the list of assemblies does not end")
+}
+
+// moduleOf follows the element of the list at an address: a DomainAssembly, whose first word is the
+// Assembly. 0: the element is empty.
+func (r *Reader) moduleOf(element arch.Addr) (arch.Addr, error) {
+	at, err := r.mem.Pointer(element)
+	if err != nil || at == 0 {
+		return 0, err
+	}
+	if at, err = r.mem.Pointer(at); err != nil || at == 0 {
+		return 0, err
+	}
+	return r.mem.Pointer(at + arch.Addr(r.l.AsmModule))
+}
+
+// readModule reads which methods of a module were inlined, and into which.
+func (r *Reader) readModule(module arch.Addr) error {
+	h, err := r.mapHead(module)
+	if err != nil || h.count == 0 {
+		return err
+	}
+	b, err := r.mem.Bytes(h.table, 8*int(h.size))
+	if err != nil {
+		return err
+	}
+	t, found := table(b), uint32(0)
+	for i := range h.size {
+		if at := t.at(i); at == 0 || at == deleted {
+			continue
+		}
+		key, inliners, err := r.store(t, i)
+		for try := 0; err != nil && try < maxTries; try++ {
+			key, inliners, err = r.storeAgain(module, &h, t, i)
+		}
+		if err != nil {
+			return err
+		}
+		for _, in := range inliners {
+			r.jit.callees[in] = append(r.jit.callees[in], key)
+		}
+		if r.jit.pairs += len(inliners); r.jit.pairs > maxPairs {
+			return corrupt("more than %d methods inlined", maxPairs)
+		}
+		found++
+	}
+	if found < h.count {
+		return corrupt("%d of %d inlined methods of the module at %v", found, h.count, module)
+	}
+	return nil
+}
+
+// maxTries is how often an entry is read again that has been replaced since the table was read.
+const maxTries = 5
+
+// storeAgain is store of an entry as it is now. Only the first entries of a table are those that it
+// had: what has come since does not matter.
+func (r *Reader) storeAgain(module arch.Addr, h *mapHead, t table, slot uint32) (arch.Addr, []arch.Addr, error) {
+	if r.refresh == nil {
+		return 0, nil, corrupt("entry %d of a table of inlined methods is no entry", slot)
+	}
+	r.refresh()
+	now, err := r.mapHead(module)
+	if err != nil {
+		return 0, nil, err
+	}
+	if now.table != h.table || now.size != h.size {
+		return 0, nil, corrupt("a table of inlined methods has been replaced")
+	}
+	at, err := r.mem.Pointer(h.table + 8*arch.Addr(slot))
+	if err != nil {
+		return 0, nil, err
+	}
+	t.set(slot, at)
+	return r.store(t, slot)
+}
+
+// mapHead reads the table's head. A module that has no table is one that does not track inlining;
+// then nobody knows what was inlined of it.
+func (r *Reader) mapHead(module arch.Addr) (h mapHead, err error) {
+	at, err := r.mem.Pointer(module + arch.Addr(r.l.ModInliners))
+	if err != nil {
+		return h, err
+	}
+	if at == 0 {
+		return h, ErrUnknown
+	}
+	allocator, err := r.mem.Pointer(module + arch.Addr(r.l.ModAllocator))
+	if err != nil {
+		return h, err
+	}
+	b, err := r.mem.Bytes(at, mapLen)
+	if err != nil {
+		return h, err
+	}
+	le := binary.LittleEndian
+	h.table, h.size, h.count = arch.Addr(le.Uint64(b[mapTable:])), le.Uint32(b[mapSize:]), le.Uint32(b[mapCount:])
+	if arch.Addr(le.Uint64(b)) != allocator || h.size > maxTable || h.count > h.size || h.size > 0 && h.table == 0 {
+		return h, corrupt("%d of %d entries in the table of the module at %v", h.count, h.size, module)
+	}
+	return h, nil
+}
+
+// table is the content of an SHash of pointers.
+type table []byte
+
+const deleted = ^arch.Addr(0)
+
+func (t table) size() uint32 { return uint32(len(t) / 8) }
+
+func (t table) set(i uint32, to arch.Addr) { binary.LittleEndian.PutUint64(t[8*i:], uint64(to)) }
+
+func (t table) at(i uint32) arch.Addr { return arch.Addr(binary.LittleEndian.Uint64(t[8*i:])) }
+
+// belongs reports whether the entry of a key may be in a slot: whether a search for the key comes
+// by (SHash::Lookup, with the low half of the key as its hash).
+func (t table) belongs(key arch.Addr, slot uint32) bool {
+	n := t.size()
+	if key == 0 || key%8 != 0 || n < 2 {
+		return false
+	}
+	hash := uint32(key)
+	at, step := hash%n, hash%(n-1)+1
+	for range min(n, maxProbes) {
+		if at == slot {
+			return true
+		}
+		if t.at(at) == 0 {
+			return false
+		}
+		at = uint32((uint64(at) + uint64(step)) % uint64(n))
+	}
+	return false
+}
+
+// store reads an entry: a method, and those that it was inlined into. Memory that was freed since
+// the table was read does not begin like an entry.
+func (r *Reader) store(t table, slot uint32) (key arch.Addr, inliners []arch.Addr, err error) {
+	at := t.at(slot)
+	if key, err = r.storeKey(t, slot, at); err != nil {
+		return 0, nil, err
+	}
+	if key == 0 {
+		if at, err = r.mem.Pointer(at + trackersStore); err != nil {
+			return 0, nil, err
+		}
+		if key, err = r.storeKey(t, slot, at); err != nil {
+			return 0, nil, err
+		}
+	}
+	if key == 0 {
+		return 0, nil, corrupt("entry %d of a table of inlined methods is no entry", slot)
+	}
+	n, err := r.mem.Uint32(at + storeCapacity)
+	if err != nil {
+		return 0, nil, err
+	}
+	if n > maxCapacity {
+		return 0, nil, corrupt("%v was inlined into %d methods", key, n)
+	}
+	values, err := r.mem.Bytes(at+storeValues, 8*int(n))
+	if err != nil {
+		return 0, nil, err
+	}
+	inliners, err = usedValues(table(values))
+	return key, inliners, err
+}
+
+// storeKey returns the key of the KeyValueStore at an address; 0: there is none. All begin with the
+// same address, that of their virtual functions.
+func (r *Reader) storeKey(t table, slot uint32, at arch.Addr) (arch.Addr, error) {
+	virtual, err := r.mem.Pointer(at)
+	if err != nil {
+		return 0, err
+	}
+	key, err := r.mem.Pointer(at + storeKey)
+	if err != nil || !t.belongs(key, slot) {
+		return 0, err
+	}
+	if r.jit.virtual == 0 {
+		r.jit.virtual = virtual
+	}
+	if virtual != r.jit.virtual {
+		return 0, corrupt("entry %d of a table of inlined methods is no entry", slot)
+	}
+	return key, nil
+}
+
+// usedValues returns those of the values that are in use. If the last two are not, the last one is
+// their number (crossloaderallocatorhash.inl, ComputeUsedEntries).
+func usedValues(t table) ([]arch.Addr, error) {
+	n := t.size()
+	used := n
+	switch {
+	case n >= 2 && t.at(n-2) == 0:
+		if t.at(n-1) > arch.Addr(n-2) {
+			return nil, corrupt("%d of %d values in use", t.at(n-1), n)
+		}
+		used = uint32(t.at(n - 1))
+	case n >= 1 && t.at(n-1) == 0:
+		used = n - 1
+	}
+	out := make([]arch.Addr, 0, used)
+	for i := range used {
+		if v := t.at(i); v != 0 && !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out, nil
+}

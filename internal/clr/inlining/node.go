@@ -1,0 +1,104 @@
+package inlining
+
+import "clrsnap/internal/ecma335"
+
+// node is a method as far as proofs need it.
+type node struct {
+	def     Definition
+	name    string
+	owner   string // type, in metadata form
+	params  uint32
+	renamed bool // implements a method that may have any name (II.22.27)
+	helper  bool // of the runtime's compiler: called where IL has no call
+	coreLib bool
+
+	synchronized bool // it takes a lock before its IL runs
+
+	il    []site
+	known bool // il is what was compiled
+}
+
+// site is a call in IL.
+type site struct {
+	at      uint32
+	op      ecma335.Opcode
+	name    string
+	params  uint32
+	exact   Definition // zero: any method of that name
+	virtual bool       // what is called may be another method, which overrides it
+	any     bool       // may call any method with such parameters: a delegate, or a function pointer
+}
+
+const maxKnown = 1 << 13
+
+// implSynchronized is MethodImplAttributes.Synchronized (II.23.1.11).
+const implSynchronized = 0x20
+
+// node reads a method.
+func (r *Reader) node(d Definition) (*node, error) {
+	if n := r.known[d]; n != nil {
+		return n, nil
+	}
+	n, err := r.readNode(d)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.known) >= maxKnown {
+		clear(r.known)
+	}
+	r.known[d] = n
+	return n, nil
+}
+
+func (r *Reader) readNode(d Definition) (*node, error) {
+	a, err := r.names.Assembly(d.Module)
+	if err != nil {
+		return nil, err
+	}
+	md := a.Metadata
+	def, err := md.MethodDef(d.RID)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := md.MethodOwner(d.RID)
+	if err != nil {
+		return nil, err
+	}
+	n := &node{def: d, name: def.Name}
+	if n.owner, err = md.TypeName(owner); err != nil {
+		return nil, err
+	}
+	if n.params, err = ecma335.ParamCount(def.Signature); err != nil {
+		return nil, err
+	}
+	if n.renamed, err = md.ImplementsOther(owner, d.RID); err != nil {
+		return nil, err
+	}
+	n.synchronized = def.ImplFlags&implSynchronized != 0
+	n.coreLib = a.Name == "System.Private.CoreLib"
+	n.helper = n.coreLib && isHelper(n.owner, n.name)
+	rva, err := md.MethodRVA(d.RID)
+	if err != nil || rva == 0 || a.Base == 0 || n.coreLib && isReplaced(n.owner) {
+		return n, err
+	}
+	il, err := r.names.IL(d.Module, d.RID)
+	if err != nil {
+		return nil, err
+	}
+	calls, err := ecma335.Calls(il)
+	if err != nil {
+		return nil, err
+	}
+	for i := range calls {
+		if calls[i].Op == ecma335.OpLdftn || calls[i].Op == ecma335.OpLdvirtftn {
+			continue // what calls the address is a site of its own
+		}
+		s, err := readSite(md, d.Module, &calls[i])
+		if err != nil {
+			return nil, err
+		}
+		n.il = append(n.il, s)
+	}
+	n.known = true
+	return n, nil
+}

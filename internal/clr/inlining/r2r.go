@@ -1,0 +1,185 @@
+package inlining
+
+import (
+	"slices"
+
+	"clrsnap/internal/clr/codemap"
+)
+
+// imageRecord has what was inlined into the methods of a ReadyToRun image, by rows of its module's
+// MethodDef table.
+type imageRecord struct {
+	err     error
+	callees map[uint32][]uint32
+	foreign map[uint32]bool // methods into which those of other modules were inlined
+}
+
+const maxImages = 1 << 10
+
+// imageInlinees returns what was inlined into a method's ReadyToRun code. It is not known of code
+// for which more than its image's own module counts: of composite images, of instantiations that
+// another module's image has, and of methods into which others of other modules were inlined.
+func (r *Reader) imageInlinees(c *codemap.Code, of Definition) ([]Definition, error) {
+	im, err := r.code.Image(c)
+	if err != nil {
+		return nil, err
+	}
+	if im.Module != of.Module {
+		return nil, ErrUnknown
+	}
+	rec, ok := r.images[im.ID]
+	if !ok {
+		if len(r.images) >= maxImages {
+			clear(r.images)
+		}
+		rec = r.imageRecord(c)
+		r.images[im.ID] = rec
+	}
+	if rec.err != nil {
+		return nil, rec.err
+	}
+	if rec.foreign[of.RID] {
+		return nil, ErrUnknown
+	}
+	out := make([]Definition, 0, len(rec.callees[of.RID]))
+	for _, rid := range rec.callees[of.RID] {
+		if d := (Definition{im.Module, rid}); !slices.Contains(out, d) {
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}
+
+func (r *Reader) imageRecord(c *codemap.Code) imageRecord {
+	b, cross, err := r.code.Inlining(c)
+	switch {
+	case err != nil:
+		return imageRecord{err: err}
+	case cross || b == nil:
+		return imageRecord{err: ErrUnknown}
+	}
+	return decodeInlining(b)
+}
+
+// decodeInlining reads a hash table of inlined methods (nativeformatreader.h, NativeHashtable): a
+// byte with the widths, where each bucket begins, and of each entry a byte of its hash and where it
+// is. An entry is a list of numbers: how many follow, the inlined method, those that it was inlined
+// into, each as the distance to the one before. The low bit of a method says that the number of
+// another module follows (inlinetracking.cpp, PersistentInlineTrackingMapR2R2::GetInliners).
+func decodeInlining(b []byte) (rec imageRecord) {
+	rec = imageRecord{callees: map[uint32][]uint32{}, foreign: map[uint32]bool{}}
+	n := numbers{b: b}
+	head := n.byte()
+	const maxShift = 24
+	shift, width := head>>2, head&3
+	if shift > maxShift || width > 2 {
+		return imageRecord{err: corrupt("a hash table of 2^%d buckets", shift)}
+	}
+	base := uint64(n.at)
+	index := func(bucket uint64) uint64 {
+		i := numbers{b: b, at: int(base + bucket<<width)}
+		v := base + uint64(i.fixed(1<<width))
+		n.bad = n.bad || i.bad
+		return v
+	}
+	left := len(b)
+	for bucket := range uint64(1) << shift {
+		n.at = int(min(index(bucket), uint64(len(b))))
+		end := index(bucket + 1)
+		for uint64(n.at) < end && !n.bad {
+			n.byte() // of the hash
+			from := n.at
+			e := numbers{b: b, at: from + int(n.signed())}
+			if left -= e.entry(&rec); left < 0 || e.bad {
+				return imageRecord{err: corrupt("the list of inlined methods is no list")}
+			}
+		}
+		if n.bad {
+			return imageRecord{err: corrupt("the list of inlined methods ends early")}
+		}
+	}
+	return rec
+}
+
+// entry reads one entry, and returns how many bytes it has.
+func (n *numbers) entry(rec *imageRecord) int {
+	start := n.at
+	left := n.unsigned()
+	next := func() (v uint32, foreign bool) {
+		if left == 0 {
+			n.bad = true
+			return 0, false
+		}
+		left--
+		v = n.unsigned()
+		if foreign = v&1 != 0; foreign {
+			if left == 0 {
+				n.bad = true
+			}
+			left--
+			n.unsigned() // the module
+		}
+		return v >> 1, foreign
+	}
+	callee, foreign := next()
+	inliner := uint32(0)
+	for left > 0 && !n.bad {
+		delta, other := next()
+		inliner += delta
+		switch {
+		case other: // a method of another module
+		case foreign:
+			rec.foreign[inliner] = true
+		default:
+			rec.callees[inliner] = append(rec.callees[inliner], callee)
+		}
+	}
+	return max(n.at-start, 1)
+}
+
+// numbers reads numbers of a ReadyToRun image. The low bits that are set in a number's first byte
+// say how many bytes follow.
+type numbers struct {
+	b   []byte
+	at  int
+	bad bool
+}
+
+func (n *numbers) byte() byte { return byte(n.fixed(1)) }
+
+// fixed reads a number of so many bytes.
+func (n *numbers) fixed(size int) (v uint32) {
+	if n.at < 0 || n.at > len(n.b)-size {
+		n.bad = true
+		return 0
+	}
+	for i := range size {
+		v |= uint32(n.b[n.at+i]) << (8 * i)
+	}
+	n.at += size
+	return v
+}
+
+// encoded reads a number, and says how many bits it has.
+func (n *numbers) encoded() (v uint32, bits int) {
+	first := n.byte()
+	more := 0
+	for more < 4 && first&(1<<more) != 0 {
+		more++
+	}
+	if more == 4 {
+		n.bad = n.bad || first&(1<<more) != 0
+		return n.fixed(4), 32
+	}
+	return uint32(first)>>(more+1) | n.fixed(more)<<(7-more), 7 + 7*more
+}
+
+func (n *numbers) unsigned() uint32 {
+	v, _ := n.encoded()
+	return v
+}
+
+func (n *numbers) signed() int32 {
+	v, bits := n.encoded()
+	return int32(v<<(32-bits)) >> (32 - bits)
+}

@@ -1,0 +1,108 @@
+package inlining
+
+import (
+	"slices"
+
+	"clrsnap/internal/clr/ilmap"
+)
+
+// Recorded returns the methods that were inlined between a method and the callee of its call, which
+// ends before a native offset, by the recorded tree: outermost first.
+//
+// The tree says which statement code is of. That is not always where a call in the code comes from:
+// the compiler moves a call into another statement if that uses the call's result, also between a
+// method and one that was inlined into it. So the IL of the node that the tree names must have such a
+// call; else the nodes with one count. If there are several, only those around all of them are
+// certain.
+func (r *Reader) Recorded(t *ilmap.Tree, native uint32, callee Definition) ([]Frame, error) {
+	called, err := r.node(callee)
+	if err != nil || called.helper {
+		return nil, err
+	}
+	nodes := make([]*node, len(t.Nodes))
+	var calling []int
+	for i := range t.Nodes {
+		d, ok, err := r.Definition(t.Nodes[i].Method)
+		if err != nil || !ok {
+			return nil, corrupt("%v was inlined, but is no method (%v)", t.Nodes[i].Method, err)
+		}
+		if nodes[i], err = r.node(d); err != nil {
+			return nil, err
+		}
+		if nodes[i].calls(called) {
+			calling = append(calling, i)
+		}
+	}
+	if len(calling) == 0 {
+		return nil, nil
+	}
+	p, ok := t.At(native - 1)
+	if ok && slices.Contains(calling, p.Node) {
+		calling = []int{p.Node}
+	}
+	certain := path(t, calling[0])
+	for _, i := range calling[1:] {
+		certain = common(certain, path(t, i))
+	}
+	out := frames(t, nodes, certain)
+	if last := len(out) - 1; last >= 0 && len(calling) == 1 {
+		out[last].IL, out[last].HasIL = nodes[calling[0]].onlyCall(called)
+		if !out[last].HasIL && ok && p.Node == calling[0] {
+			out[last].IL, out[last].HasIL = p.IL, p.IL < ilmap.Epilog
+		}
+	}
+	return out, nil
+}
+
+// onlyCall returns where the only call in the IL of n is that can be one of another method; false:
+// there are several.
+func (n *node) onlyCall(callee *node) (at uint32, ok bool) {
+	for i := range n.il {
+		if !n.il[i].may(callee) {
+			continue
+		}
+		if ok {
+			return 0, false
+		}
+		at, ok = n.il[i].at, true
+	}
+	return at, ok
+}
+
+// calls reports whether IL of n can call another method.
+func (n *node) calls(callee *node) bool {
+	return !n.known || slices.ContainsFunc(n.il, func(s site) bool { return s.may(callee) })
+}
+
+// path returns the nodes from below the root to a node.
+func path(t *ilmap.Tree, to int) []int {
+	var out []int
+	for i := to; t.Nodes[i].Parent >= 0; i = t.Nodes[i].Parent {
+		out = append(out, i)
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// common returns what two paths begin with.
+func common(a, b []int) []int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return a[:n]
+}
+
+// frames describes the nodes of a path, each at its call of the next one.
+func frames(t *ilmap.Tree, nodes []*node, path []int) []Frame {
+	var out []Frame
+	for k, i := range path {
+		f := Frame{Definition: nodes[i].def, Desc: t.Nodes[i].Method}
+		if k+1 < len(path) {
+			f.IL = t.Nodes[path[k+1]].IL
+			f.HasIL = f.IL < ilmap.Epilog
+		}
+		out = append(out, f)
+	}
+	return out
+}

@@ -1,0 +1,164 @@
+package dwarfline
+
+import "io"
+
+var errEnd = malformed("a section ends too early")
+
+// reader reads what is encoded in a section, from an offset to an end, piece by piece.
+type reader struct {
+	src  io.ReaderAt
+	free []byte // what pieces are read into
+	buf  []byte // the present piece
+	next int    // index in buf
+	base int64  // offset of buf
+	end  int64
+	wide bool // the 64-bit format
+}
+
+func newReader(section io.ReaderAt, at, end int64, size int) *reader {
+	return &reader{src: section, free: make([]byte, size), base: at, end: end}
+}
+
+// pos is the offset of what is read next.
+func (r *reader) pos() int64 { return r.base + int64(r.next) }
+
+// limit moves the end to an earlier place.
+func (r *reader) limit(end int64) {
+	r.end = end
+	if over := r.base + int64(len(r.buf)) - end; over > 0 {
+		r.buf = r.buf[:max(r.next, len(r.buf)-int(over))]
+	}
+}
+
+// ReadByte implements io.ByteReader.
+func (r *reader) ReadByte() (byte, error) {
+	if r.next >= len(r.buf) {
+		if err := r.fill(); err != nil {
+			return 0, err
+		}
+	}
+	b := r.buf[r.next]
+	r.next++
+	return b, nil
+}
+
+// fill reads the next piece.
+func (r *reader) fill() error {
+	r.base += int64(r.next)
+	r.buf, r.next = nil, 0
+	n := int(min(int64(len(r.free)), r.end-r.base))
+	if n <= 0 {
+		return errEnd
+	}
+	got, err := r.src.ReadAt(r.free[:n], r.base)
+	if r.buf = r.free[:got]; got > 0 {
+		return nil
+	}
+	if err == nil || err == io.EOF {
+		err = errEnd
+	}
+	return err
+}
+
+// fixed reads a number of n bytes, 8 at most.
+func (r *reader) fixed(n int) (v uint64, err error) {
+	for i := range n {
+		b, err := r.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		v |= uint64(b) << (8 * i)
+	}
+	return v, nil
+}
+
+// offset reads an offset in a section.
+func (r *reader) offset() (uint64, error) {
+	if r.wide {
+		return r.fixed(8)
+	}
+	return r.fixed(4)
+}
+
+// uleb reads an unsigned LEB128. Bits beyond the 64th must be 0.
+func (r *reader) uleb() (v uint64, err error) {
+	for shift := uint(0); ; shift += 7 {
+		b, err := r.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		if shift >= 63 && b > 1 || shift > 63 {
+			return 0, malformed("a number of more than 64 bits")
+		}
+		v |= uint64(b&0x7f) << shift
+		if b&0x80 == 0 {
+			return v, nil
+		}
+	}
+}
+
+// sleb reads a signed LEB128.
+func (r *reader) sleb() (v int64, err error) {
+	for shift := uint(0); ; shift += 7 {
+		b, err := r.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		if shift > 63 {
+			return 0, malformed("a number of more than 64 bits")
+		}
+		v |= int64(b&0x7f) << shift
+		if b&0x80 == 0 {
+			if shift < 57 && b&0x40 != 0 {
+				v |= -1 << (shift + 7)
+			}
+			return v, nil
+		}
+	}
+}
+
+func (r *reader) skip(n uint64) error {
+	if n > uint64(r.end-r.pos()) {
+		return errEnd
+	}
+	if n <= uint64(len(r.buf)-r.next) {
+		r.next += int(n)
+		return nil
+	}
+	r.base, r.buf, r.next = r.pos()+int64(n), nil, 0
+	return nil
+}
+
+// text reads a text that a zero ends.
+func (r *reader) text() (string, error) {
+	var out []byte
+	for {
+		b, err := r.ReadByte()
+		if err != nil {
+			return "", err
+		}
+		if b == 0 {
+			return string(out), nil
+		}
+		if out = append(out, b); len(out) > maxName {
+			return "", malformed("a name of more than %d bytes", maxName)
+		}
+	}
+}
+
+// length reads how long a unit is, and so which format it has.
+func (r *reader) length() (uint64, error) {
+	n, err := r.fixed(4)
+	if err != nil {
+		return 0, err
+	}
+	const first, wide = 0xfffffff0, 0xffffffff
+	if n == wide {
+		r.wide = true
+		return r.fixed(8)
+	}
+	if n >= first {
+		return 0, malformed("a unit of length %#x", n)
+	}
+	return n, nil
+}

@@ -1,0 +1,250 @@
+package dwarfline
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"sort"
+
+	"clrsnap/internal/arch"
+)
+
+// Errors that those of this package wrap.
+var (
+	// ErrNone: no line belongs to an address.
+	ErrNone = errors.New("no line")
+	// ErrFormat: a section breaks the format's rules.
+	ErrFormat = errors.New("malformed DWARF")
+)
+
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, args...))
+}
+
+// Section returns a section, and its size in bytes.
+type Section func(name string) (io.ReaderAt, int64, error)
+
+// Line is a place in a source file.
+type Line struct {
+	File   string // a path on the machine that compiled it, relative if the compiler did not say to what
+	Line   int    // counted from 1
+	Column int    // likewise; 0: not known
+}
+
+// Table is the line table of a file. It is not safe for concurrent use.
+type Table struct {
+	section Section
+	reserve func(bytes int64) error
+
+	read     bool
+	err      error // why there is no index
+	line     io.ReaderAt
+	size     int64
+	indexed  []sequence
+	texts    map[string]texts  // sections with texts, by their names
+	dirs     map[uint64]string // of compilation units, by the offset of their line table; nil: not read
+	lastUnit int64             // of which header is
+	header   *header
+	last     map[uint64]string // names of files of header, by their numbers
+	spent    int64             // bytes that lookups have read
+	buffer   [16 << 10]byte    // for index
+}
+
+// sequence is a run of instructions with ascending addresses, [lo, hi).
+type sequence struct {
+	lo, hi arch.Addr
+	most   arch.Addr // the highest hi of this sequence and those before it
+	unit   int64     // offset of the unit that it is in
+	start  int64     // offset of its first opcode
+}
+
+// Bounds.
+const (
+	maxSequences   = 1 << 20
+	sequenceCosts  = 40
+	maxUnits       = 1 << 18
+	maxRunBytes    = 16 << 20 // of one sequence, for a lookup
+	maxSpent       = 1 << 30  // that all lookups may read
+	maxOverlapping = 8        // sequences that are tried for one address
+	maxFiles       = 1 << 16  // of a unit, and directories
+	maxName        = 4096     // bytes: PATH_MAX of Linux
+	maxNames       = 1 << 20  // bytes, of the directories of a unit
+	maxLastNames   = 1 << 10
+)
+
+// New returns the table of the file that has these sections. reserve is asked before memory is kept.
+func New(section Section, reserve func(bytes int64) error) *Table {
+	return &Table{section: section, reserve: reserve, texts: map[string]texts{}, lastUnit: -1}
+}
+
+// Lookup returns the line that the instruction at a link-time address belongs to. The error wraps ErrNone
+// where there is none. The first lookup reads the whole table.
+func (t *Table) Lookup(addr arch.Addr) (Line, error) {
+	if !t.read {
+		t.read = true
+		t.err = t.index()
+	}
+	if t.err != nil {
+		return Line{}, t.err
+	}
+	i := sort.Search(len(t.indexed), func(i int) bool { return t.indexed[i].lo > addr }) - 1
+	var found Line
+	have := false
+	for tried := 0; i >= 0 && t.indexed[i].most > addr && tried < maxOverlapping; i-- {
+		s := &t.indexed[i]
+		if addr >= s.hi {
+			continue
+		}
+		tried++
+		l, err := t.run(s, addr)
+		if err != nil {
+			return Line{}, err
+		}
+		if have && l != found { // the linker has folded functions of equal code
+			return Line{}, fmt.Errorf("%w: several functions share the code", ErrNone)
+		}
+		found, have = l, true
+	}
+	if !have {
+		return Line{}, fmt.Errorf("%w: the table does not have the address", ErrNone)
+	}
+	return found, nil
+}
+
+// index finds the sequences.
+func (t *Table) index() error {
+	var err error
+	if t.line, t.size, err = t.section(".debug_line"); err != nil {
+		return fmt.Errorf("%w: %w", ErrNone, err)
+	}
+	units := 0
+	for at := int64(0); at < t.size && units < maxUnits; units++ {
+		next, err := t.indexUnit(at)
+		if err != nil {
+			return err
+		}
+		if next <= at {
+			break
+		}
+		at = next
+	}
+	slices.SortFunc(t.indexed, func(a, b sequence) int {
+		return cmp.Or(cmp.Compare(a.lo, b.lo), cmp.Compare(a.hi, b.hi), cmp.Compare(a.start, b.start))
+	})
+	most := arch.Addr(0)
+	for i := range t.indexed {
+		most = max(most, t.indexed[i].hi)
+		t.indexed[i].most = most
+	}
+	return nil
+}
+
+// indexUnit adds the sequences of the unit at an offset, and returns where the next one is. What is wrong in a
+// unit spoils only that one.
+func (t *Table) indexUnit(at int64) (next int64, err error) {
+	h, err := t.readHeader(at)
+	if err != nil {
+		if h != nil && h.end > at {
+			return h.end, nil
+		}
+		return t.size, nil
+	}
+	m := t.machine(h, h.program, t.buffer[:])
+	start, lo, first := h.program, arch.Addr(0), true
+	for {
+		row, ended, err := m.step()
+		if err != nil {
+			return h.end, nil
+		}
+		if row && first {
+			lo, first = m.address, false
+		}
+		if !ended {
+			continue
+		}
+		// The linker leaves 0, or the highest addresses, in what it has thrown away.
+		if !first && lo > 0 && m.address > lo && m.ascending {
+			if err := t.add(sequence{lo: lo, hi: m.address, unit: at, start: start}); err != nil {
+				return 0, err
+			}
+		}
+		start, first = m.in.pos(), true
+	}
+}
+
+const many = 1024 // sequences that are charged for at once
+
+func (t *Table) add(s sequence) error {
+	if len(t.indexed) >= maxSequences {
+		return fmt.Errorf("%w: more than %d sequences", ErrNone, maxSequences)
+	}
+	if len(t.indexed)%many == 0 {
+		if err := t.reserve(many * sequenceCosts); err != nil {
+			return fmt.Errorf("%w: %w", ErrNone, err)
+		}
+	}
+	t.indexed = append(t.indexed, s)
+	return nil
+}
+
+// run finds the last row of a sequence that begins at or before an address.
+func (t *Table) run(s *sequence, addr arch.Addr) (Line, error) {
+	if t.lastUnit != s.unit {
+		h, err := t.readHeader(s.unit)
+		if err != nil {
+			return Line{}, err
+		}
+		t.header, t.lastUnit, t.last = h, s.unit, map[uint64]string{}
+	}
+	if t.spent > maxSpent {
+		return Line{}, fmt.Errorf("%w: too much of the table had to be read for the others", ErrNone)
+	}
+	m := t.machine(t.header, s.start, nil)
+	defer func() { t.spent += m.in.pos() - s.start }()
+	var at registers
+	have := false
+	for m.in.pos()-s.start < maxRunBytes {
+		row, ended, err := m.step()
+		if err != nil {
+			return Line{}, err
+		}
+		if (row || ended) && m.address > addr {
+			break
+		}
+		if row {
+			at, have = m.registers, true
+		}
+		if ended {
+			have = false
+			break
+		}
+	}
+	if !have || at.line == 0 || at.line > math.MaxInt32 {
+		return Line{}, fmt.Errorf("%w: the compiler names none for the instruction", ErrNone)
+	}
+	name, err := t.file(at.file)
+	if err != nil {
+		return Line{}, err
+	}
+	return Line{File: name, Line: int(at.line), Column: int(min(at.column, math.MaxInt32))}, nil
+}
+
+// file names a file of the last unit.
+func (t *Table) file(number uint64) (string, error) {
+	if name, ok := t.last[number]; ok {
+		return name, nil
+	}
+	t.spent += t.header.program - t.header.names
+	name, err := t.header.fileName(t, number)
+	if err != nil {
+		return "", err
+	}
+	if len(t.last) >= maxLastNames {
+		clear(t.last)
+	}
+	t.last[number] = name
+	return name, nil
+}

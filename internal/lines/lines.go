@@ -1,0 +1,203 @@
+// Package lines adds source lines, and the text around them, to recordings. A recording has where its code is:
+// the assembly, the method and the IL offset. The PDB of the assembly says the line.
+package lines
+
+import (
+	"cmp"
+	"path"
+	"slices"
+
+	"clrsnap/internal/pe"
+	"clrsnap/internal/source"
+	"clrsnap/profile"
+)
+
+// Options say what is added.
+type Options struct {
+	Roots source.Roots // where source files are on this machine
+	Text  bool         // the text around the lines, where it can be had
+	Local bool         // Text also comes from the file that has the name that the compiler wrote, below no root
+}
+
+// Missing is an assembly without lines.
+type Missing struct {
+	Assembly int32 // index in Recording.Assemblies
+	Why      error // wraps source.ErrNone
+}
+
+// Add adds lines to the locations that have none yet. open returns an assembly by its index; it is called once
+// for each that has such a location. r's tables are replaced, not changed: another recording can share them.
+func Add(r *profile.Recording, open func(i int32) (*source.Assembly, error), o Options) []Missing {
+	a := newAdder(r, o)
+	var missing []Missing
+	for i, w := range a.byAssembly() {
+		if len(w.locations) == 0 {
+			continue
+		}
+		pdb, err := open(int32(i))
+		if err == nil {
+			a.assembly(pdb, w.locations)
+		} else if w.lines {
+			missing = append(missing, Missing{int32(i), err})
+		}
+	}
+	a.paths()
+	if o.Text {
+		a.texts()
+	}
+	return missing
+}
+
+// Find is an open for Add: it looks for the PDBs in folders of this machine.
+func Find(r *profile.Recording, dirs []string) func(i int32) (*source.Assembly, error) {
+	return func(i int32) (*source.Assembly, error) {
+		a := &r.Assemblies[i]
+		id := source.Identity{PDB: a.PDB, ID: a.ID}
+		for _, c := range a.Checksums {
+			id.Checksums = append(id.Checksums, pe.Checksum(c))
+		}
+		return source.Find(id, cmp.Or(path.Base(a.Path), a.Name+".dll"), dirs)
+	}
+}
+
+// adder adds lines to one recording.
+type adder struct {
+	r       *profile.Recording
+	o       Options
+	sources *profile.Sources
+	hot     []int // how many samples have a method on their stacks, by its index
+	text    map[int32][]byte
+	known   map[docKey]int32 // files, by their documents
+}
+
+type docKey struct {
+	pdb      *source.Assembly
+	document int32
+}
+
+func newAdder(r *profile.Recording, o Options) *adder {
+	r.Locations, r.Methods = slices.Clone(r.Locations), slices.Clone(r.Methods)
+	r.Files, r.Lines = slices.Clone(r.Files), slices.Clone(r.Lines)
+	return &adder{
+		r: r, o: o, sources: profile.NewSources(r), hot: samplesOf(r),
+		text: map[int32][]byte{}, known: map[docKey]int32{},
+	}
+}
+
+// samplesOf counts the samples that have a method on their stacks; recursion counts often.
+func samplesOf(r *profile.Recording) []int {
+	below := make([]int, len(r.Nodes))
+	for i := range r.Samples {
+		below[r.Samples[i].Node] += int(r.Samples[i].Count)
+	}
+	hot := make([]int, len(r.Methods))
+	for n := len(r.Nodes) - 1; n > 0; n-- { // a parent comes before its children
+		below[r.Nodes[n].Parent] += below[n]
+		if m := r.Locations[r.Nodes[n].Location].Method; m > 0 {
+			hot[m] += below[n]
+		}
+	}
+	return hot
+}
+
+// work is what to find in an assembly.
+type work struct {
+	locations []int32
+	lines     bool // some of them have no line yet; else only the text may be missing
+}
+
+// byAssembly returns the locations without a line, or without a text, by assembly.
+func (a *adder) byAssembly() []work {
+	out := make([]work, len(a.r.Assemblies))
+	for i := range a.r.Locations {
+		l := &a.r.Locations[i]
+		if l.Method <= 0 || l.Line > 0 && (!a.o.Text || len(a.r.Files[a.r.Lines[l.Line].File].Text) > 0) {
+			continue
+		}
+		if of := a.r.Methods[l.Method].Assembly; of > 0 {
+			out[of].locations = append(out[of].locations, int32(i))
+			out[of].lines = out[of].lines || l.Line == 0
+		}
+	}
+	return out
+}
+
+// assembly adds the lines of locations in an assembly.
+func (a *adder) assembly(pdb *source.Assembly, locations []int32) {
+	for _, i := range locations {
+		l := &a.r.Locations[i]
+		a.method(pdb, l.Method)
+		if l.IL < 0 {
+			continue
+		}
+		at, err := pdb.Point(a.r.Methods[l.Method].Row, uint32(l.IL), uint32(max(l.Next, l.IL+1)))
+		if err != nil {
+			continue
+		}
+		if file := a.file(pdb, at.Document, l.Method); file > 0 && l.Line == 0 {
+			l.Line = a.sources.Line(profile.Line{
+				File: file, Line: int32(at.Line), Column: int32(at.Column), Approximate: at.Approximate || l.Nearest,
+			})
+		}
+	}
+}
+
+// method says where a method is.
+func (a *adder) method(pdb *source.Assembly, i int32) {
+	m := &a.r.Methods[i]
+	if m.File > 0 {
+		return
+	}
+	document, first, last := pdb.Extent(m.Row)
+	if document == 0 {
+		return
+	}
+	if m.File = a.file(pdb, document, i); m.File > 0 {
+		m.First, m.Last = int32(first), int32(last)
+	}
+}
+
+// file returns the index of a document's file; 0: it has none. If the PDB contains the text of a method's file,
+// and may be needed, it is kept.
+func (a *adder) file(pdb *source.Assembly, document, method int32) int32 {
+	key := docKey{pdb, document}
+	i, ok := a.known[key]
+	if !ok {
+		if d, err := pdb.Document(document); err == nil && d.Name != "" {
+			i = a.sources.File(profile.SourceFile{
+				Name: d.Name, URL: d.URL, Checksum: profile.Checksum{Algorithm: d.Algorithm, Sum: d.Sum},
+			})
+		}
+		a.known[key] = i
+	}
+	if i > 0 && a.o.Text && a.text[i] == nil && a.hot[method] > 0 {
+		if b, ok := pdb.Text(document); ok && len(b) <= a.room() {
+			a.text[i] = b
+		}
+	}
+	return i
+}
+
+// maxTexts bounds the texts from inside PDBs that are kept at once, in bytes.
+const maxTexts = 64 << 20
+
+func (a *adder) room() int {
+	left := maxTexts
+	for _, b := range a.text {
+		left -= len(b)
+	}
+	return left
+}
+
+// paths says where files are on this machine.
+func (a *adder) paths() {
+	if len(a.o.Roots) == 0 {
+		return
+	}
+	for i := range a.r.Files {
+		f := &a.r.Files[i]
+		if p := a.o.Roots.Path(f.Name, f.Checksum.Algorithm, f.Checksum.Sum); p != "" {
+			f.Path = p
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package matrix
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+)
+
+// inlinedCases has, for each thread of the program "inlined", the methods that are shown as inlined
+// between the callee and the case, innermost first.
+var inlinedCases = map[string][]string{
+	"One":           {"Inlined.Small.Step"},
+	"Two":           {"Inlined.Small.Step", "Inlined.Small.Above"},
+	"Result":        {"Inlined.Small.Value"},
+	"Property":      {"Inlined.Counter.get_Next"},
+	"Constructor":   {"Inlined.Made..ctor"},
+	"GenericMethod": {"Inlined.Small.Generic"},
+	"GenericType":   {"Inlined.Holder`1.Put"},
+	"PInvoke":       {"Inlined.Small.Native"},
+	"Unique":        {"Inlined.Small.Step", "Inlined.Small.Both"},
+	"Interface":     {"Inlined.Worker.Work"},
+	"Plain":         nil,
+	"Direct":        nil,
+	"Either":        nil,
+	"OrNone":        nil,
+	"Tail":          {"Inlined.Small.Last"},
+	"Delegate":      nil,
+}
+
+// TestInlined compares what is shown as inlined with what the program's author knows, and with what
+// the JIT says that it has inlined: proved, and from the tree that it records if it is asked to.
+func TestInlined(t *testing.T) { testenv.EachRuntime(t, testInlined) }
+
+func testInlined(t *testing.T, runtime string) {
+	for _, recorded := range []string{"", "DOTNET_RichDebugInfo=1"} {
+		name := "proved"
+		if recorded != "" {
+			name = "recorded"
+		}
+		t.Run(name, func(t *testing.T) {
+			list := filepath.Join(t.TempDir(), "inlinings")
+			env := append(livetest.WatchInlinings(t, runtime, list), recorded)
+			a := testenv.Start(t, "inlined", testenv.Options{Runtime: runtime, Env: env})
+			checkInlined(t, a, list, recorded != "")
+		})
+	}
+}
+
+func checkInlined(t *testing.T, a *testenv.App, list string, recorded bool) {
+	p := livetest.Open(t, a, clrsnap.Options{Inlined: true, Lines: true})
+	snap, err := p.SnapshotAll(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := livetest.Inlinings(t, list, func(pairs map[livetest.Inlining]bool) bool {
+		return pairs[livetest.Inlining{Root: "Inlined.Cases.One", Inlinee: "Inlined.Small.Step"}]
+	})
+	met := 0
+	for i := range snap.Threads {
+		th := &snap.Threads[i]
+		root := slices.IndexFunc(th.Frames, func(f profile.Frame) bool {
+			return strings.HasPrefix(f.Method, "Inlined.Cases.")
+		})
+		if root < 0 {
+			continue
+		}
+		met++
+		name := strings.TrimPrefix(th.Frames[root].Method, "Inlined.Cases.")
+		want, ok := inlinedCases[name]
+		if !ok {
+			t.Errorf("case %q is not known", name)
+		}
+		var got []string
+		for k := root - 1; k >= 0 && th.Frames[k].Inlined; k-- {
+			f := &th.Frames[k]
+			got = slices.Insert(got, 0, f.Method)
+			if !events[livetest.Inlining{Root: th.Frames[root].Method, Inlinee: f.Method}] {
+				t.Errorf("%s: the JIT does not say that it has inlined %s", name, f.Method)
+			}
+			certain := f.Method != "Inlined.Small.Both" || recorded // of two calls it is not known which
+			if line := f.Line != nil && filepath.Base(f.Line.File) == "Program.cs"; line != certain {
+				t.Errorf("%s: %s has line %+v", name, f.Method, f.Line)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: inlined %q, want %q", name, got, want)
+		}
+	}
+	if met != len(inlinedCases) {
+		t.Errorf("%d cases, want %d", met, len(inlinedCases))
+	}
+	livetest.EndsWell(t, a)
+}

@@ -1,0 +1,225 @@
+package module
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"sync"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/dwarfline"
+	"clrsnap/internal/elfx"
+	"clrsnap/internal/symbol"
+	"clrsnap/internal/target"
+	"clrsnap/symbols"
+)
+
+// A DebugFinder opens files in which a module's symbols may be that it was stripped of. They are verified.
+type DebugFinder interface {
+	// OpenFile opens a regular file by the path that the target sees.
+	OpenFile(path string) (target.File, error)
+	// OpenOwn opens a file on this machine, by a path below the folders that the user names.
+	OpenOwn(path string) (files []target.File)
+}
+
+// Debugging says which symbols of modules are looked for beyond those that they have themselves.
+type Debugging struct {
+	Finder DebugFinder // nil: none
+	Lines  int64       // bytes of a file's line table that are read at most
+	Remote bool        // what is not found may be fetched: see Fetch
+}
+
+// debug is what a module was stripped of, or has itself.
+type debug struct {
+	img   *image // nil: the module has no other file
+	lines *dwarfline.Table
+	want  *symbols.Key // what a server may have; nil: nothing
+}
+
+// Bounds of debug files.
+const (
+	maxChecked     = 512 << 20 // bytes that are read for a checksum
+	maxDebugText   = 512 << 20 // bytes of .debug_info and of sections with names, of which little is read
+	debugDirectory = "/usr/lib/debug"
+)
+
+// errNoDebug: there is no debug file.
+var errNoDebug = errors.New("no debug file")
+
+// debugging returns the file that has what the module was stripped of; nil: there is none.
+func (m *Module) debugging() *debug {
+	d := &m.img.debug
+	d.once.Do(func() { m.findDebug(&d.debug) })
+	return &d.debug
+}
+
+// lazyDebug is found when it is first needed.
+type lazyDebug struct {
+	once sync.Once
+	debug
+}
+
+// findDebug looks for the debug file where distributions, .NET and users put them.
+func (m *Module) findDebug(d *debug) {
+	from := m.set.debugging.Finder
+	if from == nil || m.img.file == nil {
+		return
+	}
+	id, err := m.img.elf.BuildID()
+	if err != nil {
+		id = nil
+	}
+	link, crc, linked := m.img.elf.DebugLink()
+	if linked && (path.Base(link) != link || link == "." || link == "..") {
+		link, linked = "", false
+	}
+	for open := range m.debugFiles(from, id, link) {
+		for _, f := range open() {
+			if d.img == nil && m.accept(d, f, id, linked, crc) == nil {
+				continue
+			}
+			f.Close()
+		}
+		if d.img != nil {
+			return
+		}
+	}
+	if m.set.debugging.Remote && id != nil {
+		d.want = &symbols.Key{Kind: symbols.Debug, Name: m.Name, ID: id}
+	}
+}
+
+// debugFiles yields functions that open what may be the debug file.
+func (m *Module) debugFiles(from DebugFinder, id []byte, link string) func(yield func(func() []target.File) bool) {
+	theirs := func(p string) func() []target.File {
+		return func() []target.File {
+			f, err := from.OpenFile(p)
+			if err != nil {
+				return nil
+			}
+			return []target.File{f}
+		}
+	}
+	own := func(p string) func() []target.File { return func() []target.File { return from.OpenOwn(p) } }
+	dir := path.Dir(m.Path)
+	return func(yield func(func() []target.File) bool) {
+		var all []func() []target.File
+		if len(id) > 1 {
+			name := hex.EncodeToString(id)
+			below := path.Join(".build-id", name[:2], name[2:]+".debug")
+			all = append(all, own(below), own(name+".debug"), theirs(path.Join(debugDirectory, below)))
+		}
+		all = append(all, own(m.Name+".dbg"), own(m.Name+".debug"), theirs(m.Path+".dbg"))
+		if link != "" {
+			all = append(all, own(link), theirs(path.Join(dir, link)), theirs(path.Join(dir, ".debug", link)),
+				theirs(path.Join(debugDirectory, dir, link)))
+		}
+		for _, open := range all {
+			if !yield(open) {
+				return
+			}
+		}
+	}
+}
+
+// accept takes a file, which is then d's to close, if it is the one that the module was stripped of: by its
+// build id or, if the module has none, by the checksum that the module has of it.
+func (m *Module) accept(d *debug, f target.File, id []byte, linked bool, crc uint32) error {
+	elf, err := m.set.budget.Image(f)
+	if err != nil {
+		return err
+	}
+	switch own, err := elf.BuildID(); {
+	case id != nil && err == nil && bytes.Equal(own, id):
+	case id == nil && linked:
+		var sum uint32
+		if sum, err = elfx.Checksum(f, maxChecked); err == nil && sum == crc {
+			break
+		}
+		fallthrough
+	default:
+		elf.Close()
+		return fmt.Errorf("%w: it belongs to another build", errNoDebug)
+	}
+	d.img = &image{file: f, elf: elf, syms: symbol.New(elf)}
+	d.want = nil
+	return nil
+}
+
+// strippedSymbol is Symbol for a function that the module itself does not name.
+func (m *Module) strippedSymbol(vaddr arch.Addr) (f *symbol.Func, offset uint64, ok bool) {
+	if m.img.syms.Complete() {
+		return nil, 0, false
+	}
+	d := m.debugging()
+	if d.img == nil {
+		return nil, 0, false
+	}
+	return d.img.syms.Lookup(vaddr)
+}
+
+// Line returns the source line of the instruction at an address, if the module, or the file with what it was
+// stripped of, has DWARF for it. The error wraps dwarfline.ErrNone or says what is wrong with that.
+func (m *Module) Line(addr arch.Addr) (dwarfline.Line, error) {
+	if err := m.load(); err != nil {
+		return dwarfline.Line{}, fmt.Errorf("%w: %w", dwarfline.ErrNone, err)
+	}
+	if m.img.lines == nil {
+		m.img.lines = m.lineTable(m.img.elf)
+	}
+	l, err := m.img.lines.Lookup(addr - m.bias)
+	if !errors.Is(err, elfx.ErrNotFound) {
+		return l, err
+	}
+	d := m.debugging()
+	if d.img == nil {
+		return l, err
+	}
+	if d.lines == nil {
+		d.lines = m.lineTable(d.img.elf)
+	}
+	return d.lines.Lookup(addr - m.bias)
+}
+
+// lineTable is the line table of an image.
+func (m *Module) lineTable(elf *elfx.Image) *dwarfline.Table {
+	most := map[string]int64{".debug_line": m.set.debugging.Lines}
+	return dwarfline.New(func(name string) (io.ReaderAt, int64, error) {
+		if n, ok := most[name]; ok {
+			return elf.DebugSection(name, n)
+		}
+		return elf.DebugSection(name, maxDebugText)
+	}, elf.Reserve)
+}
+
+// Wanted reports whether symbols of the module are missing that Fetch may get.
+func (m *Module) Wanted() bool {
+	return m.load() == nil && m.img.file != nil && !m.img.syms.Complete() && m.debugging().want != nil
+}
+
+// Fetch gets the debug files of modules that are Wanted. It takes as long as from takes.
+func (s *Set) Fetch(ctx context.Context, from symbols.Source) {
+	for _, img := range s.files {
+		if img.err != nil {
+			continue
+		}
+		d := &img.debug
+		if d.want == nil {
+			continue
+		}
+		want := d.want
+		d.want = nil
+		f, err := from.Open(ctx, *want)
+		if err != nil {
+			continue
+		}
+		m := &Module{set: s, img: img}
+		if m.accept(&d.debug, f, want.ID, false, 0) != nil {
+			f.Close()
+		}
+	}
+}

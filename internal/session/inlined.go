@@ -1,0 +1,258 @@
+package session
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/inlining"
+	"clrsnap/internal/clr/method"
+	"clrsnap/internal/clr/name"
+	"clrsnap/internal/source"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// Call is a call by managed code, at which other methods may have been inlined. It stays valid when
+// the walk is over.
+type Call struct {
+	Frame  int // of the caller, in the stack, leaf first
+	Code   codemap.Code
+	IP     arch.Addr // where it returns to
+	Callee arch.Addr // MethodDesc of the frame that was called, or of the P/Invoke that the caller is in
+}
+
+// inlined is what is known of inlined methods.
+type inlined struct {
+	known    map[callKey][]profile.Frame
+	profiler bool // a profiler is loaded, which can have the runtime compile other IL
+	modules  int  // that were there when it was looked for
+}
+
+type callKey struct{ ip, callee arch.Addr }
+
+// maxInlined bounds the calls of which it is remembered what was inlined there: 300 bytes each, more
+// or less.
+const maxInlined = 1 << 14
+
+// Call describes the call that a managed frame is at; above is the frame that it called. False:
+// nothing can be said of it.
+func (p *Process) Call(f *walk.Frame, frame int, above *profile.Frame) (Call, bool) {
+	if p.inlined == nil || f.Kind != walk.Managed || f.Exact || f.Code.Collectible {
+		return Call{}, false
+	}
+	c := Call{Frame: frame, Code: *f.Code, IP: f.IP(), Callee: f.Callee()}
+	if above.Kind == profile.Managed {
+		c.Callee = arch.Addr(above.FunctionID)
+	}
+	return c, c.Callee != 0
+}
+
+// callsByThread are the calls of stacks, by the thread's id.
+type callsByThread map[int][]Call
+
+func (c callsByThread) keep(tid int, calls []Call) {
+	if len(calls) > 0 {
+		c[tid] = slices.Clone(calls)
+	}
+}
+
+// addInlined adds to captured stacks what was certainly inlined at their calls.
+func (p *Process) addInlined(threads []profile.Thread, calls callsByThread) {
+	if len(calls) == 0 {
+		return
+	}
+	if p.profiled() {
+		return
+	}
+	p.Engine.Begin() // what was inlined was written down before the code ran, but perhaps not long before
+	for i := range threads {
+		t := &threads[i]
+		t.Frames = p.AddInlined(t.Frames, calls[t.OSThreadID])
+	}
+}
+
+// agentLibrary is the profiler that changes no IL: our own.
+const agentLibrary = "libclrsnap-agent.so"
+
+// profiled reports whether a profiler is loaded: a library by which the runtime finds one. It can have
+// methods compiled from other IL than their assembly's, by which nothing can be proved.
+func (p *Process) profiled() bool {
+	modules := p.Engine.Modules.All()
+	if p.inlined.modules == len(modules) {
+		return p.inlined.profiler
+	}
+	p.inlined.modules = len(modules)
+	p.inlined.profiler = false
+	for _, m := range modules {
+		if strings.HasPrefix(m.Name, agentLibrary) {
+			continue
+		}
+		if at, err := m.Lookup("DllGetClassObject"); err == nil && at != 0 {
+			p.inlined.profiler = true
+		}
+	}
+	return p.inlined.profiler
+}
+
+// AddInlined adds to a stack, leaf first, the methods that were certainly inlined at its calls, which
+// are those of its frames in ascending order. The calls of a stack should be looked at when it has
+// been captured: what is read by then includes all that was inlined into its methods.
+func (p *Process) AddInlined(frames []profile.Frame, calls []Call) []profile.Frame {
+	var out []profile.Frame
+	from := 0
+	for i := range calls {
+		c := &calls[i]
+		found := p.InlinedAt(c)
+		if len(found) == 0 || c.Frame >= len(frames) {
+			continue
+		}
+		out = append(out, frames[from:c.Frame]...)
+		for _, f := range found {
+			caller := &frames[c.Frame]
+			f.IP, f.SP, f.Tier = caller.IP, caller.SP, caller.Tier
+			out = append(out, f)
+		}
+		from = c.Frame
+	}
+	if out == nil {
+		return frames
+	}
+	return append(out, frames[from:]...)
+}
+
+// InlinedAt returns the methods that were certainly inlined at a call, innermost first, as frames
+// without registers. It remembers them.
+func (p *Process) InlinedAt(c *Call) []profile.Frame {
+	key := callKey{c.IP, c.Callee}
+	if found, ok := p.inlined.known[key]; ok {
+		return found
+	}
+	found, err := p.findInlined(c)
+	if err != nil {
+		return nil // it may be readable the next time
+	}
+	if len(p.inlined.known) >= maxInlined {
+		clear(p.inlined.known)
+	}
+	p.inlined.known[key] = found
+	return found
+}
+
+// findInlined is InlinedAt of a call that is not remembered.
+func (p *Process) findInlined(c *Call) ([]profile.Frame, error) {
+	found, _, err := p.Recorded(c)
+	if err != nil {
+		return nil, err
+	}
+	proved, err := p.Proved(c)
+	if err != nil && !errors.Is(err, inlining.ErrUnknown) {
+		return nil, err
+	}
+	if len(proved) > len(found) { // a method that was inlined several times is certain, if not which time
+		found = proved
+	}
+	var out []profile.Frame
+	for i := range slices.Backward(found) {
+		f, err := p.inlinedFrame(&found[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// Recorded returns what was inlined at a call by what the runtime has recorded of the code, outermost
+// first; false: it has recorded nothing, as usual.
+func (p *Process) Recorded(c *Call) (found []inlining.Frame, ok bool, err error) {
+	t, err := p.Runtime.IL.Tree(&c.Code)
+	if err != nil || t == nil {
+		return nil, false, err
+	}
+	callee, ok, err := p.called(c)
+	if err != nil || !ok {
+		return nil, true, err
+	}
+	found, err = p.Runtime.Inlined.Recorded(t, uint32(c.IP-c.Code.MethodStart), callee)
+	return found, true, err
+}
+
+// Proved returns what was certainly inlined at a call of code of which nothing is recorded, outermost
+// first.
+func (p *Process) Proved(c *Call) ([]inlining.Frame, error) {
+	of, ok, err := p.Runtime.Inlined.Definition(c.Code.MethodDesc)
+	if err != nil || !ok {
+		return nil, err
+	}
+	callee, ok, err := p.called(c)
+	if err != nil || !ok {
+		return nil, err
+	}
+	points, err := p.Runtime.IL.Of(&c.Code)
+	if err != nil {
+		return nil, err
+	}
+	start, end := points.Statement(uint32(c.IP - 1 - c.Code.MethodStart))
+	return p.Runtime.Inlined.Prove(&c.Code, of, callee, inlining.Range{Start: start, End: end})
+}
+
+// called returns the method that a call calls; false: it is not certain. The frame above need not be
+// that method's: one that has called another last may have left its frame to it.
+func (p *Process) called(c *Call) (d inlining.Definition, ok bool, err error) {
+	above, err := p.Runtime.Methods.Read(c.Callee)
+	if err != nil {
+		return d, false, err
+	}
+	desc := c.Callee
+	if above.Class != method.PInvoke { // else it is called by this very code
+		if desc, err = p.Runtime.Inlined.Callee(c.IP); err != nil || desc == 0 {
+			return d, false, err
+		}
+	}
+	return p.Runtime.Inlined.Definition(desc)
+}
+
+func (p *Process) inlinedFrame(f *inlining.Frame) (profile.Frame, error) {
+	n, err := p.nameInlined(f)
+	if err != nil {
+		return profile.Frame{}, err
+	}
+	out := profile.Frame{
+		Kind: profile.Managed, Inlined: true, FunctionID: uint64(f.Desc), Method: n.Exact, Display: n.Display,
+		Short: n.Short, Signature: n.Signature, Module: n.Assembly, Owner: p.owner(n.Assembly, n.Image),
+	}
+	if f.HasIL {
+		out.Line = p.lineAt(&n, f)
+	}
+	return out, nil
+}
+
+func (p *Process) nameInlined(f *inlining.Frame) (name.Method, error) {
+	if f.Desc == 0 {
+		return p.Runtime.Names.Definition(f.Module, f.RID)
+	}
+	m, err := p.Runtime.Methods.Read(f.Desc)
+	if err != nil {
+		return name.Method{}, err
+	}
+	return p.Runtime.Names.Method(&m, false)
+}
+
+// lineAt returns the source line of an inlined method's call; nil: there is none.
+func (p *Process) lineAt(n *name.Method, f *inlining.Frame) *profile.SourceLine {
+	if p.lines == nil || n.Image == 0 {
+		return nil
+	}
+	a, err := p.lines.finder.Assembly(&source.Module{Assembly: n.Assembly, Address: f.Module, Image: n.Image})
+	if err != nil {
+		return nil
+	}
+	l, err := a.Line(f.RID, f.IL)
+	if err != nil {
+		return nil
+	}
+	return &profile.SourceLine{File: l.File, Line: l.Line, Column: l.Column, URL: l.URL, Approximate: l.Approximate}
+}

@@ -1,0 +1,149 @@
+package session
+
+import (
+	"context"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/codemap"
+	"clrsnap/internal/clr/method"
+	"clrsnap/internal/source"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// late is what frames lack because their symbols are not on this machine. Symbols are fetched when all stacks
+// have been taken: they would be of another moment otherwise.
+type late struct {
+	lines  []lateLine
+	native map[walk.Place]nativePlace
+}
+
+// lateLine is a place in managed code, and the line of frames there, which is still empty.
+type lateLine struct {
+	line     *profile.SourceLine
+	assembly *source.Assembly
+	code     codemap.Code
+	at       walk.Place
+	method   method.Method
+	above    string // as in Process
+	il, next uint32
+	exact    bool
+}
+
+// beginLate has symbols that are missing noted, if there is somebody to fetch them from.
+func (p *Process) beginLate() {
+	if p.Options.Source != nil {
+		p.late = &late{native: map[walk.Place]nativePlace{}}
+	}
+}
+
+// endLate forgets what was noted, if it was not fetched.
+func (p *Process) endLate() {
+	if p.late == nil {
+		return
+	}
+	for i := range p.late.lines {
+		if l := &p.late.lines[i]; p.lines.known[l.at] == l.line {
+			delete(p.lines.known, l.at)
+		}
+	}
+	p.late = nil
+}
+
+// addLine notes that the line of code of p.method may be had later, and returns it; nil: there is no room.
+func (p *Process) addLine(
+	code *codemap.Code, at walk.Place, a *source.Assembly, il, next uint32, exact bool,
+) *profile.SourceLine {
+	if len(p.late.lines) >= maxLines {
+		return nil
+	}
+	l := lateLine{&profile.SourceLine{}, a, *code, at, p.method, p.above, il, next, exact}
+	p.late.lines = append(p.late.lines, l)
+	return l.line
+}
+
+// addNative notes that a native frame's name and line may be had later.
+func (l *late) addNative(f *walk.Frame) {
+	if len(l.native) < maxLines {
+		l.native[walk.Place{IP: f.IP(), Exact: f.Exact}] = placeOf(f)
+	}
+}
+
+// nativeAt returns what was noted of a native frame. An address may be a return address in one stack, and where
+// the thread was interrupted in another: if both are known, only the first frame is certain.
+func (l *late) nativeAt(ip arch.Addr, first bool) (nativePlace, bool) {
+	exact, isExact := l.native[walk.Place{IP: ip, Exact: true}]
+	call, isCall := l.native[walk.Place{IP: ip}]
+	if isExact && (first || !isCall) {
+		return exact, true
+	}
+	return call, isCall && !isExact
+}
+
+// fetch gets the symbols that frames lack from Options.Source, and completes these threads.
+func (p *Process) fetch(ctx context.Context, threads []profile.Thread) {
+	l := p.late
+	if p.late = nil; l == nil || len(l.lines) == 0 && len(l.native) == 0 {
+		return
+	}
+	from := p.Options.Source
+	if p.lines != nil {
+		p.lines.finder.Fetch(ctx, from)
+	}
+	p.Engine.Modules.Fetch(ctx, from)
+	for i := range l.lines {
+		p.completeLine(&l.lines[i])
+	}
+	if p.lines != nil {
+		clear(p.lines.native)
+	}
+	for t := range threads {
+		frames := threads[t].Frames
+		for i := range frames {
+			if frames[i].Kind != profile.Native || frames[i].Module == "" {
+				continue
+			}
+			if at, ok := l.nativeAt(arch.Addr(frames[i].IP), i == 0); ok {
+				p.nameNative(&frames[i], at)
+			}
+		}
+		eachFrame(&threads[t], func(f *profile.Frame) {
+			if f.Line != nil && f.Line.Line == 0 {
+				f.Line = nil
+			}
+		})
+	}
+}
+
+// completeLine gives frames the line that was noted for them. What has none stays empty.
+func (p *Process) completeLine(l *lateLine) {
+	p.method, p.above = l.method, l.above
+	at, err := p.lineIn(&l.code, l.at, l.assembly, l.il, l.next)
+	if err == nil {
+		*l.line = *sourceLine(&at, !l.exact)
+	} else if p.lines.known[l.at] == l.line {
+		delete(p.lines.known, l.at)
+	}
+}
+
+// eachFrame visits the frames of a thread, and those of its exceptions.
+func eachFrame(t *profile.Thread, visit func(*profile.Frame)) {
+	for i := range t.Frames {
+		visit(&t.Frames[i])
+	}
+	exceptions := append([]*profile.ExceptionInfo{t.Exception}, t.Handling...)
+	if t.FailFast != nil {
+		exceptions = append(exceptions, t.FailFast.Exception)
+	}
+	for len(exceptions) > 0 {
+		last := len(exceptions) - 1
+		e := exceptions[last]
+		if exceptions = exceptions[:last]; e == nil {
+			continue
+		}
+		for i := range e.Frames {
+			visit(&e.Frames[i].Frame)
+		}
+		exceptions = append(append(exceptions, e.Inner), e.Others...)
+	}
+}

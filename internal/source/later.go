@@ -1,0 +1,274 @@
+package source
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/foreign"
+	"clrsnap/internal/pdb"
+	"clrsnap/internal/pe"
+	"clrsnap/internal/target"
+)
+
+// Identity is what identifies the PDB of an assembly.
+type Identity struct {
+	PDB       string // its file name, without its folder
+	ID        [20]byte
+	Checksums []pe.Checksum // it has one of them; none: the assembly does not say
+}
+
+// Later is an assembly whose PDB will be read later, when its process may have ended. It holds what is
+// needed for that: the PDB's file, open, or the PDB from inside the assembly.
+type Later struct {
+	Identity
+	Path string // the assembly's file, as the target sees it; empty: it is in memory only
+
+	debug  *pe.Debug
+	packed *pe.Packed
+	reads  []func() ([]byte, error) // what may be the PDB
+	files  []target.File            // those of reads
+	why    error                    // why there is none
+}
+
+// Bounds of what all Later of one Finder hold.
+const (
+	maxHeldFiles  = 512
+	maxHeldPacked = 64 << 20 // bytes of PDBs inside assemblies, and of those in memory
+)
+
+// Identity returns what identifies the PDB of an assembly. One that was built without a PDB has an error that wraps
+// ErrNone.
+func (f *Finder) Identity(m *Module) (Identity, error) {
+	_, id, err := f.identity(m.Image)
+	return id, err
+}
+
+func (f *Finder) identity(base arch.Addr) (*pe.Debug, Identity, error) {
+	d, err := pe.DebugDirectory(f.mem, base)
+	if err != nil {
+		return nil, Identity{}, none("%v", err)
+	}
+	view, ok := d.Portable()
+	if !ok && !d.HasEmbedded() {
+		return nil, Identity{}, none("the assembly was built without a portable PDB")
+	}
+	return d, Identity{PDB: fileName(view.Path), ID: view.ID(), Checksums: d.Checksums}, nil
+}
+
+// Later looks for the PDB of an assembly, and holds it without parsing it. known is false if it is not known yet
+// which file the assembly is: call Locate again. The error is Identity's. Close releases what is held.
+func (f *Finder) Later(m *Module) (l *Later, known bool, err error) {
+	d, id, err := f.identity(m.Image)
+	if err != nil {
+		return nil, false, err
+	}
+	l = &Later{Identity: id, debug: d}
+	if d.HasEmbedded() {
+		p, err := d.Packed(f.mem)
+		switch {
+		case err != nil:
+			l.why = none("%v", err)
+		case f.packed+p.Size() > maxHeldPacked:
+			l.why = none("the PDBs inside assemblies have more than %d bytes together", maxHeldPacked)
+		default:
+			f.packed += p.Size()
+			l.packed = &p
+		}
+	}
+	return l, f.Locate(l, m), nil
+}
+
+// Locate looks for the file of an assembly, and for the PDBs in the folders and beside it. It returns false if it
+// is not known yet which file that is.
+func (f *Finder) Locate(l *Later, m *Module) (known bool) {
+	l.Path, known = f.target.File(m)
+	l.Close()
+	if l.PDB == "" {
+		return known
+	}
+	if b, err := f.stream(m); err == nil && f.packed+len(b) <= maxHeldPacked {
+		f.packed += len(b)
+		l.reads = append(l.reads, func() ([]byte, error) { return b, nil })
+	}
+	for _, dir := range f.dirs {
+		f.hold(l, func() (target.File, error) { return foreign.Open(path.Join(dir, l.PDB)) })
+	}
+	beside := func(file, name string) {
+		f.hold(l, func() (target.File, error) { return f.target.OpenFile(path.Join(path.Dir(file), name)) })
+	}
+	if l.Path != "" {
+		beside(l.Path, l.PDB)
+		if own := strings.TrimSuffix(path.Base(l.Path), path.Ext(l.Path)) + ".pdb"; own != l.PDB {
+			beside(l.Path, own)
+		}
+	}
+	if f.openBundle() {
+		l.reads = append(l.reads, func() ([]byte, error) { return f.inBundle(l.PDB) })
+		if f.host != l.Path {
+			beside(f.host, l.PDB)
+		}
+	}
+	return known
+}
+
+// hold opens a file that may be the PDB, and keeps it open.
+func (f *Finder) hold(l *Later, open func() (target.File, error)) {
+	if f.held >= maxHeldFiles {
+		return
+	}
+	file, err := open()
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		l.why = cmp.Or(l.why, none("%v", err))
+		return
+	}
+	f.held++
+	l.files = append(l.files, file)
+	l.reads = append(l.reads, func() ([]byte, error) { return readAll(file) })
+}
+
+// Assembly reads the PDB. Without one the error wraps ErrNone.
+func (l *Later) Assembly() (*Assembly, error) {
+	why := l.why
+	if l.packed != nil {
+		b, err := l.packed.Unpack()
+		if err == nil {
+			var p *pdb.File
+			if p, err = pdb.Unpacked(l.debug, b); err == nil {
+				return assemblyOf(p), nil
+			}
+		}
+		why = cmp.Or(why, none("%v", err))
+	}
+	for _, read := range l.reads {
+		b, err := read()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			var p *pdb.File
+			if p, err = pdb.Match(l.debug, b); err == nil {
+				return assemblyOf(p), nil
+			}
+		}
+		why = cmp.Or(why, none("%s: %v", l.PDB, err))
+	}
+	return nil, cmp.Or(why, none("%s was not found beside the assembly", l.PDB))
+}
+
+// Close releases the files.
+func (l *Later) Close() {
+	for _, file := range l.files {
+		file.Close()
+	}
+	l.files, l.reads = nil, nil
+}
+
+// Find looks for a PDB in folders of this machine, and for the assembly itself, which may have it inside. of is
+// the assembly's file name. Without a PDB the error wraps ErrNone.
+func Find(id Identity, of string, dirs []string) (*Assembly, error) {
+	if id.ID == [20]byte{} {
+		return nil, none("it is not known which PDB belongs to the assembly")
+	}
+	want := &pe.Debug{CodeView: []pe.CodeView{id.view()}, Checksums: id.Checksums}
+	var why error
+	for _, dir := range dirs {
+		for _, try := range []func() (*pdb.File, error){
+			func() (*pdb.File, error) { return findPDB(want, dir, id.PDB) },
+			func() (*pdb.File, error) { return findEmbedded(id, dir, of) },
+		} {
+			p, err := try()
+			if err == nil {
+				return assemblyOf(p), nil
+			}
+			if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, pe.ErrNoEmbedded) {
+				why = cmp.Or(why, none("%v", err))
+			}
+		}
+	}
+	return nil, cmp.Or(why, none("%s is in none of the folders", cmp.Or(id.PDB, of)))
+}
+
+// view is the entry of a debug directory that names the PDB.
+func (id Identity) view() pe.CodeView {
+	return pe.CodeView{
+		GUID: [16]byte(id.ID[:16]), Age: 1, Path: id.PDB, Portable: true,
+		Stamp: uint32(id.ID[16]) | uint32(id.ID[17])<<8 | uint32(id.ID[18])<<16 | uint32(id.ID[19])<<24,
+	}
+}
+
+func findPDB(want *pe.Debug, dir, name string) (*pdb.File, error) {
+	file, err := openIn(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return readPDB(want, name, file)
+}
+
+// findEmbedded reads the PDB inside an assembly, which must be the same build.
+func findEmbedded(id Identity, dir, name string) (*pdb.File, error) {
+	file, err := openIn(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	mem := pe.File(file)
+	d, err := pe.DebugDirectory(mem, 0)
+	if err != nil {
+		return nil, err
+	}
+	if view, _ := d.Portable(); view.ID() != id.ID {
+		return nil, pe.ErrNoEmbedded // another build
+	}
+	return pdb.Embedded(d, mem)
+}
+
+// openIn opens a file in a folder. The name can be hostile.
+func openIn(dir, name string) (target.File, error) {
+	if name = fileName(name); name == "" || name == "." || name == ".." {
+		return nil, fs.ErrNotExist
+	}
+	return foreign.Open(path.Join(dir, name))
+}
+
+func assemblyOf(p *pdb.File) *Assembly {
+	a := &Assembly{file: p, size: p.Size(), documents: map[int32]document{}}
+	a.link, _ = p.SourceLink() // without it there are no URLs
+	return a
+}
+
+// readPDB reads a PDB, and makes sure that it is the one that d asks for.
+func readPDB(d *pe.Debug, name string, file target.File) (*pdb.File, error) {
+	b, err := readAll(file)
+	if err != nil {
+		return nil, err
+	}
+	p, err := pdb.Match(d, b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}
+
+// readAll reads a file that may be a PDB.
+func readAll(file target.File) ([]byte, error) {
+	size, err := sizeOf(file)
+	if err != nil {
+		return nil, err
+	}
+	if size > pdb.MaxSize {
+		return nil, tooLarge(pdb.MaxSize)
+	}
+	b := make([]byte, size)
+	_, err = io.ReadFull(io.NewSectionReader(file, 0, size), b)
+	return b, err
+}

@@ -1,0 +1,64 @@
+package source
+
+// Point is a place in a document of a PDB.
+type Point struct {
+	Document     int32 // for Assembly.Document
+	Line, Column int   // counted from 1
+	Approximate  bool  // the code belongs to no line itself: this is the one before
+}
+
+// Point is LineIn without the names.
+func (a *Assembly) Point(method, il, next uint32) (Point, error) {
+	at, exact, ok := a.file.LineIn(method, il, next)
+	if !ok || at.Line == 0 {
+		return Point{}, none("the method has none in its PDB")
+	}
+	return Point{Document: at.Document, Line: int(at.Line), Column: int(at.Column), Approximate: !exact}, nil
+}
+
+// Extent returns the first and the last line of a method in the document that its code begins in. Without
+// lines document is 0.
+func (a *Assembly) Extent(method uint32) (document int32, first, last int) {
+	points, err := a.file.Lines(method)
+	if err != nil {
+		return 0, 0, 0
+	}
+	for _, p := range points {
+		if p.Hidden || document != 0 && p.Document != document {
+			continue
+		}
+		if document == 0 {
+			document, first = p.Document, int(p.Line)
+		}
+		first, last = min(first, int(p.Line)), max(last, int(p.EndLine))
+	}
+	return document, first, last
+}
+
+// Document is a source file.
+type Document struct {
+	Name      string // as the compiler wrote it
+	URL       string // where SourceLink says that it can be had; empty: it does not
+	Algorithm string // of Sum, such as SHA256; empty: there is none
+	Sum       []byte // hash of the text
+}
+
+// Document returns one of the documents of Point.
+func (a *Assembly) Document(i int32) (Document, error) {
+	full, err := a.file.Document(i)
+	if err != nil {
+		return Document{}, none("%v", err)
+	}
+	d := Document{Name: full.Name}
+	d.Algorithm, d.Sum = full.Checksum()
+	if a.link != nil {
+		d.URL, _ = a.link.URL(full.Name)
+	}
+	return d, nil
+}
+
+// Text returns the text of a document if the PDB contains it.
+func (a *Assembly) Text(i int32) ([]byte, bool) {
+	b, ok, err := a.file.Source(i)
+	return b, ok && err == nil
+}

@@ -1,0 +1,68 @@
+package source
+
+import (
+	"io"
+	"path"
+	"strings"
+
+	"clrsnap/internal/foreign"
+	"clrsnap/internal/pdb"
+)
+
+// Root says where source files are on this machine: a file that the compiler calls FROM/a/b.cs is TO/a/b.cs.
+// Without a From, the file is looked for below To: a/b.cs, then b.cs. It must have the hash that the PDB
+// says, because a file there may be another one.
+type Root struct{ From, To string }
+
+// NewRoot returns a Root of paths as the user writes them.
+func NewRoot(from, to string) Root { return Root{trimmed(from), to} }
+
+// trimmed is a path with slashes, and none at its end.
+func trimmed(p string) string { return strings.TrimRight(slashes(p), "/") }
+
+func slashes(p string) string { return strings.ReplaceAll(p, `\`, "/") }
+
+// Roots are tried one after the other.
+type Roots []Root
+
+// maxParts bounds the parts of a path that is looked for.
+const maxParts = 64
+
+// Path returns where a file is that the compiler calls name, and whose text has a hash; "": that is not known.
+// It does not lead out of a root, whatever the name is.
+func (r Roots) Path(name, algorithm string, sum []byte) string {
+	name = slashes(name)
+	for _, root := range r {
+		if root.From != "" {
+			if rest, ok := strings.CutPrefix(name, root.From+"/"); ok {
+				return path.Join(root.To, path.Clean("/"+rest))
+			}
+			continue
+		}
+		parts := strings.Split(strings.TrimLeft(path.Clean("/"+name), "/"), "/")
+		for parts = parts[max(0, len(parts)-maxParts):]; len(parts) > 0 && len(sum) > 0; parts = parts[1:] {
+			p := path.Join(root.To, path.Join(parts...))
+			if _, ok := Text(p, algorithm, sum); ok {
+				return p
+			}
+		}
+	}
+	return ""
+}
+
+// Text returns the text of a regular file of this machine, if it has a hash.
+func Text(name, algorithm string, sum []byte) ([]byte, bool) {
+	if len(sum) == 0 {
+		return nil, false
+	}
+	file, err := foreign.Open(name)
+	if err != nil {
+		return nil, false
+	}
+	defer file.Close()
+	if st, err := file.Stat(); err != nil || st.Size() == 0 || st.Size() > pdb.MaxSource {
+		return nil, false // files of procfs have no size
+	}
+	b, err := io.ReadAll(io.NewSectionReader(file, 0, pdb.MaxSource))
+	return b, err == nil && pdb.SameText(b, algorithm, sum)
+}

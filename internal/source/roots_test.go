@@ -1,0 +1,67 @@
+package source
+
+import (
+	"crypto/sha256"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestRoots: where files are on this machine. No name leads out of a root, and a file that is looked for is the
+// one that was compiled.
+func TestRoots(t *testing.T) {
+	dir := t.TempDir()
+	text := []byte("class Queue { }\n")
+	sum := sha256.Sum256(text)
+	write := func(name string, b []byte) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("Shop/Queue.cs", text)
+	write("Queue.cs", []byte("class Queue { int changed; }\n"))
+	write("Other.cs", text)
+	for _, c := range []struct {
+		name  string
+		roots Roots
+		want  string // without dir; "-": none
+	}{
+		{"/build/src/Shop/Queue.cs", Roots{NewRoot("/build/src", "/home/me")}, "/home/me/Shop/Queue.cs"},
+		{"/build/src/Shop/Queue.cs", Roots{NewRoot("/build/src/", "/home/me/")}, "/home/me/Shop/Queue.cs"},
+		{`C:\work\Shop\Queue.cs`, Roots{NewRoot(`C:\work`, "/home/me")}, "/home/me/Shop/Queue.cs"},
+		{"/build/src2/Queue.cs", Roots{NewRoot("/build/src", "/home/me")}, "-"},
+		{"/build/src/../../../etc/passwd", Roots{NewRoot("/build/src", "/home/me")}, "/home/me/etc/passwd"},
+		{"/build/src/Queue.cs", Roots{NewRoot("/other", "/a"), NewRoot("/build", "/b")}, "/b/src/Queue.cs"},
+		{"/build/src/Shop/Queue.cs", Roots{NewRoot("", dir)}, dir + "/Shop/Queue.cs"},
+		{`C:\work\Shop\Queue.cs`, Roots{NewRoot("", dir)}, dir + "/Shop/Queue.cs"},
+		{"/build/Queue.cs", Roots{NewRoot("", dir)}, "-"}, // another text
+		{"/build/Gone.cs", Roots{NewRoot("", dir)}, "-"},
+		{"", Roots{NewRoot("", dir)}, "-"},
+		{strings.Repeat("x/", 2000) + "Shop/Queue.cs", Roots{NewRoot("", dir)}, dir + "/Shop/Queue.cs"},
+		{"../" + filepath.Base(dir) + "/Other.cs", Roots{NewRoot("", filepath.Join(dir, "Shop"))}, "-"},
+	} {
+		got := c.roots.Path(c.name, "SHA256", sum[:])
+		if c.want == "-" {
+			c.want = ""
+		}
+		if got != c.want {
+			t.Errorf("%.60s of %v: %q, want %q", c.name, c.roots, got, c.want)
+		}
+	}
+	if p := (Roots{NewRoot("", dir)}).Path("/build/src/Shop/Queue.cs", "", nil); p != "" {
+		t.Errorf("without a checksum: %s", p)
+	}
+	for name, want := range map[string]bool{"Shop/Queue.cs": true, "Queue.cs": false, "Shop": false, "gone": false} {
+		if _, ok := Text(filepath.Join(dir, name), "SHA256", sum[:]); ok != want {
+			t.Errorf("the text of %s: %v", name, ok)
+		}
+	}
+	if _, ok := Text(filepath.Join(dir, "Shop/Queue.cs"), "MD5", sum[:]); ok {
+		t.Error("a checksum of an unknown kind")
+	}
+}

@@ -1,0 +1,201 @@
+package record
+
+import (
+	"fmt"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/lines"
+	"clrsnap/internal/session"
+	"clrsnap/internal/source"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// Lines are found when everything is recorded. While a process is recorded, a frame's place in IL is noted when
+// its instruction is met for the first time, because neither the code nor the process need be there later;
+// and the PDB of its assembly is opened, but not read. No thread is stopped for any of that.
+
+// assemblies are those of a recording, with what finds their PDBs.
+type assemblies struct {
+	b     *profile.Builder
+	known map[assemblyKey]int32
+	later []*source.Later // by index in Recording.Assemblies
+}
+
+type assemblyKey struct {
+	id        [20]byte
+	pdb, path string
+}
+
+func newAssemblies(b *profile.Builder) *assemblies {
+	return &assemblies{b: b, known: map[assemblyKey]int32{}}
+}
+
+// add returns the index of an assembly; 0: it has no PDB that could be found, or there is no room. located: it is
+// known which file it is from.
+func (a *assemblies) add(f *source.Finder, m *source.Module) (i int32, located bool) {
+	l, located, err := f.Later(m)
+	if err != nil {
+		return 0, true
+	}
+	key := assemblyKey{l.ID, l.PDB, l.Path}
+	if i, ok := a.known[key]; ok && located {
+		l.Close()
+		return i, true
+	}
+	i = a.b.Assembly(assemblyOf(m.Assembly, l))
+	if i == 0 {
+		l.Close()
+		return 0, true
+	}
+	a.known[key] = i
+	for len(a.later) <= int(i) {
+		a.later = append(a.later, nil)
+	}
+	a.later[i] = l
+	return i, located
+}
+
+func assemblyOf(name string, l *source.Later) profile.Assembly {
+	out := profile.Assembly{Name: name, Path: l.Path, PDB: l.PDB, ID: l.ID}
+	for _, c := range l.Checksums {
+		out.Checksums = append(out.Checksums, profile.Checksum(c))
+	}
+	return out
+}
+
+func (a *assemblies) close() {
+	for _, l := range a.later {
+		if l != nil {
+			l.Close()
+		}
+	}
+}
+
+// placer notes where frames of one process are in IL.
+type placer struct {
+	p       *session.Process
+	all     *assemblies
+	finder  *source.Finder // nil: no lines are wanted
+	lasting map[arch.Addr]int32
+	passing map[arch.Addr]int32    // assemblies that can be unloaded, at this moment
+	ids     map[arch.Addr][20]byte // of their PDBs, likewise
+	lost    []lostAssembly
+}
+
+// lostAssembly is an assembly whose file is not known yet, because it has just been loaded, or because it has none.
+type lostAssembly struct {
+	index  int32
+	module source.Module
+	until  time.Duration // when to stop looking
+}
+
+// lookFor is how long the file of an assembly is looked for: the list of mappings is read every 100 ms at most.
+const lookFor = time.Second
+
+func newPlacer(p *session.Process, all *assemblies) placer {
+	return placer{
+		p: p, all: all, finder: p.LinesLater(),
+		lasting: map[arch.Addr]int32{}, passing: map[arch.Addr]int32{}, ids: map[arch.Addr][20]byte{},
+	}
+}
+
+// begin starts a new moment.
+func (p *placer) begin() {
+	clear(p.passing)
+	clear(p.ids)
+}
+
+// place adds its place to the location of a frame that has just been named.
+func (p *placer) place(fr *walk.Frame, module string, l *profile.Location) {
+	at, ok := p.p.Place(fr, module)
+	if !ok {
+		return
+	}
+	known := p.lasting
+	if fr.Code.Collectible {
+		known = p.passing
+	}
+	assembly, ok := known[at.Module.Image]
+	if !ok {
+		var located bool
+		if assembly, located = p.all.add(p.finder, &at.Module); !located && !fr.Code.Collectible {
+			p.lost = append(p.lost, lostAssembly{assembly, at.Module, live.Monotonic() + lookFor})
+		}
+		known[at.Module.Image] = assembly
+	}
+	if assembly > 0 {
+		l.Method = p.all.b.Method(profile.Method{Assembly: assembly, Row: at.Method})
+		l.IL, l.Next, l.Nearest = at.IL, at.Next, at.Nearest
+	}
+}
+
+// look looks for the files of assemblies that have just been loaded.
+func (p *placer) look(now time.Duration) {
+	left := p.lost[:0]
+	for _, x := range p.lost {
+		l := p.all.later[x.index]
+		switch {
+		case p.finder.Locate(l, &x.module):
+			p.all.b.SetAssembly(x.index, assemblyOf(x.module.Assembly, l))
+		case now < x.until:
+			left = append(left, x)
+		}
+	}
+	p.lost = left
+}
+
+// id identifies the PDB of the assembly of code that can be unloaded and has just been named. With it, two builds
+// of an assembly are told apart, whose methods have the same names.
+func (p *placer) id(fr *walk.Frame, assembly string) (id [20]byte) {
+	m, ok := p.p.Module(fr, assembly)
+	if p.finder == nil || !ok {
+		return id
+	}
+	id, ok = p.ids[m.Image]
+	if !ok {
+		of, _ := p.finder.Identity(&m) // zero: it has none
+		id = of.ID
+		p.ids[m.Image] = id
+	}
+	return id
+}
+
+// addLines finds the lines of a recording, as far as the PDBs are there.
+func (r *recorder) addLines(out *profile.Recording) {
+	if !r.opts.Lines {
+		return
+	}
+	missing := lines.Add(out, func(i int32) (*source.Assembly, error) {
+		return r.assemblies.later[i].Assembly()
+	}, lines.Options{
+		Roots: r.opts.Roots, Text: r.o.SourceText, Local: r.o.local,
+	})
+	if r.o.ExplainLines {
+		out.Notes = append(out.Notes, withoutLines(out, missing)...)
+	}
+}
+
+// withoutLines says which assemblies of the program and its packages have no lines, and why.
+func withoutLines(r *profile.Recording, missing []lines.Missing) []string {
+	const most = 20
+	framework := map[string]bool{}
+	for i := range r.Functions {
+		if f := &r.Functions[i]; f.Kind == profile.Managed && f.Origin() == profile.OfFramework {
+			framework[f.Module] = true
+		}
+	}
+	var out []string
+	for _, m := range missing {
+		if name := r.Assemblies[m.Assembly].Name; !framework[name] {
+			out = append(out, fmt.Sprintf("%s has no source lines: %v.", name, m.Why))
+		}
+	}
+	if more := len(out) - most; more > 0 {
+		out = append(out[:most], fmt.Sprintf("%s no source lines.", counted(more, "further assembly has",
+			"further assemblies have")))
+	}
+	return out
+}
