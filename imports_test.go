@@ -52,17 +52,22 @@ var mayImport = map[string]string{
 	"internal/clr/method":  "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap",
 	"internal/clr/name": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/method internal/ecma335 internal/pe",
+	"internal/clr/object": "internal/arch internal/target internal/contract internal/clr/types internal/clr/name",
+	"internal/clr/heap":   "internal/arch internal/target internal/contract",
+	"internal/clr/lock":   "internal/arch internal/target internal/contract internal/clr/object",
 	"internal/clr/gcinfo": "internal/arch",
 	"internal/clr/generics": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/codemap internal/clr/method internal/clr/gcinfo",
 	"internal/clr/inlining": "internal/arch internal/target internal/contract internal/clr/codemap internal/clr/ilmap " +
 		"internal/clr/method internal/clr/name internal/ecma335",
 	"internal/clr": "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap " +
-		"internal/clr/thread internal/clr/method internal/clr/name internal/clr/ilmap " +
-		"internal/clr/generics internal/clr/inlining internal/unwind",
+		"internal/clr/thread internal/clr/method internal/clr/name internal/clr/heap internal/clr/ilmap " +
+		"internal/clr/generics internal/clr/inlining internal/clr/object internal/clr/lock internal/unwind",
 	"internal/walk": "internal/arch internal/target internal/unwind internal/unwind/insns internal/module " +
 		"internal/clr/codemap internal/clr/thread",
 
+	"internal/waits": "profile internal/arch internal/target internal/clr internal/clr/heap internal/clr/lock " +
+		"internal/clr/object internal/clr/thread",
 	"internal/assemblies": "profile internal/arch internal/bundle internal/target",
 	"internal/bundle":     "internal/pe",
 	"internal/engine": "internal/arch internal/target internal/unwind internal/unwind/amd64 internal/module " +
@@ -119,7 +124,7 @@ var mayImport = map[string]string{
 		"internal/source internal/target " +
 		"internal/target/core internal/target/live internal/mounts internal/procfs internal/contract internal/clr " +
 		"internal/clr/* " +
-		"internal/locate internal/walk internal/engine",
+		"internal/locate internal/waits internal/walk internal/engine",
 	"internal/search": "profile internal/engine internal/locate internal/mounts internal/procfs " +
 		"internal/session internal/target/live internal/waiting",
 	"internal/diagnose": "internal/clr internal/confine internal/elfx internal/inject internal/locate " +

@@ -139,6 +139,8 @@ type Thread struct {
 	Role            string        // "Main", "Finalizer", "ThreadPool worker", "GC", …; empty: an ordinary thread
 	State           string        // such as "running", "waiting (futex)", "sleeping"
 	Mode            string        // the GC mode: "cooperative" or "preemptive"; empty for a native thread
+	Wait            *Wait         // what it waits for; nil: it does not wait, or that is not known
+	Holds           []Wait        // the locks that it holds, as far as they are known; Kind is that of who would wait
 	Pause           time.Duration // the longest stop of this thread; 0: it was not stopped
 	Crashed         bool          // core dumps only: the signal that ended the process was for this thread
 	// Exception is the newest exception in flight: one that is being thrown, or whose handler runs. Of the

@@ -182,6 +182,8 @@ type jsonThread struct {
 	State           string           `json:"state,omitempty"`
 	Mode            string           `json:"mode,omitempty"`
 	Idle            profile.Idle     `json:"idle,omitempty"`
+	Wait            *jsonWait        `json:"wait,omitempty"`
+	Holds           []*jsonWait      `json:"holds,omitempty"`
 	Pause           float64          `json:"pauseMicroseconds,omitempty"`
 	Crashed         bool             `json:"crashed,omitempty"`
 	Exception       *jsonException   `json:"exception,omitempty"`
@@ -226,7 +228,7 @@ func jsonThreadOf(t *profile.Thread) jsonThread {
 	return jsonThread{
 		OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, ThreadID: address(t.ThreadID),
 		Name: t.Name, Role: t.Role, State: t.State, Mode: t.Mode, Idle: t.Idle(),
-		Pause:   microseconds(t.Pause),
+		Wait: jsonWaitOf(t.Wait), Holds: jsonHoldsOf(t.Holds), Pause: microseconds(t.Pause),
 		Crashed: t.Crashed, Exception: jsonExceptionOf(t.Exception),
 		Handling: jsonExceptionsOf(t.Handling), FailFast: jsonFailFastOf(t.FailFast),
 		Complete: t.Complete, Error: t.Error,

@@ -50,6 +50,10 @@ func (p *printer) thread(t *profile.Thread) {
 		p.property(dim, "paused "+PauseText(t.Pause))
 	}
 	p.end()
+	for i := range t.Holds {
+		p.paint(yellow, "  "+holdText(&t.Holds[i]))
+		p.end()
+	}
 	p.exceptions(t)
 }
 
@@ -67,7 +71,7 @@ const stateRunning = "running"
 func stateText(t *profile.Thread) string {
 	idle := t.Idle()
 	if idle == "" {
-		return t.State
+		return cmp.Or(waitText(t.Wait), t.State)
 	}
 	s := "idle"
 	if t.Role == "" {

@@ -3,13 +3,18 @@
 package clr
 
 import (
+	"errors"
+
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/generics"
+	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/ilmap"
 	"clrsnap/internal/clr/inlining"
+	"clrsnap/internal/clr/lock"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
+	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/clr/types"
 	"clrsnap/internal/contract"
@@ -45,6 +50,12 @@ type Runtime struct {
 	IL      *ilmap.Reader
 	Inlined *inlining.Reader
 	Generic *generics.Reader
+
+	// Seen is what Objects and Locks are read from.
+	Seen    *target.Evidence
+	Heap    *heap.Reader
+	Objects *object.Reader
+	Locks   *lock.Store // nil: the layout of the runtime's locks is not known
 
 	mem *target.Reader
 }
@@ -85,7 +96,25 @@ func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, err
 		return nil, err
 	}
 	r.Methods.Attributes = r.Names.Attributes
-	return &r, nil
+	return &r, r.bindHeap(mem, d)
+}
+
+// bindHeap binds what is read of the managed heap. A runtime whose locks are not known can be walked all
+// the same.
+func (r *Runtime) bindHeap(mem target.Memory, d *contract.Descriptor) error {
+	r.Seen = target.NewEvidence(mem)
+	var err error
+	if r.Heap, err = heap.New(mem, d); err != nil {
+		return err
+	}
+	if r.Objects, err = object.New(r.Seen, d, r.Types, r.Names); err != nil {
+		return err
+	}
+	r.Locks, err = lock.New(r.Seen, d, r.Objects)
+	if missing := (*contract.MissingError)(nil); errors.As(err, &missing) {
+		r.Locks, err = nil, nil
+	}
+	return err
 }
 
 // Begin starts a new moment: what can change while the target runs is read again.

@@ -48,12 +48,14 @@ func TestAgainstReflection(t *testing.T) {
 			c.assembly(f)
 		case "T":
 			c.typ(f)
+		case "F":
+			c.field(f)
 		case "M":
 			c.method(f)
 		}
 	}
-	t.Logf("%d types, %d methods, %d P/Invokes equal", c.types, c.methods, c.imports)
-	if c.types < 1000 || c.methods < 20000 || c.imports < 300 {
+	t.Logf("%d types, %d fields, %d methods, %d P/Invokes equal", c.types, c.fields, c.methods, c.imports)
+	if c.fields < 5000 || c.types < 1000 || c.methods < 20000 || c.imports < 300 {
 		t.Errorf("only %d types, %d methods and %d P/Invokes compared", c.types, c.methods, c.imports)
 	}
 }
@@ -64,6 +66,15 @@ type checker struct {
 	m              *Metadata
 	types, methods int
 	imports        int
+	fields         int
+}
+
+func (c *checker) field(f []string) {
+	c.fields++
+	want := Field{RID: rid(f[1]), Name: f[3]}
+	if fields, err := c.m.Fields(rid(f[2])); err != nil || !slices.Contains(fields, want) {
+		c.t.Errorf("Fields(%s) = %v, %v; want %v among them", f[2], fields, err, want)
+	}
 }
 
 func (c *checker) assembly(f []string) {

@@ -51,6 +51,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 			calls.keep(m.stack.OSThreadID, m.calls)
 		}
 	}
+	p.addHolds(out)
 	p.fetch(ctx, out.Threads)
 	p.addInlined(out.Threads, calls)
 	return out, p.Live.Alive()
@@ -138,7 +139,9 @@ func (a *atOnce) look() (moved int) {
 			continue
 		}
 		a.forget(m)
-		s := Suspension{Process: a.p, Thread: m.thread, Capture: &a.p.Capture}
+		s := Suspension{
+			Process: a.p, Thread: m.thread, Capture: &a.p.Capture, Also: a.p.alsoBlocking(&m.thread),
+		}
 		r, ok := s.WalkBlocked(func() walk.Result { return s.frames(&a.p.walked) })
 		if !ok {
 			continue
@@ -164,6 +167,7 @@ func (a *atOnce) describe(m *member, s *Suspension, r walk.Result) {
 	m.cost = s.cost
 	a.p.room -= m.cost
 	s.fill(&m.stack, r)
+	s.explain(&m.stack)
 }
 
 // Bounds on the memory for the stacks of all threads together, in bytes. Each thread gets
@@ -189,7 +193,7 @@ func (a *atOnce) capture() error {
 	a.extra = 0
 	for i := range a.members {
 		m := &a.members[i]
-		reqs[i] = a.p.Request(&m.thread, m.extra)
+		reqs[i] = a.p.Request(&m.thread, slices.Concat(a.p.alsoBlocking(&m.thread), m.extra))
 		reqs[i].StackLimit, reqs[i].Proof = limit, m.proof
 		for _, r := range m.extra {
 			a.extra += r.Len

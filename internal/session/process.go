@@ -16,6 +16,7 @@ import (
 	"clrsnap/internal/source"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
+	"clrsnap/internal/waits"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 	"clrsnap/symbols"
@@ -98,8 +99,10 @@ type Process struct {
 	calls    []Call             // of the latest walk for a Snapshot
 	unsuited map[arch.Addr]bool // ips at which a walk without registers fails
 	owners   *assemblies.Owners // nil: not read yet
-	mapped   time.Time          // when mappings were read for owners and lines
-	maps     target.Mappings    // those
+	waits    *waits.Reader      // nil: not needed yet
+	refs     refs
+	mapped   time.Time       // when mappings were read for owners and lines
+	maps     target.Mappings // those
 }
 
 // Open finds the runtime in process pid and the layout of its structures. It attaches to

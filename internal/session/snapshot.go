@@ -29,11 +29,12 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 		t = d
 	}
 	p.beginLate()
-	s := []profile.Thread{p.snapshot(&t)}
+	out := profile.Snapshot{Threads: []profile.Thread{p.snapshot(&t)}}
 	calls := callsByThread{t.OSThreadID: p.calls}
-	p.fetch(context.Background(), s)
-	p.addInlined(s, calls)
-	return &s[0], nil
+	p.addHolds(&out)
+	p.fetch(context.Background(), out.Threads)
+	p.addInlined(out.Threads, calls)
+	return &out.Threads[0], nil
 }
 
 // Filter chooses threads by what the listing says of them.
@@ -69,6 +70,7 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 		out.Threads = append(out.Threads, s)
 		calls.keep(s.OSThreadID, p.calls)
 	}
+	p.addHolds(out)
 	if err := p.from.Alive(); err != nil {
 		// Threads without frames could not be captured because of that: leave them out.
 		out.Threads = slices.DeleteFunc(out.Threads, func(t profile.Thread) bool { return len(t.Frames) == 0 })
@@ -97,7 +99,7 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 		return st
 	}
 	defer p.lacks.watch(p.from, t.OSThreadID)()
-	s := Suspension{Process: p, Thread: *t, Capture: &p.Capture}
+	s := Suspension{Process: p, Thread: *t, Capture: &p.Capture, Also: p.alsoBlocking(t)}
 	r, err := s.takeAndWalk(func() walk.Result { return s.frames(&p.walked) })
 	st := p.Summary(&s.Thread)
 	if err != nil {
@@ -107,6 +109,7 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 	st.Frames = p.takeWalked()
 	p.room -= s.cost
 	s.fill(&st, r)
+	s.explain(&st)
 	st.Pause = s.pause
 	return st
 }

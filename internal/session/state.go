@@ -21,14 +21,14 @@ func state(c *target.Capture) string {
 	if !ok {
 		name = fmt.Sprintf("system call %d", c.SyscallNr)
 	}
-	if verb, ok := waits[name]; ok {
+	if verb, ok := waiting[name]; ok {
 		return verb + " (" + name + ")"
 	}
 	return "in " + name
 }
 
-// waits has the system calls in which threads wait, and what to call each wait.
-var waits = map[string]string{
+// waiting has the system calls in which threads wait, and what to call each wait.
+var waiting = map[string]string{
 	"futex": "waiting", "semop": "waiting", "semtimedop": "waiting",
 	"poll": "waiting for I/O", "ppoll": "waiting for I/O", "select": "waiting for I/O", "pselect6": "waiting for I/O",
 	"epoll_wait": "waiting for I/O", "epoll_pwait": "waiting for I/O",

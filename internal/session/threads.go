@@ -80,10 +80,11 @@ func (p *Process) Describe(tid int) (Thread, bool) {
 // is an error for a running process. For a core dump, and with Options.NativeOnly, the threads
 // read so far are kept, and p.unlisted says why some may be missing.
 func (p *Process) ReadThreadStore() error {
-	p.known, p.unlisted = map[int]thread.Thread{}, nil
+	p.known, p.unlisted, p.refs = map[int]thread.Thread{}, nil, refs{}
 	if p.Runtime == nil {
 		return nil
 	}
+	p.Runtime.Heap.Begin(true)
 	list, err := p.Runtime.Threads.List()
 	for attempt := 1; err != nil && attempt < maxAttempts && p.from.changes(); attempt++ {
 		// Threads start and end while the list is read: read it again.

@@ -43,6 +43,18 @@ func (s *Store) Name(t *Thread) (string, bool) {
 	return name, ok && name != ""
 }
 
+// Object returns the address of the managed Thread object of t; 0: it has none, or it cannot be read.
+func (s *Store) Object(t *Thread) arch.Addr {
+	if t.Exposed == 0 {
+		return 0
+	}
+	obj, err := s.mem.Pointer(t.Exposed)
+	if err != nil {
+		return 0
+	}
+	return obj
+}
+
 // Confirmed reports whether t refers to a managed Thread object, and whether that
 // refers to t. A thread has a handle before it has an object.
 func (s *Store) Confirmed(t *Thread) (refers, confirmed bool) {

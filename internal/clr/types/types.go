@@ -117,6 +117,9 @@ type System struct {
 	module      func(mt arch.Addr) (arch.Addr, error) // that defines a type
 	rid         func(flags2 uint32) (uint32, error)   // of a type, from its MTFlags2
 	collectible uint32                                // the bit of MTFlags
+
+	fields fieldLayout
+	base   uint32 // offset of the base class in a MethodTable
 }
 
 // New binds the type system of the runtime that d describes.
@@ -127,6 +130,13 @@ func New(mem target.Memory, d *contract.Descriptor) (*System, error) {
 	}
 	if err := s.bindModule(d); err != nil {
 		return nil, err
+	}
+	if err := d.Bind(&s.fields); err != nil {
+		return nil, err
+	}
+	s.base = contract.Absent
+	if off, ok := d.Offset("MethodTable", "ParentMethodTable"); ok {
+		s.base = off
 	}
 	if s.l.Rank != contract.Absent {
 		s.rank = s.classRank

@@ -22,6 +22,7 @@ static class Dump
         foreach (var t in a.GetTypes())
         {
             Line("T", Rid(t), t.FullName.Replace("\\", ""), Names(t.GetGenericArguments()));
+            foreach (var f in t.GetFields(All)) Line("F", Rid(f), Rid(t), f.Name);
             foreach (var m in t.GetMembers(All).OfType<MethodBase>())
                 Line("M", Rid(m), Rid(t), m.Name, m.IsStatic, string.Join(",", m.GetParameters().Select(p => p.Name)),
                     m.IsGenericMethod ? Names(m.GetGenericArguments()) : "",

@@ -1,0 +1,220 @@
+// Package lock reads the runtime's locks: monitors, which every object has, and which of them a thread waits
+// for.
+//
+// A monitor that is held and that nobody wants is a thin lock: a few bits of the word in front of the object.
+// A monitor that somebody waits for has a SyncBlock. An entry of the sync table belongs to each SyncBlock; it
+// names the object, whose word has the entry's number. The SyncBlock has its number too. So each of the three
+// confirms the others, and what does not agree is not believed: ErrChanging.
+//
+// Sources (dotnet/runtime): src/coreclr/vm/syncblk.h (AwareLock, SyncBlock, SyncTableEntry, and the bits of
+// the word), src/coreclr/vm/threaddebugblockinginfo.h, docs/design/datacontracts/SyncBlock.md. They are read
+// for .NET 8 to 10; in .NET 11 the monitor is managed code.
+package lock
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/target"
+)
+
+// ErrChanging: parts of a lock contradict each other. It has changed while it was read, or it is none.
+var ErrChanging = errors.New("the lock changes while it is read")
+
+// Monitor is the state of a monitor.
+type Monitor struct {
+	Object    arch.Addr
+	Owner     int  // id of the thread that holds it, as the runtime has it: see Thin; 0: nobody does
+	Recursion int  // how often it is held
+	Waiters   int  // threads that want to enter
+	Waiting   int  // threads in Monitor.Wait
+	Thin      bool // Owner is a managed thread id; else it is the operating system's, in the target's PID namespace
+
+	// holder is the owner's Thread object (.NET 8 and 9) or its managed thread id.
+	holder uint64
+}
+
+// layout is the layout of sync blocks. Sizes and offsets are in bytes.
+type layout struct {
+	Table     arch.Addr `global:"SyncTableEntries"`
+	Entry     uint32    `clr:"SyncTableEntry.!"`
+	Block     uint32    `clr:"SyncTableEntry.SyncBlock"`
+	Object    uint32    `clr:"SyncTableEntry.Object"`
+	State     uint32    `clr:"AwareLock.LockState"`
+	Recursion uint32    `clr:"AwareLock.RecursionLevel"`
+	Holder    uint32    `clr:"AwareLock.HoldingThread,optional"`   // the address of a Thread object (.NET 8 and 9)
+	HolderID  uint32    `clr:"AwareLock.HoldingThreadId,optional"` // four bytes (.NET 10)
+	OSID      uint32    `clr:"AwareLock.HoldingOSThreadId"`
+	Index     uint32    `clr:"AwareLock.SyncIndex"`
+	Link      uint32    `clr:"SyncBlock.Link"`
+	Monitor   uint32    `clr:"SyncBlock.Monitor"`
+	Blocking  uint32    `clr:"Thread.DebugBlockingInfo"`
+}
+
+// Bits of AwareLock.LockState (syncblk.h, AwareLock::LockState) and of its sync index.
+const (
+	stateLocked  = 1
+	waiterShift  = 6
+	indexMask    = 1<<26 - 1
+	entryFree    = 1 // in SyncTableEntry.Object
+	maxWaiting   = 1 << 12
+	maxRecursion = 1 << 30
+)
+
+// Bits of the word in front of an object (syncblk.h, BIT_SBLK_… and SBLK_…).
+const (
+	wordHashOrIndex  = 1 << 27
+	wordHash         = 1 << 26
+	wordSpin         = 1 << 28
+	thinThread       = 1<<16 - 1
+	thinRecursion    = 1<<6 - 1
+	thinRecursionAt  = 16
+	blockLen         = 80 // what is read of a SyncBlock, at most
+	largestSyncIndex = 1<<26 - 1
+)
+
+// Store reads the locks of one runtime. It is not safe for concurrent use.
+type Store struct {
+	mem     *target.Reader
+	objects *object.Reader
+	l       layout
+}
+
+// New binds the locks of the runtime that d describes. mem is what locks are read from.
+func New(mem target.Memory, d *contract.Descriptor, objects *object.Reader) (*Store, error) {
+	s := &Store{mem: target.NewReader(mem), objects: objects}
+	if err := d.Bind(&s.l); err != nil {
+		return nil, err
+	}
+	if s.l.Holder == contract.Absent && s.l.HolderID == contract.Absent {
+		return nil, &contract.MissingError{Runtime: d.Runtime, Missing: []string{"field AwareLock.HoldingThread"}}
+	}
+	for _, off := range []uint32{
+		s.l.State, s.l.Recursion, min(s.l.Holder, s.l.HolderID), s.l.OSID, s.l.Index, s.l.Link,
+	} {
+		if off > blockLen-8 {
+			return nil, fmt.Errorf("%w: a field of a sync block at %d", contract.ErrFormat, off)
+		}
+	}
+	return s, nil
+}
+
+// Of returns the state of an object's monitor.
+func (s *Store) Of(obj arch.Addr) (Monitor, error) {
+	word, err := s.objects.Header(obj)
+	if err != nil {
+		return Monitor{}, err
+	}
+	if word&wordHashOrIndex == 0 {
+		m := Monitor{Object: obj, Thin: true, Owner: int(word & thinThread)}
+		if m.Owner != 0 {
+			m.Recursion = int(word>>thinRecursionAt&thinRecursion) + 1
+		}
+		return m, nil
+	}
+	if word&wordHash != 0 {
+		return Monitor{Object: obj}, nil // a hash code: nobody has ever waited here, or holds it
+	}
+	block, owner, err := s.entry(int(word & indexMask))
+	if err != nil {
+		return Monitor{}, err
+	}
+	if owner != obj || block == 0 {
+		return Monitor{}, ErrChanging
+	}
+	m, _, err := s.block(block)
+	return m, err
+}
+
+// At returns the state of the monitor whose AwareLock is at an address.
+func (s *Store) At(awareLock arch.Addr) (Monitor, error) {
+	m, _, err := s.block(awareLock - arch.Addr(s.l.Monitor))
+	return m, err
+}
+
+// entry reads an entry of the sync table.
+func (s *Store) entry(index int) (block, obj arch.Addr, err error) {
+	if index <= 0 || index > largestSyncIndex {
+		return 0, 0, ErrChanging
+	}
+	table, err := s.mem.Pointer(s.l.Table)
+	if err != nil {
+		return 0, 0, err
+	}
+	at := table + arch.Addr(index)*arch.Addr(s.l.Entry)
+	if block, err = s.mem.Pointer(at + arch.Addr(s.l.Block)); err != nil {
+		return 0, 0, err
+	}
+	if obj, err = s.mem.Pointer(at + arch.Addr(s.l.Object)); err != nil {
+		return 0, 0, err
+	}
+	if obj&entryFree != 0 || obj == 0 {
+		return 0, 0, ErrChanging
+	}
+	return block, obj, nil
+}
+
+// block reads a SyncBlock, its entry and the word of its object.
+func (s *Store) block(at arch.Addr) (m Monitor, index int, err error) {
+	b, err := s.mem.Bytes(at, blockLen)
+	if err != nil {
+		return m, 0, err
+	}
+	m, index, err = s.parse(b)
+	if err != nil {
+		return m, 0, err
+	}
+	back, obj, err := s.entry(index)
+	if err != nil {
+		return m, 0, err
+	}
+	word, err := s.objects.Header(obj)
+	if err != nil {
+		return m, 0, err
+	}
+	if back != at || word&(wordHashOrIndex|wordHash) != wordHashOrIndex || int(word&indexMask) != index {
+		return m, 0, ErrChanging
+	}
+	m.Object = obj
+	m.Waiting, err = s.waiting(arch.Addr(binary.LittleEndian.Uint64(b[s.l.Link:])))
+	return m, index, err
+}
+
+// parse decodes the first blockLen bytes of a SyncBlock.
+func (s *Store) parse(b []byte) (m Monitor, index int, err error) {
+	lock := b[s.l.Monitor:]
+	u32 := func(off uint32) uint32 { return binary.LittleEndian.Uint32(lock[off:]) }
+	u64 := func(off uint32) uint64 { return binary.LittleEndian.Uint64(lock[off:]) }
+	state, often, osID := u32(s.l.State), u32(s.l.Recursion), u64(s.l.OSID)
+	m = Monitor{Recursion: int(often), Waiters: int(state >> waiterShift)}
+	if s.l.HolderID != contract.Absent {
+		m.holder = uint64(u32(s.l.HolderID))
+	} else {
+		m.holder = u64(s.l.Holder)
+	}
+	held := state&stateLocked != 0
+	if held != (often != 0) || held != (m.holder != 0) || held != (osID != 0) || osID>>31 != 0 || often > maxRecursion {
+		return m, 0, ErrChanging
+	}
+	m.Owner = int(osID)
+	return m, int(u32(s.l.Index) & indexMask), nil
+}
+
+// waiting counts the threads in Monitor.Wait: a list that goes through their stacks.
+func (s *Store) waiting(link arch.Addr) (int, error) {
+	n := 0
+	for link != 0 {
+		if n++; n > maxWaiting {
+			return 0, ErrChanging
+		}
+		var err error
+		if link, err = s.mem.Pointer(link); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,309 @@
+// Package object reads managed objects: of which class one is, its fields by name, references, strings,
+// arrays, and the word in front of it.
+//
+// Objects move, and change while they are read. So each answer is what memory had at some moment, of which
+// the reader says nothing; target.Evidence is for who wants to know more. An address is believed to be an
+// object only if it leads to a MethodTable whose class leads back to it.
+//
+// Sources (dotnet/runtime): docs/design/datacontracts/Object.md, src/coreclr/vm/object.h, field.h, class.h.
+package object
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unicode/utf16"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/name"
+	"clrsnap/internal/clr/types"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/target"
+)
+
+// ErrNoObject: there is no object at an address.
+var ErrNoObject = errors.New("not an object")
+
+// ErrNoField: a class has no field of a name.
+var ErrNoField = errors.New("no such field")
+
+const (
+	maxBases   = 32
+	maxClasses = 1 << 12
+	maxLength  = 1 << 28 // of arrays and strings
+	header     = 4       // the word is that far before the object (Object.md, SyncBlockValueToObjectOffset)
+	aligned    = 8
+	lowest     = 1 << 16 // no object lies below (vm.mmap_min_addr)
+)
+
+type layout struct {
+	Untag  uint64 `global:"ObjectToMethodTableUnmask"`
+	Length uint32 `clr:"String.m_StringLength"`
+	Chars  uint32 `clr:"String.m_FirstChar"`
+
+	Count uint32 `clr:"Array.m_NumComponents"`
+	Items uint32 `clr:"Array.!"`
+}
+
+// Class is the class of an object.
+type Class struct {
+	Table arch.Addr // its MethodTable
+	name.Class
+
+	base   *Class // nil: none
+	fields []field
+	failed error // why fields is empty
+	read   bool  // fields are there
+}
+
+type field struct {
+	types.Field
+	name string
+}
+
+// Reader reads objects of one runtime. It is not safe for concurrent use.
+type Reader struct {
+	mem     *target.Reader
+	types   *types.System
+	names   *name.Namer
+	l       layout
+	classes map[arch.Addr]*Class // of types that stay
+}
+
+// New binds the objects of the runtime that d describes. mem is what objects are read from; classes are read
+// with ts and ns.
+func New(mem target.Memory, d *contract.Descriptor, ts *types.System, ns *name.Namer) (*Reader, error) {
+	r := &Reader{mem: target.NewReader(mem), types: ts, names: ns, classes: map[arch.Addr]*Class{}}
+	return r, d.Bind(&r.l)
+}
+
+// Class returns the class of the object at an address.
+func (r *Reader) Class(obj arch.Addr) (*Class, error) {
+	if obj < lowest || obj%aligned != 0 || obj>>47 != 0 {
+		return nil, fmt.Errorf("%w: %v", ErrNoObject, obj)
+	}
+	tagged, err := r.mem.Uint64(obj)
+	if err != nil {
+		return nil, err
+	}
+	return r.Table(arch.Addr(tagged &^ r.l.Untag))
+}
+
+// Table returns the class of a MethodTable.
+func (r *Reader) Table(mt arch.Addr) (*Class, error) {
+	if c := r.classes[mt]; c != nil {
+		return c, nil
+	}
+	return r.class(mt, maxBases)
+}
+
+func (r *Reader) class(mt arch.Addr, bases int) (*Class, error) {
+	if mt < lowest || mt%aligned != 0 || mt>>47 != 0 || bases == 0 {
+		return nil, fmt.Errorf("%w: no MethodTable at %v", ErrNoObject, mt)
+	}
+	if err := r.types.Check(mt); err != nil {
+		return nil, err
+	}
+	c := &Class{Table: mt}
+	var err error
+	if c.Class, err = r.names.Class(mt); err != nil {
+		return nil, err
+	}
+	base, err := r.types.Base(mt)
+	if err != nil {
+		return nil, err
+	}
+	if base != 0 {
+		if c.base = r.classes[base]; c.base == nil {
+			if c.base, err = r.class(base, bases-1); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if !c.Collectible {
+		if len(r.classes) >= maxClasses {
+			clear(r.classes)
+		}
+		r.classes[mt] = c
+	}
+	return c, nil
+}
+
+// Is reports whether a class is the one of an assembly and a name (with its namespace, without type
+// arguments), or derives from it.
+func (c *Class) Is(assembly, name string) bool {
+	for ; c != nil; c = c.base {
+		if c.Assembly == assembly && plain(c.Display) == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Plain is the name of a class without its type arguments.
+func (c *Class) Plain() string { return plain(c.Display) }
+
+func plain(display string) string {
+	for i, b := range []byte(display) {
+		if b == '<' {
+			return display[:i]
+		}
+	}
+	return display
+}
+
+// load reads the fields of a class and its bases.
+func (r *Reader) load(c *Class) error {
+	if c.read {
+		return c.failed
+	}
+	c.read = true
+	if c.base != nil {
+		if c.failed = r.load(c.base); c.failed != nil {
+			return c.failed
+		}
+		c.fields = append(c.fields, c.base.fields...)
+	}
+	var rows map[uint32]string
+	if rows, c.failed = r.names.FieldNames(c.Table); c.failed != nil {
+		return c.failed
+	}
+	var own []types.Field
+	if own, c.failed = r.types.Fields(c.Table, rows); c.failed != nil {
+		return c.failed
+	}
+	for _, f := range own {
+		if !f.Static {
+			c.fields = append(c.fields, field{f, rows[f.RID]})
+		}
+	}
+	return nil
+}
+
+// Offset returns where objects of a class have an instance field, in bytes from their start. Of equal names
+// the one of the most derived class counts.
+func (r *Reader) Offset(c *Class, name string) (uint32, error) {
+	if err := r.load(c); err != nil {
+		return 0, err
+	}
+	for i := len(c.fields) - 1; i >= 0; i-- {
+		if c.fields[i].name == name {
+			return c.fields[i].Offset, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: %s.%s", ErrNoField, c.Display, name)
+}
+
+// Uint32 reads a field of four bytes.
+func (r *Reader) Uint32(obj arch.Addr, c *Class, name string) (uint32, error) {
+	off, err := r.Offset(c, name)
+	if err != nil {
+		return 0, err
+	}
+	return r.mem.Uint32(obj + arch.Addr(off))
+}
+
+// Pointer reads a field of eight bytes: a reference, 0 for null, or a number.
+func (r *Reader) Pointer(obj arch.Addr, c *Class, name string) (arch.Addr, error) {
+	off, err := r.Offset(c, name)
+	if err != nil {
+		return 0, err
+	}
+	return r.mem.Pointer(obj + arch.Addr(off))
+}
+
+// RefersTo reports in which field an object refers to another; "": in none.
+func (r *Reader) RefersTo(obj arch.Addr, c *Class, other arch.Addr) (string, error) {
+	if err := r.load(c); err != nil {
+		return "", err
+	}
+	for i := range c.fields {
+		f := &c.fields[i]
+		if !f.Reference() {
+			continue
+		}
+		at, err := r.mem.Pointer(obj + arch.Addr(f.Offset))
+		if err != nil {
+			return "", err
+		}
+		if at == other {
+			return f.name, nil
+		}
+	}
+	return "", nil
+}
+
+// Header reads the word in front of an object.
+func (r *Reader) Header(obj arch.Addr) (uint32, error) { return r.mem.Uint32(obj - header) }
+
+// String reads a string, at most the first so many UTF-16 units of it.
+func (r *Reader) String(obj arch.Addr, most int) (string, error) {
+	c, err := r.Class(obj)
+	if err != nil {
+		return "", err
+	}
+	if c.Display != "string" {
+		return "", fmt.Errorf("%w: %v is no string", ErrNoObject, obj)
+	}
+	n, err := r.length(obj + arch.Addr(r.l.Length))
+	if err != nil {
+		return "", err
+	}
+	b, err := r.mem.Bytes(obj+arch.Addr(r.l.Chars), 2*min(n, most))
+	if err != nil {
+		return "", err
+	}
+	u := make([]uint16, len(b)/2)
+	for i := range u {
+		u[i] = binary.LittleEndian.Uint16(b[2*i:])
+	}
+	return string(utf16.Decode(u)), nil
+}
+
+func (r *Reader) length(at arch.Addr) (int, error) {
+	n, err := r.mem.Uint32(at)
+	if err == nil && n > maxLength {
+		err = fmt.Errorf("%w: %d elements", ErrNoObject, n)
+	}
+	return int(n), err
+}
+
+// References reads an array of references, at most the first so many.
+func (r *Reader) References(obj arch.Addr, most int) ([]arch.Addr, error) {
+	c, err := r.Class(obj)
+	if err != nil {
+		return nil, err
+	}
+	if t, err := r.types.Read(c.Table); err != nil || t.Kind != types.SZArray {
+		return nil, fmt.Errorf("%w: %v is no array (%v)", ErrNoObject, obj, err)
+	}
+	if size, err := r.types.ComponentSize(c.Table); err != nil || size != aligned {
+		return nil, fmt.Errorf("%w: %v has elements of %d bytes (%v)", ErrNoObject, obj, size, err)
+	}
+	n, err := r.length(obj + arch.Addr(r.l.Count))
+	if err != nil {
+		return nil, err
+	}
+	b, err := r.mem.Bytes(obj+arch.Addr(r.l.Items), 8*min(n, most))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]arch.Addr, len(b)/8)
+	for i := range out {
+		out[i] = arch.Addr(binary.LittleEndian.Uint64(b[8*i:]))
+	}
+	return out, nil
+}
+
+// Argument returns the name of the last type argument of a class; "": it has none.
+func (r *Reader) Argument(c *Class) string {
+	t, err := r.types.Read(c.Table)
+	if err != nil || len(t.Args) == 0 {
+		return ""
+	}
+	a, err := r.names.Class(t.Args[len(t.Args)-1])
+	if err != nil {
+		return ""
+	}
+	return a.Display
+}

@@ -1,0 +1,31 @@
+package ecma335
+
+// Field is a row of the Field table (II.22.15).
+type Field struct {
+	RID  uint32
+	Name string
+}
+
+// Fields returns the fields that a type declares, those without storage (constants) included.
+func (m *Metadata) Fields(typeRID uint32) ([]Field, error) {
+	if err := m.has(TableTypeDef, typeRID); err != nil {
+		return nil, err
+	}
+	const fieldList, name = 4, 1
+	lo, hi, err := m.run(TableTypeDef, typeRID, fieldList, TableField)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Field, 0, hi-lo)
+	for i := lo; i < hi; i++ {
+		f := Field{}
+		if f.RID, err = m.listed(TableField, i); err != nil {
+			return nil, err
+		}
+		if f.Name, err = m.stringAt(TableField, f.RID, name); err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}

@@ -1,0 +1,340 @@
+package matrix
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+)
+
+// TestWaits: each thread of a program waits in a way of its own. What clrsnap says of each, without stopping
+// any, is what the program itself says.
+func TestWaits(t *testing.T) { testenv.EachRuntime(t, testWaits) }
+
+func testWaits(t *testing.T, runtime string) {
+	a := startWaits(t, runtime, testenv.Options{})
+	p := livetest.Open(t, a, clrsnap.Options{})
+	for _, take := range []func(context.Context, clrsnap.Filter) (*profile.Snapshot, error){
+		p.SnapshotAll, p.SnapshotAtOnce,
+	} {
+		checkWaits(t, a, runtime, func() *profile.Snapshot {
+			snap, err := take(context.Background(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return snap
+		})
+	}
+	livetest.EndsWell(t, a)
+}
+
+// TestWaitsCollecting: what is said for certain is right, while the collector moves the objects all the time.
+func TestWaitsCollecting(t *testing.T) { testenv.EachRuntime(t, testWaitsCollecting) }
+
+func testWaitsCollecting(t *testing.T, runtime string) {
+	a := startWaits(t, runtime, testenv.Options{Args: []string{"--collect"}})
+	p := livetest.Open(t, a, clrsnap.Options{})
+	truths, _ := askWaits(t, a)
+	certain, uncertain, without := 0, 0, 0
+	for range 20 {
+		snap, err := p.SnapshotAll(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		threads := threadsOf(snap)
+		for _, truth := range truths {
+			th := threads[truth["thread"]]
+			switch w := th.Wait; {
+			case strings.HasPrefix(truth["thread"], "barrier"): // may have woken
+			case w == nil || !w.Certain:
+				uncertain++
+			case w.Object == 0 && truth["object"] != "":
+				without++
+			default:
+				certain++
+				delete(truth, "object") // it has been moved since
+				if err := truth.check(w, threads, runtime, false); err != nil {
+					t.Errorf("%q: %v\n%s\n%+v", th.Name, err, livetest.Text(th.Frames), w)
+				}
+			}
+		}
+	}
+	t.Logf("%d waits certain, %d of them without their object, %d uncertain", certain+without, without, uncertain)
+	if certain < 20*len(truths)/2 {
+		t.Errorf("only %d are certain", certain)
+	}
+	livetest.EndsWell(t, a)
+}
+
+// TestWaitsOfServer: the garbage collector of servers has several heaps.
+func TestWaitsOfServer(t *testing.T) {
+	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+		a := startWaits(t, runtime, testenv.Options{Env: []string{"DOTNET_gcServer=1", "DOTNET_GCHeapCount=2"}})
+		p := livetest.Open(t, a, clrsnap.Options{})
+		checkWaits(t, a, runtime, func() *profile.Snapshot {
+			snap, err := p.SnapshotAll(context.Background(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return snap
+		})
+	})
+}
+
+// TestWaitsOfCore: a dump of the program says the same.
+func TestWaitsOfCore(t *testing.T) {
+	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+		a := startWaits(t, runtime, testenv.Options{})
+		checkWaits(t, a, runtime, func() *profile.Snapshot {
+			return snapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{})
+		})
+	})
+}
+
+func startWaits(t *testing.T, runtime string, o testenv.Options) *testenv.App {
+	t.Helper()
+	o.Runtime = runtime
+	return testenv.Start(t, "waits", o)
+}
+
+// waitTruth is what the program says of a thread: see Zoo.Truths.
+type waitTruth map[string]string
+
+func askWaits(t *testing.T, a *testenv.App) (waits, holds []waitTruth) {
+	t.Helper()
+	for _, line := range a.Ask("truths") {
+		words := strings.Split(line, "\t")
+		truth := waitTruth{}
+		for _, w := range words[1:] {
+			name, value, _ := strings.Cut(w, "=")
+			truth[name] = value
+		}
+		switch words[0] {
+		case "wait":
+			waits = append(waits, truth)
+		case "hold":
+			holds = append(holds, truth)
+		default:
+			t.Fatalf("%q", line)
+		}
+	}
+	if len(waits) < 40 {
+		t.Fatalf("only %d waits", len(waits))
+	}
+	return waits, holds
+}
+
+// checkWaits compares a snapshot with what the program says. A thread at a Barrier wakes from time to time, and
+// waits again: so there is a second snapshot.
+func checkWaits(t *testing.T, a *testenv.App, runtime string, take func() *profile.Snapshot) {
+	t.Helper()
+	waits, holds := askWaits(t, a)
+	var wrong []string
+	for range 3 {
+		if wrong = compareWaits(waits, holds, take(), runtime); len(wrong) == 0 {
+			return
+		}
+		t.Logf("once more: %s", wrong[0])
+	}
+	for _, w := range wrong {
+		t.Error(w)
+	}
+}
+
+func threadsOf(snap *profile.Snapshot) map[string]*profile.Thread {
+	threads := map[string]*profile.Thread{}
+	for i := range snap.Threads {
+		threads[snap.Threads[i].Name] = &snap.Threads[i]
+	}
+	return threads
+}
+
+func compareWaits(waits, holds []waitTruth, snap *profile.Snapshot, runtime string) (wrong []string) {
+	threads := threadsOf(snap)
+	for _, truth := range waits {
+		th := threads[truth["thread"]]
+		if th == nil {
+			wrong = append(wrong, "no thread "+truth["thread"])
+		} else if err := truth.check(th.Wait, threads, runtime, snap.Process.Core != nil); err != nil {
+			wrong = append(wrong, fmt.Sprintf("%q: %v\n%s\n%+v", th.Name, err, livetest.Text(th.Frames), th.Wait))
+		}
+	}
+	for name, th := range threads {
+		if err := checkHolds(th, holds); err != nil {
+			wrong = append(wrong, fmt.Sprintf("%q: %v\n%s", name, err, livetest.Text(th.Frames)))
+		}
+	}
+	return wrong
+}
+
+// checkHolds requires that a thread holds what the program says, and nothing else.
+func checkHolds(th *profile.Thread, holds []waitTruth) error {
+	var want, got []string
+	for _, h := range holds {
+		if h["thread"] == th.Name {
+			want = append(want, strings.Join([]string{
+				h["kind"], h["type"], h["object"], cmp.Or(h["recursion"], "0"), h["waiters"],
+			}, " "))
+		}
+	}
+	for _, h := range th.Holds {
+		got = append(got, fmt.Sprintf("%s %s %#x %d %d", h.Kind, h.Type, h.Object, h.Recursion, h.Waiters))
+		if !h.Certain {
+			return fmt.Errorf("not certain: %+v", h)
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("holds %q, want %q", got, want)
+	}
+	return nil
+}
+
+// unseen reports whether a wait cannot be seen on some runtimes: before .NET 10 Thread.Join(int) is a function
+// of the runtime without a frame of its own.
+func (truth waitTruth) unseen(runtime string) bool {
+	return truth["thread"] == "join-timed" && !strings.HasPrefix(testenv.Framework(runtime), "net10")
+}
+
+// withoutObject are the kinds whose frames do not always keep the object.
+var withoutObject = map[profile.WaitKind]bool{profile.CountdownWait: true}
+
+func (truth waitTruth) check(
+	w *profile.Wait, threads map[string]*profile.Thread, runtime string, core bool,
+) error {
+	switch {
+	case w == nil:
+		return fmt.Errorf("no wait, want %v", truth)
+	case w.Kind == profile.WaitRuntime && truth.unseen(runtime):
+		return nil
+	}
+	kind := profile.WaitKind(truth["kind"])
+	if !w.Certain && kind != profile.HandleAny {
+		return fmt.Errorf("not certain, want %v", truth)
+	}
+	seen := waitTruth{
+		"kind": string(w.Kind), "type": w.Type, "object": fmt.Sprintf("%#x", w.Object), "target": w.Target,
+	}
+	owner := ""
+	if w.Owner != nil {
+		owner = w.Owner.Name
+		if th := threads[owner]; th == nil || th.OSThreadID != w.Owner.OSThreadID ||
+			th.ManagedThreadID != w.Owner.ManagedThreadID {
+			return fmt.Errorf("owner %+v", w.Owner)
+		}
+	}
+	if w.Object != 0 || !withoutObject[kind] {
+		seen["recursion"], seen["waiters"] = strconv.Itoa(w.Recursion), strconv.Itoa(w.Waiters)
+	}
+	for name, want := range truth {
+		got, known := seen[name]
+		switch {
+		case name == "thread":
+			continue
+		case name == "timeout":
+			if err := checkTimeout(w, want); err != nil {
+				return err
+			}
+			continue
+		case name == "owner":
+			got, known = owner, true
+		case w.Object == 0 && withoutObject[kind]:
+			continue
+		case name == "target" && core:
+			want, _, _ = strings.Cut(want, " ")
+		}
+		if known && got != want {
+			return fmt.Errorf("%s %s, want %s", name, got, want)
+		}
+	}
+	if truth["owner"] == "" && owner != "" {
+		return fmt.Errorf("owner %s, want none", owner)
+	}
+	return nil
+}
+
+// TestWaitsWitness: Microsoft's own reader of the runtime, which stops the program and goes through its whole heap,
+// finds the same locks held, by the same threads, as often.
+func TestWaitsWitness(t *testing.T) {
+	var installed []string
+	for _, b := range testenv.InstalledRuntimes() {
+		installed = append(installed, b.Runtime)
+	}
+	testenv.EachOf(t, installed, testWaitsWitness)
+}
+
+func testWaitsWitness(t *testing.T, runtime string) {
+	a := startWaits(t, runtime, testenv.Options{})
+	p := livetest.Open(t, a, clrsnap.Options{})
+	snap, err := p.SnapshotAll(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	var got []string
+	for _, th := range snap.Threads {
+		for _, h := range th.Holds {
+			if h.Kind == profile.MonitorEnter || h.Kind == profile.LockEnter {
+				got = append(got, fmt.Sprintf("%#x %d %d", h.Object, th.OSThreadID, h.Recursion))
+			}
+		}
+	}
+	want := witnessedLocks(t, a)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) || len(want) < 8 {
+		t.Errorf("held are\n%s\nand the witness says\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// witnessedLocks are the locks that the witness finds held. It counts how often beyond the first time, but for
+// monitors with a sync block.
+func witnessedLocks(t *testing.T, a *testenv.App) (held []string) {
+	t.Helper()
+	out, err := testenv.ClrMD(t, "locks", a).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(out) {
+		var l struct {
+			Kind, Object string
+			Owner        int
+			Recursion    int
+		}
+		if err := json.Unmarshal(line, &l); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if l.Kind != "Monitor" {
+			l.Recursion++
+		}
+		if l.Owner != 0 {
+			held = append(held, fmt.Sprintf("%s %d %d", l.Object, l.Owner, l.Recursion))
+		}
+	}
+	return held
+}
+
+// checkTimeout compares a timeout in ms. Some primitives deduct the time that they have spun before.
+func checkTimeout(w *profile.Wait, want string) error {
+	ms, err := strconv.Atoi(want)
+	switch {
+	case err != nil || w.Timeout == 0:
+		return err
+	case ms < 0 && w.Timeout != profile.Forever,
+		ms >= 0 && (w.Timeout > time.Duration(ms)*time.Millisecond || w.Timeout < time.Duration(ms-30_000)*time.Millisecond):
+		return fmt.Errorf("timeout %v, want %v ms", w.Timeout, ms)
+	}
+	return nil
+}

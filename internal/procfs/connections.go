@@ -1,0 +1,93 @@
+package procfs
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Connection is an internet socket.
+type Connection struct {
+	Protocol      string // "tcp" or "udp", also over IPv6
+	Local, Remote netip.AddrPort
+	State         string // such as "established"; "" for udp
+}
+
+// maxConnections bounds the sockets of a network namespace that are read.
+const maxConnections = 1 << 17
+
+// Connections returns the internet sockets in the network namespace of the process, by their inodes
+// (proc_pid_net(5)): those of other processes there, too.
+func (d Dir) Connections() (map[uint64]Connection, error) {
+	out := map[uint64]Connection{}
+	for _, file := range []string{"tcp", "tcp6", "udp", "udp6"} {
+		if err := d.connections(file, out); err != nil && !errors.Is(err, fs.ErrNotExist) { // IPv6 may be missing
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+func (d Dir) connections(file string, out map[uint64]Connection) error {
+	f, err := d.Open("net/" + file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	protocol := strings.TrimSuffix(file, "6")
+	lines := bufio.NewScanner(f)
+	for lines.Scan() && len(out) < maxConnections {
+		if inode, c, ok := parseConnection(lines.Bytes(), protocol); ok {
+			out[inode] = c
+		}
+	}
+	return lines.Err()
+}
+
+// parseConnection parses a line: number, local address, remote one, state, queues, timer, retransmits, user,
+// timeout, inode. The addresses are words in the order of the machine.
+func parseConnection(line []byte, protocol string) (inode uint64, c Connection, ok bool) {
+	var fields [10][]byte
+	for i := range fields {
+		fields[i], line = nextField(line)
+	}
+	c.Protocol = protocol
+	var local, remote bool
+	c.Local, local = parseAddress(fields[1])
+	c.Remote, remote = parseAddress(fields[2])
+	state, err := strconv.ParseUint(string(fields[3]), 16, 8)
+	inode, numbered := number(fields[9])
+	if protocol == "tcp" && state < uint64(len(tcpStates)) {
+		c.State = tcpStates[state]
+	}
+	return inode, c, local && remote && err == nil && numbered && inode != 0
+}
+
+// tcpStates are the states of TCP sockets (include/net/tcp_states.h).
+var tcpStates = [...]string{
+	"", "established", "syn-sent", "syn-received", "fin-wait-1", "fin-wait-2", "time-wait", "closed", "close-wait",
+	"last-ack", "listening", "closing", "syn-received",
+}
+
+// parseAddress parses 0100007F:1F90.
+func parseAddress(field []byte) (a netip.AddrPort, ok bool) {
+	addr, port, ok := strings.Cut(string(field), ":")
+	n, err := strconv.ParseUint(port, 16, 16)
+	if !ok || err != nil || len(addr) != 8 && len(addr) != 32 {
+		return a, false
+	}
+	b := make([]byte, 0, 16)
+	for ; len(addr) > 0; addr = addr[8:] {
+		word, err := strconv.ParseUint(addr[:8], 16, 32)
+		if err != nil {
+			return a, false
+		}
+		b = binary.LittleEndian.AppendUint32(b, uint32(word))
+	}
+	ip, _ := netip.AddrFromSlice(b)
+	return netip.AddrPortFrom(ip.Unmap(), uint16(n)), true
+}

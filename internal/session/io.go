@@ -1,0 +1,115 @@
+package session
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/procfs"
+	"clrsnap/internal/target"
+	"clrsnap/profile"
+)
+
+// ioCalls are the system calls that wait for input or output, and what each does. All but those in ioSets
+// begin with a descriptor.
+var ioCalls = map[string]string{
+	"read": "read", "readv": "read", "pread64": "read", "write": "write", "writev": "write", "pwrite64": "write",
+	"recvfrom": "recv", "recvmsg": "recv", "sendto": "send", "sendmsg": "send", "accept": "accept",
+	"accept4": "accept", "connect": "connect", "fsync": "fsync", "flock": "flock",
+	"poll": "poll", "ppoll": "poll", "select": "select", "pselect6": "select", "open": "open", "openat": "open",
+	"epoll_wait": "poll", "epoll_pwait": "poll", "epoll_pwait2": "poll", "io_uring_enter": "wait for",
+}
+
+// ioSets are the calls that do not begin with a descriptor.
+var ioSets = map[string]bool{
+	"poll": true, "ppoll": true, "select": true, "pselect6": true, "open": true, "openat": true,
+}
+
+// ioWait explains a wait in a system call for input or output; nil: it is none.
+func (s *Suspension) ioWait() *profile.Wait {
+	c := s.Capture
+	name := Syscalls[c.SyscallNr]
+	verb := ioCalls[name]
+	if verb == "" {
+		return nil
+	}
+	w := &profile.Wait{Kind: profile.WaitIO, Target: verb, Certain: true}
+	if s.Process.Live == nil || c.SyscallArgs == [6]uint64{} {
+		return w // a dump does not keep what descriptors lead to
+	}
+	switch {
+	case name == "poll" || name == "ppoll":
+		w.Target = strings.TrimSpace(verb + " " + strings.Join(s.polled(), ", "))
+	case !ioSets[name]:
+		w.Target = s.Process.describeIO(verb, int32(c.SyscallArgs[0]))
+	}
+	return w
+}
+
+// maxPolled bounds the descriptors of a poll that are named.
+const maxPolled = 8
+
+// polled describes the descriptors that a thread polls.
+func (s *Suspension) polled() (out []string) {
+	const size = 8 // of a struct pollfd: descriptor, events asked for, events
+	at, n := arch.Addr(s.Capture.SyscallArgs[0]), s.Capture.SyscallArgs[1]
+	b, err := target.NewReader(s.Process.from).Bytes(at, int(min(n, maxPolled))*size)
+	if err != nil {
+		return nil
+	}
+	for ; len(b) > 0; b = b[size:] {
+		if fd := int32(binary.LittleEndian.Uint32(b)); fd >= 0 {
+			out = append(out, s.Process.descriptor(fd))
+		}
+	}
+	if n > maxPolled {
+		out = append(out, fmt.Sprintf("%d more", n-maxPolled))
+	}
+	return out
+}
+
+// describeIO says what is done with a descriptor: "read /var/log/orders.log".
+func (p *Process) describeIO(verb string, fd int32) string {
+	if fd < 0 {
+		return verb
+	}
+	return verb + " " + p.descriptor(fd)
+}
+
+// descriptor says what a descriptor leads to: a path, "pipe:[173886]", or the addresses and the state of a
+// socket. The process may have closed it meanwhile, and opened another one with its number.
+func (p *Process) descriptor(fd int32) string {
+	dir := p.Live.Dir()
+	link, err := dir.Readlink("fd/" + strconv.Itoa(int(fd)))
+	if err != nil {
+		return fmt.Sprintf("descriptor %d", fd)
+	}
+	inode, isSocket := strings.CutPrefix(link, "socket:[")
+	n, err := strconv.ParseUint(strings.TrimSuffix(inode, "]"), 10, 64)
+	if !isSocket || err != nil {
+		return link
+	}
+	if p.refs.connections == nil {
+		if p.refs.connections, err = dir.Connections(); err != nil {
+			return link
+		}
+	}
+	if c, ok := p.refs.connections[n]; ok {
+		return connectionText(&c)
+	}
+	return link
+}
+
+// connectionText describes a socket: "tcp 10.1.2.3:41234 → 10.1.2.9:5432 established".
+func connectionText(c *procfs.Connection) string {
+	text := c.Protocol + " " + c.Local.String()
+	if c.Remote.Port() != 0 {
+		text += " → " + c.Remote.String()
+	}
+	if c.State != "" {
+		text += " " + c.State
+	}
+	return text
+}

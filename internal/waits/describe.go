@@ -1,0 +1,199 @@
+package waits
+
+import (
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/lock"
+	"clrsnap/internal/clr/object"
+	"clrsnap/profile"
+)
+
+// describe adds what the fields of an object say of a wait for it. The names of fields here, and below, are
+// those of System.Private.CoreLib in .NET 8 to 11: SemaphoreSlim.cs, Task.cs, ReaderWriterLockSlim.cs.
+func (e *explanation) describe(obj arch.Addr, class *object.Class, m *lock.Monitor) error {
+	switch e.w.Kind {
+	case profile.SemaphoreWait:
+		count, err := e.r.Runtime.Objects.Uint32(obj, class, "m_currentCount")
+		if err != nil {
+			return err
+		}
+		e.w.Waiters, e.w.Detail = m.Waiting, fmt.Sprintf("count %d", int32(count))
+	case profile.EventWait, profile.CountdownWait, profile.CollectionTake, profile.CollectionAdd:
+		e.w.Waiters = m.Waiting
+	case profile.TaskWait:
+		return e.task(obj, class)
+	}
+	return nil
+}
+
+// taskStates are bits of Task.m_stateFlags (Task.cs, TaskStateFlags), and what Task.Status they stand for. The
+// first one that is set counts.
+var taskStates = []struct {
+	bit  uint32
+	name string
+}{
+	{0x0020_0000, "Faulted"},
+	{0x0040_0000, "Canceled"},
+	{0x0100_0000, "RanToCompletion"},
+	{0x0080_0000, "WaitingForChildrenToComplete"},
+	{0x0002_0000, "Running"},
+	{0x0001_0000, "WaitingToRun"},
+	{0x0200_0000, "WaitingForActivation"},
+}
+
+const (
+	// anyPromise is the task that Task.WaitAny makes for itself.
+	anyPromise = "System.Threading.Tasks.TaskFactory+CompleteOnInvokePromise"
+	// asyncBox is the task of an async method. Its last type argument is the state machine, which is called
+	// like the method.
+	asyncBox = "AsyncStateMachineBox<"
+)
+
+// task describes a task that is waited for.
+func (e *explanation) task(obj arch.Addr, class *object.Class) error {
+	flags, err := e.r.Runtime.Objects.Uint32(obj, class, "m_stateFlags")
+	if err != nil {
+		return err
+	}
+	e.w.Detail = "Created"
+	for _, s := range taskStates {
+		if flags&s.bit != 0 {
+			e.w.Detail = s.name
+			break
+		}
+	}
+	e.w.Method = e.r.asyncMethod(class)
+	return nil
+}
+
+const readerWriterClass = "System.Threading.ReaderWriterLockSlim"
+
+// readerWriter explains a wait for a ReaderWriterLockSlim.
+func (e *explanation) readerWriter() error {
+	f, ok := e.r.only(e.inFrames(false), func(f *found) bool {
+		return f.class.Is(coreLib, readerWriterClass)
+	})
+	if !ok {
+		return nil
+	}
+	rw, err := e.r.readerWriter(f)
+	if err != nil {
+		return err
+	}
+	if rw.waiters == 0 {
+		return nil // this one is not waited for
+	}
+	e.w.Object, e.w.Type, e.w.Waiters = uint64(f.obj), f.class.Display, rw.waiters
+	if own := e.s.Thread.ManagedID; rw.upgrader == own && rw.readers > 0 {
+		rw.readers-- // itself
+		rw.upgrader = 0
+	}
+	switch {
+	case rw.writer != 0:
+		e.w.Owner = e.r.People.ByManagedID(rw.writer)
+	case rw.upgrader != 0 && e.w.Kind != profile.ReadLock:
+		e.w.Owner = e.r.People.ByManagedID(rw.upgrader)
+	}
+	switch {
+	case rw.readers == 1:
+		e.w.Detail = "1 reader"
+	case rw.readers > 1:
+		e.w.Detail = fmt.Sprintf("%d readers", rw.readers)
+	}
+	return nil
+}
+
+// readerWriter is the state of a ReaderWriterLockSlim.
+type readerWriter struct {
+	writer, upgrader int // managed thread ids; 0: none
+	readers          int // those that may upgrade included
+	waiters          int
+}
+
+// Bits of ReaderWriterLockSlim._owners.
+const (
+	ownersReaders = 1<<28 - 1
+	ownersWriter  = 1 << 31
+)
+
+func (r *Reader) readerWriter(f found) (rw readerWriter, err error) {
+	number := func(name string) int32 {
+		if err != nil {
+			return 0
+		}
+		var n uint32
+		n, err = r.Runtime.Objects.Uint32(f.obj, f.class, name)
+		return int32(n)
+	}
+	owners := uint32(number("_owners"))
+	rw.writer, rw.upgrader = int(max(number("_writeLockOwnerId"), 0)), int(max(number("_upgradeLockOwnerId"), 0))
+	for _, name := range []string{
+		"_numReadWaiters", "_numWriteWaiters", "_numUpgradeWaiters", "_numWriteUpgradeWaiters",
+	} {
+		rw.waiters += int(number(name))
+	}
+	written := owners&ownersWriter != 0
+	if written != (rw.writer != 0) {
+		return rw, lock.ErrChanging
+	}
+	if !written {
+		rw.readers = int(owners & ownersReaders)
+	}
+	return rw, err
+}
+
+// join explains a wait for the end of a thread.
+func (e *explanation) join() error {
+	own := e.r.Runtime.Threads.Object(&e.s.Thread)
+	f, ok := e.r.only(e.inFrames(false), func(f *found) bool {
+		return f.obj != own && f.class.Is(coreLib, "System.Threading.Thread")
+	})
+	if !ok {
+		return nil
+	}
+	e.w.Object, e.w.Type = uint64(f.obj), f.class.Display
+	e.w.Owner = e.r.People.ByObject(f.obj)
+	return nil
+}
+
+const safeHandle = "Microsoft.Win32.SafeHandles.SafeWaitHandle"
+
+// handle explains a wait for a handle: the frames have its SafeWaitHandle, and what it belongs to says which
+// kind of handle it is.
+func (e *explanation) handle() error {
+	list := e.inFrames(true)
+	safe, ok := e.r.only(list, func(f *found) bool { return f.class.Is(coreLib, safeHandle) })
+	if !ok {
+		return nil
+	}
+	f, ok := e.r.only(list, func(f *found) bool {
+		return f.class.Is(coreLib, "System.Threading.WaitHandle") && e.refers(f, safe.obj, false)
+	})
+	if ok {
+		e.w.Object, e.w.Type = uint64(f.obj), f.class.Display
+	}
+	return nil
+}
+
+// maxHandles is how many handles a thread can wait for at once (WaitHandle.MaxWaitHandles).
+const maxHandles = 64
+
+// handles explains a wait for several handles.
+func (e *explanation) handles() error {
+	objects := e.r.Runtime.Objects
+	f, ok := e.r.only(e.inFrames(false), func(f *found) bool { return f.class.Display == safeHandle+"[]" })
+	if !ok {
+		return nil
+	}
+	refs, err := objects.References(f.obj, maxHandles+1)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for n < len(refs) && refs[n] != 0 {
+		n++
+	}
+	e.w.Detail = fmt.Sprintf("%d handles", n)
+	return nil
+}

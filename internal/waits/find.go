@@ -1,0 +1,75 @@
+package waits
+
+import (
+	"encoding/binary"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/clr/object"
+	"clrsnap/internal/target"
+)
+
+// found is an object on a stack.
+type found struct {
+	obj   arch.Addr
+	class *object.Class
+}
+
+// candidates are the objects that a part of a stack refers to, each once. Not every reference is one that
+// counts: a frame keeps what it does not need any more.
+type candidates struct {
+	list []found
+	seen map[arch.Addr]bool
+}
+
+// maxWords bounds the part of a stack that is looked through, in words.
+const maxWords = 1 << 13
+
+// look finds the objects that the stack refers to between two addresses.
+func (r *Reader) look(stack *target.Stack, from, to arch.Addr) []found {
+	c := &r.found
+	c.list = c.list[:0]
+	if c.seen == nil {
+		c.seen = map[arch.Addr]bool{}
+	}
+	clear(c.seen)
+	end := stack.Base + arch.Addr(len(stack.Data))
+	from, to = max((from+7)&^7, stack.Base), min(to, end)
+	for n := 0; from+8 <= to && n < maxWords; from, n = from+8, n+1 {
+		v := arch.Addr(binary.LittleEndian.Uint64(stack.Data[from-stack.Base:]))
+		if v%8 != 0 || v < 1<<16 || v>>47 != 0 || v >= stack.Base && v < end || c.seen[v] {
+			continue
+		}
+		c.seen[v] = true
+		if !heap.Contains(r.segments, v) {
+			continue
+		}
+		if class, err := r.Runtime.Objects.Class(v); err == nil {
+			c.list = append(c.list, found{v, class})
+		}
+	}
+	return c.list
+}
+
+// inFrames are the objects in the frames of the primitive, and in that of its caller if wide.
+func (e *explanation) inFrames(wide bool) []found {
+	outer := e.p.outer + 1
+	if wide {
+		outer++
+	}
+	return e.r.look(e.s.Stack, arch.Addr(e.s.Frames[0].SP), frameAt(e.s, outer))
+}
+
+// only returns the one object of some that is wanted; false: there is none, or there are several.
+func (r *Reader) only(list []found, wanted func(*found) bool) (f found, ok bool) {
+	for i := range list {
+		if !wanted(&list[i]) || !r.Runtime.Heap.IsObject(r.segments, list[i].obj) {
+			continue
+		}
+		if ok {
+			return found{}, false
+		}
+		f, ok = list[i], true
+	}
+	return f, ok
+}

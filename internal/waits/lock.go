@@ -1,0 +1,62 @@
+package waits
+
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+)
+
+const lockClass = "System.Threading.Lock"
+
+// A thread that waits for a Lock has a record of that on its stack, for debuggers (System.Private.CoreLib:
+// ThreadBlockingInfo.cs, .NET 9 and later): the address of a variable that holds the Lock, what it is, the
+// timeout in ms.
+const (
+	infoKind     = 8
+	infoOfLock   = 2 // ThreadBlockingInfo.ObjectKind.Lock
+	infoMaxSlots = 1 << 12
+)
+
+// lock explains a wait for a System.Threading.Lock.
+func (e *explanation) lock() error {
+	obj, ms, ok := e.r.blockingInfo(e.s.Stack, arch.Addr(e.s.Frames[0].SP), frameAt(e.s, e.p.outer+1))
+	if !ok {
+		f, only := e.r.only(e.inFrames(false), func(f *found) bool { return f.class.Is(coreLib, lockClass) })
+		if !only {
+			return nil
+		}
+		obj = f.obj
+	} else {
+		e.w.Timeout = timeout(ms)
+	}
+	m, err := e.r.Runtime.Locks.Lock(obj)
+	if err != nil {
+		return err
+	}
+	if err := e.is(obj); err != nil {
+		return err
+	}
+	if e.w.Recursion, e.w.Waiters = m.Recursion, m.Waiters; m.Owner != 0 {
+		e.w.Owner = e.r.owner(&m)
+	}
+	return nil
+}
+
+// blockingInfo finds the record of a wait for a Lock in a part of a stack.
+func (r *Reader) blockingInfo(stack *target.Stack, from, to arch.Addr) (obj arch.Addr, ms int32, ok bool) {
+	for n := 0; from+16 <= to && n < infoMaxSlots; from, n = from+8, n+1 {
+		slot, ok1 := stack.Uint64(from)
+		what, ok2 := stack.Uint64(from + infoKind)
+		if !ok1 || !ok2 || uint32(what) != infoOfLock || !stack.Contains(arch.Addr(slot)) {
+			continue
+		}
+		at, ok3 := stack.Uint64(arch.Addr(slot))
+		if !ok3 {
+			continue
+		}
+		if c, err := r.Runtime.Objects.Class(arch.Addr(at)); err != nil || !c.Is(coreLib, lockClass) {
+			continue
+		}
+		return arch.Addr(at), int32(what >> 32), true
+	}
+	return 0, 0, false
+}

@@ -1,0 +1,99 @@
+package waits
+
+import (
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/lock"
+	"clrsnap/internal/clr/object"
+	"clrsnap/profile"
+)
+
+// part is a class of the framework that is made of another one.
+type part struct{ assembly, class string }
+
+var (
+	semaphoreSlim = part{coreLib, "System.Threading.SemaphoreSlim"}
+	eventSlim     = part{coreLib, "System.Threading.ManualResetEventSlim"}
+	taskPart      = part{coreLib, "System.Threading.Tasks.Task"}
+)
+
+// madeOf are the classes between the object whose monitor a thread waits for and the primitive of each kind,
+// from the inside out: each refers to the one before it.
+var madeOf = map[profile.WaitKind][]part{
+	profile.SemaphoreWait:  {semaphoreSlim},
+	profile.EventWait:      {eventSlim},
+	profile.CountdownWait:  {eventSlim, {threading, "System.Threading.CountdownEvent"}},
+	profile.BarrierWait:    {eventSlim, {threading, "System.Threading.Barrier"}},
+	profile.CollectionTake: {semaphoreSlim, {concurrent, "System.Collections.Concurrent.BlockingCollection"}},
+	profile.CollectionAdd:  {semaphoreSlim, {concurrent, "System.Collections.Concurrent.BlockingCollection"}},
+	profile.TaskWait:       {eventSlim, taskPart},
+}
+
+// made explains a wait for a primitive that is made of a monitor.
+func (e *explanation) made(m lock.Monitor) error {
+	inner := m.Object
+	var class *object.Class
+	list := e.inFrames(true)
+	for _, p := range madeOf[e.w.Kind] {
+		f, ok := e.r.only(list, func(f *found) bool {
+			return f.class.Is(p.assembly, p.class) && e.refers(f, inner, p == taskPart)
+		})
+		if !ok {
+			return nil
+		}
+		inner, class = f.obj, f.class
+	}
+	if class == nil || class.Plain() == anyPromise {
+		return nil
+	}
+	e.w.Object, e.w.Type = uint64(inner), class.Display
+	return e.describe(inner, class, &m)
+}
+
+// refers reports whether an object has a field that refers to another, or, if listed, to a list with it.
+func (e *explanation) refers(f *found, other arch.Addr, listed bool) bool {
+	objects := e.r.Runtime.Objects
+	if name, err := objects.RefersTo(f.obj, f.class, other); err == nil && name != "" {
+		return true
+	}
+	return listed && e.continues(f, other)
+}
+
+// maxContinuations bounds what is read of a task's list of continuations.
+const maxContinuations = 1 << 10
+
+// continues reports whether the list of a task's continuations has an object.
+func (e *explanation) continues(f *found, other arch.Addr) bool {
+	objects := e.r.Runtime.Objects
+	list, err := objects.Pointer(f.obj, f.class, "m_continuationObject")
+	if err != nil || list == 0 {
+		return false
+	}
+	class, err := objects.Class(list)
+	if err != nil || class.Plain() != "System.Collections.Generic.List" {
+		return false
+	}
+	items, err := objects.Pointer(list, class, "_items")
+	if err != nil {
+		return false
+	}
+	refs, err := objects.References(items, maxContinuations)
+	if err != nil {
+		return false
+	}
+	for _, r := range refs {
+		if r == other {
+			return true
+		}
+	}
+	return false
+}
+
+// asyncMethod returns the async method that a task is of; "": of none.
+func (r *Reader) asyncMethod(class *object.Class) string {
+	if !strings.Contains(class.Display, asyncBox) {
+		return ""
+	}
+	return r.Runtime.Objects.Argument(class)
+}

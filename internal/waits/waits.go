@@ -1,0 +1,244 @@
+// Package waits says what a captured thread waits for, and what it holds: which lock, event, semaphore, task
+// or thread, of which class, and who has it.
+//
+// What is known for certain comes first. A thread that is blocked on a monitor says so itself: the runtime
+// keeps a list of such waits for debuggers (lock.Blocked). Most of .NET's primitives are made of monitors. The
+// managed frames tell which primitive it is that the program called, and an object on the stack is proved to
+// be that primitive by what it is made of: a SemaphoreSlim refers to the object whose monitor the thread waits
+// for, a BlockingCollection to the SemaphoreSlim, a Task to the event that it will set.
+//
+// For what is not made of monitors (Lock, ReaderWriterLockSlim, Thread.Join, handles) the object is the only
+// one of its class in the frames of the primitive, and in a state in which threads wait for it. If there are
+// several, the wait has no object. Frames also have references to what an object was before the collector
+// moved it: what is no object of the heap (package heap) does not count.
+//
+// The program runs on while all this is read. Everything that a statement rests on, the waiting thread's stack
+// included, is kept (target.Evidence) and read again. If it has changed, or if the collector moved objects meanwhile,
+// all is read anew, a few times.
+package waits
+
+import (
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr"
+	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/clr/lock"
+	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/target"
+	"clrsnap/profile"
+)
+
+// Subject is a captured thread.
+type Subject struct {
+	Frames []profile.Frame // leaf first
+	Stack  *target.Stack   // with lock.Store.BlockingRange
+	Thread thread.Thread
+}
+
+// People are the runtime's threads.
+type People interface {
+	// ByOSID returns the thread with an id of the operating system, in the target's PID namespace; nil: there
+	// is none.
+	ByOSID(id int) *profile.ThreadRef
+	// ByManagedID returns the thread with a managed id.
+	ByManagedID(id int) *profile.ThreadRef
+	// ByObject returns the thread of a managed Thread object.
+	ByObject(obj arch.Addr) *profile.ThreadRef
+}
+
+// Reader explains the waits of one runtime's threads. It is not safe for concurrent use.
+type Reader struct {
+	Runtime *clr.Runtime
+	People  People
+	// Live is the target's memory as it is now. nil: the target does not run.
+	Live target.Memory
+	// File describes what is done with a descriptor of the target. nil: that is not known.
+	File func(verb string, fd int32) string
+	// Renew is called before memory is read once more. It drops what caches have of it.
+	Renew func()
+
+	found    candidates
+	segments []heap.Segment // of the heap when it was read last
+}
+
+const maxTries = 4
+
+// Wait returns what a thread waits for; nil: that is not known. Of what runs it is nil.
+func (r *Reader) Wait(s *Subject) *profile.Wait {
+	if s.Thread.Address == 0 || r.Runtime == nil || r.Runtime.Locks == nil {
+		return nil
+	}
+	p := classify(s.Frames)
+	blocking, blocked := r.Runtime.Locks.Blocked(s.Thread.Address, s.Stack)
+	if p.kind == "" && !blocked {
+		return nil
+	}
+	var w *profile.Wait
+	stands := r.steadily(func() error {
+		r.segments, _ = r.Runtime.Heap.Segments() // without them nothing on a stack counts as an object
+		r.Runtime.Heap.Begin(false)
+		e := explanation{r: r, s: s, p: p, blocking: blocking, blocked: blocked}
+		w = &e.w
+		return e.run()
+	}, s, p)
+	if w.Certain = stands && !p.guess; !stands {
+		w.Owner, w.Recursion, w.Waiters, w.Detail, w.Method = nil, 0, 0, "", ""
+	}
+	return w
+}
+
+// steadily calls read until all that it has read is the same when it is read again.
+func (r *Reader) steadily(read func() error, s *Subject, p primitive) bool {
+	seen := r.Runtime.Seen
+	defer seen.End()
+	for try := 0; ; try++ {
+		settled := r.Live == nil || r.Runtime.Heap.Settled(r.Live)
+		seen.Begin()
+		err := read()
+		seen.End()
+		if r.Live == nil {
+			return err == nil
+		}
+		if err == nil && settled && r.same(s, p) && seen.Stands(r.Live) && r.Runtime.Heap.Settled(r.Live) {
+			return true
+		}
+		if try == maxTries {
+			return false
+		}
+		if r.Renew != nil {
+			r.Renew()
+		}
+	}
+}
+
+// same reports whether the thread's stack is as it was copied, up to the caller of the primitive.
+func (r *Reader) same(s *Subject, p primitive) bool {
+	if s == nil {
+		return true
+	}
+	end := r.end(s, p)
+	n := min(int64(end-s.Stack.Base), int64(len(s.Stack.Data)))
+	if end < s.Stack.Base {
+		return false
+	}
+	sp := arch.Addr(s.Frames[0].SP) // below it lies nothing
+	from := int64(sp - s.Stack.Base)
+	if sp < s.Stack.Base || from > n {
+		return false
+	}
+	return same(r.Live, s.Stack.Data[from:n], sp)
+}
+
+func same(mem target.Memory, want []byte, at arch.Addr) bool {
+	e := target.NewEvidence(mem)
+	e.Begin()
+	e.Keep(want, at)
+	return e.Stands(mem)
+}
+
+// end is where the stack of the primitive's frames ends: that of its caller begins there.
+func (r *Reader) end(s *Subject, p primitive) arch.Addr {
+	outer := p.outer
+	if p.kind == "" {
+		outer = max(p.first-1, 0)
+	}
+	return frameAt(s, outer+1)
+}
+
+// frameAt is where the stack of a frame begins, or the end of the copy.
+func frameAt(s *Subject, i int) arch.Addr {
+	if i < len(s.Frames) {
+		return arch.Addr(s.Frames[i].SP)
+	}
+	return s.Stack.Base + arch.Addr(len(s.Stack.Data))
+}
+
+// explanation is one attempt to explain a wait.
+type explanation struct {
+	r        *Reader
+	s        *Subject
+	p        primitive
+	blocking lock.Blocking
+	blocked  bool
+	w        profile.Wait
+}
+
+func (e *explanation) run() error {
+	e.w.Kind = e.p.kind
+	if e.blocked {
+		return e.monitor()
+	}
+	switch e.p.kind {
+	case profile.LockEnter:
+		return e.lock()
+	case profile.ReadLock, profile.UpgradeableLock, profile.WriteLock:
+		return e.readerWriter()
+	case profile.ThreadJoin:
+		return e.join()
+	case profile.HandleOne:
+		return e.handle()
+	case profile.HandleAny, profile.HandleAll:
+		return e.handles()
+	}
+	return nil
+}
+
+// timeout turns a timeout in ms into a duration.
+func timeout(ms int32) time.Duration {
+	if ms < 0 {
+		return profile.Forever
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// monitor explains the wait of a thread that is blocked on a monitor.
+func (e *explanation) monitor() error {
+	if e.p.kind != profile.BarrierWait { // which waits again and again
+		e.w.Timeout = timeout(e.blocking.Timeout)
+	}
+	enters := !e.blocking.Wait
+	if enters {
+		e.w.Kind = profile.MonitorEnter
+	} else if e.w.Kind == "" || e.w.Kind == profile.MonitorEnter {
+		e.w.Kind = profile.MonitorWait
+	}
+	if !enters && e.w.Kind == profile.WaitIO {
+		return e.socket()
+	}
+	m, err := e.r.Runtime.Locks.At(e.blocking.Lock)
+	if err != nil {
+		return err
+	}
+	if !enters && e.w.Kind != profile.MonitorWait {
+		return e.made(m)
+	}
+	if err := e.is(m.Object); err != nil {
+		return err
+	}
+	if e.w.Recursion, e.w.Waiters = m.Recursion, m.Waiters; !enters {
+		e.w.Recursion, e.w.Waiters = 0, m.Waiting
+	}
+	if enters && m.Owner != 0 {
+		e.w.Owner = e.r.owner(&m)
+	}
+	return nil
+}
+
+// owner returns who holds a monitor.
+func (r *Reader) owner(m *lock.Monitor) *profile.ThreadRef {
+	if m.Thin {
+		return r.People.ByManagedID(m.Owner)
+	}
+	return r.People.ByOSID(m.Owner)
+}
+
+// is notes the object that is waited for.
+func (e *explanation) is(obj arch.Addr) error {
+	c, err := e.r.Runtime.Objects.Class(obj)
+	if err != nil {
+		return err
+	}
+	e.w.Object, e.w.Type = uint64(obj), c.Display
+	return nil
+}

@@ -1,0 +1,71 @@
+package profile
+
+import "time"
+
+// WaitKind is what a thread waits for: the outermost primitive that the program called. A SemaphoreSlim is made
+// of a monitor; who calls its Wait waits for a SemaphoreSlim.
+type WaitKind string
+
+// The kinds of wait.
+const (
+	MonitorEnter    WaitKind = "Monitor.Enter"
+	MonitorWait     WaitKind = "Monitor.Wait"
+	LockEnter       WaitKind = "Lock.Enter" // System.Threading.Lock
+	ReadLock        WaitKind = "ReaderWriterLockSlim.Read"
+	UpgradeableLock WaitKind = "ReaderWriterLockSlim.UpgradeableRead"
+	WriteLock       WaitKind = "ReaderWriterLockSlim.Write"
+	SemaphoreWait   WaitKind = "SemaphoreSlim.Wait"
+	EventWait       WaitKind = "ManualResetEventSlim.Wait"
+	CountdownWait   WaitKind = "CountdownEvent.Wait"
+	BarrierWait     WaitKind = "Barrier.SignalAndWait"
+	CollectionTake  WaitKind = "BlockingCollection.Take"
+	CollectionAdd   WaitKind = "BlockingCollection.Add"
+	TaskWait        WaitKind = "Task.Wait" // also Task.Result and GetAwaiter().GetResult()
+	ThreadJoin      WaitKind = "Thread.Join"
+	ThreadSleep     WaitKind = "Thread.Sleep"
+	HandleOne       WaitKind = "WaitHandle.WaitOne"
+	HandleAny       WaitKind = "WaitHandle.WaitAny"
+	HandleAll       WaitKind = "WaitHandle.WaitAll"
+	WaitIO          WaitKind = "io"
+	WaitIdle        WaitKind = "idle"    // a thread of the runtime's or the pool's that waits for work: see Thread.Idle
+	WaitRuntime     WaitKind = "runtime" // in native code of the runtime, for what is not known
+)
+
+// Forever is the Timeout of a wait without one.
+const Forever time.Duration = -1
+
+// Wait is what a thread waits for, or what it holds.
+type Wait struct {
+	Kind WaitKind
+	// Object is the address of the object that is waited for, and Type its class; 0 and "": not known, or none.
+	// The garbage collector moves objects: the address is that of the moment.
+	Object uint64
+	Type   string
+	// Owner is who holds the lock; of a Thread.Join the thread that is joined. nil: nobody does, that is not
+	// known, or locks of this kind have no owner.
+	Owner *ThreadRef
+	// Recursion is how often the owner holds the lock; 0: it is not held, or that is not known.
+	Recursion int
+	// Waiters is how many threads wait for the same, this one included.
+	Waiters int
+	// Timeout is how long the wait may last: Forever; 0: not known.
+	Timeout time.Duration
+	// Rest is how much of the timeout is left; 0: not known, or there is none.
+	Rest time.Duration
+	// Certain: all of this was the same when it was read twice. Otherwise it has changed meanwhile, and may
+	// never have been true at one moment; Owner, Recursion and Waiters are left out then.
+	Certain bool
+	// Method is the async method whose task is waited for.
+	Method string
+	// Target is what an io is for: "/var/log/orders.log", "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established".
+	Target string
+	// Detail has what is particular to the kind, for people: "count 0", "3 readers", "WaitingForActivation".
+	Detail string
+}
+
+// ThreadRef names a thread.
+type ThreadRef struct {
+	OSThreadID      int // in the PID namespace of clrsnap; 0: the thread has ended
+	ManagedThreadID int
+	Name            string
+}

@@ -1,0 +1,163 @@
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+)
+
+// verbs say what a thread does that waits in each way; "%s" stands for the object.
+var verbs = map[profile.WaitKind]string{
+	profile.MonitorEnter:    "waits to enter Monitor of %s",
+	profile.MonitorWait:     "waits in Monitor.Wait of %s",
+	profile.LockEnter:       "waits to enter %s",
+	profile.ReadLock:        "waits to read under %s",
+	profile.UpgradeableLock: "waits to read, upgradeable, under %s",
+	profile.WriteLock:       "waits to write under %s",
+	profile.SemaphoreWait:   "waits for %s",
+	profile.EventWait:       "waits for %s",
+	profile.CountdownWait:   "waits for %s",
+	profile.BarrierWait:     "waits at %s",
+	profile.CollectionTake:  "waits to take from %s",
+	profile.CollectionAdd:   "waits to add to %s",
+	profile.TaskWait:        "waits for %s",
+	profile.ThreadJoin:      "waits for the end of %s",
+	profile.ThreadSleep:     "sleeps",
+	profile.HandleOne:       "waits for %s",
+	profile.HandleAny:       "waits for any of several handles",
+	profile.HandleAll:       "waits for all of several handles",
+}
+
+// things are what is waited for where its object is not known.
+var things = map[profile.WaitKind]string{
+	profile.MonitorEnter: "an object", profile.MonitorWait: "an object", profile.LockEnter: "a Lock",
+	profile.ReadLock: "a ReaderWriterLockSlim", profile.UpgradeableLock: "a ReaderWriterLockSlim",
+	profile.WriteLock: "a ReaderWriterLockSlim", profile.SemaphoreWait: "a SemaphoreSlim",
+	profile.EventWait: "a ManualResetEventSlim", profile.CountdownWait: "a CountdownEvent",
+	profile.BarrierWait: "a Barrier", profile.CollectionTake: "a BlockingCollection",
+	profile.CollectionAdd: "a BlockingCollection", profile.TaskWait: "a task", profile.ThreadJoin: "a thread",
+	profile.HandleOne: "a handle",
+}
+
+// waitText says what a thread waits for, on one line; "" if that is not known.
+func waitText(w *profile.Wait) string {
+	if w == nil {
+		return ""
+	}
+	verb := verbs[w.Kind]
+	switch {
+	case w.Kind == profile.WaitIO && strings.Contains(w.Target, " "):
+		return display.Clean(w.Target)
+	case verb == "":
+		return ""
+	}
+	text := strings.Replace(verb, "%s", thing(w), 1)
+	if w.Owner != nil && w.Kind != profile.ThreadJoin {
+		text += " held by " + threadText(w.Owner)
+		if w.Recursion > 1 {
+			text += fmt.Sprintf(" %d times", w.Recursion)
+		}
+	}
+	if notes := waitNotes(w); notes != "" {
+		text += " (" + notes + ")"
+	}
+	return text
+}
+
+// held says as what a thread holds a lock; "%s" stands for the object.
+var held = map[profile.WaitKind]string{
+	profile.MonitorEnter:    "holds Monitor of %s",
+	profile.LockEnter:       "holds %s",
+	profile.UpgradeableLock: "holds %s, to read, upgradeable",
+	profile.WriteLock:       "holds %s, to write",
+}
+
+// holdText says what a thread holds, on one line.
+func holdText(w *profile.Wait) string {
+	text := strings.Replace(held[w.Kind], "%s", thing(w), 1)
+	if w.Recursion > 1 {
+		text += fmt.Sprintf(" %d times", w.Recursion)
+	}
+	switch {
+	case w.Waiters == 1:
+		text += " (1 waiter)"
+	case w.Waiters > 1:
+		text += fmt.Sprintf(" (%d waiters)", w.Waiters)
+	}
+	return text
+}
+
+// thing is what is waited for.
+func thing(w *profile.Wait) string {
+	switch {
+	case w.Kind == profile.ThreadJoin && w.Owner != nil:
+		return "thread " + threadText(w.Owner)
+	case w.Type == "":
+		return things[w.Kind]
+	}
+	s := display.Clean(shortType(w.Type))
+	if w.Method != "" {
+		s = "async " + display.Clean(w.Method)
+	}
+	if w.Object != 0 {
+		s += " " + hex(w.Object)
+	}
+	return s
+}
+
+// shortType leaves out the framework's namespaces of its own primitives.
+func shortType(name string) string {
+	for _, ns := range []string{"System.Threading.Tasks.", "System.Threading.", "System.Collections.Concurrent."} {
+		if rest, ok := strings.CutPrefix(name, ns); ok && !strings.Contains(rest, ".") {
+			return rest
+		}
+	}
+	return name
+}
+
+func threadText(t *profile.ThreadRef) string {
+	switch {
+	case t.OSThreadID == 0:
+		return "a thread that has ended"
+	case t.Name != "":
+		return display.Clean(t.Name) + " (" + strconv.Itoa(t.OSThreadID) + ")"
+	}
+	return "thread " + strconv.Itoa(t.OSThreadID)
+}
+
+// waitNotes are what is in brackets.
+func waitNotes(w *profile.Wait) string {
+	var notes []string
+	if w.Detail != "" {
+		notes = append(notes, display.Clean(w.Detail))
+	}
+	if w.Waiters > 1 {
+		notes = append(notes, strconv.Itoa(w.Waiters)+" waiters")
+	}
+	if w.Timeout > 0 {
+		notes = append(notes, "at most "+spanText(w.Timeout))
+	}
+	if w.Rest > 0 {
+		notes = append(notes, spanText(w.Rest)+" left")
+	}
+	if !w.Certain {
+		notes = append(notes, "uncertain")
+	}
+	return strings.Join(notes, ", ")
+}
+
+func spanText(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
+	case d < 2*time.Minute:
+		return strconv.FormatFloat(d.Seconds(), 'f', 0, 64) + " s"
+	case d < 2*time.Hour:
+		return strconv.FormatFloat(d.Minutes(), 'f', 0, 64) + " min"
+	}
+	return strconv.FormatFloat(d.Hours(), 'f', 0, 64) + " h"
+}

@@ -1,0 +1,64 @@
+package report
+
+import (
+	"testing"
+	"time"
+
+	"clrsnap/profile"
+)
+
+func TestWaitText(t *testing.T) {
+	owner := &profile.ThreadRef{OSThreadID: 4251, ManagedThreadID: 6, Name: "orders-2"}
+	for want, w := range map[string]*profile.Wait{
+		"waits to enter Monitor of Shop.Order 0x7f10 held by orders-2 (4251) 3 times (5 waiters)": {
+			Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Owner: owner, Recursion: 3, Waiters: 5,
+			Timeout: profile.Forever, Certain: true,
+		},
+		"waits in Monitor.Wait of Shop.Order 0x7f10 (at most 30 s)": {
+			Kind: profile.MonitorWait, Type: "Shop.Order", Object: 0x7f10, Waiters: 1, Timeout: 30 * time.Second,
+			Certain: true,
+		},
+		"waits to enter Lock 0x7f10 (uncertain)": {
+			Kind: profile.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10,
+		},
+		"waits for async Shop.Orders.Load 0x7f10 (WaitingForActivation)": {
+			Kind: profile.TaskWait, Type: "AsyncStateMachineBox<Shop.Orders.Load>", Object: 0x7f10,
+			Method: "Shop.Orders.Load", Detail: "WaitingForActivation", Certain: true,
+		},
+		"waits for the end of thread orders-2 (4251)": {
+			Kind: profile.ThreadJoin, Type: "System.Threading.Thread", Object: 0x7f10, Owner: owner, Certain: true,
+		},
+		"waits to enter Monitor of Shop.Order 0x7f10 held by a thread that has ended": {
+			Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Owner: &profile.ThreadRef{}, Certain: true,
+		},
+		"waits for a SemaphoreSlim (500 ms left)": {
+			Kind: profile.SemaphoreWait, Rest: 500 * time.Millisecond, Certain: true,
+		},
+		"waits to enter Monitor of Evil\\x1b 0x1": {Kind: profile.MonitorEnter, Type: "Evil\x1b", Object: 1, Certain: true},
+		"sleeps": {Kind: profile.ThreadSleep, Timeout: profile.Forever, Certain: true},
+		"recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established": {
+			Kind: profile.WaitIO, Target: "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established", Certain: true,
+		},
+		"": nil,
+	} {
+		if got := waitText(w); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestHoldText(t *testing.T) {
+	for want, w := range map[string]profile.Wait{
+		"holds Monitor of Shop.Order 0x7f10 3 times (5 waiters)": {
+			Kind: profile.MonitorEnter, Type: "Shop.Order", Object: 0x7f10, Recursion: 3, Waiters: 5,
+		},
+		"holds Lock 0x7f10 (1 waiter)": {Kind: profile.LockEnter, Type: "System.Threading.Lock", Object: 0x7f10, Waiters: 1},
+		"holds ReaderWriterLockSlim 0x7f10, to write": {
+			Kind: profile.WriteLock, Type: "System.Threading.ReaderWriterLockSlim", Object: 0x7f10,
+		},
+	} {
+		if got := holdText(&w); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
