@@ -302,13 +302,13 @@ func (s *Suspension) liveExceptions() []*profile.ExceptionInfo {
 func (p *Process) readTwice(find func() []arch.Addr) (all []*thrown, uncertain string) {
 	for range maxReadings {
 		p.Engine.Cache.Invalidate()
-		settled := p.Runtime.Threads.Settled()
+		settled := p.Runtime.Heap.Settled(p.from)
 		all = p.read(find())
 		p.Engine.Cache.Invalidate()
-		settled = settled && p.Runtime.Threads.Settled()
+		settled = settled && p.Runtime.Heap.Settled(p.from)
 		again := p.read(find())
 		p.Engine.Cache.Invalidate()
-		if settled && p.Runtime.Threads.Settled() && reflect.DeepEqual(all, again) {
+		if settled && p.Runtime.Heap.Settled(p.from) && reflect.DeepEqual(all, again) {
 			return all, ""
 		}
 	}

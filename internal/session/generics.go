@@ -106,7 +106,7 @@ func register(f *walk.Frame, r uint8) (arch.Addr, bool) {
 
 // instanceOf names the instantiation that belongs to an object, which mem has.
 func (p *Process) instanceOf(g *generic, mem target.Memory) (n name.Method, ok bool) {
-	if !p.Runtime.Generic.Settled(mem) {
+	if !p.Runtime.Heap.Settled(mem) {
 		return n, false
 	}
 	word, err := target.NewReader(mem).Uint64(g.object)
@@ -149,7 +149,7 @@ func (s *Suspension) objects(frames []profile.Frame) {
 		return
 	}
 	live := s.Process.from
-	if !s.Process.Runtime.Generic.Settled(live) {
+	if !s.Process.Runtime.Heap.Settled(live) {
 		return
 	}
 	tables := make([]arch.Addr, len(s.generics))
@@ -234,7 +234,7 @@ func (s *Suspension) askObjects() bool {
 	if len(s.generics) == 0 || len(s.copies) > 0 || !s.Capture.Stopped || !s.Process.from.changes() {
 		return false
 	}
-	at, ok := s.Process.Runtime.Generic.CollectorState()
+	at, ok := s.Process.Runtime.Heap.Moving()
 	if !ok {
 		return false
 	}

@@ -88,19 +88,22 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 	return w
 }
 
+// settled reports whether no objects are being moved now. Where that is not known nothing on a stack counts as one.
+func (r *Reader) settled() bool { return !r.Runtime.Heap.Known() || r.Runtime.Heap.Settled(r.Live) }
+
 // steadily calls read until all that it has read is the same when it is read again.
 func (r *Reader) steadily(read func() error, s *Subject, p primitive) bool {
 	seen := r.Runtime.Seen
 	defer seen.End()
 	for try := 0; ; try++ {
-		settled := r.Live == nil || r.Runtime.Heap.Settled(r.Live)
+		settled := r.Live == nil || r.settled()
 		seen.Begin()
 		err := read()
 		seen.End()
 		if r.Live == nil {
 			return err == nil
 		}
-		if err == nil && settled && r.same(s, p) && seen.Stands(r.Live) && r.Runtime.Heap.Settled(r.Live) {
+		if err == nil && settled && r.same(s, p) && seen.Stands(r.Live) && r.settled() {
 			return true
 		}
 		if try == maxTries {

@@ -51,9 +51,6 @@ type layout struct {
 	Version    uint64 `global:"GCInfoVersion,optional"`
 	ObjectMask uint64 `global:"ObjectToMethodTableUnmask"`
 
-	// GCDacVars is the garbage collector's own table for debuggers (gcinterface.dacvars.def).
-	Collector  arch.Addr `global:"GCDacVars,optional"`
-	InvalidCnt uint32    `clr:"GCDacVars.StructuresInvalidCount,optional"`
 }
 
 // New binds a reader to the runtime that d describes.
@@ -316,41 +313,6 @@ func (r *Reader) collectible(handles []arch.Addr, left *int) (bool, error) {
 	}
 	return false, nil
 }
-
-// Settled reports whether the garbage collector moves no objects at this moment, as far as mem has it:
-// the copy of a moment, or memory that is read anew. It is false where that is not known.
-//
-// From before objects get new addresses until after they have been moved there, the collector's count
-// is not 0 (gc.cpp, gc1; gcscan.cpp, GcRuntimeStructuresValid).
-func (r *Reader) Settled(mem target.Memory) bool {
-	at, ok := r.CollectorState()
-	if !ok {
-		return false
-	}
-	n, err := target.NewReader(mem).Uint32(at)
-	return err == nil && n == 0
-}
-
-// CollectorState is where the count is that Settled reads, 4 bytes; false: it is not known.
-func (r *Reader) CollectorState() (arch.Addr, bool) {
-	if r.l.Collector == 0 || r.l.InvalidCnt == contract.Absent {
-		return 0, false
-	}
-	vars, err := r.mem.Pointer(r.l.Collector)
-	if err != nil || vars == 0 {
-		return 0, false
-	}
-	major, err := r.mem.Uint8(vars)
-	if err != nil || major != collectorMajor {
-		return 0, false
-	}
-	at, err := r.mem.Pointer(vars + arch.Addr(r.l.InvalidCnt))
-	return at, err == nil && at != 0
-}
-
-// collectorMajor is the major version of GCDacVars whose fields are where the descriptor says. Only
-// another one can move them (gcinterface.dac.h).
-const collectorMajor = 2
 
 // ObjectTable returns the MethodTable in the first word of an object, without the bits that the garbage
 // collector puts there.

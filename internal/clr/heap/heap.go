@@ -125,22 +125,39 @@ func (r *Reader) Segments() ([]Segment, error) {
 	return out, nil
 }
 
-// Settled reports whether the collector is moving no objects, and updating no references, now: as mem has it. It is
-// true for a collector that does not describe itself: nothing on a stack counts as one of its objects.
-func (r *Reader) Settled(mem target.Memory) bool {
+// Known reports whether the collector of this runtime describes itself in a way that is known.
+func (r *Reader) Known() bool {
+	_, ok := r.Moving()
+	return ok
+}
+
+// Moving is where the collector counts the reasons why objects may not be where references say, in 4 bytes; false:
+// that is not known. The count is not 0 from before objects get new addresses until all references to them have been
+// updated (gc.cpp, gc1; gcscan.cpp, GcRuntimeStructuresValid).
+func (r *Reader) Moving() (arch.Addr, bool) {
 	if r.l.Vars == 0 {
-		return true
+		return 0, false
 	}
-	now := target.NewReader(mem)
-	vars, err := now.Pointer(r.l.Vars)
-	if err != nil {
+	vars, err := r.mem.Pointer(r.l.Vars)
+	if err != nil || vars == 0 {
+		return 0, false
+	}
+	version, err := r.mem.Uint16(vars)
+	if err != nil || version&0xff != majorVersion {
+		return 0, false
+	}
+	at, err := r.mem.Pointer(vars + varInvalid)
+	return at, err == nil && at != 0
+}
+
+// Settled reports whether the collector is moving no objects now, as far as mem has it: the copy of a moment, or
+// memory that is read anew. It is false where that is not known.
+func (r *Reader) Settled(mem target.Memory) bool {
+	at, ok := r.Moving()
+	if !ok {
 		return false
 	}
-	at, err := now.Pointer(vars + varInvalid)
-	if err != nil || at == 0 {
-		return false
-	}
-	reasons, err := now.Uint32(at)
+	reasons, err := target.NewReader(mem).Uint32(at)
 	return err == nil && reasons == 0
 }
 

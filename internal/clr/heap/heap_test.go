@@ -160,6 +160,12 @@ func TestSettled(t *testing.T) {
 		t.Error("the table lacks it")
 	}
 	mem[varsAt+varInvalid] = uint64(listAt)
+	version := mem[varsAt]
+	mem[varsAt] = 0x0103
+	if r.Known() || r.Settled(mem) {
+		t.Error("a table of another version")
+	}
+	mem[varsAt] = version
 	for reasons, want := range map[uint64]bool{0: true, 1: false, 2: false} {
 		mem[listAt] = reasons
 		if r.Settled(mem) != want {

@@ -13,7 +13,6 @@ package thread
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"clrsnap/internal/arch"
@@ -88,7 +87,6 @@ type Store struct {
 	l      layout
 	thrown thrownLayout
 	trace  traceLayout
-	gc     gcLayout
 	ex     exLayout
 	direct bool // an ExInfo holds the exception object itself, not a handle of it
 
@@ -105,7 +103,7 @@ func NewStore(mem target.Memory, d *contract.Descriptor) (*Store, error) {
 	if err := d.Bind(&s.thrown); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(d.Bind(&s.trace), d.Bind(&s.gc)); err != nil {
+	if err := d.Bind(&s.trace); err != nil {
 		return nil, err
 	}
 	if err := d.Bind(&s.ex); err != nil {

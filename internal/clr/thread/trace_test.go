@@ -184,33 +184,6 @@ func testInFlight(t *testing.T, d *contract.Descriptor) {
 	}
 }
 
-// Objects are settled only if the garbage collector's own number says so.
-func TestSettled(t *testing.T) {
-	for _, name := range []string{clrtest.Net8, clrtest.Net9, clrtest.Net10} {
-		const table, number = arch.Addr(0x70_0000), arch.Addr(0x70_1000)
-		mem := clrtest.Words{}
-		s := newStore(t, mem, clrtest.Descriptor(t, name))
-		if s.Settled() {
-			t.Errorf("%s: settled, though nothing can be read", name)
-		}
-		mem[s.gc.Globals], mem[table], mem[table+192], mem[number] = uint64(table), 0x0102, uint64(number), 0
-		if !s.Settled() {
-			t.Errorf("%s: not settled", name)
-		}
-		mem[number] = 1
-		if s.Settled() {
-			t.Errorf("%s: settled in a collection", name)
-		}
-		mem[number], mem[table] = 0, 0x0103
-		if s.Settled() {
-			t.Errorf("%s: settled, by a table of another version", name)
-		}
-	}
-	if newStore(t, clrtest.Words{}, clrtest.Descriptor(t, clrtest.Net11)).Settled() {
-		t.Error(".NET 11: settled, though that is not known")
-	}
-}
-
 // hostile is memory whose every page has the same bytes.
 type hostile []byte
 
@@ -255,7 +228,6 @@ func FuzzTrace(f *testing.F) {
 			if got := s.InFlight(&Thread{Address: at, Exception: at}); len(got) > maxNested {
 				t.Errorf("%s: %d in flight", name, len(got))
 			}
-			s.Settled()
 		}
 	})
 }
