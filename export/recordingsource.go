@@ -214,6 +214,9 @@ func (d *documentReader) lineTable() error {
 	}, "file", "line", "column", "approximate")
 }
 
+// maxLine is the highest line that a PDB can name.
+const maxLine = 1<<29 - 1
+
 // checkSources checks the tables that say where locations are in the source text.
 func checkSources(r *profile.Recording) error {
 	if len(r.Assemblies) > 0 && !isNone(&r.Assemblies[0]) || len(r.Files) > 0 && !isNoFile(&r.Files[0]) ||
@@ -227,7 +230,7 @@ func checkSources(r *profile.Recording) error {
 			return fmt.Errorf("method %d: %w", i, outOfRange("assembly", int64(m.Assembly), len(r.Assemblies)))
 		case !withinOrNone(m.File, len(r.Files)):
 			return fmt.Errorf("method %d: %w", i, outOfRange("file", int64(m.File), len(r.Files)))
-		case m.First < 0 || m.Last < m.First:
+		case m.First < 0 || m.Last < m.First || m.Last > maxLine:
 			return fmt.Errorf("method %d: lines %d to %d", i, m.First, m.Last)
 		}
 	}
@@ -236,7 +239,7 @@ func checkSources(r *profile.Recording) error {
 		switch {
 		case !withinOrNone(l.File, len(r.Files)):
 			return fmt.Errorf("line %d: %w", i, outOfRange("file", int64(l.File), len(r.Files)))
-		case i > 0 && (l.File == 0 || l.Line < 1) || l.Column < 0:
+		case i > 0 && (l.File == 0 || l.Line < 1 || l.Line > maxLine) || l.Column < 0:
 			return fmt.Errorf("line %d: there is no line %d, or no column %d", i, l.Line, l.Column)
 		}
 	}

@@ -1,22 +1,24 @@
 #!/usr/bin/env bash
-# fuzz.sh TIME: runs every fuzz target of the module for TIME.
+# fuzz.sh TIME: runs every fuzz target of the module for TIME, two at a time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-out=$(mktemp)
-trap 'rm -f "$out"' EXIT
+export time=${1:-5s} GO=${GO:-go}
 
 # fuzz PACKAGE TARGET
-fuzz() { ${GO:-go} test -run '^$' -fuzz "^$2\$" -fuzztime "$time" "$1" >"$out" 2>&1; }
+fuzz() {
+    local out
+    out=$(mktemp)
+    once() { $GO test -run '^$' -fuzz "^$2\$" -fuzztime "$time" -parallel 1 "$1" >"$out" 2>&1; }
+    # Go's fuzzer sometimes reports the end of its time as a failure. Such a run has no failing input.
+    only_late() { grep -q 'context deadline exceeded' "$out" && ! grep -q 'Failing input' "$out"; }
+    local status=0
+    once "$@" || { only_late && once "$@"; } || status=255 # which ends xargs
+    echo "$1 $2"
+    if [ "$status" = 0 ]; then tail -n 1 "$out"; else cat "$out"; fi
+    rm -f "$out"
+    return "$status"
+}
+export -f fuzz
 
-# Go's fuzzer sometimes reports the end of its time as a failure. Such a run has no failing input.
-only_late() { grep -q 'context deadline exceeded' "$out" && ! grep -q 'Failing input' "$out"; }
-
-time=${1:-5s}
-for package in $(${GO:-go} list ./...); do
-    targets=$(${GO:-go} test -list '^Fuzz' "$package")
-    for target in $(grep '^Fuzz' <<<"$targets" || true); do
-        echo "$package $target"
-        fuzz "$package" "$target" || { only_late && fuzz "$package" "$target"; } || { cat "$out"; exit 1; }
-        tail -n 1 "$out"
-    done
-done
+grep -r --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' . | sed 's#/[^/]*:func # #' | sort -u |
+    xargs -r -n 2 -P 2 bash -c 'fuzz "$@"' fuzz

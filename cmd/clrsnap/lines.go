@@ -34,7 +34,7 @@ func (f *sourceFlags) registerText(fs *pflag.FlagSet) {
 
 func (f *sourceFlags) check() error {
 	for _, r := range f.roots {
-		if from, to, ok := strings.Cut(r, "="); r == "" || ok && (from == "" || to == "") {
+		if from, to, ok := strings.Cut(r, "="); r == "" || ok && (strings.Trim(from, `/\`) == "" || to == "") {
 			return usagef("--source-root %q: write FROM=TO, such as /build/src=/home/me/src, or a folder", r)
 		}
 	}

@@ -96,7 +96,10 @@ func New(mem target.Memory, d *contract.Descriptor, a *arch.Arch) (*Runtime, err
 		return nil, err
 	}
 	r.Methods.Attributes = r.Names.Attributes
-	return &r, r.bindHeap(mem, d)
+	if err := r.bindHeap(mem, d); err != nil {
+		return nil, err
+	}
+	return &r, nil
 }
 
 // bindHeap binds what is read of the managed heap. A runtime whose locks are not known can be walked all

@@ -132,6 +132,7 @@ func (e *Engine) bind(r *locate.Runtime, d *contract.Descriptor) error {
 // memory for that check: then they are accepted if this very build was tested.
 func (e *Engine) bindChecked(r *locate.Runtime, d *contract.Descriptor, tested bool) error {
 	if err := e.bind(r, d); err != nil {
+		e.unbind()
 		return err
 	}
 	err := e.check()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"iter"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -98,14 +99,14 @@ func (a *adder) wanted() []want {
 func (a *adder) eachLine(method int32, recorded []int32, add func(file, line int32)) {
 	m := &a.r.Methods[method]
 	if m.File > 0 && m.Last-m.First < maxWhole {
-		for line := m.First - before; line <= m.Last+after; line++ {
-			add(m.File, line)
+		for line := int64(m.First) - before; line <= int64(m.Last)+after; line++ {
+			add(m.File, int32(min(line, math.MaxInt32)))
 		}
 	}
 	for _, i := range recorded {
 		l := &a.r.Lines[i]
-		for line := l.Line - around; line <= l.Line+around; line++ {
-			add(l.File, line)
+		for line := int64(l.Line) - around; line <= int64(l.Line)+around; line++ {
+			add(l.File, int32(min(line, math.MaxInt32)))
 		}
 	}
 }

@@ -61,10 +61,7 @@ func (c callsByThread) keep(tid int, calls []Call) {
 
 // addInlined adds to captured stacks what was certainly inlined at their calls.
 func (p *Process) addInlined(threads []profile.Thread, calls callsByThread) {
-	if len(calls) == 0 {
-		return
-	}
-	if p.profiled() {
+	if p.inlined == nil || len(calls) == 0 || p.profiled() {
 		return
 	}
 	p.Engine.Begin() // what was inlined was written down before the code ran, but perhaps not long before

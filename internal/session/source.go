@@ -123,7 +123,9 @@ func (p *Process) lineIn(code *codemap.Code, at walk.Place, a *source.Assembly, 
 	}
 	named, err := p.Runtime.Names.Sites(&p.method)
 	if err != nil { // such as IL that a profiler has replaced
-		return a.LineIn(p.method.RID, il, next)
+		l, err := a.LineIn(p.method.RID, il, next)
+		l.Approximate = true
+		return l, err
 	}
 	// Code of tier-0 can be optimised: that of a loop where the runtime has no OSR.
 	tier, _ := p.Runtime.Methods.Tier(&p.method, code)

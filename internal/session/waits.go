@@ -100,7 +100,8 @@ type people struct{ p *Process }
 // refs are what threads are called, by the id in the target's namespace, since they were listed.
 type refs struct {
 	known map[int]*profile.ThreadRef
-	host  map[int]int // the ids that this process sees; nil: not needed yet
+	host  map[int]int // the ids that this process sees
+	lists int         // how often threads were listed for host
 
 	connections map[uint64]procfs.Connection // by inode; nil: not needed yet
 }
@@ -110,7 +111,32 @@ func (o people) ByOSID(id int) *profile.ThreadRef {
 	if k, ok := o.p.known[id]; ok {
 		return o.ref(&k)
 	}
-	return &profile.ThreadRef{}
+	tid, _ := o.hostID(id) // it has started since the runtime's threads were listed, or has ended
+	return &profile.ThreadRef{OSThreadID: tid}
+}
+
+// maxLists bounds how often threads are listed in a snapshot to find those that have started since.
+const maxLists = 16
+
+// hostID returns the id of a thread as this process sees it; false: it has ended.
+func (o people) hostID(id int) (int, bool) {
+	r := &o.p.refs
+	if tid, ok := r.host[id]; ok || r.lists == maxLists {
+		return tid, ok
+	}
+	r.lists++
+	tids, err := o.p.from.Threads()
+	if err != nil {
+		return 0, false
+	}
+	r.host = map[int]int{}
+	for _, tid := range tids {
+		if ns, err := o.p.from.NSTid(tid); err == nil {
+			r.host[ns] = tid
+		}
+	}
+	tid, ok := r.host[id]
+	return tid, ok
 }
 
 // ByManagedID implements waits.People.
@@ -138,20 +164,11 @@ func (o people) ref(k *thread.Thread) *profile.ThreadRef {
 	if ref := r.known[k.OSID]; ref != nil {
 		return ref
 	}
-	if r.host == nil {
-		r.known, r.host = map[int]*profile.ThreadRef{}, map[int]int{}
-		tids, err := o.p.from.Threads()
-		if err != nil {
-			return nil
-		}
-		for _, tid := range tids {
-			if ns, err := o.p.from.NSTid(tid); err == nil {
-				r.host[ns] = tid
-			}
-		}
+	if r.known == nil {
+		r.known = map[int]*profile.ThreadRef{}
 	}
 	ref := &profile.ThreadRef{ManagedThreadID: k.ManagedID}
-	if tid, ok := r.host[k.OSID]; ok {
+	if tid, ok := o.hostID(k.OSID); ok {
 		ref.OSThreadID = tid
 		if t, ok := o.p.Describe(tid); ok {
 			ref.Name = t.Name

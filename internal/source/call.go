@@ -47,8 +47,10 @@ func (a *Assembly) LineOfCall(method uint32, c *Call) (Line, error) {
 		}
 	}
 	switch {
-	case here.lines == 1 && (named.lines == 1 || elsewhere.lines == 0 && !c.Optimized):
+	case here.lines == 1 && !c.Optimized && (named.lines == 1 || elsewhere.lines == 0):
 		return a.line(here.at, here.exact)
+	case here.lines == 1 && named.lines == 1: // equal calls of several lines may have been merged into one
+		return a.line(here.at, here.exact && elsewhere.lines == 0)
 	case named.lines == 1:
 		return a.line(named.at, false)
 	case named.lines == 0 && elsewhere.lines == 1:

@@ -50,7 +50,6 @@ type Reader struct {
 type layout struct {
 	Version    uint64 `global:"GCInfoVersion,optional"`
 	ObjectMask uint64 `global:"ObjectToMethodTableUnmask"`
-
 }
 
 // New binds a reader to the runtime that d describes.

@@ -62,6 +62,7 @@ const (
 	maxOffset      = 1 << 20
 	maxHeaps       = 1 << 10
 	maxSegments    = 1 << 17
+	maxAddress     = 1 << 57 // of a user's program, with five levels of page tables
 )
 
 // Segment is a piece of memory with objects.
@@ -335,7 +336,7 @@ func (t *table) segments(out []Segment, h oneHeap) ([]Segment, error) {
 			if at == h.ephemeral {
 				s.End = max(s.End, h.allocated)
 			}
-			if s.End < s.Start || s.End > reserved {
+			if s.End < s.Start || s.End > reserved || s.End > maxAddress {
 				return nil, fmt.Errorf("%w: a segment from %v to %v", ErrUnknown, s.Start, s.End)
 			}
 			out = append(out, s)

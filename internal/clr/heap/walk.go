@@ -80,7 +80,7 @@ func (s *starts) has(at arch.Addr) bool {
 // walk finds the objects of a segment, up to where it cannot be understood. nil: there is too much of it.
 func (r *Reader) walk(s Segment) *starts {
 	n := int64(s.End - s.Start)
-	if n > maxWalk || n > r.budget {
+	if n < 0 || n > maxWalk || n > r.budget {
 		return nil
 	}
 	r.budget -= n

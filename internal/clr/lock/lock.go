@@ -74,6 +74,7 @@ const (
 	thinRecursion    = 1<<6 - 1
 	thinRecursionAt  = 16
 	blockLen         = 80 // what is read of a SyncBlock, at most
+	maxEntry         = 64 // bytes of an entry of the sync table
 	largestSyncIndex = 1<<26 - 1
 )
 
@@ -93,14 +94,26 @@ func New(mem target.Memory, d *contract.Descriptor, objects *object.Reader) (*St
 	if s.l.Holder == contract.Absent && s.l.HolderID == contract.Absent {
 		return nil, &contract.MissingError{Runtime: d.Runtime, Missing: []string{"field AwareLock.HoldingThread"}}
 	}
-	for _, off := range []uint32{
-		s.l.State, s.l.Recursion, min(s.l.Holder, s.l.HolderID), s.l.OSID, s.l.Index, s.l.Link,
-	} {
-		if off > blockLen-8 {
-			return nil, fmt.Errorf("%w: a field of a sync block at %d", contract.ErrFormat, off)
-		}
+	if err := s.l.check(); err != nil {
+		return nil, err
 	}
 	return s, nil
+}
+
+// check reports whether all fields lie within what is read.
+func (l *layout) check() error {
+	if l.Monitor > blockLen || l.Link > blockLen-8 {
+		return fmt.Errorf("%w: a monitor at %d of a sync block, and a link at %d", contract.ErrFormat, l.Monitor, l.Link)
+	}
+	for _, off := range []uint32{l.State, l.Recursion, l.Holder, l.HolderID, l.OSID, l.Index} {
+		if off != contract.Absent && off > blockLen-8-l.Monitor {
+			return fmt.Errorf("%w: a field of a monitor at %d", contract.ErrFormat, off)
+		}
+	}
+	if l.Entry < 8 || l.Entry > maxEntry || l.Block > l.Entry-8 || l.Object > l.Entry-8 {
+		return fmt.Errorf("%w: entries of %d bytes in the sync table", contract.ErrFormat, l.Entry)
+	}
+	return nil
 }
 
 // Of returns the state of an object's monitor.

@@ -26,7 +26,7 @@ func (m *crowd) command(exe string, a *testenv.App) *exec.Cmd {
 // manyThreads are what the memory of the command is measured with.
 var manyThreads = []crowd{
 	{20, nil, 30 << 10}, {20, []string{"--stop-all"}, 30 << 10},
-	{1000, nil, 52 << 10}, {1000, []string{"--stop-all"}, 48 << 10}, {1000, []string{"--json"}, 60 << 10},
+	{1000, nil, 72 << 10}, {1000, []string{"--stop-all"}, 76 << 10}, {1000, []string{"--json"}, 80 << 10},
 }
 
 // TestMemory bounds the memory of the command, with room for what differs between machines.
