@@ -100,9 +100,10 @@ var mayImport = map[string]string{
 
 	"internal/perfevent": "internal/arch internal/procfs",
 
-	"internal/testenv":       "internal/testenv/layer",
-	"internal/testenv/layer": "",
-	"internal/matrix":        "",
+	"internal/testenv":        "internal/testenv/layer",
+	"internal/testenv/layer":  "",
+	"internal/matrix":         "",
+	"internal/matrix/details": "",
 	"internal/livetest": ". record profile report internal/arch internal/bridge internal/clr/thread " +
 		"internal/target/live internal/testenv internal/walk",
 

@@ -188,3 +188,18 @@ func WantSentence(tb testing.TB, err error, words ...string) {
 		}
 	}
 }
+
+// SnapshotCore returns the stacks in a core dump.
+func SnapshotCore(tb testing.TB, path string, o clrsnap.CoreOptions) *profile.Snapshot {
+	tb.Helper()
+	p, err := clrsnap.OpenCore(context.Background(), path, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer p.Close()
+	snap, err := p.SnapshotAll(context.Background(), nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return snap
+}

@@ -39,7 +39,7 @@ func TestCores(t *testing.T) {
 				o := testenv.Options{Runtime: runtime, Args: []string{"--finalizer"}}
 				a := testenv.Start(t, "scenarios", testenv.DumpOptions(t, kind, o))
 				running, path := stopAndDump(t, a, kind)
-				snap := snapshotCore(t, path, clrsnap.CoreOptions{})
+				snap := livetest.SnapshotCore(t, path, clrsnap.CoreOptions{})
 				checkScenarioStacks(t, a, snap, kind)
 				sameThreads(t, a, running, snap, kind)
 				checkCore(t, a, snap, kind)
@@ -91,17 +91,6 @@ func continueWhenKilled(ctx context.Context, pid int) {
 			return
 		}
 	}
-}
-
-func snapshotCore(t testing.TB, path string, o clrsnap.CoreOptions) *profile.Snapshot {
-	t.Helper()
-	p := openCore(t, path, o)
-	defer p.Close()
-	snap, err := p.SnapshotAll(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return snap
 }
 
 // openCore opens a dump, which is for the caller to close.
@@ -363,7 +352,7 @@ func TestCrashes(t *testing.T) {
 		for _, c := range crashes {
 			t.Run(testenv.Name(runtime)+"/"+c.mode, func(t *testing.T) {
 				testenv.Kit(t).Need(t, runtime)
-				snap := snapshotCore(t, crash(t, runtime, c.mode, c.kernel), clrsnap.CoreOptions{})
+				snap := livetest.SnapshotCore(t, crash(t, runtime, c.mode, c.kernel), clrsnap.CoreOptions{})
 				s := snap.Process.Core.Signal
 				if s == nil || s.Name != c.signal || c.address != 0 && (!s.HasAddress || s.Address != c.address) {
 					t.Errorf("signal %v, want %s", s, c.signal)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"clrsnap"
+	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
 	"clrsnap/profile"
 )
@@ -18,7 +19,7 @@ import (
 // file is missing, or the dump is cut off. Its native stacks can be had all the same.
 func TestCoreRefused(t *testing.T) {
 	path := kernelDump(t, "net9")
-	library := snapshotCore(t, path, clrsnap.CoreOptions{}).Process.Runtime.Path
+	library := livetest.SnapshotCore(t, path, clrsnap.CoreOptions{}).Process.Runtime.Path
 	empty := t.TempDir()
 	refused(t, path, clrsnap.CoreOptions{Sysroot: empty},
 		"the dump needs the file "+library+" (build id ",
@@ -40,13 +41,13 @@ func TestCoreRefused(t *testing.T) {
 // TestCoreOfHostRefused: the file of a single-file host can be given by itself.
 func TestCoreOfHostRefused(t *testing.T) {
 	path := kernelDump(t, "net8")
-	host := snapshotCore(t, path, clrsnap.CoreOptions{}).Process.Runtime.Path
+	host := livetest.SnapshotCore(t, path, clrsnap.CoreOptions{}).Process.Runtime.Path
 	empty := t.TempDir()
 	refused(t, path, clrsnap.CoreOptions{Sysroot: empty},
 		"the dump needs the file "+host+" (build id ",
 		"), which is not below "+empty+": no such file or directory "+
 			"(--exe names this file, --sysroot the folder that has the process's files)")
-	snapshotCore(t, path, clrsnap.CoreOptions{Sysroot: empty, Executable: host})
+	livetest.SnapshotCore(t, path, clrsnap.CoreOptions{Sysroot: empty, Executable: host})
 }
 
 // kernelDump has the kernel dump a program on a runtime.
@@ -75,7 +76,7 @@ func refused(t *testing.T, path string, o clrsnap.CoreOptions, parts ...string) 
 		t.Errorf("the runtime is to blame: %v", err)
 	}
 	o.NativeOnly = true
-	if snap := snapshotCore(t, path, o); len(snap.Threads) == 0 {
+	if snap := livetest.SnapshotCore(t, path, o); len(snap.Threads) == 0 {
 		t.Error("no native stacks")
 	}
 }
@@ -91,7 +92,7 @@ func TestNoMessage(t *testing.T) {
 	o.Env = append(o.Env, "DOTNET_DbgMiniDumpType="+triage)
 	a := testenv.Start(t, "ordeal", o)
 	a.Stop()
-	snap := snapshotCore(t, a.CrashDump(), clrsnap.CoreOptions{})
+	snap := livetest.SnapshotCore(t, a.CrashDump(), clrsnap.CoreOptions{})
 	i := slices.IndexFunc(snap.Threads, func(th profile.Thread) bool { return th.Crashed })
 	if i < 0 {
 		t.Fatal("no thread has crashed")

@@ -24,7 +24,7 @@ func TestCoreWithoutThreadObjects(t *testing.T) { testenv.EachRuntime(t, testCor
 
 func testCoreWithoutThreadObjects(t *testing.T, runtime string) {
 	path := idleDump(t, testenv.Options{Runtime: runtime, Args: []string{"--threads", "8"}})
-	whole := snapshotCore(t, path, clrsnap.CoreOptions{})
+	whole := livetest.SnapshotCore(t, path, clrsnap.CoreOptions{})
 	var objects []uint64
 	for _, th := range whole.Threads {
 		if th.ThreadID != 0 {
@@ -35,7 +35,7 @@ func testCoreWithoutThreadObjects(t *testing.T, runtime string) {
 	for _, lacking := range [][]uint64{objects[len(objects)/2:][:1], objects} {
 		leaveOut(t, path, lacking)
 		for _, native := range []bool{false, true} {
-			snap := snapshotCore(t, path, clrsnap.CoreOptions{Options: clrsnap.Options{NativeOnly: native}})
+			snap := livetest.SnapshotCore(t, path, clrsnap.CoreOptions{Options: clrsnap.Options{NativeOnly: native}})
 			if missing := strings.Join(snap.Process.Core.Missing, "\n"); !strings.Contains(missing, said) {
 				t.Errorf("missing: %q", missing)
 			}
@@ -150,7 +150,7 @@ func withoutPage(progs []elf.ProgHeader, page uint64) (out []elf.ProgHeader) {
 func TestCoreOfNonsense(t *testing.T) {
 	testenv.Kit(t).Need(t, "net8")
 	path := idleDump(t, testenv.Options{Runtime: "net8"})
-	whole := snapshotCore(t, path, clrsnap.CoreOptions{})
+	whole := livetest.SnapshotCore(t, path, clrsnap.CoreOptions{})
 	for _, th := range whole.Threads {
 		if th.ThreadID != 0 {
 			overwrite(t, path, th.ThreadID, bytes.Repeat([]byte{0xa5}, 1024))
@@ -161,7 +161,7 @@ func TestCoreOfNonsense(t *testing.T) {
 	if !errors.Is(err, clrsnap.ErrUnsupported) || strings.Contains(err.Error(), "starting") {
 		t.Errorf("%v", err)
 	}
-	part := snapshotCore(t, path, clrsnap.CoreOptions{Options: clrsnap.Options{NativeOnly: true}})
+	part := livetest.SnapshotCore(t, path, clrsnap.CoreOptions{Options: clrsnap.Options{NativeOnly: true}})
 	if len(part.Threads) != len(whole.Threads) {
 		t.Errorf("%d of %d threads", len(part.Threads), len(whole.Threads))
 	}

@@ -53,7 +53,7 @@ func testOwners(t *testing.T, runtime string) {
 		a := p.Start(t, testenv.Options{Args: []string{"--through", through}})
 		checkOwners(t, a, want)
 		if listed && testenv.DumpGCore.Runs(runtime) {
-			s := snapshotCore(t, testenv.Dump(t, a, testenv.DumpGCore), clrsnap.CoreOptions{})
+			s := livetest.SnapshotCore(t, testenv.Dump(t, a, testenv.DumpGCore), clrsnap.CoreOptions{})
 			wantOrigins(t, "core dump", originsOf(s), want)
 		}
 		if !listed {

@@ -107,7 +107,7 @@ func checkShapeCore(t *testing.T, p *testenv.Program, kind testenv.DumpKind) {
 	if !kind.Kills() {
 		livetest.EndsWell(t, a)
 	}
-	checkScenarioStacks(t, a, snapshotCore(t, path, clrsnap.CoreOptions{}), kind)
+	checkScenarioStacks(t, a, livetest.SnapshotCore(t, path, clrsnap.CoreOptions{}), kind)
 }
 
 // checkShape checks what the library and the command say of a program.

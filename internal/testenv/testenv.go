@@ -50,12 +50,15 @@ func Kit(tb testing.TB) DotNet {
 // version that does not, and older ones, which describe themselves in part or not at all. Those that
 // are installed beside the kit are ordinary: a libcoreclr.so and many other files.
 func AllRuntimes() []string {
-	all := []string{DefaultRuntime, "net10:dotnet-10.0.8", "net9", "net8"}
+	all := KitRuntimes()
 	for _, b := range InstalledRuntimes() {
 		all = append(all, b.Runtime)
 	}
 	return all
 }
+
+// KitRuntimes are those that the kit has.
+func KitRuntimes() []string { return []string{DefaultRuntime, "net10:dotnet-10.0.8", "net9", "net8"} }
 
 // Framework is the framework of a runtime: "net10" of "net10:dotnet-10.0.8".
 func Framework(runtime string) string {
@@ -81,6 +84,12 @@ func InLayer(runtime string) bool {
 func EachRuntime(t *testing.T, test func(t *testing.T, runtime string)) {
 	t.Helper()
 	EachOf(t, AllRuntimes(), test)
+}
+
+// EachOfKit is EachRuntime without installed runtimes, but in the full form.
+func EachOfKit(t *testing.T, test func(t *testing.T, runtime string)) {
+	t.Helper()
+	EachOf(t, layer.Size(KitRuntimes(), AllRuntimes()), test)
 }
 
 // EachOf runs a test on those of some runtimes that this layer is for.

@@ -1,4 +1,4 @@
-package matrix
+package details
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 // TestGenericsMove takes stacks while collections move the objects by which instantiations are told.
 // Which one runs in a frame follows from its caller.
-func TestGenericsMove(t *testing.T) { testenv.EachRuntime(t, testGenericsMove) }
+func TestGenericsMove(t *testing.T) { testenv.EachOfKit(t, testGenericsMove) }
 
 // stormType is the type argument of what a method of the program's Storm calls.
 var stormType = map[string]string{
@@ -34,7 +34,7 @@ func testGenericsMove(t *testing.T, runtime string) {
 		a := testenv.Start(t, "generics", o)
 		p := livetest.Open(t, a, clrsnap.Options{ExactGenerics: true})
 		var s storm
-		for end := time.Now().Add(time.Duration(layer.Size(5, 60)) * time.Second); time.Now().Before(end); {
+		for end := time.Now().Add(time.Duration(layer.Size(3, 60)) * time.Second); time.Now().Before(end); {
 			snap, err := p.SnapshotAll(context.Background(), func(th *clrsnap.Thread) bool {
 				return strings.HasPrefix(th.Name, "storm-")
 			})

@@ -1,4 +1,4 @@
-package matrix
+package details
 
 import (
 	"bytes"
@@ -97,7 +97,7 @@ func TestWaitsOfCore(t *testing.T) {
 	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
 		a := startWaits(t, runtime, testenv.Options{})
 		checkWaits(t, a, runtime, func() *profile.Snapshot {
-			return snapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{})
+			return livetest.SnapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{})
 		})
 	})
 }

@@ -1,4 +1,4 @@
-package matrix
+package details
 
 import (
 	"context"
@@ -67,7 +67,7 @@ func testHeldExceptions(t *testing.T, runtime string) {
 // TestMovingExceptions reads exceptions of a program whose objects move all the time, and exceptions that are
 // thrown and caught meanwhile. What is said to be certain must be right. The message of the latter says how many
 // calls have been left at most.
-func TestMovingExceptions(t *testing.T) { testenv.EachRuntime(t, testMovingExceptions) }
+func TestMovingExceptions(t *testing.T) { testenv.EachOfKit(t, testMovingExceptions) }
 
 func testMovingExceptions(t *testing.T, runtime string) {
 	a := testenv.Start(t, "failing", testenv.Options{
@@ -187,7 +187,7 @@ var deaths = []struct {
 // TestDeadExceptions compares the exceptions in the dump of a program that has died with what .NET has printed.
 func TestDeadExceptions(t *testing.T) {
 	layer.Matrix(t)
-	for _, runtime := range testenv.AllRuntimes() {
+	for _, runtime := range layer.Size(testenv.KitRuntimes(), testenv.AllRuntimes()) {
 		for _, d := range deaths {
 			t.Run(testenv.Name(runtime)+"/"+d.way, func(t *testing.T) {
 				testenv.Kit(t).Need(t, runtime)
@@ -215,7 +215,7 @@ func die(t *testing.T, runtime, way string, kernel bool) (th *profile.Thread, st
 		a.Stop()
 		path = a.CrashDump()
 	}
-	snap := snapshotCore(t, path, clrsnap.CoreOptions{Options: clrsnap.Options{Lines: true}})
+	snap := livetest.SnapshotCore(t, path, clrsnap.CoreOptions{Options: clrsnap.Options{Lines: true}})
 	i := slices.IndexFunc(snap.Threads, func(th profile.Thread) bool { return th.Crashed })
 	if i < 0 {
 		t.Fatal("no thread has crashed")

@@ -1,4 +1,4 @@
-package matrix
+package details
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 )
 
@@ -21,24 +22,26 @@ func TestGenerics(t *testing.T) { testenv.EachRuntime(t, testGenerics) }
 
 // genericCode is a way of compiling the program, and the tier of code that must be met.
 var genericCode = []struct {
-	name string
-	o    testenv.Options
-	tier string
+	name   string
+	always bool // on each runtime, also in the short form
+	o      testenv.Options
+	tier   string
 }{
-	{"tier0", testenv.Options{}, "tier-0"},
-	{"debug", testenv.Options{Compile: []string{"-o-"}}, "minopts"},
-	{"optimized", testenv.Options{Env: []string{"DOTNET_TieredCompilation=0"}}, "optimized"},
-	{"osr", testenv.Options{Env: []string{
+	{"tier0", true, testenv.Options{}, "tier-0"},
+	{"debug", false, testenv.Options{Compile: []string{"-o-"}}, "minopts"},
+	{"optimized", true, testenv.Options{Env: []string{"DOTNET_TieredCompilation=0"}}, "optimized"},
+	{"osr", false, testenv.Options{Env: []string{
 		"DOTNET_TC_QuickJitForLoops=1", "DOTNET_OSR_HitLimit=1", "DOTNET_TC_OnStackReplacement_InitialCounter=1",
 		"DOTNET_TC_OnStackReplacement=1",
 	}}, "OSR"},
-	{"jitted", testenv.Options{Env: []string{"DOTNET_ReadyToRun=0"}}, "tier-0"},
-	{"precompiled", testenv.Options{ReadyToRun: true}, "ReadyToRun"},
+	{"jitted", false, testenv.Options{Env: []string{"DOTNET_ReadyToRun=0"}}, "tier-0"},
+	{"precompiled", false, testenv.Options{ReadyToRun: true}, "ReadyToRun"},
 }
 
 func testGenerics(t *testing.T, runtime string) {
 	for _, c := range genericCode {
-		if c.o.ReadyToRun && testenv.Framework(runtime) != "net10" { // crossgen2 is of .NET 10
+		if c.o.ReadyToRun && testenv.Framework(runtime) != "net10" || // crossgen2 is of .NET 10
+			!c.always && layer.Size(runtime != testenv.DefaultRuntime, false) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
