@@ -29,7 +29,7 @@ type treeFrame struct {
 type lineRange struct {
 	file        int32 // index in Recording.Files; 0: no line is known
 	first, last int32
-	approximate bool // the lines are the nearest ones before
+	approximate bool // the lines are not certain
 }
 
 // add adds the line of a location.

@@ -9,7 +9,7 @@ import (
 type LineTotal struct {
 	File        int32 // index in Recording.Files
 	Line        int32 // counted from 1
-	Approximate bool  // for some of the samples it is the nearest line before
+	Approximate bool  // for some of the samples it is not certain
 
 	// As of FunctionTotal. The Total of a line is of the samples that have the function on their stacks at
 	// this line.

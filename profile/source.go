@@ -1,6 +1,9 @@
 package profile
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Where the locations of a recording are in the program's source text. What was met while it was recorded
 // is the method's place in its assembly and the IL offset. That is enough to find the line later, with the
@@ -64,11 +67,15 @@ type Excerpt struct {
 
 // Line returns the text of a line; false: the excerpts do not have it.
 func (f *SourceFile) Line(line int32) (string, bool) {
-	for i := range f.Text {
-		x := &f.Text[i]
-		if at := int64(line) - int64(x.First); at >= 0 && at < int64(len(x.Lines)) {
-			return x.Lines[at], true
-		}
+	next, _ := slices.BinarySearchFunc(f.Text, int64(line)+1, func(x Excerpt, line int64) int {
+		return cmp.Compare(int64(x.First), line)
+	})
+	if next == 0 {
+		return "", false
+	}
+	x := &f.Text[next-1]
+	if at := int64(line) - int64(x.First); at < int64(len(x.Lines)) {
+		return x.Lines[at], true
 	}
 	return "", false
 }

@@ -15,7 +15,6 @@ type jsonWait struct {
 	Recursion int              `json:"recursion,omitempty"`
 	Waiters   int              `json:"waiters,omitempty"`
 	Timeout   *int64           `json:"timeoutMilliseconds,omitempty"`
-	Rest      int64            `json:"restMilliseconds,omitempty"`
 	Certain   bool             `json:"certain"`
 	Method    string           `json:"method,omitempty"`
 	Target    string           `json:"target,omitempty"`
@@ -34,8 +33,8 @@ func jsonWaitOf(w *profile.Wait) *jsonWait {
 	}
 	out := &jsonWait{
 		Kind: w.Kind, Object: address(w.Object), Type: w.Type, Recursion: w.Recursion, Waiters: w.Waiters,
-		Rest: int64(w.Rest / time.Millisecond), Certain: w.Certain,
-		Method: w.Method, Target: w.Target, Detail: w.Detail,
+		Certain: w.Certain,
+		Method:  w.Method, Target: w.Target, Detail: w.Detail,
 	}
 	switch {
 	case w.Timeout < 0:

@@ -97,7 +97,7 @@ class SourcePanel {
 
   line(n, sums, text = "") {
     const row = element("tr", {}, element("td", {}, (sums?.approximate ? "~" : "") + n));
-    if (sums?.approximate) row.title = "Some of it is of code that belongs to no line: this is the nearest one before.";
+    if (sums?.approximate) row.title = "Not certain: some of the code belongs to no line, or to one of several.";
     row.append(this.share(sums?.self), this.share(sums?.total), element("td", { class: "code", title: text }, text));
     if (sums) row.dataset.total = sums.total;
     return row;

@@ -65,14 +65,10 @@ type adder struct {
 	r       *profile.Recording
 	o       Options
 	sources *profile.Sources
-	hot     []int // how many samples have a method on their stacks, by its index
-	text    map[int32][]byte
-	known   map[docKey]int32 // files, by their documents
-}
-
-type docKey struct {
-	pdb      *source.Assembly
-	document int32
+	hot     []int            // how many samples have a method on their stacks, by its index
+	text    map[int32][]byte // from inside PDBs, by file; nil: it was looked for
+	kept    int              // bytes of those
+	known   map[int32]int32  // the files of the documents of one assembly
 }
 
 func newAdder(r *profile.Recording, o Options) *adder {
@@ -80,7 +76,7 @@ func newAdder(r *profile.Recording, o Options) *adder {
 	r.Files, r.Lines = slices.Clone(r.Files), slices.Clone(r.Lines)
 	return &adder{
 		r: r, o: o, sources: profile.NewSources(r), hot: samplesOf(r),
-		text: map[int32][]byte{}, known: map[docKey]int32{},
+		text: map[int32][]byte{}, known: map[int32]int32{},
 	}
 }
 
@@ -124,6 +120,7 @@ func (a *adder) byAssembly() []work {
 
 // assembly adds the lines of locations in an assembly.
 func (a *adder) assembly(pdb *source.Assembly, locations []int32) {
+	clear(a.known)
 	for _, i := range locations {
 		l := &a.r.Locations[i]
 		a.method(pdb, l.Method)
@@ -160,34 +157,28 @@ func (a *adder) method(pdb *source.Assembly, i int32) {
 // file returns the index of a document's file; 0: it has none. If the PDB contains the text of a method's file,
 // and may be needed, it is kept.
 func (a *adder) file(pdb *source.Assembly, document, method int32) int32 {
-	key := docKey{pdb, document}
-	i, ok := a.known[key]
+	i, ok := a.known[document]
 	if !ok {
 		if d, err := pdb.Document(document); err == nil && d.Name != "" {
 			i = a.sources.File(profile.SourceFile{
 				Name: d.Name, URL: d.URL, Checksum: profile.Checksum{Algorithm: d.Algorithm, Sum: d.Sum},
 			})
 		}
-		a.known[key] = i
+		a.known[document] = i
 	}
-	if i > 0 && a.o.Text && a.text[i] == nil && a.hot[method] > 0 {
-		if b, ok := pdb.Text(document); ok && len(b) <= a.room() {
-			a.text[i] = b
+	if _, tried := a.text[i]; i > 0 && a.o.Text && !tried && a.hot[method] > 0 {
+		b, ok := pdb.Text(document)
+		if !ok || len(b) > maxTexts-a.kept {
+			b = nil
 		}
+		a.text[i] = b
+		a.kept += len(b)
 	}
 	return i
 }
 
 // maxTexts bounds the texts from inside PDBs that are kept at once, in bytes.
 const maxTexts = 64 << 20
-
-func (a *adder) room() int {
-	left := maxTexts
-	for _, b := range a.text {
-		left -= len(b)
-	}
-	return left
-}
 
 // paths says where files are on this machine.
 func (a *adder) paths() {

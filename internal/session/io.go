@@ -45,6 +45,8 @@ func (s *Suspension) ioWait() *profile.Wait {
 	case !ioSets[name]:
 		w.Target = s.Process.describeIO(verb, int32(c.SyscallArgs[0]))
 	}
+	// If the thread has run since, its descriptor can be another file by now.
+	w.Certain = s.Process.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof)
 	return w
 }
 

@@ -29,8 +29,10 @@ type Later struct {
 	Identity
 	Path string // the assembly's file, as the target sees it; empty: it is in memory only
 
+	finder *Finder
 	debug  *pe.Debug
 	packed *pe.Packed
+	stream []byte                   // the PDB of an assembly in memory; nil: it has none
 	reads  []func() ([]byte, error) // what may be the PDB
 	files  []target.File            // those of reads
 	why    error                    // why there is none
@@ -68,7 +70,7 @@ func (f *Finder) Later(m *Module) (l *Later, known bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	l = &Later{Identity: id, debug: d}
+	l = &Later{Identity: id, finder: f, debug: d}
 	if d.HasEmbedded() {
 		p, err := d.Packed(f.mem)
 		switch {
@@ -88,13 +90,18 @@ func (f *Finder) Later(m *Module) (l *Later, known bool, err error) {
 // is not known yet which file that is.
 func (f *Finder) Locate(l *Later, m *Module) (known bool) {
 	l.Path, known = f.target.File(m)
-	l.Close()
+	l.release()
 	if l.PDB == "" {
 		return known
 	}
-	if b, err := f.stream(m); err == nil && f.packed+len(b) <= maxHeldPacked {
-		f.packed += len(b)
-		l.reads = append(l.reads, func() ([]byte, error) { return b, nil })
+	if l.stream == nil {
+		if b, err := f.stream(m); err == nil && f.packed+len(b) <= maxHeldPacked {
+			f.packed += len(b)
+			l.stream = b
+		}
+	}
+	if l.stream != nil {
+		l.reads = append(l.reads, func() ([]byte, error) { return l.stream, nil })
 	}
 	for _, dir := range f.dirs {
 		f.hold(l, func() (target.File, error) { return foreign.Open(path.Join(dir, l.PDB)) })
@@ -164,11 +171,22 @@ func (l *Later) Assembly() (*Assembly, error) {
 	return nil, cmp.Or(why, none("%s was not found beside the assembly", l.PDB))
 }
 
-// Close releases the files.
+// Close releases all that is held.
 func (l *Later) Close() {
+	l.release()
+	l.finder.packed -= len(l.stream)
+	if l.packed != nil {
+		l.finder.packed -= l.packed.Size()
+	}
+	l.stream, l.packed = nil, nil
+}
+
+// release closes the files.
+func (l *Later) release() {
 	for _, file := range l.files {
 		file.Close()
 	}
+	l.finder.held -= len(l.files)
 	l.files, l.reads = nil, nil
 }
 

@@ -68,6 +68,9 @@ func (r *Reader) jitInlinees(desc arch.Addr) ([]Definition, error) {
 		if !slices.Contains(out, d) {
 			out = append(out, d)
 		}
+		if len(out) > maxNodes {
+			return nil, ErrUnknown // graph has no room for them
+		}
 	}
 	return out, nil
 }
@@ -337,9 +340,10 @@ func usedValues(t table) ([]arch.Addr, error) {
 	}
 	out := make([]arch.Addr, 0, used)
 	for i := range used {
-		if v := t.at(i); v != 0 && !slices.Contains(out, v) {
+		if v := t.at(i); v != 0 {
 			out = append(out, v)
 		}
 	}
-	return out, nil
+	slices.Sort(out)
+	return slices.Compact(out), nil
 }

@@ -46,6 +46,9 @@ func (r *Reader) imageInlinees(c *codemap.Code, of Definition) ([]Definition, er
 		if d := (Definition{im.Module, rid}); !slices.Contains(out, d) {
 			out = append(out, d)
 		}
+		if len(out) > maxNodes {
+			return nil, ErrUnknown // graph has no room for them
+		}
 	}
 	return out, nil
 }
