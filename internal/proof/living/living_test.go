@@ -19,7 +19,7 @@ import (
 	"clrsnap/record"
 )
 
-var churnTime = flag.Duration("churn", layer.Size(20*time.Second, time.Hour), "how `long` TestLiving records in all")
+var churnTime = flag.Duration("churn", layer.Size(12*time.Second, time.Hour), "how `long` TestLiving records in all")
 
 // eachRecording is how long one recording is: each of them meets all code for the first time.
 const eachRecording = 30 * time.Second

@@ -23,7 +23,7 @@ import (
 	"clrsnap/record"
 )
 
-var soakTime = flag.Duration("soak", layer.Size(20*time.Second, 10*time.Minute), "how `long` TestRecordSoak records")
+var soakTime = flag.Duration("soak", layer.Size(12*time.Second, 10*time.Minute), "how `long` TestRecordSoak records")
 
 // workers make and unload code, collect garbage in every way, throw, tier up, and have threads
 // come and go by the hundred.

@@ -15,7 +15,7 @@ import (
 
 var (
 	reportFile = flag.String("report", "", "write the oracle's report to this `file`")
-	total      = flag.Int("steps", layer.Size(400_000, 10_200_000), "how many instructions the oracle executes in all")
+	total      = flag.Int("steps", layer.Size(300_000, 10_200_000), "how many instructions the oracle executes in all")
 	collected  = flag.String("collect", "", "collect moments into this corpus `file`; what it holds already is kept")
 	corpora    = flag.String("corpora", "", "write what is not equal into corpora in this `folder`")
 )
