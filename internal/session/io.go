@@ -45,8 +45,8 @@ func (s *Suspension) ioWait() *profile.Wait {
 	case !ioSets[name]:
 		w.Target = s.Process.describeIO(verb, int32(c.SyscallArgs[0]))
 	}
-	// If the thread has run since, its descriptor can be another file by now.
-	w.Certain = s.Process.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof)
+	// If the thread has run since, its descriptor can be another file by now. Of one that was stopped that is not known.
+	w.Certain = s.Capture.Stopped || s.Process.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof)
 	return w
 }
 
