@@ -56,7 +56,8 @@ func symbolServers(given []string) (servers []string, err error) {
 		case "debuginfod":
 			urls := strings.Fields(os.Getenv(debuginfodVariable))
 			if len(urls) == 0 {
-				return nil, usagef("%s: debuginfod stands for the servers in %s, which is not set", what, debuginfodVariable)
+				return nil, usagef("%s: debuginfod stands for the servers in %s, which is not set",
+					what, debuginfodVariable)
 			}
 			for _, u := range urls {
 				servers = append(servers, symbols.Debuginfod+u)

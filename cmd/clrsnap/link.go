@@ -18,8 +18,8 @@ import (
 var (
 	// linkingVariables are set by terminals that know links.
 	linkingVariables = []string{
-		"WT_SESSION", "KITTY_WINDOW_ID", "KONSOLE_VERSION", "WEZTERM_PANE", "ALACRITTY_WINDOW_ID", "GHOSTTY_RESOURCES_DIR",
-		"DOMTERM", "ITERM_SESSION_ID",
+		"WT_SESSION", "KITTY_WINDOW_ID", "KONSOLE_VERSION", "WEZTERM_PANE", "ALACRITTY_WINDOW_ID",
+		"GHOSTTY_RESOURCES_DIR", "DOMTERM", "ITERM_SESSION_ID",
 	}
 	// linkingPrograms are values of TERM_PROGRAM.
 	linkingPrograms = []string{"iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "Tabby", "rio", "zed", "mintty"}
