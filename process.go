@@ -112,9 +112,7 @@ func Open(ctx context.Context, pid int, o Options) (*Process, error) {
 // with record.Record and events.Subscribe. Errors are as for Open.
 func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error) {
 	s, err := session.OpenCore(ctx, path, session.CoreOptions{
-		NativeOnly: o.NativeOnly, MaxStack: o.MaxStack, Executable: o.Executable, Sysroot: o.Sysroot,
-		ExactGenerics: o.ExactGenerics, Lines: o.Lines, Inlined: o.Inlined, Symbols: o.Symbols, Roots: o.roots(),
-		Source: o.Source,
+		Options: o.session(), Executable: o.Executable, Sysroot: o.Sysroot,
 	})
 	if err != nil {
 		return nil, publish(err)

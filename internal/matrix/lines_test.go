@@ -36,7 +36,7 @@ func testLines(t *testing.T, runtime string) {
 		want := stacks[of]
 		for _, w := range want.Frames[1:] { // the first one has moved on
 			i := slices.IndexFunc(th.Frames, func(f profile.Frame) bool {
-				return f.Offset == uint64(w.NativeOffset) && f.Method == exact(w)
+				return f.Offset == uint64(w.NativeOffset) && f.Method == w.Exact()
 			})
 			if i < 0 || w.Kind == testenv.Dynamic { // StackTrace has no offsets in dynamic methods
 				continue

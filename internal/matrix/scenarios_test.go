@@ -98,9 +98,9 @@ func checkScenarios(t *testing.T, a *testenv.App, snap *profile.Snapshot, runtim
 //     that the Frame holds, so the offset may differ.
 func compareStack(th *profile.Thread, want testenv.Stack) error {
 	got := th.Frames
-	top := slices.IndexFunc(got, func(f profile.Frame) bool { return f.Method == exact(want.Frames[0]) })
+	top := slices.IndexFunc(got, func(f profile.Frame) bool { return f.Method == want.Frames[0].Exact() })
 	if top < 0 {
-		return fmt.Errorf("rule above: there is no %s", exact(want.Frames[0]))
+		return fmt.Errorf("rule above: there is no %s", want.Frames[0].Exact())
 	}
 	leftNative, first := false, true
 	got = got[top:]
@@ -116,7 +116,7 @@ func compareStack(th *profile.Thread, want testenv.Stack) error {
 			continue
 		}
 		if len(got) == 0 {
-			return fmt.Errorf("%s and everything below it is missing", exact(w))
+			return fmt.Errorf("%s and everything below it is missing", w.Exact())
 		}
 		if err := compareFrame(got[0], w, first || leftNative); err != nil {
 			return err
@@ -130,8 +130,8 @@ func compareStack(th *profile.Thread, want testenv.Stack) error {
 }
 
 func compareFrame(got profile.Frame, w testenv.Frame, anyOffset bool) error {
-	if got.Method != exact(w) {
-		return fmt.Errorf("got %s, want %s", got.Method, exact(w))
+	if got.Method != w.Exact() {
+		return fmt.Errorf("got %s, want %s", got.Method, w.Exact())
 	}
 	if w.Kind == testenv.Dynamic {
 		if got.Tier != "dynamic" || got.Module != "" {
@@ -156,23 +156,6 @@ func compareFrame(got profile.Frame, w testenv.Frame, anyOffset bool) error {
 func unboxed(method string) bool {
 	return strings.HasPrefix(method, "Scenarios.Calls+Counter.") ||
 		strings.HasPrefix(method, "Scenarios.Async+<") && strings.HasSuffix(method, ".MoveNext")
-}
-
-// exact is a frame's name as Frame.Method has it: without type arguments.
-func exact(f testenv.Frame) string {
-	var b strings.Builder
-	depth := 0
-	for _, r := range f.Method {
-		switch {
-		case r == '[':
-			depth++
-		case r == ']' && depth > 0:
-			depth--
-		case depth == 0:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }
 
 // nativeLeaves are the functions of libc that native scenarios block in.

@@ -52,8 +52,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 		}
 	}
 	p.addHolds(out)
-	p.fetch(ctx, out.Threads)
-	p.addInlined(out.Threads, calls)
+	p.complete(ctx, out, calls)
 	return out, p.Live.Alive()
 }
 

@@ -10,30 +10,21 @@ import (
 	"clrsnap/internal/contract"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
-	"clrsnap/internal/source"
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/core"
 	"clrsnap/profile"
-	"clrsnap/symbols"
 )
 
 // CoreOptions change how a core dump is looked at. The zero value is good.
 type CoreOptions struct {
-	// NativeOnly and MaxStack are those of Options; a MaxStack of 0 stands for 64 MB.
-	NativeOnly bool
-	MaxStack   int
+	// Options are those of a running process; a MaxStack of 0 stands for 64 MB. AlwaysStop, MaxPause and
+	// NonBlocking mean nothing for a core dump.
+	Options
 	// Executable is the program's file, if it is not where the process had it.
 	Executable string
 	// Sysroot is the folder below which the process's files are: that of an
 	// unpacked container image, for example. Empty: where the process had them.
 	Sysroot string
-	// ExactGenerics, Lines, Inlined, Symbols, Roots and Source are those of Options.
-	ExactGenerics bool
-	Lines         bool
-	Inlined       bool
-	Symbols       []string
-	Roots         source.Roots
-	Source        symbols.Source
 }
 
 // OpenCore opens the process whose core dump is in a file: one that the kernel, gcore
@@ -49,10 +40,8 @@ func OpenCore(ctx context.Context, path string, o CoreOptions) (*Process, error)
 		return nil, err
 	}
 	d := &dump{Core: c}
-	p := &Process{from: d, Options: Options{
-		NativeOnly: o.NativeOnly, MaxStack: stackBound(o.MaxStack), ExactGenerics: o.ExactGenerics,
-		Lines: o.Lines, Inlined: o.Inlined, Symbols: o.Symbols, Roots: o.Roots, Source: o.Source,
-	}}
+	o.MaxStack = stackBound(o.MaxStack)
+	p := &Process{from: d, Options: o.Options}
 	p.info = profile.Process{
 		PID: c.PID(), Command: c.Command(),
 		Core: &profile.Core{Path: path, Writer: c.Writer(), Signal: crashSignal(c)},

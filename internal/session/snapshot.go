@@ -30,11 +30,18 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	}
 	p.beginLate()
 	out := profile.Snapshot{Threads: []profile.Thread{p.snapshot(&t)}}
-	calls := callsByThread{t.OSThreadID: p.calls}
+	calls := callsByThread{}
+	calls.keep(t.OSThreadID, p.calls)
 	p.addHolds(&out)
-	p.fetch(context.Background(), out.Threads)
-	p.addInlined(out.Threads, calls)
+	p.complete(context.Background(), &out, calls)
 	return &out.Threads[0], nil
+}
+
+// complete adds to captured stacks what their symbols tell if they are fetched, and then what was inlined at
+// their calls, which moves frames.
+func (p *Process) complete(ctx context.Context, out *profile.Snapshot, calls callsByThread) {
+	p.fetch(ctx, out.Threads)
+	p.addInlined(out.Threads, calls)
 }
 
 // Filter chooses threads by what the listing says of them.
@@ -53,9 +60,8 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 	p.room = maxStacks
 	defer p.from.note(p, out)()
 	calls := callsByThread{}
-	defer func() { p.addInlined(out.Threads, calls) }()
 	p.beginLate()
-	defer func() { p.fetch(ctx, out.Threads) }()
+	defer func() { p.complete(ctx, out, calls) }()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
 			return out, err

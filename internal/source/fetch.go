@@ -80,5 +80,4 @@ func (f *Finder) fetched(a *Assembly, file symbols.File, err error) {
 		return
 	}
 	a.err, a.soon = nil, false
-	a.link, _ = a.file.SourceLink() // without it there are no URLs
 }

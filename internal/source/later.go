@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"strings"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/foreign"
@@ -103,22 +102,11 @@ func (f *Finder) Locate(l *Later, m *Module) (known bool) {
 	if l.stream != nil {
 		l.reads = append(l.reads, func() ([]byte, error) { return l.stream, nil })
 	}
-	for _, dir := range f.dirs {
-		f.hold(l, func() (target.File, error) { return foreign.Open(path.Join(dir, l.PDB)) })
-	}
-	beside := func(file, name string) {
-		f.hold(l, func() (target.File, error) { return f.target.OpenFile(path.Join(path.Dir(file), name)) })
-	}
-	if l.Path != "" {
-		beside(l.Path, l.PDB)
-		if own := strings.TrimSuffix(path.Base(l.Path), path.Ext(l.Path)) + ".pdb"; own != l.PDB {
-			beside(l.Path, own)
-		}
-	}
-	if f.openBundle() {
-		l.reads = append(l.reads, func() ([]byte, error) { return f.inBundle(l.PDB) })
-		if f.host != l.Path {
-			beside(f.host, l.PDB)
+	for _, open := range f.files(l.PDB, l.Path) {
+		if open == nil {
+			l.reads = append(l.reads, func() ([]byte, error) { return f.inBundle(l.PDB) })
+		} else {
+			f.hold(l, open)
 		}
 	}
 	return known
@@ -259,8 +247,8 @@ func openIn(dir, name string) (target.File, error) {
 }
 
 func assemblyOf(p *pdb.File) *Assembly {
-	a := &Assembly{file: p, size: p.Size(), documents: map[int32]document{}}
-	a.link, _ = p.SourceLink() // without it there are no URLs
+	a := &Assembly{documents: map[int32]document{}}
+	a.use(p)
 	return a
 }
 

@@ -198,9 +198,7 @@ func (f *Finder) Assembly(m *Module) (*Assembly, error) {
 	}
 	a = &Assembly{id: view.ID(), roots: f.roots, documents: map[int32]document{}}
 	f.pdbs[m.Image] = a
-	if a.err = f.load(a, d, m); a.err == nil {
-		a.link, _ = a.file.SourceLink() // without it there are no URLs
-	}
+	a.err = f.load(a, d, m)
 	return a, a.err
 }
 
@@ -250,17 +248,29 @@ func (f *Finder) embedded(a *Assembly, d *pe.Debug) error {
 
 // places are functions that read what may be the PDB.
 func (f *Finder) places(a *Assembly, name string, m *Module) []func() ([]byte, error) {
-	out := []func() ([]byte, error){func() ([]byte, error) { return f.stream(m) }}
-	for _, dir := range f.dirs {
-		out = append(out, func() ([]byte, error) { return f.read(foreign.Open(path.Join(dir, name))) })
-	}
-	beside := func(file, name string) {
-		out = append(out, func() ([]byte, error) {
-			return f.read(f.target.OpenFile(path.Join(path.Dir(file), name)))
-		})
-	}
 	of, known := f.target.File(m)
 	a.soon = !known
+	out := []func() ([]byte, error){func() ([]byte, error) { return f.stream(m) }}
+	for _, open := range f.files(name, of) {
+		if open == nil {
+			out = append(out, func() ([]byte, error) { return f.inBundle(name) })
+		} else {
+			out = append(out, func() ([]byte, error) { return f.read(open()) })
+		}
+	}
+	return out
+}
+
+// files are functions that open what may be a PDB, by its name and by the file of its assembly, if there is one:
+// in the folders, beside the assembly, and beside the bundle. nil stands for the file in the bundle.
+func (f *Finder) files(name, of string) []func() (target.File, error) {
+	var out []func() (target.File, error)
+	for _, dir := range f.dirs {
+		out = append(out, func() (target.File, error) { return foreign.Open(path.Join(dir, name)) })
+	}
+	beside := func(file, name string) {
+		out = append(out, func() (target.File, error) { return f.target.OpenFile(path.Join(path.Dir(file), name)) })
+	}
 	if of != "" {
 		beside(of, name)
 		if own := strings.TrimSuffix(path.Base(of), path.Ext(of)) + ".pdb"; own != name {
@@ -268,8 +278,7 @@ func (f *Finder) places(a *Assembly, name string, m *Module) []func() ([]byte, e
 		}
 	}
 	if f.openBundle() {
-		out = append(out, func() ([]byte, error) { return f.inBundle(name) })
-		if f.host != of {
+		if out = append(out, nil); f.host != of {
 			beside(f.host, name)
 		}
 	}
@@ -368,9 +377,15 @@ func (f *Finder) keep(a *Assembly, p *pdb.File) error {
 	if p.Size() > f.room {
 		return none("its PDB has %d bytes, more than can be kept", p.Size())
 	}
-	a.file, a.size = p, p.Size()
+	a.use(p)
 	f.room -= a.size
 	return nil
+}
+
+// use makes p the PDB of the assembly.
+func (a *Assembly) use(p *pdb.File) {
+	a.file, a.size = p, p.Size()
+	a.link, _ = p.SourceLink() // without it there are no URLs
 }
 
 // fileName is the last part of a path of any system.

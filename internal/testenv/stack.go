@@ -29,6 +29,9 @@ type Frame struct {
 	Method       string // Type.Method as reflection writes it: Ns.Outer+Inner`1[T].Method
 }
 
+// Exact is the frame's name as profile.Frame.Method has it: without type arguments.
+func (f *Frame) Exact() string { return withoutBrackets(f.Method) }
+
 // FrameKind says whether a frame is one that a stack walk of ours must show too.
 type FrameKind string
 

@@ -72,8 +72,9 @@ type Segment struct {
 
 // Reader reads the heap of one runtime. It is not safe for concurrent use.
 type Reader struct {
-	mem *target.Reader
-	l   layout
+	mem    *target.Reader
+	l      layout
+	moving arch.Addr // see Moving; 0: not found yet
 
 	moment int
 	budget int64                 // bytes that may still be walked
@@ -136,8 +137,8 @@ func (r *Reader) Known() bool {
 // that is not known. The count is not 0 from before objects get new addresses until all references to them have been
 // updated (gc.cpp, gc1; gcscan.cpp, GcRuntimeStructuresValid).
 func (r *Reader) Moving() (arch.Addr, bool) {
-	if r.l.Vars == 0 {
-		return 0, false
+	if r.moving != 0 || r.l.Vars == 0 {
+		return r.moving, r.moving != 0
 	}
 	vars, err := r.mem.Pointer(r.l.Vars)
 	if err != nil || vars == 0 {
@@ -147,8 +148,10 @@ func (r *Reader) Moving() (arch.Addr, bool) {
 	if err != nil || version&0xff != majorVersion {
 		return 0, false
 	}
-	at, err := r.mem.Pointer(vars + varInvalid)
-	return at, err == nil && at != 0
+	if at, err := r.mem.Pointer(vars + varInvalid); err == nil {
+		r.moving = at
+	}
+	return r.moving, r.moving != 0
 }
 
 // Settled reports whether the collector is moving no objects now, as far as mem has it: the copy of a moment, or

@@ -15,12 +15,9 @@ type Field struct {
 	Static bool
 }
 
-// Element types of fields (corhdr.h, CorElementType). The runtime stores every kind of reference as Class
+// elementClass is the element type (corhdr.h, CorElementType) with which the runtime stores every kind of reference
 // (src/coreclr/vm/field.cpp, FieldDesc::Init).
-const (
-	ElementValueType = 0x11
-	elementClass     = 0x12
-)
+const elementClass = 0x12
 
 // Reference reports whether the field holds a reference to an object.
 func (f *Field) Reference() bool { return f.Type == elementClass }

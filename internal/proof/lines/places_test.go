@@ -179,7 +179,7 @@ func (c *comparison) thread(th *profile.Thread) {
 // same reports whether both are the same frame. The framework's are only to be passed: one that has called
 // native code may have moved on.
 func same(f *profile.Frame, w *testenv.Frame) bool {
-	return f.Kind == profile.Managed && !f.Inlined && f.Method == exact(*w) &&
+	return f.Kind == profile.Managed && !f.Inlined && f.Method == w.Exact() &&
 		(f.Offset == uint64(w.NativeOffset) || w.Assembly != "lines" || inNative(f, w))
 }
 

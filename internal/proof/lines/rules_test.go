@@ -135,23 +135,6 @@ var leafRules = []rule{
 	{"inlined", func(o *observed) bool { return o.optimized() && (o.right(o.ours) || o.none()) }},
 }
 
-// exact is a frame's name as profile.Frame.Method has it: without type arguments.
-func exact(f testenv.Frame) string {
-	var b strings.Builder
-	depth := 0
-	for _, r := range f.Method {
-		switch {
-		case r == '[':
-			depth++
-		case r == ']' && depth > 0:
-			depth--
-		case depth == 0:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
 func TestMarks(t *testing.T) {
 	m := readMarks(t)
 	if len(m) < 150 {

@@ -129,7 +129,7 @@ func (w *witnessed) thread(th *profile.Thread) {
 			continue
 		}
 		// StackTrace's frame of the method, if any, tells whether it called Stop.
-		if len(want.Frames) > 1 && exact(want.Frames[1]) == f.Method {
+		if len(want.Frames) > 1 && want.Frames[1].Exact() == f.Method {
 			o.i = 1
 		}
 		o.explain(witnessRules, "ClrMD says", o.theirs)
