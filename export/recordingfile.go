@@ -80,7 +80,7 @@ func writeDocument(c *columnWriter, r *profile.Recording) {
 	c.flags("nearest", len(l), func(i int) bool { return l[i].Nearest })
 	c.column("line", len(l), func(i int) int64 { return int64(l[i].Line) })
 	c.end()
-	writeSources(c, r)
+	writeSources(c, r, text)
 
 	c.table("nodes")
 	c.column("parent", len(r.Nodes), func(i int) int64 { return int64(r.Nodes[i].Parent) })
@@ -183,6 +183,9 @@ func stringTable(r *profile.Recording) *stringsOf {
 	}
 	for i := range r.Locations {
 		t.at(r.Locations[i].Tier)
+	}
+	for i := range r.Sites {
+		t.at(r.Sites[i].Callee)
 	}
 	return t
 }

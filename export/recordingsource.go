@@ -10,7 +10,7 @@ import (
 )
 
 // writeSources writes where the locations are in the program's source text.
-func writeSources(c *columnWriter, r *profile.Recording) {
+func writeSources(c *columnWriter, r *profile.Recording, text *stringsOf) {
 	m, l := r.Methods, r.Lines
 	c.table("methods")
 	c.column("assembly", len(m), func(i int) int64 { return int64(m[i].Assembly) })
@@ -19,6 +19,7 @@ func writeSources(c *columnWriter, r *profile.Recording) {
 	c.column("first", len(m), func(i int) int64 { return int64(m[i].First) })
 	c.column("last", len(m), func(i int) int64 { return int64(m[i].Last) })
 	c.end()
+	writeSites(c, r.Sites, text)
 	c.table("lines")
 	c.column("file", len(l), func(i int) int64 { return int64(l[i].File) })
 	c.column("line", len(l), func(i int) int64 { return int64(l[i].Line) })
@@ -29,6 +30,24 @@ func writeSources(c *columnWriter, r *profile.Recording) {
 	c.List(len(r.Assemblies), func(i int) { c.Value(assemblyOut(&r.Assemblies[i])) })
 	c.Text(",\n\"files\":")
 	c.List(len(r.Files), func(i int) { c.Value(sourceOut(&r.Files[i])) })
+}
+
+// writeSites writes the call sites, if there are any. Of each method the first has its offset, the others have the
+// distance to the one before.
+func writeSites(c *columnWriter, s []profile.CallSite, text *stringsOf) {
+	if len(s) == 0 {
+		return
+	}
+	c.table("sites")
+	c.column("method", len(s), func(i int) int64 { return int64(s[i].Method) })
+	c.column("il", len(s), func(i int) int64 {
+		if i > 0 && s[i].Method == s[i-1].Method {
+			return int64(s[i].IL) - int64(s[i-1].IL)
+		}
+		return int64(s[i].IL)
+	})
+	c.column("callee", len(s), func(i int) int64 { return text.at(s[i].Callee) })
+	c.end()
 }
 
 // fileAssembly is a profile.Assembly. Hashes are hexadecimal.
@@ -195,6 +214,37 @@ func (d *documentReader) methodTable() error {
 	}, "assembly", "row", "file", "first", "last")
 }
 
+func (d *documentReader) siteTable() error {
+	return d.table("sites", siteCost, func(t *tableReader, name string) error {
+		if name == "callee" {
+			return column(t, &d.callees, func(n *int32, v int32) error { *n = v; return nil })
+		}
+		return column(t, &d.r.Sites, func(s *profile.CallSite, v int32) error {
+			switch name {
+			case "method":
+				s.Method = v
+			case "il":
+				if v < 0 {
+					return errors.New("the sites of a method are not in order")
+				}
+				s.IL = uint32(v)
+			}
+			return nil
+		})
+	}, "method", "il", "callee")
+}
+
+// finishSites replaces distances by offsets, and indices by strings.
+func (d *documentReader) finishSites(text func(int32) string) {
+	for i, n := range d.callees {
+		s := &d.r.Sites[i]
+		s.Callee = text(n)
+		if i > 0 && s.Method == d.r.Sites[i-1].Method {
+			s.IL += d.r.Sites[i-1].IL // an overflow is out of order, too
+		}
+	}
+}
+
 func (d *documentReader) lineTable() error {
 	return d.table("lines", lineCost, func(t *tableReader, name string) error {
 		if name == "approximate" {
@@ -232,6 +282,18 @@ func checkSources(r *profile.Recording) error {
 			return fmt.Errorf("method %d: %w", i, outOfRange("file", int64(m.File), len(r.Files)))
 		case m.First < 0 || m.Last < m.First || m.Last > maxLine:
 			return fmt.Errorf("method %d: lines %d to %d", i, m.First, m.Last)
+		}
+	}
+	for i := range r.Sites {
+		s := &r.Sites[i]
+		if s.Method <= 0 || !within(s.Method, len(r.Methods)) {
+			return fmt.Errorf("site %d: %w", i, outOfRange("method", int64(s.Method), len(r.Methods)))
+		}
+		if i == 0 {
+			continue
+		}
+		if b := &r.Sites[i-1]; s.Method < b.Method || s.Method == b.Method && s.IL <= b.IL {
+			return fmt.Errorf("site %d: the sites are not in order", i)
 		}
 	}
 	for i := range r.Lines {

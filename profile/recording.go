@@ -28,6 +28,7 @@ type Recording struct {
 	// Where the locations are in the program's source text, as far as that is known: see Assembly.
 	Assemblies []Assembly
 	Methods    []Method
+	Sites      []CallSite // in the order of Method and IL; at most MaxSites
 	Files      []SourceFile
 	Lines      []Line
 	Cost       Cost

@@ -35,6 +35,18 @@ type Method struct {
 	First, Last int32  // its first and last line there; 0: not known
 }
 
+// CallSite is an instruction of a method's IL whose code may call a managed method. With all of a method it can be
+// told which of them a call on a stack is, and so its line: the compiler keeps no IL offset for each. The line of a
+// call in a method without any is not certain.
+type CallSite struct {
+	Method int32  // index in Recording.Methods
+	IL     uint32 // offset
+	Callee string // the name of what it calls, without its type; empty: that is the runtime's choice
+}
+
+// MaxSites bounds Recording.Sites.
+const MaxSites = 1 << 18
+
 // Line is a line of source text.
 type Line struct {
 	File         int32 // index in Recording.Files
@@ -96,7 +108,7 @@ func (r *Recording) SourceLine(l *Location) *SourceLine {
 // neither may be changed afterwards.
 func (r *Recording) WithoutLines() *Recording {
 	out := *r
-	out.Assemblies, out.Methods, out.Files, out.Lines = nil, nil, nil, nil
+	out.Assemblies, out.Methods, out.Sites, out.Files, out.Lines = nil, nil, nil, nil, nil
 	out.Locations = make([]Location, len(r.Locations))
 	for i, l := range r.Locations {
 		out.Locations[i] = Location{Function: l.Function, Offset: l.Offset, Tier: l.Tier}

@@ -22,6 +22,16 @@ type assemblies struct {
 	b     *profile.Builder
 	known map[assemblyKey]int32
 	later []*source.Later // by index in Recording.Assemblies
+	names map[string]string
+}
+
+// name returns a name, and the same string for equal ones.
+func (a *assemblies) name(s string) string {
+	if known, ok := a.names[s]; ok {
+		return known
+	}
+	a.names[s] = s
+	return s
 }
 
 type assemblyKey struct {
@@ -30,7 +40,7 @@ type assemblyKey struct {
 }
 
 func newAssemblies(b *profile.Builder) *assemblies {
-	return &assemblies{b: b, known: map[assemblyKey]int32{}}
+	return &assemblies{b: b, known: map[assemblyKey]int32{}, names: map[string]string{}}
 }
 
 // add returns the index of an assembly; 0: it has no PDB that could be found, or there is no room. located: it is
@@ -129,7 +139,23 @@ func (p *placer) place(fr *walk.Frame, module string, l *profile.Location) {
 	if assembly > 0 {
 		l.Method = p.all.b.Method(profile.Method{Assembly: assembly, Row: at.Method})
 		l.IL, l.Next, l.Nearest = at.IL, at.Next, at.Nearest
+		if !fr.Exact {
+			p.sites(l.Method)
+		}
 	}
+}
+
+// sites adds the call sites of the method that has just been named, unless it has them.
+func (p *placer) sites(method int32) {
+	if p.all.b.HasSites(method) {
+		return
+	}
+	sites := p.p.Sites()
+	out := make([]profile.CallSite, len(sites))
+	for i, s := range sites {
+		out[i] = profile.CallSite{Method: method, IL: s.IL, Callee: p.all.name(s.Method)}
+	}
+	p.all.b.Sites(out)
 }
 
 // look looks for the files of assemblies that have just been loaded.

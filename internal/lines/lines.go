@@ -3,7 +3,6 @@
 package lines
 
 import (
-	"cmp"
 	"path"
 	"slices"
 
@@ -56,7 +55,11 @@ func Find(r *profile.Recording, dirs []string) func(i int32) (*source.Assembly, 
 		for _, c := range a.Checksums {
 			id.Checksums = append(id.Checksums, pe.Checksum(c))
 		}
-		return source.Find(id, cmp.Or(path.Base(a.Path), a.Name+".dll"), dirs)
+		of := a.Name + ".dll"
+		if a.Path != "" {
+			of = path.Base(a.Path)
+		}
+		return source.Find(id, of, dirs)
 	}
 }
 
@@ -69,6 +72,7 @@ type adder struct {
 	text    map[int32][]byte // from inside PDBs, by file; nil: it was looked for
 	kept    int              // bytes of those
 	known   map[int32]int32  // the files of the documents of one assembly
+	callees map[int32][]string
 }
 
 func newAdder(r *profile.Recording, o Options) *adder {
@@ -76,7 +80,7 @@ func newAdder(r *profile.Recording, o Options) *adder {
 	r.Files, r.Lines = slices.Clone(r.Files), slices.Clone(r.Lines)
 	return &adder{
 		r: r, o: o, sources: profile.NewSources(r), hot: samplesOf(r),
-		text: map[int32][]byte{}, known: map[int32]int32{},
+		text: map[int32][]byte{}, known: map[int32]int32{}, callees: calleesOf(r),
 	}
 }
 
@@ -127,7 +131,7 @@ func (a *adder) assembly(pdb *source.Assembly, locations []int32) {
 		if l.IL < 0 {
 			continue
 		}
-		at, err := pdb.Point(a.r.Methods[l.Method].Row, uint32(l.IL), uint32(max(l.Next, l.IL+1)))
+		at, err := a.point(pdb, i)
 		if err != nil {
 			continue
 		}
