@@ -123,6 +123,9 @@ func addSources(b *profile.Builder, main, scan0, scan1 int32) {
 	scan := profile.Method{Assembly: assembly, Row: 17, File: index, First: 40, Last: 44}
 	at(scan0, index, 41, 13, true, scan, 0)
 	at(scan1, index, 43, 0, false, scan, -1)
+	b.Sites([]profile.CallSite{{Method: 1, IL: 3, Callee: "Next"}, {Method: 1, IL: 7}, {Method: 1, IL: 9, Callee: "Scan"}})
+	b.Sites([]profile.CallSite{{Method: 2, IL: 4, Callee: "Next"}})
+	b.Recording()
 }
 
 func written(t testing.TB, write func(io.Writer, *profile.Recording) error, r *profile.Recording) []byte {
@@ -235,6 +238,13 @@ func TestDamagedRecording(t *testing.T) {
 		{"next IL", `"next":[0,12,`, `"next":[0,-12,`, "location 1: there is no IL offset 7, or -12"},
 		{"assembly", `"assembly":[0,1,1]`, `"assembly":[0,1,-1]`, "method 2: assembly index -1 is out of range"},
 		{"row", `"row":[0,1,`, `"row":[0,-1,`, "methods: row: a row is negative"},
+		{"site's method", `"method":[1,1,1,2]`, `"method":[0,1,1,2]`, "site 0: method index 0 is out of range [0, 3)"},
+		{"order of sites", `"method":[1,1,1,2]`, `"method":[2,1,1,2]`, "site 1: the sites are not in order"},
+		{"order of a method's sites", `"il":[3,4,2,4]`, `"il":[3,0,2,4]`, "site 1: the sites are not in order"},
+		{"site's IL", `"il":[3,4,2,4]`, `"il":[3,-1,2,4]`, "sites: il: the sites of a method are not in order"},
+		{"far site", `"il":[3,4,2,4]`, `"il":[2147483647,2147483647,2147483647,4]`, "site 2: the sites are not in order"},
+		{"callee", `"callee":[`, `"callee":[1000`, "string index 1000"},
+		{"no callees", `"callee":`, `"call":`, `sites: column "callee" is missing`},
 		{"file of a method", `"file":[0,1,2]`, `"file":[0,1,3]`, "method 2: file index 3 is out of range [0, 3)"},
 		{"first", `"first":[0,9,`, `"first":[0,19,`, "method 1: lines 19 to 12"},
 		{"last", `"last":[0,12,`, `"last":[0,-12,`, "method 1: lines 9 to -12"},
