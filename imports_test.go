@@ -118,8 +118,9 @@ var mayImport = map[string]string{
 
 	"internal/source": "symbols internal/arch internal/bundle internal/foreign internal/pdb internal/pe " +
 		"internal/target",
-	"internal/lines": "profile internal/pe internal/source",
-	"symbols":        "internal/elfx internal/foreign internal/pdb internal/pe",
+	"internal/lines": "profile symbols internal/arch internal/foreign internal/module internal/pe internal/source " +
+		"internal/target",
+	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
 
 	"internal/session": "profile symbols internal/arch internal/assemblies internal/foreign internal/module " +
 		"internal/source internal/target " +
@@ -139,7 +140,7 @@ var mayImport = map[string]string{
 		"internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
-		"internal/engine internal/lines internal/link internal/pace internal/perfevent internal/procfs " +
+		"internal/engine internal/lines internal/link internal/module internal/pace internal/perfevent internal/procfs " +
 		"internal/session internal/source internal/target internal/target/live internal/walk",
 
 	"cmd/clrsnap": ". events record profile report export symbols internal/confine internal/display " +

@@ -79,6 +79,11 @@ func writeDocument(c *columnWriter, r *profile.Recording) {
 	c.column("next", len(l), func(i int) int64 { return int64(l[i].Next) })
 	c.flags("nearest", len(l), func(i int) bool { return l[i].Nearest })
 	c.column("line", len(l), func(i int) int64 { return int64(l[i].Line) })
+	if len(r.Libraries) > 0 {
+		c.column("library", len(l), func(i int) int64 { return int64(l[i].Library) })
+		c.key("address")
+		c.List(len(l), func(i int) { c.Uint(l[i].Address) })
+	}
 	c.end()
 	writeSources(c, r, text)
 

@@ -110,6 +110,8 @@ func (d *documentReader) field(key string) error {
 		return d.lineTable()
 	case "assemblies":
 		return d.assemblyList()
+	case "libraries":
+		return d.libraryList()
 	case "files":
 		return d.sourceList()
 	}

@@ -28,6 +28,13 @@ func writeSources(c *columnWriter, r *profile.Recording, text *stringsOf) {
 	c.end()
 	c.Text(",\n\"assemblies\":")
 	c.List(len(r.Assemblies), func(i int) { c.Value(assemblyOut(&r.Assemblies[i])) })
+	if len(r.Libraries) > 0 {
+		c.Text(",\n\"libraries\":")
+		c.List(len(r.Libraries), func(i int) {
+			l := &r.Libraries[i]
+			c.Value(fileLibrary{l.Name, l.Path, hex.EncodeToString(l.BuildID)})
+		})
+	}
 	c.Text(",\n\"files\":")
 	c.List(len(r.Files), func(i int) { c.Value(sourceOut(&r.Files[i])) })
 }
@@ -57,6 +64,13 @@ type fileAssembly struct {
 	PDB       string         `json:"pdb"`
 	ID        string         `json:"id"`
 	Checksums []fileChecksum `json:"checksums"`
+}
+
+// fileLibrary is a profile.Library. The build id is hexadecimal.
+type fileLibrary struct {
+	Name    string `json:"name"`
+	Path    string `json:"path"`
+	BuildID string `json:"buildId"`
 }
 
 type fileChecksum struct {
@@ -132,6 +146,21 @@ func (d *documentReader) assemblyList() error {
 		}
 		d.r.Assemblies = append(d.r.Assemblies, a)
 		return d.budget.takeAll(assemblyCost, "assemblies", f.Name, f.Path, f.PDB)
+	})
+}
+
+func (d *documentReader) libraryList() error {
+	return list(d, func(f *fileLibrary) error {
+		id, err := hex.DecodeString(f.BuildID)
+		if err != nil {
+			return fmt.Errorf("the build id %s is not hexadecimal", clip(f.BuildID))
+		}
+		l := profile.Library{Name: f.Name, Path: f.Path}
+		if len(id) > 0 {
+			l.BuildID = id
+		}
+		d.r.Libraries = append(d.r.Libraries, l)
+		return d.budget.takeAll(assemblyCost+len(id), "libraries", f.Name, f.Path)
 	})
 }
 
@@ -269,9 +298,9 @@ const maxLine = 1<<29 - 1
 
 // checkSources checks the tables that say where locations are in the source text.
 func checkSources(r *profile.Recording) error {
-	if len(r.Assemblies) > 0 && !isNone(&r.Assemblies[0]) || len(r.Files) > 0 && !isNoFile(&r.Files[0]) ||
+	if len(r.Assemblies) > 0 && !isNone(&r.Assemblies[0]) || len(r.Libraries) > 0 && !isNoLibrary(&r.Libraries[0]) || len(r.Files) > 0 && !isNoFile(&r.Files[0]) ||
 		len(r.Methods) > 0 && r.Methods[0] != (profile.Method{}) || len(r.Lines) > 0 && r.Lines[0] != (profile.Line{}) {
-		return errors.New("the first assembly, method, file or line, which stands for none, is one")
+		return errors.New("the first assembly, library, method, file or line, which stands for none, is one")
 	}
 	for i := range r.Methods {
 		m := &r.Methods[i]
@@ -312,6 +341,8 @@ func checkSources(r *profile.Recording) error {
 			return fmt.Errorf("location %d: %w", i, outOfRange("method", int64(l.Method), len(r.Methods)))
 		case !withinOrNone(l.Line, len(r.Lines)):
 			return fmt.Errorf("location %d: %w", i, outOfRange("line", int64(l.Line), len(r.Lines)))
+		case !withinOrNone(l.Library, len(r.Libraries)):
+			return fmt.Errorf("location %d: %w", i, outOfRange("library", int64(l.Library), len(r.Libraries)))
 		case l.IL < -1 || l.Next < 0:
 			return fmt.Errorf("location %d: there is no IL offset %d, or %d", i, l.IL, l.Next)
 		}
@@ -322,6 +353,8 @@ func checkSources(r *profile.Recording) error {
 func isNone(a *profile.Assembly) bool {
 	return a.Name == "" && a.Path == "" && a.PDB == "" && a.ID == [20]byte{} && len(a.Checksums) == 0
 }
+
+func isNoLibrary(l *profile.Library) bool { return l.Name == "" && l.Path == "" && len(l.BuildID) == 0 }
 
 func isNoFile(f *profile.SourceFile) bool {
 	return f.Name == "" && f.Path == "" && f.URL == "" && len(f.Checksum.Sum) == 0 && len(f.Text) == 0

@@ -115,6 +115,18 @@ func (b *Builder) Assembly(a Assembly) int32 {
 	return int32(len(b.r.Assemblies) - 1)
 }
 
+// Library adds a native module and returns its index; 0: there are MaxLibraries.
+func (b *Builder) Library(l Library) int32 {
+	if len(b.r.Libraries) == 0 {
+		b.r.Libraries = append(b.r.Libraries, Library{})
+	}
+	if len(b.r.Libraries) >= MaxLibraries {
+		return 0
+	}
+	b.r.Libraries = append(b.r.Libraries, l)
+	return int32(len(b.r.Libraries) - 1)
+}
+
 // SetAssembly replaces the assembly with index i.
 func (b *Builder) SetAssembly(i int32, a Assembly) { b.r.Assemblies[i] = a }
 

@@ -9,7 +9,7 @@ import (
 // is the method's place in its assembly and the IL offset. That is enough to find the line later, with the
 // PDB that the assembly asks for. If the PDB was there, the recording has the line, too.
 //
-// Entry 0 of Recording.Assemblies, Methods, Files and Lines stands for none. A recording without any has
+// Entry 0 of Recording.Assemblies, Libraries, Methods, Files and Lines stands for none. A recording without any has
 // empty tables.
 
 // Assembly is an assembly that the recorded programs had loaded, and what identifies its PDB.
@@ -20,6 +20,16 @@ type Assembly struct {
 	ID        [20]byte   // of the PDB: the GUID and stamp of the assembly's debug directory; zero: not known
 	Checksums []Checksum // the PDB has one of them; none: the assembly does not say
 }
+
+// Library is a native module that recorded code is in, and what identifies its symbols.
+type Library struct {
+	Name    string // as in Function.Module
+	Path    string // of its file, as the program saw it
+	BuildID []byte // of its ELF image; none: it has no symbols elsewhere
+}
+
+// MaxLibraries bounds Recording.Libraries.
+const MaxLibraries = 1 << 14
 
 // Checksum is the hash of a file.
 type Checksum struct {
@@ -108,7 +118,7 @@ func (r *Recording) SourceLine(l *Location) *SourceLine {
 // neither may be changed afterwards.
 func (r *Recording) WithoutLines() *Recording {
 	out := *r
-	out.Assemblies, out.Methods, out.Sites, out.Files, out.Lines = nil, nil, nil, nil, nil
+	out.Assemblies, out.Libraries, out.Methods, out.Sites, out.Files, out.Lines = nil, nil, nil, nil, nil, nil
 	out.Locations = make([]Location, len(r.Locations))
 	for i, l := range r.Locations {
 		out.Locations[i] = Location{Function: l.Function, Offset: l.Offset, Tier: l.Tier}

@@ -91,7 +91,7 @@ func TestLinesOfCalls(t *testing.T) {
 			b.Add(profile.Sample{Node: b.Child(node, b.Location(profile.Location{Function: b.Function(f)}))})
 		}
 		r := b.Recording()
-		if missing := Add(r, Find(r, []string{folder}), Options{}); len(missing) > 0 {
+		if missing := Add(t.Context(), r, From{Assembly: Find(r, []string{folder})}, Options{}); len(missing) > 0 {
 			t.Fatal(missing[0].Why)
 		}
 		got := r.Lines[r.Locations[at].Line]

@@ -13,6 +13,7 @@ import (
 	"clrsnap/internal/pdb"
 	"clrsnap/internal/pe"
 	"clrsnap/internal/target"
+	"clrsnap/symbols"
 )
 
 // Identity is what identifies the PDB of an assembly.
@@ -201,6 +202,28 @@ func Find(id Identity, of string, dirs []string) (*Assembly, error) {
 		}
 	}
 	return nil, cmp.Or(why, none("%s is in none of the folders", cmp.Or(id.PDB, of)))
+}
+
+// Key is what a server is asked for the PDB with; false: it is not known which PDB that is.
+func (id *Identity) Key() (symbols.Key, bool) {
+	if id.ID == [20]byte{} || id.PDB == "" {
+		return symbols.Key{}, false
+	}
+	view := id.view()
+	return *key(id.PDB, &view, &pe.Debug{Checksums: id.Checksums}), true
+}
+
+// Fetched reads a PDB that a server had, and closes its file; or says that none had it. The error wraps ErrNone.
+func (id *Identity) Fetched(file symbols.File, err error) (*Assembly, error) {
+	if err != nil {
+		return nil, none("%s: %v", id.PDB, err)
+	}
+	defer file.Close()
+	p, err := readPDB(&pe.Debug{CodeView: []pe.CodeView{id.view()}, Checksums: id.Checksums}, id.PDB, file)
+	if err != nil {
+		return nil, none("%v", err)
+	}
+	return assemblyOf(p), nil
 }
 
 // view is the entry of a debug directory that names the PDB.
