@@ -80,9 +80,10 @@ func (a *adder) assemblies(ctx context.Context, from From) []Missing {
 			keys, asked = append(keys, k), append(asked, i)
 		}
 	}
+	folders := source.NewFolders(nil)
 	for n, got := range fetch(ctx, from.Remote, keys) {
 		m := &missing[asked[n]]
-		pdb, err := identity(a.r, m.Assembly).Fetched(got.file, got.err)
+		pdb, err := folders.Fetched(identity(a.r, m.Assembly), got.file, got.err)
 		if m.Why = err; err == nil {
 			a.assembly(pdb, all[m.Assembly].locations)
 		}
@@ -102,13 +103,14 @@ func identity(r *profile.Recording, i int32) *source.Identity {
 
 // Find is a From.Assembly: it looks for the PDBs in folders of this machine.
 func Find(r *profile.Recording, dirs []string) func(i int32) (*source.Assembly, error) {
+	folders := source.NewFolders(dirs)
 	return func(i int32) (*source.Assembly, error) {
 		a := &r.Assemblies[i]
 		of := a.Name + ".dll"
 		if a.Path != "" {
 			of = path.Base(a.Path)
 		}
-		return source.Find(*identity(r, i), of, dirs)
+		return folders.Find(*identity(r, i), of)
 	}
 }
 
