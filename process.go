@@ -49,8 +49,8 @@ type Options struct {
 	Inlined bool
 	// SourceRoots say where source files are on this machine, one after the other.
 	SourceRoots []SourceRoot
-	// Source is where symbols are fetched from that are nowhere on this machine, when all stacks of a snapshot
-	// have been taken; nil: nowhere. Package symbols has one that asks symbol servers.
+	// Source is where symbols are fetched from that are nowhere on this machine, when all stacks of a snapshot, or of a
+	// recording, have been taken; nil: nowhere. Package symbols has one that asks symbol servers.
 	Source symbols.Source
 }
 

@@ -99,7 +99,8 @@ func (r *Recording) Select(s Selection) *Recording {
 	out := *b.Recording() // a copy: the Builder's indices can be freed
 	out.Version, out.Start, out.Duration, out.Processes = r.Version, r.Start, r.Duration, r.Processes
 	out.Modes, out.Cost, out.Notes = r.Modes, r.Cost, r.Notes
-	out.Assemblies, out.Methods, out.Files, out.Lines = r.Assemblies, r.Methods, r.Files, r.Lines
+	out.Assemblies, out.Libraries, out.Methods, out.Sites = r.Assemblies, r.Libraries, r.Methods, r.Sites
+	out.Files, out.Lines = r.Files, r.Lines
 	if len(s.Modes) > 0 {
 		notChosen := func(m ModeStats) bool { return !slices.Contains(s.Modes, m.Mode) }
 		out.Modes = slices.DeleteFunc(slices.Clone(r.Modes), notChosen)
@@ -192,7 +193,7 @@ func (s *Selection) tree(r *Recording, b *Builder, used []bool, role runtimeWork
 		}
 		if locations[at] == unused {
 			if nameless {
-				l.Offset = 0
+				l.Offset, l.Library, l.Address = 0, 0, 0
 			}
 			l.Function = functions[of]
 			locations[at] = b.Location(l)

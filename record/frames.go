@@ -176,6 +176,7 @@ func (f *frameTable) resolve(fr *walk.Frame) (int32, nameSum, error) {
 	}
 	l.Function = f.b.Function(fn)
 	if fr.Kind != walk.Managed || err != nil {
+		f.places.native(fr, &l)
 		return f.b.Location(l), 0, err
 	}
 	f.places.place(fr, n.Module, &l)

@@ -105,7 +105,8 @@ Source lines:
   used. The lines are found when everything is recorded. clrsnap view --symbols adds them
   later, too. The text around them is kept if it is in the PDB, in the file that the
   compiler names, or below --source-root, and has the checksum that the PDB says;
-  --no-source leaves it out. Nothing is ever fetched from anywhere.
+  --no-source leaves it out. Symbols that are not there are fetched at the end if
+  --symbol-server or CLRSNAP_SYMBOL_SERVER names a server; else nothing is fetched from anywhere.
 
 The file:
   Its file extension chooses the format. Without --output it is an HTML file in the
@@ -146,6 +147,13 @@ The file:
 		runtime.GOMAXPROCS(1)
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(math.MaxInt64)
+		if f.lines != "never" {
+			// It is not interrupted with the recording: what was recorded needs symbols then, too.
+			if err := a.startFetching(context.Background(), &f.source, &fetchProgress{a: a, alone: true}); err != nil {
+				return err
+			}
+			defer f.source.close()
+		}
 		if cmd.ArgsLenAtDash() == 0 {
 			return a.recordCommand(cmd.Context(), args, &f)
 		}
@@ -284,6 +292,7 @@ func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, reco
 	return clrsnap.Options{
 		NativeOnly: f.native, MaxPause: f.maxPause, NonBlocking: a.worker == nil, ExactGenerics: f.generics == "exact",
 		Lines: f.lines != "never", Symbols: f.source.symbols, SourceRoots: f.source.sourceRoots(),
+		Source: f.source.remote(),
 	}, ro
 }
 
@@ -375,6 +384,7 @@ func (a *app) finishRecording(r *profile.Recording, out *pendingFile, f *recordF
 	if f.managed || f.native || out.format != export.FormatHTML && out.format != export.FormatRecording {
 		shown = r.Select(profile.Selection{Managed: f.managed, Native: f.native})
 	}
+	a.warnOfServers(&f.source)
 	a.tellMode(r, out.format)
 	o := export.Options{Idle: f.idle}
 	err := out.write(func(w io.Writer) error { return export.Encode(w, shown, out.format, o) })
