@@ -1,0 +1,172 @@
+package why
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+)
+
+// A program is one that is well.
+type program struct {
+	app     string // "workloads" or "shop"
+	kind    string
+	threads int
+	runtime string
+	env     []string
+	short   bool
+}
+
+func (p *program) name() string {
+	name := fmt.Sprintf("%s/%s-%d", p.app, p.kind, p.threads)
+	if p.runtime != "" {
+		name += "-" + testenv.Name(p.runtime)
+	}
+	for _, e := range p.env {
+		name += "-" + e
+	}
+	return name
+}
+
+// kinds are what the program "workloads" can do, each with as many threads as it is tried with.
+var kinds = []struct {
+	name    string
+	threads []int
+}{
+	{"idle", []int{1}},
+	{"batch", []int{1, 2, 8}},
+	{"parallel", []int{2, 4}},
+	{"simulation", []int{1}},
+	{"spells", []int{1, 3}},
+	{"json", []int{1, 4}},
+	{"text", []int{1, 4}},
+	{"cache", []int{1}},
+	{"pooled", []int{1, 4}},
+	{"finalizers", []int{1, 2}},
+	{"exceptions-at-start", []int{2}},
+	{"jit", []int{1, 2}},
+	{"lock", []int{2, 8}},
+	{"readers", []int{2, 8}},
+	{"semaphore", []int{6, 60}},
+	{"monitor", []int{2, 20}},
+	{"barrier", []int{2, 12}},
+	{"queue", []int{2, 40}},
+	{"queue-full", []int{2, 12}},
+	{"channels", []int{2, 20}},
+	{"one-instance", []int{1}},
+	{"timers", []int{2, 40}},
+	{"delays", []int{1, 40}},
+	{"bursts", []int{2, 40}},
+	{"polling", []int{1, 60}},
+	{"host", []int{1, 60}},
+	{"child", []int{1, 4}},
+	{"connections", []int{2, 40}},
+	{"echo", []int{1, 20}},
+	{"receivers", []int{2, 40}},
+	{"files", []int{1, 6}},
+}
+
+// settings are those of the runtime that change how a program looks from outside.
+var settings = [][]string{
+	{"DOTNET_gcServer=1"}, {"DOTNET_gcConcurrent=0"}, {"DOTNET_TieredCompilation=0"}, {"DOTNET_ReadyToRun=0"},
+	{"DOTNET_ThreadPool_MinThreads=20"}, {"DOTNET_GCHeapHardLimit=0x20000000"},
+}
+
+// healthy lists the programs: a hundred.
+func healthy() []program {
+	var all []program
+	for _, k := range kinds {
+		for _, n := range k.threads {
+			all = append(all, program{app: "workloads", kind: k.name, threads: n})
+		}
+	}
+	for i, env := range settings {
+		for _, kind := range []string{"json", "bursts", "channels", "cache"} {
+			all = append(all, program{app: "workloads", kind: kind, threads: 1 + i, env: env})
+		}
+	}
+	for _, runtime := range []string{"net8", "net9"} {
+		for _, kind := range []string{"batch", "json", "lock", "queue", "delays", "host", "echo", "files"} {
+			all = append(all, program{app: "workloads", kind: kind, threads: 3, runtime: runtime})
+		}
+	}
+	// As many visitors of a web service, without a pause up to 8 of them.
+	for _, visitors := range []int{1, 2, 8, 50, 200} {
+		all = append(all, program{app: "shop", kind: "none", threads: visitors},
+			program{app: "shop", kind: "none", threads: visitors, runtime: "net9"})
+	}
+	return all
+}
+
+// shortHealthy are the programs of the short form: they leave the processors to others.
+var shortHealthy = []program{
+	{app: "shop", kind: "none", threads: 2},
+	{app: "workloads", kind: "queue", threads: 40},
+	{app: "workloads", kind: "host", threads: 10},
+}
+
+// TestHealthy: nothing is found wrong with programs that are well, neither possibly nor for certain.
+func TestHealthy(t *testing.T) {
+	layer.Quiet(t)
+	programs := layer.Size(shortHealthy, healthy())
+	for _, p := range programs {
+		t.Run(p.name(), func(t *testing.T) {
+			if layer.Size(true, false) {
+				t.Parallel()
+			}
+			p.try(t)
+		})
+	}
+	t.Logf("%d programs", len(programs))
+}
+
+func (p *program) try(t *testing.T) {
+	a := p.start(t)
+	time.Sleep(time.Second)
+	before := p.units(t, a)
+	for _, w := range layer.Size([]way{plain}, []way{plain, noAgent}) {
+		for _, v := range why(t, a.PID, w) {
+			t.Errorf("%s (%s): a false alarm: %v\n%s", p.name(), w.name, &v, v.raw)
+		}
+	}
+	if status := locksStatus(t, a.PID); status != 0 {
+		t.Errorf("%s: the exit status of locks is %d", p.name(), status)
+	}
+	if p.kind != "idle" && p.kind != "connections" && p.units(t, a) == before {
+		t.Errorf("%s: it has done nothing", p.name())
+	}
+	if result, code := a.Stop(); result != "OK" || code != 0 {
+		t.Errorf("%s: it ended with %q and %d: %s", p.name(), result, code, a.Stderr())
+	}
+}
+
+func (p *program) start(t *testing.T) *testenv.App {
+	t.Helper()
+	o := testenv.Options{Runtime: p.runtime, Env: p.env}
+	if p.app == "shop" {
+		a := testenv.Start(t, p.app, o)
+		startVisitors(t, a, p.threads)
+		return a
+	}
+	o.Args = []string{"--kind", p.kind, "--threads", strconv.Itoa(p.threads)}
+	return testenv.Start(t, p.app, o)
+}
+
+// startVisitors has so many visitors ask a service; a few do it all the time, many as people do.
+func startVisitors(t *testing.T, a *testenv.App, n int) {
+	t.Helper()
+	c := &clients{name: "visitors", count: n, path: "/products/{n}"}
+	if n > 8 {
+		c.pause = time.Duration(n) * 5 * time.Millisecond
+	}
+	load{c}.start(t, a)
+}
+
+// units is how much the program has done so far.
+func (p *program) units(t *testing.T, a *testenv.App) string {
+	t.Helper()
+	return fmt.Sprint(a.Ask("counts"))
+}
