@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,11 +22,15 @@ import (
 
 var roles = map[string]livetest.Role{"debugger": attach}
 
-// fewDescriptors lets a program have 400 open files.
+// fewDescriptors leaves room for the 400 files that a program keeps open, and for 20 more.
 func fewDescriptors(t *testing.T, a *testenv.App) {
 	t.Helper()
-	limit := unix.Rlimit{Cur: 400, Max: 400}
-	if err := unix.Prlimit(a.PID, unix.RLIMIT_NOFILE, &limit, nil); err != nil {
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", a.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := uint64(len(open) + 400 + 20)
+	if err := unix.Prlimit(a.PID, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -69,7 +74,8 @@ func attach(pid int) error {
 		}
 	}
 	fmt.Println("attached")
-	select {} // until it is killed, which detaches it
+	time.Sleep(time.Hour) // until it is killed, which detaches it
+	return nil
 }
 
 // throttle puts a program into a control group that may use a tenth of a CPU.

@@ -46,12 +46,12 @@ var diseases = []*disease{
 	{name: "event-leak", causes: []string{"heap-growth"}, own: []string{`PriceAlert|AlertService\.Watch`}},
 	{name: "finalizer", causes: []string{"finalizer"}, own: []string{`DocumentLease\.(GiveBack|Finalize)`}, short: true},
 	{name: "spin", causes: []string{"cpu"}, own: []string{`CacheWarmer\.WaitUntilLoaded`}},
-	{name: "descriptors", causes: []string{"descriptors"}, noFigure: false, harm: fewDescriptors},
+	{name: "descriptors", causes: []string{"descriptors"}, harm: fewDescriptors},
 	{name: "suspension", causes: []string{"suspension"}, own: []string{`Scanner\.ReadPage`}, starves: "visitors"},
 	{name: "stopped", sick: "none", causes: []string{"stopped"}, starves: "visitors", noFigure: true, harm: stop},
 	{name: "debugger", sick: "none", causes: []string{"debugger"}, starves: "visitors", noFigure: true, harm: debug},
 	{name: "throttled", sick: "none", causes: []string{"throttled"}, harm: throttle},
-	{name: "memory-pressure", sick: "event-leak", causes: []string{"memory-pressure"}, options: littleMemory},
+	{name: "memory-pressure", sick: "crammed", causes: []string{"memory-pressure"}, options: littleMemory},
 }
 
 // TestDiseases: each disease gets its name, with and without the agent, and the second time as well.
@@ -118,7 +118,7 @@ func withSupplier(t *testing.T) testenv.Options {
 	return testenv.Options{Args: []string{"--supplier", silentServer(t)}}
 }
 
-// littleMemory gives the heap of a program that leaks no more than 120 MB.
+// littleMemory gives the heap of a program no more than 120 MB.
 func littleMemory(*testing.T) testenv.Options {
 	const limit = 120 << 20
 	return testenv.Options{Env: []string{"DOTNET_GCHeapHardLimit=0x" + strconv.FormatInt(limit, 16)}}

@@ -2,10 +2,12 @@ using System;
 using System.Collections.Generic;
 using System.Globalization;
 using System.IO;
+using System.IO.Pipes;
 using System.Linq;
 using System.Runtime.InteropServices;
 using System.Text.RegularExpressions;
 using System.Threading;
+using Common;
 
 namespace Shop.Storage
 {
@@ -57,11 +59,13 @@ namespace Shop.Storage
     /// <summary>What reports are written to.</summary>
     public sealed class ReportArchive
     {
-        // The disease: nobody closes them.
+        // The disease: nobody closes them. Without any descriptor left the runtime would end the process.
         readonly List<FileStream> open = [];
+        readonly int most = App.Int("reports", 400);
 
         public string Create(int id)
         {
+            lock (open) if (open.Count >= most) throw new IOException("too many reports");
             var file = new FileStream(Path.GetTempFileName(), FileMode.Open, FileAccess.Write, FileShare.Delete,
                 bufferSize: 0, FileOptions.DeleteOnClose);
             file.WriteByte((byte)id);
@@ -167,7 +171,7 @@ namespace Shop.Services
             }
             catch (IOException)
             {
-                return null; // no more files can be opened
+                return null;
             }
         }
     }
@@ -175,20 +179,35 @@ namespace Shop.Services
     /// <summary>Reads paper with a driver that takes its time.</summary>
     public sealed class Scanner
     {
+        readonly AnonymousPipeServerStream paper = new(PipeDirection.Out);
+
         public int Read(int id)
         {
             // As an allocation would have it, sooner or later.
             ThreadPool.QueueUserWorkItem(_ => { Thread.Sleep(200); GC.Collect(0); });
-            return ReadPage(id);
+            return ReadPage(paper.ClientSafePipeHandle.DangerousGetHandle()) + id;
         }
 
         // The disease: the call is said to be short, so that the garbage collector waits for its end.
-        static int ReadPage(int id)
+        static int ReadPage(nint device)
         {
-            usleep(20_000_000);
-            return id % 60;
+            byte first = 0;
+            return (int)read(device, ref first, 1) + first;
         }
 
-        [DllImport("libc"), SuppressGCTransition] static extern int usleep(uint microseconds);
+        [DllImport("libc"), SuppressGCTransition] static extern nint read(nint device, ref byte data, nint length);
+    }
+
+    /// <summary>Sessions, in memory until it is full.</summary>
+    public sealed class SessionStore
+    {
+        readonly List<byte[]> sessions = [];
+
+        // The disease: it takes nine tenths of what the garbage collector may have.
+        public void Fill()
+        {
+            long most = GC.GetGCMemoryInfo().TotalAvailableMemoryBytes / 10 * 9;
+            for (long used = GC.GetTotalMemory(true); used < most; used += 4096) sessions.Add(new byte[4072]);
+        }
     }
 }

@@ -3,6 +3,7 @@
 //
 //   --sick NAME       the disease: Sickness.cs has the list; without it the service is healthy
 //   --supplier HOST   the address of a server whose prices it asks for
+//   --reports N       how many files it leaves open, 400
 //   --workers N       the thread pool's minimum, instead of the disease's own
 //   --stdin, --max-seconds: see App.cs
 //
@@ -78,6 +79,6 @@ static class Program
         services.AddSingleton<SupplierClient>().AddSingleton<SupplierService>();
         services.AddSingleton<PriceFeed>().AddSingleton<AlertService>();
         services.AddSingleton<DocumentService>().AddSingleton<ReportArchive>().AddSingleton<ReportService>();
-        services.AddSingleton<CacheWarmer>().AddSingleton<Scanner>();
+        services.AddSingleton<CacheWarmer>().AddSingleton<Scanner>().AddSingleton<SessionStore>();
     }
 }

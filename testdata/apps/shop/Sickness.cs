@@ -44,14 +44,18 @@ sealed record Sickness(string Name, params Clients[] Load)
         new("lock-semaphore", visitors, new("captures", 4, 1, "/payments/{n}/capture"),
             new("refunds", 2, 1, "/payments/{n}/refund")) { Workers = 16 },
         new("regex", visitors, new("reviewers", 1, 50, "/reviews/{n}/post")),
-        new("exceptions", visitors, new("imports", 8, 1, "/imports/{n}")),
-        new("buffers", visitors, new("browsers", 12, 0, "/images/{n}")) { Begin = s => s.GetRequiredService<ImageStore>().Fill() },
+        new("exceptions", visitors, new("imports", 4, 6, "/imports/{n}")),
+        new("buffers", visitors, new("browsers", 12, 0, "/images/{n}"))
+            { Begin = s => s.GetRequiredService<ImageStore>().Fill() },
         new("remote", visitors, new("buyers", 12, 0, "/suppliers/{n}/price")) { Workers = 24 },
         new("remote-async", visitors, new("buyers", 12, 0, "/suppliers/{n}/price-later")),
         new("event-leak", visitors, new("watchers", 8, 4, "/alerts/{n}")),
         new("finalizer", visitors, new("readers", 2, 10, "/documents/{n}")),
         new("spin", visitors) { Begin = s => s.GetRequiredService<CacheWarmer>().Start() },
         new("descriptors", visitors, new("accountants", 4, 1, "/reports/{n}")),
+        // Most of the heap's limit is kept, and the rest is collected again and again.
+        new("crammed", visitors, new("browsers", 2, 1, "/images/{n}"))
+            { Begin = s => s.GetRequiredService<SessionStore>().Fill() },
         // A call into a library keeps a thread in cooperative mode, and the garbage collector waits for it.
         new("suspension", visitors, new("scans", 1, 0, "/scans/{n}")),
     ];
