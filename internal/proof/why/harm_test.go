@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -88,6 +89,23 @@ func throttle(t *testing.T, a *testenv.App) {
 		write(t, dir, "cpu.cfs_quota_us", "10000")
 	}
 	write(t, dir, "cgroup.procs", strconv.Itoa(a.PID))
+}
+
+// littleMemory has a program start in a control group that may use 200 MB, three quarters of which .NET lets the
+// heap have.
+func littleMemory(t *testing.T) testenv.Options {
+	t.Helper()
+	dir := newGroup(t, "memory")
+	file := "memory.limit_in_bytes"
+	if exists(dir, "memory.max") {
+		file = "memory.max"
+	}
+	write(t, dir, file, strconv.Itoa(200<<20))
+	return testenv.Options{Prepare: func(c *exec.Cmd) {
+		join := fmt.Sprintf(`echo $$ >%s/cgroup.procs && exec "$0" "$@"`, dir)
+		c.Args = append([]string{"sh", "-c", join, c.Path}, c.Args[1:]...)
+		c.Path = "/bin/sh"
+	}}
 }
 
 // newGroup makes a control group below our own that has a controller, until the end of the test.

@@ -2,6 +2,8 @@ package why
 
 import (
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -121,6 +123,42 @@ func TestHealthy(t *testing.T) {
 		})
 	}
 	t.Logf("%d programs", len(programs))
+}
+
+// TestCompiler: nothing is found wrong with a program that nobody has written for this, in its first seconds: the C#
+// compiler, with much to compile.
+func TestCompiler(t *testing.T) {
+	layer.Quiet(t)
+	if layer.Size(true, false) {
+		t.Skip("only in the full form")
+	}
+	sources, err := filepath.Glob("../../../testdata/apps/waits/*.cs")
+	if err != nil || len(sources) == 0 {
+		t.Fatal("no sources", err)
+	}
+	common, err := filepath.Glob("../../../testdata/apps/common/*.cs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"net10"}
+	for i := range 40 {
+		args = append(args, "-o+", "-define:NET9_0_OR_GREATER", fmt.Sprintf("-out:%s/%d.dll", t.TempDir(), i))
+		args = append(append(append(args, sources...), common...), "--")
+	}
+	cmd := exec.Command(testenv.Kit(t).Compiler(), args[:len(args)-1]...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	for _, w := range []way{plain, noAgent} {
+		for _, v := range why(t, cmd.Process.Pid, w) {
+			t.Errorf("a false alarm (%s): %v\n%s", w.name, &v, v.raw)
+		}
+	}
+	if err := cmd.Process.Kill(); err != nil { // or nothing was looked at
+		t.Error(err)
+	}
+	_ = cmd.Wait() // it was killed
 }
 
 func (p *program) try(t *testing.T) {

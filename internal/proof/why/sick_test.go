@@ -51,7 +51,8 @@ var diseases = []*disease{
 	{name: "stopped", sick: "none", causes: []string{"stopped"}, starves: "visitors", noFigure: true, harm: stop},
 	{name: "debugger", sick: "none", causes: []string{"debugger"}, starves: "visitors", noFigure: true, harm: debug},
 	{name: "throttled", sick: "none", causes: []string{"throttled"}, harm: throttle},
-	{name: "memory-pressure", sick: "crammed", causes: []string{"memory-pressure"}, options: littleMemory},
+	{name: "memory-pressure", sick: "crammed", causes: []string{"memory-pressure"}, options: littleHeap},
+	{name: "memory-limit", sick: "crammed", causes: []string{"memory-pressure"}, options: littleMemory},
 }
 
 // TestDiseases: each disease gets its name, with and without the agent, and the second time as well.
@@ -118,8 +119,8 @@ func withSupplier(t *testing.T) testenv.Options {
 	return testenv.Options{Args: []string{"--supplier", silentServer(t)}}
 }
 
-// littleMemory gives the heap of a program no more than 120 MB.
-func littleMemory(*testing.T) testenv.Options {
+// littleHeap gives the heap of a program no more than 120 MB.
+func littleHeap(*testing.T) testenv.Options {
 	const limit = 120 << 20
 	return testenv.Options{Env: []string{"DOTNET_GCHeapHardLimit=0x" + strconv.FormatInt(limit, 16)}}
 }
