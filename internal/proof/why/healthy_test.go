@@ -110,28 +110,9 @@ var shortHealthy = []program{
 	{app: "workloads", kind: "host", threads: 10},
 }
 
-// TestHealthy: nothing is found wrong with programs that are well, neither possibly nor for certain.
-func TestHealthy(t *testing.T) {
-	layer.Quiet(t)
-	programs := layer.Size(shortHealthy, healthy())
-	for _, p := range programs {
-		t.Run(p.name(), func(t *testing.T) {
-			if layer.Size(true, false) {
-				t.Parallel()
-			}
-			p.try(t)
-		})
-	}
-	t.Logf("%d programs", len(programs))
-}
-
-// TestCompiler: nothing is found wrong with a program that nobody has written for this, in its first seconds: the C#
-// compiler, with much to compile.
-func TestCompiler(t *testing.T) {
-	layer.Quiet(t)
-	if layer.Size(true, false) {
-		t.Skip("only in the full form")
-	}
+// tryCompiler looks at a program that nobody has written for this, in its first seconds: the C# compiler, with much to
+// compile.
+func tryCompiler(t *testing.T, c command) {
 	sources, err := filepath.Glob("../../../testdata/apps/waits/*.cs")
 	if err != nil || len(sources) == 0 {
 		t.Fatal("no sources", err)
@@ -140,9 +121,9 @@ func TestCompiler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"net10"}
+	out, args := t.TempDir(), []string{"net10"}
 	for i := range 40 {
-		args = append(args, "-o+", "-define:NET9_0_OR_GREATER", fmt.Sprintf("-out:%s/%d.dll", t.TempDir(), i))
+		args = append(args, "-o+", "-define:NET9_0_OR_GREATER", fmt.Sprintf("-out:%s/%d.dll", out, i))
 		args = append(append(append(args, sources...), common...), "--")
 	}
 	cmd := exec.Command(testenv.Kit(t).Compiler(), args[:len(args)-1]...)
@@ -151,7 +132,7 @@ func TestCompiler(t *testing.T) {
 	}
 	time.Sleep(time.Second)
 	for _, w := range []way{plain, noAgent} {
-		for _, v := range why(t, cmd.Process.Pid, w) {
+		for _, v := range c.why(t, cmd.Process.Pid, w) {
 			t.Errorf("a false alarm (%s): %v\n%s", w.name, &v, v.raw)
 		}
 	}
@@ -161,16 +142,17 @@ func TestCompiler(t *testing.T) {
 	_ = cmd.Wait() // it was killed
 }
 
-func (p *program) try(t *testing.T) {
+// try looks at the program, in which nothing is wrong, neither possibly nor for certain.
+func (p *program) try(t *testing.T, c command) {
 	a := p.start(t)
 	time.Sleep(time.Second)
 	before := p.units(t, a)
 	for _, w := range layer.Size([]way{plain}, []way{plain, noAgent}) {
-		for _, v := range why(t, a.PID, w) {
+		for _, v := range c.why(t, a.PID, w) {
 			t.Errorf("%s (%s): a false alarm: %v\n%s", p.name(), w.name, &v, v.raw)
 		}
 	}
-	if status := locksStatus(t, a.PID); status != 0 {
+	if status := c.locks(t, a.PID); status != 0 {
 		t.Errorf("%s: the exit status of locks is %d", p.name(), status)
 	}
 	if p.kind != "idle" && p.kind != "connections" && p.units(t, a) == before {

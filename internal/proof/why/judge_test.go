@@ -4,21 +4,53 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv/layer"
 )
 
 func TestMain(m *testing.M) { livetest.Main(m, roles) }
+
+var commandFlag = flag.String("clrsnap", "", "the `file` of the command to try, instead of the one of these sources")
+
+// TestWhy: each disease gets its name, and what is well gets none.
+func TestWhy(t *testing.T) {
+	layer.Quiet(t)
+	c := command(*commandFlag)
+	if c == "" {
+		c = command(livetest.Command(t))
+	}
+	for _, d := range diseases {
+		if d.short || layer.Size(false, true) {
+			side(t, "sick/"+d.name, func(t *testing.T) { d.try(t, c) })
+		}
+	}
+	for _, p := range layer.Size(shortHealthy, healthy()) {
+		side(t, "healthy/"+p.name(), func(t *testing.T) { p.try(t, c) })
+	}
+	if layer.Size(false, true) {
+		side(t, "healthy/compiler", func(t *testing.T) { tryCompiler(t, c) })
+	}
+}
+
+// side runs a test, in the short form side by side with others, which leave it the CPUs.
+func side(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) {
+		if layer.Size(true, false) {
+			t.Parallel()
+		}
+		test(t)
+	})
+}
 
 // A verdict is one of "why --json".
 type verdict struct {
@@ -69,30 +101,14 @@ var (
 // tooLong is how long no look at a program may take, however stuck it is, and whatever else runs here.
 const tooLong = time.Minute
 
-// command is the program clrsnap, built once for all tests.
-var command = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "clrsnap-why-")
-	if err != nil {
-		return "", err
-	}
-	exe := dir + "/clrsnap"
-	build := exec.Command("go", "build", "-o", exe, "clrsnap/cmd/clrsnap")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return exe, nil
-})
+// A command is a clrsnap: where its file is.
+type command string
 
-// clrsnap runs the command, and returns its stdout and its exit status.
-func clrsnap(t *testing.T, args ...string) (stdout []byte, status int) {
+// run runs it, and returns its stdout and its exit status.
+func (c command) run(t *testing.T, args ...string) (stdout []byte, status int) {
 	t.Helper()
-	exe, err := command()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var errs bytes.Buffer
-	cmd := exec.Command(exe, args...)
+	cmd := exec.Command(string(c), args...)
 	cmd.Stderr = &errs
 	killer := time.AfterFunc(tooLong, func() { cmd.Process.Kill() })
 	out, err := cmd.Output()
@@ -103,16 +119,16 @@ func clrsnap(t *testing.T, args ...string) (stdout []byte, status int) {
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	if status = cmd.ProcessState.ExitCode(); status == 1 || status == 2 {
+	if status = cmd.ProcessState.ExitCode(); status != 0 && status != 3 {
 		t.Errorf("clrsnap %s: exit status %d: %s", strings.Join(args, " "), status, errs.Bytes())
 	}
 	return out, status
 }
 
 // why returns the verdicts on a program, each of which keeps to the contract of docs/json.md.
-func why(t *testing.T, pid int, w way) []verdict {
+func (c command) why(t *testing.T, pid int, w way) []verdict {
 	t.Helper()
-	out, _ := clrsnap(t, append([]string{"why", "--json", strconv.Itoa(pid)}, w.args...)...)
+	out, _ := c.run(t, append([]string{"why", "--json", strconv.Itoa(pid)}, w.args...)...)
 	var report struct{ Verdicts []json.RawMessage }
 	if err := json.Unmarshal(out, &report); err != nil {
 		t.Fatalf("why --json (%s): %v\n%s", w.name, err, out)
@@ -168,10 +184,10 @@ func (d *disease) judge(t *testing.T, w way, verdicts []verdict) {
 	}
 }
 
-// locksStatus is the exit status of "clrsnap locks", which is 3 of a program that has a deadlock.
-func locksStatus(t *testing.T, pid int) int {
+// locks returns the exit status of "clrsnap locks", which is 3 of a program that has a deadlock.
+func (c command) locks(t *testing.T, pid int) int {
 	t.Helper()
-	out, status := clrsnap(t, "locks", "--json", strconv.Itoa(pid))
+	out, status := c.run(t, "locks", "--json", strconv.Itoa(pid))
 	var report struct{ Locks, Deadlocks []json.RawMessage }
 	if err := json.Unmarshal(out, &report); err != nil {
 		t.Errorf("locks --json: %v\n%s", err, out)

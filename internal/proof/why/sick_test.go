@@ -55,24 +55,8 @@ var diseases = []*disease{
 	{name: "memory-limit", sick: "crammed", causes: []string{"memory-pressure"}, options: littleMemory},
 }
 
-// TestDiseases: each disease gets its name, with and without the agent, and the second time as well.
-func TestDiseases(t *testing.T) {
-	layer.Quiet(t)
-	for _, d := range diseases {
-		if !d.short && !layer.Size(false, true) {
-			continue
-		}
-		t.Run(d.name, func(t *testing.T) {
-			if layer.Size(true, false) {
-				t.Parallel()
-			}
-			d.try(t)
-		})
-	}
-}
-
 // try has the disease break out, and looks at the program in all ways.
-func (d *disease) try(t *testing.T) {
+func (d *disease) try(t *testing.T, c command) {
 	a := d.start(t)
 	l := startLoad(t, a)
 	if d.harm != nil {
@@ -85,7 +69,7 @@ func (d *disease) try(t *testing.T) {
 	}
 	got := l.during(func() {
 		for _, w := range ways {
-			d.judge(t, w, why(t, a.PID, w))
+			d.judge(t, w, c.why(t, a.PID, w))
 		}
 	})
 	t.Logf("%s: answers meanwhile: %v", d.name, got)
@@ -96,7 +80,7 @@ func (d *disease) try(t *testing.T) {
 	if d.deadlock {
 		want = 3
 	}
-	if status := locksStatus(t, a.PID); status != want {
+	if status := c.locks(t, a.PID); status != want {
 		t.Errorf("%s: the exit status of locks is %d instead of %d", d.name, status, want)
 	}
 }

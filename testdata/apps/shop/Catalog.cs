@@ -1,5 +1,6 @@
 using System.Collections.Generic;
 using System.Linq;
+using System.Runtime.CompilerServices;
 using System.Threading;
 using System.Threading.Tasks;
 
@@ -77,6 +78,7 @@ namespace Shop.Services
         }
 
         // The disease: nobody ever says that it is loaded.
+        [MethodImpl(MethodImplOptions.NoInlining)]
         void WaitUntilLoaded()
         {
             while (!Volatile.Read(ref loaded)) { }

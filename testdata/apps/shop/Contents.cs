@@ -4,6 +4,7 @@ using System.Globalization;
 using System.IO;
 using System.IO.Pipes;
 using System.Linq;
+using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 using System.Text.RegularExpressions;
 using System.Threading;
@@ -17,6 +18,7 @@ namespace Shop.Storage
         // The disease: nested quantifiers, of which a text that does not match tries all combinations.
         static readonly Regex words = new(@"^(([a-z0-9])+.?)+[.!]$", RegexOptions.IgnoreCase);
 
+        [MethodImpl(MethodImplOptions.NoInlining)]
         public bool LooksWritten(string text) => words.IsMatch(text);
     }
 
@@ -47,6 +49,7 @@ namespace Shop.Storage
         public void Fill() => index = [.. Enumerable.Range(0, 400_000).Select(i => (object)new[] { $"{i}", "image/png" })];
 
         // The disease: each picture is a new array, large enough for the large object heap.
+        [MethodImpl(MethodImplOptions.NoInlining)]
         public byte[] Load(int id)
         {
             var pixels = new byte[200 * 1024];
@@ -189,6 +192,7 @@ namespace Shop.Services
         }
 
         // The disease: the call is said to be short, so that the garbage collector waits for its end.
+        [MethodImpl(MethodImplOptions.NoInlining)]
         static int ReadPage(nint device)
         {
             byte first = 0;
