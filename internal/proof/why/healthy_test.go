@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,14 +17,14 @@ import (
 type program struct {
 	app     string // "workloads" or "shop"
 	kind    string
-	threads int
+	threads int // of "shop": visitors
 	runtime string
 	env     []string
-	short   bool
+	pause   time.Duration // between a visitor's requests
 }
 
 func (p *program) name() string {
-	name := fmt.Sprintf("%s/%s-%d", p.app, p.kind, p.threads)
+	name := fmt.Sprintf("%s/%s-%d", p.app, strings.ReplaceAll(strings.Trim(p.kind, "/{n}"), "/", "-"), p.threads)
 	if p.runtime != "" {
 		name += "-" + testenv.Name(p.runtime)
 	}
@@ -61,6 +62,7 @@ var kinds = []struct {
 	{"one-instance", []int{1}},
 	{"timers", []int{2, 40}},
 	{"delays", []int{1, 40}},
+	{"pool-batch", []int{2, 40}},
 	{"bursts", []int{2, 40}},
 	{"polling", []int{1, 60}},
 	{"host", []int{1, 60}},
@@ -97,15 +99,28 @@ func healthy() []program {
 	}
 	// As many visitors of a web service, without a pause up to 8 of them.
 	for _, visitors := range []int{1, 2, 8, 50, 200} {
-		all = append(all, program{app: "shop", kind: "none", threads: visitors},
-			program{app: "shop", kind: "none", threads: visitors, runtime: "net9"})
+		p := program{app: "shop", kind: "/products/{n}", threads: visitors}
+		if visitors > 8 {
+			p.pause = time.Duration(visitors) * 5 * time.Millisecond
+		}
+		all = append(all, p)
+		p.runtime = "net9"
+		all = append(all, p)
 	}
-	return all
+	// What is a disease when there is much of it: a lock, exceptions, large arrays, calls to another service.
+	return append(all,
+		program{app: "shop", kind: "/orders/{n}/place", threads: 1},
+		program{app: "shop", kind: "/orders/{n}/place", threads: 3, pause: 100 * time.Millisecond},
+		program{app: "shop", kind: "/imports/{n}", threads: 1, pause: 500 * time.Millisecond},
+		program{app: "shop", kind: "/images/{n}", threads: 1, pause: 50 * time.Millisecond},
+		program{app: "shop", kind: "/suppliers/{n}/price", threads: 2},
+		program{app: "shop", kind: "/suppliers/{n}/price-later", threads: 8, pause: 20 * time.Millisecond},
+	)
 }
 
 // shortHealthy are the programs of the short form: they leave the processors to others.
 var shortHealthy = []program{
-	{app: "shop", kind: "none", threads: 2},
+	{app: "shop", kind: "/products/{n}", threads: 2, pause: 20 * time.Millisecond},
 	{app: "workloads", kind: "queue", threads: 40},
 	{app: "workloads", kind: "host", threads: 10},
 }
@@ -167,22 +182,13 @@ func (p *program) start(t *testing.T) *testenv.App {
 	t.Helper()
 	o := testenv.Options{Runtime: p.runtime, Env: p.env}
 	if p.app == "shop" {
+		o.Args = []string{"--supplier", quickServer(t)}
 		a := testenv.Start(t, p.app, o)
-		startVisitors(t, a, p.threads)
+		load{{name: "visitors", count: p.threads, pause: p.pause, path: p.kind}}.start(t, a)
 		return a
 	}
 	o.Args = []string{"--kind", p.kind, "--threads", strconv.Itoa(p.threads)}
 	return testenv.Start(t, p.app, o)
-}
-
-// startVisitors has so many visitors ask a service; a few do it all the time, many as people do.
-func startVisitors(t *testing.T, a *testenv.App, n int) {
-	t.Helper()
-	c := &clients{name: "visitors", count: n, path: "/products/{n}"}
-	if n > 8 {
-		c.pause = time.Duration(n) * 5 * time.Millisecond
-	}
-	load{c}.start(t, a)
 }
 
 // units is how much the program has done so far.

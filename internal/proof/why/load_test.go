@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -131,4 +132,15 @@ func silentServer(t *testing.T) (address string) {
 		}
 	})
 	return listener.Addr().String()
+}
+
+// quickServer answers each request after some milliseconds, until the end of the test.
+func quickServer(t *testing.T) (address string) {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(5 * time.Millisecond)
+		fmt.Fprintln(w, "42")
+	}))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
 }

@@ -32,6 +32,19 @@ static class Computing
         if (sums.AsParallel().Count(s => s == 0) > 0) Work.Wrong = "a step is missing";
     });
 
+    /// <summary>Has more to compute than the pool can do at once, all the time.</summary>
+    public static void OnThePool(int threads)
+    {
+        for (int i = 0; i < 50 * threads; i++) Queue(i);
+    }
+
+    static void Queue(int seed) => ThreadPool.QueueUserWorkItem(_ =>
+    {
+        for (int step = 0; step < 6; step++) Step(step, seed);
+        Work.Count();
+        Queue(seed + 1);
+    });
+
     /// <summary>One thread that is never idle, as that of a game or a simulation.</summary>
     public static void Simulation(int threads) => Work.Threads("world", 1, _ =>
     {

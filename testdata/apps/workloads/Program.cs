@@ -39,6 +39,7 @@ static class Program
         ["one-instance"] = Sharing.OneInstance,
         ["timers"] = Waiting.Timers,
         ["delays"] = Waiting.Delays,
+        ["pool-batch"] = Computing.OnThePool,
         ["bursts"] = Waiting.Bursts,
         ["polling"] = Waiting.Polling,
         ["host"] = Waiting.Host,
