@@ -18,6 +18,7 @@ type context struct {
 	owner       arch.Addr // the Thread object
 	next, limit arch.Addr // where the next object goes, and where the last one ends at most
 	given       uint64    // bytes that the thread has been given in its life
+	large       uint64    // bytes of large and of pinned objects, likewise
 }
 
 // The words of a gc_alloc_context, in bytes from its first (gcinterface.h).
@@ -68,7 +69,7 @@ func (l *contextLayout) read(mem *target.Reader, thread arch.Addr) (context, boo
 	word := func(off int) uint64 { return binary.LittleEndian.Uint64(b[off:]) }
 	c := context{
 		owner: thread, next: arch.Addr(word(0)), limit: arch.Addr(word(contextLimit)),
-		given: word(contextBytes) + word(contextLarge),
+		given: word(contextBytes), large: word(contextLarge),
 	}
 	sane := c.next <= c.limit && c.limit-c.next < maxContext && c.next%8 == 0 && c.limit < maxAddress
 	return c, sane
@@ -79,7 +80,7 @@ func (l *contextLayout) read(mem *target.Reader, thread arch.Addr) (context, boo
 func (l *contextLayout) contexts(mem *target.Reader, threads []arch.Addr) []context {
 	var out []context
 	for _, t := range threads {
-		if c, ok := l.read(mem, t); ok && (c.next != 0 || c.given != 0) {
+		if c, ok := l.read(mem, t); ok && (c.next != 0 || c.given != 0 || c.large != 0) {
 			out = append(out, c)
 		}
 	}
