@@ -44,6 +44,8 @@ type Options struct {
 
 	// Want chooses the classes whose objects Visit is called with; nil: none. It is called like Check.
 	Want func(mt arch.Addr) bool
+	// Data: what wanted objects contain is kept as well.
+	Data bool
 	// Visit is called with wanted objects of one region, by address, some hundred thousand at most. It is not called
 	// by two goroutines at a time. In a heap that changes, an object may come twice if it has been moved in between.
 	Visit func(*Region, []Object)
@@ -52,17 +54,18 @@ type Options struct {
 	Progress func(done, all uint64)
 	// Stopped is asked often whether to end early; nil: never.
 	Stopped func() bool
-	// Rest is called by each worker after each piece, and may wait; nil: it is not.
-	Rest func(worker int)
+	// Rest is called by each worker between pieces of old generations, and may wait; nil: it is not.
+	Rest func()
 }
 
 // Bounds of the attempts to get a consistent copy.
 const (
-	youngPasses = 4
+	youngPasses = 10
 	oldTries    = 4
 	firstWait   = time.Millisecond // and four times as long before each further try
 	settleWait  = 100 * time.Millisecond
 	pieceSize   = 4 << 20 // bytes of an old region that are walked in one go
+	maxKept     = 1 << 18 // wanted objects that wait for the end of a pass, and so many times 64 bytes of them
 )
 
 // Walk goes through all objects. What it has found is returned even with an error.
@@ -110,7 +113,7 @@ func (r *Reader) newWalk(o Options) (*walk, error) {
 	}
 	for range max(o.Workers, 1) {
 		w.workers = append(w.workers, &walker{
-			mem: o.Memory, tables: w.tables, stopped: w.stopped, untag: r.l.Untag,
+			mem: o.Memory, tables: w.tables, stopped: w.stopped, untag: r.l.Untag, keeps: o.Data,
 		})
 	}
 	return w, nil
@@ -169,9 +172,9 @@ func (w *walk) young() error {
 		if err != nil {
 			return err
 		}
-		p.last = w.passes == youngPasses || w.o.Still
+		p.last.Store(w.passes == youngPasses || w.o.Still)
 		each(w, p.regions, p.walk)
-		if w.stopped() || p.last || !p.broken.Load() {
+		if w.stopped() || p.last.Load() || !p.broken.Load() {
 			w.regions, w.busy = p.all, p.broken.Load()
 			w.sheet.add(p.sheet)
 			w.visit(p.wanted)
@@ -185,7 +188,7 @@ func (w *walk) young() error {
 func each[T any](w *walk, things []T, do func(*walker, *T)) {
 	var next atomic.Int64
 	var wait sync.WaitGroup
-	for i, one := range w.workers {
+	for _, one := range w.workers {
 		wait.Go(func() {
 			for !w.stopped() {
 				n := int(next.Add(1)) - 1
@@ -193,9 +196,6 @@ func each[T any](w *walk, things []T, do func(*walker, *T)) {
 					return
 				}
 				do(one, &things[n])
-				if w.o.Rest != nil {
-					w.o.Rest(i)
-				}
 			}
 		})
 	}
@@ -208,13 +208,14 @@ type pass struct {
 	begin    epoch
 	contexts []context
 	all      []Region
-	regions  []Region // the young ones of all
-	last     bool     // what is not consistent counts as well
+	regions  []Region    // the young ones of all
+	last     atomic.Bool // what is not consistent counts as well
 	broken   atomic.Bool
 
 	mu     sync.Mutex
 	sheet  *sheet
 	wanted []found
+	kept   int // objects in wanted, and 64 bytes of them
 }
 
 // found are wanted objects of a region.
@@ -253,7 +254,7 @@ func (w *walk) newPass() (*pass, error) {
 
 // walk walks a young region.
 func (p *pass) walk(one *walker, r *Region) {
-	if p.broken.Load() && !p.last {
+	if p.broken.Load() && !p.last.Load() {
 		return
 	}
 	one.reset()
@@ -271,8 +272,22 @@ func (p *pass) walk(one *walker, r *Region) {
 	defer p.mu.Unlock()
 	proved := err == nil && !p.broken.Load()
 	p.sheet.accept(one, r, size, proved)
-	if len(one.objects) > 0 {
-		p.wanted = append(p.wanted, found{r, one.objects})
+	p.keep(r, one.objects)
+}
+
+// keep keeps wanted objects until the end of the pass. If they are too many, this pass is the one that counts.
+func (p *pass) keep(r *Region, objects []Object) {
+	if len(objects) == 0 {
+		return
+	}
+	p.wanted = append(p.wanted, found{r, objects})
+	for i := range objects {
+		p.kept += 1 + len(objects[i].Data)/64
+	}
+	if p.kept > maxKept {
+		p.last.Store(true)
+		p.w.visit(p.wanted)
+		p.wanted, p.kept = nil, 0
 	}
 }
 
@@ -325,8 +340,8 @@ func (w *walk) oldRegion(one *walker, r *Region, to *sheet) {
 			return
 		}
 		w.visit([]found{{r, one.objects}})
-		if at = next; w.o.Rest != nil && at < r.End {
-			w.o.Rest(slices.Index(w.workers, one))
+		if at = next; w.o.Rest != nil {
+			w.o.Rest()
 		}
 	}
 	w.progress(uint64(r.End - min(at, r.End)))

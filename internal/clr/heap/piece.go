@@ -48,6 +48,7 @@ type walker struct {
 	tables  *tables
 	stopped func() bool
 	untag   uint64
+	keeps   bool // what wanted objects contain
 	known   cache
 
 	buf   []byte
@@ -220,6 +221,10 @@ func (w *walker) meet(mt arch.Addr) (*known, error) {
 // take keeps a wanted object. It is false if the object is to be read once more, because a part of it is missing.
 func (w *walker) take(i, size uint64, k *known) bool {
 	o := Object{Addr: w.base + arch.Addr(i), Table: w.tables.at(int(k.index)), Size: size}
+	if !w.keeps {
+		w.objects = append(w.objects, o)
+		return true
+	}
 	keep := min(size, maxData)
 	if i+keep > uint64(len(w.data)) && (i > front || w.block < int(keep)) {
 		w.block = max(w.block, int(keep))
