@@ -157,6 +157,11 @@ type Thread struct {
 // Kind tells managed from native frames.
 type Kind string
 
+// Async is the kind of a frame that is not on the stack: of an async method that awaits the one above it. It has
+// neither IP nor SP, and its line is that of the await. A method of .NET among them, such as Task.WhenAll, is what
+// joins several tasks.
+const Async Kind = "async"
+
 // The kinds of frame.
 const (
 	Managed Kind = "managed"

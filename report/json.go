@@ -241,13 +241,15 @@ func jsonFrameOf(f *profile.Frame) *jsonFrame {
 		Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module, Tier: f.Tier,
 		Nearest: f.Nearest, Generics: f.Generics, Inlined: f.Inlined,
 	}
-	if f.Kind == profile.Managed {
+	if f.Kind == profile.Managed || f.Kind == profile.Async {
 		out.Origin = f.Origin()
 	}
 	if l := f.Line; l != nil {
 		out.File, out.Line, out.Column, out.URL, out.Approximate = l.File, l.Line, l.Column, l.URL, l.Approximate
 	}
-	if !f.Inlined && (f.Module != "" || f.Display != "") { // else there is no start that the offset counts from
+	if f.Kind == profile.Async {
+		out.IP, out.SP = "", ""
+	} else if !f.Inlined && (f.Module != "" || f.Display != "") { // else there is no start that the offset counts from
 		out.Offset = &f.Offset
 	}
 	return out

@@ -114,7 +114,7 @@ func (p *printer) lines(frames []profile.Frame) []line {
 			folds = folds[1:]
 			continue
 		}
-		if p.o.Managed && f.Kind != profile.Managed {
+		if p.o.Managed && f.Kind != profile.Managed && f.Kind != profile.Async {
 			continue
 		}
 		if f.Display != "" || p.o.Native || p.o.Full || p.o.IP {
@@ -154,6 +154,9 @@ func (p *printer) line(l *line) {
 	used := 4
 	if p.o.IP {
 		s := fmt.Sprintf("%#016x  ", f.IP)
+		if f.Kind == profile.Async {
+			s = strings.Repeat(" ", len(s))
+		}
 		p.paint(dim, s)
 		used += len(s)
 	}
@@ -164,6 +167,9 @@ func (p *printer) line(l *line) {
 		p.nameless(f)
 	case f.Kind == profile.Native:
 		p.native(f, used)
+	case f.Kind == profile.Async:
+		p.paint(dim, awaitedBy)
+		p.managed(f, used+len(awaitedBy))
 	default:
 		p.managed(f, used)
 	}
@@ -287,6 +293,9 @@ func (p *printer) named(f *profile.Frame, used int, st style) {
 
 // gap is what lies between a name and what follows it.
 const gap = "  "
+
+// awaitedBy marks methods that await the one above.
+const awaitedBy = "awaited by "
 
 // inlined marks methods that have no frame of their own.
 const inlined = " (inlined)"
