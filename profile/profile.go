@@ -184,6 +184,7 @@ type Frame struct {
 	Line       *SourceLine // nil: not known
 	Inlined    bool        // the method has no frame of its own: its code is part of that of the next frame with one
 	Generics   Generics    // of shared generic code; empty: the code is not shared
+	Waiter     *ThreadRef  // of kind Async: the thread that waits for the task of the method above; nil: it is a method
 	Nearest    string      // of native functions without a symbol: the exported one before it, and how far; "" if it is far
 }
 

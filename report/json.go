@@ -209,6 +209,7 @@ type jsonFrame struct {
 	Nearest    string         `json:"nearest,omitempty"`
 
 	Generics profile.Generics `json:"generics,omitempty"`
+	Waiter   *jsonOwner       `json:"waiter,omitempty"`
 
 	File        string `json:"file,omitempty"`
 	Line        int    `json:"line,omitempty"`
@@ -243,6 +244,9 @@ func jsonFrameOf(f *profile.Frame) *jsonFrame {
 	}
 	if f.Kind == profile.Managed || f.Kind == profile.Async {
 		out.Origin = f.Origin()
+	}
+	if w := f.Waiter; w != nil {
+		out.Waiter = &jsonOwner{OSThreadID: w.OSThreadID, ManagedThreadID: w.ManagedThreadID, Name: w.Name}
 	}
 	if l := f.Line; l != nil {
 		out.File, out.Line, out.Column, out.URL, out.Approximate = l.File, l.Line, l.Column, l.URL, l.Approximate

@@ -27,7 +27,7 @@ func (l *line) equal(o *line) bool {
 		return l.plumbing == o.plumbing && l.run == o.run
 	}
 	return l.nameless == o.nameless && l.modules == o.modules && a.Kind == b.Kind && a.Module == b.Module &&
-		a.Display == b.Display && a.Signature == b.Signature && a.Inlined == b.Inlined && (a.Display != "" || a.IP == b.IP)
+		a.Display == b.Display && a.Signature == b.Signature && a.Inlined == b.Inlined && a.Waiter == b.Waiter && (a.Display != "" || a.IP == b.IP)
 }
 
 // stack prints the frames of threads with the same stack, and why some are missing.
@@ -167,6 +167,9 @@ func (p *printer) line(l *line) {
 		p.nameless(f)
 	case f.Kind == profile.Native:
 		p.native(f, used)
+	case f.Waiter != nil:
+		p.paint(dim, waitedFor)
+		p.text(threadText(f.Waiter))
 	case f.Kind == profile.Async:
 		p.paint(dim, awaitedBy)
 		p.managed(f, used+len(awaitedBy))
@@ -296,6 +299,9 @@ const gap = "  "
 
 // awaitedBy marks methods that await the one above.
 const awaitedBy = "awaited by "
+
+// waitedFor marks the thread that waits for the task of the method above.
+const waitedFor = "waited for by "
 
 // inlined marks methods that have no frame of their own.
 const inlined = " (inlined)"

@@ -19,17 +19,31 @@ import (
 // the stack, but on the heap (package async). Its frame, or that of the box which has called it, has the state
 // machine or the box as its first argument.
 
-// asyncSite is a frame that runs an async method.
-type asyncSite struct {
-	below int       // index of the frame above which what awaits the method is shown
+// AsyncCode is what the code at an instruction means for async methods.
+type AsyncCode struct {
+	runner bool           // it is .NET's way to call a MoveNext
+	box    bool           // a method of a box
+	table  arch.Addr      // of a MoveNext: the type of the state machine
+	place  ilmap.Variable // where the first argument is
+	known  bool           // it is there
+}
+
+// AsyncSite is a frame that runs an async method.
+type AsyncSite struct {
+	Below int       // index of the frame above which what awaits the method is shown
+	Slots [2]Slot   // places on the stack that had the first argument, as far as they are known
 	this  arch.Addr // the first argument of a frame
 	table arch.Addr // of MoveNext: the type of the state machine; 0: this is the box
 }
+
+// Slot is a place on a stack, and what is there.
+type Slot struct{ At, Value arch.Addr }
 
 // AwaitingAt is what awaits an async method of a stack.
 type AwaitingAt struct {
 	SP     uint64 // of the frame above which it is shown
 	Frames []profile.Frame
+	task   uint64 // that a thread waits for, and that ends the chain; 0: it ends otherwise
 }
 
 // awaitingByThread is what awaits the async methods of stacks, by the thread's id.
@@ -41,74 +55,99 @@ func (a awaitingByThread) keep(tid int, list []AwaitingAt) {
 	}
 }
 
-// maxSites bounds the async methods of one stack that are looked at.
+// maxAsyncSites bounds the async methods of one stack that are looked at.
 const maxAsyncSites = 32
 
-// asyncs finds async methods in a walk.
-type asyncs struct {
-	sites  []asyncSite
+// Asyncs finds the async methods in a walk.
+type Asyncs struct {
+	Sites  []AsyncSite
 	runner int // index of the first of the latest frames that are all of .NET's way to call a MoveNext; -1: none is
 }
 
-func (a *asyncs) reset() { a.sites, a.runner = a.sites[:0], -1 }
+// Begin begins another walk.
+func (a *Asyncs) Begin() { a.Sites, a.runner = a.Sites[:0], -1 }
 
-// boxMethods and contextMethods are the beginnings of the methods of .NET that call a MoveNext.
+// The beginnings of the methods of .NET that call a MoveNext.
 const (
 	boxMethods     = "System.Runtime.CompilerServices.AsyncTaskMethodBuilder`1+AsyncStateMachineBox`1."
 	pooledMethods  = "System.Runtime.CompilerServices.PoolingAsyncValueTaskMethodBuilder`1+StateMachineBox`1."
 	contextMethods = "System.Threading.ExecutionContext.Run"
 )
 
-// asyncFrame notes a frame that has just been named, if it runs an async method.
-func (s *Suspension) asyncFrame(f *walk.Frame, fr *profile.Frame, index int) {
-	p, a := s.Process, &s.Process.asyncs
-	if !p.Options.Async || f.Kind != walk.Managed {
-		return
+// AsyncCode describes the code of the managed frame that has just been named fr; false: it has nothing to do with
+// async methods.
+func (p *Process) AsyncCode(f *walk.Frame, fr *profile.Frame) (c AsyncCode, ok bool) {
+	core := fr.Module == coreLib
+	c.box = core && (strings.HasPrefix(fr.Method, boxMethods) || strings.HasPrefix(fr.Method, pooledMethods))
+	c.runner = c.box || core && strings.HasPrefix(fr.Method, contextMethods)
+	moves := !c.box && strings.HasSuffix(fr.Method, "MoveNext")
+	if !c.runner && !moves {
+		return c, false
 	}
-	box := fr.Module == coreLib && (strings.HasPrefix(fr.Method, boxMethods) || strings.HasPrefix(fr.Method, pooledMethods))
-	runner := box || fr.Module == coreLib && strings.HasPrefix(fr.Method, contextMethods)
-	if !runner {
+	if moves {
+		c.table = p.method.MethodTable
+	}
+	if c.box || moves {
+		c.place, c.known = p.firstArgument(f)
+	}
+	return c, true
+}
+
+// firstArgument returns where the first argument of a frame is, if the debug info says that it is needed still.
+func (p *Process) firstArgument(f *walk.Frame) (v ilmap.Variable, ok bool) {
+	if f.Code.Funclet || f.Epilog() || f.IP() < f.Code.MethodStart {
+		return v, false
+	}
+	places, err := p.Runtime.IL.Variable(f.Code, ilmap.ThisVariable)
+	if err != nil {
+		return v, false
+	}
+	at := uint64(f.IP() - f.Code.MethodStart)
+	for _, v := range places {
+		if at < uint64(v.End) && (at > uint64(v.Start) || f.Exact && at == uint64(v.Start)) {
+			return v, true
+		}
+	}
+	return v, false
+}
+
+// Frame notes a frame of a walk by what its code means; nil: nothing.
+func (a *Asyncs) Frame(f *walk.Frame, c *AsyncCode, index int) {
+	if c == nil || !c.runner {
 		a.runner = -1
 	} else if a.runner < 0 {
 		a.runner = index
 	}
-	if len(a.sites) == maxAsyncSites || !box && !strings.HasSuffix(fr.Method, "MoveNext") {
+	if c == nil || !c.known || len(a.Sites) == maxAsyncSites {
 		return
 	}
-	this, ok := p.firstArgument(f)
-	if !ok {
-		return
+	v, ok := register(f, c.place.Register)
+	site := AsyncSite{Below: index + 1, table: c.table}
+	if c.box {
+		site.Below = a.runner
 	}
-	if box {
-		a.sites = append(a.sites, asyncSite{below: a.runner, this: this})
-	} else {
-		a.sites = append(a.sites, asyncSite{below: index + 1, this: this, table: p.method.MethodTable})
+	if c.place.OnStack && ok {
+		var word uint64
+		at := v + arch.Addr(int64(c.place.Offset))
+		word, ok = f.Word(at)
+		v = arch.Addr(word)
+		site.Slots[0] = Slot{at, v}
+	}
+	if ok && v != 0 {
+		site.this = v
+		a.Sites = append(a.Sites, site)
 	}
 }
 
-// firstArgument returns the first argument of the frame that has just been named, if the debug info says where it
-// still is.
-func (p *Process) firstArgument(f *walk.Frame) (arch.Addr, bool) {
-	if f.Code.Funclet || f.Epilog() || f.IP() < f.Code.MethodStart {
-		return 0, false
+// asyncFrame notes a frame that has just been named.
+func (p *Process) asyncFrame(f *walk.Frame, fr *profile.Frame, index int) {
+	if f.Kind == walk.Managed {
+		if c, ok := p.AsyncCode(f, fr); ok {
+			p.asyncs.Frame(f, &c, index)
+			return
+		}
 	}
-	places, err := p.Runtime.IL.Variable(f.Code, ilmap.ThisVariable)
-	if err != nil {
-		return 0, false
-	}
-	at := uint64(f.IP() - f.Code.MethodStart)
-	i := slices.IndexFunc(places, func(v ilmap.Variable) bool {
-		return at < uint64(v.End) && (at > uint64(v.Start) || f.Exact && at == uint64(v.Start))
-	})
-	if i < 0 {
-		return 0, false
-	}
-	v, ok := register(f, places[i].Register)
-	if !ok || !places[i].OnStack {
-		return v, ok && v != 0
-	}
-	word, ok := f.Word(v + arch.Addr(int64(places[i].Offset)))
-	return arch.Addr(word), ok && word != 0
+	p.asyncs.Frame(f, nil, index)
 }
 
 // awaiting returns what awaits the async methods of the thread that has just been walked.
@@ -118,21 +157,25 @@ func (s *Suspension) awaiting(frames []profile.Frame) []AwaitingAt {
 	if p.Runtime == nil {
 		return nil
 	}
-	for i := range p.asyncs.sites {
-		site := &p.asyncs.sites[i]
-		if site.below >= len(frames) || p.room <= 0 {
+	for i := range p.asyncs.Sites {
+		site := &p.asyncs.Sites[i]
+		if site.Below >= len(frames) || p.room <= 0 {
 			continue
 		}
-		sp := frames[site.below].SP
-		if n := len(p.awaited); n > 0 && p.awaited[n-1].SP == sp {
+		below := &frames[site.Below]
+		if n := len(p.awaited); n > 0 && p.awaited[n-1].SP == below.SP {
 			continue // by the frame above
 		}
-		chain, ok := s.chain(site, &frames[site.below])
+		chain, ok := p.Awaiting(site, arch.Addr(below.SP), arch.Addr(below.IP))
 		if !ok {
 			continue
 		}
-		at := AwaitingAt{SP: sp, Frames: p.asyncFrames(&chain)}
-		for k := range at.Frames {
+		at := AwaitingAt{SP: below.SP}
+		if chain.End == async.Thread {
+			at.task = uint64(chain.Last)
+		}
+		for k := range chain.Steps {
+			at.Frames = append(at.Frames, p.asyncStep(&chain.Steps[k]))
 			p.room -= asyncCost(&at.Frames[k])
 		}
 		p.awaited = append(p.awaited, at)
@@ -147,12 +190,9 @@ func asyncCost(f *profile.Frame) int {
 
 const maxChainTries = 4
 
-// chain reads what awaits an async method. below is the frame that has called it. What is read counts only if it
-// was all there at one moment, at which the call had not returned yet.
-func (s *Suspension) chain(site *asyncSite, below *profile.Frame) (c async.Chain, ok bool) {
-	p := s.Process
-	seen := p.Runtime.Seen
-	defer seen.End()
+// Awaiting reads what awaits an async method. sp and ip are those of the frame that has called it. What is read counts
+// only if it was all there at one moment, at which the call had not returned yet.
+func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr) (c async.Chain, ok bool) {
 	read := func() (err error) {
 		var box *async.Box
 		if site.table == 0 {
@@ -169,15 +209,21 @@ func (s *Suspension) chain(site *asyncSite, below *profile.Frame) (c async.Chain
 	if !p.from.changes() {
 		return c, read() == nil
 	}
+	called := func() bool { // the return address is still there
+		at, err := target.NewReader(p.from).Uint64(sp - callSlot)
+		return err == nil && arch.Addr(at) == ip
+	}
+	seen := p.Runtime.Seen
+	defer seen.End()
 	for range maxChainTries {
 		settled := p.Runtime.Heap.Settled(p.from)
 		seen.Begin()
 		err := read()
 		seen.End()
-		if !s.called(below) {
+		if !called() {
 			return c, false
 		}
-		if err == nil && settled && seen.Stands(p.from) && p.Runtime.Heap.Settled(p.from) && s.called(below) {
+		if err == nil && settled && seen.Stands(p.from) && p.Runtime.Heap.Settled(p.from) && called() {
 			return c, true
 		}
 		p.Engine.Cache.Invalidate()
@@ -185,26 +231,14 @@ func (s *Suspension) chain(site *asyncSite, below *profile.Frame) (c async.Chain
 	return c, false
 }
 
-// called reports whether a call that a frame has made has not returned: the return address is still there.
-func (s *Suspension) called(f *profile.Frame) bool {
-	at, err := target.NewReader(s.Process.from).Uint64(arch.Addr(f.SP) - 8)
-	return err == nil && at == f.IP
-}
+// callSlot is what a call pushes, in bytes.
+const callSlot = 8
 
 func (p *Process) asyncReader() *async.Reader {
 	if p.async == nil {
 		p.async = async.New(p.Runtime.Objects, p.Runtime.Names)
 	}
 	return p.async
-}
-
-// asyncFrames describes a chain as frames.
-func (p *Process) asyncFrames(c *async.Chain) []profile.Frame {
-	out := make([]profile.Frame, 0, len(c.Steps))
-	for i := range c.Steps {
-		out = append(out, p.asyncStep(&c.Steps[i]))
-	}
-	return out
 }
 
 // asyncStep describes a step of a chain.
@@ -281,8 +315,37 @@ func (p *Process) findAwaitLine(b *async.Box) *profile.SourceLine {
 	return sourceLine(&l, false)
 }
 
-// AddAwaiting adds to a stack, leaf first, the frames of what awaits its async methods.
-func AddAwaiting(frames []profile.Frame, list []AwaitingAt) []profile.Frame {
+// addAwaiting adds to captured stacks the frames of what awaits their async methods.
+func addAwaiting(threads []profile.Thread, list awaitingByThread) {
+	waiters := map[uint64]*profile.Thread{}
+	for i := range threads {
+		if w := threads[i].Wait; w != nil && w.Kind == profile.TaskWait && w.Object != 0 {
+			waiters[w.Object] = &threads[i]
+		}
+	}
+	for i := range threads {
+		t := &threads[i]
+		for k := range list[t.OSThreadID] {
+			at := &list[t.OSThreadID][k]
+			if w := waiters[at.task]; w != nil {
+				at.Frames = append(at.Frames, waiterFrame(w))
+			}
+		}
+		t.Frames = insertAwaiting(t.Frames, list[t.OSThreadID])
+	}
+}
+
+// waiterFrame is the end of a chain that a thread waits for.
+func waiterFrame(t *profile.Thread) profile.Frame {
+	const wait = "System.Threading.Tasks.Task.Wait"
+	return profile.Frame{
+		Kind: profile.Async, Method: wait, Display: wait, Short: shortLabel(wait), Module: coreLib,
+		Waiter: &profile.ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name},
+	}
+}
+
+// insertAwaiting adds to a stack, leaf first, the frames of what awaits its async methods.
+func insertAwaiting(frames []profile.Frame, list []AwaitingAt) []profile.Frame {
 	var out []profile.Frame
 	from := 0
 	for i := range list {
@@ -297,12 +360,4 @@ func AddAwaiting(frames []profile.Frame, list []AwaitingAt) []profile.Frame {
 		return frames
 	}
 	return append(out, frames[from:]...)
-}
-
-// addAwaiting adds what awaits the async methods of captured stacks.
-func addAwaiting(threads []profile.Thread, list awaitingByThread) {
-	for i := range threads {
-		t := &threads[i]
-		t.Frames = AddAwaiting(t.Frames, list[t.OSThreadID])
-	}
 }

@@ -104,7 +104,7 @@ type Process struct {
 	owners   *assemblies.Owners // nil: not read yet
 	waits    *waits.Reader      // nil: not needed yet
 	async    *async.Reader      // likewise
-	asyncs   asyncs             // of the latest walk that named frames
+	asyncs   Asyncs             // of the latest walk that named frames
 	awaited  []AwaitingAt       // what awaits these
 	refs     refs
 	mapped   time.Time       // when mappings were read for owners and lines

@@ -292,7 +292,7 @@ func (p *Process) frameCost(f *walk.Frame, fr *profile.Frame) int {
 func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 	*into, s.Managed, s.generics, s.Process.above = (*into)[:0], false, s.generics[:0], ""
 	s.Process.calls = s.Process.calls[:0]
-	s.Process.asyncs.reset()
+	s.Process.asyncs.Begin()
 	ctx := s.Walk.Context
 	var unnamed error
 	s.cost = 0
@@ -320,7 +320,9 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 		if f.Kind == walk.Native && fr.Method == "" && unnamed == nil {
 			unnamed = f.Module.SymbolError()
 		}
-		s.asyncFrame(f, &fr, len(*into))
+		if s.Process.Options.Async {
+			s.Process.asyncFrame(f, &fr, len(*into))
+		}
 		*into = append(*into, fr)
 		s.Managed = s.Managed || f.Kind == walk.Managed
 		return true

@@ -19,22 +19,34 @@ static class Running
         foreach (string[] levels in chains)
         {
             string name = $"chain-{n++}";
-            Task root = Root(new Plan(levels, () => Leaf(name)));
-            if (n % 4 == 0) App.Background("waits-" + name, () => root.Wait());
+            bool waited = n % 4 == 0;
+            Task root = Root(new Plan(levels, () => Leaf(name, waited ? "\t>waits-" + name : "")));
+            if (waited) App.Background("waits-" + name, () => root.Wait());
         }
         while (truths.Count < n) Thread.Sleep(1);
         Thread.Sleep(50); // for who waits
     }
 
+    /// <summary>Has the objects be moved all the time.</summary>
+    public static void Collect() => App.Background("collects", () =>
+    {
+        var kept = new object[1000];
+        for (int i = 0; !App.Ending; i++)
+        {
+            kept[i * 7 % kept.Length] = new byte[100 + i % 1000];
+            if (i % 500 == 0) GC.Collect(i / 500 % 3, GCCollectionMode.Forced, blocking: true, compacting: true);
+        }
+    });
+
     public static IEnumerable<string> Truths() => truths;
 
     static async Task Root(Plan p) { Levels.Mark("Running.Root"); await p.Next(); }
 
-    static async Task Leaf(string name)
+    static async Task Leaf(string name, string waiter)
     {
         await Task.Yield();
         Thread.CurrentThread.Name = name;
-        truths.Enqueue($"{name}\t{Levels.Path}");
+        truths.Enqueue($"{name}\t{Levels.Path}{waiter}");
         Thread.Sleep(Timeout.Infinite);
     }
 }
