@@ -30,14 +30,10 @@ type AsyncCode struct {
 
 // AsyncSite is a frame that runs an async method.
 type AsyncSite struct {
-	Below int       // index of the frame above which what awaits the method is shown
-	Slots [2]Slot   // places on the stack that had the first argument, as far as they are known
-	this  arch.Addr // the first argument of a frame
-	table arch.Addr // of MoveNext: the type of the state machine; 0: this is the box
+	Below    int       // index of the frame above which what awaits the method is shown
+	Argument arch.Addr // the first one of the frame: the state machine, or the box
+	table    arch.Addr // of MoveNext: the type of the state machine; 0: Argument is the box
 }
-
-// Slot is a place on a stack, and what is there.
-type Slot struct{ At, Value arch.Addr }
 
 // AwaitingAt is what awaits an async method of a stack.
 type AwaitingAt struct {
@@ -128,13 +124,11 @@ func (a *Asyncs) Frame(f *walk.Frame, c *AsyncCode, index int) {
 	}
 	if c.place.OnStack && ok {
 		var word uint64
-		at := v + arch.Addr(int64(c.place.Offset))
-		word, ok = f.Word(at)
+		word, ok = f.Word(v + arch.Addr(int64(c.place.Offset)))
 		v = arch.Addr(word)
-		site.Slots[0] = Slot{at, v}
 	}
 	if ok && v != 0 {
-		site.this = v
+		site.Argument = v
 		a.Sites = append(a.Sites, site)
 	}
 }
@@ -196,9 +190,9 @@ func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr) (c async.Chain, ok
 	read := func() (err error) {
 		var box *async.Box
 		if site.table == 0 {
-			box, err = p.asyncReader().Box(site.this)
+			box, err = p.asyncReader().Box(site.Argument)
 		} else {
-			box, err = p.asyncReader().Of(site.this, site.table)
+			box, err = p.asyncReader().Of(site.Argument, site.table)
 		}
 		if err != nil {
 			return err
@@ -241,8 +235,17 @@ func (p *Process) asyncReader() *async.Reader {
 	return p.async
 }
 
-// asyncStep describes a step of a chain.
+// asyncStep describes a step of a chain, with the line of its await.
 func (p *Process) asyncStep(s *async.Step) profile.Frame {
+	f := p.AsyncFrame(s)
+	if s.Box != nil {
+		f.Line = p.awaitLine(s.Box)
+	}
+	return f
+}
+
+// AsyncFrame describes a step of a chain, without a line.
+func (p *Process) AsyncFrame(s *async.Step) profile.Frame {
 	if s.Box == nil {
 		return profile.Frame{
 			Kind: profile.Async, Method: s.Label, Display: s.Label, Short: shortLabel(s.Label), Module: coreLib,
@@ -251,7 +254,7 @@ func (p *Process) asyncStep(s *async.Step) profile.Frame {
 	m := s.Box.Machine
 	return profile.Frame{
 		Kind: profile.Async, Method: m.Exact, Display: m.Display, Short: m.Short, Signature: m.Signature,
-		Module: m.Assembly, Owner: p.owner(m.Assembly, m.Image), Line: p.awaitLine(s.Box),
+		Module: m.Assembly, Owner: p.owner(m.Assembly, m.Image),
 	}
 }
 
@@ -296,23 +299,59 @@ func (p *Process) findAwaitLine(b *async.Box) *profile.SourceLine {
 	if err != nil {
 		return nil
 	}
-	il, err := p.Runtime.Names.IL(m.Module, m.RID)
+	stores, err := p.stateStores(m)
 	if err != nil {
 		return nil
 	}
-	stores, err := ecma335.StateStores(il)
+	l, err := a.AwaitLine(m.RID, stores, b.State)
 	if err != nil {
 		return nil
+	}
+	return sourceLine(&l, false)
+}
+
+// stateStores returns where the IL of a MoveNext sets the state of its state machine.
+func (p *Process) stateStores(m *async.Machine) ([]source.StateStore, error) {
+	il, err := p.Runtime.Names.IL(m.Module, m.RID)
+	if err != nil {
+		return nil, err
+	}
+	stores, err := ecma335.StateStores(il)
+	if err != nil {
+		return nil, err
 	}
 	list := make([]source.StateStore, len(stores))
 	for i, s := range stores {
 		list[i] = source.StateStore{IL: s.At, State: s.State}
 	}
-	l, err := a.AwaitLine(m.RID, list, b.State)
-	if err != nil {
-		return nil
+	return list, nil
+}
+
+// AwaitPlace returns where in its IL a method of a chain waits: where it sets the state in which it does. False: that
+// is not known, or no lines are wanted.
+func (p *Process) AwaitPlace(s *async.Step) (Place, bool) {
+	if p.lines == nil || s.Box == nil || !s.Box.HasState || s.Box.State < 0 || s.Box.Machine.Image == 0 {
+		return Place{}, false
 	}
-	return sourceLine(&l, false)
+	m := s.Box.Machine
+	out := Place{Method: m.RID, IL: -1, Module: source.Module{
+		Assembly: m.Assembly, Address: m.Module, Image: m.Image, Passing: m.Passing,
+	}}
+	stores, err := p.stateStores(m)
+	if err != nil {
+		return out, true
+	}
+	found := 0
+	for _, x := range stores {
+		if x.State == s.Box.State {
+			out.IL, out.Next = int32(x.IL), int32(x.IL)+1
+			found++
+		}
+	}
+	if found != 1 {
+		out.IL, out.Next = -1, 0
+	}
+	return out, true
 }
 
 // addAwaiting adds to captured stacks the frames of what awaits their async methods.
