@@ -28,6 +28,7 @@ static class Program
         App.Start(args);
         ThreadPool.SetMinThreads(128, 128);
         if (App.Flag("running")) Running.Fill(Chains());
+        if (App.Flag("busy")) Busy.Fill(App.Int("loops", 2), App.Int("busy", 1000));
         if (App.Flag("collect")) Running.Collect();
         App.Answer = _ => Running.Truths();
         App.Line("READY");
