@@ -34,6 +34,7 @@ type recordFlags struct {
 	idle         bool
 	subprocesses bool
 	generics     string
+	async        string
 	maxPause     time.Duration
 	maxCPU       string
 	output       string
@@ -182,6 +183,8 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.subprocesses, "subprocesses", false, "also record child processes that run .NET")
 	fs.StringVar(&f.generics, "generics", "shared",
 		"type arguments of shared generic code: shared (__Canon) or exact (where the stack has them, else __Canon)")
+	fs.StringVar(&f.async, "async", "auto",
+		"`when` to add the async methods that await those which run: auto (where they are known) or never")
 	maxPauseFlag(fs, &f.maxPause)
 	fs.StringVar(&f.maxCPU, "max-cpu", "10%", "how much of one CPU wall-clock sampling may `use`")
 	fs.StringVar(&f.lines, "lines", "auto",
@@ -194,6 +197,7 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	complete(cmd, "mode", "cpu", "wall", "both")
 	complete(cmd, "lines", "auto", "always", "never")
 	complete(cmd, "generics", "shared", "exact")
+	complete(cmd, "async", "auto", "never")
 	complete(cmd, "format", formatNames()...)
 }
 
@@ -224,6 +228,9 @@ func (f *recordFlags) check() error {
 		return err
 	}
 	if err := oneOf("lines", f.lines, "auto", "always", "never"); err != nil {
+		return err
+	}
+	if err := oneOf("async", f.async, "auto", "never"); err != nil {
 		return err
 	}
 	if err := oneOf("generics", f.generics, "shared", "exact"); err != nil {
@@ -291,6 +298,7 @@ func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, reco
 	}
 	return clrsnap.Options{
 		NativeOnly: f.native, MaxPause: f.maxPause, NonBlocking: a.worker == nil, ExactGenerics: f.generics == "exact",
+		Async: f.async != "never",
 		Lines: f.lines != "never", Symbols: f.source.symbols, SourceRoots: f.source.sourceRoots(),
 		Source: f.source.remote(),
 	}, ro
