@@ -140,6 +140,9 @@ func (p *placer) begin() {
 func (p *placer) place(fr *walk.Frame, module string, l *profile.Location) {
 	if at, ok := p.p.Place(fr, module); ok {
 		p.placeAt(&at, l)
+		if l.Method > 0 && !fr.Exact {
+			p.sites(l.Method)
+		}
 	}
 }
 
@@ -160,9 +163,6 @@ func (p *placer) placeAt(at *session.Place, l *profile.Location) {
 	if assembly > 0 {
 		l.Method = p.all.b.Method(profile.Method{Assembly: assembly, Row: at.Method})
 		l.IL, l.Next, l.Nearest = at.IL, at.Next, at.Nearest
-		if !fr.Exact {
-			p.sites(l.Method)
-		}
 	}
 }
 
