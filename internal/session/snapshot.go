@@ -116,6 +116,9 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 	p.room -= s.cost
 	s.fill(&st, r)
 	s.explain(&st)
+	if p.Inspect != nil && s.Walk.Stack != nil {
+		p.Inspect(&st, s.Walk.Stack)
+	}
 	st.Pause = s.pause
 	return st
 }
