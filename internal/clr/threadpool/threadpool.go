@@ -28,7 +28,7 @@ const (
 	queueClass  = "System.Threading.ThreadPoolWorkQueue"
 	localClass  = "System.Threading.ThreadPoolWorkQueue+WorkStealingQueue"
 	ownClass    = "System.Threading.ThreadPoolWorkQueueThreadLocals" // what a worker has of its own
-	cacheLine   = 64 // Internal.PaddingHelpers.CACHE_LINE_SIZE on x64
+	cacheLine   = 64                                                 // Internal.PaddingHelpers.CACHE_LINE_SIZE on x64
 	maxSegments = 1 << 12
 	maxItems    = 1 << 30 // of one queue
 	maxWords    = 1 << 13 // of one stack that are looked at
