@@ -168,9 +168,9 @@ func loop(e *evidence, list []runner) profile.Verdict {
 		Commands: []string{fmt.Sprintf("clrsnap record %d --mode cpu -d 10s", e.process.PID),
 			fmt.Sprintf("clrsnap stack %d --thread %d", e.process.PID, refs[0].OSThreadID)},
 	}
-	who := fmt.Sprintf("%s uses a whole CPU", threadName(refs[0]))
+	who := fmt.Sprintf("%s runs all the time", threadName(refs[0]))
 	if len(list) > 1 {
-		who = fmt.Sprintf("%s use a whole CPU each", threadsOf(len(list)))
+		who = fmt.Sprintf("%s run all the time", threadsOf(len(list)))
 	}
 	what := "It does not leave that method: most likely a loop that does not end."
 	if first.regex >= sameMethod {
@@ -179,9 +179,10 @@ func loop(e *evidence, list []runner) profile.Verdict {
 	} else if f := first.leaf; f != nil && own != nil && f.Display != own.Display {
 		what = fmt.Sprintf("Mostly it is in %s, which that method calls: most likely a loop that does not end.", f.Display)
 	}
-	v.Text = fmt.Sprintf("%s, and for %s %s of its samples were in %s. %s", who, seconds(r.Duration), percent(least), method(own), what)
-	text := fmt.Sprintf("%s of CPU time in %s, %s a second.", seconds(first.thread.ran), seconds(e.span()),
-		seconds(perSecond(first.thread.ran, e.span())))
+	v.Text = fmt.Sprintf("%s, and %s of the samples over %s are in %s. %s", who, percent(least), seconds(r.Duration),
+		method(own), what)
+	text := fmt.Sprintf("%s of CPU time in %s: %s of a CPU.", seconds(first.thread.ran), seconds(e.span()),
+		percent(atOnce(int64(first.thread.ran), e.span())))
 	if ready > 0.1 {
 		text += fmt.Sprintf(" It was ready to run and had no CPU for %s of the time.", percent(ready))
 	}

@@ -48,7 +48,7 @@ func (e *evidence) suspectedInAll(d *profile.Deadlock, l *look) bool {
 	still := map[int]bool{}
 	threads := e.threads()
 	for i := range threads {
-		if w := &threads[i]; w.still && w.waits() {
+		if w := &threads[i]; w.unmoved && w.waits() {
 			still[w.last().OSThreadID] = true
 		}
 	}
@@ -208,14 +208,14 @@ func judgeStuckHolder(e *evidence) []profile.Verdict {
 	waiters := map[int][]*watched{} // by the holder's id
 	for i := range threads {
 		w := &threads[i]
-		if t := w.last(); w.still && w.waits() && isLock(t.Wait) && t.Wait.Certain && t.Wait.Owner != nil {
+		if t := w.last(); w.unmoved && w.waits() && isLock(t.Wait) && t.Wait.Certain && t.Wait.Owner != nil {
 			waiters[t.Wait.Owner.OSThreadID] = append(waiters[t.Wait.Owner.OSThreadID], w)
 		}
 	}
 	best := 0
 	for id, list := range waiters {
 		h := byID[id]
-		if h != nil && h.still && h.all(waitsForPermit) && (best == 0 || len(list) > len(waiters[best])) {
+		if h != nil && h.unmoved && h.all(waitsForPermit) && (best == 0 || len(list) > len(waiters[best])) {
 			best = id
 		}
 	}

@@ -94,6 +94,9 @@ type watched struct {
 	// CPU.
 	ran, ready time.Duration
 	still      bool // it has not run at all since the first look began
+	// unmoved: it was blocked in the same calls in all looks, and has hardly run: to be stopped for a look wakes a
+	// thread in some system calls.
+	unmoved bool
 }
 
 // last is the thread in the last look.
@@ -123,6 +126,7 @@ func (e *evidence) threads() []watched {
 			w.still = before == after
 		}
 		w.still = w.still || e.core()
+		w.unmoved = w.still || w.waits() && w.ran <= e.span()/100 && w.sameCalls()
 		out = append(out, w)
 	}
 	return out
@@ -158,6 +162,20 @@ func (w *watched) all(f func(*profile.Thread) bool) bool {
 // waits reports whether the thread was blocked in every look, and was not idle.
 func (w *watched) waits() bool {
 	return w.all(func(t *profile.Thread) bool { return t.Waits() && !resting(t) })
+}
+
+// sameCalls reports whether the thread has the same calls in all looks: the same methods in the same places of its
+// stack.
+func (w *watched) sameCalls() bool {
+	first := w.looks[0].Frames
+	if len(first) == 0 {
+		return false
+	}
+	return w.all(func(t *profile.Thread) bool {
+		return slices.EqualFunc(first, t.Frames, func(a, b profile.Frame) bool {
+			return a.SP == b.SP && a.Method == b.Method && a.IP == b.IP
+		})
+	})
 }
 
 // resting reports whether a thread has nothing to do.

@@ -175,12 +175,18 @@ func (p poolFinder) state() *threadpool.State {
 // sample records the process for some time.
 func (g *gatherer) sample(ctx context.Context, d time.Duration) {
 	g.progress("samples")
+	p, err := clrsnap.Open(ctx, g.p.Info().PID, g.o.Process) // a recording keeps its Process for itself
+	if err != nil {
+		g.miss("No samples were taken: %v.", err)
+		return
+	}
+	defer p.Close()
 	o := record.Options{
 		Modes: []profile.Mode{profile.CPU, profile.Wall}, Rate: sampleRate, Duration: d,
 		Progress: func(record.Progress) { g.progress("samples") },
 	}
 	if g.mayLoad() {
-		r, err := g.recordEvents(ctx, o)
+		r, err := g.recordEvents(ctx, p, o)
 		if err == nil {
 			g.e.samples = r
 			return
@@ -191,7 +197,7 @@ func (g *gatherer) sample(ctx context.Context, d time.Duration) {
 		g.miss("Exceptions, allocations, waits for locks and garbage collections were not looked at: %v.", err)
 		o.Duration = max(leastSampling, g.o.For-time.Since(g.start)-lookGap)
 	}
-	r, err := record.Record(ctx, g.p, o)
+	r, err := record.Record(ctx, p, o)
 	switch {
 	case err == nil:
 		g.e.samples = r
@@ -207,9 +213,9 @@ func (g *gatherer) mayLoad() bool {
 			"was to be loaded.")
 		return false
 	}
-	if n, all := g.e.waitingForRuntime(); n > 0 && n >= all {
+	if len(judgeSuspension(&g.e)) > 0 {
 		g.miss("Exceptions, allocations, waits for locks and garbage collections were not looked at, because the " +
-			"runtime holds all threads, and would not answer.")
+			"runtime waits for a thread, and would not answer.")
 		return false
 	}
 	return true
@@ -218,7 +224,9 @@ func (g *gatherer) mayLoad() bool {
 var errNoAnswer = fmt.Errorf("the runtime did not answer within %v", answerWithin)
 
 // recordEvents is record.Record with the agent's events, unless the runtime takes too long to load the agent.
-func (g *gatherer) recordEvents(ctx context.Context, o record.Options) (*profile.Recording, error) {
+func (g *gatherer) recordEvents(ctx context.Context, p *clrsnap.Process, o record.Options) (
+	*profile.Recording, error,
+) {
 	o.Events = events.Options{
 		Monitor: events.MonitorAllocations | events.MonitorExceptions | events.MonitorContention | events.MonitorGC,
 		// Shorter waits for locks add up to nothing that anybody would notice.
@@ -232,7 +240,7 @@ func (g *gatherer) recordEvents(ctx context.Context, o record.Options) (*profile
 		late.Stop()
 		g.progress("samples and events")
 	}
-	r, err := record.Record(bounded, g.p, o)
+	r, err := record.Record(bounded, p, o)
 	if err != nil && errors.Is(context.Cause(bounded), errNoAnswer) && ctx.Err() == nil {
 		err = errNoAnswer
 	}

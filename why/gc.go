@@ -168,13 +168,5 @@ func withoutEvents(stack []profile.Frame) []profile.Frame {
 	return slices.DeleteFunc(stack, func(f profile.Frame) bool { return f.Kind == profile.Event })
 }
 
-// perSecond is how much of each second a time is.
-func perSecond(d, of time.Duration) time.Duration {
-	if of <= 0 {
-		return 0
-	}
-	return time.Duration(float64(d) / of.Seconds())
-}
-
 // judgeGrowth looks for objects that pile up.
 func judgeGrowth(*evidence) []profile.Verdict { return nil }

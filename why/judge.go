@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"slices"
 
 	"clrsnap/profile"
@@ -27,43 +28,63 @@ func (e *evidence) report() *Report {
 
 // explains has, for each cause, those that are nothing but its consequences where both are found.
 var explains = map[profile.Cause][]profile.Cause{
-	profile.CauseStopped:        profile.Causes[1:],
-	profile.CauseDeadlock:       {profile.CausePoolStarvation, profile.CauseLockContention},
-	profile.CauseSuspension:     {profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseFinalizer, profile.CauseCPU},
+	profile.CauseStopped:  profile.Causes[1:],
+	profile.CauseDeadlock: {profile.CausePoolStarvation, profile.CauseLockContention},
+	profile.CauseSuspension: {
+		profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseFinalizer, profile.CauseCPU,
+	},
 	profile.CauseRemoteCall:     {profile.CausePoolStarvation, profile.CauseLockContention},
 	profile.CauseLockContention: {profile.CausePoolStarvation},
 	profile.CauseExceptions:     {profile.CauseCPU},
 	profile.CauseGC:             {profile.CauseCPU},
 }
 
+// explained reports whether v is nothing but a consequence of o. A thread that uses a CPU is one of exceptions, or of
+// garbage, only if it is in the method that makes them.
+func explained(v, o *profile.Verdict) bool {
+	if o.Certainty == profile.Possible || !slices.Contains(explains[o.Cause], v.Cause) {
+		return false
+	}
+	if v.Cause != profile.CauseCPU || o.Cause == profile.CauseStopped || o.Cause == profile.CauseSuspension {
+		return true
+	}
+	own := ownFrame(v.Evidence[0].Frames)
+	return own != nil && slices.ContainsFunc(o.Evidence, func(e profile.Evidence) bool {
+		return slices.ContainsFunc(e.Frames, func(f profile.Frame) bool { return f.Method == own.Method })
+	})
+}
+
 // settle sorts verdicts by gravity, and adds those that are consequences of others to them.
 func settle(all []profile.Verdict) []profile.Verdict {
-	rank := func(c profile.Cause) int { return slices.Index(profile.Causes[:], c) }
 	slices.SortStableFunc(all, func(a, b profile.Verdict) int {
-		if d := order(a.Certainty) - order(b.Certainty); d != 0 && (a.Certainty == profile.Possible || b.Certainty == profile.Possible) {
-			return d
-		}
-		return rank(a.Cause) - rank(b.Cause)
+		return cmp.Or(cmp.Compare(doubt(&a), doubt(&b)), cmp.Compare(rank(&a), rank(&b)))
 	})
-	var out []profile.Verdict
-	for _, v := range all {
-		by := slices.IndexFunc(out, func(o profile.Verdict) bool {
-			return o.Certainty != profile.Possible && slices.Contains(explains[o.Cause], v.Cause)
-		})
-		if by < 0 {
-			out = append(out, v)
-			continue
+	var out, consequences []profile.Verdict
+	for i := range all {
+		if slices.ContainsFunc(all, func(o profile.Verdict) bool { return explained(&all[i], &o) }) {
+			consequences = append(consequences, all[i])
+		} else {
+			out = append(out, all[i])
 		}
-		if out[by].Cause == profile.CauseStopped {
-			continue // it explains everything
+	}
+	for i := range consequences {
+		v := &consequences[i]
+		at := slices.IndexFunc(out, func(o profile.Verdict) bool { return explained(v, &o) })
+		if at < 0 || out[at].Cause == profile.CauseStopped {
+			continue // what explains it is explained itself, or explains everything
 		}
-		e := profile.Evidence{Text: "As a consequence: " + v.Text}
-		out[by].Evidence = append(out[by].Evidence, e)
-		out[by].Evidence = append(out[by].Evidence, v.Evidence...)
+		out[at].Evidence = append(out[at].Evidence, profile.Evidence{Text: "As a consequence: " + v.Text})
+		out[at].Evidence = append(out[at].Evidence, v.Evidence...)
 	}
 	return out
 }
 
-func order(c profile.Certainty) int {
-	return slices.Index([]profile.Certainty{profile.Certain, profile.Likely, profile.Possible}, c)
+func rank(v *profile.Verdict) int { return slices.Index(profile.Causes[:], v.Cause) }
+
+// doubt puts verdicts that are only possible after the others.
+func doubt(v *profile.Verdict) int {
+	if v.Certainty == profile.Possible {
+		return 1
+	}
+	return 0
 }

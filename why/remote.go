@@ -78,7 +78,7 @@ func judgeRemote(e *evidence) []profile.Verdict {
 
 // remoteOf is the address that a thread has waited for in all looks, without having run; "": it has not.
 func remoteOf(w *watched) string {
-	if !w.still || !w.waits() {
+	if !w.unmoved || !w.waits() {
 		return ""
 	}
 	to := ""

@@ -86,7 +86,7 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 		}
 		all++
 		switch {
-		case w.still && w.all(waitsForRuntime):
+		case w.unmoved && w.all(waitsForRuntime):
 			waiting = append(waiting, ref(w.last()))
 		case w.all(func(t *profile.Thread) bool { return holdsOut(t, &e.process) }):
 			stuck = append(stuck, *w)
@@ -142,22 +142,6 @@ func holdsOut(t *profile.Thread, p *profile.Process) bool {
 	return false
 }
 
-// waitingForRuntime returns how many threads waited in the runtime's code in all looks, and how many could have.
-func (e *evidence) waitingForRuntime() (n, all int) {
-	threads := e.threads()
-	for i := range threads {
-		w := &threads[i]
-		if w.last().ManagedThreadID == 0 || w.all(resting) || w.last().Mode == "cooperative" {
-			continue
-		}
-		all++
-		if w.still && w.all(waitsForRuntime) {
-			n++
-		}
-	}
-	return n, all
-}
-
 // judgeFinalizer looks for a finalizer that does not return.
 func judgeFinalizer(e *evidence) []profile.Verdict {
 	if len(e.looks) < 2 && !e.core() {
@@ -195,7 +179,7 @@ func finalizer(t *profile.Thread) *profile.Frame {
 func blockedFinalizer(e *evidence, w *watched, f *profile.Frame) profile.Verdict {
 	t := w.last()
 	certainty, doing := profile.Likely, "runs"
-	if w.still && w.waits() && !e.core() {
+	if w.unmoved && w.waits() && !e.core() {
 		certainty, doing = profile.Certain, "is blocked"
 	} else if t.Waits() {
 		doing = "is blocked"
