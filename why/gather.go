@@ -25,6 +25,8 @@ const (
 	lookGap = 250 * time.Millisecond
 	// answerWithin is how long the runtime may take to load the agent. It takes some 30 ms.
 	answerWithin = 3 * time.Second
+	// endsWithin is how long a recording may take to end: for the agent to leave, mostly.
+	endsWithin = 2 * time.Second
 	// leastSampling is the shortest recording that is worth while.
 	leastSampling = 300 * time.Millisecond
 	// sampleRate is in samples a second. It is no multiple of what programs do regularly.
@@ -175,18 +177,9 @@ func (p poolFinder) state() *threadpool.State {
 // sample records the process for some time.
 func (g *gatherer) sample(ctx context.Context, d time.Duration) {
 	g.progress("samples")
-	p, err := clrsnap.Open(ctx, g.p.Info().PID, g.o.Process) // a recording keeps its Process for itself
-	if err != nil {
-		g.miss("No samples were taken: %v.", err)
-		return
-	}
-	defer p.Close()
-	o := record.Options{
-		Modes: []profile.Mode{profile.CPU, profile.Wall}, Rate: sampleRate, Duration: d,
-		Progress: func(record.Progress) { g.progress("samples") },
-	}
+	o := record.Options{Modes: []profile.Mode{profile.CPU, profile.Wall}, Rate: sampleRate, Duration: d}
 	if g.mayLoad() {
-		r, err := g.recordEvents(ctx, p, o)
+		r, err := g.recordEvents(ctx, o)
 		if err == nil {
 			g.e.samples = r
 			return
@@ -197,13 +190,24 @@ func (g *gatherer) sample(ctx context.Context, d time.Duration) {
 		g.miss("Exceptions, allocations, waits for locks and garbage collections were not looked at: %v.", err)
 		o.Duration = max(leastSampling, g.o.For-time.Since(g.start)-lookGap)
 	}
-	r, err := record.Record(ctx, p, o)
+	o.Progress = func(record.Progress) { g.progress("samples") }
+	r, err := g.record(ctx, o)
 	switch {
 	case err == nil:
 		g.e.samples = r
 	case ctx.Err() == nil:
 		g.miss("No samples were taken: %v.", err)
 	}
+}
+
+// record records with a Process of its own, because a recording keeps its Process for itself.
+func (g *gatherer) record(ctx context.Context, o record.Options) (*profile.Recording, error) {
+	p, err := clrsnap.Open(ctx, g.e.process.PID, g.o.Process)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	return record.Record(ctx, p, o)
 }
 
 // mayLoad reports whether the agent is to be loaded.
@@ -223,10 +227,9 @@ func (g *gatherer) mayLoad() bool {
 
 var errNoAnswer = fmt.Errorf("the runtime did not answer within %v", answerWithin)
 
-// recordEvents is record.Record with the agent's events, unless the runtime takes too long to load the agent.
-func (g *gatherer) recordEvents(ctx context.Context, p *clrsnap.Process, o record.Options) (
-	*profile.Recording, error,
-) {
+// recordEvents is record with the agent's events, unless the runtime takes too long to load the agent. Then the
+// recording is left alone: it ends by itself, without having begun.
+func (g *gatherer) recordEvents(ctx context.Context, o record.Options) (*profile.Recording, error) {
 	o.Events = events.Options{
 		Monitor: events.MonitorAllocations | events.MonitorExceptions | events.MonitorContention | events.MonitorGC,
 		// Shorter waits for locks add up to nothing that anybody would notice.
@@ -237,14 +240,33 @@ func (g *gatherer) recordEvents(ctx context.Context, p *clrsnap.Process, o recor
 	late := time.AfterFunc(answerWithin, func() { cancel(errNoAnswer) })
 	defer late.Stop()
 	o.Progress = func(record.Progress) { // it records, so that the agent is there
-		late.Stop()
-		g.progress("samples and events")
+		if late.Stop(); bounded.Err() == nil {
+			g.progress("samples and events")
+		}
 	}
-	r, err := record.Record(bounded, p, o)
-	if err != nil && errors.Is(context.Cause(bounded), errNoAnswer) && ctx.Err() == nil {
-		err = errNoAnswer
+	type result struct {
+		r   *profile.Recording
+		err error
 	}
-	return r, err
+	done := make(chan result, 1)
+	go func() {
+		r, err := g.record(bounded, o)
+		done <- result{r, err}
+	}()
+	var x result
+	select {
+	case x = <-done:
+	case <-bounded.Done():
+		select {
+		case x = <-done:
+		case <-time.After(endsWithin):
+			x.err = context.Cause(bounded)
+		}
+	}
+	if x.err != nil && errors.Is(context.Cause(bounded), errNoAnswer) {
+		x.err = errNoAnswer
+	}
+	return x.r, x.err
 }
 
 // miss notes what could not be looked at.

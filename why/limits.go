@@ -101,7 +101,7 @@ func judgeDescriptors(e *evidence) []profile.Verdict {
 		Cause: profile.CauseDescriptors, Certainty: profile.Likely,
 		Text: fmt.Sprintf("The process has %s of the %s descriptors that it may have", number(int64(m.files)),
 			number(int64(m.filesLimit))),
-		Commands: []string{fmt.Sprintf("ls -l /proc/%d/fd", e.process.PID)},
+		Commands: []string{fmt.Sprintf("lsof -p %d", e.process.PID)},
 	}
 	if float64(m.files) >= noFiles*float64(m.filesLimit) {
 		v.Certainty = profile.Certain

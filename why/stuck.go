@@ -23,7 +23,6 @@ func judgeHeld(e *evidence) []profile.Verdict {
 			Evidence: []profile.Evidence{{
 				Text: "cgroup.events says frozen 1 (version 1: freezer.state says FROZEN), at the beginning and at the end.",
 			}},
-			Commands: []string{fmt.Sprintf("cat /proc/%d/cgroup", pid)},
 		}}
 	case m.state == 'T':
 		return []profile.Verdict{{
@@ -31,7 +30,7 @@ func judgeHeld(e *evidence) []profile.Verdict {
 			Text: fmt.Sprintf("The process is stopped by a signal (SIGSTOP, SIGTSTP, SIGTTIN or SIGTTOU): none of its threads "+
 				"runs until it gets SIGCONT. kill -CONT %d lets it go on.", pid),
 			Evidence: []profile.Evidence{{
-				Text: fmt.Sprintf("/proc/%d/stat has state T, in %s.", pid, counted(len(e.moments), "look", "looks")),
+				Text: fmt.Sprintf("Its stat in /proc has state T, in %s.", counted(len(e.moments), "look", "looks")),
 			}},
 			Commands: []string{fmt.Sprintf("kill -CONT %d", pid)},
 		}}
@@ -62,7 +61,7 @@ func judgeDebugger(e *evidence) []profile.Verdict {
 	return []profile.Verdict{{
 		Cause: profile.CauseDebugger, Certainty: profile.Certain, Text: text,
 		Evidence: []profile.Evidence{{
-			Text: fmt.Sprintf("/proc/%d/status has TracerPid %d, in %s.", e.process.PID, m.traced,
+			Text: fmt.Sprintf("Its status in /proc has TracerPid %d, in %s.", m.traced,
 				counted(len(e.moments), "look", "looks")),
 		}},
 		Commands: []string{fmt.Sprintf("ps -fp %d", m.traced)},
