@@ -256,7 +256,7 @@ is that of the command, unless that is 0.`,
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		return oneOf("color", a.color, "auto", "always", "never")
 	}
-	root.AddCommand(newPS(a), newStack(a), newHeap(a), newRecord(a), newView(a), newDoctor(a), newVersion(a))
+	root.AddCommand(newPS(a), newStack(a), newWhy(a), newHeap(a), newRecord(a), newView(a), newDoctor(a), newVersion(a))
 	return root
 }
 

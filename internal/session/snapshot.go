@@ -120,6 +120,9 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 	s.fill(&st, r)
 	s.explain(&st)
 	s.awaiting(st.Frames)
+	if p.Inspect != nil && s.Walk.Stack != nil {
+		p.Inspect(&st, s.Walk.Stack)
+	}
 	st.Pause = s.pause
 	return st
 }
