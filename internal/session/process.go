@@ -101,8 +101,9 @@ type Process struct {
 	owners   *assemblies.Owners // nil: not read yet
 	waits    *waits.Reader      // nil: not needed yet
 	refs     refs
-	mapped   time.Time       // when mappings were read for owners and lines
-	maps     target.Mappings // those
+	runs     map[int][]waits.Run // by thread: the tasks that it runs, since a snapshot began
+	mapped   time.Time           // when mappings were read for owners and lines
+	maps     target.Mappings     // those
 }
 
 // Open finds the runtime in process pid and the layout of its structures. It attaches to

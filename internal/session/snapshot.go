@@ -52,6 +52,14 @@ type Filter func(*Thread) bool
 // has the threads captured by then, and the error is that of ctx. When the process exits, the
 // result has what was captured of it, and the error says that it has exited.
 func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
+	return p.snapshotAll(ctx, filter, nil)
+}
+
+// snapshotAll is SnapshotAll. also, if it is not nil, is called when all threads have been captured, with what
+// was found at their calls.
+func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*profile.Snapshot, callsByThread)) (
+	*profile.Snapshot, error,
+) {
 	list, err := p.Threads()
 	if err != nil {
 		return nil, err
@@ -61,6 +69,7 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 	defer p.from.note(p, out)()
 	calls := callsByThread{}
 	p.beginLate()
+	p.runs = nil
 	defer func() { p.complete(ctx, out, calls) }()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
@@ -77,6 +86,10 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 		calls.keep(s.OSThreadID, p.calls)
 	}
 	p.addHolds(out)
+	p.addRunners(out.Threads)
+	if also != nil {
+		also(out, calls)
+	}
 	if err := p.from.Alive(); err != nil {
 		// Threads without frames could not be captured because of that: leave them out.
 		out.Threads = slices.DeleteFunc(out.Threads, func(t profile.Thread) bool { return len(t.Frames) == 0 })

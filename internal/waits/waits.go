@@ -38,11 +38,13 @@ type Subject struct {
 
 // People are the runtime's threads.
 type People interface {
-	// ByOSID returns the thread with an id of the operating system, in the target's PID namespace; nil: there
-	// is none.
+	// ByOSID returns the thread with an id of the operating system, in the target's PID namespace; nil: that is
+	// not known. Of a thread that has ended OSThreadID is 0.
 	ByOSID(id int) *profile.ThreadRef
-	// ByManagedID returns the thread with a managed id.
+	// ByManagedID returns the thread with a managed id; nil: that is not known.
 	ByManagedID(id int) *profile.ThreadRef
+	// ByAddress returns the thread whose Thread object is at an address; nil: there is none.
+	ByAddress(thread arch.Addr) *profile.ThreadRef
 	// ByObject returns the thread of a managed Thread object.
 	ByObject(obj arch.Addr) *profile.ThreadRef
 }
