@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"slices"
 
 	"clrsnap/internal/target"
 	"clrsnap/internal/waits"
@@ -123,17 +122,27 @@ const proofs = 6
 func (p *Process) proveWaits(ctx context.Context, out *profile.Snapshot, calls callsByThread) {
 	defer p.addHolds(out)
 	for range proofs {
-		members := suspects(out.WaitGraph())
-		if len(members) == 0 || ctx.Err() != nil {
+		circles := suspects(out.WaitGraph())
+		if len(circles) == 0 || ctx.Err() != nil {
 			return
 		}
-		first := p.lookAgain(out, members, calls)
-		second := p.lookAgain(out, members, calls)
-		p.addRunners(out.Threads)
-		if p.stood(out, members, first, second) && len(suspects(out.WaitGraph())) == 0 {
-			return
+		for _, members := range circles {
+			first := p.lookAgain(out, members, calls)
+			second := p.lookAgain(out, members, calls)
+			p.addRunners(out.Threads)
+			p.stood(out, members, first, second)
 		}
 	}
+}
+
+// suspects are the deadlocks that are not proved yet: of each its members, as indices in Snapshot.Threads.
+func suspects(g *profile.WaitGraph) (out [][]int) {
+	for _, d := range g.Suspected {
+		if !d.Certain {
+			out = append(out, d.Threads)
+		}
+	}
+	return out
 }
 
 // look is what was found when a thread was looked at.
@@ -143,30 +152,17 @@ type look struct {
 	owner profile.ThreadRef
 }
 
-// stood marks the threads that have not run since they were first looked at, if none has, and reports whether that
-// is so.
-func (p *Process) stood(out *profile.Snapshot, threads []int, first, second []look) bool {
+// stood marks the threads of a circle if none has run since it was first looked at.
+func (p *Process) stood(out *profile.Snapshot, threads []int, first, second []look) {
 	for i, at := range threads {
 		l := &first[i]
 		if l.proof == "" || *l != second[i] || !p.Live.Holds(out.Threads[at].OSThreadID, l.proof) {
-			return false
+			return
 		}
 	}
 	for _, at := range threads {
 		out.Threads[at].Still = true
 	}
-	return true
-}
-
-// suspects are the members of deadlocks that are not proved yet, as indices in Snapshot.Threads.
-func suspects(g *profile.WaitGraph) (out []int) {
-	for _, d := range g.Suspected {
-		if !d.Certain {
-			out = append(out, d.Threads...)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 // lookAgain captures threads once more, and reads what they wait for with a new list of the runtime's threads.

@@ -26,6 +26,11 @@ func testDeadlocks(t *testing.T, runtime string) {
 	began := time.Now()
 	s := snapshotWaits(t, p)
 	t.Logf("%d threads in %v, %d stops", len(s.Threads), time.Since(began), len(s.Stops))
+	for _, th := range s.Threads {
+		if th.Pause > 0 {
+			t.Logf("stopped: %q %s", th.Name, livetest.Text(th.Frames))
+		}
+	}
 	compareDeadlocks(t, "live", s, want)
 	compareDeadlocks(t, "core", livetest.SnapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{}), want)
 	livetest.EndsWell(t, a)
@@ -158,7 +163,7 @@ func compareDeadlocks(t *testing.T, of string, s *profile.Snapshot, want map[str
 		t.Errorf("%s: %s: %q, want %q", of, name, got[name], text)
 		for i := range s.Threads {
 			if th := &s.Threads[i]; strings.HasPrefix(th.Name, name+"-") {
-				t.Logf("%q %s: %+v, holds %+v\n%s", th.Name, th.State, th.Wait, th.Holds, livetest.Text(th.Frames))
+				t.Logf("%q %s: %s, holds %+v\n%s", th.Name, th.State, waitText(th.Wait), th.Holds, livetest.Text(th.Frames))
 			}
 		}
 	}
@@ -167,4 +172,11 @@ func compareDeadlocks(t *testing.T, of string, s *profile.Snapshot, want map[str
 			t.Errorf("%s: %s: %q, want none", of, name, text)
 		}
 	}
+}
+
+func waitText(w *profile.Wait) string {
+	if w == nil {
+		return "no wait"
+	}
+	return fmt.Sprintf("%+v, owner %+v", *w, w.Owner)
 }
