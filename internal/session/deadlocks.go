@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/target"
 	"clrsnap/internal/waits"
 	"clrsnap/profile"
@@ -35,7 +37,10 @@ func (p *Process) addRunners(threads []profile.Thread) {
 	byTask := map[uint64][]runner{}
 	for i := range threads {
 		for _, r := range p.runs[threads[i].OSThreadID] {
-			byTask[uint64(r.Task)] = append(byTask[uint64(r.Task)], runner{&threads[i], r})
+			list := byTask[uint64(r.Task)]
+			if len(list) == 0 || list[len(list)-1].thread != &threads[i] {
+				byTask[uint64(r.Task)] = append(list, runner{&threads[i], r})
+			}
 		}
 	}
 	for i := range threads {
@@ -66,7 +71,7 @@ func (p *Process) still(tid int) bool {
 // runtimeWait explains a wait in the runtime's native code.
 func (s *Suspension) runtimeWait() *profile.Wait {
 	if s.Walk.Info.Address != 0 {
-		if w := s.Process.waitReader().Constructor(s.Capture.Head, &s.Walk.Info); w != nil {
+		if w := s.Process.waitReader().Constructor(s.Capture.Head, s.Walk.Info.Address); w != nil {
 			return w
 		}
 	}
@@ -152,6 +157,17 @@ type look struct {
 	owner profile.ThreadRef
 }
 
+func lookOf(w *profile.Wait, proof target.Proof) look {
+	if w == nil {
+		return look{}
+	}
+	l := look{proof: proof, wait: w.Kind}
+	if w.Owner != nil {
+		l.owner = *w.Owner
+	}
+	return l
+}
+
 // stood marks the threads of a circle if none has run since it was first looked at.
 func (p *Process) stood(out *profile.Snapshot, threads []int, first, second []look) {
 	for i, at := range threads {
@@ -179,6 +195,10 @@ func (p *Process) lookAgain(out *profile.Snapshot, threads []int, calls callsByT
 			old.Wait = nil // it has ended
 			continue
 		}
+		if w := old.Wait; w != nil && w.Kind == profile.WaitRuntime {
+			found[i] = p.lookAtConstructor(old, t.ID)
+			continue
+		}
 		room := p.room
 		now := p.snapshot(&t)
 		p.room = room // its frames take the place of the old ones
@@ -186,16 +206,26 @@ func (p *Process) lookAgain(out *profile.Snapshot, threads []int, calls callsByT
 			old.Wait = nil
 			continue
 		}
-		if now.Wait != nil {
-			found[i] = look{proof: p.Capture.Proof, wait: now.Wait.Kind}
-			if now.Wait.Owner != nil {
-				found[i].owner = *now.Wait.Owner
-			}
-		}
+		found[i] = lookOf(now.Wait, p.Capture.Proof)
 		now.Pause = max(now.Pause, old.Pause)
 		*old = now
 		delete(calls, old.OSThreadID)
 		calls.keep(old.OSThreadID, p.calls)
 	}
 	return found
+}
+
+// lookAtConstructor reads once more for which static constructor a thread waits. Such a thread could be captured only
+// by stopping it, and so would run: but all that its wait rests on is in its Thread object.
+func (p *Process) lookAtConstructor(t *profile.Thread, id arch.Addr) look {
+	count := p.Live.RunCount(t.OSThreadID)
+	head := make([]byte, thread.HeadLen)
+	t.Wait = nil
+	if p.from.ReadMemory(head, id) == nil {
+		t.Wait = p.waitReader().Constructor(head, id)
+	}
+	if !p.Live.NotRunSince(t.OSThreadID, count) {
+		count = ""
+	}
+	return lookOf(t.Wait, count)
 }

@@ -121,13 +121,22 @@ func (o people) ByOSID(id int) *profile.ThreadRef {
 	}
 	tid, known := o.hostID(id) // it has started since the runtime's threads were listed, or has ended
 	if !known {
-		if got, err := o.p.from.NSTid(id); err == nil && got == id {
+		if _, err := o.p.from.Thread(id); err == nil && o.inside(id) == id {
 			tid = id // in one namespace
 		} else if o.p.refs.lists == maxLists {
 			return nil
 		}
 	}
 	return &profile.ThreadRef{OSThreadID: tid}
+}
+
+// inside is the id of a thread in the target's namespace; 0: that is not known.
+func (o people) inside(tid int) int {
+	ns, err := o.p.from.NSTid(tid)
+	if err != nil {
+		return 0
+	}
+	return ns
 }
 
 // maxLists bounds how often threads are listed in a snapshot to find those that have started since.

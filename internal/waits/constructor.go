@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/thread"
 	"clrsnap/profile"
 )
 
@@ -20,8 +19,8 @@ const (
 )
 
 // Constructor returns the class whose static constructor another thread runs, if a thread waits for that; nil: it does
-// not. head is a copy of the head of its Thread object. The owner is who runs it.
-func (r *Reader) Constructor(head []byte, self *thread.Thread) *profile.Wait {
+// not. head is a copy of the head of its Thread object, which is at self. The owner is who runs it.
+func (r *Reader) Constructor(head []byte, self arch.Addr) *profile.Wait {
 	if r.Runtime == nil {
 		return nil
 	}
@@ -41,13 +40,13 @@ func (r *Reader) Constructor(head []byte, self *thread.Thread) *profile.Wait {
 }
 
 // constructor explains a wait for the lock at an address; nil: it is no constructor's.
-func (r *Reader) constructor(at arch.Addr, self *thread.Thread) *profile.Wait {
+func (r *Reader) constructor(at arch.Addr, self arch.Addr) *profile.Wait {
 	var b [entryLen]byte
 	if r.Runtime.Seen.ReadMemory(b[:], at) != nil {
 		return nil
 	}
 	holder := arch.Addr(binary.LittleEndian.Uint64(b[entryHolder:]))
-	if holder == 0 || holder == self.Address {
+	if holder == 0 || holder == self {
 		return nil
 	}
 	owner := r.People.ByAddress(holder)

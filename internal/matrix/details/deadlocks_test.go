@@ -26,11 +26,6 @@ func testDeadlocks(t *testing.T, runtime string) {
 	began := time.Now()
 	s := snapshotWaits(t, p)
 	t.Logf("%d threads in %v, %d stops", len(s.Threads), time.Since(began), len(s.Stops))
-	for _, th := range s.Threads {
-		if th.Pause > 0 {
-			t.Logf("stopped: %q %s", th.Name, livetest.Text(th.Frames))
-		}
-	}
 	compareDeadlocks(t, "live", s, want)
 	compareDeadlocks(t, "core", livetest.SnapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{}), want)
 	livetest.EndsWell(t, a)

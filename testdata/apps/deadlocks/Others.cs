@@ -34,7 +34,7 @@ static class Others
     {
         Thread self = Zoo.Start("itself", "1", () => Thread.CurrentThread.Join());
         Zoo.Start("itself", "v", () => self.Join());
-        Zoo.Says("itself", Truth.Deadlock, ["1"], ["v"]);
+        Zoo.Says("itself", Truth.None, ["1"], ["v"]); // its frames do not prove whom it waits for
     }
 
     /// <summary>One wants to write, and waits for a reader to leave, who waits for the one that wants to write.</summary>
@@ -49,7 +49,7 @@ static class Others
         });
         Zoo.Start("upgrade", "2", () => { table.EnterReadLock(); meet(); lock (order) { } });
         Zoo.Start("upgrade", "r", () => { table.EnterReadLock(); meet(); Thread.Sleep(Timeout.Infinite); });
-        Zoo.Says("upgrade", Truth.Deadlock, ["1", "2"], note: "readers");
+        Zoo.Says("upgrade", Truth.None, ["1", "2", "r"]); // who reads is not known
     }
 
     /// <summary>The static constructor waits for a thread that needs the class.</summary>
