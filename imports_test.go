@@ -24,9 +24,9 @@ var mayImport = map[string]string{
 	"internal/target":    "internal/arch",
 	"internal/elfx":      "internal/arch internal/target",
 	"internal/pe":        "internal/arch internal/target",
-	"internal/pdb":       "internal/ecma335 internal/pe internal/target",
+	"internal/pdb":       "internal/ecma335 internal/pace internal/pe internal/target",
 	"internal/symbol":    "internal/arch internal/elfx",
-	"internal/dwarfline": "internal/arch",
+	"internal/dwarfline": "internal/arch internal/pace",
 	"internal/contract":  "internal/arch internal/target",
 
 	"internal/foreign":     "",
@@ -51,7 +51,7 @@ var mayImport = map[string]string{
 	"internal/clr/thread":  "internal/arch internal/target internal/contract",
 	"internal/clr/method":  "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap",
 	"internal/clr/name": "internal/arch internal/target internal/contract internal/clr/types " +
-		"internal/clr/method internal/ecma335 internal/pe",
+		"internal/clr/method internal/ecma335 internal/pace internal/pe",
 	"internal/clr/object": "internal/arch internal/target internal/contract internal/clr/types internal/clr/name",
 	"internal/clr/heap":   "internal/arch internal/target internal/contract",
 	"internal/clr/lock":   "internal/arch internal/target internal/contract internal/clr/object",
@@ -89,6 +89,7 @@ var mayImport = map[string]string{
 	"internal/proof/recordsoak": "",
 	"internal/proof/lines":      "",
 	"internal/proof/living":     "",
+	"internal/proof/why":        "",
 	"internal/proof/shares":     "",
 	"internal/proof/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap " +
 		"internal/clr/thread internal/engine internal/replay internal/walk",
@@ -116,10 +117,11 @@ var mayImport = map[string]string{
 	"internal/jsonwriter":  "",
 	"internal/profiletest": "profile internal/display",
 
-	"internal/source": "symbols internal/arch internal/bundle internal/foreign internal/pdb internal/pe " +
+	"internal/source": "symbols internal/arch internal/bundle internal/foreign internal/pace internal/pdb internal/pe " +
 		"internal/target",
-	"internal/lines": "profile internal/pe internal/source",
-	"symbols":        "internal/elfx internal/foreign internal/pdb internal/pe",
+	"internal/lines": "profile symbols internal/arch internal/foreign internal/module internal/pe internal/source " +
+		"internal/target",
+	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
 
 	"internal/session": "profile symbols internal/arch internal/assemblies internal/foreign internal/module " +
 		"internal/source internal/target " +
@@ -139,7 +141,7 @@ var mayImport = map[string]string{
 		"internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
-		"internal/engine internal/lines internal/link internal/pace internal/perfevent internal/procfs " +
+		"internal/engine internal/lines internal/link internal/module internal/pace internal/perfevent internal/procfs " +
 		"internal/session internal/source internal/target internal/target/live internal/walk",
 
 	"cmd/clrsnap": ". events record profile report export symbols internal/confine internal/display " +

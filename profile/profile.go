@@ -160,6 +160,11 @@ type Thread struct {
 // Kind tells managed from native frames.
 type Kind string
 
+// Async is the kind of a frame that is not on the stack: of an async method that awaits the one above it. It has
+// neither IP nor SP, and its line is that of the await. A method of .NET among them, such as Task.WhenAll, is what
+// joins several tasks.
+const Async Kind = "async"
+
 // The kinds of frame.
 const (
 	Managed Kind = "managed"
@@ -182,6 +187,7 @@ type Frame struct {
 	Line       *SourceLine // nil: not known
 	Inlined    bool        // the method has no frame of its own: its code is part of that of the next frame with one
 	Generics   Generics    // of shared generic code; empty: the code is not shared
+	Waiter     *ThreadRef  // of kind Async: the thread that waits for the task of the method above; nil: it is a method
 	Nearest    string      // of native functions without a symbol: the exported one before it, and how far; "" if it is far
 }
 

@@ -27,7 +27,9 @@ type locksFlags struct {
 const watchEvery = 2 * time.Second
 
 func newLocks(a *app) *cobra.Command {
-	f := locksFlags{stack: stackFlags{group: "auto", lines: "auto", inlined: "proven", generics: "exact"}}
+	f := locksFlags{stack: stackFlags{
+		group: "auto", lines: "auto", inlined: "proven", async: "auto", generics: "exact",
+	}}
 	cmd := &cobra.Command{
 		Use:   "locks {PID | --core FILE}",
 		Short: "Show who waits for whom: locks, their owners and waiters, deadlocks",
@@ -91,7 +93,7 @@ func (f *locksFlags) register(cmd *cobra.Command) {
 	fs.Lookup("watch").NoOptDefVal = watchEvery.String()
 	fs.BoolVar(&f.stack.text.Short, "short", false, "names without namespaces and parameters")
 	fs.BoolVar(&f.stack.text.Full, "full", false, "names of any width")
-	f.stack.registerSource(fs)
+	f.stack.source.register(fs)
 	maxPauseFlag(fs, &f.stack.maxPause)
 	f.stack.registerCore(fs)
 	fs.BoolVar(&f.stack.json, "json", false, "as JSON (docs/json.md)")
@@ -133,11 +135,12 @@ func (a *app) locks(ctx context.Context, of subject, f *locksFlags) error {
 		return err
 	}
 	defer out.close()
-	p, done, err := a.open(ctx, of, &f.stack, out)
+	p, err := a.open(ctx, of, &f.stack, out)
+	defer f.stack.source.close()
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer p.Close()
 	if !p.HasRuntime() {
 		return fmt.Errorf("%s has no .NET runtime that can be read, and so no locks: clrsnap stack --native %s shows "+
 			"native stacks", of.name, of.again)

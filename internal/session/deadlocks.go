@@ -109,9 +109,9 @@ const futexCall = 202 // on x86-64: see Syscalls
 // SnapshotWaits is SnapshotAll for who wants to know who waits for whom. Threads that seem to wait for one another
 // are looked at again until it is proved that they did (profile.Thread.Still), or until it turns out that they do not.
 func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
-	return p.snapshotAll(ctx, filter, func(out *profile.Snapshot, calls callsByThread) {
+	return p.snapshotAll(ctx, filter, func(out *profile.Snapshot, f found) {
 		if p.from.changes() {
-			p.proveWaits(ctx, out, calls)
+			p.proveWaits(ctx, out, f)
 		}
 	})
 }
@@ -124,7 +124,7 @@ const proofs = 6
 // The members of a circle are captured, one after the other. Then each is captured again, and what it waits for is
 // read again. If none has run from its first capture until after the last second one, then all that was read in
 // the second round was true at the same time: a lock changes hands only if its owner runs, or who waits for it.
-func (p *Process) proveWaits(ctx context.Context, out *profile.Snapshot, calls callsByThread) {
+func (p *Process) proveWaits(ctx context.Context, out *profile.Snapshot, f found) {
 	defer p.addHolds(out)
 	for range proofs {
 		circles := suspects(out.WaitGraph())
@@ -132,8 +132,8 @@ func (p *Process) proveWaits(ctx context.Context, out *profile.Snapshot, calls c
 			return
 		}
 		for _, members := range circles {
-			first := p.lookAgain(out, members, calls)
-			second := p.lookAgain(out, members, calls)
+			first := p.lookAgain(out, members, f)
+			second := p.lookAgain(out, members, f)
 			p.addRunners(out.Threads)
 			p.stood(out, members, first, second)
 		}
@@ -182,11 +182,11 @@ func (p *Process) stood(out *profile.Snapshot, threads []int, first, second []lo
 }
 
 // lookAgain captures threads once more, and reads what they wait for with a new list of the runtime's threads.
-func (p *Process) lookAgain(out *profile.Snapshot, threads []int, calls callsByThread) []look {
-	found := make([]look, len(threads))
+func (p *Process) lookAgain(out *profile.Snapshot, threads []int, f found) []look {
+	looks := make([]look, len(threads))
 	p.Engine.Cache.Invalidate()
 	if p.ReadThreadStore() != nil {
-		return found
+		return looks
 	}
 	for i, at := range threads {
 		old := &out.Threads[at]
@@ -196,7 +196,7 @@ func (p *Process) lookAgain(out *profile.Snapshot, threads []int, calls callsByT
 			continue
 		}
 		if w := old.Wait; w != nil && w.Kind == profile.WaitRuntime {
-			found[i] = p.lookAtConstructor(old, t.ID)
+			looks[i] = p.lookAtConstructor(old, t.ID)
 			continue
 		}
 		room := p.room
@@ -206,13 +206,12 @@ func (p *Process) lookAgain(out *profile.Snapshot, threads []int, calls callsByT
 			old.Wait = nil
 			continue
 		}
-		found[i] = lookOf(now.Wait, p.Capture.Proof)
+		looks[i] = lookOf(now.Wait, p.Capture.Proof)
 		now.Pause = max(now.Pause, old.Pause)
 		*old = now
-		delete(calls, old.OSThreadID)
-		calls.keep(old.OSThreadID, p.calls)
+		f.keep(p, old.OSThreadID)
 	}
-	return found
+	return looks
 }
 
 // lookAtConstructor reads once more for which static constructor a thread waits. Such a thread could be captured only
