@@ -30,7 +30,6 @@ func TasksText(w io.Writer, t *profile.Tasks, o TasksOptions) error {
 		Color: o.Color, Width: o.Width, Full: o.Full, Plumbing: o.Plumbing || o.Full, Link: o.Link,
 	}}
 	p.process(&profile.Snapshot{Process: t.Process, CapturedAt: t.CapturedAt})
-	p.end()
 	for i := range firstOf(t.Chains, o.Rows) {
 		p.chain(&t.Chains[i])
 	}

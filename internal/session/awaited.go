@@ -51,6 +51,9 @@ func (t *taskWalk) awaited(box *async.Box) (*profile.Awaited, profile.TaskState,
 	if err != nil {
 		return nil, "", err
 	}
+	if a, err = t.unwrap(a); err != nil {
+		return nil, "", err
+	}
 	if a.Object == 0 {
 		return &profile.Awaited{Kind: profile.AwaitsYield}, profile.TaskWaiting, nil
 	}
@@ -75,6 +78,28 @@ func (t *taskWalk) awaited(box *async.Box) (*profile.Awaited, profile.TaskState,
 		}
 	}
 	return out, state, t.detail(out, &a)
+}
+
+// sourceTasks are the tasks that ValueTask.AsTask makes of a source.
+var sourceTasks = map[string]bool{
+	"System.Threading.Tasks.ValueTask+ValueTaskSourceAsTask":   true,
+	"System.Threading.Tasks.ValueTask`1+ValueTaskSourceAsTask": true,
+}
+
+// unwrap returns what a task stands for that was made of the source of a ValueTask.
+func (t *taskWalk) unwrap(a async.Awaited) (async.Awaited, error) {
+	if a.Object == 0 || a.Class.Assembly != coreLib {
+		return a, nil
+	}
+	if _, full, err := t.p.Runtime.Objects.FullName(a.Class); err != nil || !sourceTasks[full] {
+		return a, nil
+	}
+	source, err := t.p.Runtime.Objects.Pointer(a.Object, a.Class, "_source")
+	if err != nil || source == 0 {
+		return a, err
+	}
+	class, err := t.p.Runtime.Objects.Class(source)
+	return async.Awaited{Object: source, Class: class}, err
 }
 
 // kindOf says what objects of a class are, as far as the class tells, and whether they are tasks.
@@ -118,7 +143,7 @@ func (t *taskWalk) plainKind(out *profile.Awaited, a *async.Awaited, isTask bool
 // detail adds what is particular to a kind. What a version of .NET does not have is left out.
 func (t *taskWalk) detail(out *profile.Awaited, a *async.Awaited) error {
 	switch out.Kind {
-	case profile.AwaitsTimer:
+	case profile.AwaitsTimer, profile.AwaitsTimeout:
 		timer, ok := t.follow(a.Object, a.Class, "_timer", "_owner._timer")
 		if !ok {
 			return nil

@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -312,6 +313,9 @@ var timerStates = map[string]string{
 	"System.Threading.PeriodicTimer+State":                     "PeriodicTimer",
 }
 
+// waitAsync begins the name of what Task.WaitAsync makes.
+const waitAsync = "System.Threading.Tasks.Task+CancellationPromise<"
+
 func (t *taskWalk) timer(obj arch.Addr) (out profile.Timer, armed bool, err error) {
 	due, period, armed, err := t.due(obj)
 	if err != nil || !armed {
@@ -327,7 +331,11 @@ func (t *taskWalk) timer(obj arch.Addr) (out profile.Timer, armed bool, err erro
 		if err != nil {
 			return out, true, err
 		}
-		if known := timerStates[c.Display]; known != "" {
+		known := timerStates[c.Display]
+		if strings.HasPrefix(c.Display, waitAsync) && c.Assembly == coreLib {
+			known = "Task.WaitAsync"
+		}
+		if known != "" {
 			out.Callback = known
 			return out, true, nil
 		}
