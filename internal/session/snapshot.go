@@ -33,7 +33,9 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	calls := callsByThread{}
 	calls.keep(t.OSThreadID, p.calls)
 	p.addHolds(&out)
-	p.complete(context.Background(), &out, calls)
+	ctx, cancel := context.WithTimeout(context.Background(), fetchAlone)
+	defer cancel()
+	p.complete(ctx, &out, calls)
 	return &out.Threads[0], nil
 }
 
