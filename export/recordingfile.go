@@ -206,7 +206,7 @@ func (t *stringsOf) at(s string) int64 {
 }
 
 // kinds are the kinds of function by their numbers in the file.
-var kinds = [...]profile.Kind{profile.Managed, profile.Native, profile.Kernel, profile.Event}
+var kinds = [...]profile.Kind{profile.Managed, profile.Native, profile.Kernel, profile.Event, profile.Async}
 
 // owners are the values of profile.Function.Owner by their numbers in the file.
 var owners = [...]profile.Origin{"", profile.OfUser, profile.OfPackage, profile.OfFramework}

@@ -8,7 +8,7 @@ import (
 // Selection chooses a part of a recording. The zero value chooses every sample, and
 // joins native frames without symbols (see Native).
 type Selection struct {
-	// Managed leaves out frames that are neither managed nor of kind Event.
+	// Managed leaves out frames that are neither managed nor of kind Async or Event.
 	Managed bool
 	// Native keeps every native frame. Without it, consecutive native frames of one
 	// module that have no symbols become one.
@@ -175,7 +175,7 @@ func (s *Selection) tree(r *Recording, b *Builder, used []bool, role runtimeWork
 		parent := nodes[r.Nodes[n].Parent]
 		nodes[n] = parent
 		nameless := !s.Native && f.Kind == Native && f.Method == ""
-		if s.Managed && f.Kind != Managed && f.Kind != Event {
+		if s.Managed && f.Kind != Managed && f.Kind != Async && f.Kind != Event {
 			continue
 		}
 		if work != nil {

@@ -138,18 +138,24 @@ func (p *placer) begin() {
 
 // place adds its place to the location of a frame that has just been named.
 func (p *placer) place(fr *walk.Frame, module string, l *profile.Location) {
-	at, ok := p.p.Place(fr, module)
-	if !ok {
-		return
+	if at, ok := p.p.Place(fr, module); ok {
+		p.placeAt(&at, l)
+		if l.Method > 0 && !fr.Exact {
+			p.sites(l.Method)
+		}
 	}
+}
+
+// placeAt adds a place to a location.
+func (p *placer) placeAt(at *session.Place, l *profile.Location) {
 	known := p.lasting
-	if fr.Code.Collectible {
+	if at.Module.Passing {
 		known = p.passing
 	}
 	assembly, ok := known[at.Module.Image]
 	if !ok {
 		var located bool
-		if assembly, located = p.all.add(p.finder, &at.Module); !located && !fr.Code.Collectible {
+		if assembly, located = p.all.add(p.finder, &at.Module); !located && !at.Module.Passing {
 			p.lost = append(p.lost, lostAssembly{assembly, at.Module, live.Monotonic() + lookFor})
 		}
 		known[at.Module.Image] = assembly
@@ -157,9 +163,6 @@ func (p *placer) place(fr *walk.Frame, module string, l *profile.Location) {
 	if assembly > 0 {
 		l.Method = p.all.b.Method(profile.Method{Assembly: assembly, Row: at.Method})
 		l.IL, l.Next, l.Nearest = at.IL, at.Next, at.Nearest
-		if !fr.Exact {
-			p.sites(l.Method)
-		}
 	}
 }
 

@@ -31,6 +31,7 @@ type stackFlags struct {
 	group    string
 	lines    string
 	inlined  string
+	async    string
 	generics string
 	source   sourceFlags
 	linker   *linker // nil: source lines have no links
@@ -97,6 +98,12 @@ Inlined methods:
   A method that the compiler has inlined into its caller has no frame. It is shown
   between the two frames, as (inlined), where it is proved that it was called there.
   Others are left out: docs/usage.md says which. --inlined=never shows frames only.
+
+Async methods:
+  An async method that has waited goes on in a thread of the pool; who awaits it is not
+  on that stack. Those methods are shown below it, as "awaited by", with the lines of
+  their awaits: read from the heap, and only if nothing changed meanwhile.
+  --async=never shows frames only. clrsnap tasks shows the methods that no thread runs.
 
 Core dumps:
   With --core the stacks are read from an ELF core dump: of createdump
@@ -200,6 +207,7 @@ func (a *app) runningProcess(pid int) subject {
 // symbolOptions say what frames are to have besides names, and where symbols are looked for.
 func (f *stackFlags) symbolOptions(o *clrsnap.Options) {
 	o.Lines, o.Inlined, o.ExactGenerics = f.lines != "never", f.inlined != "never", f.generics == "exact"
+	o.Async = f.async != "never"
 	o.Symbols, o.SourceRoots = f.source.symbols, f.source.sourceRoots()
 	o.Source = f.source.remote()
 }
@@ -250,6 +258,8 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 			" or never")
 	fs.StringVar(&f.inlined, "inlined", "proven",
 		"`which` inlined methods to show: proven (those that certainly were, where the frames are) or never")
+	fs.StringVar(&f.async, "async", "auto",
+		"`when` to show the async methods that await those which run: auto (where they are known) or never")
 	f.source.register(fs)
 	fs.StringVar(&f.generics, "generics", "exact",
 		"type arguments of shared generic code: exact (where the frame keeps them, else __Canon) or shared (__Canon)")
@@ -263,6 +273,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	complete(cmd, "group", "auto", "always", "never")
 	complete(cmd, "lines", "auto", "always", "never")
 	complete(cmd, "inlined", "proven", "never")
+	complete(cmd, "async", "auto", "never")
 	complete(cmd, "generics", "exact", "shared")
 }
 
@@ -275,6 +286,9 @@ func (f *stackFlags) check() (_ *threadFilter, err error) {
 		return nil, err
 	}
 	if err := oneOf("inlined", f.inlined, "proven", "never"); err != nil {
+		return nil, err
+	}
+	if err := oneOf("async", f.async, "auto", "never"); err != nil {
 		return nil, err
 	}
 	if err := oneOf("generics", f.generics, "exact", "shared"); err != nil {

@@ -52,12 +52,13 @@ type lines struct {
 	native map[nativePlace]*profile.SourceLine // ip is 0
 	late   bool                                // frames get no lines now: see Place
 	maps   map[arch.Addr]ilmap.Map             // of code that stays, by its start
+	awaits map[awaitKey]*profile.SourceLine
 }
 
 func newLines(f *source.Finder) *lines {
 	return &lines{
 		finder: f, known: map[walk.Place]*profile.SourceLine{}, native: map[nativePlace]*profile.SourceLine{},
-		maps: map[arch.Addr]ilmap.Map{},
+		maps: map[arch.Addr]ilmap.Map{}, awaits: map[awaitKey]*profile.SourceLine{},
 	}
 }
 
