@@ -64,8 +64,8 @@ func calleesOf(r *profile.Recording) map[int32][]string {
 		below := frames[n.Parent]
 		l := &r.Locations[n.Location]
 		callee := &r.Functions[l.Function]
-		if callee.Kind == profile.Async {
-			frames[i] = below // what awaits a method has not called it
+		if callee.Kind == profile.Async || l.Inlined { // what awaits a method has not called it
+			frames[i] = below
 			continue
 		}
 		frames[i] = int32(i)
