@@ -127,6 +127,10 @@ const proofs = 6
 func (p *Process) proveWaits(ctx context.Context, out *profile.Snapshot, f found) {
 	defer p.addHolds(out)
 	for range proofs {
+		if unsure := unsettled(out.Threads); len(unsure) > 0 {
+			p.lookAgain(out, unsure, f)
+			p.addRunners(out.Threads)
+		}
 		circles := suspects(out.WaitGraph())
 		if len(circles) == 0 || ctx.Err() != nil {
 			return
@@ -138,6 +142,25 @@ func (p *Process) proveWaits(ctx context.Context, out *profile.Snapshot, f found
 			p.stood(out, members, first, second)
 		}
 	}
+}
+
+// maxUnsettled bounds the threads that are looked at again because their waits could not be read consistently.
+const maxUnsettled = 256
+
+// unsettled are the threads whose waits for others were not the same when they were read again: their locks changed
+// hands, or the garbage collector moved them.
+func unsettled(threads []profile.Thread) (out []int) {
+	for i := range threads {
+		w := threads[i].Wait
+		if w == nil || w.Certain || len(out) == maxUnsettled {
+			continue
+		}
+		switch profile.LockKindOf(w) {
+		case profile.MonitorLock, profile.LockObject, profile.ReaderWriterLock, profile.TaskLock, profile.ThreadLock:
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 // suspects are the deadlocks that are not proved yet: of each its members, as indices in Snapshot.Threads.
