@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"strings"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
@@ -30,6 +31,7 @@ func (s *Suspension) noteRuns(subject *waits.Subject) {
 
 // addRunners says of tasks that are waited for which thread runs them, and of static constructors.
 func (p *Process) addRunners(threads []profile.Thread) {
+	defer p.addReaders(threads)
 	type runner struct {
 		thread *profile.Thread
 		run    waits.Run
@@ -54,6 +56,26 @@ func (p *Process) addRunners(threads []profile.Thread) {
 			t := list[0].thread
 			w.Owner = &profile.ThreadRef{
 				OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name,
+			}
+		}
+	}
+}
+
+// addReaders says who holds a ReaderWriterLockSlim to read that somebody wants to write.
+func (p *Process) addReaders(threads []profile.Thread) {
+	for i := range threads {
+		w := threads[i].Wait
+		if w == nil || w.Kind != profile.WriteLock || w.Object == 0 || w.Owner != nil || !w.Certain ||
+			!strings.Contains(w.Detail, "reader") {
+			continue
+		}
+		w.Readers = nil
+		for k := range threads {
+			t := &threads[k]
+			if k != i && t.ThreadID != 0 && p.waitReader().Reads(w, arch.Addr(t.ThreadID)) {
+				w.Readers = append(w.Readers, profile.ThreadRef{
+					OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name,
+				})
 			}
 		}
 	}
