@@ -60,6 +60,7 @@ type Reader struct {
 	// Renew is called before memory is read once more. It drops what caches have of it.
 	Renew func()
 
+	localAt  int // where a Thread refers to its statics: see readers.go; 0: not known yet
 	found    candidates
 	segments []heap.Segment // of the heap when it was read last
 }
