@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
 
@@ -31,7 +32,9 @@ func (g *gatherer) census(ctx context.Context) {
 		g.miss("The heap was not looked at: it is too large for %v. clrsnap heap %d --every 30s shows what grows.", walkWithin,
 			g.e.process.PID)
 	default:
-		g.e.heaps = append(g.e.heaps, heapLook{time.Since(g.start), h})
+		l := heapLook{at: time.Since(g.start), Heap: h}
+		l.events, _ = g.s.Handlers(bounded)
+		g.e.heaps = append(g.e.heaps, l)
 		return
 	}
 	g.heapMissing = true
@@ -63,4 +66,5 @@ func (g *gatherer) calls(ctx context.Context) {
 type heapLook struct {
 	at time.Duration
 	*profile.Heap
+	events []session.Handlers
 }
