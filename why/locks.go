@@ -105,7 +105,8 @@ func (c *convoy) add(l *look, lock *profile.LockState, waiters []*profile.Thread
 		}
 	}
 	if lock.Owner != nil && lock.Certain {
-		if h := l.thread(lock.Owner.OSThreadID); h != nil {
+		// Without own code it is not where it held the lock: it has left it since.
+		if h := l.thread(lock.Owner.OSThreadID); h != nil && ownFrame(h.Frames) != nil {
 			c.holders = append(c.holders, h)
 		}
 	}

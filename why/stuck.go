@@ -76,7 +76,7 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 	}
 	var stuck []watched
 	var waiting []profile.ThreadRef
-	all := 0
+	all, still := 0, 0
 	threads := e.threads()
 	for i := range threads {
 		w := &threads[i]
@@ -85,13 +85,20 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 		}
 		all++
 		switch {
-		case w.unmoved && w.all(waitsForRuntime):
+		case w.all(waitsForRuntime): // of these, the one that stops the others looks again and again
 			waiting = append(waiting, ref(w.last()))
+			if w.unmoved {
+				still++
+			}
 		case w.all(func(t *profile.Thread) bool { return holdsOut(t, &e.process) }):
 			stuck = append(stuck, *w)
 		}
 	}
-	if len(stuck) != 1 || len(waiting) < 2 || len(waiting) < (all-1)/2 {
+	if len(stuck) != 1 || len(waiting) == 0 {
+		return nil
+	}
+	// A thread that is blocked in cooperative mode cannot be stopped. One that runs can, at most places.
+	if !stuck[0].unmoved && (still < 2 || still < (all-1)/2) {
 		return nil
 	}
 	t := stuck[0].last()
@@ -104,8 +111,8 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 		Evidence: []profile.Evidence{
 			{Text: fmt.Sprintf("%s is %s, in cooperative mode in %s:", threadName(ref(t)), t.State,
 				counted(len(e.looks), "look", "looks")), Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)}},
-			{Text: fmt.Sprintf("%s of %d have waited in the runtime's own code and have not run since the first look.",
-				threadsOf(len(waiting)), all), Threads: waiting},
+			{Text: fmt.Sprintf("%s of %d have waited in the runtime's own code in all looks.", threadsOf(len(waiting)), all),
+				Threads: waiting},
 		},
 		Commands: []string{fmt.Sprintf("clrsnap stack %d --full --thread %d", e.process.PID, t.OSThreadID)},
 	}
