@@ -26,7 +26,7 @@ var mayImport = map[string]string{
 	"internal/pe":        "internal/arch internal/target",
 	"internal/pdb":       "internal/ecma335 internal/pace internal/pe internal/target",
 	"internal/symbol":    "internal/arch internal/elfx",
-	"internal/dwarfline": "internal/arch",
+	"internal/dwarfline": "internal/arch internal/pace",
 	"internal/contract":  "internal/arch internal/target",
 
 	"internal/foreign":     "",

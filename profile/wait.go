@@ -31,6 +31,13 @@ const (
 	WaitRuntime     WaitKind = "runtime" // in native code of the runtime, for what is not known
 )
 
+// WaitKinds are all kinds of wait.
+var WaitKinds = [...]WaitKind{
+	MonitorEnter, MonitorWait, LockEnter, ReadLock, UpgradeableLock, WriteLock, SemaphoreWait, EventWait, CountdownWait,
+	BarrierWait, CollectionTake, CollectionAdd, TaskWait, ThreadJoin, ThreadSleep, HandleOne, HandleAny, HandleAll, WaitIO,
+	WaitIdle, WaitRuntime,
+}
+
 // Forever is the Timeout of a wait without one.
 const Forever time.Duration = -1
 

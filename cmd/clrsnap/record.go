@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/export"
 	"clrsnap/internal/display"
 	"clrsnap/profile"
@@ -88,6 +89,10 @@ Events, each with the stack of its thread at that moment:
   --event thread       Who starts threads?
   --event gc           Which garbage collections pause the program, for how long,
                        and what triggered them?
+  --event wait         Who waits for what, and for how long? Every wait of a thread for a
+                       lock, an event, a task or a thread, from --wait-min on (1ms). It
+                       needs .NET 9 or later. Sleeps, input and output are not among
+                       these: --mode wall has them, on every version.
 Give several, separated by commas, or all. With --mode they go into the same file.
 Events come from a small agent, written in C, that the .NET runtime loads without a
 restart. It detaches at the end. An event never makes the program wait for clrsnap.
@@ -342,6 +347,8 @@ func hintRecord(err error, pid int) error {
 	switch {
 	case errors.Is(err, clrsnap.ErrNotDotNet) && pid > 0:
 		return fmt.Errorf("%w: clrsnap ps lists .NET processes; clrsnap record --native %d records native stacks", err, pid)
+	case errors.Is(err, events.ErrNoWaits):
+		return fmt.Errorf("%w; record with --mode wall, which shows on every version what threads wait for", err)
 	case errors.Is(err, record.ErrNoPerfEvents):
 		return fmt.Errorf("%w; or record with --mode wall, which does not need them", err)
 	}
