@@ -188,11 +188,8 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 			Text: fmt.Sprintf("By samples over %s, %.1f threads waited for locks on average.", seconds(e.samples.Duration), waiting),
 		})
 	}
-	seen := c.addHolder(e, &v)
-	if c.addInside(e, in, &v) || seen {
-		if known && waiting >= manyWaiters {
-			v.Certainty = profile.Certain
-		}
+	if (c.addHolder(e, &v) || c.addInside(e, in, &v)) && known && waiting >= manyWaiters {
+		v.Certainty = profile.Certain
 	}
 	c.addWaits(e, &v)
 	return v
@@ -240,7 +237,7 @@ func (c *convoy) addInside(e *evidence, in string, v *profile.Verdict) bool {
 	by, all := map[string]*inside{}, int64(0)
 	for i := range r.Samples {
 		x := &r.Samples[i]
-		if x.Mode != profile.Wall || waitsForLock(r, x) || !below(r, x.Node, in) {
+		if x.Mode != profile.Wall || inLock(r, x.Node) || !below(r, x.Node, in) {
 			continue
 		}
 		all += x.Weight

@@ -92,16 +92,25 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 			stuck = append(stuck, *w)
 		}
 	}
-	if len(stuck) != 1 || !stuck[0].blockedCooperative() && (len(waiting) < 2 || len(waiting) < (all-1)/2) {
+	if len(stuck) != 1 || !stuck[0].blockedCooperative(e) && (len(waiting) < 2 || len(waiting) < (all-1)/2) {
 		return nil
 	}
 	return []profile.Verdict{suspension(e, &stuck[0], waiting, all)}
 }
 
-// blockedCooperative reports whether a thread in cooperative mode has waited in the same call in all looks.
-func (w *watched) blockedCooperative() bool {
-	return w.unmoved && w.all(func(t *profile.Thread) bool { return t.Waits() && t.Mode == "cooperative" })
+// blockedCooperative reports whether a thread has been blocked in one call, in cooperative mode, in all looks. If the
+// runtime waits for it, it signals it thousands of times a second, which the thread needs some CPU for.
+func (w *watched) blockedCooperative(e *evidence) bool {
+	first := ownFrame(w.looks[0].Frames)
+	return float64(w.ran+w.ready) < signalled*float64(e.span()) && slices.ContainsFunc(w.looks, (*profile.Thread).Waits) &&
+		w.all(func(t *profile.Thread) bool {
+			own := ownFrame(t.Frames)
+			return holdsOut(t, &e.process) && own.Method == first.Method && own.SP == first.SP
+		})
 }
+
+// signalled is the most of a CPU that a thread needs for signals.
+const signalled = 0.25
 
 func suspension(e *evidence, w *watched, waiting []profile.ThreadRef, all int) profile.Verdict {
 	t := w.last()

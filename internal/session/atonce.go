@@ -30,6 +30,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 	defer p.Live.FreeAll()
 	p.room = maxStacks
 	p.beginLate()
+	p.runs = nil
 	defer p.endLate()
 	a := atOnce{p: p, filter: filter, out: out}
 	for _, limit := range instantLimits {
@@ -53,6 +54,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 		}
 	}
 	p.addHolds(out)
+	p.addRunners(out.Threads)
 	p.complete(ctx, out, calls, waiting)
 	return out, p.Live.Alive()
 }

@@ -109,8 +109,9 @@ type Process struct {
 	asyncs   Asyncs             // of the latest walk that named frames
 	awaited  []AwaitingAt       // what awaits these
 	refs     refs
-	mapped   time.Time       // when mappings were read for owners and lines
-	maps     target.Mappings // those
+	runs     map[int][]waits.Run // by thread: the tasks that it runs, since a snapshot began
+	mapped   time.Time           // when mappings were read for owners and lines
+	maps     target.Mappings     // those
 }
 
 // Open finds the runtime in process pid and the layout of its structures. It attaches to
