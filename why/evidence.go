@@ -20,9 +20,11 @@ type evidence struct {
 	cpus    int           // of the machine
 
 	looks   []look
-	moments []moment           // of the whole process; at least two, of a running one
-	samples *profile.Recording // nil: none were taken
-	sockets []socket           // of the process; nil: not known
+	moments []moment            // of the whole process; at least two, of a running one
+	samples *profile.Recording  // nil: none were taken
+	sockets []socket            // of the process; nil: not known
+	chains  []profile.TaskChain // async methods that wait; nil: not looked for
+	heaps   []heapLook          // at the beginning and at the end; nil: not known
 
 	looked  []string // phrases
 	missing []string // sentences

@@ -42,6 +42,8 @@ type gatherer struct {
 	dir   procfs.Dir
 	group *cgroup.Reader
 	start time.Time
+
+	heapMissing bool // the heap cannot be looked at
 }
 
 func newGatherer(pid int, o *Options) (*gatherer, error) {
@@ -73,6 +75,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+	g.census(ctx)
 	if left := g.o.For - time.Since(g.start) - lookGap; left >= leastSampling {
 		g.sample(ctx, left)
 	}
@@ -84,8 +87,10 @@ func (g *gatherer) gather(ctx context.Context) error {
 			return err
 		}
 	}
-	g.moment()
+	g.census(ctx)
 	g.connections()
+	g.calls(ctx)
+	g.moment()
 	g.tell()
 	return ctx.Err()
 }

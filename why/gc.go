@@ -168,6 +168,3 @@ func addAllocations(v *profile.Verdict, r *profile.Recording, large bool) {
 func withoutEvents(stack []profile.Frame) []profile.Frame {
 	return slices.DeleteFunc(stack, func(f profile.Frame) bool { return f.Kind == profile.Event })
 }
-
-// judgeGrowth looks for objects that pile up.
-func judgeGrowth(*evidence) []profile.Verdict { return nil }

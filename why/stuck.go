@@ -77,7 +77,7 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 	}
 	var stuck []watched
 	var waiting []profile.ThreadRef
-	all := 0
+	all, still := 0, 0
 	threads := e.threads()
 	for i := range threads {
 		w := &threads[i]
@@ -86,13 +86,16 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 		}
 		all++
 		switch {
-		case w.unmoved && w.all(waitsForRuntime):
+		case w.all(waitsForRuntime): // of these, the one that stops the others looks again and again
 			waiting = append(waiting, ref(w.last()))
+			if w.unmoved {
+				still++
+			}
 		case w.all(func(t *profile.Thread) bool { return holdsOut(t, &e.process) }):
 			stuck = append(stuck, *w)
 		}
 	}
-	if len(stuck) != 1 || !stuck[0].blockedCooperative(e) && (len(waiting) < 2 || len(waiting) < (all-1)/2) {
+	if len(stuck) != 1 || !stuck[0].blockedCooperative(e) && (still < 2 || still < (all-1)/2) {
 		return nil
 	}
 	return []profile.Verdict{suspension(e, &stuck[0], waiting, all)}
@@ -128,8 +131,8 @@ func suspension(e *evidence, w *watched, waiting []profile.ThreadRef, all int) p
 	if len(waiting) > 0 {
 		v.Text += fmt.Sprintf(" %s for the runtime now.", waitNow(len(waiting)))
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text: fmt.Sprintf("%s of %d have waited in the runtime's own code and have not run since the first look.",
-				threadsOf(len(waiting)), all), Threads: waiting,
+			Text: fmt.Sprintf("%s of %d have waited in the runtime's own code in all looks.", threadsOf(len(waiting)), all),
+			Threads: waiting,
 		})
 	}
 	return v

@@ -1,5 +1,5 @@
-// Package sockdiag asks the kernel for the TCP connections of this process's network namespace, and since when each
-// has been silent: sock_diag(7), as ss -i does.
+// Package sockdiag asks the kernel for the TCP connections of a network namespace, and since when each has been silent:
+// sock_diag(7), as ss -i does.
 //
 // Sources (Linux): include/uapi/linux/inet_diag.h (inet_diag_req_v2, inet_diag_msg), include/uapi/linux/tcp.h
 // (tcp_info), net/ipv4/inet_diag.c.
@@ -9,6 +9,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"os"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -43,7 +45,22 @@ const (
 	attributeHeader = 4
 )
 
-// Connections returns the connections over IPv4 and IPv6, at most 65,536 of each.
+// ConnectionsIn is Connections of another network namespace: file is one of /proc/PID/ns/net. It takes CAP_SYS_ADMIN.
+func ConnectionsIn(file *os.File) (out []Connection, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlock it: the thread ends, instead of staying in the other namespace
+		if err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err == nil {
+			out, err = Connections()
+		}
+	}()
+	<-done
+	return out, err
+}
+
+// Connections returns the connections over IPv4 and IPv6 of this process's own network namespace, at most 65,536 of
+// each.
 func Connections() ([]Connection, error) {
 	var out []Connection
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
