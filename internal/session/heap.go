@@ -13,9 +13,8 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/name"
+	"clrsnap/internal/target/live"
 	"clrsnap/profile"
-
-	"golang.org/x/sys/unix"
 )
 
 // HeapOptions say what is looked at on the heap. The zero value counts all objects by type.
@@ -44,7 +43,7 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 	if p.Walking {
 		return nil, NestedError(0)
 	}
-	h := heapWalk{p: p, o: o, names: map[arch.Addr]name.Class{}, begin: time.Now(), used: processTime()}
+	h := heapWalk{p: p, o: o, names: map[arch.Addr]name.Class{}, begin: time.Now(), used: live.OwnCPU()}
 	p.Engine.Begin()
 	census, err := p.Runtime.Heap.Walk(h.options(ctx))
 	if errors.Is(err, heap.ErrUnknown) {
@@ -95,19 +94,10 @@ func (h *heapWalk) share() float64 { return cmp.Or(h.o.MaxCPU, 1) }
 // rest waits until no more CPU time has been used than is allowed.
 func (h *heapWalk) rest() {
 	const most = 100 * time.Millisecond
-	used := float64(processTime() - h.used)
+	used := float64(live.OwnCPU() - h.used)
 	if ahead := time.Duration(used/h.share()) - time.Since(h.begin); ahead > time.Millisecond {
 		time.Sleep(min(ahead, most))
 	}
-}
-
-// processTime is the CPU time that this process has used.
-func processTime() time.Duration {
-	var t unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) != nil {
-		return 0
-	}
-	return time.Duration(t.Nano())
 }
 
 // threads lists the runtime's threads as they are now.
