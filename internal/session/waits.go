@@ -31,6 +31,7 @@ func (s *Suspension) explain(st *profile.Thread) {
 			st.Wait = p.waitReader().Wait(&subject)
 		}
 		st.Holds = p.waitReader().Holds(&subject)
+		s.noteRuns(&subject)
 	}
 	switch idle := st.Idle(); {
 	case st.State == stateRunning || !st.Waits():
@@ -38,9 +39,10 @@ func (s *Suspension) explain(st *profile.Thread) {
 		st.Wait = &profile.Wait{Kind: profile.WaitIdle, Certain: true}
 	case st.Wait == nil:
 		if st.Wait = s.ioWait(); st.Wait == nil && p.inRuntime(st.Frames) {
-			st.Wait = &profile.Wait{Kind: profile.WaitRuntime, Certain: true}
+			st.Wait = s.runtimeWait()
 		}
 	}
+	s.timeout(st)
 }
 
 // inRuntime reports whether a thread has called the runtime's native code, which waits by itself.
@@ -73,13 +75,19 @@ func (p *Process) addHolds(out *profile.Snapshot) {
 		if err != nil || t.ThreadID == 0 {
 			continue
 		}
-		for _, h := range held[ns] {
-			same := func(w profile.Wait) bool { return w.Object == h.Object && w.Kind == h.Kind }
-			if !slices.ContainsFunc(t.Holds, same) {
-				t.Holds = append(t.Holds, h)
-			}
+		t.Holds = withHolds(t.Holds, held[ns])
+	}
+}
+
+// withHolds adds to what a thread holds what else it does.
+func withHolds(list, more []profile.Wait) []profile.Wait {
+	for _, h := range more {
+		same := func(w profile.Wait) bool { return w.Object == h.Object && w.Kind == h.Kind }
+		if !slices.ContainsFunc(list, same) {
+			list = append(list, h)
 		}
 	}
+	return list
 }
 
 // waitReader returns what explains waits.
@@ -111,8 +119,24 @@ func (o people) ByOSID(id int) *profile.ThreadRef {
 	if k, ok := o.p.known[id]; ok {
 		return o.ref(&k)
 	}
-	tid, _ := o.hostID(id) // it has started since the runtime's threads were listed, or has ended
+	tid, known := o.hostID(id) // it has started since the runtime's threads were listed, or has ended
+	if !known {
+		if _, err := o.p.from.Thread(id); err == nil && o.inside(id) == id {
+			tid = id // in one namespace
+		} else if o.p.refs.lists == maxLists {
+			return nil
+		}
+	}
 	return &profile.ThreadRef{OSThreadID: tid}
+}
+
+// inside is the id of a thread in the target's namespace; 0: that is not known.
+func (o people) inside(tid int) int {
+	ns, err := o.p.from.NSTid(tid)
+	if err != nil {
+		return 0
+	}
+	return ns
 }
 
 // maxLists bounds how often threads are listed in a snapshot to find those that have started since.
@@ -146,7 +170,20 @@ func (o people) ByManagedID(id int) *profile.ThreadRef {
 			return o.ref(&k)
 		}
 	}
+	if o.p.unlisted != nil {
+		return nil
+	}
 	return &profile.ThreadRef{ManagedThreadID: id}
+}
+
+// ByAddress implements waits.People.
+func (o people) ByAddress(at arch.Addr) *profile.ThreadRef {
+	for _, k := range o.p.known {
+		if k.Address == at {
+			return o.ref(&k)
+		}
+	}
+	return nil
 }
 
 // ByObject implements waits.People.

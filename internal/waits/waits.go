@@ -38,11 +38,13 @@ type Subject struct {
 
 // People are the runtime's threads.
 type People interface {
-	// ByOSID returns the thread with an id of the operating system, in the target's PID namespace; nil: there
-	// is none.
+	// ByOSID returns the thread with an id of the operating system, in the target's PID namespace; nil: that is
+	// not known. Of a thread that has ended OSThreadID is 0.
 	ByOSID(id int) *profile.ThreadRef
-	// ByManagedID returns the thread with a managed id.
+	// ByManagedID returns the thread with a managed id; nil: that is not known.
 	ByManagedID(id int) *profile.ThreadRef
+	// ByAddress returns the thread whose Thread object is at an address; nil: no thread that lives has it there.
+	ByAddress(thread arch.Addr) *profile.ThreadRef
 	// ByObject returns the thread of a managed Thread object.
 	ByObject(obj arch.Addr) *profile.ThreadRef
 }
@@ -222,10 +224,27 @@ func (e *explanation) monitor() error {
 	if e.w.Recursion, e.w.Waiters = m.Recursion, m.Waiters; !enters {
 		e.w.Recursion, e.w.Waiters = 0, m.Waiting
 	}
-	if enters && m.Owner != 0 {
+	switch {
+	case enters && m.Orphan:
+		e.w.Owner, err = e.r.orphaned(&m)
+	case enters && m.Owner != 0:
 		e.w.Owner = e.r.owner(&m)
 	}
-	return nil
+	return err
+}
+
+// orphaned returns the owner of a lock that says of it only what the runtime calls it: it has ended. Else the lock
+// is just being taken.
+func (r *Reader) orphaned(m *lock.Monitor) (owner *profile.ThreadRef, err error) {
+	if at, id := m.Holder(); id != 0 {
+		owner = r.People.ByManagedID(id)
+	} else if owner = r.People.ByAddress(at); owner == nil {
+		owner = &profile.ThreadRef{}
+	}
+	if owner == nil || owner.OSThreadID != 0 {
+		return nil, lock.ErrChanging
+	}
+	return owner, nil
 }
 
 // owner returns who holds a monitor.

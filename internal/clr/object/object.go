@@ -212,6 +212,34 @@ func (r *Reader) Pointer(obj arch.Addr, c *Class, name string) (arch.Addr, error
 	return r.mem.Pointer(obj + arch.Addr(off))
 }
 
+// Generic returns where the fields of a struct are that an object has in a field, and its class, which is the last
+// type argument of the object's class. Where the argument is a class, its object is what is returned. Fields of
+// either are read with Offset, Uint32 and Pointer.
+func (r *Reader) Generic(obj arch.Addr, c *Class, name string) (at arch.Addr, inner *Class, err error) {
+	t, err := r.types.Read(c.Table)
+	if err != nil || len(t.Args) == 0 {
+		return 0, nil, fmt.Errorf("%w: %s has no type arguments (%v)", ErrNoField, c.Display, err)
+	}
+	if inner, err = r.Table(t.Args[len(t.Args)-1]); err != nil {
+		return 0, nil, err
+	}
+	if err := r.load(c); err != nil {
+		return 0, nil, err
+	}
+	for i := len(c.fields) - 1; i >= 0; i-- {
+		f := &c.fields[i]
+		switch {
+		case f.name != name:
+		case f.Reference():
+			at, err = r.mem.Pointer(obj + arch.Addr(f.Offset))
+			return at, inner, err
+		default:
+			return obj + arch.Addr(f.Offset) - aligned, inner, nil // a struct has no MethodTable in front
+		}
+	}
+	return 0, nil, fmt.Errorf("%w: %s.%s", ErrNoField, c.Display, name)
+}
+
 // RefersTo reports in which field an object refers to another; "": in none.
 func (r *Reader) RefersTo(obj arch.Addr, c *Class, other arch.Addr) (string, error) {
 	if err := r.load(c); err != nil {
