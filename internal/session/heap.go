@@ -25,6 +25,8 @@ type HeapOptions struct {
 	MaxInstances int
 	// MaxStrings is how many texts of strings are listed; 0: none.
 	MaxStrings int
+	// Roots chooses types by their names; Paths says how their objects are kept; nil: none.
+	Roots *regexp.Regexp
 	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1. More than 1 have several goroutines walk.
 	MaxCPU float64
 	// Progress is called from time to time with how many bytes have been walked, of how many; nil: it is not.
@@ -83,6 +85,7 @@ func (h *heapWalk) options(ctx context.Context) heap.Options {
 		h.text = h.p.Runtime.Threads.StringType()
 		o.Data = true
 	}
+	o.Graph = h.o.Roots != nil
 	if h.o.Type != nil || h.o.MaxStrings > 0 {
 		o.Want, o.Visit = h.want, h.visit
 	}
@@ -178,6 +181,9 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 		})
 	}
 	out.Types = h.types(c)
+	if c.Graph != nil {
+		h.paths(c.Graph, out)
+	}
 	h.trim()
 	out.Instances = h.instances
 	out.Strings = h.strings.list(h.o.MaxStrings)
