@@ -2,6 +2,7 @@ package heap
 
 import (
 	"encoding/binary"
+	"math/bits"
 
 	"clrsnap/internal/arch"
 )
@@ -9,13 +10,18 @@ import (
 // Objects lie one behind the other. So which addresses are those of objects is known by going through a
 // segment from its beginning. Free space counts as an object, in the middle of which there is none, whatever it
 // looks like. The rest of an allocation context, which a thread is going to use, is zero.
+//
+// A walk goes as far as it is asked for, and goes on from there later. As long as there is no collection, an object
+// that has been found stays one; free space and allocation contexts become further objects.
 
-// Bounds of a walk.
+// Bounds of walks, in bytes of the heap.
 const (
-	maxWalk   = 64 << 20 // bytes of one segment
-	maxBudget = 128 << 20
-	minSize   = 24 // of an object, in bytes (src/coreclr/gc/gcinterface.h, MIN_OBJECT_SIZE)
+	maxLook   = 64 << 20 // in one look
+	maxBudget = 512 << 20
+	chunkLen  = 256 << 10 // what is read at once
+	minSize   = 24        // of an object, in bytes (src/coreclr/gc/gcinterface.h, MIN_OBJECT_SIZE)
 	maxTables = 1 << 16
+	maxEdges  = 1 << 10
 )
 
 // The size of an object (MethodTable.MTFlags, BaseSize): with a component size, times what follows the pointer
@@ -23,113 +29,229 @@ const (
 const (
 	hasComponents = 0x80000000
 	countAt       = 8
-	header        = 8 // of the next object: the word in front of it, which counts as this one's
+	header        = 8  // of the next object: the word in front of it, which counts as this one's
+	headLen       = 16 // of an object, up to its count
 )
 
-// Starts are the addresses of the objects of a segment.
-type starts struct {
-	segment Segment
-	bits    []uint64 // for every eight bytes
-	walked  int      // when: Reader.moment
-	end     arch.Addr
+// walk is what is known of a segment.
+type walk struct {
+	start arch.Addr
+	next  arch.Addr // up to here all objects are known
+	bits  []uint64  // for every eight bytes: an object begins here
+	edges []edge
+	look  int // in which edges were looked at again
+}
+
+// edge is an object behind which an allocation context was empty. If it was being made, it may have become larger than
+// it looked; then what was found behind it is wrong.
+type edge struct {
+	at   arch.Addr
+	size uint64
 }
 
 // size is what is known of a MethodTable.
 type size struct{ base, component uint32 }
 
-// Begin starts a new moment: what was walked before may have changed. fresh: the walks of earlier moments are
-// not used at all, and there may be as many as ever.
-func (r *Reader) Begin(fresh bool) {
-	if r.moment++; fresh {
-		r.walks, r.budget, r.sizes = nil, maxBudget, nil
-	}
+const recentSizes = 256
+
+type mtSize struct {
+	mt arch.Addr
+	size
 }
 
-// IsObject reports whether an object begins at an address. It is false as well if that cannot be told.
-func (r *Reader) IsObject(segments []Segment, at arch.Addr) bool {
-	i := find(segments, at)
+// IsObject reports whether an object begins at an address, as of the last Begin. It is not known where the heap makes
+// no sense, or where too much of it would have to be read.
+func (r *Reader) IsObject(at arch.Addr) (is, known bool) {
+	i := r.find(at)
 	if i < 0 || at%8 != 0 {
-		return false
+		return false, r.segments != nil
 	}
-	s := segments[i]
+	s := r.segments[i]
 	w := r.walks[s.Start]
-	if w != nil && w.has(at) {
-		return true
+	if w == nil {
+		if r.walks == nil {
+			r.walks = map[arch.Addr]*walk{}
+		}
+		w = &walk{start: s.Start, next: s.Start, look: r.looks}
+		r.walks[s.Start] = w
 	}
-	if w != nil && w.walked == r.moment {
-		return false
+	r.recheck(w)
+	if w.has(at) {
+		return true, true
 	}
-	if w = r.walk(s); w == nil {
-		return false
+	from := w.next
+	if at < from { // has something begun here since?
+		from = w.before(at)
 	}
-	if r.walks == nil {
-		r.walks = map[arch.Addr]*starts{}
+	if !r.advance(w, from, at, s.End) {
+		return false, false
 	}
-	r.walks[s.Start] = w
-	return w.has(at)
+	return w.has(at), true
 }
 
-func (s *starts) has(at arch.Addr) bool {
-	if at < s.segment.Start || at >= s.end {
-		return false
-	}
-	n := (at - s.segment.Start) / 8
-	return s.bits[n/64]>>(n%64)&1 != 0
+// index is the place of an address in bits.
+func (w *walk) index(at arch.Addr) (word, bit int) {
+	n := int(at-w.start) / 8
+	return n / 64, n % 64
 }
 
-// walk finds the objects of a segment, up to where it cannot be understood. nil: there is too much of it.
-func (r *Reader) walk(s Segment) *starts {
-	n := int64(s.End - s.Start)
-	if n < 0 || n > maxWalk || n > r.budget {
-		return nil
+func (w *walk) has(at arch.Addr) bool {
+	i, bit := w.index(at)
+	return at >= w.start && i < len(w.bits) && w.bits[i]>>bit&1 != 0
+}
+
+func (w *walk) set(at arch.Addr) {
+	i, bit := w.index(at)
+	for i >= len(w.bits) {
+		w.bits = append(w.bits, 0)
 	}
-	r.budget -= n
-	data := make([]byte, n)
-	if r.mem.ReadMemory(data, s.Start) != nil {
-		return nil
+	w.bits[i] |= 1 << bit
+}
+
+// before returns the nearest object before an address.
+func (w *walk) before(at arch.Addr) arch.Addr {
+	i, bit := w.index(at)
+	if i >= len(w.bits) {
+		i, bit = len(w.bits)-1, 63
 	}
-	w := &starts{segment: s, bits: make([]uint64, n/512+1), walked: r.moment}
-	at := 0
-	for at+minSize <= len(data) {
-		mt := binary.LittleEndian.Uint64(data[at:])
+	for mask := ^uint64(0) >> (63 - bit); i >= 0; i, mask = i-1, ^uint64(0) {
+		if word := w.bits[i] & mask; word != 0 {
+			return w.start + arch.Addr(i*64+bits.Len64(word)-1)*8
+		}
+	}
+	return w.start
+}
+
+// cut forgets what was found behind an address.
+func (w *walk) cut(at arch.Addr) {
+	w.next = at
+	i, bit := w.index(at)
+	if i < len(w.bits) {
+		w.bits[i] &= 1<<bit - 1
+		w.bits = w.bits[:i+1]
+	}
+}
+
+// recheck looks at the edges of a walk again, once in each look.
+func (r *Reader) recheck(w *walk) {
+	if w.look == r.looks {
+		return
+	}
+	w.look = r.looks
+	for i, e := range w.edges {
+		var head [headLen]byte
+		if r.mem.ReadMemory(head[:], e.at) != nil || r.size(head[:]) != e.size {
+			w.edges = w.edges[:i]
+			w.cut(e.at)
+			return
+		}
+	}
+}
+
+// advance finds the objects from an object on, until one begins at an address or behind it. false: the heap makes no
+// sense there, cannot be read, or it is too much.
+func (r *Reader) advance(w *walk, from, at, end arch.Addr) bool {
+	var data []byte // from base on
+	base, last, lastSize := from, arch.Addr(0), uint64(0)
+	for pos := from; pos <= at; {
+		if pos+minSize > end {
+			return true // nothing more has room
+		}
+		if pos < base || pos+headLen > base+arch.Addr(len(data)) {
+			if data = r.read(pos, at, end); data == nil {
+				return false
+			}
+			base = pos
+		}
+		head := data[pos-base:]
+		mt := binary.LittleEndian.Uint64(head)
 		if mt == 0 || mt>>32 != 0 && uint32(mt) == 0 { // nothing, or the word in front of an object
-			at += 8
+			if last != 0 && !w.edge(last, lastSize) {
+				return false
+			}
+			last = 0
+			pos += 8
 			continue
 		}
-		size := r.size(data[at:], arch.Addr(mt))
-		if size < minSize || size > uint64(len(data)-at)+header {
-			break
+		size := r.size(head)
+		if size < minSize || size > uint64(end-pos)+header {
+			return false
 		}
-		w.bits[at/512] |= 1 << (at / 8 % 64)
-		at += int((size + 7) &^ 7)
+		w.set(pos)
+		last, lastSize = pos, size
+		pos += arch.Addr(size+7) &^ 7
+		w.next = max(w.next, pos)
 	}
-	w.end = s.Start + arch.Addr(min(at, len(data)))
-	return w
+	return true
 }
 
-// size returns the size of an object in bytes; 0: it is none.
-func (r *Reader) size(obj []byte, tagged arch.Addr) uint64 {
-	mt := tagged &^ arch.Addr(r.l.Untag)
-	s, ok := r.sizes[mt]
-	if !ok {
-		flags, err := r.mem.Uint32(mt + arch.Addr(r.l.Flags))
-		if err != nil {
-			return 0
+// edge notes an edge; false: there are too many.
+func (w *walk) edge(at arch.Addr, size uint64) bool {
+	for _, e := range w.edges {
+		if e.at == at {
+			return true
 		}
-		if s.base, err = r.mem.Uint32(mt + arch.Addr(r.l.BaseSize)); err != nil {
-			return 0
-		}
-		if flags&hasComponents != 0 {
-			s.component = flags & 0xffff
-		}
-		if r.sizes == nil || len(r.sizes) >= maxTables {
-			r.sizes = map[arch.Addr]size{}
-		}
-		r.sizes[mt] = s
 	}
-	total := uint64(s.base)
-	if s.component != 0 {
-		total += uint64(s.component) * uint64(binary.LittleEndian.Uint32(obj[countAt:]))
+	if len(w.edges) == maxEdges {
+		return false
+	}
+	w.edges = append(w.edges, edge{at, size})
+	return true
+}
+
+// read reads a part of a segment, up to an address at least if that is near; nil: it cannot be read, or it is too much.
+func (r *Reader) read(from, at, end arch.Addr) []byte {
+	n := int64(min(end-from, max(at-from+4096, 4096), chunkLen))
+	if n > r.left || n > r.budget || n < headLen {
+		return nil
+	}
+	r.left -= n
+	r.budget -= n
+	if r.chunk == nil {
+		r.chunk = make([]byte, chunkLen)
+	}
+	if r.mem.ReadMemory(r.chunk[:n], from) != nil {
+		return nil
+	}
+	return r.chunk[:n]
+}
+
+// size returns the size of an object in bytes, whose head it is given; 0: it is none.
+func (r *Reader) size(head []byte) uint64 {
+	mt := arch.Addr(binary.LittleEndian.Uint64(head)) &^ arch.Addr(r.l.Untag)
+	c := &r.recent[mt/8%recentSizes]
+	if c.mt != mt || mt == 0 {
+		s, ok := r.tableSize(mt)
+		if !ok {
+			return 0
+		}
+		*c = mtSize{mt, s}
+	}
+	total := uint64(c.base)
+	if c.component != 0 {
+		total += uint64(c.component) * uint64(binary.LittleEndian.Uint32(head[countAt:]))
 	}
 	return total
+}
+
+// tableSize reads the sizes that a MethodTable has.
+func (r *Reader) tableSize(mt arch.Addr) (s size, ok bool) {
+	if s, ok = r.sizes[mt]; ok {
+		return s, true
+	}
+	flags, err := r.mem.Uint32(mt + arch.Addr(r.l.Flags))
+	if err != nil {
+		return s, false
+	}
+	if s.base, err = r.mem.Uint32(mt + arch.Addr(r.l.BaseSize)); err != nil {
+		return s, false
+	}
+	if flags&hasComponents != 0 {
+		s.component = flags & 0xffff
+	}
+	if r.sizes == nil || len(r.sizes) >= maxTables {
+		r.sizes = map[arch.Addr]size{}
+	}
+	r.sizes[mt] = s
+	return s, true
 }
