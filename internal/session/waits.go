@@ -26,7 +26,12 @@ func (s *Suspension) explain(st *profile.Thread) {
 		return
 	}
 	if p.Runtime != nil && s.Walk.Info.Address != 0 {
-		subject := waits.Subject{Frames: st.Frames, Stack: s.Walk.Stack, Thread: s.Walk.Info}
+		subject := waits.Subject{
+			Frames: st.Frames, Stack: s.Walk.Stack, Thread: s.Walk.Info, Blocked: st.State != stateRunning,
+		}
+		if s.Capture.Proof != "" && p.Live != nil {
+			subject.Still = func() bool { return p.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof) }
+		}
 		if st.State != stateRunning {
 			st.Wait = p.waitReader().Wait(&subject)
 		}
@@ -58,7 +63,9 @@ func (p *Process) inRuntime(frames []profile.Frame) bool {
 	return false
 }
 
-// addHolds adds the monitors that threads hold without having a reference to them on their stacks.
+// addHolds adds the monitors that threads hold without having a reference to them on their stacks. They are read when
+// all stacks have been, so they are certain of threads that have not run since, unless another thread has been seen to
+// hold the same.
 func (p *Process) addHolds(out *profile.Snapshot) {
 	if p.Runtime == nil {
 		return
@@ -67,19 +74,47 @@ func (p *Process) addHolds(out *profile.Snapshot) {
 		p.Engine.Cache.Invalidate()
 	}
 	held, _ := p.waitReader().Monitors()
+	owners := ownersOf(out.Threads)
 	for i := range out.Threads {
 		t := &out.Threads[i]
 		ns, err := p.from.NSTid(t.OSThreadID)
-		if err != nil || t.ThreadID == 0 {
+		if err != nil || t.ThreadID == 0 || len(held[ns]) == 0 {
 			continue
 		}
+		still := p.stillBlocked(t.OSThreadID)
 		for _, h := range held[ns] {
+			if k, ok := p.known[ns]; !ok || uint64(k.Address) != t.ThreadID {
+				continue // the id is another thread's by now
+			}
 			same := func(w profile.Wait) bool { return w.Object == h.Object && w.Kind == h.Kind }
+			if owner, ok := owners[h.Object]; !still || ok && owner != t.OSThreadID {
+				h.Certain = false
+			}
 			if !slices.ContainsFunc(t.Holds, same) {
 				t.Holds = append(t.Holds, h)
 			}
 		}
 	}
+}
+
+// ownersOf returns who has been seen to hold monitors, by their objects.
+func ownersOf(threads []profile.Thread) map[uint64]int {
+	owners := map[uint64]int{}
+	for i := range threads {
+		if w := threads[i].Wait; w != nil && w.Kind == profile.MonitorEnter && w.Certain && w.Owner != nil {
+			owners[w.Object] = w.Owner.OSThreadID
+		}
+	}
+	return owners
+}
+
+// stillBlocked reports whether a thread has certainly not run since its stack was copied.
+func (p *Process) stillBlocked(tid int) bool {
+	if p.Live == nil {
+		return true
+	}
+	still, _ := p.Live.StillBlocked(tid)
+	return still
 }
 
 // waitReader returns what explains waits.
@@ -99,30 +134,77 @@ type people struct{ p *Process }
 
 // refs are what threads are called, by the id in the target's namespace, since they were listed.
 type refs struct {
-	known map[int]*profile.ThreadRef
-	host  map[int]int // the ids that this process sees
-	lists int         // how often threads were listed for host
+	known   map[int]*profile.ThreadRef
+	host    map[int]int // the ids that this process sees
+	managed map[int]int // the ids in the target's namespace, by managed id; nil: not needed yet
+	at      map[arch.Addr]int
+	lists   int // how often threads were listed
 
 	connections map[uint64]procfs.Connection // by inode; nil: not needed yet
 }
 
-// ByOSID implements waits.People.
-func (o people) ByOSID(id int) *profile.ThreadRef {
-	if k, ok := o.p.known[id]; ok {
-		return o.ref(&k)
+// OS implements waits.People.
+func (o people) OS(id int) *thread.Thread {
+	if t, ok := o.p.known[id]; ok {
+		return &t
 	}
-	tid, _ := o.hostID(id) // it has started since the runtime's threads were listed, or has ended
-	return &profile.ThreadRef{OSThreadID: tid}
+	return nil
+}
+
+// Managed implements waits.People.
+func (o people) Managed(id int) *thread.Thread {
+	o.index()
+	return o.OS(o.p.refs.managed[id])
+}
+
+// At implements waits.People.
+func (o people) At(address arch.Addr) *thread.Thread {
+	o.index()
+	return o.OS(o.p.refs.at[address])
+}
+
+func (o people) index() {
+	r := &o.p.refs
+	if r.managed != nil {
+		return
+	}
+	r.managed, r.at = make(map[int]int, len(o.p.known)), make(map[arch.Addr]int, len(o.p.known))
+	for id, t := range o.p.known {
+		r.managed[t.ManagedID], r.at[t.Address] = id, id
+	}
 }
 
 // maxLists bounds how often threads are listed in a snapshot to find those that have started since.
 const maxLists = 16
 
+// Renew implements waits.People.
+func (o people) Renew() bool {
+	r := &o.p.refs
+	if !o.p.from.changes() || r.lists >= maxLists {
+		return false
+	}
+	r.lists++
+	o.p.Engine.Cache.Invalidate()
+	list, err := o.p.Runtime.Threads.List()
+	if err != nil {
+		return false
+	}
+	o.p.take(list)
+	*r = refs{lists: r.lists, connections: r.connections}
+	return true
+}
+
 // hostID returns the id of a thread as this process sees it; false: it has ended.
 func (o people) hostID(id int) (int, bool) {
 	r := &o.p.refs
-	if tid, ok := r.host[id]; ok || r.lists == maxLists {
+	if tid, ok := r.host[id]; ok {
 		return tid, ok
+	}
+	if ns, err := o.p.from.NSTid(id); err == nil && ns == id {
+		return id, true // the usual case: one namespace
+	}
+	if r.host != nil && r.lists >= maxLists {
+		return 0, false
 	}
 	r.lists++
 	tids, err := o.p.from.Threads()
@@ -139,27 +221,14 @@ func (o people) hostID(id int) (int, bool) {
 	return tid, ok
 }
 
-// ByManagedID implements waits.People.
-func (o people) ByManagedID(id int) *profile.ThreadRef {
-	for _, k := range o.p.known {
-		if k.ManagedID == id {
-			return o.ref(&k)
-		}
-	}
-	return &profile.ThreadRef{ManagedThreadID: id}
+// Other implements waits.People.
+func (o people) Other(osID int) *profile.ThreadRef {
+	tid, _ := o.hostID(osID)
+	return &profile.ThreadRef{OSThreadID: tid}
 }
 
-// ByObject implements waits.People.
-func (o people) ByObject(obj arch.Addr) *profile.ThreadRef {
-	for _, k := range o.p.known {
-		if o.p.Runtime.Threads.Object(&k) == obj {
-			return o.ref(&k)
-		}
-	}
-	return nil
-}
-
-func (o people) ref(k *thread.Thread) *profile.ThreadRef {
+// Ref implements waits.People.
+func (o people) Ref(k *thread.Thread) *profile.ThreadRef {
 	r := &o.p.refs
 	if ref := r.known[k.OSID]; ref != nil {
 		return ref

@@ -206,6 +206,12 @@ func TestIsObject(t *testing.T) {
 			}
 		}
 	}
+	// What a collection has left in the unused half of the word in front of an object is no object.
+	r.at(segments...)
+	mem[0x5_0078] = 0x0800_0011<<32 | 1
+	if is, known := r.IsObject(0x5_0098); !is || !known {
+		t.Errorf("behind a word that is no MethodTable: %v, %v", is, known)
+	}
 	// Where nothing was there are objects later, between others and behind them.
 	r.at(segments...)
 	if !isObject(r, 0x5_0098) {
@@ -300,7 +306,7 @@ func TestIsObjectRefused(t *testing.T) {
 	mem := clrtest.Words{}
 	r := made(t, mem, false)
 	segments := objects(r, mem)
-	mem.Uint32(tableOfArray+arch.Addr(r.l.BaseSize), 8)
+	mem.Uint32(tableOfArray+arch.Addr(r.l.BaseSize), 2)
 	r.at(segments...)
 	if is, known := r.IsObject(0x5_0080); !isObject(r, 0x5_0000) || is || known {
 		t.Error("an array of a size that none has")

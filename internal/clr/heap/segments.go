@@ -301,7 +301,7 @@ func (t *table) chain(mem *target.Reader, out []Segment, at arch.Addr, h *oneHea
 		s := Segment{Start: word(segmentMem), End: word(segmentAllocated), at: at}
 		reserved := word(segmentReserved)
 		if at == h.ephemeral {
-			s.End = max(s.End, h.allocated)
+			s.End = h.allocated // what lies behind is left over from before the last collection
 		}
 		s.limit = min(reserved, maxAddress)
 		if s.End < s.Start || s.End > reserved || s.End > maxAddress {

@@ -153,6 +153,7 @@ func (r *Reader) recheck(w *walk) {
 func (r *Reader) advance(w *walk, from, at, end arch.Addr) bool {
 	var data []byte // from base on
 	base, last, lastSize := from, arch.Addr(0), uint64(0)
+	empty := from == w.next // the word before is in an empty context, perhaps
 	for pos := from; pos <= at; {
 		if pos+minSize > end {
 			return true // nothing more has room
@@ -169,14 +170,20 @@ func (r *Reader) advance(w *walk, from, at, end arch.Addr) bool {
 			if last != 0 && !w.edge(last, lastSize) {
 				return false
 			}
-			last = 0
+			last, empty = 0, mt == 0
 			pos += 8
 			continue
 		}
 		size := r.size(head)
-		if size < minSize || size > uint64(end-pos)+header {
-			return false
+		if (size+7)&^7 < minSize || size > uint64(end-pos)+header { // an empty string has 22 bytes, and 2 of padding
+			if !empty {
+				return false
+			}
+			empty = false // the word in front of an object, in half of which a collection has left something
+			pos += 8
+			continue
 		}
+		empty = false
 		w.set(pos)
 		last, lastSize = pos, size
 		pos += arch.Addr(size+7) &^ 7

@@ -38,6 +38,17 @@ type Monitor struct {
 	holder uint64
 }
 
+// HeldBy reports whether a thread holds the monitor, by the address of its Thread object and its ids.
+func (m *Monitor) HeldBy(thread arch.Addr, osID, managedID int) bool {
+	switch {
+	case m.Owner == 0:
+		return false
+	case m.Thin:
+		return m.Owner == managedID
+	}
+	return m.Owner == osID && (m.holder == 0 || m.holder == uint64(thread) || m.holder == uint64(managedID))
+}
+
 // layout is the layout of sync blocks. Sizes and offsets are in bytes.
 type layout struct {
 	Table     arch.Addr `global:"SyncTableEntries"`
