@@ -122,8 +122,9 @@ func (p *Process) waitReader() *waits.Reader {
 	if p.waits == nil {
 		p.waits = &waits.Reader{Runtime: p.Runtime, People: people{p}}
 		if p.from.changes() {
-			p.waits.Live, p.waits.Renew = p.from, p.Engine.Cache.Invalidate
+			p.waits.Live, p.waits.Renew = p.Live, p.Engine.Cache.Invalidate
 			p.waits.File = p.describeIO
+			p.Runtime.Seen.Directly(p.Live)
 		}
 	}
 	return p.waits
