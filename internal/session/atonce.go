@@ -78,11 +78,12 @@ type atOnce struct {
 // member is a thread on its way to the common instant.
 type member struct {
 	thread Thread
-	proof  target.Proof   // that the thread is blocked with this stack; "": it has to be stopped
-	stack  profile.Thread // of the latest capture
-	calls  []Call         // of its frames
-	cost   int            // of its frames, in bytes of Process.room
-	extra  []target.Range // pieces of stack to be copied when it is stopped
+	proof  target.Proof    // that the thread is blocked with this stack; "": it has to be stopped
+	stack  profile.Thread  // of the latest capture
+	calls  []Call          // of its frames
+	owner  []target.Region // what the owner of the lock that it waits for was read from
+	cost   int             // of its frames, in bytes of Process.room
+	extra  []target.Range  // pieces of stack to be copied when it is stopped
 	ended  bool
 }
 
@@ -167,6 +168,7 @@ func (a *atOnce) describe(m *member, s *Suspension, r walk.Result) {
 	a.p.room -= m.cost
 	s.fill(&m.stack, r)
 	s.explain(&m.stack)
+	m.owner = s.restsOn
 }
 
 // Bounds on the memory for the stacks of all threads together, in bytes. Each thread gets
@@ -198,6 +200,7 @@ func (a *atOnce) capture() error {
 			a.extra += r.Len
 		}
 	}
+	a.askOwners(reqs)
 	a.p.moment++
 	captures, errs := make([]target.Capture, len(reqs)), make([]error, len(reqs))
 	threads := 0
@@ -221,6 +224,7 @@ func (a *atOnce) capture() error {
 			ended++
 		}
 	}
+	a.checkOwners(captures, errs)
 	a.out.Unlisted = 0
 	if len(a.members) == a.listed { // else it is not known how many of the others have ended
 		a.out.Unlisted = max(threads-(a.listed-ended), 0)

@@ -32,8 +32,11 @@ func (s *Suspension) explain(st *profile.Thread) {
 		if s.Capture.Proof != "" && p.Live != nil {
 			subject.Still = func() bool { return p.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof) }
 		}
-		if st.State != stateRunning {
+		if s.restsOn = nil; st.State != stateRunning {
 			st.Wait = p.waitReader().Wait(&subject)
+			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && p.Live != nil {
+				s.restsOn = p.waitReader().RestsOn()
+			}
 		}
 		st.Holds = p.waitReader().Holds(&subject)
 	}

@@ -3,6 +3,7 @@ package target
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"clrsnap/internal/arch"
 )
@@ -88,6 +89,20 @@ func (e *Evidence) Stands(mem Memory) bool {
 		}
 	}
 	return true
+}
+
+// Pieces returns copies of what was read; nil: it was more than is kept.
+func (e *Evidence) Pieces() []Region {
+	if e.full {
+		return nil
+	}
+	out := make([]Region, 0, len(e.pieces))
+	for _, p := range e.pieces {
+		if !slices.ContainsFunc(out, func(q Region) bool { return q.Base == p.Base && len(q.Data) == len(p.Data) }) {
+			out = append(out, Region{Base: p.Base, Data: bytes.Clone(p.Data)})
+		}
+	}
+	return out
 }
 
 // Links follows a list whose items begin with the address of the next one, and returns the addresses of its items: nil

@@ -75,10 +75,19 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 		return e.run()
 	}, s, p)
 	if w.Certain = stands && !p.guess && !r.unknown; !stands {
-		w.Owner, w.Recursion, w.Waiters, w.Detail, w.Method = nil, 0, 0, "", ""
+		Doubt(w)
 	}
 	return w
 }
+
+// Doubt makes a wait one that is not certain: what changes is left out.
+func Doubt(w *profile.Wait) {
+	w.Certain, w.Owner, w.Recursion, w.Waiters, w.Detail, w.Method = false, nil, 0, 0, "", ""
+}
+
+// RestsOn returns the memory that the last Wait rests on. If a lock's owner stands still, and all that is as it was
+// then, the owner still holds it.
+func (r *Reader) RestsOn() []target.Region { return r.Runtime.Seen.Pieces() }
 
 // settled reports whether no objects are being moved now. Where that is not known nothing on a stack counts as one.
 func (r *Reader) settled() bool { return !r.Runtime.Heap.Known() || r.Runtime.Heap.Settled(r.Live) }
