@@ -70,7 +70,7 @@ func (t *Thread) Idle() Idle {
 // For all samples, IdleSamples is faster.
 func (r *Recording) Idle(x *Sample) Idle {
 	idle, managed := idleStack(func(yield func(code) bool) {
-		for l := range r.Stack(x.Node) {
+		for l := range r.Stack(r.waits(x)) {
 			if f := &r.Functions[l.Function]; !yield(code{f.Kind, f.Module, f.Method}) {
 				return
 			}
@@ -83,6 +83,14 @@ func (r *Recording) Idle(x *Sample) Idle {
 		return ""
 	}
 	return idle
+}
+
+// waits returns the node of the code in which a thread waits. In mode Waits the leaf is an event, which says for what.
+func (r *Recording) waits(x *Sample) int32 {
+	if f := r.Function(x.Node); x.Mode == Waits && f != nil && f.Kind == Event {
+		return r.Nodes[x.Node].Parent
+	}
+	return x.Node
 }
 
 // idleRole is Idle of a sample without managed frames.
@@ -175,9 +183,10 @@ func idleFunctionOf(f *Function) idleFunction {
 }
 
 func (d *idler) of(x *Sample) Idle {
-	code := d.code[x.Node]
+	leaf := d.r.waits(x)
+	code := d.code[leaf]
 	if code > 0 {
-		if t := d.idle[x.State&1][code]; t != nil && !x.Incomplete && !d.jit[x.Node] {
+		if t := d.idle[x.State&1][code]; t != nil && !x.Incomplete && !d.jit[leaf] {
 			return t.idle
 		}
 		return ""
@@ -354,6 +363,8 @@ func idleStack(frames iter.Seq[code], blocked bool) (idle Idle, managed bool) {
 	callee, compiles := "", false
 	for c := range frames {
 		switch {
+		case c.kind == Async:
+			continue // it is not on the stack
 		case c.kind == Native || c.kind == Kernel:
 			compiles = compiles || !managed && c.module == jitModule
 			continue

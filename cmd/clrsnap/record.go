@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/export"
 	"clrsnap/internal/display"
 	"clrsnap/profile"
@@ -34,6 +35,7 @@ type recordFlags struct {
 	idle         bool
 	subprocesses bool
 	generics     string
+	async        string
 	maxPause     time.Duration
 	maxCPU       string
 	output       string
@@ -87,6 +89,10 @@ Events, each with the stack of its thread at that moment:
   --event thread       Who starts threads?
   --event gc           Which garbage collections pause the program, for how long,
                        and what triggered them?
+  --event wait         Who waits for what, and for how long? Every wait of a thread for a
+                       lock, an event, a task or a thread, from --wait-min on (1ms). It
+                       needs .NET 9 or later. Sleeps, input and output are not among
+                       these: --mode wall has them, on every version.
 Give several, separated by commas, or all. With --mode they go into the same file.
 Events come from a small agent, written in C, that the .NET runtime loads without a
 restart. It detaches at the end. An event never makes the program wait for clrsnap.
@@ -105,7 +111,8 @@ Source lines:
   used. The lines are found when everything is recorded. clrsnap view --symbols adds them
   later, too. The text around them is kept if it is in the PDB, in the file that the
   compiler names, or below --source-root, and has the checksum that the PDB says;
-  --no-source leaves it out. Nothing is ever fetched from anywhere.
+  --no-source leaves it out. Symbols that are not there are fetched at the end if
+  --symbol-server or CLRSNAP_SYMBOL_SERVER names a server; else nothing is fetched from anywhere.
 
 The file:
   Its file extension chooses the format. Without --output it is an HTML file in the
@@ -146,6 +153,13 @@ The file:
 		runtime.GOMAXPROCS(1)
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(math.MaxInt64)
+		if f.lines != "never" {
+			// It is not interrupted with the recording: what was recorded needs symbols then, too.
+			if err := a.startFetching(context.Background(), &f.source, &fetchProgress{a: a, alone: true}); err != nil {
+				return err
+			}
+			defer f.source.close()
+		}
 		if cmd.ArgsLenAtDash() == 0 {
 			return a.recordCommand(cmd.Context(), args, &f)
 		}
@@ -174,6 +188,8 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.subprocesses, "subprocesses", false, "also record child processes that run .NET")
 	fs.StringVar(&f.generics, "generics", "shared",
 		"type arguments of shared generic code: shared (__Canon) or exact (where the stack has them, else __Canon)")
+	fs.StringVar(&f.async, "async", "auto",
+		"`when` to add the async methods that await those which run: auto (where they are known) or never")
 	maxPauseFlag(fs, &f.maxPause)
 	fs.StringVar(&f.maxCPU, "max-cpu", "10%", "how much of one CPU wall-clock sampling may `use`")
 	fs.StringVar(&f.lines, "lines", "auto",
@@ -186,6 +202,7 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	complete(cmd, "mode", "cpu", "wall", "both")
 	complete(cmd, "lines", "auto", "always", "never")
 	complete(cmd, "generics", "shared", "exact")
+	complete(cmd, "async", "auto", "never")
 	complete(cmd, "format", formatNames()...)
 }
 
@@ -216,6 +233,9 @@ func (f *recordFlags) check() error {
 		return err
 	}
 	if err := oneOf("lines", f.lines, "auto", "always", "never"); err != nil {
+		return err
+	}
+	if err := oneOf("async", f.async, "auto", "never"); err != nil {
 		return err
 	}
 	if err := oneOf("generics", f.generics, "shared", "exact"); err != nil {
@@ -283,7 +303,9 @@ func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, reco
 	}
 	return clrsnap.Options{
 		NativeOnly: f.native, MaxPause: f.maxPause, NonBlocking: a.worker == nil, ExactGenerics: f.generics == "exact",
+		Async: f.async != "never",
 		Lines: f.lines != "never", Symbols: f.source.symbols, SourceRoots: f.source.sourceRoots(),
+		Source: f.source.remote(),
 	}, ro
 }
 
@@ -325,6 +347,8 @@ func hintRecord(err error, pid int) error {
 	switch {
 	case errors.Is(err, clrsnap.ErrNotDotNet) && pid > 0:
 		return fmt.Errorf("%w: clrsnap ps lists .NET processes; clrsnap record --native %d records native stacks", err, pid)
+	case errors.Is(err, events.ErrNoWaits):
+		return fmt.Errorf("%w; record with --mode wall, which shows on every version what threads wait for", err)
 	case errors.Is(err, record.ErrNoPerfEvents):
 		return fmt.Errorf("%w; or record with --mode wall, which does not need them", err)
 	}
@@ -375,6 +399,7 @@ func (a *app) finishRecording(r *profile.Recording, out *pendingFile, f *recordF
 	if f.managed || f.native || out.format != export.FormatHTML && out.format != export.FormatRecording {
 		shown = r.Select(profile.Selection{Managed: f.managed, Native: f.native})
 	}
+	a.warnOfServers(&f.source)
 	a.tellMode(r, out.format)
 	o := export.Options{Idle: f.idle}
 	err := out.write(func(w io.Writer) error { return export.Encode(w, shown, out.format, o) })

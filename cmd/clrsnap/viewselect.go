@@ -64,10 +64,10 @@ func (f *viewFlags) modes() []profile.Mode {
 
 // hasState reports whether a mode can have samples of threads in this state.
 func hasState(m profile.Mode, state string) bool {
-	switch m {
-	case profile.Wall:
+	switch {
+	case m == profile.Wall:
 		return true
-	case profile.Contention:
+	case m.OfWaits():
 		return state == profile.Waiting.String()
 	}
 	return state == profile.Running.String()
@@ -77,7 +77,7 @@ func hasState(m profile.Mode, state string) bool {
 var whyNoState = map[string]string{
 	profile.Running.String(): "its threads were waiting",
 	profile.Waiting.String(): "a waiting thread has no such samples; " +
-		"--mode wall and --mode contention show what threads wait for",
+		"--mode wall, --mode wait and --mode contention show what threads wait for",
 }
 
 // whole reports whether the output keeps all frames, because its reader can choose.
@@ -99,7 +99,7 @@ func (a *app) choose(ctx context.Context, file string, in io.Reader, f *viewFlag
 	if f.lines == "never" {
 		r = r.WithoutLines()
 	} else {
-		a.addLines(r, &f.source)
+		a.addLines(ctx, r, &f.source)
 	}
 	if f.source.noText {
 		r = r.WithoutText()

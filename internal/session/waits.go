@@ -1,7 +1,6 @@
 package session
 
 import (
-	"slices"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
@@ -39,6 +38,7 @@ func (s *Suspension) explain(st *profile.Thread) {
 			}
 		}
 		st.Holds = p.waitReader().Holds(&subject)
+		s.noteRuns(&subject)
 	}
 	switch idle := st.Idle(); {
 	case st.State == stateRunning || !st.Waits():
@@ -46,9 +46,10 @@ func (s *Suspension) explain(st *profile.Thread) {
 		st.Wait = &profile.Wait{Kind: profile.WaitIdle, Certain: true}
 	case st.Wait == nil:
 		if st.Wait = s.ioWait(); st.Wait == nil && p.inRuntime(st.Frames) {
-			st.Wait = &profile.Wait{Kind: profile.WaitRuntime, Certain: true}
+			st.Wait = s.runtimeWait()
 		}
 	}
+	s.timeout(st)
 }
 
 // inRuntime reports whether a thread has called the runtime's native code, which waits by itself.
@@ -84,20 +85,27 @@ func (p *Process) addHolds(out *profile.Snapshot) {
 		if err != nil || t.ThreadID == 0 || len(held[ns]) == 0 {
 			continue
 		}
-		still := p.stillBlocked(t.OSThreadID)
+		still := p.still(t.OSThreadID)
 		for _, h := range held[ns] {
 			if k, ok := p.known[ns]; !ok || uint64(k.Address) != t.ThreadID {
 				continue // the id is another thread's by now
 			}
-			same := func(w profile.Wait) bool { return w.Object == h.Object && w.Kind == h.Kind }
 			if owner, ok := owners[h.Object]; !still || ok && owner != t.OSThreadID {
 				h.Certain = false
 			}
-			if !slices.ContainsFunc(t.Holds, same) {
-				t.Holds = append(t.Holds, h)
-			}
+			t.Holds = withHold(t.Holds, h)
 		}
 	}
+}
+
+// withHold adds to what a thread holds what else it does.
+func withHold(list []profile.Wait, h profile.Wait) []profile.Wait {
+	for i := range list {
+		if list[i].Object == h.Object && list[i].Kind == h.Kind {
+			return list
+		}
+	}
+	return append(list, h)
 }
 
 // ownersOf returns who has been seen to hold monitors, by their objects.
@@ -109,15 +117,6 @@ func ownersOf(threads []profile.Thread) map[uint64]int {
 		}
 	}
 	return owners
-}
-
-// stillBlocked reports whether a thread has certainly not run since its stack was copied.
-func (p *Process) stillBlocked(tid int) bool {
-	if p.Live == nil {
-		return true
-	}
-	still, _ := p.Live.StillBlocked(tid)
-	return still
 }
 
 // waitReader returns what explains waits.
@@ -178,6 +177,15 @@ func (o people) index() {
 	}
 }
 
+// inside is the id of a thread in the target's namespace; 0: that is not known.
+func (o people) inside(tid int) int {
+	ns, err := o.p.from.NSTid(tid)
+	if err != nil {
+		return 0
+	}
+	return ns
+}
+
 // maxLists bounds how often threads are listed in a snapshot to find those that have started since.
 const maxLists = 16
 
@@ -225,9 +233,15 @@ func (o people) hostID(id int) (int, bool) {
 	return tid, ok
 }
 
+// All implements waits.People.
+func (o people) All() bool { return o.p.unlisted == nil }
+
 // Other implements waits.People.
 func (o people) Other(osID int) *profile.ThreadRef {
-	tid, _ := o.hostID(osID)
+	tid, known := o.hostID(osID)
+	if !known && o.p.refs.lists >= maxLists {
+		return nil
+	}
 	return &profile.ThreadRef{OSThreadID: tid}
 }
 

@@ -21,8 +21,10 @@ type People interface {
 	Renew() bool
 	// Ref says what a thread is called.
 	Ref(t *thread.Thread) *profile.ThreadRef
-	// Other says the same of a thread that is not, or no longer, one of the runtime's.
+	// Other says the same of a thread that is not, or no longer, one of the runtime's; nil: that is not known.
 	Other(osID int) *profile.ThreadRef
+	// All reports whether all of the runtime's threads are listed. A dump may lack some.
+	All() bool
 }
 
 // Ids are given to other threads when theirs have ended. So a thread is believed to have an id only if its Thread
@@ -42,13 +44,20 @@ func (r *Reader) find(get func() *thread.Thread, fits func(*thread.Thread) bool)
 
 func anybody(*thread.Thread) bool { return true }
 
-// byManagedID names the thread with a managed id.
+// byManagedID names the thread with a managed id; nil: that is not known.
 func (r *Reader) byManagedID(id int) *profile.ThreadRef {
-	t := r.find(func() *thread.Thread { return r.People.Managed(id) }, anybody)
-	if t == nil {
-		return &profile.ThreadRef{ManagedThreadID: id} // it has ended
+	return r.ref(r.find(func() *thread.Thread { return r.People.Managed(id) }, anybody), id)
+}
+
+// ref names a thread with a managed id. One that is not there any more has ended.
+func (r *Reader) ref(t *thread.Thread, id int) *profile.ThreadRef {
+	switch {
+	case t != nil:
+		return r.People.Ref(t)
+	case r.People.All():
+		return &profile.ThreadRef{ManagedThreadID: id}
 	}
-	return r.People.Ref(t)
+	return nil
 }
 
 func holds(m *lock.Monitor, t *thread.Thread) bool { return m.HeldBy(t.Address, t.OSID, t.ManagedID) }
@@ -63,6 +72,22 @@ func (r *Reader) owner(m *lock.Monitor) *profile.ThreadRef {
 		return r.People.Other(m.Owner)
 	}
 	return r.People.Ref(t)
+}
+
+// orphaned returns the owner of a lock that says of it only what the runtime calls it: it has ended. Else the lock
+// is just being taken.
+func (r *Reader) orphaned(m *lock.Monitor) (*profile.ThreadRef, error) {
+	at, id := m.Holder()
+	t := r.find(func() *thread.Thread {
+		if id != 0 {
+			return r.People.Managed(id)
+		}
+		return r.People.At(at)
+	}, anybody)
+	if owner := r.ref(t, id); owner != nil && owner.OSThreadID == 0 {
+		return owner, nil
+	}
+	return nil, lock.ErrChanging
 }
 
 // threadOf names the thread of a managed Thread object; nil: it cannot be told. The fields are those of
@@ -80,8 +105,5 @@ func (r *Reader) threadOf(obj arch.Addr, class *object.Class) (*profile.ThreadRe
 		back, err := target.NewReader(r.Runtime.Seen).Pointer(t.Exposed)
 		return t.ManagedID == int(id) && err == nil && back == obj
 	})
-	if t == nil {
-		return &profile.ThreadRef{ManagedThreadID: int(id)}, nil
-	}
-	return r.People.Ref(t), nil
+	return r.ref(t, int(id)), nil
 }

@@ -240,10 +240,13 @@ func (e *explanation) monitor() error {
 	if e.w.Recursion, e.w.Waiters = m.Recursion, m.Waiters; !enters {
 		e.w.Recursion, e.w.Waiters = 0, m.Waiting
 	}
-	if enters && m.Owner != 0 {
+	switch {
+	case enters && m.Orphan:
+		e.w.Owner, err = e.r.orphaned(&m)
+	case enters && m.Owner != 0:
 		e.w.Owner = e.r.owner(&m)
 	}
-	return nil
+	return err
 }
 
 // is notes the object that is waited for.

@@ -9,7 +9,9 @@
 package heap
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 
 	"clrsnap/internal/arch"
@@ -76,23 +78,24 @@ type Segment struct {
 
 // Reader reads the heap of one runtime. It is not safe for concurrent use.
 type Reader struct {
-	mem    *target.Reader
-	l      layout
-	moving arch.Addr // see Moving; 0: not found yet
+	mem      *target.Reader
+	l        layout
+	contexts contextLayout
+	moving   arch.Addr // see Moving; 0: not found yet
 
-	table    *table // nil: not read yet
+	places   *places // nil: not read yet
 	now      look
-	kept     look // of which segments and walks are
+	kept     look // of which segments and trails are
 	segments []Segment
-	growing  []int               // of each heap the segment that is being allocated from; -1: none
-	walks    map[arch.Addr]*walk // by the start of the segment
-	sizes    map[arch.Addr]size  // by MethodTable
-	recent   [recentSizes]mtSize // the same, for what is asked for again and again
-	chunk    []byte              // what a walk has read last
-	still    bool                // the heap never changes
-	looks    int                 // how often Begin was called
-	left     int64               // bytes that may still be walked in this look
-	budget   int64               // and in this snapshot
+	growing  []int                // of each heap the segment that is being allocated from; -1: none
+	trails   map[arch.Addr]*trail // by the start of the segment
+	sizes    map[arch.Addr]size   // by MethodTable
+	recent   [recentSizes]mtSize  // the same, for what is asked for again and again
+	chunk    []byte               // what a trail has read last
+	still    bool                 // the heap never changes
+	looks    int                  // how often Begin was called
+	left     int64                // bytes that may still be walked in this look
+	budget   int64                // and in this snapshot
 }
 
 type layout struct {
@@ -100,17 +103,49 @@ type layout struct {
 	Untag    uint64    `global:"ObjectToMethodTableUnmask,optional"`
 	Flags    uint32    `clr:"MethodTable.MTFlags,optional"`
 	BaseSize uint32    `clr:"MethodTable.BaseSize,optional"`
+	Free     arch.Addr `global:"FreeObjectMethodTable,optional"`
 }
 
 // New binds the heap of the runtime that d describes.
 func New(mem target.Memory, d *contract.Descriptor) (*Reader, error) {
 	r := &Reader{mem: target.NewReader(mem)}
 	r.Refill()
+	if err := d.Bind(&r.contexts); err != nil {
+		return nil, err
+	}
 	err := d.Bind(&r.l)
 	if r.l.Flags == contract.Absent || r.l.BaseSize == contract.Absent {
 		r.l.Vars = 0
 	}
 	return r, err
+}
+
+// Segments returns the heap's segments, by address. While the program runs they are those of no single moment.
+func (r *Reader) Segments() ([]Segment, error) {
+	if r.l.Vars == 0 {
+		return nil, ErrUnknown
+	}
+	vars, err := r.mem.Pointer(r.l.Vars)
+	if err != nil {
+		return nil, err
+	}
+	t := table{r: r, vars: vars}
+	if err := t.read(); err != nil {
+		return nil, err
+	}
+	var out []Segment
+	for _, h := range t.heaps {
+		if out, err = t.segments(out, h); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(out, func(a, b Segment) int {
+		if a.Start < b.Start {
+			return -1
+		}
+		return 1
+	})
+	return out, nil
 }
 
 // Known reports whether the collector of this runtime describes itself in a way that is known.
@@ -151,10 +186,14 @@ func (r *Reader) Settled(mem target.Memory) bool {
 	return err == nil && reasons == 0
 }
 
+// Contains reports whether an address lies in one of some segments, which are sorted.
+func Contains(segments []Segment, at arch.Addr) bool { return find(segments, at) >= 0 }
+
 // Contains reports whether an address lies in one of the heap's segments, as of the last Begin.
 func (r *Reader) Contains(at arch.Addr) bool { return r.find(at) >= 0 }
 
-// find is find in the segments of the heap. Some grow without a collection: those of objects that never move, for example.
+// find is find in the segments of the heap. Some grow without a collection: those of objects that never move, for
+// example.
 func (r *Reader) find(at arch.Addr) int {
 	i := find(r.segments, at)
 	if i >= 0 {
@@ -192,4 +231,168 @@ func find(segments []Segment, at arch.Addr) int {
 		return -1
 	}
 	return i
+}
+
+// table is what the collector says of itself.
+type table struct {
+	r    *Reader
+	vars arch.Addr
+
+	size, generations uint64
+	segment           arch.Addr // offset of a generation's first segment
+	heaps             []oneHeap
+}
+
+// oneHeap is one of the heaps: the collector of servers has several.
+type oneHeap struct{ generations, ephemeral, allocated arch.Addr }
+
+// variable reads the address of a variable.
+func (t *table) variable(off arch.Addr) (arch.Addr, error) {
+	at, err := t.r.mem.Pointer(t.vars + off)
+	if err == nil && at == 0 {
+		err = ErrUnknown
+	}
+	return at, err
+}
+
+func (t *table) read() error {
+	version, err := t.r.mem.Uint16(t.vars)
+	if err != nil {
+		return err
+	}
+	if version&0xff != majorVersion {
+		return fmt.Errorf("%w: version %d.%d", ErrUnknown, version&0xff, version>>8)
+	}
+	if t.size, err = t.r.mem.Uint64(t.vars + varGenerationSize); err != nil {
+		return err
+	}
+	if t.generations, err = t.r.mem.Uint64(t.vars + varGenerations); err != nil {
+		return err
+	}
+	if t.size > maxSize || t.generations > maxGenerations {
+		return fmt.Errorf("%w: %d generations of %d bytes", ErrUnknown, t.generations, t.size)
+	}
+	fields, err := t.variable(varGenerationFields)
+	if err != nil {
+		return err
+	}
+	if t.segment, err = t.offset(fields, generationSegment); err != nil {
+		return err
+	}
+	return t.readHeaps()
+}
+
+// offset reads an entry of a list of offsets.
+func (t *table) offset(list arch.Addr, i arch.Addr) (arch.Addr, error) {
+	n, err := t.r.mem.Uint32(list + 4*i)
+	if err == nil && n > maxOffset {
+		err = ErrUnknown
+	}
+	return arch.Addr(n), err
+}
+
+func (t *table) readHeaps() error {
+	count := uint32(0)
+	if at, err := t.r.mem.Pointer(t.vars + varHeapCount); err != nil {
+		return err
+	} else if at != 0 {
+		if count, err = t.r.mem.Uint32(at); err != nil {
+			return err
+		}
+	}
+	switch {
+	case count == 0:
+		return t.readOnlyHeap()
+	case count > maxHeaps:
+		return fmt.Errorf("%w: %d heaps", ErrUnknown, count)
+	}
+	return t.readServerHeaps(int(count))
+}
+
+func (t *table) readOnlyHeap() error {
+	var h oneHeap
+	var err error
+	if h.generations, err = t.variable(varGenerationTable); err != nil {
+		return err
+	}
+	for _, v := range []struct {
+		off arch.Addr
+		to  *arch.Addr
+	}{{varEphemeral, &h.ephemeral}, {varAllocAllocated, &h.allocated}} {
+		at, err := t.variable(v.off)
+		if err != nil {
+			return err
+		}
+		if *v.to, err = t.r.mem.Pointer(at); err != nil {
+			return err
+		}
+	}
+	t.heaps = []oneHeap{h}
+	return nil
+}
+
+func (t *table) readServerHeaps(n int) error {
+	fields, err := t.variable(varHeapFields)
+	if err != nil {
+		return err
+	}
+	var off [3]arch.Addr
+	for i, f := range []arch.Addr{heapGenerationTable, heapEphemeral, heapAllocAllocated} {
+		if off[i], err = t.offset(fields, f); err != nil {
+			return err
+		}
+	}
+	list, err := t.variable(varHeaps)
+	if err != nil {
+		return err
+	}
+	if list, err = t.r.mem.Pointer(list); err != nil {
+		return err
+	}
+	for i := range n {
+		at, err := t.r.mem.Pointer(list + 8*arch.Addr(i))
+		if err != nil {
+			return err
+		}
+		h := oneHeap{generations: at + off[0]}
+		if h.ephemeral, err = t.r.mem.Pointer(at + off[1]); err != nil {
+			return err
+		}
+		if h.allocated, err = t.r.mem.Pointer(at + off[2]); err != nil {
+			return err
+		}
+		t.heaps = append(t.heaps, h)
+	}
+	return nil
+}
+
+// segments appends the segments of a heap.
+func (t *table) segments(out []Segment, h oneHeap) ([]Segment, error) {
+	for g := range arch.Addr(t.generations) {
+		at, err := t.r.mem.Pointer(h.generations + g*arch.Addr(t.size) + t.segment)
+		if err != nil {
+			return nil, err
+		}
+		for at != 0 {
+			if len(out) >= maxSegments {
+				return nil, fmt.Errorf("%w: more than %d segments", ErrUnknown, maxSegments)
+			}
+			b, err := t.r.mem.Bytes(at, segmentLen)
+			if err != nil {
+				return nil, err
+			}
+			word := func(off int) arch.Addr { return arch.Addr(binary.LittleEndian.Uint64(b[off:])) }
+			s := Segment{Start: word(segmentMem), End: word(segmentAllocated)}
+			reserved := word(segmentReserved)
+			if at == h.ephemeral {
+				s.End = h.allocated // what lies behind is left over from before the last collection
+			}
+			if s.End < s.Start || s.End > reserved || s.End > maxAddress {
+				return nil, fmt.Errorf("%w: a segment from %v to %v", ErrUnknown, s.Start, s.End)
+			}
+			out = append(out, s)
+			at = word(segmentNext)
+		}
+	}
+	return out, nil
 }

@@ -10,8 +10,8 @@ import (
 	"clrsnap/internal/target"
 )
 
-// table is where the collector has what it says of itself. It stays while the process runs.
-type table struct {
+// places is where the collector has what it says of itself. It stays while the process runs.
+type places struct {
 	size, generations uint64    // of the table of generations: bytes of each, and how many
 	segment           arch.Addr // offset of a generation's first segment
 	background        arch.Addr // of the state of a collection in the background; 0: there is none
@@ -20,16 +20,13 @@ type table struct {
 	fields            oneHeap   // offsets of the same in each of several heaps
 }
 
-// oneHeap is one of the heaps: the collector of servers has several.
-type oneHeap struct{ generations, ephemeral, allocated arch.Addr }
-
 // look is what the collector says at one time.
 type look struct {
 	heaps []oneHeap // the tables of generations, the segments that are being allocated from, and how far
-	stamp []byte    // all that a collection changes: see table.look
+	stamp []byte    // all that a collection changes: see places.look
 }
 
-// Begin begins a look at the heap as it is now. Segments and walks of the last one are kept if there has been no
+// Begin begins a look at the heap as it is now. Segments and trails of the last one are kept if there has been no
 // collection since. A nil memory stands for what the heap was bound to, which never changes then: that of a dump.
 func (r *Reader) Begin(now target.Memory) error {
 	r.looks++
@@ -51,7 +48,7 @@ func (r *Reader) Begin(now target.Memory) error {
 	if r.grow() {
 		return nil
 	}
-	segments, err := r.table.list(target.NewReader(target.NewCache(mem, listPages)), r.now.heaps)
+	segments, err := r.places.list(target.NewReader(target.NewCache(mem, listPages)), r.now.heaps)
 	if err != nil {
 		r.drop()
 		return err
@@ -79,7 +76,7 @@ func (r *Reader) Refill() { r.budget = maxBudget }
 
 // drop forgets all that is known of the heap.
 func (r *Reader) drop() {
-	r.segments, r.walks, r.sizes, r.recent = nil, nil, nil, [recentSizes]mtSize{}
+	r.segments, r.trails, r.sizes, r.recent = nil, nil, nil, [recentSizes]mtSize{}
 	r.kept.stamp = r.kept.stamp[:0]
 }
 
@@ -124,18 +121,18 @@ func (r *Reader) grow() bool {
 }
 
 func (r *Reader) look(mem *target.Reader, out *look) error {
-	if r.table == nil {
-		t, err := r.readTable()
+	if r.places == nil {
+		t, err := r.readPlaces()
 		if err != nil {
 			return err
 		}
-		r.table = t
+		r.places = t
 	}
-	return r.table.look(mem, out)
+	return r.places.look(mem, out)
 }
 
-// readTable reads where things are.
-func (r *Reader) readTable() (*table, error) {
+// readPlaces reads where things are.
+func (r *Reader) readPlaces() (*places, error) {
 	if r.l.Vars == 0 {
 		return nil, ErrUnknown
 	}
@@ -151,7 +148,7 @@ func (r *Reader) readTable() (*table, error) {
 	if version := binary.LittleEndian.Uint16(b); version&0xff != majorVersion {
 		return nil, fmt.Errorf("%w: version %d.%d", ErrUnknown, version&0xff, version>>8)
 	}
-	t := &table{size: word(varGenerationSize), generations: word(varGenerations)}
+	t := &places{size: word(varGenerationSize), generations: word(varGenerations)}
 	if t.size > maxSize || t.generations > maxGenerations {
 		return nil, fmt.Errorf("%w: %d generations of %d bytes", ErrUnknown, t.generations, t.size)
 	}
@@ -199,7 +196,7 @@ const stamped = 3
 // its segments, how much is free in it, how much has been given to it. A collection that moves anything changes that;
 // allocation hardly does. While a collection in the background makes free space of what is dead in the oldest
 // generation, which moves nothing, the stamp is without that one.
-func (t *table) look(mem *target.Reader, out *look) error {
+func (t *places) look(mem *target.Reader, out *look) error {
 	const sweeping = 1 // c_gc_state_planning (gcpriv.h)
 	out.stamp, out.heaps = out.stamp[:0], out.heaps[:0]
 	var n, state uint32
@@ -243,7 +240,7 @@ func (t *table) look(mem *target.Reader, out *look) error {
 }
 
 // addresses lists the heaps, with the addresses of what is to be read of each.
-func (t *table) addresses(mem *target.Reader, n int, out *look) error {
+func (t *places) addresses(mem *target.Reader, n int, out *look) error {
 	if n == 0 {
 		if t.only.generations == 0 || t.only.ephemeral == 0 || t.only.allocated == 0 {
 			return ErrUnknown
@@ -271,7 +268,7 @@ func (t *table) addresses(mem *target.Reader, n int, out *look) error {
 }
 
 // list returns the segments of some heaps.
-func (t *table) list(mem *target.Reader, heaps []oneHeap) (out []Segment, err error) {
+func (t *places) list(mem *target.Reader, heaps []oneHeap) (out []Segment, err error) {
 	out = []Segment{}
 	for i := range heaps {
 		for g := range arch.Addr(t.generations) {
@@ -288,7 +285,7 @@ func (t *table) list(mem *target.Reader, heaps []oneHeap) (out []Segment, err er
 }
 
 // chain appends the segments of a generation.
-func (t *table) chain(mem *target.Reader, out []Segment, at arch.Addr, h *oneHeap) ([]Segment, error) {
+func (t *places) chain(mem *target.Reader, out []Segment, at arch.Addr, h *oneHeap) ([]Segment, error) {
 	var b [segmentLen]byte
 	word := func(off int) arch.Addr { return arch.Addr(binary.LittleEndian.Uint64(b[off:])) }
 	for at != 0 {

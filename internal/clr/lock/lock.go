@@ -34,8 +34,22 @@ type Monitor struct {
 	Waiting   int  // threads in Monitor.Wait
 	Thin      bool // Owner is a managed thread id; else it is the operating system's, in the target's PID namespace
 
+	// Orphan: it is held, but by no thread of the operating system. So is a lock whose owner has ended before
+	// anybody waited for it; for a moment, a lock that is just being taken is, too: see Holder.
+	Orphan bool
+
 	// holder is the owner's Thread object (.NET 8 and 9) or its managed thread id.
 	holder uint64
+	byID   bool // holder is a managed thread id
+}
+
+// Holder returns what the lock says of its owner besides Owner: the address of its Thread object or its managed
+// thread id; the other one is 0.
+func (m *Monitor) Holder() (thread arch.Addr, managedID int) {
+	if m.byID {
+		return 0, int(m.holder)
+	}
+	return arch.Addr(m.holder), 0
 }
 
 // HeldBy reports whether a thread holds the monitor, by the address of its Thread object and its ids.
@@ -87,6 +101,7 @@ const (
 	blockLen         = 80 // what is read of a SyncBlock, at most
 	maxEntry         = 64 // bytes of an entry of the sync table
 	largestSyncIndex = 1<<26 - 1
+	noThread         = 1<<64 - 1 // for the owner's id of the operating system
 )
 
 // Store reads the locks of one runtime. It is not safe for concurrent use.
@@ -224,12 +239,16 @@ func (s *Store) parse(b []byte) (m Monitor, index int, err error) {
 	state, often, osID := u32(s.l.State), u32(s.l.Recursion), u64(s.l.OSID)
 	m = Monitor{Recursion: int(often), Waiters: int(state >> waiterShift)}
 	if s.l.HolderID != contract.Absent {
-		m.holder = uint64(u32(s.l.HolderID))
+		m.holder, m.byID = uint64(u32(s.l.HolderID)), true
 	} else {
 		m.holder = u64(s.l.Holder)
 	}
 	held := state&stateLocked != 0
-	if held != (often != 0) || held != (m.holder != 0) || held != (osID != 0) || osID>>31 != 0 || often > maxRecursion {
+	if m.Orphan = held && (osID == 0 || osID == noThread); m.Orphan {
+		osID = 0
+	}
+	if held != (often != 0) || held != (m.holder != 0) || held != (osID != 0 || m.Orphan) || osID>>31 != 0 ||
+		often > maxRecursion {
 		return m, 0, ErrChanging
 	}
 	m.Owner = int(osID)

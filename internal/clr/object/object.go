@@ -232,21 +232,30 @@ func (r *Reader) readFields(mt arch.Addr) ([]field, error) {
 	return out, nil
 }
 
-// Offset returns where objects of a class have an instance field, in bytes from their start. Of equal names
-// the one of the most derived class counts.
-func (r *Reader) Offset(c *Class, name string) (uint32, error) {
+// named returns the instance field of a name. Of equal names the one of the most derived class counts.
+func (r *Reader) named(c *Class, name string) (*field, error) {
 	for b := c; b != nil; b = b.base {
 		fields, err := r.own(b)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		for i := range fields {
 			if fields[i].name == name {
-				return fields[i].Offset, nil
+				return &fields[i], nil
 			}
 		}
 	}
-	return 0, fmt.Errorf("%w: %s.%s", ErrNoField, c.Display, name)
+	return nil, fmt.Errorf("%w: %s.%s", ErrNoField, c.Display, name)
+}
+
+// Offset returns where objects of a class have an instance field, in bytes from their start. Of equal names
+// the one of the most derived class counts.
+func (r *Reader) Offset(c *Class, name string) (uint32, error) {
+	f, err := r.named(c, name)
+	if err != nil {
+		return 0, err
+	}
+	return f.Offset, nil
 }
 
 // Uint32 reads a field of four bytes.
@@ -265,6 +274,28 @@ func (r *Reader) Pointer(obj arch.Addr, c *Class, name string) (arch.Addr, error
 		return 0, err
 	}
 	return r.mem.Pointer(obj + arch.Addr(off))
+}
+
+// Generic returns where the fields of a struct are that an object has in a field, and its class, which is the last
+// type argument of the object's class. Where the argument is a class, its object is what is returned. Fields of
+// either are read with Offset, Uint32 and Pointer.
+func (r *Reader) Generic(obj arch.Addr, c *Class, name string) (at arch.Addr, inner *Class, err error) {
+	t, err := r.types.Read(c.Table)
+	if err != nil || len(t.Args) == 0 {
+		return 0, nil, fmt.Errorf("%w: %s has no type arguments (%v)", ErrNoField, c.Display, err)
+	}
+	if inner, err = r.Table(t.Args[len(t.Args)-1]); err != nil {
+		return 0, nil, err
+	}
+	f, err := r.named(c, name)
+	if err != nil {
+		return 0, nil, err
+	}
+	if f.Reference() {
+		at, err = r.mem.Pointer(obj + arch.Addr(f.Offset))
+		return at, inner, err
+	}
+	return obj + arch.Addr(f.Offset) - aligned, inner, nil // a struct has no MethodTable in front
 }
 
 // RefersTo reports in which field an object refers to another; "": in none.

@@ -33,8 +33,8 @@ const (
 	headLen       = 16 // of an object, up to its count
 )
 
-// walk is what is known of a segment.
-type walk struct {
+// trail is what is known of a segment.
+type trail struct {
 	start arch.Addr
 	next  arch.Addr // up to here all objects are known
 	bits  []uint64  // for every eight bytes: an object begins here
@@ -67,13 +67,13 @@ func (r *Reader) IsObject(at arch.Addr) (is, known bool) {
 		return false, r.segments != nil
 	}
 	s := r.segments[i]
-	w := r.walks[s.Start]
+	w := r.trails[s.Start]
 	if w == nil {
-		if r.walks == nil {
-			r.walks = map[arch.Addr]*walk{}
+		if r.trails == nil {
+			r.trails = map[arch.Addr]*trail{}
 		}
-		w = &walk{start: s.Start, next: s.Start, look: r.looks}
-		r.walks[s.Start] = w
+		w = &trail{start: s.Start, next: s.Start, look: r.looks}
+		r.trails[s.Start] = w
 	}
 	r.recheck(w)
 	if w.has(at) {
@@ -90,17 +90,17 @@ func (r *Reader) IsObject(at arch.Addr) (is, known bool) {
 }
 
 // index is the place of an address in bits.
-func (w *walk) index(at arch.Addr) (word, bit int) {
+func (w *trail) index(at arch.Addr) (word, bit int) {
 	n := int(at-w.start) / 8
 	return n / 64, n % 64
 }
 
-func (w *walk) has(at arch.Addr) bool {
+func (w *trail) has(at arch.Addr) bool {
 	i, bit := w.index(at)
 	return at >= w.start && i < len(w.bits) && w.bits[i]>>bit&1 != 0
 }
 
-func (w *walk) set(at arch.Addr) {
+func (w *trail) set(at arch.Addr) {
 	i, bit := w.index(at)
 	for i >= len(w.bits) {
 		w.bits = append(w.bits, 0)
@@ -109,7 +109,7 @@ func (w *walk) set(at arch.Addr) {
 }
 
 // before returns the nearest object before an address.
-func (w *walk) before(at arch.Addr) arch.Addr {
+func (w *trail) before(at arch.Addr) arch.Addr {
 	i, bit := w.index(at)
 	if i >= len(w.bits) {
 		i, bit = len(w.bits)-1, 63
@@ -123,7 +123,7 @@ func (w *walk) before(at arch.Addr) arch.Addr {
 }
 
 // cut forgets what was found behind an address.
-func (w *walk) cut(at arch.Addr) {
+func (w *trail) cut(at arch.Addr) {
 	w.next = at
 	i, bit := w.index(at)
 	if i < len(w.bits) {
@@ -133,7 +133,7 @@ func (w *walk) cut(at arch.Addr) {
 }
 
 // recheck looks at the edges of a walk again, once in each look.
-func (r *Reader) recheck(w *walk) {
+func (r *Reader) recheck(w *trail) {
 	if w.look == r.looks {
 		return
 	}
@@ -150,7 +150,7 @@ func (r *Reader) recheck(w *walk) {
 
 // advance finds the objects from an object on, until one begins at an address or behind it. false: the heap makes no
 // sense there, cannot be read, or it is too much.
-func (r *Reader) advance(w *walk, from, at, end arch.Addr) bool {
+func (r *Reader) advance(w *trail, from, at, end arch.Addr) bool {
 	var data []byte // from base on
 	base, last, lastSize := from, arch.Addr(0), uint64(0)
 	empty := from == w.next // the word before is in an empty context, perhaps
@@ -193,7 +193,7 @@ func (r *Reader) advance(w *walk, from, at, end arch.Addr) bool {
 }
 
 // edge notes an edge; false: there are too many.
-func (w *walk) edge(at arch.Addr, size uint64) bool {
+func (w *trail) edge(at arch.Addr, size uint64) bool {
 	for _, e := range w.edges {
 		if e.at == at {
 			return true

@@ -1,0 +1,327 @@
+package details
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+)
+
+// TestAsyncStacks: below async methods that have blocked their threads are the methods that await them, in every way
+// there is, with the lines of their awaits, as the program itself notes them.
+func TestAsyncStacks(t *testing.T) {
+	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--running"}})
+		o := clrsnap.Options{Async: true, Lines: true, ExactGenerics: true, Inlined: true}
+		p := livetest.Open(t, a, o)
+		snap, err := p.SnapshotAll(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkAsyncStacks(t, a, snap)
+		if snap, err = p.SnapshotAtOnce(context.Background(), nil); err != nil {
+			t.Fatal(err)
+		}
+		checkAsyncStacks(t, a, snap)
+		checkAsyncStacks(t, a, livetest.SnapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{Options: o}))
+		livetest.EndsWell(t, a)
+	})
+}
+
+// TestAsyncStacksOptimized: the same of code that was optimised at once.
+func TestAsyncStacksOptimized(t *testing.T) {
+	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{
+			Runtime: runtime, Args: []string{"--running"}, Env: []string{"DOTNET_TieredCompilation=0"},
+		})
+		p := livetest.Open(t, a, clrsnap.Options{Async: true, Lines: true})
+		snap, err := p.SnapshotAll(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkAsyncStacks(t, a, snap)
+		livetest.EndsWell(t, a)
+	})
+}
+
+// TestAsyncStacksCollecting: while the collector moves objects all the time, what is shown is right.
+func TestAsyncStacksCollecting(t *testing.T) {
+	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--running", "--collect"}})
+		p := livetest.Open(t, a, clrsnap.Options{Async: true})
+		shown, without := 0, 0
+		for range 10 {
+			snap, err := p.SnapshotAll(context.Background(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			threads := threadsOf(snap)
+			for _, truth := range a.Ask("truths") {
+				words := strings.Split(truth, "\t")
+				th := threads[words[0]]
+				if !slices.ContainsFunc(th.Frames, func(f profile.Frame) bool { return f.Kind == profile.Async }) {
+					without++
+					continue
+				}
+				shown++
+				if last := len(words) - 1; strings.HasPrefix(words[last], ">") { // its wait may be uncertain
+					words = words[:last]
+				}
+				if err := sameAwaiting(withoutWaiter(th.Frames), words[1:], false); err != nil {
+					t.Errorf("%s: %v\n%s", words[0], err, asyncText(th.Frames))
+				}
+			}
+		}
+		t.Logf("%d chains shown, %d not", shown, without)
+		if shown < without {
+			t.Errorf("only %d of %d chains are shown", shown, shown+without)
+		}
+		livetest.EndsWell(t, a)
+	})
+}
+
+func withoutWaiter(frames []profile.Frame) []profile.Frame {
+	return slices.DeleteFunc(slices.Clone(frames), func(f profile.Frame) bool { return f.Waiter != nil })
+}
+
+func checkAsyncStacks(t *testing.T, a *testenv.App, snap *profile.Snapshot) {
+	t.Helper()
+	threads := threadsOf(snap)
+	truths := a.Ask("truths")
+	if len(truths) < 40 {
+		t.Fatalf("only %d chains", len(truths))
+	}
+	for _, truth := range truths {
+		words := strings.Split(truth, "\t")
+		th := threads[words[0]]
+		if th == nil {
+			t.Errorf("no thread %s", words[0])
+			continue
+		}
+		if err := sameAwaiting(th.Frames, words[1:], true); err != nil {
+			t.Errorf("%s: %v\nwant %q\n%s", words[0], err, words[1:], asyncText(th.Frames))
+		}
+	}
+}
+
+// sameAwaiting compares the frames that are not on the stack with what a program says: names and lines, of which 0
+// is any.
+func sameAwaiting(frames []profile.Frame, want []string, lines bool) error {
+	n := 0
+	for i := range frames {
+		f := &frames[i]
+		if f.Kind != profile.Async {
+			continue
+		}
+		if n == len(want) {
+			return fmt.Errorf("%s as well", f.Short)
+		}
+		name, line, _ := strings.Cut(want[n], ":")
+		if n++; asyncName(f) != name {
+			return fmt.Errorf("%s instead of %s", asyncName(f), name)
+		}
+		if lines && line != "0" && line != "" && (f.Line == nil || strconv.Itoa(f.Line.Line) != line || f.Line.Approximate) {
+			return fmt.Errorf("%s: line %+v, want %s", name, f.Line, line)
+		}
+	}
+	if n < len(want) {
+		return fmt.Errorf("%s and what is below are missing", want[n])
+	}
+	return nil
+}
+
+// asyncName is the short name of an async method as the program spells it.
+func asyncName(f *profile.Frame) string {
+	if f.Waiter != nil {
+		return ">" + f.Waiter.Name
+	}
+	name, _, _ := strings.Cut(f.Short, "{async")
+	if at := strings.Index(name, "{lambda "); at >= 0 {
+		name = name[:at] + "{lambda}"
+	}
+	return name
+}
+
+func asyncText(frames []profile.Frame) string {
+	var b strings.Builder
+	for i := range frames {
+		f := &frames[i]
+		fmt.Fprintf(&b, "  %s %s %s", f.Kind, f.Module, f.Display)
+		if f.Line != nil {
+			fmt.Fprintf(&b, " %d", f.Line.Line)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// TestTasks: the chains of suspended methods, and what each waits for, are those that the program notes: in the
+// running program, and in a dump of it.
+func TestTasks(t *testing.T) {
+	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--suspended", "3"}})
+		truths := countTruths(t, a)
+		p := livetest.Open(t, a, clrsnap.Options{Lines: true})
+		tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkTasks(t, tasks, truths)
+		checkAwaited(t, tasks, runtime, true)
+		livetest.EndsWell(t, a)
+	})
+}
+
+// TestTasksOfCore: a dump has the same.
+func TestTasksOfCore(t *testing.T) {
+	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--suspended", "3"}})
+		truths := countTruths(t, a)
+		path := testenv.GCoreDump(t, a.PID)
+		p, err := clrsnap.OpenCore(context.Background(), path, clrsnap.CoreOptions{Options: clrsnap.Options{Lines: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkTasks(t, tasks, truths)
+		checkAwaited(t, tasks, runtime, false)
+	})
+}
+
+// countTruths counts what a program says of its chains: the kind, and the methods with their lines.
+func countTruths(t *testing.T, a *testenv.App) map[string]int {
+	t.Helper()
+	out := map[string]int{}
+	for _, truth := range a.Ask("truths") {
+		kind, methods, _ := strings.Cut(truth, "\t")
+		kind, _, _ = strings.Cut(kind, " ")
+		out[kind+"\t"+methods]++
+	}
+	if len(out) < 40 {
+		t.Fatalf("only %d chains", len(out))
+	}
+	return out
+}
+
+// checkTasks compares all chains with what a program says.
+func checkTasks(t *testing.T, tasks *profile.Tasks, truths map[string]int) {
+	t.Helper()
+	left := maps.Clone(truths)
+	for i := range tasks.Chains {
+		c := &tasks.Chains[i]
+		if c.State != profile.TaskWaiting || c.WaitsFor == nil {
+			t.Errorf("a chain that is %s:\n%s", c.State, asyncText(c.Frames))
+			continue
+		}
+		found := ""
+		for truth := range left {
+			words := strings.Split(truth, "\t")
+			if words[0] == string(c.WaitsFor.Kind) && sameAwaiting(c.Frames, words[1:], true) == nil {
+				found = truth
+			}
+		}
+		if found == "" {
+			t.Errorf("%d chains that wait for %+v are not the program's:\n%s", c.Count, c.WaitsFor, asyncText(c.Frames))
+			continue
+		}
+		if left[found] -= c.Count; left[found] == 0 {
+			delete(left, found)
+		}
+	}
+	for truth, n := range left {
+		t.Errorf("%d times too few (of %d): %q", n, truths[truth], truth)
+	}
+	if tasks.Unproven > 0 || tasks.Partial {
+		t.Errorf("%d not proved, partial: %v", tasks.Unproven, tasks.Partial)
+	}
+}
+
+// checkAwaited checks what only some kinds of wait have.
+func checkAwaited(t *testing.T, tasks *profile.Tasks, runtime string, live bool) {
+	t.Helper()
+	times := map[string][2]time.Duration{
+		"OfDelay": {59 * time.Minute, time.Hour}, "OfPeriodic": {119 * time.Minute, 2 * time.Hour},
+		"OfWait": {239 * time.Minute, 4 * time.Hour},
+	}
+	checked := 0
+	for i := range tasks.Chains {
+		c := &tasks.Chains[i]
+		w := c.WaitsFor
+		for name, want := range times {
+			if !strings.Contains(c.Frames[0].Display, name) {
+				continue
+			}
+			if checked++; w.HasDue != live || live && (w.Due < want[0] || w.Due > want[1]) {
+				t.Errorf("%s is due in %v (%v)", name, w.Due, w.HasDue)
+			}
+		}
+		switch w.Kind {
+		case profile.AwaitsSemaphore:
+			if w.Type != "System.Threading.SemaphoreSlim" || w.Object == 0 {
+				t.Errorf("%+v", w)
+			}
+		case profile.AwaitsSocket:
+			if live && !strings.HasPrefix(w.Target, "recv tcp 127.0.0.1:") {
+				t.Errorf("%+v", w)
+			}
+		}
+	}
+	if checked < 3 {
+		t.Errorf("only %d timers", checked)
+	}
+	if p := tasks.Pool; p == nil || p.Minimum != 128 || p.Workers < p.Idle || !p.HasWork || p.Queued != 0 {
+		t.Errorf("pool: %+v", p)
+	}
+	timers := map[string]int{}
+	for _, x := range tasks.Timers {
+		timers[x.Callback] += x.Count
+	}
+	if timers["Task.Delay"] < 3 || timers["PeriodicTimer"] < 3 || timers["Task.WaitAsync"] < 6 {
+		t.Errorf("timers: %+v", tasks.Timers)
+	}
+}
+
+// TestTasksQueued: the work that waits for a thread of the pool is counted, in all of its queues.
+func TestTasksQueued(t *testing.T) {
+	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+		const items = 150 // more than a part of a queue has
+		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--queued", strconv.Itoa(items)}})
+		p := livetest.Open(t, a, clrsnap.Options{})
+		tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool := tasks.Pool
+		if pool == nil || pool.Workers != 5 || pool.Idle != 0 || pool.Minimum != 5 || pool.Maximum != 5 || !pool.HasWork {
+			t.Fatalf("%+v", pool)
+		}
+		var methods, calls, runs int
+		for _, w := range pool.Work {
+			switch {
+			case w.What == "Tasks.Queued.Yields{async}":
+				methods += w.Count
+			case strings.HasPrefix(w.What, "System.Threading.QueueUserWorkItemCallback"):
+				calls += w.Count
+			case strings.HasPrefix(w.What, "System.Threading.Tasks.Task"):
+				runs += w.Count
+			}
+		}
+		if pool.Queued != 3*items || methods != items || calls != items || runs != items {
+			t.Errorf("%d queued: %d methods, %d calls, %d runs: %+v", pool.Queued, methods, calls, runs, pool.Work)
+		}
+		livetest.EndsWell(t, a)
+	})
+}
