@@ -70,8 +70,8 @@ func (f *File) setAwaits(method uint32, points []Point) {
 // LineAt returns the point that the IL offset il of a method belongs to: the last one at or
 // before it that is not hidden, as the runtime's own stack traces have it
 // (StackTraceSymbols.GetSourceLineInfo). exact is false if a hidden point, other than at an await,
-// lies between the two: that ends the text's code, so that the line is the nearest one before. ok is false if there is none, or
-// if anything in the method's points breaks the rules.
+// lies between the two: that ends the text's code, so that the line is the nearest one before. ok is
+// false if there is none, or if anything in the method's points breaks the rules.
 func (f *File) LineAt(method, il uint32) (at Point, exact, ok bool) {
 	return f.LineIn(method, il, il+1)
 }
