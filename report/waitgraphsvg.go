@@ -185,7 +185,7 @@ summary { cursor: pointer; padding: .15rem 0 }
 	b.WriteString("<div class=\"picture\">\n")
 	newPicture(s, g).draw(b)
 	b.WriteString("</div>\n<h2>Locks</h2>\n<pre>")
-	if err := WaitGraph(escaping{b}, s, g, WaitGraphOptions{}); err != nil {
+	if err := WaitGraph(escaping{b}, s, g, WaitGraphOptions{All: true}); err != nil {
 		return err
 	}
 	b.WriteString("</pre>\n")
