@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,7 +18,7 @@ import (
 // and of a dump.
 func TestLocks(t *testing.T) {
 	a := testenv.Start(t, "deadlocks", testenv.Options{})
-	pid := a.Arg()
+	pid := fmt.Sprint(a.PID)
 	found := func(args ...string) result {
 		t.Helper()
 		r := command(t, append([]string{"locks"}, args...)...)
@@ -82,7 +83,7 @@ func wellFormed(t *testing.T, text string) {
 // TestLocksOfHealthy: without a deadlock the status is 0, or 1 if something is missing.
 func TestLocksOfHealthy(t *testing.T) {
 	a := testenv.Start(t, "idle", testenv.Options{})
-	good(t, "locks", a.Arg()).want(t, "^no deadlock · ")
+	good(t, "locks", fmt.Sprint(a.PID)).want(t, "^no deadlock · ")
 	if r := command(t, "locks", "1"); r.status != exitFailure || !strings.Contains(r.stderr, "clrsnap") {
 		t.Errorf("status %d: %s", r.status, r.stderr)
 	}
