@@ -33,6 +33,8 @@ var mayImport = map[string]string{
 	"internal/memfd":       "",
 	"internal/mounts":      "internal/memfd internal/procfs",
 	"internal/procfs":      "internal/arch internal/target",
+	"internal/sockdiag":    "",
+	"internal/cgroup":      "internal/foreign internal/procfs",
 	"internal/waiting":     "internal/procfs",
 	"internal/target/core": "internal/arch internal/elfx internal/foreign internal/target",
 	"internal/target/live": "internal/arch internal/foreign internal/mounts internal/procfs internal/target",
@@ -52,10 +54,11 @@ var mayImport = map[string]string{
 	"internal/clr/method":  "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap",
 	"internal/clr/name": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/method internal/ecma335 internal/pace internal/pe",
-	"internal/clr/object": "internal/arch internal/target internal/contract internal/clr/types internal/clr/name",
-	"internal/clr/heap":   "internal/arch internal/target internal/contract",
-	"internal/clr/lock":   "internal/arch internal/target internal/contract internal/clr/object",
-	"internal/clr/gcinfo": "internal/arch",
+	"internal/clr/object":     "internal/arch internal/target internal/contract internal/clr/types internal/clr/name",
+	"internal/clr/heap":       "internal/arch internal/target internal/contract",
+	"internal/clr/threadpool": "internal/arch internal/target internal/clr/heap internal/clr/object",
+	"internal/clr/lock":       "internal/arch internal/target internal/contract internal/clr/object",
+	"internal/clr/gcinfo":     "internal/arch",
 	"internal/clr/generics": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/codemap internal/clr/method internal/clr/gcinfo",
 	"internal/clr/inlining": "internal/arch internal/target internal/contract internal/clr/codemap internal/clr/ilmap " +
@@ -144,7 +147,10 @@ var mayImport = map[string]string{
 		"internal/engine internal/lines internal/link internal/module internal/pace internal/perfevent internal/procfs " +
 		"internal/session internal/source internal/target internal/target/live internal/walk",
 
-	"cmd/clrsnap": ". events record profile report export symbols internal/confine internal/display " +
+	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +
+		"internal/procfs internal/session internal/sockdiag internal/target",
+
+	"cmd/clrsnap": ". events record profile report export symbols why internal/confine internal/display " +
 		"internal/lines internal/source internal/waiting",
 	"examples/allocsites": ". events",
 }
@@ -155,6 +161,7 @@ var outside = map[string]string{
 	"internal/target/core": "golang.org/x/sys",
 	"internal/perfevent":   "golang.org/x/sys github.com/cilium/ebpf",
 	"internal/agent":       "golang.org/x/sys",
+	"internal/sockdiag":    "golang.org/x/sys",
 	"internal/procfs":      "golang.org/x/sys github.com/moby/sys/mountinfo",
 	"internal/waiting":     "golang.org/x/sys",
 	"internal/foreign":     "golang.org/x/sys",

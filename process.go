@@ -54,6 +54,7 @@ type Options struct {
 	SourceRoots []SourceRoot
 	// Source is where symbols are fetched from that are nowhere on this machine, when all stacks of a snapshot, or of a
 	// recording, have been taken; nil: nowhere. Package symbols has one that asks symbol servers.
+	// Snapshot, which has no context, waits for a minute at most; the others until their context ends.
 	Source symbols.Source
 }
 

@@ -34,7 +34,9 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	calls.keep(t.OSThreadID, p.calls)
 	waiting.keep(t.OSThreadID, p.awaited)
 	p.addHolds(&out)
-	p.complete(context.Background(), &out, calls, waiting)
+	ctx, cancel := context.WithTimeout(context.Background(), fetchAlone)
+	defer cancel()
+	p.complete(ctx, &out, calls, waiting)
 	return &out.Threads[0], nil
 }
 
@@ -143,6 +145,9 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 	s.fill(&st, r)
 	s.explain(&st)
 	s.awaiting(st.Frames)
+	if p.Inspect != nil && s.Walk.Stack != nil {
+		p.Inspect(&st, s.Walk.Stack)
+	}
 	st.Pause = s.pause
 	return st
 }

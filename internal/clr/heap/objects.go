@@ -56,6 +56,8 @@ type Options struct {
 	Stopped func() bool
 	// Rest is called by each worker between pieces of old generations, and may wait; nil: it is not.
 	Rest func()
+
+	nap func(time.Duration) // instead of time.Sleep (test)
 }
 
 // Bounds of the attempts to get a consistent copy.
@@ -63,7 +65,7 @@ const (
 	youngPasses = 10
 	oldTries    = 4
 	firstWait   = time.Millisecond // and four times as long before each further try
-	settleWait  = 100 * time.Millisecond
+	longestWait = 50 * time.Millisecond
 	pieceSize   = 4 << 20 // bytes of an old region that are walked in one go
 	maxKept     = 1 << 18 // wanted objects that wait for the end of a pass, and so many times 64 bytes of them
 )
@@ -100,6 +102,9 @@ type walk struct {
 func (r *Reader) newWalk(o Options) (*walk, error) {
 	if r.l.Vars == 0 || r.l.Free == 0 || !r.contexts.known() {
 		return nil, ErrUnknown
+	}
+	if o.nap == nil {
+		o.nap = time.Sleep
 	}
 	w := &walk{o: o, contexts: r.contexts, sheet: newSheet()}
 	w.r = &Reader{mem: target.NewReader(o.Memory), l: r.l, moving: r.moving}
@@ -144,14 +149,14 @@ func (w *walk) settled() bool {
 	if w.o.Still {
 		return w.r.Settled(w.o.Memory)
 	}
-	for wait, end := 100*time.Microsecond, time.Now().Add(settleWait); ; wait *= 2 {
+	for wait := 100 * time.Microsecond; ; wait *= 2 {
 		if w.r.Settled(w.o.Memory) {
 			return true
 		}
-		if time.Now().After(end) || w.stopped() {
+		if wait > longestWait || w.stopped() {
 			return false
 		}
-		time.Sleep(wait)
+		w.o.nap(wait)
 	}
 }
 
@@ -161,7 +166,7 @@ func (w *walk) list() (regions []Region, err error) {
 		if regions, err = w.r.Regions(); err == nil || w.o.Still || n == oldTries {
 			return regions, err
 		}
-		time.Sleep(firstWait << (2 * n))
+		w.o.nap(firstWait << (2 * n))
 	}
 }
 
@@ -258,7 +263,7 @@ func (p *pass) walk(one *walker, r *Region) {
 		return
 	}
 	one.reset()
-	at := piece{at: r.Start, stop: r.End, end: r.End, contexts: inside(p.contexts, r), zeros: true}
+	at := piece{at: r.Start, stop: r.End, end: r.End, contexts: inside(p.contexts, r), zeros: r.Generation == Gen0}
 	err := one.walk(&at)
 	if !p.broken.Load() && (errors.Is(err, errAstray) && !p.w.o.Still || !p.w.quiet(&p.begin)) {
 		p.broken.Store(true)
@@ -363,7 +368,7 @@ func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr,
 		if err == nil || n == oldTries {
 			return p.at, err
 		}
-		time.Sleep(firstWait << (2 * n))
+		w.o.nap(firstWait << (2 * n))
 	}
 }
 

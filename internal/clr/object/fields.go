@@ -67,3 +67,19 @@ func (c *Class) Bases(yield func(*Class) bool) {
 		}
 	}
 }
+
+// Elements returns where the elements of an array are, how many there are, and the size of each in bytes.
+func (r *Reader) Elements(obj arch.Addr) (at arch.Addr, count int, size uint32, err error) {
+	c, err := r.Class(obj)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	if t, err := r.types.Read(c.Table); err != nil || t.Kind != types.SZArray {
+		return 0, 0, 0, fmt.Errorf("%w: %v is no array (%v)", ErrNoObject, obj, err)
+	}
+	if size, err = r.types.ComponentSize(c.Table); err != nil {
+		return 0, 0, 0, err
+	}
+	count, err = r.length(obj + arch.Addr(r.l.Count))
+	return obj + arch.Addr(r.l.Items), count, size, err
+}

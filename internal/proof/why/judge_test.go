@@ -18,7 +18,13 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-func TestMain(m *testing.M) { livetest.Main(m, roles) }
+func TestMain(m *testing.M) {
+	// Programs are tried side by side: they wait for most of the time, and so does clrsnap.
+	if err := flag.Set("test.parallel", strconv.Itoa(layer.Size(8, 3))); err != nil {
+		panic(err)
+	}
+	livetest.Main(m, roles)
+}
 
 var commandFlag = flag.String("clrsnap", "", "the `file` of the command to try, instead of the one of these sources")
 
@@ -42,12 +48,10 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// side runs a test, in the short form side by side with others, which leave it the CPUs.
+// side runs a test side by side with others.
 func side(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) {
-		if layer.Size(true, false) {
-			t.Parallel()
-		}
+		t.Parallel()
 		test(t)
 	})
 }

@@ -46,7 +46,7 @@ var diseases = []*disease{
 	{name: "event-leak", causes: []string{"heap-growth"}, own: []string{`PriceAlert|AlertService\.Watch`}},
 	{name: "finalizer", causes: []string{"finalizer"}, own: []string{`DocumentLease\.(GiveBack|Finalize)`}, short: true},
 	{name: "spin", causes: []string{"cpu"}, own: []string{`CacheWarmer\.WaitUntilLoaded`}},
-	{name: "descriptors", causes: []string{"descriptors"}, harm: fewDescriptors},
+	{name: "descriptors", causes: []string{"descriptors"}, beside: []string{"exceptions"}, harm: fewDescriptors},
 	{name: "suspension", causes: []string{"suspension"}, own: []string{`Scanner\.ReadPage`}, starves: "visitors"},
 	{name: "stopped", sick: "none", causes: []string{"stopped"}, starves: "visitors", noFigure: true, harm: stop},
 	{name: "debugger", sick: "none", causes: []string{"debugger"}, starves: "visitors", noFigure: true, harm: debug},

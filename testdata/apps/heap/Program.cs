@@ -3,7 +3,7 @@
 //   truth        the classes of Shelves: "CLASS<tab>COUNT<tab>BYTES"; the bytes are those that were allocated
 //   total        GC.GetTotalMemory(false), and how often the collector has run
 //   collect      runs a full collection, and answers as total
-//   holes        drops every second object of what is there for that, and collects without compaction
+//   holes        drops every second one of 40 large arrays of 100,000 bytes, and collects; large objects stay in place
 //   churn N      N threads allocate at full speed from now on, and the answer is nothing
 //   rest         they stop; the answer is how many bytes they have allocated
 //   leak N       N more listeners
@@ -45,7 +45,7 @@ static class Program
                 return Total();
             case "holes":
                 Shelves.Thin();
-                GC.Collect(2, GCCollectionMode.Forced, blocking: true, compacting: false);
+                GC.Collect();
                 return Total();
             case "churn":
                 Churn.Start(int.Parse(words[1]));
@@ -86,8 +86,8 @@ static class Shelves
         Keep("Shop.Line", 50, i => (object)new Line { Count = i });
         Keep("decimal[]", 7, i => new decimal[20_000 + i]); // large
         Keep("System.Half[]", 9, i => GC.AllocateArray<Half>(500 + i, pinned: true));
-        holes = new object[n];
-        for (int i = 0; i < n; i++) holes[i] = new Guid?[i % 40];
+        holes = new object[40];
+        for (int i = 0; i < holes.Length; i++) holes[i] = new byte[100_000];
     }
 
     /// <summary>Fills the heap with objects of 100 bytes on average.</summary>
@@ -95,8 +95,8 @@ static class Shelves
     {
         for (int m = 0; m < megabytes; m++)
         {
-            var block = new Customer[10_000];
-            for (int i = 0; i < block.Length; i++) block[i] = new Customer { Number = i, Name = new string('x', 15) };
+            var block = new Filler[10_000];
+            for (int i = 0; i < block.Length; i++) block[i] = new Filler { Number = i, Name = new string('x', 15) };
             bulk.Add(block);
         }
     }
@@ -144,18 +144,27 @@ static class Churn
         return Interlocked.Read(ref bytes);
     }
 
+    /// <summary>Words that each would pass for the beginning of an object.</summary>
+    static nint[] Decoys(int n)
+    {
+        var all = new nint[n];
+        Array.Fill(all, typeof(Never).TypeHandle.Value);
+        return all;
+    }
+
     static void Run()
     {
         var ring = new object[5000];
         long before = GC.GetAllocatedBytesForCurrentThread();
         for (int i = 0; !stopping; i++)
         {
-            ring[i % ring.Length] = (i % 5) switch
+            ring[i % ring.Length] = (i % 6) switch
             {
                 0 => new byte[i % 300],
                 1 => new List<int> { i },
                 2 => new string('y', i % 50),
                 3 => new Dictionary<int, string> { [i] = null },
+                4 => Decoys(i % 20),
                 _ => (object)i,
             };
             if (i % 10_000 == 0) ring[0] = new byte[100_000];

@@ -1,3 +1,4 @@
+#pragma warning disable CS0067, CS0649 // what is here is looked at from outside
 using System;
 
 namespace Shop;
@@ -9,6 +10,14 @@ sealed class Customer
     public long Number;
     public string Name;
     public Customer Next;
+}
+
+/// <summary>What a large heap is filled with.</summary>
+sealed class Filler
+{
+    public long Number;
+    public string Name;
+    public Filler Next;
 }
 
 sealed class Customer<T>
@@ -40,6 +49,12 @@ sealed class Square : Shape
 }
 
 enum Colour : byte { Red }
+
+/// <summary>There is no object of it. The address of its MethodTable lies everywhere on the heap.</summary>
+sealed class Never
+{
+    public Never Next;
+}
 
 /// <summary>A leak: listeners are added, and never removed.</summary>
 static class Bus
