@@ -32,6 +32,7 @@ const (
 	maxStatics   = 1 << 14
 	maxOfOne     = 256 // static references of one class
 	maxReadLocks = 256 // of one thread
+	maxSearches  = 512 // threads that are looked through for one lock before any has been found to read
 )
 
 const (
@@ -47,6 +48,9 @@ func (r *Reader) readCounts(thread arch.Addr) arch.Addr {
 	}
 	if at := r.localAt; at > 0 && at+8 <= len(head) {
 		return r.countIn(thread, head, at)
+	}
+	if r.searches++; r.searches > maxSearches {
+		return 0
 	}
 	link := r.Runtime.Threads.LinkOffset()
 	for at := 0; at+8 <= len(head); at += 8 {
@@ -140,6 +144,7 @@ func (r *Reader) countOf(array arch.Addr, nested bool) arch.Addr {
 // LockNumber returns the number that a ReaderWriterLockSlim has for the lists of its readers.
 func (r *Reader) LockNumber(obj arch.Addr) (uint64, bool) {
 	var id arch.Addr
+	r.searches = 0
 	stands := r.steadily(func() error {
 		class, err := r.Runtime.Objects.Class(obj)
 		if err != nil {

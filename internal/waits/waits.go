@@ -61,6 +61,7 @@ type Reader struct {
 	Renew func()
 
 	localAt  int // where a Thread refers to its statics: see readers.go; 0: not known yet
+	searches int // for that since the latest LockNumber
 	found    candidates
 	segments []heap.Segment // of the heap when it was read last
 }
