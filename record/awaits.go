@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/async"
 	"clrsnap/internal/session"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -92,7 +91,7 @@ func (f *frameTable) await() {
 }
 
 // step returns the location of a method that awaits another.
-func (f *frameTable) step(s *async.Step) int32 {
+func (f *frameTable) step(s *session.AsyncStep) int32 {
 	key := stepKey{label: s.Label}
 	passing := false
 	if s.Box != nil {
