@@ -55,7 +55,7 @@ type Events struct {
 	stats    Stats
 	lostSeen uint64 // by the counters of events that are closed
 	rec      Record
-	prompt   bool // Wait returns for each sample
+	prompt   bool   // Wait returns for each sample
 	scratch  []byte // a record that wraps around the end of its ring
 }
 
