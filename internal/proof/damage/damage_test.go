@@ -228,6 +228,12 @@ func (d *damage) spoil(t *testing.T, rnd *rand.Rand) (what string, repair func()
 	if rnd.IntN(4) == 0 {
 		return d.cut(t, rnd)
 	}
+	return d.change(t, rnd)
+}
+
+// change changes some bytes of the file, and returns what undoes it.
+func (d *damage) change(t *testing.T, rnd *rand.Rand) (what string, repair func()) {
+	t.Helper()
 	kinds := make([]string, 0, len(d.places))
 	for k := range d.places {
 		kinds = append(kinds, k)

@@ -18,7 +18,9 @@ import (
 // than for the intact dump.
 func TestDamagedTasks(t *testing.T) {
 	layer.Proof(t)
-	a := testenv.Start(t, "tasks", testenv.Options{Args: []string{"--suspended", "1"}})
+	a := testenv.Start(t, "tasks", testenv.Options{
+		Args: []string{"--suspended", "1"}, Env: []string{"DOTNET_GCHeapHardLimit=0x4000000"}, // for a small dump
+	})
 	d := newDamage(t, testenv.GCoreDump(t, a.PID))
 	intact, err := readTasks(d.path)
 	if err != nil {
@@ -31,9 +33,9 @@ func TestDamagedTasks(t *testing.T) {
 	d.intact = allocated() - before
 	d.onlyObjects(t, intact)
 	changed := 0
-	for n := range layer.Size(60, 2000) {
+	for n := range layer.Size(40, 2000) {
 		rnd := rand.New(rand.NewPCG(uint64(n), 19))
-		_, repair := d.spoil(t, rnd)
+		_, repair := d.change(t, rnd)
 		before, begun := allocated(), time.Now()
 		tasks, err := readTasks(d.path)
 		if took := time.Since(begun); took > hangLimit {
