@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"strings"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
@@ -30,6 +31,7 @@ func (s *Suspension) noteRuns(subject *waits.Subject) {
 
 // addRunners says of tasks that are waited for which thread runs them, and of static constructors.
 func (p *Process) addRunners(threads []profile.Thread) {
+	defer p.addReaders(threads)
 	type runner struct {
 		thread *profile.Thread
 		run    waits.Run
@@ -54,6 +56,26 @@ func (p *Process) addRunners(threads []profile.Thread) {
 			t := list[0].thread
 			w.Owner = &profile.ThreadRef{
 				OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name,
+			}
+		}
+	}
+}
+
+// addReaders says who holds a ReaderWriterLockSlim to read that somebody wants to write.
+func (p *Process) addReaders(threads []profile.Thread) {
+	for i := range threads {
+		w := threads[i].Wait
+		if w == nil || w.Kind != profile.WriteLock || w.Object == 0 || w.Owner != nil || !w.Certain ||
+			!strings.Contains(w.Detail, "reader") {
+			continue
+		}
+		w.Readers = nil
+		for k := range threads {
+			t := &threads[k]
+			if k != i && t.ThreadID != 0 && p.waitReader().Reads(w, arch.Addr(t.ThreadID)) {
+				w.Readers = append(w.Readers, profile.ThreadRef{
+					OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name,
+				})
 			}
 		}
 	}
@@ -127,6 +149,10 @@ const proofs = 6
 func (p *Process) proveWaits(ctx context.Context, out *profile.Snapshot, f found) {
 	defer p.addHolds(out)
 	for range proofs {
+		if unsure := unsettled(out.Threads); len(unsure) > 0 {
+			p.lookAgain(out, unsure, f)
+			p.addRunners(out.Threads)
+		}
 		circles := suspects(out.WaitGraph())
 		if len(circles) == 0 || ctx.Err() != nil {
 			return
@@ -138,6 +164,25 @@ func (p *Process) proveWaits(ctx context.Context, out *profile.Snapshot, f found
 			p.stood(out, members, first, second)
 		}
 	}
+}
+
+// maxUnsettled bounds the threads that are looked at again because their waits could not be read consistently.
+const maxUnsettled = 256
+
+// unsettled are the threads whose waits for others were not the same when they were read again: their locks changed
+// hands, or the garbage collector moved them.
+func unsettled(threads []profile.Thread) (out []int) {
+	for i := range threads {
+		w := threads[i].Wait
+		if w == nil || w.Certain || len(out) == maxUnsettled {
+			continue
+		}
+		switch profile.LockKindOf(w) {
+		case profile.MonitorLock, profile.LockObject, profile.ReaderWriterLock, profile.TaskLock, profile.ThreadLock:
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 // suspects are the deadlocks that are not proved yet: of each its members, as indices in Snapshot.Threads.

@@ -34,7 +34,9 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	calls.keep(t.OSThreadID, p.calls)
 	waiting.keep(t.OSThreadID, p.awaited)
 	p.addHolds(&out)
-	p.complete(context.Background(), &out, calls, waiting)
+	ctx, cancel := context.WithTimeout(context.Background(), fetchAlone)
+	defer cancel()
+	p.complete(ctx, &out, calls, waiting)
 	return &out.Threads[0], nil
 }
 

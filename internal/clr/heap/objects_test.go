@@ -232,7 +232,8 @@ func TestRegionsShared(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	for i, want := range []Segment{
-		{youngStart, youngStart + 0x200}, {youngStart + 0x200, youngStart + 0x600}, {youngStart + 0x600, youngEnd},
+		{Start: youngStart, End: youngStart + 0x200}, {Start: youngStart + 0x200, End: youngStart + 0x600},
+		{Start: youngStart + 0x600, End: youngEnd},
 	} {
 		if got[i].Segment != want || got[i].Generation != Gen2-Generation(i) {
 			t.Errorf("%+v, want %v", got[i], want)
