@@ -1,6 +1,6 @@
 /*
  * The events that the runtime delivers over EventPipe: sampled allocations,
- * exceptions, contention, threads that are being started, garbage collections.
+ * exceptions, contention, threads that are being started, garbage collections, waits.
  *
  * A session that a profiler starts without rundown is synchronous: an event is
  * delivered on the thread that raises it, while it raises it. The payloads have no
@@ -34,6 +34,8 @@ enum event_id {
     EVENT_ID_EXCEPTION_CATCH_STOP = 251,
     EVENT_ID_EXCEPTION_FILTER_START = 254,
     EVENT_ID_EXCEPTION_FILTER_STOP = 255,
+    EVENT_ID_WAIT_START = 301,
+    EVENT_ID_WAIT_STOP = 302,
     EVENT_ID_ALLOCATION_SAMPLED = 303,
 };
 
@@ -41,14 +43,16 @@ enum event_id {
 #define KEYWORD_CONTENTION UINT64_C(0x4000)
 #define KEYWORD_EXCEPTION UINT64_C(0x8000)
 #define KEYWORD_THREADING UINT64_C(0x10000)
+#define KEYWORD_WAIT_HANDLE UINT64_C(0x40000000000)
 #define KEYWORD_ALLOCATION_SAMPLING UINT64_C(0x80000000000)
 
 enum { LEVEL_INFORMATIONAL = 4, LEVEL_VERBOSE = 5 };
 
-/* Starts a session for the requested events. */
-hresult event_pipe_begin(struct object *info, uint32_t events, uint32_t alloc_means, uint64_t *session) {
-    static const uint16_t name[] = u"Microsoft-Windows-DotNETRuntime";
-    struct provider_config provider = {.name = name, .level = LEVEL_INFORMATIONAL};
+static const uint16_t provider_name[] = u"Microsoft-Windows-DotNETRuntime";
+
+/* Starts the session for all requested events but waits. */
+static hresult begin_most(struct object *info, uint32_t events, uint32_t alloc_means, uint64_t *session) {
+    struct provider_config provider = {.name = provider_name, .level = LEVEL_INFORMATIONAL};
     if ((events & WANT_ALLOC) && alloc_means == ALLOC_SAMPLED) provider.keywords |= KEYWORD_ALLOCATION_SAMPLING;
     if ((events & WANT_ALLOC) && alloc_means == ALLOC_TICK) {
         provider.keywords |= KEYWORD_GC;
@@ -59,6 +63,29 @@ hresult event_pipe_begin(struct object *info, uint32_t events, uint32_t alloc_me
     if (events & WANT_THREAD) provider.keywords |= KEYWORD_THREADING;
     if (events & WANT_GC) provider.keywords |= KEYWORD_GC;
     return provider.keywords ? event_pipe_start(info, &provider, session) : S_OK;
+}
+
+/*
+ * Starts the sessions for the requested events. Those of waits are verbose and have a session of
+ * their own: in one session the other keywords would be verbose, too, and some of their verbose
+ * events are raised for every work item of the thread pool. Waits for locks come with ContentionStart,
+ * which says which lock it is.
+ */
+hresult event_pipe_begin(struct object *info, uint32_t events, uint32_t alloc_means, struct event_pipe *sessions) {
+    struct provider_config waits = {
+        .name = provider_name, .level = LEVEL_VERBOSE, .keywords = KEYWORD_WAIT_HANDLE};
+    if (!(events & WANT_CONTENTION)) waits.keywords |= KEYWORD_CONTENTION;
+    *sessions = (struct event_pipe){0};
+    hresult hr = begin_most(info, events, alloc_means, &sessions->most);
+    if (hr == S_OK && (events & WANT_WAIT)) hr = event_pipe_start(info, &waits, &sessions->waits);
+    if (hr != S_OK) event_pipe_end(info, sessions);
+    return hr;
+}
+
+void event_pipe_end(struct object *info, struct event_pipe *sessions) {
+    if (sessions->waits) event_pipe_stop(info, sessions->waits);
+    if (sessions->most) event_pipe_stop(info, sessions->most);
+    *sessions = (struct event_pipe){0};
 }
 
 /* A payload. `ok` is false once a read went beyond its end. */
@@ -162,6 +189,14 @@ static void contention_stop(struct payload *p) {
     if (p->ok && ns >= 0 && ns < 1e18) events_contention_stop((uint64_t)ns);
 }
 
+static void wait_start(struct payload *p) {
+    enum { MONITOR_WAIT = 1 };
+    uint8_t source = 0;
+    take(p, &source, sizeof source);
+    uint64_t object = u64(p);
+    if (p->ok) events_wait_start(source == MONITOR_WAIT, object);
+}
+
 static void thread_creating(struct payload *p) {
     id thread = u64(p);
     if (!p->ok) return;
@@ -227,10 +262,16 @@ hresult on_event_pipe_event_delivered(struct object *self, uintptr_t provider, u
         if (events_wanted(WANT_ALLOC) && version >= 4) allocation_tick(&p);
         break;
     case EVENT_ID_CONTENTION_START:
-        if (events_wanted(WANT_CONTENTION) && version >= 2) contention_start(&p);
+        if (events_wanted(WANT_CONTENTION | WANT_WAIT) && version >= 2) contention_start(&p);
         break;
     case EVENT_ID_CONTENTION_STOP:
-        if (events_wanted(WANT_CONTENTION) && version >= 1) contention_stop(&p);
+        if (events_wanted(WANT_CONTENTION | WANT_WAIT) && version >= 1) contention_stop(&p);
+        break;
+    case EVENT_ID_WAIT_START:
+        if (events_wanted(WANT_WAIT)) wait_start(&p);
+        break;
+    case EVENT_ID_WAIT_STOP:
+        if (events_wanted(WANT_WAIT)) events_wait_stop();
         break;
     case EVENT_ID_THREAD_CREATING:
         if (events_wanted(WANT_THREAD)) thread_creating(&p);

@@ -32,7 +32,7 @@ static struct {
     uint32_t mask;
     uint32_t alloc_means;
     uint32_t runtime_major;
-    uint64_t event_pipe; /* its session; 0: none */
+    struct event_pipe event_pipe;
     uint32_t session; /* number of the session */
     atomic_bool holding; /* a thread is held */
 } events;
@@ -45,7 +45,12 @@ static struct {
  */
 static __thread struct {
     uint64_t random;
-    uint64_t lock, class, owner; /* of the wait that has begun */
+    uint64_t lock, class, owner; /* of the wait for a lock that has begun */
+    struct {
+        uint64_t since; /* 0: no wait has begun */
+        uint64_t class;
+        enum wait_source source;
+    } waits;
     uint64_t published, filters;
     uint8_t wait; /* 1 more than its place among the ring's waits; 0: it has none */
     bool catching; /* a handler has begun, and neither ended nor thrown something new */
@@ -194,6 +199,7 @@ static void remember_session(void) {
     mine.session = events.session;
     mine.published = mine.filters = 0;
     mine.lock = mine.class = mine.owner = 0;
+    mine.waits.since = 0;
     mine.wait = 0;
     mine.catching = mine.caught_published = false;
 }
@@ -438,16 +444,43 @@ void events_contention_start(uint64_t lock, uint64_t object, uint64_t owner) {
     mine.lock = lock;
     mine.class = locked_class(object);
     mine.owner = owner;
-    show_wait(object);
+    if (events_wanted(WANT_CONTENTION)) show_wait(object);
 }
 
 void events_contention_stop(uint64_t ns) {
     remember_session();
     hide_wait();
-    events_seen(EVENT_CONTENTION);
-    if (ns >= events.wanted.contention_ns)
-        events_stack(EVENT_CONTENTION, VALUES(mine.lock, mine.owner, ns, mine.class));
+    if (events_wanted(WANT_CONTENTION)) {
+        events_seen(EVENT_CONTENTION);
+        if (ns >= events.wanted.contention_ns)
+            events_stack(EVENT_CONTENTION, VALUES(mine.lock, mine.owner, ns, mine.class));
+    }
     mine.lock = mine.class = mine.owner = 0;
+}
+
+/* The start of a wait that an exception has ended stays, until the thread waits again. */
+void events_wait_start(bool monitor, uint64_t object) {
+    remember_session();
+    mine.waits.source = WAIT_OTHER;
+    mine.waits.class = 0;
+    if (monitor) {
+        mine.waits.source = WAIT_MONITOR;
+        mine.waits.class = locked_class(object);
+    } else if (mine.lock) {
+        mine.waits.source = WAIT_LOCK;
+        mine.waits.class = mine.class;
+    }
+    mine.waits.since = now_ns();
+}
+
+void events_wait_stop(void) {
+    remember_session();
+    uint64_t since = mine.waits.since;
+    if (!since) return;
+    mine.waits.since = 0;
+    uint64_t ns = now_ns() - since;
+    events_seen(EVENT_WAITED);
+    if (ns >= events.wanted.wait_ns) events_stack(EVENT_WAITED, VALUES(ns, mine.waits.source, mine.waits.class));
 }
 
 /* Comes right after ThreadCreated, on the new thread, and says more. */
@@ -469,7 +502,8 @@ hresult on_thread_destroyed(struct object *self, id thread) {
 }
 
 static bool sound(const struct begin_request *r, bool attached) {
-    const uint32_t known = WANT_ALLOC | WANT_EXCEPTION | WANT_CONTENTION | WANT_THREAD | WANT_GC;
+    const uint32_t known = WANT_ALLOC | WANT_EXCEPTION | WANT_CONTENTION | WANT_THREAD | WANT_GC |
+                           WANT_WAIT;
     bool every_object = r->flags & BEGIN_EVERY_OBJECT;
     return !(r->events & ~known) && r->alloc_bytes && r->exception_every &&
            r->max_frames && r->max_frames <= MAX_FRAMES_LIMIT &&
@@ -505,10 +539,11 @@ hresult events_prepare(struct object *info, const struct begin_request *request,
     if (hr != S_OK) return fail(reply, STEP_INTERFACE, hr);
     if (request->events && !sound(request, attached)) return fail(reply, STEP_REQUEST, E_INVALIDARG);
     reply->runtime_major = events.runtime_major = major;
-    reply->events = request->events;
+    events.wanted = *request;
+    if (major < 9) events.wanted.events &= ~(uint32_t)WANT_WAIT;
+    reply->events = events.wanted.events;
     reply->alloc_means = events.alloc_means = alloc_means(request);
     events.info = info;
-    events.wanted = *request;
     events.session++;
     if (request->events) {
         bool registers = request->flags & BEGIN_REGISTERS;
@@ -542,8 +577,7 @@ void events_quiet(void) {
  * at the start of the process cannot be taken back, and stay. */
 void events_stop(void) {
     events_quiet();
-    if (events.event_pipe) event_pipe_stop(events.info, events.event_pipe);
-    events.event_pipe = 0;
+    event_pipe_end(events.info, &events.event_pipe);
     if (events.wanted.events) set_event_mask(events.info, low_mask() & ~COR_PRF_MONITOR_THREADS, 0);
 }
 

@@ -41,8 +41,17 @@ void events_filter_start(void);
 void events_filter_stop(void);
 void events_contention_start(uint64_t lock, uint64_t object, uint64_t owner);
 void events_contention_stop(uint64_t ns);
+void events_wait_start(bool monitor, uint64_t object);
+void events_wait_stop(void);
 
-hresult event_pipe_begin(struct object *info, uint32_t events, uint32_t alloc_means, uint64_t *session);
+/* Sessions of EventPipe; 0: none. */
+struct event_pipe {
+    uint64_t most; /* all events but those of waits */
+    uint64_t waits; /* which alone are verbose */
+};
+
+hresult event_pipe_begin(struct object *info, uint32_t events, uint32_t alloc_means, struct event_pipe *sessions);
+void event_pipe_end(struct object *info, struct event_pipe *sessions);
 
 /* The life of a subscription. */
 hresult events_prepare(struct object *info, const struct begin_request *request,

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 3u
+#define PROTOCOL_VERSION 4u
 
 enum message {
     /* from the agent */
@@ -88,6 +88,7 @@ enum event_bits {
     WANT_CONTENTION = 1u << 2,
     WANT_THREAD = 1u << 3,
     WANT_GC = 1u << 4,
+    WANT_WAIT = 1u << 5, /* .NET 9 and later; before, begin_reply.events lacks it */
 };
 
 enum begin_flags {
@@ -103,7 +104,8 @@ struct begin_request {
     uint32_t flags;
     uint64_t alloc_bytes; /* one allocation is published for so many bytes allocated, on average; at least 1 */
     uint64_t exception_every; /* one exception in so many is published, on average; at least 1 */
-    uint64_t contention_ns; /* shorter waits are not published */
+    uint64_t contention_ns; /* shorter waits for locks are not published */
+    uint64_t wait_ns; /* shorter waits are not published, of EVENT_WAITED */
     uint32_t max_frames; /* of one stack, MAX_FRAMES_LIMIT at most */
     uint32_t hold_ms; /* how long a held thread waits at most */
     uint32_t destroy_ms; /* how long ThreadDestroyed waits for a walk from outside at most */
@@ -220,7 +222,19 @@ enum event_type {
     /* Like EVENT_EXCEPTION, of an object that was thrown before. Between the frames and the name there is
      * a struct short_frame more: where it was thrown first, or zeros if it does not say. */
     EVENT_RETHROWN = 14,
-    EVENT_TYPES = 15,
+    /*
+     * When the wait is over: duration in ns, enum wait_source, and, if the source is not 0, the
+     * ClassID of the object and LOCKED_NO_MONITOR (0: unknown).
+     */
+    EVENT_WAITED = 15,
+    EVENT_TYPES = 16,
+};
+
+/* What a thread has waited for. */
+enum wait_source {
+    WAIT_OTHER = 0, /* not known here: its frames tell */
+    WAIT_MONITOR = 1, /* Monitor.Wait: a pulse of the object's monitor */
+    WAIT_LOCK = 2, /* a lock, of which a ContentionStart told before */
 };
 
 /* Those of ExceptionThrown_V1 (src/coreclr/vm/ClrEtwAll.man). */

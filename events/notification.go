@@ -56,6 +56,10 @@ const (
 	// object is thrown anew outside its handlers ("throw stored;"). With Options.ExceptionEvery
 	// it comes only for exceptions that were reported.
 	ExceptionRethrown
+	// ThreadWaited*: Waited, WaitedFor, Class. The thread was blocked, and is no longer: it has what it waited
+	// for, or the timeout is over. The frames say which primitive it was. Sleeps, and waits for input and
+	// output, are none of these. Before .NET 9 there is no such notification.
+	ThreadWaited
 )
 
 var eventNames = [...]string{
@@ -66,6 +70,7 @@ var eventNames = [...]string{
 	GarbageCollectionStarted:   "GarbageCollectionStarted", GarbageCollectionFinished: "GarbageCollectionFinished",
 	RuntimeSuspendStarted: "RuntimeSuspendStarted", RuntimeSuspendFinished: "RuntimeSuspendFinished",
 	RuntimeResumeFinished: "RuntimeResumeFinished", ExceptionRethrown: "ExceptionRethrown",
+	ThreadWaited: "ThreadWaited",
 }
 
 func (e Event) String() string {
@@ -93,7 +98,7 @@ type Notification struct {
 	// ClassName is the type of an exception, with its namespace; at most the first 256
 	// characters. Of a nested type it is the type's own name alone. Class is the type of the
 	// exception object that was found on the thread, if it has that name; else 0. Of a lock, Class is
-	// the type of the object that is locked; 0 if it is not known.
+	// the type of the object that is locked; 0 if it is not known. Of a wait see WaitedFor.
 	ClassName string
 	// Message is what an exception was constructed with, at most the first 256 UTF-16 units of it; empty
 	// if it was constructed without a message, and with Options.NoMessages. A type can show another
@@ -106,8 +111,10 @@ type Notification struct {
 	Function clrsnap.FunctionID
 	Lock     uint64        // identifies the lock
 	Owner    int           // NSThreadID of the thread that held the lock when the wait began; 0: unknown
-	Waited   time.Duration // how long the thread waited for the lock
+	Waited   time.Duration // how long the thread waited
 	Other    clrsnap.ThreadID
+	// WaitedFor is what Class is the type of, in a ThreadWaited.
+	WaitedFor WaitedFor
 
 	Collection Collection
 	Suspension SuspendReason
@@ -119,6 +126,20 @@ type Notification struct {
 	p      *session.Process
 	record agent.Record
 }
+
+// WaitedFor is what is known of what a thread has waited for.
+type WaitedFor uint8
+
+// What is known. Class may be 0 all the same: the object has moved meanwhile.
+const (
+	// WaitedForOther: which primitive it was is in the frames alone, and Class is 0.
+	WaitedForOther WaitedFor = iota
+	// WaitedForPulse: Class is the type of the object whose monitor the thread waited for (Monitor.Wait).
+	// Some primitives are made of such objects, and then it is a type of theirs.
+	WaitedForPulse
+	// WaitedForLock: Class is the type of the object that was locked.
+	WaitedForLock
+)
 
 // Collection is a garbage collection.
 type Collection struct {
@@ -236,7 +257,8 @@ func (n *Notification) checkArguments(callback clrsnap.StackSnapshotCallback, fl
 
 func (e Event) hasStack() bool {
 	switch e {
-	case ObjectAllocated, ExceptionThrown, ExceptionRethrown, LockContended, ThreadStarting, GarbageCollectionTriggered:
+	case ObjectAllocated, ExceptionThrown, ExceptionRethrown, LockContended, ThreadStarting,
+		GarbageCollectionTriggered, ThreadWaited:
 		return true
 	}
 	return false

@@ -35,6 +35,9 @@ func newNotification(p *session.Process, o *Options, means agent.AllocMeans, r *
 		if class, ok := p.LockedClass(agent.LockedClass(v[3])); ok {
 			n.Class = clrsnap.ClassID(class)
 		}
+	case ThreadWaited:
+		n.Waited = time.Duration(v[0])
+		n.Class, n.WaitedFor = waitedFor(p, agent.WaitSource(v[1]), v[2])
 	case ThreadStarting, ThreadCreated, ThreadDestroyed:
 		n.Other = clrsnap.ThreadID(v[0])
 	case GarbageCollectionTriggered:
@@ -47,6 +50,26 @@ func newNotification(p *session.Process, o *Options, means agent.AllocMeans, r *
 		n.Suspension, n.Collection.Number = SuspendReason(v[0]), int(v[1])
 	}
 	return n
+}
+
+// waitedFor returns the type of the object that was waited for, and which object that is.
+func waitedFor(p *session.Process, source agent.WaitSource, said uint64) (clrsnap.ClassID, WaitedFor) {
+	switch source {
+	case agent.WaitMonitor:
+		// Whoever waits for a pulse has a place in the sync table, so without one it is another object.
+		if class, monitor := agent.LockedClass(said); monitor {
+			if class, ok := p.LockedClass(class, monitor); ok {
+				return clrsnap.ClassID(class), WaitedForPulse
+			}
+		}
+		return 0, WaitedForPulse
+	case agent.WaitLock:
+		if class, ok := p.LockedClass(agent.LockedClass(said)); ok {
+			return clrsnap.ClassID(class), WaitedForLock
+		}
+		return 0, WaitedForLock
+	}
+	return 0, WaitedForOther
 }
 
 // allocated returns how many bytes and objects a reported object stands for. That is its size, or

@@ -28,10 +28,15 @@ const (
 	MonitorContention                      // LockContended
 	MonitorThreads                         // ThreadStarting, ThreadCreated, ThreadDestroyed
 	MonitorGC                              // GarbageCollection…, Runtime…
+	MonitorWaits                           // ThreadWaited; .NET 9 and later
 )
 
-// MonitorAll is all of them.
-const MonitorAll = MonitorGC<<1 - 1
+// MonitorAll is all of them that the runtime has.
+const MonitorAll = MonitorWaits<<1 - 1
+
+// ErrNoWaits is wrapped by the error about MonitorWaits of a process whose runtime is older than .NET 9. There is
+// no such error with MonitorAll, or if a program is started: then there are no such notifications.
+var ErrNoWaits = link.ErrNoWaits
 
 // Options say which notifications a subscription delivers. The zero value asks for all, with the
 // defaults given below.
@@ -55,6 +60,9 @@ type Options struct {
 	NoMessages bool
 	// ContentionMin is the shortest wait for a lock that is reported; 0: all are.
 	ContentionMin time.Duration
+	// WaitMin is the shortest wait that is reported as ThreadWaited; 0: all are. Threads of the runtime's that
+	// wait for work are among them.
+	WaitMin time.Duration
 
 	// MaxFrames bounds the frames of a stack; 0: MaxNotifiedFrames, which is also the largest
 	// value. Of a deeper stack the frames near the base are missing.
@@ -103,13 +111,15 @@ func (o *Options) complete() error {
 	switch {
 	case o.Monitor&^MonitorAll != 0:
 		return fmt.Errorf("events.Options.Monitor %#x: choose from MonitorAllocations, MonitorExceptions, "+
-			"MonitorContention, MonitorThreads and MonitorGC", uint32(o.Monitor))
+			"MonitorContention, MonitorThreads, MonitorGC and MonitorWaits", uint32(o.Monitor))
 	case o.AllocationBytes < 0:
 		return fmt.Errorf("one allocation in %d bytes: give a positive number of bytes", o.AllocationBytes)
 	case o.ExceptionEvery < 0:
 		return fmt.Errorf("one exception in %d: give a positive number", o.ExceptionEvery)
 	case o.ContentionMin < 0:
 		return fmt.Errorf("waits of at least %v: give a positive time, or 0 for all", o.ContentionMin)
+	case o.WaitMin < 0:
+		return fmt.Errorf("waits of at least %v: give a positive time, or 0 for all", o.WaitMin)
 	case o.MaxFrames < 0 || o.MaxFrames > MaxNotifiedFrames:
 		return fmt.Errorf("stacks of %d frames: give a number between 1 and %d", o.MaxFrames, MaxNotifiedFrames)
 	case o.RingBytes < minRingBytes || o.RingBytes > maxRingBytes || o.RingBytes&(o.RingBytes-1) != 0:
@@ -148,6 +158,7 @@ func (o *Options) request(maxPause time.Duration) agent.Subscription {
 	return agent.Subscription{
 		Events: uint32(o.Monitor), EveryObject: o.EveryObject, Registers: o.RegisterContext, Messages: !o.NoMessages,
 		AllocBytes: uint64(o.AllocationBytes), ExceptionEvery: uint64(o.ExceptionEvery), Contention: o.ContentionMin,
+		Wait:      o.WaitMin,
 		MaxFrames: o.MaxFrames, Hold: o.Hold, RingBytes: o.RingBytes,
 		DestroyWait: cmp.Or(maxPause, live.DefaultWatchdog),
 	}

@@ -107,6 +107,7 @@ var pprofTypes = [len(profile.Modes)]struct{ weight, count []string }{
 	profile.Contention:  {[]string{"delay", "lock-time"}, []string{"contentions", "lock-count"}},
 	profile.ThreadStart: {[]string{"threads", "threadcreate"}, nil},
 	profile.GC:          {[]string{"pause"}, []string{"gcs"}},
+	profile.Waits:       {[]string{"waited"}, []string{"waits"}},
 }
 
 // samplesOnly is the name of the number of samples in a profile that has only one of CPU

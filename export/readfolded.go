@@ -65,7 +65,7 @@ func readFolded(all []byte) (*profile.Recording, error) {
 		if s.Mode.Unit() == profile.Nanoseconds {
 			s.Weight *= int64(time.Microsecond)
 		}
-		if s.Mode == profile.Contention {
+		if s.Mode.OfWaits() {
 			s.State = profile.Waiting
 		}
 		if err := m.stack(&s, stack); err != nil {

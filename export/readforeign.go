@@ -189,6 +189,9 @@ func functionOf(kind profile.Kind, exact, name, module string) profile.Function 
 		if module != "" { // the event has a type
 			f.Display, f.Fate = display.SplitFate(name)
 			f.Short = display.WithoutNamespaces(f.Display)
+			if w, ok := profile.WaitEventOf(f.Display); ok {
+				f.Short = w.WaitEvent(display.WithoutNamespaces(w.Type)).Short
+			}
 		}
 		return f
 	}

@@ -58,9 +58,10 @@ type documentReader struct {
 	functions [][6]int32 // method, display, short, signature, module, fate
 	fates     bool       // the file has the column fate: those of earlier versions do not
 	tiers     []int32
+	callees   []int32 // of Recording.Sites
 	budget    budget
 
-	incomplete, nearest, approximate []int32 // indices of samples, of locations and of lines
+	incomplete, nearest, inlined, approximate []int32 // indices of samples, of locations and of lines
 }
 
 func (d *documentReader) field(key string) error {
@@ -103,10 +104,14 @@ func (d *documentReader) field(key string) error {
 		return d.holdTable()
 	case "methods":
 		return d.methodTable()
+	case "sites":
+		return d.siteTable()
 	case "lines":
 		return d.lineTable()
 	case "assemblies":
 		return d.assemblyList()
+	case "libraries":
+		return d.libraryList()
 	case "files":
 		return d.sourceList()
 	}
@@ -229,9 +234,11 @@ func (d *documentReader) finish() error {
 			}
 		}
 	}
+	d.finishSites(text)
 	return cmp.Or(err,
 		flagged("incomplete: sample", d.incomplete, d.r.Samples, func(s *profile.Sample) { s.Incomplete = true }),
 		flagged("nearest: location", d.nearest, d.r.Locations, func(l *profile.Location) { l.Nearest = true }),
+		flagged("inlined: location", d.inlined, d.r.Locations, func(l *profile.Location) { l.Inlined = true }),
 		flagged("approximate: line", d.approximate, d.r.Lines, func(l *profile.Line) { l.Approximate = true }),
 	)
 }

@@ -55,6 +55,11 @@ var happenings = map[profile.Mode][]happening{
 		{request + "orders price rule rule linq", "!gen 1, allocation", 5, 6_100_000},
 		{"thread pool async flush", "!gen 2, large-object allocation", 1, 61_000_000},
 	},
+	profile.Waits: {
+		{request + "orders lock", "Shop!Monitor.Wait Shop.|Order", 6, 23_400_000},
+		{request + "orders sql", "!Task.Wait", 5, 41_000_000},
+		{"main", "!Thread.Join", 1, 900_000_000},
+	},
 }
 
 const allocEvery = 512 << 10
@@ -64,6 +69,7 @@ func eventful(seconds int, factor int) *profile.Recording {
 	s := sampledService(seconds, factor)
 	aSecond := map[profile.Mode]int{
 		profile.Alloc: 90, profile.Exception: 9, profile.Contention: 14, profile.ThreadStart: 1, profile.GC: 3,
+		profile.Waits: 12,
 	}
 	stats := map[profile.Mode]*profile.ModeStats{}
 	for _, m := range profile.Modes[2:] {
@@ -104,7 +110,7 @@ func (s *service) happen(m profile.Mode, at time.Duration, h happening) {
 	case m.Unit() == profile.Nanoseconds:
 		x.Weight += s.rng.Int64N(h.size)
 	}
-	if m == profile.Contention {
+	if m.OfWaits() {
 		x.State = profile.Waiting
 	}
 	x.Node = s.b.Child(s.node(stackText(h.parts)), leafOf(s.b, h.leaf))

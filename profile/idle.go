@@ -70,8 +70,8 @@ func (t *Thread) Idle() Idle {
 // For all samples, IdleSamples is faster.
 func (r *Recording) Idle(x *Sample) Idle {
 	idle, managed := idleStack(func(yield func(code) bool) {
-		for l := range r.Stack(x.Node) {
-			if f := &r.Functions[l.Function]; !yield(code{f.Kind, f.Module, f.Method}) {
+		for l := range r.Stack(r.waits(x)) {
+			if f := &r.Functions[l.Function]; !l.Inlined && !yield(code{f.Kind, f.Module, f.Method}) {
 				return
 			}
 		}
@@ -83,6 +83,14 @@ func (r *Recording) Idle(x *Sample) Idle {
 		return ""
 	}
 	return idle
+}
+
+// waits returns the node of the code in which a thread waits. In mode Waits the leaf is an event, which says for what.
+func (r *Recording) waits(x *Sample) int32 {
+	if f := r.Function(x.Node); x.Mode == Waits && f != nil && f.Kind == Event {
+		return r.Nodes[x.Node].Parent
+	}
+	return x.Node
 }
 
 // idleRole is Idle of a sample without managed frames.
@@ -128,6 +136,10 @@ func (r *Recording) idler() *idler {
 	for n := 1; n < len(r.Nodes); n++ { // a parent comes before its children
 		f := &functions[r.Locations[r.Nodes[n].Location].Function]
 		parent := r.Nodes[n].Parent
+		if r.inlined(int32(n)) {
+			d.code[n], d.jit[n] = d.code[parent], d.jit[parent]
+			continue
+		}
 		if f.kind == Native || f.kind == Kernel {
 			d.code[n], d.jit[n] = d.code[parent], d.jit[parent] || f.jit
 			continue
@@ -175,9 +187,10 @@ func idleFunctionOf(f *Function) idleFunction {
 }
 
 func (d *idler) of(x *Sample) Idle {
-	code := d.code[x.Node]
+	leaf := d.r.waits(x)
+	code := d.code[leaf]
 	if code > 0 {
-		if t := d.idle[x.State&1][code]; t != nil && !x.Incomplete && !d.jit[x.Node] {
+		if t := d.idle[x.State&1][code]; t != nil && !x.Incomplete && !d.jit[leaf] {
 			return t.idle
 		}
 		return ""

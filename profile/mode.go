@@ -18,10 +18,11 @@ const (
 	Contention              // waits for a lock that another thread held
 	ThreadStart             // threads that were started, with the stack of the thread that started them
 	GC                      // pauses of the whole program for garbage collection
+	Waits                   // waits for locks, events, tasks and threads, whether somebody holds them or not
 )
 
 // Modes are all modes, in the order in which they are shown.
-var Modes = [...]Mode{CPU, Wall, Alloc, Exception, Contention, ThreadStart, GC}
+var Modes = [...]Mode{CPU, Wall, Alloc, Exception, Contention, ThreadStart, GC, Waits}
 
 // Unit is what a weight is measured in.
 type Unit uint8
@@ -49,6 +50,7 @@ var modes = [len(Modes)]struct {
 	Contention:  {"contention", "Lock waiting time", Nanoseconds},
 	ThreadStart: {"thread", "Threads started", Count},
 	GC:          {"gc", "GC pauses", Nanoseconds},
+	Waits:       {"wait", "Waiting time", Nanoseconds},
 }
 
 // String returns the name that the mode has in files and on the command line: "cpu",
@@ -73,6 +75,9 @@ func (m Mode) Title() string { return modes[m].title }
 // OfEvents reports whether m is an event mode: its samples stand for events, not for
 // sampled time.
 func (m Mode) OfEvents() bool { return m > Wall }
+
+// OfWaits reports whether the samples of m are waits: the thread was blocked until Sample.At.
+func (m Mode) OfWaits() bool { return m == Contention || m == Waits }
 
 // ModeNamed returns the mode that String has this name for; false: there is none.
 func ModeNamed(name string) (Mode, bool) {

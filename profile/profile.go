@@ -142,7 +142,10 @@ type Thread struct {
 	Wait            *Wait         // what it waits for; nil: it does not wait, or that is not known
 	Holds           []Wait        // the locks that it holds, as far as they are known; Kind is that of who would wait
 	Pause           time.Duration // the longest stop of this thread; 0: it was not stopped
-	Crashed         bool          // core dumps only: the signal that ended the process was for this thread
+	// Still: it is proved that the thread did not run while the waits of all threads that are Still were read. So
+	// what they say was true at the same time. Only snapshots that are taken for that have it.
+	Still   bool
+	Crashed bool // core dumps only: the signal that ended the process was for this thread
 	// Exception is the newest exception in flight: one that is being thrown, or whose handler runs. Of the
 	// thread that a process died of it is the last one that it has thrown. nil: there is none.
 	Exception *ExceptionInfo

@@ -23,6 +23,8 @@ type Selection struct {
 	From, To time.Duration
 	// Working leaves out the samples of idle threads (Recording.Idle).
 	Working bool
+	// NoInlined leaves out methods that have no frame of their own (Location.Inlined).
+	NoInlined bool
 	// Roles gives native code without symbols that does the runtime's own work a name that says
 	// which: [GC], [finalizer], [tiered compilation] and so on by the role of the thread, which also
 	// becomes the first frame of its stacks, and [JIT] on other threads. Stacks of events stay as they are.
@@ -99,7 +101,8 @@ func (r *Recording) Select(s Selection) *Recording {
 	out := *b.Recording() // a copy: the Builder's indices can be freed
 	out.Version, out.Start, out.Duration, out.Processes = r.Version, r.Start, r.Duration, r.Processes
 	out.Modes, out.Cost, out.Notes = r.Modes, r.Cost, r.Notes
-	out.Assemblies, out.Methods, out.Files, out.Lines = r.Assemblies, r.Methods, r.Files, r.Lines
+	out.Assemblies, out.Libraries, out.Methods, out.Sites = r.Assemblies, r.Libraries, r.Methods, r.Sites
+	out.Files, out.Lines = r.Files, r.Lines
 	if len(s.Modes) > 0 {
 		notChosen := func(m ModeStats) bool { return !slices.Contains(s.Modes, m.Mode) }
 		out.Modes = slices.DeleteFunc(slices.Clone(r.Modes), notChosen)
@@ -174,6 +177,9 @@ func (s *Selection) tree(r *Recording, b *Builder, used []bool, role runtimeWork
 		parent := nodes[r.Nodes[n].Parent]
 		nodes[n] = parent
 		nameless := !s.Native && f.Kind == Native && f.Method == ""
+		if s.NoInlined && l.Inlined {
+			continue
+		}
 		if s.Managed && f.Kind != Managed && f.Kind != Async && f.Kind != Event {
 			continue
 		}
@@ -192,7 +198,7 @@ func (s *Selection) tree(r *Recording, b *Builder, used []bool, role runtimeWork
 		}
 		if locations[at] == unused {
 			if nameless {
-				l.Offset = 0
+				l.Offset, l.Library, l.Address = 0, 0, 0
 			}
 			l.Function = functions[of]
 			locations[at] = b.Location(l)

@@ -1,8 +1,10 @@
 package record
 
 import (
+	"fmt"
 	"os/exec"
 
+	"clrsnap/internal/agent"
 	"clrsnap/internal/bridge"
 	"clrsnap/internal/link"
 	"clrsnap/internal/session"
@@ -22,7 +24,13 @@ func (e *eventSampler) attach(p *session.Process) (*link.Link, error) {
 	if err := bridge.Attachable(e.o); err != nil {
 		return nil, err
 	}
-	return link.Attach(e.ctx, p, bridge.EventRequest(e.o, p.Options.MaxPause))
+	want := bridge.EventRequest(e.o, p.Options.MaxPause)
+	if p.Found != nil && !link.HasWaits(p.Found.Version) {
+		if want.Events &^= agent.Waits; want.Events == 0 {
+			return nil, fmt.Errorf("it runs .NET %s: %w", p.Found.Version, link.ErrNoWaits)
+		}
+	}
+	return link.Attach(e.ctx, p, want)
 }
 
 // launch has the agent loaded by a command that is going to be started.
@@ -64,6 +72,7 @@ func (e *eventSampler) arrived(m link.Accepted) {
 		return
 	}
 	np := e.met(m.PID, m.Link)
+	np.checkWaits()
 	if rp := e.r.recorded(m.PID); rp != nil && !rp.ended {
 		np.rp = rp
 	}

@@ -271,6 +271,8 @@ func (np *notifiedProcess) notified(n *notification) {
 		np.catches(n)
 	case events.LockContended:
 		np.contended(n)
+	case events.ThreadWaited:
+		np.waited(n)
 	case events.ThreadStarting:
 		np.add(n, profile.ThreadStart, 1, 1, np.starting(n))
 	case events.ThreadCreated:
@@ -302,7 +304,7 @@ func (np *notifiedProcess) sample(at time.Duration, t *recordedThread, mode prof
 	e.stack = append(e.stack[:0], b.Location(profile.Location{Function: b.Function(what)}))
 	e.stack = append(e.stack, stack...)
 	state := profile.Running
-	if mode == profile.Contention {
+	if mode.OfWaits() {
 		state = profile.Waiting
 	}
 	b.Add(profile.Sample{
@@ -382,7 +384,7 @@ func (e *eventSampler) countsOf(mode profile.Mode) eventCounts {
 // chooses reports whether agents leave out some events of a mode.
 func (e *eventSampler) chooses(m profile.Mode) bool {
 	return m == profile.Alloc || m == profile.Exception && e.o.ExceptionEvery > 1 ||
-		m == profile.Contention && e.o.ContentionMin > 0
+		m == profile.Contention && e.o.ContentionMin > 0 || m == profile.Waits && e.o.WaitMin > 0
 }
 
 // every is profile.ModeStats.Every of a mode: how its events were chosen.
@@ -397,6 +399,8 @@ func (e *eventSampler) every(m profile.Mode) int64 {
 		return e.o.ExceptionEvery
 	case profile.Contention:
 		return int64(e.o.ContentionMin)
+	case profile.Waits:
+		return int64(e.o.WaitMin)
 	}
 	return 0
 }
@@ -468,6 +472,7 @@ var eventsOf = map[profile.Mode][]events.Event{
 	profile.Alloc:       {events.ObjectAllocated},
 	profile.Exception:   {events.ExceptionThrown, events.ExceptionRethrown, events.ExceptionCatcherEnter},
 	profile.Contention:  {events.LockContended},
+	profile.Waits:       {events.ThreadWaited},
 	profile.ThreadStart: {events.ThreadStarting},
 	profile.GC: {
 		events.RuntimeResumeFinished, events.RuntimeSuspendStarted, events.GarbageCollectionTriggered,

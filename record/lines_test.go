@@ -235,9 +235,13 @@ func TestLinesLater(t *testing.T) {
 		m.File, m.First, m.Last = 0, 0, 0
 	}
 	later := written(t, bare)
-	lines.Add(later, lines.Find(later, []string{t.TempDir(), symbols}), lines.Options{})
+	from := lines.From{Assembly: lines.Find(later, []string{t.TempDir(), symbols})}
+	lines.Add(t.Context(), later, from, lines.Options{})
 	checkHotLines(t, later, want)
 	for i := range later.Locations {
+		if later.Locations[i].Library > 0 {
+			continue // native: it can have debug files on this machine
+		}
 		if got, want := later.SourceLine(&later.Locations[i]), atOnce.SourceLine(&atOnce.Locations[i]); (got == nil) !=
 			(want == nil) || got != nil && *got != *want {
 			t.Errorf("location %d is at %+v, at once it was at %+v", i, got, want)
@@ -246,7 +250,8 @@ func TestLinesLater(t *testing.T) {
 
 	other := testenv.BuildWith(t, "hotlines", testenv.DefaultRuntime, "-o-")
 	stranger := written(t, bare)
-	missing := lines.Add(stranger, lines.Find(stranger, []string{filepath.Dir(other)}), lines.Options{})
+	from = lines.From{Assembly: lines.Find(stranger, []string{filepath.Dir(other)})}
+	missing := lines.Add(t.Context(), stranger, from, lines.Options{})
 	if len(stranger.Lines) > 0 || len(missing) == 0 {
 		t.Errorf("%d lines from the PDB of another build", len(stranger.Lines))
 	}

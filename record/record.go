@@ -193,6 +193,7 @@ func Record(ctx context.Context, process *clrsnap.Process, o Options) (*profile.
 	rp := r.add(p)
 	if agent != nil {
 		np := r.events.met(p.PID(), agent)
+		np.checkWaits()
 		np.rp, np.before = rp, before
 	}
 	return r.run(ctx), nil

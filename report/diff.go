@@ -110,6 +110,7 @@ var rateNames = [len(profile.Modes)]string{
 	profile.CPU: "CPUs on average", profile.Wall: "threads on average",
 	profile.Contention: "threads waiting on average", profile.GC: "% of the time",
 	profile.Exception: "a second", profile.ThreadStart: "a second",
+	profile.Waits: "threads waiting on average",
 }
 
 func (t *diffTable) summary(m profile.Mode) {

@@ -146,6 +146,7 @@ var eventTitles = [len(profile.Modes)][2]string{
 	profile.Alloc: {"class", "classes"}, profile.Exception: {"exception", "exceptions"},
 	profile.Contention:  {"owner", "owners"},
 	profile.ThreadStart: {"started thread", "started threads"}, profile.GC: {"collection", "collections"},
+	profile.Waits: {"primitive", "primitives"},
 }
 
 // events prints the events with the largest weights.

@@ -54,7 +54,7 @@ func eventSamplingText(s *profile.ModeStats) string {
 	every := display.Weight(s.Mode.Unit(), s.Every)
 	switch {
 	case s.Every == 0:
-	case s.Mode == profile.Contention:
+	case s.Mode.OfWaits():
 		text += ", those of " + every + " or longer"
 	case s.Mode.Unit() == profile.Bytes:
 		text += ", one for every " + every

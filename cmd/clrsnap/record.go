@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/events"
 	"clrsnap/export"
 	"clrsnap/internal/display"
 	"clrsnap/profile"
@@ -40,9 +41,10 @@ type recordFlags struct {
 	output       string
 	format       string
 
-	lines  string
-	source sourceFlags
-	events eventFlags
+	lines   string
+	inlined string
+	source  sourceFlags
+	events  eventFlags
 
 	durationGiven bool
 	modeGiven     bool
@@ -88,6 +90,10 @@ Events, each with the stack of its thread at that moment:
   --event thread       Who starts threads?
   --event gc           Which garbage collections pause the program, for how long,
                        and what triggered them?
+  --event wait         Who waits for what, and for how long? Every wait of a thread for a
+                       lock, an event, a task or a thread, from --wait-min on (1ms). It
+                       needs .NET 9 or later. Sleeps, input and output are not among
+                       these: --mode wall has them, on every version.
 Give several, separated by commas, or all. With --mode they go into the same file.
 Events come from a small agent, written in C, that the .NET runtime loads without a
 restart. It detaches at the end. An event never makes the program wait for clrsnap.
@@ -106,7 +112,14 @@ Source lines:
   used. The lines are found when everything is recorded. clrsnap view --symbols adds them
   later, too. The text around them is kept if it is in the PDB, in the file that the
   compiler names, or below --source-root, and has the checksum that the PDB says;
-  --no-source leaves it out. Nothing is ever fetched from anywhere.
+  --no-source leaves it out. Symbols that are not there are fetched at the end if
+  --symbol-server or CLRSNAP_SYMBOL_SERVER names a server; else nothing is fetched from anywhere.
+
+Inlined methods:
+  A method that the compiler has inlined into its caller has no frame. Where it is proved that
+  it was called there, it is recorded nevertheless. The program must still run when the
+  recording ends. --inlined=never records frames only, and clrsnap view --inlined=never leaves
+  the others out.
 
 The file:
   Its file extension chooses the format. Without --output it is an HTML file in the
@@ -147,6 +160,13 @@ The file:
 		runtime.GOMAXPROCS(1)
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(math.MaxInt64)
+		if f.lines != "never" {
+			// It is not interrupted with the recording: what was recorded needs symbols then, too.
+			if err := a.startFetching(context.Background(), &f.source, &fetchProgress{a: a, alone: true}); err != nil {
+				return err
+			}
+			defer f.source.close()
+		}
 		if cmd.ArgsLenAtDash() == 0 {
 			return a.recordCommand(cmd.Context(), args, &f)
 		}
@@ -182,12 +202,15 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.lines, "lines", "auto",
 		"`when` to record source lines: auto (where there are PDBs), always (says which assemblies have none, and why)"+
 			" or never")
+	fs.StringVar(&f.inlined, "inlined", "proven",
+		"`which` inlined methods to record: proven (those that certainly were, where the frames are) or never")
 	f.source.register(fs)
 	f.source.registerText(fs)
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	fs.StringVarP(&f.format, "format", "f", "", "the `format`, if the file extension does not say it")
 	complete(cmd, "mode", "cpu", "wall", "both")
 	complete(cmd, "lines", "auto", "always", "never")
+	complete(cmd, "inlined", "proven", "never")
 	complete(cmd, "generics", "shared", "exact")
 	complete(cmd, "async", "auto", "never")
 	complete(cmd, "format", formatNames()...)
@@ -223,6 +246,9 @@ func (f *recordFlags) check() error {
 		return err
 	}
 	if err := oneOf("async", f.async, "auto", "never"); err != nil {
+		return err
+	}
+	if err := oneOf("inlined", f.inlined, "proven", "never"); err != nil {
 		return err
 	}
 	if err := oneOf("generics", f.generics, "shared", "exact"); err != nil {
@@ -292,6 +318,7 @@ func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, reco
 		NativeOnly: f.native, MaxPause: f.maxPause, NonBlocking: a.worker == nil, ExactGenerics: f.generics == "exact",
 		Async: f.async != "never",
 		Lines: f.lines != "never", Symbols: f.source.symbols, SourceRoots: f.source.sourceRoots(),
+		Source: f.source.remote(), Inlined: f.inlined == "proven",
 	}, ro
 }
 
@@ -333,6 +360,8 @@ func hintRecord(err error, pid int) error {
 	switch {
 	case errors.Is(err, clrsnap.ErrNotDotNet) && pid > 0:
 		return fmt.Errorf("%w: clrsnap ps lists .NET processes; clrsnap record --native %d records native stacks", err, pid)
+	case errors.Is(err, events.ErrNoWaits):
+		return fmt.Errorf("%w; record with --mode wall, which shows on every version what threads wait for", err)
 	case errors.Is(err, record.ErrNoPerfEvents):
 		return fmt.Errorf("%w; or record with --mode wall, which does not need them", err)
 	}
@@ -383,6 +412,7 @@ func (a *app) finishRecording(r *profile.Recording, out *pendingFile, f *recordF
 	if f.managed || f.native || out.format != export.FormatHTML && out.format != export.FormatRecording {
 		shown = r.Select(profile.Selection{Managed: f.managed, Native: f.native})
 	}
+	a.warnOfServers(&f.source)
 	a.tellMode(r, out.format)
 	o := export.Options{Idle: f.idle}
 	err := out.write(func(w io.Writer) error { return export.Encode(w, shown, out.format, o) })

@@ -18,6 +18,7 @@ type eventFlags struct {
 	everyObject    bool
 	exceptionEvery int64
 	contentionMin  time.Duration
+	waitMin        time.Duration
 	noMessages     bool
 
 	allocBytes int64
@@ -26,7 +27,7 @@ type eventFlags struct {
 func (f *eventFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringSliceVarP(&f.events, "event", "e", nil,
-		"record these `events`, with stacks: alloc, exception, contention, thread, gc, or all")
+		"record these `events`, with stacks: alloc, exception, contention, thread, gc, wait, or all")
 	fs.StringVar(&f.allocEvery, "alloc-every", "512KB",
 		"record one allocation per this many allocated `bytes`; without --every-object 100KB or more")
 	fs.BoolVar(&f.everyObject, "every-object", false,
@@ -34,8 +35,13 @@ func (f *eventFlags) register(cmd *cobra.Command) {
 	fs.Int64Var(&f.exceptionEvery, "exception-every", 1, "record one exception of this `many`")
 	fs.BoolVar(&f.noMessages, "no-messages", false, "do not record the messages of exceptions")
 	fs.DurationVar(&f.contentionMin, "contention-min", 0, "record only waits for locks of at least this `time`")
+	fs.DurationVar(&f.waitMin, "wait-min", defaultWaitMin, "with --event wait: record only waits of at least this `time`")
 	complete(cmd, "event", append(eventNames(), "all")...)
 }
+
+// defaultWaitMin is from which duration on waits are recorded. Shorter ones are many, and together they are seldom
+// much of the time.
+const defaultWaitMin = time.Millisecond
 
 func eventNames() []string {
 	var out []string
@@ -56,7 +62,7 @@ func (f *eventFlags) check(cmd *cobra.Command) error {
 	}
 	if len(f.events) == 0 {
 		for _, name := range []string{
-			"alloc-every", "every-object", "exception-every", "no-messages", "contention-min",
+			"alloc-every", "every-object", "exception-every", "no-messages", "contention-min", "wait-min",
 		} {
 			if cmd.Flags().Changed(name) {
 				return usagef("--%s is for --event", name)
@@ -81,6 +87,9 @@ func (f *eventFlags) check(cmd *cobra.Command) error {
 	if f.contentionMin < 0 {
 		return usagef("--contention-min %v: give a positive time such as 1ms, or 0 for all", f.contentionMin)
 	}
+	if f.waitMin < 0 {
+		return usagef("--wait-min %v: give a positive time such as 1ms, or 0 for all", f.waitMin)
+	}
 	return nil
 }
 
@@ -104,10 +113,11 @@ func (f *eventFlags) options() events.Options {
 	o := events.Options{
 		AllocationBytes: f.allocBytes, EveryObject: f.everyObject,
 		ExceptionEvery: f.exceptionEvery, NoMessages: f.noMessages, ContentionMin: f.contentionMin,
+		WaitMin: f.waitMin,
 	}
 	bits := map[string]events.Monitor{
 		"alloc": events.MonitorAllocations, "exception": events.MonitorExceptions, "contention": events.MonitorContention,
-		"thread": events.MonitorThreads, "gc": events.MonitorGC, "all": events.MonitorAll,
+		"thread": events.MonitorThreads, "gc": events.MonitorGC, "wait": events.MonitorWaits, "all": events.MonitorAll,
 	}
 	for _, e := range f.events {
 		o.Monitor |= bits[e]

@@ -44,7 +44,7 @@ func TestRecordEvents(t *testing.T) {
 		r.says(t, 0, `^clrsnap: alloc: [\d.,]+ ± [\d.,]+ [MG]iB in [\d,]+ ± [\d,]+ objects; [\d,]+ samples`,
 			`^clrsnap: exception: [\d,]+ exceptions`,
 			`^clrsnap: contention: [\d.]+ m?s in \d+ waits`, `^clrsnap: thread: \d+ threads`,
-			`^clrsnap: gc: [\d.]+ m?s in \d+ GCs`,
+			`^clrsnap: gc: [\d.]+ m?s in \d+ GCs`, `^clrsnap: wait: [\d.]+ m?s in [\d,]+ waits`,
 			`^clrsnap: written to `+regexp.QuoteMeta(path)+`$`)
 		if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", file, err)

@@ -34,10 +34,7 @@ type stackFlags struct {
 	async    string
 	generics string
 	source   sourceFlags
-	servers  []string
-	asked    []string // servers that symbols are fetched from
-	fetcher  *fetcher // nil: nothing is fetched
-	linker   *linker  // nil: source lines have no links
+	linker   *linker // nil: source lines have no links
 	text     report.TextOptions
 }
 
@@ -130,19 +127,22 @@ Core dumps:
 	}
 	f.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if f.dump != "" {
-			if err := a.mayBlock(os.Getpid()); err != nil {
-				return err
-			}
-			return a.stack(cmd.Context(), coreDump(f.dump), &f)
-		}
-		pid, err := parsePID(args[0])
+		of, err := a.subject(&f, args)
 		if err != nil {
 			return err
 		}
-		return a.stack(cmd.Context(), a.runningProcess(pid), &f)
+		return a.stack(cmd.Context(), of, &f)
 	}
 	return cmd
+}
+
+// subject returns what the arguments and --core say is looked at.
+func (a *app) subject(f *stackFlags, args []string) (subject, error) {
+	if f.dump != "" {
+		return coreDump(f.dump), a.mayBlock(os.Getpid())
+	}
+	pid, err := parsePID(args[0])
+	return a.runningProcess(pid), err
 }
 
 // checkArgs requires a PID or a core dump, and refuses flags that are for the other.
@@ -174,7 +174,7 @@ func (f *stackFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	case given("sysroot") && f.core.Sysroot == "":
 		return usagef("--sysroot is empty: give the folder with the process's files")
 	}
-	for _, name := range []string{"stop-all", "max-pause"} {
+	for _, name := range []string{"stop-all", "max-pause", "watch"} {
 		if given(name) {
 			return usagef("--%s is for running processes: the threads of a core dump stand still", name)
 		}
@@ -212,9 +212,7 @@ func (f *stackFlags) symbolOptions(o *clrsnap.Options) {
 	o.Lines, o.Inlined, o.ExactGenerics = f.lines != "never", f.inlined != "never", f.generics == "exact"
 	o.Async = f.async != "never"
 	o.Symbols, o.SourceRoots = f.source.symbols, f.source.sourceRoots()
-	if f.fetcher != nil {
-		o.Source = f.fetcher
-	}
+	o.Source = f.source.remote()
 }
 
 func coreDump(path string) subject {
@@ -266,15 +264,11 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.async, "async", "auto",
 		"`when` to show the async methods that await those which run: auto (where they are known) or never")
 	f.source.register(fs)
-	fs.StringArrayVar(&f.servers, "symbol-server", nil,
-		"the `address` of a server from which symbols are fetched that are nowhere else; can be given several times")
 	fs.StringVar(&f.generics, "generics", "exact",
 		"type arguments of shared generic code: exact (where the frame keeps them, else __Canon) or shared (__Canon)")
 	fs.BoolVar(&f.stopAll, "stop-all", false, "take all stacks at the same instant")
 	maxPauseFlag(fs, &f.maxPause)
-	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
-	fs.StringVar(&f.core.Executable, "exe", "", "with --core: the program's `file`, if it has moved")
-	fs.StringVar(&f.core.Sysroot, "sysroot", "", "with --core: the `folder` below which the process's files are")
+	f.registerCore(fs)
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md)")
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	complete(cmd, "group", "auto", "always", "never")
@@ -282,6 +276,13 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	complete(cmd, "inlined", "proven", "never")
 	complete(cmd, "async", "auto", "never")
 	complete(cmd, "generics", "exact", "shared")
+}
+
+// registerCore registers the flags for core dumps.
+func (f *stackFlags) registerCore(fs *pflag.FlagSet) {
+	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
+	fs.StringVar(&f.core.Executable, "exe", "", "with --core: the program's `file`, if it has moved")
+	fs.StringVar(&f.core.Sysroot, "sysroot", "", "with --core: the `folder` below which the process's files are")
 }
 
 // check refuses flags that make no sense.
@@ -314,9 +315,6 @@ func (f *stackFlags) check() (_ *threadFilter, err error) {
 	if err := checkMaxPause(f.maxPause); err != nil {
 		return nil, err
 	}
-	if f.asked, err = symbolServers(f.servers); err != nil {
-		return nil, err
-	}
 	return parseThreads("thread", f.threads)
 }
 
@@ -342,29 +340,19 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 	if err != nil {
 		return err
 	}
-	collectAbove(200)
 	out, err := f.file().open(a.stdout, "", time.Time{})
 	if err != nil {
 		return err
 	}
 	defer out.close()
-	if out.path == "-" {
-		f.linker = a.newLinker(a.stdout)
-	}
-	if err := a.startFetching(ctx, f); err != nil {
-		return err
-	}
-	if f.fetcher != nil {
-		defer f.fetcher.Close()
-	}
-	p, err := of.open(f, out)
+	p, err := a.open(ctx, of, f, out)
+	defer f.source.close()
 	if err != nil {
-		return hint(err, of)
+		return err
 	}
 	defer p.Close()
 	// A native AOT program has native frames only, most often without names.
 	f.text.Native = f.text.Native || !p.HasRuntime() && !f.text.Managed
-	a.collects.Store(true)
 	watch := a.watch(ctx, chosen)
 	take := p.SnapshotAll
 	if f.stopAll {
@@ -389,12 +377,29 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return partial(cause, s)
 	}
-	a.warn(s, f.fetcher)
+	a.warn(s, &f.source)
 	if n := s.Missing(); n > 0 {
 		return fmt.Errorf("the stacks of %d of %d threads are missing, and each thread says why: "+
 			"another attempt may get them", n, len(s.Threads)+s.Unlisted)
 	}
 	return nil
+}
+
+// open opens what is looked at, for output to a file. f.source has to be closed in any case.
+func (a *app) open(ctx context.Context, of subject, f *stackFlags, out *pendingFile) (*clrsnap.Process, error) {
+	collectAbove(200)
+	if out.path == "-" {
+		f.linker = a.newLinker(a.stdout)
+	}
+	if err := a.startFetching(ctx, &f.source, &fetchProgress{a: a}); err != nil {
+		return nil, err
+	}
+	p, err := of.open(f, out)
+	if err != nil {
+		return nil, hint(err, of)
+	}
+	a.collects.Store(true)
+	return p, nil
 }
 
 // hint adds to an error what the user can do with this command instead.
@@ -412,23 +417,9 @@ func partial(err error, s *profile.Snapshot) error {
 	return fmt.Errorf("%w before any stack could be taken", err)
 }
 
-// startFetching starts the fetcher, if the user names symbol servers.
-func (a *app) startFetching(ctx context.Context, f *stackFlags) (err error) {
-	if len(f.asked) == 0 {
-		return nil
-	}
-	progress := &fetchProgress{a: a}
-	f.fetcher, err = startFetcher(ctx, f.asked, progress.tell)
-	return err
-}
-
 // warn warns of incomplete stacks, and of symbols that could not be fetched.
-func (a *app) warn(s *profile.Snapshot, f *fetcher) {
-	if f != nil {
-		for _, text := range f.Warnings() {
-			say(a.stderr, "warning: %s", text)
-		}
-	}
+func (a *app) warn(s *profile.Snapshot, f *sourceFlags) {
+	a.warnOfServers(f)
 	n := 0
 	for i := range s.Threads {
 		if t := &s.Threads[i]; !t.Complete && len(t.Frames) > 0 {

@@ -39,6 +39,7 @@ type viewFlags struct {
 	diff     string
 	json     bool
 	lines    string
+	inlined  string
 	source   sourceFlags
 
 	chosen *threadFilter
@@ -102,8 +103,9 @@ a hundred, is marked. The line above the tables has the standard error itself: 4
 800 objects. Numbers of events without ~ are exact.
 
 --lines shows below each function its source lines, with their shares, if the recording has
-them. --symbols DIR finds them by the PDBs in a folder, on any machine: a PDB must be that of
-the recorded build. --source-root says where the source files are, for their text.
+them. --symbols DIR finds them by the PDBs and debug files in a folder, on any machine: they
+must be those of the recorded build. --symbol-server URL fetches them, if they are nowhere
+else. --source-root says where the source files are, for their text.
 
 With --diff BASE two recordings are compared function by function. The functions whose
 shares have changed most come first. A change that is marked with ≈ is not
@@ -191,6 +193,8 @@ func (f *viewFlags) register(cmd *cobra.Command) {
 		"`when` to show source lines: always adds those of each function to tables; never leaves them out of\n"+
 			"everything, also of files that are written")
 	fs.Lookup("lines").NoOptDefVal = "always"
+	fs.StringVar(&f.inlined, "inlined", "proven",
+		"`which` inlined methods to show: proven (those that the recording has) or never")
 	f.source.register(fs)
 	f.source.registerText(fs)
 	fs.BoolVar(&f.full, "full", false,
@@ -199,6 +203,7 @@ func (f *viewFlags) register(cmd *cobra.Command) {
 	complete(cmd, "mode", viewModes()...)
 	complete(cmd, "state", "running", "waiting")
 	complete(cmd, "lines", "auto", "always", "never")
+	complete(cmd, "inlined", "proven", "never")
 	complete(cmd, "sort", "flat", "cum")
 	complete(cmd, "format", formatNames()...)
 }
@@ -225,6 +230,9 @@ func (f *viewFlags) check(cmd *cobra.Command) error {
 		return err
 	}
 	if err := oneOf("lines", f.lines, "auto", "always", "never"); err != nil {
+		return err
+	}
+	if err := oneOf("inlined", f.inlined, "proven", "never"); err != nil {
 		return err
 	}
 	if err := f.source.check(); err != nil {
@@ -333,6 +341,12 @@ func (a *app) view(ctx context.Context, file string, f *viewFlags) error {
 		return err
 	}
 	defer out.close()
+	if f.lines != "never" {
+		if err := a.startFetching(ctx, &f.source, &fetchProgress{a: a, alone: true}); err != nil {
+			return err
+		}
+		defer f.source.close()
+	}
 	if err := f.confine(out); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 
 // selection returns the part of a recording that the flags choose.
 func (f *viewFlags) selection() profile.Selection {
-	s := profile.Selection{Managed: f.managed, Native: f.native, From: f.from, To: f.to}
+	s := profile.Selection{Managed: f.managed, Native: f.native, From: f.from, To: f.to, NoInlined: f.inlined == "never"}
 	if f.whole() && !f.managed {
 		s.Native = true
 	}
@@ -64,10 +64,10 @@ func (f *viewFlags) modes() []profile.Mode {
 
 // hasState reports whether a mode can have samples of threads in this state.
 func hasState(m profile.Mode, state string) bool {
-	switch m {
-	case profile.Wall:
+	switch {
+	case m == profile.Wall:
 		return true
-	case profile.Contention:
+	case m.OfWaits():
 		return state == profile.Waiting.String()
 	}
 	return state == profile.Running.String()
@@ -77,7 +77,7 @@ func hasState(m profile.Mode, state string) bool {
 var whyNoState = map[string]string{
 	profile.Running.String(): "its threads were waiting",
 	profile.Waiting.String(): "a waiting thread has no such samples; " +
-		"--mode wall and --mode contention show what threads wait for",
+		"--mode wall, --mode wait and --mode contention show what threads wait for",
 }
 
 // whole reports whether the output keeps all frames, because its reader can choose.
@@ -87,7 +87,8 @@ func (f *viewFlags) whole() bool {
 
 // chooses reports whether the flags leave out any part of a recording.
 func (f *viewFlags) chooses() bool {
-	return f.managed || f.mode != modeAll || f.state != "" || len(f.threads) > 0 || f.from > 0 || f.to > 0
+	return f.managed || f.mode != modeAll || f.state != "" || len(f.threads) > 0 || f.from > 0 || f.to > 0 ||
+		f.inlined == "never"
 }
 
 // choose reads a recording, and returns the part that the flags choose.
@@ -99,7 +100,7 @@ func (a *app) choose(ctx context.Context, file string, in io.Reader, f *viewFlag
 	if f.lines == "never" {
 		r = r.WithoutLines()
 	} else {
-		a.addLines(r, &f.source)
+		a.addLines(ctx, r, &f.source)
 	}
 	if f.source.noText {
 		r = r.WithoutText()

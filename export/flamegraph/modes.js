@@ -74,6 +74,14 @@ const MODES = [
     events: ["collection", "collections"],
     leaf: "generation and reason", leaves: "Reasons",
   },
+  {
+    name: "wait", label: "Waits", unit: TIME, samples: ["wait", "waits"],
+    title: "Time that threads waited for locks, events, tasks and threads",
+    total: (w) => `${formatTime(w)} of waiting`, rate: (r) => `${digits(r)} threads waiting`,
+    none: "No thread waited while the program was recorded, or all waits were too short.",
+    events: ["wait", "waits"], every: (n) => `only those of ${formatTime(n)} or longer`,
+    leaf: "what was waited for", leaves: "Primitives",
+  },
 ];
 
 // eventsText returns how many events a weight is the sum of: "~3 400 objects". It is empty if

@@ -12,6 +12,7 @@ const (
 	Contention
 	Threads
 	GC
+	Waits // .NET 9 and later: see BeginResult.Events
 )
 
 // A Subscription says which events are wanted. Its zero value wants none.
@@ -22,7 +23,8 @@ type Subscription struct {
 
 	AllocBytes     uint64        // on average, publish one allocation per so many bytes; 0: all that the runtime reports
 	ExceptionEvery uint64        // on average, publish one exception in so many; 0: all
-	Contention     time.Duration // shorter waits are not published
+	Contention     time.Duration // shorter waits for locks are not published
+	Wait           time.Duration // shorter waits are not published
 	MaxFrames      int           // of one stack; 0: 512, which is the most
 	Messages       bool          // exceptions come with their messages
 	RingBytes      int           // of memory for records, a power of two; 0: 4 MB
@@ -56,7 +58,7 @@ const (
 
 // BeginResult is the agent's answer to a Subscription.
 type BeginResult struct {
-	Events       uint32
+	Events       uint32 // those of the Subscription that the runtime has
 	AllocMeans   AllocMeans
 	RuntimeMajor int // version of the runtime
 }
@@ -77,9 +79,9 @@ const (
 
 // struct begin_request
 type beginRequest struct {
-	Events, Flags                            uint32
-	AllocBytes, ExceptionEvery, ContentionNS uint64
-	MaxFrames, HoldMS, DestroyMS, _          uint32
+	Events, Flags                                    uint32
+	AllocBytes, ExceptionEvery, ContentionNS, WaitNS uint64
+	MaxFrames, HoldMS, DestroyMS, _                  uint32
 }
 
 // struct begin_reply
@@ -93,6 +95,7 @@ func (s *Subscription) request() beginRequest {
 		AllocBytes:     max(s.AllocBytes, 1),
 		ExceptionEvery: max(s.ExceptionEvery, 1),
 		ContentionNS:   uint64(max(s.Contention, 0)),
+		WaitNS:         uint64(max(s.Wait, 0)),
 		MaxFrames:      uint32(s.MaxFrames),
 		HoldMS:         uint32(s.Hold.Milliseconds()),
 		DestroyMS:      uint32(s.DestroyWait.Milliseconds()),

@@ -14,7 +14,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-const everything = agent.Allocations | agent.Exceptions | agent.Contention | agent.Threads | agent.GC
+const everything = agent.Allocations | agent.Exceptions | agent.Contention | agent.Threads | agent.GC | agent.Waits
 
 // ways are how an agent comes into a program.
 var ways = []struct {
@@ -199,6 +199,7 @@ func TestEvents(t *testing.T) {
 			want.AllocMeans, want.RuntimeMajor = agent.AllocTick, 9
 		case "net8":
 			want.AllocMeans, want.RuntimeMajor = agent.AllocTick, 8
+			want.Events &^= agent.Waits
 		}
 		if sub.begun != want {
 			t.Errorf("begun %+v, expected %+v", sub.begun, want)
@@ -207,6 +208,7 @@ func TestEvents(t *testing.T) {
 		t.Run("allocations", sub.testAllocations)
 		t.Run("exceptions", sub.testExceptions)
 		t.Run("contention", sub.testContention)
+		t.Run("waits", sub.testWaits)
 		t.Run("threads", sub.testThreads)
 		for kind, c := range sub.c.Stats() {
 			if c.Seen < c.Published+c.Dropped || c.Dropped != 0 {
@@ -304,6 +306,32 @@ func (sub *subscriber) wantExceptions(t *testing.T, command string, want ...stri
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: got\n%s\nexpected\n%s", command, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// testWaits: a wait for a lock is a wait, too, and says which class the lock's object has.
+func (sub *subscriber) testWaits(t *testing.T) {
+	for command, waiter := range map[string]string{"contend-monitor": "Contention.WaitForMonitor",
+		"contend-lock": "Contention.WaitForLock"} {
+		sub.mine(t, agent.EventWaited)
+		sub.Ask(command)
+		records := slices.DeleteFunc(sub.mine(t, agent.EventWaited), func(r *agent.Record) bool {
+			return !strings.HasPrefix(sub.stack(r), waiter+" ")
+		})
+		if sub.begun.Events&agent.Waits == 0 {
+			if len(records) > 0 {
+				t.Errorf("%s: .NET %d reports %d waits", command, sub.begun.RuntimeMajor, len(records))
+			}
+			continue
+		}
+		if len(records) == 0 {
+			t.Errorf("%s: no wait", command)
+		}
+		for _, r := range records {
+			if r.Values[0] == 0 || r.Values[0] > uint64(time.Minute) || agent.WaitSource(r.Values[1]) != agent.WaitLock || r.Values[2] == 0 {
+				t.Errorf("%s: %+v", command, r)
+			}
+		}
 	}
 }
 

@@ -34,12 +34,16 @@ const (
 	EventRestartEnd     EventType = 13 // 0, 0, 0, events dropped before: the runtime runs again; no stack
 	// Like EventException, of an object that was thrown before. First is where, if that is known.
 	EventRethrown EventType = 14
-	EventTypes    EventType = 15
+	// When a wait is over: duration in ns, WaitSource, ClassID of the object unless the source is WaitOther
+	// (LockedClass; 0: unknown).
+	EventWaited EventType = 15
+	EventTypes  EventType = 16
 )
 
 var eventNames = [EventTypes]string{
 	"padding", "allocation", "exception", "caught", "contention", "thread starting", "thread created", "thread ended",
 	"GC triggered", "GC start", "GC end", "suspend begin", "suspend end", "restart end", "rethrown",
+	"waited",
 }
 
 func (t EventType) String() string {
@@ -77,8 +81,18 @@ const (
 	ExceptionNested             // it was thrown while another one was in flight
 )
 
-// LockedClass returns the ClassID of an object that is locked, from what an EventContention or a Wait
-// says. monitor: somebody waits for the object's monitor. Else it is a System.Threading.Lock, or the
+// A WaitSource says what an EventWaited knows of what was waited for.
+type WaitSource uint64
+
+// The sources.
+const (
+	WaitOther   WaitSource = 0 // nothing
+	WaitMonitor WaitSource = 1 // a pulse of an object's monitor (Monitor.Wait)
+	WaitLock    WaitSource = 2 // the object of a lock
+)
+
+// LockedClass returns the ClassID of an object that is locked, from what an EventContention, an
+// EventWaited or a Wait says. monitor: somebody waits for the object's monitor. Else it is a System.Threading.Lock, or the
 // object has moved, and the class is another one's.
 func LockedClass(v uint64) (class uint64, monitor bool) {
 	const noMonitor = 1 // LOCKED_NO_MONITOR

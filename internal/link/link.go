@@ -66,6 +66,9 @@ const PaceEvery = 64
 
 // Attach loads the agent into a running process and asks it for what is wanted.
 func Attach(ctx context.Context, p *session.Process, want agent.Subscription) (*Link, error) {
+	if err := checkWaits(p, &want); err != nil {
+		return nil, err
+	}
 	a, err := inject.Attach(ctx, p.Live.Dir())
 	if err != nil {
 		return nil, err

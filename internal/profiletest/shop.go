@@ -163,7 +163,7 @@ func EventShop() *profile.Recording {
 			At: s.at, Weight: weight, Events: events, Thread: thread, Mode: m, Node: s.Child(s.stack(names...), leaf),
 			Incomplete: len(names) == 0,
 		}
-		if m == profile.Contention {
+		if m.OfWaits() {
 			x.State = profile.Waiting
 		}
 		s.Add(x)
@@ -181,6 +181,9 @@ func EventShop() *profile.Recording {
 	add(0, profile.ThreadStart, 1, 1, started, MainName)
 	add(0, profile.GC, 7_000_000, 1, induced, MainName)
 	add(1, profile.GC, 250_000, 3, gen0, MainName, submitName)
+	pulsed, joined := event("Shop", "Monitor.Wait Shop.Order", "Monitor.Wait Order"), event("", "Thread.Join", "Thread.Join")
+	add(1, profile.Waits, 30_000_000, 1, pulsed, MainName, submitName, waitName)
+	add(2, profile.Waits, 8_000_000, 2, joined, MainName)
 
 	r := s.Recording()
 	r.Version, r.Start, r.Duration = "1.2.3", time.Date(2026, 3, 4, 5, 6, 7, 123456789, time.UTC), 2*time.Second
@@ -195,6 +198,7 @@ func EventShop() *profile.Recording {
 		{Mode: profile.Contention, Samples: 3, Seen: 17, Every: 1_000_000},
 		{Mode: profile.ThreadStart, Samples: 1, Seen: 1},
 		{Mode: profile.GC, Samples: 4, Seen: 4},
+		{Mode: profile.Waits, Samples: 3, Seen: 90, Every: 1_000_000},
 	}
 	r.Cost = profile.Cost{TargetCPU: 90 * time.Millisecond, Processors: 2}
 	const class = "System.InvalidOperationException"

@@ -13,6 +13,7 @@ import (
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/name"
+	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
 
@@ -89,7 +90,7 @@ type taskWalk struct {
 
 // walk finds the objects.
 func (t *taskWalk) walk() (*heap.Census, error) {
-	h := heapWalk{p: t.p, o: t.o, names: map[arch.Addr]name.Class{}, begin: t.begin, used: processTime()}
+	h := heapWalk{p: t.p, o: t.o, names: map[arch.Addr]name.Class{}, begin: t.begin, used: live.OwnCPU()}
 	o := h.options(t.ctx)
 	o.Want = func(mt arch.Addr) bool {
 		c := t.classOf(mt)

@@ -43,7 +43,7 @@ func TestClassify(t *testing.T) {
 			profile.TaskWait, 5},
 		{"the pool that runs the task waits for none", managed(wait, event,
 			[2]string{coreLib, "System.Threading.Tasks.Task.ExecuteWithThreadLocal"}), profile.EventWait, 2},
-		{"a stub between", managed([2]string{coreLib, pinvokeStub},
+		{"a stub between", managed([2]string{coreLib, "IL_STUB_PInvoke"},
 			[2]string{coreLib, "System.Threading.WaitHandle.WaitOneNoCheck"}, work), profile.HandleOne, 2},
 		{"spins before it waits", managed([2]string{coreLib, "System.Threading.Thread.Sleep"},
 			[2]string{coreLib, "System.Threading.SpinWait.SpinOnceCore"}, event, work), profile.EventWait, 3},

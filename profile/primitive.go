@@ -1,0 +1,132 @@
+package profile
+
+import (
+	"iter"
+	"strings"
+)
+
+// Primitive is a wait as the frames of a thread show it. The zero value says that they show none.
+type Primitive struct {
+	Kind  WaitKind // "": the frames show no wait
+	Guess bool     // Kind is the likelier one of two
+	Outer int      // the frame of the outermost primitive, counted from the leaf
+}
+
+// The assemblies that have primitives.
+const (
+	threading  = "System.Threading"
+	concurrent = "System.Collections.Concurrent"
+	sockets    = "System.Net.Sockets"
+)
+
+// waitRule says what methods of a framework's type wait for.
+type waitRule struct {
+	module, method string // the method's prefix
+	kind           WaitKind
+	guess          bool
+}
+
+// waitRules are the methods that wait, callees of primitives included: the JIT compiler inlines what it likes, so
+// any of them can be the outermost one. The first that fits counts.
+var waitRules = []waitRule{
+	{coreLib, "System.Threading.Monitor.Wait", MonitorWait, false},
+	{coreLib, "System.Threading.Monitor.ObjWait", MonitorWait, false},
+	{coreLib, "System.Threading.Condition.Wait", MonitorWait, false},
+	{coreLib, "System.Threading.Monitor.", MonitorEnter, false},
+	{coreLib, "System.Threading.Lock.", LockEnter, false},
+	{coreLib, "System.Threading.ManualResetEventSlim.Wait", EventWait, false},
+	{coreLib, "System.Threading.SemaphoreSlim.Wait", SemaphoreWait, false},
+	{coreLib, "System.Threading.Tasks.Task.Wait", TaskWait, false},
+	{coreLib, "System.Threading.Tasks.Task.InternalWait", TaskWait, false},
+	{coreLib, "System.Threading.Tasks.Task.SpinThenBlockingWait", TaskWait, false},
+	{coreLib, "System.Threading.Tasks.Task`1.GetResultCore", TaskWait, false},
+	{coreLib, "System.Threading.Tasks.Task`1.get_Result", TaskWait, false},
+	{coreLib, "System.Runtime.CompilerServices.TaskAwaiter", TaskWait, false},
+	{coreLib, "System.Runtime.CompilerServices.ConfiguredTaskAwaitable", TaskWait, false},
+	{coreLib, "System.Runtime.CompilerServices.ValueTaskAwaiter", TaskWait, false},
+	{coreLib, "System.Runtime.CompilerServices.ConfiguredValueTaskAwaitable", TaskWait, false},
+	{coreLib, "System.Threading.Thread.Join", ThreadJoin, false},
+	{coreLib, "System.Threading.Thread.Sleep", ThreadSleep, false},
+	{coreLib, "System.Threading.Thread.UninterruptibleSleep0", ThreadSleep, false},
+	{coreLib, "System.Threading.ReaderWriterLockSlim.EnterReadLock", ReadLock, false},
+	{coreLib, "System.Threading.ReaderWriterLockSlim.TryEnterReadLock", ReadLock, false},
+	{coreLib, "System.Threading.ReaderWriterLockSlim.EnterUpgradeableReadLock", UpgradeableLock, false},
+	{coreLib, "System.Threading.ReaderWriterLockSlim.TryEnterUpgradeableReadLock", UpgradeableLock, false},
+	{coreLib, "System.Threading.ReaderWriterLockSlim.EnterWriteLock", WriteLock, false},
+	{coreLib, "System.Threading.ReaderWriterLockSlim.TryEnterWriteLock", WriteLock, false},
+	{coreLib, "System.Threading.ReaderWriterLockSlim.", ReadLock, true},
+	{coreLib, "System.Threading.WaitHandle.WaitAll", HandleAll, false},
+	{coreLib, "System.Threading.WaitHandle.WaitAny", HandleAny, false},
+	{coreLib, "System.Threading.WaitHandle.WaitMultiple", HandleAny, true},
+	{coreLib, "System.Threading.WaitHandle.", HandleOne, false},
+	{coreLib, "System.Threading.WaitSubsystem", HandleOne, true},
+	{threading, "System.Threading.Barrier.", BarrierWait, false},
+	{threading, "System.Threading.CountdownEvent.Wait", CountdownWait, false},
+	{coreLib, "System.Threading.CountdownEvent.Wait", CountdownWait, false},
+	{sockets, "System.Net.Sockets.SocketAsyncContext.", WaitIO, false},
+	{sockets, "System.Net.Sockets.Socket.", WaitIO, false},
+	{sockets, "System.Net.Sockets.NetworkStream.", WaitIO, false},
+	{concurrent, "System.Collections.Concurrent.BlockingCollection`1.Add", CollectionAdd, false},
+	{concurrent, "System.Collections.Concurrent.BlockingCollection`1.TryAdd", CollectionAdd, false},
+	{concurrent, "System.Collections.Concurrent.BlockingCollection`1.Take", CollectionTake, false},
+	{concurrent, "System.Collections.Concurrent.BlockingCollection`1.TryTake", CollectionTake, false},
+	{concurrent, "System.Collections.Concurrent.BlockingCollection`1+<GetConsumingEnumerable>", CollectionTake, false},
+}
+
+// waitRule returns the rule for a method that waits; nil: it does not wait.
+func (c *code) waitRule() *waitRule {
+	if c.kind != Managed {
+		return nil
+	}
+	for i := range waitRules {
+		if r := &waitRules[i]; r.module == c.module && strings.HasPrefix(c.method, r.method) {
+			return r
+		}
+	}
+	return nil
+}
+
+// pinvokeStub is the code between a managed method and the native one that it calls.
+const pinvokeStub = "IL_STUB_PInvoke"
+
+// spinning is a part of several primitives, which sleep or yield meanwhile.
+const spinning = "System.Threading.SpinWait."
+
+// betweenWaits reports whether a method is a part of what calls it.
+func (c *code) betweenWaits() bool {
+	return c.method == pinvokeStub || c.module == coreLib && strings.HasPrefix(c.method, spinning)
+}
+
+// PrimitiveOf finds the outermost primitive of a stack, leaf first: the last of the managed frames, counted from the
+// leaf, that are all methods which wait.
+func PrimitiveOf(frames []Frame) Primitive {
+	return primitiveOf(func(yield func(int, code) bool) {
+		for i := range frames {
+			if f := &frames[i]; !yield(i, code{f.Kind, f.Module, f.Method}) {
+				return
+			}
+		}
+	})
+}
+
+func primitiveOf(frames iter.Seq2[int, code]) (p Primitive) {
+	managed := false
+	for i, c := range frames {
+		if c.kind == Event || c.kind != Managed && !managed {
+			continue
+		}
+		if c.kind != Managed {
+			break // a callback of native code
+		}
+		managed = true
+		if c.betweenWaits() {
+			continue
+		}
+		r := c.waitRule()
+		if r == nil {
+			break
+		}
+		p = Primitive{r.kind, r.guess, i}
+	}
+	return p
+}

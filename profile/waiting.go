@@ -1,0 +1,351 @@
+package profile
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// WaitingFor is what a sampled thread waited for.
+type WaitingFor struct {
+	// Kind is what its frames say; "" if it waits for something else, such as native code of a library.
+	// Idle threads have WaitIdle (Recording.Idle).
+	Kind WaitKind
+	// Type is the display name of the type of what is waited for, and Module its assembly; empty if that is
+	// not known. Events say it: of Monitor.Wait, and of locks. The type of other primitives is in Kind.
+	Type, Module string
+}
+
+func (w *WaitingFor) compare(x *WaitingFor) int {
+	return cmp.Or(strings.Compare(string(w.Kind), string(x.Kind)), strings.Compare(w.Type, x.Type),
+		strings.Compare(w.Module, x.Module))
+}
+
+// String returns what is waited for as text: "Monitor.Wait Shop.Order".
+func (w *WaitingFor) String() string {
+	kind := cmp.Or(string(w.Kind), otherWait)
+	if w.Type == "" {
+		return kind
+	}
+	return kind + " " + w.Type
+}
+
+// otherWait is the text of a WaitingFor without a Kind.
+const otherWait = "other"
+
+// ioFunctions are the functions of the C library that wait for input or output, without leading underscores
+// and without "libc_", by which its own symbols differ.
+var ioFunctions = map[string]bool{
+	"read": true, "readv": true, "pread": true, "pread64": true, "preadv": true, "preadv64": true, "write": true,
+	"writev": true, "pwrite": true, "pwrite64": true, "pwritev": true, "pwritev64": true, "recv": true, "recvfrom": true,
+	"recvmsg": true, "send": true, "sendto": true, "sendmsg": true, "accept": true, "accept4": true, "connect": true,
+	"fsync": true, "fdatasync": true, "flock": true, "poll": true, "ppoll": true, "select": true, "pselect": true,
+	"epoll_wait": true, "epoll_pwait": true, "open": true, "open64": true, "openat": true, "openat64": true,
+}
+
+// entries are the functions of the runtime that methods which wait call, by the beginnings of their names. The JIT compiler
+// inlines those methods, but not the calls of these.
+var entries = []struct {
+	name string
+	kind WaitKind
+}{
+	{"Monitor_Wait", MonitorWait}, {"Monitor_Enter", MonitorEnter}, {"Monitor_TryEnter", MonitorEnter},
+	{"ThreadNative_Join", ThreadJoin}, {"ThreadNative_Sleep", ThreadSleep}, {"WaitHandle_WaitOne", HandleOne},
+	{"WaitHandle_SignalAndWait", HandleOne}, {"WaitHandle_WaitMultiple", HandleAny},
+}
+
+// entryOf is the kind of wait that a method has called the runtime for; "": none.
+func entryOf(f *Function) WaitKind {
+	for i := range entries {
+		if strings.HasPrefix(f.Method, entries[i].name) {
+			return entries[i].kind
+		}
+	}
+	return ""
+}
+
+// runtimeModule is the runtime's library, where the program has it as a file.
+const runtimeModule = "libcoreclr.so"
+
+// waiter finds out what samples wait for. It says the same of a stack as PrimitiveOf, but looks at each node once.
+type waiter struct {
+	r       *Recording
+	idle    *idler
+	managed []int32              // by node: the nearest node to the base that is a method, or the node itself; 0: none
+	kinds   []WaitKind           // by node: of a method, what its thread waits for if it is the leaf
+	entries []WaitKind           // by node: of native code, what the method has called the runtime to wait for
+	io      []bool               // by node: of native code, the method has called a function that waits for input or output
+	runtime []bool               // by node: of native code, it or what has called it is the runtime's
+	events  map[int32]WaitingFor // by node, of those that are known
+}
+
+func (r *Recording) waiter() *waiter {
+	w := &waiter{
+		r: r, idle: r.idler(), managed: make([]int32, len(r.Nodes)), kinds: make([]WaitKind, len(r.Nodes)),
+		entries: make([]WaitKind, len(r.Nodes)), io: make([]bool, len(r.Nodes)), runtime: make([]bool, len(r.Nodes)), events: map[int32]WaitingFor{},
+	}
+	functions := make([]waitFunction, len(r.Functions))
+	for i := range functions {
+		functions[i] = waitFunctionOf(&r.Functions[i])
+	}
+	for n := 1; n < len(r.Nodes); n++ { // a parent comes before its children
+		f := &functions[r.Locations[r.Nodes[n].Location].Function]
+		parent := r.Nodes[n].Parent
+		w.managed[n] = w.managed[parent]
+		if f.kind != Managed {
+			w.io[n], w.runtime[n] = w.io[parent] || f.io, w.runtime[parent] || f.runtime
+			if w.entries[n] = w.entries[parent]; parent > 0 && w.managed[parent] == parent {
+				w.entries[n] = f.entry
+			}
+			continue
+		}
+		w.managed[n] = int32(n)
+		switch outer := w.kinds[parent]; {
+		case f.rule == nil && !f.between:
+		case outer != "" && w.managed[parent] == parent:
+			w.kinds[n] = outer
+		case f.rule != nil:
+			w.kinds[n] = f.rule.kind
+		}
+	}
+	return w
+}
+
+// waitFunction is what is known of a function.
+type waitFunction struct {
+	kind        Kind
+	rule        *waitRule // nil: it does not wait
+	between     bool
+	entry       WaitKind
+	io, runtime bool
+}
+
+func waitFunctionOf(f *Function) waitFunction {
+	c := code{f.Kind, f.Module, f.Method}
+	out := waitFunction{kind: f.Kind, rule: c.waitRule()}
+	switch f.Kind {
+	case Managed:
+		out.between = c.betweenWaits()
+	case Native:
+		name := strings.TrimPrefix(strings.TrimLeft(f.Method, "_"), "libc_")
+		libc := strings.HasPrefix(f.Module, "libc.") || strings.HasPrefix(f.Module, "libc-") ||
+			strings.HasPrefix(f.Module, "ld-musl") || strings.HasPrefix(f.Module, "libpthread")
+		out.entry = entryOf(f)
+		out.io, out.runtime = libc && ioFunctions[name], f.Module == runtimeModule
+	}
+	return out
+}
+
+// of returns what a sample waits for; false: its thread was not waiting.
+func (w *waiter) of(x *Sample) (WaitingFor, bool) {
+	if x.State != Waiting {
+		return WaitingFor{}, false
+	}
+	if x.Mode.OfEvents() {
+		return w.event(x), true
+	}
+	if w.idle.of(x) != "" {
+		return WaitingFor{Kind: WaitIdle}, true
+	}
+	return WaitingFor{Kind: w.kind(x.Node)}, true
+}
+
+func (w *waiter) kind(node int32) WaitKind {
+	method := w.managed[node]
+	switch {
+	case w.kinds[method] != "":
+		return w.kinds[method]
+	case w.entries[node] != "":
+		return w.entries[node]
+	case w.io[node]:
+		return WaitIO
+	case w.runtime[node]:
+		return WaitRuntime
+	}
+	return ""
+}
+
+// event returns what a sample of an event waits for. It depends on nothing else than its node.
+func (w *waiter) event(x *Sample) WaitingFor {
+	out, ok := w.events[x.Node]
+	if ok {
+		return out
+	}
+	leaf := w.r.Function(x.Node)
+	switch {
+	case leaf == nil || leaf.Kind != Event:
+		out.Kind = w.kind(x.Node)
+	case x.Mode == Contention:
+		out = w.contention(x.Node)
+	default:
+		if out, _ = WaitEventOf(leaf.Display); out.Type != "" {
+			out.Module = leaf.Module
+		}
+	}
+	w.events[x.Node] = out
+	return out
+}
+
+// contention returns what a wait for a lock waits for. Its leaf says who held the lock, and the leaf's caller which
+// lock it was.
+func (w *waiter) contention(node int32) WaitingFor {
+	const lockClass = "System.Threading.Lock"
+	out := WaitingFor{Kind: w.kind(node)}
+	if lock := w.r.Function(w.r.Nodes[node].Parent); lock != nil && lock.Kind == Event {
+		if name, ok := strings.CutPrefix(lock.Display, "lock "); ok && !strings.HasPrefix(name, "of an unknown type") {
+			name = strings.TrimSuffix(name, " (others)")
+			if i := strings.LastIndex(name, " #"); i >= 0 {
+				name = name[:i]
+			}
+			out.Type, out.Module = name, lock.Module
+		}
+	}
+	switch {
+	case out.Kind == MonitorEnter || out.Kind == LockEnter:
+	case out.Type == lockClass && out.Module == coreLib:
+		out.Kind = LockEnter
+	default:
+		out.Kind = MonitorEnter // which the CLR's walk does not always have as a frame
+	}
+	return out
+}
+
+// WaitEvent returns the function that is the leaf of a wait, in mode Waits. short is Type without namespaces.
+func (w WaitingFor) WaitEvent(short string) Function {
+	f := Function{Kind: Event, Display: w.String(), Module: w.Module}
+	if w.Type = short; w.Type == "" {
+		w.Module = ""
+	}
+	f.Short = w.String()
+	return f
+}
+
+// WaitedIn returns what a thread has waited for whose stack is given, leaf first, in mode Waits: in a wait of the
+// runtime's. whole: the stack lacks no frames.
+func WaitedIn(stack iter.Seq[*Function], whole bool) WaitKind {
+	idle, _ := idleStack(func(yield func(code) bool) {
+		for f := range stack {
+			if !yield(code{f.Kind, f.Module, f.Method}) {
+				return
+			}
+		}
+	}, true)
+	if whole && idle != "" {
+		return WaitIdle
+	}
+	p := primitiveOf(func(yield func(int, code) bool) {
+		i := 0
+		for f := range stack {
+			if !yield(i, code{f.Kind, f.Module, f.Method}) {
+				return
+			}
+			i++
+		}
+	})
+	return cmp.Or(p.Kind, WaitRuntime)
+}
+
+// WaitEventOf returns what the leaf of a wait says, in mode Waits, from its name with or without namespaces; false: it
+// is no such name.
+func WaitEventOf(name string) (WaitingFor, bool) {
+	kind, class, _ := strings.Cut(name, " ")
+	w := WaitingFor{Kind: WaitKind(kind), Type: class}
+	if slices.Contains(WaitKinds[:], w.Kind) {
+		return w, true
+	}
+	w.Kind = ""
+	return w, kind == otherWait
+}
+
+// WaitTotal is the sum of the waits for one kind of thing.
+type WaitTotal struct {
+	WaitingFor
+	Waits Amount
+	// Methods are the methods of the program's own code that waited, each the one of its stack that is nearest
+	// to the leaf, the heaviest first. Waits of stacks without such code are in none of them.
+	Methods []MethodWaits
+}
+
+// MethodWaits is the part of a WaitTotal that waited in one method.
+type MethodWaits struct {
+	Function int32 // index in Recording.Functions
+	Waits    Amount
+}
+
+// WaitTotals sums up what the waiting threads of a mode's samples wait for, the longest first. CPU samples, and
+// those of events that are no waits, have none.
+func (r *Recording) WaitTotals(m Mode) []WaitTotal {
+	if m != Wall && !m.OfWaits() {
+		return nil
+	}
+	type place struct {
+		total    int
+		function int32
+	}
+	var out []WaitTotal
+	w, own := r.waiter(), r.ownMethods()
+	of, methods := map[WaitingFor]int{}, map[place]int{}
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		if x.Mode != m {
+			continue
+		}
+		what, ok := w.of(x)
+		if !ok {
+			continue
+		}
+		t, ok := of[what]
+		if !ok {
+			t = len(out)
+			of[what], out = t, append(out, WaitTotal{WaitingFor: what})
+		}
+		a := Amount{x.Weight, x.Events, int(x.Count)}
+		out[t].Waits.Add(a)
+		f := own[x.Node]
+		if f < 0 {
+			continue
+		}
+		at, ok := methods[place{t, f}]
+		if !ok {
+			at = len(out[t].Methods)
+			methods[place{t, f}], out[t].Methods = at, append(out[t].Methods, MethodWaits{Function: f})
+		}
+		out[t].Methods[at].Waits.Add(a)
+	}
+	for i := range out {
+		slices.SortStableFunc(out[i].Methods, func(a, b MethodWaits) int { return cmp.Compare(b.Waits.Weight, a.Waits.Weight) })
+	}
+	slices.SortFunc(out, func(a, b WaitTotal) int {
+		return cmp.Or(cmp.Compare(b.Waits.Weight, a.Waits.Weight), a.compare(&b.WaitingFor))
+	})
+	return out
+}
+
+// ownMethods returns for each node the method of the program's own code that is nearest to it, as the first function
+// with its name; -1: there is none.
+func (r *Recording) ownMethods() []int32 {
+	same, out := sameNames(r), make([]int32, len(r.Nodes))
+	for n := range out {
+		if n == 0 {
+			out[n] = -1
+			continue
+		}
+		f := r.Locations[r.Nodes[n].Location].Function
+		if out[n] = out[r.Nodes[n].Parent]; r.Functions[f].Kind == Managed && r.Functions[f].Origin() == OfUser {
+			out[n] = same[f]
+		}
+	}
+	return out
+}
+
+// WaitSamples returns the indices of the samples of waiting threads, by what they wait for.
+func (r *Recording) WaitSamples() map[WaitingFor][]int32 {
+	w, out := r.waiter(), map[WaitingFor][]int32{}
+	for i := range r.Samples {
+		if what, ok := w.of(&r.Samples[i]); ok {
+			out[what] = append(out[what], int32(i))
+		}
+	}
+	return out
+}

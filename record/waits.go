@@ -1,0 +1,67 @@
+package record
+
+import (
+	"fmt"
+
+	"clrsnap/events"
+	"clrsnap/internal/agent"
+	"clrsnap/internal/arch"
+	"clrsnap/profile"
+)
+
+// waited adds the sample of a wait: its leaf says what was waited for.
+func (np *notifiedProcess) waited(n *notification) {
+	np.arrived[profile.Waits]++
+	t := np.thread(n)
+	if !t.chosen {
+		return
+	}
+	whole := np.rp.frames.notified(n)
+	stack := np.rp.frames.stack
+	np.sample(n.At, t, profile.Waits, float64(n.Waited), 1, np.waitedFor(n, stack, whole), stack, whole)
+}
+
+// waitedFor is the leaf of a wait. Only the runtime knows the class of an object, and only of monitors and locks; most
+// other primitives are made of objects that nobody else knows.
+func (np *notifiedProcess) waitedFor(n *notification, stack []int32, whole bool) profile.Function {
+	w := profile.WaitingFor{Kind: profile.WaitedIn(func(yield func(*profile.Function) bool) {
+		for _, l := range stack {
+			if _, f := np.e.r.b.At(l); !yield(&f) {
+				return
+			}
+		}
+	}, whole)}
+	class := arch.Addr(n.Class)
+	known := false
+	switch n.WaitedFor {
+	case events.WaitedForPulse:
+		if w.Kind == profile.WaitRuntime { // the JIT compiler has inlined Monitor.Wait
+			w.Kind = profile.MonitorWait
+		}
+		known = w.Kind == profile.MonitorWait
+	case events.WaitedForLock:
+		if w.Kind == profile.WaitRuntime { // before .NET 10 Monitor.Enter is no method
+			if w.Kind = profile.MonitorEnter; np.rp.p.IsLock(class) {
+				w.Kind = profile.LockEnter
+			}
+		}
+		known = w.Kind == profile.MonitorEnter || w.Kind == profile.LockEnter
+	}
+	if c, err := np.rp.p.Class(class); known && class != 0 && err == nil {
+		w.Type, w.Module = c.Display, c.Assembly
+		return w.WaitEvent(c.Short)
+	}
+	return w.WaitEvent("")
+}
+
+// checkWaits says that a process does not report waits, if they are wanted.
+func (np *notifiedProcess) checkWaits() {
+	if np.e.has(profile.Waits) && np.link.Begun.Events&agent.Waits == 0 {
+		np.e.note("%s", noWaits(np.pid, np.link.Begun.RuntimeMajor))
+	}
+}
+
+func noWaits(pid, major int) string {
+	return fmt.Sprintf("Process %d runs .NET %d, and only .NET 9 and later report waits: "+
+		"sample by the wall clock to see what its threads wait for.", pid, major)
+}
