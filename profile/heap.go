@@ -167,8 +167,9 @@ func (h *Heap) ChangeFrom(before *Heap) []HeapChange {
 
 // HeapPath is a way by which objects are kept.
 type HeapPath struct {
-	Root  HeapRoot
-	Steps []HeapStep // from the root to the objects, whose type is the last
+	Root   HeapRoot
+	Static string     // of RootStatic: the field, if it is known: Shop.Bus.Raised
+	Steps  []HeapStep // from the root to the objects, whose type is the last
 	// Objects are those that are kept like this; Sampled says that their number was estimated from a sample.
 	Objects HeapAmount
 	Sampled bool

@@ -270,7 +270,12 @@ func (p *printer) heapPaths(h *profile.Heap, o *HeapOptions) {
 		p.text(", " + about + bytesText(x.Objects.Bytes) + ", kept by")
 		p.end()
 		p.text("    ")
-		p.paint(yellow, rootTexts[x.Root])
+		if x.Static != "" {
+			p.paint(yellow, display.Clean(x.Static))
+			p.paint(dim, " (static)")
+		} else {
+			p.paint(yellow, rootTexts[x.Root])
+		}
 		p.end()
 		for j := range x.Steps {
 			p.heapStep(&x.Steps[j])

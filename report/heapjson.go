@@ -71,7 +71,7 @@ func heapPathsJSON(c *jsonwriter.Writer, h *profile.Heap, paths []profile.HeapPa
 	c.Text(",\n\"paths\":")
 	c.List(len(paths), func(i int) {
 		x := &paths[i]
-		out := jsonHeapPath{Root: x.Root, Count: x.Objects.Count, Bytes: x.Objects.Bytes, Sampled: x.Sampled}
+		out := jsonHeapPath{Root: x.Root, Static: x.Static, Count: x.Objects.Count, Bytes: x.Objects.Bytes, Sampled: x.Sampled}
 		out.Steps = make([]jsonHeapStep, len(x.Steps))
 		for j, s := range x.Steps {
 			out.Steps[j] = jsonHeapStep(s)
@@ -82,6 +82,7 @@ func heapPathsJSON(c *jsonwriter.Writer, h *profile.Heap, paths []profile.HeapPa
 
 type jsonHeapPath struct {
 	Root    profile.HeapRoot `json:"root"`
+	Static  string           `json:"static,omitempty"`
 	Count   uint64           `json:"count"`
 	Bytes   uint64           `json:"bytes"`
 	Sampled bool             `json:"sampled,omitempty"`

@@ -70,6 +70,7 @@ type heapWalk struct {
 	instances []profile.HeapInstance
 	matching  profile.HeapAmount
 	strings   stringCounts
+	static    *statics // nil: not asked for
 }
 
 func (h *heapWalk) options(ctx context.Context) heap.Options {
