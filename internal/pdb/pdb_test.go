@@ -3,7 +3,6 @@ package pdb
 import (
 	"bytes"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"

@@ -42,9 +42,7 @@ const (
 )
 
 type layout struct {
-	Untag  uint64 `global:"ObjectToMethodTableUnmask"`
-	Length uint32 `clr:"String.m_StringLength"`
-	Chars  uint32 `clr:"String.m_FirstChar"`
+	Untag uint64 `global:"ObjectToMethodTableUnmask"`
 
 	Count uint32 `clr:"Array.m_NumComponents"`
 	Items uint32 `clr:"Array.!"`
