@@ -48,6 +48,7 @@ tools:
 
 # Tests in four layers, and what they need. internal/testenv/layer says what belongs to which.
 .PHONY: check test matrix proof
+FORM ?= short
 check: agent dotnet ## what a developer runs all day: offline tests, and one live test of each verb (two minutes)
 	@GO='$(GO)' scripts/test.sh check $(TESTFLAGS)
 
@@ -55,11 +56,10 @@ test: tools agent dotnets speedscope ## all live behaviour on .NET 10, and the o
 	@GO='$(GO)' scripts/test.sh live $(TESTFLAGS)
 	@GO='$(GO)' scripts/test.sh alone $(TESTFLAGS)
 
-matrix: tools agent dotnets ## the same on every other runtime, in every shape, of every kind of dump
-	@GO='$(GO)' scripts/test.sh matrix $(TESTFLAGS)
+matrix: tools agent dotnets ## every other runtime, every shape, every kind of dump (FORM=full: installed runtimes too)
+	@GO='$(GO)' scripts/test.sh matrix $(FORM) $(TESTFLAGS)
 
-# The long form takes hours, all together: PROOF=oracle is one of internal/proof.
-FORM  ?= short
+# The long form of the proofs takes hours, all together: PROOF=oracle is one of internal/proof.
 PROOF ?=
 proof: tools agent dotnets ## the proofs of docs/correctness.md (FORM=full: the long ones; PROOF=oracle: that one)
 	@GO='$(GO)' scripts/test.sh proof $(FORM) $(TESTFLAGS) \
@@ -90,7 +90,7 @@ fuzz: ## every fuzz target for FUZZTIME
 
 .PHONY: table
 table: tools agent dotnets ## write docs/runtimes.md's table of what works from what the tests find
-	@GO='$(GO)' scripts/test.sh matrix -run '^(TestShapes|TestMusl|TestCores|TestSupport)$$' \
+	@GO='$(GO)' scripts/test.sh matrix full -run '^(TestShapes|TestMusl|TestCores|TestSupport)$$' \
 		./internal/matrix -args -update
 
 lint: ## gofmt, go vet, staticcheck

@@ -35,6 +35,8 @@ var (
 	ErrThreadExited = target.ErrThreadExited
 	// ErrMayBlock: the process can keep its reader waiting for ever. The error is a *BlockError.
 	ErrMayBlock = mounts.ErrMayBlock
+	// ErrNoHeap: the layout of the runtime's heap is not known.
+	ErrNoHeap = session.ErrNoHeap
 	// ErrNoAnswer: the process does not answer in time. Discover lists such processes.
 	ErrNoAnswer = search.ErrNoAnswer
 )

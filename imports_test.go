@@ -24,15 +24,16 @@ var mayImport = map[string]string{
 	"internal/target":    "internal/arch",
 	"internal/elfx":      "internal/arch internal/target",
 	"internal/pe":        "internal/arch internal/target",
-	"internal/pdb":       "internal/ecma335 internal/pe internal/target",
+	"internal/pdb":       "internal/ecma335 internal/pace internal/pe internal/target",
 	"internal/symbol":    "internal/arch internal/elfx",
-	"internal/dwarfline": "internal/arch",
+	"internal/dwarfline": "internal/arch internal/pace",
 	"internal/contract":  "internal/arch internal/target",
 
 	"internal/foreign":     "",
 	"internal/memfd":       "",
 	"internal/mounts":      "internal/memfd internal/procfs",
 	"internal/procfs":      "internal/arch internal/target",
+	"internal/cgroup":      "internal/foreign internal/procfs",
 	"internal/waiting":     "internal/procfs",
 	"internal/target/core": "internal/arch internal/elfx internal/foreign internal/target",
 	"internal/target/live": "internal/arch internal/foreign internal/mounts internal/procfs internal/target",
@@ -51,11 +52,12 @@ var mayImport = map[string]string{
 	"internal/clr/thread":  "internal/arch internal/target internal/contract",
 	"internal/clr/method":  "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap",
 	"internal/clr/name": "internal/arch internal/target internal/contract internal/clr/types " +
-		"internal/clr/method internal/ecma335 internal/pe",
-	"internal/clr/object": "internal/arch internal/target internal/contract internal/clr/types internal/clr/name",
-	"internal/clr/heap":   "internal/arch internal/target internal/contract",
-	"internal/clr/lock":   "internal/arch internal/target internal/contract internal/clr/object",
-	"internal/clr/gcinfo": "internal/arch",
+		"internal/clr/method internal/ecma335 internal/pace internal/pe",
+	"internal/clr/object":     "internal/arch internal/target internal/contract internal/clr/types internal/clr/name",
+	"internal/clr/heap":       "internal/arch internal/target internal/contract",
+	"internal/clr/threadpool": "internal/arch internal/target internal/clr/heap internal/clr/object",
+	"internal/clr/lock":       "internal/arch internal/target internal/contract internal/clr/object",
+	"internal/clr/gcinfo":     "internal/arch",
 	"internal/clr/generics": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/codemap internal/clr/method internal/clr/gcinfo",
 	"internal/clr/inlining": "internal/arch internal/target internal/contract internal/clr/codemap internal/clr/ilmap " +
@@ -89,6 +91,7 @@ var mayImport = map[string]string{
 	"internal/proof/recordsoak": "",
 	"internal/proof/lines":      "",
 	"internal/proof/living":     "",
+	"internal/proof/why":        "",
 	"internal/proof/shares":     "",
 	"internal/proof/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap " +
 		"internal/clr/thread internal/engine internal/replay internal/walk",
@@ -116,10 +119,11 @@ var mayImport = map[string]string{
 	"internal/jsonwriter":  "",
 	"internal/profiletest": "profile internal/display",
 
-	"internal/source": "symbols internal/arch internal/bundle internal/foreign internal/pdb internal/pe " +
+	"internal/source": "symbols internal/arch internal/bundle internal/foreign internal/pace internal/pdb internal/pe " +
 		"internal/target",
-	"internal/lines": "profile internal/pe internal/source",
-	"symbols":        "internal/elfx internal/foreign internal/pdb internal/pe",
+	"internal/lines": "profile symbols internal/arch internal/foreign internal/module internal/pe internal/source " +
+		"internal/target",
+	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
 
 	"internal/session": "profile symbols internal/arch internal/assemblies internal/foreign internal/module " +
 		"internal/source internal/target " +
@@ -139,10 +143,13 @@ var mayImport = map[string]string{
 		"internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
-		"internal/engine internal/lines internal/link internal/pace internal/perfevent internal/procfs " +
+		"internal/engine internal/lines internal/link internal/module internal/pace internal/perfevent internal/procfs " +
 		"internal/session internal/source internal/target internal/target/live internal/walk",
 
-	"cmd/clrsnap": ". events record profile report export symbols internal/confine internal/display " +
+	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +
+		"internal/procfs internal/session internal/target",
+
+	"cmd/clrsnap": ". events record profile report export symbols why internal/confine internal/display " +
 		"internal/lines internal/source internal/waiting",
 	"examples/allocsites": ". events",
 }

@@ -45,7 +45,7 @@ var tracedArgs = []string{
 // TestKillTracer kills a process that takes snapshots, again and again, at random
 // moments: with threads stopped, half attached, half detached. The target goes on.
 func TestKillTracer(t *testing.T) {
-	const times = 200
+	const times = 100
 	a := testenv.Start(t, "scenarios", testenv.Options{Args: tracedArgs})
 	for range times {
 		killOnce(t, a.PID)

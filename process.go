@@ -47,10 +47,13 @@ type Options struct {
 	// Inlined adds frames for methods that were certainly inlined (profile.Frame.Inlined) to the stacks
 	// of snapshots. DoStackSnapshot never reports them.
 	Inlined bool
+	// Async adds frames of kind profile.Async to the stacks of snapshots, below an async method that runs: the
+	// methods that await it, which are not on the stack. DoStackSnapshot never reports them.
+	Async bool
 	// SourceRoots say where source files are on this machine, one after the other.
 	SourceRoots []SourceRoot
-	// Source is where symbols are fetched from that are nowhere on this machine, when all stacks of a snapshot
-	// have been taken; nil: nowhere. Package symbols has one that asks symbol servers.
+	// Source is where symbols are fetched from that are nowhere on this machine, when all stacks of a snapshot, or of a
+	// recording, have been taken; nil: nowhere. Package symbols has one that asks symbol servers.
 	Source symbols.Source
 }
 
@@ -62,7 +65,7 @@ func (o Options) session() session.Options {
 	return session.Options{
 		NativeOnly: o.NativeOnly, AlwaysStop: o.AlwaysStop, NonBlocking: o.NonBlocking,
 		MaxStack: o.MaxStack, MaxPause: o.MaxPause, ExactGenerics: o.ExactGenerics,
-		Lines: o.Lines, Inlined: o.Inlined, Symbols: o.Symbols, Roots: o.roots(), Source: o.Source,
+		Lines: o.Lines, Inlined: o.Inlined, Async: o.Async, Symbols: o.Symbols, Roots: o.roots(), Source: o.Source,
 	}
 }
 

@@ -264,7 +264,7 @@ func (e *pprofEncoder) program() {
 
 // mapping returns the index of the mapping of a function.
 func (e *pprofEncoder) mapping(f *profile.Function) int32 {
-	key := pprofModule{f.Kind, f.Module, f.Owner}
+	key := pprofModule{mappedKind(f.Kind), f.Module, f.Owner}
 	i, ok := e.modules[key]
 	if !ok {
 		i = int32(len(e.mappings))
@@ -305,6 +305,14 @@ func ownerOf(file string) profile.Origin {
 		}
 	}
 	return ""
+}
+
+// mappedKind is a kind that other tools know: what awaits a method looks like its caller.
+func mappedKind(k profile.Kind) profile.Kind {
+	if k == profile.Async {
+		return profile.Managed
+	}
+	return k
 }
 
 func mappingFile(m pprofModule) string {

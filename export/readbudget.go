@@ -32,6 +32,7 @@ const (
 	checksumCost = 64
 	methodCost   = 64
 	lineCost     = 64
+	siteCost     = 64
 	placedCost   = 320 // of a location with a line, for the sums by line
 	sourceCost   = 240
 	excerptCost  = 64

@@ -78,7 +78,7 @@ func recorded() *profile.Recording {
 	add(70, app, stack(main, scan1), profile.Wall, profile.Running, false)
 	add(200, ended, stack(start), profile.Wall, profile.Running, false)
 
-	addSources(b, main, scan0, scan1)
+	addSources(b, main, scan0, scan1, clr)
 	r := b.Recording()
 	r.Version, r.Start, r.Duration = "1.2.3", time.Date(2026, 3, 4, 5, 6, 7, 123456789, time.UTC), 250*time.Millisecond
 	r.Processes = []profile.Process{{PID: 4242, Command: "dotnet Shop.dll --port 80", Runtime: profile.Runtime{
@@ -99,7 +99,7 @@ func recorded() *profile.Recording {
 }
 
 // addSources puts locations on lines of source files.
-func addSources(b *profile.Builder, main, scan0, scan1 int32) {
+func addSources(b *profile.Builder, main, scan0, scan1, clr int32) {
 	assembly := b.Assembly(profile.Assembly{
 		Name: "Shop", Path: "/app/Shop.dll", PDB: "Shop.pdb", ID: [20]byte{1, 2, 3, 19: 0xff},
 		Checksums: []profile.Checksum{{Algorithm: "SHA256", Sum: []byte{0xab, 0xcd}}},
@@ -123,6 +123,11 @@ func addSources(b *profile.Builder, main, scan0, scan1 int32) {
 	scan := profile.Method{Assembly: assembly, Row: 17, File: index, First: 40, Last: 44}
 	at(scan0, index, 41, 13, true, scan, 0)
 	at(scan1, index, 43, 0, false, scan, -1)
+	b.Sites([]profile.CallSite{{Method: 1, IL: 3, Callee: "Next"}, {Method: 1, IL: 7}, {Method: 1, IL: 9, Callee: "Scan"}})
+	shop := b.Library(profile.Library{Name: "libshop.so", Path: "/app/libshop.so", BuildID: []byte{0xc0, 0xde}})
+	r.Locations[clr].Library, r.Locations[clr].Address = shop, 0x1f3f
+	b.Sites([]profile.CallSite{{Method: 2, IL: 4, Callee: "Next"}})
+	b.Recording()
 }
 
 func written(t testing.TB, write func(io.Writer, *profile.Recording) error, r *profile.Recording) []byte {
@@ -235,6 +240,13 @@ func TestDamagedRecording(t *testing.T) {
 		{"next IL", `"next":[0,12,`, `"next":[0,-12,`, "location 1: there is no IL offset 7, or -12"},
 		{"assembly", `"assembly":[0,1,1]`, `"assembly":[0,1,-1]`, "method 2: assembly index -1 is out of range"},
 		{"row", `"row":[0,1,`, `"row":[0,-1,`, "methods: row: a row is negative"},
+		{"site's method", `"method":[1,1,1,2]`, `"method":[0,1,1,2]`, "site 0: method index 0 is out of range [0, 3)"},
+		{"order of sites", `"method":[1,1,1,2]`, `"method":[2,1,1,2]`, "site 1: the sites are not in order"},
+		{"order of a method's sites", `"il":[3,4,2,4]`, `"il":[3,0,2,4]`, "site 1: the sites are not in order"},
+		{"site's IL", `"il":[3,4,2,4]`, `"il":[3,-1,2,4]`, "sites: il: the sites of a method are not in order"},
+		{"far site", `"il":[3,4,2,4]`, `"il":[2147483647,2147483647,2147483647,4]`, "site 2: the sites are not in order"},
+		{"callee", `"callee":[`, `"callee":[1000`, "string index 1000"},
+		{"no callees", `"callee":`, `"call":`, `sites: column "callee" is missing`},
 		{"file of a method", `"file":[0,1,2]`, `"file":[0,1,3]`, "method 2: file index 3 is out of range [0, 3)"},
 		{"first", `"first":[0,9,`, `"first":[0,19,`, "method 1: lines 19 to 12"},
 		{"last", `"last":[0,12,`, `"last":[0,-12,`, "method 1: lines 9 to -12"},
@@ -245,6 +257,10 @@ func TestDamagedRecording(t *testing.T) {
 		{"column number", `"column":[0,5,`, `"column":[0,-5,`, "there is no line 10, or no column -5"},
 		{"lines", `"column":[0,5,13,0]`, `"column":[0,5,13]`, "3 rows, another column has 4"},
 		{"no lines", `"approximate":`, `"approximately":`, `lines: column "approximate" is missing`},
+		{"library", `"library":[0,`, `"library":[7,`, "location 0: library index 7 is out of range [0, 2)"},
+		{"build id", `"buildId":"c0de"`, `"buildId":"c0d"`, "libraries: the build id c0d is not hexadecimal"},
+		{"no library", `"libraries":[{"name":""`, `"libraries":[{"name":"x"`, "which stands for none, is one"},
+		{"address", `"address":[0,`, `"address":[-1,`, "locations: address: "},
 		{"id", `"id":"0102`, `"id":"01xx`, "assemblies: the id 01xx0300"},
 		{"short id", `"id":"0102`, `"id":"01`, "is not one of a PDB"},
 		{"checksum", `"sum":"12"`, `"sum":"1"`, "files: checksum: the checksum 1 is not hexadecimal"},

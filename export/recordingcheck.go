@@ -63,6 +63,8 @@ func checkSizes(r *profile.Recording) error {
 		{"notes", len(r.Notes), maxNotes}, {"messages", len(r.Messages.Counts), maxMessages},
 		{"holds", len(r.Holds), profile.MaxHolds},
 		{"assemblies", len(r.Assemblies), profile.MaxAssemblies}, {"methods", len(r.Methods), maxMethods},
+		{"libraries", len(r.Libraries), profile.MaxLibraries},
+		{"sites", len(r.Sites), profile.MaxSites},
 		{"files", len(r.Files), maxFiles}, {"lines", len(r.Lines), maxLines},
 	} {
 		if s.n > s.most {

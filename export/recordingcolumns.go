@@ -91,13 +91,21 @@ func (d *documentReader) locationTable() error {
 			return d.flags(&d.nearest, "locations")
 		case "line":
 			return column(t, &d.r.Locations, func(l *profile.Location, v int32) error { l.Line = v; return nil })
+		case "library":
+			return column(t, &d.r.Locations, func(l *profile.Location, v int32) error { l.Library = v; return nil })
+		case "address":
+			return rows(t, &d.r.Locations, func(l *profile.Location) (err error) {
+				l.Address, err = d.s.unsigned()
+				return err
+			})
 		}
 		return rows(t, &d.r.Locations, func(l *profile.Location) (err error) {
 			l.Offset, err = d.s.unsigned()
 			return err
 		})
 	}, "function", "offset", "tier",
-		"method"+absentBefore, "il"+absentBefore, "next"+absentBefore, "nearest"+absentBefore, "line"+absentBefore)
+		"method"+absentBefore, "il"+absentBefore, "next"+absentBefore, "nearest"+absentBefore, "line"+absentBefore,
+		"library"+absentBefore, "address"+absentBefore)
 }
 
 func (d *documentReader) nodeTable() error {

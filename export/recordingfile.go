@@ -79,8 +79,13 @@ func writeDocument(c *columnWriter, r *profile.Recording) {
 	c.column("next", len(l), func(i int) int64 { return int64(l[i].Next) })
 	c.flags("nearest", len(l), func(i int) bool { return l[i].Nearest })
 	c.column("line", len(l), func(i int) int64 { return int64(l[i].Line) })
+	if len(r.Libraries) > 0 {
+		c.column("library", len(l), func(i int) int64 { return int64(l[i].Library) })
+		c.key("address")
+		c.List(len(l), func(i int) { c.Uint(l[i].Address) })
+	}
 	c.end()
-	writeSources(c, r)
+	writeSources(c, r, text)
 
 	c.table("nodes")
 	c.column("parent", len(r.Nodes), func(i int) int64 { return int64(r.Nodes[i].Parent) })
@@ -207,6 +212,9 @@ func stringTable(r *profile.Recording) *stringsOf {
 	for i := range r.Locations {
 		t.at(r.Locations[i].Tier)
 	}
+	for i := range r.Sites {
+		t.at(r.Sites[i].Callee)
+	}
 	return t
 }
 
@@ -221,7 +229,7 @@ func (t *stringsOf) at(s string) int64 {
 }
 
 // kinds are the kinds of function by their numbers in the file.
-var kinds = [...]profile.Kind{profile.Managed, profile.Native, profile.Kernel, profile.Event}
+var kinds = [...]profile.Kind{profile.Managed, profile.Native, profile.Kernel, profile.Event, profile.Async}
 
 // owners are the values of profile.Function.Owner by their numbers in the file.
 var owners = [...]profile.Origin{"", profile.OfUser, profile.OfPackage, profile.OfFramework}

@@ -58,6 +58,7 @@ type documentReader struct {
 	functions [][6]int32 // method, display, short, signature, module, fate
 	fates     bool       // the file has the column fate: those of earlier versions do not
 	tiers     []int32
+	callees   []int32 // of Recording.Sites
 	budget    budget
 
 	incomplete, nearest, approximate []int32 // indices of samples, of locations and of lines
@@ -103,10 +104,14 @@ func (d *documentReader) field(key string) error {
 		return d.holdTable()
 	case "methods":
 		return d.methodTable()
+	case "sites":
+		return d.siteTable()
 	case "lines":
 		return d.lineTable()
 	case "assemblies":
 		return d.assemblyList()
+	case "libraries":
+		return d.libraryList()
 	case "files":
 		return d.sourceList()
 	}
@@ -229,6 +234,7 @@ func (d *documentReader) finish() error {
 			}
 		}
 	}
+	d.finishSites(text)
 	return cmp.Or(err,
 		flagged("incomplete: sample", d.incomplete, d.r.Samples, func(s *profile.Sample) { s.Incomplete = true }),
 		flagged("nearest: location", d.nearest, d.r.Locations, func(l *profile.Location) { l.Nearest = true }),

@@ -10,7 +10,7 @@ import (
 )
 
 // writeSources writes where the locations are in the program's source text.
-func writeSources(c *columnWriter, r *profile.Recording) {
+func writeSources(c *columnWriter, r *profile.Recording, text *stringsOf) {
 	m, l := r.Methods, r.Lines
 	c.table("methods")
 	c.column("assembly", len(m), func(i int) int64 { return int64(m[i].Assembly) })
@@ -19,6 +19,7 @@ func writeSources(c *columnWriter, r *profile.Recording) {
 	c.column("first", len(m), func(i int) int64 { return int64(m[i].First) })
 	c.column("last", len(m), func(i int) int64 { return int64(m[i].Last) })
 	c.end()
+	writeSites(c, r.Sites, text)
 	c.table("lines")
 	c.column("file", len(l), func(i int) int64 { return int64(l[i].File) })
 	c.column("line", len(l), func(i int) int64 { return int64(l[i].Line) })
@@ -27,8 +28,33 @@ func writeSources(c *columnWriter, r *profile.Recording) {
 	c.end()
 	c.Text(",\n\"assemblies\":")
 	c.List(len(r.Assemblies), func(i int) { c.Value(assemblyOut(&r.Assemblies[i])) })
+	if len(r.Libraries) > 0 {
+		c.Text(",\n\"libraries\":")
+		c.List(len(r.Libraries), func(i int) {
+			l := &r.Libraries[i]
+			c.Value(fileLibrary{l.Name, l.Path, hex.EncodeToString(l.BuildID)})
+		})
+	}
 	c.Text(",\n\"files\":")
 	c.List(len(r.Files), func(i int) { c.Value(sourceOut(&r.Files[i])) })
+}
+
+// writeSites writes the call sites, if there are any. Of each method the first has its offset, the others have the
+// distance to the one before.
+func writeSites(c *columnWriter, s []profile.CallSite, text *stringsOf) {
+	if len(s) == 0 {
+		return
+	}
+	c.table("sites")
+	c.column("method", len(s), func(i int) int64 { return int64(s[i].Method) })
+	c.column("il", len(s), func(i int) int64 {
+		if i > 0 && s[i].Method == s[i-1].Method {
+			return int64(s[i].IL) - int64(s[i-1].IL)
+		}
+		return int64(s[i].IL)
+	})
+	c.column("callee", len(s), func(i int) int64 { return text.at(s[i].Callee) })
+	c.end()
 }
 
 // fileAssembly is a profile.Assembly. Hashes are hexadecimal.
@@ -38,6 +64,13 @@ type fileAssembly struct {
 	PDB       string         `json:"pdb"`
 	ID        string         `json:"id"`
 	Checksums []fileChecksum `json:"checksums"`
+}
+
+// fileLibrary is a profile.Library. The build id is hexadecimal.
+type fileLibrary struct {
+	Name    string `json:"name"`
+	Path    string `json:"path"`
+	BuildID string `json:"buildId"`
 }
 
 type fileChecksum struct {
@@ -113,6 +146,21 @@ func (d *documentReader) assemblyList() error {
 		}
 		d.r.Assemblies = append(d.r.Assemblies, a)
 		return d.budget.takeAll(assemblyCost, "assemblies", f.Name, f.Path, f.PDB)
+	})
+}
+
+func (d *documentReader) libraryList() error {
+	return list(d, func(f *fileLibrary) error {
+		id, err := hex.DecodeString(f.BuildID)
+		if err != nil {
+			return fmt.Errorf("the build id %s is not hexadecimal", clip(f.BuildID))
+		}
+		l := profile.Library{Name: f.Name, Path: f.Path}
+		if len(id) > 0 {
+			l.BuildID = id
+		}
+		d.r.Libraries = append(d.r.Libraries, l)
+		return d.budget.takeAll(assemblyCost+len(id), "libraries", f.Name, f.Path)
 	})
 }
 
@@ -195,6 +243,37 @@ func (d *documentReader) methodTable() error {
 	}, "assembly", "row", "file", "first", "last")
 }
 
+func (d *documentReader) siteTable() error {
+	return d.table("sites", siteCost, func(t *tableReader, name string) error {
+		if name == "callee" {
+			return column(t, &d.callees, func(n *int32, v int32) error { *n = v; return nil })
+		}
+		return column(t, &d.r.Sites, func(s *profile.CallSite, v int32) error {
+			switch name {
+			case "method":
+				s.Method = v
+			case "il":
+				if v < 0 {
+					return errors.New("the sites of a method are not in order")
+				}
+				s.IL = uint32(v)
+			}
+			return nil
+		})
+	}, "method", "il", "callee")
+}
+
+// finishSites replaces distances by offsets, and indices by strings.
+func (d *documentReader) finishSites(text func(int32) string) {
+	for i, n := range d.callees {
+		s := &d.r.Sites[i]
+		s.Callee = text(n)
+		if i > 0 && s.Method == d.r.Sites[i-1].Method {
+			s.IL += d.r.Sites[i-1].IL // an overflow is out of order, too
+		}
+	}
+}
+
 func (d *documentReader) lineTable() error {
 	return d.table("lines", lineCost, func(t *tableReader, name string) error {
 		if name == "approximate" {
@@ -219,9 +298,9 @@ const maxLine = 1<<29 - 1
 
 // checkSources checks the tables that say where locations are in the source text.
 func checkSources(r *profile.Recording) error {
-	if len(r.Assemblies) > 0 && !isNone(&r.Assemblies[0]) || len(r.Files) > 0 && !isNoFile(&r.Files[0]) ||
+	if len(r.Assemblies) > 0 && !isNone(&r.Assemblies[0]) || len(r.Libraries) > 0 && !isNoLibrary(&r.Libraries[0]) || len(r.Files) > 0 && !isNoFile(&r.Files[0]) ||
 		len(r.Methods) > 0 && r.Methods[0] != (profile.Method{}) || len(r.Lines) > 0 && r.Lines[0] != (profile.Line{}) {
-		return errors.New("the first assembly, method, file or line, which stands for none, is one")
+		return errors.New("the first assembly, library, method, file or line, which stands for none, is one")
 	}
 	for i := range r.Methods {
 		m := &r.Methods[i]
@@ -232,6 +311,18 @@ func checkSources(r *profile.Recording) error {
 			return fmt.Errorf("method %d: %w", i, outOfRange("file", int64(m.File), len(r.Files)))
 		case m.First < 0 || m.Last < m.First || m.Last > maxLine:
 			return fmt.Errorf("method %d: lines %d to %d", i, m.First, m.Last)
+		}
+	}
+	for i := range r.Sites {
+		s := &r.Sites[i]
+		if s.Method <= 0 || !within(s.Method, len(r.Methods)) {
+			return fmt.Errorf("site %d: %w", i, outOfRange("method", int64(s.Method), len(r.Methods)))
+		}
+		if i == 0 {
+			continue
+		}
+		if b := &r.Sites[i-1]; s.Method < b.Method || s.Method == b.Method && s.IL <= b.IL {
+			return fmt.Errorf("site %d: the sites are not in order", i)
 		}
 	}
 	for i := range r.Lines {
@@ -250,6 +341,8 @@ func checkSources(r *profile.Recording) error {
 			return fmt.Errorf("location %d: %w", i, outOfRange("method", int64(l.Method), len(r.Methods)))
 		case !withinOrNone(l.Line, len(r.Lines)):
 			return fmt.Errorf("location %d: %w", i, outOfRange("line", int64(l.Line), len(r.Lines)))
+		case !withinOrNone(l.Library, len(r.Libraries)):
+			return fmt.Errorf("location %d: %w", i, outOfRange("library", int64(l.Library), len(r.Libraries)))
 		case l.IL < -1 || l.Next < 0:
 			return fmt.Errorf("location %d: there is no IL offset %d, or %d", i, l.IL, l.Next)
 		}
@@ -260,6 +353,8 @@ func checkSources(r *profile.Recording) error {
 func isNone(a *profile.Assembly) bool {
 	return a.Name == "" && a.Path == "" && a.PDB == "" && a.ID == [20]byte{} && len(a.Checksums) == 0
 }
+
+func isNoLibrary(l *profile.Library) bool { return l.Name == "" && l.Path == "" && len(l.BuildID) == 0 }
 
 func isNoFile(f *profile.SourceFile) bool {
 	return f.Name == "" && f.Path == "" && f.URL == "" && len(f.Checksum.Sum) == 0 && len(f.Text) == 0

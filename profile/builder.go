@@ -13,6 +13,7 @@ type Builder struct {
 	functions map[Function]int32
 	locations map[Location]int32
 	methods   map[Method]int32
+	sites     map[int32]bool // methods that have call sites
 	sources   *Sources
 	nodes     map[Node]int32
 	open      map[sampleKey]int32 // index of the sample that equal ones are added to, once there are too many
@@ -59,7 +60,7 @@ func NewBuilder(l Limits) *Builder {
 		r:         Recording{Nodes: []Node{{Parent: -1, Location: -1}}},
 		limits:    l,
 		functions: map[Function]int32{}, locations: map[Location]int32{}, nodes: map[Node]int32{},
-		methods: map[Method]int32{},
+		methods: map[Method]int32{}, sites: map[int32]bool{},
 	}
 	b.sources = NewSources(&b.r)
 	return b
@@ -71,6 +72,7 @@ func NewBuilder(l Limits) *Builder {
 func (b *Builder) Recording() *Recording {
 	slices.SortStableFunc(b.r.Samples, func(x, y Sample) int { return cmp.Compare(x.At, y.At) })
 	slices.SortStableFunc(b.r.Holds, func(x, y Hold) int { return cmp.Compare(x.At, y.At) })
+	slices.SortStableFunc(b.r.Sites, func(x, y CallSite) int { return cmp.Compare(x.Method, y.Method) })
 	clear(b.open) // indices have changed
 	return &b.r
 }
@@ -113,6 +115,18 @@ func (b *Builder) Assembly(a Assembly) int32 {
 	return int32(len(b.r.Assemblies) - 1)
 }
 
+// Library adds a native module and returns its index; 0: there are MaxLibraries.
+func (b *Builder) Library(l Library) int32 {
+	if len(b.r.Libraries) == 0 {
+		b.r.Libraries = append(b.r.Libraries, Library{})
+	}
+	if len(b.r.Libraries) >= MaxLibraries {
+		return 0
+	}
+	b.r.Libraries = append(b.r.Libraries, l)
+	return int32(len(b.r.Libraries) - 1)
+}
+
 // SetAssembly replaces the assembly with index i.
 func (b *Builder) SetAssembly(i int32, a Assembly) { b.r.Assemblies[i] = a }
 
@@ -123,6 +137,18 @@ func (b *Builder) Method(m Method) int32 {
 	}
 	return intern(b.methods, &b.r.Methods, m)
 }
+
+// Sites adds the call sites of a method, in the order of their offsets, unless it has some or there is no room.
+func (b *Builder) Sites(sites []CallSite) {
+	if len(sites) == 0 || b.HasSites(sites[0].Method) || len(b.r.Sites)+len(sites) > MaxSites {
+		return
+	}
+	b.sites[sites[0].Method] = true
+	b.r.Sites = append(b.r.Sites, sites...)
+}
+
+// HasSites reports whether a method has call sites.
+func (b *Builder) HasSites(method int32) bool { return b.sites[method] }
 
 // Sources returns what adds source files and lines.
 func (b *Builder) Sources() *Sources { return b.sources }

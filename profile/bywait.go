@@ -50,7 +50,8 @@ func (r *Recording) rebuilt(b *Builder) *Recording {
 	out := *b.Recording()
 	out.Version, out.Start, out.Duration, out.Processes = r.Version, r.Start, r.Duration, r.Processes
 	out.Modes, out.Cost, out.Notes, out.Messages = r.Modes, r.Cost, r.Notes, r.Messages
-	out.Assemblies, out.Methods, out.Files, out.Lines = r.Assemblies, r.Methods, r.Files, r.Lines
+	out.Assemblies, out.Libraries, out.Methods, out.Sites = r.Assemblies, r.Libraries, r.Methods, r.Sites
+	out.Files, out.Lines = r.Files, r.Lines
 	return &out
 }
 

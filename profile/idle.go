@@ -364,6 +364,8 @@ func idleStack(frames iter.Seq[code], blocked bool) (idle Idle, managed bool) {
 	callee, compiles := "", false
 	for c := range frames {
 		switch {
+		case c.kind == Async:
+			continue // it is not on the stack
 		case c.kind == Native || c.kind == Kernel:
 			compiles = compiles || !managed && c.module == jitModule
 			continue

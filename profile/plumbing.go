@@ -95,7 +95,7 @@ func (f *Function) Plumbing() string {
 func (f *Frame) Plumbing() string { return plumbingOf(f.Kind, cmp.Or(f.Method, f.Display), f.Origin()) }
 
 func plumbingOf(kind Kind, method string, origin Origin) string {
-	if kind != Managed || origin != OfFramework {
+	if kind != Managed && kind != Async || origin != OfFramework {
 		return ""
 	}
 	if !strings.HasPrefix(method, "System.") && !strings.HasPrefix(method, "Microsoft.") {

@@ -142,7 +142,10 @@ type Thread struct {
 	Wait            *Wait         // what it waits for; nil: it does not wait, or that is not known
 	Holds           []Wait        // the locks that it holds, as far as they are known; Kind is that of who would wait
 	Pause           time.Duration // the longest stop of this thread; 0: it was not stopped
-	Crashed         bool          // core dumps only: the signal that ended the process was for this thread
+	// Still: it is proved that the thread did not run while the waits of all threads that are Still were read. So
+	// what they say was true at the same time. Only snapshots that are taken for that have it.
+	Still   bool
+	Crashed bool // core dumps only: the signal that ended the process was for this thread
 	// Exception is the newest exception in flight: one that is being thrown, or whose handler runs. Of the
 	// thread that a process died of it is the last one that it has thrown. nil: there is none.
 	Exception *ExceptionInfo
@@ -156,6 +159,11 @@ type Thread struct {
 
 // Kind tells managed from native frames.
 type Kind string
+
+// Async is the kind of a frame that is not on the stack: of an async method that awaits the one above it. It has
+// neither IP nor SP, and its line is that of the await. A method of .NET among them, such as Task.WhenAll, is what
+// joins several tasks.
+const Async Kind = "async"
 
 // The kinds of frame.
 const (
@@ -179,6 +187,7 @@ type Frame struct {
 	Line       *SourceLine // nil: not known
 	Inlined    bool        // the method has no frame of its own: its code is part of that of the next frame with one
 	Generics   Generics    // of shared generic code; empty: the code is not shared
+	Waiter     *ThreadRef  // of kind Async: the thread that waits for the task of the method above; nil: it is a method
 	Nearest    string      // of native functions without a symbol: the exported one before it, and how far; "" if it is far
 }
 

@@ -27,7 +27,9 @@ type Recording struct {
 	Holds     []Hold      // looks at threads that held locks, in the order of At; at most MaxHolds
 	// Where the locations are in the program's source text, as far as that is known: see Assembly.
 	Assemblies []Assembly
+	Libraries  []Library
 	Methods    []Method
+	Sites      []CallSite // in the order of Method and IL; at most MaxSites
 	Files      []SourceFile
 	Lines      []Line
 	Cost       Cost
@@ -189,6 +191,8 @@ type Location struct {
 	Next     int32  // with an IL: the code belongs to the IL from there up to here
 	Nearest  bool   // the instruction itself belongs to no IL offset: IL is the nearest one before
 	Line     int32  // index in Recording.Lines; 0: not known
+	Library  int32  // of native code: index in Recording.Libraries; 0: not known
+	Address  uint64 // with a Library: where in it, from its link-time address 0; of a caller within the call
 }
 
 // Node is one frame of all stacks that have the same callers up to it.

@@ -94,7 +94,7 @@ func (t *workTree) place(n int, parent int32, f *Function) (at int32, named bool
 // In a method it is nothing: the finalizer calls methods of the program.
 func workIn(f *Function, caller runtimeWork) runtimeWork {
 	switch w := moduleWork[f.Module]; {
-	case f.Kind == Managed || f.Kind == Event:
+	case f.Kind == Managed || f.Kind == Async || f.Kind == Event:
 		return noWork
 	case caller != noWork && caller != workJIT:
 		return caller

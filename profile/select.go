@@ -8,7 +8,7 @@ import (
 // Selection chooses a part of a recording. The zero value chooses every sample, and
 // joins native frames without symbols (see Native).
 type Selection struct {
-	// Managed leaves out frames that are neither managed nor of kind Event.
+	// Managed leaves out frames that are neither managed nor of kind Async or Event.
 	Managed bool
 	// Native keeps every native frame. Without it, consecutive native frames of one
 	// module that have no symbols become one.
@@ -99,7 +99,8 @@ func (r *Recording) Select(s Selection) *Recording {
 	out := *b.Recording() // a copy: the Builder's indices can be freed
 	out.Version, out.Start, out.Duration, out.Processes = r.Version, r.Start, r.Duration, r.Processes
 	out.Modes, out.Cost, out.Notes = r.Modes, r.Cost, r.Notes
-	out.Assemblies, out.Methods, out.Files, out.Lines = r.Assemblies, r.Methods, r.Files, r.Lines
+	out.Assemblies, out.Libraries, out.Methods, out.Sites = r.Assemblies, r.Libraries, r.Methods, r.Sites
+	out.Files, out.Lines = r.Files, r.Lines
 	if len(s.Modes) > 0 {
 		notChosen := func(m ModeStats) bool { return !slices.Contains(s.Modes, m.Mode) }
 		out.Modes = slices.DeleteFunc(slices.Clone(r.Modes), notChosen)
@@ -174,7 +175,7 @@ func (s *Selection) tree(r *Recording, b *Builder, used []bool, role runtimeWork
 		parent := nodes[r.Nodes[n].Parent]
 		nodes[n] = parent
 		nameless := !s.Native && f.Kind == Native && f.Method == ""
-		if s.Managed && f.Kind != Managed && f.Kind != Event {
+		if s.Managed && f.Kind != Managed && f.Kind != Async && f.Kind != Event {
 			continue
 		}
 		if work != nil {
@@ -192,7 +193,7 @@ func (s *Selection) tree(r *Recording, b *Builder, used []bool, role runtimeWork
 		}
 		if locations[at] == unused {
 			if nameless {
-				l.Offset = 0
+				l.Offset, l.Library, l.Address = 0, 0, 0
 			}
 			l.Function = functions[of]
 			locations[at] = b.Location(l)

@@ -9,7 +9,7 @@ import (
 // is the method's place in its assembly and the IL offset. That is enough to find the line later, with the
 // PDB that the assembly asks for. If the PDB was there, the recording has the line, too.
 //
-// Entry 0 of Recording.Assemblies, Methods, Files and Lines stands for none. A recording without any has
+// Entry 0 of Recording.Assemblies, Libraries, Methods, Files and Lines stands for none. A recording without any has
 // empty tables.
 
 // Assembly is an assembly that the recorded programs had loaded, and what identifies its PDB.
@@ -20,6 +20,16 @@ type Assembly struct {
 	ID        [20]byte   // of the PDB: the GUID and stamp of the assembly's debug directory; zero: not known
 	Checksums []Checksum // the PDB has one of them; none: the assembly does not say
 }
+
+// Library is a native module that recorded code is in, and what identifies its symbols.
+type Library struct {
+	Name    string // as in Function.Module
+	Path    string // of its file, as the program saw it
+	BuildID []byte // of its ELF image; none: it has no symbols elsewhere
+}
+
+// MaxLibraries bounds Recording.Libraries.
+const MaxLibraries = 1 << 14
 
 // Checksum is the hash of a file.
 type Checksum struct {
@@ -34,6 +44,18 @@ type Method struct {
 	File        int32  // index in Recording.Files: where the method is; 0: not known
 	First, Last int32  // its first and last line there; 0: not known
 }
+
+// CallSite is an instruction of a method's IL whose code may call a managed method. With all of a method it can be
+// told which of them a call on a stack is, and so its line: the compiler keeps no IL offset for each. The line of a
+// call in a method without any is not certain.
+type CallSite struct {
+	Method int32  // index in Recording.Methods
+	IL     uint32 // offset
+	Callee string // the name of what it calls, without its type; empty: that is the runtime's choice
+}
+
+// MaxSites bounds Recording.Sites.
+const MaxSites = 1 << 18
 
 // Line is a line of source text.
 type Line struct {
@@ -96,7 +118,7 @@ func (r *Recording) SourceLine(l *Location) *SourceLine {
 // neither may be changed afterwards.
 func (r *Recording) WithoutLines() *Recording {
 	out := *r
-	out.Assemblies, out.Methods, out.Files, out.Lines = nil, nil, nil, nil
+	out.Assemblies, out.Libraries, out.Methods, out.Sites, out.Files, out.Lines = nil, nil, nil, nil, nil, nil
 	out.Locations = make([]Location, len(r.Locations))
 	for i, l := range r.Locations {
 		out.Locations[i] = Location{Function: l.Function, Offset: l.Offset, Tier: l.Tier}

@@ -48,9 +48,11 @@ type Wait struct {
 	// The garbage collector moves objects: the address is that of the moment.
 	Object uint64
 	Type   string
-	// Owner is who holds the lock; of a Thread.Join the thread that is joined. nil: nobody does, that is not
-	// known, or locks of this kind have no owner.
+	// Owner is who holds the lock; of a Thread.Join the thread that is joined; of a Task.Wait the one that runs the
+	// task, or what the task waits for. nil: nobody does, that is not known, or locks of this kind have no owner.
 	Owner *ThreadRef
+	// Readers are threads that hold the lock to read, and have to leave it first.
+	Readers []ThreadRef
 	// Recursion is how often the owner holds the lock; 0: it is not held, or that is not known.
 	Recursion int
 	// Waiters is how many threads wait for the same, this one included.

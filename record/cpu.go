@@ -168,7 +168,7 @@ func (c *cpuSampler) sample(rp *recordedProcess, x *perfevent.Record) {
 	}
 	complete, repaired := c.walk(rp, t, x)
 	c.stack = c.kernelFrames(c.stack[:0], x.Kernel)
-	c.stack = append(c.stack, rp.frames.stack...)
+	c.stack = rp.frames.appendStack(c.stack)
 	out := profile.Sample{
 		At: max(x.Time-c.r.start, 0), Weight: int64(c.period), Thread: t.sampled(), Node: c.r.b.Stack(c.stack),
 		Mode: profile.CPU, State: profile.Running, Incomplete: !complete,
@@ -199,6 +199,7 @@ func (c *cpuSampler) count(x *perfevent.Record, complete, repaired bool) {
 // since, so the copy of its stack is what counts. Where the copy is not enough, memory read now
 // is used, if it agrees with the copy.
 func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.Record) (complete, repaired bool) {
+	rp.frames.awaits.begin()
 	if rp.frames.stack = rp.frames.stack[:0]; x.Context.Machine == 0 {
 		return true, false // the thread is exiting, and runs no more code of its own
 	}
@@ -215,6 +216,9 @@ func (c *cpuSampler) walk(rp *recordedProcess, t *recordedThread, x *perfevent.R
 		if r, repaired = c.mend(rp, t, x, &s, r), true; !r.Complete {
 			rp.frames.stack, rp.frames.ips, repaired = stack, ips, false
 		}
+	}
+	if r.Complete {
+		rp.frames.await()
 	}
 	c.size.note(rp.frames.depth, c.cut)
 	if c.r.o.watch != nil {

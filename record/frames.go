@@ -24,8 +24,10 @@ type frameTable struct {
 	stack      []int32      // of the last walk
 	ips        []arch.Addr  // likewise
 	returns    []returnSlot // likewise
-	context    returnSlot   // of the latest frame's instantiation; at 0: it is not told
-	depth      int          // of the last walk: the bytes of stack between its first and its last frame
+	sps        []arch.Addr  // likewise
+	awaits     awaits
+	context    returnSlot // of the latest frame's instantiation; at 0: it is not told
+	depth      int        // of the last walk: the bytes of stack between its first and its last frame
 
 	taken    time.Duration       // the moment of the stack that is walked
 	unproven []claim             // of the last walk
@@ -55,7 +57,7 @@ func newFrameTable(p *session.Process, all *assemblies) *frameTable {
 	f := &frameTable{
 		p: p, b: all.b, places: newPlacer(p, all),
 		lasting: map[frameKey]int32{}, passing: map[frameKey]int32{}, loose: map[frameKey]looseName{},
-		seen: map[arch.Addr]sight{}, unloads: unloads{p: p},
+		seen: map[arch.Addr]sight{}, unloads: unloads{p: p}, awaits: newAwaits(),
 	}
 	f.unloads.look()
 	return f
@@ -72,6 +74,7 @@ func (f *frameTable) begin() {
 	if n := f.p.Engine.Changes; n != f.modules || len(f.lasting) > maxFrameKeys {
 		f.modules = n
 		clear(f.lasting)
+		f.awaits.forget()
 	}
 }
 
@@ -79,7 +82,8 @@ func (f *frameTable) begin() {
 // first. taken is the time of the capture, or a little earlier.
 func (f *frameTable) walk(s *session.Suspension, taken time.Duration) walk.Result {
 	f.stack, f.ips, f.returns, f.unproven, s.Managed = f.stack[:0], f.ips[:0], f.returns[:0], f.unproven[:0], false
-	f.taken = taken
+	f.taken, f.sps = taken, f.sps[:0]
+	f.awaits.begin()
 	ctx := s.Walk.Context
 	sp := &ctx.Regs[f.p.Arch.SP]
 	first := *sp
@@ -94,7 +98,9 @@ func (f *frameTable) walk(s *session.Suspension, taken time.Duration) walk.Resul
 			f.stack[n-1] = f.called(f.stack[n-1], f.ips[n-1], fr, callee)
 		}
 		s.Managed = s.Managed || fr.Kind == walk.Managed
+		f.awaits.frame(fr, len(f.stack))
 		f.stack, f.ips = append(f.stack, l), append(f.ips, fr.IP())
+		f.sps = append(f.sps, arch.Addr(fr.Context.Regs[f.p.Arch.SP]))
 		if !fr.Exact {
 			f.returns = append(f.returns, returnSlot{arch.Addr(fr.Context.Regs[f.p.Arch.SP]) - callSlot, fr.IP()})
 		}
@@ -176,8 +182,10 @@ func (f *frameTable) resolve(fr *walk.Frame) (int32, nameSum, error) {
 	}
 	l.Function = f.b.Function(fn)
 	if fr.Kind != walk.Managed || err != nil {
+		f.places.native(fr, &l)
 		return f.b.Location(l), 0, err
 	}
 	f.places.place(fr, n.Module, &l)
+	f.awaits.know(f.p, fr, &n)
 	return f.b.Location(l), f.sum(fr, &n), nil
 }

@@ -235,7 +235,8 @@ func TestLinesLater(t *testing.T) {
 		m.File, m.First, m.Last = 0, 0, 0
 	}
 	later := written(t, bare)
-	lines.Add(later, lines.Find(later, []string{t.TempDir(), symbols}), lines.Options{})
+	from := lines.From{Assembly: lines.Find(later, []string{t.TempDir(), symbols})}
+	lines.Add(t.Context(), later, from, lines.Options{})
 	checkHotLines(t, later, want)
 	for i := range later.Locations {
 		if got, want := later.SourceLine(&later.Locations[i]), atOnce.SourceLine(&atOnce.Locations[i]); (got == nil) !=
@@ -246,7 +247,8 @@ func TestLinesLater(t *testing.T) {
 
 	other := testenv.BuildWith(t, "hotlines", testenv.DefaultRuntime, "-o-")
 	stranger := written(t, bare)
-	missing := lines.Add(stranger, lines.Find(stranger, []string{filepath.Dir(other)}), lines.Options{})
+	from = lines.From{Assembly: lines.Find(stranger, []string{filepath.Dir(other)})}
+	missing := lines.Add(t.Context(), stranger, from, lines.Options{})
 	if len(stranger.Lines) > 0 || len(missing) == 0 {
 		t.Errorf("%d lines from the PDB of another build", len(stranger.Lines))
 	}

@@ -2,6 +2,7 @@ package record_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -143,12 +144,12 @@ func checkProgress(t *testing.T, told []record.Progress, r *profile.Recording) {
 	}
 }
 
-// TestRecordBlocked: the samples of blocked threads have the stacks of a snapshot,
-// say that they wait, and stand for all of the time.
+// TestRecordBlocked: the samples of blocked threads have the stacks of a snapshot, with the same
+// lines, say that they wait, and stand for all of the time.
 func TestRecordBlocked(t *testing.T) {
 	layer.Alone(t)
 	a := testenv.Start(t, "scenarios", testenv.Options{})
-	p := livetest.Open(t, a, clrsnap.Options{})
+	p := livetest.Open(t, a, clrsnap.Options{Lines: true})
 	blocked := map[int]string{}
 	for name, s := range a.Stacks {
 		blocked[s.TID] = name
@@ -187,9 +188,20 @@ func displayNames(th *profile.Thread) []string {
 		if name == "" {
 			name = "[" + f.Module + "]"
 		}
+		if f.Kind == profile.Managed {
+			name += lineText(f.Line)
+		}
 		out = append(out, name)
 	}
 	return out
+}
+
+// lineText is what a frame's line looks like in failures.
+func lineText(l *profile.SourceLine) string {
+	if l == nil {
+		return ""
+	}
+	return fmt.Sprintf(" %s:%d:%d %v", l.File, l.Line, l.Column, l.Approximate)
 }
 
 // checkBlocked compares every sample of a blocked thread, and returns what they
@@ -207,7 +219,7 @@ func checkBlocked(t *testing.T, r *profile.Recording, blocked map[int]string,
 		weights[name] += time.Duration(x.Weight)
 		var got []string
 		for l := range r.Stack(x.Node) {
-			got = append(got, r.Functions[l.Function].Display)
+			got = append(got, r.Functions[l.Function].Display+lineText(r.SourceLine(l)))
 		}
 		if x.State != profile.Waiting || x.Incomplete || r.Threads[x.Thread].Name != name ||
 			!slices.Equal(got, stacks[name]) {

@@ -37,7 +37,8 @@ func (w *wallSampler) recognise(t *recordedThread, s *session.Suspension) (profi
 // remember stores the place of a captured thread, whose walk is in the table.
 func (w *wallSampler) remember(at *waitPlace, s *session.Suspension, f *frameTable, n wallNode) {
 	c := &s.Capture.Context
-	*at = waitPlace{c.IP, arch.Addr(c.Regs[s.Process.Arch.SP]), append(at.returns[:0], f.returns...), n}
+	sp := arch.Addr(c.Regs[s.Process.Arch.SP])
+	*at = waitPlace{c.IP, sp, f.awaits.holds(append(at.returns[:0], f.returns...), s, sp, f.sps), n}
 }
 
 // isOf reports whether a captured thread is at the place.

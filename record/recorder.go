@@ -129,6 +129,7 @@ func (r *recorder) close() {
 // run records until it is time to end.
 func (r *recorder) run(ctx context.Context) (out *profile.Recording) {
 	live.RunAtHighPriority(func() { out = r.record(ctx) })
+	r.addLines(ctx, out)
 	return out
 }
 
@@ -321,6 +322,5 @@ func (r *recorder) finish() *profile.Recording {
 		out.Messages = r.events.messages.messages()
 		out.Notes = append(out.Notes, agentRemarks(out)...)
 	}
-	r.addLines(out)
 	return out
 }

@@ -1,11 +1,13 @@
 package record
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/lines"
+	"clrsnap/internal/module"
 	"clrsnap/internal/session"
 	"clrsnap/internal/source"
 	"clrsnap/internal/target/live"
@@ -21,7 +23,19 @@ import (
 type assemblies struct {
 	b     *profile.Builder
 	known map[assemblyKey]int32
-	later []*source.Later // by index in Recording.Assemblies
+	later []*source.Later  // by index in Recording.Assemblies
+	libs  []*module.Module // by index in Recording.Libraries
+	index map[*module.Module]int32
+	names map[string]string
+}
+
+// name returns a name, and the same string for equal ones.
+func (a *assemblies) name(s string) string {
+	if known, ok := a.names[s]; ok {
+		return known
+	}
+	a.names[s] = s
+	return s
 }
 
 type assemblyKey struct {
@@ -30,7 +44,7 @@ type assemblyKey struct {
 }
 
 func newAssemblies(b *profile.Builder) *assemblies {
-	return &assemblies{b: b, known: map[assemblyKey]int32{}}
+	return &assemblies{b: b, known: map[assemblyKey]int32{}, names: map[string]string{}, index: map[*module.Module]int32{}}
 }
 
 // add returns the index of an assembly; 0: it has no PDB that could be found, or there is no room. located: it is
@@ -64,6 +78,20 @@ func assemblyOf(name string, l *source.Later) profile.Assembly {
 		out.Checksums = append(out.Checksums, profile.Checksum(c))
 	}
 	return out
+}
+
+// library returns the index of a native module; 0: there is no room.
+func (a *assemblies) library(m *module.Module) int32 {
+	i, ok := a.index[m]
+	if !ok {
+		i = a.b.Library(profile.Library{Name: m.Name, Path: m.Path, BuildID: m.BuildID()})
+		a.index[m] = i
+		for len(a.libs) <= int(i) {
+			a.libs = append(a.libs, nil)
+		}
+		a.libs[i] = m
+	}
+	return i
 }
 
 func (a *assemblies) close() {
@@ -110,18 +138,24 @@ func (p *placer) begin() {
 
 // place adds its place to the location of a frame that has just been named.
 func (p *placer) place(fr *walk.Frame, module string, l *profile.Location) {
-	at, ok := p.p.Place(fr, module)
-	if !ok {
-		return
+	if at, ok := p.p.Place(fr, module); ok {
+		p.placeAt(&at, l)
+		if l.Method > 0 && !fr.Exact {
+			p.sites(l.Method)
+		}
 	}
+}
+
+// placeAt adds a place to a location.
+func (p *placer) placeAt(at *session.Place, l *profile.Location) {
 	known := p.lasting
-	if fr.Code.Collectible {
+	if at.Module.Passing {
 		known = p.passing
 	}
 	assembly, ok := known[at.Module.Image]
 	if !ok {
 		var located bool
-		if assembly, located = p.all.add(p.finder, &at.Module); !located && !fr.Code.Collectible {
+		if assembly, located = p.all.add(p.finder, &at.Module); !located && !at.Module.Passing {
 			p.lost = append(p.lost, lostAssembly{assembly, at.Module, live.Monotonic() + lookFor})
 		}
 		known[at.Module.Image] = assembly
@@ -130,6 +164,30 @@ func (p *placer) place(fr *walk.Frame, module string, l *profile.Location) {
 		l.Method = p.all.b.Method(profile.Method{Assembly: assembly, Row: at.Method})
 		l.IL, l.Next, l.Nearest = at.IL, at.Next, at.Nearest
 	}
+}
+
+// native adds its place to the location of a native frame.
+func (p *placer) native(fr *walk.Frame, l *profile.Location) {
+	m, at := p.p.NativePlace(fr)
+	if m == nil {
+		return
+	}
+	if l.Library = p.all.library(m); l.Library > 0 {
+		l.Address = at
+	}
+}
+
+// sites adds the call sites of the method that has just been named, unless it has them.
+func (p *placer) sites(method int32) {
+	if p.all.b.HasSites(method) {
+		return
+	}
+	sites := p.p.Sites()
+	out := make([]profile.CallSite, len(sites))
+	for i, s := range sites {
+		out[i] = profile.CallSite{Method: method, IL: s.IL, Callee: p.all.name(s.Method)}
+	}
+	p.all.b.Sites(out)
 }
 
 // look looks for the files of assemblies that have just been loaded.
@@ -163,13 +221,26 @@ func (p *placer) id(fr *walk.Frame, assembly string) (id [20]byte) {
 	return id
 }
 
-// addLines finds the lines of a recording, as far as the PDBs are there.
-func (r *recorder) addLines(out *profile.Recording) {
+// fetchAfter is how long symbols are fetched of a recording that was interrupted.
+const fetchAfter = 20 * time.Second
+
+// addLines finds the lines of a recording, as far as the symbols are there, or can be fetched. When ctx ends, it
+// goes on without those that have not come by then.
+func (r *recorder) addLines(ctx context.Context, out *profile.Recording) {
 	if !r.opts.Lines {
 		return
 	}
-	missing := lines.Add(out, func(i int32) (*source.Assembly, error) {
-		return r.assemblies.later[i].Assembly()
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), fetchAfter)
+		defer cancel()
+	}
+	files := lines.NewFiles(nil)
+	defer files.Close()
+	missing := lines.Add(ctx, out, lines.From{
+		Assembly: func(i int32) (*source.Assembly, error) { return r.assemblies.later[i].Assembly() },
+		Library:  func(i int32) (*module.File, error) { return r.assemblies.libs[i].File(), nil },
+		Remote:   r.opts.Source, Files: files,
 	}, lines.Options{
 		Roots: r.opts.Roots, Text: r.o.SourceText, Local: r.o.local,
 	})

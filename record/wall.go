@@ -21,6 +21,7 @@ import (
 // one goes on there. A sample stands for the time since its thread's last one, so fewer samples
 // make the result coarser and not wrong.
 type wallSampler struct {
+	stack  []int32 // that is being added
 	r      *recorder
 	period time.Duration
 	next   time.Duration // when the next round is due
@@ -526,7 +527,11 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 		if w.r.o.watch != nil {
 			w.r.o.watch(rp.frames, &s, r.Complete, begin)
 		}
-		wt.at = wallNode{w.r.b.Stack(rp.frames.stack), !r.Complete}
+		if r.Complete {
+			rp.frames.await()
+		}
+		w.stack = rp.frames.appendStack(w.stack[:0])
+		wt.at = wallNode{w.r.b.Stack(w.stack), !r.Complete}
 		if s.FoundBlocked {
 			w.remember(&wt.wait, &s, rp.frames, wt.at)
 		} else if givesUp(&s) {

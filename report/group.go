@@ -75,6 +75,12 @@ func groupThreads(threads []*profile.Thread, folds func([]profile.Frame) []profi
 
 // identify appends the key of a frame: equal frames have equal keys.
 func identify(key []byte, f *profile.Frame) []byte {
+	if f.Kind == profile.Async {
+		key = append(key, 2)
+		if f.Waiter != nil {
+			key = strconv.AppendInt(key, int64(f.Waiter.OSThreadID), 10)
+		}
+	}
 	key = append(append(key, f.Module...), 0)
 	key = append(append(key, f.Display...), 0) // unlike Method, it differs between instantiations
 	key = append(key, f.Signature...)

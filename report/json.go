@@ -209,6 +209,7 @@ type jsonFrame struct {
 	Nearest    string         `json:"nearest,omitempty"`
 
 	Generics profile.Generics `json:"generics,omitempty"`
+	Waiter   *jsonOwner       `json:"waiter,omitempty"`
 
 	File        string `json:"file,omitempty"`
 	Line        int    `json:"line,omitempty"`
@@ -241,13 +242,18 @@ func jsonFrameOf(f *profile.Frame) *jsonFrame {
 		Method: f.Method, Display: f.Display, Signature: f.Signature, Module: f.Module, Tier: f.Tier,
 		Nearest: f.Nearest, Generics: f.Generics, Inlined: f.Inlined,
 	}
-	if f.Kind == profile.Managed {
+	if f.Kind == profile.Managed || f.Kind == profile.Async {
 		out.Origin = f.Origin()
+	}
+	if w := f.Waiter; w != nil {
+		out.Waiter = &jsonOwner{OSThreadID: w.OSThreadID, ManagedThreadID: w.ManagedThreadID, Name: w.Name}
 	}
 	if l := f.Line; l != nil {
 		out.File, out.Line, out.Column, out.URL, out.Approximate = l.File, l.Line, l.Column, l.URL, l.Approximate
 	}
-	if !f.Inlined && (f.Module != "" || f.Display != "") { // else there is no start that the offset counts from
+	if f.Kind == profile.Async {
+		out.IP, out.SP = "", ""
+	} else if !f.Inlined && (f.Module != "" || f.Display != "") { // else there is no start that the offset counts from
 		out.Offset = &f.Offset
 	}
 	return out

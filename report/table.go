@@ -100,6 +100,9 @@ func (p *printer) function(f *profile.Function, used int) {
 		p.paint(dim, display.Clean(cmp.Or(f.Display, display.Nameless(f.Module))))
 	case frame.Display == "":
 		p.paint(dim, display.Clean(display.Nameless(f.Module)))
+	case f.Kind == profile.Async:
+		p.paint(dim, awaitedBy)
+		p.managed(&frame, used+len(awaitedBy))
 	case f.Kind == profile.Managed:
 		p.managed(&frame, used)
 	default:

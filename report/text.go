@@ -92,7 +92,7 @@ func splitManaged(threads []*profile.Thread) (show, hide []*profile.Thread) {
 		c := *t
 		c.Frames = nil
 		for i := range t.Frames {
-			if t.Frames[i].Kind == profile.Managed {
+			if k := t.Frames[i].Kind; k == profile.Managed || k == profile.Async {
 				c.Frames = append(c.Frames, t.Frames[i])
 			}
 		}

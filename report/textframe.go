@@ -27,7 +27,7 @@ func (l *line) equal(o *line) bool {
 		return l.plumbing == o.plumbing && l.run == o.run
 	}
 	return l.nameless == o.nameless && l.modules == o.modules && a.Kind == b.Kind && a.Module == b.Module &&
-		a.Display == b.Display && a.Signature == b.Signature && a.Inlined == b.Inlined && (a.Display != "" || a.IP == b.IP)
+		a.Display == b.Display && a.Signature == b.Signature && a.Inlined == b.Inlined && a.Waiter == b.Waiter && (a.Display != "" || a.IP == b.IP)
 }
 
 // stack prints the frames of threads with the same stack, and why some are missing.
@@ -114,7 +114,7 @@ func (p *printer) lines(frames []profile.Frame) []line {
 			folds = folds[1:]
 			continue
 		}
-		if p.o.Managed && f.Kind != profile.Managed {
+		if p.o.Managed && f.Kind != profile.Managed && f.Kind != profile.Async {
 			continue
 		}
 		if f.Display != "" || p.o.Native || p.o.Full || p.o.IP {
@@ -154,6 +154,9 @@ func (p *printer) line(l *line) {
 	used := 4
 	if p.o.IP {
 		s := fmt.Sprintf("%#016x  ", f.IP)
+		if f.Kind == profile.Async {
+			s = strings.Repeat(" ", len(s))
+		}
 		p.paint(dim, s)
 		used += len(s)
 	}
@@ -164,6 +167,12 @@ func (p *printer) line(l *line) {
 		p.nameless(f)
 	case f.Kind == profile.Native:
 		p.native(f, used)
+	case f.Waiter != nil:
+		p.paint(dim, waitedFor)
+		p.text(threadText(f.Waiter))
+	case f.Kind == profile.Async:
+		p.paint(dim, awaitedBy)
+		p.managed(f, used+len(awaitedBy))
 	default:
 		p.managed(f, used)
 	}
@@ -287,6 +296,12 @@ func (p *printer) named(f *profile.Frame, used int, st style) {
 
 // gap is what lies between a name and what follows it.
 const gap = "  "
+
+// awaitedBy marks methods that await the one above.
+const awaitedBy = "awaited by "
+
+// waitedFor marks the thread that waits for the task of the method above.
+const waitedFor = "waited for by "
 
 // inlined marks methods that have no frame of their own.
 const inlined = " (inlined)"

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"clrsnap/internal/display"
 	"clrsnap/report"
 	"clrsnap/symbols"
 )
@@ -13,11 +14,14 @@ import (
 // fetchProgress tells the user which file is being fetched, if that takes long. On a terminal that is in the
 // line of a.watch, elsewhere it is said once.
 type fetchProgress struct {
-	a *app
+	a     *app
+	alone bool // there is no a.watch
 
 	mu    sync.Mutex
 	busy  []symbols.Progress // the first to begin comes first
 	timer *time.Timer
+	since time.Time // when something began to be fetched
+	shown bool      // there is a line on the terminal
 }
 
 // tell takes note of how far a file is.
@@ -36,8 +40,28 @@ func (p *fetchProgress) tell(now symbols.Progress) {
 	}
 	text := p.text()
 	p.a.fetching.Store(&text)
-	if p.timer == nil && !isTerminal(p.a.stderr) {
+	if isTerminal(p.a.stderr) {
+		if p.alone {
+			p.show(text)
+		}
+	} else if p.timer == nil {
 		p.timer = time.AfterFunc(quietFor, p.say)
+	}
+}
+
+// show updates the line on a terminal.
+func (p *fetchProgress) show(text string) {
+	switch now := time.Now(); {
+	case text == "" && p.shown:
+		fmt.Fprint(p.a.stderr, "\r\x1b[K")
+		p.shown, p.since = false, time.Time{}
+	case text == "":
+		p.since = time.Time{}
+	case p.since.IsZero():
+		p.since = now
+	case p.shown || now.Sub(p.since) >= quietFor:
+		fmt.Fprintf(p.a.stderr, "\r\x1b[K%s", display.Clip("clrsnap: "+text+" …", terminalWidth(p.a.stderr)-1))
+		p.shown = true
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strings"
 
 	"clrsnap"
@@ -8,15 +9,20 @@ import (
 	"clrsnap/internal/lines"
 	"clrsnap/internal/source"
 	"clrsnap/profile"
+	"clrsnap/symbols"
 
 	"github.com/spf13/pflag"
 )
 
-// sourceFlags are the flags that say where PDBs and source files are.
+// sourceFlags are the flags that say where symbols and source files are.
 type sourceFlags struct {
 	symbols []string
 	roots   []string
+	servers []string
 	noText  bool
+
+	asked   []string // servers that symbols are fetched from
+	fetcher *fetcher // nil: nothing is fetched
 }
 
 func (f *sourceFlags) register(fs *pflag.FlagSet) {
@@ -25,6 +31,8 @@ func (f *sourceFlags) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.roots, "source-root", nil,
 		"where source files are: `FROM=TO` for those that the compiler called FROM/…; TO alone is a folder in which"+
 			" they are looked for, by name and checksum; can be given several times")
+	fs.StringArrayVar(&f.servers, "symbol-server", nil,
+		"the `address` of a server from which symbols are fetched that are nowhere else; can be given several times")
 }
 
 // registerText registers the flag of what can keep the text of source files.
@@ -32,7 +40,7 @@ func (f *sourceFlags) registerText(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.noText, "no-source", false, "without the text of source files, which else is kept around the lines")
 }
 
-func (f *sourceFlags) check() error {
+func (f *sourceFlags) check() (err error) {
 	for _, r := range f.roots {
 		if from, to, ok := strings.Cut(r, "="); r == "" || ok && (strings.Trim(from, `/\`) == "" || to == "") {
 			return usagef("--source-root %q: write FROM=TO, such as /build/src=/home/me/src, or a folder", r)
@@ -43,7 +51,42 @@ func (f *sourceFlags) check() error {
 			return usagef("--symbols is empty: give a folder")
 		}
 	}
-	return nil
+	f.asked, err = symbolServers(f.servers)
+	return err
+}
+
+// startFetching starts the fetcher, if the user names symbol servers. It ends with ctx, or with close.
+func (a *app) startFetching(ctx context.Context, f *sourceFlags, progress *fetchProgress) (err error) {
+	if len(f.asked) == 0 {
+		return nil
+	}
+	f.fetcher, err = startFetcher(ctx, f.asked, progress.tell)
+	return err
+}
+
+// close ends the fetcher, if there is one.
+func (f *sourceFlags) close() {
+	if f.fetcher != nil {
+		f.fetcher.Close()
+	}
+}
+
+// remote is where symbols are fetched from; nil: nothing is.
+func (f *sourceFlags) remote() symbols.Source {
+	if f.fetcher == nil {
+		return nil
+	}
+	return f.fetcher
+}
+
+// warnOfServers warns of symbols that could not be fetched.
+func (a *app) warnOfServers(f *sourceFlags) {
+	if f.fetcher == nil {
+		return
+	}
+	for _, text := range f.fetcher.Warnings() {
+		say(a.stderr, "warning: %s", text)
+	}
 }
 
 // sourceRoots returns what --source-root says.
@@ -68,18 +111,23 @@ func (f *sourceFlags) folders() []string {
 	return out
 }
 
-// addLines adds to a recording the lines that PDBs in --symbols say, and the text of files below --source-root. It
-// says which of the program's assemblies have none.
-func (a *app) addLines(r *profile.Recording, f *sourceFlags) {
-	if len(f.symbols) == 0 && len(f.roots) == 0 {
+// addLines adds to a recording the lines that symbols in --symbols or from servers say, and the text of files below
+// --source-root. It says which of the program's assemblies have none.
+func (a *app) addLines(ctx context.Context, r *profile.Recording, f *sourceFlags) {
+	if len(f.symbols) == 0 && len(f.roots) == 0 && f.fetcher == nil {
 		return
 	}
 	o := lines.Options{Text: !f.noText}
 	for _, root := range f.sourceRoots() {
 		o.Roots = append(o.Roots, source.NewRoot(root.From, root.To))
 	}
-	missing := lines.Add(r, lines.Find(r, f.symbols), o)
-	if len(f.symbols) == 0 {
+	files := lines.NewFiles(f.symbols)
+	defer files.Close()
+	missing := lines.Add(ctx, r, lines.From{
+		Assembly: lines.Find(r, f.symbols), Library: lines.FindLibrary(r, files), Remote: f.remote(), Files: files,
+	}, o)
+	a.warnOfServers(f)
+	if len(f.symbols) == 0 && f.fetcher == nil {
 		return
 	}
 	if len(r.Methods) == 0 {

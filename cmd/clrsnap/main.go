@@ -222,6 +222,7 @@ for is missing); 2 wrong usage; 128+n ended by signal n. After record -- COMMAND
 is that of the command, unless that is 0.`,
 		Example: `  clrsnap ps                     which .NET processes are there?
   clrsnap stack 4242             what are the threads of process 4242 doing?
+  clrsnap heap 4242              what fills the managed heap of process 4242?
   clrsnap record 4242            what does process 4242 spend its time on?
   clrsnap view app.html          which functions of a recording are the hottest?
   clrsnap doctor 4242            why can clrsnap not read process 4242?`,
@@ -255,7 +256,7 @@ is that of the command, unless that is 0.`,
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		return oneOf("color", a.color, "auto", "always", "never")
 	}
-	root.AddCommand(newPS(a), newStack(a), newRecord(a), newView(a), newDoctor(a), newVersion(a))
+	root.AddCommand(newPS(a), newStack(a), newWhy(a), newHeap(a), newRecord(a), newView(a), newDoctor(a), newVersion(a))
 	return root
 }
 

@@ -35,6 +35,7 @@ type recordFlags struct {
 	idle         bool
 	subprocesses bool
 	generics     string
+	async        string
 	maxPause     time.Duration
 	maxCPU       string
 	output       string
@@ -110,7 +111,8 @@ Source lines:
   used. The lines are found when everything is recorded. clrsnap view --symbols adds them
   later, too. The text around them is kept if it is in the PDB, in the file that the
   compiler names, or below --source-root, and has the checksum that the PDB says;
-  --no-source leaves it out. Nothing is ever fetched from anywhere.
+  --no-source leaves it out. Symbols that are not there are fetched at the end if
+  --symbol-server or CLRSNAP_SYMBOL_SERVER names a server; else nothing is fetched from anywhere.
 
 The file:
   Its file extension chooses the format. Without --output it is an HTML file in the
@@ -151,6 +153,13 @@ The file:
 		runtime.GOMAXPROCS(1)
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(math.MaxInt64)
+		if f.lines != "never" {
+			// It is not interrupted with the recording: what was recorded needs symbols then, too.
+			if err := a.startFetching(context.Background(), &f.source, &fetchProgress{a: a, alone: true}); err != nil {
+				return err
+			}
+			defer f.source.close()
+		}
 		if cmd.ArgsLenAtDash() == 0 {
 			return a.recordCommand(cmd.Context(), args, &f)
 		}
@@ -179,6 +188,8 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.subprocesses, "subprocesses", false, "also record child processes that run .NET")
 	fs.StringVar(&f.generics, "generics", "shared",
 		"type arguments of shared generic code: shared (__Canon) or exact (where the stack has them, else __Canon)")
+	fs.StringVar(&f.async, "async", "auto",
+		"`when` to add the async methods that await those which run: auto (where they are known) or never")
 	maxPauseFlag(fs, &f.maxPause)
 	fs.StringVar(&f.maxCPU, "max-cpu", "10%", "how much of one CPU wall-clock sampling may `use`")
 	fs.StringVar(&f.lines, "lines", "auto",
@@ -191,6 +202,7 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	complete(cmd, "mode", "cpu", "wall", "both")
 	complete(cmd, "lines", "auto", "always", "never")
 	complete(cmd, "generics", "shared", "exact")
+	complete(cmd, "async", "auto", "never")
 	complete(cmd, "format", formatNames()...)
 }
 
@@ -221,6 +233,9 @@ func (f *recordFlags) check() error {
 		return err
 	}
 	if err := oneOf("lines", f.lines, "auto", "always", "never"); err != nil {
+		return err
+	}
+	if err := oneOf("async", f.async, "auto", "never"); err != nil {
 		return err
 	}
 	if err := oneOf("generics", f.generics, "shared", "exact"); err != nil {
@@ -288,7 +303,9 @@ func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, reco
 	}
 	return clrsnap.Options{
 		NativeOnly: f.native, MaxPause: f.maxPause, NonBlocking: a.worker == nil, ExactGenerics: f.generics == "exact",
+		Async: f.async != "never",
 		Lines: f.lines != "never", Symbols: f.source.symbols, SourceRoots: f.source.sourceRoots(),
+		Source: f.source.remote(),
 	}, ro
 }
 
@@ -382,6 +399,7 @@ func (a *app) finishRecording(r *profile.Recording, out *pendingFile, f *recordF
 	if f.managed || f.native || out.format != export.FormatHTML && out.format != export.FormatRecording {
 		shown = r.Select(profile.Selection{Managed: f.managed, Native: f.native})
 	}
+	a.warnOfServers(&f.source)
 	a.tellMode(r, out.format)
 	o := export.Options{Idle: f.idle}
 	err := out.write(func(w io.Writer) error { return export.Encode(w, shown, out.format, o) })

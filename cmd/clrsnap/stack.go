@@ -31,12 +31,10 @@ type stackFlags struct {
 	group    string
 	lines    string
 	inlined  string
+	async    string
 	generics string
 	source   sourceFlags
-	servers  []string
-	asked    []string // servers that symbols are fetched from
-	fetcher  *fetcher // nil: nothing is fetched
-	linker   *linker  // nil: source lines have no links
+	linker   *linker // nil: source lines have no links
 	text     report.TextOptions
 }
 
@@ -100,6 +98,12 @@ Inlined methods:
   A method that the compiler has inlined into its caller has no frame. It is shown
   between the two frames, as (inlined), where it is proved that it was called there.
   Others are left out: docs/usage.md says which. --inlined=never shows frames only.
+
+Async methods:
+  An async method that has waited goes on in a thread of the pool; who awaits it is not
+  on that stack. Those methods are shown below it, as "awaited by", with the lines of
+  their awaits: read from the heap, and only if nothing changed meanwhile.
+  --async=never shows frames only. clrsnap tasks shows the methods that no thread runs.
 
 Core dumps:
   With --core the stacks are read from an ELF core dump: of createdump
@@ -203,10 +207,9 @@ func (a *app) runningProcess(pid int) subject {
 // symbolOptions say what frames are to have besides names, and where symbols are looked for.
 func (f *stackFlags) symbolOptions(o *clrsnap.Options) {
 	o.Lines, o.Inlined, o.ExactGenerics = f.lines != "never", f.inlined != "never", f.generics == "exact"
+	o.Async = f.async != "never"
 	o.Symbols, o.SourceRoots = f.source.symbols, f.source.sourceRoots()
-	if f.fetcher != nil {
-		o.Source = f.fetcher
-	}
+	o.Source = f.source.remote()
 }
 
 func coreDump(path string) subject {
@@ -255,9 +258,9 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 			" or never")
 	fs.StringVar(&f.inlined, "inlined", "proven",
 		"`which` inlined methods to show: proven (those that certainly were, where the frames are) or never")
+	fs.StringVar(&f.async, "async", "auto",
+		"`when` to show the async methods that await those which run: auto (where they are known) or never")
 	f.source.register(fs)
-	fs.StringArrayVar(&f.servers, "symbol-server", nil,
-		"the `address` of a server from which symbols are fetched that are nowhere else; can be given several times")
 	fs.StringVar(&f.generics, "generics", "exact",
 		"type arguments of shared generic code: exact (where the frame keeps them, else __Canon) or shared (__Canon)")
 	fs.BoolVar(&f.stopAll, "stop-all", false, "take all stacks at the same instant")
@@ -270,6 +273,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	complete(cmd, "group", "auto", "always", "never")
 	complete(cmd, "lines", "auto", "always", "never")
 	complete(cmd, "inlined", "proven", "never")
+	complete(cmd, "async", "auto", "never")
 	complete(cmd, "generics", "exact", "shared")
 }
 
@@ -282,6 +286,9 @@ func (f *stackFlags) check() (_ *threadFilter, err error) {
 		return nil, err
 	}
 	if err := oneOf("inlined", f.inlined, "proven", "never"); err != nil {
+		return nil, err
+	}
+	if err := oneOf("async", f.async, "auto", "never"); err != nil {
 		return nil, err
 	}
 	if err := oneOf("generics", f.generics, "exact", "shared"); err != nil {
@@ -298,9 +305,6 @@ func (f *stackFlags) check() (_ *threadFilter, err error) {
 		return nil, usagef("--short and --full exclude each other: without either, names are as long as fits")
 	}
 	if err := checkMaxPause(f.maxPause); err != nil {
-		return nil, err
-	}
-	if f.asked, err = symbolServers(f.servers); err != nil {
 		return nil, err
 	}
 	return parseThreads("thread", f.threads)
@@ -337,12 +341,10 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 	if out.path == "-" {
 		f.linker = a.newLinker(a.stdout)
 	}
-	if err := a.startFetching(ctx, f); err != nil {
+	if err := a.startFetching(ctx, &f.source, &fetchProgress{a: a}); err != nil {
 		return err
 	}
-	if f.fetcher != nil {
-		defer f.fetcher.Close()
-	}
+	defer f.source.close()
 	p, err := of.open(f, out)
 	if err != nil {
 		return hint(err, of)
@@ -375,7 +377,7 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return partial(cause, s)
 	}
-	a.warn(s, f.fetcher)
+	a.warn(s, &f.source)
 	if n := s.Missing(); n > 0 {
 		return fmt.Errorf("the stacks of %d of %d threads are missing, and each thread says why: "+
 			"another attempt may get them", n, len(s.Threads)+s.Unlisted)
@@ -398,23 +400,9 @@ func partial(err error, s *profile.Snapshot) error {
 	return fmt.Errorf("%w before any stack could be taken", err)
 }
 
-// startFetching starts the fetcher, if the user names symbol servers.
-func (a *app) startFetching(ctx context.Context, f *stackFlags) (err error) {
-	if len(f.asked) == 0 {
-		return nil
-	}
-	progress := &fetchProgress{a: a}
-	f.fetcher, err = startFetcher(ctx, f.asked, progress.tell)
-	return err
-}
-
 // warn warns of incomplete stacks, and of symbols that could not be fetched.
-func (a *app) warn(s *profile.Snapshot, f *fetcher) {
-	if f != nil {
-		for _, text := range f.Warnings() {
-			say(a.stderr, "warning: %s", text)
-		}
-	}
+func (a *app) warn(s *profile.Snapshot, f *sourceFlags) {
+	a.warnOfServers(f)
 	n := 0
 	for i := range s.Threads {
 		if t := &s.Threads[i]; !t.Complete && len(t.Frames) > 0 {

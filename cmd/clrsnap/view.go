@@ -103,8 +103,9 @@ a hundred, is marked. The line above the tables has the standard error itself: 4
 800 objects. Numbers of events without ~ are exact.
 
 --lines shows below each function its source lines, with their shares, if the recording has
-them. --symbols DIR finds them by the PDBs in a folder, on any machine: a PDB must be that of
-the recorded build. --source-root says where the source files are, for their text.
+them. --symbols DIR finds them by the PDBs and debug files in a folder, on any machine: they
+must be those of the recorded build. --symbol-server URL fetches them, if they are nowhere
+else. --source-root says where the source files are, for their text.
 
 With --diff BASE two recordings are compared function by function. The functions whose
 shares have changed most come first. A change that is marked with ≈ is not
@@ -342,6 +343,12 @@ func (a *app) view(ctx context.Context, file string, f *viewFlags) error {
 		return err
 	}
 	defer out.close()
+	if f.lines != "never" {
+		if err := a.startFetching(ctx, &f.source, &fetchProgress{a: a, alone: true}); err != nil {
+			return err
+		}
+		defer f.source.close()
+	}
 	if err := f.confine(out); err != nil {
 		return err
 	}

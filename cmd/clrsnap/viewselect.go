@@ -102,7 +102,7 @@ func (a *app) choose(ctx context.Context, file string, in io.Reader, f *viewFlag
 	if f.lines == "never" {
 		r = r.WithoutLines()
 	} else {
-		a.addLines(r, &f.source)
+		a.addLines(ctx, r, &f.source)
 	}
 	if f.source.noText {
 		r = r.WithoutText()

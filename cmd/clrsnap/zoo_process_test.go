@@ -395,10 +395,10 @@ func TestHostileProcesses(t *testing.T) {
 	lookAtHostile(t, func(long bool) bool { return !long })
 }
 
-// TestHostileProcessesAll has those that take long; in its full form, all.
-func TestHostileProcessesAll(t *testing.T) {
-	layer.Proof(t)
-	lookAtHostile(t, func(long bool) bool { return long || layer.Size(false, true) })
+// TestHostileProcessesLong has those that take long.
+func TestHostileProcessesLong(t *testing.T) {
+	layer.Full(t)
+	lookAtHostile(t, func(long bool) bool { return long })
 }
 
 func lookAtHostile(t *testing.T, wanted func(long bool) bool) {

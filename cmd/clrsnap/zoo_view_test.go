@@ -239,18 +239,12 @@ func deepStacks(w io.Writer) {
 // TestViewBombs: whatever a file contains, view shows it or says in one sentence why not, and
 // uses no more than a bounded amount of memory.
 func TestViewBombs(t *testing.T) {
-	layer.Live(t)
-	setEach(t, func(b *bomb) bool { return !b.long })
+	layer.Proof(t)
+	setEach(t, func(b *bomb) bool { return !b.long || layer.Size(false, true) })
 }
 
 // TestViewBombsQuick is a part of TestViewBombs.
 func TestViewBombsQuick(t *testing.T) { setEach(t, func(b *bomb) bool { return b.quick }) }
-
-// TestViewBombsAll has those of our own format that take long; in its full form, all.
-func TestViewBombsAll(t *testing.T) {
-	layer.Proof(t)
-	setEach(t, func(b *bomb) bool { return b.long && strings.HasPrefix(b.name, "ours") || layer.Size(false, true) })
-}
 
 func setEach(t *testing.T, wanted func(*bomb) bool) {
 	for i := range bombs {
@@ -272,17 +266,9 @@ func hour(w io.Writer) {
 // TestViewHour: a large honest recording is written in every format but folded stacks, which
 // would be two gigabytes. What can be read back is read.
 func TestViewHour(t *testing.T) {
-	layer.Live(t)
-	viewHour(t, ".clrsnap", ".svg")
-}
-
-// TestViewHourAll has the formats that TestViewHour leaves out.
-func TestViewHourAll(t *testing.T) {
 	layer.Proof(t)
-	viewHour(t, ".html", ".pb.gz", ".speedscope.json")
-}
-
-func viewHour(t *testing.T, extensions ...string) {
+	extensions := layer.Size([]string{".clrsnap", ".svg"},
+		[]string{".clrsnap", ".svg", ".html", ".pb.gz", ".speedscope.json"})
 	file := (&bomb{write: hour}).file(t)
 	for _, extension := range extensions {
 		t.Run(extension[1:], func(t *testing.T) {

@@ -2,7 +2,7 @@
 // becomes typed arrays, which everything else works on.
 
 const RUNNING = 0, WAITING = 1;
-const MANAGED = 0, NATIVE = 1, KERNEL = 2, EVENT = 3;
+const MANAGED = 0, NATIVE = 1, KERNEL = 2, EVENT = 3, ASYNC = 4;
 const ORIGINS = ["user", "package", "framework", "native", "kernel", "event"];
 
 // The values of the column "owner" of functions, as indices into ORIGINS; 0: the name says it.

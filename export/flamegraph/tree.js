@@ -209,7 +209,7 @@ function foldedFrameOf(recording, selection, grow, g, leaf) {
 }
 
 function isLeftOut(kind, selection) {
-  return kind === EVENT ? !selection.leaves : selection.managed && kind !== MANAGED;
+  return kind === EVENT ? !selection.leaves : selection.managed && kind !== MANAGED && kind !== ASYNC;
 }
 
 // unify gives the functions and thread groups of one or two recordings common indices, and

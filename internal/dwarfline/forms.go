@@ -105,7 +105,7 @@ func (t *Table) text(v *value) (string, error) {
 	if v.number >= uint64(s.size) {
 		return "", malformed("a name at %#x of %s", v.number, section)
 	}
-	return newReader(s.data, int64(v.number), s.size, 256).text()
+	return t.reader(s.data, int64(v.number), s.size, 256).text()
 }
 
 // texts is a section with texts.

@@ -6,10 +6,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/elfx"
+	"clrsnap/internal/pace"
 	"clrsnap/internal/testenv"
 )
 
@@ -107,6 +109,64 @@ func TestRefused(t *testing.T) {
 		if found {
 			t.Errorf("there is a line without %s", lacks)
 		}
+	}
+}
+
+// TestEffort: what is read, and what is looked at, is counted, whatever takes it; and comes back.
+func TestEffort(t *testing.T) {
+	s := stored(t)["v5.debug"]
+	table := New(s.open, free)
+	table.effort = pace.NewAllowance(1<<20, 0)
+	before, at := table.effort.Left(), arch.Addr(0x1000)
+	for _, err := table.Lookup(at); err != nil; _, err = table.Lookup(at) {
+		if at++; at == 0x1400 {
+			t.Fatal(err)
+		}
+	}
+	if spent := before - table.effort.Left(); spent < 100 || spent > 64<<10 {
+		t.Errorf("%d bytes for a lookup", spent)
+	}
+	table.effort = pace.NewAllowance(10, 0)
+	if _, err := table.Lookup(at); !errors.Is(err, errEffort) {
+		t.Errorf("with nothing left: %v", err)
+	}
+
+	// Units that share abbreviations, the last of which is theirs.
+	abbrevs := bytes.Repeat([]byte{1, 0x11, 0, 0x03, 0x08, 0, 0}, maxAbbrevs-1)
+	abbrevs = append(abbrevs, 2, 0x11, 0, 0x10, 0x17, 0x1b, 0x08, 0, 0)
+	unit := []byte{12, 0, 0, 0, 4, 0, 0, 0, 0, 0, 8, 2, 0, 0, 0, 0}
+	table = New(sections{".debug_info": bytes.Repeat(unit, maxUnits/4), ".debug_abbrev": abbrevs}.open, free)
+	table.effort = pace.NewAllowance(1<<20, 0)
+	table.readUnits()
+	if left := table.effort.Left(); left > 1<<10 {
+		t.Errorf("%d bytes are left: abbreviations do not count", left)
+	}
+
+	// Files whose names take no bytes.
+	formats := append([]byte{255}, bytes.Repeat([]byte{0x7f, formFlagPresent}, 255)...)
+	list := append(formats, 0xff, 0xff, 0x03)
+	table = New(sections{}.open, free)
+	table.effort = pace.NewAllowance(80<<20, 0)
+	for n := range 10 {
+		r := table.reader(bytes.NewReader(list), 0, int64(len(list)), 512)
+		if _, err := r.entries(table, new(uint64)); errors.Is(err, errEffort) {
+			if n < 4 {
+				t.Errorf("%d lists are too much", n)
+			}
+			break
+		} else if n > 5 { // each has 2^16 times 255 values
+			t.Fatalf("list %d: %v", n, err)
+		}
+	}
+
+	// Many sequences before the address, within a large one.
+	table = New(sections{}.open, free)
+	table.read, table.indexed = true, []sequence{{lo: 0, hi: 1 << 40, most: 1 << 40}}
+	for i := range arch.Addr(2 * maxLooked) {
+		table.indexed = append(table.indexed, sequence{lo: 1 + i, hi: 2 + i, most: 1 << 40})
+	}
+	if _, err := table.Lookup(1 << 30); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "too many functions") {
+		t.Error(err)
 	}
 }
 

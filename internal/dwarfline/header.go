@@ -23,7 +23,7 @@ type header struct {
 
 // readHeader reads the header at an offset. With an error, it may nevertheless say where the unit ends.
 func (t *Table) readHeader(at int64) (*header, error) {
-	r := newReader(t.line, at, t.size, 512)
+	r := t.reader(t.line, at, t.size, 512)
 	n, err := r.length()
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (h *header) parameters(r *reader) error {
 
 // fileName returns the path of a file, by its number.
 func (h *header) fileName(t *Table, number uint64) (string, error) {
-	r := newReader(t.line, h.names, h.program, 4096)
+	r := t.reader(t.line, h.names, h.program, 512)
 	r.wide = h.wide
 	if h.version >= 5 {
 		return h.fileName5(t, r, number)
@@ -199,6 +199,9 @@ func (r *reader) entries(t *Table, only *uint64) (out []entry, err error) {
 	}
 	if count > maxFiles || count > 0 && len(formats) == 0 {
 		return nil, malformed("%d files", count)
+	}
+	if !t.effort.Take(int64(count) * int64(len(formats)+1)) { // a value may take no bytes
+		return nil, errEffort
 	}
 	bytes := 0
 	for i := range count {

@@ -29,12 +29,13 @@ const (
 	opEndSequence, opSetAddress = 1, 2
 )
 
-// machine returns one that begins at an offset. buf is for its reader; nil: it makes one.
+// machine returns one that begins at an offset. buf is for its reader, whose
+// effort does not count; nil: it makes one whose does.
 func (t *Table) machine(h *header, at int64, buf []byte) *machine {
-	if buf == nil {
-		buf = make([]byte, 4096)
-	}
 	m := &machine{header: h, in: &reader{src: t.line, free: buf, base: at, end: h.end}}
+	if buf == nil {
+		m.in = t.reader(t.line, at, h.end, 512)
+	}
 	m.reset()
 	return m
 }

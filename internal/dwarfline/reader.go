@@ -1,8 +1,16 @@
 package dwarfline
 
-import "io"
+import (
+	"fmt"
+	"io"
 
-var errEnd = malformed("a section ends too early")
+	"clrsnap/internal/pace"
+)
+
+var (
+	errEnd    = malformed("a section ends too early")
+	errEffort = fmt.Errorf("%w: too much of the tables had to be read for the others", ErrNone)
+)
 
 // reader reads what is encoded in a section, from an offset to an end, piece by piece.
 type reader struct {
@@ -13,10 +21,13 @@ type reader struct {
 	base int64  // offset of buf
 	end  int64
 	wide bool // the 64-bit format
+
+	effort *pace.Allowance // bytes that are read; nil: they are not counted
 }
 
-func newReader(section io.ReaderAt, at, end int64, size int) *reader {
-	return &reader{src: section, free: make([]byte, size), base: at, end: end}
+// reader returns one of a piece of a section, whose effort counts.
+func (t *Table) reader(section io.ReaderAt, at, end int64, size int) *reader {
+	return &reader{src: section, free: make([]byte, size), base: at, end: end, effort: t.effort}
 }
 
 // pos is the offset of what is read next.
@@ -49,6 +60,9 @@ func (r *reader) fill() error {
 	n := int(min(int64(len(r.free)), r.end-r.base))
 	if n <= 0 {
 		return errEnd
+	}
+	if r.effort != nil && !r.effort.Take(int64(n)) {
+		return errEffort
 	}
 	got, err := r.src.ReadAt(r.free[:n], r.base)
 	if r.buf = r.free[:got]; got > 0 {

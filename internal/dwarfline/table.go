@@ -10,6 +10,7 @@ import (
 	"sort"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/pace"
 )
 
 // Errors that those of this package wrap.
@@ -49,7 +50,7 @@ type Table struct {
 	lastUnit int64             // of which header is
 	header   *header
 	last     map[uint64]string // names of files of header, by their numbers
-	spent    int64             // bytes that lookups have read
+	effort   *pace.Allowance   // bytes that are read, but for those of index
 	buffer   [16 << 10]byte    // for index
 }
 
@@ -61,14 +62,20 @@ type sequence struct {
 	start  int64     // offset of its first opcode
 }
 
+// What lookups may read of a file, in bytes, at once and over time.
+const (
+	maxEffort       = 1 << 28
+	effortPerSecond = 16 << 20
+)
+
 // Bounds.
 const (
 	maxSequences   = 1 << 20
 	sequenceCosts  = 40
 	maxUnits       = 1 << 18
 	maxRunBytes    = 16 << 20 // of one sequence, for a lookup
-	maxSpent       = 1 << 30  // that all lookups may read
 	maxOverlapping = 8        // sequences that are tried for one address
+	maxLooked      = 1 << 12  // sequences before an address that are looked at for it
 	maxFiles       = 1 << 16  // of a unit, and directories
 	maxName        = 4096     // bytes: PATH_MAX of Linux
 	maxNames       = 1 << 20  // bytes, of the directories of a unit
@@ -77,7 +84,10 @@ const (
 
 // New returns the table of the file that has these sections. reserve is asked before memory is kept.
 func New(section Section, reserve func(bytes int64) error) *Table {
-	return &Table{section: section, reserve: reserve, texts: map[string]texts{}, lastUnit: -1}
+	return &Table{
+		section: section, reserve: reserve, texts: map[string]texts{}, lastUnit: -1,
+		effort: pace.NewAllowance(maxEffort, effortPerSecond),
+	}
 }
 
 // Lookup returns the line that the instruction at a link-time address belongs to. The error wraps ErrNone
@@ -93,7 +103,10 @@ func (t *Table) Lookup(addr arch.Addr) (Line, error) {
 	i := sort.Search(len(t.indexed), func(i int) bool { return t.indexed[i].lo > addr }) - 1
 	var found Line
 	have := false
-	for tried := 0; i >= 0 && t.indexed[i].most > addr && tried < maxOverlapping; i-- {
+	for tried, looked := 0, 0; i >= 0 && t.indexed[i].most > addr && tried < maxOverlapping; i-- {
+		if looked++; looked > maxLooked {
+			return Line{}, fmt.Errorf("%w: too many functions are around the address", ErrNone)
+		}
 		s := &t.indexed[i]
 		if addr >= s.hi {
 			continue
@@ -199,11 +212,7 @@ func (t *Table) run(s *sequence, addr arch.Addr) (Line, error) {
 		}
 		t.header, t.lastUnit, t.last = h, s.unit, map[uint64]string{}
 	}
-	if t.spent > maxSpent {
-		return Line{}, fmt.Errorf("%w: too much of the table had to be read for the others", ErrNone)
-	}
 	m := t.machine(t.header, s.start, nil)
-	defer func() { t.spent += m.in.pos() - s.start }()
 	var at registers
 	have := false
 	for m.in.pos()-s.start < maxRunBytes {
@@ -237,7 +246,6 @@ func (t *Table) file(number uint64) (string, error) {
 	if name, ok := t.last[number]; ok {
 		return name, nil
 	}
-	t.spent += t.header.program - t.header.names
 	name, err := t.header.fileName(t, number)
 	if err != nil {
 		return "", err

@@ -41,7 +41,7 @@ func (t *Table) readUnits() {
 	}
 	units := 0
 	for at := int64(0); at < size && units < maxUnits; units++ {
-		r := newReader(info, at, size, 512)
+		r := t.reader(info, at, size, 512)
 		n, err := r.length()
 		if err != nil || n > uint64(size-r.pos()) {
 			return
@@ -101,7 +101,7 @@ func (t *Table) unit(r *reader, abbrev io.ReaderAt, abbrevSize int64) (line uint
 	if err != nil || table >= uint64(abbrevSize) {
 		return 0, "", malformed("abbreviations at %#x", table)
 	}
-	attributes, err := abbreviation(newReader(abbrev, int64(table), abbrevSize, 512), code)
+	attributes, err := abbreviation(t.reader(abbrev, int64(table), abbrevSize, 512), code)
 	if err != nil {
 		return 0, "", err
 	}

@@ -4,6 +4,7 @@ import "sort"
 
 // MethodDef is a row of the MethodDef table (II.22.26).
 type MethodDef struct {
+	RID       uint32 // its row
 	Name      string
 	Flags     uint16 // MethodAttributes, II.23.1.10
 	ImplFlags uint16 // MethodImplAttributes, II.23.1.11
@@ -31,6 +32,7 @@ func (m *Metadata) MethodDef(rid uint32) (MethodDef, error) {
 		return MethodDef{}, err
 	}
 	return MethodDef{
+		RID:       rid,
 		Name:      name,
 		ImplFlags: uint16(m.raw(TableMethodDef, rid, 1)),
 		Flags:     uint16(m.raw(TableMethodDef, rid, 2)),

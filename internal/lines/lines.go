@@ -1,15 +1,18 @@
 // Package lines adds source lines, and the text around them, to recordings. A recording has where its code is:
-// the assembly, the method and the IL offset. The PDB of the assembly says the line.
+// the assembly, the method and the IL offset, or the native library and the offset there. The PDB of the assembly
+// says the line, or the DWARF of the library, whose symbols also name its functions.
 package lines
 
 import (
-	"cmp"
+	"context"
 	"path"
 	"slices"
 
+	"clrsnap/internal/module"
 	"clrsnap/internal/pe"
 	"clrsnap/internal/source"
 	"clrsnap/profile"
+	"clrsnap/symbols"
 )
 
 // Options say what is added.
@@ -19,28 +22,32 @@ type Options struct {
 	Local bool         // Text also comes from the file that has the name that the compiler wrote, below no root
 }
 
+// From is where symbols are had from.
+type From struct {
+	// Assembly returns an assembly by its index in Recording.Assemblies. It is called once for each that has
+	// locations without lines.
+	Assembly func(i int32) (*source.Assembly, error)
+	// Library returns the symbols of a library by its index in Recording.Libraries, likewise.
+	Library func(i int32) (*module.File, error)
+	// Remote has what is nowhere else; nil: it is not fetched.
+	Remote symbols.Source
+	// Files is what a library's symbols are opened with that come from Remote.
+	Files *module.Files
+}
+
 // Missing is an assembly without lines.
 type Missing struct {
 	Assembly int32 // index in Recording.Assemblies
 	Why      error // wraps source.ErrNone
 }
 
-// Add adds lines to the locations that have none yet. open returns an assembly by its index; it is called once
-// for each that has such a location. r's tables are replaced, not changed: another recording can share them.
-func Add(r *profile.Recording, open func(i int32) (*source.Assembly, error), o Options) []Missing {
+// Add adds lines to the locations that have none yet, and names to those in native code. What is to be fetched
+// takes as long as that takes, until ctx ends. r's tables are replaced, not changed: another recording can share
+// them.
+func Add(ctx context.Context, r *profile.Recording, from From, o Options) []Missing {
 	a := newAdder(r, o)
-	var missing []Missing
-	for i, w := range a.byAssembly() {
-		if len(w.locations) == 0 {
-			continue
-		}
-		pdb, err := open(int32(i))
-		if err == nil {
-			a.assembly(pdb, w.locations)
-		} else if w.lines {
-			missing = append(missing, Missing{int32(i), err})
-		}
-	}
+	missing := a.assemblies(ctx, from)
+	a.libraries(ctx, from)
 	a.paths()
 	if o.Text {
 		a.texts()
@@ -48,15 +55,62 @@ func Add(r *profile.Recording, open func(i int32) (*source.Assembly, error), o O
 	return missing
 }
 
-// Find is an open for Add: it looks for the PDBs in folders of this machine.
+// assemblies adds the lines of managed code.
+func (a *adder) assemblies(ctx context.Context, from From) []Missing {
+	var missing []Missing
+	all := a.byAssembly()
+	for i, w := range all {
+		if len(w.locations) == 0 {
+			continue
+		}
+		pdb, err := from.Assembly(int32(i))
+		if err == nil {
+			a.assembly(pdb, w.locations)
+		} else if w.lines {
+			missing = append(missing, Missing{int32(i), err})
+		}
+	}
+	if from.Remote == nil {
+		return missing
+	}
+	var keys []symbols.Key
+	var asked []int // indices of missing
+	for i := range missing {
+		if k, ok := identity(a.r, missing[i].Assembly).Key(); ok {
+			keys, asked = append(keys, k), append(asked, i)
+		}
+	}
+	folders := source.NewFolders(nil)
+	for n, got := range fetch(ctx, from.Remote, keys) {
+		m := &missing[asked[n]]
+		pdb, err := folders.Fetched(identity(a.r, m.Assembly), got.file, got.err)
+		if m.Why = err; err == nil {
+			a.assembly(pdb, all[m.Assembly].locations)
+		}
+	}
+	return slices.DeleteFunc(missing, func(m Missing) bool { return m.Why == nil })
+}
+
+// identity is what identifies the PDB of an assembly.
+func identity(r *profile.Recording, i int32) *source.Identity {
+	a := &r.Assemblies[i]
+	id := &source.Identity{PDB: a.PDB, ID: a.ID}
+	for _, c := range a.Checksums {
+		id.Checksums = append(id.Checksums, pe.Checksum(c))
+	}
+	return id
+}
+
+// Find is a From.Assembly: it looks for the PDBs in folders of this machine.
 func Find(r *profile.Recording, dirs []string) func(i int32) (*source.Assembly, error) {
+	folders := source.NewFolders(dirs)
 	return func(i int32) (*source.Assembly, error) {
 		a := &r.Assemblies[i]
-		id := source.Identity{PDB: a.PDB, ID: a.ID}
-		for _, c := range a.Checksums {
-			id.Checksums = append(id.Checksums, pe.Checksum(c))
+		of := a.Name + ".dll"
+		if a.Path != "" {
+			of = path.Base(a.Path)
 		}
-		return source.Find(id, cmp.Or(path.Base(a.Path), a.Name+".dll"), dirs)
+		return folders.Find(*identity(r, i), of)
 	}
 }
 
@@ -69,6 +123,9 @@ type adder struct {
 	text    map[int32][]byte // from inside PDBs, by file; nil: it was looked for
 	kept    int              // bytes of those
 	known   map[int32]int32  // the files of the documents of one assembly
+	callees map[int32][]string
+
+	functions map[profile.Function]int32 // nil: not made yet
 }
 
 func newAdder(r *profile.Recording, o Options) *adder {
@@ -76,7 +133,7 @@ func newAdder(r *profile.Recording, o Options) *adder {
 	r.Files, r.Lines = slices.Clone(r.Files), slices.Clone(r.Lines)
 	return &adder{
 		r: r, o: o, sources: profile.NewSources(r), hot: samplesOf(r),
-		text: map[int32][]byte{}, known: map[int32]int32{},
+		text: map[int32][]byte{}, known: map[int32]int32{}, callees: calleesOf(r),
 	}
 }
 
@@ -127,7 +184,7 @@ func (a *adder) assembly(pdb *source.Assembly, locations []int32) {
 		if l.IL < 0 {
 			continue
 		}
-		at, err := pdb.Point(a.r.Methods[l.Method].Row, uint32(l.IL), uint32(max(l.Next, l.IL+1)))
+		at, err := a.point(pdb, i)
 		if err != nil {
 			continue
 		}

@@ -27,7 +27,7 @@ import (
 // that was taken of the running process just before.
 func TestCores(t *testing.T) {
 	layer.Matrix(t)
-	for _, runtime := range testenv.AllRuntimes() {
+	for _, runtime := range layer.Size(testenv.KitRuntimes(), testenv.AllRuntimes()) {
 		for _, kind := range testenv.DumpKinds {
 			if !kind.Runs(runtime) {
 				continue

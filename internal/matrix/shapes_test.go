@@ -56,7 +56,7 @@ func recognisedAs(runtime string, s testenv.Shape) string {
 func TestShapes(t *testing.T) {
 	layer.Matrix(t)
 	kit, command := testenv.Kit(t), livetest.Command(t)
-	for _, runtime := range testenv.AllRuntimes() {
+	for _, runtime := range layer.Size(testenv.KitRuntimes(), testenv.AllRuntimes()) {
 		for _, shape := range testenv.Shapes(runtime) {
 			t.Run(fmt.Sprintf("%s/%s", testenv.Name(runtime), shape), func(t *testing.T) {
 				kit.Need(t, runtime)

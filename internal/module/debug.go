@@ -40,6 +40,13 @@ type debug struct {
 	want  *symbols.Key // what a server may have; nil: nothing
 }
 
+// Bounds of line tables, in bytes of a file's .debug_line. A megabyte takes 20 ms to read. Who names folders or
+// servers with symbols wants them, however long it takes.
+const (
+	FewLines = 4 << 20
+	AllLines = 256 << 20
+)
+
 // Bounds of debug files.
 const (
 	maxChecked     = 512 << 20 // bytes that are read for a checksum
@@ -79,7 +86,7 @@ func (m *Module) findDebug(d *debug) {
 	}
 	for open := range m.debugFiles(from, id, link) {
 		for _, f := range open() {
-			if d.img == nil && m.accept(d, f, id, linked, crc) == nil {
+			if d.img == nil && m.set.accept(d, f, id, linked, crc) == nil {
 				continue
 			}
 			f.Close()
@@ -128,8 +135,8 @@ func (m *Module) debugFiles(from DebugFinder, id []byte, link string) func(yield
 
 // accept takes a file, which is then d's to close, if it is the one that the module was stripped of: by its
 // build id or, if the module has none, by the checksum that the module has of it.
-func (m *Module) accept(d *debug, f target.File, id []byte, linked bool, crc uint32) error {
-	elf, err := m.set.budget.Image(f)
+func (s *Set) accept(d *debug, f target.File, id []byte, linked bool, crc uint32) error {
+	elf, err := s.budget.Image(f)
 	if err != nil {
 		return err
 	}
@@ -169,7 +176,7 @@ func (m *Module) Line(addr arch.Addr) (dwarfline.Line, error) {
 		return dwarfline.Line{}, fmt.Errorf("%w: %w", dwarfline.ErrNone, err)
 	}
 	if m.img.lines == nil {
-		m.img.lines = m.lineTable(m.img.elf)
+		m.img.lines = m.set.lineTable(m.img.elf)
 	}
 	l, err := m.img.lines.Lookup(addr - m.bias)
 	if !errors.Is(err, elfx.ErrNotFound) {
@@ -180,14 +187,14 @@ func (m *Module) Line(addr arch.Addr) (dwarfline.Line, error) {
 		return l, err
 	}
 	if d.lines == nil {
-		d.lines = m.lineTable(d.img.elf)
+		d.lines = m.set.lineTable(d.img.elf)
 	}
 	return d.lines.Lookup(addr - m.bias)
 }
 
 // lineTable is the line table of an image.
-func (m *Module) lineTable(elf *elfx.Image) *dwarfline.Table {
-	most := map[string]int64{".debug_line": m.set.debugging.Lines}
+func (s *Set) lineTable(elf *elfx.Image) *dwarfline.Table {
+	most := map[string]int64{".debug_line": s.debugging.Lines}
 	return dwarfline.New(func(name string) (io.ReaderAt, int64, error) {
 		if n, ok := most[name]; ok {
 			return elf.DebugSection(name, n)
@@ -217,8 +224,7 @@ func (s *Set) Fetch(ctx context.Context, from symbols.Source) {
 		if err != nil {
 			continue
 		}
-		m := &Module{set: s, img: img}
-		if m.accept(&d.debug, f, want.ID, false, 0) != nil {
+		if s.accept(&d.debug, f, want.ID, false, 0) != nil {
 			f.Close()
 		}
 	}

@@ -1,4 +1,4 @@
-// Package pace keeps an activity within a share of a CPU.
+// Package pace keeps activities within bounds over time: within a share of a CPU, or within an amount that comes back.
 package pace
 
 import "time"

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"clrsnap/internal/ecma335"
+	"clrsnap/internal/pace"
 )
 
 // one makes a PDB of three documents and two methods, of which the second has the points.
@@ -170,16 +173,27 @@ func TestLineIn(t *testing.T) {
 	}
 }
 
-// What is decoded of one PDB is bounded, however many methods share a blob.
+// What is decoded of one PDB is bounded, however many methods share a blob, but not for ever.
 func TestDecodedBound(t *testing.T) {
 	f := one(1, "00  02 00 05 0a 03").parse(t)
-	f.decoded.Store(maxDecoded - 4)
+	f.decode = pace.NewAllowance(4, 0)
 	if _, err := f.Lines(2); err != errDecoded {
 		t.Errorf("%v", err)
 	}
 	if p, _, ok := f.LineAt(2, 2); ok {
 		t.Errorf("%+v", p)
 	}
+	synctest.Test(t, func(t *testing.T) {
+		f.decode = pace.NewAllowance(maxDecoded, decodedPerSecond)
+		f.decode.Take(f.decode.Left())
+		if _, err := f.Lines(2); err != errDecoded {
+			t.Errorf("%v", err)
+		}
+		time.Sleep(time.Second)
+		if p, _, ok := f.LineAt(2, 2); !ok {
+			t.Errorf("a second later: %+v", p)
+		}
+	})
 }
 
 // A PDB may have no rows of methods at all, but none may be missing: a row would be another method's.

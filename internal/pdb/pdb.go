@@ -21,9 +21,9 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 
 	"clrsnap/internal/ecma335"
+	"clrsnap/internal/pace"
 )
 
 // MaxSize bounds a PDB, in bytes.
@@ -37,7 +37,7 @@ var (
 	ErrNotPortable = errors.New("not a portable PDB")
 )
 
-var errDecoded = fmt.Errorf("more than %d bytes of the PDB were decoded", maxDecoded)
+var errDecoded = fmt.Errorf("more than %d bytes of the PDB were decoded in a short time", maxDecoded)
 
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
@@ -49,8 +49,8 @@ type File struct {
 	raw     []byte
 	md      *ecma335.Metadata
 	id      [20]byte
-	methods uint32 // of the module
-	decoded atomic.Int64
+	methods uint32          // of the module
+	decode  *pace.Allowance // bytes
 
 	once sync.Once
 	index
@@ -70,8 +70,11 @@ const maxRow = 0xffffff // of a token
 // of five bytes.
 const maxBlob = 1 << 20
 
-// maxDecoded bounds what is decoded of one PDB, in bytes: all its methods can share one long blob.
-const maxDecoded = 256 << 20
+// What is decoded of one PDB, in bytes, at once and over time: all its methods can share one long blob.
+const (
+	maxDecoded       = 256 << 20
+	decodedPerSecond = 4 << 20
+)
 
 // Parse reads the headers of a PDB. b is kept, not copied.
 func Parse(b []byte) (*File, error) {
@@ -85,7 +88,7 @@ func Parse(b []byte) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	f := &File{raw: b, md: md}
+	f := &File{raw: b, md: md, decode: pace.NewAllowance(maxDecoded, decodedPerSecond)}
 	stream := md.PDBStream()
 	if len(stream) < referencedRows {
 		return nil, fmt.Errorf("%w: no #Pdb stream", ErrNotPortable)
@@ -262,7 +265,7 @@ func (f *File) blob(at uint32) ([]byte, error) {
 	if len(b) > maxBlob {
 		return nil, malformed("a blob of %d bytes", len(b))
 	}
-	if f.decoded.Add(int64(len(b))) > maxDecoded {
+	if !f.decode.Take(int64(len(b))) {
 		return nil, errDecoded
 	}
 	return b, err

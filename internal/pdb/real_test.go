@@ -42,7 +42,7 @@ func TestFixture(t *testing.T) {
 // TestAgainstReflection compares all that is read of the PDBs of all programs, and of a
 // program with every kind of sequence point, with what System.Reflection.Metadata reads.
 func TestAgainstReflection(t *testing.T) {
-	layer.Live(t)
+	layer.Matrix(t)
 	kit := testenv.Kit(t)
 	made := shapes(t, kit)
 	if *update {

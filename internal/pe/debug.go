@@ -85,6 +85,14 @@ func (d *Debug) Portable() (CodeView, bool) {
 // HasEmbedded reports whether the image has its PDB inside it.
 func (d *Debug) HasEmbedded() bool { return d.embedded != nil }
 
+// EmbeddedSize is how many bytes the PDB inside the image says that it has; 0: there is none.
+func (d *Debug) EmbeddedSize() int {
+	if d.embedded == nil {
+		return 0
+	}
+	return d.embedded.size
+}
+
 // DebugDirectory reads the debug directory of the image at base. An image without one has an
 // empty Debug. What it cannot read is an error: without its checksum, an image would match more PDBs.
 func DebugDirectory(mem *target.Reader, base arch.Addr) (*Debug, error) {

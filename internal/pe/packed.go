@@ -20,5 +20,8 @@ func (d *Debug) Packed(mem *target.Reader) (Packed, error) {
 // Size is how many bytes p takes.
 func (p Packed) Size() int { return len(p.bytes) }
 
+// Unpacked is how many bytes the PDB says that it has.
+func (p Packed) Unpacked() int { return p.size }
+
 // Unpack returns the PDB.
 func (p Packed) Unpack() ([]byte, error) { return Inflate(p.bytes, p.size) }

@@ -44,15 +44,16 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 			break
 		}
 	}
-	calls := callsByThread{}
+	calls, waiting := callsByThread{}, awaitingByThread{}
 	for i := range a.members {
 		if m := &a.members[i]; !m.ended {
 			out.Threads = append(out.Threads, m.stack)
 			calls.keep(m.stack.OSThreadID, m.calls)
+			waiting.keep(m.stack.OSThreadID, m.awaited)
 		}
 	}
 	p.addHolds(out)
-	p.complete(ctx, out, calls)
+	p.complete(ctx, out, calls, waiting)
 	return out, p.Live.Alive()
 }
 
@@ -77,13 +78,14 @@ type atOnce struct {
 
 // member is a thread on its way to the common instant.
 type member struct {
-	thread Thread
-	proof  target.Proof   // that the thread is blocked with this stack; "": it has to be stopped
-	stack  profile.Thread // of the latest capture
-	calls  []Call         // of its frames
-	cost   int            // of its frames, in bytes of Process.room
-	extra  []target.Range // pieces of stack to be copied when it is stopped
-	ended  bool
+	thread  Thread
+	proof   target.Proof   // that the thread is blocked with this stack; "": it has to be stopped
+	stack   profile.Thread // of the latest capture
+	calls   []Call         // of its frames
+	awaited []AwaitingAt   // likewise
+	cost    int            // of its frames, in bytes of Process.room
+	extra   []target.Range // pieces of stack to be copied when it is stopped
+	ended   bool
 }
 
 // looks is how many times blocked threads are looked at before the others are stopped. The first
@@ -167,6 +169,7 @@ func (a *atOnce) describe(m *member, s *Suspension, r walk.Result) {
 	a.p.room -= m.cost
 	s.fill(&m.stack, r)
 	s.explain(&m.stack)
+	m.awaited = slices.Clone(s.awaiting(m.stack.Frames))
 }
 
 // Bounds on the memory for the stacks of all threads together, in bytes. Each thread gets

@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/source"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -188,7 +189,7 @@ func (p *Process) describeThrown(t *thrown) *profile.ExceptionInfo {
 		p.above = ""
 		for i := range t.trace.Frames {
 			e.Frames = append(e.Frames, p.traceFrame(&t.trace.Frames[i]))
-			if p.above = lastName(e.Frames[i].Method); e.Frames[i].EndsTrace {
+			if p.above = source.LastName(e.Frames[i].Method); e.Frames[i].EndsTrace {
 				p.above = "" // the next one has not called it
 			}
 		}

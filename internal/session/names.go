@@ -7,6 +7,7 @@ import (
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/name"
+	"clrsnap/internal/source"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -81,7 +82,7 @@ func (p *Process) frame(f *walk.Frame, which instances) (profile.Frame, error) {
 	p.later, p.passing = nil, false
 	if f.Kind == walk.Managed {
 		out, err := p.managedFrame(f, which)
-		p.above = lastName(out.Method)
+		p.above = source.LastName(out.Method)
 		return out, err
 	}
 	p.above = ""

@@ -35,6 +35,15 @@ func (p *Process) nameNative(out *profile.Frame, f nativePlace) {
 	}
 }
 
+// NativePlace returns the module of a native frame, and where in it the instruction is whose symbol and line the
+// frame has; nil: it is in none, or no lines are wanted.
+func (p *Process) NativePlace(f *walk.Frame) (*module.Module, uint64) {
+	if p.lines == nil || f.Kind != walk.Native || f.Module == nil {
+		return nil, 0
+	}
+	return f.Module, f.Module.Offset(symbolAddr(f))
+}
+
 // of returns the line of a native frame; nil: there is none.
 func (l *lines) of(f nativePlace) *profile.SourceLine {
 	key := nativePlace{module: f.module, at: f.at}
@@ -52,18 +61,11 @@ func (l *lines) of(f nativePlace) *profile.SourceLine {
 	return line
 }
 
-// Bounds of line tables of native code, in bytes of a file's .debug_line. A megabyte takes 20 ms to read. Who
-// names folders or servers with symbols wants them, however long it takes.
-const (
-	fewLines = 4 << 20
-	allLines = 256 << 20
-)
-
 // debugging says where symbols of native modules are looked for.
 func (p *Process) debugging() module.Debugging {
-	d := module.Debugging{Finder: debugFiles{p}, Lines: fewLines, Remote: p.Options.Source != nil}
+	d := module.Debugging{Finder: debugFiles{p}, Lines: module.FewLines, Remote: p.Options.Source != nil}
 	if d.Remote || len(p.Options.Symbols) > 0 {
-		d.Lines = allLines
+		d.Lines = module.AllLines
 	}
 	return d
 }

@@ -8,6 +8,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/assemblies"
 	"clrsnap/internal/clr"
+	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/engine"
@@ -55,6 +56,8 @@ type Options struct {
 	Source symbols.Source
 	// Inlined adds methods that were certainly inlined to the stacks of snapshots.
 	Inlined bool
+	// Async adds the async methods that await those which run to the stacks of snapshots.
+	Async bool
 }
 
 // Process is a process whose stacks can be walked: a running one, or one of which
@@ -74,6 +77,8 @@ type Process struct {
 	Stops    *[]time.Duration   // where to note how long stops last; nil: nowhere
 	Walking  bool               // a callback runs: no thread may be captured
 	Announce func(id arch.Addr) // called with the thread that is suspended, and with 0 when none is; can be nil
+	// Inspect is called with each thread of a SnapshotAll and the copy of its stack; nil: it is not.
+	Inspect func(t *profile.Thread, stack *target.Stack)
 
 	info profile.Process
 	from origin // of threads, registers and memory
@@ -100,6 +105,9 @@ type Process struct {
 	unsuited map[arch.Addr]bool // ips at which a walk without registers fails
 	owners   *assemblies.Owners // nil: not read yet
 	waits    *waits.Reader      // nil: not needed yet
+	async    *async.Reader      // likewise
+	asyncs   Asyncs             // of the latest walk that named frames
+	awaited  []AwaitingAt       // what awaits these
 	refs     refs
 	mapped   time.Time       // when mappings were read for owners and lines
 	maps     target.Mappings // those

@@ -30,18 +30,20 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	}
 	p.beginLate()
 	out := profile.Snapshot{Threads: []profile.Thread{p.snapshot(&t)}}
-	calls := callsByThread{}
+	calls, waiting := callsByThread{}, awaitingByThread{}
 	calls.keep(t.OSThreadID, p.calls)
+	waiting.keep(t.OSThreadID, p.awaited)
 	p.addHolds(&out)
-	p.complete(context.Background(), &out, calls)
+	p.complete(context.Background(), &out, calls, waiting)
 	return &out.Threads[0], nil
 }
 
 // complete adds to captured stacks what their symbols tell if they are fetched, and then what was inlined at
-// their calls, which moves frames.
-func (p *Process) complete(ctx context.Context, out *profile.Snapshot, calls callsByThread) {
+// their calls and what awaits their async methods, which move frames.
+func (p *Process) complete(ctx context.Context, out *profile.Snapshot, calls callsByThread, waiting awaitingByThread) {
 	p.fetch(ctx, out.Threads)
 	p.addInlined(out.Threads, calls)
+	addAwaiting(out.Threads, waiting)
 }
 
 // Filter chooses threads by what the listing says of them.
@@ -59,9 +61,9 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 	out := &profile.Snapshot{Process: p.info, CapturedAt: p.from.capturedAt()}
 	p.room = maxStacks
 	defer p.from.note(p, out)()
-	calls := callsByThread{}
+	calls, waiting := callsByThread{}, awaitingByThread{}
 	p.beginLate()
-	defer func() { p.complete(ctx, out, calls) }()
+	defer func() { p.complete(ctx, out, calls, waiting) }()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
 			return out, err
@@ -75,6 +77,7 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 		}
 		out.Threads = append(out.Threads, s)
 		calls.keep(s.OSThreadID, p.calls)
+		waiting.keep(s.OSThreadID, p.awaited)
 	}
 	p.addHolds(out)
 	if err := p.from.Alive(); err != nil {
@@ -98,7 +101,7 @@ var errManyFrames = fmt.Errorf("the frames from here on are left out: clrsnap ke
 
 // snapshot takes the snapshot of one thread.
 func (p *Process) snapshot(t *Thread) profile.Thread {
-	p.calls = p.calls[:0]
+	p.calls, p.awaited = p.calls[:0], p.awaited[:0]
 	if p.room <= 0 {
 		st := p.Summary(t)
 		st.Error = errRoom.Error()
@@ -116,6 +119,10 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 	p.room -= s.cost
 	s.fill(&st, r)
 	s.explain(&st)
+	s.awaiting(st.Frames)
+	if p.Inspect != nil && s.Walk.Stack != nil {
+		p.Inspect(&st, s.Walk.Stack)
+	}
 	st.Pause = s.pause
 	return st
 }
@@ -288,6 +295,7 @@ func (p *Process) frameCost(f *walk.Frame, fr *profile.Frame) int {
 func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 	*into, s.Managed, s.generics, s.Process.above = (*into)[:0], false, s.generics[:0], ""
 	s.Process.calls = s.Process.calls[:0]
+	s.Process.asyncs.Begin()
 	ctx := s.Walk.Context
 	var unnamed error
 	s.cost = 0
@@ -314,6 +322,9 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 		}
 		if f.Kind == walk.Native && fr.Method == "" && unnamed == nil {
 			unnamed = f.Module.SymbolError()
+		}
+		if s.Process.Options.Async {
+			s.Process.asyncFrame(f, &fr, len(*into))
 		}
 		*into = append(*into, fr)
 		s.Managed = s.Managed || f.Kind == walk.Managed

@@ -3,7 +3,6 @@ package session
 import (
 	"io/fs"
 	"math"
-	"strings"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
@@ -53,12 +52,13 @@ type lines struct {
 	native map[nativePlace]*profile.SourceLine // ip is 0
 	late   bool                                // frames get no lines now: see Place
 	maps   map[arch.Addr]ilmap.Map             // of code that stays, by its start
+	awaits map[awaitKey]*profile.SourceLine
 }
 
 func newLines(f *source.Finder) *lines {
 	return &lines{
 		finder: f, known: map[walk.Place]*profile.SourceLine{}, native: map[nativePlace]*profile.SourceLine{},
-		maps: map[arch.Addr]ilmap.Map{},
+		maps: map[arch.Addr]ilmap.Map{}, awaits: map[awaitKey]*profile.SourceLine{},
 	}
 }
 
@@ -121,7 +121,7 @@ func (p *Process) lineIn(code *codemap.Code, at walk.Place, a *source.Assembly, 
 	if at.Exact || p.above == "" {
 		return a.LineIn(p.method.RID, il, next)
 	}
-	named, err := p.Runtime.Names.Sites(&p.method)
+	sites, err := p.sites()
 	if err != nil { // such as IL that a profiler has replaced
 		l, err := a.LineIn(p.method.RID, il, next)
 		l.Approximate = true
@@ -129,17 +129,9 @@ func (p *Process) lineIn(code *codemap.Code, at walk.Place, a *source.Assembly, 
 	}
 	// Code of tier-0 can be optimised: that of a loop where the runtime has no OSR.
 	tier, _ := p.Runtime.Methods.Tier(&p.method, code)
-	call := source.Call{
-		IL: il, Next: next, Callee: p.above, Optimized: tier != method.TierMinOpts, Sites: make([]source.Site, len(named)),
-	}
-	for i, s := range named {
-		call.Sites[i] = source.Site{IL: s.IL, Method: lastName(s.Method)}
-	}
+	call := source.Call{IL: il, Next: next, Callee: p.above, Optimized: tier != method.TierMinOpts, Sites: sites}
 	return a.LineOfCall(p.method.RID, &call)
 }
-
-// lastName is the last part of a method's name: that of an explicit implementation begins with its interface's.
-func lastName(method string) string { return method[strings.LastIndexByte(method, '.')+1:] }
 
 // ilOffset returns the IL offset of a place in code, and the next one that has code of its own. A return
 // address is that of the call before it.
@@ -204,6 +196,28 @@ func (p *Process) Place(f *walk.Frame, assembly string) (Place, bool) {
 		out.IL, out.Next, out.Nearest = int32(il), int32(min(next, math.MaxInt32)), !exact
 	}
 	return out, true
+}
+
+// Sites returns the call sites of the method that has just been named, as far as they are known.
+func (p *Process) Sites() []source.Site {
+	sites, err := p.sites()
+	if err != nil {
+		return nil
+	}
+	return sites
+}
+
+// sites returns the call sites of p.method.
+func (p *Process) sites() ([]source.Site, error) {
+	named, err := p.Runtime.Names.Sites(&p.method)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]source.Site, len(named))
+	for i, s := range named {
+		out[i] = source.Site{IL: s.IL, Method: source.LastName(s.Method)}
+	}
+	return out, nil
 }
 
 // Module returns the assembly of the method that has just been named; false: it has none.

@@ -1,6 +1,10 @@
 package source
 
-import "clrsnap/internal/pdb"
+import (
+	"strings"
+
+	"clrsnap/internal/pdb"
+)
 
 // Site is an instruction of a method's IL whose code may call a managed method.
 type Site struct {
@@ -16,18 +20,39 @@ type Call struct {
 	Sites     []Site // all of the calling method, in the order of their offsets
 }
 
+// LastName is the last part of a method's name: that of an explicit implementation begins with its interface's.
+func LastName(method string) string { return method[strings.LastIndexByte(method, '.')+1:] }
+
 // LineOfCall returns the line of a call, as Line does.
-//
-// The JIT keeps no point for a call while something is on IL's evaluation stack, and it merges statements
-// when it optimises. So a line is certain only if the sites of no other line explain the call. If those
-// of another line explain it better, that is the line; it is approximate.
 func (a *Assembly) LineOfCall(method uint32, c *Call) (Line, error) {
 	if a.file == nil {
 		return Line{}, a.err
 	}
+	at, exact, err := a.pointOfCall(method, c)
+	if err != nil {
+		return Line{}, err
+	}
+	return a.line(at, exact)
+}
+
+// PointOfCall is LineOfCall without the names.
+func (a *Assembly) PointOfCall(method uint32, c *Call) (Point, error) {
+	at, exact, err := a.pointOfCall(method, c)
+	if err != nil {
+		return Point{}, err
+	}
+	return pointOf(at, exact)
+}
+
+// pointOfCall returns the point of a call.
+//
+// The JIT keeps no point for a call while something is on IL's evaluation stack, and it merges statements
+// when it optimises. So a line is certain only if the sites of no other line explain the call. If those
+// of another line explain it better, that is the line; it is approximate.
+func (a *Assembly) pointOfCall(method uint32, c *Call) (at pdb.Point, exact bool, err error) {
 	points, err := a.file.Lines(method)
 	if err != nil {
-		return Line{}, none("%v", err)
+		return at, false, none("%v", err)
 	}
 	var here, named, elsewhere oneLine // the lines of sites from IL to Next, of those with the name, and of others with it
 	text := textAt{points: points}
@@ -48,19 +73,21 @@ func (a *Assembly) LineOfCall(method uint32, c *Call) (Line, error) {
 	}
 	switch {
 	case here.lines == 1 && !c.Optimized && (named.lines == 1 || elsewhere.lines == 0):
-		return a.line(here.at, here.exact)
+		return here.at, here.exact, nil
 	case here.lines == 1 && named.lines == 1: // equal calls of several lines may have been merged into one
-		return a.line(here.at, here.exact && elsewhere.lines == 0)
+		return here.at, here.exact && elsewhere.lines == 0, nil
 	case named.lines == 1:
-		return a.line(named.at, false)
+		return named.at, false, nil
 	case named.lines == 0 && elsewhere.lines == 1:
-		return a.line(elsewhere.at, false)
+		return elsewhere.at, false, nil
 	case here.lines == 1:
-		return a.line(here.at, false)
+		return here.at, false, nil
 	}
-	l, err := a.LineIn(method, c.IL, c.Next)
-	l.Approximate = true
-	return l, err
+	at, _, ok := a.file.LineIn(method, c.IL, c.Next)
+	if !ok {
+		return at, false, none("the method has none in its PDB")
+	}
+	return at, false, nil
 }
 
 // explains returns whether the code of a site leads to the callee, as far as names say: by the callee's, or

@@ -10,9 +10,11 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/foreign"
+	"clrsnap/internal/pace"
 	"clrsnap/internal/pdb"
 	"clrsnap/internal/pe"
 	"clrsnap/internal/target"
+	"clrsnap/symbols"
 )
 
 // Identity is what identifies the PDB of an assembly.
@@ -127,14 +129,14 @@ func (f *Finder) hold(l *Later, open func() (target.File, error)) {
 	}
 	f.held++
 	l.files = append(l.files, file)
-	l.reads = append(l.reads, func() ([]byte, error) { return readAll(file) })
+	l.reads = append(l.reads, func() ([]byte, error) { return readAll(file, f.unread) })
 }
 
 // Assembly reads the PDB. Without one the error wraps ErrNone.
 func (l *Later) Assembly() (*Assembly, error) {
 	why := l.why
 	if l.packed != nil {
-		b, err := l.packed.Unpack()
+		b, err := l.unpack()
 		if err == nil {
 			var p *pdb.File
 			if p, err = pdb.Unpacked(l.debug, b); err == nil {
@@ -159,6 +161,14 @@ func (l *Later) Assembly() (*Assembly, error) {
 	return nil, cmp.Or(why, none("%s was not found beside the assembly", l.PDB))
 }
 
+// unpack unpacks the PDB from inside the assembly.
+func (l *Later) unpack() ([]byte, error) {
+	if !l.finder.unread.Take(int64(l.packed.Unpacked())) {
+		return nil, errUnread
+	}
+	return l.packed.Unpack()
+}
+
 // Close releases all that is held.
 func (l *Later) Close() {
 	l.release()
@@ -178,18 +188,27 @@ func (l *Later) release() {
 	l.files, l.reads = nil, nil
 }
 
-// Find looks for a PDB in folders of this machine, and for the assembly itself, which may have it inside. of is
-// the assembly's file name. Without a PDB the error wraps ErrNone.
-func Find(id Identity, of string, dirs []string) (*Assembly, error) {
+// Folders are folders of this machine with PDBs. What is read of them is bounded.
+type Folders struct {
+	dirs   []string
+	unread *pace.Allowance // bytes
+}
+
+// NewFolders returns folders; there can be none.
+func NewFolders(dirs []string) *Folders { return &Folders{dirs, newUnread()} }
+
+// Find looks for a PDB, and for the assembly itself, which may have it inside. of is the assembly's file name.
+// Without a PDB the error wraps ErrNone.
+func (f *Folders) Find(id Identity, of string) (*Assembly, error) {
 	if id.ID == [20]byte{} {
 		return nil, none("it is not known which PDB belongs to the assembly")
 	}
 	want := &pe.Debug{CodeView: []pe.CodeView{id.view()}, Checksums: id.Checksums}
 	var why error
-	for _, dir := range dirs {
+	for _, dir := range f.dirs {
 		for _, try := range []func() (*pdb.File, error){
-			func() (*pdb.File, error) { return findPDB(want, dir, id.PDB) },
-			func() (*pdb.File, error) { return findEmbedded(id, dir, of) },
+			func() (*pdb.File, error) { return f.findPDB(want, dir, id.PDB) },
+			func() (*pdb.File, error) { return f.findEmbedded(id, dir, of) },
 		} {
 			p, err := try()
 			if err == nil {
@@ -203,6 +222,28 @@ func Find(id Identity, of string, dirs []string) (*Assembly, error) {
 	return nil, cmp.Or(why, none("%s is in none of the folders", cmp.Or(id.PDB, of)))
 }
 
+// Key is what a server is asked for the PDB with; false: it is not known which PDB that is.
+func (id *Identity) Key() (symbols.Key, bool) {
+	if id.ID == [20]byte{} || id.PDB == "" {
+		return symbols.Key{}, false
+	}
+	view := id.view()
+	return *key(id.PDB, &view, &pe.Debug{Checksums: id.Checksums}), true
+}
+
+// Fetched reads a PDB that a server had, and closes its file; or says that none had it. The error wraps ErrNone.
+func (f *Folders) Fetched(id *Identity, file symbols.File, err error) (*Assembly, error) {
+	if err != nil {
+		return nil, none("%s: %v", id.PDB, err)
+	}
+	defer file.Close()
+	p, err := f.readPDB(&pe.Debug{CodeView: []pe.CodeView{id.view()}, Checksums: id.Checksums}, id.PDB, file)
+	if err != nil {
+		return nil, none("%v", err)
+	}
+	return assemblyOf(p), nil
+}
+
 // view is the entry of a debug directory that names the PDB.
 func (id Identity) view() pe.CodeView {
 	return pe.CodeView{
@@ -211,17 +252,17 @@ func (id Identity) view() pe.CodeView {
 	}
 }
 
-func findPDB(want *pe.Debug, dir, name string) (*pdb.File, error) {
+func (f *Folders) findPDB(want *pe.Debug, dir, name string) (*pdb.File, error) {
 	file, err := openIn(dir, name)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	return readPDB(want, name, file)
+	return f.readPDB(want, name, file)
 }
 
 // findEmbedded reads the PDB inside an assembly, which must be the same build.
-func findEmbedded(id Identity, dir, name string) (*pdb.File, error) {
+func (f *Folders) findEmbedded(id Identity, dir, name string) (*pdb.File, error) {
 	file, err := openIn(dir, name)
 	if err != nil {
 		return nil, err
@@ -234,6 +275,9 @@ func findEmbedded(id Identity, dir, name string) (*pdb.File, error) {
 	}
 	if view, _ := d.Portable(); view.ID() != id.ID {
 		return nil, pe.ErrNoEmbedded // another build
+	}
+	if !f.unread.Take(int64(d.EmbeddedSize())) {
+		return nil, errUnread
 	}
 	return pdb.Embedded(d, mem)
 }
@@ -253,8 +297,8 @@ func assemblyOf(p *pdb.File) *Assembly {
 }
 
 // readPDB reads a PDB, and makes sure that it is the one that d asks for.
-func readPDB(d *pe.Debug, name string, file target.File) (*pdb.File, error) {
-	b, err := readAll(file)
+func (f *Folders) readPDB(d *pe.Debug, name string, file target.File) (*pdb.File, error) {
+	b, err := readAll(file, f.unread)
 	if err != nil {
 		return nil, err
 	}
@@ -265,14 +309,20 @@ func readPDB(d *pe.Debug, name string, file target.File) (*pdb.File, error) {
 	return p, nil
 }
 
+// errUnread: PDBs are as large as no program's are.
+var errUnread = fmt.Errorf("more than %d bytes of PDBs were read for the other assemblies", maxRead)
+
 // readAll reads a file that may be a PDB.
-func readAll(file target.File) ([]byte, error) {
+func readAll(file target.File, unread *pace.Allowance) ([]byte, error) {
 	size, err := sizeOf(file)
 	if err != nil {
 		return nil, err
 	}
 	if size > pdb.MaxSize {
 		return nil, tooLarge(pdb.MaxSize)
+	}
+	if !unread.Take(size) {
+		return nil, errUnread
 	}
 	b := make([]byte, size)
 	_, err = io.ReadFull(io.NewSectionReader(file, 0, size), b)

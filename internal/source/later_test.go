@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"clrsnap/internal/pace"
 	"clrsnap/internal/testenv"
 )
 
@@ -91,7 +92,7 @@ func TestFind(t *testing.T) {
 		{"hostile", Identity{PDB: "../" + filepath.Base(filepath.Dir(dll)), ID: id.ID}, []string{filepath.Dir(dll)},
 			"is in none of the folders"},
 	} {
-		a, err := Find(c.id, "spin.dll", c.dirs)
+		a, err := NewFolders(c.dirs).Find(c.id, "spin.dll")
 		switch {
 		case c.why == "" && err != nil:
 			t.Errorf("%s: %v", c.name, err)
@@ -99,6 +100,38 @@ func TestFind(t *testing.T) {
 			checkSpin(t, c.name, a)
 		case !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), c.why):
 			t.Errorf("%s: %v, want %q", c.name, err, c.why)
+		}
+	}
+}
+
+// TestUnread: what is read of PDBs is bounded: those that are read later, those in folders, and those inside
+// assemblies.
+func TestUnread(t *testing.T) {
+	dll := testenv.Build(t, "spin")
+	inside := testenv.BuildWith(t, "spin", testenv.DefaultRuntime, "-debug:embedded")
+	for name, of := range map[string]disk{"beside": loaded(t, dll, "spin.pdb"), "embedded": loaded(t, inside, "")} {
+		read := func(most int64) (later, found, now error) {
+			few := func() *pace.Allowance { return pace.NewAllowance(most, 0) }
+			f := New(of, nil, nil, false)
+			f.unread = few()
+			l, _, err := f.Later(module(false))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			_, later = l.Assembly()
+			folders := NewFolders([]string{filepath.Join(of.root, "app")})
+			folders.unread = few()
+			_, found = folders.Find(l.Identity, "spin.dll")
+			f.unread = few()
+			_, now = f.Assembly(module(false))
+			return later, found, now
+		}
+		if later, found, now := read(1 << 20); later != nil || name == "embedded" && found != nil || now != nil {
+			t.Errorf("%s: %v, %v, %v", name, later, found, now)
+		}
+		if later, found, now := read(100); later == nil || found == nil || now == nil {
+			t.Errorf("%s, with little left: %v, %v, %v", name, later, found, now)
 		}
 	}
 }

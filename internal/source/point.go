@@ -1,5 +1,7 @@
 package source
 
+import "clrsnap/internal/pdb"
+
 // Point is a place in a document of a PDB.
 type Point struct {
 	Document     int32 // for Assembly.Document
@@ -10,7 +12,14 @@ type Point struct {
 // Point is LineIn without the names.
 func (a *Assembly) Point(method, il, next uint32) (Point, error) {
 	at, exact, ok := a.file.LineIn(method, il, next)
-	if !ok || at.Line == 0 {
+	if !ok {
+		return Point{}, none("the method has none in its PDB")
+	}
+	return pointOf(at, exact)
+}
+
+func pointOf(at pdb.Point, exact bool) (Point, error) {
+	if at.Line == 0 {
 		return Point{}, none("the method has none in its PDB")
 	}
 	return Point{Document: at.Document, Line: int(at.Line), Column: int(at.Column), Approximate: !exact}, nil

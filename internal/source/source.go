@@ -19,6 +19,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/bundle"
 	"clrsnap/internal/foreign"
+	"clrsnap/internal/pace"
 	"clrsnap/internal/pdb"
 	"clrsnap/internal/pe"
 	"clrsnap/internal/target"
@@ -72,7 +73,7 @@ type Finder struct {
 	remote bool                    // what is not found may be fetched
 	pdbs   map[arch.Addr]*Assembly // by the address of the image
 	room   int                     // bytes of PDBs that may still be kept
-	unread int                     // bytes of files that may still be read
+	unread *pace.Allowance         // bytes of files
 	roots  Roots
 
 	held, packed int // files and bytes of Later
@@ -104,16 +105,19 @@ type document struct{ name, url string }
 // Bounds of what is read and kept.
 const (
 	maxPDBs       = 96 << 20  // bytes of all that are kept
-	maxRead       = 512 << 20 // bytes of all that are read, those of other builds included
+	maxRead       = 512 << 20 // bytes of all that are read at once, those of other builds included
+	readPerSecond = 8 << 20   // and over time
 	maxAssemblies = 1 << 14
 )
+
+func newUnread() *pace.Allowance { return pace.NewAllowance(maxRead, readPerSecond) }
 
 // New returns a Finder that also looks into some folders of this machine. The files of its lines are those
 // that the roots say, as far as they do. remote says that what it does not find may be fetched: see Fetch.
 func New(t Target, dirs []string, roots Roots, remote bool) *Finder {
 	return &Finder{
 		target: t, mem: target.NewReader(t), dirs: dirs, roots: roots, remote: remote,
-		pdbs: map[arch.Addr]*Assembly{}, room: maxPDBs, unread: maxRead,
+		pdbs: map[arch.Addr]*Assembly{}, room: maxPDBs, unread: newUnread(),
 	}
 }
 
@@ -239,6 +243,9 @@ func (f *Finder) load(a *Assembly, d *pe.Debug, m *Module) error {
 }
 
 func (f *Finder) embedded(a *Assembly, d *pe.Debug) error {
+	if !f.unread.Take(int64(d.EmbeddedSize())) {
+		return errUnread
+	}
 	file, err := pdb.Embedded(d, f.mem)
 	if err != nil {
 		return none("%v", err)
@@ -294,7 +301,7 @@ func (f *Finder) stream(m *Module) ([]byte, error) {
 	if most := f.most(); int(size) > most {
 		return nil, tooLarge(most)
 	}
-	f.unread -= int(size)
+	f.unread.Take(int64(size))
 	return f.mem.Pieces(at, int(size))
 }
 
@@ -324,12 +331,12 @@ func (f *Finder) inBundle(name string) ([]byte, error) {
 		return nil, fs.ErrNotExist
 	}
 	b, err := f.bundle.Read(file, f.most())
-	f.unread -= len(b)
+	f.unread.Take(int64(len(b)))
 	return b, err
 }
 
 // most is how many bytes a PDB may have.
-func (f *Finder) most() int { return min(pdb.MaxSize, f.room, f.unread) }
+func (f *Finder) most() int { return min(pdb.MaxSize, f.room, int(f.unread.Left())) }
 
 func tooLarge(most int) error { return fmt.Errorf("it has more than %d bytes", most) }
 
@@ -346,7 +353,7 @@ func (f *Finder) read(file target.File, err error) ([]byte, error) {
 	if most := f.most(); size > int64(most) {
 		return nil, tooLarge(most)
 	}
-	f.unread -= int(size)
+	f.unread.Take(size)
 	b := make([]byte, size)
 	_, err = io.ReadFull(io.NewSectionReader(file, 0, size), b)
 	return b, err

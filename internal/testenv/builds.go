@@ -49,7 +49,7 @@ func RuntimeBuilds(tb testing.TB) []RuntimeBuild {
 	return append(all, rootRuntimes()...)
 }
 
-// AspNetRuntimes lists the builds that the program "web" runs on, as they have
+// AspNetRuntimes lists the builds that the programs of aspNetApps run on, as they have
 // ASP.NET Core: those of the kit, and 10.0.14. If that is not installed, it says so.
 func AspNetRuntimes(tb testing.TB) []RuntimeBuild {
 	tb.Helper()

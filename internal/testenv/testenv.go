@@ -215,7 +215,7 @@ func (k DotNet) build(app, framework string, more ...string) (string, error) {
 	}
 	args := []string{framework, "-o+", "-deterministic+", "--rtc", "-define:" + symbols(framework)}
 	args = append(append(args, more...), "-pathmap:"+apps+"=/testdata/apps")
-	if app == aspNetApp {
+	if slices.Contains(aspNetApps, app) {
 		args = slices.Insert(args, 1, "--aspnet")
 	}
 	hash, err := k.hash(args[:len(args)-1], apps, sources)
@@ -250,8 +250,8 @@ func (k DotNet) build(app, framework string, more ...string) (string, error) {
 	return dll, os.Rename(tmp, dir)
 }
 
-// aspNetApp is the program that needs ASP.NET Core, which net8 of the kit has not.
-const aspNetApp = "web"
+// aspNetApps are the programs that need ASP.NET Core, which net8 of the kit has not.
+var aspNetApps = []string{"shop", "web"}
 
 // symbols are the conditional symbols that the SDK defines for a framework such as
 // "net9": what this release and those before it have.

@@ -72,9 +72,10 @@ type Segment struct {
 
 // Reader reads the heap of one runtime. It is not safe for concurrent use.
 type Reader struct {
-	mem    *target.Reader
-	l      layout
-	moving arch.Addr // see Moving; 0: not found yet
+	mem      *target.Reader
+	l        layout
+	contexts contextLayout
+	moving   arch.Addr // see Moving; 0: not found yet
 
 	moment int
 	budget int64                 // bytes that may still be walked
@@ -87,11 +88,15 @@ type layout struct {
 	Untag    uint64    `global:"ObjectToMethodTableUnmask,optional"`
 	Flags    uint32    `clr:"MethodTable.MTFlags,optional"`
 	BaseSize uint32    `clr:"MethodTable.BaseSize,optional"`
+	Free     arch.Addr `global:"FreeObjectMethodTable,optional"`
 }
 
 // New binds the heap of the runtime that d describes.
 func New(mem target.Memory, d *contract.Descriptor) (*Reader, error) {
 	r := &Reader{mem: target.NewReader(mem), budget: maxBudget}
+	if err := d.Bind(&r.contexts); err != nil {
+		return nil, err
+	}
 	err := d.Bind(&r.l)
 	if r.l.Flags == contract.Absent || r.l.BaseSize == contract.Absent {
 		r.l.Vars = 0

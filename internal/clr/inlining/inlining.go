@@ -38,6 +38,8 @@ type Definition struct {
 var (
 	// ErrUnknown: the runtime does not say what was inlined into a method.
 	ErrUnknown = errors.New("it is not known what was inlined")
+	// ErrWork: what is proved at one moment would take too long. It may be proved at the next.
+	ErrWork = errors.New("the methods on the stacks have too many calls")
 	// ErrCorrupt: the runtime's records contradict each other, or change while they are read.
 	ErrCorrupt = errors.New("the runtime's record of inlined methods is inconsistent")
 )
@@ -56,7 +58,10 @@ type Reader struct {
 	l       layout
 	jit     jitRecord
 	images  map[arch.Addr]imageRecord // by ReadyToRun image
+	pairs   int                       // of images
 	known   map[Definition]*node      // of code that stays
+	sites   int                       // of known
+	work    work                      // at this moment
 }
 
 type layout struct {
@@ -88,6 +93,7 @@ func New(
 	r := &Reader{
 		mem: target.NewReader(mem), code: code, methods: methods, names: names,
 		images: map[arch.Addr]imageRecord{}, known: map[Definition]*node{},
+		work: maxWork,
 	}
 	if c, ok := mem.(interface{ Invalidate() }); ok {
 		r.refresh = c.Invalidate
@@ -96,7 +102,7 @@ func New(
 }
 
 // Begin starts a new moment: the record of the JIT may have grown.
-func (r *Reader) Begin() { r.jit = jitRecord{} }
+func (r *Reader) Begin() { r.jit, r.work = jitRecord{}, maxWork }
 
 // Definition returns the definition of a method; false: it has none.
 func (r *Reader) Definition(desc arch.Addr) (Definition, bool, error) {

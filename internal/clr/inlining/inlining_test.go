@@ -21,9 +21,15 @@ func fake(rid uint32, name string, sites ...site) *node {
 func call(at uint32, name string) site { return site{at: at, op: ecma335.OpCall, name: name} }
 
 func prove(calls Range, nodes ...*node) (names []string) {
-	g := &graph{nodes: nodes, calls: calls}
-	g.connect()
-	for _, f := range g.certain() {
+	g, w := &graph{nodes: nodes, calls: calls}, work(maxWork)
+	if err := g.connect(&w); err != nil {
+		panic(err)
+	}
+	certain, err := g.certain(&w)
+	if err != nil {
+		panic(err)
+	}
+	for _, f := range certain {
 		names = append(names, nodes[slices.IndexFunc(nodes, func(n *node) bool { return n.def == f.Definition })].name)
 	}
 	return names
@@ -62,6 +68,46 @@ func TestProve(t *testing.T) {
 		if got := prove(c.calls, c.nodes...); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
+	}
+}
+
+// TestWork: of many calls of the same methods few edges are kept, and what a proof takes is bounded.
+func TestWork(t *testing.T) {
+	many := func(names ...string) (out []site) {
+		for i := range uint32(maxCalls) {
+			out = append(out, call(i, names[int(i)%len(names)]))
+		}
+		return out
+	}
+	nodes := []*node{
+		fake(1, "root", many("step", "other")...), fake(2, "step", many("leaf")...), fake(3, "other", many("step")...),
+		fake(4, "leaf"),
+	}
+	g, w := &graph{nodes: nodes, calls: All}, work(maxWork)
+	if err := g.connect(&w); err != nil || g.size() != 4 {
+		t.Errorf("%d edges, %v", g.size(), err)
+	}
+	if got, err := g.certain(&w); err != nil || len(got) != 1 || got[0].Definition != nodes[1].def || got[0].HasIL {
+		t.Errorf("%+v, %v", got, err)
+	}
+	calls := many("step")
+	for n := uint32(5); len(nodes) < maxNodes; n++ {
+		nodes = slices.Insert(nodes, 1, fake(n, "step", calls...))
+	}
+	g, w = &graph{nodes: nodes, calls: All}, maxWork
+	if err := g.connect(&w); err != ErrWork || w != 0 {
+		t.Errorf("%v, %d left", err, w)
+	}
+}
+
+// TestBoundsOfImages: an entry of an image has no end in sight.
+func TestBoundsOfImages(t *testing.T) {
+	rec := imageRecord{callees: map[uint32][]uint32{}, foreign: map[uint32]bool{}}
+	n := numbers{b: append([]byte{0xff, 0, 0, 0, 0}, make([]byte, 3<<20)...)}
+	n.b[0], n.b[1], n.b[2], n.b[3], n.b[4] = 0x0f, 0, 0, 0x30, 0 // as many numbers as there are bytes
+	n.entry(&rec)
+	if rec.pairs != maxImagePairs+1 || len(rec.callees[0]) != maxImagePairs+1 {
+		t.Errorf("%d pairs are kept, %d of them", rec.pairs, len(rec.callees[0]))
 	}
 }
 

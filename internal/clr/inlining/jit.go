@@ -15,6 +15,7 @@ type jitRecord struct {
 	err     error
 	callees map[arch.Addr][]arch.Addr
 	pairs   int
+	slots   int       // of all tables
 	virtual arch.Addr // what all entries begin with
 }
 
@@ -44,6 +45,7 @@ const (
 const (
 	maxModules  = 1 << 14
 	maxTable    = 1 << 18 // entries of one module's table
+	maxSlots    = 1 << 21 // of those of all modules
 	maxCapacity = 1 << 16
 	maxPairs    = 1 << 20 // of all modules: 16 MB, more or less
 	maxProbes   = 1 << 10
@@ -85,7 +87,8 @@ func (r *Reader) readJIT() error {
 	if err != nil {
 		return err
 	}
-	for _, m := range modules {
+	slices.Sort(modules)
+	for _, m := range slices.Compact(modules) {
 		err := r.readModule(m)
 		for try := 0; err != nil && !errors.Is(err, ErrUnknown) && r.refresh != nil && try < maxTries; try++ {
 			r.refresh() // the table was replaced
@@ -158,6 +161,9 @@ func (r *Reader) readModule(module arch.Addr) error {
 	if err != nil || h.count == 0 {
 		return err
 	}
+	if r.jit.slots += int(h.size); r.jit.slots > maxSlots {
+		return corrupt("the tables of inlined methods have more than %d entries", maxSlots)
+	}
 	b, err := r.mem.Bytes(h.table, 8*int(h.size))
 	if err != nil {
 		return err
@@ -177,7 +183,7 @@ func (r *Reader) readModule(module arch.Addr) error {
 		for _, in := range inliners {
 			r.jit.callees[in] = append(r.jit.callees[in], key)
 		}
-		if r.jit.pairs += len(inliners); r.jit.pairs > maxPairs {
+		if r.jit.pairs += 1 + len(inliners); r.jit.pairs > maxPairs {
 			return corrupt("more than %d methods inlined", maxPairs)
 		}
 		found++

@@ -29,7 +29,12 @@ type site struct {
 	any     bool       // may call any method with such parameters: a delegate, or a function pointer
 }
 
-const maxKnown = 1 << 13
+// Bounds of what is kept of methods.
+const (
+	maxKnown = 1 << 13
+	maxSites = 1 << 19 // of all: 40 MB, more or less
+	maxCalls = 1 << 14 // of one: with more, its IL counts as not known
+)
 
 // implSynchronized is MethodImplAttributes.Synchronized (II.23.1.11).
 const implSynchronized = 0x20
@@ -43,10 +48,12 @@ func (r *Reader) node(d Definition) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(r.known) >= maxKnown {
+	if len(r.known) >= maxKnown || r.sites+len(n.il) > maxSites {
 		clear(r.known)
+		r.sites = 0
 	}
 	r.known[d] = n
+	r.sites += len(n.il)
 	return n, nil
 }
 
@@ -88,6 +95,9 @@ func (r *Reader) readNode(d Definition) (*node, error) {
 	calls, err := ecma335.Calls(il)
 	if err != nil {
 		return nil, err
+	}
+	if len(calls) > maxCalls {
+		return n, nil
 	}
 	for i := range calls {
 		if calls[i].Op == ecma335.OpLdftn || calls[i].Op == ecma335.OpLdvirtftn {

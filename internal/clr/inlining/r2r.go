@@ -10,11 +10,17 @@ import (
 // MethodDef table.
 type imageRecord struct {
 	err     error
+	pairs   int
 	callees map[uint32][]uint32
 	foreign map[uint32]bool // methods into which those of other modules were inlined
 }
 
-const maxImages = 1 << 10
+// Bounds of what is kept of images.
+const (
+	maxImages     = 1 << 10
+	maxImagePairs = 1 << 20 // of one: CoreLib has a fifth of that
+	maxKeptPairs  = 1 << 22 // of all: 100 MB at most, and a tenth of that of a large program
+)
 
 // imageInlinees returns what was inlined into a method's ReadyToRun code. It is not known of code
 // for which more than its image's own module counts: of composite images, of instantiations that
@@ -29,11 +35,13 @@ func (r *Reader) imageInlinees(c *codemap.Code, of Definition) ([]Definition, er
 	}
 	rec, ok := r.images[im.ID]
 	if !ok {
-		if len(r.images) >= maxImages {
-			clear(r.images)
-		}
 		rec = r.imageRecord(c)
+		if len(r.images) >= maxImages || r.pairs+rec.pairs > maxKeptPairs {
+			clear(r.images)
+			r.pairs = 0
+		}
 		r.images[im.ID] = rec
+		r.pairs += rec.pairs
 	}
 	if rec.err != nil {
 		return nil, rec.err
@@ -96,6 +104,9 @@ func decodeInlining(b []byte) (rec imageRecord) {
 			if left -= e.entry(&rec); left < 0 || e.bad {
 				return imageRecord{err: corrupt("the list of inlined methods is no list")}
 			}
+			if rec.pairs > maxImagePairs {
+				return imageRecord{err: corrupt("more than %d methods were inlined", maxImagePairs)}
+			}
 		}
 		if n.bad {
 			return imageRecord{err: corrupt("the list of inlined methods ends early")}
@@ -126,9 +137,10 @@ func (n *numbers) entry(rec *imageRecord) int {
 	}
 	callee, foreign := next()
 	inliner := uint32(0)
-	for left > 0 && !n.bad {
+	for left > 0 && !n.bad && rec.pairs <= maxImagePairs {
 		delta, other := next()
 		inliner += delta
+		rec.pairs++
 		switch {
 		case other: // a method of another module
 		case foreign:

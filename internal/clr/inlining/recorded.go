@@ -29,6 +29,9 @@ func (r *Reader) Recorded(t *ilmap.Tree, native uint32, callee Definition) ([]Fr
 		if nodes[i], err = r.node(d); err != nil {
 			return nil, err
 		}
+		if err := r.work.take(len(nodes[i].il) + 1); err != nil {
+			return nil, err
+		}
 		if nodes[i].calls(called) {
 			calling = append(calling, i)
 		}

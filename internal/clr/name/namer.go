@@ -11,6 +11,7 @@ import (
 	"clrsnap/internal/clr/types"
 	"clrsnap/internal/contract"
 	"clrsnap/internal/ecma335"
+	"clrsnap/internal/pace"
 	"clrsnap/internal/target"
 )
 
@@ -48,7 +49,7 @@ type Namer struct {
 	classes    map[arch.Addr]Class     // by type handle, of types that stay
 	hidden     map[arch.Addr]bool      // by MethodTable: the exception machinery
 	room       int                     // bytes left for assemblies, names and classes
-	il         int                     // bytes of IL that were read
+	il         *pace.Allowance         // bytes of IL that are read
 }
 
 type layout struct {
@@ -63,6 +64,7 @@ func New(mem target.Memory, d *contract.Descriptor, ts *types.System, ms *method
 		assemblies: map[arch.Addr]*assembly{}, names: map[arch.Addr]Method{}, hidden: map[arch.Addr]bool{},
 		instances: map[instanceKey]Method{},
 		failed:    map[moduleID]error{}, classes: map[arch.Addr]Class{}, room: maxKept,
+		il: pace.NewAllowance(maxIL, ilPerSecond),
 	}
 	if err := d.Bind(&n.l); err != nil {
 		return nil, err

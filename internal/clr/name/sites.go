@@ -15,8 +15,11 @@ type Site struct {
 	Method string // the name of what it calls, without its type; empty: that is the runtime's choice
 }
 
-// maxIL bounds the IL that is read of one process, in bytes.
-const maxIL = 256 << 20
+// What IL is read of one process, in bytes, at once and over time.
+const (
+	maxIL       = 256 << 20
+	ilPerSecond = 4 << 20
+)
 
 // Sites returns the sites of a method that is described by metadata, in the order of their offsets.
 func (n *Namer) Sites(m *method.Method) ([]Site, error) {
@@ -72,8 +75,8 @@ func (n *Namer) body(a *assembly, rid uint32) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.il += int(size); n.il > maxIL {
-		return nil, fmt.Errorf("more than %d bytes of IL", maxIL)
+	if !n.il.Take(int64(size)) {
+		return nil, fmt.Errorf("more than %d bytes of IL in a short time", maxIL)
 	}
 	return n.mem.Bytes(at+arch.Addr(skip), int(size))
 }

@@ -227,3 +227,12 @@ func (s *Store) Finalizer() arch.Addr {
 	}
 	return p
 }
+
+// StringType returns the MethodTable of strings; 0: it cannot be read.
+func (s *Store) StringType() arch.Addr {
+	p, err := s.mem.Pointer(s.l.StringType)
+	if err != nil {
+		return 0
+	}
+	return p
+}

@@ -77,6 +77,15 @@ func Quiet(tb testing.TB) {
 	Proof(tb)
 }
 
+// Full is for a proof that has no short form.
+func Full(tb testing.TB) {
+	tb.Helper()
+	Proof(tb)
+	if !isFull {
+		tb.Skip("a proof without a short form: make proof FORM=full")
+	}
+}
+
 // Kit is for what needs .NET. It changes nothing if the test has said where it belongs.
 func Kit(tb testing.TB) {
 	tb.Helper()

@@ -117,7 +117,7 @@ func unhex(t *testing.T, s string) []byte {
 // information, at return addresses and between other instructions. What Confirms confirms
 // must be right.
 func TestAgainstCFI(t *testing.T) {
-	layer.Live(t)
+	layer.Matrix(t)
 	for _, file := range images(t) {
 		c := againstCFI(t, file, 1)
 		c.returns.check(t, file)

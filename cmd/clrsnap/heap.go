@@ -1,0 +1,343 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/confine"
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+	"clrsnap/report"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// heapFlags are the flags of the verb heap.
+type heapFlags struct {
+	core    clrsnap.CoreOptions
+	dump    string // the core dump; empty: a running process
+	types   string
+	strings bool
+	limit   int
+	diff    string
+	every   time.Duration
+	looks   int
+	maxCPU  float64
+	full    bool
+	json    bool
+	output  string
+
+	pattern *regexp.Regexp
+}
+
+func newHeap(a *app) *cobra.Command {
+	var f heapFlags
+	cmd := &cobra.Command{
+		Use:   "heap {PID | --core FILE}",
+		Short: "Show what fills the managed heap of a process",
+		Long: `Show which types have the most objects and bytes on the managed heap, by walking over all
+objects from outside. The program is not stopped, nothing runs in it, and its garbage
+collector is not asked to collect: objects that are dead, but have not been collected yet,
+count like any others. A gigabyte takes about half a second of one CPU.
+
+While the program runs, its garbage collector moves objects. A part of the heap that it
+moves meanwhile is read again, a few times. The column "consistent" says of which share
+of a generation it is proved that nothing was moved while it was read. In the rest objects
+can be missing or be counted twice, but their types are always right.
+
+The generations:
+  gen0, gen1     young objects; most of them die soon
+  gen2           objects that have survived two collections or more
+  large          arrays and strings of 85,000 bytes or more (LOH)
+  pinned         arrays that were allocated so that they never move (POH)
+  frozen         string literals and other objects that are never collected
+"free" is the space between objects, "fragmented" its share in per cent. The column "old %"
+is the share of a type's bytes that is neither in gen0 nor in gen1.
+
+Growth:
+  --every 30s       looks again and again, and shows what has grown since the first look
+  --diff FILE       compares with an earlier heap, which clrsnap heap --json has written
+
+Single objects:
+  --type REGEX      the largest objects of the types whose names match, with namespaces:
+                    'Shop\.Customer<', '\[\]$'
+  --strings         which texts the strings have that use the most memory; they can be secrets
+
+With --core the heap is read from a core dump that has it: of the kernel, of gcore, or of
+createdump with type 2 (with heap) or 4 (full).
+`,
+		Example: `  clrsnap heap 4242                        which types fill the heap?
+  clrsnap heap 4242 --every 30s            which types grow?
+  clrsnap heap 4242 --json -o before.json  and later:
+  clrsnap heap 4242 --diff before.json     what has grown since?
+  clrsnap heap 4242 --type '^byte\[\]$'    the largest byte arrays
+  clrsnap heap 4242 --json | jq '.types[] | select(.count > 100000).type'
+  clrsnap heap --core core.4242`,
+		Args:              func(cmd *cobra.Command, args []string) error { return f.checkArgs(cmd, args) },
+		ValidArgsFunction: completePID,
+	}
+	f.register(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.check(cmd); err != nil {
+			return err
+		}
+		if f.dump != "" {
+			if err := a.mayBlock(os.Getpid()); err != nil {
+				return err
+			}
+			return a.heap(cmd.Context(), f.openCore, &f)
+		}
+		pid, err := parsePID(args[0])
+		if err != nil {
+			return err
+		}
+		return a.heap(cmd.Context(), a.openLive(pid), &f)
+	}
+	return cmd
+}
+
+func (f *heapFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVarP(&f.types, "type", "t", "", "list the largest objects of types that match this `regex`")
+	fs.BoolVar(&f.strings, "strings", false, "also the texts that most memory of strings is used for: can be secrets")
+	fs.IntVarP(&f.limit, "limit", "n", 40, "show this `number` of types, objects or texts; 0: all")
+	fs.StringVar(&f.diff, "diff", "", "show what has changed since this `file` was written by heap --json")
+	fs.DurationVar(&f.every, "every", 0, "look again after this `time`, and show what has grown since the first look")
+	fs.IntVar(&f.looks, "looks", 0, "with --every: end after this `number` of looks; 0: with Ctrl-C")
+	fs.Float64Var(&f.maxCPU, "max-cpu", 1, "use this `number` of CPUs at most, such as 0.2 or 4")
+	fs.BoolVar(&f.full, "full", false, "do not shorten names and texts")
+	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
+	fs.StringVar(&f.core.Executable, "exe", "", "with --core: the program's `file`, if it has moved")
+	fs.StringVar(&f.core.Sysroot, "sysroot", "", "with --core: the `folder` below which the process's files are")
+	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md), with all types unless --limit is given")
+	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
+}
+
+// checkArgs requires a PID or a core dump, and refuses flags that are for the other.
+func (f *heapFlags) checkArgs(cmd *cobra.Command, args []string) error {
+	given := cmd.Flags().Changed
+	if !given("core") {
+		for _, name := range []string{"exe", "sysroot"} {
+			if given(name) {
+				return usagef("--%s says where the files of a core dump are: give --core as well", name)
+			}
+		}
+		if len(args) == 1 && onePID(cmd, args) != nil && isFile(args[0]) {
+			return usagef("%q is not a process id: for a core dump write --core %s", args[0], args[0])
+		}
+		return onePID(cmd, args)
+	}
+	switch {
+	case len(args) > 0:
+		return usagef("a process id or --core, not both: unexpected argument %q", args[0])
+	case f.dump == "":
+		return usagef("--core is empty: give the core dump's file")
+	case f.dump == "-":
+		return usagef("--core -: a core dump cannot be read from a pipe: save it to a file first")
+	case given("every"):
+		return usagef("--every is for running processes: a core dump does not change")
+	case given("max-cpu"):
+		return usagef("--max-cpu is for running processes: a core dump is read with one CPU")
+	}
+	return nil
+}
+
+// check refuses flags that make no sense.
+func (f *heapFlags) check(cmd *cobra.Command) (err error) {
+	given := cmd.Flags().Changed
+	switch {
+	case given("type") && f.types == "":
+		return usagef("--type is empty: give a regular expression for names of types")
+	case f.limit < 0:
+		return usagef("--limit %d: give a number of rows, or 0 for all", f.limit)
+	case f.maxCPU < 0.01 || f.maxCPU > 64:
+		return usagef("--max-cpu %g: give a number of CPUs from 0.01 to 64", f.maxCPU)
+	case given("every") && f.every < time.Second:
+		return usagef("--every %v is too short: give 1s or more", f.every)
+	case given("looks") && (!given("every") || f.looks < 2):
+		return usagef("--looks is how often to look with --every: 2 times or more")
+	case given("every") && (given("diff") || given("type") || given("output")):
+		return usagef("--every does not go with --diff, --type or --output: it writes tables, one after the other")
+	case given("diff") && f.diff == "":
+		return usagef("--diff is empty: give a file that clrsnap heap --json has written")
+	case given("diff") && given("type"):
+		return usagef("--diff and --type exclude each other: one is about types, the other about single objects")
+	}
+	if f.types != "" {
+		if f.pattern, err = regexp.Compile(f.types); err != nil {
+			return usagef("--type %q is not a regular expression: %w", f.types, err)
+		}
+	}
+	if f.json && !given("limit") {
+		f.limit = 0
+	}
+	return nil
+}
+
+type openHeap func(*pendingFile) (*clrsnap.Process, error)
+
+func (a *app) openLive(pid int) openHeap {
+	return func(*pendingFile) (*clrsnap.Process, error) {
+		a.pid.Store(int64(pid))
+		return clrsnap.Open(context.Background(), pid, clrsnap.Options{NonBlocking: a.worker == nil})
+	}
+}
+
+func (f *heapFlags) openCore(out *pendingFile) (*clrsnap.Process, error) {
+	reads := []string{f.dump, f.core.Executable, f.core.Sysroot}
+	if f.core.Sysroot == "" {
+		reads = append(confine.Files(), f.dump, f.core.Executable)
+	}
+	if err := out.confine(reads, unix.CAP_DAC_READ_SEARCH); err != nil {
+		return nil, err
+	}
+	return clrsnap.OpenCore(context.Background(), f.dump, f.core)
+}
+
+// heap shows a heap, or again and again how it grows.
+func (a *app) heap(ctx context.Context, open openHeap, f *heapFlags) error {
+	collectAbove(100)
+	out, err := (&outputFile{path: cmp.Or(f.output, "-")}).open(a.stdout, "", time.Time{})
+	if err != nil {
+		return err
+	}
+	defer out.close()
+	var earlier *os.File
+	if f.diff != "" {
+		if earlier, err = openRecording(f.diff); err != nil {
+			return err
+		}
+		defer earlier.Close()
+	}
+	p, err := open(out)
+	if errors.Is(err, clrsnap.ErrNotDotNet) {
+		return fmt.Errorf("%w: clrsnap ps lists .NET processes", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	a.collects.Store(true)
+	h, err := a.look(ctx, p, f)
+	if h == nil {
+		return err
+	}
+	o := report.HeapOptions{Rows: f.limit, Full: f.full, Color: a.color == "always"}
+	if out.path == "-" {
+		o.Color, o.Width = a.colors(a.stdout), terminalWidth(a.stdout)
+	}
+	if earlier != nil {
+		if o.Base, err = f.earlier(out, earlier); err != nil {
+			return err
+		}
+	}
+	if f.every == 0 || err != nil || h.Partial {
+		return a.endHeap(ctx, h, err, a.writeHeap(h, out, o, f))
+	}
+	return a.growth(ctx, p, h, out, o, f)
+}
+
+// earlier reads the heap that is compared with. The file can be hostile: all rights are given up before.
+func (f *heapFlags) earlier(out *pendingFile, in io.Reader) (*profile.Heap, error) {
+	if f.dump == "" {
+		if err := out.confine(nil); err != nil {
+			return nil, err
+		}
+	}
+	h, err := report.ReadHeapJSON(in)
+	if err != nil {
+		return nil, fmt.Errorf("cannot compare with %s: %w", f.diff, err)
+	}
+	return h, nil
+}
+
+// endHeap returns the error of the command.
+func (a *app) endHeap(ctx context.Context, h *profile.Heap, err, written error) error {
+	if written != nil || err != nil {
+		return cmp.Or(written, err)
+	}
+	if cause := context.Cause(ctx); cause != nil && h.Partial {
+		return fmt.Errorf("%w: what was read until then is above", cause)
+	}
+	return nil
+}
+
+// growth looks again and again, and shows what has changed since the first look.
+func (a *app) growth(
+	ctx context.Context, p *clrsnap.Process, first *profile.Heap, out *pendingFile, o report.HeapOptions, f *heapFlags,
+) error {
+	if err := a.writeHeap(first, out, o, f); err != nil {
+		return err
+	}
+	o.Base = first
+	for n := 2; ; n++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(f.every):
+		}
+		h, err := a.look(ctx, p, f)
+		if h == nil || h.Partial {
+			return err
+		}
+		if !f.json {
+			fmt.Fprintln(a.stdout)
+		}
+		if werr := a.writeHeap(h, out, o, f); werr != nil || err != nil || n == f.looks {
+			return cmp.Or(werr, err)
+		}
+	}
+}
+
+// look walks the heap once. On a terminal it shows the progress, if it takes long.
+func (a *app) look(ctx context.Context, p *clrsnap.Process, f *heapFlags) (*profile.Heap, error) {
+	o := clrsnap.HeapOptions{Type: f.pattern, MaxInstances: f.limit, MaxCPU: f.maxCPU}
+	if f.limit == 0 {
+		o.MaxInstances = maxListed
+	}
+	if f.strings {
+		o.MaxStrings = o.MaxInstances
+	}
+	begin, shown := time.Now(), time.Time{}
+	if isTerminal(a.stderr) {
+		o.Progress = func(done, all uint64) {
+			if time.Since(begin) < quietFor || time.Since(shown) < tick {
+				return
+			}
+			shown = time.Now()
+			fmt.Fprintf(a.stderr, "\r\x1b[Kclrsnap: %s of %s …", display.Weight(profile.Bytes, int64(done)),
+				display.Weight(profile.Bytes, int64(all)))
+		}
+	}
+	h, err := p.Heap(ctx, o)
+	if !shown.IsZero() {
+		fmt.Fprint(a.stderr, "\r\x1b[K")
+	}
+	return h, err
+}
+
+// maxListed bounds lists of objects and of texts that have no limit.
+const maxListed = 100_000
+
+// writeHeap writes a heap to standard output or a file.
+func (a *app) writeHeap(h *profile.Heap, out *pendingFile, o report.HeapOptions, f *heapFlags) error {
+	err := out.write(func(w io.Writer) error {
+		if f.json {
+			return report.HeapJSON(w, h, o)
+		}
+		return report.HeapText(w, h, o)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot write to %s: %w", out.title(), unwrapPath(err))
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+	"clrsnap/report"
+	"clrsnap/why"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// whyFlags are the flags of the verb why.
+type whyFlags struct {
+	stackFlags               // those of them that why has: see register
+	duration   time.Duration // --for
+	noAgent    bool
+	full       bool
+}
+
+func newWhy(a *app) *cobra.Command {
+	var f whyFlags
+	cmd := &cobra.Command{
+		Use:   "why {PID | --core FILE}",
+		Short: "Say why a process is stuck, or slow",
+		Long: `Look at a process for some seconds, and say what is wrong with it: one verdict in plain
+words first, the evidence beneath it, and the command that shows more.
+
+What is looked for, the gravest first:
+  stopped                 a signal, or the freezer of its cgroup, holds the process
+  debugger                another process traces it
+  deadlock                threads wait for one another, or for a lock that is never left
+  suspension              the runtime waits for a thread that does not let itself be stopped
+  finalizer               a finalizer does not return
+  throttled               the cgroup's quota of CPU time is used up
+  memory-pressure         the cgroup's memory is used up
+  descriptors             the limit of open files is reached
+  remote-call             a remote address does not answer
+  lock-contention         many threads wait for a lock that others keep too long
+  thread-pool-starvation  all workers are blocked while work is queued
+  cpu                     a thread uses a whole CPU in one method: a loop, or a regular
+                          expression that backtracks
+  gc-pressure             garbage collections take the program's time
+  exceptions              exceptions are thrown all the time
+  heap-growth             objects pile up
+
+Each verdict is certain, likely or possible: certain if the evidence admits no other
+explanation. What only follows from something else is told there, not as a verdict of
+its own. If nothing wrong is found, that is said, with what was looked at and what could
+not be.
+
+How it looks: several snapshots of all threads, as stack takes them, with what they wait
+for and hold; a few seconds of samples and of the runtime's events, as record takes them;
+and what the kernel says of the process and its control groups. The events need a small
+agent in the process, which leaves again; --no-agent does without. A process that does
+not answer is looked at all the same.
+
+Of a core dump only what one moment shows can be told.
+
+The exit status is 0 whether or not something wrong is found.`,
+		Example: `  clrsnap why 4242
+  clrsnap why 4242 --for 30s           for trouble that comes and goes
+  clrsnap why 4242 --no-agent          without loading anything into the process
+  clrsnap why 4242 --json | jq -r '.verdicts[].cause'
+  clrsnap why --core core.4242`,
+		Args:              func(cmd *cobra.Command, args []string) error { return f.checkArgs(cmd, args) },
+		ValidArgsFunction: completePID,
+	}
+	f.register(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if f.dump != "" {
+			if err := a.mayBlock(os.Getpid()); err != nil {
+				return err
+			}
+			return a.whyCore(cmd.Context(), &f)
+		}
+		pid, err := parsePID(args[0])
+		if err != nil {
+			return err
+		}
+		return a.why(cmd.Context(), pid, &f)
+	}
+	return cmd
+}
+
+func (f *whyFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.DurationVar(&f.duration, "for", why.DefaultFor, "how long to look: a `time` from 1s to 10m")
+	fs.BoolVar(&f.noAgent, "no-agent", false, "load nothing into the process: do without its events")
+	fs.BoolVar(&f.full, "full", false, "whole stacks, with native frames and .NET's plumbing")
+	f.source.register(fs)
+	maxPauseFlag(fs, &f.maxPause)
+	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
+	fs.StringVar(&f.core.Executable, "exe", "", "with --core: the program's `file`, if it has moved")
+	fs.StringVar(&f.core.Sysroot, "sysroot", "", "with --core: the `folder` below which the process's files are")
+	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md)")
+	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
+}
+
+// checkArgs is stackFlags.checkArgs for why.
+func (f *whyFlags) checkArgs(cmd *cobra.Command, args []string) error {
+	if f.duration < why.MinFor || f.duration > why.MaxFor {
+		return usagef("--for %v: give a time between %v and %v", f.duration, why.MinFor, why.MaxFor)
+	}
+	if err := f.stackFlags.checkArgs(cmd, args); err != nil {
+		return err
+	}
+	for _, name := range []string{"for", "no-agent"} {
+		if f.dump != "" && cmd.Flags().Changed(name) {
+			return usagef("--%s is for running processes: a core dump is one moment", name)
+		}
+	}
+	if err := f.source.check(); err != nil {
+		return err
+	}
+	return checkMaxPause(f.maxPause)
+}
+
+// options are how the process is read.
+func (f *whyFlags) options() clrsnap.Options {
+	o := clrsnap.Options{MaxPause: f.maxPause}
+	f.lines, f.inlined, f.generics = "auto", "never", "exact"
+	f.symbolOptions(&o)
+	return o
+}
+
+func (a *app) why(ctx context.Context, pid int, f *whyFlags) error {
+	out, err := f.file().open(a.stdout, "", time.Time{})
+	if err != nil {
+		return err
+	}
+	defer out.close()
+	collectAbove(200)
+	a.pid.Store(int64(pid))
+	o := f.options()
+	o.NonBlocking = a.worker == nil
+	pr := &whyProgress{a: a, pid: pid, terminal: isTerminal(a.stderr)}
+	a.collects.Store(false)
+	d, err := why.Look(ctx, pid, why.Options{Process: o, For: f.duration, NoAgent: f.noAgent, Progress: pr.show})
+	pr.end()
+	if d == nil {
+		return hint(err, a.runningProcess(pid))
+	}
+	if werr := a.writeWhy(d, out, f); werr != nil {
+		return werr
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("%w: what can be said of the %.1f s until then is above", cause, d.Took.Seconds())
+	}
+	return err
+}
+
+func (a *app) whyCore(ctx context.Context, f *whyFlags) error {
+	out, err := f.file().open(a.stdout, "", time.Time{})
+	if err != nil {
+		return err
+	}
+	defer out.close()
+	collectAbove(200)
+	if err := out.confine(f.coreReads(), unix.CAP_DAC_READ_SEARCH); err != nil {
+		return err
+	}
+	f.core.Options = f.options()
+	d, err := why.LookCore(ctx, f.dump, f.core)
+	if err != nil {
+		return hint(err, coreDump(f.dump))
+	}
+	return a.writeWhy(d, out, f)
+}
+
+// writeWhy writes a diagnosis to standard output or a file.
+func (a *app) writeWhy(d *profile.Diagnosis, out *pendingFile, f *whyFlags) error {
+	o := report.WhyOptions{Full: f.full, Color: a.color == "always"}
+	if out.path == "-" {
+		o.Color, o.Width = a.colors(a.stdout), terminalWidth(a.stdout)
+		if l := a.newLinker(a.stdout); l != nil {
+			o.Link = l.link
+		}
+	}
+	err := out.write(func(w io.Writer) error {
+		if f.json {
+			return report.WhyJSON(w, d)
+		}
+		return report.Why(w, d, o)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot write to %s: %w", out.title(), unwrapPath(err))
+	}
+	return nil
+}
+
+// whyProgress shows on a terminal what is being looked at.
+type whyProgress struct {
+	a        *app
+	pid      int
+	terminal bool
+	shown    bool
+}
+
+func (p *whyProgress) show(doing string, done float64) {
+	p.a.collects.Store(true)
+	if !p.terminal {
+		return
+	}
+	line := fmt.Sprintf("looking at process %d: %.0f %% · %s · Ctrl-C ends it earlier", p.pid, 100*done, doing)
+	fmt.Fprintf(p.a.stderr, "\r\x1b[K%s", display.Clip(line, max(terminalWidth(p.a.stderr)-1, 20)))
+	p.shown = true
+}
+
+func (p *whyProgress) end() {
+	if p.shown {
+		fmt.Fprint(p.a.stderr, "\r\x1b[K")
+	}
+}

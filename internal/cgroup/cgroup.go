@@ -1,0 +1,320 @@
+// Package cgroup reads what the kernel tells of the control groups that a process is in: how much CPU time and memory
+// they may use, and what came of it. It knows version 2 and the hierarchies of version 1 (cgroups(7)).
+//
+// A limit binds all groups below the one that has it, so that those above count, too, as far as they can be seen here:
+// in a container the outer ones cannot.
+//
+// Sources (Linux): Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst, cgroup-v1/freezer-subsystem.rst;
+// Documentation/scheduler/sched-bwc.rst.
+package cgroup
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"clrsnap/internal/foreign"
+	"clrsnap/internal/procfs"
+)
+
+// State is what the groups of a process say at one moment. Counters never go back.
+type State struct {
+	CPU    []CPU    // of each group with a quota, the innermost first
+	Memory []Memory // of each group with a limit, the innermost first
+	Frozen bool     // the freezer keeps all processes of the group from running
+}
+
+// CPU is what a group with a quota of CPU time has used of it.
+type CPU struct {
+	Group     string        // its path, as the mount shows it
+	Quota     float64       // CPUs; 0: not known
+	Periods   uint64        // in which its processes wanted to run
+	Throttled uint64        // of these, those in which the quota was used up
+	Stood     time.Duration // how long they then had to wait, all CPUs together
+}
+
+// Memory is what a group with a limit has of it, in bytes.
+type Memory struct {
+	Group     string
+	Limit     int64
+	Used      int64
+	Reclaim   int64  // of Used: file pages that are given back without harm
+	Hits      uint64 // how often the limit was reached
+	Slowed    uint64 // how often processes were slowed down above the limit "high"
+	Kills     uint64 // processes that were killed
+	SwapLimit bool   // unused memory may go to the swap space
+}
+
+// maxDepth bounds the groups above one another that are read, maxFile what is read of each file.
+const (
+	maxDepth = 16
+	maxFile  = 64 << 10
+)
+
+// Reader finds the groups of one process.
+type Reader struct {
+	of     procfs.Dir
+	mounts map[string]string // by controller, and "" for version 2
+}
+
+// NewReader returns a Reader for a process. Files are those that are mounted here.
+func NewReader(of procfs.Dir) *Reader {
+	r := &Reader{of: of, mounts: map[string]string{}}
+	self, err := procfs.Self()
+	if err != nil {
+		return r
+	}
+	defer self.Close()
+	b, err := self.ReadFile("mountinfo")
+	if err != nil {
+		return r
+	}
+	_ = procfs.ParseMounts(b, func(m procfs.Mount) {
+		switch m.Type {
+		case "cgroup2":
+			r.add("", m.Place)
+		case "cgroup":
+			for _, c := range strings.Split(path.Base(m.Place), ",") { // named after its controllers (systemd, cgroups(7))
+				r.add(c, m.Place)
+			}
+		}
+	})
+	return r
+}
+
+func (r *Reader) add(controller, place string) {
+	if r.mounts[controller] == "" {
+		r.mounts[controller] = place
+	}
+}
+
+// State reads the groups as they are now. What cannot be read is missing in it; the error says that nothing can.
+func (r *Reader) State() (State, error) {
+	groups, err := r.of.Cgroups()
+	if err != nil {
+		return State{}, err
+	}
+	var s State
+	for _, g := range groups {
+		if g.Controllers == nil {
+			r.each("", g.Path, s.second)
+			continue
+		}
+		for _, c := range g.Controllers {
+			switch c {
+			case "cpu":
+				r.each(c, g.Path, s.firstCPU)
+			case "memory":
+				r.each(c, g.Path, s.firstMemory)
+			case "freezer":
+				r.each(c, g.Path, s.firstFreezer)
+			}
+		}
+	}
+	return s, nil
+}
+
+// each calls add with a group and those above it, from the inside out.
+func (r *Reader) each(controller, group string, add func(*folder)) {
+	mount := r.mounts[controller]
+	if mount == "" {
+		return
+	}
+	group = path.Clean(group)
+	if strings.HasPrefix(group, "/..") {
+		return // outside of what is mounted here
+	}
+	if f := (&folder{mount, group}); !f.has("cgroup.procs") {
+		group = "/" // the mount of a container begins with its own group, but the path does not
+	}
+	for range maxDepth {
+		add(&folder{mount, group})
+		if group == "/" {
+			return
+		}
+		group = path.Dir(group)
+	}
+}
+
+// folder is the folder of a group.
+type folder struct{ mount, group string }
+
+func (f *folder) read(name string) ([]byte, bool) {
+	file, err := foreign.Open(path.Join(f.mount, f.group, name))
+	if err != nil {
+		return nil, false
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, maxFile))
+	return b, err == nil
+}
+
+func (f *folder) has(name string) bool {
+	file, err := foreign.Open(path.Join(f.mount, f.group, name))
+	if err != nil {
+		return false
+	}
+	file.Close()
+	return true
+}
+
+// number reads a file that has one number; false: it has none, or "max".
+func (f *folder) number(name string) (int64, bool) {
+	b, ok := f.read(name)
+	if !ok {
+		return 0, false
+	}
+	return parseNumber(b)
+}
+
+func parseNumber(b []byte) (int64, bool) {
+	n, err := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
+	return n, err == nil && n >= 0
+}
+
+// counts reads a file with a name and a number on each line.
+func (f *folder) counts(name string) map[string]uint64 {
+	b, ok := f.read(name)
+	if !ok {
+		return nil
+	}
+	return parseCounts(b)
+}
+
+// parseCounts parses lines like "nr_throttled 12".
+func parseCounts(b []byte) map[string]uint64 {
+	out := map[string]uint64{}
+	for line := range bytes.Lines(b) {
+		fields := bytes.Fields(line)
+		if len(fields) != 2 {
+			continue
+		}
+		if n, err := strconv.ParseUint(string(fields[1]), 10, 64); err == nil {
+			out[string(fields[0])] = n
+		}
+	}
+	return out
+}
+
+// second adds a group of version 2.
+func (s *State) second(f *folder) {
+	if b, ok := f.read("cpu.max"); ok {
+		if quota := parseQuota(b); quota > 0 {
+			n := f.counts("cpu.stat")
+			s.CPU = append(s.CPU, CPU{
+				Group: f.group, Quota: quota, Periods: n["nr_periods"], Throttled: n["nr_throttled"],
+				Stood: span(n["throttled_usec"], time.Microsecond),
+			})
+		}
+	}
+	if f.counts("cgroup.events")["frozen"] == 1 {
+		s.Frozen = true
+	}
+	limit, limited := f.number("memory.max")
+	if high, ok := f.number("memory.high"); ok && (!limited || high < limit) {
+		limit, limited = high, true
+	}
+	used, ok := f.number("memory.current")
+	if !limited || !ok {
+		return
+	}
+	n := f.counts("memory.events")
+	swap, bounded := f.number("memory.swap.max")
+	s.Memory = append(s.Memory, Memory{
+		Group: f.group, Limit: limit, Used: used, Reclaim: int64(f.counts("memory.stat")["inactive_file"]),
+		Hits: n["max"], Slowed: n["high"], Kills: n["oom_kill"], SwapLimit: !bounded || swap > 0,
+	})
+}
+
+// parseQuota parses a cpu.max: "150000 100000", the quota and the period in µs. It returns CPUs; 0: there is no quota.
+func parseQuota(b []byte) float64 {
+	fields := strings.Fields(string(b))
+	if len(fields) != 2 {
+		return 0
+	}
+	quota, err1 := strconv.ParseUint(fields[0], 10, 63)
+	period, err2 := strconv.ParseUint(fields[1], 10, 63)
+	if err1 != nil || err2 != nil || period == 0 {
+		return 0
+	}
+	return float64(quota) / float64(period)
+}
+
+// firstCPU adds a group of version 1.
+func (s *State) firstCPU(f *folder) {
+	quota, ok1 := f.number("cpu.cfs_quota_us") // -1: there is none
+	period, ok2 := f.number("cpu.cfs_period_us")
+	if !ok1 || !ok2 || quota == 0 || period == 0 {
+		return
+	}
+	n := f.counts("cpu.stat")
+	s.CPU = append(s.CPU, CPU{
+		Group: f.group, Quota: float64(quota) / float64(period), Periods: n["nr_periods"], Throttled: n["nr_throttled"],
+		Stood: span(n["throttled_time"], time.Nanosecond),
+	})
+}
+
+// unlimited is above any limit of memory in version 1, where a group without one has the largest multiple of a page
+// that 63 bits hold.
+const unlimited = 1 << 60
+
+func (s *State) firstMemory(f *folder) {
+	limit, ok1 := f.number("memory.limit_in_bytes")
+	used, ok2 := f.number("memory.usage_in_bytes")
+	if !ok1 || !ok2 || limit >= unlimited {
+		return
+	}
+	hits, _ := f.number("memory.failcnt")
+	s.Memory = append(s.Memory, Memory{
+		Group: f.group, Limit: limit, Used: used, Reclaim: int64(f.counts("memory.stat")["total_inactive_file"]),
+		Hits: uint64(hits), Kills: f.counts("memory.oom_control")["oom_kill"],
+	})
+}
+
+func (s *State) firstFreezer(f *folder) {
+	if b, ok := f.read("freezer.state"); ok && string(bytes.TrimSpace(b)) == "FROZEN" {
+		s.Frozen = true
+	}
+}
+
+// span is n units of time, as long as a Duration holds.
+func span(n uint64, unit time.Duration) time.Duration {
+	return time.Duration(min(n, uint64(math.MaxInt64)/uint64(unit))) * unit
+}
+
+// Since returns the counters of s without what they had counted before: how much they have grown. Groups that were
+// not there before are left out.
+func (s *State) Since(before *State) State {
+	out := State{Frozen: s.Frozen}
+	for _, c := range s.CPU {
+		i := slices.IndexFunc(before.CPU, func(b CPU) bool { return b.Group == c.Group })
+		if i < 0 || before.CPU[i].Periods > c.Periods || before.CPU[i].Throttled > c.Throttled {
+			continue
+		}
+		b := &before.CPU[i]
+		c.Periods, c.Throttled, c.Stood = c.Periods-b.Periods, c.Throttled-b.Throttled, max(c.Stood-b.Stood, 0)
+		out.CPU = append(out.CPU, c)
+	}
+	for _, m := range s.Memory {
+		i := slices.IndexFunc(before.Memory, func(b Memory) bool { return b.Group == m.Group })
+		if i < 0 {
+			continue
+		}
+		b := &before.Memory[i]
+		m.Hits, m.Slowed, m.Kills = grown(m.Hits, b.Hits), grown(m.Slowed, b.Slowed), grown(m.Kills, b.Kills)
+		out.Memory = append(out.Memory, m)
+	}
+	return out
+}
+
+func grown(now, before uint64) uint64 {
+	if now < before {
+		return 0
+	}
+	return now - before
+}

@@ -1,0 +1,215 @@
+package async
+
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
+)
+
+// maxSteps bounds a chain.
+const maxSteps = 256
+
+// Step is something that goes on when what is before it in the chain completes.
+type Step struct {
+	Box   *Box   // an async method; nil: something else
+	Label string // otherwise: the method of .NET that made it, such as System.Threading.Tasks.Task.WhenAll
+}
+
+// End is why a chain goes no further.
+type End uint8
+
+// The ends.
+const (
+	Nobody  End = iota // nothing awaits the last one
+	Several            // it is awaited several times
+	Thread             // a thread waits for it
+	Done               // it is complete: what awaited it is no longer known
+	Unknown            // what awaits it is of a class that is not known
+	Cyclic             // it is awaited by one that the chain has already, or the chain is too long
+)
+
+// Chain is what awaits an async method, what awaits that, and so on.
+type Chain struct {
+	Steps []Step // the inner one first
+	End   End
+	Last  arch.Addr // the object that End is about: a task, mostly
+	Count int       // of Several: how many
+	Class string    // of Unknown
+}
+
+// Awaiting follows the chain of what awaits a task or a box.
+func (r *Reader) Awaiting(obj arch.Addr) (Chain, error) {
+	c := Chain{Last: obj}
+	seen := map[arch.Addr]bool{obj: true}
+	for len(c.Steps) < maxSteps && len(seen) < 4*maxSteps {
+		n, err := r.next(c.Last)
+		if err != nil {
+			return c, err
+		}
+		if n.end != Nobody || n.obj == 0 {
+			c.End, c.Count, c.Class = n.end, n.count, n.class
+			return c, nil
+		}
+		if seen[n.obj] {
+			break
+		}
+		seen[n.obj] = true
+		c.Last = n.obj
+		switch {
+		case n.box != nil:
+			c.Steps = append(c.Steps, Step{Box: n.box})
+		case n.label != "":
+			c.Steps = append(c.Steps, Step{Label: n.label})
+		}
+	}
+	c.End = Cyclic
+	return c, nil
+}
+
+// follower is what goes on when something completes: a box or a task, or why there is none.
+type follower struct {
+	obj   arch.Addr
+	box   *Box
+	label string
+	end   End
+	count int
+	class string
+}
+
+// next returns what goes on when a task or a box completes.
+func (r *Reader) next(obj arch.Addr) (follower, error) {
+	class, err := r.objects.Class(obj)
+	if err != nil {
+		return follower{}, err
+	}
+	s, err := r.shape(class)
+	if err != nil {
+		return follower{}, err
+	}
+	switch s.kind {
+	case taskBox:
+		b, err := r.box(obj, class, s)
+		if err != nil {
+			return follower{}, err
+		}
+		if p := b.Machine.promise; p != 0 {
+			return r.core(b.at + arch.Addr(p))
+		}
+		return r.at(obj + arch.Addr(s.next))
+	case pooledBox:
+		return r.core(obj + arch.Addr(s.next))
+	case task:
+		return r.at(obj + arch.Addr(s.field))
+	}
+	return follower{end: Unknown, class: class.Display}, nil
+}
+
+// at follows the reference in a field.
+func (r *Reader) at(field arch.Addr) (follower, error) {
+	obj, err := r.objects.Word(field)
+	if err != nil || obj == 0 {
+		return follower{}, err
+	}
+	return r.resolve(obj, 0)
+}
+
+// maxIndirections bounds what lies between a task and what awaits it.
+const maxIndirections = 16
+
+// resolve returns the box or the task that a continuation leads to.
+func (r *Reader) resolve(obj arch.Addr, depth int) (follower, error) {
+	for ; depth < maxIndirections; depth++ {
+		class, err := r.objects.Class(obj)
+		if err != nil {
+			return follower{}, err
+		}
+		s, err := r.shape(class)
+		if err != nil {
+			return follower{}, err
+		}
+		switch s.kind {
+		case taskBox, pooledBox:
+			b, err := r.box(obj, class, s)
+			return follower{obj: obj, box: b}, err
+		case task:
+			return follower{obj: obj, label: s.label}, nil
+		case blocking:
+			return follower{end: Thread}, nil
+		case finished:
+			return follower{end: Done}, nil
+		case list:
+			return r.resolveList(obj, class, s, depth+1)
+		case delegate, wrapper, continuing:
+			if obj, err = r.objects.Word(obj + arch.Addr(s.field)); err != nil {
+				return follower{}, err
+			}
+			if obj == 0 {
+				return follower{end: Unknown, class: class.Display}, nil
+			}
+		default:
+			return follower{end: Unknown, class: class.Display}, nil
+		}
+	}
+	return follower{end: Cyclic}, nil
+}
+
+// maxContinuations bounds the continuations of one task that are looked at.
+const maxContinuations = 64
+
+// resolveList follows a list of continuations, if only one of them leads on.
+func (r *Reader) resolveList(obj arch.Addr, class *object.Class, s *shape, depth int) (follower, error) {
+	items, err := r.objects.Word(obj + arch.Addr(s.field))
+	if err != nil {
+		return follower{}, err
+	}
+	size, err := r.objects.Uint32(obj, class, "_size")
+	if err != nil {
+		return follower{}, err
+	}
+	refs, err := r.objects.References(items, min(int(size), maxContinuations))
+	if err != nil {
+		return follower{}, err
+	}
+	found, count := follower{}, 0
+	for _, ref := range refs {
+		if ref == 0 {
+			continue // it was removed
+		}
+		f, err := r.resolve(ref, depth)
+		if err != nil {
+			return follower{}, err
+		}
+		if count++; count == 1 {
+			found = f
+		}
+	}
+	if count > 1 {
+		return follower{end: Several, count: count + max(0, int(size)-maxContinuations)}, nil
+	}
+	return found, nil
+}
+
+// actionOfObject is the class of the continuations of ValueTasks' sources.
+const actionOfObject = "System.Action`1"
+
+// core follows the continuation in a struct ManualResetValueTaskSourceCore: a delegate, and what it is called with.
+func (r *Reader) core(at arch.Addr) (follower, error) {
+	action, err := r.objects.Word(at)
+	if err != nil || action == 0 {
+		return follower{}, err
+	}
+	class, err := r.objects.Class(action)
+	if err != nil {
+		return follower{}, err
+	}
+	if _, full, err := r.objects.FullName(class); err != nil || full != actionOfObject || class.Assembly != coreLib {
+		return follower{end: Unknown, class: class.Display}, nil
+	}
+	state, err := r.objects.Word(at + 8)
+	if err != nil {
+		return follower{}, err
+	}
+	if state == 0 { // ManualResetValueTaskSourceCoreShared.s_sentinel, or somebody else's delegate
+		return follower{end: Done}, nil
+	}
+	return r.resolve(state, 0)
+}

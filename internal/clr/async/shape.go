@@ -1,0 +1,150 @@
+package async
+
+import (
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
+)
+
+// kind is what an object is for a chain of awaits.
+type kind uint8
+
+const (
+	other     kind = iota
+	taskBox        // the box of an async method, which is its task
+	pooledBox      // one that is used again, and is the source of a ValueTask
+	task           // another task, with a continuation
+	delegate
+	wrapper    // of a delegate
+	continuing // what is kept of an await that captured a context, or of ContinueWith: it has a reference
+	list       // of several continuations
+	blocking   // a thread waits
+	finished   // what stands in a completed task
+)
+
+func (k kind) box() bool { return k == taskBox || k == pooledBox }
+
+// shape is what a class means.
+type shape struct {
+	kind  kind
+	label string // what a promise is shown as; empty: it is not shown
+	field uint32 // where an object has what follows
+
+	machine arch.Addr // of boxes: the type argument that is the type of the state machine
+	value   bool      // of boxes: that is a struct
+	next    uint32    // of boxes: where the continuation is, or the struct that has it; 0: in the state machine
+}
+
+// known are the classes of System.Private.CoreLib that chains lead through, with the field that leads on.
+var known = map[string]struct {
+	kind  kind
+	field string
+	label string
+}{
+	"System.Runtime.CompilerServices.AsyncTaskMethodBuilder`1+AsyncStateMachineBox`1": {
+		taskBox, "m_continuationObject", "",
+	},
+	"System.Runtime.CompilerServices.PoolingAsyncValueTaskMethodBuilder`1+StateMachineBox`1": {
+		pooledBox, "_valueTaskSource", "",
+	},
+	"System.Runtime.CompilerServices.AsyncMethodBuilderCore+ContinuationWrapper": {wrapper, "_continuation", ""},
+	"System.MulticastDelegate": {delegate, "_target", ""},
+
+	"System.Threading.Tasks.AwaitTaskContinuation":        {continuing, "m_action", ""},
+	"System.Threading.Tasks.ContinueWithTaskContinuation": {continuing, "m_task", ""},
+	"System.Collections.Generic.List`1":                   {list, "_items", ""},
+	"System.Threading.Tasks.Task+SetOnInvokeMres":         {blocking, "", ""},
+	"System.Threading.Tasks.Task+SetOnCountdownMres":      {blocking, "", ""},
+
+	"System.Threading.Tasks.Task+WhenAllPromise":          {task, continuationField, "System.Threading.Tasks.Task.WhenAll"},
+	"System.Threading.Tasks.Task+WhenAllPromise`1":        {task, continuationField, "System.Threading.Tasks.Task.WhenAll"},
+	"System.Threading.Tasks.Task+TwoTaskWhenAnyPromise`1": {task, continuationField, "System.Threading.Tasks.Task.WhenAny"},
+	"System.Threading.Tasks.TaskFactory+CompleteOnInvokePromise": {
+		task, continuationField, "System.Threading.Tasks.Task.WhenAny",
+	},
+	"System.Threading.Tasks.TaskFactory+CompleteOnInvokePromise`1": {
+		task, continuationField, "System.Threading.Tasks.Task.WhenAny",
+	},
+	"System.Threading.Tasks.Task+CancellationPromise`1": {task, continuationField, "System.Threading.Tasks.Task.WaitAsync"},
+	"System.Threading.Tasks.ContinuationTaskFromTask": {
+		task, continuationField, "System.Threading.Tasks.Task.ContinueWith",
+	},
+	"System.Threading.Tasks.ContinuationResultTaskFromTask`1": {
+		task, continuationField, "System.Threading.Tasks.Task.ContinueWith",
+	},
+	"System.Threading.Tasks.ContinuationTaskFromResultTask`1": {
+		task, continuationField, "System.Threading.Tasks.Task.ContinueWith",
+	},
+	"System.Threading.Tasks.ContinuationResultTaskFromResultTask`2": {
+		task, continuationField, "System.Threading.Tasks.Task.ContinueWith",
+	},
+	"System.Threading.Tasks.Task": {task, continuationField, ""},
+}
+
+const continuationField = "m_continuationObject"
+
+// shape says what a class means: by itself, or by the nearest of its bases that is known.
+func (r *Reader) shape(class *object.Class) (*shape, error) {
+	if s := r.shapes[class.Table]; s != nil {
+		return s, nil
+	}
+	s, err := r.shapeOf(class)
+	if err != nil {
+		return nil, err
+	}
+	if !class.Collectible {
+		if len(r.shapes) >= maxClasses {
+			clear(r.shapes)
+		}
+		r.shapes[class.Table] = s
+	}
+	return s, nil
+}
+
+func (r *Reader) shapeOf(class *object.Class) (*shape, error) {
+	if class.Display == "object" || class.Display == "System.Object" {
+		return &shape{kind: finished}, nil // Task.s_taskCompletionSentinel
+	}
+	for c := range class.Bases {
+		if c.Assembly != coreLib {
+			continue
+		}
+		_, full, err := r.objects.FullName(c)
+		if err != nil {
+			return &shape{}, nil // an array
+		}
+		k, ok := known[full]
+		if !ok {
+			continue
+		}
+		s := &shape{kind: k.kind, label: k.label}
+		if k.field != "" {
+			if s.field, err = r.objects.Offset(class, k.field); err != nil {
+				return nil, err
+			}
+		}
+		if s.kind.box() {
+			err = r.boxShape(s, class, c)
+		}
+		return s, err
+	}
+	return &shape{}, nil
+}
+
+// boxShape completes the shape of a box: class is its class, of the one that is known.
+func (r *Reader) boxShape(s *shape, class, of *object.Class) error {
+	args, err := r.objects.Arguments(of)
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 {
+		return ErrNoBox
+	}
+	s.machine, s.next = args[len(args)-1], s.field
+	if s.value, err = r.objects.IsValue(s.machine); err != nil {
+		return err
+	}
+	if s.field, err = r.objects.Offset(class, "StateMachine"); err != nil {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package heap
+
+import (
+	"fmt"
+
+	"clrsnap/internal/arch"
+)
+
+// Tally is how many objects there are, and how many bytes they have together.
+type Tally struct {
+	Count, Bytes uint64
+}
+
+func (t *Tally) add(o Tally) {
+	t.Count += o.Count
+	t.Bytes += o.Bytes
+}
+
+// Object is an object that a walk has met.
+type Object struct {
+	Addr  arch.Addr
+	Table *Table
+	Size  uint64 // bytes, with those up to the next object
+	// Data is the object as it was read, from its MethodTable on: its first 64 KB at most. nil: it could not be read
+	// in one piece.
+	Data []byte
+}
+
+// Census is what a walk has found.
+type Census struct {
+	Tables []*Table
+	Counts [][NumGenerations]Tally // by Table.Index
+
+	Parts []Part // heap by heap, the youngest generation first
+
+	// Bytes of memory that objects are in: of what was there, of what was walked, and of what was walked while it is
+	// proved that the collector moved nothing in it.
+	Size, Walked, Consistent uint64
+	Passes                   int  // how often the young generations were walked
+	Collecting               bool // a dump was made in the middle of a collection
+	Stopped                  bool // the walk was ended early
+}
+
+// Part is one generation of one heap.
+type Part struct {
+	Heap       int
+	Generation Generation
+	Regions    int
+	Size       uint64 // bytes of memory that objects are in
+	Reserved   uint64 // bytes of address space
+	Objects    Tally
+	Free       Tally  // space between objects
+	Unused     uint64 // bytes that a thread has been given and not used yet
+	Consistent uint64 // bytes that are proved: see Census
+}
+
+// share is Consistent for people.
+func (c *Census) String() string {
+	return fmt.Sprintf("%d bytes, %d walked, %d consistent, %d classes", c.Size, c.Walked, c.Consistent, len(c.Tables))
+}
+
+// sheet is where a goroutine, or a pass over the young generations, adds up what it accepts.
+type sheet struct {
+	counts [][NumGenerations]Tally
+	parts  map[[2]int]*Part
+}
+
+func newSheet() *sheet { return &sheet{parts: map[[2]int]*Part{}} }
+
+// part returns the part that a region belongs to.
+func (s *sheet) part(r *Region) *Part {
+	key := [2]int{r.Heap, int(r.Generation)}
+	p := s.parts[key]
+	if p == nil {
+		p = &Part{Heap: r.Heap, Generation: r.Generation}
+		s.parts[key] = p
+	}
+	return p
+}
+
+// accept adds what a walker has found in a piece of a region.
+func (s *sheet) accept(w *walker, r *Region, walked uint64, proved bool) {
+	p := s.part(r)
+	for _, i := range w.touched {
+		c := w.cells[i]
+		for int(i) >= len(s.counts) {
+			s.counts = append(s.counts, make([][NumGenerations]Tally, i+64)...)
+		}
+		s.counts[i][r.Generation].add(c)
+		if w.tables.at(int(i)).Free {
+			p.Free.add(c)
+		} else {
+			p.Objects.add(c)
+		}
+	}
+	p.Unused += w.unused
+	if proved {
+		p.Consistent += walked
+	}
+}
+
+// add adds another sheet.
+func (s *sheet) add(o *sheet) {
+	if n := len(o.counts); n > len(s.counts) {
+		s.counts = append(s.counts, make([][NumGenerations]Tally, n-len(s.counts))...)
+	}
+	for i := range o.counts {
+		for g := range o.counts[i] {
+			s.counts[i][g].add(o.counts[i][g])
+		}
+	}
+	for key, p := range o.parts {
+		mine := s.parts[key]
+		if mine == nil {
+			mine = &Part{Heap: p.Heap, Generation: p.Generation}
+			s.parts[key] = mine
+		}
+		mine.Objects.add(p.Objects)
+		mine.Free.add(p.Free)
+		mine.Unused += p.Unused
+		mine.Consistent += p.Consistent
+	}
+}

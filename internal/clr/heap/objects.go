@@ -1,0 +1,437 @@
+package heap
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+)
+
+// Walking all objects
+//
+// Objects lie one behind the other, so whoever knows where a region begins and how large each object is meets all of
+// them, and nothing else. A running program makes that harder.
+//
+//   - Threads allocate. What they have been given is known from their allocation contexts, and is passed over from
+//     where the thread is.
+//   - The collector frees what is dead where it lies, in old generations while the program runs. Of what it does so, it
+//     makes free space, which has a size like an object. Memory is copied upwards, so that a copy of the beginning of
+//     free space is never older than what is behind it.
+//   - The collector moves objects, while the program's threads stand still. The young generations are therefore walked
+//     as one, and once more if there has been a collection meanwhile. In old generations objects move in full
+//     collections that compact only. That leaves regions that have become shorter or are gone: what was walked in such
+//     a region does not count as consistent.
+//
+// Whether there has been a collection is told by the allocation contexts, which it takes away from all threads
+// (src/coreclr/gc/gc.cpp, fix_allocation_context): see epoch.
+
+// Options say what to walk. Memory and Check are required.
+type Options struct {
+	// Memory is where objects are read from, without a cache. With several Workers, it is used by all of them.
+	Memory target.Memory
+	// Threads lists the runtime's Thread objects. It is not called by two goroutines at a time.
+	Threads func() ([]arch.Addr, error)
+	// Check reports whether a MethodTable is one. It is called once for each, and not by two goroutines at a time.
+	Check func(mt arch.Addr) error
+	// Still: nothing changes while it is read.
+	Still bool
+	// Workers is how many goroutines walk; 0 stands for 1.
+	Workers int
+
+	// Want chooses the classes whose objects Visit is called with; nil: none. It is called like Check.
+	Want func(mt arch.Addr) bool
+	// Data: what wanted objects contain is kept as well.
+	Data bool
+	// Visit is called with wanted objects of one region, by address, some hundred thousand at most. It is not called
+	// by two goroutines at a time. In a heap that changes, an object may come twice if it has been moved in between.
+	Visit func(*Region, []Object)
+
+	// Progress is called from time to time with how many bytes have been walked, of how many; nil: it is not.
+	Progress func(done, all uint64)
+	// Stopped is asked often whether to end early; nil: never.
+	Stopped func() bool
+	// Rest is called by each worker between pieces of old generations, and may wait; nil: it is not.
+	Rest func()
+
+	nap func(time.Duration) // instead of time.Sleep (test)
+}
+
+// Bounds of the attempts to get a consistent copy.
+const (
+	youngPasses = 10
+	oldTries    = 4
+	firstWait   = time.Millisecond // and four times as long before each further try
+	longestWait = 50 * time.Millisecond
+	pieceSize   = 4 << 20 // bytes of an old region that are walked in one go
+	maxKept     = 1 << 18 // wanted objects that wait for the end of a pass, and so many times 64 bytes of them
+)
+
+// Walk goes through all objects. What it has found is returned even with an error.
+func (r *Reader) Walk(o Options) (*Census, error) {
+	w, err := r.newWalk(o)
+	if err != nil {
+		return &Census{}, err
+	}
+	err = w.run()
+	return w.census(), err
+}
+
+// walk is one call of Walk.
+type walk struct {
+	o        Options
+	r        *Reader // of memory as it is now
+	contexts contextLayout
+	tables   *tables
+	workers  []*walker
+	sheet    *sheet
+	regions  []Region
+	threads  []arch.Addr
+	visiting sync.Mutex // Visit and Progress
+	looking  sync.Mutex // r and contexts
+
+	all, done atomic.Uint64 // bytes
+	passes    int
+	busy      bool // the heap does not come to rest
+	halted    atomic.Bool
+}
+
+func (r *Reader) newWalk(o Options) (*walk, error) {
+	if r.l.Vars == 0 || r.l.Free == 0 || !r.contexts.known() {
+		return nil, ErrUnknown
+	}
+	if o.nap == nil {
+		o.nap = time.Sleep
+	}
+	w := &walk{o: o, contexts: r.contexts, sheet: newSheet()}
+	w.r = &Reader{mem: target.NewReader(o.Memory), l: r.l, moving: r.moving}
+	w.tables = &tables{
+		mem: target.NewReader(o.Memory), l: &w.r.l, check: o.Check, want: o.Want, byAddr: map[arch.Addr]*Table{},
+	}
+	w.r.Moving() // is known from here on
+	var err error
+	if w.tables.free, err = w.r.mem.Pointer(r.l.Free); err != nil {
+		return nil, err
+	}
+	for range max(o.Workers, 1) {
+		w.workers = append(w.workers, &walker{
+			mem: o.Memory, tables: w.tables, stopped: w.stopped, untag: r.l.Untag, keeps: o.Data,
+		})
+	}
+	return w, nil
+}
+
+func (w *walk) stopped() bool {
+	if w.o.Stopped != nil && w.o.Stopped() {
+		w.halted.Store(true)
+	}
+	return w.halted.Load()
+}
+
+func (w *walk) run() error {
+	if err := w.young(); err != nil {
+		return err
+	}
+	if err := w.old(); err != nil {
+		return err
+	}
+	if !w.o.Still {
+		w.doubt()
+	}
+	return nil
+}
+
+// settled waits until the collector moves nothing; false: it does not come to rest.
+func (w *walk) settled() bool {
+	if w.o.Still {
+		return w.r.Settled(w.o.Memory)
+	}
+	for wait := 100 * time.Microsecond; ; wait *= 2 {
+		if w.r.Settled(w.o.Memory) {
+			return true
+		}
+		if wait > longestWait || w.stopped() {
+			return false
+		}
+		w.o.nap(wait)
+	}
+}
+
+// list reads the regions, more than once if they change meanwhile.
+func (w *walk) list() (regions []Region, err error) {
+	for n := 0; ; n++ {
+		if regions, err = w.r.Regions(); err == nil || w.o.Still || n == oldTries {
+			return regions, err
+		}
+		w.o.nap(firstWait << (2 * n))
+	}
+}
+
+// young walks the two youngest generations, as one.
+func (w *walk) young() error {
+	for w.passes = 1; ; w.passes++ {
+		p, err := w.newPass()
+		if err != nil {
+			return err
+		}
+		p.last.Store(w.passes == youngPasses || w.o.Still)
+		each(w, p.regions, p.walk)
+		if w.stopped() || p.last.Load() || !p.broken.Load() {
+			w.regions, w.busy = p.all, p.broken.Load()
+			w.sheet.add(p.sheet)
+			w.visit(p.wanted)
+			return nil
+		}
+		w.done.Store(0)
+	}
+}
+
+// each has the workers do something with each of some things.
+func each[T any](w *walk, things []T, do func(*walker, *T)) {
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for _, one := range w.workers {
+		wait.Go(func() {
+			for !w.stopped() {
+				n := int(next.Add(1)) - 1
+				if n >= len(things) {
+					return
+				}
+				do(one, &things[n])
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// pass is one attempt to walk the young generations.
+type pass struct {
+	w        *walk
+	begin    epoch
+	contexts []context
+	all      []Region
+	regions  []Region    // the young ones of all
+	last     atomic.Bool // what is not consistent counts as well
+	broken   atomic.Bool
+
+	mu     sync.Mutex
+	sheet  *sheet
+	wanted []found
+	kept   int // objects in wanted, and 64 bytes of them
+}
+
+// found are wanted objects of a region.
+type found struct {
+	region  *Region
+	objects []Object
+}
+
+func (w *walk) newPass() (*pass, error) {
+	p := &pass{w: w, sheet: newSheet()}
+	settled := w.settled()
+	if w.o.Threads != nil {
+		var err error
+		if w.threads, err = w.o.Threads(); err != nil {
+			return nil, err
+		}
+	}
+	p.begin.contexts = w.contexts.contexts(w.r.mem, w.threads)
+	var err error
+	if p.all, err = w.list(); err != nil {
+		return nil, err
+	}
+	p.begin.regions = p.all
+	// What a thread has been given since the list of regions was read lies behind their ends.
+	p.contexts = w.contexts.contexts(w.r.mem, w.threads)
+	p.broken.Store(!settled)
+	all := uint64(0)
+	for _, r := range p.all {
+		if all += uint64(r.End - r.Start); r.young() {
+			p.regions = append(p.regions, r)
+		}
+	}
+	w.all.Store(all)
+	return p, nil
+}
+
+// walk walks a young region.
+func (p *pass) walk(one *walker, r *Region) {
+	if p.broken.Load() && !p.last.Load() {
+		return
+	}
+	one.reset()
+	at := piece{at: r.Start, stop: r.End, end: r.End, contexts: inside(p.contexts, r), zeros: r.Generation == Gen0}
+	err := one.walk(&at)
+	if !p.broken.Load() && (errors.Is(err, errAstray) && !p.w.o.Still || !p.w.quiet(&p.begin)) {
+		p.broken.Store(true)
+	}
+	size := uint64(r.End - r.Start)
+	p.w.progress(size)
+	if err != nil && !errors.Is(err, errStopped) && !p.w.o.Still {
+		return // what was met so far may be anything
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	proved := err == nil && !p.broken.Load()
+	p.sheet.accept(one, r, size, proved)
+	p.keep(r, one.objects)
+}
+
+// keep keeps wanted objects until the end of the pass. If they are too many, this pass is the one that counts.
+func (p *pass) keep(r *Region, objects []Object) {
+	if len(objects) == 0 {
+		return
+	}
+	p.wanted = append(p.wanted, found{r, objects})
+	for i := range objects {
+		p.kept += 1 + len(objects[i].Data)/64
+	}
+	if p.kept > maxKept {
+		p.last.Store(true)
+		p.w.visit(p.wanted)
+		p.wanted, p.kept = nil, 0
+	}
+}
+
+// inside returns the allocation contexts that lie in a region.
+func inside(all []context, r *Region) []context {
+	from, _ := slices.BinarySearchFunc(all, r.Start, func(c context, at arch.Addr) int {
+		if c.next < at {
+			return -1
+		}
+		return 1
+	})
+	to := from
+	for to < len(all) && all[to].next < r.End {
+		to++
+	}
+	return all[from:to]
+}
+
+// old walks the other generations.
+func (w *walk) old() error {
+	var old []Region
+	for _, r := range w.regions {
+		if !r.young() {
+			old = append(old, r)
+		}
+	}
+	// The largest first, so that no worker is left alone with it.
+	slices.SortStableFunc(old, func(a, b Region) int { return int(b.End-b.Start) - int(a.End-a.Start) })
+	var mu sync.Mutex
+	each(w, old, func(one *walker, r *Region) {
+		own := newSheet()
+		w.oldRegion(one, r, own)
+		mu.Lock()
+		defer mu.Unlock()
+		w.sheet.add(own)
+	})
+	return nil
+}
+
+// oldRegion walks a region of an old generation, piece by piece.
+func (w *walk) oldRegion(one *walker, r *Region, to *sheet) {
+	at := r.Start
+	for at < r.End && !w.stopped() {
+		next, err := w.oldPiece(one, r, at)
+		if err != nil && !errors.Is(err, errStopped) && !w.o.Still {
+			break
+		}
+		to.accept(one, r, uint64(next-at), true)
+		if w.progress(uint64(next - at)); err != nil {
+			return
+		}
+		w.visit([]found{{r, one.objects}})
+		if at = next; w.o.Rest != nil {
+			w.o.Rest()
+		}
+	}
+	w.progress(uint64(r.End - min(at, r.End)))
+}
+
+// oldPiece walks one piece, and once more if the collector was at it.
+func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr, err error) {
+	for n := 0; ; n++ {
+		one.reset()
+		p := piece{at: from, stop: min(from+pieceSize, r.End), end: r.End}
+		before := w.settled()
+		err = one.walk(&p)
+		if w.o.Still || errors.Is(err, errStopped) {
+			return p.at, err
+		}
+		if err == nil && !(before && w.r.Settled(w.o.Memory)) {
+			err = errAstray
+		}
+		if err == nil || n == oldTries {
+			return p.at, err
+		}
+		w.o.nap(firstWait << (2 * n))
+	}
+}
+
+// doubt takes back what was said of old regions that have become shorter, or have gone: their objects may have been
+// moved while they were walked.
+func (w *walk) doubt() {
+	now, err := w.list()
+	end := map[arch.Addr]arch.Addr{}
+	for _, r := range now {
+		end[r.Start] = r.End
+	}
+	for i := range w.regions {
+		r := &w.regions[i]
+		if r.young() || err == nil && end[r.Start] >= r.End {
+			continue
+		}
+		p := w.sheet.part(r)
+		p.Consistent -= min(p.Consistent, uint64(r.End-r.Start))
+	}
+}
+
+// visit hands wanted objects out.
+func (w *walk) visit(all []found) {
+	w.visiting.Lock()
+	defer w.visiting.Unlock()
+	for _, f := range all {
+		if len(f.objects) > 0 {
+			w.o.Visit(f.region, f.objects)
+		}
+	}
+}
+
+func (w *walk) progress(bytes uint64) {
+	done := w.done.Add(bytes)
+	if w.o.Progress != nil {
+		w.visiting.Lock()
+		defer w.visiting.Unlock()
+		w.o.Progress(done, w.all.Load())
+	}
+}
+
+// census sums up.
+func (w *walk) census() *Census {
+	c := &Census{Tables: w.tables.all, Counts: w.sheet.counts, Passes: w.passes, Stopped: w.halted.Load()}
+	c.Collecting = w.o.Still && w.busy
+	for i := range w.regions {
+		r := &w.regions[i]
+		p := w.sheet.part(r)
+		p.Regions++
+		p.Size += uint64(r.End - r.Start)
+		p.Reserved += r.Reserved
+	}
+	for _, p := range w.sheet.parts {
+		c.Parts = append(c.Parts, *p)
+		c.Size += p.Size
+		c.Walked += p.Objects.Bytes + p.Free.Bytes + p.Unused
+		c.Consistent += p.Consistent
+	}
+	slices.SortFunc(c.Parts, func(a, b Part) int {
+		if a.Heap != b.Heap {
+			return a.Heap - b.Heap
+		}
+		return int(a.Generation) - int(b.Generation)
+	})
+	return c
+}

@@ -1,0 +1,285 @@
+package heap
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/clrtest"
+	"clrsnap/internal/target"
+)
+
+const (
+	freeTable   = arch.Addr(0x7400_2000)
+	plainTable  = arch.Addr(0x7400_3000) // 24 bytes
+	arrayTable  = arch.Addr(0x7400_4000) // 24 bytes, and four for each element
+	noTable     = arch.Addr(0x7400_5000) // looks like one, and is none
+	threadAt    = arch.Addr(0x7500_0000)
+	localsAt    = arch.Addr(0x7500_1000)
+	youngStart  = arch.Addr(0x2_0000)
+	youngEnd    = arch.Addr(0x2_0800)
+	oldStart    = arch.Addr(0x5_0000)
+	oldEnd      = arch.Addr(0x5_1000)
+	otherStart  = arch.Addr(0x1_0000)
+	otherEnd    = arch.Addr(0x1_0100)
+	contextNext = youngStart + 0x400
+)
+
+// spread is a heap that is made up: two generations in three regions, full of objects, with free space, an array, and
+// a thread in the middle of its allocation context.
+func spread(t testing.TB, mem clrtest.Words) *Reader {
+	r := made(t, mem, false)
+	mem[varsAt+varInvalid] = uint64(listAt + 0x800)
+	mem[listAt+0x800] = 0
+	mem.Zero(listAt+4*generationStart, 8)
+	mem.Uint32(listAt+4, firstSeg)
+	mem.Uint32(listAt+4*generationStart, noField)
+	mem[r.l.Free] = uint64(freeTable)
+	for at, flags := range map[arch.Addr]uint32{
+		freeTable: hasComponents | 1, plainTable: 0, arrayTable: hasComponents | 4, noTable: 0,
+	} {
+		mem.Zero(at, 64)
+		mem.Uint32(at+arch.Addr(r.l.Flags), flags)
+		mem.Uint32(at+arch.Addr(r.l.BaseSize), 24)
+	}
+	fill := func(from, to arch.Addr) {
+		mem.Zero(from-8, int(to-from)+8)
+		for at := from; at < to; at += 32 {
+			put(mem, at, arrayTable, 2) // 32 bytes
+		}
+	}
+	fill(youngStart, youngEnd)
+	fill(oldStart, oldEnd)
+	fill(otherStart, otherEnd)
+	put(mem, oldStart+32, freeTable, 8)
+	put(mem, oldStart+64, plainTable|1, 0) // marked
+	put(mem, oldStart+64+24, freeTable, 32+8-24)
+	mem.Zero(contextNext, 0x80) // 104 bytes are left, and the gap
+	mem.Zero(threadAt, 1024)
+	mem.Zero(localsAt, 64)
+	mem[threadAt+arch.Addr(r.contexts.Locals)] = uint64(localsAt)
+	context := localsAt + arch.Addr(r.contexts.Outer+r.contexts.Inner)
+	mem[context], mem[context+contextLimit] = uint64(contextNext), uint64(contextNext+0x80-contextGap)
+	return r
+}
+
+func put(mem clrtest.Words, at, table arch.Addr, elements uint32) {
+	mem[at] = uint64(table)
+	mem[at+8] = uint64(elements)
+}
+
+// still are options for memory that does not change.
+func still(mem target.Memory) Options {
+	return Options{
+		Memory: mem, Still: true, Threads: func() ([]arch.Addr, error) { return []arch.Addr{threadAt}, nil },
+		Check: func(mt arch.Addr) error {
+			if mt == plainTable || mt == arrayTable {
+				return nil
+			}
+			return errNoTable
+		},
+	}
+}
+
+func TestWalk(t *testing.T) {
+	mem := clrtest.Words{}
+	r := spread(t, mem)
+	for name, o := range map[string]Options{
+		"still": still(mem), "moving": {Memory: mem, Workers: 3, Threads: still(mem).Threads, Check: still(mem).Check},
+	} {
+		seen := map[arch.Addr]bool{}
+		o.Want, o.Data = func(mt arch.Addr) bool { return mt == plainTable }, true
+		o.Visit = func(_ *Region, objects []Object) {
+			for i := range objects {
+				seen[objects[i].Addr] = true
+				if len(objects[i].Data) != 24 || objects[i].Size != 24 {
+					t.Errorf("%s: %+v", name, objects[i])
+				}
+			}
+		}
+		c, err := r.Walk(o)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		all := uint64(youngEnd - youngStart + oldEnd - oldStart + otherEnd - otherStart)
+		if c.Size != all || c.Walked != all || c.Consistent != all || c.Stopped || c.Collecting {
+			t.Errorf("%s: %+v", name, c)
+		}
+		var free, unused uint64
+		for _, p := range c.Parts {
+			free, unused = free+p.Free.Bytes, unused+p.Unused
+		}
+		if free != 32+40 || unused != 0x80 {
+			t.Errorf("%s: %d free, %d unused", name, free, unused)
+		}
+		arrays := (all - free - unused - 24) / 32
+		for _, table := range c.Tables {
+			n := c.Counts[table.Index][Gen0].Count + c.Counts[table.Index][Gen1].Count
+			want := map[arch.Addr]uint64{freeTable: 2, plainTable: 1, arrayTable: arrays}[table.Addr]
+			if n != want {
+				t.Errorf("%s: %v %d times, not %d", name, table.Addr, n, want)
+			}
+		}
+		if len(seen) != 1 || !seen[oldStart+64] {
+			t.Errorf("%s: %v", name, seen)
+		}
+	}
+}
+
+// A region whose objects make no sense is read up to there in a dump; while the program runs it does not count at all,
+// because it may have been read while it was changed.
+func TestWalkDamaged(t *testing.T) {
+	for name, spoil := range map[string]func(clrtest.Words){
+		"no table":       func(m clrtest.Words) { m[oldStart+0x200] = uint64(noTable) },
+		"no memory":      func(m clrtest.Words) { m[oldStart+0x200] = 0x6666_0000 },
+		"odd":            func(m clrtest.Words) { m[oldStart+0x200] = uint64(plainTable) << 33 },
+		"beyond the end": func(m clrtest.Words) { m[oldStart+0x208] = 0xffff_ffff },
+		"in the middle":  func(m clrtest.Words) { m[oldStart+0x1f8] = 0x1234 }, // in front of an object is nothing
+		"nothing":        func(m clrtest.Words) { m[0x5_0200] = 0; m[0x5_0208] = 0 },
+	} {
+		mem := clrtest.Words{}
+		r := spread(t, mem)
+		spoil(mem)
+		old := func(c *Census) Part { return part(c, Gen1) }
+		c, err := r.Walk(still(mem))
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if p := old(c); c.Size == c.Consistent || c.Consistent == 0 && name != "nothing" {
+			t.Errorf("%s in a dump: %+v of %+v", name, p, c)
+		}
+		o := still(mem)
+		o.Still, o.nap = false, func(time.Duration) {}
+		if c, err = r.Walk(o); err != nil {
+			t.Fatal(name, err)
+		}
+		if c.Consistent == c.Size || c.Passes > youngPasses {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+func part(c *Census, g Generation) (out Part) {
+	for _, p := range c.Parts {
+		if p.Generation == g {
+			out.Objects.add(p.Objects)
+			out.Consistent += p.Consistent
+			out.Size += p.Size
+		}
+	}
+	return out
+}
+
+// changing is memory that somebody changes while it is read.
+type changing struct {
+	clrtest.Words
+	change func(at arch.Addr)
+}
+
+func (c *changing) ReadMemory(p []byte, at arch.Addr) error {
+	c.change(at)
+	return c.Words.ReadMemory(p, at)
+}
+
+// A collection between the beginning and the end of a pass is noticed, and the young generations are walked again. One
+// that never ends leaves nothing that is called consistent.
+func TestWalkCollecting(t *testing.T) {
+	mem := &changing{Words: clrtest.Words{}, change: func(arch.Addr) {}}
+	r := spread(t, mem.Words)
+	context := localsAt + arch.Addr(r.contexts.Outer+r.contexts.Inner)
+	o := still(mem)
+	o.Still, o.nap = false, func(time.Duration) {}
+	collected := false
+	mem.change = func(at arch.Addr) {
+		if at == youngStart-front && !collected { // in the middle of the first pass
+			collected = true
+			mem.Words[context], mem.Words[context+contextLimit] = 0, 0
+			mem.Words[context+contextBytes] += 8192
+		}
+	}
+	c, err := r.Walk(o)
+	if err != nil || !collected || c.Passes < 2 || c.Consistent != c.Size {
+		t.Errorf("%+v, %v: %d passes", c, err, c.Passes)
+	}
+	mem.change = func(arch.Addr) { mem.Words[context+contextBytes] += 1 << 20 }
+	c, err = r.Walk(o)
+	if err != nil || c.Passes != youngPasses || part(c, Gen0).Consistent != 0 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	mem.Words[listAt+0x800] = 1 // objects are being moved all the time
+	c, err = r.Walk(o)
+	if err != nil || c.Consistent != 0 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// Segments are shared by generations: the youngest lies last.
+func TestRegionsShared(t *testing.T) {
+	mem := clrtest.Words{}
+	r := spread(t, mem)
+	mem.Uint32(listAt+4*generationStart, 64)
+	mem[varsAt+varGenerations] = 3
+	mem.Zero(tableAt+2*genSize, genSize)
+	mem[tableAt+2*genSize+firstSeg] = uint64(segsAt)
+	mem[tableAt+genSize+firstSeg] = uint64(segsAt)
+	mem[tableAt+64] = uint64(youngStart + 0x600)
+	mem[tableAt+genSize+64] = uint64(youngStart + 0x200)
+	got, err := r.Regions()
+	if err != nil || len(got) != 3 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for i, want := range []Segment{
+		{youngStart, youngStart + 0x200}, {youngStart + 0x200, youngStart + 0x600}, {youngStart + 0x600, youngEnd},
+	} {
+		if got[i].Segment != want || got[i].Generation != Gen2-Generation(i) {
+			t.Errorf("%+v, want %v", got[i], want)
+		}
+	}
+	mem[tableAt+64] = uint64(youngStart)
+	if _, err := r.Regions(); !errors.Is(err, ErrUnknown) {
+		t.Error(err)
+	}
+}
+
+// FuzzWalk: whatever a heap has, a walk ends, and what it counts lies within the heap.
+func FuzzWalk(f *testing.F) {
+	mem := clrtest.Words{}
+	r := spread(f, mem)
+	seed := make([]byte, 0x200)
+	if err := mem.ReadMemory(seed, oldStart); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed, seed, uint32(24), uint32(hasComponents|4), uint64(contextNext), uint64(contextNext+0x68), false)
+	f.Fuzz(func(t *testing.T, old, young []byte, base, flags uint32, next, limit uint64, isStill bool) {
+		mem := clrtest.Words{}
+		r = spread(t, mem)
+		for at, data := range map[arch.Addr][]byte{oldStart: old, youngStart: young} {
+			for i := 0; i+8 <= len(data) && i < 0x800; i += 8 {
+				mem[at+arch.Addr(i)] = binary.LittleEndian.Uint64(data[i:])
+			}
+		}
+		mem.Uint32(arrayTable+arch.Addr(r.l.Flags), flags)
+		mem.Uint32(arrayTable+arch.Addr(r.l.BaseSize), base)
+		context := localsAt + arch.Addr(r.contexts.Outer+r.contexts.Inner)
+		mem[context], mem[context+contextLimit] = next, limit
+		o := still(mem)
+		o.nap = func(time.Duration) {}
+		o.Still, o.Data, o.Want = isStill, true, func(arch.Addr) bool { return true }
+		o.Visit = func(region *Region, objects []Object) {
+			for _, x := range objects {
+				if !Contains([]Segment{region.Segment}, x.Addr) || x.Addr+arch.Addr(x.Size) > region.End {
+					t.Errorf("%+v in %v", x, region)
+				}
+			}
+		}
+		c, err := r.Walk(o)
+		if err != nil {
+			t.Skip()
+		}
+		if c.Walked > c.Size || c.Consistent > c.Size {
+			t.Errorf("%+v", c)
+		}
+	})
+}

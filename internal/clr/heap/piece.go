@@ -1,0 +1,245 @@
+package heap
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+)
+
+// errAstray: what is at an address cannot be an object. The memory has changed while it was read, or is damaged.
+var errAstray = errors.New("what should be an object makes no sense")
+
+// errStopped: whoever has asked for the walk wants no more of it.
+var errStopped = errors.New("stopped")
+
+const (
+	maxBlock = 512 << 10 // bytes that are read at a time
+	minBlock = 4 << 10
+	maxData  = 64 << 10 // bytes of a wanted object that are kept
+	front    = 8        // bytes in front of an object: the word that counts as the one's before it
+	words    = 16       // bytes of an object that its size depends on
+)
+
+// piece is what is walked in one go: the objects that begin in [at, stop).
+type piece struct {
+	at, stop arch.Addr
+	end      arch.Addr // of the region
+	contexts []context // that lie in it, by address
+	zeros    bool      // there may be memory that no object has been put into yet
+}
+
+// hole returns where the next allocation context begins, and where objects go on behind it.
+func (p *piece) hole(at arch.Addr) (from, to arch.Addr, ok bool) {
+	for len(p.contexts) > 0 && p.contexts[0].next < at {
+		p.contexts = p.contexts[1:]
+	}
+	if len(p.contexts) == 0 {
+		return 0, 0, false
+	}
+	c := p.contexts[0]
+	return c.next, c.limit + contextGap, true
+}
+
+// walker walks pieces, for one goroutine.
+type walker struct {
+	mem     target.Memory
+	tables  *tables
+	stopped func() bool
+	untag   uint64
+	keeps   bool // what wanted objects contain
+	known   cache
+
+	buf   []byte
+	data  []byte    // what was read last
+	base  arch.Addr // of data
+	block int       // bytes to read next
+
+	// Of the present piece.
+	cells   []Tally // by Table.Index
+	touched []int32 // those that are not zero
+	unused  uint64  // bytes of allocation contexts, and of memory that is zero
+	objects []Object
+}
+
+// reset forgets the present piece.
+func (w *walker) reset() {
+	for _, i := range w.touched {
+		w.cells[i] = Tally{}
+	}
+	w.touched, w.unused, w.objects = w.touched[:0], 0, nil
+}
+
+// walk goes through a piece, object by object, and sets p.at to the first that begins behind it.
+func (w *walker) walk(p *piece) error {
+	w.block = maxBlock
+	for p.at < p.stop {
+		if w.stopped() {
+			return errStopped
+		}
+		if err := w.load(p.at, p.end); err != nil {
+			return err
+		}
+		loaded := w.base + arch.Addr(len(w.data))
+		from, block := p.at, w.block
+		if err := w.scan(p); err != nil {
+			return err
+		}
+		switch { // large objects are passed over without a look at what is in them
+		case p.at == from && w.block == block:
+			return w.rest(p)
+		case p.at == from: // scan has asked for a larger block
+		case p.at > loaded+minBlock:
+			w.block = minBlock
+		default:
+			w.block = min(4*w.block, maxBlock)
+		}
+	}
+	return nil
+}
+
+// rest is for the end of a region that is too short for an object.
+func (w *walker) rest(p *piece) error {
+	if !p.zeros {
+		return errAstray
+	}
+	w.unused += uint64(p.end - p.at)
+	p.at = p.end
+	return nil
+}
+
+// load reads a block from just in front of an object on.
+func (w *walker) load(at, end arch.Addr) error {
+	n := int(min(uint64(w.block), uint64(end-at))) + front
+	if len(w.buf) < n {
+		w.buf = make([]byte, max(n, maxBlock+front))
+	}
+	w.base, w.data = at-front, w.buf[:n]
+	err := w.mem.ReadMemory(w.data, w.base)
+	if err != nil { // the word in front of the first object may be in no memory
+		clear(w.data[:front])
+		err = w.mem.ReadMemory(w.data[front:], at)
+	}
+	return err
+}
+
+// scan goes through what was read.
+func (w *walker) scan(p *piece) error {
+	for p.at < p.stop {
+		from, to, ok := p.hole(p.at)
+		if ok && from == p.at {
+			w.unused += uint64(min(to, p.end) - p.at)
+			p.at = to
+			continue
+		}
+		stop := p.stop
+		if ok {
+			stop = min(stop, from)
+		}
+		before := p.at
+		if err := w.run(p, stop); err != nil {
+			return err
+		}
+		if p.at == before || p.at >= w.base+arch.Addr(len(w.data)) {
+			return nil // what follows has not been read
+		}
+	}
+	return nil
+}
+
+// run is the innermost loop: it goes from object to object up to stop, or up to one that has not been read.
+func (w *walker) run(p *piece, stop arch.Addr) error {
+	data := w.data
+	i := uint64(p.at - w.base)
+	last := min(uint64(stop-w.base), uint64(max(len(data)-words+1, 0)))
+	for i < last {
+		mt := binary.LittleEndian.Uint64(data[i:]) &^ w.untag
+		k := w.known.slot(mt)
+		if k.mt != mt || mt == 0 {
+			if mt == 0 || mt>>32 != 0 && uint32(mt) == 0 {
+				n := w.zeros(data[i:])
+				if !p.zeros {
+					return errAstray
+				}
+				w.unused += n
+				i += n
+				continue
+			}
+			var err error
+			if k, err = w.meet(arch.Addr(mt)); err != nil {
+				return err
+			}
+		}
+		size := uint64(k.base)
+		if k.component != 0 {
+			size += uint64(k.component) * uint64(binary.LittleEndian.Uint32(data[i+countAt:]))
+		}
+		size = (size + 7) &^ 7
+		if size > uint64(p.end-w.base)-i || k.flags&knownFree == 0 && binary.LittleEndian.Uint32(data[i-front:]) != 0 {
+			return errAstray
+		}
+		if k.flags&knownWanted != 0 && !w.take(i, size, k) {
+			break
+		}
+		c := &w.cells[k.index]
+		if c.Count == 0 {
+			w.touched = append(w.touched, k.index)
+		}
+		c.Count++
+		c.Bytes += size
+		i += size
+	}
+	p.at = w.base + arch.Addr(i)
+	return nil
+}
+
+// zeros counts the bytes up to the first word that may be the beginning of an object.
+func (w *walker) zeros(data []byte) uint64 {
+	n := 0
+	for ; n+words <= len(data); n += 8 {
+		v := binary.LittleEndian.Uint64(data[n:])
+		if v != 0 && (v>>32 == 0 || uint32(v) != 0) { // not the word in front of an object
+			break
+		}
+	}
+	return uint64(max(n, 8))
+}
+
+// meet looks up a MethodTable that the cache lacks.
+func (w *walker) meet(mt arch.Addr) (*known, error) {
+	t, err := w.tables.get(mt)
+	if err != nil {
+		return nil, err
+	}
+	for len(w.cells) <= t.Index {
+		w.cells = append(w.cells, make([]Tally, t.Index+64)...)
+	}
+	return w.known.fill(t), nil
+}
+
+// take keeps a wanted object. It is false if the object is to be read once more, because a part of it is missing.
+func (w *walker) take(i, size uint64, k *known) bool {
+	o := Object{Addr: w.base + arch.Addr(i), Table: w.tables.at(int(k.index)), Size: size}
+	if !w.keeps {
+		w.objects = append(w.objects, o)
+		return true
+	}
+	keep := min(size, maxData)
+	if i+keep > uint64(len(w.data)) && (i > front || w.block < int(keep)) {
+		w.block = max(w.block, int(keep))
+		return false
+	}
+	if i+keep <= uint64(len(w.data)) {
+		o.Data = append([]byte(nil), w.data[i:i+keep]...)
+	}
+	w.objects = append(w.objects, o)
+	return true
+}
+
+// at returns a MethodTable by its index.
+func (s *tables) at(i int) *Table {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[i]
+}

@@ -1,0 +1,186 @@
+package heap
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"clrsnap/internal/arch"
+)
+
+// Generation is a part of the heap, by how long its objects have lived or of what kind they are.
+type Generation uint8
+
+// The generations, numbered like the collector's own (gc.h, gc_generation_num). Frozen is ours: objects that are never
+// collected, such as string literals, which the collector counts among Gen2.
+const (
+	Gen0 Generation = iota
+	Gen1
+	Gen2
+	Large  // the large object heap
+	Pinned // the pinned object heap
+	Frozen
+	NumGenerations = iota
+)
+
+var generationNames = [NumGenerations]string{"gen0", "gen1", "gen2", "large", "pinned", "frozen"}
+
+func (g Generation) String() string {
+	if int(g) >= len(generationNames) {
+		return fmt.Sprintf("generation %d", uint8(g))
+	}
+	return generationNames[g]
+}
+
+// young reports whether objects are moved out of a generation all the time.
+func (g Generation) young() bool { return g <= Gen1 }
+
+// Region is a contiguous piece of one generation: a region or, in older collectors and in clrgc, a segment or the part
+// of a segment that is one generation's.
+type Region struct {
+	Segment           // the part that has been given to objects
+	Generation        // of its objects
+	Heap       int    // number of the heap that it belongs to; 0 if there is one only
+	Reserved   uint64 // bytes of address space from Start on
+	node       arch.Addr
+}
+
+// Places in the list of a generation's offsets, and flags of a segment (dac_generation_fields.h, gcinterface.dac.h).
+const (
+	generationStart = 2
+	noField         = ^uint32(0)
+
+	segmentFlags    = 40
+	segmentReadOnly = 1
+)
+
+// maxReserved bounds the address space of one segment.
+const maxReserved = 1 << 44
+
+// Regions returns the pieces of memory that objects are in, heap by heap, the youngest generation first. Unlike
+// Segments it knows the generation of each, and has none twice. While the program runs they are those of no single
+// moment.
+func (r *Reader) Regions() ([]Region, error) {
+	if r.l.Vars == 0 {
+		return nil, ErrUnknown
+	}
+	vars, err := r.mem.Pointer(r.l.Vars)
+	if err != nil {
+		return nil, err
+	}
+	if vars == 0 {
+		return nil, fmt.Errorf("%w: the collector has not started", ErrUnknown)
+	}
+	t := table{r: r, vars: vars}
+	if err := t.read(); err != nil {
+		return nil, err
+	}
+	start, err := t.startOffset()
+	if err != nil {
+		return nil, err
+	}
+	var out []Region
+	for i, h := range t.heaps {
+		one := heapRegions{t: &t, heap: h, number: i, start: start, out: out}
+		if out, err = one.read(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// startOffset is where a generation says at which address it begins in the segment that it shares with others; 0: it
+// shares none, because the heap has regions.
+func (t *table) startOffset() (arch.Addr, error) {
+	fields, err := t.variable(varGenerationFields)
+	if err != nil {
+		return 0, err
+	}
+	n, err := t.r.mem.Uint32(fields + 4*generationStart)
+	if err != nil || n == noField {
+		return 0, err
+	}
+	if n > maxOffset {
+		return 0, ErrUnknown
+	}
+	return arch.Addr(n), nil
+}
+
+// heapRegions reads the regions of one heap.
+type heapRegions struct {
+	t      *table
+	heap   oneHeap
+	number int
+	start  arch.Addr // see startOffset
+	seen   map[arch.Addr]bool
+	out    []Region
+}
+
+func (h *heapRegions) read() ([]Region, error) {
+	h.seen = map[arch.Addr]bool{}
+	for g := range arch.Addr(min(h.t.generations, uint64(Frozen))) {
+		at, err := h.t.r.mem.Pointer(h.heap.generations + g*arch.Addr(h.t.size) + h.t.segment)
+		if err != nil {
+			return nil, err
+		}
+		for at != 0 && !h.seen[at] {
+			if h.seen[at] = true; len(h.out) >= maxSegments {
+				return nil, fmt.Errorf("%w: more than %d regions", ErrUnknown, maxSegments)
+			}
+			if at, err = h.add(at, Generation(g)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return h.out, nil
+}
+
+// add adds the segment at an address, and returns the next one's.
+func (h *heapRegions) add(at arch.Addr, g Generation) (next arch.Addr, err error) {
+	b, err := h.t.r.mem.Bytes(at, segmentLen)
+	if err != nil {
+		return 0, err
+	}
+	word := func(off int) arch.Addr { return arch.Addr(binary.LittleEndian.Uint64(b[off:])) }
+	r := Region{Segment: Segment{Start: word(segmentMem), End: word(segmentAllocated)}, Generation: g, Heap: h.number}
+	reserved := word(segmentReserved)
+	r.node, r.Reserved = at, uint64(reserved-r.Start)
+	ephemeral := at == h.heap.ephemeral
+	if ephemeral {
+		r.End = h.heap.allocated
+	}
+	if word(segmentFlags)&segmentReadOnly != 0 {
+		r.Generation = Frozen
+	}
+	if r.End < r.Start || r.End > reserved || r.End > maxAddress || r.Reserved > maxReserved || r.Start%8 != 0 {
+		return 0, fmt.Errorf("%w: a segment from %v to %v", ErrUnknown, r.Start, r.End)
+	}
+	if !ephemeral || h.start == 0 {
+		h.out = append(h.out, r)
+		return word(segmentNext), nil
+	}
+	return word(segmentNext), h.share(r)
+}
+
+// share adds the parts of the segment that the three youngest generations share: the oldest lies first.
+func (h *heapRegions) share(r Region) error {
+	from := r.Start
+	for g := Gen2; ; g-- {
+		part := r
+		part.Generation, part.Start = g, from
+		if g > Gen0 {
+			next, err := h.t.r.mem.Pointer(h.heap.generations + arch.Addr(g-1)*arch.Addr(h.t.size) + h.start)
+			if err != nil {
+				return err
+			}
+			if next < from || next > r.End || next%8 != 0 {
+				return fmt.Errorf("%w: a generation begins at %v", ErrUnknown, next)
+			}
+			part.End, from = next, next
+		}
+		part.Reserved -= uint64(part.Start - r.Start)
+		h.out = append(h.out, part)
+		if g == Gen0 {
+			return nil
+		}
+	}
+}

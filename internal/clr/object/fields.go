@@ -1,0 +1,69 @@
+package object
+
+import (
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/types"
+)
+
+// Field is an instance field of a class or of one of its bases.
+type Field struct {
+	Name      string
+	Offset    uint32 // from the start of the object, in bytes; of a struct as if it had a MethodTable in front of it
+	Reference bool   // it refers to an object; else it is a number or a struct
+}
+
+// FieldsOf returns the instance fields of a class, those of its bases first.
+func (r *Reader) FieldsOf(c *Class) ([]Field, error) {
+	if err := r.load(c); err != nil {
+		return nil, err
+	}
+	out := make([]Field, len(c.fields))
+	for i := range c.fields {
+		f := &c.fields[i]
+		out[i] = Field{f.name, f.Offset, f.Reference()}
+	}
+	return out, nil
+}
+
+// Arguments returns the type arguments of a class; none: it is not generic.
+func (r *Reader) Arguments(c *Class) ([]arch.Addr, error) {
+	t, err := r.types.Read(c.Table)
+	return t.Args, err
+}
+
+// IsValue reports whether a type is a struct.
+func (r *Reader) IsValue(mt arch.Addr) (bool, error) { return r.types.IsValueType(mt) }
+
+// Word reads a field, or an element, of eight bytes at an address.
+func (r *Reader) Word(at arch.Addr) (arch.Addr, error) { return r.mem.Pointer(at) }
+
+// Int32 reads a number of four bytes at an address.
+func (r *Reader) Int32(at arch.Addr) (int32, error) {
+	v, err := r.mem.Uint32(at)
+	return int32(v), err
+}
+
+// FullName returns the assembly and the metadata name of a class, such as System.Collections.Generic.List`1.
+// That of an array is an error.
+func (r *Reader) FullName(c *Class) (assembly, full string, err error) {
+	t, err := r.types.Read(c.Table)
+	if err != nil {
+		return "", "", err
+	}
+	if t.Kind != types.Class {
+		return "", "", fmt.Errorf("%w: %s is an array", ErrNoObject, c.Display)
+	}
+	full, err = r.names.TypeName(&t)
+	return c.Assembly, full, err
+}
+
+// Bases returns a class and the classes that it derives from.
+func (c *Class) Bases(yield func(*Class) bool) {
+	for ; c != nil; c = c.base {
+		if !yield(c) {
+			return
+		}
+	}
+}

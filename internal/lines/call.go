@@ -1,0 +1,77 @@
+package lines
+
+import (
+	"slices"
+	"sort"
+
+	"clrsnap/internal/source"
+	"clrsnap/profile"
+)
+
+// unoptimized is the tier of code in which each statement has instructions of its own.
+const unoptimized = "minopts"
+
+// point returns where a location is.
+func (a *adder) point(pdb *source.Assembly, i int32) (source.Point, error) {
+	l := &a.r.Locations[i]
+	il, next, row := uint32(l.IL), uint32(max(l.Next, l.IL+1)), a.r.Methods[l.Method].Row
+	callees := a.callees[i]
+	if len(callees) == 0 {
+		return pdb.Point(row, il, next)
+	}
+	call := source.Call{IL: il, Next: next, Optimized: l.Tier != unoptimized, Sites: a.sites(l.Method)}
+	var out source.Point
+	for n, callee := range callees {
+		call.Callee = callee
+		at, err := pdb.PointOfCall(row, &call)
+		if err != nil {
+			return at, err
+		}
+		switch {
+		case n == 0:
+			out = at
+		case at.Line != out.Line || at.Document != out.Document: // which is that of which callee is not kept
+			out, err = pdb.Point(row, il, next)
+			out.Approximate = true
+			return out, err
+		default:
+			out.Approximate = out.Approximate || at.Approximate
+		}
+	}
+	return out, nil
+}
+
+// sites returns the call sites of a method.
+func (a *adder) sites(method int32) []source.Site {
+	all := a.r.Sites
+	from := sort.Search(len(all), func(i int) bool { return all[i].Method >= method })
+	var out []source.Site
+	for ; from < len(all) && all[from].Method == method; from++ {
+		out = append(out, source.Site{IL: all[from].IL, Method: all[from].Callee})
+	}
+	return out
+}
+
+// maxCallees bounds the names of the methods that one location is known to have called.
+const maxCallees = 8
+
+// calleesOf returns the names of the managed methods that locations call, by the location.
+func calleesOf(r *profile.Recording) map[int32][]string {
+	out := map[int32][]string{}
+	for i := 1; i < len(r.Nodes); i++ {
+		n := &r.Nodes[i]
+		if n.Parent == 0 {
+			continue
+		}
+		caller := r.Nodes[n.Parent].Location
+		callee := &r.Functions[r.Locations[n.Location].Function]
+		if r.Locations[caller].Method <= 0 || callee.Kind != profile.Managed || callee.Method == "" {
+			continue
+		}
+		name := source.LastName(callee.Method)
+		if known := out[caller]; len(known) < maxCallees && !slices.Contains(known, name) {
+			out[caller] = append(known, name)
+		}
+	}
+	return out
+}

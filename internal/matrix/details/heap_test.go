@@ -1,0 +1,296 @@
+package details
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"math"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+)
+
+// TestHeap: the objects of each class are as many as the program says, and have as many bytes; all together are what
+// the collector itself says. Holes are free space.
+func TestHeap(t *testing.T) { testenv.EachRuntime(t, testHeap) }
+
+func testHeap(t *testing.T, runtime string) {
+	a := testenv.Start(t, "heap", testenv.Options{Runtime: runtime})
+	p := livetest.Open(t, a, clrsnap.Options{})
+	checkHeap(t, a, takeHeap(t, p))
+	before := takeHeap(t, p).Free()
+	a.Ask("holes")
+	h := takeHeap(t, p)
+	checkHeap(t, a, h)
+	if grown := int64(h.Free()) - int64(before); grown < 1_900_000 {
+		t.Errorf("20 arrays are free space now: %d bytes more than before", grown)
+	}
+	checkObjects(t, p)
+	livetest.EndsWell(t, a)
+}
+
+// TestHeapServer: the collector of servers has several heaps.
+func TestHeapServer(t *testing.T) { testenv.EachRuntime(t, testHeapServer) }
+
+func testHeapServer(t *testing.T, rt string) {
+	a := testenv.Start(t, "heap", testenv.Options{Runtime: rt, Env: serverEnv})
+	h := takeHeap(t, livetest.Open(t, a, clrsnap.Options{}))
+	checkHeap(t, a, h)
+	if n := h.Heaps(); n != min(runtime.NumCPU(), 4) {
+		t.Errorf("%d heaps", n)
+	}
+	livetest.EndsWell(t, a)
+}
+
+var serverEnv = []string{"DOTNET_gcServer=1", "DOTNET_GCHeapCount=4"}
+
+// TestHeapSegments: the stand-alone collector clrgc has segments instead of regions, which generations share.
+func TestHeapSegments(t *testing.T) {
+	testenv.EachOf(t, testenv.AllRuntimes(), func(t *testing.T, runtime string) {
+		if _, installed := testenv.InstalledVersion(runtime); !installed && runtime != "net9" {
+			t.Skip("the collector is a file beside libcoreclr.so")
+		}
+		a := testenv.Start(t, "heap", testenv.Options{Runtime: runtime, Env: []string{"DOTNET_GCName=libclrgc.so"}})
+		h := takeHeap(t, livetest.Open(t, a, clrsnap.Options{}))
+		checkTypes(t, a, h) // what this collector says of its total counts some of it twice
+		if n := h.Generation(profile.Gen0).Regions; n != 1 {
+			t.Errorf("%d segments of the youngest generation", n)
+		}
+		checkWitness(t, a)
+		livetest.EndsWell(t, a)
+	})
+}
+
+// TestHeapWitness: ClrMD counts the same objects and the same free space, with regions, and with several heaps.
+func TestHeapWitness(t *testing.T) {
+	testenv.EachOf(t, testenv.AllRuntimes(), func(t *testing.T, runtime string) {
+		if _, installed := testenv.InstalledVersion(runtime); !installed && runtime != "net9" {
+			t.Skip("ClrMD needs a libmscordaccore.so")
+		}
+		for _, env := range [][]string{nil, serverEnv} {
+			a := testenv.Start(t, "heap", testenv.Options{Runtime: runtime, Env: env})
+			checkWitness(t, a)
+			livetest.EndsWell(t, a)
+		}
+	})
+}
+
+// checkWitness compares with ClrMD, which counts bytes without those that fill an object up to a multiple of eight.
+func checkWitness(t *testing.T, a *testenv.App) {
+	t.Helper()
+	p := livetest.Open(t, a, clrsnap.Options{})
+	out, err := testenv.ClrMD(t, "heap", a).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := takeHeap(t, p)
+	var want, got []uint64
+	var bytesWant, filled uint64
+	for line := range bytes.Lines(out) {
+		var row struct {
+			Type         string
+			Count, Bytes uint64
+		}
+		if err := json.Unmarshal(line, &row); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		switch row.Type {
+		case "": // the summary
+		case "Free":
+			if h.Free() != row.Bytes {
+				t.Errorf("%d bytes are free, and the witness says %d", h.Free(), row.Bytes)
+			}
+		default:
+			want = append(want, row.Count)
+			bytesWant += row.Bytes
+			filled += 7 * row.Count
+		}
+	}
+	for i := range h.Types {
+		got = append(got, h.Types[i].Count)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("the counts of types are\n%d, and the witness says\n%d", got, want)
+	}
+	if n := h.Objects().Bytes; n < bytesWant || n > bytesWant+filled {
+		t.Errorf("%d bytes, and the witness says %d", n, bytesWant)
+	}
+}
+
+// TestHeapCore: a core dump has the same.
+func TestHeapCore(t *testing.T) { testenv.EachRuntime(t, testHeapCore) }
+
+func testHeapCore(t *testing.T, runtime string) {
+	kinds := []testenv.DumpKind{testenv.DumpGCore, testenv.DumpWithHeap}
+	a := testenv.Start(t, "heap", testenv.DumpOptions(t, testenv.DumpGCore, testenv.Options{Runtime: runtime}))
+	for _, k := range kinds {
+		if !k.Runs(runtime) {
+			continue
+		}
+		p, err := clrsnap.OpenCore(t.Context(), testenv.Dump(t, a, k), clrsnap.CoreOptions{})
+		if err != nil {
+			t.Fatal(k, err)
+		}
+		h := takeHeap(t, p)
+		p.Close()
+		if h.Collecting {
+			t.Error(k, "nothing was collected")
+		}
+		checkHeap(t, a, h)
+	}
+	livetest.EndsWell(t, a)
+}
+
+// TestHeapChurn: while threads allocate at full speed and the collector moves objects, no object ever has a wrong type,
+// and what stays where it is is counted right.
+func TestHeapChurn(t *testing.T) { testenv.EachRuntime(t, testHeapChurn) }
+
+func testHeapChurn(t *testing.T, runtime string) {
+	for name, env := range map[string][]string{"workstation": nil, "server": serverEnv} {
+		a := testenv.Start(t, "heap", testenv.Options{Runtime: runtime, Env: env, Args: []string{"--megabytes", "20"}})
+		want := truthOf(a)
+		a.Ask("collect") // what stays is old from here on
+		a.Ask("collect")
+		a.Ask("churn 2")
+		p := livetest.Open(t, a, clrsnap.Options{})
+		best, sum := 0.0, 0.0
+		const looks = 20
+		for range looks {
+			h := takeHeap(t, p)
+			best, sum = max(best, h.ConsistentShare), sum+h.ConsistentShare
+			all := amounts(h)
+			for name, w := range want {
+				if got := all[name]; got != w && consistentOld(h) {
+					t.Errorf("%s: %+v, not %+v", name, got, w)
+				}
+			}
+			for i := range h.Types {
+				if n := h.Types[i].Name; n == "Shop.Never" || strings.HasPrefix(n, "[") {
+					t.Errorf("%d objects of %s", h.Types[i].Count, n)
+				}
+			}
+		}
+		t.Logf("%s: on average %.3f of the heap was consistent, at best %.3f", name, sum/looks, best)
+		if best < 0.5 {
+			t.Errorf("at best %.3f of the heap was consistent", best)
+		}
+		livetest.EndsWell(t, a)
+	}
+}
+
+// consistentOld reports whether nothing was moved in the old generations.
+func consistentOld(h *profile.Heap) bool {
+	for _, g := range []profile.Generation{profile.Gen2, profile.LargeObjects, profile.PinnedObjects} {
+		if x := h.Generation(g); x.ConsistentBytes != x.Size {
+			return false
+		}
+	}
+	return true
+}
+
+func takeHeap(t *testing.T, p *clrsnap.Process) *profile.Heap {
+	t.Helper()
+	h, err := p.Heap(context.Background(), clrsnap.HeapOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func amounts(h *profile.Heap) map[string]profile.HeapAmount {
+	out := map[string]profile.HeapAmount{}
+	for i := range h.Types {
+		out[h.Types[i].Name] = h.Types[i].HeapAmount
+	}
+	return out
+}
+
+// truthOf is what the program says of its classes.
+func truthOf(a *testenv.App) map[string]profile.HeapAmount {
+	out := map[string]profile.HeapAmount{}
+	for _, line := range a.Ask("truth") {
+		f := strings.Split(line, "\t")
+		count, _ := strconv.ParseUint(f[1], 10, 64)
+		size, _ := strconv.ParseUint(f[2], 10, 64)
+		out[f[0]] = profile.HeapAmount{Count: count, Bytes: size}
+	}
+	return out
+}
+
+// checkHeap compares the heap of an idle program with what it says itself.
+func checkHeap(t *testing.T, a *testenv.App, h *profile.Heap) {
+	t.Helper()
+	checkTypes(t, a, h)
+	total, err := strconv.ParseFloat(a.Ask("total")[0], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frozen := h.Generation(profile.FrozenObjects).Objects.Bytes // which the collector does not count
+	if mine := float64(h.Objects().Bytes - frozen); math.Abs(mine-total) > total/100 {
+		t.Errorf("%.0f bytes, and the collector says %.0f", mine, total)
+	}
+}
+
+// checkTypes compares the classes of which the program knows the objects.
+func checkTypes(t *testing.T, a *testenv.App, h *profile.Heap) {
+	t.Helper()
+	want := truthOf(a)
+	if len(want) < 12 {
+		t.Fatalf("the program knows %d classes", len(want))
+	}
+	got := amounts(h)
+	for name, w := range want {
+		if got[name] != w {
+			t.Errorf("%s: %+v, not %+v", name, got[name], w)
+		}
+	}
+	if h.ConsistentShare != 1 || h.Partial {
+		t.Errorf("%.4f of the heap is consistent", h.ConsistentShare)
+	}
+	frozen := h.Generation(profile.FrozenObjects).Objects.Bytes
+	large, pinned := h.Generation(profile.LargeObjects).Objects, h.Generation(profile.PinnedObjects).Objects
+	if large.Count < 7 || pinned.Count < 9 || frozen == 0 {
+		t.Errorf("large %+v, pinned %+v, frozen %d", large, pinned, frozen)
+	}
+}
+
+// checkObjects: single objects and texts are listed if they are asked for.
+func checkObjects(t *testing.T, p *clrsnap.Process) {
+	t.Helper()
+	h, err := p.Heap(t.Context(), clrsnap.HeapOptions{
+		Type: regexp.MustCompile(`^Shop\.Colour\[\]$`), MaxInstances: 10, MaxStrings: 1000,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(h.Instances) != 10 || h.Matching != amounts(h)["Shop.Colour[]"] {
+		t.Errorf("%d instances of %+v", len(h.Instances), h.Matching)
+	}
+	for i, x := range h.Instances { // of 99 elements and fewer, and 24 bytes besides
+		if want := uint64(24+99-i+7) &^ 7; x.Bytes != want || x.Type != "Shop.Colour[]" {
+			t.Errorf("instance %d is %+v, not of %d bytes", i, x, want)
+		}
+	}
+	if !strings.Contains(textsOf(h), "\nliteral\n") {
+		t.Errorf("the texts lack a literal:\n%s", textsOf(h))
+	}
+}
+
+func textsOf(h *profile.Heap) string {
+	var b strings.Builder
+	b.WriteString("\n")
+	for _, s := range h.Strings {
+		b.WriteString(s.Text + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,110 @@
+package why
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+)
+
+// A disease is what the program "shop" can have, or what can be done to it.
+type disease struct {
+	name   string   // as shop --sick has it, if sick is empty
+	sick   string   // another one that it has in the meantime
+	causes []string // what may be said of it; one is enough
+	own    []string // the code that is to blame: a regular expression for each name that must be there
+	beside []string // what is true of it as well
+
+	starves  string        // the clients that get no answer
+	deadlock bool          // "locks" says so as well
+	noFigure bool          // there is nothing to count
+	mature   time.Duration // how long it takes to break out
+	needs    string        // a way without which it cannot be seen: "agent"
+
+	options func(t *testing.T) testenv.Options
+	harm    func(t *testing.T, a *testenv.App)
+	short   bool // tried in the short form, too
+}
+
+var diseases = []*disease{
+	{name: "convoy", causes: []string{"lock-contention"}, own: []string{`OrderJournal\.(Append|Replicate)`}, short: true},
+	{name: "deadlock", causes: []string{"deadlock"}, deadlock: true, starves: "sales", short: true,
+		own: []string{`StockService\.(TryReserve|Reserve)`, `StockService\.(ServeBackorders|Restock)`}},
+	{name: "sync-over-async", causes: []string{"thread-pool-starvation"}, own: []string{`TenantMiddleware\.InvokeAsync`}},
+	{name: "lock-semaphore", causes: []string{"deadlock", "lock-contention"}, starves: "refunds",
+		own: []string{`PaymentService\.WithdrawPermitted|PaymentLedger\.(Exclusive|Book)`}},
+	{name: "regex", causes: []string{"cpu"}, starves: "reviewers", own: []string{`SpamFilter\.LooksWritten`}},
+	{name: "exceptions", causes: []string{"exceptions"}, needs: "agent",
+		own: []string{`FormatException`, `PriceParser\.ParseAmount`}},
+	{name: "buffers", causes: []string{"gc-pressure"}, needs: "agent", own: []string{`ImageStore\.Load`, `Byte\[\]|byte\[\]`}},
+	{name: "remote", causes: []string{"remote-call"}, own: []string{`SupplierClient\.Get`}, starves: "buyers",
+		options: withSupplier, short: true},
+	{name: "remote-async", causes: []string{"remote-call"}, own: []string{`SupplierClient\.GetAsync`}, starves: "buyers",
+		options: withSupplier},
+	{name: "event-leak", causes: []string{"heap-growth"}, own: []string{`PriceAlert|AlertService\.Watch`}},
+	{name: "finalizer", causes: []string{"finalizer"}, own: []string{`DocumentLease\.(GiveBack|Finalize)`}, short: true},
+	{name: "spin", causes: []string{"cpu"}, own: []string{`CacheWarmer\.WaitUntilLoaded`}},
+	{name: "descriptors", causes: []string{"descriptors"}, beside: []string{"exceptions"}, harm: fewDescriptors},
+	{name: "suspension", causes: []string{"suspension"}, own: []string{`Scanner\.ReadPage`}, starves: "visitors"},
+	{name: "stopped", sick: "none", causes: []string{"stopped"}, starves: "visitors", noFigure: true, harm: stop},
+	{name: "debugger", sick: "none", causes: []string{"debugger"}, starves: "visitors", noFigure: true, harm: debug},
+	{name: "throttled", sick: "none", causes: []string{"throttled"}, harm: throttle},
+	{name: "memory-pressure", sick: "crammed", causes: []string{"memory-pressure"}, options: littleHeap},
+	{name: "memory-limit", sick: "crammed", causes: []string{"memory-pressure"}, options: littleMemory},
+}
+
+// try has the disease break out, and looks at the program in all ways.
+func (d *disease) try(t *testing.T, c command) {
+	a := d.start(t)
+	l := startLoad(t, a)
+	if d.harm != nil {
+		d.harm(t, a)
+	}
+	time.Sleep(max(d.mature, 2*time.Second))
+	ways := layer.Size([]way{plain}, []way{plain, noAgent, again})
+	if d.needs == "agent" {
+		ways = []way{plain, again}
+	}
+	got := l.during(func() {
+		for _, w := range ways {
+			d.judge(t, w, c.why(t, a.PID, w))
+		}
+	})
+	t.Logf("%s: answers meanwhile: %v", d.name, got)
+	if d.starves != "" && got[d.starves] != 0 {
+		t.Errorf("%s: it is not sick: %d answers to %s", d.name, got[d.starves], d.starves)
+	}
+	want := 0
+	if d.deadlock {
+		want = 3
+	}
+	if status := c.locks(t, a.PID); status != want {
+		t.Errorf("%s: the exit status of locks is %d instead of %d", d.name, status, want)
+	}
+}
+
+func (d *disease) start(t *testing.T) *testenv.App {
+	t.Helper()
+	var o testenv.Options
+	if d.options != nil {
+		o = d.options(t)
+	}
+	sick := d.sick
+	if sick == "" {
+		sick = d.name
+	}
+	o.Args = append(o.Args, "--sick", sick)
+	return testenv.Start(t, "shop", o)
+}
+
+func withSupplier(t *testing.T) testenv.Options {
+	return testenv.Options{Args: []string{"--supplier", silentServer(t)}}
+}
+
+// littleHeap gives the heap of a program no more than 120 MB.
+func littleHeap(*testing.T) testenv.Options {
+	const limit = 120 << 20
+	return testenv.Options{Env: []string{"DOTNET_GCHeapHardLimit=0x" + strconv.FormatInt(limit, 16)}}
+}

@@ -1,0 +1,402 @@
+package session
+
+import (
+	"slices"
+	"strings"
+	"unsafe"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/ilmap"
+	"clrsnap/internal/ecma335"
+	"clrsnap/internal/source"
+	"clrsnap/internal/target"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// An async method that goes on after an await is called by the thread pool, most often. Who awaits it is not on
+// the stack, but on the heap (package async). Its frame, or that of the box which has called it, has the state
+// machine or the box as its first argument.
+
+// AsyncCode is what the code at an instruction means for async methods.
+type AsyncCode struct {
+	runner bool           // it is .NET's way to call a MoveNext
+	box    bool           // a method of a box
+	table  arch.Addr      // of a MoveNext: the type of the state machine
+	place  ilmap.Variable // where the first argument is
+	known  bool           // it is there
+}
+
+// AsyncSite is a frame that runs an async method.
+type AsyncSite struct {
+	Below    int       // index of the frame above which what awaits the method is shown
+	Argument arch.Addr // the first one of the frame: the state machine, or the box
+	table    arch.Addr // of MoveNext: the type of the state machine; 0: Argument is the box
+}
+
+// AwaitingAt is what awaits an async method of a stack.
+type AwaitingAt struct {
+	SP     uint64 // of the frame above which it is shown
+	Frames []profile.Frame
+	task   uint64 // that a thread waits for, and that ends the chain; 0: it ends otherwise
+}
+
+// awaitingByThread is what awaits the async methods of stacks, by the thread's id.
+type awaitingByThread map[int][]AwaitingAt
+
+func (a awaitingByThread) keep(tid int, list []AwaitingAt) {
+	if len(list) > 0 {
+		a[tid] = slices.Clone(list)
+	}
+}
+
+// maxAsyncSites bounds the async methods of one stack that are looked at.
+const maxAsyncSites = 32
+
+// Asyncs finds the async methods in a walk.
+type Asyncs struct {
+	Sites  []AsyncSite
+	runner int // index of the first of the latest frames that are all of .NET's way to call a MoveNext; -1: none is
+}
+
+// Begin begins another walk.
+func (a *Asyncs) Begin() { a.Sites, a.runner = a.Sites[:0], -1 }
+
+// The beginnings of the methods of .NET that call a MoveNext.
+const (
+	boxMethods     = "System.Runtime.CompilerServices.AsyncTaskMethodBuilder`1+AsyncStateMachineBox`1."
+	pooledMethods  = "System.Runtime.CompilerServices.PoolingAsyncValueTaskMethodBuilder`1+StateMachineBox`1."
+	contextMethods = "System.Threading.ExecutionContext.Run"
+)
+
+// AsyncCode describes the code of the managed frame that has just been named fr; false: it has nothing to do with
+// async methods.
+func (p *Process) AsyncCode(f *walk.Frame, fr *profile.Frame) (c AsyncCode, ok bool) {
+	core := fr.Module == coreLib
+	c.box = core && (strings.HasPrefix(fr.Method, boxMethods) || strings.HasPrefix(fr.Method, pooledMethods))
+	c.runner = c.box || core && strings.HasPrefix(fr.Method, contextMethods)
+	moves := !c.box && strings.HasSuffix(fr.Method, "MoveNext")
+	if !c.runner && !moves {
+		return c, false
+	}
+	if moves {
+		c.table = p.method.MethodTable
+	}
+	if c.box || moves {
+		c.place, c.known = p.firstArgument(f)
+	}
+	return c, true
+}
+
+// firstArgument returns where the first argument of a frame is, if the debug info says that it is needed still.
+func (p *Process) firstArgument(f *walk.Frame) (v ilmap.Variable, ok bool) {
+	if f.Code.Funclet || f.Epilog() || f.IP() < f.Code.MethodStart {
+		return v, false
+	}
+	places, err := p.Runtime.IL.Variable(f.Code, ilmap.ThisVariable)
+	if err != nil {
+		return v, false
+	}
+	at := uint64(f.IP() - f.Code.MethodStart)
+	for _, v := range places {
+		if at < uint64(v.End) && (at > uint64(v.Start) || f.Exact && at == uint64(v.Start)) {
+			return v, true
+		}
+	}
+	return v, false
+}
+
+// Frame notes a frame of a walk by what its code means; nil: nothing.
+func (a *Asyncs) Frame(f *walk.Frame, c *AsyncCode, index int) {
+	if c == nil || !c.runner {
+		a.runner = -1
+	} else if a.runner < 0 {
+		a.runner = index
+	}
+	if c == nil || !c.known || len(a.Sites) == maxAsyncSites {
+		return
+	}
+	v, ok := register(f, c.place.Register)
+	site := AsyncSite{Below: index + 1, table: c.table}
+	if c.box {
+		site.Below = a.runner
+	}
+	if c.place.OnStack && ok {
+		var word uint64
+		word, ok = f.Word(v + arch.Addr(int64(c.place.Offset)))
+		v = arch.Addr(word)
+	}
+	if ok && v != 0 {
+		site.Argument = v
+		a.Sites = append(a.Sites, site)
+	}
+}
+
+// asyncFrame notes a frame that has just been named.
+func (p *Process) asyncFrame(f *walk.Frame, fr *profile.Frame, index int) {
+	if f.Kind == walk.Managed {
+		if c, ok := p.AsyncCode(f, fr); ok {
+			p.asyncs.Frame(f, &c, index)
+			return
+		}
+	}
+	p.asyncs.Frame(f, nil, index)
+}
+
+// awaiting returns what awaits the async methods of the thread that has just been walked.
+func (s *Suspension) awaiting(frames []profile.Frame) []AwaitingAt {
+	p := s.Process
+	p.awaited = p.awaited[:0]
+	if p.Runtime == nil {
+		return nil
+	}
+	for i := range p.asyncs.Sites {
+		site := &p.asyncs.Sites[i]
+		if site.Below >= len(frames) || p.room <= 0 {
+			continue
+		}
+		below := &frames[site.Below]
+		if n := len(p.awaited); n > 0 && p.awaited[n-1].SP == below.SP {
+			continue // by the frame above
+		}
+		chain, ok := p.Awaiting(site, arch.Addr(below.SP), arch.Addr(below.IP))
+		if !ok {
+			continue
+		}
+		at := AwaitingAt{SP: below.SP}
+		if chain.End == async.Thread {
+			at.task = uint64(chain.Last)
+		}
+		for k := range chain.Steps {
+			at.Frames = append(at.Frames, p.asyncStep(&chain.Steps[k]))
+			p.room -= asyncCost(&at.Frames[k])
+		}
+		p.awaited = append(p.awaited, at)
+	}
+	return p.awaited
+}
+
+// asyncCost is how many bytes a frame takes.
+func asyncCost(f *profile.Frame) int {
+	return int(unsafe.Sizeof(*f)) + len(f.Method) + len(f.Display) + len(f.Short) + len(f.Signature)
+}
+
+const maxChainTries = 4
+
+// Awaiting reads what awaits an async method. sp and ip are those of the frame that has called it. What is read counts
+// only if it was all there at one moment, at which the call had not returned yet.
+func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr) (c async.Chain, ok bool) {
+	read := func() (err error) {
+		var box *async.Box
+		if site.table == 0 {
+			box, err = p.asyncReader().Box(site.Argument)
+		} else {
+			box, err = p.asyncReader().Of(site.Argument, site.table)
+		}
+		if err != nil {
+			return err
+		}
+		c, err = p.asyncReader().Awaiting(box.Object)
+		return err
+	}
+	if !p.from.changes() {
+		return c, read() == nil
+	}
+	called := func() bool { // the return address is still there
+		at, err := target.NewReader(p.from).Uint64(sp - callSlot)
+		return err == nil && arch.Addr(at) == ip
+	}
+	seen := p.Runtime.Seen
+	defer seen.End()
+	for range maxChainTries {
+		settled := p.Runtime.Heap.Settled(p.from)
+		seen.Begin()
+		err := read()
+		seen.End()
+		if !called() {
+			return c, false
+		}
+		if err == nil && settled && seen.Stands(p.from) && p.Runtime.Heap.Settled(p.from) && called() {
+			return c, true
+		}
+		p.Engine.Cache.Invalidate()
+	}
+	return c, false
+}
+
+// callSlot is what a call pushes, in bytes.
+const callSlot = 8
+
+func (p *Process) asyncReader() *async.Reader {
+	if p.async == nil {
+		p.async = async.New(p.Runtime.Objects, p.Runtime.Names)
+	}
+	return p.async
+}
+
+// asyncStep describes a step of a chain, with the line of its await.
+func (p *Process) asyncStep(s *async.Step) profile.Frame {
+	f := p.AsyncFrame(s)
+	if s.Box != nil {
+		f.Line = p.awaitLine(s.Box)
+	}
+	return f
+}
+
+// AsyncFrame describes a step of a chain, without a line.
+func (p *Process) AsyncFrame(s *async.Step) profile.Frame {
+	if s.Box == nil {
+		return profile.Frame{
+			Kind: profile.Async, Method: s.Label, Display: s.Label, Short: shortLabel(s.Label), Module: coreLib,
+		}
+	}
+	m := s.Box.Machine
+	return profile.Frame{
+		Kind: profile.Async, Method: m.Exact, Display: m.Display, Short: m.Short, Signature: m.Signature,
+		Module: m.Assembly, Owner: p.owner(m.Assembly, m.Image),
+	}
+}
+
+// shortLabel cuts the namespace off the name of a method.
+func shortLabel(name string) string {
+	dot := strings.LastIndexByte(name, '.')
+	return name[strings.LastIndexByte(name[:max(dot, 0)], '.')+1:]
+}
+
+// awaitLine returns the line of the await at which a method waits; nil: it is not known.
+func (p *Process) awaitLine(b *async.Box) *profile.SourceLine {
+	m := b.Machine
+	if p.lines == nil || !b.HasState || b.State < 0 || m.Image == 0 {
+		return nil
+	}
+	key := awaitKey{m.Module, m.RID, b.State}
+	if l, ok := p.lines.awaits[key]; ok && !m.Passing {
+		return l
+	}
+	l := p.findAwaitLine(b)
+	if !m.Passing {
+		if len(p.lines.awaits) >= maxLines {
+			clear(p.lines.awaits)
+		}
+		p.lines.awaits[key] = l
+	}
+	return l
+}
+
+// awaitKey is an await of a method.
+type awaitKey struct {
+	module arch.Addr
+	method uint32
+	state  int32
+}
+
+func (p *Process) findAwaitLine(b *async.Box) *profile.SourceLine {
+	m := b.Machine
+	a, err := p.lines.finder.Assembly(&source.Module{
+		Assembly: m.Assembly, Address: m.Module, Image: m.Image, Passing: m.Passing,
+	})
+	if err != nil {
+		return nil
+	}
+	stores, err := p.stateStores(m)
+	if err != nil {
+		return nil
+	}
+	l, err := a.AwaitLine(m.RID, stores, b.State)
+	if err != nil {
+		return nil
+	}
+	return sourceLine(&l, false)
+}
+
+// stateStores returns where the IL of a MoveNext sets the state of its state machine.
+func (p *Process) stateStores(m *async.Machine) ([]source.StateStore, error) {
+	il, err := p.Runtime.Names.IL(m.Module, m.RID)
+	if err != nil {
+		return nil, err
+	}
+	stores, err := ecma335.StateStores(il)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]source.StateStore, len(stores))
+	for i, s := range stores {
+		list[i] = source.StateStore{IL: s.At, State: s.State}
+	}
+	return list, nil
+}
+
+// AwaitPlace returns where in its IL a method of a chain waits: where it sets the state in which it does. False: that
+// is not known, or no lines are wanted.
+func (p *Process) AwaitPlace(s *async.Step) (Place, bool) {
+	if p.lines == nil || s.Box == nil || !s.Box.HasState || s.Box.State < 0 || s.Box.Machine.Image == 0 {
+		return Place{}, false
+	}
+	m := s.Box.Machine
+	out := Place{Method: m.RID, IL: -1, Module: source.Module{
+		Assembly: m.Assembly, Address: m.Module, Image: m.Image, Passing: m.Passing,
+	}}
+	stores, err := p.stateStores(m)
+	if err != nil {
+		return out, true
+	}
+	found := 0
+	for _, x := range stores {
+		if x.State == s.Box.State {
+			out.IL, out.Next = int32(x.IL), int32(x.IL)+1
+			found++
+		}
+	}
+	if found != 1 {
+		out.IL, out.Next = -1, 0
+	}
+	return out, true
+}
+
+// addAwaiting adds to captured stacks the frames of what awaits their async methods.
+func addAwaiting(threads []profile.Thread, list awaitingByThread) {
+	waiters := map[uint64]*profile.Thread{}
+	for i := range threads {
+		if w := threads[i].Wait; w != nil && w.Kind == profile.TaskWait && w.Object != 0 {
+			waiters[w.Object] = &threads[i]
+		}
+	}
+	for i := range threads {
+		t := &threads[i]
+		for k := range list[t.OSThreadID] {
+			at := &list[t.OSThreadID][k]
+			if w := waiters[at.task]; w != nil {
+				at.Frames = append(at.Frames, waiterFrame(w))
+			}
+		}
+		t.Frames = insertAwaiting(t.Frames, list[t.OSThreadID])
+	}
+}
+
+// waiterFrame is the end of a chain that a thread waits for.
+func waiterFrame(t *profile.Thread) profile.Frame {
+	const wait = "System.Threading.Tasks.Task.Wait"
+	return profile.Frame{
+		Kind: profile.Async, Method: wait, Display: wait, Short: shortLabel(wait), Module: coreLib,
+		Waiter: &profile.ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name},
+	}
+}
+
+// insertAwaiting adds to a stack, leaf first, the frames of what awaits its async methods.
+func insertAwaiting(frames []profile.Frame, list []AwaitingAt) []profile.Frame {
+	var out []profile.Frame
+	from := 0
+	for i := range list {
+		at := slices.IndexFunc(frames[from:], func(f profile.Frame) bool { return f.SP >= list[i].SP })
+		if at < 0 || len(list[i].Frames) == 0 {
+			continue
+		}
+		out = append(append(out, frames[from:from+at]...), list[i].Frames...)
+		from += at
+	}
+	if out == nil {
+		return frames
+	}
+	return append(out, frames[from:]...)
+}

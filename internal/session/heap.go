@@ -1,0 +1,223 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/clr/name"
+	"clrsnap/profile"
+
+	"golang.org/x/sys/unix"
+)
+
+// HeapOptions say what is looked at on the heap. The zero value counts all objects by type.
+type HeapOptions struct {
+	// Type chooses types by their names, of which Instances are listed; nil: none.
+	Type *regexp.Regexp
+	// MaxInstances bounds the list of instances, the largest first; 0 stands for 1,000.
+	MaxInstances int
+	// MaxStrings is how many texts of strings are listed; 0: none.
+	MaxStrings int
+	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1. More than 1 have several goroutines walk.
+	MaxCPU float64
+	// Progress is called from time to time with how many bytes have been walked, of how many; nil: it is not.
+	Progress func(done, all uint64)
+}
+
+// ErrNoHeap: the heap of the runtime cannot be read.
+var ErrNoHeap = errors.New("its garbage collector does not describe itself in a way that is known")
+
+// Heap walks all objects of the managed heap, without stopping the program. If ctx ends, the result has what was
+// walked until then, and is Partial.
+func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error) {
+	if p.Runtime == nil {
+		return nil, p.NoRuntimeError()
+	}
+	if p.Walking {
+		return nil, NestedError(0)
+	}
+	h := heapWalk{p: p, o: o, names: map[arch.Addr]name.Class{}, begin: time.Now(), used: processTime()}
+	p.Engine.Begin()
+	census, err := p.Runtime.Heap.Walk(h.options(ctx))
+	if errors.Is(err, heap.ErrUnknown) {
+		return nil, fmt.Errorf("process %d: %w: %w", p.PID(), ErrNoHeap, err)
+	}
+	if err != nil {
+		return nil, p.orExit(fmt.Errorf("process %d: the heap cannot be read: %w", p.PID(), err))
+	}
+	return h.result(census), p.Alive()
+}
+
+// heapWalk is one call of Heap.
+type heapWalk struct {
+	p     *Process
+	o     HeapOptions
+	begin time.Time
+	used  time.Duration // CPU time before
+
+	mu        sync.Mutex
+	names     map[arch.Addr]name.Class // of MethodTables that were met, as far as they had to be read early
+	text      arch.Addr                // the MethodTable of strings
+	instances []profile.HeapInstance
+	matching  profile.HeapAmount
+	strings   stringCounts
+}
+
+func (h *heapWalk) options(ctx context.Context) heap.Options {
+	o := heap.Options{
+		Memory: h.p.from, Still: !h.p.from.changes(), Threads: h.threads, Check: h.check,
+		Progress: h.o.Progress, Stopped: func() bool { return ctx.Err() != nil },
+	}
+	if !o.Still {
+		o.Workers = max(int(h.share()+0.999), 1)
+		o.Rest = h.rest
+	}
+	if h.o.MaxStrings > 0 {
+		h.text = h.p.Runtime.Threads.StringType()
+		o.Data = true
+	}
+	if h.o.Type != nil || h.o.MaxStrings > 0 {
+		o.Want, o.Visit = h.want, h.visit
+	}
+	return o
+}
+
+func (h *heapWalk) share() float64 { return cmp.Or(h.o.MaxCPU, 1) }
+
+// rest waits until no more CPU time has been used than is allowed.
+func (h *heapWalk) rest() {
+	const most = 100 * time.Millisecond
+	used := float64(processTime() - h.used)
+	if ahead := time.Duration(used/h.share()) - time.Since(h.begin); ahead > time.Millisecond {
+		time.Sleep(min(ahead, most))
+	}
+}
+
+// processTime is the CPU time that this process has used.
+func processTime() time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
+
+// threads lists the runtime's threads as they are now.
+func (h *heapWalk) threads() ([]arch.Addr, error) {
+	h.p.Engine.Cache.Invalidate()
+	list, err := h.p.Runtime.Threads.List()
+	if err != nil && len(list) == 0 {
+		return nil, err
+	}
+	out := make([]arch.Addr, len(list))
+	for i := range list {
+		out[i] = list[i].Address
+	}
+	return out, nil
+}
+
+// check reports whether there is a MethodTable at an address. One that can be unloaded is named at once.
+func (h *heapWalk) check(mt arch.Addr) error {
+	err := h.p.Runtime.Types.Check(mt)
+	if err != nil && h.p.from.changes() { // it may be newer than the page that is known
+		h.p.Engine.Cache.Invalidate()
+		err = h.p.Runtime.Types.Check(mt)
+	}
+	if err != nil {
+		return err
+	}
+	if t, err := h.p.Runtime.Types.Read(mt); err == nil && t.Collectible {
+		h.name(mt)
+	}
+	return nil
+}
+
+// name names the class of a MethodTable. One that cannot be named keeps its address.
+func (h *heapWalk) name(mt arch.Addr) name.Class {
+	if c := h.known(mt); c.Display != "" {
+		return c
+	}
+	c, err := h.p.Runtime.Names.Class(mt)
+	if err != nil {
+		c = name.Class{Display: "[type at " + mt.String() + "]"}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.names[mt] = c
+	return c
+}
+
+// known is the name of a class that was read before; empty: none was.
+func (h *heapWalk) known(mt arch.Addr) name.Class {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.names[mt]
+}
+
+func (h *heapWalk) want(mt arch.Addr) bool {
+	chosen := h.o.Type != nil && h.o.Type.MatchString(h.name(mt).Display)
+	return chosen || h.o.MaxStrings > 0 && mt == h.text
+}
+
+// result describes what was found.
+func (h *heapWalk) result(c *heap.Census) *profile.Heap {
+	out := &profile.Heap{
+		Process: h.p.info, CapturedAt: h.begin, Duration: time.Since(h.begin),
+		Collecting: c.Collecting, Partial: c.Stopped, Matching: h.matching,
+	}
+	if !h.p.from.changes() {
+		out.CapturedAt = h.p.from.capturedAt()
+	}
+	if c.Size > 0 {
+		out.ConsistentShare = float64(c.Consistent) / float64(c.Size)
+	}
+	for i := range c.Parts {
+		p := &c.Parts[i]
+		out.Parts = append(out.Parts, profile.HeapPart{
+			Heap: p.Heap, Generation: profile.Generation(p.Generation), Regions: p.Regions, Size: p.Size,
+			Reserved: p.Reserved, Objects: profile.HeapAmount(p.Objects), Free: profile.HeapAmount(p.Free),
+			Unused: p.Unused, ConsistentBytes: p.Consistent,
+		})
+	}
+	out.Types = h.types(c)
+	h.trim()
+	out.Instances = h.instances
+	out.Strings = h.strings.list(h.o.MaxStrings)
+	return out
+}
+
+// types sums up by name: assemblies that were loaded several times have types of the same name.
+func (h *heapWalk) types(c *heap.Census) []profile.HeapType {
+	byName := map[[2]string]int{}
+	var out []profile.HeapType
+	for _, t := range c.Tables {
+		if t.Free || t.Index >= len(c.Counts) || c.Counts[t.Index] == ([heap.NumGenerations]heap.Tally{}) {
+			continue
+		}
+		class := h.name(t.Addr)
+		key := [2]string{class.Display, class.Assembly}
+		i, ok := byName[key]
+		if !ok {
+			i = len(out)
+			byName[key] = i
+			out = append(out, profile.HeapType{Name: class.Display, Assembly: class.Assembly})
+		}
+		for g, n := range c.Counts[t.Index] {
+			out[i].Generations[g].Add(profile.HeapAmount(n))
+			out[i].Add(profile.HeapAmount(n))
+		}
+	}
+	slices.SortFunc(out, func(a, b profile.HeapType) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Assembly, b.Assembly))
+	})
+	return out
+}

@@ -1,0 +1,68 @@
+package profile
+
+import "time"
+
+// Cause is a kind of trouble that a program can have.
+type Cause string
+
+// The causes, the gravest first.
+const (
+	CauseStopped        Cause = "stopped"                // a signal or the freezer of its cgroup holds the process
+	CauseDebugger       Cause = "debugger"               // another process traces it
+	CauseDeadlock       Cause = "deadlock"               // threads wait for one another
+	CauseSuspension     Cause = "suspension"             // the runtime waits for a thread that does not let itself be stopped
+	CauseFinalizer      Cause = "finalizer"              // a finalizer does not return
+	CauseThrottled      Cause = "throttled"              // the cgroup's quota of CPU time is used up
+	CauseMemoryPressure Cause = "memory-pressure"        // the cgroup's memory is used up
+	CauseDescriptors    Cause = "descriptors"            // the limit of open files is reached
+	CauseRemoteCall     Cause = "remote-call"            // many wait for the same remote address
+	CauseLockContention Cause = "lock-contention"        // many wait for a lock that others keep too long
+	CausePoolStarvation Cause = "thread-pool-starvation" // all workers are blocked while work is queued
+	CauseCPU            Cause = "cpu"                    // threads use whole CPUs in one method
+	CauseGC             Cause = "gc-pressure"            // garbage collections take the program's time
+	CauseExceptions     Cause = "exceptions"             // exceptions are thrown all the time
+	CauseHeapGrowth     Cause = "heap-growth"            // objects pile up
+)
+
+// Causes are all causes, the gravest first.
+var Causes = [...]Cause{
+	CauseStopped, CauseDebugger, CauseDeadlock, CauseSuspension, CauseFinalizer, CauseThrottled, CauseMemoryPressure,
+	CauseDescriptors, CauseRemoteCall, CauseLockContention, CausePoolStarvation, CauseCPU, CauseGC, CauseExceptions,
+	CauseHeapGrowth,
+}
+
+// Certainty says how sure a verdict is.
+type Certainty string
+
+// The certainties.
+const (
+	Certain  Certainty = "certain"  // the evidence admits no other explanation
+	Likely   Certainty = "likely"   // another explanation would be unusual
+	Possible Certainty = "possible" // the evidence fits
+)
+
+// Verdict is what is wrong with a program, in plain words, and what shows it.
+type Verdict struct {
+	Cause     Cause
+	Certainty Certainty
+	Text      string // some sentences; names in it are those of the program, with any characters
+	Evidence  []Evidence
+	Commands  []string // that show more
+}
+
+// Evidence is a fact that a verdict stands on.
+type Evidence struct {
+	Text    string
+	Frames  []Frame     // a stack that shows it, leaf first; nil: there is none
+	Threads []ThreadRef // that it is about; nil: none, or all
+}
+
+// Diagnosis is the answer to why a program is stuck, or slow.
+type Diagnosis struct {
+	Process  Process
+	At       time.Time     // when the first look began; of a core dump when its file was written
+	Took     time.Duration // from there to the end of the last look; 0: a core dump
+	Verdicts []Verdict     // the gravest first; nil: nothing wrong was found
+	Looked   []string      // what was looked at: a phrase each
+	Missing  []string      // what could not be looked at, and why: a sentence each
+}

@@ -1,0 +1,162 @@
+package profile
+
+import "time"
+
+// Heap is what was on the managed heap of a process.
+type Heap struct {
+	Process    Process
+	CapturedAt time.Time     // when the walk began
+	Duration   time.Duration // of the walk
+
+	Types []HeapType // of all objects, those with the most bytes first
+	Parts []HeapPart // heap by heap, the youngest generation first
+
+	Instances []HeapInstance // of the types that were asked for, the largest first
+	Matching  HeapAmount     // all objects of these types, also those that Instances lacks
+	Strings   []HeapString   // if they were asked for, those with the most bytes first
+
+	ConsistentShare float64 // of the memory that objects are in: see HeapPart.ConsistentBytes
+	Collecting      bool    // a core dump was made in the middle of a collection: the young generations may be torn
+	Partial         bool    // the walk was ended early
+}
+
+// HeapAmount is a number of objects, and of bytes.
+type HeapAmount struct {
+	Count, Bytes uint64
+}
+
+// Add adds another amount.
+func (a *HeapAmount) Add(b HeapAmount) {
+	a.Count += b.Count
+	a.Bytes += b.Bytes
+}
+
+// Generation is a part of the heap. The collector's numbers are 0 to 4.
+type Generation uint8
+
+// The generations. Frozen objects are never collected: string literals, for example.
+const (
+	Gen0 Generation = iota
+	Gen1
+	Gen2
+	LargeObjects
+	PinnedObjects
+	FrozenObjects
+	Generations = iota // how many there are
+)
+
+var generationNames = [Generations]string{"gen0", "gen1", "gen2", "large", "pinned", "frozen"}
+
+// String is the generation's name in JSON: gen0, gen1, gen2, large, pinned or frozen.
+func (g Generation) String() string {
+	if int(g) >= len(generationNames) {
+		return "?"
+	}
+	return generationNames[g]
+}
+
+// GenerationOf returns the generation of a name.
+func GenerationOf(name string) (Generation, bool) {
+	for g, n := range generationNames {
+		if n == name {
+			return Generation(g), true
+		}
+	}
+	return 0, false
+}
+
+// HeapType is a type, and its objects.
+type HeapType struct {
+	Name     string // as stacks name it, with namespaces: Shop.Customer<string>, Shop.Line[]
+	Assembly string // simple name; of an array that of its element's type
+	HeapAmount
+	Generations [Generations]HeapAmount
+}
+
+// HeapPart is a generation of a heap. The collector of servers has several heaps.
+type HeapPart struct {
+	Heap       int // number; 0 if there is one only
+	Generation Generation
+	Regions    int    // or segments
+	Size       uint64 // bytes of memory that objects are in, free space included
+	Reserved   uint64 // bytes of address space
+	Objects    HeapAmount
+	Free       HeapAmount // space between objects
+	Unused     uint64     // bytes that threads have been given and have not put objects into
+
+	// ConsistentBytes are those bytes of Size of which it is proved that the collector moved nothing in them while
+	// they were read. Of the others a part can be missing, or have been counted twice.
+	ConsistentBytes uint64
+}
+
+// HeapInstance is one object.
+type HeapInstance struct {
+	Address    uint64
+	Type       string
+	Bytes      uint64
+	Generation Generation
+}
+
+// HeapString is a text, and the strings that have it.
+type HeapString struct {
+	Text string // its first part
+	Cut  bool   // Text is not all
+	HeapAmount
+}
+
+// Objects is what all objects are together, without free space.
+func (h *Heap) Objects() (all HeapAmount) {
+	for i := range h.Parts {
+		all.Add(h.Parts[i].Objects)
+	}
+	return all
+}
+
+// Free is the space between objects, in bytes.
+func (h *Heap) Free() (n uint64) {
+	for i := range h.Parts {
+		n += h.Parts[i].Free.Bytes
+	}
+	return n
+}
+
+// Heaps is how many heaps there are.
+func (h *Heap) Heaps() int {
+	n := 0
+	for i := range h.Parts {
+		n = max(n, h.Parts[i].Heap+1)
+	}
+	return n
+}
+
+// Generation sums up a generation of all heaps. Its Heap is 0.
+func (h *Heap) Generation(g Generation) HeapPart {
+	out := HeapPart{Generation: g}
+	for i := range h.Parts {
+		p := &h.Parts[i]
+		if p.Generation != g {
+			continue
+		}
+		out.Regions += p.Regions
+		out.Size += p.Size
+		out.Reserved += p.Reserved
+		out.Objects.Add(p.Objects)
+		out.Free.Add(p.Free)
+		out.Unused += p.Unused
+		out.ConsistentBytes += p.ConsistentBytes
+	}
+	return out
+}
+
+// HeapChange is how a type differs between two heaps.
+type HeapChange struct {
+	Name, Assembly string
+	Count, Bytes   int64 // more than before
+	Now            HeapAmount
+}
+
+// ChangeFrom compares the heap with an earlier one, type by type: what has grown most comes first. Types that have not
+// changed are left out.
+func (h *Heap) ChangeFrom(before *Heap) []HeapChange {
+	return changes(h.Types, before.Types)
+}

@@ -1,0 +1,357 @@
+package profile
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// WaitGraph says who waits for whom in a snapshot. Snapshot.WaitGraph makes it.
+//
+// An edge leads from a thread to one without which it cannot go on: the owner of the lock that it wants, the
+// thread that it joins, the one that runs the task that it waits for. A thread with several edges needs all of
+// them. So a circle of edges is a deadlock, whatever the locks are.
+type WaitGraph struct {
+	// Locks are what threads wait for, the most harmful first: see LockState.Blocked. After those that nobody
+	// waits for come the ones that are held.
+	Locks []LockState
+	// Deadlocks are those that are facts: all their waits were there at the same time, and none has a timeout.
+	Deadlocks []Deadlock
+	// Suspected are those that look like it, but that are not certain or that end with a timeout.
+	Suspected []Deadlock
+	// Edges are all the edges, by thread.
+	Edges []WaitEdge
+}
+
+// WaitEdge is that a thread waits for another.
+type WaitEdge struct {
+	Thread, For int // indices in Snapshot.Threads
+}
+
+// LockKind is a kind of thing that threads wait for: the first part of a WaitKind.
+type LockKind string
+
+// The kinds of lock. The others, such as "SemaphoreSlim" and "Task", are what threads wait for, too, but who owns
+// them is not known, or they are no locks.
+const (
+	MonitorLock       LockKind = "Monitor"
+	LockObject        LockKind = "Lock"
+	ReaderWriterLock  LockKind = "ReaderWriterLockSlim"
+	StaticConstructor LockKind = "StaticConstructor" // of a class, which others need
+	TaskLock          LockKind = "Task"              // its owner is the thread that runs it
+	ThreadLock        LockKind = "Thread"            // its owner is the thread that is joined
+)
+
+// LockState is something that threads wait for, or that is held.
+type LockState struct {
+	Kind      LockKind
+	Object    uint64 // its address; 0: it has none
+	Type      string
+	Owner     *ThreadRef // nil: nobody, not known, or locks of this kind have none
+	Readers   []ThreadRef
+	Recursion int
+	Method    string // the async method whose task it is
+	Detail    string // as in Wait
+	Waiters   []Waiter
+	// Counted is how many threads wait for it by its own count, which has threads that are not in the snapshot.
+	Counted int
+	// Blocked is how many threads cannot go on before it is free: those in Waiters, and those that wait for them.
+	Blocked int
+	Certain bool // of the wait, or hold, that says the most of it
+}
+
+// Ended reports whether the thread that owns the lock has ended, so that it is never left.
+func (l *LockState) Ended() bool {
+	return l.Owner != nil && l.Owner.OSThreadID == 0 && l.Kind != ThreadLock && l.Kind != TaskLock
+}
+
+// Waiter is a thread that waits for something.
+type Waiter struct {
+	Thread int // index in Snapshot.Threads
+	Wait   *Wait
+}
+
+// Deadlock is a circle of threads that wait for one another, or a lock whose owner has ended with those that
+// wait for it.
+type Deadlock struct {
+	// Threads are its members as indices in Snapshot.Threads. In a simple circle each waits for the next one,
+	// and the last one for the first. A thread that only waits for a member is none itself.
+	Threads []int
+	// Victims are the threads that wait for members, directly or not: indices in Snapshot.Threads.
+	Victims []int
+	// Simple: each member waits for exactly one other member.
+	Simple bool
+	// Ended: the owner of the lock that all Threads wait for has ended.
+	Ended bool
+	// Certain: the members' waits are, and they were there at the same time.
+	Certain bool
+	// Timeout is the shortest time after which a member gives up by itself: Forever: none does; 0: that is not
+	// known of one.
+	Timeout time.Duration
+}
+
+// LockKindOf returns the kind of what a wait is for; "": of nothing that others could wait for as well.
+func LockKindOf(w *Wait) LockKind {
+	switch w.Kind {
+	case ThreadSleep, WaitIO, WaitIdle, "":
+		return ""
+	case WaitRuntime:
+		if w.Owner == nil {
+			return ""
+		}
+		return StaticConstructor
+	}
+	kind, _, _ := strings.Cut(string(w.Kind), ".")
+	return LockKind(kind)
+}
+
+// wantsOwner reports whether a wait ends only if the owner of its object does something.
+func wantsOwner(w *Wait) bool { return w.Kind != MonitorWait && LockKindOf(w) != "" }
+
+// WaitGraph returns who waits for whom.
+//
+// Of a running process, a deadlock is certain only if all its members are Still: see Thread.
+func (s *Snapshot) WaitGraph() *WaitGraph {
+	b := waitGraph{s: s, index: make(map[int]int, len(s.Threads)), locks: map[lockKey]int{}, g: &WaitGraph{}}
+	for i := range s.Threads {
+		b.index[s.Threads[i].OSThreadID] = i
+	}
+	b.addWaits()
+	b.addHolds()
+	b.edges()
+	b.rank()
+	components(b.out, b.component)
+	b.ended()
+	byMembers := func(x, y Deadlock) int {
+		return cmp.Or(cmp.Compare(len(y.Victims), len(x.Victims)), slices.Compare(x.Threads, y.Threads))
+	}
+	slices.SortFunc(b.g.Deadlocks, byMembers)
+	slices.SortFunc(b.g.Suspected, byMembers)
+	return b.g
+}
+
+// lockKey tells locks apart. What has no object is told apart by its owner or, without one, by who waits.
+type lockKey struct {
+	kind   LockKind
+	object uint64
+	other  int
+	name   string
+}
+
+// waitGraph is a WaitGraph while it is made.
+type waitGraph struct {
+	s     *Snapshot
+	g     *WaitGraph
+	index map[int]int // threads by their ids
+	locks map[lockKey]int
+	out   [][]int // by thread: the threads that it waits for
+	in    [][]int
+}
+
+func (b *waitGraph) addWaits() {
+	for i := range b.s.Threads {
+		w := b.s.Threads[i].Wait
+		if w == nil || LockKindOf(w) == "" {
+			continue
+		}
+		l := b.lock(w, i)
+		l.Waiters = append(l.Waiters, Waiter{i, w})
+		l.Counted = max(l.Counted, w.Waiters)
+	}
+}
+
+func (b *waitGraph) addHolds() {
+	for i := range b.s.Threads {
+		t := &b.s.Threads[i]
+		for k := range t.Holds {
+			h := &t.Holds[k]
+			l := b.lock(h, i)
+			if l.Owner == nil && h.Certain {
+				l.Owner = t.ref()
+				l.Recursion, l.Certain = max(l.Recursion, h.Recursion), true
+			}
+			l.Counted = max(l.Counted, h.Waiters)
+		}
+	}
+}
+
+// ref returns a reference to t.
+func (t *Thread) ref() *ThreadRef {
+	return &ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name}
+}
+
+// lock returns what a thread waits for or holds, with what that says of it.
+func (b *waitGraph) lock(w *Wait, thread int) *LockState {
+	key := lockKey{kind: LockKindOf(w), object: w.Object}
+	if key.object == 0 {
+		key.other, key.name = -1-thread, w.Type
+		if w.Owner != nil {
+			key.other = w.Owner.OSThreadID
+		}
+	}
+	at, ok := b.locks[key]
+	if !ok {
+		at = len(b.g.Locks)
+		b.locks[key] = at
+		b.g.Locks = append(b.g.Locks, LockState{Kind: key.kind, Object: w.Object, Type: w.Type})
+	}
+	l := &b.g.Locks[at]
+	l.Method = cmp.Or(l.Method, w.Method)
+	if w.Kind != MonitorWait && (w.Certain && !l.Certain || w.Certain == l.Certain && l.Owner == nil) {
+		l.Certain, l.Recursion, l.Detail = w.Certain, max(w.Recursion, l.Recursion), cmp.Or(w.Detail, l.Detail)
+		if w.Owner != nil {
+			l.Owner = w.Owner
+		}
+		if len(w.Readers) > 0 {
+			l.Readers = w.Readers
+		}
+	}
+	return l
+}
+
+// edges finds the edges.
+func (b *waitGraph) edges() {
+	n := len(b.s.Threads)
+	b.out, b.in = make([][]int, n), make([][]int, n)
+	for i := range b.s.Threads {
+		w := b.s.Threads[i].Wait
+		if w == nil || !wantsOwner(w) {
+			continue
+		}
+		b.edge(i, w.Owner)
+		for k := range w.Readers {
+			b.edge(i, &w.Readers[k])
+		}
+	}
+}
+
+func (b *waitGraph) edge(from int, to *ThreadRef) {
+	if to == nil || to.OSThreadID == 0 {
+		return
+	}
+	at, ok := b.index[to.OSThreadID]
+	if !ok || slices.Contains(b.out[from], at) {
+		return
+	}
+	b.out[from], b.in[at] = append(b.out[from], at), append(b.in[at], from)
+	b.g.Edges = append(b.g.Edges, WaitEdge{from, at})
+}
+
+// behind returns the threads that wait for some, directly or not, without those.
+func (b *waitGraph) behind(threads []int) []int {
+	seen := make(map[int]bool, len(threads))
+	for _, t := range threads {
+		seen[t] = true
+	}
+	var out []int
+	for next := slices.Clone(threads); len(next) > 0; {
+		t := next[len(next)-1]
+		next = next[:len(next)-1]
+		for _, from := range b.in[t] {
+			if !seen[from] {
+				seen[from] = true
+				out, next = append(out, from), append(next, from)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// rank sorts the locks by how many threads they block.
+func (b *waitGraph) rank() {
+	for i := range b.g.Locks {
+		l := &b.g.Locks[i]
+		waiters := make([]int, len(l.Waiters))
+		for k := range l.Waiters {
+			waiters[k] = l.Waiters[k].Thread
+		}
+		if l.Blocked = len(waiters); l.Blocked > 0 {
+			l.Blocked += len(b.behind(waiters))
+		}
+	}
+	slices.SortStableFunc(b.g.Locks, func(x, y LockState) int {
+		return cmp.Or(cmp.Compare(y.Blocked, x.Blocked), cmp.Compare(len(y.Waiters), len(x.Waiters)),
+			cmp.Compare(owned(&y), owned(&x)))
+	})
+}
+
+func owned(l *LockState) int {
+	if l.Owner != nil {
+		return 1
+	}
+	return 0
+}
+
+// add adds a deadlock to those that it belongs to.
+func (b *waitGraph) add(d Deadlock) {
+	d.Certain, d.Timeout = true, Forever
+	for _, i := range d.Threads {
+		t := &b.s.Threads[i]
+		d.Certain = d.Certain && t.Wait.Certain && (t.Still || b.s.Process.Core != nil)
+		d.Timeout = sooner(d.Timeout, t.Wait.Timeout)
+	}
+	d.Victims = b.behind(d.Threads)
+	if d.Certain && d.Timeout == Forever {
+		b.g.Deadlocks = append(b.g.Deadlocks, d)
+	} else {
+		b.g.Suspected = append(b.g.Suspected, d)
+	}
+}
+
+// sooner returns the shorter one of two timeouts. A known one is shorter than an unknown one.
+func sooner(a, b time.Duration) time.Duration {
+	switch {
+	case a > 0 && b > 0:
+		return min(a, b)
+	case a > 0 || b > 0:
+		return max(a, b)
+	}
+	return max(a, b) // not known, before Forever
+}
+
+// ended finds the locks whose owners have ended. One whose waiters are in a circle is not told again.
+func (b *waitGraph) ended() {
+	for i := range b.g.Locks {
+		l := &b.g.Locks[i]
+		if !l.Ended() {
+			continue
+		}
+		d := Deadlock{Ended: true}
+		for _, w := range l.Waiters {
+			if wantsOwner(w.Wait) {
+				d.Threads = append(d.Threads, w.Thread)
+			}
+		}
+		if len(d.Threads) > 0 {
+			b.add(d)
+		}
+	}
+}
+
+// component adds a strongly connected component, unless it is a thread that is in no circle.
+func (b *waitGraph) component(members []int) {
+	first := slices.Min(members)
+	if len(members) == 1 && !slices.Contains(b.out[first], first) {
+		return
+	}
+	d := Deadlock{Simple: true}
+	member := make(map[int]bool, len(members))
+	for _, m := range members {
+		member[m] = true
+	}
+	inside := func(t int) []int {
+		return slices.DeleteFunc(slices.Clone(b.out[t]), func(o int) bool { return !member[o] })
+	}
+	for _, m := range members {
+		d.Simple = d.Simple && len(inside(m)) == 1
+	}
+	d.Threads = slices.Sorted(slices.Values(members))
+	if d.Simple {
+		for i, t := 0, first; i < len(members); i, t = i+1, inside(t)[0] {
+			d.Threads[i] = t
+		}
+	}
+	b.add(d)
+}

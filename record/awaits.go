@@ -1,0 +1,159 @@
+package record
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/session"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// awaits finds the methods that await the async methods of stacks.
+type awaits struct {
+	codes   map[arch.Addr]*session.AsyncCode // by instruction pointer, of code that stays
+	steps   map[stepKey]int32                // locations
+	sites   session.Asyncs                   // of the last walk
+	at      []awaitsAt                       // what await has found for it
+	looked  int                              // at async methods, in the whole recording
+	missing int                              // of these, how often it could not be proved what awaits them
+}
+
+// awaitsAt is what awaits an async method of a stack.
+type awaitsAt struct {
+	below     int // index in the stack before which it is shown
+	locations []int32
+}
+
+// stepKey is a place where a method awaits another.
+type stepKey struct {
+	table arch.Addr // of the state machine; 0: a method of .NET
+	state int32
+	label string
+}
+
+func newAwaits() awaits {
+	return awaits{codes: map[arch.Addr]*session.AsyncCode{}, steps: map[stepKey]int32{}}
+}
+
+func (a *awaits) forget() {
+	clear(a.codes)
+	clear(a.steps)
+}
+
+func (a *awaits) begin() {
+	a.sites.Begin()
+	a.at = a.at[:0]
+}
+
+// know notes what the code of a managed frame that has just been named means for async methods.
+func (a *awaits) know(p *session.Process, fr *walk.Frame, n *profile.Frame) {
+	if !p.Options.Async || fr.Code.Collectible || len(a.codes) >= maxFrameKeys {
+		return
+	}
+	if c, ok := p.AsyncCode(fr, n); ok {
+		a.codes[fr.IP()] = &c
+	}
+}
+
+// frame notes a frame of a walk.
+func (a *awaits) frame(fr *walk.Frame, index int) {
+	if fr.Kind == walk.Managed && !fr.Code.Collectible {
+		a.sites.Frame(fr, a.codes[fr.IP()], index)
+	} else {
+		a.sites.Frame(fr, nil, index)
+	}
+}
+
+// await finds what awaits the async methods of the stack that has just been walked.
+func (f *frameTable) await() {
+	a := &f.awaits
+	for i := range a.sites.Sites {
+		site := &a.sites.Sites[i]
+		n := len(a.at)
+		if site.Below >= len(f.stack) || site.Below >= len(f.sps) || n > 0 && a.at[n-1].below == site.Below {
+			continue
+		}
+		a.looked++
+		chain, ok := f.p.Awaiting(site, f.sps[site.Below], f.ips[site.Below])
+		if !ok {
+			a.missing++
+			continue
+		}
+		at := awaitsAt{below: site.Below, locations: make([]int32, len(chain.Steps))}
+		for k := range chain.Steps {
+			at.locations[k] = f.step(&chain.Steps[k])
+		}
+		a.at = append(a.at, at)
+	}
+}
+
+// step returns the location of a method that awaits another.
+func (f *frameTable) step(s *async.Step) int32 {
+	key := stepKey{label: s.Label}
+	passing := false
+	if s.Box != nil {
+		key = stepKey{table: s.Box.Machine.Table, state: s.Box.State}
+		passing = s.Box.Machine.Passing
+	}
+	if l, ok := f.awaits.steps[key]; ok && !passing {
+		return l
+	}
+	n := f.p.AsyncFrame(s)
+	l := profile.Location{Function: f.b.Function(profile.Function{
+		Kind: n.Kind, Method: n.Method, Display: n.Display, Short: n.Short, Signature: n.Signature, Module: n.Module,
+		Owner: n.Owner,
+	})}
+	if place, ok := f.p.AwaitPlace(s); ok {
+		f.places.placeAt(&place, &l)
+	}
+	at := f.b.Location(l)
+	if !passing && len(f.awaits.steps) < maxFrameKeys {
+		f.awaits.steps[key] = at
+	}
+	return at
+}
+
+// appendStack appends the locations of the last stack, leaf first, with those of what awaits its async methods.
+func (f *frameTable) appendStack(out []int32) []int32 {
+	from := 0
+	for i := range f.awaits.at {
+		at := &f.awaits.at[i]
+		out = append(append(out, f.stack[from:at.below]...), at.locations...)
+		from = at.below
+	}
+	return append(out, f.stack[from:]...)
+}
+
+// maxHolds bounds the places on a stack with the address of one box.
+const maxHoldsOfBox = 16
+
+// holds adds to the return addresses of a captured stack the places that have the boxes of its async methods: a
+// thread that has others there is not at the same place.
+func (a *awaits) holds(returns []returnSlot, s *session.Suspension, sp arch.Addr, sps []arch.Addr) []returnSlot {
+	if len(a.sites.Sites) == 0 {
+		return returns
+	}
+	stack := &s.Capture.Stack
+	for i := range a.sites.Sites {
+		site := &a.sites.Sites[i]
+		if site.Below >= len(sps) {
+			continue
+		}
+		for at, n := sp, 0; at+8 <= sps[site.Below] && n < maxHoldsOfBox; at += 8 {
+			d := uint64(at - stack.Base)
+			if d+8 > uint64(len(stack.Data)) {
+				break
+			}
+			if v := arch.Addr(binary.LittleEndian.Uint64(stack.Data[d:])); v == site.Argument {
+				returns = append(returns, returnSlot{at, v})
+				n++
+			}
+		}
+	}
+	slices.SortFunc(returns, func(x, y returnSlot) int { return cmp.Compare(x.at, y.at) })
+	return returns
+}

@@ -1,0 +1,245 @@
+package report
+
+import (
+	"io"
+	"strconv"
+	"time"
+
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+)
+
+// HeapOptions are the options of HeapText and HeapJSON. The zero value shows every type, without colours.
+type HeapOptions struct {
+	Rows  int           // how many types, instances and texts are shown; 0: all
+	Color bool          // with ANSI escape sequences for colours
+	Width int           // of the terminal, in columns: longer names are shortened; 0: unlimited
+	Full  bool          // no name is shortened
+	Base  *profile.Heap // an earlier heap: what has changed since is shown; nil: there is none
+}
+
+// HeapText writes for people what is on a heap.
+func HeapText(w io.Writer, h *profile.Heap, o HeapOptions) error {
+	p := newTop(w, &TopOptions{Color: o.Color, Width: o.Width, Full: o.Full})
+	p.process(&profile.Snapshot{Process: h.Process, CapturedAt: h.CapturedAt})
+	p.heapSummary(h)
+	p.end()
+	p.heapParts(h)
+	p.end()
+	switch {
+	case o.Base != nil:
+		p.heapChanges(h, &o)
+	case len(h.Instances) > 0 || h.Matching.Count > 0:
+		p.heapInstances(h, &o)
+	default:
+		p.heapTypes(h, &o)
+	}
+	if len(h.Strings) > 0 {
+		p.end()
+		p.heapStrings(h, &o)
+	}
+	return p.w.Flush()
+}
+
+func bytesText(n uint64) string { return display.Weight(profile.Bytes, int64(n)) }
+
+func countText(n uint64) string { return display.Number(int(n)) }
+
+// heapSummary prints the totals, and how far they can be trusted.
+func (p *printer) heapSummary(h *profile.Heap) {
+	all := h.Objects()
+	head := []cell{
+		{bytesText(all.Bytes), bold},
+		{countText(all.Count) + display.Plural(int(all.Count), " object", " objects"), plain},
+		{countText(uint64(len(h.Types))) + display.Plural(len(h.Types), " type", " types"), plain},
+		{bytesText(h.Free()) + " free between them", plain},
+	}
+	if n := h.Heaps(); n > 1 {
+		head = append(head, cell{countText(uint64(n)) + " heaps", plain})
+	}
+	if h.Duration > 0 {
+		head = append(head, cell{"read in " + strconv.FormatFloat(h.Duration.Seconds(), 'g', 3, 64) + " s", dim})
+	}
+	p.parts(head...)
+	for _, note := range heapNotes(h) {
+		p.paint(yellow, note)
+		p.end()
+	}
+}
+
+// heapNotes say what the numbers lack.
+func heapNotes(h *profile.Heap) (notes []string) {
+	if h.Partial {
+		notes = append(notes, "Interrupted: only a part of the heap was read.")
+	}
+	if h.Collecting {
+		notes = append(notes, "The dump was made in the middle of a garbage collection: "+
+			"some objects may be missing, or counted twice.")
+	}
+	if share := h.ConsistentShare; share < 1 && !h.Partial && !h.Collecting {
+		text := display.Percent(min(share, 0.999)) // nothing is rounded up to all
+		notes = append(notes, text+" of the heap was read without a garbage collection in between. "+
+			"In the rest, objects may be missing, or counted twice.")
+	}
+	return notes
+}
+
+// heapParts prints a row for each generation.
+func (p *printer) heapParts(h *profile.Heap) {
+	n := newNumbers("objects", "bytes", "free", "fragmented", "consistent")
+	n.fit(0, countText(h.Objects().Count))
+	n.fit(1, "1,000.0 MiB")
+	n.fit(2, "1,000.0 MiB")
+	p.numbersHead(n, "generation")
+	for g := range profile.Generation(profile.Generations) {
+		x := h.Generation(g)
+		if x.Size == 0 {
+			continue
+		}
+		p.numbersRow(n, cell{countText(x.Objects.Count), plain}, cell{bytesText(x.Objects.Bytes), plain},
+			cell{bytesText(x.Free.Bytes), plain}, percentage(float64(x.Free.Bytes)/float64(x.Size)),
+			percentage(float64(x.ConsistentBytes)/float64(x.Size)))
+		p.text(g.String())
+		p.end()
+	}
+}
+
+// heapTypes prints the types with the most bytes.
+func (p *printer) heapTypes(h *profile.Heap, o *HeapOptions) {
+	all := h.Objects()
+	n := newNumbers("%", "bytes", "objects", "old %")
+	n.fit(1, "1,000.0 MiB")
+	n.fit(2, countText(all.Count))
+	p.numbersHead(n, "type")
+	rows := firstOf(h.Types, o.Rows)
+	for i := range rows {
+		t := &rows[i]
+		young := t.Generations[profile.Gen0].Bytes + t.Generations[profile.Gen1].Bytes
+		p.numbersRow(n, percentage(float64(t.Bytes)/float64(max(all.Bytes, 1))), cell{bytesText(t.Bytes), plain},
+			cell{countText(t.Count), plain}, percentage(1-float64(young)/float64(max(t.Bytes, 1))))
+		p.heapType(t.Name, t.Assembly, n.used)
+	}
+	p.heapMore(len(h.Types)-len(rows), "type", "types")
+}
+
+// heapType prints a type's name and ends the line.
+func (p *printer) heapType(name, assembly string, used int) {
+	p.named(&profile.Frame{Kind: profile.Event, Display: name, Short: display.WithoutNamespaces(name),
+		Module: assembly}, used, magenta)
+	p.end()
+}
+
+func firstOf[T any](all []T, most int) []T {
+	if most > 0 && len(all) > most {
+		return all[:most]
+	}
+	return all
+}
+
+func (p *printer) heapMore(n int, one, many string) {
+	if n > 0 {
+		p.paint(dim, "  and "+countText(uint64(n))+" more "+display.Plural(n, one, many)+": --limit 0 shows all")
+		p.end()
+	}
+}
+
+// heapChanges prints the types that have grown most since an earlier heap, and those that have shrunk.
+func (p *printer) heapChanges(h *profile.Heap, o *HeapOptions) {
+	before, now := o.Base.Objects(), h.Objects()
+	line := "Since the earlier heap: " + signedBytes(int64(now.Bytes)-int64(before.Bytes)) + ", " +
+		signedNumber(int64(now.Count)-int64(before.Count)) + " objects"
+	if d := h.CapturedAt.Sub(o.Base.CapturedAt); d > 0 && !o.Base.CapturedAt.IsZero() {
+		line += ", in " + d.Round(100*time.Millisecond).String()
+	}
+	p.text(line)
+	p.end()
+	p.end()
+	changes := h.ChangeFrom(o.Base)
+	n := newNumbers("bytes", "objects", "now", "objects")
+	n.fit(0, "+1,000.0 MiB")
+	n.fit(2, "1,000.0 MiB")
+	n.fit(1, "+"+countText(now.Count))
+	n.fit(3, countText(now.Count))
+	p.numbersHead(n, "type")
+	rows := firstOf(changes, o.Rows)
+	for i := range rows {
+		c := &rows[i]
+		p.numbersRow(n, cell{signedBytes(c.Bytes), growth(c.Bytes)}, cell{signedNumber(c.Count), growth(c.Count)},
+			cell{bytesText(c.Now.Bytes), plain}, cell{countText(c.Now.Count), plain})
+		p.heapType(c.Name, c.Assembly, n.used)
+	}
+	p.heapMore(len(changes)-len(rows), "type that has changed", "types that have changed")
+}
+
+func growth(n int64) style {
+	switch {
+	case n > 0:
+		return red
+	case n < 0:
+		return green
+	}
+	return plain
+}
+
+func signedBytes(n int64) string {
+	if n < 0 {
+		return "-" + bytesText(uint64(-n))
+	}
+	return "+" + bytesText(uint64(n))
+}
+
+func signedNumber(n int64) string {
+	if n < 0 {
+		return "-" + countText(uint64(-n))
+	}
+	return "+" + countText(uint64(n))
+}
+
+// heapInstances prints the largest objects of the types that were asked for.
+func (p *printer) heapInstances(h *profile.Heap, o *HeapOptions) {
+	p.text(countText(h.Matching.Count) + display.Plural(int(h.Matching.Count), " object matches", " objects match") +
+		", with " + bytesText(h.Matching.Bytes) + " together")
+	p.end()
+	p.end()
+	n := newNumbers("bytes", "generation", "address")
+	n.fit(0, "1,000,000,000")
+	n.fit(2, "0x7fff12345678")
+	p.numbersHead(n, "type")
+	rows := firstOf(h.Instances, o.Rows)
+	for i := range rows {
+		x := &rows[i]
+		p.numbersRow(n, cell{countText(x.Bytes), plain}, cell{x.Generation.String(), plain},
+			cell{hex(x.Address), dim})
+		p.heapType(x.Type, "", n.used)
+	}
+	if left := int(h.Matching.Count) - len(rows); left > 0 {
+		p.paint(dim, "  and "+countText(uint64(left))+" more, none of them larger: --limit shows more")
+		p.end()
+	}
+}
+
+// heapStrings prints the texts that most bytes are used for.
+func (p *printer) heapStrings(h *profile.Heap, o *HeapOptions) {
+	n := newNumbers("bytes", "strings")
+	n.fit(0, "1,000.0 MiB")
+	n.fit(1, countText(h.Objects().Count))
+	p.numbersHead(n, "text")
+	rows := firstOf(h.Strings, o.Rows)
+	for i := range rows {
+		s := &rows[i]
+		p.numbersRow(n, cell{bytesText(s.Bytes), plain}, cell{countText(s.Count), plain})
+		text := strconv.Quote(s.Text)
+		if s.Cut {
+			text += "…"
+		}
+		most := longestName
+		if o.Width > 0 {
+			most = max(o.Width-n.used, shortestName)
+		}
+		if !o.Full {
+			text = display.Clip(text, most)
+		}
+		p.text(display.Clean(text))
+		p.end()
+	}
+}

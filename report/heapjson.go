@@ -1,0 +1,195 @@
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"clrsnap/internal/jsonwriter"
+	"clrsnap/profile"
+)
+
+// HeapJSON writes what is on a heap as one JSON document and a newline. The schema is stable and described in
+// docs/json.md. Of the options, Color, Width and Full have no effect.
+func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
+	c := jsonwriter.New(w)
+	all := h.Objects()
+	c.Open(jsonHeap{
+		Process: jsonProcess{
+			PID: h.Process.PID, Command: h.Process.Command,
+			Runtime: jsonRuntimeOf(&h.Process.Runtime), Core: jsonCoreOf(h.Process.Core),
+		},
+		CapturedAt: h.CapturedAt.UTC().Format(time.RFC3339Nano), Milliseconds: float64(h.Duration.Microseconds()) / 1e3,
+		TotalBytes: all.Bytes, TotalCount: all.Count, FreeBytes: h.Free(), ConsistentShare: h.ConsistentShare,
+		Collecting: h.Collecting, Partial: h.Partial,
+	})
+	n := h.Heaps()
+	c.Text(",\n\"heaps\":")
+	c.List(n, func(i int) { c.Value(jsonHeapPartsOf(h, i)) })
+	types := firstOf(h.Types, o.Rows)
+	c.Text(",\n\"types\":")
+	c.List(len(types), func(i int) { c.Text("\n"); c.Value(jsonHeapTypeOf(&types[i])) })
+	if h.Matching.Count > 0 || len(h.Instances) > 0 {
+		c.Field("matchingCount", h.Matching.Count)
+		c.Field("matchingBytes", h.Matching.Bytes)
+		some := firstOf(h.Instances, o.Rows)
+		c.Text(",\n\"instances\":")
+		c.List(len(some), func(i int) {
+			x := &some[i]
+			c.Value(jsonInstance{hex(x.Address), x.Type, x.Bytes, x.Generation.String()})
+		})
+	}
+	if len(h.Strings) > 0 {
+		some := firstOf(h.Strings, o.Rows)
+		c.Text(",\n\"strings\":")
+		c.List(len(some), func(i int) {
+			x := &some[i]
+			c.Value(jsonString{x.Text, x.Cut, x.Count, x.Bytes})
+		})
+	}
+	if o.Base != nil {
+		changes := firstOf(h.ChangeFrom(o.Base), o.Rows)
+		c.Text(",\n\"changes\":")
+		c.List(len(changes), func(i int) {
+			x := &changes[i]
+			c.Value(jsonHeapChange{x.Name, x.Assembly, x.Count, x.Bytes, x.Now.Count, x.Now.Bytes})
+		})
+	}
+	c.Text("}\n")
+	return c.Flush()
+}
+
+type jsonHeap struct {
+	Process         jsonProcess `json:"process"`
+	CapturedAt      string      `json:"capturedAt"`
+	Milliseconds    float64     `json:"durationMilliseconds"`
+	TotalBytes      uint64      `json:"totalBytes"`
+	TotalCount      uint64      `json:"totalCount"`
+	FreeBytes       uint64      `json:"freeBytes"`
+	ConsistentShare float64     `json:"consistentShare"`
+	Collecting      bool        `json:"collecting,omitempty"`
+	Partial         bool        `json:"partial,omitempty"`
+}
+
+type jsonHeapType struct {
+	Type       string             `json:"type"`
+	Assembly   string             `json:"assembly,omitempty"`
+	Count      uint64             `json:"count"`
+	Bytes      uint64             `json:"bytes"`
+	Generation map[string]float64 `json:"generation"`
+}
+
+type jsonHeapParts struct {
+	Heap        int            `json:"heap"`
+	Generations []jsonHeapPart `json:"generations"`
+}
+
+type jsonHeapPart struct {
+	Generation      string `json:"generation"`
+	Regions         int    `json:"regions"`
+	Size            uint64 `json:"sizeBytes"`
+	Reserved        uint64 `json:"reservedBytes"`
+	Count           uint64 `json:"count"`
+	Bytes           uint64 `json:"bytes"`
+	FreeCount       uint64 `json:"freeCount"`
+	FreeBytes       uint64 `json:"freeBytes"`
+	UnusedBytes     uint64 `json:"unusedBytes"`
+	ConsistentBytes uint64 `json:"consistentBytes"`
+}
+
+type jsonInstance struct {
+	Address    string `json:"address"`
+	Type       string `json:"type"`
+	Bytes      uint64 `json:"bytes"`
+	Generation string `json:"generation"`
+}
+
+type jsonString struct {
+	Text  string `json:"text"`
+	Cut   bool   `json:"cut,omitempty"`
+	Count uint64 `json:"count"`
+	Bytes uint64 `json:"bytes"`
+}
+
+type jsonHeapChange struct {
+	Type     string `json:"type"`
+	Assembly string `json:"assembly,omitempty"`
+	Count    int64  `json:"countChange"`
+	Bytes    int64  `json:"bytesChange"`
+	NowCount uint64 `json:"count"`
+	NowBytes uint64 `json:"bytes"`
+}
+
+func jsonHeapTypeOf(t *profile.HeapType) jsonHeapType {
+	out := jsonHeapType{
+		Type: t.Name, Assembly: t.Assembly, Count: t.Count, Bytes: t.Bytes, Generation: map[string]float64{},
+	}
+	for g, a := range t.Generations {
+		if a.Bytes > 0 {
+			out.Generation[profile.Generation(g).String()] = float64(a.Bytes) / float64(t.Bytes)
+		}
+	}
+	return out
+}
+
+func jsonHeapPartsOf(h *profile.Heap, number int) jsonHeapParts {
+	out := jsonHeapParts{Heap: number, Generations: []jsonHeapPart{}}
+	for i := range h.Parts {
+		p := &h.Parts[i]
+		if p.Heap != number {
+			continue
+		}
+		out.Generations = append(out.Generations, jsonHeapPart{
+			Generation: p.Generation.String(), Regions: p.Regions, Size: p.Size, Reserved: p.Reserved,
+			Count: p.Objects.Count, Bytes: p.Objects.Bytes, FreeCount: p.Free.Count, FreeBytes: p.Free.Bytes,
+			UnusedBytes: p.Unused, ConsistentBytes: p.ConsistentBytes,
+		})
+	}
+	return out
+}
+
+// ErrNotHeap: a file is not what HeapJSON writes.
+var ErrNotHeap = errors.New("not the JSON of clrsnap heap")
+
+// Bounds of a file that is read: its bytes, its types, and each number in it.
+const (
+	maxHeapJSON  = 64 << 20
+	maxHeapTypes = 1 << 18
+	maxAmount    = 1 << 53
+)
+
+// ReadHeapJSON reads what HeapJSON has written, which may come from anybody: its types, and when it was. The file must
+// have all types.
+func ReadHeapJSON(r io.Reader) (*profile.Heap, error) {
+	var in struct {
+		CapturedAt time.Time
+		TotalBytes *uint64
+		TotalCount uint64
+		Types      []jsonHeapType
+	}
+	d := json.NewDecoder(io.LimitReader(r, maxHeapJSON))
+	if err := d.Decode(&in); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotHeap, err)
+	}
+	if in.TotalBytes == nil || *in.TotalBytes > maxAmount || len(in.Types) > maxHeapTypes {
+		return nil, fmt.Errorf("%w: %d types and no total", ErrNotHeap, len(in.Types))
+	}
+	h := &profile.Heap{CapturedAt: in.CapturedAt, Parts: []profile.HeapPart{{}}}
+	h.Parts[0].Objects = profile.HeapAmount{Count: in.TotalCount, Bytes: *in.TotalBytes}
+	listed := uint64(0)
+	for _, t := range in.Types {
+		if t.Count > maxAmount || t.Bytes > maxAmount {
+			return nil, fmt.Errorf("%w: %d objects", ErrNotHeap, t.Count)
+		}
+		listed += t.Count
+		h.Types = append(h.Types, profile.HeapType{
+			Name: t.Type, Assembly: t.Assembly, HeapAmount: profile.HeapAmount{Count: t.Count, Bytes: t.Bytes},
+		})
+	}
+	if listed != in.TotalCount {
+		return nil, fmt.Errorf("%w with all types: write it without --limit", ErrNotHeap)
+	}
+	return h, nil
+}

@@ -1,0 +1,228 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"clrsnap/internal/display"
+	"clrsnap/internal/jsonwriter"
+	"clrsnap/profile"
+)
+
+// WhyOptions are the options of Why. The zero value has no colours.
+type WhyOptions struct {
+	Color bool
+	Width int  // of the terminal, in columns; 0: 100
+	Full  bool // whole stacks, with native frames and plumbing
+	// Link is as in TextOptions.
+	Link func(*profile.SourceLine) string
+}
+
+// Bounds of the text: columns where the terminal's are not known, and frames of a stack.
+const (
+	whyWidth  = 100
+	whyFrames = 12
+)
+
+// Why writes a diagnosis for people: what is wrong, the gravest first, and beneath each verdict the evidence and the
+// commands that show more.
+func Why(w io.Writer, d *profile.Diagnosis, o WhyOptions) error {
+	p := whyPrinter{printer: printer{w: bufio.NewWriter(w), o: TextOptions{
+		Color: o.Color, Width: o.Width, Full: o.Full, Link: o.Link,
+	}}, width: o.Width}
+	if p.width <= 0 {
+		p.width = whyWidth
+	}
+	p.process(&profile.Snapshot{Process: d.Process, CapturedAt: d.At})
+	if len(d.Verdicts) == 0 {
+		p.paint(green, "Nothing wrong found.")
+		p.end()
+		p.end()
+	}
+	for i := range d.Verdicts {
+		p.verdict(&d.Verdicts[i])
+	}
+	p.looked(d)
+	return p.printer.w.Flush()
+}
+
+type whyPrinter struct {
+	printer
+	width int
+}
+
+var certaintyStyles = map[profile.Certainty]style{
+	profile.Certain: red, profile.Likely: yellow, profile.Possible: dim,
+}
+
+func (p *whyPrinter) verdict(v *profile.Verdict) {
+	p.paint(certaintyStyles[v.Certainty], string(v.Cause)+" · "+string(v.Certainty))
+	p.end()
+	p.paragraph(bold, "", v.Text)
+	p.end()
+	for i := range v.Evidence {
+		p.evidence(&v.Evidence[i])
+	}
+	for i, c := range v.Commands {
+		head := "  more: "
+		if i > 0 {
+			head = strings.Repeat(" ", len(head))
+		}
+		p.paint(dim, head)
+		p.text(display.OneLine(c))
+		p.end()
+	}
+	if len(v.Commands) > 0 {
+		p.end()
+	}
+}
+
+func (p *whyPrinter) evidence(e *profile.Evidence) {
+	p.paragraph(plain, "  ", e.Text)
+	if shown, left := p.shown(e.Frames); len(shown) > 0 {
+		p.stack(Group{{Frames: shown, Complete: true}})
+		if left > 0 {
+			p.paint(dim, fmt.Sprintf("    … %d more (--full shows all)", left))
+			p.end()
+		}
+	}
+	if n := len(e.Threads); n > 1 {
+		ids := make([]string, min(n, listMost))
+		for i := range ids {
+			ids[i] = strconv.Itoa(e.Threads[i].OSThreadID)
+		}
+		text := "threads " + strings.Join(ids, " ")
+		if n > len(ids) {
+			text += fmt.Sprintf(" and %d more", n-len(ids))
+		}
+		p.paragraph(dim, "    ", text)
+	}
+	p.end()
+}
+
+// shown are the frames of a stack that are shown, and how many more there are.
+func (p *whyPrinter) shown(frames []profile.Frame) (shown []profile.Frame, left int) {
+	if p.o.Full {
+		return frames, 0
+	}
+	for i := range frames {
+		if frames[i].Kind != profile.Native && frames[i].Kind != profile.Kernel {
+			shown = append(shown, frames[i])
+		}
+	}
+	if len(shown) == 0 {
+		shown = frames
+	}
+	if len(p.lines(shown)) > whyFrames {
+		left = len(shown) - whyFrames
+		shown = shown[:whyFrames]
+	}
+	return shown, left
+}
+
+// paragraph prints a text on as many lines as it takes.
+func (p *whyPrinter) paragraph(st style, indent, text string) {
+	line := ""
+	flush := func() {
+		if line != "" {
+			p.text(indent)
+			p.paint(st, line)
+			p.end()
+		}
+		line = ""
+	}
+	for _, word := range strings.Fields(text) {
+		word = display.Clean(word)
+		if line != "" && len(indent)+display.Width(line)+1+display.Width(word) > p.width {
+			flush()
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	flush()
+}
+
+// looked says what the diagnosis stands on, and what is missing.
+func (p *whyPrinter) looked(d *profile.Diagnosis) {
+	what := "Looked at: "
+	if d.Took > 0 {
+		what = fmt.Sprintf("Looked for %.1f s at: ", d.Took.Seconds())
+	}
+	p.paragraph(dim, "", what+strings.Join(d.Looked, "; ")+".")
+	for _, m := range d.Missing {
+		p.paragraph(yellow, "", m)
+	}
+	if d.Process.Core != nil {
+		for _, m := range d.Process.Core.Missing {
+			p.paragraph(yellow, "", "missing: "+m)
+		}
+	}
+}
+
+type jsonDiagnosis struct {
+	Process  jsonProcess   `json:"process"`
+	LookedAt string        `json:"lookedAt"`
+	Seconds  float64       `json:"seconds,omitempty"`
+	Looked   []string      `json:"looked"`
+	Missing  []string      `json:"missing,omitempty"`
+	Verdicts []jsonVerdict `json:"verdicts"`
+}
+
+type jsonVerdict struct {
+	Cause     profile.Cause     `json:"cause"`
+	Certainty profile.Certainty `json:"certainty"`
+	Text      string            `json:"text"`
+	Evidence  []jsonEvidence    `json:"evidence"`
+	Commands  []string          `json:"commands,omitempty"`
+}
+
+type jsonEvidence struct {
+	Text    string       `json:"text"`
+	Frames  []*jsonFrame `json:"frames,omitempty"`
+	Threads []jsonOwner  `json:"threads,omitempty"`
+}
+
+// WhyJSON writes a diagnosis as one JSON document and a newline. The schema is stable and described in docs/json.md.
+func WhyJSON(w io.Writer, d *profile.Diagnosis) error {
+	out := jsonDiagnosis{
+		Process: jsonProcess{
+			PID: d.Process.PID, Command: d.Process.Command,
+			Runtime: jsonRuntimeOf(&d.Process.Runtime), Core: jsonCoreOf(d.Process.Core),
+		},
+		LookedAt: d.At.UTC().Format(time.RFC3339Nano), Seconds: d.Took.Seconds(),
+		Looked: append([]string{}, d.Looked...), Missing: d.Missing, Verdicts: []jsonVerdict{},
+	}
+	for i := range d.Verdicts {
+		out.Verdicts = append(out.Verdicts, jsonVerdictOf(&d.Verdicts[i]))
+	}
+	c := jsonwriter.New(w)
+	c.Value(out)
+	c.Text("\n")
+	return c.Flush()
+}
+
+func jsonVerdictOf(v *profile.Verdict) jsonVerdict {
+	out := jsonVerdict{
+		Cause: v.Cause, Certainty: v.Certainty, Text: v.Text, Commands: v.Commands, Evidence: []jsonEvidence{},
+	}
+	for i := range v.Evidence {
+		e := &v.Evidence[i]
+		j := jsonEvidence{Text: e.Text}
+		for k := range e.Frames {
+			f := jsonFrameOf(&e.Frames[k])
+			f.IP, f.SP = address(e.Frames[k].IP), address(e.Frames[k].SP)
+			j.Frames = append(j.Frames, f)
+		}
+		for _, t := range e.Threads {
+			j.Threads = append(j.Threads, jsonOwner{t.OSThreadID, t.ManagedThreadID, t.Name})
+		}
+		out.Evidence = append(out.Evidence, j)
+	}
+	return out
+}

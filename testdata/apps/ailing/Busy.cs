@@ -1,0 +1,122 @@
+using System;
+using System.Runtime.CompilerServices;
+using System.Threading;
+using System.Threading.Tasks;
+using Common;
+
+namespace Shop;
+
+/// <summary>The program works, but slowly.</summary>
+static class Busy
+{
+    static readonly object journal = new();
+    static volatile bool found;
+    static volatile byte[] last;
+
+    /// <summary>Work items block until another one has run, and there are more of them than workers.</summary>
+    public static void Pool()
+    {
+        App.Background("requests", () =>
+        {
+            while (true)
+            {
+                for (int i = 0; i < 8; i++) ThreadPool.QueueUserWorkItem(_ => Handle());
+                Thread.Sleep(100);
+            }
+        });
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Handle() => Load().GetAwaiter().GetResult();
+
+    static async Task<int> Load()
+    {
+        await Task.Delay(300);
+        await Task.Yield();
+        return 1;
+    }
+
+    /// <summary>Eight threads write one after another, because each sleeps while it holds the lock.</summary>
+    public static void Convoy()
+    {
+        for (int i = 0; i < 8; i++)
+        {
+            App.Background($"writer-{i}", () => { while (true) Write(); });
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Write()
+    {
+        lock (journal) Flush();
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Flush() => Thread.Sleep(20);
+
+    /// <summary>A thread looks for what never comes.</summary>
+    public static void Loop() => App.Background("matcher", Match);
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Match()
+    {
+        int tried = 0;
+        while (!found) tried = unchecked(tried * 31 + 7);
+        GC.KeepAlive(tried);
+    }
+
+    /// <summary>A regular expression whose time doubles with each character.</summary>
+    public static void Regex() => App.Background("parser", () => IsTag(new string('a', 60) + "!"));
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static bool IsTag(string text) => System.Text.RegularExpressions.Regex.IsMatch(text, "^(a+)+$");
+
+    /// <summary>Numbers are parsed by trial and error.</summary>
+    public static void Throws() => App.Background("parser", () =>
+    {
+        while (true)
+        {
+            for (int i = 0; i < 10; i++) Number("12a");
+            Thread.Sleep(2);
+        }
+    });
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Number(string text)
+    {
+        try
+        {
+            return Parse(text);
+        }
+        catch (FormatException)
+        {
+            return 0;
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Parse(string text)
+    {
+        foreach (char c in text)
+        {
+            if (!char.IsDigit(c)) throw new FormatException("not a number");
+        }
+        return text.Length;
+    }
+
+    /// <summary>Each request has a large buffer of its own, and survives for a while.</summary>
+    public static void Garbage()
+    {
+        for (int t = 0; t < 2; t++)
+        {
+            App.Background($"uploads-{t}", () =>
+            {
+                var some = new byte[64][];
+                for (int i = 0; ; i++) some[i % some.Length] = last = Buffer();
+            });
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static byte[] Buffer() => new byte[200_000];
+}

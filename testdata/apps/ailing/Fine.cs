@@ -1,0 +1,110 @@
+using System;
+using System.Collections.Concurrent;
+using System.Collections.Generic;
+using System.Linq;
+using System.Text;
+using System.Threading;
+using System.Threading.Tasks;
+using Common;
+
+namespace Shop;
+
+/// <summary>Nothing is wrong with this.</summary>
+static class Fine
+{
+    static readonly object gate = new();
+    static int total;
+
+    /// <summary>A little of everything: locks that are held briefly, garbage, waits, the pool.</summary>
+    public static void Work()
+    {
+        for (int i = 0; i < 3; i++)
+        {
+            int n = i;
+            App.Background($"work-{i}", () =>
+            {
+                while (true)
+                {
+                    lock (gate) total += Describe(n).Length;
+                    Thread.Sleep(5);
+                }
+            });
+        }
+        _ = Tick();
+    }
+
+    static async Task Tick()
+    {
+        while (true)
+        {
+            await Task.Delay(10);
+            await Task.Run(() => Describe(1));
+        }
+    }
+
+    static string Describe(int n) => string.Join(',', Enumerable.Range(n, 100).Select(i => $"order {i}"));
+
+    /// <summary>All CPUs are used on purpose, in many methods.</summary>
+    public static void Batch()
+    {
+        for (int i = 0; i < Environment.ProcessorCount; i++)
+        {
+            App.Background($"batch-{i}", () =>
+            {
+                var random = new Random(1);
+                while (true) total += Sorted(random) + Words(random) + Sums(random);
+            });
+        }
+    }
+
+    static int Sorted(Random random)
+    {
+        var list = Enumerable.Range(0, 20_000).Select(_ => random.Next()).ToList();
+        list.Sort();
+        return list[0];
+    }
+
+    static int Words(Random random)
+    {
+        var counts = new Dictionary<string, int>();
+        for (int i = 0; i < 20_000; i++)
+        {
+            string word = "word" + random.Next(1000);
+            counts[word] = counts.GetValueOrDefault(word) + 1;
+        }
+        return counts.Count;
+    }
+
+    static int Sums(Random random)
+    {
+        var text = new StringBuilder();
+        for (int i = 0; i < 20_000; i++) text.Append(random.NextDouble());
+        return text.Length;
+    }
+
+    /// <summary>Workers of the pool wait for work of their own, as many as there may be, and nothing is queued.</summary>
+    public static void Consumers()
+    {
+        ThreadPool.SetMinThreads(8, 1);
+        var queue = new BlockingCollection<int>();
+        for (int i = 0; i < 8; i++)
+        {
+            Task.Run(() => { foreach (int n in queue.GetConsumingEnumerable()) total += n; });
+        }
+        App.Background("producer", () => { while (true) { queue.Add(1); Thread.Sleep(50); } });
+    }
+
+    /// <summary>Some exceptions, now and then.</summary>
+    public static void Errors() => App.Background("imports", () =>
+    {
+        while (true)
+        {
+            for (int i = 0; i < 20; i++)
+            {
+                try { throw new InvalidOperationException(); }
+                catch (InvalidOperationException) { total++; }
+            }
+            Thread.Sleep(200);
+        }
+    });
+}

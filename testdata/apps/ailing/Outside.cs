@@ -1,0 +1,74 @@
+using System;
+using System.Collections.Generic;
+using System.IO;
+using System.Net;
+using System.Net.Sockets;
+using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
+using System.Threading;
+using Common;
+
+namespace Shop;
+
+/// <summary>What is around the program is the trouble.</summary>
+static class Outside
+{
+    static readonly List<object> kept = new();
+    static volatile object newest;
+
+    /// <summary>Threads wait for the answer of a server that gives none: --port says where it listens.</summary>
+    public static void Remote()
+    {
+        for (int i = 0; i < 4; i++) App.Background($"client-{i}", () => Ask(App.Int("port", 0)));
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Ask(int port)
+    {
+        using var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        socket.Connect(new IPEndPoint(IPAddress.Loopback, port));
+        socket.Send("price?\n"u8);
+        socket.Receive(new byte[64]);
+    }
+
+    [DllImport("libc")]
+    static extern int setrlimit(int resource, in Limit limit);
+
+    struct Limit { public ulong Soft, Hard; }
+
+    /// <summary>Files are opened and not closed, nearly up to the limit.</summary>
+    public static void Descriptors()
+    {
+        setrlimit(7, new Limit { Soft = 600, Hard = 600 });
+        string path = typeof(Outside).Assembly.Location;
+        while (Directory.GetFiles("/proc/self/fd").Length < 575) kept.Add(File.OpenRead(path));
+    }
+
+    [DllImport("libc")]
+    static extern int pipe(int[] ends);
+
+    [DllImport("libc"), SuppressGCTransition]
+    static extern nint read(int file, ref byte to, nint count);
+
+    static readonly int[] sensor = new int[2];
+
+    /// <summary>A thread reads in native code without telling the runtime, so that no collection can begin.</summary>
+    public static void Holdout()
+    {
+        pipe(sensor);
+        App.Background("sensor", () => { while (true) Poll(); });
+        Thread.Sleep(200);
+        for (int i = 0; i < 3; i++)
+        {
+            App.Background($"orders-{i}", () => { while (true) { newest = new byte[1000]; } });
+        }
+        App.Background("collects", () => { while (true) { GC.Collect(); Thread.Sleep(10); } });
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Poll()
+    {
+        byte b = 0;
+        read(sensor[0], ref b, 1);
+    }
+}

@@ -1,0 +1,43 @@
+// A program that is ill in one way, which --of names, or in none. It does ordinary work besides: a few threads that
+// compute a little, sleep and allocate.
+using System;
+using System.Collections.Generic;
+using System.Threading;
+using Common;
+
+namespace Shop;
+
+static class Program
+{
+    static readonly Dictionary<string, Action> ailments = new()
+    {
+        ["nothing"] = () => { },
+        ["deadlock"] = Stuck.Deadlock,
+        ["permit"] = Stuck.Permit,
+        ["finalizer"] = Stuck.Finalizer,
+        ["pool"] = Busy.Pool,
+        ["convoy"] = Busy.Convoy,
+        ["loop"] = Busy.Loop,
+        ["regex"] = Busy.Regex,
+        ["throws"] = Busy.Throws,
+        ["garbage"] = Busy.Garbage,
+        ["remote"] = Outside.Remote,
+        ["descriptors"] = Outside.Descriptors,
+        ["holdout"] = Outside.Holdout,
+        ["batch"] = Fine.Batch,
+        ["consumers"] = Fine.Consumers,
+        ["errors"] = Fine.Errors,
+    };
+
+    static void Main(string[] args)
+    {
+        App.Start(args);
+        Fine.Work();
+        foreach (string of in App.Text("of", "nothing").Split(',')) ailments[of]();
+        Thread.Sleep(App.Int("settle", 500));
+        App.Line("READY");
+        App.WaitForEnd();
+        App.Line("RESULT OK");
+        App.Exit(0);
+    }
+}

@@ -1,0 +1,90 @@
+using System;
+using System.Runtime.CompilerServices;
+using System.Threading;
+using System.Threading.Tasks;
+using Common;
+
+namespace Shop;
+
+sealed class Order { }
+
+sealed class Stock { }
+
+sealed class Attachment
+{
+    readonly ManualResetEventSlim closed = new(false);
+
+    ~Attachment() => Stuck.Close(closed);
+}
+
+/// <summary>Nothing gets on.</summary>
+static class Stuck
+{
+    static readonly Order order = new();
+    static readonly Stock stock = new();
+    static readonly object ledger = new();
+    static readonly SemaphoreSlim permit = new(1);
+
+    /// <summary>Two threads want the same two locks in opposite orders, and two more want one of these.</summary>
+    public static void Deadlock()
+    {
+        var both = new Barrier(2);
+        App.Background("orders-1", () => { lock (order) { both.SignalAndWait(); Reserve(); } });
+        App.Background("orders-2", () => { lock (stock) { both.SignalAndWait(); Confirm(); } });
+        Thread.Sleep(200);
+        for (int i = 0; i < 2; i++) App.Background($"victim-{i}", Confirm);
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Reserve() { lock (stock) { } }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Confirm() { lock (order) { } }
+
+    /// <summary>A thread holds a lock and waits for a permit, which an await has that goes on only with the lock.</summary>
+    public static void Permit()
+    {
+        var started = new TaskCompletionSource();
+        _ = Restock(started.Task);
+        App.Background("posts", Post);
+        Thread.Sleep(200);
+        App.Background("sums", Sum);
+        App.Background("audits", Sum);
+        started.SetResult();
+    }
+
+    static async Task Restock(Task started)
+    {
+        await permit.WaitAsync();
+        await started;
+        await Task.Yield();
+        Sum();
+        permit.Release();
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Post()
+    {
+        lock (ledger)
+        {
+            permit.Wait();
+            permit.Release();
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Sum() { lock (ledger) { } }
+
+    /// <summary>A finalizer waits for something that does not come.</summary>
+    public static void Finalizer()
+    {
+        Drop();
+        GC.Collect();
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Drop() => GC.KeepAlive(new Attachment());
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static void Close(ManualResetEventSlim closed) => closed.Wait();
+}

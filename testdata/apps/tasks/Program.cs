@@ -1,0 +1,39 @@
+// Async methods that await each other in every way there is: chains that wait for ever, and chains whose inner
+// method runs, or blocks its thread. The program knows who awaits whom, because each method notes its name in an
+// AsyncLocal, and says so when it is asked.
+using System;
+using System.Collections.Generic;
+using System.Linq;
+using System.Threading;
+using System.Threading.Tasks;
+using Common;
+
+namespace Tasks;
+
+static class Program
+{
+    /// <summary>Chains of one level of each kind, and of several.</summary>
+    static IEnumerable<string[]> Chains()
+    {
+        string[] names = [.. Levels.ByName.Keys];
+        foreach (string name in names) yield return [name];
+        yield return [];
+        yield return names;
+        var random = new Random(7);
+        for (int i = 0; i < 10; i++) yield return [.. Enumerable.Range(0, 6).Select(_ => names[random.Next(names.Length)])];
+    }
+
+    static void Main(string[] args)
+    {
+        App.Start(args);
+        ThreadPool.SetMinThreads(128, 128);
+        if (App.Flag("running")) Running.Fill(Chains());
+        if (App.Flag("busy")) Busy.Fill(App.Int("loops", 2), App.Int("busy", 1000));
+        if (App.Flag("collect")) Running.Collect();
+        App.Answer = _ => Running.Truths();
+        App.Line("READY");
+        App.WaitForEnd();
+        App.Line("RESULT OK");
+        App.Exit(0);
+    }
+}

@@ -1,0 +1,52 @@
+// Chains whose inner method blocks its thread.
+using System;
+using System.Collections.Concurrent;
+using System.Collections.Generic;
+using System.Threading;
+using System.Threading.Tasks;
+using Common;
+
+namespace Tasks;
+
+static class Running
+{
+    static readonly ConcurrentQueue<string> truths = new();
+
+    /// <summary>Starts the chains, and waits until all have gone down to their inner method.</summary>
+    public static void Fill(IEnumerable<string[]> chains)
+    {
+        int n = 0;
+        foreach (string[] levels in chains)
+        {
+            string name = $"chain-{n++}";
+            bool waited = n % 4 == 0;
+            Task root = Root(new Plan(levels, () => Leaf(name, waited ? "\t>waits-" + name : "")));
+            if (waited) App.Background("waits-" + name, () => root.Wait());
+        }
+        while (truths.Count < n) Thread.Sleep(1);
+        Thread.Sleep(50); // for who waits
+    }
+
+    /// <summary>Has the objects be moved all the time.</summary>
+    public static void Collect() => App.Background("collects", () =>
+    {
+        var kept = new object[1000];
+        for (int i = 0; !App.Ending; i++)
+        {
+            kept[i * 7 % kept.Length] = new byte[100 + i % 1000];
+            if (i % 500 == 0) GC.Collect(i / 500 % 3, GCCollectionMode.Forced, blocking: true, compacting: true);
+        }
+    });
+
+    public static IEnumerable<string> Truths() => truths;
+
+    static async Task Root(Plan p) { Levels.Mark("Running.Root"); await p.Next(); }
+
+    static async Task Leaf(string name, string waiter)
+    {
+        await Task.Yield();
+        Thread.CurrentThread.Name = name;
+        truths.Enqueue($"{name}\t{Levels.Path}{waiter}");
+        Thread.Sleep(Timeout.Infinite);
+    }
+}

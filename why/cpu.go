@@ -1,0 +1,193 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clrsnap/profile"
+)
+
+// Thresholds of a loop.
+const (
+	wholeCPU   = 0.85 // of the time that a thread has run, or was ready to
+	sameMethod = 0.95 // of its samples that are in one own method
+	fewLeaves  = 0.80 // of these, in the few functions that it calls most
+	leafCount  = 4
+	leastRun   = 30 // samples
+)
+
+// runner is a thread that uses a whole CPU in one method.
+type runner struct {
+	thread watched
+	site   site
+	share  float64 // of its samples in the method
+	leaf   *profile.Function
+	regex  float64 // share of the samples in regular expressions
+}
+
+// judgeCPU looks for threads that have used a whole CPU in one method, all the time.
+func judgeCPU(e *evidence) []profile.Verdict {
+	mode, ok := e.runningMode()
+	if !ok || e.samples.Duration < enough {
+		return nil
+	}
+	byMethod := map[string][]runner{}
+	threads := e.threads()
+	for i := range threads {
+		w := &threads[i]
+		if w.last().ManagedThreadID == 0 || float64(w.ran+w.ready) < wholeCPU*float64(e.span()) {
+			continue
+		}
+		if r, ok := e.runner(w, mode); ok {
+			key := e.samples.Function(r.site.node).Display
+			byMethod[key] = append(byMethod[key], r)
+		}
+	}
+	var out []profile.Verdict
+	for _, list := range byMethod {
+		out = append(out, loop(e, list))
+	}
+	slices.SortFunc(out, func(a, b profile.Verdict) int {
+		return cmp.Or(cmp.Compare(len(b.Evidence[0].Threads), len(a.Evidence[0].Threads)), cmp.Compare(a.Text, b.Text))
+	})
+	return out[:min(len(out), maxLoops)]
+}
+
+// maxLoops bounds the verdicts of one cause.
+const maxLoops = 3
+
+// runningMode is the mode whose samples tell where threads run; false: there are none.
+func (e *evidence) runningMode() (profile.Mode, bool) {
+	if e.samples == nil || len(e.looks) < 2 {
+		return 0, false
+	}
+	if hasMode(e.samples, profile.CPU) {
+		return profile.CPU, true
+	}
+	return profile.Wall, hasMode(e.samples, profile.Wall)
+}
+
+// runner reports where a thread runs, if that is one method.
+func (e *evidence) runner(w *watched, mode profile.Mode) (out runner, ok bool) {
+	r := e.samples
+	id := w.last().OSThreadID
+	mine := func(x *profile.Sample) bool {
+		return x.Mode == mode && x.State == profile.Running && r.Threads[x.Thread].OSThreadID == id
+	}
+	all, n := int64(0), 0
+	for i := range r.Samples {
+		if x := &r.Samples[i]; mine(x) {
+			all, n = all+x.Weight, n+int(x.Count)
+		}
+	}
+	list := sites(r, mine)
+	if n < leastRun || len(list) == 0 || float64(list[0].weight) < sameMethod*float64(all) {
+		return out, false
+	}
+	out = runner{thread: *w, site: list[0], share: float64(list[0].weight) / float64(all)}
+	leaves, regex := map[*profile.Function]int64{}, int64(0)
+	for i := range r.Samples {
+		if x := &r.Samples[i]; mine(x) {
+			if f := managedLeaf(r, x.Node); f != nil {
+				leaves[f] += x.Weight
+			}
+			if inRegex(r, x.Node) {
+				regex += x.Weight
+			}
+		}
+	}
+	out.regex = float64(regex) / float64(all)
+	out.leaf = heaviest(leaves)
+	return out, concentrated(leaves, all) || out.regex >= sameMethod
+}
+
+// managedLeaf is the managed function nearest to the leaf.
+func managedLeaf(r *profile.Recording, leaf int32) *profile.Function {
+	for n := leaf; n > 0; n = r.Nodes[n].Parent {
+		if f := r.Function(n); f.Kind == profile.Managed {
+			return f
+		}
+	}
+	return nil
+}
+
+func heaviest(leaves map[*profile.Function]int64) (f *profile.Function) {
+	for l, w := range leaves {
+		if f == nil || w > leaves[f] || w == leaves[f] && l.Display < f.Display {
+			f = l
+		}
+	}
+	return f
+}
+
+// concentrated reports whether nearly all samples are in a few functions: a loop goes round in them, while work that
+// gets on is in many.
+func concentrated(leaves map[*profile.Function]int64, all int64) bool {
+	var weights []int64
+	for _, w := range leaves {
+		weights = append(weights, w)
+	}
+	slices.SortFunc(weights, func(a, b int64) int { return cmp.Compare(b, a) })
+	sum := int64(0)
+	for _, w := range weights[:min(len(weights), leafCount)] {
+		sum += w
+	}
+	return float64(sum) >= fewLeaves*float64(all)
+}
+
+// inRegex reports whether a sample is in a regular expression, interpreted, compiled or generated.
+func inRegex(r *profile.Recording, leaf int32) bool {
+	for n := leaf; n > 0; n = r.Nodes[n].Parent {
+		f := r.Function(n)
+		if f.Module == "System.Text.RegularExpressions" || isGenerated(f.Method) {
+			return true
+		}
+		if f.Kind == profile.Managed && f.Origin() == profile.OfUser {
+			return false
+		}
+	}
+	return false
+}
+
+// loop is the verdict of threads that run in the same method.
+func loop(e *evidence, list []runner) profile.Verdict {
+	r := e.samples
+	first := &list[0]
+	own := first.site.frame(r)
+	var refs []profile.ThreadRef
+	least, ready := 1.0, 0.0
+	for i := range list {
+		refs = append(refs, ref(list[i].thread.last()))
+		least = min(least, list[i].share)
+		ready = max(ready, float64(list[i].thread.ready)/float64(e.span()))
+	}
+	v := profile.Verdict{
+		Cause: profile.CauseCPU, Certainty: profile.Likely,
+		Commands: []string{fmt.Sprintf("clrsnap record %d --mode cpu -d 10s", e.process.PID),
+			fmt.Sprintf("clrsnap stack %d --thread %d", e.process.PID, refs[0].OSThreadID)},
+	}
+	who := fmt.Sprintf("%s runs all the time", threadName(refs[0]))
+	if len(list) > 1 {
+		who = fmt.Sprintf("%s run all the time", threadsOf(len(list)))
+	}
+	what := "It does not leave that method: most likely a loop that does not end."
+	if first.regex >= sameMethod {
+		what = "All of that is in a regular expression that this method runs: most likely one that backtracks, so that the " +
+			"time grows fast with the length of some texts."
+	} else if f := first.leaf; f != nil && own != nil && f.Display != own.Display {
+		what = fmt.Sprintf("Mostly it is in %s, which that method calls: most likely a loop that does not end.", f.Display)
+	}
+	v.Text = fmt.Sprintf("%s, and %s of the samples over %s are in %s. %s", who, percent(least), seconds(r.Duration),
+		method(own), what)
+	text := fmt.Sprintf("%s of CPU time in %s: %s of a CPU.", seconds(first.thread.ran), seconds(e.span()),
+		percent(atOnce(int64(first.thread.ran), e.span())))
+	if ready > 0.1 {
+		text += fmt.Sprintf(" It was ready to run and had no CPU for %s of the time.", percent(ready))
+	}
+	v.Evidence = []profile.Evidence{
+		{Text: strings.TrimSpace(text) + " The stack of most samples:", Frames: frames(r, first.site.leaf), Threads: refs},
+	}
+	return v
+}

@@ -1,0 +1,270 @@
+package why
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// maxDeadlocks bounds the deadlocks that get a verdict of their own.
+const maxDeadlocks = 3
+
+// judgeDeadlock looks for threads that wait for one another, and for locks that nobody will ever leave.
+func judgeDeadlock(e *evidence) []profile.Verdict {
+	if len(e.looks) == 0 {
+		return nil
+	}
+	l := e.last()
+	g := l.snap.WaitGraph()
+	var out []profile.Verdict
+	for i := range g.Deadlocks {
+		if len(out) == maxDeadlocks {
+			break
+		}
+		out = append(out, deadlockVerdict(e, l, &g.Deadlocks[i], profile.Certain))
+	}
+	for i := range g.Suspected {
+		if len(out) > 0 {
+			break // one that is a fact says enough
+		}
+		if d := &g.Suspected[i]; e.suspectedInAll(d, l) {
+			out = append(out, deadlockVerdict(e, l, d, profile.Likely))
+		}
+	}
+	if len(out) == 0 {
+		out = judgeStuckHolder(e)
+	}
+	return out
+}
+
+// suspectedInAll reports whether the members of a deadlock have waited in each look, and have not run since the first.
+func (e *evidence) suspectedInAll(d *profile.Deadlock, l *look) bool {
+	if len(e.looks) < 2 {
+		return e.core()
+	}
+	still := map[int]bool{}
+	threads := e.threads()
+	for i := range threads {
+		if w := &threads[i]; w.unmoved && w.waits() {
+			still[w.last().OSThreadID] = true
+		}
+	}
+	return !slices.ContainsFunc(d.Threads, func(i int) bool { return !still[l.snap.Threads[i].OSThreadID] })
+}
+
+func deadlockVerdict(e *evidence, l *look, d *profile.Deadlock, c profile.Certainty) profile.Verdict {
+	v := profile.Verdict{
+		Cause: profile.CauseDeadlock, Certainty: c,
+		Text:     deadlockText(l.snap, d),
+		Commands: []string{"clrsnap locks " + e.again()},
+	}
+	if d.Timeout > 0 {
+		v.Text += fmt.Sprintf(" One of the waits has a timeout of %s.", seconds(d.Timeout))
+	}
+	if n := len(d.Victims); n > 0 {
+		v.Text += fmt.Sprintf(" %s for them.", more(n))
+	}
+	for _, i := range d.Threads[:min(len(d.Threads), maxShown)] {
+		t := &l.snap.Threads[i]
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text: threadName(ref(t)) + waitPhrase(t) + ":", Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)},
+		})
+	}
+	if len(d.Victims) > 0 {
+		v.Evidence = append(v.Evidence, victims(l.snap, d.Victims))
+	}
+	return v
+}
+
+// maxShown bounds the threads whose stacks are shown for one verdict.
+const maxShown = 8
+
+func more(n int) string {
+	if n == 1 {
+		return "1 more thread waits"
+	}
+	return fmt.Sprintf("%d more threads wait", n)
+}
+
+func victims(s *profile.Snapshot, list []int) profile.Evidence {
+	in := tally{}
+	e := profile.Evidence{}
+	for _, i := range list {
+		t := &s.Threads[i]
+		e.Threads = append(e.Threads, ref(t))
+		if m := blockedIn(t); m != "" {
+			in[m]++
+		}
+	}
+	e.Text = fmt.Sprintf("%s, directly or not.", more(len(list)))
+	if name, n := in.top(); n > 0 {
+		e.Text = fmt.Sprintf("%s, directly or not, %d of them in %s.", more(len(list)), n, name)
+	}
+	return e
+}
+
+// deadlockText says who waits for whom, with the own method that each is in.
+func deadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
+	var words []string
+	for k, i := range d.Threads {
+		if k == maxShown {
+			words = append(words, fmt.Sprintf("and %d more", len(d.Threads)-k))
+			break
+		}
+		t := &s.Threads[i]
+		words = append(words, fmt.Sprintf("%s%s, in %s", threadName(ref(t)), waitPhrase(t), method(ownFrame(t.Frames))))
+	}
+	switch {
+	case d.Ended:
+		return "The owner of a lock has ended without leaving it, so that it is never free: " + strings.Join(words, "; ") + "."
+	case len(d.Threads) == 1:
+		return "Deadlock: a thread waits for itself: " + words[0] + "."
+	}
+	return "Deadlock: " + strings.Join(words, "; ") + "."
+}
+
+// waitPhrases say what a thread does that waits; %s stands for what it waits for.
+var waitPhrases = map[profile.WaitKind]string{
+	profile.MonitorEnter: "waits to enter Monitor of %s", profile.MonitorWait: "waits in Monitor.Wait of %s",
+	profile.LockEnter: "waits to enter %s", profile.ReadLock: "waits to read under %s",
+	profile.UpgradeableLock: "waits to read, upgradeable, under %s", profile.WriteLock: "waits to write under %s",
+	profile.SemaphoreWait: "waits for %s", profile.EventWait: "waits for %s", profile.CountdownWait: "waits for %s",
+	profile.BarrierWait: "waits at %s", profile.CollectionTake: "waits to take from %s",
+	profile.CollectionAdd: "waits to add to %s", profile.TaskWait: "waits for %s",
+	profile.ThreadJoin: "waits for the end of %s", profile.ThreadSleep: "sleeps", profile.HandleOne: "waits for %s",
+	profile.HandleAny: "waits for any of several handles", profile.HandleAll: "waits for all of several handles",
+}
+
+// things are what is waited for where its type is not known.
+var things = map[profile.WaitKind]string{
+	profile.MonitorEnter: "an object", profile.MonitorWait: "an object", profile.LockEnter: "a Lock",
+	profile.ReadLock: "a ReaderWriterLockSlim", profile.UpgradeableLock: "a ReaderWriterLockSlim",
+	profile.WriteLock: "a ReaderWriterLockSlim", profile.SemaphoreWait: "a SemaphoreSlim",
+	profile.EventWait: "a ManualResetEventSlim", profile.CountdownWait: "a CountdownEvent",
+	profile.BarrierWait: "a Barrier", profile.CollectionTake: "a BlockingCollection",
+	profile.CollectionAdd: "a BlockingCollection", profile.TaskWait: "a task", profile.ThreadJoin: "a thread",
+	profile.HandleOne: "a handle",
+}
+
+// waitPhrase says what a thread holds and waits for: " holds Lock 0x… and waits to enter Monitor of Order 0x…, held by
+// orders-2 (4242)". It begins with a blank.
+func waitPhrase(t *profile.Thread) string {
+	var holds []string
+	for i := range t.Holds {
+		h := &t.Holds[i]
+		holds = append(holds, object(h.Type, h.Object, "a lock"))
+	}
+	text := doing(t)
+	if len(holds) > 0 {
+		text = "holds " + list(holds) + " and " + text
+	}
+	return " " + text
+}
+
+// doing says what a thread does.
+func doing(t *profile.Thread) string {
+	w := t.Wait
+	switch {
+	case w == nil && t.State == "running":
+		return "runs"
+	case w == nil:
+		return "is " + t.State
+	case w.Kind == profile.WaitIO && w.Target != "":
+		return "is in " + w.Target
+	case w.Kind == profile.WaitRuntime && w.Owner != nil:
+		return fmt.Sprintf("waits for the static constructor of %s, which %s runs", w.Type, threadName(*w.Owner))
+	case waitPhrases[w.Kind] == "":
+		return "is " + t.State
+	}
+	thing := object(w.Type, w.Object, things[w.Kind])
+	if w.Method != "" {
+		thing = "async " + w.Method
+	}
+	if w.Kind == profile.ThreadJoin && w.Owner != nil {
+		thing = threadName(*w.Owner)
+	}
+	text := strings.Replace(waitPhrases[w.Kind], "%s", thing, 1)
+	if w.Owner != nil && w.Kind != profile.ThreadJoin {
+		text += ", held by " + threadName(*w.Owner)
+	}
+	return text
+}
+
+// judgeStuckHolder looks for a lock that others wait for, and whose holder has waited all the time for something that
+// needs another thread, or an await, to go on: a permit of a SemaphoreSlim. Nothing moves, and nobody can tell from
+// the threads alone who has the permit.
+func judgeStuckHolder(e *evidence) []profile.Verdict {
+	if len(e.looks) < 2 {
+		return nil
+	}
+	threads := e.threads()
+	byID := map[int]*watched{}
+	for i := range threads {
+		byID[threads[i].last().OSThreadID] = &threads[i]
+	}
+	waiters := map[int][]*watched{} // by the holder's id
+	for i := range threads {
+		w := &threads[i]
+		if t := w.last(); w.unmoved && w.waits() && isLock(t.Wait) && t.Wait.Certain && t.Wait.Owner != nil {
+			waiters[t.Wait.Owner.OSThreadID] = append(waiters[t.Wait.Owner.OSThreadID], w)
+		}
+	}
+	best := 0
+	for id, list := range waiters {
+		h := byID[id]
+		if h != nil && h.unmoved && h.all(waitsForPermit) && (best == 0 || len(list) > len(waiters[best])) {
+			best = id
+		}
+	}
+	if best == 0 {
+		return nil
+	}
+	return []profile.Verdict{stuckHolder(e, byID[best], waiters[best])}
+}
+
+func waitsForPermit(t *profile.Thread) bool {
+	return t.Wait != nil && t.Wait.Kind == profile.SemaphoreWait && t.Wait.Timeout <= 0
+}
+
+func stuckHolder(e *evidence, h *watched, behind []*watched) profile.Verdict {
+	t, one := h.last(), behind[0].last()
+	lock := object(one.Wait.Type, one.Wait.Object, "a lock")
+	v := profile.Verdict{
+		Cause: profile.CauseDeadlock, Certainty: profile.Likely,
+		Text: fmt.Sprintf("Deadlock, most likely: %s holds %s, in %s, and waits for a permit of %s, which nobody has released "+
+			"for at least %s. %s for the lock. Whoever has the permit, an await perhaps, needs one of them to go on.",
+			threadName(ref(t)), lock, method(ownFrame(t.Frames)), object(t.Wait.Type, t.Wait.Object, "a SemaphoreSlim"),
+			seconds(e.span()), waitNow(len(behind))),
+		Commands: []string{"clrsnap locks " + e.again(), "clrsnap tasks " + e.again()},
+	}
+	v.Evidence = []profile.Evidence{{
+		Text: threadName(ref(t)) + waitPhrase(t) + ":", Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)},
+	}}
+	in := profile.Evidence{
+		Text:   fmt.Sprintf("%s for %s, and have not run since the first look, such as %s:", waitNow(len(behind)), lock, threadName(ref(one))),
+		Frames: one.Frames,
+	}
+	for _, w := range behind {
+		in.Threads = append(in.Threads, ref(w.last()))
+	}
+	v.Evidence = append(v.Evidence, in)
+	return v
+}
+
+// isLock reports whether a wait is for a lock that has an owner.
+func isLock(w *profile.Wait) bool {
+	if w == nil {
+		return false
+	}
+	switch w.Kind {
+	case profile.MonitorEnter, profile.LockEnter, profile.ReadLock, profile.UpgradeableLock, profile.WriteLock:
+		return true
+	}
+	return false
+}
+
+// enough is how long a wait has to last until somebody may be blamed for it.
+const enough = 500 * time.Millisecond

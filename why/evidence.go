@@ -1,0 +1,239 @@
+package why
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"clrsnap/internal/cgroup"
+	"clrsnap/internal/clr/threadpool"
+	"clrsnap/internal/procfs"
+	"clrsnap/profile"
+)
+
+// evidence is all that the judges look at.
+type evidence struct {
+	process profile.Process
+	began   time.Time
+	took    time.Duration // from the beginning of the first look to the end of the last one
+	cpus    int           // of the machine
+
+	looks   []look
+	moments []moment           // of the whole process; at least two, of a running one
+	samples *profile.Recording // nil: none were taken
+	sockets []socket           // of the process; nil: not known
+
+	looked  []string // phrases
+	missing []string // sentences
+}
+
+// look is one look at all threads.
+type look struct {
+	at    time.Duration // when it began, since the first one
+	snap  *profile.Snapshot
+	ran   map[int]procfs.Schedstat // by thread: how much it had run when the look began
+	after map[int]procfs.Schedstat // and when it ended
+	pool  *threadpool.State        // nil: not known
+}
+
+// moment is what the kernel says of the process.
+type moment struct {
+	at         time.Duration
+	state      byte // as in /proc/PID/stat
+	traced     int  // the process that traces it; 0: none
+	tracer     string
+	rss        int64         // bytes in RAM
+	cpu        time.Duration // that all threads have used
+	groups     cgroup.State
+	files      int // descriptors
+	filesLimit int // -1: none; 0: not known
+	kinds      map[string]int
+}
+
+// socket is a TCP connection of the process.
+type socket struct {
+	local, remote string
+	ours          bool          // the process has made it; false: it has accepted it
+	state         string        // "established", "syn-sent"
+	sent          time.Duration // since when nothing was sent
+	received      time.Duration // since when nothing was received
+	own           bool          // the other end is a socket that this process listens on
+}
+
+// core reports whether the evidence is that of a core dump.
+func (e *evidence) core() bool { return e.process.Core != nil }
+
+// first and last are the first and the last look.
+func (e *evidence) first() *look { return &e.looks[0] }
+func (e *evidence) last() *look  { return &e.looks[len(e.looks)-1] }
+
+// span is the time between the beginnings of the first and the last look.
+func (e *evidence) span() time.Duration {
+	if len(e.looks) == 0 {
+		return 0
+	}
+	return e.last().at - e.first().at
+}
+
+// held reports whether the process is kept from running: by a signal, a debugger or the freezer.
+func (e *evidence) held() bool {
+	n := 0
+	for i := range e.moments {
+		if m := &e.moments[i]; m.state == 'T' || m.state == 't' && m.traced != 0 || m.groups.Frozen {
+			n++
+		}
+	}
+	return n > 0 && n == len(e.moments)
+}
+
+// watched is a thread that was there in all looks.
+type watched struct {
+	looks []*profile.Thread // one for each look
+	// ran is how long it has run between the first and the last look, and ready how long it was ready to, but had no
+	// CPU.
+	ran, ready time.Duration
+	still      bool // it has not run at all since the first look began
+	// unmoved: it was blocked in the same calls in all looks, and has hardly run: to be stopped for a look wakes a
+	// thread in some system calls.
+	unmoved bool
+}
+
+// last is the thread in the last look.
+func (w *watched) last() *profile.Thread { return w.looks[len(w.looks)-1] }
+
+// threads returns the threads that were there in all looks.
+func (e *evidence) threads() []watched {
+	if len(e.looks) == 0 {
+		return nil
+	}
+	var out []watched
+	for i := range e.first().snap.Threads {
+		id := e.first().snap.Threads[i].OSThreadID
+		w := watched{}
+		for k := range e.looks {
+			if t := e.looks[k].thread(id); t != nil {
+				w.looks = append(w.looks, t)
+			}
+		}
+		if len(w.looks) < len(e.looks) {
+			continue
+		}
+		before, ok1 := e.first().ran[id]
+		after, ok2 := e.last().after[id]
+		if ok1 && ok2 {
+			w.ran, w.ready = after.Running-before.Running, after.Ready-before.Ready
+			w.still = before == after
+		}
+		w.still = w.still || e.core()
+		w.unmoved = w.still || w.waits() && w.ran <= e.span()/100 && w.sameCalls()
+		out = append(out, w)
+	}
+	return out
+}
+
+func (l *look) thread(id int) *profile.Thread {
+	if l.snap == nil {
+		return nil
+	}
+	for i := range l.snap.Threads {
+		if l.snap.Threads[i].OSThreadID == id {
+			return &l.snap.Threads[i]
+		}
+	}
+	return nil
+}
+
+// markStill marks the threads that did not run during the look, and did wait.
+func (l *look) markStill() {
+	for i := range l.snap.Threads {
+		t := &l.snap.Threads[i]
+		before, ok1 := l.ran[t.OSThreadID]
+		after, ok2 := l.after[t.OSThreadID]
+		t.Still = ok1 && ok2 && before == after && before != procfs.Schedstat{} && t.Waits()
+	}
+}
+
+// all reports whether f holds of the thread in every look.
+func (w *watched) all(f func(*profile.Thread) bool) bool {
+	return !slices.ContainsFunc(w.looks, func(t *profile.Thread) bool { return !f(t) })
+}
+
+// waits reports whether the thread was blocked in every look, and was not idle.
+func (w *watched) waits() bool {
+	return w.all(func(t *profile.Thread) bool { return t.Waits() && !resting(t) })
+}
+
+// sameCalls reports whether the thread has the same calls in all looks: the same methods in the same places of its
+// stack.
+func (w *watched) sameCalls() bool {
+	first := w.looks[0].Frames
+	if len(first) == 0 {
+		return false
+	}
+	return w.all(func(t *profile.Thread) bool {
+		return slices.EqualFunc(first, t.Frames, func(a, b profile.Frame) bool {
+			return a.SP == b.SP && a.Method == b.Method && a.IP == b.IP
+		})
+	})
+}
+
+// resting reports whether a thread has nothing to do.
+func resting(t *profile.Thread) bool {
+	return t.Idle() != "" || t.Wait != nil && t.Wait.Kind == profile.WaitIdle
+}
+
+// blockedIn is the own method that a thread waits in, or "" if it waits in none.
+func blockedIn(t *profile.Thread) string {
+	if f := ownFrame(t.Frames); f != nil {
+		return f.Display
+	}
+	return ""
+}
+
+// ownFrame returns the frame nearest to the leaf that is of the program's own code, or else of a package; nil: there
+// is none.
+func ownFrame(frames []profile.Frame) *profile.Frame {
+	var other *profile.Frame
+	for i := range frames {
+		switch f := &frames[i]; f.Origin() {
+		case profile.OfUser:
+			if !isGenerated(f.Method) {
+				return f
+			}
+		case profile.OfPackage:
+			if other == nil {
+				other = f
+			}
+		}
+	}
+	return other
+}
+
+// tally counts things by a name.
+type tally map[string]int
+
+// top returns the most frequent name and how often it was there.
+func (t tally) top() (name string, n int) {
+	for k, v := range t {
+		if v > n || v == n && cmp.Compare(k, name) < 0 {
+			name, n = k, v
+		}
+	}
+	return name, n
+}
+
+// sorted are the names, the most frequent first.
+func (t tally) sorted() []string {
+	return slices.SortedFunc(maps.Keys(t), func(a, b string) int { return cmp.Or(t[b]-t[a], cmp.Compare(a, b)) })
+}
+
+// sortedBy are the values of a map, in an order.
+func sortedBy[K comparable, V any](m map[K]V, order func(a, b V) int) []V {
+	return slices.SortedFunc(maps.Values(m), order)
+}
+
+// ref names a thread.
+func ref(t *profile.Thread) profile.ThreadRef {
+	return profile.ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name}
+}

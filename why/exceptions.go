@@ -1,0 +1,168 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"clrsnap/profile"
+)
+
+// Thresholds of exceptions, a second. So many have to be thrown in each half of the recording.
+const (
+	manyExceptions = 300
+	mostExceptions = 1000
+	thrownCPU      = 0.30 // of the CPU time, where exceptions are not counted
+)
+
+// judgeExceptions looks for a program that throws exceptions all the time.
+func judgeExceptions(e *evidence) []profile.Verdict {
+	r := e.samples
+	if r == nil || r.Duration < enough {
+		return nil
+	}
+	if !hasMode(r, profile.Exception) {
+		return judgeThrowing(e)
+	}
+	halves := [2]int64{}
+	for i := range r.Samples {
+		if x := &r.Samples[i]; x.Mode == profile.Exception {
+			half := 0
+			if x.At >= r.Duration/2 {
+				half = 1
+			}
+			halves[half] += x.Weight
+		}
+	}
+	least := rate(min(halves[0], halves[1]), r.Duration/2)
+	if least < manyExceptions {
+		return nil
+	}
+	v := profile.Verdict{
+		Cause: profile.CauseExceptions, Certainty: profile.Likely,
+		Commands: []string{fmt.Sprintf("clrsnap record %d --event exception -d 10s", e.process.PID)},
+	}
+	if least >= mostExceptions {
+		v.Certainty = profile.Certain
+	}
+	all := rate(halves[0]+halves[1], r.Duration)
+	v.Text = fmt.Sprintf("The program throws %s exceptions a second, all the time.", number(all))
+	addThrows(&v, r)
+	if share := throwingShare(r); share > 0 {
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text: fmt.Sprintf("%s of the CPU time goes into throwing and catching them.", percent(share)),
+		})
+	}
+	return []profile.Verdict{v}
+}
+
+// thrown is a type of exception, with the method that throws it and the one that catches it.
+type thrown struct {
+	typ, fate string
+	weight    int64
+	node      int32
+}
+
+// addThrows adds who throws the most.
+func addThrows(v *profile.Verdict, r *profile.Recording) {
+	by := map[string]*thrown{}
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		f := r.Function(x.Node)
+		if x.Mode != profile.Exception || f == nil {
+			continue
+		}
+		own := ""
+		if n := ownNode(r, x.Node); n > 0 {
+			own = r.Function(n).Display
+		}
+		key := f.Display + f.Fate + own
+		if by[key] == nil {
+			by[key] = &thrown{typ: f.Display, fate: f.Fate, node: x.Node}
+		}
+		by[key].weight += x.Weight
+	}
+	n := 0
+	for _, t := range sortedBy(by, func(a, b *thrown) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.typ+a.fate, b.typ+b.fate))
+	}) {
+		if n++; n > shownSites {
+			break
+		}
+		stack := withoutEvents(frames(r, t.node))
+		fate := ""
+		if by, ok := strings.CutPrefix(t.fate, profile.CaughtBy); ok {
+			fate = " and caught in " + by
+		}
+		text := fmt.Sprintf("%s a second are %s, thrown in %s%s", number(rate(t.weight, r.Duration)), t.typ,
+			method(ownFrame(stack)), fate)
+		if n == 1 {
+			v.Text += " " + strings.ToUpper(text[:1]) + text[1:] + "."
+		}
+		v.Evidence = append(v.Evidence, profile.Evidence{Text: text + ":", Frames: stack})
+	}
+}
+
+// throwing are the beginnings of the methods, and native functions, that throw and catch exceptions.
+var throwing = []string{
+	"System.Runtime.EH.", "IL_Throw", "IL_Rethrow", "RhpThrow", "RhThrowEx", "DispatchManagedException", "__cxa_throw",
+	"_Unwind_RaiseException",
+}
+
+// throwingShare is the share of the CPU time that is spent below those.
+func throwingShare(r *profile.Recording) float64 {
+	if !hasMode(r, profile.CPU) {
+		return 0
+	}
+	all, sum := int64(0), int64(0)
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		if x.Mode != profile.CPU {
+			continue
+		}
+		all += x.Weight
+		if throws(r, x.Node) {
+			sum += x.Weight
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return float64(sum) / float64(all)
+}
+
+func throws(r *profile.Recording, leaf int32) bool {
+	for n := leaf; n > 0; n = r.Nodes[n].Parent {
+		m := r.Function(n).Method
+		for _, p := range throwing {
+			if strings.HasPrefix(m, p) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// judgeThrowing is judgeExceptions where exceptions were not counted: by the CPU time that they take.
+func judgeThrowing(e *evidence) []profile.Verdict {
+	r := e.samples
+	share := throwingShare(r)
+	used := atOnce(r.Weight(profile.CPU), r.Duration)
+	if share < thrownCPU || share*used < 0.1 {
+		return nil
+	}
+	list := sites(r, func(x *profile.Sample) bool { return x.Mode == profile.CPU && throws(r, x.Node) })
+	if len(list) == 0 {
+		return nil
+	}
+	s := &list[0]
+	return []profile.Verdict{{
+		Cause: profile.CauseExceptions, Certainty: profile.Likely,
+		Text: fmt.Sprintf("Exceptions take %s of the CPU time, %.2f CPUs. Most are thrown in %s.", percent(share), share*used,
+			method(s.frame(r))),
+		Evidence: []profile.Evidence{{
+			Text: "The stack of most samples:", Frames: frames(r, s.leaf),
+		}},
+		Commands: []string{fmt.Sprintf("clrsnap record %d --event exception -d 10s", e.process.PID)},
+	}}
+}

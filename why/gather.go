@@ -1,0 +1,292 @@
+package why
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"clrsnap"
+	"clrsnap/events"
+	"clrsnap/internal/bridge"
+	"clrsnap/internal/cgroup"
+	"clrsnap/internal/clr/threadpool"
+	"clrsnap/internal/procfs"
+	"clrsnap/internal/session"
+	"clrsnap/internal/target"
+	"clrsnap/profile"
+	"clrsnap/record"
+)
+
+const (
+	// Two looks that belong together are so far apart. That is long for a program, and short for a person.
+	lookGap = 250 * time.Millisecond
+	// answerWithin is how long the runtime may take to load the agent. It takes some 30 ms.
+	answerWithin = 3 * time.Second
+	// endsWithin is how long a recording may take to end: for the agent to leave, mostly.
+	endsWithin = 2 * time.Second
+	// leastSampling is the shortest recording that is worth while.
+	leastSampling = 300 * time.Millisecond
+	// sampleRate is in samples a second. It is no multiple of what programs do regularly.
+	sampleRate = 97
+)
+
+// gatherer gathers the evidence of one process.
+type gatherer struct {
+	e     evidence
+	o     *Options
+	p     *clrsnap.Process
+	s     *session.Process
+	dir   procfs.Dir
+	group *cgroup.Reader
+	start time.Time
+}
+
+func newGatherer(pid int, o *Options) (*gatherer, error) {
+	p, err := clrsnap.Open(context.Background(), pid, o.Process)
+	if err != nil {
+		return nil, err
+	}
+	s := bridge.Session(p)
+	g := &gatherer{o: o, p: p, s: s, dir: s.Live.Dir(), start: time.Now()}
+	g.group = cgroup.NewReader(g.dir)
+	g.e = evidence{process: p.Info(), began: g.start, cpus: runtime.NumCPU()}
+	return g, nil
+}
+
+func (g *gatherer) close() { g.p.Close() }
+
+// gather looks at everything. With an error, there is what could be seen until then.
+func (g *gatherer) gather(ctx context.Context) error {
+	defer func() { g.e.took = time.Since(g.start) }()
+	g.moment()
+	if g.e.held() {
+		return g.gatherHeld(ctx)
+	}
+	for range 2 {
+		if err := g.look(ctx); err != nil {
+			return err
+		}
+		if !g.pause(ctx, lookGap) {
+			return ctx.Err()
+		}
+	}
+	if left := g.o.For - time.Since(g.start) - lookGap; left >= leastSampling {
+		g.sample(ctx, left)
+	}
+	for i := range 2 {
+		if i > 0 && !g.pause(ctx, lookGap) {
+			return ctx.Err()
+		}
+		if err := g.look(ctx); err != nil {
+			return err
+		}
+	}
+	g.moment()
+	g.connections()
+	g.tell()
+	return ctx.Err()
+}
+
+// gatherHeld looks at a process that is kept from running: it is enough to see that it stays so.
+func (g *gatherer) gatherHeld(ctx context.Context) error {
+	g.pause(ctx, 2*lookGap)
+	g.moment()
+	err := g.look(ctx)
+	g.tell()
+	return err
+}
+
+// pause waits; false: ctx has ended.
+func (g *gatherer) pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// progress tells how far it has come.
+func (g *gatherer) progress(doing string) {
+	g.o.Progress(doing, min(1, time.Since(g.start).Seconds()/g.o.For.Seconds()))
+}
+
+// look adds a look at all threads.
+func (g *gatherer) look(ctx context.Context) error {
+	g.progress("stacks, waits and locks")
+	l := look{at: time.Since(g.start), ran: g.ran()}
+	pool := newPoolFinder(g.s)
+	s, err := g.p.SnapshotAll(ctx, nil)
+	g.s.Inspect = nil
+	if err != nil {
+		return err
+	}
+	l.snap, l.after, l.pool = s, g.ran(), pool.state()
+	l.markStill()
+	g.e.looks = append(g.e.looks, l)
+	return nil
+}
+
+// ran reads how much each thread has run.
+func (g *gatherer) ran() map[int]procfs.Schedstat {
+	tids, err := g.dir.Tasks()
+	if err != nil {
+		return nil
+	}
+	out := make(map[int]procfs.Schedstat, len(tids))
+	for _, tid := range tids {
+		if b, err := g.dir.ReadFile(procfs.TaskFile(tid, "schedstat")); err == nil {
+			out[tid] = procfs.ParseSchedstat(b)
+		}
+	}
+	return out
+}
+
+// poolFinder finds the thread pool while threads are captured.
+type poolFinder struct{ f *threadpool.Finder }
+
+func newPoolFinder(s *session.Process) poolFinder {
+	if s.Runtime == nil || s.Runtime.Objects == nil || s.Runtime.Heap == nil {
+		return poolFinder{}
+	}
+	f := threadpool.NewFinder(s.Engine.Cache, s.Runtime.Objects, s.Runtime.Heap)
+	f.Begin()
+	s.Inspect = func(t *profile.Thread, stack *target.Stack) {
+		if strings.HasPrefix(t.Role, "ThreadPool") {
+			f.Look(stack.Data)
+		}
+	}
+	return poolFinder{f}
+}
+
+// state is the pool's state; nil: it is not known.
+func (p poolFinder) state() *threadpool.State {
+	if p.f == nil {
+		return nil
+	}
+	s, err := p.f.Read()
+	if err != nil {
+		return nil
+	}
+	return &s
+}
+
+// sample records the process for some time.
+func (g *gatherer) sample(ctx context.Context, d time.Duration) {
+	g.progress("samples")
+	o := record.Options{Modes: []profile.Mode{profile.CPU, profile.Wall}, Rate: sampleRate, Duration: d}
+	if g.mayLoad() {
+		r, err := g.recordEvents(ctx, o)
+		if err == nil {
+			g.e.samples = r
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		g.miss("Exceptions, allocations, waits for locks and garbage collections were not looked at: %v.", err)
+		o.Duration = max(leastSampling, g.o.For-time.Since(g.start)-lookGap)
+	}
+	o.Progress = func(record.Progress) { g.progress("samples") }
+	r, err := g.record(ctx, o)
+	switch {
+	case err == nil:
+		g.e.samples = r
+	case ctx.Err() == nil:
+		g.miss("No samples were taken: %v.", err)
+	}
+}
+
+// record records with a Process of its own, because a recording keeps its Process for itself.
+func (g *gatherer) record(ctx context.Context, o record.Options) (*profile.Recording, error) {
+	p, err := clrsnap.Open(ctx, g.e.process.PID, g.o.Process)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	return record.Record(ctx, p, o)
+}
+
+// mayLoad reports whether the agent is to be loaded.
+func (g *gatherer) mayLoad() bool {
+	if g.o.NoAgent {
+		g.miss("Exceptions, allocations, waits for locks and garbage collections were not looked at, because no agent " +
+			"was to be loaded.")
+		return false
+	}
+	if len(judgeSuspension(&g.e)) > 0 {
+		g.miss("Exceptions, allocations, waits for locks and garbage collections were not looked at, because the " +
+			"runtime waits for a thread, and would not answer.")
+		return false
+	}
+	return true
+}
+
+var errNoAnswer = fmt.Errorf("the runtime did not answer within %v", answerWithin)
+
+// recordEvents is record with the agent's events, unless the runtime takes too long to load the agent. Then the
+// recording is left alone: it ends by itself, without having begun.
+func (g *gatherer) recordEvents(ctx context.Context, o record.Options) (*profile.Recording, error) {
+	o.Events = events.Options{
+		Monitor: events.MonitorAllocations | events.MonitorExceptions | events.MonitorContention | events.MonitorGC,
+		// Shorter waits for locks add up to nothing that anybody would notice.
+		ContentionMin: 100 * time.Microsecond, NoMessages: true,
+	}
+	bounded, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(answerWithin, func() { cancel(errNoAnswer) })
+	defer late.Stop()
+	o.Progress = func(record.Progress) { // it records, so that the agent is there
+		if late.Stop(); bounded.Err() == nil {
+			g.progress("samples and events")
+		}
+	}
+	type result struct {
+		r   *profile.Recording
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		r, err := g.record(bounded, o)
+		done <- result{r, err}
+	}()
+	var x result
+	select {
+	case x = <-done:
+	case <-bounded.Done():
+		select {
+		case x = <-done:
+		case <-time.After(endsWithin):
+			x.err = context.Cause(bounded)
+		}
+	}
+	if x.err != nil && errors.Is(context.Cause(bounded), errNoAnswer) {
+		x.err = errNoAnswer
+	}
+	return x.r, x.err
+}
+
+// miss notes what could not be looked at.
+func (g *gatherer) miss(format string, args ...any) {
+	g.e.missing = append(g.e.missing, fmt.Sprintf(format, args...))
+}
+
+// examineCore takes the one look at a core dump that there is.
+func examineCore(ctx context.Context, p *clrsnap.Process) (*evidence, error) {
+	s := bridge.Session(p)
+	e := &evidence{process: p.Info()}
+	pool := newPoolFinder(s)
+	snap, err := p.SnapshotAll(ctx, nil)
+	s.Inspect = nil
+	if err != nil {
+		return nil, err
+	}
+	e.began = snap.CapturedAt
+	e.looks = []look{{snap: snap, pool: pool.state()}}
+	e.looked = []string{threadsOf(len(snap.Threads)) + " of a core dump"}
+	e.missing = []string{"A core dump is one moment: what changes over time cannot be told from it."}
+	return e, nil
+}

@@ -1,0 +1,172 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// Thresholds of garbage collection.
+const (
+	muchPause    = 0.15 // of the time that the program stood still for it
+	mostPause    = 0.30
+	manyFull     = 1.0       // full collections a second, if large objects are their reason
+	largeObject  = 85_000    // bytes from which on an object is large (gcconfig.h, LOHThreshold)
+	muchLarge    = 100 << 20 // bytes of large objects a second
+	leastPauses  = 3
+	shownSites   = 3
+	largeReasons = "large"
+)
+
+// collections is what the garbage collector did.
+type collections struct {
+	pause    time.Duration
+	count    int64
+	full     int64 // generation 2
+	large    int64 // of these, because of large objects
+	longest  time.Duration
+	duration time.Duration
+	reasons  tally
+}
+
+func collectionsOf(r *profile.Recording) collections {
+	c := collections{duration: r.Duration, reasons: tally{}}
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		if x.Mode != profile.GC {
+			continue
+		}
+		c.pause += time.Duration(x.Weight)
+		c.count += x.Events
+		f := r.Function(x.Node)
+		if f == nil || f.Kind != profile.Event {
+			continue
+		}
+		if d := time.Duration(x.Weight); d > c.longest {
+			c.longest = d
+		}
+		c.reasons[f.Display] += int(x.Events)
+		if strings.HasPrefix(f.Display, "gen 2") {
+			c.full += x.Events
+			if strings.Contains(f.Display, largeReasons) {
+				c.large += x.Events
+			}
+		}
+	}
+	return c
+}
+
+// judgeGC looks for a program that spends its time on garbage collections.
+func judgeGC(e *evidence) []profile.Verdict {
+	r := e.samples
+	if !hasMode(r, profile.GC) || r.Duration < enough {
+		return nil
+	}
+	c := collectionsOf(r)
+	share := atOnce(int64(c.pause), c.duration)
+	large := largeRate(r)
+	often := float64(c.large) >= manyFull*c.duration.Seconds() && large >= muchLarge
+	if c.count < leastPauses || share < muchPause && !often {
+		return nil
+	}
+	v := profile.Verdict{
+		Cause: profile.CauseGC, Certainty: profile.Likely,
+		Commands: []string{fmt.Sprintf("clrsnap record %d --event alloc,gc -d 10s", e.process.PID)},
+	}
+	if share >= mostPause {
+		v.Certainty = profile.Certain
+	}
+	allocated := r.Weight(profile.Alloc)
+	v.Text = fmt.Sprintf("Garbage collections take the program's time: it stood still for %s of %s (%s), in %s, %s of them "+
+		"full ones. It allocates %s a second.", seconds(c.pause), seconds(c.duration), percent(share),
+		counted(int(c.count), "collection", "collections"), strconv.FormatInt(c.full, 10),
+		bytesOf(rate(allocated, c.duration)))
+	if often {
+		v.Text += fmt.Sprintf(" %s a second are objects of %s bytes and more, which only full collections free.", bytesOf(large),
+			"85,000")
+	}
+	why, _ := c.reasons.top()
+	v.Evidence = append(v.Evidence, profile.Evidence{
+		Text: fmt.Sprintf("%.1f pauses a second, the longest %s; most collections are: %s.",
+			float64(c.count)/c.duration.Seconds(), seconds(c.longest), why),
+	})
+	addAllocations(&v, r, often)
+	return []profile.Verdict{v}
+}
+
+// largeRate is how many bytes of large objects are allocated a second.
+func largeRate(r *profile.Recording) int64 {
+	sum := int64(0)
+	for i := range r.Samples {
+		if x := &r.Samples[i]; isLarge(x) {
+			sum += x.Weight
+		}
+	}
+	return rate(sum, r.Duration)
+}
+
+func isLarge(x *profile.Sample) bool {
+	return x.Mode == profile.Alloc && x.Events > 0 && x.Weight/x.Events >= largeObject
+}
+
+// allocation is a type with a method that allocates it.
+type allocation struct {
+	typ    string
+	weight int64
+	events int64
+	node   int32 // of the event
+	most   int64
+}
+
+// addAllocations adds who allocates the most.
+func addAllocations(v *profile.Verdict, r *profile.Recording, large bool) {
+	by := map[string]*allocation{}
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		f := r.Function(x.Node)
+		if x.Mode != profile.Alloc || f == nil || large && !isLarge(x) {
+			continue
+		}
+		own := ""
+		if n := ownNode(r, x.Node); n > 0 {
+			own = r.Function(n).Display
+		}
+		key := f.Display + " in " + own
+		a := by[key]
+		if a == nil {
+			a = &allocation{typ: f.Display}
+			by[key] = a
+		}
+		a.weight, a.events = a.weight+x.Weight, a.events+x.Events
+		if x.Weight > a.most {
+			a.most, a.node = x.Weight, x.Node
+		}
+	}
+	list := sortedBy(by, func(a, b *allocation) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.typ, b.typ))
+	})
+	for i, a := range list[:min(len(list), shownSites)] {
+		stack := frames(r, a.node)
+		own := method(ownFrame(stack))
+		text := fmt.Sprintf("%s a second of %s, %s each, are allocated in %s:", bytesOf(rate(a.weight, r.Duration)), a.typ,
+			bytesOf(a.weight/max(a.events, 1)), own)
+		if i == 0 {
+			v.Text += fmt.Sprintf(" Most, %s a second, are %s of %s each, in %s.", bytesOf(rate(a.weight, r.Duration)), a.typ,
+				bytesOf(a.weight/max(a.events, 1)), own)
+		}
+		v.Evidence = append(v.Evidence, profile.Evidence{Text: text, Frames: withoutEvents(stack)})
+	}
+}
+
+// withoutEvents leaves out the frames that are no code.
+func withoutEvents(stack []profile.Frame) []profile.Frame {
+	return slices.DeleteFunc(stack, func(f profile.Frame) bool { return f.Kind == profile.Event })
+}
+
+// judgeGrowth looks for objects that pile up.
+func judgeGrowth(*evidence) []profile.Verdict { return nil }

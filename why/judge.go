@@ -1,0 +1,90 @@
+package why
+
+import (
+	"cmp"
+	"slices"
+
+	"clrsnap/profile"
+)
+
+// A judge looks for one cause, and returns nothing where a healthy program could look the same.
+type judge func(*evidence) []profile.Verdict
+
+// judges are all of them.
+var judges = []judge{
+	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeThrottled, judgeMemory,
+	judgeDescriptors, judgeRemote, judgeLocks, judgePool, judgeCPU, judgeGC, judgeExceptions, judgeGrowth,
+}
+
+// report is what the judges say together.
+func (e *evidence) report() *Report {
+	r := &Report{Process: e.process, At: e.began, Took: e.took, Looked: e.looked, Missing: e.missing}
+	for _, j := range judges {
+		r.Verdicts = append(r.Verdicts, j(e)...)
+	}
+	r.Verdicts = settle(r.Verdicts)
+	return r
+}
+
+// explains has, for each cause, those that are nothing but its consequences where both are found.
+var explains = map[profile.Cause][]profile.Cause{
+	profile.CauseStopped:  profile.Causes[1:],
+	profile.CauseDeadlock: {profile.CausePoolStarvation, profile.CauseLockContention},
+	profile.CauseSuspension: {
+		profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseFinalizer, profile.CauseCPU,
+	},
+	profile.CauseRemoteCall:     {profile.CausePoolStarvation, profile.CauseLockContention},
+	profile.CauseLockContention: {profile.CausePoolStarvation},
+	profile.CauseExceptions:     {profile.CauseCPU},
+	profile.CauseGC:             {profile.CauseCPU},
+}
+
+// explained reports whether v is nothing but a consequence of o. A thread that uses a CPU is one of exceptions, or of
+// garbage, only if it is in the method that makes them.
+func explained(v, o *profile.Verdict) bool {
+	if o.Certainty == profile.Possible || !slices.Contains(explains[o.Cause], v.Cause) {
+		return false
+	}
+	if v.Cause != profile.CauseCPU || o.Cause == profile.CauseStopped || o.Cause == profile.CauseSuspension {
+		return true
+	}
+	own := ownFrame(v.Evidence[0].Frames)
+	return own != nil && slices.ContainsFunc(o.Evidence, func(e profile.Evidence) bool {
+		return slices.ContainsFunc(e.Frames, func(f profile.Frame) bool { return f.Method == own.Method })
+	})
+}
+
+// settle sorts verdicts by gravity, and adds those that are consequences of others to them.
+func settle(all []profile.Verdict) []profile.Verdict {
+	slices.SortStableFunc(all, func(a, b profile.Verdict) int {
+		return cmp.Or(cmp.Compare(doubt(&a), doubt(&b)), cmp.Compare(rank(&a), rank(&b)))
+	})
+	var out, consequences []profile.Verdict
+	for i := range all {
+		if slices.ContainsFunc(all, func(o profile.Verdict) bool { return explained(&all[i], &o) }) {
+			consequences = append(consequences, all[i])
+		} else {
+			out = append(out, all[i])
+		}
+	}
+	for i := range consequences {
+		v := &consequences[i]
+		at := slices.IndexFunc(out, func(o profile.Verdict) bool { return explained(v, &o) })
+		if at < 0 || out[at].Cause == profile.CauseStopped {
+			continue // what explains it is explained itself, or explains everything
+		}
+		out[at].Evidence = append(out[at].Evidence, profile.Evidence{Text: "As a consequence: " + v.Text})
+		out[at].Evidence = append(out[at].Evidence, v.Evidence...)
+	}
+	return out
+}
+
+func rank(v *profile.Verdict) int { return slices.Index(profile.Causes[:], v.Cause) }
+
+// doubt puts verdicts that are only possible after the others.
+func doubt(v *profile.Verdict) int {
+	if v.Certainty == profile.Possible {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,125 @@
+package why
+
+import (
+	"fmt"
+
+	"clrsnap/profile"
+)
+
+// Thresholds of limits.
+const (
+	throttledPeriods = 0.25 // of the periods in which the quota was used up
+	throttledTime    = 0.10 // of the time that processes had to wait then
+	fullMemory       = 0.90 // of the limit, without what is given back without harm
+	fullFiles        = 0.90
+	noFiles          = 0.99
+)
+
+// delta is what the control groups have counted in between; false: there are no two moments.
+func (e *evidence) delta() (first, last *moment, ok bool) {
+	if len(e.moments) < 2 {
+		return nil, nil, false
+	}
+	return &e.moments[0], &e.moments[len(e.moments)-1], true
+}
+
+// judgeThrottled looks for a quota of CPU time that is used up.
+func judgeThrottled(e *evidence) []profile.Verdict {
+	first, last, ok := e.delta()
+	if !ok {
+		return nil
+	}
+	took := last.at - first.at
+	d := last.groups.Since(&first.groups)
+	for _, c := range d.CPU {
+		share := float64(c.Throttled) / float64(max(c.Periods, 1))
+		if took < enough || c.Periods < 5 || share < throttledPeriods || atOnce(int64(c.Stood), took) < throttledTime {
+			continue
+		}
+		return []profile.Verdict{{
+			Cause: profile.CauseThrottled, Certainty: profile.Certain,
+			Text: fmt.Sprintf("The control group's quota of CPU time, %.2g CPUs, is used up in %s of all periods: its threads then "+
+				"stand still until the next one begins. They have stood for %s in %s.", c.Quota, percent(share), seconds(c.Stood),
+				seconds(took)),
+			Evidence: []profile.Evidence{
+				{Text: fmt.Sprintf("cpu.stat of group %s: %d of %d periods throttled in %s.", c.Group, c.Throttled, c.Periods,
+					seconds(took))},
+				{Text: fmt.Sprintf("The process has used %.2f CPUs.", atOnce(int64(last.cpu-first.cpu), took))},
+			},
+			Commands: []string{fmt.Sprintf("clrsnap record %d --mode cpu -d 10s", e.process.PID)},
+		}}
+	}
+	return nil
+}
+
+// judgeMemory looks for a limit of memory that is reached.
+func judgeMemory(e *evidence) []profile.Verdict {
+	first, last, ok := e.delta()
+	if !ok {
+		return nil
+	}
+	d := last.groups.Since(&first.groups)
+	for _, m := range d.Memory {
+		used := m.Used - m.Reclaim
+		share := float64(used) / float64(max(m.Limit, 1))
+		reached := m.Hits + m.Slowed + m.Kills
+		if m.Kills == 0 && (share < fullMemory || reached == 0) {
+			continue
+		}
+		v := profile.Verdict{
+			Cause: profile.CauseMemoryPressure, Certainty: profile.Certain,
+			Text: fmt.Sprintf("The control group's memory is used up: %s of %s, and the limit was reached %s in %s.", bytesOf(used),
+				bytesOf(m.Limit), counted(int(reached), "time", "times"), seconds(last.at-first.at)),
+			Evidence: []profile.Evidence{
+				{Text: fmt.Sprintf("Group %s: %s used, %s of that are file pages that can be given back, limit %s.", m.Group,
+					bytesOf(m.Used), bytesOf(m.Reclaim), bytesOf(m.Limit))},
+				{Text: fmt.Sprintf("The process has %s in RAM.", bytesOf(last.rss))},
+			},
+			Commands: []string{fmt.Sprintf("clrsnap heap %d", e.process.PID)},
+		}
+		if m.Kills > 0 {
+			v.Text += fmt.Sprintf(" The kernel has killed %s of the group meanwhile.", counted(int(m.Kills), "process", "processes"))
+		}
+		return []profile.Verdict{v}
+	}
+	return nil
+}
+
+// full reports whether nearly all descriptors are used.
+func full(files, limit int) bool { return limit > 0 && float64(files) >= fullFiles*float64(limit) }
+
+// judgeDescriptors looks for a limit of open files that is nearly reached.
+func judgeDescriptors(e *evidence) []profile.Verdict {
+	if len(e.moments) == 0 {
+		return nil
+	}
+	m := &e.moments[len(e.moments)-1]
+	if !full(m.files, m.filesLimit) {
+		return nil
+	}
+	v := profile.Verdict{
+		Cause: profile.CauseDescriptors, Certainty: profile.Likely,
+		Text: fmt.Sprintf("The process has %s of the %s descriptors that it may have", number(int64(m.files)),
+			number(int64(m.filesLimit))),
+		Commands: []string{fmt.Sprintf("lsof -p %d", e.process.PID)},
+	}
+	if float64(m.files) >= noFiles*float64(m.filesLimit) {
+		v.Certainty = profile.Certain
+	}
+	if kind, n := tally(m.kinds).top(); n > 0 {
+		v.Text += fmt.Sprintf("; %s of them are %s", number(int64(n)), kind)
+	}
+	v.Text += ". Beyond the limit no file, socket or timer can be opened."
+	if grown := m.files - e.moments[0].files; grown > 0 {
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text: fmt.Sprintf("%d more than %s before.", grown, seconds(m.at-e.moments[0].at)),
+		})
+	}
+	for i, k := range tally(m.kinds).sorted() {
+		if i == 5 {
+			break
+		}
+		v.Evidence = append(v.Evidence, profile.Evidence{Text: fmt.Sprintf("%s: %d", k, m.kinds[k])})
+	}
+	return []profile.Verdict{v}
+}

@@ -1,0 +1,258 @@
+package why
+
+import (
+	"fmt"
+
+	"clrsnap/profile"
+)
+
+const (
+	// A lock is a trouble if so many threads wait for it on average, and in each look at least so many.
+	manyWaiters = 3.0
+	fewWaiters  = 2
+	// These are such a share of the threads that have something to do.
+	muchWaiting = 0.4
+)
+
+// convoy is a lock that threads wait for.
+type convoy struct {
+	kind    profile.LockKind
+	typ     string
+	waiters []int // of the most wanted lock of the type, by look
+	busy    []int // threads that have something to do, by look
+	in      tally // own methods that threads wait in
+	example *profile.Thread
+	object  uint64
+	holders []*profile.Thread // in looks in which there is one
+	threads []profile.ThreadRef
+}
+
+// judgeLocks looks for a lock that many threads wait for most of the time.
+func judgeLocks(e *evidence) []profile.Verdict {
+	if len(e.looks) < 3 {
+		return nil
+	}
+	var worst *convoy
+	for _, c := range e.convoys() {
+		if c.harmful(len(e.looks)) && (worst == nil || mean(c.waiters) > mean(worst.waiters)) {
+			worst = c
+		}
+	}
+	if worst == nil {
+		return nil
+	}
+	waiting, known := e.waitingForLocks()
+	if known && waiting < manyWaiters/2 {
+		return nil // the looks have met what is seldom
+	}
+	return []profile.Verdict{worst.verdict(e, waiting, known)}
+}
+
+// convoys are the locks of all looks, by type.
+func (e *evidence) convoys() map[string]*convoy {
+	out := map[string]*convoy{}
+	for i := range e.looks {
+		l := &e.looks[i]
+		busy := l.busy()
+		g := l.snap.WaitGraph()
+		for k := range g.Locks {
+			lock := &g.Locks[k]
+			var waiters []*profile.Thread
+			for _, w := range lock.Waiters {
+				if isLock(w.Wait) {
+					waiters = append(waiters, &l.snap.Threads[w.Thread])
+				}
+			}
+			if len(waiters) == 0 {
+				continue
+			}
+			key := string(lock.Kind) + " " + lock.Type
+			c := out[key]
+			if c == nil {
+				c = &convoy{kind: lock.Kind, typ: lock.Type, in: tally{}}
+				out[key] = c
+			}
+			c.add(l, lock, waiters, i, busy)
+		}
+	}
+	return out
+}
+
+// busy is how many threads have something to do.
+func (l *look) busy() (n int) {
+	for i := range l.snap.Threads {
+		if t := &l.snap.Threads[i]; t.ManagedThreadID != 0 && !resting(t) {
+			n++
+		}
+	}
+	return n
+}
+
+// add adds what a look says of the lock. Of several locks of one type the one that most threads wait for counts.
+func (c *convoy) add(l *look, lock *profile.LockState, waiters []*profile.Thread, look, busy int) {
+	for len(c.waiters) <= look {
+		c.waiters, c.busy = append(c.waiters, 0), append(c.busy, busy)
+	}
+	if len(waiters) <= c.waiters[look] {
+		return
+	}
+	c.waiters[look], c.busy[look] = len(waiters), busy
+	c.object, c.example, c.threads = lock.Object, waiters[0], nil
+	for _, t := range waiters {
+		c.threads = append(c.threads, ref(t))
+		if m := blockedIn(t); m != "" {
+			c.in[m]++
+		}
+	}
+	if lock.Owner != nil && lock.Certain {
+		if h := l.thread(lock.Owner.OSThreadID); h != nil {
+			c.holders = append(c.holders, h)
+		}
+	}
+}
+
+func (c *convoy) harmful(looks int) bool {
+	if len(c.waiters) < looks {
+		return false
+	}
+	for i := range c.waiters {
+		if c.waiters[i] < fewWaiters {
+			return false
+		}
+	}
+	return mean(c.waiters) >= manyWaiters && mean(c.waiters) >= muchWaiting*mean(c.busy)
+}
+
+func mean(n []int) float64 {
+	sum := 0
+	for _, v := range n {
+		sum += v
+	}
+	return float64(sum) / float64(max(len(n), 1))
+}
+
+// waitingForLocks is how many threads waited for locks on average, by the samples; false: that is not known.
+func (e *evidence) waitingForLocks() (float64, bool) {
+	if !hasMode(e.samples, profile.Wall) {
+		return 0, false
+	}
+	r := e.samples
+	weight := int64(0)
+	for i := range r.Samples {
+		if x := &r.Samples[i]; waitsForLock(r, x) {
+			weight += x.Weight
+		}
+	}
+	return atOnce(weight, r.Duration), true
+}
+
+func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdict {
+	in, _ := c.in.top()
+	own := ownFrame(c.example.Frames)
+	place := in
+	if own != nil && own.Display == in {
+		place = method(own)
+	}
+	if place == "" {
+		place = method(own)
+	}
+	lock := object(c.typ, c.object, "a lock")
+	v := profile.Verdict{
+		Cause: profile.CauseLockContention, Certainty: profile.Likely,
+		Text: fmt.Sprintf("Threads queue for a lock: %.1f of %.1f threads that have something to do wait for %s, in %s.",
+			mean(c.waiters), mean(c.busy), lock, place),
+		Commands: []string{"clrsnap locks " + e.again(), fmt.Sprintf("clrsnap record %s --event contention", e.again())},
+	}
+	v.Evidence = append(v.Evidence, profile.Evidence{
+		Text: fmt.Sprintf("In %s, %s waited for it, such as %s:", counted(len(c.waiters), "look", "looks"),
+			numbers(c.waiters), threadName(ref(c.example))),
+		Frames: c.example.Frames, Threads: c.threads,
+	})
+	if known {
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text: fmt.Sprintf("By samples over %s, %.1f threads waited for locks on average.", seconds(e.samples.Duration), waiting),
+		})
+	}
+	if c.addHolder(e, &v) && known && waiting >= manyWaiters {
+		v.Certainty = profile.Certain
+	}
+	c.addWaits(e, &v)
+	return v
+}
+
+// addHolder says what whoever holds the lock does.
+func (c *convoy) addHolder(e *evidence, v *profile.Verdict) bool {
+	if len(c.holders) == 0 {
+		return false
+	}
+	does := tally{}
+	for _, h := range c.holders {
+		does[holderDoes(h)]++
+	}
+	what, n := does.top()
+	for _, h := range c.holders {
+		if holderDoes(h) != what {
+			continue
+		}
+		v.Text += fmt.Sprintf(" Who holds it %s, in %s (%d of %s).", what, method(ownFrame(h.Frames)), n,
+			counted(len(c.holders), "look", "looks"))
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text:   fmt.Sprintf("%s held it and %s:", threadName(ref(h)), holderDoes(h)),
+			Frames: h.Frames, Threads: []profile.ThreadRef{ref(h)},
+		})
+		return true
+	}
+	return false
+}
+
+// holderDoes says what a thread does, without what is particular to the moment.
+func holderDoes(t *profile.Thread) string {
+	w := t.Wait
+	switch {
+	case w == nil && t.State == "running":
+		return "runs"
+	case w == nil:
+		return "is " + t.State
+	case w.Kind == profile.ThreadSleep:
+		return "sleeps"
+	case w.Kind == profile.WaitIO && w.Target != "":
+		return "waits for input or output (" + w.Target + ")"
+	case w.Kind == profile.TaskWait:
+		return "waits for a task"
+	case waitPhrases[w.Kind] != "":
+		return "waits for " + object(w.Type, 0, things[w.Kind])
+	}
+	return "is " + t.State
+}
+
+// addWaits adds how long the waits were, if the agent has reported them.
+func (c *convoy) addWaits(e *evidence, v *profile.Verdict) {
+	if !hasMode(e.samples, profile.Contention) {
+		return
+	}
+	r := e.samples
+	locks := r.Locks()
+	if len(locks) == 0 || locks[0].Waits.Events == 0 {
+		return
+	}
+	l := &locks[0]
+	v.Evidence = append(v.Evidence, profile.Evidence{
+		Text: fmt.Sprintf("%s for %s ended in %s, %s each on average.", counted(int(l.Waits.Events), "wait", "waits"),
+			r.Functions[l.Function].Display, seconds(r.Duration), seconds(l.Mean())),
+	})
+	if len(l.Holders) > 0 && len(l.Holders[0].Stacks) > 0 {
+		s := &l.Holders[0].Stacks[0]
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text:   fmt.Sprintf("Who was waited for was seen here %d times:", s.Looks),
+			Frames: frames(r, s.Node),
+		})
+	}
+}
+
+func numbers(n []int) string {
+	var words []string
+	for _, v := range n {
+		words = append(words, fmt.Sprint(v))
+	}
+	return list(words)
+}

@@ -1,0 +1,182 @@
+package why
+
+import (
+	"fmt"
+	"strings"
+
+	"clrsnap/internal/clr/threadpool"
+	"clrsnap/profile"
+)
+
+// Thresholds of starvation.
+const (
+	fewWorkers    = 2    // fewer blocked workers are nobody's trouble
+	blockedShare  = 0.75 // of the workers that are blocked
+	longQueue     = 5    // work items that wait, in each look
+	mostlyBlocked = 0.5  // of the blocked workers that wait in a task, for the word sync-over-async
+)
+
+// workers is what the workers of the pool do in one look.
+type workers struct {
+	all, idle, blocked int
+	in                 tally // own methods that they are blocked in
+	kinds              tally // what they are blocked in: profile.WaitKind
+	list               []*profile.Thread
+}
+
+// workersOf sums up the workers of a look.
+func workersOf(l *look) workers {
+	w := workers{in: tally{}, kinds: tally{}}
+	for i := range l.snap.Threads {
+		t := &l.snap.Threads[i]
+		if t.Role != workerRole {
+			continue
+		}
+		w.all++
+		switch {
+		case t.Idle() == profile.IdleWorker:
+			w.idle++
+		case blocked(t):
+			w.blocked++
+			w.list = append(w.list, t)
+			w.kinds[kindOf(t)]++
+			if m := blockedIn(t); m != "" {
+				w.in[m]++
+			}
+		}
+	}
+	return w
+}
+
+const workerRole = "ThreadPool worker"
+
+// blocked reports whether a thread waits for something, and has something to do.
+func blocked(t *profile.Thread) bool {
+	return t.Waits() && t.Idle() == "" && !waitsForRuntime(t)
+}
+
+func kindOf(t *profile.Thread) string {
+	if t.Wait == nil {
+		return ""
+	}
+	return string(t.Wait.Kind)
+}
+
+// judgePool looks for a thread pool all of whose workers are blocked while work is queued.
+func judgePool(e *evidence) []profile.Verdict {
+	if len(e.looks) < 2 {
+		return nil
+	}
+	var looks []workers
+	for i := range e.looks {
+		w := workersOf(&e.looks[i])
+		if w.blocked < fewWorkers || w.idle > 0 || float64(w.blocked) < blockedShare*float64(w.all) {
+			return nil
+		}
+		if p := e.looks[i].pool; p != nil && w.blocked < p.Minimum {
+			return nil // a worker more would be there at once
+		}
+		looks = append(looks, w)
+	}
+	queue := e.queues()
+	first, last := &looks[0], &looks[len(looks)-1]
+	added := last.all - first.all
+	switch {
+	case queue != nil && min2(queue) < longQueue:
+		return nil // there is nothing that waits for a worker
+	case queue == nil && added < 1:
+		return nil // as far as can be seen, nothing does
+	}
+	certainty := profile.Likely
+	if queue != nil && queue[len(queue)-1] >= longQueue && (added > 0 || queue[len(queue)-1] >= queue[0]) {
+		certainty = profile.Certain
+	}
+	return []profile.Verdict{starvation(e, first, last, queue, certainty)}
+}
+
+func min2(n []int) int {
+	out := n[0]
+	for _, v := range n {
+		out = min(out, v)
+	}
+	return out
+}
+
+// queues are the lengths of the queue in all looks; nil: not known.
+func (e *evidence) queues() []int {
+	var out []int
+	for i := range e.looks {
+		p := e.looks[i].pool
+		if p == nil || !p.HasQueue {
+			return nil
+		}
+		out = append(out, p.Queued)
+	}
+	return out
+}
+
+func starvation(e *evidence, first, last *workers, queue []int, c profile.Certainty) profile.Verdict {
+	in, n := last.in.top()
+	example := last.list[0]
+	for _, t := range last.list {
+		if blockedIn(t) == in {
+			example = t
+			break
+		}
+	}
+	kind, of := last.kinds.top()
+	v := profile.Verdict{
+		Cause: profile.CausePoolStarvation, Certainty: c,
+		Text: fmt.Sprintf("The thread pool is starved: %d of its %d workers are blocked, %d of them in %s",
+			last.blocked, last.all, n, method(ownFrame(example.Frames))),
+		Commands: []string{fmt.Sprintf("clrsnap stack %s --managed --group", e.again())},
+	}
+	if kind == string(profile.TaskWait) && float64(of) >= mostlyBlocked*float64(last.blocked) {
+		v.Text += ", which waits for a task with .Result, Wait() or GetAwaiter().GetResult(): sync over async. " +
+			"The task needs a worker to end, and there is none."
+	} else {
+		v.Text += fmt.Sprintf(", which %s.", doing(example))
+	}
+	v.Text += growth(e, first, last, queue)
+	ev := profile.Evidence{
+		Text:   fmt.Sprintf("%s are blocked like %s, which%s:", counted(n, "worker", "workers"), threadName(ref(example)), waitPhrase(example)),
+		Frames: example.Frames,
+	}
+	for _, t := range last.list {
+		ev.Threads = append(ev.Threads, ref(t))
+	}
+	v.Evidence = append(v.Evidence, ev)
+	if p := e.last().pool; p != nil {
+		v.Evidence = append(v.Evidence, profile.Evidence{Text: poolText(p)})
+	}
+	return v
+}
+
+// growth says how much work waits, and how slowly the pool grows.
+func growth(e *evidence, first, last *workers, queue []int) string {
+	var words []string
+	if queue != nil {
+		words = append(words, fmt.Sprintf("%s (%d at first)", counted(queue[len(queue)-1], "work item is queued", "work items are queued"),
+			queue[0]))
+	}
+	if p := e.last().pool; p != nil {
+		words = append(words, fmt.Sprintf("the minimum of workers is %d", p.Minimum))
+	}
+	if added := last.all - first.all; added > 0 {
+		words = append(words, fmt.Sprintf("the pool has added %s in %s", counted(added, "worker", "workers"), seconds(e.span())))
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	text := list(words)
+	return " " + strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+func poolText(p *threadpool.State) string {
+	s := fmt.Sprintf("The pool says: %s, %d at work, wants %d, minimum %d, maximum %d", counted(p.Workers, "worker", "workers"),
+		p.Working, p.Goal, p.Minimum, p.Maximum)
+	if p.Blocked > 0 {
+		s += fmt.Sprintf("; %d wait for tasks", p.Blocked)
+	}
+	return s + "."
+}

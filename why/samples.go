@@ -1,0 +1,143 @@
+package why
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// hasMode reports whether a mode was recorded.
+func hasMode(r *profile.Recording, m profile.Mode) bool {
+	if r == nil {
+		return false
+	}
+	_, ok := r.Mode(m)
+	return ok
+}
+
+// ownNode returns the node nearest to the leaf that is of the program's own code, or else of a package; 0: none is.
+func ownNode(r *profile.Recording, leaf int32) int32 {
+	other := int32(0)
+	for n := leaf; n > 0; n = r.Nodes[n].Parent {
+		switch f := r.Function(n); f.Origin() {
+		case profile.OfUser:
+			if !isGenerated(f.Method) {
+				return n
+			}
+		case profile.OfPackage:
+			if other == 0 {
+				other = n
+			}
+		}
+	}
+	return other
+}
+
+// frames are the frames of a sample.
+func frames(r *profile.Recording, leaf int32) []profile.Frame {
+	var out []profile.Frame
+	for l := range r.Stack(leaf) {
+		f := &r.Functions[l.Function]
+		frame := profile.Frame{
+			Kind: f.Kind, Method: f.Method, Display: f.Display, Short: f.Short, Signature: f.Signature, Module: f.Module,
+			Owner: f.Owner, Offset: l.Offset, Tier: l.Tier,
+		}
+		if l.Line > 0 && int(l.Line) < len(r.Lines) {
+			x := &r.Lines[l.Line]
+			frame.Line = &profile.SourceLine{
+				File: r.Files[x.File].Title(), URL: r.Files[x.File].URL, Line: int(x.Line), Approximate: x.Approximate,
+			}
+		}
+		out = append(out, frame)
+	}
+	return out
+}
+
+// site is where something happened: an own method, with how much of it.
+type site struct {
+	node   int32 // of the own method, in one of the samples
+	leaf   int32 // of the heaviest of those samples
+	weight int64
+	events int64
+	most   int64 // the weight of that sample
+}
+
+// sites sums up samples by the own method that they are in, the heaviest first. Samples without one are left out.
+func sites(r *profile.Recording, wanted func(*profile.Sample) bool) []site {
+	by := map[string]*site{}
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		if !wanted(x) {
+			continue
+		}
+		n := ownNode(r, x.Node)
+		if n == 0 {
+			continue
+		}
+		f := r.Function(n)
+		key := f.Module + "!" + cmp.Or(f.Display, f.Method)
+		s := by[key]
+		if s == nil {
+			s = &site{node: n}
+			by[key] = s
+		}
+		s.weight, s.events = s.weight+x.Weight, s.events+x.Events
+		if x.Weight > s.most {
+			s.most, s.leaf, s.node = x.Weight, x.Node, n
+		}
+	}
+	var out []site
+	for _, s := range by {
+		out = append(out, *s)
+	}
+	slices.SortFunc(out, func(a, b site) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.node, b.node))
+	})
+	return out
+}
+
+// frame is the own method of a site, as a frame.
+func (s *site) frame(r *profile.Recording) *profile.Frame {
+	f := frames(r, s.node)
+	if len(f) == 0 {
+		return nil
+	}
+	return &f[0]
+}
+
+// lockWaits are the beginnings of the methods of the framework that wait for a lock.
+var lockWaits = []string{
+	"System.Threading.Monitor.Enter", "System.Threading.Monitor.ReliableEnter", "System.Threading.Monitor.TryEnter",
+	"System.Threading.Monitor.Try", "System.Threading.Lock.", "System.Threading.ReaderWriterLockSlim.",
+}
+
+// waitsForLock reports whether a sample is of a thread that waits for a lock.
+func waitsForLock(r *profile.Recording, x *profile.Sample) bool {
+	if x.Mode != profile.Wall || x.State != profile.Waiting {
+		return false
+	}
+	for n := x.Node; n > 0; n = r.Nodes[n].Parent {
+		f := r.Function(n)
+		if f.Kind != profile.Managed {
+			continue
+		}
+		if f.Module != "System.Private.CoreLib" {
+			return false
+		}
+		if slices.ContainsFunc(lockWaits, func(p string) bool { return strings.HasPrefix(f.Method, p) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// atOnce is a time that threads spent on something, as the number of threads on average.
+func atOnce(weight int64, d time.Duration) float64 {
+	if d <= 0 {
+		return 0
+	}
+	return float64(weight) / float64(d)
+}

@@ -1,0 +1,212 @@
+package why
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"clrsnap/profile"
+)
+
+// judgeHeld looks for a signal, or the freezer, that keeps the process from running.
+func judgeHeld(e *evidence) []profile.Verdict {
+	if !e.held() {
+		return nil
+	}
+	m := &e.moments[len(e.moments)-1]
+	pid := e.process.PID
+	switch {
+	case m.groups.Frozen:
+		return []profile.Verdict{{
+			Cause: profile.CauseStopped, Certainty: profile.Certain,
+			Text: "The freezer of its control group holds the process: none of its threads runs until the group is thawed.",
+			Evidence: []profile.Evidence{{
+				Text: "cgroup.events says frozen 1 (version 1: freezer.state says FROZEN), at the beginning and at the end.",
+			}},
+		}}
+	case m.state == 'T':
+		return []profile.Verdict{{
+			Cause: profile.CauseStopped, Certainty: profile.Certain,
+			Text: fmt.Sprintf("The process is stopped by a signal (SIGSTOP, SIGTSTP, SIGTTIN or SIGTTOU): none of its threads "+
+				"runs until it gets SIGCONT. kill -CONT %d lets it go on.", pid),
+			Evidence: []profile.Evidence{{
+				Text: fmt.Sprintf("Its stat in /proc has state T, in %s.", counted(len(e.moments), "look", "looks")),
+			}},
+			Commands: []string{fmt.Sprintf("kill -CONT %d", pid)},
+		}}
+	}
+	return nil // a debugger holds it: judgeDebugger
+}
+
+// judgeDebugger looks for a process that traces this one.
+func judgeDebugger(e *evidence) []profile.Verdict {
+	if len(e.moments) < 2 {
+		return nil
+	}
+	for i := range e.moments {
+		if e.moments[i].traced == 0 || e.moments[i].traced != e.moments[0].traced {
+			return nil
+		}
+	}
+	m := &e.moments[0]
+	who := fmt.Sprintf("process %d", m.traced)
+	if m.tracer != "" {
+		who = fmt.Sprintf("%s (%d)", m.tracer, m.traced)
+	}
+	text := fmt.Sprintf("A debugger is attached: %s traces the process. It runs, but each stop for the debugger costs time.", who)
+	if e.held() {
+		text = fmt.Sprintf("A debugger holds the process: %s traces it and has stopped it. It goes on when the debugger "+
+			"lets it, or ends.", who)
+	}
+	return []profile.Verdict{{
+		Cause: profile.CauseDebugger, Certainty: profile.Certain, Text: text,
+		Evidence: []profile.Evidence{{
+			Text: fmt.Sprintf("Its status in /proc has TracerPid %d, in %s.", m.traced,
+				counted(len(e.moments), "look", "looks")),
+		}},
+		Commands: []string{fmt.Sprintf("ps -fp %d", m.traced)},
+	}}
+}
+
+// judgeSuspension looks for a thread that the runtime waits for, because it does not let itself be stopped, while the
+// others wait for the runtime.
+func judgeSuspension(e *evidence) []profile.Verdict {
+	if len(e.looks) < 2 {
+		return nil
+	}
+	var stuck []watched
+	var waiting []profile.ThreadRef
+	all := 0
+	threads := e.threads()
+	for i := range threads {
+		w := &threads[i]
+		if w.last().ManagedThreadID == 0 || w.all(resting) {
+			continue
+		}
+		all++
+		switch {
+		case w.unmoved && w.all(waitsForRuntime):
+			waiting = append(waiting, ref(w.last()))
+		case w.all(func(t *profile.Thread) bool { return holdsOut(t, &e.process) }):
+			stuck = append(stuck, *w)
+		}
+	}
+	if len(stuck) != 1 || len(waiting) < 2 || len(waiting) < (all-1)/2 {
+		return nil
+	}
+	t := stuck[0].last()
+	own := ownFrame(t.Frames)
+	v := profile.Verdict{
+		Cause: profile.CauseSuspension, Certainty: profile.Likely,
+		Text: fmt.Sprintf("The runtime wants to stop all threads, for a garbage collection most often, and waits for %s, which "+
+			"does not let itself be stopped: it has been in %s, in cooperative mode, for at least %s. %s for the runtime meanwhile.",
+			threadName(ref(t)), method(own), seconds(e.span()), waitNow(len(waiting))),
+		Evidence: []profile.Evidence{
+			{Text: fmt.Sprintf("%s is %s, in cooperative mode in %s:", threadName(ref(t)), t.State,
+				counted(len(e.looks), "look", "looks")), Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)}},
+			{Text: fmt.Sprintf("%s of %d have waited in the runtime's own code and have not run since the first look.",
+				threadsOf(len(waiting)), all), Threads: waiting},
+		},
+		Commands: []string{fmt.Sprintf("clrsnap stack %d --full --thread %d", e.process.PID, t.OSThreadID)},
+	}
+	return []profile.Verdict{v}
+}
+
+func waitNow(n int) string {
+	if n == 1 {
+		return "1 thread waits"
+	}
+	return fmt.Sprintf("%d threads wait", n)
+}
+
+func waitsForRuntime(t *profile.Thread) bool {
+	return t.Wait != nil && t.Wait.Kind == profile.WaitRuntime && t.Wait.Owner == nil && t.Mode == "preemptive"
+}
+
+// holdsOut reports whether a thread is in cooperative mode, in code that is not the runtime's: the runtime's itself
+// is what stops, and collects.
+func holdsOut(t *profile.Thread, p *profile.Process) bool {
+	if t.Mode != "cooperative" || len(t.Frames) == 0 || ownFrame(t.Frames) == nil {
+		return false
+	}
+	runtime := fileName(p.Runtime.Path)
+	for i := range t.Frames {
+		switch f := &t.Frames[i]; {
+		case f.Kind == profile.Managed:
+			return true
+		case runtime != "" && f.Module == runtime || strings.HasPrefix(f.Module, "libclrgc"):
+			return false
+		}
+	}
+	return false
+}
+
+// judgeFinalizer looks for a finalizer that does not return.
+func judgeFinalizer(e *evidence) []profile.Verdict {
+	if len(e.looks) < 2 && !e.core() {
+		return nil
+	}
+	threads := e.threads()
+	for i := range threads {
+		w := &threads[i]
+		if w.last().Role != "Finalizer" {
+			continue
+		}
+		first := finalizer(w.looks[0])
+		if first == nil || !w.all(func(t *profile.Thread) bool {
+			f := finalizer(t)
+			return f != nil && f.Method == first.Method && f.SP == first.SP
+		}) {
+			return nil
+		}
+		return []profile.Verdict{blockedFinalizer(e, w, finalizer(w.last()))}
+	}
+	return nil
+}
+
+// finalizer returns the frame of the finalizer that runs on the runtime's thread for that; nil: none does.
+func finalizer(t *profile.Thread) *profile.Frame {
+	for i := range slices.Backward(t.Frames) {
+		if f := &t.Frames[i]; f.Kind == profile.Managed && strings.HasSuffix(f.Method, ".Finalize") &&
+			f.Origin() != profile.OfFramework {
+			return f
+		}
+	}
+	return nil
+}
+
+func blockedFinalizer(e *evidence, w *watched, f *profile.Frame) profile.Verdict {
+	t := w.last()
+	certainty, doing := profile.Likely, "runs"
+	if w.unmoved && w.waits() && !e.core() {
+		certainty, doing = profile.Certain, "is blocked"
+	} else if t.Waits() {
+		doing = "is blocked"
+	}
+	since := ""
+	if !e.core() {
+		since = fmt.Sprintf(", for at least %s", seconds(e.span()))
+	}
+	at := ""
+	if own := ownFrame(t.Frames); own != nil && own.Method != f.Method {
+		at = ", in " + method(own)
+	}
+	return profile.Verdict{
+		Cause: profile.CauseFinalizer, Certainty: certainty,
+		Text: fmt.Sprintf("The finalizer thread %s in %s%s%s. No other finalizer runs before it returns, so that objects "+
+			"with finalizers pile up.", doing, method(f), at, since),
+		Evidence: []profile.Evidence{{
+			Text:   fmt.Sprintf("%s%s:", threadName(ref(t)), waitPhrase(t)),
+			Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)},
+		}},
+		Commands: []string{fmt.Sprintf("clrsnap stack %s --thread %d", e.again(), t.OSThreadID)},
+	}
+}
+
+// again is what stands for the process in a command line.
+func (e *evidence) again() string {
+	if c := e.process.Core; c != nil {
+		return "--core " + c.Path
+	}
+	return fmt.Sprint(e.process.PID)
+}

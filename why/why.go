@@ -1,0 +1,91 @@
+package why
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"clrsnap"
+	"clrsnap/profile"
+)
+
+// Report is the answer: profile.Diagnosis has its fields.
+type Report = profile.Diagnosis
+
+// Options say how to look. The zero value has good defaults.
+type Options struct {
+	// Process says how the process is read. Lines are found if Process.Lines is set.
+	Process clrsnap.Options
+	// For is how long to look, between MinFor and MaxFor; 0: DefaultFor. It takes up to two seconds longer if the
+	// runtime is slow to answer.
+	For time.Duration
+	// NoAgent does without the agent: nothing is loaded into the process. What it allocates, throws and collects is
+	// then known only as far as samples of its threads tell.
+	NoAgent bool
+	// Progress is called with what is being done, and how far it has come: from 0 to 1. It must return soon. nil: it
+	// is not called.
+	Progress func(doing string, done float64)
+}
+
+// Bounds and default of Options.For.
+const (
+	DefaultFor = 4 * time.Second
+	MinFor     = time.Second
+	MaxFor     = 10 * time.Minute
+)
+
+func (o *Options) complete() error {
+	if o.For == 0 {
+		o.For = DefaultFor
+	}
+	if o.For < MinFor || o.For > MaxFor {
+		return fmt.Errorf("%v is no time to look for: give one between %v and %v", o.For, MinFor, MaxFor)
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, float64) {}
+	}
+	return nil
+}
+
+// Look looks at a running process for some time and says what is wrong with it. When ctx ends, the answer is what
+// can be said by then, with ctx's error. Other errors come without an answer: errors.Is finds those of clrsnap.Open
+// in them.
+func Look(ctx context.Context, pid int, o Options) (*Report, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	g, err := newGatherer(pid, &o)
+	if err != nil {
+		return nil, err
+	}
+	defer g.close()
+	err = g.gather(ctx)
+	if len(g.e.looks) == 0 && !g.e.held() {
+		return nil, err
+	}
+	return g.e.report(), errors.Join(unlessHeld(err, &g.e), ctx.Err())
+}
+
+// unlessHeld drops an error of a process that nothing else can be said of than that it is held.
+func unlessHeld(err error, e *evidence) error {
+	if e.held() || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// LookCore says what was wrong with the process that a core dump is of, as far as one moment tells. Errors are those
+// of clrsnap.OpenCore.
+func LookCore(ctx context.Context, path string, o clrsnap.CoreOptions) (*Report, error) {
+	p, err := clrsnap.OpenCore(ctx, path, o)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	e, err := examineCore(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return e.report(), nil
+}
