@@ -26,6 +26,8 @@ var waitFrames = map[string]Function{
 	"lifo":   {Kind: Managed, Module: coreLib, Method: "System.Threading.LowLevelLifoSemaphore.WaitForSignal"},
 	"clr":    {Kind: Native, Module: "libcoreclr.so"},
 	"join":   {Kind: Native, Module: "libcoreclr.so", Method: "ThreadNative_Join"},
+	"order":  {Kind: Native, Module: "libcoreclr.so", Display: "[Monitor.Enter Shop.Order]"},
+	"pulse":  {Kind: Native, Module: "libcoreclr.so", Display: "[Monitor.Wait Shop.Order]"},
 	"cond":   {Kind: Native, Module: "libc.so.6", Method: "pthread_cond_wait"},
 	"pread":  {Kind: Native, Module: "libc.so.6", Method: "__libc_pread64"},
 	"own":    {Kind: Native, Module: "libshop.so", Method: "pread64"},
@@ -60,7 +62,10 @@ func TestWaitingFor(t *testing.T) {
 		{Wall, "main>event>spin>sleep>clr", WaitingFor{Kind: EventWait}},
 		{Wall, "main>spin>sleep>clr", WaitingFor{Kind: ThreadSleep}},
 		{Wall, "main>wait>stub>clr", WaitingFor{Kind: MonitorWait}},
-		{Wall, "main>work>join>clr>cond", WaitingFor{Kind: ThreadJoin}},  // Thread.Join was inlined
+		{Wall, "main>work>join>clr>cond", WaitingFor{Kind: ThreadJoin}}, // Thread.Join was inlined
+		{Wall, "main>work>order>clr>cond", WaitingFor{Kind: MonitorEnter, Type: "Shop.Order"}},
+		{Wall, "main>enter>order>clr>cond", WaitingFor{Kind: MonitorEnter, Type: "Shop.Order"}},
+		{Wall, "main>semi>pulse>clr>cond", WaitingFor{Kind: SemaphoreWait}},
 		{Wall, "main>work>clr>join>cond", WaitingFor{Kind: WaitRuntime}}, // it is not what the method has called
 		{Wall, "main>read>stub>pread>futex", WaitingFor{Kind: WaitIO}},
 		{Wall, "main>work>own>futex", WaitingFor{}}, // a library of the program's
