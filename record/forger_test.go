@@ -11,6 +11,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"clrsnap/internal/agent"
+
 	"golang.org/x/sys/unix"
 )
 
