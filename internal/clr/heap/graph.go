@@ -20,8 +20,8 @@ type Graph struct {
 
 // Bounds of a graph: it takes 16 bytes for each object and 4 for each reference.
 const (
-	maxNodes = 1 << 26
-	maxEdges = 1 << 28
+	mostNodes = 1 << 26
+	mostEdges = 1 << 28
 )
 
 // graphRegion has the objects of a region, by address.
@@ -151,7 +151,7 @@ func (g *Graph) accept(r *Region, d *draft) {
 	if to == nil || to.Start != r.Start || len(d.nodes) == 0 {
 		return
 	}
-	if g.count += len(d.nodes); g.count > maxNodes || len(to.edges)+len(d.edges) > maxEdges {
+	if g.count += len(d.nodes); g.count > mostNodes || len(to.edges)+len(d.edges) > mostEdges {
 		g.count -= len(d.nodes)
 		g.Full = true
 		return
