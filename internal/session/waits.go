@@ -1,7 +1,6 @@
 package session
 
 import (
-
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/procfs"

@@ -196,15 +196,7 @@ func (g *Graph) Object(n int) (o Object, in Generation) {
 
 // References calls a function with each object that an object refers to, once for each reference.
 func (g *Graph) References(n int, f func(to int)) {
-	r, i := g.at(n)
-	if r == nil {
-		return
-	}
-	from := uint32(0)
-	if i > 0 {
-		from = r.nodes[i-1].edges
-	}
-	for _, e := range r.edges[from:r.nodes[i].edges] {
+	for _, e := range g.edges(n) {
 		if e != noNode {
 			f(int(e))
 		}

@@ -317,6 +317,14 @@ func checkLeak(t *testing.T, a *testenv.App, p *clrsnap.Process) {
 	if best.Root != profile.RootStatic || best.Objects.Count < 290 || got != want {
 		t.Errorf("%d of %d are kept by %s: %s", best.Objects.Count, h.Kept.Count, best.Root, got)
 	}
+	if h, err = p.Heap(t.Context(), clrsnap.HeapOptions{Retained: true}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range h.Types { // each has an array of 1,000 bytes
+		if x := &h.Types[i]; x.Name == "Shop.Listener" && x.Retained != x.Bytes+300*1024 {
+			t.Errorf("%d listeners of %d bytes retain %d", x.Count, x.Bytes, x.Retained)
+		}
+	}
 	if best.Static != "Shop.Bus.Raised" && !strings.HasPrefix(p.Info().Runtime.Version, "8.") {
 		t.Errorf("they are kept by the static field %q", best.Static)
 	}
