@@ -12,7 +12,6 @@ import (
 
 	"clrsnap"
 	"clrsnap/internal/confine"
-	"clrsnap/internal/display"
 	"clrsnap/profile"
 	"clrsnap/report"
 
@@ -329,21 +328,12 @@ func (a *app) look(ctx context.Context, p *clrsnap.Process, f *heapFlags) (*prof
 	if f.strings {
 		o.MaxStrings = o.MaxInstances
 	}
-	begin, shown := time.Now(), time.Time{}
+	progress := walkProgress{to: a.stderr, begin: time.Now()}
 	if isTerminal(a.stderr) {
-		o.Progress = func(done, all uint64) {
-			if time.Since(begin) < quietFor || time.Since(shown) < tick {
-				return
-			}
-			shown = time.Now()
-			fmt.Fprintf(a.stderr, "\r\x1b[Kclrsnap: %s of %s …", display.Weight(profile.Bytes, int64(done)),
-				display.Weight(profile.Bytes, int64(all)))
-		}
+		o.Progress = progress.show
 	}
 	h, err := p.Heap(ctx, o)
-	if !shown.IsZero() {
-		fmt.Fprint(a.stderr, "\r\x1b[K")
-	}
+	progress.end()
 	return h, err
 }
 
