@@ -9,12 +9,41 @@ import (
 	"clrsnap/profile"
 )
 
-// alsoBlocking returns the memory that is copied with a thread so that its wait can be explained.
-func (p *Process) alsoBlocking(t *Thread) []target.Range {
+// AlsoBlocking returns the memory that is copied with a thread so that its wait can be explained.
+func (p *Process) AlsoBlocking(t *Thread) []target.Range {
 	if t.ID == 0 || p.Runtime == nil || p.Runtime.Locks == nil {
 		return nil
 	}
 	return []target.Range{p.Runtime.Locks.BlockingRange(t.ID)}
+}
+
+// Blocked is a monitor that a thread is blocked on.
+type Blocked struct {
+	profile.WaitingFor           // Monitor.Enter or Monitor.Wait; without a type if that is not certain
+	At, Lock           arch.Addr // where the thread's stack says so, and the lock's address that it has there
+}
+
+// Blocked returns the monitor that a thread is blocked on, which has just been walked with Process.AlsoBlocking; false: it is
+// blocked on none, or that is not known.
+func (s *Suspension) Blocked() (b Blocked, ok bool) {
+	p := s.Process
+	if p.Runtime == nil || p.Runtime.Locks == nil || p.Live == nil || s.Walk.Info.Address == 0 {
+		return b, false
+	}
+	blocking, ok := p.Runtime.Locks.Blocked(s.Walk.Info.Address, s.Walk.Stack)
+	if !ok {
+		return b, false
+	}
+	at, _ := s.Walk.Stack.Uint64(p.Runtime.Locks.BlockingRange(s.Walk.Info.Address).Addr)
+	b.Kind, b.At, b.Lock = profile.MonitorEnter, arch.Addr(at), blocking.Lock
+	if blocking.Wait {
+		b.Kind = profile.MonitorWait
+	}
+	class := p.waitReader().Class(blocking)
+	if class != nil && !s.Capture.Stopped && p.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof) {
+		b.Type = class.Display
+	}
+	return b, true
 }
 
 // explain says what a thread that has just been walked waits for, and what it holds.
@@ -263,3 +292,41 @@ func (o people) Ref(k *thread.Thread) *profile.ThreadRef {
 	r.known[k.OSID] = ref
 	return ref
 }
+
+// runtimeWait explains a wait in the runtime's native code.
+func (s *Suspension) runtimeWait() *profile.Wait {
+	if s.Walk.Info.Address != 0 {
+		if w := s.Process.waitReader().Constructor(s.Capture.Head, s.Walk.Info.Address); w != nil {
+			return w
+		}
+	}
+	return &profile.Wait{Kind: profile.WaitRuntime, Certain: true}
+}
+
+// Operations of futex(2) that wait, and flags of them.
+const (
+	futexWait       = 0
+	futexWaitBitset = 9
+	futexFlags      = 128 | 256
+)
+
+// timeout says of a wait for something that another thread has to do whether it has a timeout, where the primitive
+// itself does not tell: the system call in which the thread waits has none.
+func (s *Suspension) timeout(st *profile.Thread) {
+	w, c := st.Wait, s.Capture
+	if w == nil || w.Timeout != 0 || c.SyscallNr != futexCall || c.SyscallArgs == [6]uint64{} {
+		return
+	}
+	switch w.Kind {
+	case profile.ThreadJoin, profile.ReadLock, profile.UpgradeableLock, profile.WriteLock, profile.LockEnter,
+		profile.HandleOne, profile.HandleAny, profile.HandleAll:
+	default:
+		return
+	}
+	op := c.SyscallArgs[1] &^ futexFlags
+	if (op == futexWait || op == futexWaitBitset) && c.SyscallArgs[3] == 0 {
+		w.Timeout = profile.Forever
+	}
+}
+
+const futexCall = 202 // on x86-64: see Syscalls
