@@ -33,6 +33,7 @@ var mayImport = map[string]string{
 	"internal/memfd":       "",
 	"internal/mounts":      "internal/memfd internal/procfs",
 	"internal/procfs":      "internal/arch internal/target",
+	"internal/sockdiag":    "",
 	"internal/cgroup":      "internal/foreign internal/procfs",
 	"internal/waiting":     "internal/procfs",
 	"internal/target/core": "internal/arch internal/elfx internal/foreign internal/target",
@@ -147,7 +148,7 @@ var mayImport = map[string]string{
 		"internal/session internal/source internal/target internal/target/live internal/walk",
 
 	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +
-		"internal/procfs internal/session internal/target",
+		"internal/procfs internal/session internal/sockdiag internal/target",
 
 	"cmd/clrsnap": ". events record profile report export symbols why internal/confine internal/display " +
 		"internal/lines internal/source internal/waiting",
@@ -160,6 +161,7 @@ var outside = map[string]string{
 	"internal/target/core": "golang.org/x/sys",
 	"internal/perfevent":   "golang.org/x/sys github.com/cilium/ebpf",
 	"internal/agent":       "golang.org/x/sys",
+	"internal/sockdiag":    "golang.org/x/sys",
 	"internal/procfs":      "golang.org/x/sys github.com/moby/sys/mountinfo",
 	"internal/waiting":     "golang.org/x/sys",
 	"internal/foreign":     "golang.org/x/sys",

@@ -32,12 +32,12 @@ type WaitEdge struct {
 // LockKind is a kind of thing that threads wait for: the first part of a WaitKind.
 type LockKind string
 
-// The kinds of lock. The others, such as "SemaphoreSlim" and "Task", are what threads wait for, too, but who owns
-// them is not known, or they are no locks.
+// The kinds of lock. There are others, such as "ManualResetEventSlim", that threads wait for, but that nobody owns.
 const (
 	MonitorLock       LockKind = "Monitor"
 	LockObject        LockKind = "Lock"
 	ReaderWriterLock  LockKind = "ReaderWriterLockSlim"
+	SemaphoreLock     LockKind = "SemaphoreSlim"     // it has no owner
 	StaticConstructor LockKind = "StaticConstructor" // of a class, which others need
 	TaskLock          LockKind = "Task"              // its owner is the thread that runs it
 	ThreadLock        LockKind = "Thread"            // its owner is the thread that is joined
@@ -59,6 +59,17 @@ type LockState struct {
 	// Blocked is how many threads cannot go on before it is free: those in Waiters, and those that wait for them.
 	Blocked int
 	Certain bool // of the wait, or hold, that says the most of it
+}
+
+// IsLock reports whether threads want to get hold of it. Else they wait for something to happen: a task's end, an event.
+func (l *LockState) IsLock() bool {
+	switch l.Kind {
+	case LockObject, ReaderWriterLock, SemaphoreLock, StaticConstructor:
+		return true
+	case MonitorLock:
+		return l.Owner != nil || slices.ContainsFunc(l.Waiters, func(w Waiter) bool { return w.Wait.Kind == MonitorEnter })
+	}
+	return l.Owner != nil && l.Kind != ThreadLock && l.Kind != TaskLock
 }
 
 // Ended reports whether the thread that owns the lock has ended, so that it is never left.

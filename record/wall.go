@@ -545,7 +545,7 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 }
 
 // blocked notes in w.stack that a thread is blocked on a monitor, and returns where its own stack says so: as a frame that
-// the method which waits seems to have called. Monitor.Enter need not be a frame, and only the runtime knows the class
+// what the method has called seems to have called. Monitor.Enter need not be a frame, and only the runtime knows the class
 // of the object.
 func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSlot) {
 	if !s.FoundBlocked || !complete {
@@ -556,7 +556,7 @@ func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSl
 		_, f := w.r.b.At(l)
 		return f.Kind == profile.Managed
 	})
-	if !ok || leaf < 0 {
+	if !ok || leaf < 1 {
 		return at
 	}
 	if b.Kind == profile.MonitorWait {
@@ -565,7 +565,7 @@ func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSl
 		}
 	}
 	l := profile.Location{Function: w.r.b.Function(b.Frame(s.Process.Found.Module.Name))}
-	w.stack = slices.Insert(w.stack, leaf, w.r.b.Location(l))
+	w.stack = slices.Insert(w.stack, leaf-1, w.r.b.Location(l)) // what was inlined depends on what the method has called
 	return returnSlot{b.At, b.Lock}
 }
 

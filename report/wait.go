@@ -30,6 +30,7 @@ var verbs = map[profile.WaitKind]string{
 	profile.HandleOne:       "waits for %s",
 	profile.HandleAny:       "waits for any of several handles",
 	profile.HandleAll:       "waits for all of several handles",
+	profile.WaitRuntime:     "waits for the static constructor of %s",
 }
 
 // things are what is waited for where its object is not known.
@@ -52,12 +53,12 @@ func waitText(w *profile.Wait) string {
 	switch {
 	case w.Kind == profile.WaitIO && strings.Contains(w.Target, " "):
 		return display.Clean(w.Target)
-	case verb == "":
+	case verb == "" || w.Kind == profile.WaitRuntime && w.Type == "":
 		return ""
 	}
 	text := strings.Replace(verb, "%s", thing(w), 1)
 	if w.Owner != nil && w.Kind != profile.ThreadJoin {
-		text += " held by " + threadText(w.Owner)
+		text += " " + hasIt(w) + " " + threadText(w.Owner)
 		if w.Recursion > 1 {
 			text += fmt.Sprintf(" %d times", w.Recursion)
 		}
@@ -66,6 +67,17 @@ func waitText(w *profile.Wait) string {
 		text += " (" + notes + ")"
 	}
 	return text
+}
+
+// hasIt says what the owner does with what is waited for; its name follows.
+func hasIt(w *profile.Wait) string {
+	switch {
+	case w.Kind == profile.TaskWait && w.Detail != "Running":
+		return "which depends on"
+	case w.Kind == profile.TaskWait || w.Kind == profile.WaitRuntime:
+		return "run by"
+	}
+	return "held by"
 }
 
 // held says as what a thread holds a lock; "%s" stands for the object.
@@ -132,7 +144,7 @@ func threadText(t *profile.ThreadRef) string {
 // waitNotes are what is in brackets.
 func waitNotes(w *profile.Wait) string {
 	var notes []string
-	if w.Detail != "" {
+	if w.Detail != "" && w.Kind != profile.WaitRuntime {
 		notes = append(notes, display.Clean(w.Detail))
 	}
 	if w.Waiters > 1 {

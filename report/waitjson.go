@@ -12,6 +12,7 @@ type jsonWait struct {
 	Object    string           `json:"object,omitempty"`
 	Type      string           `json:"type,omitempty"`
 	Owner     *jsonOwner       `json:"owner,omitempty"`
+	Readers   []jsonOwner      `json:"readers,omitempty"`
 	Recursion int              `json:"recursion,omitempty"`
 	Waiters   int              `json:"waiters,omitempty"`
 	Timeout   *int64           `json:"timeoutMilliseconds,omitempty"`
@@ -33,21 +34,33 @@ func jsonWaitOf(w *profile.Wait) *jsonWait {
 	}
 	out := &jsonWait{
 		Kind: w.Kind, Object: address(w.Object), Type: w.Type, Recursion: w.Recursion, Waiters: w.Waiters,
-		Certain: w.Certain,
-		Method:  w.Method, Target: w.Target, Detail: w.Detail,
-	}
-	switch {
-	case w.Timeout < 0:
-		forever := int64(-1)
-		out.Timeout = &forever
-	case w.Timeout > 0:
-		ms := int64(w.Timeout / time.Millisecond)
-		out.Timeout = &ms
+		Certain: w.Certain, Timeout: timeoutMilliseconds(w.Timeout),
+		Method: w.Method, Target: w.Target, Detail: w.Detail,
 	}
 	if o := w.Owner; o != nil {
-		out.Owner = &jsonOwner{OSThreadID: o.OSThreadID, ManagedThreadID: o.ManagedThreadID, Name: o.Name}
+		out.Owner = jsonOwnerOf(o)
+	}
+	for i := range w.Readers {
+		out.Readers = append(out.Readers, *jsonOwnerOf(&w.Readers[i]))
 	}
 	return out
+}
+
+func jsonOwnerOf(r *profile.ThreadRef) *jsonOwner {
+	return &jsonOwner{OSThreadID: r.OSThreadID, ManagedThreadID: r.ManagedThreadID, Name: r.Name}
+}
+
+// timeoutMilliseconds is a timeout as JSON has it: -1 stands for none; nil: not known.
+func timeoutMilliseconds(d time.Duration) *int64 {
+	switch {
+	case d < 0:
+		forever := int64(-1)
+		return &forever
+	case d > 0:
+		ms := d.Milliseconds()
+		return &ms
+	}
+	return nil
 }
 
 func jsonHoldsOf(list []profile.Wait) []*jsonWait {

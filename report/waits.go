@@ -91,13 +91,13 @@ func (p *printer) waitingFor(w *profile.WaitingFor, used int) {
 }
 
 // How many methods that wait for one thing are shown.
-const shownWaiters = 3
+const shownWaitMethods = 3
 
 // waitMethods prints the methods that waited the longest, below what they waited for: with the share of its time.
 func (p *printer) waitMethods(r *profile.Recording, x *profile.WaitTotal, used int) {
 	rows := x.Methods
 	if !p.o.Full {
-		rows = rows[:min(len(rows), shownWaiters)]
+		rows = rows[:min(len(rows), shownWaitMethods)]
 	}
 	for i := range rows {
 		share := fmt.Sprintf("%3.0f %%  ", 100*float64(rows[i].Waits.Weight)/float64(max(x.Waits.Weight, 1)))

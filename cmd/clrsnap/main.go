@@ -27,6 +27,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+	exitFound   = 3 // clrsnap locks has found a deadlock
 )
 
 func main() {
@@ -218,11 +219,13 @@ its registers and its stack are copied. That takes tens of microseconds, or long
 all CPUs are busy.
 
 Exit status: 0 success; 1 failure, or a partial result (something that was asked
-for is missing); 2 wrong usage; 128+n ended by signal n. After record -- COMMAND it
+for is missing); 2 wrong usage; 3 a deadlock (locks); 128+n ended by signal n. After record -- COMMAND it
 is that of the command, unless that is 0.`,
 		Example: `  clrsnap ps                     which .NET processes are there?
   clrsnap stack 4242             what are the threads of process 4242 doing?
+  clrsnap locks 4242             who waits for whom? is there a deadlock?
   clrsnap heap 4242              what fills the managed heap of process 4242?
+  clrsnap tasks 4242             what do the async methods of process 4242 wait for?
   clrsnap record 4242            what does process 4242 spend its time on?
   clrsnap view app.html          which functions of a recording are the hottest?
   clrsnap doctor 4242            why can clrsnap not read process 4242?`,
@@ -256,7 +259,8 @@ is that of the command, unless that is 0.`,
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		return oneOf("color", a.color, "auto", "always", "never")
 	}
-	root.AddCommand(newPS(a), newStack(a), newWhy(a), newHeap(a), newRecord(a), newView(a), newDoctor(a), newVersion(a))
+	root.AddCommand(newPS(a), newStack(a), newWhy(a), newLocks(a), newHeap(a), newTasks(a), newRecord(a), newView(a),
+		newDoctor(a), newVersion(a))
 	return root
 }
 

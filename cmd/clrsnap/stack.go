@@ -127,19 +127,22 @@ Core dumps:
 	}
 	f.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if f.dump != "" {
-			if err := a.mayBlock(os.Getpid()); err != nil {
-				return err
-			}
-			return a.stack(cmd.Context(), coreDump(f.dump), &f)
-		}
-		pid, err := parsePID(args[0])
+		of, err := a.subject(&f, args)
 		if err != nil {
 			return err
 		}
-		return a.stack(cmd.Context(), a.runningProcess(pid), &f)
+		return a.stack(cmd.Context(), of, &f)
 	}
 	return cmd
+}
+
+// subject returns what the arguments and --core say is looked at.
+func (a *app) subject(f *stackFlags, args []string) (subject, error) {
+	if f.dump != "" {
+		return coreDump(f.dump), a.mayBlock(os.Getpid())
+	}
+	pid, err := parsePID(args[0])
+	return a.runningProcess(pid), err
 }
 
 // checkArgs requires a PID or a core dump, and refuses flags that are for the other.
@@ -171,7 +174,7 @@ func (f *stackFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	case given("sysroot") && f.core.Sysroot == "":
 		return usagef("--sysroot is empty: give the folder with the process's files")
 	}
-	for _, name := range []string{"stop-all", "max-pause"} {
+	for _, name := range []string{"stop-all", "max-pause", "watch"} {
 		if given(name) {
 			return usagef("--%s is for running processes: the threads of a core dump stand still", name)
 		}
@@ -265,9 +268,7 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 		"type arguments of shared generic code: exact (where the frame keeps them, else __Canon) or shared (__Canon)")
 	fs.BoolVar(&f.stopAll, "stop-all", false, "take all stacks at the same instant")
 	maxPauseFlag(fs, &f.maxPause)
-	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
-	fs.StringVar(&f.core.Executable, "exe", "", "with --core: the program's `file`, if it has moved")
-	fs.StringVar(&f.core.Sysroot, "sysroot", "", "with --core: the `folder` below which the process's files are")
+	f.registerCore(fs)
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md)")
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	complete(cmd, "group", "auto", "always", "never")
@@ -275,6 +276,13 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	complete(cmd, "inlined", "proven", "never")
 	complete(cmd, "async", "auto", "never")
 	complete(cmd, "generics", "exact", "shared")
+}
+
+// registerCore registers the flags for core dumps.
+func (f *stackFlags) registerCore(fs *pflag.FlagSet) {
+	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
+	fs.StringVar(&f.core.Executable, "exe", "", "with --core: the program's `file`, if it has moved")
+	fs.StringVar(&f.core.Sysroot, "sysroot", "", "with --core: the `folder` below which the process's files are")
 }
 
 // check refuses flags that make no sense.
@@ -332,27 +340,19 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 	if err != nil {
 		return err
 	}
-	collectAbove(200)
 	out, err := f.file().open(a.stdout, "", time.Time{})
 	if err != nil {
 		return err
 	}
 	defer out.close()
-	if out.path == "-" {
-		f.linker = a.newLinker(a.stdout)
-	}
-	if err := a.startFetching(ctx, &f.source, &fetchProgress{a: a}); err != nil {
-		return err
-	}
+	p, err := a.open(ctx, of, f, out)
 	defer f.source.close()
-	p, err := of.open(f, out)
 	if err != nil {
-		return hint(err, of)
+		return err
 	}
 	defer p.Close()
 	// A native AOT program has native frames only, most often without names.
 	f.text.Native = f.text.Native || !p.HasRuntime() && !f.text.Managed
-	a.collects.Store(true)
 	watch := a.watch(ctx, chosen)
 	take := p.SnapshotAll
 	if f.stopAll {
@@ -383,6 +383,23 @@ func (a *app) stack(ctx context.Context, of subject, f *stackFlags) error {
 			"another attempt may get them", n, len(s.Threads)+s.Unlisted)
 	}
 	return nil
+}
+
+// open opens what is looked at, for output to a file. f.source has to be closed in any case.
+func (a *app) open(ctx context.Context, of subject, f *stackFlags, out *pendingFile) (*clrsnap.Process, error) {
+	collectAbove(200)
+	if out.path == "-" {
+		f.linker = a.newLinker(a.stdout)
+	}
+	if err := a.startFetching(ctx, &f.source, &fetchProgress{a: a}); err != nil {
+		return nil, err
+	}
+	p, err := of.open(f, out)
+	if err != nil {
+		return nil, hint(err, of)
+	}
+	a.collects.Store(true)
+	return p, nil
 }
 
 // hint adds to an error what the user can do with this command instead.

@@ -186,6 +186,11 @@ func (d *dump) Capture(req *target.Request, out *target.Capture) error {
 		return err
 	}
 	*out = target.Capture{TID: req.TID, Context: t.Context, SyscallNr: t.Syscall, Stopped: true}
+	if t.Syscall >= 0 {
+		for i, r := range []uint8{arch.RDI, arch.RSI, arch.RDX, arch.R10, arch.R8, arch.R9} {
+			out.SyscallArgs[i] = t.Context.Regs[r]
+		}
+	}
 	if out.Head, err = d.head(req); err != nil {
 		return err
 	}

@@ -109,8 +109,9 @@ type Process struct {
 	asyncs   Asyncs             // of the latest walk that named frames
 	awaited  []AwaitingAt       // what awaits these
 	refs     refs
-	mapped   time.Time       // when mappings were read for owners and lines
-	maps     target.Mappings // those
+	runs     map[int][]waits.Run // by thread: the tasks that it runs, since a snapshot began
+	mapped   time.Time           // when mappings were read for owners and lines
+	maps     target.Mappings     // those
 }
 
 // Open finds the runtime in process pid and the layout of its structures. It attaches to
@@ -181,7 +182,7 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 		p.lines = newLines(source.New(files, p.Options.Symbols, p.Options.Roots, p.Options.Source != nil))
 	}
 	if p.Options.Inlined && p.Runtime != nil {
-		p.inlined = &inlined{known: map[callKey][]profile.Frame{}}
+		p.inlined = &inlined{known: map[callKey][]InlinedFrame{}}
 	}
 	return nil
 }

@@ -34,7 +34,9 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	calls.keep(t.OSThreadID, p.calls)
 	waiting.keep(t.OSThreadID, p.awaited)
 	p.addHolds(&out)
-	p.complete(context.Background(), &out, calls, waiting)
+	ctx, cancel := context.WithTimeout(context.Background(), fetchAlone)
+	defer cancel()
+	p.complete(ctx, &out, calls, waiting)
 	return &out.Threads[0], nil
 }
 
@@ -54,6 +56,27 @@ type Filter func(*Thread) bool
 // has the threads captured by then, and the error is that of ctx. When the process exits, the
 // result has what was captured of it, and the error says that it has exited.
 func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
+	return p.snapshotAll(ctx, filter, func(*profile.Snapshot, found) {})
+}
+
+// found is what was found besides frames at the calls of threads' stacks.
+type found struct {
+	calls   callsByThread
+	waiting awaitingByThread
+}
+
+// keep keeps what was found of the thread that was captured last.
+func (f found) keep(p *Process, tid int) {
+	delete(f.calls, tid)
+	delete(f.waiting, tid)
+	f.calls.keep(tid, p.calls)
+	f.waiting.keep(tid, p.awaited)
+}
+
+// snapshotAll is SnapshotAll. It calls also when all threads have been captured.
+func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*profile.Snapshot, found)) (
+	*profile.Snapshot, error,
+) {
 	list, err := p.Threads()
 	if err != nil {
 		return nil, err
@@ -61,9 +84,10 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 	out := &profile.Snapshot{Process: p.info, CapturedAt: p.from.capturedAt()}
 	p.room = maxStacks
 	defer p.from.note(p, out)()
-	calls, waiting := callsByThread{}, awaitingByThread{}
+	f := found{callsByThread{}, awaitingByThread{}}
 	p.beginLate()
-	defer func() { p.complete(ctx, out, calls, waiting) }()
+	p.runs = nil
+	defer func() { p.complete(ctx, out, f.calls, f.waiting) }()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
 			return out, err
@@ -76,10 +100,11 @@ func (p *Process) SnapshotAll(ctx context.Context, filter Filter) (*profile.Snap
 			continue
 		}
 		out.Threads = append(out.Threads, s)
-		calls.keep(s.OSThreadID, p.calls)
-		waiting.keep(s.OSThreadID, p.awaited)
+		f.keep(p, s.OSThreadID)
 	}
 	p.addHolds(out)
+	p.addRunners(out.Threads)
+	also(out, f)
 	if err := p.from.Alive(); err != nil {
 		// Threads without frames could not be captured because of that: leave them out.
 		out.Threads = slices.DeleteFunc(out.Threads, func(t profile.Thread) bool { return len(t.Frames) == 0 })

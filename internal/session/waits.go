@@ -1,8 +1,6 @@
 package session
 
 import (
-	"slices"
-
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/procfs"
@@ -55,11 +53,20 @@ func (s *Suspension) explain(st *profile.Thread) {
 		return
 	}
 	if p.Runtime != nil && s.Walk.Info.Address != 0 {
-		subject := waits.Subject{Frames: st.Frames, Stack: s.Walk.Stack, Thread: s.Walk.Info}
-		if st.State != stateRunning {
+		subject := waits.Subject{
+			Frames: st.Frames, Stack: s.Walk.Stack, Thread: s.Walk.Info, Blocked: st.State != stateRunning,
+		}
+		if s.Capture.Proof != "" && p.Live != nil {
+			subject.Still = func() bool { return p.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof) }
+		}
+		if s.restsOn = nil; st.State != stateRunning {
 			st.Wait = p.waitReader().Wait(&subject)
+			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && p.Live != nil {
+				s.restsOn = p.waitReader().RestsOn()
+			}
 		}
 		st.Holds = p.waitReader().Holds(&subject)
+		s.noteRuns(&subject)
 	}
 	switch idle := st.Idle(); {
 	case st.State == stateRunning || !st.Waits():
@@ -67,9 +74,10 @@ func (s *Suspension) explain(st *profile.Thread) {
 		st.Wait = &profile.Wait{Kind: profile.WaitIdle, Certain: true}
 	case st.Wait == nil:
 		if st.Wait = s.ioWait(); st.Wait == nil && p.inRuntime(st.Frames) {
-			st.Wait = &profile.Wait{Kind: profile.WaitRuntime, Certain: true}
+			st.Wait = s.runtimeWait()
 		}
 	}
+	s.timeout(st)
 }
 
 // inRuntime reports whether a thread has called the runtime's native code, which waits by itself.
@@ -87,7 +95,9 @@ func (p *Process) inRuntime(frames []profile.Frame) bool {
 	return false
 }
 
-// addHolds adds the monitors that threads hold without having a reference to them on their stacks.
+// addHolds adds the monitors that threads hold without having a reference to them on their stacks. They are read when
+// all stacks have been, so they are certain of threads that have not run since, unless another thread has been seen to
+// hold the same.
 func (p *Process) addHolds(out *profile.Snapshot) {
 	if p.Runtime == nil {
 		return
@@ -96,19 +106,45 @@ func (p *Process) addHolds(out *profile.Snapshot) {
 		p.Engine.Cache.Invalidate()
 	}
 	held, _ := p.waitReader().Monitors()
+	owners := ownersOf(out.Threads)
 	for i := range out.Threads {
 		t := &out.Threads[i]
 		ns, err := p.from.NSTid(t.OSThreadID)
-		if err != nil || t.ThreadID == 0 {
+		if err != nil || t.ThreadID == 0 || len(held[ns]) == 0 {
 			continue
 		}
+		still := p.still(t.OSThreadID)
 		for _, h := range held[ns] {
-			same := func(w profile.Wait) bool { return w.Object == h.Object && w.Kind == h.Kind }
-			if !slices.ContainsFunc(t.Holds, same) {
-				t.Holds = append(t.Holds, h)
+			if k, ok := p.known[ns]; !ok || uint64(k.Address) != t.ThreadID {
+				continue // the id is another thread's by now
 			}
+			if owner, ok := owners[h.Object]; !still || ok && owner != t.OSThreadID {
+				h.Certain = false
+			}
+			t.Holds = withHold(t.Holds, h)
 		}
 	}
+}
+
+// withHold adds to what a thread holds what else it does.
+func withHold(list []profile.Wait, h profile.Wait) []profile.Wait {
+	for i := range list {
+		if list[i].Object == h.Object && list[i].Kind == h.Kind {
+			return list
+		}
+	}
+	return append(list, h)
+}
+
+// ownersOf returns who has been seen to hold monitors, by their objects.
+func ownersOf(threads []profile.Thread) map[uint64]int {
+	owners := map[uint64]int{}
+	for i := range threads {
+		if w := threads[i].Wait; w != nil && w.Kind == profile.MonitorEnter && w.Certain && w.Owner != nil {
+			owners[w.Object] = w.Owner.OSThreadID
+		}
+	}
+	return owners
 }
 
 // waitReader returns what explains waits.
@@ -116,8 +152,9 @@ func (p *Process) waitReader() *waits.Reader {
 	if p.waits == nil {
 		p.waits = &waits.Reader{Runtime: p.Runtime, People: people{p}}
 		if p.from.changes() {
-			p.waits.Live, p.waits.Renew = p.from, p.Engine.Cache.Invalidate
+			p.waits.Live, p.waits.Renew = p.Live, p.Engine.Cache.Invalidate
 			p.waits.File = p.describeIO
+			p.Runtime.Seen.Directly(p.Live)
 		}
 	}
 	return p.waits
@@ -128,30 +165,86 @@ type people struct{ p *Process }
 
 // refs are what threads are called, by the id in the target's namespace, since they were listed.
 type refs struct {
-	known map[int]*profile.ThreadRef
-	host  map[int]int // the ids that this process sees
-	lists int         // how often threads were listed for host
+	known   map[int]*profile.ThreadRef
+	host    map[int]int // the ids that this process sees
+	managed map[int]int // the ids in the target's namespace, by managed id; nil: not needed yet
+	at      map[arch.Addr]int
+	lists   int // how often threads were listed
 
 	connections map[uint64]procfs.Connection // by inode; nil: not needed yet
 }
 
-// ByOSID implements waits.People.
-func (o people) ByOSID(id int) *profile.ThreadRef {
-	if k, ok := o.p.known[id]; ok {
-		return o.ref(&k)
+// OS implements waits.People.
+func (o people) OS(id int) *thread.Thread {
+	if t, ok := o.p.known[id]; ok {
+		return &t
 	}
-	tid, _ := o.hostID(id) // it has started since the runtime's threads were listed, or has ended
-	return &profile.ThreadRef{OSThreadID: tid}
+	return nil
+}
+
+// Managed implements waits.People.
+func (o people) Managed(id int) *thread.Thread {
+	o.index()
+	return o.OS(o.p.refs.managed[id])
+}
+
+// At implements waits.People.
+func (o people) At(address arch.Addr) *thread.Thread {
+	o.index()
+	return o.OS(o.p.refs.at[address])
+}
+
+func (o people) index() {
+	r := &o.p.refs
+	if r.managed != nil {
+		return
+	}
+	r.managed, r.at = make(map[int]int, len(o.p.known)), make(map[arch.Addr]int, len(o.p.known))
+	for id, t := range o.p.known {
+		r.managed[t.ManagedID], r.at[t.Address] = id, id
+	}
+}
+
+// inside is the id of a thread in the target's namespace; 0: that is not known.
+func (o people) inside(tid int) int {
+	ns, err := o.p.from.NSTid(tid)
+	if err != nil {
+		return 0
+	}
+	return ns
 }
 
 // maxLists bounds how often threads are listed in a snapshot to find those that have started since.
 const maxLists = 16
 
+// Renew implements waits.People.
+func (o people) Renew() bool {
+	r := &o.p.refs
+	if !o.p.from.changes() || r.lists >= maxLists {
+		return false
+	}
+	r.lists++
+	o.p.Engine.Cache.Invalidate()
+	list, err := o.p.Runtime.Threads.List()
+	if err != nil {
+		return false
+	}
+	o.p.take(list)
+	*r = refs{lists: r.lists, connections: r.connections}
+	return true
+}
+
 // hostID returns the id of a thread as this process sees it; false: it has ended.
 func (o people) hostID(id int) (int, bool) {
 	r := &o.p.refs
-	if tid, ok := r.host[id]; ok || r.lists == maxLists {
+	if tid, ok := r.host[id]; ok {
 		return tid, ok
+	}
+	if ns, err := o.p.from.NSTid(id); err == nil && ns == id {
+		return id, true // the usual case: one namespace
+	}
+	if r.host != nil && r.lists >= maxLists {
+		return 0, false
 	}
 	r.lists++
 	tids, err := o.p.from.Threads()
@@ -168,27 +261,20 @@ func (o people) hostID(id int) (int, bool) {
 	return tid, ok
 }
 
-// ByManagedID implements waits.People.
-func (o people) ByManagedID(id int) *profile.ThreadRef {
-	for _, k := range o.p.known {
-		if k.ManagedID == id {
-			return o.ref(&k)
-		}
+// All implements waits.People.
+func (o people) All() bool { return o.p.unlisted == nil }
+
+// Other implements waits.People.
+func (o people) Other(osID int) *profile.ThreadRef {
+	tid, known := o.hostID(osID)
+	if !known && o.p.refs.lists >= maxLists {
+		return nil
 	}
-	return &profile.ThreadRef{ManagedThreadID: id}
+	return &profile.ThreadRef{OSThreadID: tid}
 }
 
-// ByObject implements waits.People.
-func (o people) ByObject(obj arch.Addr) *profile.ThreadRef {
-	for _, k := range o.p.known {
-		if o.p.Runtime.Threads.Object(&k) == obj {
-			return o.ref(&k)
-		}
-	}
-	return nil
-}
-
-func (o people) ref(k *thread.Thread) *profile.ThreadRef {
+// Ref implements waits.People.
+func (o people) Ref(k *thread.Thread) *profile.ThreadRef {
 	r := &o.p.refs
 	if ref := r.known[k.OSID]; ref != nil {
 		return ref

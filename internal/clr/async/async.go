@@ -173,6 +173,9 @@ func (r *Reader) box(obj arch.Addr, class *object.Class, s *shape) (*Box, error)
 	return b, nil
 }
 
+// builderWords is where a builder may have its box: AsyncVoidMethodBuilder has a SynchronizationContext as well.
+const builderWords = 2
+
 // Of returns the box of the state machine that a MoveNext runs on, by its first argument: the address of a
 // struct, or an object. mt is the type that has the MoveNext. A method that has not been suspended yet has no box.
 //
@@ -197,8 +200,7 @@ func (r *Reader) Of(this, mt arch.Addr) (*Box, error) {
 	if m.builder == 0 {
 		return nil, ErrNoBox
 	}
-	const words = 2 // AsyncVoidMethodBuilder has a SynchronizationContext as well
-	for i := range arch.Addr(words) {
+	for i := range arch.Addr(builderWords) {
 		obj, err := r.objects.Word(at + arch.Addr(m.builder) + 8*i)
 		if err != nil {
 			return nil, err

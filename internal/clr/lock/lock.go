@@ -34,8 +34,33 @@ type Monitor struct {
 	Waiting   int  // threads in Monitor.Wait
 	Thin      bool // Owner is a managed thread id; else it is the operating system's, in the target's PID namespace
 
+	// Orphan: it is held, but by no thread of the operating system. So is a lock whose owner has ended before
+	// anybody waited for it; for a moment, a lock that is just being taken is, too: see Holder.
+	Orphan bool
+
 	// holder is the owner's Thread object (.NET 8 and 9) or its managed thread id.
 	holder uint64
+	byID   bool // holder is a managed thread id
+}
+
+// Holder returns what the lock says of its owner besides Owner: the address of its Thread object or its managed
+// thread id; the other one is 0.
+func (m *Monitor) Holder() (thread arch.Addr, managedID int) {
+	if m.byID {
+		return 0, int(m.holder)
+	}
+	return arch.Addr(m.holder), 0
+}
+
+// HeldBy reports whether a thread holds the monitor, by the address of its Thread object and its ids.
+func (m *Monitor) HeldBy(thread arch.Addr, osID, managedID int) bool {
+	switch {
+	case m.Owner == 0:
+		return false
+	case m.Thin:
+		return m.Owner == managedID
+	}
+	return m.Owner == osID && (m.holder == 0 || m.holder == uint64(thread) || m.holder == uint64(managedID))
 }
 
 // layout is the layout of sync blocks. Sizes and offsets are in bytes.
@@ -76,6 +101,7 @@ const (
 	blockLen         = 80 // what is read of a SyncBlock, at most
 	maxEntry         = 64 // bytes of an entry of the sync table
 	largestSyncIndex = 1<<26 - 1
+	noThread         = 1<<64 - 1 // for the owner's id of the operating system
 )
 
 // Store reads the locks of one runtime. It is not safe for concurrent use.
@@ -83,11 +109,19 @@ type Store struct {
 	mem     *target.Reader
 	objects *object.Reader
 	l       layout
+	lists   lister
+	queues  map[arch.Addr][]arch.Addr // the threads in Monitor.Wait when they were listed last, by SyncBlock
 }
+
+const maxQueues = 1 << 10
 
 // New binds the locks of the runtime that d describes. mem is what locks are read from.
 func New(mem target.Memory, d *contract.Descriptor, objects *object.Reader) (*Store, error) {
-	s := &Store{mem: target.NewReader(mem), objects: objects}
+	s := &Store{mem: target.NewReader(mem), objects: objects, queues: map[arch.Addr][]arch.Addr{}}
+	var ok bool
+	if s.lists, ok = mem.(lister); !ok {
+		s.lists = target.NewEvidence(mem)
+	}
 	if err := d.Bind(&s.l); err != nil {
 		return nil, err
 	}
@@ -193,7 +227,7 @@ func (s *Store) block(at arch.Addr) (m Monitor, index int, err error) {
 		return m, 0, ErrChanging
 	}
 	m.Object = obj
-	m.Waiting, err = s.waiting(arch.Addr(binary.LittleEndian.Uint64(b[s.l.Link:])))
+	m.Waiting, err = s.waiting(at, arch.Addr(binary.LittleEndian.Uint64(b[s.l.Link:])))
 	return m, index, err
 }
 
@@ -205,29 +239,42 @@ func (s *Store) parse(b []byte) (m Monitor, index int, err error) {
 	state, often, osID := u32(s.l.State), u32(s.l.Recursion), u64(s.l.OSID)
 	m = Monitor{Recursion: int(often), Waiters: int(state >> waiterShift)}
 	if s.l.HolderID != contract.Absent {
-		m.holder = uint64(u32(s.l.HolderID))
+		m.holder, m.byID = uint64(u32(s.l.HolderID)), true
 	} else {
 		m.holder = u64(s.l.Holder)
 	}
 	held := state&stateLocked != 0
-	if held != (often != 0) || held != (m.holder != 0) || held != (osID != 0) || osID>>31 != 0 || often > maxRecursion {
+	if m.Orphan = held && (osID == 0 || osID == noThread); m.Orphan {
+		osID = 0
+	}
+	if held != (often != 0) || held != (m.holder != 0) || held != (osID != 0 || m.Orphan) || osID>>31 != 0 ||
+		often > maxRecursion {
 		return m, 0, ErrChanging
 	}
 	m.Owner = int(osID)
 	return m, int(u32(s.l.Index) & indexMask), nil
 }
 
+// lister follows lists.
+type lister interface {
+	Links(first arch.Addr, list []arch.Addr, most int) ([]arch.Addr, error)
+}
+
 // waiting counts the threads in Monitor.Wait: a list that goes through their stacks.
-func (s *Store) waiting(link arch.Addr) (int, error) {
-	n := 0
-	for link != 0 {
-		if n++; n > maxWaiting {
-			return 0, ErrChanging
-		}
-		var err error
-		if link, err = s.mem.Pointer(link); err != nil {
-			return 0, err
-		}
+func (s *Store) waiting(block, link arch.Addr) (int, error) {
+	if link == 0 {
+		return 0, nil
 	}
-	return n, nil
+	list, err := s.lists.Links(link, s.queues[block], maxWaiting)
+	if err != nil {
+		return 0, err
+	}
+	if list == nil {
+		return 0, ErrChanging
+	}
+	if len(s.queues) >= maxQueues {
+		clear(s.queues)
+	}
+	s.queues[block] = list
+	return len(list), nil
 }

@@ -83,12 +83,20 @@ func TestMonitor(t *testing.T) { each(t, testMonitor) }
 func testMonitor(t *testing.T, d string) {
 	mem := held(newStore(t, clrtest.Words{}, d))
 	s := newStore(t, mem, d)
-	want := Monitor{Object: objectAt, Owner: 4242, Recursion: 2, Waiters: 3, Waiting: 1, holder: 5}
+	want := Monitor{Object: objectAt, Owner: 4242, Recursion: 2, Waiters: 3, Waiting: 1, holder: 5, byID: s.l.HolderID != contract.Absent}
 	if m, err := s.At(blockAt); err != nil || m != want {
 		t.Errorf("%+v, %v", m, err)
 	}
 	if m, err := s.Of(objectAt); err != nil || m != want {
 		t.Errorf("%+v, %v", m, err)
+	}
+	for _, id := range []uint64{0, 1<<64 - 1} {
+		mem[blockAt+arch.Addr(s.l.OSID)] = id
+		m, err := s.Of(objectAt)
+		at, managed := m.Holder()
+		if err != nil || !m.Orphan || m.Owner != 0 || m.Recursion != 2 || int(at)+managed != 5 {
+			t.Errorf("orphan: %+v, %v", m, err)
+		}
 	}
 	mem.Uint32(blockAt, 0)
 	mem.Zero(blockAt+holderAt(s), 16)
@@ -96,7 +104,7 @@ func testMonitor(t *testing.T, d string) {
 		mem[blockAt+holderAt(s)] = 0x55b8 << 32 // what lies behind four bytes means nothing
 	}
 	mem.Uint32(blockAt+arch.Addr(s.l.Recursion), 0)
-	if m, err := s.Of(objectAt); err != nil || m != (Monitor{Object: objectAt, Waiting: 1}) {
+	if m, err := s.Of(objectAt); err != nil || m != (Monitor{Object: objectAt, Waiting: 1, byID: want.byID}) {
 		t.Errorf("free: %+v, %v", m, err)
 	}
 }
@@ -134,7 +142,7 @@ func TestChanging(t *testing.T) {
 			"word":            func(m clrtest.Words) { m.Uint32(objectAt-4, wordHashOrIndex|index+1) },
 			"thin":            func(m clrtest.Words) { m.Uint32(objectAt-4, index) },
 			"owner, not held": func(m clrtest.Words) { m.Uint32(blockAt, 3<<waiterShift) },
-			"no owner":        func(m clrtest.Words) { m[blockAt+arch.Addr(l.OSID)] = 0 },
+			"no owner, free":  func(m clrtest.Words) { m[blockAt+arch.Addr(l.OSID)] = 0; m.Uint32(blockAt, 3<<waiterShift) },
 			"no holder":       func(m clrtest.Words) { m[blockAt+holderAt(&Store{l: l})] = 0 },
 			"no recursion":    func(m clrtest.Words) { m.Uint32(blockAt+arch.Addr(l.Recursion), 0) },
 			"large owner":     func(m clrtest.Words) { m[blockAt+arch.Addr(l.OSID)] = 1 << 40 },

@@ -16,13 +16,20 @@ type Field struct {
 
 // FieldsOf returns the instance fields of a class, those of its bases first.
 func (r *Reader) FieldsOf(c *Class) ([]Field, error) {
-	if err := r.load(c); err != nil {
-		return nil, err
+	var chain []*Class
+	for ; c != nil; c = c.base {
+		chain = append(chain, c)
 	}
-	out := make([]Field, len(c.fields))
-	for i := range c.fields {
-		f := &c.fields[i]
-		out[i] = Field{f.name, f.Offset, f.Reference()}
+	var out []Field
+	for i := len(chain) - 1; i >= 0; i-- {
+		own, err := r.own(chain[i])
+		if err != nil {
+			return nil, err
+		}
+		for i := range own {
+			f := &own[i]
+			out = append(out, Field{f.name, f.Offset, f.Reference()})
+		}
 	}
 	return out, nil
 }
@@ -66,4 +73,20 @@ func (c *Class) Bases(yield func(*Class) bool) {
 			return
 		}
 	}
+}
+
+// Elements returns where the elements of an array are, how many there are, and the size of each in bytes.
+func (r *Reader) Elements(obj arch.Addr) (at arch.Addr, count int, size uint32, err error) {
+	c, err := r.Class(obj)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	if t, err := r.types.Read(c.Table); err != nil || t.Kind != types.SZArray {
+		return 0, 0, 0, fmt.Errorf("%w: %v is no array (%v)", ErrNoObject, obj, err)
+	}
+	if size, err = r.types.ComponentSize(c.Table); err != nil {
+		return 0, 0, 0, err
+	}
+	count, err = r.length(obj + arch.Addr(r.l.Count))
+	return obj + arch.Addr(r.l.Items), count, size, err
 }

@@ -3,10 +3,12 @@ package details
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"clrsnap"
 	"clrsnap/internal/livetest"
@@ -160,4 +162,166 @@ func asyncText(frames []profile.Frame) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// TestTasks: the chains of suspended methods, and what each waits for, are those that the program notes: in the
+// running program, and in a dump of it.
+func TestTasks(t *testing.T) {
+	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--suspended", "3"}})
+		truths := countTruths(t, a)
+		p := livetest.Open(t, a, clrsnap.Options{Lines: true})
+		tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkTasks(t, tasks, truths)
+		checkAwaited(t, tasks, runtime, true)
+		livetest.EndsWell(t, a)
+	})
+}
+
+// TestTasksOfCore: a dump has the same.
+func TestTasksOfCore(t *testing.T) {
+	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--suspended", "3"}})
+		truths := countTruths(t, a)
+		path := testenv.GCoreDump(t, a.PID)
+		p, err := clrsnap.OpenCore(context.Background(), path, clrsnap.CoreOptions{Options: clrsnap.Options{Lines: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkTasks(t, tasks, truths)
+		checkAwaited(t, tasks, runtime, false)
+	})
+}
+
+// countTruths counts what a program says of its chains: the kind, and the methods with their lines.
+func countTruths(t *testing.T, a *testenv.App) map[string]int {
+	t.Helper()
+	out := map[string]int{}
+	for _, truth := range a.Ask("truths") {
+		kind, methods, _ := strings.Cut(truth, "\t")
+		kind, _, _ = strings.Cut(kind, " ")
+		out[kind+"\t"+methods]++
+	}
+	if len(out) < 40 {
+		t.Fatalf("only %d chains", len(out))
+	}
+	return out
+}
+
+// checkTasks compares all chains with what a program says.
+func checkTasks(t *testing.T, tasks *profile.Tasks, truths map[string]int) {
+	t.Helper()
+	left := maps.Clone(truths)
+	for i := range tasks.Chains {
+		c := &tasks.Chains[i]
+		if c.State != profile.TaskWaiting || c.WaitsFor == nil {
+			t.Errorf("a chain that is %s:\n%s", c.State, asyncText(c.Frames))
+			continue
+		}
+		found := ""
+		for truth := range left {
+			words := strings.Split(truth, "\t")
+			if words[0] == string(c.WaitsFor.Kind) && sameAwaiting(c.Frames, words[1:], true) == nil {
+				found = truth
+			}
+		}
+		if found == "" {
+			t.Errorf("%d chains that wait for %+v are not the program's:\n%s", c.Count, c.WaitsFor, asyncText(c.Frames))
+			continue
+		}
+		if left[found] -= c.Count; left[found] == 0 {
+			delete(left, found)
+		}
+	}
+	for truth, n := range left {
+		t.Errorf("%d times too few (of %d): %q", n, truths[truth], truth)
+	}
+	if tasks.Unproven > 0 || tasks.Partial {
+		t.Errorf("%d not proved, partial: %v", tasks.Unproven, tasks.Partial)
+	}
+}
+
+// checkAwaited checks what only some kinds of wait have.
+func checkAwaited(t *testing.T, tasks *profile.Tasks, runtime string, live bool) {
+	t.Helper()
+	times := map[string][2]time.Duration{
+		"OfDelay": {59 * time.Minute, time.Hour}, "OfPeriodic": {119 * time.Minute, 2 * time.Hour},
+		"OfWait": {239 * time.Minute, 4 * time.Hour},
+	}
+	checked := 0
+	for i := range tasks.Chains {
+		c := &tasks.Chains[i]
+		w := c.WaitsFor
+		for name, want := range times {
+			if !strings.Contains(c.Frames[0].Display, name) {
+				continue
+			}
+			if checked++; w.HasDue != live || live && (w.Due < want[0] || w.Due > want[1]) {
+				t.Errorf("%s is due in %v (%v)", name, w.Due, w.HasDue)
+			}
+		}
+		switch w.Kind {
+		case profile.AwaitsSemaphore:
+			if w.Type != "System.Threading.SemaphoreSlim" || w.Object == 0 {
+				t.Errorf("%+v", w)
+			}
+		case profile.AwaitsSocket:
+			if live && !strings.HasPrefix(w.Target, "recv tcp 127.0.0.1:") {
+				t.Errorf("%+v", w)
+			}
+		}
+	}
+	if checked < 3 {
+		t.Errorf("only %d timers", checked)
+	}
+	if p := tasks.Pool; p == nil || p.Minimum != 128 || p.Workers < p.Idle || !p.HasWork || p.Queued != 0 {
+		t.Errorf("pool: %+v", p)
+	}
+	timers := map[string]int{}
+	for _, x := range tasks.Timers {
+		timers[x.Callback] += x.Count
+	}
+	if timers["Task.Delay"] < 3 || timers["PeriodicTimer"] < 3 || timers["Task.WaitAsync"] < 6 {
+		t.Errorf("timers: %+v", tasks.Timers)
+	}
+}
+
+// TestTasksQueued: the work that waits for a thread of the pool is counted, in all of its queues.
+func TestTasksQueued(t *testing.T) {
+	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+		const items = 150 // more than a part of a queue has
+		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--queued", strconv.Itoa(items)}})
+		p := livetest.Open(t, a, clrsnap.Options{})
+		tasks, err := p.Tasks(context.Background(), clrsnap.TasksOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool := tasks.Pool
+		if pool == nil || pool.Workers != 5 || pool.Idle != 0 || pool.Minimum != 5 || pool.Maximum != 5 || !pool.HasWork {
+			t.Fatalf("%+v", pool)
+		}
+		var methods, calls, runs int
+		for _, w := range pool.Work {
+			switch {
+			case w.What == "Tasks.Queued.Yields{async}":
+				methods += w.Count
+			case strings.HasPrefix(w.What, "System.Threading.QueueUserWorkItemCallback"):
+				calls += w.Count
+			case strings.HasPrefix(w.What, "System.Threading.Tasks.Task"):
+				runs += w.Count
+			}
+		}
+		if pool.Queued != 3*items || methods != items || calls != items || runs != items {
+			t.Errorf("%d queued: %d methods, %d calls, %d runs: %+v", pool.Queued, methods, calls, runs, pool.Work)
+		}
+		livetest.EndsWell(t, a)
+	})
 }

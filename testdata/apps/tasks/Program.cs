@@ -30,7 +30,9 @@ static class Program
         if (App.Flag("running")) Running.Fill(Chains());
         if (App.Flag("busy")) Busy.Fill(App.Int("loops", 2), App.Int("busy", 1000));
         if (App.Flag("collect")) Running.Collect();
-        App.Answer = _ => Running.Truths();
+        if (App.Flag("suspended")) Suspended.Fill(Chains(), App.Int("suspended", 1));
+        if (App.Flag("queued")) Queued.Fill(App.Int("queued", 100));
+        App.Answer = _ => Running.Truths().Concat(Suspended.Truths());
         App.Line("READY");
         App.WaitForEnd();
         App.Line("RESULT OK");

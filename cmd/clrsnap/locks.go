@@ -1,0 +1,234 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"clrsnap"
+	"clrsnap/profile"
+	"clrsnap/report"
+
+	"github.com/spf13/cobra"
+)
+
+// locksFlags are the flags of the verb locks. Those that it shares with stack are in stack.
+type locksFlags struct {
+	stack     stackFlags
+	dot       bool
+	svg, html string // the picture's file; empty: none
+	all       bool
+	watch     time.Duration // how long to wait between two looks; 0: one look
+}
+
+// watchEvery is how long --watch waits between two looks if it is not told.
+const watchEvery = 2 * time.Second
+
+func newLocks(a *app) *cobra.Command {
+	f := locksFlags{stack: stackFlags{
+		group: "auto", lines: "auto", inlined: "proven", async: "auto", generics: "exact",
+	}}
+	cmd := &cobra.Command{
+		Use:   "locks {PID | --core FILE}",
+		Short: "Show who waits for whom: locks, their owners and waiters, deadlocks",
+		Long: `Show which locks the threads of a process wait for, who holds each of them, and where in
+the program's own code the owner and the waiters are. Deadlocks come first, each in one
+sentence. The locks that block the most threads come next.
+
+What counts as a deadlock:
+  Threads that wait for one another in a circle. Each of them waits for a monitor, a
+  System.Threading.Lock, a ReaderWriterLockSlim, the end of a thread, a task that another
+  member runs, or a static constructor that another member runs. A thread that only waits
+  for a member is a victim, and not a member. A lock whose owner has ended without leaving
+  it counts as well: nobody can ever leave it.
+
+  It is a fact. All waits of a circle are proved to have been there at the same time: none
+  of its threads has run while they were read. Otherwise it is only suspected. So is a
+  circle that ends by itself, because one of the waits has a timeout.
+
+  Semaphores and events have no owner: anybody can release them. A thread that waits for
+  one is shown, but leads to no deadlock.
+
+The exit status is 3 if there is a deadlock, so that a script or a probe can ask. What is
+only suspected does not count. It is 1 if the stack of a thread is missing and no deadlock
+is found.
+
+Threads are stopped as rarely as by clrsnap stack. No thread that is blocked is stopped.
+
+  --watch       look again every two seconds, until Ctrl-C; --watch=500ms for another time
+  --all         every waiter, and the locks that nobody waits for
+  --svg, --html a picture of who waits for whom, in one file, besides the text
+  --dot         the graph for Graphviz
+`,
+		Example: `  clrsnap locks 4242                        who waits for whom?
+  clrsnap locks 4242 >/dev/null; [ $? = 3 ] && echo deadlock
+  clrsnap locks 4242 --json | jq -r '.deadlocks[].text'
+  clrsnap locks 4242 --html locks.html      a picture to send
+  clrsnap locks 4242 --dot | dot -Tpng > locks.png
+  clrsnap locks --core core.4242            who waited for whom when it crashed`,
+		Args:              func(cmd *cobra.Command, args []string) error { return f.stack.checkArgs(cmd, args) },
+		ValidArgsFunction: completePID,
+	}
+	f.register(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.check(cmd); err != nil {
+			return err
+		}
+		of, err := a.subject(&f.stack, args)
+		if err != nil {
+			return err
+		}
+		return a.locks(cmd.Context(), of, &f)
+	}
+	return cmd
+}
+
+func (f *locksFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.BoolVar(&f.all, "all", false, "every waiter, and the locks that nobody waits for")
+	fs.DurationVar(&f.watch, "watch", 0, "look again and again, with this `time` between two looks; at least 100ms")
+	fs.Lookup("watch").NoOptDefVal = watchEvery.String()
+	fs.BoolVar(&f.stack.text.Short, "short", false, "names without namespaces and parameters")
+	fs.BoolVar(&f.stack.text.Full, "full", false, "names of any width")
+	f.stack.source.register(fs)
+	maxPauseFlag(fs, &f.stack.maxPause)
+	f.stack.registerCore(fs)
+	fs.BoolVar(&f.stack.json, "json", false, "as JSON (docs/json.md)")
+	fs.BoolVar(&f.dot, "dot", false, "as a graph for Graphviz")
+	fs.StringVarP(&f.stack.output, "output", "o", "", "write to this `file`; - is standard output")
+	fs.StringVar(&f.svg, "svg", "", "write a picture of who waits for whom to this `file`, too")
+	fs.StringVar(&f.html, "html", "", "write a page with that picture and the stacks to this `file`, too")
+}
+
+// check refuses flags that make no sense.
+func (f *locksFlags) check(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	switch {
+	case f.stack.json && f.dot:
+		return usagef("--json and --dot exclude each other: both choose what is written")
+	case given("svg") && given("html"):
+		return usagef("--svg and --html exclude each other: the page of --html has the picture in it")
+	case given("svg") && f.svg == "" || given("html") && f.html == "":
+		return usagef("the picture needs a file: write --svg locks.svg or --html locks.html")
+	case f.svg == "-" || f.html == "-":
+		return usagef("the picture needs a file, not standard output, which has the text: write --svg locks.svg")
+	case f.picture() != "" && given("output"):
+		return usagef("-o and a picture exclude each other: the text goes to standard output then")
+	case given("watch") && f.watch < 100*time.Millisecond:
+		return usagef("--watch=%v is too short: give 100ms or more", f.watch)
+	case f.watch > 0 && (given("output") || f.picture() != "" || f.dot):
+		return usagef("--watch shows one look after the other: it writes text or --json to standard output")
+	}
+	_, err := f.stack.check()
+	return err
+}
+
+// picture is the file of the picture; empty: none is wanted.
+func (f *locksFlags) picture() string { return cmp.Or(f.svg, f.html) }
+
+func (a *app) locks(ctx context.Context, of subject, f *locksFlags) error {
+	out, err := (&outputFile{path: cmp.Or(f.picture(), f.stack.output, "-")}).open(a.stdout, "", time.Time{})
+	if err != nil {
+		return err
+	}
+	defer out.close()
+	p, err := a.open(ctx, of, &f.stack, out)
+	defer f.stack.source.close()
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if !p.HasRuntime() {
+		return fmt.Errorf("%s has no .NET runtime that can be read, and so no locks: clrsnap stack --native %s shows "+
+			"native stacks", of.name, of.again)
+	}
+	for {
+		found, err := a.lookAtLocks(ctx, p, out, f)
+		if f.watch == 0 || err != nil {
+			return verdict(found, err)
+		}
+		select {
+		case <-ctx.Done():
+			return verdict(found, nil)
+		case <-time.After(f.watch):
+		}
+	}
+}
+
+// verdict is the exit status of a look that has found a deadlock, or else its error.
+func verdict(found bool, err error) error {
+	if found && err == nil {
+		return statusError(exitFound)
+	}
+	return err
+}
+
+// lookAtLocks takes a snapshot and shows who waits for whom. found: there is a deadlock.
+func (a *app) lookAtLocks(ctx context.Context, p *clrsnap.Process, out *pendingFile, f *locksFlags) (
+	found bool, err error,
+) {
+	watch := a.watch(ctx, &threadFilter{})
+	s, err := p.SnapshotWaits(context.WithoutCancel(ctx), watch.filter)
+	watch.done()
+	if s == nil {
+		return false, err
+	}
+	g := s.WaitGraph()
+	if werr := a.writeLocks(s, g, out, f); werr != nil {
+		return false, werr
+	}
+	found = len(g.Deadlocks) > 0
+	switch cause := context.Cause(ctx); {
+	case err != nil:
+		return false, partial(err, s)
+	case cause != nil && f.watch == 0:
+		return false, partial(cause, s)
+	}
+	if n := s.Missing(); n > 0 {
+		say(a.stderr, "warning: the stacks of %d of %d threads are missing: what they wait for is not known", n,
+			len(s.Threads)+s.Unlisted)
+		if !found {
+			return false, statusError(exitFailure)
+		}
+	}
+	return found, nil
+}
+
+// writeLocks writes the text, JSON or graph, and the picture.
+func (a *app) writeLocks(s *profile.Snapshot, g *profile.WaitGraph, out *pendingFile, f *locksFlags) error {
+	text := out
+	if f.picture() != "" {
+		draw := report.WaitGraphSVG
+		if f.html != "" {
+			draw = report.WaitGraphHTML
+		}
+		if err := out.write(func(w io.Writer) error { return draw(w, s, g) }); err != nil {
+			return fmt.Errorf("cannot write to %s: %w", out.title(), unwrapPath(err))
+		}
+		text = &pendingFile{path: "-", stdout: a.stdout}
+	}
+	o := report.WaitGraphOptions{Text: f.stack.text, All: f.all}
+	o.Text.Color = a.color == "always"
+	if text.path == "-" {
+		o.Text.Color, o.Text.Width = a.colors(a.stdout), terminalWidth(a.stdout)
+	}
+	if f.stack.linker != nil {
+		o.Text.Link = f.stack.linker.link
+	}
+	err := text.write(func(w io.Writer) error {
+		switch {
+		case f.stack.json:
+			return report.WaitGraphJSON(w, s, g)
+		case f.dot:
+			return report.WaitGraphDOT(w, s, g)
+		}
+		return report.WaitGraph(w, s, g, o)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot write to %s: %w", text.title(), unwrapPath(err))
+	}
+	return nil
+}

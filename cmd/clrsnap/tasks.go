@@ -1,0 +1,256 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/confine"
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+	"clrsnap/report"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// tasksFlags are the flags of the verb tasks.
+type tasksFlags struct {
+	core     clrsnap.CoreOptions
+	dump     string // the core dump; empty: a running process
+	source   sourceFlags
+	limit    int
+	maxCPU   float64
+	lines    string
+	full     bool
+	plumbing bool
+	json     bool
+	output   string
+	linker   *linker // nil: source lines have no links
+}
+
+func newTasks(a *app) *cobra.Command {
+	var f tasksFlags
+	cmd := &cobra.Command{
+		Use:   "tasks {PID | --core FILE}",
+		Short: "Show what the async methods of a process wait for",
+		Long: `Show the async methods that are suspended in an await, where no thread and so no stack shows
+them: who awaits whom, from the inside out, with the lines of the awaits, and what the innermost
+method waits for. Equal chains are shown once, with their number. It also shows the
+state of the thread pool with the work that waits for a thread, and the timers that are armed.
+
+All of that is read from the managed heap. The program is not stopped, and nothing runs
+in it. While it runs, it changes: a chain is shown as it was at one moment, or left out
+and counted. Methods whose tasks nobody can reach any more, but that have not been
+collected yet, count like any others.
+
+What is waited for:
+  timer                 Task.Delay or a PeriodicTimer, with the time until it is due
+  socket, pipe, channel an operation of System.Net.Sockets, System.IO.Pipelines, System.Threading.Channels
+  semaphore             SemaphoreSlim.WaitAsync
+  TaskCompletionSource  somebody's SetResult
+  task                  code that runs, or is to run: that of Task.Run
+  WhenAll, WhenAny      several tasks; async methods among them have chains of their own
+  source, yield         another object; nothing that is known
+
+The states:
+  waiting               for that
+  ready                 it is complete (or faulted, or canceled): the method goes on when a
+                        thread of the pool has time
+  running               a thread runs the innermost method: clrsnap stack shows it
+
+With --core the heap is read from a core dump that has it: of the kernel, of gcore, or of
+createdump with type 2 (with heap) or 4 (full).
+`,
+		Example: `  clrsnap tasks 4242                  what do the async methods wait for?
+  clrsnap tasks 4242 --limit 5        the five most frequent chains
+  clrsnap tasks 4242 --json | jq '.chains[] | select(.waitsFor.kind == "socket") | .count'
+  clrsnap tasks 4242 --json | jq .pool
+  clrsnap tasks --core core.4242`,
+		Args:              func(cmd *cobra.Command, args []string) error { return f.checkArgs(cmd, args) },
+		ValidArgsFunction: completePID,
+	}
+	f.register(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		if f.dump != "" {
+			if err := a.mayBlock(os.Getpid()); err != nil {
+				return err
+			}
+			return a.tasks(cmd.Context(), f.openCore, &f)
+		}
+		pid, err := parsePID(args[0])
+		if err != nil {
+			return err
+		}
+		return a.tasks(cmd.Context(), func(*pendingFile) (*clrsnap.Process, error) {
+			a.pid.Store(int64(pid))
+			o := clrsnap.Options{NonBlocking: a.worker == nil}
+			f.options(&o)
+			return clrsnap.Open(context.Background(), pid, o)
+		}, &f)
+	}
+	return cmd
+}
+
+func (f *tasksFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.IntVarP(&f.limit, "limit", "n", 40, "show this `number` of different chains and timers; 0: all")
+	fs.StringVar(&f.lines, "lines", "auto", "`when` to show source lines: auto (where there are PDBs) or never")
+	f.source.register(fs)
+	fs.BoolVar(&f.plumbing, "plumbing", false, "each method of .NET's plumbing: of ASP.NET Core, for example")
+	fs.BoolVar(&f.full, "full", false, "leave nothing out: any width, nothing folded")
+	fs.Float64Var(&f.maxCPU, "max-cpu", 1, "use this `number` of CPUs at most, such as 0.2 or 4")
+	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
+	fs.StringVar(&f.core.Executable, "exe", "", "with --core: the program's `file`, if it has moved")
+	fs.StringVar(&f.core.Sysroot, "sysroot", "", "with --core: the `folder` below which the process's files are")
+	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md), with all chains unless --limit is given")
+	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
+	complete(cmd, "lines", "auto", "never")
+}
+
+// checkArgs requires a PID or a core dump, and refuses flags that are for the other.
+func (f *tasksFlags) checkArgs(cmd *cobra.Command, args []string) error {
+	given := cmd.Flags().Changed
+	if f.json && !given("limit") {
+		f.limit = 0
+	}
+	if !given("core") {
+		for _, name := range []string{"exe", "sysroot"} {
+			if given(name) {
+				return usagef("--%s says where the files of a core dump are: give --core as well", name)
+			}
+		}
+		if len(args) == 1 && onePID(cmd, args) != nil && isFile(args[0]) {
+			return usagef("%q is not a process id: for a core dump write --core %s", args[0], args[0])
+		}
+		return onePID(cmd, args)
+	}
+	switch {
+	case len(args) > 0:
+		return usagef("a process id or --core, not both: unexpected argument %q", args[0])
+	case f.dump == "":
+		return usagef("--core is empty: give the core dump's file")
+	case f.dump == "-":
+		return usagef("--core -: a core dump cannot be read from a pipe: save it to a file first")
+	case given("max-cpu"):
+		return usagef("--max-cpu is for running processes: a core dump is read with one CPU")
+	}
+	return nil
+}
+
+// check refuses flags that make no sense.
+func (f *tasksFlags) check() error {
+	switch {
+	case f.limit < 0:
+		return usagef("--limit %d: give a number of chains, or 0 for all", f.limit)
+	case f.maxCPU < 0.01 || f.maxCPU > 64:
+		return usagef("--max-cpu %g: give a number of CPUs from 0.01 to 64", f.maxCPU)
+	}
+	if err := oneOf("lines", f.lines, "auto", "never"); err != nil {
+		return err
+	}
+	return f.source.check()
+}
+
+func (f *tasksFlags) options(o *clrsnap.Options) {
+	o.Lines, o.Symbols, o.SourceRoots = f.lines != "never", f.source.symbols, f.source.sourceRoots()
+}
+
+func (f *tasksFlags) openCore(out *pendingFile) (*clrsnap.Process, error) {
+	reads := append([]string{f.dump, f.core.Executable, f.core.Sysroot}, f.source.folders()...)
+	if f.core.Sysroot == "" {
+		reads = append(append(confine.Files(), f.dump, f.core.Executable), f.source.folders()...)
+	}
+	if err := out.confine(reads, unix.CAP_DAC_READ_SEARCH); err != nil {
+		return nil, err
+	}
+	f.options(&f.core.Options)
+	return clrsnap.OpenCore(context.Background(), f.dump, f.core)
+}
+
+// tasks shows what async methods wait for.
+func (a *app) tasks(ctx context.Context, open openHeap, f *tasksFlags) error {
+	collectAbove(200)
+	out, err := (&outputFile{path: cmp.Or(f.output, "-")}).open(a.stdout, "", time.Time{})
+	if err != nil {
+		return err
+	}
+	defer out.close()
+	if out.path == "-" {
+		f.linker = a.newLinker(a.stdout)
+	}
+	p, err := open(out)
+	if errors.Is(err, clrsnap.ErrNotDotNet) {
+		return fmt.Errorf("%w: clrsnap ps lists .NET processes", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	a.collects.Store(true)
+	o := clrsnap.TasksOptions{MaxCPU: f.maxCPU}
+	end := func() {}
+	if isTerminal(a.stderr) {
+		o.Progress, end = a.walkProgress()
+	}
+	t, err := p.Tasks(ctx, o)
+	end()
+	if t == nil {
+		return err
+	}
+	if werr := a.writeTasks(t, out, f); werr != nil || err != nil {
+		return cmp.Or(werr, err)
+	}
+	if cause := context.Cause(ctx); cause != nil && t.Partial {
+		return fmt.Errorf("%w: what was read until then is above", cause)
+	}
+	return nil
+}
+
+// walkProgress shows how much of a heap has been walked, if it takes long, until end is called.
+func (a *app) walkProgress() (tell func(done, all uint64), end func()) {
+	begin, shown := time.Now(), time.Time{}
+	tell = func(done, all uint64) {
+		if time.Since(begin) < quietFor || time.Since(shown) < tick {
+			return
+		}
+		shown = time.Now()
+		fmt.Fprintf(a.stderr, "\r\x1b[Kclrsnap: %s of %s …", display.Weight(profile.Bytes, int64(done)),
+			display.Weight(profile.Bytes, int64(all)))
+	}
+	return tell, func() {
+		if !shown.IsZero() {
+			fmt.Fprint(a.stderr, "\r\x1b[K")
+		}
+	}
+}
+
+// writeTasks writes what was found to standard output or a file.
+func (a *app) writeTasks(t *profile.Tasks, out *pendingFile, f *tasksFlags) error {
+	o := report.TasksOptions{Rows: f.limit, Full: f.full, Plumbing: f.plumbing, Color: a.color == "always"}
+	if out.path == "-" {
+		o.Color, o.Width = a.colors(a.stdout), terminalWidth(a.stdout)
+	}
+	if f.linker != nil {
+		o.Link = f.linker.link
+	}
+	err := out.write(func(w io.Writer) error {
+		if f.json {
+			return report.TasksJSON(w, t, o)
+		}
+		return report.TasksText(w, t, o)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot write to %s: %w", out.title(), unwrapPath(err))
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package async
+
+import (
+	"slices"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
+)
+
+// IsBox reports whether objects of a class, by its MethodTable, are boxes of async methods.
+func (r *Reader) IsBox(mt arch.Addr) bool {
+	s := r.shapeAt(mt)
+	return s != nil && s.kind.box()
+}
+
+func (r *Reader) shapeAt(mt arch.Addr) *shape {
+	class, err := r.objects.Table(mt)
+	if err != nil {
+		return nil
+	}
+	s, err := r.shape(class)
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// Alive reports whether the method in a box has not finished: its builder still leads to the box. A box keeps
+// nothing of a method that has, and may be used for another one.
+func (r *Reader) Alive(b *Box) (bool, error) {
+	if b.HasState && b.State == Finished || b.Machine.builder == 0 {
+		return false, nil
+	}
+	for i := range arch.Addr(builderWords) {
+		obj, err := r.objects.Word(b.at + arch.Addr(b.Machine.builder) + 8*i)
+		if err != nil {
+			return false, err
+		}
+		if obj == b.Object {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Next returns the box that awaits a task or a box, through what is no async method; 0: none does, or several do.
+func (r *Reader) Next(obj arch.Addr) (arch.Addr, error) {
+	for range maxIndirections {
+		n, err := r.next(obj)
+		if err != nil || n.obj == 0 || n.box != nil {
+			return n.obj, err
+		}
+		obj = n.obj
+	}
+	return 0, nil
+}
+
+// Awaited is what a suspended method waits for.
+type Awaited struct {
+	Object arch.Addr // 0: not known, as with Task.Yield and awaitables that are not .NET's
+	Class  *object.Class
+}
+
+// The fields of state machines with awaiters begin so: of the C# compiler, and of Visual Basic's. The one of the await
+// at hand has its awaiter; those of others are empty.
+const awaiterField, awaiterFieldVB = "<>u__", "$A"
+
+// maxAwaiter bounds an awaiter, in bytes: that of a ValueTask with a result of some words. The object comes first.
+const maxAwaiter = 64
+
+// Awaited returns what a suspended method waits for: the object in its awaiter.
+func (r *Reader) Awaited(b *Box) (Awaited, error) {
+	fields, err := r.objects.FieldsOf(b.Machine.class)
+	if err != nil {
+		return Awaited{}, err
+	}
+	for _, f := range fields {
+		if !strings.HasPrefix(f.Name, awaiterField) && !strings.HasPrefix(f.Name, awaiterFieldVB) {
+			continue
+		}
+		for at := f.Offset; at < f.Offset+r.extent(fields, &f); at += 8 {
+			obj, err := r.objects.Word(b.at + arch.Addr(at))
+			if err != nil {
+				return Awaited{}, err
+			}
+			if obj == 0 {
+				continue
+			}
+			if class, err := r.objects.Class(obj); err == nil {
+				return Awaited{obj, class}, nil
+			}
+		}
+	}
+	return Awaited{}, nil
+}
+
+// extent is how many bytes a field has at most: up to the next one.
+func (r *Reader) extent(fields []object.Field, f *object.Field) uint32 {
+	if f.Reference {
+		return 8
+	}
+	end := f.Offset + maxAwaiter
+	for i := range fields {
+		if o := fields[i].Offset; o > f.Offset {
+			end = min(end, o)
+		}
+	}
+	return end - f.Offset
+}
+
+// OfMachine returns the box of a state machine that is an object: an async iterator is the source of the ValueTasks
+// that it returns. 0: the object is none.
+func (r *Reader) OfMachine(obj arch.Addr, class *object.Class) arch.Addr {
+	if !slices.ContainsFunc(r.fieldNames(class), func(n string) bool { return n == promiseField }) {
+		return 0
+	}
+	b, err := r.Of(obj, class.Table)
+	if err != nil {
+		return 0
+	}
+	return b.Object
+}
+
+func (r *Reader) fieldNames(class *object.Class) []string {
+	fields, err := r.objects.FieldsOf(class)
+	if err != nil {
+		return nil
+	}
+	out := make([]string, len(fields))
+	for i := range fields {
+		out[i] = fields[i].Name
+	}
+	return out
+}

@@ -1,0 +1,183 @@
+package details
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+	"clrsnap/report"
+)
+
+// TestDeadlocks: a program has deadlocks of every kind, and sets of threads that look like deadlocks but are none. What
+// clrsnap finds, in the process and in a dump of it, is what the program says.
+func TestDeadlocks(t *testing.T) { testenv.EachRuntime(t, testDeadlocks) }
+
+func testDeadlocks(t *testing.T, runtime string) {
+	a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime})
+	want := askDeadlocks(t, a)
+	p := livetest.Open(t, a, clrsnap.Options{})
+	began := time.Now()
+	s := snapshotWaits(t, p)
+	t.Logf("%d threads in %v, %d stops", len(s.Threads), time.Since(began), len(s.Stops))
+	compareDeadlocks(t, "live", s, want)
+	compareDeadlocks(t, "core", livetest.SnapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{}), want)
+	livetest.EndsWell(t, a)
+}
+
+// TestDeadlocksCollecting: the same, while the collector moves the objects all the time. What is not certain then may be
+// missing, but what is said is right.
+func TestDeadlocksCollecting(t *testing.T) { testenv.EachRuntime(t, testDeadlocksCollecting) }
+
+func testDeadlocksCollecting(t *testing.T, runtime string) {
+	a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime, Args: []string{"--collect"}})
+	want := askDeadlocks(t, a)
+	p := livetest.Open(t, a, clrsnap.Options{})
+	found, most := 0, 0
+	for range 10 {
+		got := setsOf(snapshotWaits(t, p))
+		for name, text := range got {
+			if members(want[name]) != members(text) && !strings.HasPrefix(text, "suspected") {
+				t.Errorf("%s: %s, want %s", name, text, want[name])
+			}
+		}
+		for name, text := range want {
+			if most++; members(got[name]) == members(text) {
+				found++
+			}
+		}
+	}
+	t.Logf("%d of %d found", found, most)
+	if found < most/2 {
+		t.Errorf("only %d of %d are found", found, most)
+	}
+	livetest.EndsWell(t, a)
+}
+
+// TestHealthy: threads that contend for locks at full speed are never in a deadlock.
+func TestHealthy(t *testing.T) { testenv.EachRuntime(t, testHealthy) }
+
+func testHealthy(t *testing.T, runtime string) {
+	a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime, Args: []string{"--healthy"}})
+	p := livetest.Open(t, a, clrsnap.Options{})
+	looks, edges, suspected := 0, 0, 0
+	for began := time.Now(); time.Since(began) < 3*time.Second; looks++ {
+		s := snapshotWaits(t, p)
+		g := s.WaitGraph()
+		edges += len(g.Edges)
+		suspected += len(g.Suspected)
+		for i := range g.Deadlocks {
+			t.Errorf("%s", report.DeadlockText(s, &g.Deadlocks[i]))
+		}
+	}
+	t.Logf("%d looks, %d waits for others, %d circles suspected", looks, edges, suspected)
+	if looks < 20 || edges < looks/2 {
+		t.Errorf("only %d waits in %d looks", edges, looks)
+	}
+	livetest.EndsWell(t, a)
+}
+
+func snapshotWaits(t *testing.T, p *clrsnap.Process) *profile.Snapshot {
+	t.Helper()
+	s, err := p.SnapshotWaits(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// askDeadlocks returns what the program says of each set of threads: see Zoo.Truths.
+func askDeadlocks(t *testing.T, a *testenv.App) map[string]string {
+	t.Helper()
+	want := map[string]string{}
+	for _, line := range a.Ask("truths") {
+		f := strings.Split(line, "\t")
+		if len(f) != 4 {
+			t.Fatalf("%q", line)
+		}
+		members := strings.Fields(f[1])
+		if set, _, _ := strings.Cut(members[0], "-"); f[0] != "none" {
+			want[set] = setText(f[0], members, strings.Fields(f[2]), f[3] == "ended")
+		}
+	}
+	if len(want) < 18 {
+		t.Fatalf("only %d sets: %v", len(want), want)
+	}
+	return want
+}
+
+func setText(what string, members, victims []string, ended bool) string {
+	slices.Sort(members)
+	slices.Sort(victims)
+	if ended {
+		what += ", ended"
+	}
+	return fmt.Sprintf("%s %v < %v", what, members, victims)
+}
+
+// setsOf returns what a snapshot has of each set.
+func setsOf(s *profile.Snapshot) map[string]string {
+	got := map[string]string{}
+	g := s.WaitGraph()
+	add := func(what string, list []profile.Deadlock) {
+		for _, d := range list {
+			in, victims := names(s, d.Threads), names(s, d.Victims)
+			set, _, _ := strings.Cut(in[0], "-")
+			text := setText(what, in, victims, d.Ended)
+			if got[set] != "" {
+				text += " and " + got[set]
+			}
+			got[set] = text
+		}
+	}
+	add("deadlock", g.Deadlocks)
+	add("suspected", g.Suspected)
+	return got
+}
+
+// members is a text of a set without its victims.
+func members(text string) string {
+	text, _, _ = strings.Cut(text, " < ")
+	return text
+}
+
+func names(s *profile.Snapshot, threads []int) (out []string) {
+	for _, i := range threads {
+		out = append(out, s.Threads[i].Name)
+	}
+	return out
+}
+
+func compareDeadlocks(t *testing.T, of string, s *profile.Snapshot, want map[string]string) {
+	t.Helper()
+	got := setsOf(s)
+	for name, text := range want {
+		if got[name] == text {
+			continue
+		}
+		t.Errorf("%s: %s: %q, want %q", of, name, got[name], text)
+		for i := range s.Threads {
+			if th := &s.Threads[i]; strings.HasPrefix(th.Name, name+"-") {
+				t.Logf("%q %s: %s, holds %+v\n%s", th.Name, th.State, waitText(th.Wait), th.Holds, livetest.Text(th.Frames))
+			}
+		}
+	}
+	for name, text := range got {
+		if want[name] == "" {
+			t.Errorf("%s: %s: %q, want none", of, name, text)
+		}
+	}
+}
+
+func waitText(w *profile.Wait) string {
+	if w == nil {
+		return "no wait"
+	}
+	return fmt.Sprintf("%+v, owner %+v", *w, w.Owner)
+}

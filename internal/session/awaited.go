@@ -1,0 +1,281 @@
+package session
+
+import (
+	"strings"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/object"
+	"clrsnap/profile"
+
+	"golang.org/x/sys/unix"
+)
+
+// What methods wait for. The names of classes and fields are those of System.Private.CoreLib and other libraries of
+// dotnet/runtime from .NET 8 on: Task.cs, SemaphoreSlim.cs, Timer.cs, PeriodicTimer.cs, Socket.Tasks.cs.
+
+// awaitedClasses are the classes of what is awaited, by their names.
+var awaitedClasses = map[string]profile.AwaitedKind{
+	"System.Threading.Tasks.Task+DelayPromise":                     profile.AwaitsTimer,
+	"System.Threading.PeriodicTimer+State":                         profile.AwaitsTimer,
+	"System.Threading.SemaphoreSlim+TaskNode":                      profile.AwaitsSemaphore,
+	"System.Threading.Tasks.Task+WhenAllPromise":                   profile.AwaitsSeveral,
+	"System.Threading.Tasks.Task+WhenAllPromise`1":                 profile.AwaitsSeveral,
+	"System.Threading.Tasks.Task+TwoTaskWhenAnyPromise`1":          profile.AwaitsOne,
+	"System.Threading.Tasks.TaskFactory+CompleteOnInvokePromise":   profile.AwaitsOne,
+	"System.Threading.Tasks.TaskFactory+CompleteOnInvokePromise`1": profile.AwaitsOne,
+	"System.Threading.Tasks.Task+CancellationPromise`1":            profile.AwaitsTimeout,
+}
+
+// awaitedAssemblies are the libraries whose objects are awaited as something of their own.
+var awaitedAssemblies = map[string]profile.AwaitedKind{
+	"System.Threading.Channels": profile.AwaitsChannel,
+	"System.IO.Pipelines":       profile.AwaitsPipe,
+	"System.Net.Sockets":        profile.AwaitsSocket,
+}
+
+const taskName = "System.Threading.Tasks.Task"
+
+// taskEnds are the bits of Task.m_stateFlags that say how a task has ended (Task.cs, TaskStateFlags).
+var taskEnds = []struct {
+	bit   uint32
+	state profile.TaskState
+}{
+	{0x0020_0000, profile.TaskFaulted}, {0x0040_0000, profile.TaskCanceled}, {0x0100_0000, profile.TaskReady},
+}
+
+// awaited describes what a suspended method waits for.
+func (t *taskWalk) awaited(box *async.Box) (*profile.Awaited, profile.TaskState, error) {
+	a, err := t.r.Awaited(box)
+	if err != nil {
+		return nil, "", err
+	}
+	if a, err = t.unwrap(a); err != nil {
+		return nil, "", err
+	}
+	if a.Object == 0 {
+		return &profile.Awaited{Kind: profile.AwaitsYield}, profile.TaskWaiting, nil
+	}
+	out := &profile.Awaited{Object: uint64(a.Object), Type: a.Class.Display}
+	state := profile.TaskWaiting
+	kind, isTask := t.kindOf(a.Class)
+	if isTask {
+		flags, err := t.p.Runtime.Objects.Uint32(a.Object, a.Class, "m_stateFlags")
+		if err != nil {
+			return nil, "", err
+		}
+		for _, e := range taskEnds {
+			if flags&e.bit != 0 {
+				state = e.state
+				break
+			}
+		}
+	}
+	if out.Kind = kind; kind == "" {
+		if out.Kind, err = t.plainKind(out, &a, isTask); err != nil {
+			return nil, "", err
+		}
+	}
+	return out, state, t.detail(out, &a)
+}
+
+// sourceTasks are the tasks that ValueTask.AsTask makes of a source.
+var sourceTasks = map[string]bool{
+	"System.Threading.Tasks.ValueTask+ValueTaskSourceAsTask":   true,
+	"System.Threading.Tasks.ValueTask`1+ValueTaskSourceAsTask": true,
+}
+
+// unwrap returns what a task stands for that was made of the source of a ValueTask.
+func (t *taskWalk) unwrap(a async.Awaited) (async.Awaited, error) {
+	if a.Object == 0 || a.Class.Assembly != coreLib {
+		return a, nil
+	}
+	if _, full, err := t.p.Runtime.Objects.FullName(a.Class); err != nil || !sourceTasks[full] {
+		return a, nil
+	}
+	source, err := t.p.Runtime.Objects.Pointer(a.Object, a.Class, "_source")
+	if err != nil || source == 0 {
+		return a, err
+	}
+	class, err := t.p.Runtime.Objects.Class(source)
+	return async.Awaited{Object: source, Class: class}, err
+}
+
+// kindOf says what objects of a class are, as far as the class tells, and whether they are tasks.
+func (t *taskWalk) kindOf(class *object.Class) (kind profile.AwaitedKind, isTask bool) {
+	for c := range class.Bases {
+		_, full, err := t.p.Runtime.Objects.FullName(c)
+		if err != nil {
+			return kind, isTask
+		}
+		if kind == "" && c.Assembly == coreLib {
+			kind = awaitedClasses[full]
+		}
+		if kind == "" {
+			kind = awaitedAssemblies[c.Assembly]
+		}
+		isTask = isTask || full == taskName && c.Assembly == coreLib
+	}
+	return kind, isTask
+}
+
+// plainKind is what an object is whose class does not tell.
+func (t *taskWalk) plainKind(out *profile.Awaited, a *async.Awaited, isTask bool) (profile.AwaitedKind, error) {
+	method := a.Object
+	if at := t.r.OfMachine(a.Object, a.Class); at != 0 {
+		method = at
+	}
+	if b, err := t.r.Box(method); err == nil {
+		out.Target = b.Machine.Display
+		return profile.AwaitsMethod, nil
+	}
+	if !isTask {
+		return profile.AwaitsSource, nil
+	}
+	action, err := t.p.Runtime.Objects.Pointer(a.Object, a.Class, "m_action")
+	if action != 0 {
+		return profile.AwaitsTask, err
+	}
+	return profile.AwaitsCompletion, err
+}
+
+// detail adds what is particular to a kind. What a version of .NET does not have is left out.
+func (t *taskWalk) detail(out *profile.Awaited, a *async.Awaited) error {
+	switch out.Kind {
+	case profile.AwaitsTimer, profile.AwaitsTimeout:
+		timer, ok := t.follow(a.Object, a.Class, "_timer", "_owner._timer")
+		if !ok {
+			return nil
+		}
+		due, _, armed, err := t.due(timer)
+		out.Due, out.HasDue = due, armed && t.now != 0
+		return err
+	case profile.AwaitsSemaphore:
+		if sem := t.semaphores[a.Object]; sem != 0 {
+			class, err := t.p.Runtime.Objects.Class(sem)
+			if err != nil {
+				return err
+			}
+			out.Object, out.Type = uint64(sem), class.Display
+		}
+	case profile.AwaitsSocket:
+		out.Target = t.socket(a)
+	}
+	return nil
+}
+
+// follow follows the references in fields from an object: the first path that leads somewhere. The steps of a path are
+// separated by dots.
+func (t *taskWalk) follow(obj arch.Addr, class *object.Class, paths ...string) (arch.Addr, bool) {
+	for _, path := range paths {
+		at, c := obj, class
+		for name := range strings.SplitSeq(path, ".") {
+			var err error
+			if at, err = t.p.Runtime.Objects.Pointer(at, c, name); err != nil || at == 0 {
+				at = 0
+				break
+			}
+			if c, err = t.p.Runtime.Objects.Class(at); err != nil {
+				at = 0
+				break
+			}
+		}
+		if at != 0 {
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// infinite stands for a timer that is not armed, or armed once (Timeout.UnsignedInfinite).
+const infinite = 0xffff_ffff
+
+// due returns when a TimerQueueTimer is due.
+func (t *taskWalk) due(timer arch.Addr) (due, period time.Duration, armed bool, err error) {
+	objects := t.p.Runtime.Objects
+	class, err := objects.Class(timer)
+	if err != nil || class.Display != "System.Threading.TimerQueueTimer" {
+		return 0, 0, false, err
+	}
+	start, err := objects.Pointer(timer, class, "_startTicks")
+	if err != nil {
+		return 0, 0, false, err
+	}
+	in, err := objects.Uint32(timer, class, "_dueTime")
+	if err != nil || in == infinite {
+		return 0, 0, false, err
+	}
+	every, err := objects.Uint32(timer, class, "_period")
+	if err != nil {
+		return 0, 0, false, err
+	}
+	if every != infinite {
+		period = time.Duration(every) * time.Millisecond
+	}
+	ms := int64(start) + int64(in) - t.now
+	const most = 1 << 40 // ms: a timer lasts 49 days at most
+	if ms > most || ms < -most {
+		ms = 0
+	}
+	return time.Duration(ms) * time.Millisecond, period, true, nil
+}
+
+// tickCount is Environment.TickCount64 of a program on this machine, in ms.
+func tickCount() int64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &ts) != nil {
+		return 0
+	}
+	return ts.Nano() / int64(time.Millisecond)
+}
+
+// maxWaiters bounds those that wait for one semaphore.
+const maxWaiters = 1 << 20
+
+// findSemaphores finds who waits for which SemaphoreSlim: those that wait form a list.
+func (t *taskWalk) findSemaphores() {
+	objects := t.p.Runtime.Objects
+	t.semaphores = map[arch.Addr]arch.Addr{}
+	for _, sem := range t.objects[semaphoreClass] {
+		class, err := objects.Class(sem)
+		if err != nil {
+			continue
+		}
+		at, err := objects.Pointer(sem, class, "m_asyncHead")
+		for n := 0; err == nil && at != 0 && n < maxWaiters && t.semaphores[at] == 0; n++ {
+			t.semaphores[at] = sem
+			var c *object.Class
+			if c, err = objects.Class(at); err == nil {
+				at, err = objects.Pointer(at, c, "Next")
+			}
+		}
+	}
+}
+
+// socketVerbs are what is done with a socket, by SocketAsyncOperation (System.Net.Sockets).
+var socketVerbs = map[uint32]string{
+	1: "accept", 2: "connect", 3: "disconnect", 4: "recv", 5: "recv", 6: "recv", 7: "send", 8: "send", 9: "send",
+}
+
+// socket describes the socket of an operation: its SocketAsyncEventArgs is awaited.
+func (t *taskWalk) socket(a *async.Awaited) string {
+	objects := t.p.Runtime.Objects
+	verb := "socket"
+	if op, err := objects.Uint32(a.Object, a.Class, "_completedOperation"); err == nil && socketVerbs[op] != "" {
+		verb = socketVerbs[op]
+	}
+	handle, ok := t.follow(a.Object, a.Class, "_currentSocket._handle", "_owner._handle")
+	if !ok || t.p.Live == nil {
+		return verb
+	}
+	class, err := objects.Class(handle)
+	if err != nil {
+		return verb
+	}
+	fd, err := objects.Uint32(handle, class, "handle")
+	if err != nil {
+		return verb
+	}
+	return t.p.describeIO(verb, int32(fd))
+}

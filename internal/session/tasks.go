@@ -1,0 +1,328 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/clr/name"
+	"clrsnap/internal/target/live"
+	"clrsnap/profile"
+)
+
+// Tasks finds the async methods on the managed heap that have not ended, and what they wait for, without stopping the
+// program. If ctx ends, the result has what was found until then, and is Partial.
+func (p *Process) Tasks(ctx context.Context, o HeapOptions) (*profile.Tasks, error) {
+	if p.Runtime == nil {
+		return nil, p.NoRuntimeError()
+	}
+	if p.Walking {
+		return nil, NestedError(0)
+	}
+	p.Engine.Begin()
+	t := &taskWalk{
+		p: p, ctx: ctx, o: o, r: p.asyncReader(), begin: time.Now(), classes: map[arch.Addr]taskClass{},
+		objects: map[taskClass][]arch.Addr{}, seen: map[arch.Addr]bool{}, frames: map[awaitKey]profile.Frame{},
+	}
+	census, err := t.walk()
+	if errors.Is(err, heap.ErrUnknown) {
+		return nil, fmt.Errorf("process %d: %w: %w", p.PID(), ErrNoHeap, err)
+	}
+	if err != nil {
+		return nil, p.orExit(fmt.Errorf("process %d: the heap cannot be read: %w", p.PID(), err))
+	}
+	out := t.result(census)
+	return out, p.Alive()
+}
+
+// errStrange: what was read contradicts itself: it was changing.
+var errStrange = errors.New("the structures of the thread pool contradict themselves")
+
+// taskClass is why objects of a class are wanted.
+type taskClass uint8
+
+const (
+	notWanted taskClass = iota
+	boxClass
+	semaphoreClass
+	timerClass
+	poolClass
+	queueClass
+	localQueueClass
+)
+
+var taskClasses = map[string]taskClass{
+	"System.Threading.SemaphoreSlim":                         semaphoreClass,
+	"System.Threading.TimerQueueTimer":                       timerClass,
+	"System.Threading.PortableThreadPool":                    poolClass,
+	"System.Threading.ThreadPoolWorkQueue":                   queueClass,
+	"System.Threading.ThreadPoolWorkQueue+WorkStealingQueue": localQueueClass,
+}
+
+// maxTaskObjects bounds the objects that are looked at.
+const maxTaskObjects = 4 << 20
+
+// taskWalk is one call of Tasks.
+type taskWalk struct {
+	p     *Process
+	ctx   context.Context
+	o     HeapOptions
+	r     *async.Reader
+	begin time.Time
+	now   int64 // Environment.TickCount64 of the target, in ms; 0: not known
+
+	classes map[arch.Addr]taskClass
+	objects map[taskClass][]arch.Addr
+	seen    map[arch.Addr]bool
+	full    bool
+
+	semaphores map[arch.Addr]arch.Addr // by the first of those that wait
+	frames     map[awaitKey]profile.Frame
+	unproven   int
+}
+
+// walk finds the objects.
+func (t *taskWalk) walk() (*heap.Census, error) {
+	h := heapWalk{p: t.p, o: t.o, names: map[arch.Addr]name.Class{}, begin: t.begin, used: live.OwnCPU()}
+	o := h.options(t.ctx)
+	o.Want = func(mt arch.Addr) bool {
+		c := t.classOf(mt)
+		t.classes[mt] = c
+		return c != notWanted
+	}
+	o.Visit = t.visit
+	return t.p.Runtime.Heap.Walk(o)
+}
+
+func (t *taskWalk) classOf(mt arch.Addr) taskClass {
+	class, err := t.p.Runtime.Objects.Table(mt)
+	if err != nil {
+		return notWanted
+	}
+	if class.Assembly != coreLib {
+		return notWanted
+	}
+	if t.r.IsBox(mt) {
+		return boxClass
+	}
+	return taskClasses[class.Plain()]
+}
+
+func (t *taskWalk) visit(_ *heap.Region, objects []heap.Object) {
+	for i := range objects {
+		o := &objects[i]
+		if t.seen[o.Addr] {
+			continue
+		}
+		if len(t.seen) >= maxTaskObjects {
+			t.full = true
+			return
+		}
+		t.seen[o.Addr] = true
+		c := t.classes[o.Table.Addr]
+		t.objects[c] = append(t.objects[c], o.Addr)
+	}
+}
+
+// result describes what was found.
+func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
+	t.seen = nil
+	out := &profile.Tasks{Process: t.p.info, CapturedAt: t.begin, Partial: c.Stopped || t.full}
+	if !t.p.from.changes() {
+		out.CapturedAt = t.p.from.capturedAt()
+	} else {
+		t.now = tickCount()
+	}
+	if c.Size > 0 {
+		out.ConsistentShare = float64(c.Consistent) / float64(c.Size)
+	}
+	t.p.Engine.Cache.Invalidate()
+	t.findSemaphores()
+	out.Chains = t.chains(out)
+	out.Unproven = t.unproven
+	out.Pool = t.pool()
+	out.Timers = t.timers()
+	out.Duration = time.Since(t.begin)
+	return out
+}
+
+// node is a box of a method that has not ended.
+type node struct {
+	obj, next arch.Addr
+	inner     bool // another one's chain leads here
+}
+
+// chains follows the chains from their innermost methods, and counts equal ones.
+func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
+	nodes := t.nodes()
+	out.Methods = len(nodes)
+	byKey := map[string]*profile.TaskChain{}
+	var list []*profile.TaskChain
+	for i := range nodes {
+		if nodes[i].inner {
+			continue
+		}
+		if t.ctx.Err() != nil {
+			out.Partial = true
+			break
+		}
+		c, ok := t.chain(nodes[i].obj)
+		if !ok {
+			continue
+		}
+		key := chainKey(c)
+		if same := byKey[key]; same != nil {
+			merge(same, c)
+			continue
+		}
+		byKey[key] = c
+		list = append(list, c)
+	}
+	slices.SortStableFunc(list, func(a, b *profile.TaskChain) int { return cmp.Compare(b.Count, a.Count) })
+	chains := make([]profile.TaskChain, len(list))
+	for i, c := range list {
+		chains[i] = *c
+	}
+	return chains
+}
+
+// nodes returns the methods that have not ended. Whom each leads to is not proved yet.
+func (t *taskWalk) nodes() []node {
+	nodes := make([]node, 0, len(t.objects[boxClass]))
+	index := map[arch.Addr]int{}
+	for _, obj := range t.objects[boxClass] {
+		b, err := t.r.Box(obj)
+		if err != nil {
+			continue
+		}
+		if alive, err := t.r.Alive(b); err != nil || !alive {
+			continue
+		}
+		n := node{obj: obj}
+		n.next, _ = t.r.Next(obj)
+		index[obj] = len(nodes)
+		nodes = append(nodes, n)
+	}
+	for i := range nodes {
+		if to, ok := index[nodes[i].next]; ok && to != i {
+			nodes[to].inner = true
+		}
+	}
+	return nodes
+}
+
+// chain reads a chain and what it waits for, as they were at one moment; false: they had ended by then, or changed all
+// the time.
+func (t *taskWalk) chain(obj arch.Addr) (out *profile.TaskChain, ok bool) {
+	alive := false
+	stands := t.p.steadily(func() (err error) {
+		out, alive, err = t.readChain(obj)
+		return err
+	})
+	if !stands && alive {
+		t.unproven++
+	}
+	return out, stands && alive
+}
+
+func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool, err error) {
+	box, err := t.r.Box(obj)
+	if err != nil {
+		return nil, false, err
+	}
+	if alive, err = t.r.Alive(box); err != nil || !alive {
+		return nil, alive, err
+	}
+	chain, err := t.r.Awaiting(obj)
+	if err != nil {
+		return nil, true, err
+	}
+	out = &profile.TaskChain{Count: 1, State: profile.TaskRunning}
+	out.Frames = append(out.Frames, t.frame(&async.Step{Box: box}))
+	for i := range chain.Steps {
+		out.Frames = append(out.Frames, t.frame(&chain.Steps[i]))
+	}
+	if !box.HasState || box.State >= 0 {
+		out.WaitsFor, out.State, err = t.awaited(box)
+	}
+	return out, true, err
+}
+
+// frame describes a step. Equal steps are described once.
+func (t *taskWalk) frame(s *async.Step) profile.Frame {
+	if s.Box == nil || s.Box.Machine.Passing {
+		return t.p.asyncStep(s)
+	}
+	key := awaitKey{s.Box.Machine.Table, 0, s.Box.State}
+	f, ok := t.frames[key]
+	if !ok {
+		f = t.p.asyncStep(s)
+		t.frames[key] = f
+	}
+	return f
+}
+
+// chainKey is equal for equal chains.
+func chainKey(c *profile.TaskChain) string {
+	var key []byte
+	for i := range c.Frames {
+		f := &c.Frames[i]
+		key = append(append(append(key, f.Module...), 0), f.Display...)
+		key = append(append(key, 0), f.Signature...)
+		if f.Line != nil {
+			key = strconv.AppendInt(append(append(key, 0), f.Line.File...), int64(f.Line.Line), 10)
+		}
+		key = append(key, 1)
+	}
+	key = append(key, c.State...)
+	if w := c.WaitsFor; w != nil {
+		key = append(append(append(key, 1), w.Kind...), 0)
+		key = append(append(append(key, w.Type...), 0), w.Target...)
+		if w.Kind == profile.AwaitsSemaphore {
+			key = strconv.AppendUint(append(key, 0), w.Object, 16)
+		}
+	}
+	return string(key)
+}
+
+// merge adds an equal chain.
+func merge(to, c *profile.TaskChain) {
+	to.Count++
+	a, b := to.WaitsFor, c.WaitsFor
+	if a == nil || b == nil {
+		return
+	}
+	if a.Object != b.Object {
+		a.Object = 0
+	}
+	if b.HasDue && (!a.HasDue || b.Due < a.Due) {
+		a.Due, a.HasDue = b.Due, true
+	}
+}
+
+// steadily calls read until what it has read of objects is the same when it is read again.
+func (p *Process) steadily(read func() error) bool {
+	if !p.from.changes() {
+		return read() == nil
+	}
+	seen := p.Runtime.Seen
+	defer seen.End()
+	for range maxChainTries {
+		settled := p.Runtime.Heap.Settled(p.from)
+		seen.Begin()
+		err := read()
+		seen.End()
+		if err == nil && settled && seen.Stands(p.from) && p.Runtime.Heap.Settled(p.from) {
+			return true
+		}
+		p.Engine.Cache.Invalidate()
+	}
+	return false
+}

@@ -1,0 +1,64 @@
+package waits
+
+import (
+	"encoding/binary"
+
+	"clrsnap/internal/arch"
+	"clrsnap/profile"
+)
+
+// A thread that needs a class whose static constructor another one runs waits in native code. Its Thread object
+// then has the address of a DeadlockAwareLock, by which the runtime finds circles of constructors
+// (src/coreclr/vm/threads.h, Thread::m_pBlockingLock). That is a part of the entry for the class in the list of
+// constructors that run (src/coreclr/vm/listlock.h, ListLockEntryBase). No descriptor has these fields, and none is
+// needed: only that one leads to a Thread, and to a class beside it.
+const (
+	entryHolder = 0  // the Thread that runs the constructor
+	entryClass  = 16 // the class's MethodTable
+	entryLen    = 24
+)
+
+// Constructor returns the class whose static constructor another thread runs, if a thread waits for that; nil: it does
+// not. head is a copy of the head of its Thread object, which is at self. The owner is who runs it.
+func (r *Reader) Constructor(head []byte, self arch.Addr) *profile.Wait {
+	if r.Runtime == nil {
+		return nil
+	}
+	for off := 0; off+8 <= len(head); off += 8 {
+		at := arch.Addr(binary.LittleEndian.Uint64(head[off:]))
+		if at%8 != 0 || at < 1<<16 || at>>47 != 0 || r.constructor(at, self) == nil {
+			continue
+		}
+		var w *profile.Wait
+		stands := r.steadily(func() error { w = r.constructor(at, self); return nil }, nil, primitive{})
+		if w != nil {
+			w.Certain = stands
+			return w
+		}
+	}
+	return nil
+}
+
+// constructor explains a wait for the lock at an address; nil: it is no constructor's.
+func (r *Reader) constructor(at arch.Addr, self arch.Addr) *profile.Wait {
+	var b [entryLen]byte
+	if r.Runtime.Seen.ReadMemory(b[:], at) != nil {
+		return nil
+	}
+	holder := arch.Addr(binary.LittleEndian.Uint64(b[entryHolder:]))
+	if holder == 0 || holder == self {
+		return nil
+	}
+	owner := r.People.At(holder)
+	if owner == nil || !r.Runtime.Threads.Same(r.Runtime.Seen, owner) {
+		return nil
+	}
+	class, err := r.Runtime.Objects.Table(arch.Addr(binary.LittleEndian.Uint64(b[entryClass:])))
+	if err != nil {
+		return nil
+	}
+	return &profile.Wait{
+		Kind: profile.WaitRuntime, Type: class.Display, Detail: "static constructor", Owner: r.People.Ref(owner),
+		Timeout: profile.Forever,
+	}
+}

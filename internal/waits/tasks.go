@@ -1,0 +1,263 @@
+package waits
+
+import (
+	"slices"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
+	"clrsnap/profile"
+)
+
+// Run is a task that cannot complete before a thread goes on, because that runs it, or what it waits for.
+type Run struct {
+	Task arch.Addr
+	// Ran is the task that the thread runs: Task, or one that Task awaits.
+	Ran arch.Addr
+	// Async: Ran is that of an async method. It can go on elsewhere once the thread has left it.
+	Async bool
+}
+
+// runners are the methods that run a task, which their frames, or those that they call, refer to.
+var runners = []struct {
+	part  string
+	async bool
+}{
+	{"System.Threading.Tasks.Task.ExecuteWithThreadLocal", false},
+	{"+AsyncStateMachineBox`1.MoveNext", true},
+	{"+AsyncStateMachineBox`1.ExecuteFromThreadPool", true},
+}
+
+// runner reports whether a frame is of a method that runs a task.
+func runner(f *profile.Frame) (async, ok bool) {
+	if f.Kind != profile.Managed || f.Module != coreLib {
+		return false, false
+	}
+	for _, r := range runners {
+		if strings.Contains(f.Method, r.part) {
+			return r.async, true
+		}
+	}
+	return false, false
+}
+
+const (
+	taskClass = "System.Threading.Tasks.Task"
+
+	maxRuns  = 256     // tasks of a thread
+	maxDepth = 1 << 12 // objects that are looked at for them
+)
+
+// Runs returns the tasks that cannot complete before a thread goes on.
+//
+// A task says itself that its delegate has been called and has not returned; only one thread can be in it. An
+// async method says in its state that it runs. Those that await such a task are found by its continuations.
+func (r *Reader) Runs(s *Subject) []Run {
+	if s.Thread.Address == 0 || r.Runtime == nil || r.Runtime.Locks == nil {
+		return nil
+	}
+	var out []Run
+	for i := range s.Frames {
+		async, ok := runner(&s.Frames[i])
+		if !ok || len(out) >= maxRuns {
+			continue
+		}
+		var found []Run
+		stands := r.steadily(func() error {
+			var err error
+			found, err = r.runBy(s, i, async)
+			return err
+		}, nil, primitive{})
+		if stands {
+			out = append(out, found...)
+		}
+	}
+	return out
+}
+
+// runBy returns the task that the method of a frame runs, and those that await it.
+func (r *Reader) runBy(s *Subject, frame int, async bool) ([]Run, error) {
+	list := r.look(s.Stack, frameAt(s, max(frame-1, 0)), frameAt(s, frame+1))
+	f, ok := r.only(list, func(f *found) bool { return r.running(f.obj, f.class, async) })
+	if !ok {
+		return nil, nil
+	}
+	out := []Run{{f.obj, f.obj, async}}
+	waiting, err := r.awaiting(f.obj, f.class)
+	for _, t := range waiting {
+		out = append(out, Run{t, f.obj, async})
+	}
+	return out, err
+}
+
+// Bits of Task.m_stateFlags: see taskStates.
+const (
+	taskInvoked   = 0x0002_0000
+	taskChildren  = 0x0080_0000
+	taskCompleted = 0x0160_0000
+)
+
+// running reports whether an object is a task that some thread runs now.
+func (r *Reader) running(obj arch.Addr, class *object.Class, async bool) bool {
+	if !class.Is(coreLib, taskClass) {
+		return false
+	}
+	flags, err := r.Runtime.Objects.Uint32(obj, class, "m_stateFlags")
+	if err != nil || flags&taskCompleted != 0 {
+		return false
+	}
+	if !async {
+		return flags&taskInvoked != 0 && flags&taskChildren == 0
+	}
+	return strings.Contains(class.Display, asyncBox) && r.stateOf(obj, class) == stateRuns
+}
+
+// States of an async method's state machine. While it is suspended its state is the number of an await.
+const (
+	stateRuns    = -1
+	stateUnknown = -1 << 31
+)
+
+// stateOf returns the state of the async method whose task an object is.
+func (r *Reader) stateOf(obj arch.Addr, class *object.Class) int32 {
+	at, machine, err := r.Runtime.Objects.Generic(obj, class, "StateMachine")
+	if err != nil {
+		return stateUnknown
+	}
+	state, err := r.Runtime.Objects.Uint32(at, machine, "<>1__state")
+	if err != nil {
+		return stateUnknown
+	}
+	return int32(state)
+}
+
+// StillRuns reports whether the thread that a Run is of is certainly still there. still says whether it has not
+// run since.
+func (r *Reader) StillRuns(run Run, still bool) bool {
+	if run.Async && !still {
+		return false
+	}
+	runs := false
+	stands := r.steadily(func() error {
+		class, err := r.Runtime.Objects.Class(run.Ran)
+		runs = err == nil && r.running(run.Ran, class, run.Async)
+		return err
+	}, nil, primitive{})
+	return stands && runs
+}
+
+// awaiting returns the tasks that cannot complete before a task has, by its continuations: async methods that
+// await it, and the tasks of Unwrap, WhenAll and ContinueWith.
+func (r *Reader) awaiting(task arch.Addr, class *object.Class) ([]arch.Addr, error) {
+	w := awaiters{r: r}
+	if err := w.behind(task, class); err != nil {
+		return nil, err
+	}
+	for i := 0; i < len(w.tasks) && w.looked < maxDepth; i++ {
+		class, err := r.Runtime.Objects.Class(w.tasks[i])
+		if err != nil {
+			return nil, err
+		}
+		if err := w.behind(w.tasks[i], class); err != nil {
+			return nil, err
+		}
+	}
+	return w.tasks, nil
+}
+
+// awaiters are the tasks that await another, while they are looked for.
+type awaiters struct {
+	r      *Reader
+	tasks  []arch.Addr
+	looked int
+}
+
+// behind adds what a task's continuations are.
+func (w *awaiters) behind(task arch.Addr, class *object.Class) error {
+	next, err := w.r.Runtime.Objects.Pointer(task, class, "m_continuationObject")
+	if err != nil || next == 0 {
+		return err
+	}
+	return w.add(next, true)
+}
+
+// promises are the framework's tasks that complete only after each of those that they are for.
+var promises = []string{"System.Threading.Tasks.UnwrapPromise", "System.Threading.Tasks.Task+WhenAllPromise"}
+
+// links are the fields that lead from a continuation to what goes on then, by classes that have them.
+var links = []struct{ class, field string }{
+	{"System.Threading.Tasks.AwaitTaskContinuation", "m_action"},
+	{"System.Threading.Tasks.ContinueWithTaskContinuation", "m_task"},
+	{"System.Runtime.CompilerServices.AsyncMethodBuilderCore+ContinuationWrapper", "_continuation"},
+	{"System.Delegate", "_target"},
+}
+
+// add adds what a continuation leads to. What is not known leads nowhere.
+func (w *awaiters) add(obj arch.Addr, list bool) error {
+	for range 8 { // of links
+		if w.looked++; w.looked > maxDepth || obj == 0 || len(w.tasks) >= maxRuns || slices.Contains(w.tasks, obj) {
+			return nil
+		}
+		class, err := w.r.Runtime.Objects.Class(obj)
+		if err != nil {
+			return err
+		}
+		if class.Is(coreLib, taskClass) {
+			if w.waits(obj, class) {
+				w.tasks = append(w.tasks, obj)
+			}
+			return nil
+		}
+		if list && class.Plain() == "System.Collections.Generic.List" {
+			return w.each(obj, class)
+		}
+		if obj, err = w.follow(obj, class); err != nil || obj == 0 {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow returns what a link leads to; 0: it is none.
+func (w *awaiters) follow(obj arch.Addr, class *object.Class) (arch.Addr, error) {
+	for _, l := range links {
+		if class.Is(coreLib, l.class) {
+			return w.r.Runtime.Objects.Pointer(obj, class, l.field)
+		}
+	}
+	return 0, nil
+}
+
+// waits reports whether a task, which is a continuation, waits for what it continues.
+func (w *awaiters) waits(obj arch.Addr, class *object.Class) bool {
+	flags, err := w.r.Runtime.Objects.Uint32(obj, class, "m_stateFlags")
+	if err != nil || flags&taskCompleted != 0 {
+		return false
+	}
+	if strings.Contains(class.Display, asyncBox) {
+		return w.r.stateOf(obj, class) >= 0
+	}
+	if slices.ContainsFunc(promises, func(p string) bool { return strings.HasPrefix(class.Plain(), p) }) {
+		return true
+	}
+	return strings.HasPrefix(class.Plain(), "System.Threading.Tasks.Continuation") // ContinueWith
+}
+
+// each adds what is in a list of continuations.
+func (w *awaiters) each(list arch.Addr, class *object.Class) error {
+	objects := w.r.Runtime.Objects
+	items, err := objects.Pointer(list, class, "_items")
+	if err != nil {
+		return err
+	}
+	refs, err := objects.References(items, maxContinuations)
+	if err != nil {
+		return err
+	}
+	for _, ref := range refs {
+		if err := w.add(ref, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}

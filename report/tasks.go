@@ -1,0 +1,176 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+)
+
+// TasksOptions are the options of TasksText and TasksJSON. The zero value shows everything, without colours.
+type TasksOptions struct {
+	Rows     int  // how many chains and timers are shown; 0: all
+	Color    bool // with ANSI escape sequences for colours
+	Width    int  // of the terminal, in columns: longer lines lose modules and parameters; 0: unlimited
+	Full     bool // nothing is shortened or folded
+	Plumbing bool // each method of .NET's plumbing on a line of its own
+
+	// Link returns the URL that a terminal opens for a source line; "": none. nil: the terminal knows no links.
+	Link func(*profile.SourceLine) string
+}
+
+// TasksText writes for people what the async methods of a process wait for.
+func TasksText(w io.Writer, t *profile.Tasks, o TasksOptions) error {
+	p := &printer{w: bufio.NewWriterSize(w, 64<<10), o: TextOptions{
+		Color: o.Color, Width: o.Width, Full: o.Full, Plumbing: o.Plumbing || o.Full, Link: o.Link,
+	}}
+	p.process(&profile.Snapshot{Process: t.Process, CapturedAt: t.CapturedAt})
+	for i := range firstOf(t.Chains, o.Rows) {
+		p.chain(&t.Chains[i])
+	}
+	if n := len(t.Chains) - o.Rows; o.Rows > 0 && n > 0 {
+		p.paint(dim, fmt.Sprintf("%s more %s: --limit 0 shows all", display.Number(n), display.Plural(n, "chain", "chains")))
+		p.end()
+		p.end()
+	}
+	p.pool(t.Pool)
+	p.timers(t, o.Rows)
+	p.tasksSummary(t)
+	return p.w.Flush()
+}
+
+// chain prints a chain: what it waits for, and its methods.
+func (p *printer) chain(c *profile.TaskChain) {
+	p.paint(bold, display.Number(c.Count)+" ×")
+	p.text(" " + chainText(c))
+	p.end()
+	frames := slices.Clone(c.Frames)
+	if len(frames) > 0 {
+		frames[0].Kind = profile.Managed // it is the one that waits: nothing awaits by it
+	}
+	p.stack(Group{{Frames: frames, Complete: true}})
+	p.end()
+}
+
+// chainText says what a chain does.
+func chainText(c *profile.TaskChain) string {
+	switch {
+	case c.State == profile.TaskRunning:
+		return "running"
+	case c.WaitsFor == nil:
+		return string(c.State)
+	case c.State == profile.TaskWaiting:
+		return "waiting for " + awaitedText(c.WaitsFor)
+	case c.State == profile.TaskReady:
+		return "ready to go on: " + awaitedText(c.WaitsFor) + " is complete"
+	}
+	return "ready to go on: " + awaitedText(c.WaitsFor) + " was " + string(c.State)
+}
+
+// awaitedThings are what is waited for, for people.
+var awaitedThings = map[profile.AwaitedKind]string{
+	profile.AwaitsTimer: "a timer", profile.AwaitsSemaphore: "a SemaphoreSlim", profile.AwaitsSocket: "a socket",
+	profile.AwaitsChannel: "a channel", profile.AwaitsPipe: "a pipe",
+	profile.AwaitsCompletion: "a TaskCompletionSource", profile.AwaitsMethod: "an async method",
+	profile.AwaitsTask: "a task", profile.AwaitsSeveral: "Task.WhenAll", profile.AwaitsOne: "Task.WhenAny",
+	profile.AwaitsTimeout: "Task.WaitAsync", profile.AwaitsSource: "an object",
+	profile.AwaitsYield: "something that is not known",
+}
+
+func awaitedText(w *profile.Awaited) string {
+	s := awaitedThings[w.Kind]
+	switch w.Kind {
+	case profile.AwaitsSocket:
+		if w.Target != "" {
+			s = display.Clean(w.Target)
+		}
+	case profile.AwaitsMethod:
+		s = display.Clean(w.Target)
+	case profile.AwaitsSource, profile.AwaitsChannel, profile.AwaitsPipe, profile.AwaitsTask, profile.AwaitsCompletion:
+		s += " (" + display.Clean(shortType(w.Type)) + ")"
+	}
+	if w.Object != 0 {
+		s += " " + hex(w.Object)
+	}
+	if w.HasDue {
+		s += ", " + dueText(w.Due)
+	}
+	return s
+}
+
+func dueText(d time.Duration) string {
+	if d < 0 {
+		return "overdue for " + spanText(-d)
+	}
+	return "due in " + spanText(d)
+}
+
+// pool prints the state of the thread pool.
+func (p *printer) pool(pool *profile.Pool) {
+	if pool == nil {
+		return
+	}
+	p.paint(bold, "Thread pool")
+	p.text(fmt.Sprintf("  %s, %d idle; minimum %d", counted(pool.Workers, "worker", "workers"), pool.Idle, pool.Minimum))
+	if pool.HasWork {
+		p.text("; " + display.Number(pool.Queued) + " queued")
+	}
+	p.end()
+	for _, w := range firstOf(pool.Work, maxWork) {
+		p.text("    " + display.Number(w.Count) + " × " + display.Clean(w.What))
+		p.end()
+	}
+	p.end()
+}
+
+// maxWork is how many kinds of work items are shown.
+const maxWork = 10
+
+func counted(n int, one, many string) string {
+	return display.Number(n) + " " + display.Plural(n, one, many)
+}
+
+// timers prints the timers that are armed.
+func (p *printer) timers(t *profile.Tasks, rows int) {
+	if len(t.Timers) == 0 {
+		return
+	}
+	p.paint(bold, "Timers")
+	p.end()
+	for _, x := range firstOf(t.Timers, rows) {
+		p.text("    " + display.Number(x.Count) + " × " + display.Clean(x.Callback))
+		if x.Period > 0 {
+			p.text(", every " + spanText(x.Period))
+		}
+		if x.HasDue {
+			p.text(", " + dueText(x.Due))
+		}
+		p.end()
+	}
+	p.end()
+}
+
+// tasksSummary prints the totals, and how far they can be trusted.
+func (p *printer) tasksSummary(t *profile.Tasks) {
+	chains := 0
+	for i := range t.Chains {
+		chains += t.Chains[i].Count
+	}
+	s := counted(t.Methods, "async method", "async methods") + " in " + counted(chains, "chain", "chains")
+	if t.ConsistentShare < 1 && t.ConsistentShare > 0 {
+		s += "; " + strconv.FormatFloat(100*t.ConsistentShare, 'f', 0, 64) + " % of the heap consistent"
+	}
+	if t.Unproven > 0 {
+		s += "; " + counted(t.Unproven, "chain", "chains") + " changed while read, and left out"
+	}
+	if t.Partial {
+		s += "; ended early"
+	}
+	p.paint(dim, s)
+	p.end()
+}

@@ -1,0 +1,469 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+)
+
+// WaitGraphOptions are the options of WaitGraph. The zero value works.
+type WaitGraphOptions struct {
+	Text TextOptions // Color, Width, Full, Short and Link count
+	All  bool        // with locks that nobody waits for, and with every waiter
+}
+
+// WaitGraph writes for people who waits for whom in a snapshot: deadlocks, then what threads wait for, the most
+// harmful first. The frames are those of the program's own code.
+func WaitGraph(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph, o WaitGraphOptions) error {
+	p := &graphPrinter{printer: printer{w: bufio.NewWriterSize(w, 64<<10), o: o.Text}, s: s, g: g, all: o.All}
+	p.process(s)
+	for i := range g.Deadlocks {
+		p.deadlock(&g.Deadlocks[i])
+	}
+	for i := range g.Suspected {
+		p.deadlock(&g.Suspected[i])
+	}
+	p.states()
+	p.paint(dim, graphSummary(s, g))
+	p.end()
+	return p.w.Flush()
+}
+
+// graphPrinter writes a WaitGraph.
+type graphPrinter struct {
+	printer
+	s   *profile.Snapshot
+	g   *profile.WaitGraph
+	all bool
+}
+
+// DeadlockText says in one sentence who waits for whom in a deadlock.
+func DeadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
+	text := "Deadlock: "
+	switch {
+	case !d.Certain:
+		text = "Possible deadlock, not certain: "
+	case d.Timeout != profile.Forever:
+		text = "Circle of waits: "
+	}
+	switch {
+	case d.Ended:
+		text += endedText(s, d)
+	case d.Simple:
+		text += circleText(s, d)
+	default:
+		text += tangleText(s, d)
+	}
+	switch {
+	case d.Timeout > 0:
+		text += ": it ends by itself, because one of them waits for at most " + spanText(d.Timeout)
+	case d.Timeout == 0:
+		text += ": it is not known whether all of them wait without a timeout"
+	}
+	return text
+}
+
+// threadName names a thread of a snapshot: "orders-1 (4250)".
+func threadName(s *profile.Snapshot, i int) string {
+	t := &s.Threads[i]
+	return threadText(&profile.ThreadRef{OSThreadID: t.OSThreadID, Name: t.Name})
+}
+
+// lockText is what a wait is for, in a sentence: "Shop.Order 0x7f10".
+func lockText(w *profile.Wait) string {
+	switch w.Kind {
+	case profile.ThreadJoin:
+		return "the end"
+	case profile.WaitRuntime:
+		return "the static constructor of " + display.Clean(shortType(w.Type))
+	}
+	return thing(w)
+}
+
+// heldText says after a wait who has what is waited for.
+func heldText(s *profile.Snapshot, w *profile.Wait, owner int) string {
+	switch {
+	case w.Kind == profile.ThreadJoin:
+		return "waits for the end of " + threadName(s, owner)
+	case w.Owner == nil || w.Owner.OSThreadID != s.Threads[owner].OSThreadID:
+		return "waits to write under " + lockText(w) + ", which is read by " + threadName(s, owner)
+	}
+	return "waits for " + lockText(w) + ", " + hasIt(w) + " " + threadName(s, owner)
+}
+
+// circleText tells a simple circle: "a holds X and waits for Y, held by b, which waits for X, held by a".
+func circleText(s *profile.Snapshot, d *profile.Deadlock) string {
+	first, last := d.Threads[0], d.Threads[len(d.Threads)-1]
+	var b strings.Builder
+	b.WriteString(threadName(s, first))
+	switch w := s.Threads[last].Wait; {
+	case !isHeld(w):
+	case w.Owner == nil:
+		b.WriteString(" reads under " + lockText(w) + " and")
+	default:
+		b.WriteString(" holds " + lockText(w) + " and")
+	}
+	for i, t := range d.Threads {
+		if i > 0 {
+			b.WriteString(", which")
+		}
+		b.WriteString(" " + heldText(s, s.Threads[t].Wait, d.Threads[(i+1)%len(d.Threads)]))
+	}
+	return b.String()
+}
+
+// isHeld reports whether a wait is for something that its owner holds.
+func isHeld(w *profile.Wait) bool {
+	switch w.Kind {
+	case profile.ThreadJoin, profile.WaitRuntime, profile.TaskWait:
+		return false
+	}
+	return true
+}
+
+// tangleText tells of each member what it waits for.
+func tangleText(s *profile.Snapshot, d *profile.Deadlock) string {
+	var parts []string
+	member := map[int]int{} // indices by ids
+	for _, t := range d.Threads {
+		member[s.Threads[t].OSThreadID] = t
+	}
+	for _, t := range d.Threads {
+		w := s.Threads[t].Wait
+		refs := w.Readers
+		if w.Owner != nil {
+			refs = append([]profile.ThreadRef{*w.Owner}, refs...)
+		}
+		var whom []string
+		text := ""
+		for k := range refs {
+			if at, ok := member[refs[k].OSThreadID]; ok && text == "" {
+				text = heldText(s, w, at)
+			} else if ok {
+				whom = append(whom, threadName(s, at))
+			}
+		}
+		parts = append(parts, threadName(s, t)+" "+strings.Join(append([]string{text}, whom...), " and "))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// endedText tells who waits for a lock whose owner has ended.
+func endedText(s *profile.Snapshot, d *profile.Deadlock) string {
+	const most = 3
+	var names []string
+	for _, t := range d.Threads[:min(most, len(d.Threads))] {
+		names = append(names, threadName(s, t))
+	}
+	if left := len(d.Threads) - most; left > 0 {
+		names = append(names, fmt.Sprintf("%d more threads", left))
+	}
+	verb := " waits for "
+	if len(d.Threads) > 1 {
+		verb = " wait for "
+	}
+	last := len(names) - 1
+	text := names[last]
+	if last > 0 {
+		text = strings.Join(names[:last], ", ") + " and " + text
+	}
+	return text + verb + lockText(s.Threads[d.Threads[0]].Wait) +
+		", whose owner has ended without leaving it: it will never be free"
+}
+
+// deadlock prints a deadlock: what it is, and of each member what it does.
+func (p *graphPrinter) deadlock(d *profile.Deadlock) {
+	st := red
+	if !d.Certain || d.Timeout != profile.Forever {
+		st = yellow
+	}
+	p.paint(st, DeadlockText(p.s, d))
+	p.end()
+	shown := d.Threads
+	if !p.all {
+		shown = shown[:min(len(shown), shownMembers)]
+	}
+	for _, t := range shown {
+		p.member(t)
+	}
+	if left := len(d.Threads) - len(shown); left > 0 {
+		p.paint(dim, fmt.Sprintf("  and %d more (--all shows them)", left))
+		p.end()
+	}
+	if n := len(d.Victims); n > 0 {
+		threads := make([]*profile.Thread, n)
+		for i, v := range d.Victims {
+			threads[i] = &p.s.Threads[v]
+		}
+		p.list(fmt.Sprintf("  %d %s behind it:", n, display.Plural(n, "thread waits", "threads wait")), threads)
+	}
+	p.end()
+}
+
+// How much is shown without --all.
+const (
+	shownMembers = 12
+	shownWaiters = 4
+	shownFrames  = 3
+)
+
+// member prints a thread of a deadlock: what it waits for and holds, and where.
+func (p *graphPrinter) member(i int) {
+	t := &p.s.Threads[i]
+	p.text("  ")
+	p.paint(bold, threadName(p.s, i))
+	p.property(plain, waitText(t.Wait))
+	p.end()
+	p.where(t, 4)
+	for k := range t.Holds {
+		p.paint(yellow, "    "+holdText(&t.Holds[k]))
+		p.end()
+	}
+}
+
+// where prints the frames of the program's own code that a thread is in.
+func (p *graphPrinter) where(t *profile.Thread, indent int) {
+	for _, f := range ownFrames(t, shownFrames) {
+		p.text(strings.Repeat(" ", indent))
+		p.managed(f, indent)
+		p.end()
+	}
+}
+
+// ownFrames returns the frames nearest to the leaf that are of the program's own code. Without such it is the
+// first frame of a package, or the first managed one.
+func ownFrames(t *profile.Thread, most int) (out []*profile.Frame) {
+	var other, any *profile.Frame
+	for i := range t.Frames {
+		f := &t.Frames[i]
+		if f.Kind != profile.Managed {
+			continue
+		}
+		switch f.Origin() {
+		case profile.OfUser:
+			if len(out) < most {
+				out = append(out, f)
+			}
+		case profile.OfPackage:
+			other = first(other, f)
+		}
+		any = first(any, f)
+	}
+	if len(out) == 0 {
+		if f := first(other, any); f != nil {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func first(a, b *profile.Frame) *profile.Frame {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// states prints what threads wait for: locks first.
+func (p *graphPrinter) states() {
+	var locks, others, held []*profile.LockState
+	for i := range p.g.Locks {
+		switch l := &p.g.Locks[i]; {
+		case len(l.Waiters) == 0:
+			held = append(held, l)
+		case l.IsLock():
+			locks = append(locks, l)
+		default:
+			others = append(others, l)
+		}
+	}
+	p.section("Locks that threads wait for:", locks)
+	p.section("What else threads wait for:", others)
+	if p.all {
+		p.section("Locks that nobody waits for:", held)
+	}
+}
+
+func (p *graphPrinter) section(title string, list []*profile.LockState) {
+	if len(list) == 0 {
+		return
+	}
+	p.paint(bold, title)
+	p.end()
+	for _, l := range list {
+		p.state(l)
+	}
+	p.end()
+}
+
+// state prints a lock, its owner and its waiters.
+func (p *graphPrinter) state(l *profile.LockState) {
+	p.text("  ")
+	p.paint(bold, stateName(l))
+	if l.Owner != nil && l.Kind != profile.ThreadLock {
+		p.property(plain, ownerText(l))
+	}
+	if len(l.Readers) > 0 {
+		p.property(plain, readersText(l))
+	}
+	if notes := stateNotes(l); notes != "" {
+		p.property(dim, notes)
+	}
+	p.end()
+	if l.Owner != nil {
+		if t := p.thread(l.Owner.OSThreadID); t != nil {
+			p.where(t, 6)
+		}
+	}
+	shown := l.Waiters
+	if !p.all {
+		shown = shown[:min(len(shown), shownWaiters)]
+	}
+	for i := range shown {
+		p.waiter(l, &shown[i])
+	}
+	if left := len(l.Waiters) - len(shown); left > 0 {
+		p.paint(dim, fmt.Sprintf("    and %d more (--all shows them)", left))
+		p.end()
+	}
+}
+
+// waiter prints a thread that waits for a lock, and the first frame of its own code.
+func (p *graphPrinter) waiter(l *profile.LockState, w *profile.Waiter) {
+	p.text("    " + threadName(p.s, w.Thread) + " waits")
+	var notes []string
+	if k := w.Wait.Kind; l.Kind == profile.ReaderWriterLock || k == profile.MonitorWait {
+		notes = append(notes, string(k))
+	}
+	if w.Wait.Timeout > 0 {
+		notes = append(notes, "at most "+spanText(w.Wait.Timeout))
+	}
+	if !w.Wait.Certain {
+		notes = append(notes, "uncertain")
+	}
+	if len(notes) > 0 {
+		p.paint(dim, " ("+strings.Join(notes, ", ")+")")
+	}
+	p.end()
+	for _, f := range ownFrames(&p.s.Threads[w.Thread], 1) {
+		p.text("      ")
+		p.managed(f, 6)
+		p.end()
+	}
+}
+
+func (p *graphPrinter) thread(id int) *profile.Thread {
+	for i := range p.s.Threads {
+		if t := &p.s.Threads[i]; t.OSThreadID == id && id != 0 {
+			return t
+		}
+	}
+	return nil
+}
+
+// stateName names a lock: "Monitor of Shop.Order 0x7f10".
+func stateName(l *profile.LockState) string {
+	name := lockText(stateWait(l))
+	switch l.Kind {
+	case profile.MonitorLock:
+		return "Monitor of " + name
+	case profile.ThreadLock:
+		if l.Owner == nil {
+			return "the end of a thread"
+		}
+		return "the end of " + threadText(l.Owner)
+	}
+	return name
+}
+
+// stateWait is a wait for a lock, for what names it.
+func stateWait(l *profile.LockState) *profile.Wait {
+	w := &profile.Wait{Object: l.Object, Type: l.Type, Method: l.Method}
+	switch {
+	case l.Kind == profile.StaticConstructor:
+		w.Kind = profile.WaitRuntime
+	case len(l.Waiters) > 0:
+		w.Kind = l.Waiters[0].Wait.Kind
+	case l.Kind == profile.MonitorLock:
+		w.Kind = profile.MonitorEnter
+	}
+	return w
+}
+
+func ownerText(l *profile.LockState) string {
+	switch {
+	case l.Ended():
+		return "held by a thread that has ended"
+	case l.Kind == profile.TaskLock || l.Kind == profile.StaticConstructor:
+		return hasIt(l.Waiters[0].Wait) + " " + threadText(l.Owner)
+	case l.Recursion > 1:
+		return "held by " + threadText(l.Owner) + fmt.Sprintf(" %d times", l.Recursion)
+	}
+	return "held by " + threadText(l.Owner)
+}
+
+// readersText names the threads that hold a lock to read.
+func readersText(l *profile.LockState) string {
+	const most = 4
+	var names []string
+	for i := range l.Readers[:min(most, len(l.Readers))] {
+		names = append(names, threadText(&l.Readers[i]))
+	}
+	if left := len(l.Readers) - most; left > 0 {
+		names = append(names, fmt.Sprintf("%d more", left))
+	}
+	return "read by " + strings.Join(names, ", ")
+}
+
+func stateNotes(l *profile.LockState) string {
+	var notes []string
+	if n := len(l.Waiters); n > 0 {
+		notes = append(notes, strconv.Itoa(n)+display.Plural(n, " waiter", " waiters"))
+	}
+	if l.Blocked > len(l.Waiters) {
+		notes = append(notes, strconv.Itoa(l.Blocked)+" threads cannot go on")
+	}
+	if l.Detail != "" && l.Kind != profile.StaticConstructor {
+		notes = append(notes, display.Clean(l.Detail))
+	}
+	return strings.Join(notes, ", ")
+}
+
+// graphSummary is the last line.
+func graphSummary(s *profile.Snapshot, g *profile.WaitGraph) string {
+	locks, waited, held := 0, 0, 0
+	for i := range g.Locks {
+		switch l := &g.Locks[i]; {
+		case len(l.Waiters) == 0:
+			held++
+		case l.IsLock():
+			locks++
+		default:
+			waited++
+		}
+	}
+	out := "no deadlock"
+	if n := len(g.Deadlocks); n > 0 {
+		out = strconv.Itoa(n) + display.Plural(n, " deadlock", " deadlocks")
+	}
+	if n := len(g.Suspected); n > 0 {
+		out += fmt.Sprintf(", %d suspected", n)
+	}
+	out += fmt.Sprintf(" · %d %s waited for", locks, display.Plural(locks, "lock is", "locks are"))
+	if waited > 0 {
+		out += fmt.Sprintf(", and %d other %s", waited, display.Plural(waited, "thing", "things"))
+	}
+	if held > 0 {
+		out += fmt.Sprintf("; %d more %s held", held, display.Plural(held, "lock is", "locks are"))
+	}
+	out += fmt.Sprintf(" · %d threads", len(s.Threads))
+	if n := s.Missing(); n > 0 {
+		out += fmt.Sprintf(", %d without a stack", n)
+	}
+	return out
+}

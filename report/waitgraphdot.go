@@ -1,0 +1,135 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+)
+
+// WaitGraphDOT writes a WaitGraph in the language of Graphviz. Threads are boxes, locks that nobody is known to own
+// are ellipses. An edge leads from a thread to the one that it waits for. Deadlocks are red.
+func WaitGraphDOT(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error {
+	b := bufio.NewWriter(w)
+	deadlocked := membersOf(g.Deadlocks)
+	fmt.Fprintf(b, "digraph locks {\n  rankdir=LR;\n  label=%s;\n  node [shape=box, fontname=\"sans-serif\"];\n"+
+		"  edge [fontname=\"sans-serif\"];\n", dotString(graphTitle(s)))
+	shown := map[int]bool{}
+	node := func(i int) {
+		if shown[i] {
+			return
+		}
+		shown[i] = true
+		style := ""
+		if deadlocked[i] {
+			style = ", color=red, penwidth=2"
+		}
+		fmt.Fprintf(b, "  t%d [label=%s%s];\n", s.Threads[i].OSThreadID, dotString(nodeText(s, i)), style)
+	}
+	for _, e := range g.Edges {
+		node(e.Thread)
+		node(e.For)
+		style := ""
+		if deadlocked[e.Thread] && deadlocked[e.For] {
+			style = ", color=red, penwidth=2"
+		}
+		fmt.Fprintf(b, "  t%d -> t%d [label=%s%s];\n", s.Threads[e.Thread].OSThreadID, s.Threads[e.For].OSThreadID,
+			dotString(edgeText(s.Threads[e.Thread].Wait)), style)
+	}
+	for i := range g.Locks {
+		l := &g.Locks[i]
+		if !apart(l) {
+			continue
+		}
+		fmt.Fprintf(b, "  l%d [shape=ellipse, label=%s];\n", i, dotString(stateName(l)+"\n"+apartText(l)))
+		for _, w := range l.Waiters {
+			node(w.Thread)
+			fmt.Fprintf(b, "  t%d -> l%d;\n", s.Threads[w.Thread].OSThreadID, i)
+		}
+	}
+	b.WriteString("}\n")
+	return b.Flush()
+}
+
+// membersOf are the members of deadlocks: indices in Snapshot.Threads.
+func membersOf(list []profile.Deadlock) map[int]bool {
+	out := map[int]bool{}
+	for i := range list {
+		for _, t := range list[i].Threads {
+			out[t] = true
+		}
+	}
+	return out
+}
+
+// apart reports whether what is waited for has a place of its own in a picture, because no thread stands for it.
+func apart(l *profile.LockState) bool {
+	return len(l.Waiters) > 0 && len(l.Readers) == 0 && (l.Owner == nil || l.Ended())
+}
+
+// apartText says below the name of such a lock why no thread stands for it.
+func apartText(l *profile.LockState) string {
+	if l.Ended() {
+		return "its owner has ended"
+	}
+	if l.Detail != "" {
+		return display.Clean(l.Detail)
+	}
+	return "no owner is known"
+}
+
+// graphTitle is the title of a picture.
+func graphTitle(s *profile.Snapshot) string {
+	title := fmt.Sprintf("Who waits for whom in process %d", s.Process.PID)
+	if c := s.Process.Command; c != "" {
+		title += " · " + display.Elide(display.Clean(c), 80)
+	}
+	return title + " · " + s.CapturedAt.Format("2006-01-02 15:04:05")
+}
+
+// nodeText describes a thread in a picture: its name, and below where it is.
+func nodeText(s *profile.Snapshot, i int) string {
+	text := threadName(s, i)
+	for _, f := range ownFrames(&s.Threads[i], 1) {
+		text += "\n" + frameText(f)
+	}
+	return text
+}
+
+// frameText is the name of a frame with its line, short.
+func frameText(f *profile.Frame) string {
+	name := f.Short
+	if name == "" {
+		name = f.Display
+	}
+	text := display.Clean(name)
+	if f.Line != nil {
+		text += "  " + display.SourceFile(f.Line)
+	}
+	return text
+}
+
+// edgeText says in a picture what a thread waits for.
+func edgeText(w *profile.Wait) string {
+	switch w.Kind {
+	case profile.ThreadJoin:
+		return "Thread.Join"
+	case profile.ReadLock:
+		return "to read: " + lockText(w)
+	case profile.WriteLock:
+		return "to write: " + lockText(w)
+	}
+	return lockText(w)
+}
+
+// dotString quotes text for Graphviz.
+func dotString(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(display.Clean(lines[i]))
+	}
+	return `"` + strings.Join(lines, `\n`) + `"`
+}

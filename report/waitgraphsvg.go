@@ -1,0 +1,234 @@
+package report
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"html"
+	"io"
+	"strings"
+
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+)
+
+// Measures of a picture in pixels.
+const (
+	boxWide    = 330
+	boxHigh    = 58
+	gapWide    = 50
+	gapHigh    = 16
+	edgeLeft   = 100 // room for the arrows of circles
+	edgeTop    = 48
+	letterWide = 6.6 // of a letter of 11 pixels, about
+)
+
+// WaitGraphSVG writes a WaitGraph as a picture. It has no script, and needs no other file.
+func WaitGraphSVG(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error {
+	b := bufio.NewWriter(w)
+	newPicture(s, g).draw(b)
+	return b.Flush()
+}
+
+func (p *picture) draw(w *bufio.Writer) {
+	width := max(edgeLeft+p.cols*(boxWide+gapWide)+20, 720)
+	height := edgeTop + max(p.rows, 1)*(boxHigh+gapHigh) + 30
+	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d"`+
+		` font-family="system-ui, Verdana, 'DejaVu Sans', sans-serif" font-size="11">
+<defs><marker id="a" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">`+
+		`<path d="M0 0L8 4L0 8z" fill="#5b6472"/></marker><marker id="r" viewBox="0 0 8 8" refX="8" refY="4"`+
+		` markerWidth="8" markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="#c62828"/></marker></defs>
+<rect width="100%%" height="100%%" fill="#fff"/>
+`, width, height, width, height)
+	label(w, 14, 22, `font-size="14" font-weight="600"`, graphTitle(p.s), float64(width-28)/8.4)
+	for _, a := range p.more {
+		p.curve(w, a)
+	}
+	for i := range p.boxes {
+		p.box(w, &p.boxes[i])
+	}
+	p.foot(w, height)
+	w.WriteString("</svg>\n")
+}
+
+func (p *picture) foot(w *bufio.Writer, height int) {
+	text := graphSummary(p.s, p.g)
+	if len(p.boxes) == 0 {
+		text = "No thread waits for another · " + text
+	}
+	if p.left > 0 {
+		text += fmt.Sprintf(" · %d threads are not drawn", p.left)
+	}
+	label(w, 14, height-12, `fill="#5b6472"`, text, 200)
+}
+
+func (b *box) x() int { return edgeLeft + b.col*(boxWide+gapWide) }
+func (b *box) y() int { return edgeTop + b.row*(boxHigh+gapHigh) }
+
+// box draws a thread or a lock, and the line to what it waits for.
+func (p *picture) box(w *bufio.Writer, b *box) {
+	if b.parent >= 0 {
+		to := &p.boxes[b.parent]
+		x, y := to.x()+boxWide, to.y()+boxHigh/2
+		fmt.Fprintf(w, `<path d="M%d %dC%d %d %d %d %d %d" fill="none" stroke="#5b6472" marker-end="url(#a)"/>`+"\n",
+			b.x(), b.y()+boxHigh/2, b.x()-gapWide/2, b.y()+boxHigh/2, x+gapWide/2, y, x, y)
+	}
+	title, lines := p.lines(b)
+	fill, stroke, round := "#f3f6fa", "#8a94a3", 4
+	switch {
+	case b.lock >= 0:
+		fill, stroke, round = "#fff8e1", "#b38600", 20
+	case b.member:
+		fill, stroke = "#fdecea", "#c62828"
+	}
+	fmt.Fprintf(w, `<g><title>%s</title><rect x="%d" y="%d" width="%d" height="%d" rx="%d" fill="%s" stroke="%s"/>`,
+		escape(title), b.x(), b.y(), boxWide, boxHigh, round, fill, stroke)
+	for i, text := range lines {
+		attributes := `fill="#3c4450"`
+		if i == 0 {
+			attributes = `font-weight="600"`
+		}
+		label(w, b.x()+8, b.y()+16+i*17, attributes, text, (boxWide-16)/letterWide)
+	}
+	w.WriteString("</g>\n")
+}
+
+// lines returns what is written in a box, and more for its tooltip.
+func (p *picture) lines(b *box) (title string, lines []string) {
+	switch {
+	case b.others > 0:
+		lines = []string{fmt.Sprintf("and %d more threads", b.others)}
+	case b.lock >= 0:
+		l := &p.g.Locks[b.lock]
+		lines = []string{stateName(l), apartText(l), fmt.Sprintf("%d threads cannot go on", l.Blocked)}
+	default:
+		t := &p.s.Threads[b.thread]
+		lines = []string{threadName(p.s, b.thread)}
+		if text := stateText(t); text != "" {
+			lines = append(lines, text)
+		}
+		for _, f := range ownFrames(t, 1) {
+			lines = append(lines, frameText(f))
+		}
+		title = strings.Join(lines, "\n")
+		for i := range t.Holds {
+			title += "\n" + holdText(&t.Holds[i])
+		}
+		for _, f := range ownFrames(t, 20) {
+			title += "\n  " + frameText(f)
+		}
+	}
+	if title == "" {
+		title = strings.Join(lines, "\n")
+	}
+	return title, lines
+}
+
+// curve draws an edge between two boxes of which neither is to the right of the other, on their left.
+func (p *picture) curve(w *bufio.Writer, a arrow) {
+	from, to := &p.boxes[a.from], &p.boxes[a.to]
+	y1, y2 := from.y()+boxHigh*2/3, to.y()+boxHigh/3
+	out := min(30+abs(from.row-to.row)*12, edgeLeft-14)
+	color, marker := "#5b6472", "a"
+	if from.member && to.member {
+		color, marker = "#c62828", "r"
+	}
+	fmt.Fprintf(w, `<path d="M%d %dC%d %d %d %d %d %d" fill="none" stroke="%s" stroke-width="1.6" marker-end="url(#%s)"/>`+
+		"\n", from.x(), y1, from.x()-out, y1, to.x()-out, y2, to.x(), y2, color, marker)
+}
+
+func abs(n int) int { return max(n, -n) }
+
+// label writes one line, cut to a number of letters.
+func label(w *bufio.Writer, x, y int, attributes, text string, letters float64) {
+	fmt.Fprintf(w, `<text x="%d" y="%d" %s>%s</text>`, x, y, attributes,
+		escape(display.Elide(display.Clean(text), int(letters))))
+}
+
+// escape returns text for XML.
+func escape(s string) string {
+	var b bytes.Buffer
+	for i, line := range strings.Split(s, "\n") {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		xml.EscapeText(&b, []byte(display.Clean(line))) // cannot fail: it writes to memory
+	}
+	return b.String()
+}
+
+// WaitGraphHTML writes a page that says who waits for whom: the deadlocks in words, the picture, and the text of
+// WaitGraph with the stacks of the threads in it. It needs no other file and no network.
+func WaitGraphHTML(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>%s</title>
+<style>
+body { font: 14px/1.45 system-ui, sans-serif; margin: 1.5rem; color: #1d2430; background: #fff }
+pre { font: 12px/1.4 ui-monospace, monospace; overflow-x: auto }
+.deadlock { border-left: 4px solid #c62828; background: #fdecea; padding: .5rem .8rem; max-width: 70rem }
+.suspected { border-left: 4px solid #b38600; background: #fff8e1; padding: .5rem .8rem; max-width: 70rem }
+.picture { overflow-x: auto; border: 1px solid #dde2e8 }
+summary { cursor: pointer; padding: .15rem 0 }
+</style></head><body>
+<h1>%s</h1>
+`, html.EscapeString(graphTitle(s)), html.EscapeString(graphTitle(s)))
+	for i := range g.Deadlocks {
+		fmt.Fprintf(b, "<p class=\"deadlock\">%s.</p>\n", html.EscapeString(DeadlockText(s, &g.Deadlocks[i])))
+	}
+	for i := range g.Suspected {
+		fmt.Fprintf(b, "<p class=\"suspected\">%s.</p>\n", html.EscapeString(DeadlockText(s, &g.Suspected[i])))
+	}
+	b.WriteString("<div class=\"picture\">\n")
+	newPicture(s, g).draw(b)
+	b.WriteString("</div>\n<h2>Locks</h2>\n<pre>")
+	if err := WaitGraph(escaping{b}, s, g, WaitGraphOptions{}); err != nil {
+		return err
+	}
+	b.WriteString("</pre>\n")
+	htmlStacks(b, s, g)
+	b.WriteString("</body></html>\n")
+	return b.Flush()
+}
+
+// escaping writes text into HTML.
+type escaping struct{ w *bufio.Writer }
+
+func (e escaping) Write(p []byte) (int, error) {
+	_, err := e.w.WriteString(html.EscapeString(string(p)))
+	return len(p), err
+}
+
+// htmlStacks writes the stacks of the threads that wait for others, or that others wait for.
+func htmlStacks(b *bufio.Writer, s *profile.Snapshot, g *profile.WaitGraph) {
+	shown := map[int]bool{}
+	for _, e := range g.Edges {
+		shown[e.Thread], shown[e.For] = true, true
+	}
+	for i := range g.Locks {
+		if l := &g.Locks[i]; l.IsLock() {
+			for _, w := range l.Waiters {
+				shown[w.Thread] = true
+			}
+		}
+	}
+	if len(shown) == 0 {
+		return
+	}
+	b.WriteString("<h2>Stacks</h2>\n")
+	for i := range s.Threads {
+		if !shown[i] {
+			continue
+		}
+		t := &s.Threads[i]
+		fmt.Fprintf(b, "<details><summary>%s: %s</summary><pre>", html.EscapeString(threadName(s, i)),
+			html.EscapeString(display.Clean(stateText(t))))
+		p := printer{w: bufio.NewWriter(escaping{b})}
+		p.stack(Group{t})
+		p.w.Flush()
+		b.WriteString("</pre></details>\n")
+	}
+}

@@ -1,0 +1,41 @@
+using System.Threading;
+
+namespace Deadlocks;
+
+/// <summary>Locks whose owners have ended.</summary>
+static class Ended
+{
+    public static void Fill()
+    {
+        var order = new Order();
+        Dead("dead", () => Monitor.Enter(order));
+        Zoo.Start("dead", "1", () => { lock (order) { } });
+        Zoo.Start("dead", "2", () => { lock (order) { } });
+        Zoo.Says("dead", Truth.Deadlock, ["1", "2"], note: "ended");
+
+        // Somebody waits already when the owner ends.
+        var stock = new Stock();
+        var taken = new ManualResetEventSlim();
+        var end = new ManualResetEventSlim();
+        Thread owner = Zoo.Start("gone", "owner", () => { Monitor.Enter(stock); taken.Set(); end.Wait(); });
+        taken.Wait();
+        Zoo.Start("gone", "1", () => { lock (stock) { } });
+        Thread.Sleep(200);
+        end.Set();
+        owner.Join();
+        Zoo.Says("gone", Truth.Deadlock, ["1"], note: "ended");
+
+        var table = new ReaderWriterLockSlim();
+        Dead("table", () => table.EnterWriteLock());
+        Zoo.Start("table", "1", () => table.EnterReadLock());
+        Zoo.Says("table", Truth.Deadlock, ["1"], note: "ended");
+#if NET9_0_OR_GREATER
+        var gate = new Lock();
+        Dead("exited", () => gate.Enter());
+        Zoo.Start("exited", "1", () => { lock (gate) { } });
+        Zoo.Says("exited", Truth.Deadlock, ["1"], note: "ended");
+#endif
+    }
+
+    static void Dead(string set, ThreadStart take) { Thread t = Zoo.Start(set, "owner", () => take()); t.Join(); }
+}

@@ -1,0 +1,103 @@
+using System;
+using System.Collections.Generic;
+using System.Diagnostics;
+using System.Linq;
+using System.Threading;
+using Common;
+
+namespace Deadlocks;
+
+sealed class Order { public int Sum; }
+sealed class Stock { public int Left; }
+sealed class Invoice { public int Number; }
+
+/// <summary>What becomes of a set of threads.</summary>
+enum Truth
+{
+    Deadlock,  // for ever
+    Suspected, // one of them gives up by itself
+    None,
+}
+
+/// <summary>The sets of threads. All threads of a set have its name, and a part of their own.</summary>
+static class Zoo
+{
+    sealed class Set
+    {
+        public Truth Truth;
+        public string[] Members, Victims;
+        public string Note;
+    }
+
+    static readonly List<Set> sets = new();
+    static readonly List<Thread> threads = new();
+
+    /// <summary>Says what becomes of a set: its members and its victims are parts of threads' names.</summary>
+    public static void Says(string set, Truth truth, string[] members, string[] victims = null, string note = null) =>
+        sets.Add(new()
+        {
+            Truth = truth, Note = note, Members = members.Select(m => $"{set}-{m}").ToArray(),
+            Victims = (victims ?? []).Select(v => $"{set}-{v}").ToArray(),
+        });
+
+    /// <summary>Starts a thread of a set.</summary>
+    public static Thread Start(string set, string name, Action body)
+    {
+        Thread thread = App.Background($"{set}-{name}", () => body());
+        lock (threads) threads.Add(thread);
+        return thread;
+    }
+
+    /// <summary>Names a thread of the pool, which will never run anything else.</summary>
+    public static void Name(string set, string name)
+    {
+        Thread.CurrentThread.Name = $"{set}-{name}";
+        lock (threads) threads.Add(Thread.CurrentThread);
+    }
+
+    /// <summary>Returns an action that waits until so many threads have called it.</summary>
+    public static Action Meeting(int threads)
+    {
+        var all = new CountdownEvent(threads);
+        return () => { all.Signal(); all.Wait(); };
+    }
+
+    /// <summary>Waits until all threads wait.</summary>
+    public static void Settle()
+    {
+        Thread.Sleep(800);
+        var limit = Stopwatch.StartNew();
+        for (int n = 0; n < 5; n++)
+        {
+            Thread[] list;
+            lock (threads) list = threads.ToArray();
+            if (list.All(t => !t.IsAlive || (t.ThreadState & System.Threading.ThreadState.WaitSleepJoin) != 0
+                || InRuntime(t))) continue;
+            if (limit.ElapsedMilliseconds > 30_000)
+                App.Fail("not waiting: " + string.Join(" ", list.Where(t => t.IsAlive && !InRuntime(t) &&
+                    (t.ThreadState & System.Threading.ThreadState.WaitSleepJoin) == 0).Select(t => t.Name)));
+            n = -1;
+            Thread.Sleep(50);
+        }
+        GC.Collect();
+        Thread.Sleep(200);
+    }
+
+    /// <summary>Who waits for a static constructor does not say that it waits.</summary>
+    static bool InRuntime(Thread t) => t.Name.StartsWith("static-") || t.Name.StartsWith("settings-");
+
+    /// <summary>Allocates objects between those of others, and collects.</summary>
+    public static void Collect() => App.Background("collects", () =>
+    {
+        var kept = new object[1000];
+        for (int n = 0; ; n++)
+        {
+            kept[n % kept.Length] = new byte[n % 300];
+            if (n % 20_000 == 0) GC.Collect(n / 20_000 % 3, GCCollectionMode.Forced, true, true);
+        }
+    });
+
+    /// <summary>One line for each set: what it is, and lists of its threads, separated by tabs.</summary>
+    public static IEnumerable<string> Truths() => sets.Select(s => string.Join('\t', s.Truth.ToString().ToLowerInvariant(),
+        string.Join(' ', s.Members), string.Join(' ', s.Victims), s.Note ?? ""));
+}

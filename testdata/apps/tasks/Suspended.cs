@@ -1,0 +1,102 @@
+// Chains whose inner method waits, each for something else.
+using System;
+using System.Collections.Concurrent;
+using System.Collections.Generic;
+using System.Net;
+using System.Net.Sockets;
+using System.Threading;
+using System.Threading.Channels;
+using System.Threading.Tasks;
+using Common;
+
+namespace Tasks;
+
+static class Suspended
+{
+    static readonly ConcurrentQueue<string> truths = new();
+
+    /// <summary>What must not be collected.</summary>
+    static readonly ConcurrentQueue<object> kept = new();
+
+    static readonly SemaphoreSlim semaphore = new(0);
+    static readonly Channel<string> channel = Channel.CreateUnbounded<string>();
+    static readonly TaskCompletionSource<int> source = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    static readonly ManualResetEventSlim never = new();
+
+    /// <summary>Inner methods by what they wait for, as clrsnap calls it.</summary>
+    static readonly Dictionary<string, Func<string, Task>> leaves = new()
+    {
+        ["timer"] = OfDelay,
+        ["timer periodic"] = OfPeriodic,
+        ["semaphore"] = OfSemaphore,
+        ["channel"] = OfChannel,
+        ["socket"] = OfSocket,
+        ["TaskCompletionSource"] = OfSource,
+        ["task"] = OfTask,
+        ["WhenAll"] = OfAll,
+        ["WhenAny"] = OfAny,
+        ["WaitAsync"] = OfWait,
+    };
+
+    /// <summary>Starts the chains, so many of each, and waits until all have gone down to their inner method.</summary>
+    public static void Fill(IEnumerable<string[]> chains, int times)
+    {
+        int n = 0, i = 0;
+        Func<string, Task>[] list = [.. leaves.Values];
+        string[] kinds = [.. leaves.Keys];
+        foreach (string[] levels in chains)
+        {
+            int which = i++ % list.Length;
+            for (int k = 0; k < times; k++, n++) kept.Enqueue(Root(new Plan(levels, () => list[which](kinds[which]))));
+        }
+        while (truths.Count < n) Thread.Sleep(1);
+        Thread.Sleep(100); // for what they are about to wait for
+    }
+
+    public static IEnumerable<string> Truths() => truths;
+
+    static async Task Root(Plan p) { Levels.Mark("Suspended.Root"); await p.Next(); }
+
+    static void Note(string kind) => truths.Enqueue($"{kind}\t{Levels.Path}");
+
+    static async Task OfDelay(string kind) { Levels.Mark("Suspended.OfDelay"); Note(kind); await Task.Delay(TimeSpan.FromHours(1)); }
+
+    static async Task OfPeriodic(string kind)
+    {
+        Levels.Mark("Suspended.OfPeriodic", below: 1); Note(kind);
+        await new PeriodicTimer(TimeSpan.FromHours(2)).WaitForNextTickAsync();
+    }
+
+    static async Task OfSemaphore(string kind) { Levels.Mark("Suspended.OfSemaphore"); Note(kind); await semaphore.WaitAsync(); }
+
+    static async Task OfChannel(string kind)
+    {
+        Levels.Mark("Suspended.OfChannel"); Note(kind); await channel.Reader.ReadAsync();
+    }
+
+    static async Task OfSocket(string kind)
+    {
+        using var listener = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        listener.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        listener.Listen();
+        using var client = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        await client.ConnectAsync(listener.LocalEndPoint);
+        var buffer = new byte[16];
+        Levels.Mark("Suspended.OfSocket"); Note(kind); await client.ReceiveAsync(buffer, SocketFlags.None);
+    }
+
+    static async Task OfSource(string kind) { Levels.Mark("Suspended.OfSource"); Note(kind); await source.Task; }
+
+    static async Task OfTask(string kind)
+    {
+        Levels.Mark("Suspended.OfTask"); Note(kind); await Task.Factory.StartNew(() => never.Wait(), TaskCreationOptions.LongRunning);
+    }
+
+    static async Task OfAll(string kind) { Levels.Mark("Suspended.OfAll"); Note(kind); await Task.WhenAll(source.Task, Task.Delay(-1)); }
+    static async Task OfAny(string kind) { Levels.Mark("Suspended.OfAny"); Note(kind); await Task.WhenAny(source.Task, Task.Delay(-1)); }
+
+    static async Task OfWait(string kind)
+    {
+        Levels.Mark("Suspended.OfWait"); Note(kind); await source.Task.WaitAsync(TimeSpan.FromHours(4));
+    }
+}
