@@ -63,6 +63,26 @@ func TestHeapText(t *testing.T) {
 		{Text: "a\x1b[31m\n\u202eb", HeapAmount: profile.HeapAmount{Count: 2, Bytes: 64}},
 		{Text: strings.Repeat("x", 200), Cut: true, HeapAmount: profile.HeapAmount{Count: 1, Bytes: 4000}},
 	}
+	kept := shopHeap(0)
+	kept.Kept = profile.HeapAmount{Count: 21_000, Bytes: 1_200_000}
+	kept.Paths = []profile.HeapPath{
+		{
+			Root: profile.RootStatic, Static: "Shop.Bus.Raised", Sampled: true,
+			Objects: profile.HeapAmount{Count: 20_000, Bytes: 1_100_000},
+			Steps: []profile.HeapStep{
+				{Type: "System.Action", Times: 1, Field: "_invocationList"}, {Type: "object[]", Times: 1},
+				{Type: "System.Action", Times: 1, Field: "_target"}, {Type: "Shop.Listener", Times: 1},
+			},
+		},
+		{
+			Root: profile.RootUnknown, Objects: profile.HeapAmount{Count: 1, Bytes: 32},
+			Steps: []profile.HeapStep{{Type: "Shop.Node", Times: 250, Field: "Left"}, {Type: "Shop.Listener", Times: 1}},
+		},
+		{Root: profile.RootStatic, Steps: []profile.HeapStep{{Type: "Shop.Listener", Times: 1}}},
+	}
+	retained := shopHeap(0)
+	retained.HasRetained = true
+	retained.Types[1].Retained, retained.Types[0].Retained = 2_000_000, retained.Types[0].Bytes
 	dump := shopHeap(0)
 	dump.Process.Core = &profile.Core{Path: "core.1", Writer: "gcore"}
 	dump.Collecting, dump.Partial = true, true
@@ -75,6 +95,8 @@ func TestHeapText(t *testing.T) {
 		"heap-change":    {shopHeap(3), HeapOptions{Base: shopHeap(0)}},
 		"heap-instances": {chosen, HeapOptions{}},
 		"heap-core":      {dump, HeapOptions{Rows: 1}},
+		"heap-retained":  {retained, HeapOptions{}},
+		"heap-roots":     {kept, HeapOptions{Rows: 2}},
 	} {
 		var b bytes.Buffer
 		if err := HeapText(&b, c.h, c.o); err != nil {

@@ -30,6 +30,8 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 		return
 	}
 	ways := g.Paths(h.isStatics)
+	h.p.Engine.Cache.Invalidate()
+	h.static = h.findStatics(g)
 	step := (len(chosen) + mostSampled - 1) / mostSampled
 	byKey := map[string]*profile.HeapPath{}
 	for i := 0; i < len(chosen); i += step {
@@ -59,11 +61,12 @@ func (h *heapWalk) isStatics(o heap.Object, in heap.Generation) bool {
 func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[string]*profile.HeapPath) {
 	way, whole := ways.To(n, mostSteps)
 	slices.Reverse(way)
-	root := profile.RootCircle
+	root, field := profile.RootCircle, ""
 	if whole {
 		root = profile.RootUnknown
-		if o, in := g.Object(way[0]); h.isStatics(o, in) {
-			root, way = profile.RootStatic, way[1:]
+		if o, in := g.Object(way[0]); h.isStatics(o, in) && len(way) > 1 {
+			first, _ := g.Object(way[1])
+			root, way, field = profile.RootStatic, way[1:], h.knownField(o, first)
 		}
 	}
 	var steps []profile.HeapStep
@@ -78,7 +81,7 @@ func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[str
 		}
 		steps, firsts = append(steps, profile.HeapStep{Type: name, Times: 1}), append(firsts, i)
 	}
-	key := keyOf(root, steps)
+	key := keyOf(root, steps) + "\n" + field
 	p := byKey[key]
 	if p == nil {
 		if len(byKey) >= mostPaths {
@@ -87,7 +90,7 @@ func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[str
 		for i := range steps[:max(len(steps)-1, 0)] {
 			steps[i].Field = h.field(g, way[firsts[i]], way[firsts[i]+1])
 		}
-		p = &profile.HeapPath{Root: root, Steps: steps}
+		p = &profile.HeapPath{Root: root, Static: field, Steps: steps}
 		byKey[key] = p
 	}
 	o, _ := g.Object(n)

@@ -103,7 +103,7 @@ func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*pro
 		f.keep(p, s.OSThreadID)
 	}
 	p.addHolds(out)
-	p.addRunners(out.Threads)
+	p.relate(out.Threads, nil)
 	also(out, f)
 	if err := p.from.Alive(); err != nil {
 		// Threads without frames could not be captured because of that: leave them out.

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"clrsnap/internal/arch"
-	"clrsnap/profile"
+	"clrsnap/internal/clr/lock"
 )
 
 // A ReaderWriterLockSlim counts its readers, but does not know who they are. Each thread has a list of the locks that
@@ -32,6 +32,7 @@ const (
 	maxStatics   = 1 << 14
 	maxOfOne     = 256 // static references of one class
 	maxReadLocks = 256 // of one thread
+	maxSearches  = 512 // threads that are looked through for one lock before any has been found to read
 )
 
 const (
@@ -47,6 +48,9 @@ func (r *Reader) readCounts(thread arch.Addr) arch.Addr {
 	}
 	if at := r.localAt; at > 0 && at+8 <= len(head) {
 		return r.countIn(thread, head, at)
+	}
+	if r.searches++; r.searches > maxSearches {
+		return 0
 	}
 	link := r.Runtime.Threads.LinkOffset()
 	for at := 0; at+8 <= len(head); at += 8 {
@@ -137,43 +141,58 @@ func (r *Reader) countOf(array arch.Addr, nested bool) arch.Addr {
 	return 0
 }
 
-// Reads reports whether a thread, whose Thread object is at an address, certainly holds the ReaderWriterLockSlim that
-// a wait is for, to read.
-func (r *Reader) Reads(w *profile.Wait, thread arch.Addr) bool {
-	reads := false
-	stands := r.steadily(func() (err error) {
-		reads, err = r.reads(arch.Addr(w.Object), thread)
+// LockNumber returns the number that a ReaderWriterLockSlim has for the lists of its readers.
+func (r *Reader) LockNumber(obj arch.Addr) (uint64, bool) {
+	var id arch.Addr
+	r.searches = 0
+	stands := r.steadily(func() error {
+		class, err := r.Runtime.Objects.Class(obj)
+		if err != nil {
+			return err
+		}
+		if !class.Is(coreLib, readerWriterClass) {
+			return lock.ErrChanging
+		}
+		id, err = r.Runtime.Objects.Pointer(obj, class, "_lockID")
 		return err
 	}, nil, primitive{})
-	return stands && reads
+	return uint64(id), stands
 }
 
-func (r *Reader) reads(obj, thread arch.Addr) (bool, error) {
+// ReadLocks returns the numbers of the ReaderWriterLockSlims that a thread, whose Thread object is at an address,
+// holds to read.
+func (r *Reader) ReadLocks(thread arch.Addr) (ids []uint64) {
+	stands := r.steadily(func() (err error) {
+		ids, err = r.readLocks(thread)
+		return err
+	}, nil, primitive{})
+	if !stands {
+		return nil
+	}
+	return ids
+}
+
+func (r *Reader) readLocks(thread arch.Addr) (ids []uint64, err error) {
 	objects := r.Runtime.Objects
-	class, err := objects.Class(obj)
-	if err != nil || !class.Is(coreLib, readerWriterClass) {
-		return false, err
-	}
-	id, err := objects.Pointer(obj, class, "_lockID")
-	if err != nil {
-		return false, err
-	}
 	for at, n := r.readCounts(thread), 0; at != 0 && n < maxReadLocks; n++ {
-		count, err := objects.Class(at)
-		if err != nil || !count.Is(coreLib, countClass) {
-			return false, err
+		class, err := objects.Class(at)
+		if err != nil || !class.Is(coreLib, countClass) {
+			return nil, err
 		}
-		of, err := objects.Pointer(at, count, "lockID")
+		id, err := objects.Pointer(at, class, "lockID")
 		if err != nil {
-			return false, err
+			return nil, err
 		}
-		if of == id {
-			often, err := objects.Uint32(at, count, "readercount")
-			return int32(often) > 0, err
+		often, err := objects.Uint32(at, class, "readercount")
+		if err != nil {
+			return nil, err
 		}
-		if at, err = objects.Pointer(at, count, "next"); err != nil {
-			return false, err
+		if int32(often) > 0 {
+			ids = append(ids, uint64(id))
+		}
+		if at, err = objects.Pointer(at, class, "next"); err != nil {
+			return nil, err
 		}
 	}
-	return false, nil
+	return ids, nil
 }
