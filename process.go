@@ -45,7 +45,8 @@ type Options struct {
 	// Symbols are folders on this machine in which PDBs, and debug files of native modules, are looked for, too.
 	Symbols []string
 	// Inlined adds frames for methods that were certainly inlined (profile.Frame.Inlined) to the stacks
-	// of snapshots. DoStackSnapshot never reports them.
+	// of snapshots, and to those of recordings (profile.Location.Inlined) if the process has not ended by then.
+	// DoStackSnapshot never reports them.
 	Inlined bool
 	// Async adds frames of kind profile.Async to the stacks of snapshots, below an async method that runs: the
 	// methods that await it, which are not on the stack. DoStackSnapshot never reports them.

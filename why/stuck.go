@@ -131,7 +131,7 @@ func suspension(e *evidence, w *watched, waiting []profile.ThreadRef, all int) p
 	if len(waiting) > 0 {
 		v.Text += fmt.Sprintf(" %s for the runtime now.", waitNow(len(waiting)))
 		v.Evidence = append(v.Evidence, profile.Evidence{
-			Text: fmt.Sprintf("%s of %d have waited in the runtime's own code in all looks.", threadsOf(len(waiting)), all),
+			Text:    fmt.Sprintf("%s of %d have waited in the runtime's own code in all looks.", threadsOf(len(waiting)), all),
 			Threads: waiting,
 		})
 	}

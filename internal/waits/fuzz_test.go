@@ -30,12 +30,15 @@ func (w wrapped) ReadMemory(p []byte, addr arch.Addr) error {
 // everybody is the threads of a process in which each id and address is a thread's.
 type everybody struct{}
 
-func (everybody) ByOSID(id int) *profile.ThreadRef { return &profile.ThreadRef{OSThreadID: id} }
-func (everybody) ByManagedID(id int) *profile.ThreadRef {
-	return &profile.ThreadRef{ManagedThreadID: id}
+func (everybody) OS(id int) *thread.Thread            { return &thread.Thread{OSID: id} }
+func (everybody) Managed(id int) *thread.Thread       { return &thread.Thread{ManagedID: id} }
+func (everybody) At(address arch.Addr) *thread.Thread { return &thread.Thread{Address: address} }
+func (everybody) Renew() bool                         { return false }
+func (everybody) Ref(t *thread.Thread) *profile.ThreadRef {
+	return &profile.ThreadRef{OSThreadID: t.OSID, ManagedThreadID: t.ManagedID}
 }
-func (everybody) ByAddress(at arch.Addr) *profile.ThreadRef { return &profile.ThreadRef{OSThreadID: 1} }
-func (everybody) ByObject(obj arch.Addr) *profile.ThreadRef { return &profile.ThreadRef{OSThreadID: 1} }
+func (everybody) Other(osID int) *profile.ThreadRef { return &profile.ThreadRef{OSThreadID: osID} }
+func (everybody) All() bool                         { return true }
 
 // FuzzRelations: what says who waits for whom, on memory that holds anything. There is an answer in bounded time, and
 // no thread waits for the static constructor that it runs itself.
