@@ -131,7 +131,7 @@ func (p *Process) lookAgain(out *profile.Snapshot, threads []int, f found) map[i
 	return looks
 }
 
-// lookAt captures a thread once more, and returns the proof that it is blocked.
+// lookAt captures a thread once more, without stopping it, and returns the proof that it is blocked.
 func (p *Process) lookAt(st *profile.Thread, f found) target.Proof {
 	t, ok := p.Describe(st.OSThreadID)
 	if !ok {
@@ -142,10 +142,13 @@ func (p *Process) lookAt(st *profile.Thread, f found) target.Proof {
 		return p.lookAtConstructor(st, t.ID)
 	}
 	room := p.room
-	now := p.snapshot(&t)
+	now, blocked, ok := p.snapshotBlocked(&t)
 	p.room = room // its frames take the place of the old ones
-	if len(now.Frames) == 0 {
-		st.Wait = nil
+	switch {
+	case !blocked:
+		st.Wait = nil // it has got what it waited for
+		return ""
+	case !ok:
 		return ""
 	}
 	now.Pause = max(now.Pause, st.Pause)

@@ -83,7 +83,7 @@ func testHealthy(t *testing.T, runtime string) {
 		}
 	}
 	t.Logf("%d looks, %d waits for others, %d circles suspected", looks, edges, suspected)
-	if looks < 8 || edges < looks/2 {
+	if looks < 3 || edges < looks {
 		t.Errorf("only %d waits in %d looks", edges, looks)
 	}
 	livetest.EndsWell(t, a)
