@@ -85,7 +85,7 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 		}
 		all++
 		switch {
-		case w.all(waitsForRuntime): // of these, the one that stops the others looks again and again
+		case w.all(func(t *profile.Thread) bool { return waitsForRuntime(t) || stops(t, &e.process) }):
 			waiting = append(waiting, ref(w.last()))
 			if w.unmoved {
 				still++
@@ -128,6 +128,20 @@ func waitNow(n int) string {
 
 func waitsForRuntime(t *profile.Thread) bool {
 	return t.Wait != nil && t.Wait.Kind == profile.WaitRuntime && t.Wait.Owner == nil && t.Mode == "preemptive"
+}
+
+// stops reports whether a thread is in the runtime's own code without waiting there: the one that stops the others
+// looks again and again whether they have stopped.
+func stops(t *profile.Thread, p *profile.Process) bool {
+	for i := range t.Frames {
+		switch f := &t.Frames[i]; {
+		case f.Kind == profile.Managed:
+			return false
+		case f.Module == fileName(p.Runtime.Path):
+			return true
+		}
+	}
+	return false
 }
 
 // holdsOut reports whether a thread is in cooperative mode, in code that is not the runtime's: the runtime's itself
