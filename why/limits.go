@@ -11,10 +11,11 @@ const (
 	throttledPeriods = 0.25 // of the periods in which the quota was used up
 	throttledTime    = 0.10 // of the time that processes had to wait then
 	fullMemory       = 0.90 // of the limit, without what is given back without harm
-	fullHeap         = 0.85 // of the limit, if full collections try to make room all the time
-	noHeap           = 0.95 // if it is not known how often it is collected
-	fullFiles        = 0.90
-	noFiles          = 0.99
+	// Of the heap's limit, if full collections try to make room all the time. If it is not known whether they do, so
+	// much has to have survived some collections.
+	fullHeap  = 0.85
+	fullFiles = 0.90
+	noFiles   = 0.99
 )
 
 // delta is what the control groups have counted in between; false: there are no two moments.
@@ -92,11 +93,9 @@ func judgeHeapLimit(e *evidence) []profile.Verdict {
 	if len(e.heaps) == 0 || e.heapLimit.bytes <= 0 {
 		return nil
 	}
-	used := int64(0)
+	used, kept := e.heaps[0].used(), oldBytes(&e.heaps[0])
 	for i := range e.heaps {
-		if u := e.heaps[i].used(); i == 0 || u < used {
-			used = u
-		}
+		used, kept = min(used, e.heaps[i].used()), min(kept, oldBytes(&e.heaps[i]))
 	}
 	share := float64(used) / float64(e.heapLimit.bytes)
 	c, known := collections{}, hasMode(e.samples, profile.GC)
@@ -104,7 +103,7 @@ func judgeHeapLimit(e *evidence) []profile.Verdict {
 		c = collectionsOf(e.samples)
 	}
 	busy := known && float64(c.full) >= manyFull*c.duration.Seconds()
-	if share < fullHeap || known && !busy || !known && share < noHeap {
+	if share < fullHeap || known && !busy || !known && float64(kept) < fullHeap*float64(e.heapLimit.bytes) {
 		return nil
 	}
 	v := profile.Verdict{
