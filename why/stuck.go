@@ -130,9 +130,12 @@ func waitsForRuntime(t *profile.Thread) bool {
 	return t.Wait != nil && t.Wait.Kind == profile.WaitRuntime && t.Wait.Owner == nil && t.Mode == "preemptive"
 }
 
-// stops reports whether a thread is in the runtime's own code without waiting there: the one that stops the others
-// looks again and again whether they have stopped.
+// stops reports whether a thread is in the runtime's own code without waiting for anything that is known: the one that
+// stops the others looks again and again whether they have stopped.
 func stops(t *profile.Thread, p *profile.Process) bool {
+	if t.Wait != nil {
+		return false
+	}
 	for i := range t.Frames {
 		switch f := &t.Frames[i]; {
 		case f.Kind == profile.Managed:

@@ -94,6 +94,15 @@ func TestSuspension(t *testing.T) {
 	}
 	none(t, judgeSuspension(same(3, others...).runs(1, 1, 0)))
 
+	// All waits go through the runtime's own code.
+	var sleeping []profile.Thread
+	for id := 4; id < 9; id++ {
+		x := waiting(id, profile.Wait{Kind: profile.ThreadSleep}, "System.Threading.Thread.Sleep", "Shop.Orders.Rest")
+		x.Frames = append([]profile.Frame{native("libc.so.6"), native("libcoreclr.so")}, x.Frames...)
+		sleeping = append(sleeping, x)
+	}
+	none(t, judgeSuspension(same(3, append(sleeping, loop)...).runs(1, 1, 0)))
+
 	// The collector itself runs in cooperative mode, too.
 	gc := running(1, "Shop.Orders.Add")
 	gc.Frames = append([]profile.Frame{native("libcoreclr.so")}, gc.Frames...)
