@@ -40,8 +40,8 @@ func judgeCPU(e *evidence) []profile.Verdict {
 	threads := e.threads()
 	for i := range threads {
 		w := &threads[i]
-		if w.last().ManagedThreadID == 0 || float64(w.ran+w.ready) < wholeCPU*float64(e.span()) ||
-			float64(w.blocked) > fewBlocks*e.span().Seconds() {
+		if w.last().ManagedThreadID == 0 || float64(w.ran+w.ready) < wholeCPU*float64(e.whole()) ||
+			float64(w.blocked) > fewBlocks*e.whole().Seconds() {
 			continue
 		}
 		if r, ok := e.runner(w, mode); ok {
@@ -165,7 +165,7 @@ func loop(e *evidence, list []runner) profile.Verdict {
 	for i := range list {
 		refs = append(refs, ref(list[i].thread.last()))
 		least = min(least, list[i].share)
-		ready = max(ready, float64(list[i].thread.ready)/float64(e.span()))
+		ready = max(ready, float64(list[i].thread.ready)/float64(e.whole()))
 	}
 	v := profile.Verdict{
 		Cause: profile.CauseCPU, Certainty: profile.Likely,
@@ -185,8 +185,8 @@ func loop(e *evidence, list []runner) profile.Verdict {
 	}
 	v.Text = fmt.Sprintf("%s, and %s of the samples over %s are in %s. %s", who, percent(least), seconds(r.Duration),
 		method(own), what)
-	text := fmt.Sprintf("%s of CPU time in %s: %s of a CPU.", seconds(first.thread.ran), seconds(e.span()),
-		percent(atOnce(int64(first.thread.ran), e.span())))
+	text := fmt.Sprintf("%s of CPU time in %s: %s of a CPU.", seconds(first.thread.ran), seconds(e.whole()),
+		percent(atOnce(int64(first.thread.ran), e.whole())))
 	if ready > 0.1 {
 		text += fmt.Sprintf(" It was ready to run and had no CPU for %s of the time.", percent(ready))
 	}

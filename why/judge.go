@@ -13,7 +13,7 @@ type judge func(*evidence) []profile.Verdict
 // judges are all of them.
 var judges = []judge{
 	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeThrottled, judgeMemory,
-	judgeDescriptors, judgeRemote, judgeLocks, judgePool, judgeCPU, judgeGC, judgeExceptions, judgeGrowth,
+	judgeHeapLimit, judgeDescriptors, judgeRemote, judgeLocks, judgePool, judgeCPU, judgeGC, judgeExceptions, judgeGrowth,
 }
 
 // report is what the judges say together.
@@ -33,10 +33,9 @@ var explains = map[profile.Cause][]profile.Cause{
 	profile.CauseSuspension: {
 		profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseFinalizer, profile.CauseCPU,
 	},
-	// The group's memory is full, and so is the heap that may have most of it.
-	profile.CauseMemoryPressure: {profile.CauseMemoryPressure, profile.CauseGC},
 	profile.CauseRemoteCall:     {profile.CausePoolStarvation, profile.CauseLockContention},
 	profile.CauseLockContention: {profile.CausePoolStarvation},
+	profile.CauseMemoryPressure: {profile.CauseGC},
 	profile.CauseExceptions:     {profile.CauseCPU},
 	profile.CauseGC:             {profile.CauseCPU},
 }
