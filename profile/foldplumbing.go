@@ -28,12 +28,7 @@ func (r *Recording) FoldPlumbing() *Recording {
 		h.Lock, h.Holder = f.function(h.Lock), f.function(h.Holder)
 		f.b.Hold(h)
 	}
-	out := *f.b.Recording()
-	out.Version, out.Start, out.Duration, out.Processes = r.Version, r.Start, r.Duration, r.Processes
-	out.Modes, out.Cost, out.Notes, out.Messages = r.Modes, r.Cost, r.Notes, r.Messages
-	out.Assemblies, out.Libraries, out.Methods, out.Sites = r.Assemblies, r.Libraries, r.Methods, r.Sites
-	out.Files, out.Lines = r.Files, r.Lines
-	return &out
+	return r.rebuilt(f.b)
 }
 
 // run is the run of plumbing that ends at a node.
@@ -61,7 +56,7 @@ func runsOf(r *Recording) runs {
 	}
 	for n := 1; n < len(r.Nodes); n++ {
 		parent := r.Nodes[n].Parent
-		part := parts[r.Locations[r.Nodes[n].Location].Function]
+		part := parts[r.plumbingAt(int32(n))]
 		if part == "" {
 			continue
 		}
@@ -82,6 +77,15 @@ func runsOf(r *Recording) runs {
 		out.of[n] = here
 	}
 	return out
+}
+
+// plumbingAt returns the function that says whether a node is plumbing. As in Folds, a method of .NET that was inlined
+// is if the frame is that it is part of.
+func (r *Recording) plumbingAt(node int32) int32 {
+	for f := r.Function(node); r.inlined(node) && f.Origin() == OfFramework; f = r.Function(node) {
+		node = r.Nodes[node].Parent
+	}
+	return r.Locations[r.Nodes[max(1, node)].Location].Function
 }
 
 // folder folds the stacks of a recording.

@@ -130,6 +130,11 @@ const (
 // leaf's caller which lock it was (with the assembly of its type as Module).
 const Event Kind = "event"
 
+// noCode reports whether f stands for something that is no method: what ByWait puts before stacks, or a run of plumbing.
+func (f *Function) noCode() bool {
+	return f.Kind == Managed && f.Method == "" && f.Module == "" && f.Owner == OfFramework
+}
+
 // Origin says whose code a function is.
 type Origin string
 
@@ -186,6 +191,7 @@ type Location struct {
 	Next     int32  // with an IL: the code belongs to the IL from there up to here
 	Nearest  bool   // the instruction itself belongs to no IL offset: IL is the nearest one before
 	Line     int32  // index in Recording.Lines; 0: not known
+	Inlined  bool   // the method has no frame of its own: its code is part of that of its nearest caller that has one
 	Library  int32  // of native code: index in Recording.Libraries; 0: not known
 	Address  uint64 // with a Library: where in it, from its link-time address 0; of a caller within the call
 }

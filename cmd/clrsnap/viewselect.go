@@ -16,9 +16,12 @@ import (
 
 // selection returns the part of a recording that the flags choose.
 func (f *viewFlags) selection() profile.Selection {
-	s := profile.Selection{Managed: f.managed, Native: f.native, From: f.from, To: f.to}
+	s := profile.Selection{Managed: f.managed, Native: f.native, From: f.from, To: f.to, NoInlined: f.inlined == "never"}
 	if f.whole() && !f.managed {
 		s.Native = true
+	}
+	if f.tableOfWaits() {
+		s.Managed, s.Native = false, true // what is waited for can be in native frames
 	}
 	if len(f.threads) > 0 {
 		s.Threads = f.chosen.matchesRecorded
@@ -87,7 +90,8 @@ func (f *viewFlags) whole() bool {
 
 // chooses reports whether the flags leave out any part of a recording.
 func (f *viewFlags) chooses() bool {
-	return f.managed || f.mode != modeAll || f.state != "" || len(f.threads) > 0 || f.from > 0 || f.to > 0
+	return f.managed || f.mode != modeAll || f.state != "" || len(f.threads) > 0 || f.from > 0 || f.to > 0 ||
+		f.inlined == "never"
 }
 
 // choose reads a recording, and returns the part that the flags choose.
@@ -103,6 +107,9 @@ func (a *app) choose(ctx context.Context, file string, in io.Reader, f *viewFlag
 	}
 	if f.source.noText {
 		r = r.WithoutText()
+	}
+	if f.by == byWait && !f.tableOfWaits() && f.file.format != export.FormatHTML {
+		r = r.ByWait()
 	}
 	if f.whole() && !f.chooses() {
 		return r, nil
