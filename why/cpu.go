@@ -15,6 +15,9 @@ const (
 	sameMethod = 0.95 // of its samples that are in one own method
 	oneLeaf    = 0.90 // of these, in the method itself and the one function that it calls most
 	leastRun   = 30   // samples
+	// A loop waits for nothing. That often, a second, a thread may all the same: it is stopped to be looked at, and for
+	// garbage collections.
+	fewBlocks = 40.0
 )
 
 // runner is a thread that uses a whole CPU in one method.
@@ -36,7 +39,8 @@ func judgeCPU(e *evidence) []profile.Verdict {
 	threads := e.threads()
 	for i := range threads {
 		w := &threads[i]
-		if w.last().ManagedThreadID == 0 || float64(w.ran+w.ready) < wholeCPU*float64(e.whole()) {
+		if w.last().ManagedThreadID == 0 || float64(w.ran+w.ready) < wholeCPU*float64(e.whole()) ||
+			float64(w.blocked) > fewBlocks*e.whole().Seconds() {
 			continue
 		}
 		if r, ok := e.runner(w, mode); ok {

@@ -132,6 +132,7 @@ func (g *gatherer) look(ctx context.Context) error {
 	}
 	l.snap, l.after, l.pool = s, g.ran(), pool.state()
 	l.until = time.Since(g.start)
+	l.blocked = g.blocked()
 	l.markStill()
 	g.e.looks = append(g.e.looks, l)
 	return nil
@@ -147,6 +148,25 @@ func (g *gatherer) ran() map[int]procfs.Schedstat {
 	for _, tid := range tids {
 		if b, err := g.dir.ReadFile(procfs.TaskFile(tid, "schedstat")); err == nil {
 			out[tid] = procfs.ParseSchedstat(b)
+		}
+	}
+	return out
+}
+
+// blocked reads how often each thread has had to wait for something.
+func (g *gatherer) blocked() map[int]uint64 {
+	tids, err := g.dir.Tasks()
+	if err != nil {
+		return nil
+	}
+	out := make(map[int]uint64, len(tids))
+	for _, tid := range tids {
+		b, err := g.dir.ReadFile(procfs.TaskFile(tid, "status"))
+		if err != nil {
+			continue
+		}
+		if s, err := procfs.ParseStatus(b); err == nil {
+			out[tid] = s.VoluntarySwitches
 		}
 	}
 	return out

@@ -54,7 +54,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 		}
 	}
 	p.addHolds(out)
-	p.addRunners(out.Threads)
+	p.relate(out.Threads, nil)
 	p.complete(ctx, out, calls, waiting)
 	return out, p.Live.Alive()
 }
@@ -88,6 +88,7 @@ type member struct {
 	cost    int            // of its frames, in bytes of Process.room
 	extra   []target.Range // pieces of stack to be copied when it is stopped
 	ended   bool
+	owner   []target.Region // what the owner of the lock that it waits for was read from
 }
 
 // looks is how many times blocked threads are looked at before the others are stopped. The first
@@ -171,6 +172,7 @@ func (a *atOnce) describe(m *member, s *Suspension, r walk.Result) {
 	a.p.room -= m.cost
 	s.fill(&m.stack, r)
 	s.explain(&m.stack)
+	m.owner = s.restsOn
 	m.awaited = slices.Clone(s.awaiting(m.stack.Frames))
 }
 
@@ -203,6 +205,7 @@ func (a *atOnce) capture() error {
 			a.extra += r.Len
 		}
 	}
+	a.askOwners(reqs)
 	a.p.moment++
 	captures, errs := make([]target.Capture, len(reqs)), make([]error, len(reqs))
 	threads := 0
@@ -226,6 +229,7 @@ func (a *atOnce) capture() error {
 			ended++
 		}
 	}
+	a.checkOwners(captures, errs)
 	a.out.Unlisted = 0
 	if len(a.members) == a.listed { // else it is not known how many of the others have ended
 		a.out.Unlisted = max(threads-(a.listed-ended), 0)

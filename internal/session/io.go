@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/procfs"
@@ -45,9 +46,32 @@ func (s *Suspension) ioWait() *profile.Wait {
 	case !ioSets[name]:
 		w.Target = s.Process.describeIO(verb, int32(c.SyscallArgs[0]))
 	}
-	// If the thread has run since, its descriptor can be another file by now. Of one that was stopped that is not known.
-	w.Certain = s.Capture.Stopped || s.Process.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof)
+	w.Certain = s.inSameCall()
 	return w
+}
+
+// restartSyscall is what goes on with a call that was interrupted, such as by a capture (restart_syscall(2)).
+const restartSyscall = 219
+
+// inSameCall reports whether the thread is in the system call that it was captured in, now that its descriptors have
+// been read: if it has run since, they can be other files by now. One that was stopped for the capture goes on with its
+// call afterwards.
+func (s *Suspension) inSameCall() bool {
+	c, live := s.Capture, s.Process.Live
+	if !c.Stopped {
+		return live.Holds(s.Thread.OSThreadID, c.Proof)
+	}
+	sp, _ := c.Context.Reg(s.Process.Arch.SP)
+	now, blocked := live.Call(s.Thread.OSThreadID)
+	for range maxAttempts {
+		if blocked {
+			break
+		}
+		time.Sleep(200 * time.Microsecond) // it has only just been released
+		now, blocked = live.Call(s.Thread.OSThreadID)
+	}
+	return blocked && (now.Nr == c.SyscallNr || now.Nr == restartSyscall) && now.Args == c.SyscallArgs &&
+		now.SP == sp
 }
 
 // maxPolled bounds the descriptors of a poll that are named.

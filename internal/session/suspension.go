@@ -36,8 +36,9 @@ type Suspension struct {
 	pause  time.Duration  // the longest stop
 	cost   int            // of the frames of the last walk that named them, in bytes
 
-	generics []generic      // frames of the last walk whose instantiation depends on an object
-	copies   []target.Range // what is copied for them: see askObjects
+	restsOn  []target.Region // what the owner of the lock that it waits for was read from; nil: there is none
+	generics []generic       // frames of the last walk whose instantiation depends on an object
+	copies   []target.Range  // what is copied for them: see askObjects
 }
 
 const maxAttempts = 4

@@ -84,7 +84,8 @@ func (p *Process) ReadThreadStore() error {
 	if p.Runtime == nil {
 		return nil
 	}
-	p.Runtime.Heap.Begin(true)
+	p.Runtime.Heap.Refill()
+	p.Runtime.Objects.Begin()
 	list, err := p.Runtime.Threads.List()
 	for attempt := 1; err != nil && attempt < maxAttempts && p.from.changes(); attempt++ {
 		// Threads start and end while the list is read: read it again.
@@ -98,12 +99,18 @@ func (p *Process) ReadThreadStore() error {
 		}
 		p.unlisted = err
 	}
+	p.take(list)
+	return nil
+}
+
+// take notes the runtime's threads.
+func (p *Process) take(list []thread.Thread) {
+	p.known = make(map[int]thread.Thread, len(list))
 	for _, t := range list {
 		if t.Alive() {
 			p.known[t.OSID] = t
 		}
 	}
-	return nil
 }
 
 // commLen is how much of a name the kernel keeps (TASK_COMM_LEN, without the 0).

@@ -1,8 +1,6 @@
 package session
 
 import (
-	"slices"
-
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/procfs"
@@ -26,9 +24,17 @@ func (s *Suspension) explain(st *profile.Thread) {
 		return
 	}
 	if p.Runtime != nil && s.Walk.Info.Address != 0 {
-		subject := waits.Subject{Frames: st.Frames, Stack: s.Walk.Stack, Thread: s.Walk.Info}
-		if st.State != stateRunning {
+		subject := waits.Subject{
+			Frames: st.Frames, Stack: s.Walk.Stack, Thread: s.Walk.Info, Blocked: st.State != stateRunning,
+		}
+		if s.Capture.Proof != "" && p.Live != nil {
+			subject.Still = func() bool { return p.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof) }
+		}
+		if s.restsOn = nil; st.State != stateRunning {
 			st.Wait = p.waitReader().Wait(&subject)
+			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && p.Live != nil {
+				s.restsOn = p.waitReader().RestsOn()
+			}
 		}
 		st.Holds = p.waitReader().Holds(&subject)
 		s.noteRuns(&subject)
@@ -60,7 +66,9 @@ func (p *Process) inRuntime(frames []profile.Frame) bool {
 	return false
 }
 
-// addHolds adds the monitors that threads hold without having a reference to them on their stacks.
+// addHolds adds the monitors that threads hold without having a reference to them on their stacks. They are read when
+// all stacks have been, so they are certain of threads that have not run since, unless another thread has been seen to
+// hold the same.
 func (p *Process) addHolds(out *profile.Snapshot) {
 	if p.Runtime == nil {
 		return
@@ -69,25 +77,45 @@ func (p *Process) addHolds(out *profile.Snapshot) {
 		p.Engine.Cache.Invalidate()
 	}
 	held, _ := p.waitReader().Monitors()
+	owners := ownersOf(out.Threads)
 	for i := range out.Threads {
 		t := &out.Threads[i]
 		ns, err := p.from.NSTid(t.OSThreadID)
-		if err != nil || t.ThreadID == 0 {
+		if err != nil || t.ThreadID == 0 || len(held[ns]) == 0 {
 			continue
 		}
-		t.Holds = withHolds(t.Holds, held[ns])
+		still := p.still(t.OSThreadID)
+		for _, h := range held[ns] {
+			if k, ok := p.known[ns]; !ok || uint64(k.Address) != t.ThreadID {
+				continue // the id is another thread's by now
+			}
+			if owner, ok := owners[h.Object]; !still || ok && owner != t.OSThreadID {
+				h.Certain = false
+			}
+			t.Holds = withHold(t.Holds, h)
+		}
 	}
 }
 
-// withHolds adds to what a thread holds what else it does.
-func withHolds(list, more []profile.Wait) []profile.Wait {
-	for _, h := range more {
-		same := func(w profile.Wait) bool { return w.Object == h.Object && w.Kind == h.Kind }
-		if !slices.ContainsFunc(list, same) {
-			list = append(list, h)
+// withHold adds to what a thread holds what else it does.
+func withHold(list []profile.Wait, h profile.Wait) []profile.Wait {
+	for i := range list {
+		if list[i].Object == h.Object && list[i].Kind == h.Kind {
+			return list
 		}
 	}
-	return list
+	return append(list, h)
+}
+
+// ownersOf returns who has been seen to hold monitors, by their objects.
+func ownersOf(threads []profile.Thread) map[uint64]int {
+	owners := map[uint64]int{}
+	for i := range threads {
+		if w := threads[i].Wait; w != nil && w.Kind == profile.MonitorEnter && w.Certain && w.Owner != nil {
+			owners[w.Object] = w.Owner.OSThreadID
+		}
+	}
+	return owners
 }
 
 // waitReader returns what explains waits.
@@ -95,8 +123,9 @@ func (p *Process) waitReader() *waits.Reader {
 	if p.waits == nil {
 		p.waits = &waits.Reader{Runtime: p.Runtime, People: people{p}}
 		if p.from.changes() {
-			p.waits.Live, p.waits.Renew = p.from, p.Engine.Cache.Invalidate
+			p.waits.Live, p.waits.Renew = p.Live, p.Engine.Cache.Invalidate
 			p.waits.File = p.describeIO
+			p.Runtime.Seen.Directly(p.Live)
 		}
 	}
 	return p.waits
@@ -107,27 +136,44 @@ type people struct{ p *Process }
 
 // refs are what threads are called, by the id in the target's namespace, since they were listed.
 type refs struct {
-	known map[int]*profile.ThreadRef
-	host  map[int]int // the ids that this process sees
-	lists int         // how often threads were listed for host
+	known   map[int]*profile.ThreadRef
+	host    map[int]int // the ids that this process sees
+	managed map[int]int // the ids in the target's namespace, by managed id; nil: not needed yet
+	at      map[arch.Addr]int
+	lists   int // how often threads were listed
 
 	connections map[uint64]procfs.Connection // by inode; nil: not needed yet
 }
 
-// ByOSID implements waits.People.
-func (o people) ByOSID(id int) *profile.ThreadRef {
-	if k, ok := o.p.known[id]; ok {
-		return o.ref(&k)
+// OS implements waits.People.
+func (o people) OS(id int) *thread.Thread {
+	if t, ok := o.p.known[id]; ok {
+		return &t
 	}
-	tid, known := o.hostID(id) // it has started since the runtime's threads were listed, or has ended
-	if !known {
-		if _, err := o.p.from.Thread(id); err == nil && o.inside(id) == id {
-			tid = id // in one namespace
-		} else if o.p.refs.lists == maxLists {
-			return nil
-		}
+	return nil
+}
+
+// Managed implements waits.People.
+func (o people) Managed(id int) *thread.Thread {
+	o.index()
+	return o.OS(o.p.refs.managed[id])
+}
+
+// At implements waits.People.
+func (o people) At(address arch.Addr) *thread.Thread {
+	o.index()
+	return o.OS(o.p.refs.at[address])
+}
+
+func (o people) index() {
+	r := &o.p.refs
+	if r.managed != nil {
+		return
 	}
-	return &profile.ThreadRef{OSThreadID: tid}
+	r.managed, r.at = make(map[int]int, len(o.p.known)), make(map[arch.Addr]int, len(o.p.known))
+	for id, t := range o.p.known {
+		r.managed[t.ManagedID], r.at[t.Address] = id, id
+	}
 }
 
 // inside is the id of a thread in the target's namespace; 0: that is not known.
@@ -142,11 +188,34 @@ func (o people) inside(tid int) int {
 // maxLists bounds how often threads are listed in a snapshot to find those that have started since.
 const maxLists = 16
 
+// Renew implements waits.People.
+func (o people) Renew() bool {
+	r := &o.p.refs
+	if !o.p.from.changes() || r.lists >= maxLists {
+		return false
+	}
+	r.lists++
+	o.p.Engine.Cache.Invalidate()
+	list, err := o.p.Runtime.Threads.List()
+	if err != nil {
+		return false
+	}
+	o.p.take(list)
+	*r = refs{lists: r.lists, connections: r.connections}
+	return true
+}
+
 // hostID returns the id of a thread as this process sees it; false: it has ended.
 func (o people) hostID(id int) (int, bool) {
 	r := &o.p.refs
-	if tid, ok := r.host[id]; ok || r.lists == maxLists {
+	if tid, ok := r.host[id]; ok {
 		return tid, ok
+	}
+	if ns, err := o.p.from.NSTid(id); err == nil && ns == id {
+		return id, true // the usual case: one namespace
+	}
+	if r.host != nil && r.lists >= maxLists {
+		return 0, false
 	}
 	r.lists++
 	tids, err := o.p.from.Threads()
@@ -163,40 +232,20 @@ func (o people) hostID(id int) (int, bool) {
 	return tid, ok
 }
 
-// ByManagedID implements waits.People.
-func (o people) ByManagedID(id int) *profile.ThreadRef {
-	for _, k := range o.p.known {
-		if k.ManagedID == id {
-			return o.ref(&k)
-		}
-	}
-	if o.p.unlisted != nil {
+// All implements waits.People.
+func (o people) All() bool { return o.p.unlisted == nil }
+
+// Other implements waits.People.
+func (o people) Other(osID int) *profile.ThreadRef {
+	tid, known := o.hostID(osID)
+	if !known && o.p.refs.lists >= maxLists {
 		return nil
 	}
-	return &profile.ThreadRef{ManagedThreadID: id}
+	return &profile.ThreadRef{OSThreadID: tid}
 }
 
-// ByAddress implements waits.People.
-func (o people) ByAddress(at arch.Addr) *profile.ThreadRef {
-	for _, k := range o.p.known {
-		if k.Address == at {
-			return o.ref(&k)
-		}
-	}
-	return nil
-}
-
-// ByObject implements waits.People.
-func (o people) ByObject(obj arch.Addr) *profile.ThreadRef {
-	for _, k := range o.p.known {
-		if o.p.Runtime.Threads.Object(&k) == obj {
-			return o.ref(&k)
-		}
-	}
-	return nil
-}
-
-func (o people) ref(k *thread.Thread) *profile.ThreadRef {
+// Ref implements waits.People.
+func (o people) Ref(k *thread.Thread) *profile.ThreadRef {
 	r := &o.p.refs
 	if ref := r.known[k.OSID]; ref != nil {
 		return ref
@@ -214,3 +263,41 @@ func (o people) ref(k *thread.Thread) *profile.ThreadRef {
 	r.known[k.OSID] = ref
 	return ref
 }
+
+// runtimeWait explains a wait in the runtime's native code.
+func (s *Suspension) runtimeWait() *profile.Wait {
+	if s.Walk.Info.Address != 0 {
+		if w := s.Process.waitReader().Constructor(s.Capture.Head, s.Walk.Info.Address); w != nil {
+			return w
+		}
+	}
+	return &profile.Wait{Kind: profile.WaitRuntime, Certain: true}
+}
+
+// Operations of futex(2) that wait, and flags of them.
+const (
+	futexWait       = 0
+	futexWaitBitset = 9
+	futexFlags      = 128 | 256
+)
+
+// timeout says of a wait for something that another thread has to do whether it has a timeout, where the primitive
+// itself does not tell: the system call in which the thread waits has none.
+func (s *Suspension) timeout(st *profile.Thread) {
+	w, c := st.Wait, s.Capture
+	if w == nil || w.Timeout != 0 || c.SyscallNr != futexCall || c.SyscallArgs == [6]uint64{} {
+		return
+	}
+	switch w.Kind {
+	case profile.ThreadJoin, profile.ReadLock, profile.UpgradeableLock, profile.WriteLock, profile.LockEnter,
+		profile.HandleOne, profile.HandleAny, profile.HandleAll:
+	default:
+		return
+	}
+	op := c.SyscallArgs[1] &^ futexFlags
+	if (op == futexWait || op == futexWaitBitset) && c.SyscallArgs[3] == 0 {
+		w.Timeout = profile.Forever
+	}
+}
+
+const futexCall = 202 // on x86-64: see Syscalls

@@ -2,6 +2,8 @@ package target
 
 import (
 	"bytes"
+	"encoding/binary"
+	"slices"
 
 	"clrsnap/internal/arch"
 )
@@ -22,7 +24,14 @@ type Evidence struct {
 	full   bool
 	pieces []Region
 	buf    []byte
+
+	live  Memory // what mem is a cache of; nil: it is none
+	now   []byte
+	again []Region
 }
+
+// Directly has Links read memory that mem is a cache of.
+func (e *Evidence) Directly(live Memory) { e.live = live }
 
 // NewEvidence returns an Evidence of mem, which keeps nothing yet.
 func NewEvidence(mem Memory) *Evidence { return &Evidence{mem: mem} }
@@ -62,14 +71,85 @@ func (e *Evidence) Stands(mem Memory) bool {
 	if e.full {
 		return false
 	}
-	var now []byte
+	if n := len(e.buf); cap(e.now) < n {
+		e.now = make([]byte, n)
+	}
+	e.again = e.again[:0]
+	from := 0
 	for _, p := range e.pieces {
-		if cap(now) < len(p.Data) {
-			now = make([]byte, len(p.Data))
-		}
-		now = now[:len(p.Data)]
-		if mem.ReadMemory(now, p.Base) != nil || !bytes.Equal(now, p.Data) {
+		e.again = append(e.again, Region{Base: p.Base, Data: e.now[from : from+len(p.Data)]})
+		from += len(p.Data)
+	}
+	if ReadMany(mem, e.again) != nil {
+		return false
+	}
+	for i, p := range e.pieces {
+		if !bytes.Equal(p.Data, e.again[i].Data) {
 			return false
+		}
+	}
+	return true
+}
+
+// Pieces returns copies of what was read; nil: it was more than is kept.
+func (e *Evidence) Pieces() []Region {
+	if e.full {
+		return nil
+	}
+	out := make([]Region, 0, len(e.pieces))
+	for _, p := range e.pieces {
+		if !slices.ContainsFunc(out, func(q Region) bool { return q.Base == p.Base && len(q.Data) == len(p.Data) }) {
+			out = append(out, Region{Base: p.Base, Data: bytes.Clone(p.Data)})
+		}
+	}
+	return out
+}
+
+// Links follows a list whose items begin with the address of the next one, and returns the addresses of its items: nil
+// if they are more than most. list is what it may be, from an earlier time: then it is read at once.
+func (e *Evidence) Links(first arch.Addr, list []arch.Addr, most int) ([]arch.Addr, error) {
+	if v, ok := e.live.(Vector); ok && len(list) > 1 && list[0] == first {
+		if e.sameLinks(v, list) {
+			return list, nil
+		}
+	}
+	r := NewReader(e)
+	var out []arch.Addr
+	for at := first; at != 0; {
+		if len(out) == most {
+			return nil, nil
+		}
+		out = append(out, at)
+		var err error
+		if at, err = r.Pointer(at); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// sameLinks reports whether a list is as it was, and keeps it as evidence if so.
+func (e *Evidence) sameLinks(v Vector, list []arch.Addr) bool {
+	buf := make([]byte, 8*len(list))
+	pieces := make([]Region, len(list))
+	for i, at := range list {
+		pieces[i] = Region{Base: at, Data: buf[8*i : 8*i+8]}
+	}
+	if v.ReadMany(pieces) != nil {
+		return false
+	}
+	for i, p := range pieces {
+		next := arch.Addr(0)
+		if i+1 < len(list) {
+			next = list[i+1]
+		}
+		if arch.Addr(binary.LittleEndian.Uint64(p.Data)) != next {
+			return false
+		}
+	}
+	if e.keeps {
+		for _, p := range pieces {
+			e.Keep(p.Data, p.Base)
 		}
 	}
 	return true

@@ -19,6 +19,26 @@ type Memory interface {
 	ReadMemory(p []byte, addr arch.Addr) error
 }
 
+// Vector is a Memory that reads many pieces at once for less than one after the other.
+type Vector interface {
+	Memory
+	// ReadMany fills the Data of each piece from its Base. With an error they may have anything.
+	ReadMany(pieces []Region) error
+}
+
+// ReadMany reads pieces of any memory.
+func ReadMany(mem Memory, pieces []Region) error {
+	if v, ok := mem.(Vector); ok {
+		return v.ReadMany(pieces)
+	}
+	for _, p := range pieces {
+		if err := mem.ReadMemory(p.Data, p.Base); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // File is an open file of a target.
 type File interface {
 	io.ReaderAt

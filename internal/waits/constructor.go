@@ -49,8 +49,8 @@ func (r *Reader) constructor(at arch.Addr, self arch.Addr) *profile.Wait {
 	if holder == 0 || holder == self {
 		return nil
 	}
-	owner := r.People.ByAddress(holder)
-	if owner == nil {
+	owner := r.People.At(holder)
+	if owner == nil || !r.Runtime.Threads.Same(r.Runtime.Seen, owner) {
 		return nil
 	}
 	class, err := r.Runtime.Objects.Table(arch.Addr(binary.LittleEndian.Uint64(b[entryClass:])))
@@ -58,7 +58,7 @@ func (r *Reader) constructor(at arch.Addr, self arch.Addr) *profile.Wait {
 		return nil
 	}
 	return &profile.Wait{
-		Kind: profile.WaitRuntime, Type: class.Display, Detail: "static constructor", Owner: owner,
+		Kind: profile.WaitRuntime, Type: class.Display, Detail: "static constructor", Owner: r.People.Ref(owner),
 		Timeout: profile.Forever,
 	}
 }

@@ -91,9 +91,9 @@ func (e *explanation) readerWriter() error {
 	}
 	switch {
 	case rw.writer != 0:
-		e.w.Owner = e.r.People.ByManagedID(rw.writer)
+		e.w.Owner = e.r.byManagedID(rw.writer)
 	case rw.upgrader != 0 && e.w.Kind != profile.ReadLock:
-		e.w.Owner = e.r.People.ByManagedID(rw.upgrader)
+		e.w.Owner = e.r.byManagedID(rw.upgrader)
 	}
 	switch {
 	case rw.readers == 1:
@@ -153,8 +153,9 @@ func (e *explanation) join() error {
 		return nil
 	}
 	e.w.Object, e.w.Type = uint64(f.obj), f.class.Display
-	e.w.Owner = e.r.People.ByObject(f.obj)
-	return nil
+	owner, err := e.r.threadOf(f.obj, f.class)
+	e.w.Owner = owner
+	return err
 }
 
 const safeHandle = "Microsoft.Win32.SafeHandles.SafeWaitHandle"

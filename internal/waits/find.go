@@ -2,9 +2,9 @@ package waits
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/target"
 )
@@ -41,10 +41,13 @@ func (r *Reader) look(stack *target.Stack, from, to arch.Addr) []found {
 			continue
 		}
 		c.seen[v] = true
-		if !heap.Contains(r.segments, v) {
+		if !r.Runtime.Heap.Contains(v) {
 			continue
 		}
-		if class, err := r.Runtime.Objects.Class(v); err == nil {
+		class, err := r.Runtime.Objects.Class(v)
+		if errors.Is(err, object.ErrLimit) {
+			r.unknown = true
+		} else if err == nil {
 			c.list = append(c.list, found{v, class})
 		}
 	}
@@ -60,16 +63,27 @@ func (e *explanation) inFrames(wide bool) []found {
 	return e.r.look(e.s.Stack, arch.Addr(e.s.Frames[0].SP), frameAt(e.s, outer))
 }
 
-// only returns the one object of some that is wanted; false: there is none, or there are several.
+// only returns the one object of some that is wanted; false: there is none, or there are several, or that is not
+// known.
 func (r *Reader) only(list []found, wanted func(*found) bool) (f found, ok bool) {
 	for i := range list {
-		if !wanted(&list[i]) || !r.Runtime.Heap.IsObject(r.segments, list[i].obj) {
+		if !wanted(&list[i]) {
 			continue
 		}
-		if ok {
+		if is := r.isObject(list[i].obj); r.unknown || is && ok {
 			return found{}, false
+		} else if is {
+			f, ok = list[i], true
 		}
-		f, ok = list[i], true
 	}
 	return f, ok
+}
+
+// isObject reports whether there is an object of the heap at an address. If that is not known, nothing that rests on
+// objects that were looked for is certain any more.
+func (r *Reader) isObject(obj arch.Addr) bool {
+	r.searched = true
+	is, known := r.Runtime.Heap.IsObject(obj)
+	r.unknown = r.unknown || !known
+	return is
 }

@@ -12,29 +12,59 @@ import (
 const maxHolds = 64
 
 // Holds returns the locks that a thread holds and that its stack refers to. lock in C# keeps the object on the
-// stack until it is left, and so do using and finally. Each is one that says itself that this thread holds it.
+// stack until it is left, and so do using and finally. Each is one that says itself that this thread holds it. That is
+// certain of a thread that has not run since its stack was copied.
 func (r *Reader) Holds(s *Subject) []profile.Wait {
 	if s.Thread.Address == 0 || r.Runtime == nil || r.Runtime.Locks == nil || len(s.Frames) == 0 {
 		return nil
 	}
-	var err error
-	if r.segments, err = r.Runtime.Heap.Segments(); err != nil {
+	list := r.mayHold(s)
+	if len(list) == 0 {
 		return nil
 	}
-	r.Runtime.Heap.Begin(false)
 	var out []profile.Wait
+	blocked := s
+	if !s.Blocked {
+		blocked = nil // its stack is another one by now
+	}
+	stands := r.steadily(func() error {
+		if r.renewed {
+			list = r.mayHold(s)
+			r.Runtime.Seen.Begin()
+		}
+		out = out[:0]
+		for _, f := range list {
+			h, err := r.held(f, s)
+			if err != nil {
+				return err
+			}
+			if h != nil && r.isObject(f.obj) {
+				out = append(out, *h)
+			}
+		}
+		return nil
+	}, blocked, primitive{outer: len(s.Frames)})
+	for i := range out {
+		out[i].Certain = stands && !r.unknown && (s.Blocked || r.Live == nil)
+	}
+	return out
+}
+
+// mayHold returns the objects on a stack that say of themselves that the thread holds them.
+func (r *Reader) mayHold(s *Subject) (out []found) {
+	if r.Runtime.Heap.Begin(r.Live) != nil {
+		return nil
+	}
 	list := r.look(s.Stack, arch.Addr(s.Frames[0].SP), s.Stack.Base+arch.Addr(len(s.Stack.Data)))
-	for _, f := range slices.Clone(list) {
+	for _, f := range list {
 		if len(out) == maxHolds {
 			break
 		}
-		if held, _ := r.held(f, s); held == nil || !r.Runtime.Heap.IsObject(r.segments, f.obj) {
+		if held, _ := r.held(f, s); held == nil {
 			continue
 		}
-		var h *profile.Wait
-		if r.steadily(func() (err error) { h, err = r.held(f, s); return err }, nil, primitive{}) && h != nil {
-			h.Certain = true
-			out = append(out, *h)
+		if is, known := r.Runtime.Heap.IsObject(f.obj); is || !known {
+			out = append(out, f)
 		}
 	}
 	return out
@@ -62,19 +92,19 @@ func (r *Reader) held(f found, s *Subject) (*profile.Wait, error) {
 		}
 	}
 	m, err := r.Runtime.Locks.Of(f.obj)
-	if err != nil {
+	if err != nil || !holds(&m, &s.Thread) {
 		return nil, err
 	}
-	if own := s.Thread.OSID; m.Thin && m.Owner == s.Thread.ManagedID || !m.Thin && m.Owner == own && own != 0 {
-		return heldMonitor(&w, &m), nil
-	}
-	return nil, nil
+	return heldMonitor(&w, &m), nil
 }
 
 func heldMonitor(w *profile.Wait, m *lock.Monitor) *profile.Wait {
 	w.Kind, w.Recursion, w.Waiters = profile.MonitorEnter, m.Recursion, m.Waiters
 	return w
 }
+
+// together is how many monitors are read as of one moment.
+const together = 32
 
 // Monitors returns the monitors that threads hold and that somebody has waited for once, by the owner's id of
 // the operating system, in the target's PID namespace. all is false if there may be more.
@@ -87,31 +117,46 @@ func (r *Reader) Monitors() (held map[int][]profile.Wait, all bool) {
 		return nil, false
 	}
 	held = map[int][]profile.Wait{}
-	for _, m := range list {
-		if len(held[m.Owner]) == maxHolds {
-			all = false
-			continue
+	var now []profile.Wait
+	for group := range slices.Chunk(list, together) {
+		read := func(list []lock.Monitor) bool {
+			return r.steadily(func() error { now = now[:0]; return r.described(list, &now) }, nil, primitive{})
 		}
-		var w profile.Wait
-		stands := r.steadily(func() error {
-			now, err := r.Runtime.Locks.Of(m.Object)
-			if err != nil {
-				return err
+		whole := read(group)
+		for i := range group {
+			if !whole && !read(group[i:i+1]) {
+				continue
 			}
-			if now.Owner != m.Owner || now.Thin {
-				return lock.ErrChanging
+			owner, w := group[i].Owner, &now[0]
+			if whole {
+				w = &now[i]
 			}
-			c, err := r.Runtime.Objects.Class(m.Object)
-			if err != nil {
-				return err
+			if len(held[owner]) == maxHolds {
+				all = false
+				continue
 			}
-			w = profile.Wait{Object: uint64(m.Object), Type: c.Display, Certain: true}
-			heldMonitor(&w, &now)
-			return nil
-		}, nil, primitive{})
-		if stands {
-			held[m.Owner] = append(held[m.Owner], w)
+			held[owner] = append(held[owner], *w)
 		}
 	}
 	return held, all
+}
+
+// described reads monitors again, and describes them.
+func (r *Reader) described(list []lock.Monitor, out *[]profile.Wait) error {
+	for _, m := range list {
+		now, err := r.Runtime.Locks.Of(m.Object)
+		if err != nil {
+			return err
+		}
+		if now.Owner != m.Owner || now.Thin {
+			return lock.ErrChanging
+		}
+		c, err := r.Runtime.Objects.Class(m.Object)
+		if err != nil {
+			return err
+		}
+		w := profile.Wait{Object: uint64(m.Object), Type: c.Display, Certain: true}
+		*out = append(*out, *heldMonitor(&w, &now))
+	}
+	return nil
 }

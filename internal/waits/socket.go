@@ -53,7 +53,7 @@ func (e *explanation) socketHandle() (handle found, err error) {
 		switch field := handleOf[f.class.Plain()]; {
 		case f.class.Is(sockets, socketHandle):
 			at, class = f.obj, f.class
-		case field == "" || !f.class.Is(sockets, f.class.Plain()) || !e.r.Runtime.Heap.IsObject(e.r.segments, f.obj):
+		case field == "" || !f.class.Is(sockets, f.class.Plain()) || !e.r.isObject(f.obj):
 			continue
 		default:
 			if at, err = objects.Pointer(f.obj, f.class, field); err != nil {
@@ -63,7 +63,7 @@ func (e *explanation) socketHandle() (handle found, err error) {
 				return found{}, err
 			}
 		}
-		if !class.Is(sockets, socketHandle) || !e.r.Runtime.Heap.IsObject(e.r.segments, at) {
+		if !class.Is(sockets, socketHandle) || !e.r.isObject(at) {
 			continue
 		}
 		if handle.class != nil && handle.obj != at {

@@ -65,10 +65,6 @@ func (r *Reader) Runs(s *Subject) []Run {
 		var found []Run
 		stands := r.steadily(func() error {
 			var err error
-			if r.segments, err = r.Runtime.Heap.Segments(); err != nil {
-				return err
-			}
-			r.Runtime.Heap.Begin(false)
 			found, err = r.runBy(s, i, async)
 			return err
 		}, nil, primitive{})

@@ -22,7 +22,6 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr"
-	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/lock"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/target"
@@ -34,19 +33,10 @@ type Subject struct {
 	Frames []profile.Frame // leaf first
 	Stack  *target.Stack   // with lock.Store.BlockingRange
 	Thread thread.Thread
-}
-
-// People are the runtime's threads.
-type People interface {
-	// ByOSID returns the thread with an id of the operating system, in the target's PID namespace; nil: that is
-	// not known. Of a thread that has ended OSThreadID is 0.
-	ByOSID(id int) *profile.ThreadRef
-	// ByManagedID returns the thread with a managed id; nil: that is not known.
-	ByManagedID(id int) *profile.ThreadRef
-	// ByAddress returns the thread whose Thread object is at an address; nil: no thread that lives has it there.
-	ByAddress(thread arch.Addr) *profile.ThreadRef
-	// ByObject returns the thread of a managed Thread object.
-	ByObject(obj arch.Addr) *profile.ThreadRef
+	// Blocked: the thread was blocked when its stack was copied.
+	Blocked bool
+	// Still reports whether the thread has certainly not run since. nil, or false: that is not known.
+	Still func() bool
 }
 
 // Reader explains the waits of one runtime's threads. It is not safe for concurrent use.
@@ -60,11 +50,15 @@ type Reader struct {
 	// Renew is called before memory is read once more. It drops what caches have of it.
 	Renew func()
 
+	localAt  int // where a Thread refers to its statics: see readers.go; 0: not known yet
+	searches int // for that since the latest LockNumber
 	found    candidates
-	segments []heap.Segment // of the heap when it was read last
+	searched bool // an object was looked for in the heap
+	unknown  bool // whether something is an object could not be found out
+	renewed  bool // this is not the first reading
 }
 
-const maxTries = 4
+const maxTries = 6
 
 // Wait returns what a thread waits for; nil: that is not known. Of what runs it is nil.
 func (r *Reader) Wait(s *Subject) *profile.Wait {
@@ -78,34 +72,44 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 	}
 	var w *profile.Wait
 	stands := r.steadily(func() error {
-		r.segments, _ = r.Runtime.Heap.Segments() // without them nothing on a stack counts as an object
-		r.Runtime.Heap.Begin(false)
 		e := explanation{r: r, s: s, p: p, blocking: blocking, blocked: blocked}
 		w = &e.w
 		return e.run()
 	}, s, p)
-	if w.Certain = stands && !p.guess; !stands {
-		w.Owner, w.Recursion, w.Waiters, w.Detail, w.Method = nil, 0, 0, "", ""
+	if w.Certain = stands && !p.guess && !r.unknown; !stands {
+		Doubt(w)
 	}
 	return w
 }
 
+// Doubt makes a wait one that is not certain: what changes is left out.
+func Doubt(w *profile.Wait) {
+	w.Certain, w.Owner, w.Recursion, w.Waiters, w.Detail, w.Method = false, nil, 0, 0, "", ""
+}
+
+// RestsOn returns the memory that the last Wait rests on. If a lock's owner stands still, and all that is as it was
+// then, the owner still holds it.
+func (r *Reader) RestsOn() []target.Region { return r.Runtime.Seen.Pieces() }
+
 // settled reports whether no objects are being moved now. Where that is not known nothing on a stack counts as one.
 func (r *Reader) settled() bool { return !r.Runtime.Heap.Known() || r.Runtime.Heap.Settled(r.Live) }
 
-// steadily calls read until all that it has read is the same when it is read again.
+// steadily calls read until all that it has read is the same when it is read again. s may be nil: then it rests on no
+// stack.
 func (r *Reader) steadily(read func() error, s *Subject, p primitive) bool {
 	seen := r.Runtime.Seen
 	defer seen.End()
 	for try := 0; ; try++ {
 		settled := r.Live == nil || r.settled()
+		r.begin()
+		r.renewed = try > 0
 		seen.Begin()
 		err := read()
 		seen.End()
 		if r.Live == nil {
 			return err == nil
 		}
-		if err == nil && settled && r.same(s, p) && seen.Stands(r.Live) && r.settled() {
+		if err == nil && settled && r.same(s, p) && seen.Stands(r.Live) && r.unmoved() {
 			return true
 		}
 		if try == maxTries {
@@ -117,9 +121,23 @@ func (r *Reader) steadily(read func() error, s *Subject, p primitive) bool {
 	}
 }
 
+// begin begins to look for objects.
+func (r *Reader) begin() {
+	r.searched, r.unknown = false, false
+	_ = r.Runtime.Heap.Begin(r.Live) // without it nothing on a stack counts as an object
+}
+
+// unmoved reports whether no object can have been moved since begin, as far as anything rests on that.
+func (r *Reader) unmoved() bool {
+	if r.searched {
+		return r.Runtime.Heap.Stands(r.Live)
+	}
+	return r.settled()
+}
+
 // same reports whether the thread's stack is as it was copied, up to the caller of the primitive.
 func (r *Reader) same(s *Subject, p primitive) bool {
-	if s == nil {
+	if s == nil || s.Still != nil && s.Still() {
 		return true
 	}
 	end := r.end(s, p)
@@ -145,7 +163,7 @@ func same(mem target.Memory, want []byte, at arch.Addr) bool {
 // end is where the stack of the primitive's frames ends: that of its caller begins there.
 func (r *Reader) end(s *Subject, p primitive) arch.Addr {
 	outer := p.outer
-	if p.kind == "" {
+	if p.kind == "" && outer == 0 {
 		outer = max(p.first-1, 0)
 	}
 	return frameAt(s, outer+1)
@@ -231,28 +249,6 @@ func (e *explanation) monitor() error {
 		e.w.Owner = e.r.owner(&m)
 	}
 	return err
-}
-
-// orphaned returns the owner of a lock that says of it only what the runtime calls it: it has ended. Else the lock
-// is just being taken.
-func (r *Reader) orphaned(m *lock.Monitor) (owner *profile.ThreadRef, err error) {
-	if at, id := m.Holder(); id != 0 {
-		owner = r.People.ByManagedID(id)
-	} else if owner = r.People.ByAddress(at); owner == nil {
-		owner = &profile.ThreadRef{}
-	}
-	if owner == nil || owner.OSThreadID != 0 {
-		return nil, lock.ErrChanging
-	}
-	return owner, nil
-}
-
-// owner returns who holds a monitor.
-func (r *Reader) owner(m *lock.Monitor) *profile.ThreadRef {
-	if m.Thin {
-		return r.People.ByManagedID(m.Owner)
-	}
-	return r.People.ByOSID(m.Owner)
 }
 
 // is notes the object that is waited for.

@@ -27,6 +27,7 @@ const (
 	varGenerationSize   = 8
 	varGenerations      = 16
 	varGenerationTable  = 48
+	varBackground       = 72
 	varEphemeral        = 80
 	varAllocAllocated   = 120
 	varHeapCount        = 176
@@ -34,6 +35,7 @@ const (
 	varInvalid          = 192
 	varHeapFields       = 240
 	varGenerationFields = 248
+	varsLen             = 256
 
 	majorVersion = 2 // changes with the meaning of what is there
 )
@@ -68,6 +70,10 @@ const (
 // Segment is a piece of memory with objects.
 type Segment struct {
 	Start, End arch.Addr // of the allocated part
+
+	at    arch.Addr // of what the collector says of it
+	limit arch.Addr // of the memory that it may grow to
+	seen  int       // the look in which End was read last
 }
 
 // Reader reads the heap of one runtime. It is not safe for concurrent use.
@@ -77,10 +83,19 @@ type Reader struct {
 	contexts contextLayout
 	moving   arch.Addr // see Moving; 0: not found yet
 
-	moment int
-	budget int64                 // bytes that may still be walked
-	walks  map[arch.Addr]*starts // by the start of the segment
-	sizes  map[arch.Addr]size    // by MethodTable
+	places   *places // nil: not read yet
+	now      look
+	kept     look // of which segments and trails are
+	segments []Segment
+	growing  []int                // of each heap the segment that is being allocated from; -1: none
+	trails   map[arch.Addr]*trail // by the start of the segment
+	sizes    map[arch.Addr]size   // by MethodTable
+	recent   [recentSizes]mtSize  // the same, for what is asked for again and again
+	chunk    []byte               // what a trail has read last
+	still    bool                 // the heap never changes
+	looks    int                  // how often Begin was called
+	left     int64                // bytes that may still be walked in this look
+	budget   int64                // and in this snapshot
 }
 
 type layout struct {
@@ -93,7 +108,8 @@ type layout struct {
 
 // New binds the heap of the runtime that d describes.
 func New(mem target.Memory, d *contract.Descriptor) (*Reader, error) {
-	r := &Reader{mem: target.NewReader(mem), budget: maxBudget}
+	r := &Reader{mem: target.NewReader(mem)}
+	r.Refill()
 	if err := d.Bind(&r.contexts); err != nil {
 		return nil, err
 	}
@@ -172,6 +188,33 @@ func (r *Reader) Settled(mem target.Memory) bool {
 
 // Contains reports whether an address lies in one of some segments, which are sorted.
 func Contains(segments []Segment, at arch.Addr) bool { return find(segments, at) >= 0 }
+
+// Contains reports whether an address lies in one of the heap's segments, as of the last Begin.
+func (r *Reader) Contains(at arch.Addr) bool { return r.find(at) >= 0 }
+
+// find is find in the segments of the heap. Some grow without a collection: those of objects that never move, for
+// example.
+func (r *Reader) find(at arch.Addr) int {
+	i := find(r.segments, at)
+	if i >= 0 {
+		return i
+	}
+	i, _ = slices.BinarySearchFunc(r.segments, at, func(s Segment, at arch.Addr) int {
+		if s.End <= at {
+			return -1
+		}
+		return 1
+	})
+	if i--; i < 0 || at >= r.segments[i].limit || r.segments[i].seen == r.looks || r.still {
+		return -1
+	}
+	s := &r.segments[i]
+	s.seen = r.looks
+	if end, err := r.mem.Pointer(s.at + segmentAllocated); err == nil && end > s.End && end <= s.limit {
+		s.End = end
+	}
+	return find(r.segments, at)
+}
 
 // find returns the segment that an address lies in; -1: none.
 func find(segments []Segment, at arch.Addr) int {
@@ -342,7 +385,7 @@ func (t *table) segments(out []Segment, h oneHeap) ([]Segment, error) {
 			s := Segment{Start: word(segmentMem), End: word(segmentAllocated)}
 			reserved := word(segmentReserved)
 			if at == h.ephemeral {
-				s.End = max(s.End, h.allocated)
+				s.End = h.allocated // what lies behind is left over from before the last collection
 			}
 			if s.End < s.Start || s.End > reserved || s.End > maxAddress {
 				return nil, fmt.Errorf("%w: a segment from %v to %v", ErrUnknown, s.Start, s.End)

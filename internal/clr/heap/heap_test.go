@@ -71,16 +71,19 @@ func made(t testing.TB, mem clrtest.Words, server bool) *Reader {
 func TestSegments(t *testing.T) {
 	for _, server := range []bool{false, true} {
 		r := made(t, clrtest.Words{}, server)
-		got, err := r.Segments()
-		if err != nil {
+		mem := r.mem
+		if err := r.Begin(mem); err != nil {
 			t.Fatal(err)
 		}
-		want := []Segment{{0x1_0000, 0x1_0100}, {0x2_0000, 0x2_0800}, {0x5_0000, 0x5_1000}}
+		got := r.segments
+		want := []Segment{
+			{Start: 0x1_0000, End: 0x1_0100}, {Start: 0x2_0000, End: 0x2_0800}, {Start: 0x5_0000, End: 0x5_1000},
+		}
 		if len(got) != len(want) {
 			t.Fatalf("%v", got)
 		}
 		for i := range want {
-			if got[i] != want[i] {
+			if got[i].Start != want[i].Start || got[i].End != want[i].End {
 				t.Errorf("%v, want %v", got[i], want[i])
 			}
 		}
@@ -88,12 +91,12 @@ func TestSegments(t *testing.T) {
 			0x1_0000: true, 0x1_00f8: true, 0x1_0100: false, 0xfff8: false, 0x2_07f8: true, 0x2_0800: false,
 			0x5_0ff8: true, 0x5_1000: false,
 		} {
-			if Contains(got, at) != want {
+			if r.Contains(at) != want {
 				t.Errorf("Contains(%v) is %v", at, !want)
 			}
 		}
 	}
-	if Contains(nil, 0x1000) {
+	if (&Reader{}).Contains(0x1000) {
 		t.Error("no segment has an object")
 	}
 }
@@ -114,15 +117,15 @@ func TestSegmentsRefused(t *testing.T) {
 		mem := clrtest.Words{}
 		r := made(t, mem, false)
 		spoil(mem)
-		if s, err := r.Segments(); !errors.Is(err, ErrUnknown) {
-			t.Errorf("%s: %v, %v", name, s, err)
+		if err := r.Begin(mem); !errors.Is(err, ErrUnknown) {
+			t.Errorf("%s: %v, %v", name, r.segments, err)
 		}
 	}
 	r, err := New(clrtest.Words{}, &contract.Descriptor{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Segments(); !errors.Is(err, ErrUnknown) {
+	if err := r.Begin(nil); !errors.Is(err, ErrUnknown) {
 		t.Error(err)
 	}
 }
@@ -140,7 +143,7 @@ func objects(r *Reader, mem clrtest.Words) []Segment {
 		mem.Uint32(at+arch.Addr(r.l.Flags), flags)
 		mem.Uint32(at+arch.Addr(r.l.BaseSize), 24)
 	}
-	s := Segment{0x5_0000, 0x5_0100}
+	s := Segment{Start: 0x5_0000, End: 0x5_0100}
 	mem.Zero(s.Start, 0x100)
 	mem[s.Start] = uint64(tableOfObject) | 1 // marked
 	mem[s.Start+24] = uint64(tableOfArray)
@@ -174,50 +177,157 @@ func TestSettled(t *testing.T) {
 	}
 }
 
+// at has the reader believe that the heap is these segments, in which nothing grows.
+func (r *Reader) at(segments ...Segment) {
+	r.drop()
+	r.looks++
+	r.left, r.still, r.segments = maxLook, true, segments
+}
+
+func isObject(r *Reader, at arch.Addr) bool {
+	is, known := r.IsObject(at)
+	return is && known
+}
+
 func TestIsObject(t *testing.T) {
 	mem := clrtest.Words{}
 	r := made(t, mem, false)
 	segments := objects(r, mem)
 	want := map[arch.Addr]bool{0x5_0000: true, 0x5_0018: true, 0x5_0080: true, 0x5_0098: true}
-	for at := arch.Addr(0x4_fff0); at < 0x5_0110; at += 4 {
-		if got := r.IsObject(segments, at); got != want[at] {
-			t.Errorf("IsObject(%v) is %v", at, got)
+	for _, down := range []bool{false, true} { // whatever is asked for first
+		r.at(segments...)
+		for n := arch.Addr(0); n < 0x120; n += 4 {
+			at := 0x4_fff0 + n
+			if down {
+				at = 0x5_0110 - n
+			}
+			if got, known := r.IsObject(at); got != want[at] || !known {
+				t.Errorf("IsObject(%v) is %v, %v", at, got, known)
+			}
 		}
 	}
-	// What has been walked counts until it is looked at again.
-	mem[0x5_0080] = 0
-	if !r.IsObject(segments, 0x5_0080) {
-		t.Error("nothing has been looked at again")
+	// What a collection has left in the unused half of the word in front of an object is no object.
+	r.at(segments...)
+	mem[0x5_0078] = 0x0800_0011<<32 | 1
+	if is, known := r.IsObject(0x5_0098); !is || !known {
+		t.Errorf("behind a word that is no MethodTable: %v, %v", is, known)
 	}
+	// Where nothing was there are objects later, between others and behind them.
+	r.at(segments...)
+	if !isObject(r, 0x5_0098) {
+		t.Fatal("the last one")
+	}
+	mem[0x5_0040] = uint64(tableOfObject)
 	mem[0x5_00f0] = uint64(tableOfObject)
-	segments[0].End = 0x5_0108
 	mem.Zero(0x5_00f8, 24)
-	if r.IsObject(segments, 0x5_00f0) {
-		t.Error("the segment was not walked again")
-	}
-	if r.Begin(false); !r.IsObject(segments, 0x5_00f0) || r.IsObject(segments, 0x5_0080) {
-		t.Error("the segment was walked again")
+	r.segments[0].End = 0x5_0108
+	for _, at := range []arch.Addr{0x5_0040, 0x5_00f0} {
+		if !isObject(r, at) {
+			t.Errorf("%v has become an object", at)
+		}
 	}
 }
 
-// A segment that is too large, or whose objects make no sense, has no objects from there on.
+// An array that was being made when it was looked at, with an empty allocation context behind it, is larger later.
+func TestIsObjectGrows(t *testing.T) {
+	mem := clrtest.Words{}
+	r := made(t, mem, false)
+	segments := objects(r, mem)
+	mem.Zero(0x5_0000, 0x100)
+	mem[0x5_0000] = uint64(tableOfArray)
+	mem[0x5_0080], mem[0x5_0098] = uint64(tableOfObject), uint64(tableOfObject)
+	r.at(segments...)
+	if !isObject(r, 0x5_0080) || !isObject(r, 0x5_0098) {
+		t.Fatal("behind an empty context")
+	}
+	mem[0x5_0008] = 28 // up to 0x88: what looked like an object at 0x80 is in it
+	mem[0x5_0088] = uint64(tableOfObject)
+	r.looks++
+	for at, want := range map[arch.Addr]bool{0x5_0080: false, 0x5_0088: true} {
+		if isObject(r, at) != want {
+			t.Errorf("%v", at)
+		}
+	}
+}
+
+// Without a collection the walk of an earlier look is gone on with. A collection ends it.
+func TestBegin(t *testing.T) {
+	for _, server := range []bool{false, true} {
+		mem := clrtest.Words{}
+		r := made(t, mem, server)
+		mem[varsAt+varInvalid] = uint64(listAt + 0x800)
+		mem[listAt+0x800] = 0
+		objects(r, mem)
+		mem.Zero(0x5_0100, 0xf00)
+		begin := func() {
+			t.Helper()
+			if err := r.Begin(mem); err != nil {
+				t.Fatal(err)
+			}
+		}
+		begin()
+		if !isObject(r, 0x5_0080) || !r.Stands(mem) {
+			t.Error("an object")
+		}
+		spent := r.budget
+		if begin(); !isObject(r, 0x5_0080) || r.budget != spent {
+			t.Error("walked again")
+		}
+		generations := tableAt
+		if server {
+			generations += 512
+		}
+		mem[generations+genSize+8]++
+		if r.Stands(mem) {
+			t.Error("there has been a collection")
+		}
+		if begin(); !isObject(r, 0x5_0080) || r.budget == spent || !r.Stands(mem) {
+			t.Error("not walked again")
+		}
+		if mem[listAt+0x800] = 1; r.Stands(mem) {
+			t.Error("a collection goes on")
+		}
+		// What is being allocated from grows, and so does what the collector has not said yet.
+		mem[listAt+0x800] = 0
+		if server {
+			mem[tableAt] = 0x2_0900
+		} else {
+			mem[listAt+varAllocAllocated] = 0x2_0900
+		}
+		mem[segsAt+0x100+segmentAllocated] = 0x5_2000
+		if begin(); !r.Contains(0x2_08f8) || r.Contains(0x2_0900) || !r.Contains(0x5_1ff8) || r.Contains(0x5_2000) {
+			t.Errorf("%v", r.segments)
+		}
+	}
+}
+
+// Segments whose objects make no sense have no objects from there on, and what is too much is not known.
 func TestIsObjectRefused(t *testing.T) {
 	mem := clrtest.Words{}
 	r := made(t, mem, false)
 	segments := objects(r, mem)
-	mem.Uint32(tableOfArray+arch.Addr(r.l.BaseSize), 8)
-	if !r.IsObject(segments, 0x5_0000) || r.IsObject(segments, 0x5_0080) {
+	mem.Uint32(tableOfArray+arch.Addr(r.l.BaseSize), 2)
+	r.at(segments...)
+	if is, known := r.IsObject(0x5_0080); !isObject(r, 0x5_0000) || is || known {
 		t.Error("an array of a size that none has")
 	}
 	mem[0x5_0020] = 1 << 40
-	if r.Begin(true); r.IsObject(segments, 0x5_0080) {
+	r.at(segments...)
+	if _, known := r.IsObject(0x5_0080); known {
 		t.Error("an array beyond the segment")
 	}
-	if r.Begin(true); r.IsObject([]Segment{{0x5_0000, 0x5_0000 + maxWalk + 8}}, 0x5_0000) {
-		t.Error("too large")
+	r.at(segments...)
+	r.left = 8
+	if _, known := r.IsObject(0x5_0000); known {
+		t.Error("beyond what one look may read")
 	}
-	if r.budget = 8; r.IsObject(segments, 0x5_0000) {
+	r.at(segments...)
+	r.budget = 8
+	if _, known := r.IsObject(0x5_0000); known {
 		t.Error("beyond the budget")
+	}
+	if r.Refill(); !isObject(r, 0x5_0000) {
+		t.Error("the next snapshot")
 	}
 }
 
@@ -237,9 +347,16 @@ func FuzzIsObject(f *testing.F) {
 		}
 		mem.Uint32(tableOfArray+arch.Addr(r.l.Flags), flags)
 		mem.Uint32(tableOfArray+arch.Addr(r.l.BaseSize), base)
-		r.Begin(true)
+		r.at(segments...)
+		r.Refill()
 		for at := arch.Addr(0x4_fff8); at < 0x5_0110; at += 8 {
-			if r.IsObject(segments, at) && !Contains(segments, at) {
+			if isObject(r, at) && !r.Contains(at) {
+				t.Errorf("%v", at)
+			}
+		}
+		r.looks++
+		for at := arch.Addr(0x5_0110); at > 0x4_fff8; at -= 8 {
+			if isObject(r, at) && !r.Contains(at) {
 				t.Errorf("%v", at)
 			}
 		}

@@ -52,6 +52,17 @@ func (m *Monitor) Holder() (thread arch.Addr, managedID int) {
 	return arch.Addr(m.holder), 0
 }
 
+// HeldBy reports whether a thread holds the monitor, by the address of its Thread object and its ids.
+func (m *Monitor) HeldBy(thread arch.Addr, osID, managedID int) bool {
+	switch {
+	case m.Owner == 0:
+		return false
+	case m.Thin:
+		return m.Owner == managedID
+	}
+	return m.Owner == osID && (m.holder == 0 || m.holder == uint64(thread) || m.holder == uint64(managedID))
+}
+
 // layout is the layout of sync blocks. Sizes and offsets are in bytes.
 type layout struct {
 	Table     arch.Addr `global:"SyncTableEntries"`
@@ -98,11 +109,19 @@ type Store struct {
 	mem     *target.Reader
 	objects *object.Reader
 	l       layout
+	lists   lister
+	queues  map[arch.Addr][]arch.Addr // the threads in Monitor.Wait when they were listed last, by SyncBlock
 }
+
+const maxQueues = 1 << 10
 
 // New binds the locks of the runtime that d describes. mem is what locks are read from.
 func New(mem target.Memory, d *contract.Descriptor, objects *object.Reader) (*Store, error) {
-	s := &Store{mem: target.NewReader(mem), objects: objects}
+	s := &Store{mem: target.NewReader(mem), objects: objects, queues: map[arch.Addr][]arch.Addr{}}
+	var ok bool
+	if s.lists, ok = mem.(lister); !ok {
+		s.lists = target.NewEvidence(mem)
+	}
 	if err := d.Bind(&s.l); err != nil {
 		return nil, err
 	}
@@ -208,7 +227,7 @@ func (s *Store) block(at arch.Addr) (m Monitor, index int, err error) {
 		return m, 0, ErrChanging
 	}
 	m.Object = obj
-	m.Waiting, err = s.waiting(arch.Addr(binary.LittleEndian.Uint64(b[s.l.Link:])))
+	m.Waiting, err = s.waiting(at, arch.Addr(binary.LittleEndian.Uint64(b[s.l.Link:])))
 	return m, index, err
 }
 
@@ -236,17 +255,26 @@ func (s *Store) parse(b []byte) (m Monitor, index int, err error) {
 	return m, int(u32(s.l.Index) & indexMask), nil
 }
 
+// lister follows lists.
+type lister interface {
+	Links(first arch.Addr, list []arch.Addr, most int) ([]arch.Addr, error)
+}
+
 // waiting counts the threads in Monitor.Wait: a list that goes through their stacks.
-func (s *Store) waiting(link arch.Addr) (int, error) {
-	n := 0
-	for link != 0 {
-		if n++; n > maxWaiting {
-			return 0, ErrChanging
-		}
-		var err error
-		if link, err = s.mem.Pointer(link); err != nil {
-			return 0, err
-		}
+func (s *Store) waiting(block, link arch.Addr) (int, error) {
+	if link == 0 {
+		return 0, nil
 	}
-	return n, nil
+	list, err := s.lists.Links(link, s.queues[block], maxWaiting)
+	if err != nil {
+		return 0, err
+	}
+	if list == nil {
+		return 0, ErrChanging
+	}
+	if len(s.queues) >= maxQueues {
+		clear(s.queues)
+	}
+	s.queues[block] = list
+	return len(list), nil
 }

@@ -16,47 +16,24 @@ const (
 	unreadTries = 16 // blocks that cannot be read before the look ends
 )
 
-// Held returns the monitors with a SyncBlock that threads hold, in the order of their SyncBlocks' addresses.
-// It looks through the whole table, but reads only as much of it as is bounded: all is false if there may be
-// more. What it returns has not been checked like that of At and Of.
+// Held returns the monitors with a SyncBlock that threads hold. It looks through the whole table, piece by piece, but
+// reads only as much of it as is bounded: all is false if there may be more. What it returns has not been checked like
+// that of At and Of.
 func (s *Store) Held() (held []Monitor, all bool, err error) {
-	blocks, all, err := s.entries()
-	if err != nil {
-		return nil, false, err
-	}
-	slices.SortFunc(blocks, func(a, b entry) int {
-		if a.block < b.block {
-			return -1
-		}
-		return 1
-	})
-	buf, from, unread := make([]byte, window), arch.Addr(0), 0
-	var have []byte
-	for _, e := range blocks {
-		if e.block < from || uint64(e.block-from)+blockLen > uint64(len(have)) {
-			from, have = e.block, buf
-			if s.mem.ReadMemory(have, from) != nil {
-				have = buf[:blockLen] // near the end of its memory
-				if s.mem.ReadMemory(have, from) != nil {
-					if have, all = nil, false; unread == unreadTries {
-						return held, false, nil
-					}
-					unread++
-					continue
-				}
-			}
-		}
-		m, index, err := s.parse(have[e.block-from:][:blockLen])
-		if err != nil || m.Owner == 0 || index != e.index {
-			continue
-		}
-		if len(held) == maxHeld {
-			return held, false, nil
-		}
-		m.Object = e.object
-		held = append(held, m)
-	}
-	return held, all, nil
+	l := tableLook{s: s, buf: make([]byte, window), all: true}
+	all, err = s.entries(l.chunk)
+	return l.held, all && l.all, err
+}
+
+// tableLook is a look through the sync table.
+type tableLook struct {
+	s      *Store
+	held   []Monitor
+	all    bool
+	unread int // blocks that could not be read
+	buf    []byte
+	have   []byte // of buf: what has been read
+	from   arch.Addr
 }
 
 // entry is an entry of the sync table that is in use.
@@ -65,21 +42,70 @@ type entry struct {
 	index         int
 }
 
-// entries reads the sync table up to the first entry that has never been used.
-func (s *Store) entries() (out []entry, all bool, err error) {
+// chunk takes the monitors of a part of the table. It is false if the look ends there.
+func (l *tableLook) chunk(entries []entry) bool {
+	slices.SortFunc(entries, func(a, b entry) int {
+		if a.block < b.block {
+			return -1
+		}
+		return 1
+	})
+	for _, e := range entries {
+		b := l.block(e.block)
+		if b == nil {
+			if l.all = false; l.unread == unreadTries {
+				return false
+			}
+			l.unread++
+			continue
+		}
+		m, index, err := l.s.parse(b)
+		if err != nil || m.Owner == 0 || index != e.index {
+			continue
+		}
+		if len(l.held) == maxHeld {
+			l.all = false
+			return false
+		}
+		m.Object = e.object
+		l.held = append(l.held, m)
+	}
+	return true
+}
+
+// block returns the first bytes of a SyncBlock; nil: it cannot be read.
+func (l *tableLook) block(at arch.Addr) []byte {
+	if at < l.from || uint64(at-l.from)+blockLen > uint64(len(l.have)) {
+		l.from, l.have = at, l.buf
+		if l.s.mem.ReadMemory(l.have, at) != nil {
+			l.have = l.buf[:blockLen] // near the end of its memory
+			if l.s.mem.ReadMemory(l.have, at) != nil {
+				l.have = nil
+				return nil
+			}
+		}
+	}
+	return l.have[at-l.from:][:blockLen]
+}
+
+// entries reads the sync table up to the first entry that has never been used, and passes on what is in use, a part at a
+// time, until take is false. all: it came to that entry.
+func (s *Store) entries(take func([]entry) bool) (all bool, err error) {
 	table, err := s.mem.Pointer(s.l.Table)
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
 	size := int(s.l.Entry)
 	buf := make([]byte, chunk*size)
+	list := make([]entry, 0, chunk)
 	for index := 1; index < maxEntries; {
 		b := buf
 		at := table + arch.Addr(index*size)
 		if s.mem.ReadMemory(b, at) != nil {
 			b = buf[:size] // near the end of its memory
 			if s.mem.ReadMemory(b, at) != nil {
-				return out, false, nil
+				take(list)
+				return false, nil
 			}
 		}
 		for ; len(b) >= size; b = b[size:] {
@@ -88,12 +114,19 @@ func (s *Store) entries() (out []entry, all bool, err error) {
 				object: arch.Addr(binary.LittleEndian.Uint64(b[s.l.Object:])), index: index,
 			}
 			if index++; e.block == 0 && e.object == 0 {
-				return out, true, nil
+				return take(list), nil
 			}
 			if e.block != 0 && e.object&entryFree == 0 && e.object != 0 {
-				out = append(out, e)
+				list = append(list, e)
+			}
+			if len(list) == chunk {
+				if !take(list) {
+					return false, nil
+				}
+				list = list[:0]
 			}
 		}
 	}
-	return out, false, nil
+	take(list)
+	return false, nil
 }

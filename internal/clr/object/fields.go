@@ -16,13 +16,20 @@ type Field struct {
 
 // FieldsOf returns the instance fields of a class, those of its bases first.
 func (r *Reader) FieldsOf(c *Class) ([]Field, error) {
-	if err := r.load(c); err != nil {
-		return nil, err
+	var chain []*Class
+	for ; c != nil; c = c.base {
+		chain = append(chain, c)
 	}
-	out := make([]Field, len(c.fields))
-	for i := range c.fields {
-		f := &c.fields[i]
-		out[i] = Field{f.name, f.Offset, f.Reference()}
+	var out []Field
+	for i := len(chain) - 1; i >= 0; i-- {
+		own, err := r.own(chain[i])
+		if err != nil {
+			return nil, err
+		}
+		for i := range own {
+			f := &own[i]
+			out = append(out, Field{f.name, f.Offset, f.Reference()})
+		}
 	}
 	return out, nil
 }

@@ -24,12 +24,18 @@ import (
 // ErrNoObject: there is no object at an address.
 var ErrNoObject = errors.New("not an object")
 
+// ErrLimit: so many objects make no sense that no more are looked at in this snapshot.
+var ErrLimit = errors.New("too much in the heap makes no sense")
+
 // ErrNoField: a class has no field of a name.
 var ErrNoField = errors.New("no such field")
 
 const (
 	maxBases   = 32
 	maxClasses = 1 << 12
+	maxFields  = 1 << 17 // of all classes that are kept
+	maxRefused = 1 << 14 // MethodTables without a name, in one snapshot
+	maxRead    = 1 << 16 // bytes of an object's fields
 	maxLength  = 1 << 28 // of arrays and strings
 	header     = 4       // the word is that far before the object (Object.md, SyncBlockValueToObjectOffset)
 	aligned    = 8
@@ -50,10 +56,10 @@ type Class struct {
 	Table arch.Addr // its MethodTable
 	name.Class
 
-	base   *Class // nil: none
-	fields []field
-	failed error // why fields is empty
-	read   bool  // fields are there
+	base   *Class  // nil: none
+	depth  int     // how many bases there are
+	fields []field // its own, not those of its bases
+	read   bool    // fields are there
 }
 
 type field struct {
@@ -68,12 +74,24 @@ type Reader struct {
 	names   *name.Namer
 	l       layout
 	classes map[arch.Addr]*Class // of types that stay
+	fields  int                  // of these
+	refused map[arch.Addr]error  // why a MethodTable is not believed, in this snapshot
+	failed  map[*Class]error     // why fields cannot be read, in this snapshot
+}
+
+// Begin begins a snapshot: what could not be read is read again.
+func (r *Reader) Begin() {
+	clear(r.refused)
+	clear(r.failed)
 }
 
 // New binds the objects of the runtime that d describes. mem is what objects are read from; classes are read
 // with ts and ns.
 func New(mem target.Memory, d *contract.Descriptor, ts *types.System, ns *name.Namer) (*Reader, error) {
-	r := &Reader{mem: target.NewReader(mem), types: ts, names: ns, classes: map[arch.Addr]*Class{}}
+	r := &Reader{
+		mem: target.NewReader(mem), types: ts, names: ns, classes: map[arch.Addr]*Class{},
+		refused: map[arch.Addr]error{}, failed: map[*Class]error{},
+	}
 	return r, d.Bind(&r.l)
 }
 
@@ -104,29 +122,53 @@ func (r *Reader) class(mt arch.Addr, bases int) (*Class, error) {
 	if err := r.types.Check(mt); err != nil {
 		return nil, err
 	}
-	c := &Class{Table: mt}
-	var err error
-	if c.Class, err = r.names.Class(mt); err != nil {
+	if err := r.refused[mt]; err != nil {
 		return nil, err
 	}
-	base, err := r.types.Base(mt)
+	if len(r.refused) >= maxRefused {
+		return nil, ErrLimit
+	}
+	c, err := r.read(mt, bases)
 	if err != nil {
-		return nil, err
-	}
-	if base != 0 {
-		if c.base = r.classes[base]; c.base == nil {
-			if c.base, err = r.class(base, bases-1); err != nil {
-				return nil, err
-			}
+		if missing := (*target.ReadError)(nil); !errors.As(err, &missing) { // which may be there a moment later
+			r.refused[mt] = err
 		}
+		return nil, err
 	}
 	if !c.Collectible {
 		if len(r.classes) >= maxClasses {
-			clear(r.classes)
+			r.forget()
 		}
 		r.classes[mt] = c
 	}
 	return c, nil
+}
+
+// read reads a class and its bases.
+func (r *Reader) read(mt arch.Addr, bases int) (c *Class, err error) {
+	c = &Class{Table: mt}
+	if c.Class, err = r.names.Class(mt); err != nil {
+		return nil, err
+	}
+	base, err := r.types.Base(mt)
+	if err != nil || base == 0 {
+		return c, err
+	}
+	if c.base = r.classes[base]; c.base == nil {
+		if c.base, err = r.class(base, bases-1); err != nil {
+			return nil, err
+		}
+	}
+	if c.depth = c.base.depth + 1; c.depth >= maxBases {
+		return nil, fmt.Errorf("%w: the class at %v has more than %d bases", ErrNoObject, mt, maxBases)
+	}
+	return c, nil
+}
+
+// forget makes room for other classes.
+func (r *Reader) forget() {
+	clear(r.classes)
+	r.fields = 0
 }
 
 // Is reports whether a class is the one of an assembly and a name (with its namespace, without type
@@ -152,46 +194,68 @@ func plain(display string) string {
 	return display
 }
 
-// load reads the fields of a class and its bases.
-func (r *Reader) load(c *Class) error {
+// own returns the fields that a class has itself.
+func (r *Reader) own(c *Class) ([]field, error) {
 	if c.read {
-		return c.failed
+		return c.fields, nil
 	}
-	c.read = true
-	if c.base != nil {
-		if c.failed = r.load(c.base); c.failed != nil {
-			return c.failed
-		}
-		c.fields = append(c.fields, c.base.fields...)
+	if err := r.failed[c]; err != nil {
+		return nil, err
 	}
-	var rows map[uint32]string
-	if rows, c.failed = r.names.FieldNames(c.Table); c.failed != nil {
-		return c.failed
+	fields, err := r.readFields(c.Table)
+	if err != nil {
+		r.failed[c] = err
+		return nil, err
 	}
-	var own []types.Field
-	if own, c.failed = r.types.Fields(c.Table, rows); c.failed != nil {
-		return c.failed
+	if r.fields += len(fields); r.fields > maxFields {
+		r.forget()
 	}
-	for _, f := range own {
+	c.fields, c.read = fields, true
+	return fields, nil
+}
+
+func (r *Reader) readFields(mt arch.Addr) ([]field, error) {
+	rows, err := r.names.FieldNames(mt)
+	if err != nil {
+		return nil, err
+	}
+	list, err := r.types.Fields(mt, rows)
+	if err != nil {
+		return nil, err
+	}
+	var out []field
+	for _, f := range list {
 		if !f.Static {
-			c.fields = append(c.fields, field{f, rows[f.RID]})
+			out = append(out, field{f, rows[f.RID]})
 		}
 	}
-	return nil
+	return out, nil
+}
+
+// named returns the instance field of a name. Of equal names the one of the most derived class counts.
+func (r *Reader) named(c *Class, name string) (*field, error) {
+	for b := c; b != nil; b = b.base {
+		fields, err := r.own(b)
+		if err != nil {
+			return nil, err
+		}
+		for i := range fields {
+			if fields[i].name == name {
+				return &fields[i], nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("%w: %s.%s", ErrNoField, c.Display, name)
 }
 
 // Offset returns where objects of a class have an instance field, in bytes from their start. Of equal names
 // the one of the most derived class counts.
 func (r *Reader) Offset(c *Class, name string) (uint32, error) {
-	if err := r.load(c); err != nil {
+	f, err := r.named(c, name)
+	if err != nil {
 		return 0, err
 	}
-	for i := len(c.fields) - 1; i >= 0; i-- {
-		if c.fields[i].name == name {
-			return c.fields[i].Offset, nil
-		}
-	}
-	return 0, fmt.Errorf("%w: %s.%s", ErrNoField, c.Display, name)
+	return f.Offset, nil
 }
 
 // Uint32 reads a field of four bytes.
@@ -223,39 +287,47 @@ func (r *Reader) Generic(obj arch.Addr, c *Class, name string) (at arch.Addr, in
 	if inner, err = r.Table(t.Args[len(t.Args)-1]); err != nil {
 		return 0, nil, err
 	}
-	if err := r.load(c); err != nil {
+	f, err := r.named(c, name)
+	if err != nil {
 		return 0, nil, err
 	}
-	for i := len(c.fields) - 1; i >= 0; i-- {
-		f := &c.fields[i]
-		switch {
-		case f.name != name:
-		case f.Reference():
-			at, err = r.mem.Pointer(obj + arch.Addr(f.Offset))
-			return at, inner, err
-		default:
-			return obj + arch.Addr(f.Offset) - aligned, inner, nil // a struct has no MethodTable in front
-		}
+	if f.Reference() {
+		at, err = r.mem.Pointer(obj + arch.Addr(f.Offset))
+		return at, inner, err
 	}
-	return 0, nil, fmt.Errorf("%w: %s.%s", ErrNoField, c.Display, name)
+	return obj + arch.Addr(f.Offset) - aligned, inner, nil // a struct has no MethodTable in front
 }
 
 // RefersTo reports in which field an object refers to another; "": in none.
 func (r *Reader) RefersTo(obj arch.Addr, c *Class, other arch.Addr) (string, error) {
-	if err := r.load(c); err != nil {
-		return "", err
-	}
-	for i := range c.fields {
-		f := &c.fields[i]
-		if !f.Reference() {
-			continue
-		}
-		at, err := r.mem.Pointer(obj + arch.Addr(f.Offset))
+	first, last := uint32(maxRead), uint32(0)
+	for b := c; b != nil; b = b.base {
+		fields, err := r.own(b)
 		if err != nil {
 			return "", err
 		}
-		if at == other {
-			return f.name, nil
+		for i := range fields {
+			if f := &fields[i]; f.Reference() && f.Offset <= maxRead-8 {
+				first, last = min(first, f.Offset), max(last, f.Offset+8)
+			}
+		}
+	}
+	if first >= last {
+		return "", nil
+	}
+	b, err := r.mem.Bytes(obj+arch.Addr(first), int(last-first))
+	if err != nil {
+		return "", err
+	}
+	for ; c != nil; c = c.base {
+		for i := range c.fields {
+			f := &c.fields[i]
+			if !f.Reference() || f.Offset > maxRead-8 {
+				continue
+			}
+			if arch.Addr(binary.LittleEndian.Uint64(b[f.Offset-first:])) == other {
+				return f.name, nil
+			}
 		}
 	}
 	return "", nil

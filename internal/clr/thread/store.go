@@ -176,10 +176,26 @@ func (s *Store) readHead(head []byte, at arch.Addr) error {
 	return s.mem.ReadMemory(head[:need], at)
 }
 
+// LinkOffset is where a Thread object refers to the next one.
+func (s *Store) LinkOffset() int { return int(s.l.Link) }
+
 // Needed is the number of bytes of a Thread object that Parse looks at.
 func (s *Store) Needed() int {
 	l := &s.l
 	return int(max(l.ID, l.OSID, l.State, l.GCMode, l.Frame, l.Exception, l.Exposed, l.Link)) + 8
+}
+
+// Same reports whether a thread is still the one that it was when it was read: alive, with the same ids, as mem has it.
+func (s *Store) Same(mem target.Memory, t *Thread) bool {
+	r := target.NewReader(mem)
+	id, err1 := r.Uint32(t.Address + arch.Addr(s.l.ID))
+	osID, err2 := r.Uint32(t.Address + arch.Addr(s.l.OSID))
+	state, err3 := r.Uint32(t.Address + arch.Addr(s.l.State))
+	if err1 != nil || err2 != nil || err3 != nil {
+		return false
+	}
+	now := Thread{OSID: int(osID), ManagedID: int(id), State: state}
+	return now.Alive() && now.OSID == t.OSID && now.ManagedID == t.ManagedID
 }
 
 // Parse decodes the head of a Thread object, HeadLen bytes that were read at

@@ -74,7 +74,7 @@ func roomFor(r *target.Request) int {
 			return 0
 		}
 	}
-	if r.HeadLen < 0 || r.HeadLen > maxHead || stackLimit(r) > target.MaxStackLimit || len(r.Extra) > maxExtra {
+	if r.HeadLen < 0 || r.HeadLen > maxHead || stackLimit(r) > target.MaxStackLimit || len(r.Extra) > MaxExtra {
 		return 0
 	}
 	page := os.Getpagesize()

@@ -134,6 +134,19 @@ func (p *Process) NotRunSince(tid int, count target.Proof) bool {
 	return err == nil && string(s) == string(count)
 }
 
+// Call returns the system call that a thread is blocked in now; false: it is not blocked, or that is not known.
+func (p *Process) Call(tid int) (procfs.Syscall, bool) {
+	if p.closed.Load() {
+		return procfs.Syscall{}, false
+	}
+	var buf [256]byte
+	b, err := p.readTask(tid, "syscall", buf[:])
+	if err != nil {
+		return procfs.Syscall{}, false
+	}
+	return procfs.ParseSyscall(b)
+}
+
 // Times reads how long a thread has run on a CPU so far, and how long it was ready to run
 // without one; false if that is not known.
 func (p *Process) Times(tid int) (running, ready time.Duration, ok bool) {

@@ -11,9 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// MaxExtra is how many further pieces of memory (target.Request.Extra) are copied with a stack.
+const MaxExtra = 16
+
 const (
-	maxHead  = 1 << 20
-	maxExtra = 16 // pieces
+	maxHead = 1 << 20
 
 	// maxPieces is a power of two: an index that is masked with one less needs no
 	// check, and the tracer has no room on its stack for a panic.
@@ -55,7 +57,7 @@ func stackLimit(r *target.Request) int {
 // prepare makes room for everything that req asks for.
 func (c *copier) prepare(p *Process, req *target.Request, out *target.Capture) error {
 	limit := stackLimit(req)
-	if limit > target.MaxStackLimit || req.HeadLen < 0 || req.HeadLen > maxHead || len(req.Extra) > maxExtra {
+	if limit > target.MaxStackLimit || req.HeadLen < 0 || req.HeadLen > maxHead || len(req.Extra) > MaxExtra {
 		return &target.ThreadError{TID: req.TID, Err: errRequest}
 	}
 	c.limit, c.end = uint64(limit), uint64(req.StackEnd)

@@ -95,3 +95,47 @@ func (p *Process) mem() (int, error) {
 	})
 	return p.memFD, p.memErr
 }
+
+// maxVector is how many pieces one system call reads (UIO_MAXIOV of include/uapi/linux/uio.h).
+const maxVector = 1024
+
+// ReadMany implements target.Vector.
+func (p *Process) ReadMany(pieces []target.Region) error {
+	for len(pieces) > 0 {
+		n := min(len(pieces), maxVector)
+		if err := p.readVector(pieces[:n]); err != nil {
+			return err
+		}
+		pieces = pieces[n:]
+	}
+	return nil
+}
+
+// readVector reads some pieces with one system call if it may, and otherwise one by one.
+func (p *Process) readVector(pieces []target.Region) error {
+	lead := int(p.lead.Load())
+	if !p.noVM.Load() && lead == p.pid {
+		local, remote := make([]unix.Iovec, 0, len(pieces)), make([]unix.RemoteIovec, 0, len(pieces))
+		total := 0
+		for _, r := range pieces {
+			if len(r.Data) == 0 {
+				continue
+			}
+			v := unix.Iovec{Base: &r.Data[0]}
+			v.SetLen(len(r.Data))
+			local = append(local, v)
+			remote = append(remote, unix.RemoteIovec{Base: uintptr(r.Base), Len: len(r.Data)})
+			total += len(r.Data)
+		}
+		n, err := unix.ProcessVMReadv(lead, local, remote, 0)
+		if err == nil && n == total {
+			return p.Alive()
+		}
+	}
+	for _, r := range pieces {
+		if err := p.ReadMemory(r.Data, r.Base); err != nil {
+			return err
+		}
+	}
+	return nil
+}

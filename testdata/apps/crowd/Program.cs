@@ -6,6 +6,7 @@
 //   --timed N     asleep for 50 ms at a time, default 0
 //   --spin N      computing, default 0
 //   --rings N     rings of four threads that hand a token around, default 0: see Ring.cs
+//   --syncblocks N  objects with a sync block that nobody holds, default 0
 //   --seconds N   ends after N seconds; --stdin, --max-seconds: see App.cs
 using System;
 using System.Runtime.CompilerServices;
@@ -23,12 +24,20 @@ static class Program
     static readonly ManualResetEvent never = new(false);
     static readonly Thread forever = new(() => Thread.Sleep(Timeout.Infinite)) { IsBackground = true };
     static int started;
+    static object[] blocks;
 
     static void Main(string[] args)
     {
         App.Start(args);
         int blocked = App.Int("threads", 1000), timed = App.Int("timed", 0), spin = App.Int("spin", 0);
         forever.Start();
+        blocks = new object[App.Int("syncblocks", 0)];
+        for (int i = 0; i < blocks.Length; i++)
+        {
+            blocks[i] = new object();
+            RuntimeHelpers.GetHashCode(blocks[i]); // the word in front of it has room for only one of the two
+            lock (blocks[i]) { }
+        }
         for (int i = 0; i < monitors; i++) Monitor.Enter(taken[i] = new object());
         for (int i = 0; i < blocked; i++)
         {

@@ -1,0 +1,311 @@
+package heap
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+)
+
+// places is where the collector has what it says of itself. It stays while the process runs.
+type places struct {
+	size, generations uint64    // of the table of generations: bytes of each, and how many
+	segment           arch.Addr // offset of a generation's first segment
+	background        arch.Addr // of the state of a collection in the background; 0: there is none
+	count, heaps      arch.Addr // of variables: the number of heaps and their list; 0: there is only one heap
+	only              oneHeap   // addresses of the variables of an only heap
+	fields            oneHeap   // offsets of the same in each of several heaps
+}
+
+// look is what the collector says at one time.
+type look struct {
+	heaps []oneHeap // the tables of generations, the segments that are being allocated from, and how far
+	stamp []byte    // all that a collection changes: see places.look
+}
+
+// Begin begins a look at the heap as it is now. Segments and trails of the last one are kept if there has been no
+// collection since. A nil memory stands for what the heap was bound to, which never changes then: that of a dump.
+func (r *Reader) Begin(now target.Memory) error {
+	r.looks++
+	r.left, r.still = maxLook, now == nil
+	if now == nil && r.segments != nil {
+		return nil
+	}
+	mem := r.mem
+	if now != nil {
+		mem = target.NewReader(now)
+	}
+	if err := r.look(mem, &r.now); err != nil {
+		r.drop()
+		return err
+	}
+	if !bytes.Equal(r.now.stamp, r.kept.stamp) || r.segments == nil {
+		r.drop()
+	}
+	if r.grow() {
+		return nil
+	}
+	segments, err := r.places.list(target.NewReader(target.NewCache(mem, listPages)), r.now.heaps)
+	if err != nil {
+		r.drop()
+		return err
+	}
+	r.keep(segments)
+	return nil
+}
+
+// listPages is how many pages the descriptions of segments are read in.
+const listPages = 64
+
+// Stands reports whether there has been no collection since Begin, and none goes on: all that has been found to be an
+// object since then is one, at the same address. A nil memory is as in Begin.
+func (r *Reader) Stands(now target.Memory) bool {
+	if now == nil {
+		return true
+	}
+	var l look
+	return r.Settled(now) && r.segments != nil && r.look(target.NewReader(now), &l) == nil &&
+		bytes.Equal(l.stamp, r.kept.stamp)
+}
+
+// Refill begins a snapshot: as much may be walked as ever.
+func (r *Reader) Refill() { r.budget = maxBudget }
+
+// drop forgets all that is known of the heap.
+func (r *Reader) drop() {
+	r.segments, r.trails, r.sizes, r.recent = nil, nil, nil, [recentSizes]mtSize{}
+	r.kept.stamp = r.kept.stamp[:0]
+}
+
+// keep takes a list of segments, of the present look.
+func (r *Reader) keep(segments []Segment) {
+	slices.SortFunc(segments, func(a, b Segment) int {
+		if a.Start < b.Start {
+			return -1
+		}
+		return 1
+	})
+	r.segments, r.growing = segments, r.growing[:0]
+	for _, h := range r.now.heaps {
+		r.growing = append(r.growing, slices.IndexFunc(segments, func(s Segment) bool { return s.at == h.ephemeral }))
+	}
+	r.kept.stamp = append(r.kept.stamp[:0], r.now.stamp...)
+	r.kept.heaps = append(r.kept.heaps[:0], r.now.heaps...)
+}
+
+// grow extends the segments that are being allocated from to where that has come. It is false if the segments have to
+// be listed again.
+func (r *Reader) grow() bool {
+	if r.segments == nil || len(r.now.heaps) != len(r.kept.heaps) {
+		return false
+	}
+	for i, h := range r.now.heaps {
+		if h.ephemeral != r.kept.heaps[i].ephemeral {
+			return false
+		}
+	}
+	for i, h := range r.now.heaps {
+		g := r.growing[i]
+		if g < 0 {
+			continue
+		}
+		if s := &r.segments[g]; h.allocated > s.End && h.allocated < maxAddress &&
+			(g+1 == len(r.segments) || h.allocated <= r.segments[g+1].Start) {
+			s.End = h.allocated
+		}
+	}
+	return true
+}
+
+func (r *Reader) look(mem *target.Reader, out *look) error {
+	if r.places == nil {
+		t, err := r.readPlaces()
+		if err != nil {
+			return err
+		}
+		r.places = t
+	}
+	return r.places.look(mem, out)
+}
+
+// readPlaces reads where things are.
+func (r *Reader) readPlaces() (*places, error) {
+	if r.l.Vars == 0 {
+		return nil, ErrUnknown
+	}
+	vars, err := r.mem.Pointer(r.l.Vars)
+	if err != nil {
+		return nil, err
+	}
+	b, err := r.mem.Bytes(vars, varsLen)
+	if err != nil {
+		return nil, err
+	}
+	word := func(off int) uint64 { return binary.LittleEndian.Uint64(b[off:]) }
+	if version := binary.LittleEndian.Uint16(b); version&0xff != majorVersion {
+		return nil, fmt.Errorf("%w: version %d.%d", ErrUnknown, version&0xff, version>>8)
+	}
+	t := &places{size: word(varGenerationSize), generations: word(varGenerations)}
+	if t.size > maxSize || t.generations > maxGenerations {
+		return nil, fmt.Errorf("%w: %d generations of %d bytes", ErrUnknown, t.generations, t.size)
+	}
+	t.count, t.heaps, t.background = arch.Addr(word(varHeapCount)), arch.Addr(word(varHeaps)), arch.Addr(word(varBackground))
+	t.only = oneHeap{
+		arch.Addr(word(varGenerationTable)), arch.Addr(word(varEphemeral)), arch.Addr(word(varAllocAllocated)),
+	}
+	if t.segment, err = r.offset(arch.Addr(word(varGenerationFields)), generationSegment); err != nil {
+		return nil, err
+	}
+	if t.count == 0 {
+		return t, nil
+	}
+	for _, f := range []struct {
+		to *arch.Addr
+		at arch.Addr
+	}{
+		{&t.fields.generations, heapGenerationTable}, {&t.fields.ephemeral, heapEphemeral},
+		{&t.fields.allocated, heapAllocAllocated},
+	} {
+		if *f.to, err = r.offset(arch.Addr(word(varHeapFields)), f.at); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// offset reads an entry of a list of offsets.
+func (r *Reader) offset(list, i arch.Addr) (arch.Addr, error) {
+	if list == 0 {
+		return 0, ErrUnknown
+	}
+	n, err := r.mem.Uint32(list + 4*i)
+	if err == nil && n > maxOffset {
+		err = ErrUnknown
+	}
+	return arch.Addr(n), err
+}
+
+// stamped are the generations that a stamp has: those of objects that are not large. What is moved in the others is
+// moved in a collection of all.
+const stamped = 3
+
+// look reads the heaps and a stamp of them. The stamp has what the collector keeps of each generation, byte for byte:
+// its segments, how much is free in it, how much has been given to it. A collection that moves anything changes that;
+// allocation hardly does. While a collection in the background makes free space of what is dead in the oldest
+// generation, which moves nothing, the stamp is without that one.
+func (t *places) look(mem *target.Reader, out *look) error {
+	const sweeping = 1 // c_gc_state_planning (gcpriv.h)
+	out.stamp, out.heaps = out.stamp[:0], out.heaps[:0]
+	var n, state uint32
+	var err error
+	if t.count != 0 {
+		if n, err = mem.Uint32(t.count); err != nil {
+			return err
+		}
+		if n > maxHeaps {
+			return fmt.Errorf("%w: %d heaps", ErrUnknown, n)
+		}
+	}
+	if t.background != 0 {
+		if state, err = mem.Uint32(t.background); err != nil {
+			return err
+		}
+	}
+	generations := min(t.generations, stamped)
+	if state == sweeping {
+		generations = min(generations, stamped-1)
+	}
+	out.stamp = append(out.stamp, byte(n), byte(n>>8), byte(generations))
+	if err := t.addresses(mem, int(n), out); err != nil {
+		return err
+	}
+	for i := range out.heaps {
+		h := &out.heaps[i]
+		from := len(out.stamp)
+		out.stamp = append(out.stamp, make([]byte, generations*t.size)...)
+		if err := mem.ReadMemory(out.stamp[from:], h.generations); err != nil {
+			return err
+		}
+		if h.ephemeral, err = mem.Pointer(h.ephemeral); err != nil {
+			return err
+		}
+		if h.allocated, err = mem.Pointer(h.allocated); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addresses lists the heaps, with the addresses of what is to be read of each.
+func (t *places) addresses(mem *target.Reader, n int, out *look) error {
+	if n == 0 {
+		if t.only.generations == 0 || t.only.ephemeral == 0 || t.only.allocated == 0 {
+			return ErrUnknown
+		}
+		out.heaps = append(out.heaps, t.only)
+		return nil
+	}
+	if t.heaps == 0 {
+		return ErrUnknown
+	}
+	list, err := mem.Pointer(t.heaps)
+	if err != nil {
+		return err
+	}
+	b, err := mem.Bytes(list, 8*n)
+	if err != nil {
+		return err
+	}
+	for ; len(b) > 0; b = b[8:] {
+		at := arch.Addr(binary.LittleEndian.Uint64(b))
+		f := &t.fields
+		out.heaps = append(out.heaps, oneHeap{at + f.generations, at + f.ephemeral, at + f.allocated})
+	}
+	return nil
+}
+
+// list returns the segments of some heaps.
+func (t *places) list(mem *target.Reader, heaps []oneHeap) (out []Segment, err error) {
+	out = []Segment{}
+	for i := range heaps {
+		for g := range arch.Addr(t.generations) {
+			first, err := mem.Pointer(heaps[i].generations + g*arch.Addr(t.size) + t.segment)
+			if err != nil {
+				return nil, err
+			}
+			if out, err = t.chain(mem, out, first, &heaps[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// chain appends the segments of a generation.
+func (t *places) chain(mem *target.Reader, out []Segment, at arch.Addr, h *oneHeap) ([]Segment, error) {
+	var b [segmentLen]byte
+	word := func(off int) arch.Addr { return arch.Addr(binary.LittleEndian.Uint64(b[off:])) }
+	for at != 0 {
+		if len(out) >= maxSegments {
+			return nil, fmt.Errorf("%w: more than %d segments", ErrUnknown, maxSegments)
+		}
+		if err := mem.ReadMemory(b[:], at); err != nil {
+			return nil, err
+		}
+		s := Segment{Start: word(segmentMem), End: word(segmentAllocated), at: at}
+		reserved := word(segmentReserved)
+		if at == h.ephemeral {
+			s.End = h.allocated // what lies behind is left over from before the last collection
+		}
+		s.limit = min(reserved, maxAddress)
+		if s.End < s.Start || s.End > reserved || s.End > maxAddress {
+			return nil, fmt.Errorf("%w: a segment from %v to %v", ErrUnknown, s.Start, s.End)
+		}
+		out = append(out, s)
+		at = word(segmentNext)
+	}
+	return out, nil
+}

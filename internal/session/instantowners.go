@@ -1,0 +1,125 @@
+package session
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/waits"
+)
+
+// Who holds a lock was read before the instant. A thread gets a lock, and gives it up, itself. So if the owner did not
+// run from before the lock was read again until after the instant, it held the lock at the instant. An owner that is
+// stopped for the instant has the lock copied while it stands still. One that is blocked has it read again afterwards.
+
+// near is how far apart pieces of memory are copied as one, in bytes.
+const near = 512
+
+// ranges are what has to be copied for some pieces of memory.
+func ranges(pieces []target.Region) (out []target.Range) {
+	pieces = slices.Clone(pieces)
+	slices.SortFunc(pieces, func(a, b target.Region) int { return cmp.Compare(a.Base, b.Base) })
+	for _, p := range pieces {
+		end := p.Base + arch.Addr(len(p.Data))
+		if n := len(out); n > 0 && p.Base-out[n-1].Addr <= arch.Addr(out[n-1].Len+near) {
+			out[n-1].Len = max(out[n-1].Len, int(end-out[n-1].Addr))
+			continue
+		}
+		out = append(out, target.Range{Addr: p.Base, Len: len(p.Data)})
+	}
+	return out
+}
+
+// places returns the places of members by their ids.
+func (a *atOnce) places() map[int]int {
+	places := make(map[int]int, len(a.members))
+	for i := range a.members {
+		places[a.members[i].thread.OSThreadID] = i
+	}
+	return places
+}
+
+// askOwners has each owner of a lock that a blocked member waits for copy that lock, should it have to be stopped.
+func (a *atOnce) askOwners(reqs []target.Request) {
+	places := a.places()
+	for i := range a.members {
+		m := &a.members[i]
+		w := m.stack.Wait
+		if m.proof == "" || len(m.owner) == 0 {
+			continue
+		}
+		owner, ok := places[w.Owner.OSThreadID]
+		if !ok {
+			continue
+		}
+		req := &reqs[owner]
+		wanted := slices.DeleteFunc(ranges(m.owner), func(r target.Range) bool { return slices.Contains(req.Extra, r) })
+		if len(req.Extra)+len(wanted) <= live.MaxExtra { // else it is not certain who held it
+			req.Extra = append(req.Extra, wanted...)
+		}
+	}
+}
+
+// checkOwners takes back owners that cannot be proved for the instant.
+func (a *atOnce) checkOwners(captures []target.Capture, errs []error) {
+	places := a.places()
+	for i := range a.members {
+		m := &a.members[i]
+		if w := m.stack.Wait; w == nil || w.Owner == nil || !w.Certain || len(m.owner) == 0 {
+			continue
+		}
+		owner, ok := places[m.stack.Wait.Owner.OSThreadID]
+		if ok && a.owned(m, &a.members[owner], &captures[owner], errs[owner]) {
+			continue
+		}
+		waits.Doubt(m.stack.Wait)
+	}
+}
+
+// owned reports whether the owner of a lock that a member waits for held it at the instant.
+func (a *atOnce) owned(m, owner *member, c *target.Capture, err error) bool {
+	if err != nil {
+		return false
+	}
+	if !c.Stopped {
+		return same(a.p.Live, m.owner) && a.p.Live.Holds(owner.thread.OSThreadID, owner.proof)
+	}
+	for _, p := range m.owner {
+		if !copied(c, p) {
+			return false
+		}
+	}
+	return true
+}
+
+// copied reports whether a capture has the same memory.
+func copied(c *target.Capture, p target.Region) bool {
+	for _, e := range c.Stack.Extra {
+		if from := uint64(p.Base - e.Base); from < uint64(len(e.Data)) {
+			if part := e.Data[from:]; len(part) >= len(p.Data) && bytes.Equal(part[:len(p.Data)], p.Data) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// same reports whether memory is as it was.
+func same(mem target.Memory, pieces []target.Region) bool {
+	now := make([]target.Region, len(pieces))
+	for i, p := range pieces {
+		now[i] = target.Region{Base: p.Base, Data: make([]byte, len(p.Data))}
+	}
+	if target.ReadMany(mem, now) != nil {
+		return false
+	}
+	for i, p := range pieces {
+		if !bytes.Equal(p.Data, now[i].Data) {
+			return false
+		}
+	}
+	return true
+}
