@@ -52,8 +52,10 @@ var diseases = []*disease{
 	{name: "stopped", sick: "none", causes: []string{"stopped"}, starves: "visitors", mute: true, noFigure: true, harm: stop},
 	{name: "debugger", sick: "none", causes: []string{"debugger"}, starves: "visitors", mute: true, noFigure: true, harm: debug},
 	{name: "throttled", sick: "none", causes: []string{"throttled"}, harm: throttle},
-	{name: "memory-pressure", sick: "crammed", causes: []string{"memory-pressure"}, options: littleHeap},
-	{name: "memory-limit", sick: "crammed", causes: []string{"memory-pressure"}, options: littleMemory},
+	{name: "memory-pressure", sick: "crammed", causes: []string{"memory-pressure"}, needs: "agent",
+		own: []string{`ImageStore\.Load`}, options: littleHeap},
+	{name: "memory-limit", sick: "crammed", causes: []string{"memory-pressure"}, needs: "agent",
+		options: littleMemory},
 }
 
 // try has the disease break out, and looks at the program in all ways.
