@@ -108,6 +108,9 @@ func TestCPU(t *testing.T) {
 
 	none(t, judgeCPU(spins(busy(0.7, 0.05), loop)))
 	none(t, judgeCPU(spins(busy(0.99, 0), loop, []string{"Shop.Cache.Add", "Shop.Cache.Warm"})))
+	// Text that is taken apart: two functions take most of the time.
+	none(t, judgeCPU(spins(busy(0.99, 0), []string{"System.String.Split", "Shop.Cache.Find"},
+		[]string{"System.Linq.Enumerable.Count", "Shop.Cache.Find"}, loop)))
 	// One method that calls many: it gets on.
 	var many [][]string
 	for i := range 12 {

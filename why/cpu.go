@@ -13,9 +13,8 @@ import (
 const (
 	wholeCPU   = 0.85 // of the time that a thread has run, or was ready to
 	sameMethod = 0.95 // of its samples that are in one own method
-	fewLeaves  = 0.80 // of these, in the few functions that it calls most
-	leafCount  = 4
-	leastRun   = 30 // samples
+	oneLeaf    = 0.90 // of these, in the method itself and the one function that it calls most
+	leastRun   = 30   // samples
 	// A loop waits for nothing. That often, a second, a thread may all the same: it is stopped to be looked at, and for
 	// garbage collections.
 	fewBlocks = 40.0
@@ -104,7 +103,7 @@ func (e *evidence) runner(w *watched, mode profile.Mode) (out runner, ok bool) {
 	}
 	out.regex = float64(regex) / float64(all)
 	out.leaf = heaviest(leaves)
-	return out, concentrated(leaves, all) || out.regex >= sameMethod
+	return out, concentrated(leaves, r.Function(out.site.node), all) || out.regex >= sameMethod
 }
 
 // managedLeaf is the managed function nearest to the leaf.
@@ -126,19 +125,18 @@ func heaviest(leaves map[*profile.Function]int64) (f *profile.Function) {
 	return f
 }
 
-// concentrated reports whether nearly all samples are in a few functions: a loop goes round in them, while work that
-// gets on is in many.
-func concentrated(leaves map[*profile.Function]int64, all int64) bool {
-	var weights []int64
-	for _, w := range leaves {
-		weights = append(weights, w)
+// concentrated reports whether nearly all samples are in a method itself, or in one function that it calls: a loop goes
+// round in them, while work that gets on is in many.
+func concentrated(leaves map[*profile.Function]int64, own *profile.Function, all int64) bool {
+	itself, other := int64(0), int64(0)
+	for f, w := range leaves {
+		if f.Method == own.Method && f.Module == own.Module {
+			itself += w
+		} else {
+			other = max(other, w)
+		}
 	}
-	slices.SortFunc(weights, func(a, b int64) int { return cmp.Compare(b, a) })
-	sum := int64(0)
-	for _, w := range weights[:min(len(weights), leafCount)] {
-		sum += w
-	}
-	return float64(sum) >= fewLeaves*float64(all)
+	return float64(itself+other) >= oneLeaf*float64(all)
 }
 
 // inRegex reports whether a sample is in a regular expression, interpreted, compiled or generated.

@@ -131,7 +131,8 @@ func (g *gatherer) look(ctx context.Context) error {
 		return err
 	}
 	l.snap, l.after, l.pool = s, g.ran(), pool.state()
-	l.until, l.blocked = time.Since(g.start), g.blocked()
+	l.until = time.Since(g.start)
+	l.blocked = g.blocked()
 	l.markStill()
 	g.e.looks = append(g.e.looks, l)
 	return nil

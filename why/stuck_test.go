@@ -80,7 +80,14 @@ func collecting(id int) profile.Thread {
 func TestSuspension(t *testing.T) {
 	verdict(t, judgeSuspension(same(3, blockedCooperatively(), collecting(2))), profile.CauseSuspension, profile.Likely,
 		"Shop.Sensor.Poll", "2.0 s", "1 thread waits for the runtime")
-	none(t, judgeSuspension(same(3, blockedCooperatively()))) // nobody waits for it
+	verdict(t, judgeSuspension(same(3, blockedCooperatively())), profile.CauseSuspension, profile.Likely,
+		"Each garbage collection has to wait for it")
+	// The runtime wakes it again and again, to ask it to stop.
+	verdict(t, judgeSuspension(same(3, blockedCooperatively(), collecting(2)).runs(1, 0.1, 0.05)), profile.CauseSuspension,
+		profile.Likely)
+	moving := blockedCooperatively()
+	moving.Frames[0].SP += 8
+	none(t, judgeSuspension(looksAt([]profile.Thread{blockedCooperatively()}, []profile.Thread{moving})))
 	none(t, judgeSuspension(same(3, collecting(2), collecting(3))))
 
 	// A thread that runs can be stopped: only if everybody waits for it is it the reason.
