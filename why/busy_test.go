@@ -150,6 +150,11 @@ func TestGC(t *testing.T) {
 	verdict(t, judgeGC(collected(10, 5*time.Millisecond, large, 1<<30, 200_000)), profile.CauseGC, profile.Likely,
 		"85,000 bytes and more", "195 KiB each")
 
+	// The heap may not grow, whatever its limit is.
+	const noSpace = "gen 2, blocking, out of space"
+	verdict(t, judgeGC(collected(20, 5*time.Millisecond, noSpace, 1<<20, 100)), profile.CauseMemoryPressure, profile.Likely,
+		"20 of 20 collections in 2.0 s", "no space was left")
+
 	none(t, judgeGC(collected(40, 5*time.Millisecond, gen0, 4<<30, 100)))
 	none(t, judgeGC(collected(2, 200*time.Millisecond, gen0, 1<<30, 100)))
 	none(t, judgeGC(collected(10, 5*time.Millisecond, large, 50<<20, 200_000)))

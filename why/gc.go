@@ -68,6 +68,11 @@ func collectionsOf(r *profile.Recording) collections {
 	return c
 }
 
+// noRoom reports whether collections are made again and again because the heap may not become larger.
+func (c *collections) noRoom() bool {
+	return float64(c.noSpace) >= manyNoSpace*c.duration.Seconds() && c.noSpace > 0
+}
+
 // judgeGC looks for a program that spends its time on garbage collections.
 func judgeGC(e *evidence) []profile.Verdict {
 	r := e.samples
@@ -79,7 +84,7 @@ func judgeGC(e *evidence) []profile.Verdict {
 	own := share * e.served() // without the time in which others had the CPUs
 	large := largeRate(r)
 	often := float64(c.large) >= manyFull*c.duration.Seconds() && large >= muchLarge
-	full := float64(c.noSpace) >= manyNoSpace*c.duration.Seconds()
+	full := c.noRoom() && len(judgeMemory(e)) == 0 && len(judgeHeapLimit(e)) == 0 // which say it with the limit
 	if c.count < leastPauses || own < muchPause && !often && !full {
 		return nil
 	}

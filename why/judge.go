@@ -33,8 +33,6 @@ var explains = map[profile.Cause][]profile.Cause{
 	profile.CauseSuspension: {
 		profile.CausePoolStarvation, profile.CauseLockContention, profile.CauseFinalizer, profile.CauseCPU,
 	},
-	// The group's memory is full, and so is the heap that may have most of it.
-	profile.CauseMemoryPressure: {profile.CauseMemoryPressure, profile.CauseGC},
 	profile.CauseRemoteCall:     {profile.CausePoolStarvation, profile.CauseLockContention},
 	profile.CauseLockContention: {profile.CausePoolStarvation},
 	profile.CauseMemoryPressure: {profile.CauseGC},

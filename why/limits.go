@@ -90,7 +90,7 @@ func judgeMemory(e *evidence) []profile.Verdict {
 
 // judgeHeapLimit looks for a managed heap that has hardly any room left below the limit that the runtime keeps.
 func judgeHeapLimit(e *evidence) []profile.Verdict {
-	if len(e.heaps) == 0 || e.heapLimit.bytes <= 0 {
+	if len(e.heaps) == 0 || e.heapLimit.bytes <= 0 || len(judgeMemory(e)) > 0 {
 		return nil
 	}
 	used, kept := e.heaps[0].used(), oldBytes(&e.heaps[0])
@@ -102,7 +102,7 @@ func judgeHeapLimit(e *evidence) []profile.Verdict {
 	if known {
 		c = collectionsOf(e.samples)
 	}
-	busy := known && float64(c.full) >= manyFull*c.duration.Seconds()
+	busy := known && (float64(c.full) >= manyFull*c.duration.Seconds() || c.noRoom())
 	if share < fullHeap || known && !busy || !known && float64(kept) < fullHeap*float64(e.heapLimit.bytes) {
 		return nil
 	}
