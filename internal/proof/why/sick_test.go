@@ -17,12 +17,11 @@ type disease struct {
 	own    []string // the code that is to blame: a regular expression for each name that must be there
 	beside []string // what is true of it as well
 
-	starves  string        // the clients that get no answer
-	deadlock bool          // "locks" says so as well
-	noFigure bool          // there is nothing to count
-	mute     bool          // the runtime does not answer
-	mature   time.Duration // how long it takes to break out
-	needs    string        // a way without which it cannot be seen: "agent"
+	starves  string // the clients that get no answer
+	deadlock bool   // "locks" says so as well
+	noFigure bool   // there is nothing to count
+	mute     bool   // the runtime does not answer
+	needs    string // a way without which it cannot be seen: "agent"
 
 	options func(t *testing.T) testenv.Options
 	harm    func(t *testing.T, a *testenv.App)
@@ -53,7 +52,7 @@ var diseases = []*disease{
 	{name: "debugger", sick: "none", causes: []string{"debugger"}, starves: "visitors", mute: true, noFigure: true, harm: debug},
 	{name: "throttled", sick: "none", causes: []string{"throttled"}, harm: throttle},
 	{name: "memory-pressure", sick: "crammed", causes: []string{"memory-pressure"}, needs: "agent",
-		own: []string{`ImageStore\.Load`}, options: littleHeap},
+		options: littleHeap},
 	{name: "memory-limit", sick: "crammed", causes: []string{"memory-pressure"}, needs: "agent",
 		options: littleMemory},
 }
@@ -65,7 +64,7 @@ func (d *disease) try(t *testing.T, c command) {
 	if d.harm != nil {
 		d.harm(t, a)
 	}
-	time.Sleep(max(d.mature, 2*time.Second))
+	time.Sleep(2 * time.Second)
 	ways := layer.Size([]way{plain}, []way{plain, noAgent, again})
 	if d.needs == "agent" {
 		ways = []way{plain, again}
