@@ -13,9 +13,8 @@ import (
 const (
 	wholeCPU   = 0.85 // of the time that a thread has run, or was ready to
 	sameMethod = 0.95 // of its samples that are in one own method
-	fewLeaves  = 0.80 // of these, in the few functions that it calls most
-	leafCount  = 4
-	leastRun   = 30 // samples
+	oneLeaf    = 0.90 // of these, in the method itself and the one function that it calls most
+	leastRun   = 30   // samples
 	// A loop waits for nothing. That often, a second, a thread may all the same: it is stopped to be looked at, and for
 	// garbage collections.
 	fewBlocks = 40.0
@@ -40,8 +39,8 @@ func judgeCPU(e *evidence) []profile.Verdict {
 	threads := e.threads()
 	for i := range threads {
 		w := &threads[i]
-		if w.last().ManagedThreadID == 0 || float64(w.ran+w.ready) < wholeCPU*float64(e.span()) ||
-			float64(w.blocked) > fewBlocks*e.span().Seconds() {
+		if w.last().ManagedThreadID == 0 || float64(w.ran+w.ready) < wholeCPU*float64(e.whole()) ||
+			float64(w.blocked) > fewBlocks*e.whole().Seconds() {
 			continue
 		}
 		if r, ok := e.runner(w, mode); ok {
@@ -104,7 +103,7 @@ func (e *evidence) runner(w *watched, mode profile.Mode) (out runner, ok bool) {
 	}
 	out.regex = float64(regex) / float64(all)
 	out.leaf = heaviest(leaves)
-	return out, concentrated(leaves, all) || out.regex >= sameMethod
+	return out, concentrated(leaves, r.Function(out.site.node), all) || out.regex >= sameMethod
 }
 
 // managedLeaf is the managed function nearest to the leaf.
@@ -126,19 +125,18 @@ func heaviest(leaves map[*profile.Function]int64) (f *profile.Function) {
 	return f
 }
 
-// concentrated reports whether nearly all samples are in a few functions: a loop goes round in them, while work that
-// gets on is in many.
-func concentrated(leaves map[*profile.Function]int64, all int64) bool {
-	var weights []int64
-	for _, w := range leaves {
-		weights = append(weights, w)
+// concentrated reports whether nearly all samples are in a method itself, or in one function that it calls: a loop goes
+// round in them, while work that gets on is in many.
+func concentrated(leaves map[*profile.Function]int64, own *profile.Function, all int64) bool {
+	itself, other := int64(0), int64(0)
+	for f, w := range leaves {
+		if f.Method == own.Method && f.Module == own.Module {
+			itself += w
+		} else {
+			other = max(other, w)
+		}
 	}
-	slices.SortFunc(weights, func(a, b int64) int { return cmp.Compare(b, a) })
-	sum := int64(0)
-	for _, w := range weights[:min(len(weights), leafCount)] {
-		sum += w
-	}
-	return float64(sum) >= fewLeaves*float64(all)
+	return float64(itself+other) >= oneLeaf*float64(all)
 }
 
 // inRegex reports whether a sample is in a regular expression, interpreted, compiled or generated.
@@ -165,7 +163,7 @@ func loop(e *evidence, list []runner) profile.Verdict {
 	for i := range list {
 		refs = append(refs, ref(list[i].thread.last()))
 		least = min(least, list[i].share)
-		ready = max(ready, float64(list[i].thread.ready)/float64(e.span()))
+		ready = max(ready, float64(list[i].thread.ready)/float64(e.whole()))
 	}
 	v := profile.Verdict{
 		Cause: profile.CauseCPU, Certainty: profile.Likely,
@@ -185,8 +183,8 @@ func loop(e *evidence, list []runner) profile.Verdict {
 	}
 	v.Text = fmt.Sprintf("%s, and %s of the samples over %s are in %s. %s", who, percent(least), seconds(r.Duration),
 		method(own), what)
-	text := fmt.Sprintf("%s of CPU time in %s: %s of a CPU.", seconds(first.thread.ran), seconds(e.span()),
-		percent(atOnce(int64(first.thread.ran), e.span())))
+	text := fmt.Sprintf("%s of CPU time in %s: %s of a CPU.", seconds(first.thread.ran), seconds(e.whole()),
+		percent(atOnce(int64(first.thread.ran), e.whole())))
 	if ready > 0.1 {
 		text += fmt.Sprintf(" It was ready to run and had no CPU for %s of the time.", percent(ready))
 	}

@@ -26,6 +26,8 @@ type evidence struct {
 	chains  []profile.TaskChain // async methods that wait; nil: not looked for
 	heaps   []heapLook          // at the beginning and at the end; nil: not known
 
+	heapLimit heapLimit
+
 	looked  []string // phrases
 	missing []string // sentences
 }
@@ -33,6 +35,7 @@ type evidence struct {
 // look is one look at all threads.
 type look struct {
 	at    time.Duration // when it began, since the first one
+	until time.Duration // when it ended
 	snap  *profile.Snapshot
 	ran   map[int]procfs.Schedstat // by thread: how much it had run when the look began
 	after map[int]procfs.Schedstat // and when it ended
@@ -80,6 +83,15 @@ func (e *evidence) span() time.Duration {
 	return e.last().at - e.first().at
 }
 
+// whole is the time from the beginning of the first look to the end of the last one. What threads have run is counted
+// over that time.
+func (e *evidence) whole() time.Duration {
+	if len(e.looks) == 0 {
+		return 0
+	}
+	return e.last().until - e.first().at
+}
+
 // held reports whether the process is kept from running: by a signal, a debugger or the freezer.
 func (e *evidence) held() bool {
 	n := 0
@@ -94,8 +106,8 @@ func (e *evidence) held() bool {
 // watched is a thread that was there in all looks.
 type watched struct {
 	looks []*profile.Thread // one for each look
-	// ran is how long it has run between the first and the last look, and ready how long it was ready to, but had no
-	// CPU.
+	// ran is how long it has run from the beginning of the first to the end of the last look, and ready how long it was
+	// ready to, but had no CPU.
 	ran, ready time.Duration
 	// blocked is how often it has had to wait for something between the ends of the first and the last look.
 	blocked uint64
@@ -133,7 +145,7 @@ func (e *evidence) threads() []watched {
 		}
 		w.blocked = e.last().blocked[id] - e.first().blocked[id]
 		w.still = w.still || e.core()
-		w.unmoved = w.still || w.waits() && w.ran <= e.span()/100 && w.sameCalls()
+		w.unmoved = w.still || w.waits() && w.ran <= e.whole()/100 && w.sameCalls()
 		out = append(out, w)
 	}
 	return out

@@ -91,6 +91,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 	g.connections()
 	g.calls(ctx)
 	g.moment()
+	g.e.heapLimit = g.limit()
 	g.tell()
 	return ctx.Err()
 }
@@ -130,6 +131,7 @@ func (g *gatherer) look(ctx context.Context) error {
 		return err
 	}
 	l.snap, l.after, l.pool = s, g.ran(), pool.state()
+	l.until = time.Since(g.start)
 	l.blocked = g.blocked()
 	l.markStill()
 	g.e.looks = append(g.e.looks, l)

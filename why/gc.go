@@ -21,6 +21,9 @@ const (
 	leastPauses  = 3
 	shownSites   = 3
 	largeReasons = "large"
+	// Reasons of collections that are made because the heap may not become larger.
+	spaceReasons = "out of space"
+	manyNoSpace  = 2.0 // of these a second
 )
 
 // collections is what the garbage collector did.
@@ -29,6 +32,7 @@ type collections struct {
 	count    int64
 	full     int64 // generation 2
 	large    int64 // of these, because of large objects
+	noSpace  int64 // of all, because there was no space
 	longest  time.Duration
 	duration time.Duration
 	reasons  tally
@@ -51,6 +55,9 @@ func collectionsOf(r *profile.Recording) collections {
 			c.longest = d
 		}
 		c.reasons[f.Display] += int(x.Events)
+		if strings.Contains(f.Display, spaceReasons) {
+			c.noSpace += x.Events
+		}
 		if strings.HasPrefix(f.Display, "gen 2") {
 			c.full += x.Events
 			if strings.Contains(f.Display, largeReasons) {
@@ -59,6 +66,11 @@ func collectionsOf(r *profile.Recording) collections {
 		}
 	}
 	return c
+}
+
+// noRoom reports whether collections are made again and again because the heap may not become larger.
+func (c *collections) noRoom() bool {
+	return float64(c.noSpace) >= manyNoSpace*c.duration.Seconds() && c.noSpace > 0
 }
 
 // judgeGC looks for a program that spends its time on garbage collections.
@@ -72,7 +84,8 @@ func judgeGC(e *evidence) []profile.Verdict {
 	own := share * e.served() // without the time in which others had the CPUs
 	large := largeRate(r)
 	often := float64(c.large) >= manyFull*c.duration.Seconds() && large >= muchLarge
-	if c.count < leastPauses || own < muchPause && !often {
+	full := c.noRoom() && len(judgeMemory(e)) == 0 && len(judgeHeapLimit(e)) == 0 // which say it with the limit
+	if c.count < leastPauses || own < muchPause && !often && !full {
 		return nil
 	}
 	v := profile.Verdict{
@@ -87,6 +100,13 @@ func judgeGC(e *evidence) []profile.Verdict {
 		"full ones. It allocates %s a second.", seconds(c.pause), seconds(c.duration), percent(share),
 		counted(int(c.count), "collection", "collections"), strconv.FormatInt(c.full, 10),
 		bytesOf(rate(allocated, c.duration)))
+	if full {
+		v.Cause = profile.CauseMemoryPressure
+		v.Text = fmt.Sprintf("The managed heap is full and may not grow: %d of %s in %s were made because no space was left. ",
+			c.noSpace, counted(int(c.count), "collection", "collections"), seconds(c.duration)) + v.Text
+		v.Commands = append(v.Commands, fmt.Sprintf("clrsnap heap %d", e.process.PID))
+		v.Evidence = append(v.Evidence, heapLimits(e)...)
+	}
 	if often {
 		v.Text += fmt.Sprintf(" %s a second are objects of %s bytes and more, which only full collections free.", bytesOf(large),
 			"85,000")
@@ -98,6 +118,20 @@ func judgeGC(e *evidence) []profile.Verdict {
 	})
 	addAllocations(&v, r, often)
 	return []profile.Verdict{v}
+}
+
+// heapLimits are the limits of memory that may be those of the heap.
+func heapLimits(e *evidence) (out []profile.Evidence) {
+	if len(e.moments) == 0 {
+		return nil
+	}
+	for _, m := range e.moments[len(e.moments)-1].groups.Memory {
+		out = append(out, profile.Evidence{
+			Text: fmt.Sprintf("Control group %s may have %s and has %s. .NET lets the heap have three quarters of that, unless it "+
+				"is told otherwise (System.GC.HeapHardLimit).", m.Group, bytesOf(m.Limit), bytesOf(m.Used)),
+		})
+	}
+	return out
 }
 
 // largeRate is how many bytes of large objects are allocated a second.

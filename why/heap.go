@@ -2,6 +2,8 @@ package why
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"clrsnap"
@@ -67,4 +69,59 @@ type heapLook struct {
 	at time.Duration
 	*profile.Heap
 	events []session.Handlers
+}
+
+// used is how many bytes the heap takes, free space between objects included.
+func (h *heapLook) used() (n int64) {
+	for i := range h.Parts {
+		n += int64(h.Parts[i].Size)
+	}
+	return n
+}
+
+// heapLimit is what the runtime lets the managed heap have.
+type heapLimit struct {
+	bytes  int64 // 0: not known, or none
+	source string
+}
+
+// Settings of the limit (docs/core/runtime-config/garbage-collector, gcconfig.h). Their values are hexadecimal.
+const (
+	limitSetting   = "GCHeapHardLimit"
+	percentSetting = "GCHeapHardLimitPercent"
+	defaultPercent = 75 // of a control group's limit (gcinterface.h; gc.cpp, compute_hard_limit)
+	leastLimit     = 20 << 20
+)
+
+// limit finds out what the runtime lets the heap have: what the environment says, or else most of what the control
+// group may have.
+func (g *gatherer) limit() (l heapLimit) {
+	group := int64(0)
+	if n := len(g.e.moments); n > 0 {
+		for _, m := range g.e.moments[n-1].groups.Memory {
+			if group == 0 || m.Limit < group {
+				group = m.Limit
+			}
+		}
+	}
+	share, source := int64(defaultPercent), "75 % of its control group's limit"
+	environ, err := g.dir.Environ()
+	if err == nil {
+		for v := range environ {
+			name, value, _ := strings.Cut(v, "=")
+			name, ok := strings.CutPrefix(name, "DOTNET_")
+			n, err := strconv.ParseInt(strings.TrimPrefix(value, "0x"), 16, 63)
+			switch {
+			case !ok || err != nil || n <= 0:
+			case name == limitSetting:
+				return heapLimit{n, "DOTNET_" + limitSetting}
+			case name == percentSetting && n <= 100:
+				share, source = n, "DOTNET_"+percentSetting
+			}
+		}
+	}
+	if group == 0 {
+		return heapLimit{}
+	}
+	return heapLimit{max(group/100*share, leastLimit), source}
 }

@@ -13,7 +13,7 @@ type judge func(*evidence) []profile.Verdict
 // judges are all of them.
 var judges = []judge{
 	judgeHeld, judgeDebugger, judgeDeadlock, judgeSuspension, judgeFinalizer, judgeThrottled, judgeMemory,
-	judgeDescriptors, judgeRemote, judgeLocks, judgePool, judgeCPU, judgeGC, judgeExceptions, judgeGrowth,
+	judgeHeapLimit, judgeDescriptors, judgeRemote, judgeLocks, judgePool, judgeCPU, judgeGC, judgeExceptions, judgeGrowth,
 }
 
 // report is what the judges say together.
@@ -35,6 +35,7 @@ var explains = map[profile.Cause][]profile.Cause{
 	},
 	profile.CauseRemoteCall:     {profile.CausePoolStarvation, profile.CauseLockContention},
 	profile.CauseLockContention: {profile.CausePoolStarvation},
+	profile.CauseMemoryPressure: {profile.CauseGC},
 	profile.CauseExceptions:     {profile.CauseCPU},
 	profile.CauseGC:             {profile.CauseCPU},
 }

@@ -11,8 +11,11 @@ const (
 	throttledPeriods = 0.25 // of the periods in which the quota was used up
 	throttledTime    = 0.10 // of the time that processes had to wait then
 	fullMemory       = 0.90 // of the limit, without what is given back without harm
-	fullFiles        = 0.90
-	noFiles          = 0.99
+	// Of the heap's limit, if full collections try to make room all the time. If it is not known whether they do, so
+	// much has to have survived some collections.
+	fullHeap  = 0.85
+	fullFiles = 0.90
+	noFiles   = 0.99
 )
 
 // delta is what the control groups have counted in between; false: there are no two moments.
@@ -83,6 +86,51 @@ func judgeMemory(e *evidence) []profile.Verdict {
 		return []profile.Verdict{v}
 	}
 	return nil
+}
+
+// judgeHeapLimit looks for a managed heap that has hardly any room left below the limit that the runtime keeps.
+func judgeHeapLimit(e *evidence) []profile.Verdict {
+	if len(e.heaps) == 0 || e.heapLimit.bytes <= 0 || len(judgeMemory(e)) > 0 {
+		return nil
+	}
+	used, kept := e.heaps[0].used(), oldBytes(&e.heaps[0])
+	for i := range e.heaps {
+		used, kept = min(used, e.heaps[i].used()), min(kept, oldBytes(&e.heaps[i]))
+	}
+	share := float64(used) / float64(e.heapLimit.bytes)
+	c, known := collections{}, hasMode(e.samples, profile.GC)
+	if known {
+		c = collectionsOf(e.samples)
+	}
+	busy := known && (float64(c.full) >= manyFull*c.duration.Seconds() || c.noRoom())
+	if share < fullHeap || known && !busy || !known && float64(kept) < fullHeap*float64(e.heapLimit.bytes) {
+		return nil
+	}
+	v := profile.Verdict{
+		Cause: profile.CauseMemoryPressure, Certainty: profile.Likely,
+		Text: fmt.Sprintf("The managed heap is nearly at its limit: %s of %s (%s).", bytesOf(used), bytesOf(e.heapLimit.bytes),
+			e.heapLimit.source),
+		Commands: []string{fmt.Sprintf("clrsnap heap %d", e.process.PID)},
+	}
+	if busy {
+		v.Certainty = profile.Certain
+		v.Text += fmt.Sprintf(" The runtime collects all of it again and again to make room: %.1f full collections a second, in "+
+			"which the program stood still for %s of the time.", float64(c.full)/c.duration.Seconds(),
+			percent(atOnce(int64(c.pause), c.duration)))
+	}
+	v.Evidence = append(v.Evidence, profile.Evidence{Text: fmt.Sprintf("Process memory in RAM: %s.",
+		bytesOf(e.moments[len(e.moments)-1].rss))})
+	last := &e.heaps[len(e.heaps)-1]
+	for i := range last.Types {
+		if i == shownSites {
+			break
+		}
+		t := &last.Types[i]
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text: fmt.Sprintf("%s of %s, in %s.", bytesOf(int64(t.Bytes)), t.Name, counted(int(t.Count), "object", "objects")),
+		})
+	}
+	return []profile.Verdict{v}
 }
 
 // full reports whether nearly all descriptors are used.

@@ -86,7 +86,7 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 		}
 		all++
 		switch {
-		case w.all(waitsForRuntime): // of these, the one that stops the others looks again and again
+		case w.all(func(t *profile.Thread) bool { return waitsForRuntime(t) || stops(t, &e.process) }):
 			waiting = append(waiting, ref(w.last()))
 			if w.unmoved {
 				still++
@@ -105,7 +105,7 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 // runtime waits for it, it signals it thousands of times a second, which the thread needs some CPU for.
 func (w *watched) blockedCooperative(e *evidence) bool {
 	first := ownFrame(w.looks[0].Frames)
-	return float64(w.ran+w.ready) < signalled*float64(e.span()) && slices.ContainsFunc(w.looks, (*profile.Thread).Waits) &&
+	return float64(w.ran+w.ready) < signalled*float64(e.whole()) && slices.ContainsFunc(w.looks, (*profile.Thread).Waits) &&
 		w.all(func(t *profile.Thread) bool {
 			own := ownFrame(t.Frames)
 			return holdsOut(t, &e.process) && own.Method == first.Method && own.SP == first.SP
@@ -119,9 +119,9 @@ func suspension(e *evidence, w *watched, waiting []profile.ThreadRef, all int) p
 	t := w.last()
 	v := profile.Verdict{
 		Cause: profile.CauseSuspension, Certainty: profile.Likely,
-		Text: fmt.Sprintf("%s does not let the runtime stop it: it has been in %s, in cooperative mode, for at least %s. A "+
-			"garbage collection waits for it, and all threads for that.", threadName(ref(t)), method(ownFrame(t.Frames)),
-			seconds(e.span())),
+		Text: fmt.Sprintf("%s does not let the runtime stop it: it has been in %s, in cooperative mode, for at least %s. Each "+
+			"garbage collection has to wait for it, and all threads for that.", threadName(ref(t)),
+			method(ownFrame(t.Frames)), seconds(e.span())),
 		Evidence: []profile.Evidence{
 			{Text: fmt.Sprintf("%s is %s, in cooperative mode in %s:", threadName(ref(t)), t.State,
 				counted(len(e.looks), "look", "looks")), Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)}},
@@ -147,6 +147,23 @@ func waitNow(n int) string {
 
 func waitsForRuntime(t *profile.Thread) bool {
 	return t.Wait != nil && t.Wait.Kind == profile.WaitRuntime && t.Wait.Owner == nil && t.Mode == "preemptive"
+}
+
+// stops reports whether a thread is in the runtime's own code without waiting for anything that is known: the one that
+// stops the others looks again and again whether they have stopped.
+func stops(t *profile.Thread, p *profile.Process) bool {
+	if t.Wait != nil {
+		return false
+	}
+	for i := range t.Frames {
+		switch f := &t.Frames[i]; {
+		case f.Kind == profile.Managed:
+			return false
+		case f.Module == fileName(p.Runtime.Path):
+			return true
+		}
+	}
+	return false
 }
 
 // holdsOut reports whether a thread is in cooperative mode, in code that is not the runtime's: the runtime's itself

@@ -77,7 +77,7 @@ func (p *Process) Context(f *walk.Frame) (slot, context arch.Addr, ok bool) {
 
 // contextSlot is where a frame keeps its context; false: it keeps none, or has none at this instruction.
 func (p *Process) contextSlot(f *walk.Frame) (place generics.Place, slot arch.Addr, ok bool) {
-	if f.Code.Funclet || f.Epilog() {
+	if !f.Walked() || f.Code.Funclet || f.Epilog() {
 		return place, 0, false // a filter's registers are not those of its method
 	}
 	place, err := p.Runtime.Generic.Place(f.Code)

@@ -109,6 +109,10 @@ func (f *Frame) Place() Place {
 // Epilog reports whether the frame is being torn down: what it held may be overwritten.
 func (f *Frame) Epilog() bool { return f.Exact && f.site.step != nil && f.site.step.Epilog }
 
+// Walked reports whether a walk has found the frame, so that its stack and registers are there. Of the frames of a
+// notification only the instruction pointer is known.
+func (f *Frame) Walked() bool { return f.walk != nil }
+
 // CallerSP returns the stack pointer of a managed frame's caller, as it is after the return; false if it
 // is not known.
 func (f *Frame) CallerSP() (arch.Addr, bool) {

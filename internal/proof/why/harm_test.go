@@ -91,7 +91,7 @@ func throttle(t *testing.T, a *testenv.App) {
 	write(t, dir, "cgroup.procs", strconv.Itoa(a.PID))
 }
 
-// littleMemory has a program start in a control group that may use 150 MB, three quarters of which .NET lets the
+// littleMemory has a program start in a control group that may use 120 MB, three quarters of which .NET lets the
 // heap have.
 func littleMemory(t *testing.T) testenv.Options {
 	t.Helper()
@@ -100,7 +100,7 @@ func littleMemory(t *testing.T) testenv.Options {
 	if exists(dir, "memory.max") {
 		file = "memory.max"
 	}
-	write(t, dir, file, strconv.Itoa(150<<20))
+	write(t, dir, file, strconv.Itoa(120<<20))
 	return testenv.Options{Prepare: func(c *exec.Cmd) {
 		join := fmt.Sprintf(`echo $$ >%s/cgroup.procs && exec "$0" "$@"`, dir)
 		c.Args = append([]string{"sh", "-c", join, c.Path}, c.Args[1:]...)

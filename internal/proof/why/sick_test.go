@@ -17,12 +17,11 @@ type disease struct {
 	own    []string // the code that is to blame: a regular expression for each name that must be there
 	beside []string // what is true of it as well
 
-	starves  string        // the clients that get no answer
-	deadlock bool          // "locks" says so as well
-	noFigure bool          // there is nothing to count
-	mute     bool          // the runtime does not answer
-	mature   time.Duration // how long it takes to break out
-	needs    string        // a way without which it cannot be seen: "agent"
+	starves  string // the clients that get no answer
+	deadlock bool   // "locks" says so as well
+	noFigure bool   // there is nothing to count
+	mute     bool   // the runtime does not answer
+	needs    string // a way without which it cannot be seen: "agent"
 
 	options func(t *testing.T) testenv.Options
 	harm    func(t *testing.T, a *testenv.App)
@@ -30,30 +29,40 @@ type disease struct {
 }
 
 var diseases = []*disease{
-	{name: "convoy", causes: []string{"lock-contention"}, own: []string{`OrderJournal\.(Append|Replicate)`}, short: true},
+	{name: "convoy", causes: []string{"lock-contention"},
+		own: []string{`OrderJournal\.(Append|Replicate)`}, short: true},
 	{name: "deadlock", causes: []string{"deadlock"}, deadlock: true, starves: "sales", short: true,
 		own: []string{`StockService\.(TryReserve|Reserve)`, `StockService\.(ServeBackorders|Restock)`}},
-	{name: "sync-over-async", causes: []string{"thread-pool-starvation"}, own: []string{`TenantMiddleware\.InvokeAsync`}},
+	{name: "sync-over-async", causes: []string{"thread-pool-starvation"},
+		own: []string{`TenantMiddleware\.InvokeAsync`}},
 	{name: "lock-semaphore", causes: []string{"deadlock", "lock-contention"}, starves: "refunds",
 		own: []string{`PaymentService\.WithdrawPermitted|PaymentLedger\.(Exclusive|Book)`}},
 	{name: "regex", causes: []string{"cpu"}, starves: "reviewers", own: []string{`SpamFilter\.LooksWritten`}},
 	{name: "exceptions", causes: []string{"exceptions"}, needs: "agent",
 		own: []string{`FormatException`, `PriceParser\.ParseAmount`}},
-	{name: "buffers", causes: []string{"gc-pressure"}, needs: "agent", own: []string{`ImageStore\.Load`, `Byte\[\]|byte\[\]`}},
+	{name: "buffers", causes: []string{"gc-pressure"}, needs: "agent", own: []string{`ImageStore\.Load`,
+		`Byte\[\]|byte\[\]`}},
 	{name: "remote", causes: []string{"remote-call"}, own: []string{`SupplierClient\.Get`}, starves: "buyers",
 		options: withSupplier, short: true},
-	{name: "remote-async", causes: []string{"remote-call"}, own: []string{`SupplierClient\.GetAsync`}, starves: "buyers",
+	{name: "remote-async", causes: []string{"remote-call"}, own: []string{`SupplierClient\.GetAsync`},
+		starves: "buyers",
 		options: withSupplier},
 	{name: "event-leak", causes: []string{"heap-growth"}, own: []string{`PriceAlert|AlertService\.Watch`}},
-	{name: "finalizer", causes: []string{"finalizer"}, own: []string{`DocumentLease\.(GiveBack|Finalize)`}, short: true},
+	{name: "finalizer", causes: []string{"finalizer"}, own: []string{`DocumentLease\.(GiveBack|Finalize)`},
+		short: true},
 	{name: "spin", causes: []string{"cpu"}, own: []string{`CacheWarmer\.WaitUntilLoaded`}},
 	{name: "descriptors", causes: []string{"descriptors"}, beside: []string{"exceptions"}, harm: fewDescriptors},
-	{name: "suspension", causes: []string{"suspension"}, own: []string{`Scanner\.ReadPage`}, starves: "visitors", mute: true},
-	{name: "stopped", sick: "none", causes: []string{"stopped"}, starves: "visitors", mute: true, noFigure: true, harm: stop},
-	{name: "debugger", sick: "none", causes: []string{"debugger"}, starves: "visitors", mute: true, noFigure: true, harm: debug},
+	{name: "suspension", causes: []string{"suspension"}, own: []string{`Scanner\.ReadPage`},
+		starves: "visitors", mute: true},
+	{name: "stopped", sick: "none", causes: []string{"stopped"}, starves: "visitors", mute: true,
+		noFigure: true, harm: stop},
+	{name: "debugger", sick: "none", causes: []string{"debugger"}, starves: "visitors", mute: true,
+		noFigure: true, harm: debug},
 	{name: "throttled", sick: "none", causes: []string{"throttled"}, harm: throttle},
-	{name: "memory-pressure", sick: "crammed", causes: []string{"memory-pressure"}, options: littleHeap},
-	{name: "memory-limit", sick: "crammed", causes: []string{"memory-pressure"}, options: littleMemory},
+	{name: "memory-pressure", sick: "crammed", causes: []string{"memory-pressure"}, needs: "agent",
+		options: littleHeap},
+	{name: "memory-limit", sick: "crammed", causes: []string{"memory-pressure"}, needs: "agent",
+		options: littleMemory},
 }
 
 // try has the disease break out, and looks at the program in all ways.
@@ -63,7 +72,7 @@ func (d *disease) try(t *testing.T, c command) {
 	if d.harm != nil {
 		d.harm(t, a)
 	}
-	time.Sleep(max(d.mature, 2*time.Second))
+	time.Sleep(2 * time.Second)
 	ways := layer.Size([]way{plain}, []way{plain, noAgent, again})
 	if d.needs == "agent" {
 		ways = []way{plain, again}

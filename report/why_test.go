@@ -1,0 +1,83 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/profiletest"
+	"clrsnap/profile"
+)
+
+// diagnosis is what is said of a made-up process.
+func diagnosis() *profile.Diagnosis {
+	s := synthetic()
+	refs := []profile.ThreadRef{{OSThreadID: 4250, ManagedThreadID: 5, Name: "evil\x1b[31m\u202e"}, {OSThreadID: 4251}}
+	return &profile.Diagnosis{
+		Process: s.Process, At: s.CapturedAt, Took: 4400 * time.Millisecond,
+		Verdicts: []profile.Verdict{
+			{
+				Cause: profile.CauseDeadlock, Certainty: profile.Certain,
+				Text: "Deadlock: evil\x1b[31m\u202e (4250) holds Shop.Order 0x7f4a8d415378 and waits to enter Monitor of Shop.Stock " +
+					"0x7f4a8d415390, held by thread 4251.",
+				Evidence: []profile.Evidence{
+					{Text: "evil\x1b[31m\u202e (4250) waits:", Frames: waiting(), Threads: refs[:1]},
+					{Text: "2 more threads wait, directly or not.", Threads: refs},
+				},
+				Commands: []string{"clrsnap locks 4242", "clrsnap stack 4242"},
+			},
+			{
+				Cause: profile.CauseExceptions, Certainty: profile.Likely, Text: "The program throws 3,509 exceptions a second.",
+				Evidence: []profile.Evidence{{Text: "33 % of the CPU time goes into them."}},
+			},
+		},
+		Looked:  []string{"4 looks at 38 threads, with what they wait for and hold", "3.2 s of samples"},
+		Missing: []string{"The heap was not looked at: it is too large."},
+	}
+}
+
+func TestWhy(t *testing.T) {
+	nothing := diagnosis()
+	nothing.Verdicts, nothing.Missing = nil, nil
+	for _, c := range []struct {
+		name string
+		d    *profile.Diagnosis
+		o    WhyOptions
+	}{
+		{"why", diagnosis(), WhyOptions{}},
+		{"why-color", diagnosis(), WhyOptions{Color: true, Width: 70}},
+		{"why-full", diagnosis(), WhyOptions{Full: true}},
+		{"why-nothing", nothing, WhyOptions{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := Why(&b, c.d, c.o); err != nil {
+				t.Fatal(err)
+			}
+			profiletest.Golden(t, c.name+".txt", b.Bytes())
+			if i := strings.IndexAny(b.String(), "\x1b\u202e"); i >= 0 && !c.o.Color {
+				t.Errorf("a control character gets through: %q", b.String()[i:][:20])
+			}
+		})
+	}
+}
+
+func TestWhyJSON(t *testing.T) {
+	var b, indented bytes.Buffer
+	if err := WhyJSON(&b, diagnosis()); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Indent(&indented, b.Bytes(), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	profiletest.Golden(t, "why.json", indented.Bytes())
+	b.Reset()
+	if err := WhyJSON(&b, &profile.Diagnosis{}); err != nil {
+		t.Fatal(err)
+	}
+	if s := b.String(); !strings.Contains(s, `"verdicts":[]`) || !strings.Contains(s, `"looked":[]`) {
+		t.Error(s)
+	}
+}

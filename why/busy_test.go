@@ -1,0 +1,269 @@
+package why
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"clrsnap/internal/cgroup"
+	"clrsnap/internal/clr/threadpool"
+	"clrsnap/internal/session"
+	"clrsnap/profile"
+)
+
+// queueFor makes so many threads that wait for a lock, and its holder, which sleeps.
+func queueFor(waiters int) []profile.Thread {
+	out := []profile.Thread{holding(waiting(1, profile.Wait{Kind: profile.ThreadSleep}, "System.Threading.Thread.Sleep",
+		"Shop.Journal.Flush"), 0x10)}
+	for i := range waiters {
+		out = append(out, waiting(10+i, wants(0x10, 1), enter, "Shop.Journal.Append"))
+	}
+	return out
+}
+
+func TestLocks(t *testing.T) {
+	verdict(t, judgeLocks(same(4, queueFor(6)...)), profile.CauseLockContention, profile.Likely,
+		"Shop.Journal.Append", "Who holds it sleeps, in Shop.Journal.Flush (4 of 4 looks)", "6.0 of 7.0 threads")
+	r := same(4, queueFor(6)...).recorded(3, profile.Wall)
+	for i := range 6 {
+		r.add(10+i, profile.Sample{Mode: profile.Wall, State: profile.Waiting, Weight: int64(3 * time.Second)}, "",
+			enter, "Shop.Journal.Append")
+	}
+	verdict(t, judgeLocks(r.done()), profile.CauseLockContention, profile.Certain, "6.0 threads waited for locks on average")
+
+	none(t, judgeLocks(same(4, queueFor(2)...)))
+	none(t, judgeLocks(same(2, queueFor(6)...))) // too few looks
+	// Many threads have other things to do.
+	busy := queueFor(4)
+	for i := range 10 {
+		busy = append(busy, running(100+i, "Shop.Orders.Add"))
+	}
+	none(t, judgeLocks(same(4, busy...)))
+	// The looks have met by chance what the samples hardly ever meet.
+	none(t, judgeLocks(same(4, queueFor(6)...).recorded(3, profile.Wall).done()))
+	// A look has found it free.
+	none(t, judgeLocks(looksAt(queueFor(6), queueFor(6), queueFor(0), queueFor(6))))
+}
+
+// blockedWorkers makes workers that wait for a task.
+func blockedWorkers(n int) (out []profile.Thread) {
+	task := profile.Wait{Kind: profile.TaskWait, Object: 0x40, Type: "System.Threading.Tasks.Task", Timeout: profile.Forever}
+	for i := range n {
+		out = append(out, worker(waiting(10+i, task, "System.Threading.Tasks.Task.Wait", "Shop.Tenants.Invoke")))
+	}
+	return out
+}
+
+// pooled adds the state of the pool to all looks.
+func (e *evidence) pooled(minimum int, queued ...int) *evidence {
+	for i := range e.looks {
+		n := len(e.looks[i].snap.Threads)
+		e.looks[i].pool = &threadpool.State{
+			Workers: n, Working: n, Goal: n, Minimum: minimum, Maximum: 100, Queued: queued[i], HasQueue: true,
+		}
+	}
+	return e
+}
+
+func TestPool(t *testing.T) {
+	verdict(t, judgePool(looksAt(blockedWorkers(4), blockedWorkers(8)).pooled(2, 50, 90)), profile.CausePoolStarvation,
+		profile.Certain, "8 of its 8 workers are blocked", "sync over async", "Shop.Tenants.Invoke",
+		"90 work items are queued (50 at first)", "the minimum of workers is 2", "added 4 workers in 1.0 s")
+	verdict(t, judgePool(same(2, blockedWorkers(8)...).pooled(2, 90, 50)), profile.CausePoolStarvation, profile.Likely)
+	verdict(t, judgePool(looksAt(blockedWorkers(4), blockedWorkers(5))), profile.CausePoolStarvation, profile.Likely)
+
+	none(t, judgePool(same(2, blockedWorkers(8)...).pooled(2, 0, 0)))  // consumers that wait for work of their own
+	none(t, judgePool(same(2, blockedWorkers(8)...).pooled(2, 90, 0))) // a burst that is over
+	none(t, judgePool(same(2, blockedWorkers(8)...).pooled(20, 90, 90)))
+	none(t, judgePool(same(2, blockedWorkers(8)...))) // nothing is known of a queue, and the pool does not grow
+	none(t, judgePool(same(2, blockedWorkers(1)...).pooled(1, 90, 90)))
+	// A batch: the workers are at work.
+	var batch []profile.Thread
+	for i := range 4 {
+		batch = append(batch, worker(running(i+1, "Shop.Orders.Add")))
+	}
+	none(t, judgePool(same(2, append(batch, blockedWorkers(2)...)...).pooled(2, 900, 900)))
+	idle := worker(waiting(99, profile.Wait{Kind: profile.WaitIdle}, "System.Threading.LowLevelLifoSemaphore.Wait",
+		"System.Threading.PortableThreadPool+WorkerThread.WorkerThreadStart"))
+	none(t, judgePool(same(2, append(blockedWorkers(8), idle)...).pooled(2, 90, 90)))
+}
+
+// spins records a thread that runs all the time, in methods in turn.
+func spins(e *evidence, stacks ...[]string) *evidence {
+	r := e.recorded(3, profile.CPU)
+	for i := range 60 {
+		at := profile.Sample{Mode: profile.CPU, At: time.Duration(i) * 50 * time.Millisecond, Weight: int64(50 * time.Millisecond)}
+		r.add(1, at, "", stacks[i%len(stacks)]...)
+	}
+	return r.done()
+}
+
+func TestCPU(t *testing.T) {
+	busy := func(ran, ready float64) *evidence { return same(4, running(1, "Shop.Cache.Find")).runs(1, ran, ready) }
+	loop := []string{"Shop.Cache.Find", "Shop.Cache.Warm"}
+	verdict(t, judgeCPU(spins(busy(0.99, 0), loop)), profile.CauseCPU, profile.Likely, "Shop.Cache.Find", "100 %", "99 % of a CPU")
+	verdict(t, judgeCPU(spins(busy(0.4, 0.55), loop)), profile.CauseCPU, profile.Likely, "had no CPU for 55 %")
+	verdict(t, judgeCPU(spins(busy(0.99, 0), []string{"System.Threading.SpinWait.SpinOnce", "Shop.Cache.Find"}, loop)),
+		profile.CauseCPU, profile.Likely, "Shop.Cache.Find")
+
+	none(t, judgeCPU(spins(busy(0.7, 0.05), loop)))
+	none(t, judgeCPU(spins(busy(0.99, 0), loop, []string{"Shop.Cache.Add", "Shop.Cache.Warm"})))
+	// Text that is taken apart: two functions take most of the time.
+	none(t, judgeCPU(spins(busy(0.99, 0), []string{"System.String.Split", "Shop.Cache.Find"},
+		[]string{"System.Linq.Enumerable.Count", "Shop.Cache.Find"}, loop)))
+	// One method that calls many: it gets on.
+	var many [][]string
+	for i := range 12 {
+		many = append(many, []string{fmt.Sprintf("System.Text.Json.Part%d", i), "Shop.Cache.Find"})
+	}
+	none(t, judgeCPU(spins(busy(0.99, 0), many...)))
+
+	// A regular expression is in many methods, too.
+	var regex [][]string
+	for i := range 12 {
+		regex = append(regex, []string{fmt.Sprintf("System.Text.RegularExpressions.Part%d", i), "Shop.Spam.Check"})
+	}
+	e := spins(busy(0.99, 0), regex...)
+	for i := range e.samples.Functions {
+		if f := &e.samples.Functions[i]; f.Module == "System.Private.CoreLib" {
+			f.Module = "System.Text.RegularExpressions"
+		}
+	}
+	verdict(t, judgeCPU(e), profile.CauseCPU, profile.Likely, "Shop.Spam.Check", "regular expression", "backtracks")
+}
+
+// collected records pauses, and allocations of objects of a size.
+func collected(pauses int, each time.Duration, what string, bytes, size int64) *evidence {
+	r := same(4, running(1, "Shop.Images.Load")).recorded(2, profile.GC, profile.Alloc)
+	for i := range pauses {
+		r.add(1, profile.Sample{Mode: profile.GC, At: time.Duration(i) * time.Millisecond, Weight: int64(each), Events: 1}, what)
+	}
+	r.add(1, profile.Sample{Mode: profile.Alloc, Weight: bytes, Events: bytes / size}, "byte[]", "Shop.Images.Load")
+	return r.done()
+}
+
+func TestGC(t *testing.T) {
+	const gen0, large = "gen 0, blocking, allocation", "gen 2, background, large-object allocation"
+	verdict(t, judgeGC(collected(40, 10*time.Millisecond, gen0, 1<<30, 100)), profile.CauseGC, profile.Likely,
+		"400 ms of 2.0 s (20 %)", "512 MiB a second", "byte[]", "Shop.Images.Load")
+	verdict(t, judgeGC(collected(70, 10*time.Millisecond, gen0, 1<<30, 100)), profile.CauseGC, profile.Certain)
+	verdict(t, judgeGC(collected(10, 5*time.Millisecond, large, 1<<30, 200_000)), profile.CauseGC, profile.Likely,
+		"85,000 bytes and more", "195 KiB each")
+
+	// The heap may not grow, whatever its limit is.
+	const noSpace = "gen 2, blocking, out of space"
+	verdict(t, judgeGC(collected(20, 5*time.Millisecond, noSpace, 1<<20, 100)), profile.CauseMemoryPressure, profile.Likely,
+		"20 of 20 collections in 2.0 s", "no space was left")
+
+	none(t, judgeGC(collected(40, 5*time.Millisecond, gen0, 4<<30, 100)))
+	none(t, judgeGC(collected(2, 200*time.Millisecond, gen0, 1<<30, 100)))
+	none(t, judgeGC(collected(10, 5*time.Millisecond, large, 50<<20, 200_000)))
+	none(t, judgeGC(collected(1, 5*time.Millisecond, large, 1<<30, 200_000)))
+	none(t, judgeGC(same(4)))
+}
+
+// thrownIn records so many exceptions in each half of two seconds.
+func thrownIn(first, second int) *evidence {
+	r := same(4).recorded(2, profile.Exception)
+	for i, n := range []int{first, second} {
+		at := time.Duration(i)*time.Second + 500*time.Millisecond
+		r.add(1, profile.Sample{Mode: profile.Exception, At: at, Weight: int64(n), Events: int64(n)}, "System.FormatException",
+			"Shop.Prices.Parse", "Shop.Prices.Import")
+	}
+	return r.done()
+}
+
+func TestExceptions(t *testing.T) {
+	verdict(t, judgeExceptions(thrownIn(2000, 3000)), profile.CauseExceptions, profile.Certain, "2,500 exceptions a second",
+		"System.FormatException", "Shop.Prices.Parse")
+	verdict(t, judgeExceptions(thrownIn(400, 400)), profile.CauseExceptions, profile.Likely)
+	none(t, judgeExceptions(thrownIn(200, 200)))
+	none(t, judgeExceptions(thrownIn(5000, 0))) // at the start
+	none(t, judgeExceptions(same(4)))
+}
+
+func TestThrottled(t *testing.T) {
+	e := same(4)
+	group := func(periods, throttled uint64, stood time.Duration) cgroup.State {
+		return cgroup.State{CPU: []cgroup.CPU{{Group: "/shop", Quota: 0.5, Periods: periods, Throttled: throttled, Stood: stood}}}
+	}
+	e.moments = []moment{{groups: group(100, 50, time.Second)}, {at: 4 * time.Second, groups: group(140, 80, 3*time.Second)}}
+	verdict(t, judgeThrottled(e), profile.CauseThrottled, profile.Certain, "0.5 CPUs", "75 %", "2.0 s in 4.0 s", "/shop")
+	e.moments[1].groups = group(140, 55, 1100*time.Millisecond)
+	none(t, judgeThrottled(e))
+	e.moments[1].groups = group(140, 80, 1100*time.Millisecond)
+	none(t, judgeThrottled(e)) // often, but briefly
+}
+
+func TestMemory(t *testing.T) {
+	e := same(4)
+	group := func(used, pages int64, hits, kills uint64) cgroup.State {
+		return cgroup.State{Memory: []cgroup.Memory{{Group: "/shop", Limit: 1000 << 20, Used: used << 20, Reclaim: pages << 20,
+			Hits: hits, Kills: kills}}}
+	}
+	e.moments = []moment{{groups: group(900, 0, 5, 1)}, {at: 4 * time.Second, groups: group(980, 10, 25, 1)}}
+	verdict(t, judgeMemory(e), profile.CauseMemoryPressure, profile.Certain, "970 MiB of 1000 MiB", "20 times")
+	e.moments[1].groups = group(999, 400, 25, 1)
+	none(t, judgeMemory(e)) // files that were read
+	e.moments[1].groups = group(980, 10, 5, 1)
+	none(t, judgeMemory(e)) // much, but enough
+	e.moments[1].groups = group(300, 10, 5, 2)
+	verdict(t, judgeMemory(e), profile.CauseMemoryPressure, profile.Certain, "killed 1 process")
+}
+
+func TestDescriptors(t *testing.T) {
+	e := same(4)
+	files := func(n int) []moment {
+		return []moment{{files: n - 10}, {files: n, filesLimit: 1000, kinds: map[string]int{"files in /tmp": n - 50, "pipes": 3}}}
+	}
+	e.moments = files(995)
+	verdict(t, judgeDescriptors(e), profile.CauseDescriptors, profile.Certain, "995 of the 1,000", "945 of them are files in /tmp")
+	e.moments = files(930)
+	verdict(t, judgeDescriptors(e), profile.CauseDescriptors, profile.Likely)
+	e.moments = files(850)
+	none(t, judgeDescriptors(e))
+	e.moments[1].filesLimit = -1
+	none(t, judgeDescriptors(e))
+}
+
+func TestGrowth(t *testing.T) {
+	at := func(d time.Duration, handlers int) heapLook {
+		h := heapLook{at: d, Heap: &profile.Heap{}}
+		h.events = []session.Handlers{{Type: "System.EventHandler<long>", Count: handlers, Targets: "Shop.PriceAlert"}}
+		h.Types = []profile.HeapType{{Name: "Shop.PriceAlert"}}
+		h.Types[0].Generations[profile.Gen2] = profile.HeapAmount{Count: uint64(handlers), Bytes: uint64(handlers) * 1024}
+		return h
+	}
+	e := same(4)
+	e.heaps = []heapLook{at(0, 5000), at(3*time.Second, 8000)}
+	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "8,000 handlers", "3,000 more", "1,000 a second",
+		"Shop.PriceAlert")
+	e.heaps[1] = at(3*time.Second, 5020)
+	none(t, judgeGrowth(e))
+	e.heaps = []heapLook{at(0, 200), at(3*time.Second, 800)}
+	none(t, judgeGrowth(e))
+	e.heaps = []heapLook{at(0, 5000), at(3*time.Second, 4000)}
+	none(t, judgeGrowth(e))
+	e.heaps = e.heaps[:1]
+	none(t, judgeGrowth(e))
+}
+
+func TestHeapLimit(t *testing.T) {
+	heap := func(used uint64) heapLook {
+		h := &profile.Heap{Parts: []profile.HeapPart{{Size: used << 20}}, Types: []profile.HeapType{{Name: "byte[]"}}}
+		h.Types[0].Generations[profile.Gen0] = profile.HeapAmount{Count: 1, Bytes: 5 << 20}
+		h.Types[0].Generations[profile.Gen2] = profile.HeapAmount{Count: 1, Bytes: (used - 5) << 20}
+		return heapLook{Heap: h}
+	}
+	full := func(e *evidence, used uint64) *evidence {
+		e.heaps, e.heapLimit = []heapLook{heap(used), heap(used + 2)}, heapLimit{100 << 20, "DOTNET_GCHeapHardLimit"}
+		return e
+	}
+	const gen2 = "gen 2, blocking, allocation"
+	verdict(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 90)), profile.CauseMemoryPressure,
+		profile.Certain, "90.0 MiB of 100 MiB", "10.0 full collections a second")
+	none(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, "gen 0, blocking, allocation", 1<<20, 100), 90)))
+	none(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 60)))
+	verdict(t, judgeHeapLimit(full(same(4), 97)), profile.CauseMemoryPressure, profile.Likely)
+	none(t, judgeHeapLimit(full(same(4), 87))) // some of that is new
+}

@@ -1,0 +1,201 @@
+package why
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/procfs"
+	"clrsnap/profile"
+)
+
+// frame makes a frame of the program's own method, or of one of the framework's.
+func frame(method string) profile.Frame {
+	f := profile.Frame{Kind: profile.Managed, Method: method, Display: method, Module: "Shop", SP: 0x1000}
+	if strings.HasPrefix(method, "System.") {
+		f.Module = "System.Private.CoreLib"
+		if strings.HasPrefix(method, "System.Net.Http.") {
+			f.Module = "System.Net.Http"
+		}
+	}
+	return f
+}
+
+// native makes a frame of a library.
+func native(module string) profile.Frame { return profile.Frame{Kind: profile.Native, Module: module} }
+
+// stack makes a stack, leaf first.
+func stack(methods ...string) (out []profile.Frame) {
+	for i, m := range methods {
+		f := frame(m)
+		f.SP += uint64(0x100 * i)
+		out = append(out, f)
+	}
+	return out
+}
+
+// waiting makes a blocked thread.
+func waiting(id int, w profile.Wait, methods ...string) profile.Thread {
+	w.Certain = true
+	return profile.Thread{
+		OSThreadID: id, ManagedThreadID: id, ThreadID: uint64(id) << 8, Name: fmt.Sprintf("orders-%d", id), Mode: "preemptive",
+		State: "waiting (futex)", Complete: true, Wait: &w, Frames: stack(methods...),
+	}
+}
+
+// running makes a thread that runs.
+func running(id int, methods ...string) profile.Thread {
+	t := waiting(id, profile.Wait{}, methods...)
+	t.Wait, t.State, t.Mode = nil, "running", "cooperative"
+	return t
+}
+
+// worker makes a thread one of the pool's.
+func worker(t profile.Thread) profile.Thread {
+	t.Role = workerRole
+	return t
+}
+
+// holding has a thread hold a lock.
+func holding(t profile.Thread, object uint64) profile.Thread {
+	t.Holds = append(t.Holds, profile.Wait{
+		Kind: profile.MonitorEnter, Object: object, Type: "Shop.Order", Recursion: 1, Certain: true,
+	})
+	return t
+}
+
+// wants is a wait for the lock of an object.
+func wants(object uint64, owner int) profile.Wait {
+	w := profile.Wait{Kind: profile.MonitorEnter, Object: object, Type: "Shop.Order", Timeout: profile.Forever}
+	if owner != 0 {
+		w.Owner = &profile.ThreadRef{OSThreadID: owner, ManagedThreadID: owner}
+	}
+	return w
+}
+
+const tick = time.Second
+
+// looksAt makes evidence of looks that are a second apart, in which nobody runs.
+func looksAt(looks ...[]profile.Thread) *evidence {
+	e := &evidence{process: profile.Process{PID: 42, Runtime: profile.Runtime{Path: "/usr/lib/libcoreclr.so"}}}
+	for i, threads := range looks {
+		l := look{
+			at: time.Duration(i) * tick, until: time.Duration(i+1) * tick, snap: &profile.Snapshot{Threads: threads},
+			ran: map[int]procfs.Schedstat{}, after: map[int]procfs.Schedstat{},
+		}
+		for _, t := range threads {
+			l.ran[t.OSThreadID] = procfs.Schedstat{Running: time.Millisecond, Runs: 7}
+			l.after[t.OSThreadID] = l.ran[t.OSThreadID]
+		}
+		l.markStill()
+		e.looks = append(e.looks, l)
+	}
+	e.moments = []moment{{}, {at: e.span()}}
+	return e
+}
+
+// same makes evidence of several looks that see the same.
+func same(n int, threads ...profile.Thread) *evidence {
+	looks := make([][]profile.Thread, n)
+	for i := range looks {
+		looks[i] = append([]profile.Thread(nil), threads...)
+	}
+	return looksAt(looks...)
+}
+
+// runs has a thread use a share of a CPU, and wait for one during another share of the time.
+func (e *evidence) runs(id int, ran, ready float64) *evidence {
+	for i := range e.looks {
+		at := func(look int) procfs.Schedstat {
+			d := float64(look) * float64(tick)
+			return procfs.Schedstat{Running: time.Duration(ran * d), Ready: time.Duration(ready * d), Runs: uint64(look)}
+		}
+		e.looks[i].ran[id], e.looks[i].after[id] = at(i), at(i+1)
+		e.looks[i].markStill()
+	}
+	return e
+}
+
+// recorded adds a recording of so many seconds.
+func (e *evidence) recorded(seconds int, modes ...profile.Mode) *recorder {
+	b := profile.NewBuilder(profile.Limits{Samples: 1 << 20, Nodes: 1 << 16, Functions: 1 << 12})
+	r := &recorder{b: b, e: e}
+	r.duration = time.Duration(seconds) * time.Second
+	for _, m := range modes {
+		r.stats = append(r.stats, profile.ModeStats{Mode: m})
+	}
+	return r
+}
+
+// recorder makes a recording.
+type recorder struct {
+	b        *profile.Builder
+	e        *evidence
+	duration time.Duration
+	stats    []profile.ModeStats
+	threads  map[int]int32
+}
+
+// add adds a sample: a stack, leaf first, whose first name can be that of an event.
+func (r *recorder) add(id int, x profile.Sample, event string, methods ...string) *recorder {
+	if r.threads == nil {
+		r.threads = map[int]int32{}
+	}
+	if _, ok := r.threads[id]; !ok {
+		r.threads[id] = r.b.Thread(profile.RecordedThread{OSThreadID: id})
+	}
+	node := int32(0)
+	for i := len(methods) - 1; i >= 0; i-- {
+		f := frame(methods[i])
+		at := r.b.Function(profile.Function{Kind: f.Kind, Method: f.Method, Display: f.Display, Module: f.Module})
+		node = r.b.Child(node, r.b.Location(profile.Location{Function: at}))
+	}
+	if event != "" {
+		at := r.b.Function(profile.Function{Kind: profile.Event, Display: event, Short: event})
+		node = r.b.Child(node, r.b.Location(profile.Location{Function: at}))
+	}
+	x.Thread, x.Node, x.Count = r.threads[id], node, max(x.Count, 1)
+	r.b.Add(x)
+	return r
+}
+
+// done makes the recording part of the evidence.
+func (r *recorder) done() *evidence {
+	out := r.b.Recording()
+	out.Duration, out.Modes = r.duration, r.stats
+	r.e.samples = out
+	return r.e
+}
+
+// verdict requires exactly one verdict of a cause that says some things.
+func verdict(t *testing.T, list []profile.Verdict, cause profile.Cause, c profile.Certainty, says ...string) {
+	t.Helper()
+	if len(list) != 1 {
+		t.Fatalf("%d verdicts: %v", len(list), list)
+	}
+	v := &list[0]
+	if v.Cause != cause || v.Certainty != c {
+		t.Errorf("%s, %s: %s", v.Cause, v.Certainty, v.Text)
+	}
+	if len(v.Evidence) == 0 {
+		t.Error("no evidence")
+	}
+	all := v.Text
+	for _, e := range v.Evidence {
+		all += "\n" + e.Text
+	}
+	for _, s := range says {
+		if !strings.Contains(all, s) {
+			t.Errorf("%q is not in:\n%s", s, all)
+		}
+	}
+}
+
+// none requires that there are no verdicts.
+func none(t *testing.T, list []profile.Verdict) {
+	t.Helper()
+	for _, v := range list {
+		t.Errorf("%s, %s: %s", v.Cause, v.Certainty, v.Text)
+	}
+}

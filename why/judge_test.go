@@ -1,0 +1,70 @@
+package why
+
+import (
+	"testing"
+
+	"clrsnap/profile"
+)
+
+// TestSettle: consequences are told with what they follow from, and the gravest comes first.
+func TestSettle(t *testing.T) {
+	of := func(c profile.Cause, certainty profile.Certainty, methods ...string) profile.Verdict {
+		return profile.Verdict{Cause: c, Certainty: certainty, Text: string(c), Evidence: []profile.Evidence{{Frames: stack(methods...)}}}
+	}
+	causes := func(list []profile.Verdict) (out []profile.Cause) {
+		for _, v := range list {
+			out = append(out, v.Cause)
+		}
+		return out
+	}
+	const likely, possible = profile.Likely, profile.Possible
+	for _, tt := range []struct {
+		name string
+		all  []profile.Verdict
+		want []profile.Cause
+	}{
+		{"by gravity", []profile.Verdict{of(profile.CauseCPU, likely), of(profile.CauseDeadlock, likely)},
+			[]profile.Cause{profile.CauseDeadlock, profile.CauseCPU}},
+		{"possible last", []profile.Verdict{of(profile.CauseDeadlock, possible), of(profile.CauseCPU, likely)},
+			[]profile.Cause{profile.CauseCPU, profile.CauseDeadlock}},
+		{"a starved pool because of a deadlock",
+			[]profile.Verdict{of(profile.CausePoolStarvation, likely), of(profile.CauseDeadlock, likely)},
+			[]profile.Cause{profile.CauseDeadlock}},
+		{"of what is only possible nothing follows",
+			[]profile.Verdict{of(profile.CausePoolStarvation, likely), of(profile.CauseDeadlock, possible)},
+			[]profile.Cause{profile.CausePoolStarvation, profile.CauseDeadlock}},
+		{"a CPU for garbage",
+			[]profile.Verdict{of(profile.CauseCPU, likely, "Shop.Load"), of(profile.CauseGC, likely, "Shop.Load")},
+			[]profile.Cause{profile.CauseGC}},
+		{"a CPU for something else",
+			[]profile.Verdict{of(profile.CauseCPU, likely, "Shop.Spin"), of(profile.CauseGC, likely, "Shop.Load")},
+			[]profile.Cause{profile.CauseCPU, profile.CauseGC}},
+		{"stopped", []profile.Verdict{of(profile.CauseLockContention, likely), of(profile.CauseStopped, likely)},
+			[]profile.Cause{profile.CauseStopped}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := causes(settle(tt.all))
+			if len(got) != len(tt.want) {
+				t.Fatal(got)
+			}
+			for i := range got {
+				if got[i] != tt.want[i] {
+					t.Error(got)
+				}
+			}
+		})
+	}
+	out := settle([]profile.Verdict{of(profile.CausePoolStarvation, likely), of(profile.CauseDeadlock, likely)})
+	if n := len(out[0].Evidence); n != 3 {
+		t.Errorf("%d pieces of evidence", n)
+	}
+}
+
+// TestNothing: a program of which nothing is known is not accused of anything.
+func TestNothing(t *testing.T) {
+	for _, e := range []*evidence{{}, same(1), same(4), same(4, running(1, "Shop.Orders.Add"))} {
+		if r := e.report(); len(r.Verdicts) > 0 {
+			t.Errorf("%v", r.Verdicts)
+		}
+	}
+}

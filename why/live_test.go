@@ -1,0 +1,154 @@
+package why_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+	"clrsnap/why"
+)
+
+// An ailment is what the program "ailing" can have, and what has to be said of it.
+type ailment struct {
+	of        string
+	cause     profile.Cause
+	certainty profile.Certainty // at least
+	own       string            // the method that it is in
+	agent     bool              // it is seen only with the agent
+}
+
+// ailments are those that do not hide one another.
+var ailments = []ailment{
+	{"deadlock", profile.CauseDeadlock, profile.Certain, "Shop.Stuck.Reserve", false},
+	{"finalizer", profile.CauseFinalizer, profile.Certain, "Shop.Attachment.Finalize", false},
+	{"descriptors", profile.CauseDescriptors, profile.Likely, "", false},
+	{"regex", profile.CauseCPU, profile.Likely, "Shop.Busy.IsTag", false},
+	{"throws", profile.CauseExceptions, profile.Likely, "Shop.Busy.Parse", true},
+}
+
+// look looks at a program.
+func look(t *testing.T, a *testenv.App, o why.Options) *why.Report {
+	t.Helper()
+	o.Process.Lines = true
+	r, err := why.Look(context.Background(), a.PID, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range r.Missing {
+		t.Log(m)
+	}
+	return r
+}
+
+// shows is all that a verdict says.
+func shows(v *profile.Verdict) string {
+	var b strings.Builder
+	b.WriteString(v.Text)
+	for _, e := range v.Evidence {
+		b.WriteString("\n" + e.Text)
+		for i := range e.Frames {
+			b.WriteString("\n" + e.Frames[i].Display)
+		}
+	}
+	return b.String()
+}
+
+// TestLook: a program that has several ailments is told all of them, and nothing else.
+func TestLook(t *testing.T) {
+	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+		names := make([]string, len(ailments))
+		for i, a := range ailments {
+			names[i] = a.of
+		}
+		a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", strings.Join(names, ",")}})
+		for _, noAgent := range []bool{false, true} {
+			check(t, look(t, a, why.Options{For: 3 * time.Second, NoAgent: noAgent}), noAgent)
+		}
+		if testenv.Framework(runtime) == "net10" {
+			interrupted(t, a)
+		}
+	})
+}
+
+func check(t *testing.T, r *why.Report, noAgent bool) {
+	t.Helper()
+	for _, a := range ailments {
+		i := slices.IndexFunc(r.Verdicts, func(v profile.Verdict) bool { return v.Cause == a.cause })
+		if i < 0 {
+			if !a.agent || !noAgent {
+				t.Errorf("no agent %v: nothing is said of %s", noAgent, a.of)
+			}
+			continue
+		}
+		v := &r.Verdicts[i]
+		if text := shows(v); !strings.Contains(text, a.own) {
+			t.Errorf("%s is not in: %s", a.own, text)
+		}
+		if v.Certainty != profile.Certain && v.Certainty != a.certainty {
+			t.Errorf("%s is only %s", a.of, v.Certainty)
+		}
+	}
+	for _, v := range r.Verdicts {
+		if !slices.ContainsFunc(ailments, func(a ailment) bool { return a.cause == v.Cause }) {
+			t.Errorf("false: %s, %s: %s", v.Cause, v.Certainty, shows(&v))
+		}
+	}
+}
+
+// interrupted: when the time is cut short, what is known by then is said.
+func interrupted(t *testing.T, a *testenv.App) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	r, err := why.Look(ctx, a.PID, why.Options{For: time.Minute})
+	if !errors.Is(err, context.DeadlineExceeded) || r == nil {
+		t.Fatalf("%v, %v", r, err)
+	}
+	if !slices.ContainsFunc(r.Verdicts, func(v profile.Verdict) bool { return v.Cause == profile.CauseDeadlock }) {
+		t.Errorf("the deadlock is not among %v", r.Verdicts)
+	}
+}
+
+// TestWell: ordinary programs are accused of nothing.
+func TestWell(t *testing.T) {
+	a := testenv.Start(t, "ailing", testenv.Options{Args: []string{"--of", "consumers,errors"}})
+	r := look(t, a, why.Options{For: 3 * time.Second})
+	for _, v := range r.Verdicts {
+		t.Errorf("false: %s, %s: %s", v.Cause, v.Certainty, shows(&v))
+	}
+	if len(r.Looked) < 4 || len(r.Missing) > 0 {
+		t.Errorf("looked at %q, not at %q", r.Looked, r.Missing)
+	}
+}
+
+// TestLookCore: a core dump tells of a deadlock.
+func TestLookCore(t *testing.T) {
+	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+		if testenv.Framework(runtime) == "net8" {
+			t.Skip("the others will do")
+		}
+		o := testenv.DumpOptions(t, testenv.DumpKernel, testenv.Options{Runtime: runtime, Args: []string{"--of", "deadlock"}})
+		path := testenv.Dump(t, testenv.Start(t, "ailing", o), testenv.DumpKernel)
+		r, err := why.LookCore(context.Background(), path, clrsnap.CoreOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Verdicts) != 1 || r.Verdicts[0].Cause != profile.CauseDeadlock || r.Verdicts[0].Certainty != profile.Certain {
+			t.Errorf("%v", r.Verdicts)
+		}
+	})
+}
+
+// TestOptions: what makes no sense is refused before anything is looked at.
+func TestOptions(t *testing.T) {
+	for _, d := range []time.Duration{time.Millisecond, time.Hour, -1} {
+		if _, err := why.Look(context.Background(), 1, why.Options{For: d}); err == nil || !strings.Contains(err.Error(), "1s") {
+			t.Errorf("%v: %v", d, err)
+		}
+	}
+}

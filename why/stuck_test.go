@@ -1,0 +1,156 @@
+package why
+
+import (
+	"testing"
+	"time"
+
+	"clrsnap/internal/cgroup"
+	"clrsnap/profile"
+)
+
+const (
+	enter   = "System.Threading.Monitor.Enter"
+	reserve = "Shop.Orders.Reserve"
+	confirm = "Shop.Orders.Confirm"
+)
+
+// embrace are two threads that hold a lock each and want the other's.
+func embrace() []profile.Thread {
+	return []profile.Thread{
+		holding(waiting(1, wants(0x20, 2), enter, reserve), 0x10),
+		holding(waiting(2, wants(0x10, 1), enter, confirm), 0x20),
+	}
+}
+
+func TestDeadlock(t *testing.T) {
+	victim := waiting(3, wants(0x10, 1), enter, confirm)
+	e := same(2, append(embrace(), victim)...)
+	verdict(t, judgeDeadlock(e), profile.CauseDeadlock, profile.Certain,
+		"orders-1 (1) holds Shop.Order 0x10 and waits to enter Monitor of Shop.Order 0x20", reserve, confirm,
+		"1 more thread waits for them")
+
+	// Its members have run meanwhile: what was seen need not have been at one time.
+	none(t, judgeDeadlock(same(2, embrace()...).runs(1, 0.1, 0)))
+	none(t, judgeDeadlock(same(4, waiting(1, wants(0x10, 2), enter, reserve), running(2, confirm))))
+
+	// With a timeout, it is no more than likely.
+	late := embrace()
+	late[0].Wait.Timeout = 3 * time.Second
+	verdict(t, judgeDeadlock(same(3, late...)), profile.CauseDeadlock, profile.Likely, "timeout of 3.0 s")
+}
+
+func TestDeadlockInCore(t *testing.T) {
+	e := same(1, embrace()...)
+	e.process.Core = &profile.Core{Path: "core.42"}
+	verdict(t, judgeDeadlock(e), profile.CauseDeadlock, profile.Certain)
+	if c := judgeDeadlock(e)[0].Commands[0]; c != "clrsnap locks --core core.42" {
+		t.Error(c)
+	}
+}
+
+// TestStuckHolder: a thread keeps a lock while it waits for a permit that nobody gives back.
+func TestStuckHolder(t *testing.T) {
+	permit := profile.Wait{Kind: profile.SemaphoreWait, Object: 0x30, Type: "System.Threading.SemaphoreSlim",
+		Timeout: profile.Forever}
+	holder := holding(waiting(1, permit, "System.Threading.SemaphoreSlim.Wait", reserve), 0x10)
+	wanting := waiting(2, wants(0x10, 1), enter, confirm)
+	verdict(t, judgeDeadlock(same(3, holder, wanting)), profile.CauseDeadlock, profile.Likely, reserve, "SemaphoreSlim 0x30")
+	none(t, judgeDeadlock(same(3, holder)))                           // nobody wants the lock
+	none(t, judgeDeadlock(same(3, holder, wanting).runs(1, 0.05, 0))) // it goes on now and then
+	none(t, judgeDeadlock(same(3, holder, wanting).runs(2, 0.05, 0))) // others come and go
+	permit.Timeout = time.Second
+	patient := holding(waiting(1, permit, "System.Threading.SemaphoreSlim.Wait", reserve), 0x10)
+	none(t, judgeDeadlock(same(3, patient, wanting)))
+}
+
+// blockedCooperatively is a thread that the runtime cannot stop.
+func blockedCooperatively() profile.Thread {
+	t := waiting(1, profile.Wait{Kind: profile.WaitIO, Target: "read pipe:[1]"}, "Shop.Sensor.Poll")
+	t.Mode, t.State = "cooperative", "reading (read)"
+	return t
+}
+
+// collecting is a thread that waits in the runtime.
+func collecting(id int) profile.Thread {
+	t := waiting(id, profile.Wait{Kind: profile.WaitRuntime}, "Shop.Orders.Add")
+	t.Frames = append([]profile.Frame{native("libc.so.6"), native("libcoreclr.so")}, t.Frames...)
+	return t
+}
+
+func TestSuspension(t *testing.T) {
+	verdict(t, judgeSuspension(same(3, blockedCooperatively(), collecting(2))), profile.CauseSuspension, profile.Likely,
+		"Shop.Sensor.Poll", "2.0 s", "1 thread waits for the runtime")
+	verdict(t, judgeSuspension(same(3, blockedCooperatively())), profile.CauseSuspension, profile.Likely,
+		"Each garbage collection has to wait for it")
+	// The runtime wakes it again and again, to ask it to stop.
+	verdict(t, judgeSuspension(same(3, blockedCooperatively(), collecting(2)).runs(1, 0.1, 0.05)), profile.CauseSuspension,
+		profile.Likely)
+	moving := blockedCooperatively()
+	moving.Frames[0].SP += 8
+	none(t, judgeSuspension(looksAt([]profile.Thread{blockedCooperatively()}, []profile.Thread{moving})))
+	none(t, judgeSuspension(same(3, collecting(2), collecting(3))))
+
+	// A thread that runs can be stopped: only if everybody waits for it is it the reason.
+	loop := running(1, "Shop.Sensor.Spin")
+	verdict(t, judgeSuspension(same(3, loop, collecting(2), collecting(3)).runs(1, 1, 0)), profile.CauseSuspension,
+		profile.Likely, "Shop.Sensor.Spin")
+	none(t, judgeSuspension(same(3, loop, collecting(2)).runs(1, 1, 0)))
+	others := []profile.Thread{loop, collecting(2), collecting(3)}
+	for id := 4; id < 10; id++ {
+		others = append(others, waiting(id, profile.Wait{Kind: profile.ThreadSleep}, "Shop.Orders.Rest"))
+	}
+	none(t, judgeSuspension(same(3, others...).runs(1, 1, 0)))
+
+	// All waits go through the runtime's own code.
+	var sleeping []profile.Thread
+	for id := 4; id < 9; id++ {
+		x := waiting(id, profile.Wait{Kind: profile.ThreadSleep}, "System.Threading.Thread.Sleep", "Shop.Orders.Rest")
+		x.Frames = append([]profile.Frame{native("libc.so.6"), native("libcoreclr.so")}, x.Frames...)
+		sleeping = append(sleeping, x)
+	}
+	none(t, judgeSuspension(same(3, append(sleeping, loop)...).runs(1, 1, 0)))
+
+	// The collector itself runs in cooperative mode, too.
+	gc := running(1, "Shop.Orders.Add")
+	gc.Frames = append([]profile.Frame{native("libcoreclr.so")}, gc.Frames...)
+	none(t, judgeSuspension(same(3, gc, collecting(2), collecting(3)).runs(1, 1, 0)))
+}
+
+func TestFinalizer(t *testing.T) {
+	event := profile.Wait{Kind: profile.EventWait, Type: "System.Threading.ManualResetEventSlim", Object: 0x10}
+	stuck := waiting(5, event, "System.Threading.Monitor.Wait", "Shop.Lease.Close", "Shop.Lease.Finalize",
+		"System.GC.RunFinalizers")
+	stuck.Role = "Finalizer"
+	verdict(t, judgeFinalizer(same(3, stuck)), profile.CauseFinalizer, profile.Certain, "Shop.Lease.Finalize",
+		"Shop.Lease.Close", "2.0 s")
+	verdict(t, judgeFinalizer(same(3, stuck).runs(5, 0.5, 0)), profile.CauseFinalizer, profile.Likely)
+
+	// Finalizers of several objects, one after the other.
+	other := stuck
+	other.Frames = stack("System.Threading.Monitor.Wait", "Shop.Page.Close", "Shop.Page.Finalize", "System.GC.RunFinalizers")
+	none(t, judgeFinalizer(looksAt([]profile.Thread{stuck}, []profile.Thread{other})))
+	idle := waiting(5, profile.Wait{Kind: profile.WaitIdle})
+	idle.Role = "Finalizer"
+	none(t, judgeFinalizer(looksAt([]profile.Thread{stuck}, []profile.Thread{idle})))
+}
+
+func TestHeld(t *testing.T) {
+	e := same(2)
+	e.moments = []moment{{state: 'T'}, {state: 'T', at: tick}}
+	verdict(t, judgeHeld(e), profile.CauseStopped, profile.Certain, "kill -CONT 42")
+	e.moments[1].state = 'S'
+	none(t, judgeHeld(e))
+	e.moments = []moment{{groups: cgroup.State{Frozen: true}}, {groups: cgroup.State{Frozen: true}}}
+	verdict(t, judgeHeld(e), profile.CauseStopped, profile.Certain, "freezer")
+}
+
+func TestDebugger(t *testing.T) {
+	e := same(2)
+	e.moments = []moment{{state: 't', traced: 7, tracer: "gdb"}, {state: 't', traced: 7}}
+	verdict(t, judgeDebugger(e), profile.CauseDebugger, profile.Certain, "gdb (7)", "has stopped it")
+	none(t, judgeHeld(e))
+	e.moments[0].state, e.moments[1].state = 'S', 'S'
+	verdict(t, judgeDebugger(e), profile.CauseDebugger, profile.Certain, "It runs")
+	e.moments[1].traced = 0 // it came and went, as clrsnap does
+	none(t, judgeDebugger(e))
+}
