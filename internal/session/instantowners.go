@@ -48,7 +48,7 @@ func (a *atOnce) askOwners(reqs []target.Request) {
 	for i := range a.members {
 		m := &a.members[i]
 		w := m.stack.Wait
-		if m.proof == "" || len(m.owner) == 0 {
+		if m.proof == "" || len(m.owner) == 0 || w == nil || w.Owner == nil {
 			continue
 		}
 		owner, ok := places[w.Owner.OSThreadID]
