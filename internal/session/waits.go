@@ -1,7 +1,6 @@
 package session
 
 import (
-
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/procfs"
@@ -175,15 +174,6 @@ func (o people) index() {
 	for id, t := range o.p.known {
 		r.managed[t.ManagedID], r.at[t.Address] = id, id
 	}
-}
-
-// inside is the id of a thread in the target's namespace; 0: that is not known.
-func (o people) inside(tid int) int {
-	ns, err := o.p.from.NSTid(tid)
-	if err != nil {
-		return 0
-	}
-	return ns
 }
 
 // maxLists bounds how often threads are listed in a snapshot to find those that have started since.
