@@ -33,6 +33,7 @@ var mayImport = map[string]string{
 	"internal/memfd":       "",
 	"internal/mounts":      "internal/memfd internal/procfs",
 	"internal/procfs":      "internal/arch internal/target",
+	"internal/sockdiag":    "",
 	"internal/cgroup":      "internal/foreign internal/procfs",
 	"internal/waiting":     "internal/procfs",
 	"internal/target/core": "internal/arch internal/elfx internal/foreign internal/target",
@@ -54,6 +55,7 @@ var mayImport = map[string]string{
 	"internal/clr/name": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/method internal/ecma335 internal/pace internal/pe",
 	"internal/clr/object":     "internal/arch internal/target internal/contract internal/clr/types internal/clr/name",
+	"internal/clr/async":      "internal/arch internal/clr/name internal/clr/object",
 	"internal/clr/heap":       "internal/arch internal/target internal/contract",
 	"internal/clr/threadpool": "internal/arch internal/target internal/clr/heap internal/clr/object",
 	"internal/clr/lock":       "internal/arch internal/target internal/contract internal/clr/object",
@@ -147,7 +149,7 @@ var mayImport = map[string]string{
 		"internal/session internal/source internal/target internal/target/live internal/walk",
 
 	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +
-		"internal/procfs internal/session internal/target",
+		"internal/procfs internal/session internal/sockdiag internal/target",
 
 	"cmd/clrsnap": ". events record profile report export symbols why internal/confine internal/display " +
 		"internal/lines internal/source internal/waiting",
@@ -160,6 +162,7 @@ var outside = map[string]string{
 	"internal/target/core": "golang.org/x/sys",
 	"internal/perfevent":   "golang.org/x/sys github.com/cilium/ebpf",
 	"internal/agent":       "golang.org/x/sys",
+	"internal/sockdiag":    "golang.org/x/sys",
 	"internal/procfs":      "golang.org/x/sys github.com/moby/sys/mountinfo",
 	"internal/waiting":     "golang.org/x/sys",
 	"internal/foreign":     "golang.org/x/sys",

@@ -45,7 +45,8 @@ type Options struct {
 	// Symbols are folders on this machine in which PDBs, and debug files of native modules, are looked for, too.
 	Symbols []string
 	// Inlined adds frames for methods that were certainly inlined (profile.Frame.Inlined) to the stacks
-	// of snapshots. DoStackSnapshot never reports them.
+	// of snapshots, and to those of recordings (profile.Location.Inlined) if the process has not ended by then.
+	// DoStackSnapshot never reports them.
 	Inlined bool
 	// Async adds frames of kind profile.Async to the stacks of snapshots, below an async method that runs: the
 	// methods that await it, which are not on the stack. DoStackSnapshot never reports them.
@@ -54,6 +55,7 @@ type Options struct {
 	SourceRoots []SourceRoot
 	// Source is where symbols are fetched from that are nowhere on this machine, when all stacks of a snapshot, or of a
 	// recording, have been taken; nil: nowhere. Package symbols has one that asks symbol servers.
+	// Snapshot, which has no context, waits for a minute at most; the others until their context ends.
 	Source symbols.Source
 }
 

@@ -122,6 +122,7 @@ func addSources(b *profile.Builder, main, scan0, scan1, clr int32) {
 	at(main, program, 10, 5, false, profile.Method{Assembly: assembly, Row: 1, File: program, First: 9, Last: 12}, 7)
 	scan := profile.Method{Assembly: assembly, Row: 17, File: index, First: 40, Last: 44}
 	at(scan0, index, 41, 13, true, scan, 0)
+	r.Locations[scan0].Inlined = true
 	at(scan1, index, 43, 0, false, scan, -1)
 	b.Sites([]profile.CallSite{{Method: 1, IL: 3, Callee: "Next"}, {Method: 1, IL: 7}, {Method: 1, IL: 9, Callee: "Scan"}})
 	shop := b.Library(profile.Library{Name: "libshop.so", Path: "/app/libshop.so", BuildID: []byte{0xc0, 0xde}})
@@ -257,6 +258,7 @@ func TestDamagedRecording(t *testing.T) {
 		{"column number", `"column":[0,5,`, `"column":[0,-5,`, "there is no line 10, or no column -5"},
 		{"lines", `"column":[0,5,13,0]`, `"column":[0,5,13]`, "3 rows, another column has 4"},
 		{"no lines", `"approximate":`, `"approximately":`, `lines: column "approximate" is missing`},
+		{"inlined", `"inlined":[`, `"inlined":[9`, "inlined: location index 92 is out of range"},
 		{"library", `"library":[0,`, `"library":[7,`, "location 0: library index 7 is out of range [0, 2)"},
 		{"build id", `"buildId":"c0de"`, `"buildId":"c0d"`, "libraries: the build id c0d is not hexadecimal"},
 		{"no library", `"libraries":[{"name":""`, `"libraries":[{"name":"x"`, "which stands for none, is one"},

@@ -91,6 +91,8 @@ func (d *documentReader) locationTable() error {
 			return d.flags(&d.nearest, "locations")
 		case "line":
 			return column(t, &d.r.Locations, func(l *profile.Location, v int32) error { l.Line = v; return nil })
+		case "inlined":
+			return d.flags(&d.inlined, "locations")
 		case "library":
 			return column(t, &d.r.Locations, func(l *profile.Location, v int32) error { l.Library = v; return nil })
 		case "address":
@@ -104,7 +106,7 @@ func (d *documentReader) locationTable() error {
 			return err
 		})
 	}, "function", "offset", "tier",
-		"method"+absentBefore, "il"+absentBefore, "next"+absentBefore, "nearest"+absentBefore, "line"+absentBefore,
+		"method"+absentBefore, "il"+absentBefore, "next"+absentBefore, "nearest"+absentBefore, "line"+absentBefore, "inlined"+absentBefore,
 		"library"+absentBefore, "address"+absentBefore)
 }
 

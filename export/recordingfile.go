@@ -79,6 +79,7 @@ func writeDocument(c *columnWriter, r *profile.Recording) {
 	c.column("next", len(l), func(i int) int64 { return int64(l[i].Next) })
 	c.flags("nearest", len(l), func(i int) bool { return l[i].Nearest })
 	c.column("line", len(l), func(i int) int64 { return int64(l[i].Line) })
+	c.flags("inlined", len(l), func(i int) bool { return l[i].Inlined })
 	if len(r.Libraries) > 0 {
 		c.column("library", len(l), func(i int) int64 { return int64(l[i].Library) })
 		c.key("address")

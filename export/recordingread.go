@@ -61,7 +61,7 @@ type documentReader struct {
 	callees   []int32 // of Recording.Sites
 	budget    budget
 
-	incomplete, nearest, approximate []int32 // indices of samples, of locations and of lines
+	incomplete, nearest, inlined, approximate []int32 // indices of samples, of locations and of lines
 }
 
 func (d *documentReader) field(key string) error {
@@ -238,6 +238,7 @@ func (d *documentReader) finish() error {
 	return cmp.Or(err,
 		flagged("incomplete: sample", d.incomplete, d.r.Samples, func(s *profile.Sample) { s.Incomplete = true }),
 		flagged("nearest: location", d.nearest, d.r.Locations, func(l *profile.Location) { l.Nearest = true }),
+		flagged("inlined: location", d.inlined, d.r.Locations, func(l *profile.Location) { l.Inlined = true }),
 		flagged("approximate: line", d.approximate, d.r.Lines, func(l *profile.Line) { l.Approximate = true }),
 	)
 }

@@ -156,6 +156,9 @@ func (b *Builder) Sources() *Sources { return b.sources }
 // FunctionOf returns the index of the function that a location is in.
 func (b *Builder) FunctionOf(location int32) int32 { return b.r.Locations[location].Function }
 
+// Tier returns the tier of a location's code.
+func (b *Builder) Tier(location int32) string { return b.r.Locations[location].Tier }
+
 // At returns the location with this index, and its function.
 func (b *Builder) At(location int32) (Location, Function) {
 	l := b.r.Locations[location]

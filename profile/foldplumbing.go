@@ -61,7 +61,7 @@ func runsOf(r *Recording) runs {
 	}
 	for n := 1; n < len(r.Nodes); n++ {
 		parent := r.Nodes[n].Parent
-		part := parts[r.Locations[r.Nodes[n].Location].Function]
+		part := parts[r.plumbingAt(int32(n))]
 		if part == "" {
 			continue
 		}
@@ -82,6 +82,15 @@ func runsOf(r *Recording) runs {
 		out.of[n] = here
 	}
 	return out
+}
+
+// plumbingAt returns the function that says whether a node is plumbing. As in Folds, a method of .NET that was inlined
+// is if the frame is that it is part of.
+func (r *Recording) plumbingAt(node int32) int32 {
+	for f := r.Function(node); r.inlined(node) && f.Origin() == OfFramework; f = r.Function(node) {
+		node = r.Nodes[node].Parent
+	}
+	return r.Locations[r.Nodes[max(1, node)].Location].Function
 }
 
 // folder folds the stacks of a recording.

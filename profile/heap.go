@@ -15,6 +15,10 @@ type Heap struct {
 	Matching  HeapAmount     // all objects of these types, also those that Instances lacks
 	Strings   []HeapString   // if they were asked for, those with the most bytes first
 
+	// Paths are how the objects of Kept's type are kept: if that was asked for, those of the most objects first.
+	Paths []HeapPath
+	Kept  HeapAmount // the objects that Paths are about
+
 	ConsistentShare float64 // of the memory that objects are in: see HeapPart.ConsistentBytes
 	Collecting      bool    // a core dump was made in the middle of a collection: the young generations may be torn
 	Partial         bool    // the walk was ended early
@@ -159,4 +163,31 @@ type HeapChange struct {
 // changed are left out.
 func (h *Heap) ChangeFrom(before *Heap) []HeapChange {
 	return changes(h.Types, before.Types)
+}
+
+// HeapPath is a way by which objects are kept.
+type HeapPath struct {
+	Root   HeapRoot
+	Static string     // of RootStatic: the field, if it is known: Shop.Bus.Raised
+	Steps  []HeapStep // from the root to the objects, whose type is the last
+	// Objects are those that are kept like this; Sampled says that their number was estimated from a sample.
+	Objects HeapAmount
+	Sampled bool
+}
+
+// HeapRoot is what keeps the first object of a path.
+type HeapRoot string
+
+// The roots. RootStatic is likely: what keeps the object looks like a table of static fields.
+const (
+	RootStatic  HeapRoot = "static field"
+	RootUnknown HeapRoot = "unknown" // nothing on the heap: a local variable, a handle, or nothing at all
+	RootCircle  HeapRoot = "circle"  // no object without a referrer leads there: the way begins somewhere in the middle
+)
+
+// HeapStep is an object on a path, or several in a row of the same type.
+type HeapStep struct {
+	Type  string
+	Times int    // how many follow one another; 1 or more
+	Field string // in which the next object is referred to; empty: not known, or an element of an array
 }

@@ -71,7 +71,7 @@ func (t *Thread) Idle() Idle {
 func (r *Recording) Idle(x *Sample) Idle {
 	idle, managed := idleStack(func(yield func(code) bool) {
 		for l := range r.Stack(r.waits(x)) {
-			if f := &r.Functions[l.Function]; !yield(code{f.Kind, f.Module, f.Method}) {
+			if f := &r.Functions[l.Function]; !l.Inlined && !yield(code{f.Kind, f.Module, f.Method}) {
 				return
 			}
 		}
@@ -136,6 +136,10 @@ func (r *Recording) idler() *idler {
 	for n := 1; n < len(r.Nodes); n++ { // a parent comes before its children
 		f := &functions[r.Locations[r.Nodes[n].Location].Function]
 		parent := r.Nodes[n].Parent
+		if r.inlined(int32(n)) {
+			d.code[n], d.jit[n] = d.code[parent], d.jit[parent]
+			continue
+		}
 		if f.kind == Native || f.kind == Kernel {
 			d.code[n], d.jit[n] = d.code[parent], d.jit[parent] || f.jit
 			continue

@@ -186,6 +186,7 @@ type Location struct {
 	Next     int32  // with an IL: the code belongs to the IL from there up to here
 	Nearest  bool   // the instruction itself belongs to no IL offset: IL is the nearest one before
 	Line     int32  // index in Recording.Lines; 0: not known
+	Inlined  bool   // the method has no frame of its own: its code is part of that of its nearest caller that has one
 	Library  int32  // of native code: index in Recording.Libraries; 0: not known
 	Address  uint64 // with a Library: where in it, from its link-time address 0; of a caller within the call
 }

@@ -23,6 +23,8 @@ type Selection struct {
 	From, To time.Duration
 	// Working leaves out the samples of idle threads (Recording.Idle).
 	Working bool
+	// NoInlined leaves out methods that have no frame of their own (Location.Inlined).
+	NoInlined bool
 	// Roles gives native code without symbols that does the runtime's own work a name that says
 	// which: [GC], [finalizer], [tiered compilation] and so on by the role of the thread, which also
 	// becomes the first frame of its stacks, and [JIT] on other threads. Stacks of events stay as they are.
@@ -175,6 +177,9 @@ func (s *Selection) tree(r *Recording, b *Builder, used []bool, role runtimeWork
 		parent := nodes[r.Nodes[n].Parent]
 		nodes[n] = parent
 		nameless := !s.Native && f.Kind == Native && f.Method == ""
+		if s.NoInlined && l.Inlined {
+			continue
+		}
 		if s.Managed && f.Kind != Managed && f.Kind != Async && f.Kind != Event {
 			continue
 		}

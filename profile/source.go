@@ -121,7 +121,7 @@ func (r *Recording) WithoutLines() *Recording {
 	out.Assemblies, out.Libraries, out.Methods, out.Sites, out.Files, out.Lines = nil, nil, nil, nil, nil, nil
 	out.Locations = make([]Location, len(r.Locations))
 	for i, l := range r.Locations {
-		out.Locations[i] = Location{Function: l.Function, Offset: l.Offset, Tier: l.Tier}
+		out.Locations[i] = Location{Function: l.Function, Offset: l.Offset, Tier: l.Tier, Inlined: l.Inlined}
 	}
 	return &out
 }

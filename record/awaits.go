@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/async"
 	"clrsnap/internal/session"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
@@ -92,7 +91,7 @@ func (f *frameTable) await() {
 }
 
 // step returns the location of a method that awaits another.
-func (f *frameTable) step(s *async.Step) int32 {
+func (f *frameTable) step(s *session.AsyncStep) int32 {
 	key := stepKey{label: s.Label}
 	passing := false
 	if s.Box != nil {
@@ -156,4 +155,30 @@ func (a *awaits) holds(returns []returnSlot, s *session.Suspension, sp arch.Addr
 	}
 	slices.SortFunc(returns, func(x, y returnSlot) int { return cmp.Compare(x.at, y.at) })
 	return returns
+}
+
+// promptness decides whether samples are read as soon as they are taken. What awaits a method can be read only as long
+// as the method runs.
+type promptness struct {
+	on, refused bool
+}
+
+// Bounds of how many async methods may have ended before they were looked at.
+const (
+	promptAfter = 20 // methods that were looked at
+	promptFrom  = 10 // of so many one is missing, or more
+)
+
+// wanted reports whether samples should be read at once from now on: many async methods ended too soon.
+func (p *promptness) wanted(all []*recordedProcess) bool {
+	if p.on || p.refused {
+		return false
+	}
+	looked, missing := 0, 0
+	for _, rp := range all {
+		looked += rp.frames.awaits.looked
+		missing += rp.frames.awaits.missing
+	}
+	p.on = looked >= promptAfter && missing*promptFrom > looked
+	return p.on
 }

@@ -32,6 +32,7 @@ type cpuSampler struct {
 	size     stackSize
 	cut      bool             // the copy of the last stack was too short
 	kernelAt map[uint64]int32 // locations by instruction pointer
+	prompt   promptness
 	stack    []int32
 	buf      []byte
 	updated  time.Duration // when the list of CPUs was last read
@@ -101,6 +102,9 @@ func (c *cpuSampler) read(from func(func(*perfevent.Record)) error) {
 	}
 	if from(c.record) != nil {
 		c.stats.Lost++ // at least one: the contents of a buffer made no sense
+	}
+	if c.prompt.wanted(c.r.all) && c.events.SetPrompt(true) != nil {
+		c.prompt.refused = true
 	}
 	if n := c.size.next(); n > 0 {
 		if c.events.SetStackBytes(n) != nil {

@@ -37,6 +37,7 @@ type frameTable struct {
 	news     time.Duration // when code was last met whose name must be read soon; 0: never
 	unknown  int           // stacks with profile.UnknownCode
 	places   placer
+	calls    map[callPair]session.Call // of code that stays; at which nothing can be said, without a callee
 }
 
 // returnSlot is a place on a stack, and what is there: a return address, or the context of a generic method.
@@ -57,7 +58,7 @@ func newFrameTable(p *session.Process, all *assemblies) *frameTable {
 	f := &frameTable{
 		p: p, b: all.b, places: newPlacer(p, all),
 		lasting: map[frameKey]int32{}, passing: map[frameKey]int32{}, loose: map[frameKey]looseName{},
-		seen: map[arch.Addr]sight{}, unloads: unloads{p: p}, awaits: newAwaits(),
+		seen: map[arch.Addr]sight{}, unloads: unloads{p: p}, calls: map[callPair]session.Call{}, awaits: newAwaits(),
 	}
 	f.unloads.look()
 	return f
@@ -88,6 +89,7 @@ func (f *frameTable) walk(s *session.Suspension, taken time.Duration) walk.Resul
 	sp := &ctx.Regs[f.p.Arch.SP]
 	first := *sp
 	var unnamed error
+	var above arch.Addr // MethodDesc of the latest frame, if it is managed
 	r := f.p.Walker.Walk(&s.Walk, &ctx, walk.ByUnwindInfo, func(fr *walk.Frame) bool {
 		callee := fr.Callee()
 		l, err := f.location(fr, callee)
@@ -97,7 +99,11 @@ func (f *frameTable) walk(s *session.Suspension, taken time.Duration) walk.Resul
 		if n := len(f.stack); n > 0 && callee != 0 {
 			f.stack[n-1] = f.called(f.stack[n-1], f.ips[n-1], fr, callee)
 		}
-		s.Managed = s.Managed || fr.Kind == walk.Managed
+		f.call(fr, l, above)
+		above = 0
+		if fr.Kind == walk.Managed {
+			s.Managed, above = true, fr.Code.MethodDesc
+		}
 		f.awaits.frame(fr, len(f.stack))
 		f.stack, f.ips = append(f.stack, l), append(f.ips, fr.IP())
 		f.sps = append(f.sps, arch.Addr(fr.Context.Regs[f.p.Arch.SP]))

@@ -239,6 +239,9 @@ func TestLinesLater(t *testing.T) {
 	lines.Add(t.Context(), later, from, lines.Options{})
 	checkHotLines(t, later, want)
 	for i := range later.Locations {
+		if later.Locations[i].Library > 0 {
+			continue // native: it can have debug files on this machine
+		}
 		if got, want := later.SourceLine(&later.Locations[i]), atOnce.SourceLine(&atOnce.Locations[i]); (got == nil) !=
 			(want == nil) || got != nil && *got != *want {
 			t.Errorf("location %d is at %+v, at once it was at %+v", i, got, want)

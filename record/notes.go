@@ -37,6 +37,9 @@ func (r *recorder) remarks() []string {
 	if s := r.unknownRemark(); s != "" {
 		out = append(out, s)
 	}
+	if s := r.awaitsRemark(); s != "" {
+		out = append(out, s)
+	}
 	if d := r.b.Bin(); d > 0 {
 		out = append(out, fmt.Sprintf("There are so many samples that equal ones within %v were merged.",
 			d.Round(time.Millisecond)))
@@ -63,6 +66,21 @@ func (r *recorder) unknownRemark() string {
 	}
 	return fmt.Sprintf("%s %s: it can be unloaded, and may have been replaced before its name was read.",
 		counted(unknown, "stack has", "stacks have"), profile.UnknownCode)
+}
+
+// awaitsRemark says of how many async methods it is not known what awaits them, if they are more than a few.
+func (r *recorder) awaitsRemark() string {
+	const notable = 20 // one in so many
+	looked, missing := 0, 0
+	for _, rp := range r.all {
+		looked += rp.frames.awaits.looked
+		missing += rp.frames.awaits.missing
+	}
+	if missing == 0 || missing*notable < looked {
+		return ""
+	}
+	return fmt.Sprintf("What awaits them is not known of %.0f %% of the async methods that were sampled after an await: "+
+		"they ended before that could be read.", 100*float64(missing)/float64(looked))
 }
 
 // agentRemarks say how much of the sampled CPU time was the agent's.

@@ -128,12 +128,13 @@ func (r *recorder) close() {
 
 // run records until it is time to end.
 func (r *recorder) run(ctx context.Context) (out *profile.Recording) {
-	live.RunAtHighPriority(func() { out = r.record(ctx) })
+	live.RunAtHighPriority(func() { r.record(ctx) })
+	out = r.finish()
 	r.addLines(ctx, out)
 	return out
 }
 
-func (r *recorder) record(ctx context.Context) *profile.Recording {
+func (r *recorder) record(ctx context.Context) {
 	var end time.Duration
 	if r.o.Duration > 0 {
 		end = r.start + r.o.Duration
@@ -180,7 +181,6 @@ func (r *recorder) record(ctx context.Context) *profile.Recording {
 	if r.events != nil {
 		r.events.finish()
 	}
-	return r.finish()
 }
 
 // drainAfter is when the kernel's buffers are to be emptied again.
@@ -304,16 +304,17 @@ func (r *recorder) modes() []profile.ModeStats {
 // finish makes the recording.
 func (r *recorder) finish() *profile.Recording {
 	r.report()
-	out := r.b.Recording()
+	cost := profile.Cost{
+		TargetCPU: r.targetCPU(), OwnCPU: r.cpuOfOurs() - r.ownCPU, OwnMemory: live.PeakMemory(),
+		Processors: runtime.NumCPU(),
+	}
+	out := r.addInlined(r.b.Recording())
 	if r.cpu != nil && len(r.cpu.kernelAt) > 0 {
 		out = out.Rename(kernelName)
 	}
 	out.Start, out.Duration = r.began, r.now-r.start
 	out.Modes = r.modes()
-	out.Cost = profile.Cost{
-		TargetCPU: r.targetCPU(), OwnCPU: r.cpuOfOurs() - r.ownCPU, OwnMemory: live.PeakMemory(),
-		Processors: runtime.NumCPU(),
-	}
+	out.Cost = cost
 	for _, rp := range r.all {
 		out.Processes = append(out.Processes, rp.p.Info())
 	}

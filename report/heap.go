@@ -29,6 +29,8 @@ func HeapText(w io.Writer, h *profile.Heap, o HeapOptions) error {
 	switch {
 	case o.Base != nil:
 		p.heapChanges(h, &o)
+	case h.Kept.Count > 0:
+		p.heapPaths(h, &o)
 	case len(h.Instances) > 0 || h.Matching.Count > 0:
 		p.heapInstances(h, &o)
 	default:
@@ -242,4 +244,63 @@ func (p *printer) heapStrings(h *profile.Heap, o *HeapOptions) {
 		p.text(display.Clean(text))
 		p.end()
 	}
+}
+
+// rootTexts say what keeps the first object of a path.
+var rootTexts = map[profile.HeapRoot]string{
+	profile.RootStatic:  "a static field (likely)",
+	profile.RootUnknown: "nothing on the heap: a local variable, a handle, or nothing",
+	profile.RootCircle:  "objects that refer to each other",
+}
+
+// heapPaths prints by which references the objects that were asked for are kept.
+func (p *printer) heapPaths(h *profile.Heap, o *HeapOptions) {
+	p.text(countText(h.Kept.Count) + display.Plural(int(h.Kept.Count), " object", " objects") + " with " +
+		bytesText(h.Kept.Bytes) + ", and the shortest ways to them:")
+	p.end()
+	rows := firstOf(h.Paths, o.Rows)
+	for i := range rows {
+		x := &rows[i]
+		p.end()
+		about := ""
+		if x.Sampled {
+			about = "about "
+		}
+		p.paint(bold, about+countText(x.Objects.Count)+display.Plural(int(x.Objects.Count), " object", " objects"))
+		p.text(", " + about + bytesText(x.Objects.Bytes) + ", kept by")
+		p.end()
+		p.text("    ")
+		if x.Static != "" {
+			p.paint(yellow, display.Clean(x.Static))
+			p.paint(dim, " (static)")
+		} else {
+			p.paint(yellow, rootTexts[x.Root])
+		}
+		p.end()
+		for j := range x.Steps {
+			p.heapStep(&x.Steps[j])
+		}
+	}
+	if n := len(h.Paths) - len(rows); n > 0 {
+		p.end()
+	}
+	p.heapMore(len(h.Paths)-len(rows), "way", "ways")
+}
+
+func (p *printer) heapStep(s *profile.HeapStep) {
+	const indent = "  → "
+	p.text(indent)
+	name, tail := display.Clean(s.Type), ""
+	if s.Field != "" {
+		tail = "." + display.Clean(s.Field)
+	}
+	if s.Times > 1 {
+		tail += "  ↻ " + countText(uint64(s.Times)) + " in a row"
+	}
+	if most := p.o.Width - display.Width(indent+tail); p.o.Width > 0 && !p.o.Full && display.Width(name) > most {
+		name = display.Elide(display.Clean(display.WithoutNamespaces(s.Type)), max(most, shortestName))
+	}
+	p.paint(magenta, name)
+	p.text(tail)
+	p.end()
 }

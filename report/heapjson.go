@@ -41,6 +41,9 @@ func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
 			c.Value(jsonInstance{hex(x.Address), x.Type, x.Bytes, x.Generation.String()})
 		})
 	}
+	if h.Kept.Count > 0 {
+		heapPathsJSON(c, h, firstOf(h.Paths, o.Rows))
+	}
 	if len(h.Strings) > 0 {
 		some := firstOf(h.Strings, o.Rows)
 		c.Text(",\n\"strings\":")
@@ -59,6 +62,37 @@ func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
 	}
 	c.Text("}\n")
 	return c.Flush()
+}
+
+// heapPathsJSON writes how objects are kept.
+func heapPathsJSON(c *jsonwriter.Writer, h *profile.Heap, paths []profile.HeapPath) {
+	c.Field("keptCount", h.Kept.Count)
+	c.Field("keptBytes", h.Kept.Bytes)
+	c.Text(",\n\"paths\":")
+	c.List(len(paths), func(i int) {
+		x := &paths[i]
+		out := jsonHeapPath{Root: x.Root, Static: x.Static, Count: x.Objects.Count, Bytes: x.Objects.Bytes, Sampled: x.Sampled}
+		out.Steps = make([]jsonHeapStep, len(x.Steps))
+		for j, s := range x.Steps {
+			out.Steps[j] = jsonHeapStep(s)
+		}
+		c.Value(out)
+	})
+}
+
+type jsonHeapPath struct {
+	Root    profile.HeapRoot `json:"root"`
+	Static  string           `json:"static,omitempty"`
+	Count   uint64           `json:"count"`
+	Bytes   uint64           `json:"bytes"`
+	Sampled bool             `json:"sampled,omitempty"`
+	Steps   []jsonHeapStep   `json:"steps"`
+}
+
+type jsonHeapStep struct {
+	Type  string `json:"type"`
+	Times int    `json:"times"`
+	Field string `json:"field,omitempty"`
 }
 
 type jsonHeap struct {

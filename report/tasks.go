@@ -66,10 +66,13 @@ func chainText(c *profile.TaskChain) string {
 		return string(c.State)
 	case c.State == profile.TaskWaiting:
 		return "waiting for " + awaitedText(c.WaitsFor)
-	case c.State == profile.TaskReady:
-		return "ready to go on: " + awaitedText(c.WaitsFor) + " is complete"
 	}
-	return "ready to go on: " + awaitedText(c.WaitsFor) + " was " + string(c.State)
+	return "ready to go on: " + awaitedText(c.WaitsFor) + taskEnds[c.State]
+}
+
+// taskEnds say how what was waited for has ended.
+var taskEnds = map[profile.TaskState]string{
+	profile.TaskReady: " is complete", profile.TaskFaulted: " has failed", profile.TaskCanceled: " was canceled",
 }
 
 // awaitedThings are what is waited for, for people.

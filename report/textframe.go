@@ -200,7 +200,7 @@ func moduleOf(f *profile.Frame) string {
 }
 
 func (p *printer) offset(f *profile.Frame) string {
-	if !p.o.IP || f.Inlined {
+	if !p.o.IP || f.Inlined || f.Kind == profile.Async {
 		return ""
 	}
 	return "+" + hex(f.Offset)

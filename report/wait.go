@@ -58,7 +58,7 @@ func waitText(w *profile.Wait) string {
 	}
 	text := strings.Replace(verb, "%s", thing(w), 1)
 	if w.Owner != nil && w.Kind != profile.ThreadJoin {
-		text += " " + hasIt(w) + " by " + threadText(w.Owner)
+		text += " " + hasIt(w) + " " + threadText(w.Owner)
 		if w.Recursion > 1 {
 			text += fmt.Sprintf(" %d times", w.Recursion)
 		}
@@ -69,12 +69,15 @@ func waitText(w *profile.Wait) string {
 	return text
 }
 
-// hasIt says what the owner does with what is waited for.
+// hasIt says what the owner does with what is waited for; its name follows.
 func hasIt(w *profile.Wait) string {
-	if w.Kind == profile.TaskWait || w.Kind == profile.WaitRuntime {
-		return "run"
+	switch {
+	case w.Kind == profile.TaskWait && w.Detail != "Running":
+		return "which depends on"
+	case w.Kind == profile.TaskWait || w.Kind == profile.WaitRuntime:
+		return "run by"
 	}
-	return "held"
+	return "held by"
 }
 
 // held says as what a thread holds a lock; "%s" stands for the object.

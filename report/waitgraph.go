@@ -87,13 +87,13 @@ func lockText(w *profile.Wait) string {
 
 // heldText says after a wait who has what is waited for.
 func heldText(s *profile.Snapshot, w *profile.Wait, owner int) string {
-	switch w.Kind {
-	case profile.ThreadJoin:
+	switch {
+	case w.Kind == profile.ThreadJoin:
 		return "waits for the end of " + threadName(s, owner)
-	case profile.WaitRuntime, profile.TaskWait:
-		return "waits for " + lockText(w) + ", run by " + threadName(s, owner)
+	case w.Owner == nil || w.Owner.OSThreadID != s.Threads[owner].OSThreadID:
+		return "waits to write under " + lockText(w) + ", which is read by " + threadName(s, owner)
 	}
-	return "waits for " + lockText(w) + ", held by " + threadName(s, owner)
+	return "waits for " + lockText(w) + ", " + hasIt(w) + " " + threadName(s, owner)
 }
 
 // circleText tells a simple circle: "a holds X and waits for Y, held by b, which waits for X, held by a".
@@ -101,7 +101,11 @@ func circleText(s *profile.Snapshot, d *profile.Deadlock) string {
 	first, last := d.Threads[0], d.Threads[len(d.Threads)-1]
 	var b strings.Builder
 	b.WriteString(threadName(s, first))
-	if w := s.Threads[last].Wait; isHeld(w) {
+	switch w := s.Threads[last].Wait; {
+	case !isHeld(w):
+	case w.Owner == nil:
+		b.WriteString(" reads under " + lockText(w) + " and")
+	default:
 		b.WriteString(" holds " + lockText(w) + " and")
 	}
 	for i, t := range d.Threads {
@@ -301,8 +305,11 @@ func (p *graphPrinter) section(title string, list []*profile.LockState) {
 func (p *graphPrinter) state(l *profile.LockState) {
 	p.text("  ")
 	p.paint(bold, stateName(l))
-	if l.Owner != nil {
+	if l.Owner != nil && l.Kind != profile.ThreadLock {
 		p.property(plain, ownerText(l))
+	}
+	if len(l.Readers) > 0 {
+		p.property(plain, readersText(l))
 	}
 	if notes := stateNotes(l); notes != "" {
 		p.property(dim, notes)
@@ -366,7 +373,10 @@ func stateName(l *profile.LockState) string {
 	case profile.MonitorLock:
 		return "Monitor of " + name
 	case profile.ThreadLock:
-		return "the end of a thread"
+		if l.Owner == nil {
+			return "the end of a thread"
+		}
+		return "the end of " + threadText(l.Owner)
 	}
 	return name
 }
@@ -389,14 +399,25 @@ func ownerText(l *profile.LockState) string {
 	switch {
 	case l.Ended():
 		return "held by a thread that has ended"
-	case l.Kind == profile.ThreadLock:
-		return "of " + threadText(l.Owner)
 	case l.Kind == profile.TaskLock || l.Kind == profile.StaticConstructor:
-		return "run by " + threadText(l.Owner)
+		return hasIt(l.Waiters[0].Wait) + " " + threadText(l.Owner)
 	case l.Recursion > 1:
 		return "held by " + threadText(l.Owner) + fmt.Sprintf(" %d times", l.Recursion)
 	}
 	return "held by " + threadText(l.Owner)
+}
+
+// readersText names the threads that hold a lock to read.
+func readersText(l *profile.LockState) string {
+	const most = 4
+	var names []string
+	for i := range l.Readers[:min(most, len(l.Readers))] {
+		names = append(names, threadText(&l.Readers[i]))
+	}
+	if left := len(l.Readers) - most; left > 0 {
+		names = append(names, fmt.Sprintf("%d more", left))
+	}
+	return "read by " + strings.Join(names, ", ")
 }
 
 func stateNotes(l *profile.LockState) string {

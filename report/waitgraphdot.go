@@ -84,8 +84,8 @@ func apartText(l *profile.LockState) string {
 // graphTitle is the title of a picture.
 func graphTitle(s *profile.Snapshot) string {
 	title := fmt.Sprintf("Who waits for whom in process %d", s.Process.PID)
-	if c := s.Process.Command; c != "" {
-		title += " · " + display.Elide(display.Clean(c), 80)
+	if name := s.Process.Program(); name != "" {
+		title = fmt.Sprintf("Who waits for whom in %s (process %d)", display.Elide(display.Clean(name), 60), s.Process.PID)
 	}
 	return title + " · " + s.CapturedAt.Format("2006-01-02 15:04:05")
 }

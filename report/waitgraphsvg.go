@@ -105,7 +105,7 @@ func (p *picture) lines(b *box) (title string, lines []string) {
 	default:
 		t := &p.s.Threads[b.thread]
 		lines = []string{threadName(p.s, b.thread)}
-		if text := stateText(t); text != "" {
+		if text := doesText(t); text != "" {
 			lines = append(lines, text)
 		}
 		for _, f := range ownFrames(t, 1) {
@@ -123,6 +123,20 @@ func (p *picture) lines(b *box) (title string, lines []string) {
 		title = strings.Join(lines, "\n")
 	}
 	return title, lines
+}
+
+// doesText says what a thread does, where an arrow says for whom it waits.
+func doesText(t *profile.Thread) string {
+	switch w := t.Wait; {
+	case w == nil || w.Owner == nil && len(w.Readers) == 0:
+		return stateText(t)
+	case w.Kind == profile.ThreadJoin:
+		return "waits for its end"
+	case w.Timeout > 0:
+		return "waits for " + edgeText(w) + ", at most " + spanText(w.Timeout)
+	default:
+		return "waits for " + edgeText(w)
+	}
 }
 
 // curve draws an edge between two boxes of which neither is to the right of the other, on their left.
@@ -185,7 +199,7 @@ summary { cursor: pointer; padding: .15rem 0 }
 	b.WriteString("<div class=\"picture\">\n")
 	newPicture(s, g).draw(b)
 	b.WriteString("</div>\n<h2>Locks</h2>\n<pre>")
-	if err := WaitGraph(escaping{b}, s, g, WaitGraphOptions{}); err != nil {
+	if err := WaitGraph(escaping{b}, s, g, WaitGraphOptions{All: true}); err != nil {
 		return err
 	}
 	b.WriteString("</pre>\n")

@@ -349,6 +349,37 @@ func TestSeveral(t *testing.T) {
 }
 
 // TestCancel: the end of the context ends a request at once, and is not taken for the server's fault.
+// TestChecksums: PDBs of one id whose checksums differ are different files. That nobody has one says nothing of the
+// other, and the cache has room for both.
+func TestChecksums(t *testing.T) {
+	key, pdb := fixture(t)
+	other := key
+	other.Checksums = []Checksum{{"SHA256", bytes.Repeat([]byte{7}, 32)}}
+	bare := key
+	bare.Checksums = nil
+	address := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(pdb) })
+	dir := filepath.Join(t.TempDir(), "cache")
+	s := newStore(t, Options{Cache: dir}, address)
+	if _, err := s.Open(t.Context(), other); err == nil {
+		t.Error("a PDB with another checksum is taken")
+	}
+	for _, k := range []Key{key, bare} {
+		f, err := s.Open(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := content(t, f); !bytes.Equal(got, pdb) {
+			t.Errorf("%d bytes", len(got))
+		}
+	}
+	if _, err := s.Open(t.Context(), other); err == nil {
+		t.Error("a PDB with another checksum is taken from the cache")
+	}
+	if n := len(entries(t, dir)); n != 2 {
+		t.Errorf("%d files are in the cache, want 2", n)
+	}
+}
+
 func TestCancel(t *testing.T) {
 	started := make(chan bool, 1)
 	address := serve(t, func(w http.ResponseWriter, r *http.Request) {

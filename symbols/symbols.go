@@ -15,6 +15,7 @@ package symbols
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -129,9 +130,18 @@ func (k *Key) debuginfod() []string {
 	return nil
 }
 
-// cached is the name of the file in the cache.
+// cached is the name of the file in the cache. PDBs of one id are different files if their checksums are others:
+// a compiler need not give each build an id of its own.
 func (k *Key) cached() string {
-	return hex.EncodeToString(k.ID) + map[Kind]string{PDB: ".pdb", Debug: ".debug", Executable: ".elf"}[k.Kind]
+	name := hex.EncodeToString(k.ID)
+	if k.Kind == PDB && len(k.Checksums) > 0 {
+		h := sha256.New()
+		for _, c := range k.Checksums {
+			fmt.Fprintf(h, "%d %s %d %s ", len(c.Algorithm), c.Algorithm, len(c.Sum), c.Sum)
+		}
+		name += "-" + hex.EncodeToString(h.Sum(nil)[:8])
+	}
+	return name + map[Kind]string{PDB: ".pdb", Debug: ".debug", Executable: ".elf"}[k.Kind]
 }
 
 // title names the file for people.

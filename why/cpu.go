@@ -16,6 +16,9 @@ const (
 	fewLeaves  = 0.80 // of these, in the few functions that it calls most
 	leafCount  = 4
 	leastRun   = 30 // samples
+	// A loop waits for nothing. That often, a second, a thread may all the same: it is stopped to be looked at, and for
+	// garbage collections.
+	fewBlocks = 40.0
 )
 
 // runner is a thread that uses a whole CPU in one method.
@@ -37,7 +40,8 @@ func judgeCPU(e *evidence) []profile.Verdict {
 	threads := e.threads()
 	for i := range threads {
 		w := &threads[i]
-		if w.last().ManagedThreadID == 0 || float64(w.ran+w.ready) < wholeCPU*float64(e.span()) {
+		if w.last().ManagedThreadID == 0 || float64(w.ran+w.ready) < wholeCPU*float64(e.span()) ||
+			float64(w.blocked) > fewBlocks*e.span().Seconds() {
 			continue
 		}
 		if r, ok := e.runner(w, mode); ok {

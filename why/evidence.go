@@ -20,9 +20,11 @@ type evidence struct {
 	cpus    int           // of the machine
 
 	looks   []look
-	moments []moment           // of the whole process; at least two, of a running one
-	samples *profile.Recording // nil: none were taken
-	sockets []socket           // of the process; nil: not known
+	moments []moment            // of the whole process; at least two, of a running one
+	samples *profile.Recording  // nil: none were taken
+	sockets []socket            // of the process; nil: not known
+	chains  []profile.TaskChain // async methods that wait; nil: not looked for
+	heaps   []heapLook          // at the beginning and at the end; nil: not known
 
 	looked  []string // phrases
 	missing []string // sentences
@@ -35,6 +37,8 @@ type look struct {
 	ran   map[int]procfs.Schedstat // by thread: how much it had run when the look began
 	after map[int]procfs.Schedstat // and when it ended
 	pool  *threadpool.State        // nil: not known
+	// blocked is how often each thread has had to wait for something, when the look ended.
+	blocked map[int]uint64
 }
 
 // moment is what the kernel says of the process.
@@ -93,7 +97,9 @@ type watched struct {
 	// ran is how long it has run between the first and the last look, and ready how long it was ready to, but had no
 	// CPU.
 	ran, ready time.Duration
-	still      bool // it has not run at all since the first look began
+	// blocked is how often it has had to wait for something between the ends of the first and the last look.
+	blocked uint64
+	still   bool // it has not run at all since the first look began
 	// unmoved: it was blocked in the same calls in all looks, and has hardly run: to be stopped for a look wakes a
 	// thread in some system calls.
 	unmoved bool
@@ -125,11 +131,26 @@ func (e *evidence) threads() []watched {
 			w.ran, w.ready = after.Running-before.Running, after.Ready-before.Ready
 			w.still = before == after
 		}
+		w.blocked = e.last().blocked[id] - e.first().blocked[id]
 		w.still = w.still || e.core()
 		w.unmoved = w.still || w.waits() && w.ran <= e.span()/100 && w.sameCalls()
 		out = append(out, w)
 	}
 	return out
+}
+
+// served is the share of the time in which threads were ready to run and did run, because they had a CPU: from 0 to 1.
+// Where it is low, everything takes longer than the program is to blame for.
+func (e *evidence) served() float64 {
+	ran, ready := time.Duration(0), time.Duration(0)
+	threads := e.threads()
+	for i := range threads {
+		ran, ready = ran+threads[i].ran, ready+threads[i].ready
+	}
+	if ran+ready <= 0 {
+		return 1
+	}
+	return float64(ran) / float64(ran+ready)
 }
 
 func (l *look) thread(id int) *profile.Thread {

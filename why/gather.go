@@ -42,6 +42,8 @@ type gatherer struct {
 	dir   procfs.Dir
 	group *cgroup.Reader
 	start time.Time
+
+	heapMissing bool // the heap cannot be looked at
 }
 
 func newGatherer(pid int, o *Options) (*gatherer, error) {
@@ -73,6 +75,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+	g.census(ctx)
 	if left := g.o.For - time.Since(g.start) - lookGap; left >= leastSampling {
 		g.sample(ctx, left)
 	}
@@ -84,8 +87,10 @@ func (g *gatherer) gather(ctx context.Context) error {
 			return err
 		}
 	}
-	g.moment()
+	g.census(ctx)
 	g.connections()
+	g.calls(ctx)
+	g.moment()
 	g.tell()
 	return ctx.Err()
 }
@@ -125,6 +130,7 @@ func (g *gatherer) look(ctx context.Context) error {
 		return err
 	}
 	l.snap, l.after, l.pool = s, g.ran(), pool.state()
+	l.blocked = g.blocked()
 	l.markStill()
 	g.e.looks = append(g.e.looks, l)
 	return nil
@@ -140,6 +146,25 @@ func (g *gatherer) ran() map[int]procfs.Schedstat {
 	for _, tid := range tids {
 		if b, err := g.dir.ReadFile(procfs.TaskFile(tid, "schedstat")); err == nil {
 			out[tid] = procfs.ParseSchedstat(b)
+		}
+	}
+	return out
+}
+
+// blocked reads how often each thread has had to wait for something.
+func (g *gatherer) blocked() map[int]uint64 {
+	tids, err := g.dir.Tasks()
+	if err != nil {
+		return nil
+	}
+	out := make(map[int]uint64, len(tids))
+	for _, tid := range tids {
+		b, err := g.dir.ReadFile(procfs.TaskFile(tid, "status"))
+		if err != nil {
+			continue
+		}
+		if s, err := procfs.ParseStatus(b); err == nil {
+			out[tid] = s.VoluntarySwitches
 		}
 	}
 	return out

@@ -69,16 +69,17 @@ func judgeGC(e *evidence) []profile.Verdict {
 	}
 	c := collectionsOf(r)
 	share := atOnce(int64(c.pause), c.duration)
+	own := share * e.served() // without the time in which others had the CPUs
 	large := largeRate(r)
 	often := float64(c.large) >= manyFull*c.duration.Seconds() && large >= muchLarge
-	if c.count < leastPauses || share < muchPause && !often {
+	if c.count < leastPauses || own < muchPause && !often {
 		return nil
 	}
 	v := profile.Verdict{
 		Cause: profile.CauseGC, Certainty: profile.Likely,
 		Commands: []string{fmt.Sprintf("clrsnap record %d --event alloc,gc -d 10s", e.process.PID)},
 	}
-	if share >= mostPause {
+	if own >= mostPause {
 		v.Certainty = profile.Certain
 	}
 	allocated := r.Weight(profile.Alloc)
@@ -167,6 +168,3 @@ func addAllocations(v *profile.Verdict, r *profile.Recording, large bool) {
 func withoutEvents(stack []profile.Frame) []profile.Frame {
 	return slices.DeleteFunc(stack, func(f profile.Frame) bool { return f.Kind == profile.Event })
 }
-
-// judgeGrowth looks for objects that pile up.
-func judgeGrowth(*evidence) []profile.Verdict { return nil }

@@ -97,9 +97,6 @@ func descriptorKind(to string, remotes map[string]string) string {
 	return "others"
 }
 
-// connections notes the TCP connections of the process, and since when each has been silent.
-func (g *gatherer) connections() {}
-
 // tell says what was looked at.
 func (g *gatherer) tell() {
 	e := &g.e

@@ -104,11 +104,26 @@ func (c *convoy) add(l *look, lock *profile.LockState, waiters []*profile.Thread
 			c.in[m]++
 		}
 	}
-	if lock.Owner != nil && lock.Certain {
-		if h := l.thread(lock.Owner.OSThreadID); h != nil {
-			c.holders = append(c.holders, h)
+	if h := l.holder(lock.Object); h != nil {
+		c.holders = append(c.holders, h)
+	}
+}
+
+// holder returns the thread that held a lock when its stack was read. Threads are read one after another: by then the
+// owner that a waiter names may have left the lock, and queue for it again. nil: none is seen.
+func (l *look) holder(object uint64) *profile.Thread {
+	for i := range l.snap.Threads {
+		t := &l.snap.Threads[i]
+		if t.Wait != nil && t.Wait.Object == object || ownFrame(t.Frames) == nil {
+			continue
+		}
+		for k := range t.Holds {
+			if h := &t.Holds[k]; h.Object == object && h.Certain {
+				return t
+			}
 		}
 	}
+	return nil
 }
 
 func (c *convoy) harmful(looks int) bool {
@@ -173,7 +188,7 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 			Text: fmt.Sprintf("By samples over %s, %.1f threads waited for locks on average.", seconds(e.samples.Duration), waiting),
 		})
 	}
-	if c.addHolder(e, &v) && known && waiting >= manyWaiters {
+	if (c.addHolder(e, &v) || c.addInside(e, in, &v)) && known && waiting >= manyWaiters {
 		v.Certainty = profile.Certain
 	}
 	c.addWaits(e, &v)
@@ -203,6 +218,74 @@ func (c *convoy) addHolder(e *evidence, v *profile.Verdict) bool {
 		return true
 	}
 	return false
+}
+
+// inside is what threads do in the method that takes the lock, once they do not wait for it.
+type inside struct {
+	callee string // the method that the own one calls
+	node   int32  // of the own method
+	leaf   int32
+	weight int64
+}
+
+// addInside says what threads do in the method that they wait in, while they do not wait, by the samples.
+func (c *convoy) addInside(e *evidence, in string, v *profile.Verdict) bool {
+	r := e.samples
+	if in == "" || !hasMode(r, profile.Wall) {
+		return false
+	}
+	by, all := map[string]*inside{}, int64(0)
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		if x.Mode != profile.Wall || inLock(r, x.Node) || !below(r, x.Node, in) {
+			continue
+		}
+		all += x.Weight
+		callee, own := calledByOwn(r, x.Node)
+		key := callee + " in " + r.Function(own).Display
+		if by[key] == nil {
+			by[key] = &inside{callee: callee, node: own, leaf: x.Node}
+		}
+		by[key].weight += x.Weight
+	}
+	var most *inside
+	for _, s := range by {
+		if most == nil || s.weight > most.weight || s.weight == most.weight && s.node < most.node {
+			most = s
+		}
+	}
+	if most == nil || 2*most.weight < all || most.callee == "" {
+		return false
+	}
+	own := (&site{node: most.node}).frame(r)
+	share := percent(float64(most.weight) / float64(all))
+	v.Text += fmt.Sprintf(" Whoever has entered spends %s of the time in %s, called in %s.", share, most.callee, method(own))
+	v.Evidence = append(v.Evidence, profile.Evidence{
+		Text:   fmt.Sprintf("%s of what %s does besides waiting for the lock, by samples:", share, in),
+		Frames: frames(r, most.leaf),
+	})
+	return true
+}
+
+// below reports whether a stack has a method.
+func below(r *profile.Recording, leaf int32, display string) bool {
+	for n := leaf; n > 0; n = r.Nodes[n].Parent {
+		if r.Function(n).Display == display {
+			return true
+		}
+	}
+	return false
+}
+
+// calledByOwn returns the method that own code nearest to the leaf calls, "" if it calls none, and its node.
+func calledByOwn(r *profile.Recording, leaf int32) (callee string, own int32) {
+	own = ownNode(r, leaf)
+	for n := leaf; n > 0 && n != own; n = r.Nodes[n].Parent {
+		if f := r.Function(n); f.Kind == profile.Managed {
+			callee = f.Display
+		}
+	}
+	return callee, own
 }
 
 // holderDoes says what a thread does, without what is particular to the moment.

@@ -12,8 +12,9 @@ import (
 
 // Thresholds of calls that get no answer.
 const (
-	manyCallers     = 3               // threads that wait for one address
-	manyConnections = 3               // that wait for one address, without a thread
+	manyCallers     = 3               // threads and async calls that wait for one address
+	manyConnections = 4               // that wait for one address, without a caller that is known
+	mostConnections = 0.75            // of those to the address
 	noAnswer        = 3 * time.Second // since a request was sent
 )
 
@@ -21,14 +22,24 @@ const (
 type called struct {
 	remote      string
 	threads     []*watched
+	chains      []*profile.TaskChain
 	connections []*socket // that have sent something, and got no answer
 	all         int       // connections to there
-	refused     int       // connections that are not made yet
+	connecting  int       // connections that are not made yet
 	own         bool      // the process itself listens there
 }
 
 // judgeRemote looks for a remote address that does not answer.
 func judgeRemote(e *evidence) []profile.Verdict {
+	list := slices.DeleteFunc(e.called(), func(c *called) bool { return !c.harmful(e) })
+	if len(list) == 0 {
+		return nil
+	}
+	return []profile.Verdict{list[0].verdict(e)}
+}
+
+// called are the remote addresses that are waited for, those with the most waits first.
+func (e *evidence) called() []*called {
 	by := map[string]*called{}
 	get := func(remote string) *called {
 		if by[remote] == nil {
@@ -40,45 +51,48 @@ func judgeRemote(e *evidence) []profile.Verdict {
 		threads := e.threads()
 		for i := range threads {
 			if to := remoteOf(&threads[i]); to != "" {
-				c := get(to)
-				c.threads = append(c.threads, &threads[i])
+				get(to).threads = append(get(to).threads, &threads[i])
 			}
 		}
 	}
 	for i := range e.sockets {
-		s := &e.sockets[i]
-		if !s.ours {
+		if s := &e.sockets[i]; s.ours {
+			get(s.remote).add(s)
+		}
+	}
+	for i := range e.chains {
+		c := &e.chains[i]
+		if c.WaitsFor == nil || c.WaitsFor.Kind != profile.AwaitsSocket {
 			continue
 		}
-		c := get(s.remote)
-		c.all, c.own = c.all+1, c.own || s.own
-		switch {
-		case s.state == "syn-sent":
-			c.refused++
-			c.connections = append(c.connections, s)
-		case s.state == "established" && s.sent >= noAnswer && s.received > s.sent:
-			c.connections = append(c.connections, s)
+		if to := remoteIn(c.WaitsFor.Target); to != "" && by[to] != nil {
+			by[to].chains = append(by[to].chains, c)
 		}
 	}
-	var list []*called
-	for _, c := range by {
-		if c.harmful(e) {
-			list = append(list, c)
-		}
-	}
-	slices.SortFunc(list, func(a, b *called) int {
+	return sortedBy(by, func(a, b *called) int {
 		return cmp.Or(cmp.Compare(len(b.threads)+len(b.connections), len(a.threads)+len(a.connections)),
 			cmp.Compare(a.remote, b.remote))
 	})
-	if len(list) == 0 {
-		return nil
-	}
-	return []profile.Verdict{list[0].verdict(e)}
 }
 
-// remoteOf is the address that a thread has waited for in all looks, without having run; "": it has not.
+func (c *called) add(s *socket) {
+	c.all, c.own = c.all+1, c.own || s.own
+	if s.state == "syn-sent" {
+		c.connecting++
+	}
+	if s.unanswered() {
+		c.connections = append(c.connections, s)
+	}
+}
+
+// unanswered reports whether a connection that the process has made waits for an answer, or has not been accepted.
+func (s *socket) unanswered() bool {
+	return s.ours && (s.state == "syn-sent" || s.sent >= noAnswer && s.received > s.sent)
+}
+
+// remoteOf is the address that a thread has waited for in all looks; "": it has not.
 func remoteOf(w *watched) string {
-	if !w.unmoved || !w.waits() {
+	if !w.unmoved || !w.waits() || ownFrame(w.last().Frames) == nil {
 		return ""
 	}
 	to := ""
@@ -86,72 +100,171 @@ func remoteOf(w *watched) string {
 		if t.Wait == nil || t.Wait.Kind != profile.WaitIO {
 			return ""
 		}
-		verb, rest, _ := strings.Cut(t.Wait.Target, " ")
-		_, remote, ok := strings.Cut(rest, " → ")
-		if !ok || verb == "accept" {
-			return ""
-		}
-		remote, _, _ = strings.Cut(remote, " ")
-		if to != "" && remote != to {
+		remote := remoteIn(t.Wait.Target)
+		if remote == "" || to != "" && remote != to {
 			return ""
 		}
 		to = remote
 	}
-	if ownFrame(w.last().Frames) == nil {
-		return ""
-	}
 	return to
 }
 
-func (c *called) harmful(e *evidence) bool {
-	switch {
-	case len(c.threads) >= manyCallers:
-		return e.span() >= enough
-	case c.own:
-		return len(c.threads) > 0 && len(c.connections) >= manyConnections
+// remoteIn is the remote address in the target of a wait: "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established".
+func remoteIn(target string) string {
+	verb, rest, _ := strings.Cut(target, " ")
+	_, remote, ok := strings.Cut(rest, " → ")
+	if !ok || verb == "accept" {
+		return ""
 	}
-	// Some programs keep a request open at all times, to be told of news. So all connections have to wait.
-	return len(c.connections) >= manyConnections && len(c.connections)*4 >= c.all*3
+	remote, _, _ = strings.Cut(remote, " ")
+	return remote
+}
+
+func (c *called) harmful(e *evidence) bool {
+	if len(c.threads) >= manyCallers && e.span() >= enough {
+		return true
+	}
+	// Some programs keep a request open at all times, to be told of news. So nearly all connections have to wait.
+	n := len(c.connections)
+	if n == 0 || c.own || float64(n) < mostConnections*float64(c.all) {
+		return false
+	}
+	q := e.queueing()
+	return n >= manyConnections || c.callers()+q.sum() >= manyCallers
+}
+
+// callers is how many threads and async calls wait for the address.
+func (c *called) callers() int {
+	n := len(c.threads)
+	for _, t := range c.chains {
+		n += t.Count
+	}
+	return n
+}
+
+// queue is what waits for a connection of an HttpClient, because there may be no more.
+type queue struct {
+	threads []*profile.Thread
+	chains  []*profile.TaskChain
+}
+
+// queueing finds them: calls of HttpClient that have no connection, in the last look.
+func (e *evidence) queueing() (q queue) {
+	if len(e.looks) > 0 {
+		for i := range e.last().snap.Threads {
+			t := &e.last().snap.Threads[i]
+			if blocked(t) && callsHTTP(t.Frames) && (t.Wait == nil || t.Wait.Kind != profile.WaitIO) {
+				q.threads = append(q.threads, t)
+			}
+		}
+	}
+	for i := range e.chains {
+		c := &e.chains[i]
+		if c.State == profile.TaskWaiting && callsHTTP(c.Frames) && c.WaitsFor != nil &&
+			c.WaitsFor.Kind != profile.AwaitsSocket && ownFrame(c.Frames) != nil {
+			q.chains = append(q.chains, c)
+		}
+	}
+	return q
+}
+
+func callsHTTP(frames []profile.Frame) bool {
+	return slices.ContainsFunc(frames, func(f profile.Frame) bool { return f.Module == "System.Net.Http" })
+}
+
+func (q *queue) sum() int {
+	n := len(q.threads)
+	for _, c := range q.chains {
+		n += c.Count
+	}
+	return n
+}
+
+// frames are those of one that waits.
+func (q *queue) frames() []profile.Frame {
+	if len(q.threads) > 0 {
+		return q.threads[0].Frames
+	}
+	return q.chains[0].Frames
 }
 
 func (c *called) verdict(e *evidence) profile.Verdict {
-	v := profile.Verdict{Cause: profile.CauseRemoteCall, Certainty: profile.Likely}
-	var words []string
-	if n := len(c.threads); n > 0 {
-		own := method(ownFrame(c.threads[0].last().Frames))
-		words = append(words, fmt.Sprintf("%s for it in %s, and none has run for at least %s", waitNow(n), own, seconds(e.span())))
+	v := profile.Verdict{
+		Cause: profile.CauseRemoteCall, Certainty: profile.Likely,
+		Commands: []string{"clrsnap tasks " + e.again(), "ss -tnpi dst " + c.remote},
 	}
+	var words []string
 	if n := len(c.connections); n > 0 {
 		words = append(words, fmt.Sprintf("%d of %s to it %s", n, counted(c.all, "connection", "connections"), c.silence()))
 	}
-	v.Text = fmt.Sprintf("%s does not answer: %s.", c.remote, strings.Join(words, "; "))
-	if len(c.threads) >= manyCallers && len(c.connections) >= min(len(c.threads), manyConnections) {
-		v.Certainty = profile.Certain
-	}
-	v.Text += c.queue(e, &v)
-	if len(c.threads) > 0 {
+	if n := len(c.threads); n > 0 {
 		t := c.threads[0].last()
-		ev := profile.Evidence{
-			Text:   fmt.Sprintf("%s%s, in all looks, such as %s:", threadsOf(len(c.threads)), waitPhrase(t), threadName(ref(t))),
-			Frames: t.Frames,
-		}
-		for _, w := range c.threads {
-			ev.Threads = append(ev.Threads, ref(w.last()))
-		}
-		v.Evidence = append(v.Evidence, ev)
+		words = append(words, fmt.Sprintf("%s for it in %s, for at least %s", waitNow(n), method(ownFrame(t.Frames)),
+			seconds(e.span())))
+		v.Evidence = append(v.Evidence, c.waiting(t))
 	}
-	for i, s := range c.connections {
-		if i == maxShown {
-			break
-		}
+	if n := c.callers() - len(c.threads); n > 0 {
+		chain := c.chains[0]
+		words = append(words, fmt.Sprintf("%s for it, in %s", asyncCalls(n), method(ownFrame(chain.Frames))))
+		v.Evidence = append(v.Evidence, profile.Evidence{Text: asyncCalls(n) + " for it, as async methods:", Frames: chain.Frames})
+	}
+	v.Text = fmt.Sprintf("%s does not answer: %s.", c.remote, strings.Join(words, "; "))
+	if q := e.queueing(); q.sum() > 0 && len(c.connections) > 0 {
+		c.addQueue(&v, &q)
+	}
+	for _, s := range c.connections[:min(len(c.connections), maxShown)] {
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: s.text()})
 	}
-	v.Commands = []string{fmt.Sprintf("clrsnap tasks %s", e.again()), "ss -tnpi dst " + c.remote}
+	if c.callers() >= manyCallers && len(c.connections) >= manyCallers {
+		v.Certainty = profile.Certain
+	}
 	return v
 }
 
+func asyncCalls(n int) string {
+	if n == 1 {
+		return "1 async call waits"
+	}
+	return fmt.Sprintf("%d async calls wait", n)
+}
+
+// waiting is the evidence of the threads, such as t.
+func (c *called) waiting(t *profile.Thread) profile.Evidence {
+	e := profile.Evidence{
+		Text: fmt.Sprintf("%s have not moved in all looks, such as %s, which %s:", threadsOf(len(c.threads)), threadName(ref(t)),
+			doing(t)),
+		Frames: t.Frames,
+	}
+	for _, w := range c.threads {
+		e.Threads = append(e.Threads, ref(w.last()))
+	}
+	return e
+}
+
+// addQueue says how many calls wait for a connection besides.
+func (c *called) addQueue(v *profile.Verdict, q *queue) {
+	e := profile.Evidence{Frames: q.frames()}
+	var words []string
+	if n := len(q.threads); n > 0 {
+		words = append(words, threadsOf(n))
+	}
+	if n := q.sum() - len(q.threads); n > 0 {
+		words = append(words, counted(n, "async call", "async calls"))
+	}
+	for _, t := range q.threads {
+		e.Threads = append(e.Threads, ref(t))
+	}
+	own := method(ownFrame(e.Frames))
+	v.Text += fmt.Sprintf(" %s of HttpClient more, in %s, have no connection: as many as there may be are in use.", list(words), own)
+	e.Text = fmt.Sprintf("%s for a connection:", waitNow(q.sum()))
+	if len(q.threads) == 0 {
+		e.Text = asyncCalls(q.sum()) + " for a connection:"
+	}
+	v.Evidence = append(v.Evidence, e)
+}
+
 func (c *called) silence() string {
-	if c.refused == len(c.connections) {
+	if c.connecting == len(c.connections) {
 		return "are still being made: it does not accept them"
 	}
 	longest := time.Duration(0)
@@ -166,45 +279,4 @@ func (s *socket) text() string {
 		return fmt.Sprintf("%s → %s: the connection is not made yet.", s.local, s.remote)
 	}
 	return fmt.Sprintf("%s → %s: last sent %s ago, last received %s ago.", s.local, s.remote, seconds(s.sent), seconds(s.received))
-}
-
-// queue says how many threads wait for a connection, or for a task, besides.
-func (c *called) queue(e *evidence, v *profile.Verdict) string {
-	if len(e.looks) == 0 {
-		return ""
-	}
-	in := tally{}
-	var example *profile.Thread
-	var refs []profile.ThreadRef
-	n := 0
-	for i := range e.last().snap.Threads {
-		t := &e.last().snap.Threads[i]
-		if !callsHTTP(t) || t.Wait != nil && t.Wait.Kind == profile.WaitIO {
-			continue
-		}
-		n++
-		refs = append(refs, ref(t))
-		if m := blockedIn(t); m != "" {
-			in[m]++
-		}
-		if example == nil {
-			example = t
-		}
-	}
-	if n == 0 {
-		return ""
-	}
-	v.Evidence = append(v.Evidence, profile.Evidence{
-		Text:   fmt.Sprintf("%s for an HttpClient without having a connection, such as %s:", waitNow(n), threadName(ref(example))),
-		Frames: example.Frames, Threads: refs,
-	})
-	name, _ := in.top()
-	return fmt.Sprintf(" %s for a connection of HttpClient meanwhile, in %s.", more(n), name)
-}
-
-// callsHTTP reports whether a thread is blocked in a call of HttpClient.
-func callsHTTP(t *profile.Thread) bool {
-	return blocked(t) && slices.ContainsFunc(t.Frames, func(f profile.Frame) bool {
-		return f.Module == "System.Net.Http"
-	})
 }

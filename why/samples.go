@@ -116,10 +116,12 @@ var lockWaits = []string{
 
 // waitsForLock reports whether a sample is of a thread that waits for a lock.
 func waitsForLock(r *profile.Recording, x *profile.Sample) bool {
-	if x.Mode != profile.Wall || x.State != profile.Waiting {
-		return false
-	}
-	for n := x.Node; n > 0; n = r.Nodes[n].Parent {
+	return x.Mode == profile.Wall && x.State == profile.Waiting && inLock(r, x.Node)
+}
+
+// inLock reports whether a stack is that of a thread in a method that enters a lock.
+func inLock(r *profile.Recording, leaf int32) bool {
+	for n := leaf; n > 0; n = r.Nodes[n].Parent {
 		f := r.Function(n)
 		if f.Kind != profile.Managed {
 			continue

@@ -68,15 +68,16 @@ func judgeDebugger(e *evidence) []profile.Verdict {
 	}}
 }
 
-// judgeSuspension looks for a thread that the runtime waits for, because it does not let itself be stopped, while the
-// others wait for the runtime.
+// judgeSuspension looks for a thread that the runtime waits for, because it does not let itself be stopped. Either the
+// others wait for the runtime meanwhile, or it is blocked in cooperative mode, in which nothing may block: the next
+// collection has to wait for it, if one does not yet.
 func judgeSuspension(e *evidence) []profile.Verdict {
 	if len(e.looks) < 2 {
 		return nil
 	}
 	var stuck []watched
 	var waiting []profile.ThreadRef
-	all := 0
+	all, still := 0, 0
 	threads := e.threads()
 	for i := range threads {
 		w := &threads[i]
@@ -85,31 +86,56 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 		}
 		all++
 		switch {
-		case w.unmoved && w.all(waitsForRuntime):
+		case w.all(waitsForRuntime): // of these, the one that stops the others looks again and again
 			waiting = append(waiting, ref(w.last()))
+			if w.unmoved {
+				still++
+			}
 		case w.all(func(t *profile.Thread) bool { return holdsOut(t, &e.process) }):
 			stuck = append(stuck, *w)
 		}
 	}
-	if len(stuck) != 1 || len(waiting) < 2 || len(waiting) < (all-1)/2 {
+	if len(stuck) != 1 || !stuck[0].blockedCooperative(e) && (still < 2 || still < (all-1)/2) {
 		return nil
 	}
-	t := stuck[0].last()
-	own := ownFrame(t.Frames)
+	return []profile.Verdict{suspension(e, &stuck[0], waiting, all)}
+}
+
+// blockedCooperative reports whether a thread has been blocked in one call, in cooperative mode, in all looks. If the
+// runtime waits for it, it signals it thousands of times a second, which the thread needs some CPU for.
+func (w *watched) blockedCooperative(e *evidence) bool {
+	first := ownFrame(w.looks[0].Frames)
+	return float64(w.ran+w.ready) < signalled*float64(e.span()) && slices.ContainsFunc(w.looks, (*profile.Thread).Waits) &&
+		w.all(func(t *profile.Thread) bool {
+			own := ownFrame(t.Frames)
+			return holdsOut(t, &e.process) && own.Method == first.Method && own.SP == first.SP
+		})
+}
+
+// signalled is the most of a CPU that a thread needs for signals.
+const signalled = 0.25
+
+func suspension(e *evidence, w *watched, waiting []profile.ThreadRef, all int) profile.Verdict {
+	t := w.last()
 	v := profile.Verdict{
 		Cause: profile.CauseSuspension, Certainty: profile.Likely,
-		Text: fmt.Sprintf("The runtime wants to stop all threads, for a garbage collection most often, and waits for %s, which "+
-			"does not let itself be stopped: it has been in %s, in cooperative mode, for at least %s. %s for the runtime meanwhile.",
-			threadName(ref(t)), method(own), seconds(e.span()), waitNow(len(waiting))),
+		Text: fmt.Sprintf("%s does not let the runtime stop it: it has been in %s, in cooperative mode, for at least %s. A "+
+			"garbage collection waits for it, and all threads for that.", threadName(ref(t)), method(ownFrame(t.Frames)),
+			seconds(e.span())),
 		Evidence: []profile.Evidence{
 			{Text: fmt.Sprintf("%s is %s, in cooperative mode in %s:", threadName(ref(t)), t.State,
 				counted(len(e.looks), "look", "looks")), Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)}},
-			{Text: fmt.Sprintf("%s of %d have waited in the runtime's own code and have not run since the first look.",
-				threadsOf(len(waiting)), all), Threads: waiting},
 		},
 		Commands: []string{fmt.Sprintf("clrsnap stack %d --full --thread %d", e.process.PID, t.OSThreadID)},
 	}
-	return []profile.Verdict{v}
+	if len(waiting) > 0 {
+		v.Text += fmt.Sprintf(" %s for the runtime now.", waitNow(len(waiting)))
+		v.Evidence = append(v.Evidence, profile.Evidence{
+			Text:    fmt.Sprintf("%s of %d have waited in the runtime's own code in all looks.", threadsOf(len(waiting)), all),
+			Threads: waiting,
+		})
+	}
+	return v
 }
 
 func waitNow(n int) string {

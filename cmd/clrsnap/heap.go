@@ -25,6 +25,7 @@ type heapFlags struct {
 	core    clrsnap.CoreOptions
 	dump    string // the core dump; empty: a running process
 	types   string
+	roots   string
 	strings bool
 	limit   int
 	diff    string
@@ -35,7 +36,7 @@ type heapFlags struct {
 	json    bool
 	output  string
 
-	pattern *regexp.Regexp
+	pattern, keeps *regexp.Regexp // --type, --roots
 }
 
 func newHeap(a *app) *cobra.Command {
@@ -69,6 +70,9 @@ Growth:
 Single objects:
   --type REGEX      the largest objects of the types whose names match, with namespaces:
                     'Shop\.Customer<', '\[\]$'
+  --roots REGEX     by which references the objects of such types are kept: the shortest ways
+                    to them, from static fields or from objects that nothing on the heap
+                    refers to. This takes memory: up to 50 bytes for each object on the heap
   --strings         which texts the strings have that use the most memory; they can be secrets
 
 With --core the heap is read from a core dump that has it: of the kernel, of gcore, or of
@@ -79,6 +83,7 @@ createdump with type 2 (with heap) or 4 (full).
   clrsnap heap 4242 --json -o before.json  and later:
   clrsnap heap 4242 --diff before.json     what has grown since?
   clrsnap heap 4242 --type '^byte\[\]$'    the largest byte arrays
+  clrsnap heap 4242 --roots '^Shop\.Order$'  why are they not collected?
   clrsnap heap 4242 --json | jq '.types[] | select(.count > 100000).type'
   clrsnap heap --core core.4242`,
 		Args:              func(cmd *cobra.Command, args []string) error { return f.checkArgs(cmd, args) },
@@ -108,6 +113,7 @@ func (f *heapFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVarP(&f.types, "type", "t", "", "list the largest objects of types that match this `regex`")
+	fs.StringVar(&f.roots, "roots", "", "show by which references the objects of types that match this `regex` are kept")
 	fs.BoolVar(&f.strings, "strings", false, "also the texts that most memory of strings is used for: can be secrets")
 	fs.IntVarP(&f.limit, "limit", "n", 40, "show this `number` of types, objects or texts; 0: all")
 	fs.StringVar(&f.diff, "diff", "", "show what has changed since this `file` was written by heap --json")
@@ -157,6 +163,10 @@ func (f *heapFlags) check(cmd *cobra.Command) (err error) {
 	switch {
 	case given("type") && f.types == "":
 		return usagef("--type is empty: give a regular expression for names of types")
+	case given("roots") && f.roots == "":
+		return usagef("--roots is empty: give a regular expression for names of types")
+	case given("roots") && (given("type") || given("diff") || given("every")):
+		return usagef("--roots does not go with --type, --diff or --every: look with each of them in turn")
 	case f.limit < 0:
 		return usagef("--limit %d: give a number of rows, or 0 for all", f.limit)
 	case f.maxCPU < 0.01 || f.maxCPU > 64:
@@ -175,6 +185,11 @@ func (f *heapFlags) check(cmd *cobra.Command) (err error) {
 	if f.types != "" {
 		if f.pattern, err = regexp.Compile(f.types); err != nil {
 			return usagef("--type %q is not a regular expression: %w", f.types, err)
+		}
+	}
+	if f.roots != "" {
+		if f.keeps, err = regexp.Compile(f.roots); err != nil {
+			return usagef("--roots %q is not a regular expression: %w", f.roots, err)
 		}
 	}
 	if f.json && !given("limit") {
@@ -300,7 +315,7 @@ func (a *app) growth(
 
 // look walks the heap once. On a terminal it shows the progress, if it takes long.
 func (a *app) look(ctx context.Context, p *clrsnap.Process, f *heapFlags) (*profile.Heap, error) {
-	o := clrsnap.HeapOptions{Type: f.pattern, MaxInstances: f.limit, MaxCPU: f.maxCPU}
+	o := clrsnap.HeapOptions{Type: f.pattern, Roots: f.keeps, MaxInstances: f.limit, MaxCPU: f.maxCPU}
 	if f.limit == 0 {
 		o.MaxInstances = maxListed
 	}

@@ -219,8 +219,8 @@ its registers and its stack are copied. That takes tens of microseconds, or long
 all CPUs are busy.
 
 Exit status: 0 success; 1 failure, or a partial result (something that was asked
-for is missing); 2 wrong usage; 3 a deadlock (locks); 128+n ended by signal n. After record -- COMMAND it
-is that of the command, unless that is 0.`,
+for is missing); 2 wrong usage; 3 clrsnap locks has found a deadlock; 128+n ended by
+signal n. After record -- COMMAND it is that of the command, unless that is 0.`,
 		Example: `  clrsnap ps                     which .NET processes are there?
   clrsnap stack 4242             what are the threads of process 4242 doing?
   clrsnap locks 4242             who waits for whom? is there a deadlock?
@@ -259,9 +259,8 @@ is that of the command, unless that is 0.`,
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		return oneOf("color", a.color, "auto", "always", "never")
 	}
-	root.AddCommand(
-		newPS(a), newStack(a), newLocks(a), newWhy(a), newHeap(a), newTasks(a),
-		newRecord(a), newView(a), newDoctor(a), newVersion(a))
+	root.AddCommand(newPS(a), newStack(a), newWhy(a), newLocks(a), newHeap(a), newTasks(a), newRecord(a), newView(a),
+		newDoctor(a), newVersion(a))
 	return root
 }
 

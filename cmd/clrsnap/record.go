@@ -41,9 +41,10 @@ type recordFlags struct {
 	output       string
 	format       string
 
-	lines  string
-	source sourceFlags
-	events eventFlags
+	lines   string
+	inlined string
+	source  sourceFlags
+	events  eventFlags
 
 	durationGiven bool
 	modeGiven     bool
@@ -113,6 +114,12 @@ Source lines:
   compiler names, or below --source-root, and has the checksum that the PDB says;
   --no-source leaves it out. Symbols that are not there are fetched at the end if
   --symbol-server or CLRSNAP_SYMBOL_SERVER names a server; else nothing is fetched from anywhere.
+
+Inlined methods:
+  A method that the compiler has inlined into its caller has no frame. Where it is proved that
+  it was called there, it is recorded nevertheless. The program must still run when the
+  recording ends. --inlined=never records frames only, and clrsnap view --inlined=never leaves
+  the others out.
 
 The file:
   Its file extension chooses the format. Without --output it is an HTML file in the
@@ -195,12 +202,15 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.lines, "lines", "auto",
 		"`when` to record source lines: auto (where there are PDBs), always (says which assemblies have none, and why)"+
 			" or never")
+	fs.StringVar(&f.inlined, "inlined", "proven",
+		"`which` inlined methods to record: proven (those that certainly were, where the frames are) or never")
 	f.source.register(fs)
 	f.source.registerText(fs)
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	fs.StringVarP(&f.format, "format", "f", "", "the `format`, if the file extension does not say it")
 	complete(cmd, "mode", "cpu", "wall", "both")
 	complete(cmd, "lines", "auto", "always", "never")
+	complete(cmd, "inlined", "proven", "never")
 	complete(cmd, "generics", "shared", "exact")
 	complete(cmd, "async", "auto", "never")
 	complete(cmd, "format", formatNames()...)
@@ -236,6 +246,9 @@ func (f *recordFlags) check() error {
 		return err
 	}
 	if err := oneOf("async", f.async, "auto", "never"); err != nil {
+		return err
+	}
+	if err := oneOf("inlined", f.inlined, "proven", "never"); err != nil {
 		return err
 	}
 	if err := oneOf("generics", f.generics, "shared", "exact"); err != nil {
@@ -305,7 +318,7 @@ func (f *recordFlags) options(a *app, pr *recordProgress) (clrsnap.Options, reco
 		NativeOnly: f.native, MaxPause: f.maxPause, NonBlocking: a.worker == nil, ExactGenerics: f.generics == "exact",
 		Async: f.async != "never",
 		Lines: f.lines != "never", Symbols: f.source.symbols, SourceRoots: f.source.sourceRoots(),
-		Source: f.source.remote(),
+		Source: f.source.remote(), Inlined: f.inlined == "proven",
 	}, ro
 }
 

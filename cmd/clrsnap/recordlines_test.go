@@ -98,7 +98,7 @@ func TestViewSymbols(t *testing.T) {
 		}
 		return string(out)
 	}
-	row := regexp.MustCompile(`hotlines/Program\.cs:` + heavy + `(  x = Burn\(x, 3 \* Unit\); Mark\("heavy"\);)?\n`)
+	row := regexp.MustCompile(`hotlines/Program\.cs:~` + heavy + `(  x = Burn\(x, 3 \* Unit\); Mark\("heavy"\);)?\n`)
 	has := func(what, out string, line, text bool) {
 		t.Helper()
 		m := row.FindStringSubmatch(out)

@@ -198,12 +198,12 @@ func (a *app) tasks(ctx context.Context, open openHeap, f *tasksFlags) error {
 	defer p.Close()
 	a.collects.Store(true)
 	o := clrsnap.TasksOptions{MaxCPU: f.maxCPU}
-	end := func() {}
+	progress := walkProgress{to: a.stderr, begin: time.Now()}
 	if isTerminal(a.stderr) {
-		o.Progress, end = a.walkProgress()
+		o.Progress = progress.show
 	}
 	t, err := p.Tasks(ctx, o)
-	end()
+	progress.end()
 	if t == nil {
 		return err
 	}
@@ -216,21 +216,24 @@ func (a *app) tasks(ctx context.Context, open openHeap, f *tasksFlags) error {
 	return nil
 }
 
-// walkProgress shows how much of a heap has been walked, if it takes long, until end is called.
-func (a *app) walkProgress() (tell func(done, all uint64), end func()) {
-	begin, shown := time.Now(), time.Time{}
-	tell = func(done, all uint64) {
-		if time.Since(begin) < quietFor || time.Since(shown) < tick {
-			return
-		}
-		shown = time.Now()
-		fmt.Fprintf(a.stderr, "\r\x1b[Kclrsnap: %s of %s …", display.Weight(profile.Bytes, int64(done)),
-			display.Weight(profile.Bytes, int64(all)))
+// walkProgress shows how much of a heap has been walked, if that takes long.
+type walkProgress struct {
+	to           io.Writer // standard error
+	begin, shown time.Time
+}
+
+func (p *walkProgress) show(done, all uint64) {
+	if time.Since(p.begin) < quietFor || time.Since(p.shown) < tick {
+		return
 	}
-	return tell, func() {
-		if !shown.IsZero() {
-			fmt.Fprint(a.stderr, "\r\x1b[K")
-		}
+	p.shown = time.Now()
+	fmt.Fprintf(p.to, "\r\x1b[Kclrsnap: %s of %s …", display.Weight(profile.Bytes, int64(done)),
+		display.Weight(profile.Bytes, int64(all)))
+}
+
+func (p *walkProgress) end() {
+	if !p.shown.IsZero() {
+		fmt.Fprint(p.to, "\r\x1b[K")
 	}
 }
 

@@ -39,6 +39,7 @@ type viewFlags struct {
 	diff     string
 	json     bool
 	lines    string
+	inlined  string
 	source   sourceFlags
 
 	chosen *threadFilter
@@ -192,6 +193,8 @@ func (f *viewFlags) register(cmd *cobra.Command) {
 		"`when` to show source lines: always adds those of each function to tables; never leaves them out of\n"+
 			"everything, also of files that are written")
 	fs.Lookup("lines").NoOptDefVal = "always"
+	fs.StringVar(&f.inlined, "inlined", "proven",
+		"`which` inlined methods to show: proven (those that the recording has) or never")
 	f.source.register(fs)
 	f.source.registerText(fs)
 	fs.BoolVar(&f.full, "full", false,
@@ -200,6 +203,7 @@ func (f *viewFlags) register(cmd *cobra.Command) {
 	complete(cmd, "mode", viewModes()...)
 	complete(cmd, "state", "running", "waiting")
 	complete(cmd, "lines", "auto", "always", "never")
+	complete(cmd, "inlined", "proven", "never")
 	complete(cmd, "sort", "flat", "cum")
 	complete(cmd, "format", formatNames()...)
 }
@@ -226,6 +230,9 @@ func (f *viewFlags) check(cmd *cobra.Command) error {
 		return err
 	}
 	if err := oneOf("lines", f.lines, "auto", "always", "never"); err != nil {
+		return err
+	}
+	if err := oneOf("inlined", f.inlined, "proven", "never"); err != nil {
 		return err
 	}
 	if err := f.source.check(); err != nil {

@@ -16,7 +16,7 @@ import (
 
 // selection returns the part of a recording that the flags choose.
 func (f *viewFlags) selection() profile.Selection {
-	s := profile.Selection{Managed: f.managed, Native: f.native, From: f.from, To: f.to}
+	s := profile.Selection{Managed: f.managed, Native: f.native, From: f.from, To: f.to, NoInlined: f.inlined == "never"}
 	if f.whole() && !f.managed {
 		s.Native = true
 	}
@@ -87,7 +87,8 @@ func (f *viewFlags) whole() bool {
 
 // chooses reports whether the flags leave out any part of a recording.
 func (f *viewFlags) chooses() bool {
-	return f.managed || f.mode != modeAll || f.state != "" || len(f.threads) > 0 || f.from > 0 || f.to > 0
+	return f.managed || f.mode != modeAll || f.state != "" || len(f.threads) > 0 || f.from > 0 || f.to > 0 ||
+		f.inlined == "never"
 }
 
 // choose reads a recording, and returns the part that the flags choose.

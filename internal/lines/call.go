@@ -58,14 +58,22 @@ const maxCallees = 8
 // calleesOf returns the names of the managed methods that locations call, by the location.
 func calleesOf(r *profile.Recording) map[int32][]string {
 	out := map[int32][]string{}
-	for i := 1; i < len(r.Nodes); i++ {
+	frames := make([]int32, len(r.Nodes)) // by node: the nearest one to the base that is a frame, or the node itself
+	for i := 1; i < len(r.Nodes); i++ {   // a parent comes before its children
 		n := &r.Nodes[i]
-		if n.Parent == 0 {
+		below := frames[n.Parent]
+		l := &r.Locations[n.Location]
+		callee := &r.Functions[l.Function]
+		if callee.Kind == profile.Async || l.Inlined { // what awaits a method has not called it
+			frames[i] = below
 			continue
 		}
-		caller := r.Nodes[n.Parent].Location
-		callee := &r.Functions[r.Locations[n.Location].Function]
-		if r.Locations[caller].Method <= 0 || callee.Kind != profile.Managed || callee.Method == "" {
+		frames[i] = int32(i)
+		if below == 0 || callee.Kind != profile.Managed || callee.Method == "" {
+			continue
+		}
+		caller := r.Nodes[below].Location
+		if r.Locations[caller].Method <= 0 {
 			continue
 		}
 		name := source.LastName(callee.Method)

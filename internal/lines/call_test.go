@@ -2,6 +2,7 @@ package lines
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"clrsnap/internal/pdb"
@@ -52,7 +53,7 @@ func TestLinesOfCalls(t *testing.T) {
 		from, to uint32 // IL of the code
 		tier     string
 		sites    []string // names of what is called, a site on each line
-		callees  []string // above the frame; "native": a native one
+		callees  []string // above the frame; "native": a native one; "await …": what awaits the next
 		line     int      // index in points
 		exact    bool
 	}{
@@ -65,6 +66,7 @@ func TestLinesOfCalls(t *testing.T) {
 		{"optimised", points[1].IL, points[2].IL, "tier-1", []string{"A", "B", "B"}, []string{"N.T.B"}, 1, false},
 		{"overrides", points[0].IL, points[1].IL, "tier-1", []string{"A"}, []string{"N.T.A", "N.U.A"}, 0, true},
 		{"two callees", points[0].IL, points[2].IL, "tier-1", []string{"A", "B"}, []string{"N.T.B", "N.T.A"}, 0, false},
+		{"awaited", points[0].IL, points[2].IL, "tier-1", []string{"A", "B"}, []string{"await N.T.A", "N.T.B"}, 1, false},
 		{"no sites known", points[1].IL, points[2].IL, "minopts", nil, []string{"N.T.B"}, 1, false},
 	} {
 		b := profile.NewBuilder(profile.Limits{})
@@ -87,8 +89,13 @@ func TestLinesOfCalls(t *testing.T) {
 			f := profile.Function{Kind: profile.Managed, Method: name}
 			if name == "native" {
 				f.Kind = profile.Native
+			} else if strings.HasPrefix(name, "await ") {
+				f.Kind = profile.Async
 			}
-			b.Add(profile.Sample{Node: b.Child(node, b.Location(profile.Location{Function: b.Function(f)}))})
+			child := b.Child(node, b.Location(profile.Location{Function: b.Function(f)}))
+			if b.Add(profile.Sample{Node: child}); f.Kind == profile.Async {
+				node = child
+			}
 		}
 		r := b.Recording()
 		if missing := Add(t.Context(), r, From{Assembly: Find(r, []string{folder})}, Options{}); len(missing) > 0 {

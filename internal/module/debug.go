@@ -208,19 +208,20 @@ func (m *Module) Wanted() bool {
 	return m.load() == nil && m.img.file != nil && !m.img.syms.Complete() && m.debugging().want != nil
 }
 
-// Fetch gets the debug files of modules that are Wanted. It takes as long as from takes.
-func (s *Set) Fetch(ctx context.Context, from symbols.Source) {
-	for _, img := range s.files {
-		if img.err != nil {
+// Fetch gets the debug files of those of the modules that are Wanted. It takes as long as from takes, or until ctx
+// ends; what has not come by then is Wanted as before.
+func (s *Set) Fetch(ctx context.Context, from symbols.Source, modules []*Module) {
+	for _, m := range modules {
+		if !m.Wanted() {
 			continue
 		}
-		d := &img.debug
-		if d.want == nil {
-			continue
-		}
+		d := &m.img.debug
 		want := d.want
-		d.want = nil
 		f, err := from.Open(ctx, *want)
+		if err != nil && ctx.Err() != nil {
+			return
+		}
+		d.want = nil
 		if err != nil {
 			continue
 		}

@@ -44,6 +44,9 @@ func (e *Events) sampleAttr(stackBytes int) *unix.PerfEventAttr {
 	if e.attr.formatLost {
 		a.Read_format = formatLost
 	}
+	if e.prompt {
+		a.Wakeup = 1 // of an event without a watermark, in samples
+	}
 	switch {
 	case !e.attr.kernel:
 		a.Bits |= unix.PerfBitExcludeKernel

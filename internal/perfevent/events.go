@@ -55,6 +55,7 @@ type Events struct {
 	stats    Stats
 	lostSeen uint64 // by the counters of events that are closed
 	rec      Record
+	prompt   bool   // Wait returns for each sample
 	scratch  []byte // a record that wraps around the end of its ring
 }
 
@@ -140,6 +141,21 @@ func (e *Events) SetStackBytes(n int) error {
 	return e.start(n)
 }
 
+// SetPrompt has Wait return as soon as there is a sample, or not any more, from now on. New events start as with
+// SetStackBytes.
+func (e *Events) SetPrompt(on bool) error {
+	if e.gen == nil {
+		return os.ErrClosed
+	}
+	before := e.prompt
+	e.prompt = on
+	err := e.start(e.gen.stackBytes)
+	if err != nil {
+		e.prompt = before
+	}
+	return err
+}
+
 // KernelExcluded reports whether the kernel lets us sample a thread only while it
 // executes its own code, so that time in the kernel is not counted at all.
 func (e *Events) KernelExcluded() bool { return !e.attr.kernel }
@@ -147,7 +163,7 @@ func (e *Events) KernelExcluded() bool { return !e.attr.kernel }
 // Stats returns what has happened so far. It is for tests.
 func (e *Events) Stats() Stats { return e.stats }
 
-// Wait waits until a ring is a quarter full, and returns false if none is within the
+// Wait waits until a ring is a quarter full, or has a sample after SetPrompt, and returns false if none is within the
 // timeout.
 func (e *Events) Wait(timeout time.Duration) (bool, error) {
 	if len(e.poll) == 0 {

@@ -16,11 +16,15 @@ const forever = time.Duration(math.MaxInt64)
 const settle = time.Millisecond
 
 // Read visits what is in the rings, but for the last millisecond, in the order
-// of time. A Record is valid during its visit only; its place in the ring is
+// of time. After SetPrompt it visits all, so that one that is some microseconds
+// older can follow. A Record is valid during its visit only; its place in the ring is
 // free afterwards. An error means that the contents of a ring were dropped.
 func (e *Events) Read(visit func(*Record)) error {
 	if e.gen == nil {
 		return os.ErrClosed
+	}
+	if e.prompt {
+		return e.read(visit, forever)
 	}
 	return e.read(visit, monotonic()-settle)
 }

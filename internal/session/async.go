@@ -8,7 +8,6 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/ilmap"
-	"clrsnap/internal/ecma335"
 	"clrsnap/internal/source"
 	"clrsnap/internal/target"
 	"clrsnap/internal/walk"
@@ -18,6 +17,9 @@ import (
 // An async method that goes on after an await is called by the thread pool, most often. Who awaits it is not on
 // the stack, but on the heap (package async). Its frame, or that of the box which has called it, has the state
 // machine or the box as its first argument.
+
+// AsyncStep is a step of a chain of awaits.
+type AsyncStep = async.Step
 
 // AsyncCode is what the code at an instruction means for async methods.
 type AsyncCode struct {
@@ -186,7 +188,8 @@ const maxChainTries = 4
 
 // Awaiting reads what awaits an async method. sp and ip are those of the frame that has called it. What is read counts
 // only if it was all there at one moment, at which the call had not returned yet.
-func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr) (c async.Chain, ok bool) {
+func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr) (async.Chain, bool) {
+	var c async.Chain
 	read := func() (err error) {
 		var box *async.Box
 		if site.table == 0 {
@@ -200,13 +203,21 @@ func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr) (c async.Chain, ok
 		c, err = p.asyncReader().Awaiting(box.Object)
 		return err
 	}
-	if !p.from.changes() {
-		return c, read() == nil
-	}
 	called := func() bool { // the return address is still there
 		at, err := target.NewReader(p.from).Uint64(sp - callSlot)
 		return err == nil && arch.Addr(at) == ip
 	}
+	ok := p.steadily(read, called)
+	return c, ok
+}
+
+// steadily calls read until what it has read of objects is the same when it is read again, and the collector moved
+// nothing meanwhile; as long as valid, if it is not nil. Of a core dump once is enough.
+func (p *Process) steadily(read func() error, valid func() bool) bool {
+	if !p.from.changes() {
+		return read() == nil
+	}
+	holds := func() bool { return valid == nil || valid() }
 	seen := p.Runtime.Seen
 	defer seen.End()
 	for range maxChainTries {
@@ -214,15 +225,15 @@ func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr) (c async.Chain, ok
 		seen.Begin()
 		err := read()
 		seen.End()
-		if !called() {
-			return c, false
+		if !holds() {
+			return false
 		}
-		if err == nil && settled && seen.Stands(p.from) && p.Runtime.Heap.Settled(p.from) && called() {
-			return c, true
+		if err == nil && settled && seen.Stands(p.from) && p.Runtime.Heap.Settled(p.from) && holds() {
+			return true
 		}
 		p.Engine.Cache.Invalidate()
 	}
-	return c, false
+	return false
 }
 
 // callSlot is what a call pushes, in bytes.
@@ -312,19 +323,12 @@ func (p *Process) findAwaitLine(b *async.Box) *profile.SourceLine {
 
 // stateStores returns where the IL of a MoveNext sets the state of its state machine.
 func (p *Process) stateStores(m *async.Machine) ([]source.StateStore, error) {
-	il, err := p.Runtime.Names.IL(m.Module, m.RID)
-	if err != nil {
-		return nil, err
-	}
-	stores, err := ecma335.StateStores(il)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]source.StateStore, len(stores))
+	stores, err := p.Runtime.Names.StateStores(m.Module, m.RID)
+	out := make([]source.StateStore, len(stores))
 	for i, s := range stores {
-		list[i] = source.StateStore{IL: s.At, State: s.State}
+		out[i] = source.StateStore(s)
 	}
-	return list, nil
+	return out, err
 }
 
 // AwaitPlace returns where in its IL a method of a chain waits: where it sets the state in which it does. False: that

@@ -54,7 +54,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 		}
 	}
 	p.addHolds(out)
-	p.addRunners(out.Threads)
+	p.relate(out.Threads, nil)
 	p.complete(ctx, out, calls, waiting)
 	return out, p.Live.Alive()
 }

@@ -7,9 +7,8 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/object"
+	"clrsnap/internal/target/live"
 	"clrsnap/profile"
-
-	"golang.org/x/sys/unix"
 )
 
 // What methods wait for. The names of classes and fields are those of System.Private.CoreLib and other libraries of
@@ -221,14 +220,8 @@ func (t *taskWalk) due(timer arch.Addr) (due, period time.Duration, armed bool, 
 	return time.Duration(ms) * time.Millisecond, period, true, nil
 }
 
-// tickCount is Environment.TickCount64 of a program on this machine, in ms.
-func tickCount() int64 {
-	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &ts) != nil {
-		return 0
-	}
-	return ts.Nano() / int64(time.Millisecond)
-}
+// tickCount is Environment.TickCount64 of a program on this machine, in ms, to within some of them.
+func tickCount() int64 { return live.Monotonic().Milliseconds() }
 
 // maxWaiters bounds those that wait for one semaphore.
 const maxWaiters = 1 << 20

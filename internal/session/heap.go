@@ -13,9 +13,8 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/name"
+	"clrsnap/internal/target/live"
 	"clrsnap/profile"
-
-	"golang.org/x/sys/unix"
 )
 
 // HeapOptions say what is looked at on the heap. The zero value counts all objects by type.
@@ -26,6 +25,8 @@ type HeapOptions struct {
 	MaxInstances int
 	// MaxStrings is how many texts of strings are listed; 0: none.
 	MaxStrings int
+	// Roots chooses types by their names; Paths says how their objects are kept; nil: none.
+	Roots *regexp.Regexp
 	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1. More than 1 have several goroutines walk.
 	MaxCPU float64
 	// Progress is called from time to time with how many bytes have been walked, of how many; nil: it is not.
@@ -44,7 +45,7 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 	if p.Walking {
 		return nil, NestedError(0)
 	}
-	h := heapWalk{p: p, o: o, names: map[arch.Addr]name.Class{}, begin: time.Now(), used: processTime()}
+	h := heapWalk{p: p, o: o, names: map[arch.Addr]name.Class{}, begin: time.Now(), used: live.OwnCPU()}
 	p.Engine.Begin()
 	census, err := p.Runtime.Heap.Walk(h.options(ctx))
 	if errors.Is(err, heap.ErrUnknown) {
@@ -69,6 +70,7 @@ type heapWalk struct {
 	instances []profile.HeapInstance
 	matching  profile.HeapAmount
 	strings   stringCounts
+	static    *statics // nil: not asked for
 }
 
 func (h *heapWalk) options(ctx context.Context) heap.Options {
@@ -84,6 +86,7 @@ func (h *heapWalk) options(ctx context.Context) heap.Options {
 		h.text = h.p.Runtime.Threads.StringType()
 		o.Data = true
 	}
+	o.Graph = h.o.Roots != nil
 	if h.o.Type != nil || h.o.MaxStrings > 0 {
 		o.Want, o.Visit = h.want, h.visit
 	}
@@ -95,19 +98,10 @@ func (h *heapWalk) share() float64 { return cmp.Or(h.o.MaxCPU, 1) }
 // rest waits until no more CPU time has been used than is allowed.
 func (h *heapWalk) rest() {
 	const most = 100 * time.Millisecond
-	used := float64(processTime() - h.used)
+	used := float64(live.OwnCPU() - h.used)
 	if ahead := time.Duration(used/h.share()) - time.Since(h.begin); ahead > time.Millisecond {
 		time.Sleep(min(ahead, most))
 	}
-}
-
-// processTime is the CPU time that this process has used.
-func processTime() time.Duration {
-	var t unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) != nil {
-		return 0
-	}
-	return time.Duration(t.Nano())
 }
 
 // threads lists the runtime's threads as they are now.
@@ -188,6 +182,9 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 		})
 	}
 	out.Types = h.types(c)
+	if c.Graph != nil {
+		h.paths(c.Graph, out)
+	}
 	h.trim()
 	out.Instances = h.instances
 	out.Strings = h.strings.list(h.o.MaxStrings)

@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 
@@ -26,12 +27,19 @@ type Call struct {
 
 // inlined is what is known of inlined methods.
 type inlined struct {
-	known    map[callKey][]profile.Frame
+	known    map[callKey][]InlinedFrame
 	profiler bool // a profiler is loaded, which can have the runtime compile other IL
 	modules  int  // that were there when it was looked for
 }
 
 type callKey struct{ ip, callee arch.Addr }
+
+// InlinedFrame is a method that was inlined: a frame without registers, and where in IL its call is. Without
+// a module the place is not known, or no lines are wanted.
+type InlinedFrame struct {
+	Frame profile.Frame
+	Place Place
+}
 
 // maxInlined bounds the calls of which it is remembered what was inlined there: 300 bytes each, more
 // or less.
@@ -107,8 +115,8 @@ func (p *Process) AddInlined(frames []profile.Frame, calls []Call) []profile.Fra
 			continue
 		}
 		out = append(out, frames[from:c.Frame]...)
-		for _, f := range found {
-			caller := &frames[c.Frame]
+		for i := range found {
+			caller, f := &frames[c.Frame], found[i].Frame
 			f.IP, f.SP, f.Tier = caller.IP, caller.SP, caller.Tier
 			out = append(out, f)
 		}
@@ -120,9 +128,17 @@ func (p *Process) AddInlined(frames []profile.Frame, calls []Call) []profile.Fra
 	return append(out, frames[from:]...)
 }
 
-// InlinedAt returns the methods that were certainly inlined at a call, innermost first, as frames
-// without registers. It remembers them.
-func (p *Process) InlinedAt(c *Call) []profile.Frame {
+// BeginInlined begins a moment at which InlinedAt is asked; false: nothing can be said.
+func (p *Process) BeginInlined() bool {
+	if p.inlined == nil || p.profiled() {
+		return false
+	}
+	p.Engine.Begin()
+	return true
+}
+
+// InlinedAt returns the methods that were certainly inlined at a call, innermost first. It remembers them.
+func (p *Process) InlinedAt(c *Call) []InlinedFrame {
 	key := callKey{c.IP, c.Callee}
 	if found, ok := p.inlined.known[key]; ok {
 		return found
@@ -139,7 +155,7 @@ func (p *Process) InlinedAt(c *Call) []profile.Frame {
 }
 
 // findInlined is InlinedAt of a call that is not remembered.
-func (p *Process) findInlined(c *Call) ([]profile.Frame, error) {
+func (p *Process) findInlined(c *Call) ([]InlinedFrame, error) {
 	found, _, err := p.Recorded(c)
 	if err != nil {
 		return nil, err
@@ -151,7 +167,7 @@ func (p *Process) findInlined(c *Call) ([]profile.Frame, error) {
 	if len(proved) > len(found) { // a method that was inlined several times is certain, if not which time
 		found = proved
 	}
-	var out []profile.Frame
+	var out []InlinedFrame
 	for i := range slices.Backward(found) {
 		f, err := p.inlinedFrame(&found[i])
 		if err != nil {
@@ -212,17 +228,26 @@ func (p *Process) called(c *Call) (d inlining.Definition, ok bool, err error) {
 	return p.Runtime.Inlined.Definition(desc)
 }
 
-func (p *Process) inlinedFrame(f *inlining.Frame) (profile.Frame, error) {
+func (p *Process) inlinedFrame(f *inlining.Frame) (out InlinedFrame, err error) {
 	n, err := p.nameInlined(f)
 	if err != nil {
-		return profile.Frame{}, err
+		return out, err
 	}
-	out := profile.Frame{
+	out.Frame = profile.Frame{
 		Kind: profile.Managed, Inlined: true, FunctionID: uint64(f.Desc), Method: n.Exact, Display: n.Display,
 		Short: n.Short, Signature: n.Signature, Module: n.Assembly, Owner: p.owner(n.Assembly, n.Image),
 	}
-	if f.HasIL {
-		out.Line = p.lineAt(&n, f)
+	if p.lines == nil || n.Image == 0 {
+		return out, nil
+	}
+	out.Place = Place{
+		Module: source.Module{Assembly: n.Assembly, Address: f.Module, Image: n.Image}, Method: f.RID, IL: -1,
+	}
+	if f.HasIL && f.IL < math.MaxInt32 {
+		out.Place.IL, out.Place.Next = int32(f.IL), int32(f.IL)+1
+		if !p.lines.late {
+			out.Frame.Line = p.lineAt(&out.Place)
+		}
 	}
 	return out, nil
 }
@@ -239,15 +264,12 @@ func (p *Process) nameInlined(f *inlining.Frame) (name.Method, error) {
 }
 
 // lineAt returns the source line of an inlined method's call; nil: there is none.
-func (p *Process) lineAt(n *name.Method, f *inlining.Frame) *profile.SourceLine {
-	if p.lines == nil || n.Image == 0 {
-		return nil
-	}
-	a, err := p.lines.finder.Assembly(&source.Module{Assembly: n.Assembly, Address: f.Module, Image: n.Image})
+func (p *Process) lineAt(at *Place) *profile.SourceLine {
+	a, err := p.lines.finder.Assembly(&at.Module)
 	if err != nil {
 		return nil
 	}
-	l, err := a.Line(f.RID, f.IL)
+	l, err := a.Line(at.Method, uint32(at.IL))
 	if err != nil {
 		return nil
 	}

@@ -1,15 +1,22 @@
 package session
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"time"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/codemap"
 	"clrsnap/internal/clr/method"
+	"clrsnap/internal/module"
 	"clrsnap/internal/source"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
+
+// fetchAlone is how long symbols are fetched for the snapshot of one thread, which nobody can end.
+const fetchAlone = time.Minute
 
 // late is what frames lack because their symbols are not on this machine. Symbols are fetched when all stacks
 // have been taken: they would be of another moment otherwise.
@@ -69,6 +76,17 @@ func (l *late) addNative(f *walk.Frame) {
 	}
 }
 
+// modules are those of the native frames that were noted.
+func (l *late) modules() (out []*module.Module) {
+	for _, at := range l.native {
+		if !slices.Contains(out, at.module) {
+			out = append(out, at.module)
+		}
+	}
+	slices.SortFunc(out, func(a, b *module.Module) int { return cmp.Compare(a.Start, b.Start) })
+	return out
+}
+
 // nativeAt returns what was noted of a native frame. An address may be a return address in one stack, and where
 // the thread was interrupted in another: if both are known, only the first frame is certain.
 func (l *late) nativeAt(ip arch.Addr, first bool) (nativePlace, bool) {
@@ -90,7 +108,7 @@ func (p *Process) fetch(ctx context.Context, threads []profile.Thread) {
 	if p.lines != nil {
 		p.lines.finder.Fetch(ctx, from)
 	}
-	p.Engine.Modules.Fetch(ctx, from)
+	p.Engine.Modules.Fetch(ctx, from, l.modules())
 	for i := range l.lines {
 		p.completeLine(&l.lines[i])
 	}

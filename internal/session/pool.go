@@ -25,7 +25,7 @@ const (
 // pool describes the thread pool; nil: it has not been used yet, or its state is not known.
 func (t *taskWalk) pool() (out *profile.Pool) {
 	for _, obj := range t.objects[poolClass] {
-		ok := t.p.steadily(func() (err error) { out, err = t.readPool(obj); return err })
+		ok := t.p.steadily(func() (err error) { out, err = t.readPool(obj); return err }, nil)
 		if ok {
 			t.addWork(out)
 			return out
@@ -85,7 +85,7 @@ func (t *taskWalk) addWork(out *profile.Pool) {
 			}
 		}
 		return nil
-	})
+	}, nil)
 	if !complete && q.count == 0 || len(t.objects[queueClass]) == 0 {
 		return
 	}
@@ -286,7 +286,7 @@ func (t *taskWalk) timers() []profile.Timer {
 	for _, obj := range t.objects[timerClass] {
 		var one profile.Timer
 		armed := false
-		if !t.p.steadily(func() (err error) { one, armed, err = t.timer(obj); return err }) || !armed {
+		if !t.p.steadily(func() (err error) { one, armed, err = t.timer(obj); return err }, nil) || !armed {
 			continue
 		}
 		k := key{one.Callback, one.Period}

@@ -182,7 +182,7 @@ func (p *Process) openEngine(ctx context.Context) (err error) {
 		p.lines = newLines(source.New(files, p.Options.Symbols, p.Options.Roots, p.Options.Source != nil))
 	}
 	if p.Options.Inlined && p.Runtime != nil {
-		p.inlined = &inlined{known: map[callKey][]profile.Frame{}}
+		p.inlined = &inlined{known: map[callKey][]InlinedFrame{}}
 	}
 	return nil
 }

@@ -34,7 +34,9 @@ func (p *Process) Snapshot(thread arch.Addr) (*profile.Thread, error) {
 	calls.keep(t.OSThreadID, p.calls)
 	waiting.keep(t.OSThreadID, p.awaited)
 	p.addHolds(&out)
-	p.complete(context.Background(), &out, calls, waiting)
+	ctx, cancel := context.WithTimeout(context.Background(), fetchAlone)
+	defer cancel()
+	p.complete(ctx, &out, calls, waiting)
 	return &out.Threads[0], nil
 }
 
@@ -101,7 +103,7 @@ func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*pro
 		f.keep(p, s.OSThreadID)
 	}
 	p.addHolds(out)
-	p.addRunners(out.Threads)
+	p.relate(out.Threads, nil)
 	also(out, f)
 	if err := p.from.Alive(); err != nil {
 		// Threads without frames could not be captured because of that: leave them out.

@@ -13,6 +13,7 @@ import (
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/name"
+	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
 
@@ -89,7 +90,7 @@ type taskWalk struct {
 
 // walk finds the objects.
 func (t *taskWalk) walk() (*heap.Census, error) {
-	h := heapWalk{p: t.p, o: t.o, names: map[arch.Addr]name.Class{}, begin: t.begin, used: processTime()}
+	h := heapWalk{p: t.p, o: t.o, names: map[arch.Addr]name.Class{}, begin: t.begin, used: live.OwnCPU()}
 	o := h.options(t.ctx)
 	o.Want = func(mt arch.Addr) bool {
 		c := t.classOf(mt)
@@ -224,7 +225,7 @@ func (t *taskWalk) chain(obj arch.Addr) (out *profile.TaskChain, ok bool) {
 	stands := t.p.steadily(func() (err error) {
 		out, alive, err = t.readChain(obj)
 		return err
-	})
+	}, nil)
 	if !stands && alive {
 		t.unproven++
 	}
@@ -304,24 +305,4 @@ func merge(to, c *profile.TaskChain) {
 	if b.HasDue && (!a.HasDue || b.Due < a.Due) {
 		a.Due, a.HasDue = b.Due, true
 	}
-}
-
-// steadily calls read until what it has read of objects is the same when it is read again.
-func (p *Process) steadily(read func() error) bool {
-	if !p.from.changes() {
-		return read() == nil
-	}
-	seen := p.Runtime.Seen
-	defer seen.End()
-	for range maxChainTries {
-		settled := p.Runtime.Heap.Settled(p.from)
-		seen.Begin()
-		err := read()
-		seen.End()
-		if err == nil && settled && seen.Stands(p.from) && p.Runtime.Heap.Settled(p.from) {
-			return true
-		}
-		p.Engine.Cache.Invalidate()
-	}
-	return false
 }

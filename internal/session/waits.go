@@ -254,3 +254,41 @@ func (o people) Ref(k *thread.Thread) *profile.ThreadRef {
 	r.known[k.OSID] = ref
 	return ref
 }
+
+// runtimeWait explains a wait in the runtime's native code.
+func (s *Suspension) runtimeWait() *profile.Wait {
+	if s.Walk.Info.Address != 0 {
+		if w := s.Process.waitReader().Constructor(s.Capture.Head, s.Walk.Info.Address); w != nil {
+			return w
+		}
+	}
+	return &profile.Wait{Kind: profile.WaitRuntime, Certain: true}
+}
+
+// Operations of futex(2) that wait, and flags of them.
+const (
+	futexWait       = 0
+	futexWaitBitset = 9
+	futexFlags      = 128 | 256
+)
+
+// timeout says of a wait for something that another thread has to do whether it has a timeout, where the primitive
+// itself does not tell: the system call in which the thread waits has none.
+func (s *Suspension) timeout(st *profile.Thread) {
+	w, c := st.Wait, s.Capture
+	if w == nil || w.Timeout != 0 || c.SyscallNr != futexCall || c.SyscallArgs == [6]uint64{} {
+		return
+	}
+	switch w.Kind {
+	case profile.ThreadJoin, profile.ReadLock, profile.UpgradeableLock, profile.WriteLock, profile.LockEnter,
+		profile.HandleOne, profile.HandleAny, profile.HandleAll:
+	default:
+		return
+	}
+	op := c.SyscallArgs[1] &^ futexFlags
+	if (op == futexWait || op == futexWaitBitset) && c.SyscallArgs[3] == 0 {
+		w.Timeout = profile.Forever
+	}
+}
+
+const futexCall = 202 // on x86-64: see Syscalls

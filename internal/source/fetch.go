@@ -60,11 +60,15 @@ func (f *Finder) Fetch(ctx context.Context, from symbols.Source) {
 		close(got)
 	}()
 	for r := range got {
-		f.fetched(r.a, r.file, r.err)
+		f.fetched(ctx, r.a, r.file, r.err)
 	}
 }
 
-func (f *Finder) fetched(a *Assembly, file symbols.File, err error) {
+// fetched takes what came of fetching an assembly's PDB. If ctx ended, it is Wanted as before.
+func (f *Finder) fetched(ctx context.Context, a *Assembly, file symbols.File, err error) {
+	if err != nil && ctx.Err() != nil {
+		return
+	}
 	name, debug := a.want.Name, a.debug
 	a.want, a.debug = nil, nil
 	if err != nil {

@@ -369,3 +369,28 @@ func TestFetched(t *testing.T) {
 		}
 	}
 }
+
+// TestFetchEnds: what was not fetched because there was no time is fetched the next time.
+func TestFetchEnds(t *testing.T) {
+	p := newPlaces(t)
+	f := New(loaded(t, p.dll, ""), nil, nil, true)
+	a, err := f.Assembly(module(false))
+	if !errors.Is(err, ErrNone) {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	f.Fetch(ctx, ended{})
+	if !a.Wanted() {
+		t.Fatal("it is not wanted any more")
+	}
+	f.Fetch(t.Context(), remote{"spin.pdb": p.pdb})
+	if _, err := f.Assembly(module(false)); err != nil {
+		t.Error(err)
+	}
+}
+
+// ended is a Source whose context has ended.
+type ended struct{}
+
+func (ended) Open(ctx context.Context, _ symbols.Key) (symbols.File, error) { return nil, ctx.Err() }

@@ -50,6 +50,8 @@ type Reader struct {
 	// Renew is called before memory is read once more. It drops what caches have of it.
 	Renew func()
 
+	localAt  int // where a Thread refers to its statics: see readers.go; 0: not known yet
+	searches int // for that since the latest LockNumber
 	found    candidates
 	searched bool // an object was looked for in the heap
 	unknown  bool // whether something is an object could not be found out

@@ -31,6 +31,7 @@ type Census struct {
 	Tables []*Table
 	Counts [][NumGenerations]Tally // by Table.Index
 
+	Graph *Graph // nil: it was not asked for
 	Parts []Part // heap by heap, the youngest generation first
 
 	// Bytes of memory that objects are in: of what was there, of what was walked, and of what was walked while it is

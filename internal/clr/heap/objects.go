@@ -50,6 +50,9 @@ type Options struct {
 	// by two goroutines at a time. In a heap that changes, an object may come twice if it has been moved in between.
 	Visit func(*Region, []Object)
 
+	// Graph: the references between objects are kept, in Census.Graph. One worker walks.
+	Graph bool
+
 	// Progress is called from time to time with how many bytes have been walked, of how many; nil: it is not.
 	Progress func(done, all uint64)
 	// Stopped is asked often whether to end early; nil: never.
@@ -88,6 +91,7 @@ type walk struct {
 	tables   *tables
 	workers  []*walker
 	sheet    *sheet
+	graph    *Graph // nil: it is not asked for
 	regions  []Region
 	threads  []arch.Addr
 	visiting sync.Mutex // Visit and Progress
@@ -116,7 +120,11 @@ func (r *Reader) newWalk(o Options) (*walk, error) {
 	if w.tables.free, err = w.r.mem.Pointer(r.l.Free); err != nil {
 		return nil, err
 	}
-	for range max(o.Workers, 1) {
+	w.tables.refs = o.Graph
+	if o.Graph {
+		w.o.Workers = 1
+	}
+	for range max(w.o.Workers, 1) {
 		w.workers = append(w.workers, &walker{
 			mem: o.Memory, tables: w.tables, stopped: w.stopped, untag: r.l.Untag, keeps: o.Data,
 		})
@@ -182,6 +190,7 @@ func (w *walk) young() error {
 		if w.stopped() || p.last.Load() || !p.broken.Load() {
 			w.regions, w.busy = p.all, p.broken.Load()
 			w.sheet.add(p.sheet)
+			w.graph = p.graph
 			w.visit(p.wanted)
 			return nil
 		}
@@ -213,6 +222,7 @@ type pass struct {
 	begin    epoch
 	contexts []context
 	all      []Region
+	graph    *Graph      // nil: it is not asked for
 	regions  []Region    // the young ones of all
 	last     atomic.Bool // what is not consistent counts as well
 	broken   atomic.Bool
@@ -244,6 +254,12 @@ func (w *walk) newPass() (*pass, error) {
 		return nil, err
 	}
 	p.begin.regions = p.all
+	if w.o.Graph {
+		if p.graph, err = newGraph(p.all); err != nil {
+			return nil, err
+		}
+		w.workers[0].graph = p.graph
+	}
 	// What a thread has been given since the list of regions was read lies behind their ends.
 	p.contexts = w.contexts.contexts(w.r.mem, w.threads)
 	p.broken.Store(!settled)
@@ -263,7 +279,9 @@ func (p *pass) walk(one *walker, r *Region) {
 		return
 	}
 	one.reset()
-	at := piece{at: r.Start, stop: r.End, end: r.End, contexts: inside(p.contexts, r), zeros: r.Generation == Gen0}
+	at := piece{
+		at: r.Start, stop: r.End, start: r.Start, end: r.End, contexts: inside(p.contexts, r), zeros: r.Generation == Gen0,
+	}
 	err := one.walk(&at)
 	if !p.broken.Load() && (errors.Is(err, errAstray) && !p.w.o.Still || !p.w.quiet(&p.begin)) {
 		p.broken.Store(true)
@@ -277,6 +295,9 @@ func (p *pass) walk(one *walker, r *Region) {
 	defer p.mu.Unlock()
 	proved := err == nil && !p.broken.Load()
 	p.sheet.accept(one, r, size, proved)
+	if p.graph != nil {
+		p.graph.accept(r, one.draft)
+	}
 	p.keep(r, one.objects)
 }
 
@@ -341,6 +362,9 @@ func (w *walk) oldRegion(one *walker, r *Region, to *sheet) {
 			break
 		}
 		to.accept(one, r, uint64(next-at), true)
+		if w.graph != nil {
+			w.graph.accept(r, one.draft)
+		}
 		if w.progress(uint64(next - at)); err != nil {
 			return
 		}
@@ -356,7 +380,7 @@ func (w *walk) oldRegion(one *walker, r *Region, to *sheet) {
 func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr, err error) {
 	for n := 0; ; n++ {
 		one.reset()
-		p := piece{at: from, stop: min(from+pieceSize, r.End), end: r.End}
+		p := piece{at: from, stop: min(from+pieceSize, r.End), start: r.Start, end: r.End}
 		before := w.settled()
 		err = one.walk(&p)
 		if w.o.Still || errors.Is(err, errStopped) {
@@ -414,6 +438,10 @@ func (w *walk) progress(bytes uint64) {
 func (w *walk) census() *Census {
 	c := &Census{Tables: w.tables.all, Counts: w.sheet.counts, Passes: w.passes, Stopped: w.halted.Load()}
 	c.Collecting = w.o.Still && w.busy
+	if c.Graph = w.graph; c.Graph != nil {
+		c.Graph.count = 0
+		c.Graph.complete(c.Tables)
+	}
 	for i := range w.regions {
 		r := &w.regions[i]
 		p := w.sheet.part(r)

@@ -3,6 +3,7 @@ package heap
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -244,6 +245,109 @@ func TestRegionsShared(t *testing.T) {
 	}
 }
 
+// linked adds references to the heap that is made up: an array whose elements refer, from its first one on, and an
+// object with two references.
+func linked(mem clrtest.Words, r *Reader) {
+	flags := func(mt arch.Addr, v uint32) { mem.Uint32(mt+arch.Addr(r.l.Flags), v) }
+	flags(arrayTable, hasReferences|hasComponents|4)
+	flags(plainTable, hasReferences)
+	mem.Uint32(plainTable+arch.Addr(r.l.BaseSize), 32)
+	mem.Zero(arrayTable-64, 64)
+	mem.Zero(plainTable-64, 64)
+	mem[plainTable-8] = 1           // series
+	mem[plainTable-16] = 8          // offset of the first
+	mem[plainTable-24] = 1<<64 - 16 // less than the object's size
+	mem[arrayTable-8] = 1<<64 - 1   // one run for each element
+	mem[arrayTable-16] = 16         // offset of the first
+	mem[arrayTable-24] = 1 | 8<<32  // a reference, and then eight bytes
+	put(mem, oldStart+64, plainTable, 0)
+	mem[oldStart+72], mem[oldStart+80] = uint64(youngStart), uint64(oldStart+96)
+	mem[oldStart+88] = 0
+	put(mem, oldStart+96, arrayTable, 2)
+	mem[oldStart+112] = uint64(youngStart + 32)
+	mem[youngStart+32+16] = uint64(oldStart + 8) // no object
+	mem[otherStart+16] = 0x1234_5678             // not on the heap
+}
+
+// The references between objects are those that the collector would follow, and lead to objects only.
+func TestGraph(t *testing.T) {
+	mem := clrtest.Words{}
+	r := spread(t, mem)
+	linked(mem, r)
+	o := still(mem)
+	o.Graph = true
+	c, err := r.Walk(o)
+	if err != nil || c.Consistent != c.Size {
+		t.Fatal(c, err)
+	}
+	g := c.Graph
+	number := map[arch.Addr]int{}
+	for n := range g.Len() {
+		x, _ := g.Object(n)
+		number[x.Addr] = n
+	}
+	got := map[arch.Addr][]arch.Addr{}
+	for at, n := range number {
+		g.References(n, func(to int) {
+			x, _ := g.Object(to)
+			got[at] = append(got[at], x.Addr)
+		})
+	}
+	want := map[arch.Addr][]arch.Addr{
+		oldStart + 64: {youngStart, oldStart + 96}, oldStart + 96: {youngStart + 32},
+	}
+	if len(got) != len(want) {
+		t.Errorf("%v", got)
+	}
+	for at := range want {
+		if !slices.Equal(got[at], want[at]) {
+			t.Errorf("%v refers to %v, not to %v", at, got[at], want[at])
+		}
+	}
+	way, whole := g.Paths(func(Object, Generation) bool { return false }).To(number[youngStart+32], 10)
+	var addrs []arch.Addr
+	for _, n := range way {
+		x, _ := g.Object(n)
+		addrs = append(addrs, x.Addr)
+	}
+	if !whole || !slices.Equal(addrs, []arch.Addr{youngStart + 32, oldStart + 96, oldStart + 64}) {
+		t.Errorf("the way is %v, %v", addrs, whole)
+	}
+	mem[oldStart+64+8] = uint64(oldStart + 64) // refers to itself, and so do two to each other
+	mem[oldStart+112] = uint64(oldStart + 64)
+	if c, err = r.Walk(o); err != nil {
+		t.Fatal(err)
+	}
+	way, whole = c.Graph.Paths(func(Object, Generation) bool { return false }).To(number[oldStart+96], 10)
+	if whole || len(way) != 1 {
+		t.Errorf("a circle: %v, %v", way, whole)
+	}
+}
+
+// A description of references that makes no sense is not followed.
+func TestReferencesRefused(t *testing.T) {
+	for name, spoil := range map[string]func(clrtest.Words){
+		"none":                   func(m clrtest.Words) { m[plainTable-8] = 0 },
+		"too many":               func(m clrtest.Words) { m[plainTable-8] = 1 << 40 },
+		"too many of an element": func(m clrtest.Words) { m[arrayTable-8] = 1 << 63 },
+		"odd":                    func(m clrtest.Words) { m[plainTable-16] = 12 },
+		"too far":                func(m clrtest.Words) { m[plainTable-16] = 1 << 40 },
+		"too large":              func(m clrtest.Words) { m[plainTable-24] = 1 << 40 },
+		"endless":                func(m clrtest.Words) { m[arrayTable-24] = 0 },
+	} {
+		mem := clrtest.Words{}
+		r := spread(t, mem)
+		linked(mem, r)
+		spoil(mem)
+		o := still(mem)
+		o.Graph = true
+		c, err := r.Walk(o)
+		if err != nil || c.Consistent == c.Size && name != "too far" {
+			t.Errorf("%s: %v, %v", name, c, err)
+		}
+	}
+}
+
 // FuzzWalk: whatever a heap has, a walk ends, and what it counts lies within the heap.
 func FuzzWalk(f *testing.F) {
 	mem := clrtest.Words{}
@@ -267,6 +371,10 @@ func FuzzWalk(f *testing.F) {
 		mem[context], mem[context+contextLimit] = next, limit
 		o := still(mem)
 		o.nap = func(time.Duration) {}
+		linked(mem, r)
+		mem.Uint32(arrayTable+arch.Addr(r.l.Flags), flags)
+		mem[plainTable-16], mem[plainTable-24], mem[arrayTable-24] = next, limit, next^limit
+		o.Graph = true
 		o.Still, o.Data, o.Want = isStill, true, func(arch.Addr) bool { return true }
 		o.Visit = func(region *Region, objects []Object) {
 			for _, x := range objects {
@@ -278,6 +386,16 @@ func FuzzWalk(f *testing.F) {
 		c, err := r.Walk(o)
 		if err != nil {
 			t.Skip()
+		}
+		for n := range c.Graph.Len() {
+			c.Graph.References(n, func(to int) {
+				if to < 0 || to >= c.Graph.Len() {
+					t.Errorf("%d refers to %d", n, to)
+				}
+			})
+		}
+		if ways := c.Graph.Paths(func(Object, Generation) bool { return true }); c.Graph.Len() > 0 {
+			ways.To(0, 100)
 		}
 		if c.Walked > c.Size || c.Consistent > c.Size {
 			t.Errorf("%+v", c)

@@ -25,6 +25,7 @@ const (
 // piece is what is walked in one go: the objects that begin in [at, stop).
 type piece struct {
 	at, stop arch.Addr
+	start    arch.Addr // of the region
 	end      arch.Addr // of the region
 	contexts []context // that lie in it, by address
 	zeros    bool      // there may be memory that no object has been put into yet
@@ -48,7 +49,9 @@ type walker struct {
 	tables  *tables
 	stopped func() bool
 	untag   uint64
-	keeps   bool // what wanted objects contain
+	keeps   bool   // what wanted objects contain
+	graph   *Graph // nil: references are not kept
+	far     []byte
 	known   cache
 
 	buf   []byte
@@ -61,6 +64,7 @@ type walker struct {
 	touched []int32 // those that are not zero
 	unused  uint64  // bytes of allocation contexts, and of memory that is zero
 	objects []Object
+	draft   *draft // of graph
 }
 
 // reset forgets the present piece.
@@ -69,6 +73,9 @@ func (w *walker) reset() {
 		w.cells[i] = Tally{}
 	}
 	w.touched, w.unused, w.objects = w.touched[:0], 0, nil
+	if w.graph != nil {
+		w.draft = &draft{}
+	}
 }
 
 // walk goes through a piece, object by object, and sets p.at to the first that begins behind it.
@@ -181,6 +188,11 @@ func (w *walker) run(p *piece, stop arch.Addr) error {
 		}
 		if k.flags&knownWanted != 0 && !w.take(i, size, k) {
 			break
+		}
+		if w.graph != nil && k.flags&knownFree == 0 {
+			if err := w.note(i, size, k, p.start); err != nil {
+				return err
+			}
 		}
 		c := &w.cells[k.index]
 		if c.Count == 0 {

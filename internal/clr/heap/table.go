@@ -17,6 +17,8 @@ type Table struct {
 	Free      bool   // no object, but space between objects
 	Index     int    // in Census.Tables
 	wanted    bool
+
+	references *layoutOf // nil: it has none, or they are not asked for
 }
 
 // size is the size of an object in bytes, with so many elements.
@@ -41,6 +43,7 @@ type tables struct {
 	free   arch.Addr // the MethodTable of free space; 0: not known
 	check  func(mt arch.Addr) error
 	want   func(mt arch.Addr) bool
+	refs   bool // where objects have references is asked for
 	byAddr map[arch.Addr]*Table
 	all    []*Table
 }
@@ -91,6 +94,11 @@ func (s *tables) read(mt arch.Addr) (*Table, error) {
 	}
 	if err := s.check(mt); err != nil {
 		return nil, err
+	}
+	if s.refs && flags&hasReferences != 0 {
+		if t.references, err = readLayout(s.mem, mt); err != nil {
+			return nil, err
+		}
 	}
 	t.wanted = s.want != nil && s.want(mt)
 	return t, nil

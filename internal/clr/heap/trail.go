@@ -16,12 +16,12 @@ import (
 
 // Bounds of walks, in bytes of the heap.
 const (
-	maxLook   = 64 << 20 // in one look
-	maxBudget = 512 << 20
-	chunkLen  = 256 << 10 // what is read at once
-	minSize   = 24        // of an object, in bytes (src/coreclr/gc/gcinterface.h, MIN_OBJECT_SIZE)
-	maxTables = 1 << 16
-	maxEdges  = 1 << 10
+	maxLook       = 64 << 20 // in one look
+	maxBudget     = 512 << 20
+	chunkLen      = 256 << 10 // what is read at once
+	minSize       = 24        // of an object, in bytes (src/coreclr/gc/gcinterface.h, MIN_OBJECT_SIZE)
+	maxTables     = 1 << 16
+	maxTrailEdges = 1 << 10
 )
 
 // The size of an object (MethodTable.MTFlags, BaseSize): with a component size, times what follows the pointer
@@ -199,7 +199,7 @@ func (w *trail) edge(at arch.Addr, size uint64) bool {
 			return true
 		}
 	}
-	if len(w.edges) == maxEdges {
+	if len(w.edges) == maxTrailEdges {
 		return false
 	}
 	w.edges = append(w.edges, edge{at, size})

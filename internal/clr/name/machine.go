@@ -6,6 +6,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/types"
+	"clrsnap/internal/ecma335"
 )
 
 // Machine is the type that a compiler has made of an async method.
@@ -53,4 +54,24 @@ func (n *Namer) TypeName(t *types.Type) (string, error) {
 		return "", err
 	}
 	return a.md.TypeName(t.RID)
+}
+
+// A StateStore is where the code of a state machine notes at which await it is going to wait.
+type StateStore struct {
+	IL    uint32 // offset of the instruction
+	State int32
+}
+
+// StateStores returns where a MoveNext, by its row in the MethodDef table, sets the state of its state machine.
+func (n *Namer) StateStores(module arch.Addr, rid uint32) ([]StateStore, error) {
+	il, err := n.IL(module, rid)
+	if err != nil {
+		return nil, err
+	}
+	stores, err := ecma335.StateStores(il)
+	out := make([]StateStore, len(stores))
+	for i, s := range stores {
+		out[i] = StateStore{s.At, s.State}
+	}
+	return out, err
 }

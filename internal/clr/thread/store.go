@@ -176,6 +176,9 @@ func (s *Store) readHead(head []byte, at arch.Addr) error {
 	return s.mem.ReadMemory(head[:need], at)
 }
 
+// LinkOffset is where a Thread object refers to the next one.
+func (s *Store) LinkOffset() int { return int(s.l.Link) }
+
 // Needed is the number of bytes of a Thread object that Parse looks at.
 func (s *Store) Needed() int {
 	l := &s.l

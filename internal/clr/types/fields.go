@@ -9,9 +9,11 @@ import (
 
 // Field is a field of a class, as the runtime's FieldDesc has it (src/coreclr/vm/field.h).
 type Field struct {
-	RID    uint32 // row in the Field table of the module that defines the class
-	Offset uint32 // of an instance field: from the start of the object, its MethodTable's pointer included, in bytes
-	Type   uint8  // CorElementType: Reference says whether it is a reference to an object
+	RID uint32 // row in the Field table of the module that defines the class
+	// Offset is in bytes: of an instance field from the start of the object, its MethodTable's pointer included; of a
+	// static one from System.Statics, if it is a reference.
+	Offset uint32
+	Type   uint8 // CorElementType: Reference says whether it is a reference to an object
 	Static bool
 }
 
@@ -104,6 +106,7 @@ func (s *System) field(at arch.Addr) (Field, error) {
 	f := Field{RID: one & fieldRow, Type: uint8(two >> fieldType), Static: one&fieldStatic != 0}
 	offset := two & fieldOffset
 	if f.Static || f.Type == 0 {
+		f.Offset = offset
 		return f, nil
 	}
 	if offset > fieldLast {

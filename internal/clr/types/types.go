@@ -118,8 +118,9 @@ type System struct {
 	rid         func(flags2 uint32) (uint32, error)   // of a type, from its MTFlags2
 	collectible uint32                                // the bit of MTFlags
 
-	fields fieldLayout
-	base   uint32 // offset of the base class in a MethodTable
+	fields  fieldLayout
+	statics staticsLayout
+	base    uint32 // offset of the base class in a MethodTable
 }
 
 // New binds the type system of the runtime that d describes.
@@ -132,6 +133,9 @@ func New(mem target.Memory, d *contract.Descriptor) (*System, error) {
 		return nil, err
 	}
 	if err := d.Bind(&s.fields); err != nil {
+		return nil, err
+	}
+	if err := d.Bind(&s.statics); err != nil {
 		return nil, err
 	}
 	s.base = contract.Absent

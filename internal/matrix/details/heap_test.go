@@ -34,6 +34,7 @@ func testHeap(t *testing.T, runtime string) {
 		t.Errorf("20 arrays are free space now: %d bytes more than before", grown)
 	}
 	checkObjects(t, p)
+	checkLeak(t, a, p)
 	livetest.EndsWell(t, a)
 }
 
@@ -293,4 +294,30 @@ func textsOf(h *profile.Heap) string {
 		b.WriteString(s.Text + "\n")
 	}
 	return b.String()
+}
+
+// checkLeak: what keeps the listeners of an event is found.
+func checkLeak(t *testing.T, a *testenv.App, p *clrsnap.Process) {
+	t.Helper()
+	a.Ask("leak 300")
+	h, err := p.Heap(t.Context(), clrsnap.HeapOptions{Roots: regexp.MustCompile(`^Shop\.Listener$`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Kept.Count != 300 || len(h.Paths) == 0 {
+		t.Fatalf("%+v, %d ways", h.Kept, len(h.Paths))
+	}
+	best := h.Paths[0]
+	var steps []string
+	for _, s := range best.Steps {
+		steps = append(steps, s.Type+"."+s.Field)
+	}
+	got := strings.Join(steps, " ")
+	const want = "System.Action._invocationList object[]. System.Action._target Shop.Listener."
+	if best.Root != profile.RootStatic || best.Objects.Count < 290 || got != want {
+		t.Errorf("%d of %d are kept by %s: %s", best.Objects.Count, h.Kept.Count, best.Root, got)
+	}
+	if best.Static != "Shop.Bus.Raised" && !strings.HasPrefix(p.Info().Runtime.Version, "8.") {
+		t.Errorf("they are kept by the static field %q", best.Static)
+	}
 }

@@ -142,14 +142,7 @@ func (d *damage) locate(t *testing.T, snap *profile.Snapshot) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	add := func(kind string, addr uint64, size int64) {
-		for _, p := range f.Progs {
-			if p.Type == elf.PT_LOAD && addr >= p.Vaddr && addr < p.Vaddr+p.Filesz {
-				at := int64(p.Off + addr - p.Vaddr)
-				d.places[kind] = append(d.places[kind], span{at, min(size, int64(p.Off+p.Filesz)-at)})
-			}
-		}
-	}
+	add := func(kind string, addr uint64, size int64) { d.add(f, kind, addr, size) }
 	d.places["headers"] = []span{{0, 64 + 56*int64(len(f.Progs))}}
 	for _, p := range f.Progs {
 		switch {
@@ -174,6 +167,16 @@ func (d *damage) locate(t *testing.T, snap *profile.Snapshot) {
 	for _, kind := range []string{"notes", "memory", "stacks", "Thread objects", "MethodDescs"} {
 		if len(d.places[kind]) == 0 {
 			t.Fatalf("no %s in the dump", kind)
+		}
+	}
+}
+
+// add adds a part of the program's memory, as far as the dump has it.
+func (d *damage) add(f *elf.File, kind string, addr uint64, size int64) {
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && addr >= p.Vaddr && addr < p.Vaddr+p.Filesz {
+			at := int64(p.Off + addr - p.Vaddr)
+			d.places[kind] = append(d.places[kind], span{at, min(size, int64(p.Off+p.Filesz)-at)})
 		}
 	}
 }
@@ -225,6 +228,12 @@ func (d *damage) spoil(t *testing.T, rnd *rand.Rand) (what string, repair func()
 	if rnd.IntN(4) == 0 {
 		return d.cut(t, rnd)
 	}
+	return d.change(t, rnd)
+}
+
+// change changes some bytes of the file, and returns what undoes it.
+func (d *damage) change(t *testing.T, rnd *rand.Rand) (what string, repair func()) {
+	t.Helper()
 	kinds := make([]string, 0, len(d.places))
 	for k := range d.places {
 		kinds = append(kinds, k)

@@ -147,7 +147,7 @@ func tryCompiler(t *testing.T, c command) {
 	}
 	time.Sleep(time.Second)
 	for _, w := range []way{plain, noAgent} {
-		for _, v := range c.why(t, cmd.Process.Pid, w) {
+		for _, v := range c.why(t, cmd.Process.Pid, w, false) {
 			t.Errorf("a false alarm (%s): %v\n%s", w.name, &v, v.raw)
 		}
 	}
@@ -163,7 +163,7 @@ func (p *program) try(t *testing.T, c command) {
 	time.Sleep(time.Second)
 	before := p.units(t, a)
 	for _, w := range layer.Size([]way{plain}, []way{plain, noAgent}) {
-		for _, v := range c.why(t, a.PID, w) {
+		for _, v := range c.why(t, a.PID, w, false) {
 			t.Errorf("%s (%s): a false alarm: %v\n%s", p.name(), w.name, &v, v.raw)
 		}
 	}

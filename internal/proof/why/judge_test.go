@@ -129,13 +129,20 @@ func (c command) run(t *testing.T, args ...string) (stdout []byte, status int) {
 	return out, status
 }
 
-// why returns the verdicts on a program, each of which keeps to the contract of docs/json.md.
-func (c command) why(t *testing.T, pid int, w way) []verdict {
+// why returns the verdicts on a program, each of which keeps to the contract of docs/json.md. Everything must have been
+// looked at, unless the way is to do without, or the program is mute: held up so that it does not answer.
+func (c command) why(t *testing.T, pid int, w way, mute bool) []verdict {
 	t.Helper()
 	out, _ := c.run(t, append([]string{"why", "--json", strconv.Itoa(pid)}, w.args...)...)
-	var report struct{ Verdicts []json.RawMessage }
+	var report struct {
+		Verdicts []json.RawMessage
+		Missing  []string
+	}
 	if err := json.Unmarshal(out, &report); err != nil {
 		t.Fatalf("why --json (%s): %v\n%s", w.name, err, out)
+	}
+	if len(report.Missing) > len(w.args) && !mute {
+		t.Errorf("why --json (%s): not looked at: %q", w.name, report.Missing)
 	}
 	if report.Verdicts == nil {
 		t.Errorf("why --json (%s) has no list of verdicts:\n%s", w.name, out)

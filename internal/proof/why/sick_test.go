@@ -20,6 +20,7 @@ type disease struct {
 	starves  string        // the clients that get no answer
 	deadlock bool          // "locks" says so as well
 	noFigure bool          // there is nothing to count
+	mute     bool          // the runtime does not answer
 	mature   time.Duration // how long it takes to break out
 	needs    string        // a way without which it cannot be seen: "agent"
 
@@ -47,9 +48,9 @@ var diseases = []*disease{
 	{name: "finalizer", causes: []string{"finalizer"}, own: []string{`DocumentLease\.(GiveBack|Finalize)`}, short: true},
 	{name: "spin", causes: []string{"cpu"}, own: []string{`CacheWarmer\.WaitUntilLoaded`}},
 	{name: "descriptors", causes: []string{"descriptors"}, beside: []string{"exceptions"}, harm: fewDescriptors},
-	{name: "suspension", causes: []string{"suspension"}, own: []string{`Scanner\.ReadPage`}, starves: "visitors"},
-	{name: "stopped", sick: "none", causes: []string{"stopped"}, starves: "visitors", noFigure: true, harm: stop},
-	{name: "debugger", sick: "none", causes: []string{"debugger"}, starves: "visitors", noFigure: true, harm: debug},
+	{name: "suspension", causes: []string{"suspension"}, own: []string{`Scanner\.ReadPage`}, starves: "visitors", mute: true},
+	{name: "stopped", sick: "none", causes: []string{"stopped"}, starves: "visitors", mute: true, noFigure: true, harm: stop},
+	{name: "debugger", sick: "none", causes: []string{"debugger"}, starves: "visitors", mute: true, noFigure: true, harm: debug},
 	{name: "throttled", sick: "none", causes: []string{"throttled"}, harm: throttle},
 	{name: "memory-pressure", sick: "crammed", causes: []string{"memory-pressure"}, options: littleHeap},
 	{name: "memory-limit", sick: "crammed", causes: []string{"memory-pressure"}, options: littleMemory},
@@ -69,7 +70,7 @@ func (d *disease) try(t *testing.T, c command) {
 	}
 	got := l.during(func() {
 		for _, w := range ways {
-			d.judge(t, w, c.why(t, a.PID, w))
+			d.judge(t, w, c.why(t, a.PID, w, d.mute))
 		}
 	})
 	t.Logf("%s: answers meanwhile: %v", d.name, got)

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+)
+
+func TestHeap(t *testing.T) {
+	layer.Check(t)
+	app := testenv.Start(t, "heap", testenv.Options{Args: []string{"--megabytes", "100"}})
+	pid := fmt.Sprint(app.PID)
+	file := filepath.Join(t.TempDir(), "before.json")
+
+	good(t, "heap", pid).want(t, `^Process `+pid+` · \.NET 10\.`, `^ +100\.0  gen1$|^.* 100\.0  gen2$`,
+		`^ .* 1,000,000 .*  Shop\.Filler  heap$`, `^  and \d+ more types: --limit 0 shows all$`)
+	good(t, "heap", pid, "--type", `^Shop\.Line\[,\]$`).want(t, `^5 objects match`, `  Shop\.Line\[,\]$`)
+	good(t, "heap", pid, "--strings", "-n", "3").want(t, `1,000,000  "x{15}"$`)
+
+	var doc struct {
+		TotalBytes      uint64
+		ConsistentShare float64
+		Heaps           []any
+		Types           []struct {
+			Type       string
+			Count      int
+			Generation map[string]float64
+		}
+	}
+	good(t, "heap", pid, "--json", "-o", file)
+	if err := json.Unmarshal([]byte(good(t, "heap", pid, "--json").stdout), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.ConsistentShare != 1 || len(doc.Heaps) != 1 || len(doc.Types) < 50 || doc.TotalBytes < 100e6 {
+		t.Errorf("%+v", doc)
+	}
+	app.Ask("leak 5000")
+	good(t, "heap", pid, "--diff", file).want(t, `^Since the earlier heap: \+5\.\d+ MiB, \+2\d,\d+ objects`,
+		`\+5,000 .*  Shop\.Listener  heap$`)
+	good(t, "heap", pid, "--every", "1s", "--looks", "2", "-n", "3").want(t, `^Since the earlier heap: .*, in 1(\.\d)?s$`)
+	checkInterrupted(t, pid)
+}
+
+// checkInterrupted: Ctrl-C keeps what was read.
+func checkInterrupted(t *testing.T, pid string) {
+	t.Helper()
+	c := exec.Command("clrsnap", "heap", pid, "--max-cpu", "0.01")
+	time.AfterFunc(time.Second, func() { _ = c.Process.Signal(syscall.SIGINT) }) // the status says whether it came
+	r := finish(t, c)
+	r.want(t, `^Interrupted: only a part of the heap was read\.$`)
+	if r.status != 128+int(syscall.SIGINT) || !strings.Contains(r.stderr, "interrupted by SIGINT") {
+		t.Errorf("status %d: %s", r.status, r.stderr)
+	}
+}

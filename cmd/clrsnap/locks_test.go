@@ -1,0 +1,90 @@
+package main
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"clrsnap/internal/testenv"
+)
+
+// TestLocks: clrsnap locks tells a deadlock by its exit status, in words, as JSON and as a picture, of a running program
+// and of a dump.
+func TestLocks(t *testing.T) {
+	a := testenv.Start(t, "deadlocks", testenv.Options{})
+	pid := fmt.Sprint(a.PID)
+	found := func(args ...string) result {
+		t.Helper()
+		r := command(t, append([]string{"locks"}, args...)...)
+		if r.status != exitFound || r.stderr != "" {
+			t.Fatalf("clrsnap locks %v: status %d: %s", args, r.status, r.stderr)
+		}
+		return r
+	}
+	circle := `two-1 \(\d+\) holds Deadlocks\.Order 0x[0-9a-f]+ and waits for Deadlocks\.Stock 0x[0-9a-f]+, ` +
+		`held by two-2 \(\d+\), which waits for Deadlocks\.Order 0x[0-9a-f]+, held by two-1 \(\d+\)`
+	found(pid).want(t, "^Deadlock: "+circle+"$", `^    Deadlocks\.Monitors\.Two.*deadlocks/Monitors\.cs:~?\d+`,
+		"^Circle of waits: timed-1 .*: it ends by itself, because one of them waits for at most 60 min$",
+		`^\d+ deadlocks, 1 suspected`)
+	found(pid, "--dot").want(t, "^digraph locks {$", "color=red", "^}$")
+	var got struct {
+		Deadlocks []struct {
+			Text    string
+			Certain bool
+			Threads []struct{ OSThreadID int }
+		}
+	}
+	if err := json.Unmarshal([]byte(found(pid, "--json").stdout), &got); err != nil || len(got.Deadlocks) < 15 {
+		t.Fatalf("%v, %d deadlocks", err, len(got.Deadlocks))
+	}
+	for _, d := range got.Deadlocks {
+		if !d.Certain || len(d.Threads) == 0 || !strings.HasPrefix(d.Text, "Deadlock: ") {
+			t.Errorf("%+v", d)
+		}
+	}
+	dir := t.TempDir()
+	for _, kind := range []string{"svg", "html"} {
+		file := filepath.Join(dir, "locks."+kind)
+		found(pid, "--"+kind, file).want(t, "^Deadlock: "+circle)
+		b, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(b), "two-1") {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if kind == "svg" {
+			wellFormed(t, string(b))
+		}
+	}
+	dump := testenv.GCoreDump(t, a.PID)
+	found("--core", dump).want(t, "^Deadlock: "+circle+"$")
+	text := filepath.Join(dir, "locks.txt")
+	found("--core", dump, "-o", text)
+	if b, err := os.ReadFile(text); err != nil || !strings.Contains(string(b), "Deadlock: two-1") {
+		t.Errorf("%v", err)
+	}
+}
+
+func wellFormed(t *testing.T, text string) {
+	t.Helper()
+	for d := xml.NewDecoder(strings.NewReader(text)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLocksOfHealthy: without a deadlock the status is 0, or 1 if something is missing.
+func TestLocksOfHealthy(t *testing.T) {
+	a := testenv.Start(t, "idle", testenv.Options{})
+	good(t, "locks", fmt.Sprint(a.PID)).want(t, "^no deadlock · ")
+	if r := command(t, "locks", "1"); r.status != exitFailure || !strings.Contains(r.stderr, "clrsnap") {
+		t.Errorf("status %d: %s", r.status, r.stderr)
+	}
+}

@@ -1,0 +1,263 @@
+package heap
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"clrsnap/internal/arch"
+)
+
+// Graph is which objects there are and to which others they refer. An object is a number, from 0 on.
+type Graph struct {
+	Tables []*Table
+	// Full: there were more objects or references than fit; those beyond are missing.
+	Full bool
+
+	regions []graphRegion // by address
+	count   int
+}
+
+// Bounds of a graph: it takes 16 bytes for each object and 4 for each reference.
+const (
+	maxNodes = 1 << 26
+	maxEdges = 1 << 28
+)
+
+// graphRegion has the objects of a region, by address.
+type graphRegion struct {
+	Region
+	first int // number of its first object
+	nodes []node
+	edges []uint32 // see Graph.pack; once the graph is complete: numbers of objects, and noNode
+	space uint32   // see Graph.pack
+}
+
+type node struct {
+	at    uint32 // in units of 8 bytes from the region's start
+	table uint32
+	size  uint32 // in units of 8 bytes
+	edges uint32 // of this one end here in graphRegion.edges
+}
+
+const noNode = ^uint32(0)
+
+// ErrTooLarge: the heap is so large that references between objects cannot be kept.
+var ErrTooLarge = errors.New("the heap has more than 32 GB: references between its objects cannot be kept")
+
+// newGraph returns an empty graph of the objects of some regions.
+func newGraph(regions []Region) (*Graph, error) {
+	g := &Graph{}
+	for _, r := range regions {
+		g.regions = append(g.regions, graphRegion{Region: r})
+	}
+	slices.SortFunc(g.regions, func(a, b graphRegion) int {
+		if a.Start < b.Start {
+			return -1
+		}
+		return 1
+	})
+	space := uint64(0)
+	for i := range g.regions {
+		r := &g.regions[i]
+		r.space = uint32(space)
+		space += uint64(r.End-r.Start)/8 + 1
+		if space >= uint64(noNode) {
+			return nil, ErrTooLarge
+		}
+	}
+	return g, nil
+}
+
+// find returns the region that an address lies in.
+func (g *Graph) find(at arch.Addr) *graphRegion {
+	i, found := slices.BinarySearchFunc(g.regions, at, func(r graphRegion, at arch.Addr) int {
+		switch {
+		case r.End <= at:
+			return -1
+		case r.Start > at:
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		return nil
+	}
+	return &g.regions[i]
+}
+
+// pack makes an address of an object four bytes short; false: no object lies there.
+func (g *Graph) pack(at arch.Addr) (uint32, bool) {
+	r := g.find(at)
+	if r == nil || at%8 != 0 {
+		return 0, false
+	}
+	return r.space + uint32((at-r.Start)/8), true
+}
+
+// unpack is the number of the object at a packed address; noNode: there is none.
+func (g *Graph) unpack(packed uint32) uint32 {
+	i, found := slices.BinarySearchFunc(g.regions, packed, func(r graphRegion, packed uint32) int {
+		switch {
+		case r.space > packed:
+			return 1
+		case packed-r.space > uint32((r.End-r.Start)/8):
+			return -1
+		}
+		return 0
+	})
+	if !found {
+		return noNode
+	}
+	r := &g.regions[i]
+	n, found := slices.BinarySearchFunc(r.nodes, packed-r.space, func(n node, at uint32) int {
+		switch {
+		case n.at < at:
+			return -1
+		case n.at > at:
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		return noNode
+	}
+	return uint32(r.first + n)
+}
+
+// draft is what a walker collects of a piece.
+type draft struct {
+	nodes []node
+	edges []uint32
+}
+
+// complete numbers the objects, and has edges lead to them.
+func (g *Graph) complete(tables []*Table) {
+	g.Tables = tables
+	for i := range g.regions {
+		g.regions[i].first = g.count
+		g.count += len(g.regions[i].nodes)
+	}
+	for i := range g.regions {
+		for j, e := range g.regions[i].edges {
+			g.regions[i].edges[j] = g.unpack(e)
+		}
+	}
+}
+
+// accept adds a piece of a region.
+func (g *Graph) accept(r *Region, d *draft) {
+	to := g.find(r.Start)
+	if to == nil || to.Start != r.Start || len(d.nodes) == 0 {
+		return
+	}
+	if g.count += len(d.nodes); g.count > maxNodes || len(to.edges)+len(d.edges) > maxEdges {
+		g.count -= len(d.nodes)
+		g.Full = true
+		return
+	}
+	base := uint32(len(to.edges))
+	for i := range d.nodes {
+		d.nodes[i].edges += base
+	}
+	to.nodes = append(to.nodes, d.nodes...)
+	to.edges = append(to.edges, d.edges...)
+}
+
+// Len is how many objects there are.
+func (g *Graph) Len() int { return g.count }
+
+// at returns the region of an object, and its place there.
+func (g *Graph) at(n int) (*graphRegion, int) {
+	i, found := slices.BinarySearchFunc(g.regions, n, func(r graphRegion, n int) int {
+		switch {
+		case r.first+len(r.nodes) <= n:
+			return -1
+		case r.first > n:
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		return nil, 0
+	}
+	return &g.regions[i], n - g.regions[i].first
+}
+
+// Object describes an object.
+func (g *Graph) Object(n int) (o Object, in Generation) {
+	r, i := g.at(n)
+	if r == nil {
+		return Object{}, 0
+	}
+	x := r.nodes[i]
+	return Object{Addr: r.Start + 8*arch.Addr(x.at), Table: g.Tables[x.table], Size: 8 * uint64(x.size)}, r.Generation
+}
+
+// References calls a function with each object that an object refers to, once for each reference.
+func (g *Graph) References(n int, f func(to int)) {
+	r, i := g.at(n)
+	if r == nil {
+		return
+	}
+	from := uint32(0)
+	if i > 0 {
+		from = r.nodes[i-1].edges
+	}
+	for _, e := range r.edges[from:r.nodes[i].edges] {
+		if e != noNode {
+			f(int(e))
+		}
+	}
+}
+
+// note keeps an object and its references, as far as they lead to the heap.
+func (w *walker) note(i, size uint64, k *known, r arch.Addr) error {
+	d := w.draft
+	at := w.base + arch.Addr(i)
+	if l := w.tables.at(int(k.index)).references; l != nil {
+		var err error
+		l.each(size, func(from, n uint64) {
+			if err == nil {
+				err = w.refer(at+arch.Addr(from), n)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	d.nodes = append(d.nodes, node{
+		at: uint32((at - r) / 8), table: uint32(k.index), size: uint32(size / 8), edges: uint32(len(d.edges)),
+	})
+	return nil
+}
+
+// refer keeps a run of references.
+func (w *walker) refer(at arch.Addr, n uint64) error {
+	for n > 0 {
+		data := w.data
+		off := uint64(at - w.base)
+		if off+n > uint64(len(data)) { // of a large array, which was not read
+			piece := min(n, uint64(maxData))
+			if w.far == nil {
+				w.far = make([]byte, maxData)
+			}
+			data, off = w.far[:piece], 0
+			if err := w.mem.ReadMemory(data, at); err != nil {
+				return err
+			}
+		}
+		step := min(n, uint64(len(data))-off)
+		for j := off; j+8 <= off+step; j += 8 {
+			v := binary.LittleEndian.Uint64(data[j:])
+			if v == 0 {
+				continue
+			}
+			if e, ok := w.graph.pack(arch.Addr(v)); ok {
+				w.draft.edges = append(w.draft.edges, e)
+			}
+		}
+		at, n = at+arch.Addr(step), n-step
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package heap
+
+// Paths are the shortest ways by which objects are reached. Objects that nothing on the heap refers to begin them: what
+// else keeps such an object (a local variable, a handle), or whether nothing does, the heap does not say.
+type Paths struct {
+	g      *Graph
+	parent []uint32 // by object; noNode: it is not reached
+}
+
+// Paths finds the shortest ways to all objects from those that nothing refers to. Those that first accepts come first:
+// an object that is reached from one of them, by however long a way, is not looked for from the others.
+func (g *Graph) Paths(first func(o Object, in Generation) bool) *Paths {
+	p := &Paths{g: g, parent: make([]uint32, g.count)}
+	for i := range p.parent {
+		p.parent[i] = noNode
+	}
+	referred := p.referred()
+	var starts, others []uint32
+	for i := range g.regions {
+		r := &g.regions[i]
+		for j := range r.nodes {
+			n := r.first + j
+			if referred[n/64]>>(n%64)&1 != 0 {
+				continue
+			}
+			if first(Object{Addr: r.Start, Table: g.Tables[r.nodes[j].table]}, r.Generation) {
+				starts = append(starts, uint32(n))
+			} else {
+				others = append(others, uint32(n))
+			}
+		}
+	}
+	p.spread(starts)
+	p.spread(others)
+	return p
+}
+
+// referred has a bit for each object that another one refers to.
+func (p *Paths) referred() []uint64 {
+	out := make([]uint64, p.g.count/64+1)
+	for i := range p.g.regions {
+		r := &p.g.regions[i]
+		from := uint32(0)
+		for j := range r.nodes {
+			for _, e := range r.edges[from:r.nodes[j].edges] {
+				if e != noNode && int(e) != r.first+j {
+					out[e/64] |= 1 << (e % 64)
+				}
+			}
+			from = r.nodes[j].edges
+		}
+	}
+	return out
+}
+
+// spread reaches what can be reached from some objects, breadth first. A start is its own parent.
+func (p *Paths) spread(queue []uint32) {
+	for _, n := range queue {
+		p.parent[n] = n
+	}
+	var next []uint32
+	for len(queue) > 0 {
+		for _, n := range queue {
+			p.g.References(int(n), func(to int) {
+				if p.parent[to] == noNode {
+					p.parent[to] = n
+					next = append(next, uint32(to))
+				}
+			})
+		}
+		queue, next = next, queue[:0]
+	}
+}
+
+// To returns the objects on the way to an object: itself first, then the one that refers to it, and so on, so many at
+// most. whole: the last is one that nothing refers to.
+func (p *Paths) To(n, most int) (way []int, whole bool) {
+	for len(way) < most {
+		way = append(way, n)
+		up := p.parent[n]
+		if up == noNode {
+			return way, false // only a circle leads to it
+		}
+		if int(up) == n {
+			return way, true
+		}
+		n = int(up)
+	}
+	return way, false
+}

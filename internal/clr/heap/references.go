@@ -1,0 +1,119 @@
+package heap
+
+import (
+	"encoding/binary"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+)
+
+// Where an object has references is described in front of its MethodTable, for the collector: in runs of references
+// (series), or, in an array of structs, by one run that is repeated for each element, with gaps.
+//
+// Sources (dotnet/runtime): src/coreclr/gc/gcdesc.h, gc/gc.cpp (go_through_object), vm/methodtable.h
+// (enum_flag_ContainsGCPointers).
+const (
+	hasReferences = 0x01000000 // of MTFlags
+	seriesLen     = 16         // bytes of one series: what is added to the object's size, and the offset
+	maxSeries     = 1 << 10
+)
+
+// layoutOf says where the objects of a class have references.
+type layoutOf struct {
+	series []series
+	items  []item // of each element of an array of structs; empty: series counts
+	start  uint32 // where the first element is
+}
+
+// series is a run of references, from an offset on, in bytes.
+type series struct {
+	start uint32
+	size  int64 // more than the object has; negative
+}
+
+// item is a run of references, and what lies between it and the next, in bytes.
+type item struct{ count, skip uint32 }
+
+// readLayout reads where objects of a class have references; nil: they have none.
+func readLayout(mem *target.Reader, mt arch.Addr) (*layoutOf, error) {
+	n, err := mem.Uint64(mt - 8)
+	count := int64(n)
+	if err != nil {
+		return nil, err
+	}
+	if count == 0 || count > maxSeries || count < -maxSeries {
+		return nil, errNoTable
+	}
+	if count < 0 {
+		return readItems(mem, mt, int(-count))
+	}
+	b, err := mem.Bytes(mt-8-arch.Addr(count)*seriesLen, int(count)*seriesLen)
+	if err != nil {
+		return nil, err
+	}
+	out := &layoutOf{}
+	for i := 0; i < len(b); i += seriesLen {
+		s := series{
+			size: int64(binary.LittleEndian.Uint64(b[i:])), start: uint32(binary.LittleEndian.Uint64(b[i+8:])),
+		}
+		if s.start < 8 || s.start%8 != 0 || s.start > maxBase || s.size < -maxBase || s.size > maxBase {
+			return nil, errNoTable
+		}
+		out.series = append(out.series, s)
+	}
+	return out, nil
+}
+
+// readItems reads the run that is repeated for each element. It lies in place of the first series' size, and goes on
+// downwards.
+func readItems(mem *target.Reader, mt arch.Addr, n int) (*layoutOf, error) {
+	start, err := mem.Uint64(mt - 16)
+	if err != nil {
+		return nil, err
+	}
+	b, err := mem.Bytes(mt-24-8*arch.Addr(n-1), 8*n)
+	if err != nil {
+		return nil, err
+	}
+	out := &layoutOf{start: uint32(start)}
+	step := uint64(0)
+	for i := len(b) - 8; i >= 0; i -= 8 {
+		it := item{binary.LittleEndian.Uint32(b[i:]), binary.LittleEndian.Uint32(b[i+4:])}
+		step += 8*uint64(it.count) + uint64(it.skip)
+		out.items = append(out.items, it)
+	}
+	if step == 0 || step > maxBase || start < 16 || start%8 != 0 || start > maxBase {
+		return nil, errNoTable
+	}
+	return out, nil
+}
+
+// each calls a function with each run of references in an object of so many bytes: where it is in the object, and its
+// length in bytes.
+func (l *layoutOf) each(size uint64, run func(from, n uint64)) {
+	if len(l.items) == 0 {
+		for _, s := range l.series {
+			n := int64(size) + s.size
+			if n > 0 && uint64(s.start)+uint64(n) <= size {
+				run(uint64(s.start), uint64(n)&^7)
+			}
+		}
+		return
+	}
+	for at := uint64(l.start); at+8 <= size; {
+		before := at
+		for _, it := range l.items {
+			n := 8 * uint64(it.count)
+			if at+n > size {
+				return
+			}
+			if n > 0 {
+				run(at, n)
+			}
+			at += n + uint64(it.skip)
+		}
+		if at <= before {
+			return
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package cost
+
+import (
+	"context"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/session"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/testenv"
+)
+
+// BenchmarkHeap walks all objects of a program that has 1 GB of them, 20 million. The floor copies the same memory, in
+// blocks of the same size, and does not look at it. Both are CPU time. Aims: 1 s, and 150 MB of resident memory of the
+// command.
+func BenchmarkHeap(b *testing.B) {
+	command := livetest.Command(b)
+	a := testenv.Start(b, "heap", testenv.Options{Args: []string{"--megabytes", "1000"}})
+	p, err := session.Open(context.Background(), a.PID, session.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
+	var walks, floors samples
+	var objects, consistent float64
+	for b.Loop() {
+		begin := live.OwnCPU()
+		h, err := p.Heap(context.Background(), session.HeapOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		walks = append(walks, live.OwnCPU()-begin)
+		objects, consistent = float64(h.Objects().Count), h.ConsistentShare
+		begin = live.OwnCPU()
+		copyHeap(b, p)
+		floors = append(floors, live.OwnCPU()-begin)
+	}
+	report(b, walks, floors, "walk-ms", "floor-ms", time.Millisecond)
+	b.ReportMetric(walks.at(0)/objects, "walk-ns-object-min")
+	b.ReportMetric(consistent, "consistent")
+	_, rss := timed(b, exec.Command(command, "heap", "--json", strconv.Itoa(a.PID)))
+	b.ReportMetric(float64(rss)/1024, "resident-MB")
+}
+
+// copyHeap copies all memory that objects are in.
+func copyHeap(b *testing.B, p *session.Process) {
+	b.Helper()
+	r, err := heap.New(p.Live, p.Engine.Layout)
+	if err != nil {
+		b.Fatal(err)
+	}
+	regions, err := r.Regions()
+	if err != nil {
+		b.Fatal(err)
+	}
+	block := make([]byte, 512<<10)
+	for _, region := range regions {
+		for at := region.Start; at < region.End; at += arch.Addr(len(block)) {
+			if err := p.Live.ReadMemory(block[:min(len(block), int(region.End-at))], at); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,184 @@
+// Package sockdiag asks the kernel for the TCP connections of a network namespace, and since when each has been silent:
+// sock_diag(7), as ss -i does.
+//
+// Sources (Linux): include/uapi/linux/inet_diag.h (inet_diag_req_v2, inet_diag_msg), include/uapi/linux/tcp.h
+// (tcp_info), net/ipv4/inet_diag.c.
+package sockdiag
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Connection is a TCP socket that is connected, or about to be.
+type Connection struct {
+	Inode         uint64
+	Local, Remote netip.AddrPort
+	Connecting    bool          // the other end has not answered yet
+	Sent          time.Duration // since the last byte was sent
+	Received      time.Duration // since the last byte was received
+}
+
+// ErrFormat: the kernel's answer is not what is documented.
+var ErrFormat = errors.New("unexpected answer of sock_diag")
+
+// What is asked for, and its answer.
+const (
+	byFamily        = 20          // SOCK_DIAG_BY_FAMILY
+	info            = 2           // INET_DIAG_INFO, a kind of attribute
+	stateSynSent    = 2           // TCP_SYN_SENT in include/net/tcp_states.h
+	states          = 1<<1 | 1<<2 // established and syn-sent
+	headerLen       = 16          // nlmsghdr
+	requestLen      = 56          // inet_diag_req_v2
+	messageLen      = 72          // inet_diag_msg
+	lastDataSent    = 44          // in tcp_info, in ms
+	lastDataRecv    = 52
+	maxConnections  = 1 << 16
+	receiveBuffer   = 64 << 10
+	answerTimeout   = 2 // seconds
+	attributeHeader = 4
+)
+
+// ConnectionsIn is Connections of another network namespace: file is one of /proc/PID/ns/net. It takes CAP_SYS_ADMIN.
+func ConnectionsIn(file *os.File) (out []Connection, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlock it: the thread ends, instead of staying in the other namespace
+		if err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err == nil {
+			out, err = Connections()
+		}
+	}()
+	<-done
+	return out, err
+}
+
+// Connections returns the connections over IPv4 and IPv6 of this process's own network namespace, at most 65,536 of
+// each.
+func Connections() ([]Connection, error) {
+	var out []Connection
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		list, err := dump(family)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, list...)
+	}
+	return out, nil
+}
+
+func dump(family uint8) ([]Connection, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: answerTimeout}); err != nil {
+		return nil, err
+	}
+	if err := unix.Sendto(fd, request(family), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return nil, err
+	}
+	var out []Connection
+	buf := make([]byte, receiveBuffer)
+	for len(out) < maxConnections {
+		n, _, err := unix.Recvfrom(fd, buf, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list, done, err := parse(buf[:n])
+		if err != nil {
+			return nil, err
+		}
+		if out = append(out, list...); done {
+			break
+		}
+	}
+	return out, nil
+}
+
+// request asks for the connections of a family, with their tcp_info.
+func request(family uint8) []byte {
+	b := make([]byte, headerLen+requestLen)
+	binary.NativeEndian.PutUint32(b, uint32(len(b)))
+	binary.NativeEndian.PutUint16(b[4:], byFamily)
+	binary.NativeEndian.PutUint16(b[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
+	r := b[headerLen:]
+	r[0], r[1], r[2] = family, unix.IPPROTO_TCP, 1<<(info-1)
+	binary.NativeEndian.PutUint32(r[4:], states)
+	return b
+}
+
+// parse parses a part of an answer: messages, one after the other. done: it is the last.
+func parse(b []byte) (out []Connection, done bool, err error) {
+	for len(b) >= headerLen {
+		n := int(binary.NativeEndian.Uint32(b))
+		if n < headerLen || n > len(b) {
+			return out, false, ErrFormat
+		}
+		switch kind := binary.NativeEndian.Uint16(b[4:]); kind {
+		case unix.NLMSG_DONE:
+			return out, true, nil
+		case unix.NLMSG_ERROR:
+			if n >= headerLen+4 {
+				if code := -int32(binary.NativeEndian.Uint32(b[headerLen:])); code > 0 {
+					return out, false, unix.Errno(code)
+				}
+			}
+			return out, false, ErrFormat
+		case byFamily:
+			if c, ok := parseMessage(b[headerLen:n]); ok {
+				out = append(out, c)
+			}
+		}
+		b = b[min(aligned(n), len(b)):]
+	}
+	return out, false, nil
+}
+
+func aligned(n int) int { return (n + 3) &^ 3 }
+
+// parseMessage parses an inet_diag_msg and what follows it.
+func parseMessage(b []byte) (c Connection, ok bool) {
+	if len(b) < messageLen {
+		return c, false
+	}
+	c.Connecting = b[1] == stateSynSent
+	c.Local = address(b[0], b[8:24], b[4:6])
+	c.Remote = address(b[0], b[24:40], b[6:8])
+	c.Inode = uint64(binary.NativeEndian.Uint32(b[68:]))
+	for rest := b[messageLen:]; len(rest) >= attributeHeader; {
+		n := int(binary.NativeEndian.Uint16(rest))
+		if n < attributeHeader || n > len(rest) {
+			return c, false
+		}
+		if value := rest[attributeHeader:n]; binary.NativeEndian.Uint16(rest[2:]) == info && len(value) >= lastDataRecv+4 {
+			c.Sent, c.Received, ok = milliseconds(value[lastDataSent:]), milliseconds(value[lastDataRecv:]), true
+		}
+		rest = rest[min(aligned(n), len(rest)):]
+	}
+	return c, ok && c.Inode != 0
+}
+
+func milliseconds(b []byte) time.Duration {
+	return time.Duration(binary.NativeEndian.Uint32(b)) * time.Millisecond
+}
+
+// address makes an address of bytes in the order of the network.
+func address(family uint8, ip, port []byte) netip.AddrPort {
+	n := 4
+	if family == unix.AF_INET6 {
+		n = 16
+	}
+	a, _ := netip.AddrFromSlice(ip[:n])
+	return netip.AddrPortFrom(a.Unmap(), binary.BigEndian.Uint16(port))
+}

@@ -1,0 +1,100 @@
+package record_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+	"clrsnap/record"
+)
+
+// TestAwaits records a program whose async methods block threads, or use a CPU for a few milliseconds at a time: the
+// methods that await them are those that the program says, with the lines of their awaits.
+func TestAwaits(t *testing.T) {
+	a := testenv.Start(t, "tasks", testenv.Options{Args: []string{"--running", "--busy", "5000", "--loops", "1"}})
+	p := livetest.Open(t, a, clrsnap.Options{Async: true, Lines: true})
+	r := livetest.Recorded(t, p, record.Options{
+		Modes: []profile.Mode{profile.CPU, profile.Wall}, Rate: 199, Duration: 2 * time.Second,
+	})
+	blocked := map[string]string{}
+	for _, truth := range a.Ask("truths") {
+		name, methods, _ := strings.Cut(truth, "\t")
+		methods, _, _ = strings.Cut(methods, "\t>") // who waits for the outermost one
+		blocked[name] = methods
+	}
+	seen := map[string]bool{}
+	running, awaited := 0, 0
+	for i := range r.Samples {
+		s := &r.Samples[i]
+		methods := awaiting(r, s.Node)
+		if want, ok := blocked[r.Threads[s.Thread].Name]; ok && s.Mode == profile.Wall && s.State == profile.Waiting {
+			if name := r.Threads[s.Thread].Name; !seen[name] {
+				seen[name] = true
+				if !sameMethods(methods, strings.Split(want, "\t")) {
+					t.Errorf("%s: %q, want %q", name, methods, want)
+				}
+			}
+		}
+		if s.Mode != profile.CPU || !calls(r, s.Node, "Tasks.Busy.LoadStock{async}", profile.Managed) {
+			continue
+		}
+		running++
+		if len(methods) == 0 {
+			continue
+		}
+		awaited++
+		if len(methods) != 2 || !strings.HasPrefix(methods[0], "Busy.HandleOrder:") ||
+			!strings.HasPrefix(methods[1], "Busy.Serve:") {
+			t.Errorf("LoadStock is awaited by %q", methods)
+		}
+	}
+	t.Logf("%d blocked chains; %d of %d samples of LoadStock have what awaits it", len(seen), awaited, running)
+	if len(seen) < len(blocked) || running < 20 || awaited < running/2 {
+		t.Errorf("%d of %d chains; %d of %d samples", len(seen), len(blocked), awaited, running)
+	}
+	livetest.EndsWell(t, a)
+}
+
+// awaiting returns the frames of a stack that are not on the stack, with their lines, as the program notes them.
+func awaiting(r *profile.Recording, node int32) (out []string) {
+	for l := range r.Stack(node) {
+		f := &r.Functions[l.Function]
+		if f.Kind != profile.Async {
+			continue
+		}
+		name, _, _ := strings.Cut(f.Short, "{async")
+		if at := strings.Index(name, "{lambda "); at >= 0 {
+			name = name[:at] + "{lambda}"
+		}
+		line := 0
+		if l.Line > 0 {
+			line = int(r.Lines[l.Line].Line)
+		}
+		out = append(out, name+":"+strconv.Itoa(line))
+	}
+	return out
+}
+
+// sameMethods compares methods with what the program says, in which line 0 stands for any.
+func sameMethods(got, want []string) bool {
+	return slices.EqualFunc(got, want, func(g, w string) bool {
+		name, any := strings.CutSuffix(w, ":0")
+		return g == w || any && strings.HasPrefix(g, name+":")
+	})
+}
+
+// calls reports whether a stack has a function.
+func calls(r *profile.Recording, node int32, display string, kind profile.Kind) bool {
+	for l := range r.Stack(node) {
+		if f := &r.Functions[l.Function]; f.Kind == kind && f.Display == display {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,144 @@
+package record
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/session"
+	"clrsnap/internal/target/live"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// What was inlined is proved when everything is recorded, of each call once. Meanwhile the calls are noted.
+
+// callPair are the locations of two frames of which one has called the other.
+type callPair struct{ caller, callee int32 }
+
+// maxCalls bounds the calls of a process that are noted: 200 bytes each, more or less.
+const maxCalls = 1 << 15
+
+// inlinedWithin is how long the calls of a process are looked at.
+const inlinedWithin = 2 * time.Second
+
+// call notes the call of a managed frame, with its location, that has called the frame before it. callee is the
+// MethodDesc of that; 0: it is not managed.
+func (f *frameTable) call(fr *walk.Frame, location int32, callee arch.Addr) {
+	n := len(f.stack)
+	if n == 0 || !f.p.Options.Inlined || fr.Kind != walk.Managed || fr.Exact {
+		return
+	}
+	pair := callPair{location, f.stack[n-1]}
+	if known, ok := f.calls[pair]; ok {
+		if known.Callee != 0 && known.IP != fr.IP() { // code of the same name: it is not known which of them is meant
+			f.calls[pair] = session.Call{}
+		}
+		return
+	}
+	if len(f.calls) >= maxCalls {
+		return
+	}
+	above := profile.Frame{Kind: profile.Native}
+	if callee != 0 {
+		above = profile.Frame{Kind: profile.Managed, FunctionID: uint64(callee)}
+	}
+	c, _ := f.p.Call(fr, 0, &above)
+	f.calls[pair] = c
+}
+
+// addInlined returns a recording with the methods that were certainly inlined, as far as that can be proved: the
+// processes must still be there.
+func (r *recorder) addInlined(out *profile.Recording) *profile.Recording {
+	if !r.opts.Inlined {
+		return out
+	}
+	hot := samplesOfCalls(out)
+	found := map[callPair][]int32{}
+	for _, rp := range r.all {
+		if rp.ended {
+			continue
+		}
+		own := map[callPair][]int32{}
+		left := rp.frames.findInlined(hot, own)
+		for pair, frames := range own {
+			if others, ok := found[pair]; ok && !slices.Equal(frames, others) {
+				frames = nil // another process has other code there
+			}
+			found[pair] = frames
+		}
+		if left > 0 {
+			r.notes = append(r.notes, fmt.Sprintf("There was no time to find out what was inlined at %s.",
+				counted(left, "call", "calls")))
+		}
+	}
+	if len(found) == 0 {
+		return out
+	}
+	return out.Insert(func(caller, callee int32) []int32 { return found[callPair{caller, callee}] })
+}
+
+// samplesOfCalls counts the samples that have a call on their stacks.
+func samplesOfCalls(r *profile.Recording) map[callPair]int {
+	below := make([]int, len(r.Nodes))
+	for i := range r.Samples {
+		below[r.Samples[i].Node] += int(r.Samples[i].Count)
+	}
+	out := map[callPair]int{}
+	for n := len(r.Nodes) - 1; n > 0; n-- { // a parent comes before its children
+		parent := r.Nodes[n].Parent
+		below[parent] += below[n]
+		if parent > 0 {
+			out[callPair{r.Nodes[parent].Location, r.Nodes[n].Location}] += below[n]
+		}
+	}
+	return out
+}
+
+// findInlined adds the locations of what was inlined at calls, those with the most samples first. It returns of how
+// many there was no time to find out.
+func (f *frameTable) findInlined(hot map[callPair]int, found map[callPair][]int32) (left int) {
+	var pairs []callPair
+	for pair, c := range f.calls {
+		if c.Callee != 0 && hot[pair] > 0 {
+			pairs = append(pairs, pair)
+		}
+	}
+	if len(pairs) == 0 || !f.p.BeginInlined() {
+		return 0
+	}
+	slices.SortFunc(pairs, func(a, b callPair) int {
+		return cmp.Or(cmp.Compare(hot[b], hot[a]), cmp.Compare(a.caller, b.caller), cmp.Compare(a.callee, b.callee))
+	})
+	until := live.Monotonic() + inlinedWithin
+	for i, pair := range pairs {
+		if live.Monotonic() > until {
+			return len(pairs) - i
+		}
+		c := f.calls[pair]
+		tier := f.b.Tier(pair.caller)
+		found[pair] = nil
+		for _, in := range f.p.InlinedAt(&c) {
+			found[pair] = append(found[pair], f.inlined(&in, tier))
+		}
+	}
+	return 0
+}
+
+// inlined returns the location of a method that was inlined.
+func (f *frameTable) inlined(in *session.InlinedFrame, tier string) int32 {
+	n := &in.Frame
+	l := profile.Location{
+		Function: f.b.Function(profile.Function{
+			Kind: n.Kind, Method: n.Method, Display: n.Display, Short: n.Short, Signature: n.Signature, Module: n.Module,
+			Owner: n.Owner,
+		}),
+		Tier: tier, Inlined: true,
+	}
+	if in.Place.Method > 0 {
+		f.places.placeAt(&in.Place, &l)
+	}
+	return f.b.Location(l)
+}

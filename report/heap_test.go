@@ -1,0 +1,160 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/profiletest"
+	"clrsnap/profile"
+)
+
+// shopHeap is the heap of a synthetic process, so many seconds after its start.
+func shopHeap(seconds int) *profile.Heap {
+	amount := func(n, size int) profile.HeapAmount {
+		return profile.HeapAmount{Count: uint64(n), Bytes: uint64(n * size)}
+	}
+	h := &profile.Heap{
+		Process: profile.Process{
+			PID: 4242, Command: "dotnet Shop.dll",
+			Runtime: profile.Runtime{Version: "10.0.12", Path: "/usr/lib/libcoreclr.so", Shape: "shared"},
+		},
+		CapturedAt: time.Date(2026, 1, 2, 3, 4, 5+seconds, 0, time.UTC), Duration: 12 * time.Millisecond,
+		ConsistentShare: 1,
+	}
+	add := func(name, assembly string, young, old profile.HeapAmount) {
+		t := profile.HeapType{Name: name, Assembly: assembly}
+		t.Generations[profile.Gen0], t.Generations[profile.Gen2] = young, old
+		t.Add(young)
+		t.Add(old)
+		h.Types = append(h.Types, t)
+	}
+	add("string", coreLib, amount(1000, 64), amount(20_000, 80))
+	add("Shop.Customer<string>", "Shop", amount(100*seconds, 40), amount(10_000+1000*seconds, 40))
+	add("Shop.Line[]", "Shop", amount(0, 0), amount(max(500-500*seconds, 0), 400))
+	add("System.Collections.Generic.Dictionary<string, System.Collections.Generic.List<Shop.Order>>+Entry[]", coreLib,
+		amount(1, 100), amount(2, 5000))
+	for heap := range 2 {
+		for g, scale := range []int{1, 0, 20, 3} {
+			h.Parts = append(h.Parts, profile.HeapPart{
+				Heap: heap, Generation: profile.Generation(g), Regions: 1, Size: uint64(scale * 100_000), Reserved: 4 << 20,
+				Objects: amount(scale*500, 160), Free: amount(scale*10, 1500), Unused: uint64(scale * 5000),
+				ConsistentBytes: uint64(scale * 100_000),
+			})
+		}
+	}
+	return h
+}
+
+func TestHeapText(t *testing.T) {
+	torn := shopHeap(0)
+	torn.ConsistentShare = 0.99997
+	torn.Parts[0].ConsistentBytes = 0
+	chosen := shopHeap(0)
+	chosen.Matching = profile.HeapAmount{Count: 3, Bytes: 1200}
+	chosen.Instances = []profile.HeapInstance{
+		{Address: 0x7f00_1000, Type: "Shop.Line[]", Bytes: 800, Generation: profile.LargeObjects},
+		{Address: 0x7f00_2000, Type: "Shop.Line[]", Bytes: 200, Generation: profile.Gen2},
+	}
+	chosen.Strings = []profile.HeapString{
+		{Text: "a\x1b[31m\n\u202eb", HeapAmount: profile.HeapAmount{Count: 2, Bytes: 64}},
+		{Text: strings.Repeat("x", 200), Cut: true, HeapAmount: profile.HeapAmount{Count: 1, Bytes: 4000}},
+	}
+	kept := shopHeap(0)
+	kept.Kept = profile.HeapAmount{Count: 21_000, Bytes: 1_200_000}
+	kept.Paths = []profile.HeapPath{
+		{
+			Root: profile.RootStatic, Static: "Shop.Bus.Raised", Sampled: true,
+			Objects: profile.HeapAmount{Count: 20_000, Bytes: 1_100_000},
+			Steps: []profile.HeapStep{
+				{Type: "System.Action", Times: 1, Field: "_invocationList"}, {Type: "object[]", Times: 1},
+				{Type: "System.Action", Times: 1, Field: "_target"}, {Type: "Shop.Listener", Times: 1},
+			},
+		},
+		{
+			Root: profile.RootUnknown, Objects: profile.HeapAmount{Count: 1, Bytes: 32},
+			Steps: []profile.HeapStep{{Type: "Shop.Node", Times: 250, Field: "Left"}, {Type: "Shop.Listener", Times: 1}},
+		},
+		{Root: profile.RootStatic, Steps: []profile.HeapStep{{Type: "Shop.Listener", Times: 1}}},
+	}
+	dump := shopHeap(0)
+	dump.Process.Core = &profile.Core{Path: "core.1", Writer: "gcore"}
+	dump.Collecting, dump.Partial = true, true
+	for name, c := range map[string]struct {
+		h *profile.Heap
+		o HeapOptions
+	}{
+		"heap":           {shopHeap(0), HeapOptions{}},
+		"heap-narrow":    {torn, HeapOptions{Rows: 2, Width: 70, Color: true}},
+		"heap-change":    {shopHeap(3), HeapOptions{Base: shopHeap(0)}},
+		"heap-instances": {chosen, HeapOptions{}},
+		"heap-core":      {dump, HeapOptions{Rows: 1}},
+		"heap-roots":     {kept, HeapOptions{Rows: 2}},
+	} {
+		var b bytes.Buffer
+		if err := HeapText(&b, c.h, c.o); err != nil {
+			t.Fatal(err)
+		}
+		profiletest.Golden(t, name+".txt", b.Bytes())
+		b.Reset()
+		if err := HeapJSON(&b, c.h, c.o); err != nil {
+			t.Fatal(err)
+		}
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, b.Bytes(), "", "  "); err != nil {
+			t.Fatalf("%v: %s", err, b.Bytes())
+		}
+		profiletest.Golden(t, name+".json", indented.Bytes())
+	}
+}
+
+// What is written as JSON can be compared with later; a part of it cannot.
+func TestReadHeapJSON(t *testing.T) {
+	var b bytes.Buffer
+	before := shopHeap(0)
+	if err := HeapJSON(&b, before, HeapOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	all := uint64(0)
+	for i := range before.Types {
+		all += before.Types[i].Count
+	}
+	_, err := ReadHeapJSON(strings.NewReader(text)) // the total is not that of the types
+	if !errors.Is(err, ErrNotHeap) || !strings.Contains(err.Error(), "--limit") {
+		t.Error(err)
+	}
+	before.Parts = []profile.HeapPart{{Objects: profile.HeapAmount{Count: all, Bytes: 1}}}
+	b.Reset()
+	if err := HeapJSON(&b, before, HeapOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h, err := ReadHeapJSON(&b)
+	if err != nil || !h.CapturedAt.Equal(before.CapturedAt) || len(h.ChangeFrom(before)) != 0 {
+		t.Errorf("%+v, %v", h, err)
+	}
+	for _, text := range []string{"", "{}", "[]", `{"totalBytes":-1}`, `{"totalBytes":1,"types":[{"count":1e30}]}`} {
+		if _, err := ReadHeapJSON(strings.NewReader(text)); !errors.Is(err, ErrNotHeap) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// FuzzReadHeapJSON: whatever a file has, it is refused, or can be compared with.
+func FuzzReadHeapJSON(f *testing.F) {
+	f.Add(`{"capturedAt":"2026-01-02T03:04:05Z","totalBytes":64,"totalCount":2,` +
+		`"types":[{"type":"string","assembly":"System.Private.CoreLib","count":2,"bytes":64,"generation":{"gen2":1}}]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		h, err := ReadHeapJSON(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		var b bytes.Buffer
+		if err := HeapText(&b, shopHeap(0), HeapOptions{Base: h}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

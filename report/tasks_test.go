@@ -1,0 +1,127 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"clrsnap/internal/profiletest"
+	"clrsnap/profile"
+)
+
+func awaits(display, short string, line int) profile.Frame {
+	f := profile.Frame{
+		Kind: profile.Async, Method: display + ".MoveNext", Display: display, Short: short, Signature: "(int)", Module: "Shop",
+	}
+	if line > 0 {
+		f.Line = &profile.SourceLine{File: "/src/Shop/Orders.cs", Line: line, Column: 9}
+	}
+	return f
+}
+
+// waitingMethods is what the methods of the synthetic process wait for.
+func waitingMethods() *profile.Tasks {
+	load, handle := awaits("Shop.Stock.Load{async}", "Stock.Load{async}", 41), awaits("Shop.Orders.Handle{async}",
+		"Orders.Handle{async}", 17)
+	all := profile.Frame{
+		Kind: profile.Async, Method: "System.Threading.Tasks.Task.WhenAll", Display: "System.Threading.Tasks.Task.WhenAll",
+		Short: "Task.WhenAll", Module: coreLib,
+	}
+	return &profile.Tasks{
+		Process: synthetic().Process, CapturedAt: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Duration: 120 * time.Millisecond,
+		Methods: 2510, Unproven: 3, ConsistentShare: 0.98,
+		Chains: []profile.TaskChain{
+			{Count: 1201, State: profile.TaskWaiting, Frames: []profile.Frame{load, all, handle}, WaitsFor: &profile.Awaited{
+				Kind: profile.AwaitsSocket, Type: "System.Net.Sockets.Socket+AwaitableSocketAsyncEventArgs",
+				Target: "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established",
+			}},
+			{Count: 12, State: profile.TaskWaiting, Frames: []profile.Frame{handle}, WaitsFor: &profile.Awaited{
+				Kind: profile.AwaitsTimer, Type: "System.Threading.Tasks.Task+DelayPromise", Due: 1500 * time.Millisecond,
+				HasDue: true,
+			}},
+			{Count: 3, State: profile.TaskWaiting, Frames: []profile.Frame{handle}, WaitsFor: &profile.Awaited{
+				Kind: profile.AwaitsSemaphore, Type: "System.Threading.SemaphoreSlim", Object: 0x7f10,
+			}},
+			{Count: 2, State: profile.TaskFaulted, Frames: []profile.Frame{load}, WaitsFor: &profile.Awaited{
+				Kind: profile.AwaitsCompletion, Type: "System.Threading.Tasks.Task<evil\x1b>", Object: 0x7f20,
+			}},
+			{Count: 1, State: profile.TaskReady, Frames: []profile.Frame{load}, WaitsFor: &profile.Awaited{
+				Kind: profile.AwaitsMethod, Type: "AsyncStateMachineBox", Target: "Shop.Stock.Read{async}",
+			}},
+			{Count: 1, State: profile.TaskWaiting, Frames: []profile.Frame{load}, WaitsFor: &profile.Awaited{
+				Kind: profile.AwaitsYield,
+			}},
+			{Count: 1, State: profile.TaskRunning, Frames: []profile.Frame{load, handle}},
+		},
+		Pool: &profile.Pool{
+			Workers: 14, Idle: 2, Minimum: 8, Maximum: 32767, Target: 12, Queued: 1204, HasWork: true,
+			Work: []profile.QueuedWork{{Count: 1200, What: "Shop.Stock.Load{async}"}, {Count: 4, What: "Shop.Evil\x1b"}},
+		},
+		Timers: []profile.Timer{
+			{Count: 12, Callback: "Task.Delay", Due: -20 * time.Millisecond, HasDue: true},
+			{Count: 1, Callback: "Shop.Cache", Due: 40 * time.Second, HasDue: true, Period: time.Minute},
+		},
+	}
+}
+
+func TestTasksText(t *testing.T) {
+	for name, o := range map[string]TasksOptions{
+		"plain": {}, "80-color": {Width: 80, Color: true}, "rows": {Rows: 1},
+	} {
+		var b bytes.Buffer
+		if err := TasksText(&b, waitingMethods(), o); err != nil {
+			t.Fatal(err)
+		}
+		profiletest.Golden(t, "tasks-"+name+".txt", b.Bytes())
+	}
+}
+
+func TestTasksJSON(t *testing.T) {
+	var b, indented bytes.Buffer
+	if err := TasksJSON(&b, waitingMethods(), TasksOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Indent(&indented, b.Bytes(), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	profiletest.Golden(t, "tasks.json", indented.Bytes())
+}
+
+// asyncThreads are threads that run async methods, as stacks show them.
+func asyncThreads() *profile.Snapshot {
+	waited := profile.Frame{
+		Kind: profile.Async, Method: "System.Threading.Tasks.Task.Wait", Display: "System.Threading.Tasks.Task.Wait",
+		Short: "Task.Wait", Module: coreLib, Waiter: &profile.ThreadRef{OSThreadID: 4242, ManagedThreadID: 1, Name: "Shop\x1b"},
+	}
+	frames := []profile.Frame{
+		managed("Shop", "Shop.Stock+<Load>d__1.MoveNext", "Shop.Stock.Load{async}", "Stock.Load{async}", "(int)"),
+		awaits("Shop.Orders.Handle{async}", "Orders.Handle{async}", 17), waited,
+		managed(coreLib, "System.Runtime.CompilerServices.AsyncTaskMethodBuilder`1+AsyncStateMachineBox`1.MoveNext",
+			"AsyncStateMachineBox<Shop.Stock.Load>.MoveNext", "AsyncStateMachineBox<Stock.Load>.MoveNext", "()"),
+	}
+	s := &profile.Snapshot{Process: synthetic().Process, CapturedAt: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)}
+	s.Threads = []profile.Thread{{
+		OSThreadID: 4250, ManagedThreadID: 5, ThreadID: 0x55d0_5000, Name: ".NET TP Worker", State: "running", Complete: true,
+		Frames: append(frames, base()...),
+	}}
+	return s
+}
+
+func TestAsyncFrames(t *testing.T) {
+	for name, o := range map[string]TextOptions{"plain": {}, "managed-ip": {Managed: true, IP: true}} {
+		var b bytes.Buffer
+		if err := Text(&b, asyncThreads(), o); err != nil {
+			t.Fatal(err)
+		}
+		profiletest.Golden(t, "async-"+name+".txt", b.Bytes())
+	}
+	var b, indented bytes.Buffer
+	if err := JSON(&b, asyncThreads()); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Indent(&indented, b.Bytes(), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	profiletest.Golden(t, "async.json", indented.Bytes())
+}

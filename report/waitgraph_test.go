@@ -1,0 +1,208 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap/internal/profiletest"
+	"clrsnap/profile"
+)
+
+// orders is a snapshot with a deadlock of two threads and a victim, a circle that a timeout ends, a lock whose owner
+// has ended, a reader that is in the way of a writer, a semaphore, and hostile names.
+func orders() *profile.Snapshot {
+	s := &profile.Snapshot{
+		Process: profile.Process{
+			PID: 4242, Command: "dotnet Shop.dll", Runtime: profile.Runtime{Version: "10.0.14", Shape: "shared"},
+		},
+		CapturedAt: time.Date(2026, 11, 23, 7, 0, 0, 0, time.UTC),
+	}
+	add := func(name, method string, line int, w *profile.Wait, holds ...profile.Wait) {
+		id := 4250 + len(s.Threads)
+		s.Threads = append(s.Threads, profile.Thread{
+			OSThreadID: id, ManagedThreadID: id - 4240, ThreadID: uint64(0x5000 + id), Name: name, State: "waiting (futex)",
+			Wait: w, Holds: holds, Still: true, Complete: true,
+			Frames: []profile.Frame{
+				{Kind: profile.Native, Display: "pthread_cond_wait", Module: "libc.so.6"},
+				{
+					Kind: profile.Managed, Method: "System.Threading.Monitor.Enter", Display: "System.Threading.Monitor.Enter",
+					Signature: "(object)", Module: "System.Private.CoreLib",
+				},
+				{
+					Kind: profile.Managed, Method: method, Display: method, Short: method[strings.Index(method, ".")+1:],
+					Signature: "()", Module: "Shop", Line: &profile.SourceLine{File: "/src/Shop/Orders.cs", Line: line},
+				},
+			},
+		})
+	}
+	ref := func(i int, name string) *profile.ThreadRef {
+		return &profile.ThreadRef{OSThreadID: 4250 + i, ManagedThreadID: 10 + i, Name: name}
+	}
+	wait := func(kind profile.WaitKind, object uint64, class string, owner *profile.ThreadRef) *profile.Wait {
+		return &profile.Wait{
+			Kind: kind, Object: object, Type: class, Owner: owner, Recursion: 1, Waiters: 1, Timeout: profile.Forever,
+			Certain: true,
+		}
+	}
+	order := profile.Wait{Kind: profile.MonitorEnter, Object: 0x7f10, Type: "Shop.Order", Recursion: 1, Waiters: 2, Certain: true}
+	add("orders-1", "Shop.Orders.Book", 41, wait(profile.LockEnter, 0x7f20, "System.Threading.Lock", ref(1, "orders-2")), order)
+	add("orders-2", "Shop.Stock.Take", 12, wait(profile.MonitorEnter, 0x7f10, "Shop.Order", ref(0, "orders-1")))
+	add("web-1", "Shop.Web.Get", 7, wait(profile.MonitorEnter, 0x7f10, "Shop.Order", ref(0, "orders-1")))
+	timed := wait(profile.TaskWait, 0x7f30, "System.Threading.Tasks.Task", ref(4, "pool"))
+	timed.Timeout, timed.Detail = 30*time.Second, "Running"
+	add("sync", "Shop.Sync.Run", 3, timed)
+	add("pool", "Shop.Sync.Load", 9, wait(profile.ThreadJoin, 0x7f40, "System.Threading.Thread", ref(3, "sync")))
+	add("late", "Shop.Late.Run", 5, wait(profile.MonitorEnter, 0x7f50, "Shop.Ledger\x1b[31m", &profile.ThreadRef{}))
+	writer := wait(profile.WriteLock, 0x7f60, "System.Threading.ReaderWriterLockSlim", nil)
+	writer.Readers, writer.Detail = []profile.ThreadRef{*ref(7, "reader")}, "1 reader"
+	add("writer", "Shop.Table.Write", 30, writer)
+	static := wait(profile.WaitRuntime, 0, "Shop.Config", ref(6, "writer"))
+	static.Detail = "static constructor"
+	add("reader", "Shop.Table.Read", 20, static)
+	for i := range 6 {
+		w := wait(profile.SemaphoreWait, 0x7f70, "System.Threading.SemaphoreSlim", nil)
+		w.Detail = "count 0"
+		add(fmt.Sprintf("call-%d<b>", i), "Shop.Client.Call", 77, w)
+	}
+	add("idle", "Shop.Main", 1, &profile.Wait{Kind: profile.ThreadSleep, Certain: true})
+	return s
+}
+
+func TestWaitGraph(t *testing.T) {
+	s := orders()
+	for name, write := range map[string]func(io.Writer, *profile.WaitGraph) error{
+		"waitgraph.txt": func(w io.Writer, g *profile.WaitGraph) error {
+			return WaitGraph(w, s, g, WaitGraphOptions{Text: TextOptions{Width: 100}})
+		},
+		"waitgraph-color.txt": func(w io.Writer, g *profile.WaitGraph) error {
+			return WaitGraph(w, s, g, WaitGraphOptions{Text: TextOptions{Color: true}, All: true})
+		},
+		"waitgraph.json": func(w io.Writer, g *profile.WaitGraph) error { return WaitGraphJSON(w, s, g) },
+		"waitgraph.dot":  func(w io.Writer, g *profile.WaitGraph) error { return WaitGraphDOT(w, s, g) },
+		"waitgraph.svg":  func(w io.Writer, g *profile.WaitGraph) error { return WaitGraphSVG(w, s, g) },
+		"waitgraph.html": func(w io.Writer, g *profile.WaitGraph) error { return WaitGraphHTML(w, s, g) },
+	} {
+		var b bytes.Buffer
+		if err := write(&b, s.WaitGraph()); err != nil {
+			t.Fatal(err)
+		}
+		profiletest.Golden(t, name, b.Bytes())
+		if strings.Contains(b.String(), "\x1b") && name != "waitgraph-color.txt" {
+			t.Errorf("%s has an escape character", name)
+		}
+		if strings.Contains(b.String(), "<b>") && strings.HasSuffix(name, "ml") {
+			t.Errorf("%s has markup of the program's", name)
+		}
+	}
+}
+
+// TestWaitGraphJSONNames: scripts rely on these names.
+func TestWaitGraphJSONNames(t *testing.T) {
+	s := orders()
+	var b bytes.Buffer
+	if err := WaitGraphJSON(&b, s, s.WaitGraph()); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Locks []struct {
+			Kind, Object, Type string
+			Owner              struct{ OSThreadID int }
+			Recursion          int
+			Waiters            []struct {
+				OSThreadID int
+				Kind       string
+			}
+		}
+		Deadlocks []struct {
+			Threads []struct{ OSThreadID int }
+			Text    string
+		}
+	}
+	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Deadlocks) != 3 || len(got.Deadlocks[0].Threads) != 2 || got.Deadlocks[0].Threads[0].OSThreadID != 4250 ||
+		got.Deadlocks[0].Text != "Deadlock: orders-1 (4250) holds Shop.Order 0x7f10 and waits for Lock 0x7f20, held by "+
+			"orders-2 (4251), which waits for Shop.Order 0x7f10, held by orders-1 (4250)" {
+		t.Errorf("deadlocks: %+v", got.Deadlocks)
+	}
+	for _, l := range got.Locks {
+		if l.Object == "0x7f10" {
+			if l.Kind != "Monitor" || l.Type != "Shop.Order" || l.Owner.OSThreadID != 4250 || l.Recursion != 1 ||
+				len(l.Waiters) != 2 || l.Waiters[0].OSThreadID != 4251 || l.Waiters[0].Kind != "Monitor.Enter" {
+				t.Errorf("%+v", l)
+			}
+			return
+		}
+	}
+	t.Errorf("no lock of the order: %+v", got.Locks)
+}
+
+// TestWaitGraphXML: the picture is well-formed, whatever the names are.
+func TestWaitGraphXML(t *testing.T) {
+	s := orders()
+	for i := range s.Threads {
+		s.Threads[i].Name += "</text>&\"'\x00\xff]]>"
+	}
+	var b bytes.Buffer
+	if err := WaitGraphSVG(&b, s, s.WaitGraph()); err != nil {
+		t.Fatal(err)
+	}
+	for d := xml.NewDecoder(&b); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWaitGraphLarge: pictures and texts of many waiters stay small.
+func TestWaitGraphLarge(t *testing.T) {
+	s := &profile.Snapshot{}
+	for i := range 5000 {
+		w := &profile.Wait{
+			Kind: profile.MonitorEnter, Object: uint64(1 + i/50), Type: "Shop.Order", Certain: true, Timeout: profile.Forever,
+			Owner: &profile.ThreadRef{OSThreadID: 1 + i/50*7},
+		}
+		if i == 0 {
+			w = nil
+		}
+		s.Threads = append(s.Threads, profile.Thread{OSThreadID: i + 1, Wait: w, Complete: true})
+	}
+	g := s.WaitGraph()
+	var svg, text bytes.Buffer
+	if err := WaitGraphSVG(&svg, s, g); err != nil || svg.Len() > 500_000 {
+		t.Errorf("SVG: %d bytes, %v", svg.Len(), err)
+	}
+	if err := WaitGraph(&text, s, g, WaitGraphOptions{}); err != nil || text.Len() > 100_000 {
+		t.Errorf("text: %d bytes, %v", text.Len(), err)
+	}
+}
+
+func TestDeadlockText(t *testing.T) {
+	s := orders()
+	want := []string{
+		"Deadlock: orders-1 (4250) holds Shop.Order 0x7f10 and waits for Lock 0x7f20, held by orders-2 (4251), which waits " +
+			"for Shop.Order 0x7f10, held by orders-1 (4250)",
+		`Deadlock: late (4255) waits for Shop.Ledger\x1b[31m 0x7f50, whose owner has ended without leaving it: it will ` +
+			"never be free",
+		"Deadlock: writer (4256) waits to write under ReaderWriterLockSlim 0x7f60, which is read by reader (4257), which " +
+			"waits for the static constructor of Shop.Config, run by writer (4256)",
+		"Circle of waits: sync (4253) waits for Task 0x7f30, run by pool (4254), which waits for the end of sync (4253): " +
+			"it ends by itself, because one of them waits for at most 30 s",
+	}
+	g := s.WaitGraph()
+	for i, d := range append(g.Deadlocks, g.Suspected...) {
+		if got := DeadlockText(s, &d); i >= len(want) || got != want[i] {
+			t.Errorf("%d: %s", i, got)
+		}
+	}
+}

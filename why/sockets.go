@@ -1,0 +1,105 @@
+package why
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"clrsnap/internal/procfs"
+	"clrsnap/internal/sockdiag"
+)
+
+// connections notes the TCP connections of the process, and since when each has been silent.
+func (g *gatherer) connections() {
+	own, err := g.ownSockets()
+	if err != nil {
+		return // descriptors cannot be looked at: moment has said so
+	}
+	list, err := g.silence()
+	if err != nil {
+		g.miss("Connections were not looked at: %v.", err)
+		return
+	}
+	all, _ := g.dir.Connections() // without it, those that listen are not known
+	listens := listeners(all, own)
+	for i := range list {
+		c := &list[i]
+		if !own[c.Inode] {
+			continue
+		}
+		s := socket{
+			local: c.Local.String(), remote: c.Remote.String(), state: "established", sent: c.Sent, received: c.Received,
+			ours: !listens.has(c.Local), own: listens.has(c.Remote) && c.Remote.Addr() == c.Local.Addr(),
+		}
+		if c.Connecting {
+			s.state = "syn-sent"
+		}
+		g.e.sockets = append(g.e.sockets, s)
+	}
+}
+
+// ownSockets are the inodes of the process's sockets.
+func (g *gatherer) ownSockets() (map[uint64]bool, error) {
+	names, err := g.dir.Names("fd")
+	if err != nil {
+		return nil, err
+	}
+	out := map[uint64]bool{}
+	for _, name := range names {
+		to, err := g.dir.Readlink("fd/" + name)
+		if err != nil || !strings.HasPrefix(to, "socket:[") {
+			continue
+		}
+		var inode uint64
+		if n, _ := fmt.Sscanf(to, "socket:[%d]", &inode); n == 1 {
+			out[inode] = true
+		}
+	}
+	return out, nil
+}
+
+// silence lists the connections of the process's network namespace.
+func (g *gatherer) silence() ([]sockdiag.Connection, error) {
+	const namespace = "ns/net"
+	theirs, err := g.dir.Readlink(namespace)
+	if err != nil {
+		return nil, err
+	}
+	self, err := procfs.Self()
+	if err != nil {
+		return nil, err
+	}
+	defer self.Close()
+	if ours, err := self.Readlink(namespace); err == nil && ours == theirs {
+		return sockdiag.Connections()
+	}
+	f, err := g.dir.Open(namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	list, err := sockdiag.ConnectionsIn(f)
+	if err != nil {
+		return nil, fmt.Errorf("they are in another network namespace, which takes CAP_SYS_ADMIN: %w", err)
+	}
+	return list, nil
+}
+
+// listening are the addresses that the process listens on.
+type listening map[netip.AddrPort]bool
+
+func listeners(all map[uint64]procfs.Connection, own map[uint64]bool) listening {
+	out := listening{}
+	for inode, c := range all {
+		if own[inode] && c.State == "listening" {
+			out[c.Local] = true
+		}
+	}
+	return out
+}
+
+// has reports whether an address is one of them, or a port of all addresses is.
+func (l listening) has(a netip.AddrPort) bool {
+	return l[a] || l[netip.AddrPortFrom(netip.IPv4Unspecified(), a.Port())] ||
+		l[netip.AddrPortFrom(netip.IPv6Unspecified(), a.Port())]
+}
