@@ -32,7 +32,7 @@ func (s *Suspension) explain(st *profile.Thread) {
 		}
 		if s.restsOn = nil; st.State != stateRunning {
 			st.Wait = p.waitReader().Wait(&subject)
-			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && p.Live != nil {
+			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && exclusive[w.Kind] && p.Live != nil {
 				s.restsOn = p.waitReader().RestsOn()
 			}
 		}
@@ -202,8 +202,10 @@ func (o people) hostID(id int) (int, bool) {
 	if tid, ok := r.host[id]; ok {
 		return tid, ok
 	}
-	if ns, err := o.p.from.NSTid(id); err == nil && ns == id {
-		return id, true // the usual case: one namespace
+	if _, err := o.p.from.Thread(id); err == nil {
+		if ns, err := o.p.from.NSTid(id); err == nil && ns == id {
+			return id, true // the usual case: one namespace
+		}
 	}
 	if r.host != nil && r.lists >= maxLists {
 		return 0, false
