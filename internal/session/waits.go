@@ -225,13 +225,19 @@ func (o people) hostID(id int) (int, bool) {
 	return tid, ok
 }
 
+// oneNamespace reports whether the threads have the ids that the target sees.
+func (o people) oneNamespace() bool {
+	ns, err := o.p.from.NSTid(o.p.from.PID())
+	return err == nil && ns == o.p.from.PID()
+}
+
 // All implements waits.People.
 func (o people) All() bool { return o.p.unlisted == nil }
 
 // Other implements waits.People.
 func (o people) Other(osID int) *profile.ThreadRef {
 	tid, known := o.hostID(osID)
-	if !known && o.p.refs.lists >= maxLists {
+	if !known && o.p.refs.lists >= maxLists && !o.oneNamespace() {
 		return nil
 	}
 	return &profile.ThreadRef{OSThreadID: tid}
@@ -266,31 +272,3 @@ func (s *Suspension) runtimeWait() *profile.Wait {
 	}
 	return &profile.Wait{Kind: profile.WaitRuntime, Certain: true}
 }
-
-// Operations of futex(2) that wait, and flags of them.
-const (
-	futexWait       = 0
-	futexWaitBitset = 9
-	futexFlags      = 128 | 256
-)
-
-// timeout says of a wait for something that another thread has to do whether it has a timeout, where the primitive
-// itself does not tell: the system call in which the thread waits has none.
-func (s *Suspension) timeout(st *profile.Thread) {
-	w, c := st.Wait, s.Capture
-	if w == nil || w.Timeout != 0 || c.SyscallNr != futexCall || c.SyscallArgs == [6]uint64{} {
-		return
-	}
-	switch w.Kind {
-	case profile.ThreadJoin, profile.ReadLock, profile.UpgradeableLock, profile.WriteLock, profile.LockEnter,
-		profile.HandleOne, profile.HandleAny, profile.HandleAll:
-	default:
-		return
-	}
-	op := c.SyscallArgs[1] &^ futexFlags
-	if (op == futexWait || op == futexWaitBitset) && c.SyscallArgs[3] == 0 {
-		w.Timeout = profile.Forever
-	}
-}
-
-const futexCall = 202 // on x86-64: see Syscalls
