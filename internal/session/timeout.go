@@ -4,9 +4,8 @@ import (
 	"time"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/target/live"
 	"clrsnap/profile"
-
-	"golang.org/x/sys/unix"
 )
 
 // The system call futex (futex(2)): operations of it that wait, and flags of them. Arguments: address, operation,
@@ -64,15 +63,11 @@ func (s *Suspension) rest(w *profile.Wait) time.Duration {
 	}
 	sec, ok1 := stack.Uint64(at)
 	nsec, ok2 := stack.Uint64(at + 8)
-	clock := int32(unix.CLOCK_MONOTONIC)
-	if s.Capture.SyscallArgs[1]&futexRealtime != 0 {
-		clock = unix.CLOCK_REALTIME
-	}
-	var now unix.Timespec
-	if !ok1 || !ok2 || sec >= 1<<33 || nsec >= 1e9 || unix.ClockGettime(clock, &now) != nil {
+	now, ok3 := live.ClockTime(s.Capture.SyscallArgs[1]&futexRealtime != 0)
+	if !ok1 || !ok2 || !ok3 || sec >= 1<<33 || nsec >= 1e9 {
 		return 0
 	}
-	left := time.Duration(int64(sec)-now.Sec)*time.Second + time.Duration(int64(nsec)-now.Nsec)
+	left := time.Duration(sec)*time.Second + time.Duration(nsec) - now
 	if left <= 0 || left > maxRest || w.Timeout != 0 && left > w.Timeout {
 		return 0 // it is about to end, or the process has clocks of its own (time_namespaces(7))
 	}
