@@ -59,6 +59,8 @@ type Wait struct {
 	Waiters int
 	// Timeout is how long the wait may last: Forever; 0: not known.
 	Timeout time.Duration
+	// Rest is how much of Timeout is left, of a thread that sleeps how long it still sleeps; 0: that is not known.
+	Rest time.Duration
 	// Certain: all of this was the same when it was read twice. Otherwise it has changed meanwhile, and may
 	// never have been true at one moment; Owner, Recursion and Waiters are left out then.
 	Certain bool

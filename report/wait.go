@@ -153,6 +153,9 @@ func waitNotes(w *profile.Wait) string {
 	if w.Timeout > 0 {
 		notes = append(notes, "at most "+spanText(w.Timeout))
 	}
+	if w.Rest > 0 {
+		notes = append(notes, spanText(w.Rest)+" left")
+	}
 	if !w.Certain {
 		notes = append(notes, "uncertain")
 	}

@@ -16,6 +16,8 @@ type jsonWait struct {
 	Recursion int              `json:"recursion,omitempty"`
 	Waiters   int              `json:"waiters,omitempty"`
 	Timeout   *int64           `json:"timeoutMilliseconds,omitempty"`
+	Since     int64            `json:"sinceMilliseconds,omitempty"`
+	Rest      int64            `json:"restMilliseconds,omitempty"`
 	Certain   bool             `json:"certain"`
 	Method    string           `json:"method,omitempty"`
 	Target    string           `json:"target,omitempty"`
@@ -36,6 +38,12 @@ func jsonWaitOf(w *profile.Wait) *jsonWait {
 		Kind: w.Kind, Object: address(w.Object), Type: w.Type, Recursion: w.Recursion, Waiters: w.Waiters,
 		Certain: w.Certain, Timeout: timeoutMilliseconds(w.Timeout),
 		Method: w.Method, Target: w.Target, Detail: w.Detail,
+	}
+	if w.Rest > 0 {
+		out.Rest = int64(w.Rest / time.Millisecond)
+		if w.Timeout > w.Rest {
+			out.Since = int64((w.Timeout - w.Rest) / time.Millisecond)
+		}
 	}
 	if o := w.Owner; o != nil {
 		out.Owner = jsonOwnerOf(o)

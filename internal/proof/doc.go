@@ -6,6 +6,7 @@
 //	perfmap     the runtime's own records of its code, under load
 //	judge       holds walks against these records, for perfmap and others
 //	instant     stacks of all threads belong to one instant
+//	churn       who holds locks and who waits, while locks, threads and objects come and go
 //	damage      core dumps that are damaged
 //	shares      recordings of programs that measure themselves, and that count their events
 //	ordeal      a program goes on whatever it does with the agent in it, and whatever its reader does

@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/target"
 	"clrsnap/internal/target/live"
 	"clrsnap/internal/waits"
+	"clrsnap/profile"
 )
 
 // Who holds a lock was read before the instant. A thread gets a lock, and gives it up, itself. So if the owner did not
@@ -33,6 +34,12 @@ func ranges(pieces []target.Region) (out []target.Range) {
 	return out
 }
 
+// exclusive are the kinds of locks that have an owner.
+var exclusive = map[profile.WaitKind]bool{
+	profile.MonitorEnter: true, profile.LockEnter: true, profile.ReadLock: true, profile.UpgradeableLock: true,
+	profile.WriteLock: true,
+}
+
 // places returns the places of members by their ids.
 func (a *atOnce) places() map[int]int {
 	places := make(map[int]int, len(a.members))
@@ -48,7 +55,7 @@ func (a *atOnce) askOwners(reqs []target.Request) {
 	for i := range a.members {
 		m := &a.members[i]
 		w := m.stack.Wait
-		if m.proof == "" || len(m.owner) == 0 {
+		if m.proof == "" || len(m.owner) == 0 || w == nil || w.Owner == nil {
 			continue
 		}
 		owner, ok := places[w.Owner.OSThreadID]
@@ -68,11 +75,18 @@ func (a *atOnce) checkOwners(captures []target.Capture, errs []error) {
 	places := a.places()
 	for i := range a.members {
 		m := &a.members[i]
-		if w := m.stack.Wait; w == nil || w.Owner == nil || !w.Certain || len(m.owner) == 0 {
+		w := m.stack.Wait
+		if w == nil || !w.Certain || !exclusive[w.Kind] {
+			continue
+		}
+		if w.Owner == nil {
+			if len(w.Readers) == 0 && w.Detail == "" { // nobody had it for a moment, which need not be the instant
+				waits.Doubt(w)
+			}
 			continue
 		}
 		owner, ok := places[m.stack.Wait.Owner.OSThreadID]
-		if ok && a.owned(m, &a.members[owner], &captures[owner], errs[owner]) {
+		if ok && len(m.owner) > 0 && a.owned(m, &a.members[owner], &captures[owner], errs[owner]) {
 			continue
 		}
 		waits.Doubt(m.stack.Wait)

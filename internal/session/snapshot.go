@@ -285,8 +285,11 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 		st.Error = "the stack is deeper than what clrsnap copies of it: " + st.Error
 	}
 	st.State = state(s.Capture)
-	if s.Thread.Halted {
+	switch {
+	case s.Thread.Halted:
 		st.State = "stopped by a signal"
+	case s.Thread.Traced:
+		st.State = "stopped by a debugger"
 	}
 	st.Pause = s.Capture.Pause
 	st.Crashed = s.Process.from.Crashed() == s.Thread.OSThreadID

@@ -20,6 +20,7 @@ type Thread struct {
 	Role        string // see Role
 	Cooperative bool   // at the time of the listing
 	Halted      bool   // stopped by a signal
+	Traced      bool   // stopped by a debugger
 	Started     uint64 // in clock ticks since boot
 }
 
@@ -57,7 +58,7 @@ func (p *Process) Describe(tid int) (Thread, bool) {
 	if err != nil {
 		return Thread{}, false
 	}
-	t := Thread{OSThreadID: tid, Name: info.Name, Halted: info.State == 'T', Started: info.StartTime}
+	t := Thread{OSThreadID: tid, Name: info.Name, Halted: info.State == 'T', Traced: info.State == 't', Started: info.StartTime}
 	if t.NSThreadID, err = p.from.NSTid(tid); err != nil {
 		return Thread{}, false
 	}

@@ -61,7 +61,7 @@ func (s *Suspension) explain(st *profile.Thread) {
 		}
 		if s.restsOn = nil; st.State != stateRunning {
 			st.Wait = p.waitReader().Wait(&subject)
-			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && p.Live != nil {
+			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && exclusive[w.Kind] && p.Live != nil {
 				s.restsOn = p.waitReader().RestsOn()
 			}
 		}
@@ -205,15 +205,6 @@ func (o people) index() {
 	}
 }
 
-// inside is the id of a thread in the target's namespace; 0: that is not known.
-func (o people) inside(tid int) int {
-	ns, err := o.p.from.NSTid(tid)
-	if err != nil {
-		return 0
-	}
-	return ns
-}
-
 // maxLists bounds how often threads are listed in a snapshot to find those that have started since.
 const maxLists = 16
 
@@ -240,10 +231,12 @@ func (o people) hostID(id int) (int, bool) {
 	if tid, ok := r.host[id]; ok {
 		return tid, ok
 	}
-	if _, err := o.p.from.Thread(id); err == nil && o.inside(id) == id {
-		return id, true // the usual case: one namespace
+	if _, err := o.p.from.Thread(id); err == nil {
+		if ns, err := o.p.from.NSTid(id); err == nil && ns == id {
+			return id, true // the usual case: one namespace
+		}
 	}
-	if r.host != nil && (r.lists >= maxLists || o.inside(o.p.from.PID()) == o.p.from.PID()) {
+	if r.host != nil && (r.lists >= maxLists || o.oneNamespace()) {
 		return 0, false
 	}
 	r.lists++
@@ -261,14 +254,20 @@ func (o people) hostID(id int) (int, bool) {
 	return tid, ok
 }
 
+// oneNamespace reports whether the threads have the ids that the target sees.
+func (o people) oneNamespace() bool {
+	ns, err := o.p.from.NSTid(o.p.from.PID())
+	return err == nil && ns == o.p.from.PID()
+}
+
 // All implements waits.People.
 func (o people) All() bool { return o.p.unlisted == nil }
 
 // Other implements waits.People.
 func (o people) Other(osID int) *profile.ThreadRef {
 	tid, known := o.hostID(osID)
-	if pid := o.p.from.PID(); !known && o.p.refs.lists >= maxLists && o.inside(pid) != pid {
-		return nil // in another namespace only a list tells
+	if !known && o.p.refs.lists >= maxLists && !o.oneNamespace() {
+		return nil
 	}
 	return &profile.ThreadRef{OSThreadID: tid}
 }
@@ -302,31 +301,3 @@ func (s *Suspension) runtimeWait() *profile.Wait {
 	}
 	return &profile.Wait{Kind: profile.WaitRuntime, Certain: true}
 }
-
-// Operations of futex(2) that wait, and flags of them.
-const (
-	futexWait       = 0
-	futexWaitBitset = 9
-	futexFlags      = 128 | 256
-)
-
-// timeout says of a wait for something that another thread has to do whether it has a timeout, where the primitive
-// itself does not tell: the system call in which the thread waits has none.
-func (s *Suspension) timeout(st *profile.Thread) {
-	w, c := st.Wait, s.Capture
-	if w == nil || w.Timeout != 0 || c.SyscallNr != futexCall || c.SyscallArgs == [6]uint64{} {
-		return
-	}
-	switch w.Kind {
-	case profile.ThreadJoin, profile.ReadLock, profile.UpgradeableLock, profile.WriteLock, profile.LockEnter,
-		profile.HandleOne, profile.HandleAny, profile.HandleAll:
-	default:
-		return
-	}
-	op := c.SyscallArgs[1] &^ futexFlags
-	if (op == futexWait || op == futexWaitBitset) && c.SyscallArgs[3] == 0 {
-		w.Timeout = profile.Forever
-	}
-}
-
-const futexCall = 202 // on x86-64: see Syscalls

@@ -32,11 +32,11 @@ type People interface {
 
 // find returns a thread that the runtime has now; nil: there is none.
 func (r *Reader) find(get func() *thread.Thread, fits func(*thread.Thread) bool) *thread.Thread {
-	for {
+	for first := true; ; first = false {
 		if t := get(); t != nil && r.Runtime.Threads.Same(r.Runtime.Seen, t) && fits(t) {
 			return t
 		}
-		if !r.People.Renew() {
+		if !first || !r.People.Renew() {
 			return nil
 		}
 	}

@@ -261,6 +261,9 @@ func (truth waitTruth) check(
 			return fmt.Errorf("%s %s, want %s", name, got, want)
 		}
 	}
+	if err := truth.checkRest(w, core); err != nil {
+		return err
+	}
 	if truth["owner"] == "" && owner != "" {
 		return fmt.Errorf("owner %s, want none", owner)
 	}
@@ -327,6 +330,20 @@ func witnessedLocks(t *testing.T, a *testenv.App) (held []string) {
 	}
 	return held
 }
+
+// checkRest requires that it is known how long threads still wait that do so for an hour.
+func (truth waitTruth) checkRest(w *profile.Wait, core bool) error {
+	if core || truth["timeout"] != "3600000" && truth["thread"] != "sleep" || !hours[w.Kind] {
+		return nil
+	}
+	if w.Rest > time.Hour || w.Rest < 50*time.Minute {
+		return fmt.Errorf("%v left, want a little less than an hour", w.Rest)
+	}
+	return nil
+}
+
+// hours are the kinds of wait whose rest is known on all runtimes.
+var hours = map[profile.WaitKind]bool{profile.MonitorEnter: true, profile.MonitorWait: true, profile.ThreadSleep: true}
 
 // checkTimeout compares a timeout in ms. Some primitives deduct the time that they have spun before.
 func checkTimeout(w *profile.Wait, want string) error {

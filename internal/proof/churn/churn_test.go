@@ -1,7 +1,9 @@
 package churn
 
 import (
+	"cmp"
 	"context"
+	"flag"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,6 +21,8 @@ func TestChurn(t *testing.T) {
 	layer.Proof(t)
 	testenv.EachRuntime(t, testChurn)
 }
+
+var lasting = flag.Duration("lasting", 0, "how long to look at each runtime")
 
 // tally counts claims.
 type tally struct {
@@ -47,9 +51,9 @@ func testChurn(t *testing.T, runtime string) {
 		Runtime: runtime, Args: []string{"--journal", path, "--max-seconds", "7200"},
 	})
 	c := trial{t: t, p: livetest.Open(t, a, clrsnap.Options{}), j: openJournal(t, path)}
-	limit := time.Now().Add(layer.Size(5*time.Second, 20*time.Minute))
+	limit := time.Now().Add(cmp.Or(*lasting, layer.Size(5*time.Second, 20*time.Minute)))
 	for round := 0; time.Now().Before(limit) && !t.Failed(); round++ {
-		c.round(round%8 == 0)
+		c.round(round%4 == 0)
 		if err := c.judge(); err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +66,7 @@ func testChurn(t *testing.T, runtime string) {
 	t.Logf("%d waits certain (%d with an owner, %d without their object, %d joins, %d of one instant), %d uncertain; "+
 		"%d locks held certainly, %d uncertain; %d wrong",
 		n.certain, n.owners, n.without, n.joins, n.atOnce, n.uncertain, n.holds, n.uncertainHolds, n.wrong)
-	if n.owners < 50 || n.holds < 50 || n.joins < 5 || n.certain < n.uncertain {
+	if n.owners < 10 || n.holds < 10 || n.joins < 5 || n.certain < n.uncertain/2 {
 		t.Error("too little is certain")
 	}
 	livetest.EndsWell(t, a)
@@ -158,10 +162,12 @@ func (c *trial) judge() error {
 				c.n.wrong++
 				c.t.Errorf("%v: %s", &g.claims[i], wrong)
 			}
-			if g.once && len(all.and(when)) == 0 && len(when) > 0 {
-				c.t.Errorf("not at the same instant as the others: %v", &g.claims[i])
+			if both := all.and(when); len(both) > 0 || len(when) == 0 {
+				all = both
+			} else if g.once {
+				c.n.wrong++
+				c.t.Errorf("not at the same instant as the others, in %v: %v", all, &g.claims[i])
 			}
-			all = all.and(when)
 		}
 	}
 	c.after = c.after[:0]

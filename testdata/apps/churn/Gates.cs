@@ -21,6 +21,7 @@ abstract class Gate
         switch (random.Next(6))
         {
             case 0: Thread.Sleep(random.Next(4)); break;
+            case 4: Thread.Sleep(random.Next(30)); break;
             case 1: Thread.SpinWait(random.Next(20_000)); break;
             case 2: Garbage(random); break;
             case 3: if (depth < 3 && Slot + 1 < Gates.All.Length) Gates.After(Slot, random).Pass(random, depth + 1); break;
@@ -51,7 +52,7 @@ sealed class MonitorGate<T> : Gate
         if (random.Next(8) == 0) RuntimeHelpers.GetHashCode(k); // no room for a thin lock any more
         Journal.Write(Event.Entering, id, 1);
         if (random.Next(5) != 0) Monitor.Enter(k);
-        else if (!Monitor.TryEnter(k, random.Next(4)))
+        else if (!Monitor.TryEnter(k, random.Next(60)))
         {
             Journal.Write(Event.Failed, id, 1);
             return;
@@ -95,7 +96,7 @@ sealed class LockGate : Gate
         int id = Id(0);
         Journal.Write(Event.Entering, id, 1);
         if (random.Next(5) != 0) key.Enter();
-        else if (!key.TryEnter(random.Next(4)))
+        else if (!key.TryEnter(random.Next(60)))
         {
             Journal.Write(Event.Failed, id, 1);
             return;
@@ -121,7 +122,7 @@ sealed class WriterGate : Gate
         int id = Id(0);
         Journal.Write(Event.Entering, id, 1);
         if (random.Next(5) != 0) key.EnterWriteLock();
-        else if (!key.TryEnterWriteLock(random.Next(4)))
+        else if (!key.TryEnterWriteLock(random.Next(60)))
         {
             Journal.Write(Event.Failed, id, 1);
             return;

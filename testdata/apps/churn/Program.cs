@@ -42,7 +42,7 @@ static class Program
         while (!App.Ending)
         {
             int times = random.Next(2, 40), next = random.Next();
-            var worker = new Thread(() => Work(new Random(next), times)) { IsBackground = true };
+            var worker = new Thread(() => Work(new Random(next), times)) { IsBackground = true, Name = "works" };
             worker.Start();
             while (!worker.Join(50) && !App.Ending) { }
         }
@@ -61,7 +61,7 @@ static class Program
                 id = Journal.gettid();
                 started.Set();
                 Thread.Sleep(rest);
-            }) { IsBackground = true };
+            }) { IsBackground = true, Name = "rests" };
             worker.Start();
             started.Wait();
             Journal.Write(Event.Entering, Gates.Join | id, 0);
@@ -75,7 +75,7 @@ static class Program
         for (int i = 0; i < times && !App.Ending; i++)
         {
             Gates.Random(random).Pass(random, 0);
-            if (random.Next(4) == 0) Thread.Sleep(random.Next(3));
+            if (random.Next(10) == 0) Thread.Sleep(random.Next(3));
         }
     }
 
@@ -88,8 +88,8 @@ static class Program
         for (int n = 1; !App.Ending; n++)
         {
             for (int i = 0; i < 300; i++) kept[random.Next(kept.Length)] = new byte[random.Next(600)];
-            if (n % 7 == 0) GC.Collect(random.Next(3), GCCollectionMode.Forced, true, random.Next(2) == 0);
-            Thread.Sleep(random.Next(4));
+            if (n % 12 == 0) GC.Collect(random.Next(3), GCCollectionMode.Forced, true, random.Next(2) == 0);
+            Thread.Sleep(random.Next(8));
         }
     }
 }

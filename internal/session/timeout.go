@@ -1,0 +1,75 @@
+package session
+
+import (
+	"time"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target/live"
+	"clrsnap/profile"
+)
+
+// The system call futex (futex(2)): operations of it that wait, and flags of them. Arguments: address, operation,
+// value, address of the timeout.
+const (
+	futexCall       = 202 // on x86-64: see Syscalls
+	futexWait       = 0
+	futexWaitBitset = 9 // its timeout is a time of a clock
+	futexPrivate    = 128
+	futexRealtime   = 256 // of the clock CLOCK_REALTIME; otherwise CLOCK_MONOTONIC
+	futexFlags      = futexPrivate | futexRealtime
+)
+
+// endless are the kinds of wait that last for ever if the system call does.
+var endless = map[profile.WaitKind]bool{
+	profile.ThreadJoin: true, profile.ReadLock: true, profile.UpgradeableLock: true, profile.WriteLock: true,
+	profile.LockEnter: true, profile.HandleOne: true, profile.HandleAny: true, profile.HandleAll: true,
+	profile.ThreadSleep: true,
+}
+
+// timed are the kinds of wait that end when the system call does.
+var timed = map[profile.WaitKind]bool{
+	profile.MonitorEnter: true, profile.MonitorWait: true, profile.ThreadSleep: true, profile.ThreadJoin: true,
+	profile.HandleOne: true, profile.HandleAny: true, profile.HandleAll: true, profile.SemaphoreWait: true,
+	profile.EventWait: true, profile.CountdownWait: true, profile.TaskWait: true, profile.CollectionTake: true,
+	profile.CollectionAdd: true,
+}
+
+// timeout says of a wait how long it lasts at most, as far as the system call in which the thread waits tells, where the
+// primitive itself does not: that it has no timeout, or how much of it is left.
+func (s *Suspension) timeout(st *profile.Thread) {
+	w, c := st.Wait, s.Capture
+	if w == nil || c.SyscallNr != futexCall || c.SyscallArgs == [6]uint64{} {
+		return
+	}
+	op := c.SyscallArgs[1] &^ futexFlags
+	switch {
+	case op != futexWait && op != futexWaitBitset:
+	case c.SyscallArgs[3] == 0 && w.Timeout == 0 && endless[w.Kind]:
+		w.Timeout = profile.Forever
+	case c.SyscallArgs[3] != 0 && op == futexWaitBitset && timed[w.Kind]:
+		w.Rest = s.rest(w)
+	}
+}
+
+// maxRest bounds what is believed to be left of a timeout: .NET has none that is longer, 31 bits of ms.
+const maxRest = 1 << 31 * time.Millisecond
+
+// rest is how long a wait still lasts, by the time at which it ends, which lies on the thread's stack; 0: that is not
+// known.
+func (s *Suspension) rest(w *profile.Wait) time.Duration {
+	stack, at := s.Walk.Stack, arch.Addr(s.Capture.SyscallArgs[3])
+	if s.Process.Live == nil || !stack.Contains(at) || !stack.Contains(at+8) {
+		return 0
+	}
+	sec, ok1 := stack.Uint64(at)
+	nsec, ok2 := stack.Uint64(at + 8)
+	now, ok3 := live.ClockTime(s.Capture.SyscallArgs[1]&futexRealtime != 0)
+	if !ok1 || !ok2 || !ok3 || sec >= 1<<33 || nsec >= 1e9 {
+		return 0
+	}
+	left := time.Duration(sec)*time.Second + time.Duration(nsec) - now
+	if left <= 0 || left > maxRest || w.Timeout != 0 && left > w.Timeout {
+		return 0 // it is about to end, or the process has clocks of its own (time_namespaces(7))
+	}
+	return left
+}
