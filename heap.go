@@ -21,6 +21,9 @@ type HeapOptions struct {
 	// Roots chooses types by their names: profile.Heap.Paths says by which references their objects are kept; nil: none.
 	// That takes memory: 16 bytes for each object on the heap, and 4 for each reference; twice as much in the end.
 	Roots *regexp.Regexp
+	// Retained finds how much the objects of each type keep from being collected (profile.HeapType.Retained). That takes
+	// as much memory as Roots, and half as much again.
+	Retained bool
 	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1. More than 1 let several goroutines walk a
 	// running process.
 	MaxCPU float64

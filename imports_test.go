@@ -81,6 +81,7 @@ var mayImport = map[string]string{
 
 	// Nothing imports proof.
 	"internal/proof":            "",
+	"internal/proof/churn":      "",
 	"internal/proof/cost":       "",
 	"internal/proof/damage":     "",
 	"internal/proof/instant":    "",

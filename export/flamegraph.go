@@ -20,6 +20,7 @@ import (
 type FlameOptions struct {
 	Title string             // of the page; empty: the program and when it was recorded
 	Base  *profile.Recording // the recording to compare with; nil: none
+	Waits bool               // waiting time is grouped by what is waited for at first, likewise
 	Idle  bool               // idle threads are shown at first; a switch of the page hides them
 }
 
@@ -35,6 +36,7 @@ func FlameGraph(w io.Writer, r *profile.Recording, o FlameOptions) error {
 		"creator":   pageText("clrsnap " + r.Version),
 		"title":     pageText(cmp.Or(o.Title, flameTitle(r))),
 		"idle":      pageText(map[bool]string{true: "shown", false: "hidden"}[o.Idle]),
+		"waits":     pageText(map[bool]string{true: "grouped", false: "together"}[o.Waits]),
 		"heading":   pageText(cmp.Or(o.Title, flameProgram(r))),
 		"style":     pageSource(style),
 		"script":    pageSource(script),

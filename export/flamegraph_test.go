@@ -167,7 +167,8 @@ func TestPageFigures(t *testing.T) {
 	only := func(id int) func(*profile.RecordedThread) bool {
 		return func(t *profile.RecordedThread) bool { return t.OSThreadID == id }
 	}
-	everything := "mode: 0, states: 3, threads: 'merged', managed: false, native: false, idle: true, from: 0, to: Infinity"
+	everything := "mode: 0, states: 3, threads: 'merged', managed: false, native: false, idle: true, " +
+		"waits: false, from: 0, to: Infinity"
 	for _, tt := range []struct {
 		name, choice string
 		s            profile.Selection
@@ -185,6 +186,10 @@ func TestPageFigures(t *testing.T) {
 			},
 		},
 		{"wall, at work", "mode: 1, idle: false", profile.Selection{Modes: wall, Working: true}},
+		{"wall, by wait", "mode: 1, waits: true", profile.Selection{Modes: wall}},
+		{"wall, by wait, at work, each thread", "mode: 1, waits: true, idle: false, threads: 'each'", profile.Selection{
+			Modes: wall, Working: true}},
+		{"wall, by wait, managed", "mode: 1, waits: true, managed: true", profile.Selection{Modes: wall, Managed: true}},
 		{"managed", "managed: true", profile.Selection{Modes: cpu, Managed: true}},
 		{"native", "native: true", profile.Selection{Modes: cpu, Native: true}},
 		{
@@ -204,13 +209,21 @@ func TestPageFigures(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b.eval("clrsnap.choose({"+everything+", plumbing: true, "+tt.choice+"})", nil)
-			s := r.Select(tt.s)
+			whole := r
+			if strings.Contains(tt.choice, "waits") {
+				whole = r.ByWait()
+			}
+			s := whole.Select(tt.s)
 			b.checkFigures(t, figuresOf(s), s)
 			b.checkTree(t, s, strings.Contains(tt.choice, "each"))
 		})
 		t.Run(tt.name+", folded", func(t *testing.T) {
 			b.eval("clrsnap.choose({"+everything+", plumbing: false, "+tt.choice+"})", nil)
-			s := r.FoldPlumbing().Select(tt.s)
+			whole := r.FoldPlumbing()
+			if strings.Contains(tt.choice, "waits") {
+				whole = r.ByWait().FoldPlumbing()
+			}
+			s := whole.Select(tt.s)
 			b.checkFigures(t, figuresOf(s), s)
 			b.checkTree(t, s, strings.Contains(tt.choice, "each"))
 		})

@@ -35,7 +35,7 @@ var formats = []struct {
 	{FormatHTML, []string{".html", ".htm"},
 		"interactive flame graph: one page for any browser, with the whole recording inside",
 		func(w io.Writer, r *profile.Recording, o *Options) error {
-			return FlameGraph(w, r, FlameOptions{Title: o.Title, Base: o.Base, Idle: o.Idle})
+			return FlameGraph(w, r, FlameOptions{Title: o.Title, Base: o.Base, Idle: o.Idle, Waits: o.ByWait})
 		}, false},
 	{FormatRecording, []string{".clrsnap"}, "everything that was recorded, to show or convert later",
 		func(w io.Writer, r *profile.Recording, _ *Options) error { return WriteRecording(w, r) }, false},
@@ -128,8 +128,11 @@ type Options struct {
 	Base  *profile.Recording // FormatHTML only: the recording to compare with; nil: none
 	// Mode is the mode that is written where Format.OneMode is true. The zero value,
 	// CPU, stands for the first mode that the recording has samples of.
-	Mode     profile.Mode
-	Idle     bool // FormatSVG: with idle threads; FormatHTML: they show at first; the other formats always have them
+	Mode profile.Mode
+	Idle bool // FormatSVG: with idle threads; FormatHTML: they show at first; the other formats always have them
+	// ByWait groups waiting time by what is waited for (profile.Recording.ByWait). It is for FormatHTML, of which a
+	// switch of the page does so. Of others, give Encode what ByWait returns.
+	ByWait   bool
 	ByThread bool // FormatFolded only: a frame that names the thread stands before each stack
 }
 

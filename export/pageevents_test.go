@@ -33,12 +33,16 @@ func TestPageEventFigures(t *testing.T) {
 			{"at work", "idle: false", profile.Selection{Working: true}},
 			{"time", "from: 5e9, to: 18.5e9", profile.Selection{From: 5 * time.Second, To: 18500 * time.Millisecond}},
 			{"without leaves", "leaves: false", profile.Selection{}},
+			{"by wait", "waits: true", profile.Selection{}},
 		} {
 			t.Run(m.String()+", "+tt.name, func(t *testing.T) {
 				b.eval(fmt.Sprintf("clrsnap.choose({mode: %d, threads: 'merged', managed: false, leaves: true, "+
-					"idle: true, from: 0, to: Infinity, %s})", m, tt.choice), nil)
+					"idle: true, waits: false, from: 0, to: Infinity, %s})", m, tt.choice), nil)
 				tt.s.Modes = []profile.Mode{m}
 				s := r.Select(tt.s)
+				if strings.Contains(tt.choice, "waits") {
+					s = r.ByWait().Select(tt.s)
+				}
 				if strings.Contains(tt.choice, "leaves") {
 					dropLeaves(s)
 				}

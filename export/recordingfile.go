@@ -95,6 +95,7 @@ func writeDocument(c *columnWriter, r *profile.Recording) {
 
 	writeSamples(c, r.Samples)
 	writeIdle(c, r)
+	writeWaits(c, r)
 	writeHolds(c, r.Holds)
 	c.Field("modes", modesOut(r.Modes))
 	c.Field("cost", costOut(r.Cost))
@@ -133,6 +134,28 @@ func writeIdle(c *columnWriter, r *profile.Recording) {
 	c.table("idle")
 	for _, kind := range slices.Sorted(maps.Keys(idle)) {
 		c.column(string(kind), len(idle[kind]), func(i int) int64 { return int64(idle[kind][i]) })
+	}
+	c.end()
+}
+
+// writeWaits writes what samples wait for, for readers that cannot tell, without those of idle threads. Like idle it
+// follows from the samples.
+func writeWaits(c *columnWriter, r *profile.Recording) {
+	waits := map[string][]int32{}
+	for what, samples := range r.WaitSamples() {
+		if what.Kind != profile.WaitIdle {
+			name := what.String() // types of two assemblies can have one name
+			waits[name] = append(waits[name], samples...)
+		}
+	}
+	if len(waits) == 0 {
+		return
+	}
+	c.table("waits")
+	for _, name := range slices.Sorted(maps.Keys(waits)) {
+		list := waits[name]
+		slices.Sort(list)
+		c.column(name, len(list), func(i int) int64 { return int64(list[i]) })
 	}
 	c.end()
 }

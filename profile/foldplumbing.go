@@ -28,12 +28,7 @@ func (r *Recording) FoldPlumbing() *Recording {
 		h.Lock, h.Holder = f.function(h.Lock), f.function(h.Holder)
 		f.b.Hold(h)
 	}
-	out := *f.b.Recording()
-	out.Version, out.Start, out.Duration, out.Processes = r.Version, r.Start, r.Duration, r.Processes
-	out.Modes, out.Cost, out.Notes, out.Messages = r.Modes, r.Cost, r.Notes, r.Messages
-	out.Assemblies, out.Libraries, out.Methods, out.Sites = r.Assemblies, r.Libraries, r.Methods, r.Sites
-	out.Files, out.Lines = r.Files, r.Lines
-	return &out
+	return r.rebuilt(f.b)
 }
 
 // run is the run of plumbing that ends at a node.

@@ -19,6 +19,8 @@ type Heap struct {
 	Paths []HeapPath
 	Kept  HeapAmount // the objects that Paths are about
 
+	HasRetained bool // Retained of Types is known, and Types with the largest come first
+
 	ConsistentShare float64 // of the memory that objects are in: see HeapPart.ConsistentBytes
 	Collecting      bool    // a core dump was made in the middle of a collection: the young generations may be torn
 	Partial         bool    // the walk was ended early
@@ -75,6 +77,8 @@ type HeapType struct {
 	Assembly string // simple name; of an array that of its element's type
 	HeapAmount
 	Generations [Generations]HeapAmount
+	// Retained is how many bytes its objects keep from being collected, themselves included: if that was asked for.
+	Retained uint64
 }
 
 // HeapPart is a generation of a heap. The collector of servers has several heaps.

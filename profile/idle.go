@@ -71,7 +71,8 @@ func (t *Thread) Idle() Idle {
 func (r *Recording) Idle(x *Sample) Idle {
 	idle, managed := idleStack(func(yield func(code) bool) {
 		for l := range r.Stack(r.waits(x)) {
-			if f := &r.Functions[l.Function]; !l.Inlined && !yield(code{f.Kind, f.Module, f.Method}) {
+			f := &r.Functions[l.Function]
+			if !l.Inlined && !f.noCode() && !yield(code{f.Kind, f.Module, f.Method}) {
 				return
 			}
 		}
@@ -118,6 +119,7 @@ type idler struct {
 // idleFunction is what is known of a function.
 type idleFunction struct {
 	kind   Kind
+	noCode bool
 	jit    bool
 	thread *idleThread             // that is started for it
 	waits  bool                    // it is a part of waits
@@ -140,7 +142,7 @@ func (r *Recording) idler() *idler {
 			d.code[n], d.jit[n] = d.code[parent], d.jit[parent]
 			continue
 		}
-		if f.kind == Native || f.kind == Kernel {
+		if f.kind == Native || f.kind == Kernel || f.noCode {
 			d.code[n], d.jit[n] = d.code[parent], d.jit[parent] || f.jit
 			continue
 		}
@@ -167,7 +169,7 @@ func (r *Recording) idler() *idler {
 
 func idleFunctionOf(f *Function) idleFunction {
 	c := code{f.Kind, f.Module, f.Method}
-	out := idleFunction{kind: f.Kind, jit: f.Module == jitModule && f.Kind == Native}
+	out := idleFunction{kind: f.Kind, noCode: f.noCode(), jit: f.Module == jitModule && f.Kind == Native}
 	if f.Kind != Managed {
 		return out
 	}

@@ -3,6 +3,7 @@ package profile
 import (
 	"cmp"
 	"iter"
+	"path"
 	"slices"
 	"strings"
 )
@@ -55,48 +56,58 @@ var entries = []struct {
 	{"WaitHandle_SignalAndWait", HandleOne}, {"WaitHandle_WaitMultiple", HandleAny},
 }
 
-// entryOf is the kind of wait that a method has called the runtime for; "": none.
-func entryOf(f *Function) WaitKind {
+// entryOf is what a method has called the runtime to wait for; the zero value: nothing.
+func entryOf(f *Function) WaitingFor {
 	for i := range entries {
 		if strings.HasPrefix(f.Method, entries[i].name) {
-			return entries[i].kind
+			return WaitingFor{Kind: entries[i].kind}
 		}
 	}
-	return ""
+	return frameOf(f)
 }
 
-// runtimeModule is the runtime's library, where the program has it as a file.
-const runtimeModule = "libcoreclr.so"
+// runtimeModules are the modules that the runtime is in: a library, or a single-file program.
+func (r *Recording) runtimeModules() map[string]bool {
+	out := map[string]bool{"libcoreclr.so": true}
+	for i := range r.Processes {
+		if p := r.Processes[i].Runtime.Path; p != "" {
+			out[path.Base(p)] = true
+		}
+	}
+	return out
+}
 
 // waiter finds out what samples wait for. It says the same of a stack as PrimitiveOf, but looks at each node once.
 type waiter struct {
-	r       *Recording
-	idle    *idler
-	managed []int32              // by node: the nearest node to the base that is a method, or the node itself; 0: none
-	kinds   []WaitKind           // by node: of a method, what its thread waits for if it is the leaf
-	entries []WaitKind           // by node: of native code, what the method has called the runtime to wait for
-	io      []bool               // by node: of native code, the method has called a function that waits for input or output
-	runtime []bool               // by node: of native code, it or what has called it is the runtime's
-	events  map[int32]WaitingFor // by node, of those that are known
+	r         *Recording
+	functions []waitFunction
+	idle      *idler
+	managed   []int32              // by node: the nearest node to the base that is a method, or the node itself; 0: none
+	kinds     []WaitKind           // by node: of a method, what its thread waits for if it is the leaf
+	entries   []int32              // by node: of native code, the function that the method has called the runtime with; -1: none
+	io        []bool               // by node: of native code, the method has called a function that waits for input or output
+	runtime   []bool               // by node: of native code, it or what has called it is the runtime's
+	events    map[int32]WaitingFor // by node, of those that are known
 }
 
 func (r *Recording) waiter() *waiter {
 	w := &waiter{
 		r: r, idle: r.idler(), managed: make([]int32, len(r.Nodes)), kinds: make([]WaitKind, len(r.Nodes)),
-		entries: make([]WaitKind, len(r.Nodes)), io: make([]bool, len(r.Nodes)), runtime: make([]bool, len(r.Nodes)), events: map[int32]WaitingFor{},
+		entries: unknown(len(r.Nodes)), io: make([]bool, len(r.Nodes)), runtime: make([]bool, len(r.Nodes)), events: map[int32]WaitingFor{},
 	}
-	functions := make([]waitFunction, len(r.Functions))
-	for i := range functions {
-		functions[i] = waitFunctionOf(&r.Functions[i])
+	runtime := r.runtimeModules()
+	w.functions = make([]waitFunction, len(r.Functions))
+	for i := range w.functions {
+		w.functions[i] = waitFunctionOf(&r.Functions[i], runtime)
 	}
 	for n := 1; n < len(r.Nodes); n++ { // a parent comes before its children
-		f := &functions[r.Locations[r.Nodes[n].Location].Function]
+		f := &w.functions[r.Locations[r.Nodes[n].Location].Function]
 		parent := r.Nodes[n].Parent
 		w.managed[n] = w.managed[parent]
 		if f.kind != Managed {
 			w.io[n], w.runtime[n] = w.io[parent] || f.io, w.runtime[parent] || f.runtime
 			if w.entries[n] = w.entries[parent]; parent > 0 && w.managed[parent] == parent {
-				w.entries[n] = f.entry
+				w.entries[n] = r.Locations[r.Nodes[n].Location].Function
 			}
 			continue
 		}
@@ -117,11 +128,11 @@ type waitFunction struct {
 	kind        Kind
 	rule        *waitRule // nil: it does not wait
 	between     bool
-	entry       WaitKind
+	entry       WaitingFor
 	io, runtime bool
 }
 
-func waitFunctionOf(f *Function) waitFunction {
+func waitFunctionOf(f *Function, runtime map[string]bool) waitFunction {
 	c := code{f.Kind, f.Module, f.Method}
 	out := waitFunction{kind: f.Kind, rule: c.waitRule()}
 	switch f.Kind {
@@ -132,7 +143,7 @@ func waitFunctionOf(f *Function) waitFunction {
 		libc := strings.HasPrefix(f.Module, "libc.") || strings.HasPrefix(f.Module, "libc-") ||
 			strings.HasPrefix(f.Module, "ld-musl") || strings.HasPrefix(f.Module, "libpthread")
 		out.entry = entryOf(f)
-		out.io, out.runtime = libc && ioFunctions[name], f.Module == runtimeModule
+		out.io, out.runtime = libc && ioFunctions[name], runtime[f.Module]
 	}
 	return out
 }
@@ -148,7 +159,25 @@ func (w *waiter) of(x *Sample) (WaitingFor, bool) {
 	if w.idle.of(x) != "" {
 		return WaitingFor{Kind: WaitIdle}, true
 	}
-	return WaitingFor{Kind: w.kind(x.Node)}, true
+	return w.waitingFor(x.Node), true
+}
+
+// waitingFor is what a thread waits for whose leaf is a node. The frames say which primitive it is, and what the method
+// has called of which type it is.
+func (w *waiter) waitingFor(node int32) WaitingFor {
+	kind := w.kind(node)
+	if entry := w.entry(node); kind == entry.Kind {
+		return entry
+	}
+	return WaitingFor{Kind: kind}
+}
+
+// entry is what the method has called the runtime to wait for, whose thread's leaf is a node.
+func (w *waiter) entry(node int32) WaitingFor {
+	if f := w.entries[node]; f >= 0 {
+		return w.functions[f].entry
+	}
+	return WaitingFor{}
 }
 
 func (w *waiter) kind(node int32) WaitKind {
@@ -156,8 +185,8 @@ func (w *waiter) kind(node int32) WaitKind {
 	switch {
 	case w.kinds[method] != "":
 		return w.kinds[method]
-	case w.entries[node] != "":
-		return w.entries[node]
+	case w.entry(node).Kind != "":
+		return w.entry(node).Kind
 	case w.io[node]:
 		return WaitIO
 	case w.runtime[node]:
@@ -219,6 +248,23 @@ func (w WaitingFor) WaitEvent(short string) Function {
 	}
 	f.Short = w.String()
 	return f
+}
+
+// Frame returns the function of a frame that says what a method waits for, in a recording of the wall clock: it seems to
+// be a native one that the method has called. module is the runtime's.
+func (w WaitingFor) Frame(module string) Function {
+	name := "[" + w.String() + "]"
+	return Function{Kind: Native, Display: name, Short: name, Module: module}
+}
+
+// frameOf returns what a function says that Frame returned; the zero value: it says nothing.
+func frameOf(f *Function) WaitingFor {
+	name, ok := strings.CutPrefix(f.Display, "[Monitor.")
+	if !ok || f.Method != "" || !strings.HasSuffix(name, "]") {
+		return WaitingFor{}
+	}
+	w, _ := WaitEventOf(strings.TrimSuffix("Monitor."+name, "]"))
+	return w
 }
 
 // WaitedIn returns what a thread has waited for whose stack is given, leaf first, in mode Waits: in a wait of the

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"clrsnap/internal/agent"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -44,7 +46,7 @@ func forge(pid int) error {
 		}
 		return b
 	}
-	if _, err := unix.Write(3, words(hello, 16, 3, uint32(pid), 1, 1000)); err != nil {
+	if _, err := unix.Write(3, words(hello, 16, agent.Version, uint32(pid), 1, 1000)); err != nil {
 		return err
 	}
 	message, rights := make([]byte, 4096), make([]byte, 4096)

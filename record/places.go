@@ -1,7 +1,9 @@
 package record
 
 import (
+	"cmp"
 	"encoding/binary"
+	"slices"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/session"
@@ -39,6 +41,15 @@ func (w *wallSampler) remember(at *waitPlace, s *session.Suspension, f *frameTab
 	c := &s.Capture.Context
 	sp := arch.Addr(c.Regs[s.Process.Arch.SP])
 	*at = waitPlace{c.IP, sp, f.awaits.holds(append(at.returns[:0], f.returns...), s, sp, f.sps), n}
+}
+
+// alsoHolds adds a word that a place has on its stack.
+func (at *waitPlace) alsoHolds(word returnSlot) {
+	if word.at < at.sp || len(at.returns) == 0 {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(at.returns, word.at, func(r returnSlot, a arch.Addr) int { return cmp.Compare(r.at, a) })
+	at.returns = slices.Insert(at.returns, i, word)
 }
 
 // isOf reports whether a captured thread is at the place.

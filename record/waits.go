@@ -24,13 +24,7 @@ func (np *notifiedProcess) waited(n *notification) {
 // waitedFor is the leaf of a wait. Only the runtime knows the class of an object, and only of monitors and locks; most
 // other primitives are made of objects that nobody else knows.
 func (np *notifiedProcess) waitedFor(n *notification, stack []int32, whole bool) profile.Function {
-	w := profile.WaitingFor{Kind: profile.WaitedIn(func(yield func(*profile.Function) bool) {
-		for _, l := range stack {
-			if _, f := np.e.r.b.At(l); !yield(&f) {
-				return
-			}
-		}
-	}, whole)}
+	w := profile.WaitingFor{Kind: np.e.r.waitedIn(stack, whole)}
 	class := arch.Addr(n.Class)
 	known := false
 	switch n.WaitedFor {
@@ -52,6 +46,17 @@ func (np *notifiedProcess) waitedFor(n *notification, stack []int32, whole bool)
 		return w.WaitEvent(c.Short)
 	}
 	return w.WaitEvent("")
+}
+
+// waitedIn is profile.WaitedIn of a stack of locations, leaf first.
+func (r *recorder) waitedIn(stack []int32, whole bool) profile.WaitKind {
+	return profile.WaitedIn(func(yield func(*profile.Function) bool) {
+		for _, l := range stack {
+			if _, f := r.b.At(l); !yield(&f) {
+				return
+			}
+		}
+	}, whole)
 }
 
 // checkWaits says that a process does not report waits, if they are wanted.

@@ -115,3 +115,45 @@ func testWaitEvents(t *testing.T, runtime string) {
 	t.Log(got)
 	livetest.EndsWell(t, a)
 }
+
+// TestWaitWall: samples of the wall clock say what is waited for as well, on every runtime. Of monitors they also say of
+// which class the object is.
+func TestWaitWall(t *testing.T) { testenv.EachRuntime(t, testWaitWall) }
+
+func testWaitWall(t *testing.T, runtime string) {
+	a := testenv.Start(t, "blocked", testenv.Options{Runtime: runtime})
+	p := livetest.Open(t, a, clrsnap.Options{})
+	r := livetest.Recorded(t, p, record.Options{Duration: 2 * time.Second, Modes: []profile.Mode{profile.Wall}})
+	_, truths := a.AskTruths()
+	got, net := blockedWaits(r, profile.Wall), testenv.Framework(runtime)
+	for i := range truths {
+		x := &truths[i]
+		want := profile.WaitingFor{Kind: profile.WaitKind(x.Kind)}
+		switch want.Kind {
+		case profile.MonitorEnter, profile.MonitorWait:
+			want.Type = x.Type
+		case profile.LockEnter:
+			if net == "net8" { // it has no such lock, and the program its own one
+				want = profile.WaitingFor{Kind: profile.MonitorEnter, Type: "Common.MonitorLock"}
+			}
+		case profile.ThreadJoin:
+			if net != "net10" {
+				want.Kind = profile.WaitRuntime // no method, but a function of the runtime
+			}
+		}
+		all := int64(0)
+		for _, sum := range got[x.Method] {
+			all += sum.Weight
+		}
+		// The rest is what the program does before and after the wait.
+		if sum := got[x.Method][want].Weight; sum < all*8/10 || sum < int64(time.Second) {
+			t.Errorf("%s: %v, want %v", x.Method, got[x.Method], want)
+		}
+	}
+	for what := range got["Blocked.Program.OnHandle"] {
+		if what.Kind == profile.WaitIdle {
+			t.Errorf("a thread of the program is idle: %v", got)
+		}
+	}
+	livetest.EndsWell(t, a)
+}

@@ -482,7 +482,7 @@ func (w *wallSampler) payAs(t *recordedThread, n wallNode) {
 func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 	rp, wt := t.of, &t.wall
 	rp.frames.begin()
-	s := session.Suspension{Process: rp.p, Thread: t.info, Capture: &rp.p.Capture}
+	s := session.Suspension{Process: rp.p, Thread: t.info, Capture: &rp.p.Capture, Also: rp.p.AlsoBlocking(&t.info)}
 	same := false
 	s.Unchanged = func() bool {
 		same = wt.wait.isOf(&s)
@@ -531,15 +531,42 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 			rp.frames.await()
 		}
 		w.stack = rp.frames.appendStack(w.stack[:0])
+		blocked := w.blocked(&s, r.Complete)
 		wt.at = wallNode{w.r.b.Stack(w.stack), !r.Complete}
 		if s.FoundBlocked {
 			w.remember(&wt.wait, &s, rp.frames, wt.at)
+			wt.wait.alsoHolds(blocked)
 		} else if givesUp(&s) {
 			w.remember(&wt.yield, &s, rp.frames, wt.at)
 		}
 	}
 	w.found(wt, &s, before)
 	return state, nil
+}
+
+// blocked notes in w.stack that a thread is blocked on a monitor, and returns where its own stack says so: as a frame that
+// the method which waits seems to have called. Monitor.Enter need not be a frame, and only the runtime knows the class
+// of the object.
+func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSlot) {
+	if !s.FoundBlocked || !complete {
+		return at
+	}
+	b, ok := s.Blocked()
+	leaf := slices.IndexFunc(w.stack, func(l int32) bool {
+		_, f := w.r.b.At(l)
+		return f.Kind == profile.Managed
+	})
+	if !ok || leaf < 0 {
+		return at
+	}
+	if b.Kind == profile.MonitorWait {
+		if kind := w.r.waitedIn(w.stack, true); kind != profile.MonitorWait && kind != profile.WaitRuntime {
+			return at // a primitive that is made of monitors
+		}
+	}
+	l := profile.Location{Function: w.r.b.Function(b.Frame(s.Process.Found.Module.Name))}
+	w.stack = slices.Insert(w.stack, leaf, w.r.b.Location(l))
+	return returnSlot{b.At, b.Lock}
 }
 
 // found updates since when a thread has been at the place where it was found.

@@ -109,16 +109,29 @@ func (p *printer) heapParts(h *profile.Heap) {
 // heapTypes prints the types with the most bytes.
 func (p *printer) heapTypes(h *profile.Heap, o *HeapOptions) {
 	all := h.Objects()
-	n := newNumbers("%", "bytes", "objects", "old %")
+	titles := []string{"%", "bytes", "objects", "old %"}
+	if h.HasRetained {
+		titles = append(titles, "retained")
+	}
+	n := newNumbers(titles...)
 	n.fit(1, "1,000.0 MiB")
 	n.fit(2, countText(all.Count))
+	if h.HasRetained {
+		n.fit(len(titles)-1, "1,000.0 MiB")
+	}
 	p.numbersHead(n, "type")
 	rows := firstOf(h.Types, o.Rows)
 	for i := range rows {
 		t := &rows[i]
 		young := t.Generations[profile.Gen0].Bytes + t.Generations[profile.Gen1].Bytes
-		p.numbersRow(n, percentage(float64(t.Bytes)/float64(max(all.Bytes, 1))), cell{bytesText(t.Bytes), plain},
-			cell{countText(t.Count), plain}, percentage(1-float64(young)/float64(max(t.Bytes, 1))))
+		cells := []cell{
+			percentage(float64(t.Bytes) / float64(max(all.Bytes, 1))), {bytesText(t.Bytes), plain},
+			{countText(t.Count), plain}, percentage(1 - float64(young)/float64(max(t.Bytes, 1))),
+		}
+		if h.HasRetained {
+			cells = append(cells, cell{bytesText(t.Retained), plain})
+		}
+		p.numbersRow(n, cells...)
 		p.heapType(t.Name, t.Assembly, n.used)
 	}
 	p.heapMore(len(h.Types)-len(rows), "type", "types")

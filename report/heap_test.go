@@ -80,6 +80,9 @@ func TestHeapText(t *testing.T) {
 		},
 		{Root: profile.RootStatic, Steps: []profile.HeapStep{{Type: "Shop.Listener", Times: 1}}},
 	}
+	retained := shopHeap(0)
+	retained.HasRetained = true
+	retained.Types[1].Retained, retained.Types[0].Retained = 2_000_000, retained.Types[0].Bytes
 	dump := shopHeap(0)
 	dump.Process.Core = &profile.Core{Path: "core.1", Writer: "gcore"}
 	dump.Collecting, dump.Partial = true, true
@@ -92,6 +95,7 @@ func TestHeapText(t *testing.T) {
 		"heap-change":    {shopHeap(3), HeapOptions{Base: shopHeap(0)}},
 		"heap-instances": {chosen, HeapOptions{}},
 		"heap-core":      {dump, HeapOptions{Rows: 1}},
+		"heap-retained":  {retained, HeapOptions{}},
 		"heap-roots":     {kept, HeapOptions{Rows: 2}},
 	} {
 		var b bytes.Buffer

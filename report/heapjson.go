@@ -30,7 +30,7 @@ func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
 	c.List(n, func(i int) { c.Value(jsonHeapPartsOf(h, i)) })
 	types := firstOf(h.Types, o.Rows)
 	c.Text(",\n\"types\":")
-	c.List(len(types), func(i int) { c.Text("\n"); c.Value(jsonHeapTypeOf(&types[i])) })
+	c.List(len(types), func(i int) { c.Text("\n"); c.Value(jsonHeapTypeOf(&types[i], h.HasRetained)) })
 	if h.Matching.Count > 0 || len(h.Instances) > 0 {
 		c.Field("matchingCount", h.Matching.Count)
 		c.Field("matchingBytes", h.Matching.Bytes)
@@ -113,6 +113,7 @@ type jsonHeapType struct {
 	Count      uint64             `json:"count"`
 	Bytes      uint64             `json:"bytes"`
 	Generation map[string]float64 `json:"generation"`
+	Retained   *uint64            `json:"retainedBytes,omitempty"`
 }
 
 type jsonHeapParts struct {
@@ -156,9 +157,12 @@ type jsonHeapChange struct {
 	NowBytes uint64 `json:"bytes"`
 }
 
-func jsonHeapTypeOf(t *profile.HeapType) jsonHeapType {
+func jsonHeapTypeOf(t *profile.HeapType, retained bool) jsonHeapType {
 	out := jsonHeapType{
 		Type: t.Name, Assembly: t.Assembly, Count: t.Count, Bytes: t.Bytes, Generation: map[string]float64{},
+	}
+	if retained {
+		out.Retained = &t.Retained
 	}
 	for g, a := range t.Generations {
 		if a.Bytes > 0 {

@@ -65,6 +65,9 @@ func modeTop(c *jsonwriter.Writer, r *profile.Recording, m profile.Mode, o *TopO
 		}
 		c.Value(out)
 	})
+	if m == profile.Wall || m.OfWaits() {
+		waitList(c, r, t, o)
+	}
 	if m == profile.Contention {
 		lockList(c, r, t, o)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"clrsnap"
 	"clrsnap/internal/confine"
-	"clrsnap/internal/display"
 	"clrsnap/profile"
 	"clrsnap/report"
 
@@ -27,6 +26,7 @@ type heapFlags struct {
 	types   string
 	roots   string
 	strings bool
+	retains bool
 	limit   int
 	diff    string
 	every   time.Duration
@@ -73,6 +73,9 @@ Single objects:
   --roots REGEX     by which references the objects of such types are kept: the shortest ways
                     to them, from static fields or from objects that nothing on the heap
                     refers to. This takes memory: up to 50 bytes for each object on the heap
+  --retained        how much memory the objects of each type keep from being collected: what
+                    could not be reached without them. It takes memory, too: up to 110 bytes
+                    for each object on the heap
   --strings         which texts the strings have that use the most memory; they can be secrets
 
 With --core the heap is read from a core dump that has it: of the kernel, of gcore, or of
@@ -114,6 +117,7 @@ func (f *heapFlags) register(cmd *cobra.Command) {
 	fs.SortFlags = false
 	fs.StringVarP(&f.types, "type", "t", "", "list the largest objects of types that match this `regex`")
 	fs.StringVar(&f.roots, "roots", "", "show by which references the objects of types that match this `regex` are kept")
+	fs.BoolVar(&f.retains, "retained", false, "how much memory the objects of each type keep from being collected")
 	fs.BoolVar(&f.strings, "strings", false, "also the texts that most memory of strings is used for: can be secrets")
 	fs.IntVarP(&f.limit, "limit", "n", 40, "show this `number` of types, objects or texts; 0: all")
 	fs.StringVar(&f.diff, "diff", "", "show what has changed since this `file` was written by heap --json")
@@ -165,8 +169,10 @@ func (f *heapFlags) check(cmd *cobra.Command) (err error) {
 		return usagef("--type is empty: give a regular expression for names of types")
 	case given("roots") && f.roots == "":
 		return usagef("--roots is empty: give a regular expression for names of types")
-	case given("roots") && (given("type") || given("diff") || given("every")):
-		return usagef("--roots does not go with --type, --diff or --every: look with each of them in turn")
+	case given("roots") && (given("type") || given("diff") || given("every")),
+		given("retained") && (given("type") || given("diff") || given("every") || given("roots")):
+		return usagef("--roots and --retained go neither with one another nor with --type, --diff or --every: " +
+			"look with each of them in turn")
 	case f.limit < 0:
 		return usagef("--limit %d: give a number of rows, or 0 for all", f.limit)
 	case f.maxCPU < 0.01 || f.maxCPU > 64:
@@ -315,28 +321,19 @@ func (a *app) growth(
 
 // look walks the heap once. On a terminal it shows the progress, if it takes long.
 func (a *app) look(ctx context.Context, p *clrsnap.Process, f *heapFlags) (*profile.Heap, error) {
-	o := clrsnap.HeapOptions{Type: f.pattern, Roots: f.keeps, MaxInstances: f.limit, MaxCPU: f.maxCPU}
+	o := clrsnap.HeapOptions{Type: f.pattern, Roots: f.keeps, Retained: f.retains, MaxInstances: f.limit, MaxCPU: f.maxCPU}
 	if f.limit == 0 {
 		o.MaxInstances = maxListed
 	}
 	if f.strings {
 		o.MaxStrings = o.MaxInstances
 	}
-	begin, shown := time.Now(), time.Time{}
+	progress := walkProgress{to: a.stderr, begin: time.Now()}
 	if isTerminal(a.stderr) {
-		o.Progress = func(done, all uint64) {
-			if time.Since(begin) < quietFor || time.Since(shown) < tick {
-				return
-			}
-			shown = time.Now()
-			fmt.Fprintf(a.stderr, "\r\x1b[Kclrsnap: %s of %s …", display.Weight(profile.Bytes, int64(done)),
-				display.Weight(profile.Bytes, int64(all)))
-		}
+		o.Progress = progress.show
 	}
 	h, err := p.Heap(ctx, o)
-	if !shown.IsZero() {
-		fmt.Fprint(a.stderr, "\r\x1b[K")
-	}
+	progress.end()
 	return h, err
 }
 

@@ -29,6 +29,7 @@ type viewFlags struct {
 	top      int
 	sort     string
 	byThread bool
+	by       string
 	full     bool
 	plumbing bool
 	idle     bool
@@ -116,7 +117,7 @@ Formats, by file extension:
 `,
 		Example: `  clrsnap view app.clrsnap                            the hottest functions
   clrsnap view app.html --managed --sort cum          methods, callees included
-  clrsnap view app.html --mode wall --state waiting   what is waited for?
+  clrsnap view app.html --by wait                     what is waited for, and by whom?
   clrsnap view app.html --mode alloc                  what is allocated, and by whom?
   clrsnap view app.html --callers Thread.Sleep        who sleeps?
   clrsnap view app.html --callees Orders.Submit --mode wall
@@ -187,6 +188,8 @@ func (f *viewFlags) register(cmd *cobra.Command) {
 	fs.StringVarP(&f.sort, "sort", "s", "flat", "the `order` of functions: flat or cum")
 	fs.BoolVar(&f.byThread, "by-thread", false,
 		"a table for each thread; in folded stacks the thread as the first frame")
+	fs.StringVar(&f.by, "by", "",
+		"group waiting time by what is waited for: `wait`; as a table, or as the first frame of stacks in files")
 	fs.StringVar(&f.diff, "diff", "",
 		"compare with this `file`, the base: as a table, or as a flame graph with -o FILE.html")
 	fs.StringVar(&f.lines, "lines", "auto",
@@ -205,6 +208,7 @@ func (f *viewFlags) register(cmd *cobra.Command) {
 	complete(cmd, "lines", "auto", "always", "never")
 	complete(cmd, "inlined", "proven", "never")
 	complete(cmd, "sort", "flat", "cum")
+	complete(cmd, "by", byWait)
 	complete(cmd, "format", formatNames()...)
 }
 
@@ -236,6 +240,9 @@ func (f *viewFlags) check(cmd *cobra.Command) error {
 		return err
 	}
 	if err := f.source.check(); err != nil {
+		return err
+	}
+	if err := f.checkBy(cmd); err != nil {
 		return err
 	}
 	if f.state != "" {
@@ -306,6 +313,8 @@ func (f *viewFlags) checkOutput(cmd *cobra.Command) error {
 		return usagef("%s files cannot show a difference between two recordings: "+
 			"html can, and so can the table without -o",
 			f.file.format)
+	case f.by != "" && f.file.format == export.FormatRecording:
+		return usagef("--by is for tables and pictures: %s files have everything, and can be grouped later", f.file.format)
 	case f.byThread && f.file.format != export.FormatFolded:
 		return usagef("--by-thread is for tables and folded stacks, not for %s files", f.file.format)
 	}
@@ -391,6 +400,9 @@ func (a *app) tables(
 	}
 	r, base = f.span(r), f.span(base)
 	encode := func(w io.Writer) error { return report.Top(w, r, o) }
+	if f.tableOfWaits() && !f.json {
+		return a.writeCalls(ctx, out, file, func(w io.Writer) error { return report.Waits(w, r, o) })
+	}
 	if calls, ok := f.calls(o); ok {
 		encode = func(w io.Writer) error { return report.Calls(w, r, calls) }
 		if f.json {
@@ -415,7 +427,7 @@ func (a *app) convert(ctx context.Context, out *pendingFile, r, base *profile.Re
 		return err
 	}
 	a.tellMode(r, f.file.format)
-	o := export.Options{Base: base, ByThread: f.byThread, Idle: f.idle}
+	o := export.Options{Base: base, ByThread: f.byThread, Idle: f.idle, ByWait: f.by == byWait}
 	return a.writeView(ctx, out, func(w io.Writer) error { return export.Encode(w, r, f.file.format, o) })
 }
 

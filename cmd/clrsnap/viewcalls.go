@@ -68,13 +68,14 @@ func (f *viewFlags) calls(o report.TopOptions) (report.CallsOptions, bool) {
 	return report.CallsOptions{TopOptions: o, Kind: report.Path}, f.path
 }
 
-// writeCalls writes a tree of calls. That no function matches is not a failure to write.
+// writeCalls writes a tree of calls, or what is waited for. That no function matches is not a failure to write.
 func (a *app) writeCalls(ctx context.Context, out *pendingFile, file string, encode func(io.Writer) error) error {
 	var nothing error
 	err := a.writeView(ctx, out, func(w io.Writer) error {
 		err := encode(w)
 		var none *report.NoMatchError
-		if errors.As(err, &none) || errors.Is(err, report.ErrOnlyIdle) || errors.Is(err, report.ErrNoStacks) {
+		if errors.As(err, &none) || errors.Is(err, report.ErrOnlyIdle) || errors.Is(err, report.ErrNoStacks) ||
+			errors.Is(err, report.ErrNoWaits) {
 			nothing = fmt.Errorf("%s: %w", file, err)
 		}
 		return err

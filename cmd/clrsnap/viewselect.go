@@ -20,6 +20,9 @@ func (f *viewFlags) selection() profile.Selection {
 	if f.whole() && !f.managed {
 		s.Native = true
 	}
+	if f.tableOfWaits() {
+		s.Managed, s.Native = false, true // what is waited for can be in native frames
+	}
 	if len(f.threads) > 0 {
 		s.Threads = f.chosen.matchesRecorded
 	}
@@ -104,6 +107,9 @@ func (a *app) choose(ctx context.Context, file string, in io.Reader, f *viewFlag
 	}
 	if f.source.noText {
 		r = r.WithoutText()
+	}
+	if f.by == byWait && !f.tableOfWaits() && f.file.format != export.FormatHTML {
+		r = r.ByWait()
 	}
 	if f.whole() && !f.chooses() {
 		return r, nil

@@ -165,6 +165,11 @@ function showToggles(page) {
     const change = (on) => { s.idle = on; listThreads(page); page.update(); };
     toggles.unshift(["idle", "Idle threads", title, s.idle, change]);
   }
+  if (page.hasWaits()) {
+    const title = "Stacks of waiting threads begin with what they wait for (g)";
+    toggles.splice(toggles.length - 1, 0, ["waits", "By what is waited for", title, s.waits,
+      (on) => { s.waits = on; page.update(); }]);
+  }
   if (page.hasFolds()) {
     const title = "Each frame of the thread pool, awaits, ASP.NET Core and the like (p)";
     toggles.splice(2, 0, ["plumbing", "Show plumbing", title, s.plumbing, (on) => { s.plumbing = on; page.update(); }]);
@@ -235,6 +240,7 @@ const KEYS = [
   ["p", "show plumbing: the frames of thread pool, awaits and ASP.NET Core one by one"],
   ["1  2  3 …", "choose a mode, in the order of the buttons"],
   ["w", "with or without idle threads, which wait for work"],
+  ["g", "group waiting time by what is waited for"],
   ["e", "in event modes: with or without the event as the last frame"],
   ["t", "show or hide the table"],
   ["?", "this help"],

@@ -39,6 +39,18 @@ class Recording {
     this.idle = new Uint8Array(this.samples);
     this.idleKinds = doc.idle ?? {};
     for (const samples of Object.values(this.idleKinds)) for (const i of samples) this.idle[i] = 1;
+    this.readWaits(doc.waits ?? {});
+  }
+
+  // readWaits gives each sample of a waiting thread what it waits for: waits[i] is an index into waitNames, or -1.
+  readWaits(table) {
+    this.waits = new Int32Array(this.samples).fill(-1);
+    this.waitNames = [...Object.keys(table), "idle"];
+    Object.values(table).forEach((list, k) => { for (const i of list) this.waits[i] = k; });
+    const idle = this.waitNames.length - 1;
+    for (let i = 0; i < this.samples; i++) {
+      if (this.idle[i] && this.state[i] === WAITING) this.waits[i] = idle;
+    }
   }
 
   readSamples(s) {
@@ -66,6 +78,9 @@ class Recording {
     const endsWithEvent = (node) => node > 0 && this.functions[this.nodeFunction(node)].kind === EVENT;
     return this.mode.some((m, i) => m === mode && endsWithEvent(this.node[i]));
   }
+
+  // hasWaits tells whether samples of a mode say what they wait for.
+  hasWaits(mode) { return this.waits.some((w, i) => w >= 0 && this.mode[i] === mode); }
 
   // idleShares returns the kinds of idle thread that have samples of a mode, the largest first, each
   // with its share of all.

@@ -12,7 +12,7 @@ class Page {
     const mode = this.modes.find((m) => recording.mode.includes(m)) ?? this.modes[0] ?? 0;
     this.selection = {
       mode, states: 3, threads: "merged", managed: false, native: false, leaves: true, plumbing: false,
-      idle: byId("app").dataset.idle === "shown", from: 0, to: Infinity,
+      idle: byId("app").dataset.idle === "shown", waits: byId("app").dataset.waits === "grouped", from: 0, to: Infinity,
     };
     this.showBase = false;
     this.flame = new Flame(byId("scroll"), {
@@ -29,6 +29,7 @@ class Page {
       i: () => byId("toggle-flip").click(), t: () => this.toggleTable(),
       m: () => byId("toggle-managed").click(), p: () => byId("toggle-plumbing")?.click(),
       e: () => byId("toggle-leaves")?.click(), w: () => byId("toggle-idle")?.click(),
+      g: () => byId("toggle-waits")?.click(),
       s: () => {
         const f = this.flame.selected >= 0 ? this.tree.func[this.flame.selected] : this.flame.marked;
         if (f >= 0 && f !== null) this.openSandwich(f);
@@ -47,6 +48,9 @@ class Page {
 
   // idle lists the idle threads of the recordings, with their shares of the mode.
   get idle() { return [this.recording, this.base].flatMap((r) => r ? r.idleShares(this.selection.mode) : []); }
+
+  // hasWaits tells whether samples say what they wait for.
+  hasWaits() { return [this.recording, this.base].some((r) => r && r.hasWaits(this.selection.mode)); }
 
   // hasLeaves tells whether stacks end with a frame for the event, unless it is left out.
   hasLeaves() { return [this.recording, this.base].some((r) => r && r.hasLeaves(this.selection.mode)); }

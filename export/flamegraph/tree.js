@@ -102,10 +102,10 @@ class Growing {
   }
 }
 
-// A selection is {mode, states, threads, managed, native, leaves, plumbing, idle, from, to}. It is like
+// A selection is {mode, states, threads, managed, native, leaves, plumbing, idle, waits, from, to}. It is like
 // profile.Selection. leaves: stacks end with a frame for the event. plumbing: each frame of it is
 // there; else runs are one frame. idle: idle threads, too. states is a set of bits
-// (1: running, 2: waiting). threads is "merged", "each", or a Set of thread groups. to is
+// (1: running, 2: waiting). waits: stacks of waiting threads begin with what they wait for. threads is "merged", "each", or a Set of thread groups. to is
 // exclusive.
 
 // buildTree makes the tree of the selected samples. base is the recording to compare with, or
@@ -130,10 +130,12 @@ function place(recording, selection, grow, samples, column) {
     if (recording.mode[i] !== mode || !(states & 1 << recording.state[i])) continue;
     if (recording.at[i] < from || recording.at[i] >= to) continue;
     if (some && !some.has(recording.group[thread]) || !selection.idle && recording.idle[i]) continue;
-    const key = (each ? recording.group[thread] + 1 : 0) * 2 + recording.incomplete[i];
+    const wait = selection.waits ? recording.waits[i] : -1;
+    const key = ((each ? recording.group[thread] + 1 : 0) * 2 + recording.incomplete[i]) *
+      (recording.waitNames.length + 1) + wait + 1;
     let g = groups.get(key);
     if (!g) {
-      g = newGroup(recording, grow, each ? recording.group[thread] : -1, recording.incomplete[i]);
+      g = newGroup(recording, grow, each ? recording.group[thread] : -1, recording.incomplete[i], wait);
       groups.set(key, g);
     }
     const at = frameOf(recording, selection, grow, g, recording.node[i]), w = recording.weight[i];
@@ -143,10 +145,11 @@ function place(recording, selection, grow, samples, column) {
   return [...groups.values()];
 }
 
-function newGroup(recording, grow, thread, incomplete) {
+function newGroup(recording, grow, thread, incomplete, wait) {
   let root = 0;
   if (thread >= 0) root = grow.child(root, FIRST_THREAD - thread);
   if (incomplete) root = grow.child(root, INCOMPLETE);
+  if (wait >= 0) root = grow.child(root, recording.waitFunctions[wait]);
   // frames has the frame of each node; with folds, of each node that is not the leaf or near it. shown
   // has the frames near the leaf, by leaf, as pairs of a node and its frame, the leaf first.
   return { frames: new Map([[0, root]]), weight: new Map(), shown: new Map() };
@@ -225,6 +228,11 @@ function unify(recording, base) {
       if (!groups.has(key)) { groups.set(key, threads.length); threads.push({ label, ended: !t.osThreadId }); }
       return groups.get(key);
     });
+    r.waitFunctions = Int32Array.from(r.waitNames, (name) => {
+      const f = waitFunction(name);
+      if (!known.has(f.key)) { known.set(f.key, functions.length); functions.push(f); }
+      return known.get(f.key);
+    });
     r.foldFunctions = Int32Array.from(r.folds.labels, (label) => {
       const f = foldFunction(label);
       if (!known.has(f.key)) { known.set(f.key, functions.length); functions.push(f); }
@@ -232,6 +240,15 @@ function unify(recording, base) {
     });
   }
   return { functions, threads };
+}
+
+// waitFunction is what stands for what is waited for among the functions of the page.
+function waitFunction(name) {
+  const text = `[${clean(name)}]`;
+  return {
+    kind: MANAGED, module: "", display: text, short: text, signature: "", nameless: false,
+    origin: ORIGINS.indexOf("framework"), key: `wait\0${name}`,
+  };
 }
 
 // tiersOf sums up the weight of some frames by compilation tier.

@@ -144,7 +144,7 @@ func (a *atOnce) look() (moved int) {
 		}
 		a.forget(m)
 		s := Suspension{
-			Process: a.p, Thread: m.thread, Capture: &a.p.Capture, Also: a.p.alsoBlocking(&m.thread),
+			Process: a.p, Thread: m.thread, Capture: &a.p.Capture, Also: a.p.AlsoBlocking(&m.thread),
 		}
 		r, ok := s.WalkBlocked(func() walk.Result { return s.frames(&a.p.walked) })
 		if !ok {
@@ -199,7 +199,7 @@ func (a *atOnce) capture() error {
 	a.extra = 0
 	for i := range a.members {
 		m := &a.members[i]
-		reqs[i] = a.p.Request(&m.thread, slices.Concat(a.p.alsoBlocking(&m.thread), m.extra))
+		reqs[i] = a.p.Request(&m.thread, slices.Concat(a.p.AlsoBlocking(&m.thread), m.extra))
 		reqs[i].StackLimit, reqs[i].Proof = limit, m.proof
 		for _, r := range m.extra {
 			a.extra += r.Len

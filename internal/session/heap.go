@@ -27,6 +27,8 @@ type HeapOptions struct {
 	MaxStrings int
 	// Roots chooses types by their names; Paths says how their objects are kept; nil: none.
 	Roots *regexp.Regexp
+	// Retained finds how much the objects of each type keep from being collected.
+	Retained bool
 	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1. More than 1 have several goroutines walk.
 	MaxCPU float64
 	// Progress is called from time to time with how many bytes have been walked, of how many; nil: it is not.
@@ -53,6 +55,11 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 	}
 	if err != nil {
 		return nil, p.orExit(fmt.Errorf("process %d: the heap cannot be read: %w", p.PID(), err))
+	}
+	if o.Roots != nil || o.Retained {
+		if census.Graph == nil {
+			return nil, p.orExit(fmt.Errorf("process %d: %w", p.PID(), heap.ErrTooLarge))
+		}
 	}
 	return h.result(census), p.Alive()
 }
@@ -86,7 +93,7 @@ func (h *heapWalk) options(ctx context.Context) heap.Options {
 		h.text = h.p.Runtime.Threads.StringType()
 		o.Data = true
 	}
-	o.Graph = h.o.Roots != nil
+	o.Graph = h.o.Roots != nil || h.o.Retained
 	if h.o.Type != nil || h.o.MaxStrings > 0 {
 		o.Want, o.Visit = h.want, h.visit
 	}
@@ -165,7 +172,7 @@ func (h *heapWalk) want(mt arch.Addr) bool {
 func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	out := &profile.Heap{
 		Process: h.p.info, CapturedAt: h.begin, Duration: time.Since(h.begin),
-		Collecting: c.Collecting, Partial: c.Stopped, Matching: h.matching,
+		HasRetained: h.o.Retained, Collecting: c.Collecting, Partial: c.Stopped, Matching: h.matching,
 	}
 	if !h.p.from.changes() {
 		out.CapturedAt = h.p.from.capturedAt()
@@ -182,7 +189,7 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 		})
 	}
 	out.Types = h.types(c)
-	if c.Graph != nil {
+	if h.o.Roots != nil {
 		h.paths(c.Graph, out)
 	}
 	h.trim()
@@ -194,6 +201,10 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 // types sums up by name: assemblies that were loaded several times have types of the same name.
 func (h *heapWalk) types(c *heap.Census) []profile.HeapType {
 	byName := map[[2]string]int{}
+	var retained []uint64
+	if h.o.Retained {
+		retained = c.Graph.Retained().ByTable(h.isStatics)
+	}
 	var out []profile.HeapType
 	for _, t := range c.Tables {
 		if t.Free || t.Index >= len(c.Counts) || c.Counts[t.Index] == ([heap.NumGenerations]heap.Tally{}) {
@@ -207,13 +218,16 @@ func (h *heapWalk) types(c *heap.Census) []profile.HeapType {
 			byName[key] = i
 			out = append(out, profile.HeapType{Name: class.Display, Assembly: class.Assembly})
 		}
+		if retained != nil {
+			out[i].Retained += retained[t.Index]
+		}
 		for g, n := range c.Counts[t.Index] {
 			out[i].Generations[g].Add(profile.HeapAmount(n))
 			out[i].Add(profile.HeapAmount(n))
 		}
 	}
 	slices.SortFunc(out, func(a, b profile.HeapType) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name),
+		return cmp.Or(cmp.Compare(b.Retained, a.Retained), cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.Assembly, b.Assembly))
 	})
 	return out

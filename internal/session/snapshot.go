@@ -133,7 +133,7 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 		return st
 	}
 	defer p.lacks.watch(p.from, t.OSThreadID)()
-	s := Suspension{Process: p, Thread: *t, Capture: &p.Capture, Also: p.alsoBlocking(t)}
+	s := Suspension{Process: p, Thread: *t, Capture: &p.Capture, Also: p.AlsoBlocking(t)}
 	r, err := s.takeAndWalk(func() walk.Result { return s.frames(&p.walked) })
 	st := p.Summary(&s.Thread)
 	if err != nil {

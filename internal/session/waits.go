@@ -9,12 +9,41 @@ import (
 	"clrsnap/profile"
 )
 
-// alsoBlocking returns the memory that is copied with a thread so that its wait can be explained.
-func (p *Process) alsoBlocking(t *Thread) []target.Range {
+// AlsoBlocking returns the memory that is copied with a thread so that its wait can be explained.
+func (p *Process) AlsoBlocking(t *Thread) []target.Range {
 	if t.ID == 0 || p.Runtime == nil || p.Runtime.Locks == nil {
 		return nil
 	}
 	return []target.Range{p.Runtime.Locks.BlockingRange(t.ID)}
+}
+
+// Blocked is a monitor that a thread is blocked on.
+type Blocked struct {
+	profile.WaitingFor           // Monitor.Enter or Monitor.Wait; without a type if that is not certain
+	At, Lock           arch.Addr // where the thread's stack says so, and the lock's address that it has there
+}
+
+// Blocked returns the monitor that a thread is blocked on, which has just been walked with Process.AlsoBlocking; false: it is
+// blocked on none, or that is not known.
+func (s *Suspension) Blocked() (b Blocked, ok bool) {
+	p := s.Process
+	if p.Runtime == nil || p.Runtime.Locks == nil || p.Live == nil || s.Walk.Info.Address == 0 {
+		return b, false
+	}
+	blocking, ok := p.Runtime.Locks.Blocked(s.Walk.Info.Address, s.Walk.Stack)
+	if !ok {
+		return b, false
+	}
+	at, _ := s.Walk.Stack.Uint64(p.Runtime.Locks.BlockingRange(s.Walk.Info.Address).Addr)
+	b.Kind, b.At, b.Lock = profile.MonitorEnter, arch.Addr(at), blocking.Lock
+	if blocking.Wait {
+		b.Kind = profile.MonitorWait
+	}
+	class := p.waitReader().Class(blocking)
+	if class != nil && !s.Capture.Stopped && p.Live.Holds(s.Thread.OSThreadID, s.Capture.Proof) {
+		b.Type = class.Display
+	}
+	return b, true
 }
 
 // explain says what a thread that has just been walked waits for, and what it holds.

@@ -20,8 +20,8 @@ type Graph struct {
 
 // Bounds of a graph: it takes 16 bytes for each object and 4 for each reference.
 const (
-	maxNodes = 1 << 26
-	maxEdges = 1 << 28
+	mostNodes = 1 << 26
+	mostEdges = 1 << 28
 )
 
 // graphRegion has the objects of a region, by address.
@@ -151,7 +151,7 @@ func (g *Graph) accept(r *Region, d *draft) {
 	if to == nil || to.Start != r.Start || len(d.nodes) == 0 {
 		return
 	}
-	if g.count += len(d.nodes); g.count > maxNodes || len(to.edges)+len(d.edges) > maxEdges {
+	if g.count += len(d.nodes); g.count > mostNodes || len(to.edges)+len(d.edges) > mostEdges {
 		g.count -= len(d.nodes)
 		g.Full = true
 		return
@@ -196,15 +196,7 @@ func (g *Graph) Object(n int) (o Object, in Generation) {
 
 // References calls a function with each object that an object refers to, once for each reference.
 func (g *Graph) References(n int, f func(to int)) {
-	r, i := g.at(n)
-	if r == nil {
-		return
-	}
-	from := uint32(0)
-	if i > 0 {
-		from = r.nodes[i-1].edges
-	}
-	for _, e := range r.edges[from:r.nodes[i].edges] {
+	for _, e := range g.edges(n) {
 		if e != noNode {
 			f(int(e))
 		}

@@ -101,6 +101,7 @@ type walk struct {
 	passes    int
 	busy      bool // the heap does not come to rest
 	halted    atomic.Bool
+	restless  atomic.Bool // the collector has moved objects for longer than is waited for
 }
 
 func (r *Reader) newWalk(o Options) (*walk, error) {
@@ -161,7 +162,8 @@ func (w *walk) settled() bool {
 		if w.r.Settled(w.o.Memory) {
 			return true
 		}
-		if wait > longestWait || w.stopped() {
+		if wait > longestWait || w.stopped() || w.restless.Load() {
+			w.restless.Store(true) // or it would be waited for again and again
 			return false
 		}
 		w.o.nap(wait)
@@ -357,11 +359,11 @@ func (w *walk) old() error {
 func (w *walk) oldRegion(one *walker, r *Region, to *sheet) {
 	at := r.Start
 	for at < r.End && !w.stopped() {
-		next, err := w.oldPiece(one, r, at)
+		next, proved, err := w.oldPiece(one, r, at)
 		if err != nil && !errors.Is(err, errStopped) && !w.o.Still {
 			break
 		}
-		to.accept(one, r, uint64(next-at), true)
+		to.accept(one, r, uint64(next-at), proved)
 		if w.graph != nil {
 			w.graph.accept(r, one.draft)
 		}
@@ -376,21 +378,19 @@ func (w *walk) oldRegion(one *walker, r *Region, to *sheet) {
 	w.progress(uint64(r.End - min(at, r.End)))
 }
 
-// oldPiece walks one piece, and once more if the collector was at it.
-func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr, err error) {
+// oldPiece walks one piece, and once more if the collector was at it. proved: it was not.
+func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr, proved bool, err error) {
 	for n := 0; ; n++ {
 		one.reset()
 		p := piece{at: from, stop: min(from+pieceSize, r.End), start: r.Start, end: r.End}
 		before := w.settled()
 		err = one.walk(&p)
 		if w.o.Still || errors.Is(err, errStopped) {
-			return p.at, err
+			return p.at, true, err
 		}
-		if err == nil && !(before && w.r.Settled(w.o.Memory)) {
-			err = errAstray
-		}
-		if err == nil || n == oldTries {
-			return p.at, err
+		proved = err == nil && before && w.r.Settled(w.o.Memory)
+		if proved || n == oldTries || w.restless.Load() {
+			return p.at, proved, err
 		}
 		w.o.nap(firstWait << (2 * n))
 	}

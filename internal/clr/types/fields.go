@@ -105,8 +105,10 @@ func (s *System) field(at arch.Addr) (Field, error) {
 	}
 	f := Field{RID: one & fieldRow, Type: uint8(two >> fieldType), Static: one&fieldStatic != 0}
 	offset := two & fieldOffset
-	if f.Static || f.Type == 0 {
+	if f.Static && f.Reference() && offset <= fieldLast {
 		f.Offset = offset
+	}
+	if f.Static || f.Type == 0 {
 		return f, nil
 	}
 	if offset > fieldLast {

@@ -71,6 +71,7 @@ func (l *listener) end(tb testing.TB) (all events.EventStats) {
 	for e := events.ObjectAllocated; e <= events.RuntimeResumeFinished; e++ {
 		all = sum(all, l.s.Stats(e))
 	}
+	all = sum(all, l.s.Stats(events.ThreadWaited))
 	if err := l.s.Close(); err != nil {
 		tb.Fatal(err)
 	}

@@ -1,0 +1,22 @@
+package waits
+
+import (
+	"clrsnap/internal/clr/lock"
+	"clrsnap/internal/clr/object"
+)
+
+// Class returns the class of the object of a monitor that a thread is blocked on; nil: that is not certain. It was so at
+// some moment between the call and its return: the thread may no longer be blocked by then.
+func (r *Reader) Class(b lock.Blocking) *object.Class {
+	var class *object.Class
+	if !r.steadily(func() error {
+		m, err := r.Runtime.Locks.At(b.Lock)
+		if err == nil {
+			class, err = r.Runtime.Objects.Class(m.Object)
+		}
+		return err
+	}, nil, primitive{}) {
+		return nil
+	}
+	return class
+}

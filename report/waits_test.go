@@ -1,0 +1,35 @@
+package report
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"clrsnap/internal/profiletest"
+	"clrsnap/profile"
+)
+
+// TestWaits: the table of what is waited for.
+func TestWaits(t *testing.T) {
+	for name, o := range map[string]TopOptions{
+		"plain": {}, "80": {Width: 80, Rows: 1}, "full": {Full: true, Width: 80, Idle: true},
+	} {
+		var b bytes.Buffer
+		for _, r := range []*profile.Recording{
+			profiletest.LockShop(), profiletest.EventShop(), profiletest.RestingShop(),
+		} {
+			if err := Waits(&b, r, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if strings.Contains(b.String(), "\x1b") {
+			t.Errorf("%s: control characters", name)
+		}
+		profiletest.Golden(t, "waits-"+name+".txt", b.Bytes())
+	}
+	busy := profiletest.EventShop().Select(profile.Selection{Modes: []profile.Mode{profile.CPU, profile.Alloc}})
+	if err := Waits(&bytes.Buffer{}, busy, TopOptions{}); !errors.Is(err, ErrNoWaits) {
+		t.Errorf("nobody waits: %v", err)
+	}
+}
