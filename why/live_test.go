@@ -69,7 +69,7 @@ func TestLook(t *testing.T) {
 			names[i] = a.of
 		}
 		a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", strings.Join(names, ",")}})
-		if runtime != testenv.DefaultRuntime {
+		if runtime == "net9" {
 			check(t, look(t, a, why.Options{For: 2 * time.Second, NoAgent: true}), true)
 		}
 		check(t, look(t, a, why.Options{For: 2 * time.Second}), false)
