@@ -106,7 +106,8 @@ func (d *documentReader) locationTable() error {
 			return err
 		})
 	}, "function", "offset", "tier",
-		"method"+absentBefore, "il"+absentBefore, "next"+absentBefore, "nearest"+absentBefore, "line"+absentBefore, "inlined"+absentBefore,
+		"method"+absentBefore, "il"+absentBefore, "next"+absentBefore, "nearest"+absentBefore, "line"+absentBefore,
+		"inlined"+absentBefore,
 		"library"+absentBefore, "address"+absentBefore)
 }
 

@@ -298,7 +298,9 @@ const maxLine = 1<<29 - 1
 
 // checkSources checks the tables that say where locations are in the source text.
 func checkSources(r *profile.Recording) error {
-	if len(r.Assemblies) > 0 && !isNone(&r.Assemblies[0]) || len(r.Libraries) > 0 && !isNoLibrary(&r.Libraries[0]) || len(r.Files) > 0 && !isNoFile(&r.Files[0]) ||
+	if len(r.Assemblies) > 0 && !isNone(&r.Assemblies[0]) ||
+		len(r.Libraries) > 0 && !isNoLibrary(&r.Libraries[0]) ||
+		len(r.Files) > 0 && !isNoFile(&r.Files[0]) ||
 		len(r.Methods) > 0 && r.Methods[0] != (profile.Method{}) || len(r.Lines) > 0 && r.Lines[0] != (profile.Line{}) {
 		return errors.New("the first assembly, library, method, file or line, which stands for none, is one")
 	}

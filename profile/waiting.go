@@ -84,7 +84,7 @@ type waiter struct {
 	idle      *idler
 	managed   []int32              // by node: the nearest node to the base that is a method, or the node itself; 0: none
 	kinds     []WaitKind           // by node: of a method, what its thread waits for if it is the leaf
-	entries   []int32              // by node: of native code, the function that the method has called the runtime with; -1: none
+	entries   []int32              // by node: of native code, the function that says what its method waits for; -1: none
 	io        []bool               // by node: of native code, the method has called a function that waits for input or output
 	runtime   []bool               // by node: of native code, it or what has called it is the runtime's
 	events    map[int32]WaitingFor // by node, of those that are known
@@ -106,7 +106,7 @@ func (r *Recording) waiter() *waiter {
 		w.managed[n] = w.managed[parent]
 		if f.kind != Managed {
 			w.io[n], w.runtime[n] = w.io[parent] || f.io, w.runtime[parent] || f.runtime
-			if w.entries[n] = w.entries[parent]; parent > 0 && w.managed[parent] == parent {
+			if w.entries[n] = w.entries[parent]; f.says || parent > 0 && w.managed[parent] == parent {
 				w.entries[n] = r.Locations[r.Nodes[n].Location].Function
 			}
 			continue
@@ -129,6 +129,7 @@ type waitFunction struct {
 	rule        *waitRule // nil: it does not wait
 	between     bool
 	entry       WaitingFor
+	says        bool // it is what WaitingFor.Frame returns
 	io, runtime bool
 }
 
@@ -142,7 +143,7 @@ func waitFunctionOf(f *Function, runtime map[string]bool) waitFunction {
 		name := strings.TrimPrefix(strings.TrimLeft(f.Method, "_"), "libc_")
 		libc := strings.HasPrefix(f.Module, "libc.") || strings.HasPrefix(f.Module, "libc-") ||
 			strings.HasPrefix(f.Module, "ld-musl") || strings.HasPrefix(f.Module, "libpthread")
-		out.entry = entryOf(f)
+		out.entry, out.says = entryOf(f), frameOf(f) != WaitingFor{}
 		out.io, out.runtime = libc && ioFunctions[name], runtime[f.Module]
 	}
 	return out
@@ -251,7 +252,7 @@ func (w WaitingFor) WaitEvent(short string) Function {
 }
 
 // Frame returns the function of a frame that says what a method waits for, in a recording of the wall clock: it seems to
-// be a native one that the method has called. module is the runtime's.
+// be a native one. module is the runtime's.
 func (w WaitingFor) Frame(module string) Function {
 	name := "[" + w.String() + "]"
 	return Function{Kind: Native, Display: name, Short: name, Module: module}

@@ -65,6 +65,8 @@ func TestWaitingFor(t *testing.T) {
 		{Wall, "main>work>join>clr>cond", WaitingFor{Kind: ThreadJoin}}, // Thread.Join was inlined
 		{Wall, "main>work>order>clr>cond", WaitingFor{Kind: MonitorEnter, Type: "Shop.Order"}},
 		{Wall, "main>enter>order>clr>cond", WaitingFor{Kind: MonitorEnter, Type: "Shop.Order"}},
+		{Wall, "main>work>clr>order>clr>cond", WaitingFor{Kind: MonitorEnter, Type: "Shop.Order"}},
+		{Wall, "main>work>clr>order>work>clr", WaitingFor{Kind: WaitRuntime}},
 		{Wall, "main>semi>pulse>clr>cond", WaitingFor{Kind: SemaphoreWait}},
 		{Wall, "main>work>clr>join>cond", WaitingFor{Kind: WaitRuntime}}, // it is not what the method has called
 		{Wall, "main>read>stub>pread>futex", WaitingFor{Kind: WaitIO}},

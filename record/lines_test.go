@@ -104,7 +104,8 @@ func checkText(t *testing.T, r *profile.Recording, line int32, path string) {
 }
 
 // TestRecordedLines: samples have the lines that the program's time is spent on, in debug builds and optimised
-// ones, with the text around them if the PDB has it; and so has code that can be unloaded. The text is that of the compiled file.
+// ones, with the text around them if the PDB has it; and so has code that can be unloaded. The text is that of the
+// compiled file.
 func TestRecordedLines(t *testing.T) {
 	apps, err := filepath.Abs("../testdata/apps")
 	if err != nil {

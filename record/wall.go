@@ -46,11 +46,12 @@ type wallSampler struct {
 
 // wallThread is what wall-clock sampling remembers of a thread.
 type wallThread struct {
-	last  time.Duration // when it was sampled
-	at    wallNode      // where it was found last, and
-	wait  waitPlace     // what its stack was like if it waited there
-	valid bool          // it may still be there
-	since time.Duration // when it was first found there; short runs in between are ignored
+	untold int           // how often in a row the class of what it was blocked on was not certain
+	last   time.Duration // when it was sampled
+	at     wallNode      // where it was found last, and
+	wait   waitPlace     // what its stack was like if it waited there
+	valid  bool          // it may still be there
+	since  time.Duration // when it was first found there; short runs in between are ignored
 
 	looked, used time.Duration // when it was captured, and how long it had run or been ready to run by then
 
@@ -531,11 +532,16 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 			rp.frames.await()
 		}
 		w.stack = rp.frames.appendStack(w.stack[:0])
-		blocked := w.blocked(&s, r.Complete)
+		blocked, untold := w.blocked(&s, r.Complete)
 		wt.at = wallNode{w.r.b.Stack(w.stack), !r.Complete}
 		if s.FoundBlocked {
 			w.remember(&wt.wait, &s, rp.frames, wt.at)
-			wt.wait.alsoHolds(blocked)
+			if wt.wait.alsoHolds(blocked); untold && wt.untold < mostUntold {
+				wt.untold++
+				wt.wait.returns = wt.wait.returns[:0] // it is looked at again
+			} else if !untold {
+				wt.untold = 0
+			}
 		} else if givesUp(&s) {
 			w.remember(&wt.yield, &s, rp.frames, wt.at)
 		}
@@ -545,29 +551,32 @@ func (w *wallSampler) look(t *recordedThread) (profile.State, error) {
 }
 
 // blocked notes in w.stack that a thread is blocked on a monitor, and returns where its own stack says so: as a frame that
-// the method which waits seems to have called. Monitor.Enter need not be a frame, and only the runtime knows the class
-// of the object.
-func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSlot) {
+// what the method has called seems to have called. Monitor.Enter need not be a frame, and only the runtime knows the class
+// of the object. untold: the class was not certain this time.
+func (w *wallSampler) blocked(s *session.Suspension, complete bool) (at returnSlot, untold bool) {
 	if !s.FoundBlocked || !complete {
-		return at
+		return at, false
 	}
 	b, ok := s.Blocked()
 	leaf := slices.IndexFunc(w.stack, func(l int32) bool {
 		_, f := w.r.b.At(l)
 		return f.Kind == profile.Managed
 	})
-	if !ok || leaf < 0 {
-		return at
+	if !ok || leaf < 1 {
+		return at, false
 	}
 	if b.Kind == profile.MonitorWait {
 		if kind := w.r.waitedIn(w.stack, true); kind != profile.MonitorWait && kind != profile.WaitRuntime {
-			return at // a primitive that is made of monitors
+			return at, false // a primitive that is made of monitors
 		}
 	}
 	l := profile.Location{Function: w.r.b.Function(b.Frame(s.Process.Found.Module.Name))}
-	w.stack = slices.Insert(w.stack, leaf, w.r.b.Location(l))
-	return returnSlot{b.At, b.Lock}
+	w.stack = slices.Insert(w.stack, leaf-1, w.r.b.Location(l)) // what was inlined depends on what the method has called
+	return returnSlot{b.At, b.Lock}, b.Type == ""
 }
+
+// mostUntold is how often in a row a thread is looked at again to learn of which class the lock is that it waits for.
+const mostUntold = 8
 
 // found updates since when a thread has been at the place where it was found.
 func (w *wallSampler) found(wt *wallThread, s *session.Suspension, before wallNode) {

@@ -27,7 +27,8 @@ func TestHostilePDBs(t *testing.T) {
 	p := testenv.Publish(t, "idle", testenv.DefaultRuntime, testenv.FrameworkDependent, "")
 	dll := filepath.Join(p.Dir, "app", "idle.dll")
 	good := contentOf(t, withSuffix(dll, ".pdb"))
-	z := &pdbZoo{t: t, pid: strconv.Itoa(p.Start(t, testenv.Options{Args: []string{"--threads", "4"}}).PID), pdb: withSuffix(dll, ".pdb")}
+	app := p.Start(t, testenv.Options{Args: []string{"--threads", "4"}})
+	z := &pdbZoo{t: t, pid: strconv.Itoa(app.PID), pdb: withSuffix(dll, ".pdb")}
 	z.want("the right one", 4)
 	for _, l := range lies(good) {
 		z.put(l.content)

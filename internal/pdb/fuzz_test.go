@@ -29,12 +29,12 @@ func touch(t testing.TB, f *File, limit uint32) {
 			if p.Document < 1 || p.Document > f.Documents() || i > 0 && p.IL <= points[i-1].IL {
 				t.Fatalf("method %d: point %d is %+v of %d documents", m+1, i, p, f.Documents())
 			}
-			at, exact, ok := f.LineAt(m+1, p.IL)
+			at, exact, ok := f.LineIn(m+1, p.IL, p.IL+1)
 			if ok && (at.Hidden || at.IL > p.IL || exact != (at == p || p.Await && at == points[i-1])) {
 				t.Fatalf("method %d: IL %#x is at %+v, exact %v", m+1, p.IL, at, exact)
 			}
 		}
-		if _, _, ok := f.LineAt(m+1, 1<<31); ok && err != nil {
+		if _, _, ok := f.LineIn(m+1, 1<<31, 1<<31+1); ok && err != nil {
 			t.Fatalf("method %d has a line and the error %v", m+1, err)
 		}
 	}

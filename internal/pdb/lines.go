@@ -67,17 +67,11 @@ func (f *File) setAwaits(method uint32, points []Point) {
 	}
 }
 
-// LineAt returns the point that the IL offset il of a method belongs to: the last one at or
-// before it that is not hidden, as the runtime's own stack traces have it
-// (StackTraceSymbols.GetSourceLineInfo). exact is false if a hidden point, other than at an await,
-// lies between the two: that ends the text's code, so that the line is the nearest one before. ok is false if there is none, or
-// if anything in the method's points breaks the rules.
-func (f *File) LineAt(method, il uint32) (at Point, exact, ok bool) {
-	return f.LineIn(method, il, il+1)
-}
-
-// LineIn is LineAt for code that is of the IL from il up to next. exact is false, too, if the code of
-// another line begins in between.
+// LineIn returns the point that code of a method is at that is of the IL from il up to next: the last one at or
+// before il that is not hidden, as the runtime's own stack traces have it (StackTraceSymbols.GetSourceLineInfo).
+// exact is false if a hidden point, other than at an await, lies between the two: that ends the text's code, so that
+// the line is the nearest one before; and if the code of another line begins in between. ok is false if there is none,
+// or if anything in the method's points breaks the rules.
 func (f *File) LineIn(method, il, next uint32) (at Point, exact, ok bool) {
 	points, err := f.Lines(method)
 	if err != nil {

@@ -81,11 +81,11 @@ func TestWrongLines(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 		for _, il := range []uint32{0, 1, 0xffffffff} {
-			if got, _, ok := f.LineAt(2, il); ok {
+			if got, _, ok := f.LineIn(2, il, il+1); ok {
 				t.Errorf("%s: IL %#x is at %+v", name, il, got)
 			}
 		}
-		if got, _, ok := f.LineAt(1, 0); !ok || got.Line != 99 {
+		if got, _, ok := f.LineIn(1, 0, 0+1); !ok || got.Line != 99 {
 			t.Errorf("%s: the other method is at %+v, %v", name, got, ok)
 		}
 	}
@@ -119,7 +119,7 @@ func TestAwait(t *testing.T) {
 		}
 		for _, p := range all {
 			await := slices.Contains(tt.awaits, p.IL)
-			if _, exact, ok := f.LineAt(2, p.IL+1); p.Await != await || !ok || exact != (await || !p.Hidden) {
+			if _, exact, ok := f.LineIn(2, p.IL+1, p.IL+1+1); p.Await != await || !ok || exact != (await || !p.Hidden) {
 				t.Errorf("%s: %+v, exact %v", tt.name, p, exact)
 			}
 		}
@@ -136,18 +136,18 @@ func TestLineAt(t *testing.T) {
 		{0, 0, false}, {1, 0, false}, {2, 10, true}, {4, 10, true}, {5, 10, false}, {8, 10, false},
 		{9, 11, true}, {11, 11, true}, {12, 11, false}, {14, 11, false}, {1 << 31, 11, false},
 	} {
-		p, exact, ok := f.LineAt(2, tt.il)
+		p, exact, ok := f.LineIn(2, tt.il, tt.il+1)
 		if p.Line != tt.line || exact != tt.exact || ok != (tt.line != 0) {
 			t.Errorf("IL %d: line %d, exact %v, %v; want line %d, %v", tt.il, p.Line, exact, ok, tt.line, tt.exact)
 		}
 	}
 	for _, points := range []string{"", "00 00 00 00 02 00 00", "00 00 00 05 00 03"} { // nothing, hidden, line 0
-		if p, _, ok := one(1, points).parse(t).LineAt(2, 7); ok {
+		if p, _, ok := one(1, points).parse(t).LineIn(2, 7, 7+1); ok {
 			t.Errorf("% s: %+v", points, p)
 		}
 	}
 	for _, method := range []uint32{0, 3, 1 << 24, 1<<32 - 1} {
-		if p, _, ok := f.LineAt(method, 2); ok {
+		if p, _, ok := f.LineIn(method, 2, 2+1); ok {
 			t.Errorf("method %d: %+v", method, p)
 		}
 		if p, err := f.Lines(method); err == nil {
@@ -180,7 +180,7 @@ func TestDecodedBound(t *testing.T) {
 	if _, err := f.Lines(2); err != errDecoded {
 		t.Errorf("%v", err)
 	}
-	if p, _, ok := f.LineAt(2, 2); ok {
+	if p, _, ok := f.LineIn(2, 2, 2+1); ok {
 		t.Errorf("%+v", p)
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestDecodedBound(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		time.Sleep(time.Second)
-		if p, _, ok := f.LineAt(2, 2); !ok {
+		if p, _, ok := f.LineIn(2, 2, 2+1); !ok {
 			t.Errorf("a second later: %+v", p)
 		}
 	})
@@ -231,7 +231,7 @@ func TestLongPoints(t *testing.T) {
 		points := append(unhex("00 00 00 01 01 01"), bytes.Repeat([]byte{1, 0, 0}, size/3)...)
 		b.method(1, points)
 		f := b.parse(t)
-		if p, exact, ok := f.LineAt(1, 5); ok != want || exact || ok && p.Line != 1 {
+		if p, exact, ok := f.LineIn(1, 5, 5+1); ok != want || exact || ok && p.Line != 1 {
 			t.Errorf("%d bytes of points: %+v, %v", size, p, ok)
 		}
 		if all, err := f.Lines(1); (err == nil) != want {

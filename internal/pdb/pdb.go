@@ -19,7 +19,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 
 	"clrsnap/internal/ecma335"
@@ -107,25 +106,6 @@ func Parse(b []byte) (*File, error) {
 		return nil, malformed("debug information of %d methods in a module of %d", n, f.methods)
 	}
 	return f, nil
-}
-
-// Read is Parse for a file of size bytes.
-func Read(r io.ReaderAt, size int64) (*File, error) {
-	head := make([]byte, min(max(size, 0), int64(len(windowsSignature))))
-	if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF {
-		return nil, err
-	}
-	if err := portable(head); err != nil { // without reading all of it
-		return nil, err
-	}
-	if size > MaxSize {
-		return nil, fmt.Errorf("a portable PDB of %d bytes, more than %d", size, MaxSize)
-	}
-	b := make([]byte, size)
-	if n, err := r.ReadAt(b, 0); n < len(b) {
-		return nil, err
-	}
-	return Parse(b)
 }
 
 // windowsSignature begins a Windows PDB (LLVM, docs/PDB/MsfFile.rst).

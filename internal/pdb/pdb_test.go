@@ -3,7 +3,6 @@ package pdb
 import (
 	"bytes"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -36,33 +35,24 @@ func TestParseErrors(t *testing.T) {
 			[][]byte{append(make([]byte, 24), 0x40, 0, 0, 0, 0, 0, 0, 0), make([]byte, 24)}), ErrMalformed},
 	} {
 		if _, err := Parse(tt.b); !errors.Is(err, tt.want) {
-			t.Errorf("%s: Parse says %v", name, err)
-		}
-		if _, err := Read(bytes.NewReader(tt.b), int64(len(tt.b))); !errors.Is(err, tt.want) {
-			t.Errorf("%s: Read says %v", name, err)
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-func TestRead(t *testing.T) {
+func TestParse(t *testing.T) {
 	b := one(1, "00 00 00 05 0a 03")
 	b.id[19] = 7
 	file := b.bytes()
-	f, err := Read(bytes.NewReader(file), int64(len(file)))
+	f, err := Parse(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if f.ID() != b.id || f.Methods() != 2 || f.Documents() != 3 {
 		t.Errorf("id % x, %d methods, %d documents", f.ID(), f.Methods(), f.Documents())
 	}
-	if _, err := Read(bytes.NewReader(file), MaxSize+1); err == nil || !strings.Contains(err.Error(), "more than") {
+	if _, err := Parse(append(file, make([]byte, MaxSize)...)); err == nil || !strings.Contains(err.Error(), "more than") {
 		t.Errorf("too large: %v", err)
-	}
-	if _, err := Read(bytes.NewReader(file), int64(len(file))+1); err != io.EOF {
-		t.Errorf("shorter than it was: %v", err)
-	}
-	if _, err := Read(bytes.NewReader(file), -1); err == nil {
-		t.Error("a size below zero")
 	}
 }
 

@@ -375,7 +375,7 @@ func describeMethod(t *testing.T, f *File, method, size uint32, say func(...any)
 	}
 	for il := range size {
 		best := "none"
-		if p, _, ok := f.LineAt(method, il); ok {
+		if p, _, ok := f.LineIn(method, il, il+1); ok {
 			best = fmt.Sprintf("%d:%d:%d", p.Line, p.Column, p.Document)
 		}
 		say("B", method, il, best)

@@ -49,3 +49,19 @@ func TestShortLabel(t *testing.T) {
 		}
 	}
 }
+
+func TestCommonTarget(t *testing.T) {
+	const to = "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established"
+	for _, tt := range []struct{ a, b, want string }{
+		{to, to, to},
+		{to, "recv tcp 10.1.2.3:41235 → 10.1.2.9:5432 established", "recv tcp → 10.1.2.9:5432 established"},
+		{"recv tcp → 10.1.2.9:5432 established", to, "recv tcp → 10.1.2.9:5432 established"},
+		{"recv tcp 10.1.2.3:80 → 10.9.9.9:1 established", "recv tcp 10.1.2.3:80 → 10.9.9.9:2 established",
+			"recv tcp 10.1.2.3:80"},
+		{to, "recv", "recv"}, {to, "send tcp", ""}, {"", "", ""},
+	} {
+		if got := commonTarget(tt.a, tt.b); got != tt.want {
+			t.Errorf("%q and %q: %q, want %q", tt.a, tt.b, got, tt.want)
+		}
+	}
+}

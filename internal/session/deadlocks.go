@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
@@ -39,10 +40,11 @@ func (p *Process) proveWaits(ctx context.Context, out *profile.Snapshot, f found
 		if len(circles) == 0 || ctx.Err() != nil {
 			break
 		}
-		for _, members := range circles {
-			first := p.lookAgain(out, members, f)
-			second := p.lookAgain(out, members, f)
-			p.stood(out, members, first, second)
+		members := slices.Concat(circles...)
+		first := p.lookAgain(out, members, f)
+		second := p.lookAgain(out, members, f)
+		for _, c := range circles {
+			p.stood(out, c, first, second)
 		}
 		looked = true
 	}
@@ -86,24 +88,24 @@ type look struct {
 	wait  string       // what it waits for, and for whom
 }
 
-// describe notes for whom a thread waits, by all that has been read meanwhile.
-func (l *look) describe(w *profile.Wait) {
+// of notes for whom a thread waits, by all that has been read meanwhile.
+func (l look) of(w *profile.Wait) look {
 	if w == nil {
-		*l = look{}
-		return
+		return look{}
 	}
 	l.wait = string(w.Kind)
 	if w.Owner != nil {
 		l.wait += fmt.Sprint(*w.Owner)
 	}
 	l.wait += fmt.Sprint(w.Readers)
+	return l
 }
 
 // stood marks the threads of a circle if none has run since it was first looked at.
-func (p *Process) stood(out *profile.Snapshot, threads []int, first, second []look) {
-	for i, at := range threads {
-		l := &first[i]
-		if l.proof == "" || *l != second[i] || !p.Live.Holds(out.Threads[at].OSThreadID, l.proof) {
+func (p *Process) stood(out *profile.Snapshot, threads []int, first, second map[int]look) {
+	for _, at := range threads {
+		l := first[at]
+		if l.proof == "" || l != second[at] || !p.Live.Holds(out.Threads[at].OSThreadID, l.proof) {
 			return
 		}
 	}
@@ -113,23 +115,23 @@ func (p *Process) stood(out *profile.Snapshot, threads []int, first, second []lo
 }
 
 // lookAgain captures threads once more, and reads what they wait for with a new list of the runtime's threads.
-func (p *Process) lookAgain(out *profile.Snapshot, threads []int, f found) []look {
-	looks := make([]look, len(threads))
+func (p *Process) lookAgain(out *profile.Snapshot, threads []int, f found) map[int]look {
+	looks := make(map[int]look, len(threads))
 	p.Engine.Cache.Invalidate()
 	if p.ReadThreadStore() != nil {
 		return looks
 	}
-	for i, at := range threads {
-		looks[i].proof = p.lookAt(&out.Threads[at], f)
+	for _, at := range threads {
+		looks[at] = look{proof: p.lookAt(&out.Threads[at], f)}
 	}
 	p.relate(out.Threads, threads)
-	for i, at := range threads {
-		looks[i].describe(out.Threads[at].Wait)
+	for _, at := range threads {
+		looks[at] = looks[at].of(out.Threads[at].Wait)
 	}
 	return looks
 }
 
-// lookAt captures a thread once more, and returns the proof that it is blocked.
+// lookAt captures a thread once more, without stopping it, and returns the proof that it is blocked.
 func (p *Process) lookAt(st *profile.Thread, f found) target.Proof {
 	t, ok := p.Describe(st.OSThreadID)
 	if !ok {
@@ -140,10 +142,13 @@ func (p *Process) lookAt(st *profile.Thread, f found) target.Proof {
 		return p.lookAtConstructor(st, t.ID)
 	}
 	room := p.room
-	now := p.snapshot(&t)
+	now, blocked, ok := p.snapshotBlocked(&t)
 	p.room = room // its frames take the place of the old ones
-	if len(now.Frames) == 0 {
-		st.Wait = nil
+	switch {
+	case !blocked:
+		st.Wait = nil // it has got what it waited for
+		return ""
+	case !ok:
 		return ""
 	}
 	now.Pause = max(now.Pause, st.Pause)

@@ -135,11 +135,29 @@ func (p *Process) snapshot(t *Thread) profile.Thread {
 	defer p.lacks.watch(p.from, t.OSThreadID)()
 	s := Suspension{Process: p, Thread: *t, Capture: &p.Capture, Also: p.AlsoBlocking(t)}
 	r, err := s.takeAndWalk(func() walk.Result { return s.frames(&p.walked) })
-	st := p.Summary(&s.Thread)
 	if err != nil {
+		st := p.Summary(&s.Thread)
 		st.Error = err.Error()
 		return st
 	}
+	return p.finish(&s, r)
+}
+
+// snapshotBlocked takes the snapshot of a thread that is blocked, without stopping it. ok is false if that does not
+// work; then blocked says whether it was blocked.
+func (p *Process) snapshotBlocked(t *Thread) (st profile.Thread, blocked, ok bool) {
+	p.calls, p.awaited = p.calls[:0], p.awaited[:0]
+	s := Suspension{Process: p, Thread: *t, Capture: &p.Capture, Also: p.AlsoBlocking(t)}
+	r, ok := s.WalkBlocked(func() walk.Result { return s.frames(&p.walked) })
+	if !ok {
+		return st, s.FoundBlocked, false
+	}
+	return p.finish(&s, r), true, true
+}
+
+// finish describes a thread that has been captured and walked.
+func (p *Process) finish(s *Suspension, r walk.Result) profile.Thread {
+	st := p.Summary(&s.Thread)
 	st.Frames = p.takeWalked()
 	p.room -= s.cost
 	s.fill(&st, r)

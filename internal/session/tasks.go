@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -177,7 +178,7 @@ func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
 		if !ok {
 			continue
 		}
-		key := chainKey(c)
+		key := chainKey(c, true)
 		if same := byKey[key]; same != nil {
 			merge(same, c)
 			continue
@@ -185,6 +186,7 @@ func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
 		byKey[key] = c
 		list = append(list, c)
 	}
+	list = joinTargets(list)
 	slices.SortStableFunc(list, func(a, b *profile.TaskChain) int { return cmp.Compare(b.Count, a.Count) })
 	chains := make([]profile.TaskChain, len(list))
 	for i, c := range list {
@@ -269,8 +271,60 @@ func (t *taskWalk) frame(s *async.Step) profile.Frame {
 	return f
 }
 
-// chainKey is equal for equal chains.
-func chainKey(c *profile.TaskChain) string {
+// maxTargets is for how many sockets equal chains are shown apart: those of one that many clients are connected to are
+// one group.
+const maxTargets = 8
+
+// joinTargets joins chains that differ in their sockets only, if there are many.
+func joinTargets(list []*profile.TaskChain) []*profile.TaskChain {
+	groups := map[string][]*profile.TaskChain{}
+	for _, c := range list {
+		if c.WaitsFor != nil && c.WaitsFor.Kind == profile.AwaitsSocket {
+			key := chainKey(c, false)
+			groups[key] = append(groups[key], c)
+		}
+	}
+	joined := map[*profile.TaskChain]bool{}
+	for _, g := range groups {
+		if len(g) <= maxTargets {
+			continue
+		}
+		for _, c := range g[1:] {
+			merge(g[0], c)
+			joined[c] = true
+		}
+	}
+	return slices.DeleteFunc(list, func(c *profile.TaskChain) bool { return joined[c] })
+}
+
+// remoteTarget leaves the local address of a socket out: that of a client is another one for each connection.
+func remoteTarget(target string) string {
+	if f := strings.Fields(target); len(f) > 4 && f[3] == arrow {
+		return strings.Join(append(f[:2:2], f[3:]...), " ")
+	}
+	return target
+}
+
+const arrow = "→" // in connectionText
+
+// commonTarget is what two sockets have in common: the remote address, the local one, or what is done with them.
+func commonTarget(a, b string) string {
+	if a == b {
+		return a
+	}
+	if ra, rb := remoteTarget(a), remoteTarget(b); ra == rb {
+		return ra
+	}
+	f, g := strings.Fields(a), strings.Fields(b)
+	n := 0
+	for n < min(len(f), len(g)) && f[n] == g[n] && f[n] != arrow {
+		n++
+	}
+	return strings.Join(f[:n], " ")
+}
+
+// chainKey is equal for equal chains; targets: with equal remote addresses.
+func chainKey(c *profile.TaskChain, targets bool) string {
 	var key []byte
 	for i := range c.Frames {
 		f := &c.Frames[i]
@@ -284,7 +338,10 @@ func chainKey(c *profile.TaskChain) string {
 	key = append(key, c.State...)
 	if w := c.WaitsFor; w != nil {
 		key = append(append(append(key, 1), w.Kind...), 0)
-		key = append(append(append(key, w.Type...), 0), w.Target...)
+		key = append(append(key, w.Type...), 0)
+		if targets {
+			key = append(key, remoteTarget(w.Target)...)
+		}
 		if w.Kind == profile.AwaitsSemaphore {
 			key = strconv.AppendUint(append(key, 0), w.Object, 16)
 		}
@@ -294,7 +351,7 @@ func chainKey(c *profile.TaskChain) string {
 
 // merge adds an equal chain.
 func merge(to, c *profile.TaskChain) {
-	to.Count++
+	to.Count += c.Count
 	a, b := to.WaitsFor, c.WaitsFor
 	if a == nil || b == nil {
 		return
@@ -302,6 +359,7 @@ func merge(to, c *profile.TaskChain) {
 	if a.Object != b.Object {
 		a.Object = 0
 	}
+	a.Target = commonTarget(a.Target, b.Target)
 	if b.HasDue && (!a.HasDue || b.Due < a.Due) {
 		a.Due, a.HasDue = b.Due, true
 	}

@@ -240,10 +240,10 @@ func (o people) hostID(id int) (int, bool) {
 	if tid, ok := r.host[id]; ok {
 		return tid, ok
 	}
-	if ns, err := o.p.from.NSTid(id); err == nil && ns == id {
+	if _, err := o.p.from.Thread(id); err == nil && o.inside(id) == id {
 		return id, true // the usual case: one namespace
 	}
-	if r.host != nil && r.lists >= maxLists {
+	if r.host != nil && (r.lists >= maxLists || o.inside(o.p.from.PID()) == o.p.from.PID()) {
 		return 0, false
 	}
 	r.lists++
@@ -267,8 +267,8 @@ func (o people) All() bool { return o.p.unlisted == nil }
 // Other implements waits.People.
 func (o people) Other(osID int) *profile.ThreadRef {
 	tid, known := o.hostID(osID)
-	if !known && o.p.refs.lists >= maxLists {
-		return nil
+	if pid := o.p.from.PID(); !known && o.p.refs.lists >= maxLists && o.inside(pid) != pid {
+		return nil // in another namespace only a list tells
 	}
 	return &profile.ThreadRef{OSThreadID: tid}
 }

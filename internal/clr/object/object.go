@@ -12,7 +12,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"unicode/utf16"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/name"
@@ -27,8 +26,8 @@ var ErrNoObject = errors.New("not an object")
 // ErrLimit: so many objects make no sense that no more are looked at in this snapshot.
 var ErrLimit = errors.New("too much in the heap makes no sense")
 
-// ErrNoField: a class has no field of a name.
-var ErrNoField = errors.New("no such field")
+// errNoField: a class has no field of a name.
+var errNoField = errors.New("no such field")
 
 const (
 	maxBases   = 32
@@ -43,9 +42,7 @@ const (
 )
 
 type layout struct {
-	Untag  uint64 `global:"ObjectToMethodTableUnmask"`
-	Length uint32 `clr:"String.m_StringLength"`
-	Chars  uint32 `clr:"String.m_FirstChar"`
+	Untag uint64 `global:"ObjectToMethodTableUnmask"`
 
 	Count uint32 `clr:"Array.m_NumComponents"`
 	Items uint32 `clr:"Array.!"`
@@ -245,7 +242,7 @@ func (r *Reader) named(c *Class, name string) (*field, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("%w: %s.%s", ErrNoField, c.Display, name)
+	return nil, fmt.Errorf("%w: %s.%s", errNoField, c.Display, name)
 }
 
 // Offset returns where objects of a class have an instance field, in bytes from their start. Of equal names
@@ -282,7 +279,7 @@ func (r *Reader) Pointer(obj arch.Addr, c *Class, name string) (arch.Addr, error
 func (r *Reader) Generic(obj arch.Addr, c *Class, name string) (at arch.Addr, inner *Class, err error) {
 	t, err := r.types.Read(c.Table)
 	if err != nil || len(t.Args) == 0 {
-		return 0, nil, fmt.Errorf("%w: %s has no type arguments (%v)", ErrNoField, c.Display, err)
+		return 0, nil, fmt.Errorf("%w: %s has no type arguments (%v)", errNoField, c.Display, err)
 	}
 	if inner, err = r.Table(t.Args[len(t.Args)-1]); err != nil {
 		return 0, nil, err
@@ -335,30 +332,6 @@ func (r *Reader) RefersTo(obj arch.Addr, c *Class, other arch.Addr) (string, err
 
 // Header reads the word in front of an object.
 func (r *Reader) Header(obj arch.Addr) (uint32, error) { return r.mem.Uint32(obj - header) }
-
-// String reads a string, at most the first so many UTF-16 units of it.
-func (r *Reader) String(obj arch.Addr, most int) (string, error) {
-	c, err := r.Class(obj)
-	if err != nil {
-		return "", err
-	}
-	if c.Display != "string" {
-		return "", fmt.Errorf("%w: %v is no string", ErrNoObject, obj)
-	}
-	n, err := r.length(obj + arch.Addr(r.l.Length))
-	if err != nil {
-		return "", err
-	}
-	b, err := r.mem.Bytes(obj+arch.Addr(r.l.Chars), 2*min(n, most))
-	if err != nil {
-		return "", err
-	}
-	u := make([]uint16, len(b)/2)
-	for i := range u {
-		u[i] = binary.LittleEndian.Uint16(b[2*i:])
-	}
-	return string(utf16.Decode(u)), nil
-}
 
 func (r *Reader) length(at arch.Addr) (int, error) {
 	n, err := r.mem.Uint32(at)

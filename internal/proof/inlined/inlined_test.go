@@ -1,7 +1,10 @@
 package inlined
 
 import (
+	"context"
 	"flag"
+	"io"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,13 +45,47 @@ func TestInlined(t *testing.T) {
 				list := filepath.Join(t.TempDir(), "inlinings")
 				env := append(livetest.WatchInlinings(t, runtime, list), "DOTNET_RichDebugInfo=1")
 				a := testenv.Start(t, p.name, testenv.Options{Runtime: runtime, Env: append(env, p.env...)})
-				j := judge{T: t, p: livetest.Open(t, a, clrsnap.Options{Inlined: true}), list: list}
-				j.s = bridge.Session(j.p)
-				j.look(*duration)
-				j.verdict()
-				livetest.EndsWell(t, a)
+				compare(t, a, list)
 			})
 		}
+	}
+}
+
+// compare looks at a program for a while, and compares the proofs with the trees and the events.
+func compare(t *testing.T, a *testenv.App, list string) {
+	j := judge{T: t, p: livetest.Open(t, a, clrsnap.Options{Inlined: true}), list: list}
+	j.s = bridge.Session(j.p)
+	j.look(*duration)
+	j.verdict()
+	livetest.EndsWell(t, a)
+}
+
+// TestInlinedService is TestInlined of an ASP.NET Core service under load, with tiers and profiles.
+func TestInlinedService(t *testing.T) {
+	layer.Full(t)
+	for _, b := range testenv.AspNetRuntimes(t) {
+		t.Run(b.Version, func(t *testing.T) {
+			list := filepath.Join(t.TempDir(), "inlinings")
+			env := append(livetest.WatchInlinings(t, b.Runtime, list), "DOTNET_RichDebugInfo=1", "DOTNET_ReadyToRun=0",
+				"DOTNET_TC_BackgroundWorkerTimeoutMs=0")
+			a := testenv.Start(t, "web", testenv.Options{Runtime: b.Runtime, Env: env})
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			url := a.Ask("url")[0] + "/orders/17"
+			for range 2 {
+				go func() {
+					for ctx.Err() == nil {
+						r, err := http.Get(url)
+						if err != nil {
+							return // it is ending
+						}
+						_, _ = io.Copy(io.Discard, r.Body)
+						r.Body.Close()
+					}
+				}()
+			}
+			compare(t, a, list)
+		})
 	}
 }
 

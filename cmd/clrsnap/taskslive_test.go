@@ -1,0 +1,62 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+)
+
+// TestTasksVerb: what tasks prints, and what stack adds, of a program whose async methods wait and run.
+func TestTasksVerb(t *testing.T) {
+	layer.Check(t)
+	app := testenv.Start(t, "tasks", testenv.Options{Args: []string{"--suspended", "2", "--running"}})
+	pid := fmt.Sprint(app.PID)
+
+	r := good(t, "tasks", pid, "--limit", "0")
+	r.want(t,
+		`^Process `+pid+` · \.NET 10\.`,
+		`^2 × waiting for a timer, due in 60 min\n    Tasks\.Suspended\.OfDelay\{async\}\(string\)  tasks/Suspended\.cs:\d+  tasks$`,
+		`^    awaited by Tasks\.Suspended\.Root\{async\}\(Plan\)  tasks/Suspended\.cs:\d+  tasks$`,
+		`^1 × waiting for recv tcp 127\.0\.0\.1:\d+ → 127\.0\.0\.1:\d+ established`, // each has a server of its own
+		`^2 × waiting for a SemaphoreSlim 0x[0-9a-f]+$`,
+		`^1 × running\n    Tasks\.Running\.Leaf\{async\}\(string, string\)`,
+		`^Thread pool  \d+ workers, \d+ idle; minimum 128; 0 queued$`,
+		`^    \d+ × Task\.Delay, due in 60 min$`,
+		`^\d+ async methods in 126 chains`)
+	if r.stderr != "" {
+		t.Errorf("warnings: %q", r.stderr)
+	}
+	var doc struct {
+		Chains []struct {
+			Count  int
+			State  string
+			Frames []struct{ Kind, Display string }
+		}
+		Pool struct{ Workers int }
+	}
+	if err := json.Unmarshal([]byte(good(t, "tasks", pid, "--json").stdout), &doc); err != nil {
+		t.Fatal(err)
+	}
+	states := map[string]int{}
+	for _, c := range doc.Chains {
+		states[c.State] += c.Count
+		for _, f := range c.Frames {
+			if f.Kind != "async" || f.Display == "" {
+				t.Errorf("%+v", f)
+			}
+		}
+	}
+	if states["waiting"] != 84 || states["running"] != 42 || doc.Pool.Workers < 42 {
+		t.Errorf("%v, %+v", states, doc.Pool)
+	}
+
+	r = good(t, "stack", pid, "--thread", "chain-0")
+	r.want(t, `^    awaited by Tasks\.Levels\.Plain\{async\}\(Plan\)  tasks/Levels\.cs:\d+  tasks$`)
+	if r = good(t, "stack", pid, "--thread", "chain-0", "--async=never"); strings.Contains(r.stdout, "awaited by") {
+		t.Errorf("--async=never:\n%s", r.stdout)
+	}
+}
