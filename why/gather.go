@@ -229,7 +229,9 @@ func (g *gatherer) sample(ctx context.Context, d time.Duration) {
 
 // record records with a Process of its own, because a recording keeps its Process for itself.
 func (g *gatherer) record(ctx context.Context, o record.Options) (*profile.Recording, error) {
-	p, err := clrsnap.Open(ctx, g.e.process.PID, g.o.Process)
+	how := g.o.Process
+	how.ExactGenerics = false // it costs, and a method is the same whatever its type arguments are
+	p, err := clrsnap.Open(ctx, g.e.process.PID, how)
 	if err != nil {
 		return nil, err
 	}

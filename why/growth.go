@@ -80,6 +80,9 @@ func (p *pile) verdict(e *evidence, first, last *heapLook) profile.Verdict {
 	v.Evidence = append(v.Evidence, profile.Evidence{
 		Text: fmt.Sprintf("The old generations and large objects had %s, and have %s now.", bytesOf(before), bytesOf(after)),
 	})
+	if min(first.ConsistentShare, last.ConsistentShare) < leastConsistent {
+		return v
+	}
 	for _, g := range grown(first, last) {
 		if len(v.Evidence) > shownSites {
 			break

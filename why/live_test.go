@@ -3,6 +3,7 @@ package why_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"clrsnap"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 	"clrsnap/why"
 )
@@ -67,10 +69,11 @@ func TestLook(t *testing.T) {
 			names[i] = a.of
 		}
 		a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", strings.Join(names, ",")}})
-		for _, noAgent := range []bool{false, true} {
-			check(t, look(t, a, why.Options{For: 3 * time.Second, NoAgent: noAgent}), noAgent)
+		if runtime == "net9" {
+			check(t, look(t, a, why.Options{For: 2 * time.Second, NoAgent: true}), true)
 		}
-		if testenv.Framework(runtime) == "net10" {
+		check(t, look(t, a, why.Options{For: 2 * time.Second}), false)
+		if runtime == testenv.DefaultRuntime {
 			interrupted(t, a)
 		}
 	})
@@ -116,13 +119,43 @@ func interrupted(t *testing.T, a *testenv.App) {
 
 // TestWell: ordinary programs are accused of nothing.
 func TestWell(t *testing.T) {
+	layer.Live(t)
+	t.Parallel()
 	a := testenv.Start(t, "ailing", testenv.Options{Args: []string{"--of", "consumers,errors"}})
-	r := look(t, a, why.Options{For: 3 * time.Second})
+	r := look(t, a, why.Options{For: 2 * time.Second})
 	for _, v := range r.Verdicts {
 		t.Errorf("false: %s, %s: %s", v.Cause, v.Certainty, shows(&v))
 	}
 	if len(r.Looked) < 4 || len(r.Missing) > 0 {
 		t.Errorf("looked at %q, not at %q", r.Looked, r.Missing)
+	}
+}
+
+// TestStarvation: the pool's own numbers say that it is starved, and they agree with its threads.
+func TestStarvation(t *testing.T) {
+	layer.Live(t)
+	t.Parallel()
+	a := testenv.Start(t, "ailing", testenv.Options{Args: []string{"--of", "pool", "--settle", "1500"}})
+	r := look(t, a, why.Options{For: 2 * time.Second})
+	if len(r.Verdicts) != 1 || r.Verdicts[0].Cause != profile.CausePoolStarvation {
+		t.Fatalf("%v", r.Verdicts)
+	}
+	v := &r.Verdicts[0]
+	for _, s := range []string{"Shop.Busy.Handle", "sync over async", "work items are queued", "The pool says: "} {
+		if !strings.Contains(shows(v), s) {
+			t.Errorf("%q is not in %s", s, shows(v))
+		}
+	}
+	var blocked, all, workers, working int
+	if _, err := fmt.Sscanf(v.Text, "The thread pool is starved: %d of its %d workers", &blocked, &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range v.Evidence {
+		_, _ = fmt.Sscanf(e.Text, "The pool says: %d workers, %d at work", &workers, &working)
+	}
+	// A worker is counted from before it starts.
+	if blocked != all || workers < all || workers > all+1 || working < all {
+		t.Errorf("%d of %d workers are blocked, the pool has %d, %d at work", blocked, all, workers, working)
 	}
 }
 

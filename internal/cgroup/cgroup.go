@@ -125,10 +125,10 @@ func (r *Reader) each(controller, group string, add func(*folder)) {
 	if mount == "" {
 		return
 	}
-	group = path.Clean(group)
 	if strings.HasPrefix(group, "/..") {
 		return // outside of what is mounted here
 	}
+	group = path.Clean(group)
 	if f := (&folder{mount, group}); !f.has("cgroup.procs") {
 		group = "/" // the mount of a container begins with its own group, but the path does not
 	}

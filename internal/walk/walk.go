@@ -114,9 +114,9 @@ func (f *Frame) Epilog() bool { return f.Exact && f.site.step != nil && f.site.s
 func (f *Frame) Walked() bool { return f.walk != nil }
 
 // CallerSP returns the stack pointer of a managed frame's caller, as it is after the return; false if it
-// is not known.
+// is not known. It is not of a frame that no walk of ours has found, but the runtime's.
 func (f *Frame) CallerSP() (arch.Addr, bool) {
-	if f.site.step == nil {
+	if f.site == nil || f.site.step == nil {
 		return 0, false
 	}
 	c := *f.Context
@@ -126,8 +126,13 @@ func (f *Frame) CallerSP() (arch.Addr, bool) {
 	return arch.Addr(c.Regs[f.walk.w.arch.SP]), true
 }
 
-// Word reads 8 bytes of the stack that is walked.
-func (f *Frame) Word(at arch.Addr) (uint64, bool) { return f.walk.t.Stack.Uint64(at) }
+// Word reads 8 bytes of the stack that is walked; false: they are not known, as for CallerSP.
+func (f *Frame) Word(at arch.Addr) (uint64, bool) {
+	if f.walk == nil {
+		return 0, false
+	}
+	return f.walk.t.Stack.Uint64(at)
+}
 
 // Errors of a walk. The text that wraps them has the address and the reason.
 var (
