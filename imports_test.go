@@ -94,7 +94,6 @@ var mayImport = map[string]string{
 	"internal/proof/recordsoak": "",
 	"internal/proof/lines":      "",
 	"internal/proof/living":     "",
-	"internal/proof/churn":      "",
 	"internal/proof/why":        "",
 	"internal/proof/shares":     "",
 	"internal/proof/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap " +

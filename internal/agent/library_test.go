@@ -40,7 +40,7 @@ func TestLibrary(t *testing.T) {
 		t.Errorf("DT_FLAGS_1 %v (%v)", flags, err)
 	}
 	for _, p := range f.Progs {
-		if p.Type == elf.PT_TLS && p.Memsz > 64 {
+		if p.Type == elf.PT_TLS && p.Memsz > 96 {
 			t.Errorf("it has %d bytes of thread-local storage", p.Memsz)
 		}
 		if p.Type == elf.PT_LOAD && p.Flags&(elf.PF_W|elf.PF_X) == elf.PF_W|elf.PF_X {
