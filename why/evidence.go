@@ -30,6 +30,8 @@ type evidence struct {
 
 	looked  []string // phrases
 	missing []string // sentences
+
+	incomplete bool // not all was looked at that should have been
 }
 
 // look is one look at all threads.
