@@ -111,6 +111,7 @@ type watched struct {
 	// ran is how long it has run from the beginning of the first to the end of the last look, and ready how long it was
 	// ready to, but had no CPU.
 	ran, ready time.Duration
+	known      bool // how long that is
 	// blocked is how often it has had to wait for something between the ends of the first and the last look.
 	blocked uint64
 	still   bool // it has not run at all since the first look began
@@ -141,13 +142,14 @@ func (e *evidence) threads() []watched {
 		}
 		before, ok1 := e.first().ran[id]
 		after, ok2 := e.last().after[id]
-		if ok1 && ok2 {
+		// Kernels without CONFIG_SCHED_INFO, and gVisor, have zeros.
+		w.known = ok1 && ok2 && before != procfs.Schedstat{} && after.Running >= before.Running && after.Ready >= before.Ready
+		if w.known {
 			w.ran, w.ready = after.Running-before.Running, after.Ready-before.Ready
-			w.still = before == after
 		}
 		w.blocked = e.last().blocked[id] - e.first().blocked[id]
-		w.still = w.still || e.core()
-		w.unmoved = w.still || w.waits() && w.ran <= e.whole()/100 && w.sameCalls()
+		w.still = w.known && before == after || e.core()
+		w.unmoved = w.still || w.known && w.waits() && w.ran <= e.whole()/100 && w.sameCalls()
 		out = append(out, w)
 	}
 	return out

@@ -109,7 +109,7 @@ func (e *evidence) runs(id int, ran, ready float64) *evidence {
 	for i := range e.looks {
 		at := func(look int) procfs.Schedstat {
 			d := float64(look) * float64(tick)
-			return procfs.Schedstat{Running: time.Duration(ran * d), Ready: time.Duration(ready * d), Runs: uint64(look)}
+			return procfs.Schedstat{Running: time.Duration(ran * d), Ready: time.Duration(ready * d), Runs: uint64(look + 1)}
 		}
 		e.looks[i].ran[id], e.looks[i].after[id] = at(i), at(i+1)
 		e.looks[i].markStill()

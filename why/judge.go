@@ -90,7 +90,7 @@ func settle(all []profile.Verdict) []profile.Verdict {
 			continue
 		}
 		root := by[i]
-		for by[root] >= 0 { // what explains is always graver than what it explains
+		for by[root] >= 0 { // "explains" has no circles
 			root = by[root]
 		}
 		if all[root].Cause == profile.CauseStopped {

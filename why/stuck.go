@@ -105,7 +105,7 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 // runtime waits for it, it signals it thousands of times a second, which the thread needs some CPU for.
 func (w *watched) blockedCooperative(e *evidence) bool {
 	first := ownFrame(w.looks[0].Frames)
-	return float64(w.ran+w.ready) < signalled*float64(e.whole()) && slices.ContainsFunc(w.looks, (*profile.Thread).Waits) &&
+	return w.known && float64(w.ran+w.ready) < signalled*float64(e.whole()) && slices.ContainsFunc(w.looks, (*profile.Thread).Waits) &&
 		w.all(func(t *profile.Thread) bool {
 			own := ownFrame(t.Frames)
 			return holdsOut(t, &e.process) && own.Method == first.Method && own.SP == first.SP

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clrsnap/internal/cgroup"
+	"clrsnap/internal/procfs"
 	"clrsnap/profile"
 )
 
@@ -32,6 +33,17 @@ func TestDeadlock(t *testing.T) {
 	// Its members have run meanwhile: what was seen need not have been at one time.
 	none(t, judgeDeadlock(same(2, embrace()...).runs(1, 0.1, 0)))
 	none(t, judgeDeadlock(same(4, waiting(1, wants(0x10, 2), enter, reserve), running(2, confirm))))
+
+	// It is not known how much they have run.
+	unknown := embrace()
+	unknown[0].Wait.Timeout = 3 * time.Second
+	e = same(3, unknown...)
+	for i := range e.looks {
+		clear(e.looks[i].ran)
+		e.looks[i].after[1], e.looks[i].after[2] = procfs.Schedstat{}, procfs.Schedstat{}
+		e.looks[i].markStill()
+	}
+	none(t, judgeDeadlock(e))
 
 	// With a timeout, it is no more than likely.
 	late := embrace()
