@@ -2,6 +2,7 @@ package why
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -198,7 +199,7 @@ func TestThrottled(t *testing.T) {
 func TestMemory(t *testing.T) {
 	e := same(4)
 	group := func(used, pages int64, hits, kills uint64) cgroup.State {
-		return cgroup.State{Memory: []cgroup.Memory{{Group: "/shop", Limit: 1000 << 20, Used: used << 20, Reclaim: pages << 20,
+		return cgroup.State{Memory: []cgroup.Memory{{Group: "/shop", Max: 1000 << 20, Used: used << 20, Reclaim: pages << 20,
 			Hits: hits, Kills: kills}}}
 	}
 	e.moments = []moment{{groups: group(900, 0, 5, 1)}, {at: 4 * time.Second, groups: group(980, 10, 25, 1)}}
@@ -208,6 +209,8 @@ func TestMemory(t *testing.T) {
 	e.moments[1].groups = group(980, 10, 5, 1)
 	none(t, judgeMemory(e)) // much, but enough
 	e.moments[1].groups = group(300, 10, 5, 2)
+	none(t, judgeMemory(e)) // a group below had too little
+	e.moments[1].groups = group(980, 10, 25, 2)
 	verdict(t, judgeMemory(e), profile.CauseMemoryPressure, profile.Certain, "killed 1 process")
 }
 
@@ -256,14 +259,39 @@ func TestHeapLimit(t *testing.T) {
 		return heapLook{Heap: h}
 	}
 	full := func(e *evidence, used uint64) *evidence {
-		e.heaps, e.heapLimit = []heapLook{heap(used), heap(used + 2)}, heapLimit{100 << 20, "DOTNET_GCHeapHardLimit"}
+		e.heaps, e.heapLimit = []heapLook{heap(used), heap(used + 2)}, heapLimit{bytes: 100 << 20, source: "DOTNET_GCHeapHardLimit"}
 		return e
 	}
 	const gen2 = "gen 2, blocking, allocation"
 	verdict(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 90)), profile.CauseMemoryPressure,
 		profile.Certain, "90.0 MiB of 100 MiB", "10.0 full collections a second")
+	assumed := full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 90)
+	assumed.heapLimit = limitOf(134<<20, slices.Values([]string{"HOME=/"}))
+	verdict(t, judgeHeapLimit(assumed), profile.CauseMemoryPressure, profile.Likely, "about 100", "unless runtimeconfig.json")
 	none(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, "gen 0, blocking, allocation", 1<<20, 100), 90)))
 	none(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 60)))
 	verdict(t, judgeHeapLimit(full(same(4), 97)), profile.CauseMemoryPressure, profile.Likely)
 	none(t, judgeHeapLimit(full(same(4), 87))) // some of that is new
+}
+
+func TestLimitOf(t *testing.T) {
+	const group = 200 << 20
+	for _, tt := range []struct {
+		environ []string
+		group   int64
+		want    heapLimit
+	}{
+		{nil, 0, heapLimit{}},
+		{nil, group, heapLimit{150 << 20, "75 % of its control group's limit", true}},
+		{[]string{"COMPlus_GCHeapHardLimit=0x6400000"}, group, heapLimit{100 << 20, "COMPlus_GCHeapHardLimit", false}},
+		{[]string{"COMPlus_GCHeapHardLimit=1", "DOTNET_GCHeapHardLimit=6400000"}, 0,
+			heapLimit{100 << 20, "DOTNET_GCHeapHardLimit", false}},
+		{[]string{"DOTNET_GCHeapHardLimitPercent=32"}, group, heapLimit{100 << 20, "DOTNET_GCHeapHardLimitPercent", true}},
+		{[]string{"DOTNET_GCHeapHardLimitPercent=32"}, 0, heapLimit{}},
+		{[]string{"DOTNET_GCHeapHardLimit=x", "GCHeapHardLimit=6400000"}, 0, heapLimit{}},
+	} {
+		if got := limitOf(tt.group, slices.Values(tt.environ)); got != tt.want {
+			t.Errorf("%q: %+v", tt.environ, got)
+		}
+	}
 }
