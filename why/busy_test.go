@@ -3,6 +3,7 @@ package why
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,6 +47,43 @@ func TestLocks(t *testing.T) {
 	none(t, judgeLocks(looksAt(queueFor(6), queueFor(6), queueFor(0), queueFor(6))))
 }
 
+// TestLockWaits: what the agent says of other locks is no evidence.
+func TestLockWaits(t *testing.T) {
+	waited := func(names ...string) []profile.Verdict {
+		r := same(4, queueFor(6)...).recorded(3, profile.Contention)
+		for i, name := range names {
+			x := profile.Sample{Mode: profile.Contention, Weight: int64(len(names)-i) * int64(time.Second), Events: 5}
+			r.add(10+i, x, name, enter, "Shop.Journal.Append")
+		}
+		return judgeLocks(r.done())
+	}
+	verdict(t, waited("lock Shop.Other", "lock Shop.Order", "lock Shop.OrderBook"), profile.CauseLockContention, profile.Likely,
+		"5 waits for lock Shop.Order ended")
+	for _, names := range [][]string{{"lock Shop.Other"}, {"lock Shop.Order", "lock Shop.Order #2"}} {
+		list := waited(names...)
+		verdict(t, list, profile.CauseLockContention, profile.Likely)
+		for _, e := range list[0].Evidence {
+			if strings.Contains(e.Text, "ended in") {
+				t.Errorf("%q: %s", names, e.Text)
+			}
+		}
+	}
+}
+
+// TestInside: what is done in the method that takes the lock need not be done under it.
+func TestInside(t *testing.T) {
+	e := same(4, queueFor(6)[1:]...) // the holder is not seen
+	r := e.recorded(3, profile.Wall)
+	for i := range 6 {
+		x := profile.Sample{Mode: profile.Wall, State: profile.Waiting, Weight: int64(3 * time.Second)}
+		r.add(10+i, x, "", enter, "Shop.Journal.Append")
+		x.Weight = int64(time.Second)
+		r.add(10+i, x, "", "System.Threading.Thread.Sleep", "Shop.Journal.Append")
+	}
+	verdict(t, judgeLocks(r.done()), profile.CauseLockContention, profile.Likely,
+		"Besides waiting for the lock, threads in that method spend 100 % of the time in System.Threading.Thread.Sleep")
+}
+
 // blockedWorkers makes workers that wait for a task.
 func blockedWorkers(n int) (out []profile.Thread) {
 	task := profile.Wait{Kind: profile.TaskWait, Object: 0x40, Type: "System.Threading.Tasks.Task", Timeout: profile.Forever}
@@ -72,6 +110,29 @@ func TestPool(t *testing.T) {
 		"90 work items are queued (50 at first)", "the minimum of workers is 2", "added 4 workers in 1.0 s")
 	verdict(t, judgePool(same(2, blockedWorkers(8)...).pooled(2, 90, 50)), profile.CausePoolStarvation, profile.Likely)
 	verdict(t, judgePool(looksAt(blockedWorkers(4), blockedWorkers(5))), profile.CausePoolStarvation, profile.Likely)
+
+	// Most wait for tasks, but not in the method that most wait in.
+	mixed := blockedWorkers(9)
+	for i := range mixed {
+		if i < 4 {
+			mixed[i].Wait = &profile.Wait{Kind: profile.ThreadSleep, Certain: true}
+		} else {
+			mixed[i].Frames = stack("System.Threading.Tasks.Task.Wait", fmt.Sprintf("Shop.Tenants.Part%d", i))
+		}
+	}
+	list := judgePool(same(2, mixed...).pooled(2, 90, 90))
+	verdict(t, list, profile.CausePoolStarvation, profile.Certain, "4 of them in Shop.Tenants.Invoke", "sleeps")
+	if strings.Contains(list[0].Text, "sync over async") {
+		t.Error(list[0].Text)
+	}
+	// None is in code of the program's own.
+	for i := range mixed {
+		mixed[i].Frames = stack("System.Threading.Tasks.Task.Wait")
+	}
+	list = judgePool(same(2, mixed...).pooled(2, 90, 90))
+	if verdict(t, list, profile.CausePoolStarvation, profile.Certain, "9 of its 9"); strings.Contains(list[0].Text, "not known") {
+		t.Error(list[0].Text)
+	}
 
 	none(t, judgePool(same(2, blockedWorkers(8)...).pooled(2, 0, 0)))  // consumers that wait for work of their own
 	none(t, judgePool(same(2, blockedWorkers(8)...).pooled(2, 90, 0))) // a burst that is over

@@ -70,6 +70,9 @@ func TestStuckHolder(t *testing.T) {
 	none(t, judgeDeadlock(same(3, holder)))                           // nobody wants the lock
 	none(t, judgeDeadlock(same(3, holder, wanting).runs(1, 0.05, 0))) // it goes on now and then
 	none(t, judgeDeadlock(same(3, holder, wanting).runs(2, 0.05, 0))) // others come and go
+	// Consumers of a queue in which there is no work.
+	turn := waiting(2, wants(0x10, 1), enter, reserve)
+	verdict(t, judgeDeadlock(same(3, holder, turn)), profile.CauseDeadlock, profile.Possible, "take turns")
 	permit.Timeout = time.Second
 	patient := holding(waiting(1, permit, "System.Threading.SemaphoreSlim.Wait", reserve), 0x10)
 	none(t, judgeDeadlock(same(3, patient, wanting)))
