@@ -302,6 +302,8 @@ func TestGrowth(t *testing.T) {
 	e.heaps = []heapLook{at(0, 5000), at(3*time.Second, 8000)}
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "8,000 handlers", "3,000 more", "1,000 a second",
 		"Shop.PriceAlert")
+	e.heaps[1] = at(3*time.Second, 5060)
+	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Possible, "60 more")
 	e.heaps[1] = at(3*time.Second, 5020)
 	none(t, judgeGrowth(e))
 	e.heaps = []heapLook{at(0, 200), at(3*time.Second, 800)}

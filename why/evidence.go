@@ -128,12 +128,16 @@ func (e *evidence) threads() []watched {
 	if len(e.looks) == 0 {
 		return nil
 	}
+	seen := make([]map[int]*profile.Thread, len(e.looks))
+	for k := range e.looks {
+		seen[k] = e.looks[k].byID()
+	}
 	var out []watched
 	for i := range e.first().snap.Threads {
 		id := e.first().snap.Threads[i].OSThreadID
 		w := watched{}
 		for k := range e.looks {
-			if t := e.looks[k].thread(id); t != nil {
+			if t := seen[k][id]; t != nil {
 				w.looks = append(w.looks, t)
 			}
 		}
@@ -169,16 +173,14 @@ func (e *evidence) served() float64 {
 	return float64(ran) / float64(ran+ready)
 }
 
-func (l *look) thread(id int) *profile.Thread {
-	if l.snap == nil {
-		return nil
-	}
+// byID are the threads of a look by their ids.
+func (l *look) byID() map[int]*profile.Thread {
+	out := make(map[int]*profile.Thread, len(l.snap.Threads))
 	for i := range l.snap.Threads {
-		if l.snap.Threads[i].OSThreadID == id {
-			return &l.snap.Threads[i]
-		}
+		t := &l.snap.Threads[i]
+		out[t.OSThreadID] = t
 	}
-	return nil
+	return out
 }
 
 // markStill marks the threads that did not run during the look, and did wait.

@@ -249,7 +249,18 @@ func blockedFinalizer(e *evidence, w *watched, f *profile.Frame) profile.Verdict
 // again is what stands for the process in a command line.
 func (e *evidence) again() string {
 	if c := e.process.Core; c != nil {
-		return "--core " + c.Path
+		return "--core " + quoted(c.Path)
 	}
 	return fmt.Sprint(e.process.PID)
+}
+
+// quoted is a file's name as a shell takes it.
+func quoted(name string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._/-", r)
+	}
+	if name != "" && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0 {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }

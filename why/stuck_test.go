@@ -55,8 +55,13 @@ func TestDeadlockInCore(t *testing.T) {
 	e := same(1, embrace()...)
 	e.process.Core = &profile.Core{Path: "core.42"}
 	verdict(t, judgeDeadlock(e), profile.CauseDeadlock, profile.Certain)
-	if c := judgeDeadlock(e)[0].Commands[0]; c != "clrsnap locks --core core.42" {
-		t.Error(c)
+	for path, want := range map[string]string{
+		"core.42": "core.42", "my core;rm -r $HOME": "'my core;rm -r $HOME'", "it's": `'it'\''s'`,
+	} {
+		e.process.Core.Path = path
+		if c := judgeDeadlock(e)[0].Commands[0]; c != "clrsnap locks --core "+want {
+			t.Error(c)
+		}
 	}
 }
 
