@@ -233,9 +233,13 @@ func (s *State) second(f *folder) {
 		return
 	}
 	n := f.counts("memory.events")
+	local := f.counts("memory.events.local") // without those of groups below; since Linux 5.2
+	if local == nil {
+		local = n
+	}
 	s.Memory = append(s.Memory, Memory{
 		Group: f.group, Max: most, High: high, Used: used, Reclaim: int64(f.counts("memory.stat")["inactive_file"]),
-		Hits: n["max"], Slowed: n["high"], Kills: n["oom_kill"],
+		Hits: local["max"], Slowed: local["high"], Kills: n["oom_kill"],
 	})
 }
 
