@@ -73,8 +73,9 @@ func (p *pile) verdict(e *evidence, first, last *heapLook) profile.Verdict {
 	v := profile.Verdict{
 		Cause: profile.CauseHeapGrowth, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Objects pile up: an event (%s) has %s handlers, %s more than %s before (%s a second), most of them of %s. "+
-			"More objects subscribe than unsubscribe; none is freed before it does, or the event's owner is.", p.Type, number(int64(p.Count)),
-			number(int64(p.Count-p.before)), seconds(took), number(rate(int64(p.Count-p.before), took)), targets),
+			"More objects subscribe than unsubscribe, and what has subscribed is not freed before the event is.", p.Type,
+			number(int64(p.Count)), number(int64(p.Count-p.before)), seconds(took),
+			number(rate(int64(p.Count-p.before), took)), targets),
 		Commands: []string{fmt.Sprintf("clrsnap heap %d --every 30s", e.process.PID)},
 	}
 	if rate(int64(p.Count-p.before), took) < fastHandlers {

@@ -193,13 +193,20 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 	switch seen := c.addHolder(e, &v); {
 	case !seen:
 		c.addInside(e, in, &v)
-	case !slices.ContainsFunc(c.holders, func(t *profile.Thread) bool { return !waitsForPermit(t) }):
-		v.Certainty = profile.Possible // consumers of a queue that take turns to wait for work look the same
+	case c.takesTurns():
+		v.Certainty = profile.Possible
 	case known && waiting >= manyWaiters:
 		v.Certainty = profile.Certain
 	}
 	c.addWaits(e, &v)
 	return v
+}
+
+// takesTurns reports whether the threads look like consumers of a queue that take turns to wait for work.
+func (c *convoy) takesTurns() bool {
+	return !slices.ContainsFunc(c.holders, func(h *profile.Thread) bool {
+		return !waitsForPermit(h) || takesElsewhere(c.example, h)
+	})
 }
 
 // addHolder says what whoever holds the lock does.
