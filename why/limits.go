@@ -81,7 +81,8 @@ func judgeMemory(e *evidence) []profile.Verdict {
 			Commands: []string{fmt.Sprintf("clrsnap heap %d", e.process.PID)},
 		}
 		if m.Kills > 0 {
-			v.Text += fmt.Sprintf(" The kernel has killed %s of the group, or of groups below it, meanwhile.", counted(int(m.Kills), "process", "processes"))
+			v.Text += fmt.Sprintf(" The kernel has killed %s of the group, or of groups below it, meanwhile.",
+				counted(int(m.Kills), "process", "processes"))
 		}
 		return []profile.Verdict{v}
 	}

@@ -129,7 +129,8 @@ func starvation(e *evidence, first, last *workers, queue []int, c profile.Certai
 		v.Text += fmt.Sprintf(", %d of them in %s", n, method(ownFrame(example.Frames)))
 		like = fmt.Sprintf("%s in that method", counted(n, "worker", "workers"))
 	}
-	if kindOf(example) == string(profile.TaskWait) && kind == kindOf(example) && float64(of) >= mostlyBlocked*float64(last.blocked) {
+	const task = string(profile.TaskWait)
+	if kind == task && kindOf(example) == task && float64(of) >= mostlyBlocked*float64(last.blocked) {
 		v.Text += ", which waits for a task with .Result, Wait() or GetAwaiter().GetResult(): sync over async. " +
 			"If the task needs a worker to end, there is none."
 	} else {

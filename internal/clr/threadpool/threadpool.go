@@ -29,7 +29,7 @@ const (
 	localClass  = "System.Threading.ThreadPoolWorkQueue+WorkStealingQueue"
 	ownClass    = "System.Threading.ThreadPoolWorkQueueThreadLocals" // what a worker has of its own
 	cacheLine   = 64                                                 // Internal.PaddingHelpers.CACHE_LINE_SIZE on x64
-	maxSegments = 1 << 12
+	maxSegments = 1 << 12 // of all queues
 	maxItems    = 1 << 30 // of one queue
 	maxWords    = 1 << 13 // of one stack that are looked at
 	maxLocals   = 1 << 12 // queues of workers
@@ -215,8 +215,8 @@ func (f *Finder) queues() ([]arch.Addr, error) {
 }
 
 // length counts the items of a ConcurrentQueue: segments that are linked from the head on, each with the positions of
-// its head and its tail. Of a segment that has another one after it, the tail is too large by twice its capacity. left is
-// how many segments may be read.
+// its head and its tail. Of a segment that has another one after it, the tail is too large by twice its capacity.
+// left is how many segments may be read.
 func (f *Finder) length(queue arch.Addr, left *int) (n int, err error) {
 	c, err := f.objects.Class(queue)
 	if err != nil {
