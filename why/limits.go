@@ -109,7 +109,7 @@ func judgeHeapLimit(e *evidence) []profile.Verdict {
 	}
 	v := profile.Verdict{
 		Cause: profile.CauseMemoryPressure, Certainty: profile.Likely,
-		Text: fmt.Sprintf("The managed heap is nearly at its limit: %s of %s.", bytesOf(used), &e.heapLimit),
+		Text:     fmt.Sprintf("The managed heap is nearly at its limit: %s of %s.", bytesOf(used), &e.heapLimit),
 		Commands: []string{fmt.Sprintf("clrsnap heap %d", e.process.PID)},
 	}
 	if busy {

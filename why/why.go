@@ -2,7 +2,6 @@ package why
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 

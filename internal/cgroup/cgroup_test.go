@@ -27,16 +27,16 @@ func files(t *testing.T, group string, contents map[string]string) *folder {
 func TestSecond(t *testing.T) {
 	var s State
 	s.second(files(t, "/shop", map[string]string{
-		"cpu.max":         "150000 100000\n",
-		"cpu.stat":        "usage_usec 5\nnr_periods 40\nnr_throttled 30\nthrottled_usec 2500000\n",
-		"memory.max":      "1048576\n",
-		"memory.high":     "1000000\n",
-		"memory.current":  "1000000\n",
-		"memory.stat":     "anon 5\ninactive_file 4096\n",
-		"memory.events":   "low 0\nhigh 30\nmax 120\noom 1\noom_kill 2\n",
+		"cpu.max":        "150000 100000\n",
+		"cpu.stat":       "usage_usec 5\nnr_periods 40\nnr_throttled 30\nthrottled_usec 2500000\n",
+		"memory.max":     "1048576\n",
+		"memory.high":    "1000000\n",
+		"memory.current": "1000000\n",
+		"memory.stat":    "anon 5\ninactive_file 4096\n",
+		"memory.events":  "low 0\nhigh 30\nmax 120\noom 1\noom_kill 2\n",
 		// Without the groups below.
 		"memory.events.local": "low 0\nhigh 3\nmax 12\noom 0\noom_kill 0\n",
-		"cgroup.events":   "populated 1\nfrozen 1\n",
+		"cgroup.events":       "populated 1\nfrozen 1\n",
 	}))
 	if want := (CPU{"/shop", 1.5, 40, 30, 2500 * time.Millisecond}); len(s.CPU) != 1 || s.CPU[0] != want {
 		t.Errorf("%+v", s.CPU)

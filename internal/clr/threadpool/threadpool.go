@@ -29,10 +29,10 @@ const (
 	localClass  = "System.Threading.ThreadPoolWorkQueue+WorkStealingQueue"
 	ownClass    = "System.Threading.ThreadPoolWorkQueueThreadLocals" // what a worker has of its own
 	cacheLine   = 64                                                 // Internal.PaddingHelpers.CACHE_LINE_SIZE on x64
-	maxSegments = 1 << 12 // of all queues
-	maxItems    = 1 << 30 // of one queue
-	maxWords    = 1 << 13 // of one stack that are looked at
-	maxLocals   = 1 << 12 // queues of workers
+	maxSegments = 1 << 12                                            // of all queues
+	maxItems    = 1 << 30                                            // of one queue
+	maxWords    = 1 << 13                                            // of one stack that are looked at
+	maxLocals   = 1 << 12                                            // queues of workers
 
 	maxAssignable = 1 << 10
 )
