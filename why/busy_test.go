@@ -53,7 +53,7 @@ func TestLockWaits(t *testing.T) {
 		r := same(4, queueFor(6)...).recorded(3, profile.Contention)
 		for i, name := range names {
 			x := profile.Sample{Mode: profile.Contention, Weight: int64(len(names)-i) * int64(time.Second), Events: 5}
-			r.add(10+i, x, name, enter, "Shop.Journal.Append")
+			r.add(10+i, x, name+"|held by Shop.Journal.Flush", enter, "Shop.Journal.Append")
 		}
 		return judgeLocks(r.done())
 	}
