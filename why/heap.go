@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"clrsnap"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/session"
 	"clrsnap/profile"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -110,8 +109,7 @@ func (g *gatherer) limit() heapLimit {
 			}
 		}
 	}
-	var machine unix.Sysinfo_t
-	if err := unix.Sysinfo(&machine); err != nil || uint64(group)/uint64(max(machine.Unit, 1)) > machine.Totalram {
+	if machine, err := procfs.MachineMemory(); err != nil || group > machine {
 		group = 0
 	}
 	environ, err := g.dir.Environ()
