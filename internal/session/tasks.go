@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -79,6 +80,7 @@ type taskWalk struct {
 	begin time.Time
 	now   int64 // Environment.TickCount64 of the target, in ms; 0: not known
 
+	mu      sync.Mutex // of classes: several goroutines walk
 	classes map[arch.Addr]taskClass
 	objects map[taskClass][]arch.Addr
 	seen    map[arch.Addr]bool
@@ -95,6 +97,8 @@ func (t *taskWalk) walk() (*heap.Census, error) {
 	o := h.options(t.ctx)
 	o.Want = func(mt arch.Addr) bool {
 		c := t.classOf(mt)
+		t.mu.Lock()
+		defer t.mu.Unlock()
 		t.classes[mt] = c
 		return c != notWanted
 	}
@@ -116,6 +120,13 @@ func (t *taskWalk) classOf(mt arch.Addr) taskClass {
 	return taskClasses[class.Plain()]
 }
 
+// class is why objects of a MethodTable are wanted that classOf has seen.
+func (t *taskWalk) class(mt arch.Addr) taskClass {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.classes[mt]
+}
+
 func (t *taskWalk) visit(_ *heap.Region, objects []heap.Object) {
 	for i := range objects {
 		o := &objects[i]
@@ -127,7 +138,7 @@ func (t *taskWalk) visit(_ *heap.Region, objects []heap.Object) {
 			return
 		}
 		t.seen[o.Addr] = true
-		c := t.classes[o.Table.Addr]
+		c := t.class(o.Table.Addr)
 		t.objects[c] = append(t.objects[c], o.Addr)
 	}
 }
