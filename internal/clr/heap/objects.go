@@ -23,8 +23,8 @@ import (
 //     free space is never older than what is behind it.
 //   - The collector moves objects, while the program's threads stand still. The young generations are therefore walked
 //     as one, and once more if there has been a collection meanwhile. In old generations objects move in full
-//     collections that compact only. That leaves regions that have become shorter or are gone: what was walked in such
-//     a region does not count as consistent.
+//     collections that compact only. That leaves regions that have become shorter, are gone, or serve another
+//     generation: what was walked in such a region does not count as consistent.
 //
 // Whether there has been a collection is told by the allocation contexts, which it takes away from all threads
 // (src/coreclr/gc/gc.cpp, fix_allocation_context): see epoch.
@@ -396,17 +396,19 @@ func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr,
 	}
 }
 
-// doubt takes back what was said of old regions that have become shorter, or have gone: their objects may have been
-// moved while they were walked.
+// doubt takes back what was said of old regions that have become shorter, have gone, or are another generation's or
+// heap's by now: their objects may have been moved while they were walked.
 func (w *walk) doubt() {
-	now, err := w.list()
-	end := map[arch.Addr]arch.Addr{}
-	for _, r := range now {
-		end[r.Start] = r.End
+	list, err := w.list()
+	now := map[arch.Addr]*Region{}
+	for i := range list {
+		now[list[i].Start] = &list[i]
 	}
 	for i := range w.regions {
 		r := &w.regions[i]
-		if r.young() || err == nil && end[r.Start] >= r.End {
+		n := now[r.Start]
+		same := err == nil && n != nil && n.Generation == r.Generation && n.Heap == r.Heap && n.End >= r.End
+		if r.young() || same {
 			continue
 		}
 		p := w.sheet.part(r)

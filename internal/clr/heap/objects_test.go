@@ -162,6 +162,34 @@ func TestWalkDamaged(t *testing.T) {
 	}
 }
 
+// A region that another generation has by now was collected: it does not count, although it has grown.
+func TestDoubt(t *testing.T) {
+	mem := clrtest.Words{}
+	r := spread(t, mem)
+	o := still(mem)
+	o.Still, o.nap = false, func(time.Duration) {}
+	doubted := func() uint64 {
+		w, err := r.newWalk(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.regions = []Region{{Segment: Segment{Start: oldStart, End: oldEnd - 0x100}, Generation: Gen2}}
+		p := w.sheet.part(&w.regions[0])
+		p.Consistent = 0xf00
+		w.doubt()
+		return 0xf00 - p.Consistent
+	}
+	if got := doubted(); got != 0xf00 {
+		t.Errorf("as generation 1: %#x bytes are doubted, not all", got)
+	}
+	mem[varsAt+varGenerations] = 3
+	mem.Zero(tableAt+2*genSize, genSize)
+	mem[tableAt+2*genSize+firstSeg], mem[tableAt+genSize+firstSeg] = uint64(segsAt+0x100), 0
+	if got := doubted(); got != 0 {
+		t.Errorf("as generation 2: %#x bytes are doubted", got)
+	}
+}
+
 func part(c *Census, g Generation) (out Part) {
 	for _, p := range c.Parts {
 		if p.Generation == g {
