@@ -194,4 +194,5 @@ type HeapStep struct {
 	Type  string
 	Times int    // how many follow one another; 1 or more
 	Field string // in which the next object is referred to; empty: not known, or an element of an array
+	Gap   bool   // objects in front of these are left out: the way has more than a thousand
 }

@@ -302,6 +302,10 @@ func (p *printer) heapPaths(h *profile.Heap, o *HeapOptions) {
 
 func (p *printer) heapStep(s *profile.HeapStep) {
 	const indent = "  → "
+	if s.Gap {
+		p.paint(dim, indent+"… (a way of more than a thousand objects)")
+		p.end()
+	}
 	p.text(indent)
 	name, tail := display.Clean(s.Type), ""
 	if s.Field != "" {

@@ -76,7 +76,10 @@ func TestHeapText(t *testing.T) {
 		},
 		{
 			Root: profile.RootUnknown, Objects: profile.HeapAmount{Count: 1, Bytes: 32},
-			Steps: []profile.HeapStep{{Type: "Shop.Node", Times: 250, Field: "Left"}, {Type: "Shop.Listener", Times: 1}},
+			Steps: []profile.HeapStep{
+				{Type: "Shop.Node", Times: 1}, {Type: "Shop.Node", Times: 250, Field: "Left", Gap: true},
+				{Type: "Shop.Listener", Times: 1},
+			},
 		},
 		{Root: profile.RootStatic, Steps: []profile.HeapStep{{Type: "Shop.Listener", Times: 1}}},
 	}

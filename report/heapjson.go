@@ -93,6 +93,7 @@ type jsonHeapStep struct {
 	Type  string `json:"type"`
 	Times int    `json:"times"`
 	Field string `json:"field,omitempty"`
+	Gap   bool   `json:"gap,omitempty"`
 }
 
 type jsonHeap struct {

@@ -59,27 +59,29 @@ func (h *heapWalk) isStatics(o heap.Object, in heap.Generation) bool {
 
 // addPath adds the path of one object.
 func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[string]*profile.HeapPath) {
-	way, whole := ways.To(n, mostSteps)
+	to := ways.To(n, mostSteps)
+	way, gap := to.Objects, len(to.Objects)-to.Gap // in front of way[gap] some are left out
 	slices.Reverse(way)
 	root, field := profile.RootCircle, ""
-	if whole {
+	if to.Whole {
 		root = profile.RootUnknown
 		if o, in := g.Object(way[0]); h.isStatics(o, in) && len(way) > 1 {
 			first, _ := g.Object(way[1])
 			root, way, field = profile.RootStatic, way[1:], h.knownField(o, first)
+			gap--
 		}
 	}
 	var steps []profile.HeapStep
-	var firsts []int // in way
+	var lasts []int // in way
 	for i, x := range way {
 		o, _ := g.Object(x)
 		name := h.name(o.Table.Addr).Display
-		if last := len(steps) - 1; last >= 0 && steps[last].Type == name {
+		if last := len(steps) - 1; last >= 0 && steps[last].Type == name && i != gap {
 			steps[last].Times++
-			firsts[last] = i
+			lasts[last] = i
 			continue
 		}
-		steps, firsts = append(steps, profile.HeapStep{Type: name, Times: 1}), append(firsts, i)
+		steps, lasts = append(steps, profile.HeapStep{Type: name, Times: 1, Gap: i == gap}), append(lasts, i)
 	}
 	key := keyOf(root, steps) + "\n" + field
 	p := byKey[key]
@@ -88,7 +90,9 @@ func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[str
 			return
 		}
 		for i := range steps[:max(len(steps)-1, 0)] {
-			steps[i].Field = h.field(g, way[firsts[i]], way[firsts[i]+1])
+			if !steps[i+1].Gap {
+				steps[i].Field = h.field(g, way[lasts[i]], way[lasts[i]+1])
+			}
 		}
 		p = &profile.HeapPath{Root: root, Static: field, Steps: steps}
 		byKey[key] = p

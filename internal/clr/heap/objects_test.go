@@ -332,23 +332,23 @@ func TestGraph(t *testing.T) {
 			t.Errorf("%v refers to %v, not to %v", at, got[at], want[at])
 		}
 	}
-	way, whole := g.Paths(func(Object, Generation) bool { return false }).To(number[youngStart+32], 10)
+	way := g.Paths(func(Object, Generation) bool { return false }).To(number[youngStart+32], 10)
 	var addrs []arch.Addr
-	for _, n := range way {
+	for _, n := range way.Objects {
 		x, _ := g.Object(n)
 		addrs = append(addrs, x.Addr)
 	}
-	if !whole || !slices.Equal(addrs, []arch.Addr{youngStart + 32, oldStart + 96, oldStart + 64}) {
-		t.Errorf("the way is %v, %v", addrs, whole)
+	if !way.Whole || way.Gap != 0 || !slices.Equal(addrs, []arch.Addr{youngStart + 32, oldStart + 96, oldStart + 64}) {
+		t.Errorf("the way is %v, %+v", addrs, way)
 	}
 	mem[oldStart+64+8] = uint64(oldStart + 64) // refers to itself, and so do two to each other
 	mem[oldStart+112] = uint64(oldStart + 64)
 	if c, err = r.Walk(o); err != nil {
 		t.Fatal(err)
 	}
-	way, whole = c.Graph.Paths(func(Object, Generation) bool { return false }).To(number[oldStart+96], 10)
-	if whole || len(way) != 1 {
-		t.Errorf("a circle: %v, %v", way, whole)
+	way = c.Graph.Paths(func(Object, Generation) bool { return false }).To(number[oldStart+96], 10)
+	if way.Whole || len(way.Objects) != 1 {
+		t.Errorf("a circle: %+v", way)
 	}
 }
 
