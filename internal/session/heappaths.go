@@ -105,7 +105,10 @@ func keyOf(root profile.HeapRoot, steps []profile.HeapStep) string {
 	var b strings.Builder
 	b.WriteString(string(root))
 	for i := range steps {
-		b.WriteString("\n" + steps[i].Type)
+		if b.WriteByte('\n'); steps[i].Gap {
+			b.WriteByte(0)
+		}
+		b.WriteString(steps[i].Type)
 	}
 	return b.String()
 }

@@ -33,6 +33,9 @@ func (p *Process) Tasks(ctx context.Context, o HeapOptions) (*profile.Tasks, err
 		p: p, ctx: ctx, o: o, r: p.asyncReader(), begin: time.Now(), classes: map[arch.Addr]taskClass{},
 		objects: map[taskClass][]arch.Addr{}, seen: map[arch.Addr]bool{}, frames: map[awaitKey]profile.Frame{},
 	}
+	if p.from.changes() {
+		t.now = tickCount()
+	}
 	census, err := t.walk()
 	if errors.Is(err, heap.ErrUnknown) {
 		return nil, fmt.Errorf("process %d: %w: %w", p.PID(), ErrNoHeap, err)
@@ -89,6 +92,7 @@ type taskWalk struct {
 	semaphores map[arch.Addr]arch.Addr // by the first of those that wait
 	frames     map[awaitKey]profile.Frame
 	unproven   int
+	moved      int
 }
 
 // walk finds the objects.
@@ -149,8 +153,6 @@ func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
 	out := &profile.Tasks{Process: t.p.info, CapturedAt: t.begin, Partial: c.Stopped || t.full}
 	if !t.p.from.changes() {
 		out.CapturedAt = t.p.from.capturedAt()
-	} else {
-		t.now = tickCount()
 	}
 	if c.Size > 0 {
 		out.ConsistentShare = float64(c.Consistent) / float64(c.Size)
@@ -158,17 +160,43 @@ func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
 	t.p.Engine.Cache.Invalidate()
 	t.findSemaphores()
 	out.Chains = t.chains(out)
-	out.Unproven = t.unproven
+	out.Unproven, out.Moved = t.unproven, t.moved
 	out.Pool = t.pool()
 	out.Timers = t.timers()
+	out.Partial = out.Partial || t.ctx.Err() != nil
 	out.Duration = time.Since(t.begin)
 	return out
 }
 
 // node is a box of a method that has not ended.
 type node struct {
-	obj, next arch.Addr
-	inner     bool // another one's chain leads here
+	obj    arch.Addr
+	next   int // index of the one that its chain leads to; -1: to none
+	inners int // how many others lead here
+}
+
+// maxChainBytes bounds the chains that are kept, in bytes: 100,000 that differ, with some frames each.
+const maxChainBytes = 256 << 20
+
+// starts returns the innermost nodes, and one of each circle.
+func starts(nodes []node) (out []int) {
+	seen := make([]bool, len(nodes))
+	follow := func(i int) {
+		for out = append(out, i); i >= 0 && !seen[i]; i = nodes[i].next {
+			seen[i] = true
+		}
+	}
+	for i := range nodes {
+		if nodes[i].inners == 0 {
+			follow(i)
+		}
+	}
+	for i := range nodes {
+		if !seen[i] {
+			follow(i)
+		}
+	}
+	return out
 }
 
 // chains follows the chains from their innermost methods, and counts equal ones.
@@ -177,16 +205,21 @@ func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
 	out.Methods = len(nodes)
 	byKey := map[string]*profile.TaskChain{}
 	var list []*profile.TaskChain
-	for i := range nodes {
-		if nodes[i].inner {
-			continue
-		}
-		if t.ctx.Err() != nil {
+	room := maxChainBytes
+	for queue := starts(nodes); len(queue) > 0; queue = queue[1:] {
+		if t.ctx.Err() != nil || room <= 0 {
 			out.Partial = true
 			break
 		}
-		c, ok := t.chain(nodes[i].obj)
-		if !ok {
+		n := &nodes[queue[0]]
+		c, ended := t.chain(n.obj)
+		if ended && n.next >= 0 { // whom it leads to is the innermost one now, if no other leads there
+			next := &nodes[n.next]
+			if next.inners--; next.inners == 0 {
+				queue = append(queue, n.next)
+			}
+		}
+		if c == nil {
 			continue
 		}
 		key := chainKey(c, true)
@@ -196,6 +229,10 @@ func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
 		}
 		byKey[key] = c
 		list = append(list, c)
+		room -= len(key)
+		for i := range c.Frames {
+			room -= asyncCost(&c.Frames[i])
+		}
 	}
 	list = joinTargets(list)
 	slices.SortStableFunc(list, func(a, b *profile.TaskChain) int { return cmp.Compare(b.Count, a.Count) })
@@ -210,30 +247,38 @@ func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
 func (t *taskWalk) nodes() []node {
 	nodes := make([]node, 0, len(t.objects[boxClass]))
 	index := map[arch.Addr]int{}
-	for _, obj := range t.objects[boxClass] {
+	var next []arch.Addr
+	for i, obj := range t.objects[boxClass] {
+		if i%1024 == 0 && t.ctx.Err() != nil {
+			break
+		}
 		b, err := t.r.Box(obj)
+		alive := false
+		if err == nil {
+			alive, err = t.r.Alive(b)
+		}
 		if err != nil {
+			t.moved++
+		}
+		if !alive {
 			continue
 		}
-		if alive, err := t.r.Alive(b); err != nil || !alive {
-			continue
-		}
-		n := node{obj: obj}
-		n.next, _ = t.r.Next(obj)
+		to, _ := t.r.Next(obj)
 		index[obj] = len(nodes)
-		nodes = append(nodes, n)
+		nodes, next = append(nodes, node{obj: obj, next: -1}), append(next, to)
 	}
 	for i := range nodes {
-		if to, ok := index[nodes[i].next]; ok && to != i {
-			nodes[to].inner = true
+		if to, ok := index[next[i]]; ok && to != i {
+			nodes[i].next = to
+			nodes[to].inners++
 		}
 	}
 	return nodes
 }
 
-// chain reads a chain and what it waits for, as they were at one moment; false: they had ended by then, or changed all
-// the time.
-func (t *taskWalk) chain(obj arch.Addr) (out *profile.TaskChain, ok bool) {
+// chain reads a chain and what it waits for, as they were at one moment. nil: it changed all the time, or its innermost
+// method had ended by then.
+func (t *taskWalk) chain(obj arch.Addr) (out *profile.TaskChain, ended bool) {
 	alive := false
 	stands := t.p.steadily(func() (err error) {
 		out, alive, err = t.readChain(obj)
@@ -242,16 +287,20 @@ func (t *taskWalk) chain(obj arch.Addr) (out *profile.TaskChain, ok bool) {
 	if !stands && alive {
 		t.unproven++
 	}
-	return out, stands && alive
+	if !stands || !alive {
+		return nil, !alive
+	}
+	return out, false
 }
 
+// readChain reads a chain. alive: its innermost method has not ended, as far as is known.
 func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool, err error) {
 	box, err := t.r.Box(obj)
 	if err != nil {
-		return nil, false, err
+		return nil, true, err
 	}
 	if alive, err = t.r.Alive(box); err != nil || !alive {
-		return nil, alive, err
+		return nil, alive || err != nil, err
 	}
 	chain, err := t.r.Awaiting(obj)
 	if err != nil {

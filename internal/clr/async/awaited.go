@@ -1,6 +1,7 @@
 package async
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -26,6 +27,9 @@ func (r *Reader) shapeAt(mt arch.Addr) *shape {
 	return s
 }
 
+// ErrMoved: the builder in a box leads to another one. The collector has moved the box.
+var ErrMoved = errors.New("the box has been moved")
+
 // Alive reports whether the method in a box has not finished: its builder still leads to the box. A box keeps
 // nothing of a method that has, and may be used for another one.
 func (r *Reader) Alive(b *Box) (bool, error) {
@@ -39,6 +43,12 @@ func (r *Reader) Alive(b *Box) (bool, error) {
 		}
 		if obj == b.Object {
 			return true, nil
+		}
+		if obj == 0 {
+			continue
+		}
+		if other, err := r.Box(obj); err == nil && other.Machine.Table == b.Machine.Table {
+			return false, ErrMoved
 		}
 	}
 	return false, nil
