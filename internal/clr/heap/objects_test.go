@@ -362,6 +362,12 @@ func TestReferencesRefused(t *testing.T) {
 		"too far":                func(m clrtest.Words) { m[plainTable-16] = 1 << 40 },
 		"too large":              func(m clrtest.Words) { m[plainTable-24] = 1 << 40 },
 		"endless":                func(m clrtest.Words) { m[arrayTable-24] = 0 },
+		"gaps only":              func(m clrtest.Words) { m[arrayTable-24] = 8 << 32 },
+		"an odd gap":             func(m clrtest.Words) { m[arrayTable-24] = 1 | 1<<32 },
+		"two in one place": func(m clrtest.Words) {
+			m[plainTable-8] = 2
+			m[plainTable-32], m[plainTable-40] = 16, 1<<64-16
+		},
 	} {
 		mem := clrtest.Words{}
 		r := spread(t, mem)
