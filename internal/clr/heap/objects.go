@@ -69,7 +69,7 @@ const (
 	oldTries    = 4
 	firstWait   = time.Millisecond // and four times as long before each further try
 	longestWait = 50 * time.Millisecond
-	pieceSize   = 4 << 20 // bytes of an old region that are walked in one go
+	pieceSize   = 4 << 20 // bytes of a region that are walked in one go
 	maxKept     = 1 << 18 // wanted objects that wait for the end of a pass, and so many times 64 bytes of them
 )
 
@@ -275,32 +275,40 @@ func (w *walk) newPass() (*pass, error) {
 	return p, nil
 }
 
-// walk walks a young region.
+// walk walks a young region, piece by piece.
 func (p *pass) walk(one *walker, r *Region) {
-	if p.broken.Load() && !p.last.Load() {
-		return
+	at := piece{at: r.Start, start: r.Start, end: r.End, contexts: inside(p.contexts, r), zeros: r.Generation == Gen0}
+	for at.at < r.End && (!p.broken.Load() || p.last.Load()) {
+		from := at.at
+		at.stop = min(from+pieceSize, r.End)
+		err := p.piece(one, r, &at)
+		if err != nil {
+			at.at = r.End
+		}
+		p.w.progress(uint64(min(at.at, r.End) - from))
 	}
+}
+
+// piece walks a piece of a young region.
+func (p *pass) piece(one *walker, r *Region, at *piece) error {
+	from := at.at
 	one.reset()
-	at := piece{
-		at: r.Start, stop: r.End, start: r.Start, end: r.End, contexts: inside(p.contexts, r), zeros: r.Generation == Gen0,
-	}
-	err := one.walk(&at)
+	err := one.walk(at)
 	if !p.broken.Load() && (errors.Is(err, errAstray) && !p.w.o.Still || !p.w.quiet(&p.begin)) {
 		p.broken.Store(true)
 	}
-	size := uint64(r.End - r.Start)
-	p.w.progress(size)
 	if err != nil && !errors.Is(err, errStopped) && !p.w.o.Still {
-		return // what was met so far may be anything
+		return err // what was met so far may be anything
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	proved := err == nil && !p.broken.Load()
-	p.sheet.accept(one, r, size, proved)
+	p.sheet.accept(one, r, uint64(min(at.at, r.End)-from), proved)
 	if p.graph != nil {
 		p.graph.accept(r, one.draft)
 	}
 	p.keep(r, one.objects)
+	return err
 }
 
 // keep keeps wanted objects until the end of the pass. If they are too many, this pass is the one that counts.

@@ -162,6 +162,57 @@ func TestWalkDamaged(t *testing.T) {
 	}
 }
 
+// large is memory with arrays of 32 bytes from one address up to another.
+type large struct {
+	clrtest.Words
+	from, to arch.Addr
+}
+
+func (l *large) ReadMemory(p []byte, at arch.Addr) error {
+	if at < l.from-front || at+arch.Addr(len(p)) > l.to {
+		return l.Words.ReadMemory(p, at)
+	}
+	clear(p)
+	for i := 0; i+8 <= len(p); i += 8 {
+		switch (at + arch.Addr(i) - l.from) % 32 {
+		case 0:
+			binary.LittleEndian.PutUint64(p[i:], uint64(arrayTable))
+		case 8:
+			binary.LittleEndian.PutUint64(p[i:], 2)
+		}
+	}
+	return nil
+}
+
+// A young region of many megabytes is walked piece by piece: what is kept of it does not grow with it.
+func TestWalkLargeYoung(t *testing.T) {
+	const from, to = arch.Addr(0x1000_0000), arch.Addr(0x1000_0000 + 3*pieceSize + 4096)
+	mem := &large{clrtest.Words{}, from, to}
+	r := spread(t, mem.Words)
+	context := localsAt + arch.Addr(r.contexts.Outer+r.contexts.Inner)
+	mem.Words[context], mem.Words[context+contextLimit] = 0, 0
+	mem.Words[segsAt+segmentMem], mem.Words[segsAt+segmentReserved] = uint64(from), uint64(to)
+	mem.Words[listAt+varAllocAllocated] = uint64(to)
+	for _, isStill := range []bool{true, false} {
+		o := still(mem)
+		o.Still, o.nap = isStill, func(time.Duration) {}
+		o.Want = func(arch.Addr) bool { return true }
+		seen, most := 0, 0
+		o.Visit = func(region *Region, objects []Object) {
+			if region.Start == from {
+				seen, most = seen+len(objects), max(most, len(objects))
+			}
+		}
+		c, err := r.Walk(o)
+		if err != nil || c.Consistent != c.Size || c.Walked != c.Size {
+			t.Errorf("%v, %v", c, err)
+		}
+		if seen != int(to-from)/32 || most > pieceSize/32 {
+			t.Errorf("%d objects of %d, %d at a time", seen, int(to-from)/32, most)
+		}
+	}
+}
+
 // A region that another generation has by now was collected: it does not count, although it has grown.
 func TestDoubt(t *testing.T) {
 	mem := clrtest.Words{}
