@@ -29,20 +29,33 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 	if len(chosen) == 0 {
 		return
 	}
-	ways := g.Paths(h.isStatics)
+	ways := g.Paths(h.isStatics, h.stopped)
+	if ways == nil {
+		out.Partial = true
+		return
+	}
 	h.p.Engine.Cache.Invalidate()
 	h.static = h.findStatics(g)
 	step := (len(chosen) + mostSampled - 1) / mostSampled
 	byKey := map[string]*profile.HeapPath{}
 	for i := 0; i < len(chosen); i += step {
-		h.addPath(g, ways, chosen[i], byKey)
-	}
-	for _, p := range byKey {
-		if step > 1 {
-			p.Sampled = true
-			p.Objects.Count *= uint64(step)
-			p.Objects.Bytes *= uint64(step)
+		if h.stopped() {
+			out.Partial = true
+			break
 		}
+		if !h.addPath(g, ways, chosen[i], byKey) {
+			o, _ := g.Object(chosen[i])
+			out.OtherPaths.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
+		}
+	}
+	estimate := func(a *profile.HeapAmount) {
+		a.Count *= uint64(step)
+		a.Bytes *= uint64(step)
+	}
+	estimate(&out.OtherPaths)
+	for _, p := range byKey {
+		p.Sampled = step > 1
+		estimate(&p.Objects)
 		out.Paths = append(out.Paths, *p)
 	}
 	slices.SortFunc(out.Paths, func(a, b profile.HeapPath) int {
@@ -57,8 +70,8 @@ func (h *heapWalk) isStatics(o heap.Object, in heap.Generation) bool {
 	return in == heap.Pinned && h.name(o.Table.Addr).Display == "object[]"
 }
 
-// addPath adds the path of one object.
-func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[string]*profile.HeapPath) {
+// addPath adds the path of one object; false: there are too many that differ.
+func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[string]*profile.HeapPath) bool {
 	to := ways.To(n, mostSteps)
 	way, gap := to.Objects, len(to.Objects)-to.Gap // in front of way[gap] some are left out
 	slices.Reverse(way)
@@ -87,7 +100,7 @@ func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[str
 	p := byKey[key]
 	if p == nil {
 		if len(byKey) >= mostPaths {
-			return
+			return false
 		}
 		for i := range steps[:max(len(steps)-1, 0)] {
 			if !steps[i+1].Gap {
@@ -99,6 +112,7 @@ func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[str
 	}
 	o, _ := g.Object(n)
 	p.Objects.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
+	return true
 }
 
 func keyOf(root profile.HeapRoot, steps []profile.HeapStep) string {

@@ -7,13 +7,15 @@ import "slices"
 type Paths struct {
 	g      *Graph
 	parent []uint32 // by object; noNode: it is not reached
+	ask    asking
 	near   []uint32 // by object: another one on the way to it, nearer to its beginning; nil: not asked for yet
 }
 
 // Paths finds the shortest ways to all objects from those that nothing refers to. Those that first accepts come first:
-// an object that is reached from one of them, by however long a way, is not looked for from the others.
-func (g *Graph) Paths(first func(o Object, in Generation) bool) *Paths {
-	p := &Paths{g: g, parent: make([]uint32, g.count)}
+// an object that is reached from one of them, by however long a way, is not looked for from the others. nil: stopped,
+// which is asked from time to time, says that nobody wants them any more.
+func (g *Graph) Paths(first func(o Object, in Generation) bool, stopped func() bool) *Paths {
+	p := &Paths{g: g, parent: make([]uint32, g.count), ask: asking{stopped: stopped}}
 	for i := range p.parent {
 		p.parent[i] = noNode
 	}
@@ -35,7 +37,24 @@ func (g *Graph) Paths(first func(o Object, in Generation) bool) *Paths {
 	}
 	p.spread(starts)
 	p.spread(others)
+	if p.ask.ended {
+		return nil
+	}
 	return p
+}
+
+// asking asks now and then whether to end early.
+type asking struct {
+	stopped func() bool
+	n       uint32
+	ended   bool
+}
+
+func (a *asking) end() bool {
+	if a.n++; !a.ended && a.n%(1<<16) == 0 {
+		a.ended = a.stopped()
+	}
+	return a.ended
 }
 
 // referred has a bit for each object that another one refers to.
@@ -64,6 +83,9 @@ func (p *Paths) spread(queue []uint32) {
 	var next []uint32
 	for len(queue) > 0 {
 		for _, n := range queue {
+			if p.ask.end() {
+				return
+			}
 			p.g.References(int(n), func(to int) {
 				if p.parent[to] == noNode {
 					p.parent[to] = n

@@ -11,7 +11,7 @@ func TestLongWay(t *testing.T) {
 	for n := range len(edges) - 1 {
 		edges[n] = []int{n + 1}
 	}
-	ways := madeGraph(edges).Paths(none)
+	ways := madeGraph(edges).Paths(none, goOn)
 	for _, tt := range []struct {
 		n, gap int
 		want   []int
@@ -24,5 +24,18 @@ func TestLongWay(t *testing.T) {
 				t.Errorf("to %d: %+v, want %v", tt.n, w, tt.want)
 			}
 		}
+	}
+}
+
+// Whoever does not want to know any more need not wait.
+func TestGraphStopped(t *testing.T) {
+	edges := make([][]int, 200_000)
+	for n := range len(edges) - 1 {
+		edges[n] = []int{n + 1}
+	}
+	g, asked := madeGraph(edges), 0
+	stopped := func() bool { asked++; return true }
+	if g.Paths(none, stopped) != nil || g.Retained(stopped) != nil || asked != 2 {
+		t.Errorf("it went on, and asked %d times", asked)
 	}
 }
