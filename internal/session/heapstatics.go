@@ -13,8 +13,8 @@ type statics struct {
 	bases []staticBase         // by address
 	names map[arch.Addr]string // of fields, by the object that they refer to
 
-	table arch.Addr // the table that was read last
-	slots []byte    // of it
+	table arch.Addr                       // the table that was read last
+	slots []byte                          // of it
 	known map[arch.Addr]map[uint32]string // names of the static fields that are references, by class and offset
 }
 
