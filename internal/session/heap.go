@@ -207,7 +207,8 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	return out
 }
 
-// types sums up by name; of: what objects retain, or nil: assemblies that were loaded several times have types of the same name.
+// types sums up by name: assemblies that were loaded several times have types of the same name. of is what objects
+// retain; nil: that is not known.
 func (h *heapWalk) types(c *heap.Census, of *heap.Retained) []profile.HeapType {
 	byName := map[[2]string]int{}
 	var retained []uint64

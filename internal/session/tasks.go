@@ -92,7 +92,7 @@ type taskWalk struct {
 	semaphores map[arch.Addr]arch.Addr // by the first of those that wait
 	frames     map[awaitKey]profile.Frame
 	unproven   int
-	moved      int
+	unread     int
 }
 
 // walk finds the objects.
@@ -160,7 +160,7 @@ func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
 	t.p.Engine.Cache.Invalidate()
 	t.findSemaphores()
 	out.Chains = t.chains(out)
-	out.Unproven, out.Moved = t.unproven, t.moved
+	out.Unproven, out.Unread = t.unproven, t.unread
 	out.Pool = t.pool()
 	out.Timers = t.timers()
 	out.Partial = out.Partial || t.ctx.Err() != nil
@@ -258,7 +258,7 @@ func (t *taskWalk) nodes() []node {
 			alive, err = t.r.Alive(b)
 		}
 		if err != nil {
-			t.moved++
+			t.unread++
 		}
 		if !alive {
 			continue
