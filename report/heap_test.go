@@ -150,7 +150,10 @@ func TestReadHeapJSON(t *testing.T) {
 	}
 	many := `{"totalBytes":1,"types":[{}` + strings.Repeat(",{}", maxHeapTypes) + `]}`
 	partial := `{"totalBytes":1,"partial":true,"types":[]}`
-	for _, text := range []string{partial, many, `{"totalBytes":1,"types":{}}`, "", "{}", "[]", `{"totalBytes":-1}`, `{"totalBytes":1,"types":[{"count":1e30}]}`} {
+	for _, text := range []string{
+		partial, many, `{"totalBytes":1,"types":{}}`, "", "{}", "[]", `{"totalBytes":-1}`,
+		`{"totalBytes":1,"types":[{"count":1e30}]}`,
+	} {
 		if _, err := ReadHeapJSON(strings.NewReader(text)); !errors.Is(err, ErrNotHeap) {
 			t.Errorf("%.80s: %v", text, err)
 		}

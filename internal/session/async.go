@@ -197,7 +197,7 @@ var (
 // only if it was all there at one moment, at which the call had not returned yet.
 func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr) (c async.Chain, err error) {
 	never := false
-	read := func() error {
+	read := func() (err error) {
 		var box *async.Box
 		if site.table == 0 {
 			box, err = p.asyncReader().Box(site.Argument)
