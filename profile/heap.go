@@ -16,10 +16,14 @@ type Heap struct {
 	Strings   []HeapString   // if they were asked for, those with the most bytes first
 
 	// Paths are how the objects of Kept's type are kept: if that was asked for, those of the most objects first.
-	Paths []HeapPath
-	Kept  HeapAmount // the objects that Paths are about
+	Paths      []HeapPath
+	Kept       HeapAmount // the objects that Paths are about
+	OtherPaths HeapAmount // of these, those that are kept in other ways: there were too many that differ
 
-	HasRetained bool // Retained of Types is known, and Types with the largest come first
+	HasInstances bool // Instances were asked for
+	HasPaths     bool // Paths were asked for
+	HasRetained  bool // Retained of Types is known, and Types with the largest come first
+	GraphCut     bool // Paths and Retained lack objects or references: there were more than can be kept
 
 	ConsistentShare float64 // of the memory that objects are in: see HeapPart.ConsistentBytes
 	Collecting      bool    // a core dump was made in the middle of a collection: the young generations may be torn
@@ -194,4 +198,5 @@ type HeapStep struct {
 	Type  string
 	Times int    // how many follow one another; 1 or more
 	Field string // in which the next object is referred to; empty: not known, or an element of an array
+	Gap   bool   // objects in front of these are left out: the way has more than a thousand
 }

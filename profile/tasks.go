@@ -14,6 +14,7 @@ type Tasks struct {
 
 	Methods         int     // async methods that have been suspended and have not ended
 	Unproven        int     // of these, those whose chain changed all the time while it was read: they are left out
+	Unread          int     // objects of methods that could not be read, as after a collection: some may not have ended
 	ConsistentShare float64 // as in Heap: methods in the rest may be missing
 	Partial         bool    // the walk was ended early
 }

@@ -3,6 +3,7 @@ package record
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"slices"
 
 	"clrsnap/internal/arch"
@@ -76,9 +77,12 @@ func (f *frameTable) await() {
 		if site.Below >= len(f.stack) || site.Below >= len(f.sps) || n > 0 && a.at[n-1].below == site.Below {
 			continue
 		}
+		chain, err := f.p.Awaiting(site, f.sps[site.Below], f.ips[site.Below])
+		if errors.Is(err, session.ErrNeverSuspended) {
+			continue
+		}
 		a.looked++
-		chain, ok := f.p.Awaiting(site, f.sps[site.Below], f.ips[site.Below])
-		if !ok {
+		if err != nil {
 			a.missing++
 			continue
 		}

@@ -29,9 +29,9 @@ func HeapText(w io.Writer, h *profile.Heap, o HeapOptions) error {
 	switch {
 	case o.Base != nil:
 		p.heapChanges(h, &o)
-	case h.Kept.Count > 0:
+	case h.HasPaths || h.Kept.Count > 0:
 		p.heapPaths(h, &o)
-	case len(h.Instances) > 0 || h.Matching.Count > 0:
+	case h.HasInstances || h.Matching.Count > 0:
 		p.heapInstances(h, &o)
 	default:
 		p.heapTypes(h, &o)
@@ -77,6 +77,10 @@ func heapNotes(h *profile.Heap) (notes []string) {
 	if h.Collecting {
 		notes = append(notes, "The dump was made in the middle of a garbage collection: "+
 			"some objects may be missing, or counted twice.")
+	}
+	if h.GraphCut {
+		notes = append(notes, "There are more objects and references than can be kept: ways can be missing, "+
+			"and what objects retain can be wrong.")
 	}
 	if share := h.ConsistentShare; share < 1 && !h.Partial && !h.Collecting {
 		text := display.Percent(min(share, 0.999)) // nothing is rounded up to all
@@ -168,6 +172,10 @@ func (p *printer) heapChanges(h *profile.Heap, o *HeapOptions) {
 	}
 	p.text(line)
 	p.end()
+	if o.Base.Collecting {
+		p.paint(yellow, "The earlier heap is of a dump that was made in the middle of a garbage collection.")
+		p.end()
+	}
 	p.end()
 	changes := h.ChangeFrom(o.Base)
 	n := newNumbers("bytes", "objects", "now", "objects")
@@ -210,8 +218,18 @@ func signedNumber(n int64) string {
 	return "+" + countText(uint64(n))
 }
 
+// noMatch is for types that were asked for, and have no objects.
+func (p *printer) noMatch() {
+	p.text("no object is of a type that matches")
+	p.end()
+}
+
 // heapInstances prints the largest objects of the types that were asked for.
 func (p *printer) heapInstances(h *profile.Heap, o *HeapOptions) {
+	if h.Matching.Count == 0 {
+		p.noMatch()
+		return
+	}
 	p.text(countText(h.Matching.Count) + display.Plural(int(h.Matching.Count), " object matches", " objects match") +
 		", with " + bytesText(h.Matching.Bytes) + " together")
 	p.end()
@@ -268,6 +286,10 @@ var rootTexts = map[profile.HeapRoot]string{
 
 // heapPaths prints by which references the objects that were asked for are kept.
 func (p *printer) heapPaths(h *profile.Heap, o *HeapOptions) {
+	if h.Kept.Count == 0 {
+		p.noMatch()
+		return
+	}
 	p.text(countText(h.Kept.Count) + display.Plural(int(h.Kept.Count), " object", " objects") + " with " +
 		bytesText(h.Kept.Bytes) + ", and the shortest ways to them:")
 	p.end()
@@ -298,10 +320,18 @@ func (p *printer) heapPaths(h *profile.Heap, o *HeapOptions) {
 		p.end()
 	}
 	p.heapMore(len(h.Paths)-len(rows), "way", "ways")
+	if n := h.OtherPaths.Count; n > 0 {
+		p.paint(dim, "  and "+countText(n)+display.Plural(int(n), " object", " objects")+" in still other ways")
+		p.end()
+	}
 }
 
 func (p *printer) heapStep(s *profile.HeapStep) {
 	const indent = "  → "
+	if s.Gap {
+		p.paint(dim, indent+"… (a way of more than a thousand objects)")
+		p.end()
+	}
 	p.text(indent)
 	name, tail := display.Clean(s.Type), ""
 	if s.Field != "" {

@@ -76,13 +76,19 @@ func TestHeapText(t *testing.T) {
 		},
 		{
 			Root: profile.RootUnknown, Objects: profile.HeapAmount{Count: 1, Bytes: 32},
-			Steps: []profile.HeapStep{{Type: "Shop.Node", Times: 250, Field: "Left"}, {Type: "Shop.Listener", Times: 1}},
+			Steps: []profile.HeapStep{
+				{Type: "Shop.Node", Times: 1}, {Type: "Shop.Node", Times: 250, Field: "Left", Gap: true},
+				{Type: "Shop.Listener", Times: 1},
+			},
 		},
 		{Root: profile.RootStatic, Steps: []profile.HeapStep{{Type: "Shop.Listener", Times: 1}}},
 	}
 	retained := shopHeap(0)
 	retained.HasRetained = true
 	retained.Types[1].Retained, retained.Types[0].Retained = 2_000_000, retained.Types[0].Bytes
+	kept.OtherPaths = profile.HeapAmount{Count: 7, Bytes: 700}
+	unmatched, unkept := shopHeap(0), shopHeap(0)
+	unmatched.HasInstances, unkept.HasPaths, unkept.GraphCut = true, true, true
 	dump := shopHeap(0)
 	dump.Process.Core = &profile.Core{Path: "core.1", Writer: "gcore"}
 	dump.Collecting, dump.Partial = true, true
@@ -97,6 +103,8 @@ func TestHeapText(t *testing.T) {
 		"heap-core":      {dump, HeapOptions{Rows: 1}},
 		"heap-retained":  {retained, HeapOptions{}},
 		"heap-roots":     {kept, HeapOptions{Rows: 2}},
+		"heap-unmatched": {unmatched, HeapOptions{Rows: 1}},
+		"heap-unkept":    {unkept, HeapOptions{Rows: 1}},
 	} {
 		var b bytes.Buffer
 		if err := HeapText(&b, c.h, c.o); err != nil {
@@ -140,9 +148,14 @@ func TestReadHeapJSON(t *testing.T) {
 	if err != nil || !h.CapturedAt.Equal(before.CapturedAt) || len(h.ChangeFrom(before)) != 0 {
 		t.Errorf("%+v, %v", h, err)
 	}
-	for _, text := range []string{"", "{}", "[]", `{"totalBytes":-1}`, `{"totalBytes":1,"types":[{"count":1e30}]}`} {
+	many := `{"totalBytes":1,"types":[{}` + strings.Repeat(",{}", maxHeapTypes) + `]}`
+	partial := `{"totalBytes":1,"partial":true,"types":[]}`
+	for _, text := range []string{
+		partial, many, `{"totalBytes":1,"types":{}}`, "", "{}", "[]", `{"totalBytes":-1}`,
+		`{"totalBytes":1,"types":[{"count":1e30}]}`,
+	} {
 		if _, err := ReadHeapJSON(strings.NewReader(text)); !errors.Is(err, ErrNotHeap) {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%.80s: %v", text, err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
 		},
 		CapturedAt: h.CapturedAt.UTC().Format(time.RFC3339Nano), Milliseconds: float64(h.Duration.Microseconds()) / 1e3,
 		TotalBytes: all.Bytes, TotalCount: all.Count, FreeBytes: h.Free(), ConsistentShare: h.ConsistentShare,
-		Collecting: h.Collecting, Partial: h.Partial,
+		GraphCut: h.GraphCut, Collecting: h.Collecting, Partial: h.Partial,
 	})
 	n := h.Heaps()
 	c.Text(",\n\"heaps\":")
@@ -31,7 +32,7 @@ func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
 	types := firstOf(h.Types, o.Rows)
 	c.Text(",\n\"types\":")
 	c.List(len(types), func(i int) { c.Text("\n"); c.Value(jsonHeapTypeOf(&types[i], h.HasRetained)) })
-	if h.Matching.Count > 0 || len(h.Instances) > 0 {
+	if h.HasInstances || h.Matching.Count > 0 {
 		c.Field("matchingCount", h.Matching.Count)
 		c.Field("matchingBytes", h.Matching.Bytes)
 		some := firstOf(h.Instances, o.Rows)
@@ -41,7 +42,7 @@ func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
 			c.Value(jsonInstance{hex(x.Address), x.Type, x.Bytes, x.Generation.String()})
 		})
 	}
-	if h.Kept.Count > 0 {
+	if h.HasPaths || h.Kept.Count > 0 {
 		heapPathsJSON(c, h, firstOf(h.Paths, o.Rows))
 	}
 	if len(h.Strings) > 0 {
@@ -68,6 +69,10 @@ func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
 func heapPathsJSON(c *jsonwriter.Writer, h *profile.Heap, paths []profile.HeapPath) {
 	c.Field("keptCount", h.Kept.Count)
 	c.Field("keptBytes", h.Kept.Bytes)
+	if h.OtherPaths.Count > 0 {
+		c.Field("otherCount", h.OtherPaths.Count)
+		c.Field("otherBytes", h.OtherPaths.Bytes)
+	}
 	c.Text(",\n\"paths\":")
 	c.List(len(paths), func(i int) {
 		x := &paths[i]
@@ -93,6 +98,7 @@ type jsonHeapStep struct {
 	Type  string `json:"type"`
 	Times int    `json:"times"`
 	Field string `json:"field,omitempty"`
+	Gap   bool   `json:"gap,omitempty"`
 }
 
 type jsonHeap struct {
@@ -103,6 +109,7 @@ type jsonHeap struct {
 	TotalCount      uint64      `json:"totalCount"`
 	FreeBytes       uint64      `json:"freeBytes"`
 	ConsistentShare float64     `json:"consistentShare"`
+	GraphCut        bool        `json:"graphCut,omitempty"`
 	Collecting      bool        `json:"collecting,omitempty"`
 	Partial         bool        `json:"partial,omitempty"`
 }
@@ -205,16 +212,21 @@ func ReadHeapJSON(r io.Reader) (*profile.Heap, error) {
 		CapturedAt time.Time
 		TotalBytes *uint64
 		TotalCount uint64
-		Types      []jsonHeapType
+		Collecting bool
+		Partial    bool
+		Types      jsonTypesRead
 	}
 	d := json.NewDecoder(io.LimitReader(r, maxHeapJSON))
 	if err := d.Decode(&in); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotHeap, err)
 	}
-	if in.TotalBytes == nil || *in.TotalBytes > maxAmount || len(in.Types) > maxHeapTypes {
+	if in.TotalBytes == nil || *in.TotalBytes > maxAmount {
 		return nil, fmt.Errorf("%w: %d types and no total", ErrNotHeap, len(in.Types))
 	}
-	h := &profile.Heap{CapturedAt: in.CapturedAt, Parts: []profile.HeapPart{{}}}
+	if in.Partial {
+		return nil, fmt.Errorf("%w as a whole: it was interrupted: write it once more", ErrNotHeap)
+	}
+	h := &profile.Heap{CapturedAt: in.CapturedAt, Collecting: in.Collecting, Parts: []profile.HeapPart{{}}}
 	h.Parts[0].Objects = profile.HeapAmount{Count: in.TotalCount, Bytes: *in.TotalBytes}
 	listed := uint64(0)
 	for _, t := range in.Types {
@@ -230,4 +242,30 @@ func ReadHeapJSON(r io.Reader) (*profile.Heap, error) {
 		return nil, fmt.Errorf("%w with all types: write it without --limit", ErrNotHeap)
 	}
 	return h, nil
+}
+
+// jsonTypesRead are types that are read: no more of them are made than there may be.
+type jsonTypesRead []jsonTypeRead
+
+type jsonTypeRead struct {
+	Type, Assembly string
+	Count, Bytes   uint64
+}
+
+func (l *jsonTypesRead) UnmarshalJSON(b []byte) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return errors.New("the types are no list")
+	}
+	for d.More() {
+		if len(*l) >= maxHeapTypes {
+			return fmt.Errorf("more than %d types", maxHeapTypes)
+		}
+		var t jsonTypeRead
+		if err := d.Decode(&t); err != nil {
+			return err
+		}
+		*l = append(*l, t)
+	}
+	return nil
 }

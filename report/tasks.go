@@ -171,6 +171,9 @@ func (p *printer) tasksSummary(t *profile.Tasks) {
 	if t.Unproven > 0 {
 		s += "; " + counted(t.Unproven, "chain", "chains") + " changed while read, and left out"
 	}
+	if t.Unread > 0 {
+		s += "; " + counted(t.Unread, "object", "objects") + " could not be read"
+	}
 	if t.Partial {
 		s += "; ended early"
 	}

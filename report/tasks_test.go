@@ -30,7 +30,7 @@ func waitingMethods() *profile.Tasks {
 	}
 	return &profile.Tasks{
 		Process: synthetic().Process, CapturedAt: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Duration: 120 * time.Millisecond,
-		Methods: 2510, Unproven: 3, ConsistentShare: 0.98,
+		Methods: 2510, Unproven: 3, Unread: 2, ConsistentShare: 0.98,
 		Chains: []profile.TaskChain{
 			{Count: 1201, State: profile.TaskWaiting, Frames: []profile.Frame{load, all, handle}, WaitsFor: &profile.Awaited{
 				Kind: profile.AwaitsSocket, Type: "System.Net.Sockets.Socket+AwaitableSocketAsyncEventArgs",

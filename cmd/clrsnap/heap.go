@@ -74,8 +74,8 @@ Single objects:
                     to them, from static fields or from objects that nothing on the heap
                     refers to. This takes memory: up to 50 bytes for each object on the heap
   --retained        how much memory the objects of each type keep from being collected: what
-                    could not be reached without them. It takes memory, too: up to 110 bytes
-                    for each object on the heap
+                    could not be reached on the heap without them; local variables and handles
+                    count for nothing. It takes memory, too: up to 110 bytes for each object
   --strings         which texts the strings have that use the most memory; they can be secrets
 
 With --core the heap is read from a core dump that has it: of the kernel, of gcore, or of

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path"
 	"strings"
 
@@ -63,6 +64,9 @@ type File struct {
 	offset, size uint64
 	packed       uint64 // bytes that it takes in the bundle; 0: it is not packed
 }
+
+// Size is how many bytes the file has, unpacked or packed: the larger number.
+func (f File) Size() int64 { return int64(min(max(f.size, f.packed), math.MaxInt64)) }
 
 // Open reads the manifest of the bundle in a file.
 func Open(f io.ReaderAt) (*Bundle, error) {

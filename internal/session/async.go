@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"unsafe"
@@ -162,8 +163,8 @@ func (s *Suspension) awaiting(frames []profile.Frame) []AwaitingAt {
 		if n := len(p.awaited); n > 0 && p.awaited[n-1].SP == below.SP {
 			continue // by the frame above
 		}
-		chain, ok := p.Awaiting(site, arch.Addr(below.SP), arch.Addr(below.IP))
-		if !ok {
+		chain, err := p.Awaiting(site, arch.Addr(below.SP), arch.Addr(below.IP))
+		if err != nil {
 			continue
 		}
 		at := AwaitingAt{SP: below.SP}
@@ -186,16 +187,25 @@ func asyncCost(f *profile.Frame) int {
 
 const maxChainTries = 4
 
+// Why it is not known what awaits an async method.
+var (
+	ErrNeverSuspended = async.ErrNoBox // nothing awaits it but the method that has called it
+	errChanging       = errors.New("what awaits the method changed all the time")
+)
+
 // Awaiting reads what awaits an async method. sp and ip are those of the frame that has called it. What is read counts
 // only if it was all there at one moment, at which the call had not returned yet.
-func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr) (async.Chain, bool) {
-	var c async.Chain
+func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr) (c async.Chain, err error) {
+	never := false
 	read := func() (err error) {
 		var box *async.Box
 		if site.table == 0 {
 			box, err = p.asyncReader().Box(site.Argument)
 		} else {
 			box, err = p.asyncReader().Of(site.Argument, site.table)
+		}
+		if never = site.table != 0 && errors.Is(err, async.ErrNoBox); never {
+			return nil
 		}
 		if err != nil {
 			return err
@@ -207,8 +217,13 @@ func (p *Process) Awaiting(site *AsyncSite, sp, ip arch.Addr) (async.Chain, bool
 		at, err := target.NewReader(p.from).Uint64(sp - callSlot)
 		return err == nil && arch.Addr(at) == ip
 	}
-	ok := p.steadily(read, called)
-	return c, ok
+	switch {
+	case !p.steadily(read, called):
+		return async.Chain{}, errChanging
+	case never:
+		return async.Chain{}, ErrNeverSuspended
+	}
+	return c, nil
 }
 
 // steadily calls read until what it has read of objects is the same when it is read again, and the collector moved

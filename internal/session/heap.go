@@ -78,12 +78,14 @@ type heapWalk struct {
 	matching  profile.HeapAmount
 	strings   stringCounts
 	static    *statics // nil: not asked for
+	stopped   func() bool
 }
 
 func (h *heapWalk) options(ctx context.Context) heap.Options {
+	h.stopped = func() bool { return ctx.Err() != nil }
 	o := heap.Options{
 		Memory: h.p.from, Still: !h.p.from.changes(), Threads: h.threads, Check: h.check,
-		Progress: h.o.Progress, Stopped: func() bool { return ctx.Err() != nil },
+		Progress: h.o.Progress, Stopped: h.stopped,
 	}
 	if !o.Still {
 		o.Workers = max(int(h.share()+0.999), 1)
@@ -172,7 +174,8 @@ func (h *heapWalk) want(mt arch.Addr) bool {
 func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	out := &profile.Heap{
 		Process: h.p.info, CapturedAt: h.begin, Duration: time.Since(h.begin),
-		HasRetained: h.o.Retained, Collecting: c.Collecting, Partial: c.Stopped, Matching: h.matching,
+		HasInstances: h.o.Type != nil, HasPaths: h.o.Roots != nil, HasRetained: h.o.Retained,
+		GraphCut: c.Graph != nil && c.Graph.Full, Collecting: c.Collecting, Partial: c.Stopped, Matching: h.matching,
 	}
 	if !h.p.from.changes() {
 		out.CapturedAt = h.p.from.capturedAt()
@@ -188,7 +191,13 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 			Unused: p.Unused, ConsistentBytes: p.Consistent,
 		})
 	}
-	out.Types = h.types(c)
+	var retained *heap.Retained
+	if h.o.Retained {
+		if retained = c.Graph.Retained(h.stopped); retained == nil {
+			out.HasRetained, out.Partial = false, true
+		}
+	}
+	out.Types = h.types(c, retained)
 	if h.o.Roots != nil {
 		h.paths(c.Graph, out)
 	}
@@ -198,12 +207,13 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	return out
 }
 
-// types sums up by name: assemblies that were loaded several times have types of the same name.
-func (h *heapWalk) types(c *heap.Census) []profile.HeapType {
+// types sums up by name: assemblies that were loaded several times have types of the same name. of is what objects
+// retain; nil: that is not known.
+func (h *heapWalk) types(c *heap.Census, of *heap.Retained) []profile.HeapType {
 	byName := map[[2]string]int{}
 	var retained []uint64
-	if h.o.Retained {
-		retained = c.Graph.Retained().ByTable(h.isStatics)
+	if of != nil {
+		retained = of.ByTable(h.isStatics)
 	}
 	var out []profile.HeapType
 	for _, t := range c.Tables {

@@ -29,20 +29,33 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 	if len(chosen) == 0 {
 		return
 	}
-	ways := g.Paths(h.isStatics)
+	ways := g.Paths(h.isStatics, h.stopped)
+	if ways == nil {
+		out.Partial = true
+		return
+	}
 	h.p.Engine.Cache.Invalidate()
 	h.static = h.findStatics(g)
 	step := (len(chosen) + mostSampled - 1) / mostSampled
 	byKey := map[string]*profile.HeapPath{}
 	for i := 0; i < len(chosen); i += step {
-		h.addPath(g, ways, chosen[i], byKey)
-	}
-	for _, p := range byKey {
-		if step > 1 {
-			p.Sampled = true
-			p.Objects.Count *= uint64(step)
-			p.Objects.Bytes *= uint64(step)
+		if h.stopped() {
+			out.Partial = true
+			break
 		}
+		if !h.addPath(g, ways, chosen[i], byKey) {
+			o, _ := g.Object(chosen[i])
+			out.OtherPaths.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
+		}
+	}
+	estimate := func(a *profile.HeapAmount) {
+		a.Count *= uint64(step)
+		a.Bytes *= uint64(step)
+	}
+	estimate(&out.OtherPaths)
+	for _, p := range byKey {
+		p.Sampled = step > 1
+		estimate(&p.Objects)
 		out.Paths = append(out.Paths, *p)
 	}
 	slices.SortFunc(out.Paths, func(a, b profile.HeapPath) int {
@@ -57,51 +70,59 @@ func (h *heapWalk) isStatics(o heap.Object, in heap.Generation) bool {
 	return in == heap.Pinned && h.name(o.Table.Addr).Display == "object[]"
 }
 
-// addPath adds the path of one object.
-func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[string]*profile.HeapPath) {
-	way, whole := ways.To(n, mostSteps)
+// addPath adds the path of one object; false: there are too many that differ.
+func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[string]*profile.HeapPath) bool {
+	to := ways.To(n, mostSteps)
+	way, gap := to.Objects, len(to.Objects)-to.Gap // in front of way[gap] some are left out
 	slices.Reverse(way)
 	root, field := profile.RootCircle, ""
-	if whole {
+	if to.Whole {
 		root = profile.RootUnknown
 		if o, in := g.Object(way[0]); h.isStatics(o, in) && len(way) > 1 {
 			first, _ := g.Object(way[1])
 			root, way, field = profile.RootStatic, way[1:], h.knownField(o, first)
+			gap--
 		}
 	}
 	var steps []profile.HeapStep
-	var firsts []int // in way
+	var lasts []int // in way
 	for i, x := range way {
 		o, _ := g.Object(x)
 		name := h.name(o.Table.Addr).Display
-		if last := len(steps) - 1; last >= 0 && steps[last].Type == name {
+		if last := len(steps) - 1; last >= 0 && steps[last].Type == name && i != gap {
 			steps[last].Times++
-			firsts[last] = i
+			lasts[last] = i
 			continue
 		}
-		steps, firsts = append(steps, profile.HeapStep{Type: name, Times: 1}), append(firsts, i)
+		steps, lasts = append(steps, profile.HeapStep{Type: name, Times: 1, Gap: i == gap}), append(lasts, i)
 	}
 	key := keyOf(root, steps) + "\n" + field
 	p := byKey[key]
 	if p == nil {
 		if len(byKey) >= mostPaths {
-			return
+			return false
 		}
 		for i := range steps[:max(len(steps)-1, 0)] {
-			steps[i].Field = h.field(g, way[firsts[i]], way[firsts[i]+1])
+			if !steps[i+1].Gap {
+				steps[i].Field = h.field(g, way[lasts[i]], way[lasts[i]+1])
+			}
 		}
 		p = &profile.HeapPath{Root: root, Static: field, Steps: steps}
 		byKey[key] = p
 	}
 	o, _ := g.Object(n)
 	p.Objects.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
+	return true
 }
 
 func keyOf(root profile.HeapRoot, steps []profile.HeapStep) string {
 	var b strings.Builder
 	b.WriteString(string(root))
 	for i := range steps {
-		b.WriteString("\n" + steps[i].Type)
+		if b.WriteByte('\n'); steps[i].Gap {
+			b.WriteByte(0)
+		}
+		b.WriteString(steps[i].Type)
 	}
 	return b.String()
 }

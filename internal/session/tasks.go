@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -31,6 +32,9 @@ func (p *Process) Tasks(ctx context.Context, o HeapOptions) (*profile.Tasks, err
 	t := &taskWalk{
 		p: p, ctx: ctx, o: o, r: p.asyncReader(), begin: time.Now(), classes: map[arch.Addr]taskClass{},
 		objects: map[taskClass][]arch.Addr{}, seen: map[arch.Addr]bool{}, frames: map[awaitKey]profile.Frame{},
+	}
+	if p.from.changes() {
+		t.now = tickCount()
 	}
 	census, err := t.walk()
 	if errors.Is(err, heap.ErrUnknown) {
@@ -79,6 +83,7 @@ type taskWalk struct {
 	begin time.Time
 	now   int64 // Environment.TickCount64 of the target, in ms; 0: not known
 
+	mu      sync.Mutex // of classes: several goroutines walk
 	classes map[arch.Addr]taskClass
 	objects map[taskClass][]arch.Addr
 	seen    map[arch.Addr]bool
@@ -88,6 +93,7 @@ type taskWalk struct {
 	semaphores map[arch.Addr]arch.Addr // by the first of those that wait
 	frames     map[awaitKey]profile.Frame
 	unproven   int
+	unread     int
 }
 
 // walk finds the objects.
@@ -96,6 +102,8 @@ func (t *taskWalk) walk() (*heap.Census, error) {
 	o := h.options(t.ctx)
 	o.Want = func(mt arch.Addr) bool {
 		c := t.classOf(mt)
+		t.mu.Lock()
+		defer t.mu.Unlock()
 		t.classes[mt] = c
 		return c != notWanted
 	}
@@ -117,6 +125,13 @@ func (t *taskWalk) classOf(mt arch.Addr) taskClass {
 	return taskClasses[class.Plain()]
 }
 
+// class is why objects of a MethodTable are wanted that classOf has seen.
+func (t *taskWalk) class(mt arch.Addr) taskClass {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.classes[mt]
+}
+
 func (t *taskWalk) visit(_ *heap.Region, objects []heap.Object) {
 	for i := range objects {
 		o := &objects[i]
@@ -128,7 +143,7 @@ func (t *taskWalk) visit(_ *heap.Region, objects []heap.Object) {
 			return
 		}
 		t.seen[o.Addr] = true
-		c := t.classes[o.Table.Addr]
+		c := t.class(o.Table.Addr)
 		t.objects[c] = append(t.objects[c], o.Addr)
 	}
 }
@@ -139,8 +154,6 @@ func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
 	out := &profile.Tasks{Process: t.p.info, CapturedAt: t.begin, Partial: c.Stopped || t.full}
 	if !t.p.from.changes() {
 		out.CapturedAt = t.p.from.capturedAt()
-	} else {
-		t.now = tickCount()
 	}
 	if c.Size > 0 {
 		out.ConsistentShare = float64(c.Consistent) / float64(c.Size)
@@ -148,7 +161,7 @@ func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
 	t.p.Engine.Cache.Invalidate()
 	t.findSemaphores()
 	out.Chains = t.chains(out)
-	out.Unproven = t.unproven
+	out.Unproven, out.Unread = t.unproven, t.unread
 	out.Pool = t.pool()
 	out.Timers = t.timers()
 	out.Partial = out.Partial || t.ended
@@ -158,8 +171,33 @@ func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
 
 // node is a box of a method that has not ended.
 type node struct {
-	obj, next arch.Addr
-	inner     bool // another one's chain leads here
+	obj    arch.Addr
+	next   int // index of the one that its chain leads to; -1: to none
+	inners int // how many others lead here
+}
+
+// maxChainBytes bounds the chains that are kept, in bytes: 100,000 that differ, with some frames each.
+const maxChainBytes = 256 << 20
+
+// starts returns the innermost nodes, and one of each circle.
+func starts(nodes []node) (out []int) {
+	seen := make([]bool, len(nodes))
+	follow := func(i int) {
+		for out = append(out, i); i >= 0 && !seen[i]; i = nodes[i].next {
+			seen[i] = true
+		}
+	}
+	for i := range nodes {
+		if nodes[i].inners == 0 {
+			follow(i)
+		}
+	}
+	for i := range nodes {
+		if !seen[i] {
+			follow(i)
+		}
+	}
+	return out
 }
 
 // chains follows the chains from their innermost methods, and counts equal ones.
@@ -168,15 +206,21 @@ func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
 	out.Methods = len(nodes)
 	byKey := map[string]*profile.TaskChain{}
 	var list []*profile.TaskChain
-	for i := range nodes {
-		if nodes[i].inner {
-			continue
-		}
-		if t.stopped() {
+	room := maxChainBytes
+	for queue := starts(nodes); len(queue) > 0; queue = queue[1:] {
+		if t.stopped() || room <= 0 {
+			out.Partial = true
 			break
 		}
-		c, ok := t.chain(nodes[i].obj)
-		if !ok {
+		n := &nodes[queue[0]]
+		c, ended := t.chain(n.obj)
+		if ended && n.next >= 0 { // whom it leads to is the innermost one now, if no other leads there
+			next := &nodes[n.next]
+			if next.inners--; next.inners == 0 {
+				queue = append(queue, n.next)
+			}
+		}
+		if c == nil {
 			continue
 		}
 		key := chainKey(c, true)
@@ -186,6 +230,10 @@ func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
 		}
 		byKey[key] = c
 		list = append(list, c)
+		room -= len(key)
+		for i := range c.Frames {
+			room -= asyncCost(&c.Frames[i])
+		}
 	}
 	list = joinTargets(list)
 	slices.SortStableFunc(list, func(a, b *profile.TaskChain) int { return cmp.Compare(b.Count, a.Count) })
@@ -200,33 +248,38 @@ func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
 func (t *taskWalk) nodes() []node {
 	nodes := make([]node, 0, len(t.objects[boxClass]))
 	index := map[arch.Addr]int{}
-	for _, obj := range t.objects[boxClass] {
-		if t.stopped() {
+	var next []arch.Addr
+	for i, obj := range t.objects[boxClass] {
+		if i%1024 == 0 && t.stopped() {
 			break
 		}
 		b, err := t.r.Box(obj)
+		alive := false
+		if err == nil {
+			alive, err = t.r.Alive(b)
+		}
 		if err != nil {
+			t.unread++
+		}
+		if !alive {
 			continue
 		}
-		if alive, err := t.r.Alive(b); err != nil || !alive {
-			continue
-		}
-		n := node{obj: obj}
-		n.next, _ = t.r.Next(obj)
+		to, _ := t.r.Next(obj)
 		index[obj] = len(nodes)
-		nodes = append(nodes, n)
+		nodes, next = append(nodes, node{obj: obj, next: -1}), append(next, to)
 	}
 	for i := range nodes {
-		if to, ok := index[nodes[i].next]; ok && to != i {
-			nodes[to].inner = true
+		if to, ok := index[next[i]]; ok && to != i {
+			nodes[i].next = to
+			nodes[to].inners++
 		}
 	}
 	return nodes
 }
 
-// chain reads a chain and what it waits for, as they were at one moment; false: they had ended by then, or changed all
-// the time.
-func (t *taskWalk) chain(obj arch.Addr) (out *profile.TaskChain, ok bool) {
+// chain reads a chain and what it waits for, as they were at one moment. nil: it changed all the time, or its innermost
+// method had ended by then.
+func (t *taskWalk) chain(obj arch.Addr) (out *profile.TaskChain, ended bool) {
 	alive := false
 	stands := t.p.steadily(func() (err error) {
 		out, alive, err = t.readChain(obj)
@@ -235,16 +288,20 @@ func (t *taskWalk) chain(obj arch.Addr) (out *profile.TaskChain, ok bool) {
 	if !stands && alive {
 		t.unproven++
 	}
-	return out, stands && alive
+	if !stands || !alive {
+		return nil, !alive
+	}
+	return out, false
 }
 
+// readChain reads a chain. alive: its innermost method has not ended, as far as is known.
 func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool, err error) {
 	box, err := t.r.Box(obj)
 	if err != nil {
-		return nil, false, err
+		return nil, true, err
 	}
 	if alive, err = t.r.Alive(box); err != nil || !alive {
-		return nil, alive, err
+		return nil, alive || err != nil, err
 	}
 	chain, err := t.r.Awaiting(obj)
 	if err != nil {

@@ -74,6 +74,7 @@ type Finder struct {
 	pdbs   map[arch.Addr]*Assembly // by the address of the image
 	room   int                     // bytes of PDBs that may still be kept
 	unread *pace.Allowance         // bytes of files
+	lacked int64                   // bytes of the last file that unread did not allow
 	roots  Roots
 
 	held, packed int // files and bytes of Later
@@ -92,6 +93,7 @@ type Assembly struct {
 	err   error        // why there is no file
 	size  int          // of the file, in bytes
 	soon  bool         // it was not known which file the assembly is: ask again
+	lacks int64        // bytes that have to be allowed again before it makes sense to ask again; 0: it makes none
 	want  *symbols.Key // what a server may have, and has not been asked for; nil: nothing
 	debug *pe.Debug    // likewise
 
@@ -178,11 +180,14 @@ func (f *Finder) Close() error {
 // Assembly returns the assembly that a module is, if its PDB can be found; else the error wraps ErrNone.
 func (f *Finder) Assembly(m *Module) (*Assembly, error) {
 	a := f.pdbs[m.Image]
-	if a != nil && a.soon {
+	again := a != nil && a.err != nil && a.lacks > 0 && f.unread.Left() >= a.lacks
+	switch {
+	case a == nil || again:
+	case a.soon:
 		if _, known := f.target.File(m); !known {
 			return a, a.err
 		}
-	} else if a != nil && !m.Passing {
+	case !m.Passing:
 		return a, a.err
 	}
 	d, err := pe.DebugDirectory(f.mem, m.Image)
@@ -190,7 +195,7 @@ func (f *Finder) Assembly(m *Module) (*Assembly, error) {
 		return nil, none("%v", err)
 	}
 	view, ok := d.Portable()
-	if a != nil && !a.soon && ok && a.id == view.ID() {
+	if a != nil && !a.soon && !again && ok && a.id == view.ID() {
 		return a, a.err
 	}
 	if a != nil {
@@ -202,7 +207,9 @@ func (f *Finder) Assembly(m *Module) (*Assembly, error) {
 	}
 	a = &Assembly{id: view.ID(), roots: f.roots, documents: map[int32]document{}}
 	f.pdbs[m.Image] = a
+	f.lacked = 0
 	a.err = f.load(a, d, m)
+	a.lacks = f.lacked
 	return a, a.err
 }
 
@@ -243,8 +250,9 @@ func (f *Finder) load(a *Assembly, d *pe.Debug, m *Module) error {
 }
 
 func (f *Finder) embedded(a *Assembly, d *pe.Debug) error {
-	if !f.unread.Take(int64(d.EmbeddedSize())) {
-		return errUnread
+	if size := int64(d.EmbeddedSize()); !f.unread.Take(size) {
+		f.lacked = size
+		return none("%v", errUnread)
 	}
 	file, err := pdb.Embedded(d, f.mem)
 	if err != nil {
@@ -298,10 +306,9 @@ func (f *Finder) stream(m *Module) ([]byte, error) {
 	if size == 0 {
 		return nil, fs.ErrNotExist
 	}
-	if most := f.most(); int(size) > most {
-		return nil, tooLarge(most)
+	if err := f.take(int64(size)); err != nil {
+		return nil, err
 	}
-	f.unread.Take(int64(size))
 	return f.mem.Pieces(at, int(size))
 }
 
@@ -330,13 +337,24 @@ func (f *Finder) inBundle(name string) ([]byte, error) {
 	if !ok {
 		return nil, fs.ErrNotExist
 	}
-	b, err := f.bundle.Read(file, f.most())
-	f.unread.Take(int64(len(b)))
-	return b, err
+	size := file.Size()
+	if err := f.take(size); err != nil {
+		return nil, err
+	}
+	return f.bundle.Read(file, int(size))
 }
 
-// most is how many bytes a PDB may have.
-func (f *Finder) most() int { return min(pdb.MaxSize, f.room, int(f.unread.Left())) }
+// take allows a PDB of so many bytes to be read.
+func (f *Finder) take(size int64) error {
+	if most := min(pdb.MaxSize, f.room); size > int64(most) {
+		return tooLarge(most)
+	}
+	if !f.unread.Take(size) {
+		f.lacked = size
+		return errUnread
+	}
+	return nil
+}
 
 func tooLarge(most int) error { return fmt.Errorf("it has more than %d bytes", most) }
 
@@ -350,10 +368,9 @@ func (f *Finder) read(file target.File, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if most := f.most(); size > int64(most) {
-		return nil, tooLarge(most)
+	if err := f.take(size); err != nil {
+		return nil, err
 	}
-	f.unread.Take(size)
 	b := make([]byte, size)
 	_, err = io.ReadFull(io.NewSectionReader(file, 0, size), b)
 	return b, err

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/pace"
 	"clrsnap/internal/pe"
 	"clrsnap/internal/target"
 	"clrsnap/internal/testenv"
@@ -324,6 +325,22 @@ func TestBounded(t *testing.T) {
 	}
 	if f.room != 100 {
 		t.Errorf("room for %d bytes is left, of 100", f.room)
+	}
+}
+
+// An assembly that was refused because much had been read before is looked for again later.
+func TestUnreadAgain(t *testing.T) {
+	dll := testenv.Build(t, "spin")
+	f := New(loaded(t, dll, "spin.pdb"), nil, nil, false)
+	f.unread = pace.NewAllowance(100, 0)
+	for range 2 {
+		if _, err := f.Assembly(module(false)); !errors.Is(err, ErrNone) {
+			t.Fatal(err)
+		}
+	}
+	f.unread = newUnread()
+	if _, err := f.Assembly(module(false)); err != nil {
+		t.Error(err)
 	}
 }
 

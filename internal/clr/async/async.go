@@ -58,6 +58,7 @@ type Machine struct {
 
 	class   *object.Class
 	value   bool   // a struct, inside the box
+	size    uint32 // in bytes, as if a struct had a MethodTable in front of it; 0: not known
 	state   uint32 // offset of its state; 0: it has none that is known
 	promise uint32 // of the struct with the continuation of an async iterator; 0: it is none
 	builder uint32 // of the builder; 0: not known
@@ -84,6 +85,9 @@ func (r *Reader) machine(mt arch.Addr) (*Machine, error) {
 		return nil, err
 	}
 	if m.Machine, err = r.names.Machine(mt); err != nil {
+		return nil, err
+	}
+	if m.size, err = r.objects.Size(mt); err != nil {
 		return nil, err
 	}
 	fields, err := r.objects.FieldsOf(class)

@@ -1,6 +1,7 @@
 package async
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -26,6 +27,9 @@ func (r *Reader) shapeAt(mt arch.Addr) *shape {
 	return s
 }
 
+// ErrMoved: the builder in a box leads to another one. The collector has moved the box.
+var ErrMoved = errors.New("the box has been moved")
+
 // Alive reports whether the method in a box has not finished: its builder still leads to the box. A box keeps
 // nothing of a method that has, and may be used for another one.
 func (r *Reader) Alive(b *Box) (bool, error) {
@@ -39,6 +43,12 @@ func (r *Reader) Alive(b *Box) (bool, error) {
 		}
 		if obj == b.Object {
 			return true, nil
+		}
+		if obj == 0 {
+			continue
+		}
+		if other, err := r.Box(obj); err == nil && other.Machine.Table == b.Machine.Table {
+			return false, ErrMoved
 		}
 	}
 	return false, nil
@@ -79,7 +89,8 @@ func (r *Reader) Awaited(b *Box) (Awaited, error) {
 		if !strings.HasPrefix(f.Name, awaiterField) && !strings.HasPrefix(f.Name, awaiterFieldVB) {
 			continue
 		}
-		for at := f.Offset; at < f.Offset+r.extent(fields, &f); at += 8 {
+		end := r.end(b.Machine, fields, &f)
+		for at := (f.Offset + 7) &^ 7; at+8 <= end; at += 8 { // references are aligned
 			obj, err := r.objects.Word(b.at + arch.Addr(at))
 			if err != nil {
 				return Awaited{}, err
@@ -95,18 +106,24 @@ func (r *Reader) Awaited(b *Box) (Awaited, error) {
 	return Awaited{}, nil
 }
 
-// extent is how many bytes a field has at most: up to the next one.
-func (r *Reader) extent(fields []object.Field, f *object.Field) uint32 {
+// end is where a field ends at the latest: where the next one begins, or the state machine ends.
+func (r *Reader) end(m *Machine, fields []object.Field, f *object.Field) uint32 {
 	if f.Reference {
-		return 8
+		return f.Offset + 8
 	}
 	end := f.Offset + maxAwaiter
+	if m.size == 0 { // not known: of the last field the first word is looked at
+		end = f.Offset + 8
+	}
 	for i := range fields {
 		if o := fields[i].Offset; o > f.Offset {
 			end = min(end, o)
 		}
 	}
-	return end - f.Offset
+	if m.size != 0 {
+		end = min(end, m.size)
+	}
+	return end
 }
 
 // OfMachine returns the box of a state machine that is an object: an async iterator is the source of the ValueTasks

@@ -19,6 +19,7 @@ type dominators struct {
 	from  []uint32 // by vertex: where in preds the vertices begin that refer to it
 	preds []uint32
 	path  []uint32
+	ask   asking
 }
 
 // Retained is what objects retain.
@@ -28,11 +29,13 @@ type Retained struct {
 }
 
 // Retained finds what each object retains. The objects that nothing refers to are kept by something else, each by
-// itself; so is one of each circle that nothing leads to.
-func (g *Graph) Retained() *Retained {
+// itself; so is one of each circle that nothing leads to. nil: stopped, which is asked from time to time, says that
+// nobody wants to know any more.
+func (g *Graph) Retained(stopped func() bool) *Retained {
 	n := g.count + 1
 	d := &dominators{
 		g: g, number: make([]uint32, g.count), object: make([]uint32, 1, n), parent: make([]uint32, 1, n),
+		ask: asking{stopped: stopped},
 	}
 	referred := (&Paths{g: g}).referred()
 	for i := range g.count {
@@ -45,8 +48,13 @@ func (g *Graph) Retained() *Retained {
 			d.search(uint32(i))
 		}
 	}
-	d.collect()
-	d.semidominators()
+	if !d.ask.ended {
+		d.collect()
+		d.semidominators()
+	}
+	if d.ask.ended {
+		return nil
+	}
 	r := &Retained{d: d, bytes: make([]uint64, n)}
 	for v := n - 1; v > 0; v-- {
 		o, _ := g.Object(int(d.object[v]))
@@ -70,7 +78,7 @@ func (d *dominators) search(start uint32) {
 		return frame{v, d.g.edges(int(object))}
 	}
 	stack := []frame{meet(start, 0)}
-	for len(stack) > 0 {
+	for len(stack) > 0 && !d.ask.end() {
 		top := &stack[len(stack)-1]
 		if len(top.rest) == 0 {
 			stack = stack[:len(stack)-1]
@@ -117,7 +125,7 @@ func (d *dominators) semidominators() {
 	for v := range n {
 		d.semi[v], d.label[v], d.idom[v] = v, v, d.parent[v]
 	}
-	for v := n - 1; v > 0 && v < n; v-- {
+	for v := n - 1; v > 0 && v < n && !d.ask.end(); v-- {
 		s := d.idom[v] // the parent
 		for _, u := range d.preds[d.from[v]:d.from[v+1]] {
 			if u >= v {
@@ -127,7 +135,7 @@ func (d *dominators) semidominators() {
 		}
 		d.semi[v] = s
 	}
-	for v := uint32(1); v < n; v++ {
+	for v := uint32(1); v < n && !d.ask.ended; v++ {
 		u := d.idom[v]
 		for u > d.semi[v] {
 			u = d.idom[u]

@@ -74,7 +74,7 @@ func TestRetained(t *testing.T) {
 			from := rnd.Intn(n)
 			edges[from] = append(edges[from], rnd.Intn(n))
 		}
-		r := madeGraph(edges).Retained()
+		r := madeGraph(edges).Retained(goOn)
 		from := starts(edges)
 		byTable := make([]uint64, 3)
 		dominates := make([][]bool, n) // by object: which others it dominates, itself included
@@ -110,6 +110,8 @@ func TestRetained(t *testing.T) {
 
 func none(Object, Generation) bool { return false }
 
+func goOn() bool { return false }
+
 // A list of many objects, forwards and backwards, takes neither long nor a deep stack.
 func TestRetainedList(t *testing.T) {
 	const n = 300_000
@@ -117,7 +119,7 @@ func TestRetainedList(t *testing.T) {
 	for i := range edges {
 		edges[i] = []int{max(i-1, 0), min(i+1, n-1)}
 	}
-	r := madeGraph(edges).Retained()
+	r := madeGraph(edges).Retained(goOn)
 	if got := r.Of(0); got != 8*n*(n+1)/2 {
 		t.Errorf("the first retains %d bytes", got)
 	}

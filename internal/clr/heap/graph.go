@@ -16,6 +16,7 @@ type Graph struct {
 
 	regions []graphRegion // by address
 	count   int
+	refs    int // references in regions
 }
 
 // Bounds of a graph: it takes 16 bytes for each object and 4 for each reference.
@@ -151,11 +152,12 @@ func (g *Graph) accept(r *Region, d *draft) {
 	if to == nil || to.Start != r.Start || len(d.nodes) == 0 {
 		return
 	}
-	if g.count += len(d.nodes); g.count > mostNodes || len(to.edges)+len(d.edges) > mostEdges {
-		g.count -= len(d.nodes)
+	if g.count+len(d.nodes) > mostNodes {
 		g.Full = true
 		return
 	}
+	g.count += len(d.nodes)
+	g.refs += len(d.edges)
 	base := uint32(len(to.edges))
 	for i := range d.nodes {
 		d.nodes[i].edges += base
@@ -231,6 +233,9 @@ func (w *walker) refer(at arch.Addr, n uint64) error {
 		off := uint64(at - w.base)
 		if off+n > uint64(len(data)) { // of a large array, which was not read
 			piece := min(n, uint64(maxData))
+			if w.stopped() {
+				return errStopped
+			}
 			if w.far == nil {
 				w.far = make([]byte, maxData)
 			}
@@ -246,6 +251,10 @@ func (w *walker) refer(at arch.Addr, n uint64) error {
 				continue
 			}
 			if e, ok := w.graph.pack(arch.Addr(v)); ok {
+				if w.graph.refs+len(w.draft.edges) >= mostEdges {
+					w.graph.Full = true
+					return nil
+				}
 				w.draft.edges = append(w.draft.edges, e)
 			}
 		}

@@ -23,8 +23,8 @@ import (
 //     free space is never older than what is behind it.
 //   - The collector moves objects, while the program's threads stand still. The young generations are therefore walked
 //     as one, and once more if there has been a collection meanwhile. In old generations objects move in full
-//     collections that compact only. That leaves regions that have become shorter or are gone: what was walked in such
-//     a region does not count as consistent.
+//     collections that compact only. That leaves regions that have become shorter, are gone, or serve another
+//     generation: what was walked in such a region does not count as consistent.
 //
 // Whether there has been a collection is told by the allocation contexts, which it takes away from all threads
 // (src/coreclr/gc/gc.cpp, fix_allocation_context): see epoch.
@@ -69,7 +69,7 @@ const (
 	oldTries    = 4
 	firstWait   = time.Millisecond // and four times as long before each further try
 	longestWait = 50 * time.Millisecond
-	pieceSize   = 4 << 20 // bytes of an old region that are walked in one go
+	pieceSize   = 4 << 20 // bytes of a region that are walked in one go
 	maxKept     = 1 << 18 // wanted objects that wait for the end of a pass, and so many times 64 bytes of them
 )
 
@@ -275,32 +275,40 @@ func (w *walk) newPass() (*pass, error) {
 	return p, nil
 }
 
-// walk walks a young region.
+// walk walks a young region, piece by piece.
 func (p *pass) walk(one *walker, r *Region) {
-	if p.broken.Load() && !p.last.Load() {
-		return
+	at := piece{at: r.Start, start: r.Start, end: r.End, contexts: inside(p.contexts, r), zeros: r.Generation == Gen0}
+	for at.at < r.End && (!p.broken.Load() || p.last.Load()) {
+		from := at.at
+		at.stop = min(from+pieceSize, r.End)
+		err := p.piece(one, r, &at)
+		if err != nil {
+			at.at = r.End
+		}
+		p.w.progress(uint64(min(at.at, r.End) - from))
 	}
+}
+
+// piece walks a piece of a young region.
+func (p *pass) piece(one *walker, r *Region, at *piece) error {
+	from := at.at
 	one.reset()
-	at := piece{
-		at: r.Start, stop: r.End, start: r.Start, end: r.End, contexts: inside(p.contexts, r), zeros: r.Generation == Gen0,
-	}
-	err := one.walk(&at)
+	err := one.walk(at)
 	if !p.broken.Load() && (errors.Is(err, errAstray) && !p.w.o.Still || !p.w.quiet(&p.begin)) {
 		p.broken.Store(true)
 	}
-	size := uint64(r.End - r.Start)
-	p.w.progress(size)
 	if err != nil && !errors.Is(err, errStopped) && !p.w.o.Still {
-		return // what was met so far may be anything
+		return err // what was met so far may be anything
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	proved := err == nil && !p.broken.Load()
-	p.sheet.accept(one, r, size, proved)
+	p.sheet.accept(one, r, uint64(min(at.at, r.End)-from), proved)
 	if p.graph != nil {
 		p.graph.accept(r, one.draft)
 	}
 	p.keep(r, one.objects)
+	return err
 }
 
 // keep keeps wanted objects until the end of the pass. If they are too many, this pass is the one that counts.
@@ -396,17 +404,19 @@ func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr,
 	}
 }
 
-// doubt takes back what was said of old regions that have become shorter, or have gone: their objects may have been
-// moved while they were walked.
+// doubt takes back what was said of old regions that have become shorter, have gone, or are another generation's or
+// heap's by now: their objects may have been moved while they were walked.
 func (w *walk) doubt() {
-	now, err := w.list()
-	end := map[arch.Addr]arch.Addr{}
-	for _, r := range now {
-		end[r.Start] = r.End
+	list, err := w.list()
+	now := map[arch.Addr]*Region{}
+	for i := range list {
+		now[list[i].Start] = &list[i]
 	}
 	for i := range w.regions {
 		r := &w.regions[i]
-		if r.young() || err == nil && end[r.Start] >= r.End {
+		n := now[r.Start]
+		same := err == nil && n != nil && n.Generation == r.Generation && n.Heap == r.Heap && n.End >= r.End
+		if r.young() || same {
 			continue
 		}
 		p := w.sheet.part(r)

@@ -162,6 +162,85 @@ func TestWalkDamaged(t *testing.T) {
 	}
 }
 
+// large is memory with arrays of 32 bytes from one address up to another.
+type large struct {
+	clrtest.Words
+	from, to arch.Addr
+}
+
+func (l *large) ReadMemory(p []byte, at arch.Addr) error {
+	if at < l.from-front || at+arch.Addr(len(p)) > l.to {
+		return l.Words.ReadMemory(p, at)
+	}
+	clear(p)
+	for i := 0; i+8 <= len(p); i += 8 {
+		switch (at + arch.Addr(i) - l.from) % 32 {
+		case 0:
+			binary.LittleEndian.PutUint64(p[i:], uint64(arrayTable))
+		case 8:
+			binary.LittleEndian.PutUint64(p[i:], 2)
+		}
+	}
+	return nil
+}
+
+// A young region of many megabytes is walked piece by piece: what is kept of it does not grow with it.
+func TestWalkLargeYoung(t *testing.T) {
+	const from, to = arch.Addr(0x1000_0000), arch.Addr(0x1000_0000 + 3*pieceSize + 4096)
+	mem := &large{clrtest.Words{}, from, to}
+	r := spread(t, mem.Words)
+	context := localsAt + arch.Addr(r.contexts.Outer+r.contexts.Inner)
+	mem.Words[context], mem.Words[context+contextLimit] = 0, 0
+	mem.Words[segsAt+segmentMem], mem.Words[segsAt+segmentReserved] = uint64(from), uint64(to)
+	mem.Words[listAt+varAllocAllocated] = uint64(to)
+	for _, isStill := range []bool{true, false} {
+		o := still(mem)
+		o.Still, o.nap = isStill, func(time.Duration) {}
+		o.Want = func(arch.Addr) bool { return true }
+		seen, most := 0, 0
+		o.Visit = func(region *Region, objects []Object) {
+			if region.Start == from {
+				seen, most = seen+len(objects), max(most, len(objects))
+			}
+		}
+		c, err := r.Walk(o)
+		if err != nil || c.Consistent != c.Size || c.Walked != c.Size {
+			t.Errorf("%v, %v", c, err)
+		}
+		if seen != int(to-from)/32 || most > pieceSize/32 {
+			t.Errorf("%d objects of %d, %d at a time", seen, int(to-from)/32, most)
+		}
+	}
+}
+
+// A region that another generation has by now was collected: it does not count, although it has grown.
+func TestDoubt(t *testing.T) {
+	mem := clrtest.Words{}
+	r := spread(t, mem)
+	o := still(mem)
+	o.Still, o.nap = false, func(time.Duration) {}
+	doubted := func() uint64 {
+		w, err := r.newWalk(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.regions = []Region{{Segment: Segment{Start: oldStart, End: oldEnd - 0x100}, Generation: Gen2}}
+		p := w.sheet.part(&w.regions[0])
+		p.Consistent = 0xf00
+		w.doubt()
+		return 0xf00 - p.Consistent
+	}
+	if got := doubted(); got != 0xf00 {
+		t.Errorf("as generation 1: %#x bytes are doubted, not all", got)
+	}
+	mem[varsAt+varGenerations] = 3
+	mem.Zero(tableAt+2*genSize, genSize)
+	mem[tableAt+2*genSize+firstSeg], mem[tableAt+genSize+firstSeg] = uint64(segsAt+0x100), 0
+	if got := doubted(); got != 0 {
+		t.Errorf("as generation 2: %#x bytes are doubted", got)
+	}
+}
+
 func part(c *Census, g Generation) (out Part) {
 	for _, p := range c.Parts {
 		if p.Generation == g {
@@ -304,23 +383,23 @@ func TestGraph(t *testing.T) {
 			t.Errorf("%v refers to %v, not to %v", at, got[at], want[at])
 		}
 	}
-	way, whole := g.Paths(func(Object, Generation) bool { return false }).To(number[youngStart+32], 10)
+	way := g.Paths(none, goOn).To(number[youngStart+32], 10)
 	var addrs []arch.Addr
-	for _, n := range way {
+	for _, n := range way.Objects {
 		x, _ := g.Object(n)
 		addrs = append(addrs, x.Addr)
 	}
-	if !whole || !slices.Equal(addrs, []arch.Addr{youngStart + 32, oldStart + 96, oldStart + 64}) {
-		t.Errorf("the way is %v, %v", addrs, whole)
+	if !way.Whole || way.Gap != 0 || !slices.Equal(addrs, []arch.Addr{youngStart + 32, oldStart + 96, oldStart + 64}) {
+		t.Errorf("the way is %v, %+v", addrs, way)
 	}
 	mem[oldStart+64+8] = uint64(oldStart + 64) // refers to itself, and so do two to each other
 	mem[oldStart+112] = uint64(oldStart + 64)
 	if c, err = r.Walk(o); err != nil {
 		t.Fatal(err)
 	}
-	way, whole = c.Graph.Paths(func(Object, Generation) bool { return false }).To(number[oldStart+96], 10)
-	if whole || len(way) != 1 {
-		t.Errorf("a circle: %v, %v", way, whole)
+	way = c.Graph.Paths(none, goOn).To(number[oldStart+96], 10)
+	if way.Whole || len(way.Objects) != 1 {
+		t.Errorf("a circle: %+v", way)
 	}
 }
 
@@ -334,6 +413,12 @@ func TestReferencesRefused(t *testing.T) {
 		"too far":                func(m clrtest.Words) { m[plainTable-16] = 1 << 40 },
 		"too large":              func(m clrtest.Words) { m[plainTable-24] = 1 << 40 },
 		"endless":                func(m clrtest.Words) { m[arrayTable-24] = 0 },
+		"gaps only":              func(m clrtest.Words) { m[arrayTable-24] = 8 << 32 },
+		"an odd gap":             func(m clrtest.Words) { m[arrayTable-24] = 1 | 1<<32 },
+		"two in one place": func(m clrtest.Words) {
+			m[plainTable-8] = 2
+			m[plainTable-32], m[plainTable-40] = 16, 1<<64-16
+		},
 	} {
 		mem := clrtest.Words{}
 		r := spread(t, mem)
@@ -394,7 +479,7 @@ func FuzzWalk(f *testing.F) {
 				}
 			})
 		}
-		if ways := c.Graph.Paths(func(Object, Generation) bool { return true }); c.Graph.Len() > 0 {
+		if ways := c.Graph.Paths(func(Object, Generation) bool { return true }, goOn); c.Graph.Len() > 0 {
 			ways.To(0, 100)
 		}
 		if c.Walked > c.Size || c.Consistent > c.Size {

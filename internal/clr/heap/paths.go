@@ -1,16 +1,21 @@
 package heap
 
+import "slices"
+
 // Paths are the shortest ways by which objects are reached. Objects that nothing on the heap refers to begin them: what
 // else keeps such an object (a local variable, a handle), or whether nothing does, the heap does not say.
 type Paths struct {
 	g      *Graph
 	parent []uint32 // by object; noNode: it is not reached
+	ask    asking
+	near   []uint32 // by object: another one on the way to it, nearer to its beginning; nil: not asked for yet
 }
 
 // Paths finds the shortest ways to all objects from those that nothing refers to. Those that first accepts come first:
-// an object that is reached from one of them, by however long a way, is not looked for from the others.
-func (g *Graph) Paths(first func(o Object, in Generation) bool) *Paths {
-	p := &Paths{g: g, parent: make([]uint32, g.count)}
+// an object that is reached from one of them, by however long a way, is not looked for from the others. nil: stopped,
+// which is asked from time to time, says that nobody wants them any more.
+func (g *Graph) Paths(first func(o Object, in Generation) bool, stopped func() bool) *Paths {
+	p := &Paths{g: g, parent: make([]uint32, g.count), ask: asking{stopped: stopped}}
 	for i := range p.parent {
 		p.parent[i] = noNode
 	}
@@ -32,7 +37,24 @@ func (g *Graph) Paths(first func(o Object, in Generation) bool) *Paths {
 	}
 	p.spread(starts)
 	p.spread(others)
+	if p.ask.ended {
+		return nil
+	}
 	return p
+}
+
+// asking asks now and then whether to end early.
+type asking struct {
+	stopped func() bool
+	n       uint32
+	ended   bool
+}
+
+func (a *asking) end() bool {
+	if a.n++; !a.ended && a.n%(1<<16) == 0 {
+		a.ended = a.stopped()
+	}
+	return a.ended
 }
 
 // referred has a bit for each object that another one refers to.
@@ -61,6 +83,9 @@ func (p *Paths) spread(queue []uint32) {
 	var next []uint32
 	for len(queue) > 0 {
 		for _, n := range queue {
+			if p.ask.end() {
+				return
+			}
 			p.g.References(int(n), func(to int) {
 				if p.parent[to] == noNode {
 					p.parent[to] = n
@@ -72,19 +97,50 @@ func (p *Paths) spread(queue []uint32) {
 	}
 }
 
-// To returns the objects on the way to an object: itself first, then the one that refers to it, and so on, so many at
-// most. whole: the last is one that nothing refers to.
-func (p *Paths) To(n, most int) (way []int, whole bool) {
-	for len(way) < most {
-		way = append(way, n)
+// Way is how an object is reached.
+type Way struct {
+	Objects []int // itself first, then the one that refers to it, and so on
+	Gap     int   // in front of Objects[Gap] others are left out, because they are too many; 0: none are
+	Whole   bool  // nothing refers to the last one; false: only a circle leads to the object
+}
+
+// To returns the way to an object, with so many others and the two at its beginning at most.
+func (p *Paths) To(n, most int) (w Way) {
+	for {
 		up := p.parent[n]
-		if up == noNode {
-			return way, false // only a circle leads to it
+		if len(w.Objects) >= most && up != noNode && int(up) != n {
+			if first := p.first(n); first != n {
+				w.Gap = len(w.Objects)
+				n = first
+			}
+			w.Objects = append(w.Objects, n, int(p.parent[n]))
+			w.Whole = true
+			return w
 		}
-		if int(up) == n {
-			return way, true
+		w.Objects = append(w.Objects, n)
+		if up == noNode || int(up) == n {
+			w.Whole = up != noNode
+			return w
 		}
 		n = int(up)
 	}
-	return way, false
+}
+
+// first returns the object on the way to another one that the beginning of the way refers to. What was found on the
+// way is kept, so that long ways that have much in common are not followed again and again.
+func (p *Paths) first(n int) int {
+	if p.near == nil {
+		p.near = slices.Clone(p.parent)
+		for i, up := range p.parent {
+			if up != noNode && p.parent[up] == up {
+				p.near[i] = uint32(i)
+			}
+		}
+	}
+	at := uint32(n)
+	for p.near[at] != at {
+		p.near[at] = p.near[p.near[at]]
+		at = p.near[at]
+	}
+	return int(at)
 }

@@ -1,7 +1,9 @@
 package heap
 
 import (
+	"cmp"
 	"encoding/binary"
+	"slices"
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/target"
@@ -34,8 +36,9 @@ type series struct {
 // item is a run of references, and what lies between it and the next, in bytes.
 type item struct{ count, skip uint32 }
 
-// readLayout reads where objects of a class have references; nil: they have none.
-func readLayout(mem *target.Reader, mt arch.Addr) (*layoutOf, error) {
+// readLayout reads where objects of a class have references.
+func readLayout(mem *target.Reader, t *Table) (*layoutOf, error) {
+	mt := t.Addr
 	n, err := mem.Uint64(mt - 8)
 	count := int64(n)
 	if err != nil {
@@ -61,7 +64,30 @@ func readLayout(mem *target.Reader, mt arch.Addr) (*layoutOf, error) {
 		}
 		out.series = append(out.series, s)
 	}
+	if out.overlap(t) {
+		return nil, errNoTable
+	}
 	return out, nil
+}
+
+// overlap reports whether some references are in two series. In an array, which can have any length, all are in one.
+func (l *layoutOf) overlap(t *Table) bool {
+	if t.Component != 0 {
+		return len(l.series) > 1
+	}
+	slices.SortFunc(l.series, func(a, b series) int { return cmp.Compare(a.start, b.start) })
+	end := int64(0)
+	for _, s := range l.series {
+		n := int64(t.size(0)) + s.size
+		if n <= 0 {
+			continue
+		}
+		if int64(s.start) < end {
+			return true
+		}
+		end = int64(s.start) + n
+	}
+	return false
 }
 
 // readItems reads the run that is repeated for each element. It lies in place of the first series' size, and goes on
@@ -79,6 +105,9 @@ func readItems(mem *target.Reader, mt arch.Addr, n int) (*layoutOf, error) {
 	step := uint64(0)
 	for i := len(b) - 8; i >= 0; i -= 8 {
 		it := item{binary.LittleEndian.Uint32(b[i:]), binary.LittleEndian.Uint32(b[i+4:])}
+		if it.count == 0 || it.skip%8 != 0 {
+			return nil, errNoTable
+		}
 		step += 8*uint64(it.count) + uint64(it.skip)
 		out.items = append(out.items, it)
 	}
@@ -101,19 +130,13 @@ func (l *layoutOf) each(size uint64, run func(from, n uint64)) {
 		return
 	}
 	for at := uint64(l.start); at+8 <= size; {
-		before := at
 		for _, it := range l.items {
 			n := 8 * uint64(it.count)
 			if at+n > size {
 				return
 			}
-			if n > 0 {
-				run(at, n)
-			}
+			run(at, n)
 			at += n + uint64(it.skip)
-		}
-		if at <= before {
-			return
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (s *tables) read(mt arch.Addr) (*Table, error) {
 		return nil, err
 	}
 	if s.refs && flags&hasReferences != 0 {
-		if t.references, err = readLayout(s.mem, mt); err != nil {
+		if t.references, err = readLayout(s.mem, t); err != nil {
 			return nil, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/types"
+	"clrsnap/internal/contract"
 )
 
 // Field is an instance field of a class or of one of its bases.
@@ -42,6 +43,26 @@ func (r *Reader) Arguments(c *Class) ([]arch.Addr, error) {
 
 // IsValue reports whether a type is a struct.
 func (r *Reader) IsValue(mt arch.Addr) (bool, error) { return r.types.IsValueType(mt) }
+
+// BaseSize of a MethodTable counts the header in front of an object, which has four bytes and four to align it
+// (methodtable.h, object.h).
+const (
+	inFront = 8
+	maxSize = 1 << 26 // bytes
+)
+
+// Size returns how many bytes the objects of a class have, without the header in front of the MethodTable and without
+// elements; of a struct those of its boxes. 0: that is not known.
+func (r *Reader) Size(mt arch.Addr) (uint32, error) {
+	if r.l.Size == contract.Absent {
+		return 0, nil
+	}
+	size, err := r.mem.Uint32(mt + arch.Addr(r.l.Size))
+	if err != nil || size < inFront || size > maxSize {
+		return 0, err
+	}
+	return size - inFront, nil
+}
 
 // Word reads a field, or an element, of eight bytes at an address.
 func (r *Reader) Word(at arch.Addr) (arch.Addr, error) { return r.mem.Pointer(at) }

@@ -46,6 +46,7 @@ type layout struct {
 
 	Count uint32 `clr:"Array.m_NumComponents"`
 	Items uint32 `clr:"Array.!"`
+	Size  uint32 `clr:"MethodTable.BaseSize,optional"`
 }
 
 // Class is the class of an object.

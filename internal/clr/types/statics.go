@@ -47,13 +47,14 @@ func (s *System) Defined(module arch.Addr) ([]arch.Addr, error) {
 		return nil, fmt.Errorf("%w: the layout of static fields is not known", contract.ErrFormat)
 	}
 	var out []arch.Addr
+	elements := 0
 	at := module + arch.Addr(l.Map)
 	for n := 0; at != 0; n++ {
 		count, err := s.mem.Uint32(at + arch.Addr(l.Count))
 		if err != nil {
 			return out, err
 		}
-		if n >= maxBlocks || len(out)+int(count) > maxDefined {
+		if elements += int(count); n >= maxBlocks || elements > maxDefined {
 			return out, fmt.Errorf("%w: a map of more than %d classes", ErrCorrupt, maxDefined)
 		}
 		table, err := s.mem.Pointer(at + arch.Addr(l.Table))
