@@ -280,7 +280,7 @@ func (b *waitGraph) behind(threads []int) []int {
 
 // maxRanked bounds the threads that are visited to count whom locks block: a chain of waits, each for a lock of its
 // own, would take quadratic time.
-const maxRanked = 1 << 22
+const maxRanked = 1 << 20
 
 // rank sorts the locks by how many threads they block. Beyond maxRanked only those count that wait for the lock itself.
 func (b *waitGraph) rank() {

@@ -51,7 +51,7 @@ func testChurn(t *testing.T, runtime string) {
 		Runtime: runtime, Args: []string{"--journal", path, "--max-seconds", "7200"},
 	})
 	c := trial{t: t, p: livetest.Open(t, a, clrsnap.Options{}), j: openJournal(t, path)}
-	limit := time.Now().Add(cmp.Or(*lasting, layer.Size(2500*time.Millisecond, 20*time.Minute)))
+	limit := time.Now().Add(cmp.Or(*lasting, layer.Size(1500*time.Millisecond, 20*time.Minute)))
 	for round := 0; time.Now().Before(limit) && !t.Failed(); round++ {
 		c.round(round)
 		if err := c.judge(); err != nil {
