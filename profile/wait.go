@@ -57,7 +57,8 @@ type Wait struct {
 	Recursion int
 	// Waiters is how many threads wait for the same, this one included.
 	Waiters int
-	// Timeout is how long the wait may last: Forever; 0: not known.
+	// Timeout is how long the wait may last: Forever; 0: not known. A SemaphoreSlim and the like wait again and again: of
+	// them it is what was left when they did last.
 	Timeout time.Duration
 	// Rest is how much of Timeout is left, of a thread that sleeps how long it still sleeps; 0: that is not known.
 	Rest time.Duration

@@ -56,7 +56,8 @@ type LockState struct {
 	Waiters   []Waiter
 	// Counted is how many threads wait for it by its own count, which has threads that are not in the snapshot.
 	Counted int
-	// Blocked is how many threads cannot go on before it is free: those in Waiters, and those that wait for them.
+	// Blocked is how many threads cannot go on before it is free: those in Waiters, and those that wait for them. Of the
+	// last locks of a chain of thousands it has only those in Waiters.
 	Blocked int
 	Certain bool // of the wait, or hold, that says the most of it
 }
@@ -133,6 +134,7 @@ func (s *Snapshot) WaitGraph() *WaitGraph {
 	b.edges()
 	b.rank()
 	components(b.out, b.component)
+	b.untangle()
 	b.ended()
 	byMembers := func(x, y Deadlock) int {
 		return cmp.Or(cmp.Compare(len(y.Victims), len(x.Victims)), slices.Compare(x.Threads, y.Threads))
@@ -142,7 +144,8 @@ func (s *Snapshot) WaitGraph() *WaitGraph {
 	return b.g
 }
 
-// lockKey tells locks apart. What has no object is told apart by its owner or, without one, by who waits.
+// lockKey tells locks apart. What has no object is told apart by its owner or, without one, by who waits. An object
+// has its class too: the collector may have moved another one to the same address between two captures.
 type lockKey struct {
 	kind   LockKind
 	object uint64
@@ -158,6 +161,10 @@ type waitGraph struct {
 	locks map[lockKey]int
 	out   [][]int // by thread: the threads that it waits for
 	in    [][]int
+
+	edged   map[WaitEdge]bool // what out has
+	tangles []Deadlock        // that are only suspected, and in which other circles may be
+	room    int               // threads that rank may still visit
 }
 
 func (b *waitGraph) addWaits() {
@@ -194,9 +201,9 @@ func (t *Thread) ref() *ThreadRef {
 
 // lock returns what a thread waits for or holds, with what that says of it.
 func (b *waitGraph) lock(w *Wait, thread int) *LockState {
-	key := lockKey{kind: LockKindOf(w), object: w.Object}
+	key := lockKey{kind: LockKindOf(w), object: w.Object, name: w.Type}
 	if key.object == 0 {
-		key.other, key.name = -1-thread, w.Type
+		key.other = -1 - thread
 		if w.Owner != nil {
 			key.other = w.Owner.OSThreadID
 		}
@@ -224,7 +231,7 @@ func (b *waitGraph) lock(w *Wait, thread int) *LockState {
 // edges finds the edges.
 func (b *waitGraph) edges() {
 	n := len(b.s.Threads)
-	b.out, b.in = make([][]int, n), make([][]int, n)
+	b.out, b.in, b.edged = make([][]int, n), make([][]int, n), map[WaitEdge]bool{}
 	for i := range b.s.Threads {
 		w := b.s.Threads[i].Wait
 		if w == nil || !wantsOwner(w) {
@@ -242,9 +249,10 @@ func (b *waitGraph) edge(from int, to *ThreadRef) {
 		return
 	}
 	at, ok := b.index[to.OSThreadID]
-	if !ok || slices.Contains(b.out[from], at) {
+	if !ok || b.edged[WaitEdge{from, at}] {
 		return
 	}
+	b.edged[WaitEdge{from, at}] = true
 	b.out[from], b.in[at] = append(b.out[from], at), append(b.in[at], from)
 	b.g.Edges = append(b.g.Edges, WaitEdge{from, at})
 }
@@ -270,16 +278,23 @@ func (b *waitGraph) behind(threads []int) []int {
 	return out
 }
 
-// rank sorts the locks by how many threads they block.
+// maxRanked bounds the threads that are visited to count whom locks block: a chain of waits, each for a lock of its
+// own, would take quadratic time.
+const maxRanked = 1 << 20
+
+// rank sorts the locks by how many threads they block. Beyond maxRanked only those count that wait for the lock itself.
 func (b *waitGraph) rank() {
+	b.room = maxRanked
 	for i := range b.g.Locks {
 		l := &b.g.Locks[i]
 		waiters := make([]int, len(l.Waiters))
 		for k := range l.Waiters {
 			waiters[k] = l.Waiters[k].Thread
 		}
-		if l.Blocked = len(waiters); l.Blocked > 0 {
-			l.Blocked += len(b.behind(waiters))
+		if l.Blocked = len(waiters); l.Blocked > 0 && b.room > 0 {
+			behind := len(b.behind(waiters))
+			l.Blocked += behind
+			b.room -= behind
 		}
 	}
 	slices.SortStableFunc(b.g.Locks, func(x, y LockState) int {
@@ -297,19 +312,35 @@ func owned(l *LockState) int {
 
 // add adds a deadlock to those that it belongs to.
 func (b *waitGraph) add(d Deadlock) {
-	d.Certain, d.Timeout = true, Forever
-	for _, i := range d.Threads {
-		t := &b.s.Threads[i]
-		d.Certain = d.Certain && t.Wait.Certain && (t.Still || b.s.Process.Core != nil)
-		d.Timeout = sooner(d.Timeout, t.Wait.Timeout)
-	}
+	b.judge(&d)
 	d.Victims = b.behind(d.Threads)
-	if d.Certain && d.Timeout == Forever {
+	if d.isFact() {
 		b.g.Deadlocks = append(b.g.Deadlocks, d)
 	} else {
 		b.g.Suspected = append(b.g.Suspected, d)
 	}
 }
+
+// judge says of a deadlock whether it is certain, and how long it lasts.
+func (b *waitGraph) judge(d *Deadlock) {
+	d.Certain, d.Timeout = true, Forever
+	for _, i := range d.Threads {
+		d.Certain = d.Certain && b.proved(i)
+		d.Timeout = sooner(d.Timeout, b.s.Threads[i].Wait.Timeout)
+	}
+}
+
+// isFact reports whether a deadlock is certain and never ends.
+func (d *Deadlock) isFact() bool { return d.Certain && d.Timeout == Forever }
+
+// proved reports whether what a thread waits for is certain, together with what others wait for.
+func (b *waitGraph) proved(i int) bool {
+	t := &b.s.Threads[i]
+	return t.Wait != nil && t.Wait.Certain && (t.Still || b.s.Process.Core != nil)
+}
+
+// stays reports whether a thread certainly waits for ever, unless it gets what it waits for.
+func (b *waitGraph) stays(i int) bool { return b.proved(i) && b.s.Threads[i].Wait.Timeout == Forever }
 
 // sooner returns the shorter one of two timeouts. A known one is shorter than an unknown one.
 func sooner(a, b time.Duration) time.Duration {
@@ -329,24 +360,81 @@ func (b *waitGraph) ended() {
 		if !l.Ended() {
 			continue
 		}
-		d := Deadlock{Ended: true}
-		for _, w := range l.Waiters {
-			if wantsOwner(w.Wait) {
-				d.Threads = append(d.Threads, w.Thread)
+		facts, others := Deadlock{Ended: true}, Deadlock{Ended: true}
+		for _, w := range l.Waiters { // which do not depend on one another
+			switch {
+			case !wantsOwner(w.Wait):
+			case b.stays(w.Thread):
+				facts.Threads = append(facts.Threads, w.Thread)
+			default:
+				others.Threads = append(others.Threads, w.Thread)
 			}
 		}
-		if len(d.Threads) > 0 {
+		for _, d := range []Deadlock{facts, others} {
+			if len(d.Threads) > 0 {
+				b.add(d)
+			}
+		}
+	}
+}
+
+// component adds a strongly connected component, unless it is a thread that is in no circle, or one to untangle.
+func (b *waitGraph) component(members []int) {
+	if !isCircle(b.out, members) {
+		return
+	}
+	d := b.circle(members)
+	if b.judge(&d); d.isFact() || d.Simple {
+		b.add(d)
+		return
+	}
+	b.tangles = append(b.tangles, d)
+}
+
+// isCircle reports whether a component of a graph is more than a node that does not lead to itself.
+func isCircle(out [][]int, members []int) bool {
+	return len(members) > 1 || slices.Contains(out[members[0]], members[0])
+}
+
+// untangle finds the circles that are facts within tangles that are only suspected: those of the members that certainly
+// wait for ever. All other members of such a tangle wait for one of these, directly or not.
+func (b *waitGraph) untangle() {
+	if len(b.tangles) == 0 {
+		return
+	}
+	in := map[int]int{} // the tangles of such members
+	for n, d := range b.tangles {
+		for _, t := range d.Threads {
+			if b.stays(t) {
+				in[t] = n
+			}
+		}
+	}
+	out := make([][]int, len(b.out))
+	for t, n := range in {
+		for _, to := range b.out[t] {
+			if other, ok := in[to]; ok && other == n {
+				out[t] = append(out[t], to)
+			}
+		}
+	}
+	facts := map[int]bool{}
+	components(out, func(members []int) {
+		if isCircle(out, members) {
+			facts[in[members[0]]] = true
+			b.add(b.circle(members))
+		}
+	})
+	for n, d := range b.tangles {
+		if !facts[n] {
 			b.add(d)
 		}
 	}
 }
 
-// component adds a strongly connected component, unless it is a thread that is in no circle.
-func (b *waitGraph) component(members []int) {
+// circle describes a component with circles.
+func (b *waitGraph) circle(members []int) Deadlock {
 	first := slices.Min(members)
-	if len(members) == 1 && !slices.Contains(b.out[first], first) {
-		return
-	}
 	d := Deadlock{Simple: true}
 	member := make(map[int]bool, len(members))
 	for _, m := range members {
@@ -364,5 +452,5 @@ func (b *waitGraph) component(members []int) {
 			d.Threads[i] = t
 		}
 	}
-	b.add(d)
+	return d
 }

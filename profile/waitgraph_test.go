@@ -110,6 +110,22 @@ func TestDeadlocks(t *testing.T) {
 		{"known before unknown", []string{"Monitor.Enter b 2 @0s", "Monitor.Enter a 1 @1s"}, "", "1 2 1s"},
 		{"ended", []string{"Monitor.Enter a 0", "Lock.Enter b 0", "Monitor.Enter a 0", ""}, "1 3 ended; 2 ended", ""},
 		{"ended, uncertain", []string{"~Monitor.Enter a 0"}, "", "1 ended uncertain"},
+		{
+			"ended: one that waits with a timeout, and one that is not certain, change nothing for the other",
+			[]string{"Monitor.Enter a 0", "Monitor.Enter a 0 @5s", "~Monitor.Enter a 0"},
+			"1 ended", "2 3 ended uncertain 5s",
+		},
+		{"ended, timeout", []string{"Monitor.Enter a 0 @5s"}, "", "1 ended 5s"},
+		{
+			"a circle for ever in a tangle with a timeout",
+			[]string{"Monitor.Enter b 2", "ReaderWriterLockSlim.Write a +1 +3", "Monitor.Enter b 1 @5s"},
+			"1 2 < 3", "",
+		},
+		{
+			"a tangle without such a circle",
+			[]string{"Monitor.Enter b 2 @5s", "ReaderWriterLockSlim.Write a +1 +3", "Monitor.Enter b 1"},
+			"", "1 2 3 tangled 5s",
+		},
 		{"joining an ended thread ends", []string{"Thread.Join t 0"}, "", ""},
 		{
 			"readers", []string{"ReaderWriterLockSlim.Write a +2 +3", "Monitor.Enter b 1", "Thread.Join t 1"},
@@ -153,7 +169,7 @@ func TestLockStates(t *testing.T) {
 		"Thread.Sleep x", "io y", "idle z", "runtime w", "Lock.Enter d 9 @1s")
 	s.Threads[5].Holds = []Wait{
 		{Kind: WriteLock, Object: 'e', Type: "ReaderWriterLockSlim", Certain: true, Recursion: 2},
-		{Kind: MonitorEnter, Object: 'a', Certain: true}, // which the others contradict
+		{Kind: MonitorEnter, Object: 'a', Type: "a", Certain: true}, // which the others contradict
 	}
 	var got []string
 	for _, l := range s.WaitGraph().Locks {
@@ -175,6 +191,33 @@ func TestLockStates(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestMovedLocks: objects of different classes are different locks, though one was moved to the other's old address.
+func TestMovedLocks(t *testing.T) {
+	s := graphOf(t, "Monitor.Enter a 3", "Monitor.Enter a 4", "", "")
+	s.Threads[1].Wait.Type = "other"
+	if g := s.WaitGraph(); len(g.Locks) != 2 || len(g.Locks[0].Waiters) != 1 {
+		t.Errorf("%+v", g.Locks)
+	}
+}
+
+// TestRankChain: a long chain of locks is ranked in bounded time.
+func TestRankChain(t *testing.T) {
+	s := &Snapshot{}
+	const n = 30_000
+	for i := range n {
+		s.Threads = append(s.Threads, Thread{OSThreadID: i + 1, Wait: &Wait{
+			Kind: MonitorEnter, Object: uint64(i + 1), Owner: &ThreadRef{OSThreadID: i + 2}, Certain: true, Timeout: Forever,
+		}})
+	}
+	start := time.Now()
+	if g := s.WaitGraph(); len(g.Locks) != n || g.Locks[0].Blocked < 2 {
+		t.Errorf("%d locks, %+v", len(g.Locks), g.Locks[0])
+	}
+	if took := time.Since(start); took > 30*time.Second {
+		t.Errorf("it took %v", took)
 	}
 }
 

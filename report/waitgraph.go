@@ -48,7 +48,10 @@ func DeadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
 	switch {
 	case !d.Certain:
 		text = "Possible deadlock, not certain: "
-	case d.Timeout != profile.Forever:
+	case d.Timeout == profile.Forever:
+	case d.Ended:
+		text = "Abandoned lock: "
+	default:
 		text = "Circle of waits: "
 	}
 	switch {
@@ -60,6 +63,8 @@ func DeadlockText(s *profile.Snapshot, d *profile.Deadlock) string {
 		text += tangleText(s, d)
 	}
 	switch {
+	case d.Ended && d.Timeout > 0:
+		text += ", but one of them waits for at most " + spanText(d.Timeout)
 	case d.Timeout > 0:
 		text += ": it ends by itself, because one of them waits for at most " + spanText(d.Timeout)
 	case d.Timeout == 0:

@@ -187,6 +187,29 @@ func TestWaitGraphLarge(t *testing.T) {
 	}
 }
 
+// TestWaitGraphFewBoxes: a picture has a bounded number of boxes, one for each thread, and says how many are left out.
+func TestWaitGraphFewBoxes(t *testing.T) {
+	s := &profile.Snapshot{}
+	add := func(object uint64, owner *profile.ThreadRef, readers ...profile.ThreadRef) {
+		s.Threads = append(s.Threads, profile.Thread{OSThreadID: len(s.Threads) + 1, Complete: true, Wait: &profile.Wait{
+			Kind: profile.WriteLock, Object: object, Certain: true, Timeout: profile.Forever, Owner: owner, Readers: readers,
+		}})
+	}
+	s.Threads = append(s.Threads, profile.Thread{OSThreadID: 1})
+	add(1, &profile.ThreadRef{OSThreadID: 1})                                       // 2 waits for 1
+	add(2, nil, profile.ThreadRef{OSThreadID: 1}, profile.ThreadRef{OSThreadID: 2}) // 3 for both
+	p := newPicture(s, s.WaitGraph())
+	if len(p.boxes) != 3 || p.left != 0 {
+		t.Errorf("%d boxes, %d left out", len(p.boxes), p.left)
+	}
+	for i := range 1000 {
+		add(uint64(10+i), nil)
+	}
+	if p := newPicture(s, s.WaitGraph()); len(p.boxes) > mostBoxes+1 || p.left < 1000-mostBoxes {
+		t.Errorf("%d boxes, %d left out", len(p.boxes), p.left)
+	}
+}
+
 func TestDeadlockText(t *testing.T) {
 	s := orders()
 	want := []string{
@@ -204,5 +227,11 @@ func TestDeadlockText(t *testing.T) {
 		if got := DeadlockText(s, &d); i >= len(want) || got != want[i] {
 			t.Errorf("%d: %s", i, got)
 		}
+	}
+	d := g.Deadlocks[1]
+	d.Timeout = 5 * time.Second
+	if got := DeadlockText(s, &d); !strings.HasPrefix(got, "Abandoned lock: late (4255) waits for ") ||
+		!strings.HasSuffix(got, "it will never be free, but one of them waits for at most 5 s") {
+		t.Error(got)
 	}
 }

@@ -66,7 +66,37 @@ func newPicture(s *profile.Snapshot, g *profile.WaitGraph) *picture {
 		}
 	}
 	p.arrows()
+	p.left = p.missing(p.all(waits, waiting))
 	return p
+}
+
+// missing is how many of some threads have no box.
+func (p *picture) missing(threads []int) (n int) {
+	for _, t := range threads {
+		if _, ok := p.at[t]; !ok {
+			n++
+		}
+	}
+	return n
+}
+
+// all returns the threads that a picture with room for them all has.
+func (p *picture) all(waits []bool, waiting [][]int) (threads []int) {
+	for i := range p.g.Locks {
+		if l := &p.g.Locks[i]; apart(l) {
+			for _, w := range l.Waiters {
+				if !waits[w.Thread] && len(waiting[w.Thread]) == 0 {
+					threads = append(threads, w.Thread)
+				}
+			}
+		}
+	}
+	for i := range waits {
+		if waits[i] || len(waiting[i]) > 0 {
+			threads = append(threads, i)
+		}
+	}
+	return threads
 }
 
 // circle adds the members of a deadlock, and those behind each.
@@ -85,6 +115,9 @@ func (p *picture) circle(members []int, waiting [][]int) {
 }
 
 func (p *picture) lock(i int, waiting [][]int) {
+	if len(p.boxes) >= mostBoxes {
+		return
+	}
 	at := p.add(box{thread: -1, lock: i, parent: -1, row: p.rows})
 	var threads []int
 	for _, w := range p.g.Locks[i].Waiters {
@@ -95,6 +128,9 @@ func (p *picture) lock(i int, waiting [][]int) {
 }
 
 func (p *picture) tree(b box, waiting [][]int) {
+	if _, ok := p.at[b.thread]; ok || len(p.boxes) >= mostBoxes {
+		return
+	}
 	b.row = p.rows
 	at := p.add(b)
 	p.behind(at, waiting)
@@ -122,10 +158,12 @@ func (p *picture) children(at int, threads []int, waiting [][]int) {
 	threads = slices.DeleteFunc(slices.Clone(threads), func(t int) bool { _, ok := p.at[t]; return ok })
 	slices.SortStableFunc(threads, func(a, b int) int { return len(waiting[b]) - len(waiting[a]) })
 	for i, t := range threads {
+		if _, ok := p.at[t]; ok {
+			continue // it waits for one that is behind this box, too
+		}
 		b := box{thread: t, lock: -1, parent: at, row: p.rows, col: p.boxes[at].col + 1}
 		if i == mostChildren && len(threads) > mostChildren+1 || len(p.boxes) >= mostBoxes || b.col >= maxColumns {
-			b.thread, b.others = -1, len(threads)-i
-			p.left += b.others
+			b.thread, b.others = -1, p.missing(threads[i:])
 			p.add(b)
 			p.rows++
 			return

@@ -30,6 +30,12 @@ type jsonOwner struct {
 	Name            string `json:"name,omitempty"`
 }
 
+// again are the kinds of wait that wait for a monitor again and again, each time for what is left of their timeout.
+var again = map[profile.WaitKind]bool{
+	profile.SemaphoreWait: true, profile.EventWait: true, profile.CountdownWait: true, profile.TaskWait: true,
+	profile.CollectionTake: true, profile.CollectionAdd: true,
+}
+
 func jsonWaitOf(w *profile.Wait) *jsonWait {
 	if w == nil {
 		return nil
@@ -41,7 +47,7 @@ func jsonWaitOf(w *profile.Wait) *jsonWait {
 	}
 	if w.Rest > 0 {
 		out.Rest = int64(w.Rest / time.Millisecond)
-		if w.Timeout > w.Rest {
+		if w.Timeout > w.Rest && !again[w.Kind] {
 			out.Since = int64((w.Timeout - w.Rest) / time.Millisecond)
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -109,6 +110,10 @@ func (f *locksFlags) check(cmd *cobra.Command) error {
 	switch {
 	case f.stack.json && f.dot:
 		return usagef("--json and --dot exclude each other: both choose what is written")
+	case f.dot && (f.all || f.stack.text.Short || f.stack.text.Full):
+		return usagef("--dot has everything, and names of its own: leave out --all, --short and --full")
+	case f.stack.json && (f.all || f.stack.text.Short || f.stack.text.Full):
+		return usagef("--json has everything, with names of any width: leave out --all, --short and --full")
 	case given("svg") && given("html"):
 		return usagef("--svg and --html exclude each other: the page of --html has the picture in it")
 	case given("svg") && f.svg == "" || given("html") && f.html == "":
@@ -148,33 +153,40 @@ func (a *app) locks(ctx context.Context, of subject, f *locksFlags) error {
 	for {
 		found, err := a.lookAtLocks(ctx, p, out, f)
 		if f.watch == 0 || err != nil {
-			return verdict(found, err)
+			return a.verdict(found, err)
 		}
 		select {
 		case <-ctx.Done():
-			return verdict(found, nil)
+			return a.verdict(found, nil)
 		case <-time.After(f.watch):
 		}
 	}
 }
 
-// verdict is the exit status of a look that has found a deadlock, or else its error.
-func verdict(found bool, err error) error {
-	if found && err == nil {
-		return statusError(exitFound)
+// verdict is the exit status of a look that has found a deadlock, whatever went wrong afterwards, or else its error.
+func (a *app) verdict(found bool, err error) error {
+	if !found {
+		return err
 	}
-	return err
+	if err != nil {
+		say(a.stderr, "warning: %v", err)
+	}
+	return statusError(exitFound)
 }
 
-// lookAtLocks takes a snapshot and shows who waits for whom. found: there is a deadlock.
+// lookAtLocks takes a snapshot and shows who waits for whom. found: there is a deadlock, and it is shown. The error is
+// why the look, or looking, ends.
 func (a *app) lookAtLocks(ctx context.Context, p *clrsnap.Process, out *pendingFile, f *locksFlags) (
 	found bool, err error,
 ) {
 	watch := a.watch(ctx, &threadFilter{})
-	s, err := p.SnapshotWaits(context.WithoutCancel(ctx), watch.filter)
+	s, err := p.SnapshotWaits(ctx, watch.filter)
 	watch.done()
 	if s == nil {
 		return false, err
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil // its cause says more
 	}
 	g := s.WaitGraph()
 	if werr := a.writeLocks(s, g, out, f); werr != nil {
@@ -183,14 +195,14 @@ func (a *app) lookAtLocks(ctx context.Context, p *clrsnap.Process, out *pendingF
 	found = len(g.Deadlocks) > 0
 	switch cause := context.Cause(ctx); {
 	case err != nil:
-		return false, partial(err, s)
+		return found, partial(err, s)
 	case cause != nil && f.watch == 0:
-		return false, partial(cause, s)
+		return found, partial(cause, s)
 	}
 	if n := s.Missing(); n > 0 {
 		say(a.stderr, "warning: the stacks of %d of %d threads are missing: what they wait for is not known", n,
 			len(s.Threads)+s.Unlisted)
-		if !found {
+		if !found && f.watch == 0 {
 			return false, statusError(exitFailure)
 		}
 	}

@@ -69,6 +69,36 @@ func TestLocks(t *testing.T) {
 	}
 }
 
+// TestLocksVerdict: a deadlock that was found counts, whatever went wrong after it.
+func TestLocksVerdict(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "stderr")
+	stderr, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stderr.Close()
+	a := &app{stderr: stderr}
+	gone := errors.New("the process has exited")
+	said := ""
+	for _, tt := range []struct {
+		found bool
+		err   error
+		want  error
+		said  string
+	}{
+		{false, nil, nil, ""},
+		{false, gone, gone, ""},
+		{true, nil, statusError(exitFound), ""},
+		{true, gone, statusError(exitFound), "clrsnap: warning: the process has exited\n"},
+	} {
+		said += tt.said
+		got := a.verdict(tt.found, tt.err)
+		if b, err := os.ReadFile(file); err != nil || got != tt.want || string(b) != said {
+			t.Errorf("%v, %v: %v, said %q (%v)", tt.found, tt.err, got, b, err)
+		}
+	}
+}
+
 func wellFormed(t *testing.T, text string) {
 	t.Helper()
 	for d := xml.NewDecoder(strings.NewReader(text)); ; {

@@ -30,7 +30,7 @@ func (p *Process) SnapshotAtOnce(ctx context.Context, filter Filter) (*profile.S
 	defer p.Live.FreeAll()
 	p.room = maxStacks
 	p.beginLate()
-	p.runs = nil
+	p.runs, p.stamps = nil, nil
 	defer p.endLate()
 	a := atOnce{p: p, filter: filter, out: out}
 	for _, limit := range instantLimits {

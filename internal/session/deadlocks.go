@@ -33,22 +33,25 @@ func (p *Process) proveWaits(ctx context.Context, out *profile.Snapshot, f found
 	looked := false
 	for range proofs {
 		if unsure := unsettled(out.Threads); len(unsure) > 0 {
-			p.lookAgain(out, unsure, f)
+			p.lookAgain(ctx, out, unsure, f)
 			looked = true
 		}
-		circles := suspects(out.WaitGraph())
+		g := out.WaitGraph()
+		unmark(out.Threads, g)
+		circles := suspects(g)
 		if len(circles) == 0 || ctx.Err() != nil {
 			break
 		}
 		members := slices.Concat(circles...)
-		first := p.lookAgain(out, members, f)
-		second := p.lookAgain(out, members, f)
+		first := p.lookAgain(ctx, out, members, f)
+		second := p.lookAgain(ctx, out, members, f)
 		for _, c := range circles {
 			p.stood(out, c, first, second)
 		}
 		looked = true
 	}
 	if looked {
+		unmark(out.Threads, out.WaitGraph())
 		p.addHolds(out)
 	}
 }
@@ -82,6 +85,21 @@ func suspects(g *profile.WaitGraph) (out [][]int) {
 	return out
 }
 
+// unmark takes Still back from threads with which no deadlock was proved: others may be proved at another time.
+func unmark(threads []profile.Thread, g *profile.WaitGraph) {
+	proved := make(map[int]bool, len(threads))
+	for _, list := range [][]profile.Deadlock{g.Deadlocks, g.Suspected} {
+		for _, d := range list {
+			for _, at := range d.Threads {
+				proved[at] = proved[at] || d.Certain
+			}
+		}
+	}
+	for i := range threads {
+		threads[i].Still = threads[i].Still && proved[i]
+	}
+}
+
 // look is what was found when a thread was looked at.
 type look struct {
 	proof target.Proof // that it is blocked; "": it is not proved
@@ -101,27 +119,25 @@ func (l look) of(w *profile.Wait) look {
 	return l
 }
 
-// stood marks the threads of a circle if none has run since it was first looked at.
+// stood marks the threads of a circle, or of a tangle of circles, that have not run since they were first looked at.
 func (p *Process) stood(out *profile.Snapshot, threads []int, first, second map[int]look) {
 	for _, at := range threads {
 		l := first[at]
-		if l.proof == "" || l != second[at] || !p.Live.Holds(out.Threads[at].OSThreadID, l.proof) {
-			return
-		}
-	}
-	for _, at := range threads {
-		out.Threads[at].Still = true
+		out.Threads[at].Still = l.proof != "" && l == second[at] && p.Live.Holds(out.Threads[at].OSThreadID, l.proof)
 	}
 }
 
 // lookAgain captures threads once more, and reads what they wait for with a new list of the runtime's threads.
-func (p *Process) lookAgain(out *profile.Snapshot, threads []int, f found) map[int]look {
+func (p *Process) lookAgain(ctx context.Context, out *profile.Snapshot, threads []int, f found) map[int]look {
 	looks := make(map[int]look, len(threads))
 	p.Engine.Cache.Invalidate()
 	if p.ReadThreadStore() != nil {
 		return looks
 	}
 	for _, at := range threads {
+		if ctx.Err() != nil {
+			return nil
+		}
 		looks[at] = look{proof: p.lookAt(&out.Threads[at], f)}
 	}
 	p.relate(out.Threads, threads)

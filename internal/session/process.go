@@ -9,6 +9,7 @@ import (
 	"clrsnap/internal/assemblies"
 	"clrsnap/internal/clr"
 	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/method"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/engine"
@@ -110,6 +111,7 @@ type Process struct {
 	awaited  []AwaitingAt       // what awaits these
 	refs     refs
 	runs     map[int][]waits.Run // by thread: the tasks that it runs, since a snapshot began
+	stamps   map[int]heap.Stamp  // by thread: as of when objects have the addresses that were read of it
 	mapped   time.Time           // when mappings were read for owners and lines
 	maps     target.Mappings     // those
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/waits"
 	"clrsnap/profile"
 )
@@ -39,9 +40,11 @@ func (p *Process) relate(threads []profile.Thread, of []int) {
 		switch {
 		case w == nil || w.Object == 0 || !w.Certain:
 		case w.Kind == profile.TaskWait:
-			w.Owner = r.runner(w.Object)
+			r.runner(w, threads[i].OSThreadID)
 		case w.Kind == profile.WriteLock && w.Owner == nil && strings.Contains(w.Detail, "reader"):
-			w.Readers = r.readers(w, i)
+			if w.Readers = r.readers(w, i); !p.still(threads[i].OSThreadID) {
+				w.Readers = nil // it may have got the lock since
+			}
 		}
 	}
 }
@@ -51,7 +54,8 @@ type relating struct {
 	p       *Process
 	threads []profile.Thread
 	runs    map[uint64][]runner // by task
-	reads   [][]uint64          // by thread, as indices: the numbers of the locks that it reads
+	reads   map[uint64][]int    // by the numbers of locks: the threads that read, as indices
+	lists   map[uint64][]profile.ThreadRef
 }
 
 // runner is a thread that runs a task.
@@ -60,8 +64,10 @@ type runner struct {
 	run    waits.Run
 }
 
-// runner returns the thread that runs a task; nil: it is not known, or there is none.
-func (r *relating) runner(task uint64) *profile.ThreadRef {
+// runner says of a wait for a task which thread runs that, if it is known. It is not certain if objects may have been
+// moved since that thread or the one that waits was captured: tasks are told apart by their addresses.
+func (r *relating) runner(w *profile.Wait, waiting int) {
+	w.Owner = nil
 	if r.runs == nil {
 		r.runs = map[uint64][]runner{}
 		for i := range r.threads {
@@ -73,34 +79,73 @@ func (r *relating) runner(task uint64) *profile.ThreadRef {
 			}
 		}
 	}
-	list := r.runs[task]
+	list := r.runs[w.Object]
 	if len(list) != 1 || !r.p.waitReader().StillRuns(list[0].run, r.p.still(list[0].thread.OSThreadID)) {
-		return nil
+		return
 	}
 	ref := refOf(list[0].thread)
-	return &ref
+	w.Owner, w.Certain = &ref, r.p.unmoved(waiting) && r.p.unmoved(ref.OSThreadID)
 }
 
-// readers returns the other threads that hold a lock to read.
+// maxReaders bounds the readers of a lock that are named. How many there are says the lock itself: Wait.Detail.
+const maxReaders = 256
+
+// readers returns the other threads that hold a lock to read. The list is that of other waits for it, too.
 func (r *relating) readers(w *profile.Wait, self int) (out []profile.ThreadRef) {
 	id, ok := r.p.waitReader().LockNumber(arch.Addr(w.Object))
 	if !ok {
 		return nil
 	}
 	if r.reads == nil {
-		r.reads = make([][]uint64, len(r.threads))
+		r.reads, r.lists = map[uint64][]int{}, map[uint64][]profile.ThreadRef{}
 		for i := range r.threads {
 			if at := r.threads[i].ThreadID; at != 0 {
-				r.reads[i] = r.p.waitReader().ReadLocks(arch.Addr(at))
+				for _, lock := range r.p.waitReader().ReadLocks(arch.Addr(at)) {
+					r.reads[lock] = append(r.reads[lock], i)
+				}
 			}
 		}
 	}
-	for i := range r.threads {
-		if i != self && slices.Contains(r.reads[i], id) {
-			out = append(out, refOf(&r.threads[i]))
+	out, ok = r.lists[id]
+	if !ok {
+		for _, i := range r.reads[id] {
+			if len(out) < maxReaders && (len(out) == 0 || out[len(out)-1].OSThreadID != r.threads[i].OSThreadID) {
+				out = append(out, refOf(&r.threads[i]))
+			}
 		}
+		r.lists[id] = out
+	}
+	own := func(t profile.ThreadRef) bool { return t.OSThreadID == r.threads[self].OSThreadID }
+	if slices.ContainsFunc(out, own) {
+		return slices.DeleteFunc(slices.Clone(out), own)
 	}
 	return out
+}
+
+// noteHeap notes as of when objects have the addresses that have just been read of a thread, if any were.
+func (p *Process) noteHeap(tid int, any bool) {
+	if p.Live == nil || !any {
+		return
+	}
+	if p.stamps == nil {
+		p.stamps = map[int]heap.Stamp{}
+	}
+	now := p.Runtime.Heap.Begun()
+	if before, ok := p.stamps[tid]; ok && before != now {
+		now = 0 // objects were moved between
+	}
+	if len(p.stamps) < maxRunners {
+		p.stamps[tid] = now
+	}
+}
+
+// unmoved reports whether there has certainly been no collection since a thread was captured.
+func (p *Process) unmoved(tid int) bool {
+	if p.Live == nil {
+		return true
+	}
+	stamp := p.stamps[tid]
+	return stamp != 0 && stamp == p.Runtime.Heap.Stamp(p.Live)
 }
 
 func refOf(t *profile.Thread) profile.ThreadRef {

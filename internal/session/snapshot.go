@@ -86,7 +86,7 @@ func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*pro
 	defer p.from.note(p, out)()
 	f := found{callsByThread{}, awaitingByThread{}}
 	p.beginLate()
-	p.runs = nil
+	p.runs, p.stamps = nil, nil
 	defer func() { p.complete(ctx, out, f.calls, f.waiting) }()
 	for i := range list {
 		if err := ctx.Err(); err != nil {

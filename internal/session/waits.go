@@ -1,6 +1,8 @@
 package session
 
 import (
+	"slices"
+
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/procfs"
@@ -65,8 +67,12 @@ func (s *Suspension) explain(st *profile.Thread) {
 				s.restsOn = p.waitReader().RestsOn()
 			}
 		}
+		delete(p.stamps, st.OSThreadID)
+		p.noteHeap(st.OSThreadID, st.Wait != nil && st.Wait.Object != 0)
 		st.Holds = p.waitReader().Holds(&subject)
+		p.noteHeap(st.OSThreadID, len(st.Holds) > 0)
 		s.noteRuns(&subject)
+		p.noteHeap(st.OSThreadID, len(p.runs[st.OSThreadID]) > 0)
 	}
 	switch idle := st.Idle(); {
 	case st.State == stateRunning || !st.Waits():
@@ -121,9 +127,19 @@ func (p *Process) addHolds(out *profile.Snapshot) {
 			if owner, ok := owners[h.Object]; !still || ok && owner != t.OSThreadID {
 				h.Certain = false
 			}
+			if mayBeOf(t.Holds, h) && !p.unmoved(t.OSThreadID) {
+				h.Certain = false
+			}
 			t.Holds = withHold(t.Holds, h)
 		}
 	}
+}
+
+// mayBeOf reports whether a list has a monitor that may be the same as another one, moved to another address.
+func mayBeOf(list []profile.Wait, h profile.Wait) bool {
+	return slices.ContainsFunc(list, func(o profile.Wait) bool {
+		return o.Kind == h.Kind && o.Type == h.Type && o.Object != h.Object
+	})
 }
 
 // withHold adds to what a thread holds what else it does.
@@ -169,7 +185,8 @@ type refs struct {
 	host    map[int]int // the ids that this process sees
 	managed map[int]int // the ids in the target's namespace, by managed id; nil: not needed yet
 	at      map[arch.Addr]int
-	lists   int // how often threads were listed
+	lists   int  // how often threads were listed
+	failed  bool // the runtime's could not be
 
 	connections map[uint64]procfs.Connection // by inode; nil: not needed yet
 }
@@ -205,19 +222,30 @@ func (o people) index() {
 	}
 }
 
-// maxLists bounds how often threads are listed in a snapshot to find those that have started since.
-const maxLists = 16
+// Bounds of how often threads are listed in a snapshot to find those that have started since: few threads are listed
+// more often.
+const (
+	minLists  = 16
+	maxLists  = 256
+	maxListed = 1 << 14 // threads, in all these lists
+)
+
+// mayList reports whether threads may be listed once more.
+func (o people) mayList() bool {
+	return o.p.refs.lists < max(minLists, min(maxLists, maxListed/max(1, len(o.p.known))))
+}
 
 // Renew implements waits.People.
 func (o people) Renew() bool {
 	r := &o.p.refs
-	if !o.p.from.changes() || r.lists >= maxLists {
+	if !o.p.from.changes() || !o.mayList() {
 		return false
 	}
 	r.lists++
 	o.p.Engine.Cache.Invalidate()
 	list, err := o.p.Runtime.Threads.List()
 	if err != nil {
+		r.failed = true
 		return false
 	}
 	o.p.take(list)
@@ -225,18 +253,21 @@ func (o people) Renew() bool {
 	return true
 }
 
-// hostID returns the id of a thread as this process sees it; false: it has ended.
-func (o people) hostID(id int) (int, bool) {
+// hostID returns the id of a thread as this process sees it; 0: it has ended. false: that is not known.
+func (o people) hostID(id int) (tid int, known bool) {
 	r := &o.p.refs
 	if tid, ok := r.host[id]; ok {
-		return tid, ok
+		return tid, true
 	}
 	if _, err := o.p.from.Thread(id); err == nil {
 		if ns, err := o.p.from.NSTid(id); err == nil && ns == id {
 			return id, true // the usual case: one namespace
 		}
 	}
-	if r.host != nil && (r.lists >= maxLists || o.oneNamespace()) {
+	if o.oneNamespace() {
+		return 0, true
+	}
+	if r.host != nil && !o.mayList() {
 		return 0, false
 	}
 	r.lists++
@@ -250,8 +281,7 @@ func (o people) hostID(id int) (int, bool) {
 			r.host[ns] = tid
 		}
 	}
-	tid, ok := r.host[id]
-	return tid, ok
+	return r.host[id], true
 }
 
 // oneNamespace reports whether the threads have the ids that the target sees.
@@ -260,13 +290,15 @@ func (o people) oneNamespace() bool {
 	return err == nil && ns == o.p.from.PID()
 }
 
-// All implements waits.People.
-func (o people) All() bool { return o.p.unlisted == nil }
+// All implements waits.People. A list in which a thread was not found may be too old once no more are made.
+func (o people) All() bool {
+	return o.p.unlisted == nil && !o.p.refs.failed && (!o.p.from.changes() || o.mayList())
+}
 
 // Other implements waits.People.
 func (o people) Other(osID int) *profile.ThreadRef {
 	tid, known := o.hostID(osID)
-	if !known && o.p.refs.lists >= maxLists && !o.oneNamespace() {
+	if !known {
 		return nil
 	}
 	return &profile.ThreadRef{OSThreadID: tid}
@@ -281,9 +313,12 @@ func (o people) Ref(k *thread.Thread) *profile.ThreadRef {
 	if r.known == nil {
 		r.known = map[int]*profile.ThreadRef{}
 	}
-	ref := &profile.ThreadRef{ManagedThreadID: k.ManagedID}
-	if tid, ok := o.hostID(k.OSID); ok {
-		ref.OSThreadID = tid
+	tid, known := o.hostID(k.OSID)
+	if !known {
+		return nil
+	}
+	ref := &profile.ThreadRef{OSThreadID: tid, ManagedThreadID: k.ManagedID}
+	if tid != 0 {
 		if t, ok := o.p.Describe(tid); ok {
 			ref.Name = t.Name
 		}

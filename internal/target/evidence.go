@@ -66,6 +66,9 @@ func (e *Evidence) Keep(p []byte, addr arch.Addr) {
 	e.pieces = append(e.pieces, Region{Base: addr, Data: e.buf[from:len(e.buf):len(e.buf)]})
 }
 
+// Full reports whether more was read than is kept.
+func (e *Evidence) Full() bool { return e.full }
+
 // Stands reports whether mem still has all that was read. It is false if more was read than is kept.
 func (e *Evidence) Stands(mem Memory) bool {
 	if e.full {

@@ -1,7 +1,10 @@
 package waits
 
 import (
+	"time"
+
 	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/lock"
 	"clrsnap/internal/target"
 )
 
@@ -18,7 +21,7 @@ const (
 
 // lock explains a wait for a System.Threading.Lock.
 func (e *explanation) lock() error {
-	obj, ms, ok := e.r.blockingInfo(e.s.Stack, arch.Addr(e.s.Frames[0].SP), frameAt(e.s, e.p.outer+1))
+	obj, timeout, ok := e.r.blockingInfo(e.s.Stack, arch.Addr(e.s.Frames[0].SP), frameAt(e.s, e.p.outer+1))
 	if !ok {
 		f, only := e.r.only(e.inFrames(false), func(f *found) bool { return f.class.Is(coreLib, lockClass) })
 		if !only {
@@ -26,11 +29,14 @@ func (e *explanation) lock() error {
 		}
 		obj = f.obj
 	} else {
-		e.w.Timeout = timeout(ms)
+		e.w.Timeout = timeout
 	}
 	m, err := e.r.Runtime.Locks.Lock(obj)
 	if err != nil {
 		return err
+	}
+	if m.Waiters == 0 {
+		return lock.ErrChanging // it is not waited for
 	}
 	if err := e.is(obj); err != nil {
 		return err
@@ -41,8 +47,9 @@ func (e *explanation) lock() error {
 	return nil
 }
 
-// blockingInfo finds the record of a wait for a Lock in a part of a stack.
-func (r *Reader) blockingInfo(stack *target.Stack, from, to arch.Addr) (obj arch.Addr, ms int32, ok bool) {
+// blockingInfo finds the record of a wait for a Lock in a part of a stack. One of an earlier wait may be left there: ok
+// is false if there are records of several Locks, and the timeout is 0 if they contradict each other.
+func (r *Reader) blockingInfo(stack *target.Stack, from, to arch.Addr) (obj arch.Addr, most time.Duration, ok bool) {
 	for n := 0; from+16 <= to && n < infoMaxSlots; from, n = from+8, n+1 {
 		slot, ok1 := stack.Uint64(from)
 		what, ok2 := stack.Uint64(from + infoKind)
@@ -56,7 +63,15 @@ func (r *Reader) blockingInfo(stack *target.Stack, from, to arch.Addr) (obj arch
 		if c, err := r.Runtime.Objects.Class(arch.Addr(at)); err != nil || !c.Is(coreLib, lockClass) {
 			continue
 		}
-		return arch.Addr(at), int32(what >> 32), true
+		ms := timeout(int32(what >> 32))
+		switch {
+		case !ok:
+			obj, most, ok = arch.Addr(at), ms, true
+		case obj != arch.Addr(at):
+			return 0, 0, false
+		case most != ms:
+			most = 0
+		}
 	}
-	return 0, 0, false
+	return obj, most, ok
 }

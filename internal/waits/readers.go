@@ -5,6 +5,7 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/lock"
+	"clrsnap/internal/target"
 )
 
 // A ReaderWriterLockSlim counts its readers, but does not know who they are. Each thread has a list of the locks that
@@ -30,9 +31,10 @@ const (
 	threadLen    = 4096 // bytes of a Thread that are looked through
 	maxBuckets   = 16
 	maxStatics   = 1 << 14
-	maxOfOne     = 256 // static references of one class
-	maxReadLocks = 256 // of one thread
-	maxSearches  = 512 // threads that are looked through for one lock before any has been found to read
+	maxOfOne     = 256     // static references of one class
+	maxReadLocks = 256     // of one thread
+	maxSearches  = 512     // threads that are looked through for one lock before any has been found to read
+	maxLooked    = 1 << 16 // references of one thread that are looked at
 )
 
 const (
@@ -42,12 +44,17 @@ const (
 
 // readCounts finds a thread's first ReaderWriterCount; 0: it has none, or none is found.
 func (r *Reader) readCounts(thread arch.Addr) arch.Addr {
+	r.looked = 0
+	if r.localAt > 0 {
+		p, err := target.NewReader(r.Runtime.Seen).Pointer(thread + arch.Addr(r.localAt))
+		if err != nil {
+			return 0
+		}
+		return r.countIn(thread, p)
+	}
 	head := make([]byte, threadLen)
 	for len(head) >= 512 && r.Runtime.Seen.ReadMemory(head, thread) != nil {
 		head = head[:len(head)/2]
-	}
-	if at := r.localAt; at > 0 && at+8 <= len(head) {
-		return r.countIn(thread, head, at)
 	}
 	if r.searches++; r.searches > maxSearches {
 		return 0
@@ -57,7 +64,7 @@ func (r *Reader) readCounts(thread arch.Addr) arch.Addr {
 		if at == link {
 			continue // leads into another Thread
 		}
-		if found := r.countIn(thread, head, at); found != 0 {
+		if found := r.countIn(thread, arch.Addr(binary.LittleEndian.Uint64(head[at:]))); found != 0 {
 			r.localAt = at
 			return found
 		}
@@ -66,8 +73,7 @@ func (r *Reader) readCounts(thread arch.Addr) arch.Addr {
 }
 
 // countIn finds the ReaderWriterCount by a word of the thread.
-func (r *Reader) countIn(thread arch.Addr, head []byte, at int) arch.Addr {
-	p := arch.Addr(binary.LittleEndian.Uint64(head[at:]))
+func (r *Reader) countIn(thread, p arch.Addr) arch.Addr {
 	if p%8 != 0 || p < 1<<16 || p>>47 != 0 {
 		return 0
 	}
@@ -98,6 +104,9 @@ func (r *Reader) countInBuckets(bucket arch.Addr) arch.Addr {
 			return 0
 		}
 		array := arch.Addr(binary.LittleEndian.Uint64(obj[:]))
+		if r.looked += int(size); r.looked > maxLooked {
+			return 0
+		}
 		if refs, err := r.Runtime.Objects.References(array, maxStatics); err != nil || len(refs) != int(size) {
 			return 0
 		}
@@ -124,6 +133,9 @@ func (r *Reader) countOf(array arch.Addr, nested bool) arch.Addr {
 		return 0
 	}
 	for _, ref := range refs {
+		if r.looked++; r.looked > maxLooked {
+			return 0
+		}
 		if ref == 0 {
 			continue
 		}

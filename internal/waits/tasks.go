@@ -42,7 +42,8 @@ func runner(f *profile.Frame) (async, ok bool) {
 }
 
 const (
-	taskClass = "System.Threading.Tasks.Task"
+	taskClass    = "System.Threading.Tasks.Task"
+	cancellation = "System.Threading.CancellationTokenSource"
 
 	maxRuns  = 256     // tasks of a thread
 	maxDepth = 1 << 12 // objects that are looked at for them
@@ -240,7 +241,22 @@ func (w *awaiters) waits(obj arch.Addr, class *object.Class) bool {
 	if slices.ContainsFunc(promises, func(p string) bool { return strings.HasPrefix(class.Plain(), p) }) {
 		return true
 	}
-	return strings.HasPrefix(class.Plain(), "System.Threading.Tasks.Continuation") // ContinueWith
+	return strings.HasPrefix(class.Plain(), "System.Threading.Tasks.Continuation") && // ContinueWith
+		!w.r.cancellable(obj, class)
+}
+
+// cancellable reports whether a token may end a task that has not begun to run (Task.cs, ContingentProperties).
+func (r *Reader) cancellable(task arch.Addr, class *object.Class) bool {
+	more, err := r.Runtime.Objects.Pointer(task, class, "m_contingentProperties")
+	if err != nil || more == 0 {
+		return err != nil
+	}
+	of, err := r.Runtime.Objects.Class(more)
+	if err != nil {
+		return true
+	}
+	source, err := r.Runtime.Objects.Pointer(more, of, "m_cancellationToken") // a struct of one reference
+	return err != nil || source != 0
 }
 
 // each adds what is in a list of continuations.

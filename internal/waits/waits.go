@@ -18,6 +18,7 @@
 package waits
 
 import (
+	"slices"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -52,6 +53,7 @@ type Reader struct {
 
 	localAt  int // where a Thread refers to its statics: see readers.go; 0: not known yet
 	searches int // for that since the latest LockNumber
+	looked   int // references, since the latest readCounts
 	found    candidates
 	searched bool // an object was looked for in the heap
 	unknown  bool // whether something is an object could not be found out
@@ -112,7 +114,7 @@ func (r *Reader) steadily(read func() error, s *Subject, p primitive) bool {
 		if err == nil && settled && r.same(s, p) && seen.Stands(r.Live) && r.unmoved() {
 			return true
 		}
-		if try == maxTries {
+		if try == maxTries || seen.Full() {
 			return false
 		}
 		if r.Renew != nil {
@@ -220,6 +222,9 @@ func (e *explanation) monitor() error {
 	if e.p.kind != profile.BarrierWait { // which waits again and again
 		e.w.Timeout = timeout(e.blocking.Timeout)
 	}
+	if e.p.kind == profile.TaskWait && e.w.Timeout == profile.Forever && e.cancellable() {
+		e.w.Timeout = 0 // it ends when the token is cancelled
+	}
 	enters := !e.blocking.Wait
 	if enters {
 		e.w.Kind = profile.MonitorEnter
@@ -249,6 +254,13 @@ func (e *explanation) monitor() error {
 		e.w.Owner = e.r.owner(&m)
 	}
 	return err
+}
+
+// cancellable reports whether the frames of a wait have a CancellationTokenSource: the program may have passed a token.
+func (e *explanation) cancellable() bool {
+	return slices.ContainsFunc(e.inFrames(false), func(f found) bool {
+		return f.class.Is(coreLib, cancellation) || f.class.Is(coreLib, cancellation+"+CallbackNode")
+	})
 }
 
 // is notes the object that is waited for.

@@ -136,7 +136,7 @@ func New(mem target.Memory, d *contract.Descriptor, objects *object.Reader) (*St
 
 // check reports whether all fields lie within what is read.
 func (l *layout) check() error {
-	if l.Monitor > blockLen || l.Link > blockLen-8 {
+	if l.Monitor > blockLen-8 || l.Link > blockLen-8 {
 		return fmt.Errorf("%w: a monitor at %d of a sync block, and a link at %d", contract.ErrFormat, l.Monitor, l.Link)
 	}
 	for _, off := range []uint32{l.State, l.Recursion, l.Holder, l.HolderID, l.OSID, l.Index} {

@@ -207,6 +207,46 @@ func testBlocked(t *testing.T, d string) {
 	}
 }
 
+// An address near the end of the address space, or blocks that lie far apart, neither break a look nor make it endless.
+func TestHeldHostile(t *testing.T) {
+	s := newStore(t, clrtest.Words{}, clrtest.Net10)
+	mem := clrtest.Words{}
+	mem[s.l.Table] = uint64(entriesAt)
+	mem.Zero(entriesAt, 16*8)
+	mem[entriesAt+16+arch.Addr(s.l.Block)] = 0xffff_ffff_ffff_ffb0
+	mem[entriesAt+16+arch.Addr(s.l.Object)] = 8
+	if got, all, err := newStore(t, mem, clrtest.Net10).Held(); err != nil || all || len(got) != 0 {
+		t.Errorf("%+v, %v, %v", got, all, err)
+	}
+	l := tableLook{s: newStore(t, zeros{}, clrtest.Net10), buf: make([]byte, window)}
+	reads := 0
+	for l.block(arch.Addr(reads+1)<<20) != nil {
+		reads++
+	}
+	if reads != maxBytes/window {
+		t.Errorf("%d reads", reads)
+	}
+}
+
+// zeros is memory that is 0 everywhere.
+type zeros struct{}
+
+func (zeros) ReadMemory(p []byte, _ arch.Addr) error {
+	clear(p)
+	return nil
+}
+
+// A monitor that does not lie within what is read of a SyncBlock is refused.
+func TestCheckLayout(t *testing.T) {
+	for at := uint32(blockLen - 7); at <= blockLen; at++ {
+		l := newStore(t, clrtest.Words{}, clrtest.Net10).l
+		l.Monitor = at
+		if l.check() == nil {
+			t.Errorf("a monitor at %d", at)
+		}
+	}
+}
+
 // FuzzMonitor: whatever memory has, nothing panics, and what has an owner is held.
 func FuzzMonitor(f *testing.F) {
 	l := newStore(f, clrtest.Words{}, clrtest.Net9).l

@@ -13,7 +13,8 @@ const (
 	chunk       = 1 << 12 // entries that are read at once
 	window      = 1 << 16 // bytes of sync blocks that are read at once
 	maxHeld     = 1 << 12
-	unreadTries = 16 // blocks that cannot be read before the look ends
+	maxBytes    = 256 << 20 // of sync blocks that are read in one look
+	unreadTries = 16        // blocks that cannot be read before the look ends
 )
 
 // Held returns the monitors with a SyncBlock that threads hold. It looks through the whole table, piece by piece, but
@@ -31,6 +32,7 @@ type tableLook struct {
 	held   []Monitor
 	all    bool
 	unread int // blocks that could not be read
+	bytes  int // of blocks that were read
 	buf    []byte
 	have   []byte // of buf: what has been read
 	from   arch.Addr
@@ -75,7 +77,11 @@ func (l *tableLook) chunk(entries []entry) bool {
 
 // block returns the first bytes of a SyncBlock; nil: it cannot be read.
 func (l *tableLook) block(at arch.Addr) []byte {
-	if at < l.from || uint64(at-l.from)+blockLen > uint64(len(l.have)) {
+	if at < l.from || len(l.have) < blockLen || uint64(at-l.from) > uint64(len(l.have)-blockLen) {
+		if l.bytes += len(l.buf); l.bytes > maxBytes {
+			l.have = nil
+			return nil
+		}
 		l.from, l.have = at, l.buf
 		if l.s.mem.ReadMemory(l.have, at) != nil {
 			l.have = l.buf[:blockLen] // near the end of its memory

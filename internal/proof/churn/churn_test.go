@@ -51,9 +51,9 @@ func testChurn(t *testing.T, runtime string) {
 		Runtime: runtime, Args: []string{"--journal", path, "--max-seconds", "7200"},
 	})
 	c := trial{t: t, p: livetest.Open(t, a, clrsnap.Options{}), j: openJournal(t, path)}
-	limit := time.Now().Add(cmp.Or(*lasting, layer.Size(5*time.Second, 20*time.Minute)))
+	limit := time.Now().Add(cmp.Or(*lasting, layer.Size(1500*time.Millisecond, 20*time.Minute)))
 	for round := 0; time.Now().Before(limit) && !t.Failed(); round++ {
-		c.round(round%4 == 0)
+		c.round(round)
 		if err := c.judge(); err != nil {
 			t.Fatal(err)
 		}
@@ -72,16 +72,23 @@ func testChurn(t *testing.T, runtime string) {
 	livetest.EndsWell(t, a)
 }
 
-// round looks at all threads, one after the other or all at once.
-func (c *trial) round(once bool) {
+// round looks at all threads: at once, in one snapshot, in one that proves deadlocks, or in one for each.
+func (c *trial) round(n int) {
 	ctx := context.Background()
-	if once {
+	whole := []func(context.Context, clrsnap.Filter) (*profile.Snapshot, error){
+		c.p.SnapshotAtOnce, c.p.SnapshotAll, c.p.SnapshotWaits,
+	}
+	if n %= len(whole) + 2; n < len(whole) {
 		from := now()
-		snap, err := c.p.SnapshotAtOnce(ctx, nil)
+		snap, err := whole[n](ctx, nil)
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		c.take(snap, span{from, now()}, true)
+		c.take(snap, span{from, now()}, n == 0)
+		if d := snap.WaitGraph().Deadlocks; len(d) > 0 {
+			c.n.wrong++
+			c.t.Errorf("there is no deadlock: %+v", d)
+		}
 		return
 	}
 	list, err := c.p.Threads()

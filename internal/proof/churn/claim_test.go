@@ -81,7 +81,14 @@ func (j *journal) waited(s *stay, c *claim) (times, string) {
 	}
 	switch {
 	case c.w.Kind == profile.ThreadJoin:
-		if id := s.gate &^ joinGate; c.w.Owner != nil && c.w.Owner.OSThreadID != 0 && c.w.Owner.OSThreadID != id {
+		id := s.gate &^ joinGate
+		switch {
+		case c.w.Owner == nil:
+		case c.w.Owner.OSThreadID == 0:
+			if when = when.but(j.lives(id, s.gate)); len(when) == 0 {
+				return nil, "the thread that it joins has not ended"
+			}
+		case c.w.Owner.OSThreadID != id:
 			return nil, fmt.Sprintf("it joins %d", id)
 		}
 		return when, ""
@@ -99,6 +106,17 @@ func (j *journal) waited(s *stay, c *claim) (times, string) {
 		return nil, fmt.Sprintf("there are not more than %d waiters", n)
 	}
 	return when, ""
+}
+
+// lives returns when a thread that others join certainly lives.
+func (j *journal) lives(thread, gate int) times {
+	var out []span
+	for _, s := range j.byThread[thread] {
+		if s.gate == gate {
+			out = append(out, s.waits())
+		}
+	}
+	return timesOf(out...)
 }
 
 // held returns when a thread can have held a gate, as often as is claimed.

@@ -59,8 +59,10 @@ static class Program
             var worker = new Thread(() =>
             {
                 id = Journal.gettid();
+                Journal.Write(Event.Entering, Gates.Join | id, 0);
                 started.Set();
                 Thread.Sleep(rest);
+                Journal.Write(Event.Failed, Gates.Join | id, 0); // the end of what is certainly its life
             }) { IsBackground = true, Name = "rests" };
             worker.Start();
             started.Wait();
