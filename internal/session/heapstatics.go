@@ -96,7 +96,7 @@ func (h *heapWalk) fieldAt(slot arch.Addr) string {
 		return ""
 	}
 	for _, f := range fields {
-		if f.Static && f.Reference() && bases[i].at+arch.Addr(f.Offset) == slot {
+		if f.Static && !f.Local && f.Reference() && bases[i].at+arch.Addr(f.Offset) == slot {
 			return h.name(bases[i].mt).Display + "." + rows[f.RID]
 		}
 	}
