@@ -117,40 +117,15 @@ func thing(w *profile.Wait) string {
 	}
 	plain := w.Type == "object" && w.Field != ""
 	if plain { // which is made to be locked
-		s = display.Clean(shortField(w.Field))
+		s = display.Clean(display.Field(w.Field))
 	}
 	if w.Object != 0 {
 		s += " " + hex(w.Object)
 	}
 	if w.Field != "" && !plain {
-		s += " (" + display.Clean(shortField(w.Field)) + ")"
+		s += " (" + display.Clean(display.Field(w.Field)) + ")"
 	}
 	return s
-}
-
-// shortField leaves out namespaces: "Ledger._gate" of "Shop.Ledger._gate".
-func shortField(field string) string {
-	before := ""
-	if i := strings.LastIndex(field, " of "); i >= 0 && strings.HasPrefix(field, "variable ") {
-		before, field = field[:i+len(" of ")], field[i+len(" of "):]
-	}
-	depth, dots := 0, 0
-	for i := len(field) - 1; i >= 0; i-- {
-		switch field[i] {
-		case '>':
-			depth++
-		case '<':
-			depth--
-		case '.':
-			if depth != 0 {
-				continue
-			}
-			if dots++; dots == 2 || before != "" {
-				return before + field[i+1:]
-			}
-		}
-	}
-	return before + field
 }
 
 // shortType leaves out the framework's namespaces of its own primitives.

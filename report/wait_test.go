@@ -35,7 +35,7 @@ func TestWaitText(t *testing.T) {
 			Kind: profile.MonitorEnter, Type: "object", Object: 0x7f10, Field: "Shop.Storage.StockLedger._gate", Owner: owner,
 			Certain: true,
 		},
-		"waits for SemaphoreSlim 0x7f10 (Cache<System.String>._gate) (2 waiters)": {
+		"waits for SemaphoreSlim 0x7f10 (Cache<String>._gate) (2 waiters)": {
 			Kind: profile.SemaphoreWait, Type: "System.Threading.SemaphoreSlim", Object: 0x7f10, Waiters: 2, Certain: true,
 			Field: "Shop.Cache<System.String>._gate",
 		},

@@ -20,9 +20,9 @@ const (
 const thisField = "<>4__this"
 
 // nameFields names the fields that hold what a thread waits for, or holds: fields of the objects that the frames from
-// one on, and those that they have called, refer to, and static ones of the classes whose methods these are. It is called
-// when all else has been read. A field is named only if no collection has moved objects since that was begun, so that the
-// addresses are still those of the same objects.
+// one on, and those that they have called, refer to, and static ones of the classes whose methods these are. It is
+// called when all else has been read. A field is named only if no collection has moved objects since that was begun: so
+// the addresses are still those of the same objects.
 func (r *Reader) nameFields(s *Subject, first int, of ...*profile.Wait) {
 	n := naming{r: r, s: s, found: map[arch.Addr]place{}}
 	for _, w := range of {
