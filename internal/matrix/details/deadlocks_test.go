@@ -95,7 +95,7 @@ func checkDeadlockFields(t *testing.T, runtime string, s *profile.Snapshot) {
 	t.Helper()
 	want := map[string]string{"two-1": "variable stock of Deadlocks.Monitors", "two-2": "variable order of Deadlocks.Monitors"}
 	if !strings.HasPrefix(testenv.Framework(runtime), "net8") { // whose static fields are not found
-		want["settings-2"] = "Deadlocks.Others.Settings.Gate"
+		want["settings-2"] = "Deadlocks.Others+Settings.Gate"
 	}
 	for i := range s.Threads {
 		th := &s.Threads[i]
