@@ -188,10 +188,7 @@ func displayNames(th *profile.Thread) []string {
 		if name == "" {
 			name = "[" + f.Module + "]"
 		}
-		if f.Kind == profile.Managed {
-			name += lineText(f.Line)
-		}
-		out = append(out, name)
+		out = append(out, name+lineText(f.Line))
 	}
 	return out
 }

@@ -13,7 +13,7 @@ export DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1
 
 # The pictures must not show paths of this machine.
 rm -rf /tmp/shop; mkdir -p /tmp/shop docs/img
-for name in Shop Mail Legacy; do
+for name in Shop Mail Legacy Store; do
     "$kit/bin/csc" net10 -o+ -out:"/tmp/shop/$name.dll" --rtc testdata/apps/common/*.cs testdata/apps/service/*.cs
 done
 
@@ -76,6 +76,16 @@ picture() {
 picture stack 118 stack "$service" --thread orders
 picture group 118 stack "$service" --managed --group
 picture doctor 225 doctor "$service"
+picture why 118 why "$service"
+picture tasks 118 tasks "$service"
+picture heap 118 heap "$service" --limit 12
+
+shop=$service
+start dotnet Store.dll --deadlock --clients 1
+service=${pids[-1]}
+sleep 1
+picture locks 118 locks "$service"
+service=$shop
 
 # page NAME FILE: a picture of a flame graph
 page() { screenshot "$1" 1280 800 "$2" --headless=new --virtual-time-budget=5000; }

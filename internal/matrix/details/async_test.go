@@ -168,7 +168,7 @@ func asyncText(frames []profile.Frame) string {
 // TestTasks: the chains of suspended methods, and what each waits for, are those that the program notes: in the
 // running program, and in a dump of it.
 func TestTasks(t *testing.T) {
-	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--suspended", "3"}})
 		truths := countTruths(t, a)
 		p := livetest.Open(t, a, clrsnap.Options{Lines: true})
@@ -316,7 +316,7 @@ func checkAwaited(t *testing.T, tasks *profile.Tasks, runtime string, live bool)
 
 // TestTasksQueued: the work that waits for a thread of the pool is counted, in all of its queues.
 func TestTasksQueued(t *testing.T) {
-	testenv.EachRuntime(t, func(t *testing.T, runtime string) {
+	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
 		const items = 150 // more than a part of a queue has
 		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--queued", strconv.Itoa(items)}})
 		p := livetest.Open(t, a, clrsnap.Options{})

@@ -25,7 +25,7 @@ var heldWays = []string{
 
 // TestHeldExceptions compares the exceptions in flight of a running program, frame by frame, with
 // what .NET itself says of them: methods, source lines, inner exceptions, messages.
-func TestHeldExceptions(t *testing.T) { testenv.EachRuntime(t, testHeldExceptions) }
+func TestHeldExceptions(t *testing.T) { testenv.EachOfKit(t, testHeldExceptions) }
 
 func testHeldExceptions(t *testing.T, runtime string) {
 	a := testenv.Start(t, "failing", testenv.Options{

@@ -20,7 +20,7 @@ import (
 
 // TestHeap: the objects of each class are as many as the program says, and have as many bytes; all together are what
 // the collector itself says. Holes are free space.
-func TestHeap(t *testing.T) { testenv.EachRuntime(t, testHeap) }
+func TestHeap(t *testing.T) { testenv.EachOfKit(t, testHeap) }
 
 func testHeap(t *testing.T, runtime string) {
 	a := testenv.Start(t, "heap", testenv.Options{Runtime: runtime})
@@ -39,7 +39,7 @@ func testHeap(t *testing.T, runtime string) {
 }
 
 // TestHeapServer: the collector of servers has several heaps.
-func TestHeapServer(t *testing.T) { testenv.EachRuntime(t, testHeapServer) }
+func TestHeapServer(t *testing.T) { testenv.EachOfKit(t, testHeapServer) }
 
 func testHeapServer(t *testing.T, rt string) {
 	a := testenv.Start(t, "heap", testenv.Options{Runtime: rt, Env: serverEnv})

@@ -20,7 +20,7 @@ import (
 	"clrsnap/profile"
 )
 
-var soakTime = flag.Duration("soak", layer.Size(8*time.Second, 10*time.Minute), "how `long` TestSoak looks at each program")
+var soakTime = flag.Duration("soak", layer.Size(5*time.Second, 10*time.Minute), "how `long` TestSoak looks at each program")
 
 // TestSoak takes snapshots of a program that makes, replaces and unloads code, throws and collects garbage. Each
 // line must be one of its frame's method, as System.Reflection.Metadata reads the PDB.

@@ -17,7 +17,7 @@ import (
 	"clrsnap/internal/testenv/layer"
 )
 
-var frames = flag.Int("frames", layer.Size(50_000, 1_000_000),
+var frames = flag.Int("frames", layer.Size(30_000, 1_000_000),
 	"how many frames TestOracle compares with the CLR's own walk")
 
 // TestOracle compares the walk from outside, callback by callback, with that of

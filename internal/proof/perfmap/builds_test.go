@@ -49,7 +49,7 @@ var noRecords = map[string]bool{"10.0.0": true, "10.0.3": true, "10.0.5": true, 
 // storm returns how many frames it has seen, and how many of them were held against
 // the runtime's own record.
 func storm(t *testing.T, b testenv.RuntimeBuild) (all, recorded int) {
-	const moment = 3 * time.Second
+	moment := layer.Size(1500*time.Millisecond, 3*time.Second)
 	a := testenv.Start(t, "scenarios", testenv.Options{
 		Runtime: b.Runtime, JitDump: true,
 		Args: []string{"--busy", "300", "--max-seconds", "300", "--storm", "--no-blocked"},

@@ -62,7 +62,60 @@ sealed class OrderQueue(Inventory inventory)
     }
 }
 
-/// <summary>Computes prices all day: the hot loop.</summary>
+/// <summary>Goods on a shelf, and the books about them. Each has a lock; not all take both in the same order.</summary>
+sealed class Warehouse
+{
+    readonly Shelf shelf = new();
+    readonly Ledger ledger = new();
+
+    public void Ship()
+    {
+        lock (shelf)
+        {
+            shelf.Take();
+            lock (ledger) ledger.Book(-1);
+        }
+    }
+
+    public void Return()
+    {
+        lock (ledger)
+        {
+            ledger.Book(+1);
+            lock (shelf) shelf.Put();
+        }
+    }
+
+    public void Report()
+    {
+        lock (ledger) ledger.Book(0);
+    }
+}
+
+sealed class Shelf
+{
+    int goods = 1000;
+
+    public void Take()
+    {
+        goods--;
+        Thread.Sleep(20);
+    }
+
+    public void Put() => goods++;
+}
+
+sealed class Ledger
+{
+    int sum;
+
+    public void Book(int count)
+    {
+        sum += count;
+        Thread.Sleep(20);
+    }
+}
+
 static class Billing
 {
     static readonly Dictionary<string, decimal> prices = new() { ["tea"] = 2.5m, ["milk"] = 1.2m };
@@ -88,6 +141,7 @@ static class Billing
     }
 }
 
+/// <summary>Computes prices all day: the hot loop.</summary>
 sealed class PricingEngine
 {
     double price = 100;
