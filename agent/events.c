@@ -552,7 +552,7 @@ hresult events_prepare(struct object *info, const struct begin_request *request,
         if (!ring_open(&events.ring, memory, largest)) return fail(reply, STEP_RING, E_INVALIDARG);
         if (!stacks_allocate(request->max_frames, registers)) return fail(reply, STEP_RING, E_OUTOFMEMORY);
     }
-    hr = set_event_mask(info, low_mask(), request->events ? COR_PRF_HIGH_MONITOR_EVENT_PIPE : 0);
+    hr = set_event_mask(info, low_mask(), events.wanted.events ? COR_PRF_HIGH_MONITOR_EVENT_PIPE : 0);
     return hr == S_OK ? S_OK : fail(reply, STEP_MASK, hr);
 }
 

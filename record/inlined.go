@@ -21,7 +21,7 @@ type callPair struct{ caller, callee int32 }
 // maxCalls bounds the calls of a process that are noted: 200 bytes each, more or less.
 const maxCalls = 1 << 15
 
-// inlinedWithin is how long the calls of a process are looked at.
+// inlinedWithin is how long the calls of all processes are looked at.
 const inlinedWithin = 2 * time.Second
 
 // call notes the call of a managed frame, with its location, that has called the frame before it. callee is the
@@ -57,18 +57,13 @@ func (r *recorder) addInlined(out *profile.Recording) *profile.Recording {
 	}
 	hot := samplesOfCalls(out)
 	found := map[callPair][]int32{}
+	until := live.Monotonic() + inlinedWithin
 	for _, rp := range r.all {
-		if rp.ended {
-			continue
+		own, left := map[callPair][]int32{}, 0
+		if !rp.ended {
+			left = rp.frames.findInlined(hot, until, own)
 		}
-		own := map[callPair][]int32{}
-		left := rp.frames.findInlined(hot, own)
-		for pair, frames := range own {
-			if others, ok := found[pair]; ok && !slices.Equal(frames, others) {
-				frames = nil // another process has other code there
-			}
-			found[pair] = frames
-		}
+		addProved(found, own, rp.frames.calls)
 		if left > 0 {
 			r.notes = append(r.notes, fmt.Sprintf("There was no time to find out what was inlined at %s.",
 				counted(left, "call", "calls")))
@@ -78,6 +73,18 @@ func (r *recorder) addInlined(out *profile.Recording) *profile.Recording {
 		return out
 	}
 	return out.Insert(func(caller, callee int32) []int32 { return found[callPair{caller, callee}] })
+}
+
+// addProved adds what was proved of the calls of a process. Processes have locations in common: where another one has
+// other code, or it is not known what this one has, nothing is shown.
+func addProved(found, own map[callPair][]int32, calls map[callPair]session.Call) {
+	for pair := range calls {
+		frames := own[pair]
+		if others, ok := found[pair]; ok && !slices.Equal(frames, others) {
+			frames = nil
+		}
+		found[pair] = frames
+	}
 }
 
 // samplesOfCalls counts the samples that have a call on their stacks.
@@ -99,7 +106,7 @@ func samplesOfCalls(r *profile.Recording) map[callPair]int {
 
 // findInlined adds the locations of what was inlined at calls, those with the most samples first. It returns of how
 // many there was no time to find out.
-func (f *frameTable) findInlined(hot map[callPair]int, found map[callPair][]int32) (left int) {
+func (f *frameTable) findInlined(hot map[callPair]int, until time.Duration, found map[callPair][]int32) (left int) {
 	var pairs []callPair
 	for pair, c := range f.calls {
 		if c.Callee != 0 && hot[pair] > 0 {
@@ -112,7 +119,6 @@ func (f *frameTable) findInlined(hot map[callPair]int, found map[callPair][]int3
 	slices.SortFunc(pairs, func(a, b callPair) int {
 		return cmp.Or(cmp.Compare(hot[b], hot[a]), cmp.Compare(a.caller, b.caller), cmp.Compare(a.callee, b.callee))
 	})
-	until := live.Monotonic() + inlinedWithin
 	for i, pair := range pairs {
 		if live.Monotonic() > until {
 			return len(pairs) - i

@@ -39,7 +39,11 @@ func Why(w io.Writer, d *profile.Diagnosis, o WhyOptions) error {
 	}
 	p.process(&profile.Snapshot{Process: d.Process, CapturedAt: d.At})
 	if len(d.Verdicts) == 0 {
-		p.paint(green, "Nothing wrong found.")
+		if d.Incomplete {
+			p.paint(yellow, "Nothing wrong found so far: the look was not completed.")
+		} else {
+			p.paint(green, "Nothing wrong found.")
+		}
 		p.end()
 		p.end()
 	}
@@ -171,6 +175,7 @@ type jsonDiagnosis struct {
 	Seconds  float64       `json:"seconds,omitempty"`
 	Looked   []string      `json:"looked"`
 	Missing  []string      `json:"missing,omitempty"`
+	Partial  bool          `json:"partial,omitempty"`
 	Verdicts []jsonVerdict `json:"verdicts"`
 }
 
@@ -196,7 +201,8 @@ func WhyJSON(w io.Writer, d *profile.Diagnosis) error {
 			Runtime: jsonRuntimeOf(&d.Process.Runtime), Core: jsonCoreOf(d.Process.Core),
 		},
 		LookedAt: d.At.UTC().Format(time.RFC3339Nano), Seconds: d.Took.Seconds(),
-		Looked: append([]string{}, d.Looked...), Missing: d.Missing, Verdicts: []jsonVerdict{},
+		Looked: append([]string{}, d.Looked...), Missing: d.Missing, Partial: d.Incomplete,
+		Verdicts: []jsonVerdict{},
 	}
 	for i := range d.Verdicts {
 		out.Verdicts = append(out.Verdicts, jsonVerdictOf(&d.Verdicts[i]))

@@ -41,6 +41,8 @@ func diagnosis() *profile.Diagnosis {
 func TestWhy(t *testing.T) {
 	nothing := diagnosis()
 	nothing.Verdicts, nothing.Missing = nil, nil
+	cut := diagnosis()
+	cut.Verdicts, cut.Missing, cut.Incomplete = nil, []string{"It was not looked at to the end: context canceled."}, true
 	for _, c := range []struct {
 		name string
 		d    *profile.Diagnosis
@@ -50,6 +52,7 @@ func TestWhy(t *testing.T) {
 		{"why-color", diagnosis(), WhyOptions{Color: true, Width: 70}},
 		{"why-full", diagnosis(), WhyOptions{Full: true}},
 		{"why-nothing", nothing, WhyOptions{}},
+		{"why-incomplete", cut, WhyOptions{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var b bytes.Buffer

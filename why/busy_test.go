@@ -2,6 +2,8 @@ package why
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +47,43 @@ func TestLocks(t *testing.T) {
 	none(t, judgeLocks(looksAt(queueFor(6), queueFor(6), queueFor(0), queueFor(6))))
 }
 
+// TestLockWaits: what the agent says of other locks is no evidence.
+func TestLockWaits(t *testing.T) {
+	waited := func(names ...string) []profile.Verdict {
+		r := same(4, queueFor(6)...).recorded(3, profile.Contention)
+		for i, name := range names {
+			x := profile.Sample{Mode: profile.Contention, Weight: int64(len(names)-i) * int64(time.Second), Events: 5}
+			r.add(10+i, x, name+"|held by Shop.Journal.Flush", enter, "Shop.Journal.Append")
+		}
+		return judgeLocks(r.done())
+	}
+	verdict(t, waited("lock Shop.Other", "lock Shop.Order", "lock Shop.OrderBook"), profile.CauseLockContention, profile.Likely,
+		"5 waits for lock Shop.Order ended")
+	for _, names := range [][]string{{"lock Shop.Other"}, {"lock Shop.Order", "lock Shop.Order #2"}} {
+		list := waited(names...)
+		verdict(t, list, profile.CauseLockContention, profile.Likely)
+		for _, e := range list[0].Evidence {
+			if strings.Contains(e.Text, "ended in") {
+				t.Errorf("%q: %s", names, e.Text)
+			}
+		}
+	}
+}
+
+// TestInside: what is done in the method that takes the lock need not be done under it.
+func TestInside(t *testing.T) {
+	e := same(4, queueFor(6)[1:]...) // the holder is not seen
+	r := e.recorded(3, profile.Wall)
+	for i := range 6 {
+		x := profile.Sample{Mode: profile.Wall, State: profile.Waiting, Weight: int64(3 * time.Second)}
+		r.add(10+i, x, "", enter, "Shop.Journal.Append")
+		x.Weight = int64(time.Second)
+		r.add(10+i, x, "", "System.Threading.Thread.Sleep", "Shop.Journal.Append")
+	}
+	verdict(t, judgeLocks(r.done()), profile.CauseLockContention, profile.Likely,
+		"Besides waiting for the lock, threads in that method spend 100 % of the time in System.Threading.Thread.Sleep")
+}
+
 // blockedWorkers makes workers that wait for a task.
 func blockedWorkers(n int) (out []profile.Thread) {
 	task := profile.Wait{Kind: profile.TaskWait, Object: 0x40, Type: "System.Threading.Tasks.Task", Timeout: profile.Forever}
@@ -71,6 +110,29 @@ func TestPool(t *testing.T) {
 		"90 work items are queued (50 at first)", "the minimum of workers is 2", "added 4 workers in 1.0 s")
 	verdict(t, judgePool(same(2, blockedWorkers(8)...).pooled(2, 90, 50)), profile.CausePoolStarvation, profile.Likely)
 	verdict(t, judgePool(looksAt(blockedWorkers(4), blockedWorkers(5))), profile.CausePoolStarvation, profile.Likely)
+
+	// Most wait for tasks, but not in the method that most wait in.
+	mixed := blockedWorkers(9)
+	for i := range mixed {
+		if i < 4 {
+			mixed[i].Wait = &profile.Wait{Kind: profile.ThreadSleep, Certain: true}
+		} else {
+			mixed[i].Frames = stack("System.Threading.Tasks.Task.Wait", fmt.Sprintf("Shop.Tenants.Part%d", i))
+		}
+	}
+	list := judgePool(same(2, mixed...).pooled(2, 90, 90))
+	verdict(t, list, profile.CausePoolStarvation, profile.Certain, "4 of them in Shop.Tenants.Invoke", "sleeps")
+	if strings.Contains(list[0].Text, "sync over async") {
+		t.Error(list[0].Text)
+	}
+	// None is in code of the program's own.
+	for i := range mixed {
+		mixed[i].Frames = stack("System.Threading.Tasks.Task.Wait")
+	}
+	list = judgePool(same(2, mixed...).pooled(2, 90, 90))
+	if verdict(t, list, profile.CausePoolStarvation, profile.Certain, "9 of its 9"); strings.Contains(list[0].Text, "not known") {
+		t.Error(list[0].Text)
+	}
 
 	none(t, judgePool(same(2, blockedWorkers(8)...).pooled(2, 0, 0)))  // consumers that wait for work of their own
 	none(t, judgePool(same(2, blockedWorkers(8)...).pooled(2, 90, 0))) // a burst that is over
@@ -198,7 +260,7 @@ func TestThrottled(t *testing.T) {
 func TestMemory(t *testing.T) {
 	e := same(4)
 	group := func(used, pages int64, hits, kills uint64) cgroup.State {
-		return cgroup.State{Memory: []cgroup.Memory{{Group: "/shop", Limit: 1000 << 20, Used: used << 20, Reclaim: pages << 20,
+		return cgroup.State{Memory: []cgroup.Memory{{Group: "/shop", Max: 1000 << 20, Used: used << 20, Reclaim: pages << 20,
 			Hits: hits, Kills: kills}}}
 	}
 	e.moments = []moment{{groups: group(900, 0, 5, 1)}, {at: 4 * time.Second, groups: group(980, 10, 25, 1)}}
@@ -208,6 +270,8 @@ func TestMemory(t *testing.T) {
 	e.moments[1].groups = group(980, 10, 5, 1)
 	none(t, judgeMemory(e)) // much, but enough
 	e.moments[1].groups = group(300, 10, 5, 2)
+	none(t, judgeMemory(e)) // a group below had too little
+	e.moments[1].groups = group(980, 10, 25, 2)
 	verdict(t, judgeMemory(e), profile.CauseMemoryPressure, profile.Certain, "killed 1 process")
 }
 
@@ -238,6 +302,8 @@ func TestGrowth(t *testing.T) {
 	e.heaps = []heapLook{at(0, 5000), at(3*time.Second, 8000)}
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "8,000 handlers", "3,000 more", "1,000 a second",
 		"Shop.PriceAlert")
+	e.heaps[1] = at(3*time.Second, 5060)
+	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Possible, "60 more")
 	e.heaps[1] = at(3*time.Second, 5020)
 	none(t, judgeGrowth(e))
 	e.heaps = []heapLook{at(0, 200), at(3*time.Second, 800)}
@@ -256,14 +322,39 @@ func TestHeapLimit(t *testing.T) {
 		return heapLook{Heap: h}
 	}
 	full := func(e *evidence, used uint64) *evidence {
-		e.heaps, e.heapLimit = []heapLook{heap(used), heap(used + 2)}, heapLimit{100 << 20, "DOTNET_GCHeapHardLimit"}
+		e.heaps, e.heapLimit = []heapLook{heap(used), heap(used + 2)}, heapLimit{bytes: 100 << 20, source: "DOTNET_GCHeapHardLimit"}
 		return e
 	}
 	const gen2 = "gen 2, blocking, allocation"
 	verdict(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 90)), profile.CauseMemoryPressure,
 		profile.Certain, "90.0 MiB of 100 MiB", "10.0 full collections a second")
+	assumed := full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 90)
+	assumed.heapLimit = limitOf(134<<20, slices.Values([]string{"HOME=/"}))
+	verdict(t, judgeHeapLimit(assumed), profile.CauseMemoryPressure, profile.Likely, "about 100", "unless runtimeconfig.json")
 	none(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, "gen 0, blocking, allocation", 1<<20, 100), 90)))
 	none(t, judgeHeapLimit(full(collected(20, 5*time.Millisecond, gen2, 1<<20, 100), 60)))
 	verdict(t, judgeHeapLimit(full(same(4), 97)), profile.CauseMemoryPressure, profile.Likely)
 	none(t, judgeHeapLimit(full(same(4), 87))) // some of that is new
+}
+
+func TestLimitOf(t *testing.T) {
+	const group = 200 << 20
+	for _, tt := range []struct {
+		environ []string
+		group   int64
+		want    heapLimit
+	}{
+		{nil, 0, heapLimit{}},
+		{nil, group, heapLimit{150 << 20, "75 % of its control group's limit", true}},
+		{[]string{"COMPlus_GCHeapHardLimit=0x6400000"}, group, heapLimit{100 << 20, "COMPlus_GCHeapHardLimit", false}},
+		{[]string{"COMPlus_GCHeapHardLimit=1", "DOTNET_GCHeapHardLimit=6400000"}, 0,
+			heapLimit{100 << 20, "DOTNET_GCHeapHardLimit", false}},
+		{[]string{"DOTNET_GCHeapHardLimitPercent=32"}, group, heapLimit{100 << 20, "DOTNET_GCHeapHardLimitPercent", true}},
+		{[]string{"DOTNET_GCHeapHardLimitPercent=32"}, 0, heapLimit{}},
+		{[]string{"DOTNET_GCHeapHardLimit=x", "GCHeapHardLimit=6400000"}, 0, heapLimit{}},
+	} {
+		if got := limitOf(tt.group, slices.Values(tt.environ)); got != tt.want {
+			t.Errorf("%q: %+v", tt.environ, got)
+		}
+	}
 }

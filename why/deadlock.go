@@ -234,11 +234,16 @@ func stuckHolder(e *evidence, h *watched, behind []*watched) profile.Verdict {
 	lock := objectOf(one.Wait, "a lock")
 	v := profile.Verdict{
 		Cause: profile.CauseDeadlock, Certainty: profile.Likely,
-		Text: fmt.Sprintf("Deadlock, most likely: %s holds %s, in %s, and waits for a permit of %s, which nobody has released "+
-			"for at least %s. %s for the lock. Whoever has the permit, an await perhaps, needs one of them to go on.",
+		Text: fmt.Sprintf("Deadlock, most likely: %s holds %s, in %s, and waits for a permit of %s, which it has not got for at "+
+			"least %s. %s for the lock. Whoever has the permit, an await perhaps, may need one of them to go on.",
 			threadName(ref(t)), lock, method(ownFrame(t.Frames)), object(t.Wait.Type, t.Wait.Object, "a SemaphoreSlim"),
 			seconds(e.span()), waitNow(len(behind))),
 		Commands: []string{"clrsnap locks " + e.again(), "clrsnap tasks " + e.again()},
+	}
+	if !slices.ContainsFunc(behind, func(w *watched) bool { return takesElsewhere(w.last(), t) }) {
+		v.Certainty = profile.Possible
+		v.Text = strings.Replace(v.Text, "Deadlock, most likely", "Deadlock, perhaps", 1) +
+			" Threads that take turns to wait for work look the same."
 	}
 	v.Evidence = []profile.Evidence{{
 		Text: threadName(ref(t)) + waitPhrase(t) + ":", Frames: t.Frames, Threads: []profile.ThreadRef{ref(t)},
@@ -252,6 +257,15 @@ func stuckHolder(e *evidence, h *watched, behind []*watched) profile.Verdict {
 	}
 	v.Evidence = append(v.Evidence, in)
 	return v
+}
+
+// takesElsewhere reports whether a thread waits for a lock in a method that its holder is not in: they do different
+// things under it. Consumers of a queue take the lock in the method in which one of them waits for work.
+func takesElsewhere(t, holder *profile.Thread) bool {
+	own := ownFrame(t.Frames)
+	return own != nil && !slices.ContainsFunc(holder.Frames, func(f profile.Frame) bool {
+		return f.Method == own.Method && f.Module == own.Module
+	})
 }
 
 // isLock reports whether a wait is for a lock that has an owner.

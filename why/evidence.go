@@ -30,6 +30,8 @@ type evidence struct {
 
 	looked  []string // phrases
 	missing []string // sentences
+
+	incomplete bool // not all was looked at that should have been
 }
 
 // look is one look at all threads.
@@ -109,6 +111,7 @@ type watched struct {
 	// ran is how long it has run from the beginning of the first to the end of the last look, and ready how long it was
 	// ready to, but had no CPU.
 	ran, ready time.Duration
+	known      bool // how long that is
 	// blocked is how often it has had to wait for something between the ends of the first and the last look.
 	blocked uint64
 	still   bool // it has not run at all since the first look began
@@ -125,12 +128,16 @@ func (e *evidence) threads() []watched {
 	if len(e.looks) == 0 {
 		return nil
 	}
+	seen := make([]map[int]*profile.Thread, len(e.looks))
+	for k := range e.looks {
+		seen[k] = e.looks[k].byID()
+	}
 	var out []watched
 	for i := range e.first().snap.Threads {
 		id := e.first().snap.Threads[i].OSThreadID
 		w := watched{}
 		for k := range e.looks {
-			if t := e.looks[k].thread(id); t != nil {
+			if t := seen[k][id]; t != nil {
 				w.looks = append(w.looks, t)
 			}
 		}
@@ -139,13 +146,14 @@ func (e *evidence) threads() []watched {
 		}
 		before, ok1 := e.first().ran[id]
 		after, ok2 := e.last().after[id]
-		if ok1 && ok2 {
+		// Kernels without CONFIG_SCHED_INFO, and gVisor, have zeros.
+		w.known = ok1 && ok2 && before != procfs.Schedstat{} && after.Running >= before.Running && after.Ready >= before.Ready
+		if w.known {
 			w.ran, w.ready = after.Running-before.Running, after.Ready-before.Ready
-			w.still = before == after
 		}
 		w.blocked = e.last().blocked[id] - e.first().blocked[id]
-		w.still = w.still || e.core()
-		w.unmoved = w.still || w.waits() && w.ran <= e.whole()/100 && w.sameCalls()
+		w.still = w.known && before == after || e.core()
+		w.unmoved = w.still || w.known && w.waits() && w.ran <= e.whole()/100 && w.sameCalls()
 		out = append(out, w)
 	}
 	return out
@@ -165,16 +173,14 @@ func (e *evidence) served() float64 {
 	return float64(ran) / float64(ran+ready)
 }
 
-func (l *look) thread(id int) *profile.Thread {
-	if l.snap == nil {
-		return nil
-	}
+// byID are the threads of a look by their ids.
+func (l *look) byID() map[int]*profile.Thread {
+	out := make(map[int]*profile.Thread, len(l.snap.Threads))
 	for i := range l.snap.Threads {
-		if l.snap.Threads[i].OSThreadID == id {
-			return &l.snap.Threads[i]
-		}
+		t := &l.snap.Threads[i]
+		out[t.OSThreadID] = t
 	}
-	return nil
+	return out
 }
 
 // markStill marks the threads that did not run during the look, and did wait.

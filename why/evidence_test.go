@@ -109,7 +109,7 @@ func (e *evidence) runs(id int, ran, ready float64) *evidence {
 	for i := range e.looks {
 		at := func(look int) procfs.Schedstat {
 			d := float64(look) * float64(tick)
-			return procfs.Schedstat{Running: time.Duration(ran * d), Ready: time.Duration(ready * d), Runs: uint64(look)}
+			return procfs.Schedstat{Running: time.Duration(ran * d), Ready: time.Duration(ready * d), Runs: uint64(look + 1)}
 		}
 		e.looks[i].ran[id], e.looks[i].after[id] = at(i), at(i+1)
 		e.looks[i].markStill()
@@ -137,7 +137,7 @@ type recorder struct {
 	threads  map[int]int32
 }
 
-// add adds a sample: a stack, leaf first, whose first name can be that of an event.
+// add adds a sample: a stack, leaf first, and on top of it events, "outer|inner", if there are any.
 func (r *recorder) add(id int, x profile.Sample, event string, methods ...string) *recorder {
 	if r.threads == nil {
 		r.threads = map[int]int32{}
@@ -151,7 +151,10 @@ func (r *recorder) add(id int, x profile.Sample, event string, methods ...string
 		at := r.b.Function(profile.Function{Kind: f.Kind, Method: f.Method, Display: f.Display, Module: f.Module})
 		node = r.b.Child(node, r.b.Location(profile.Location{Function: at}))
 	}
-	if event != "" {
+	for event := range strings.SplitSeq(event, "|") {
+		if event == "" {
+			continue
+		}
 		at := r.b.Function(profile.Function{Kind: profile.Event, Display: event, Short: event})
 		node = r.b.Child(node, r.b.Location(profile.Location{Function: at}))
 	}

@@ -62,7 +62,10 @@ func (g *gatherer) close() { g.p.Close() }
 
 // gather looks at everything. With an error, there is what could be seen until then.
 func (g *gatherer) gather(ctx context.Context) error {
-	defer func() { g.e.took = time.Since(g.start) }()
+	defer func() {
+		g.tell()
+		g.e.took = time.Since(g.start)
+	}()
 	g.moment()
 	if g.e.held() {
 		return g.gatherHeld(ctx)
@@ -92,7 +95,6 @@ func (g *gatherer) gather(ctx context.Context) error {
 	g.calls(ctx)
 	g.moment()
 	g.e.heapLimit = g.limit()
-	g.tell()
 	return ctx.Err()
 }
 
@@ -100,9 +102,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 func (g *gatherer) gatherHeld(ctx context.Context) error {
 	g.pause(ctx, 2*lookGap)
 	g.moment()
-	err := g.look(ctx)
-	g.tell()
-	return err
+	return g.look(ctx)
 }
 
 // pause waits; false: ctx has ended.

@@ -126,9 +126,12 @@ func heapLimits(e *evidence) (out []profile.Evidence) {
 		return nil
 	}
 	for _, m := range e.moments[len(e.moments)-1].groups.Memory {
+		if m.Max == 0 {
+			continue
+		}
 		out = append(out, profile.Evidence{
 			Text: fmt.Sprintf("Control group %s may have %s and has %s. .NET lets the heap have three quarters of that, unless it "+
-				"is told otherwise (System.GC.HeapHardLimit).", m.Group, bytesOf(m.Limit), bytesOf(m.Used)),
+				"is told otherwise (System.GC.HeapHardLimit).", m.Group, bytesOf(m.Max), bytesOf(m.Used)),
 		})
 	}
 	return out

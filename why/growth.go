@@ -17,6 +17,7 @@ const (
 	grownHandlers = 50
 	grownShare    = 0.01
 	leastBetween  = time.Second
+	fastHandlers  = 100 // more in a second; fewer may be those of a start
 )
 
 // pile is an event whose handlers become more.
@@ -72,9 +73,13 @@ func (p *pile) verdict(e *evidence, first, last *heapLook) profile.Verdict {
 	v := profile.Verdict{
 		Cause: profile.CauseHeapGrowth, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Objects pile up: an event (%s) has %s handlers, %s more than %s before (%s a second), most of them of %s. "+
-			"Who subscribes never unsubscribes, so that none of them is freed.", p.Type, number(int64(p.Count)),
-			number(int64(p.Count-p.before)), seconds(took), number(rate(int64(p.Count-p.before), took)), targets),
+			"More objects subscribe than unsubscribe, and what has subscribed is not freed before the event is.", p.Type,
+			number(int64(p.Count)), number(int64(p.Count-p.before)), seconds(took),
+			number(rate(int64(p.Count-p.before), took)), targets),
 		Commands: []string{fmt.Sprintf("clrsnap heap %d --every 30s", e.process.PID)},
+	}
+	if rate(int64(p.Count-p.before), took) < fastHandlers {
+		v.Certainty = profile.Possible
 	}
 	before, after := oldBytes(first), oldBytes(last)
 	v.Evidence = append(v.Evidence, profile.Evidence{

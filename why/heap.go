@@ -2,11 +2,13 @@ package why
 
 import (
 	"context"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
 
 	"clrsnap"
+	"clrsnap/internal/procfs"
 	"clrsnap/internal/session"
 	"clrsnap/profile"
 )
@@ -35,7 +37,9 @@ func (g *gatherer) census(ctx context.Context) {
 			g.e.process.PID)
 	default:
 		l := heapLook{at: time.Since(g.start), Heap: h}
-		l.events, _ = g.s.Handlers(bounded)
+		if l.events, err = g.s.Handlers(bounded); err != nil && ctx.Err() == nil {
+			g.missOnce("Handlers of events were not counted: %v.", err)
+		}
 		g.e.heaps = append(g.e.heaps, l)
 		return
 	}
@@ -81,8 +85,9 @@ func (h *heapLook) used() (n int64) {
 
 // heapLimit is what the runtime lets the managed heap have.
 type heapLimit struct {
-	bytes  int64 // 0: not known, or none
-	source string
+	bytes   int64 // 0: not known, or none
+	source  string
+	assumed bool // the program's runtimeconfig.json may say otherwise
 }
 
 // Settings of the limit (docs/core/runtime-config/garbage-collector, gcconfig.h). Their values are hexadecimal.
@@ -94,34 +99,47 @@ const (
 )
 
 // limit finds out what the runtime lets the heap have: what the environment says, or else most of what the control
-// group may have.
-func (g *gatherer) limit() (l heapLimit) {
+// group may have. That of a group which may have more than the machine has is not known.
+func (g *gatherer) limit() heapLimit {
 	group := int64(0)
 	if n := len(g.e.moments); n > 0 {
 		for _, m := range g.e.moments[n-1].groups.Memory {
-			if group == 0 || m.Limit < group {
-				group = m.Limit
+			if m.Max > 0 && (group == 0 || m.Max < group) {
+				group = m.Max
 			}
 		}
 	}
-	share, source := int64(defaultPercent), "75 % of its control group's limit"
+	if machine, err := procfs.MachineMemory(); err != nil || group > machine {
+		group = 0
+	}
 	environ, err := g.dir.Environ()
-	if err == nil {
-		for v := range environ {
-			name, value, _ := strings.Cut(v, "=")
-			name, ok := strings.CutPrefix(name, "DOTNET_")
-			n, err := strconv.ParseInt(strings.TrimPrefix(value, "0x"), 16, 63)
-			switch {
-			case !ok || err != nil || n <= 0:
-			case name == limitSetting:
-				return heapLimit{n, "DOTNET_" + limitSetting}
-			case name == percentSetting && n <= 100:
-				share, source = n, "DOTNET_"+percentSetting
-			}
+	if err != nil {
+		environ = func(func(string) bool) {}
+	}
+	return limitOf(group, environ)
+}
+
+// limitOf is the limit of the heap in a control group that may have so many bytes, 0 if there is none.
+func limitOf(group int64, environ iter.Seq[string]) heapLimit {
+	set := map[string]int64{}
+	for v := range environ {
+		name, value, _ := strings.Cut(v, "=")
+		if n, err := strconv.ParseInt(strings.TrimPrefix(value, "0x"), 16, 63); err == nil && n > 0 {
+			set[name] = n
+		}
+	}
+	for _, prefix := range []string{"DOTNET_", "COMPlus_"} { // the older one counts where the newer one is not there
+		if n := set[prefix+limitSetting]; n > 0 {
+			return heapLimit{bytes: n, source: prefix + limitSetting}
 		}
 	}
 	if group == 0 {
 		return heapLimit{}
 	}
-	return heapLimit{max(group/100*share, leastLimit), source}
+	for _, prefix := range []string{"DOTNET_", "COMPlus_"} {
+		if n := set[prefix+percentSetting]; n > 0 && n <= 100 {
+			return heapLimit{max(group/100*n, leastLimit), prefix + percentSetting, true}
+		}
+	}
+	return heapLimit{max(group/100*defaultPercent, leastLimit), "75 % of its control group's limit", true}
 }

@@ -18,7 +18,8 @@ var judges = []judge{
 
 // report is what the judges say together.
 func (e *evidence) report() *Report {
-	r := &Report{Process: e.process, At: e.began, Took: e.took, Looked: e.looked, Missing: e.missing}
+	r := &Report{Process: e.process, At: e.began, Took: e.took, Looked: e.looked, Missing: e.missing,
+		Incomplete: e.incomplete}
 	for _, j := range judges {
 		r.Verdicts = append(r.Verdicts, j(e)...)
 	}
@@ -40,13 +41,20 @@ var explains = map[profile.Cause][]profile.Cause{
 	profile.CauseGC:             {profile.CauseCPU},
 }
 
-// explained reports whether v is nothing but a consequence of o. A thread that uses a CPU is one of exceptions, or of
-// garbage, only if it is in the method that makes them.
+// explained reports whether v is nothing but a consequence of o. Threads that wait for others are, only if both are
+// about the same ones. A thread that uses a CPU is a consequence of exceptions, or of garbage, only if it is in the
+// method that makes them.
 func explained(v, o *profile.Verdict) bool {
 	if o.Certainty == profile.Possible || !slices.Contains(explains[o.Cause], v.Cause) {
 		return false
 	}
-	if v.Cause != profile.CauseCPU || o.Cause == profile.CauseStopped || o.Cause == profile.CauseSuspension {
+	switch o.Cause {
+	case profile.CauseStopped, profile.CauseSuspension:
+		return true
+	case profile.CauseDeadlock, profile.CauseRemoteCall, profile.CauseLockContention:
+		return sharesThread(v, o)
+	}
+	if v.Cause != profile.CauseCPU {
 		return true
 	}
 	own := ownFrame(v.Evidence[0].Frames)
@@ -55,27 +63,48 @@ func explained(v, o *profile.Verdict) bool {
 	})
 }
 
-// settle sorts verdicts by gravity, and adds those that are consequences of others to them.
+// sharesThread reports whether there is a thread that both verdicts are about.
+func sharesThread(v, o *profile.Verdict) bool {
+	of := map[int]bool{}
+	for i := range o.Evidence {
+		for _, t := range o.Evidence[i].Threads {
+			of[t.OSThreadID] = true
+		}
+	}
+	return slices.ContainsFunc(v.Evidence, func(e profile.Evidence) bool {
+		return slices.ContainsFunc(e.Threads, func(t profile.ThreadRef) bool { return of[t.OSThreadID] })
+	})
+}
+
+// settle sorts verdicts by gravity, and adds those that are consequences of others to what is at the root of them.
 func settle(all []profile.Verdict) []profile.Verdict {
 	slices.SortStableFunc(all, func(a, b profile.Verdict) int {
 		return cmp.Or(cmp.Compare(doubt(&a), doubt(&b)), cmp.Compare(rank(&a), rank(&b)))
 	})
-	var out, consequences []profile.Verdict
+	by := make([]int, len(all)) // the verdict that explains each; -1: none does
 	for i := range all {
-		if slices.ContainsFunc(all, func(o profile.Verdict) bool { return explained(&all[i], &o) }) {
-			consequences = append(consequences, all[i])
-		} else {
+		by[i] = slices.IndexFunc(all, func(o profile.Verdict) bool { return explained(&all[i], &o) })
+	}
+	for i := range all {
+		if by[i] < 0 {
+			continue
+		}
+		root := by[i]
+		for by[root] >= 0 { // "explains" has no circles
+			root = by[root]
+		}
+		if all[root].Cause == profile.CauseStopped {
+			continue // it explains everything
+		}
+		v := &all[i]
+		all[root].Evidence = append(all[root].Evidence, profile.Evidence{Text: "As a consequence: " + v.Text})
+		all[root].Evidence = append(all[root].Evidence, v.Evidence...)
+	}
+	var out []profile.Verdict
+	for i := range all {
+		if by[i] < 0 {
 			out = append(out, all[i])
 		}
-	}
-	for i := range consequences {
-		v := &consequences[i]
-		at := slices.IndexFunc(out, func(o profile.Verdict) bool { return explained(v, &o) })
-		if at < 0 || out[at].Cause == profile.CauseStopped {
-			continue // what explains it is explained itself, or explains everything
-		}
-		out[at].Evidence = append(out[at].Evidence, profile.Evidence{Text: "As a consequence: " + v.Text})
-		out[at].Evidence = append(out[at].Evidence, v.Evidence...)
 	}
 	return out
 }

@@ -9,8 +9,16 @@ import (
 // TestSettle: consequences are told with what they follow from, and the gravest comes first.
 func TestSettle(t *testing.T) {
 	of := func(c profile.Cause, certainty profile.Certainty, methods ...string) profile.Verdict {
-		return profile.Verdict{Cause: c, Certainty: certainty, Text: string(c), Evidence: []profile.Evidence{{Frames: stack(methods...)}}}
+		return profile.Verdict{Cause: c, Certainty: certainty, Text: string(c), Evidence: []profile.Evidence{{
+			Frames: stack(methods...), Threads: []profile.ThreadRef{{OSThreadID: 1}},
+		}}}
 	}
+	elsewhere := func(v profile.Verdict) profile.Verdict {
+		v.Evidence[0].Threads[0].OSThreadID = 2
+		return v
+	}
+	through := of(profile.CauseLockContention, profile.Likely)
+	through.Evidence[0].Threads = append(through.Evidence[0].Threads, profile.ThreadRef{OSThreadID: 2})
 	causes := func(list []profile.Verdict) (out []profile.Cause) {
 		for _, v := range list {
 			out = append(out, v.Cause)
@@ -29,6 +37,12 @@ func TestSettle(t *testing.T) {
 			[]profile.Cause{profile.CauseCPU, profile.CauseDeadlock}},
 		{"a starved pool because of a deadlock",
 			[]profile.Verdict{of(profile.CausePoolStarvation, likely), of(profile.CauseDeadlock, likely)},
+			[]profile.Cause{profile.CauseDeadlock}},
+		{"a starved pool beside a deadlock",
+			[]profile.Verdict{elsewhere(of(profile.CausePoolStarvation, likely)), of(profile.CauseDeadlock, likely)},
+			[]profile.Cause{profile.CauseDeadlock, profile.CausePoolStarvation}},
+		{"a starved pool because of a lock because of a deadlock",
+			[]profile.Verdict{elsewhere(of(profile.CausePoolStarvation, likely)), through, of(profile.CauseDeadlock, likely)},
 			[]profile.Cause{profile.CauseDeadlock}},
 		{"of what is only possible nothing follows",
 			[]profile.Verdict{of(profile.CausePoolStarvation, likely), of(profile.CauseDeadlock, possible)},
@@ -57,6 +71,10 @@ func TestSettle(t *testing.T) {
 	out := settle([]profile.Verdict{of(profile.CausePoolStarvation, likely), of(profile.CauseDeadlock, likely)})
 	if n := len(out[0].Evidence); n != 3 {
 		t.Errorf("%d pieces of evidence", n)
+	}
+	out = settle([]profile.Verdict{elsewhere(of(profile.CausePoolStarvation, likely)), through, of(profile.CauseDeadlock, likely)})
+	if n := len(out[0].Evidence); n != 5 {
+		t.Errorf("%d pieces of evidence at the root", n)
 	}
 }
 

@@ -64,24 +64,25 @@ func judgeMemory(e *evidence) []profile.Verdict {
 	d := last.groups.Since(&first.groups)
 	for _, m := range d.Memory {
 		used := m.Used - m.Reclaim
-		share := float64(used) / float64(max(m.Limit, 1))
-		reached := m.Hits + m.Slowed + m.Kills
-		if m.Kills == 0 && (share < fullMemory || reached == 0) {
+		limit := m.Limit()
+		// Kills of groups below count, too, and those of whoever was chosen by hand: they are no sign by themselves.
+		if limit == 0 || float64(used) < fullMemory*float64(limit) || m.Hits+m.Slowed == 0 {
 			continue
 		}
 		v := profile.Verdict{
 			Cause: profile.CauseMemoryPressure, Certainty: profile.Certain,
 			Text: fmt.Sprintf("The control group's memory is used up: %s of %s, and the limit was reached %s in %s.", bytesOf(used),
-				bytesOf(m.Limit), counted(int(reached), "time", "times"), seconds(last.at-first.at)),
+				bytesOf(limit), counted(int(m.Hits+m.Slowed), "time", "times"), seconds(last.at-first.at)),
 			Evidence: []profile.Evidence{
 				{Text: fmt.Sprintf("Group %s: %s used, %s of that are file pages that can be given back, limit %s.", m.Group,
-					bytesOf(m.Used), bytesOf(m.Reclaim), bytesOf(m.Limit))},
+					bytesOf(m.Used), bytesOf(m.Reclaim), bytesOf(limit))},
 				{Text: fmt.Sprintf("The process has %s in RAM.", bytesOf(last.rss))},
 			},
 			Commands: []string{fmt.Sprintf("clrsnap heap %d", e.process.PID)},
 		}
 		if m.Kills > 0 {
-			v.Text += fmt.Sprintf(" The kernel has killed %s of the group meanwhile.", counted(int(m.Kills), "process", "processes"))
+			v.Text += fmt.Sprintf(" The kernel has killed %s of the group, or of groups below it, meanwhile.",
+				counted(int(m.Kills), "process", "processes"))
 		}
 		return []profile.Verdict{v}
 	}
@@ -108,12 +109,13 @@ func judgeHeapLimit(e *evidence) []profile.Verdict {
 	}
 	v := profile.Verdict{
 		Cause: profile.CauseMemoryPressure, Certainty: profile.Likely,
-		Text: fmt.Sprintf("The managed heap is nearly at its limit: %s of %s (%s).", bytesOf(used), bytesOf(e.heapLimit.bytes),
-			e.heapLimit.source),
+		Text:     fmt.Sprintf("The managed heap is nearly at its limit: %s of %s.", bytesOf(used), &e.heapLimit),
 		Commands: []string{fmt.Sprintf("clrsnap heap %d", e.process.PID)},
 	}
 	if busy {
-		v.Certainty = profile.Certain
+		if !e.heapLimit.assumed {
+			v.Certainty = profile.Certain
+		}
 		v.Text += fmt.Sprintf(" The runtime collects all of it again and again to make room: %.1f full collections a second, in "+
 			"which the program stood still for %s of the time.", float64(c.full)/c.duration.Seconds(),
 			percent(atOnce(int64(c.pause), c.duration)))
@@ -131,6 +133,14 @@ func judgeHeapLimit(e *evidence) []profile.Verdict {
 		})
 	}
 	return []profile.Verdict{v}
+}
+
+// String says how much it is, and why.
+func (l *heapLimit) String() string {
+	if l.assumed {
+		return fmt.Sprintf("about %s (%s, unless runtimeconfig.json says otherwise)", bytesOf(l.bytes), l.source)
+	}
+	return fmt.Sprintf("%s (%s)", bytesOf(l.bytes), l.source)
 }
 
 // full reports whether nearly all descriptors are used.

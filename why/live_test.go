@@ -112,6 +112,9 @@ func interrupted(t *testing.T, a *testenv.App) {
 	if !errors.Is(err, context.DeadlineExceeded) || r == nil {
 		t.Fatalf("%v, %v", r, err)
 	}
+	if !r.Incomplete || len(r.Missing) == 0 || len(r.Looked) == 0 {
+		t.Errorf("incomplete: %v, missing %q, looked at %q", r.Incomplete, r.Missing, r.Looked)
+	}
 	if !slices.ContainsFunc(r.Verdicts, func(v profile.Verdict) bool { return v.Cause == profile.CauseDeadlock }) {
 		t.Errorf("the deadlock is not among %v", r.Verdicts)
 	}

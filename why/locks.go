@@ -2,6 +2,8 @@ package why
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"clrsnap/profile"
 )
@@ -188,11 +190,23 @@ func (c *convoy) verdict(e *evidence, waiting float64, known bool) profile.Verdi
 			Text: fmt.Sprintf("By samples over %s, %.1f threads waited for locks on average.", seconds(e.samples.Duration), waiting),
 		})
 	}
-	if (c.addHolder(e, &v) || c.addInside(e, in, &v)) && known && waiting >= manyWaiters {
+	switch seen := c.addHolder(e, &v); {
+	case !seen:
+		c.addInside(e, in, &v)
+	case c.takesTurns():
+		v.Certainty = profile.Possible
+	case known && waiting >= manyWaiters:
 		v.Certainty = profile.Certain
 	}
 	c.addWaits(e, &v)
 	return v
+}
+
+// takesTurns reports whether the threads look like consumers of a queue that take turns to wait for work.
+func (c *convoy) takesTurns() bool {
+	return !slices.ContainsFunc(c.holders, func(h *profile.Thread) bool {
+		return !waitsForPermit(h) || takesElsewhere(c.example, h)
+	})
 }
 
 // addHolder says what whoever holds the lock does.
@@ -228,11 +242,12 @@ type inside struct {
 	weight int64
 }
 
-// addInside says what threads do in the method that they wait in, while they do not wait, by the samples.
-func (c *convoy) addInside(e *evidence, in string, v *profile.Verdict) bool {
+// addInside says what threads do in the method that they wait in, while they do not wait, by the samples. That need not
+// be done while the lock is held.
+func (c *convoy) addInside(e *evidence, in string, v *profile.Verdict) {
 	r := e.samples
 	if in == "" || !hasMode(r, profile.Wall) {
-		return false
+		return
 	}
 	by, all := map[string]*inside{}, int64(0)
 	for i := range r.Samples {
@@ -255,16 +270,16 @@ func (c *convoy) addInside(e *evidence, in string, v *profile.Verdict) bool {
 		}
 	}
 	if most == nil || 2*most.weight < all || most.callee == "" {
-		return false
+		return
 	}
 	own := (&site{node: most.node}).frame(r)
 	share := percent(float64(most.weight) / float64(all))
-	v.Text += fmt.Sprintf(" Whoever has entered spends %s of the time in %s, called in %s.", share, most.callee, method(own))
+	v.Text += fmt.Sprintf(" Besides waiting for the lock, threads in that method spend %s of the time in %s, called in %s.", share,
+		most.callee, method(own))
 	v.Evidence = append(v.Evidence, profile.Evidence{
 		Text:   fmt.Sprintf("%s of what %s does besides waiting for the lock, by samples:", share, in),
 		Frames: frames(r, most.leaf),
 	})
-	return true
 }
 
 // below reports whether a stack has a method.
@@ -308,15 +323,18 @@ func holderDoes(t *profile.Thread) string {
 	return "is " + t.State
 }
 
-// addWaits adds how long the waits were, if the agent has reported them.
+// addWaits adds how long the waits for locks of the type were, if the agent has reported them.
 func (c *convoy) addWaits(e *evidence, v *profile.Verdict) {
 	if !hasMode(e.samples, profile.Contention) {
 		return
 	}
 	r := e.samples
-	locks := r.Locks()
-	if len(locks) == 0 || locks[0].Waits.Events == 0 {
-		return
+	locks := slices.DeleteFunc(r.Locks(), func(l profile.LockTotal) bool {
+		name, ok := strings.CutPrefix(r.Functions[l.Function].Display, "lock "+c.typ)
+		return l.Waits.Events == 0 || !ok || name != "" && name[0] != ' '
+	})
+	if len(locks) != 1 {
+		return // none, or several of the type
 	}
 	l := &locks[0]
 	v.Evidence = append(v.Evidence, profile.Evidence{

@@ -117,29 +117,28 @@ func (e *evidence) queues() []int {
 
 func starvation(e *evidence, first, last *workers, queue []int, c profile.Certainty) profile.Verdict {
 	in, n := last.in.top()
-	example := last.list[0]
-	for _, t := range last.list {
-		if blockedIn(t) == in {
-			example = t
-			break
-		}
-	}
 	kind, of := last.kinds.top()
+	example := last.example(in, kind)
 	v := profile.Verdict{
 		Cause: profile.CausePoolStarvation, Certainty: c,
-		Text: fmt.Sprintf("The thread pool is starved: %d of its %d workers are blocked, %d of them in %s",
-			last.blocked, last.all, n, method(ownFrame(example.Frames))),
+		Text:     fmt.Sprintf("The thread pool is starved: %d of its %d workers are blocked", last.blocked, last.all),
 		Commands: []string{fmt.Sprintf("clrsnap stack %s --managed --group", e.again())},
 	}
-	if kind == string(profile.TaskWait) && float64(of) >= mostlyBlocked*float64(last.blocked) {
+	like := "Workers"
+	if n > 0 {
+		v.Text += fmt.Sprintf(", %d of them in %s", n, method(ownFrame(example.Frames)))
+		like = fmt.Sprintf("%s in that method", counted(n, "worker", "workers"))
+	}
+	const task = string(profile.TaskWait)
+	if kind == task && kindOf(example) == task && float64(of) >= mostlyBlocked*float64(last.blocked) {
 		v.Text += ", which waits for a task with .Result, Wait() or GetAwaiter().GetResult(): sync over async. " +
-			"The task needs a worker to end, and there is none."
+			"If the task needs a worker to end, there is none."
 	} else {
-		v.Text += fmt.Sprintf(", which %s.", doing(example))
+		v.Text += fmt.Sprintf(". One of them, %s, %s.", threadName(ref(example)), doing(example))
 	}
 	v.Text += growth(e, first, last, queue)
 	ev := profile.Evidence{
-		Text:   fmt.Sprintf("%s are blocked like %s, which%s:", counted(n, "worker", "workers"), threadName(ref(example)), waitPhrase(example)),
+		Text:   fmt.Sprintf("%s are blocked, such as %s, which%s:", like, threadName(ref(example)), waitPhrase(example)),
 		Frames: example.Frames,
 	}
 	for _, t := range last.list {
@@ -150,6 +149,20 @@ func starvation(e *evidence, first, last *workers, queue []int, c profile.Certai
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: poolText(p)})
 	}
 	return v
+}
+
+// example is one of the workers that are blocked in an own method, of the given kind if there is one.
+func (w *workers) example(in, kind string) *profile.Thread {
+	out := w.list[0]
+	for _, t := range w.list {
+		switch {
+		case blockedIn(t) == in && kindOf(t) == kind:
+			return t
+		case blockedIn(t) == in && blockedIn(out) != in:
+			out = t
+		}
+	}
+	return out
 }
 
 // growth says how much work waits, and how slowly the pool grows.

@@ -47,17 +47,17 @@ func (e *evidence) called() []*called {
 		}
 		return by[remote]
 	}
-	if len(e.looks) >= 2 {
-		threads := e.threads()
-		for i := range threads {
-			if to := remoteOf(&threads[i]); to != "" {
-				get(to).threads = append(get(to).threads, &threads[i])
-			}
-		}
-	}
 	for i := range e.sockets {
 		if s := &e.sockets[i]; s.ours {
 			get(s.remote).add(s)
+		}
+	}
+	if len(e.looks) >= 2 {
+		threads := e.threads()
+		for i := range threads {
+			if local, to := endsOf(&threads[i]); to != "" && e.mayBeUnanswered(local, to) {
+				get(to).threads = append(get(to).threads, &threads[i])
+			}
 		}
 	}
 	for i := range e.chains {
@@ -65,7 +65,7 @@ func (e *evidence) called() []*called {
 		if c.WaitsFor == nil || c.WaitsFor.Kind != profile.AwaitsSocket {
 			continue
 		}
-		if to := remoteIn(c.WaitsFor.Target); to != "" && by[to] != nil {
+		if _, to := endsIn(c.WaitsFor.Target); to != "" && by[to] != nil {
 			by[to].chains = append(by[to].chains, c)
 		}
 	}
@@ -90,34 +90,43 @@ func (s *socket) unanswered() bool {
 	return s.ours && (s.state == "syn-sent" || s.sent >= noAnswer && s.received > s.sent)
 }
 
-// remoteOf is the address that a thread has waited for in all looks; "": it has not.
-func remoteOf(w *watched) string {
-	if !w.unmoved || !w.waits() || ownFrame(w.last().Frames) == nil {
-		return ""
-	}
-	to := ""
-	for _, t := range w.looks {
-		if t.Wait == nil || t.Wait.Kind != profile.WaitIO {
-			return ""
-		}
-		remote := remoteIn(t.Wait.Target)
-		if remote == "" || to != "" && remote != to {
-			return ""
-		}
-		to = remote
-	}
-	return to
+// mayBeUnanswered reports whether a connection waits for an answer, as far as connections are known: a thread that is
+// told of news need not have asked for any.
+func (e *evidence) mayBeUnanswered(local, remote string) bool {
+	return e.sockets == nil || slices.ContainsFunc(e.sockets, func(s socket) bool {
+		return s.local == local && s.remote == remote && s.unanswered()
+	})
 }
 
-// remoteIn is the remote address in the target of a wait: "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established".
-func remoteIn(target string) string {
-	verb, rest, _ := strings.Cut(target, " ")
-	_, remote, ok := strings.Cut(rest, " → ")
-	if !ok || verb == "accept" {
-		return ""
+// endsOf are the addresses of the connection that a thread has waited for in all looks; "": it has not.
+func endsOf(w *watched) (local, remote string) {
+	if !w.unmoved || !w.waits() || ownFrame(w.last().Frames) == nil {
+		return "", ""
 	}
-	remote, _, _ = strings.Cut(remote, " ")
-	return remote
+	for _, t := range w.looks {
+		if t.Wait == nil || t.Wait.Kind != profile.WaitIO {
+			return "", ""
+		}
+		from, to := endsIn(t.Wait.Target)
+		if to == "" || remote != "" && (from != local || to != remote) {
+			return "", ""
+		}
+		local, remote = from, to
+	}
+	return local, remote
+}
+
+// endsIn are the addresses in the target of a wait: "recv tcp 10.1.2.3:41234 → 10.1.2.9:5432 established". The local one
+// is left out of the target of several.
+func endsIn(target string) (local, remote string) {
+	verb, rest, _ := strings.Cut(target, " ")
+	left, right, ok := strings.Cut(rest, "→ ")
+	if !ok || verb == "accept" {
+		return "", ""
+	}
+	_, local, _ = strings.Cut(strings.TrimSpace(left), " ")
+	remote, _, _ = strings.Cut(right, " ")
+	return local, remote
 }
 
 func (c *called) harmful(e *evidence) bool {
@@ -190,7 +199,7 @@ func (q *queue) frames() []profile.Frame {
 
 func (c *called) verdict(e *evidence) profile.Verdict {
 	v := profile.Verdict{
-		Cause: profile.CauseRemoteCall, Certainty: profile.Likely,
+		Cause: profile.CauseRemoteCall, Certainty: c.certainty(e),
 		Commands: []string{"clrsnap tasks " + e.again(), "ss -tnpi dst " + c.remote},
 	}
 	var words []string
@@ -209,16 +218,30 @@ func (c *called) verdict(e *evidence) profile.Verdict {
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: asyncCalls(n) + " for it, as async methods:", Frames: chain.Frames})
 	}
 	v.Text = fmt.Sprintf("%s does not answer: %s.", c.remote, strings.Join(words, "; "))
+	if v.Certainty == profile.Possible {
+		v.Text = fmt.Sprintf("%s may not answer: %s. Programs that wait for news, or only send, look the same.", c.remote,
+			strings.Join(words, "; "))
+	}
 	if q := e.queueing(); q.sum() > 0 && len(c.connections) > 0 {
 		c.addQueue(&v, &q)
 	}
 	for _, s := range c.connections[:min(len(c.connections), maxShown)] {
 		v.Evidence = append(v.Evidence, profile.Evidence{Text: s.text()})
 	}
-	if c.callers() >= manyCallers && len(c.connections) >= manyCallers {
-		v.Certainty = profile.Certain
-	}
 	return v
+}
+
+// certainty: whether an answer is due is known only where a connection cannot be made. Where calls queue for one, those
+// that have it most likely keep it against their will.
+func (c *called) certainty(e *evidence) profile.Certainty {
+	n, q := len(c.connections), e.queueing()
+	switch {
+	case n > 0 && c.connecting == n && n >= manyCallers && len(c.threads) >= manyCallers:
+		return profile.Certain
+	case n > 0 && (c.connecting == n || q.sum() > 0):
+		return profile.Likely
+	}
+	return profile.Possible
 }
 
 func asyncCalls(n int) string {
@@ -271,7 +294,7 @@ func (c *called) silence() string {
 	for _, s := range c.connections {
 		longest = max(longest, s.sent)
 	}
-	return fmt.Sprintf("have sent a request and got no answer, for up to %s", seconds(longest))
+	return fmt.Sprintf("have sent something, and got nothing back for up to %s", seconds(longest))
 }
 
 func (s *socket) text() string {

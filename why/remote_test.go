@@ -33,11 +33,18 @@ func silent(n int, sent, received time.Duration) (out []socket) {
 }
 
 func TestRemote(t *testing.T) {
-	verdict(t, judgeRemote(same(3, receiving(4, supplier)...)), profile.CauseRemoteCall, profile.Likely, supplier,
+	verdict(t, judgeRemote(same(3, receiving(4, supplier)...)), profile.CauseRemoteCall, profile.Possible, supplier,
 		"4 threads wait for it in Shop.Supplier.Ask")
 	e := same(3, receiving(4, supplier)...)
 	e.sockets = silent(4, time.Minute, 2*time.Minute)
-	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Certain, "4 of 4 connections", "60 s")
+	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Possible, "4 of 4 connections", "60 s", "4 threads wait for it",
+		"wait for news")
+	for i := range e.sockets {
+		e.sockets[i].state = "syn-sent"
+	}
+	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Certain, "does not accept them", "4 threads wait for it")
+	e.sockets = silent(4, time.Minute, 50*time.Second)
+	none(t, judgeRemote(e)) // consumers that have asked for nothing since the last message
 
 	none(t, judgeRemote(same(3, receiving(2, supplier)...)))
 	moving := same(3, receiving(4, supplier)...)
@@ -60,7 +67,7 @@ func TestRemoteSockets(t *testing.T) {
 		e.sockets = s
 		return e
 	}
-	verdict(t, judgeRemote(of(silent(4, 9*time.Second, time.Minute)...)), profile.CauseRemoteCall, profile.Likely, "9.0 s")
+	verdict(t, judgeRemote(of(silent(4, 9*time.Second, time.Minute)...)), profile.CauseRemoteCall, profile.Possible, "9.0 s")
 	none(t, judgeRemote(of(silent(1, time.Minute, time.Hour)...)))      // a request that is kept open
 	none(t, judgeRemote(of(silent(4, time.Second, time.Minute)...)))    // an answer that takes its time
 	none(t, judgeRemote(of(silent(6, time.Minute, 50*time.Second)...))) // idle connections: the answer came last

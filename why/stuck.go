@@ -105,7 +105,7 @@ func judgeSuspension(e *evidence) []profile.Verdict {
 // runtime waits for it, it signals it thousands of times a second, which the thread needs some CPU for.
 func (w *watched) blockedCooperative(e *evidence) bool {
 	first := ownFrame(w.looks[0].Frames)
-	return float64(w.ran+w.ready) < signalled*float64(e.whole()) && slices.ContainsFunc(w.looks, (*profile.Thread).Waits) &&
+	return w.known && float64(w.ran+w.ready) < signalled*float64(e.whole()) && slices.ContainsFunc(w.looks, (*profile.Thread).Waits) &&
 		w.all(func(t *profile.Thread) bool {
 			own := ownFrame(t.Frames)
 			return holdsOut(t, &e.process) && own.Method == first.Method && own.SP == first.SP
@@ -249,7 +249,18 @@ func blockedFinalizer(e *evidence, w *watched, f *profile.Frame) profile.Verdict
 // again is what stands for the process in a command line.
 func (e *evidence) again() string {
 	if c := e.process.Core; c != nil {
-		return "--core " + c.Path
+		return "--core " + quoted(c.Path)
 	}
 	return fmt.Sprint(e.process.PID)
+}
+
+// quoted is a file's name as a shell takes it.
+func quoted(name string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._/-", r)
+	}
+	if name != "" && strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0 {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"clrsnap/internal/cgroup"
+	"clrsnap/internal/procfs"
 	"clrsnap/profile"
 )
 
@@ -33,6 +34,17 @@ func TestDeadlock(t *testing.T) {
 	none(t, judgeDeadlock(same(2, embrace()...).runs(1, 0.1, 0)))
 	none(t, judgeDeadlock(same(4, waiting(1, wants(0x10, 2), enter, reserve), running(2, confirm))))
 
+	// It is not known how much they have run.
+	unknown := embrace()
+	unknown[0].Wait.Timeout = 3 * time.Second
+	e = same(3, unknown...)
+	for i := range e.looks {
+		clear(e.looks[i].ran)
+		e.looks[i].after[1], e.looks[i].after[2] = procfs.Schedstat{}, procfs.Schedstat{}
+		e.looks[i].markStill()
+	}
+	none(t, judgeDeadlock(e))
+
 	// With a timeout, it is no more than likely.
 	late := embrace()
 	late[0].Wait.Timeout = 3 * time.Second
@@ -43,8 +55,13 @@ func TestDeadlockInCore(t *testing.T) {
 	e := same(1, embrace()...)
 	e.process.Core = &profile.Core{Path: "core.42"}
 	verdict(t, judgeDeadlock(e), profile.CauseDeadlock, profile.Certain)
-	if c := judgeDeadlock(e)[0].Commands[0]; c != "clrsnap locks --core core.42" {
-		t.Error(c)
+	for path, want := range map[string]string{
+		"core.42": "core.42", "my core;rm -r $HOME": "'my core;rm -r $HOME'", "it's": `'it'\''s'`,
+	} {
+		e.process.Core.Path = path
+		if c := judgeDeadlock(e)[0].Commands[0]; c != "clrsnap locks --core "+want {
+			t.Error(c)
+		}
 	}
 }
 
@@ -58,6 +75,9 @@ func TestStuckHolder(t *testing.T) {
 	none(t, judgeDeadlock(same(3, holder)))                           // nobody wants the lock
 	none(t, judgeDeadlock(same(3, holder, wanting).runs(1, 0.05, 0))) // it goes on now and then
 	none(t, judgeDeadlock(same(3, holder, wanting).runs(2, 0.05, 0))) // others come and go
+	// Consumers of a queue in which there is no work.
+	turn := waiting(2, wants(0x10, 1), enter, reserve)
+	verdict(t, judgeDeadlock(same(3, holder, turn)), profile.CauseDeadlock, profile.Possible, "take turns")
 	permit.Timeout = time.Second
 	patient := holding(waiting(1, permit, "System.Threading.SemaphoreSlim.Wait", reserve), 0x10)
 	none(t, judgeDeadlock(same(3, patient, wanting)))

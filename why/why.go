@@ -2,7 +2,6 @@ package why
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -64,12 +63,19 @@ func Look(ctx context.Context, pid int, o Options) (*Report, error) {
 	if len(g.e.looks) == 0 && !g.e.held() {
 		return nil, err
 	}
-	return g.e.report(), errors.Join(unlessHeld(err, &g.e), ctx.Err())
+	if err = unlessHeld(err, &g.e); err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		g.e.incomplete = true
+		g.miss("It was not looked at to the end: %v.", err)
+	}
+	return g.e.report(), err
 }
 
 // unlessHeld drops an error of a process that nothing else can be said of than that it is held.
 func unlessHeld(err error, e *evidence) error {
-	if e.held() || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if e.held() {
 		return nil
 	}
 	return err

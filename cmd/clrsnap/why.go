@@ -113,6 +113,9 @@ func (f *whyFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	if err := f.stackFlags.checkArgs(cmd, args); err != nil {
 		return err
 	}
+	if f.json && f.full {
+		return usagef("--full is for text: --json has whole stacks in any case")
+	}
 	for _, name := range []string{"for", "no-agent"} {
 		if f.dump != "" && cmd.Flags().Changed(name) {
 			return usagef("--%s is for running processes: a core dump is one moment", name)

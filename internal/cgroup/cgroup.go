@@ -40,14 +40,14 @@ type CPU struct {
 
 // Memory is what a group with a limit has of it, in bytes.
 type Memory struct {
-	Group     string
-	Limit     int64
-	Used      int64
-	Reclaim   int64  // of Used: file pages that are given back without harm
-	Hits      uint64 // how often the limit was reached
-	Slowed    uint64 // how often processes were slowed down above the limit "high"
-	Kills     uint64 // processes that were killed
-	SwapLimit bool   // unused memory may go to the swap space
+	Group   string
+	Max     int64 // what may not be exceeded; 0: anything may
+	High    int64 // above this processes are slowed down; 0: nowhere
+	Used    int64
+	Reclaim int64  // of Used: file pages that are given back without harm
+	Hits    uint64 // how often the limit was reached
+	Slowed  uint64 // how often processes were slowed down above High
+	Kills   uint64 // processes that were killed, of groups below as well
 }
 
 // maxDepth bounds the groups above one another that are read, maxFile what is read of each file.
@@ -59,12 +59,18 @@ const (
 // Reader finds the groups of one process.
 type Reader struct {
 	of     procfs.Dir
-	mounts map[string]string // by controller, and "" for version 2
+	mounts map[string][]mount // by controller, and "" for version 2
+}
+
+// mount is where a hierarchy, or a part of it, is mounted.
+type mount struct {
+	place string
+	root  string // the group that is there: a path as in /proc/PID/cgroup
 }
 
 // NewReader returns a Reader for a process. Files are those that are mounted here.
 func NewReader(of procfs.Dir) *Reader {
-	r := &Reader{of: of, mounts: map[string]string{}}
+	r := &Reader{of: of, mounts: map[string][]mount{}}
 	self, err := procfs.Self()
 	if err != nil {
 		return r
@@ -77,20 +83,18 @@ func NewReader(of procfs.Dir) *Reader {
 	_ = procfs.ParseMounts(b, func(m procfs.Mount) {
 		switch m.Type {
 		case "cgroup2":
-			r.add("", m.Place)
+			r.add("", &m)
 		case "cgroup":
 			for _, c := range strings.Split(path.Base(m.Place), ",") { // named after its controllers (systemd, cgroups(7))
-				r.add(c, m.Place)
+				r.add(c, &m)
 			}
 		}
 	})
 	return r
 }
 
-func (r *Reader) add(controller, place string) {
-	if r.mounts[controller] == "" {
-		r.mounts[controller] = place
-	}
+func (r *Reader) add(controller string, m *procfs.Mount) {
+	r.mounts[controller] = append(r.mounts[controller], mount{m.Place, m.Root})
 }
 
 // State reads the groups as they are now. What cannot be read is missing in it; the error says that nothing can.
@@ -121,24 +125,31 @@ func (r *Reader) State() (State, error) {
 
 // each calls add with a group and those above it, from the inside out.
 func (r *Reader) each(controller, group string, add func(*folder)) {
-	mount := r.mounts[controller]
-	if mount == "" {
+	for _, m := range r.mounts[controller] {
+		at, ok := m.below(group)
+		if !ok || !(&folder{m.place, at}).has("cgroup.procs") {
+			continue
+		}
+		for range maxDepth {
+			add(&folder{m.place, at})
+			if at == "/" {
+				return
+			}
+			at = path.Dir(at)
+		}
 		return
 	}
-	if strings.HasPrefix(group, "/..") {
-		return // outside of what is mounted here
+}
+
+// below returns the path of a group below the mount; false: it is not there. The mount of a container begins with the
+// container's own group. Both paths are relative to the root of our cgroup namespace, and begin with "/.." outside of
+// it (cgroup_namespaces(7)).
+func (m *mount) below(group string) (string, bool) {
+	rest, ok := strings.CutPrefix(group, strings.TrimSuffix(m.root, "/"))
+	if !ok || rest != "" && rest[0] != '/' || rest == "/.." || strings.HasPrefix(rest, "/../") {
+		return "", false
 	}
-	group = path.Clean(group)
-	if f := (&folder{mount, group}); !f.has("cgroup.procs") {
-		group = "/" // the mount of a container begins with its own group, but the path does not
-	}
-	for range maxDepth {
-		add(&folder{mount, group})
-		if group == "/" {
-			return
-		}
-		group = path.Dir(group)
-	}
+	return path.Clean("/" + rest), true
 }
 
 // folder is the folder of a group.
@@ -215,20 +226,29 @@ func (s *State) second(f *folder) {
 	if f.counts("cgroup.events")["frozen"] == 1 {
 		s.Frozen = true
 	}
-	limit, limited := f.number("memory.max")
-	if high, ok := f.number("memory.high"); ok && (!limited || high < limit) {
-		limit, limited = high, true
-	}
+	most, _ := f.number("memory.max")
+	high, _ := f.number("memory.high")
 	used, ok := f.number("memory.current")
-	if !limited || !ok {
+	if most == 0 && high == 0 || !ok {
 		return
 	}
 	n := f.counts("memory.events")
-	swap, bounded := f.number("memory.swap.max")
+	local := f.counts("memory.events.local") // without those of groups below; since Linux 5.2
+	if local == nil {
+		local = n
+	}
 	s.Memory = append(s.Memory, Memory{
-		Group: f.group, Limit: limit, Used: used, Reclaim: int64(f.counts("memory.stat")["inactive_file"]),
-		Hits: n["max"], Slowed: n["high"], Kills: n["oom_kill"], SwapLimit: !bounded || swap > 0,
+		Group: f.group, Max: most, High: high, Used: used, Reclaim: int64(f.counts("memory.stat")["inactive_file"]),
+		Hits: local["max"], Slowed: local["high"], Kills: n["oom_kill"],
 	})
+}
+
+// Limit is what processes of the group have without being slowed down, or killed.
+func (m *Memory) Limit() int64 {
+	if m.High > 0 && (m.Max == 0 || m.High < m.Max) {
+		return m.High
+	}
+	return m.Max
 }
 
 // parseQuota parses a cpu.max: "150000 100000", the quota and the period in µs. It returns CPUs; 0: there is no quota.
@@ -271,7 +291,7 @@ func (s *State) firstMemory(f *folder) {
 	}
 	hits, _ := f.number("memory.failcnt")
 	s.Memory = append(s.Memory, Memory{
-		Group: f.group, Limit: limit, Used: used, Reclaim: int64(f.counts("memory.stat")["total_inactive_file"]),
+		Group: f.group, Max: limit, Used: used, Reclaim: int64(f.counts("memory.stat")["total_inactive_file"]),
 		Hits: uint64(hits), Kills: f.counts("memory.oom_control")["oom_kill"],
 	})
 }

@@ -27,21 +27,22 @@ func files(t *testing.T, group string, contents map[string]string) *folder {
 func TestSecond(t *testing.T) {
 	var s State
 	s.second(files(t, "/shop", map[string]string{
-		"cpu.max":         "150000 100000\n",
-		"cpu.stat":        "usage_usec 5\nnr_periods 40\nnr_throttled 30\nthrottled_usec 2500000\n",
-		"memory.max":      "1048576\n",
-		"memory.high":     "max\n",
-		"memory.current":  "1000000\n",
-		"memory.stat":     "anon 5\ninactive_file 4096\n",
-		"memory.events":   "low 0\nhigh 3\nmax 12\noom 1\noom_kill 2\n",
-		"memory.swap.max": "0\n",
-		"cgroup.events":   "populated 1\nfrozen 1\n",
+		"cpu.max":        "150000 100000\n",
+		"cpu.stat":       "usage_usec 5\nnr_periods 40\nnr_throttled 30\nthrottled_usec 2500000\n",
+		"memory.max":     "1048576\n",
+		"memory.high":    "1000000\n",
+		"memory.current": "1000000\n",
+		"memory.stat":    "anon 5\ninactive_file 4096\n",
+		"memory.events":  "low 0\nhigh 30\nmax 120\noom 1\noom_kill 2\n",
+		// Without the groups below.
+		"memory.events.local": "low 0\nhigh 3\nmax 12\noom 0\noom_kill 0\n",
+		"cgroup.events":       "populated 1\nfrozen 1\n",
 	}))
 	if want := (CPU{"/shop", 1.5, 40, 30, 2500 * time.Millisecond}); len(s.CPU) != 1 || s.CPU[0] != want {
 		t.Errorf("%+v", s.CPU)
 	}
-	want := Memory{Group: "/shop", Limit: 1 << 20, Used: 1_000_000, Reclaim: 4096, Hits: 12, Slowed: 3, Kills: 2}
-	if len(s.Memory) != 1 || s.Memory[0] != want {
+	want := Memory{Group: "/shop", Max: 1 << 20, High: 1_000_000, Used: 1_000_000, Reclaim: 4096, Hits: 12, Slowed: 3, Kills: 2}
+	if len(s.Memory) != 1 || s.Memory[0] != want || want.Limit() != want.High {
 		t.Errorf("%+v", s.Memory)
 	}
 	if !s.Frozen {
@@ -80,7 +81,7 @@ func TestFirst(t *testing.T) {
 	if want := (CPU{"/docker/1234", 0.5, 10, 4, 1500 * time.Millisecond}); len(s.CPU) != 1 || s.CPU[0] != want {
 		t.Errorf("%+v", s.CPU)
 	}
-	want := Memory{Group: "/docker/1234", Limit: 200 << 20, Used: 182001664, Reclaim: 4096, Hits: 7, Kills: 1}
+	want := Memory{Group: "/docker/1234", Max: 200 << 20, Used: 182001664, Reclaim: 4096, Hits: 7, Kills: 1}
 	if len(s.Memory) != 1 || s.Memory[0] != want || !s.Frozen {
 		t.Errorf("%+v", s)
 	}
@@ -92,19 +93,28 @@ func TestEach(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(f.mount, "cgroup.procs"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	groups := func(group string) (out []string) {
-		r := Reader{mounts: map[string]string{"": f.mount}}
+	groups := func(root, group string) (out []string) {
+		r := Reader{mounts: map[string][]mount{"": {{f.mount, root}}}}
 		r.each("", group, func(f *folder) { out = append(out, f.group) })
 		return out
 	}
-	if got := groups("/a/b"); len(got) != 3 || got[0] != "/a/b" || got[2] != "/" {
+	if got := groups("/", "/a/b"); len(got) != 3 || got[0] != "/a/b" || got[2] != "/" {
 		t.Errorf("%q", got)
 	}
-	if got := groups("/docker/1234"); len(got) != 1 || got[0] != "/" {
+	if got := groups("/docker/1234", "/docker/1234"); len(got) != 1 || got[0] != "/" {
 		t.Errorf("%q", got)
 	}
-	if got := groups("/../other"); got != nil {
+	if got := groups("/docker/1234", "/docker/1234/a/b"); len(got) != 3 || got[0] != "/a/b" {
 		t.Errorf("%q", got)
+	}
+	// Groups that are not mounted here: of another container, or outside of our cgroup namespace.
+	for _, other := range [][2]string{
+		{"/docker/1234", "/docker/5678"}, {"/docker/1234", "/docker/12345"}, {"/docker/1234", "/"}, {"/", "/../other"},
+		{"/", "/.."}, {"/..", "/"}, {"/..", "/../.."}, {"/", "/gone"},
+	} {
+		if got := groups(other[0], other[1]); got != nil {
+			t.Errorf("%s at %s: %q", other[1], other[0], got)
+		}
 	}
 }
 

@@ -231,6 +231,9 @@ func (t *taskWalk) findSemaphores() {
 	objects := t.p.Runtime.Objects
 	t.semaphores = map[arch.Addr]arch.Addr{}
 	for _, sem := range t.objects[semaphoreClass] {
+		if t.stopped() {
+			break
+		}
 		class, err := objects.Class(sem)
 		if err != nil {
 			continue

@@ -37,8 +37,8 @@ const (
 )
 
 // Handlers finds the delegates on the heap that call at least 100 others, the largest of each type and target first.
-// Those that have been replaced by larger ones and are not collected yet count as well. If ctx ends, there is what was
-// found until then.
+// Those that have been replaced by larger ones and are not collected yet count as well. If ctx ends, there are none: a
+// part of them cannot be compared with what is found another time.
 func (p *Process) Handlers(ctx context.Context) ([]Handlers, error) {
 	if p.Runtime == nil {
 		return nil, p.NoRuntimeError()
@@ -46,12 +46,15 @@ func (p *Process) Handlers(ctx context.Context) ([]Handlers, error) {
 	w := heapWalk{p: p}
 	h := handlerWalk{p: p, classes: map[arch.Addr]*object.Class{}}
 	p.Engine.Begin()
-	_, err := p.Runtime.Heap.Walk(heap.Options{
+	census, err := p.Runtime.Heap.Walk(heap.Options{
 		Memory: p.from, Still: !p.from.changes(), Threads: w.threads, Check: p.Runtime.Types.Check,
 		Want: h.want, Data: true, Visit: h.visit, Stopped: func() bool { return ctx.Err() != nil },
 	})
 	if err != nil {
 		return nil, p.orExit(err)
+	}
+	if census.Stopped {
+		return nil, ctx.Err()
 	}
 	return h.result(), p.Alive()
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -17,14 +18,24 @@ import (
 const (
 	cacheLine = 64 // bytes between what is kept apart (Internal.PaddingHelpers)
 
-	maxSegments  = 1 << 12
+	maxSegments  = 1 << 12 // of one queue
+	maxLooked    = 1 << 22 // queues, segments and items that are looked at, in all tries
 	maxWorkItems = 1 << 16 // that are named
 	maxThreads   = 1 << 15 // of the pool: its numbers have 16 bits
 )
 
+// stopped reports whether the time has ended.
+func (t *taskWalk) stopped() bool {
+	t.ended = t.ended || t.ctx.Err() != nil
+	return t.ended
+}
+
 // pool describes the thread pool; nil: it has not been used yet, or its state is not known.
 func (t *taskWalk) pool() (out *profile.Pool) {
 	for _, obj := range t.objects[poolClass] {
+		if t.stopped() {
+			return nil
+		}
 		ok := t.p.steadily(func() (err error) { out, err = t.readPool(obj); return err }, nil)
 		if ok {
 			t.addWork(out)
@@ -68,12 +79,16 @@ func (t *taskWalk) readPool(obj arch.Addr) (*profile.Pool, error) {
 	return out, nil
 }
 
-// addWork counts the work items that no thread has begun.
+// addWork counts the work items that no thread has begun, if all of them are there at one moment.
 func (t *taskWalk) addWork(out *profile.Pool) {
-	q := queued{t: t, what: map[string]int{}}
-	complete := t.p.steadily(func() error {
+	if len(t.objects[queueClass]) == 0 {
+		return
+	}
+	q := queued{t: t, stopped: t.stopped, what: map[string]int{}, segments: map[arch.Addr]bool{}}
+	proved := t.p.steadily(func() error {
 		q.count, q.named = 0, 0
 		clear(q.what)
+		clear(q.segments)
 		for _, obj := range t.objects[queueClass] {
 			if err := q.global(obj); err != nil {
 				return err
@@ -86,7 +101,7 @@ func (t *taskWalk) addWork(out *profile.Pool) {
 		}
 		return nil
 	}, nil)
-	if !complete && q.count == 0 || len(t.objects[queueClass]) == 0 {
+	if !proved {
 		return
 	}
 	out.Queued, out.HasWork = q.count, true
@@ -100,11 +115,27 @@ func (t *taskWalk) addWork(out *profile.Pool) {
 
 // queued counts work items.
 type queued struct {
-	t     *taskWalk
-	count int
-	named int
-	what  map[string]int
+	t        *taskWalk
+	stopped  func() bool
+	looked   int
+	count    int
+	named    int
+	what     map[string]int
+	segments map[arch.Addr]bool // that were counted
 }
+
+// another is called for each thing that is looked at. With an error it is one too many, or the time has ended.
+func (q *queued) another() error {
+	if q.looked++; q.looked%1024 == 0 && q.stopped() {
+		q.looked = maxLooked + 1
+	}
+	if q.looked > maxLooked {
+		return errTooMuch
+	}
+	return nil
+}
+
+var errTooMuch = errors.New("the thread pool has more work items than can be counted")
 
 // The queues of a ThreadPoolWorkQueue; not every version has all.
 var workQueues = []string{"workItems", "highPriorityWorkItems", "lowPriorityWorkItems"}
@@ -112,6 +143,9 @@ var workQueues = []string{"workItems", "highPriorityWorkItems", "lowPriorityWork
 // global counts the items of all threads.
 func (q *queued) global(obj arch.Addr) error {
 	objects := q.t.p.Runtime.Objects
+	if err := q.another(); err != nil {
+		return err
+	}
 	class, err := objects.Class(obj)
 	if err != nil {
 		return err
@@ -145,6 +179,9 @@ func (q *queued) global(obj arch.Addr) error {
 // concurrent counts the items of a ConcurrentQueue.
 func (q *queued) concurrent(obj arch.Addr) error {
 	objects := q.t.p.Runtime.Objects
+	if err := q.another(); err != nil {
+		return err
+	}
 	class, err := objects.Class(obj)
 	if err != nil {
 		return err
@@ -153,7 +190,14 @@ func (q *queued) concurrent(obj arch.Addr) error {
 	if err != nil {
 		return err
 	}
-	for n := 0; at != 0 && n < maxSegments; n++ {
+	for n := 0; at != 0; n++ {
+		if err := q.another(); err != nil {
+			return err
+		}
+		if q.segments[at] || n == maxSegments {
+			return errStrange
+		}
+		q.segments[at] = true
 		c, err := objects.Class(at)
 		if err != nil {
 			return err
@@ -211,6 +255,9 @@ func (q *queued) segment(obj arch.Addr, class *object.Class) error {
 // local counts the items of one thread.
 func (q *queued) local(obj arch.Addr) error {
 	objects := q.t.p.Runtime.Objects
+	if err := q.another(); err != nil {
+		return err
+	}
 	class, err := objects.Class(obj)
 	if err != nil {
 		return err
@@ -246,6 +293,9 @@ func (q *queued) local(obj arch.Addr) error {
 
 // item counts an item. One that is just being taken, or put there, is none.
 func (q *queued) item(slot arch.Addr) error {
+	if err := q.another(); err != nil {
+		return err
+	}
 	obj, err := q.t.p.Runtime.Objects.Word(slot)
 	if err != nil || obj == 0 {
 		return err
@@ -284,6 +334,9 @@ func (t *taskWalk) timers() []profile.Timer {
 	index := map[key]int{}
 	var out []profile.Timer
 	for _, obj := range t.objects[timerClass] {
+		if t.stopped() {
+			break
+		}
 		var one profile.Timer
 		armed := false
 		if !t.p.steadily(func() (err error) { one, armed, err = t.timer(obj); return err }, nil) || !armed {

@@ -83,6 +83,7 @@ type taskWalk struct {
 	objects map[taskClass][]arch.Addr
 	seen    map[arch.Addr]bool
 	full    bool
+	ended   bool // the time has ended before all was looked at
 
 	semaphores map[arch.Addr]arch.Addr // by the first of those that wait
 	frames     map[awaitKey]profile.Frame
@@ -150,6 +151,7 @@ func (t *taskWalk) result(c *heap.Census) *profile.Tasks {
 	out.Unproven = t.unproven
 	out.Pool = t.pool()
 	out.Timers = t.timers()
+	out.Partial = out.Partial || t.ended
 	out.Duration = time.Since(t.begin)
 	return out
 }
@@ -170,8 +172,7 @@ func (t *taskWalk) chains(out *profile.Tasks) []profile.TaskChain {
 		if nodes[i].inner {
 			continue
 		}
-		if t.ctx.Err() != nil {
-			out.Partial = true
+		if t.stopped() {
 			break
 		}
 		c, ok := t.chain(nodes[i].obj)
@@ -200,6 +201,9 @@ func (t *taskWalk) nodes() []node {
 	nodes := make([]node, 0, len(t.objects[boxClass]))
 	index := map[arch.Addr]int{}
 	for _, obj := range t.objects[boxClass] {
+		if t.stopped() {
+			break
+		}
 		b, err := t.r.Box(obj)
 		if err != nil {
 			continue

@@ -29,10 +29,10 @@ const (
 	localClass  = "System.Threading.ThreadPoolWorkQueue+WorkStealingQueue"
 	ownClass    = "System.Threading.ThreadPoolWorkQueueThreadLocals" // what a worker has of its own
 	cacheLine   = 64                                                 // Internal.PaddingHelpers.CACHE_LINE_SIZE on x64
-	maxSegments = 1 << 12
-	maxItems    = 1 << 30 // of one queue
-	maxWords    = 1 << 13 // of one stack that are looked at
-	maxLocals   = 1 << 12 // queues of workers
+	maxSegments = 1 << 12                                            // of all queues
+	maxItems    = 1 << 30                                            // of one queue
+	maxWords    = 1 << 13                                            // of one stack that are looked at
+	maxLocals   = 1 << 12                                            // queues of workers
 
 	maxAssignable = 1 << 10
 )
@@ -178,8 +178,9 @@ func (f *Finder) queued() (n int, known bool) {
 	if err != nil {
 		return 0, false
 	}
+	left := maxSegments
 	for _, q := range queues {
-		count, err := f.length(q)
+		count, err := f.length(q, &left)
 		if err != nil {
 			return 0, false
 		}
@@ -215,7 +216,8 @@ func (f *Finder) queues() ([]arch.Addr, error) {
 
 // length counts the items of a ConcurrentQueue: segments that are linked from the head on, each with the positions of
 // its head and its tail. Of a segment that has another one after it, the tail is too large by twice its capacity.
-func (f *Finder) length(queue arch.Addr) (n int, err error) {
+// left is how many segments may be read.
+func (f *Finder) length(queue arch.Addr, left *int) (n int, err error) {
 	c, err := f.objects.Class(queue)
 	if err != nil {
 		return 0, err
@@ -224,9 +226,9 @@ func (f *Finder) length(queue arch.Addr) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for i := 0; at != 0; i++ {
-		if i == maxSegments {
-			return n, nil
+	for ; at != 0; *left-- {
+		if *left <= 0 {
+			return 0, ErrUnknown
 		}
 		segment, err := f.objects.Class(at)
 		if err != nil {
