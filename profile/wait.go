@@ -48,6 +48,10 @@ type Wait struct {
 	// The garbage collector moves objects: the address is that of the moment.
 	Object uint64
 	Type   string
+	// Field is the field that holds the object: "Shop.Ledger._gate", of an object or static. Of a variable that a lambda
+	// or an async method has captured it is "variable gate of Shop.Ledger". "": none is known. Other fields may hold the
+	// same object.
+	Field string
 	// Owner is who holds the lock; of a Thread.Join the thread that is joined; of a Task.Wait the one that runs the
 	// task, or what the task waits for. nil: nobody does, that is not known, or locks of this kind have no owner.
 	Owner *ThreadRef

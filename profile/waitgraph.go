@@ -48,6 +48,7 @@ type LockState struct {
 	Kind      LockKind
 	Object    uint64 // its address; 0: it has none
 	Type      string
+	Field     string     // as in Wait
 	Owner     *ThreadRef // nil: nobody, not known, or locks of this kind have none
 	Readers   []ThreadRef
 	Recursion int
@@ -215,7 +216,7 @@ func (b *waitGraph) lock(w *Wait, thread int) *LockState {
 		b.g.Locks = append(b.g.Locks, LockState{Kind: key.kind, Object: w.Object, Type: w.Type})
 	}
 	l := &b.g.Locks[at]
-	l.Method = cmp.Or(l.Method, w.Method)
+	l.Method, l.Field = cmp.Or(l.Method, w.Method), cmp.Or(l.Field, w.Field)
 	if w.Kind != MonitorWait && (w.Certain && !l.Certain || w.Certain == l.Certain && l.Owner == nil) {
 		l.Certain, l.Recursion, l.Detail = w.Certain, max(w.Recursion, l.Recursion), cmp.Or(w.Detail, l.Detail)
 		if w.Owner != nil {

@@ -115,8 +115,15 @@ func thing(w *profile.Wait) string {
 	if w.Method != "" {
 		s = "async " + display.Clean(w.Method)
 	}
+	plain := w.Type == "object" && w.Field != ""
+	if plain { // which is made to be locked
+		s = display.Clean(display.Field(w.Field))
+	}
 	if w.Object != 0 {
 		s += " " + hex(w.Object)
+	}
+	if w.Field != "" && !plain {
+		s += " (" + display.Clean(display.Field(w.Field)) + ")"
 	}
 	return s
 }

@@ -155,7 +155,7 @@ func waitPhrase(t *profile.Thread) string {
 	var holds []string
 	for i := range t.Holds {
 		h := &t.Holds[i]
-		holds = append(holds, object(h.Type, h.Object, "a lock"))
+		holds = append(holds, objectOf(h, "a lock"))
 	}
 	text := doing(t)
 	if len(holds) > 0 {
@@ -179,7 +179,7 @@ func doing(t *profile.Thread) string {
 	case waitPhrases[w.Kind] == "":
 		return "is " + t.State
 	}
-	thing := object(w.Type, w.Object, things[w.Kind])
+	thing := objectOf(w, things[w.Kind])
 	if w.Method != "" {
 		thing = "async " + w.Method
 	}
@@ -231,7 +231,7 @@ func waitsForPermit(t *profile.Thread) bool {
 
 func stuckHolder(e *evidence, h *watched, behind []*watched) profile.Verdict {
 	t, one := h.last(), behind[0].last()
-	lock := object(one.Wait.Type, one.Wait.Object, "a lock")
+	lock := objectOf(one.Wait, "a lock")
 	v := profile.Verdict{
 		Cause: profile.CauseDeadlock, Certainty: profile.Likely,
 		Text: fmt.Sprintf("Deadlock, most likely: %s holds %s, in %s, and waits for a permit of %s, which it has not got for at "+

@@ -98,6 +98,18 @@ func object(typ string, at uint64, otherwise string) string {
 	return s
 }
 
+// objectOf names what a wait is for, or what is held, with the field that holds it.
+func objectOf(w *profile.Wait, otherwise string) string {
+	field := display.Field(w.Field)
+	if field == "" {
+		return object(w.Type, w.Object, otherwise)
+	}
+	if w.Type == "object" { // which is made to be locked
+		return object(field, w.Object, otherwise)
+	}
+	return object(w.Type, w.Object, otherwise) + " (" + field + ")"
+}
+
 // shortType leaves out the framework's namespaces of its own primitives.
 func shortType(name string) string {
 	for _, ns := range []string{"System.Threading.Tasks.", "System.Threading.", "System.Collections.Concurrent."} {

@@ -27,8 +27,10 @@ func TestLocks(t *testing.T) {
 		}
 		return r
 	}
-	circle := `two-1 \(\d+\) holds Deadlocks\.Order 0x[0-9a-f]+ and waits for Deadlocks\.Stock 0x[0-9a-f]+, ` +
-		`held by two-2 \(\d+\), which waits for Deadlocks\.Order 0x[0-9a-f]+, held by two-1 \(\d+\)`
+	const order = `Deadlocks\.Order 0x[0-9a-f]+ \(variable order of Monitors\)`
+	const stock = `Deadlocks\.Stock 0x[0-9a-f]+ \(variable stock of Monitors\)`
+	circle := `two-1 \(\d+\) holds ` + order + ` and waits for ` + stock + `, held by two-2 \(\d+\), ` +
+		`which waits for ` + order + `, held by two-1 \(\d+\)`
 	found(pid).want(t, "^Deadlock: "+circle+"$", `^    Deadlocks\.Monitors\.Two.*deadlocks/Monitors\.cs:~?\d+`,
 		"^Circle of waits: timed-1 .*: it ends by itself, because one of them waits for at most 60 min$",
 		`^\d+ deadlocks, 1 suspected`)

@@ -139,7 +139,7 @@ func (h *heapWalk) staticFields(mt arch.Addr) map[uint32]string {
 	}
 	out := map[uint32]string{}
 	for _, f := range fields {
-		if f.Static && f.Reference() {
+		if f.Static && !f.Local && f.Reference() {
 			out[f.Offset] = rows[f.RID]
 		}
 	}

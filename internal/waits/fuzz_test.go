@@ -72,14 +72,17 @@ func FuzzRelations(f *testing.F) {
 				method = "System.Runtime.CompilerServices.AsyncTaskMethodBuilder`1+AsyncStateMachineBox`1.MoveNext"
 			}
 			base := arch.Addr(0x7000_0000_0000)
-			r.Runs(&Subject{
+			s := Subject{
 				Frames: []profile.Frame{
 					{Kind: profile.Native, SP: uint64(base)},
 					{Kind: profile.Managed, Module: coreLib, Method: method, SP: uint64(base)},
 				},
 				Stack:  &target.Stack{Region: target.Region{Base: base, Data: data}},
 				Thread: thread.Thread{Address: arch.Addr(at)},
-			})
+			}
+			r.Runs(&s)
+			r.begin()
+			r.nameFields(&s, 0, &profile.Wait{Certain: true, Object: at})
 			for _, obj := range []uint64{at, binary.LittleEndian.Uint64(append(slices.Clone(data), make([]byte, 8)...))} {
 				_, _ = r.awaiting(arch.Addr(obj), &object.Class{})
 			}

@@ -44,9 +44,12 @@ func (r *Reader) Holds(s *Subject) []profile.Wait {
 		}
 		return nil
 	}, blocked, primitive{outer: len(s.Frames)})
+	named := make([]*profile.Wait, len(out))
 	for i := range out {
 		out[i].Certain = stands && !r.unknown && (s.Blocked || r.Live == nil)
+		named[i] = &out[i]
 	}
+	r.nameFields(s, 0, named...)
 	return out
 }
 

@@ -81,12 +81,13 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 	if w.Certain = stands && !p.guess && !r.unknown; !stands {
 		Doubt(w)
 	}
+	r.nameFields(s, r.caller(s, p), w)
 	return w
 }
 
 // Doubt makes a wait one that is not certain: what changes is left out.
 func Doubt(w *profile.Wait) {
-	w.Certain, w.Owner, w.Recursion, w.Waiters, w.Detail, w.Method = false, nil, 0, 0, "", ""
+	w.Certain, w.Owner, w.Recursion, w.Waiters, w.Detail, w.Method, w.Field = false, nil, 0, 0, "", "", ""
 }
 
 // RestsOn returns the memory that the last Wait rests on. If a lock's owner stands still, and all that is as it was
@@ -163,12 +164,15 @@ func same(mem target.Memory, want []byte, at arch.Addr) bool {
 }
 
 // end is where the stack of the primitive's frames ends: that of its caller begins there.
-func (r *Reader) end(s *Subject, p primitive) arch.Addr {
+func (r *Reader) end(s *Subject, p primitive) arch.Addr { return frameAt(s, r.caller(s, p)) }
+
+// caller is the frame that has called the primitive.
+func (r *Reader) caller(s *Subject, p primitive) int {
 	outer := p.outer
 	if p.kind == "" && outer == 0 {
 		outer = max(p.first-1, 0)
 	}
-	return frameAt(s, outer+1)
+	return outer + 1
 }
 
 // frameAt is where the stack of a frame begins, or the end of the copy.

@@ -74,6 +74,9 @@ func (r *Reader) Stands(now target.Memory) bool {
 // Refill begins a snapshot: as much may be walked as ever.
 func (r *Reader) Refill() { r.budget = maxBudget }
 
+// Scarce reports whether half of what may be walked in a snapshot has been.
+func (r *Reader) Scarce() bool { return r.budget < maxBudget/2 }
+
 // drop forgets all that is known of the heap.
 func (r *Reader) drop() {
 	r.segments, r.trails, r.sizes, r.recent = nil, nil, nil, [recentSizes]mtSize{}

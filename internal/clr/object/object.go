@@ -298,11 +298,24 @@ func (r *Reader) Generic(obj arch.Addr, c *Class, name string) (at arch.Addr, in
 
 // RefersTo reports in which field an object refers to another; "": in none.
 func (r *Reader) RefersTo(obj arch.Addr, c *Class, other arch.Addr) (string, error) {
+	l, err := r.LinkTo(obj, c, other)
+	return l.Name, err
+}
+
+// Link is a field by which an object refers to another.
+type Link struct {
+	Class *Class // that declares the field: the object's, or a base of it
+	Name  string
+	At    arch.Addr // of the field
+}
+
+// LinkTo returns the field by which an object refers to another; without a name: there is none.
+func (r *Reader) LinkTo(obj arch.Addr, c *Class, other arch.Addr) (Link, error) {
 	first, last := uint32(maxRead), uint32(0)
 	for b := c; b != nil; b = b.base {
 		fields, err := r.own(b)
 		if err != nil {
-			return "", err
+			return Link{}, err
 		}
 		for i := range fields {
 			if f := &fields[i]; f.Reference() && f.Offset <= maxRead-8 {
@@ -311,11 +324,11 @@ func (r *Reader) RefersTo(obj arch.Addr, c *Class, other arch.Addr) (string, err
 		}
 	}
 	if first >= last {
-		return "", nil
+		return Link{}, nil
 	}
 	b, err := r.mem.Bytes(obj+arch.Addr(first), int(last-first))
 	if err != nil {
-		return "", err
+		return Link{}, err
 	}
 	for ; c != nil; c = c.base {
 		for i := range c.fields {
@@ -324,11 +337,11 @@ func (r *Reader) RefersTo(obj arch.Addr, c *Class, other arch.Addr) (string, err
 				continue
 			}
 			if arch.Addr(binary.LittleEndian.Uint64(b[f.Offset-first:])) == other {
-				return f.name, nil
+				return Link{c, f.name, obj + arch.Addr(f.Offset)}, nil
 			}
 		}
 	}
-	return "", nil
+	return Link{}, nil
 }
 
 // Header reads the word in front of an object.

@@ -15,6 +15,7 @@ type Field struct {
 	Offset uint32
 	Type   uint8 // CorElementType: Reference says whether it is a reference to an object
 	Static bool
+	Local  bool // a static one of which each thread has its own: Offset is not from System.Statics
 }
 
 // elementClass is the element type (corhdr.h, CorElementType) with which the runtime stores every kind of reference
@@ -30,6 +31,7 @@ const (
 	fieldRow     = 1<<24 - 1
 	fieldPacked  = 1<<17 - 1
 	fieldStatic  = 1 << 24
+	fieldLocal   = 1 << 25
 	fieldOffset  = 1<<27 - 1
 	fieldType    = 27
 	fieldLast    = fieldOffset - 6 // larger ones are marks
@@ -103,7 +105,7 @@ func (s *System) field(at arch.Addr) (Field, error) {
 	if err != nil {
 		return Field{}, err
 	}
-	f := Field{RID: one & fieldRow, Type: uint8(two >> fieldType), Static: one&fieldStatic != 0}
+	f := Field{RID: one & fieldRow, Type: uint8(two >> fieldType), Static: one&fieldStatic != 0, Local: one&fieldLocal != 0}
 	offset := two & fieldOffset
 	if f.Static && f.Reference() && offset <= fieldLast {
 		f.Offset = offset

@@ -32,11 +32,13 @@ func TestFields(t *testing.T) {
 		put(0, 0x25<<17|7, 16|elementClass<<fieldType) // with a part of its name's hash
 		put(1, 8, 24|8<<fieldType)
 		put(2, fieldStatic|9, fieldOffset-1|8<<fieldType) // its offset is a mark
-		put(3, 0x5000_0000, 0x7f12)                       // a MethodDescChunk
-		rows := map[uint32]string{7: "a", 8: "b", 9: "c", 10: "constant", 11: "constant"}
+		put(3, fieldStatic|fieldLocal|12, 8|elementClass<<fieldType)
+		put(4, 0x5000_0000, 0x7f12) // a MethodDescChunk
+		rows := map[uint32]string{7: "a", 8: "b", 9: "c", 10: "constant", 11: "constant", 12: "d"}
 		got, err := s.Fields(tableAt, rows)
 		want := []Field{
 			{RID: 7, Offset: 24, Type: elementClass}, {RID: 8, Offset: 32, Type: 8}, {RID: 9, Type: 8, Static: true},
+			{RID: 12, Offset: 8, Type: elementClass, Static: true, Local: true},
 		}
 		if err != nil || len(got) != len(want) {
 			t.Fatalf("%s: %+v, %v", name, got, err)

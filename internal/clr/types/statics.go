@@ -77,6 +77,40 @@ func (s *System) Defined(module arch.Addr) ([]arch.Addr, error) {
 	return out, nil
 }
 
+// Definition returns the MethodTable of the class that a row of a module's TypeDef table is of; 0: it is not loaded, or
+// it is generic.
+func (s *System) Definition(module arch.Addr, rid uint32) (arch.Addr, error) {
+	l := &s.statics
+	if !l.known() {
+		return 0, fmt.Errorf("%w: the layout of static fields is not known", contract.ErrFormat)
+	}
+	at := module + arch.Addr(l.Map)
+	for n := 0; at != 0 && n < maxBlocks; n++ {
+		count, err := s.mem.Uint32(at + arch.Addr(l.Count))
+		if err != nil {
+			return 0, err
+		}
+		if rid < count {
+			return s.definition(at, rid)
+		}
+		rid -= count
+		if at, err = s.mem.Pointer(at + arch.Addr(l.Next)); err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// definition reads an element of a block of the map.
+func (s *System) definition(block arch.Addr, i uint32) (arch.Addr, error) {
+	table, err := s.mem.Pointer(block + arch.Addr(s.statics.Table))
+	if err != nil {
+		return 0, err
+	}
+	mt, err := s.mem.Pointer(table + 8*arch.Addr(i))
+	return mt &^ mapFlags, err
+}
+
 // Statics returns where the static fields of a class begin that are references; false: it has none, or that is not
 // known.
 func (s *System) Statics(mt arch.Addr) (arch.Addr, bool) {

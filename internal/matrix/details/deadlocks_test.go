@@ -28,6 +28,7 @@ func testDeadlocks(t *testing.T, runtime string) {
 	s := snapshotWaits(t, p)
 	t.Logf("%d threads in %v, %d stops", len(s.Threads), time.Since(began), len(s.Stops))
 	compareDeadlocks(t, "live", s, want)
+	checkDeadlockFields(t, runtime, s)
 	compareDeadlocks(t, "core", livetest.SnapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{}), want)
 	livetest.EndsWell(t, a)
 }
@@ -87,6 +88,21 @@ func testHealthy(t *testing.T, runtime string) {
 		t.Errorf("only %d waits in %d looks", edges, looks)
 	}
 	livetest.EndsWell(t, a)
+}
+
+// checkDeadlockFields requires that locks of deadlocks are named by what holds them.
+func checkDeadlockFields(t *testing.T, runtime string, s *profile.Snapshot) {
+	t.Helper()
+	want := map[string]string{"two-1": "variable stock of Deadlocks.Monitors", "two-2": "variable order of Deadlocks.Monitors"}
+	if !strings.HasPrefix(testenv.Framework(runtime), "net8") { // whose static fields are not found
+		want["settings-2"] = "Deadlocks.Others+Settings.Gate"
+	}
+	for i := range s.Threads {
+		th := &s.Threads[i]
+		if w := th.Wait; want[th.Name] != "" && (w == nil || w.Field != want[th.Name]) {
+			t.Errorf("%q: %s, want field %s\n%s", th.Name, waitText(w), want[th.Name], livetest.Text(th.Frames))
+		}
+	}
 }
 
 // BenchmarkSnapshotWaits compares what it takes to find twenty deadlocks with the same stacks without that.

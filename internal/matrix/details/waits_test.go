@@ -66,6 +66,9 @@ func testWaitsCollecting(t *testing.T, runtime string) {
 				certain++
 				truth = maps.Clone(truth)
 				delete(truth, "object") // it has been moved since
+				if w.Field == "" {
+					delete(truth, "field") // it is not known then
+				}
 				if err := truth.check(w, threads, runtime, false); err != nil {
 					t.Errorf("%q: %v\n%s\n%+v", th.Name, err, livetest.Text(th.Frames), w)
 				}
@@ -201,6 +204,19 @@ func checkHolds(th *profile.Thread, holds []waitTruth) error {
 	if !slices.Equal(got, want) {
 		return fmt.Errorf("holds %q, want %q", got, want)
 	}
+	return checkHeldFields(th, holds)
+}
+
+// checkHeldFields requires that the locks that a thread holds are in the fields that the program says.
+func checkHeldFields(th *profile.Thread, holds []waitTruth) error {
+	for _, truth := range holds {
+		want, known := truth["field"]
+		for _, h := range th.Holds {
+			if known && truth["thread"] == th.Name && fmt.Sprintf("%#x", h.Object) == truth["object"] && h.Field != want {
+				return fmt.Errorf("holds %s in field %q, want %q", truth["object"], h.Field, want)
+			}
+		}
+	}
 	return nil
 }
 
@@ -228,6 +244,7 @@ func (truth waitTruth) check(
 	}
 	seen := waitTruth{
 		"kind": string(w.Kind), "type": w.Type, "object": fmt.Sprintf("%#x", w.Object), "target": w.Target,
+		"field": w.Field,
 	}
 	owner := ""
 	if w.Owner != nil {

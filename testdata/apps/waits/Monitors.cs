@@ -26,11 +26,12 @@ static class Monitors
     static void Contended()
     {
         var order = new Order();
+        const string field = "variable order of Waits.Monitors";
         Zoo.Holds(new() { Thread = "held-thrice", Kind = "Monitor.Enter", Type = type, Object = order, Recursion = 3,
-            Waiters = 5 }, rest => { lock (order) lock (order) lock (order) rest(); });
+            Waiters = 5, Field = field }, rest => { lock (order) lock (order) lock (order) rest(); });
         for (int i = 0; i < 4; i++)
             Zoo.Waits(new() { Thread = $"enter-{i}", Kind = "Monitor.Enter", Type = type, Object = order,
-                Owner = "held-thrice", Recursion = 3, Waiters = 5, Timeout = -1 }, () => { lock (order) order.Sum++; });
+                Owner = "held-thrice", Recursion = 3, Waiters = 5, Timeout = -1, Field = field }, () => { lock (order) order.Sum++; });
         Zoo.Waits(new() { Thread = "try-enter", Kind = "Monitor.Enter", Type = type, Object = order,
             Owner = "held-thrice", Recursion = 3, Waiters = 5, Timeout = 3_600_000 },
             () => Monitor.TryEnter(order, 3_600_000));

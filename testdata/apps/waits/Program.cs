@@ -18,6 +18,7 @@ static class Program
         Tasks.Fill();
         ReadersWriters.Fill();
         Inputs.Fill();
+        Fields.Fill();
         Zoo.Settle();
         if (App.Flag("collect")) Zoo.Collect();
         App.Answer = _ => Zoo.Truths();

@@ -12,7 +12,7 @@ namespace Waits;
 /// <summary>What a thread waits for, in the words of clrsnap's JSON. What is null is not compared.</summary>
 sealed class Wait
 {
-    public string Thread, Kind, Type, Owner, Target;
+    public string Thread, Kind, Type, Owner, Target, Field;
     public object Object;
     public int? Recursion, Waiters, Timeout;
 }
@@ -20,7 +20,7 @@ sealed class Wait
 /// <summary>What a thread holds.</summary>
 sealed class Hold
 {
-    public string Thread, Kind, Type;
+    public string Thread, Kind, Type, Field;
     public object Object;
     public int? Recursion, Waiters;
 }
@@ -101,9 +101,10 @@ static class Zoo
     {
         foreach (Wait w in waits)
             yield return Line("wait", w.Thread, w.Kind, w.Type, w.Object, w.Recursion, w.Waiters,
-                ("owner", w.Owner), ("timeout", w.Timeout?.ToString()), ("target", w.Target));
+                ("owner", w.Owner), ("timeout", w.Timeout?.ToString()), ("target", w.Target), ("field", w.Field));
         foreach (Hold h in holds)
-            yield return Line("hold", h.Thread, h.Kind, h.Type, h.Object, h.Recursion, h.Waiters);
+            yield return Line("hold", h.Thread, h.Kind, h.Type, h.Object, h.Recursion, h.Waiters,
+                ("field", h.Field));
     }
 
     static unsafe string Line(string what, string thread, string kind, string type, object o, int? recursion,

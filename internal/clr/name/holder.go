@@ -1,0 +1,103 @@
+package name
+
+import (
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/ecma335"
+)
+
+// Holder names a field of a class as its author knows it: "Shop.Ledger._gate". A variable that a compiler has made a
+// field of, because a lambda or a state machine needs it, is "variable gate of Shop.Ledger". The name is empty if the
+// source has none, or if it is that of shared generic code.
+func (n *Namer) Holder(mt arch.Addr, field string) (name string, err error) {
+	t, err := n.types.Read(mt)
+	if err != nil {
+		return "", err
+	}
+	full, err := n.TypeName(&t)
+	if err != nil {
+		return "", err
+	}
+	if of, ok := capturing(full); ok {
+		if field = variable(field); field == "" || of == "" {
+			return "", nil
+		}
+		return "variable " + field + " of " + ecma335.ParseTypeName(of).Format(nil, ecma335.Full), nil
+	}
+	c, err := n.Class(mt)
+	if field = property(field); err != nil || field == "" || strings.Contains(c.Display, "__Canon") {
+		return "", err
+	}
+	return c.Display + "." + field, nil
+}
+
+// capturing returns the type, in its metadata form, in whose methods the variables are that a type has captured; false:
+// it is an ordinary one.
+func capturing(full string) (of string, ok bool) {
+	segs, ok := splitNested(full)
+	if !ok {
+		return "", strings.ContainsAny(full, "<>")
+	}
+	for i, s := range segs {
+		last, _ := cutArity(s)
+		_, lambda := closure(last)
+		_, machine := stateMachine(last)
+		if lambda || machine || strings.ContainsRune(last, '@') {
+			return join(segs[:i]), true
+		}
+	}
+	return "", false
+}
+
+// Beginnings of the fields in which Visual Basic keeps variables.
+const (
+	basicLocal  = "$VB$Local_"
+	basicResume = "$VB$ResumableLocal_"
+)
+
+// variable is what a variable is called that a field holds; "": none that is in the source.
+func variable(field string) string {
+	if rest, ok := strings.CutPrefix(field, basicLocal); ok {
+		return ordinary(rest)
+	}
+	if rest, ok := strings.CutPrefix(field, basicResume); ok {
+		rest, _, _ = strings.Cut(rest, "$")
+		return ordinary(rest)
+	}
+	if source, rest, ok := generated(field); ok && strings.HasPrefix(rest, "5__") {
+		return ordinary(source) // <gate>5__2, of a state machine
+	}
+	return ordinary(field)
+}
+
+// property is what a field, or the property that it is behind, is called; "": nothing that is in the source.
+func property(field string) string {
+	if source, rest, ok := generated(field); ok && (rest == "k__BackingField" || rest == "P") {
+		return ordinary(source) // P: a parameter of a primary constructor
+	}
+	return ordinary(strings.TrimSuffix(field, "@")) // F#
+}
+
+// ordinary returns a name, unless a compiler has made it up.
+func ordinary(name string) string {
+	if strings.ContainsAny(name, "<>$@") {
+		return ""
+	}
+	return name
+}
+
+// Enclosing returns where the class is defined that a class is nested in: its module and its row in the TypeDef table;
+// false: it is in none.
+func (n *Namer) Enclosing(mt arch.Addr) (module arch.Addr, rid uint32, ok bool, err error) {
+	t, err := n.types.Read(mt)
+	if err != nil {
+		return 0, 0, false, err
+	}
+	a, err := n.assembly(t.Module)
+	if err != nil {
+		return 0, 0, false, err
+	}
+	rid, ok, err = a.md.EnclosingType(t.RID)
+	return t.Module, rid, ok, err
+}
