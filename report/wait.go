@@ -160,7 +160,7 @@ func waitNotes(w *profile.Wait) string {
 	if w.Timeout > 0 {
 		notes = append(notes, "at most "+spanText(w.Timeout))
 	}
-	if w.Rest > 0 {
+	if w.Rest >= time.Millisecond {
 		notes = append(notes, spanText(w.Rest)+" left")
 	}
 	if !w.Certain {

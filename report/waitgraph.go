@@ -187,8 +187,7 @@ func (p *graphPrinter) deadlock(d *profile.Deadlock) {
 	if !d.Certain || d.Timeout != profile.Forever {
 		st = yellow
 	}
-	p.paint(st, DeadlockText(p.s, d))
-	p.end()
+	p.wrapped(st, DeadlockText(p.s, d))
 	shown := d.Threads
 	if !p.all {
 		shown = shown[:min(len(shown), shownMembers)]

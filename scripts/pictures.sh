@@ -76,7 +76,6 @@ picture() {
 picture stack 118 stack "$service" --thread orders
 picture group 118 stack "$service" --managed --group
 picture doctor 225 doctor "$service"
-picture why 118 why "$service"
 picture tasks 118 tasks "$service"
 picture heap 118 heap "$service" --limit 12
 
@@ -85,6 +84,7 @@ start dotnet Store.dll --deadlock --clients 1
 service=${pids[-1]}
 sleep 1
 picture locks 118 locks "$service"
+picture why 118 why "$service"
 service=$shop
 
 # page NAME FILE: a picture of a flame graph

@@ -174,12 +174,13 @@ func loop(e *evidence, list []runner) profile.Verdict {
 	if len(list) > 1 {
 		who = fmt.Sprintf("%s run all the time", threadsOf(len(list)))
 	}
-	what := "It does not leave that method: most likely a loop that does not end."
+	what := "Most likely a loop that does not end, or work that never pauses."
 	if first.regex >= sameMethod {
 		what = "All of that is in a regular expression that this method runs: most likely one that backtracks, so that the " +
 			"time grows fast with the length of some texts."
 	} else if f := first.leaf; f != nil && own != nil && f.Display != own.Display {
-		what = fmt.Sprintf("Mostly it is in %s, which that method calls: most likely a loop that does not end.", f.Display)
+		what = fmt.Sprintf("Mostly it is in %s, which that method calls: most likely a loop that does not end, or work that "+
+			"never pauses.", f.Display)
 	}
 	v.Text = fmt.Sprintf("%s, and %s of the samples over %s are in %s. %s", who, percent(least), seconds(r.Duration),
 		method(own), what)
