@@ -70,38 +70,48 @@ func TestLook(t *testing.T) {
 		}
 		a := testenv.Start(t, "ailing", testenv.Options{Runtime: runtime, Args: []string{"--of", strings.Join(names, ",")}})
 		if runtime == "net9" {
-			check(t, look(t, a, why.Options{For: 2 * time.Second, NoAgent: true}), true)
+			check(t, a, why.Options{For: 2 * time.Second, NoAgent: true})
 		}
-		check(t, look(t, a, why.Options{For: 2 * time.Second}), false)
+		check(t, a, why.Options{For: 2 * time.Second})
 		if runtime == testenv.DefaultRuntime {
 			interrupted(t, a)
 		}
 	})
 }
 
-func check(t *testing.T, r *why.Report, noAgent bool) {
+// check looks at a program up to three times: on a busy machine a thread that runs all the time may not get to.
+func check(t *testing.T, a *testenv.App, o why.Options) {
 	t.Helper()
-	for _, a := range ailments {
-		i := slices.IndexFunc(r.Verdicts, func(v profile.Verdict) bool { return v.Cause == a.cause })
-		if i < 0 {
-			if !a.agent || !noAgent {
-				t.Errorf("no agent %v: nothing is said of %s", noAgent, a.of)
+	missing := slices.Clone(ailments)
+	for try := 0; try < 3 && len(missing) > 0; try++ {
+		r := look(t, a, o)
+		missing = slices.DeleteFunc(missing, func(a ailment) bool { return a.agent && o.NoAgent || a.told(t, r) })
+		for _, v := range r.Verdicts {
+			if !slices.ContainsFunc(ailments, func(a ailment) bool { return a.cause == v.Cause }) {
+				t.Errorf("false: %s, %s: %s", v.Cause, v.Certainty, shows(&v))
 			}
-			continue
-		}
-		v := &r.Verdicts[i]
-		if text := shows(v); !strings.Contains(text, a.own) {
-			t.Errorf("%s is not in: %s", a.own, text)
-		}
-		if v.Certainty != profile.Certain && v.Certainty != a.certainty {
-			t.Errorf("%s is only %s", a.of, v.Certainty)
 		}
 	}
-	for _, v := range r.Verdicts {
-		if !slices.ContainsFunc(ailments, func(a ailment) bool { return a.cause == v.Cause }) {
-			t.Errorf("false: %s, %s: %s", v.Cause, v.Certainty, shows(&v))
-		}
+	for _, a := range missing {
+		t.Errorf("no agent %v: nothing is said of %s", o.NoAgent, a.of)
 	}
+}
+
+// told reports whether an ailment is among the verdicts, which then must say what it is in.
+func (a *ailment) told(t *testing.T, r *why.Report) bool {
+	t.Helper()
+	i := slices.IndexFunc(r.Verdicts, func(v profile.Verdict) bool { return v.Cause == a.cause })
+	if i < 0 {
+		return false
+	}
+	v := &r.Verdicts[i]
+	if text := shows(v); !strings.Contains(text, a.own) {
+		t.Errorf("%s is not in: %s", a.own, text)
+	}
+	if v.Certainty != profile.Certain && v.Certainty != a.certainty {
+		t.Errorf("%s is only %s", a.of, v.Certainty)
+	}
+	return true
 }
 
 // interrupted: when the time is cut short, what is known by then is said.
