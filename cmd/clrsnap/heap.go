@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"clrsnap"
-	"clrsnap/internal/confine"
 	"clrsnap/profile"
 	"clrsnap/report"
 
@@ -21,8 +20,7 @@ import (
 
 // heapFlags are the flags of the verb heap.
 type heapFlags struct {
-	core    clrsnap.CoreOptions
-	dump    string // the core dump; empty: a running process
+	coreFlags
 	types   string
 	roots   string
 	strings bool
@@ -125,40 +123,15 @@ func (f *heapFlags) register(cmd *cobra.Command) {
 	fs.IntVar(&f.looks, "looks", 0, "with --every: end after this `number` of looks; 0: with Ctrl-C")
 	fs.Float64Var(&f.maxCPU, "max-cpu", 1, "use this `number` of CPUs at most, such as 0.2 or 4")
 	fs.BoolVar(&f.full, "full", false, "do not shorten names and texts")
-	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
-	fs.StringVar(&f.core.Executable, "exe", "", "with --core: the program's `file`, if it has moved")
-	fs.StringVar(&f.core.Sysroot, "sysroot", "", "with --core: the `folder` below which the process's files are")
+	f.registerCore(fs)
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md), with all types unless --limit is given")
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 }
 
 // checkArgs requires a PID or a core dump, and refuses flags that are for the other.
 func (f *heapFlags) checkArgs(cmd *cobra.Command, args []string) error {
-	given := cmd.Flags().Changed
-	if !given("core") {
-		for _, name := range []string{"exe", "sysroot"} {
-			if given(name) {
-				return usagef("--%s says where the files of a core dump are: give --core as well", name)
-			}
-		}
-		if len(args) == 1 && onePID(cmd, args) != nil && isFile(args[0]) {
-			return usagef("%q is not a process id: for a core dump write --core %s", args[0], args[0])
-		}
-		return onePID(cmd, args)
-	}
-	switch {
-	case len(args) > 0:
-		return usagef("a process id or --core, not both: unexpected argument %q", args[0])
-	case f.dump == "":
-		return usagef("--core is empty: give the core dump's file")
-	case f.dump == "-":
-		return usagef("--core -: a core dump cannot be read from a pipe: save it to a file first")
-	case given("every"):
-		return usagef("--every is for running processes: a core dump does not change")
-	case given("max-cpu"):
-		return usagef("--max-cpu is for running processes: a core dump is read with one CPU")
-	}
-	return nil
+	return f.pidOrCore(cmd, args, runningFlag{"every", "a core dump does not change"},
+		runningFlag{"max-cpu", "a core dump is read with one CPU"})
 }
 
 // check refuses flags that make no sense.
@@ -214,11 +187,7 @@ func (a *app) openLive(pid int) openHeap {
 }
 
 func (f *heapFlags) openCore(out *pendingFile) (*clrsnap.Process, error) {
-	reads := []string{f.dump, f.core.Executable, f.core.Sysroot}
-	if f.core.Sysroot == "" {
-		reads = append(confine.Files(), f.dump, f.core.Executable)
-	}
-	if err := out.confine(reads, unix.CAP_DAC_READ_SEARCH); err != nil {
+	if err := out.confine(f.coreReads(), unix.CAP_DAC_READ_SEARCH); err != nil {
 		return nil, err
 	}
 	return clrsnap.OpenCore(context.Background(), f.dump, f.core)

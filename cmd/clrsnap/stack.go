@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"clrsnap"
-	"clrsnap/internal/confine"
 	"clrsnap/profile"
 	"clrsnap/report"
 
@@ -21,8 +20,7 @@ import (
 
 // stackFlags are the flags of the verb stack.
 type stackFlags struct {
-	core     clrsnap.CoreOptions
-	dump     string // the core dump; empty: a running process
+	coreFlags
 	threads  []string
 	stopAll  bool
 	maxPause time.Duration
@@ -147,44 +145,9 @@ func (a *app) subject(f *stackFlags, args []string) (subject, error) {
 
 // checkArgs requires a PID or a core dump, and refuses flags that are for the other.
 func (f *stackFlags) checkArgs(cmd *cobra.Command, args []string) error {
-	given := cmd.Flags().Changed
-	if !given("core") {
-		for _, name := range []string{"exe", "sysroot"} {
-			if given(name) {
-				return usagef("--%s says where the files of a core dump are: give --core as well", name)
-			}
-		}
-		if err := onePID(cmd, args); err != nil {
-			if len(args) == 1 && isFile(args[0]) {
-				return usagef("%q is not a process id: for a core dump write --core %s", args[0], args[0])
-			}
-			return err
-		}
-		return nil
-	}
-	switch {
-	case len(args) > 0:
-		return usagef("a process id or --core, not both: unexpected argument %q", args[0])
-	case f.dump == "":
-		return usagef("--core is empty: give the core dump's file")
-	case f.dump == "-":
-		return usagef("--core -: a core dump cannot be read from a pipe: save it to a file first")
-	case given("exe") && f.core.Executable == "":
-		return usagef("--exe is empty: give the program's file")
-	case given("sysroot") && f.core.Sysroot == "":
-		return usagef("--sysroot is empty: give the folder with the process's files")
-	}
-	for _, name := range []string{"stop-all", "max-pause", "watch"} {
-		if given(name) {
-			return usagef("--%s is for running processes: the threads of a core dump stand still", name)
-		}
-	}
-	return nil
-}
-
-func isFile(name string) bool {
-	st, err := os.Stat(name)
-	return err == nil && st.Mode().IsRegular()
+	const because = "the threads of a core dump stand still"
+	return f.pidOrCore(cmd, args, runningFlag{"stop-all", because}, runningFlag{"max-pause", because},
+		runningFlag{"watch", because})
 }
 
 // A subject is a process or a core dump whose stacks are shown.
@@ -219,7 +182,7 @@ func coreDump(path string) subject {
 	return subject{
 		name: "the core dump " + path, again: "--core " + path,
 		open: func(f *stackFlags, out *pendingFile) (*clrsnap.Process, error) {
-			if err := out.confine(f.coreReads(), unix.CAP_DAC_READ_SEARCH); err != nil {
+			if err := out.confine(f.coreReads(f.source.folders()...), unix.CAP_DAC_READ_SEARCH); err != nil {
 				return nil, err
 			}
 			f.core.NativeOnly = f.text.Native
@@ -227,15 +190,6 @@ func coreDump(path string) subject {
 			return clrsnap.OpenCore(context.Background(), path, f.core)
 		},
 	}
-}
-
-// coreReads returns the files that reading a core dump may read. Without --sysroot the
-// program's files can be anywhere: the dump says where.
-func (f *stackFlags) coreReads() []string {
-	if f.core.Sysroot == "" {
-		return append(append(confine.Files(), f.dump, f.core.Executable), f.source.folders()...)
-	}
-	return append([]string{f.dump, f.core.Executable, f.core.Sysroot}, f.source.folders()...)
 }
 
 func (f *stackFlags) register(cmd *cobra.Command) {
@@ -276,13 +230,6 @@ func (f *stackFlags) register(cmd *cobra.Command) {
 	complete(cmd, "inlined", "proven", "never")
 	complete(cmd, "async", "auto", "never")
 	complete(cmd, "generics", "exact", "shared")
-}
-
-// registerCore registers the flags for core dumps.
-func (f *stackFlags) registerCore(fs *pflag.FlagSet) {
-	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
-	fs.StringVar(&f.core.Executable, "exe", "", "with --core: the program's `file`, if it has moved")
-	fs.StringVar(&f.core.Sysroot, "sysroot", "", "with --core: the `folder` below which the process's files are")
 }
 
 // check refuses flags that make no sense.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"clrsnap"
-	"clrsnap/internal/confine"
 	"clrsnap/internal/display"
 	"clrsnap/profile"
 	"clrsnap/report"
@@ -21,8 +20,7 @@ import (
 
 // tasksFlags are the flags of the verb tasks.
 type tasksFlags struct {
-	core     clrsnap.CoreOptions
-	dump     string // the core dump; empty: a running process
+	coreFlags
 	source   sourceFlags
 	limit    int
 	maxCPU   float64
@@ -109,9 +107,7 @@ func (f *tasksFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.plumbing, "plumbing", false, "each method of .NET's plumbing: of ASP.NET Core, for example")
 	fs.BoolVar(&f.full, "full", false, "leave nothing out: any width, nothing folded")
 	fs.Float64Var(&f.maxCPU, "max-cpu", 1, "use this `number` of CPUs at most, such as 0.2 or 4")
-	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
-	fs.StringVar(&f.core.Executable, "exe", "", "with --core: the program's `file`, if it has moved")
-	fs.StringVar(&f.core.Sysroot, "sysroot", "", "with --core: the `folder` below which the process's files are")
+	f.registerCore(fs)
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md), with all chains unless --limit is given")
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 	complete(cmd, "lines", "auto", "never")
@@ -119,32 +115,10 @@ func (f *tasksFlags) register(cmd *cobra.Command) {
 
 // checkArgs requires a PID or a core dump, and refuses flags that are for the other.
 func (f *tasksFlags) checkArgs(cmd *cobra.Command, args []string) error {
-	given := cmd.Flags().Changed
-	if f.json && !given("limit") {
+	if f.json && !cmd.Flags().Changed("limit") {
 		f.limit = 0
 	}
-	if !given("core") {
-		for _, name := range []string{"exe", "sysroot"} {
-			if given(name) {
-				return usagef("--%s says where the files of a core dump are: give --core as well", name)
-			}
-		}
-		if len(args) == 1 && onePID(cmd, args) != nil && isFile(args[0]) {
-			return usagef("%q is not a process id: for a core dump write --core %s", args[0], args[0])
-		}
-		return onePID(cmd, args)
-	}
-	switch {
-	case len(args) > 0:
-		return usagef("a process id or --core, not both: unexpected argument %q", args[0])
-	case f.dump == "":
-		return usagef("--core is empty: give the core dump's file")
-	case f.dump == "-":
-		return usagef("--core -: a core dump cannot be read from a pipe: save it to a file first")
-	case given("max-cpu"):
-		return usagef("--max-cpu is for running processes: a core dump is read with one CPU")
-	}
-	return nil
+	return f.pidOrCore(cmd, args, runningFlag{"max-cpu", "a core dump is read with one CPU"})
 }
 
 // check refuses flags that make no sense.
@@ -166,11 +140,7 @@ func (f *tasksFlags) options(o *clrsnap.Options) {
 }
 
 func (f *tasksFlags) openCore(out *pendingFile) (*clrsnap.Process, error) {
-	reads := append([]string{f.dump, f.core.Executable, f.core.Sysroot}, f.source.folders()...)
-	if f.core.Sysroot == "" {
-		reads = append(append(confine.Files(), f.dump, f.core.Executable), f.source.folders()...)
-	}
-	if err := out.confine(reads, unix.CAP_DAC_READ_SEARCH); err != nil {
+	if err := out.confine(f.coreReads(f.source.folders()...), unix.CAP_DAC_READ_SEARCH); err != nil {
 		return nil, err
 	}
 	f.options(&f.core.Options)

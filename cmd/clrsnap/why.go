@@ -98,28 +98,23 @@ func (f *whyFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.full, "full", false, "whole stacks, with native frames and .NET's plumbing")
 	f.source.register(fs)
 	maxPauseFlag(fs, &f.maxPause)
-	fs.StringVar(&f.dump, "core", "", "the core dump `file` to read instead of a running process")
-	fs.StringVar(&f.core.Executable, "exe", "", "with --core: the program's `file`, if it has moved")
-	fs.StringVar(&f.core.Sysroot, "sysroot", "", "with --core: the `folder` below which the process's files are")
+	f.registerCore(fs)
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md)")
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
 }
 
-// checkArgs is stackFlags.checkArgs for why.
+// checkArgs requires a PID or a core dump, and refuses flags that are for the other.
 func (f *whyFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	if f.duration < why.MinFor || f.duration > why.MaxFor {
 		return usagef("--for %v: give a time between %v and %v", f.duration, why.MinFor, why.MaxFor)
 	}
-	if err := f.stackFlags.checkArgs(cmd, args); err != nil {
+	const because = "a core dump is one moment"
+	err := f.pidOrCore(cmd, args, runningFlag{"for", because}, runningFlag{"no-agent", because})
+	if err != nil {
 		return err
 	}
 	if f.json && f.full {
 		return usagef("--full is for text: --json has whole stacks in any case")
-	}
-	for _, name := range []string{"for", "no-agent"} {
-		if f.dump != "" && cmd.Flags().Changed(name) {
-			return usagef("--%s is for running processes: a core dump is one moment", name)
-		}
 	}
 	if err := f.source.check(); err != nil {
 		return err
@@ -168,7 +163,7 @@ func (a *app) whyCore(ctx context.Context, f *whyFlags) error {
 	}
 	defer out.close()
 	collectAbove(200)
-	if err := out.confine(f.coreReads(), unix.CAP_DAC_READ_SEARCH); err != nil {
+	if err := out.confine(f.coreReads(f.source.folders()...), unix.CAP_DAC_READ_SEARCH); err != nil {
 		return err
 	}
 	f.core.Options = f.options()
