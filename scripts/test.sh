@@ -38,11 +38,14 @@ while [ $# -gt 0 ] && [ "$1" != -args ]; do
     esac
     shift
 done
+# Those that take the longest come first, so that nothing waits for one of them at the end.
+longest=(./internal/matrix ./cmd/clrsnap ./record ./internal/matrix/details .)
 if [ ${#packages[@]} -eq 0 ]; then
-    packages=(./...)
+    packages=("${longest[@]}" ./...)
     if [ -n "$saying" ]; then
         saying() { grep -rl --include='*_test.go' "$1" . | xargs -n1 dirname | sort -u; }
-        mapfile -t packages < <(comm -23 <(saying "$saying") <([ -z "$but" ] || saying "$but"))
+        said() { comm -23 <(saying "$saying") <([ -z "$but" ] || saying "$but"); }
+        mapfile -t packages < <(said | grep -xF "$(printf '%s\n' "${longest[@]}")"; said)
     fi
 fi
 
