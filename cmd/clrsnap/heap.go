@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,7 +14,6 @@ import (
 	"clrsnap/report"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 )
 
 // heapFlags are the flags of the verb heap.
@@ -95,17 +93,10 @@ createdump with type 2 (with heap) or 4 (full).
 		if err := f.check(cmd); err != nil {
 			return err
 		}
-		if f.dump != "" {
-			if err := a.mayBlock(os.Getpid()); err != nil {
-				return err
-			}
-			return a.heap(cmd.Context(), f.openCore, &f)
-		}
-		pid, err := parsePID(args[0])
-		if err != nil {
+		if err := a.mayBlockWalked(&f.coreFlags); err != nil {
 			return err
 		}
-		return a.heap(cmd.Context(), a.openLive(pid), &f)
+		return a.heap(cmd.Context(), args, &f)
 	}
 	return cmd
 }
@@ -177,24 +168,8 @@ func (f *heapFlags) check(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-type openHeap func(*pendingFile) (*clrsnap.Process, error)
-
-func (a *app) openLive(pid int) openHeap {
-	return func(*pendingFile) (*clrsnap.Process, error) {
-		a.pid.Store(int64(pid))
-		return clrsnap.Open(context.Background(), pid, clrsnap.Options{NonBlocking: a.worker == nil})
-	}
-}
-
-func (f *heapFlags) openCore(out *pendingFile) (*clrsnap.Process, error) {
-	if err := out.confine(f.coreReads(), unix.CAP_DAC_READ_SEARCH); err != nil {
-		return nil, err
-	}
-	return clrsnap.OpenCore(context.Background(), f.dump, f.core)
-}
-
 // heap shows a heap, or again and again how it grows.
-func (a *app) heap(ctx context.Context, open openHeap, f *heapFlags) error {
+func (a *app) heap(ctx context.Context, args []string, f *heapFlags) error {
 	collectAbove(100)
 	out, err := (&outputFile{path: cmp.Or(f.output, "-")}).open(a.stdout, "", time.Time{})
 	if err != nil {
@@ -208,10 +183,7 @@ func (a *app) heap(ctx context.Context, open openHeap, f *heapFlags) error {
 		}
 		defer earlier.Close()
 	}
-	p, err := open(out)
-	if errors.Is(err, clrsnap.ErrNotDotNet) {
-		return fmt.Errorf("%w: clrsnap ps lists .NET processes", err)
-	}
+	p, err := a.openWalked(&f.coreFlags, args, out, clrsnap.Options{})
 	if err != nil {
 		return err
 	}
@@ -255,10 +227,7 @@ func (a *app) endHeap(ctx context.Context, h *profile.Heap, err, written error) 
 	if written != nil || err != nil {
 		return cmp.Or(written, err)
 	}
-	if cause := context.Cause(ctx); cause != nil && h.Partial {
-		return fmt.Errorf("%w: what was read until then is above", cause)
-	}
-	return nil
+	return interruptedWalk(ctx, h.Partial)
 }
 
 // growth looks again and again, and shows what has changed since the first look.
@@ -290,7 +259,9 @@ func (a *app) growth(
 
 // look walks the heap once. On a terminal it shows the progress, if it takes long.
 func (a *app) look(ctx context.Context, p *clrsnap.Process, f *heapFlags) (*profile.Heap, error) {
-	o := clrsnap.HeapOptions{Type: f.pattern, Roots: f.keeps, Retained: f.retains, MaxInstances: f.limit, MaxCPU: f.maxCPU}
+	o := clrsnap.HeapOptions{
+		Type: f.pattern, Roots: f.keeps, Retained: f.retains, MaxInstances: f.limit, MaxCPU: f.maxCPU,
+	}
 	if f.limit == 0 {
 		o.MaxInstances = maxListed
 	}

@@ -3,19 +3,15 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"clrsnap"
-	"clrsnap/internal/display"
 	"clrsnap/profile"
 	"clrsnap/report"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 )
 
 // tasksFlags are the flags of the verb tasks.
@@ -78,22 +74,10 @@ createdump with type 2 (with heap) or 4 (full).
 		if err := f.check(); err != nil {
 			return err
 		}
-		if f.dump != "" {
-			if err := a.mayBlock(os.Getpid()); err != nil {
-				return err
-			}
-			return a.tasks(cmd.Context(), f.openCore, &f)
-		}
-		pid, err := parsePID(args[0])
-		if err != nil {
+		if err := a.mayBlockWalked(&f.coreFlags); err != nil {
 			return err
 		}
-		return a.tasks(cmd.Context(), func(*pendingFile) (*clrsnap.Process, error) {
-			a.pid.Store(int64(pid))
-			o := clrsnap.Options{NonBlocking: a.worker == nil}
-			f.options(&o)
-			return clrsnap.Open(context.Background(), pid, o)
-		}, &f)
+		return a.tasks(cmd.Context(), args, &f)
 	}
 	return cmd
 }
@@ -135,20 +119,14 @@ func (f *tasksFlags) check() error {
 	return f.source.check()
 }
 
-func (f *tasksFlags) options(o *clrsnap.Options) {
-	o.Lines, o.Symbols, o.SourceRoots = f.lines != "never", f.source.symbols, f.source.sourceRoots()
-}
-
-func (f *tasksFlags) openCore(out *pendingFile) (*clrsnap.Process, error) {
-	if err := out.confine(f.coreReads(f.source.folders()...), unix.CAP_DAC_READ_SEARCH); err != nil {
-		return nil, err
+func (f *tasksFlags) options() clrsnap.Options {
+	return clrsnap.Options{
+		Lines: f.lines != "never", Symbols: f.source.symbols, SourceRoots: f.source.sourceRoots(),
 	}
-	f.options(&f.core.Options)
-	return clrsnap.OpenCore(context.Background(), f.dump, f.core)
 }
 
 // tasks shows what async methods wait for.
-func (a *app) tasks(ctx context.Context, open openHeap, f *tasksFlags) error {
+func (a *app) tasks(ctx context.Context, args []string, f *tasksFlags) error {
 	collectAbove(200)
 	out, err := (&outputFile{path: cmp.Or(f.output, "-")}).open(a.stdout, "", time.Time{})
 	if err != nil {
@@ -158,10 +136,7 @@ func (a *app) tasks(ctx context.Context, open openHeap, f *tasksFlags) error {
 	if out.path == "-" {
 		f.linker = a.newLinker(a.stdout)
 	}
-	p, err := open(out)
-	if errors.Is(err, clrsnap.ErrNotDotNet) {
-		return fmt.Errorf("%w: clrsnap ps lists .NET processes", err)
-	}
+	p, err := a.openWalked(&f.coreFlags, args, out, f.options(), f.source.folders()...)
 	if err != nil {
 		return err
 	}
@@ -180,31 +155,7 @@ func (a *app) tasks(ctx context.Context, open openHeap, f *tasksFlags) error {
 	if werr := a.writeTasks(t, out, f); werr != nil || err != nil {
 		return cmp.Or(werr, err)
 	}
-	if cause := context.Cause(ctx); cause != nil && t.Partial {
-		return fmt.Errorf("%w: what was read until then is above", cause)
-	}
-	return nil
-}
-
-// walkProgress shows how much of a heap has been walked, if that takes long.
-type walkProgress struct {
-	to           io.Writer // standard error
-	begin, shown time.Time
-}
-
-func (p *walkProgress) show(done, all uint64) {
-	if time.Since(p.begin) < quietFor || time.Since(p.shown) < tick {
-		return
-	}
-	p.shown = time.Now()
-	fmt.Fprintf(p.to, "\r\x1b[Kclrsnap: %s of %s …", display.Weight(profile.Bytes, int64(done)),
-		display.Weight(profile.Bytes, int64(all)))
-}
-
-func (p *walkProgress) end() {
-	if !p.shown.IsZero() {
-		fmt.Fprint(p.to, "\r\x1b[K")
-	}
+	return interruptedWalk(ctx, t.Partial)
 }
 
 // writeTasks writes what was found to standard output or a file.

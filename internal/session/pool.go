@@ -135,6 +135,14 @@ func (q *queued) another() error {
 	return nil
 }
 
+// look returns the class of an object that is looked at.
+func (q *queued) look(obj arch.Addr) (*object.Class, error) {
+	if err := q.another(); err != nil {
+		return nil, err
+	}
+	return q.t.p.Runtime.Objects.Class(obj)
+}
+
 var errTooMuch = errors.New("the thread pool has more work items than can be counted")
 
 // The queues of a ThreadPoolWorkQueue; not every version has all.
@@ -143,10 +151,7 @@ var workQueues = []string{"workItems", "highPriorityWorkItems", "lowPriorityWork
 // global counts the items of all threads.
 func (q *queued) global(obj arch.Addr) error {
 	objects := q.t.p.Runtime.Objects
-	if err := q.another(); err != nil {
-		return err
-	}
-	class, err := objects.Class(obj)
+	class, err := q.look(obj)
 	if err != nil {
 		return err
 	}
@@ -179,10 +184,7 @@ func (q *queued) global(obj arch.Addr) error {
 // concurrent counts the items of a ConcurrentQueue.
 func (q *queued) concurrent(obj arch.Addr) error {
 	objects := q.t.p.Runtime.Objects
-	if err := q.another(); err != nil {
-		return err
-	}
-	class, err := objects.Class(obj)
+	class, err := q.look(obj)
 	if err != nil {
 		return err
 	}
@@ -243,22 +245,13 @@ func (q *queued) segment(obj arch.Addr, class *object.Class) error {
 	if n < 0 || n > length || length == 0 || length&(length-1) != 0 {
 		return errStrange
 	}
-	for i := range n {
-		slot := (int(head) + i) & (length - 1)
-		if err := q.item(first + arch.Addr(slot)*arch.Addr(size)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return q.items(first, length, size, int(head), n)
 }
 
 // local counts the items of one thread.
 func (q *queued) local(obj arch.Addr) error {
 	objects := q.t.p.Runtime.Objects
-	if err := q.another(); err != nil {
-		return err
-	}
-	class, err := objects.Class(obj)
+	class, err := q.look(obj)
 	if err != nil {
 		return err
 	}
@@ -282,9 +275,14 @@ func (q *queued) local(obj arch.Addr) error {
 	if n > length || length == 0 || length&(length-1) != 0 {
 		return errStrange
 	}
-	for i := range max(n, 0) { // it may be less than none while one is taken
-		slot := (int(head) + i) & (length - 1)
-		if err := q.item(first + 8*arch.Addr(slot)); err != nil {
+	return q.items(first, length, 8, int(head), max(n, 0)) // it may be less than none while one is taken
+}
+
+// items counts n items of an array that is used as a ring. Its length is a power of two.
+func (q *queued) items(first arch.Addr, length int, size uint32, head, n int) error {
+	for i := range n {
+		slot := (head + i) & (length - 1)
+		if err := q.item(first + arch.Addr(slot)*arch.Addr(size)); err != nil {
 			return err
 		}
 	}

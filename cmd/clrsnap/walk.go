@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/display"
+	"clrsnap/profile"
+
+	"golang.org/x/sys/unix"
+)
+
+// openWalked opens what a verb is given that walks the heap: a core dump, or the process of args. folders are those that
+// a core dump's reader may read besides.
+func (a *app) openWalked(
+	f *coreFlags, args []string, out *pendingFile, o clrsnap.Options, folders ...string,
+) (p *clrsnap.Process, err error) {
+	if f.dump != "" {
+		if err := out.confine(f.coreReads(folders...), unix.CAP_DAC_READ_SEARCH); err != nil {
+			return nil, err
+		}
+		f.core.Options = o
+		p, err = clrsnap.OpenCore(context.Background(), f.dump, f.core)
+	} else {
+		var pid int
+		if pid, err = parsePID(args[0]); err != nil {
+			return nil, err
+		}
+		a.pid.Store(int64(pid))
+		o.NonBlocking = a.worker == nil
+		p, err = clrsnap.Open(context.Background(), pid, o)
+	}
+	if errors.Is(err, clrsnap.ErrNotDotNet) {
+		return nil, fmt.Errorf("%w: clrsnap ps lists .NET processes", err)
+	}
+	return p, err
+}
+
+// mayBlockWalked is mayBlock for a verb that walks the heap: reading a core dump may block this process itself.
+func (a *app) mayBlockWalked(f *coreFlags) error {
+	if f.dump == "" {
+		return nil
+	}
+	return a.mayBlock(os.Getpid())
+}
+
+// interruptedWalk is the error of a walk that has been ended early.
+func interruptedWalk(ctx context.Context, partial bool) error {
+	if cause := context.Cause(ctx); cause != nil && partial {
+		return fmt.Errorf("%w: what was read until then is above", cause)
+	}
+	return nil
+}
+
+// walkProgress shows how much of a heap has been walked, if that takes long.
+type walkProgress struct {
+	to           io.Writer // standard error
+	begin, shown time.Time
+}
+
+func (p *walkProgress) show(done, all uint64) {
+	if time.Since(p.begin) < quietFor || time.Since(p.shown) < tick {
+		return
+	}
+	p.shown = time.Now()
+	fmt.Fprintf(p.to, "\r\x1b[Kclrsnap: %s of %s …", display.Weight(profile.Bytes, int64(done)),
+		display.Weight(profile.Bytes, int64(all)))
+}
+
+func (p *walkProgress) end() {
+	if !p.shown.IsZero() {
+		fmt.Fprint(p.to, "\r\x1b[K")
+	}
+}
