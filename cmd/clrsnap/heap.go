@@ -282,14 +282,10 @@ const maxListed = 100_000
 
 // writeHeap writes a heap to standard output or a file.
 func (a *app) writeHeap(h *profile.Heap, out *pendingFile, o report.HeapOptions, f *heapFlags) error {
-	err := out.write(func(w io.Writer) error {
+	return out.print(func(w io.Writer) error {
 		if f.json {
 			return report.HeapJSON(w, h, o)
 		}
 		return report.HeapText(w, h, o)
 	})
-	if err != nil {
-		return fmt.Errorf("cannot write to %s: %w", out.title(), unwrapPath(err))
-	}
-	return nil
 }

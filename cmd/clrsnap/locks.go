@@ -217,8 +217,8 @@ func (a *app) writeLocks(s *profile.Snapshot, g *profile.WaitGraph, out *pending
 		if f.html != "" {
 			draw = report.WaitGraphHTML
 		}
-		if err := out.write(func(w io.Writer) error { return draw(w, s, g) }); err != nil {
-			return fmt.Errorf("cannot write to %s: %w", out.title(), unwrapPath(err))
+		if err := out.print(func(w io.Writer) error { return draw(w, s, g) }); err != nil {
+			return err
 		}
 		text = &pendingFile{path: "-", stdout: a.stdout}
 	}
@@ -230,7 +230,7 @@ func (a *app) writeLocks(s *profile.Snapshot, g *profile.WaitGraph, out *pending
 	if f.stack.linker != nil {
 		o.Text.Link = f.stack.linker.link
 	}
-	err := text.write(func(w io.Writer) error {
+	return text.print(func(w io.Writer) error {
 		switch {
 		case f.stack.json:
 			return report.WaitGraphJSON(w, s, g)
@@ -239,8 +239,4 @@ func (a *app) writeLocks(s *profile.Snapshot, g *profile.WaitGraph, out *pending
 		}
 		return report.WaitGraph(w, s, g, o)
 	})
-	if err != nil {
-		return fmt.Errorf("cannot write to %s: %w", text.title(), unwrapPath(err))
-	}
-	return nil
 }

@@ -148,6 +148,14 @@ func (p *pendingFile) write(encode func(io.Writer) error) error {
 	return t.become(encode)
 }
 
+// print is write, whose error says what could not be written to.
+func (p *pendingFile) print(encode func(io.Writer) error) error {
+	if err := p.write(encode); err != nil {
+		return fmt.Errorf("cannot write to %s: %w", p.title(), unwrapPath(err))
+	}
+	return nil
+}
+
 // take returns the temporary file, which is then the caller's.
 func (p *pendingFile) take() (*temporary, error) {
 	if t := p.temp; t != nil {

@@ -391,16 +391,12 @@ func (a *app) write(s *profile.Snapshot, out *pendingFile, f *stackFlags) error 
 	if f.linker != nil {
 		o.Link = f.linker.link
 	}
-	err := out.write(func(w io.Writer) error {
+	return out.print(func(w io.Writer) error {
 		if f.json {
 			return report.JSON(w, s)
 		}
 		return report.Text(w, s, o)
 	})
-	if err != nil {
-		return fmt.Errorf("cannot write to %s: %w", out.title(), unwrapPath(err))
-	}
-	return nil
 }
 
 // unwrapPath drops the operation and the path from an error, if the message has them already.

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"time"
 
@@ -167,14 +166,10 @@ func (a *app) writeTasks(t *profile.Tasks, out *pendingFile, f *tasksFlags) erro
 	if f.linker != nil {
 		o.Link = f.linker.link
 	}
-	err := out.write(func(w io.Writer) error {
+	return out.print(func(w io.Writer) error {
 		if f.json {
 			return report.TasksJSON(w, t, o)
 		}
 		return report.TasksText(w, t, o)
 	})
-	if err != nil {
-		return fmt.Errorf("cannot write to %s: %w", out.title(), unwrapPath(err))
-	}
-	return nil
 }

@@ -433,13 +433,9 @@ func (a *app) convert(ctx context.Context, out *pendingFile, r, base *profile.Re
 
 // writeView writes to a file, or to standard output.
 func (a *app) writeView(ctx context.Context, out *pendingFile, encode func(io.Writer) error) error {
-	err := out.write(func(w io.Writer) error {
+	return out.print(func(w io.Writer) error {
 		return encode(contextWriter{ctx, &boundedWriter{w, export.MaxOutput}})
 	})
-	if err != nil {
-		return fmt.Errorf("cannot write to %s: %w", out.title(), unwrapPath(err))
-	}
-	return nil
 }
 
 // openRecording opens a recording, or standard input.

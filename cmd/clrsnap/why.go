@@ -183,16 +183,12 @@ func (a *app) writeWhy(d *profile.Diagnosis, out *pendingFile, f *whyFlags) erro
 			o.Link = l.link
 		}
 	}
-	err := out.write(func(w io.Writer) error {
+	return out.print(func(w io.Writer) error {
 		if f.json {
 			return report.WhyJSON(w, d)
 		}
 		return report.Why(w, d, o)
 	})
-	if err != nil {
-		return fmt.Errorf("cannot write to %s: %w", out.title(), unwrapPath(err))
-	}
-	return nil
 }
 
 // whyProgress shows on a terminal what is being looked at.
