@@ -199,9 +199,12 @@ func TestForeignEvents(t *testing.T) {
 		{"a heap profile of Go", file(&pprof.ValueType{Type: "space", Unit: "bytes"}, "alloc_objects", "count", 3,
 			"alloc_space", "bytes", 4096, "inuse_objects", "count", 1, "inuse_space", "bytes", 8),
 			profile.Alloc, 4096, 3, 524288, ""},
+		{"the same, of what is in use", file(&pprof.ValueType{Type: "space", Unit: "bytes"}, "alloc_objects", "count", 3,
+			"alloc_space", "bytes", 4096, "inuse_objects", "count", 1, "inuse_space", "bytes", 8),
+			profile.Live, 8, 1, 524288, ""},
 		{
-			"what is in use", file(nil, "inuse_objects", "count", 1, "inuse_space", "bytes", 8), profile.Alloc, 8, 1, 0,
-			"inuse_space in bytes",
+			"what is in use", file(nil, "inuse_objects", "count", 1, "inuse_space", "bytes", 8), profile.Live, 8, 1, 0,
+			"",
 		},
 		{
 			"a mutex profile of Go", file(nil, "contentions", "count", 5, "delay", "nanoseconds", 777),
@@ -225,7 +228,7 @@ func TestForeignEvents(t *testing.T) {
 	} {
 		r := readBack(t, c.file)
 		total := r.Totals(c.mode).All
-		if all := total.All(); len(r.Samples) != 1 || all.Weight != c.weight || all.Events != c.events ||
+		if all := total.All(); all.Samples != 1 || all.Weight != c.weight || all.Events != c.events ||
 			r.Modes[0].Every != c.every || r.Modes[0].Rate != 0 {
 			t.Errorf("%s: %+v, modes %+v", c.name, r.Samples, r.Modes)
 		}
