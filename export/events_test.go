@@ -137,10 +137,10 @@ func TestEarlierEvents(t *testing.T) {
 	}
 	want := profiletest.EventShop()
 	want.Messages = profile.Messages{}
-	// Nor did it know waits, which are the last ones.
-	want.Functions, want.Locations = want.Functions[:len(want.Functions)-2], want.Locations[:len(want.Locations)-2]
-	want.Nodes, want.Samples = want.Nodes[:len(want.Nodes)-2], want.Samples[:len(want.Samples)-2]
-	want.Modes = want.Modes[:len(want.Modes)-1]
+	// Nor did it know waits, of which there are two, and the live heap, which are the last ones.
+	want.Functions, want.Locations = want.Functions[:len(want.Functions)-3], want.Locations[:len(want.Locations)-3]
+	want.Nodes, want.Samples = want.Nodes[:len(want.Nodes)-3], want.Samples[:len(want.Samples)-5]
+	want.Modes = want.Modes[:len(want.Modes)-2]
 	for i := range want.Functions {
 		want.Functions[i].Fate = ""
 	}
