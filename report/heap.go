@@ -62,8 +62,11 @@ func (p *printer) heapSummary(h *profile.Heap) {
 	if h.Duration > 0 {
 		head = append(head, cell{"read in " + strconv.FormatFloat(h.Duration.Seconds(), 'g', 3, 64) + " s", dim})
 	}
+	if h.Stop != nil && h.Stop.Exact {
+		head = append(head, cell{heapStopText(h.Stop), plain})
+	}
 	p.parts(head...)
-	for _, note := range heapNotes(h) {
+	for _, note := range append(heapStopNotes(h.Stop), heapNotes(h)...) {
 		p.paint(yellow, note)
 		p.end()
 	}
