@@ -398,6 +398,9 @@ func (w *walk) oldRegion(one *walker, r *Region, to *sheet) {
 	for at < r.End && !w.stopped() {
 		next, proved, err := w.oldPiece(one, r, at)
 		if err != nil && !errors.Is(err, errStopped) && !w.o.Still {
+			if w.cut(r, at) {
+				continue
+			}
 			break
 		}
 		to.accept(one, r, uint64(next-at), proved)
@@ -432,7 +435,7 @@ func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr,
 		if proved && r.Generation == Gen2 && !w.unfilled() {
 			return p.at, false, nil // to read it once more would not help
 		}
-		if proved || n == oldTries || w.restless.Load() {
+		if proved || n == oldTries || w.restless.Load() || err != nil && n > 0 && !w.stays(r) {
 			return p.at, proved, err
 		}
 		w.o.nap(firstWait << (2 * n))
@@ -446,6 +449,35 @@ func (w *walk) unfilled() bool {
 	defer w.looking.Unlock()
 	now := w.r.oldest()
 	return now != 0 && now == w.oldest
+}
+
+// present returns what has become of a region; nil: that is not known, or it is gone.
+func (w *walk) present(r *Region) *Region {
+	w.looking.Lock()
+	defer w.looking.Unlock()
+	list, err := w.r.Regions()
+	i := slices.IndexFunc(list, func(n Region) bool { return n.Start == r.Start && n.Generation == r.Generation })
+	if err != nil || i < 0 {
+		return nil
+	}
+	return &list[i]
+}
+
+// stays reports whether a region is not shorter than it was.
+func (w *walk) stays(r *Region) bool {
+	n := w.present(r)
+	return n != nil && n.End >= r.End
+}
+
+// cut cuts a region that has become shorter, so that what is left can be walked from an address on; false: it has not,
+// or nothing is left.
+func (w *walk) cut(r *Region, at arch.Addr) bool {
+	n := w.present(r)
+	if n == nil || n.End >= r.End || n.End <= at {
+		return false
+	}
+	r.End = n.End
+	return true
 }
 
 // doubt takes back what was said of old regions that have become shorter, have gone, or are another generation's or
