@@ -146,9 +146,9 @@ func (r *Reader) newWalk(o Options) (*walk, error) {
 	return w, nil
 }
 
-// tear ends the walk of a process that is held.
-func (w *walk) tear() {
-	if w.o.Held {
+// tear ends the walk of a process that is held after an error.
+func (w *walk) tear(err error) {
+	if w.o.Held && err != nil && !errors.Is(err, errStopped) {
 		w.torn.Store(true)
 		w.halted.Store(true)
 	}
@@ -267,7 +267,7 @@ func (w *walk) newPass() (*pass, error) {
 	p := &pass{w: w, sheet: newSheet()}
 	settled := w.settled()
 	if !settled {
-		w.tear()
+		w.tear(errAstray)
 	}
 	if w.o.Threads != nil {
 		var err error
@@ -320,9 +320,7 @@ func (p *pass) piece(one *walker, r *Region, at *piece) error {
 	from := at.at
 	one.reset()
 	err := one.walk(at)
-	if errors.Is(err, errAstray) {
-		p.w.tear()
-	}
+	p.w.tear(err)
 	if !p.broken.Load() && (errors.Is(err, errAstray) && !p.w.o.Still || !p.w.quiet(&p.begin)) {
 		p.broken.Store(true)
 	}
@@ -425,9 +423,7 @@ func (w *walk) oldPiece(one *walker, r *Region, from arch.Addr) (next arch.Addr,
 		p := piece{at: from, stop: min(from+pieceSize, r.End), start: r.Start, end: r.End}
 		before := w.settled()
 		err = one.walk(&p)
-		if errors.Is(err, errAstray) {
-			w.tear()
-		}
+		w.tear(err)
 		if w.o.Still || errors.Is(err, errStopped) {
 			return p.at, true, err
 		}
