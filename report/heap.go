@@ -88,7 +88,7 @@ func heapNotes(h *profile.Heap) (notes []string) {
 	if share := h.ConsistentShare; share < 1 && !h.Partial && !h.Collecting {
 		text := display.Percent(min(share, 0.999)) // nothing is rounded up to all
 		notes = append(notes, text+" of the heap was read without a garbage collection in between. "+
-			"In the rest, objects may be missing, or counted twice.")
+			"In the rest, objects may be missing, or counted twice"+atOnceHint(h)+".")
 	}
 	return notes
 }

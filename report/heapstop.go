@@ -28,6 +28,14 @@ func heapStopNotes(s *profile.HeapStop) (notes []string) {
 	return notes
 }
 
+// atOnceHint says how to read a heap without such doubts.
+func atOnceHint(h *profile.Heap) string {
+	if h.Stop != nil || h.Process.Core != nil {
+		return ""
+	}
+	return "; --stop reads all of it at one moment"
+}
+
 // heapStopText is how long the program stood still.
 func heapStopText(s *profile.HeapStop) string {
 	return "stopped for " + s.Pause.Round(10*time.Microsecond).String()
