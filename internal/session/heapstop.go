@@ -17,9 +17,10 @@ const DefaultHeapPause = 2 * time.Second
 
 // Bounds of the search for a moment at which the heap can be walked.
 const (
-	heapStops   = 6
-	firstRest   = 10 * time.Millisecond // between two stops, and twice as long before each further one
-	mostReaders = 4                     // that walk while the process is stopped, unless more are allowed
+	heapStops    = 6
+	passingStops = 3                     // of these, where threads do not stop
+	firstRest    = 10 * time.Millisecond // between two stops, and twice as long before each further one
+	mostReaders  = 4                     // that walk while the process is stopped, unless more are allowed
 )
 
 // atOnce walks the heap while all threads are stopped. The census is nil if that could not be done; why says why.
@@ -33,12 +34,11 @@ func (h *heapWalk) atOnce(ctx context.Context) (_ *heap.Census, err error) {
 		}
 		h.calm()
 		census, err := h.attempt(ctx, left-h.stop.Pause)
-		switch {
-		case errors.Is(err, heap.ErrTorn):
+		if err != nil {
 			h.stop.Reason = err.Error()
-			continue
-		case err != nil:
-			h.stop.Reason = err.Error()
+			if errors.Is(err, heap.ErrTorn) || passing(err) && n+1 < passingStops {
+				continue
+			}
 			return nil, h.p.from.Alive()
 		}
 		h.stop.Exact, h.stop.Reason, h.stop.Unfinished = !census.Stopped, "", census.Unfinished
@@ -48,6 +48,16 @@ func (h *heapWalk) atOnce(ctx context.Context) (_ *heap.Census, err error) {
 		return census, nil
 	}
 	return nil, nil
+}
+
+// passing reports whether threads may well be held a moment later.
+func passing(err error) bool {
+	for _, p := range []error{live.ErrNotStopping, live.ErrNewThreads, live.ErrWatchdog, live.ErrTracerLost} {
+		if errors.Is(err, p) {
+			return true
+		}
+	}
+	return false
 }
 
 // attempt is one stop.

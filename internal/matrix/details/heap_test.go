@@ -133,6 +133,7 @@ func checkWitness(t *testing.T, a *testenv.App) {
 var (
 	keyword = regexp.MustCompile(`\bSystem\.[A-Z][A-Za-z0-9]*`)
 	tuple   = regexp.MustCompile(`System\.ValueTuple<([^<>]*)>`)
+	machine = regexp.MustCompile(`\+<([^<>]+)>d__[0-9]+`) // of an iterator or an async method, which has the method's name
 )
 
 // keywords are the types that have names of their own in C#.
@@ -154,7 +155,7 @@ func inCSharp(name string) string {
 		}
 	}
 	b.WriteString(name[at:])
-	return tuple.ReplaceAllString(b.String(), "($1)")
+	return machine.ReplaceAllString(tuple.ReplaceAllString(b.String(), "($1)"), ".$1")
 }
 
 // TestHeapCore: a core dump has the same.

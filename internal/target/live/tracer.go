@@ -63,7 +63,9 @@ func (t *Tracer) perform(one *tracee, batch []*tracee) (uint32, error) {
 	} else {
 		sh.allLimit = int64(t.p.allLimit())
 	}
-	sh.held, sh.letGo, sh.hold = 0, 0, int64(t.holding)
+	if sh.held, sh.letGo, sh.hold = 0, 0, int64(t.holding); sh.hold != 0 {
+		sh.allLimit = min(sh.allLimit, sh.hold)
+	}
 	if t.thread != nil {
 		outcome := t.thread.request(t.stuck, t.meanwhile)
 		if outcome != outcomeDone {
