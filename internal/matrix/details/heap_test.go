@@ -86,10 +86,7 @@ func TestHeapWitness(t *testing.T) {
 func checkWitness(t *testing.T, a *testenv.App) {
 	t.Helper()
 	p := livetest.Open(t, a, clrsnap.Options{})
-	out, err := testenv.ClrMD(t, "heap", a).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testenv.AskClrMD(t, "heap", a)
 	h := takeHeap(t, p)
 	var want, got []uint64
 	var bytesWant, filled uint64

@@ -325,10 +325,7 @@ func testWaitsWitness(t *testing.T, runtime string) {
 // monitors with a sync block.
 func witnessedLocks(t *testing.T, a *testenv.App) (held []string) {
 	t.Helper()
-	out, err := testenv.ClrMD(t, "locks", a).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testenv.AskClrMD(t, "locks", a)
 	for line := range bytes.Lines(out) {
 		var l struct {
 			Kind, Object string
