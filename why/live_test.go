@@ -63,7 +63,7 @@ func shows(v *profile.Verdict) string {
 
 // TestLook: a program that has several ailments is told all of them, and nothing else.
 func TestLook(t *testing.T) {
-	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		names := make([]string, len(ailments))
 		for i, a := range ailments {
 			names[i] = a.of
@@ -176,7 +176,7 @@ func TestStarvation(t *testing.T) {
 
 // TestLookCore: a core dump tells of a deadlock.
 func TestLookCore(t *testing.T) {
-	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		if testenv.Framework(runtime) == "net8" {
 			t.Skip("the others will do")
 		}
