@@ -146,7 +146,7 @@ var mayImport = map[string]string{
 		"internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
-		"internal/engine internal/lines internal/link internal/module internal/pace internal/perfevent internal/procfs " +
+		"internal/display internal/engine internal/lines internal/link internal/module internal/pace internal/perfevent internal/procfs " +
 		"internal/session internal/source internal/target internal/target/live internal/walk",
 
 	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +
