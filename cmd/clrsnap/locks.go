@@ -21,6 +21,8 @@ type locksFlags struct {
 	dot       bool
 	svg, html string // the picture's file; empty: none
 	all       bool
+	awaits    string        // when to look for permits that async methods hold
+	failOn    string        // what the exit status 3 stands for
 	watch     time.Duration // how long to wait between two looks; 0: one look
 }
 
@@ -92,6 +94,13 @@ func (f *locksFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.all, "all", false, "every waiter, and the locks that nobody waits for")
 	fs.DurationVar(&f.watch, "watch", 0, "look again and again, with this `time` between two looks; at least 100ms")
 	fs.Lookup("watch").NoOptDefVal = watchEvery.String()
+	fs.StringVar(&f.awaits, "awaits", "auto",
+		"`when` to look for permits of semaphores that threads and suspended async methods hold: auto (if the heap can be "+
+			"read within 1.5 s), always or never")
+	fs.StringVar(&f.failOn, "fail-on", "certain",
+		"`which` deadlocks the exit status 3 stands for: certain (those that are proved) or likely (all but suspected ones)")
+	complete(cmd, "awaits", "auto", "always", "never")
+	complete(cmd, "fail-on", "certain", "likely")
 	fs.BoolVar(&f.stack.text.Short, "short", false, "names without namespaces and parameters")
 	fs.BoolVar(&f.stack.text.Full, "full", false, "names of any width")
 	f.stack.source.register(fs)
@@ -127,8 +136,23 @@ func (f *locksFlags) check(cmd *cobra.Command) error {
 	case f.watch > 0 && (given("output") || f.picture() != "" || f.dot):
 		return usagef("--watch shows one look after the other: it writes text or --json to standard output")
 	}
+	if err := oneOf("awaits", f.awaits, "auto", "always", "never"); err != nil {
+		return err
+	}
+	if err := oneOf("fail-on", f.failOn, "certain", "likely"); err != nil {
+		return err
+	}
+	if f.failOn == "likely" && f.awaits == "never" {
+		return usagef("--fail-on likely needs what --awaits never leaves out: leave out one of them")
+	}
+	f.stack.permits = permitsModes[f.awaits]
 	_, err := f.stack.check()
 	return err
+}
+
+// permitsModes are what --awaits stands for.
+var permitsModes = map[string]clrsnap.PermitsMode{
+	"auto": clrsnap.PermitsSoon, "always": clrsnap.PermitsAlways, "never": clrsnap.PermitsNever,
 }
 
 // picture is the file of the picture; empty: none is wanted.
@@ -192,7 +216,7 @@ func (a *app) lookAtLocks(ctx context.Context, p *clrsnap.Process, out *pendingF
 	if werr := a.writeLocks(s, g, out, f); werr != nil {
 		return false, werr
 	}
-	found = len(g.Deadlocks) > 0
+	found = len(g.Deadlocks) > 0 || f.failOn == "likely" && len(g.Likely) > 0
 	switch cause := context.Cause(ctx); {
 	case err != nil:
 		return found, partial(err, s)

@@ -1,0 +1,217 @@
+package session
+
+import (
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
+	"clrsnap/internal/clr/permits"
+	"clrsnap/internal/ecma335"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// A duty is what others wait for and somebody has, most likely: a permit of a semaphore that he is going to release, or a
+// task that he is going to complete.
+type duty struct {
+	kind   profile.LockKind // SemaphoreLock or CompletionLock
+	object arch.Addr        // the semaphore, or the task
+	typ    string
+	field  string
+}
+
+// duties are those of threads, by what their frames say.
+type duties struct {
+	reader *permits.Reader
+	sites  []dutySite // of the thread that is walked
+	by     map[int][]duty
+}
+
+// dutySite is a frame that has duties: in which code it is, and what its arguments and variables are.
+type dutySite struct {
+	module   arch.Addr
+	held     []permits.Section
+	promised []permits.Promise
+	values   map[root]arch.Addr
+	table    arch.Addr // of a method of a struct: of the struct
+}
+
+// root is an argument or a variable.
+type root struct {
+	local  bool
+	number int32
+}
+
+const (
+	maxDutySites = 64 // of one thread
+	maxDuties    = 64
+)
+
+func (p *Process) permitReader() *permits.Reader {
+	if p.permits == nil {
+		p.permits = permits.New(p.Runtime.Objects, p.Runtime.Names, p.Runtime.Types)
+	}
+	return p.permits
+}
+
+// begin begins another walk.
+func (d *duties) begin() {
+	if d != nil {
+		d.sites = d.sites[:0]
+	}
+}
+
+// frame notes a frame that has just been named.
+func (d *duties) frame(p *Process, f *walk.Frame, fr *profile.Frame) {
+	if d == nil || f.Kind != walk.Managed || fr.Module == coreLib || p.image == 0 || !p.method.HasMetadata() ||
+		len(d.sites) == maxDutySites {
+		return
+	}
+	c, err := d.reader.Code(p.method.Module, p.method.RID)
+	if err != nil || c.Empty() {
+		return
+	}
+	il, next, _, ok := p.ilOffset(f.Code, f.Place())
+	if !ok {
+		return
+	}
+	s := dutySite{module: p.method.Module, values: map[root]arch.Addr{}}
+	if s.held, s.promised = c.At(il, next); len(s.held)+len(s.promised) == 0 {
+		return
+	}
+	if value, err := p.Runtime.Types.IsValueType(p.method.MethodTable); err == nil && value {
+		s.table = p.method.MethodTable
+	}
+	for i := range s.held {
+		s.root(p, f, s.held[i].Object)
+	}
+	for i := range s.promised {
+		s.root(p, f, s.promised[i].Object)
+	}
+	d.sites = append(d.sites, s)
+}
+
+// root reads the argument or variable that leads to a value.
+func (s *dutySite) root(p *Process, f *walk.Frame, v *ecma335.Value) {
+	for v.Of != nil {
+		v = v.Of
+	}
+	number := uint32(v.Number)
+	switch v.Kind {
+	case ecma335.Argument:
+	case ecma335.Local:
+		n, err := p.Runtime.Names.Arguments(p.method.Module, p.method.RID)
+		if err != nil {
+			return
+		}
+		number += uint32(n)
+	default:
+		return
+	}
+	if at, ok := p.variableOf(f, number); ok {
+		if value, ok := valueAt(f, &at); ok {
+			s.values[root{v.Kind == ecma335.Local, v.Number}] = value
+		}
+	}
+}
+
+// roots are the frame's arguments and variables.
+func (s *dutySite) roots(p *Process) permits.Roots {
+	return func(v *ecma335.Value) (permits.Place, bool) {
+		at, ok := s.values[root{v.Kind == ecma335.Local, v.Number}]
+		if !ok {
+			return permits.Place{}, false
+		}
+		if v.Kind == ecma335.Argument && v.Number == 0 && s.table != 0 {
+			class, err := p.Runtime.Objects.Table(s.table)
+			return permits.Place{At: at - structHeader, Class: class}, err == nil
+		}
+		class, err := p.Runtime.Objects.Class(at)
+		return permits.Place{At: at, Class: class}, err == nil
+	}
+}
+
+// structHeader is what a struct lacks of an object: the MethodTable in front of its fields, in bytes.
+const structHeader = 8
+
+// keep finds the objects of the duties of the thread that has just been walked.
+func (d *duties) keep(p *Process, tid int) {
+	if d == nil {
+		return
+	}
+	delete(d.by, tid)
+	if len(d.sites) == 0 {
+		return
+	}
+	var out []duty
+	stands := p.steadily(func() error {
+		out = out[:0]
+		for i := range d.sites {
+			s := &d.sites[i]
+			out = append(out, p.dutiesAt(s.module, s.held, s.promised, s.roots(p))...)
+		}
+		return nil
+	}, nil)
+	if stands && len(out) > 0 {
+		d.by[tid] = out[:min(len(out), maxDuties)]
+	}
+}
+
+// dutiesAt returns the duties of code whose arguments are known. What cannot be told is left out.
+func (p *Process) dutiesAt(module arch.Addr, held []permits.Section, promised []permits.Promise, roots permits.Roots) (
+	out []duty,
+) {
+	r := p.permitReader()
+	for i := range held {
+		places, err := r.Held(module, &held[i], roots)
+		if err != nil {
+			continue
+		}
+		for _, at := range places {
+			d := duty{kind: profile.SemaphoreLock, object: at.At, typ: at.Class.Display}
+			if !held[i].Closes {
+				d.field = p.fieldOfValue(module, held[i].Object, roots)
+			}
+			out = append(out, d)
+		}
+	}
+	for i := range promised {
+		task, err := r.Task(module, &promised[i], roots)
+		if err != nil || task == 0 {
+			continue
+		}
+		d := duty{kind: profile.CompletionLock, object: task, field: p.fieldOfValue(module, promised[i].Object, roots)}
+		if c, err := p.Runtime.Objects.Class(task); err == nil {
+			d.typ = c.Display
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// fieldOfValue names the field, or the property, that a value is read from; "": it is none that has a name.
+func (p *Process) fieldOfValue(module arch.Addr, v *ecma335.Value, roots permits.Roots) string {
+	if v.Kind == ecma335.StaticField {
+		return strings.ReplaceAll(v.Member.Owner, "+", ".") + "." + v.Member.Name
+	}
+	if v.Of == nil || v.Kind != ecma335.FieldOf && v.Kind != ecma335.Result {
+		return ""
+	}
+	of, err := p.permitReader().Find(module, v.Of, roots)
+	if err != nil || of.Class == nil {
+		return ""
+	}
+	if v.Kind == ecma335.Result {
+		return of.Class.Display + "." + strings.TrimPrefix(v.Member.Name, "get_")
+	}
+	return p.holderField(of.Class, v.Member.Name)
+}
+
+// holderField names a field as its author knows it.
+func (p *Process) holderField(class *object.Class, field string) string {
+	name, err := p.Runtime.Names.Holder(class.Table, field)
+	if err != nil {
+		return ""
+	}
+	return name
+}
