@@ -34,6 +34,8 @@ type Need struct {
 	Field  string // as in Wait
 	// On are those of which one has to do it; none: it is not known who does. There may be more than these.
 	On []Party
+	// Elsewhere is how many permits of a semaphore others have than those in On.
+	Elsewhere int
 	// Ends: the wait may end by itself, when a token is cancelled.
 	Ends bool
 }
@@ -131,7 +133,9 @@ func (l *likelyGraph) addNeeds() {
 		}
 		w := want{likely: true}
 		for _, p := range n.On {
-			w.of = append(w.of, l.node(p))
+			if n.Elsewhere == 0 {
+				w.of = append(w.of, l.node(p))
+			}
 		}
 		at := l.node(n.Of)
 		l.wants[at] = append(l.wants[at], w)

@@ -301,7 +301,7 @@ func (e *evaluation) variable(at int, op Opcode, operand int) bool {
 // set notes what a variable is set to. One that is set once stands for that, if that is the same whenever it is asked for.
 func (e *evaluation) set(at int, n int32, v *Value) {
 	e.actions = append(e.actions, Action{Kind: Setting, At: uint32(at), Variable: n, Value: v})
-	if e.stores[n] == 1 && v.lasts() {
+	if e.stores[n] == 1 && v.Lasts() {
 		e.variables[n] = v
 	}
 }

@@ -62,8 +62,8 @@ func (v *Value) IsProperty() bool {
 	return v.Kind == Result && v.Member.Arguments == 0 && len(v.Member.Name) > len(get) && v.Member.Name[:len(get)] == get
 }
 
-// lasts reports whether a value leads from an argument or a static field to an object by fields and properties only.
-func (v *Value) lasts() bool {
+// Lasts reports whether a value leads from an argument or a static field to an object by fields and properties only.
+func (v *Value) Lasts() bool {
 	for ; v != nil; v = v.Of {
 		if v.Kind == Unknown || v.Kind == Local || v.Kind == Result && !v.IsProperty() {
 			return false

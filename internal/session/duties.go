@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"strings"
 
 	"clrsnap/internal/arch"
@@ -18,6 +19,9 @@ type duty struct {
 	object arch.Addr        // the semaphore, or the task
 	typ    string
 	field  string
+	of     permits.MethodID
+	count  int                // of a semaphore: how many permits there are; 0: that is not known
+	all    []permits.MethodID // of a task: the methods that complete it
 }
 
 // duties are those of threads, by what their frames say.
@@ -29,7 +33,7 @@ type duties struct {
 
 // dutySite is a frame that has duties: in which code it is, and what its arguments and variables are.
 type dutySite struct {
-	module   arch.Addr
+	method   permits.MethodID
 	held     []permits.Section
 	promised []permits.Promise
 	values   map[root]arch.Addr
@@ -75,7 +79,7 @@ func (d *duties) frame(p *Process, f *walk.Frame, fr *profile.Frame) {
 	if !ok {
 		return
 	}
-	s := dutySite{module: p.method.Module, values: map[root]arch.Addr{}}
+	s := dutySite{method: permits.MethodID{Module: p.method.Module, RID: p.method.RID}, values: map[root]arch.Addr{}}
 	if s.held, s.promised = c.At(il, next); len(s.held)+len(s.promised) == 0 {
 		return
 	}
@@ -148,7 +152,7 @@ func (d *duties) keep(p *Process, tid int) {
 		out = out[:0]
 		for i := range d.sites {
 			s := &d.sites[i]
-			out = append(out, p.dutiesAt(s.module, s.held, s.promised, s.roots(p))...)
+			out = append(out, p.dutiesAt(s.method, s.held, s.promised, s.roots(p))...)
 		}
 		return nil
 	}, nil)
@@ -158,35 +162,59 @@ func (d *duties) keep(p *Process, tid int) {
 }
 
 // dutiesAt returns the duties of code whose arguments are known. What cannot be told is left out.
-func (p *Process) dutiesAt(module arch.Addr, held []permits.Section, promised []permits.Promise, roots permits.Roots) (
+func (p *Process) dutiesAt(of permits.MethodID, held []permits.Section, promised []permits.Promise, roots permits.Roots) (
 	out []duty,
 ) {
-	r := p.permitReader()
 	for i := range held {
-		places, err := r.Held(module, &held[i], roots)
+		places, err := p.permitReader().Held(of.Module, &held[i], roots)
 		if err != nil {
 			continue
 		}
 		for _, at := range places {
-			d := duty{kind: profile.SemaphoreLock, object: at.At, typ: at.Class.Display}
+			d := duty{kind: profile.SemaphoreLock, object: at.At, typ: at.Class.Display, of: of}
+			if most, err := p.Runtime.Objects.Uint32(at.At, at.Class, "m_maxCount"); err == nil && most < 1<<31-1 {
+				d.count = int(most)
+			}
 			if !held[i].Closes {
-				d.field = p.fieldOfValue(module, held[i].Object, roots)
+				d.field = p.fieldOfValue(of.Module, held[i].Object, roots)
+				if use, err := p.permitReader().Use(of.Module, held[i].Object, roots); err == nil && use.Count > 0 {
+					d.count = use.Count
+				}
 			}
 			out = append(out, d)
 		}
 	}
 	for i := range promised {
-		task, err := r.Task(module, &promised[i], roots)
-		if err != nil || task == 0 {
-			continue
+		if d, err := p.promise(of, &promised[i], roots); err == nil {
+			out = append(out, d)
 		}
-		d := duty{kind: profile.CompletionLock, object: task, field: p.fieldOfValue(module, promised[i].Object, roots)}
-		if c, err := p.Runtime.Objects.Class(task); err == nil {
-			d.typ = c.Display
-		}
-		out = append(out, d)
 	}
 	return out
+}
+
+var errShared = errors.New("others may complete it as well")
+
+// promise returns the duty to complete a task, of which it is known who else does that.
+func (p *Process) promise(of permits.MethodID, s *permits.Promise, roots permits.Roots) (d duty, err error) {
+	r := p.permitReader()
+	use, err := r.Use(of.Module, s.Object, roots)
+	if err != nil {
+		return d, err
+	}
+	if !use.Own {
+		return d, errShared
+	}
+	for _, rid := range use.Completes {
+		d.all = append(d.all, permits.MethodID{Module: of.Module, RID: rid})
+	}
+	if d.object, err = r.Task(of.Module, s, roots); err != nil {
+		return d, err
+	}
+	d.of, d.kind, d.field = of, profile.CompletionLock, p.fieldOfValue(of.Module, s.Object, roots)
+	if c, err := p.Runtime.Objects.Class(d.object); err == nil {
+		d.typ = c.Display
+	}
+	return d, nil
 }
 
 // fieldOfValue names the field, or the property, that a value is read from; "": it is none that has a name.

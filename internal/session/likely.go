@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"clrsnap/internal/target"
 	"clrsnap/profile"
 )
 
@@ -108,14 +107,14 @@ func (l *likely) confirm(ctx context.Context) bool {
 	is := l.names(l.out.WaitGraph().Likely)
 	for name := range was {
 		if !slices.Equal(was[name], is[name]) {
-			l.drop(was)
+			l.drop()
 			return false
 		}
 	}
 	for _, at := range threads {
 		proof := before[at].proof
-		if proof == "" || before[at] != after[at] || !l.p.Live.Holds(l.out.Threads[at].OSThreadID, target.Proof(proof)) {
-			l.drop(is)
+		if proof == "" || before[at] != after[at] || !l.p.Live.Holds(l.out.Threads[at].OSThreadID, proof) {
+			l.drop()
 			return false
 		}
 	}
@@ -153,7 +152,7 @@ func (l *likely) names(list []profile.LikelyDeadlock) map[uint64][]uint64 {
 }
 
 // drop takes back what the members of circles need.
-func (l *likely) drop(map[uint64][]uint64) {
+func (l *likely) drop() {
 	graph := l.out.WaitGraph().Likely
 	l.out.Needs = slices.DeleteFunc(l.out.Needs, func(n profile.Need) bool {
 		return slices.ContainsFunc(graph, func(d profile.LikelyDeadlock) bool {

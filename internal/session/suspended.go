@@ -1,6 +1,8 @@
 package session
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"clrsnap/internal/arch"
@@ -22,9 +24,9 @@ type likely struct {
 	suspended []suspended // that have duties
 
 	holders map[arch.Addr][]profile.Party // by semaphore, or task
-	fields  map[arch.Addr]string
-	awaits  map[arch.Addr]int   // by the box: indices in out.Awaits
-	runs    map[arch.Addr][]int // by task: indices of threads
+	known   map[arch.Addr][]duty          // likewise
+	awaits  map[arch.Addr]int             // by the box: indices in out.Awaits
+	runs    map[arch.Addr][]int           // by task: indices of threads
 	feeds   map[arch.Addr][]arch.Addr
 	pending []int // of out.Awaits: what they need is not known yet
 }
@@ -95,7 +97,7 @@ func (l *likely) codeOf(b *async.Box) *suspendedCode {
 // build finds out who needs what, by what has been read of threads and boxes meanwhile.
 func (l *likely) build() {
 	l.out.Awaits, l.out.Needs = nil, nil
-	l.holders, l.fields, l.awaits = map[arch.Addr][]profile.Party{}, map[arch.Addr]string{}, map[arch.Addr]int{}
+	l.holders, l.known, l.awaits = map[arch.Addr][]profile.Party{}, map[arch.Addr][]duty{}, map[arch.Addr]int{}
 	l.runs, l.feeds, l.pending = map[arch.Addr][]int{}, nil, nil
 	l.p.Engine.Cache.Invalidate()
 	for i := range l.out.Threads {
@@ -128,9 +130,7 @@ func (l *likely) addDuties(who profile.Party, list []duty) {
 		if len(has) == 0 || has[len(has)-1] != who {
 			l.holders[d.object] = append(has, who)
 		}
-		if d.field != "" {
-			l.fields[d.object] = d.field
-		}
+		l.known[d.object] = append(l.known[d.object], d)
 	}
 }
 
@@ -147,7 +147,8 @@ func (l *likely) dutiesOf(s suspended) (out []duty) {
 		}
 		at, class := b.Fields()
 		this := permits.Place{At: at, Class: class}
-		out = l.p.dutiesAt(b.Machine.Module, s.code.held, s.code.promised, func(v *ecma335.Value) (permits.Place, bool) {
+		of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
+		out = l.p.dutiesAt(of, s.code.held, s.code.promised, func(v *ecma335.Value) (permits.Place, bool) {
 			return this, v.Kind == ecma335.Argument && v.Number == 0
 		})
 		return nil
@@ -229,14 +230,33 @@ func (l *likely) semaphore(who profile.Party, sem arch.Addr, ends bool) {
 	if count, err := l.p.Runtime.Objects.Uint32(sem, class, "m_currentCount"); err != nil || count != 0 {
 		return // who waits goes on soon
 	}
-	l.need(profile.Need{
+	n := profile.Need{
 		Of: who, Kind: profile.SemaphoreLock, Object: uint64(sem), Type: class.Display, On: l.holders[sem], Ends: ends,
-	})
+	}
+	for _, d := range l.known[sem] {
+		n.Elsewhere = max(n.Elsewhere, d.count-len(l.known[sem]))
+	}
+	l.need(n)
 }
 
 func (l *likely) need(n profile.Need) {
-	n.Field = l.fields[arch.Addr(n.Object)]
+	for _, d := range l.known[arch.Addr(n.Object)] {
+		n.Field = cmp.Or(n.Field, d.field)
+	}
 	l.out.Needs = append(l.out.Needs, n)
+}
+
+// completers are who completes a task; none: others may do so, too.
+func (l *likely) completers(task arch.Addr) []profile.Party {
+	known := l.known[task]
+	for _, d := range known {
+		for _, m := range d.all {
+			if !slices.ContainsFunc(known, func(o duty) bool { return o.of == m }) {
+				return nil // by a method that nobody is in
+			}
+		}
+	}
+	return l.holders[task]
 }
 
 // maxTaskSteps bounds the tasks that lead from one to another.
@@ -269,7 +289,7 @@ func (l *likely) task(who profile.Party, obj arch.Addr, ends bool, depth int) {
 		l.need(need)
 		return
 	}
-	if list := l.holders[obj]; len(list) > 0 {
+	if list := l.completers(obj); len(list) > 0 {
 		need.Kind, need.On = profile.CompletionLock, list
 		l.need(need)
 		return

@@ -183,34 +183,42 @@ func (r *Reader) method(class *object.Class, name string) (module arch.Addr, rid
 	return 0, 0, fmt.Errorf("%w: %s has no method %s", ErrUnknown, class.Display, name)
 }
 
-// returned follows what a method returns, if its IL says so in one place.
+// returned follows what a method returns.
 func (r *Reader) returned(module arch.Addr, rid uint32, this Place, depth int) (Place, error) {
-	il, err := r.names.IL(module, rid)
+	v, err := r.result(module, rid)
 	if err != nil {
 		return Place{}, err
+	}
+	return r.find(module, v, thisIs(this), depth+1)
+}
+
+// result returns what a method returns, if its IL says so in one place.
+func (r *Reader) result(module arch.Addr, rid uint32) (v *ecma335.Value, err error) {
+	il, err := r.names.IL(module, rid)
+	if err != nil {
+		return nil, err
 	}
 	a, err := r.names.Assembly(module)
 	if err != nil {
-		return Place{}, err
+		return nil, err
 	}
 	actions, err := a.Metadata.Evaluate(il)
 	if err != nil {
-		return Place{}, err
+		return nil, err
 	}
-	var v *ecma335.Value
 	for i := range actions {
 		if actions[i].Kind != ecma335.Returning {
 			continue
 		}
 		if v != nil {
-			return Place{}, fmt.Errorf("%w: a property that returns this or that", ErrUnknown)
+			return nil, fmt.Errorf("%w: a property that returns this or that", ErrUnknown)
 		}
 		v = actions[i].Value
 	}
 	if v == nil {
-		return Place{}, ErrUnknown
+		return nil, fmt.Errorf("%w: a property that returns nothing", ErrUnknown)
 	}
-	return r.find(module, v, thisIs(this), depth+1)
+	return v, nil
 }
 
 // thisIs are the roots of a method of an object.

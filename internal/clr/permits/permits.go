@@ -43,6 +43,7 @@ type Reader struct {
 	objects *object.Reader
 	codes   map[codeKey]*Code
 	modules map[arch.Addr]*module
+	uses    map[useKey]*Use
 }
 
 type codeKey struct {
@@ -55,6 +56,7 @@ type codeKey struct {
 func New(objects *object.Reader, names *name.Namer, ts *types.System) *Reader {
 	return &Reader{
 		names: names, types: ts, objects: objects, codes: map[codeKey]*Code{}, modules: map[arch.Addr]*module{},
+		uses: map[useKey]*Use{},
 	}
 }
 

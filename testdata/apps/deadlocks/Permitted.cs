@@ -20,6 +20,7 @@ static class Permitted
         Others();
         Signal();
         Escaped();
+        Handed();
     }
 
     static Task Wants(object gate, string set) => Task.Run(() => { Zoo.Name(set, "2"); lock (gate) { } });
@@ -178,5 +179,24 @@ static class Permitted
         Zoo.Start("escaped", "1", () => { lock (order) { taken.Set(); done.Task.Wait(); } });
         Zoo.Start("escaped", "2", () => { taken.Wait(); lock (order) { } done.TrySetResult(); });
         Zoo.Says("escaped", Truth.None, ["1", "2"]);
+    }
+
+    /// <summary>One of two permits was handed to somebody who is not known.</summary>
+    static void Handed()
+    {
+        var permits = new SemaphoreSlim(2);
+        var order = new Order();
+        var taken = new ManualResetEventSlim();
+        permits.Wait(); // kept until somebody asks for it
+        Zoo.Start("handed", "1", () => { lock (order) { _ = Holder(); taken.Wait(); permits.Wait(); } });
+        Zoo.Says("handed", Truth.None, ["1", "2"]);
+
+        async Task Holder()
+        {
+            await permits.WaitAsync();
+            taken.Set();
+            await Wants(order, "handed");
+            permits.Release();
+        }
     }
 }
