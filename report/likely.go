@@ -23,7 +23,7 @@ func LikelyText(s *profile.Snapshot, d *profile.LikelyDeadlock) string {
 		fmt.Fprintf(&b, "; %d more %s in it", n, display.Plural(n, "is", "are"))
 	}
 	if ends(s, d) {
-		b.WriteString(": unless a wait is cancelled")
+		b.WriteString(", unless a token ends a wait")
 	}
 	return b.String()
 }

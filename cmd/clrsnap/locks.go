@@ -51,11 +51,13 @@ What counts as a deadlock:
   of its threads has run while they were read. Otherwise it is only suspected. So is a
   circle that ends by itself, because one of the waits has a timeout.
 
-  Semaphores and events have no owner: anybody can release them. A thread that waits for
-  one is shown, but leads to no deadlock.
+  Semaphores and events have no owner: anybody can release them. But code that is between
+  Wait and Release most likely holds a permit, on a thread or suspended at an await. Circles
+  of such are called likely deadlocks. The managed heap is read for them, which takes up to
+  1.5 seconds; --awaits=never does without.
 
 The exit status is 3 if there is a deadlock, so that a script or a probe can ask. What is
-only suspected does not count. It is 1 if the stack of a thread is missing and no deadlock
+only suspected does not count, nor does what is likely without --fail-on likely. It is 1 if the stack of a thread is missing and no deadlock
 is found.
 
 Threads are stopped as rarely as by clrsnap stack. No thread that is blocked is stopped.

@@ -2,12 +2,9 @@ package session
 
 import (
 	"errors"
-	"strings"
 
 	"clrsnap/internal/arch"
-	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/permits"
-	"clrsnap/internal/ecma335"
 	"clrsnap/internal/walk"
 	"clrsnap/profile"
 )
@@ -36,14 +33,8 @@ type dutySite struct {
 	method   permits.MethodID
 	held     []permits.Section
 	promised []permits.Promise
-	values   map[root]arch.Addr
+	values   map[permits.Variable]arch.Addr
 	table    arch.Addr // of a method of a struct: of the struct
-}
-
-// root is an argument or a variable.
-type root struct {
-	local  bool
-	number int32
 }
 
 const (
@@ -79,7 +70,7 @@ func (d *duties) frame(p *Process, f *walk.Frame, fr *profile.Frame) {
 	if !ok {
 		return
 	}
-	s := dutySite{method: permits.MethodID{Module: p.method.Module, RID: p.method.RID}, values: map[root]arch.Addr{}}
+	s := dutySite{method: permits.MethodID{Module: p.method.Module, RID: p.method.RID}, values: map[permits.Variable]arch.Addr{}}
 	if s.held, s.promised = c.At(il, next); len(s.held)+len(s.promised) == 0 {
 		return
 	}
@@ -87,46 +78,43 @@ func (d *duties) frame(p *Process, f *walk.Frame, fr *profile.Frame) {
 		s.table = p.method.MethodTable
 	}
 	for i := range s.held {
-		s.root(p, f, s.held[i].Object)
+		if v, ok := permits.Root(s.held[i].Object); ok {
+			s.read(p, f, v)
+		}
 	}
 	for i := range s.promised {
-		s.root(p, f, s.promised[i].Object)
+		if v, ok := permits.Root(s.promised[i].Object); ok {
+			s.read(p, f, v)
+		}
 	}
 	d.sites = append(d.sites, s)
 }
 
-// root reads the argument or variable that leads to a value.
-func (s *dutySite) root(p *Process, f *walk.Frame, v *ecma335.Value) {
-	for v.Of != nil {
-		v = v.Of
-	}
+// read reads an argument or a variable of the frame, if it is there.
+func (s *dutySite) read(p *Process, f *walk.Frame, v permits.Variable) {
 	number := uint32(v.Number)
-	switch v.Kind {
-	case ecma335.Argument:
-	case ecma335.Local:
+	if v.Local { // variables are counted behind the arguments
 		n, err := p.Runtime.Names.Arguments(p.method.Module, p.method.RID)
 		if err != nil {
 			return
 		}
 		number += uint32(n)
-	default:
-		return
 	}
 	if at, ok := p.variableOf(f, number); ok {
 		if value, ok := valueAt(f, &at); ok {
-			s.values[root{v.Kind == ecma335.Local, v.Number}] = value
+			s.values[v] = value
 		}
 	}
 }
 
 // roots are the frame's arguments and variables.
 func (s *dutySite) roots(p *Process) permits.Roots {
-	return func(v *ecma335.Value) (permits.Place, bool) {
-		at, ok := s.values[root{v.Kind == ecma335.Local, v.Number}]
+	return func(v permits.Variable) (permits.Place, bool) {
+		at, ok := s.values[v]
 		if !ok {
 			return permits.Place{}, false
 		}
-		if v.Kind == ecma335.Argument && v.Number == 0 && s.table != 0 {
+		if v == permits.This && s.table != 0 {
 			class, err := p.Runtime.Objects.Table(s.table)
 			return permits.Place{At: at - structHeader, Class: class}, err == nil
 		}
@@ -176,7 +164,7 @@ func (p *Process) dutiesAt(of permits.MethodID, held []permits.Section, promised
 				d.count = int(most)
 			}
 			if !held[i].Closes {
-				d.field = p.fieldOfValue(of.Module, held[i].Object, roots)
+				d.field = p.permitReader().Name(of.Module, held[i].Object, roots)
 				if use, err := p.permitReader().Use(of.Module, held[i].Object, roots); err == nil && use.Count > 0 {
 					d.count = use.Count
 				}
@@ -210,36 +198,9 @@ func (p *Process) promise(of permits.MethodID, s *permits.Promise, roots permits
 	if d.object, err = r.Task(of.Module, s, roots); err != nil {
 		return d, err
 	}
-	d.of, d.kind, d.field = of, profile.CompletionLock, p.fieldOfValue(of.Module, s.Object, roots)
+	d.of, d.kind, d.field = of, profile.CompletionLock, r.Name(of.Module, s.Object, roots)
 	if c, err := p.Runtime.Objects.Class(d.object); err == nil {
 		d.typ = c.Display
 	}
 	return d, nil
-}
-
-// fieldOfValue names the field, or the property, that a value is read from; "": it is none that has a name.
-func (p *Process) fieldOfValue(module arch.Addr, v *ecma335.Value, roots permits.Roots) string {
-	if v.Kind == ecma335.StaticField {
-		return strings.ReplaceAll(v.Member.Owner, "+", ".") + "." + v.Member.Name
-	}
-	if v.Of == nil || v.Kind != ecma335.FieldOf && v.Kind != ecma335.Result {
-		return ""
-	}
-	of, err := p.permitReader().Find(module, v.Of, roots)
-	if err != nil || of.Class == nil {
-		return ""
-	}
-	if v.Kind == ecma335.Result {
-		return of.Class.Display + "." + strings.TrimPrefix(v.Member.Name, "get_")
-	}
-	return p.holderField(of.Class, v.Member.Name)
-}
-
-// holderField names a field as its author knows it.
-func (p *Process) holderField(class *object.Class, field string) string {
-	name, err := p.Runtime.Names.Holder(class.Table, field)
-	if err != nil {
-		return ""
-	}
-	return name
 }

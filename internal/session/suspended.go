@@ -9,7 +9,6 @@ import (
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/object"
 	"clrsnap/internal/clr/permits"
-	"clrsnap/internal/ecma335"
 	"clrsnap/profile"
 )
 
@@ -148,8 +147,8 @@ func (l *likely) dutiesOf(s suspended) (out []duty) {
 		at, class := b.Fields()
 		this := permits.Place{At: at, Class: class}
 		of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
-		out = l.p.dutiesAt(of, s.code.held, s.code.promised, func(v *ecma335.Value) (permits.Place, bool) {
-			return this, v.Kind == ecma335.Argument && v.Number == 0
+		out = l.p.dutiesAt(of, s.code.held, s.code.promised, func(v permits.Variable) (permits.Place, bool) {
+			return this, v == permits.This
 		})
 		return nil
 	}, nil)

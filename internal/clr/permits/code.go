@@ -96,8 +96,10 @@ func (b *builder) action(a *ecma335.Action) {
 	}
 }
 
-// comes reports whether a value may be what a call has returned.
-func comes(v *ecma335.Value) bool { return v.Kind == ecma335.Result || v.Kind == ecma335.Local }
+// comes reports whether a value may be what a call has returned, and not just null.
+func comes(v *ecma335.Value) bool {
+	return v.Kind == ecma335.Result || v.Kind == ecma335.Local || v.Kind == ecma335.FieldOf
+}
 
 func (b *builder) call(a *ecma335.Action) {
 	object := a.Arguments[0]

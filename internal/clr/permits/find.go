@@ -20,8 +20,25 @@ type Place struct {
 	only  arch.Addr // of a struct whose class is not known: the one object that it refers to
 }
 
+// Variable is an argument or a local variable of a method, by its number. That of this is 0.
+type Variable struct {
+	Local  bool
+	Number int32
+}
+
+// This is the object of a method.
+var This = Variable{}
+
+// Root returns the argument or the variable that leads to a value; false: a static field does, or it is not known what.
+func Root(v *ecma335.Value) (Variable, bool) {
+	for v.Of != nil {
+		v = v.Of
+	}
+	return Variable{v.Kind == ecma335.Local, v.Number}, v.Kind == ecma335.Argument || v.Kind == ecma335.Local
+}
+
 // Roots returns what an argument or a variable is; false: that is not known.
-type Roots func(v *ecma335.Value) (Place, bool)
+type Roots func(v Variable) (Place, bool)
 
 // maxGetters bounds the properties within properties.
 const maxGetters = 4
@@ -34,7 +51,7 @@ func (r *Reader) Find(module arch.Addr, v *ecma335.Value, roots Roots) (Place, e
 func (r *Reader) find(module arch.Addr, v *ecma335.Value, roots Roots, depth int) (Place, error) {
 	switch v.Kind {
 	case ecma335.Argument, ecma335.Local:
-		if p, ok := roots(v); ok {
+		if p, ok := roots(Variable{v.Kind == ecma335.Local, v.Number}); ok {
 			return p, nil
 		}
 	case ecma335.StaticField:
@@ -223,9 +240,31 @@ func (r *Reader) result(module arch.Addr, rid uint32) (v *ecma335.Value, err err
 
 // thisIs are the roots of a method of an object.
 func thisIs(this Place) Roots {
-	return func(v *ecma335.Value) (Place, bool) {
-		return this, v.Kind == ecma335.Argument && v.Number == 0 && (this.Class != nil || this.only != 0)
+	return func(v Variable) (Place, bool) { return this, v == This && (this.Class != nil || this.only != 0) }
+}
+
+// Name is what the author calls the field, or the property, that a value is read from, with its class; "": that is not
+// known, or it is a variable.
+func (r *Reader) Name(module arch.Addr, v *ecma335.Value, roots Roots) string {
+	switch {
+	case v.Kind == ecma335.StaticField:
+		return strings.ReplaceAll(v.Member.Owner, "+", ".") + "." + v.Member.Name
+	case v.Of == nil:
+		return ""
 	}
+	of, err := r.Find(module, v.Of, roots)
+	if err != nil || of.Class == nil {
+		return ""
+	}
+	switch v.Kind {
+	case ecma335.FieldOf:
+		if name, err := r.names.Holder(of.Class.Table, v.Member.Name); err == nil {
+			return name
+		}
+	case ecma335.Result:
+		return of.Class.Display + "." + strings.TrimPrefix(v.Member.Name, "get_")
+	}
+	return ""
 }
 
 // Held returns the semaphores whose permits a section holds: one, unless Dispose releases several.

@@ -10,6 +10,7 @@ import (
 	"clrsnap"
 	"clrsnap/internal/livetest"
 	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
 	"clrsnap/profile"
 	"clrsnap/report"
 )
@@ -17,6 +18,21 @@ import (
 // TestLikely: a program has deadlocks in which permits of semaphores, suspended methods and tasks that are completed by
 // hand take part, and what only looks like such. What clrsnap finds likely is what the program says.
 func TestLikely(t *testing.T) { testenv.EachOfKit(t, testLikely) }
+
+// TestLikelyCompiled: the same of code that was optimised at once, and of a debug build, whose state machines are classes.
+func TestLikelyCompiled(t *testing.T) {
+	layer.Matrix(t)
+	for name, o := range map[string]testenv.Options{
+		"optimized": {Env: []string{"DOTNET_TieredCompilation=0"}}, "debug": {Compile: []string{"-o-"}, Runtime: "net9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := testenv.Start(t, "deadlocks", o)
+			p := livetest.Open(t, a, clrsnap.Options{Permits: clrsnap.PermitsAlways})
+			compareLikely(t, name, snapshotWaits(t, p), askLikely(t, a))
+			livetest.EndsWell(t, a)
+		})
+	}
+}
 
 func testLikely(t *testing.T, runtime string) {
 	a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime})
