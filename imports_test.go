@@ -116,7 +116,7 @@ var mayImport = map[string]string{
 
 	"internal/ecma335/ecma335test": "",
 
-	"internal/clr/clrtest": "internal/arch internal/target internal/contract",
+	"internal/clr/clrtest": "internal/arch internal/target internal/contract internal/ecma335/ecma335test",
 	"internal/confine":     "",
 
 	"internal/display":     "profile",

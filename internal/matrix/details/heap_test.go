@@ -39,7 +39,7 @@ func testHeap(t *testing.T, runtime string) {
 }
 
 // TestHeapServer: the collector of servers has several heaps.
-func TestHeapServer(t *testing.T) { testenv.EachOfKit(t, testHeapServer) }
+func TestHeapServer(t *testing.T) { testenv.EachVersion(t, testHeapServer) }
 
 func testHeapServer(t *testing.T, rt string) {
 	a := testenv.Start(t, "heap", testenv.Options{Runtime: rt, Env: serverEnv})
@@ -86,10 +86,7 @@ func TestHeapWitness(t *testing.T) {
 func checkWitness(t *testing.T, a *testenv.App) {
 	t.Helper()
 	p := livetest.Open(t, a, clrsnap.Options{})
-	out, err := testenv.ClrMD(t, "heap", a).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testenv.AskClrMD(t, "heap", a)
 	h := takeHeap(t, p)
 	var want, got []uint64
 	var bytesWant, filled uint64
@@ -127,7 +124,7 @@ func checkWitness(t *testing.T, a *testenv.App) {
 }
 
 // TestHeapCore: a core dump has the same.
-func TestHeapCore(t *testing.T) { testenv.EachOfKit(t, testHeapCore) }
+func TestHeapCore(t *testing.T) { testenv.EachVersion(t, testHeapCore) }
 
 func testHeapCore(t *testing.T, runtime string) {
 	kinds := []testenv.DumpKind{testenv.DumpGCore, testenv.DumpWithHeap}
@@ -152,7 +149,7 @@ func testHeapCore(t *testing.T, runtime string) {
 
 // TestHeapChurn: while threads allocate at full speed and the collector moves objects, no object ever has a wrong type,
 // and what stays where it is is counted right.
-func TestHeapChurn(t *testing.T) { testenv.EachOfKit(t, testHeapChurn) }
+func TestHeapChurn(t *testing.T) { testenv.EachVersion(t, testHeapChurn) }
 
 func testHeapChurn(t *testing.T, runtime string) {
 	for name, env := range map[string][]string{"workstation": nil, "server": serverEnv} {
