@@ -57,6 +57,7 @@ var mayImport = map[string]string{
 	"internal/clr/object":     "internal/arch internal/target internal/contract internal/clr/types internal/clr/name",
 	"internal/clr/async":      "internal/arch internal/clr/name internal/clr/object",
 	"internal/clr/heap":       "internal/arch internal/target internal/contract",
+	"internal/clr/permits":    "internal/arch internal/ecma335 internal/clr/name internal/clr/object internal/clr/types",
 	"internal/clr/threadpool": "internal/arch internal/target internal/clr/heap internal/clr/object",
 	"internal/clr/lock":       "internal/arch internal/target internal/contract internal/clr/object",
 	"internal/clr/pal":        "internal/arch internal/target",

@@ -29,13 +29,7 @@ func (p *Process) Tasks(ctx context.Context, o HeapOptions) (*profile.Tasks, err
 		return nil, NestedError(0)
 	}
 	p.Engine.Begin()
-	t := &taskWalk{
-		p: p, ctx: ctx, o: o, r: p.asyncReader(), begin: time.Now(), classes: map[arch.Addr]taskClass{},
-		objects: map[taskClass][]arch.Addr{}, seen: map[arch.Addr]bool{}, frames: map[awaitKey]profile.Frame{},
-	}
-	if p.from.changes() {
-		t.now = tickCount()
-	}
+	t := p.newTaskWalk(ctx, o)
 	census, err := t.walk()
 	if errors.Is(err, heap.ErrUnknown) {
 		return nil, fmt.Errorf("process %d: %w: %w", p.PID(), ErrNoHeap, err)
@@ -45,6 +39,17 @@ func (p *Process) Tasks(ctx context.Context, o HeapOptions) (*profile.Tasks, err
 	}
 	out := t.result(census)
 	return out, p.Alive()
+}
+
+func (p *Process) newTaskWalk(ctx context.Context, o HeapOptions) *taskWalk {
+	t := &taskWalk{
+		p: p, ctx: ctx, o: o, r: p.asyncReader(), begin: time.Now(), classes: map[arch.Addr]taskClass{},
+		objects: map[taskClass][]arch.Addr{}, seen: map[arch.Addr]bool{}, frames: map[awaitKey]profile.Frame{},
+	}
+	if p.from.changes() {
+		t.now = tickCount()
+	}
+	return t
 }
 
 // errStrange: what was read contradicts itself: it was changing.
