@@ -56,6 +56,7 @@ var mayImport = map[string]string{
 		"internal/clr/method internal/ecma335 internal/pace internal/pe",
 	"internal/clr/object":     "internal/arch internal/target internal/contract internal/clr/types internal/clr/name",
 	"internal/clr/async":      "internal/arch internal/clr/name internal/clr/object",
+	"internal/clr/web":        "internal/arch internal/clr/object",
 	"internal/clr/heap":       "internal/arch internal/target internal/contract",
 	"internal/clr/threadpool": "internal/arch internal/target internal/clr/heap internal/clr/object",
 	"internal/clr/lock":       "internal/arch internal/target internal/contract internal/clr/object",

@@ -33,6 +33,13 @@ type Doing struct {
 	WaitsFor *Awaited
 	Frames   []Frame // of the async methods, as in TaskChain; of TaskRunning the thread's stack, if it is known
 	Branches int     // how many other chains of async methods each has, such as those of Task.WhenAll
+	Call     *CallTo // of requests: the call that they wait for; nil: none, or it is not known
+}
+
+// CallTo is a call that a request waits for.
+type CallTo struct {
+	Authority string // host and port
+	Phase     CallPhase
 }
 
 // Request is a request that is being served.

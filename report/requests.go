@@ -159,6 +159,9 @@ func doingText(d *profile.Doing) string {
 		return "it is not known what they wait for"
 	}
 	text := chainText(&profile.TaskChain{State: d.State, WaitsFor: d.WaitsFor})
+	if c := d.Call; c != nil {
+		text = phases[c.Phase] + " (HttpClient, " + display.Clean(c.Authority) + ")"
+	}
 	if d.Branches > 0 {
 		text += fmt.Sprintf("; %s besides", counted(d.Branches, "chain", "chains"))
 	}
@@ -201,7 +204,17 @@ func (p *requestsPrinter) calls(g *profile.CallGroup) {
 		p.call(&g.Calls[i])
 	}
 	p.others(len(g.Calls))
-	p.doing(&g.Doing)
+	d := g.Doing
+	if !p.o.Full {
+		d.Frames = ownCall(d.Frames)
+	}
+	p.doing(&d)
+}
+
+// ownCall leaves out what HttpClient does by itself.
+func ownCall(frames []profile.Frame) []profile.Frame {
+	i := slices.IndexFunc(frames, func(f profile.Frame) bool { return f.Module != "System.Net.Http" })
+	return frames[max(i, 0):]
 }
 
 // call prints one call.

@@ -46,7 +46,13 @@ type jsonDoing struct {
 	State    profile.TaskState `json:"state,omitempty"`
 	WaitsFor *jsonAwaited      `json:"waitsFor,omitempty"`
 	Branches int               `json:"branches,omitempty"`
+	Call     *jsonCallTo       `json:"call,omitempty"`
 	Frames   []*jsonFrame      `json:"frames"`
+}
+
+type jsonCallTo struct {
+	Authority string            `json:"authority"`
+	Phase     profile.CallPhase `json:"phase"`
 }
 
 type jsonRequestGroup struct {
@@ -107,7 +113,11 @@ type jsonPoolConnections struct {
 
 func jsonDoingOf(d *profile.Doing) jsonDoing {
 	c := jsonChainOf(&profile.TaskChain{State: d.State, WaitsFor: d.WaitsFor, Frames: d.Frames})
-	return jsonDoing{State: d.State, WaitsFor: c.WaitsFor, Branches: d.Branches, Frames: c.Frames}
+	out := jsonDoing{State: d.State, WaitsFor: c.WaitsFor, Branches: d.Branches, Frames: c.Frames}
+	if d.Call != nil {
+		out.Call = &jsonCallTo{d.Call.Authority, d.Call.Phase}
+	}
+	return out
 }
 
 // jsonSince is when something began, and how long it has been under way; "" and nil: that is not known.

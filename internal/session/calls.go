@@ -185,21 +185,25 @@ func (w *requestWalk) timed(b *async.Box) (time.Time, error) {
 	return time.Now().Add(-time.Duration(tickCount()-int64(ticks)) * time.Millisecond), nil
 }
 
+// server is the server that a call goes to: its pool's, or that of its URI.
+func (w *requestWalk) server(c *sent) string {
+	if p := w.pools[c.pool]; p != nil && !p.Proxied {
+		return cmp.Or(p.Authority, c.Authority)
+	}
+	return c.Authority
+}
+
 // callGroups groups calls by where they go, and what they do.
 func (w *requestWalk) callGroups() []profile.CallGroup {
 	by := map[string]*profile.CallGroup{}
 	var list []*profile.CallGroup
 	for message, c := range w.calls {
 		g := profile.CallGroup{
-			Method: c.Method, Authority: c.Authority, Path: c.Path, Phase: c.phase, Doing: doing(c.chains),
+			Method: c.Method, Authority: w.server(c), Path: c.Path, Phase: c.phase, Doing: w.doing(c.chains),
 		}
-		if p := w.pools[c.pool]; p != nil {
-			if !p.Proxied {
-				g.Authority = cmp.Or(p.Authority, g.Authority)
-			}
-			if c.use != nil {
-				p.active++
-			}
+		g.Doing.Call = nil
+		if p := w.pools[c.pool]; p != nil && c.use != nil {
+			p.active++
 		}
 		key := strings.Join([]string{g.Method, g.Authority, g.Path, string(g.Phase), doingKey(&g.Doing)}, "\x00")
 		same := by[key]
@@ -273,6 +277,9 @@ func (p *Process) remoteOf(fd int32) string {
 func (w *requestWalk) poolList() []profile.CallPool {
 	var out []profile.CallPool
 	for _, p := range w.pools {
+		if p.HTTP1.All+p.HTTP2.All+p.active+len(p.Queue) == 0 { // one that is made in vain, as several threads did
+			continue
+		}
 		out = append(out, profile.CallPool{
 			Authority: p.Authority, Secure: p.Secure, Proxied: p.Proxied, HTTP1: profile.PoolConnections(p.HTTP1),
 			HTTP2: profile.PoolConnections(p.HTTP2), Queued: len(p.Queue), Active: p.active,

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"clrsnap/internal/arch"
@@ -93,7 +94,8 @@ type requestWalk struct {
 	requests map[string]*served  // by their id
 	calls    map[arch.Addr]*sent // by their message
 	pools    map[arch.Addr]*pooled
-	starts   map[arch.Addr]time.Time // of calls, by their message
+	starts   map[arch.Addr]time.Time      // of calls, by their message
+	makes    map[*profile.TaskChain]*sent // the call that a chain makes
 }
 
 // served is a request and the chains of its async methods.
@@ -107,6 +109,7 @@ func newRequestWalk(ctx context.Context, p *Process, o HeapOptions, threads serv
 		taskWalk: p.newTaskWalk(ctx, o), web: web.New(p.Runtime.Objects), threads: threads,
 		roles: map[arch.Addr]web.Role{}, requests: map[string]*served{}, calls: map[arch.Addr]*sent{},
 		pools: map[arch.Addr]*pooled{}, starts: map[arch.Addr]time.Time{},
+		makes: map[*profile.TaskChain]*sent{},
 	}
 	w.also = func(c *object.Class) taskClass { return webClasses[web.KindOf(c)] }
 	return w
@@ -192,11 +195,15 @@ func (w *requestWalk) use(c *profile.TaskChain) (cost int) {
 	var request string
 	var call *sent
 	for _, b := range w.boxes {
-		switch w.role(b) {
+		switch w.role(b.Box) {
 		case web.Sending:
-			call = w.calls[w.local(b, "request")]
+			call = w.calls[w.local(b.Box, "request")]
 		case web.Serving:
-			request, _ = w.web.ID(w.local(b, "this"))
+			request, _ = w.web.ID(w.local(b.Box, "this"))
+			c.Frames = c.Frames[:max(b.frame, 1)] // what follows is the connection's, and the same for all
+		}
+		if request != "" {
+			break
 		}
 	}
 	if s := w.requests[request]; s != nil {
@@ -206,6 +213,7 @@ func (w *requestWalk) use(c *profile.TaskChain) (cost int) {
 		request = ""
 	}
 	if call != nil {
+		w.makes[c] = call
 		call.chains, call.request = append(call.chains, c), cmp.Or(call.request, request)
 		cost = framesCost(c.Frames)
 	}
@@ -246,16 +254,18 @@ func (w *requestWalk) believed(at time.Time) time.Time {
 }
 
 // doing describes what a request or a call does, by its chains.
-func doing(chains []*profile.TaskChain) profile.Doing {
+func (w *requestWalk) doing(chains []*profile.TaskChain) profile.Doing {
 	if len(chains) == 0 {
 		return profile.Doing{}
 	}
 	best := slices.MaxFunc(chains, func(a, b *profile.TaskChain) int {
 		return cmp.Or(cmp.Compare(tells(a), tells(b)), cmp.Compare(len(a.Frames), len(b.Frames)))
 	})
-	return profile.Doing{
-		State: best.State, WaitsFor: best.WaitsFor, Frames: best.Frames, Branches: len(chains) - 1,
+	d := profile.Doing{State: best.State, WaitsFor: best.WaitsFor, Frames: best.Frames, Branches: len(chains) - 1}
+	if c := w.makes[best]; c != nil && best.State == profile.TaskWaiting {
+		d.Call = &profile.CallTo{Authority: w.server(c), Phase: c.phase}
 	}
+	return d
 }
 
 // tells orders chains: one that waits for something that is known tells most.
@@ -313,7 +323,11 @@ func compareSince(a, b time.Time) int {
 
 // doingKey is equal for what is shown together.
 func doingKey(d *profile.Doing) string {
-	return chainKey(&profile.TaskChain{Frames: d.Frames, State: d.State, WaitsFor: d.WaitsFor}, true)
+	key := chainKey(&profile.TaskChain{Frames: d.Frames, State: d.State, WaitsFor: d.WaitsFor}, true)
+	if d.Call != nil {
+		key += "\x00" + d.Call.Authority + "\x00" + string(d.Call.Phase)
+	}
+	return key
 }
 
 // joinDoing adds what another request or call of a group does.
@@ -329,12 +343,24 @@ func (w *requestWalk) describe(s *served) (profile.Request, profile.Doing) {
 		ID: s.ID, Method: s.Method, Path: s.Path, Query: s.Query, Protocol: s.Protocol, Remote: addressText(s.Remote),
 		Since: w.since(s.Start), Aborted: s.Aborted,
 	}
-	d := doing(s.chains)
+	d := w.doing(s.chains)
 	if t := w.threads.by[s.ID]; t != nil && (d.State == "" || d.State == profile.TaskRunning) {
-		d = profile.Doing{State: profile.TaskRunning, Frames: t.Frames, Branches: d.Branches}
+		d = profile.Doing{State: profile.TaskRunning, Frames: beforeServing(t.Frames), Branches: d.Branches}
 		r.Thread = &profile.ThreadRef{OSThreadID: t.OSThreadID, ManagedThreadID: t.ManagedThreadID, Name: t.Name}
 	}
 	return r, d
+}
+
+// beforeServing cuts off a thread's stack what is the same for all requests: from Kestrel's method on that serves them.
+func beforeServing(frames []profile.Frame) []profile.Frame {
+	i := slices.IndexFunc(frames, func(f profile.Frame) bool {
+		machine, ok := strings.CutSuffix(f.Method, ".MoveNext")
+		return ok && web.RoleOf(f.Module, machine) == web.Serving
+	})
+	if i < 1 {
+		return frames
+	}
+	return frames[:i]
 }
 
 func addressText(a netip.AddrPort) string {

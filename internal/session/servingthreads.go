@@ -31,8 +31,10 @@ func (p *Process) servingThreads(ctx context.Context) (servingThreads, error) {
 			ids[t.OSThreadID] = id
 		}
 	}
+	async := p.Options.Async
+	p.Options.Async = true
 	s, err := p.SnapshotAll(ctx, nil)
-	p.Inspect = nil
+	p.Inspect, p.Options.Async = nil, async
 	if s == nil {
 		return out, err
 	}

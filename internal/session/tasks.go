@@ -107,7 +107,7 @@ type taskWalk struct {
 
 	semaphores map[arch.Addr]arch.Addr // by the first of those that wait
 	frames     map[awaitKey]profile.Frame
-	boxes      []*async.Box // of the chain that was read last
+	boxes      []chainBox // of the chain that was read last
 	unproven   int
 	unread     int
 }
@@ -196,6 +196,12 @@ func consistentShare(c *heap.Census) float64 {
 		return 0
 	}
 	return float64(c.Consistent) / float64(c.Size)
+}
+
+// chainBox is a box of a chain, and the index of its frame.
+type chainBox struct {
+	*async.Box
+	frame int
 }
 
 // node is a box of a method that has not ended.
@@ -349,11 +355,11 @@ func (t *taskWalk) readChain(obj arch.Addr) (out *profile.TaskChain, alive bool,
 	}
 	out = &profile.TaskChain{Count: 1, State: profile.TaskRunning}
 	out.Frames = append(out.Frames, t.frame(&async.Step{Box: box}))
-	t.boxes = append(t.boxes[:0], box)
+	t.boxes = append(t.boxes[:0], chainBox{box, 0})
 	for i := range chain.Steps {
 		out.Frames = append(out.Frames, t.frame(&chain.Steps[i]))
 		if b := chain.Steps[i].Box; b != nil {
-			t.boxes = append(t.boxes, b)
+			t.boxes = append(t.boxes, chainBox{b, len(out.Frames) - 1})
 		}
 	}
 	if !box.HasState || box.State >= 0 {
