@@ -56,6 +56,7 @@ var mayImport = map[string]string{
 		"internal/clr/method internal/ecma335 internal/pace internal/pe",
 	"internal/clr/object":     "internal/arch internal/target internal/contract internal/clr/types internal/clr/name",
 	"internal/clr/async":      "internal/arch internal/clr/name internal/clr/object",
+	"internal/clr/web":        "internal/arch internal/clr/object",
 	"internal/clr/heap":       "internal/arch internal/target internal/contract",
 	"internal/clr/permits":    "internal/arch internal/ecma335 internal/clr/name internal/clr/object internal/clr/types",
 	"internal/clr/threadpool": "internal/arch internal/target internal/clr/heap internal/clr/object",
@@ -87,6 +88,7 @@ var mayImport = map[string]string{
 	"internal/proof/churn":      "",
 	"internal/proof/cost":       "",
 	"internal/proof/damage":     "",
+	"internal/proof/heap":       "",
 	"internal/proof/instant":    "",
 	"internal/proof/inlined":    "",
 	"internal/proof/judge":      "profile internal/livetest internal/testenv",
@@ -98,6 +100,7 @@ var mayImport = map[string]string{
 	"internal/proof/lines":      "",
 	"internal/proof/living":     "",
 	"internal/proof/why":        "",
+	"internal/proof/requests":   "",
 	"internal/proof/shares":     "",
 	"internal/proof/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap " +
 		"internal/clr/thread internal/engine internal/replay internal/walk",
