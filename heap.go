@@ -24,6 +24,8 @@ type HeapOptions struct {
 	// Retained finds how much the objects of each type keep from being collected (profile.HeapType.Retained). That takes
 	// as much memory as Roots, and half as much again.
 	Retained bool
+	// Graph keeps all objects and their references: profile.Heap.Graph. That takes as much memory as Roots.
+	Graph bool
 	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1. More than 1 let several goroutines walk a
 	// running process.
 	MaxCPU float64

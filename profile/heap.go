@@ -20,6 +20,8 @@ type Heap struct {
 	Kept       HeapAmount // the objects that Paths are about
 	OtherPaths HeapAmount // of these, those that are kept in other ways: there were too many that differ
 
+	Graph *HeapGraph // nil: it was not asked for, or the walk was ended early
+
 	HasInstances bool // Instances were asked for
 	HasPaths     bool // Paths were asked for
 	HasRetained  bool // Retained of Types is known, and Types with the largest come first

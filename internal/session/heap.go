@@ -29,6 +29,8 @@ type HeapOptions struct {
 	Roots *regexp.Regexp
 	// Retained finds how much the objects of each type keep from being collected.
 	Retained bool
+	// Graph keeps all objects and their references.
+	Graph bool
 	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1. More than 1 have several goroutines walk.
 	MaxCPU float64
 	// Progress is called from time to time with how many bytes have been walked, of how many; nil: it is not.
@@ -56,7 +58,7 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 	if err != nil {
 		return nil, p.orExit(fmt.Errorf("process %d: the heap cannot be read: %w", p.PID(), err))
 	}
-	if o.Roots != nil || o.Retained {
+	if h.graph() {
 		if census.Graph == nil {
 			return nil, p.orExit(fmt.Errorf("process %d: %w", p.PID(), heap.ErrTooLarge))
 		}
@@ -95,12 +97,15 @@ func (h *heapWalk) options(ctx context.Context) heap.Options {
 		h.text = h.p.Runtime.Threads.StringType()
 		o.Data = true
 	}
-	o.Graph = h.o.Roots != nil || h.o.Retained
+	o.Graph = h.graph()
 	if h.o.Type != nil || h.o.MaxStrings > 0 {
 		o.Want, o.Visit = h.want, h.visit
 	}
 	return o
 }
+
+// graph: the references between objects are asked for.
+func (h *heapWalk) graph() bool { return h.o.Roots != nil || h.o.Retained || h.o.Graph }
 
 func (h *heapWalk) share() float64 { return cmp.Or(h.o.MaxCPU, 1) }
 
@@ -200,6 +205,9 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	out.Types = h.types(c, retained)
 	if h.o.Roots != nil {
 		h.paths(c.Graph, out)
+	}
+	if h.o.Graph {
+		h.objects(c.Graph, out)
 	}
 	h.trim()
 	out.Instances = h.instances
