@@ -32,6 +32,7 @@ type heapFlags struct {
 	json    bool
 	output  string
 
+	format         *heapFormat    // of --output; nil: text or JSON
 	pattern, keeps *regexp.Regexp // --type, --roots
 }
 
@@ -116,7 +117,13 @@ func (f *heapFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.full, "full", false, "do not shorten names and texts")
 	f.registerCore(fs)
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md), with all types unless --limit is given")
-	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
+	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`, whose extension can choose a format; - is standard "+
+		"output")
+	completeOutput(cmd, "output", func(offer func(extension, description string)) {
+		for _, f := range heapFormats {
+			offer(f.extensions[0], f.description)
+		}
+	})
 }
 
 // checkArgs requires a PID or a core dump, and refuses flags that are for the other.
@@ -145,12 +152,15 @@ func (f *heapFlags) check(cmd *cobra.Command) (err error) {
 		return usagef("--every %v is too short: give 1s or more", f.every)
 	case given("looks") && (!given("every") || f.looks < 2):
 		return usagef("--looks is how often to look with --every: 2 times or more")
-	case given("every") && (given("diff") || given("type") || given("output")):
+	case given("every") && (given("diff") || given("type") || given("output") && heapFormatOf(f.output) == nil):
 		return usagef("--every does not go with --diff, --type or --output: it writes tables, one after the other")
 	case given("diff") && f.diff == "":
 		return usagef("--diff is empty: give a file that clrsnap heap --json has written")
 	case given("diff") && given("type"):
 		return usagef("--diff and --type exclude each other: one is about types, the other about single objects")
+	}
+	if err := f.checkOutput(cmd); err != nil {
+		return err
 	}
 	if f.types != "" {
 		if f.pattern, err = regexp.Compile(f.types); err != nil {
@@ -202,10 +212,22 @@ func (a *app) heap(ctx context.Context, args []string, f *heapFlags) error {
 			return err
 		}
 	}
-	if f.every == 0 || err != nil || h.Partial {
+	switch {
+	case f.format != nil && (f.every == 0 || err != nil || h.Partial):
+		return a.endHeap(ctx, h, err, a.exportHeap(h, o.Base, out, f))
+	case f.every == 0 || err != nil || h.Partial:
 		return a.endHeap(ctx, h, err, a.writeHeap(h, out, o, f))
+	case f.format == nil:
+		_, err = a.growth(ctx, p, h, out, o, f)
+		return err
 	}
-	return a.growth(ctx, p, h, out, o, f)
+	// Text goes to standard output meanwhile, and the difference from the first look to the file.
+	o.Color, o.Width = a.colors(a.stdout), terminalWidth(a.stdout)
+	last, err := a.growth(ctx, p, h, &pendingFile{path: "-", stdout: a.stdout}, o, f)
+	if last == nil {
+		return err
+	}
+	return cmp.Or(a.exportHeap(last, h, out, f), err)
 }
 
 // earlier reads the heap that is compared with. The file can be hostile: all rights are given up before.
@@ -230,29 +252,29 @@ func (a *app) endHeap(ctx context.Context, h *profile.Heap, err, written error) 
 	return interruptedWalk(ctx, h.Partial)
 }
 
-// growth looks again and again, and shows what has changed since the first look.
+// growth looks again and again, and shows what has changed since the first look. It returns the last whole look.
 func (a *app) growth(
 	ctx context.Context, p *clrsnap.Process, first *profile.Heap, out *pendingFile, o report.HeapOptions, f *heapFlags,
-) error {
+) (last *profile.Heap, err error) {
 	if err := a.writeHeap(first, out, o, f); err != nil {
-		return err
+		return nil, err
 	}
-	o.Base = first
+	o.Base, last = first, first
 	for n := 2; ; n++ {
 		select {
 		case <-ctx.Done():
-			return nil
+			return last, nil
 		case <-time.After(f.every):
 		}
 		h, err := a.look(ctx, p, f)
 		if h == nil || h.Partial {
-			return err
+			return last, err
 		}
-		if !f.json {
+		if last = h; !f.json {
 			fmt.Fprintln(a.stdout)
 		}
 		if werr := a.writeHeap(h, out, o, f); werr != nil || err != nil || n == f.looks {
-			return cmp.Or(werr, err)
+			return last, cmp.Or(werr, err)
 		}
 	}
 }
@@ -261,6 +283,7 @@ func (a *app) growth(
 func (a *app) look(ctx context.Context, p *clrsnap.Process, f *heapFlags) (*profile.Heap, error) {
 	o := clrsnap.HeapOptions{
 		Type: f.pattern, Roots: f.keeps, Retained: f.retains, MaxInstances: f.limit, MaxCPU: f.maxCPU,
+		Graph: f.format != nil && f.format.graph,
 	}
 	if f.limit == 0 {
 		o.MaxInstances = maxListed
