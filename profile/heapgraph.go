@@ -40,3 +40,14 @@ type HeapRegion struct {
 	Start, End uint64 // End is the first address behind it
 	Generation Generation
 }
+
+// HeapKeeper is what objects of one type keep from being collected: those of which each is kept, first of all, by one of
+// the objects of another HeapKeeper. A tree of them says what keeps what, type by type. Objects of one type that keep one
+// another in a row, such as those of a linked list, are one HeapKeeper.
+type HeapKeeper struct {
+	Parent   int32      // index of an earlier one; of the first, which stands for all objects: 0
+	Type     int32      // index in Heap.Types; -1: it stands for a static field, or for all objects
+	Static   string     // the static field
+	Objects  HeapAmount // of the type
+	Retained uint64     // bytes of Objects and of what only they keep, also of what is too little to be in the tree
+}

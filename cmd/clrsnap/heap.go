@@ -283,7 +283,7 @@ func (a *app) growth(
 func (a *app) look(ctx context.Context, p *clrsnap.Process, f *heapFlags) (*profile.Heap, error) {
 	o := clrsnap.HeapOptions{
 		Type: f.pattern, Roots: f.keeps, Retained: f.retains, MaxInstances: f.limit, MaxCPU: f.maxCPU,
-		Graph: f.format != nil && f.format.graph,
+		Graph: f.format != nil && f.format.graph, Keepers: f.format != nil && f.retains,
 	}
 	if f.limit == 0 {
 		o.MaxInstances = maxListed

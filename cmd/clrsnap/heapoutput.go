@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"clrsnap/export"
 	"clrsnap/export/gcdump"
 	"clrsnap/internal/display"
 	"clrsnap/profile"
@@ -19,16 +20,27 @@ type heapFormat struct {
 	extensions  []string
 	description string
 	graph       bool // it has all objects and their references
-	write       func(w io.Writer, h *profile.Heap, base *profile.Heap) error
+	write       func(w io.Writer, h, base *profile.Heap) error
 }
 
 var heapFormats = []heapFormat{
+	{[]string{".html", ".htm"}, "treemap: one page for any browser, with search", false, drawHeap(export.HeapMap)},
+	{[]string{".svg"}, "treemap as a picture", false, drawHeap(export.HeapSVG)},
 	{[]string{".gcdump"}, "all objects and their references, for Visual Studio, PerfView and dotnet-gcdump report", true,
 		func(w io.Writer, h, _ *profile.Heap) error {
 			return gcdump.Write(w, h, gcdump.Options{
 				Version: versionText(), Log: strings.Join(report.HeapNotes(h), "\n"),
 			})
 		}},
+}
+
+// drawHeap is a heapFormat's write, for pictures.
+func drawHeap(draw func(io.Writer, *profile.Heap, export.HeapMapOptions) error) func(
+	w io.Writer, h, base *profile.Heap,
+) error {
+	return func(w io.Writer, h, base *profile.Heap) error {
+		return draw(w, h, export.HeapMapOptions{Version: versionText(), Base: base, Notes: report.HeapNotes(h)})
+	}
 }
 
 // heapFormatOf is the format that a file name's extension stands for; nil: it stands for none, and the file has text.

@@ -31,6 +31,8 @@ type HeapOptions struct {
 	Retained bool
 	// Graph keeps all objects and their references.
 	Graph bool
+	// Keepers finds what keeps what, type by type, and Retained.
+	Keepers bool
 	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1. More than 1 have several goroutines walk.
 	MaxCPU float64
 	// Progress is called from time to time with how many bytes have been walked, of how many; nil: it is not.
@@ -49,6 +51,7 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 	if p.Walking {
 		return nil, NestedError(0)
 	}
+	o.Retained = o.Retained || o.Keepers
 	h := heapWalk{p: p, o: o, names: map[arch.Addr]name.Class{}, begin: time.Now(), used: live.OwnCPU()}
 	p.Engine.Begin()
 	census, err := p.Runtime.Heap.Walk(h.options(ctx))
@@ -206,6 +209,9 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	if h.o.Roots != nil {
 		h.paths(c.Graph, out)
 	}
+	if h.o.Keepers && retained != nil {
+		h.keepers(c, retained, out)
+	}
 	if h.o.Graph {
 		h.objects(c.Graph, out)
 	}
@@ -234,7 +240,9 @@ func (h *heapWalk) types(c *heap.Census, of *heap.Retained) []profile.HeapType {
 		if !ok {
 			i = len(out)
 			byName[key] = i
-			out = append(out, profile.HeapType{Name: class.Display, Assembly: class.Assembly})
+			out = append(out, profile.HeapType{
+				Name: class.Display, Assembly: class.Assembly, Owner: h.p.owner(class.Assembly, class.Image),
+			})
 		}
 		if retained != nil {
 			out[i].Retained += retained[t.Index]
