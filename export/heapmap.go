@@ -115,8 +115,11 @@ type heapPageTree struct {
 func heapPageOf(h *profile.Heap, o *HeapMapOptions) *heapPage {
 	all := h.Objects()
 	p := &heapPage{
-		Facts: heapFacts(h), Notes: append([]string{}, o.Notes...), Total: heapTotal{all.Bytes, all.Count},
+		Facts: heapFacts(h), Notes: []string{}, Total: heapTotal{all.Bytes, all.Count},
 		Base: o.Base != nil, Ages: hasGenerations(h),
+	}
+	for _, note := range o.Notes {
+		p.Notes = append(p.Notes, display.Clean(note))
 	}
 	if h.Process.Core == nil {
 		p.Who = strconv.Itoa(h.Process.PID)

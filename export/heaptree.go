@@ -234,5 +234,5 @@ func heapFacts(h *profile.Heap) []string {
 
 // heapTitle names a heap by its program.
 func heapTitle(h *profile.Heap) string {
-	return "heap of " + cmp.Or(h.Process.Program(), "process "+strconv.Itoa(h.Process.PID))
+	return "Heap of " + cmp.Or(h.Process.Program(), "process "+strconv.Itoa(h.Process.PID))
 }

@@ -75,6 +75,13 @@ Single objects:
                     count for nothing. It takes memory, too: up to 110 bytes for each object
   --strings         which texts the strings have that use the most memory; they can be secrets
 
+Pictures, and files for other tools, by the file's extension:
+` + heapFormatsHelp() + `
+With --retained a picture shows what keeps what, type by type; with --diff, and with --every
+at its end, colours show what has grown. A .gcdump file has types, sizes, addresses and
+references of all objects, and nothing that is in them: no text of a string. It takes as
+much memory as --roots.
+
 With --core the heap is read from a core dump that has it: of the kernel, of gcore, or of
 createdump with type 2 (with heap) or 4 (full).
 `,
@@ -84,6 +91,9 @@ createdump with type 2 (with heap) or 4 (full).
   clrsnap heap 4242 --diff before.json     what has grown since?
   clrsnap heap 4242 --type '^byte\[\]$'    the largest byte arrays
   clrsnap heap 4242 --roots '^Shop\.Order$'  why are they not collected?
+  clrsnap heap 4242 -o heap.html           a picture, with search
+  clrsnap heap 4242 --retained -o heap.html  a picture of what keeps what
+  clrsnap heap 4242 -o heap.gcdump         for Visual Studio and PerfView
   clrsnap heap 4242 --json | jq '.types[] | select(.count > 100000).type'
   clrsnap heap --core core.4242`,
 		Args:              func(cmd *cobra.Command, args []string) error { return f.checkArgs(cmd, args) },
@@ -153,7 +163,8 @@ func (f *heapFlags) check(cmd *cobra.Command) (err error) {
 	case given("looks") && (!given("every") || f.looks < 2):
 		return usagef("--looks is how often to look with --every: 2 times or more")
 	case given("every") && (given("diff") || given("type") || given("output") && heapFormatOf(f.output) == nil):
-		return usagef("--every does not go with --diff, --type or --output: it writes tables, one after the other")
+		return usagef("--every does not go with --diff or --type, nor with --output unless the file is a picture: it writes " +
+			"tables, one after the other")
 	case given("diff") && f.diff == "":
 		return usagef("--diff is empty: give a file that clrsnap heap --json has written")
 	case given("diff") && given("type"):

@@ -26,7 +26,7 @@ type heapFormat struct {
 var heapFormats = []heapFormat{
 	{[]string{".html", ".htm"}, "treemap: one page for any browser, with search", false, drawHeap(export.HeapMap)},
 	{[]string{".svg"}, "treemap as a picture", false, drawHeap(export.HeapSVG)},
-	{[]string{".gcdump"}, "all objects and their references, for Visual Studio, PerfView and dotnet-gcdump report", true,
+	{[]string{".gcdump"}, "all objects and references, for Visual Studio, PerfView, dotnet-gcdump report", true,
 		func(w io.Writer, h, _ *profile.Heap) error {
 			return gcdump.Write(w, h, gcdump.Options{
 				Version: versionText(), Log: strings.Join(report.HeapNotes(h), "\n"),
@@ -61,7 +61,7 @@ func heapFormatsHelp() string {
 	for _, f := range heapFormats {
 		fmt.Fprintf(&b, "  -o FILE%-10s %s\n", f.extensions[0], f.description)
 	}
-	return b.String()
+	return strings.TrimRight(b.String(), "\n")
 }
 
 // checkOutput refuses flags that do not go with the format of the file.
@@ -101,32 +101,4 @@ func (a *app) exportHeap(h, base *profile.Heap, out *pendingFile, f *heapFlags) 
 		say(a.stderr, "note: %s", note)
 	}
 	return nil
-}
-
-// completeOutput has the shell offer the file extensions that a flag knows, with what they are for.
-func completeOutput(cmd *cobra.Command, flag string, extensions func(offer func(extension, description string))) {
-	err := cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, typed string) (
-		[]string, cobra.ShellCompDirective,
-	) {
-		name := filepath.Base(typed)
-		there, _ := filepath.Glob(typed + "*") // a pattern that makes no sense matches nothing
-		if typed == "" || strings.HasSuffix(typed, "/") || len(there) > 0 && !strings.Contains(name, ".") {
-			return nil, cobra.ShellCompDirectiveDefault
-		}
-		var out []string
-		extensions(func(extension, description string) {
-			stem := typed
-			if i := strings.IndexByte(name, '.'); i >= 0 {
-				if !strings.HasPrefix(extension, name[i:]) {
-					return
-				}
-				stem = typed[:len(typed)-len(name)+i]
-			}
-			out = append(out, stem+extension+"\t"+description)
-		})
-		return out, cobra.ShellCompDirectiveDefault
-	})
-	if err != nil {
-		panic(err) // the flag does not exist
-	}
 }

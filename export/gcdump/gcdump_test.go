@@ -197,7 +197,11 @@ func readFile(b []byte) (f *file, err error) {
 	in.must(in.string() == signature, "no signature")
 	in.begin("GCHeapDump", 10, 8)
 	f.readGraph(in)
-	in.must(in.byte() == 1 && in.float() == 1 && in.float() == 1 && in.byte() == tagNull, "not as expected")
+	in.must(in.byte() == 1, "not 64 bits")
+	for range 2 {
+		in.must(in.float() == 1, "samples")
+	}
+	in.must(in.byte() == tagNull, "a JSHeapInfo")
 	in.begin("DotNetHeapInfo", 0, 0)
 	f.segments = in.int64()
 	for range in.int32() {
@@ -215,7 +219,10 @@ func readFile(b []byte) (f *file, err error) {
 	f.collected = time.Unix(n/10_000_000-62_135_596_800, n%10_000_000*100).UTC()
 	in.must(in.string() == "", "a machine")
 	f.process, f.pid = in.string(), in.int32()
-	in.must(in.int64() == 0 && in.int64() == 0 && in.int32() == 0, "memory or samples")
+	for range 2 {
+		in.must(in.int64() == 0, "memory of the process")
+	}
+	in.must(in.int32() == 0, "samples")
 	in.must(in.byte() == tagSkip && in.int32() == 0 && in.byte() == tagNull, "no InteropInfo")
 	skipped := in.at
 	in.must(in.byte() == tagString, "no tool")

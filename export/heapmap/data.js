@@ -31,7 +31,7 @@ class Tree {
     this.change = new Float64Array(this.size); // of bytes
     this.growth = new Float64Array(this.size); // the parts of it that have grown
     const t = heap.types;
-    for (let i = this.size - 1; i >= 0 && heap.base; i--) {
+    for (let i = this.size - 1; i >= 0 && heap.base && id === "namespaces"; i--) {
       if (type[i] >= 0) {
         this.change[i] += t.bytesChange[type[i]];
         this.growth[i] += Math.max(0, t.bytesChange[type[i]]);

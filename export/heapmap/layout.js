@@ -29,8 +29,20 @@ function divide(weights, { x, y, w, h }, place) {
   }
 }
 
-// layout returns the areas of what is below a node, each before those in it: {node, part, x, y, w, h, head, open}. open:
-// areas are in it; head: the height of its title.
+// chainOf returns a keeper, and those in it that are as large, nearly.
+function chainOf(tree, weights, node) {
+  const chain = [node];
+  for (; tree.id === "keepers"; chain.push(node)) {
+    const next = tree.below[node].find((i) => weights[i] >= 0.99 * weights[node]);
+    if (next === undefined) break;
+    node = next;
+  }
+  return chain;
+}
+
+// layout returns the areas of what is below a node, each before those in it: {node, chain, part, x, y, w, h, head,
+// open}. open: areas are in it; head: the height of its title. A keeper that keeps nearly nothing but one other is one
+// area with it, and so on: these are its chain, from outside.
 function layout(tree, weights, focus, width, height) {
   const cells = [];
   const inside = (node, box, depth) => {
@@ -47,11 +59,15 @@ function layout(tree, weights, focus, width, height) {
       if (rest > 0) all.push({ node, part: REST, weight: rest });
     }
     all.sort((a, b) => b.weight - a.weight || a.node - b.node);
-    divide(all.map((a) => a.weight), box, (k, cell) => { if (cell.w >= 0.7 && cell.h >= 0.7) put(all[k], cell, depth); });
+    divide(all.map((a) => a.weight), box, (k, cell) => {
+      if (cell.w >= 0.7 && cell.h >= 0.7) put(all[k], cell, depth);
+    });
   };
   const put = ({ node, part }, box, depth) => {
-    const cell = { node, part, ...box, depth, head: 0, open: false };
+    const chain = part ? [node] : chainOf(tree, weights, node);
+    const cell = { node, chain, part, ...box, depth, head: 0, open: false };
     cells.push(cell);
+    node = chain[chain.length - 1];
     if (part || !tree.below[node].length || depth >= DEEPEST) return;
     const gap = box.w > 24 && box.h > 24 ? GAP : 1;
     if (box.w >= 46 && box.h >= 40) cell.head = HEAD;

@@ -12,7 +12,7 @@ class HeapMap {
     canvas.addEventListener("click", (e) => this.click(this.at(e)));
     canvas.addEventListener("dblclick", (e) => {
       const cell = this.at(e);
-      if (cell) page.zoom(page.enclosing(cell.node));
+      if (cell) page.zoom(page.enclosing(cell.chain[cell.chain.length - 1]));
     });
   }
 
@@ -32,7 +32,9 @@ class HeapMap {
     const began = performance.now();
     this.cells = layout(page.tree, page.weights, page.focus, this.width, this.height);
     this.byNode = new Map();
-    for (const c of this.cells) if (!c.part || !this.byNode.has(c.node)) this.byNode.set(c.node, c);
+    for (const c of this.cells) {
+      for (const i of c.chain) if (!c.part || !this.byNode.has(i)) this.byNode.set(i, c);
+    }
     this.layoutTime = performance.now() - began;
     this.hovered = null;
     this.draw();
@@ -57,7 +59,7 @@ class HeapMap {
     if (!cell) return;
     const { page } = this, again = page.selected === cell.node;
     page.select(cell.node);
-    if (cell.open || again) page.zoom(page.enclosing(cell.node));
+    if (cell.open || again) page.zoom(page.enclosing(cell.chain[cell.chain.length - 1]));
   }
 
   draw() {

@@ -9,7 +9,8 @@ const SIZES = {
   growth: ["Growth", "Areas are bytes that have been added"],
 };
 const PAINTS = {
-  origin: ["Whose code", "Colours say whose the type is"], age: ["Age", "Colours say how many bytes are in old generations"],
+  origin: ["Whose code", "Colours say whose the type is"],
+  age: ["Age", "Colours say how many bytes are in old generations"],
   growth: ["Growth", "Colours say what has grown and shrunk"],
 };
 
@@ -44,10 +45,10 @@ class HeapPage {
     dark.addEventListener("change", (e) => this.setTheme(e.matches ? "dark" : "light"));
     buildHelp();
     this.setTheme(dark.matches ? "dark" : "light");
-    this.ready = true;
-    this.map.resize();
-    this.choose({});
     this.search("");
+    this.ready = true;
+    this.choose({});
+    this.map.resize();
   }
 
   // choose changes what is shown.
@@ -68,8 +69,8 @@ class HeapPage {
       segments(byId(id), id, keys.length > 1 ? options(all, keys) : [], chosen, change);
     };
     of("views", VIEWS, heap.trees.map((t) => t.id), shown.view, (view) => this.choose({ view }));
-    of("sizes", SIZES, this.tree.id === "keepers" ? [] : heap.base ? ["bytes", "objects", "growth"] : ["bytes", "objects"],
-      shown.size, (size) => this.choose({ size }));
+    const sizes = this.tree.id === "keepers" ? [] : ["bytes", "objects", ...(heap.base ? ["growth"] : [])];
+    of("sizes", SIZES, sizes, shown.size, (size) => this.choose({ size }));
     of("paints", PAINTS, ["origin", ...(heap.ages ? ["age"] : []), ...(heap.base ? ["growth"] : [])], shown.paint,
       (paint) => this.choose({ paint }));
   }
@@ -104,6 +105,7 @@ class HeapPage {
 
   cellName(cell, full) {
     const name = full ? this.tree.fullName(cell.node) : this.tree.name(cell.node);
+    if (cell.part === 0 && !full) return cell.chain.map((i) => this.tree.name(i)).join(" › ");
     if (cell.part === OWN) return full ? `${name}: the objects themselves` : "themselves";
     if (cell.part === REST) return full ? `${name}: what is too little to be shown by itself` : "smaller ones";
     return name;
@@ -119,7 +121,10 @@ class HeapPage {
     return formatBytes(tree.bytes[i]);
   }
 
-  restOf(i) { return this.tree.below[i].reduce((left, k) => left - this.tree.bytes[k], this.tree.bytes[i] - this.tree.own[i]); }
+  restOf(i) {
+    const { bytes, own, below } = this.tree;
+    return below[i].reduce((left, k) => left - bytes[k], bytes[i] - own[i]);
+  }
 
   // figures are all that is known of an area: pairs of a name and a value.
   figures(cell) {
@@ -132,9 +137,11 @@ class HeapPage {
     } else {
       out.push(["bytes", bytes(tree.bytes[i])], ["objects", formatCount(tree.count[i])]);
     }
-    if (heap.base) out.push(["change", signed(tree.change[i], formatBytes)]);
+    if (heap.base && tree.id !== "keepers") out.push(["change", signed(tree.change[i], formatBytes)]);
     if (type < 0) return out;
-    if (tree.id === "keepers") out.push(["of this type in all", `${formatCount(t.count[type])}, ${formatBytes(t.bytes[type])}`]);
+    if (heap.base && tree.id === "keepers") out.push(["change of the type", signed(t.bytesChange[type], formatBytes)]);
+    const ofType = `${formatCount(t.count[type])}, ${formatBytes(t.bytes[type])}`;
+    if (tree.id === "keepers") out.push(["of this type in all", ofType]);
     else if (t.count[type]) out.push(["on average", formatBytes(t.bytes[type] / t.count[type])]);
     if (tree.id !== "keepers" && t.retained) out.push(["retained", bytes(t.retained[type])]);
     const ages = heap.ages ? GENERATIONS.filter((_, g) => t.generations[type][g] > 0)
@@ -232,7 +239,8 @@ class HeapPage {
     const { tree } = this;
     if (!["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Enter"].includes(e.key)) return;
     e.preventDefault();
-    const inside = (i) => tree.below[i].filter((k) => this.weights[k] > 0).sort((a, b) => this.weights[b] - this.weights[a]);
+    const order = (a, b) => this.weights[b] - this.weights[a];
+    const inside = (i) => tree.below[i].filter((k) => this.weights[k] > 0).sort(order);
     if (this.selected < 0 || this.selected === this.focus && e.key !== "Enter") {
       const first = inside(this.focus)[0];
       if (first !== undefined) this.select(first);
@@ -269,7 +277,8 @@ class HeapPage {
   foundText() {
     if (!this.found.size) return "nothing found";
     const bytes = [...this.found].reduce((sum, k) => sum + this.heap.types.bytes[k], 0);
-    return `${plural(this.found.size, "type", "types")}: ${formatBytes(bytes)} (${formatShare(bytes, this.heap.total.bytes)})`;
+    const share = formatShare(bytes, this.heap.total.bytes);
+    return `${plural(this.found.size, "type", "types")}: ${formatBytes(bytes)} (${share})`;
   }
 
   // step selects the next match, in the order of the table.

@@ -109,16 +109,21 @@ function showCrumbs(page) {
 }
 
 function showDetail(page) {
-  const cell = page.map.byNode.get(page.selected) || { node: page.selected < 0 ? page.focus : page.selected, part: 0 };
-  const { tree, heap } = page, type = tree.type[cell.node], figures = element("div", { class: "figures" });
-  for (const [name, value] of page.figures({ ...cell, part: 0 })) {
+  const { tree, heap } = page, node = page.selected < 0 ? page.focus : page.selected;
+  const type = tree.type[node], figures = element("div", { class: "figures" });
+  for (const [name, value] of page.figures({ node, part: 0 })) {
     figures.append(element("span", {}, `${name} `, element("b", {}, value)));
   }
   const parts = [element("div", { class: "name" },
-    element("div", {}, element("b", {}, page.cellName({ ...cell, part: 0 }, true)))), figures];
+    element("div", {}, element("b", {}, tree.fullName(node)))), figures];
   if (type >= 0) {
     const why = whyCommand(heap, type);
-    if (why) parts.push(element("div", { class: "figures" }, element("span", {}, "what keeps them: ", element("code", {}, why))));
+    const text = element("span", {}, "what keeps them: ", element("code", {}, why));
+    if (why) parts.push(element("div", { class: "figures" }, text));
+  }
+  if (page.selected < 0 && page.focus === 0) {
+    parts.push(element("div", { class: "figures" }, element("span", {}, "Click an area to select it, and the title of a " +
+      "group to zoom in.")));
   }
   byId("detail").replaceChildren(...parts);
 }

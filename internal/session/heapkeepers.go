@@ -37,8 +37,8 @@ func (h *heapWalk) keepers(c *heap.Census, of *heap.Retained, out *profile.Heap)
 	out.Keepers = shownKeepers(all, types, names)
 }
 
-// labelsOf are the indices of types, by MethodTable; -1: none of its objects was counted. types is the first number that
-// is no such label.
+// labelsOf are the indices of types, by MethodTable; -1: none of its objects was counted. types is the first number
+// that is no such label.
 func labelsOf(tables []*heap.Table, all []profile.HeapType, h *heapWalk) (labels []int32, types int32) {
 	byName := map[[2]string]int32{}
 	for i := range all {
