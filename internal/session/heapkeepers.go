@@ -57,9 +57,8 @@ func labelsOf(tables []*heap.Table, all []profile.HeapType, h *heapWalk) (labels
 
 // staticSlots are the names of static fields, and which of them refers to an object.
 func (h *heapWalk) staticSlots(g *heap.Graph) (slots map[uint32]int32, names []string) {
-	free, _, _ := g.Heads(h.stopped)
 	slots = map[uint32]int32{}
-	for _, s := range h.staticRoots(g, free) {
+	for _, s := range h.staticRoots(g, g.Free()) {
 		for _, n := range s.Objects {
 			if _, ok := slots[n]; !ok {
 				slots[n] = int32(len(names))

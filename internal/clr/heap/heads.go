@@ -6,14 +6,10 @@ import "clrsnap/internal/arch"
 // circle that nothing else leads to. false: stopped, which is asked from time to time, says that nobody wants to know
 // any more.
 func (g *Graph) Heads(stopped func() bool) (free, circles []uint32, ok bool) {
-	p := &Paths{g: g}
-	referred := p.referred()
 	s := visit{g: g, met: make([]uint64, g.count/64+1), ask: asking{stopped: stopped}}
-	for n := range uint32(g.count) {
-		if referred[n/64]>>(n%64)&1 == 0 {
-			free = append(free, n)
-			s.from(n)
-		}
+	free = g.Free()
+	for _, n := range free {
+		s.from(n)
 	}
 	for n := range uint32(g.count) {
 		if s.met[n/64]>>(n%64)&1 == 0 {
@@ -22,6 +18,17 @@ func (g *Graph) Heads(stopped func() bool) (free, circles []uint32, ok bool) {
 		}
 	}
 	return free, circles, !s.ask.ended
+}
+
+// Free are the objects that nothing on the heap refers to.
+func (g *Graph) Free() (out []uint32) {
+	referred := (&Paths{g: g}).referred()
+	for n := range uint32(g.count) {
+		if referred[n/64]>>(n%64)&1 == 0 {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // visit meets objects that others refer to.

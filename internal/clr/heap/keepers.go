@@ -34,20 +34,22 @@ func (r *Retained) Keepers(o KeeperOptions) []Keeper {
 	of := make([]int32, len(d.object)) // by vertex; those that are passed over have that above, as a complement
 	ask := asking{stopped: o.Stopped}
 	for v := 1; v < len(d.object) && !ask.end(); v++ {
-		up := of[d.idom[v]]
 		n := int(d.object[v])
 		object, in := d.g.Object(n)
-		if up < 0 {
-			if up = ^up; o.Slot != nil {
-				if slot := o.Slot(n); slot >= 0 {
-					up = k.below(up, slot)
-				}
-			}
+		up := of[d.idom[v]]
+		passed := up < 0
+		if passed {
+			up = ^up
 		}
 		class := o.Class(object, in)
 		if class < 0 {
 			of[v] = ^up
 			continue
+		}
+		if passed && o.Slot != nil {
+			if slot := o.Slot(n); slot >= 0 {
+				up = k.below(up, slot)
+			}
 		}
 		to := k.below(up, class)
 		k.all[to].Objects.add(Tally{1, object.Size})
