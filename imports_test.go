@@ -84,6 +84,7 @@ var mayImport = map[string]string{
 	"internal/proof/churn":      "",
 	"internal/proof/cost":       "",
 	"internal/proof/damage":     "",
+	"internal/proof/heap":       "",
 	"internal/proof/instant":    "",
 	"internal/proof/inlined":    "",
 	"internal/proof/judge":      "profile internal/livetest internal/testenv",
