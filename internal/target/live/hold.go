@@ -76,9 +76,10 @@ func (t *Tracer) hold(tids []int, limit time.Duration, f func(still func() bool)
 	t.meanwhile = func() {
 		if others = t.p.hasOthers(tids); !others {
 			called = true
-			f(func() bool { return atomic.LoadUint32(&t.sh.letGo) == goesOn })
+			f(t.holds)
 		}
-		whole = atomic.SwapUint32(&t.sh.letGo, letByClient) == goesOn
+		whole = t.holds() && atomic.SwapUint32(&t.sh.letGo, letByClient) == goesOn
+		atomic.StoreUint32(&t.sh.letGo, letByClient)
 		futexWake(&t.sh.letGo)
 	}
 	defer func() { t.holding, t.meanwhile = 0, nil }()
@@ -101,6 +102,13 @@ func (t *Tracer) hold(tids []int, limit time.Duration, f func(still func() bool)
 		return fmt.Errorf("%w: %v", ErrHeldTooLong, pause.Round(time.Millisecond))
 	}
 	return nil
+}
+
+// holds reports whether the threads still stand still. If a task held them, the watchdog ends the request when that task
+// is gone.
+func (t *Tracer) holds() bool {
+	ended := t.tasks != nil && atomic.LoadUint32(&t.sh.done) == atomic.LoadUint32(&t.sh.posted)
+	return !ended && atomic.LoadUint32(&t.sh.letGo) == goesOn
 }
 
 // released returns for how long the threads of a batch stood still, and why one of them did not.
