@@ -18,6 +18,7 @@ import (
 var mayImport = map[string]string{
 	"profile":            "",
 	"export":             "profile internal/display internal/jsonwriter",
+	"export/gcdump":      "profile internal/display",
 	"report":             "profile internal/display internal/jsonwriter",
 	"internal/arch":      "",
 	"internal/ecma335":   "",
@@ -158,7 +159,7 @@ var mayImport = map[string]string{
 	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +
 		"internal/procfs internal/session internal/sockdiag internal/target",
 
-	"cmd/clrsnap": ". events record profile report export symbols why internal/confine internal/display " +
+	"cmd/clrsnap": ". events record profile report export export/gcdump symbols why internal/confine internal/display " +
 		"internal/lines internal/source internal/waiting",
 	"examples/allocsites": ". events",
 }
