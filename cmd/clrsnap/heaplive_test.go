@@ -28,8 +28,7 @@ func TestHeap(t *testing.T) {
 
 	good(t, "heap", pid, "--stop", "-n", "1").want(t, `^108.* · stopped for \d+(\.\d+)?ms$`)
 	good(t, "heap", pid, "--stop", "--max-pause", "10ms", "--max-cpu", "1").want(t,
-		`^This is not the heap of one moment: reading it may take .*, and it may be stopped for 10ms\. The program stood`+
-			` still for \d+(\.\d+)?ms, and was then read while it ran. --max-pause .*s should be enough\.$`)
+		`^This is not the heap of one moment: .*\. The program stood still for \d+(\.\d+)?ms, and was then read while it ran`)
 
 	var doc struct {
 		TotalBytes      uint64
