@@ -32,7 +32,7 @@ var ioSets = map[string]bool{
 }
 
 // ioWait explains a wait in a system call for input or output; nil: it is none.
-func (s *Suspension) ioWait() *profile.Wait {
+func (s *Suspension) ioWait(frames []profile.Frame) *profile.Wait {
 	c := s.Capture
 	name := Syscalls[c.SyscallNr]
 	verb := ioCalls[name]
@@ -51,8 +51,25 @@ func (s *Suspension) ioWait() *profile.Wait {
 	case !ioSets[name]:
 		w.Target = s.Process.describeIO(verb, int32(c.SyscallArgs[0]))
 	}
+	if r := resolver(frames); r != "" {
+		w.Target = r + ": " + w.Target
+	}
 	w.Certain = s.inSameCall()
 	return w
+}
+
+// resolver is the function of the C library by which a thread asks for names of hosts, if that is what it waits for: the
+// library asks name servers in the same thread.
+func resolver(frames []profile.Frame) string {
+	for i := range frames {
+		switch f := &frames[i]; {
+		case f.Kind == profile.Managed:
+			return ""
+		case f.Method == "getaddrinfo" || f.Method == "getnameinfo" || f.Method == "gethostbyname_r":
+			return f.Method
+		}
+	}
+	return ""
 }
 
 // restartSyscall is what goes on with a call that was interrupted, such as by a capture (restart_syscall(2)).

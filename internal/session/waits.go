@@ -65,6 +65,7 @@ func (s *Suspension) explain(st *profile.Thread) {
 			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && (exclusive[w.Kind] || isMutex(w)) && p.Live != nil {
 				s.restsOn = p.waitReader().RestsOn()
 			}
+			s.namedMutex(st.Wait)
 		}
 		delete(p.stamps, st.OSThreadID)
 		p.noteHeap(st.OSThreadID, st.Wait != nil && st.Wait.Object != 0)
@@ -78,7 +79,7 @@ func (s *Suspension) explain(st *profile.Thread) {
 	case st.Waits() && idle != "" && idle != profile.IdleHost && idle != profile.IdleMain:
 		st.Wait = &profile.Wait{Kind: profile.WaitIdle, Certain: true}
 	case st.Wait == nil:
-		if st.Wait = s.ioWait(); st.Wait == nil && st.Waits() && p.inRuntime(st.Frames) {
+		if st.Wait = s.ioWait(st.Frames); st.Wait == nil && st.Waits() && p.inRuntime(st.Frames) {
 			st.Wait = s.runtimeWait()
 		}
 	}
