@@ -129,6 +129,21 @@ func (r *Reader) steadily(read func() error, s *Subject, p primitive) bool {
 		if r.Renew != nil {
 			r.Renew()
 		}
+		r.copyAgain(s, p)
+	}
+}
+
+// copyAgain copies the stack of a thread that has not run since: the collector has put other references there if it
+// has moved objects.
+func (r *Reader) copyAgain(s *Subject, p primitive) {
+	from, to, ok := r.compared(s, p)
+	if !ok || s.Still == nil || !s.Still() {
+		return
+	}
+	stack := *s.Stack
+	stack.Data = slices.Clone(stack.Data)
+	if r.Live.ReadMemory(stack.Data[from:to], stack.Base+arch.Addr(from)) == nil && s.Still() {
+		s.Stack = &stack
 	}
 }
 
@@ -146,22 +161,33 @@ func (r *Reader) unmoved() bool {
 	return r.settled()
 }
 
-// same reports whether the thread's stack is as it was copied, up to the caller of the primitive.
+// same reports whether the thread's stack is as it was copied, up to the caller of the primitive. That of a thread that
+// has not run since is another one if the collector has moved objects.
 func (r *Reader) same(s *Subject, p primitive) bool {
-	if s == nil || s.Still != nil && s.Still() {
+	if s == nil {
 		return true
 	}
-	end := r.end(s, p)
-	n := min(int64(end-s.Stack.Base), int64(len(s.Stack.Data)))
-	if end < s.Stack.Base {
-		return false
+	from, to, ok := r.compared(s, p)
+	return ok && same(r.Live, s.Stack.Data[from:to], s.Stack.Base+arch.Addr(from))
+}
+
+// compared is the part of a thread's stack that a wait rests on; false: it was not copied.
+func (r *Reader) compared(s *Subject, p primitive) (from, to int, ok bool) {
+	if s == nil {
+		return 0, 0, false
 	}
-	sp := arch.Addr(s.Frames[0].SP) // below it lies nothing
-	from := int64(sp - s.Stack.Base)
-	if sp < s.Stack.Base || from > n {
-		return false
+	end, sp := r.end(s, p), arch.Addr(s.Frames[0].SP) // below it lies nothing
+	if sp < s.Stack.Base || end < s.Stack.Base {
+		return 0, 0, false
 	}
-	return same(r.Live, s.Stack.Data[from:n], sp)
+	from, to = len(s.Stack.Data), len(s.Stack.Data)
+	if n := sp - s.Stack.Base; n < arch.Addr(to) {
+		from = int(n)
+	}
+	if n := end - s.Stack.Base; n < arch.Addr(to) {
+		to = int(n)
+	}
+	return from, to, from <= to
 }
 
 func same(mem target.Memory, want []byte, at arch.Addr) bool {

@@ -41,7 +41,7 @@ func testWaits(t *testing.T, runtime string) {
 }
 
 // TestWaitsCollecting: what is said for certain is right, while the collector moves the objects all the time.
-func TestWaitsCollecting(t *testing.T) { testenv.EachOfKit(t, testWaitsCollecting) }
+func TestWaitsCollecting(t *testing.T) { testenv.EachVersion(t, testWaitsCollecting) }
 
 func testWaitsCollecting(t *testing.T, runtime string) {
 	a := startWaits(t, runtime, testenv.Options{Args: []string{"--collect"}})
@@ -84,7 +84,7 @@ func testWaitsCollecting(t *testing.T, runtime string) {
 
 // TestWaitsOfServer: the garbage collector of servers has several heaps.
 func TestWaitsOfServer(t *testing.T) {
-	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := startWaits(t, runtime, testenv.Options{Env: []string{"DOTNET_gcServer=1", "DOTNET_GCHeapCount=2"}})
 		p := livetest.Open(t, a, clrsnap.Options{})
 		checkWaits(t, a, runtime, func() *profile.Snapshot {
@@ -99,8 +99,8 @@ func TestWaitsOfServer(t *testing.T) {
 
 // TestWaitsOfCore: a dump of the program says the same.
 func TestWaitsOfCore(t *testing.T) {
-	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
-		a := startWaits(t, runtime, testenv.Options{})
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
+		a := startWaits(t, runtime, testenv.Options{Env: []string{testenv.SmallCore}})
 		checkWaits(t, a, runtime, func() *profile.Snapshot {
 			return livetest.SnapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{})
 		})
@@ -316,10 +316,7 @@ func testWaitsWitness(t *testing.T, runtime string) {
 // monitors with a sync block.
 func witnessedLocks(t *testing.T, a *testenv.App) (held []string) {
 	t.Helper()
-	out, err := testenv.ClrMD(t, "locks", a).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testenv.AskClrMD(t, "locks", a)
 	for line := range bytes.Lines(out) {
 		var l struct {
 			Kind, Object string
