@@ -154,8 +154,8 @@ var mayImport = map[string]string{
 		"internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
-		"internal/display internal/engine internal/lines internal/link internal/module internal/pace internal/perfevent internal/procfs " +
-		"internal/session internal/source internal/target internal/target/live internal/walk",
+		"internal/display internal/engine internal/lines internal/link internal/module internal/pace " +
+		"internal/perfevent internal/procfs internal/session internal/source internal/target internal/target/live internal/walk",
 
 	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +
 		"internal/procfs internal/session internal/sockdiag internal/target",

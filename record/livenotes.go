@@ -81,9 +81,8 @@ func (l *liveHeap) remarks(until time.Duration) []string {
 			size(s.young)))
 	}
 	if s.unproven > 0 && l.collections.total() > 0 {
-		out = append(out, fmt.Sprintf("%s of large and pinned objects are marked \"%s\": no full collection has looked at "+
-			"them since they were allocated. Recording with --gc makes one at the end.",
-			size(s.unproven), strings.Trim(unprovenSuffix, " ()")))
+		out = append(out, fmt.Sprintf("%s of large and pinned objects are marked %q: no full collection has looked at "+
+			"them since they were allocated. Recording with --gc makes one at the end.", size(s.unproven), mark))
 	}
 	if l.every > 1 {
 		out = append(out, fmt.Sprintf("There were so many live objects that one of %d sampled ones was followed. A larger "+
@@ -122,24 +121,24 @@ func (l *liveHeap) proof() string {
 	c := &l.collections
 	switch {
 	case l.collected > 0:
-		return fmt.Sprintf("The full garbage collection that was asked for has found them alive; it took %v.",
+		return fmt.Sprintf("A full garbage collection was made before that was looked at, as was asked for; it took %v.",
 			l.collected.Round(100*time.Microsecond))
 	case c.total() == 0:
 		return fmt.Sprintf("There was no garbage collection, so that nothing is known to be dead: everything is marked "+
-			"%q. Record for longer, or with --gc, which makes a full collection at the end.",
-			strings.Trim(unprovenSuffix, " ()"))
+			"%q. Record for longer, or with --gc, which makes a full collection at the end.", mark)
 	}
-	return fmt.Sprintf("That is what the last garbage collection that looked at it has found alive. There were %d, "+
-		"%s of all generations; objects of an older generation may have died since it was last collected. "+
-		"Recording with --gc makes a full collection at the end.", c.total(), number(c.count[profile.Gen2]))
+	full := c.count[profile.Gen2]
+	text := fmt.Sprintf("That is what the last garbage collection that looked at it has found alive. There were %s, %d of "+
+		"all generations", counted(c.total(), "collection", "collections"), full)
+	if full == c.total() {
+		return text + "."
+	}
+	return text + "; objects of an older generation may have died since it was last collected. Recording with --gc makes " +
+		"a full collection at the end."
 }
 
-func number(n int) string {
-	if n == 0 {
-		return "none"
-	}
-	return fmt.Sprint(n)
-}
+// mark is unprovenSuffix without its parentheses.
+var mark = strings.Trim(unprovenSuffix, " ()")
 
 // endedText says of when the live heap of a process is that has ended.
 func (l *liveHeap) endedText(until time.Duration) string {

@@ -509,3 +509,31 @@ func TestRecordNobody(t *testing.T) {
 	}
 	from(t, profile.FromProcessors)
 }
+
+// TestRecordLeak: in a program that allocates and drops a lot, one command finds who allocates what leaks.
+func TestRecordLeak(t *testing.T) {
+	layer.Live(t)
+	app := testenv.Start(t, "survivors", testenv.Options{})
+	app.Ask("churn 20")
+	file := filepath.Join(t.TempDir(), "leak.html")
+	r := begin(t, exec.Command("clrsnap", "record", fmt.Sprint(app.PID), "-d", "2s", "--event", "alloc", "--live", "--gc",
+		"--alloc-every", "100KB", "-o", file))
+	for range 15 {
+		app.Ask("leak 1")
+		time.Sleep(100 * time.Millisecond)
+	}
+	r.end(t).says(t, 0, `^clrsnap: live: .* objects; \d+ samples, one for every 100 KiB$`,
+		`^clrsnap: note: Of .* that were allocated, .* were alive at the end: `)
+	live := command(t, "view", file, "--mode", "live", "--top", "1")
+	live.says(t, 0)
+	for _, table := range []string{
+		`function of your own code\n[^\n]*Site\.Leak\(`, `  class\n[^\n]*Survivors\.Listener`,
+	} {
+		if !regexp.MustCompile(table).MatchString(live.stdout) {
+			t.Errorf("no match for %s in:\n%s", table, live.stdout)
+		}
+	}
+	if result, code := app.Stop(); result != "OK" || code != 0 {
+		t.Errorf("the program ended with %q, %d", result, code)
+	}
+}

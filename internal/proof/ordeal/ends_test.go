@@ -56,7 +56,7 @@ func TestOrdealEnds(t *testing.T) {
 func allEvents(samples int, progress func()) record.Options {
 	var once sync.Once
 	return record.Options{
-		Events: events.Options{Monitor: events.MonitorAll, RingBytes: 8 << 20},
+		Events: events.Options{Monitor: events.MonitorAll, RingBytes: 8 << 20}, Live: true,
 		Progress: func(p record.Progress) {
 			if p.Samples >= samples {
 				once.Do(progress)

@@ -1,6 +1,7 @@
 // Allocates at known sites, keeps a known part of it, and drops the rest. It answers
 //
 //   fill N       each site allocates about N MB, mixed with the others
+//   leak N       the site that leaks alone, N MB
 //   truth        what is alive by then: "SITE<tab>CLASS<tab>ALLOCATED<tab>KEPT", in bytes
 //   collect      runs a full, compacting collection, also of large objects
 //   moved        how many of the blocks that are kept lie elsewhere than when they were allocated, and of how many
@@ -41,6 +42,9 @@ static class Program
         {
             case "fill":
                 Site.Fill(int.Parse(words[1]));
+                return [];
+            case "leak":
+                Site.Leaking(int.Parse(words[1]));
                 return [];
             case "truth":
                 return Site.Truth();

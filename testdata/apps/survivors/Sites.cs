@@ -112,6 +112,12 @@ sealed class Site
         Kept.Awhile.Clear();
     }
 
+    public static void Leaking(int megabytes)
+    {
+        Site leak = sites.Single(s => s.allocate == Leak);
+        for (long end = leak.allocated + ((long)megabytes << 20); leak.allocated < end;) leak.Visit();
+    }
+
     public static IEnumerable<string> Truth() => sites.Select(s => $"{s.method}\t{s.type}\t{s.allocated}\t{s.kept}");
 
     public static void Forget()

@@ -1,0 +1,80 @@
+package cost
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/events"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+	"clrsnap/record"
+)
+
+// A liveToll is what it costs a program that its allocations are recorded, or followed as well.
+type liveToll struct {
+	name       string
+	every      int64 // bytes for each recorded object; 0: nothing is recorded
+	live       bool
+	rate, cost []float64 // of a phase: MB allocated a second, and ns of CPU time for a KB
+	samples    int
+	lost       int // objects that could not be followed
+}
+
+// BenchmarkLive measures a program of which two threads do nothing but allocate small objects, most of which die at once.
+// The floor is the program without a recording. What is asked is what --live costs beyond --event alloc.
+func BenchmarkLive(b *testing.B) {
+	all := []*liveToll{
+		{name: "nothing"}, {name: "alloc", every: 512 << 10}, {name: "alloc-live", every: 512 << 10, live: true},
+		{name: "alloc-100KB", every: 100 << 10}, {name: "alloc-100KB-live", every: 100 << 10, live: true},
+	}
+	a := testenv.Start(b, "survivors", testenv.Options{Args: []string{"--max-seconds", "7200", "--fill", "20"}})
+	p := livetest.Open(b, a, clrsnap.Options{})
+	allocates(b, a) // while code is compiled, and compiled better
+	for i := 0; b.Loop(); i++ {
+		for j := range all {
+			all[(i+j)%len(all)].measure(b, a, p)
+		}
+	}
+	livetest.EndsWell(b, a)
+	t := newColumns("way\tphases\tMB a second\tns of CPU a KB\tmedian\tsamples\tnot followed")
+	for _, w := range all {
+		t.row("%s\t%d\t%.0f\t%s\t%.2f\t%d\t%d", w.name, len(w.cost), median(w.rate), spread(w.cost), median(w.cost), w.samples,
+			w.lost)
+		metric(b, median(w.cost), w.name+"-ns/KB")
+	}
+	b.Logf("phases of %v\n%s", tollTime, t)
+}
+
+func (w *liveToll) measure(b *testing.B, a *testenv.App, p *clrsnap.Process) {
+	b.Helper()
+	var rate, cost float64
+	do := func() { rate, cost = allocates(b, a) }
+	if w.every == 0 {
+		do()
+	} else {
+		r := livetest.RecordWhile(b, p, record.Options{
+			Live: w.live, Events: events.Options{Monitor: events.MonitorAllocations, AllocationBytes: w.every},
+		}, do)
+		m, _ := r.Mode(profile.Alloc)
+		w.samples += m.Samples
+		m, _ = r.Mode(profile.Live)
+		w.lost += m.Lost
+	}
+	w.rate, w.cost = append(w.rate, rate), append(w.cost, cost)
+}
+
+// allocates is how many MB the program allocates in a second, and the CPU time that it uses for a KB, in ns.
+func allocates(b *testing.B, a *testenv.App) (rate, cost float64) {
+	b.Helper()
+	time.Sleep(500 * time.Millisecond) // somebody has come or gone
+	cpu := livetest.CPU(b, a.PID)
+	rate, err := strconv.ParseFloat(a.Ask("throughput " + strconv.Itoa(int(tollTime/time.Millisecond)))[0], 64)
+	if err != nil || rate <= 0 {
+		b.Fatalf("%v MB a second: %v", rate, err)
+	}
+	cpu = livetest.CPU(b, a.PID) - cpu
+	return rate, float64(cpu) / (rate * 1000 * tollTime.Seconds())
+}

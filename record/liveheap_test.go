@@ -1,0 +1,191 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/events"
+	"clrsnap/internal/agent"
+	"clrsnap/internal/arch"
+	"clrsnap/internal/session"
+	"clrsnap/profile"
+)
+
+// heapOf is a live heap without a process. freed has the slots that were given back.
+func heapOf(freed *[]uint32) *liveHeap {
+	b := profile.NewBuilder(profile.Limits{})
+	b.Thread(profile.RecordedThread{})
+	return newLiveHeap(b, func(slots []uint32) error {
+		*freed = append(*freed, slots...)
+		return nil
+	})
+}
+
+// allocate follows an object of so many bytes. Its slot is where it is in the order of allocations.
+func (l *liveHeap) allocate(at time.Duration, slot uint32, size uint64) {
+	n := notification{
+		&events.Notification{At: at, Class: clrsnap.ClassID(0x1000), Size: size},
+		&agent.Record{HasHandle: true, Handle: agent.Handle{Address: 0x10000 + 8*uint64(slot), Slot: slot}},
+	}
+	s := profile.Sample{At: at, Weight: 1 << 20, Events: 10, Mode: profile.Alloc}
+	l.allocated(&n, &s, profile.Function{Kind: profile.Event, Display: "Shop.Order", Short: "Order"}, 0)
+}
+
+// collect reports a collection that has ended.
+func (l *liveHeap) collect(number, generation int, at time.Duration) {
+	c := events.Collection{Number: number, Generation: generation}
+	l.collections.notified(&events.Notification{Event: events.GarbageCollectionStarted, At: at, Collection: c})
+	if l.collections.notified(&events.Notification{Event: events.GarbageCollectionFinished, At: at + 1, Collection: c}) {
+		l.stale = true
+	}
+}
+
+// dead is a look after which some objects are dead, by slot; the others are in a generation.
+func dead(in profile.Generation, slots ...uint32) func([]session.Handle) ([]session.Followed, error) {
+	return func(handles []session.Handle) ([]session.Followed, error) {
+		out := make([]session.Followed, len(handles))
+		for i, h := range handles {
+			if slot := uint32(h.Address-0x10000) / 8; !slices.Contains(slots, slot) {
+				out[i] = session.Followed{Object: arch.Addr(0x7f00_0000_0000), Generation: in, Placed: true}
+			}
+		}
+		return out, nil
+	}
+}
+
+func (l *liveHeap) finished() (leaves map[string]int64) {
+	l.finish()
+	leaves = map[string]int64{}
+	r := l.b.Recording()
+	for i := range r.Samples {
+		s := &r.Samples[i]
+		leaves[fmt.Sprintf("%v %s", s.Mode, r.Function(s.Node).Display)] += s.Weight
+	}
+	return leaves
+}
+
+// TestProvedAlive: what a collection has looked at is alive; what is younger is left out, or marked if no collection of its
+// kind has looked.
+func TestProvedAlive(t *testing.T) {
+	const order, marked = "live Shop.Order", "live Shop.Order (not collected yet)"
+	for _, c := range []struct {
+		name string
+		do   func(l *liveHeap)
+		want map[string]int64
+		left int64 // bytes that are left out
+	}{
+		{"no collection", func(l *liveHeap) { l.look(dead(profile.Gen0)) }, map[string]int64{marked: 3 << 20}, 0},
+		{"never looked at", func(l *liveHeap) {}, map[string]int64{marked: 3 << 20}, 0},
+		{
+			"a young collection", func(l *liveHeap) { l.collect(1, 0, 25); l.look(dead(profile.Gen1, 0)) },
+			map[string]int64{order: 1 << 20, marked: 1 << 20}, 0, // which the third is
+		},
+		{
+			"and what came after it", func(l *liveHeap) { l.collect(1, 0, 25); l.look(dead(profile.Gen0, 0)) },
+			map[string]int64{order: 1 << 20}, 1 << 20,
+		},
+		{
+			"a full collection of large objects", func(l *liveHeap) { l.collect(7, 2, 25); l.look(dead(profile.LargeObjects)) },
+			map[string]int64{order: 2 << 20, marked: 1 << 20}, 0,
+		},
+		{
+			"a young collection of large objects", func(l *liveHeap) { l.collect(7, 1, 35); l.look(dead(profile.LargeObjects)) },
+			map[string]int64{marked: 3 << 20}, 0,
+		},
+		{
+			"the end before a look", func(l *liveHeap) { l.collect(1, 2, 35) }, map[string]int64{}, 3 << 20,
+		},
+		{
+			"the end after a look", func(l *liveHeap) {
+				l.collect(1, 2, 15)
+				l.look(dead(profile.Gen2))
+				l.collect(2, 2, 35)
+				l.look(func([]session.Handle) ([]session.Followed, error) { return nil, errors.New("it has exited") })
+			}, map[string]int64{order: 1 << 20, marked: 2 << 20}, 0,
+		},
+		{
+			"a collection that began before", func(l *liveHeap) {
+				l.collections.notified(&events.Notification{Event: events.GarbageCollectionFinished, At: 40})
+				l.look(dead(profile.Gen1))
+			}, map[string]int64{marked: 3 << 20}, 0,
+		},
+	} {
+		l := heapOf(new([]uint32))
+		for i := range 3 {
+			l.allocate(time.Duration(10*(i+1)), uint32(i), 24)
+		}
+		c.do(l)
+		got := l.finished()
+		if fmt.Sprint(got) != fmt.Sprint(c.want) || l.sum.young != c.left {
+			t.Errorf("%s: %v, and %d are left out; want %v, and %d", c.name, got, l.sum.young, c.want, c.left)
+		}
+	}
+}
+
+// TestThin: with too many live objects some are followed no more, and the others stand for them.
+func TestThin(t *testing.T) {
+	var freed []uint32
+	l := heapOf(&freed)
+	const n = 100_000
+	slots := []uint32{} // free ones
+	next := uint32(0)
+	for i := range n {
+		l.tend(time.Duration(i))
+		slots, freed = append(slots, freed...), freed[:0]
+		slot := next
+		if len(slots) > 0 {
+			slot, slots = slots[len(slots)-1], slots[:len(slots)-1]
+		} else {
+			next++
+		}
+		if _, used := l.objects[slot]; used {
+			t.Fatalf("slot %d is used twice", slot)
+		}
+		l.allocate(time.Duration(i), slot, 24)
+	}
+	l.tend(n)
+	if next > maxFollowed || len(l.objects) < thinFrom/4 || l.every < 4 {
+		t.Errorf("%d handles at a time, %d objects at the end, one of %d", next, len(l.objects), l.every)
+	}
+	l.collect(1, 2, n+1)
+	l.look(dead(profile.Gen2))
+	got := float64(l.finished()["live Shop.Order"])
+	want := float64(n << 20)
+	if sigma := float64(l.every<<20) * math.Sqrt(float64(len(l.objects))); math.Abs(got-want) > 5*sigma {
+		t.Errorf("%.0f bytes are alive, want %.0f ± %.0f", got, want, sigma)
+	}
+	text := strings.Join(l.remarks(n), "\n")
+	if says := fmt.Sprintf("one of %d sampled ones was followed", l.every); !strings.Contains(text, says) {
+		t.Errorf("notes %s", text)
+	}
+}
+
+// TestHandlesThatAreNone: what a hostile process says need not be a handle, and events need not make sense.
+func TestHandlesThatAreNone(t *testing.T) {
+	var freed []uint32
+	l := heapOf(&freed)
+	for i, at := range []uint64{0, 4, 1 << 57, math.MaxUint64 &^ 7} {
+		n := notification{&events.Notification{Class: 1}, &agent.Record{
+			HasHandle: true, Handle: agent.Handle{Address: at, Slot: uint32(i)},
+		}}
+		l.allocated(&n, &profile.Sample{Weight: 1}, profile.Function{}, 0)
+	}
+	l.free()
+	if len(l.objects) > 0 || len(freed) != 3 {
+		t.Errorf("%d objects are followed, and %d handles were given back", len(l.objects), len(freed))
+	}
+	for i := range 1000 {
+		l.collections.notified(&events.Notification{
+			Event: events.GarbageCollectionStarted, Collection: events.Collection{Number: i, Generation: i - 500},
+		})
+	}
+	if len(l.collections.begun) > maxBegun {
+		t.Errorf("%d collections are under way", len(l.collections.begun))
+	}
+}
