@@ -49,31 +49,45 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, stacks bool) (
 		return nil, nil, NestedError(0)
 	}
 	start := time.Now()
-	threads := servingThreads{}
+	threads := servingThreads{blocking: true}
 	if stacks {
 		if threads, err = p.servingThreads(ctx); err != nil && ctx.Err() == nil {
 			return nil, nil, err
 		}
 	}
-	for try := range maxRequestWalks {
-		w := newRequestWalk(ctx, p, o, threads)
-		before := p.stamp()
-		census, err := w.walk()
-		if err != nil {
-			return nil, nil, p.noWalk(err)
-		}
-		last := try == maxRequestWalks-1
-		if !w.read(before) && !last && !w.stopped() {
-			continue
-		}
-		out = w.result(census)
-		if !stacks {
-			tasks = w.taskWalk.result(census)
-		}
-		break
+	w, census, err := p.walkRequests(ctx, o, threads)
+	if err != nil {
+		return nil, nil, p.noWalk(err)
+	}
+	out = w.result(census)
+	if !stacks {
+		tasks = w.taskWalk.result(census)
 	}
 	out.Duration = time.Since(start)
 	return out, tasks, p.Alive()
+}
+
+// walkRequests walks the heap and reads what is there, anew if the collector has moved something meanwhile. When the time
+// ends, an earlier walk counts that did not end early.
+func (p *Process) walkRequests(ctx context.Context, o HeapOptions, threads servingThreads) (
+	w *requestWalk, census *heap.Census, err error,
+) {
+	for try := range maxRequestWalks {
+		next := newRequestWalk(ctx, p, o, threads)
+		before := p.stamp()
+		found, err := next.walk()
+		if err != nil {
+			return nil, nil, err
+		}
+		still := next.read(before)
+		if try > 0 && next.stopped() {
+			break
+		}
+		if w, census = next, found; still || next.stopped() {
+			break
+		}
+	}
+	return w, census, nil
 }
 
 // stamp is that of the heap as it is now.

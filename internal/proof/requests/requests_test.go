@@ -127,6 +127,7 @@ func testRequests(t *testing.T, runtime, clock string) {
 	s := newSilent(t)
 	a := testenv.Start(t, "requests", testenv.Options{
 		Runtime: runtime, Args: []string{"--clock", clock, "--upstream", s.address, "--connections", "2"},
+		Env: []string{"DOTNET_GCgen0size=0x200000"}, // a collection every 2 MB
 	})
 	l := &load{
 		t: t, a: a, clock: clock, urls: a.Ask("urls"), rnd: rand.New(rand.NewPCG(19, 6)), hangs: map[string]*hung{},
