@@ -299,15 +299,11 @@ func (t *taskWalk) nodes() []node {
 		if i%1024 == 0 && t.stopped() {
 			break
 		}
-		b, err := t.r.Box(obj)
-		alive := false
-		if err == nil {
-			alive, err = t.r.Alive(b)
-		}
+		obj, err := t.current(obj)
 		if err != nil {
 			t.unread++
 		}
-		if !alive {
+		if _, known := index[obj]; known || err != nil || obj == 0 {
 			continue
 		}
 		to, _ := t.r.Next(obj)
@@ -322,6 +318,25 @@ func (t *taskWalk) nodes() []node {
 	}
 	return nodes
 }
+
+// current returns where the box at an address is now. 0: its method has ended.
+func (t *taskWalk) current(obj arch.Addr) (arch.Addr, error) {
+	for range maxMoves {
+		b, err := t.r.Box(obj)
+		if err != nil {
+			return 0, err
+		}
+		at, err := t.r.Current(b)
+		if err != nil || at == obj || at == 0 {
+			return at, err
+		}
+		obj = at
+	}
+	return 0, async.ErrMoved
+}
+
+// maxMoves bounds how often a box is followed to where it is now.
+const maxMoves = 4
 
 // chain reads a chain and what it waits for, as they were at one moment. nil: it changed all the time, or its innermost
 // method had ended by then.
