@@ -18,6 +18,7 @@ import (
 var mayImport = map[string]string{
 	"profile":            "",
 	"export":             "profile internal/display internal/jsonwriter",
+	"export/gcdump":      "profile internal/display",
 	"report":             "profile internal/display internal/jsonwriter",
 	"internal/arch":      "",
 	"internal/ecma335":   "",
@@ -58,6 +59,7 @@ var mayImport = map[string]string{
 	"internal/clr/async":      "internal/arch internal/clr/name internal/clr/object",
 	"internal/clr/web":        "internal/arch internal/clr/object",
 	"internal/clr/heap":       "internal/arch internal/target internal/contract",
+	"internal/clr/permits":    "internal/arch internal/ecma335 internal/clr/name internal/clr/object internal/clr/types",
 	"internal/clr/threadpool": "internal/arch internal/target internal/clr/heap internal/clr/object",
 	"internal/clr/lock":       "internal/arch internal/target internal/contract internal/clr/object",
 	"internal/clr/pal":        "internal/arch internal/target",
@@ -87,6 +89,7 @@ var mayImport = map[string]string{
 	"internal/proof/churn":      "",
 	"internal/proof/cost":       "",
 	"internal/proof/damage":     "",
+	"internal/proof/heap":       "",
 	"internal/proof/instant":    "",
 	"internal/proof/inlined":    "",
 	"internal/proof/judge":      "profile internal/livetest internal/testenv",
@@ -98,6 +101,7 @@ var mayImport = map[string]string{
 	"internal/proof/lines":      "",
 	"internal/proof/living":     "",
 	"internal/proof/why":        "",
+	"internal/proof/requests":   "",
 	"internal/proof/shares":     "",
 	"internal/proof/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap " +
 		"internal/clr/thread internal/engine internal/replay internal/walk",
@@ -155,7 +159,7 @@ var mayImport = map[string]string{
 	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +
 		"internal/procfs internal/session internal/sockdiag internal/target",
 
-	"cmd/clrsnap": ". events record profile report export symbols why internal/confine internal/display " +
+	"cmd/clrsnap": ". events record profile report export export/gcdump symbols why internal/confine internal/display " +
 		"internal/lines internal/source internal/waiting",
 	"examples/allocsites": ". events",
 }

@@ -30,6 +30,11 @@ type Snapshot struct {
 	// HoldsPartial: threads may hold monitors that Holds does not have. The runtime has more than are looked through, or
 	// some could not be read.
 	HoldsPartial bool
+	// Awaits and Needs are what is likely to be waited for, if that was asked for.
+	Awaits []Await
+	Needs  []Need
+	// Unsearched is why Awaits and Needs may lack something; "": nothing that is known.
+	Unsearched string
 }
 
 // Missing returns how many threads have no stack at all: those in Threads without

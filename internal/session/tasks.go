@@ -39,6 +39,14 @@ func (p *Process) Tasks(ctx context.Context, o HeapOptions) (*profile.Tasks, err
 	return out, p.Alive()
 }
 
+// noWalk says why the heap could not be walked.
+func (p *Process) noWalk(err error) error {
+	if errors.Is(err, heap.ErrUnknown) {
+		return fmt.Errorf("process %d: %w: %w", p.PID(), ErrNoHeap, err)
+	}
+	return p.orExit(fmt.Errorf("process %d: the heap cannot be read: %w", p.PID(), err))
+}
+
 func (p *Process) newTaskWalk(ctx context.Context, o HeapOptions) *taskWalk {
 	t := &taskWalk{
 		p: p, ctx: ctx, o: o, r: p.asyncReader(), begin: time.Now(), classes: map[arch.Addr]taskClass{},
@@ -48,14 +56,6 @@ func (p *Process) newTaskWalk(ctx context.Context, o HeapOptions) *taskWalk {
 		t.now = tickCount()
 	}
 	return t
-}
-
-// noWalk says why the heap could not be walked.
-func (p *Process) noWalk(err error) error {
-	if errors.Is(err, heap.ErrUnknown) {
-		return fmt.Errorf("process %d: %w: %w", p.PID(), ErrNoHeap, err)
-	}
-	return p.orExit(fmt.Errorf("process %d: the heap cannot be read: %w", p.PID(), err))
 }
 
 // errStrange: what was read contradicts itself: it was changing.
