@@ -70,8 +70,8 @@ func (h *httpCalls) exhausted(c *called) bool {
 func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 	n, queued := callsIn(h.waiting), callsIn(h.queue)
 	if h.exhausted(c) {
-		v.Text = fmt.Sprintf("%s does not answer: all %s to it %s, and %s.", c.remote,
-			counted(h.maximum, "connection", "connections"), c.waited(), queueText(queued))
+		v.Text = fmt.Sprintf("%s does not answer: %s to it %s, and %s%s.", c.remote, allOf(h.maximum),
+			c.waited(h.maximum), queueText(queued), h.caller(c))
 	} else {
 		v.Text += fmt.Sprintf(" %s of HttpClient %s for the answer", counted(n, "call", "calls"), verb(n, "waits", "wait"))
 		if queued > 0 {
@@ -84,24 +84,51 @@ func (h *httpCalls) tell(v *profile.Verdict, c *called) {
 			verb(h.held, "waits", "wait"))
 	}
 	for _, g := range append(firstGroup(h.waiting), firstGroup(h.queue)...) {
-		v.Evidence = append(v.Evidence, profile.Evidence{Text: callText(g) + ":", Frames: g.Doing.Frames})
+		if len(g.Doing.Frames) > 0 {
+			v.Evidence = append(v.Evidence, profile.Evidence{Text: callText(g) + ":", Frames: g.Doing.Frames})
+		}
 	}
+}
+
+// caller is which method of the program calls, for the end of a sentence; "": that is not known.
+func (h *httpCalls) caller(c *called) string {
+	var frames []profile.Frame
+	if len(c.threads) > 0 {
+		frames = c.threads[0].last().Frames
+	} else {
+		frames = h.waiting[0].Doing.Frames
+	}
+	own := ownFrame(frames)
+	if own == nil {
+		return ""
+	}
+	return ", in " + method(own)
+}
+
+func allOf(connections int) string {
+	switch connections {
+	case 1:
+		return "the only connection"
+	case 2:
+		return "both connections"
+	}
+	return fmt.Sprintf("all %d connections", connections)
 }
 
 func firstGroup(groups []*profile.CallGroup) []*profile.CallGroup {
 	return groups[:min(len(groups), 1)]
 }
 
-// waited says for how long the connections have been silent since something was sent.
-func (c *called) waited() string {
+// waited says for how long n connections have been silent since something was sent.
+func (c *called) waited(n int) string {
 	longest := time.Duration(0)
 	for _, s := range c.connections {
 		longest = max(longest, s.sent)
 	}
 	if longest == 0 {
-		return "wait for an answer"
+		return verb(n, "waits", "wait") + " for an answer"
 	}
-	return "have waited for up to " + seconds(longest)
+	return verb(n, "has", "have") + " waited for up to " + seconds(longest)
 }
 
 func queueText(n int) string {

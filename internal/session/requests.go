@@ -23,11 +23,12 @@ var webClasses = map[web.Kind]taskClass{
 	web.Server: serverClass, web.Pool: clientPoolClass, web.Connection: connectionClass, web.Stream: connectionClass,
 }
 
-// The heap is walked until the collector has moved nothing meanwhile: twice at least, and again for some time.
+// The heap is walked until the collector has moved nothing meanwhile: again for some time, which is shorter where tasks
+// are to be found as well.
 const (
-	leastRequestWalks = 2
-	maxRequestWalks   = 24
-	rewalkWithin      = 3 * time.Second
+	maxRequestWalks = 24
+	rewalkWithin    = 3 * time.Second
+	rewalkShortly   = 300 * time.Millisecond
 )
 
 // Requests finds what the process's web server is serving, and its calls of HttpClient that are under way. Stacks are
@@ -59,7 +60,11 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, stacks bool) (
 			return nil, nil, err
 		}
 	}
-	w, census, err := p.walkRequests(ctx, o, threads)
+	within := rewalkWithin
+	if !stacks {
+		within = rewalkShortly
+	}
+	w, census, err := p.walkRequests(ctx, o, threads, within)
 	if err != nil {
 		return nil, nil, p.noWalk(err)
 	}
@@ -71,14 +76,14 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, stacks bool) (
 	return out, tasks, p.Alive()
 }
 
-// walkRequests walks the heap and reads what is there, anew if the collector has moved something meanwhile. When the time
-// ends, an earlier walk counts that did not end early.
-func (p *Process) walkRequests(ctx context.Context, o HeapOptions, threads servingThreads) (
+// walkRequests walks the heap and reads what is there, anew for some time if the collector has moved something meanwhile.
+// When ctx ends, an earlier walk counts that did not end early.
+func (p *Process) walkRequests(ctx context.Context, o HeapOptions, threads servingThreads, within time.Duration) (
 	w *requestWalk, census *heap.Census, err error,
 ) {
 	start := time.Now()
 	for try := range maxRequestWalks {
-		if try >= leastRequestWalks && time.Since(start) > rewalkWithin {
+		if try > 0 && time.Since(start) > within {
 			break
 		}
 		next := newRequestWalk(ctx, p, o, threads)
@@ -384,7 +389,19 @@ func doingKey(d *profile.Doing) string {
 		key := chainKey(&profile.TaskChain{Frames: d.Frames[max(own, 0):], State: d.State}, false)
 		return key + "\x00" + c.Authority + "\x00" + string(c.Phase)
 	}
-	return chainKey(&profile.TaskChain{Frames: d.Frames, State: d.State, WaitsFor: d.WaitsFor}, true)
+	return chainKey(&profile.TaskChain{Frames: unnumbered(d.Frames), State: d.State, WaitsFor: d.WaitsFor}, true)
+}
+
+// unnumbered leaves out the numbers of methods that are made at run time: of each action of a controller there may be
+// several, if its first requests come together.
+func unnumbered(frames []profile.Frame) []profile.Frame {
+	out := slices.Clone(frames)
+	for i := range out {
+		if f := &out[i]; f.Module == "" {
+			f.Display = strings.TrimRight(f.Display, "0123456789")
+		}
+	}
+	return out
 }
 
 // joinDoing adds what another request or call of a group does.
