@@ -207,9 +207,7 @@ func (p *requestsPrinter) calls(g *profile.CallGroup) {
 	for i := range list {
 		p.call(&g.Calls[i])
 	}
-	if len(p.callWords(&g.Calls[0])) > 0 {
-		p.others(len(g.Calls))
-	}
+	p.others(len(g.Calls))
 	d := g.Doing
 	if !p.o.Full {
 		d.Frames = ownCall(d.Frames)
@@ -225,7 +223,7 @@ func ownCall(frames []profile.Frame) []profile.Frame {
 
 // callWords are what is known of a call.
 func (p *requestsPrinter) callWords(c *profile.ClientCall) []string {
-	words := []string{p.query(c.Query), c.Protocol}
+	words := []string{display.Clean(c.Path) + p.query(c.Query), c.Protocol}
 	if c.Remote != "" {
 		words = append(words, "to "+c.Remote)
 	}
@@ -238,10 +236,8 @@ func (p *requestsPrinter) callWords(c *profile.ClientCall) []string {
 
 // call prints one call.
 func (p *requestsPrinter) call(c *profile.ClientCall) {
-	if words := p.callWords(c); len(words) > 0 {
-		p.paint(dim, "  "+strings.Join(words, "  "))
-		p.end()
-	}
+	p.paint(dim, "  "+strings.Join(p.callWords(c), "  "))
+	p.end()
 }
 
 // pools prints the pools of connections that are in use.

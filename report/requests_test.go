@@ -53,11 +53,11 @@ func inFlight() *profile.Requests {
 					send, load, handle,
 				}}},
 			{Method: "GET", Authority: "supplier:6352", Path: "/prices", Phase: profile.CallAnswer, Calls: []profile.ClientCall{{
-				Query: "?key=secret", Protocol: "HTTP/1.1", Remote: supplier, Since: ago(111 * time.Second), Request: order.ID,
+				Path: "/prices", Query: "?key=secret", Protocol: "HTTP/1.1", Remote: supplier, Since: ago(111 * time.Second), Request: order.ID,
 			}}},
 			{Method: "GET", Authority: "feed:443", Path: "/news", Phase: profile.CallBody,
-				Calls: []profile.ClientCall{{Protocol: "HTTP/2"}}},
-			{Method: "PUT", Authority: "old:80", Path: "/", Phase: profile.CallOpen, Calls: []profile.ClientCall{{}}},
+				Calls: []profile.ClientCall{{Path: "/news", Protocol: "HTTP/2"}}},
+			{Method: "PUT", Authority: "old:80", Path: "/", Phase: profile.CallOpen, Calls: []profile.ClientCall{{Path: "/"}}},
 		},
 		Pools: []profile.CallPool{
 			{Authority: "supplier:6352", Active: 4, Queued: 121, HTTP1: profile.PoolConnections{All: 4, Maximum: 4}},

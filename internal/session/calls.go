@@ -205,13 +205,14 @@ func (w *requestWalk) callGroups() []profile.CallGroup {
 		if p := w.pools[c.pool]; p != nil && c.use != nil {
 			p.active++
 		}
-		key := strings.Join([]string{g.Method, g.Authority, g.Path, string(g.Phase), doingKey(&g.Doing)}, "\x00")
+		key := strings.Join([]string{g.Method, g.Authority, string(g.Phase), doingKey(&g.Doing)}, "\x00")
 		same := by[key]
 		if same == nil {
 			same = &g
 			by[key], list = same, append(list, same)
 		} else {
 			joinDoing(&same.Doing, &g.Doing)
+			same.Path = commonPath(same.Path, g.Path)
 		}
 		same.Doing.Call = nil
 		same.Calls = append(same.Calls, w.clientCall(message, c))
@@ -219,11 +220,27 @@ func (w *requestWalk) callGroups() []profile.CallGroup {
 	return sortedCalls(list)
 }
 
+// andSo stands for the rest of several paths.
+const andSo = "…"
+
+// commonPath is what two paths have in common: whole segments of them.
+func commonPath(a, b string) string {
+	if a == b {
+		return a
+	}
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return a[:strings.LastIndexByte(a[:n], '/')+1] + andSo
+}
+
 func sortedCalls(list []*profile.CallGroup) []profile.CallGroup {
 	out := make([]profile.CallGroup, len(list))
 	for i, g := range list {
 		slices.SortFunc(g.Calls, func(a, b profile.ClientCall) int {
-			return cmp.Or(compareSince(a.Since, b.Since), cmp.Compare(a.Query, b.Query), cmp.Compare(a.Request, b.Request))
+			return cmp.Or(compareSince(a.Since, b.Since), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Query, b.Query),
+				cmp.Compare(a.Request, b.Request))
 		})
 		out[i] = *g
 	}
@@ -236,7 +253,7 @@ func sortedCalls(list []*profile.CallGroup) []profile.CallGroup {
 
 // clientCall describes a call.
 func (w *requestWalk) clientCall(message arch.Addr, c *sent) profile.ClientCall {
-	out := profile.ClientCall{Query: c.Query, Since: w.believed(w.starts[message]), Request: c.request}
+	out := profile.ClientCall{Path: c.Path, Query: c.Query, Since: w.believed(w.starts[message]), Request: c.request}
 	if c.use != nil {
 		out.Remote, out.Protocol = w.remote(c.use), "HTTP/1.1"
 		if c.use.HTTP2 {
