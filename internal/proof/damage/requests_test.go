@@ -34,7 +34,7 @@ func TestDamagedRequests(t *testing.T) {
 	d.intact = allocated() - before
 	d.onlyRequests(t, intact)
 	changed := 0
-	for n := range layer.Size(12, 2000) {
+	for n := range layer.Size(8, 2000) {
 		rnd := rand.New(rand.NewPCG(uint64(n), 6))
 		_, repair := d.change(t, rnd)
 		before, begun := allocated(), time.Now()

@@ -96,7 +96,7 @@ func testCalls(t *testing.T, runtime string) {
 		c.settle()
 		c.check(false)
 	}
-	for round := range layer.Size(2, 20) {
+	for round := range layer.Size(1, 20) {
 		a.Ask("collect")
 		c.end(round)
 		c.check(false)

@@ -140,7 +140,7 @@ func testRequests(t *testing.T, runtime, clock string) {
 	for i := range 4 {
 		clients.Go(func() { l.hurry(ctx, i%2 == 1, i) })
 	}
-	for range layer.Size(5, 60) {
+	for range layer.Size(3, 60) {
 		l.change(layer.Size(9, 40))
 		l.check()
 	}
