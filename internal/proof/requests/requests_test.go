@@ -281,7 +281,7 @@ func (l *load) check() {
 		g := &r.Requests[i]
 		for k := range g.Requests {
 			x := &g.Requests[k]
-			_, id, _ := strings.Cut(x.Path[1:], "/")
+			_, id, _ := strings.Cut(strings.TrimPrefix(x.Path, "/"), "/")
 			times[x.Path]++
 			if quick[x.Path] || l.ended[id] {
 				l.t.Errorf("%s is listed, and has ended", x.Path)
