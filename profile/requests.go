@@ -55,11 +55,11 @@ type Request struct {
 	Aborted  bool       // the client has gone
 }
 
-// CallGroup is calls of HttpClient to one path that wait in the same place.
+// CallGroup is calls of HttpClient to one server that wait in the same place.
 type CallGroup struct {
 	Method    string
 	Authority string // host and port
-	Path      string
+	Path      string // of all of them; "/prices/…": they begin so
 	Phase     CallPhase
 	Doing     Doing
 
@@ -79,6 +79,7 @@ const (
 
 // ClientCall is a call of HttpClient that is under way.
 type ClientCall struct {
+	Path     string
 	Query    string    // from "?" on
 	Protocol string    // "HTTP/1.1" or "HTTP/2"; empty: it has no connection yet
 	Remote   string    // address of the connection's other end; empty: not known

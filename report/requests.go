@@ -83,7 +83,11 @@ func (p *requestsPrinter) requests(g *profile.RequestGroup) {
 		p.request(&g.Requests[i])
 	}
 	p.others(len(g.Requests))
-	p.doing(&g.Doing)
+	d := g.Doing
+	if d.Call != nil && !p.o.Full {
+		d.Frames = ownCall(d.Frames)
+	}
+	p.doing(&d)
 }
 
 func (p *requestsPrinter) shown(list []profile.Request) []profile.Request {
@@ -96,7 +100,7 @@ func (p *requestsPrinter) shown(list []profile.Request) []profile.Request {
 // others says how many of a group are not shown.
 func (p *requestsPrinter) others(all int) {
 	if n := all - maxShown; n > 0 && !p.o.Full {
-		p.paint(dim, "  and "+display.Number(n)+" more, later ones")
+		p.paint(dim, "  and "+display.Number(n)+" more")
 		p.end()
 	}
 }
@@ -156,7 +160,7 @@ func (p *requestsPrinter) ages(since []time.Time) string {
 // doingText says what requests or calls do.
 func doingText(d *profile.Doing) string {
 	if d.State == "" {
-		return "it is not known what they wait for"
+		return "what they do is not known"
 	}
 	text := chainText(&profile.TaskChain{State: d.State, WaitsFor: d.WaitsFor})
 	if c := d.Call; c != nil {
@@ -217,9 +221,9 @@ func ownCall(frames []profile.Frame) []profile.Frame {
 	return frames[max(i, 0):]
 }
 
-// call prints one call.
-func (p *requestsPrinter) call(c *profile.ClientCall) {
-	words := []string{p.query(c.Query), c.Protocol}
+// callWords are what is known of a call.
+func (p *requestsPrinter) callWords(c *profile.ClientCall) []string {
+	words := []string{display.Clean(c.Path) + p.query(c.Query), c.Protocol}
 	if c.Remote != "" {
 		words = append(words, "to "+c.Remote)
 	}
@@ -227,11 +231,12 @@ func (p *requestsPrinter) call(c *profile.ClientCall) {
 	if c.Request != "" {
 		words = append(words, "for the request "+display.Clean(c.Request))
 	}
-	words = slices.DeleteFunc(words, func(s string) bool { return s == "" })
-	if len(words) == 0 {
-		return
-	}
-	p.paint(dim, "  "+strings.Join(words, "  "))
+	return slices.DeleteFunc(words, func(s string) bool { return s == "" })
+}
+
+// call prints one call.
+func (p *requestsPrinter) call(c *profile.ClientCall) {
+	p.paint(dim, "  "+strings.Join(p.callWords(c), "  "))
 	p.end()
 }
 

@@ -87,6 +87,7 @@ type jsonCallGroup struct {
 }
 
 type jsonClientCall struct {
+	Path     string `json:"path"`
 	Query    string `json:"query,omitempty"`
 	Protocol string `json:"protocol,omitempty"`
 	Remote   string `json:"remote,omitempty"`
@@ -160,7 +161,7 @@ func jsonCallGroupOf(g *profile.CallGroup, at time.Time, query bool) jsonCallGro
 	}
 	for i := range g.Calls {
 		c := &g.Calls[i]
-		x := jsonClientCall{Protocol: c.Protocol, Remote: c.Remote, Request: c.Request}
+		x := jsonClientCall{Path: c.Path, Protocol: c.Protocol, Remote: c.Remote, Request: c.Request}
 		if query {
 			x.Query = c.Query
 		}

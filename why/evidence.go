@@ -24,6 +24,7 @@ type evidence struct {
 	samples *profile.Recording  // nil: none were taken
 	sockets []socket            // of the process; nil: not known
 	chains  []profile.TaskChain // async methods that wait; nil: not looked for
+	web     *profile.Requests   // requests and calls of HttpClient; nil: not looked for
 	heaps   []heapLook          // at the beginning and at the end; nil: not known
 
 	heapLimit heapLimit

@@ -46,7 +46,8 @@ func (g *gatherer) census(ctx context.Context) {
 	g.heapMissing = true
 }
 
-// calls finds the async methods that wait, if there are connections whose answer does not come.
+// calls finds the async methods that wait, the requests that are served, and the calls of HttpClient: if there are
+// connections whose answer does not come, and as long as that is quick. A large heap is not walked to its end.
 func (g *gatherer) calls(ctx context.Context) {
 	silent := 0
 	for i := range g.e.sockets {
@@ -60,12 +61,15 @@ func (g *gatherer) calls(ctx context.Context) {
 	g.progress("async calls")
 	bounded, cancel := context.WithTimeout(ctx, walkWithin)
 	defer cancel()
-	t, err := g.p.Tasks(bounded, clrsnap.TasksOptions{})
+	r, t, err := g.s.RequestsAndTasks(bounded, session.HeapOptions{})
 	if err != nil {
 		g.miss("Async methods that wait were not looked at: %v.", err)
 		return
 	}
 	g.e.chains = t.Chains
+	if !r.Partial { // of some, it could not be said that they are all
+		g.e.web = r
+	}
 }
 
 // heapLook is what is on the heap at one moment.

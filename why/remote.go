@@ -200,7 +200,7 @@ func (q *queue) frames() []profile.Frame {
 func (c *called) verdict(e *evidence) profile.Verdict {
 	v := profile.Verdict{
 		Cause: profile.CauseRemoteCall, Certainty: c.certainty(e),
-		Commands: []string{"clrsnap tasks " + e.again(), "ss -tnpi dst " + c.remote},
+		Commands: []string{"clrsnap requests " + e.again(), "clrsnap tasks " + e.again(), "ss -tnpi dst " + c.remote},
 	}
 	var words []string
 	if n := len(c.connections); n > 0 {
@@ -222,7 +222,9 @@ func (c *called) verdict(e *evidence) profile.Verdict {
 		v.Text = fmt.Sprintf("%s may not answer: %s. Programs that wait for news, or only send, look the same.", c.remote,
 			strings.Join(words, "; "))
 	}
-	if q := e.queueing(); q.sum() > 0 && len(c.connections) > 0 {
+	if h := e.httpCalls(c); h != nil {
+		h.tell(&v, c)
+	} else if q := e.queueing(); q.sum() > 0 && len(c.connections) > 0 {
 		c.addQueue(&v, &q)
 	}
 	for _, s := range c.connections[:min(len(c.connections), maxShown)] {
@@ -231,14 +233,17 @@ func (c *called) verdict(e *evidence) profile.Verdict {
 	return v
 }
 
-// certainty: whether an answer is due is known only where a connection cannot be made. Where calls queue for one, those
-// that have it most likely keep it against their will.
+// certainty: whether an answer is due is known where a connection cannot be made, and where calls of HttpClient have all
+// connections and others queue for them. Where other calls queue, those that have a connection most likely keep it
+// against their will.
 func (c *called) certainty(e *evidence) profile.Certainty {
 	n, q := len(c.connections), e.queueing()
-	switch {
+	switch h := e.httpCalls(c); {
+	case h != nil && h.exhausted(c):
+		return profile.Certain
 	case n > 0 && c.connecting == n && n >= manyCallers && len(c.threads) >= manyCallers:
 		return profile.Certain
-	case n > 0 && (c.connecting == n || q.sum() > 0):
+	case n > 0 && (c.connecting == n || q.sum() > 0 || h != nil && len(h.queue) > 0):
 		return profile.Likely
 	}
 	return profile.Possible

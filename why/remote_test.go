@@ -106,3 +106,39 @@ func TestRemoteChains(t *testing.T) {
 	e.chains = e.chains[:1]
 	none(t, judgeRemote(e))
 }
+
+// TestRemoteHTTP: all connections of an HttpClient's pool wait for an answer, and calls queue for them.
+func TestRemoteHTTP(t *testing.T) {
+	e := same(3)
+	e.sockets = silent(4, 111*time.Second, 2*time.Minute)
+	call := stack("System.Net.Http.HttpConnection.SendAsync", "Shop.Supplier.GetAsync")
+	e.web = &profile.Requests{
+		Calls: []profile.CallGroup{
+			{Authority: "supplier:6352", Path: "/prices", Phase: profile.CallConnection, Doing: profile.Doing{Frames: call},
+				Calls: make([]profile.ClientCall, 121)},
+			{Authority: "supplier:6352", Path: "/prices", Phase: profile.CallAnswer, Doing: profile.Doing{Frames: call},
+				Calls: []profile.ClientCall{{Remote: supplier}, {Remote: supplier}, {Remote: supplier}, {Remote: supplier}}},
+			{Authority: "other:80", Phase: profile.CallConnection, Calls: make([]profile.ClientCall, 7)},
+		},
+		Pools: []profile.CallPool{
+			{Authority: "supplier:6352", Queued: 121, Active: 4, HTTP1: profile.PoolConnections{All: 4, Maximum: 4}},
+			{Authority: "other:80", Queued: 7, Active: 1, HTTP1: profile.PoolConnections{All: 1, Maximum: 1}},
+		},
+		Requests: []profile.RequestGroup{
+			{Doing: profile.Doing{Call: &profile.CallTo{Authority: "supplier:6352"}}, Requests: make([]profile.Request, 119)},
+			{Doing: profile.Doing{Call: &profile.CallTo{Authority: "other:80"}}, Requests: make([]profile.Request, 8)},
+			{Requests: make([]profile.Request, 3)},
+		},
+	}
+	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Certain,
+		supplier+" does not answer: all 4 connections to it have waited for up to 111 s, and 121 calls queue for them, in Shop.Supplier.GetAsync. "+
+			"119 requests of its own clients wait for that.", "121 calls of HttpClient to supplier:6352/prices wait for a connection")
+
+	e.web.Pools[0].HTTP1.Maximum = 6 // there may be more
+	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Likely, "4 calls of HttpClient wait for the answer",
+		"121 calls queue for them")
+	e.web.Calls[1].Calls[0].Remote = "10.1.2.9:1"
+	verdict(t, judgeRemote(e), profile.CauseRemoteCall, profile.Possible, "4 of 4 connections")
+	e.sockets = silent(4, time.Second, time.Minute) // each has been used a second ago
+	none(t, judgeRemote(e))
+}

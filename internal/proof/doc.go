@@ -14,6 +14,7 @@
 //	recordsoak  a long recording, against the runtime's records
 //	inlined     inlined methods, against what the runtime records of them if it is asked to
 //	lines       source lines, at every kind of place of a source text
+//	requests    requests and calls in flight, as the other ends know them
 //	why         sick services get the name of their disease, and healthy programs no verdict
 //	living      code that can be unloaded, while it lives and when it is gone
 //	cost        benchmarks: what clrsnap costs; docs/costs.md

@@ -36,7 +36,7 @@ func (w *requestWalk) findPools() {
 			return
 		}
 		var pool *web.PoolState
-		if !w.p.steadily(func() (err error) { pool, err = w.web.Pool(obj); return err }, nil) || pool == nil {
+		if !w.patiently(func() (err error) { pool, err = w.web.Pool(obj); return err }) || pool == nil {
 			continue
 		}
 		w.pools[obj] = &pooled{PoolState: *pool}
@@ -53,7 +53,7 @@ func (w *requestWalk) findConnections() {
 			return
 		}
 		var u *web.Use
-		if !w.p.steadily(func() (err error) { u, err = w.web.Connection(obj); return err }, nil) || u == nil ||
+		if !w.patiently(func() (err error) { u, err = w.web.Connection(obj); return err }) || u == nil ||
 			u.Message == 0 {
 			continue
 		}
@@ -70,7 +70,7 @@ func (w *requestWalk) addCall(message, pool arch.Addr, phase profile.CallPhase, 
 	c := w.calls[message]
 	if c == nil {
 		c = &sent{}
-		if !w.p.steadily(func() (err error) { c.Message, err = w.web.Message(message); return err }, nil) {
+		if !w.patiently(func() (err error) { c.Message, err = w.web.Message(message); return err }) {
 			w.unproven++
 			return
 		}
@@ -106,7 +106,7 @@ func (w *requestWalk) sending(obj arch.Addr) {
 	var message, pool arch.Addr
 	var u *web.Use
 	alive := false
-	ok := w.p.steadily(func() (err error) {
+	ok := w.patiently(func() (err error) {
 		b, err := w.r.Box(obj)
 		if err != nil {
 			return err
@@ -119,7 +119,7 @@ func (w *requestWalk) sending(obj arch.Addr) {
 			u, err = w.web.Connected(c)
 		}
 		return err
-	}, nil)
+	})
 	if !ok {
 		w.unproven++
 	}
@@ -140,7 +140,7 @@ func (w *requestWalk) sending(obj arch.Addr) {
 func (w *requestWalk) begun(obj arch.Addr) {
 	var message arch.Addr
 	var at time.Time
-	ok := w.p.steadily(func() error {
+	ok := w.patiently(func() error {
 		b, err := w.r.Box(obj)
 		if err != nil {
 			return err
@@ -154,7 +154,7 @@ func (w *requestWalk) begun(obj arch.Addr) {
 		}
 		at, err = w.timed(b)
 		return err
-	}, nil)
+	})
 	if !ok || message == 0 || at.IsZero() {
 		return
 	}
@@ -201,28 +201,46 @@ func (w *requestWalk) callGroups() []profile.CallGroup {
 		g := profile.CallGroup{
 			Method: c.Method, Authority: w.server(c), Path: c.Path, Phase: c.phase, Doing: w.doing(c.chains),
 		}
-		g.Doing.Call = nil
+		g.Doing.Call = &profile.CallTo{Authority: g.Authority, Phase: g.Phase}
 		if p := w.pools[c.pool]; p != nil && c.use != nil {
 			p.active++
 		}
-		key := strings.Join([]string{g.Method, g.Authority, g.Path, string(g.Phase), doingKey(&g.Doing)}, "\x00")
+		key := strings.Join([]string{g.Method, g.Authority, string(g.Phase), doingKey(&g.Doing)}, "\x00")
 		same := by[key]
 		if same == nil {
 			same = &g
 			by[key], list = same, append(list, same)
 		} else {
 			joinDoing(&same.Doing, &g.Doing)
+			same.Path = commonPath(same.Path, g.Path)
 		}
+		same.Doing.Call = nil
 		same.Calls = append(same.Calls, w.clientCall(message, c))
 	}
 	return sortedCalls(list)
+}
+
+// andSo stands for the rest of several paths.
+const andSo = "…"
+
+// commonPath is what two paths have in common: whole segments of them.
+func commonPath(a, b string) string {
+	if a == b {
+		return a
+	}
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return a[:strings.LastIndexByte(a[:n], '/')+1] + andSo
 }
 
 func sortedCalls(list []*profile.CallGroup) []profile.CallGroup {
 	out := make([]profile.CallGroup, len(list))
 	for i, g := range list {
 		slices.SortFunc(g.Calls, func(a, b profile.ClientCall) int {
-			return cmp.Or(compareSince(a.Since, b.Since), cmp.Compare(a.Query, b.Query), cmp.Compare(a.Request, b.Request))
+			return cmp.Or(compareSince(a.Since, b.Since), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Query, b.Query),
+				cmp.Compare(a.Request, b.Request))
 		})
 		out[i] = *g
 	}
@@ -235,7 +253,7 @@ func sortedCalls(list []*profile.CallGroup) []profile.CallGroup {
 
 // clientCall describes a call.
 func (w *requestWalk) clientCall(message arch.Addr, c *sent) profile.ClientCall {
-	out := profile.ClientCall{Query: c.Query, Since: w.believed(w.starts[message]), Request: c.request}
+	out := profile.ClientCall{Path: c.Path, Query: c.Query, Since: w.believed(w.starts[message]), Request: c.request}
 	if c.use != nil {
 		out.Remote, out.Protocol = w.remote(c.use), "HTTP/1.1"
 		if c.use.HTTP2 {

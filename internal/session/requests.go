@@ -23,8 +23,13 @@ var webClasses = map[web.Kind]taskClass{
 	web.Server: serverClass, web.Pool: clientPoolClass, web.Connection: connectionClass, web.Stream: connectionClass,
 }
 
-// maxRequestWalks is how often the heap is walked, until the collector has moved nothing meanwhile.
-const maxRequestWalks = 4
+// The heap is walked until the collector has moved nothing meanwhile: again for some time, which is shorter where tasks
+// are to be found as well.
+const (
+	maxRequestWalks = 24
+	rewalkWithin    = 3 * time.Second
+	rewalkShortly   = 300 * time.Millisecond
+)
 
 // Requests finds what the process's web server is serving, and its calls of HttpClient that are under way. Stacks are
 // taken of all threads, and then the heap is walked without stopping the program. If ctx ends, the result has what was
@@ -49,31 +54,56 @@ func (p *Process) requests(ctx context.Context, o HeapOptions, stacks bool) (
 		return nil, nil, NestedError(0)
 	}
 	start := time.Now()
-	threads := servingThreads{}
+	threads := servingThreads{blocking: true}
 	if stacks {
 		if threads, err = p.servingThreads(ctx); err != nil && ctx.Err() == nil {
 			return nil, nil, err
 		}
 	}
-	for try := range maxRequestWalks {
-		w := newRequestWalk(ctx, p, o, threads)
-		before := p.stamp()
-		census, err := w.walk()
-		if err != nil {
-			return nil, nil, p.noWalk(err)
-		}
-		last := try == maxRequestWalks-1
-		if !w.read(before) && !last && !w.stopped() {
-			continue
-		}
-		out = w.result(census)
-		if !stacks {
-			tasks = w.taskWalk.result(census)
-		}
-		break
+	within := rewalkWithin
+	if !stacks {
+		within = rewalkShortly
+	}
+	w, census, err := p.walkRequests(ctx, o, threads, within)
+	if err != nil {
+		return nil, nil, p.noWalk(err)
+	}
+	out = w.result(census)
+	if !stacks {
+		tasks = w.taskWalk.result(census)
 	}
 	out.Duration = time.Since(start)
 	return out, tasks, p.Alive()
+}
+
+// walkRequests walks the heap and reads what is there, anew for some time if the collector has moved something meanwhile.
+// When ctx ends, an earlier walk counts that did not end early.
+func (p *Process) walkRequests(ctx context.Context, o HeapOptions, threads servingThreads, within time.Duration) (
+	w *requestWalk, census *heap.Census, err error,
+) {
+	start := time.Now()
+	for try := range maxRequestWalks {
+		if try > 0 && time.Since(start) > within {
+			break
+		}
+		next := newRequestWalk(ctx, p, o, threads)
+		if w != nil {
+			next.known = w.requests
+		}
+		before := p.stamp()
+		found, err := next.walk()
+		if err != nil {
+			return nil, nil, err
+		}
+		still := next.read(before)
+		if try > 0 && next.stopped() {
+			break
+		}
+		if w, census = next, found; still || next.stopped() {
+			break
+		}
+	}
+	return w, census, nil
 }
 
 // stamp is that of the heap as it is now.
@@ -92,6 +122,7 @@ type requestWalk struct {
 	roles   map[arch.Addr]web.Role // of async methods, by the type of the state machine
 
 	requests map[string]*served  // by their id
+	known    map[string]*served  // likewise, of an earlier walk
 	calls    map[arch.Addr]*sent // by their message
 	pools    map[arch.Addr]*pooled
 	starts   map[arch.Addr]time.Time      // of calls, by their message
@@ -133,7 +164,7 @@ func (w *requestWalk) read(since heap.Stamp) bool {
 	if !w.eachChain(nodes, w.use) {
 		w.ended = true
 	}
-	return w.p.stillSince(since)
+	return w.p.stillSince(since) && w.unproven == 0
 }
 
 // findRequests reads what Kestrel's objects serve.
@@ -150,18 +181,46 @@ func (w *requestWalk) findRequests() {
 			w.requests[r.ID] = &served{Request: *r}
 		}
 	}
+	for id, s := range w.known { // the walk may have missed an object that was moved
+		if w.requests[id] != nil {
+			continue
+		}
+		if r, ok := w.request(s.Object); ok && r != nil && r.ID == id {
+			w.requests[id] = &served{Request: *r}
+		}
+	}
 }
 
 // request reads the request of one of Kestrel's objects. false: it changed all the time.
 func (w *requestWalk) request(obj arch.Addr) (r *web.Request, ok bool) {
-	ok = w.p.steadily(func() (err error) {
+	ok = w.patiently(func() (err error) {
 		if obj, err = w.web.Moved(obj); err != nil {
 			return err
 		}
 		r, err = w.web.Request(obj)
 		return err
-	}, nil)
+	})
 	return r, ok
+}
+
+// Reading is tried so often, so far apart: a collection of the youngest objects takes some ms.
+const (
+	patience = 10
+	restFor  = 2 * time.Millisecond
+)
+
+// patiently is steadily, again after a collection that may be under way.
+func (w *requestWalk) patiently(read func() error) bool {
+	for try := range patience {
+		if w.p.steadily(read, nil) {
+			return true
+		}
+		if !w.p.from.changes() || w.stopped() || w.p.Runtime.Heap.Settled(w.p.from) && try > 0 {
+			break // it is not the collector
+		}
+		time.Sleep(restFor)
+	}
+	return false
 }
 
 // role says what an async method does for a request or a call.
@@ -321,13 +380,28 @@ func compareSince(a, b time.Time) int {
 	return a.Compare(b)
 }
 
+const httpAssembly = "System.Net.Http"
+
 // doingKey is equal for what is shown together.
 func doingKey(d *profile.Doing) string {
-	key := chainKey(&profile.TaskChain{Frames: d.Frames, State: d.State, WaitsFor: d.WaitsFor}, true)
-	if d.Call != nil {
-		key += "\x00" + d.Call.Authority + "\x00" + string(d.Call.Phase)
+	if c := d.Call; c != nil { // how HttpClient goes about it makes no difference
+		own := slices.IndexFunc(d.Frames, func(f profile.Frame) bool { return f.Module != httpAssembly })
+		key := chainKey(&profile.TaskChain{Frames: d.Frames[max(own, 0):], State: d.State}, false)
+		return key + "\x00" + c.Authority + "\x00" + string(c.Phase)
 	}
-	return key
+	return chainKey(&profile.TaskChain{Frames: unnumbered(d.Frames), State: d.State, WaitsFor: d.WaitsFor}, true)
+}
+
+// unnumbered leaves out the numbers of methods that are made at run time: of each action of a controller there may be
+// several, if its first requests come together.
+func unnumbered(frames []profile.Frame) []profile.Frame {
+	out := slices.Clone(frames)
+	for i := range out {
+		if f := &out[i]; f.Module == "" {
+			f.Display = strings.TrimRight(f.Display, "0123456789")
+		}
+	}
+	return out
 }
 
 // joinDoing adds what another request or call of a group does.

@@ -52,7 +52,7 @@ func (p *Process) servingThreads(ctx context.Context) (servingThreads, error) {
 func sendsBlocking(t *profile.Thread) bool {
 	for i := range t.Frames {
 		f := &t.Frames[i]
-		if f.Module == "System.Net.Http" && (strings.HasPrefix(f.Method, "System.Net.Http.HttpClient.Send") ||
+		if f.Module == httpAssembly && (strings.HasPrefix(f.Method, "System.Net.Http.HttpClient.Send") ||
 			strings.HasPrefix(f.Method, "System.Net.Http.HttpMessageInvoker.Send")) &&
 			!strings.Contains(f.Method, "Async") && f.Kind != profile.Async {
 			return true

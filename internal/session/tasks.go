@@ -299,11 +299,11 @@ func (t *taskWalk) nodes() []node {
 		if i%1024 == 0 && t.stopped() {
 			break
 		}
-		_, alive, err := t.r.Methods(obj)
+		obj, err := t.current(obj)
 		if err != nil {
 			t.unread++
 		}
-		if !alive {
+		if _, known := index[obj]; known || err != nil || obj == 0 {
 			continue
 		}
 		to, _ := t.r.Next(obj)
@@ -318,6 +318,21 @@ func (t *taskWalk) nodes() []node {
 	}
 	return nodes
 }
+
+// current returns where the box at an address is now. 0: its method has ended.
+func (t *taskWalk) current(obj arch.Addr) (arch.Addr, error) {
+	for range maxMoves {
+		at, err := t.r.Place(obj)
+		if err != nil || at == obj || at == 0 {
+			return at, err
+		}
+		obj = at
+	}
+	return 0, async.ErrMoved
+}
+
+// maxMoves bounds how often a box is followed to where it is now.
+const maxMoves = 4
 
 // chain reads a chain and what it waits for, as they were at one moment. nil: it changed all the time, or its innermost
 // method had ended by then.

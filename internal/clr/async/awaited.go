@@ -34,25 +34,35 @@ var ErrMoved = errors.New("the box has been moved")
 // Alive reports whether the method in a box has not finished: its builder still leads to the box. A box keeps
 // nothing of a method that has, and may be used for another one.
 func (r *Reader) Alive(b *Box) (bool, error) {
+	at, err := r.Current(b)
+	if err != nil || at == 0 {
+		return false, err
+	}
+	if at != b.Object {
+		return false, ErrMoved
+	}
+	return true, nil
+}
+
+// Current returns where the box of a method is now: where its builder leads, which is elsewhere if the collector has
+// moved the box, and what was read of it is what was left behind. 0: the method has finished.
+func (r *Reader) Current(b *Box) (arch.Addr, error) {
 	if b.HasState && b.State == Finished || b.Machine.builder == 0 {
-		return false, nil
+		return 0, nil
 	}
 	for i := range arch.Addr(builderWords) {
 		obj, err := r.objects.Word(b.at + arch.Addr(b.Machine.builder) + 8*i)
-		if err != nil {
-			return false, err
-		}
-		if obj == b.Object {
-			return true, nil
+		if err != nil || obj == b.Object {
+			return obj, err
 		}
 		if obj == 0 {
 			continue
 		}
 		if other, err := r.Box(obj); err == nil && other.Machine.Table == b.Machine.Table {
-			return false, ErrMoved
+			return obj, nil
 		}
 	}
-	return false, nil
+	return 0, nil
 }
 
 // Next returns the box that awaits a task or a box, through what is no async method; 0: none does, or several do.

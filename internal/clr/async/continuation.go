@@ -87,11 +87,7 @@ func (r *Reader) resumptions(task arch.Addr, s *shape) (steps []Step, err error)
 // Methods returns the methods that an object stands for that IsBox has recognised, the inner one first, and whether
 // they have not ended.
 func (r *Reader) Methods(obj arch.Addr) (steps []Step, alive bool, err error) {
-	class, err := r.objects.Class(obj)
-	if err != nil {
-		return nil, false, err
-	}
-	s, err := r.shape(class)
+	s, err := r.shapeOfObject(obj)
 	if err != nil {
 		return nil, false, err
 	}
@@ -105,4 +101,32 @@ func (r *Reader) Methods(obj arch.Addr) (steps []Step, alive bool, err error) {
 	}
 	alive, err = r.Alive(b)
 	return []Step{{Box: b}}, alive, err
+}
+
+// Place returns where an object that IsBox has recognised is now, if the collector has moved it. 0: its methods have
+// ended.
+func (r *Reader) Place(obj arch.Addr) (arch.Addr, error) {
+	s, err := r.shapeOfObject(obj)
+	if err != nil {
+		return 0, err
+	}
+	if s.kind == runtimeTask {
+		if steps, err := r.resumptions(obj, s); err != nil || len(steps) == 0 {
+			return 0, err
+		}
+		return obj, nil
+	}
+	b, err := r.Box(obj)
+	if err != nil {
+		return 0, err
+	}
+	return r.Current(b)
+}
+
+func (r *Reader) shapeOfObject(obj arch.Addr) (*shape, error) {
+	class, err := r.objects.Class(obj)
+	if err != nil {
+		return nil, err
+	}
+	return r.shape(class)
 }

@@ -1,0 +1,154 @@
+package why
+
+import (
+	"fmt"
+	"time"
+
+	"clrsnap/profile"
+)
+
+// httpCalls is what HttpClient's pools of connections to one address say.
+type httpCalls struct {
+	waiting []*profile.CallGroup // have a connection to it, and no answer
+	queue   []*profile.CallGroup // have none
+	maximum int                  // connections that there may be, in all pools with a queue
+	active  int                  // of these, those that have a call
+	held    int                  // requests of the process's own clients that wait for one of these calls
+}
+
+// httpCalls finds the calls to an address whose connections got no answer. nil: there is none, or calls were not looked
+// for.
+func (e *evidence) httpCalls(c *called) *httpCalls {
+	if e.web == nil {
+		return nil
+	}
+	h := &httpCalls{}
+	servers := map[string]bool{} // as the pools name them
+	for i := range e.web.Calls {
+		g := &e.web.Calls[i]
+		if (g.Phase == profile.CallAnswer || g.Phase == profile.CallOpen) && len(g.Calls) > 0 && g.Calls[0].Remote == c.remote {
+			h.waiting = append(h.waiting, g)
+			servers[g.Authority] = true
+		}
+	}
+	if len(h.waiting) == 0 {
+		return nil
+	}
+	for i := range e.web.Calls {
+		if g := &e.web.Calls[i]; g.Phase == profile.CallConnection && servers[g.Authority] {
+			h.queue = append(h.queue, g)
+		}
+	}
+	for i := range e.web.Pools {
+		if p := &e.web.Pools[i]; servers[p.Authority] && p.Queued > 0 && p.HTTP1.Maximum > 0 {
+			h.maximum, h.active = h.maximum+p.HTTP1.Maximum, h.active+p.Active
+		}
+	}
+	for i := range e.web.Requests {
+		if g := &e.web.Requests[i]; g.Doing.Call != nil && servers[g.Doing.Call.Authority] {
+			h.held += len(g.Requests)
+		}
+	}
+	return h
+}
+
+func callsIn(groups []*profile.CallGroup) (n int) {
+	for _, g := range groups {
+		n += len(g.Calls)
+	}
+	return n
+}
+
+// exhausted reports whether calls queue because each connection that there may be waits for an answer, and has done so
+// for some time.
+func (h *httpCalls) exhausted(c *called) bool {
+	return callsIn(h.queue) > 0 && h.maximum > 0 && h.active >= h.maximum && callsIn(h.waiting) >= h.maximum &&
+		len(c.connections) >= h.maximum
+}
+
+// tell adds to the verdict on an address what is known of HttpClient's calls.
+func (h *httpCalls) tell(v *profile.Verdict, c *called) {
+	n, queued := callsIn(h.waiting), callsIn(h.queue)
+	if h.exhausted(c) {
+		v.Text = fmt.Sprintf("%s does not answer: %s to it %s, and %s%s.", c.remote, allOf(h.maximum),
+			c.waited(h.maximum), queueText(queued), h.caller(c))
+	} else {
+		v.Text += fmt.Sprintf(" %s of HttpClient %s for the answer", counted(n, "call", "calls"), verb(n, "waits", "wait"))
+		if queued > 0 {
+			v.Text += ", and " + queueText(queued)
+		}
+		v.Text += "."
+	}
+	if h.held > 0 {
+		v.Text += fmt.Sprintf(" %s of its own clients %s for that.", counted(h.held, "request", "requests"),
+			verb(h.held, "waits", "wait"))
+	}
+	for _, g := range append(firstGroup(h.waiting), firstGroup(h.queue)...) {
+		if len(g.Doing.Frames) > 0 {
+			v.Evidence = append(v.Evidence, profile.Evidence{Text: callText(g) + ":", Frames: g.Doing.Frames})
+		}
+	}
+}
+
+// caller is which method of the program calls, for the end of a sentence; "": that is not known.
+func (h *httpCalls) caller(c *called) string {
+	var frames []profile.Frame
+	if len(c.threads) > 0 {
+		frames = c.threads[0].last().Frames
+	} else {
+		frames = h.waiting[0].Doing.Frames
+	}
+	own := ownFrame(frames)
+	if own == nil {
+		return ""
+	}
+	return ", in " + method(own)
+}
+
+func allOf(connections int) string {
+	switch connections {
+	case 1:
+		return "the only connection"
+	case 2:
+		return "both connections"
+	}
+	return fmt.Sprintf("all %d connections", connections)
+}
+
+func firstGroup(groups []*profile.CallGroup) []*profile.CallGroup {
+	return groups[:min(len(groups), 1)]
+}
+
+// waited says for how long n connections have been silent since something was sent.
+func (c *called) waited(n int) string {
+	longest := time.Duration(0)
+	for _, s := range c.connections {
+		longest = max(longest, s.sent)
+	}
+	if longest == 0 {
+		return verb(n, "waits", "wait") + " for an answer"
+	}
+	return verb(n, "has", "have") + " waited for up to " + seconds(longest)
+}
+
+func queueText(n int) string {
+	return fmt.Sprintf("%s %s for them", counted(n, "call", "calls"), verb(n, "queues", "queue"))
+}
+
+func verb(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// callText describes a group of calls.
+func callText(g *profile.CallGroup) string {
+	n := len(g.Calls)
+	what := "the answer"
+	if g.Phase == profile.CallConnection {
+		what = "a connection"
+	}
+	return fmt.Sprintf("%s of HttpClient to %s%s %s for %s", counted(n, "call", "calls"), g.Authority, g.Path,
+		verb(n, "waits", "wait"), what)
+}
