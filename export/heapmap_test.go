@@ -330,13 +330,12 @@ func TestHeapMap(t *testing.T) {
 	if b.eval("document.title", &title); strings.Contains(title, "owned") {
 		t.Error("a name has become a script")
 	}
+	checkHeapGrowth(t, b)
 }
 
-// TestHeapMapGrowth: with an earlier heap the page shows what has grown; with Keepers, what keeps what.
-func TestHeapMapGrowth(t *testing.T) {
-	layer.Live(t)
-	b := startBrowser(t)
-	b.window(1280, 800, false)
+// checkHeapGrowth: with an earlier heap the page shows what has grown; with Keepers, what keeps what.
+func checkHeapGrowth(t *testing.T, b *browser) {
+	t.Helper()
 	base, h := someHeap(200), withKeepers(someHeap(200))
 	base.Types = append(base.Types, profile.HeapType{Name: "Shop.Gone", Assembly: "Shop",
 		HeapAmount: profile.HeapAmount{Count: 1, Bytes: 1 << 20}})
@@ -360,6 +359,9 @@ func TestHeapMapGrowth(t *testing.T) {
 	b.picture("heap-keepers")
 	b.eval(`clrsnap.choose({view: "namespaces", size: "growth"})`, nil)
 	b.picture("heap-growth")
+	if n := b.heapNode("everything"); n.Change != 4<<20 {
+		t.Errorf("%+v", n)
+	}
 	rows := b.text("#table tbody")
 	facts := b.text("#facts")
 	if first, _, _ := strings.Cut(rows, "Type10<"); !strings.Contains(first, "+5.00") || !strings.Contains(facts, "+4.00") {
@@ -371,5 +373,11 @@ func TestHeapMapGrowth(t *testing.T) {
 	}
 	b.window(390, 844, true)
 	b.picture("heap-phone")
+	b.loadFolded(heapMap(t, base, export.HeapMapOptions{Base: base})) // nothing has grown
+	b.eval(`clrsnap.choose({size: "growth"})`, nil)
+	if s := b.heap(); s.Cells != 0 {
+		t.Errorf("%+v", s)
+	}
+	b.loadFolded(heapMap(t, someHeap(0), export.HeapMapOptions{}))
 	b.check(t)
 }

@@ -90,6 +90,9 @@ service=$shop
 # page NAME FILE: a picture of a flame graph
 page() { screenshot "$1" 1280 800 "$2" --headless=new --virtual-time-budget=5000; }
 
+bin/clrsnap heap "$service" --retained -o "$tmp/heap.html"
+page heap-map "$tmp/heap.html"
+
 picture record 136 record "$service" --duration 20s --output "$tmp/shop.html"
 picture view 118 view "$tmp/shop.html" --mode cpu --managed --top 12
 page flame "$tmp/shop.html"

@@ -11,7 +11,7 @@ class Heap {
     this.functions = t.name.map((display, k) => ({ display, origin: t.origin[k], module: t.assembly[k], kind: 0 }));
     this.trees = data.trees.map((tree) => new Tree(this, tree));
     this.greatest = 1;
-    if (this.base) for (const d of t.bytesChange) this.greatest = Math.max(this.greatest, Math.abs(d));
+    if (this.base) for (const d of t.bytesChange ?? []) this.greatest = Math.max(this.greatest, Math.abs(d));
   }
 
   // old is the share of a type's bytes that are neither in gen0 nor in gen1.
@@ -36,6 +36,7 @@ class Tree {
         this.change[i] += t.bytesChange[type[i]];
         this.growth[i] += Math.max(0, t.bytesChange[type[i]]);
       }
+      if (i === 0) this.change[0] = heap.total.change; // with types that are there no more
       if (i > 0) { this.change[parent[i]] += this.change[i]; this.growth[parent[i]] += this.growth[i]; }
     }
   }

@@ -85,10 +85,17 @@ class HeapMap {
       this.title(ctx, c);
     }
     ctx.globalAlpha = 1;
+    if (!cells.length) this.nothing(ctx);
     if (this.hovered) this.outline(ctx, this.hovered, style.ink, 1);
     const selected = this.byNode.get(page.selected);
     if (selected) this.outline(ctx, selected, style.focus, 3);
     this.drawTime = performance.now() - began;
+  }
+
+  // nothing says why there is no area.
+  nothing(ctx) {
+    ctx.fillStyle = this.page.style.ink; ctx.font = this.page.style.font;
+    ctx.fillText(this.page.shown.size === "growth" ? "Nothing has grown." : "There are no objects.", 12, 24);
   }
 
   outline(ctx, c, color, width) {
