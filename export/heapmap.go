@@ -184,7 +184,7 @@ func heapTypesOf(h, base *profile.Heap) heapTypes {
 
 func (t *heapTypes) add(x *profile.HeapType) {
 	t.Name = append(t.Name, display.Clean(x.Name))
-	t.Short = append(t.Short, display.Clean(display.WithoutNamespaces(x.Name)))
+	t.Short = append(t.Short, display.Clean(shortType(x.Name)))
 	t.Assembly = append(t.Assembly, display.Clean(x.Assembly))
 	t.Origin = append(t.Origin, typeOrigin(x))
 	t.Count = append(t.Count, x.Count)

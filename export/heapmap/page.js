@@ -105,8 +105,7 @@ class HeapPage {
 
   cellName(cell, full) {
     const name = full ? this.tree.fullName(cell.node) : this.tree.name(cell.node);
-    if (cell.part === 0 && !full) return cell.chain.map((i) => this.tree.name(i)).join(" › ");
-    if (cell.part === OWN) return full ? `${name}: the objects themselves` : "themselves";
+    if (cell.part === OWN) return full ? `${name}: the objects themselves` : `${name} themselves`;
     if (cell.part === REST) return full ? `${name}: what is too little to be shown by itself` : "smaller ones";
     return name;
   }
