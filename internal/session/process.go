@@ -11,6 +11,7 @@ import (
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/method"
+	"clrsnap/internal/clr/permits"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
@@ -59,6 +60,8 @@ type Options struct {
 	Inlined bool
 	// Async adds the async methods that await those which run to the stacks of snapshots.
 	Async bool
+	// Permits says whether SnapshotWaits also finds who is likely to have permits of semaphores, and to complete tasks.
+	Permits PermitsMode
 }
 
 // Process is a process whose stacks can be walked: a running one, or one of which
@@ -107,10 +110,12 @@ type Process struct {
 	owners   *assemblies.Owners // nil: not read yet
 	waits    *waits.Reader      // nil: not needed yet
 	async    *async.Reader      // likewise
+	permits  *permits.Reader    // likewise
 	asyncs   Asyncs             // of the latest walk that named frames
 	awaited  []AwaitingAt       // what awaits these
 	refs     refs
 	runs     map[int][]waits.Run // by thread: the tasks that it runs, since a snapshot began
+	duties   *duties             // nil: what threads hold of semaphores is not wanted
 	stamps   map[int]heap.Stamp  // by thread: as of when objects have the addresses that were read of it
 	mapped   time.Time           // when mappings were read for owners and lines
 	maps     target.Mappings     // those

@@ -163,6 +163,7 @@ func (p *Process) finish(s *Suspension, r walk.Result) profile.Thread {
 	s.fill(&st, r)
 	s.explain(&st)
 	s.awaiting(st.Frames)
+	p.duties.keep(p, st.OSThreadID)
 	if p.Inspect != nil && s.Walk.Stack != nil {
 		p.Inspect(&st, s.Walk.Stack)
 	}
@@ -342,6 +343,7 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 	*into, s.Managed, s.generics, s.Process.above = (*into)[:0], false, s.generics[:0], ""
 	s.Process.calls = s.Process.calls[:0]
 	s.Process.asyncs.Begin()
+	s.Process.duties.begin()
 	ctx := s.Walk.Context
 	var unnamed error
 	s.cost = 0
@@ -372,6 +374,7 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 		if s.Process.Options.Async {
 			s.Process.asyncFrame(f, &fr, len(*into))
 		}
+		s.Process.duties.frame(s.Process, f, &fr)
 		*into = append(*into, fr)
 		s.Managed = s.Managed || f.Kind == walk.Managed
 		return true

@@ -18,9 +18,12 @@ static class Program
         {
             Monitors.Fill();
             Others.Fill();
+            Mutexes.Fill();
             Tasks.Fill();
             Ended.Fill();
             Harmless.Fill();
+            Permits.Fill();
+            Permitted.Fill();
             Zoo.Settle();
             if (App.Flag("collect")) Zoo.Collect();
         }
