@@ -35,6 +35,7 @@ var mayImport = map[string]string{
 	"internal/mounts":      "internal/memfd internal/procfs",
 	"internal/procfs":      "internal/arch internal/target",
 	"internal/sockdiag":    "",
+	"internal/openfiles":   "internal/procfs",
 	"internal/cgroup":      "internal/foreign internal/procfs",
 	"internal/waiting":     "internal/procfs",
 	"internal/target/core": "internal/arch internal/elfx internal/foreign internal/target",
@@ -136,10 +137,10 @@ var mayImport = map[string]string{
 	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
 
 	"internal/session": "profile symbols internal/arch internal/assemblies internal/foreign internal/module " +
-		"internal/source internal/target " +
+		"internal/source internal/target internal/cgroup " +
 		"internal/target/core internal/target/live internal/mounts internal/procfs internal/contract internal/clr " +
 		"internal/clr/* " +
-		"internal/locate internal/waits internal/walk internal/engine",
+		"internal/locate internal/openfiles internal/sockdiag internal/waits internal/walk internal/engine",
 	"internal/search": "profile internal/engine internal/locate internal/mounts internal/procfs " +
 		"internal/session internal/target/live internal/waiting",
 	"internal/diagnose": "internal/clr internal/confine internal/elfx internal/inject internal/locate " +
@@ -167,6 +168,7 @@ var mayImport = map[string]string{
 // outside are the third-party modules that a package may import.
 var outside = map[string]string{
 	"internal/target/live": "golang.org/x/sys",
+	"internal/session":     "golang.org/x/sys",
 	"internal/target/core": "golang.org/x/sys",
 	"internal/perfevent":   "golang.org/x/sys github.com/cilium/ebpf",
 	"internal/agent":       "golang.org/x/sys",
