@@ -27,6 +27,9 @@ type HeapOptions struct {
 	Retained bool
 	// Graph keeps all objects and their references: profile.Heap.Graph. That takes as much memory as Roots.
 	Graph bool
+	// Owners finds whose the types are (profile.HeapType.Owner), which their assemblies' names do not always say. It reads
+	// the deps.json files of the program.
+	Owners bool
 	// Keepers finds what keeps what, type by type: profile.Heap.Keepers. It includes Retained, and takes 70 MB more.
 	Keepers bool
 	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1. More than 1 let several goroutines walk a

@@ -84,8 +84,9 @@ type heapPage struct {
 }
 
 type heapTotal struct {
-	Bytes uint64 `json:"bytes"`
-	Count uint64 `json:"count"`
+	Bytes  uint64 `json:"bytes"`
+	Count  uint64 `json:"count"`
+	Change int64  `json:"change"` // of bytes, since the earlier heap
 }
 
 // heapTypes are lists by type.
@@ -115,7 +116,7 @@ type heapPageTree struct {
 func heapPageOf(h *profile.Heap, o *HeapMapOptions) *heapPage {
 	all := h.Objects()
 	p := &heapPage{
-		Facts: heapFacts(h), Notes: []string{}, Total: heapTotal{all.Bytes, all.Count},
+		Facts: heapFacts(h), Notes: []string{}, Total: heapTotal{Bytes: all.Bytes, Count: all.Count},
 		Base: o.Base != nil, Ages: hasGenerations(h),
 	}
 	for _, note := range o.Notes {
@@ -126,6 +127,7 @@ func heapPageOf(h *profile.Heap, o *HeapMapOptions) *heapPage {
 	}
 	if o.Base != nil {
 		p.Facts = append(p.Facts, sinceText(h, o.Base))
+		p.Total.Change = int64(all.Bytes) - int64(o.Base.Objects().Bytes)
 	}
 	if h.Keepers != nil {
 		p.Trees = append(p.Trees, keeperTree(h).page(h, "keepers"))
@@ -147,7 +149,10 @@ func sinceText(h, base *profile.Heap) string {
 
 // heapTypesOf lists the types that are shown, and behind them those that an earlier heap had and this one lacks.
 func heapTypesOf(h, base *profile.Heap) heapTypes {
-	var t heapTypes
+	t := heapTypes{ // no list is null
+		Name: []string{}, Short: []string{}, Assembly: []string{}, Origin: []int{}, Count: []uint64{}, Bytes: []uint64{},
+		Generations: [][profile.Generations]uint64{},
+	}
 	var changes map[heapTypeKey]int64
 	if base != nil {
 		changes = heapChanges(h, base)
@@ -179,7 +184,7 @@ func heapTypesOf(h, base *profile.Heap) heapTypes {
 
 func (t *heapTypes) add(x *profile.HeapType) {
 	t.Name = append(t.Name, display.Clean(x.Name))
-	t.Short = append(t.Short, display.Clean(display.WithoutNamespaces(x.Name)))
+	t.Short = append(t.Short, display.Clean(shortType(x.Name)))
 	t.Assembly = append(t.Assembly, display.Clean(x.Assembly))
 	t.Origin = append(t.Origin, typeOrigin(x))
 	t.Count = append(t.Count, x.Count)

@@ -98,14 +98,18 @@ func (p *heapPicture) node(i int32, b box, depth int) {
 	if b.w < heapLeast || b.h < heapLeast {
 		return
 	}
+	label := p.tree.label(p.h, i)
+	for next := p.only(i); next > 0; next = p.only(i) {
+		i = next
+		label += " › " + p.tree.label(p.h, i)
+	}
 	group := len(p.tree.first[i]) > 0
 	fill, ink := p.color(i)
 	if group && depth < heapLevels {
 		fill, ink = rgb(220, 0.12, 0.92-0.05*float64(depth)), "#16181d"
 	}
 	fmt.Fprintf(p.w, `<g><title>%s</title><rect x="%.2f" y="%.2f" width="%.2f" height="%.2f" fill="%s"/>`,
-		escaped(p.describe(i)), b.x, b.y, max(b.w-0.7, 0.3), max(b.h-0.7, 0.3), fill)
-	label := p.tree.label(p.h, i)
+		escaped(label+"\n"+p.describe(i)), b.x, b.y, max(b.w-0.7, 0.3), max(b.h-0.7, 0.3), fill)
 	if b.w > 26 && b.h > 13 && (!group || b.h > 36) {
 		fmt.Fprintf(p.w, `<text x="%.2f" y="%.2f" fill="%s"%s>%s</text>`, b.x+3, b.y+min(12, b.h/2+4), ink,
 			map[bool]string{true: ` font-weight="600"`}[group], escaped(cut([]rune(display.Clean(label)), b.w-6)))
@@ -125,6 +129,15 @@ func (p *heapPicture) node(i int32, b box, depth int) {
 	if in := (box{b.x + heapGap, b.y + head, b.w - 2*heapGap, b.h - head - heapGap}); in.w > 3 && in.h > 3 {
 		p.inside(i, in, depth+1)
 	}
+}
+
+// only is what a keeper keeps, if that is nearly nothing else; 0: it is more. Both are one area.
+func (p *heapPicture) only(i int32) int32 {
+	if below := p.tree.first[i]; p.h.Keepers != nil && len(below) > 0 &&
+		float64(p.tree.nodes[below[0]].total.Bytes) >= 0.99*float64(p.tree.nodes[i].total.Bytes) {
+		return below[0]
+	}
+	return 0
 }
 
 // color returns the colours of a type's area and of its text.
@@ -158,13 +171,13 @@ func (p *heapPicture) change(by float64) string {
 func (p *heapPicture) describe(i int32) string {
 	n := &p.tree.nodes[i]
 	all := p.h.Objects().Bytes
-	text := fmt.Sprintf("%s\n%s (%s)", p.tree.label(p.h, i), display.Weight(profile.Bytes, int64(n.total.Bytes)),
+	text := fmt.Sprintf("%s (%s)", display.Weight(profile.Bytes, int64(n.total.Bytes)),
 		percent(int64(n.total.Bytes), int64(all)))
 	if n.typ < 0 {
 		return text
 	}
 	t := &p.h.Types[n.typ]
-	text = t.Name + text[strings.IndexByte(text, '\n'):]
+	text = t.Name + "\n" + text
 	if p.h.Keepers != nil {
 		text += " retained"
 	}

@@ -210,7 +210,23 @@ func (t *heapTree) label(h *profile.Heap, i int32) string {
 	if n.typ < 0 {
 		return n.label
 	}
-	return display.WithoutNamespaces(h.Types[n.typ].Name)
+	return shortType(h.Types[n.typ].Name)
+}
+
+// shortType is a type's name without namespaces. The box that the state of an async method is in is named after the
+// method, as in stacks: HttpServer.HandleAsync{async}.
+func shortType(name string) string {
+	const box = "AsyncStateMachineBox<"
+	i := strings.Index(name, box)
+	if i < 0 || !strings.HasSuffix(name, ">") {
+		return display.WithoutNamespaces(name)
+	}
+	method := []rune(name[i+len(box) : len(name)-1])
+	at := methodStart(method)
+	if at > 0 {
+		at = methodStart(method[:at-1]) // with the class
+	}
+	return string(method[at:]) + "{async}"
 }
 
 // heapFacts are a heap in some words.

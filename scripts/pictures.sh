@@ -16,6 +16,7 @@ rm -rf /tmp/shop; mkdir -p /tmp/shop docs/img
 for name in Shop Mail Legacy Store; do
     "$kit/bin/csc" net10 -o+ -out:"/tmp/shop/$name.dll" --rtc testdata/apps/common/*.cs testdata/apps/service/*.cs
 done
+"$kit/bin/csc" net10 -o+ -out:/tmp/shop/Warehouse.dll --rtc testdata/apps/common/*.cs testdata/apps/heap/*.cs
 
 # start HOST ARGS...: starts a program under the name dotnet
 start() {
@@ -89,6 +90,10 @@ service=$shop
 
 # page NAME FILE: a picture of a flame graph
 page() { screenshot "$1" 1280 800 "$2" --headless=new --virtual-time-budget=5000; }
+
+start dotnet Warehouse.dll
+bin/clrsnap heap "${pids[-1]}" --retained -o "$tmp/heap.html"
+page heap-map "$tmp/heap.html"
 
 picture record 136 record "$service" --duration 20s --output "$tmp/shop.html"
 picture view 118 view "$tmp/shop.html" --mode cpu --managed --top 12

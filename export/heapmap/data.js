@@ -11,7 +11,7 @@ class Heap {
     this.functions = t.name.map((display, k) => ({ display, origin: t.origin[k], module: t.assembly[k], kind: 0 }));
     this.trees = data.trees.map((tree) => new Tree(this, tree));
     this.greatest = 1;
-    if (this.base) for (const d of t.bytesChange) this.greatest = Math.max(this.greatest, Math.abs(d));
+    if (this.base) for (const d of t.bytesChange ?? []) this.greatest = Math.max(this.greatest, Math.abs(d));
   }
 
   // old is the share of a type's bytes that are neither in gen0 nor in gen1.
@@ -36,6 +36,7 @@ class Tree {
         this.change[i] += t.bytesChange[type[i]];
         this.growth[i] += Math.max(0, t.bytesChange[type[i]]);
       }
+      if (i === 0) this.change[0] = heap.total.change; // with types that are there no more
       if (i > 0) { this.change[parent[i]] += this.change[i]; this.growth[parent[i]] += this.growth[i]; }
     }
   }
@@ -45,13 +46,23 @@ class Tree {
 
   name(i) { return this.type[i] >= 0 ? this.heap.types.short[this.type[i]] : this.label[i]; }
 
-  fullName(i) { return this.type[i] >= 0 ? this.heap.types.name[this.type[i]] : this.path(i).join("."); }
+  fullName(i) {
+    if (this.id === "keepers") return i > 0 ? this.way(i) : this.name(i);
+    return this.type[i] >= 0 ? this.heap.types.name[this.type[i]] : this.path(i).join(".") || this.name(i);
+  }
 
-  // path is a group's name from the outermost one on.
+  // path has the names from the outermost group on.
   path(i) {
     const path = [];
-    for (let at = i; at > 0; at = this.parent[at]) path.unshift(this.name(at));
-    return path.length && this.id === "namespaces" ? path : [this.name(i)];
+    for (; i > 0; i = this.parent[i]) path.unshift(this.name(i));
+    return path;
+  }
+
+  // way is by what something is kept: the nearest of these, if there are many.
+  way(i) {
+    const path = this.path(i), type = this.type[i];
+    if (type >= 0) path[path.length - 1] = this.heap.types.name[type];
+    return [...(path.length > 7 ? [path[0], "…", ...path.slice(-5)] : path)].join(" › ");
   }
 
   isBelow(i, of) {

@@ -42,7 +42,7 @@ function chainOf(tree, weights, node) {
 
 // layout returns the areas of what is below a node, each before those in it: {node, chain, part, x, y, w, h, head,
 // open}. open: areas are in it; head: the height of its title. A keeper that keeps nearly nothing but one other is one
-// area with it, and so on: these are its chain, from outside.
+// area with it, and so on: these are its chain, from outside up to itself.
 function layout(tree, weights, focus, width, height) {
   const cells = [];
   const inside = (node, box, depth) => {
@@ -65,9 +65,9 @@ function layout(tree, weights, focus, width, height) {
   };
   const put = ({ node, part }, box, depth) => {
     const chain = part ? [node] : chainOf(tree, weights, node);
+    node = chain[chain.length - 1];
     const cell = { node, chain, part, ...box, depth, head: 0, open: false };
     cells.push(cell);
-    node = chain[chain.length - 1];
     if (part || !tree.below[node].length || depth >= DEEPEST) return;
     const gap = box.w > 24 && box.h > 24 ? GAP : 1;
     if (box.w >= 46 && box.h >= 40) cell.head = HEAD;

@@ -12,7 +12,7 @@ class HeapMap {
     canvas.addEventListener("click", (e) => this.click(this.at(e)));
     canvas.addEventListener("dblclick", (e) => {
       const cell = this.at(e);
-      if (cell) page.zoom(page.enclosing(cell.chain[cell.chain.length - 1]));
+      if (cell) page.zoom(page.enclosing(cell.node));
     });
   }
 
@@ -23,6 +23,7 @@ class HeapMap {
     this.canvas.width = Math.max(1, Math.round(w * ratio)); this.canvas.height = Math.max(1, Math.round(h * ratio));
     Object.assign(this.canvas.style, { width: `${w}px`, height: `${h}px` });
     this.arrange();
+    if (this.page.ready) this.paint(); // at once: what was there is gone
   }
 
   // arrange lays the areas out anew.
@@ -59,7 +60,7 @@ class HeapMap {
     if (!cell) return;
     const { page } = this, again = page.selected === cell.node;
     page.select(cell.node);
-    if (cell.open || again) page.zoom(page.enclosing(cell.chain[cell.chain.length - 1]));
+    if (cell.open || again) page.zoom(page.enclosing(cell.node));
   }
 
   draw() {
@@ -85,10 +86,17 @@ class HeapMap {
       this.title(ctx, c);
     }
     ctx.globalAlpha = 1;
+    if (!cells.length) this.nothing(ctx);
     if (this.hovered) this.outline(ctx, this.hovered, style.ink, 1);
     const selected = this.byNode.get(page.selected);
     if (selected) this.outline(ctx, selected, style.focus, 3);
     this.drawTime = performance.now() - began;
+  }
+
+  // nothing says why there is no area.
+  nothing(ctx) {
+    ctx.fillStyle = this.page.style.ink; ctx.font = this.page.style.font;
+    ctx.fillText(this.page.shown.size === "growth" ? "Nothing has grown." : "There are no objects.", 12, 24);
   }
 
   outline(ctx, c, color, width) {
@@ -100,19 +108,30 @@ class HeapMap {
   title(ctx, c) {
     const { page } = this, room = c.w - 8;
     if (room < 14 || c.h < 13) return;
-    const name = page.cellName(c), figure = page.figure(c);
+    const figure = page.figure(c);
+    ctx.font = c.open ? page.style.bold : page.style.font;
+    const cut = this.cut(ctx, this.nameOf(ctx, c, room), room);
     if (c.open) {
       if (!c.head) return;
-      ctx.font = page.style.bold;
-      const cut = this.cut(ctx, name, room), used = this.widthOf(ctx, cut);
+      const used = this.widthOf(ctx, cut);
       ctx.fillText(cut, c.x + 4, c.y + HEAD / 2 + 1);
       ctx.font = page.style.font;
       if (this.widthOf(ctx, figure) + used + 10 < room) ctx.fillText(figure, c.x + 4 + used + 10, c.y + HEAD / 2 + 1);
       return;
     }
-    ctx.font = page.style.font;
-    ctx.fillText(this.cut(ctx, name, room), c.x + 4, c.y + Math.min(10, c.h / 2));
+    ctx.fillText(cut, c.x + 4, c.y + Math.min(10, c.h / 2));
     if (c.h >= 32 && this.widthOf(ctx, figure) <= room) ctx.fillText(figure, c.x + 4, c.y + 25);
+  }
+
+  // nameOf is the name of an area. Of a chain that is too long the first and the last ones are named.
+  nameOf(ctx, c, room) {
+    const { page } = this, names = c.chain.map((i) => page.tree.name(i));
+    if (c.part) return page.cellName(c);
+    for (let n = names.length; n > 2; n--) {
+      const shown = n === names.length ? names : [names[0], "…", ...names.slice(2 - n)];
+      if (this.widthOf(ctx, shown.join(" › ")) <= room) return shown.join(" › ");
+    }
+    return names.length > 2 ? `${names[0]} › … › ${names[names.length - 1]}` : names.join(" › ");
   }
 
   widthOf(ctx, text) {

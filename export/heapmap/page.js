@@ -105,8 +105,7 @@ class HeapPage {
 
   cellName(cell, full) {
     const name = full ? this.tree.fullName(cell.node) : this.tree.name(cell.node);
-    if (cell.part === 0 && !full) return cell.chain.map((i) => this.tree.name(i)).join(" › ");
-    if (cell.part === OWN) return full ? `${name}: the objects themselves` : "themselves";
+    if (cell.part === OWN) return full ? `${name}: the objects themselves` : `${name} themselves`;
     if (cell.part === REST) return full ? `${name}: what is too little to be shown by itself` : "smaller ones";
     return name;
   }
@@ -318,8 +317,8 @@ const KEYS = [
 
 const HELP = [
   "Each area is a type, and as large as the memory that its objects take. Areas with a title are groups.",
-  "Keepers: an area is as large as the memory that could be collected if its objects went away. Inside are the objects " +
-    "that only they keep, type by type, and the objects themselves. Local variables and handles are not seen.",
+  "Keepers: an area is as large as the memory that could be collected if its objects went away. Inside are the " +
+    "objects that only they keep, type by type, and the objects themselves. Local variables and handles are not seen.",
 ];
 
 function buildHelp() {
@@ -333,8 +332,8 @@ function buildHelp() {
 // hook returns window.clrsnap, which the tests of this page use. It is not an API.
 function hook(page) {
   const node = (i) => i < 0 ? null : {
-    index: i, name: page.tree.fullName(i), label: page.tree.name(i), type: page.tree.type[i], parent: page.tree.parent[i],
-    bytes: page.tree.bytes[i], count: page.tree.count[i], change: page.tree.change[i],
+    index: i, name: page.tree.fullName(i), label: page.tree.name(i), type: page.tree.type[i],
+    parent: page.tree.parent[i], bytes: page.tree.bytes[i], count: page.tree.count[i], change: page.tree.change[i],
   };
   return {
     state: () => ({

@@ -122,8 +122,8 @@ function showDetail(page) {
     if (why) parts.push(element("div", { class: "figures" }, text));
   }
   if (page.selected < 0 && page.focus === 0) {
-    parts.push(element("div", { class: "figures" }, element("span", {}, "Click an area to select it, and the title of a " +
-      "group to zoom in.")));
+    const hint = element("span", {}, "Click an area to select it, and the title of a group to zoom in.");
+    parts.push(element("div", { class: "figures" }, hint));
   }
   byId("detail").replaceChildren(...parts);
 }

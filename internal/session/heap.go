@@ -31,6 +31,8 @@ type HeapOptions struct {
 	Retained bool
 	// Graph keeps all objects and their references.
 	Graph bool
+	// Owners finds whose the types are.
+	Owners bool
 	// Keepers finds what keeps what, type by type, and Retained.
 	Keepers bool
 	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1. More than 1 have several goroutines walk.
@@ -263,9 +265,10 @@ func (h *heapWalk) types(c *heap.Census, of *heap.Retained) []profile.HeapType {
 		if !ok {
 			i = len(out)
 			byName[key] = i
-			out = append(out, profile.HeapType{
-				Name: class.Display, Assembly: class.Assembly, Owner: h.p.owner(class.Assembly, class.Image),
-			})
+			out = append(out, profile.HeapType{Name: class.Display, Assembly: class.Assembly})
+			if h.o.Owners {
+				out[i].Owner = h.p.owner(class.Assembly, class.Image)
+			}
 		}
 		if retained != nil {
 			out[i].Retained += retained[t.Index]

@@ -482,8 +482,36 @@ func FuzzWalk(f *testing.F) {
 		if ways := c.Graph.Paths(func(Object, Generation) bool { return true }, goOn); c.Graph.Len() > 0 {
 			ways.To(0, 100)
 		}
+		checkKept(t, c.Graph)
 		if c.Walked > c.Size || c.Consistent > c.Size {
 			t.Errorf("%+v", c)
 		}
 	})
+}
+
+// checkKept: whatever a graph looks like, its heads lead to all objects, and what they keep is all of it.
+func checkKept(t *testing.T, g *Graph) {
+	t.Helper()
+	free, circles, ok := g.Heads(goOn)
+	seen, left := make([]bool, g.Len()), append(free, circles...)
+	for len(left) > 0 {
+		n := left[len(left)-1]
+		left = left[:len(left)-1]
+		if !seen[n] {
+			seen[n] = true
+			g.References(int(n), func(to int) { left = append(left, uint32(to)) })
+		}
+	}
+	sum, count := uint64(0), 0
+	for o := range g.All {
+		if n, there := g.At(o.Addr); !there || int(n) != count || !seen[count] {
+			t.Errorf("object %d at %v: %d, %v, %v", count, o.Addr, n, there, seen[count])
+		}
+		sum += o.Size
+		count++
+	}
+	of := KeeperOptions{Class: func(o Object, _ Generation) int32 { return int32(o.Table.Index) }, Stopped: goOn}
+	if all := g.Retained(goOn).Keepers(of); !ok || count != g.Len() || all[0].Retained != sum {
+		t.Errorf("%d of %d objects; %d of %d bytes are kept", count, g.Len(), all[0].Retained, sum)
+	}
 }
