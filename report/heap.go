@@ -1,8 +1,10 @@
 package report
 
 import (
+	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"clrsnap/internal/display"
@@ -81,6 +83,12 @@ func heapNotes(h *profile.Heap) (notes []string) {
 	if h.GraphCut {
 		notes = append(notes, "There are more objects and references than can be kept: ways can be missing, "+
 			"and what objects retain can be wrong.")
+	}
+	if h.RootsMoved {
+		notes = append(notes, "The garbage collector ran before it was read what keeps objects: ways can begin wrong.")
+	}
+	for _, lack := range h.RootsLack {
+		notes = append(notes, "Not all that keeps objects is known: "+display.Clean(lack))
 	}
 	if share := h.ConsistentShare; share < 1 && !h.Partial && !h.Collecting {
 		text := display.Percent(min(share, 0.999)) // nothing is rounded up to all
@@ -277,11 +285,41 @@ func (p *printer) heapStrings(h *profile.Heap, o *HeapOptions) {
 	}
 }
 
-// rootTexts say what keeps the first object of a path.
-var rootTexts = map[profile.HeapRoot]string{
-	profile.RootStatic:  "a static field (likely)",
-	profile.RootUnknown: "nothing on the heap: a local variable, a handle, or nothing",
-	profile.RootCircle:  "objects that refer to each other",
+// rootText says what keeps the first object of a path.
+func rootText(x *profile.HeapPath) string {
+	switch x.Root {
+	case profile.RootStatic:
+		if x.Static == "" {
+			return "a static field (likely)"
+		}
+		return "static field " + display.Clean(x.Static)
+	case profile.RootThreadStatic:
+		return strings.TrimSpace("thread static field "+display.Clean(x.Static)) + " of " + pathThread(x.Thread)
+	case profile.RootHandle:
+		return "handle (" + display.Clean(string(x.Handle)) + ")"
+	case profile.RootFinalizer:
+		return "finalizer queue: its finalizer is to run"
+	case profile.RootStack:
+		text := "stack of " + pathThread(x.Thread) + " (conservative)"
+		if x.Method != "" {
+			text += ", in " + display.Clean(x.Method)
+		}
+		return text
+	case profile.RootCircle:
+		return "objects that refer to each other, and nothing else that is known"
+	}
+	return "nothing that is known: it is likely to be collected next"
+}
+
+// pathThread names a thread.
+func pathThread(t *profile.ThreadRef) string {
+	switch {
+	case t == nil:
+		return "a thread"
+	case t.Name == "":
+		return fmt.Sprintf("thread %d", t.OSThreadID)
+	}
+	return fmt.Sprintf("thread %d \"%s\"", t.OSThreadID, display.Clean(t.Name))
 }
 
 // heapPaths prints by which references the objects that were asked for are kept.
@@ -305,12 +343,7 @@ func (p *printer) heapPaths(h *profile.Heap, o *HeapOptions) {
 		p.text(", " + about + bytesText(x.Objects.Bytes) + ", kept by")
 		p.end()
 		p.text("    ")
-		if x.Static != "" {
-			p.paint(yellow, display.Clean(x.Static))
-			p.paint(dim, " (static)")
-		} else {
-			p.paint(yellow, rootTexts[x.Root])
-		}
+		p.paint(yellow, rootText(x))
 		p.end()
 		for j := range x.Steps {
 			p.heapStep(&x.Steps[j])
@@ -336,6 +369,9 @@ func (p *printer) heapStep(s *profile.HeapStep) {
 	name, tail := display.Clean(s.Type), ""
 	if s.Field != "" {
 		tail = "." + display.Clean(s.Field)
+	}
+	if s.Dependent {
+		tail = "  (dependent handle)"
 	}
 	if s.Times > 1 {
 		tail += "  ↻ " + countText(uint64(s.Times)) + " in a row"

@@ -49,6 +49,10 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 	}
 	h := heapWalk{p: p, o: o, names: map[arch.Addr]name.Class{}, begin: time.Now(), used: live.OwnCPU()}
 	p.Engine.Begin()
+	h.ctx = ctx
+	if p.Live != nil && (o.Roots != nil || o.Retained) {
+		h.stamp = p.Runtime.Heap.Stamp(p.Live)
+	}
 	census, err := p.Runtime.Heap.Walk(h.options(ctx))
 	if errors.Is(err, heap.ErrUnknown) {
 		return nil, fmt.Errorf("process %d: %w: %w", p.PID(), ErrNoHeap, err)
@@ -78,7 +82,10 @@ type heapWalk struct {
 	matching  profile.HeapAmount
 	strings   stringCounts
 	static    *statics // nil: not asked for
+	roots     *rootsOf // likewise
 	stopped   func() bool
+	ctx       context.Context
+	stamp     heap.Stamp // as of when objects have their addresses; 0: that is not known
 }
 
 func (h *heapWalk) options(ctx context.Context) heap.Options {
@@ -193,7 +200,8 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	}
 	var retained *heap.Retained
 	if h.o.Retained {
-		if retained = c.Graph.Retained(h.stopped); retained == nil {
+		roots := h.findRoots(c.Graph, false, out)
+		if retained = c.Graph.Retained(roots.sure, h.stopped); retained == nil {
 			out.HasRetained, out.Partial = false, true
 		}
 	}
