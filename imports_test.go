@@ -59,6 +59,7 @@ var mayImport = map[string]string{
 	"internal/clr/heap":       "internal/arch internal/target internal/contract",
 	"internal/clr/threadpool": "internal/arch internal/target internal/clr/heap internal/clr/object",
 	"internal/clr/lock":       "internal/arch internal/target internal/contract internal/clr/object",
+	"internal/clr/pal":        "internal/arch internal/target",
 	"internal/clr/gcinfo":     "internal/arch",
 	"internal/clr/generics": "internal/arch internal/target internal/contract internal/clr/types " +
 		"internal/clr/codemap internal/clr/method internal/clr/gcinfo",
@@ -66,12 +67,13 @@ var mayImport = map[string]string{
 		"internal/clr/method internal/clr/name internal/ecma335",
 	"internal/clr": "internal/arch internal/target internal/contract internal/clr/types internal/clr/codemap " +
 		"internal/clr/thread internal/clr/method internal/clr/name internal/clr/heap internal/clr/ilmap " +
-		"internal/clr/generics internal/clr/inlining internal/clr/object internal/clr/lock internal/unwind",
+		"internal/clr/generics internal/clr/inlining internal/clr/object internal/clr/lock internal/clr/pal " +
+		"internal/unwind",
 	"internal/walk": "internal/arch internal/target internal/unwind internal/unwind/insns internal/module " +
 		"internal/clr/codemap internal/clr/thread",
 
 	"internal/waits": "profile internal/arch internal/target internal/clr internal/clr/heap internal/clr/lock " +
-		"internal/clr/object internal/clr/thread",
+		"internal/clr/object internal/clr/pal internal/clr/thread",
 	"internal/assemblies": "profile internal/arch internal/bundle internal/target",
 	"internal/bundle":     "internal/pe",
 	"internal/engine": "internal/arch internal/target internal/unwind internal/unwind/amd64 internal/module " +
@@ -115,7 +117,7 @@ var mayImport = map[string]string{
 
 	"internal/ecma335/ecma335test": "",
 
-	"internal/clr/clrtest": "internal/arch internal/target internal/contract",
+	"internal/clr/clrtest": "internal/arch internal/target internal/contract internal/ecma335/ecma335test",
 	"internal/confine":     "",
 
 	"internal/display":     "profile",
@@ -146,7 +148,7 @@ var mayImport = map[string]string{
 		"internal/walk",
 	"events": ". internal/agent internal/arch internal/bridge internal/link internal/session internal/target/live",
 	"record": ". events profile internal/agent internal/arch internal/bridge internal/clr/thread " +
-		"internal/engine internal/lines internal/link internal/module internal/pace internal/perfevent internal/procfs " +
+		"internal/display internal/engine internal/lines internal/link internal/module internal/pace internal/perfevent internal/procfs " +
 		"internal/session internal/source internal/target internal/target/live internal/walk",
 
 	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +

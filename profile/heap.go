@@ -33,6 +33,8 @@ type Heap struct {
 	ConsistentShare float64 // of the memory that objects are in: see HeapPart.ConsistentBytes
 	Collecting      bool    // a core dump was made in the middle of a collection: the young generations may be torn
 	Partial         bool    // the walk was ended early
+
+	Stop *HeapStop // how the process was stopped for it; nil: that was not asked for
 }
 
 // HeapAmount is a number of objects, and of bytes.

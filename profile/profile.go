@@ -27,6 +27,9 @@ type Snapshot struct {
 	Stops      []time.Duration // how long each stop of a thread lasted; some threads need several, most none
 	Released   int             // stops that the watchdog ended because clrsnap itself got no CPU: they gave no stack
 	Unlisted   int             // threads that existed then, but had just been started and are not in Threads
+	// HoldsPartial: threads may hold monitors that Holds does not have. The runtime has more than are looked through, or
+	// some could not be read.
+	HoldsPartial bool
 }
 
 // Missing returns how many threads have no stack at all: those in Threads without

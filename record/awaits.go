@@ -162,20 +162,24 @@ func (a *awaits) holds(returns []returnSlot, s *session.Suspension, sp arch.Addr
 }
 
 // promptness decides whether samples are read as soon as they are taken. What awaits a method can be read only as long
-// as the method runs.
+// as the method runs. But each wake takes a CPU from the target, so it must be worth it.
 type promptness struct {
-	on, refused bool
+	on, ended       bool
+	looked, missing int // before it was on
 }
 
-// Bounds of how many async methods may have ended before they were looked at.
+// When samples are read at once, and when not any more. Of a web server that answers in some microseconds most methods
+// have ended even then.
 const (
-	promptAfter = 20 // methods that were looked at
-	promptFrom  = 10 // of so many one is missing, or more
+	promptAfter = 20  // methods that were looked at
+	promptFrom  = 10  // of so many one is missing, or more
+	promptTried = 100 // methods that were looked at as soon as they were sampled
+	promptWorth = 2   // of so many at most one is missing
 )
 
-// wanted reports whether samples should be read at once from now on: many async methods ended too soon.
+// wanted reports whether samples should be read at once from now on.
 func (p *promptness) wanted(all []*recordedProcess) bool {
-	if p.on || p.refused {
+	if p.ended {
 		return false
 	}
 	looked, missing := 0, 0
@@ -183,6 +187,13 @@ func (p *promptness) wanted(all []*recordedProcess) bool {
 		looked += rp.frames.awaits.looked
 		missing += rp.frames.awaits.missing
 	}
-	p.on = looked >= promptAfter && missing*promptFrom > looked
+	if !p.on {
+		p.on = looked >= promptAfter && missing*promptFrom > looked
+		p.looked, p.missing = looked, missing
+		return p.on
+	}
+	if tried := looked - p.looked; tried >= promptTried && (missing-p.missing)*promptWorth > tried {
+		p.on, p.ended = false, true
+	}
 	return p.on
 }

@@ -274,7 +274,9 @@ func TestRecordCommandNative(t *testing.T) {
 // has started.
 func TestRecordSubprocesses(t *testing.T) {
 	layer.Live(t)
-	o := record.Options{Modes: both, Rate: 499, Subprocesses: true}
+	// The rate is near no multiple of 250 Hz: at 499 Hz each turn that the kernel gives a thread has as many samples as
+	// the one before it, and beside busy programs 300 ms of CPU time had samples of 272 to 339 ms.
+	o := record.Options{Modes: both, Rate: 457, Subprocesses: true}
 	t.Run("shell", func(t *testing.T) {
 		args := begin(t, "--work", "300", "--seconds", "1")
 		shell := append([]string{"sh", "-c", `"$@"; true`, "sh"}, args...) // not with exec
@@ -284,7 +286,7 @@ func TestRecordSubprocesses(t *testing.T) {
 			t.Errorf("the shell is %d, recorded: %+v", s.Process.Pid, r.Processes)
 		}
 		got, want := spentIn(r, profile.CPU, "Begin.Program.WorkAsParent"), worked(t, s)
-		if len(want) != 1 || got[0] == 0 || got[0] > want[0]+20*time.Millisecond {
+		if len(want) != 1 || got[0] == 0 || got[0] > want[0]*11/10+20*time.Millisecond {
 			t.Errorf("Main's first call took %v, sampled %v", want, got)
 		}
 	})

@@ -103,8 +103,8 @@ func (c *cpuSampler) read(from func(func(*perfevent.Record)) error) {
 	if from(c.record) != nil {
 		c.stats.Lost++ // at least one: the contents of a buffer made no sense
 	}
-	if c.prompt.wanted(c.r.all) && c.events.SetPrompt(true) != nil {
-		c.prompt.refused = true
+	if on := c.prompt.on; c.prompt.wanted(c.r.all) != on && c.events.SetPrompt(!on) != nil {
+		c.prompt.ended = true
 	}
 	if n := c.size.next(); n > 0 {
 		if c.events.SetStackBytes(n) != nil {

@@ -18,7 +18,7 @@ import (
 // names and complete stacks, although the machine is so busy that samples are read late.
 func TestRecordLiving(t *testing.T) {
 	layer.Each(t)
-	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		for name, living := range map[string]string{"one": "1", "many": "300"} {
 			t.Run(name, func(t *testing.T) { testLiving(t, runtime, living) })
 		}

@@ -27,7 +27,7 @@ var lockWaits = map[string]struct{ lock, inside, held string }{
 
 // TestLockHolders: a wait for a lock says which lock it was and what its holder was doing, if there was a
 // look at it; and no look shows a thread that did not hold the lock.
-func TestLockHolders(t *testing.T) { testenv.EachOfKit(t, testLockHolders) }
+func TestLockHolders(t *testing.T) { testenv.EachVersion(t, testLockHolders) }
 
 func testLockHolders(t *testing.T, runtime string) {
 	a := testenv.Start(t, "locks", testenv.Options{Runtime: runtime})

@@ -42,7 +42,7 @@ type recorder struct {
 
 // How often things are done.
 const (
-	drainEvery  = 40 * time.Millisecond  // the kernel's buffers are emptied; that takes a CPU from the target
+	drainEvery  = 50 * time.Millisecond  // the kernel's buffers are emptied; that takes a CPU from the target
 	drainFirst  = 5 * time.Millisecond   // the same, while a program is young, as it may exit at once; and for events
 	drainSoon   = 4 * time.Millisecond   // the same, while code is met whose name must be read soon: see trustFor
 	listEvery   = 100 * time.Millisecond // new threads are looked for
@@ -145,7 +145,7 @@ func (r *recorder) record(ctx context.Context) {
 		if end > 0 && r.now >= end || !r.alive() {
 			break
 		}
-		if r.now >= mayDrain {
+		if r.now >= mayDrain || r.wall != nil && r.wall.joins(drain) {
 			after := r.drainAfter()
 			drain, mayDrain = r.now+after, r.now+after*3/4 // the earlier one if we are awake
 			r.housekeep()

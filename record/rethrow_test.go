@@ -78,7 +78,7 @@ func TestRethrown(t *testing.T) {
 	} {
 		want[class+by+method] = n
 	}
-	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		r := recordWays(t, runtime, ways, events.Options{})
 		if got := thrown(r); !maps.Equal(got, want) {
 			for k := range got {
@@ -133,7 +133,7 @@ func TestRethrownChosen(t *testing.T) {
 
 // TestMessages: messages are recorded by value, with bounds to their length and their number.
 func TestMessages(t *testing.T) {
-	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		r := recordWays(t, runtime, "once 3,overridden,nested-type,null,async,hostile 1200",
 			events.Options{RingBytes: 16 << 20})
 		if m, _ := r.Mode(profile.Exception); m.Lost > 0 {
@@ -183,7 +183,7 @@ func TestMessages(t *testing.T) {
 
 // TestFirstEvents: exceptions have their module from the first one on, also in a running program that is attached to.
 func TestFirstEvents(t *testing.T) {
-	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "events", testenv.Options{
 			Runtime: runtime, Args: []string{"--kinds", "exception", "--max-seconds", "300"},
 		})

@@ -66,7 +66,7 @@ func wantedWait(x *testenv.Truth) profile.WaitingFor {
 
 // TestWaitEvents: every wait of the program is recorded, with its primitive, the class of its object where the runtime
 // knows it, and its duration.
-func TestWaitEvents(t *testing.T) { testenv.EachOfKit(t, testWaitEvents) }
+func TestWaitEvents(t *testing.T) { testenv.EachVersion(t, testWaitEvents) }
 
 func testWaitEvents(t *testing.T, runtime string) {
 	a := testenv.Start(t, "blocked", testenv.Options{Runtime: runtime})
@@ -118,7 +118,7 @@ func testWaitEvents(t *testing.T, runtime string) {
 
 // TestWaitWall: samples of the wall clock say what is waited for as well, on every runtime. Of monitors they also say of
 // which class the object is.
-func TestWaitWall(t *testing.T) { testenv.EachOfKit(t, testWaitWall) }
+func TestWaitWall(t *testing.T) { testenv.EachVersion(t, testWaitWall) }
 
 func testWaitWall(t *testing.T, runtime string) {
 	a := testenv.Start(t, "blocked", testenv.Options{Runtime: runtime})

@@ -110,6 +110,12 @@ func (w *wallSampler) step() time.Duration {
 	return w.next
 }
 
+// joins reports whether a round is due that another wake, due by then, should join: there would be one before the next
+// round otherwise.
+func (w *wallSampler) joins(other time.Duration) bool {
+	return w.r.now >= w.next && other < w.r.now+time.Duration(w.usual)*w.period
+}
+
 // round gives the threads their turns, and reports whether any is to have the next one.
 func (w *wallSampler) round(late bool) (again bool) {
 	if !w.dealt {
@@ -251,8 +257,8 @@ func (w *wallSampler) turnsOf(d time.Duration) int32 { return max(1, int32((d+w.
 // no CPU samples, threads are looked at every turn.
 const (
 	firstLooks = 30
-	usualRest  = 30 * time.Millisecond
-	mostUsual  = 3 // turns
+	usualRest  = 50 * time.Millisecond
+	mostUsual  = 5 // turns
 )
 
 // rest decides when to look again at a thread, if there is no reason to wait longer.

@@ -22,6 +22,7 @@ func JSON(w io.Writer, s *profile.Snapshot) error {
 		CapturedAt: s.CapturedAt.UTC().Format(time.RFC3339Nano),
 		Pauses:     jsonPausesOf(s),
 		Unlisted:   s.Unlisted,
+		Partial:    s.HoldsPartial,
 	})
 	c.Text(`,"threads":`)
 	c.List(len(s.Threads), func(i int) {
@@ -41,6 +42,7 @@ type jsonSnapshot struct {
 	CapturedAt string      `json:"capturedAt"`
 	Pauses     *jsonPauses `json:"pauses,omitempty"`
 	Unlisted   int         `json:"unlisted,omitempty"`
+	Partial    bool        `json:"holdsPartial,omitempty"`
 }
 
 type jsonPauses struct {

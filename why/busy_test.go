@@ -194,6 +194,27 @@ func TestCPU(t *testing.T) {
 	verdict(t, judgeCPU(e), profile.CauseCPU, profile.Likely, "Shop.Spam.Check", "regular expression", "backtracks")
 }
 
+// TestStarved: of a thread that has hardly had a CPU nothing is said but that.
+func TestStarved(t *testing.T) {
+	for _, tt := range []struct {
+		ran, ready float64
+		noted      bool
+	}{{0.15, 0.8, true}, {0.01, 0.98, false}, {0.15, 0.2, false}} {
+		e := same(4, running(1, "Shop.Cache.Find")).runs(1, tt.ran, tt.ready)
+		r := e.recorded(3, profile.CPU)
+		for range leastRun - 1 {
+			r.add(1, profile.Sample{Mode: profile.CPU, Weight: int64(10 * time.Millisecond)}, "", "Shop.Cache.Find")
+		}
+		got := r.done().report()
+		if len(got.Verdicts) > 0 {
+			t.Errorf("%v: %v", tt, got.Verdicts)
+		}
+		if noted := strings.Contains(strings.Join(got.Missing, " "), "Look longer, with --for"); noted != tt.noted {
+			t.Errorf("%v: %q", tt, got.Missing)
+		}
+	}
+}
+
 // collected records pauses, and allocations of objects of a size.
 func collected(pauses int, each time.Duration, what string, bytes, size int64) *evidence {
 	r := same(4, running(1, "Shop.Images.Load")).recorded(2, profile.GC, profile.Alloc)

@@ -15,6 +15,7 @@ const (
 	sameMethod = 0.95 // of its samples that are in one own method
 	oneLeaf    = 0.90 // of these, in the method itself and the one function that it calls most
 	leastRun   = 30   // samples
+	hardlyRun  = 0.05 // of the time: less is nothing to speak of
 	// A loop waits for nothing. That often, a second, a thread may all the same: it is stopped to be looked at, and for
 	// garbage collections.
 	fewBlocks = 40.0
@@ -36,6 +37,7 @@ func judgeCPU(e *evidence) []profile.Verdict {
 		return nil
 	}
 	byMethod := map[string][]runner{}
+	var starved []watched
 	threads := e.threads()
 	for i := range threads {
 		w := &threads[i]
@@ -43,11 +45,16 @@ func judgeCPU(e *evidence) []profile.Verdict {
 			float64(w.blocked) > fewBlocks*e.whole().Seconds() {
 			continue
 		}
-		if r, ok := e.runner(w, mode); ok {
+		r, samples, ok := e.runner(w, mode)
+		if samples < leastRun && float64(w.ran) > hardlyRun*float64(e.whole()) {
+			starved = append(starved, *w)
+		}
+		if ok {
 			key := e.samples.Function(r.site.node).Display
 			byMethod[key] = append(byMethod[key], r)
 		}
 	}
+	e.tooBusy(starved)
 	var out []profile.Verdict
 	for _, list := range byMethod {
 		out = append(out, loop(e, list))
@@ -72,14 +79,28 @@ func (e *evidence) runningMode() (profile.Mode, bool) {
 	return profile.Wall, hasMode(e.samples, profile.Wall)
 }
 
-// runner reports where a thread runs, if that is one method.
-func (e *evidence) runner(w *watched, mode profile.Mode) (out runner, ok bool) {
+// tooBusy notes that nothing can be said of threads that have hardly had a CPU.
+func (e *evidence) tooBusy(starved []watched) {
+	if len(starved) == 0 {
+		return
+	}
+	most := slices.MaxFunc(starved, func(a, b watched) int { return cmp.Compare(a.ran, b.ran) })
+	who := threadName(ref(most.last()))
+	if n := len(starved) - 1; n > 0 {
+		who = fmt.Sprintf("%s, like %d others,", who, n)
+	}
+	e.missing = append(e.missing, fmt.Sprintf("%s was ready to run nearly all the time, but had a CPU for %s only: too short "+
+		"to tell what it does. Look longer, with --for.", who, seconds(most.ran)))
+}
+
+// runner reports where a thread runs, if that is one method, and how many samples it has.
+func (e *evidence) runner(w *watched, mode profile.Mode) (out runner, n int, ok bool) {
 	r := e.samples
 	id := w.last().OSThreadID
 	mine := func(x *profile.Sample) bool {
 		return x.Mode == mode && x.State == profile.Running && r.Threads[x.Thread].OSThreadID == id
 	}
-	all, n := int64(0), 0
+	all := int64(0)
 	for i := range r.Samples {
 		if x := &r.Samples[i]; mine(x) {
 			all, n = all+x.Weight, n+int(x.Count)
@@ -87,7 +108,7 @@ func (e *evidence) runner(w *watched, mode profile.Mode) (out runner, ok bool) {
 	}
 	list := sites(r, mine)
 	if n < leastRun || len(list) == 0 || float64(list[0].weight) < sameMethod*float64(all) {
-		return out, false
+		return out, n, false
 	}
 	out = runner{thread: *w, site: list[0], share: float64(list[0].weight) / float64(all)}
 	leaves, regex := map[*profile.Function]int64{}, int64(0)
@@ -103,7 +124,7 @@ func (e *evidence) runner(w *watched, mode profile.Mode) (out runner, ok bool) {
 	}
 	out.regex = float64(regex) / float64(all)
 	out.leaf = heaviest(leaves)
-	return out, concentrated(leaves, r.Function(out.site.node), all) || out.regex >= sameMethod
+	return out, n, concentrated(leaves, r.Function(out.site.node), all) || out.regex >= sameMethod
 }
 
 // managedLeaf is the managed function nearest to the leaf.

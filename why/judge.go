@@ -18,11 +18,11 @@ var judges = []judge{
 
 // report is what the judges say together.
 func (e *evidence) report() *Report {
-	r := &Report{Process: e.process, At: e.began, Took: e.took, Looked: e.looked, Missing: e.missing,
-		Incomplete: e.incomplete}
+	r := &Report{Process: e.process, At: e.began, Took: e.took, Looked: e.looked, Incomplete: e.incomplete}
 	for _, j := range judges {
 		r.Verdicts = append(r.Verdicts, j(e)...)
 	}
+	r.Missing = e.missing
 	r.Verdicts = settle(r.Verdicts)
 	return r
 }

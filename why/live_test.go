@@ -63,7 +63,7 @@ func shows(v *profile.Verdict) string {
 
 // TestLook: a program that has several ailments is told all of them, and nothing else.
 func TestLook(t *testing.T) {
-	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		names := make([]string, len(ailments))
 		for i, a := range ailments {
 			names[i] = a.of
@@ -79,12 +79,14 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// check looks at a program up to three times: on a busy machine a thread that runs all the time may not get to.
+// check looks at a program up to three times, twice as long each time: on a busy machine a thread that runs all the time
+// may get to too little for a verdict.
 func check(t *testing.T, a *testenv.App, o why.Options) {
 	t.Helper()
 	missing := slices.Clone(ailments)
 	for try := 0; try < 3 && len(missing) > 0; try++ {
 		r := look(t, a, o)
+		o.For *= 2
 		missing = slices.DeleteFunc(missing, func(a ailment) bool { return a.agent && o.NoAgent || a.told(t, r) })
 		for _, v := range r.Verdicts {
 			if !slices.ContainsFunc(ailments, func(a ailment) bool { return a.cause == v.Cause }) {
@@ -174,7 +176,7 @@ func TestStarvation(t *testing.T) {
 
 // TestLookCore: a core dump tells of a deadlock.
 func TestLookCore(t *testing.T) {
-	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		if testenv.Framework(runtime) == "net8" {
 			t.Skip("the others will do")
 		}

@@ -28,6 +28,7 @@ type heapFlags struct {
 	every   time.Duration
 	looks   int
 	maxCPU  float64
+	stop    heapStopFlags
 	full    bool
 	json    bool
 	output  string
@@ -49,6 +50,12 @@ While the program runs, its garbage collector moves objects. A part of the heap 
 moves meanwhile is read again, a few times. The column "consistent" says of which share
 of a generation it is proved that nothing was moved while it was read. In the rest objects
 can be missing or be counted twice, but their types are always right.
+
+One moment:
+  --stop            stops all threads of the program while its heap is read, so that all of it is
+                    of the same moment, and says for how long. They go on as soon as it is read,
+                    when --max-pause is used up, and when clrsnap ends or is killed. If it cannot
+                    be done within that time, the heap is read without a stop, and this is said
 
 The generations:
   gen0, gen1     young objects; most of them die soon
@@ -84,6 +91,7 @@ createdump with type 2 (with heap) or 4 (full).
   clrsnap heap 4242 --diff before.json     what has grown since?
   clrsnap heap 4242 --type '^byte\[\]$'    the largest byte arrays
   clrsnap heap 4242 --roots '^Shop\.Order$'  why are they not collected?
+  clrsnap heap 4242 --stop --max-pause 500ms  all of the same moment
   clrsnap heap 4242 --json | jq '.types[] | select(.count > 100000).type'
   clrsnap heap --core core.4242`,
 		Args:              func(cmd *cobra.Command, args []string) error { return f.checkArgs(cmd, args) },
@@ -114,6 +122,7 @@ func (f *heapFlags) register(cmd *cobra.Command) {
 	fs.DurationVar(&f.every, "every", 0, "look again after this `time`, and show what has grown since the first look")
 	fs.IntVar(&f.looks, "looks", 0, "with --every: end after this `number` of looks; 0: with Ctrl-C")
 	fs.Float64Var(&f.maxCPU, "max-cpu", 1, "use this `number` of CPUs at most, such as 0.2 or 4")
+	f.stop.register(fs)
 	fs.BoolVar(&f.full, "full", false, "do not shorten names and texts")
 	f.registerCore(fs)
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md), with all types unless --limit is given")
@@ -123,7 +132,9 @@ func (f *heapFlags) register(cmd *cobra.Command) {
 // checkArgs requires a PID or a core dump, and refuses flags that are for the other.
 func (f *heapFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	return f.pidOrCore(cmd, args, runningFlag{"every", "a core dump does not change"},
-		runningFlag{"max-cpu", "a core dump is read with one CPU"})
+		runningFlag{"max-cpu", "a core dump is read with one CPU"},
+		runningFlag{"stop", "the threads of a core dump stand still"},
+		runningFlag{"max-pause", "the threads of a core dump stand still"})
 }
 
 // check refuses flags that make no sense.
@@ -142,6 +153,8 @@ func (f *heapFlags) check(cmd *cobra.Command) (err error) {
 		return usagef("--limit %d: give a number of rows, or 0 for all", f.limit)
 	case f.maxCPU < 0.01 || f.maxCPU > 64:
 		return usagef("--max-cpu %g: give a number of CPUs from 0.01 to 64", f.maxCPU)
+	case f.stop.check(cmd, f.maxCPU) != nil:
+		return f.stop.check(cmd, f.maxCPU)
 	case given("every") && f.every < time.Second:
 		return usagef("--every %v is too short: give 1s or more", f.every)
 	case given("looks") && (!given("every") || f.looks < 2):
@@ -263,6 +276,7 @@ func (a *app) look(ctx context.Context, p *clrsnap.Process, f *heapFlags) (*prof
 	o := clrsnap.HeapOptions{
 		Type: f.pattern, Roots: f.keeps, Retained: f.retains, MaxInstances: f.limit, MaxCPU: f.maxCPU,
 	}
+	f.stop.apply(&o)
 	if f.limit == 0 {
 		o.MaxInstances = maxListed
 	}

@@ -25,11 +25,20 @@ func TestHeap(t *testing.T) {
 	good(t, "heap", pid, "--type", `^Shop\.Line\[,\]$`).want(t, `^5 objects match`, `  Shop\.Line\[,\]$`)
 	good(t, "heap", pid, "--strings", "-n", "3").want(t, `1,000,000  "x{15}"$`)
 
+	good(t, "heap", pid, "--stop", "-n", "1").want(t, `^108.* · stopped for \d+(\.\d+)?ms$`)
+	good(t, "heap", pid, "--stop", "--max-pause", "10ms", "--max-cpu", "1").want(t,
+		`^This is not the heap of one moment: the pause was used up: 1\dms\. The program stood still for 1\d\.\d+ms, and`)
+
 	var doc struct {
 		TotalBytes      uint64
 		ConsistentShare float64
-		Heaps           []any
-		Types           []struct {
+		Stop            struct {
+			Exact             bool
+			Stops, Threads    int
+			PauseMilliseconds float64
+		}
+		Heaps []any
+		Types []struct {
 			Type       string
 			Count      int
 			Generation map[string]float64
@@ -39,8 +48,14 @@ func TestHeap(t *testing.T) {
 	if err := json.Unmarshal([]byte(good(t, "heap", pid, "--json").stdout), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if doc.ConsistentShare != 1 || len(doc.Heaps) != 1 || len(doc.Types) < 50 || doc.TotalBytes < 100e6 {
+	if doc.Stop.Exact || doc.ConsistentShare != 1 || len(doc.Heaps) != 1 || len(doc.Types) < 50 || doc.TotalBytes < 100e6 {
 		t.Errorf("%+v", doc)
+	}
+	if err := json.Unmarshal([]byte(good(t, "heap", pid, "--stop", "--json").stdout), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if s := doc.Stop; !s.Exact || s.Stops < 1 || s.Threads < 5 || s.PauseMilliseconds <= 0 {
+		t.Errorf("%+v", s)
 	}
 	app.Ask("leak 5000")
 	good(t, "heap", pid, "--diff", file).want(t, `^Since the earlier heap: \+5\.\d+ MiB, \+2\d,\d+ objects`,

@@ -82,6 +82,14 @@ const MODES = [
     events: ["wait", "waits"], every: (n) => `only those of ${formatTime(n)} or longer`,
     leaf: "what was waited for", leaves: "Primitives",
   },
+  {
+    name: "live", label: "Live", unit: BYTES, samples: ["live object", "live objects"],
+    title: "Bytes that were allocated while the program was recorded, and were still alive at the end",
+    total: (w) => `${formatBytes(w)} alive`, rate: (r) => `${formatBytes(1e9 * r)}/s`,
+    none: "Nothing that was sampled was alive at the end, or too little for a sample.",
+    events: ["object", "objects"], every: (n) => `about one for each ${formatBytes(n)}`, estimates: true,
+    leaf: "class of the live objects", leaves: "Classes",
+  },
 ];
 
 // eventsText returns how many events a weight is the sum of: "~3 400 objects". It is empty if

@@ -28,22 +28,42 @@ import (
 func TestCores(t *testing.T) {
 	layer.Matrix(t)
 	for _, runtime := range layer.Size(testenv.KitRuntimes(), testenv.AllRuntimes()) {
-		for _, kind := range testenv.DumpKinds {
-			if !kind.Runs(runtime) {
-				continue
-			}
-			t.Run(testenv.Name(runtime)+"/"+string(kind), func(t *testing.T) {
-				testenv.Kit(t).Need(t, runtime)
-				const shape = testenv.FrameworkDependent
+		t.Run(testenv.Name(runtime), func(t *testing.T) {
+			testenv.Kit(t).Need(t, runtime)
+			const shape = testenv.FrameworkDependent
+			o := testenv.Options{Runtime: runtime, Args: []string{"--finalizer"}}
+			eachDump(t, runtime, testenv.DumpKinds, func(t *testing.T, kind testenv.DumpKind, a *testenv.App) {
 				works(t, supportRow{versionOf(runtime, shape), string(shape)}, string(kind))
-				o := testenv.Options{Runtime: runtime, Args: []string{"--finalizer"}}
-				a := testenv.Start(t, "scenarios", testenv.DumpOptions(t, kind, o))
 				running, path := stopAndDump(t, a, kind)
 				snap := livetest.SnapshotCore(t, path, clrsnap.CoreOptions{})
 				checkScenarioStacks(t, a, snap, kind)
 				sameThreads(t, a, running, snap, kind)
 				checkCore(t, a, snap, kind)
+			}, func(t *testing.T, kind testenv.DumpKind) *testenv.App {
+				return testenv.Start(t, "scenarios", testenv.DumpOptions(t, kind, o))
 			})
+		})
+	}
+}
+
+// eachDump runs a test for each of some kinds of dump that a runtime has. In the short form one program is dumped in all
+// the ways that it survives, and then by the kernel, which kills it; in the full form each dump is of its own program.
+func eachDump(t *testing.T, runtime string, kinds []testenv.DumpKind,
+	test func(*testing.T, testenv.DumpKind, *testenv.App), start func(*testing.T, testenv.DumpKind) *testenv.App) {
+	t.Helper()
+	apart := layer.Size(false, true)
+	var a *testenv.App
+	survived := slices.DeleteFunc(slices.Clone(kinds), testenv.DumpKind.Kills)
+	for _, kind := range append(survived, testenv.DumpKernel, testenv.DumpCrash) {
+		if !kind.Runs(runtime) || !slices.Contains(kinds, kind) {
+			continue
+		}
+		if a == nil || apart || kind == testenv.DumpCrash || t.Failed() {
+			a = start(t, kind)
+		}
+		t.Run(string(kind), func(t *testing.T) { test(t, kind, a) })
+		if apart && !kind.Kills() {
+			livetest.EndsWell(t, a)
 		}
 	}
 }
@@ -70,7 +90,6 @@ func stopAndDump(t *testing.T, a *testenv.App, kind testenv.DumpKind) (running *
 		if err := syscall.Kill(a.PID, syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		livetest.EndsWell(t, a)
 	}
 	return running, path
 }

@@ -20,7 +20,7 @@ import (
 
 // TestCoreWithoutThreadObjects: a dump that lacks Thread objects, one or all, still has
 // the stacks of all threads, and says what may be wrong with them.
-func TestCoreWithoutThreadObjects(t *testing.T) { testenv.EachOfKit(t, testCoreWithoutThreadObjects) }
+func TestCoreWithoutThreadObjects(t *testing.T) { testenv.EachVersion(t, testCoreWithoutThreadObjects) }
 
 func testCoreWithoutThreadObjects(t *testing.T, runtime string) {
 	path := idleDump(t, testenv.Options{Runtime: runtime, Args: []string{"--threads", "8"}})

@@ -28,7 +28,7 @@ const through = "Microsoft.Ledger,Courier,Microsoft.Parcel"
 // TestOwners: whose code a frame is in comes from the program's deps.json, in stacks, recordings and
 // core dumps. Without one, what lies beside the program is its own, unless it has a name that only
 // the framework and packages have.
-func TestOwners(t *testing.T) { testenv.EachOfKit(t, testOwners) }
+func TestOwners(t *testing.T) { testenv.EachVersion(t, testOwners) }
 
 func testOwners(t *testing.T, runtime string) {
 	dir := ownersFolder(t, runtime)

@@ -48,7 +48,7 @@ func linesOf(t *testing.T, a *testenv.App) string {
 }
 
 // TestPDBInMemory: the PDB of an assembly that exists in memory only is the one that it was loaded with.
-func TestPDBInMemory(t *testing.T) { testenv.EachOfKit(t, testPDBInMemory) }
+func TestPDBInMemory(t *testing.T) { testenv.EachVersion(t, testPDBInMemory) }
 
 func testPDBInMemory(t *testing.T, runtime string) {
 	dll := testenv.BuildFor(t, "inmemory", runtime)
@@ -79,7 +79,7 @@ func testPDBInMemory(t *testing.T, runtime string) {
 
 // TestPDBOfSingleFile: the PDB of an assembly in a bundle is in that bundle, or beside the program; both in
 // the program's own mount namespace.
-func TestPDBOfSingleFile(t *testing.T) { testenv.EachOfKit(t, testPDBOfSingleFile) }
+func TestPDBOfSingleFile(t *testing.T) { testenv.EachVersion(t, testPDBOfSingleFile) }
 
 func testPDBOfSingleFile(t *testing.T, runtime string) {
 	needRoot(t)

@@ -30,7 +30,12 @@ type HeapOptions struct {
 	// Retained finds how much the objects of each type keep from being collected.
 	Retained bool
 	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1. More than 1 have several goroutines walk.
+	// While threads are stopped it is 1 at least, and 0 stands for 4 or all that there are.
 	MaxCPU float64
+	// Stop stops all threads of a running process, so that the heap is that of one moment.
+	Stop bool
+	// MaxPause is how long they may be stopped; 0 stands for DefaultHeapPause.
+	MaxPause time.Duration
 	// Progress is called from time to time with how many bytes have been walked, of how many; nil: it is not.
 	Progress func(done, all uint64)
 }
@@ -38,8 +43,8 @@ type HeapOptions struct {
 // ErrNoHeap: the heap of the runtime cannot be read.
 var ErrNoHeap = errors.New("its garbage collector does not describe itself in a way that is known")
 
-// Heap walks all objects of the managed heap, without stopping the program. If ctx ends, the result has what was
-// walked until then, and is Partial.
+// Heap walks all objects of the managed heap, without stopping the program unless it is asked to. If ctx ends, the
+// result has what was walked until then, and is Partial.
 func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error) {
 	if p.Runtime == nil {
 		return nil, p.NoRuntimeError()
@@ -50,10 +55,8 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 	h := heapWalk{p: p, o: o, names: map[arch.Addr]name.Class{}, begin: time.Now(), used: live.OwnCPU()}
 	p.Engine.Begin()
 	h.ctx = ctx
-	if p.Live != nil && (o.Roots != nil || o.Retained) {
-		h.stamp = p.Runtime.Heap.Stamp(p.Live)
-	}
-	census, err := p.Runtime.Heap.Walk(h.options(ctx))
+	h.noteStamp()
+	census, err := h.walk(ctx)
 	if errors.Is(err, heap.ErrUnknown) {
 		return nil, fmt.Errorf("process %d: %w: %w", p.PID(), ErrNoHeap, err)
 	}
@@ -68,12 +71,33 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 	return h.result(census), p.Alive()
 }
 
+// walk walks over all objects, of one moment if that is asked for and can be done.
+func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
+	if h.o.Stop && h.p.from.changes() {
+		if census, err := h.atOnce(ctx); census != nil || err != nil {
+			return census, err
+		}
+		h.instances, h.matching, h.strings = nil, profile.HeapAmount{}, stringCounts{}
+		h.began = time.Time{}
+	}
+	return h.p.Runtime.Heap.Walk(h.options(ctx))
+}
+
+// noteStamp notes as of when objects have their addresses, if that is of interest.
+func (h *heapWalk) noteStamp() {
+	if h.p.Live != nil && (h.o.Roots != nil || h.o.Retained) {
+		h.stamp = h.p.Runtime.Heap.Stamp(h.p.Live)
+	}
+}
+
 // heapWalk is one call of Heap.
 type heapWalk struct {
 	p     *Process
 	o     HeapOptions
 	begin time.Time
 	used  time.Duration // CPU time before
+	began time.Time     // when threads had been stopped; zero: they were not
+	stop  *profile.HeapStop
 
 	mu        sync.Mutex
 	names     map[arch.Addr]name.Class // of MethodTables that were met, as far as they had to be read early
@@ -183,6 +207,10 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 		Process: h.p.info, CapturedAt: h.begin, Duration: time.Since(h.begin),
 		HasInstances: h.o.Type != nil, HasPaths: h.o.Roots != nil, HasRetained: h.o.Retained,
 		GraphCut: c.Graph != nil && c.Graph.Full, Collecting: c.Collecting, Partial: c.Stopped, Matching: h.matching,
+	}
+	out.Stop = h.stop
+	if !h.began.IsZero() {
+		out.CapturedAt = h.began
 	}
 	if !h.p.from.changes() {
 		out.CapturedAt = h.p.from.capturedAt()

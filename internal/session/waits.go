@@ -1,8 +1,6 @@
 package session
 
 import (
-	"slices"
-
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/procfs"
@@ -63,7 +61,7 @@ func (s *Suspension) explain(st *profile.Thread) {
 		}
 		if s.restsOn = nil; st.State != stateRunning {
 			st.Wait = p.waitReader().Wait(&subject)
-			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && exclusive[w.Kind] && p.Live != nil {
+			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && (exclusive[w.Kind] || isMutex(w)) && p.Live != nil {
 				s.restsOn = p.waitReader().RestsOn()
 			}
 		}
@@ -111,7 +109,8 @@ func (p *Process) addHolds(out *profile.Snapshot) {
 	if p.from.changes() {
 		p.Engine.Cache.Invalidate()
 	}
-	held, _ := p.waitReader().Monitors()
+	held, all := p.waitReader().Monitors()
+	out.HoldsPartial = !all && p.Runtime.Locks != nil
 	owners := ownersOf(out.Threads)
 	for i := range out.Threads {
 		t := &out.Threads[i]
@@ -127,29 +126,34 @@ func (p *Process) addHolds(out *profile.Snapshot) {
 			if owner, ok := owners[h.Object]; !still || ok && owner != t.OSThreadID {
 				h.Certain = false
 			}
-			if mayBeOf(t.Holds, h) && !p.unmoved(t.OSThreadID) {
-				h.Certain = false
-			}
-			t.Holds = withHold(t.Holds, h)
+			t.Holds = p.withHold(t, h)
 		}
 	}
 }
 
-// mayBeOf reports whether a list has a monitor that may be the same as another one, moved to another address.
-func mayBeOf(list []profile.Wait, h profile.Wait) bool {
-	return slices.ContainsFunc(list, func(o profile.Wait) bool {
-		return o.Kind == h.Kind && o.Type == h.Type && o.Object != h.Object
-	})
-}
-
-// withHold adds to what a thread holds what else it does.
-func withHold(list []profile.Wait, h profile.Wait) []profile.Wait {
-	for i := range list {
-		if list[i].Object == h.Object && list[i].Kind == h.Kind {
-			return list
+// withHold adds to what a thread holds a monitor that it holds, too. One that was seen at another address before is the
+// same if it has the same lock, and may be if it had none yet: it gets that when somebody else wants it.
+func (p *Process) withHold(t *profile.Thread, h profile.Wait) []profile.Wait {
+	moved := !p.unmoved(t.OSThreadID)
+	for i := range t.Holds {
+		o := &t.Holds[i]
+		if o.Kind != h.Kind {
+			continue
+		}
+		if o.Lock != 0 && o.Lock == h.Lock {
+			o.Object = h.Object
+			return t.Holds
+		}
+		if o.Lock == 0 && o.Object == h.Object {
+			o.Lock = h.Lock
+			return t.Holds
+		}
+		if o.Lock == 0 && o.Type == h.Type && moved && !p.waitReader().HeldAt(o.Object, t.ManagedThreadID) {
+			*o = h
+			return t.Holds
 		}
 	}
-	return append(list, h)
+	return append(t.Holds, h)
 }
 
 // ownersOf returns who has been seen to hold monitors, by their objects.

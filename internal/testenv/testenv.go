@@ -60,6 +60,9 @@ func AllRuntimes() []string {
 // KitRuntimes are those that the kit has.
 func KitRuntimes() []string { return []string{DefaultRuntime, "net10:dotnet-10.0.8", "net9", "net8"} }
 
+// Versions are one build of each version of .NET, of those that the kit has.
+func Versions() []string { return []string{DefaultRuntime, "net9", "net8"} }
+
 // Framework is the framework of a runtime: "net10" of "net10:dotnet-10.0.8".
 func Framework(runtime string) string {
 	framework, _, _ := strings.Cut(runtime, ":")
@@ -67,15 +70,14 @@ func Framework(runtime string) string {
 }
 
 // InLayer reports whether this layer is for tests on a runtime: check, live and alone are for
-// the default one, matrix is for the others, proof for those of the kit, and in its full form for
-// all.
+// the default one, matrix is for the others, proof for one of the kit's of each version, and in its
+// full form for all.
 func InLayer(runtime string) bool {
 	switch layer.Now() {
 	case "matrix":
 		return runtime != DefaultRuntime
 	case "proof":
-		_, host, _ := strings.Cut(runtime, ":")
-		return layer.Size(!filepath.IsAbs(host), true)
+		return layer.Size(runtime == Framework(runtime), true)
 	}
 	return runtime == DefaultRuntime
 }
@@ -90,6 +92,13 @@ func EachRuntime(t *testing.T, test func(t *testing.T, runtime string)) {
 func EachOfKit(t *testing.T, test func(t *testing.T, runtime string)) {
 	t.Helper()
 	EachOf(t, layer.Size(KitRuntimes(), AllRuntimes()), test)
+}
+
+// EachVersion is EachOfKit with one build of each version, but in the full form: for tests that take long, of what does
+// not depend on how a build describes itself.
+func EachVersion(t *testing.T, test func(t *testing.T, runtime string)) {
+	t.Helper()
+	EachOf(t, layer.Size(Versions(), AllRuntimes()), test)
 }
 
 // EachOf runs a test on those of some runtimes that this layer is for.

@@ -1,10 +1,12 @@
 package testenv
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"clrsnap/internal/testenv/layer"
@@ -37,6 +39,31 @@ func ClrMD(tb testing.TB, question string, a *App, class ...string) *exec.Cmd {
 	dll := tool(tb, "clrmd/clrmd.dll")
 	host := tool(tb, "10.0.14/dotnet")
 	return exec.Command(host, append([]string{dll, question, fmt.Sprint(a.PID)}, class...)...)
+}
+
+// clrMDRuns bounds how often ClrMD is run for one answer.
+const clrMDRuns = 6
+
+// AskClrMD returns what ClrMD says of a process. Now and then the runtime's debugging library, which ClrMD loads, ends
+// ClrMD with a segmentation fault: then it is run again.
+func AskClrMD(tb testing.TB, question string, a *App) []byte {
+	tb.Helper()
+	for run := 1; ; run++ {
+		out, err := ClrMD(tb, question, a).Output()
+		if err == nil {
+			return out
+		}
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || run == clrMDRuns || !crashed(exit) {
+			tb.Fatalf("ClrMD %s: %v\n%s", question, err, out)
+		}
+		tb.Logf("ClrMD %s, run %d: %v", question, run, err)
+	}
+}
+
+func crashed(exit *exec.ExitError) bool {
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGSEGV
 }
 
 // precompile makes a ReadyToRun image of an assembly, in a folder with everything else that lies beside

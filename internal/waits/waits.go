@@ -70,15 +70,23 @@ func (r *Reader) Wait(s *Subject) *profile.Wait {
 	p := classify(s.Frames)
 	blocking, blocked := r.Runtime.Locks.Blocked(s.Thread.Address, s.Stack)
 	if p.kind == "" && !blocked {
-		return nil
+		if _, ok := r.inNative(s, p); !ok {
+			return nil
+		}
 	}
 	var w *profile.Wait
+	guess := p.guess
 	stands := r.steadily(func() error {
 		e := explanation{r: r, s: s, p: p, blocking: blocking, blocked: blocked}
 		w = &e.w
-		return e.run()
+		err := e.run()
+		guess = e.p.guess
+		return err
 	}, s, p)
-	if w.Certain = stands && !p.guess && !r.unknown; !stands {
+	if w.Kind == "" {
+		return nil
+	}
+	if w.Certain = stands && !guess && !r.unknown; !stands {
 		Doubt(w)
 	}
 	r.nameFields(s, r.caller(s, p), w)
@@ -121,6 +129,21 @@ func (r *Reader) steadily(read func() error, s *Subject, p primitive) bool {
 		if r.Renew != nil {
 			r.Renew()
 		}
+		r.copyAgain(s, p)
+	}
+}
+
+// copyAgain copies the stack of a thread that has not run since: the collector has put other references there if it
+// has moved objects.
+func (r *Reader) copyAgain(s *Subject, p primitive) {
+	from, to, ok := r.compared(s, p)
+	if !ok || s.Still == nil || !s.Still() {
+		return
+	}
+	stack := *s.Stack
+	stack.Data = slices.Clone(stack.Data)
+	if r.Live.ReadMemory(stack.Data[from:to], stack.Base+arch.Addr(from)) == nil && s.Still() {
+		s.Stack = &stack
 	}
 }
 
@@ -138,22 +161,33 @@ func (r *Reader) unmoved() bool {
 	return r.settled()
 }
 
-// same reports whether the thread's stack is as it was copied, up to the caller of the primitive.
+// same reports whether the thread's stack is as it was copied, up to the caller of the primitive. That of a thread that
+// has not run since is another one if the collector has moved objects.
 func (r *Reader) same(s *Subject, p primitive) bool {
-	if s == nil || s.Still != nil && s.Still() {
+	if s == nil {
 		return true
 	}
-	end := r.end(s, p)
-	n := min(int64(end-s.Stack.Base), int64(len(s.Stack.Data)))
-	if end < s.Stack.Base {
-		return false
+	from, to, ok := r.compared(s, p)
+	return ok && same(r.Live, s.Stack.Data[from:to], s.Stack.Base+arch.Addr(from))
+}
+
+// compared is the part of a thread's stack that a wait rests on; false: it was not copied.
+func (r *Reader) compared(s *Subject, p primitive) (from, to int, ok bool) {
+	if s == nil {
+		return 0, 0, false
 	}
-	sp := arch.Addr(s.Frames[0].SP) // below it lies nothing
-	from := int64(sp - s.Stack.Base)
-	if sp < s.Stack.Base || from > n {
-		return false
+	end, sp := r.end(s, p), arch.Addr(s.Frames[0].SP) // below it lies nothing
+	if sp < s.Stack.Base || end < s.Stack.Base {
+		return 0, 0, false
 	}
-	return same(r.Live, s.Stack.Data[from:n], sp)
+	from, to = len(s.Stack.Data), len(s.Stack.Data)
+	if n := sp - s.Stack.Base; n < arch.Addr(to) {
+		from = int(n)
+	}
+	if n := end - s.Stack.Base; n < arch.Addr(to) {
+		to = int(n)
+	}
+	return from, to, from <= to
 }
 
 func same(mem target.Memory, want []byte, at arch.Addr) bool {
@@ -199,6 +233,8 @@ func (e *explanation) run() error {
 		return e.monitor()
 	}
 	switch e.p.kind {
+	case "":
+		return e.unseenJoin()
 	case profile.LockEnter:
 		return e.lock()
 	case profile.ReadLock, profile.UpgradeableLock, profile.WriteLock:
@@ -248,6 +284,7 @@ func (e *explanation) monitor() error {
 	if err := e.is(m.Object); err != nil {
 		return err
 	}
+	e.w.Lock = uint64(m.Block)
 	if e.w.Recursion, e.w.Waiters = m.Recursion, m.Waiters; !enters {
 		e.w.Recursion, e.w.Waiters = 0, m.Waiting
 	}

@@ -109,14 +109,15 @@ func (r *Reader) at(field arch.Addr) (follower, error) {
 	if err != nil || obj == 0 {
 		return follower{}, err
 	}
-	return r.resolve(obj, 0)
+	return r.resolve(obj, 0, true)
 }
 
 // maxIndirections bounds what lies between a task and what awaits it.
 const maxIndirections = 16
 
-// resolve returns the box or the task that a continuation leads to.
-func (r *Reader) resolve(obj arch.Addr, depth int) (follower, error) {
+// resolve returns the box or the task that a continuation leads to. lists: it may lead through a list; the runtime
+// puts none into another one, and 64 in each of 64 would keep the reader busy for good.
+func (r *Reader) resolve(obj arch.Addr, depth int, lists bool) (follower, error) {
 	for ; depth < maxIndirections; depth++ {
 		class, err := r.objects.Class(obj)
 		if err != nil {
@@ -137,6 +138,9 @@ func (r *Reader) resolve(obj arch.Addr, depth int) (follower, error) {
 		case finished:
 			return follower{end: Done}, nil
 		case list:
+			if !lists {
+				return follower{end: Unknown, class: class.Display}, nil
+			}
 			return r.resolveList(obj, class, s, depth+1)
 		case delegate, wrapper, continuing:
 			if obj, err = r.objects.Word(obj + arch.Addr(s.field)); err != nil {
@@ -174,7 +178,7 @@ func (r *Reader) resolveList(obj arch.Addr, class *object.Class, s *shape, depth
 		if ref == 0 {
 			continue // it was removed
 		}
-		f, err := r.resolve(ref, depth)
+		f, err := r.resolve(ref, depth, false)
 		if err != nil {
 			return follower{}, err
 		}
@@ -211,5 +215,5 @@ func (r *Reader) core(at arch.Addr) (follower, error) {
 	if state == 0 { // ManualResetValueTaskSourceCoreShared.s_sentinel, or somebody else's delegate
 		return follower{end: Done}, nil
 	}
-	return r.resolve(state, 0)
+	return r.resolve(state, 0, true)
 }

@@ -69,7 +69,7 @@ func (l *tableLook) chunk(entries []entry) bool {
 			l.all = false
 			return false
 		}
-		m.Object = e.object
+		m.Object, m.Block = e.object, e.block
 		l.held = append(l.held, m)
 	}
 	return true

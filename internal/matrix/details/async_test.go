@@ -37,7 +37,7 @@ func TestAsyncStacks(t *testing.T) {
 
 // TestAsyncStacksOptimized: the same of code that was optimised at once.
 func TestAsyncStacksOptimized(t *testing.T) {
-	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{
 			Runtime: runtime, Args: []string{"--running"}, Env: []string{"DOTNET_TieredCompilation=0"},
 		})
@@ -53,7 +53,7 @@ func TestAsyncStacksOptimized(t *testing.T) {
 
 // TestAsyncStacksCollecting: while the collector moves objects all the time, what is shown is right.
 func TestAsyncStacksCollecting(t *testing.T) {
-	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--running", "--collect"}})
 		p := livetest.Open(t, a, clrsnap.Options{Async: true})
 		shown, without := 0, 0
@@ -168,7 +168,7 @@ func asyncText(frames []profile.Frame) string {
 // TestTasks: the chains of suspended methods, and what each waits for, are those that the program notes: in the
 // running program, and in a dump of it.
 func TestTasks(t *testing.T) {
-	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--suspended", "3"}})
 		truths := countTruths(t, a)
 		p := livetest.Open(t, a, clrsnap.Options{Lines: true})
@@ -184,8 +184,10 @@ func TestTasks(t *testing.T) {
 
 // TestTasksOfCore: a dump has the same, and the same stacks.
 func TestTasksOfCore(t *testing.T) {
-	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
-		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--suspended", "3", "--running"}})
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
+		a := testenv.Start(t, "tasks", testenv.Options{
+			Runtime: runtime, Args: []string{"--suspended", "3", "--running"}, Env: []string{testenv.SmallCore},
+		})
 		truths := countTruths(t, a)
 		path := testenv.GCoreDump(t, a.PID)
 		o := clrsnap.CoreOptions{Options: clrsnap.Options{Lines: true, Async: true}}
@@ -316,7 +318,7 @@ func checkAwaited(t *testing.T, tasks *profile.Tasks, runtime string, live bool)
 
 // TestTasksQueued: the work that waits for a thread of the pool is counted, in all of its queues.
 func TestTasksQueued(t *testing.T) {
-	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		const items = 150 // more than a part of a queue has
 		a := testenv.Start(t, "tasks", testenv.Options{Runtime: runtime, Args: []string{"--queued", strconv.Itoa(items)}})
 		p := livetest.Open(t, a, clrsnap.Options{})

@@ -18,10 +18,10 @@ import (
 
 // TestDeadlocks: a program has deadlocks of every kind, and sets of threads that look like deadlocks but are none. What
 // clrsnap finds, in the process and in a dump of it, is what the program says.
-func TestDeadlocks(t *testing.T) { testenv.EachOfKit(t, testDeadlocks) }
+func TestDeadlocks(t *testing.T) { testenv.EachVersion(t, testDeadlocks) }
 
 func testDeadlocks(t *testing.T, runtime string) {
-	a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime})
+	a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime, Env: []string{testenv.SmallCore}})
 	want := askDeadlocks(t, a)
 	p := livetest.Open(t, a, clrsnap.Options{})
 	began := time.Now()
@@ -68,7 +68,7 @@ func testDeadlocksCollecting(t *testing.T, runtime string) {
 }
 
 // TestHealthy: threads that contend for locks at full speed are never in a deadlock.
-func TestHealthy(t *testing.T) { testenv.EachOfKit(t, testHealthy) }
+func TestHealthy(t *testing.T) { testenv.EachVersion(t, testHealthy) }
 
 func testHealthy(t *testing.T, runtime string) {
 	a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime, Args: []string{"--healthy"}})

@@ -25,7 +25,7 @@ var heldWays = []string{
 
 // TestHeldExceptions compares the exceptions in flight of a running program, frame by frame, with
 // what .NET itself says of them: methods, source lines, inner exceptions, messages.
-func TestHeldExceptions(t *testing.T) { testenv.EachOfKit(t, testHeldExceptions) }
+func TestHeldExceptions(t *testing.T) { testenv.EachVersion(t, testHeldExceptions) }
 
 func testHeldExceptions(t *testing.T, runtime string) {
 	a := testenv.Start(t, "failing", testenv.Options{
@@ -67,7 +67,7 @@ func testHeldExceptions(t *testing.T, runtime string) {
 // TestMovingExceptions reads exceptions of a program whose objects move all the time, and exceptions that are
 // thrown and caught meanwhile. What is said to be certain must be right. The message of the latter says how many
 // calls have been left at most.
-func TestMovingExceptions(t *testing.T) { testenv.EachOfKit(t, testMovingExceptions) }
+func TestMovingExceptions(t *testing.T) { testenv.EachVersion(t, testMovingExceptions) }
 
 func testMovingExceptions(t *testing.T, runtime string) {
 	a := testenv.Start(t, "failing", testenv.Options{
@@ -187,7 +187,7 @@ var deaths = []struct {
 // TestDeadExceptions compares the exceptions in the dump of a program that has died with what .NET has printed.
 func TestDeadExceptions(t *testing.T) {
 	layer.Matrix(t)
-	for _, runtime := range layer.Size(testenv.KitRuntimes(), testenv.AllRuntimes()) {
+	for _, runtime := range layer.Size(testenv.Versions(), testenv.AllRuntimes()) {
 		for _, d := range deaths {
 			t.Run(testenv.Name(runtime)+"/"+d.way, func(t *testing.T) {
 				testenv.Kit(t).Need(t, runtime)

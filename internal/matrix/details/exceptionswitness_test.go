@@ -71,10 +71,7 @@ func testExceptionsWitness(t *testing.T, runtime string) {
 // askClrMD returns the exceptions on the heap of a program, by type and message.
 func askClrMD(t *testing.T, a *testenv.App) map[string][]witnessed {
 	t.Helper()
-	out, err := testenv.ClrMD(t, "exceptions", a).Output()
-	if err != nil {
-		t.Fatalf("ClrMD: %v\n%s", err, out)
-	}
+	out := testenv.AskClrMD(t, "exceptions", a)
 	said := map[string][]witnessed{}
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var w witnessed

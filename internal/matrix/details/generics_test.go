@@ -18,7 +18,7 @@ import (
 
 // TestGenerics compares the names of generic frames with what the program says by typeof, in code of
 // every kind. A name that claims an instantiation must be that of the program.
-func TestGenerics(t *testing.T) { testenv.EachOfKit(t, testGenerics) }
+func TestGenerics(t *testing.T) { testenv.EachVersion(t, testGenerics) }
 
 // genericCode is a way of compiling the program, and the tier of code that must be met.
 var genericCode = []struct {

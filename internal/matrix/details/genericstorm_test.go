@@ -15,7 +15,7 @@ import (
 
 // TestGenericsMove takes stacks while collections move the objects by which instantiations are told.
 // Which one runs in a frame follows from its caller.
-func TestGenericsMove(t *testing.T) { testenv.EachOfKit(t, testGenericsMove) }
+func TestGenericsMove(t *testing.T) { testenv.EachVersion(t, testGenericsMove) }
 
 // stormType is the type argument of what a method of the program's Storm calls.
 var stormType = map[string]string{

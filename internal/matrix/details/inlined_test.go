@@ -36,7 +36,7 @@ var inlinedCases = map[string][]string{
 
 // TestInlined compares what is shown as inlined with what the program's author knows, and with what
 // the JIT says that it has inlined: proved, and from the tree that it records if it is asked to.
-func TestInlined(t *testing.T) { testenv.EachOfKit(t, testInlined) }
+func TestInlined(t *testing.T) { testenv.EachVersion(t, testInlined) }
 
 func testInlined(t *testing.T, runtime string) {
 	for _, recorded := range []string{"", "DOTNET_RichDebugInfo=1"} {

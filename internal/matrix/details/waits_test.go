@@ -41,7 +41,7 @@ func testWaits(t *testing.T, runtime string) {
 }
 
 // TestWaitsCollecting: what is said for certain is right, while the collector moves the objects all the time.
-func TestWaitsCollecting(t *testing.T) { testenv.EachOfKit(t, testWaitsCollecting) }
+func TestWaitsCollecting(t *testing.T) { testenv.EachVersion(t, testWaitsCollecting) }
 
 func testWaitsCollecting(t *testing.T, runtime string) {
 	a := startWaits(t, runtime, testenv.Options{Args: []string{"--collect"}})
@@ -84,7 +84,7 @@ func testWaitsCollecting(t *testing.T, runtime string) {
 
 // TestWaitsOfServer: the garbage collector of servers has several heaps.
 func TestWaitsOfServer(t *testing.T) {
-	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
 		a := startWaits(t, runtime, testenv.Options{Env: []string{"DOTNET_gcServer=1", "DOTNET_GCHeapCount=2"}})
 		p := livetest.Open(t, a, clrsnap.Options{})
 		checkWaits(t, a, runtime, func() *profile.Snapshot {
@@ -99,8 +99,8 @@ func TestWaitsOfServer(t *testing.T) {
 
 // TestWaitsOfCore: a dump of the program says the same.
 func TestWaitsOfCore(t *testing.T) {
-	testenv.EachOfKit(t, func(t *testing.T, runtime string) {
-		a := startWaits(t, runtime, testenv.Options{})
+	testenv.EachVersion(t, func(t *testing.T, runtime string) {
+		a := startWaits(t, runtime, testenv.Options{Env: []string{testenv.SmallCore}})
 		checkWaits(t, a, runtime, func() *profile.Snapshot {
 			return livetest.SnapshotCore(t, testenv.GCoreDump(t, a.PID), clrsnap.CoreOptions{})
 		})
@@ -189,7 +189,7 @@ func checkHolds(th *profile.Thread, holds []waitTruth) error {
 	for _, h := range holds {
 		if h["thread"] == th.Name {
 			want = append(want, strings.Join([]string{
-				h["kind"], h["type"], h["object"], cmp.Or(h["recursion"], "0"), h["waiters"],
+				h["kind"], h["type"], cmp.Or(h["object"], "0x0"), cmp.Or(h["recursion"], "0"), h["waiters"],
 			}, " "))
 		}
 	}
@@ -220,31 +220,22 @@ func checkHeldFields(th *profile.Thread, holds []waitTruth) error {
 	return nil
 }
 
-// unseen reports whether a wait cannot be seen on some runtimes: before .NET 10 Thread.Join(int) is a function
-// of the runtime without a frame of its own.
-func (truth waitTruth) unseen(runtime string) bool {
-	return truth["thread"] == "join-timed" && !strings.HasPrefix(testenv.Framework(runtime), "net10")
-}
-
 // withoutObject are the kinds whose frames do not always keep the object.
 var withoutObject = map[profile.WaitKind]bool{profile.CountdownWait: true}
 
 func (truth waitTruth) check(
 	w *profile.Wait, threads map[string]*profile.Thread, runtime string, core bool,
 ) error {
-	switch {
-	case w == nil:
+	if w == nil {
 		return fmt.Errorf("no wait, want %v", truth)
-	case w.Kind == profile.WaitRuntime && truth.unseen(runtime):
-		return nil
 	}
 	kind := profile.WaitKind(truth["kind"])
-	if !w.Certain && kind != profile.HandleAny {
+	if !w.Certain {
 		return fmt.Errorf("not certain, want %v", truth)
 	}
 	seen := waitTruth{
 		"kind": string(w.Kind), "type": w.Type, "object": fmt.Sprintf("%#x", w.Object), "target": w.Target,
-		"field": w.Field,
+		"field": w.Field, "detail": w.Detail,
 	}
 	owner := ""
 	if w.Owner != nil {
@@ -325,10 +316,7 @@ func testWaitsWitness(t *testing.T, runtime string) {
 // monitors with a sync block.
 func witnessedLocks(t *testing.T, a *testenv.App) (held []string) {
 	t.Helper()
-	out, err := testenv.ClrMD(t, "locks", a).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testenv.AskClrMD(t, "locks", a)
 	for line := range bytes.Lines(out) {
 		var l struct {
 			Kind, Object string
@@ -360,7 +348,10 @@ func (truth waitTruth) checkRest(w *profile.Wait, core bool) error {
 }
 
 // hours are the kinds of wait whose rest is known on all runtimes.
-var hours = map[profile.WaitKind]bool{profile.MonitorEnter: true, profile.MonitorWait: true, profile.ThreadSleep: true}
+var hours = map[profile.WaitKind]bool{
+	profile.MonitorEnter: true, profile.MonitorWait: true, profile.ThreadSleep: true,
+	profile.ThreadJoin: true,
+}
 
 // checkTimeout compares a timeout in ms. Some primitives deduct the time that they have spun before.
 func checkTimeout(w *profile.Wait, want string) error {

@@ -243,6 +243,10 @@ type column struct {
 	cell func(w *way) string
 }
 
+// compared says what the figures of pairs of phases are.
+var compared = fmt.Sprintf(" Each window of %v in which something observes it is compared with the windows before and "+
+	"after it, in which nothing does.", phaseTime)
+
 // reportWays prints what ways cost in a table, ready for a document, and reports the losses.
 func reportWays(b *testing.B, head, unit string, ways []*way, more ...column) {
 	b.Helper()
@@ -275,9 +279,7 @@ func reportWays(b *testing.B, head, unit string, ways []*way, more ...column) {
 			metric(b, lost, cmp.Or(w.key, w.name)+"-lost-%")
 		}
 	}
-	text := fmt.Sprintf("%s\n%s Each window of %v in which something observes it is compared with the windows "+
-		"before and after it, in which nothing does. Values are means ± standard error. A CPU is 100 %%.\n\n%s",
-		machine(), head, phaseTime, t)
+	text := fmt.Sprintf("%s\n%s Values are means ± standard error. A CPU is 100 %%.\n\n%s", machine(), head, t)
 	if disturbed > 0 {
 		text += fmt.Sprintf("\n%d pairs are left out: %d times in a row others used more than %g CPUs, "+
 			"or what was done before and after differed by more than %.0f %%.\n",

@@ -78,7 +78,7 @@ func (l *workload) measure(b *testing.B, exe, runtime string) {
 	}
 	head := l.describe(b, s)
 	defer func() { // of what there is, should something fail
-		reportWays(b, head+" .NET "+runtimeOf(ways)+".", l.unit, ways)
+		reportWays(b, head+" .NET "+runtimeOf(ways)+"."+compared, l.unit, ways)
 	}()
 	s.compareWays(b, ways)
 	livetest.EndsWell(b, a)

@@ -64,10 +64,7 @@ type frameIP struct {
 // clrmd returns what ClrMD says of each frame.
 func clrmd(t *testing.T, a *testenv.App) map[frameIP]clrmdFrame {
 	t.Helper()
-	out, err := testenv.ClrMD(t, "lines", a).Output()
-	if err != nil {
-		t.Fatalf("ClrMD: %v", err)
-	}
+	out := testenv.AskClrMD(t, "lines", a)
 	all := map[frameIP]clrmdFrame{}
 	s := bufio.NewScanner(bytes.NewReader(out))
 	s.Buffer(nil, 16<<20)

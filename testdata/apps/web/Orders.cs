@@ -36,10 +36,10 @@ sealed class Orders
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static void Hold() => Common.App.WaitForEnd();
 
-    /// <summary>The same after an await, on another thread.</summary>
+    /// <summary>The same after an await that always suspends, so that it goes on on another thread.</summary>
     public async Task<string> HoldLater(int id)
     {
-        await Load(id);
+        await Load(id).ConfigureAwait(ConfigureAwaitOptions.ForceYielding);
         Hold();
         return "held";
     }

@@ -1,0 +1,33 @@
+package record
+
+import "testing"
+
+func TestPromptness(t *testing.T) {
+	tests := []struct {
+		name                   string
+		missing, promptMissing int // of 100 methods that were looked at late, and at once
+		want                   []bool
+	}{
+		{"methods that take long", 5, 0, []bool{false, false}},
+		{"methods that end soon", 60, 10, []bool{true, true}},
+		{"methods that end at once", 90, 60, []bool{true, false}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			rp := &recordedProcess{frames: &frameTable{}}
+			var p promptness
+			a := &rp.frames.awaits
+			for i, missing := range []int{tt.missing, tt.promptMissing} {
+				a.looked += 100
+				a.missing += missing
+				if got := p.wanted([]*recordedProcess{rp}); got != tt.want[i] {
+					t.Errorf("step %d: got %v, want %v", i, got, tt.want[i])
+				}
+			}
+			a.looked, a.missing = a.looked+1000, a.missing+10
+			if got := p.wanted([]*recordedProcess{rp}); got != tt.want[1] {
+				t.Errorf("later: got %v, want %v", got, tt.want[1])
+			}
+		})
+	}
+}
