@@ -1,6 +1,10 @@
 package profile
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Heap is what was on the managed heap of a process.
 type Heap struct {
@@ -196,6 +200,52 @@ type HeapPath struct {
 // Conservative reports whether the way begins at what looks like a reference: a word of a thread's stack. It may be one
 // that the thread has no more use for.
 func (p *HeapPath) Conservative() bool { return p.Root == RootStack }
+
+// Kept reports whether the path begins at something that keeps objects for certain.
+func (p *HeapPath) Kept() bool {
+	switch p.Root {
+	case RootStatic, RootThreadStatic, RootHandle, RootFinalizer:
+		return true
+	}
+	return false
+}
+
+// Beginning says what the path begins at: "static field Shop.Bus.Raised", "handle (strong)".
+func (p *HeapPath) Beginning() string {
+	switch p.Root {
+	case RootStatic:
+		if p.Static == "" {
+			return "a static field (likely)"
+		}
+		return "static field " + p.Static
+	case RootThreadStatic:
+		return strings.TrimSpace("thread static field "+p.Static) + " of " + p.Thread.text()
+	case RootHandle:
+		return "handle (" + string(p.Handle) + ")"
+	case RootFinalizer:
+		return "finalizer queue: its finalizer is to run"
+	case RootStack:
+		text := "stack of " + p.Thread.text() + " (conservative)"
+		if p.Method != "" {
+			text += ", in " + p.Method
+		}
+		return text
+	case RootCircle:
+		return "objects that refer to each other, and nothing else that is known"
+	}
+	return "nothing that is known: it is likely to be collected next"
+}
+
+// text names a thread.
+func (t *ThreadRef) text() string {
+	switch {
+	case t == nil:
+		return "a thread"
+	case t.Name == "":
+		return fmt.Sprintf("thread %d", t.OSThreadID)
+	}
+	return fmt.Sprintf("thread %d \"%s\"", t.OSThreadID, t.Name)
+}
 
 // HeapRoot is what keeps the first object of a path.
 type HeapRoot string

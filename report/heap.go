@@ -1,10 +1,8 @@
 package report
 
 import (
-	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"clrsnap/internal/display"
@@ -288,43 +286,6 @@ func (p *printer) heapStrings(h *profile.Heap, o *HeapOptions) {
 	}
 }
 
-// rootText says what keeps the first object of a path.
-func rootText(x *profile.HeapPath) string {
-	switch x.Root {
-	case profile.RootStatic:
-		if x.Static == "" {
-			return "a static field (likely)"
-		}
-		return "static field " + display.Clean(x.Static)
-	case profile.RootThreadStatic:
-		return strings.TrimSpace("thread static field "+display.Clean(x.Static)) + " of " + pathThread(x.Thread)
-	case profile.RootHandle:
-		return "handle (" + display.Clean(string(x.Handle)) + ")"
-	case profile.RootFinalizer:
-		return "finalizer queue: its finalizer is to run"
-	case profile.RootStack:
-		text := "stack of " + pathThread(x.Thread) + " (conservative)"
-		if x.Method != "" {
-			text += ", in " + display.Clean(x.Method)
-		}
-		return text
-	case profile.RootCircle:
-		return "objects that refer to each other, and nothing else that is known"
-	}
-	return "nothing that is known: it is likely to be collected next"
-}
-
-// pathThread names a thread.
-func pathThread(t *profile.ThreadRef) string {
-	switch {
-	case t == nil:
-		return "a thread"
-	case t.Name == "":
-		return fmt.Sprintf("thread %d", t.OSThreadID)
-	}
-	return fmt.Sprintf("thread %d \"%s\"", t.OSThreadID, display.Clean(t.Name))
-}
-
 // heapPaths prints by which references the objects that were asked for are kept.
 func (p *printer) heapPaths(h *profile.Heap, o *HeapOptions) {
 	if h.Kept.Count == 0 {
@@ -346,7 +307,7 @@ func (p *printer) heapPaths(h *profile.Heap, o *HeapOptions) {
 		p.text(", " + about + bytesText(x.Objects.Bytes) + ", kept by")
 		p.end()
 		p.text("    ")
-		p.paint(yellow, rootText(x))
+		p.paint(yellow, display.Clean(x.Beginning()))
 		p.end()
 		for j := range x.Steps {
 			p.heapStep(&x.Steps[j])

@@ -25,6 +25,8 @@ type evidence struct {
 	sockets []socket            // of the process; nil: not known
 	chains  []profile.TaskChain // async methods that wait; nil: not looked for
 	heaps   []heapLook          // at the beginning and at the end; nil: not known
+	kept    []keptPile          // what keeps what piles up, as far as it is known
+	age     time.Duration       // of the process, at the last look at its heap; 0: not known
 
 	heapLimit heapLimit
 

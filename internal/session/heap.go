@@ -52,9 +52,8 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 	if p.Walking {
 		return nil, NestedError(0)
 	}
-	h := heapWalk{p: p, o: o, names: map[arch.Addr]name.Class{}, begin: time.Now(), used: live.OwnCPU()}
+	h := newHeapWalk(ctx, p, o)
 	p.Engine.Begin()
-	h.ctx = ctx
 	h.noteStamp()
 	census, err := h.walk(ctx)
 	if errors.Is(err, heap.ErrUnknown) {
@@ -83,11 +82,25 @@ func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
 	return h.p.Runtime.Heap.Walk(h.options(ctx))
 }
 
+func newHeapWalk(ctx context.Context, p *Process, o HeapOptions) *heapWalk {
+	return &heapWalk{
+		p: p, o: o, ctx: ctx, names: map[arch.Addr]name.Class{}, begin: time.Now(), used: live.OwnCPU(),
+	}
+}
+
 // noteStamp notes as of when objects have their addresses, if that is of interest.
 func (h *heapWalk) noteStamp() {
-	if h.p.Live != nil && (h.o.Roots != nil || h.o.Retained) {
-		h.stamp = h.p.Runtime.Heap.Stamp(h.p.Live)
+	if h.o.Roots != nil || h.o.Retained {
+		h.stamp = h.stampNow()
 	}
+}
+
+// stampNow stands for the addresses that objects have now.
+func (h *heapWalk) stampNow() heap.Stamp {
+	if h.p.Live == nil {
+		return 0
+	}
+	return h.p.Runtime.Heap.Stamp(h.p.Live)
 }
 
 // heapWalk is one call of Heap.

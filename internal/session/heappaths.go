@@ -30,14 +30,11 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 	if len(chosen) == 0 {
 		return
 	}
-	h.roots = h.findRoots(g, true, out)
-	ways := g.Paths([][]uint32{h.roots.sure, h.roots.maybe}, h.stopped)
+	ways := h.findWays(g, out)
 	if ways == nil {
 		out.Partial = true
 		return
 	}
-	h.p.Engine.Cache.Invalidate()
-	h.static = h.findStatics(g)
 	step := (len(chosen) + mostSampled - 1) / mostSampled
 	byKey := map[string]*profile.HeapPath{}
 	for i := 0; i < len(chosen); i += step {
@@ -64,6 +61,17 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 		return cmp.Or(cmp.Compare(b.Objects.Count, a.Objects.Count), cmp.Compare(b.Objects.Bytes, a.Objects.Bytes),
 			cmp.Compare(len(a.Steps), len(b.Steps)), cmp.Compare(keyOf(&a), keyOf(&b)))
 	})
+}
+
+// findWays finds the ways to all objects; nil: it was ended early.
+func (h *heapWalk) findWays(g *heap.Graph, out *profile.Heap) *heap.Paths {
+	h.roots = h.findRoots(g, true, out)
+	ways := g.Paths([][]uint32{h.roots.sure, h.roots.maybe}, h.stopped)
+	if ways != nil {
+		h.p.Engine.Cache.Invalidate()
+		h.static = h.findStatics(g)
+	}
+	return ways
 }
 
 // isStatics reports whether an object that nothing refers to is a table in which the runtime keeps static fields: an
