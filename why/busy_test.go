@@ -2,11 +2,13 @@ package why
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"clrsnap/internal/arch"
 	"clrsnap/internal/cgroup"
 	"clrsnap/internal/clr/threadpool"
 	"clrsnap/internal/session"
@@ -437,5 +439,28 @@ func TestLimitOf(t *testing.T) {
 		if got := limitOf(tt.group, slices.Values(tt.environ)); got != tt.want {
 			t.Errorf("%q: %+v", tt.environ, got)
 		}
+	}
+}
+
+// TestPairs: a collection is the one at its address; one that was moved is the largest of those that are left. Of an event
+// there is a new delegate whenever somebody subscribes.
+func TestPairs(t *testing.T) {
+	pileAt := func(at arch.Addr, kind session.PileKind, n int) session.Pile {
+		return session.Pile{At: at, Kind: kind, Type: "T", Count: n}
+	}
+	before := []session.Pile{
+		pileAt(1, session.Collection, 3000), pileAt(2, session.Collection, 2000), pileAt(3, session.Collection, 1000),
+		pileAt(1, session.Event, 500),
+	}
+	now := []session.Pile{
+		pileAt(2, session.Collection, 5000), pileAt(7, session.Collection, 3000), pileAt(9, session.Event, 600),
+		pileAt(8, session.Collection, 1200), pileAt(6, session.Collection, 900),
+	}
+	got := map[arch.Addr]int{}
+	for _, p := range pairs(before, now) {
+		got[p.At] = p.before
+	}
+	if want := map[arch.Addr]int{2: 2000, 7: 3000, 9: 500, 8: 1000}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -27,12 +27,14 @@ const (
 // while, and only if they have become more all the time: if it would have taken about as long as the program has run to
 // become so many at the rate of now.
 const (
-	leastAge     = time.Minute
 	longAge      = 10 * time.Minute
 	leastOfLife  = 0.4 // of that age
 	mostOfLife   = 2.5
 	shownOnPaths = 12 // steps
 )
+
+// leastAge is how long such a program has run. A test has less time.
+var leastAge = time.Minute
 
 // pile is something of which there is more than before.
 type pile struct {
@@ -65,13 +67,19 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 	if best < 0 {
 		return nil // nothing is known to keep it: it may be dead, and one that has been replaced
 	}
-	return []profile.Verdict{growing[best].verdict(e, path)}
+	v := growing[best].verdict(e, path)
+	for i := range growing[:min(len(growing), shownSites+1)] {
+		if p := &growing[i]; i != best {
+			v.Evidence = append(v.Evidence, profile.Evidence{Text: "Grows as well: " + p.short() + "."})
+		}
+	}
+	return []profile.Verdict{v}
 }
 
 // keeper is what keeps a pile; nil: that is not known.
 func (e *evidence) keeper(p *pile) *profile.HeapPath {
 	for i := range e.kept {
-		if k := &e.kept[i]; k.Kind == p.Kind && k.Type == p.Type && k.Element == p.Element {
+		if k := &e.kept[i]; k.Kind == p.Kind && k.Type == p.Type && k.Element == p.Element && k.At == p.At {
 			return k.path
 		}
 	}
@@ -88,18 +96,40 @@ func (e *evidence) growing() (out []pile) {
 	if took < leastBetween {
 		return nil
 	}
-	for _, h := range last.piles {
-		i := slices.IndexFunc(first.piles, func(b session.Pile) bool {
-			return b.Kind == h.Kind && b.Type == h.Type && b.Element == h.Element
-		})
-		if i < 0 {
-			continue
-		}
-		if p := (pile{h, first.piles[i].Count, took}); p.grows(e.age) {
+	for _, p := range pairs(first.piles, last.piles) {
+		if p.took = took; p.grows(e.age) {
 			out = append(out, p)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b pile) int { return cmp.Compare(b.grown(), a.grown()) })
+	return out
+}
+
+// pairs finds what there was in both looks: at the same address, or else, because objects are moved, the largest of those
+// that are alike.
+func pairs(before, now []session.Pile) (out []pile) {
+	taken := make([]bool, len(before))
+	find := func(p *session.Pile, same func(*session.Pile) bool) bool {
+		for i := range before {
+			b := &before[i]
+			if !taken[i] && b.Kind == p.Kind && b.Type == p.Type && b.Element == p.Element && same(b) {
+				taken[i] = true
+				out = append(out, pile{Pile: *p, before: b.Count})
+				return true
+			}
+		}
+		return false
+	}
+	var moved []*session.Pile
+	for i := range now {
+		p := &now[i]
+		if p.Kind == session.Event || !find(p, func(b *session.Pile) bool { return b.At == p.At }) {
+			moved = append(moved, p)
+		}
+	}
+	for _, p := range moved {
+		find(p, func(*session.Pile) bool { return true })
+	}
 	return out
 }
 
@@ -183,6 +213,11 @@ func (p *pile) text(age time.Duration) string {
 	}
 	return fmt.Sprintf("a %s has %s elements, %s. %s Something is added and not removed, or it is meant to grow.", p.Type,
 		number(int64(p.Count)), more, all)
+}
+
+// short is what there is more of, in a few words.
+func (p *pile) short() string {
+	return fmt.Sprintf("%s, from %s to %s", p.Type, number(int64(p.before)), number(int64(p.Count)))
 }
 
 // commands show more.

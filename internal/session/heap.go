@@ -79,19 +79,22 @@ func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
 		h.instances, h.matching, h.strings = nil, profile.HeapAmount{}, stringCounts{}
 		h.began = time.Time{}
 	}
-	return h.p.Runtime.Heap.Walk(h.options(ctx))
+	return h.p.Runtime.Heap.Walk(h.options())
 }
 
 func newHeapWalk(ctx context.Context, p *Process, o HeapOptions) *heapWalk {
 	return &heapWalk{
 		p: p, o: o, ctx: ctx, names: map[arch.Addr]name.Class{}, begin: time.Now(), used: live.OwnCPU(),
+		stopped: func() bool { return ctx.Err() != nil },
 	}
 }
 
-// noteStamp notes as of when objects have their addresses, if that is of interest.
+// noteStamp notes as of when objects have their addresses, and reads what may change during the walk, if that is of
+// interest.
 func (h *heapWalk) noteStamp() {
 	if h.o.Roots != nil || h.o.Retained {
 		h.stamp = h.stampNow()
+		h.readSlots()
 	}
 }
 
@@ -120,13 +123,13 @@ type heapWalk struct {
 	strings   stringCounts
 	static    *statics // nil: not asked for
 	roots     *rootsOf // likewise
+	early     []slot   // static fields before the walk
 	stopped   func() bool
 	ctx       context.Context
 	stamp     heap.Stamp // as of when objects have their addresses; 0: that is not known
 }
 
-func (h *heapWalk) options(ctx context.Context) heap.Options {
-	h.stopped = func() bool { return ctx.Err() != nil }
+func (h *heapWalk) options() heap.Options {
 	o := heap.Options{
 		Memory: h.p.from, Still: !h.p.from.changes(), Threads: h.threads, Check: h.check,
 		Progress: h.o.Progress, Stopped: h.stopped,

@@ -25,6 +25,7 @@ type rootsOf struct {
 type root struct {
 	kind   profile.HeapRoot
 	table  heap.Object // RootStatic: the table of static fields
+	slot   arch.Addr   // RootStatic: where the field was, if it was read before the walk; 0: it was not
 	handle profile.HandleKind
 	thread *profile.ThreadRef
 	array  uint32 // RootThreadStatic: the number of the array, and the offset in it
@@ -74,6 +75,42 @@ func (h *heapWalk) moved() bool {
 	return h.p.Live != nil && (h.stamp == 0 || h.p.Runtime.Heap.Stamp(h.p.Live) != h.stamp)
 }
 
+// slot is a static field, as it was before the walk.
+type slot struct{ table, at, to arch.Addr }
+
+// Bounds of what is read before the walk.
+const (
+	maxEarlyTables = 1 << 10
+	maxEarlySlots  = 1 << 10 // of one table
+)
+
+// readSlots reads static fields before the objects of a running program are walked. A field that is set to a new object
+// meanwhile, as that of an event is when somebody subscribes, would lead to one that has not been met.
+func (h *heapWalk) readSlots() {
+	if !h.p.from.changes() {
+		return
+	}
+	handles, _ := h.p.Runtime.Heap.Handles(h.p.from) // what cannot be read is told later
+	tables := 0
+	for i := range handles {
+		if handles[i].Kind != heap.Strong || tables >= maxEarlyTables || h.stopped() {
+			continue
+		}
+		at := handles[i].Object
+		class, err := h.p.Runtime.Objects.Class(at)
+		if err != nil || class.Display != "object[]" {
+			continue
+		}
+		tables++
+		fields, err := h.p.Runtime.Objects.References(at, maxEarlySlots)
+		for j, to := range fields {
+			if err == nil && to != 0 {
+				h.early = append(h.early, slot{at, at + arch.Addr(arrayData+8*j), to})
+			}
+		}
+	}
+}
+
 // staticRoots are the tables in which the runtime keeps static fields, and what is in them.
 func (h *heapWalk) staticRoots(g *heap.Graph, r *rootsOf) {
 	var tables []int
@@ -83,8 +120,27 @@ func (h *heapWalk) staticRoots(g *heap.Graph, r *rootsOf) {
 		table, _ := g.Object(n)
 		g.References(n, func(to int) { r.add(&r.sure, to, root{kind: profile.RootStatic, table: table}) })
 	}
+	h.earlyRoots(g, r)
 	for _, n := range tables {
 		r.add(&r.sure, n, root{kind: profile.RootHandle, handle: profile.HandleStrong})
+	}
+}
+
+// earlyRoots are what static fields led to before the walk, if no object has been moved since.
+func (h *heapWalk) earlyRoots(g *heap.Graph, r *rootsOf) {
+	if len(h.early) == 0 || h.moved() {
+		return
+	}
+	for _, s := range h.early {
+		n, ok := g.Number(s.table)
+		if !ok {
+			continue
+		}
+		if table, in := g.Object(n); h.isStatics(table, in) {
+			if to, ok := g.Number(s.to); ok {
+				r.add(&r.sure, to, root{kind: profile.RootStatic, slot: s.at})
+			}
+		}
 	}
 }
 

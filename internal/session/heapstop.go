@@ -68,8 +68,8 @@ func (h *heapWalk) attempt(ctx context.Context, limit time.Duration) (census *he
 	h.instances, h.matching, h.strings = nil, profile.HeapAmount{}, stringCounts{}
 	held, holdErr := h.p.Live.Hold(limit, func(still func() bool) {
 		h.began = time.Now()
-		h.noteStamp()
-		o := h.options(ctx)
+		h.stamp = h.stampNow()
+		o := h.options()
 		o.Still, o.Held, o.Workers = true, true, h.readers()
 		o.Rest, o.Progress = nil, nil // nothing is waited for while threads are stopped
 		o.Stopped = func() bool { return h.stopped() || !still() }
@@ -106,7 +106,7 @@ func (h *heapWalk) warm(ctx context.Context) {
 	if h.o.Type == nil {
 		return
 	}
-	o := h.options(ctx)
+	o := h.options()
 	o.Visit, o.Data, o.Graph, o.Progress = func(*heap.Region, []heap.Object) {}, false, false, nil
 	_, _ = h.p.Runtime.Heap.Walk(o) // what is wrong shows again
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"regexp"
 	"slices"
 
 	"clrsnap/internal/arch"
@@ -15,6 +16,7 @@ import (
 // Pile is an object that refers to many others, or has them done by and by: an event with many handlers, a collection,
 // a queue of timers.
 type Pile struct {
+	At      arch.Addr // of the object, when it was looked at
 	Kind    PileKind
 	Type    string // of the object: of a delegate, of a collection
 	Count   int    // of handlers, elements, timers
@@ -39,6 +41,7 @@ const (
 	maxPiles      = 1 << 10 // that are kept
 	maxPileTypes  = 1 << 14
 	sampledPile   = 64
+	mostAlike     = 16      // of one type
 	maxPileTables = 1 << 12 // of concurrent dictionaries
 	maxPileLocks  = 1 << 12 // of one
 )
@@ -86,9 +89,9 @@ const (
 	countPerLock     = "_countPerLock"
 )
 
-// Piles finds the events, collections and queues of timers on the heap that have at least 100 of something: of each kind,
-// type and element the largest, and the larger ones first. Those that have been replaced by larger ones and are not
-// collected yet count as well. If ctx ends, there are none: a part of them cannot be compared with what is found another
+// Piles finds the events, collections and queues of timers on the heap that have at least 100 of something, the larger
+// ones first: of events of each type and element the largest, of others of the same type the 16 largest. Those that have
+// been replaced by larger ones and are not collected yet count as well. If ctx ends, there are none: a part of them cannot be compared with what is found another
 // time.
 func (p *Process) Piles(ctx context.Context) ([]Pile, error) {
 	if p.Runtime == nil {
@@ -259,13 +262,14 @@ func (h *pileWalk) trim() {
 func (h *pileWalk) result() []Pile {
 	h.trim()
 	h.p.Engine.Cache.Invalidate()
-	seen := map[Pile]bool{}
+	seen := map[Pile]int{}
 	var out []Pile
 	for i := range h.found {
 		f := &h.found[i]
 		pile, ok := h.describe(f)
-		if key := (Pile{Kind: pile.Kind, Type: pile.Type, Element: pile.Element}); ok && !seen[key] {
-			seen[key] = true
+		key := Pile{Kind: pile.Kind, Type: pile.Type, Element: pile.Element}
+		if ok && (seen[key] == 0 || pile.Kind != Event && seen[key] < mostAlike) {
+			seen[key]++
 			out = append(out, pile)
 		}
 	}
@@ -274,7 +278,7 @@ func (h *pileWalk) result() []Pile {
 
 // describe says what was found. It is false if there is something else now.
 func (h *pileWalk) describe(f *foundPile) (p Pile, ok bool) {
-	p = Pile{Kind: f.class.kind, Type: f.class.Display, Count: f.count, Element: f.class.element}
+	p = Pile{At: f.at, Kind: f.class.kind, Type: f.class.Display, Count: f.count, Element: f.class.element}
 	if p.Kind != Event {
 		return p, true
 	}
@@ -313,20 +317,20 @@ func (h *pileWalk) targets(f *foundPile) (string, bool) {
 	return best, true
 }
 
-// Keeper says what keeps the largest of the piles that are like one; nil: none of them was found to be kept, or that
-// cannot be told. count is how many that has. It keeps the references between all objects for a while: it takes the
+// Keeper says what keeps a pile, or the largest of those that are like it; nil: none of them was found to be kept, or
+// that cannot be told. count is how many that has. It keeps the references between all objects for a while: it takes the
 // memory and the time of HeapOptions.Roots.
 func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPath, count int, err error) {
 	if p.Runtime == nil {
 		return nil, 0, p.NoRuntimeError()
 	}
-	w := newHeapWalk(ctx, p, HeapOptions{})
+	w := newHeapWalk(ctx, p, HeapOptions{Roots: regexp.MustCompile("^" + regexp.QuoteMeta(like.Type) + "$")})
 	h := pileWalk{p: p, classes: map[arch.Addr]*pileClass{}}
 	p.Engine.Begin()
-	o := w.options(ctx)
-	o.Graph, o.Data, o.Visit = true, true, h.visit
+	o := w.options()
+	o.Data, o.Visit = true, h.visit
 	o.Want = func(mt arch.Addr) bool { return w.name(mt).Display == like.Type && h.want(mt) }
-	w.stamp = w.stampNow()
+	w.noteStamp()
 	census, err := p.Runtime.Heap.Walk(o)
 	switch {
 	case err != nil:
@@ -337,6 +341,9 @@ func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPa
 		return nil, 0, heap.ErrTooLarge
 	}
 	h.trim()
+	slices.SortStableFunc(h.found, func(a, b foundPile) int { // itself comes first, if it is where it was
+		return cmp.Compare(absent(a.at == like.At), absent(b.at == like.At))
+	})
 	var all profile.Heap
 	ways := w.findWays(census.Graph, &all)
 	if ways == nil {
@@ -356,4 +363,12 @@ func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPa
 		}
 	}
 	return nil, 0, nil
+}
+
+// absent is 0 of what there is, and 1 otherwise.
+func absent(there bool) int {
+	if there {
+		return 0
+	}
+	return 1
 }

@@ -4,6 +4,8 @@
 //   truth   what keeps what: "CLASS<tab>COUNT"
 //   grow N  N more listeners, cached orders, timers and sessions
 //   tidy    a collection
+//
+// With --leak KIND it does nothing but leak: KIND is event, dictionary, timer, cache, or bounded, which is no leak.
 using System;
 using System.Collections.Generic;
 using System.Runtime.CompilerServices;
@@ -22,6 +24,24 @@ static class Program
     static void Main(string[] args)
     {
         App.Start(args);
+        if (App.Flag("leak")) Leak(App.Text("leak", "event"));
+        else Fill();
+        App.Line("READY");
+        App.WaitForEnd();
+        Keep.Blocked.Set();
+        stay.Set();
+        App.Line("RESULT OK");
+        App.Exit(0);
+    }
+
+    static void Leak(string kind)
+    {
+        Leaks.WarmUp(3_000);
+        App.Background("leak", () => Leaks.Go(kind, 600));
+    }
+
+    static void Fill()
+    {
         Handles();
         Leaks.Grow(Each);
         Fields();
@@ -34,12 +54,6 @@ static class Program
         Finalizers();
         Dead();
         App.Answer = Answer;
-        App.Line("READY");
-        App.WaitForEnd();
-        Keep.Blocked.Set();
-        stay.Set();
-        App.Line("RESULT OK");
-        App.Exit(0);
     }
 
     static IEnumerable<string> Answer(string command)

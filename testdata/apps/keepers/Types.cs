@@ -72,19 +72,49 @@ static class Leaks
 {
     static readonly Dictionary<int, Order> all = new();
     static readonly Cache cache = new();
+    static readonly Dictionary<int, Order> recent = new();
     static int next;
 
     static event Action Raised;
 
+    static readonly Dictionary<string, Action> kinds = new()
+    {
+        ["event"] = () => Raised += new Listener().Hear,              // that nobody leaves
+        ["dictionary"] = () => all[next] = new Order { Number = next }, // that is only added to
+        ["timer"] = () => new Timer(new Reminder().Remind).Change(3_600_000, 3_600_000), // that is never disposed of
+        ["cache"] = () => cache.Add($"session {next}", new Session()), // that never throws anything out
+        ["bounded"] = () =>                                            // no leak: a cache that does
+        {
+            recent[next] = new Order { Number = next };
+            recent.Remove(next - 5_000);
+        },
+    };
+
+    /// <summary>N more of each leak.</summary>
     public static void Grow(int n)
     {
         for (int i = 0; i < n; i++, next++)
         {
-            Raised += new Listener().Hear;         // an event that nobody leaves
-            all[next] = new Order { Number = next }; // a dictionary that is only added to
-            new Timer(new Reminder().Remind).Change(3_600_000, 3_600_000); // a timer that is never disposed of
-            cache.Add($"session {next}", new Session()); // a cache that never throws anything out
+            foreach (string kind in new[] { "event", "dictionary", "timer", "cache" }) kinds[kind]();
         }
+    }
+
+    /// <summary>One kind goes on and on: so many in a second, from the beginning.</summary>
+    public static void Go(string kind, int perSecond)
+    {
+        Action one = kinds[kind];
+        long begin = Environment.TickCount64;
+        while (true)
+        {
+            for (long due = (Environment.TickCount64 - begin) * perSecond / 1000; next < due; next++) one();
+            Thread.Sleep(10);
+        }
+    }
+
+    /// <summary>What a program does that starts: it fills a cache, and then has it.</summary>
+    public static void WarmUp(int n)
+    {
+        for (int i = 0; i < n; i++) recent[-1 - i] = new Order { Number = i };
     }
 }
 
