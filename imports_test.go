@@ -18,6 +18,7 @@ import (
 var mayImport = map[string]string{
 	"profile":            "",
 	"export":             "profile internal/display internal/jsonwriter",
+	"export/gcdump":      "profile internal/display",
 	"report":             "profile internal/display internal/jsonwriter",
 	"internal/arch":      "",
 	"internal/ecma335":   "",
@@ -34,6 +35,7 @@ var mayImport = map[string]string{
 	"internal/mounts":      "internal/memfd internal/procfs",
 	"internal/procfs":      "internal/arch internal/target",
 	"internal/sockdiag":    "",
+	"internal/openfiles":   "internal/procfs",
 	"internal/cgroup":      "internal/foreign internal/procfs",
 	"internal/waiting":     "internal/procfs",
 	"internal/target/core": "internal/arch internal/elfx internal/foreign internal/target",
@@ -56,7 +58,9 @@ var mayImport = map[string]string{
 		"internal/clr/method internal/ecma335 internal/pace internal/pe",
 	"internal/clr/object":     "internal/arch internal/target internal/contract internal/clr/types internal/clr/name",
 	"internal/clr/async":      "internal/arch internal/clr/name internal/clr/object",
+	"internal/clr/web":        "internal/arch internal/clr/object",
 	"internal/clr/heap":       "internal/arch internal/target internal/contract",
+	"internal/clr/permits":    "internal/arch internal/ecma335 internal/clr/name internal/clr/object internal/clr/types",
 	"internal/clr/threadpool": "internal/arch internal/target internal/clr/heap internal/clr/object",
 	"internal/clr/lock":       "internal/arch internal/target internal/contract internal/clr/object",
 	"internal/clr/pal":        "internal/arch internal/target",
@@ -86,6 +90,7 @@ var mayImport = map[string]string{
 	"internal/proof/churn":      "",
 	"internal/proof/cost":       "",
 	"internal/proof/damage":     "",
+	"internal/proof/heap":       "",
 	"internal/proof/instant":    "",
 	"internal/proof/inlined":    "",
 	"internal/proof/judge":      "profile internal/livetest internal/testenv",
@@ -97,6 +102,7 @@ var mayImport = map[string]string{
 	"internal/proof/lines":      "",
 	"internal/proof/living":     "",
 	"internal/proof/why":        "",
+	"internal/proof/requests":   "",
 	"internal/proof/shares":     "",
 	"internal/proof/singlestep": "internal/arch internal/target internal/target/live internal/clr/codemap " +
 		"internal/clr/thread internal/engine internal/replay internal/walk",
@@ -131,10 +137,10 @@ var mayImport = map[string]string{
 	"symbols": "internal/elfx internal/foreign internal/pdb internal/pe",
 
 	"internal/session": "profile symbols internal/arch internal/assemblies internal/foreign internal/module " +
-		"internal/source internal/target " +
+		"internal/source internal/target internal/cgroup " +
 		"internal/target/core internal/target/live internal/mounts internal/procfs internal/contract internal/clr " +
 		"internal/clr/* " +
-		"internal/locate internal/waits internal/walk internal/engine",
+		"internal/locate internal/openfiles internal/sockdiag internal/waits internal/walk internal/engine",
 	"internal/search": "profile internal/engine internal/locate internal/mounts internal/procfs " +
 		"internal/session internal/target/live internal/waiting",
 	"internal/diagnose": "internal/clr internal/confine internal/elfx internal/inject internal/locate " +
@@ -154,7 +160,7 @@ var mayImport = map[string]string{
 	"why": ". events record profile internal/bridge internal/cgroup internal/clr/threadpool internal/display " +
 		"internal/procfs internal/session internal/sockdiag internal/target",
 
-	"cmd/clrsnap": ". events record profile report export symbols why internal/confine internal/display " +
+	"cmd/clrsnap": ". events record profile report export export/gcdump symbols why internal/confine internal/display " +
 		"internal/lines internal/source internal/waiting",
 	"examples/allocsites": ". events",
 }
@@ -162,6 +168,7 @@ var mayImport = map[string]string{
 // outside are the third-party modules that a package may import.
 var outside = map[string]string{
 	"internal/target/live": "golang.org/x/sys",
+	"internal/session":     "golang.org/x/sys",
 	"internal/target/core": "golang.org/x/sys",
 	"internal/perfevent":   "golang.org/x/sys github.com/cilium/ebpf",
 	"internal/agent":       "golang.org/x/sys",

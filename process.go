@@ -51,6 +51,9 @@ type Options struct {
 	// Async adds frames of kind profile.Async to the stacks of snapshots, below an async method that runs: the
 	// methods that await it, which are not on the stack. DoStackSnapshot never reports them.
 	Async bool
+	// Permits says whether SnapshotWaits also finds what is only likely (profile.WaitGraph.Likely): who has permits of a
+	// SemaphoreSlim, and who completes a TaskCompletionSource. It reads the managed heap for that.
+	Permits PermitsMode
 	// SourceRoots say where source files are on this machine, one after the other.
 	SourceRoots []SourceRoot
 	// Source is where symbols are fetched from that are nowhere on this machine, when all stacks of a snapshot, or of a
@@ -63,11 +66,21 @@ type Options struct {
 // empty From the file is looked for below To (a/b.cs, then b.cs), and must have the hash that the PDB says.
 type SourceRoot struct{ From, To string }
 
+// PermitsMode says whether SnapshotWaits reads the managed heap.
+type PermitsMode = session.PermitsMode
+
+// The modes.
+const (
+	PermitsNever  = session.PermitsNever
+	PermitsSoon   = session.PermitsSoon   // within one and a half seconds: Snapshot.Unsearched says if that is too short
+	PermitsAlways = session.PermitsAlways // however long it takes
+)
+
 func (o Options) session() session.Options {
 	return session.Options{
 		NativeOnly: o.NativeOnly, AlwaysStop: o.AlwaysStop, NonBlocking: o.NonBlocking,
 		MaxStack: o.MaxStack, MaxPause: o.MaxPause, ExactGenerics: o.ExactGenerics,
-		Lines: o.Lines, Inlined: o.Inlined, Async: o.Async, Symbols: o.Symbols, Roots: o.roots(), Source: o.Source,
+		Lines: o.Lines, Inlined: o.Inlined, Async: o.Async, Permits: o.Permits, Symbols: o.Symbols, Roots: o.roots(), Source: o.Source,
 	}
 }
 

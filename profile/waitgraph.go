@@ -20,6 +20,9 @@ type WaitGraph struct {
 	Deadlocks []Deadlock
 	// Suspected are those that look like it, but that are not certain or that end with a timeout.
 	Suspected []Deadlock
+	// Likely are those that take in what is only likely: permits of semaphores, tasks that are completed by hand, and
+	// async methods that are suspended.
+	Likely []LikelyDeadlock
 	// Edges are all the edges, by thread.
 	Edges []WaitEdge
 }
@@ -42,6 +45,7 @@ const (
 	TaskLock          LockKind = "Task"              // its owner is the thread that runs it
 	ThreadLock        LockKind = "Thread"            // its owner is the thread that is joined
 	HandleLock        LockKind = "WaitHandle"        // of these, only a Mutex has an owner
+	CompletionLock    LockKind = "TaskCompletionSource"
 )
 
 // LockState is something that threads wait for, or that is held.
@@ -61,6 +65,8 @@ type LockState struct {
 	// Blocked is how many threads cannot go on before it is free: those in Waiters, and those that wait for them. Of the
 	// last locks of a chain of thousands it has only those in Waiters.
 	Blocked int
+	// Holders are who has permits of a semaphore, or completes a task, most likely. There may be others.
+	Holders []Party
 	Certain bool // of the wait, or hold, that says the most of it
 }
 
@@ -138,6 +144,7 @@ func (s *Snapshot) WaitGraph() *WaitGraph {
 	components(b.out, b.component)
 	b.untangle()
 	b.ended()
+	b.likely()
 	byMembers := func(x, y Deadlock) int {
 		return cmp.Or(cmp.Compare(len(y.Victims), len(x.Victims)), slices.Compare(x.Threads, y.Threads))
 	}

@@ -66,14 +66,14 @@ func (p *printer) heapSummary(h *profile.Heap) {
 		head = append(head, cell{heapStopText(h.Stop), plain})
 	}
 	p.parts(head...)
-	for _, note := range append(heapStopNotes(h.Stop), heapNotes(h)...) {
+	for _, note := range append(heapStopNotes(h.Stop), HeapNotes(h)...) {
 		p.paint(yellow, note)
 		p.end()
 	}
 }
 
-// heapNotes say what the numbers lack.
-func heapNotes(h *profile.Heap) (notes []string) {
+// HeapNotes say what the numbers of a heap lack, in sentences.
+func HeapNotes(h *profile.Heap) (notes []string) {
 	if h.Partial {
 		notes = append(notes, "Interrupted: only a part of the heap was read.")
 	}

@@ -92,12 +92,17 @@ func jsonChainOf(c *profile.TaskChain) jsonChain {
 	for i := range c.Frames {
 		out.Frames = append(out.Frames, jsonFrameOf(&c.Frames[i]))
 	}
-	if w := c.WaitsFor; w != nil {
-		out.WaitsFor = &jsonAwaited{
-			Kind: w.Kind, Object: address(w.Object), Type: w.Type, Target: w.Target, Due: milliseconds(w.Due, w.HasDue),
-		}
-	}
+	out.WaitsFor = jsonAwaitedOf(c.WaitsFor)
 	return out
+}
+
+func jsonAwaitedOf(w *profile.Awaited) *jsonAwaited {
+	if w == nil {
+		return nil
+	}
+	return &jsonAwaited{
+		Kind: w.Kind, Object: address(w.Object), Type: w.Type, Target: w.Target, Due: milliseconds(w.Due, w.HasDue),
+	}
 }
 
 func jsonPoolOf(p *profile.Pool) jsonPool {

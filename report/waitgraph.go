@@ -28,6 +28,9 @@ func WaitGraph(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph, o WaitGra
 	for i := range g.Suspected {
 		p.deadlock(&g.Suspected[i])
 	}
+	for i := range g.Likely {
+		p.likely(&g.Likely[i])
+	}
 	p.states()
 	p.paint(dim, graphSummary(s, g))
 	p.end()
@@ -319,6 +322,11 @@ func (p *graphPrinter) state(l *profile.LockState) {
 		p.property(dim, notes)
 	}
 	p.end()
+	if len(l.Holders) > 0 {
+		p.paint(plain, "    "+holdersText(p.s, l))
+		p.end()
+		p.holder(l.Holders[0])
+	}
 	if l.Owner != nil {
 		if t := p.thread(l.Owner.OSThreadID); t != nil {
 			p.where(t, 6)
@@ -335,6 +343,15 @@ func (p *graphPrinter) state(l *profile.LockState) {
 		p.paint(dim, fmt.Sprintf("    and %d more (--all shows them)", left))
 		p.end()
 	}
+}
+
+// holder prints where somebody is who has a permit.
+func (p *graphPrinter) holder(of profile.Party) {
+	if of.Thread >= 0 {
+		p.where(&p.s.Threads[of.Thread], 6)
+		return
+	}
+	p.awaitFrames(&p.s.Awaits[of.Await], 6)
 }
 
 // waiter prints a thread that waits for a lock, and the first frame of its own code.
@@ -457,6 +474,9 @@ func graphSummary(s *profile.Snapshot, g *profile.WaitGraph) string {
 	}
 	if n := len(g.Suspected); n > 0 {
 		out += fmt.Sprintf(", %d suspected", n)
+	}
+	if n := len(g.Likely); n > 0 {
+		out += fmt.Sprintf(", %d likely", n)
 	}
 	out += fmt.Sprintf(" · %d %s waited for", locks, display.Plural(locks, "lock is", "locks are"))
 	if waited > 0 {

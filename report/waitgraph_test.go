@@ -72,6 +72,33 @@ func orders() *profile.Snapshot {
 		add(fmt.Sprintf("call-%d<b>", i), "Shop.Client.Call", 77, w)
 	}
 	add("idle", "Shop.Main", 1, &profile.Wait{Kind: profile.ThreadSleep, Certain: true})
+	ledger := profile.Wait{Kind: profile.LockEnter, Object: 0x7f80, Type: "System.Threading.Lock", Recursion: 1, Certain: true}
+	permit := wait(profile.SemaphoreWait, 0x7f90, "System.Threading.SemaphoreSlim", nil)
+	permit.Detail = "count 0"
+	add("refund", "Shop.Pay.Refund", 61, permit, ledger)
+	add("capture", "Shop.Pay.Book", 55, wait(profile.LockEnter, 0x7f80, "System.Threading.Lock", ref(15, "refund")))
+	add("browse", "Shop.Pay.Show", 58, wait(profile.LockEnter, 0x7f80, "System.Threading.Lock", ref(15, "refund")))
+	async := func(method string, line int) profile.Frame {
+		return profile.Frame{
+			Kind: profile.Async, Method: method, Display: method, Short: method, Module: "Shop",
+			Line: &profile.SourceLine{File: "/src/Shop/Pay.cs", Line: line},
+		}
+	}
+	s.Awaits = []profile.Await{{
+		Object: 0x7fa0, Frames: []profile.Frame{async("Shop.Pay.Capture\x1b[1m{async}", 44), async("Shop.Web.Post{async}", 9)},
+		WaitsFor: &profile.Awaited{Kind: profile.AwaitsTask, Object: 0x7fb0, Type: "System.Threading.Tasks.Task"},
+	}}
+	s.Needs = []profile.Need{
+		{
+			Of: profile.ThreadParty(15), Kind: profile.SemaphoreLock, Object: 0x7f90, Type: "System.Threading.SemaphoreSlim",
+			Field: "Shop.Bank.Permits", On: []profile.Party{profile.AwaitParty(0)},
+		},
+		{
+			Of: profile.AwaitParty(0), Kind: profile.TaskLock, Object: 0x7fb0, Type: "System.Threading.Tasks.Task",
+			On: []profile.Party{profile.ThreadParty(16)}, Ends: true,
+		},
+	}
+	s.Unsearched = "the managed heap is too large"
 	return s
 }
 

@@ -50,8 +50,37 @@ func WaitGraphDOT(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error 
 			fmt.Fprintf(b, "  t%d -> l%d;\n", s.Threads[w.Thread].OSThreadID, i)
 		}
 	}
+	likelyDOT(b, s, g, node)
 	b.WriteString("}\n")
 	return b.Flush()
+}
+
+// likelyDOT writes the circles that are likely: suspended methods are rounded boxes, and the edges are dashed.
+func likelyDOT(b *bufio.Writer, s *profile.Snapshot, g *profile.WaitGraph, node func(int)) {
+	shown := map[int]bool{}
+	name := func(p profile.Party) string {
+		if p.Thread >= 0 {
+			node(p.Thread)
+			return fmt.Sprintf("t%d", s.Threads[p.Thread].OSThreadID)
+		}
+		if !shown[p.Await] {
+			shown[p.Await] = true
+			fmt.Fprintf(b, "  a%d [style=rounded, label=%s];\n", p.Await, dotString(partyName(s, p)))
+		}
+		return fmt.Sprintf("a%d", p.Await)
+	}
+	for i := range g.Likely {
+		d := &g.Likely[i]
+		for k, p := range d.Members {
+			next := d.Members[(k+1)%len(d.Members)]
+			n := needFor(s, p, next)
+			if n == nil {
+				continue // it has an edge
+			}
+			from, to := name(p), name(next)
+			fmt.Fprintf(b, "  %s -> %s [style=dashed, color=orange, label=%s];\n", from, to, dotString(needThing(n)))
+		}
+	}
 }
 
 // membersOf are the members of deadlocks: indices in Snapshot.Threads.

@@ -26,6 +26,7 @@ type (
 		Owner      *jsonMember      `json:"owner,omitempty"`
 		OwnerEnded bool             `json:"ownerEnded,omitempty"`
 		Readers    []jsonMember     `json:"readers,omitempty"`
+		Holders    []jsonParty      `json:"likelyHolders,omitempty"`
 		Recursion  int              `json:"recursion,omitempty"`
 		Waiters    []jsonMember     `json:"waiters"`
 		Counted    int              `json:"countedWaiters,omitempty"`
@@ -75,6 +76,10 @@ func WaitGraphJSON(w io.Writer, s *profile.Snapshot, g *profile.WaitGraph) error
 	j.locks(c, "held", g, func(l *profile.LockState) bool { return len(l.Waiters) == 0 })
 	j.deadlocks(c, "deadlocks", g.Deadlocks)
 	j.deadlocks(c, "suspected", g.Suspected)
+	j.likely(c, g.Likely)
+	if s.Unsearched != "" {
+		c.Field("unsearched", s.Unsearched)
+	}
 	c.Text("}\n")
 	return c.Flush()
 }
@@ -108,6 +113,9 @@ func (j *graphJSON) lock(l *profile.LockState) jsonLockState {
 	for i := range l.Readers {
 		out.Readers = append(out.Readers, j.ref(&l.Readers[i]))
 	}
+	for _, p := range l.Holders[:min(len(l.Holders), maxListedHolders)] {
+		out.Holders = append(out.Holders, j.party(p))
+	}
 	for i := range l.Waiters {
 		m := j.member(l.Waiters[i].Thread)
 		w := l.Waiters[i].Wait
@@ -116,6 +124,9 @@ func (j *graphJSON) lock(l *profile.LockState) jsonLockState {
 	}
 	return out
 }
+
+// maxListedHolders bounds the likely holders of one semaphore that are listed.
+const maxListedHolders = 256
 
 // ref describes a thread that a lock names.
 func (j *graphJSON) ref(r *profile.ThreadRef) jsonMember {

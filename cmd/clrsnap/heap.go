@@ -33,6 +33,7 @@ type heapFlags struct {
 	json    bool
 	output  string
 
+	format         *heapFormat    // of --output; nil: text or JSON
 	pattern, keeps *regexp.Regexp // --type, --roots
 }
 
@@ -82,6 +83,13 @@ Single objects:
                     takes memory, too: up to 110 bytes for each object
   --strings         which texts the strings have that use the most memory; they can be secrets
 
+Pictures, and files for other tools, by the file's extension:
+` + heapFormatsHelp() + `
+With --retained a picture shows what keeps what, type by type; with --diff, and with --every
+at its end, colours show what has grown. A .gcdump file has types, sizes, addresses and
+references of all objects, and nothing that is in them: no text of a string. It takes as
+much memory as --roots.
+
 With --core the heap is read from a core dump that has it: of the kernel, of gcore, or of
 createdump with type 2 (with heap) or 4 (full).
 `,
@@ -92,6 +100,9 @@ createdump with type 2 (with heap) or 4 (full).
   clrsnap heap 4242 --type '^byte\[\]$'    the largest byte arrays
   clrsnap heap 4242 --roots '^Shop\.Order$'  why are they not collected?
   clrsnap heap 4242 --stop --max-pause 500ms  all of the same moment
+  clrsnap heap 4242 -o heap.html           a picture, with search
+  clrsnap heap 4242 --retained -o heap.html  a picture of what keeps what
+  clrsnap heap 4242 -o heap.gcdump         for Visual Studio and PerfView
   clrsnap heap 4242 --json | jq '.types[] | select(.count > 100000).type'
   clrsnap heap --core core.4242`,
 		Args:              func(cmd *cobra.Command, args []string) error { return f.checkArgs(cmd, args) },
@@ -126,7 +137,13 @@ func (f *heapFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.full, "full", false, "do not shorten names and texts")
 	f.registerCore(fs)
 	fs.BoolVar(&f.json, "json", false, "as JSON (docs/json.md), with all types unless --limit is given")
-	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
+	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`, whose extension can choose a format; - is standard "+
+		"output")
+	completeOutput(cmd, "output", func(offer func(extension, description string)) {
+		for _, f := range heapFormats {
+			offer(f.extensions[0], f.description)
+		}
+	})
 }
 
 // checkArgs requires a PID or a core dump, and refuses flags that are for the other.
@@ -159,12 +176,16 @@ func (f *heapFlags) check(cmd *cobra.Command) (err error) {
 		return usagef("--every %v is too short: give 1s or more", f.every)
 	case given("looks") && (!given("every") || f.looks < 2):
 		return usagef("--looks is how often to look with --every: 2 times or more")
-	case given("every") && (given("diff") || given("type") || given("output")):
-		return usagef("--every does not go with --diff, --type or --output: it writes tables, one after the other")
+	case given("every") && (given("diff") || given("type") || given("output") && heapFormatOf(f.output) == nil):
+		return usagef("--every does not go with --diff or --type, nor with --output unless the file is a picture: it writes " +
+			"tables, one after the other")
 	case given("diff") && f.diff == "":
 		return usagef("--diff is empty: give a file that clrsnap heap --json has written")
 	case given("diff") && given("type"):
 		return usagef("--diff and --type exclude each other: one is about types, the other about single objects")
+	}
+	if err := f.checkOutput(cmd); err != nil {
+		return err
 	}
 	if f.types != "" {
 		if f.pattern, err = regexp.Compile(f.types); err != nil {
@@ -216,10 +237,22 @@ func (a *app) heap(ctx context.Context, args []string, f *heapFlags) error {
 			return err
 		}
 	}
-	if f.every == 0 || err != nil || h.Partial {
+	switch {
+	case f.format != nil && (f.every == 0 || err != nil || h.Partial):
+		return a.endHeap(ctx, h, err, a.exportHeap(h, o.Base, out, f))
+	case f.every == 0 || err != nil || h.Partial:
 		return a.endHeap(ctx, h, err, a.writeHeap(h, out, o, f))
+	case f.format == nil:
+		_, err = a.growth(ctx, p, h, out, o, f)
+		return err
 	}
-	return a.growth(ctx, p, h, out, o, f)
+	// Text goes to standard output meanwhile, and the difference from the first look to the file.
+	o.Color, o.Width = a.colors(a.stdout), terminalWidth(a.stdout)
+	last, err := a.growth(ctx, p, h, &pendingFile{path: "-", stdout: a.stdout}, o, f)
+	if last == nil {
+		return err
+	}
+	return cmp.Or(a.exportHeap(last, h, out, f), err)
 }
 
 // earlier reads the heap that is compared with. The file can be hostile: all rights are given up before.
@@ -244,29 +277,29 @@ func (a *app) endHeap(ctx context.Context, h *profile.Heap, err, written error) 
 	return interruptedWalk(ctx, h.Partial)
 }
 
-// growth looks again and again, and shows what has changed since the first look.
+// growth looks again and again, and shows what has changed since the first look. It returns the last whole look.
 func (a *app) growth(
 	ctx context.Context, p *clrsnap.Process, first *profile.Heap, out *pendingFile, o report.HeapOptions, f *heapFlags,
-) error {
+) (last *profile.Heap, err error) {
 	if err := a.writeHeap(first, out, o, f); err != nil {
-		return err
+		return nil, err
 	}
-	o.Base = first
+	o.Base, last = first, first
 	for n := 2; ; n++ {
 		select {
 		case <-ctx.Done():
-			return nil
+			return last, nil
 		case <-time.After(f.every):
 		}
 		h, err := a.look(ctx, p, f)
 		if h == nil || h.Partial {
-			return err
+			return last, err
 		}
-		if !f.json {
+		if last = h; !f.json {
 			fmt.Fprintln(a.stdout)
 		}
 		if werr := a.writeHeap(h, out, o, f); werr != nil || err != nil || n == f.looks {
-			return cmp.Or(werr, err)
+			return last, cmp.Or(werr, err)
 		}
 	}
 }
@@ -275,6 +308,7 @@ func (a *app) growth(
 func (a *app) look(ctx context.Context, p *clrsnap.Process, f *heapFlags) (*profile.Heap, error) {
 	o := clrsnap.HeapOptions{
 		Type: f.pattern, Roots: f.keeps, Retained: f.retains, MaxInstances: f.limit, MaxCPU: f.maxCPU,
+		Graph: f.format != nil && f.format.graph, Keepers: f.format != nil && f.retains,
 	}
 	f.stop.apply(&o)
 	if f.limit == 0 {

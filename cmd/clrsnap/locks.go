@@ -21,6 +21,8 @@ type locksFlags struct {
 	dot       bool
 	svg, html string // the picture's file; empty: none
 	all       bool
+	awaits    string        // when to look for permits that async methods hold
+	failOn    string        // what the exit status 3 stands for
 	watch     time.Duration // how long to wait between two looks; 0: one look
 }
 
@@ -49,11 +51,13 @@ What counts as a deadlock:
   of its threads has run while they were read. Otherwise it is only suspected. So is a
   circle that ends by itself, because one of the waits has a timeout.
 
-  Semaphores and events have no owner: anybody can release them. A thread that waits for
-  one is shown, but leads to no deadlock.
+  Semaphores and events have no owner: anybody can release them. But code that is between
+  Wait and Release most likely holds a permit, on a thread or suspended at an await. Circles
+  of such are called likely deadlocks. The managed heap is read for them, which takes up to
+  1.5 seconds; --awaits=never does without.
 
 The exit status is 3 if there is a deadlock, so that a script or a probe can ask. What is
-only suspected does not count. It is 1 if the stack of a thread is missing and no deadlock
+only suspected does not count, nor does what is likely without --fail-on likely. It is 1 if the stack of a thread is missing and no deadlock
 is found.
 
 Threads are stopped as rarely as by clrsnap stack. No thread that is blocked is stopped.
@@ -92,6 +96,13 @@ func (f *locksFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.all, "all", false, "every waiter, and the locks that nobody waits for")
 	fs.DurationVar(&f.watch, "watch", 0, "look again and again, with this `time` between two looks; at least 100ms")
 	fs.Lookup("watch").NoOptDefVal = watchEvery.String()
+	fs.StringVar(&f.awaits, "awaits", "auto",
+		"`when` to look for permits of semaphores that threads and suspended async methods hold: auto (if the heap can be "+
+			"read within 1.5 s), always or never")
+	fs.StringVar(&f.failOn, "fail-on", "certain",
+		"`which` deadlocks the exit status 3 stands for: certain (those that are proved) or likely (all but suspected ones)")
+	complete(cmd, "awaits", "auto", "always", "never")
+	complete(cmd, "fail-on", "certain", "likely")
 	fs.BoolVar(&f.stack.text.Short, "short", false, "names without namespaces and parameters")
 	fs.BoolVar(&f.stack.text.Full, "full", false, "names of any width")
 	f.stack.source.register(fs)
@@ -127,8 +138,23 @@ func (f *locksFlags) check(cmd *cobra.Command) error {
 	case f.watch > 0 && (given("output") || f.picture() != "" || f.dot):
 		return usagef("--watch shows one look after the other: it writes text or --json to standard output")
 	}
+	if err := oneOf("awaits", f.awaits, "auto", "always", "never"); err != nil {
+		return err
+	}
+	if err := oneOf("fail-on", f.failOn, "certain", "likely"); err != nil {
+		return err
+	}
+	if f.failOn == "likely" && f.awaits == "never" {
+		return usagef("--fail-on likely needs what --awaits never leaves out: leave out one of them")
+	}
+	f.stack.permits = permitsModes[f.awaits]
 	_, err := f.stack.check()
 	return err
+}
+
+// permitsModes are what --awaits stands for.
+var permitsModes = map[string]clrsnap.PermitsMode{
+	"auto": clrsnap.PermitsSoon, "always": clrsnap.PermitsAlways, "never": clrsnap.PermitsNever,
 }
 
 // picture is the file of the picture; empty: none is wanted.
@@ -192,7 +218,7 @@ func (a *app) lookAtLocks(ctx context.Context, p *clrsnap.Process, out *pendingF
 	if werr := a.writeLocks(s, g, out, f); werr != nil {
 		return false, werr
 	}
-	found = len(g.Deadlocks) > 0
+	found = len(g.Deadlocks) > 0 || f.failOn == "likely" && len(g.Likely) > 0
 	switch cause := context.Cause(ctx); {
 	case err != nil:
 		return found, partial(err, s)

@@ -215,6 +215,7 @@ func (f *recordFlags) register(cmd *cobra.Command) {
 	f.source.register(fs)
 	f.source.registerText(fs)
 	fs.StringVarP(&f.output, "output", "o", "", "write to this `file`; - is standard output")
+	completeOutput(cmd, "output", offerFormats)
 	fs.StringVarP(&f.format, "format", "f", "", "the `format`, if the file extension does not say it")
 	complete(cmd, "mode", "cpu", "wall", "both")
 	complete(cmd, "lines", "auto", "always", "never")

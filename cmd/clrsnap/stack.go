@@ -30,6 +30,7 @@ type stackFlags struct {
 	lines    string
 	inlined  string
 	async    string
+	permits  clrsnap.PermitsMode
 	generics string
 	source   sourceFlags
 	linker   *linker // nil: source lines have no links
@@ -173,7 +174,7 @@ func (a *app) runningProcess(pid int) subject {
 // symbolOptions say what frames are to have besides names, and where symbols are looked for.
 func (f *stackFlags) symbolOptions(o *clrsnap.Options) {
 	o.Lines, o.Inlined, o.ExactGenerics = f.lines != "never", f.inlined != "never", f.generics == "exact"
-	o.Async = f.async != "never"
+	o.Async, o.Permits = f.async != "never", f.permits
 	o.Symbols, o.SourceRoots = f.source.symbols, f.source.sourceRoots()
 	o.Source = f.source.remote()
 }

@@ -44,17 +44,23 @@ func (m *Metadata) MethodDef(rid uint32) (MethodDef, error) {
 // MethodOwner returns the TypeDef that declares method rid: the last one whose
 // run of methods begins at or before it (II.22.37).
 func (m *Metadata) MethodOwner(rid uint32) (uint32, error) {
-	if err := m.has(TableMethodDef, rid); err != nil {
+	const methodList = 5
+	return m.owner(TableMethodDef, rid, methodList)
+}
+
+// owner returns the TypeDef in whose run, by a list column, a row is.
+func (m *Metadata) owner(t Table, rid uint32, list int) (uint32, error) {
+	if err := m.has(t, rid); err != nil {
 		return 0, err
 	}
-	i, err := m.methodPosition(rid)
+	i, err := m.position(t, rid)
 	if err != nil {
 		return 0, err
 	}
 	types := int(m.tables[TableTypeDef].rows)
-	owner := sort.Search(types, func(t int) bool { return m.raw(TableTypeDef, uint32(t)+1, 5) > i })
-	if owner == 0 || m.raw(TableTypeDef, uint32(owner), 5) == 0 {
-		return 0, malformed("no type declares method %v", MakeToken(TableMethodDef, rid))
+	owner := sort.Search(types, func(n int) bool { return m.raw(TableTypeDef, uint32(n)+1, list) > i })
+	if owner == 0 || m.raw(TableTypeDef, uint32(owner), list) == 0 {
+		return 0, malformed("no type declares %v", MakeToken(t, rid))
 	}
 	return uint32(owner), nil
 }
@@ -96,22 +102,22 @@ func (m *Metadata) OnlyMethod(rid uint32, name string) (def MethodDef, ok bool, 
 	return def, err == nil, err
 }
 
-// methodPosition returns where method rid stands in the order that MethodList
-// counts in.
-func (m *Metadata) methodPosition(rid uint32) (uint32, error) {
-	n := m.tables[TableMethodPtr].rows
+// position returns where a row stands in the order that list columns count in: that of the table in front of it, where
+// there is one.
+func (m *Metadata) position(t Table, rid uint32) (uint32, error) {
+	n := m.tables[t-1].rows
 	if n == 0 {
 		return rid, nil
 	}
-	if rid <= n && m.raw(TableMethodPtr, rid, 0) == rid { // almost always
+	if rid <= n && m.raw(t-1, rid, 0) == rid { // almost always
 		return rid, nil
 	}
 	for i := uint32(1); i <= n; i++ {
-		if m.raw(TableMethodPtr, i, 0) == rid {
+		if m.raw(t-1, i, 0) == rid {
 			return i, nil
 		}
 	}
-	return 0, malformed("method %v is missing in MethodPtr", MakeToken(TableMethodDef, rid))
+	return 0, malformed("%v is missing in the table that orders it", MakeToken(t, rid))
 }
 
 // ParamNames returns the names of a method's parameters, one for each in its

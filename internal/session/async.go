@@ -87,17 +87,17 @@ func (p *Process) AsyncCode(f *walk.Frame, fr *profile.Frame) (c AsyncCode, ok b
 		c.table = p.method.MethodTable
 	}
 	if c.box || moves {
-		c.place, c.known = p.firstArgument(f)
+		c.place, c.known = p.variableOf(f, ilmap.ThisVariable)
 	}
 	return c, true
 }
 
-// firstArgument returns where the first argument of a frame is, if the debug info says that it is needed still.
-func (p *Process) firstArgument(f *walk.Frame) (v ilmap.Variable, ok bool) {
+// variableOf returns where a frame has an argument, or a variable, if the debug info says that it is needed still.
+func (p *Process) variableOf(f *walk.Frame, number uint32) (v ilmap.Variable, ok bool) {
 	if f.Code.Funclet || f.Epilog() || f.IP() < f.Code.MethodStart {
 		return v, false
 	}
-	places, err := p.Runtime.IL.Variable(f.Code, ilmap.ThisVariable)
+	places, err := p.Runtime.IL.Variable(f.Code, number)
 	if err != nil {
 		return v, false
 	}
@@ -120,20 +120,26 @@ func (a *Asyncs) Frame(f *walk.Frame, c *AsyncCode, index int) {
 	if c == nil || !c.known || len(a.Sites) == maxAsyncSites {
 		return
 	}
-	v, ok := register(f, c.place.Register)
+	v, ok := valueAt(f, &c.place)
 	site := AsyncSite{Below: index + 1, table: c.table}
 	if c.box {
 		site.Below = a.runner
 	}
-	if c.place.OnStack && ok {
-		var word uint64
-		word, ok = f.Word(v + arch.Addr(int64(c.place.Offset)))
-		v = arch.Addr(word)
-	}
-	if ok && v != 0 {
+	if ok {
 		site.Argument = v
 		a.Sites = append(a.Sites, site)
 	}
+}
+
+// valueAt reads what a frame has where a variable is; false: nothing, or that cannot be read.
+func valueAt(f *walk.Frame, at *ilmap.Variable) (arch.Addr, bool) {
+	v, ok := register(f, at.Register)
+	if at.OnStack && ok {
+		var word uint64
+		word, ok = f.Word(v + arch.Addr(int64(at.Offset)))
+		v = arch.Addr(word)
+	}
+	return v, ok && v != 0
 }
 
 // asyncFrame notes a frame that has just been named.

@@ -11,16 +11,6 @@ import (
 	"clrsnap/profile"
 )
 
-// SnapshotWaits is SnapshotAll for who wants to know who waits for whom. Threads that seem to wait for one another
-// are looked at again until it is proved that they did (profile.Thread.Still), or until it turns out that they do not.
-func (p *Process) SnapshotWaits(ctx context.Context, filter Filter) (*profile.Snapshot, error) {
-	return p.snapshotAll(ctx, filter, func(out *profile.Snapshot, f found) {
-		if p.from.changes() {
-			p.proveWaits(ctx, out, f)
-		}
-	})
-}
-
 // proofs is how often threads that seem to wait for one another are looked at, to prove that they do.
 const proofs = 6
 

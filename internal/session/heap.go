@@ -29,6 +29,10 @@ type HeapOptions struct {
 	Roots *regexp.Regexp
 	// Retained finds how much the objects of each type keep from being collected.
 	Retained bool
+	// Graph keeps all objects and their references.
+	Graph bool
+	// Keepers finds what keeps what, type by type, and Retained.
+	Keepers bool
 	// MaxCPU is how many CPUs may be used, such as 0.5; 0 stands for 1. More than 1 have several goroutines walk.
 	// While threads are stopped it is 1 at least, and 0 stands for 4 or all that there are.
 	MaxCPU float64
@@ -52,6 +56,7 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 	if p.Walking {
 		return nil, NestedError(0)
 	}
+	o.Retained = o.Retained || o.Keepers
 	h := newHeapWalk(ctx, p, o)
 	p.Engine.Begin()
 	h.noteStamp()
@@ -62,7 +67,7 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 	if err != nil {
 		return nil, p.orExit(fmt.Errorf("process %d: the heap cannot be read: %w", p.PID(), err))
 	}
-	if o.Roots != nil || o.Retained {
+	if h.graph() {
 		if census.Graph == nil {
 			return nil, p.orExit(fmt.Errorf("process %d: %w", p.PID(), heap.ErrTooLarge))
 		}
@@ -142,12 +147,15 @@ func (h *heapWalk) options() heap.Options {
 		h.text = h.p.Runtime.Threads.StringType()
 		o.Data = true
 	}
-	o.Graph = h.o.Roots != nil || h.o.Retained
+	o.Graph = h.graph()
 	if h.o.Type != nil || h.o.MaxStrings > 0 {
 		o.Want, o.Visit = h.want, h.visit
 	}
 	return o
 }
+
+// graph: the references between objects are asked for.
+func (h *heapWalk) graph() bool { return h.o.Roots != nil || h.o.Retained || h.o.Graph }
 
 func (h *heapWalk) share() float64 { return cmp.Or(h.o.MaxCPU, 1) }
 
@@ -253,6 +261,12 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	if h.o.Roots != nil {
 		h.paths(c.Graph, out)
 	}
+	if h.o.Keepers && retained != nil {
+		h.keepers(c, retained, out)
+	}
+	if h.o.Graph {
+		h.objects(c.Graph, out)
+	}
 	h.trim()
 	out.Instances = h.instances
 	out.Strings = h.strings.list(h.o.MaxStrings)
@@ -278,7 +292,9 @@ func (h *heapWalk) types(c *heap.Census, of *heap.Retained) []profile.HeapType {
 		if !ok {
 			i = len(out)
 			byName[key] = i
-			out = append(out, profile.HeapType{Name: class.Display, Assembly: class.Assembly})
+			out = append(out, profile.HeapType{
+				Name: class.Display, Assembly: class.Assembly, Owner: h.p.owner(class.Assembly, class.Image),
+			})
 		}
 		if retained != nil {
 			out[i].Retained += retained[t.Index]

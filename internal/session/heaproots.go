@@ -59,7 +59,7 @@ func (h *heapWalk) findRoots(g *heap.Graph, stacks bool, out *profile.Heap) *roo
 		}
 	}
 	h.p.Engine.Cache.Invalidate()
-	h.staticRoots(g, r)
+	h.tableRoots(g, r)
 	lack("static fields of threads", h.threadRoots(g, r))
 	lack("handles", h.handleRoots(g, r))
 	lack("the queue of finalizers", h.readyRoots(g, r))
@@ -111,8 +111,8 @@ func (h *heapWalk) readSlots() {
 	}
 }
 
-// staticRoots are the tables in which the runtime keeps static fields, and what is in them.
-func (h *heapWalk) staticRoots(g *heap.Graph, r *rootsOf) {
+// tableRoots are the tables in which the runtime keeps static fields, and what is in them.
+func (h *heapWalk) tableRoots(g *heap.Graph, r *rootsOf) {
 	var tables []int
 	isTable := func(t *heap.Table) bool { return h.isStatics(heap.Object{Table: t}, heap.Pinned) }
 	g.Of(heap.Pinned, isTable, func(n int) { tables = append(tables, n) })

@@ -7,10 +7,12 @@ import (
 
 	"clrsnap/internal/arch"
 	"clrsnap/internal/assemblies"
+	"clrsnap/internal/cgroup"
 	"clrsnap/internal/clr"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/heap"
 	"clrsnap/internal/clr/method"
+	"clrsnap/internal/clr/permits"
 	"clrsnap/internal/clr/thread"
 	"clrsnap/internal/engine"
 	"clrsnap/internal/locate"
@@ -59,6 +61,8 @@ type Options struct {
 	Inlined bool
 	// Async adds the async methods that await those which run to the stacks of snapshots.
 	Async bool
+	// Permits says whether SnapshotWaits also finds who is likely to have permits of semaphores, and to complete tasks.
+	Permits PermitsMode
 }
 
 // Process is a process whose stacks can be walked: a running one, or one of which
@@ -81,8 +85,9 @@ type Process struct {
 	// Inspect is called with each thread of a SnapshotAll and the copy of its stack; nil: it is not.
 	Inspect func(t *profile.Thread, stack *target.Stack)
 
-	info profile.Process
-	from origin // of threads, registers and memory
+	info   profile.Process
+	from   origin         // of threads, registers and memory
+	groups *cgroup.Reader // nil: not needed yet
 
 	known    map[int]thread.Thread // the runtime's threads, by the id in the target's namespace
 	unlisted error                 // why some may be missing in known; nil: none are
@@ -107,10 +112,12 @@ type Process struct {
 	owners   *assemblies.Owners // nil: not read yet
 	waits    *waits.Reader      // nil: not needed yet
 	async    *async.Reader      // likewise
+	permits  *permits.Reader    // likewise
 	asyncs   Asyncs             // of the latest walk that named frames
 	awaited  []AwaitingAt       // what awaits these
 	refs     refs
 	runs     map[int][]waits.Run // by thread: the tasks that it runs, since a snapshot began
+	duties   *duties             // nil: what threads hold of semaphores is not wanted
 	stamps   map[int]heap.Stamp  // by thread: as of when objects have the addresses that were read of it
 	mapped   time.Time           // when mappings were read for owners and lines
 	maps     target.Mappings     // those

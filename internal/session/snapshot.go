@@ -88,6 +88,7 @@ func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*pro
 	p.beginLate()
 	p.runs, p.stamps = nil, nil
 	defer func() { p.complete(ctx, out, f.calls, f.waiting) }()
+	inGroups := p.watchGroups()
 	for i := range list {
 		if err := ctx.Err(); err != nil {
 			return out, err
@@ -105,6 +106,7 @@ func (p *Process) snapshotAll(ctx context.Context, filter Filter, also func(*pro
 	p.addHolds(out)
 	p.relate(out.Threads, nil)
 	also(out, f)
+	inGroups(out.Threads)
 	if err := p.from.Alive(); err != nil {
 		// Threads without frames could not be captured because of that: leave them out.
 		out.Threads = slices.DeleteFunc(out.Threads, func(t profile.Thread) bool { return len(t.Frames) == 0 })
@@ -163,6 +165,7 @@ func (p *Process) finish(s *Suspension, r walk.Result) profile.Thread {
 	s.fill(&st, r)
 	s.explain(&st)
 	s.awaiting(st.Frames)
+	p.duties.keep(p, st.OSThreadID)
 	if p.Inspect != nil && s.Walk.Stack != nil {
 		p.Inspect(&st, s.Walk.Stack)
 	}
@@ -285,11 +288,12 @@ func (s *Suspension) fill(st *profile.Thread, r walk.Result) {
 		st.Error = "the stack is deeper than what clrsnap copies of it: " + st.Error
 	}
 	st.State = state(s.Capture)
+	st.Kernel = s.kernel()
 	switch {
 	case s.Thread.Halted:
-		st.State = "stopped by a signal"
+		st.State = bySignal
 	case s.Thread.Traced:
-		st.State = "stopped by a debugger"
+		st.State = byDebugger
 	}
 	st.Pause = s.Capture.Pause
 	st.Crashed = s.Process.from.Crashed() == s.Thread.OSThreadID
@@ -342,6 +346,7 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 	*into, s.Managed, s.generics, s.Process.above = (*into)[:0], false, s.generics[:0], ""
 	s.Process.calls = s.Process.calls[:0]
 	s.Process.asyncs.Begin()
+	s.Process.duties.begin()
 	ctx := s.Walk.Context
 	var unnamed error
 	s.cost = 0
@@ -372,6 +377,7 @@ func (s *Suspension) frames(into *[]profile.Frame) walk.Result {
 		if s.Process.Options.Async {
 			s.Process.asyncFrame(f, &fr, len(*into))
 		}
+		s.Process.duties.frame(s.Process, f, &fr)
 		*into = append(*into, fr)
 		s.Managed = s.Managed || f.Kind == walk.Managed
 		return true

@@ -3,6 +3,7 @@ package session
 import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/thread"
+	"clrsnap/internal/openfiles"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/target"
 	"clrsnap/internal/waits"
@@ -64,6 +65,7 @@ func (s *Suspension) explain(st *profile.Thread) {
 			if w := st.Wait; w != nil && w.Certain && w.Owner != nil && (exclusive[w.Kind] || isMutex(w)) && p.Live != nil {
 				s.restsOn = p.waitReader().RestsOn()
 			}
+			s.namedMutex(st.Wait)
 		}
 		delete(p.stamps, st.OSThreadID)
 		p.noteHeap(st.OSThreadID, st.Wait != nil && st.Wait.Object != 0)
@@ -73,11 +75,11 @@ func (s *Suspension) explain(st *profile.Thread) {
 		p.noteHeap(st.OSThreadID, len(p.runs[st.OSThreadID]) > 0)
 	}
 	switch idle := st.Idle(); {
-	case st.State == stateRunning || !st.Waits():
-	case idle != "" && idle != profile.IdleHost && idle != profile.IdleMain:
+	case st.State == stateRunning:
+	case st.Waits() && idle != "" && idle != profile.IdleHost && idle != profile.IdleMain:
 		st.Wait = &profile.Wait{Kind: profile.WaitIdle, Certain: true}
 	case st.Wait == nil:
-		if st.Wait = s.ioWait(); st.Wait == nil && p.inRuntime(st.Frames) {
+		if st.Wait = s.ioWait(st.Frames); st.Wait == nil && st.Waits() && p.inRuntime(st.Frames) {
 			st.Wait = s.runtimeWait()
 		}
 	}
@@ -193,6 +195,7 @@ type refs struct {
 	failed  bool // the runtime's could not be
 
 	connections map[uint64]procfs.Connection // by inode; nil: not needed yet
+	files       *openfiles.Index             // nil: not needed yet
 }
 
 // OS implements waits.People.
@@ -253,7 +256,7 @@ func (o people) Renew() bool {
 		return false
 	}
 	o.p.take(list)
-	*r = refs{lists: r.lists, connections: r.connections}
+	*r = refs{lists: r.lists, connections: r.connections, files: r.files}
 	return true
 }
 

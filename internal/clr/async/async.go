@@ -146,6 +146,10 @@ func (r *Reader) Box(obj arch.Addr) (*Box, error) {
 	return r.box(obj, class, s)
 }
 
+// Fields returns where the fields of the state machine are, and its class: an object, or a struct as if it had a
+// MethodTable in front of it.
+func (b *Box) Fields() (at arch.Addr, class *object.Class) { return b.at, b.Machine.class }
+
 const objectHeader = 8 // the MethodTable in front of an object's fields, in bytes
 
 func (r *Reader) box(obj arch.Addr, class *object.Class, s *shape) (*Box, error) {

@@ -66,6 +66,19 @@ func (r *Reader) Next(obj arch.Addr) (arch.Addr, error) {
 	return 0, nil
 }
 
+// Through is Next, with what it leads through: tasks that are no async methods.
+func (r *Reader) Through(obj arch.Addr) (next arch.Addr, through []arch.Addr, err error) {
+	for range maxIndirections {
+		n, err := r.next(obj)
+		if err != nil || n.obj == 0 || n.box != nil {
+			return n.obj, through, err
+		}
+		obj = n.obj
+		through = append(through, obj)
+	}
+	return 0, through, nil
+}
+
 // Awaited is what a suspended method waits for.
 type Awaited struct {
 	Object arch.Addr // 0: not known, as with Task.Yield and awaitables that are not .NET's

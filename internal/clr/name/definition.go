@@ -61,3 +61,19 @@ func (n *Namer) IL(module arch.Addr, rid uint32) ([]byte, error) {
 	}
 	return n.body(a, rid)
 }
+
+// Arguments returns how many arguments a method of a Module has, its object included.
+func (n *Namer) Arguments(module arch.Addr, rid uint32) (int, error) {
+	a, err := n.assembly(module)
+	if err != nil {
+		return 0, err
+	}
+	f, err := a.md.Member(ecma335.MakeToken(ecma335.TableMethodDef, rid))
+	if err != nil {
+		return 0, err
+	}
+	if f.This {
+		return f.Arguments + 1, nil
+	}
+	return f.Arguments, nil
+}

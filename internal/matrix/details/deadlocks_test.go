@@ -143,7 +143,7 @@ func askDeadlocks(t *testing.T, a *testenv.App) map[string]string {
 			t.Fatalf("%q", line)
 		}
 		members := strings.Fields(f[1])
-		if set, _, _ := strings.Cut(members[0], "-"); f[0] != "none" {
+		if set, _, _ := strings.Cut(members[0], "-"); f[0] == "deadlock" || f[0] == "suspected" {
 			want[set] = setText(f[0], members, strings.Fields(f[2]), f[3] == "ended")
 		}
 	}

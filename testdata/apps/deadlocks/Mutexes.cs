@@ -1,3 +1,4 @@
+using System;
 using System.Threading;
 
 namespace Deadlocks;
@@ -9,6 +10,7 @@ static class Mutexes
     {
         Two();
         WithMonitor();
+        Named();
         All();
         Joins();
         Timed();
@@ -35,6 +37,17 @@ static class Mutexes
         Zoo.Start("mutex", "1", () => { mutex.WaitOne(); meet(); lock (order) { } });
         Zoo.Start("mutex", "2", () => { lock (order) { meet(); mutex.WaitOne(); } });
         Zoo.Says("mutex", Truth.Deadlock, ["1", "2"]);
+    }
+
+    /// <summary>Other processes could have it as well.</summary>
+    static void Named()
+    {
+        var mutex = new Mutex(false, $"clrsnap-deadlocks-{Environment.ProcessId}");
+        var order = new Order();
+        var meet = Zoo.Meeting(2);
+        Zoo.Start("named", "1", () => { mutex.WaitOne(); meet(); lock (order) { } });
+        Zoo.Start("named", "2", () => { lock (order) { meet(); mutex.WaitOne(); } });
+        Zoo.Says("named", Truth.Deadlock, ["1", "2"]);
     }
 
     /// <summary>Who waits for all of several needs each.</summary>

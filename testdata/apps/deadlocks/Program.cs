@@ -22,6 +22,8 @@ static class Program
             Tasks.Fill();
             Ended.Fill();
             Harmless.Fill();
+            Permits.Fill();
+            Permitted.Fill();
             Zoo.Settle();
             if (App.Flag("collect")) Zoo.Collect();
         }

@@ -16,6 +16,7 @@ enum Truth
 {
     Deadlock,  // for ever
     Suspected, // one of them gives up by itself
+    Likely,    // for ever, by what the code says
     None,
 }
 

@@ -1,3 +1,4 @@
+using System;
 using System.Runtime.CompilerServices;
 using System.Threading;
 
@@ -64,6 +65,14 @@ static class Handles
         WaitHandle[] both = [new AutoResetEvent(true), second];
         Zoo.Waits(new() { Thread = "all-mutex", Kind = "WaitHandle.WaitAll", Detail = "2 handles", Owner = "mutex-two" },
             () => WaitHandle.WaitAll(both));
+
+        string name = $"clrsnap-waits-{Environment.ProcessId}";
+        var named = new Mutex(false, name);
+        var taken = new ManualResetEventSlim();
+        Zoo.Start("named-held", () => { named.WaitOne(); taken.Set(); Zoo.Rest(); });
+        taken.Wait();
+        Zoo.Waits(new() { Thread = "named", Kind = "WaitHandle.WaitOne", Type = mutexType, Object = named,
+            Owner = "named-held", Timeout = -1, Detail = "named " + name }, () => named.WaitOne());
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]

@@ -33,6 +33,9 @@ static class Zoo
     static readonly List<Thread> threads = new();
     static int settled;
 
+    /// <summary>What is to be done before the program ends.</summary>
+    public static Action AtEnd = () => { };
+
     /// <summary>Starts a thread that waits.</summary>
     public static Thread Waits(Wait wait, Action body)
     {

@@ -1,0 +1,289 @@
+package permits
+
+import (
+	"slices"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/ecma335"
+)
+
+// builder finds out what one method does.
+type builder struct {
+	r      *Reader
+	m      *module
+	module arch.Addr
+	depth  int
+
+	states []ecma335.StateStore
+	events []event
+	code   Code
+}
+
+// event is an instruction that matters.
+type event struct {
+	at, from uint32 // from: of one that takes, behind which the permit is held
+	kind     eventKind
+	object   *ecma335.Value
+	typ      ecma335.Token
+}
+
+type eventKind uint8
+
+const (
+	takes eventKind = iota
+	gives
+	opens  // something is kept that may be disposed of
+	closes // it is disposed of
+)
+
+func (b *builder) build(rid uint32) (*Code, error) {
+	il, err := b.r.names.IL(b.module, rid)
+	if err != nil {
+		return nil, err
+	}
+	if !b.worthwhile(il) {
+		return b.started(rid)
+	}
+	if b.states, err = ecma335.StateStores(il); err != nil {
+		return nil, err
+	}
+	actions, err := b.m.Metadata.Evaluate(il)
+	if err != nil {
+		return nil, err
+	}
+	for i := range actions {
+		b.action(&actions[i])
+	}
+	b.pair()
+	if b.depth > 0 && len(b.code.takes)+len(b.code.gives) == 0 {
+		return b.started(rid)
+	}
+	return &b.code, nil
+}
+
+// worthwhile reports whether IL has a call that counts, or one that may lead to such a call.
+func (b *builder) worthwhile(il []byte) bool {
+	calls, err := ecma335.Calls(il)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(calls, func(c ecma335.Call) bool {
+		return b.m.tokens[c.Token] != nothing || b.depth < maxDepth && c.Token.Table() == ecma335.TableMethodDef ||
+			b.depth == 0 && c.Op == ecma335.OpCallvirt
+	})
+}
+
+// action adds the events of an action.
+func (b *builder) action(a *ecma335.Action) {
+	switch a.Kind {
+	case ecma335.Storing:
+		if a.Object != nil && comes(a.Value) {
+			field := &ecma335.Value{Kind: ecma335.FieldOf, Of: a.Object, Member: a.Member}
+			b.events = append(b.events, event{at: a.At, kind: opens, object: field})
+		}
+	case ecma335.Setting:
+		if comes(a.Value) {
+			local := &ecma335.Value{Kind: ecma335.Local, Number: a.Variable}
+			b.events = append(b.events, event{at: a.At, kind: opens, object: local})
+		}
+	case ecma335.Calling:
+		if len(a.Arguments) > 0 && a.Member.This {
+			b.call(a)
+		} else if !a.Member.This {
+			b.called(a, nil)
+		}
+	}
+}
+
+// comes reports whether a value may be what a call has returned, and not just null.
+func comes(v *ecma335.Value) bool {
+	return v.Kind == ecma335.Result || v.Kind == ecma335.Local || v.Kind == ecma335.FieldOf
+}
+
+func (b *builder) call(a *ecma335.Action) {
+	object := a.Arguments[0]
+	switch verbOf(a.Member) {
+	case waits:
+		b.take(a.At, object, false)
+	case begins:
+		b.take(a.At, object, true)
+	case releases:
+		b.events = append(b.events, event{at: a.At, kind: gives, object: object})
+	case completes:
+		b.code.Promises = append(b.code.Promises, Promise{a.At, object})
+	case nothing:
+		if a.Member.Name == "Dispose" || a.Member.Name == "DisposeAsync" {
+			b.events = append(b.events, event{at: a.At, kind: closes, object: object, typ: a.Type})
+			return
+		}
+		b.called(a, object)
+	}
+}
+
+// take adds that a permit is waited for. With a task it is held behind the await of that.
+func (b *builder) take(at uint32, object *ecma335.Value, task bool) {
+	e := event{at: at, from: at, kind: takes, object: object}
+	if task {
+		for _, s := range b.states {
+			if s.At > at && s.State >= 0 {
+				e.from = s.At
+				break
+			}
+		}
+	}
+	b.events = append(b.events, e)
+}
+
+// called adds what a method of the same module does that is called. object is its this; nil: it has none.
+func (b *builder) called(a *ecma335.Action, object *ecma335.Value) {
+	if b.depth == maxDepth || a.Member.Definition.Table() != ecma335.TableMethodDef {
+		return
+	}
+	c, err := b.r.code(b.module, a.Member.Definition.RID(), b.depth+1)
+	if c == nil || err != nil {
+		return // nothing is known of it
+	}
+	for _, v := range c.takes {
+		if v = substituted(v, object); v != nil {
+			b.take(a.At, v, c.async)
+		}
+	}
+	for _, v := range c.gives {
+		if v = substituted(v, object); v != nil {
+			b.events = append(b.events, event{at: a.At, kind: gives, object: v})
+		}
+	}
+}
+
+func substituted(v, first *ecma335.Value) *ecma335.Value {
+	if first == nil {
+		first = &ecma335.Value{}
+	}
+	if v = v.Substitute(first); v != nil && !known(v) {
+		return nil
+	}
+	return v
+}
+
+// known reports whether a value can be told from others.
+func known(v *ecma335.Value) bool {
+	for ; v != nil; v = v.Of {
+		if v.Kind == ecma335.Unknown || v.Kind == ecma335.Result && !v.IsProperty() {
+			return false
+		}
+	}
+	return true
+}
+
+// pair finds the sections: from where something is taken, or opened, to where the same is released, or disposed of.
+func (b *builder) pair() {
+	paired := map[int]bool{}
+	for i := range b.events {
+		e := &b.events[i]
+		if e.kind != gives && e.kind != closes || !known(e.object) {
+			continue
+		}
+		first, key := takes, e.object.String()
+		if e.kind == closes {
+			first = opens
+		}
+		at := -1
+		for k := range i {
+			if f := &b.events[k]; f.kind == first && known(f.object) && f.object.String() == key {
+				at = k
+			}
+		}
+		if at < 0 {
+			if e.kind == gives {
+				b.code.gives = append(b.code.gives, e.object)
+			}
+			continue
+		}
+		paired[at] = true
+		s := Section{From: b.events[at].from, To: e.at, Object: e.object}
+		if e.kind == closes {
+			s.From, s.Closes, s.Type = b.events[at].at, true, e.typ
+		}
+		b.code.Sections = append(b.code.Sections, s)
+	}
+	for i := range b.events {
+		if e := &b.events[i]; e.kind == takes && !paired[i] && known(e.object) {
+			b.code.takes = append(b.code.takes, e.object)
+		}
+	}
+}
+
+// thisField is where a state machine has the object that its method belongs to.
+const thisField = "<>4__this"
+
+// started returns what the async method takes that a method stands for: its code is in the MoveNext of a type that is
+// nested beside it, and named after it.
+func (b *builder) started(rid uint32) (*Code, error) {
+	if b.depth == 0 || b.depth == maxDepth+1 {
+		return nil, nil
+	}
+	md := b.m.Metadata
+	def, err := md.MethodDef(rid)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := md.MethodOwner(rid)
+	if err != nil {
+		return nil, err
+	}
+	machine := uint32(0)
+	for _, n := range md.Nested(owner) {
+		t, err := md.TypeDef(n)
+		if err != nil || !strings.HasPrefix(t.Name, "<"+def.Name+">d") {
+			continue
+		}
+		if machine != 0 {
+			return nil, nil // of which overload it is cannot be told
+		}
+		machine = n
+	}
+	if machine == 0 {
+		return nil, nil
+	}
+	move, ok, err := md.OnlyMethod(machine, "MoveNext")
+	if err != nil || !ok {
+		return nil, err
+	}
+	c, err := b.r.code(b.module, move.RID, b.depth+1)
+	if c == nil || err != nil {
+		return nil, err
+	}
+	out := &Code{async: true}
+	for _, v := range c.takes {
+		if v = outside(v); v != nil {
+			out.takes = append(out.takes, v)
+		}
+	}
+	return out, nil
+}
+
+// outside is what a value of a state machine is in the method that it stands for; nil: that is not known.
+func outside(v *ecma335.Value) *ecma335.Value {
+	this := v
+	for this.Of != nil && this.Of.Of != nil {
+		this = this.Of
+	}
+	switch {
+	case v.Kind == ecma335.StaticField:
+		return v
+	case this.Kind != ecma335.FieldOf || this.Member.Name != thisField:
+		return nil
+	}
+	return replaced(v, this)
+}
+
+// replaced returns a value with an argument, this, in place of one that it leads through.
+func replaced(v, old *ecma335.Value) *ecma335.Value {
+	if v == old {
+		return &ecma335.Value{Kind: ecma335.Argument}
+	}
+	out := *v
+	out.Of = replaced(v.Of, old)
+	return &out
+}

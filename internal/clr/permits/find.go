@@ -1,0 +1,379 @@
+package permits
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/object"
+	"clrsnap/internal/ecma335"
+)
+
+// ErrUnknown: the object that code means cannot be told.
+var ErrUnknown = errors.New("the object that the code means is not known")
+
+// Place is an object, or a struct as if it had a MethodTable in front of it.
+type Place struct {
+	At    arch.Addr
+	Class *object.Class
+	only  arch.Addr // of a struct whose class is not known: the one object that it refers to
+}
+
+// Variable is an argument or a local variable of a method, by its number. That of this is 0.
+type Variable struct {
+	Local  bool
+	Number int32
+}
+
+// This is the object of a method.
+var This = Variable{}
+
+// Root returns the argument or the variable that leads to a value; false: a static field does, or it is not known what.
+func Root(v *ecma335.Value) (Variable, bool) {
+	for v.Of != nil {
+		v = v.Of
+	}
+	return Variable{v.Kind == ecma335.Local, v.Number}, v.Kind == ecma335.Argument || v.Kind == ecma335.Local
+}
+
+// Roots returns what an argument or a variable is; false: that is not known.
+type Roots func(v Variable) (Place, bool)
+
+// maxGetters bounds the properties within properties.
+const maxGetters = 4
+
+// Find returns the object that a value of code in a module is.
+func (r *Reader) Find(module arch.Addr, v *ecma335.Value, roots Roots) (Place, error) {
+	return r.find(module, v, roots, 0)
+}
+
+func (r *Reader) find(module arch.Addr, v *ecma335.Value, roots Roots, depth int) (Place, error) {
+	switch v.Kind {
+	case ecma335.Argument, ecma335.Local:
+		if p, ok := roots(Variable{v.Kind == ecma335.Local, v.Number}); ok {
+			return p, nil
+		}
+	case ecma335.StaticField:
+		return r.static(module, v.Member)
+	case ecma335.FieldOf:
+		of, err := r.find(module, v.Of, roots, depth)
+		if err != nil {
+			return Place{}, err
+		}
+		return r.field(of, v.Member.Name)
+	case ecma335.Result:
+		if v.IsProperty() && depth < maxGetters {
+			return r.property(module, v, roots, depth)
+		}
+	}
+	return Place{}, fmt.Errorf("%w: %v", ErrUnknown, v)
+}
+
+// at returns the object at an address.
+func (r *Reader) at(obj arch.Addr) (Place, error) {
+	class, err := r.objects.Class(obj)
+	return Place{At: obj, Class: class}, err
+}
+
+// field follows a reference.
+func (r *Reader) field(of Place, name string) (Place, error) {
+	if of.only != 0 {
+		return r.at(of.only)
+	}
+	if of.Class == nil {
+		return Place{}, ErrUnknown
+	}
+	f, err := r.fieldOf(of.Class, name)
+	if err != nil {
+		return Place{}, err
+	}
+	if !f.Reference {
+		return Place{}, fmt.Errorf("%w: %s is a struct", ErrUnknown, name)
+	}
+	obj, err := r.objects.Word(of.At + arch.Addr(f.Offset))
+	if err != nil {
+		return Place{}, err
+	}
+	return r.at(obj)
+}
+
+// fieldOf returns the field of a name. Of equal names the one of the most derived class counts.
+func (r *Reader) fieldOf(class *object.Class, name string) (out object.Field, err error) {
+	fields, err := r.objects.FieldsOf(class)
+	if err != nil {
+		return out, err
+	}
+	for i := range fields {
+		if fields[i].Name == name {
+			out = fields[i]
+		}
+	}
+	if out.Name == "" {
+		return out, fmt.Errorf("%w: %s has no field %s", ErrUnknown, class.Display, name)
+	}
+	return out, nil
+}
+
+// static follows a static field of a class of the module. That of a generic class is not known, nor is one in .NET 8.
+func (r *Reader) static(module arch.Addr, f *ecma335.Member) (Place, error) {
+	if f.Definition.Table() != ecma335.TableField {
+		return Place{}, fmt.Errorf("%w: %s of another module", ErrUnknown, f.Name)
+	}
+	a, err := r.names.Assembly(module)
+	if err != nil {
+		return Place{}, err
+	}
+	owner, err := a.Metadata.FieldOwner(f.Definition.RID())
+	if err != nil {
+		return Place{}, err
+	}
+	mt, err := r.types.Definition(module, owner)
+	if err != nil {
+		return Place{}, err
+	}
+	base, ok := r.types.Statics(mt)
+	if mt == 0 || !ok {
+		return Place{}, fmt.Errorf("%w: the static fields of %s", ErrUnknown, f.Owner)
+	}
+	rows, err := r.names.FieldNames(mt)
+	if err != nil {
+		return Place{}, err
+	}
+	fields, err := r.types.Fields(mt, rows)
+	if err != nil {
+		return Place{}, err
+	}
+	for _, x := range fields {
+		if x.RID == f.Definition.RID() && x.Static && !x.Local && x.Reference() {
+			obj, err := r.objects.Word(base + arch.Addr(x.Offset))
+			if err != nil {
+				return Place{}, err
+			}
+			return r.at(obj)
+		}
+	}
+	return Place{}, fmt.Errorf("%w: no static field %s", ErrUnknown, f.Name)
+}
+
+// property follows what a property returns: a field of its object, or a static one.
+func (r *Reader) property(module arch.Addr, v *ecma335.Value, roots Roots, depth int) (Place, error) {
+	if v.Of == nil {
+		if v.Member.Definition.Table() != ecma335.TableMethodDef {
+			return Place{}, fmt.Errorf("%w: a static property of another module", ErrUnknown)
+		}
+		return r.returned(module, v.Member.Definition.RID(), Place{}, depth)
+	}
+	of, err := r.find(module, v.Of, roots, depth)
+	if err != nil {
+		return Place{}, err
+	}
+	if of.Class == nil {
+		return Place{}, ErrUnknown
+	}
+	in, rid, err := r.method(of.Class, v.Member.Name)
+	if err != nil {
+		return Place{}, err
+	}
+	return r.returned(in, rid, of, depth)
+}
+
+// method finds the method of a name that the objects of a class have: its own, or that of the nearest base.
+func (r *Reader) method(class *object.Class, name string) (module arch.Addr, rid uint32, err error) {
+	for c := range class.Bases {
+		t, err := r.types.Read(c.Table)
+		if err != nil {
+			return 0, 0, err
+		}
+		a, err := r.names.Assembly(t.Module)
+		if err != nil {
+			return 0, 0, err
+		}
+		def, ok, err := a.Metadata.OnlyMethod(t.RID, name)
+		if err != nil {
+			return 0, 0, err
+		}
+		if ok {
+			return t.Module, def.RID, nil
+		}
+	}
+	return 0, 0, fmt.Errorf("%w: %s has no method %s", ErrUnknown, class.Display, name)
+}
+
+// returned follows what a method returns.
+func (r *Reader) returned(module arch.Addr, rid uint32, this Place, depth int) (Place, error) {
+	v, err := r.result(module, rid)
+	if err != nil {
+		return Place{}, err
+	}
+	return r.find(module, v, thisIs(this), depth+1)
+}
+
+// result returns what a method returns, if its IL says so in one place.
+func (r *Reader) result(module arch.Addr, rid uint32) (v *ecma335.Value, err error) {
+	il, err := r.names.IL(module, rid)
+	if err != nil {
+		return nil, err
+	}
+	a, err := r.names.Assembly(module)
+	if err != nil {
+		return nil, err
+	}
+	actions, err := a.Metadata.Evaluate(il)
+	if err != nil {
+		return nil, err
+	}
+	for i := range actions {
+		if actions[i].Kind != ecma335.Returning {
+			continue
+		}
+		if v != nil {
+			return nil, fmt.Errorf("%w: a property that returns this or that", ErrUnknown)
+		}
+		v = actions[i].Value
+	}
+	if v == nil {
+		return nil, fmt.Errorf("%w: a property that returns nothing", ErrUnknown)
+	}
+	return v, nil
+}
+
+// thisIs are the roots of a method of an object.
+func thisIs(this Place) Roots {
+	return func(v Variable) (Place, bool) { return this, v == This && (this.Class != nil || this.only != 0) }
+}
+
+// Name is what the author calls the field, or the property, that a value is read from, with its class; "": that is not
+// known, or it is a variable.
+func (r *Reader) Name(module arch.Addr, v *ecma335.Value, roots Roots) string {
+	switch {
+	case v.Kind == ecma335.StaticField:
+		return strings.ReplaceAll(v.Member.Owner, "+", ".") + "." + v.Member.Name
+	case v.Of == nil:
+		return ""
+	}
+	of, err := r.Find(module, v.Of, roots)
+	if err != nil || of.Class == nil {
+		return ""
+	}
+	switch v.Kind {
+	case ecma335.FieldOf:
+		if name, err := r.names.Holder(of.Class.Table, v.Member.Name); err == nil {
+			return name
+		}
+	case ecma335.Result:
+		return of.Class.Display + "." + strings.TrimPrefix(v.Member.Name, "get_")
+	}
+	return ""
+}
+
+// Held returns the semaphores whose permits a section holds: one, unless Dispose releases several.
+func (r *Reader) Held(module arch.Addr, s *Section, roots Roots) ([]Place, error) {
+	if !s.Closes {
+		p, err := r.Find(module, s.Object, roots)
+		if err == nil && !isSemaphore(p.Class) {
+			err = fmt.Errorf("%w: %v is no semaphore", ErrUnknown, s.Object)
+		}
+		return []Place{p}, err
+	}
+	in, rid, this, err := r.disposal(module, s, roots)
+	if err != nil {
+		return nil, err
+	}
+	c, err := r.code(in, rid, 1)
+	if c == nil || err != nil {
+		return nil, err
+	}
+	var out []Place
+	for _, v := range c.gives {
+		if p, err := r.Find(in, v, thisIs(this)); err == nil && isSemaphore(p.Class) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+func isSemaphore(c *object.Class) bool { return c != nil && c.Is(coreLib, Semaphore) }
+
+// disposal finds the method that disposes of what a section has.
+func (r *Reader) disposal(module arch.Addr, s *Section, roots Roots) (in arch.Addr, rid uint32, this Place, err error) {
+	const dispose = "Dispose"
+	if this, err = r.Find(module, s.Object, roots); err == nil {
+		in, rid, err = r.method(this.Class, dispose)
+		return in, rid, this, err
+	}
+	if s.Type.RID() == 0 || s.Type.Table() != ecma335.TableTypeDef {
+		return 0, 0, this, err
+	}
+	a, err := r.names.Assembly(module)
+	if err != nil {
+		return 0, 0, this, err
+	}
+	def, ok, err := a.Metadata.OnlyMethod(s.Type.RID(), dispose)
+	if err != nil || !ok {
+		return 0, 0, this, errors.Join(err, ErrUnknown)
+	}
+	this, err = r.structure(module, s.Object, roots)
+	return module, def.RID, this, err
+}
+
+// maxStruct bounds a struct that is looked through, in bytes.
+const maxStruct = 64
+
+// structure returns a struct in a field that refers to one object.
+func (r *Reader) structure(module arch.Addr, v *ecma335.Value, roots Roots) (Place, error) {
+	if v.Kind != ecma335.FieldOf {
+		return Place{}, ErrUnknown
+	}
+	of, err := r.Find(module, v.Of, roots)
+	if err != nil {
+		return Place{}, err
+	}
+	fields, err := r.objects.FieldsOf(of.Class)
+	if err != nil {
+		return Place{}, err
+	}
+	f, err := r.fieldOf(of.Class, v.Member.Name)
+	if err != nil {
+		return Place{}, err
+	}
+	end := f.Offset + maxStruct
+	if size, err := r.objects.Size(of.Class.Table); err == nil && size > 0 {
+		end = min(end, size)
+	}
+	for i := range fields {
+		if o := fields[i].Offset; o > f.Offset {
+			end = min(end, o)
+		}
+	}
+	var out Place
+	for at := f.Offset; at+8 <= end; at += 8 {
+		obj, err := r.objects.Word(of.At + arch.Addr(at))
+		if err != nil {
+			return Place{}, err
+		}
+		if _, err := r.objects.Class(obj); err != nil {
+			continue
+		}
+		if out.only != 0 {
+			return Place{}, ErrUnknown
+		}
+		out.only = obj
+	}
+	if out.only == 0 {
+		return Place{}, ErrUnknown
+	}
+	return out, nil
+}
+
+// Task returns the task that a promise completes.
+func (r *Reader) Task(module arch.Addr, p *Promise, roots Roots) (arch.Addr, error) {
+	source, err := r.Find(module, p.Object, roots)
+	if err != nil {
+		return 0, err
+	}
+	if source.Class == nil || source.Class.Assembly != coreLib || !strings.HasPrefix(source.Class.Plain(), Completion) {
+		return 0, fmt.Errorf("%w: %v is no TaskCompletionSource", ErrUnknown, p.Object)
+	}
+	return r.objects.Pointer(source.At, source.Class, "_task")
+}

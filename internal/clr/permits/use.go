@@ -1,0 +1,247 @@
+package permits
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/ecma335"
+)
+
+// Use is how the code around a field uses it: that of the class that declares it, of the classes around that, and of all
+// that are nested in these, such as closures and state machines.
+type Use struct {
+	Count int  // of a semaphore: with how many permits it is made; 0: that is not known, or not always the same
+	Own   bool // nothing else gets hold of the object: it is made there, and never passed on
+	// Completes are the rows of the methods that complete the TaskCompletionSource.
+	Completes []uint32
+}
+
+// Bounds of the code around one field.
+const (
+	maxClasses = 1 << 10
+	maxMethods = 1 << 13
+	maxUses    = 1 << 12 // fields that are kept
+)
+
+// MethodID is a method, by its module and its row in the MethodDef table.
+type MethodID struct {
+	Module arch.Addr
+	RID    uint32
+}
+
+type useKey struct {
+	module arch.Addr
+	field  ecma335.Token
+}
+
+// Use says how the field that a value is read from is used. A value that is read from none is an error.
+func (r *Reader) Use(module arch.Addr, v *ecma335.Value, roots Roots) (*Use, error) {
+	in, field, err := r.behind(module, v, roots, 0)
+	if err != nil {
+		return nil, err
+	}
+	key := useKey{in, field}
+	if u, ok := r.uses[key]; ok {
+		return u, nil
+	}
+	u, err := r.use(in, field)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.uses) >= maxUses {
+		clear(r.uses)
+	}
+	r.uses[key] = u
+	return u, nil
+}
+
+// behind returns the field that a value is read from, through properties.
+func (r *Reader) behind(module arch.Addr, v *ecma335.Value, roots Roots, depth int) (arch.Addr, ecma335.Token, error) {
+	switch {
+	case (v.Kind == ecma335.FieldOf || v.Kind == ecma335.StaticField) && v.Member.Definition.RID() != 0:
+		return module, v.Member.Definition, nil
+	case v.IsProperty() && v.Of != nil && depth < maxGetters:
+		of, err := r.Find(module, v.Of, roots)
+		if err != nil || of.Class == nil {
+			return 0, 0, fmt.Errorf("%w: %w", ErrUnknown, err)
+		}
+		in, rid, err := r.method(of.Class, v.Member.Name)
+		if err != nil {
+			return 0, 0, err
+		}
+		back, err := r.result(in, rid)
+		if err != nil {
+			return 0, 0, err
+		}
+		return r.behind(in, back, thisIs(of), depth+1)
+	}
+	return 0, 0, fmt.Errorf("%w: %v is no field", ErrUnknown, v)
+}
+
+// use looks through the code around a field.
+func (r *Reader) use(module arch.Addr, field ecma335.Token) (*Use, error) {
+	a, err := r.names.Assembly(module)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := a.Metadata.FieldOwner(field.RID())
+	if err != nil {
+		return nil, err
+	}
+	u := usage{md: a.Metadata, field: field, out: &Use{Own: true}, count: -1}
+	if u.out.Own, err = private(a.Metadata, field, owner); err != nil {
+		return nil, err
+	}
+	methods, err := around(a.Metadata, owner)
+	if err != nil {
+		return nil, err
+	}
+	token := binary.LittleEndian.AppendUint32(nil, uint32(field))
+	for _, rid := range methods {
+		il, err := r.names.IL(module, rid)
+		if err != nil || !bytes.Contains(il, token) {
+			continue // it is abstract, or has nothing to do with the field
+		}
+		actions, err := a.Metadata.Evaluate(il)
+		if err != nil {
+			return nil, err
+		}
+		u.method(rid, actions)
+	}
+	u.out.Count = max(u.count, 0)
+	u.out.Own = u.out.Own && u.made
+	return u.out, nil
+}
+
+// private reports whether only the code around a field can use it: it is private, or of a class that a compiler has made.
+func private(md *ecma335.Metadata, field ecma335.Token, owner uint32) (bool, error) {
+	const flags, access, ownClass = 0, 7, 1 // II.22.15, II.23.1.5
+	f, err := md.Cell(ecma335.TableField, field.RID(), flags)
+	if err != nil {
+		return false, err
+	}
+	t, err := md.TypeDef(owner)
+	return f&access == ownClass || strings.ContainsAny(t.Name, "<>$"), err
+}
+
+// around returns the methods of a class, of the classes around it, and of all that are nested in these.
+func around(md *ecma335.Metadata, class uint32) (methods []uint32, err error) {
+	for range maxGetters {
+		outer, ok, err := md.EnclosingType(class)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		class = outer
+	}
+	for classes := []uint32{class}; len(classes) > 0; classes = classes[1:] {
+		own, err := md.Methods(classes[0])
+		if err != nil {
+			return nil, err
+		}
+		methods = append(methods, own...)
+		classes = append(classes, md.Nested(classes[0])...)
+		if len(classes) > maxClasses || len(methods) > maxMethods {
+			return nil, fmt.Errorf("%w: a class with too much in it", ErrUnknown)
+		}
+	}
+	return methods, nil
+}
+
+// usage is what is being found out about a field.
+type usage struct {
+	md    *ecma335.Metadata
+	field ecma335.Token
+	out   *Use
+	count int // -1: none yet; -2: several
+	made  bool
+}
+
+// is reports whether a value is read from the field.
+func (u *usage) is(v *ecma335.Value) bool {
+	return v != nil && (v.Kind == ecma335.FieldOf || v.Kind == ecma335.StaticField) && v.Member.Definition == u.field
+}
+
+// constructor is what constructors are called.
+const constructor = ".ctor"
+
+// method adds what a method does with the field.
+func (u *usage) method(rid uint32, actions []ecma335.Action) {
+	for i := range actions {
+		a := &actions[i]
+		switch a.Kind {
+		case ecma335.Storing:
+			if u.is(a.Value) && a.Member.Definition != u.field {
+				u.out.Own = false
+			}
+			if a.Member.Definition == u.field {
+				u.stored(a.Value, actions)
+			}
+		case ecma335.Setting, ecma335.Returning:
+			if u.is(a.Value) && (a.Kind == ecma335.Returning || !a.Value.Lasts()) {
+				u.out.Own = false
+			}
+		case ecma335.Calling, ecma335.Creating:
+			u.called(rid, a)
+		}
+	}
+}
+
+// called adds a call that the field may be an argument of.
+func (u *usage) called(rid uint32, a *ecma335.Action) {
+	for i, v := range a.Arguments {
+		switch {
+		case !u.is(v):
+		case i > 0 || !a.Member.This || a.Kind == ecma335.Creating:
+			u.out.Own = false
+		case verbOf(a.Member) == completes && !slices.Contains(u.out.Completes, rid):
+			u.out.Completes = append(u.out.Completes, rid)
+		}
+	}
+}
+
+// stored adds what the field is set to.
+func (u *usage) stored(v *ecma335.Value, actions []ecma335.Action) {
+	if v.Kind == ecma335.Local {
+		v = setOnce(v.Number, actions)
+	}
+	if v == nil || v.Kind != ecma335.Result || v.Member.Name != constructor {
+		u.out.Own, u.count = false, several
+		return
+	}
+	u.made = true
+	n := several
+	for i := range actions {
+		a := &actions[i]
+		if a.Kind == ecma335.Creating && int32(a.At) == v.Number && a.Member.Owner == Semaphore &&
+			len(a.Arguments) > 0 && a.Arguments[0].Kind == ecma335.Constant {
+			n = int(a.Arguments[0].Number)
+		}
+	}
+	if u.count == -1 {
+		u.count = n
+	} else if u.count != n {
+		u.count = several
+	}
+}
+
+const several = -2
+
+// setOnce returns what a variable is set to; nil: it is set several times.
+func setOnce(variable int32, actions []ecma335.Action) (out *ecma335.Value) {
+	for i := range actions {
+		if a := &actions[i]; a.Kind == ecma335.Setting && a.Variable == variable {
+			if out != nil {
+				return nil
+			}
+			out = a.Value
+		}
+	}
+	return out
+}

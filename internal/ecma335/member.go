@@ -1,0 +1,160 @@
+package ecma335
+
+// A Member is a field or a method, as an instruction names it.
+type Member struct {
+	Owner string // the type that it is named by, in the form of TypeName; empty: an array, a function pointer
+	Name  string
+	// Definition is the row of the Field or MethodDef table, if the member is of this module and its type is not generic;
+	// RID 0: it is not known.
+	Definition Token
+	This       bool // of a method: its first argument is its object
+	Arguments  int  // of a method, without that one
+	Void       bool // of a method: it has no result
+}
+
+// Member returns what a token of an instruction stands for: Field, MethodDef, MemberRef, MethodSpec or, of a function
+// pointer, StandAloneSig.
+func (m *Metadata) Member(t Token) (*Member, error) {
+	switch t.Table() {
+	case TableField:
+		return m.fieldMember(t)
+	case TableMethodDef:
+		return m.methodMember(t)
+	case TableMethodSpec:
+		spec, err := m.MethodSpec(t.RID())
+		if err != nil {
+			return nil, err
+		}
+		if spec.Method.Table() == TableMethodSpec {
+			return nil, malformed("%v is an instance of an instance", t)
+		}
+		return m.Member(spec.Method)
+	case TableMemberRef:
+		return m.referredMember(t)
+	case TableStandAloneSig:
+		const signature = 0 // II.22.36
+		at, err := m.Cell(TableStandAloneSig, t.RID(), signature)
+		if err != nil {
+			return nil, err
+		}
+		sig, err := m.Blob(at)
+		if err != nil {
+			return nil, err
+		}
+		out := &Member{}
+		return out, out.sign(sig)
+	}
+	return nil, malformed("%v is no member", t)
+}
+
+func (m *Metadata) fieldMember(t Token) (*Member, error) {
+	const name = 1 // II.22.15
+	if err := m.has(TableField, t.RID()); err != nil {
+		return nil, err
+	}
+	out := &Member{Definition: t}
+	var err error
+	if out.Name, err = m.stringAt(TableField, t.RID(), name); err != nil {
+		return nil, err
+	}
+	owner, err := m.FieldOwner(t.RID())
+	if err != nil {
+		return nil, err
+	}
+	out.Owner, err = m.TypeName(owner)
+	return out, err
+}
+
+func (m *Metadata) methodMember(t Token) (*Member, error) {
+	def, err := m.MethodDef(t.RID())
+	if err != nil {
+		return nil, err
+	}
+	owner, err := m.MethodOwner(t.RID())
+	if err != nil {
+		return nil, err
+	}
+	out := &Member{Name: def.Name, Definition: t}
+	if out.Owner, err = m.TypeName(owner); err != nil {
+		return nil, err
+	}
+	return out, out.sign(def.Signature)
+}
+
+// fieldSignature begins the signature of a field (II.23.2.4).
+const fieldSignature = 6
+
+func (m *Metadata) referredMember(t Token) (*Member, error) {
+	ref, err := m.MemberRef(t.RID())
+	if err != nil {
+		return nil, err
+	}
+	out := &Member{Name: ref.Name}
+	if ref.Class.Table() == TableMethodDef { // with variable arguments
+		if out, err = m.methodMember(ref.Class); err != nil {
+			return nil, err
+		}
+	} else if owner, err := m.nameOf(ref.Class); err == nil { // else an array's
+		out.Owner = owner.String()
+	}
+	if len(ref.Signature) > 0 && ref.Signature[0] == fieldSignature {
+		return out, nil
+	}
+	return out, out.sign(ref.Signature)
+}
+
+// sign takes from a signature what a call takes from the stack and leaves there.
+func (f *Member) sign(sig []byte) error {
+	s, err := DecodeMethodSig(sig)
+	if err != nil {
+		return err
+	}
+	ret := &s.Ret
+	for ret.Kind == ElemCModReqd || ret.Kind == ElemCModOpt {
+		ret = ret.Elem
+	}
+	f.This, f.Arguments, f.Void = s.HasThis && !s.ExplicitThis, len(s.Params), ret.Kind == ElemVoid
+	return nil
+}
+
+// FieldOwner returns the TypeDef that declares a field: the last one whose run of fields begins at or before it
+// (II.22.37).
+func (m *Metadata) FieldOwner(rid uint32) (uint32, error) {
+	const fieldList = 4
+	return m.owner(TableField, rid, fieldList)
+}
+
+// Methods returns the rows of the methods that a type declares.
+func (m *Metadata) Methods(typeRID uint32) ([]uint32, error) {
+	if err := m.has(TableTypeDef, typeRID); err != nil {
+		return nil, err
+	}
+	const methodList = 5
+	lo, hi, err := m.run(TableTypeDef, typeRID, methodList, TableMethodDef)
+	if err != nil {
+		return nil, err
+	}
+	if hi-lo > maxMethods {
+		return nil, malformed("%v declares %d methods", MakeToken(TableTypeDef, typeRID), hi-lo)
+	}
+	out := make([]uint32, 0, hi-lo)
+	for ; lo < hi; lo++ {
+		rid, err := m.listed(TableMethodDef, lo)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rid)
+	}
+	return out, nil
+}
+
+// Nested returns the types that are nested in a type (II.22.32).
+func (m *Metadata) Nested(typeRID uint32) (out []uint32) {
+	const nestedClass, enclosingClass = 0, 1
+	for rid := uint32(1); rid <= m.Rows(TableNestedClass); rid++ {
+		if m.raw(TableNestedClass, rid, enclosingClass) == typeRID {
+			out = append(out, m.raw(TableNestedClass, rid, nestedClass))
+		}
+	}
+	return out
+}

@@ -1,0 +1,157 @@
+package details
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/internal/testenv/layer"
+	"clrsnap/profile"
+	"clrsnap/report"
+)
+
+// TestLikely: a program has deadlocks in which permits of semaphores, suspended methods and tasks that are completed by
+// hand take part, and what only looks like such. What clrsnap finds likely is what the program says.
+func TestLikely(t *testing.T) { testenv.EachOfKit(t, testLikely) }
+
+// TestLikelyCompiled: the same of code that was optimised at once, and of a debug build, whose state machines are classes.
+func TestLikelyCompiled(t *testing.T) {
+	layer.Matrix(t)
+	for name, o := range map[string]testenv.Options{
+		"optimized": {Env: []string{"DOTNET_TieredCompilation=0"}}, "debug": {Compile: []string{"-o-"}, Runtime: "net9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := testenv.Start(t, "deadlocks", o)
+			p := livetest.Open(t, a, clrsnap.Options{Permits: clrsnap.PermitsAlways})
+			compareLikely(t, name, snapshotWaits(t, p), askLikely(t, a))
+			livetest.EndsWell(t, a)
+		})
+	}
+}
+
+func testLikely(t *testing.T, runtime string) {
+	a := testenv.Start(t, "deadlocks", testenv.Options{Runtime: runtime})
+	want := askLikely(t, a)
+	p := livetest.Open(t, a, clrsnap.Options{Permits: clrsnap.PermitsAlways, Lines: true})
+	began := time.Now()
+	s := snapshotWaits(t, p)
+	t.Logf("%d threads, %d suspended methods, %d needs in %v", len(s.Threads), len(s.Awaits), len(s.Needs), time.Since(began))
+	compareLikely(t, "live", s, want)
+	o := clrsnap.CoreOptions{Options: clrsnap.Options{Permits: clrsnap.PermitsAlways, Lines: true}}
+	core, err := clrsnap.OpenCore(context.Background(), testenv.GCoreDump(t, a.PID), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer core.Close()
+	compareLikely(t, "core", snapshotWaits(t, core), want)
+	livetest.EndsWell(t, a)
+}
+
+// askLikely returns the members and the victims of each likely deadlock that the program says it has.
+func askLikely(t *testing.T, a *testenv.App) map[string]string {
+	t.Helper()
+	want := map[string]string{}
+	for _, line := range a.Ask("truths") {
+		f := strings.Split(line, "\t")
+		if len(f) != 4 || f[0] != "likely" {
+			continue
+		}
+		members := strings.Fields(f[1])
+		set, _, _ := strings.Cut(members[0], "-")
+		want[set] = setText("likely", members, strings.Fields(f[2]), false)
+	}
+	if len(want) < 14 {
+		t.Fatalf("only %d sets: %v", len(want), want)
+	}
+	return want
+}
+
+func compareLikely(t *testing.T, of string, s *profile.Snapshot, want map[string]string) {
+	t.Helper()
+	g := s.WaitGraph()
+	got := map[string]string{}
+	for i := range g.Likely {
+		d := &g.Likely[i]
+		text := report.LikelyText(s, d)
+		t.Logf("%s: %s", of, text)
+		members := partyNames(s, slices.Concat(d.Members, d.Others))
+		set := setOfParties(members)
+		got[set] += setText("likely", withSet(set, members), names(s, d.Victims), false)
+	}
+	for set, text := range want {
+		if got[set] != text {
+			t.Errorf("%s: %s: %q, want %q", of, set, got[set], text)
+			logSet(t, s, set)
+		}
+	}
+	for set, text := range got {
+		if want[set] == "" {
+			t.Errorf("%s: %s: %q, want none", of, set, text)
+		}
+	}
+}
+
+// partyNames are the names of threads, and of methods those of their class and themselves: "Crossed.First".
+func partyNames(s *profile.Snapshot, list []profile.Party) (out []string) {
+	for _, p := range list {
+		if p.Thread >= 0 {
+			out = append(out, s.Threads[p.Thread].Name)
+			continue
+		}
+		name, _, _ := strings.Cut(s.Awaits[p.Await].Frames[0].Short, "{async")
+		out = append(out, strings.TrimPrefix(name, "Permits."))
+	}
+	return out
+}
+
+// setOfParties is the set of a thread among some, or of the first method whose class is one.
+func setOfParties(members []string) string {
+	for _, m := range members {
+		if set, _, ok := strings.Cut(m, "-"); ok {
+			return set
+		}
+	}
+	for _, m := range members {
+		if class, _, _ := strings.Cut(m, "."); class != "SemaphoreSlim" && class != "AsyncLock" {
+			return strings.ToLower(class)
+		}
+	}
+	return ""
+}
+
+// withSet names methods as the program does: "crossed-First".
+func withSet(set string, members []string) []string {
+	out := slices.Clone(members)
+	for i, m := range out {
+		if strings.HasPrefix(m, set+"-") {
+			continue
+		}
+		if at := strings.Index(m, "{lambda "); at >= 0 {
+			m = m[:at] + "{lambda}"
+		}
+		out[i] = set + "-" + m[strings.LastIndexByte(m, '.')+1:]
+	}
+	return out
+}
+
+// logSet shows what the threads and methods of a set need.
+func logSet(t *testing.T, s *profile.Snapshot, set string) {
+	t.Helper()
+	for i := range s.Threads {
+		if th := &s.Threads[i]; strings.HasPrefix(th.Name, set+"-") {
+			t.Logf("%q: %s\n%s", th.Name, waitText(th.Wait), livetest.Text(th.Frames))
+		}
+	}
+	for i := range s.Needs {
+		n := &s.Needs[i]
+		of := partyNames(s, []profile.Party{n.Of})[0]
+		if strings.Contains(strings.ToLower(of), set) {
+			t.Logf("%s needs %s %x %s of %v", of, n.Kind, n.Object, n.Field, partyNames(s, n.On))
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package session
+
+import (
+	"errors"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/permits"
+	"clrsnap/internal/walk"
+	"clrsnap/profile"
+)
+
+// A duty is what others wait for and somebody has, most likely: a permit of a semaphore that he is going to release, or a
+// task that he is going to complete.
+type duty struct {
+	kind   profile.LockKind // SemaphoreLock or CompletionLock
+	object arch.Addr        // the semaphore, or the task
+	typ    string
+	field  string
+	of     permits.MethodID
+	count  int                // of a semaphore: how many permits there are; 0: that is not known
+	all    []permits.MethodID // of a task: the methods that complete it
+}
+
+// duties are those of threads, by what their frames say.
+type duties struct {
+	reader *permits.Reader
+	sites  []dutySite // of the thread that is walked
+	by     map[int][]duty
+}
+
+// dutySite is a frame that has duties: in which code it is, and what its arguments and variables are.
+type dutySite struct {
+	method   permits.MethodID
+	held     []permits.Section
+	promised []permits.Promise
+	values   map[permits.Variable]arch.Addr
+	table    arch.Addr // of a method of a struct: of the struct
+}
+
+const (
+	maxDutySites = 64 // of one thread
+	maxDuties    = 64
+)
+
+func (p *Process) permitReader() *permits.Reader {
+	if p.permits == nil {
+		p.permits = permits.New(p.Runtime.Objects, p.Runtime.Names, p.Runtime.Types)
+	}
+	return p.permits
+}
+
+// begin begins another walk.
+func (d *duties) begin() {
+	if d != nil {
+		d.sites = d.sites[:0]
+	}
+}
+
+// frame notes a frame that has just been named.
+func (d *duties) frame(p *Process, f *walk.Frame, fr *profile.Frame) {
+	if d == nil || f.Kind != walk.Managed || fr.Module == coreLib || p.image == 0 || !p.method.HasMetadata() ||
+		len(d.sites) == maxDutySites {
+		return
+	}
+	c, err := d.reader.Code(p.method.Module, p.method.RID)
+	if err != nil || c.Empty() {
+		return
+	}
+	il, next, _, ok := p.ilOffset(f.Code, f.Place())
+	if !ok {
+		return
+	}
+	s := dutySite{method: permits.MethodID{Module: p.method.Module, RID: p.method.RID}, values: map[permits.Variable]arch.Addr{}}
+	if s.held, s.promised = c.At(il, next); len(s.held)+len(s.promised) == 0 {
+		return
+	}
+	if value, err := p.Runtime.Types.IsValueType(p.method.MethodTable); err == nil && value {
+		s.table = p.method.MethodTable
+	}
+	for i := range s.held {
+		if v, ok := permits.Root(s.held[i].Object); ok {
+			s.read(p, f, v)
+		}
+	}
+	for i := range s.promised {
+		if v, ok := permits.Root(s.promised[i].Object); ok {
+			s.read(p, f, v)
+		}
+	}
+	d.sites = append(d.sites, s)
+}
+
+// read reads an argument or a variable of the frame, if it is there.
+func (s *dutySite) read(p *Process, f *walk.Frame, v permits.Variable) {
+	number := uint32(v.Number)
+	if v.Local { // variables are counted behind the arguments
+		n, err := p.Runtime.Names.Arguments(p.method.Module, p.method.RID)
+		if err != nil {
+			return
+		}
+		number += uint32(n)
+	}
+	if at, ok := p.variableOf(f, number); ok {
+		if value, ok := valueAt(f, &at); ok {
+			s.values[v] = value
+		}
+	}
+}
+
+// roots are the frame's arguments and variables.
+func (s *dutySite) roots(p *Process) permits.Roots {
+	return func(v permits.Variable) (permits.Place, bool) {
+		at, ok := s.values[v]
+		if !ok {
+			return permits.Place{}, false
+		}
+		if v == permits.This && s.table != 0 {
+			class, err := p.Runtime.Objects.Table(s.table)
+			return permits.Place{At: at - structHeader, Class: class}, err == nil
+		}
+		class, err := p.Runtime.Objects.Class(at)
+		return permits.Place{At: at, Class: class}, err == nil
+	}
+}
+
+// structHeader is what a struct lacks of an object: the MethodTable in front of its fields, in bytes.
+const structHeader = 8
+
+// keep finds the objects of the duties of the thread that has just been walked.
+func (d *duties) keep(p *Process, tid int) {
+	if d == nil {
+		return
+	}
+	delete(d.by, tid)
+	if len(d.sites) == 0 {
+		return
+	}
+	var out []duty
+	stands := p.steadily(func() error {
+		out = out[:0]
+		for i := range d.sites {
+			s := &d.sites[i]
+			out = append(out, p.dutiesAt(s.method, s.held, s.promised, s.roots(p))...)
+		}
+		return nil
+	}, nil)
+	if stands && len(out) > 0 {
+		d.by[tid] = out[:min(len(out), maxDuties)]
+	}
+}
+
+// dutiesAt returns the duties of code whose arguments are known. What cannot be told is left out.
+func (p *Process) dutiesAt(of permits.MethodID, held []permits.Section, promised []permits.Promise, roots permits.Roots) (
+	out []duty,
+) {
+	for i := range held {
+		places, err := p.permitReader().Held(of.Module, &held[i], roots)
+		if err != nil {
+			continue
+		}
+		for _, at := range places {
+			d := duty{kind: profile.SemaphoreLock, object: at.At, typ: at.Class.Display, of: of}
+			if most, err := p.Runtime.Objects.Uint32(at.At, at.Class, "m_maxCount"); err == nil && most < 1<<31-1 {
+				d.count = int(most)
+			}
+			if !held[i].Closes {
+				d.field = p.permitReader().Name(of.Module, held[i].Object, roots)
+				if use, err := p.permitReader().Use(of.Module, held[i].Object, roots); err == nil && use.Count > 0 {
+					d.count = use.Count
+				}
+			}
+			out = append(out, d)
+		}
+	}
+	for i := range promised {
+		if d, err := p.promise(of, &promised[i], roots); err == nil {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+var errShared = errors.New("others may complete it as well")
+
+// promise returns the duty to complete a task, of which it is known who else does that.
+func (p *Process) promise(of permits.MethodID, s *permits.Promise, roots permits.Roots) (d duty, err error) {
+	r := p.permitReader()
+	use, err := r.Use(of.Module, s.Object, roots)
+	if err != nil {
+		return d, err
+	}
+	if !use.Own {
+		return d, errShared
+	}
+	for _, rid := range use.Completes {
+		d.all = append(d.all, permits.MethodID{Module: of.Module, RID: rid})
+	}
+	if d.object, err = r.Task(of.Module, s, roots); err != nil {
+		return d, err
+	}
+	d.of, d.kind, d.field = of, profile.CompletionLock, r.Name(of.Module, s.Object, roots)
+	if c, err := p.Runtime.Objects.Class(d.object); err == nil {
+		d.typ = c.Display
+	}
+	return d, nil
+}

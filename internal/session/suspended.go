@@ -1,0 +1,403 @@
+package session
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/async"
+	"clrsnap/internal/clr/object"
+	"clrsnap/internal/clr/permits"
+	"clrsnap/profile"
+)
+
+// likely finds who waits for whom where that is only likely.
+type likely struct {
+	p   *Process
+	out *profile.Snapshot
+	f   found
+	t   *taskWalk
+
+	all       map[awaitKey]*suspendedCode
+	suspended []suspended // that have duties
+
+	holders map[arch.Addr][]profile.Party // by semaphore, or task
+	known   map[arch.Addr][]duty          // likewise
+	awaits  map[arch.Addr]int             // by the box: indices in out.Awaits
+	runs    map[arch.Addr][]int           // by task: indices of threads
+	feeds   map[arch.Addr][]arch.Addr
+	pending []int // of out.Awaits: what they need is not known yet
+}
+
+// suspendedCode is what a method has at one of its awaits.
+type suspendedCode struct {
+	held     []permits.Section
+	promised []permits.Promise
+}
+
+// suspended is an async method that is suspended, and has duties.
+type suspended struct {
+	box  arch.Addr
+	code *suspendedCode
+}
+
+const (
+	maxAwaits    = 1 << 14
+	maxSuspended = 1 << 18 // that are looked at for duties
+)
+
+// scan finds the suspended methods that have duties.
+func (l *likely) scan() {
+	for i, obj := range l.t.objects[boxClass] {
+		if i%256 == 0 && l.t.stopped() || len(l.suspended) >= maxSuspended {
+			return
+		}
+		b, err := l.t.r.Box(obj)
+		if err != nil || !b.HasState || b.State < 0 {
+			continue
+		}
+		if c := l.codeOf(b); c != nil && len(c.held)+len(c.promised) > 0 {
+			l.suspended = append(l.suspended, suspended{obj, c})
+		}
+	}
+}
+
+// codeOf returns what a method has where it is suspended; nil: that is not known.
+func (l *likely) codeOf(b *async.Box) *suspendedCode {
+	key := awaitKey{b.Machine.Module, b.Machine.RID, b.State}
+	if c, ok := l.all[key]; ok {
+		return c
+	}
+	l.all[key] = nil
+	code, err := l.p.permitReader().Code(b.Machine.Module, b.Machine.RID)
+	if err != nil || code.Empty() {
+		return nil
+	}
+	stores, err := l.p.Runtime.Names.StateStores(b.Machine.Module, b.Machine.RID)
+	if err != nil {
+		return nil
+	}
+	at, found := uint32(0), 0
+	for _, s := range stores {
+		if s.State == b.State {
+			at, found = s.IL, found+1
+		}
+	}
+	if found != 1 {
+		return nil
+	}
+	c := &suspendedCode{}
+	c.held, c.promised = code.At(at, at+1)
+	l.all[key] = c
+	return c
+}
+
+// build finds out who needs what, by what has been read of threads and boxes meanwhile.
+func (l *likely) build() {
+	l.out.Awaits, l.out.Needs = nil, nil
+	l.holders, l.known, l.awaits = map[arch.Addr][]profile.Party{}, map[arch.Addr][]duty{}, map[arch.Addr]int{}
+	l.runs, l.feeds, l.pending = map[arch.Addr][]int{}, nil, nil
+	l.p.Engine.Cache.Invalidate()
+	for i := range l.out.Threads {
+		tid := l.out.Threads[i].OSThreadID
+		for _, run := range l.p.runs[tid] {
+			l.runs[run.Task] = append(l.runs[run.Task], i)
+		}
+		l.addDuties(profile.ThreadParty(i), l.p.duties.by[tid])
+	}
+	for _, s := range l.suspended {
+		if list := l.dutiesOf(s); len(list) > 0 {
+			if at, ok := l.await(s.box); ok {
+				l.addDuties(profile.AwaitParty(at), list)
+			}
+		}
+	}
+	for i := range l.out.Threads {
+		l.needsOf(i)
+	}
+	for len(l.pending) > 0 {
+		at := l.pending[0]
+		l.pending = l.pending[1:]
+		l.awaited(at)
+	}
+}
+
+func (l *likely) addDuties(who profile.Party, list []duty) {
+	for _, d := range list {
+		has := l.holders[d.object]
+		if len(has) == 0 || has[len(has)-1] != who {
+			l.holders[d.object] = append(has, who)
+		}
+		l.known[d.object] = append(l.known[d.object], d)
+	}
+}
+
+// dutiesOf finds the objects of the duties of a suspended method.
+func (l *likely) dutiesOf(s suspended) (out []duty) {
+	stands := l.p.steadily(func() error {
+		out = nil
+		b, err := l.t.r.Box(s.box)
+		if err != nil {
+			return err
+		}
+		if alive, err := l.t.r.Alive(b); err != nil || !alive || l.codeOf(b) != s.code {
+			return err // it has gone on
+		}
+		at, class := b.Fields()
+		this := permits.Place{At: at, Class: class}
+		of := permits.MethodID{Module: b.Machine.Module, RID: b.Machine.RID}
+		out = l.p.dutiesAt(of, s.code.held, s.code.promised, func(v permits.Variable) (permits.Place, bool) {
+			return this, v == permits.This
+		})
+		return nil
+	}, nil)
+	if !stands {
+		return nil
+	}
+	return out
+}
+
+// await returns the index of the async method that a box is of; false: it is none that is suspended.
+func (l *likely) await(box arch.Addr) (int, bool) {
+	if at, ok := l.awaits[box]; ok {
+		return at, at >= 0
+	}
+	b, err := l.t.r.Box(box)
+	if err != nil || !b.HasState || b.State < 0 || len(l.out.Awaits) >= maxAwaits {
+		return 0, false
+	}
+	at := len(l.out.Awaits)
+	l.awaits[box] = at
+	l.out.Awaits = append(l.out.Awaits, profile.Await{
+		Object: uint64(box), Frames: []profile.Frame{l.t.frame(&async.Step{Box: b})},
+	})
+	l.pending = append(l.pending, at)
+	return at, true
+}
+
+// needsOf finds what a thread needs.
+func (l *likely) needsOf(i int) {
+	w := l.out.Threads[i].Wait
+	if w == nil || w.Object == 0 {
+		return
+	}
+	obj := arch.Addr(w.Object)
+	switch {
+	case w.Kind == profile.SemaphoreWait:
+		l.semaphore(profile.ThreadParty(i), obj, false)
+	case w.Kind == profile.TaskWait && w.Owner == nil:
+		l.task(profile.ThreadParty(i), obj, false, 0)
+	}
+}
+
+// awaited finds what a suspended method needs.
+func (l *likely) awaited(at int) {
+	a := &l.out.Awaits[at]
+	box := arch.Addr(a.Object)
+	var object arch.Addr
+	ok := l.p.steadily(func() error {
+		b, err := l.t.r.Box(box)
+		if err != nil {
+			return err
+		}
+		aw, err := l.t.r.Awaited(b)
+		if err != nil {
+			return err
+		}
+		if aw, err = l.t.unwrap(aw); err != nil {
+			return err
+		}
+		if object = aw.Object; object == 0 {
+			a.WaitsFor = &profile.Awaited{Kind: profile.AwaitsYield}
+			return nil
+		}
+		a.WaitsFor, _, err = l.t.awaited(b)
+		return err
+	}, nil)
+	if ok && object != 0 {
+		l.task(profile.AwaitParty(at), object, false, 0)
+	}
+}
+
+// semaphore adds that somebody needs a permit.
+func (l *likely) semaphore(who profile.Party, sem arch.Addr, ends bool) {
+	class, err := l.p.Runtime.Objects.Class(sem)
+	if err != nil || !class.Is(coreLib, permits.Semaphore) {
+		return
+	}
+	if count, err := l.p.Runtime.Objects.Uint32(sem, class, "m_currentCount"); err != nil || count != 0 {
+		return // who waits goes on soon
+	}
+	n := profile.Need{
+		Of: who, Kind: profile.SemaphoreLock, Object: uint64(sem), Type: class.Display, On: l.holders[sem], Ends: ends,
+	}
+	for _, d := range l.known[sem] {
+		n.Elsewhere = max(n.Elsewhere, d.count-len(l.known[sem]))
+	}
+	l.need(n)
+}
+
+func (l *likely) need(n profile.Need) {
+	for _, d := range l.known[arch.Addr(n.Object)] {
+		n.Field = cmp.Or(n.Field, d.field)
+	}
+	l.out.Needs = append(l.out.Needs, n)
+}
+
+// completers are who completes a task; none: others may do so, too.
+func (l *likely) completers(task arch.Addr) []profile.Party {
+	known := l.known[task]
+	for _, d := range known {
+		for _, m := range d.all {
+			if !slices.ContainsFunc(known, func(o duty) bool { return o.of == m }) {
+				return nil // by a method that nobody is in
+			}
+		}
+	}
+	return l.holders[task]
+}
+
+// maxTaskSteps bounds the tasks that lead from one to another.
+const maxTaskSteps = 8
+
+// task adds that somebody needs a task to complete, or what else a method can await.
+func (l *likely) task(who profile.Party, obj arch.Addr, ends bool, depth int) {
+	if sem := l.t.semaphores[obj]; sem != 0 {
+		l.semaphore(who, sem, ends)
+		return
+	}
+	class, err := l.p.Runtime.Objects.Class(obj)
+	if err != nil || depth == maxTaskSteps || l.ended(obj, class) {
+		return
+	}
+	need := profile.Need{Of: who, Kind: profile.TaskLock, Object: uint64(obj), Type: class.Display, Ends: ends}
+	if threads := l.runs[obj]; len(threads) > 0 {
+		if who.Thread < 0 || len(threads) > 1 || threads[0] != who.Thread {
+			need.On = []profile.Party{profile.ThreadParty(threads[0])}
+			l.need(need)
+		}
+		return
+	}
+	box := obj
+	if at := l.t.r.OfMachine(obj, class); at != 0 {
+		box = at
+	}
+	if at, ok := l.await(box); ok {
+		need.On = []profile.Party{profile.AwaitParty(at)}
+		l.need(need)
+		return
+	}
+	if list := l.completers(obj); len(list) > 0 {
+		need.Kind, need.On = profile.CompletionLock, list
+		l.need(need)
+		return
+	}
+	if strings.HasPrefix(class.Display, waitAsync) && class.Assembly == coreLib {
+		l.limited(who, obj, class, depth)
+		return
+	}
+	l.fed(need)
+}
+
+// ended reports whether a task is complete, so that who waits for it goes on soon.
+func (l *likely) ended(obj arch.Addr, class *object.Class) bool {
+	if !class.Is(coreLib, taskName) {
+		return false
+	}
+	flags, err := l.p.Runtime.Objects.Uint32(obj, class, "m_stateFlags")
+	if err != nil {
+		return true
+	}
+	for _, e := range taskEnds {
+		if flags&e.bit != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// limited adds what Task.WaitAsync waits for, if that has no time limit.
+func (l *likely) limited(who profile.Party, obj arch.Addr, class *object.Class, depth int) {
+	if _, timed := l.t.follow(obj, class, "_timer"); timed {
+		return
+	}
+	if inner, ok := l.t.follow(obj, class, "_task"); ok {
+		l.task(who, inner, true, depth+1)
+	}
+}
+
+// fed adds the async methods that a task of the framework completes after: each of those of WhenAll, that of Unwrap or
+// of ContinueWith.
+func (l *likely) fed(need profile.Need) {
+	class, err := l.p.Runtime.Objects.Class(arch.Addr(need.Object))
+	if err != nil {
+		return
+	}
+	if kind, isTask := l.t.kindOf(class); !isTask || kind == profile.AwaitsOne || kind == profile.AwaitsTimer {
+		return
+	}
+	if l.feeds == nil {
+		l.findFeeds()
+	}
+	for _, box := range l.feeds[arch.Addr(need.Object)] {
+		if at, ok := l.await(box); ok {
+			need.On = []profile.Party{profile.AwaitParty(at)}
+			l.need(need)
+		} else if threads := l.runs[box]; len(threads) > 0 {
+			need.On = []profile.Party{profile.ThreadParty(threads[0])}
+			l.need(need)
+		}
+	}
+}
+
+// findFeeds finds the tasks that async methods lead to when they end.
+func (l *likely) findFeeds() {
+	l.feeds = map[arch.Addr][]arch.Addr{}
+	for i, obj := range l.t.objects[boxClass] {
+		if i%256 == 0 && l.t.stopped() {
+			return
+		}
+		_, through, err := l.t.r.Through(obj)
+		if err != nil {
+			continue
+		}
+		for _, task := range through {
+			l.feeds[task] = append(l.feeds[task], obj)
+		}
+	}
+}
+
+// finish completes what is shown: the methods that await those that matter.
+func (l *likely) finish() {
+	g := l.out.WaitGraph()
+	wanted := map[int]bool{}
+	add := func(list []profile.Party) {
+		for _, p := range list {
+			if p.Await >= 0 {
+				wanted[p.Await] = true
+			}
+		}
+	}
+	for i := range g.Likely {
+		add(g.Likely[i].Members)
+		add(g.Likely[i].Others)
+	}
+	for i := range g.Locks {
+		add(g.Locks[i].Holders)
+	}
+	for at := range wanted {
+		a := &l.out.Awaits[at]
+		var chain async.Chain
+		ok := l.p.steadily(func() (err error) {
+			chain, err = l.t.r.Awaiting(arch.Addr(a.Object))
+			return err
+		}, nil)
+		if !ok {
+			continue
+		}
+		for i := range chain.Steps {
+			a.Frames = append(a.Frames, l.t.frame(&chain.Steps[i]))
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"clrsnap/internal/display"
+	"clrsnap/internal/jsonwriter"
+	"clrsnap/profile"
+)
+
+// LikelyText says in one sentence who waits for whom in a likely deadlock.
+func LikelyText(s *profile.Snapshot, d *profile.LikelyDeadlock) string {
+	var b strings.Builder
+	b.WriteString("Likely deadlock: " + partyName(s, d.Members[0]))
+	for i, p := range d.Members {
+		if i > 0 {
+			b.WriteString(", which")
+		}
+		b.WriteString(" " + needText(s, p, d.Members[(i+1)%len(d.Members)]))
+	}
+	if n := len(d.Others); n > 0 {
+		fmt.Fprintf(&b, "; %d more %s in it", n, display.Plural(n, "is", "are"))
+	}
+	if ends(s, d) {
+		b.WriteString(", unless a token ends a wait")
+	}
+	return b.String()
+}
+
+// ends reports whether a wait of a member may be cancelled.
+func ends(s *profile.Snapshot, d *profile.LikelyDeadlock) bool {
+	for i := range d.Members {
+		if n := needFor(s, d.Members[i], d.Members[(i+1)%len(d.Members)]); n != nil && n.Ends {
+			return true
+		}
+	}
+	return false
+}
+
+// partyName names a thread or a suspended method.
+func partyName(s *profile.Snapshot, p profile.Party) string {
+	if p.Thread >= 0 {
+		return threadName(s, p.Thread)
+	}
+	a := &s.Awaits[p.Await]
+	name := "an async method"
+	if len(a.Frames) > 0 {
+		name = "suspended " + display.Clean(a.Frames[0].Display)
+	}
+	if a.Object != 0 {
+		name += " " + hex(a.Object)
+	}
+	return name
+}
+
+// needFor returns why one needs another; nil: that is an ordinary wait.
+func needFor(s *profile.Snapshot, of, on profile.Party) *profile.Need {
+	for i := range s.Needs {
+		n := &s.Needs[i]
+		if n.Of != of {
+			continue
+		}
+		for _, p := range n.On {
+			if p == on {
+				return n
+			}
+		}
+	}
+	return nil
+}
+
+// needText says what one member waits for, and what the next one has to do with it.
+func needText(s *profile.Snapshot, of, on profile.Party) string {
+	n := needFor(s, of, on)
+	if n == nil {
+		if of.Thread >= 0 && on.Thread >= 0 && s.Threads[of.Thread].Wait != nil {
+			return heldText(s, s.Threads[of.Thread].Wait, on.Thread)
+		}
+		return "waits for " + partyName(s, on)
+	}
+	verb := "awaits "
+	if of.Thread >= 0 {
+		verb = "waits for "
+	}
+	switch n.Kind {
+	case profile.SemaphoreLock:
+		return verb + "a permit of " + needThing(n) + ", which " + partyName(s, on) + " most likely holds"
+	case profile.CompletionLock:
+		return verb + "a TaskCompletionSource" + needPlace(n) + ", which " + partyName(s, on) + " most likely completes"
+	}
+	if on.Thread >= 0 {
+		return verb + display.Clean(shortType(n.Type)) + " " + hex(n.Object) + ", run by " + partyName(s, on)
+	}
+	return verb + partyName(s, on)
+}
+
+// needThing names what is needed: "SemaphoreSlim 0x7f10 (Shop.Bank.Permits)".
+func needThing(n *profile.Need) string {
+	return display.Clean(shortType(n.Type)) + needPlace(n)
+}
+
+func needPlace(n *profile.Need) string {
+	text := " " + hex(n.Object)
+	if n.Field != "" {
+		text += " (" + display.Clean(display.Field(n.Field)) + ")"
+	}
+	return text
+}
+
+// likely prints a likely deadlock: what it is, and where each member is.
+func (p *graphPrinter) likely(d *profile.LikelyDeadlock) {
+	p.wrapped(yellow, LikelyText(p.s, d))
+	shown := d.Members
+	if !p.all {
+		shown = shown[:min(len(shown), shownMembers)]
+	}
+	for _, m := range shown {
+		p.party(m)
+	}
+	if left := len(d.Members) - len(shown); left > 0 {
+		p.paint(dim, fmt.Sprintf("  and %d more (--all shows them)", left))
+		p.end()
+	}
+	if n := len(d.Victims); n > 0 {
+		threads := make([]*profile.Thread, n)
+		for i, v := range d.Victims {
+			threads[i] = &p.s.Threads[v]
+		}
+		p.list(fmt.Sprintf("  %d %s behind it:", n, display.Plural(n, "thread waits", "threads wait")), threads)
+	}
+	p.end()
+}
+
+// party prints a member of a likely deadlock.
+func (p *graphPrinter) party(m profile.Party) {
+	if m.Thread >= 0 {
+		p.member(m.Thread)
+		return
+	}
+	a := &p.s.Awaits[m.Await]
+	p.text("  ")
+	p.paint(bold, partyName(p.s, m))
+	if a.WaitsFor != nil {
+		p.property(plain, "awaits "+awaitedText(a.WaitsFor))
+	}
+	p.end()
+	p.awaitFrames(a, 4)
+}
+
+// awaitFrames prints a suspended method, and those that await it.
+func (p *graphPrinter) awaitFrames(a *profile.Await, indent int) {
+	for i := range a.Frames[:min(len(a.Frames), shownFrames)] {
+		p.text(strings.Repeat(" ", indent))
+		if i > 0 {
+			p.paint(dim, "awaited by ")
+		}
+		p.managed(&a.Frames[i], indent)
+		p.end()
+	}
+}
+
+// maxHolders is how many holders of a permit are named.
+const maxHolders = 3
+
+// holdersText names who has permits of a semaphore, or completes a task, most likely.
+func holdersText(s *profile.Snapshot, l *profile.LockState) string {
+	var names []string
+	for _, p := range l.Holders[:min(len(l.Holders), maxHolders)] {
+		names = append(names, partyName(s, p))
+	}
+	if left := len(l.Holders) - maxHolders; left > 0 {
+		names = append(names, fmt.Sprintf("%d more", left))
+	}
+	verb := "a permit is held, most likely, by "
+	if l.Kind == profile.TaskLock {
+		verb = "needs, most likely, "
+	}
+	return verb + strings.Join(names, ", ")
+}
+
+// jsonParty is a thread, or a suspended async method, with what it waits for.
+type jsonParty struct {
+	jsonMember
+	Method   string       `json:"method,omitempty"`
+	Task     string       `json:"task,omitempty"`
+	WaitsFor *jsonAwaited `json:"waitsFor,omitempty"`
+	Need     *jsonNeed    `json:"need,omitempty"`
+}
+
+// jsonNeed is what a member needs of the next one.
+type jsonNeed struct {
+	Kind     profile.LockKind `json:"kind"`
+	Object   string           `json:"object,omitempty"`
+	Type     string           `json:"type,omitempty"`
+	Field    string           `json:"field,omitempty"`
+	MayBeEnd bool             `json:"cancellable,omitempty"`
+}
+
+type jsonLikely struct {
+	Members []jsonParty  `json:"members"`
+	Others  []jsonParty  `json:"others,omitempty"`
+	Victims []jsonMember `json:"victims,omitempty"`
+	Text    string       `json:"text"`
+}
+
+func (j *graphJSON) likely(c *jsonwriter.Writer, list []profile.LikelyDeadlock) {
+	c.Text(`,"likely":`)
+	c.List(len(list), func(i int) {
+		d := &list[i]
+		out := jsonLikely{Members: []jsonParty{}, Text: LikelyText(j.s, d)}
+		for k, p := range d.Members {
+			m := j.party(p)
+			if n := needFor(j.s, p, d.Members[(k+1)%len(d.Members)]); n != nil {
+				m.Need = &jsonNeed{n.Kind, address(n.Object), n.Type, n.Field, n.Ends}
+			}
+			out.Members = append(out.Members, m)
+		}
+		for _, p := range d.Others {
+			out.Others = append(out.Others, j.party(p))
+		}
+		for _, t := range d.Victims {
+			out.Victims = append(out.Victims, j.member(t))
+		}
+		c.Value(out)
+	})
+}
+
+// party describes a thread or a suspended method.
+func (j *graphJSON) party(p profile.Party) (out jsonParty) {
+	if p.Thread >= 0 {
+		out.jsonMember = j.member(p.Thread)
+		out.Wait = jsonWaitOf(j.s.Threads[p.Thread].Wait)
+		return out
+	}
+	a := &j.s.Awaits[p.Await]
+	out.Task = address(a.Object)
+	for i := range a.Frames {
+		out.Frames = append(out.Frames, jsonFrameOf(&a.Frames[i]))
+	}
+	if len(a.Frames) > 0 {
+		out.Method = a.Frames[0].Display
+	}
+	out.WaitsFor = jsonAwaitedOf(a.WaitsFor)
+	return out
+}
