@@ -10,7 +10,6 @@ import (
 	"clrsnap"
 	"clrsnap/internal/procfs"
 	"clrsnap/internal/session"
-	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
 
@@ -52,9 +51,7 @@ func (g *gatherer) census(ctx context.Context) {
 
 // keepers finds out what keeps the piles that grow.
 func (g *gatherer) keepers(ctx context.Context) {
-	if s, err := g.dir.Stat(); err == nil {
-		g.e.age = max(live.Age(s.Start), 0)
-	}
+	g.e.age = g.s.Age()
 	growing := g.e.growing()
 	if len(growing) == 0 {
 		return
