@@ -1,6 +1,10 @@
 package profile
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Heap is what was on the managed heap of a process.
 type Heap struct {
@@ -30,6 +34,11 @@ type Heap struct {
 	HasPaths     bool // Paths were asked for
 	HasRetained  bool // Retained of Types is known, and Types with the largest come first
 	GraphCut     bool // Paths and Retained lack objects or references: there were more than can be kept
+	// RootsMoved: the collector has moved objects between when they were read and when it was read what keeps them.
+	// Paths can begin wrong.
+	RootsMoved bool
+	// RootsLack says what could not be read of what keeps objects, and why; empty: nothing.
+	RootsLack []string
 
 	ConsistentShare float64 // of the memory that objects are in: see HeapPart.ConsistentBytes
 	Collecting      bool    // a core dump was made in the middle of a collection: the young generations may be torn
@@ -188,21 +197,91 @@ func (h *Heap) ChangeFrom(before *Heap) []HeapChange {
 // HeapPath is a way by which objects are kept.
 type HeapPath struct {
 	Root   HeapRoot
-	Static string     // of RootStatic: the field, if it is known: Shop.Bus.Raised
+	Static string     // of RootStatic and RootThreadStatic: the field, if it is known: Shop.Bus.Raised
+	Handle HandleKind // of RootHandle
+	Thread *ThreadRef // of RootThreadStatic and RootStack; nil: of another kind
+	Method string     // of RootStack: in or below whose frame the reference lies, if it is known
 	Steps  []HeapStep // from the root to the objects, whose type is the last
 	// Objects are those that are kept like this; Sampled says that their number was estimated from a sample.
 	Objects HeapAmount
 	Sampled bool
 }
 
+// Conservative reports whether the way begins at what looks like a reference: a word of a thread's stack. It may be one
+// that the thread has no more use for.
+func (p *HeapPath) Conservative() bool { return p.Root == RootStack }
+
+// Kept reports whether the path begins at something that keeps objects for certain.
+func (p *HeapPath) Kept() bool {
+	switch p.Root {
+	case RootStatic, RootThreadStatic, RootHandle, RootFinalizer:
+		return true
+	}
+	return false
+}
+
+// Beginning says what the path begins at: "static field Shop.Bus.Raised", "handle (strong)".
+func (p *HeapPath) Beginning() string {
+	switch p.Root {
+	case RootStatic:
+		if p.Static == "" {
+			return "a static field (likely)"
+		}
+		return "static field " + p.Static
+	case RootThreadStatic:
+		return strings.TrimSpace("thread static field "+p.Static) + " of " + p.Thread.text()
+	case RootHandle:
+		return "handle (" + string(p.Handle) + ")"
+	case RootFinalizer:
+		return "finalizer queue: its finalizer is to run"
+	case RootStack:
+		text := "stack of " + p.Thread.text() + " (conservative)"
+		if p.Method != "" {
+			text += ", in " + p.Method
+		}
+		return text
+	case RootCircle:
+		return "objects that refer to each other, and nothing else that is known"
+	}
+	return "nothing that is known: it is likely to be collected next"
+}
+
+// text names a thread.
+func (t *ThreadRef) text() string {
+	switch {
+	case t == nil:
+		return "a thread"
+	case t.Name == "":
+		return fmt.Sprintf("thread %d", t.OSThreadID)
+	}
+	return fmt.Sprintf("thread %d \"%s\"", t.OSThreadID, t.Name)
+}
+
 // HeapRoot is what keeps the first object of a path.
 type HeapRoot string
 
-// The roots. RootStatic is likely: what keeps the object looks like a table of static fields.
+// The roots. A RootStatic without a field is likely: what keeps the object looks like a table of static fields.
 const (
-	RootStatic  HeapRoot = "static field"
-	RootUnknown HeapRoot = "unknown" // nothing on the heap: a local variable, a handle, or nothing at all
-	RootCircle  HeapRoot = "circle"  // no object without a referrer leads there: the way begins somewhere in the middle
+	RootStatic       HeapRoot = "static field"
+	RootThreadStatic HeapRoot = "thread static field" // of which each thread has its own
+	RootHandle       HeapRoot = "handle"
+	RootFinalizer    HeapRoot = "finalizer queue" // its finalizer is to run
+	RootStack        HeapRoot = "stack"           // see Conservative
+	RootUnknown      HeapRoot = "unknown"         // nothing on the heap, and nothing else that is known
+	RootCircle       HeapRoot = "circle"          // only objects that refer to each other, and nothing that is known
+)
+
+// HandleKind is what a handle does.
+type HandleKind string
+
+// The handles that keep their objects. .NET 8 and later have no use for the last two.
+const (
+	HandleStrong      HandleKind = "strong"
+	HandlePinned      HandleKind = "pinned"
+	HandleVariable    HandleKind = "variable"
+	HandleRefCounted  HandleKind = "ref-counted" // as long as native code has a use for it
+	HandleAsyncPinned HandleKind = "async pinned"
+	HandleSized       HandleKind = "sized"
 )
 
 // HeapStep is an object on a path, or several in a row of the same type.
@@ -210,5 +289,7 @@ type HeapStep struct {
 	Type  string
 	Times int    // how many follow one another; 1 or more
 	Field string // in which the next object is referred to; empty: not known, or an element of an array
-	Gap   bool   // objects in front of these are left out: the way has more than a thousand
+	// Dependent: a dependent handle keeps the next one as long as this one is there; no field does.
+	Dependent bool
+	Gap       bool // objects in front of these are left out: the way has more than a thousand
 }

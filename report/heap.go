@@ -85,6 +85,12 @@ func HeapNotes(h *profile.Heap) (notes []string) {
 		notes = append(notes, "There are more objects and references than can be kept: ways can be missing, "+
 			"and what objects retain can be wrong.")
 	}
+	if h.RootsMoved {
+		notes = append(notes, "The garbage collector ran before it was read what keeps objects: ways can begin wrong.")
+	}
+	for _, lack := range h.RootsLack {
+		notes = append(notes, "Not all that keeps objects is known: "+display.Clean(lack))
+	}
 	if share := h.ConsistentShare; share < 1 && !h.Partial && !h.Collecting {
 		text := display.Percent(min(share, 0.999)) // nothing is rounded up to all
 		notes = append(notes, text+" of the heap was read without a garbage collection in between. "+
@@ -280,13 +286,6 @@ func (p *printer) heapStrings(h *profile.Heap, o *HeapOptions) {
 	}
 }
 
-// rootTexts say what keeps the first object of a path.
-var rootTexts = map[profile.HeapRoot]string{
-	profile.RootStatic:  "a static field (likely)",
-	profile.RootUnknown: "nothing on the heap: a local variable, a handle, or nothing",
-	profile.RootCircle:  "objects that refer to each other",
-}
-
 // heapPaths prints by which references the objects that were asked for are kept.
 func (p *printer) heapPaths(h *profile.Heap, o *HeapOptions) {
 	if h.Kept.Count == 0 {
@@ -308,12 +307,7 @@ func (p *printer) heapPaths(h *profile.Heap, o *HeapOptions) {
 		p.text(", " + about + bytesText(x.Objects.Bytes) + ", kept by")
 		p.end()
 		p.text("    ")
-		if x.Static != "" {
-			p.paint(yellow, display.Clean(x.Static))
-			p.paint(dim, " (static)")
-		} else {
-			p.paint(yellow, rootTexts[x.Root])
-		}
+		p.paint(yellow, display.Clean(x.Beginning()))
 		p.end()
 		for j := range x.Steps {
 			p.heapStep(&x.Steps[j])
@@ -339,6 +333,9 @@ func (p *printer) heapStep(s *profile.HeapStep) {
 	name, tail := display.Clean(s.Type), ""
 	if s.Field != "" {
 		tail = "." + display.Clean(s.Field)
+	}
+	if s.Dependent {
+		tail = "  (dependent handle)"
 	}
 	if s.Times > 1 {
 		tail += "  ↻ " + countText(uint64(s.Times)) + " in a row"

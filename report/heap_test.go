@@ -83,6 +83,24 @@ func TestHeapText(t *testing.T) {
 		},
 		{Root: profile.RootStatic, Steps: []profile.HeapStep{{Type: "Shop.Listener", Times: 1}}},
 	}
+	rooted := shopHeap(0)
+	rooted.Kept = profile.HeapAmount{Count: 8, Bytes: 800}
+	rooted.RootsMoved, rooted.RootsLack = true, []string{"handles: cannot read 8 bytes\x1b[2J"}
+	worker := &profile.ThreadRef{OSThreadID: 4243, ManagedThreadID: 7, Name: "orders-1\x1b[31m"}
+	for _, x := range []profile.HeapPath{
+		{Root: profile.RootStatic},
+		{Root: profile.RootThreadStatic, Static: "Shop.Cache.own", Thread: worker},
+		{Root: profile.RootThreadStatic, Thread: &profile.ThreadRef{OSThreadID: 4244}},
+		{Root: profile.RootHandle, Handle: profile.HandlePinned},
+		{Root: profile.RootFinalizer},
+		{Root: profile.RootStack, Thread: worker, Method: "Shop.Orders.Place"},
+		{Root: profile.RootStack, Thread: worker},
+		{Root: profile.RootCircle},
+	} {
+		x.Objects = profile.HeapAmount{Count: 1, Bytes: 100}
+		x.Steps = []profile.HeapStep{{Type: "Shop.Order", Times: 1, Dependent: true}, {Type: "Shop.Listener", Times: 1}}
+		rooted.Paths = append(rooted.Paths, x)
+	}
 	retained := shopHeap(0)
 	retained.HasRetained = true
 	retained.Types[1].Retained, retained.Types[0].Retained = 2_000_000, retained.Types[0].Bytes
@@ -111,6 +129,7 @@ func TestHeapText(t *testing.T) {
 		"heap-traced":    {traced, HeapOptions{Rows: 1}},
 		"heap-retained":  {retained, HeapOptions{}},
 		"heap-roots":     {kept, HeapOptions{Rows: 2}},
+		"heap-rooted":    {rooted, HeapOptions{}},
 		"heap-unmatched": {unmatched, HeapOptions{Rows: 1}},
 		"heap-unkept":    {unkept, HeapOptions{Rows: 1}},
 	} {

@@ -24,7 +24,8 @@ func HeapJSON(w io.Writer, h *profile.Heap, o HeapOptions) error {
 		},
 		CapturedAt: h.CapturedAt.UTC().Format(time.RFC3339Nano), Milliseconds: float64(h.Duration.Microseconds()) / 1e3,
 		TotalBytes: all.Bytes, TotalCount: all.Count, FreeBytes: h.Free(), ConsistentShare: h.ConsistentShare,
-		GraphCut: h.GraphCut, Collecting: h.Collecting, Partial: h.Partial, Stop: jsonHeapStopOf(h.Stop),
+		GraphCut: h.GraphCut, RootsMoved: h.RootsMoved, RootsLack: h.RootsLack, Collecting: h.Collecting, Partial: h.Partial,
+		Stop: jsonHeapStopOf(h.Stop),
 	})
 	n := h.Heaps()
 	c.Text(",\n\"heaps\":")
@@ -76,7 +77,13 @@ func heapPathsJSON(c *jsonwriter.Writer, h *profile.Heap, paths []profile.HeapPa
 	c.Text(",\n\"paths\":")
 	c.List(len(paths), func(i int) {
 		x := &paths[i]
-		out := jsonHeapPath{Root: x.Root, Static: x.Static, Count: x.Objects.Count, Bytes: x.Objects.Bytes, Sampled: x.Sampled}
+		out := jsonHeapPath{
+			Root: x.Root, Static: x.Static, Handle: x.Handle, Method: x.Method,
+			Conservative: x.Conservative(), Count: x.Objects.Count, Bytes: x.Objects.Bytes, Sampled: x.Sampled,
+		}
+		if x.Thread != nil {
+			out.Thread = jsonOwnerOf(x.Thread)
+		}
 		out.Steps = make([]jsonHeapStep, len(x.Steps))
 		for j, s := range x.Steps {
 			out.Steps[j] = jsonHeapStep(s)
@@ -86,19 +93,24 @@ func heapPathsJSON(c *jsonwriter.Writer, h *profile.Heap, paths []profile.HeapPa
 }
 
 type jsonHeapPath struct {
-	Root    profile.HeapRoot `json:"root"`
-	Static  string           `json:"static,omitempty"`
-	Count   uint64           `json:"count"`
-	Bytes   uint64           `json:"bytes"`
-	Sampled bool             `json:"sampled,omitempty"`
-	Steps   []jsonHeapStep   `json:"steps"`
+	Root         profile.HeapRoot   `json:"root"`
+	Static       string             `json:"static,omitempty"`
+	Handle       profile.HandleKind `json:"handle,omitempty"`
+	Thread       *jsonOwner         `json:"thread,omitempty"`
+	Method       string             `json:"method,omitempty"`
+	Conservative bool               `json:"conservative,omitempty"`
+	Count        uint64             `json:"count"`
+	Bytes        uint64             `json:"bytes"`
+	Sampled      bool               `json:"sampled,omitempty"`
+	Steps        []jsonHeapStep     `json:"steps"`
 }
 
 type jsonHeapStep struct {
-	Type  string `json:"type"`
-	Times int    `json:"times"`
-	Field string `json:"field,omitempty"`
-	Gap   bool   `json:"gap,omitempty"`
+	Type      string `json:"type"`
+	Times     int    `json:"times"`
+	Field     string `json:"field,omitempty"`
+	Dependent bool   `json:"dependent,omitempty"`
+	Gap       bool   `json:"gap,omitempty"`
 }
 
 type jsonHeap struct {
@@ -110,6 +122,8 @@ type jsonHeap struct {
 	FreeBytes       uint64      `json:"freeBytes"`
 	ConsistentShare float64     `json:"consistentShare"`
 	GraphCut        bool        `json:"graphCut,omitempty"`
+	RootsMoved      bool        `json:"rootsMoved,omitempty"`
+	RootsLack       []string    `json:"rootsLack,omitempty"`
 	Collecting      bool        `json:"collecting,omitempty"`
 	Partial         bool        `json:"partial,omitempty"`
 

@@ -2,11 +2,13 @@ package why
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"clrsnap/internal/arch"
 	"clrsnap/internal/cgroup"
 	"clrsnap/internal/clr/threadpool"
 	"clrsnap/internal/session"
@@ -312,27 +314,87 @@ func TestDescriptors(t *testing.T) {
 }
 
 func TestGrowth(t *testing.T) {
-	at := func(d time.Duration, handlers int) heapLook {
-		h := heapLook{at: d, Heap: &profile.Heap{}}
-		h.events = []session.Handlers{{Type: "System.EventHandler<long>", Count: handlers, Targets: "Shop.PriceAlert"}}
-		h.Types = []profile.HeapType{{Name: "Shop.PriceAlert"}}
-		h.Types[0].Generations[profile.Gen2] = profile.HeapAmount{Count: uint64(handlers), Bytes: uint64(handlers) * 1024}
-		return h
-	}
+	handlers := session.Pile{Kind: session.Event, Type: "System.EventHandler<long>", Element: "Shop.PriceAlert"}
 	e := same(4)
-	e.heaps = []heapLook{at(0, 5000), at(3*time.Second, 8000)}
+	e.piled(handlers, 5000, 8000)
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "8,000 handlers", "3,000 more", "1,000 a second",
 		"Shop.PriceAlert")
-	e.heaps[1] = at(3*time.Second, 5060)
+	e.kept = []keptPile{{handlers, &profile.HeapPath{
+		Root: profile.RootStatic, Static: "Shop.Alerts.Changed", Steps: []profile.HeapStep{{Type: handlers.Type}},
+	}}}
+	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Certain, "kept by static field Shop.Alerts.Changed",
+		"static field Shop.Alerts.Changed → System.EventHandler<long>")
+	e.kept = nil
+	e.piled(handlers, 5000, 5060)
 	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Possible, "60 more")
-	e.heaps[1] = at(3*time.Second, 5020)
-	none(t, judgeGrowth(e))
-	e.heaps = []heapLook{at(0, 200), at(3*time.Second, 800)}
-	none(t, judgeGrowth(e))
-	e.heaps = []heapLook{at(0, 5000), at(3*time.Second, 4000)}
-	none(t, judgeGrowth(e))
+	for _, counts := range [][2]int{{5000, 5020}, {200, 800}, {5000, 4000}} {
+		e.piled(handlers, counts[0], counts[1])
+		none(t, judgeGrowth(e))
+	}
 	e.heaps = e.heaps[:1]
 	none(t, judgeGrowth(e))
+}
+
+// piled has a heap grow within three seconds.
+func (e *evidence) piled(p session.Pile, before, after int) {
+	e.heaps = nil
+	for i, n := range []int{before, after} {
+		h := heapLook{at: time.Duration(3*i) * time.Second, Heap: &profile.Heap{}}
+		p.Count = n
+		h.piles = []session.Pile{p}
+		h.Types = []profile.HeapType{{Name: "Shop.PriceAlert"}}
+		h.Types[0].Generations[profile.Gen2] = profile.HeapAmount{Count: uint64(n), Bytes: uint64(n) * 1024}
+		e.heaps = append(e.heaps, h)
+	}
+}
+
+// TestGrowthOfCollections: a collection that has grown all the time is told, if something keeps it. One that fills up
+// and stays is not, nor one of a program that has just started, nor the work of a while.
+func TestGrowthOfCollections(t *testing.T) {
+	orders := session.Pile{Kind: session.Collection, Type: "System.Collections.Generic.Dictionary<int, Shop.Order>", Element: "Shop.Order"}
+	timers := session.Pile{Kind: session.Timers, Type: "System.Threading.TimerQueue"}
+	path := &profile.HeapPath{Root: profile.RootStatic, Static: "Shop.Orders.all", Steps: []profile.HeapStep{{Type: orders.Type}}}
+	for _, tt := range []struct {
+		name          string
+		of            session.Pile
+		age           time.Duration
+		before, after int
+		kept          bool
+		want          profile.Certainty // "": nothing is said
+	}{
+		{"a leak", orders, time.Hour, 359_700, 360_000, true, profile.Likely}, // a hundred a second
+		{"a leak of a young program", orders, 2 * time.Minute, 12_000, 12_300, true, profile.Possible},
+		{"timers", timers, time.Hour, 359_700, 360_000, true, profile.Likely},
+		{"nothing keeps it", orders, time.Hour, 359_700, 360_000, false, ""},
+		{"a cache that is being filled", orders, 20 * time.Second, 2_000, 2_300, true, ""},
+		{"a cache that is nearly full", orders, time.Hour, 300_000, 303_100, true, ""},
+		{"a cache that is full", orders, time.Hour, 300_000, 300_000, true, ""},
+		{"the work of a minute", orders, time.Hour, 5_700, 6_000, true, ""},
+		{"few", orders, time.Hour, 500, 700, true, ""},
+		{"of unknown age", orders, 0, 359_700, 360_000, true, ""},
+	} {
+		e := same(4)
+		e.age = tt.age
+		e.piled(tt.of, tt.before, tt.after)
+		if tt.kept {
+			e.kept = []keptPile{{tt.of, path}}
+		}
+		got := judgeGrowth(e)
+		switch {
+		case tt.want == "" && len(got) > 0:
+			t.Errorf("%s: %s", tt.name, got[0].Text)
+		case tt.want != "" && (len(got) != 1 || got[0].Certainty != tt.want):
+			t.Errorf("%s: %+v", tt.name, got)
+		}
+	}
+	e := same(4)
+	e.age, e.kept = time.Hour, []keptPile{{orders, path}}
+	e.piled(orders, 359_700, 360_000)
+	verdict(t, judgeGrowth(e), profile.CauseHeapGrowth, profile.Likely, "360,000 elements, 300 more", "60 min ago",
+		"kept by static field Shop.Orders.all")
+	if c := judgeGrowth(e)[0].Commands; len(c) != 2 || !strings.HasSuffix(c[1], `--roots '^Shop\.Order$'`) {
+		t.Errorf("%q", c)
+	}
 }
 
 func TestHeapLimit(t *testing.T) {
@@ -377,5 +439,28 @@ func TestLimitOf(t *testing.T) {
 		if got := limitOf(tt.group, slices.Values(tt.environ)); got != tt.want {
 			t.Errorf("%q: %+v", tt.environ, got)
 		}
+	}
+}
+
+// TestPairs: a collection is the one at its address; one that was moved is the largest of those that are left. Of an event
+// there is a new delegate whenever somebody subscribes.
+func TestPairs(t *testing.T) {
+	pileAt := func(at arch.Addr, kind session.PileKind, n int) session.Pile {
+		return session.Pile{At: at, Kind: kind, Type: "T", Count: n}
+	}
+	before := []session.Pile{
+		pileAt(1, session.Collection, 3000), pileAt(2, session.Collection, 2000), pileAt(3, session.Collection, 1000),
+		pileAt(1, session.Event, 500),
+	}
+	now := []session.Pile{
+		pileAt(2, session.Collection, 5000), pileAt(7, session.Collection, 3000), pileAt(9, session.Event, 600),
+		pileAt(8, session.Collection, 1200), pileAt(6, session.Collection, 900),
+	}
+	got := map[arch.Addr]int{}
+	for _, p := range pairs(before, now) {
+		got[p.At] = p.before
+	}
+	if want := map[arch.Addr]int{2: 2000, 7: 3000, 9: 500, 8: 1000}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -26,6 +26,8 @@ type evidence struct {
 	chains  []profile.TaskChain // async methods that wait; nil: not looked for
 	web     *profile.Requests   // requests and calls of HttpClient; nil: not looked for
 	heaps   []heapLook          // at the beginning and at the end; nil: not known
+	kept    []keptPile          // what keeps what piles up, as far as it is known
+	age     time.Duration       // of the process, at the last look at its heap; 0: not known
 
 	heapLimit heapLimit
 

@@ -91,6 +91,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 		}
 	}
 	g.census(ctx)
+	g.keepers(ctx)
 	g.connections()
 	g.calls(ctx)
 	g.moment()

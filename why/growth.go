@@ -3,7 +3,9 @@ package why
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"clrsnap/internal/session"
@@ -13,21 +15,79 @@ import (
 // Thresholds of what piles up. So many handlers of one event are no design, and only some that come and do not go
 // make their number grow.
 const (
-	manyHandlers  = 1000
-	grownHandlers = 50
-	grownShare    = 0.01
-	leastBetween  = time.Second
-	fastHandlers  = 100 // more in a second; fewer may be those of a start
+	manyPiled    = 1000
+	grownPile    = 50
+	grownShare   = 0.01
+	leastBetween = time.Second
+	fastHandlers = 100 // more in a second; fewer may be those of a start
 )
 
-// pile is an event whose handlers become more.
+// Many elements of a collection, or many timers, can well be a design. What makes the difference is time: a cache fills
+// up and stays, a program that starts has much to put somewhere. So these count only in a program that has run for a
+// while, and only if they have become more all the time: if it would have taken about as long as the program has run to
+// become so many at the rate of now.
+const (
+	longAge      = 10 * time.Minute
+	leastOfLife  = 0.4 // of that age
+	mostOfLife   = 2.5
+	shownOnPaths = 12 // steps
+)
+
+// leastAge is how long such a program has run. A test has less time.
+var leastAge = time.Minute
+
+// pile is something of which there is more than before.
 type pile struct {
-	session.Handlers
+	session.Pile
 	before int
+	took   time.Duration
 }
 
-// judgeGrowth looks for objects that pile up: the handlers of an event that nobody leaves.
+// keptPile is what keeps a pile.
+type keptPile struct {
+	session.Pile
+	path *profile.HeapPath
+}
+
+// judgeGrowth looks for objects that pile up: the handlers of an event that nobody leaves, timers that nobody disposes
+// of, and collections that are only added to.
 func judgeGrowth(e *evidence) []profile.Verdict {
+	growing := e.growing()
+	best := -1
+	var path *profile.HeapPath
+	for i := range growing {
+		if k := e.keeper(&growing[i]); k != nil {
+			best, path = i, k
+			break
+		}
+		if best < 0 && growing[i].Kind == session.Event {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil // nothing is known to keep it: it may be dead, and one that has been replaced
+	}
+	v := growing[best].verdict(e, path)
+	for i := range growing[:min(len(growing), shownSites+1)] {
+		if p := &growing[i]; i != best {
+			v.Evidence = append(v.Evidence, profile.Evidence{Text: "Grows as well: " + p.short() + "."})
+		}
+	}
+	return []profile.Verdict{v}
+}
+
+// keeper is what keeps a pile; nil: that is not known.
+func (e *evidence) keeper(p *pile) *profile.HeapPath {
+	for i := range e.kept {
+		if k := &e.kept[i]; k.Kind == p.Kind && k.Type == p.Type && k.Element == p.Element && k.At == p.At {
+			return k.path
+		}
+	}
+	return nil
+}
+
+// growing are the piles that grow beyond what is ordinary, those of which most have been added first.
+func (e *evidence) growing() (out []pile) {
 	if len(e.heaps) < 2 {
 		return nil
 	}
@@ -36,50 +96,71 @@ func judgeGrowth(e *evidence) []profile.Verdict {
 	if took < leastBetween {
 		return nil
 	}
-	var worst *pile
-	for _, p := range piles(first, last) {
-		if p.grows() && (worst == nil || p.Count-p.before > worst.Count-worst.before) {
-			worst = &p
+	for _, p := range pairs(first.piles, last.piles) {
+		if p.took = took; p.grows(e.age) {
+			out = append(out, p)
 		}
 	}
-	if worst == nil {
-		return nil
-	}
-	return []profile.Verdict{worst.verdict(e, first, last)}
+	slices.SortStableFunc(out, func(a, b pile) int { return cmp.Compare(b.grown(), a.grown()) })
+	return out
 }
 
-// piles are the events of the last look that were there in the first one.
-func piles(first, last *heapLook) (out []pile) {
-	for _, h := range last.events {
-		i := slices.IndexFunc(first.events, func(b session.Handlers) bool { return b.Type == h.Type && b.Targets == h.Targets })
-		if i >= 0 {
-			out = append(out, pile{h, first.events[i].Count})
+// pairs finds what there was in both looks: at the same address, or else, because objects are moved, the largest of those
+// that are alike.
+func pairs(before, now []session.Pile) (out []pile) {
+	taken := make([]bool, len(before))
+	find := func(p *session.Pile, same func(*session.Pile) bool) bool {
+		for i := range before {
+			b := &before[i]
+			if !taken[i] && b.Kind == p.Kind && b.Type == p.Type && b.Element == p.Element && same(b) {
+				taken[i] = true
+				out = append(out, pile{Pile: *p, before: b.Count})
+				return true
+			}
 		}
+		return false
+	}
+	var moved []*session.Pile
+	for i := range now {
+		p := &now[i]
+		if p.Kind == session.Event || !find(p, func(b *session.Pile) bool { return b.At == p.At }) {
+			moved = append(moved, p)
+		}
+	}
+	for _, p := range moved {
+		find(p, func(*session.Pile) bool { return true })
 	}
 	return out
 }
 
-func (p *pile) grows() bool {
-	grown := p.Count - p.before
-	return p.Count >= manyHandlers && grown >= grownHandlers && float64(grown) >= grownShare*float64(p.before)
+func (p *pile) grown() int { return p.Count - p.before }
+
+// grows reports whether a pile grows beyond what is ordinary, in a process of an age.
+func (p *pile) grows(age time.Duration) bool {
+	if p.Count < manyPiled || p.grown() < grownPile {
+		return false
+	}
+	if p.Kind == session.Event && float64(p.grown()) >= grownShare*float64(p.before) {
+		return true
+	}
+	life := p.life()
+	return age >= leastAge && life >= leastOfLife*age.Seconds() && life <= mostOfLife*age.Seconds()
 }
 
-func (p *pile) verdict(e *evidence, first, last *heapLook) profile.Verdict {
-	took := last.at - first.at
-	targets := p.Targets
-	if targets == "" {
-		targets = "static methods"
-	}
+// life is how many seconds it would have taken to become so many at the rate of now.
+func (p *pile) life() float64 {
+	return float64(p.Count) / (float64(p.grown()) / p.took.Seconds())
+}
+
+func (p *pile) verdict(e *evidence, path *profile.HeapPath) profile.Verdict {
+	first, last := &e.heaps[0], &e.heaps[len(e.heaps)-1]
 	v := profile.Verdict{
-		Cause: profile.CauseHeapGrowth, Certainty: profile.Likely,
-		Text: fmt.Sprintf("Objects pile up: an event (%s) has %s handlers, %s more than %s before (%s a second), most of them of %s. "+
-			"More objects subscribe than unsubscribe, and what has subscribed is not freed before the event is.", p.Type,
-			number(int64(p.Count)), number(int64(p.Count-p.before)), seconds(took),
-			number(rate(int64(p.Count-p.before), took)), targets),
-		Commands: []string{fmt.Sprintf("clrsnap heap %d --every 30s", e.process.PID)},
+		Cause: profile.CauseHeapGrowth, Certainty: p.certainty(e.age, path), Text: "Objects pile up: " + p.text(e.age),
+		Commands: p.commands(e.process.PID),
 	}
-	if rate(int64(p.Count-p.before), took) < fastHandlers {
-		v.Certainty = profile.Possible
+	if path != nil {
+		v.Text += " It is kept by " + path.Beginning() + "."
+		v.Evidence = append(v.Evidence, profile.Evidence{Text: "The way to it: " + wayText(path) + "."})
 	}
 	before, after := oldBytes(first), oldBytes(last)
 	v.Evidence = append(v.Evidence, profile.Evidence{
@@ -88,8 +169,9 @@ func (p *pile) verdict(e *evidence, first, last *heapLook) profile.Verdict {
 	if min(first.ConsistentShare, last.ConsistentShare) < leastConsistent {
 		return v
 	}
+	sites := 0
 	for _, g := range grown(first, last) {
-		if len(v.Evidence) > shownSites {
+		if sites++; sites > shownSites {
 			break
 		}
 		v.Evidence = append(v.Evidence, profile.Evidence{
@@ -97,6 +179,71 @@ func (p *pile) verdict(e *evidence, first, last *heapLook) profile.Verdict {
 		})
 	}
 	return v
+}
+
+// certainty: that many handlers are added fast to an event that is certainly kept is no design. What a collection is for
+// cannot be told from outside.
+func (p *pile) certainty(age time.Duration, path *profile.HeapPath) profile.Certainty {
+	fast := rate(int64(p.grown()), p.took) >= fastHandlers
+	switch {
+	case p.Kind == session.Event && fast && path != nil:
+		return profile.Certain
+	case p.Kind == session.Event && fast, p.Kind != session.Event && age >= longAge:
+		return profile.Likely
+	}
+	return profile.Possible
+}
+
+// text says what grows, and how.
+func (p *pile) text(age time.Duration) string {
+	more := fmt.Sprintf("%s more than %s before (%s a second)", number(int64(p.grown())), seconds(p.took),
+		number(rate(int64(p.grown()), p.took)))
+	all := fmt.Sprintf("It has grown like this since the program started, %s ago.", seconds(age))
+	switch p.Kind {
+	case session.Event:
+		targets := p.Element
+		if targets == "" {
+			targets = "static methods"
+		}
+		return fmt.Sprintf("an event (%s) has %s handlers, %s, most of them of %s. More objects subscribe than unsubscribe, "+
+			"and what has subscribed is not freed before the event is.", p.Type, number(int64(p.Count)), more, targets)
+	case session.Timers:
+		return fmt.Sprintf("%s timers are active, %s. Timers are started and not disposed of, and each keeps what it calls. %s",
+			number(int64(p.Count)), more, all)
+	}
+	return fmt.Sprintf("a %s has %s elements, %s. %s Something is added and not removed, or it is meant to grow.", p.Type,
+		number(int64(p.Count)), more, all)
+}
+
+// short is what there is more of, in a few words.
+func (p *pile) short() string {
+	return fmt.Sprintf("%s, from %s to %s", p.Type, number(int64(p.before)), number(int64(p.Count)))
+}
+
+// commands show more.
+func (p *pile) commands(pid int) []string {
+	out := []string{fmt.Sprintf("clrsnap heap %d --every 30s", pid)}
+	if p.Element == "" || strings.ContainsAny(p.Element, "'\\") || strings.HasPrefix(p.Element, "[") {
+		return out
+	}
+	return append(out, fmt.Sprintf("clrsnap heap %d --roots '^%s$'", pid, regexp.QuoteMeta(p.Element)))
+}
+
+// wayText is a path as one line.
+func wayText(path *profile.HeapPath) string {
+	parts := []string{path.Beginning()}
+	for i, s := range path.Steps {
+		if i == shownOnPaths {
+			parts = append(parts, "…")
+			break
+		}
+		name := s.Type
+		if s.Field != "" {
+			name += "." + s.Field
+		}
+		parts = append(parts, name)
+	}
+	return strings.Join(parts, " → ")
 }
 
 // oldBytes is how much is in what is not collected at every opportunity.

@@ -16,6 +16,9 @@ import (
 const (
 	// walkWithin is how long a walk of the heap may take. 1 GB takes up to a second.
 	walkWithin = 1500 * time.Millisecond
+	// keepWithin is how long it may take to find out what keeps a pile, and mostKeepers of how many.
+	keepWithin  = 3 * time.Second
+	mostKeepers = 3
 	// leastConsistent is the share of the heap that has to be proved, so that counts of objects can be compared.
 	leastConsistent = 0.9
 )
@@ -37,13 +40,39 @@ func (g *gatherer) census(ctx context.Context) {
 			g.e.process.PID)
 	default:
 		l := heapLook{at: time.Since(g.start), Heap: h}
-		if l.events, err = g.s.Handlers(bounded); err != nil && ctx.Err() == nil {
-			g.missOnce("Handlers of events were not counted: %v.", err)
+		if l.piles, err = g.s.Piles(bounded); err != nil && ctx.Err() == nil {
+			g.missOnce("Handlers of events, elements of collections and timers were not counted: %v.", err)
 		}
 		g.e.heaps = append(g.e.heaps, l)
 		return
 	}
 	g.heapMissing = true
+}
+
+// keepers finds out what keeps the piles that grow.
+func (g *gatherer) keepers(ctx context.Context) {
+	g.e.age = g.s.Age()
+	growing := g.e.growing()
+	if len(growing) == 0 {
+		return
+	}
+	g.progress("what keeps objects")
+	bounded, cancel := context.WithTimeout(ctx, keepWithin)
+	defer cancel()
+	for i := range growing[:min(len(growing), mostKeepers)] {
+		p := &growing[i]
+		path, count, err := g.s.Keeper(bounded, p.Pile)
+		if err != nil {
+			if ctx.Err() == nil {
+				g.miss("What keeps the objects that pile up was not found out: %v.", err)
+			}
+			return
+		}
+		if path != nil && count >= p.Count/2 {
+			g.e.kept = append(g.e.kept, keptPile{p.Pile, path})
+			return
+		}
+	}
 }
 
 // calls finds the async methods that wait, the requests that are served, and the calls of HttpClient: if there are
@@ -76,7 +105,7 @@ func (g *gatherer) calls(ctx context.Context) {
 type heapLook struct {
 	at time.Duration
 	*profile.Heap
-	events []session.Handlers
+	piles []session.Pile
 }
 
 // used is how many bytes the heap takes, free space between objects included.

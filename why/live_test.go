@@ -174,6 +174,45 @@ func TestStarvation(t *testing.T) {
 	}
 }
 
+// TestLeaks: what leaks is told, with what keeps it; a cache that is full, or has been filled, is not.
+func TestLeaks(t *testing.T) {
+	layer.Live(t)
+	why.SetLeastAge(t, 3*time.Second)
+	leaks := map[string]string{
+		"event":      "kept by static field Shop.Leaks.Raised",
+		"dictionary": "kept by static field Shop.Leaks.all",
+		"timer":      "timers are active",
+		"cache":      "kept by static field Shop.Leaks.cache",
+		"bounded":    "",
+	}
+	started := time.Now()
+	apps := map[string]*testenv.App{}
+	for kind := range leaks {
+		apps[kind] = testenv.Start(t, "keepers", testenv.Options{Args: []string{"--leak", kind}})
+	}
+	time.Sleep(time.Until(started.Add(4 * time.Second)))
+	for kind, want := range leaks {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			checkLeak(t, look(t, apps[kind], why.Options{For: 2 * time.Second, NoAgent: true}), want)
+		})
+	}
+}
+
+// checkLeak requires that a leak is told, and what keeps it; "": that there is none.
+func checkLeak(t *testing.T, r *why.Report, want string) {
+	t.Helper()
+	for i := range r.Verdicts {
+		v := &r.Verdicts[i]
+		if v.Cause != profile.CauseHeapGrowth || want == "" || !strings.Contains(v.Text, want) {
+			t.Errorf("%s, %s: %s", v.Cause, v.Certainty, shows(v))
+		}
+	}
+	if want != "" && len(r.Verdicts) == 0 {
+		t.Errorf("nothing is told; looked at %q", r.Looked)
+	}
+}
+
 // TestLookCore: a core dump tells of a deadlock.
 func TestLookCore(t *testing.T) {
 	testenv.EachVersion(t, func(t *testing.T, runtime string) {

@@ -74,12 +74,13 @@ Growth:
 Single objects:
   --type REGEX      the largest objects of the types whose names match, with namespaces:
                     'Shop\.Customer<', '\[\]$'
-  --roots REGEX     by which references the objects of such types are kept: the shortest ways
-                    to them, from static fields or from objects that nothing on the heap
-                    refers to. This takes memory: up to 50 bytes for each object on the heap
+  --roots REGEX     what keeps the objects of such types from being collected: the shortest ways
+                    to them, from static fields, handles, the queue of finalizers and stacks.
+                    On stacks all that looks like a reference counts (conservative). This takes
+                    memory: up to 70 bytes for each object on the heap
   --retained        how much memory the objects of each type keep from being collected: what
-                    could not be reached on the heap without them; local variables and handles
-                    count for nothing. It takes memory, too: up to 110 bytes for each object
+                    could not be reached without them; local variables count for nothing. It
+                    takes memory, too: up to 110 bytes for each object
   --strings         which texts the strings have that use the most memory; they can be secrets
 
 Pictures, and files for other tools, by the file's extension:
@@ -124,7 +125,7 @@ func (f *heapFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVarP(&f.types, "type", "t", "", "list the largest objects of types that match this `regex`")
-	fs.StringVar(&f.roots, "roots", "", "show by which references the objects of types that match this `regex` are kept")
+	fs.StringVar(&f.roots, "roots", "", "show what keeps the objects of types that match this `regex` from being collected")
 	fs.BoolVar(&f.retains, "retained", false, "how much memory the objects of each type keep from being collected")
 	fs.BoolVar(&f.strings, "strings", false, "also the texts that most memory of strings is used for: can be secrets")
 	fs.IntVarP(&f.limit, "limit", "n", 40, "show this `number` of types, objects or texts; 0: all")

@@ -49,8 +49,8 @@ type HeapOptions struct {
 // ErrNoHeap: the heap of the runtime cannot be read.
 var ErrNoHeap = errors.New("its garbage collector does not describe itself in a way that is known")
 
-// Heap walks all objects of the managed heap, without stopping the program unless it is asked to. If ctx ends, the result has what was
-// walked until then, and is Partial.
+// Heap walks all objects of the managed heap, without stopping the program unless it is asked to. If ctx ends, the
+// result has what was walked until then, and is Partial.
 func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error) {
 	if p.Runtime == nil {
 		return nil, p.NoRuntimeError()
@@ -59,8 +59,9 @@ func (p *Process) Heap(ctx context.Context, o HeapOptions) (*profile.Heap, error
 		return nil, NestedError(0)
 	}
 	o.Retained = o.Retained || o.Keepers
-	h := heapWalk{p: p, o: o, names: map[arch.Addr]name.Class{}, begin: time.Now(), used: live.OwnCPU()}
+	h := newHeapWalk(ctx, p, o)
 	p.Engine.Begin()
+	h.noteStamp()
 	census, err := h.walk(ctx)
 	if errors.Is(err, heap.ErrUnknown) {
 		return nil, fmt.Errorf("process %d: %w: %w", p.PID(), ErrNoHeap, err)
@@ -85,7 +86,31 @@ func (h *heapWalk) walk(ctx context.Context) (*heap.Census, error) {
 		h.instances, h.matching, h.strings = nil, profile.HeapAmount{}, stringCounts{}
 		h.began = time.Time{}
 	}
-	return h.p.Runtime.Heap.Walk(h.options(ctx))
+	return h.p.Runtime.Heap.Walk(h.options())
+}
+
+func newHeapWalk(ctx context.Context, p *Process, o HeapOptions) *heapWalk {
+	return &heapWalk{
+		p: p, o: o, ctx: ctx, names: map[arch.Addr]name.Class{}, begin: time.Now(), used: live.OwnCPU(),
+		stopped: func() bool { return ctx.Err() != nil },
+	}
+}
+
+// noteStamp notes as of when objects have their addresses, and reads what may change during the walk, if that is of
+// interest.
+func (h *heapWalk) noteStamp() {
+	if h.o.Roots != nil || h.o.Retained {
+		h.stamp = h.stampNow()
+		h.readSlots()
+	}
+}
+
+// stampNow stands for the addresses that objects have now.
+func (h *heapWalk) stampNow() heap.Stamp {
+	if h.p.Live == nil {
+		return 0
+	}
+	return h.p.Runtime.Heap.Stamp(h.p.Live)
 }
 
 // heapWalk is one call of Heap.
@@ -104,11 +129,14 @@ type heapWalk struct {
 	matching  profile.HeapAmount
 	strings   stringCounts
 	static    *statics // nil: not asked for
+	roots     *rootsOf // likewise
+	early     []slot   // static fields before the walk
 	stopped   func() bool
+	ctx       context.Context
+	stamp     heap.Stamp // as of when objects have their addresses; 0: that is not known
 }
 
-func (h *heapWalk) options(ctx context.Context) heap.Options {
-	h.stopped = func() bool { return ctx.Err() != nil }
+func (h *heapWalk) options() heap.Options {
 	o := heap.Options{
 		Memory: h.p.from, Still: !h.p.from.changes(), Threads: h.threads, Check: h.check,
 		Progress: h.o.Progress, Stopped: h.stopped,
@@ -226,7 +254,8 @@ func (h *heapWalk) result(c *heap.Census) *profile.Heap {
 	}
 	var retained *heap.Retained
 	if h.o.Retained {
-		if retained = c.Graph.Retained(h.stopped); retained == nil {
+		roots := h.findRoots(c.Graph, false, out)
+		if retained = c.Graph.Retained(roots.sure, h.stopped); retained == nil {
 			out.HasRetained, out.Partial = false, true
 		}
 	}

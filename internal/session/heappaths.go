@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"clrsnap/internal/clr/heap"
@@ -29,13 +30,11 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 	if len(chosen) == 0 {
 		return
 	}
-	ways := g.Paths(h.isStatics, h.stopped)
+	ways := h.findWays(g, out)
 	if ways == nil {
 		out.Partial = true
 		return
 	}
-	h.p.Engine.Cache.Invalidate()
-	h.static = h.findStatics(g)
 	step := (len(chosen) + mostSampled - 1) / mostSampled
 	byKey := map[string]*profile.HeapPath{}
 	for i := 0; i < len(chosen); i += step {
@@ -43,7 +42,7 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 			out.Partial = true
 			break
 		}
-		if !h.addPath(g, ways, chosen[i], byKey) {
+		if !h.addPath(g, ways, chosen[i], byKey, out) {
 			o, _ := g.Object(chosen[i])
 			out.OtherPaths.Add(profile.HeapAmount{Count: 1, Bytes: o.Size})
 		}
@@ -60,8 +59,19 @@ func (h *heapWalk) paths(g *heap.Graph, out *profile.Heap) {
 	}
 	slices.SortFunc(out.Paths, func(a, b profile.HeapPath) int {
 		return cmp.Or(cmp.Compare(b.Objects.Count, a.Objects.Count), cmp.Compare(b.Objects.Bytes, a.Objects.Bytes),
-			cmp.Compare(len(a.Steps), len(b.Steps)), cmp.Compare(keyOf(a.Root, a.Steps), keyOf(b.Root, b.Steps)))
+			cmp.Compare(len(a.Steps), len(b.Steps)), cmp.Compare(keyOf(&a), keyOf(&b)))
 	})
+}
+
+// findWays finds the ways to all objects; nil: it was ended early.
+func (h *heapWalk) findWays(g *heap.Graph, out *profile.Heap) *heap.Paths {
+	h.roots = h.findRoots(g, true, out)
+	ways := g.Paths([][]uint32{h.roots.sure, h.roots.maybe}, h.stopped)
+	if ways != nil {
+		h.p.Engine.Cache.Invalidate()
+		h.static = h.findStatics(g)
+	}
+	return ways
 }
 
 // isStatics reports whether an object that nothing refers to is a table in which the runtime keeps static fields: an
@@ -71,18 +81,13 @@ func (h *heapWalk) isStatics(o heap.Object, in heap.Generation) bool {
 }
 
 // addPath adds the path of one object; false: there are too many that differ.
-func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[string]*profile.HeapPath) bool {
+func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[string]*profile.HeapPath, out *profile.Heap) bool {
 	to := ways.To(n, mostSteps)
 	way, gap := to.Objects, len(to.Objects)-to.Gap // in front of way[gap] some are left out
 	slices.Reverse(way)
-	root, field := profile.RootCircle, ""
+	begin := profile.HeapPath{Root: profile.RootCircle}
 	if to.Whole {
-		root = profile.RootUnknown
-		if o, in := g.Object(way[0]); h.isStatics(o, in) && len(way) > 1 {
-			first, _ := g.Object(way[1])
-			root, way, field = profile.RootStatic, way[1:], h.knownField(o, first)
-			gap--
-		}
+		begin = h.beginning(g, way[0], out.RootsMoved)
 	}
 	var steps []profile.HeapStep
 	var lasts []int // in way
@@ -96,18 +101,23 @@ func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[str
 		}
 		steps, lasts = append(steps, profile.HeapStep{Type: name, Times: 1, Gap: i == gap}), append(lasts, i)
 	}
-	key := keyOf(root, steps) + "\n" + field
+	begin.Steps = steps
+	key := keyOf(&begin)
 	p := byKey[key]
 	if p == nil {
 		if len(byKey) >= mostPaths {
 			return false
 		}
 		for i := range steps[:max(len(steps)-1, 0)] {
-			if !steps[i+1].Gap {
-				steps[i].Field = h.field(g, way[lasts[i]], way[lasts[i]+1])
+			if steps[i+1].Gap {
+				continue
+			}
+			from, next := way[lasts[i]], way[lasts[i]+1]
+			if steps[i].Dependent = g.Linked(from, next); !steps[i].Dependent {
+				steps[i].Field = h.field(g, from, next)
 			}
 		}
-		p = &profile.HeapPath{Root: root, Static: field, Steps: steps}
+		p = &begin
 		byKey[key] = p
 	}
 	o, _ := g.Object(n)
@@ -115,14 +125,53 @@ func (h *heapWalk) addPath(g *heap.Graph, ways *heap.Paths, n int, byKey map[str
 	return true
 }
 
-func keyOf(root profile.HeapRoot, steps []profile.HeapStep) string {
+// beginning says what keeps the first object of a way.
+func (h *heapWalk) beginning(g *heap.Graph, n int, moved bool) (p profile.HeapPath) {
+	p.Root = profile.RootUnknown
+	by, ok := h.roots.by[uint32(n)]
+	first, _ := g.Object(n)
+	if !ok || moved && !h.still(first) {
+		return p
+	}
+	p.Root, p.Handle, p.Thread, p.Method = by.kind, by.handle, by.thread, by.method
+	switch by.kind {
+	case profile.RootStatic:
+		if p.Static = h.fieldAt(by.slot); by.slot == 0 {
+			p.Static = h.knownField(by.table, first)
+		}
+	case profile.RootThreadStatic:
+		p.Static = h.threadField(by.array, by.offset)
+	}
+	return p
+}
+
+// still reports whether an object of the class is where it was.
+func (h *heapWalk) still(o heap.Object) bool {
+	class, err := h.p.Runtime.Objects.Class(o.Addr)
+	return err == nil && class.Table == o.Table.Addr
+}
+
+// keyOf tells ways apart. Those from stacks of threads of one name are one.
+func keyOf(p *profile.HeapPath) string {
 	var b strings.Builder
-	b.WriteString(string(root))
-	for i := range steps {
-		if b.WriteByte('\n'); steps[i].Gap {
+	b.WriteString(string(p.Root))
+	b.WriteByte(0)
+	b.WriteString(p.Static)
+	b.WriteByte(0)
+	b.WriteString(string(p.Handle))
+	if p.Thread != nil {
+		b.WriteByte(0)
+		if b.WriteString(p.Thread.Name); p.Thread.Name == "" {
+			b.WriteString(strconv.Itoa(p.Thread.OSThreadID))
+		}
+		b.WriteByte(0)
+		b.WriteString(p.Method)
+	}
+	for i := range p.Steps {
+		if b.WriteByte('\n'); p.Steps[i].Gap {
 			b.WriteByte(0)
 		}
-		b.WriteString(steps[i].Type)
+		b.WriteString(p.Steps[i].Type)
 	}
 	return b.String()
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -16,6 +17,8 @@ type statics struct {
 	table arch.Addr                       // the table that was read last
 	slots []byte                          // of it
 	known map[arch.Addr]map[uint32]string // names of the static fields that are references, by class and offset
+	own   map[arch.Addr]map[uint32]string // likewise of those of which each thread has its own
+	local map[uint32][]arch.Addr          // the classes that such fields can be of, by the number of the array
 }
 
 // staticBase is where the static fields of a class begin that are references.
@@ -23,41 +26,53 @@ type staticBase struct{ at, mt arch.Addr }
 
 // Bounds of a search for static fields.
 const (
-	maxStaticBases = 1 << 18
+	maxClasses     = 1 << 19 // that can have static fields
 	maxModules     = 1 << 14
 	maxEqualSlots  = 16      // that refer to one object
 	maxKnownFields = 1 << 12 // classes whose fields are kept
 	maxTable       = 1 << 20 // bytes of a table of static fields
 )
 
-// findStatics reads where the static fields of classes are: of all modules that have objects on the heap.
+// findStatics reads where the static fields of classes are.
 func (h *heapWalk) findStatics(g *heap.Graph) *statics {
-	s := &statics{names: map[arch.Addr]string{}, known: map[arch.Addr]map[uint32]string{}}
-	modules := map[arch.Addr]bool{}
-	for _, t := range g.Tables {
-		c, err := h.p.Runtime.Types.Read(t.Addr)
-		if err == nil && c.Module != 0 && !t.Free && len(modules) < maxModules {
-			modules[c.Module] = true
-		}
+	s := &statics{
+		names: map[arch.Addr]string{}, known: map[arch.Addr]map[uint32]string{},
+		own: map[arch.Addr]map[uint32]string{}, local: map[uint32][]arch.Addr{},
 	}
-	for m := range modules {
-		if h.stopped() || len(s.bases) >= maxStaticBases {
+	classes := 0
+	for _, m := range h.modules(g) {
+		if h.stopped() || classes >= maxClasses {
 			break
 		}
 		defined, _ := h.p.Runtime.Types.Defined(m) // what could be read counts
-		for _, mt := range defined {
+		generic, _ := h.p.Runtime.Types.Instantiations(m)
+		classes += len(defined) + len(generic)
+		for _, mt := range append(defined, generic...) {
 			if at, ok := h.p.Runtime.Types.Statics(mt); ok {
 				s.bases = append(s.bases, staticBase{at, mt})
+			}
+			if n, ok := h.p.Runtime.Types.ThreadStatics(mt); ok && len(s.local[n]) < maxEqualSlots {
+				s.local[n] = append(s.local[n], mt)
 			}
 		}
 	}
 	slices.SortFunc(s.bases, func(a, b staticBase) int {
-		if a.at < b.at {
-			return -1
-		}
-		return 1
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.mt, b.mt))
 	})
 	return s
+}
+
+// modules are those of all assemblies, and those that have objects on the heap.
+func (h *heapWalk) modules(g *heap.Graph) (out []arch.Addr) {
+	all, _ := h.p.Runtime.Inlined.Modules() // what could be read counts
+	for _, t := range g.Tables {
+		if c, err := h.p.Runtime.Types.Read(t.Addr); err == nil && c.Module != 0 && !t.Free {
+			all = append(all, c.Module)
+		}
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	return all[:min(len(all), maxModules)]
 }
 
 // staticField names the static field by which a table of them refers to an object; empty: that is not known.
@@ -93,42 +108,38 @@ func (h *heapWalk) slots(table heap.Object) []byte {
 // fieldAt names the static field at an address.
 func (h *heapWalk) fieldAt(slot arch.Addr) string {
 	bases := h.static.bases
-	i, found := slices.BinarySearchFunc(bases, slot, func(b staticBase, at arch.Addr) int {
-		if b.at < at {
-			return -1
-		}
-		if b.at > at {
-			return 1
-		}
-		return 0
-	})
-	if !found {
-		i--
-	}
-	if i < 0 {
+	i, _ := slices.BinarySearchFunc(bases, slot+1, func(b staticBase, at arch.Addr) int { return cmp.Compare(b.at, at) })
+	if i == 0 {
 		return ""
 	}
-	off := uint64(slot - bases[i].at)
+	off := uint64(slot - bases[i-1].at)
 	if off >= maxTable {
 		return ""
 	}
-	if name, ok := h.staticFields(bases[i].mt)[uint32(off)]; ok {
-		return h.name(bases[i].mt).Display + "." + name
+	for at := bases[i-1].at; i > 0 && bases[i-1].at == at; i-- { // in .NET 8, classes of a module have one in common
+		if name, ok := h.fieldsOf(bases[i-1].mt, false)[uint32(off)]; ok {
+			return h.name(bases[i-1].mt).Display + "." + name
+		}
 	}
 	return ""
 }
 
-// staticFields are the names of the static fields of a class that are references, by their offsets; nil: they cannot be
-// read.
-func (h *heapWalk) staticFields(mt arch.Addr) map[uint32]string {
+// fieldsOf are the names of the static fields of a class that are references, by their offsets: those that all threads
+// share, or those of which each has its own. nil: they cannot be read.
+func (h *heapWalk) fieldsOf(mt arch.Addr, local bool) map[uint32]string {
 	s := h.static
-	if known, ok := s.known[mt]; ok {
+	all := s.known
+	if local {
+		all = s.own
+	}
+	if known, ok := all[mt]; ok {
 		return known
 	}
 	if len(s.known) >= maxKnownFields {
 		clear(s.known)
+		clear(s.own)
 	}
-	s.known[mt] = nil
+	s.known[mt], s.own[mt] = nil, nil
 	rows, err := h.p.Runtime.Names.FieldNames(mt)
 	if err != nil {
 		return nil
@@ -137,14 +148,33 @@ func (h *heapWalk) staticFields(mt arch.Addr) map[uint32]string {
 	if err != nil {
 		return nil
 	}
-	out := map[uint32]string{}
+	shared, own := map[uint32]string{}, map[uint32]string{}
 	for _, f := range fields {
-		if f.Static && !f.Local && f.Reference() {
-			out[f.Offset] = rows[f.RID]
+		switch {
+		case !f.Static || !f.Reference() && !f.Boxed():
+		case f.Local:
+			own[f.Offset] = rows[f.RID]
+		default:
+			shared[f.Offset] = rows[f.RID]
 		}
 	}
-	s.known[mt] = out
-	return out
+	s.known[mt], s.own[mt] = shared, own
+	return all[mt]
+}
+
+// threadField names the static field of which each thread has its own at an offset of an array; empty: that is not
+// known.
+func (h *heapWalk) threadField(array, offset uint32) string {
+	name := ""
+	for _, mt := range h.static.local[array] {
+		if field, ok := h.fieldsOf(mt, true)[offset]; ok {
+			if name != "" {
+				return "" // two classes cannot have the same array: one of them has no such fields
+			}
+			name = h.name(mt).Display + "." + field
+		}
+	}
+	return name
 }
 
 // knownField is staticField, once for each object that a static field refers to.

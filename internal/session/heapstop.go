@@ -70,7 +70,8 @@ func (h *heapWalk) attempt(ctx context.Context, limit time.Duration) (census *he
 	held, holdErr := h.p.Live.Hold(limit, func(still func() bool) {
 		h.began = time.Now()
 		f.begin = h.began
-		o := h.options(ctx)
+		h.stamp = h.stampNow()
+		o := h.options()
 		o.Still, o.Held, o.Workers = true, true, h.readers()
 		o.Rest, o.Progress = nil, f.progress // nothing is waited for while threads are stopped
 		o.Stopped = func() bool { return h.stopped() || !still() || f.vain.Load() }
@@ -142,7 +143,7 @@ func (h *heapWalk) warm(ctx context.Context) {
 	if h.o.Type == nil {
 		return
 	}
-	o := h.options(ctx)
+	o := h.options()
 	o.Visit, o.Data, o.Graph, o.Progress = func(*heap.Region, []heap.Object) {}, false, false, nil
 	_, _ = h.p.Runtime.Heap.Walk(o) // what is wrong shows again
 }

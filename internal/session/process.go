@@ -262,3 +262,15 @@ func shortCommand(s string) string {
 	}
 	return s
 }
+
+// Age is how long the process has run; 0: it is a core dump, or that is not known.
+func (p *Process) Age() time.Duration {
+	if p.Live == nil {
+		return 0
+	}
+	s, err := p.Live.Dir().Stat()
+	if err != nil {
+		return 0
+	}
+	return max(live.Age(s.Start), 0)
+}

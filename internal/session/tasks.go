@@ -14,9 +14,7 @@ import (
 	"clrsnap/internal/arch"
 	"clrsnap/internal/clr/async"
 	"clrsnap/internal/clr/heap"
-	"clrsnap/internal/clr/name"
 	"clrsnap/internal/clr/object"
-	"clrsnap/internal/target/live"
 	"clrsnap/profile"
 )
 
@@ -114,8 +112,8 @@ type taskWalk struct {
 
 // walk finds the objects.
 func (t *taskWalk) walk() (*heap.Census, error) {
-	h := heapWalk{p: t.p, o: t.o, names: map[arch.Addr]name.Class{}, begin: t.begin, used: live.OwnCPU()}
-	o := h.options(t.ctx)
+	h := newHeapWalk(t.ctx, t.p, t.o)
+	o := h.options()
 	o.Want = func(mt arch.Addr) bool {
 		c := t.classOf(mt)
 		t.mu.Lock()

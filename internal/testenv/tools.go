@@ -32,13 +32,13 @@ func tool(tb testing.TB, path string) string {
 
 // ClrMD returns the command that has ClrMD, the reader that SOS stands on, answer a question about a
 // process: "stacks", "lines", "locks", "heap", "tasks", "roots" or "exceptions". It prints a JSON document
-// on each line. It holds the process meanwhile, whose runtime must have a libmscordaccore.so. Without ClrMD
-// the test is skipped.
-func ClrMD(tb testing.TB, question string, a *App) *exec.Cmd {
+// on each line. "roots" takes the name of a class, too. ClrMD holds the process meanwhile, whose runtime must have a
+// libmscordaccore.so. Without ClrMD the test is skipped.
+func ClrMD(tb testing.TB, question string, a *App, class ...string) *exec.Cmd {
 	tb.Helper()
 	dll := tool(tb, "clrmd/clrmd.dll")
 	host := tool(tb, "10.0.14/dotnet")
-	return exec.Command(host, dll, question, fmt.Sprint(a.PID))
+	return exec.Command(host, append([]string{dll, question, fmt.Sprint(a.PID)}, class...)...)
 }
 
 // clrMDRuns bounds how often ClrMD is run for one answer.

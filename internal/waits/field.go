@@ -172,7 +172,7 @@ func (n *naming) add(obj, table arch.Addr, field string) {
 }
 
 // statics looks through the static fields of the class that a frame's method is of, and of those that it is nested in.
-// Where they are is not known of .NET 8.
+// Where those of generic classes are is not known of .NET 8.
 func (n *naming) statics(f *profile.Frame) {
 	rt := n.r.Runtime
 	if f.FunctionID == 0 || n.done() {

@@ -16,6 +16,7 @@ type dominators struct {
 	label  []uint32
 	idom   []uint32
 
+	roots []uint64 // by vertex, a bit: something that is no object keeps it
 	from  []uint32 // by vertex: where in preds the vertices begin that refer to it
 	preds []uint32
 	path  []uint32
@@ -28,18 +29,25 @@ type Retained struct {
 	bytes []uint64 // by vertex
 }
 
-// Retained finds what each object retains. The objects that nothing refers to are kept by something else, each by
-// itself; so is one of each circle that nothing leads to. nil: stopped, which is asked from time to time, says that
-// nobody wants to know any more.
-func (g *Graph) Retained(stopped func() bool) *Retained {
+// Retained finds what each object retains. Roots are kept by something that is no object. The objects that nothing
+// refers to are kept by something else, too, each by itself; so is one of each circle that nothing leads to. nil:
+// stopped, which is asked from time to time, says that nobody wants to know any more.
+func (g *Graph) Retained(roots []uint32, stopped func() bool) *Retained {
 	n := g.count + 1
 	d := &dominators{
 		g: g, number: make([]uint32, g.count), object: make([]uint32, 1, n), parent: make([]uint32, 1, n),
-		ask: asking{stopped: stopped},
+		ask: asking{stopped: stopped}, roots: make([]uint64, n/64+1),
+	}
+	for _, root := range roots {
+		if d.number[root] == 0 {
+			d.search(root)
+		}
+		v := d.number[root]
+		d.roots[v/64] |= 1 << (v % 64)
 	}
 	referred := (&Paths{g: g}).referred()
 	for i := range g.count {
-		if referred[i/64]>>(i%64)&1 == 0 {
+		if referred[i/64]>>(i%64)&1 == 0 && d.number[i] == 0 {
 			d.search(uint32(i))
 		}
 	}
@@ -127,6 +135,9 @@ func (d *dominators) semidominators() {
 	}
 	for v := n - 1; v > 0 && v < n && !d.ask.end(); v-- {
 		s := d.idom[v] // the parent
+		if d.roots[v/64]>>(v%64)&1 != 0 {
+			s = 0
+		}
 		for _, u := range d.preds[d.from[v]:d.from[v+1]] {
 			if u >= v {
 				u = d.eval(u, v+1)
@@ -168,8 +179,16 @@ func (d *dominators) eval(v, linked uint32) uint32 {
 	return d.label[v]
 }
 
-// edges are the references of an object.
+// edges are the references of an object, with those that were added.
 func (g *Graph) edges(n int) []uint32 {
+	if g.links.some != nil && g.links.some[n/64]>>(n%64)&1 != 0 {
+		return g.links.from[uint32(n)]
+	}
+	return g.fields(n)
+}
+
+// fields are the references that fields of an object hold.
+func (g *Graph) fields(n int) []uint32 {
 	r, i := g.at(n)
 	if r == nil {
 		return nil

@@ -36,8 +36,11 @@ func reach(edges [][]int, from []int, without int) []bool {
 	return seen
 }
 
-// starts are the objects that nothing else refers to, and then the first of what they do not lead to.
-func starts(edges [][]int) (out []int) {
+// starts are the roots, the objects that nothing else refers to, and then the first of what they do not lead to.
+func starts(edges [][]int, roots []uint32) (out []int) {
+	for _, n := range roots {
+		out = append(out, int(n))
+	}
 	referred := make([]bool, len(edges))
 	for n, to := range edges {
 		for _, e := range to {
@@ -64,7 +67,7 @@ func starts(edges [][]int) (out []int) {
 }
 
 // TestRetained: what an object retains is what cannot be reached without it. Checked by leaving out one object after
-// the other, in graphs of all densities.
+// the other, in graphs of all densities, with and without roots. Some references are not those of fields.
 func TestRetained(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
 	for range 2000 {
@@ -74,8 +77,18 @@ func TestRetained(t *testing.T) {
 			from := rnd.Intn(n)
 			edges[from] = append(edges[from], rnd.Intn(n))
 		}
-		r := madeGraph(edges).Retained(goOn)
-		from := starts(edges)
+		g := madeGraph(edges)
+		for range rnd.Intn(3) {
+			from, to := rnd.Intn(n), rnd.Intn(n)
+			g.Link(from, to)
+			edges[from] = append(edges[from], to)
+		}
+		var roots []uint32
+		for range rnd.Intn(3) {
+			roots = append(roots, uint32(rnd.Intn(n)))
+		}
+		r := g.Retained(roots, goOn)
+		from := starts(edges, roots)
 		byTable := make([]uint64, 3)
 		dominates := make([][]bool, n) // by object: which others it dominates, itself included
 		for x := range n {
@@ -88,7 +101,7 @@ func TestRetained(t *testing.T) {
 				}
 			}
 			if got := r.Of(x); got != want {
-				t.Fatalf("%v: %d retains %d bytes, not %d", edges, x, got, want)
+				t.Fatalf("%v, from %d: %d retains %d bytes, not %d", edges, roots, x, got, want)
 			}
 		}
 		for x := range n {
@@ -119,7 +132,7 @@ func TestRetainedList(t *testing.T) {
 	for i := range edges {
 		edges[i] = []int{max(i-1, 0), min(i+1, n-1)}
 	}
-	r := madeGraph(edges).Retained(goOn)
+	r := madeGraph(edges).Retained(nil, goOn)
 	if got := r.Of(0); got != 8*n*(n+1)/2 {
 		t.Errorf("the first retains %d bytes", got)
 	}

@@ -17,6 +17,7 @@ type Graph struct {
 	regions []graphRegion // by address
 	count   int
 	refs    int // references in regions
+	links   links
 }
 
 // Bounds of a graph: it takes 16 bytes for each object and 4 for each reference.
@@ -203,6 +204,60 @@ func (g *Graph) References(n int, f func(to int)) {
 			f(int(e))
 		}
 	}
+}
+
+// Number is the number of the object that begins at an address; false: none does.
+func (g *Graph) Number(at arch.Addr) (int, bool) {
+	packed, ok := g.pack(at)
+	if !ok {
+		return 0, false
+	}
+	n := g.unpack(packed)
+	return int(n), n != noNode
+}
+
+// Of calls a function with each object of a generation whose class is chosen.
+func (g *Graph) Of(in Generation, chosen func(*Table) bool, f func(n int)) {
+	want := make([]bool, len(g.Tables))
+	for i, t := range g.Tables {
+		want[i] = chosen(t)
+	}
+	for i := range g.regions {
+		r := &g.regions[i]
+		if r.Generation != in {
+			continue
+		}
+		for j := range r.nodes {
+			if want[r.nodes[j].table] {
+				f(r.first + j)
+			}
+		}
+	}
+}
+
+// links are references that no field holds: a handle does.
+type links struct {
+	some []uint64 // a bit for each object that has some
+	from map[uint32][]uint32
+}
+
+// Link adds a reference that no field holds: as long as the one object is there, it keeps the other.
+func (g *Graph) Link(from, to int) {
+	l := &g.links
+	if l.from == nil {
+		l.from, l.some = map[uint32][]uint32{}, make([]uint64, g.count/64+1)
+	}
+	if l.some[from/64]>>(from%64)&1 == 0 {
+		l.some[from/64] |= 1 << (from % 64)
+		l.from[uint32(from)] = slices.Clone(g.fields(from))
+	}
+	l.from[uint32(from)] = append(l.from[uint32(from)], uint32(to))
+}
+
+// Linked reports whether Link has added a reference, and no field holds it.
+func (g *Graph) Linked(from, to int) bool {
+	fields := g.fields(from)
+	return !slices.Contains(fields, uint32(to)) && slices.Contains(g.edges(from), uint32(to))
 }
 
 // note keeps an object and its references, as far as they lead to the heap.

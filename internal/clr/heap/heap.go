@@ -241,6 +241,7 @@ type table struct {
 	size, generations uint64
 	segment           arch.Addr // offset of a generation's first segment
 	heaps             []oneHeap
+	server            []arch.Addr // where each of heaps is; nil: there is one only, which lies nowhere
 }
 
 // oneHeap is one of the heaps: the collector of servers has several.
@@ -354,6 +355,7 @@ func (t *table) readServerHeaps(n int) error {
 		if err != nil {
 			return err
 		}
+		t.server = append(t.server, at)
 		h := oneHeap{generations: at + off[0]}
 		if h.ephemeral, err = t.r.mem.Pointer(at + off[1]); err != nil {
 			return err

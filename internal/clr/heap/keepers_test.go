@@ -23,7 +23,7 @@ func TestHeads(t *testing.T) {
 	for range 2000 {
 		edges := randomEdges(rnd)
 		free, circles, ok := madeGraph(edges).Heads(goOn)
-		if got, want := fmt.Sprint(append(free, circles...)), fmt.Sprint(starts(edges)); got != want || !ok {
+		if got, want := fmt.Sprint(append(free, circles...)), fmt.Sprint(starts(edges, nil)); got != want || !ok {
 			t.Fatalf("%v: %v, not %v", edges, got, want)
 		}
 	}
@@ -61,7 +61,7 @@ func TestKeepers(t *testing.T) {
 	for range 2000 {
 		edges := randomEdges(rnd)
 		g := madeGraph(edges)
-		got := g.Retained(goOn).Keepers(KeeperOptions{
+		got := g.Retained(nil, goOn).Keepers(KeeperOptions{
 			Class: func(o Object, _ Generation) int32 {
 				n, _ := g.At(o.Addr)
 				if n%3 == passed {
@@ -103,7 +103,7 @@ func wantedKeepers(edges [][]int, passed, slot int) string {
 		dominated[y] = make([]bool, len(edges))
 	}
 	for x := range edges {
-		for y, seen := range reach(edges, starts(edges), x) {
+		for y, seen := range reach(edges, starts(edges, nil), x) {
 			dominated[y][x] = !seen
 		}
 	}
@@ -153,7 +153,7 @@ func TestKeepersBounds(t *testing.T) {
 		edges[i] = []int{i + 1}
 	}
 	g := madeGraph(edges)
-	all := g.Retained(goOn).Keepers(KeeperOptions{
+	all := g.Retained(nil, goOn).Keepers(KeeperOptions{
 		Class: func(o Object, _ Generation) int32 {
 			at, _ := g.At(o.Addr)
 			return int32(at)

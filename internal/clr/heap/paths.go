@@ -2,8 +2,8 @@ package heap
 
 import "slices"
 
-// Paths are the shortest ways by which objects are reached. Objects that nothing on the heap refers to begin them: what
-// else keeps such an object (a local variable, a handle), or whether nothing does, the heap does not say.
+// Paths are the shortest ways by which objects are reached. Objects that something else keeps begin them, and those
+// that nothing on the heap refers to: what keeps such an object, or whether nothing does, the heap does not say.
 type Paths struct {
 	g      *Graph
 	parent []uint32 // by object; noNode: it is not reached
@@ -11,31 +11,25 @@ type Paths struct {
 	near   []uint32 // by object: another one on the way to it, nearer to its beginning; nil: not asked for yet
 }
 
-// Paths finds the shortest ways to all objects from those that nothing refers to. Those that first accepts come first:
-// an object that is reached from one of them, by however long a way, is not looked for from the others. nil: stopped,
-// which is asked from time to time, says that nobody wants them any more.
-func (g *Graph) Paths(first func(o Object, in Generation) bool, stopped func() bool) *Paths {
+// Paths finds the shortest ways to all objects, from those of the first group, then to others from those of the next
+// one, and so on: an object that is reached from one group, by however long a way, is not looked for from the others.
+// The last group are the objects that nothing refers to. nil: stopped, which is asked from time to time, says that
+// nobody wants them any more.
+func (g *Graph) Paths(groups [][]uint32, stopped func() bool) *Paths {
 	p := &Paths{g: g, parent: make([]uint32, g.count), ask: asking{stopped: stopped}}
 	for i := range p.parent {
 		p.parent[i] = noNode
 	}
+	for _, starts := range groups {
+		p.spread(starts)
+	}
+	var others []uint32
 	referred := p.referred()
-	var starts, others []uint32
-	for i := range g.regions {
-		r := &g.regions[i]
-		for j := range r.nodes {
-			n := r.first + j
-			if referred[n/64]>>(n%64)&1 != 0 {
-				continue
-			}
-			if first(Object{Addr: r.Start, Table: g.Tables[r.nodes[j].table]}, r.Generation) {
-				starts = append(starts, uint32(n))
-			} else {
-				others = append(others, uint32(n))
-			}
+	for n := range uint32(g.count) {
+		if referred[n/64]>>(n%64)&1 == 0 {
+			others = append(others, n)
 		}
 	}
-	p.spread(starts)
 	p.spread(others)
 	if p.ask.ended {
 		return nil
@@ -72,13 +66,24 @@ func (p *Paths) referred() []uint64 {
 			from = r.nodes[j].edges
 		}
 	}
+	for n := range p.g.links.from {
+		p.g.References(int(n), func(to int) {
+			if to != int(n) {
+				out[to/64] |= 1 << (to % 64)
+			}
+		})
+	}
 	return out
 }
 
 // spread reaches what can be reached from some objects, breadth first. A start is its own parent.
-func (p *Paths) spread(queue []uint32) {
-	for _, n := range queue {
-		p.parent[n] = n
+func (p *Paths) spread(starts []uint32) {
+	queue := make([]uint32, 0, len(starts))
+	for _, n := range starts {
+		if p.parent[n] == noNode {
+			p.parent[n] = n
+			queue = append(queue, n)
+		}
 	}
 	var next []uint32
 	for len(queue) > 0 {

@@ -11,7 +11,7 @@ func TestLongWay(t *testing.T) {
 	for n := range len(edges) - 1 {
 		edges[n] = []int{n + 1}
 	}
-	ways := madeGraph(edges).Paths(none, goOn)
+	ways := madeGraph(edges).Paths(nil, goOn)
 	for _, tt := range []struct {
 		n, gap int
 		want   []int
@@ -35,7 +35,34 @@ func TestGraphStopped(t *testing.T) {
 	}
 	g, asked := madeGraph(edges), 0
 	stopped := func() bool { asked++; return true }
-	if g.Paths(none, stopped) != nil || g.Retained(stopped) != nil || asked != 2 {
+	if g.Paths(nil, stopped) != nil || g.Retained(nil, stopped) != nil || asked != 2 {
 		t.Errorf("it went on, and asked %d times", asked)
+	}
+}
+
+// TestPathGroups: what can be reached from the first group, by however long a way, is not looked for from the next one,
+// and what nothing refers to comes last. A reference that no field holds leads on like others.
+func TestPathGroups(t *testing.T) {
+	g := madeGraph([][]int{0: {1}, 1: {2}, 2: {3}, 3: nil, 4: {3, 5}, 5: nil, 6: {5, 7}, 7: {8}, 8: {7}, 9: {10}, 10: {9}})
+	g.Link(3, 9)
+	ways := g.Paths([][]uint32{{0}, {4, 0}}, goOn)
+	for n, want := range map[int][]int{
+		3: {3, 2, 1, 0}, 4: {4}, 5: {5, 4}, 8: {8, 7, 6}, 10: {10, 9, 3, 2, 1, 0},
+	} {
+		if w := ways.To(n, 100); !w.Whole || !slices.Equal(w.Objects, want) {
+			t.Errorf("to %d: %+v, want %v", n, w, want)
+		}
+	}
+	if !g.Linked(3, 9) || g.Linked(2, 3) || g.Linked(9, 3) {
+		t.Error("only one reference was added")
+	}
+	if ways = g.Paths(nil, goOn); !ways.To(8, 100).Whole {
+		t.Error("8 is reached from what nothing refers to")
+	}
+	if n, ok := g.Number(0x10000 + 8*7); !ok || n != 7 {
+		t.Error(n, ok)
+	}
+	if _, ok := g.Number(0x10004); ok {
+		t.Error("no object begins there")
 	}
 }

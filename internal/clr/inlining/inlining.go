@@ -80,10 +80,14 @@ type layout struct {
 
 // hasJIT reports whether the record of the JIT can be read.
 func (l *layout) hasJIT() bool {
+	return l.hasAssemblies() && l.ModAllocator != contract.Absent && l.ModInliners != contract.Absent
+}
+
+// hasAssemblies reports whether the list of assemblies can be read.
+func (l *layout) hasAssemblies() bool {
 	return l.AppDomain != 0 && l.Assemblies != contract.Absent && l.AsmModule != contract.Absent &&
 		l.ListCount != contract.Absent && l.ListFirst != contract.Absent && l.BlockNext != contract.Absent &&
-		l.BlockSize != contract.Absent && l.BlockStart != contract.Absent &&
-		l.ModAllocator != contract.Absent && l.ModInliners != contract.Absent
+		l.BlockSize != contract.Absent && l.BlockStart != contract.Absent
 }
 
 // New binds a reader to the runtime that d describes.

@@ -3,6 +3,7 @@ package inlining
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 
 	"clrsnap/internal/arch"
@@ -83,7 +84,7 @@ func (r *Reader) readJIT() error {
 	if !r.l.hasJIT() {
 		return ErrUnknown
 	}
-	modules, err := r.modules()
+	modules, err := r.Modules()
 	if err != nil {
 		return err
 	}
@@ -101,8 +102,11 @@ func (r *Reader) readJIT() error {
 	return nil
 }
 
-// modules returns the modules of all assemblies.
-func (r *Reader) modules() ([]arch.Addr, error) {
+// Modules returns the modules of all assemblies.
+func (r *Reader) Modules() ([]arch.Addr, error) {
+	if !r.l.hasAssemblies() {
+		return nil, fmt.Errorf("%w: the list of assemblies", ErrUnknown)
+	}
 	domain, err := r.mem.Pointer(r.l.AppDomain)
 	if err != nil {
 		return nil, err

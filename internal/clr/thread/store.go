@@ -90,6 +90,8 @@ type Store struct {
 	ex     exLayout
 	direct bool // an ExInfo holds the exception object itself, not a handle of it
 
+	locals localsLayout
+
 	trackers trackerUse
 	tracker  trackerLayout
 }
@@ -104,6 +106,9 @@ func NewStore(mem target.Memory, d *contract.Descriptor) (*Store, error) {
 		return nil, err
 	}
 	if err := d.Bind(&s.trace); err != nil {
+		return nil, err
+	}
+	if err := d.Bind(&s.locals); err != nil {
 		return nil, err
 	}
 	if err := d.Bind(&s.ex); err != nil {

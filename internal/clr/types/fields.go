@@ -11,7 +11,7 @@ import (
 type Field struct {
 	RID uint32 // row in the Field table of the module that defines the class
 	// Offset is in bytes: of an instance field from the start of the object, its MethodTable's pointer included; of a
-	// static one from System.Statics, if it is a reference.
+	// static one from System.Statics, if it is a reference or Boxed.
 	Offset uint32
 	Type   uint8 // CorElementType: Reference says whether it is a reference to an object
 	Static bool
@@ -20,10 +20,16 @@ type Field struct {
 
 // elementClass is the element type (corhdr.h, CorElementType) with which the runtime stores every kind of reference
 // (src/coreclr/vm/field.cpp, FieldDesc::Init).
-const elementClass = 0x12
+const (
+	elementClass = 0x12
+	elementValue = 0x11
+)
 
 // Reference reports whether the field holds a reference to an object.
 func (f *Field) Reference() bool { return f.Type == elementClass }
+
+// Boxed reports whether the field holds a struct. That of a static one is an object, to which the field refers.
+func (f *Field) Boxed() bool { return f.Type == elementValue }
 
 // Bits of a FieldDesc. .NET 8 keeps a part of the name's hash above 17 bits of the row, unless the row needs
 // more (field.h, enum_packedMbLayout and m_requiresFullMbValue).
@@ -107,7 +113,7 @@ func (s *System) field(at arch.Addr) (Field, error) {
 	}
 	f := Field{RID: one & fieldRow, Type: uint8(two >> fieldType), Static: one&fieldStatic != 0, Local: one&fieldLocal != 0}
 	offset := two & fieldOffset
-	if f.Static && f.Reference() && offset <= fieldLast {
+	if f.Static && (f.Reference() || f.Boxed()) && offset <= fieldLast {
 		f.Offset = offset
 	}
 	if f.Static || f.Type == 0 {

@@ -11,12 +11,23 @@ import (
 // of a MethodTable that has static fields is where they begin.
 //
 // Sources (dotnet/runtime): src/coreclr/vm/methodtable.h (MethodTableAuxiliaryData, DynamicStaticsInfo),
-// vm/ceeload.h (LookupMapBase), docs/design/datacontracts/RuntimeTypeSystem.md (GetGCStaticsBasePointer). .NET 8 keeps
-// them elsewhere.
+// vm/ceeload.h (LookupMapBase), docs/design/datacontracts/RuntimeTypeSystem.md (GetGCStaticsBasePointer).
+//
+// In .NET 8 those of all classes of a module that are not generic lie in a row, to which a structure of the module leads
+// (vm/appdomain.hpp, DomainLocalModule; vm/ceeload.cpp, Module::BuildStaticsOffsets). Where those of generic classes lie
+// is not known there.
 type staticsLayout struct {
 	Aux   uint32 `clr:"MethodTable.AuxiliaryData,optional"`
 	Size  uint32 `clr:"DynamicStaticsInfo.!,optional"`
 	GC    uint32 `clr:"DynamicStaticsInfo.GCStatics,optional"`
+	Local uint32 `clr:"ThreadStaticsInfo.!,optional"`
+	Index uint32 `clr:"ThreadStaticsInfo.GCTlsIndex,optional"`
+	Old   uint32 `clr:"Module.ModuleID,optional"` // .NET 8
+	OldGC uint32 `clr:"DomainLocalModule.GCStatics,optional"`
+	Types uint32 `clr:"Module.AvailableTypeParams,optional"`
+	Heads uint32 `clr:"EETypeHashTable.Buckets,optional"`
+	Entry uint32 `clr:"EETypeHashTable.VolatileEntryValue,optional"`
+	After uint32 `clr:"EETypeHashTable.VolatileEntryNextEntry,optional"`
 	Map   uint32 `clr:"Module.TypeDefToMethodTableMap,optional"`
 	Next  uint32 `clr:"ModuleLookupMap.Next,optional"`
 	Table uint32 `clr:"ModuleLookupMap.TableData,optional"`
@@ -31,8 +42,9 @@ const (
 	maxDefined   = 1 << 20
 )
 
+// known reports whether it is known which classes a module has.
 func (l *staticsLayout) known() bool {
-	for _, v := range []uint32{l.Aux, l.Size, l.GC, l.Map, l.Next, l.Table, l.Count} {
+	for _, v := range []uint32{l.Map, l.Next, l.Table, l.Count} {
 		if v == contract.Absent {
 			return false
 		}
@@ -111,11 +123,14 @@ func (s *System) definition(block arch.Addr, i uint32) (arch.Addr, error) {
 	return mt &^ mapFlags, err
 }
 
-// Statics returns where the static fields of a class begin that are references; false: it has none, or that is not
-// known.
+// Statics returns where the offsets of those static fields of a class begin that are references; false: it has none, or
+// that is not known.
 func (s *System) Statics(mt arch.Addr) (arch.Addr, bool) {
 	l := &s.statics
-	if !l.known() {
+	if l.Old != contract.Absent && l.OldGC != contract.Absent {
+		return s.oldStatics(mt)
+	}
+	if l.Aux == contract.Absent || l.Size == contract.Absent || l.GC == contract.Absent {
 		return 0, false
 	}
 	aux, err := s.mem.Pointer(mt + arch.Addr(l.Aux))
@@ -129,4 +144,100 @@ func (s *System) Statics(mt arch.Addr) (arch.Addr, bool) {
 	base, err := s.mem.Pointer(info + arch.Addr(l.GC))
 	base &^= staticsFlags
 	return base, err == nil && base != 0
+}
+
+// oldStatics is Statics in .NET 8.
+func (s *System) oldStatics(mt arch.Addr) (arch.Addr, bool) {
+	t, err := s.Read(mt)
+	if err != nil || t.Module == 0 || t.Kind != Class || len(t.Args) > 0 || t.Collectible {
+		return 0, false
+	}
+	local, err := s.mem.Pointer(t.Module + arch.Addr(s.statics.Old))
+	if err != nil || local == 0 {
+		return 0, false
+	}
+	base, err := s.mem.Pointer(local + arch.Addr(s.statics.OldGC))
+	return base, err == nil && base != 0
+}
+
+const (
+	localIndex = 1<<24 - 1 // of a TLSIndex; what is above says how the index is to be used (vm/threadstatics.h)
+	localKind  = 24
+)
+
+// ThreadStatics returns which number the array has that holds those static fields of a class that are references and of
+// which each thread has its own. A class that has none may have something else in this place, which looks like a number.
+// false: that is not known.
+func (s *System) ThreadStatics(mt arch.Addr) (index uint32, ok bool) {
+	l := &s.statics
+	if l.Aux == contract.Absent || l.Size == contract.Absent || l.Local == contract.Absent || l.Index == contract.Absent {
+		return 0, false
+	}
+	aux, err := s.mem.Pointer(mt + arch.Addr(l.Aux))
+	if err != nil || aux < arch.Addr(l.Local) {
+		return 0, false
+	}
+	if owner, err := s.mem.Pointer(aux - arch.Addr(l.Size) + staticsOwner); err != nil || owner != mt {
+		return 0, false
+	}
+	raw, err := s.mem.Uint32(aux - arch.Addr(l.Local) + arch.Addr(l.Index))
+	return raw & localIndex, err == nil && raw>>localKind == 0
+}
+
+// Instantiations returns the MethodTables of the generic classes whose type arguments are given that a module has
+// loaded, arrays among them: in a hash table, a chain for each bucket (vm/typehash.h, vm/dacenumerablehash.h). What could
+// be read is returned even with an error.
+func (s *System) Instantiations(module arch.Addr) ([]arch.Addr, error) {
+	l := &s.statics
+	if l.Types == contract.Absent || l.Heads == contract.Absent || l.Entry == contract.Absent || l.After == contract.Absent {
+		return nil, fmt.Errorf("%w: the layout of generic classes is not known", contract.ErrFormat)
+	}
+	table, err := s.mem.Pointer(module + arch.Addr(l.Types))
+	if err != nil || table == 0 {
+		return nil, err
+	}
+	heads, err := s.mem.Pointer(table + arch.Addr(l.Heads))
+	if err != nil || heads == 0 {
+		return nil, err
+	}
+	n, err := s.mem.Uint64(heads)
+	if err != nil {
+		return nil, err
+	}
+	if n > maxHeads {
+		return nil, fmt.Errorf("%w: %d buckets of generic classes", ErrCorrupt, n)
+	}
+	var out []arch.Addr
+	for i := range arch.Addr(n) {
+		if out, err = s.chain(heads+8*(firstBucket+i), out); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+const (
+	maxHeads    = 1 << 17
+	firstBucket = 3 // of the array of buckets: its length, the next one and the end come first
+	endOfChain  = 1 // of an address: it is no entry
+	descHandle  = 2 // of a type handle: it is no MethodTable
+)
+
+// chain appends the MethodTables of a bucket.
+func (s *System) chain(head arch.Addr, out []arch.Addr) ([]arch.Addr, error) {
+	at, err := s.mem.Pointer(head)
+	for err == nil && at != 0 && at&endOfChain == 0 {
+		if len(out) >= maxDefined {
+			return out, fmt.Errorf("%w: more than %d generic classes", ErrCorrupt, maxDefined)
+		}
+		var handle arch.Addr
+		if handle, err = s.mem.Pointer(at + arch.Addr(s.statics.Entry)); err != nil {
+			break
+		}
+		if handle&descHandle == 0 {
+			out = append(out, handle&^endOfChain)
+		}
+		at, err = s.mem.Pointer(at + arch.Addr(s.statics.After))
+	}
+	return out, err
 }

@@ -17,10 +17,8 @@ static class Fields
         Wants("field-async", ledger.Line, "Waits.StockLedger.Line", () => ledger.Write(1));
         var hidden = new Hidden();
         Wants("field-none", hidden.First, "", hidden.Enter);
-#if NET9_0_OR_GREATER
         Wants("field-static", StockLedger.All, "Waits.StockLedger.All", StockLedger.Close);
         Wants("field-outer", StockLedger.Most, "Waits.StockLedger.Most", StockLedger.Inner.Close);
-#endif
         Zoo.Waits(new() { Thread = "field-permits", Kind = "SemaphoreSlim.Wait",
             Type = "System.Threading.SemaphoreSlim", Object = ledger.Permits, Waiters = 1, Timeout = -1,
             Field = "Waits.StockLedger.Permits" }, ledger.Permit);

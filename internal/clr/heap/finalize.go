@@ -1,0 +1,104 @@
+package heap
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/target"
+)
+
+// Objects with a finalizer are in a queue of each heap: an array with a part for each generation, then those whose
+// finalizer is to run, critical ones first. Only these are kept by the queue.
+//
+// Sources (dotnet/runtime): src/coreclr/gc/gcinterface.dac.h (dac_finalize_queue), gc/gcpriv.h and gc/gc.cpp
+// (CFinalize, SegQueueLimit).
+const (
+	varFinalizeQueue  = 144
+	heapFinalizeQueue = 2 // in the list of the offsets of a heap's fields
+	readyParts        = 2
+	maxReady          = 1 << 20
+)
+
+// Ready returns the objects whose finalizers are to run, and that are kept until then.
+func (r *Reader) Ready(mem target.Memory) ([]arch.Addr, error) {
+	t, err := r.describe(mem)
+	if err != nil {
+		return nil, err
+	}
+	queues, err := t.finalizeQueues()
+	if err != nil {
+		return nil, err
+	}
+	var out []arch.Addr
+	for _, at := range queues {
+		if out, err = t.ready(at, out); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// finalizeQueues returns the queue of each heap.
+func (t *table) finalizeQueues() (out []arch.Addr, err error) {
+	if t.server == nil {
+		at, err := t.variable(varFinalizeQueue)
+		if err != nil {
+			return nil, err
+		}
+		if at, err = t.r.mem.Pointer(at); err != nil {
+			return nil, err
+		}
+		return []arch.Addr{at}, nil
+	}
+	fields, err := t.variable(varHeapFields)
+	if err != nil {
+		return nil, err
+	}
+	off, err := t.offset(fields, heapFinalizeQueue)
+	if err != nil {
+		return nil, err
+	}
+	for _, heap := range t.server {
+		at, err := t.r.mem.Pointer(heap + off)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, at)
+	}
+	return out, nil
+}
+
+// ready appends the objects of a queue whose finalizers are to run. In front of the array's address and end are the
+// ends of its parts: of the generations, the oldest first, and of these objects.
+func (t *table) ready(at arch.Addr, out []arch.Addr) ([]arch.Addr, error) {
+	parts := int(t.generations) + readyParts
+	b, err := t.r.mem.Bytes(at, 8*(parts+2))
+	if err != nil {
+		return out, err
+	}
+	ends := make([]arch.Addr, parts+2)
+	for i := range ends {
+		ends[i] = arch.Addr(binary.LittleEndian.Uint64(b[8*i:]))
+	}
+	inOrder := append([]arch.Addr{ends[parts]}, ends[:parts]...)
+	inOrder = append(inOrder, ends[parts+1])
+	if !slices.IsSorted(inOrder) {
+		return out, fmt.Errorf("%w: the queue of finalizers at %v", ErrUnknown, at)
+	}
+	from, to := ends[parts-readyParts-1], ends[parts-1]
+	n := int(to-from) / 8
+	if n > maxReady-len(out) || from%8 != 0 {
+		return out, fmt.Errorf("%w: %d objects wait for their finalizers", ErrUnknown, n)
+	}
+	if b, err = t.r.mem.Bytes(from, 8*n); err != nil {
+		return out, err
+	}
+	for i := range n {
+		if obj := arch.Addr(binary.LittleEndian.Uint64(b[8*i:])); obj != 0 {
+			out = append(out, obj)
+		}
+	}
+	return out, nil
+}

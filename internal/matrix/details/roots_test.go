@@ -1,0 +1,197 @@
+package details
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"clrsnap"
+	"clrsnap/internal/livetest"
+	"clrsnap/internal/testenv"
+	"clrsnap/profile"
+)
+
+// TestRoots: of objects that a program keeps in all ways that there are it is said what keeps them, and by which fields:
+// live, and of a core dump.
+func TestRoots(t *testing.T) { testenv.EachOfKit(t, testRoots) }
+
+func testRoots(t *testing.T, runtime string) {
+	a := testenv.Start(t, "keepers", testenv.DumpOptions(t, testenv.DumpGCore, testenv.Options{Runtime: runtime}))
+	checkRoots(t, a, livetest.Open(t, a, clrsnap.Options{}))
+	core, err := clrsnap.OpenCore(t.Context(), testenv.Dump(t, a, testenv.DumpGCore), clrsnap.CoreOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer core.Close()
+	checkRoots(t, a, core)
+}
+
+// keepers are how the program keeps its objects: the root, and the fields on the way. Of .NET 8 it is not known where
+// fields of generic classes lie, nor those of which each thread has its own.
+var keepers = []struct{ class, want, want8 string }{
+	{"ByStatic", "static field Shop.Keep.Plain:", ""},
+	{"ByStruct", "static field Shop.Keep.Pair: (int, Shop.ByStruct).Item2", ""},
+	{"ByGeneric", "static field Shop.Keep<Shop.Order>.Of:", "static field :"},
+	{"ByThread", `thread static field Shop.Keep.Own of "keeper":`, "handle (strong): object[]."},
+	{"ByLocal", `stack of "keeper" in Shop.Program.Local:`, ""},
+	{"ByStrong", "handle (strong):", ""},
+	{"ByPinned", "handle (pinned):", ""},
+	{"ByTable", "static field Shop.Keep.Keys: System.Collections.Generic.List<object>._items object[]. object⇢", ""},
+	{"ByFinalizer", "finalizer queue:", ""},
+	{"Order", "static field Shop.Leaks.all: System.Collections.Generic.Dictionary<int, Shop.Order>._entries " +
+		"System.Collections.Generic.Dictionary<int, Shop.Order>+Entry[].", ""},
+	{"Listener", "static field Shop.Leaks.Raised: System.Action._invocationList object[]. System.Action._target", ""},
+	{"Reminder", "static field System.Threading.TimerQueue.<Instances>k__BackingField: System.Threading.TimerQueue[]. " +
+		"System.Threading.TimerQueue._longTimers", ""},
+	{"Session", "static field Shop.Leaks.cache: Shop.Cache.byKey " +
+		"System.Collections.Generic.Dictionary<string, System.Collections.Generic.LinkedListNode<Shop.Session>>._entries", ""},
+}
+
+// checkRoots compares what keeps the objects with the program's source.
+func checkRoots(t *testing.T, a *testenv.App, p *clrsnap.Process) {
+	t.Helper()
+	h, err := p.Heap(t.Context(), clrsnap.HeapOptions{Roots: regexp.MustCompile(`^Shop\.(By[A-Z]\w*|Order|Listener|Reminder|Session)$`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.RootsMoved || len(h.RootsLack) > 0 {
+		t.Errorf("moved: %v, lacking: %q", h.RootsMoved, h.RootsLack)
+	}
+	ways := map[string]map[string]uint64{} // by class: what keeps how many
+	for i := range h.Paths {
+		x := &h.Paths[i]
+		class := strings.TrimPrefix(x.Steps[len(x.Steps)-1].Type, "Shop.")
+		if ways[class] == nil {
+			ways[class] = map[string]uint64{}
+		}
+		ways[class][wayOf(x)] += x.Objects.Count
+	}
+	is8 := strings.HasPrefix(p.Info().Runtime.Version, "8.")
+	for _, k := range keepers {
+		want := k.want
+		if is8 && k.want8 != "" {
+			want = k.want8
+		}
+		n := uint64(0)
+		for way, objects := range ways[k.class] {
+			if strings.HasPrefix(way, want) {
+				n += objects
+			}
+		}
+		if all := countOf(a, k.class); n < all-1 || n == 0 { // one may be on a stack, or the first of a list
+			t.Errorf("%d of %d objects of %s are kept by %s; ways: %v", n, all, k.class, want, ways[k.class])
+		}
+	}
+	for class, all := range ways {
+		for way, n := range all {
+			dead := strings.HasPrefix(way, "unknown") || strings.HasPrefix(way, "circle")
+			if weak := class == "ByWeak" || class == "ByLongWeak"; dead != weak && (!weak || n > 1) {
+				t.Errorf("%d objects of %s are kept by %s", n, class, way)
+			}
+		}
+	}
+}
+
+// wayOf is a way as text: what it begins with, and its fields.
+func wayOf(x *profile.HeapPath) string {
+	var b strings.Builder
+	b.WriteString(string(x.Root))
+	switch {
+	case x.Root == profile.RootStatic || x.Root == profile.RootThreadStatic:
+		b.WriteString(" " + x.Static)
+	case x.Root == profile.RootHandle:
+		fmt.Fprintf(&b, " (%s)", x.Handle)
+	}
+	if x.Thread != nil {
+		fmt.Fprintf(&b, " of %q", x.Thread.Name)
+	}
+	if x.Method != "" {
+		b.WriteString(" in " + x.Method)
+	}
+	b.WriteString(":")
+	for _, s := range x.Steps[:len(x.Steps)-1] {
+		if s.Dependent {
+			b.WriteString(" " + s.Type + "⇢")
+		} else {
+			b.WriteString(" " + s.Type + "." + s.Field)
+		}
+	}
+	return b.String()
+}
+
+// countOf is how many objects of a class the program keeps.
+func countOf(a *testenv.App, class string) uint64 {
+	for _, line := range a.Ask("truth") {
+		var n uint64
+		if rest, ok := strings.CutPrefix(line, "Shop."+class+"\t"); ok {
+			fmt.Sscan(rest, &n)
+			return n
+		}
+	}
+	return 1
+}
+
+// TestRootsWitness: ClrMD finds the same objects kept, by the same kinds of root. It does not follow dependent handles,
+// and takes static fields of threads for local variables.
+func TestRootsWitness(t *testing.T) {
+	testenv.EachOf(t, testenv.AllRuntimes(), func(t *testing.T, runtime string) {
+		if _, installed := testenv.InstalledVersion(runtime); !installed {
+			t.Skip("ClrMD needs a libmscordaccore.so")
+		}
+		a := testenv.Start(t, "keepers", testenv.Options{Runtime: runtime})
+		p := livetest.Open(t, a, clrsnap.Options{})
+		for _, k := range keepers {
+			checkRootsWitness(t, a, p, "Shop."+k.class)
+		}
+	})
+}
+
+// witnessKinds are what ClrMD calls the roots. What holds static fields are arrays that handles keep.
+var witnessKinds = map[profile.HeapRoot]string{
+	profile.RootStatic: "StrongHandle", profile.RootStack: "Stack", profile.RootThreadStatic: "Stack",
+	profile.RootFinalizer: "FinalizerQueue", profile.RootHandle: "StrongHandle",
+}
+
+func checkRootsWitness(t *testing.T, a *testenv.App, p *clrsnap.Process, class string) {
+	t.Helper()
+	out, err := testenv.ClrMD(t, "roots", a, class).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]uint64{}
+	for line := range bytes.Lines(out) {
+		var row struct{ Root string }
+		if err := json.Unmarshal(line, &row); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		want[row.Root]++
+	}
+	h, err := p.Heap(t.Context(), clrsnap.HeapOptions{Roots: regexp.MustCompile("^" + regexp.QuoteMeta(class) + "$")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]uint64{}
+	for i := range h.Paths {
+		x := &h.Paths[i]
+		kind := witnessKinds[x.Root]
+		if x.Handle == profile.HandlePinned {
+			kind = "PinnedHandle"
+		}
+		if slices.ContainsFunc(x.Steps, func(s profile.HeapStep) bool { return s.Dependent }) {
+			kind = ""
+		}
+		got[kind] += x.Objects.Count
+	}
+	if n := countOf(a, strings.TrimPrefix(class, "Shop.")); got["FinalizerQueue"] == n && want["FinalizerQueue"] < n {
+		t.Logf("%s: the witness lacks some of the %d that wait for their finalizers", class, n)
+		return
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%s: kept by %v, and the witness says %v", class, got, want)
+	}
+}

@@ -1,0 +1,308 @@
+package session
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/contract"
+	"clrsnap/internal/target"
+	"clrsnap/profile"
+)
+
+// rootsOf are what keeps objects besides other objects.
+type rootsOf struct {
+	sure  []uint32 // objects that are certainly kept
+	maybe []uint32 // those that words of stacks lead to
+	by    map[uint32]root
+	begun heap.Stamp // as of when objects have their addresses
+}
+
+// root is what keeps one object.
+type root struct {
+	kind   profile.HeapRoot
+	table  heap.Object // RootStatic: the table of static fields
+	slot   arch.Addr   // RootStatic: where the field was, if it was read before the walk; 0: it was not
+	handle profile.HandleKind
+	thread *profile.ThreadRef
+	array  uint32 // RootThreadStatic: the number of the array, and the offset in it
+	offset uint32
+	method string
+}
+
+// Bounds of roots.
+const (
+	maxRoots        = 1 << 22
+	maxThreadArrays = 1 << 12 // of one thread
+	maxThreadFields = 1 << 12 // of one class
+	arrayData       = 16      // where an array of references has the first one (object.h, PtrArray); fields count from its start
+)
+
+// add notes that something keeps an object. What is noted first counts.
+func (r *rootsOf) add(to *[]uint32, n int, by root) {
+	if _, ok := r.by[uint32(n)]; ok || len(r.by) >= maxRoots {
+		return
+	}
+	r.by[uint32(n)] = by
+	*to = append(*to, uint32(n))
+}
+
+// findRoots reads what keeps objects. Stacks are read if they are asked for. What could not be read is noted.
+func (h *heapWalk) findRoots(g *heap.Graph, stacks bool, out *profile.Heap) *rootsOf {
+	r := &rootsOf{by: map[uint32]root{}, begun: h.stamp}
+	lack := func(what string, err error) {
+		if err != nil && h.p.Alive() == nil {
+			out.RootsLack = append(out.RootsLack, fmt.Sprintf("%s: %v", what, err))
+		}
+	}
+	h.p.Engine.Cache.Invalidate()
+	h.tableRoots(g, r)
+	lack("static fields of threads", h.threadRoots(g, r))
+	lack("handles", h.handleRoots(g, r))
+	lack("the queue of finalizers", h.readyRoots(g, r))
+	if stacks {
+		lack("stacks", h.stackRoots(g, r))
+	}
+	out.RootsMoved = h.moved()
+	return r
+}
+
+// moved reports whether objects may have been moved since the walk began.
+func (h *heapWalk) moved() bool {
+	return h.p.Live != nil && (h.stamp == 0 || h.p.Runtime.Heap.Stamp(h.p.Live) != h.stamp)
+}
+
+// slot is a static field, as it was before the walk.
+type slot struct{ table, at, to arch.Addr }
+
+// Bounds of what is read before the walk.
+const (
+	maxEarlyTables = 1 << 10
+	maxEarlySlots  = 1 << 10 // of one table
+)
+
+// readSlots reads static fields before the objects of a running program are walked. A field that is set to a new object
+// meanwhile, as that of an event is when somebody subscribes, would lead to one that has not been met.
+func (h *heapWalk) readSlots() {
+	if !h.p.from.changes() {
+		return
+	}
+	handles, _ := h.p.Runtime.Heap.Handles(h.p.from) // what cannot be read is told later
+	tables := 0
+	for i := range handles {
+		if handles[i].Kind != heap.Strong || tables >= maxEarlyTables || h.stopped() {
+			continue
+		}
+		at := handles[i].Object
+		class, err := h.p.Runtime.Objects.Class(at)
+		if err != nil || class.Display != "object[]" {
+			continue
+		}
+		tables++
+		fields, err := h.p.Runtime.Objects.References(at, maxEarlySlots)
+		for j, to := range fields {
+			if err == nil && to != 0 {
+				h.early = append(h.early, slot{at, at + arch.Addr(arrayData+8*j), to})
+			}
+		}
+	}
+}
+
+// tableRoots are the tables in which the runtime keeps static fields, and what is in them.
+func (h *heapWalk) tableRoots(g *heap.Graph, r *rootsOf) {
+	var tables []int
+	isTable := func(t *heap.Table) bool { return h.isStatics(heap.Object{Table: t}, heap.Pinned) }
+	g.Of(heap.Pinned, isTable, func(n int) { tables = append(tables, n) })
+	for _, n := range tables {
+		table, _ := g.Object(n)
+		g.References(n, func(to int) { r.add(&r.sure, to, root{kind: profile.RootStatic, table: table}) })
+	}
+	h.earlyRoots(g, r)
+	for _, n := range tables {
+		r.add(&r.sure, n, root{kind: profile.RootHandle, handle: profile.HandleStrong})
+	}
+}
+
+// earlyRoots are what static fields led to before the walk, if no object has been moved since.
+func (h *heapWalk) earlyRoots(g *heap.Graph, r *rootsOf) {
+	if len(h.early) == 0 || h.moved() {
+		return
+	}
+	for _, s := range h.early {
+		n, ok := g.Number(s.table)
+		if !ok {
+			continue
+		}
+		if table, in := g.Object(n); h.isStatics(table, in) {
+			if to, ok := g.Number(s.to); ok {
+				r.add(&r.sure, to, root{kind: profile.RootStatic, slot: s.at})
+			}
+		}
+	}
+}
+
+// handleKinds are the handles that keep objects.
+var handleKinds = map[heap.HandleKind]profile.HandleKind{
+	heap.Strong: profile.HandleStrong, heap.PinnedHandle: profile.HandlePinned,
+	heap.VariableHandle: profile.HandleVariable, heap.RefCounted: profile.HandleRefCounted,
+	heap.AsyncPinned: profile.HandleAsyncPinned, heap.SizedRef: profile.HandleSized,
+}
+
+// handleRoots are handles. Dependent ones are references from one object to another.
+func (h *heapWalk) handleRoots(g *heap.Graph, r *rootsOf) error {
+	handles, err := h.p.Runtime.Heap.Handles(h.p.from)
+	for i := range handles {
+		one := &handles[i]
+		n, ok := g.Number(one.Object)
+		if !ok {
+			continue
+		}
+		if kind, ok := handleKinds[one.Kind]; ok && one.Keeps() {
+			r.add(&r.sure, n, root{kind: profile.RootHandle, handle: kind})
+		}
+		if one.Kind != heap.Dependent {
+			continue
+		}
+		if to, ok := g.Number(one.Secondary); ok {
+			g.Link(n, to)
+		}
+	}
+	return err
+}
+
+// readyRoots are the objects whose finalizers are to run.
+func (h *heapWalk) readyRoots(g *heap.Graph, r *rootsOf) error {
+	ready, err := h.p.Runtime.Heap.Ready(h.p.from)
+	for _, at := range ready {
+		if n, ok := g.Number(at); ok {
+			r.add(&r.sure, n, root{kind: profile.RootFinalizer})
+		}
+	}
+	return err
+}
+
+// threadRoots are static fields of which each thread has its own.
+func (h *heapWalk) threadRoots(g *heap.Graph, r *rootsOf) error {
+	if err := h.p.ReadThreadStore(); err != nil {
+		return err
+	}
+	for _, t := range h.p.known {
+		outer, skipped, ok := h.p.Runtime.Threads.Statics(t.Address)
+		if !ok {
+			continue
+		}
+		arrays, err := h.p.Runtime.Objects.References(outer, maxThreadArrays)
+		if err != nil {
+			continue // the thread has just ended, or makes the array larger
+		}
+		ref := people{h.p}.Ref(&t)
+		for i, array := range arrays {
+			fields, err := h.p.Runtime.Objects.References(array, maxThreadFields)
+			if err != nil {
+				continue // of fields that are no references, or of none yet
+			}
+			for j, to := range fields {
+				if n, ok := g.Number(to); ok {
+					r.add(&r.sure, n, root{
+						kind: profile.RootThreadStatic, thread: ref, array: uint32(i) + skipped, offset: uint32(arrayData + 8*j),
+					})
+				}
+			}
+		}
+		if n, ok := g.Number(outer); ok {
+			r.add(&r.sure, n, root{kind: profile.RootThreadStatic, thread: ref, array: contract.Absent})
+		}
+	}
+	return nil
+}
+
+// stackRoots are the objects that words of the stacks of managed threads lead to.
+func (h *heapWalk) stackRoots(g *heap.Graph, r *rootsOf) error {
+	inspect := h.p.Inspect
+	defer func() { h.p.Inspect = inspect }()
+	h.p.Inspect = func(t *profile.Thread, stack *target.Stack) {
+		s := stackScan{g: g, r: r, t: t}
+		if len(t.Frames) > 0 {
+			s.from = arch.Addr(t.Frames[0].SP)
+		}
+		s.registers(h.p.current)
+		s.region(&stack.Region)
+		for i := range stack.Extra {
+			s.region(&stack.Extra[i])
+		}
+	}
+	managed := func(t *Thread) bool { return t.ID != 0 }
+	_, err := h.p.SnapshotAll(h.ctx, managed)
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return nil // the walk says that it was ended
+	}
+	return err
+}
+
+// stackScan looks through a thread's stack.
+type stackScan struct {
+	g    *heap.Graph
+	r    *rootsOf
+	t    *profile.Thread
+	from arch.Addr // where its newest frame begins
+	next int       // the frame that the next word lies in, or an older one
+}
+
+// region looks through a piece of the stack. Below its newest frame lies what is left of calls that have returned.
+func (s *stackScan) region(piece *target.Region) {
+	data, base := piece.Data, piece.Base
+	if s.from > base && s.from-base < arch.Addr(len(data)) {
+		data, base = data[s.from-base:], s.from
+	}
+	skip := int(-base & 7)
+	for i := skip; i+8 <= len(data); i += 8 {
+		s.word(binary.LittleEndian.Uint64(data[i:]), base+arch.Addr(i))
+	}
+}
+
+// registers looks through the registers that are known.
+func (s *stackScan) registers(of *Suspension) {
+	if of == nil {
+		return
+	}
+	for i := range of.Walk.Context.Regs {
+		if v, ok := of.Walk.Context.Reg(uint8(i)); ok {
+			s.word(v, s.from)
+		}
+	}
+}
+
+func (s *stackScan) word(v uint64, at arch.Addr) {
+	if v == 0 || v%8 != 0 {
+		return
+	}
+	n, ok := s.g.Number(arch.Addr(v))
+	if !ok {
+		return
+	}
+	if _, known := s.r.by[uint32(n)]; known {
+		return
+	}
+	ref := refOf(s.t)
+	s.r.add(&s.r.maybe, n, root{kind: profile.RootStack, thread: &ref, method: s.method(at)})
+}
+
+// method is the method in whose frame a word of the stack lies, or that has called what has it.
+func (s *stackScan) method(at arch.Addr) string {
+	frames := s.t.Frames
+	if s.next >= len(frames) || arch.Addr(frames[s.next].SP) > at {
+		s.next = 0
+	}
+	for s.next+1 < len(frames) && arch.Addr(frames[s.next+1].SP) <= at {
+		s.next++
+	}
+	for i := s.next; i < len(frames); i++ {
+		if f := &frames[i]; f.Kind == profile.Managed && !f.Inlined {
+			return f.Display
+		}
+	}
+	return ""
+}

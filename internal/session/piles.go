@@ -1,0 +1,374 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"regexp"
+	"slices"
+
+	"clrsnap/internal/arch"
+	"clrsnap/internal/clr/heap"
+	"clrsnap/internal/clr/object"
+	"clrsnap/profile"
+)
+
+// Pile is an object that refers to many others, or has them done by and by: an event with many handlers, a collection,
+// a queue of timers.
+type Pile struct {
+	At      arch.Addr // of the object, when it was looked at
+	Kind    PileKind
+	Type    string // of the object: of a delegate, of a collection
+	Count   int    // of handlers, elements, timers
+	Element string // of what: the class of the objects that most handlers of a sample call; of a collection its last type
+	// argument. "": static methods are called, or it has no type arguments
+}
+
+// PileKind is what sort of thing a pile is.
+type PileKind uint8
+
+// The kinds of piles.
+const (
+	Event      PileKind = iota // a delegate that calls many others: what an event with many handlers is
+	Collection                 // of System.Collections
+	Timers                     // active ones of a System.Threading.TimerQueue
+)
+
+// Bounds of Piles.
+const (
+	leastPile     = 100
+	mostPile      = 1 << 28
+	maxPiles      = 1 << 10 // that are kept
+	maxPileTypes  = 1 << 14
+	sampledPile   = 64
+	mostAlike     = 16      // of one type
+	maxPileTables = 1 << 12 // of concurrent dictionaries
+	maxPileLocks  = 1 << 12 // of one
+)
+
+// What is read of delegates (System.Private.CoreLib: MulticastDelegate.CoreCLR.cs, Delegate.CoreCLR.cs). A delegate of
+// several has them in an array, of which the first so many count.
+const (
+	multicastClass = "System.MulticastDelegate"
+	handlerList    = "_invocationList"
+	handlerCount   = "_invocationCount"
+	handlerTarget  = "_target"
+)
+
+// countable is how a class says how many there are: a number in a field, less one in another.
+type countable struct {
+	kind       PileKind
+	count      string
+	free       string // "": nothing is free
+	eightBytes bool
+}
+
+// countables are the classes that say so (dotnet/runtime: src/libraries/System.Private.CoreLib, System.Collections).
+// A concurrent dictionary has many numbers, in its tables: see tables.
+var countables = map[string]countable{
+	multicastClass:   {Event, handlerCount, "", true},
+	concurrentTables: {Collection, "", "", false},
+
+	"System.Collections.Generic.Dictionary`2":    {Collection, "_count", "_freeCount", false},
+	"System.Collections.Generic.HashSet`1":       {Collection, "_count", "_freeCount", false},
+	"System.Collections.Generic.List`1":          {Collection, "_size", "", false},
+	"System.Collections.Generic.Queue`1":         {Collection, "_size", "", false},
+	"System.Collections.Generic.Stack`1":         {Collection, "_size", "", false},
+	"System.Collections.Generic.LinkedList`1":    {Collection, "count", "", false},
+	"System.Collections.Generic.SortedSet`1":     {Collection, "count", "", false},
+	"System.Collections.Generic.SortedList`2":    {Collection, "_size", "", false},
+	"System.Collections.Generic.PriorityQueue`2": {Collection, "_size", "", false},
+	"System.Collections.Hashtable":               {Collection, "_count", "", false},
+	"System.Collections.ArrayList":               {Collection, "_size", "", false},
+	"System.Threading.TimerQueue":                {Timers, "<ActiveCount>k__BackingField", "", true},
+}
+
+// The tables of a ConcurrentDictionary, which are replaced as it grows, and how many elements each of its locks guards.
+const (
+	concurrentTables = "System.Collections.Concurrent.ConcurrentDictionary`2+Tables"
+	countPerLock     = "_countPerLock"
+)
+
+// Piles finds the events, collections and queues of timers on the heap that have at least 100 of something, the larger
+// ones first: of events of each type and element the largest, of others of the same type the 16 largest. Those that have
+// been replaced by larger ones and are not collected yet count as well. If ctx ends, there are none: a part of them cannot be compared with what is found another
+// time.
+func (p *Process) Piles(ctx context.Context) ([]Pile, error) {
+	if p.Runtime == nil {
+		return nil, p.NoRuntimeError()
+	}
+	w := heapWalk{p: p}
+	h := pileWalk{p: p, classes: map[arch.Addr]*pileClass{}}
+	p.Engine.Begin()
+	census, err := p.Runtime.Heap.Walk(heap.Options{
+		Memory: p.from, Still: !p.from.changes(), Threads: w.threads, Check: p.Runtime.Types.Check,
+		Want: h.want, Data: true, Visit: h.visit, Stopped: func() bool { return ctx.Err() != nil },
+	})
+	if err != nil {
+		return nil, p.orExit(err)
+	}
+	if census.Stopped {
+		return nil, ctx.Err()
+	}
+	return h.result(), p.Alive()
+}
+
+// pileWalk looks for piles.
+type pileWalk struct {
+	p       *Process
+	classes map[arch.Addr]*pileClass // by MethodTable; nil: not countable
+	found   []foundPile
+	tables  int // of concurrent dictionaries
+}
+
+// pileClass is a class whose objects say how many they have.
+type pileClass struct {
+	*object.Class
+	countable
+	count, free uint32 // offsets; free is 0 if there is none
+	element     string
+}
+
+type foundPile struct {
+	class *pileClass
+	at    arch.Addr
+	count int
+}
+
+// want reports whether objects of a class say how many they have.
+func (h *pileWalk) want(mt arch.Addr) bool {
+	if len(h.classes) >= maxPileTypes {
+		return false
+	}
+	c := h.class(mt)
+	if c != nil {
+		h.classes[mt] = c
+	}
+	return c != nil
+}
+
+// class returns how objects of a class say how many they have; nil: they do not.
+func (h *pileWalk) class(mt arch.Addr) *pileClass {
+	objects := h.p.Runtime.Objects
+	c, err := objects.Table(mt)
+	if err != nil {
+		return nil
+	}
+	out := &pileClass{Class: c}
+	for b := range c.Bases {
+		assembly, name, err := objects.FullName(b)
+		if err != nil {
+			return nil
+		}
+		if of, ok := countables[name]; ok && profile.Framework(assembly) {
+			out.countable, out.element = of, objects.Argument(b)
+			return out.bind(objects)
+		}
+	}
+	return nil
+}
+
+// bind finds the fields; nil: the class does not have them.
+func (c *pileClass) bind(objects *object.Reader) *pileClass {
+	fields := map[string]*uint32{c.countable.count: &c.count, c.countable.free: &c.free}
+	if c.perLock() {
+		fields = map[string]*uint32{countPerLock: &c.count}
+	}
+	for name, to := range fields {
+		if name == "" {
+			continue
+		}
+		var err error
+		if *to, err = objects.Offset(c.Class, name); err != nil {
+			return nil
+		}
+	}
+	return c
+}
+
+// perLock reports whether the numbers are those of locks.
+func (c *pileClass) perLock() bool { return c.countable.count == "" }
+
+// visit keeps what has many.
+func (h *pileWalk) visit(_ *heap.Region, list []heap.Object) {
+	for i := range list {
+		o := &list[i]
+		c := h.classes[o.Table.Addr]
+		if c == nil {
+			continue
+		}
+		if n := h.count(c, o); n >= leastPile && n <= mostPile {
+			h.keep(foundPile{c, o.Addr, int(n)})
+		}
+	}
+}
+
+// count is how many an object says it has.
+func (h *pileWalk) count(c *pileClass, o *heap.Object) int64 {
+	n := number(o.Data, c.count, c.eightBytes || c.perLock())
+	if c.perLock() {
+		return h.sum(arch.Addr(n))
+	}
+	if c.free != 0 {
+		n -= number(o.Data, c.free, c.eightBytes)
+	}
+	return n
+}
+
+// sum adds up the numbers of an array; 0: it cannot be read, or so many have been read before.
+func (h *pileWalk) sum(array arch.Addr) (sum int64) {
+	if h.tables++; h.tables > maxPileTables || array == 0 {
+		return 0
+	}
+	at, n, size, err := h.p.Runtime.Objects.Elements(array)
+	if err != nil || size != 4 || n > maxPileLocks {
+		return 0
+	}
+	for i := range arch.Addr(n) {
+		v, err := h.p.Runtime.Objects.Int32(at + 4*i)
+		if err != nil {
+			return 0
+		}
+		sum += int64(v)
+	}
+	return sum
+}
+
+// number reads a number in an object; 0: it is not there.
+func number(data []byte, at uint32, eightBytes bool) int64 {
+	switch {
+	case eightBytes && int(at)+8 <= len(data):
+		return int64(binary.LittleEndian.Uint64(data[at:]))
+	case !eightBytes && int(at)+4 <= len(data):
+		return int64(int32(binary.LittleEndian.Uint32(data[at:])))
+	}
+	return 0
+}
+
+// keep keeps the largest ones.
+func (h *pileWalk) keep(f foundPile) {
+	h.found = append(h.found, f)
+	if len(h.found) >= 2*maxPiles {
+		h.trim()
+	}
+}
+
+func (h *pileWalk) trim() {
+	slices.SortFunc(h.found, func(a, b foundPile) int { return cmp.Compare(b.count, a.count) })
+	h.found = h.found[:min(len(h.found), maxPiles)]
+}
+
+// result names what was found: of each kind, type and element the largest.
+func (h *pileWalk) result() []Pile {
+	h.trim()
+	h.p.Engine.Cache.Invalidate()
+	seen := map[Pile]int{}
+	var out []Pile
+	for i := range h.found {
+		f := &h.found[i]
+		pile, ok := h.describe(f)
+		key := Pile{Kind: pile.Kind, Type: pile.Type, Element: pile.Element}
+		if ok && (seen[key] == 0 || pile.Kind != Event && seen[key] < mostAlike) {
+			seen[key]++
+			out = append(out, pile)
+		}
+	}
+	return out
+}
+
+// describe says what was found. It is false if there is something else now.
+func (h *pileWalk) describe(f *foundPile) (p Pile, ok bool) {
+	p = Pile{At: f.at, Kind: f.class.kind, Type: f.class.Display, Count: f.count, Element: f.class.element}
+	if p.Kind != Event {
+		return p, true
+	}
+	p.Element, ok = h.targets(f)
+	return p, ok
+}
+
+// targets returns the class of the objects that most of the first delegates of a list call. It is false if the list is
+// none, or shorter than it should be: the object was moved, or is something else.
+func (h *pileWalk) targets(f *foundPile) (string, bool) {
+	objects := h.p.Runtime.Objects
+	at, err := objects.Pointer(f.at, f.class.Class, handlerList)
+	if err != nil {
+		return "", false
+	}
+	list, err := objects.References(at, sampledPile)
+	if err != nil || len(list) < min(f.count, sampledPile) {
+		return "", false
+	}
+	counts, best := map[string]int{}, ""
+	for _, at := range list {
+		c, err := objects.Class(at)
+		if err != nil || c.Table != f.class.Table {
+			return "", false
+		}
+		to, err := objects.Pointer(at, c, handlerTarget)
+		if err != nil || to == at { // a static method's delegate is its own target
+			continue
+		}
+		if of, err := objects.Class(to); err == nil {
+			if counts[of.Display]++; counts[of.Display] > counts[best] {
+				best = of.Display
+			}
+		}
+	}
+	return best, true
+}
+
+// Keeper says what keeps a pile, or the largest of those that are like it; nil: none of them was found to be kept, or
+// that cannot be told. count is how many that has. It keeps the references between all objects for a while: it takes the
+// memory and the time of HeapOptions.Roots.
+func (p *Process) Keeper(ctx context.Context, like Pile) (keeper *profile.HeapPath, count int, err error) {
+	if p.Runtime == nil {
+		return nil, 0, p.NoRuntimeError()
+	}
+	w := newHeapWalk(ctx, p, HeapOptions{Roots: regexp.MustCompile("^" + regexp.QuoteMeta(like.Type) + "$")})
+	h := pileWalk{p: p, classes: map[arch.Addr]*pileClass{}}
+	p.Engine.Begin()
+	o := w.options()
+	o.Data, o.Visit = true, h.visit
+	o.Want = func(mt arch.Addr) bool { return w.name(mt).Display == like.Type && h.want(mt) }
+	w.noteStamp()
+	census, err := p.Runtime.Heap.Walk(o)
+	switch {
+	case err != nil:
+		return nil, 0, p.orExit(err)
+	case census.Stopped:
+		return nil, 0, ctx.Err()
+	case census.Graph == nil:
+		return nil, 0, heap.ErrTooLarge
+	}
+	h.trim()
+	slices.SortStableFunc(h.found, func(a, b foundPile) int { // itself comes first, if it is where it was
+		return cmp.Compare(absent(a.at == like.At), absent(b.at == like.At))
+	})
+	var all profile.Heap
+	ways := w.findWays(census.Graph, &all)
+	if ways == nil {
+		return nil, 0, ctx.Err()
+	}
+	for i := range h.found {
+		n, ok := census.Graph.Number(h.found[i].at)
+		if pile, same := h.describe(&h.found[i]); !ok || !same || pile.Kind != like.Kind || pile.Element != like.Element {
+			continue
+		}
+		byKey := map[string]*profile.HeapPath{}
+		w.addPath(census.Graph, ways, n, byKey, &all)
+		for _, path := range byKey {
+			if path.Kept() {
+				return path, h.found[i].count, nil
+			}
+		}
+	}
+	return nil, 0, nil
+}
+
+// absent is 0 of what there is, and 1 otherwise.
+func absent(there bool) int {
+	if there {
+		return 0
+	}
+	return 1
+}
