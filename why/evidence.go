@@ -26,6 +26,9 @@ type evidence struct {
 	chains  []profile.TaskChain // async methods that wait; nil: not looked for
 	heaps   []heapLook          // at the beginning and at the end; nil: not known
 
+	likely       *profile.Snapshot // with profile.Snapshot.Needs; nil: not looked for, or there are none
+	likelyBefore *profile.Snapshot // likewise, some time before; nil: not looked for
+
 	heapLimit heapLimit
 
 	looked  []string // phrases

@@ -47,7 +47,9 @@ type gatherer struct {
 }
 
 func newGatherer(pid int, o *Options) (*gatherer, error) {
-	p, err := clrsnap.Open(context.Background(), pid, o.Process)
+	how := o.Process
+	how.Permits = clrsnap.PermitsSoon
+	p, err := clrsnap.Open(context.Background(), pid, how)
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +93,7 @@ func (g *gatherer) gather(ctx context.Context) error {
 		}
 	}
 	g.census(ctx)
+	g.likely(ctx)
 	g.connections()
 	g.calls(ctx)
 	g.moment()
@@ -312,6 +315,9 @@ func examineCore(ctx context.Context, p *clrsnap.Process) (*evidence, error) {
 	s.Inspect = nil
 	if err != nil {
 		return nil, err
+	}
+	if likely, err := p.SnapshotWaits(ctx, nil); err == nil && len(likely.Needs) > 0 {
+		e.likely = likely
 	}
 	e.began = snap.CapturedAt
 	e.looks = []look{{snap: snap, pool: pool.state()}}
