@@ -182,7 +182,7 @@ func newPoolFinder(s *session.Process) poolFinder {
 	if s.Runtime == nil || s.Runtime.Objects == nil || s.Runtime.Heap == nil {
 		return poolFinder{}
 	}
-	f := threadpool.NewFinder(s.Engine.Cache, s.Runtime.Objects, s.Runtime.Heap)
+	f := threadpool.NewFinder(s.Runtime.Objects, s.Runtime.Heap)
 	f.Begin()
 	s.Inspect = func(t *profile.Thread, stack *target.Stack) {
 		if strings.HasPrefix(t.Role, "ThreadPool") {
